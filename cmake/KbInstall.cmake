@@ -1,0 +1,12 @@
+# What `cmake --install` puts where.
+install(TARGETS kernbench_cli kernbench_shared kernbench_static)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/kernbench
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+    FILES_MATCHING PATTERN "*.h")
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# The prefix is found from where the .pc file lies, so an installed tree can be moved.
+set(kb_pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+file(RELATIVE_PATH KB_PC_TO_PREFIX /${kb_pc_dir} /)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/kernbench.pc.in kernbench.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/kernbench.pc DESTINATION ${kb_pc_dir})

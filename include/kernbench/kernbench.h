@@ -1,0 +1,319 @@
+/*
+ * kernbench.h: what a program that uses libkernbench may call.
+ *
+ * A clerk serves customers, two at a time, for three nanoseconds each:
+ *
+ *     static void customer(kb_co *co, void *desk)
+ *     {
+ *         kb_sem_acquire(co, desk, 1);
+ *         kb_co_sleep(co, 3 * KB_NS);
+ *         kb_sem_release(kb_co_sim(co), desk, 1);
+ *     }
+ *
+ *     int main(void)
+ *     {
+ *         kb_sim *sim;
+ *         kb_error *err = kb_sim_create(NULL, &sim);
+ *         kb_sem desk;
+ *         kb_sem_init(&desk, "desk", 2);
+ *         for (uint32_t i = 0; i < 5 && !err; i++)
+ *             err = kb_co_spawn(sim, &(kb_co_options){.name = "customer", .source_id = i},
+ *                               customer, &desk, NULL);
+ *         if (!err)
+ *             err = kb_sim_run(sim, KB_FOREVER);
+ *         if (err)
+ *             fprintf(stderr, "%s\n", kb_error_message(err));
+ *         else
+ *             printf("closed at %" PRId64 " fs\n", kb_sim_now(sim));    // 9000000: 9 ns
+ *         kb_error_free(err);
+ *         kb_sim_destroy(sim);
+ *     }
+ *
+ * Nothing here is global: a simulator belongs to the thread that uses it, and a process may have
+ * many.
+ */
+#ifndef KERNBENCH_KERNBENCH_H
+#define KERNBENCH_KERNBENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KB_API __attribute__((visibility("default")))
+#define KB_MUST_USE __attribute__((warn_unused_result))
+#define KB_NORETURN __attribute__((noreturn))
+#define KB_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+
+/* The version of the library, such as "0.1.0". */
+KB_API const char *kb_version(void);
+
+/* ---- Time -------------------------------------------------------------------------------- */
+
+/* Simulated time and durations, in femtoseconds: never negative, enough for 2.5 hours. */
+typedef int64_t kb_time;
+
+#define KB_PS ((kb_time)1000)
+#define KB_NS (1000 * KB_PS)
+#define KB_US (1000 * KB_NS)
+#define KB_MS (1000 * KB_US)
+#define KB_S (1000 * KB_MS)
+
+#define KB_FOREVER INT64_MAX
+
+/* ---- Errors ------------------------------------------------------------------------------ */
+
+/* What kind of thing went wrong. The value is the exit code of the command line. */
+typedef enum kb_code {
+    KB_OK = 0,
+    KB_ERR_CHECK = 1,    /* a check failed: verification, comparison */
+    KB_ERR_INPUT = 2,    /* bad usage or a bad input file */
+    KB_ERR_FAULT = 3,    /* the simulated program did something wrong */
+    KB_ERR_DEADLOCK = 4, /* the simulated program waits for what cannot happen */
+    KB_ERR_BUG = 70,     /* a bug in KernBench, or in the program that calls it */
+    KB_ERR_HOST = 71     /* the host refused: out of memory, disk full */
+} kb_code;
+
+/* NULL is success. Whoever gets an error frees it. */
+typedef struct kb_error kb_error;
+
+KB_API kb_code kb_error_code(const kb_error *err);        /* KB_OK for NULL */
+KB_API const char *kb_error_message(const kb_error *err); /* one line: place, context, cause */
+KB_API const char *kb_error_detail(const kb_error *err);  /* further lines, "" if there are none */
+KB_API void kb_error_free(kb_error *err);
+
+/* ---- The simulator ----------------------------------------------------------------------- */
+
+typedef struct kb_sim kb_sim;
+
+typedef struct kb_sim_options {
+    size_t stack_bytes; /* of each coroutine; 0 means 64 KiB */
+    bool no_elision;    /* every step goes through the event set: slower, the same results */
+} kb_sim_options;
+
+/* NULL options are the default ones. */
+KB_API KB_MUST_USE kb_error *kb_sim_create(const kb_sim_options *options, kb_sim **sim);
+
+/* Unwinds the coroutines that are left: their cleanups run. */
+KB_API void kb_sim_destroy(kb_sim *sim);
+
+KB_API kb_time kb_sim_now(const kb_sim *sim);
+
+/*
+ * Runs all events up to and including `until`, and leaves the clock there; with KB_FOREVER it
+ * leaves the clock at the last event. Returns early after kb_sim_stop(); returns the error that
+ * kb_sim_fail() was given; and if nothing is left to happen while a coroutine that is no daemon
+ * still waits, returns KB_ERR_DEADLOCK with the list of who waits for what.
+ */
+KB_API KB_MUST_USE kb_error *kb_sim_run(kb_sim *sim, kb_time until);
+
+/* Makes run return when the event in hand is done. A later run goes on from there. */
+KB_API void kb_sim_stop(kb_sim *sim);
+
+/* The same, with an error to return. Takes it over; of several the first one counts. */
+KB_API void kb_sim_fail(kb_sim *sim, kb_error *err);
+
+/* Forgets all events and unwinds all coroutines. The clock stays; the simulator can be used on. */
+KB_API void kb_sim_abandon(kb_sim *sim);
+
+typedef struct kb_sim_stats {
+    uint64_t events;      /* taken from the event set and run */
+    uint64_t elided;      /* steps that needed no event because nothing came before them */
+    uint64_t cancelled;   /* events cancelled before their time */
+    uint64_t resumes;     /* switches into a coroutine */
+    uint32_t pending;     /* events waiting now */
+    uint32_t max_pending; /* the most there ever were */
+    uint32_t coroutines;  /* alive now */
+} kb_sim_stats;
+
+KB_API kb_sim_stats kb_sim_get_stats(const kb_sim *sim);
+
+/* ---- Events and handlers ----------------------------------------------------------------- */
+
+/*
+ * Events are totally ordered by (time, source id, sequence at the source), so the order depends
+ * on what is simulated and not on how. Each thing that schedules has a source of its own; ids
+ * are the user's choice and should follow the structure of what he models.
+ */
+typedef struct kb_source {
+    uint64_t next_key;
+} kb_source;
+
+#define KB_SOURCE_ID_MAX ((1u << 24) - 1)
+
+static inline kb_source kb_source_make(uint32_t id)
+{
+    kb_source source = {(uint64_t)id << 40}; /* 2^40 events a source before ids would run over */
+    return source;
+}
+
+/* Runs to completion; must not block. */
+typedef void kb_handler_fn(kb_sim *sim, void *self, uint64_t arg);
+
+typedef uint32_t kb_handler;
+
+KB_API KB_MUST_USE kb_error *kb_sim_add_handler(kb_sim *sim, kb_handler_fn *fn, void *self,
+                                                kb_handler *handler);
+
+/* Names one scheduled event, for cancelling it. Never names another one later. */
+typedef struct kb_event {
+    uint64_t key;
+    uint64_t slot;
+} kb_event;
+
+/*
+ * Calls the handler with `arg` at time `when`, which must not be in the past. If there is no
+ * memory for the event, the run fails with KB_ERR_HOST.
+ */
+KB_API kb_event kb_sim_at(kb_sim *sim, kb_source *source, kb_time when, kb_handler handler,
+                          uint64_t arg);
+
+/* False if the event has happened or was cancelled before. */
+KB_API bool kb_sim_cancel(kb_sim *sim, kb_event event);
+
+/*
+ * Skips an event: if the one that `source` would schedule for `when` would be the very next to
+ * happen, moves the clock there and returns true, and the caller does at once what its handler
+ * would have done. Otherwise nothing has happened, and the caller schedules it.
+ */
+KB_API bool kb_sim_advance(kb_sim *sim, kb_source *source, kb_time when);
+
+/* ---- Coroutines -------------------------------------------------------------------------- */
+
+/*
+ * A function with a stack of its own that can sleep and wait. It must not change the floating
+ * point environment, nor block the thread. The calls that take a kb_co as their first argument are
+ * for the coroutine itself.
+ */
+typedef struct kb_co kb_co;
+typedef void kb_co_fn(kb_co *co, void *arg);
+
+typedef struct kb_co_options {
+    const char *name;   /* for messages; copied */
+    uint32_t source_id; /* its place in the order of events */
+    bool daemon;        /* may be left waiting at the end: no deadlock */
+} kb_co_options;
+
+/*
+ * The coroutine starts at the present time, when its turn comes. If `co` is not NULL it gets a
+ * handle that is good until the coroutine ends.
+ */
+KB_API KB_MUST_USE kb_error *kb_co_spawn(kb_sim *sim, const kb_co_options *options, kb_co_fn *fn,
+                                         void *arg, kb_co **co);
+
+KB_API kb_sim *kb_co_sim(const kb_co *co);
+KB_API const char *kb_co_name(const kb_co *co);
+KB_API kb_source *kb_co_source(kb_co *co);
+
+/* A sleep of 0 lets everything go first that comes before this coroutine at the present time. */
+KB_API void kb_co_sleep(kb_co *co, kb_time duration);
+
+/* Ends the coroutine from anywhere in it, as if its function had returned. */
+KB_API KB_NORETURN void kb_co_exit(kb_co *co);
+
+/*
+ * Unwinds another coroutine: wherever it waits, that call does not return; its cleanups run on
+ * its stack, the newest first, and it is gone. Calls that would block return at once in a cleanup.
+ */
+KB_API void kb_co_kill(kb_co *co);
+
+/*
+ * A cleanup runs when the coroutine ends, however it ends, unless it was popped before. It lives
+ * on the coroutine's stack:
+ *
+ *     kb_cleanup undo;
+ *     kb_co_push_cleanup(co, &undo, free, buffer);
+ *     ...
+ *     kb_co_pop_cleanup(co, true);
+ */
+typedef struct kb_cleanup {
+    struct kb_cleanup *below;
+    void (*fn)(void *arg);
+    void *arg;
+} kb_cleanup;
+
+KB_API void kb_co_push_cleanup(kb_co *co, kb_cleanup *cleanup, void (*fn)(void *), void *arg);
+KB_API void kb_co_pop_cleanup(kb_co *co, bool run);
+
+/*
+ * For a handler of SIGSEGV: the name of the coroutine in whose guard page the address is, or NULL.
+ * Allocates nothing and takes no locks.
+ */
+KB_API const char *kb_sim_stack_overflow(const kb_sim *sim, const void *address);
+
+/* ---- Waiting ----------------------------------------------------------------------------- */
+
+/*
+ * Something that waits, in order of arrival: a coroutine, or an event that is scheduled when its
+ * turn comes. Handlers, which cannot block, wait with a kb_waiter of their own and the _then calls:
+ * these return true if nothing had to be waited for and no event will come, or false, and then the
+ * handler is called when the thing has been done. The kb_waiter must stay until then.
+ */
+typedef struct kb_waiter {
+    struct kb_waiter *next, *prev;
+    struct kb_waitlist *list; /* NULL when it does not wait */
+    kb_source *source;
+    kb_handler handler;
+    uint64_t arg;
+    uint64_t value; /* units wanted of a semaphore; the word to put into or got from a channel */
+} kb_waiter;
+
+typedef struct kb_waitlist {
+    kb_waiter *head, *tail;
+    const char *name; /* for reports of deadlock; not copied */
+} kb_waitlist;
+
+static inline void kb_waiter_init(kb_waiter *waiter, kb_source *source, kb_handler handler,
+                                  uint64_t arg)
+{
+    kb_waiter fresh = {NULL, NULL, NULL, source, handler, arg, 0};
+    *waiter = fresh;
+}
+
+KB_API void kb_waitlist_init(kb_waitlist *list, const char *name);
+KB_API void kb_wait(kb_co *co, kb_waitlist *list);
+KB_API bool kb_wait_until(kb_co *co, kb_waitlist *list, kb_time deadline); /* false: too late */
+KB_API void kb_wait_then(kb_waitlist *list, kb_waiter *waiter);
+KB_API bool kb_wake_one(kb_sim *sim, kb_waitlist *list); /* false if nobody waits */
+KB_API void kb_wake_all(kb_sim *sim, kb_waitlist *list);
+
+/* Takes a waiter out of its list before its turn. False if it waits no more. */
+KB_API bool kb_waiter_cancel(kb_waiter *waiter);
+
+/* A count that can be taken from and given back to. Whoever asks first is served first. */
+typedef struct kb_sem {
+    kb_waitlist waiters;
+    uint64_t available;
+} kb_sem;
+
+KB_API void kb_sem_init(kb_sem *sem, const char *name, uint64_t available);
+KB_API void kb_sem_acquire(kb_co *co, kb_sem *sem, uint64_t units);
+KB_API bool kb_sem_try_acquire(kb_sem *sem, uint64_t units);
+KB_API bool kb_sem_acquire_then(kb_sem *sem, uint64_t units, kb_waiter *waiter);
+KB_API void kb_sem_release(kb_sim *sim, kb_sem *sem, uint64_t units);
+
+/* A bounded queue of 64-bit words: numbers, indices or pointers. The capacity is at least 1. */
+typedef struct kb_channel {
+    kb_waitlist getters, putters;
+    uint64_t *words;
+    uint32_t capacity, first, count;
+} kb_channel;
+
+KB_API KB_MUST_USE kb_error *kb_channel_init(kb_channel *channel, const char *name,
+                                             uint32_t capacity);
+KB_API void kb_channel_fini(kb_channel *channel);
+KB_API void kb_channel_put(kb_co *co, kb_channel *channel, uint64_t word);
+KB_API uint64_t kb_channel_get(kb_co *co, kb_channel *channel);
+KB_API bool kb_channel_try_put(kb_sim *sim, kb_channel *channel, uint64_t word);
+KB_API bool kb_channel_try_get(kb_sim *sim, kb_channel *channel, uint64_t *word);
+KB_API bool kb_channel_put_then(kb_sim *sim, kb_channel *channel, uint64_t word, kb_waiter *waiter);
+KB_API bool kb_channel_get_then(kb_sim *sim, kb_channel *channel, kb_waiter *waiter);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,144 @@
+/*
+ * arena.c: a bump allocator over a list of chunks, each twice the last up to a limit.
+ *
+ *     first -> [full] -> [full] -> current -> [empty] -> [empty] -> NULL
+ *                                   next^
+ *
+ * Invariant: the chunks behind current hold nothing. A request that does not fit current moves on
+ * to the next chunk if that is large enough, or gets a new one put in there; the tail of the old
+ * chunk is lost until reset. Under AddressSanitizer every byte not handed out is poisoned.
+ */
+#include "base/arena.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "base/sanitize.h"
+
+enum { first_chunk_size = 4096, last_chunk_size = 1 << 20 };
+
+struct kb_arena_chunk {
+    kb_arena_chunk *next;
+    size_t size; /* of bytes */
+    _Alignas(max_align_t) char bytes[];
+};
+
+void kb_arena_init(kb_arena *arena)
+{
+    *arena = (kb_arena){.chunk_size = first_chunk_size};
+}
+
+void kb_arena_fini(kb_arena *arena)
+{
+    for (kb_arena_chunk *chunk = arena->first, *next; chunk; chunk = next) {
+        next = chunk->next;
+        kb_unpoison(chunk->bytes, chunk->size);
+        free(chunk);
+    }
+    kb_arena_init(arena);
+}
+
+static void enter(kb_arena *arena, kb_arena_chunk *chunk)
+{
+    arena->current = chunk;
+    arena->next = chunk->bytes;
+    arena->end = chunk->bytes + chunk->size;
+}
+
+void kb_arena_reset(kb_arena *arena)
+{
+    for (kb_arena_chunk *chunk = arena->first; chunk; chunk = chunk->next)
+        kb_poison(chunk->bytes, chunk->size);
+    if (arena->first)
+        enter(arena, arena->first);
+}
+
+/* Makes current a chunk with `size` free bytes at least. */
+static bool advance(kb_arena *arena, size_t size)
+{
+    kb_arena_chunk **link = arena->current ? &arena->current->next : &arena->first;
+    if (*link && (*link)->size >= size) {
+        enter(arena, *link);
+        return true;
+    }
+    size_t chunk_size = size > arena->chunk_size ? size : arena->chunk_size;
+    size_t bytes;
+    if (!kb_size_add(sizeof(kb_arena_chunk), chunk_size, &bytes))
+        return false;
+    kb_arena_chunk *chunk = malloc(bytes);
+    if (!chunk)
+        return false;
+    chunk->next = *link;
+    chunk->size = chunk_size;
+    kb_poison(chunk->bytes, chunk->size);
+    *link = chunk;
+    enter(arena, chunk);
+    if (arena->chunk_size < last_chunk_size)
+        arena->chunk_size *= 2;
+    return true;
+}
+
+void *kb_arena_alloc(kb_arena *arena, size_t size, size_t align)
+{
+    KB_ASSERT(align != 0 && (align & (align - 1)) == 0);
+    if (size == 0)
+        size = 1; /* even nothing has an address of its own */
+    size_t room;  /* with what the alignment may cost */
+    if (!kb_size_add(size, KB_REDZONE, &room) || !kb_size_add(room, align - 1, &room))
+        return NULL;
+    if (room > (size_t)(arena->end - arena->next) && !advance(arena, room))
+        return NULL;
+    char *block = arena->next + (-(uintptr_t)arena->next & (align - 1));
+    arena->next = block + size + KB_REDZONE;
+    kb_unpoison(block, size);
+    return block;
+}
+
+void *kb_arena_alloc_array(kb_arena *arena, size_t count, size_t size, size_t align)
+{
+    size_t bytes;
+    return kb_size_mul(count, size, &bytes) ? kb_arena_alloc(arena, bytes, align) : NULL;
+}
+
+void *kb_arena_alloc_zeroed(kb_arena *arena, size_t size, size_t align)
+{
+    void *block = kb_arena_alloc(arena, size, align);
+    return block ? memset(block, 0, size) : NULL;
+}
+
+char *kb_arena_strdup(kb_arena *arena, const char *string)
+{
+    return kb_arena_strndup(arena, string, strlen(string));
+}
+
+char *kb_arena_strndup(kb_arena *arena, const char *bytes, size_t length)
+{
+    size_t size;
+    char *copy = kb_size_add(length, 1, &size) ? kb_arena_alloc(arena, size, 1) : NULL;
+    if (!copy)
+        return NULL;
+    if (length > 0)
+        memcpy(copy, bytes, length);
+    copy[length] = '\0';
+    return copy;
+}
+
+char *kb_arena_printf(kb_arena *arena, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    char *string = length < 0 ? NULL : kb_arena_alloc(arena, (size_t)length + 1, 1);
+    if (!string)
+        return NULL;
+    va_start(args, format);
+    vsnprintf(string, (size_t)length + 1, format, args);
+    va_end(args);
+    return string;
+}

@@ -1,0 +1,139 @@
+/*
+ * error.c: errors as values.
+ *
+ * Invariant: `message` and `detail` are complete; an error that could not be built whole does not
+ * exist, and no_memory stands in for it. no_memory is in read-only storage: nothing may write to
+ * an error before asking is_constant().
+ */
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/text.h"
+
+struct kb_error {
+    kb_code code;
+    char *message;
+    kb_text detail;
+};
+
+static char no_memory_message[] = "out of memory";
+static const kb_error no_memory = {.code = KB_ERR_HOST, .message = no_memory_message};
+
+static bool is_constant(const kb_error *err)
+{
+    return err == &no_memory;
+}
+
+kb_error *kb_error_nomem(void)
+{
+    /* By way of an integer, because the constness is meant to go: callers own and free errors. */
+    return (kb_error *)(uintptr_t)&no_memory;
+}
+
+/* Takes over the text in every case. */
+static kb_error *from_text(kb_code code, kb_text *message)
+{
+    KB_ASSERT(code != KB_OK);
+    kb_text_escape_from(message, 0);
+    char *line = kb_text_take(message);
+    kb_error *err = calloc(1, sizeof *err);
+    if (!line || !err) {
+        free(line);
+        free(err);
+        return kb_error_nomem();
+    }
+    err->code = code;
+    err->message = line;
+    return err;
+}
+
+kb_error *kb_error_new(kb_code code, const char *format, ...)
+{
+    kb_text message = KB_TEXT_INIT;
+    va_list args;
+    va_start(args, format);
+    kb_text_vprintf(&message, format, args);
+    va_end(args);
+    return from_text(code, &message);
+}
+
+kb_error *kb_error_at(kb_code code, const kb_place *place, const char *format, ...)
+{
+    kb_text message = KB_TEXT_INIT;
+    kb_text_puts(&message, place->file);
+    if (place->line > 0)
+        kb_text_printf(&message, ":%d:%d", place->line, place->column);
+    kb_text_puts(&message, ": ");
+    va_list args;
+    va_start(args, format);
+    kb_text_vprintf(&message, format, args);
+    va_end(args);
+    return from_text(code, &message);
+}
+
+kb_error *kb_error_wrap(kb_error *cause, const char *format, ...)
+{
+    KB_ASSERT(cause);
+    if (is_constant(cause))
+        return cause;
+    kb_text message = KB_TEXT_INIT;
+    va_list args;
+    va_start(args, format);
+    kb_text_vprintf(&message, format, args);
+    va_end(args);
+    kb_text_escape_from(&message, 0);
+    kb_text_printf(&message, ": %s", cause->message);
+    char *line = kb_text_take(&message);
+    if (line) {
+        free(cause->message);
+        cause->message = line;
+    }
+    return cause;
+}
+
+void kb_error_add_detail(kb_error *err, const char *format, ...)
+{
+    KB_ASSERT(err);
+    if (is_constant(err))
+        return;
+    kb_text line = KB_TEXT_INIT;
+    if (err->detail.length > 0)
+        kb_text_puts(&line, "\n");
+    size_t start = line.length;
+    va_list args;
+    va_start(args, format);
+    kb_text_vprintf(&line, format, args);
+    va_end(args);
+    kb_text_escape_from(&line, start);
+    if (!line.failed)
+        kb_text_append(&err->detail, kb_text_peek(&line), line.length);
+    err->detail.failed = false; /* a line was lost, the rest is whole */
+    kb_text_fini(&line);
+}
+
+kb_code kb_error_code(const kb_error *err)
+{
+    return err ? err->code : KB_OK;
+}
+
+const char *kb_error_message(const kb_error *err)
+{
+    return err ? err->message : "";
+}
+
+const char *kb_error_detail(const kb_error *err)
+{
+    return err ? kb_text_peek(&err->detail) : "";
+}
+
+void kb_error_free(kb_error *err)
+{
+    if (!err || is_constant(err))
+        return;
+    free(err->message);
+    kb_text_fini(&err->detail);
+    free(err);
+}

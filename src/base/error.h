@@ -1,0 +1,48 @@
+/*
+ * error.h: making errors. Reading and freeing them is public: <kernbench/kernbench.h>.
+ *
+ * An error is built where the facts are known and handed up; each caller may add context. NULL is
+ * success. The message is always one line: control characters that came in with user input are
+ * escaped. Nothing here fails: if memory is short, the error is the one about memory.
+ */
+#ifndef KB_BASE_ERROR_H
+#define KB_BASE_ERROR_H
+
+#include <stddef.h>
+
+#include <kernbench/kernbench.h>
+
+/* A place in some input. Line and column count from 1; line 0 means the input as a whole. */
+typedef struct kb_place {
+    const char *file;
+    int line;
+    int column;
+} kb_place;
+
+KB_MUST_USE kb_error *kb_error_new(kb_code code, const char *format, ...) KB_PRINTF(2, 3);
+
+/* The message begins with "file:line:column: ", or "file: " for line 0. */
+KB_MUST_USE kb_error *kb_error_at(kb_code code, const kb_place *place, const char *format, ...)
+    KB_PRINTF(3, 4);
+
+/* The error for lack of memory: a constant, so it always exists. */
+KB_MUST_USE kb_error *kb_error_nomem(void);
+
+/*
+ * Takes over `cause` and puts "context: " before its message; code and detail stay. Returns cause
+ * unchanged if there is no memory, and if it is the constant of kb_error_nomem().
+ */
+KB_MUST_USE kb_error *kb_error_wrap(kb_error *cause, const char *format, ...) KB_PRINTF(2, 3);
+
+/* Appends a line to the detail. The line is dropped if there is no memory. */
+void kb_error_add_detail(kb_error *err, const char *format, ...) KB_PRINTF(2, 3);
+
+/* Hands an error on to the caller: KB_TRY(kb_thing_init(&thing)); */
+#define KB_TRY(expr)                                                                               \
+    do {                                                                                           \
+        kb_error *kb_try_error_ = (expr);                                                          \
+        if (__builtin_expect(kb_try_error_ != NULL, 0))                                            \
+            return kb_try_error_;                                                                  \
+    } while (0)
+
+#endif

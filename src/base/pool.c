@@ -1,0 +1,130 @@
+/*
+ * pool.c: objects of one size in chunks, with a free list threaded through the free ones.
+ *
+ * Invariants: an index below `used` is live or on the free list, never both, and live + length of
+ * the free list + 1 = used. A free object holds the index of the next free one in its first four
+ * bytes; under AddressSanitizer it is poisoned, as is a gap behind each object. Behind the objects
+ * of a chunk lies a bit for each: whether it is live, kept up only where asserts are on.
+ */
+#include "base/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/sanitize.h"
+
+enum { cache_line = 64, live_bytes = KB_POOL_CHUNK / 8, link_size = sizeof(uint32_t) };
+
+#ifdef NDEBUG
+enum { tracks_live = 0 };
+#else
+enum { tracks_live = 1 };
+#endif
+
+void kb_pool_init(kb_pool *pool, size_t object_size)
+{
+    KB_ASSERT(object_size > 0 && object_size <= SIZE_MAX / KB_POOL_CHUNK / 2);
+    if (object_size < link_size)
+        object_size = link_size;
+    size_t align = _Alignof(max_align_t);
+    size_t stride = (object_size + align - 1) & ~(align - 1);
+    *pool = (kb_pool){.stride = stride + KB_REDZONE, .size = object_size, .used = 1};
+}
+
+void kb_pool_fini(kb_pool *pool)
+{
+    for (size_t i = 0; i < pool->chunk_count; i++) {
+        kb_unpoison(pool->chunks[i], pool->stride * KB_POOL_CHUNK);
+        free(pool->chunks[i]);
+    }
+    free(pool->chunks);
+    kb_pool_init(pool, pool->size);
+}
+
+static bool add_chunk(kb_pool *pool)
+{
+    if (pool->chunk_count == pool->chunk_capacity) {
+        char **grown =
+            kb_grow_array(pool->chunks, pool->chunk_count, 1, sizeof *grown, &pool->chunk_capacity);
+        if (!grown)
+            return false;
+        pool->chunks = grown;
+    }
+    size_t objects_size = pool->stride * KB_POOL_CHUNK;
+    char *chunk = kb_alloc_aligned(cache_line, 1, objects_size + live_bytes);
+    if (!chunk)
+        return false;
+    memset(chunk + objects_size, 0, live_bytes);
+    kb_poison(chunk, objects_size);
+    pool->chunks[pool->chunk_count++] = chunk;
+    return true;
+}
+
+/* The fresh indices there is memory for. The last index of all is left alone: `used` must fit. */
+static uint64_t fresh_room(const kb_pool *pool)
+{
+    uint64_t limit = (uint64_t)pool->chunk_count * KB_POOL_CHUNK;
+    if (limit > UINT32_MAX)
+        limit = UINT32_MAX;
+    return limit > pool->used ? limit - pool->used : 0;
+}
+
+bool kb_pool_reserve(kb_pool *pool, uint32_t count)
+{
+    uint64_t free_listed = pool->used - 1 - pool->live;
+    while (free_listed + fresh_room(pool) < count) {
+        uint64_t before = fresh_room(pool);
+        if (!add_chunk(pool))
+            return false;
+        if (fresh_room(pool) == before)
+            return false; /* out of indices */
+    }
+    return true;
+}
+
+static bool is_live(const kb_pool *pool, uint32_t index)
+{
+    const char *bits = pool->chunks[index >> KB_POOL_SHIFT] + pool->stride * KB_POOL_CHUNK;
+    uint32_t slot = index & (KB_POOL_CHUNK - 1);
+    return ((unsigned char)bits[slot / 8] >> (slot % 8)) & 1;
+}
+
+static void flip_live(kb_pool *pool, uint32_t index)
+{
+    char *bits = pool->chunks[index >> KB_POOL_SHIFT] + pool->stride * KB_POOL_CHUNK;
+    uint32_t slot = index & (KB_POOL_CHUNK - 1);
+    bits[slot / 8] = (char)(bits[slot / 8] ^ (1 << (slot % 8)));
+}
+
+uint32_t kb_pool_take(kb_pool *pool)
+{
+    uint32_t index = pool->free_head;
+    if (KB_LIKELY(index != 0)) {
+        void *object = kb_pool_at(pool, index);
+        kb_unpoison(object, pool->size);
+        memcpy(&pool->free_head, object, link_size);
+    } else {
+        if (!kb_pool_reserve(pool, 1))
+            return 0;
+        index = pool->used++;
+        kb_unpoison(kb_pool_at(pool, index), pool->size);
+    }
+    pool->live++;
+    if (tracks_live)
+        flip_live(pool, index);
+    return index;
+}
+
+void kb_pool_give(kb_pool *pool, uint32_t index)
+{
+    KB_DEBUG_ASSERT(index != 0 && index < pool->used);
+    KB_DEBUG_ASSERT(is_live(pool, index)); /* given twice? */
+    void *object = kb_pool_at(pool, index);
+    memcpy(object, &pool->free_head, link_size);
+    kb_poison(object, pool->stride);
+    pool->free_head = index;
+    pool->live--;
+    if (tracks_live)
+        flip_live(pool, index);
+}

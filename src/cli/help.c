@@ -1,0 +1,56 @@
+/* help.c: the commands that tell about the program itself. */
+#include "cli.h"
+
+void cli_print_help(FILE *out)
+{
+    fputs("usage: kernbench COMMAND [ARGUMENTS]\n"
+          "\n"
+          "Simulates multi-chiplet accelerators: what a program computes on them, how long it\n"
+          "takes, and where the time goes.\n"
+          "\n"
+          "Commands:\n",
+          out);
+    for (size_t i = 0; i < cli_command_count; i++)
+        fprintf(out, "  %-10s %s\n", cli_commands[i].name, cli_commands[i].summary);
+    fputs("\n"
+          "Options:\n"
+          "  --help     this text; after a command, what that command can do\n"
+          "  --version  the version of the program\n"
+          "\n"
+          "Exit status: 0 done and right; 1 a check failed; 2 bad usage or input; 3 the simulated\n"
+          "program faulted; 4 it deadlocked; 70 a bug in KernBench; 71 the output could not be\n"
+          "written.\n",
+          out);
+}
+
+void cli_print_command_help(const cli_command *command)
+{
+    const char *gap = command->arguments[0] == '\0' ? "" : " ";
+
+    printf("usage: kernbench %s%s%s\n\n", command->name, gap, command->arguments);
+    printf("Prints %s.\n\n%s", command->summary, command->help);
+}
+
+kb_code cli_help(int argc, char **argv)
+{
+    if (argc < 2) {
+        cli_print_help(stdout);
+        return KB_OK;
+    }
+    if (argc > 2 || argv[1][0] == '-')
+        return cli_too_many("help", argv[argc - 1]);
+
+    const cli_command *command = cli_find_command(argv[1]);
+    if (command == NULL)
+        return KB_ERR_INPUT;
+    cli_print_command_help(command);
+    return KB_OK;
+}
+
+kb_code cli_version(int argc, char **argv)
+{
+    if (argc > 1)
+        return cli_too_many("version", argv[1]);
+    printf("kernbench %s\n", kb_version());
+    return KB_OK;
+}

@@ -1,0 +1,102 @@
+/*
+ * main.c: the kernbench program: finds the command, runs it, and sees that its output got out.
+ */
+#include "cli.h"
+
+#include <errno.h>
+#include <string.h>
+
+const cli_command cli_commands[] = {
+    {
+        .name = "help",
+        .arguments = "[COMMAND]",
+        .summary = "what the program or a command can do",
+        .help = "Example: kernbench help version\n",
+        .run = cli_help,
+    },
+    {
+        .name = "version",
+        .arguments = "",
+        .summary = "the version of the program",
+        .help = "Example: kernbench version\n",
+        .run = cli_version,
+    },
+};
+const size_t cli_command_count = sizeof cli_commands / sizeof cli_commands[0];
+
+const cli_command *cli_find_command(const char *name)
+{
+    const char *names[sizeof cli_commands / sizeof cli_commands[0]];
+
+    for (size_t i = 0; i < cli_command_count; i++) {
+        if (strcmp(name, cli_commands[i].name) == 0)
+            return &cli_commands[i];
+        names[i] = cli_commands[i].name;
+    }
+    cli_unknown("command", name, names, cli_command_count);
+    return NULL;
+}
+
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+static kb_code run_option(const char *option)
+{
+    static const char *const options[] = {"--help", "--version"};
+
+    if (is_help(option)) {
+        cli_print_help(stdout);
+        return KB_OK;
+    }
+    if (strcmp(option, "--version") == 0)
+        return cli_version(1, NULL);
+    return cli_unknown("option", option, options, sizeof options / sizeof options[0]);
+}
+
+static kb_code run_command(int argc, char **argv)
+{
+    const cli_command *command = cli_find_command(argv[0]);
+
+    if (command == NULL)
+        return KB_ERR_INPUT;
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (is_help(argv[i])) {
+            cli_print_command_help(command);
+            return KB_OK;
+        }
+    }
+    return command->run(argc, argv);
+}
+
+/* A full disk shows here at the latest; a result that did not get out is no success. */
+static kb_code close_stdout(kb_code code)
+{
+    bool failed = ferror(stdout) != 0;
+
+    errno = 0;
+    failed = fflush(stdout) != 0 || failed;
+    /* A stdout that was closed from the start matters only to those who wrote to it. */
+    if (!failed && fclose(stdout) != 0)
+        failed = errno != EBADF;
+    if (!failed)
+        return code;
+    return cli_fail(KB_ERR_HOST, "cannot write the output: %s",
+                    errno != 0 ? strerror(errno) : "an earlier write failed");
+}
+
+int main(int argc, char **argv)
+{
+    kb_code code;
+
+    if (argc < 2) {
+        cli_print_help(stderr);
+        code = KB_ERR_INPUT;
+    } else if (argv[1][0] == '-') {
+        code = run_option(argv[1]);
+    } else {
+        code = run_command(argc - 1, argv + 1);
+    }
+    return (int)close_stdout(code);
+}

@@ -1,0 +1,113 @@
+/* test_suggest.c: distances against a naive reference; what is near and what is not. */
+#include "support/expect.h"
+
+#include "base/base.h"
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The definition, by recursion: slow and plain. */
+static size_t naive(const char *a, size_t i, const char *b, size_t j)
+{
+    if (i == 0 || j == 0)
+        return i + j;
+    size_t best = naive(a, i - 1, b, j - 1) + (a[i - 1] != b[j - 1]);
+    best = least(best, naive(a, i - 1, b, j) + 1);
+    best = least(best, naive(a, i, b, j - 1) + 1);
+    if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        best = least(best, naive(a, i - 2, b, j - 2) + 1);
+    return best;
+}
+
+static void distance_matches_the_naive_one(void **state)
+{
+    (void)state;
+    kb_rng rng;
+    kb_rng_init(&rng, 1);
+    for (int round = 0; round < 3000; round++) {
+        char words[2][8] = {{0}};
+        for (int w = 0; w < 2; w++) {
+            size_t length = kb_rng_below(&rng, 7);
+            for (size_t i = 0; i < length; i++)
+                words[w][i] = (char)('a' + kb_rng_below(&rng, 3));
+        }
+        size_t expected = naive(words[0], strlen(words[0]), words[1], strlen(words[1]));
+        if (kb_edit_distance(words[0], words[1]) != expected)
+            fail_msg("'%s' '%s': expected %zu", words[0], words[1], expected);
+    }
+    assert_int_equal(kb_edit_distance("", ""), 0);
+    assert_int_equal(kb_edit_distance("ca", "abc"), 3); /* restricted: a swap is not edited again */
+}
+
+static void long_words_are_safe(void **state)
+{
+    (void)state;
+    char longest[KB_SUGGEST_MAX + 1], longer[KB_SUGGEST_MAX + 2];
+    memset(longest, 'x', sizeof longest);
+    memset(longer, 'x', sizeof longer);
+    longest[KB_SUGGEST_MAX] = longer[KB_SUGGEST_MAX + 1] = '\0';
+    assert_int_equal(kb_edit_distance(longest, longest), 0);
+    assert_int_equal(kb_edit_distance(longest, ""), KB_SUGGEST_MAX);
+    assert_true(kb_edit_distance(longer, longest) == SIZE_MAX);
+    char *huge = malloc(1 << 20);
+    assert_non_null(huge);
+    memset(huge, 'a', 1 << 20);
+    huge[(1 << 20) - 1] = '\0';
+    const char *names[] = {"a", huge};
+    assert_null(kb_suggest(huge, names, 2));
+    assert_null(kb_suggest("b", names, 2));
+    free(huge);
+}
+
+static void suggests_what_is_near(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"hbm_ctrl", "xbar",       "overhead_ns", "w",
+                                        "h",        "efficiency", "topology",    "hbm"};
+    enum { count = sizeof names / sizeof names[0] };
+    static const struct {
+        const char *word, *expected;
+    } cases[] = {
+        {"hbm_ctl", "hbm_ctrl"},
+        {"hbm_ctlr", "hbm_ctrl"},
+        {"xbra", "xbar"},
+        {"overhead", "overhead_ns"},
+        {"efficency", "efficiency"},
+        {"Topology", "topology"},
+        {"hmb", "hbm"},
+        {"xbar", "xbar"},
+        {"bandwidth", NULL},
+        {"x", NULL},
+        {"", NULL},
+        {"width", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *got = kb_suggest(cases[i].word, names, count);
+        if (cases[i].expected)
+            assert_string_equal(got, cases[i].expected);
+        else
+            assert_null(got);
+    }
+    assert_null(kb_suggest("xbar", NULL, 0));
+}
+
+static void the_first_of_equals_wins(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"bats", "cats", "rats"};
+    assert_string_equal(kb_suggest("mats", names, 3), "bats");
+    assert_string_equal(kb_suggest("rats", names, 3), "rats");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(distance_matches_the_naive_one),
+        cmocka_unit_test(long_words_are_safe),
+        cmocka_unit_test(suggests_what_is_near),
+        cmocka_unit_test(the_first_of_equals_wins),
+    };
+    return cmocka_run_group_tests_name("suggest", tests, NULL, NULL);
+}

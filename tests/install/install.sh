@@ -1,0 +1,78 @@
+#!/bin/sh
+# install.sh BUILD: installs into an empty prefix and builds a program outside the tree with nothing
+# but what pkg-config says.
+set -eu
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+# shellcheck source=../check.sh
+. "$here/../check.sh"
+build=$1
+cc=${CC:-cc}
+
+prefix=$scratch/prefix
+mkdir "$scratch/elsewhere"
+cp "$here/hello.c" "$scratch/elsewhere/hello.c"
+cp "$here/hello.c" "$scratch/elsewhere/hello.cc"
+cd "$scratch/elsewhere"
+
+# Where things lie under the prefix is the system's custom: lib, lib64, lib/x86_64-linux-gnu.
+find_prefix() {
+    PKG_CONFIG_PATH=$(dirname -- "$(find "$prefix" -name kernbench.pc)")
+    export PKG_CONFIG_PATH
+    LD_LIBRARY_PATH=$(dirname -- "$PKG_CONFIG_PATH")
+    export LD_LIBRARY_PATH
+}
+
+# shellcheck disable=SC2046 # pkg-config prints a list of words
+compile() { # PROGRAM COMPILER...
+    program=$1
+    shift
+    "$@" -Wall -Wextra -Wpedantic -Werror -o "$program" \
+        $(pkg-config --cflags kernbench) $(pkg-config $static --libs kernbench)
+}
+
+needs_library() { readelf -d "$1" | grep -q 'NEEDED.*libkernbench\.so\.0'; }
+self_contained() { ! needs_library "$1"; }
+
+exports_only_ours() {
+    nm -D --defined-only "$LD_LIBRARY_PATH/libkernbench.so" | awk '{ print $3 }' >"$scratch/symbols"
+    ! grep -vE '^(kb|tl)_' "$scratch/symbols" && grep -qx kb_version "$scratch/symbols"
+}
+
+same_headers() {
+    (cd "$here/../../include/kernbench" && ls) >"$scratch/want"
+    (cd "$prefix/include/kernbench" && ls) >"$scratch/got"
+    diff "$scratch/want" "$scratch/got"
+}
+
+check "installs" outcome 0 '*' '' cmake --install "$build" --prefix "$prefix"
+find_prefix
+version=$(pkg-config --modversion kernbench)
+static=
+
+check "the program says its version" \
+    outcome 0 "kernbench $version" '' "$prefix/bin/kernbench" --version
+check "the program needs no library of ours" self_contained "$prefix/bin/kernbench"
+check "all public headers, nothing else" same_headers
+check "the licence is there" test -s "$prefix/share/doc/kernbench/LICENSE"
+check "the shared library exports kb_ and tl_ alone" exports_only_ours
+
+check "C11, shared: compiles" compile hello "$cc" -std=c11 hello.c
+check "C11, shared: uses the library" needs_library hello
+check "C11, shared: runs" outcome 0 "hello from kernbench $version" '' ./hello
+
+if command -v c++ >/dev/null; then
+    check "C++, shared: compiles" compile hello-cc c++ -std=c++11 hello.cc
+    check "C++, shared: runs" outcome 0 "hello from kernbench $version" '' ./hello-cc
+fi
+
+# Moved elsewhere, and with the static library alone.
+mv "$prefix" "$scratch/moved"
+prefix=$scratch/moved
+find_prefix
+rm "$LD_LIBRARY_PATH"/libkernbench.so*
+static=--static
+check "C11, static, moved: compiles" compile hello-static "$cc" -std=c11 hello.c
+check "C11, static, moved: self-contained" self_contained hello-static
+check "C11, static, moved: runs" outcome 0 "hello from kernbench $version" '' ./hello-static
+
+finish

@@ -1,0 +1,180 @@
+#!/bin/sh
+# kb.sh: the kb script on an invented machine. PATH holds some plain tools and fakes of apt-get,
+# cmake, ninja and so on, which note how they were called, so that this is quick and harmless.
+set -eu
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+# shellcheck source=../check.sh
+. "$here/../check.sh"
+
+tree=$scratch/tree
+bin=$scratch/bin
+log=$scratch/log
+mkdir "$tree" "$bin"
+cp "$here/../../kb" "$tree/kb"
+
+for tool in sh cat dirname readlink mkdir rm touch grep env flock sleep; do
+    ln -s "$(command -v $tool)" "$bin/$tool"
+done
+
+# fake NAME: a tool whose script comes on stdin; it lies in $scratch/fakes.
+fake() {
+    mkdir -p "$scratch/fakes"
+    { echo '#!/bin/sh' && cat; } >"$scratch/fakes/$1"
+    chmod +x "$scratch/fakes/$1"
+}
+fake id <<'EOF'
+echo "${FAKE_UID-0}"
+EOF
+fake cc <<'EOF'
+test -e "$FAKE/libc6-dev"
+EOF
+fake pkg-config <<'EOF'
+test -e "$FAKE/$2"
+EOF
+fake cmake <<'EOF'
+echo "cmake $*" >>"$FAKE/log"
+echo "noise of cmake"
+[ "$1" != --install ] || exit 0
+touch build/build.ninja
+echo "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" >build/CMakeCache.txt
+EOF
+fake ninja <<'EOF'
+case "$*" in
+*-n*) test -e "$FAKE/tree/build/kernbench" && echo "ninja: no work to do."; exit 0 ;;
+esac
+echo "ninja begins" >>"$FAKE/log"
+echo "noise of ninja"
+sleep 0.2
+cat >"$FAKE/tree/build/kernbench" <<'END'
+#!/bin/sh
+echo "here: $PWD; arguments:$(printf ' [%s]' "$@")"
+exit "${FAKE_STATUS-0}"
+END
+"$FAKE/chmod" +x "$FAKE/tree/build/kernbench"
+echo "ninja ends" >>"$FAKE/log"
+exit "${FAKE_NINJA-0}"
+EOF
+fake apt-get <<'EOF'
+echo "apt-get $1" >>"$FAKE/log"
+echo "noise of apt-get"
+[ "$1" = install ] || exit "${FAKE_APT-0}"
+while [ $# -gt 0 ]; do
+    case $1 in
+    ninja-build) package=ninja ;;
+    libfyaml-dev) package=libfyaml ;;
+    install | -* | DPkg*) shift; continue ;;
+    *) package=$1 ;;
+    esac
+    echo "  $1" >>"$FAKE/log"
+    case $package in
+    libfyaml | libc6-dev) touch "$FAKE/$package" ;;
+    *) "$FAKE/ln" -sf "$FAKE/fakes/$package" "$FAKE/bin/$package" ;;
+    esac
+    shift
+done
+EOF
+fake sudo <<'EOF'
+echo "sudo" >>"$FAKE/log"
+exec "$@"
+EOF
+ln -s "$(command -v chmod)" "$scratch/chmod"
+ln -s "$(command -v ln)" "$scratch/ln"
+
+# machine [TOOL...]: a fresh clone on a machine with these fakes; libc6-dev and libfyaml among them.
+machine() {
+    rm -rf "$tree/build" "$scratch/libc6-dev" "$scratch/libfyaml" "$log"
+    for tool in "$scratch"/fakes/*; do
+        rm -f "$bin/$(basename "$tool")"
+    done
+    for tool in id "$@"; do
+        case $tool in
+        lib*) touch "$scratch/$tool" ;;
+        *) ln -s "$scratch/fakes/$tool" "$bin/$tool" ;;
+        esac
+    done
+    touch "$log"
+}
+all="cc libc6-dev cmake ninja pkg-config libfyaml"
+
+kb() { PATH="$bin" FAKE="$scratch" "$tree/kb" "$@"; }
+kb_as_user() { FAKE_UID=1000 kb "$@"; }
+kb_by_link() { ln -sf "$tree/kb" "$scratch/link" && PATH="$bin" FAKE="$scratch" "$scratch/link" "$@"; }
+logged() { printf '%s\n' "$@" | diff - "$log"; }
+not_logged() { ! grep "$1" "$log"; }
+
+machine
+check "help needs nothing" outcome 0 'usage: ./kb *' '' kb help
+check "--help" outcome 0 'usage: ./kb *' '' kb --help
+check "no arguments" outcome 2 '' 'usage: ./kb *' kb
+check "empty command" outcome 2 '' 'kb: the command is empty*' kb ''
+check "install without a prefix" outcome 2 '' 'kb: usage: ./kb install PREFIX' kb install
+check "ci takes no arguments" outcome 2 '' 'kb: usage: ./kb ci' kb ci x
+
+# shellcheck disable=SC2086 # lists of words
+machine $all apt-get
+check "all there: builds and runs" outcome 0 "here: *; arguments: \\[probe] \\[a  b] \\[]" '*noise*' \
+    kb probe 'a  b' ''
+check "all there: apt-get is left alone" \
+    logged "cmake --fresh --preset release -DKB_TESTS=OFF" "ninja begins" "ninja ends"
+check "again: silence" outcome 0 'here: *' '' kb probe
+check "the caller's directory" outcome 0 "here: $PWD; *" '' kb probe
+check "through a link" outcome 0 'here: *' '' kb_by_link probe
+FAKE_STATUS=3 && export FAKE_STATUS
+check "the status of the program" outcome 3 'here: *' '' kb probe
+unset FAKE_STATUS
+check "help of a command is the program's" outcome 0 '*\[help] \[probe]*' '' kb help probe
+check "installs under a relative prefix" outcome 0 '' '*noise of cmake*' kb install some/where
+check "the prefix is the caller's" grep -qx "cmake --install $tree/build --prefix $PWD/some/where" "$log"
+echo "CMAKE_HOME_DIRECTORY:INTERNAL=/elsewhere" >"$tree/build/CMakeCache.txt"
+check "a tree that moved is set up anew" outcome 0 'here: *' '*noise of cmake*' kb probe
+
+# shellcheck disable=SC2086
+machine $all
+FAKE_NINJA=1 && export FAKE_NINJA
+check "a failed build runs nothing" outcome 70 '' '*kb: the build failed*' kb probe
+unset FAKE_NINJA
+
+machine cc libc6-dev cmake pkg-config apt-get
+check "two are missing: runs, noise on stderr" \
+    outcome 0 'here: *' 'kb: installing ninja-build libfyaml-dev*noise of apt-get*' kb probe
+check "two are missing: just those are installed" logged \
+    "apt-get update" "apt-get install" "  ninja-build" "  libfyaml-dev" \
+    "cmake --fresh --preset release -DKB_TESTS=OFF" "ninja begins" "ninja ends"
+
+machine cc libc6-dev cmake ninja pkg-config
+check "no apt-get: says what to install" \
+    outcome 2 '' "kb: please install (Debian's names): libfyaml-dev" kb probe
+machine cc libc6-dev cmake ninja pkg-config apt-get
+check "not root, no sudo: says what to do" \
+    outcome 2 '' 'kb: please run as root: apt-get install libfyaml-dev' kb_as_user probe
+check "not root, no sudo: did not try" not_logged apt-get
+machine cc libc6-dev cmake ninja pkg-config apt-get sudo
+check "not root: through sudo" outcome 0 'here: *' '*installing libfyaml-dev*' kb_as_user probe
+check "sudo was asked" grep -qx sudo "$log"
+machine cc libc6-dev cmake ninja pkg-config apt-get
+FAKE_APT=100 && export FAKE_APT
+check "apt-get fails" outcome 2 '' '*kb: apt-get could not install: libfyaml-dev' kb probe
+unset FAKE_APT
+
+# A lock that another process holds, and then two at once.
+lock_waits() {
+    mkdir -p "$tree/build"
+    flock "$tree/build/.kb-lock" sleep 1 &
+    sleep 0.3
+    outcome 0 'here: *' 'kb: waiting for another kb*noise*' kb probe
+    wait
+}
+two_at_once() {
+    kb probe >/dev/null 2>&1 &
+    kb probe >/dev/null 2>&1 || return 1
+    wait $! || return 1
+    [ "$(grep -c ninja "$log")" -eq 2 ] || { cat "$log" && return 1; }
+}
+# shellcheck disable=SC2086
+machine $all
+check "waits for the lock" lock_waits
+# shellcheck disable=SC2086
+machine $all
+check "two at once build once" two_at_once
+
+finish
