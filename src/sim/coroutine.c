@@ -1,0 +1,209 @@
+/*
+ * coroutine.c: functions that can wait, each on a stack of its own.
+ *
+ * A coroutine is entered by switching to it and left by switching back to whoever entered it: from
+ * outside, resuming one is a call. At most one event or list entry can resume it at any time
+ * (kb_co_detach() finds it), so a coroutine that is killed leaves nothing behind.
+ *
+ * Not modelled: priorities, preemption, moving between simulators.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "sim/engine.h"
+
+kb_sim *kb_co_sim(const kb_co *co)
+{
+    return co->sim;
+}
+
+const char *kb_co_name(const kb_co *co)
+{
+    return co->name;
+}
+
+kb_source *kb_co_source(kb_co *co)
+{
+    return &co->source;
+}
+
+/* ---- Being born and dying ---- */
+
+void kb_co_release(kb_co *co)
+{
+    kb_sim *sim = co->sim;
+    if (co->next)
+        co->next->prev = co->prev;
+    if (co->prev)
+        co->prev->next = co->next;
+    else
+        sim->coroutines = co->next;
+    sim->coroutine_count--;
+    kb_context_destroy(&co->context);
+    kb_stack_give(&sim->stacks, co->stack); /* with co on it */
+}
+
+void kb_co_exit(kb_co *co)
+{
+    KB_ASSERT(co->sim->current == co);
+    co->unwinding = true;
+    while (co->cleanups)
+        kb_co_pop_cleanup(co, true);
+    co->ended = true;
+    kb_context_leave(&co->context, &co->resumer);
+}
+
+static void co_main(void *arg)
+{
+    kb_co *co = arg;
+    co->started = true;
+    kb_context_entered(&co->resumer);
+    co->fn(co, co->arg);
+    kb_co_exit(co);
+}
+
+kb_error *kb_co_spawn(kb_sim *sim, const kb_co_options *options, kb_co_fn *fn, void *arg,
+                      kb_co **handle)
+{
+    if (options->source_id > KB_SOURCE_ID_MAX)
+        return kb_error_new(KB_ERR_BUG, "coroutine '%s': source id %u is over %u", options->name,
+                            options->source_id, KB_SOURCE_ID_MAX);
+    kb_stack stack;
+    KB_TRY(kb_stack_take(&sim->stacks, &stack));
+    char *low = kb_stack_low(stack);
+    uintptr_t top = (uintptr_t)low + sim->stacks.bytes;
+    kb_co *co = (kb_co *)((top - sizeof *co) & ~(uintptr_t)63);
+    *co = (kb_co){
+        .sim = sim,
+        .source = kb_source_make(options->source_id),
+        .daemon = options->daemon,
+        .next = sim->coroutines,
+        .fn = fn,
+        .arg = arg,
+        .stack = stack,
+    };
+    strncpy(co->name, options->name ? options->name : "coroutine", sizeof co->name - 1);
+    kb_waiter_init(&co->waiter, &co->source, sim->resume, (uintptr_t)co);
+    co->wake =
+        kb_eventset_push(&sim->set, sim->now, co->source.next_key++, sim->resume, (uintptr_t)co);
+    if (co->wake.slot == 0) {
+        kb_stack_give(&sim->stacks, stack);
+        return kb_error_nomem();
+    }
+    kb_context_make(&co->context, low, (size_t)((char *)co - low), co_main, co);
+    if (co->next)
+        co->next->prev = co;
+    sim->coroutines = co;
+    sim->coroutine_count++;
+    if (handle)
+        *handle = co;
+    return NULL;
+}
+
+void kb_co_push_cleanup(kb_co *co, kb_cleanup *cleanup, void (*fn)(void *), void *arg)
+{
+    *cleanup = (kb_cleanup){.below = co->cleanups, .fn = fn, .arg = arg};
+    co->cleanups = cleanup;
+}
+
+void kb_co_pop_cleanup(kb_co *co, bool run)
+{
+    kb_cleanup *cleanup = co->cleanups;
+    KB_ASSERT(cleanup);
+    co->cleanups = cleanup->below;
+    if (run)
+        cleanup->fn(cleanup->arg);
+}
+
+void kb_co_kill(kb_co *co)
+{
+    /* Neither the caller, nor one that has come to this call by a cleanup of another. */
+    KB_ASSERT(co->wake.slot || co->waiter.list);
+    kb_co_detach(co);
+    if (!co->started) {
+        kb_co_release(co);
+        return;
+    }
+    co->unwinding = true;
+    kb_co_enter(co);
+}
+
+void kb_co_kill_all(kb_sim *sim)
+{
+    KB_ASSERT(!sim->current);
+    while (sim->coroutines)
+        kb_co_kill(sim->coroutines);
+}
+
+/* ---- Waiting and going on ---- */
+
+void kb_co_detach(kb_co *co)
+{
+    if (co->wake.slot)
+        (void)kb_sim_cancel(co->sim, co->wake);
+    co->wake.slot = 0;
+    (void)kb_waiter_cancel(&co->waiter);
+    if (co->granted) {
+        /* It was given units but not the time to take note of them. */
+        kb_sem *sem = co->granted;
+        co->granted = NULL;
+        kb_sem_release(co->sim, sem, co->waiter.value);
+    }
+}
+
+void kb_co_sleep(kb_co *co, kb_time duration)
+{
+    kb_sim *sim = co->sim;
+    if (KB_UNLIKELY(co->unwinding))
+        return;
+    kb_time when;
+    if (__builtin_add_overflow(sim->now, duration, &when))
+        when = KB_FOREVER;
+    if (kb_sim_would_be_next(sim, &co->source, when) && kb_sim_advance(sim, &co->source, when))
+        return;
+    co->wake = kb_sim_schedule(sim, &co->source, when, sim->resume, (uintptr_t)co);
+    kb_co_suspend(co);
+}
+
+/* ---- Reports ---- */
+
+kb_error *kb_sim_deadlock(const kb_sim *sim)
+{
+    enum { MOST_LISTED = 20 };
+    const kb_co *oldest = sim->coroutines;
+    while (oldest->next)
+        oldest = oldest->next;
+    uint32_t waiting = 0;
+    for (const kb_co *co = oldest; co; co = co->prev)
+        waiting += !co->daemon;
+    if (waiting == 0)
+        return NULL;
+
+    kb_error *err = kb_error_new(KB_ERR_DEADLOCK,
+                                 "deadlock at %" PRId64 ".%06" PRId64 " ns: nothing is left to "
+                                 "happen and %u coroutine%s wait%s",
+                                 sim->now / KB_NS, sim->now % KB_NS, waiting,
+                                 waiting == 1 ? "" : "s", waiting == 1 ? "s" : "");
+    uint32_t listed = 0;
+    for (const kb_co *co = oldest; co && listed < MOST_LISTED; co = co->prev) {
+        if (co->daemon)
+            continue;
+        const kb_waitlist *list = co->waiter.list;
+        kb_error_add_detail(err, "%s waits for %s", co->name,
+                            list && list->name ? list->name : "something");
+        listed++;
+    }
+    if (waiting > listed)
+        kb_error_add_detail(err, "and %u more", waiting - listed);
+    return err;
+}
+
+const char *kb_sim_stack_overflow(const kb_sim *sim, const void *address)
+{
+    for (const kb_co *co = sim->coroutines; co; co = co->next) {
+        uintptr_t offset = (uintptr_t)address - (uintptr_t)co->stack.base;
+        if (offset < KB_STACK_GUARD)
+            return co->name;
+    }
+    return NULL;
+}

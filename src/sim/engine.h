@@ -1,0 +1,128 @@
+/*
+ * engine.h: what the files of sim know of a simulator and its coroutines. Private to sim.
+ */
+#ifndef KB_SIM_ENGINE_H
+#define KB_SIM_ENGINE_H
+
+#include "sim/context.h"
+#include "sim/eventset.h"
+#include "sim/stack.h"
+
+typedef struct kb_handler_entry {
+    kb_handler_fn *fn;
+    void *self;
+} kb_handler_entry;
+
+struct kb_sim {
+    kb_eventset set;
+    kb_time now;
+    kb_time run_until; /* events up to here may run; before all of them once stopped */
+    bool elide;
+    kb_handler_entry *handlers;
+    uint32_t handler_count;
+    uint32_t handler_capacity;
+
+    uint64_t elided;
+    uint64_t cancelled;
+    uint64_t resumes;
+    kb_error *failure; /* what run is to return */
+
+    kb_handler resume; /* the handler that resumes the coroutine in its argument */
+    kb_stack_pool stacks;
+    kb_co *coroutines; /* all that are alive, the newest first */
+    kb_co *current;    /* the one that runs, NULL in handlers and outside run */
+    uint32_t coroutine_count;
+};
+
+/*
+ * At the top of the coroutine's own stack. It is suspended when an event will resume it (`wake`),
+ * or something it waits for (`waiter`), or either in a wait with a deadline; else it runs, or waits
+ * for one that it kills to be unwound.
+ */
+struct kb_co {
+    kb_sim *sim;
+    kb_source source;
+    kb_context context; /* where it goes on when resumed */
+    kb_context resumer; /* where it goes when it yields or ends */
+    kb_event wake;      /* slot 0: none */
+    kb_waiter waiter;   /* list NULL: none */
+    bool daemon;
+    bool started;
+    bool unwinding; /* its cleanups run; blocking calls return at once */
+    bool ended;
+    kb_sem *granted; /* what it was given units of and has not yet gone on with */
+    kb_cleanup *cleanups;
+    kb_co *next, *prev;
+    kb_co_fn *fn;
+    void *arg;
+    kb_stack stack;
+    char name[48]; /* cut off if longer */
+};
+
+/* What kb_sim_at() does when it cannot do its work: fails the run. */
+kb_event kb_sim_refuse_event(kb_sim *sim, kb_time when);
+
+/* kb_sim_at(), for the files of sim: inlined. */
+static inline kb_event kb_sim_schedule(kb_sim *sim, kb_source *source, kb_time when,
+                                       kb_handler handler, uint64_t arg)
+{
+    KB_DEBUG_ASSERT(handler > 0 && handler < sim->handler_count);
+    if (KB_UNLIKELY(when < sim->now))
+        return kb_sim_refuse_event(sim, when);
+    kb_event event = kb_eventset_push(&sim->set, when, source->next_key++, handler, arg);
+    if (KB_UNLIKELY(event.slot == 0))
+        return kb_sim_refuse_event(sim, when);
+    return event;
+}
+
+/* Would an event that `source` schedules for `when` be the very next? */
+static inline bool kb_sim_would_be_next(const kb_sim *sim, const kb_source *source, kb_time when)
+{
+    return kb_before(when, source->next_key, sim->set.next_time, sim->set.next_key);
+}
+
+/* Removes a coroutine's event or list entry, so that nothing resumes it any more. */
+void kb_co_detach(kb_co *co);
+
+/* Gives way until resumed. Does not return if the coroutine is killed meanwhile. */
+static inline void kb_co_suspend(kb_co *co)
+{
+    KB_DEBUG_ASSERT(co->sim->current == co);
+    kb_context_switch(&co->context, &co->resumer);
+    if (KB_UNLIKELY(co->unwinding))
+        kb_co_exit(co);
+}
+
+/* Unwinds the rest, the newest first. */
+void kb_co_kill_all(kb_sim *sim);
+
+/* Who waits for what, as an error; NULL if only daemons are left. */
+KB_MUST_USE kb_error *kb_sim_deadlock(const kb_sim *sim);
+
+/* Gives the stack of a coroutine that has ended back, and the coroutine with it. */
+void kb_co_release(kb_co *co);
+
+/* Lets a coroutine go on until it waits or ends. */
+static inline void kb_co_enter(kb_co *co)
+{
+    kb_sim *sim = co->sim;
+    kb_co *outer = sim->current;
+    sim->current = co;
+    sim->resumes++;
+    kb_context_switch(&co->resumer, &co->context);
+    sim->current = outer;
+    if (KB_UNLIKELY(co->ended))
+        kb_co_release(co);
+}
+
+/* The handler that resumes the coroutine in its argument. */
+static inline void kb_co_resume(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim;
+    (void)self;
+    kb_co *co = (kb_co *)(uintptr_t)arg;
+    co->wake.slot = 0;
+    kb_co_enter(co);
+}
+
+#endif

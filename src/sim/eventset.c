@@ -1,0 +1,530 @@
+/*
+ * eventset.c: the less frequent paths of the event set: growing, far events, crowded buckets, and
+ * fitting the wheel to the traffic. eventset.h has the idea, the invariants and the fast paths.
+ */
+#include "sim/eventset.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* The wheel aims at this many buckets an event: few are shared then, and few words of bits empty.
+ */
+enum { BUCKETS_PER_EVENT = 2 };
+
+/* A wheel reaches at least this many times the mean delay; segments and heap take the rest. */
+enum { REACH = 4 };
+
+enum { FIRST_CAPACITY = 256, MIN_BUCKETS = 128, MAX_BUCKETS = 1 << 24, MAX_SHIFT = 32 };
+enum { FIRST_SHIFT = 20, MIN_WINDOW = 1024, MIN_SWEEP = 64 };
+enum { HUGE_PAGE = 1 << 21 };
+
+/* ---- Memory ---- */
+
+/* Big arrays are touched all over, so they are worth huge pages. */
+static void *alloc_big(size_t count, size_t size)
+{
+    if (count * size < 2 * (size_t)HUGE_PAGE)
+        return kb_alloc_array(count, size);
+    void *array = kb_alloc_aligned(HUGE_PAGE, count, size);
+    if (array)
+        (void)madvise(array, count * size, MADV_HUGEPAGE); /* only advice */
+    return array;
+}
+
+/* A node that was never used: no event has a negative time. */
+static kb_node fresh_node(uint32_t next)
+{
+    return (kb_node){.time = -1, .next = next};
+}
+
+static bool grow(kb_eventset *set)
+{
+    uint32_t capacity = set->capacity ? 2 * set->capacity : FIRST_CAPACITY;
+    if (capacity & KB_LIST_GOES_ON)
+        return false; /* the bit is taken */
+    kb_node *nodes = alloc_big(capacity, sizeof *nodes);
+    kb_heap_entry *heap = alloc_big(capacity, sizeof *heap);
+    kb_u128 *run = alloc_big(capacity, sizeof *run);
+    kb_u128 *scratch = alloc_big(capacity, sizeof *scratch);
+    if (!nodes || !heap || !run || !scratch) {
+        free(nodes);
+        free(heap);
+        free(run);
+        free(scratch);
+        return false;
+    }
+
+    if (set->capacity) {
+        memcpy(nodes, set->nodes, set->capacity * sizeof *nodes);
+        memcpy(heap, set->heap, set->heap_count * sizeof *heap);
+        memcpy(&run[set->run_first], &set->run[set->run_first],
+               (set->run_end - set->run_first) * sizeof *run);
+    } else {
+        nodes[0] = (kb_node){.time = KB_FOREVER, .key = UINT64_MAX};
+    }
+    free(set->nodes);
+    free(set->heap);
+    free(set->run);
+    free(set->scratch);
+    set->nodes = nodes;
+    set->heap = heap;
+    set->run = run;
+    set->scratch = scratch;
+
+    /* Growing happens when no node is free: the new ones are the list. */
+    uint32_t first = set->capacity ? set->capacity : 1;
+    for (uint32_t i = first; i < capacity; i++)
+        nodes[i] = fresh_node(i + 1 < capacity ? i + 1 : 0);
+    set->free_node = first;
+    set->capacity = capacity;
+    return true;
+}
+
+kb_event kb_eventset_push_slowly(kb_eventset *set, kb_time time, uint64_t key, uint32_t handler,
+                                 uint64_t arg)
+{
+    if (!grow(set))
+        return (kb_event){.key = key, .slot = 0};
+    return kb_eventset_push(set, time, key, handler, arg);
+}
+
+uint32_t kb_eventset_peak(const kb_eventset *set)
+{
+    uint32_t peak = set->capacity - 1;
+    while (peak > 0 && set->nodes[peak].time < 0)
+        peak--; /* E6 */
+    return peak;
+}
+
+/* ---- Heap ---- */
+
+static bool entry_before(const kb_heap_entry *a, const kb_heap_entry *b)
+{
+    return kb_before(a->time, a->key, b->time, b->key);
+}
+
+static void heap_push(kb_eventset *set, uint32_t index)
+{
+    const kb_node *node = &set->nodes[index];
+    kb_heap_entry entry = {.time = node->time, .key = node->key, .node = index};
+    kb_heap_entry *heap = set->heap;
+    uint32_t hole = set->heap_count++;
+    while (hole > 0 && entry_before(&entry, &heap[(hole - 1) / 2])) {
+        heap[hole] = heap[(hole - 1) / 2];
+        hole = (hole - 1) / 2;
+    }
+    heap[hole] = entry;
+    set->heap_time = heap[0].time;
+}
+
+static uint32_t heap_pop(kb_eventset *set)
+{
+    kb_heap_entry *heap = set->heap;
+    uint32_t index = heap[0].node;
+    uint32_t count = --set->heap_count;
+    kb_heap_entry last = heap[count];
+    uint32_t hole = 0;
+    for (;;) {
+        uint32_t child = 2 * hole + 1;
+        if (child >= count)
+            break;
+        if (child + 1 < count && entry_before(&heap[child + 1], &heap[child]))
+            child++;
+        if (!entry_before(&heap[child], &last))
+            break;
+        heap[hole] = heap[child];
+        hole = child;
+    }
+    heap[hole] = last;
+    set->heap_time = count ? heap[0].time : KB_FOREVER;
+    return index;
+}
+
+/* ---- Segments ---- */
+
+static uint64_t segment_of(const kb_eventset *set, uint64_t bucket)
+{
+    return bucket >> set->segment_shift;
+}
+
+static uint64_t limit_segment(const kb_eventset *set)
+{
+    return segment_of(set, set->base + set->span);
+}
+
+kb_event kb_eventset_insert_far(kb_eventset *set, uint32_t index, kb_event event)
+{
+    uint64_t bucket = (uint64_t)set->nodes[index].time >> set->shift;
+    uint64_t segment = segment_of(set, bucket);
+    if (segment - limit_segment(set) >= KB_SEGMENTS) {
+        heap_push(set, index); /* beyond the last segment, or a latecomer before base */
+        return event;
+    }
+    uint32_t slot = (uint32_t)segment % KB_SEGMENTS;
+    set->nodes[index].next = set->segments[slot];
+    set->segments[slot] = index;
+    set->segment_bits |= UINT64_C(1) << slot;
+    set->in_segments++;
+    return event;
+}
+
+static void insert(kb_eventset *set, uint32_t index)
+{
+    (void)kb_eventset_insert(set, index, set->nodes[index].time, (kb_event){0});
+}
+
+static void set_base(kb_eventset *set, uint64_t base)
+{
+    set->base = base;
+    set->span = ((segment_of(set, base) + 2) << set->segment_shift) - base;
+    set->word = ((uint32_t)base & set->mask) >> 6;
+}
+
+/* Moves base forward, and into the wheel what thereby comes within its limit. */
+static void advance_base(kb_eventset *set, uint64_t base)
+{
+    uint64_t segment = limit_segment(set);
+    uint64_t limit = segment_of(set, base) + 2;
+    set_base(set, base);
+
+    if (limit - segment > KB_SEGMENTS)
+        limit = segment + KB_SEGMENTS; /* each list once */
+    for (; segment < limit && set->in_segments; segment++) {
+        uint32_t slot = (uint32_t)segment % KB_SEGMENTS;
+        uint32_t index = set->segments[slot];
+        set->segments[slot] = 0;
+        set->segment_bits &= ~(UINT64_C(1) << slot);
+        while (index) {
+            uint32_t next = set->nodes[index].next;
+            set->in_segments--;
+            insert(set, index);
+            index = next;
+        }
+    }
+}
+
+/* The first segment that is not empty; there must be one. */
+static uint64_t first_segment(const kb_eventset *set)
+{
+    uint64_t from = limit_segment(set);
+    uint32_t turn = (uint32_t)from % KB_SEGMENTS;
+    uint64_t bits = set->segment_bits;
+    if (turn)
+        bits = bits >> turn | bits << (KB_SEGMENTS - turn);
+    return from + (uint64_t)__builtin_ctzll(bits);
+}
+
+/* ---- Geometry ---- */
+
+static uint32_t words_of(const kb_eventset *set)
+{
+    return (set->mask + 1) / 64;
+}
+
+/* An empty wheel from `time` on. */
+static void reset_wheel(kb_eventset *set, kb_time time)
+{
+    memset(set->heads, 0, ((size_t)set->mask + 1) * sizeof *set->heads);
+    memset(set->bits, 0, (words_of(set) + 1) * sizeof *set->bits);
+    memset(set->segments, 0, sizeof set->segments);
+    set->segment_bits = 0;
+    set->in_segments = 0;
+    set->in_wheel = 0;
+    set->heap_count = 0;
+    set->heap_time = KB_FOREVER;
+    set_base(set, (uint64_t)time >> set->shift);
+}
+
+/* False, with all as it was, if there is no memory. */
+static bool resize_wheel(kb_eventset *set, uint32_t buckets)
+{
+    uint32_t *heads = alloc_big(buckets, sizeof *heads);
+    uint64_t *bits = kb_alloc_array(buckets / 64 + 1, sizeof *bits);
+    if (!heads || !bits) {
+        free(heads);
+        free(bits);
+        return false;
+    }
+    free(set->heads);
+    free(set->bits);
+    set->heads = heads;
+    set->bits = bits;
+    set->mask = buckets - 1;
+    set->segment_shift = (uint32_t)__builtin_ctz(buckets) - 1;
+    return true;
+}
+
+/* Adds the events of a list to `found`, or frees those that were cancelled. */
+static uint32_t collect_list(kb_eventset *set, uint32_t index, uint32_t *found, uint32_t count)
+{
+    while (index) {
+        uint32_t next = set->nodes[index].next & ~KB_LIST_GOES_ON;
+        if (set->nodes[index].handler) {
+            found[count++] = index;
+        } else {
+            kb_eventset_release(set, index);
+            set->dead--;
+        }
+        index = next;
+    }
+    return count;
+}
+
+/* Lays all events out anew, but `next` and the run, without those that were cancelled. */
+static void rebuild(kb_eventset *set, uint32_t shift, uint32_t buckets, kb_time time)
+{
+    uint32_t *found = (uint32_t *)set->scratch;
+    uint32_t count = 0;
+    for (uint32_t word = 0; word < words_of(set); word++) {
+        for (uint64_t bits = set->bits[word]; bits; bits &= bits - 1) {
+            uint32_t head = set->heads[word * 64 + (uint32_t)__builtin_ctzll(bits)];
+            count = collect_list(set, head & ~KB_LIST_GOES_ON, found, count);
+        }
+    }
+    for (uint32_t i = 0; i < KB_SEGMENTS; i++)
+        count = collect_list(set, set->segments[i], found, count);
+    for (uint32_t i = 0; i < set->heap_count; i++) {
+        set->nodes[set->heap[i].node].next = 0;
+        count = collect_list(set, set->heap[i].node, found, count);
+    }
+
+    if (buckets == set->mask + 1 || resize_wheel(set, buckets))
+        set->shift = shift;
+    reset_wheel(set, time);
+    for (uint32_t i = 0; i < count; i++)
+        insert(set, found[i]);
+}
+
+static uint32_t ceil_log2(uint64_t x)
+{
+    return x <= 1 ? 0 : 64 - (uint32_t)__builtin_clzll(x - 1);
+}
+
+/*
+ * Fits the wheel to the events since the last look: as wide a bucket as gives BUCKETS_PER_EVENT at
+ * their rate, and as many buckets as reach REACH times their mean delay, which by Little's law is
+ * pending / rate. Buckets up to four times too narrow and wheels up to four times too long are left
+ * alone: they cost little, and what wavers is not rebuilt time and again.
+ */
+static void tune(kb_eventset *set)
+{
+    uint64_t taken = set->taken - set->window_taken;
+    kb_time elapsed = set->next_time - set->window_time;
+    set->window_taken = set->taken;
+    set->window_time = set->next_time;
+    uint32_t half = set->pending / 2;
+    set->tune_at = set->taken + (half > MIN_WINDOW ? half : MIN_WINDOW);
+    if (elapsed <= 0)
+        return; /* many at one instant; or before a cancelled event that was next */
+
+    uint64_t width = (uint64_t)elapsed / (taken * BUCKETS_PER_EVENT);
+    uint32_t shift = width ? 63 - (uint32_t)__builtin_clzll(width) : 0;
+    if (shift > MAX_SHIFT)
+        shift = MAX_SHIFT;
+    uint64_t wanted = (uint64_t)set->pending * BUCKETS_PER_EVENT * REACH;
+    uint64_t buckets = UINT64_C(1) << ceil_log2(wanted);
+    if (buckets < MIN_BUCKETS)
+        buckets = MIN_BUCKETS;
+    if (buckets > MAX_BUCKETS)
+        buckets = MAX_BUCKETS;
+
+    uint64_t present = (uint64_t)set->mask + 1;
+    bool wrong_width = shift > set->shift + 1 || shift < set->shift;
+    bool wrong_size = buckets > present || buckets * 8 <= present;
+    if (wrong_width || wrong_size)
+        rebuild(set, shift, (uint32_t)buckets, set->next_time);
+}
+
+/* ---- Taking the next event ---- */
+
+/* From a word that is used up to the next that is not; the wheel must not be empty. */
+static void next_word(kb_eventset *set)
+{
+    uint32_t last = words_of(set) - 1;
+    uint64_t base = set->base & ~UINT64_C(63);
+    uint32_t word = set->word;
+    do {
+        word = (word + 1) & last;
+        base += 64;
+    } while (set->bits[word] == 0);
+    advance_base(set, base);
+}
+
+/* The number of the first bucket that is not empty, when it is in the present word. */
+static uint64_t first_bucket(const kb_eventset *set)
+{
+    return (set->base & ~UINT64_C(63)) + (uint64_t)__builtin_ctzll(set->bits[set->word]);
+}
+
+/* Makes the first bucket of the wheel the run. */
+static void start_run(kb_eventset *set)
+{
+    uint64_t bucket = first_bucket(set);
+    uint32_t slot = (uint32_t)bucket & set->mask;
+    const kb_node *nodes = set->nodes;
+
+    /*
+     * The list has the newest event first. Turned round, it is mostly in order already, or made of
+     * a few ordered stretches; so it fills the array from the end.
+     */
+    uint32_t first = set->capacity;
+    for (uint32_t i = set->heads[slot]; i; i = nodes[i].next) {
+        i &= ~KB_LIST_GOES_ON;
+        uint64_t offset = (uint64_t)nodes[i].time - (bucket << set->shift);
+        set->run[--first] = (kb_u128)offset << 96 | (kb_u128)nodes[i].key << 32 | i;
+    }
+    uint32_t count = set->capacity - first;
+    kb_sort_u128(&set->run[first], set->scratch, count);
+
+    set->run_first = first;
+    set->run_end = set->capacity;
+    set->run_base = bucket;
+    set->in_wheel -= count;
+    set->heads[slot] = 0;
+    set->bits[set->word] &= set->bits[set->word] - 1;
+    advance_base(set, bucket + 1); /* E3 */
+    set->word = words_of(set);
+}
+
+/* The next of the run; or of the heap, if something there comes before it. */
+static uint32_t take_from_run(kb_eventset *set)
+{
+    kb_u128 entry = set->run[set->run_first];
+    kb_time time = (kb_time)((set->run_base << set->shift) + (uint64_t)(entry >> 96));
+    if (KB_UNLIKELY(set->heap_time <= time) &&
+        kb_before(set->heap[0].time, set->heap[0].key, time, (uint64_t)(entry >> 32)))
+        return heap_pop(set);
+    if (++set->run_first == set->run_end)
+        set->word = ((uint32_t)set->base & set->mask) >> 6;
+    return (uint32_t)entry;
+}
+
+/* From the heap, when all else is later: the wheel, if it is empty, goes along with the clock. */
+static uint32_t take_from_heap(kb_eventset *set)
+{
+    uint64_t bucket = (uint64_t)set->heap_time >> set->shift;
+    if (set->in_wheel == 0 && bucket > set->base)
+        advance_base(set, bucket);
+    return heap_pop(set);
+}
+
+/* The earliest event, when there is no run; 0 if there is none at all. */
+static uint32_t take_earliest(kb_eventset *set)
+{
+    if (set->in_wheel == 0 && set->in_segments) {
+        uint64_t bucket = first_segment(set) << set->segment_shift;
+        if (set->heap_count && (uint64_t)set->heap_time >> set->shift < bucket)
+            return take_from_heap(set);
+        advance_base(set, bucket);
+    }
+    if (set->in_wheel == 0)
+        return set->heap_count ? take_from_heap(set) : 0;
+    if (set->bits[set->word] == 0)
+        next_word(set);
+    if (set->heap_count && (uint64_t)set->heap_time >> set->shift < first_bucket(set))
+        return heap_pop(set);
+    start_run(set);
+    return take_from_run(set);
+}
+
+/* Makes the earliest event that was not cancelled the next. */
+static __attribute__((noinline)) void stage_any(kb_eventset *set)
+{
+    for (;;) {
+        bool run = set->run_first < set->run_end;
+        if (!run && set->taken >= set->tune_at)
+            tune(set);
+        if (!run && set->in_wheel && set->bits[set->word] == 0) {
+            next_word(set);
+            kb_eventset_stage(set); /* the usual way again */
+            return;
+        }
+        uint32_t index = run ? take_from_run(set) : take_earliest(set);
+        if (index == 0 || set->nodes[index].handler) {
+            kb_eventset_set_next(set, index);
+            return;
+        }
+        kb_eventset_release(set, index);
+        set->dead--;
+    }
+}
+
+void kb_eventset_stage_slowly(kb_eventset *set)
+{
+    /* In a run, mostly its next event: a path of its own, since runs can be long. */
+    if (set->run_first + 1 < set->run_end) {
+        uint32_t index = (uint32_t)set->run[set->run_first];
+        if (set->heap_time > set->nodes[index].time && set->nodes[index].handler) {
+            set->run_first++;
+            kb_eventset_set_next(set, index);
+            return;
+        }
+    }
+    if (set->pending == 0 && set->dead == 0)
+        kb_eventset_set_next(set, 0);
+    else
+        stage_any(set);
+}
+
+/* ---- The rest ---- */
+
+bool kb_eventset_cancel(kb_eventset *set, kb_event event)
+{
+    if (event.slot == 0 || event.slot >= set->capacity)
+        return false;
+    kb_node *node = &set->nodes[event.slot];
+    if (node->handler == 0 || node->key != event.key)
+        return false;
+    set->pending--;
+    if (event.slot == set->next_node) {
+        kb_eventset_release(set, set->next_node);
+        kb_eventset_stage(set);
+        return true;
+    }
+    node->handler = 0;
+    set->dead++;
+    bool sweep = set->dead >= MIN_SWEEP && set->dead > set->pending;
+    if (sweep && set->run_first == set->run_end)
+        rebuild(set, set->shift, set->mask + 1, set->next_time);
+    return true;
+}
+
+void kb_eventset_clear(kb_eventset *set)
+{
+    /* In this order: the peak is remembered by which nodes are fresh. */
+    uint32_t used = kb_eventset_peak(set);
+    for (uint32_t i = 1; i <= used; i++) {
+        set->nodes[i].handler = 0;
+        set->nodes[i].next = i + 1 < set->capacity ? i + 1 : 0;
+    }
+    set->free_node = 1;
+    set->pending = 0;
+    set->dead = 0;
+    set->run_first = set->run_end = 0;
+    reset_wheel(set, set->window_time);
+    kb_eventset_set_next(set, 0);
+}
+
+bool kb_eventset_init(kb_eventset *set)
+{
+    *set = (kb_eventset){.shift = FIRST_SHIFT, .tune_at = MIN_WINDOW};
+    if (!grow(set) || !resize_wheel(set, MIN_BUCKETS)) {
+        kb_eventset_fini(set);
+        return false;
+    }
+    reset_wheel(set, 0);
+    kb_eventset_set_next(set, 0);
+    return true;
+}
+
+void kb_eventset_fini(kb_eventset *set)
+{
+    free(set->nodes);
+    free(set->heap);
+    free(set->run);
+    free(set->scratch);
+    free(set->heads);
+    free(set->bits);
+    *set = (kb_eventset){0};
+}

@@ -1,0 +1,210 @@
+/*
+ * sim.c: the clock and the loop that runs events in order.
+ *
+ * The clock never goes back. An event is run when everything before it has been; a step whose event
+ * would be the very next one may skip the set (kb_sim_advance), which changes neither times nor
+ * order, only the count of events.
+ */
+#include "sim/sim.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "sim/engine.h"
+
+enum { DEFAULT_STACK = 64 * 1024 };
+
+/* Handler 0 marks nodes that are not pending (E4). */
+static void no_handler(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim, (void)self, (void)arg;
+    kb_check_failed(__FILE__, __LINE__, "the event is pending");
+}
+
+kb_error *kb_sim_create(const kb_sim_options *options, kb_sim **out)
+{
+    kb_sim_options chosen = options ? *options : (kb_sim_options){0};
+    *out = NULL;
+    kb_sim *sim = kb_alloc_zeroed(1, sizeof *sim);
+    if (!sim)
+        return kb_error_nomem();
+    kb_error *err = kb_error_nomem();
+    if (!kb_eventset_init(&sim->set))
+        goto fail;
+    sim->elide = !chosen.no_elision;
+    sim->run_until = -1;
+    kb_stack_pool_init(&sim->stacks, chosen.stack_bytes ? chosen.stack_bytes : DEFAULT_STACK);
+
+    kb_handler none;
+    err = kb_sim_add_handler(sim, no_handler, NULL, &none);
+    if (!err)
+        err = kb_sim_add_handler(sim, kb_co_resume, NULL, &sim->resume);
+    if (err)
+        goto fail;
+    *out = sim;
+    return NULL;
+fail:
+    kb_sim_destroy(sim);
+    return err;
+}
+
+void kb_sim_destroy(kb_sim *sim)
+{
+    if (!sim)
+        return;
+    KB_ASSERT(!sim->current);
+    kb_co_kill_all(sim);
+    kb_stack_pool_fini(&sim->stacks);
+    kb_error_free(sim->failure);
+    free(sim->handlers);
+    kb_eventset_fini(&sim->set);
+    free(sim);
+}
+
+void kb_sim_abandon(kb_sim *sim)
+{
+    kb_co_kill_all(sim);
+    kb_eventset_clear(&sim->set);
+    kb_error_free(sim->failure);
+    sim->failure = NULL;
+}
+
+kb_time kb_sim_now(const kb_sim *sim)
+{
+    return sim->now;
+}
+
+kb_time kb_sim_clock(const void *sim)
+{
+    return kb_sim_now(sim);
+}
+
+kb_error *kb_sim_add_handler(kb_sim *sim, kb_handler_fn *fn, void *self, kb_handler *handler)
+{
+    if (sim->handler_count == sim->handler_capacity) {
+        size_t capacity = sim->handler_capacity;
+        kb_handler_entry *grown =
+            kb_grow_array(sim->handlers, sim->handler_count, 1, sizeof *grown, &capacity);
+        if (!grown)
+            return kb_error_nomem();
+        sim->handlers = grown;
+        sim->handler_capacity = (uint32_t)capacity;
+    }
+    *handler = sim->handler_count++;
+    sim->handlers[*handler] = (kb_handler_entry){.fn = fn, .self = self};
+    return NULL;
+}
+
+__attribute__((cold)) kb_event kb_sim_refuse_event(kb_sim *sim, kb_time when)
+{
+    if (when < sim->now)
+        kb_sim_fail(sim, kb_error_new(KB_ERR_BUG,
+                                      "an event was scheduled for %" PRId64 " fs, in the past: it "
+                                      "is %" PRId64 " fs",
+                                      when, sim->now));
+    else
+        kb_sim_fail(sim, kb_error_nomem());
+    return (kb_event){0};
+}
+
+kb_event kb_sim_at(kb_sim *sim, kb_source *source, kb_time when, kb_handler handler, uint64_t arg)
+{
+    return kb_sim_schedule(sim, source, when, handler, arg);
+}
+
+bool kb_sim_cancel(kb_sim *sim, kb_event event)
+{
+    bool cancelled = kb_eventset_cancel(&sim->set, event);
+    sim->cancelled += cancelled;
+    return cancelled;
+}
+
+bool kb_sim_advance(kb_sim *sim, kb_source *source, kb_time when)
+{
+    if (!kb_sim_would_be_next(sim, source, when))
+        return false;
+    if (when > sim->run_until || when < sim->now || !sim->elide)
+        return false;
+    source->next_key++; /* the key that the event would have had: others keep theirs */
+    sim->now = when;
+    sim->elided++;
+    return true;
+}
+
+void kb_sim_stop(kb_sim *sim)
+{
+    sim->run_until = -1;
+}
+
+void kb_sim_fail(kb_sim *sim, kb_error *err)
+{
+    if (sim->failure)
+        kb_error_free(err);
+    else
+        sim->failure = err;
+    kb_sim_stop(sim);
+}
+
+/*
+ * A processor guesses where a call through a pointer goes, and a wrong guess costs more than an
+ * event does; but it notices the sooner, the earlier the pointer is known. So the handler of the
+ * following event is looked up before this event's handler is called, and again after it only if
+ * that has scheduled something still earlier.
+ *
+ * Coroutines are entered from here and not by a call, for the reason that context.h gives.
+ */
+static void run_events(kb_sim *sim)
+{
+    kb_eventset *set = &sim->set;
+    kb_handler_entry handler = sim->handlers[set->nodes[set->next_node].handler];
+    while (set->next_time <= sim->run_until) {
+        kb_node event = kb_eventset_pop(set);
+        uint64_t following_key = set->next_key;
+        kb_handler_entry following = sim->handlers[set->nodes[set->next_node].handler];
+        __asm__ volatile("" : "+r"(following.fn)); /* now, not when it is used */
+
+        sim->now = event.time;
+        if (handler.fn == kb_co_resume)
+            kb_co_resume(sim, NULL, event.arg);
+        else
+            handler.fn(sim, handler.self, event.arg);
+
+        if (KB_UNLIKELY(set->next_key != following_key))
+            following = sim->handlers[set->nodes[set->next_node].handler];
+        handler = following;
+    }
+}
+
+kb_error *kb_sim_run(kb_sim *sim, kb_time until)
+{
+    KB_ASSERT(!sim->current);
+    /* No event is at KB_FOREVER: that is how an empty set looks. */
+    sim->run_until = until < KB_FOREVER ? until : KB_FOREVER - 1;
+    if (!sim->failure)
+        run_events(sim);
+    bool stopped = sim->run_until < 0;
+    sim->run_until = -1; /* the clock moves only while running */
+    if (sim->failure) {
+        kb_error *err = sim->failure;
+        sim->failure = NULL;
+        return err;
+    }
+    if (!stopped && sim->set.next_node == 0 && sim->coroutine_count)
+        KB_TRY(kb_sim_deadlock(sim));
+    if (!stopped && until < KB_FOREVER && until > sim->now)
+        sim->now = until;
+    return NULL;
+}
+
+kb_sim_stats kb_sim_get_stats(const kb_sim *sim)
+{
+    return (kb_sim_stats){
+        .events = sim->set.taken,
+        .elided = sim->elided,
+        .cancelled = sim->cancelled,
+        .resumes = sim->resumes,
+        .pending = sim->set.pending,
+        .max_pending = kb_eventset_peak(&sim->set),
+        .coroutines = sim->coroutine_count,
+    };
+}
