@@ -125,7 +125,7 @@ typedef struct kb_sim_stats {
     uint64_t cancelled;   /* events cancelled before their time */
     uint64_t resumes;     /* switches into a coroutine */
     uint32_t pending;     /* events waiting now */
-    uint32_t max_pending; /* the most there ever were */
+    uint32_t max_pending; /* the most there ever were, with cancelled ones not yet swept out */
     uint32_t coroutines;  /* alive now */
 } kb_sim_stats;
 

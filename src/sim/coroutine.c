@@ -118,7 +118,7 @@ void kb_co_pop_cleanup(kb_co *co, bool run)
 void kb_co_kill(kb_co *co)
 {
     /* Neither the caller, nor one that has come to this call by a cleanup of another. */
-    KB_ASSERT(co->wake.slot || co->waiter.list);
+    KB_ASSERT(!co->running);
     kb_co_detach(co);
     if (!co->started) {
         kb_co_release(co);

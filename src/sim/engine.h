@@ -48,6 +48,7 @@ struct kb_co {
     kb_waiter waiter;   /* list NULL: none */
     bool daemon;
     bool started;
+    bool running; /* or waiting for one that it kills to be unwound */
     bool unwinding; /* its cleanups run; blocking calls return at once */
     bool ended;
     kb_sem *granted; /* what it was given units of and has not yet gone on with */
@@ -109,7 +110,9 @@ static inline void kb_co_enter(kb_co *co)
     kb_co *outer = sim->current;
     sim->current = co;
     sim->resumes++;
+    co->running = true;
     kb_context_switch(&co->resumer, &co->context);
+    co->running = false;
     sim->current = outer;
     if (KB_UNLIKELY(co->ended))
         kb_co_release(co);

@@ -58,11 +58,11 @@ check "the shared library exports kb_ and tl_ alone" exports_only_ours
 
 check "C11, shared: compiles" compile hello "$cc" -std=c11 hello.c
 check "C11, shared: uses the library" needs_library hello
-check "C11, shared: runs" outcome 0 "hello from kernbench $version" '' ./hello
+check "C11, shared: runs" outcome 0 "hello from kernbench $version: closed at 9 ns" '' ./hello
 
 if command -v c++ >/dev/null; then
     check "C++, shared: compiles" compile hello-cc c++ -std=c++11 hello.cc
-    check "C++, shared: runs" outcome 0 "hello from kernbench $version" '' ./hello-cc
+    check "C++, shared: runs" outcome 0 "hello from kernbench $version: closed at 9 ns" '' ./hello-cc
 fi
 
 # Moved elsewhere, and with the static library alone.
@@ -73,6 +73,6 @@ rm "$LD_LIBRARY_PATH"/libkernbench.so*
 static=--static
 check "C11, static, moved: compiles" compile hello-static "$cc" -std=c11 hello.c
 check "C11, static, moved: self-contained" self_contained hello-static
-check "C11, static, moved: runs" outcome 0 "hello from kernbench $version" '' ./hello-static
+check "C11, static, moved: runs" outcome 0 "hello from kernbench $version: closed at 9 ns" '' ./hello-static
 
 finish
