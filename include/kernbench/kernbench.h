@@ -85,28 +85,31 @@ KB_API const char *kb_error_message(const kb_error *err); /* one line: place, co
 KB_API const char *kb_error_detail(const kb_error *err);  /* further lines, "" if there are none */
 KB_API void kb_error_free(kb_error *err);
 
+/* An error of one's own, for kb_sim_fail(). Never NULL: if memory is short, the one about that. */
+KB_API KB_MUST_USE kb_error *kb_error_new(kb_code code, const char *format, ...) KB_PRINTF(2, 3);
+
 /* ---- The simulator ----------------------------------------------------------------------- */
 
 typedef struct kb_sim kb_sim;
 
 typedef struct kb_sim_options {
-    size_t stack_bytes; /* of each coroutine; 0 means 64 KiB */
+    size_t stack_bytes; /* of each coroutine, 16 KiB to 1 GiB; 0 means 64 KiB */
     bool no_elision;    /* every step goes through the event set: slower, the same results */
 } kb_sim_options;
 
 /* NULL options are the default ones. */
 KB_API KB_MUST_USE kb_error *kb_sim_create(const kb_sim_options *options, kb_sim **sim);
 
-/* Unwinds the coroutines that are left: their cleanups run. */
+/* Unwinds the coroutines that are left: their cleanups run. Not while it runs. */
 KB_API void kb_sim_destroy(kb_sim *sim);
 
 KB_API kb_time kb_sim_now(const kb_sim *sim);
 
 /*
- * Runs all events up to and including `until`, and leaves the clock there; with KB_FOREVER it
- * leaves the clock at the last event. Returns early after kb_sim_stop(); returns the error that
- * kb_sim_fail() was given; and if nothing is left to happen while a coroutine that is no daemon
- * still waits, returns KB_ERR_DEADLOCK with the list of who waits for what.
+ * Runs all events up to and including `until`, and leaves the clock there. With KB_FOREVER it
+ * leaves the clock at the last event; and if then a coroutine that is no daemon still waits, it
+ * returns KB_ERR_DEADLOCK with the list of who waits for what. Returns early after kb_sim_stop(),
+ * and with the error that kb_sim_fail() was given. Not to be called from handlers or coroutines.
  */
 KB_API KB_MUST_USE kb_error *kb_sim_run(kb_sim *sim, kb_time until);
 
@@ -129,14 +132,15 @@ typedef struct kb_sim_stats {
     uint32_t coroutines;  /* alive now */
 } kb_sim_stats;
 
+/* Looks through memory for max_pending: for reports, not for every event. */
 KB_API kb_sim_stats kb_sim_get_stats(const kb_sim *sim);
 
 /* ---- Events and handlers ----------------------------------------------------------------- */
 
 /*
  * Events are totally ordered by (time, source id, sequence at the source), so the order depends
- * on what is simulated and not on how. Each thing that schedules has a source of its own; ids
- * are the user's choice and should follow the structure of what he models.
+ * on what is simulated and not on how. Each thing that schedules has a source of its own, with an
+ * id that no other one has at the time; ids should follow the structure of what is modelled.
  */
 typedef struct kb_source {
     uint64_t next_key;
@@ -192,14 +196,16 @@ typedef struct kb_co kb_co;
 typedef void kb_co_fn(kb_co *co, void *arg);
 
 typedef struct kb_co_options {
-    const char *name;   /* for messages; copied */
-    uint32_t source_id; /* its place in the order of events */
-    bool daemon;        /* may be left waiting at the end: no deadlock */
+    const char *name;          /* for messages; copied */
+    uint32_t source_id;        /* its place in the order of events */
+    bool daemon;               /* may be left waiting at the end: no deadlock */
+    void (*on_end)(void *arg); /* called when it is gone, also if it never started; may be NULL */
 } kb_co_options;
 
 /*
  * The coroutine starts at the present time, when its turn comes. If `co` is not NULL it gets a
- * handle that is good until the coroutine ends.
+ * handle that is good until the coroutine ends; so is its source. NULL options are the default
+ * ones.
  */
 KB_API KB_MUST_USE kb_error *kb_co_spawn(kb_sim *sim, const kb_co_options *options, kb_co_fn *fn,
                                          void *arg, kb_co **co);
@@ -215,14 +221,15 @@ KB_API void kb_co_sleep(kb_co *co, kb_time duration);
 KB_API KB_NORETURN void kb_co_exit(kb_co *co);
 
 /*
- * Unwinds another coroutine: wherever it waits, that call does not return; its cleanups run on
- * its stack, the newest first, and it is gone. Calls that would block return at once in a cleanup.
+ * Unwinds a suspended coroutine: wherever it waits, that call does not return; its cleanups run on
+ * its stack, the newest first, and it is gone. In a cleanup, calls that would block return at once.
+ * C++ destructors do not run: use cleanups.
  */
 KB_API void kb_co_kill(kb_co *co);
 
 /*
- * A cleanup runs when the coroutine ends, however it ends, unless it was popped before. It lives
- * on the coroutine's stack:
+ * A cleanup runs when the coroutine ends while it is pushed. It mostly lives in a local variable,
+ * and is then to be popped before the function around it returns:
  *
  *     kb_cleanup undo;
  *     kb_co_push_cleanup(co, &undo, free, buffer);
@@ -251,6 +258,9 @@ KB_API const char *kb_sim_stack_overflow(const kb_sim *sim, const void *address)
  * turn comes. Handlers, which cannot block, wait with a kb_waiter of their own and the _then calls:
  * these return true if nothing had to be waited for and no event will come, or false, and then the
  * handler is called when the thing has been done. The kb_waiter must stay until then.
+ *
+ * Lists, semaphores and channels must stay while somebody waits in them: before they go after a run
+ * that failed, kb_sim_abandon() the simulator.
  */
 typedef struct kb_waiter {
     struct kb_waiter *next, *prev;
@@ -259,17 +269,20 @@ typedef struct kb_waiter {
     kb_handler handler;
     uint64_t arg;
     uint64_t value; /* units wanted of a semaphore; the word to put into or got from a channel */
+    kb_event event; /* of its handler, once its turn has come */
+    struct kb_sem *granted; /* what it was given units of */
 } kb_waiter;
 
 typedef struct kb_waitlist {
     kb_waiter *head, *tail;
-    const char *name; /* for reports of deadlock; not copied */
+    const char *name;   /* for reports of deadlock; not copied */
+    struct kb_sem *sem; /* whose list it is, NULL for others */
 } kb_waitlist;
 
 static inline void kb_waiter_init(kb_waiter *waiter, kb_source *source, kb_handler handler,
                                   uint64_t arg)
 {
-    kb_waiter fresh = {NULL, NULL, NULL, source, handler, arg, 0};
+    kb_waiter fresh = {NULL, NULL, NULL, source, handler, arg, 0, {0, 0}, NULL};
     *waiter = fresh;
 }
 
@@ -280,8 +293,11 @@ KB_API void kb_wait_then(kb_waitlist *list, kb_waiter *waiter);
 KB_API bool kb_wake_one(kb_sim *sim, kb_waitlist *list); /* false if nobody waits */
 KB_API void kb_wake_all(kb_sim *sim, kb_waitlist *list);
 
-/* Takes a waiter out of its list before its turn. False if it waits no more. */
-KB_API bool kb_waiter_cancel(kb_waiter *waiter);
+/*
+ * Its handler will not be called; units that it was given go back. False if it has been called, or
+ * does not wait.
+ */
+KB_API bool kb_waiter_cancel(kb_sim *sim, kb_waiter *waiter);
 
 /* A count that can be taken from and given back to. Whoever asks first is served first. */
 typedef struct kb_sem {
@@ -290,7 +306,7 @@ typedef struct kb_sem {
 } kb_sem;
 
 KB_API void kb_sem_init(kb_sem *sem, const char *name, uint64_t available);
-KB_API void kb_sem_acquire(kb_co *co, kb_sem *sem, uint64_t units);
+KB_API bool kb_sem_acquire(kb_co *co, kb_sem *sem, uint64_t units); /* false in a cleanup only */
 KB_API bool kb_sem_try_acquire(kb_sem *sem, uint64_t units);
 KB_API bool kb_sem_acquire_then(kb_sem *sem, uint64_t units, kb_waiter *waiter);
 KB_API void kb_sem_release(kb_sim *sim, kb_sem *sem, uint64_t units);
@@ -305,8 +321,8 @@ typedef struct kb_channel {
 KB_API KB_MUST_USE kb_error *kb_channel_init(kb_channel *channel, const char *name,
                                              uint32_t capacity);
 KB_API void kb_channel_fini(kb_channel *channel);
-KB_API void kb_channel_put(kb_co *co, kb_channel *channel, uint64_t word);
-KB_API uint64_t kb_channel_get(kb_co *co, kb_channel *channel);
+KB_API bool kb_channel_put(kb_co *co, kb_channel *channel, uint64_t word); /* as kb_sem_acquire */
+KB_API uint64_t kb_channel_get(kb_co *co, kb_channel *channel); /* in a cleanup, use try_get */
 KB_API bool kb_channel_try_put(kb_sim *sim, kb_channel *channel, uint64_t word);
 KB_API bool kb_channel_try_get(kb_sim *sim, kb_channel *channel, uint64_t *word);
 KB_API bool kb_channel_put_then(kb_sim *sim, kb_channel *channel, uint64_t word, kb_waiter *waiter);

@@ -1,5 +1,5 @@
 /*
- * error.h: making errors. Reading and freeing them is public: <kernbench/kernbench.h>.
+ * error.h: making errors. Plain ones, reading and freeing are public: <kernbench/kernbench.h>.
  *
  * An error is built where the facts are known and handed up; each caller may add context. NULL is
  * success. The message is always one line: control characters that came in with user input are
@@ -18,8 +18,6 @@ typedef struct kb_place {
     int line;
     int column;
 } kb_place;
-
-KB_MUST_USE kb_error *kb_error_new(kb_code code, const char *format, ...) KB_PRINTF(2, 3);
 
 /* The message begins with "file:line:column: ", or "file: " for line 0. */
 KB_MUST_USE kb_error *kb_error_at(kb_code code, const kb_place *place, const char *format, ...)

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "crash.h"
+
 const cli_command cli_commands[] = {
     {
         .name = "help",
@@ -90,6 +92,7 @@ int main(int argc, char **argv)
 {
     kb_code code;
 
+    (void)crash_install();
     if (argc < 2) {
         cli_print_help(stderr);
         code = KB_ERR_INPUT;

@@ -54,6 +54,15 @@ void kb_context_destroy(kb_context *context);
 
 #if KB_CONTEXT_ASM
 
+#ifdef __AVX512F__
+#define KB_AVX512_CLOBBERS                                                                         \
+    , "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25",    \
+        "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31", "k0", "k1", "k2", "k3", "k4", "k5",  \
+        "k6", "k7"
+#else
+#define KB_AVX512_CLOBBERS
+#endif
+
 static inline void kb_context_jump(kb_context *from, kb_context *to)
 {
     /*
@@ -78,8 +87,9 @@ static inline void kb_context_jump(kb_context *from, kb_context *to)
                      :
                      : "rax", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15",
                        "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",
-                       "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "memory",
-                       "cc");
+                       "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "st", "st(1)",
+                       "st(2)", "st(3)", "st(4)", "st(5)", "st(6)", "st(7)", "memory",
+                       "cc" KB_AVX512_CLOBBERS);
 }
 
 #else

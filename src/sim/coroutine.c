@@ -39,6 +39,8 @@ void kb_co_release(kb_co *co)
     else
         sim->coroutines = co->next;
     sim->coroutine_count--;
+    if (co->on_end)
+        co->on_end(co->arg);
     kb_context_destroy(&co->context);
     kb_stack_give(&sim->stacks, co->stack); /* with co on it */
 }
@@ -62,11 +64,27 @@ static void co_main(void *arg)
     kb_co_exit(co);
 }
 
+/*
+ * Coroutines of one id that follow each other get keys of their own, so that an event of a former
+ * one is never taken for one of a later: each has a range of 2^24 before keys could be those of the
+ * next.
+ */
+static kb_source own_source(kb_sim *sim, uint32_t id)
+{
+    kb_source source = kb_source_make(id);
+    source.next_key += (uint64_t)(sim->spawned++ & 0x7fff) << 24;
+    return source;
+}
+
 kb_error *kb_co_spawn(kb_sim *sim, const kb_co_options *options, kb_co_fn *fn, void *arg,
                       kb_co **handle)
 {
+    static const kb_co_options defaults = {.name = "coroutine"};
+    if (!options)
+        options = &defaults;
+    const char *name = options->name ? options->name : defaults.name;
     if (options->source_id > KB_SOURCE_ID_MAX)
-        return kb_error_new(KB_ERR_BUG, "coroutine '%s': source id %u is over %u", options->name,
+        return kb_error_new(KB_ERR_BUG, "coroutine '%s': source id %u is over %u", name,
                             options->source_id, KB_SOURCE_ID_MAX);
     kb_stack stack;
     KB_TRY(kb_stack_take(&sim->stacks, &stack));
@@ -75,14 +93,15 @@ kb_error *kb_co_spawn(kb_sim *sim, const kb_co_options *options, kb_co_fn *fn, v
     kb_co *co = (kb_co *)((top - sizeof *co) & ~(uintptr_t)63);
     *co = (kb_co){
         .sim = sim,
-        .source = kb_source_make(options->source_id),
+        .source = own_source(sim, options->source_id),
         .daemon = options->daemon,
         .next = sim->coroutines,
         .fn = fn,
         .arg = arg,
+        .on_end = options->on_end,
         .stack = stack,
     };
-    strncpy(co->name, options->name ? options->name : "coroutine", sizeof co->name - 1);
+    strncpy(co->name, name, sizeof co->name - 1);
     kb_waiter_init(&co->waiter, &co->source, sim->resume, (uintptr_t)co);
     co->wake =
         kb_eventset_push(&sim->set, sim->now, co->source.next_key++, sim->resume, (uintptr_t)co);
@@ -142,13 +161,7 @@ void kb_co_detach(kb_co *co)
     if (co->wake.slot)
         (void)kb_sim_cancel(co->sim, co->wake);
     co->wake.slot = 0;
-    (void)kb_waiter_cancel(&co->waiter);
-    if (co->granted) {
-        /* It was given units but not the time to take note of them. */
-        kb_sem *sem = co->granted;
-        co->granted = NULL;
-        kb_sem_release(co->sim, sem, co->waiter.value);
-    }
+    (void)kb_waiter_cancel(co->sim, &co->waiter);
 }
 
 void kb_co_sleep(kb_co *co, kb_time duration)
@@ -171,7 +184,7 @@ kb_error *kb_sim_deadlock(const kb_sim *sim)
 {
     enum { MOST_LISTED = 20 };
     const kb_co *oldest = sim->coroutines;
-    while (oldest->next)
+    while (oldest && oldest->next)
         oldest = oldest->next;
     uint32_t waiting = 0;
     for (const kb_co *co = oldest; co; co = co->prev)

@@ -18,6 +18,7 @@ struct kb_sim {
     kb_time now;
     kb_time run_until; /* events up to here may run; before all of them once stopped */
     bool elide;
+    bool running;
     kb_handler_entry *handlers;
     uint32_t handler_count;
     uint32_t handler_capacity;
@@ -32,6 +33,7 @@ struct kb_sim {
     kb_co *coroutines; /* all that are alive, the newest first */
     kb_co *current;    /* the one that runs, NULL in handlers and outside run */
     uint32_t coroutine_count;
+    uint32_t spawned;
 };
 
 /*
@@ -48,31 +50,31 @@ struct kb_co {
     kb_waiter waiter;   /* list NULL: none */
     bool daemon;
     bool started;
-    bool running; /* or waiting for one that it kills to be unwound */
+    bool running;   /* or waiting for one that it kills to be unwound */
     bool unwinding; /* its cleanups run; blocking calls return at once */
     bool ended;
-    kb_sem *granted; /* what it was given units of and has not yet gone on with */
     kb_cleanup *cleanups;
     kb_co *next, *prev;
     kb_co_fn *fn;
     void *arg;
+    void (*on_end)(void *arg);
     kb_stack stack;
     char name[48]; /* cut off if longer */
 };
 
 /* What kb_sim_at() does when it cannot do its work: fails the run. */
-kb_event kb_sim_refuse_event(kb_sim *sim, kb_time when);
+kb_event kb_sim_refuse_event(kb_sim *sim, kb_time when, kb_handler handler);
 
 /* kb_sim_at(), for the files of sim: inlined. */
 static inline kb_event kb_sim_schedule(kb_sim *sim, kb_source *source, kb_time when,
                                        kb_handler handler, uint64_t arg)
 {
-    KB_DEBUG_ASSERT(handler > 0 && handler < sim->handler_count);
-    if (KB_UNLIKELY(when < sim->now))
-        return kb_sim_refuse_event(sim, when);
+    /* Handler 0 is nobody's: subtracting 1 makes it a large number. */
+    if (KB_UNLIKELY(when < sim->now) || KB_UNLIKELY(handler - 1 >= sim->handler_count - 1))
+        return kb_sim_refuse_event(sim, when, handler);
     kb_event event = kb_eventset_push(&sim->set, when, source->next_key++, handler, arg);
     if (KB_UNLIKELY(event.slot == 0))
-        return kb_sim_refuse_event(sim, when);
+        return kb_sim_refuse_event(sim, when, handler);
     return event;
 }
 

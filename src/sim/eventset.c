@@ -222,8 +222,8 @@ static uint32_t words_of(const kb_eventset *set)
     return (set->mask + 1) / 64;
 }
 
-/* An empty wheel from `time` on. */
-static void reset_wheel(kb_eventset *set, kb_time time)
+/* An empty wheel from the bucket `base` on. */
+static void reset_wheel(kb_eventset *set, uint64_t base)
 {
     memset(set->heads, 0, ((size_t)set->mask + 1) * sizeof *set->heads);
     memset(set->bits, 0, (words_of(set) + 1) * sizeof *set->bits);
@@ -233,7 +233,7 @@ static void reset_wheel(kb_eventset *set, kb_time time)
     set->in_wheel = 0;
     set->heap_count = 0;
     set->heap_time = KB_FOREVER;
-    set_base(set, (uint64_t)time >> set->shift);
+    set_base(set, base);
 }
 
 /* False, with all as it was, if there is no memory. */
@@ -271,9 +271,14 @@ static uint32_t collect_list(kb_eventset *set, uint32_t index, uint32_t *found, 
     return count;
 }
 
-/* Lays all events out anew, but `next` and the run, without those that were cancelled. */
-static void rebuild(kb_eventset *set, uint32_t shift, uint32_t buckets, kb_time time)
+/*
+ * Lays all events out anew, but `next` and the run, without those that were cancelled. During a run
+ * only the number of buckets may change.
+ */
+static void rebuild(kb_eventset *set, uint32_t shift, uint32_t buckets)
 {
+    bool run = set->run_first < set->run_end;
+    KB_DEBUG_ASSERT(!run || shift == set->shift);
     uint32_t *found = (uint32_t *)set->scratch;
     uint32_t count = 0;
     for (uint32_t word = 0; word < words_of(set); word++) {
@@ -291,14 +296,25 @@ static void rebuild(kb_eventset *set, uint32_t shift, uint32_t buckets, kb_time 
 
     if (buckets == set->mask + 1 || resize_wheel(set, buckets))
         set->shift = shift;
-    reset_wheel(set, time);
+    reset_wheel(set, run ? set->base : (uint64_t)set->next_time >> set->shift);
     for (uint32_t i = 0; i < count; i++)
         insert(set, found[i]);
+    if (run)
+        set->word = words_of(set);
+    set->cancels = 0;
 }
 
 static uint32_t ceil_log2(uint64_t x)
 {
     return x <= 1 ? 0 : 64 - (uint32_t)__builtin_clzll(x - 1);
+}
+
+static uint32_t buckets_for(uint32_t pending)
+{
+    uint64_t buckets = UINT64_C(1) << ceil_log2((uint64_t)pending * BUCKETS_PER_EVENT * REACH);
+    if (buckets < MIN_BUCKETS)
+        return MIN_BUCKETS;
+    return buckets < MAX_BUCKETS ? (uint32_t)buckets : MAX_BUCKETS;
 }
 
 /*
@@ -322,18 +338,14 @@ static void tune(kb_eventset *set)
     uint32_t shift = width ? 63 - (uint32_t)__builtin_clzll(width) : 0;
     if (shift > MAX_SHIFT)
         shift = MAX_SHIFT;
-    uint64_t wanted = (uint64_t)set->pending * BUCKETS_PER_EVENT * REACH;
-    uint64_t buckets = UINT64_C(1) << ceil_log2(wanted);
-    if (buckets < MIN_BUCKETS)
-        buckets = MIN_BUCKETS;
-    if (buckets > MAX_BUCKETS)
-        buckets = MAX_BUCKETS;
-
+    uint32_t buckets = buckets_for(set->pending);
     uint64_t present = (uint64_t)set->mask + 1;
     bool wrong_width = shift > set->shift + 1 || shift < set->shift;
-    bool wrong_size = buckets > present || buckets * 8 <= present;
-    if (wrong_width || wrong_size)
-        rebuild(set, shift, (uint32_t)buckets, set->next_time);
+    bool wrong_size = buckets > present || (uint64_t)buckets * 8 <= present;
+    /* A far event that was next for a while, and is not any more, has taken base with it. */
+    bool strayed = set->base > ((uint64_t)set->next_time >> set->shift) + set->mask;
+    if (wrong_width || wrong_size || strayed)
+        rebuild(set, shift, buckets);
 }
 
 /* ---- Taking the next event ---- */
@@ -484,9 +496,8 @@ bool kb_eventset_cancel(kb_eventset *set, kb_event event)
     }
     node->handler = 0;
     set->dead++;
-    bool sweep = set->dead >= MIN_SWEEP && set->dead > set->pending;
-    if (sweep && set->run_first == set->run_end)
-        rebuild(set, set->shift, set->mask + 1, set->next_time);
+    if (++set->cancels >= MIN_SWEEP && set->cancels > set->pending)
+        rebuild(set, set->shift, buckets_for(set->pending));
     return true;
 }
 
@@ -501,8 +512,12 @@ void kb_eventset_clear(kb_eventset *set)
     set->free_node = 1;
     set->pending = 0;
     set->dead = 0;
+    set->cancels = 0;
     set->run_first = set->run_end = 0;
-    reset_wheel(set, set->window_time);
+    if (set->mask + 1 > MIN_BUCKETS)
+        (void)resize_wheel(set, MIN_BUCKETS); /* keeps the old one if there is no memory */
+    set->tune_at = set->taken + MIN_WINDOW;
+    reset_wheel(set, (uint64_t)set->window_time >> set->shift);
     kb_eventset_set_next(set, 0);
 }
 

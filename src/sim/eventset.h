@@ -20,12 +20,12 @@
  *       [limit, limit + 64 segments), so that no two times share a slot of either;
  *   E3  while a run is being consumed base is past its bucket: latecomers go to the heap;
  *   E4  a node that is not pending has handler 0, so that a stale handle never matches;
- *   E5  nodes, heap and run arrays have equal capacity, so that only adding an event allocates;
+ *   E5  nodes, heap, run and scratch have equal capacity, so that only adding an event allocates;
  *   E6  of the nodes that are not pending, those given back come before those never used: so the
  *       highest index ever used is the most that were ever in use.
  *
- * Cancelled events stay where they are, marked by handler 0, until they are reached or half of all
- * are such: then they are swept out.
+ * Cancelled events stay where they are, marked by handler 0, until they are reached, or until there
+ * were more cancels than events are pending: then they are swept out.
  */
 #ifndef KB_SIM_EVENTSET_H
 #define KB_SIM_EVENTSET_H
@@ -96,6 +96,7 @@ typedef struct kb_eventset {
     uint32_t segments[KB_SEGMENTS];
 
     uint32_t dead;         /* cancelled events that are still in some list */
+    uint32_t cancels;      /* since they were last swept out */
     uint64_t taken;        /* events taken so far */
     uint64_t tune_at;      /* value of `taken` at which the geometry is looked at again */
     uint64_t window_taken; /* value of `taken` when it was looked at last */

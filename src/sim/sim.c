@@ -12,7 +12,7 @@
 
 #include "sim/engine.h"
 
-enum { DEFAULT_STACK = 64 * 1024 };
+enum { DEFAULT_STACK = 64 * 1024, MIN_STACK = 16 * 1024, MAX_STACK = 1 << 30 };
 
 /* Handler 0 marks nodes that are not pending (E4). */
 static void no_handler(kb_sim *sim, void *self, uint64_t arg)
@@ -24,7 +24,11 @@ static void no_handler(kb_sim *sim, void *self, uint64_t arg)
 kb_error *kb_sim_create(const kb_sim_options *options, kb_sim **out)
 {
     kb_sim_options chosen = options ? *options : (kb_sim_options){0};
+    size_t stack_bytes = chosen.stack_bytes ? chosen.stack_bytes : DEFAULT_STACK;
     *out = NULL;
+    if (stack_bytes < MIN_STACK || stack_bytes > MAX_STACK)
+        return kb_error_new(KB_ERR_BUG, "stacks of %zu bytes: expected %d to %d", stack_bytes,
+                            MIN_STACK, MAX_STACK);
     kb_sim *sim = kb_alloc_zeroed(1, sizeof *sim);
     if (!sim)
         return kb_error_nomem();
@@ -33,7 +37,7 @@ kb_error *kb_sim_create(const kb_sim_options *options, kb_sim **out)
         goto fail;
     sim->elide = !chosen.no_elision;
     sim->run_until = -1;
-    kb_stack_pool_init(&sim->stacks, chosen.stack_bytes ? chosen.stack_bytes : DEFAULT_STACK);
+    kb_stack_pool_init(&sim->stacks, stack_bytes);
 
     kb_handler none;
     err = kb_sim_add_handler(sim, no_handler, NULL, &none);
@@ -52,7 +56,7 @@ void kb_sim_destroy(kb_sim *sim)
 {
     if (!sim)
         return;
-    KB_ASSERT(!sim->current);
+    KB_ASSERT(!sim->running);
     kb_co_kill_all(sim);
     kb_stack_pool_fini(&sim->stacks);
     kb_error_free(sim->failure);
@@ -95,15 +99,20 @@ kb_error *kb_sim_add_handler(kb_sim *sim, kb_handler_fn *fn, void *self, kb_hand
     return NULL;
 }
 
-__attribute__((cold)) kb_event kb_sim_refuse_event(kb_sim *sim, kb_time when)
+__attribute__((cold)) kb_event kb_sim_refuse_event(kb_sim *sim, kb_time when, kb_handler handler)
 {
+    kb_error *err;
     if (when < sim->now)
-        kb_sim_fail(sim, kb_error_new(KB_ERR_BUG,
-                                      "an event was scheduled for %" PRId64 " fs, in the past: it "
-                                      "is %" PRId64 " fs",
-                                      when, sim->now));
+        err = kb_error_new(KB_ERR_BUG,
+                           "an event was scheduled for %" PRId64 " fs, in the past: it is %" PRId64
+                           " fs",
+                           when, sim->now);
+    else if (handler == 0 || handler >= sim->handler_count)
+        err = kb_error_new(KB_ERR_BUG, "an event was scheduled for handler %u, which is none",
+                           handler);
     else
-        kb_sim_fail(sim, kb_error_nomem());
+        err = kb_error_nomem();
+    kb_sim_fail(sim, err);
     return (kb_event){0};
 }
 
@@ -149,7 +158,7 @@ void kb_sim_fail(kb_sim *sim, kb_error *err)
  * A processor guesses where a call through a pointer goes, and a wrong guess costs more than an
  * event does; but it notices the sooner, the earlier the pointer is known. So the handler of the
  * following event is looked up before this event's handler is called, and again after it only if
- * that has scheduled something still earlier.
+ * that has put something with another handler first.
  *
  * Coroutines are entered from here and not by a call, for the reason that context.h gives.
  */
@@ -159,8 +168,8 @@ static void run_events(kb_sim *sim)
     kb_handler_entry handler = sim->handlers[set->nodes[set->next_node].handler];
     while (set->next_time <= sim->run_until) {
         kb_node event = kb_eventset_pop(set);
-        uint64_t following_key = set->next_key;
-        kb_handler_entry following = sim->handlers[set->nodes[set->next_node].handler];
+        kb_handler following_id = set->nodes[set->next_node].handler;
+        kb_handler_entry following = sim->handlers[following_id];
         __asm__ volatile("" : "+r"(following.fn)); /* now, not when it is used */
 
         sim->now = event.time;
@@ -169,29 +178,35 @@ static void run_events(kb_sim *sim)
         else
             handler.fn(sim, handler.self, event.arg);
 
-        if (KB_UNLIKELY(set->next_key != following_key))
-            following = sim->handlers[set->nodes[set->next_node].handler];
+        kb_handler next_id = set->nodes[set->next_node].handler;
+        if (KB_UNLIKELY(next_id != following_id))
+            following = sim->handlers[next_id];
         handler = following;
     }
 }
 
 kb_error *kb_sim_run(kb_sim *sim, kb_time until)
 {
-    KB_ASSERT(!sim->current);
-    /* No event is at KB_FOREVER: that is how an empty set looks. */
+    KB_ASSERT(!sim->running);
+    sim->running = true;
+    /* What is due at KB_FOREVER never happens: that is also how an empty set looks. */
     sim->run_until = until < KB_FOREVER ? until : KB_FOREVER - 1;
     if (!sim->failure)
         run_events(sim);
     bool stopped = sim->run_until < 0;
     sim->run_until = -1; /* the clock moves only while running */
+    sim->running = false;
+
     if (sim->failure) {
         kb_error *err = sim->failure;
         sim->failure = NULL;
         return err;
     }
-    if (!stopped && sim->set.next_node == 0 && sim->coroutine_count)
-        KB_TRY(kb_sim_deadlock(sim));
-    if (!stopped && until < KB_FOREVER && until > sim->now)
+    if (stopped)
+        return NULL;
+    if (until == KB_FOREVER)
+        return kb_sim_deadlock(sim);
+    if (until > sim->now)
         sim->now = until;
     return NULL;
 }

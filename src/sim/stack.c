@@ -15,7 +15,7 @@
 #include "base/base.h"
 
 #if __has_include(<valgrind/valgrind.h>)
-#include <valgrind/memcheck.h>
+#include <valgrind/valgrind.h>
 #else
 #define VALGRIND_STACK_REGISTER(low, high) ((void)(low), (void)(high))
 #endif

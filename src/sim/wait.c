@@ -29,11 +29,9 @@ static void append(kb_waitlist *list, kb_waiter *waiter)
     list->tail = waiter;
 }
 
-bool kb_waiter_cancel(kb_waiter *waiter)
+static void unlink_waiter(kb_waiter *waiter)
 {
     kb_waitlist *list = waiter->list;
-    if (!list)
-        return false;
     if (waiter->next)
         waiter->next->prev = waiter->prev;
     else
@@ -43,7 +41,6 @@ bool kb_waiter_cancel(kb_waiter *waiter)
     else
         list->head = waiter->next;
     waiter->list = NULL;
-    return true;
 }
 
 /* The coroutine whose waiter this is, or NULL for a handler's. */
@@ -56,21 +53,49 @@ static kb_co *coroutine_of(const kb_sim *sim, const kb_waiter *waiter)
 static kb_waiter *wake_first(kb_sim *sim, kb_waitlist *list)
 {
     kb_waiter *waiter = list->head;
-    (void)kb_waiter_cancel(waiter);
+    unlink_waiter(waiter);
     kb_co *co = coroutine_of(sim, waiter);
-    if (co && co->wake.slot)
+    if (co && co->wake.slot) {
         (void)kb_sim_cancel(sim, co->wake); /* its deadline */
-    kb_event event = kb_sim_schedule(sim, waiter->source, sim->now, waiter->handler, waiter->arg);
-    if (co)
-        co->wake = event;
+        co->wake.slot = 0;
+    }
+    waiter->event = kb_sim_schedule(sim, waiter->source, sim->now, waiter->handler, waiter->arg);
+    waiter->granted = NULL;
     return waiter;
 }
 
+/* Lets those go on for whom there is enough, in their order. */
+static void serve(kb_sim *sim, kb_sem *sem)
+{
+    while (sem->waiters.head && sem->waiters.head->value <= sem->available) {
+        kb_waiter *waiter = wake_first(sim, &sem->waiters);
+        waiter->granted = sem;
+        sem->available -= waiter->value;
+    }
+}
+
+bool kb_waiter_cancel(kb_sim *sim, kb_waiter *waiter)
+{
+    if (waiter->list) {
+        kb_sem *sem = waiter->list->sem;
+        unlink_waiter(waiter);
+        if (sem)
+            serve(sim, sem); /* those behind it may want less */
+        return true;
+    }
+    if (!kb_sim_cancel(sim, waiter->event))
+        return false;
+    if (waiter->granted)
+        kb_sem_release(sim, waiter->granted, waiter->value);
+    return true;
+}
+
 /* False in a cleanup: there nothing waits. */
-static bool block(kb_co *co, kb_waitlist *list)
+static bool block(kb_co *co, kb_waitlist *list, uint64_t value)
 {
     if (co->unwinding)
         return false;
+    co->waiter.value = value;
     append(list, &co->waiter);
     kb_co_suspend(co);
     return true;
@@ -78,7 +103,7 @@ static bool block(kb_co *co, kb_waitlist *list)
 
 void kb_wait(kb_co *co, kb_waitlist *list)
 {
-    (void)block(co, list);
+    (void)block(co, list, 0);
 }
 
 bool kb_wait_until(kb_co *co, kb_waitlist *list, kb_time deadline)
@@ -87,8 +112,8 @@ bool kb_wait_until(kb_co *co, kb_waitlist *list, kb_time deadline)
     if (co->unwinding || deadline < sim->now)
         return false;
     co->wake = kb_sim_at(sim, &co->source, deadline, sim->resume, (uintptr_t)co);
-    (void)block(co, list);
-    return !kb_waiter_cancel(&co->waiter); /* whoever wakes it takes it off the list */
+    (void)block(co, list, 0);
+    return !kb_waiter_cancel(sim, &co->waiter); /* whoever wakes it takes it off the list */
 }
 
 void kb_wait_then(kb_waitlist *list, kb_waiter *waiter)
@@ -114,8 +139,7 @@ void kb_wake_all(kb_sim *sim, kb_waitlist *list)
 
 void kb_sem_init(kb_sem *sem, const char *name, uint64_t available)
 {
-    kb_waitlist_init(&sem->waiters, name);
-    sem->available = available;
+    *sem = (kb_sem){.waiters = {.name = name, .sem = sem}, .available = available};
 }
 
 bool kb_sem_try_acquire(kb_sem *sem, uint64_t units)
@@ -126,13 +150,9 @@ bool kb_sem_try_acquire(kb_sem *sem, uint64_t units)
     return true;
 }
 
-void kb_sem_acquire(kb_co *co, kb_sem *sem, uint64_t units)
+bool kb_sem_acquire(kb_co *co, kb_sem *sem, uint64_t units)
 {
-    if (kb_sem_try_acquire(sem, units))
-        return;
-    co->waiter.value = units;
-    (void)block(co, &sem->waiters);
-    co->granted = NULL;
+    return kb_sem_try_acquire(sem, units) || block(co, &sem->waiters, units);
 }
 
 bool kb_sem_acquire_then(kb_sem *sem, uint64_t units, kb_waiter *waiter)
@@ -147,13 +167,7 @@ bool kb_sem_acquire_then(kb_sem *sem, uint64_t units, kb_waiter *waiter)
 void kb_sem_release(kb_sim *sim, kb_sem *sem, uint64_t units)
 {
     sem->available += units;
-    while (sem->waiters.head && sem->waiters.head->value <= sem->available) {
-        kb_waiter *waiter = wake_first(sim, &sem->waiters);
-        sem->available -= waiter->value;
-        kb_co *co = coroutine_of(sim, waiter);
-        if (co)
-            co->granted = sem;
-    }
+    serve(sim, sem);
 }
 
 /* ---- Channels ---- */
@@ -164,14 +178,17 @@ kb_error *kb_channel_init(kb_channel *channel, const char *name, uint32_t capaci
     kb_waitlist_init(&channel->getters, name);
     kb_waitlist_init(&channel->putters, name);
     if (capacity == 0)
-        return kb_error_new(KB_ERR_BUG, "channel '%s' must have a capacity", name);
+        return kb_error_new(KB_ERR_BUG, "channel '%s' must have a capacity", name ? name : "");
     channel->words = kb_alloc_array(capacity, sizeof *channel->words);
     return channel->words ? NULL : kb_error_nomem();
 }
 
 void kb_channel_fini(kb_channel *channel)
 {
-    KB_ASSERT(!channel->getters.head && !channel->putters.head);
+    while (channel->getters.head)
+        unlink_waiter(channel->getters.head); /* after a run that failed */
+    while (channel->putters.head)
+        unlink_waiter(channel->putters.head);
     free(channel->words);
     channel->words = NULL;
 }
@@ -225,12 +242,9 @@ bool kb_channel_get_then(kb_sim *sim, kb_channel *channel, kb_waiter *waiter)
     return false;
 }
 
-void kb_channel_put(kb_co *co, kb_channel *channel, uint64_t word)
+bool kb_channel_put(kb_co *co, kb_channel *channel, uint64_t word)
 {
-    if (kb_channel_try_put(co->sim, channel, word))
-        return;
-    co->waiter.value = word;
-    (void)block(co, &channel->putters);
+    return kb_channel_try_put(co->sim, channel, word) || block(co, &channel->putters, word);
 }
 
 uint64_t kb_channel_get(kb_co *co, kb_channel *channel)
@@ -238,5 +252,5 @@ uint64_t kb_channel_get(kb_co *co, kb_channel *channel)
     uint64_t word = 0;
     if (kb_channel_try_get(co->sim, channel, &word))
         return word;
-    return block(co, &channel->getters) ? co->waiter.value : 0;
+    return block(co, &channel->getters, 0) ? co->waiter.value : 0;
 }

@@ -18,7 +18,7 @@ int main(void)
     kb_sem desk;
     kb_sem_init(&desk, "desk", 2);
     for (uint32_t i = 0; i < 5 && !err; i++) {
-        kb_co_options options = {"customer", i, false};
+        kb_co_options options = {"customer", i, false, NULL};
         err = kb_co_spawn(sim, &options, customer, &desk, NULL);
     }
     if (!err)

@@ -1,0 +1,173 @@
+/*
+ * overflow.c MODE: crashes in the way that MODE says, for crash.sh to see what is reported.
+ *
+ *     sanitized  succeeds if the crash report is left to a sanitizer
+ *     recurse    a coroutine calls itself until its stack is used up
+ *     array      a coroutine has a variable larger than its stack
+ *     cleanup    the same, while it is unwound on another coroutine's behalf
+ *     thread     recurse, in a thread that is not the first, while another simulator waits
+ *     name       recurse, with a name that is not fit to print
+ *     null       a coroutine uses a null pointer
+ *     outside    the same, without any coroutine
+ *     forgotten  recurse, in a simulator that is watched no more
+ *     sent       SIGSEGV comes from kill()
+ *     none       does nothing wrong
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "cli/crash.h"
+
+enum { STACK = 32 * 1024 };
+
+static kb_waitlist list;
+static volatile int depth_wanted = 1 << 30;
+
+/* Uses what is below it after the call, so that it stays a call. */
+static __attribute__((noinline)) int recurse(volatile char *above, int depth)
+{
+    volatile char frame[100];
+    frame[0] = (char)(above[0] + depth);
+    if (depth > depth_wanted)
+        return 0;
+    int below = recurse(frame, depth + 1);
+    return below + frame[0];
+}
+
+static void recurses(kb_co *co, void *arg)
+{
+    volatile char top[1] = {0};
+    (void)arg;
+    kb_co_sleep(co, 5);
+    printf("%d\n", recurse(top, 0));
+}
+
+static void has_an_array(kb_co *co, void *arg)
+{
+    (void)arg;
+    kb_co_sleep(co, 5);
+    volatile char large[STACK + 10000];
+    for (size_t i = 0; i < sizeof large; i += 1000)
+        large[i] = 1;
+    printf("%d\n", large[1000]);
+}
+
+static void recurses_in_cleanup(void *arg)
+{
+    (void)arg;
+    volatile char top[1] = {0};
+    printf("%d\n", recurse(top, 0));
+}
+
+static void waits(kb_co *co, void *arg)
+{
+    kb_cleanup cleanup;
+    kb_co_push_cleanup(co, &cleanup, recurses_in_cleanup, NULL);
+    if (!arg)
+        kb_co_pop_cleanup(co, false);
+    kb_wait(co, &list);
+    if (arg)
+        kb_co_pop_cleanup(co, false);
+}
+
+static kb_co *victim;
+
+static void kills(kb_co *co, void *arg)
+{
+    (void)arg;
+    kb_co_sleep(co, 5);
+    kb_co_kill(victim);
+}
+
+static void uses_null(kb_co *co, void *arg)
+{
+    volatile int *volatile nothing = NULL;
+    (void)arg;
+    kb_co_sleep(co, 5);
+    *nothing = 1;
+}
+
+static void spawn(kb_sim *sim, const char *name, unsigned id, kb_co_fn *fn, void *arg, kb_co **co)
+{
+    kb_error *err = kb_co_spawn(
+        sim, &(kb_co_options){.name = name, .source_id = id, .daemon = true}, fn, arg, co);
+    if (err)
+        abort();
+}
+
+static kb_sim *make_sim(void)
+{
+    kb_sim *sim;
+    kb_error *err = kb_sim_create(&(kb_sim_options){.stack_bytes = STACK}, &sim);
+    if (err)
+        abort();
+    crash_watch(sim, STACK);
+    spawn(sim, "bystander", 100, waits, NULL, NULL);
+    return sim;
+}
+
+static void run(kb_sim *sim)
+{
+    kb_error *err = kb_sim_run(sim, KB_FOREVER);
+    if (err)
+        abort();
+    crash_watch(NULL, 0);
+    kb_sim_destroy(sim);
+}
+
+static void *run_in_thread(void *arg)
+{
+    (void)arg;
+    kb_sim *sim = make_sim();
+    spawn(sim, "kernel of the thread", 1, recurses, NULL, NULL);
+    run(sim);
+    return NULL;
+}
+
+static void crash(const char *mode)
+{
+    kb_sim *sim = make_sim();
+    if (strcmp(mode, "recurse") == 0 || strcmp(mode, "forgotten") == 0) {
+        spawn(sim, "kernel 'deep', PE 7", 1, recurses, NULL, NULL);
+    } else if (strcmp(mode, "array") == 0) {
+        spawn(sim, "kernel 'wide', PE 8", 1, has_an_array, NULL, NULL);
+    } else if (strcmp(mode, "name") == 0) {
+        spawn(sim, "a\nb\033[31m%s\177", 1, recurses, NULL, NULL);
+    } else if (strcmp(mode, "cleanup") == 0) {
+        spawn(sim, "victim", 1, waits, sim, &victim);
+        spawn(sim, "killer", 2, kills, NULL, NULL);
+    } else if (strcmp(mode, "null") == 0) {
+        spawn(sim, "innocent", 1, uses_null, NULL, NULL);
+    } else if (strcmp(mode, "thread") == 0) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, run_in_thread, NULL) == 0)
+            pthread_join(thread, NULL);
+    } else if (strcmp(mode, "outside") == 0) {
+        volatile int *volatile nothing = NULL;
+        *nothing = 1;
+    } else if (strcmp(mode, "sent") == 0) {
+        kill(getpid(), SIGSEGV);
+    }
+    if (strcmp(mode, "forgotten") == 0)
+        crash_watch(NULL, 0);
+    run(sim);
+}
+
+int main(int argc, char **argv)
+{
+    kb_waitlist_init(&list, "list");
+    (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* no files left about */
+    bool installed = crash_install();
+    if (argc != 2)
+        return 2;
+    if (strcmp(argv[1], "sanitized") == 0)
+        return installed;
+    crash(argv[1]);
+    printf("no crash\n");
+    return 0;
+}
