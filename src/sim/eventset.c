@@ -296,7 +296,8 @@ static void rebuild(kb_eventset *set, uint32_t shift, uint32_t buckets)
 
     if (buckets == set->mask + 1 || resize_wheel(set, buckets))
         set->shift = shift;
-    reset_wheel(set, run ? set->base : (uint64_t)set->next_time >> set->shift);
+    kb_time from = set->next_node ? set->next_time : set->window_time;
+    reset_wheel(set, run ? set->base : (uint64_t)from >> set->shift);
     for (uint32_t i = 0; i < count; i++)
         insert(set, found[i]);
     if (run)
@@ -492,10 +493,10 @@ bool kb_eventset_cancel(kb_eventset *set, kb_event event)
     if (event.slot == set->next_node) {
         kb_eventset_release(set, set->next_node);
         kb_eventset_stage(set);
-        return true;
+    } else {
+        node->handler = 0;
+        set->dead++;
     }
-    node->handler = 0;
-    set->dead++;
     if (++set->cancels >= MIN_SWEEP && set->cancels > set->pending)
         rebuild(set, set->shift, buckets_for(set->pending));
     return true;
