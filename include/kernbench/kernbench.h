@@ -175,6 +175,10 @@ typedef struct kb_event {
 KB_API kb_event kb_sim_at(kb_sim *sim, kb_source *source, kb_time when, kb_handler handler,
                           uint64_t arg);
 
+/* The same, `delay` from now. */
+KB_API kb_event kb_sim_after(kb_sim *sim, kb_source *source, kb_time delay, kb_handler handler,
+                             uint64_t arg);
+
 /* False if the event has happened or was cancelled before. */
 KB_API bool kb_sim_cancel(kb_sim *sim, kb_event event);
 

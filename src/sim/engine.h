@@ -62,6 +62,13 @@ struct kb_co {
     char name[48]; /* cut off if longer */
 };
 
+/* So much from now; KB_FOREVER if that is beyond all times. */
+static inline kb_time kb_sim_later(const kb_sim *sim, kb_time delay)
+{
+    kb_time when;
+    return __builtin_add_overflow(sim->now, delay, &when) ? KB_FOREVER : when;
+}
+
 /* What kb_sim_at() does when it cannot do its work: fails the run. */
 kb_event kb_sim_refuse_event(kb_sim *sim, kb_time when, kb_handler handler);
 

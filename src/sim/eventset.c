@@ -12,8 +12,12 @@
  */
 enum { BUCKETS_PER_EVENT = 2 };
 
-/* A wheel reaches at least this many times the mean delay; segments and heap take the rest. */
-enum { REACH = 4 };
+/*
+ * How many times the mean delay a wheel reaches; segments and heap take the rest. Delays of
+ * hardware spread over a decade, and moving an event out of its segment costs about as much as
+ * adding one; but from some size on a longer wheel costs more in cache misses than it saves.
+ */
+enum { REACH = 16, LARGE_REACH = 4, LARGE = 1 << 14 };
 
 enum { FIRST_CAPACITY = 256, MIN_BUCKETS = 128, MAX_BUCKETS = 1 << 24, MAX_SHIFT = 32 };
 enum { FIRST_SHIFT = 20, MIN_WINDOW = 1024, MIN_SWEEP = 64 };
@@ -312,7 +316,8 @@ static uint32_t ceil_log2(uint64_t x)
 
 static uint32_t buckets_for(uint32_t pending)
 {
-    uint64_t buckets = UINT64_C(1) << ceil_log2((uint64_t)pending * BUCKETS_PER_EVENT * REACH);
+    uint64_t reach = pending <= LARGE ? REACH : LARGE_REACH;
+    uint64_t buckets = UINT64_C(1) << ceil_log2(pending * BUCKETS_PER_EVENT * reach);
     if (buckets < MIN_BUCKETS)
         return MIN_BUCKETS;
     return buckets < MAX_BUCKETS ? (uint32_t)buckets : MAX_BUCKETS;
@@ -320,7 +325,7 @@ static uint32_t buckets_for(uint32_t pending)
 
 /*
  * Fits the wheel to the events since the last look: as wide a bucket as gives BUCKETS_PER_EVENT at
- * their rate, and as many buckets as reach REACH times their mean delay, which by Little's law is
+ * their rate, and as many buckets as reach so many times their mean delay, which by Little's law is
  * pending / rate. Buckets up to four times too narrow and wheels up to four times too long are left
  * alone: they cost little, and what wavers is not rebuilt time and again.
  */

@@ -121,6 +121,12 @@ kb_event kb_sim_at(kb_sim *sim, kb_source *source, kb_time when, kb_handler hand
     return kb_sim_schedule(sim, source, when, handler, arg);
 }
 
+kb_event kb_sim_after(kb_sim *sim, kb_source *source, kb_time delay, kb_handler handler,
+                      uint64_t arg)
+{
+    return kb_sim_schedule(sim, source, kb_sim_later(sim, delay), handler, arg);
+}
+
 bool kb_sim_cancel(kb_sim *sim, kb_event event)
 {
     bool cancelled = kb_eventset_cancel(&sim->set, event);

@@ -100,6 +100,7 @@ typedef struct program {
     uint32_t id[ACTORS + 1];
     int length[ACTORS];
     op ops[ACTORS][LENGTH];
+    op at_end[ACTORS]; /* of coroutines: what on_end does */
     uint64_t units[SEMS];
     uint32_t capacity[CHANNELS];
     kb_time until[RUNS];
@@ -113,7 +114,7 @@ typedef struct entry {
     uint64_t result;
 } entry;
 
-enum { CLEANUP = 100, NOTE = 200, STARTED = 300, ENDED, RAN };
+enum { CLEANUP = 100, NOTE = 200, STARTED = 300, ENDED, GONE, RAN };
 
 typedef struct trace {
     entry entries[ENTRIES];
@@ -217,6 +218,7 @@ static void draw_program(program *p, uint64_t seed)
         p->length[i] = 1 + below(&rng, LENGTH);
         for (int j = 0; j < p->length[i]; j++)
             p->ops[i][j] = draw_op(&rng, SLEEP, KINDS);
+        p->at_end[i] = draw_op(&rng, TRY_ACQUIRE, STOP);
     }
     for (int i = 0; i < SEMS; i++)
         p->units[i] = kb_rng_below(&rng, 5);
@@ -283,6 +285,7 @@ static kb_source *source_of(actor *a)
 }
 
 static void coroutine_main(kb_co *co, void *arg);
+static void coroutine_gone(void *arg);
 
 static uint64_t spawn_next(world *w)
 {
@@ -297,8 +300,10 @@ static uint64_t spawn_next(world *w)
         kb_waiter_init(&a->waiter, &a->source, w->step, (uint64_t)slot);
         kb_sim_at(w->sim, &a->source, kb_sim_now(w->sim), w->step, (uint64_t)slot);
     } else {
-        kb_co_options options = {
-            .name = names[slot], .source_id = p->id[slot], .daemon = p->daemon[slot]};
+        kb_co_options options = {.name = names[slot],
+                                 .source_id = p->id[slot],
+                                 .daemon = p->daemon[slot],
+                                 .on_end = coroutine_gone};
         kb_error *err = kb_co_spawn(w->sim, &options, coroutine_main, a, &a->co);
         KB_ASSERT(!err);
     }
@@ -322,7 +327,7 @@ static uint64_t kill_actor(actor *a)
 
 static uint64_t cancel_wait(world *w, actor *a)
 {
-    if (a->co || !a->waiter.list || !kb_waiter_cancel(w->sim, &a->waiter))
+    if (a->co || !kb_waiter_cancel(w->sim, &a->waiter))
         return 0;
     kb_sim_at(w->sim, &a->source, kb_sim_now(w->sim), w->step, (uint64_t)a->slot | 256);
     return 1;
@@ -345,12 +350,12 @@ static uint64_t act(actor *a, const op *o, int number)
         kb_co_sleep(a->co, o->amount);
         break;
     case ACQUIRE:
-        kb_sem_acquire(a->co, sem, (uint64_t)o->amount);
-        result = sem->available;
+        result = kb_sem_acquire(a->co, sem, (uint64_t)o->amount);
+        result += 2 * sem->available;
         break;
     case PUT:
-        kb_channel_put(a->co, channel, word);
-        result = channel->count;
+        result = kb_channel_put(a->co, channel, word);
+        result += 2 * channel->count;
         break;
     case GET:
         result = kb_channel_get(a->co, channel);
@@ -458,6 +463,15 @@ static void coroutine_main(kb_co *co, void *arg)
     }
 }
 
+/* Here the actor outside acts: the coroutine is no more. */
+static void coroutine_gone(void *arg)
+{
+    actor *a = arg;
+    a->dying = true;
+    tell(a, GONE, act(&a->world->actors[OUTSIDE], &a->world->program->at_end[a->slot], a->slot));
+    a->ended = true;
+}
+
 /* Begins what a coroutine would block in; true if it is done at once. */
 static bool agent_begins(actor *a, const op *o)
 {
@@ -489,9 +503,9 @@ static uint64_t agent_result(const actor *a, const op *o)
 {
     switch (o->kind) {
     case ACQUIRE:
-        return a->world->sems[o->which].available;
+        return 1 + 2 * a->world->sems[o->which].available;
     case PUT:
-        return a->world->channels[o->which].count;
+        return 1 + 2 * a->world->channels[o->which].count;
     case GET:
         return a->waiter.value;
     default:
@@ -609,6 +623,7 @@ typedef struct ref_actor {
     uint64_t sequence, value;
     int queue, granted; /* where it waits; the semaphore whose units it has not yet taken */
     int wake, posted;   /* events */
+    int woken;          /* the event by which something that it waited for resumes it */
 } ref_actor;
 
 typedef struct ref {
@@ -678,7 +693,8 @@ static ref_actor *ref_wake(ref *r, int queue)
     ref_actor *a = &r->actors[slot];
     (void)ref_unqueue(r, slot);
     (void)ref_cancel(r, a->wake); /* a deadline */
-    a->wake = ref_schedule(r, slot, r->now, slot, 0);
+    a->wake = a->woken = ref_schedule(r, slot, r->now, slot, 0);
+    a->granted = NONE;
     return a;
 }
 
@@ -743,6 +759,11 @@ static void ref_tell(ref *r, int slot, int number, uint64_t result)
     record(r->trace, r->now, slot, number, result);
 }
 
+static void ref_gone(ref *r, int slot)
+{
+    ref_tell(r, slot, GONE, ref_act(r, OUTSIDE, &r->program->at_end[slot], slot));
+}
+
 static void ref_end(ref *r, int slot)
 {
     ref_actor *a = &r->actors[slot];
@@ -757,6 +778,8 @@ static void ref_end(ref *r, int slot)
     ref_tell(r, slot, ENDED, 0);
     a->ended = true;
     a->running = false;
+    if (!r->program->agent[slot])
+        ref_gone(r, slot);
 }
 
 static uint64_t ref_kill(ref *r, int slot)
@@ -778,6 +801,8 @@ static uint64_t ref_kill(ref *r, int slot)
     if (a->started) {
         r->trace->resumes++;
         ref_end(r, slot);
+    } else {
+        ref_gone(r, slot);
     }
     a->ended = true;
     return 3 + a->started;
@@ -785,11 +810,18 @@ static uint64_t ref_kill(ref *r, int slot)
 
 static uint64_t ref_cancel_wait(ref *r, int slot)
 {
-    int queue = r->actors[slot].queue;
-    if (slot >= r->program->actors || !r->program->agent[slot] || !ref_unqueue(r, slot))
+    ref_actor *a = &r->actors[slot];
+    int queue = a->queue;
+    if (!a->born || !r->program->agent[slot])
         return 0;
-    if (queue < SEMS)
-        ref_release(r, queue, 0);
+    if (ref_unqueue(r, slot)) {
+        if (queue < SEMS)
+            ref_release(r, queue, 0);
+    } else if (!ref_cancel(r, a->woken)) {
+        return 0;
+    } else if (a->granted != NONE) {
+        ref_release(r, a->granted, a->value);
+    }
     (void)ref_schedule(r, slot, r->now, slot, 256);
     return 1;
 }
@@ -800,6 +832,7 @@ static uint64_t ref_begin(ref *r, int slot, const op *o, int number)
     ref_actor *a = &r->actors[slot];
     uint64_t word = word_of(slot, number);
     int queue;
+    bool done;
     switch (o->kind) {
     case SLEEP:
         if (a->unwinding)
@@ -808,14 +841,16 @@ static uint64_t ref_begin(ref *r, int slot, const op *o, int number)
         a->blocked = true;
         return 0;
     case ACQUIRE:
-        if (ref_try_acquire(r, o->which, (uint64_t)o->amount) || a->unwinding)
-            return r->available[o->which];
+        done = ref_try_acquire(r, o->which, (uint64_t)o->amount);
+        if (done || a->unwinding)
+            return done + 2 * r->available[o->which];
         a->value = (uint64_t)o->amount;
         queue = o->which;
         break;
     case PUT:
-        if (ref_try_put(r, o->which, word) || a->unwinding)
-            return r->count[o->which];
+        done = ref_try_put(r, o->which, word);
+        if (done || a->unwinding)
+            return done + 2 * r->count[o->which];
         a->value = word;
         queue = PUTTERS + o->which;
         break;
@@ -894,9 +929,9 @@ static uint64_t ref_result(ref *r, int slot)
     ref_actor *a = &r->actors[slot];
     switch (a->current.kind) {
     case ACQUIRE:
-        return r->available[a->current.which];
+        return 1 + 2 * r->available[a->current.which];
     case PUT:
-        return r->count[a->current.which];
+        return 1 + 2 * r->count[a->current.which];
     case GET:
         return a->value;
     case WAIT_UNTIL:
@@ -1049,7 +1084,7 @@ static void run_reference(const program *p, trace *t)
     *t = (trace){0};
     for (int i = 0; i <= ACTORS; i++) {
         ref_actor *a = &r.actors[i];
-        a->queue = a->granted = a->wake = a->posted = NONE;
+        a->queue = a->granted = a->wake = a->woken = a->posted = NONE;
     }
     memcpy(r.available, p->units, sizeof r.available);
     while (r.born < p->at_start)
@@ -1088,6 +1123,7 @@ static void print_entry(const char *who, const program *p, const trace *t, int i
                        : e->op == NOTE    ? "note"
                        : e->op == STARTED ? "started"
                        : e->op == ENDED   ? "ended"
+                       : e->op == GONE    ? "gone"
                                           : "ran";
     print_error("  %s: at %" PRId64 " actor %d op %d (%s) gives %" PRIu64 "%s%s\n", who, e->time,
                 e->actor, e->op, name, e->result, e->op == RAN ? ": " : "",

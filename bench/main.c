@@ -1,0 +1,149 @@
+/* main.c: reads the options, runs the suites one after the other, and writes the JSON file. */
+#include "bench.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const bench_suite *const suites[] = {
+    &bench_floor, &bench_hold, &bench_lockstep, &bench_cancel, &bench_coroutine, &bench_mm1,
+};
+enum { suite_count = sizeof suites / sizeof suites[0] };
+
+static const char usage[] =
+    "usage: kb-bench [--quick] [--only PREFIX] [--no-simpy] [--no-instructions] [--json FILE]\n"
+    "\n"
+    "Measures the simulator; prints tables and writes all figures to a JSON file.\n"
+    "\n"
+    "  --quick            shorter runs, for a rough idea\n"
+    "  --only PREFIX      only what has a name that begins so, such as hold.h4\n"
+    "  --no-simpy         do not run SimPy to compare with\n"
+    "  --no-instructions  do not count instructions with valgrind\n"
+    "  --json FILE        where to write the figures (" KB_BUILD_DIR "/bench.json)\n";
+
+static kb_error *unknown(const char *what, const char *word)
+{
+    static const char *const options[] = {"--quick",           "--only", "--no-simpy",
+                                          "--no-instructions", "--json", "--help"};
+    const char *near = kb_suggest(word, options, sizeof options / sizeof options[0]);
+
+    if (near != NULL)
+        return kb_error_new(KB_ERR_INPUT, "unknown %s '%s'; did you mean '%s'?", what, word, near);
+    return kb_error_new(KB_ERR_INPUT, "unknown %s '%s'; see --help", what, word);
+}
+
+static kb_error *read_options(bench *b, char **words)
+{
+    for (; *words != NULL; words++) {
+        const char *word = *words;
+        if (strcmp(word, "--quick") == 0) {
+            b->quick = true;
+        } else if (strcmp(word, "--no-simpy") == 0) {
+            b->simpy = false;
+        } else if (strcmp(word, "--no-instructions") == 0) {
+            b->instructions = false;
+        } else if (strcmp(word, "--only") == 0 || strcmp(word, "--json") == 0) {
+            const char *value = *++words;
+            if (value == NULL || *value == '\0')
+                return kb_error_new(KB_ERR_INPUT, "option '%s' wants a %s", word,
+                                    word[2] == 'o' ? "PREFIX" : "FILE");
+            *(word[2] == 'o' ? &b->only : &b->json) = value;
+        } else {
+            return unknown(word[0] == '-' ? "option" : "argument", word);
+        }
+    }
+    return NULL;
+}
+
+/* What count.c has callgrind run: --count NAME EVENTS. */
+static kb_error *run_work(const char *name, const char *events)
+{
+    char *end;
+    uint64_t number = strtoull(events, &end, 10);
+
+    for (size_t i = 0; i < suite_count && *end == '\0'; i++) {
+        const bench_work *work = suites[i]->works;
+        for (; work != NULL && work->name != NULL; work++) {
+            uint64_t done = 0;
+            if (strcmp(work->name, name) != 0)
+                continue;
+            KB_TRY(work->run(work->pending, number, &done));
+            printf("events: %" PRIu64 "\n", done);
+            return NULL;
+        }
+    }
+    return kb_error_new(KB_ERR_INPUT, "nothing to count under '%s', or not '%s' events", name,
+                        events);
+}
+
+static kb_error *run_suites(bench *b)
+{
+    for (size_t i = 0; i < suite_count; i++) {
+        KB_TRY(suites[i]->run(b));
+        if (b->instructions && suites[i]->works != NULL)
+            KB_TRY(bench_count(b, suites[i]->works));
+        bench_print_table(b, suites[i]->title);
+    }
+    if (b->figures.count == 0)
+        return kb_error_new(KB_ERR_INPUT, "no figure has a name that begins with '%s'", b->only);
+    return NULL;
+}
+
+static kb_error *run_bench(bench *b)
+{
+    b->rounds = b->quick ? 3 : 5;
+    b->on_terminal = isatty(STDERR_FILENO) == 1;
+    KB_TRY(bench_probe_json(b));
+    bench_print_host(b);
+    bench_check_tools(b);
+    KB_TRY(run_suites(b));
+    KB_TRY(bench_write_json(b));
+    printf("\nFigures: %s\n", b->json);
+    return NULL;
+}
+
+/* A table that did not get out is no success. */
+static kb_error *close_stdout(void)
+{
+    bool failed = ferror(stdout) != 0;
+
+    errno = 0;
+    if (fclose(stdout) == 0 && !failed)
+        return NULL;
+    return kb_error_new(KB_ERR_HOST, "cannot write the output: %s",
+                        errno != 0 ? strerror(errno) : "an earlier write failed");
+}
+
+int main(int argc, char **argv)
+{
+    bench b = {
+        .simpy = true,
+        .instructions = true,
+        .only = "",
+        .json = KB_BUILD_DIR "/bench.json",
+    };
+    kb_error *err;
+
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        fputs(usage, stdout);
+        err = NULL;
+    } else if (argc == 4 && strcmp(argv[1], "--count") == 0) {
+        err = run_work(argv[2], argv[3]);
+    } else {
+        err = read_options(&b, argv + 1);
+        if (err == NULL)
+            err = run_bench(&b);
+        bench_progress(&b, "%s", "");
+    }
+    if (err == NULL)
+        err = close_stdout();
+    if (err != NULL)
+        fprintf(stderr, "kb-bench: %s\n%s", kb_error_message(err), kb_error_detail(err));
+    kb_code code = kb_error_code(err);
+    kb_error_free(err);
+    kb_vec_fini(&b.figures);
+    return (int)code;
+}
