@@ -45,7 +45,7 @@ static void add(line *l, const char *text)
     for (; *text && l->length < sizeof l->text - 1; text++) {
         /* Names are the user's: the line stays one line whatever is in them. */
         bool control = (unsigned char)*text < ' ' || *text == 127;
-        l->text[l->length++] = control ? '?' : *text;
+        l->text[l->length++] = (char)(control ? '?' : *text);
     }
 }
 

@@ -317,7 +317,7 @@ static uint32_t ceil_log2(uint64_t x)
 static uint32_t buckets_for(uint32_t pending)
 {
     uint64_t reach = pending <= LARGE ? REACH : LARGE_REACH;
-    uint64_t buckets = UINT64_C(1) << ceil_log2(pending * BUCKETS_PER_EVENT * reach);
+    uint64_t buckets = UINT64_C(1) << ceil_log2(reach * pending * BUCKETS_PER_EVENT);
     if (buckets < MIN_BUCKETS)
         return MIN_BUCKETS;
     return buckets < MAX_BUCKETS ? (uint32_t)buckets : MAX_BUCKETS;

@@ -29,9 +29,8 @@ static void append(kb_waitlist *list, kb_waiter *waiter)
     list->tail = waiter;
 }
 
-static void unlink_waiter(kb_waiter *waiter)
+static void unlink_waiter(kb_waitlist *list, kb_waiter *waiter)
 {
-    kb_waitlist *list = waiter->list;
     if (waiter->next)
         waiter->next->prev = waiter->prev;
     else
@@ -53,7 +52,7 @@ static kb_co *coroutine_of(const kb_sim *sim, const kb_waiter *waiter)
 static kb_waiter *wake_first(kb_sim *sim, kb_waitlist *list)
 {
     kb_waiter *waiter = list->head;
-    unlink_waiter(waiter);
+    unlink_waiter(list, waiter);
     kb_co *co = coroutine_of(sim, waiter);
     if (co && co->wake.slot) {
         (void)kb_sim_cancel(sim, co->wake); /* its deadline */
@@ -78,7 +77,7 @@ bool kb_waiter_cancel(kb_sim *sim, kb_waiter *waiter)
 {
     if (waiter->list) {
         kb_sem *sem = waiter->list->sem;
-        unlink_waiter(waiter);
+        unlink_waiter(waiter->list, waiter);
         if (sem)
             serve(sim, sem); /* those behind it may want less */
         return true;
@@ -186,9 +185,9 @@ kb_error *kb_channel_init(kb_channel *channel, const char *name, uint32_t capaci
 void kb_channel_fini(kb_channel *channel)
 {
     while (channel->getters.head)
-        unlink_waiter(channel->getters.head); /* after a run that failed */
+        unlink_waiter(&channel->getters, channel->getters.head); /* after a run that failed */
     while (channel->putters.head)
-        unlink_waiter(channel->putters.head);
+        unlink_waiter(&channel->putters, channel->putters.head);
     free(channel->words);
     channel->words = NULL;
 }

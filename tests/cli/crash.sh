@@ -10,7 +10,7 @@ check "nothing wrong" outcome 0 'no crash' '' "$overflow" none
 
 if "$overflow" sanitized; then
     for mode in recurse array null outside; do
-        check "$mode: the sanitizer reports" outcome 1 '' '*Sanitizer*' "$overflow" $mode
+        check "$mode: the sanitizer reports" outcome 1 '' '*[Ee][Rr][Rr][Oo][Rr]*' "$overflow" $mode
     done
     finish
     exit
