@@ -30,6 +30,7 @@ check "recursion" overflows recurse "kernel 'deep', PE 7"
 check "a large variable" overflows array "kernel 'wide', PE 8"
 check "in a cleanup" overflows cleanup victim
 check "in another thread" overflows thread "kernel of the thread"
+check "beside another thread" overflows beside "kernel of main"
 check "a name with control characters" overflows name 'a[?]b[?]\[31m%s[?]'
 check "a null pointer in a coroutine" \
     outcome 70 '' "kernbench: SIGSEGV at address 0x0: $bug" "$overflow" null

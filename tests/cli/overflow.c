@@ -6,6 +6,7 @@
  *     array      a coroutine has a variable larger than its stack
  *     cleanup    the same, while it is unwound on another coroutine's behalf
  *     thread     recurse, in a thread that is not the first, while another simulator waits
+ *     beside     recurse, after another thread has said that it runs another simulator
  *     name       recurse, with a name that is not fit to print
  *     null       a coroutine uses a null pointer
  *     outside    the same, without any coroutine
@@ -130,6 +131,19 @@ static void *run_in_thread(void *arg)
     return NULL;
 }
 
+static void *watch_in_thread(void *arg)
+{
+    (void)arg;
+    return make_sim();
+}
+
+static void in_thread(void *(*fn)(void *))
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, fn, NULL) != 0 || pthread_join(thread, NULL) != 0)
+        abort();
+}
+
 static void crash(const char *mode)
 {
     kb_sim *sim = make_sim();
@@ -145,9 +159,10 @@ static void crash(const char *mode)
     } else if (strcmp(mode, "null") == 0) {
         spawn(sim, "innocent", 1, uses_null, NULL, NULL);
     } else if (strcmp(mode, "thread") == 0) {
-        pthread_t thread;
-        if (pthread_create(&thread, NULL, run_in_thread, NULL) == 0)
-            pthread_join(thread, NULL);
+        in_thread(run_in_thread);
+    } else if (strcmp(mode, "beside") == 0) {
+        in_thread(watch_in_thread);
+        spawn(sim, "kernel of main", 1, recurses, NULL, NULL);
     } else if (strcmp(mode, "outside") == 0) {
         volatile int *volatile nothing = NULL;
         *nothing = 1;

@@ -5,52 +5,17 @@
  * Most tests tell a story, "time name what; ..." with times in fs, and compare it. Coroutines have
  * low source ids and "c" names, handlers ids from 100 and "h" names.
  */
-#include "support/expect.h"
-
-#include <inttypes.h>
-
-#include "base/base.h"
-#include "sim/engine.h"
-
-static bool elision;
-static kb_sim *sim;
-static char story[8192];
-static size_t told;
-static int problems; /* of checks inside coroutines, where cmocka cannot jump out */
+#include "sim/story.h"
 
 static kb_waitlist list;
 static kb_sem sem;
 static kb_channel channel;
-
-#define CHECK(cond)                                                                                \
-    do {                                                                                           \
-        if (!(cond)) {                                                                             \
-            print_error("%s:%d: not so: %s\n", __FILE__, __LINE__, #cond);                         \
-            problems++;                                                                            \
-        }                                                                                          \
-    } while (0)
-
-static void tell(const char *who, const char *what)
-{
-    told += (size_t)snprintf(story + told, sizeof story - told, "%" PRId64 " %s %s; ",
-                             kb_sim_now(sim), who, what);
-    if (told >= sizeof story)
-        fail_msg("the story is too long");
-}
 
 static void tell_number(const char *who, const char *what, uint64_t number)
 {
     char text[64];
     snprintf(text, sizeof text, "%s %" PRIu64, what, number);
     tell(who, text);
-}
-
-/* Compares, and begins a new one. */
-static void expect_story(const char *expected)
-{
-    assert_string_equal(story, expected);
-    story[0] = '\0';
-    told = 0;
 }
 
 /* What a handler is to do. */
@@ -65,15 +30,11 @@ static uint32_t deed_count;
 static int start(void **state)
 {
     (void)state;
-    story[0] = '\0';
-    told = 0;
-    problems = 0;
     deed_count = 0;
     kb_waitlist_init(&list, "list");
     kb_sem_init(&sem, "sem", 0);
     channel = (kb_channel){0};
-    kb_error *err = kb_sim_create(&(kb_sim_options){.no_elision = !elision}, &sim);
-    return err != NULL;
+    return begin_story();
 }
 
 static int finish(void **state)
@@ -82,20 +43,6 @@ static int finish(void **state)
     kb_sim_destroy(sim);
     kb_channel_fini(&channel);
     return problems;
-}
-
-static kb_co *spawn(const char *name, uint32_t id, kb_co_fn *fn, void *arg)
-{
-    kb_co *co = NULL;
-    kb_error *err = kb_co_spawn(sim, &(kb_co_options){.name = name, .source_id = id}, fn, arg, &co);
-    CHECK(!err);
-    kb_error_free(err);
-    return co;
-}
-
-static void run(void)
-{
-    expect_ok(kb_sim_run(sim, KB_FOREVER));
 }
 
 /* Runs until nothing is left to happen, with somebody waiting. */
@@ -148,7 +95,7 @@ static void agent_init(agent *a, const char *name, uint32_t id)
 
 /* ---- Lists ---- */
 
-static void waits(kb_co *co, void *arg)
+static void comes_and_waits(kb_co *co, void *arg)
 {
     kb_co_sleep(co, (kb_time)(uintptr_t)arg);
     tell(kb_co_name(co), "waits");
@@ -167,9 +114,9 @@ static void wake(uint64_t count)
 static void the_first_to_wait_is_the_first_woken(void **state)
 {
     (void)state;
-    spawn("c1", 1, waits, (void *)3);
-    spawn("c2", 2, waits, (void *)2);
-    spawn("c3", 3, waits, (void *)1);
+    spawn("c1", 1, comes_and_waits, (void *)3);
+    spawn("c2", 2, comes_and_waits, (void *)2);
+    spawn("c3", 3, comes_and_waits, (void *)1);
     at(5, wake, 1);
     at(6, wake, 1);
     at(7, wake, 1);
@@ -183,9 +130,9 @@ static void the_first_to_wait_is_the_first_woken(void **state)
 static void those_woken_together_go_on_in_order_of_id(void **state)
 {
     (void)state;
-    spawn("c1", 1, waits, (void *)3);
-    spawn("c2", 2, waits, (void *)2);
-    spawn("c3", 3, waits, (void *)1);
+    spawn("c1", 1, comes_and_waits, (void *)3);
+    spawn("c2", 2, comes_and_waits, (void *)2);
+    spawn("c3", 3, comes_and_waits, (void *)1);
     at(5, wake, 2);
     run_dry();
     expect_story("1 c3 waits; 2 c2 waits; 3 c1 waits; 5 - woke 2; 5 c2 woke; 5 c3 woke; ");
@@ -208,9 +155,9 @@ static void all_are_woken_at_once(void **state)
     agent h;
     agent_init(&h, "h", 100);
     kb_wake_all(sim, &list); /* nobody there */
-    spawn("c1", 1, waits, (void *)2);
+    spawn("c1", 1, comes_and_waits, (void *)2);
     kb_wait_then(&list, &h.waiter);
-    spawn("c2", 2, waits, (void *)1);
+    spawn("c2", 2, comes_and_waits, (void *)1);
     at(4, wake_all, 0);
     run();
     expect_story(
@@ -302,6 +249,31 @@ static void a_deadline_may_be_now_or_past(void **state)
     run();
     expect_story("5 c1 wakes nobody; 5 c2 goes on; ");
     assert_null(list.head);
+}
+
+static void wakes_another_and_waits_until_now(kb_co *co, void *another)
+{
+    kb_co_sleep(co, 5);
+    CHECK(kb_wake_one(sim, another));
+    waits_until(co, (void *)5);
+}
+
+static void waits_and_wakes(kb_co *co, void *own)
+{
+    kb_wait(co, own);
+    tell(kb_co_name(co), kb_wake_one(sim, &list) ? "wakes one" : "wakes nobody");
+}
+
+/* c1 comes before the deadline of c2 at the same instant. */
+static void a_deadline_that_is_now_leaves_time_to_be_woken(void **state)
+{
+    (void)state;
+    kb_waitlist own;
+    kb_waitlist_init(&own, "own");
+    spawn("c1", 1, waits_and_wakes, &own);
+    spawn("c2", 2, wakes_another_and_waits_until_now, &own);
+    run();
+    expect_story("5 c1 wakes one; 5 c2 woke; ");
 }
 
 /* ---- Semaphores ---- */
@@ -741,6 +713,7 @@ int main(void)
         T(a_wait_ends_by_waking_or_by_its_deadline),
         T(a_waker_at_the_deadline_comes_by_its_id),
         T(a_deadline_may_be_now_or_past),
+        T(a_deadline_that_is_now_leaves_time_to_be_woken),
         T(nobody_overtakes),
         T(units_are_gathered_for_the_first),
         T(zero_units_wait_their_turn_too),
