@@ -8,9 +8,18 @@ overflow=$1/tests/overflow
 
 check "nothing wrong" outcome 0 'no crash' '' "$overflow" none
 
+# Sanitizers differ in words and status; what counts is that the report is theirs.
+sanitizer_reports() {
+    if "$overflow" "$1" >"$scratch/out" 2>"$scratch/err"; then
+        complain "no crash" || return 1
+    fi
+    grep -qi error "$scratch/err" || complain "no report" || return 1
+    ! grep -q '^kernbench:' "$scratch/err" || complain "a report of ours" || return 1
+}
+
 if "$overflow" sanitized; then
     for mode in recurse array null outside; do
-        check "$mode: the sanitizer reports" outcome 1 '' '*[Ee][Rr][Rr][Oo][Rr]*' "$overflow" $mode
+        check "$mode: the sanitizer reports" sanitizer_reports $mode
     done
     finish
     exit
