@@ -119,7 +119,10 @@ KB_API void kb_sim_stop(kb_sim *sim);
 /* The same, with an error to return. Takes it over; of several the first one counts. */
 KB_API void kb_sim_fail(kb_sim *sim, kb_error *err);
 
-/* Forgets all events and unwinds all coroutines. The clock stays; the simulator can be used on. */
+/*
+ * Forgets all events and unwinds all coroutines; meanwhile none can be spawned. The clock stays,
+ * and the simulator can be used on. Not to be called from coroutines.
+ */
 KB_API void kb_sim_abandon(kb_sim *sim);
 
 typedef struct kb_sim_stats {
@@ -298,12 +301,12 @@ KB_API bool kb_wake_one(kb_sim *sim, kb_waitlist *list); /* false if nobody wait
 KB_API void kb_wake_all(kb_sim *sim, kb_waitlist *list);
 
 /*
- * Its handler will not be called; units that it was given go back. False if it has been called, or
- * does not wait.
+ * Its handler will not be called; units that it was given go back, but words that a channel has
+ * handed over or taken do not. False if it has been called, or does not wait.
  */
 KB_API bool kb_waiter_cancel(kb_sim *sim, kb_waiter *waiter);
 
-/* A count that can be taken from and given back to. Whoever asks first is served first. */
+/* A count that can be taken from and given back to. First come, first served. Not to be copied. */
 typedef struct kb_sem {
     kb_waitlist waiters;
     uint64_t available;

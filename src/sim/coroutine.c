@@ -86,6 +86,8 @@ kb_error *kb_co_spawn(kb_sim *sim, const kb_co_options *options, kb_co_fn *fn, v
     if (options->source_id > KB_SOURCE_ID_MAX)
         return kb_error_new(KB_ERR_BUG, "coroutine '%s': source id %u is over %u", name,
                             options->source_id, KB_SOURCE_ID_MAX);
+    if (sim->unwinding)
+        return kb_error_new(KB_ERR_FAULT, "coroutine '%s': all coroutines are being unwound", name);
     kb_stack stack;
     KB_TRY(kb_stack_take(&sim->stacks, &stack));
     char *low = kb_stack_low(stack);
@@ -150,8 +152,10 @@ void kb_co_kill(kb_co *co)
 void kb_co_kill_all(kb_sim *sim)
 {
     KB_ASSERT(!sim->current);
+    sim->unwinding = true;
     while (sim->coroutines)
         kb_co_kill(sim->coroutines);
+    sim->unwinding = false;
 }
 
 /* ---- Waiting and going on ---- */

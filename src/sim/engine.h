@@ -19,6 +19,7 @@ struct kb_sim {
     kb_time run_until; /* events up to here may run; before all of them once stopped */
     bool elide;
     bool running;
+    bool unwinding; /* all coroutines; none is born meanwhile */
     kb_handler_entry *handlers;
     uint32_t handler_count;
     uint32_t handler_capacity;

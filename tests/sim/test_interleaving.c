@@ -263,6 +263,7 @@ struct world {
     kb_sim *sim;
     actor actors[ACTORS + 1];
     int born;
+    bool abandoned; /* nobody is spawned any more */
     bool stopped;
     kb_sem sems[SEMS];
     kb_channel channels[CHANNELS];
@@ -290,7 +291,7 @@ static void coroutine_gone(void *arg);
 static uint64_t spawn_next(world *w)
 {
     const program *p = w->program;
-    if (w->born == p->actors)
+    if (w->born == p->actors || w->abandoned)
         return 0;
     int slot = w->born++;
     actor *a = &w->actors[slot];
@@ -589,6 +590,7 @@ static void run_engine(const program *p, bool elision, trace *t)
     }
     while (run_engine_once(&w, KB_FOREVER))
         continue;
+    w.abandoned = true;
     kb_sim_abandon(w.sim);
 
     kb_sim_stats stats = kb_sim_get_stats(w.sim);
@@ -634,6 +636,7 @@ typedef struct ref {
     int failed_by; /* NONE: nobody */
     ref_actor actors[ACTORS + 1];
     int born;
+    bool abandoned;
     uint64_t available[SEMS];
     uint64_t words[CHANNELS][4];
     uint32_t count[CHANNELS];
@@ -744,7 +747,7 @@ static bool ref_try_get(ref *r, int channel, uint64_t *word)
 
 static uint64_t ref_spawn(ref *r)
 {
-    if (r->born == r->program->actors)
+    if (r->born == r->program->actors || r->abandoned)
         return 0;
     int slot = r->born++;
     r->actors[slot].born = true;
@@ -1098,12 +1101,10 @@ static void run_reference(const program *p, trace *t)
     }
     while (ref_run(&r, KB_FOREVER))
         continue;
-    for (int i = ACTORS - 1; i >= 0; i--) { /* the newest first, and what they spawn */
-        int born = r.born;
+    r.abandoned = true;
+    for (int i = ACTORS - 1; i >= 0; i--) { /* the newest first */
         if (!p->agent[i])
             (void)ref_kill(&r, i);
-        if (r.born > born)
-            i = r.born;
     }
 }
 
