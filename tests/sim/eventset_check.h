@@ -1,0 +1,159 @@
+/*
+ * eventset_check.h: walks all places of an event set and asserts the invariants E1 to E6 of
+ * eventset.h. It knows the fields of the set, and has to change when they do.
+ */
+#ifndef TESTS_SIM_EVENTSET_CHECK_H
+#define TESTS_SIM_EVENTSET_CHECK_H
+
+#include "support/expect.h"
+
+#include "sim/eventset.h"
+
+typedef struct census {
+    const kb_eventset *set;
+    uint8_t *seen; /* by node: in how many places it was found */
+    uint32_t alive, dead;
+} census;
+
+/* A node found in a place. No event may come before `next` (E1), and no node be in two places. */
+static const kb_node *found(census *all, uint32_t index)
+{
+    const kb_eventset *set = all->set;
+    assert_in_range(index, 1, set->capacity - 1);
+    assert_int_equal(all->seen[index]++, 0);
+    const kb_node *node = &set->nodes[index];
+    assert_true(node->time >= 0);
+    if (node->handler) {
+        all->alive++;
+        assert_true(set->next_node != 0);
+        assert_false(kb_before(node->time, node->key, set->next_time, set->next_key));
+    } else {
+        all->dead++;
+    }
+    return node;
+}
+
+/* E2, the first half: the wheel covers [base, limit), and limit ends a segment. */
+static inline void check_wheel(census *all)
+{
+    const kb_eventset *set = all->set;
+    uint64_t segment = (uint64_t)1 << set->segment_shift;
+    assert_true((uint64_t)set->mask + 1 == 2 * segment);
+    assert_true(set->base + set->span == (set->base / segment + 2) * segment);
+    uint32_t words = (set->mask + 1) / 64;
+    bool run = set->run_first < set->run_end;
+    assert_int_equal(set->word, run ? words : (set->base & set->mask) / 64);
+    assert_true(set->bits[words] == 0);
+    assert_true(set->shift <= 32);
+    uint32_t count = 0;
+    for (uint32_t slot = 0; slot <= set->mask; slot++) {
+        uint32_t head = set->heads[slot];
+        assert_true((set->bits[slot / 64] >> slot % 64 & 1) == (head != 0));
+        for (uint32_t link = head; link; count++) {
+            const kb_node *node = found(all, link & ~KB_LIST_GOES_ON);
+            uint64_t bucket = (uint64_t)node->time >> set->shift;
+            assert_true(bucket >= set->base && bucket < set->base + set->span);
+            assert_int_equal(bucket & set->mask, slot);
+            assert_true(!(link & KB_LIST_GOES_ON) == (node->next == 0));
+            link = node->next;
+        }
+    }
+    assert_int_equal(count, set->in_wheel);
+}
+
+/* E2, the second half: segment lists are within 64 segments from limit on. */
+static inline void check_segments(census *all)
+{
+    const kb_eventset *set = all->set;
+    uint64_t limit = (set->base + set->span) >> set->segment_shift;
+    uint32_t count = 0;
+    for (uint32_t slot = 0; slot < KB_SEGMENTS; slot++) {
+        assert_true((set->segment_bits >> slot & 1) == (set->segments[slot] != 0));
+        for (uint32_t i = set->segments[slot]; i; i = set->nodes[i].next, count++) {
+            uint64_t segment = (uint64_t)found(all, i)->time >> set->shift >> set->segment_shift;
+            assert_true(segment >= limit && segment < limit + KB_SEGMENTS);
+            assert_int_equal(segment % KB_SEGMENTS, slot);
+        }
+    }
+    assert_int_equal(count, set->in_segments);
+}
+
+static inline void check_heap(census *all)
+{
+    const kb_eventset *set = all->set;
+    for (uint32_t i = 0; i < set->heap_count; i++) {
+        const kb_heap_entry *entry = &set->heap[i];
+        const kb_node *node = found(all, entry->node);
+        assert_true(node->time == entry->time && node->key == entry->key);
+        const kb_heap_entry *parent = &set->heap[i ? (i - 1) / 2 : 0];
+        assert_false(kb_before(entry->time, entry->key, parent->time, parent->key));
+    }
+    assert_true(set->heap_time == (set->heap_count ? set->heap[0].time : KB_FOREVER));
+}
+
+/* E3: base is past the bucket of the run. Its entries ascend and say what their nodes say. */
+static inline void check_run(census *all)
+{
+    const kb_eventset *set = all->set;
+    assert_true(set->run_first <= set->run_end && set->run_end <= set->capacity);
+    for (uint32_t i = set->run_first; i < set->run_end; i++) {
+        assert_true(set->base > set->run_base);
+        const kb_node *node = found(all, (uint32_t)set->run[i]);
+        uint64_t time = (set->run_base << set->shift) + (uint64_t)(set->run[i] >> 96);
+        assert_true((uint64_t)node->time == time);
+        assert_true((uint64_t)(set->run[i] >> 32) == node->key);
+        if (i > set->run_first)
+            assert_true(set->run[i - 1] < set->run[i]);
+    }
+}
+
+/* E4: free nodes have handler 0. E6: those never used come last, and in order. */
+static inline void check_free(census *all)
+{
+    const kb_eventset *set = all->set;
+    uint32_t highest_used = 0, listed = 0, last = 0;
+    bool fresh = false;
+    for (uint32_t i = set->free_node; i; i = set->nodes[i].next, listed++) {
+        assert_true(i < set->capacity);
+        assert_int_equal(all->seen[i]++, 0);
+        assert_int_equal(set->nodes[i].handler, 0);
+        if (fresh)
+            assert_int_equal(i, last + 1);
+        fresh |= set->nodes[i].time < 0;
+        assert_true((set->nodes[i].time < 0) == fresh);
+        last = i;
+    }
+    if (fresh)
+        assert_int_equal(last, set->capacity - 1);
+    for (uint32_t i = 1; i < set->capacity; i++) {
+        assert_int_equal(all->seen[i], 1); /* in one place or free: no node is lost */
+        if (set->nodes[i].time >= 0)
+            highest_used = i;
+    }
+    assert_int_equal(kb_eventset_peak(set), highest_used);
+}
+
+static inline void check_invariants(const kb_eventset *set)
+{
+    census all = {.set = set, .seen = calloc(set->capacity, 1)};
+    assert_non_null(all.seen);
+    const kb_node *next = &set->nodes[set->next_node];
+    assert_true(next->time == set->next_time && next->key == set->next_key);
+    if (set->next_node) {
+        assert_int_not_equal(next->handler, 0);
+        (void)found(&all, set->next_node);
+    } else {
+        assert_int_equal(next->handler, 0);
+        assert_true(set->next_time == KB_FOREVER && set->next_key == UINT64_MAX);
+    }
+    check_wheel(&all);
+    check_segments(&all);
+    check_heap(&all);
+    check_run(&all);
+    check_free(&all);
+    assert_int_equal(set->pending, all.alive);
+    assert_int_equal(set->dead, all.dead);
+    free(all.seen);
+}
+
+#endif
