@@ -14,7 +14,12 @@
 
 static kb_error *cannot_write(const bench *b, int reason)
 {
-    return kb_error_new(KB_ERR_HOST, "cannot write %s: %s", b->json, strerror(reason));
+    /* A path that leads nowhere is the caller's mistake, a full disk is not. */
+    bool wrong_path = reason == ENOENT || reason == ENOTDIR || reason == EISDIR ||
+                      reason == EACCES || reason == EPERM || reason == EROFS ||
+                      reason == ENAMETOOLONG || reason == ELOOP;
+    return kb_error_new(wrong_path ? KB_ERR_INPUT : KB_ERR_HOST, "cannot write %s: %s", b->json,
+                        strerror(reason));
 }
 
 /* Where to write at first; the caller frees it. */

@@ -38,9 +38,8 @@ struct kb_sim {
 };
 
 /*
- * At the top of the coroutine's own stack. It is suspended when an event will resume it (`wake`),
- * or something it waits for (`waiter`), or either in a wait with a deadline; else it runs, or waits
- * for one that it kills to be unwound.
+ * At the top of the coroutine's own stack. When it is suspended it is resumed by an event (`wake`),
+ * or by what it waits for (`waiter`), or by either in a wait with a deadline (C1).
  */
 struct kb_co {
     kb_sim *sim;

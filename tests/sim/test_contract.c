@@ -70,6 +70,26 @@ static void events_with_equal_keys_reach_their_handlers(void **state)
     assert_int_equal(late, 100);
 }
 
+/* From the present time on: 100 + 30 = 130. Beyond the end of time is never, and before now is an
+ * error. */
+static void after_counts_from_now(void **state)
+{
+    (void)state;
+    uint64_t sum = 0;
+    kb_handler id = handler(add_arg, &sum);
+    kb_source source = kb_source_make(1);
+    expect_ok(kb_sim_run(sim, 100));
+    (void)kb_sim_after(sim, &source, 30, id, 1);
+    kb_event never = kb_sim_after(sim, &source, KB_FOREVER, id, 10);
+    expect_ok(kb_sim_run(sim, KB_FOREVER));
+    assert_int_equal(sum, 1);
+    assert_int_equal(kb_sim_now(sim), 130);
+    assert_true(kb_sim_cancel(sim, never));
+    (void)kb_sim_after(sim, &source, -1, id, 100);
+    expect_error(kb_sim_run(sim, KB_FOREVER), KB_ERR_BUG,
+                 "an event was scheduled for 129 fs, in the past: it is 130 fs");
+}
+
 static void a_handler_that_is_none_fails_the_run(void **state)
 {
     (void)state;
@@ -332,6 +352,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(events_with_equal_keys_reach_their_handlers),
+        T(after_counts_from_now),
         T(a_handler_that_is_none_fails_the_run),
         T(a_simulator_that_runs_is_neither_run_nor_destroyed),
         T(a_run_until_a_time_gets_there),
