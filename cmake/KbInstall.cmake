@@ -4,6 +4,10 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/kernbench
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
     FILES_MATCHING PATTERN "*.h")
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# The built-in machines as files too, to start one's own from.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/machines
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/kernbench
+    FILES_MATCHING PATTERN "*.yaml")
 
 # The prefix is found from where the .pc file lies, so an installed tree can be moved.
 set(kb_pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/check.h"
 #include "base/config.h"
+#include "base/decimal.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"

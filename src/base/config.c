@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/config_node.h"
+#include "base/decimal.h"
 #include "base/suggest.h"
 #include "base/text.h"
 
@@ -209,6 +210,37 @@ double kb_config_double(kb_config_node *node, kb_range range, double fallback)
         kb_config_unexpected(node, NULL, "a number of at most %g", range.max);
     else
         kb_config_unexpected(node, NULL, "a number");
+    return fallback;
+}
+
+int64_t kb_config_decimal(kb_config_node *node, int digits, int64_t min, int64_t max,
+                          int64_t fallback)
+{
+    if (!node)
+        return fallback;
+    kb_decimal_result result = KB_DECIMAL_NO_NUMBER;
+    int64_t value = 0;
+    if (is_plain(node))
+        result = kb_decimal_parse(node->text, digits, &value);
+    if (result == KB_DECIMAL_OK && value >= min && value <= max)
+        return value;
+    if (result == KB_DECIMAL_TOO_FINE) {
+        kb_config_unexpected(node, NULL, "at most %d digit%s after the point", digits,
+                             digits == 1 ? "" : "s");
+        return fallback;
+    }
+    kb_text range = KB_TEXT_INIT;
+    if (min == 1 && digits > 0) /* the least there is above nothing */
+        kb_text_puts(&range, "a number above 0");
+    else {
+        kb_text_puts(&range, "a number of at least ");
+        kb_decimal_print(min, digits, &range);
+    }
+    kb_text_puts(&range, " and at most ");
+    kb_decimal_print(max, digits, &range);
+    node->config->out_of_memory |= range.failed;
+    kb_config_unexpected(node, NULL, "%s", kb_text_peek(&range));
+    kb_text_fini(&range);
     return fallback;
 }
 

@@ -89,6 +89,13 @@ typedef struct kb_range {
 } kb_range;
 double kb_config_double(kb_config_node *node, kb_range range, double fallback);
 
+/*
+ * The same numbers, exactly: the value times 10^digits, and so are min, max and fallback. One that
+ * has more digits after the point is a problem.
+ */
+int64_t kb_config_decimal(kb_config_node *node, int digits, int64_t min, int64_t max,
+                          int64_t fallback);
+
 /* true or false. */
 bool kb_config_bool(kb_config_node *node, bool fallback);
 

@@ -54,6 +54,7 @@ check "the program says its version" \
 check "the program needs no library of ours" self_contained "$prefix/bin/kernbench"
 check "all public headers, nothing else" same_headers
 check "the licence is there" test -s "$prefix/share/doc/kernbench/LICENSE"
+check "the machines are there" test -s "$prefix/share/kernbench/machines/default.yaml"
 check "the shared library exports kb_ and tl_ alone" exports_only_ours
 
 check "C11, shared: compiles" compile hello "$cc" -std=c11 hello.c

@@ -1,0 +1,119 @@
+/* decimal.c: reading and printing decimal numbers, in whole numbers throughout. */
+#include "base/decimal.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/check.h"
+
+/* A number taken apart: the digits of `whole` and `part` in a row, times 10^exponent. */
+typedef struct pieces {
+    bool negative;
+    const char *whole, *part;
+    size_t whole_length, part_length;
+    long exponent;
+} pieces;
+
+static size_t count_digits(const char *text)
+{
+    return strspn(text, "0123456789");
+}
+
+/* Beyond this no exponent makes a difference: files are shorter. */
+enum { max_exponent = 100000000 };
+
+static const char *read_exponent(const char *text, long *exponent)
+{
+    bool negative = *text == '-';
+    text += negative || *text == '+';
+    size_t length = count_digits(text);
+    if (length == 0)
+        return NULL;
+    for (size_t i = 0; i < length; i++)
+        if (*exponent < max_exponent)
+            *exponent = *exponent * 10 + (text[i] - '0');
+    if (negative)
+        *exponent = -*exponent;
+    return text + length;
+}
+
+/* False if it has not the form of a number: -, digits without needless zeros, ., digits, e+-,
+ * digits. */
+static bool take_apart(const char *text, pieces *p)
+{
+    *p = (pieces){.negative = *text == '-', .part = ""};
+    text += p->negative;
+    p->whole = text;
+    p->whole_length = count_digits(text);
+    if (p->whole_length == 0 || (text[0] == '0' && p->whole_length > 1))
+        return false;
+    text += p->whole_length;
+    if (*text == '.') {
+        p->part = ++text;
+        p->part_length = count_digits(text);
+        if (p->part_length == 0)
+            return false;
+        text += p->part_length;
+    }
+    if (*text == 'e' || *text == 'E')
+        text = read_exponent(text + 1, &p->exponent);
+    return text && *text == '\0';
+}
+
+static int digit(const pieces *p, size_t i)
+{
+    return (i < p->whole_length ? p->whole[i] : p->part[i - p->whole_length]) - '0';
+}
+
+/* value * 10 + next; false if that does not fit. Built up negative, where there is room for one
+ * more. */
+static bool append(int64_t *value, int next)
+{
+    return !__builtin_mul_overflow(*value, 10, value) &&
+           !__builtin_sub_overflow(*value, next, value);
+}
+
+kb_decimal_result kb_decimal_parse(const char *text, int digits, int64_t *value)
+{
+    KB_ASSERT(digits >= 0 && digits <= KB_DECIMAL_MAX_DIGITS);
+    pieces p;
+    if (!take_apart(text, &p))
+        return KB_DECIMAL_NO_NUMBER;
+    size_t count = p.whole_length + p.part_length;
+    /* How many zeros belong behind the last digit. */
+    long shift = p.exponent - (long)p.part_length + digits;
+    for (; count > 0 && digit(&p, count - 1) == 0; count--)
+        shift++;
+    if (count == 0) {
+        *value = 0;
+        return KB_DECIMAL_OK;
+    }
+    if (shift < 0)
+        return KB_DECIMAL_TOO_FINE;
+    int64_t result = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!append(&result, digit(&p, i)))
+            return KB_DECIMAL_TOO_LARGE;
+    for (; shift > 0; shift--)
+        if (!append(&result, 0))
+            return KB_DECIMAL_TOO_LARGE;
+    if (!p.negative && __builtin_sub_overflow(0, result, &result))
+        return KB_DECIMAL_TOO_LARGE;
+    *value = result;
+    return KB_DECIMAL_OK;
+}
+
+void kb_decimal_print(int64_t value, int digits, kb_text *text)
+{
+    KB_ASSERT(digits >= 0 && digits <= KB_DECIMAL_MAX_DIGITS);
+    uint64_t unit = 1, magnitude = value < 0 ? -(uint64_t)value : (uint64_t)value;
+    for (int i = 0; i < digits; i++)
+        unit *= 10;
+    uint64_t part = magnitude % unit;
+    for (; digits > 0 && part % 10 == 0; digits--)
+        part /= 10;
+    kb_text_printf(text, "%s%" PRIu64, value < 0 ? "-" : "", magnitude / unit);
+    if (digits > 0)
+        kb_text_printf(text, ".%0*" PRIu64, digits, part);
+}

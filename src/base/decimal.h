@@ -1,0 +1,31 @@
+/*
+ * decimal.h: numbers as people write them, exactly.
+ *
+ * A decimal number is held as a whole number of its smallest unit: 204.8 with nine digits after the
+ * point is 204800000000. Nothing is rounded: a number that is finer than the unit is refused.
+ */
+#ifndef KB_BASE_DECIMAL_H
+#define KB_BASE_DECIMAL_H
+
+#include <stdint.h>
+
+#include <kernbench/kernbench.h>
+
+#include "base/text.h"
+
+enum { KB_DECIMAL_MAX_DIGITS = 18 };
+
+typedef enum kb_decimal_result {
+    KB_DECIMAL_OK,
+    KB_DECIMAL_NO_NUMBER, /* not of the form -12.5e-3 */
+    KB_DECIMAL_TOO_FINE,  /* has more digits after the point */
+    KB_DECIMAL_TOO_LARGE  /* does not fit */
+} kb_decimal_result;
+
+/* The number in `text` times 10^digits. *value is set on KB_DECIMAL_OK alone. */
+KB_MUST_USE kb_decimal_result kb_decimal_parse(const char *text, int digits, int64_t *value);
+
+/* Appends value / 10^digits, without needless zeros: "204.8", "-0.05", "3". */
+void kb_decimal_print(int64_t value, int digits, kb_text *text);
+
+#endif

@@ -1,0 +1,295 @@
+/*
+ * description.c: the keys of a machine's description, and what they may hold.
+ *
+ * What one key may hold is checked where it is read; what several must hold together, right after.
+ * A check that cannot be made because a figure is wrong is made with the default figure instead.
+ */
+#include "description.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "figures.h"
+
+typedef struct reader {
+    topo_description *d;
+    const topo_registry *registry;
+    kb_config_node *root;
+} reader;
+
+/* Which implementation a node names: the default if none, or if it is wrong. */
+static const topo_component *read_impl(const reader *r, kb_config_node *node, topo_kind kind)
+{
+    const topo_component *fallback = topo_component_builtin(kind);
+    const char *name = kb_config_string(node, fallback->name);
+    const topo_component *found = topo_component_find(r->registry, name);
+    if (found && found->kind == kind)
+        return found;
+    if (found) {
+        kb_config_problem(node, "expected a component of kind %s, found '%s', which is a %s",
+                          topo_kind_name(kind), name, topo_kind_name(found->kind));
+        return fallback;
+    }
+    const char *near = topo_component_suggest(r->registry, name);
+    kb_config_problem(node, "unknown component '%s'%s%s%s", name, near ? "; did you mean '" : "",
+                      near ? near : "", near ? "'?" : "");
+    return fallback;
+}
+
+/* A component whose settings stand beside its impl. */
+static kb_config_node *read_part(const reader *r, kb_config_node *mapping, const char *key,
+                                 topo_kind kind)
+{
+    kb_config_node *node = kb_config_mapping(kb_config_find(mapping, key));
+    topo_part *part = &r->d->parts[kind];
+    part->impl = read_impl(r, kb_config_find(node, "impl"), kind);
+    part->impl->read(node, &part->is);
+    return node;
+}
+
+/* A component of system.components: {kind, impl, attrs}. */
+static void read_system_part(const reader *r, kb_config_node *components, topo_kind kind)
+{
+    const char *name = topo_kind_name(kind);
+    kb_config_node *node = kb_config_mapping(kb_config_find(components, name));
+    topo_part *part = &r->d->parts[kind];
+    kb_config_enum(kb_config_find(node, "kind"), &name, 1, 0);
+    part->impl = read_impl(r, kb_config_find(node, "impl"), kind);
+    part->impl->read(kb_config_mapping(kb_config_find(node, "attrs")), &part->is);
+}
+
+static void read_wire(kb_config_node *mapping, topo_wire *wire)
+{
+    topo_read_bandwidth(mapping, "bw_gbs", &wire->bytes_per_s);
+    topo_read_length(mapping, "length_mm", &wire->length_nm);
+}
+
+static uint32_t square_root(uint32_t square)
+{
+    uint32_t root = 0;
+    while ((uint64_t)(root + 1) * (root + 1) <= square)
+        root++;
+    return root;
+}
+
+/* The sides of a ring are its length and 1; those of a 2D pattern are given, or equal. */
+static void read_sip_sides(const reader *r, kb_config_node *sips, bool count_and_pattern_are_right)
+{
+    topo_description *d = r->d;
+    kb_config_node *w = kb_config_find(sips, "w"), *h = kb_config_find(sips, "h");
+    uint32_t root = square_root(d->sips), given_w = 0, given_h = 0;
+    bool right = topo_read_count(sips, "w", 1, TOPO_MAX_SIPS, &given_w);
+    right = topo_read_count(sips, "h", 1, TOPO_MAX_SIPS, &given_h) && right;
+    d->sip_w = d->sips;
+    d->sip_h = 1;
+    if (!right || !count_and_pattern_are_right)
+        return;
+    kb_config_node *count = topo_blame(sips, "count", r->root);
+    if (d->sip_pattern == TOPO_RING_1D) {
+        kb_config_problem(w ? w : h, "a ring has no w and h");
+    } else if (w && h) {
+        d->sip_w = given_w;
+        d->sip_h = given_h;
+        if (!kb_config_find(sips, "count") && given_w * given_h <= TOPO_MAX_SIPS)
+            d->sips = given_w * given_h;
+        else if (given_w * given_h != d->sips)
+            kb_config_problem(count, "expected w * h, which is %" PRIu32 ", found %" PRIu32,
+                              given_w * given_h, d->sips);
+    } else if (w || h) {
+        kb_config_problem(w ? w : h, "w and h go together, but %s is not given", w ? "h" : "w");
+    } else if (root * root == d->sips) {
+        d->sip_w = d->sip_h = root;
+    } else {
+        kb_config_problem(count, "expected a square number, or w and h, found %" PRIu32, d->sips);
+    }
+}
+
+static void read_sips(const reader *r, kb_config_node *sips)
+{
+    static const char *const names[] = {"ring_1d", "torus_2d", "mesh_2d", "mesh_2d_no_wrap"};
+    static const topo_sip_pattern patterns[] = {TOPO_RING_1D, TOPO_TORUS_2D, TOPO_TORUS_2D,
+                                                TOPO_MESH_2D_NO_WRAP};
+    enum { pattern_count = sizeof names / sizeof names[0] };
+    topo_description *d = r->d;
+    bool right = topo_read_count(sips, "count", 1, TOPO_MAX_SIPS, &d->sips);
+    kb_config_node *topology = kb_config_find(sips, "topology");
+    size_t named = kb_config_enum(topology, names, pattern_count, pattern_count);
+    if (named < pattern_count)
+        d->sip_pattern = patterns[named];
+    read_sip_sides(r, sips, right && (named < pattern_count || !topology));
+
+    kb_config_node *link = kb_config_mapping(kb_config_find(sips, "link"));
+    d->sip_links = link != NULL;
+    d->sip_to_sip = (topo_wire){.bytes_per_s = TOPO_RATE_MIN};
+    d->parts[TOPO_SIP_PORT] = (topo_part){0};
+    if (!link)
+        return;
+    kb_config_need(link, "bw_gbs");
+    kb_config_need(link, "length_mm");
+    kb_config_need(link, "overhead_ns");
+    read_wire(link, &d->sip_to_sip);
+    topo_read_time(link, "overhead_ns", &d->parts[TOPO_SIP_PORT].is.overhead_fs);
+}
+
+static void read_system(const reader *r, kb_config_node *system)
+{
+    static const int64_t one = 1000000000;
+    topo_description *d = r->d;
+    kb_config_node *delay = kb_config_find(system, "ns_per_mm");
+    d->wire_delay = (uint64_t)kb_config_decimal(delay, 9, 0, one, (int64_t)d->wire_delay);
+    read_sips(r, kb_config_mapping(kb_config_find(system, "sips")));
+    kb_config_node *components = kb_config_mapping(kb_config_find(system, "components"));
+    read_system_part(r, components, TOPO_HOST);
+    read_system_part(r, components, TOPO_SWITCH);
+    read_wire(kb_config_find(system, "host_to_switch"), &d->host_to_switch);
+    read_wire(kb_config_find(system, "sip_to_switch"), &d->sip_to_switch);
+}
+
+static void read_fabric(const reader *r, kb_config_node *fabric)
+{
+    topo_description *d = r->d;
+    topo_read_count(fabric, "packet_bytes", 1, 1 << 20, &d->packet_bytes);
+    topo_read_count(fabric, "vcs", 1, 63, &d->vcs);
+    topo_read_count(fabric, "depth_bytes", 0, 1 << 28, &d->depth_bytes);
+    static const char *const ports[] = {"parallel", "serial"};
+    d->serial_ports =
+        kb_config_enum(kb_config_find(fabric, "ports"), ports, 2, d->serial_ports) == 1;
+}
+
+static void read_sip(const reader *r, kb_config_node *sip)
+{
+    topo_description *d = r->d;
+    kb_config_node *mesh = kb_config_find(sip, "cube_mesh");
+    topo_read_count(mesh, "w", 1, TOPO_MAX_SIDE, &d->cube_w);
+    topo_read_count(mesh, "h", 1, TOPO_MAX_SIDE, &d->cube_h);
+    topo_read_length(sip, "cube_pitch_mm", &d->cube_pitch_nm);
+    kb_config_node *ucie = read_part(r, sip, "ucie", TOPO_UCIE);
+    d->parts[TOPO_IO_UCIE] = d->parts[TOPO_UCIE];
+    topo_read_bandwidth(ucie, "bw_gbs", &d->ucie_bandwidth);
+    kb_config_node *io = kb_config_find(sip, "io");
+    read_part(r, io, "pcie_ep", TOPO_PCIE_EP);
+    read_part(r, io, "io_cpu", TOPO_IO_CPU);
+    read_wire(read_part(r, io, "io_noc", TOPO_IO_NOC), &d->io);
+}
+
+static void read_noc(const reader *r, kb_config_node *noc)
+{
+    topo_description *d = r->d;
+    kb_config_node *k = kb_config_find(noc, "k");
+    bool sides = kb_config_find(noc, "w") || kb_config_find(noc, "h");
+    topo_read_count(noc, "w", 1, TOPO_MAX_SIDE, &d->noc_w);
+    topo_read_count(noc, "h", 1, TOPO_MAX_SIDE, &d->noc_h);
+    if (k && sides)
+        kb_config_problem(k, "k stands for equal w and h: expected either k, or w and h");
+    if (k)
+        d->noc_w = d->noc_h = (uint32_t)kb_config_int(k, 1, TOPO_MAX_SIDE, d->noc_w);
+    read_part(r, noc, "router", TOPO_ROUTER);
+    read_wire(noc, &d->noc);
+}
+
+/* False if there is a list and it is wrong. */
+static bool read_corners(const reader *r, kb_config_node *corners)
+{
+    static const char *const names[TOPO_CORNERS] = {
+        [TOPO_NW] = "NW", [TOPO_NE] = "NE", [TOPO_SW] = "SW", [TOPO_SE] = "SE"};
+    topo_description *d = r->d;
+    if (!kb_config_sequence(corners))
+        return !corners;
+    topo_corner list[TOPO_CORNERS];
+    uint32_t count = 0;
+    bool used[TOPO_CORNERS] = {false}, right = true;
+    for (kb_config_node *item = kb_config_first(corners); item; item = kb_config_next(item)) {
+        size_t corner = kb_config_enum(item, names, TOPO_CORNERS, TOPO_CORNERS);
+        bool twice = corner < TOPO_CORNERS && used[corner];
+        if (twice)
+            kb_config_problem(item, "corner %s is in the list already", names[corner]);
+        right &= corner < TOPO_CORNERS && !twice;
+        if (corner < TOPO_CORNERS && !twice) {
+            used[corner] = true;
+            list[count++] = (topo_corner)corner;
+        }
+    }
+    if (kb_config_count(corners) == 0)
+        kb_config_problem(corners, "expected at least one corner, found none");
+    if (!right || count == 0)
+        return false;
+    memcpy(d->corners, list, count * sizeof list[0]);
+    d->corner_count = count;
+    return true;
+}
+
+/* False if there is no telling how many PEs there are. */
+static bool read_pe_layout(const reader *r, kb_config_node *layout)
+{
+    topo_description *d = r->d;
+    kb_config_node *per_router = kb_config_find(layout, "pe_per_router");
+    kb_config_node *per_corner = kb_config_find(layout, "pe_per_corner");
+    kb_config_node *corners = kb_config_find(layout, "corners");
+    if (per_router && (per_corner || corners))
+        kb_config_problem(per_router,
+                          "expected either pe_per_router, or pe_per_corner and corners");
+    bool right = topo_read_count(layout, "pe_per_corner", 1, TOPO_MAX_PES, &d->pe_per_corner);
+    right = read_corners(r, corners) && right;
+    if (per_corner || corners)
+        d->pe_per_router = 0;
+    right = topo_read_count(layout, "pe_per_router", 1, TOPO_MAX_PES, &d->pe_per_router) && right;
+
+    uint32_t routers = d->noc_w * d->noc_h; /* 4096 * 4096 at most */
+    uint32_t pes =
+        d->pe_per_router ? d->pe_per_router * routers : d->pe_per_corner * d->corner_count;
+    if (right && pes > TOPO_MAX_PES) {
+        kb_config_problem(
+            topo_blame(layout, d->pe_per_router ? "pe_per_router" : "pe_per_corner", r->root),
+            "expected at most %d PEs a cube, found %" PRIu32, TOPO_MAX_PES, pes);
+        right = false;
+    }
+    if (right)
+        d->pes = pes;
+    return right;
+}
+
+static void read_cube(const reader *r, kb_config_node *cube)
+{
+    topo_description *d = r->d;
+    read_noc(r, kb_config_mapping(kb_config_find(cube, "noc")));
+    bool right = read_pe_layout(r, kb_config_mapping(kb_config_find(cube, "pe_layout")));
+    kb_config_node *xbar = read_part(r, cube, "xbar", TOPO_XBAR);
+    topo_read_length(xbar, "length_mm", &d->xbar_length_nm);
+    read_part(r, cube, "hbm_ctrl", TOPO_HBM_CTRL);
+    read_part(r, cube, "sram", TOPO_SRAM);
+    read_part(r, cube, "m_cpu", TOPO_M_CPU);
+    read_part(r, cube, "pe_dma", TOPO_PE_DMA);
+    topo_read_bandwidth(cube, "ucie_to_noc_bw_gbs", &d->ucie_to_noc);
+    topo_read_bandwidth(cube, "pe_to_noc_bw_gbs", &d->pe_to_noc);
+    topo_read_bandwidth(cube, "pe_to_xbar_bw_gbs", &d->pe_to_xbar);
+    topo_read_bandwidth(cube, "noc_to_xbar_bw_gbs", &d->noc_to_xbar);
+    topo_read_bandwidth(cube, "xbar_to_hbm_bw_gbs", &d->xbar_to_hbm);
+    topo_read_bandwidth(cube, "xbar_to_sram_bw_gbs", &d->xbar_to_sram);
+    right = topo_read_bytes(cube, "hbm_gib", 30, &d->hbm_bytes) && right;
+    if (right && d->hbm_bytes % d->pes != 0)
+        kb_config_problem(topo_blame(cube, "hbm_gib", r->root),
+                          "expected an HBM that can be cut into %" PRIu32
+                          " equal slices, found %" PRIu64 " bytes",
+                          d->pes, d->hbm_bytes);
+}
+
+static void read_name(const reader *r, kb_config_node *node)
+{
+    const char *name = kb_config_string(node, r->d->name);
+    if (strlen(name) > TOPO_MAX_NAME)
+        kb_config_problem(node, "expected a name of at most %d bytes", TOPO_MAX_NAME);
+    else if (name != r->d->name)
+        memcpy(r->d->name, name, strlen(name) + 1);
+}
+
+void topo_description_read(topo_description *description, kb_config *config,
+                           const topo_registry *registry)
+{
+    kb_config_node *root = kb_config_root(config);
+    reader r = {.d = description, .registry = registry, .root = root};
+    read_name(&r, kb_config_find(root, "name"));
+    read_system(&r, kb_config_mapping(kb_config_find(root, "system")));
+    read_fabric(&r, kb_config_mapping(kb_config_find(root, "fabric")));
+    read_sip(&r, kb_config_mapping(kb_config_find(root, "sip")));
+    read_cube(&r, kb_config_mapping(kb_config_find(root, "cube")));
+}

@@ -1,0 +1,49 @@
+/*
+ * rate.h: bandwidths, and the time that bytes take at one.
+ *
+ * A bandwidth is a whole number of bytes a second, so a decimal number of GB/s with up to nine
+ * digits after the point is exact. x bytes take T(x) = ceil(x * 10^15 / bandwidth) femtoseconds,
+ * and bytes [o, o + p) of a transfer take T(o + p) - T(o): the parts of a transfer add up to the
+ * whole, however it is cut.
+ */
+#ifndef KB_TOPO_RATE_H
+#define KB_TOPO_RATE_H
+
+#include <stdint.h>
+
+#include <kernbench/kernbench.h>
+
+#include "base/base.h"
+
+/* 10^15 bytes a second: a byte a femtosecond. */
+#define TOPO_RATE_MAX ((uint64_t)1000 * 1000 * 1000 * 1000 * 1000)
+
+/* T(x), or KB_FOREVER if that is more. The rate is in 1 .. TOPO_RATE_MAX. */
+kb_time topo_rate_time(uint64_t bytes_per_s, uint64_t bytes);
+
+/*
+ * A rate made ready for transfers that are cut into packets of one size. Offsets are whole numbers
+ * of packets.
+ */
+typedef struct topo_pace {
+    uint64_t bytes_per_s;
+    uint64_t packet_bytes;
+    uint64_t quotient;  /* whole femtoseconds of a packet */
+    uint64_t remainder; /* and what is left, in parts of bytes_per_s */
+} topo_pace;
+
+topo_pace topo_pace_make(uint64_t bytes_per_s, uint64_t packet_bytes);
+
+/* T(o + p) - T(o) for a part that does not fit the fast way. */
+kb_time topo_pace_slow(const topo_pace *pace, uint64_t index, uint64_t bytes);
+
+/* The time of packet `index` of a transfer, which has `bytes` bytes (the last one may have fewer).
+ */
+static inline kb_time topo_pace_time(const topo_pace *pace, uint64_t index, uint64_t bytes)
+{
+    if (KB_LIKELY(pace->remainder == 0 && bytes == pace->packet_bytes))
+        return (kb_time)pace->quotient;
+    return topo_pace_slow(pace, index, bytes);
+}
+
+#endif

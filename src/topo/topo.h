@@ -1,0 +1,11 @@
+/* topo.h: machines: from a description in YAML to a graph with routes. For the folders above. */
+#ifndef KB_TOPO_TOPO_H
+#define KB_TOPO_TOPO_H
+
+#include "topo/component.h"
+#include "topo/graph.h"
+#include "topo/machine.h"
+#include "topo/rate.h"
+#include "topo/route.h"
+
+#endif
