@@ -2,6 +2,7 @@
 #include "base/mem.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "base/check.h"
 
@@ -35,6 +36,22 @@ void *kb_alloc_aligned(size_t align, size_t count, size_t size)
     if (!array_bytes(count, size, &bytes) || !kb_size_add(bytes, align - 1, &bytes))
         return NULL;
     return aligned_alloc(align, bytes & ~(align - 1));
+}
+
+void *kb_alloc_large(size_t count, size_t size)
+{
+    const size_t line = 64, huge = (size_t)2 << 20;
+    size_t bytes;
+    if (!array_bytes(count, size, &bytes))
+        return NULL;
+    bool fills = bytes >= 2 * huge;
+    void *block = kb_alloc_aligned(fills ? huge : line, bytes, 1);
+#ifdef MADV_HUGEPAGE
+    if (block && fills)
+        (void)madvise(block, bytes,
+                      MADV_HUGEPAGE); /* a wish: it does no harm if it is not granted */
+#endif
+    return block;
 }
 
 void *kb_realloc_array(void *old, size_t count, size_t size)

@@ -30,6 +30,12 @@ KB_MUST_USE void *kb_alloc_zeroed(size_t count, size_t size);
 /* `align` is a power of two and a multiple of sizeof(void *). */
 KB_MUST_USE void *kb_alloc_aligned(size_t align, size_t count, size_t size);
 
+/*
+ * For arrays that are large and looked at all over: aligned to cache lines, and in huge pages if it
+ * fills some and the system has them, so that finding the page costs little.
+ */
+KB_MUST_USE void *kb_alloc_large(size_t count, size_t size);
+
 /* On failure `old` stays valid. */
 KB_MUST_USE void *kb_realloc_array(void *old, size_t count, size_t size);
 

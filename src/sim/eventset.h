@@ -238,6 +238,25 @@ slowly:
     kb_eventset_stage_slowly(set);
 }
 
+/* An event that comes soon after the next one, or node 0; and fetches another one. */
+static inline const kb_node *kb_eventset_upcoming(const kb_eventset *set)
+{
+    if (set->run_first < set->run_end) {
+        uint32_t after = set->run_first + 1;
+        if (after < set->run_end)
+            __builtin_prefetch(&set->nodes[(uint32_t)set->run[after]]);
+        return &set->nodes[(uint32_t)set->run[set->run_first]];
+    }
+    uint64_t bits = set->bits[set->word];
+    if (bits == 0)
+        return &set->nodes[0];
+    const uint32_t *heads = &set->heads[(size_t)set->word * 64];
+    uint64_t later_bits = bits & (bits - 1);
+    if (later_bits)
+        __builtin_prefetch(&set->nodes[heads[__builtin_ctzll(later_bits)] & ~KB_LIST_GOES_ON]);
+    return &set->nodes[heads[__builtin_ctzll(bits)] & ~KB_LIST_GOES_ON];
+}
+
 /* Takes the next event; there must be one. */
 static inline kb_node kb_eventset_pop(kb_eventset *set)
 {

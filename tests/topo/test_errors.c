@@ -33,7 +33,7 @@ static const wrong cases[] = {
      "--set fabric.packet_bytes: expected an integer from 1 to 1048576, found '0'"},
     {"{}", "fabric.vcs=65", "--set fabric.vcs: expected an integer from 1 to 63, found '65'"},
     {"{}", "fabric.depth_bytes=-1",
-     "--set fabric.depth_bytes: expected an integer from 0 to 268435456, found '-1'"},
+     "--set fabric.depth_bytes: expected an integer from 0 to 33554432, found '-1'"},
     /* Figures. */
     {"{}", "cube.noc.bw_gbs=0",
      "--set cube.noc.bw_gbs: expected a number of at least 0.001 and at most 1000000, found '0'"},

@@ -1,0 +1,226 @@
+/*
+ * fabric.h: the state of the transport. Private to net.
+ *
+ * Numbers N1.. are in docs/invariants.md.
+ */
+#ifndef KB_NET_FABRIC_H
+#define KB_NET_FABRIC_H
+
+#include "net/net.h"
+#include "paths.h"
+
+enum {
+    CLASSES = 5, /* request and reply, each before and after entering the cube; wrapped around */
+    NONE = 0,    /* of packets and transfers: pools give out no index 0 */
+};
+
+/*
+ * A step of a transfer that is under way: the step of its route, the virtual channel that its first
+ * packet took there, and whether it travels as a reply.
+ */
+#define VC_SHIFT 26
+#define VC_OPEN ((uint32_t)NET_MAX_VCS) /* not chosen yet */
+#define REPLY_BIT (1u << 25)
+#define STEP_MASK (REPLY_BIT - 1) /* link and phase: TOPO_MAX_LINKS is less than 2^23 */
+#define END_OF_PATH UINT32_MAX    /* no step: there is no phase 3 */
+
+#define NOTHING UINT32_MAX /* of channels */
+
+/* What links have in common: few are different, so this stays in the nearest cache. */
+typedef struct profile {
+    topo_pace pace;
+    kb_time latency;   /* wire and overhead of the node behind */
+    uint32_t capacity; /* of each channel behind the link, in bytes */
+} profile;
+
+enum {
+    LINK_GRANT_PENDING = 1,
+    LINK_OWED_AWAITED = 2, /* there will be an event when what it owes is given back */
+    LINK_SPACE = 4,        /* given back to a channel that somebody waits for */
+    LINK_BUSY = 8,         /* without elision only */
+};
+
+/*
+ * A link, and what waits for it. Channels whose first packet wants the link stand in `ready`, in
+ * the order of the rotation, or in `blocked` while the channel that it wants is full.
+ *
+ * The packet that started last still has its space in the channel that it came from until its tail
+ * has left; that is what the link owes. Mostly nobody looks before that time, so it takes no event.
+ */
+typedef struct link {
+    kb_time free_at; /* booked until here (N1) */
+    kb_time owed_at;
+    uint32_t owed_channel; /* or NOTHING */
+    uint32_t owed_bytes;
+    uint32_t ready;   /* the last one of a ring of channels, or NOTHING */
+    uint32_t blocked; /* the same */
+    uint32_t profile;
+    uint8_t flags;
+    uint8_t turn; /* the virtual channel to be taken next */
+    uint16_t unused;
+    uint64_t bytes;
+    kb_time waited;
+    uint32_t last; /* the step that was booked last: tells transfers apart */
+    uint32_t spare;
+} link;
+
+/*
+ * With serial ports, what there is beside each link: the state of the port that it feeds, out of
+ * which one packet at a time can be read, and of the link's own choice among ports.
+ */
+typedef struct port {
+    kb_time free_at;      /* when the port's next packet may begin to leave */
+    uint32_t last_taker;  /* of the port: the link that was served last */
+    uint32_t bids;        /* of the port: links that have chosen it at this instant, or NOTHING */
+    uint32_t next_bid;    /* of the link: the next one of these */
+    uint32_t chosen;      /* of the link: the channel that it has chosen */
+    uint32_t last_feeder; /* of the link: the port that was served last */
+} port;
+
+/*
+ * First in, first out. In a port it holds packets; at a source the next packet of the transfer
+ * whose turn it is, and the transfers that have packets left.
+ */
+enum { SPACE_BITS = 26, PASSING_BITS = 5, MANY_PASSING = (1 << PASSING_BITS) - 1 };
+#define SPACE_MASK ((1u << SPACE_BITS) - 1)
+
+typedef struct channel {
+    uint32_t first; /* packet; NONE if empty */
+    union {
+        uint32_t last;          /* port: packet, if there is a first one */
+        uint32_t last_transfer; /* source */
+    };
+    uint32_t next; /* channel in the ring of the link that it waits for */
+    union {
+        struct {
+            uint32_t used : SPACE_BITS; /* port: bytes, of the profile's capacity */
+            uint32_t awaited : 1;       /* port: somebody is blocked for want of space in it */
+            /* Port: transfers that have chosen it and have more to come; many remain many. */
+            uint32_t passing : PASSING_BITS;
+        };
+        uint32_t first_transfer; /* source: the one in hand; NONE if there is none */
+    };
+} channel;
+
+enum {
+    PACKET_LAST = 1,
+    PACKET_ARRIVED = 2, /* without elision only */
+    PACKET_NUMBER_BITS = 30,
+};
+#define MAX_PACKETS (1u << PACKET_NUMBER_BITS)
+
+typedef struct packet {
+    kb_time head_at; /* when its head is at the head of the port, overhead included */
+    kb_time tail_at;
+    uint32_t path; /* the word of the step that is to be done next */
+    uint32_t step; /* and what it says; but the channel may have been chosen since */
+    uint32_t next; /* in its channel; undefined in the last one */
+    uint32_t number : PACKET_NUMBER_BITS; /* its index; but of the last one its bytes */
+    uint32_t flags : 32 - PACKET_NUMBER_BITS;
+} packet;
+
+enum { PACKET_STRIDE = sizeof(packet) + KB_REDZONE }; /* in their pool */
+
+typedef struct transfer {
+    uint32_t path;  /* steps of the leg under way, END_OF_PATH, and the number of the transfer */
+    uint32_t back;  /* of a read whose request is under way; else NONE */
+    uint64_t bytes; /* of the leg */
+    uint64_t back_bytes;
+    uint32_t packets;
+    uint32_t made;      /* have been made at the source; most have left it */
+    uint32_t delivered; /* have begun their last link */
+    uint32_t next;      /* at the source */
+    uint32_t source;    /* the channel where it starts */
+    kb_time ready_at;   /* at the source */
+    kb_time ends_at;    /* of what has been delivered */
+    net_receipt receipt;
+    net_done_fn *done;
+    void *self;
+    uint64_t arg;
+    uint8_t path_size, back_size;
+    bool returning; /* the data of a read */
+    bool arrived;   /* at the source; without elision only */
+} transfer;
+
+struct net {
+    kb_sim *sim;
+    const topo_graph *graph;
+    net_options options;
+    uint32_t channels_per_link;
+    bool is_large;       /* much larger than caches */
+    uint64_t link_magic; /* multiplies a channel to give its link */
+
+    link *links;
+    port *ports;          /* one a link, or NULL if ports are not serial */
+    channel *channels;    /* of links, channels_per_link each; then of sources */
+    uint32_t *source_of;  /* by link: the channel for requests, the one for replies follows */
+    uint32_t source_base; /* the first channel that is a source */
+    uint32_t channel_count;
+    KB_VEC(profile) profiles;
+
+    kb_pool packets;
+    kb_pool transfers;
+    paths paths;
+
+    kb_handler on_arrival, on_grant, on_space, on_credit, on_inject, on_end, on_accept;
+    kb_time now;      /* in a handler: of the event in hand */
+    uint32_t current; /* and its source */
+
+    uint64_t hops;
+    uint64_t done;
+    uint64_t delivered; /* transfers, ever: the sequence of their ends */
+    net_watch_fn *watch;
+    void *watcher;
+};
+
+enum { LINK_MAGIC_SHIFT = 36, MAX_CHANNELS = 1 << 27 };
+
+/* Exact for channels below 2^27: the error of the factor is less than channels_per_link, 320. */
+static inline uint32_t link_of(const net *n, uint32_t c)
+{
+    return (uint32_t)((c * n->link_magic) >> LINK_MAGIC_SHIFT);
+}
+
+static inline uint32_t step_link(uint32_t step)
+{
+    return (step & STEP_MASK) >> TOPO_PHASE_BITS;
+}
+
+/*
+ * Places in the order of events. What arrives over a link comes before what it grants. With serial
+ * ports all that arrives comes first, then what links choose, and then what ports accept: so that
+ * nobody is served sooner because of his number.
+ */
+static inline uint32_t arrival_id(const net *n, uint32_t at)
+{
+    return n->options.first_source + (KB_LIKELY(!n->ports) ? 2 * at : at);
+}
+
+static inline uint32_t grant_id(const net *n, uint32_t at)
+{
+    uint32_t links = (uint32_t)n->graph->links.count;
+    return n->options.first_source + (KB_LIKELY(!n->ports) ? 2 * at + 1 : links + at);
+}
+
+static inline uint32_t inject_id(const net *n, uint32_t source)
+{
+    return n->options.first_source + 2 * (uint32_t)n->graph->links.count +
+           (source - n->source_base);
+}
+
+static inline uint32_t accept_id(const net *n, uint32_t at)
+{
+    return n->options.first_source + 2 * (uint32_t)n->graph->links.count +
+           (n->channel_count - n->source_base) + at;
+}
+
+/* flow.c: how packets move. */
+KB_MUST_USE kb_error *flow_add_handlers(net *n);
+
+/* A transfer stands at its source, a channel, from now on. */
+void flow_enter_source(net *n, uint32_t t);
+
+/* net.c: the transfer's last byte is there. */
+void net_end_leg(net *n, uint32_t t);
+
+#endif

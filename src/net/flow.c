@@ -1,0 +1,782 @@
+/*
+ * flow.c: how packets move: the hot path of every simulation.
+ *
+ * A packet waits in a channel, of the port where it arrived or of its source, until it is the first
+ * there, its head has come, the link that it wants is free, and the channel behind that link has
+ * room. Then it is *started*: the link is booked, space is taken behind it, and the space in front
+ * of it is given back when the tail has left.
+ *
+ * What happens at one instant happens in the order of source ids: first what arrives over link 0 or
+ * is given back behind it, then what link 0 grants, then the same for link 1, and so on; at last
+ * what enters at sources.
+ *
+ * Most of it needs no event. Only the first packet of a channel needs one for its arrival; a link
+ * needs one for becoming free only while somebody waits for it, and space one for being given back
+ * only while somebody is blocked. Where there was no event, has_passed() says whether it would have
+ * come before the one in hand, so the result is the same.
+ */
+#include "fabric.h"
+
+#include "sim/sim.h"
+
+/* ---- Order ------------------------------------------------------------------------------- */
+
+static inline void begin(net *n, uint32_t id)
+{
+    kb_time now = kb_sim_now(n->sim);
+    /* An event may have been scheduled for this instant by one that comes after it. */
+    n->current = now == n->now && n->current > id ? n->current : id;
+    n->now = now;
+}
+
+static inline bool has_passed(const net *n, kb_time when, uint32_t id)
+{
+    return when < n->now || (when == n->now && id < n->current);
+}
+
+/* Space behind a link is given back before what arrives over it at the same instant. */
+static inline bool was_given_back(const net *n, kb_time when, uint32_t id)
+{
+    return when < n->now || (when == n->now && id <= n->current);
+}
+
+enum { FIRST_SEQUENCE = 0, SECOND_SEQUENCE = 1, THIRD_SEQUENCE = 2 };
+
+static inline void schedule_in(net *n, kb_time when, uint32_t id, uint64_t sequence,
+                               kb_handler handler, uint64_t arg)
+{
+    kb_source source = kb_source_make(id);
+    source.next_key += sequence;
+    (void)kb_sim_at(n->sim, &source, when, handler, arg);
+}
+
+static inline void schedule(net *n, kb_time when, uint32_t id, kb_handler handler, uint64_t arg)
+{
+    schedule_in(n, when, id, SECOND_SEQUENCE, handler, arg);
+}
+
+static inline void schedule_credit(net *n, kb_time when, uint32_t feeder, uint32_t c,
+                                   uint32_t bytes)
+{
+    schedule_in(n, when, arrival_id(n, feeder), FIRST_SEQUENCE, n->on_credit,
+                (uint64_t)c << 32 | bytes);
+}
+
+/* ---- Rings of channels ------------------------------------------------------------------- */
+
+static inline void ring_append(net *n, uint32_t *last, uint32_t c)
+{
+    if (*last == NOTHING) {
+        n->channels[c].next = c;
+    } else {
+        n->channels[c].next = n->channels[*last].next;
+        n->channels[*last].next = c;
+    }
+    *last = c;
+}
+
+static inline uint32_t ring_take(net *n, uint32_t *last)
+{
+    uint32_t first = n->channels[*last].next;
+    if (first == *last)
+        *last = NOTHING;
+    else
+        n->channels[*last].next = n->channels[first].next;
+    return first;
+}
+
+static void ring_remove(net *n, uint32_t *last, uint32_t c)
+{
+    uint32_t before = *last;
+    while (n->channels[before].next != c)
+        before = n->channels[before].next;
+    if (before == c)
+        *last = NOTHING;
+    else if (*last == c)
+        *last = before;
+    n->channels[before].next = n->channels[c].next;
+}
+
+/* ---- Packets ----------------------------------------------------------------------------- */
+
+/* kb_pool_at(), with a size that the compiler knows. */
+static inline packet *packet_at(const net *n, uint32_t index)
+{
+    char *chunk = n->packets.chunks[index >> KB_POOL_SHIFT];
+    return (void *)(chunk + (index & (KB_POOL_CHUNK - 1)) * PACKET_STRIDE);
+}
+
+static inline transfer *transfer_at(const net *n, uint32_t index)
+{
+    return kb_pool_at(&n->transfers, index);
+}
+
+static inline bool is_source(const net *n, uint32_t c)
+{
+    return c >= n->source_base;
+}
+
+static inline packet *first_packet(const net *n, uint32_t c)
+{
+    return packet_at(n, n->channels[c].first);
+}
+
+static inline uint32_t step_class(uint32_t step)
+{
+    topo_phase phase = topo_step_phase(step);
+    return phase == TOPO_WRAPPED ? CLASSES - 1 : (step & REPLY_BIT ? 2u : 0) + (uint32_t)phase;
+}
+
+static inline uint32_t bytes_of(const net *n, const packet *pk)
+{
+    return pk->flags & PACKET_LAST ? pk->number : n->options.packet_bytes;
+}
+
+/* A path ends with the number of its transfer. */
+static const transfer *owner_of(const net *n, const packet *pk)
+{
+    const uint32_t *step = paths_at(&n->paths, pk->path);
+    while (*step != END_OF_PATH)
+        step++;
+    return transfer_at(n, step[1]);
+}
+
+static uint32_t index_of(const net *n, const packet *pk)
+{
+    return pk->flags & PACKET_LAST ? owner_of(n, pk)->packets - 1 : pk->number;
+}
+
+/* Rates that divide a packet evenly, which are most, need not know where in its transfer it is. */
+static inline kb_time occupancy(const net *n, const topo_pace *pace, const packet *pk,
+                                uint32_t bytes)
+{
+    if (KB_LIKELY(pace->remainder == 0 && bytes == pace->packet_bytes))
+        return (kb_time)pace->quotient;
+    return topo_pace_slow(pace, index_of(n, pk), bytes);
+}
+
+/* ---- Links ------------------------------------------------------------------------------- */
+
+static inline bool is_free(const net *n, const link *l, uint32_t at)
+{
+    if (KB_UNLIKELY(n->options.no_elision))
+        return (l->flags & LINK_BUSY) == 0;
+    return has_passed(n, l->free_at, grant_id(n, at));
+}
+
+/* The link looks at those that wait when it is free, or now if it is already. */
+static inline void want_grant(net *n, link *l, uint32_t at)
+{
+    if (l->flags & LINK_GRANT_PENDING)
+        return;
+    l->flags |= LINK_GRANT_PENDING;
+    kb_time when = l->free_at > n->now ? l->free_at : n->now;
+    schedule(n, when, grant_id(n, at), n->on_grant, at);
+}
+
+/* ---- Space ------------------------------------------------------------------------------- */
+
+/* What the link owes is given back now, or by an event when its time comes. */
+static inline void settle(net *n, link *l)
+{
+    uint32_t feeder = link_of(n, l->owed_channel);
+    if (KB_LIKELY(was_given_back(n, l->owed_at, arrival_id(n, feeder))))
+        n->channels[l->owed_channel].used -= l->owed_bytes & SPACE_MASK;
+    else
+        schedule_credit(n, l->owed_at, feeder, l->owed_channel, l->owed_bytes);
+    l->owed_channel = NOTHING;
+    l->flags &= (uint8_t)~LINK_OWED_AWAITED;
+}
+
+/* Sees that link `at` looks again when this one gives back what it owes. */
+static inline void await_owed(net *n, link *l, uint32_t at)
+{
+    if (l->flags & LINK_OWED_AWAITED)
+        return;
+    l->flags |= LINK_OWED_AWAITED;
+    schedule_in(n, l->owed_at, grant_id(n, at), FIRST_SEQUENCE, n->on_space, at);
+}
+
+/* Space in channel `c` behind link `at` is short: asks all links that may owe it some. */
+static __attribute__((noinline)) void collect(net *n, uint32_t at, uint32_t c)
+{
+    const topo_graph *g = n->graph;
+    uint32_t node = g->links.items[at].to;
+    for (uint32_t i = g->first_out[node]; i < g->first_out[node + 1]; i++) {
+        link *l = &n->links[g->out[i]];
+        if (l->owed_channel != c)
+            continue;
+        if (was_given_back(n, l->owed_at, arrival_id(n, at)))
+            settle(n, l);
+        else
+            await_owed(n, l, at);
+    }
+}
+
+static inline bool has_room(net *n, const link *l, uint32_t at, uint32_t c, uint32_t bytes)
+{
+    uint32_t capacity = n->profiles.items[l->profile].capacity;
+    if (KB_LIKELY(n->channels[c].used + bytes <= capacity))
+        return true;
+    collect(n, at, c);
+    return n->channels[c].used + bytes <= capacity;
+}
+
+/*
+ * The first packet of a transfer that asks for a link chooses one of the channels of its class
+ * behind it: one that no transfer is passing through, an empty one if it can, in rotation. It keeps
+ * to it, and the others follow.
+ */
+static __attribute__((noinline)) uint32_t choose_vc(net *n, link *l, uint32_t *step, uint32_t base)
+{
+    uint32_t vcs = n->options.vcs;
+    uint32_t best = l->turn;
+    for (uint32_t i = 0, vc = best; i < vcs; i++, vc = vc + 1 == vcs ? 0 : vc + 1) {
+        if (n->channels[base + vc].passing > 0)
+            continue;
+        if (n->channels[base + vc].first == NONE) {
+            best = vc;
+            break;
+        }
+        if (n->channels[base + best].passing > 0)
+            best = vc;
+    }
+    l->turn = (uint8_t)(best + 1 == vcs ? 0 : best + 1);
+    if (n->channels[base + best].passing < MANY_PASSING)
+        n->channels[base + best].passing++;
+    *step = (*step & (STEP_MASK | REPLY_BIT)) | best << VC_SHIFT;
+    return best;
+}
+
+/* The channel that a packet takes behind the link; NOTHING if it has arrived there. */
+static inline uint32_t channel_behind(net *n, link *l, uint32_t at, uint32_t *step)
+{
+    if (step[1] == END_OF_PATH)
+        return NOTHING;
+    uint32_t base = at * n->channels_per_link + step_class(*step) * n->options.vcs;
+    uint32_t vc = *step >> VC_SHIFT;
+    if (KB_UNLIKELY(vc == VC_OPEN))
+        vc = choose_vc(n, l, step, base);
+    return base + vc;
+}
+
+/* Whether the packet may take space in channel *to behind the link. */
+static inline bool can_enter(net *n, link *l, uint32_t at, const packet *pk, uint32_t *to)
+{
+    *to = channel_behind(n, l, at, paths_at(&n->paths, pk->path));
+    return *to == NOTHING || has_room(n, l, at, *to, bytes_of(n, pk));
+}
+
+static inline void block(net *n, link *l, uint32_t c, uint32_t to)
+{
+    n->channels[to].awaited = 1;
+    ring_append(n, &l->blocked, c);
+}
+
+/* ---- Sources ----------------------------------------------------------------------------- */
+
+/* Makes the next packet of the transfer in hand, or of the next one; none if all have been made. */
+static void refill_source(net *n, uint32_t c)
+{
+    channel *ch = &n->channels[c];
+    transfer *tr = transfer_at(n, ch->first_transfer);
+    ch->first = NONE;
+    if (tr->made == tr->packets) {
+        if (ch->first_transfer == ch->last_transfer) {
+            ch->first_transfer = NONE;
+            return;
+        }
+        ch->first_transfer = tr->next;
+        tr = transfer_at(n, tr->next);
+    }
+    uint32_t p = kb_pool_take(&n->packets);
+    if (p == NONE) {
+        kb_sim_fail(n->sim, kb_error_nomem());
+        return;
+    }
+    packet *pk = packet_at(n, p);
+    uint32_t index = tr->made++;
+    bool last = tr->made == tr->packets;
+    uint64_t left = tr->bytes - (uint64_t)index * n->options.packet_bytes;
+    pk->head_at = tr->ready_at;
+    pk->tail_at = tr->ready_at;
+    pk->path = tr->path;
+    pk->step = *paths_at(&n->paths, tr->path);
+    pk->number = (last ? (uint32_t)left : index) & (MAX_PACKETS - 1);
+    pk->flags = (last ? PACKET_LAST : 0u) | (tr->arrived ? PACKET_ARRIVED : 0u);
+    ch->first = p;
+}
+
+void flow_enter_source(net *n, uint32_t t)
+{
+    transfer *tr = transfer_at(n, t);
+    channel *ch = &n->channels[tr->source];
+    bool alone = ch->first_transfer == NONE;
+    if (alone)
+        ch->first_transfer = t;
+    else
+        transfer_at(n, ch->last_transfer)->next = t;
+    ch->last_transfer = t;
+    if (alone)
+        refill_source(n, tr->source);
+    if (alone || n->options.no_elision)
+        schedule(n, tr->ready_at, inject_id(n, tr->source), n->on_inject,
+                 (uint64_t)tr->source << 32 | t);
+}
+
+/* ---- Starting ---------------------------------------------------------------------------- */
+
+/* A packet leaves a serial port at the rate at which packets come in. */
+static __attribute__((noinline)) void occupy_port(net *n, uint32_t feeder, uint32_t at,
+                                                  const packet *pk)
+{
+    port *from = &n->ports[feeder];
+    const profile *pr = &n->profiles.items[n->links[feeder].profile];
+    from->free_at = n->now + occupancy(n, &pr->pace, pk, bytes_of(n, pk));
+    n->ports[at].last_feeder = feeder;
+}
+
+/* The packet leaves its port: its space is given back when its tail has left, at `leaves`. */
+static inline void leave_port(net *n, link *l, uint32_t at, uint32_t c, const packet *pk,
+                              uint32_t bytes, kb_time leaves)
+{
+    channel *ch = &n->channels[c];
+    ch->first = ch->first == ch->last ? NONE : pk->next;
+    if (KB_UNLIKELY(n->ports != NULL))
+        occupy_port(n, link_of(n, c), at, pk);
+    if (KB_UNLIKELY(n->options.no_elision)) {
+        schedule_credit(n, leaves, link_of(n, c), c, bytes);
+        return;
+    }
+    l->owed_at = leaves;
+    l->owed_channel = c;
+    l->owed_bytes = bytes;
+    if (KB_UNLIKELY(ch->awaited)) {
+        uint32_t feeder = link_of(n, c);
+        if (n->links[feeder].blocked == NOTHING)
+            ch->awaited = 0; /* nobody waits any more */
+        else
+            await_owed(n, l, feeder);
+    }
+}
+
+/* The packet is on its way to the port behind the link. */
+static inline void enter_port(net *n, uint32_t at, uint32_t c, uint32_t p, packet *pk,
+                              uint32_t bytes)
+{
+    channel *ch = &n->channels[c];
+    ch->used += bytes & SPACE_MASK;
+    if (ch->first == NONE) {
+        ch->first = p;
+        ch->last = p;
+    } else {
+        packet_at(n, ch->last)->next = p;
+        ch->last = p;
+        if (KB_LIKELY(!n->options.no_elision))
+            return;
+    }
+    schedule(n, pk->head_at, arrival_id(n, at), n->on_arrival, (uint64_t)c << 32 | p);
+}
+
+/* The packet is on its last link: nothing holds it up any more. */
+static inline void deliver(net *n, uint32_t at, uint32_t p, const uint32_t *step, kb_time tail_at)
+{
+    uint32_t t = step[2];
+    transfer *tr = transfer_at(n, t);
+    kb_pool_give(&n->packets, p);
+    if (tail_at > tr->ends_at)
+        tr->ends_at = tail_at;
+    if (++tr->delivered == tr->packets) /* two may end at one instant over one link */
+        schedule_in(n, tr->ends_at, arrival_id(n, at), THIRD_SEQUENCE + n->delivered++, n->on_end,
+                    (uint64_t)at << 32 | t);
+}
+
+static __attribute__((noinline)) void report(const net *n, uint32_t at, uint32_t c,
+                                             const packet *pk, kb_time leaves)
+{
+    const transfer *tr = owner_of(n, pk);
+    net_booking booking = {.arg = tr->arg,
+                           .packet = index_of(n, pk),
+                           .bytes = bytes_of(n, pk),
+                           .link = at,
+                           .channel = c,
+                           .back = tr->returning,
+                           .ready_at = pk->head_at,
+                           .start = n->now,
+                           .free_at = n->links[at].free_at,
+                           .tail_leaves = leaves};
+    n->watch(n->watcher, &booking);
+}
+
+/* Books link `at` for packet `p`, the first of channel `from`, which goes to channel `to`. */
+static void start(net *n, link *l, uint32_t at, uint32_t from, uint32_t p, uint32_t to)
+{
+    packet *pk = packet_at(n, p);
+    const profile *pr = &n->profiles.items[l->profile];
+    uint32_t bytes = bytes_of(n, pk);
+    kb_time free_at = n->now + occupancy(n, &pr->pace, pk, bytes);
+    kb_time leaves = free_at > pk->tail_at ? free_at : pk->tail_at;
+
+    /* The memory of a path may have been another's before: a first packet is always a new one. */
+    if (n->now > pk->head_at && (l->last != pk->path || index_of(n, pk) == 0))
+        l->waited += n->now - pk->head_at;
+    l->last = pk->path;
+    l->free_at = free_at;
+    l->bytes += bytes;
+    n->hops++;
+    if (KB_UNLIKELY(n->watch != NULL))
+        report(n, at, to, pk, leaves);
+    if (KB_UNLIKELY(n->options.no_elision)) {
+        l->flags |= LINK_BUSY;
+        want_grant(n, l, at);
+    }
+
+    if (l->owed_channel != NOTHING)
+        settle(n, l);
+    if (KB_UNLIKELY(is_source(n, from)))
+        refill_source(n, from);
+    else
+        leave_port(n, l, at, from, pk, bytes, leaves);
+
+    const uint32_t *step = paths_at(&n->paths, pk->path);
+    if (to == NOTHING) {
+        deliver(n, at, p, step, leaves + pr->latency);
+        return;
+    }
+    if (pk->flags & PACKET_LAST && n->options.vcs > 1 && n->channels[to].passing < MANY_PASSING)
+        n->channels[to].passing--;
+    pk->head_at = n->now + pr->latency;
+    pk->tail_at = leaves + pr->latency;
+    pk->path++;
+    pk->step = step[1];
+    pk->flags &= PACKET_LAST;
+    enter_port(n, at, to, p, pk, bytes);
+}
+
+/* ---- Waiting ----------------------------------------------------------------------------- */
+
+/* Has the head of the channel's first packet come? If not, an event will tell. */
+static inline bool head_is_there(net *n, uint32_t c, uint32_t p, const packet *pk)
+{
+    if (KB_UNLIKELY(n->options.no_elision))
+        return (pk->flags & PACKET_ARRIVED) != 0;
+    if (KB_UNLIKELY(is_source(n, c))) {
+        if (has_passed(n, pk->head_at, inject_id(n, c)))
+            return true;
+        schedule(n, pk->head_at, inject_id(n, c), n->on_inject, (uint64_t)c << 32);
+        return false;
+    }
+    uint32_t feeder = link_of(n, c);
+    if (has_passed(n, pk->head_at, arrival_id(n, feeder)))
+        return true;
+    schedule(n, pk->head_at, arrival_id(n, feeder), n->on_arrival, (uint64_t)c << 32 | p);
+    return false;
+}
+
+/* What leaves a serial port is decided when everything has come that comes at the same time. */
+static inline bool waits_for_port(const net *n, uint32_t c)
+{
+    return KB_UNLIKELY(n->ports != NULL) && !is_source(n, c);
+}
+
+/*
+ * Packet `p`, the first of channel `c`, is there: it starts, and the next ones while they can, or
+ * the channel waits.
+ */
+static inline void offer(net *n, uint32_t c, uint32_t p)
+{
+    packet *pk = packet_at(n, p);
+    for (;;) {
+        uint32_t at = step_link(pk->step), to;
+        link *l = &n->links[at];
+        if (!is_free(n, l, at) || l->ready != NOTHING || waits_for_port(n, c)) {
+            ring_append(n, &l->ready, c);
+            want_grant(n, l, at);
+            return;
+        }
+        if (!can_enter(n, l, at, pk, &to)) {
+            block(n, l, c, to);
+            return;
+        }
+        start(n, l, at, c, p, to);
+        p = n->channels[c].first;
+        if (p == NONE)
+            return;
+        pk = packet_at(n, p);
+        if (!head_is_there(n, c, p, pk))
+            return;
+    }
+}
+
+/* ---- Granting ---------------------------------------------------------------------------- */
+
+/* Those that have room now are ready again. */
+static __attribute__((noinline)) void unblock(net *n, link *l, uint32_t at)
+{
+    uint32_t stay = NOTHING, to;
+    while (l->blocked != NOTHING) {
+        uint32_t c = ring_take(n, &l->blocked);
+        bool room = can_enter(n, l, at, first_packet(n, c), &to);
+        ring_append(n, room ? &l->ready : &stay, c);
+    }
+    l->blocked = stay;
+    l->flags &= (uint8_t)~LINK_SPACE;
+}
+
+/* Takes the next one of those that are ready, in rotation, and blocks those without room. */
+static inline uint32_t take_ready(net *n, link *l, uint32_t at, uint32_t *to)
+{
+    while (l->ready != NOTHING) {
+        uint32_t c = ring_take(n, &l->ready);
+        if (can_enter(n, l, at, first_packet(n, c), to))
+            return c;
+        block(n, l, c, *to);
+    }
+    return NOTHING;
+}
+
+/*
+ * The same with serial ports, as a router's allocator does it in one pass: each link that is free
+ * chooses one candidate, of another port than the last time if it can; then each port accepts one
+ * of the links that have chosen it (on_accept).
+ */
+static __attribute__((noinline)) uint32_t take_serial(net *n, link *l, uint32_t at, uint32_t *to)
+{
+    uint32_t best = NOTHING, best_feeder = NOTHING, looked_at = NOTHING;
+    uint32_t turn = n->ports[at].last_feeder;
+    kb_time retry_at = KB_FOREVER;
+    while (l->ready != NOTHING) {
+        uint32_t c = ring_take(n, &l->ready), c_to;
+        if (!can_enter(n, l, at, first_packet(n, c), &c_to)) {
+            block(n, l, c, c_to);
+            continue;
+        }
+        ring_append(n, &looked_at, c);
+        uint32_t feeder = is_source(n, c) ? NOTHING : link_of(n, c);
+        if (feeder != NOTHING && n->ports[feeder].free_at > n->now) { /* reads the one before */
+            kb_time free_at = n->ports[feeder].free_at;
+            retry_at = free_at < retry_at ? free_at : retry_at;
+        } else if (best == NOTHING || (best_feeder == turn && feeder != turn)) {
+            best = c;
+            best_feeder = feeder;
+            *to = c_to;
+        }
+    }
+    l->ready = looked_at;
+    if (best == NOTHING && retry_at < KB_FOREVER)
+        l->free_at = retry_at;
+    if (best == NOTHING)
+        return NOTHING;
+    if (best_feeder != NOTHING) {
+        port *from = &n->ports[best_feeder];
+        if (from->bids == NOTHING)
+            schedule(n, n->now, accept_id(n, best_feeder), n->on_accept, best_feeder);
+        n->ports[at].next_bid = from->bids;
+        n->ports[at].chosen = best;
+        from->bids = at;
+        l->flags |= LINK_GRANT_PENDING; /* until the port has decided */
+        return NOTHING;
+    }
+    ring_remove(n, &l->ready, best);
+    return best;
+}
+
+/* The link is free: it starts one of those that wait. */
+static inline void grant(net *n, link *l, uint32_t at)
+{
+    uint32_t to = NOTHING;
+    if (KB_UNLIKELY(l->flags & LINK_SPACE))
+        unblock(n, l, at);
+    uint32_t c =
+        KB_UNLIKELY(n->ports != NULL) ? take_serial(n, l, at, &to) : take_ready(n, l, at, &to);
+    if (c != NOTHING) {
+        start(n, l, at, c, n->channels[c].first, to);
+        uint32_t p = n->channels[c].first;
+        if (p != NONE && head_is_there(n, c, p, packet_at(n, p)))
+            offer(n, c, p);
+    }
+    if (l->ready != NOTHING)
+        want_grant(n, l, at);
+}
+
+/* ---- Fetching ahead ---------------------------------------------------------------------- */
+
+/*
+ * In a large machine each event finds its packet, channel and link in memory that has not been
+ * looked at for long. So what a later event begins with is fetched, and what the next one goes on
+ * to.
+ */
+static inline void fetch_ahead(const net *n)
+{
+    if (KB_LIKELY(!n->is_large))
+        return;
+    kb_outlook ahead = kb_sim_look_ahead(n->sim);
+    if (ahead.later.handler == n->on_arrival) {
+        __builtin_prefetch(packet_at(n, (uint32_t)ahead.later.arg));
+        __builtin_prefetch(&n->channels[ahead.later.arg >> 32]);
+    } else if (ahead.later.handler == n->on_grant) {
+        __builtin_prefetch(&n->links[ahead.later.arg]);
+    }
+    if (ahead.next.handler == n->on_arrival) {
+        const packet *pk = packet_at(n, (uint32_t)ahead.next.arg);
+        uint32_t at = step_link(pk->step);
+        __builtin_prefetch(&n->links[at]);
+        __builtin_prefetch(&n->channels[at * n->channels_per_link]);
+        __builtin_prefetch(paths_at(&n->paths, pk->path));
+    } else if (ahead.next.handler == n->on_grant) {
+        const link *l = &n->links[ahead.next.arg];
+        __builtin_prefetch(&n->channels[ahead.next.arg * n->channels_per_link]);
+        if (l->ready != NOTHING)
+            __builtin_prefetch(&n->channels[l->ready]);
+    }
+}
+
+/* ---- Events ------------------------------------------------------------------------------ */
+
+/* The head of the first packet of a channel has come. */
+static void on_arrival(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim;
+    net *n = self;
+    uint32_t c = (uint32_t)(arg >> 32), p = (uint32_t)arg;
+    fetch_ahead(n);
+    begin(n, arrival_id(n, link_of(n, c)));
+    if (KB_UNLIKELY(n->options.no_elision)) {
+        /* Every packet has an event for its arrival; only the first one acts on it. */
+        packet_at(n, p)->flags |= PACKET_ARRIVED;
+        if (p != n->channels[c].first)
+            return;
+    }
+    offer(n, c, p);
+}
+
+/* The link has become free. */
+static void on_grant(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim;
+    net *n = self;
+    uint32_t at = (uint32_t)arg;
+    link *l = &n->links[at];
+    fetch_ahead(n);
+    begin(n, grant_id(n, at));
+    l->flags &= (uint8_t)~LINK_GRANT_PENDING;
+    if (KB_UNLIKELY(l->free_at > n->now)) { /* it was started since */
+        if (l->ready != NOTHING || l->flags & LINK_SPACE || n->options.no_elision)
+            want_grant(n, l, at);
+        return;
+    }
+    l->flags &= (uint8_t)~LINK_BUSY;
+    grant(n, l, at);
+}
+
+/* Space was given back behind the link, which somebody waits for. */
+static void on_space(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim;
+    net *n = self;
+    uint32_t at = (uint32_t)arg;
+    link *l = &n->links[at];
+    if (l->blocked == NOTHING)
+        return;
+    l->flags |= LINK_SPACE;
+    if (l->flags & LINK_GRANT_PENDING)
+        return;
+    begin(n, grant_id(n, at));
+    if (l->free_at > n->now)
+        want_grant(n, l, at);
+    else
+        grant(n, l, at);
+}
+
+/* A tail has left its port. */
+static void on_credit(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim;
+    net *n = self;
+    uint32_t c = (uint32_t)(arg >> 32);
+    uint32_t at = link_of(n, c);
+    link *l = &n->links[at];
+    begin(n, arrival_id(n, at));
+    n->channels[c].used -= (uint32_t)arg & SPACE_MASK;
+    if (l->blocked == NOTHING)
+        return;
+    l->flags |= LINK_SPACE;
+    want_grant(n, l, at);
+}
+
+/* A transfer is ready at its source. */
+static void on_inject(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim;
+    net *n = self;
+    uint32_t c = (uint32_t)(arg >> 32);
+    begin(n, inject_id(n, c));
+    if (KB_UNLIKELY(n->options.no_elision)) {
+        uint32_t t = (uint32_t)arg;
+        transfer_at(n, t)->arrived = true;
+        if (n->channels[c].first_transfer != t)
+            return;
+        first_packet(n, c)->flags |= PACKET_ARRIVED;
+    }
+    offer(n, c, n->channels[c].first);
+}
+
+/* The one to be served after `last`, in rotation. */
+static uint32_t next_bidder(const net *n, uint32_t bids, uint32_t last)
+{
+    uint32_t best = bids;
+    for (uint32_t at = bids; at != NOTHING; at = n->ports[at].next_bid)
+        if (at - last - 1 < best - last - 1) /* around 2^32 */
+            best = at;
+    return best;
+}
+
+/* Links have chosen the port. One gets it; the others go away with nothing for a packet's time. */
+static void on_accept(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim;
+    net *n = self;
+    port *from = &n->ports[arg];
+    begin(n, accept_id(n, (uint32_t)arg));
+    uint32_t winner = next_bidder(n, from->bids, from->last_taker), next;
+    from->last_taker = winner;
+    for (uint32_t at = from->bids; at != NOTHING; at = next) {
+        link *l = &n->links[at];
+        uint32_t c = n->ports[at].chosen, p = n->channels[c].first, to;
+        packet *pk = packet_at(n, p);
+        next = n->ports[at].next_bid;
+        l->flags &= (uint8_t)~LINK_GRANT_PENDING;
+        if (at != winner) {
+            l->free_at =
+                n->now + occupancy(n, &n->profiles.items[l->profile].pace, pk, bytes_of(n, pk));
+        } else if (can_enter(n, l, at, pk, &to)) { /* as it could when it was chosen */
+            ring_remove(n, &l->ready, c);
+            start(n, l, at, c, p, to);
+            p = n->channels[c].first;
+            if (p != NONE && head_is_there(n, c, p, packet_at(n, p)))
+                offer(n, c, p);
+        }
+        if (l->ready != NOTHING || l->flags & LINK_SPACE)
+            want_grant(n, l, at);
+    }
+    from->bids = NOTHING;
+}
+
+static void on_end(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim;
+    net *n = self;
+    begin(n, arrival_id(n, (uint32_t)(arg >> 32)));
+    net_end_leg(n, (uint32_t)arg);
+}
+
+kb_error *flow_add_handlers(net *n)
+{
+    KB_TRY(kb_sim_add_handler(n->sim, on_arrival, n, &n->on_arrival));
+    KB_TRY(kb_sim_add_handler(n->sim, on_grant, n, &n->on_grant));
+    KB_TRY(kb_sim_add_handler(n->sim, on_space, n, &n->on_space));
+    KB_TRY(kb_sim_add_handler(n->sim, on_credit, n, &n->on_credit));
+    KB_TRY(kb_sim_add_handler(n->sim, on_inject, n, &n->on_inject));
+    KB_TRY(kb_sim_add_handler(n->sim, on_accept, n, &n->on_accept));
+    return kb_sim_add_handler(n->sim, on_end, n, &n->on_end);
+}

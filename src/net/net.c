@@ -1,0 +1,414 @@
+/*
+ * net.c: making a net, submitting transfers, and what is known of them when they are done.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fabric.h"
+
+/* ---- Making a net ------------------------------------------------------------------------ */
+
+/* Whether transfers may begin at nodes of this kind. */
+static bool is_end(uint8_t kind)
+{
+    switch ((topo_kind)kind) {
+    case TOPO_SWITCH:
+    case TOPO_IO_NOC:
+    case TOPO_IO_UCIE:
+    case TOPO_SIP_PORT:
+    case TOPO_ROUTER:
+    case TOPO_UCIE:
+    case TOPO_XBAR:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/*
+ * What a channel holds: its depth, beside what is on its way in while the head travels; and at
+ * least that in whole packets and one more. With less a lone transfer would be held up by its own
+ * packets, since a packet takes its space as a whole when it starts and gives it back when its tail
+ * has left.
+ */
+static uint64_t capacity_of(const net_options *options, uint64_t bytes_per_s, kb_time latency)
+{
+    __extension__ typedef unsigned __int128 wide;
+    const uint64_t fs_per_s = (uint64_t)KB_S;
+    wide moving = ((wide)bytes_per_s * (uint64_t)latency + fs_per_s - 1) / fs_per_s;
+    if (moving > UINT32_MAX)
+        return UINT64_MAX;
+    uint64_t packets = ((uint64_t)moving + options->packet_bytes - 1) / options->packet_bytes;
+    uint64_t least = (packets + 1) * options->packet_bytes;
+    uint64_t wished = (uint64_t)moving + options->depth_bytes;
+    return wished > least ? wished : least;
+}
+
+/* The index of the link's profile; links of a kind share one. Fails at UINT32_MAX. */
+static kb_error *add_profile(net *n, uint32_t at, uint32_t *index)
+{
+    const topo_link *l = &n->graph->links.items[at];
+    uint64_t rate = topo_link_rate(n->graph, at);
+    kb_time latency = l->wire_fs + topo_link_overhead(n->graph, at);
+    /* Links of a kind stand together, so the newest profiles are the likeliest. */
+    for (size_t i = n->profiles.count; i-- > 0;) {
+        const profile *known = &n->profiles.items[i];
+        if (known->pace.bytes_per_s == rate && known->latency == latency) {
+            *index = (uint32_t)i;
+            return NULL;
+        }
+    }
+    uint64_t capacity = capacity_of(&n->options, rate, latency);
+    if (capacity > SPACE_MASK)
+        return kb_error_new(KB_ERR_INPUT,
+                            "a link of %.9g GB/s with %.9g ns behind it would need channels of "
+                            "more than 64 MiB",
+                            (double)rate / 1e9, (double)latency / (double)KB_NS);
+    profile fresh = {.pace = topo_pace_make(rate, n->options.packet_bytes),
+                     .latency = latency,
+                     .capacity = (uint32_t)capacity};
+    *index = (uint32_t)n->profiles.count;
+    return kb_vec_push(&n->profiles, fresh) ? NULL : kb_error_nomem();
+}
+
+/* Whether transfers may begin at the link: those of a memory begin with its service. */
+static bool may_begin_at(const topo_graph *graph, uint32_t at)
+{
+    const topo_node *from = &graph->nodes.items[graph->links.items[at].from];
+    return is_end(from->kind) && (from->service == TOPO_NONE || from->service == at);
+}
+
+enum { LARGE_BYTES = 1 << 20 };
+
+static kb_error *init_links(net *n)
+{
+    size_t count = n->graph->links.count;
+    n->links = kb_alloc_large(count, sizeof *n->links);
+    n->source_of = kb_alloc_array(count, sizeof *n->source_of);
+    if (!n->links || !n->source_of)
+        return kb_error_nomem();
+    if (n->options.serial_ports) {
+        n->ports = kb_alloc_array(count, sizeof *n->ports);
+        if (!n->ports)
+            return kb_error_nomem();
+        for (size_t i = 0; i < count; i++)
+            n->ports[i] = (port){.last_taker = NOTHING, .bids = NOTHING, .last_feeder = NOTHING};
+    }
+    uint64_t channels = count * n->channels_per_link;
+    n->source_base = (uint32_t)channels;
+    for (uint32_t at = 0; at < count; at++) {
+        n->links[at] =
+            (link){.free_at = -1, .owed_channel = NOTHING, .ready = NOTHING, .blocked = NOTHING};
+        KB_TRY(add_profile(n, at, &n->links[at].profile));
+        bool source = may_begin_at(n->graph, at);
+        n->source_of[at] = source ? (uint32_t)channels : NOTHING;
+        channels += source ? 2 : 0;
+    }
+    if (channels > MAX_CHANNELS ||
+        n->options.first_source + (n->ports ? 3 : 2) * count + (channels - n->source_base) >
+            KB_SOURCE_ID_MAX)
+        return kb_error_new(KB_ERR_INPUT,
+                            "the machine is too large: %zu links with %u channels each", count,
+                            n->channels_per_link);
+    n->channel_count = (uint32_t)channels;
+    n->channels = kb_alloc_large(channels, sizeof *n->channels);
+    if (!n->channels)
+        return kb_error_nomem();
+    memset(n->channels, 0, channels * sizeof *n->channels);
+    n->is_large = channels * sizeof *n->channels > LARGE_BYTES;
+    return NULL;
+}
+
+static kb_error *check_options(const net_options *options)
+{
+    if (options->packet_bytes < 1 || options->packet_bytes > NET_MAX_PACKET_BYTES ||
+        options->vcs < 1 || options->vcs > NET_MAX_VCS ||
+        options->depth_bytes > NET_MAX_DEPTH_BYTES)
+        return kb_error_new(KB_ERR_BUG,
+                            "packets of %u bytes, %u channels of %u bytes: out of range",
+                            options->packet_bytes, options->vcs, options->depth_bytes);
+    return NULL;
+}
+
+kb_error *net_create(kb_sim *sim, const topo_graph *graph, const net_options *options, net **out)
+{
+    *out = NULL;
+    KB_TRY(check_options(options));
+    net *n = kb_alloc_zeroed(1, sizeof *n);
+    if (!n)
+        return kb_error_nomem();
+    n->sim = sim;
+    n->graph = graph;
+    n->options = *options;
+    kb_pool_init(&n->packets, sizeof(packet));
+    KB_ASSERT(n->packets.stride == PACKET_STRIDE);
+    kb_pool_init(&n->transfers, sizeof(transfer));
+    paths_init(&n->paths);
+
+    /* Only rings of SIPs wrap around; other machines need not have that class. */
+    uint32_t classes = CLASSES - 1;
+    for (size_t i = 0; i < graph->nodes.count; i++)
+        if (graph->nodes.items[i].kind == TOPO_SIP_PORT)
+            classes = CLASSES;
+    n->channels_per_link = classes * options->vcs;
+    n->link_magic =
+        (((uint64_t)1 << LINK_MAGIC_SHIFT) + n->channels_per_link - 1) / n->channels_per_link;
+
+    kb_error *err = init_links(n);
+    if (!err)
+        err = flow_add_handlers(n);
+    if (err) {
+        net_destroy(n);
+        return err;
+    }
+    *out = n;
+    return NULL;
+}
+
+void net_destroy(net *n)
+{
+    if (!n)
+        return;
+    paths_fini(&n->paths);
+    kb_pool_fini(&n->transfers);
+    kb_pool_fini(&n->packets);
+    kb_vec_fini(&n->profiles);
+    free(n->channels);
+    free(n->source_of);
+    free(n->ports);
+    free(n->links);
+    free(n);
+}
+
+uint32_t net_source_count(const net *n)
+{
+    uint32_t of_a_link = n->ports ? 3 : 2; /* arrivals, grants, and what serial ports accept */
+    return of_a_link * (uint32_t)n->graph->links.count + n->channel_count - n->source_base;
+}
+
+/* ---- Receipts ---------------------------------------------------------------------------- */
+
+/* Adds what a lone transfer takes for this leg. */
+static void foresee_leg(const net *n, uint32_t from, const net_leg *leg, net_receipt *receipt)
+{
+    const topo_graph *g = n->graph;
+    uint64_t slowest = TOPO_RATE_MAX;
+    receipt->overhead += topo_source_overhead(g, from);
+    for (uint32_t i = 0; i < leg->count; i++) {
+        uint32_t at = topo_step_link(leg->steps[i]);
+        uint64_t rate = topo_link_rate(g, at);
+        receipt->overhead += topo_link_overhead(g, at);
+        receipt->wire += g->links.items[at].wire_fs;
+        slowest = rate < slowest ? rate : slowest;
+    }
+    if (leg->count > 0)
+        receipt->drain += topo_rate_time(slowest, leg->bytes);
+}
+
+static uint32_t end_of_leg(const net *n, uint32_t from, const net_leg *leg)
+{
+    return leg->count == 0 ? from
+                           : n->graph->links.items[topo_step_link(leg->steps[leg->count - 1])].to;
+}
+
+net_receipt net_foresee(const net *n, const net_order *order)
+{
+    net_receipt receipt = {0};
+    foresee_leg(n, order->from, &order->out, &receipt);
+    if (order->back.bytes > 0)
+        foresee_leg(n, end_of_leg(n, order->from, &order->out), &order->back, &receipt);
+    receipt.ended = receipt.overhead + receipt.wire + receipt.drain;
+    return receipt;
+}
+
+/* ---- Transfers --------------------------------------------------------------------------- */
+
+static transfer *transfer_at(const net *n, uint32_t index)
+{
+    return kb_pool_at(&n->transfers, index);
+}
+
+/* A path of its own, that the first packet may write its channels into. */
+static uint32_t take_path(net *n, const net_leg *leg, bool reply, uint32_t t, uint8_t *size)
+{
+    uint32_t first = paths_take(&n->paths, leg->count + 2, size);
+    if (first == NONE)
+        return NONE;
+    uint32_t *path = paths_at(&n->paths, first);
+    uint32_t marks = (reply ? REPLY_BIT : 0) | (n->options.vcs > 1 ? VC_OPEN << VC_SHIFT : 0);
+    for (uint32_t i = 0; i < leg->count; i++)
+        path[i] = leg->steps[i] | marks;
+    path[leg->count] = END_OF_PATH;
+    path[leg->count + 1] = t;
+    return first;
+}
+
+static void give_path(net *n, uint32_t path, uint8_t size)
+{
+    if (path != NONE)
+        paths_give(&n->paths, path, size);
+}
+
+static void give_transfer(net *n, uint32_t t)
+{
+    transfer *tr = transfer_at(n, t);
+    give_path(n, tr->path, tr->path_size);
+    give_path(n, tr->back, tr->back_size);
+    kb_pool_give(&n->transfers, t);
+}
+
+static uint64_t packets_of(const net *n, uint64_t bytes)
+{
+    return (bytes - 1) / n->options.packet_bytes + 1;
+}
+
+/* Puts the leg in hand at its source, ready at `when`. */
+static void begin_leg(net *n, uint32_t t, kb_time when)
+{
+    transfer *tr = transfer_at(n, t);
+    uint32_t step = *paths_at(&n->paths, tr->path);
+    tr->packets = (uint32_t)packets_of(n, tr->bytes);
+    tr->made = 0;
+    tr->delivered = 0;
+    tr->arrived = false;
+    tr->ready_at = when;
+    tr->ends_at = when;
+    tr->source = n->source_of[step_link(step)] + ((step & REPLY_BIT) != 0);
+    flow_enter_source(n, t);
+}
+
+static kb_error *check_leg(const net *n, uint32_t from, const net_leg *leg)
+{
+    uint32_t node = from;
+    topo_phase last_phase =
+        n->channels_per_link == CLASSES * n->options.vcs ? TOPO_WRAPPED : TOPO_AFTER;
+    if (leg->count == 0 || leg->count > NET_MAX_STEPS || leg->bytes == 0 || leg->bytes > INT64_MAX)
+        return kb_error_new(KB_ERR_BUG, "a transfer of %ju bytes over %u links",
+                            (uintmax_t)leg->bytes, leg->count);
+    if (packets_of(n, leg->bytes) >= MAX_PACKETS)
+        return kb_error_new(KB_ERR_INPUT,
+                            "a transfer of %ju bytes is more than %u packets of %u bytes",
+                            (uintmax_t)leg->bytes, MAX_PACKETS - 1, n->options.packet_bytes);
+    for (uint32_t i = 0; i < leg->count; i++) {
+        uint32_t at = topo_step_link(leg->steps[i]);
+        bool good = at < n->graph->links.count && n->graph->links.items[at].from == node &&
+                    (i > 0 || n->source_of[at] != NOTHING) &&
+                    topo_step_phase(leg->steps[i]) <= last_phase;
+        if (!good)
+            return kb_error_new(KB_ERR_BUG, "step %u of a transfer's way does not follow", i);
+        node = n->graph->links.items[at].to;
+    }
+    return NULL;
+}
+
+kb_error *net_submit(net *n, const net_order *order)
+{
+    KB_TRY(check_leg(n, order->from, &order->out));
+    bool reads = order->back.bytes > 0;
+    if (reads)
+        KB_TRY(check_leg(n, end_of_leg(n, order->from, &order->out), &order->back));
+
+    uint32_t t = kb_pool_take(&n->transfers);
+    if (t == NONE)
+        return kb_error_nomem();
+    transfer *tr = transfer_at(n, t);
+    *tr = (transfer){.bytes = order->out.bytes,
+                     .back_bytes = order->back.bytes,
+                     .done = order->done,
+                     .self = order->self,
+                     .arg = order->arg};
+    tr->path = take_path(n, &order->out, order->reply, t, &tr->path_size);
+    if (reads)
+        tr->back = take_path(n, &order->back, true, t, &tr->back_size);
+    if (tr->path == NONE || (reads && tr->back == NONE)) {
+        give_transfer(n, t);
+        return kb_error_nomem();
+    }
+    if (!order->plain)
+        tr->receipt = net_foresee(n, order);
+    tr->receipt.issued = kb_sim_now(n->sim);
+    begin_leg(n, t, tr->receipt.issued + topo_source_overhead(n->graph, order->from));
+    return NULL;
+}
+
+void net_end_leg(net *n, uint32_t t)
+{
+    transfer *tr = transfer_at(n, t);
+    if (tr->back != NONE) {
+        uint32_t from = n->graph->links.items[step_link(*paths_at(&n->paths, tr->back))].from;
+        give_path(n, tr->path, tr->path_size);
+        tr->path = tr->back;
+        tr->path_size = tr->back_size;
+        tr->back = NONE;
+        tr->bytes = tr->back_bytes;
+        tr->returning = true;
+        begin_leg(n, t, n->now + topo_source_overhead(n->graph, from));
+        return;
+    }
+    net_receipt receipt = tr->receipt;
+    receipt.ended = tr->ends_at;
+    receipt.queueing =
+        receipt.ended - receipt.issued - receipt.overhead - receipt.wire - receipt.drain;
+    net_done_fn *done = tr->done;
+    void *self = tr->self;
+    uint64_t arg = tr->arg;
+    give_transfer(n, t);
+    n->done++;
+    if (done)
+        done(self, arg, &receipt);
+}
+
+/* ---- Figures ----------------------------------------------------------------------------- */
+
+net_link_figures net_link_get(const net *n, uint32_t at)
+{
+    return (net_link_figures){.bytes = n->links[at].bytes, .waited_fs = n->links[at].waited};
+}
+
+static size_t pool_bytes(const kb_pool *pool)
+{
+    return pool->chunk_count * KB_POOL_CHUNK * pool->stride;
+}
+
+net_figures net_get_figures(const net *n)
+{
+    net_figures f = {.hops = n->hops,
+                     .transfers = n->done,
+                     .live = kb_pool_live(&n->transfers),
+                     .live_bytes = pool_bytes(&n->packets) + pool_bytes(&n->transfers) +
+                                   paths_bytes(&n->paths)};
+    size_t links = n->graph->links.count;
+    for (size_t i = 0; i < links; i++)
+        f.link_bytes += n->links[i].bytes;
+    f.state_bytes = sizeof *n + links * (sizeof *n->links + sizeof *n->source_of) +
+                    (n->ports ? links * sizeof *n->ports : 0) +
+                    n->channel_count * sizeof *n->channels +
+                    n->profiles.capacity * sizeof *n->profiles.items;
+    return f;
+}
+
+void net_reset_figures(net *n)
+{
+    n->hops = 0;
+    n->done = 0;
+    for (size_t i = 0; i < n->graph->links.count; i++) {
+        n->links[i].bytes = 0;
+        n->links[i].waited = 0;
+    }
+}
+
+uint64_t net_channel_bytes(const net *n, uint32_t at)
+{
+    return n->profiles.items[n->links[at].profile].capacity;
+}
+
+uint32_t net_channels_per_link(const net *n)
+{
+    return n->channels_per_link;
+}
+
+void net_watch(net *n, net_watch_fn *fn, void *self)
+{
+    n->watch = fn;
+    n->watcher = self;
+}
