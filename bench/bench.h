@@ -66,6 +66,7 @@ extern const bench_suite bench_lockstep;
 extern const bench_suite bench_cancel;
 extern const bench_suite bench_coroutine;
 extern const bench_suite bench_mm1;
+extern const bench_suite bench_fabric;
 
 /* ---- Figures (report.c, json.c) ---------------------------------------------------------- */
 

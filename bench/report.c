@@ -24,6 +24,9 @@ static const struct bar {
     {.name = "coroutine.resume.ns", .limit = 15, .unit = " ns"},
     {.name = "mm1.vs_simpy", .limit = 100, .at_least = true, .unit = "x SimPy"},
     {.name = "mm1.coroutine.vs_simpy", .limit = 60, .at_least = true, .unit = "x SimPy"},
+    {.name = "fabric.dma.pe256.hops_per_s", .limit = 20e6, .at_least = true, .unit = " hops/s"},
+    {.name = "fabric.dma.pe65536.vs_pe256", .limit = 3, .unit = "x"},
+    {.name = "fabric.dma.pe65536.idle_memory", .limit = 1, .unit = ""},
 };
 
 /* Figures that stand beside the value. */

@@ -2,7 +2,7 @@
  * cli.h: what the commands of the program share.
  *
  * Results go to stdout, everything else to stderr. A command returns the code that main() makes the
- * exit status.
+ * exit status. Each command is a file that defines one cli_command; main.c lists them.
  */
 #ifndef KB_CLI_CLI_H
 #define KB_CLI_CLI_H
@@ -15,23 +15,49 @@
 #include <stddef.h>
 #include <stdio.h>
 
-typedef struct cli_command {
+#include "options.h"
+
+typedef struct cli_command cli_command;
+struct cli_command {
     const char *name;
     const char *arguments; /* as usage shows them, "" if none */
-    const char *summary;   /* its line in the list of commands */
-    const char *help;      /* the rest of its --help, with an example */
+    const char *summary;   /* its line in the list of commands; reads on after "Prints" */
+    const char *help;      /* paragraphs of its --help before the options, "" if none */
+    const char *example;   /* the end of its --help: whole lines that begin with "Example: " */
+    const cli_option *options;
+    size_t option_count;
+    bool has_machine; /* it takes the options of cli_common, which its arguments begin with */
+    int max_words;    /* arguments that are no options */
     /* argv[0] is the command's name. --help is dealt with before. */
-    kb_code (*run)(int argc, char **argv);
-} cli_command;
+    kb_code (*run)(const cli_command *self, int argc, char **argv);
+};
 
-extern const cli_command cli_commands[];
+/* For .options and .option_count. */
+#define CLI_OPTIONS(table) .options = (table), .option_count = sizeof(table) / sizeof(table)[0]
+
+extern const cli_command *const cli_commands[];
 extern const size_t cli_command_count;
+
+extern const cli_command cli_help_command;
+extern const cli_command cli_probe_command;
+extern const cli_command cli_topo_command;
+extern const cli_command cli_traffic_command;
+extern const cli_command cli_validate_command;
+extern const cli_command cli_version_command;
 
 /* The command of that name, or NULL after saying so. */
 const cli_command *cli_find_command(const char *name);
 
+/* ---- Messages ---------------------------------------------------------------------------- */
+
 /* Prints "kernbench: " and the message on one line of stderr. Returns the code it was given. */
 kb_code cli_fail(kb_code code, const char *format, ...) KB_PRINTF(2, 3);
+
+/* Prints the error's message like cli_fail, then its details; frees it. Returns its code. */
+kb_code cli_report(kb_error *err);
+
+/* Prints "kernbench: warning: " and the message on one line of stderr. */
+void cli_warn(const char *format, ...) KB_PRINTF(1, 2);
 
 /* Complains of a word that is none of `names`, with the nearest of them. Returns KB_ERR_INPUT. */
 kb_code cli_unknown(const char *what, const char *word, const char *const *names, size_t count);
@@ -39,10 +65,13 @@ kb_code cli_unknown(const char *what, const char *word, const char *const *names
 /* Complains of a word too many, be it an option or not. Returns KB_ERR_INPUT. */
 kb_code cli_too_many(const char *command, const char *word);
 
+enum { CLI_CLIP = 80 };
+
+/* The word itself, or its beginning and "..." in the buffer; never half a character. */
+const char *cli_clip(const char *word, char buffer[static CLI_CLIP]);
+
 void cli_print_help(FILE *out);
 void cli_print_command_help(const cli_command *command);
-
-kb_code cli_help(int argc, char **argv);
-kb_code cli_version(int argc, char **argv);
+kb_code cli_print_version(void);
 
 #endif

@@ -11,7 +11,7 @@ void cli_print_help(FILE *out)
           "Commands:\n",
           out);
     for (size_t i = 0; i < cli_command_count; i++)
-        fprintf(out, "  %-10s %s\n", cli_commands[i].name, cli_commands[i].summary);
+        fprintf(out, "  %-10s %s\n", cli_commands[i]->name, cli_commands[i]->summary);
     fputs("\n"
           "Options:\n"
           "  --help     this text; after a command, what that command can do\n"
@@ -28,17 +28,21 @@ void cli_print_command_help(const cli_command *command)
     const char *gap = command->arguments[0] == '\0' ? "" : " ";
 
     printf("usage: kernbench %s%s%s\n\n", command->name, gap, command->arguments);
-    printf("Prints %s.\n\n%s", command->summary, command->help);
+    printf("Prints %s.\n\n", command->summary);
+    if (command->help[0] != '\0')
+        printf("%s\n", command->help);
+    cli_print_options(command, stdout);
+    fputs(command->example, stdout);
 }
 
-kb_code cli_help(int argc, char **argv)
+static kb_code run_help(const cli_command *self, int argc, char **argv)
 {
     if (argc < 2) {
         cli_print_help(stdout);
         return KB_OK;
     }
     if (argc > 2 || argv[1][0] == '-')
-        return cli_too_many("help", argv[argc - 1]);
+        return cli_too_many(self->name, argv[argc - 1]);
 
     const cli_command *command = cli_find_command(argv[1]);
     if (command == NULL)
@@ -47,10 +51,33 @@ kb_code cli_help(int argc, char **argv)
     return KB_OK;
 }
 
-kb_code cli_version(int argc, char **argv)
+kb_code cli_print_version(void)
 {
-    if (argc > 1)
-        return cli_too_many("version", argv[1]);
     printf("kernbench %s\n", kb_version());
     return KB_OK;
 }
+
+static kb_code run_version(const cli_command *self, int argc, char **argv)
+{
+    if (argc > 1)
+        return cli_too_many(self->name, argv[1]);
+    return cli_print_version();
+}
+
+const cli_command cli_help_command = {
+    .name = "help",
+    .arguments = "[COMMAND]",
+    .summary = "what the program or a command can do",
+    .help = "",
+    .example = "Example: kernbench help version\n",
+    .run = run_help,
+};
+
+const cli_command cli_version_command = {
+    .name = "version",
+    .arguments = "",
+    .summary = "the version of the program",
+    .help = "",
+    .example = "Example: kernbench version\n",
+    .run = run_version,
+};

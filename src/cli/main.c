@@ -8,21 +8,10 @@
 
 #include "crash.h"
 
-const cli_command cli_commands[] = {
-    {
-        .name = "help",
-        .arguments = "[COMMAND]",
-        .summary = "what the program or a command can do",
-        .help = "Example: kernbench help version\n",
-        .run = cli_help,
-    },
-    {
-        .name = "version",
-        .arguments = "",
-        .summary = "the version of the program",
-        .help = "Example: kernbench version\n",
-        .run = cli_version,
-    },
+/* In the order that help shows them. */
+const cli_command *const cli_commands[] = {
+    &cli_probe_command,    &cli_topo_command, &cli_traffic_command,
+    &cli_validate_command, &cli_help_command, &cli_version_command,
 };
 const size_t cli_command_count = sizeof cli_commands / sizeof cli_commands[0];
 
@@ -31,9 +20,9 @@ const cli_command *cli_find_command(const char *name)
     const char *names[sizeof cli_commands / sizeof cli_commands[0]];
 
     for (size_t i = 0; i < cli_command_count; i++) {
-        if (strcmp(name, cli_commands[i].name) == 0)
-            return &cli_commands[i];
-        names[i] = cli_commands[i].name;
+        if (strcmp(name, cli_commands[i]->name) == 0)
+            return cli_commands[i];
+        names[i] = cli_commands[i]->name;
     }
     cli_unknown("command", name, names, cli_command_count);
     return NULL;
@@ -53,7 +42,7 @@ static kb_code run_option(const char *option)
         return KB_OK;
     }
     if (strcmp(option, "--version") == 0)
-        return cli_version(1, NULL);
+        return cli_print_version();
     return cli_unknown("option", option, options, sizeof options / sizeof options[0]);
 }
 
@@ -69,7 +58,7 @@ static kb_code run_command(int argc, char **argv)
             return KB_OK;
         }
     }
-    return command->run(argc, argv);
+    return command->run(command, argc, argv);
 }
 
 /* A full disk shows here at the latest; a result that did not get out is no success. */

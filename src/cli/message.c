@@ -7,31 +7,57 @@
 #include <stdarg.h>
 #include <string.h>
 
-enum { CLIP = 80 };
-
-kb_code cli_fail(kb_code code, const char *format, ...)
+static void KB_PRINTF(2, 0) print_line(const char *prefix, const char *format, va_list args)
 {
     kb_text text = KB_TEXT_INIT;
-    va_list args;
 
-    kb_text_puts(&text, "kernbench: ");
-    va_start(args, format);
+    kb_text_puts(&text, prefix);
     kb_text_vprintf(&text, format, args);
-    va_end(args);
     kb_text_escape_from(&text, 0);
     kb_text_puts(&text, "\n");
     fputs(text.failed ? "kernbench: out of memory\n" : kb_text_peek(&text), stderr);
     kb_text_fini(&text);
+}
+
+kb_code cli_fail(kb_code code, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    print_line("kernbench: ", format, args);
+    va_end(args);
     return code;
 }
 
-/* The word itself, or its beginning and "..." in the buffer; never half a character. */
-static const char *clip(const char *word, char buffer[static CLIP])
+void cli_warn(const char *format, ...)
 {
-    if (strlen(word) < CLIP)
+    va_list args;
+
+    va_start(args, format);
+    print_line("kernbench: warning: ", format, args);
+    va_end(args);
+}
+
+kb_code cli_report(kb_error *err)
+{
+    kb_code code = cli_fail(kb_error_code(err), "%s", kb_error_message(err));
+
+    /* Each line of it is fit to print, as the message is. */
+    for (const char *line = kb_error_detail(err); *line != '\0';) {
+        size_t length = strcspn(line, "\n");
+        fprintf(stderr, "  %.*s\n", (int)length, line);
+        line += length + (line[length] == '\n');
+    }
+    kb_error_free(err);
+    return code;
+}
+
+const char *cli_clip(const char *word, char buffer[static CLI_CLIP])
+{
+    if (strlen(word) < CLI_CLIP)
         return word;
 
-    size_t keep = CLIP - sizeof "...";
+    size_t keep = CLI_CLIP - sizeof "...";
     while (keep > 0 && ((unsigned char)word[keep] & 0xc0) == 0x80)
         keep--;
     memcpy(buffer, word, keep);
@@ -41,10 +67,10 @@ static const char *clip(const char *word, char buffer[static CLIP])
 
 kb_code cli_unknown(const char *what, const char *word, const char *const *names, size_t count)
 {
-    char buffer[CLIP];
+    char buffer[CLI_CLIP];
     const char *near = kb_suggest(word, names, count);
 
-    word = clip(word, buffer);
+    word = cli_clip(word, buffer);
     if (near != NULL)
         return cli_fail(KB_ERR_INPUT, "unknown %s '%s'; did you mean '%s'?", what, word, near);
     return cli_fail(KB_ERR_INPUT, "unknown %s '%s'; see kernbench --help", what, word);
@@ -52,12 +78,12 @@ kb_code cli_unknown(const char *what, const char *word, const char *const *names
 
 kb_code cli_too_many(const char *command, const char *word)
 {
-    char buffer[CLIP];
+    char buffer[CLI_CLIP];
 
     if (word[0] == '-') {
         static const char *const options[] = {"--help"};
         return cli_unknown("option", word, options, 1);
     }
     return cli_fail(KB_ERR_INPUT, "too many arguments: '%s'; see kernbench %s --help",
-                    clip(word, buffer), command);
+                    cli_clip(word, buffer), command);
 }

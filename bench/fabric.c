@@ -1,0 +1,195 @@
+/*
+ * fabric.c: how many hops a second the transport simulates, on machines of 256 to 65,536 PEs.
+ *
+ * dma: every PE keeps four reads of 4 KiB from slices of other cubes under way, anywhere in the
+ * machine. uniform: every PE keeps four writes of one packet to any PE of its SIP under way. Both
+ * go on for ever; runs are bounded by simulated time, and the time of a slice is divided by the
+ * hops that were in it. The machines are the default one with more SIPs.
+ */
+#include "bench.h"
+
+#include <stdio.h>
+
+#include "workloads/workloads.h"
+
+enum { OUTSTANDING = 4, DMA_BYTES = 4096 };
+
+typedef enum traffic { DMA, UNIFORM, TRAFFICS } traffic;
+
+static const char *const traffic_names[TRAFFICS] = {"dma", "uniform"};
+
+/* Sizes by SIPs; the default machine has 128 PEs in each. */
+static const uint32_t sip_counts[] = {2, 32, 512};
+enum { size_count = sizeof sip_counts / sizeof sip_counts[0], quick_sizes = 2 };
+
+/* Simulated time times PEs in which there are about a million hops. */
+static const kb_time slices[TRAFFICS] = {[DMA] = 8 * KB_MS, [UNIFORM] = KB_MS};
+
+typedef struct contest {
+    traffic traffic;
+    topo_machine *machine;
+    const topo_shape *shape;
+    kb_sim *sim;
+    net *fabric;
+    workload_route route;
+    kb_rng rng;
+    kb_time until;
+    kb_time slice;     /* of simulated time that is measured in a round */
+    double ns;         /* best so far, per hop */
+    double link_bytes; /* per second, of the same round */
+    double events;     /* per hop */
+} contest;
+
+static uint32_t node_of(const contest *c, topo_kind kind, uint64_t pe)
+{
+    const topo_shape *s = c->shape;
+    uint64_t cube = pe / s->pes;
+    return topo_node_at(c->machine, kind, (uint32_t)(cube / s->cubes), (uint32_t)(cube % s->cubes),
+                        (uint32_t)(pe % s->pes));
+}
+
+static void on_done(void *self, uint64_t pe, const net_receipt *receipt);
+
+static kb_error *submit(contest *c, uint64_t pe)
+{
+    const topo_shape *s = c->shape;
+    uint32_t from = node_of(c, TOPO_PE_DMA, pe);
+    if (c->traffic == UNIFORM) {
+        uint64_t here = (uint64_t)s->cubes * s->pes;
+        uint64_t other = pe / here * here + kb_rng_below(&c->rng, here);
+        return workload_submit(c->fabric, &c->route, from, node_of(c, TOPO_PE_DMA, other),
+                               s->packet_bytes, false, true, on_done, c, pe);
+    }
+    uint64_t cube = pe / s->pes;
+    uint64_t other = kb_rng_below(&c->rng, s->pe_count / s->pes - 1);
+    other += other >= cube;
+    uint32_t slice = node_of(c, TOPO_HBM_CTRL, other * s->pes + kb_rng_below(&c->rng, s->pes));
+    return workload_submit(c->fabric, &c->route, from, slice, DMA_BYTES, true, true, on_done, c,
+                           pe);
+}
+
+static void on_done(void *self, uint64_t pe, const net_receipt *receipt)
+{
+    (void)receipt;
+    contest *c = self;
+    kb_error *err = submit(c, pe);
+    if (err)
+        kb_sim_fail(c->sim, err);
+}
+
+static void contest_fini(contest *c)
+{
+    if (c->sim)
+        kb_sim_abandon(c->sim);
+    net_destroy(c->fabric);
+    kb_sim_destroy(c->sim);
+    workload_route_fini(&c->route);
+    topo_machine_destroy(c->machine);
+    *c = (contest){0};
+}
+
+/* Sets the machine up and lets it get going. */
+static kb_error *contest_init(contest *c, traffic kind, uint32_t sips)
+{
+    char setting[64];
+    const char *const settings[] = {setting};
+    snprintf(setting, sizeof setting, "system.sips.count=%u", sips);
+    topo_source source = {.settings = settings, .setting_count = 1};
+
+    *c = (contest){.traffic = kind};
+    kb_rng_init(&c->rng, 1);
+    KB_TRY(topo_machine_load(&source, &c->machine));
+    c->shape = topo_machine_shape(c->machine);
+    KB_TRY(workload_route_init(&c->route, c->machine));
+    KB_TRY(kb_sim_create(NULL, &c->sim));
+    KB_TRY(workload_net(c->sim, c->machine, &c->fabric));
+    for (uint32_t i = 0; i < OUTSTANDING; i++) {
+        for (uint64_t pe = 0; pe < c->shape->pe_count; pe++)
+            KB_TRY(submit(c, pe));
+    }
+    /* Twice as much as is measured at a time, to get going. */
+    c->slice = slices[kind] / (kb_time)c->shape->pe_count;
+    c->until = 2 * c->slice;
+    return kb_sim_run(c->sim, c->until);
+}
+
+static kb_error *run_round(contest *c, bool quick)
+{
+    net_reset_figures(c->fabric);
+    uint64_t events = kb_sim_get_stats(c->sim).events;
+    c->until += quick ? c->slice / 4 : c->slice;
+
+    double start = bench_clock_ns();
+    KB_TRY(kb_sim_run(c->sim, c->until));
+    double took = bench_clock_ns() - start;
+    net_figures f = net_get_figures(c->fabric);
+    if (c->ns == 0 || took / (double)f.hops < c->ns) {
+        c->ns = took / (double)f.hops;
+        c->link_bytes = (double)f.link_bytes / took * 1e9;
+        c->events = (double)(kb_sim_get_stats(c->sim).events - events) / (double)f.hops;
+    }
+    return NULL;
+}
+
+/* What the machine takes in memory while nothing moves, against what the project allows itself. */
+static double memory_share(const contest *c)
+{
+    const topo_graph *g = topo_machine_graph(c->machine);
+    double used = (double)(net_get_figures(c->fabric).state_bytes +
+                           g->nodes.count * (sizeof(topo_node) + sizeof *g->first_out) +
+                           g->links.count * (sizeof(topo_link) + sizeof *g->out));
+    double channels = (double)g->links.count * net_channels_per_link(c->fabric);
+    double allowed =
+        1024.0 * (double)c->shape->pe_count + 64.0 * (double)g->links.count + 16.0 * channels;
+    return used / allowed;
+}
+
+static void report(bench *b, const contest *c, double least_ns)
+{
+    char name[32];
+    snprintf(name, sizeof name, "fabric.%s.pe%ju", traffic_names[c->traffic],
+             (uintmax_t)c->shape->pe_count);
+    bench_report(b, 1e9 / c->ns, "hops/s", "%s.hops_per_s", name);
+    bench_report(b, c->ns, "ns/hop", "%s.ns_per_hop", name);
+    bench_report(b, c->link_bytes, "link-bytes/s", "%s.link_bytes_per_s", name);
+    bench_report(b, c->events, "events/hop", "%s.events_per_hop", name);
+    if (least_ns > 0)
+        bench_report(b, c->ns / least_ns, "x of pe256", "%s.vs_pe256", name);
+    if (c->traffic == DMA)
+        bench_report(b, memory_share(c), "of allowed", "%s.idle_memory", name);
+}
+
+static kb_error *run_contest(bench *b, contest *c, traffic kind, uint32_t sips)
+{
+    bench_progress(b, "fabric.%s.pe%u", traffic_names[kind], sips * 128);
+    KB_TRY(contest_init(c, kind, sips));
+    for (unsigned round = 0; round < b->rounds; round++)
+        KB_TRY(run_round(c, b->quick));
+    return NULL;
+}
+
+static kb_error *run(bench *b)
+{
+    kb_error *err = NULL;
+    for (traffic kind = 0; kind < TRAFFICS && !err; kind++) {
+        double least_ns = 0;
+        for (size_t i = 0; i < (b->quick ? quick_sizes : size_count) && !err; i++) {
+            if (!bench_wants(b, "fabric.%s.pe%u", traffic_names[kind], sip_counts[i] * 128))
+                continue;
+            contest c;
+            err = run_contest(b, &c, kind, sip_counts[i]);
+            if (!err)
+                report(b, &c, least_ns);
+            if (i == 0)
+                least_ns = c.ns;
+            contest_fini(&c);
+        }
+    }
+    return err;
+}
+
+const bench_suite bench_fabric = {
+    .title =
+        "Fabric: reads of 4 KiB from other cubes (dma), writes of a packet in the SIP (uniform)",
+    .run = run,
+};

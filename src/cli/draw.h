@@ -1,0 +1,105 @@
+/*
+ * draw.h: what the files that draw a machine share: a canvas of SVG, and where things are.
+ *
+ * One unit is a pixel of the drawing at its natural size. Dies lie in a grid to the scale of the
+ * machine; what is on a die is placed so that it can be read.
+ */
+#ifndef KB_CLI_DRAW_H
+#define KB_CLI_DRAW_H
+
+#include "topo/topo.h"
+
+#include "classes.h"
+
+typedef struct draw_rect {
+    double x, y, w, h;
+} draw_rect;
+
+typedef struct draw_point {
+    double x, y;
+} draw_point;
+
+/* Links that have a colour of their own; each has a line in the legend. */
+typedef enum draw_ink {
+    DRAW_HOST,
+    DRAW_PCIE,
+    DRAW_SIP_LINK,
+    DRAW_IO,
+    DRAW_UCIE,
+    DRAW_UCIE_NOC,
+    DRAW_NOC,
+    DRAW_PE_NOC,
+    DRAW_PE_XBAR,
+    DRAW_NOC_XBAR,
+    DRAW_HBM,
+    DRAW_SRAM,
+    DRAW_M_CPU,
+    DRAW_INKS
+} draw_ink;
+
+/* Where things are on a cube's die, from its north-west corner. */
+typedef struct draw_cube {
+    double side;            /* of the die */
+    double gap;             /* between dies */
+    double router;          /* side of a router */
+    draw_point first, step; /* the first router, and from one to the next */
+    draw_rect ring;         /* the crossbar's outer edge */
+    double ring_width;
+    double slice_height, pe_height;   /* of the rows along the north and south edge */
+    bool tiles;                       /* PEs are beside their routers, not in rows */
+    uint32_t port_router[TOPO_SIDES]; /* TOPO_NONE if no cube has that port */
+    uint32_t m_cpu_router;
+} draw_cube;
+
+typedef struct draw_canvas {
+    const topo_machine *machine;
+    const topo_shape *shape;
+    const topo_graph *graph;
+    link_classes classes;
+    draw_cube cube;
+    kb_text *out;
+} draw_canvas;
+
+/* ---- Shapes ------------------------------------------------------------------------------ */
+
+const char *draw_colour(draw_ink ink);
+double draw_width(const draw_canvas *c, draw_ink ink);
+
+/* The class of links that has this ink; NULL if the machine has none. */
+const link_class *draw_class(const draw_canvas *c, draw_ink ink);
+const char *draw_ink_name(draw_ink ink);
+
+void draw_box(draw_canvas *c, const char *style, draw_rect r);
+void draw_line(draw_canvas *c, draw_ink ink, draw_point from, draw_point to);
+
+/* Text in the middle of a box if it fits there, else none. */
+void draw_label(draw_canvas *c, const char *style, draw_rect r, double size, const char *format,
+                ...) KB_PRINTF(5, 6);
+
+/* `anchor` is start, middle or end. The point is on the base line. */
+void draw_text(draw_canvas *c, const char *style, draw_point at, double size, const char *anchor,
+               const char *format, ...) KB_PRINTF(6, 7);
+
+/* The bandwidth of the links of that ink, beside one of them. */
+void draw_rate(draw_canvas *c, draw_ink ink, draw_point at, const char *anchor);
+
+static inline draw_point draw_middle(draw_rect r)
+{
+    return (draw_point){r.x + r.w / 2, r.y + r.h / 2};
+}
+
+/* ---- A cube ------------------------------------------------------------------------------ */
+
+/* Sets c->cube. */
+void draw_plan_cube(draw_canvas *c);
+
+/* What all cubes have, as a symbol named "cube". */
+void draw_define_cube(draw_canvas *c);
+
+/* The port at that side of the die whose corner is given. */
+draw_rect draw_port(const draw_canvas *c, draw_point corner, topo_side side);
+
+/* The port and the line to its router. */
+void draw_add_port(draw_canvas *c, draw_point corner, topo_side side);
+
+#endif

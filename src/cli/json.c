@@ -1,0 +1,73 @@
+/* json.c: documents for programs. jansson writes numbers the same way in every locale. */
+#include "json.h"
+
+#include "cli.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+json_t *cli_json_ns(kb_time time_fs)
+{
+    return json_real((double)time_fs / (double)KB_NS);
+}
+
+json_t *cli_json_real(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+json_t *cli_json_rate(uint64_t bytes_per_s)
+{
+    return json_real((double)bytes_per_s / (double)TOPO_GBS);
+}
+
+/* Hands the text over. */
+static json_t *text_value(kb_text *text)
+{
+    json_t *value = text->failed ? NULL : json_stringn(kb_text_peek(text), text->length);
+    kb_text_fini(text);
+    return value;
+}
+
+json_t *cli_json_node(const topo_machine *machine, uint32_t node)
+{
+    kb_text text = KB_TEXT_INIT;
+    topo_node_name(machine, node, &text);
+    return text_value(&text);
+}
+
+json_t *cli_json_link(const topo_machine *machine, uint32_t link)
+{
+    kb_text text = KB_TEXT_INIT;
+    topo_link_name(machine, link, &text);
+    return text_value(&text);
+}
+
+json_t *cli_json_machine(const topo_machine *machine)
+{
+    char hash[20];
+    snprintf(hash, sizeof hash, "%016" PRIx64, topo_machine_hash(machine));
+    return json_pack("{s:s, s:s}", "name", topo_machine_name(machine), "hash", hash);
+}
+
+void cli_json_append(json_t **array, json_t *value)
+{
+    if (*array && json_array_append_new(*array, value) == 0)
+        return;
+    if (!*array)
+        json_decref(value);
+    json_decref(*array);
+    *array = NULL;
+}
+
+kb_code cli_json_print(json_t *document)
+{
+    /* 15 digits are what a double keeps of any decimal number: 0.1 is printed as 0.1. */
+    char *text = document ? json_dumps(document, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
+    json_decref(document);
+    if (!text)
+        return cli_report(kb_error_nomem());
+    puts(text); /* main() sees whether it got out */
+    free(text);
+    return KB_OK;
+}

@@ -1,0 +1,57 @@
+/* machine.c: loads the machine that --topology and --set describe. */
+#include "machine.h"
+
+#include "cli.h"
+
+#include <string.h>
+
+kb_error *cli_try_machine(const cli_common *common, topo_machine **machine)
+{
+    *machine = NULL;
+    topo_source source = {
+        .path = common->topology,
+        .settings = common->settings.items,
+        .setting_count = common->settings.count,
+    };
+    return topo_machine_load(&source, machine);
+}
+
+/* One warning a line. */
+static void warn_of_idle_settings(const topo_machine *machine)
+{
+    const char *line = topo_machine_idle_settings(machine);
+    while (line && *line != '\0') {
+        size_t length = strcspn(line, "\n");
+        cli_warn("%.*s", (int)length, line);
+        line += length + (line[length] == '\n');
+    }
+}
+
+kb_code cli_load_machine(const cli_common *common, topo_machine **machine)
+{
+    kb_error *err = cli_try_machine(common, machine);
+    if (err)
+        return cli_report(err);
+    if (!common->quiet)
+        warn_of_idle_settings(*machine);
+    return KB_OK;
+}
+
+void cli_short_link_name(const topo_machine *machine, uint32_t link, kb_text *text)
+{
+    const topo_link *l = &topo_machine_graph(machine)->links.items[link];
+    kb_text from = KB_TEXT_INIT, to = KB_TEXT_INIT;
+    topo_node_name(machine, l->from, &from);
+    topo_node_name(machine, l->to, &to);
+    const char *a = kb_text_peek(&from), *b = kb_text_peek(&to);
+    size_t shared = 0; /* whole words between points */
+    for (size_t i = 0; a[i] != '\0' && a[i] == b[i]; i++)
+        if (a[i] == '.')
+            shared = i + 1;
+    kb_text_puts(text, a);
+    if (l->from != l->to) /* a memory's service link goes nowhere */
+        kb_text_printf(text, ">%s", b + shared);
+    text->failed = text->failed || from.failed || to.failed;
+    kb_text_fini(&from);
+    kb_text_fini(&to);
+}

@@ -1,0 +1,24 @@
+/* machine.h: the machine that a command works on. */
+#ifndef KB_CLI_MACHINE_H
+#define KB_CLI_MACHINE_H
+
+#include "topo/topo.h"
+
+#include "options.h"
+
+/*
+ * Loads the machine of --topology and --set. What is wrong is said on stderr, and so are settings
+ * without effect, unless --quiet is given. On failure *machine is NULL.
+ */
+KB_MUST_USE kb_code cli_load_machine(const cli_common *common, topo_machine **machine);
+
+/* The same for callers that report mistakes their own way. */
+KB_MUST_USE kb_error *cli_try_machine(const cli_common *common, topo_machine **machine);
+
+/*
+ * The name of a link for tables: what its ends share is said once, as in
+ * "sip0.cube0.noc.x0y0>noc.x1y0".
+ */
+void cli_short_link_name(const topo_machine *machine, uint32_t link, kb_text *text);
+
+#endif

@@ -1,0 +1,353 @@
+/* probe_text.c: the results of the probe command for people. */
+#include "probe.h"
+
+#include "cli.h"
+#include "machine.h"
+#include "table.h"
+
+#include <string.h>
+
+static const char reading[] =
+    "Overhead is what the nodes on the way add, wire the length of the links, drain the time of\n"
+    "the bytes at the slowest link, and queueing what waiting for others cost: nothing, alone.\n"
+    "Reads go there and back. GB/s is size / latency, limit the GB/s of the slowest link, and\n"
+    "util the share of it that the transfer got.\n\n";
+
+static const char reading_load[] =
+    "Transfers are issued at random, whether or not earlier ones are done. Busy is the use of\n"
+    "the link that is full first, waited what packets waited there behind other transfers.\n"
+    "Waiting elsewhere can keep it from being full. Once less is accepted than offered, latency\n"
+    "grows with the length of the run.\n";
+
+static uint64_t rate_of(const probe_view *view, uint32_t link)
+{
+    return topo_link_rate(topo_machine_graph(view->machine), link);
+}
+
+static double rate_gbs(const probe_view *view, uint32_t link)
+{
+    return (double)rate_of(view, link) / (double)TOPO_GBS;
+}
+
+static void print_machine(const probe_view *view)
+{
+    const topo_shape *s = topo_machine_shape(view->machine);
+    printf("Machine '%s': %u SIP%s of %u x %u cubes of %u PEs\n", topo_machine_name(view->machine),
+           s->sips, s->sips == 1 ? "" : "s", s->cube_w, s->cube_h, s->pes);
+}
+
+static void add_link_cell(cli_table *table, const probe_view *view, uint32_t link)
+{
+    kb_text name = KB_TEXT_INIT;
+    cli_short_link_name(view->machine, link, &name);
+    cli_table_cell(table, "%s", kb_text_peek(&name));
+    kb_text_fini(&name);
+}
+
+/* ---- All cases --------------------------------------------------------------------------- */
+
+static kb_code print_summary(const probe_view *view, const probe_report *reports, size_t count)
+{
+    static const cli_column columns[] = {
+        {.title = "case", .left = true},
+        {.title = "latency"},
+        {.title = "overhead"},
+        {.title = "wire"},
+        {.title = "drain"},
+        {.title = "queue"},
+        {.title = "GB/s"},
+        {.title = "util %"},
+        {.title = "limit"},
+        {.title = "bottleneck link", .left = true},
+    };
+    cli_table table;
+    cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
+    for (size_t i = 0; i < count; i++) {
+        const probe_result *r = &reports[i].result;
+        double gbs = cli_bandwidth(r->bytes, r->receipt.ended);
+        cli_table_cell(&table, "%s", probe_cases[reports[i].which].name);
+        cli_table_cell(&table, "%s", cli_ns(r->receipt.ended).text);
+        cli_table_cell(&table, "%s", cli_ns(r->receipt.overhead).text);
+        cli_table_cell(&table, "%s", cli_ns(r->receipt.wire).text);
+        cli_table_cell(&table, "%s", cli_ns(r->receipt.drain).text);
+        cli_table_cell(&table, "%s", cli_ns(r->receipt.queueing).text);
+        cli_table_cell(&table, "%s", cli_gbs(gbs).text);
+        cli_table_cell(&table, "%s", cli_percent(gbs / rate_gbs(view, r->bottleneck)).text);
+        cli_table_cell(&table, "%s", cli_rate(rate_of(view, r->bottleneck)).text);
+        add_link_cell(&table, view, r->bottleneck);
+    }
+    return cli_table_print(&table, stdout);
+}
+
+static bool is_same(const char *a, const char *b)
+{
+    return a && b && strcmp(a, b) == 0;
+}
+
+/* The cases that are missing for this reason, on lines of some length. */
+static void print_missing_for(const probe_view *view, const char *why)
+{
+    enum { WIDTH = 110, INDENT = 4 };
+    int column = printf("  Not on this machine, as %s:", why);
+    const char *comma = "";
+    for (size_t i = 0; i < probe_case_count; i++) {
+        if (!is_same(probe_missing(view->machine, i), why))
+            continue;
+        int length = (int)strlen(probe_cases[i].name);
+        bool wraps = column + length + 2 > WIDTH;
+        column = wraps ? INDENT + length : column + length + 2;
+        printf("%s%s%s", comma, wraps ? "\n    " : " ", probe_cases[i].name);
+        comma = ",";
+    }
+    putchar('\n');
+}
+
+/* The cases that the machine has not, by reason. */
+static void print_missing(const probe_view *view)
+{
+    for (size_t i = 0; i < probe_case_count; i++) {
+        const char *why = probe_missing(view->machine, i);
+        bool told = !why;
+        for (size_t k = 0; k < i && !told; k++)
+            told = is_same(probe_missing(view->machine, k), why);
+        if (!told)
+            print_missing_for(view, why);
+    }
+}
+
+/* A row a case, a column a size. */
+static kb_code print_sweeps(const probe_report *reports, size_t count)
+{
+    cli_number sizes[PROBE_SWEEP_COUNT];
+    cli_column columns[PROBE_SWEEP_COUNT + 1] = {{.title = "case", .left = true}};
+    for (size_t i = 0; i < PROBE_SWEEP_COUNT; i++) {
+        sizes[i] = cli_bytes(probe_sweep_bytes(i));
+        columns[i + 1] = (cli_column){.title = sizes[i].text};
+    }
+    cli_table table;
+    cli_table_init(&table, columns, PROBE_SWEEP_COUNT + 1);
+    for (size_t c = 0; c < count; c++) {
+        cli_table_cell(&table, "%s", probe_cases[reports[c].which].name);
+        for (size_t i = 0; i < PROBE_SWEEP_COUNT; i++) {
+            double gbs = cli_bandwidth(probe_sweep_bytes(i), reports[c].sweep[i]);
+            cli_table_cell(&table, "%s", cli_gbs(gbs).text);
+        }
+    }
+    return cli_table_print(&table, stdout);
+}
+
+static kb_code print_all(const probe_view *view, const probe_report *reports, size_t count)
+{
+    char title[120];
+    snprintf(title, sizeof title,
+             "One transfer of %s at a time: latency = overhead + wire + drain + queueing, in ns",
+             cli_bytes(view->bytes).text);
+    cli_print_heading(stdout, title);
+    kb_code code = print_summary(view, reports, count);
+    if (code != KB_OK)
+        return code;
+    print_missing(view);
+    putchar('\n');
+    if (!view->quiet)
+        fputs(reading, stdout);
+    cli_print_heading(stdout, "Larger transfers make better use of it: GB/s by size");
+    code = print_sweeps(reports, count);
+    if (code == KB_OK && !view->details && !view->quiet) {
+        const char *name = probe_cases[reports[count - 1].which].name;
+        printf("\nHop by hop:             kernbench probe --case %s\n"
+               "Many transfers at once: kernbench probe --load --case %s\n",
+               name, name);
+    }
+    return code;
+}
+
+/* ---- One case ---------------------------------------------------------------------------- */
+
+static void print_line(const char *what, const char *value, const char *unit)
+{
+    printf("  %-12s %12s%s%s\n", what, value, unit[0] == '\0' ? "" : " ", unit);
+}
+
+static void print_ends(const probe_view *view, const probe_result *r)
+{
+    kb_text from = KB_TEXT_INIT, to = KB_TEXT_INIT;
+    topo_node_name(view->machine, r->from, &from);
+    topo_node_name(view->machine, r->to, &to);
+    printf("  from %s to %s\n", kb_text_peek(&from), kb_text_peek(&to));
+    kb_text_fini(&from);
+    kb_text_fini(&to);
+}
+
+static void print_parts(const probe_view *view, const probe_result *r)
+{
+    const net_receipt *receipt = &r->receipt;
+    double gbs = cli_bandwidth(r->bytes, receipt->ended);
+    kb_text link = KB_TEXT_INIT, unit = KB_TEXT_INIT;
+    topo_link_name(view->machine, r->bottleneck, &link);
+    kb_text_printf(&unit, "%% of the bottleneck, %s, %s GB/s", kb_text_peek(&link),
+                   cli_rate(rate_of(view, r->bottleneck)).text);
+    print_ends(view, r);
+    print_line("size", cli_bytes(r->bytes).text, "");
+    print_line("latency", cli_ns(receipt->ended).text, "ns");
+    print_line("  overhead", cli_ns(receipt->overhead).text, "ns in nodes");
+    print_line("  wire", cli_ns(receipt->wire).text, "ns in links");
+    print_line("  drain", cli_ns(receipt->drain).text, "ns for the bytes to pass the slowest link");
+    print_line("  queueing", cli_ns(receipt->queueing).text, "ns behind other transfers");
+    print_line("bandwidth", cli_gbs(gbs).text, "GB/s");
+    print_line("utilisation", cli_percent(gbs / rate_gbs(view, r->bottleneck)).text,
+               kb_text_peek(&unit));
+    kb_text_fini(&unit);
+    kb_text_fini(&link);
+}
+
+static kb_code print_sweep(const probe_view *view, const probe_report *report)
+{
+    static const cli_column columns[] = {
+        {.title = "size"}, {.title = "latency ns"}, {.title = "GB/s"}, {.title = "utilisation %"}};
+    cli_table table;
+    cli_table_init(&table, columns, 4);
+    for (size_t i = 0; i < PROBE_SWEEP_COUNT; i++) {
+        double gbs = cli_bandwidth(probe_sweep_bytes(i), report->sweep[i]);
+        cli_table_cell(&table, "%s", cli_bytes(probe_sweep_bytes(i)).text);
+        cli_table_cell(&table, "%s", cli_ns(report->sweep[i]).text);
+        cli_table_cell(&table, "%s", cli_gbs(gbs).text);
+        cli_table_cell(&table, "%s",
+                       cli_percent(gbs / rate_gbs(view, report->result.bottleneck)).text);
+    }
+    return cli_table_print(&table, stdout);
+}
+
+static void add_stop_rows(cli_table *table, const probe_view *view, const probe_stop *stop,
+                          const char *note)
+{
+    const topo_graph *graph = topo_machine_graph(view->machine);
+    kb_text name = KB_TEXT_INIT;
+    topo_node_name(view->machine, stop->node, &name);
+    cli_table_cell(table, "%s", cli_ns(stop->at).text);
+    cli_table_cell(table, "%s", kb_text_peek(&name));
+    bool first = stop->link == TOPO_NONE;
+    cli_table_cell(table, "%s", first ? "" : cli_rate(rate_of(view, stop->link)).text);
+    cli_table_cell(table, "%s", first ? "" : cli_ns(graph->links.items[stop->link].wire_fs).text);
+    kb_time overhead =
+        first ? topo_source_overhead(graph, stop->node) : topo_link_overhead(graph, stop->link);
+    cli_table_cell(table, "%s", cli_ns(overhead).text);
+    cli_table_cell(table, "%s", note);
+    kb_text_fini(&name);
+}
+
+static kb_code print_route(const probe_view *view, const probe_report *report)
+{
+    static const cli_column columns[] = {
+        {.title = "at ns"},   {.title = "node", .left = true}, {.title = "link GB/s"},
+        {.title = "wire ns"}, {.title = "overhead ns"},        {.title = "", .left = true},
+    };
+    const probe_result *r = &report->result;
+    cli_table table;
+    cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
+    for (size_t i = 0; i < r->stops.count; i++) {
+        const probe_stop *stop = &r->stops.items[i];
+        bool last = i + 1 == r->stops.count;
+        bool turns = !last && r->stops.items[i + 1].back && !stop->back;
+        const char *note = "";
+        if (last)
+            note = "the last byte is there";
+        else if (turns)
+            note = "the request is there, the data go back";
+        add_stop_rows(&table, view, stop, note);
+    }
+    return cli_table_print(&table, stdout);
+}
+
+static kb_code print_case(const probe_view *view, const probe_report *report)
+{
+    kb_text title = KB_TEXT_INIT;
+    kb_text_printf(&title, "%s: %s", probe_cases[report->which].name,
+                   probe_cases[report->which].what);
+    cli_print_heading(stdout, kb_text_peek(&title));
+    kb_text_fini(&title);
+    print_parts(view, &report->result);
+    putchar('\n');
+    cli_print_heading(stdout, "Larger transfers fill the bottleneck");
+    kb_code code = print_sweep(view, report);
+    if (code != KB_OK)
+        return code;
+    putchar('\n');
+    cli_print_heading(stdout, "The way, and when the head of the first packet is there");
+    return print_route(view, report);
+}
+
+kb_code probe_print(const probe_view *view, const probe_report *reports, size_t count, bool all)
+{
+    kb_code code = KB_OK;
+    print_machine(view);
+    putchar('\n');
+    if (all)
+        code = print_all(view, reports, count);
+    for (size_t i = 0; i < count && view->details && code == KB_OK; i++) {
+        if (all || i > 0)
+            putchar('\n');
+        code = print_case(view, &reports[i]);
+    }
+    return code;
+}
+
+/* ---- Under load -------------------------------------------------------------------------- */
+
+static kb_code print_load_table(const probe_load_report *report)
+{
+    static const cli_column columns[] = {
+        {.title = "load %"},  {.title = "offered GB/s"}, {.title = "accepted GB/s"},
+        {.title = "mean ns"}, {.title = "p50 ns"},       {.title = "p99 ns"},
+        {.title = "max ns"},  {.title = "busy %"},       {.title = "waited ns"},
+    };
+    cli_table table;
+    cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
+    for (size_t i = 0; i < PROBE_LOAD_COUNT; i++) {
+        const probe_load *load = &report->points[i];
+        cli_table_cell(&table, "%s", cli_percent(probe_loads[i]).text);
+        cli_table_cell(&table, "%s", cli_gbs(load->offered_gbs).text);
+        cli_table_cell(&table, "%s", cli_gbs(load->accepted_gbs).text);
+        cli_table_cell(&table, "%s", cli_ns(load->mean).text);
+        cli_table_cell(&table, "%s", cli_ns(load->p50).text);
+        cli_table_cell(&table, "%s", cli_ns(load->p99).text);
+        cli_table_cell(&table, "%s", cli_ns(load->max).text);
+        cli_table_cell(&table, "%s", cli_percent(load->utilization).text);
+        cli_table_cell(&table, "%s", cli_ns(load->waited).text);
+    }
+    return cli_table_print(&table, stdout);
+}
+
+static void print_load_title(const probe_view *view, const probe_load_report *report)
+{
+    const probe_capacity *c = &report->capacity;
+    kb_text title = KB_TEXT_INIT, link = KB_TEXT_INIT;
+    kb_text_printf(&title, "%s under load: transfers of %s from %u source%s",
+                   probe_cases[report->which].name, cli_bytes(view->bytes).text, c->sources,
+                   c->sources == 1 ? "" : "s");
+    cli_print_heading(stdout, kb_text_peek(&title));
+    topo_link_name(view->machine, c->bottleneck, &link);
+    printf("  100 %% is %s GB/s of data: then %s (%s GB/s) is full\n", cli_gbs(c->gbs).text,
+           kb_text_peek(&link), cli_rate(rate_of(view, c->bottleneck)).text);
+    kb_text_fini(&title);
+    kb_text_fini(&link);
+}
+
+kb_code probe_print_load(const probe_view *view, const probe_load_report *reports, size_t count,
+                         bool all)
+{
+    kb_code code = KB_OK;
+    print_machine(view);
+    putchar('\n');
+    for (size_t i = 0; i < count && code == KB_OK; i++) {
+        print_load_title(view, &reports[i]);
+        code = print_load_table(&reports[i]);
+        putchar('\n');
+    }
+    if (all && code == KB_OK) {
+        print_missing(view);
+        putchar('\n');
+    }
+    if (!view->quiet)
+        fputs(reading_load, stdout);
+    return code;
+}

@@ -1,0 +1,48 @@
+/* progress.c: a line on stderr that is rewritten a few times a second. */
+#include "progress.h"
+
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+static const double patience = 1, period = 0.2; /* seconds before the first line, and between */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+cli_progress cli_progress_start(const char *what, uint64_t total, bool quiet)
+{
+    return (cli_progress){
+        .what = what,
+        .total = total,
+        .began = now(),
+        .silent = quiet || isatty(STDERR_FILENO) != 1,
+    };
+}
+
+void cli_progress_show(cli_progress *progress, uint64_t done)
+{
+    if (progress->silent)
+        return;
+    double t = now(), passed = t - progress->began;
+    if (passed < patience || t - progress->shown < period || done == 0)
+        return;
+    double rate = (double)done / passed;
+    double left = (double)(progress->total > done ? progress->total - done : 0) / rate;
+    fprintf(stderr, "\r\033[K%s: %llu of %llu, %.3g/s, %.0f s left", progress->what,
+            (unsigned long long)done, (unsigned long long)progress->total, rate, left);
+    fflush(stderr);
+    progress->shown = t;
+    progress->dirty = true;
+}
+
+void cli_progress_end(cli_progress *progress)
+{
+    if (progress->dirty)
+        fputs("\r\033[K", stderr);
+    progress->dirty = false;
+}

@@ -1,0 +1,177 @@
+/*
+ * rewrite.c: puts a setting into the text of a description, which is parsed to find the place and
+ * otherwise left as it is.
+ *
+ *     w: 4 # spec             cube.noc.w=8     the scalar is replaced
+ *     mesh: { w: 4 }          mesh.h=2         the key is put first: { h: 2, w: 4 }
+ *     mesh:                   mesh.h=2         the key gets a line before the first one
+ *       w: 4
+ */
+#include "rewrite.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Where line and column are, both from 1; columns count characters. */
+static size_t offset_of(const kb_text *text, kb_place place)
+{
+    const char *bytes = kb_text_peek(text);
+    size_t at = 0;
+    for (int line = 1; line < place.line && at < text->length; at++)
+        line += bytes[at] == '\n';
+    for (int column = 1; column < place.column && at < text->length; column++) {
+        uint32_t character;
+        size_t size = kb_utf8_decode(bytes + at, text->length - at, &character);
+        at += size > 0 ? size : 1;
+    }
+    return at;
+}
+
+/* Replaces `old` bytes. */
+static void splice(kb_text *text, size_t at, size_t old, const char *fresh)
+{
+    kb_text result = KB_TEXT_INIT;
+    kb_text_append(&result, kb_text_peek(text), at);
+    kb_text_puts(&result, fresh);
+    kb_text_append(&result, kb_text_peek(text) + at + old, text->length - at - old);
+    result.failed = result.failed || text->failed;
+    kb_text_fini(text);
+    *text = result;
+}
+
+/* The value as YAML takes it: plain if nothing in it means anything there. */
+static void print_value(kb_text *out, const char *value)
+{
+    static const char plain[] =
+        "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_.+-";
+    if (value[0] != '\0' && value[strspn(value, plain)] == '\0') {
+        kb_text_puts(out, value);
+        return;
+    }
+    kb_text_puts(out, "\"");
+    for (; *value != '\0'; value++)
+        kb_text_printf(out, "%s%c", *value == '"' || *value == '\\' ? "\\" : "", *value);
+    kb_text_puts(out, "\"");
+}
+
+/* The length of the scalar that begins there; 0 if it is not one on one line. */
+static size_t scalar_length(const char *at, const char *source)
+{
+    if (*at == '"' || *at == '\'') {
+        for (size_t i = 1; at[i] != '\0' && at[i] != '\n'; i++) {
+            bool escapes = *at == '"' ? at[i] == '\\' : at[i] == *at && at[i + 1] == *at;
+            if (escapes)
+                i++;
+            else if (at[i] == *at)
+                return i + 1;
+        }
+        return 0;
+    }
+    size_t length = strlen(source);
+    return strncmp(at, source, length) == 0 ? length : 0;
+}
+
+static kb_error *cannot(const char *setting)
+{
+    return kb_error_new(KB_ERR_INPUT, "--set %s cannot be written into the description", setting);
+}
+
+/* The value of a key or of an index; NULL if there is none. */
+static kb_config_node *child(kb_config_node *node, const char *key)
+{
+    kb_config_node *item = kb_config_first(node);
+    char *end;
+    unsigned long index = strtoul(key, &end, 10);
+    for (unsigned long i = 0; item; item = kb_config_next(item), i++) {
+        const char *name = kb_config_key(item);
+        if (name ? strcmp(name, key) == 0 : *end == '\0' && i == index)
+            return item;
+    }
+    return NULL;
+}
+
+/* Puts "a: { b: value }" into the mapping that begins there. `path` is cut into its words. */
+static void insert(kb_text *text, kb_place place, char *path, const char *value)
+{
+    kb_text fresh = KB_TEXT_INIT;
+    size_t at = offset_of(text, place), depth = 0;
+    bool flow = kb_text_peek(text)[at] == '{';
+    for (char *word = path; word; depth++) {
+        char *point = strchr(word, '.');
+        if (point)
+            *point = '\0';
+        kb_text_printf(&fresh, "%s%s: ", depth > 0 ? "{ " : "", word);
+        word = point ? point + 1 : NULL;
+    }
+    print_value(&fresh, value);
+    for (; depth > 1; depth--)
+        kb_text_puts(&fresh, " }");
+    if (flow) {
+        const char *rest = kb_text_peek(text) + at + 1;
+        const char *gap = rest[strspn(rest, " \n")] == '}' ? " " : ",";
+        kb_text line = KB_TEXT_INIT;
+        kb_text_printf(&line, " %s%s", kb_text_peek(&fresh), gap);
+        splice(text, at + 1, 0, kb_text_peek(&line));
+        kb_text_fini(&line);
+    } else {
+        kb_text_printf(&fresh, "\n%*s", place.column - 1, "");
+        splice(text, at, 0, kb_text_peek(&fresh));
+    }
+    kb_text_fini(&fresh);
+}
+
+static bool is_mapping(const kb_text *text, kb_config_node *node)
+{
+    const kb_config_node *first = kb_config_first(node);
+    if (first)
+        return kb_config_key(first) != NULL;
+    return kb_text_peek(text)[offset_of(text, kb_config_place(node))] == '{';
+}
+
+/* Follows the path as far as the text goes, then replaces or inserts. */
+static kb_error *apply(kb_text *text, kb_config *config, char *path, const char *value,
+                       const char *setting)
+{
+    kb_config_node *node = kb_config_root(config);
+    char *word = path;
+    while (word) {
+        char *point = strchr(word, '.');
+        if (point)
+            *point = '\0';
+        kb_config_node *next = child(node, word);
+        if (point)
+            *point = '.';
+        if (!next && !is_mapping(text, node))
+            return cannot(setting);
+        if (!next) {
+            insert(text, kb_config_place(node), word, value);
+            return NULL;
+        }
+        node = next;
+        word = point ? point + 1 : NULL;
+    }
+    const char *source = kb_config_source_text(node);
+    size_t at = offset_of(text, kb_config_place(node));
+    size_t length = source ? scalar_length(kb_text_peek(text) + at, source) : 0;
+    if (length == 0)
+        return cannot(setting);
+    kb_text fresh = KB_TEXT_INIT;
+    print_value(&fresh, value);
+    splice(text, at, length, kb_text_peek(&fresh));
+    kb_text_fini(&fresh);
+    return NULL;
+}
+
+kb_error *rewrite_setting(kb_text *text, const char *setting)
+{
+    const char *equals = strchr(setting, '=');
+    kb_config *config;
+    if (!equals)
+        return cannot(setting);
+    KB_TRY(kb_config_load_text("description", kb_text_peek(text), text->length, &config));
+    char *path = strndup(setting, (size_t)(equals - setting));
+    kb_error *err = path ? apply(text, config, path, equals + 1, setting) : kb_error_nomem();
+    free(path);
+    kb_config_destroy(config);
+    return !err && text->failed ? kb_error_nomem() : err;
+}

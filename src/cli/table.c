@@ -1,0 +1,215 @@
+/*
+ * table.c: aligned tables and numbers. Column widths are counted in characters of a terminal, not
+ * in bytes. Numbers do not depend on the locale.
+ */
+#include "table.h"
+
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char bold[] = "\033[1m", plain[] = "\033[0m";
+
+bool cli_wants_colour(FILE *out)
+{
+    const char *no_colour = getenv("NO_COLOR"), *terminal = getenv("TERM");
+    if (no_colour && no_colour[0] != '\0')
+        return false;
+    if (terminal && strcmp(terminal, "dumb") == 0)
+        return false;
+    return isatty(fileno(out)) == 1;
+}
+
+void cli_print_heading(FILE *out, const char *text)
+{
+    bool colour = cli_wants_colour(out);
+    fprintf(out, "%s%s%s\n", colour ? bold : "", text, colour ? plain : "");
+}
+
+/* Characters that take two columns, and those that take none: the ranges that matter. */
+static size_t character_width(uint32_t c)
+{
+    static const struct {
+        uint32_t first, last;
+        size_t width;
+    } ranges[] = {
+        {0x300, 0x36f, 0},     {0x200b, 0x200f, 0}, {0x20d0, 0x20ff, 0}, {0xfe00, 0xfe0f, 0},
+        {0x1100, 0x115f, 2},   {0x2e80, 0xa4cf, 2}, {0xac00, 0xd7a3, 2}, {0xf900, 0xfaff, 2},
+        {0xfe30, 0xfe6f, 2},   {0xff00, 0xff60, 2}, {0xffe0, 0xffe6, 2}, {0x1f300, 0x1faff, 2},
+        {0x20000, 0x3fffd, 2},
+    };
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
+        if (c >= ranges[i].first && c <= ranges[i].last)
+            return ranges[i].width;
+    return 1;
+}
+
+size_t cli_text_width(const char *text, size_t length)
+{
+    size_t width = 0;
+    for (size_t at = 0; at < length;) {
+        uint32_t character = 0;
+        size_t bytes = kb_utf8_decode(text + at, length - at, &character);
+        width += character_width(character);
+        at += bytes > 0 ? bytes : 1;
+    }
+    return width;
+}
+
+/* ---- Tables ------------------------------------------------------------------------------ */
+
+void cli_table_init(cli_table *table, const cli_column *columns, size_t count)
+{
+    *table = (cli_table){.columns = columns, .column_count = count};
+}
+
+void cli_table_cell(cli_table *table, const char *format, ...)
+{
+    size_t start = table->text.length;
+    va_list args;
+    va_start(args, format);
+    kb_text_vprintf(&table->text, format, args);
+    va_end(args);
+    kb_text_escape_from(&table->text, start);
+    if (table->text.failed || !kb_vec_push(&table->ends, table->text.length))
+        table->failed = true;
+}
+
+typedef struct cell {
+    const char *text;
+    size_t length;
+} cell;
+
+static cell cell_at(const cli_table *table, size_t i)
+{
+    size_t start = i == 0 ? 0 : table->ends.items[i - 1];
+    return (cell){kb_text_peek(&table->text) + start, table->ends.items[i] - start};
+}
+
+static void print_cell(const cli_table *table, size_t column, cell c, size_t width, FILE *out)
+{
+    size_t used = cli_text_width(c.text, c.length);
+    int gap = (int)(width > used ? width - used : 0);
+    bool last = column + 1 == table->column_count;
+    if (last && c.length == 0)
+        return; /* nothing trails a row */
+    fputs("  ", out);
+    if (!table->columns[column].left)
+        fprintf(out, "%*s", gap, "");
+    fwrite(c.text, 1, c.length, out);
+    if (table->columns[column].left && !last)
+        fprintf(out, "%*s", gap, "");
+}
+
+static void print_table(const cli_table *table, const size_t *widths, FILE *out)
+{
+    size_t columns = table->column_count;
+    bool colour = cli_wants_colour(out);
+    fputs(colour ? bold : "", out);
+    for (size_t c = 0; c < columns; c++) {
+        const char *title = table->columns[c].title;
+        print_cell(table, c, (cell){title, strlen(title)}, widths[c], out);
+    }
+    fprintf(out, "%s\n", colour ? plain : "");
+    for (size_t i = 0; i < table->ends.count; i++) {
+        print_cell(table, i % columns, cell_at(table, i), widths[i % columns], out);
+        if (i % columns + 1 == columns)
+            fputc('\n', out);
+    }
+}
+
+kb_code cli_table_print(cli_table *table, FILE *out)
+{
+    size_t columns = table->column_count;
+    size_t *widths = kb_alloc_array(columns, sizeof *widths);
+    bool good = widths && !table->failed;
+    if (good) {
+        KB_ASSERT(table->ends.count % columns == 0);
+        for (size_t c = 0; c < columns; c++)
+            widths[c] = cli_text_width(table->columns[c].title, strlen(table->columns[c].title));
+        for (size_t i = 0; i < table->ends.count; i++) {
+            cell c = cell_at(table, i);
+            size_t width = cli_text_width(c.text, c.length);
+            if (width > widths[i % columns])
+                widths[i % columns] = width;
+        }
+        print_table(table, widths, out);
+    }
+    free(widths);
+    kb_text_fini(&table->text);
+    kb_vec_fini(&table->ends);
+    return good ? KB_OK : cli_report(kb_error_nomem());
+}
+
+/* ---- Numbers ----------------------------------------------------------------------------- */
+
+cli_number cli_ns(kb_time time_fs)
+{
+    cli_number number;
+    kb_time ps = time_fs / KB_PS + (time_fs % KB_PS >= KB_PS / 2);
+    snprintf(number.text, sizeof number.text, "%lld.%03lld", (long long)(ps / 1000),
+             (long long)(ps % 1000));
+    return number;
+}
+
+cli_number cli_bytes(uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    size_t unit = 0;
+    uint64_t one = 1;
+    while (unit + 1 < sizeof units / sizeof units[0] && bytes / one >= 1024) {
+        one *= 1024;
+        unit++;
+    }
+    cli_number number;
+    int digits = bytes % one == 0 ? 0 : 1;
+    snprintf(number.text, sizeof number.text, "%.*f %s", digits, (double)bytes / (double)one,
+             units[unit]);
+    return number;
+}
+
+cli_number cli_rate(uint64_t bytes_per_s)
+{
+    kb_text text = KB_TEXT_INIT;
+    cli_number number;
+    kb_decimal_print((int64_t)bytes_per_s, 9, &text);
+    snprintf(number.text, sizeof number.text, "%s", kb_text_peek(&text));
+    kb_text_fini(&text);
+    return number;
+}
+
+cli_number cli_gbs(double gbs)
+{
+    cli_number number;
+    snprintf(number.text, sizeof number.text, "%.*f", gbs < 1000 ? 2 : 1, gbs);
+    return number;
+}
+
+cli_number cli_percent(double share)
+{
+    cli_number number;
+    snprintf(number.text, sizeof number.text, "%.1f", 100 * share);
+    return number;
+}
+
+cli_number cli_count(uint64_t count)
+{
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)count);
+    cli_number number;
+    size_t at = 0;
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0)
+            number.text[at++] = ',';
+        number.text[at++] = digits[i];
+    }
+    number.text[at] = '\0';
+    return number;
+}
+
+double cli_bandwidth(uint64_t bytes, kb_time time_fs)
+{
+    return time_fs > 0 ? (double)bytes / ((double)time_fs / (double)KB_NS) : 0;
+}

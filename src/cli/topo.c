@@ -1,0 +1,225 @@
+/* topo.c: the command that summarises, checks, prints and draws a machine. */
+#include "classes.h"
+#include "cli.h"
+#include "draw_svg.h"
+#include "json.h"
+#include "machine.h"
+#include "rewrite.h"
+#include "topo_summary.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct topo_args {
+    cli_common common;
+    bool print, check;
+    const char *svg;
+} topo_args;
+
+static const cli_option options[] = {
+    {.name = "--check",
+     .help = "only says whether the description is right, or all that is wrong with it",
+     .kind = CLI_FLAG,
+     CLI_INTO(topo_args, check)},
+    {.name = "--print",
+     .help = "the description, with its comments and with the values of --set",
+     .kind = CLI_FLAG,
+     CLI_INTO(topo_args, print)},
+    {.name = "--svg",
+     .value = "FILE",
+     .help = "draws the machine into a file; - is stdout",
+     .kind = CLI_STRING,
+     CLI_INTO(topo_args, svg)},
+};
+
+/* ---- --check ----------------------------------------------------------------------------- */
+
+/* The lines of the detail if there is one, else the message. */
+static json_t *problems_json(const kb_error *err)
+{
+    json_t *problems = json_array();
+    const char *line = kb_error_detail(err);
+    if (*line == '\0')
+        line = kb_error_message(err);
+    while (*line != '\0') {
+        size_t length = strcspn(line, "\n");
+        cli_json_append(&problems, json_stringn(line, length));
+        line += length + (line[length] == '\n');
+    }
+    return problems;
+}
+
+static kb_code check(const cli_common *common)
+{
+    topo_machine *machine;
+    if (!common->json) {
+        kb_code code = cli_load_machine(common, &machine);
+        if (code == KB_OK)
+            puts("ok");
+        topo_machine_destroy(machine);
+        return code;
+    }
+    kb_error *err = cli_try_machine(common, &machine);
+    kb_code code = kb_error_code(err);
+    if (err && code != KB_ERR_INPUT)
+        return cli_report(err);
+    kb_code printed = cli_json_print(
+        json_pack("{s:b, s:o}", "ok", !err, "problems", err ? problems_json(err) : json_array()));
+    kb_error_free(err);
+    topo_machine_destroy(machine);
+    return printed != KB_OK ? printed : code;
+}
+
+/* ---- --print ----------------------------------------------------------------------------- */
+
+static kb_error *read_file(const char *path, kb_text *text)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return kb_error_new(KB_ERR_INPUT, "%s: %s", path, strerror(errno));
+    char buffer[4096];
+    size_t size;
+    while ((size = fread(buffer, 1, sizeof buffer, file)) > 0)
+        kb_text_append(text, buffer, size);
+    bool failed = ferror(file) != 0;
+    (void)fclose(file); /* it was only read */
+    if (failed)
+        return kb_error_new(KB_ERR_INPUT, "%s: cannot be read", path);
+    return text->failed ? kb_error_nomem() : NULL;
+}
+
+/* The text that the machine was loaded from; a file comes before a built-in name, as there. */
+static kb_error *source_text(const char *path, kb_text *text)
+{
+    if (path && access(path, F_OK) == 0)
+        return read_file(path, text);
+    for (const topo_builtin *b = topo_builtins; b->name; b++)
+        if (strcmp(b->name, path ? path : "default") == 0)
+            kb_text_append(text, b->text, b->length);
+    return text->failed ? kb_error_nomem() : NULL;
+}
+
+/* The text must describe the very machine that it was made for. */
+static kb_error *verify(const topo_machine *machine, const cli_common *common, const kb_text *text)
+{
+    topo_machine *again;
+    topo_source source = {.path = common->topology ? common->topology : "default",
+                          .text = kb_text_peek(text),
+                          .length = text->length};
+    KB_TRY(topo_machine_load(&source, &again));
+    bool same = topo_machine_hash(again) == topo_machine_hash(machine);
+    topo_machine_destroy(again);
+    return same
+               ? NULL
+               : kb_error_new(KB_ERR_BUG, "the settings could not be written into the description");
+}
+
+static kb_error *effective_text(const topo_machine *machine, const cli_common *common,
+                                kb_text *text)
+{
+    KB_TRY(source_text(common->topology, text));
+    for (size_t i = 0; i < common->settings.count; i++)
+        KB_TRY(rewrite_setting(text, common->settings.items[i]));
+    return common->settings.count > 0 ? verify(machine, common, text) : NULL;
+}
+
+static kb_code print(const topo_machine *machine, const cli_common *common)
+{
+    kb_text text = KB_TEXT_INIT;
+    kb_error *err = effective_text(machine, common, &text);
+    kb_code code = KB_OK;
+    if (err)
+        code = cli_report(err);
+    else if (common->json)
+        code = cli_json_print(json_pack("{s:o, s:s}", "topology", cli_json_machine(machine), "text",
+                                        kb_text_peek(&text)));
+    else
+        fwrite(kb_text_peek(&text), 1, text.length, stdout);
+    kb_text_fini(&text);
+    return code;
+}
+
+/* ---- --svg ------------------------------------------------------------------------------- */
+
+static kb_code write_file(const char *path, const kb_text *text)
+{
+    FILE *file = fopen(path, "wb");
+    if (!file)
+        return cli_fail(KB_ERR_INPUT, "cannot write %s: %s", path, strerror(errno));
+    errno = 0;
+    bool failed = fwrite(kb_text_peek(text), 1, text->length, file) != text->length;
+    int why = errno;
+    if (fclose(file) != 0 && !failed) {
+        failed = true;
+        why = errno;
+    }
+    if (!failed)
+        return KB_OK;
+    return cli_fail(KB_ERR_HOST, "cannot write %s: %s", path, strerror(why));
+}
+
+static kb_code draw(const topo_machine *machine, const topo_args *args)
+{
+    kb_text text = KB_TEXT_INIT;
+    kb_error *err = draw_svg(machine, &text);
+    kb_code code = KB_OK;
+    if (err)
+        code = cli_report(err);
+    else if (strcmp(args->svg, "-") == 0)
+        fwrite(kb_text_peek(&text), 1, text.length, stdout);
+    else
+        code = write_file(args->svg, &text);
+    if (code == KB_OK && args->common.json)
+        code = cli_json_print(
+            json_pack("{s:o, s:s}", "topology", cli_json_machine(machine), "svg", args->svg));
+    kb_text_fini(&text);
+    return code;
+}
+
+static kb_code run_with(const topo_args *args)
+{
+    topo_machine *machine;
+    if (args->print + args->check + (args->svg != NULL) > 1)
+        return cli_fail(KB_ERR_INPUT,
+                        "only one of --check, --print and --svg can be done at a time");
+    if (args->svg && strcmp(args->svg, "-") == 0 && args->common.json)
+        return cli_fail(KB_ERR_INPUT, "--svg - and --json both want stdout; name a file");
+    if (args->check)
+        return check(&args->common);
+    kb_code code = cli_load_machine(&args->common, &machine);
+    if (code != KB_OK)
+        return code;
+    if (args->print)
+        code = print(machine, &args->common);
+    else if (args->svg)
+        code = draw(machine, args);
+    else
+        code = args->common.json ? topo_print_summary_json(machine) : topo_print_summary(machine);
+    topo_machine_destroy(machine);
+    return code;
+}
+
+static kb_code run_topo(const cli_command *self, int argc, char **argv)
+{
+    topo_args args = {0};
+    kb_code code = cli_parse(self, &argc, argv, &args);
+    if (code == KB_OK)
+        code = run_with(&args);
+    cli_common_fini(&args.common);
+    return code;
+}
+
+const cli_command cli_topo_command = {
+    .name = "topo",
+    .arguments = "[OPTIONS]",
+    .summary = "the machine: a summary, its description, a drawing",
+    .help = "Without options of its own, a summary: counts, capacities, nodes and links.\n",
+    .example = "Example: kernbench topo --set system.sips.count=4\n"
+               "Example: kernbench topo --print >mine.yaml\n"
+               "Example: kernbench topo --topology mine.yaml --svg mine.svg\n",
+    CLI_OPTIONS(options),
+    .has_machine = true,
+    .run = run_topo,
+};

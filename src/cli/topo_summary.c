@@ -1,0 +1,244 @@
+/* topo_summary.c: a machine in figures: counts, capacities, bandwidths, and its nodes and links. */
+#include "topo_summary.h"
+
+#include "classes.h"
+#include "cli.h"
+#include "json.h"
+#include "table.h"
+
+#include <inttypes.h>
+
+static const char *const pattern_names[] = {
+    [TOPO_RING_1D] = "ring_1d",
+    [TOPO_TORUS_2D] = "torus_2d",
+    [TOPO_MESH_2D_NO_WRAP] = "mesh_2d_no_wrap",
+};
+
+/* The nodes of a kind. */
+typedef struct node_class {
+    uint64_t count;
+    kb_time overhead_fs; /* of the first one: all are alike */
+} node_class;
+
+typedef struct summary {
+    const topo_machine *machine;
+    const topo_shape *shape;
+    const topo_graph *graph;
+    node_class nodes[TOPO_KINDS];
+    link_classes links;
+    uint64_t slice_rate, sram_rate; /* bytes a second */
+} summary;
+
+static kb_error *summarise(const topo_machine *machine, summary *s)
+{
+    *s = (summary){
+        .machine = machine,
+        .shape = topo_machine_shape(machine),
+        .graph = topo_machine_graph(machine),
+    };
+    KB_TRY(link_classes_init(&s->links, machine));
+    for (size_t i = 0; i < s->graph->nodes.count; i++) {
+        const topo_node *node = &s->graph->nodes.items[i];
+        node_class *c = &s->nodes[node->kind];
+        if (c->count++ == 0)
+            c->overhead_fs = node->overhead_fs;
+    }
+    const link_class *slice = link_classes_find(&s->links, TOPO_HBM_CTRL, TOPO_HBM_CTRL, true);
+    const link_class *sram = link_classes_find(&s->links, TOPO_SRAM, TOPO_SRAM, true);
+    s->slice_rate = slice ? slice->rate : 0;
+    s->sram_rate = sram ? sram->rate : 0;
+    return NULL;
+}
+
+static const char *impl_name(const summary *s, topo_kind kind)
+{
+    const topo_component *component = topo_machine_component(s->machine, kind);
+    return component ? component->name : "";
+}
+
+static uint64_t cubes_of(const summary *s)
+{
+    return (uint64_t)s->shape->sips * s->shape->cubes;
+}
+
+static double gbs_of(uint64_t rate, uint64_t times)
+{
+    return (double)rate / (double)TOPO_GBS * (double)times;
+}
+
+/* ---- Text -------------------------------------------------------------------------------- */
+
+static void print_machine(const summary *s)
+{
+    const topo_shape *m = s->shape;
+    uint64_t cubes = cubes_of(s);
+    printf("  SIPs     %u, %s", m->sips, pattern_names[m->sip_pattern]);
+    if (m->sip_h > 1)
+        printf(" %u x %u", m->sip_w, m->sip_h);
+    if (m->sips > 1)
+        printf(", %s", m->sip_links ? "with direct links" : "meeting at the switch");
+    printf("\n  cubes    %u x %u a SIP, %s in all\n", m->cube_w, m->cube_h, cli_count(cubes).text);
+    printf("  PEs      %u a cube, %s in all\n", m->pes, cli_count(m->pe_count).text);
+    printf("  NOC      %u x %u routers a cube\n", m->noc_w, m->noc_h);
+    printf("  HBM      %s a cube in %u slices of %s, %s in all\n", cli_bytes(m->hbm_bytes).text,
+           m->pes, cli_bytes(m->slice_bytes).text, cli_bytes(m->hbm_bytes * cubes).text);
+    printf("           %s GB/s a slice, %s a cube, %s in all\n", cli_rate(s->slice_rate).text,
+           cli_gbs(gbs_of(s->slice_rate, m->pes)).text,
+           cli_gbs(gbs_of(s->slice_rate, m->pe_count)).text);
+    printf("  SRAM     %s a cube, %s in all\n", cli_bytes(m->sram_bytes).text,
+           cli_bytes(m->sram_bytes * cubes).text);
+    printf("           %s GB/s a cube, %s in all\n", cli_rate(s->sram_rate).text,
+           cli_gbs(gbs_of(s->sram_rate, cubes)).text);
+    printf("  fabric   packets of %s; %u channels a class in a port, %s deep%s\n",
+           cli_bytes(m->packet_bytes).text, m->vcs, cli_bytes(m->depth_bytes).text,
+           m->serial_ports ? "; ports send one packet at a time" : "");
+    printf("  graph    %s nodes, %s links; the longest way has at most %u\n",
+           cli_count(s->graph->nodes.count).text, cli_count(s->graph->links.count).text,
+           m->max_steps);
+}
+
+static kb_code print_nodes(const summary *s)
+{
+    static const cli_column columns[] = {
+        {.title = "node", .left = true},
+        {.title = "count"},
+        {.title = "overhead ns"},
+        {.title = "implementation", .left = true},
+    };
+    cli_table table;
+    cli_table_init(&table, columns, 4);
+    for (unsigned kind = 0; kind < TOPO_KINDS; kind++) {
+        const node_class *c = &s->nodes[kind];
+        if (c->count == 0)
+            continue;
+        cli_table_cell(&table, "%s", topo_kind_name((topo_kind)kind));
+        cli_table_cell(&table, "%s", cli_count(c->count).text);
+        cli_table_cell(&table, "%s", cli_ns(c->overhead_fs).text);
+        cli_table_cell(&table, "%s", impl_name(s, (topo_kind)kind));
+    }
+    return cli_table_print(&table, stdout);
+}
+
+static kb_code print_links(const summary *s)
+{
+    static const cli_column columns[] = {
+        {.title = "link", .left = true}, {.title = "count"},   {.title = "GB/s"},
+        {.title = "total GB/s"},         {.title = "wire ns"},
+    };
+    cli_table table;
+    cli_table_init(&table, columns, 5);
+    for (size_t i = 0; i < s->links.all.count; i++) {
+        const link_class *c = &s->links.all.items[i];
+        kb_text name = KB_TEXT_INIT;
+        link_class_name(c, &name);
+        cli_table_cell(&table, "%s%s", kb_text_peek(&name), c->service ? " (serving)" : "");
+        cli_table_cell(&table, "%s", cli_count(c->count).text);
+        cli_table_cell(&table, "%s", cli_rate(c->rate).text);
+        cli_table_cell(&table, "%s", cli_gbs(gbs_of(c->rate, c->count)).text);
+        cli_table_cell(&table, "%s", cli_ns(c->wire_fs).text);
+        kb_text_fini(&name);
+    }
+    return cli_table_print(&table, stdout);
+}
+
+kb_code topo_print_summary(const topo_machine *machine)
+{
+    summary s;
+    kb_error *err = summarise(machine, &s);
+    if (err)
+        return cli_report(err);
+    kb_text title = KB_TEXT_INIT;
+    kb_text_printf(&title, "Machine '%s', hash %016" PRIx64, topo_machine_name(machine),
+                   topo_machine_hash(machine));
+    kb_text_escape_from(&title, 0);
+    cli_print_heading(stdout, kb_text_peek(&title));
+    kb_text_fini(&title);
+    print_machine(&s);
+    putchar('\n');
+    kb_code code = print_nodes(&s);
+    if (code == KB_OK) {
+        putchar('\n');
+        code = print_links(&s);
+    }
+    link_classes_fini(&s.links);
+    return code;
+}
+
+/* ---- JSON -------------------------------------------------------------------------------- */
+
+static json_t *nodes_json(const summary *s)
+{
+    json_t *nodes = json_array();
+    for (unsigned kind = 0; kind < TOPO_KINDS; kind++) {
+        const node_class *c = &s->nodes[kind];
+        if (c->count > 0)
+            cli_json_append(&nodes, json_pack("{s:s, s:I, s:o, s:s}", "kind",
+                                              topo_kind_name((topo_kind)kind), "count",
+                                              (json_int_t)c->count, "overhead_ns",
+                                              cli_json_ns(c->overhead_fs), "impl",
+                                              impl_name(s, (topo_kind)kind)));
+    }
+    return nodes;
+}
+
+static json_t *links_json(const summary *s)
+{
+    json_t *links = json_array();
+    for (size_t i = 0; i < s->links.all.count; i++) {
+        const link_class *c = &s->links.all.items[i];
+        cli_json_append(&links,
+                        json_pack("{s:[ss], s:b, s:I, s:o, s:o}", "between", topo_kind_name(c->a),
+                                  topo_kind_name(c->b), "service", c->service, "count",
+                                  (json_int_t)c->count, "gbs", cli_json_rate(c->rate), "wire_ns",
+                                  cli_json_ns(c->wire_fs)));
+    }
+    return links;
+}
+
+static json_t *memory_json(const summary *s)
+{
+    const topo_shape *m = s->shape;
+    json_t *hbm =
+        json_pack("{s:I, s:I, s:o, s:o}", "cube_bytes", (json_int_t)m->hbm_bytes, "slice_bytes",
+                  (json_int_t)m->slice_bytes, "slice_gbs", cli_json_rate(s->slice_rate),
+                  "total_gbs", cli_json_real(gbs_of(s->slice_rate, m->pe_count)));
+    json_t *sram = json_pack("{s:I, s:o, s:o}", "cube_bytes", (json_int_t)m->sram_bytes, "cube_gbs",
+                             cli_json_rate(s->sram_rate), "total_gbs",
+                             cli_json_real(gbs_of(s->sram_rate, cubes_of(s))));
+    return json_pack("{s:o, s:o}", "hbm", hbm, "sram", sram);
+}
+
+static json_t *shape_json(const summary *s)
+{
+    const topo_shape *m = s->shape;
+    return json_pack("{s:{s:I, s:s, s:I, s:I, s:b}, s:{s:I, s:I, s:I}, s:I, s:I, s:{s:I, s:I}}",
+                     "sips", "count", (json_int_t)m->sips, "pattern", pattern_names[m->sip_pattern],
+                     "w", (json_int_t)m->sip_w, "h", (json_int_t)m->sip_h, "direct_links",
+                     m->sip_links, "cubes_per_sip", "count", (json_int_t)m->cubes, "w",
+                     (json_int_t)m->cube_w, "h", (json_int_t)m->cube_h, "pes_per_cube",
+                     (json_int_t)m->pes, "pes", (json_int_t)m->pe_count, "noc", "w",
+                     (json_int_t)m->noc_w, "h", (json_int_t)m->noc_h);
+}
+
+static json_t *fabric_json(const summary *s)
+{
+    const topo_shape *m = s->shape;
+    return json_pack("{s:I, s:I, s:I, s:b}", "packet_bytes", (json_int_t)m->packet_bytes, "vcs",
+                     (json_int_t)m->vcs, "depth_bytes", (json_int_t)m->depth_bytes, "serial_ports",
+                     m->serial_ports);
+}
+
+kb_code topo_print_summary_json(const topo_machine *machine)
+{
+    summary s;
+    kb_error *err = summarise(machine, &s);
+    if (err)
+        return cli_report(err);
+    json_t *document =
+        json_pack("{s:o, s:o, s:o, s:o, s:I, s:o, s:I, s:o}", "topology", cli_json_machine(machine),
+                  "shape", shape_json(&s), "memory", memory_json(&s), "fabric", fabric_json(&s),
+                  "node_count", (json_int_t)s.graph->nodes.count, "nodes", nodes_json(&s),
+                  "link_count", (json_int_t)s.graph->links.count, "links", links_json(&s));
+    link_classes_fini(&s.links);
+    return cli_json_print(document);
+}

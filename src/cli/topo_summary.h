@@ -1,0 +1,10 @@
+/* topo_summary.h: what there is to say of a machine in a page. */
+#ifndef KB_CLI_TOPO_SUMMARY_H
+#define KB_CLI_TOPO_SUMMARY_H
+
+#include "topo/topo.h"
+
+KB_MUST_USE kb_code topo_print_summary(const topo_machine *machine);
+KB_MUST_USE kb_code topo_print_summary_json(const topo_machine *machine);
+
+#endif

@@ -1,0 +1,365 @@
+/*
+ * traffic.c: the command that offers synthetic traffic to a machine and shows what it carries.
+ */
+#include "cli.h"
+#include "json.h"
+#include "machine.h"
+#include "progress.h"
+#include "table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "workloads/workloads.h"
+
+typedef struct traffic_args {
+    cli_common common;
+    size_t pattern, process, level;
+    const char *rate, *warmup, *measure, *hot;
+    uint64_t bytes, seed;
+} traffic_args;
+
+static const cli_option options[] = {
+    {.name = "--pattern",
+     .value = "NAME",
+     .help = "who sends to whom: uniform (default), transpose, bitcomp, neighbor, hotspot",
+     .kind = CLI_ENUM,
+     CLI_NAMES(traffic_pattern_names),
+     CLI_INTO(traffic_args, pattern)},
+    {.name = "--level",
+     .value = "NAME",
+     .help = "how far: within a cube (default), a sip, or the whole system",
+     .kind = CLI_ENUM,
+     CLI_NAMES(traffic_level_names),
+     CLI_INTO(traffic_args, level)},
+    {.name = "--process",
+     .value = "NAME",
+     .help = "when PEs begin transfers: bernoulli (default): in each cycle of a packet's\n"
+             "length with the same probability; poisson: at any time",
+     .kind = CLI_ENUM,
+     CLI_NAMES(traffic_process_names),
+     CLI_INTO(traffic_args, process)},
+    {.name = "--rate",
+     .value = "R",
+     .help = "offered load: a part of the bandwidth of a PE's link to its router;\n"
+             "default: 0.1",
+     .kind = CLI_STRING,
+     CLI_INTO(traffic_args, rate)},
+    {.name = "--bytes",
+     .value = "N",
+     .help = "size of a transfer; default: a packet of the machine",
+     .kind = CLI_BYTES,
+     .min = 1,
+     .max = (double)TRAFFIC_MAX_BYTES,
+     CLI_INTO(traffic_args, bytes)},
+    {.name = "--seed",
+     .value = "N",
+     .help = "of the random numbers; default: 1",
+     .kind = CLI_UINT,
+     CLI_INTO(traffic_args, seed)},
+    {.name = "--warmup-ns",
+     .value = "T",
+     .help = "simulated time before the window; default: 2000",
+     .kind = CLI_STRING,
+     CLI_INTO(traffic_args, warmup)},
+    {.name = "--measure-ns",
+     .value = "T",
+     .help = "length of the window: transfers that begin in it are measured;\n"
+             "default: 10000",
+     .kind = CLI_STRING,
+     CLI_INTO(traffic_args, measure)},
+    {.name = "--hot",
+     .value = "X,Y",
+     .help = "the router that is the hot spot; default: the nearest to the middle of\n"
+             "the level that has PEs",
+     .kind = CLI_STRING,
+     CLI_INTO(traffic_args, hot)},
+};
+
+/* ---- Options ----------------------------------------------------------------------------- */
+
+/* A decimal number of at least 0, times 10^digits. */
+static kb_code read_decimal(const char *option, const char *text, int digits, int64_t *value)
+{
+    char buffer[CLI_CLIP];
+    switch (kb_decimal_parse(text, digits, value)) {
+    case KB_DECIMAL_OK:
+        if (*value >= 0)
+            return KB_OK;
+        break;
+    case KB_DECIMAL_TOO_FINE:
+        return cli_fail(KB_ERR_INPUT, "%s: expected at most %d digits after the point, found '%s'",
+                        option, digits, cli_clip(text, buffer));
+    default:
+        break;
+    }
+    return cli_fail(KB_ERR_INPUT, "%s: expected a number, found '%s'; see kernbench traffic --help",
+                    option, cli_clip(text, buffer));
+}
+
+static kb_code read_hot(const char *text, traffic_options *o)
+{
+    char x[16];
+    uint64_t at[2] = {UINT64_MAX, UINT64_MAX};
+    const char *comma = strchr(text, ',');
+    if (comma && (size_t)(comma - text) < sizeof x) {
+        memcpy(x, text, (size_t)(comma - text));
+        x[comma - text] = '\0';
+        if (!cli_read_uint(x, &at[0]) || !cli_read_uint(comma + 1, &at[1]))
+            at[0] = UINT64_MAX;
+    }
+    if (at[0] > UINT32_MAX || at[1] > UINT32_MAX) {
+        char buffer[CLI_CLIP];
+        return cli_fail(KB_ERR_INPUT, "--hot: expected a router, such as 3,3, found '%s'",
+                        cli_clip(text, buffer));
+    }
+    o->hot_given = true;
+    o->hot_x = (uint32_t)at[0];
+    o->hot_y = (uint32_t)at[1];
+    return KB_OK;
+}
+
+static kb_code read_args(const traffic_args *args, const topo_machine *machine, traffic_options *o)
+{
+    *o = (traffic_options){
+        .pattern = (traffic_pattern)args->pattern,
+        .process = (traffic_process)args->process,
+        .level = (traffic_level)args->level,
+        .bytes = args->bytes > 0 ? args->bytes : topo_machine_shape(machine)->packet_bytes,
+        .seed = args->seed,
+    };
+    int64_t rate = 0;
+    kb_code code = read_decimal("--rate", args->rate, 9, &rate);
+    o->rate_ppb = (uint64_t)rate;
+    if (code == KB_OK)
+        code = read_decimal("--warmup-ns", args->warmup, 6, &o->warmup);
+    if (code == KB_OK)
+        code = read_decimal("--measure-ns", args->measure, 6, &o->measure);
+    if (code == KB_OK && args->hot)
+        code = read_hot(args->hot, o);
+    return code;
+}
+
+/* ---- Text -------------------------------------------------------------------------------- */
+
+typedef struct traffic_view {
+    const topo_machine *machine;
+    const traffic_options *options;
+    const traffic_result *result;
+} traffic_view;
+
+static double rate_gbs(const traffic_result *r)
+{
+    return (double)r->bytes_per_s / (double)TOPO_GBS;
+}
+
+static double per_second(uint64_t count, double seconds)
+{
+    return seconds > 0 ? (double)count / seconds : 0;
+}
+
+static kb_time nearest_fs(double time)
+{
+    return (kb_time)(time + 0.5);
+}
+
+static void print_load(const char *name, double load, const traffic_result *r)
+{
+    printf("  %-9s %6.2f %% of each PE's %s GB/s: %s GB/s a PE, %s GB/s in all\n", name, 100 * load,
+           cli_rate(r->bytes_per_s).text, cli_gbs(load * rate_gbs(r)).text,
+           cli_gbs(load * rate_gbs(r) * (double)r->pes).text);
+}
+
+static void print_latency(const traffic_view *v)
+{
+    const traffic_result *r = v->result;
+    if (r->arrived == 0) {
+        printf("  latency   unknown: none of %s transfers arrived\n", cli_count(r->measured).text);
+        return;
+    }
+    printf("  latency   mean %s ns, p50 %s ns, p99 %s ns, max %s ns\n",
+           cli_ns(nearest_fs(r->mean_fs)).text, cli_ns(r->p50_fs).text, cli_ns(r->p99_fs).text,
+           cli_ns(r->max_fs).text);
+    printf("            of %s transfers that began in the window of %s ns\n",
+           cli_count(r->arrived).text, cli_ns(v->options->measure).text);
+}
+
+static void print_saturation(const traffic_result *r)
+{
+    if (!r->saturated)
+        return;
+    printf("  saturated: more is offered than is carried, so latency grows with the time it is\n"
+           "            offered for");
+    if (r->arrived < r->measured)
+        printf("; %s transfers of the window had not arrived when the\n"
+               "            run was cut off, and what is said of the others is a lower bound",
+               cli_count(r->measured - r->arrived).text);
+    printf("\n");
+}
+
+static kb_code print_links(const traffic_view *v)
+{
+    static const cli_column columns[] = {{.title = "busiest links", .left = true},
+                                         {.title = "bytes"},
+                                         {.title = "util %"},
+                                         {.title = "waited ns"}};
+    cli_table table;
+    cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
+    for (uint32_t i = 0; i < v->result->busiest_count; i++) {
+        const traffic_link *link = &v->result->busiest[i];
+        kb_text name = KB_TEXT_INIT;
+        cli_short_link_name(v->machine, link->link, &name);
+        cli_table_cell(&table, "%s", kb_text_peek(&name));
+        cli_table_cell(&table, "%s", cli_count(link->bytes).text);
+        cli_table_cell(&table, "%s", cli_percent(link->utilization).text);
+        cli_table_cell(&table, "%s", cli_ns(link->waited_fs).text);
+        kb_text_fini(&name);
+    }
+    return cli_table_print(&table, stdout);
+}
+
+static kb_code print_text(const traffic_view *v, bool quiet)
+{
+    const traffic_options *o = v->options;
+    const traffic_result *r = v->result;
+    printf("Traffic on machine '%s': %s within %s %s, %s\n", topo_machine_name(v->machine),
+           traffic_pattern_names[o->pattern], o->level == TRAFFIC_SYSTEM ? "the" : "each",
+           traffic_level_names[o->level], traffic_process_names[o->process]);
+    printf("  %s PE%s, transfers of %s, seed %llu\n", cli_count(r->pes).text,
+           r->pes == 1 ? "" : "s", cli_bytes(o->bytes).text, (unsigned long long)o->seed);
+    print_load("offered", r->offered, r);
+    print_load("accepted", r->accepted, r);
+    print_latency(v);
+    print_saturation(r);
+    printf("\n");
+    kb_code code = print_links(v);
+    if (!quiet)
+        printf("\n  %s transfers, %s hops, %s events in %.2f s: %.2f million hops/s\n",
+               cli_count(r->transfers).text, cli_count(r->hops).text, cli_count(r->events).text,
+               r->wall_s, per_second(r->hops, r->wall_s) / 1e6);
+    return code;
+}
+
+/* ---- JSON -------------------------------------------------------------------------------- */
+
+static json_t *links_json(const traffic_view *v)
+{
+    json_t *links = json_array();
+    for (uint32_t i = 0; i < v->result->busiest_count; i++) {
+        const traffic_link *link = &v->result->busiest[i];
+        cli_json_append(&links, json_pack("{s:o, s:I, s:o, s:o}", "link",
+                                          cli_json_link(v->machine, link->link), "bytes",
+                                          (json_int_t)link->bytes, "utilization",
+                                          cli_json_real(link->utilization), "waited_ns",
+                                          cli_json_ns(link->waited_fs)));
+    }
+    return links;
+}
+
+/* Unknown if nothing arrived. */
+static json_t *latency_json(const traffic_result *r, kb_time time)
+{
+    return r->arrived > 0 ? cli_json_ns(time) : json_null();
+}
+
+static json_t *options_json(const traffic_view *v)
+{
+    const traffic_options *o = v->options;
+    return json_pack("{s:o, s:s, s:s, s:s, s:I, s:I, s:o, s:o}", "topology",
+                     cli_json_machine(v->machine), "pattern", traffic_pattern_names[o->pattern],
+                     "process", traffic_process_names[o->process], "level",
+                     traffic_level_names[o->level], "nbytes", (json_int_t)o->bytes, "seed",
+                     (json_int_t)o->seed, "warmup_ns", cli_json_ns(o->warmup), "measure_ns",
+                     cli_json_ns(o->measure));
+}
+
+static json_t *result_json(const traffic_view *v)
+{
+    const traffic_result *r = v->result;
+    double gbs = rate_gbs(r);
+    json_t *mean = r->arrived > 0 ? cli_json_real(r->mean_fs / (double)KB_NS) : json_null();
+    return json_pack(
+        "{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I,"
+        " s:I, s:o, s:o}",
+        "pes", (json_int_t)r->pes, "injection_gbs", cli_json_rate(r->bytes_per_s), "offered",
+        cli_json_real(r->offered), "offered_gbs", cli_json_real(r->offered * gbs), "created",
+        cli_json_real(r->created), "accepted", cli_json_real(r->accepted), "accepted_gbs",
+        cli_json_real(r->accepted * gbs), "saturated", r->saturated, "measured",
+        (json_int_t)r->measured, "arrived", (json_int_t)r->arrived, "mean_ns", mean, "p50_ns",
+        latency_json(r, r->p50_fs), "p99_ns", latency_json(r, r->p99_fs), "max_ns",
+        latency_json(r, r->max_fs), "busiest_links", links_json(v), "sim_ns",
+        cli_json_ns(r->ended_fs), "transfers", (json_int_t)r->transfers, "events",
+        (json_int_t)r->events, "hops", (json_int_t)r->hops, "wall_s", cli_json_real(r->wall_s),
+        "hops_per_s", cli_json_real(per_second(r->hops, r->wall_s)));
+}
+
+static kb_code print_json(const traffic_view *v)
+{
+    json_t *document = options_json(v), *result = result_json(v);
+    if (!document || !result || json_object_update(document, result) != 0) {
+        json_decref(document);
+        document = NULL;
+    }
+    json_decref(result);
+    return cli_json_print(document);
+}
+
+/* ---- Running ----------------------------------------------------------------------------- */
+
+static void show_progress(void *self, const traffic_progress *progress)
+{
+    cli_progress_show(self, (uint64_t)(progress->now / KB_NS));
+}
+
+static kb_code run_on(const traffic_args *args, const topo_machine *machine)
+{
+    traffic_options o;
+    kb_code code = read_args(args, machine, &o);
+    if (code != KB_OK)
+        return code;
+    uint64_t until = (uint64_t)(o.warmup / KB_NS) + (uint64_t)(o.measure / KB_NS);
+    cli_progress progress = cli_progress_start("simulated ns", until, args->common.quiet);
+    o.progress = show_progress;
+    o.self = &progress;
+    traffic_result result;
+    kb_error *err = traffic_run(machine, &o, &result);
+    cli_progress_end(&progress);
+    if (err)
+        return cli_report(err);
+    traffic_view view = {.machine = machine, .options = &o, .result = &result};
+    return args->common.json ? print_json(&view) : print_text(&view, args->common.quiet);
+}
+
+static kb_code run_traffic(const cli_command *self, int argc, char **argv)
+{
+    traffic_args args = {.rate = "0.1", .warmup = "2000", .measure = "10000", .seed = 1};
+    topo_machine *machine = NULL;
+    kb_code code = cli_parse(self, &argc, argv, &args);
+    if (code == KB_OK)
+        code = cli_load_machine(&args.common, &machine);
+    if (code == KB_OK)
+        code = run_on(&args, machine);
+    topo_machine_destroy(machine);
+    cli_common_fini(&args.common);
+    return code;
+}
+
+const cli_command cli_traffic_command = {
+    .name = "traffic",
+    .arguments = "[OPTIONS]",
+    .summary = "latency and throughput of a machine under synthetic traffic between PEs",
+    .help =
+        "Every PE writes to other PEs, at random times and without waiting for anything. Latency\n"
+        "counts from the moment a transfer is created to the arrival of its last byte.\n"
+        "\n"
+        "Patterns are defined on the routers of the level, in a grid of W x H: transpose sends\n"
+        "from (x, y) to (y, x), bitcomp to (W-1-x, H-1-y), neighbor to (x+1, y+1) around the\n"
+        "edges, hotspot to one router. For a sip its cubes make one grid, and for the system its\n"
+        "SIPs do.\n",
+    .example =
+        "Example: kernbench traffic --pattern neighbor --level sip --rate 0.3 --bytes 4KiB\n"
+        "Example: kernbench traffic --topology mesh-reference --set cube.noc.k=8 --rate 0.3\n",
+    CLI_OPTIONS(options),
+    .has_machine = true,
+    .run = run_traffic,
+};

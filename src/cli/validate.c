@@ -1,0 +1,284 @@
+/*
+ * validate.c: the command that shows how far the model is off figures that others have measured,
+ * and closed forms. The checks are in workloads.
+ */
+#include "cli.h"
+#include "json.h"
+#include "progress.h"
+#include "table.h"
+
+#include "workloads/workloads.h"
+
+typedef struct validate_args {
+    bool quick, json, quiet;
+} validate_args;
+
+static const cli_option options[] = {
+    {.name = "--quick",
+     .help = "fewer points and shorter windows",
+     .kind = CLI_FLAG,
+     CLI_INTO(validate_args, quick)},
+    {.name = "--json",
+     .help = "prints one JSON document instead of text",
+     .kind = CLI_FLAG,
+     CLI_INTO(validate_args, json)},
+    {.name = "--quiet",
+     .help = "no progress; of what is inside only the count",
+     .kind = CLI_FLAG,
+     CLI_INTO(validate_args, quiet)},
+};
+
+static const char *verdict(bool judged, bool inside)
+{
+    if (!judged)
+        return "not judged";
+    return inside ? "yes" : "NO";
+}
+
+static void percent_cell(cli_table *table, double error)
+{
+    cli_table_cell(table, "%+.1f", 100 * error);
+}
+
+/* ---- Text -------------------------------------------------------------------------------- */
+
+static kb_code print_forms(const validate_report *r)
+{
+    static const cli_column columns[] = {{.title = "closed form", .left = true},
+                                         {.title = "case", .left = true},
+                                         {.title = "expected ns"},
+                                         {.title = "ours"},
+                                         {.title = "+-"},
+                                         {.title = "inside", .left = true}};
+    cli_table table;
+    cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
+    for (size_t i = 0; i < r->forms.count; i++) {
+        const validate_form *form = &r->forms.items[i];
+        cli_table_cell(&table, "%s", form->group);
+        cli_table_cell(&table, "%s", form->name);
+        cli_table_cell(&table, "%.4f", form->expected);
+        cli_table_cell(&table, "%.4f", form->ours);
+        if (form->tolerance > 0)
+            cli_table_cell(&table, "%.4f", form->tolerance);
+        else
+            cli_table_cell(&table, "exact");
+        cli_table_cell(&table, "%s", verdict(true, form->inside));
+    }
+    return cli_table_print(&table, stdout);
+}
+
+static kb_code print_points(const validate_report *r)
+{
+    static const cli_column columns[] = {{.title = "mesh"},    {.title = "flits"},
+                                         {.title = "rate"},    {.title = "reference ns"},
+                                         {.title = "+-"},      {.title = "ours"},
+                                         {.title = "error %"}, {.title = "inside", .left = true}};
+    cli_table table;
+    cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
+    for (size_t i = 0; i < r->points.count; i++) {
+        const validate_point *point = &r->points.items[i];
+        cli_table_cell(&table, "%u x %u", point->k, point->k);
+        cli_table_cell(&table, "%u", point->flits);
+        cli_table_cell(&table, "%.2f", point->rate);
+        cli_table_cell(&table, "%.2f", point->reference);
+        cli_table_cell(&table, "%.2f", point->ci95);
+        cli_table_cell(&table, "%.2f", point->ours);
+        percent_cell(&table, point->error);
+        cli_table_cell(&table, "%s%s", verdict(point->judged, point->inside),
+                       point->saturated ? ", saturated" : "");
+    }
+    return cli_table_print(&table, stdout);
+}
+
+static kb_code print_doublings(const validate_report *r)
+{
+    static const cli_column columns[] = {
+        {.title = "mesh"}, {.title = "flits"},   {.title = "reference rate"},
+        {.title = "ours"}, {.title = "error %"}, {.title = "inside", .left = true}};
+    cli_table table;
+    cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
+    for (size_t i = 0; i < r->doublings.count; i++) {
+        const validate_doubling *doubling = &r->doublings.items[i];
+        cli_table_cell(&table, "%u x %u", doubling->k, doubling->k);
+        cli_table_cell(&table, "%u", doubling->flits);
+        cli_table_cell(&table, "%.3f", doubling->reference);
+        cli_table_cell(&table, "%.3f", doubling->ours);
+        percent_cell(&table, doubling->error);
+        cli_table_cell(&table, "%s", verdict(true, doubling->inside));
+    }
+    return cli_table_print(&table, stdout);
+}
+
+static kb_code print_packets(const validate_report *r)
+{
+    static const cli_column columns[] = {{.title = "mesh"},
+                                         {.title = "packet flits"},
+                                         {.title = "rate"},
+                                         {.title = "reference ns"},
+                                         {.title = "ours"},
+                                         {.title = "error %"},
+                                         {.title = "hops a transfer"},
+                                         {.title = "events a transfer"}};
+    cli_table table;
+    cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
+    for (size_t i = 0; i < r->packets.count; i++) {
+        const validate_packet *packet = &r->packets.items[i];
+        cli_table_cell(&table, "%u x %u", packet->k, packet->k);
+        cli_table_cell(&table, "%u", packet->packet_flits);
+        cli_table_cell(&table, "%.2f", packet->rate);
+        cli_table_cell(&table, "%.2f", packet->reference);
+        cli_table_cell(&table, "%.2f", packet->ours);
+        percent_cell(&table, packet->error);
+        cli_table_cell(&table, "%.1f", packet->hops);
+        cli_table_cell(&table, "%.1f", packet->events);
+    }
+    return cli_table_print(&table, stdout);
+}
+
+static kb_code worse_of(kb_code a, kb_code b)
+{
+    return a != KB_OK ? a : b;
+}
+
+static kb_code print_tables(const validate_report *r)
+{
+    cli_print_heading(stdout, "Closed forms");
+    kb_code code = print_forms(r);
+    printf("\n");
+    cli_print_heading(stdout,
+                      "Mesh under uniform traffic, beside a cycle-level simulator (BookSim 2)");
+    printf("  Judged where the reference is below twice the latency of an idle mesh: within 10 %%\n"
+           "  and the reference's own uncertainty. A cycle is 1 ns.\n");
+    code = worse_of(code, print_points(r));
+    if (r->doublings.count > 0) {
+        printf("\n");
+        cli_print_heading(stdout, "The rate at which latency is twice that of an idle mesh");
+        code = worse_of(code, print_doublings(r));
+    }
+    printf("\n");
+    cli_print_heading(stdout, "What larger packets cost: transfers of 16 flits, not judged");
+    code = worse_of(code, print_packets(r));
+    printf("\n");
+    return code;
+}
+
+static kb_code print_text(const validate_report *r, bool quiet)
+{
+    kb_code code = quiet ? KB_OK : print_tables(r);
+    printf("%u of %u checks are inside; the largest error of a judged load point is %.1f %%\n",
+           r->inside, r->judged, 100 * r->worst);
+    return code;
+}
+
+/* ---- JSON -------------------------------------------------------------------------------- */
+
+static json_t *forms_json(const validate_report *r)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < r->forms.count; i++) {
+        const validate_form *form = &r->forms.items[i];
+        cli_json_append(&rows,
+                        json_pack("{s:s, s:s, s:o, s:o, s:o, s:b}", "form", form->group, "case",
+                                  form->name, "expected_ns", cli_json_real(form->expected),
+                                  "ours_ns", cli_json_real(form->ours), "tolerance_ns",
+                                  cli_json_real(form->tolerance), "inside", form->inside));
+    }
+    return rows;
+}
+
+static json_t *points_json(const validate_report *r)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < r->points.count; i++) {
+        const validate_point *p = &r->points.items[i];
+        cli_json_append(&rows, json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b}",
+                                         "k", (json_int_t)p->k, "flits", (json_int_t)p->flits,
+                                         "rate", cli_json_real(p->rate), "reference_ns",
+                                         cli_json_real(p->reference), "ci95_ns",
+                                         cli_json_real(p->ci95), "ours_ns", cli_json_real(p->ours),
+                                         "ours_p99_ns", cli_json_real(p->ours_p99), "error",
+                                         cli_json_real(p->error), "saturated", p->saturated,
+                                         "judged", p->judged, "inside", p->inside));
+    }
+    return rows;
+}
+
+static json_t *doublings_json(const validate_report *r)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < r->doublings.count; i++) {
+        const validate_doubling *d = &r->doublings.items[i];
+        cli_json_append(&rows,
+                        json_pack("{s:I, s:I, s:o, s:o, s:o, s:b}", "k", (json_int_t)d->k, "flits",
+                                  (json_int_t)d->flits, "reference_rate",
+                                  cli_json_real(d->reference), "ours_rate", cli_json_real(d->ours),
+                                  "error", cli_json_real(d->error), "inside", d->inside));
+    }
+    return rows;
+}
+
+static json_t *packets_json(const validate_report *r)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < r->packets.count; i++) {
+        const validate_packet *p = &r->packets.items[i];
+        cli_json_append(
+            &rows,
+            json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "k", (json_int_t)p->k,
+                      "packet_flits", (json_int_t)p->packet_flits, "rate", cli_json_real(p->rate),
+                      "reference_ns", cli_json_real(p->reference), "ours_ns",
+                      cli_json_real(p->ours), "error", cli_json_real(p->error), "hops_per_transfer",
+                      cli_json_real(p->hops), "events_per_transfer", cli_json_real(p->events)));
+    }
+    return rows;
+}
+
+static kb_code print_json(const validate_report *r)
+{
+    return cli_json_print(json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "judged",
+                                    (json_int_t)r->judged, "inside", (json_int_t)r->inside,
+                                    "worst_error", cli_json_real(r->worst), "closed_forms",
+                                    forms_json(r), "mesh", points_json(r), "doubling",
+                                    doublings_json(r), "larger_packets", packets_json(r)));
+}
+
+/* ---- Running ----------------------------------------------------------------------------- */
+
+static void show_progress(void *self, uint64_t done, uint64_t total)
+{
+    cli_progress *progress = self;
+    progress->total = total;
+    cli_progress_show(progress, done);
+}
+
+static kb_code run_validate(const cli_command *self, int argc, char **argv)
+{
+    validate_args args = {0};
+    kb_code code = cli_parse(self, &argc, argv, &args);
+    if (code != KB_OK)
+        return code;
+    cli_progress progress = cli_progress_start("checks", 0, args.quiet);
+    validate_options o = {.quick = args.quick, .progress = show_progress, .self = &progress};
+    validate_report report;
+    kb_error *err = validate_run(&o, &report);
+    cli_progress_end(&progress);
+    if (err)
+        return cli_report(err);
+    code = args.json ? print_json(&report) : print_text(&report, args.quiet);
+    if (code == KB_OK && report.inside < report.judged)
+        code = KB_ERR_CHECK;
+    validate_report_fini(&report);
+    return code;
+}
+
+const cli_command cli_validate_command = {
+    .name = "validate",
+    .arguments = "[OPTIONS]",
+    .summary = "how far the model is off cycle-level simulators and closed forms",
+    .help =
+        "The machines are fixed: the built-in 'mesh-reference' and 'default'. So are all seeds.\n"
+        "Ends with 1 if a check that is judged fails.\n",
+    .example = "Example: kernbench validate --quick\n",
+    CLI_OPTIONS(options),
+    .run = run_validate,
+};

@@ -1,0 +1,20 @@
+/* probe_private.h: what probe.c and probe_load.c share. */
+#ifndef KB_WORKLOADS_PROBE_PRIVATE_H
+#define KB_WORKLOADS_PROBE_PRIVATE_H
+
+#include <stdint.h>
+
+#include "orders.h"
+#include "probe.h"
+
+typedef struct probe_ends {
+    uint32_t from, to;
+} probe_ends;
+
+/* The ends of a case that the machine has. PE `source` is in the place of PE 0. */
+probe_ends probe_find_ends(workload_route *route, size_t which, uint32_t source);
+
+/* How many such ends there are. */
+uint32_t probe_source_count(const topo_machine *machine, size_t which);
+
+#endif

@@ -1,0 +1,218 @@
+/* test_options.c: options from a table: values, mistakes, words that are no options. */
+#include "support/expect.h"
+
+#include "cli/cli.h"
+#include "cli/table.h"
+
+typedef struct test_args {
+    cli_common common;
+    bool flag;
+    const char *text;
+    uint64_t count, bytes;
+    double share;
+    size_t colour;
+} test_args;
+
+static const char *const colours[] = {"red", "green"};
+
+static const cli_option options[] = {
+    {.name = "--flag", .help = "a flag", .kind = CLI_FLAG, CLI_INTO(test_args, flag)},
+    {.name = "--text", .value = "S", .help = "t", .kind = CLI_STRING, CLI_INTO(test_args, text)},
+    {.name = "--count",
+     .value = "N",
+     .help = "c",
+     .kind = CLI_UINT,
+     .min = 1,
+     .max = 10,
+     CLI_INTO(test_args, count)},
+    {.name = "--bytes", .value = "N", .help = "b", .kind = CLI_BYTES, CLI_INTO(test_args, bytes)},
+    {.name = "--share",
+     .value = "X",
+     .help = "s",
+     .kind = CLI_DOUBLE,
+     .min = 0,
+     .max = 1,
+     CLI_INTO(test_args, share)},
+    {.name = "--colour",
+     .value = "C",
+     .help = "c",
+     .kind = CLI_ENUM,
+     CLI_NAMES(colours),
+     CLI_INTO(test_args, colour)},
+};
+
+static const cli_command command = {.name = "test",
+                                    .arguments = "",
+                                    .summary = "",
+                                    .help = "",
+                                    .example = "",
+                                    CLI_OPTIONS(options),
+                                    .has_machine = true,
+                                    .max_words = 2};
+
+/* options.c and message.c look these up. */
+const cli_command *const cli_commands[] = {&command};
+const size_t cli_command_count = 1;
+
+/* Splits at spaces. The words stay in `line`. */
+static kb_code parse(char *line, int *argc, char **argv, test_args *args)
+{
+    *argc = 0;
+    argv[(*argc)++] = line;
+    for (char *space = strchr(line, ' '); space; space = strchr(space, ' ')) {
+        *space++ = '\0';
+        argv[(*argc)++] = space;
+    }
+    return cli_parse(&command, argc, argv, args);
+}
+
+static void every_kind(void **state)
+{
+    (void)state;
+    char line[] = "test --flag a --text=x=y --count 7 --bytes 4KiB --share=0.25 --colour green "
+                  "--set a=1 --json --set=b=2 -- --flag";
+    char *argv[32];
+    int argc;
+    test_args args = {0};
+    assert_int_equal(parse(line, &argc, argv, &args), KB_OK);
+    assert_true(args.flag && args.common.json && !args.common.quiet);
+    assert_string_equal(args.text, "x=y");
+    assert_int_equal(args.count, 7);
+    assert_int_equal(args.bytes, 4096);
+    assert_true(args.share == 0.25);
+    assert_int_equal(args.colour, 1);
+    assert_int_equal(args.common.settings.count, 2);
+    assert_string_equal(args.common.settings.items[1], "b=2");
+    assert_int_equal(argc, 3);
+    assert_string_equal(argv[1], "a");
+    assert_string_equal(argv[2], "--flag");
+    cli_common_fini(&args.common);
+}
+
+static void what_is_not_given_stays(void **state)
+{
+    (void)state;
+    char line[] = "test";
+    char *argv[4];
+    int argc;
+    test_args args = {.count = 3, .text = "t"};
+    assert_int_equal(parse(line, &argc, argv, &args), KB_OK);
+    assert_int_equal(args.count, 3);
+    assert_string_equal(args.text, "t");
+    assert_int_equal(argc, 1);
+}
+
+static void mistakes_are_refused(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "test --flga",       "test --flag=1",     "test --text",        "test --count 0",
+        "test --count 11",   "test --count x",    "test --count -1",    "test --count 1.5",
+        "test --count=",     "test --bytes 4Kib", "test --bytes -4",    "test --bytes 1e3",
+        "test --share 1.01", "test --share nan",  "test --share 0x1p1", "test --colour blue",
+        "test a b c",        "test -x",           "test --set",         "test --count 1 --count 99",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        char *line = strdup(lines[i]), *argv[8];
+        int argc;
+        test_args args = {0};
+        assert_non_null(line);
+        if (parse(line, &argc, argv, &args) != KB_ERR_INPUT)
+            fail_msg("taken: %s", lines[i]);
+        cli_common_fini(&args.common);
+        free(line);
+    }
+}
+
+static void bytes_and_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } good[] = {
+        {"0", 0},
+        {"17", 17},
+        {"17B", 17},
+        {"2KiB", 2048},
+        {"64KB", 64000},
+        {"1MiB", 1 << 20},
+        {"3GiB", 3ull << 30},
+        {"5 MiB", 5 << 20},
+        {"16777215GiB", 16777215ull << 30},
+    };
+    uint64_t value;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        assert_true(cli_read_bytes(good[i].text, &value));
+        assert_int_equal(value, good[i].bytes);
+    }
+    static const char *const bad[] = {
+        "", "B", "KiB", "1 2", "99999999999999999999", "17179869184GiB", "1Ki", "0x10"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_false(cli_read_bytes(bad[i], &value));
+}
+
+static void numbers_are_printed_alike(void **state)
+{
+    (void)state;
+    assert_string_equal(cli_ns(135250 * KB_PS).text, "135.250");
+    assert_string_equal(cli_ns(1499).text, "0.001");
+    assert_string_equal(cli_ns(1500).text, "0.002");
+    assert_string_equal(cli_bytes(4096).text, "4 KiB");
+    assert_string_equal(cli_bytes(1536).text, "1.5 KiB");
+    assert_string_equal(cli_bytes(100).text, "100 B");
+    assert_string_equal(cli_bytes(48ull << 30).text, "48 GiB");
+    assert_string_equal(cli_rate(204800000000).text, "204.8");
+    assert_string_equal(cli_rate(1).text, "0.000000001");
+    assert_string_equal(cli_count(1234567).text, "1,234,567");
+    assert_string_equal(cli_count(123).text, "123");
+    assert_string_equal(cli_percent(0.5).text, "50.0");
+    assert_true(cli_bandwidth(4096, 16 * KB_NS) == 256);
+    assert_true(cli_bandwidth(4096, 0) == 0);
+}
+
+static void widths_are_those_of_a_terminal(void **state)
+{
+    (void)state;
+    assert_int_equal(cli_text_width("abc", 3), 3);
+    assert_int_equal(cli_text_width("\303\251", 2), 1);         /* e with an accent */
+    assert_int_equal(cli_text_width("e\314\201", 3), 1);        /* the same, of two characters */
+    assert_int_equal(cli_text_width("\346\274\242", 3), 2);     /* a Chinese character */
+    assert_int_equal(cli_text_width("\360\237\230\200", 4), 2); /* a smiley */
+}
+
+static void tables_are_aligned(void **state)
+{
+    (void)state;
+    static const cli_column columns[] = {{.title = "name", .left = true}, {.title = "ns"}};
+    cli_table table;
+    char *text = NULL;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    assert_non_null(file);
+    cli_table_init(&table, columns, 2);
+    cli_table_cell(&table, "%s", "\303\251t\303\251"); /* three letters in five bytes */
+    cli_table_cell(&table, "%d", 5);
+    cli_table_cell(&table, "%s", "a\nb");
+    cli_table_cell(&table, "%s", "12.5");
+    assert_int_equal(cli_table_print(&table, file), KB_OK);
+    assert_int_equal(fclose(file), 0);
+    assert_string_equal(text, "  name    ns\n"
+                              "  \303\251t\303\251      5\n"
+                              "  a\\nb  12.5\n");
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind),
+        cmocka_unit_test(what_is_not_given_stays),
+        cmocka_unit_test(mistakes_are_refused),
+        cmocka_unit_test(bytes_and_numbers),
+        cmocka_unit_test(numbers_are_printed_alike),
+        cmocka_unit_test(widths_are_those_of_a_terminal),
+        cmocka_unit_test(tables_are_aligned),
+    };
+    return cmocka_run_group_tests_name("options", tests, NULL, NULL);
+}

@@ -1,0 +1,91 @@
+#!/bin/sh
+# topo.sh BUILD: the topo command: summary, check, the description with settings, the drawing.
+set -eu
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+# shellcheck source=../check.sh
+. "$here/../check.sh"
+kernbench=$1/kernbench
+machines=$here/../../machines
+
+to_full() { "$@" >/dev/full; }
+topo() { "$kernbench" topo "$@"; }
+grep_out() { grep -q -- "$1" "$scratch/out" || complain "not in stdout: $1"; }
+
+check "summary" outcome 0 "Machine 'default', hash *SIPs *2, ring_1d*256 in all*1.5 TiB*" '' topo
+check "summary: nodes" grep_out '^  pe_dma  *256  *5.000  builtin.pe_dma'
+check "summary: links" grep_out '^  ucie - ucie  *96  *512'
+check "summary: memories serve" grep_out '^  hbm_ctrl (serving)  *256  *204.8'
+check "summary as JSON" outcome 0 '{*"pes": 256,*"kind": "pe_dma"*"gbs": 204.8*}' '' topo --json
+check "summary with settings" outcome 0 '*SIPs *6, torus_2d 3 x 2, *' '' topo \
+    --set system.sips.count=6 --set system.sips.topology=torus_2d --set system.sips.w=3 --set system.sips.h=2
+check "a built-in machine by name" outcome 0 "Machine 'mesh-reference'*" '' topo --topology mesh-reference
+
+check "check" outcome 0 'ok' '' topo --check
+check "check as JSON" outcome 0 '{*"ok": true*}' '' topo --check --json
+check "check: all problems in one go" \
+    outcome 2 '' "kernbench: *cube.noc.w*(and 1 more problem)*unknown key 'foo'*" \
+    topo --check --set cube.noc.w=0 --set foo=1
+check "check: all problems as JSON" outcome 2 '{*"ok": false*cube.noc.w*foo*}' '' \
+    topo --check --json --set cube.noc.w=0 --set foo=1
+printf 'cube:\n  nco: { w: 4 }\n' >"$scratch/bad.yaml"
+check "check: file, line, and what was meant" \
+    outcome 2 '' "kernbench: */bad.yaml:2:3: unknown key 'cube.nco'; did you mean 'cube.noc'?*" \
+    topo --check --topology "$scratch/bad.yaml"
+
+prints() {
+    topo --print --topology "$1" >"$scratch/out" && diff "$scratch/out" "$2"
+}
+check "print: the default machine, word for word" prints default "$machines/default.yaml"
+check "print: the other one" prints mesh-reference "$machines/mesh-reference.yaml"
+cp "$machines/mesh-reference.yaml" "$scratch/mine.yaml"
+check "print: a file" prints "$scratch/mine.yaml" "$scratch/mine.yaml"
+check "print with settings" outcome 0 \
+    '*efficiency: 0.9 *#*' '' topo --print --set cube.hbm_ctrl.efficiency=0.9
+one_line_differs() { [ "$(diff "$machines/default.yaml" "$scratch/out" | grep -c '^>')" -eq 1 ]; }
+check "print with settings: nothing else changes" one_line_differs
+
+# The hash of what is printed is that of the machine with the settings.
+hash_of() { topo --json "$@" | grep '"hash"'; }
+same_machine() {
+    topo --print "$@" >"$scratch/again.yaml" || return 1
+    [ "$(hash_of "$@")" = "$(hash_of --topology "$scratch/again.yaml")" ]
+}
+check "print with settings: the same machine" same_machine --set system.sips.count=4 \
+    --set cube.pe_layout.corners.0=SE --set cube.pe_layout.corners.3=NW --set fabric.vcs=5
+check "print with new keys: the same machine" same_machine --topology mesh-reference \
+    --set system.sips.link.bw_gbs=10 --set system.sips.link.length_mm=5 \
+    --set system.sips.link.overhead_ns=1 --set cube.sram.bw_gbs=100 --set system.sips.count=2
+check "print as JSON" outcome 0 '{*"text": "# The default machine*}' '' topo --print --json
+
+draws() {
+    topo --svg - "$@" >"$scratch/out" || return 1
+    head -n 1 "$scratch/out" | grep -q '^<?xml' || complain "no XML" || return 1
+    [ "$(tail -n 1 "$scratch/out")" = "</svg>" ] || complain "no end" || return 1
+    ! command -v xmllint >/dev/null || xmllint --noout "$scratch/out"
+}
+printf 'name: "a < b & c"\n' >"$scratch/name.yaml"
+check "svg" draws
+check "svg: what is there" grep_out 'pcie_ep'
+check "svg: of a mesh" draws --topology mesh-reference
+check "svg: of one router" draws --set system.sips.count=1 --set sip.cube_mesh.w=1 \
+    --set sip.cube_mesh.h=1 --set cube.noc.w=1 --set cube.noc.h=1
+check "svg: of a torus" draws --set system.sips.count=9 --set system.sips.topology=torus_2d \
+    --set system.sips.link.bw_gbs=10 --set system.sips.link.length_mm=5 --set system.sips.link.overhead_ns=1
+check "svg: an odd name" draws --topology "$scratch/name.yaml"
+check "svg: an odd name is escaped" grep_out 'a &lt; b &amp; c'
+check "svg: to a file" outcome 0 '' '' topo --svg "$scratch/machine.svg"
+same_drawing() { topo --svg - | cmp - "$scratch/machine.svg"; }
+check "svg: the file is the same" same_drawing
+check "svg: to a file, as JSON" outcome 0 '{*"svg": */machine.svg"*}' '' \
+    topo --json --svg "$scratch/machine.svg"
+check "svg: no such directory" outcome 2 '' \
+    'kernbench: cannot write /nonexistent/m.svg: No such file or directory' topo --svg /nonexistent/m.svg
+check "svg: the disk is full" outcome 71 '' \
+    'kernbench: cannot write /dev/full: No space left on device' topo --svg /dev/full
+check "svg: stdout is full" outcome 71 '' 'kernbench: cannot write the output: *' to_full topo --svg -
+check "svg and JSON on stdout" outcome 2 '' 'kernbench: --svg - and --json *' topo --svg - --json
+check "two things at a time" outcome 2 '' 'kernbench: only one of *' topo --check --print
+check "print: stdout is full" outcome 71 '' 'kernbench: cannot write the output: *' to_full topo --print
+check "help" outcome 0 'usage: kernbench topo*--svg FILE*--set KEY=VALUE*Example: *' '' topo --help
+
+finish
