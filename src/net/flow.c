@@ -34,8 +34,8 @@ static inline bool has_passed(const net *n, kb_time when, uint32_t id)
     return when < n->now || (when == n->now && id < n->current);
 }
 
-/* Space behind a link is given back before what arrives over it at the same instant. */
-static inline bool was_given_back(const net *n, kb_time when, uint32_t id)
+/* The same for what comes first of all that has its id, such as space that is given back. */
+static inline bool has_come(const net *n, kb_time when, uint32_t id)
 {
     return when < n->now || (when == n->now && id <= n->current);
 }
@@ -180,7 +180,7 @@ static inline void want_grant(net *n, link *l, uint32_t at)
 static inline void settle(net *n, link *l)
 {
     uint32_t feeder = link_of(n, l->owed_channel);
-    if (KB_LIKELY(was_given_back(n, l->owed_at, arrival_id(n, feeder))))
+    if (KB_LIKELY(has_come(n, l->owed_at, arrival_id(n, feeder))))
         n->channels[l->owed_channel].used -= l->owed_bytes & SPACE_MASK;
     else
         schedule_credit(n, l->owed_at, feeder, l->owed_channel, l->owed_bytes);
@@ -206,7 +206,7 @@ static __attribute__((noinline)) void collect(net *n, uint32_t at, uint32_t c)
         link *l = &n->links[g->out[i]];
         if (l->owed_channel != c)
             continue;
-        if (was_given_back(n, l->owed_at, arrival_id(n, at)))
+        if (has_come(n, l->owed_at, arrival_id(n, at)))
             settle(n, l);
         else
             await_owed(n, l, at);
@@ -461,7 +461,7 @@ static inline bool head_is_there(net *n, uint32_t c, uint32_t p, const packet *p
     if (KB_UNLIKELY(n->options.no_elision))
         return (pk->flags & PACKET_ARRIVED) != 0;
     if (KB_UNLIKELY(is_source(n, c))) {
-        if (has_passed(n, pk->head_at, inject_id(n, c)))
+        if (has_come(n, pk->head_at, inject_id(n, c)))
             return true;
         schedule(n, pk->head_at, inject_id(n, c), n->on_inject, (uint64_t)c << 32);
         return false;

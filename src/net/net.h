@@ -69,14 +69,14 @@ typedef struct net_receipt {
 typedef void net_done_fn(void *self, uint64_t arg, const net_receipt *receipt);
 
 typedef struct net_order {
-    uint32_t from; /* the node where it starts */
     net_leg out;
     net_leg back; /* of a read: begins where `out` ends; no steps and 0 bytes for a write */
-    bool reply;   /* `out` is itself an answer to something: it takes the channels of replies */
-    bool plain;   /* the receipt has only issued and ended: spares summing up the way */
     net_done_fn *done;
     void *self;
     uint64_t arg;
+    uint32_t from; /* the node where it starts */
+    bool reply;    /* `out` is itself an answer to something: it takes the channels of replies */
+    bool plain;    /* the receipt has only issued and ended: spares summing up the way */
 } net_order;
 
 KB_MUST_USE kb_error *net_submit(net *n, const net_order *order);

@@ -193,7 +193,7 @@ static void l6_a_channel_that_is_passed_through_is_left_alone(void **state)
 /*
  * As in expect_hold_up, but both mx and my are busy until 10 ns, with B and D of 1000 bytes. A to x
  * and C to y wait in two channels of one port. Both can start at 10; but a serial port sends A
- * first, for 1 ns, and my goes away with nothing for as long as C takes: 1 ns.
+ * first, for 1 ns, and then C.
  */
 static void a_serial_port_sends_one_packet_at_a_time(void **state)
 {
@@ -221,10 +221,10 @@ static void a_serial_port_sends_one_packet_at_a_time(void **state)
 
 /*
  * As before, but there are two packets for x, A and A', in one channel, and C for y in the other.
- * At 10 ns the port sends A, and my goes away; the port is promised to it. So at 11 mx, which comes
- * first at each instant, cannot have A': the port sends C, and A' at 12.
+ * At 10 ns the port sends A. At 11 both mx and my want to be served; it is the turn of my, though
+ * mx comes first at each instant: C at 11, A' at 12.
  */
-static void a_serial_port_is_promised_to_who_lost_its_turn(void **state)
+static void a_serial_port_takes_turns_among_links(void **state)
 {
     (void)state;
     scenario s;
@@ -285,7 +285,7 @@ int main(void)
         cmocka_unit_test(l6_transfers_take_channels_in_rotation),
         cmocka_unit_test(l6_a_channel_that_is_passed_through_is_left_alone),
         cmocka_unit_test(a_serial_port_sends_one_packet_at_a_time),
-        cmocka_unit_test(a_serial_port_is_promised_to_who_lost_its_turn),
+        cmocka_unit_test(a_serial_port_takes_turns_among_links),
         cmocka_unit_test(a_link_takes_turns_among_serial_ports),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

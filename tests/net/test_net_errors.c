@@ -105,6 +105,7 @@ static void channels_have_limits(void **state)
     }
 }
 
+/* Two places a link, two for each link where transfers may begin, which is three of the four. */
 static void places_in_the_order_of_events_have_limits(void **state)
 {
     (void)state;
@@ -112,14 +113,20 @@ static void places_in_the_order_of_events_have_limits(void **state)
     kb_sim *sim;
     net *n;
     expect_ok(kb_sim_create(NULL, &sim));
-    net_options options = {.packet_bytes = 64, .vcs = 1};
-    expect_ok(net_create(sim, &g, &options, &n));
-    assert_int_equal(net_source_count(n), 2 * 4 + 3 * 2);
-    options.first_source = KB_SOURCE_ID_MAX - net_source_count(n) + 2;
-    net_destroy(n);
-    expect_error(net_create(sim, &g, &options, &n), KB_ERR_INPUT,
-                 "the machine is too large: 4 links with 4 channels each");
-    assert_null(n);
+    for (int serial = 0; serial < 2; serial++) {
+        net_options options = {.packet_bytes = 64, .vcs = 1, .serial_ports = serial};
+        expect_ok(net_create(sim, &g, &options, &n));
+        uint32_t count = net_source_count(n);
+        assert_int_equal(count, 2 * 4 + 3 * 2 + (serial ? 4 : 0)); /* and ports decide, too */
+        net_destroy(n);
+        options.first_source = KB_SOURCE_ID_MAX - count;
+        expect_ok(net_create(sim, &g, &options, &n));
+        net_destroy(n);
+        options.first_source += 2;
+        expect_error(net_create(sim, &g, &options, &n), KB_ERR_INPUT,
+                     "the machine is too large: 4 links with 4 channels each");
+        assert_null(n);
+    }
     kb_sim_destroy(sim);
     topo_graph_fini(&g);
 }
