@@ -103,7 +103,7 @@ static void ring_remove(net *n, uint32_t *last, uint32_t c)
 static inline packet *packet_at(const net *n, uint32_t index)
 {
     char *chunk = n->packets.chunks[index >> KB_POOL_SHIFT];
-    return (void *)(chunk + (index & (KB_POOL_CHUNK - 1)) * PACKET_STRIDE);
+    return (void *)(chunk + (size_t)(index & (KB_POOL_CHUNK - 1)) * PACKET_STRIDE);
 }
 
 static inline transfer *transfer_at(const net *n, uint32_t index)
@@ -621,7 +621,7 @@ static inline void fetch_ahead(const net *n)
         const packet *pk = packet_at(n, (uint32_t)ahead.next.arg);
         uint32_t at = step_link(pk->step);
         __builtin_prefetch(&n->links[at]);
-        __builtin_prefetch(&n->channels[at * n->channels_per_link]);
+        __builtin_prefetch(&n->channels[(size_t)at * n->channels_per_link]);
         __builtin_prefetch(paths_at(&n->paths, pk->path));
     } else if (ahead.next.handler == n->on_grant) {
         const link *l = &n->links[ahead.next.arg];

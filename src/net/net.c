@@ -151,6 +151,7 @@ kb_error *net_create(kb_sim *sim, const topo_graph *graph, const net_options *op
         if (graph->nodes.items[i].kind == TOPO_SIP_PORT)
             classes = CLASSES;
     n->channels_per_link = classes * options->vcs;
+    KB_ASSERT(n->channels_per_link > 0);
     n->link_magic =
         (((uint64_t)1 << LINK_MAGIC_SHIFT) + n->channels_per_link - 1) / n->channels_per_link;
 

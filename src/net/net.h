@@ -91,7 +91,7 @@ typedef struct net_link_figures {
     kb_time waited_fs; /* by packets, for this link, behind other transfers */
 } net_link_figures;
 
-net_link_figures net_link_get(const net *n, uint32_t link);
+net_link_figures net_link_get(const net *n, uint32_t at);
 
 typedef struct net_figures {
     uint64_t hops;       /* packets booked on links */
@@ -108,7 +108,7 @@ net_figures net_get_figures(const net *n);
 void net_reset_figures(net *n);
 
 /* The space of each channel at the end of the link. */
-uint64_t net_channel_bytes(const net *n, uint32_t link);
+uint64_t net_channel_bytes(const net *n, uint32_t at);
 
 uint32_t net_channels_per_link(const net *n);
 uint32_t net_source_count(const net *n);
