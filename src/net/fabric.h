@@ -130,7 +130,8 @@ typedef struct transfer {
     uint32_t made;      /* have been made at the source; most have left it */
     uint32_t delivered; /* have begun their last link */
     uint32_t next;      /* at the source */
-    uint32_t source;    /* the channel where it starts */
+    uint32_t from;      /* the node where the leg starts */
+    uint32_t source;    /* and the channel there */
     kb_time ready_at;   /* at the source */
     kb_time ends_at;    /* of what has been delivered */
     net_receipt receipt;

@@ -275,20 +275,41 @@ static inline void block(net *n, link *l, uint32_t c, uint32_t to)
 
 /* ---- Sources ----------------------------------------------------------------------------- */
 
-/* Makes the next packet of the transfer in hand, or of the next one; none if all have been made. */
+/*
+ * The transfer at a source that makes the next packet; NULL if all have been made. Transfers go one
+ * after the other; but a memory answers those who read in turns, packet by packet, so that one who
+ * takes the data slowly does not hold up the others.
+ */
+static transfer *next_at_source(net *n, channel *ch)
+{
+    uint32_t t = ch->first_transfer;
+    transfer *tr = transfer_at(n, t);
+    bool all_made = tr->made == tr->packets;
+    bool in_turns = tr->made > 0 && n->graph->nodes.items[tr->from].service != TOPO_NONE;
+    if (t == ch->last_transfer) {
+        if (!all_made)
+            return tr;
+        ch->first_transfer = NONE;
+        return NULL;
+    }
+    if (!all_made && !in_turns)
+        return tr;
+    ch->first_transfer = tr->next;
+    if (!all_made) {
+        transfer_at(n, ch->last_transfer)->next = t;
+        ch->last_transfer = t;
+    }
+    return transfer_at(n, ch->first_transfer);
+}
+
+/* Makes the next packet at a source. */
 static void refill_source(net *n, uint32_t c)
 {
     channel *ch = &n->channels[c];
-    transfer *tr = transfer_at(n, ch->first_transfer);
     ch->first = NONE;
-    if (tr->made == tr->packets) {
-        if (ch->first_transfer == ch->last_transfer) {
-            ch->first_transfer = NONE;
-            return;
-        }
-        ch->first_transfer = tr->next;
-        tr = transfer_at(n, tr->next);
-    }
+    transfer *tr = next_at_source(n, ch);
+    if (!tr)
+        return;
     uint32_t p = kb_pool_take(&n->packets);
     if (p == NONE) {
         kb_sim_fail(n->sim, kb_error_nomem());

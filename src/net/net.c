@@ -263,17 +263,18 @@ static uint64_t packets_of(const net *n, uint64_t bytes)
     return (bytes - 1) / n->options.packet_bytes + 1;
 }
 
-/* Puts the leg in hand at its source, ready at `when`. */
-static void begin_leg(net *n, uint32_t t, kb_time when)
+/* Puts the leg in hand at its source. */
+static void begin_leg(net *n, uint32_t t, kb_time now)
 {
     transfer *tr = transfer_at(n, t);
     uint32_t step = *paths_at(&n->paths, tr->path);
+    tr->from = n->graph->links.items[step_link(step)].from;
     tr->packets = (uint32_t)packets_of(n, tr->bytes);
     tr->made = 0;
     tr->delivered = 0;
     tr->arrived = false;
-    tr->ready_at = when;
-    tr->ends_at = when;
+    tr->ready_at = now + topo_source_overhead(n->graph, tr->from);
+    tr->ends_at = tr->ready_at;
     tr->source = n->source_of[step_link(step)] + ((step & REPLY_BIT) != 0);
     flow_enter_source(n, t);
 }
@@ -328,7 +329,7 @@ kb_error *net_submit(net *n, const net_order *order)
     if (!order->plain)
         tr->receipt = net_foresee(n, order);
     tr->receipt.issued = kb_sim_now(n->sim);
-    begin_leg(n, t, tr->receipt.issued + topo_source_overhead(n->graph, order->from));
+    begin_leg(n, t, tr->receipt.issued);
     return NULL;
 }
 
@@ -336,14 +337,13 @@ void net_end_leg(net *n, uint32_t t)
 {
     transfer *tr = transfer_at(n, t);
     if (tr->back != NONE) {
-        uint32_t from = n->graph->links.items[step_link(*paths_at(&n->paths, tr->back))].from;
         give_path(n, tr->path, tr->path_size);
         tr->path = tr->back;
         tr->path_size = tr->back_size;
         tr->back = NONE;
         tr->bytes = tr->back_bytes;
         tr->returning = true;
-        begin_leg(n, t, n->now + topo_source_overhead(n->graph, from));
+        begin_leg(n, t, n->now);
         return;
     }
     net_receipt receipt = tr->receipt;

@@ -44,7 +44,7 @@ typedef struct topo_description {
     topo_wire host_to_switch, sip_to_switch, sip_to_sip;
 
     uint32_t packet_bytes, vcs, depth_bytes;
-    bool serial_ports;
+    uint32_t serial_ports; /* 1 or 0 */
 
     uint32_t cube_w, cube_h;
     uint64_t cube_pitch_nm;

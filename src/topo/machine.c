@@ -202,7 +202,7 @@ static topo_shape make_shape(const topo_description *d, const topo_layout *l)
         .packet_bytes = d->packet_bytes,
         .vcs = d->vcs,
         .depth_bytes = d->depth_bytes,
-        .serial_ports = d->serial_ports,
+        .serial_ports = d->serial_ports != 0,
         .max_steps = topo_max_steps(l),
     };
 }

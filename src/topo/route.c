@@ -235,13 +235,16 @@ static traveller enter_cubes(way *w, const topo_sip_layout *sip, uint32_t to)
 
 /* ---- Between SIPs ------------------------------------------------------------------------ */
 
-/* Whether the way is to the east or south. Of two equal ways round a ring it is that one. */
+/*
+ * Whether the way is to the east or south. Of two equal ways round a ring even places take that one
+ * and odd places the other, so that both directions are used alike.
+ */
 static bool goes_onwards(uint32_t from, uint32_t to, uint32_t length, bool wraps)
 {
     if (!wraps)
         return to > from;
     uint32_t distance = to > from ? to - from : to + length - from;
-    return 2 * distance <= length;
+    return 2 * distance < length || (2 * distance == length && from % 2 == 0);
 }
 
 /* From io_noc to io_noc along one dimension, from its place `from` to `to`. Returns the SIP there.

@@ -271,6 +271,19 @@ static void book(world *w, uint32_t link, const piece *p, uint32_t to, int64_t l
                                              .tail_leaves = leaves});
 }
 
+/* A memory answers in turns: what is left of an order goes behind all others. */
+static void take_turns(const world *w, basin *b, uint32_t order)
+{
+    uint32_t kept = 0, moved = 0, behind[MOST_PACKETS / 8];
+    for (uint32_t i = 0; i < b->count; i++) {
+        if (w->pieces[b->pieces[i]].order == order)
+            behind[moved++] = b->pieces[i];
+        else
+            b->pieces[kept++] = b->pieces[i];
+    }
+    memcpy(&b->pieces[kept], behind, moved * sizeof *behind);
+}
+
 /* The first piece of the basin passes the link, to channel `to` unless it has come to its end. */
 static void start(world *w, uint32_t link, uint32_t from, uint32_t to)
 {
@@ -287,6 +300,8 @@ static void start(world *w, uint32_t link, uint32_t from, uint32_t to)
 
     memmove(&b->pieces[0], &b->pieces[1], (b->count - 1) * sizeof *b->pieces);
     b->count--;
+    if (p->hop == 0 && link_at(w, link)->from == link_at(w, link)->to)
+        take_turns(w, b, p->order);
     if (p->hop > 0) {
         uint32_t fed_by = link_of_hop(w, p, p->hop - 1);
         plan(w, leaves, place_of_end(fed_by), CREDIT, from, p->bytes);

@@ -236,7 +236,8 @@ static void direct_links_in_a_ring(void **state)
                  "B sip0.io.pcie_ep");
     topo_machine_destroy(m);
     m = linked_machine("count: 6, topology: ring_1d");
-    expect_sips(m, 1, 4, "1e 2e 3e"); /* both ways are equally long: east */
+    /* Both ways are equally long: even places go east, odd ones west. */
+    expect_sips(m, 1, 4, "1w 0w* 5w*");
     expect_sips(m, 4, 1, "4e 5e* 0e*");
     topo_machine_destroy(m);
     /* Two have one pair of links, and nothing to go around. */
@@ -255,7 +256,7 @@ static void direct_links_in_two_dimensions(void **state)
     expect_sips(m, 5, 0, "5w 4n");
     expect_sips(m, 0, 11, "0w* 3n*");
     expect_sips(m, 3, 10, "3w 2n*");
-    expect_sips(m, 11, 1, "11e* 8e* 9s*"); /* the tie of 2 in 4 goes east */
+    expect_sips(m, 11, 1, "11w 10w 9s*"); /* the tie of 2 in 4 goes west from column 3 */
     expect_sips(m, 4, 6, "4e 5e");
     topo_machine_destroy(m);
     m = linked_machine("w: 4, h: 3, topology: mesh_2d_no_wrap");
