@@ -81,7 +81,7 @@ typedef struct port {
  * First in, first out. In a port it holds packets; at a source the next packet of the transfer
  * whose turn it is, and the transfers that have packets left.
  */
-enum { SPACE_BITS = 26, PASSING_BITS = 5, MANY_PASSING = (1 << PASSING_BITS) - 1 };
+enum { SPACE_BITS = 30 };
 #define SPACE_MASK ((1u << SPACE_BITS) - 1)
 
 typedef struct channel {
@@ -95,8 +95,7 @@ typedef struct channel {
         struct {
             uint32_t used : SPACE_BITS; /* port: bytes, of the profile's capacity */
             uint32_t awaited : 1;       /* port: somebody is blocked for want of space in it */
-            /* Port: transfers that have chosen it and have more to come; many remain many. */
-            uint32_t passing : PASSING_BITS;
+            uint32_t taken : 1;         /* port: a transfer has begun to pass, and none has ended since */
         };
         uint32_t first_transfer; /* source: the one in hand; NONE if there is none */
     };

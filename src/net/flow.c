@@ -213,13 +213,14 @@ static __attribute__((noinline)) void collect(net *n, uint32_t at, uint32_t c)
     }
 }
 
-static inline bool has_room(net *n, const link *l, uint32_t at, uint32_t c, uint32_t bytes)
+/* Room is room for a whole packet: small ones must not slip in for ever before a large one. */
+static inline bool has_room(net *n, const link *l, uint32_t at, uint32_t c)
 {
-    uint32_t capacity = n->profiles.items[l->profile].capacity;
-    if (KB_LIKELY(n->channels[c].used + bytes <= capacity))
+    uint32_t most = n->profiles.items[l->profile].capacity - n->options.packet_bytes;
+    if (KB_LIKELY(n->channels[c].used <= most))
         return true;
     collect(n, at, c);
-    return n->channels[c].used + bytes <= capacity;
+    return n->channels[c].used <= most;
 }
 
 /*
@@ -232,18 +233,17 @@ static __attribute__((noinline)) uint32_t choose_vc(net *n, link *l, uint32_t *s
     uint32_t vcs = n->options.vcs;
     uint32_t best = l->turn;
     for (uint32_t i = 0, vc = best; i < vcs; i++, vc = vc + 1 == vcs ? 0 : vc + 1) {
-        if (n->channels[base + vc].passing > 0)
+        if (n->channels[base + vc].taken)
             continue;
         if (n->channels[base + vc].first == NONE) {
             best = vc;
             break;
         }
-        if (n->channels[base + best].passing > 0)
+        if (n->channels[base + best].taken)
             best = vc;
     }
     l->turn = (uint8_t)(best + 1 == vcs ? 0 : best + 1);
-    if (n->channels[base + best].passing < MANY_PASSING)
-        n->channels[base + best].passing++;
+    n->channels[base + best].taken = 1;
     *step = (*step & (STEP_MASK | REPLY_BIT)) | best << VC_SHIFT;
     return best;
 }
@@ -264,7 +264,7 @@ static inline uint32_t channel_behind(net *n, link *l, uint32_t at, uint32_t *st
 static inline bool can_enter(net *n, link *l, uint32_t at, const packet *pk, uint32_t *to)
 {
     *to = channel_behind(n, l, at, paths_at(&n->paths, pk->path));
-    return *to == NOTHING || has_room(n, l, at, *to, bytes_of(n, pk));
+    return *to == NOTHING || has_room(n, l, at, *to);
 }
 
 static inline void block(net *n, link *l, uint32_t c, uint32_t to)
@@ -354,7 +354,20 @@ static __attribute__((noinline)) void occupy_port(net *n, uint32_t feeder, uint3
     port *from = &n->ports[feeder];
     const profile *pr = &n->profiles.items[n->links[feeder].profile];
     from->free_at = n->now + occupancy(n, &pr->pace, pk, bytes_of(n, pk));
+    /* A link that is not faster never waits for the port, though rounding may say so by 1 fs. */
+    const link *l = &n->links[at];
+    if (n->profiles.items[l->profile].pace.bytes_per_s <= pr->pace.bytes_per_s &&
+        l->free_at < from->free_at)
+        from->free_at = l->free_at;
     n->ports[at].last_feeder = feeder;
+}
+
+/* The packet leaves its source: the next one is made. */
+static inline void leave_source(net *n, uint32_t at, uint32_t c)
+{
+    if (KB_UNLIKELY(n->ports != NULL))
+        n->ports[at].last_feeder = NOTHING; /* ports have a turn too */
+    refill_source(n, c);
 }
 
 /* The packet leaves its port: its space is given back when its tail has left, at `leaves`. */
@@ -455,7 +468,7 @@ static void start(net *n, link *l, uint32_t at, uint32_t from, uint32_t p, uint3
     if (l->owed_channel != NOTHING)
         settle(n, l);
     if (KB_UNLIKELY(is_source(n, from)))
-        refill_source(n, from);
+        leave_source(n, at, from);
     else
         leave_port(n, l, at, from, pk, bytes, leaves);
 
@@ -464,8 +477,8 @@ static void start(net *n, link *l, uint32_t at, uint32_t from, uint32_t p, uint3
         deliver(n, at, p, step, leaves + pr->latency);
         return;
     }
-    if (pk->flags & PACKET_LAST && n->options.vcs > 1 && n->channels[to].passing < MANY_PASSING)
-        n->channels[to].passing--;
+    if (pk->flags & PACKET_LAST)
+        n->channels[to].taken = 0;
     pk->head_at = n->now + pr->latency;
     pk->tail_at = leaves + pr->latency;
     pk->path++;

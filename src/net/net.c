@@ -62,7 +62,7 @@ static kb_error *add_profile(net *n, uint32_t at, uint32_t *index)
     if (capacity > SPACE_MASK)
         return kb_error_new(KB_ERR_INPUT,
                             "a link of %.9g GB/s with %.9g ns behind it would need channels of "
-                            "more than 64 MiB",
+                            "more than 1 GiB",
                             (double)rate / 1e9, (double)latency / (double)KB_NS);
     profile fresh = {.pace = topo_pace_make(rate, n->options.packet_bytes),
                      .latency = latency,
@@ -104,12 +104,13 @@ static kb_error *init_links(net *n)
         n->source_of[at] = source ? (uint32_t)channels : NOTHING;
         channels += source ? 2 : 0;
     }
-    if (channels > MAX_CHANNELS ||
-        n->options.first_source + (n->ports ? 3 : 2) * count + (channels - n->source_base) >
-            KB_SOURCE_ID_MAX)
+    uint64_t places = n->options.first_source + (n->ports ? 3 : 2) * count + channels - n->source_base;
+    if (channels > MAX_CHANNELS || places > KB_SOURCE_ID_MAX + (uint64_t)1)
         return kb_error_new(KB_ERR_INPUT,
-                            "the machine is too large: %zu links with %u channels each", count,
-                            n->channels_per_link);
+                            "the machine is too large: its %zu links take %ju channels, of %d, and "
+                            "%ju places in the order of events, of %u",
+                            count, (uintmax_t)channels, MAX_CHANNELS, (uintmax_t)places,
+                            KB_SOURCE_ID_MAX + 1);
     n->channel_count = (uint32_t)channels;
     n->channels = kb_alloc_large(channels, sizeof *n->channels);
     if (!n->channels)

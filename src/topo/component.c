@@ -22,14 +22,12 @@ static void read_hbm(kb_config_node *settings, topo_parameters *parameters)
     topo_read_time(settings, "latency_ns", &parameters->overhead_fs);
     topo_read_bandwidth(settings, "raw_gbs", &parameters->raw_bytes_per_s);
     topo_read_share(settings, "efficiency", &parameters->efficiency);
+    /* Bandwidths are whole bytes a second: what is left of one is dropped. */
     wide product = (wide)parameters->raw_bytes_per_s * parameters->efficiency;
     parameters->bytes_per_s = (uint64_t)(product / whole);
-    kb_config_node *blamed = topo_blame(settings, "efficiency", NULL);
-    if (product % whole != 0)
-        kb_config_problem(blamed, "expected raw_gbs * efficiency to be a whole number of bytes a "
-                                  "second, found a fraction");
-    else if (parameters->bytes_per_s < TOPO_RATE_MIN)
-        kb_config_problem(blamed, "expected raw_gbs * efficiency to be at least 0.001");
+    if (parameters->bytes_per_s < TOPO_RATE_MIN)
+        kb_config_problem(topo_blame(settings, "efficiency", NULL),
+                          "expected raw_gbs * efficiency to be at least 0.001");
 }
 
 static void read_sram(kb_config_node *settings, topo_parameters *parameters)

@@ -251,10 +251,15 @@ static bool read_pe_layout(const reader *r, kb_config_node *layout)
 static void read_cube(const reader *r, kb_config_node *cube)
 {
     topo_description *d = r->d;
+    uint64_t slice = d->pes > 0 ? d->hbm_bytes / d->pes : 0;
     read_noc(r, kb_config_mapping(kb_config_find(cube, "noc")));
     bool right = read_pe_layout(r, kb_config_mapping(kb_config_find(cube, "pe_layout")));
     kb_config_node *xbar = read_part(r, cube, "xbar", TOPO_XBAR);
     topo_read_length(xbar, "length_mm", &d->xbar_length_nm);
+    /* A controller is as fast as its link unless it says so itself. */
+    topo_read_bandwidth(cube, "xbar_to_hbm_bw_gbs", &d->xbar_to_hbm);
+    if (kb_config_find(cube, "xbar_to_hbm_bw_gbs"))
+        d->parts[TOPO_HBM_CTRL].is.raw_bytes_per_s = d->xbar_to_hbm;
     read_part(r, cube, "hbm_ctrl", TOPO_HBM_CTRL);
     read_part(r, cube, "sram", TOPO_SRAM);
     read_part(r, cube, "m_cpu", TOPO_M_CPU);
@@ -263,21 +268,27 @@ static void read_cube(const reader *r, kb_config_node *cube)
     topo_read_bandwidth(cube, "pe_to_noc_bw_gbs", &d->pe_to_noc);
     topo_read_bandwidth(cube, "pe_to_xbar_bw_gbs", &d->pe_to_xbar);
     topo_read_bandwidth(cube, "noc_to_xbar_bw_gbs", &d->noc_to_xbar);
-    topo_read_bandwidth(cube, "xbar_to_hbm_bw_gbs", &d->xbar_to_hbm);
     topo_read_bandwidth(cube, "xbar_to_sram_bw_gbs", &d->xbar_to_sram);
+    if (right && slice > 0 && !kb_config_find(cube, "hbm_gib"))
+        d->hbm_bytes = slice * d->pes; /* more PEs, more slices */
     right = topo_read_bytes(cube, "hbm_gib", 30, &d->hbm_bytes) && right;
     if (right && d->hbm_bytes % d->pes != 0)
         kb_config_problem(topo_blame(cube, "hbm_gib", r->root),
                           "expected an HBM that can be cut into %" PRIu32
-                          " equal slices, found %" PRIu64 " bytes",
-                          d->pes, d->hbm_bytes);
+                          " equal slices, one a PE, found %.9g GiB",
+                          d->pes, (double)d->hbm_bytes / (double)(1 << 30));
 }
 
 static void read_name(const reader *r, kb_config_node *node)
 {
     const char *name = kb_config_string(node, r->d->name);
+    bool printable = true;
+    for (const char *c = name; *c != '\0'; c++)
+        printable = printable && (unsigned char)*c >= ' ' && *c != 0x7f;
     if (strlen(name) > TOPO_MAX_NAME)
         kb_config_problem(node, "expected a name of at most %d bytes", TOPO_MAX_NAME);
+    else if (!printable)
+        kb_config_problem(node, "expected a name without control characters");
     else if (name != r->d->name)
         memcpy(r->d->name, name, strlen(name) + 1);
 }

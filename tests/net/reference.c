@@ -52,7 +52,7 @@ typedef struct basin { /* a channel, or a source */
     uint32_t pieces[MOST_PACKETS / 8];
     uint32_t count;
     uint32_t used;
-    uint32_t passing; /* transfers that chose it and have packets to come */
+    bool taken; /* a transfer has begun to pass, and none has ended since */
 } basin;
 
 typedef struct track {
@@ -204,7 +204,7 @@ static uint32_t choose(world *w, uint32_t link, uint32_t base)
         for (uint32_t i = 0; i < w->vcs; i++) {
             uint32_t vc = (turn + i) % w->vcs;
             const basin *b = &w->basins[base + vc];
-            if ((patience < 2 && b->passing > 0) || (patience < 1 && b->count > 0))
+            if ((patience < 2 && b->taken) || (patience < 1 && b->count > 0))
                 continue;
             w->tracks[link].turn = (vc + 1) % w->vcs;
             return vc;
@@ -223,7 +223,7 @@ static uint32_t channel_for(world *w, const piece *p)
     if (!t->chosen[p->back][p->hop]) {
         t->chosen[p->back][p->hop] = true;
         t->vc[p->back][p->hop] = choose(w, link, base);
-        w->basins[base + t->vc[p->back][p->hop]].passing++;
+        w->basins[base + t->vc[p->back][p->hop]].taken = true;
     }
     return base + t->vc[p->back][p->hop];
 }
@@ -325,7 +325,7 @@ static void start(world *w, uint32_t link, uint32_t from, uint32_t to)
     next->used += p->bytes;
     assert_true(next->used <= capacity(w, link));
     if (is_last_piece(w, p))
-        next->passing--;
+        next->taken = false;
     plan(w, p->head, place_of_end(link), HEAD, to, index);
 }
 
@@ -337,7 +337,7 @@ static bool has_space(world *w, uint32_t link, uint32_t from, uint32_t *to)
     if (is_last_hop(w, p))
         return true;
     *to = channel_for(w, p);
-    return w->basins[*to].used + p->bytes <= capacity(w, link);
+    return w->basins[*to].used + w->s->options.packet_bytes <= capacity(w, link);
 }
 
 /* The first piece of the basin is there. */

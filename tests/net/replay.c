@@ -288,7 +288,7 @@ static void check_idle(const replay *r, const hop *h, kb_time from, kb_time to)
         return;
     uint32_t link = h->b->link, channel = h->b->channel;
     uint64_t most = capacity(r, link);
-    CHECK(r, !h->last && used_at(r, link, channel, from) + h->b->bytes > most,
+    CHECK(r, !h->last && used_at(r, link, channel, from) + r->s->options.packet_bytes > most,
           "link %u idle at %" PRId64 " while packet %u of order %u waits", link, from, h->b->packet,
           h->order);
     for (uint32_t i = r->o->first_of_link[link]; i < r->o->first_of_link[link + 1]; i++) {
@@ -296,7 +296,7 @@ static void check_idle(const replay *r, const hop *h, kb_time from, kb_time to)
         if (!other->after || other->b->channel != channel)
             continue;
         kb_time when = other->after->b->tail_leaves;
-        CHECK(r, when <= from || when >= to || used_at(r, link, channel, when) + h->b->bytes > most,
+        CHECK(r, when <= from || when >= to || used_at(r, link, channel, when) + r->s->options.packet_bytes > most,
               "link %u idle at %" PRId64 " while packet %u of order %u waits", link, when,
               h->b->packet, h->order);
     }

@@ -21,7 +21,7 @@ typedef enum c_is { C_THE_SAME, C_A_REPLY, C_IN_ANOTHER_PHASE } c_is;
 static void expect_hold_up(uint32_t vcs, c_is what, kb_time c_starts)
 {
     scenario s;
-    scenario_init(&s, (net_options){.packet_bytes = 1000, .vcs = vcs});
+    scenario_init(&s, (net_options){.packet_bytes = 1000, .vcs = vcs, .depth_bytes = 2000});
     uint32_t m = scenario_node(&s, 0), x = scenario_node(&s, 0), y = scenario_node(&s, 0);
     uint32_t am = scenario_link(&s, scenario_node(&s, 0), m, 100, 0);
     uint32_t bm = scenario_link(&s, scenario_node(&s, 0), m, 100, 0);

@@ -68,7 +68,7 @@ static void options_have_limits(void **state)
     topo_graph_fini(&g);
 }
 
-/* 1000000 GB/s for 67 ns are 67 MB, and for 3 ms much more than can be counted. */
+/* 1000000 GB/s for 1073 ns are 1.07 GB, and for 3 ms much more than can be counted. */
 static void channels_have_limits(void **state)
 {
     (void)state;
@@ -76,11 +76,11 @@ static void channels_have_limits(void **state)
         kb_time wire;
         const char *message;
     } cases[] = {
-        {67 * KB_NS, NULL},
-        {68 * KB_NS, "a link of 1000000 GB/s with 68 ns behind it would need channels of more than "
-                     "64 MiB"},
+        {1073 * KB_NS, NULL},
+        {1074 * KB_NS, "a link of 1000000 GB/s with 1074 ns behind it would need channels of more than "
+                     "1 GiB"},
         {3 * KB_MS, "a link of 1000000 GB/s with 3000000 ns behind it would need channels of more "
-                    "than 64 MiB"},
+                    "than 1 GiB"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         topo_graph g = {0};
@@ -97,7 +97,7 @@ static void channels_have_limits(void **state)
             assert_null(n);
         } else {
             expect_ok(err);
-            assert_int_equal(net_channel_bytes(n, 0), 67000000 + 64);
+            assert_int_equal(net_channel_bytes(n, 0), 1073000000 + 64);
         }
         net_destroy(n);
         kb_sim_destroy(sim);
@@ -119,12 +119,13 @@ static void places_in_the_order_of_events_have_limits(void **state)
         uint32_t count = net_source_count(n);
         assert_int_equal(count, 2 * 4 + 3 * 2 + (serial ? 4 : 0)); /* and ports decide, too */
         net_destroy(n);
-        options.first_source = KB_SOURCE_ID_MAX - count;
+        options.first_source = KB_SOURCE_ID_MAX + 1 - count;
         expect_ok(net_create(sim, &g, &options, &n));
         net_destroy(n);
-        options.first_source += 2;
+        options.first_source++;
         expect_error(net_create(sim, &g, &options, &n), KB_ERR_INPUT,
-                     "the machine is too large: 4 links with 4 channels each");
+                     "the machine is too large: its 4 links take 22 channels, of 134217728, and "
+                     "16777217 places in the order of events, of 16777216");
         assert_null(n);
     }
     kb_sim_destroy(sim);

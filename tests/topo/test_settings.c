@@ -172,6 +172,19 @@ static void a_file_may_say_only_what_differs(void **state)
     assert_int_equal(graph->nodes.items[hbm].overhead_fs, 76 * KB_NS);
     assert_int_equal(topo_machine_shape(m)->pe_count, 256);
     topo_machine_destroy(m);
+    /* A controller follows its link, and the HBM the number of PEs. */
+    m = machine_of("cube: { xbar_to_hbm_bw_gbs: 512, noc: { k: 3 }, pe_layout: { pe_per_router: 1 } }");
+    graph = topo_machine_graph(m);
+    hbm = topo_node_at(m, TOPO_HBM_CTRL, 0, 0, 8);
+    assert_true(topo_link_rate(graph, graph->nodes.items[hbm].service) == 409600000000);
+    assert_true(topo_machine_shape(m)->hbm_bytes == (uint64_t)54 << 30);
+    topo_machine_destroy(m);
+    /* Bandwidths are whole bytes a second: 0.333333333 * 0.5 GB/s. */
+    m = machine_of("cube: { hbm_ctrl: { raw_gbs: 0.333333333, efficiency: 0.5 } }\n");
+    graph = topo_machine_graph(m);
+    hbm = topo_node_at(m, TOPO_HBM_CTRL, 0, 0, 0);
+    assert_true(topo_link_rate(graph, graph->nodes.items[hbm].service) == 166666666);
+    topo_machine_destroy(m);
     m = machine_of("system: { sips: { w: 3, h: 2, topology: torus_2d } }"); /* the count follows */
     assert_int_equal(topo_machine_shape(m)->sips, 6);
     topo_machine_destroy(m);

@@ -232,6 +232,11 @@ static void latency_grows_with_load(void **state)
         assert_true(high.accepted_gbs > 0.9 * high.offered_gbs);
         assert_true(over.accepted_gbs < over.offered_gbs);
         assert_true(low.waited < high.waited);
+        assert_true(low.wait >= 0 && low.wait < high.wait && high.wait < over.wait);
+        /* Where all sources have ways of one length, the mean is that and the wait. */
+        if (i < 2)
+            assert_in_range(high.mean - high.wait, alone.receipt.ended - 1,
+                            alone.receipt.ended + 1);
         probe_result_fini(&alone);
     }
     topo_machine_destroy(machine);

@@ -337,6 +337,35 @@ static void a_full_mesh_without_conflicts(void **state)
     topo_machine_destroy(machine);
 }
 
+/* Every link of the machine, if asked for: the busiest of them are those of the result. */
+static void all_links_are_told(void **state)
+{
+    (void)state;
+    topo_machine *machine = mesh("cube.noc.k=2");
+    uint32_t count = (uint32_t)topo_machine_graph(machine)->links.count;
+    traffic_link *links = kb_alloc_zeroed(count, sizeof *links);
+    assert_non_null(links);
+    traffic_options options = {.pattern = TRAFFIC_NEIGHBOR,
+                               .rate_ppb = TRAFFIC_RATE_ONE,
+                               .bytes = 8,
+                               .warmup = 100 * KB_NS,
+                               .measure = 1000 * KB_NS,
+                               .links = links};
+    traffic_result r;
+    expect_ok(traffic_run(machine, &options, &r));
+    uint32_t full = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(links[i].link, i);
+        assert_true(links[i].bytes == 0 || links[i].utilization == 1);
+        full += links[i].bytes == 8000;
+    }
+    assert_int_equal(full, 16); /* see above */
+    assert_int_equal(r.end, TRAFFIC_COMPLETE);
+    assert_int_equal(r.lone_fs, 14 * KB_NS);
+    free(links);
+    topo_machine_destroy(machine);
+}
+
 static traffic_result run_mesh(const char *k, traffic_options options)
 {
     topo_machine *machine = mesh(k);
@@ -383,13 +412,39 @@ static void a_hot_spot_saturates(void **state)
     expect_near(r.accepted, 0.0625, 0.0005);
     expect_near(r.busiest[0].utilization, 1, 0.001);
     assert_int_equal(r.arrived, r.measured);
-    /* Sixteen times what can be carried: ten windows are not enough. */
+    /* Sixteen times what can be carried: not all arrive. */
     options.rate_ppb = TRAFFIC_RATE_ONE;
     r = run_mesh("cube.noc.k=4", options);
     assert_true(r.saturated);
     assert_true(r.arrived < r.measured);
     expect_near(r.accepted, 0.0625, 0.0005);
     assert_int_equal(r.measured, 16 * 8000);
+    assert_int_equal(r.end, TRAFFIC_CROWDED); /* 15 more a ns: a million before ten windows */
+    assert_int_equal(r.live, (1 << 20) + 16 * 16);
+    /* And with a window so short that this does not happen. */
+    options.measure = KB_US;
+    r = run_mesh("cube.noc.k=4", options);
+    assert_true(r.saturated && !r.too_short);
+    assert_true(r.arrived < r.measured);
+    assert_int_equal(r.end, TRAFFIC_PATIENCE);
+}
+
+/*
+ * Up to 30 ns are on the way for 7 routers, a flit and the ends of a mesh of 4 x 4, and the run
+ * ends 10 ns after its window of 1 ns: some do not arrive, which says nothing of what the mesh
+ * carries.
+ */
+static void a_window_that_is_too_short(void **state)
+{
+    (void)state;
+    traffic_options options = {
+        .rate_ppb = TRAFFIC_RATE_ONE / 5, .bytes = 8, .warmup = KB_US, .measure = KB_NS};
+    traffic_result r = run_mesh("cube.noc.k=4", options);
+    assert_true(r.arrived < r.measured);
+    assert_int_equal(r.end, TRAFFIC_PATIENCE);
+    assert_true(r.too_short);
+    assert_false(r.saturated);
+    assert_in_range(r.lone_fs, 22 * KB_NS, 30 * KB_NS);
 }
 
 static void options_that_are_refused(void **state)
@@ -466,8 +521,10 @@ int main(void)
         cmocka_unit_test(latencies_are_counted),
         cmocka_unit_test(quantiles_are_near),
         cmocka_unit_test(a_full_mesh_without_conflicts),
+        cmocka_unit_test(all_links_are_told),
         cmocka_unit_test(the_same_seed_gives_the_same_result),
         cmocka_unit_test(a_hot_spot_saturates),
+        cmocka_unit_test(a_window_that_is_too_short),
         cmocka_unit_test(options_that_are_refused),
         cmocka_unit_test(more_than_the_link_can_be_offered),
         cmocka_unit_test(progress_is_told),

@@ -67,7 +67,7 @@ static void everything_is_inside(void **state)
     assert_true(r.worst <= 0.10);
 
     /* The sum of whole ns over the count of transfers. */
-    assert_true(find(&r, 8, 4, 0.3)->ours == 41.801648351648353);
+    assert_true(find(&r, 8, 4, 0.3)->ours == 41.85879120879121);
     assert_true(find(&r, 4, 16, 0.4)->ours == 59.027437530622244);
     validate_report_fini(&r);
 }
