@@ -276,9 +276,62 @@ static void a_link_takes_turns_among_serial_ports(void **state)
     }
 }
 
+/*
+ * a, b, c > m > n > x, all 100 GB/s but the last, which has 10. b and c send 200 transfers of 10 bytes
+ * each from the start: n's channel is full after some 22 ns, and m > n goes at the rate of n > x, 1 ns for
+ * each. A packet of 100 bytes that comes from a at 50 ns takes its turn among them: one of b and one
+ * of c may go before it, and the 2000 bytes of depth and those two are before it at n: 202 ns.
+ */
+static void small_packets_do_not_keep_a_large_one_out(void **state)
+{
+    (void)state;
+    scenario s;
+    scenario_init(&s, (net_options){.packet_bytes = 100, .vcs = 1, .depth_bytes = 2000});
+    uint32_t m = scenario_node(&s, 0), n = scenario_node(&s, 0), x = scenario_node(&s, 0);
+    uint32_t am = scenario_link(&s, scenario_node(&s, 0), m, 100, 0);
+    uint32_t bm = scenario_link(&s, scenario_node(&s, 0), m, 100, 0);
+    uint32_t cm = scenario_link(&s, scenario_node(&s, 0), m, 100, 0);
+    uint32_t mn = scenario_link(&s, m, n, 100, 0), nx = scenario_link(&s, n, x, 10, 0);
+    scenario_write(&s, 50 * KB_NS, 100, LINKS(am, mn, nx));
+    for (uint32_t i = 0; i < 200; i++) {
+        scenario_write(&s, 0, 10, LINKS(bm, mn, nx));
+        scenario_write(&s, 0, 10, LINKS(cm, mn, nx));
+    }
+    outcome *o = scenario_run_both(&s);
+    kb_time took = o->receipts[0].ended - o->receipts[0].issued;
+    assert_true(took > 100 * KB_NS);
+    assert_true(took < 240 * KB_NS); /* all of the others take 400 */
+    outcome_free(o);
+    scenario_fini(&s);
+}
+
+/*
+ * a > m > x with 100 GB/s, and m itself sends to x: 100 transfers of a packet, from 0. With serial
+ * ports what comes from a takes its turn with those: ten packets from 0 are through after 20 or so.
+ */
+static void a_source_leaves_serial_ports_their_turn(void **state)
+{
+    (void)state;
+    scenario s;
+    scenario_init(&s, (net_options){
+                          .packet_bytes = 100, .vcs = 1, .depth_bytes = 1000, .serial_ports = true});
+    uint32_t m = scenario_node(&s, 0), x = scenario_node(&s, 0);
+    uint32_t am = scenario_link(&s, scenario_node(&s, 0), m, 100, 0);
+    uint32_t mx = scenario_link(&s, m, x, 100, 0);
+    scenario_write(&s, 0, 1000, LINKS(am, mx));
+    for (uint32_t i = 0; i < 100; i++)
+        scenario_write(&s, 0, 100, LINKS(mx));
+    outcome *o = scenario_run_both(&s);
+    assert_true(o->receipts[0].ended < 25 * KB_NS);
+    outcome_free(o);
+    scenario_fini(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_packets_do_not_keep_a_large_one_out),
+        cmocka_unit_test(a_source_leaves_serial_ports_their_turn),
         cmocka_unit_test(l6_a_packet_that_waits_holds_up_its_own_channel_alone),
         cmocka_unit_test(l6_a_full_channel_holds_up_who_wants_to_enter_it_alone),
         cmocka_unit_test(l6_a_full_channel_throttles_its_source),
