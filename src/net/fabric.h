@@ -48,7 +48,7 @@ enum {
  * has left; that is what the link owes. Mostly nobody looks before that time, so it takes no event.
  */
 typedef struct link {
-    kb_time free_at; /* booked until here (N1) */
+    kb_time free_at; /* booked until here (N1); or it tries again then, with serial ports */
     kb_time owed_at;
     uint32_t owed_channel; /* or NOTHING */
     uint32_t owed_bytes;
@@ -57,11 +57,9 @@ typedef struct link {
     uint32_t profile;
     uint8_t flags;
     uint8_t turn; /* the virtual channel to be taken next */
-    uint16_t unused;
     uint64_t bytes;
     kb_time waited;
     uint32_t last; /* the step that was booked last: tells transfers apart */
-    uint32_t spare;
 } link;
 
 /*
@@ -95,7 +93,7 @@ typedef struct channel {
         struct {
             uint32_t used : SPACE_BITS; /* port: bytes, of the profile's capacity */
             uint32_t awaited : 1;       /* port: somebody is blocked for want of space in it */
-            uint32_t taken : 1;         /* port: a transfer has begun to pass, and none has ended since */
+            uint32_t taken : 1; /* port: a transfer has begun to pass, and none has ended since */
         };
         uint32_t first_transfer; /* source: the one in hand; NONE if there is none */
     };
@@ -175,10 +173,16 @@ struct net {
 
 enum { LINK_MAGIC_SHIFT = 36, MAX_CHANNELS = 1 << 27 };
 
-/* Exact for channels below 2^27: the error of the factor is less than channels_per_link, 320. */
+/* Exact for channels below 2^27: the error of the factor is less than channels_per_link, 315 at
+ * most. */
 static inline uint32_t link_of(const net *n, uint32_t c)
 {
     return (uint32_t)((c * n->link_magic) >> LINK_MAGIC_SHIFT);
+}
+
+static inline transfer *transfer_at(const net *n, uint32_t index)
+{
+    return kb_pool_at(&n->transfers, index);
 }
 
 static inline uint32_t step_link(uint32_t step)

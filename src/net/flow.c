@@ -106,11 +106,6 @@ static inline packet *packet_at(const net *n, uint32_t index)
     return (void *)(chunk + (size_t)(index & (KB_POOL_CHUNK - 1)) * PACKET_STRIDE);
 }
 
-static inline transfer *transfer_at(const net *n, uint32_t index)
-{
-    return kb_pool_at(&n->transfers, index);
-}
-
 static inline bool is_source(const net *n, uint32_t c)
 {
     return c >= n->source_base;
@@ -150,9 +145,9 @@ static uint32_t index_of(const net *n, const packet *pk)
 static inline kb_time occupancy(const net *n, const topo_pace *pace, const packet *pk,
                                 uint32_t bytes)
 {
-    if (KB_LIKELY(pace->remainder == 0 && bytes == pace->packet_bytes))
+    if (KB_LIKELY(topo_pace_is_even(pace, bytes)))
         return (kb_time)pace->quotient;
-    return topo_pace_slow(pace, index_of(n, pk), bytes);
+    return topo_pace_time(pace, index_of(n, pk), bytes);
 }
 
 /* ---- Links ------------------------------------------------------------------------------- */

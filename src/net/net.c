@@ -44,7 +44,7 @@ static uint64_t capacity_of(const net_options *options, uint64_t bytes_per_s, kb
     return wished > least ? wished : least;
 }
 
-/* The index of the link's profile; links of a kind share one. Fails at UINT32_MAX. */
+/* The index of the link's profile; links of a kind share one. */
 static kb_error *add_profile(net *n, uint32_t at, uint32_t *index)
 {
     const topo_link *l = &n->graph->links.items[at];
@@ -104,7 +104,8 @@ static kb_error *init_links(net *n)
         n->source_of[at] = source ? (uint32_t)channels : NOTHING;
         channels += source ? 2 : 0;
     }
-    uint64_t places = n->options.first_source + (n->ports ? 3 : 2) * count + channels - n->source_base;
+    uint64_t places =
+        n->options.first_source + (n->ports ? 3 : 2) * count + channels - n->source_base;
     if (channels > MAX_CHANNELS || places > KB_SOURCE_ID_MAX + (uint64_t)1)
         return kb_error_new(KB_ERR_INPUT,
                             "the machine is too large: its %zu links take %ju channels, of %d, and "
@@ -224,11 +225,6 @@ net_receipt net_foresee(const net *n, const net_order *order)
 }
 
 /* ---- Transfers --------------------------------------------------------------------------- */
-
-static transfer *transfer_at(const net *n, uint32_t index)
-{
-    return kb_pool_at(&n->transfers, index);
-}
 
 /* A path of its own, that the first packet may write its channels into. */
 static uint32_t take_path(net *n, const net_leg *leg, bool reply, uint32_t t, uint8_t *size)

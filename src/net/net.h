@@ -29,9 +29,9 @@
 typedef struct net net;
 
 enum {
-    NET_MAX_PACKET_BYTES = 1 << 20,
-    NET_MAX_VCS = 63,
-    NET_MAX_DEPTH_BYTES = 1 << 25,
+    NET_MAX_PACKET_BYTES = TOPO_MAX_PACKET_BYTES,
+    NET_MAX_VCS = TOPO_MAX_VCS,
+    NET_MAX_DEPTH_BYTES = TOPO_MAX_DEPTH_BYTES,
     NET_MAX_STEPS = (1 << 16) - 2,
     NET_REQUEST_BYTES = 16, /* what asks for a read */
 };

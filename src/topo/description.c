@@ -148,9 +148,9 @@ static void read_system(const reader *r, kb_config_node *system)
 static void read_fabric(const reader *r, kb_config_node *fabric)
 {
     topo_description *d = r->d;
-    topo_read_count(fabric, "packet_bytes", 1, 1 << 20, &d->packet_bytes);
-    topo_read_count(fabric, "vcs", 1, 63, &d->vcs);
-    topo_read_count(fabric, "depth_bytes", 0, 1 << 25, &d->depth_bytes);
+    topo_read_count(fabric, "packet_bytes", 1, TOPO_MAX_PACKET_BYTES, &d->packet_bytes);
+    topo_read_count(fabric, "vcs", 1, TOPO_MAX_VCS, &d->vcs);
+    topo_read_count(fabric, "depth_bytes", 0, TOPO_MAX_DEPTH_BYTES, &d->depth_bytes);
     static const char *const ports[] = {"parallel", "serial"};
     d->serial_ports =
         kb_config_enum(kb_config_find(fabric, "ports"), ports, 2, d->serial_ports) == 1;

@@ -38,7 +38,7 @@ static uint64_t leftovers(const topo_pace *pace, uint64_t index)
     return (uint64_t)(scaled / pace->bytes_per_s) + (scaled % pace->bytes_per_s != 0);
 }
 
-kb_time topo_pace_slow(const topo_pace *pace, uint64_t index, uint64_t bytes)
+kb_time topo_pace_time(const topo_pace *pace, uint64_t index, uint64_t bytes)
 {
     if (bytes == pace->packet_bytes)
         return (kb_time)(pace->quotient + leftovers(pace, index + 1) - leftovers(pace, index));

@@ -9,6 +9,7 @@
 #ifndef KB_TOPO_RATE_H
 #define KB_TOPO_RATE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <kernbench/kernbench.h>
@@ -34,16 +35,14 @@ typedef struct topo_pace {
 
 topo_pace topo_pace_make(uint64_t bytes_per_s, uint64_t packet_bytes);
 
-/* T(o + p) - T(o) for a part that does not fit the fast way. */
-kb_time topo_pace_slow(const topo_pace *pace, uint64_t index, uint64_t bytes);
-
 /* The time of packet `index` of a transfer, which has `bytes` bytes (the last one may have fewer).
  */
-static inline kb_time topo_pace_time(const topo_pace *pace, uint64_t index, uint64_t bytes)
+kb_time topo_pace_time(const topo_pace *pace, uint64_t index, uint64_t bytes);
+
+/* Whether packets of so many bytes take `quotient` each, wherever in their transfer they are. */
+static inline bool topo_pace_is_even(const topo_pace *pace, uint64_t bytes)
 {
-    if (KB_LIKELY(pace->remainder == 0 && bytes == pace->packet_bytes))
-        return (kb_time)pace->quotient;
-    return topo_pace_slow(pace, index, bytes);
+    return pace->remainder == 0 && bytes == pace->packet_bytes;
 }
 
 #endif

@@ -296,7 +296,9 @@ static void check_idle(const replay *r, const hop *h, kb_time from, kb_time to)
         if (!other->after || other->b->channel != channel)
             continue;
         kb_time when = other->after->b->tail_leaves;
-        CHECK(r, when <= from || when >= to || used_at(r, link, channel, when) + r->s->options.packet_bytes > most,
+        CHECK(r,
+              when <= from || when >= to ||
+                  used_at(r, link, channel, when) + r->s->options.packet_bytes > most,
               "link %u idle at %" PRId64 " while packet %u of order %u waits", link, when,
               h->b->packet, h->order);
     }

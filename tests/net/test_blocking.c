@@ -277,10 +277,11 @@ static void a_link_takes_turns_among_serial_ports(void **state)
 }
 
 /*
- * a, b, c > m > n > x, all 100 GB/s but the last, which has 10. b and c send 200 transfers of 10 bytes
- * each from the start: n's channel is full after some 22 ns, and m > n goes at the rate of n > x, 1 ns for
- * each. A packet of 100 bytes that comes from a at 50 ns takes its turn among them: one of b and one
- * of c may go before it, and the 2000 bytes of depth and those two are before it at n: 202 ns.
+ * a, b, c > m > n > x, all 100 GB/s but the last, which has 10. b and c send 200 transfers of 10
+ * bytes each from the start: n's channel is full after some 22 ns, and m > n goes at the rate of n
+ * > x, 1 ns for each. A packet of 100 bytes that comes from a at 50 ns takes its turn among them:
+ * one of b and one of c may go before it, and the 2000 bytes of depth and those two are before it
+ * at n: 202 ns.
  */
 static void small_packets_do_not_keep_a_large_one_out(void **state)
 {
@@ -313,8 +314,9 @@ static void a_source_leaves_serial_ports_their_turn(void **state)
 {
     (void)state;
     scenario s;
-    scenario_init(&s, (net_options){
-                          .packet_bytes = 100, .vcs = 1, .depth_bytes = 1000, .serial_ports = true});
+    scenario_init(
+        &s,
+        (net_options){.packet_bytes = 100, .vcs = 1, .depth_bytes = 1000, .serial_ports = true});
     uint32_t m = scenario_node(&s, 0), x = scenario_node(&s, 0);
     uint32_t am = scenario_link(&s, scenario_node(&s, 0), m, 100, 0);
     uint32_t mx = scenario_link(&s, m, x, 100, 0);

@@ -359,8 +359,8 @@ static void l4_writes_follow_each_other_at_the_bottleneck(void **state)
 
 /*
  * Reads of 4096 bytes of a memory with 200 GB/s, all from one node: 10 + 1 + 50 + 1 + 10 ns, the
- * request 62.5 ps, the data 20.48 ns; and every further one 20.48 ns more. The memory answers them in
- * turns, so all end in the last rounds, and the last one when it would have one after the other.
+ * request 62.5 ps, the data 20.48 ns; and every further one 20.48 ns more. The memory answers them
+ * in turns, so all end in the last rounds, and the last one when it would have one after the other.
  */
 static void l4_reads_follow_each_other_at_the_memory(void **state)
 {

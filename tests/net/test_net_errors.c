@@ -77,8 +77,9 @@ static void channels_have_limits(void **state)
         const char *message;
     } cases[] = {
         {1073 * KB_NS, NULL},
-        {1074 * KB_NS, "a link of 1000000 GB/s with 1074 ns behind it would need channels of more than "
-                     "1 GiB"},
+        {1074 * KB_NS,
+         "a link of 1000000 GB/s with 1074 ns behind it would need channels of more than "
+         "1 GiB"},
         {3 * KB_MS, "a link of 1000000 GB/s with 3000000 ns behind it would need channels of more "
                     "than 1 GiB"},
     };

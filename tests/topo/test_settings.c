@@ -173,7 +173,8 @@ static void a_file_may_say_only_what_differs(void **state)
     assert_int_equal(topo_machine_shape(m)->pe_count, 256);
     topo_machine_destroy(m);
     /* A controller follows its link, and the HBM the number of PEs. */
-    m = machine_of("cube: { xbar_to_hbm_bw_gbs: 512, noc: { k: 3 }, pe_layout: { pe_per_router: 1 } }");
+    m = machine_of(
+        "cube: { xbar_to_hbm_bw_gbs: 512, noc: { k: 3 }, pe_layout: { pe_per_router: 1 } }");
     graph = topo_machine_graph(m);
     hbm = topo_node_at(m, TOPO_HBM_CTRL, 0, 0, 8);
     assert_true(topo_link_rate(graph, graph->nodes.items[hbm].service) == 409600000000);
