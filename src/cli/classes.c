@@ -6,18 +6,33 @@ static bool joins(const link_class *c, topo_kind a, topo_kind b, bool service)
     return c->service == service && ((c->a == a && c->b == b) || (c->a == b && c->b == a));
 }
 
-/* There are a few classes, and links of one stand together: the newest is the likeliest. */
-static bool add(link_classes *classes, link_class fresh)
+/* A class of this link alone. */
+static link_class class_of(const topo_graph *graph, uint32_t number)
+{
+    const topo_link *link = &graph->links.items[number];
+    return (link_class){
+        .a = (topo_kind)graph->nodes.items[link->from].kind,
+        .b = (topo_kind)graph->nodes.items[link->to].kind,
+        .service = link->from == link->to,
+        .rate = topo_link_rate(graph, number),
+        .wire_fs = link->wire_fs,
+        .count = 1,
+    };
+}
+
+/*
+ * The class that a link belongs to; if there is none yet, the count. There are a few classes, and
+ * links of one stand together: the newest is the likeliest.
+ */
+static size_t find(const link_classes *classes, const link_class *fresh)
 {
     for (size_t i = classes->all.count; i-- > 0;) {
-        link_class *known = &classes->all.items[i];
-        if (joins(known, fresh.a, fresh.b, fresh.service) && known->rate == fresh.rate &&
-            known->wire_fs == fresh.wire_fs) {
-            known->count++;
-            return true;
-        }
+        const link_class *known = &classes->all.items[i];
+        if (joins(known, fresh->a, fresh->b, fresh->service) && known->rate == fresh->rate &&
+            known->wire_fs == fresh->wire_fs)
+            return i;
     }
-    return kb_vec_push(&classes->all, fresh);
+    return classes->all.count;
 }
 
 kb_error *link_classes_init(link_classes *classes, const topo_machine *machine)
@@ -25,16 +40,11 @@ kb_error *link_classes_init(link_classes *classes, const topo_machine *machine)
     const topo_graph *graph = topo_machine_graph(machine);
     *classes = (link_classes){0};
     for (uint32_t i = 0; i < graph->links.count; i++) {
-        const topo_link *link = &graph->links.items[i];
-        link_class fresh = {
-            .a = (topo_kind)graph->nodes.items[link->from].kind,
-            .b = (topo_kind)graph->nodes.items[link->to].kind,
-            .service = link->from == link->to,
-            .rate = topo_link_rate(graph, i),
-            .wire_fs = link->wire_fs,
-            .count = 1,
-        };
-        if (!add(classes, fresh)) {
+        link_class fresh = class_of(graph, i);
+        size_t place = find(classes, &fresh);
+        if (place < classes->all.count) {
+            classes->all.items[place].count++;
+        } else if (!kb_vec_push(&classes->all, fresh)) {
             link_classes_fini(classes);
             return kb_error_nomem();
         }
@@ -45,6 +55,14 @@ kb_error *link_classes_init(link_classes *classes, const topo_machine *machine)
 void link_classes_fini(link_classes *classes)
 {
     kb_vec_fini(&classes->all);
+}
+
+size_t link_classes_index(const link_classes *classes, const topo_machine *machine, uint32_t link)
+{
+    link_class c = class_of(topo_machine_graph(machine), link);
+    size_t place = find(classes, &c);
+    KB_ASSERT(place < classes->all.count);
+    return place;
 }
 
 const link_class *link_classes_find(const link_classes *classes, topo_kind a, topo_kind b,

@@ -24,6 +24,9 @@ void link_classes_fini(link_classes *classes);
 const link_class *link_classes_find(const link_classes *classes, topo_kind a, topo_kind b,
                                     bool service);
 
+/* The class of a link of the machine that they were made of: its place in `all`. */
+size_t link_classes_index(const link_classes *classes, const topo_machine *machine, uint32_t link);
+
 /* Appends "pe_dma - xbar", or "hbm_ctrl" for the service of a memory. */
 void link_class_name(const link_class *c, kb_text *text);
 

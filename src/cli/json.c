@@ -43,11 +43,19 @@ json_t *cli_json_link(const topo_machine *machine, uint32_t link)
     return text_value(&text);
 }
 
-json_t *cli_json_machine(const topo_machine *machine)
+json_t *cli_json_machine(const topo_machine *machine, const cli_list *settings)
 {
     char hash[20];
     snprintf(hash, sizeof hash, "%016" PRIx64, topo_machine_hash(machine));
-    return json_pack("{s:s, s:s}", "name", topo_machine_name(machine), "hash", hash);
+    json_t *set = json_array();
+    for (size_t i = 0; i < settings->count; i++) {
+        kb_text text = KB_TEXT_INIT;
+        kb_text_puts(&text, settings->items[i]);
+        kb_text_escape_from(&text, 0); /* it may be no UTF-8 */
+        cli_json_append(&set, text_value(&text));
+    }
+    return json_pack("{s:s, s:s, s:o}", "name", topo_machine_name(machine), "hash", hash, "set",
+                     set);
 }
 
 void cli_json_append(json_t **array, json_t *value)

@@ -17,6 +17,8 @@
 
 #include "topo/topo.h"
 
+#include "options.h"
+
 /* Nanoseconds, exact to the femtosecond up to a second. */
 json_t *cli_json_ns(kb_time time_fs);
 
@@ -29,8 +31,8 @@ json_t *cli_json_rate(uint64_t bytes_per_s);
 json_t *cli_json_node(const topo_machine *machine, uint32_t node);
 json_t *cli_json_link(const topo_machine *machine, uint32_t link);
 
-/* {"name": ..., "hash": ...}: which machine the results are of. */
-json_t *cli_json_machine(const topo_machine *machine);
+/* {"name": ..., "hash": ..., "set": [...]}: which machine the results are of. */
+json_t *cli_json_machine(const topo_machine *machine, const cli_list *settings);
 
 /* Appends to an array and takes the value over. On failure *array becomes NULL. */
 void cli_json_append(json_t **array, json_t *value);

@@ -37,6 +37,41 @@ kb_code cli_load_machine(const cli_common *common, topo_machine **machine)
     return KB_OK;
 }
 
+void cli_machine_title(const topo_machine *machine, const cli_list *settings, kb_text *text)
+{
+    size_t start = text->length;
+    kb_text_printf(text, "'%s'", topo_machine_name(machine));
+    for (size_t i = 0; i < settings->count; i++)
+        kb_text_printf(text, "%s%s", i == 0 ? " with " : ", ", settings->items[i]);
+    kb_text_escape_from(text, start);
+}
+
+/* In quotes unless it is plain for a shell. */
+static void append_word(kb_text *text, const char *option, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-+=.,:/@%";
+    kb_text_printf(text, " %s ", option);
+    if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
+        kb_text_puts(text, word);
+        return;
+    }
+    kb_text_puts(text, "'");
+    for (; *word != '\0'; word++)
+        kb_text_append(text, *word == '\'' ? "'\\''" : word, *word == '\'' ? 4 : 1);
+    kb_text_puts(text, "'");
+}
+
+void cli_machine_options(const cli_common *common, kb_text *text)
+{
+    size_t start = text->length;
+    if (common->topology)
+        append_word(text, "--topology", common->topology);
+    for (size_t i = 0; i < common->settings.count; i++)
+        append_word(text, "--set", common->settings.items[i]);
+    kb_text_escape_from(text, start);
+}
+
 void cli_short_link_name(const topo_machine *machine, uint32_t link, kb_text *text)
 {
     const topo_link *l = &topo_machine_graph(machine)->links.items[link];

@@ -15,6 +15,12 @@ KB_MUST_USE kb_code cli_load_machine(const cli_common *common, topo_machine **ma
 /* The same for callers that report mistakes their own way. */
 KB_MUST_USE kb_error *cli_try_machine(const cli_common *common, topo_machine **machine);
 
+/* Appends "'default'", and " with KEY=VALUE, ..." if there are settings. One line of text. */
+void cli_machine_title(const topo_machine *machine, const cli_list *settings, kb_text *text);
+
+/* Appends " --topology X --set KEY=VALUE ..." as they were given, for a command to be copied. */
+void cli_machine_options(const cli_common *common, kb_text *text);
+
 /*
  * The name of a link for tables: what its ends share is said once, as in
  * "sip0.cube0.noc.x0y0>noc.x1y0".

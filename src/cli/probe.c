@@ -23,6 +23,9 @@ typedef struct probe_args {
     uint64_t bytes, seed, transfers;
 } probe_args;
 
+/* A number that no option can have. */
+#define NOT_GIVEN UINT64_MAX
+
 static const cli_option options[] = {
     {.name = "--case",
      .value = "NAME",
@@ -69,6 +72,43 @@ typedef struct selection {
     bool all;
 } selection;
 
+/* Whether all words of `part`, which are parted by dashes, are in the name. */
+static bool has_words(const char *name, const char *part)
+{
+    bool any = false;
+    while (*part != '\0') {
+        size_t length = strcspn(part, "-");
+        bool found = length == 0;
+        for (const char *at = name; !found && *at != '\0'; at++)
+            found = strncmp(at, part, length) == 0;
+        if (!found)
+            return false;
+        any = any || length > 0;
+        part += length + (part[length] == '-');
+    }
+    return any;
+}
+
+/* With the nearest name, or with those that have its words. */
+static kb_code unknown_case(const char *name, const char *const *names)
+{
+    char buffer[CLI_CLIP];
+    const char *near = kb_suggest(name, names, probe_case_count), *word = cli_clip(name, buffer);
+    if (near)
+        return cli_fail(KB_ERR_INPUT, "unknown case '%s'; did you mean '%s'?", word, near);
+    kb_text like = KB_TEXT_INIT;
+    for (size_t i = 0; i < probe_case_count; i++)
+        if (has_words(names[i], name))
+            kb_text_printf(&like, "%s%s", like.length > 0 ? ", " : "", names[i]);
+    kb_code code;
+    if (like.length > 0)
+        code = cli_fail(KB_ERR_INPUT, "unknown case '%s'; there are %s", word, kb_text_peek(&like));
+    else
+        code = cli_fail(KB_ERR_INPUT, "unknown case '%s'; see kernbench probe --list", word);
+    kb_text_fini(&like);
+    return code;
+}
+
 static kb_code find_case(const char *name, const topo_machine *machine, size_t *which)
 {
     const char **names = kb_alloc_array(probe_case_count, sizeof *names);
@@ -81,11 +121,7 @@ static kb_code find_case(const char *name, const topo_machine *machine, size_t *
             break;
     }
     if (*which == probe_case_count) {
-        char buffer[CLI_CLIP];
-        const char *near = kb_suggest(name, names, probe_case_count);
-        const char *word = cli_clip(name, buffer);
-        code = near ? cli_fail(KB_ERR_INPUT, "unknown case '%s'; did you mean '%s'?", word, near)
-                    : cli_fail(KB_ERR_INPUT, "unknown case '%s'; see kernbench probe --list", word);
+        code = unknown_case(name, names);
     } else if (probe_missing(machine, *which)) {
         code = cli_fail(KB_ERR_INPUT, "case %s is not on machine '%s': %s", name,
                         topo_machine_name(machine), probe_missing(machine, *which));
@@ -114,6 +150,7 @@ static probe_view view_of(const probe_args *args, const topo_machine *machine)
 {
     return (probe_view){
         .machine = machine,
+        .common = &args->common,
         .bytes = args->bytes,
         .seed = args->seed,
         .transfers = args->transfers,
@@ -125,7 +162,7 @@ static probe_view view_of(const probe_args *args, const topo_machine *machine)
 
 /* ---- List -------------------------------------------------------------------------------- */
 
-static kb_code list_json(const topo_machine *machine)
+static kb_code list_json(const probe_args *args, const topo_machine *machine)
 {
     json_t *cases = json_array();
     for (size_t i = 0; i < probe_case_count; i++) {
@@ -134,14 +171,15 @@ static kb_code list_json(const topo_machine *machine)
                         json_pack("{s:s, s:s, s:b, s:s?}", "name", probe_cases[i].name, "what",
                                   probe_cases[i].what, "available", !missing, "missing", missing));
     }
-    return cli_json_print(
-        json_pack("{s:o, s:o}", "topology", cli_json_machine(machine), "cases", cases));
+    return cli_json_print(json_pack("{s:o, s:o}", "topology",
+                                    cli_json_machine(machine, &args->common.settings), "cases",
+                                    cases));
 }
 
 static kb_code list_cases(const probe_args *args, const topo_machine *machine)
 {
     if (args->common.json)
-        return list_json(machine);
+        return list_json(args, machine);
     static const cli_column columns[] = {{.title = "case", .left = true},
                                          {.title = "what", .left = true}};
     cli_table table;
@@ -255,11 +293,27 @@ static kb_code run_on(const probe_args *args, const topo_machine *machine)
     return code;
 }
 
+/* What only --load uses must not be given in vain. */
+static kb_code settle_load_options(probe_args *args)
+{
+    if (!args->load && (args->seed != NOT_GIVEN || args->transfers != NOT_GIVEN))
+        return cli_fail(KB_ERR_INPUT,
+                        "%s goes with --load: without it transfers are alone and nothing is random",
+                        args->seed != NOT_GIVEN ? "--seed" : "--transfers");
+    if (args->seed == NOT_GIVEN)
+        args->seed = 1;
+    if (args->transfers == NOT_GIVEN)
+        args->transfers = 4000;
+    return KB_OK;
+}
+
 static kb_code run_probe(const cli_command *self, int argc, char **argv)
 {
-    probe_args args = {.bytes = 4096, .seed = 1, .transfers = 4000};
+    probe_args args = {.bytes = 4096, .seed = NOT_GIVEN, .transfers = NOT_GIVEN};
     topo_machine *machine = NULL;
     kb_code code = cli_parse(self, &argc, argv, &args);
+    if (code == KB_OK)
+        code = settle_load_options(&args);
     if (code == KB_OK)
         code = cli_load_machine(&args.common, &machine);
     if (code == KB_OK)
@@ -276,10 +330,15 @@ const cli_command cli_probe_command = {
     .help =
         "Each case is one transfer that has the machine to itself: how long it takes and why,\n"
         "the bandwidth that it gets, and the link that bounds it. The PE is PE 0 of cube 0 of\n"
-        "SIP 0, and slices of other cubes are slice 0. With --load all PEs of the cube, or the\n"
-        "host with many transfers under way, do the same at random: latency against load.\n",
+        "SIP 0, and slices of other cubes are slice 0.\n"
+        "\n"
+        "With --load all PEs of the cube, or the host with many transfers under way, do the same\n"
+        "at random: latency against load. Then PE i uses slice i: its own one, or that of the\n"
+        "cube which is nearest or farthest from it, or of cube 0 of the other SIP. As another\n"
+        "slice of its cube it uses slice i - 1, so that each has one user. All PEs use the same\n"
+        "SRAM, and the host uses slice 0.\n",
     .example = "Example: kernbench probe\n"
-               "Example: kernbench probe --case pe-remote-cube-far --set sip.ucie.bw_gbs=1024\n"
+               "Example: kernbench probe --case pe-remote-cube-far --set sip.ucie.overhead_ns=4\n"
                "Example: kernbench probe --load --case pe-sram --json\n",
     CLI_OPTIONS(options),
     .has_machine = true,

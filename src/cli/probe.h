@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "options.h"
+
 /* Sizes of the sweep: 4 KiB, twice that, and so on to 1 MiB. */
 enum { PROBE_SWEEP_FIRST = 4096, PROBE_SWEEP_COUNT = 9 };
 
@@ -31,6 +33,7 @@ typedef struct probe_load_report {
 /* How the results are to be printed. */
 typedef struct probe_view {
     const topo_machine *machine;
+    const cli_common *common; /* that the machine was made with */
     uint64_t bytes;
     uint64_t seed, transfers; /* under load */
     bool json;
@@ -48,6 +51,23 @@ KB_MUST_USE kb_code probe_print_json(const probe_view *view, const probe_report 
                                      size_t count, bool all);
 KB_MUST_USE kb_code probe_print_load_json(const probe_view *view, const probe_load_report *reports,
                                           size_t count, bool all);
+
+/* What the nodes of a kind add to a transfer, on both legs. */
+typedef struct probe_overhead {
+    topo_kind kind;
+    uint32_t count; /* of times that such a node was passed and added something */
+    kb_time each, total;
+} probe_overhead;
+
+/* Those that add something, the largest total first; how many there are. */
+size_t probe_overheads(const probe_view *view, const probe_result *result,
+                       probe_overhead overheads[static TOPO_KINDS]);
+
+/* What the node of a stop adds. */
+kb_time probe_stop_overhead(const probe_view *view, const probe_stop *stop);
+
+/* The wire of the link to a stop; 0 for the first one. */
+kb_time probe_stop_wire(const probe_view *view, const probe_stop *stop);
 
 /* Bytes of a point of the sweep. */
 static inline uint64_t probe_sweep_bytes(size_t point)

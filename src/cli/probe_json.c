@@ -18,12 +18,29 @@ static json_t *path_json(const probe_view *view, const probe_result *result)
         bool first = stop->link == TOPO_NONE;
         cli_json_append(
             &path,
-            json_pack("{s:o, s:o, s:o, s:s, s:o}", "node", cli_json_node(view->machine, stop->node),
-                      "link", first ? json_null() : cli_json_link(view->machine, stop->link),
-                      "link_gbs", first ? json_null() : cli_json_real(rate_gbs(view, stop->link)),
-                      "leg", stop->back ? "back" : "out", "at_ns", cli_json_ns(stop->at)));
+            json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:o}", "node",
+                      cli_json_node(view->machine, stop->node), "link",
+                      first ? json_null() : cli_json_link(view->machine, stop->link), "link_gbs",
+                      first ? json_null() : cli_json_real(rate_gbs(view, stop->link)), "leg",
+                      stop->back ? "back" : "out", "at_ns", cli_json_ns(stop->at), "overhead_ns",
+                      cli_json_ns(probe_stop_overhead(view, stop)), "wire_ns",
+                      cli_json_ns(probe_stop_wire(view, stop))));
     }
     return path;
+}
+
+static json_t *overheads_json(const probe_view *view, const probe_result *result)
+{
+    probe_overhead overheads[TOPO_KINDS];
+    size_t count = probe_overheads(view, result, overheads);
+    json_t *kinds = json_array();
+    for (size_t i = 0; i < count; i++) {
+        const probe_overhead *o = &overheads[i];
+        cli_json_append(&kinds, json_pack("{s:s, s:I, s:o, s:o}", "kind", topo_kind_name(o->kind),
+                                          "count", (json_int_t)o->count, "each_ns",
+                                          cli_json_ns(o->each), "total_ns", cli_json_ns(o->total)));
+    }
+    return kinds;
 }
 
 static json_t *sweep_json(const probe_view *view, const probe_report *report)
@@ -48,16 +65,16 @@ static json_t *case_json(const probe_view *view, const probe_report *report)
     double bottleneck = rate_gbs(view, r->bottleneck);
     double gbs = cli_bandwidth(r->bytes, receipt->ended);
     return json_pack(
-        "{s:s, s:s, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
-        probe_cases[report->which].name, "what", probe_cases[report->which].what, "from",
+        "{s:s, s:s, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "name", probe_cases[report->which].name, "what", probe_cases[report->which].what, "from",
         cli_json_node(view->machine, r->from), "to", cli_json_node(view->machine, r->to), "nbytes",
         (json_int_t)r->bytes, "total_ns", cli_json_ns(receipt->ended), "overhead_ns",
         cli_json_ns(receipt->overhead), "wire_ns", cli_json_ns(receipt->wire), "drain_ns",
         cli_json_ns(receipt->drain), "queueing_ns", cli_json_ns(receipt->queueing),
         "bottleneck_link", cli_json_link(view->machine, r->bottleneck), "bottleneck_gbs",
         cli_json_real(bottleneck), "effective_gbs", cli_json_real(gbs), "utilization",
-        cli_json_real(gbs / bottleneck), "path", path_json(view, r), "sweep",
-        sweep_json(view, report));
+        cli_json_real(gbs / bottleneck), "overhead_by_kind", overheads_json(view, r), "path",
+        path_json(view, r), "sweep", sweep_json(view, report));
 }
 
 /* Those that the machine has not, if all were asked for. */
@@ -79,19 +96,20 @@ kb_code probe_print_json(const probe_view *view, const probe_report *reports, si
     json_t *cases = json_array();
     for (size_t i = 0; i < count; i++)
         cli_json_append(&cases, case_json(view, &reports[i]));
-    return cli_json_print(json_pack("{s:o, s:o, s:o}", "topology", cli_json_machine(view->machine),
+    return cli_json_print(json_pack("{s:o, s:o, s:o}", "topology",
+                                    cli_json_machine(view->machine, &view->common->settings),
                                     "cases", cases, "skipped", skipped_json(view, all)));
 }
 
 static json_t *point_json(double offered, const probe_load *load)
 {
-    return json_pack("{s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "offered",
+    return json_pack("{s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "offered",
                      cli_json_real(offered), "offered_gbs", cli_json_real(load->offered_gbs),
                      "accepted_gbs", cli_json_real(load->accepted_gbs), "transfers",
-                     (json_int_t)load->transfers, "mean_ns", cli_json_ns(load->mean), "p50_ns",
-                     cli_json_ns(load->p50), "p99_ns", cli_json_ns(load->p99), "max_ns",
-                     cli_json_ns(load->max), "utilization", cli_json_real(load->utilization),
-                     "waited_ns", cli_json_ns(load->waited));
+                     (json_int_t)load->transfers, "mean_ns", cli_json_ns(load->mean), "wait_ns",
+                     cli_json_ns(load->wait), "p50_ns", cli_json_ns(load->p50), "p99_ns",
+                     cli_json_ns(load->p99), "max_ns", cli_json_ns(load->max), "utilization",
+                     cli_json_real(load->utilization), "waited_ns", cli_json_ns(load->waited));
 }
 
 static json_t *load_json(const probe_view *view, const probe_load_report *report)
@@ -114,6 +132,7 @@ kb_code probe_print_load_json(const probe_view *view, const probe_load_report *r
     for (size_t i = 0; i < count; i++)
         cli_json_append(&cases, load_json(view, &reports[i]));
     return cli_json_print(json_pack("{s:o, s:I, s:o, s:o}", "topology",
-                                    cli_json_machine(view->machine), "seed", (json_int_t)view->seed,
-                                    "cases", cases, "skipped", skipped_json(view, all)));
+                                    cli_json_machine(view->machine, &view->common->settings),
+                                    "seed", (json_int_t)view->seed, "cases", cases, "skipped",
+                                    skipped_json(view, all)));
 }

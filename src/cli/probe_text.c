@@ -14,10 +14,11 @@ static const char reading[] =
     "util the share of it that the transfer got.\n\n";
 
 static const char reading_load[] =
-    "Transfers are issued at random, whether or not earlier ones are done. Busy is the use of\n"
-    "the link that is full first, waited what packets waited there behind other transfers.\n"
-    "Waiting elsewhere can keep it from being full. Once less is accepted than offered, latency\n"
-    "grows with the length of the run.\n";
+    "Transfers are issued at random, whether or not earlier ones are done. Wait is what a\n"
+    "transfer took longer than alone, on average. Busy is the use of the link that is full first,\n"
+    "and waited there the sum of what packets waited for it behind other transfers: many wait at\n"
+    "a time, so it may exceed the length of the run. Waiting elsewhere can keep that link from\n"
+    "being full. Once less is accepted than offered, latency grows with the length of the run.\n";
 
 static uint64_t rate_of(const probe_view *view, uint32_t link)
 {
@@ -32,8 +33,12 @@ static double rate_gbs(const probe_view *view, uint32_t link)
 static void print_machine(const probe_view *view)
 {
     const topo_shape *s = topo_machine_shape(view->machine);
-    printf("Machine '%s': %u SIP%s of %u x %u cubes of %u PEs\n", topo_machine_name(view->machine),
-           s->sips, s->sips == 1 ? "" : "s", s->cube_w, s->cube_h, s->pes);
+    kb_text title = KB_TEXT_INIT;
+    cli_machine_title(view->machine, &view->common->settings, &title);
+    printf("Machine %s: %u SIP%s of %u x %u cube%s of %u PE%s\n", kb_text_peek(&title), s->sips,
+           s->sips == 1 ? "" : "s", s->cube_w, s->cube_h, s->cubes == 1 ? "" : "s", s->pes,
+           s->pes == 1 ? "" : "s");
+    kb_text_fini(&title);
 }
 
 static void add_link_cell(cli_table *table, const probe_view *view, uint32_t link)
@@ -136,6 +141,27 @@ static kb_code print_sweeps(const probe_report *reports, size_t count)
     return cli_table_print(&table, stdout);
 }
 
+/* The case to look at next: a long way, if the machine has it. */
+static const char *instructive_case(const probe_view *view, const probe_report *last)
+{
+    for (size_t i = 0; i < probe_case_count; i++)
+        if (strcmp(probe_cases[i].name, "pe-remote-cube-far") == 0 &&
+            !probe_missing(view->machine, i))
+            return probe_cases[i].name;
+    return probe_cases[last->which].name;
+}
+
+static void print_hints(const probe_view *view, const probe_report *last)
+{
+    const char *name = instructive_case(view, last);
+    kb_text machine = KB_TEXT_INIT;
+    cli_machine_options(view->common, &machine);
+    printf("\nHop by hop:             kernbench probe --case %s%s\n"
+           "Many transfers at once: kernbench probe --load --case %s%s\n",
+           name, kb_text_peek(&machine), name, kb_text_peek(&machine));
+    kb_text_fini(&machine);
+}
+
 static kb_code print_all(const probe_view *view, const probe_report *reports, size_t count)
 {
     char title[120];
@@ -152,12 +178,8 @@ static kb_code print_all(const probe_view *view, const probe_report *reports, si
         fputs(reading, stdout);
     cli_print_heading(stdout, "Larger transfers make better use of it: GB/s by size");
     code = print_sweeps(reports, count);
-    if (code == KB_OK && !view->details && !view->quiet) {
-        const char *name = probe_cases[reports[count - 1].which].name;
-        printf("\nHop by hop:             kernbench probe --case %s\n"
-               "Many transfers at once: kernbench probe --load --case %s\n",
-               name, name);
-    }
+    if (code == KB_OK && !view->details && !view->quiet)
+        print_hints(view, &reports[count - 1]);
     return code;
 }
 
@@ -200,6 +222,83 @@ static void print_parts(const probe_view *view, const probe_result *r)
     kb_text_fini(&link);
 }
 
+/* The links of the slowest rate that the data pass. */
+static uint32_t count_slowest(const probe_view *view, const probe_result *r, bool read)
+{
+    uint64_t slowest = rate_of(view, r->bottleneck);
+    uint32_t count = 0;
+    for (size_t i = 0; i < r->stops.count; i++) {
+        const probe_stop *stop = &r->stops.items[i];
+        if (stop->link != TOPO_NONE && stop->back == read && rate_of(view, stop->link) == slowest)
+            count++;
+    }
+    return count;
+}
+
+static void print_drain_verdict(const probe_view *view, const probe_report *report, double share)
+{
+    const probe_result *r = &report->result;
+    uint32_t links = count_slowest(view, r, probe_cases[report->which].read);
+    kb_text name = KB_TEXT_INIT;
+    topo_link_name(view->machine, r->bottleneck, &name);
+    printf("  %s %% of the latency is the time of the bytes at ", cli_percent(share).text);
+    if (links > 1)
+        printf("the slowest links, %s\n  and %u more: more bandwidth at all of them helps\n",
+               kb_text_peek(&name), links - 1);
+    else
+        printf("the slowest link,\n  %s: more bandwidth there helps\n", kb_text_peek(&name));
+    kb_text_fini(&name);
+}
+
+/* What the latency is mostly made of, and what follows. */
+static void print_verdict(const probe_view *view, const probe_report *report,
+                          const probe_overhead *largest)
+{
+    const net_receipt *r = &report->result.receipt;
+    double total = (double)r->ended, drain = (double)r->drain / total;
+    if (r->drain >= r->overhead && r->drain >= r->wire)
+        print_drain_verdict(view, report, drain);
+    else if (r->wire > r->overhead)
+        printf(
+            "  %s %% of the latency is in wires: a larger transfer makes better use of the way;\n"
+            "  more bandwidth could save %s %% at most\n",
+            cli_percent((double)r->wire / total).text, cli_percent(drain).text);
+    else
+        printf("  %s %% of the latency is overhead of nodes, %s %% that of %s: a larger transfer\n"
+               "  makes better use of the way; more bandwidth could save %s %% at most\n",
+               cli_percent((double)r->overhead / total).text,
+               cli_percent((double)largest->total / total).text, topo_kind_name(largest->kind),
+               cli_percent(drain).text);
+}
+
+static kb_code print_overheads(const probe_view *view, const probe_report *report)
+{
+    static const cli_column columns[] = {{.title = "nodes", .left = true},
+                                         {.title = "passed"},
+                                         {.title = "overhead ns"},
+                                         {.title = "total ns"},
+                                         {.title = "% of latency"}};
+    const probe_result *r = &report->result;
+    probe_overhead overheads[TOPO_KINDS] = {0};
+    size_t count = probe_overheads(view, r, overheads);
+    cli_table table;
+    cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
+    for (size_t i = 0; i < count; i++) {
+        const probe_overhead *o = &overheads[i];
+        cli_table_cell(&table, "%s", topo_kind_name(o->kind));
+        cli_table_cell(&table, "%u x", o->count);
+        cli_table_cell(&table, "%s", cli_ns(o->each).text);
+        cli_table_cell(&table, "%s", cli_ns(o->total).text);
+        cli_table_cell(&table, "%s", cli_percent((double)o->total / (double)r->receipt.ended).text);
+    }
+    kb_code code = cli_table_print(&table, stdout);
+    if (!view->quiet) {
+        putchar('\n');
+        print_verdict(view, report, &overheads[0]);
+    }
+    return code;
+}
+
 static kb_code print_sweep(const probe_view *view, const probe_report *report)
 {
     static const cli_column columns[] = {
@@ -220,17 +319,14 @@ static kb_code print_sweep(const probe_view *view, const probe_report *report)
 static void add_stop_rows(cli_table *table, const probe_view *view, const probe_stop *stop,
                           const char *note)
 {
-    const topo_graph *graph = topo_machine_graph(view->machine);
     kb_text name = KB_TEXT_INIT;
     topo_node_name(view->machine, stop->node, &name);
     cli_table_cell(table, "%s", cli_ns(stop->at).text);
     cli_table_cell(table, "%s", kb_text_peek(&name));
     bool first = stop->link == TOPO_NONE;
     cli_table_cell(table, "%s", first ? "" : cli_rate(rate_of(view, stop->link)).text);
-    cli_table_cell(table, "%s", first ? "" : cli_ns(graph->links.items[stop->link].wire_fs).text);
-    kb_time overhead =
-        first ? topo_source_overhead(graph, stop->node) : topo_link_overhead(graph, stop->link);
-    cli_table_cell(table, "%s", cli_ns(overhead).text);
+    cli_table_cell(table, "%s", first ? "" : cli_ns(probe_stop_wire(view, stop)).text);
+    cli_table_cell(table, "%s", cli_ns(probe_stop_overhead(view, stop)).text);
     cli_table_cell(table, "%s", note);
     kb_text_fini(&name);
 }
@@ -267,8 +363,13 @@ static kb_code print_case(const probe_view *view, const probe_report *report)
     kb_text_fini(&title);
     print_parts(view, &report->result);
     putchar('\n');
+    cli_print_heading(stdout, "Overhead by kind of node");
+    kb_code code = print_overheads(view, report);
+    if (code != KB_OK)
+        return code;
+    putchar('\n');
     cli_print_heading(stdout, "Larger transfers fill the bottleneck");
-    kb_code code = print_sweep(view, report);
+    code = print_sweep(view, report);
     if (code != KB_OK)
         return code;
     putchar('\n');
@@ -296,9 +397,11 @@ kb_code probe_print(const probe_view *view, const probe_report *reports, size_t 
 static kb_code print_load_table(const probe_load_report *report)
 {
     static const cli_column columns[] = {
-        {.title = "load %"},  {.title = "offered GB/s"}, {.title = "accepted GB/s"},
-        {.title = "mean ns"}, {.title = "p50 ns"},       {.title = "p99 ns"},
-        {.title = "max ns"},  {.title = "busy %"},       {.title = "waited ns"},
+        {.title = "load %"},        {.title = "offered GB/s"},
+        {.title = "accepted GB/s"}, {.title = "mean ns"},
+        {.title = "wait ns"},       {.title = "p50 ns"},
+        {.title = "p99 ns"},        {.title = "max ns"},
+        {.title = "busy %"},        {.title = "waited there ns, sum"},
     };
     cli_table table;
     cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
@@ -308,6 +411,7 @@ static kb_code print_load_table(const probe_load_report *report)
         cli_table_cell(&table, "%s", cli_gbs(load->offered_gbs).text);
         cli_table_cell(&table, "%s", cli_gbs(load->accepted_gbs).text);
         cli_table_cell(&table, "%s", cli_ns(load->mean).text);
+        cli_table_cell(&table, "%s", cli_ns(load->wait).text);
         cli_table_cell(&table, "%s", cli_ns(load->p50).text);
         cli_table_cell(&table, "%s", cli_ns(load->p99).text);
         cli_table_cell(&table, "%s", cli_ns(load->max).text);

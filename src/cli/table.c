@@ -157,16 +157,15 @@ cli_number cli_ns(kb_time time_fs)
 cli_number cli_bytes(uint64_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-    size_t unit = 0;
-    uint64_t one = 1;
-    while (unit + 1 < sizeof units / sizeof units[0] && bytes / one >= 1024) {
-        one *= 1024;
-        unit++;
-    }
+    static const char *const eighths[] = {"", ".125", ".25", ".375", ".5", ".625", ".75", ".875"};
+    /* The largest unit in which it is a number of eighths: these are exact in three digits. */
+    size_t unit = sizeof units / sizeof units[0] - 1;
+    while (unit > 0 && (bytes >> 10 * unit == 0 || bytes % ((uint64_t)1 << (10 * unit - 3)) != 0))
+        unit--;
+    uint64_t one = (uint64_t)1 << 10 * unit;
     cli_number number;
-    int digits = bytes % one == 0 ? 0 : 1;
-    snprintf(number.text, sizeof number.text, "%.*f %s", digits, (double)bytes / (double)one,
-             units[unit]);
+    snprintf(number.text, sizeof number.text, "%llu%s %s", (unsigned long long)(bytes / one),
+             eighths[bytes % one * 8 / one], units[unit]);
     return number;
 }
 

@@ -60,7 +60,7 @@ typedef struct cli_number {
 } cli_number;
 
 cli_number cli_ns(kb_time time_fs);        /* "135.250", to the picosecond */
-cli_number cli_bytes(uint64_t bytes);      /* "4 KiB", "1.5 MiB", "100 B" */
+cli_number cli_bytes(uint64_t bytes);      /* exact: "4 KiB", "1.5 MiB", "4097 B" */
 cli_number cli_rate(uint64_t bytes_per_s); /* GB/s, all digits: "204.8" */
 cli_number cli_gbs(double gbs);            /* "28.31" */
 cli_number cli_percent(double share);      /* 0.5 is "50.0" */

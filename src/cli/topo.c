@@ -133,7 +133,8 @@ static kb_code print(const topo_machine *machine, const cli_common *common)
     if (err)
         code = cli_report(err);
     else if (common->json)
-        code = cli_json_print(json_pack("{s:o, s:s}", "topology", cli_json_machine(machine), "text",
+        code = cli_json_print(json_pack("{s:o, s:s}", "topology",
+                                        cli_json_machine(machine, &common->settings), "text",
                                         kb_text_peek(&text)));
     else
         fwrite(kb_text_peek(&text), 1, text.length, stdout);
@@ -172,8 +173,9 @@ static kb_code draw(const topo_machine *machine, const topo_args *args)
     else
         code = write_file(args->svg, &text);
     if (code == KB_OK && args->common.json)
-        code = cli_json_print(
-            json_pack("{s:o, s:s}", "topology", cli_json_machine(machine), "svg", args->svg));
+        code = cli_json_print(json_pack("{s:o, s:s}", "topology",
+                                        cli_json_machine(machine, &args->common.settings), "svg",
+                                        args->svg));
     kb_text_fini(&text);
     return code;
 }
@@ -181,6 +183,7 @@ static kb_code draw(const topo_machine *machine, const topo_args *args)
 static kb_code run_with(const topo_args *args)
 {
     topo_machine *machine;
+    const cli_list *settings = &args->common.settings;
     if (args->print + args->check + (args->svg != NULL) > 1)
         return cli_fail(KB_ERR_INPUT,
                         "only one of --check, --print and --svg can be done at a time");
@@ -196,7 +199,8 @@ static kb_code run_with(const topo_args *args)
     else if (args->svg)
         code = draw(machine, args);
     else
-        code = args->common.json ? topo_print_summary_json(machine) : topo_print_summary(machine);
+        code = args->common.json ? topo_print_summary_json(machine, settings)
+                                 : topo_print_summary(machine, settings);
     topo_machine_destroy(machine);
     return code;
 }

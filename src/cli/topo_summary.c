@@ -4,6 +4,7 @@
 #include "classes.h"
 #include "cli.h"
 #include "json.h"
+#include "machine.h"
 #include "table.h"
 
 #include <inttypes.h>
@@ -61,6 +62,11 @@ static uint64_t cubes_of(const summary *s)
     return (uint64_t)s->shape->sips * s->shape->cubes;
 }
 
+static const char *plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 static double gbs_of(uint64_t rate, uint64_t times)
 {
     return (double)rate / (double)TOPO_GBS * (double)times;
@@ -79,9 +85,11 @@ static void print_machine(const summary *s)
         printf(", %s", m->sip_links ? "with direct links" : "meeting at the switch");
     printf("\n  cubes    %u x %u a SIP, %s in all\n", m->cube_w, m->cube_h, cli_count(cubes).text);
     printf("  PEs      %u a cube, %s in all\n", m->pes, cli_count(m->pe_count).text);
-    printf("  NOC      %u x %u routers a cube\n", m->noc_w, m->noc_h);
-    printf("  HBM      %s a cube in %u slices of %s, %s in all\n", cli_bytes(m->hbm_bytes).text,
-           m->pes, cli_bytes(m->slice_bytes).text, cli_bytes(m->hbm_bytes * cubes).text);
+    printf("  NOC      %u x %u router%s a cube\n", m->noc_w, m->noc_h,
+           plural((uint64_t)m->noc_w * m->noc_h));
+    printf("  HBM      %s a cube in %u slice%s of %s, %s in all\n", cli_bytes(m->hbm_bytes).text,
+           m->pes, plural(m->pes), cli_bytes(m->slice_bytes).text,
+           cli_bytes(m->hbm_bytes * cubes).text);
     printf("           %s GB/s a slice, %s a cube, %s in all\n", cli_rate(s->slice_rate).text,
            cli_gbs(gbs_of(s->slice_rate, m->pes)).text,
            cli_gbs(gbs_of(s->slice_rate, m->pe_count)).text);
@@ -89,8 +97,8 @@ static void print_machine(const summary *s)
            cli_bytes(m->sram_bytes * cubes).text);
     printf("           %s GB/s a cube, %s in all\n", cli_rate(s->sram_rate).text,
            cli_gbs(gbs_of(s->sram_rate, cubes)).text);
-    printf("  fabric   packets of %s; %u channels a class in a port, %s deep%s\n",
-           cli_bytes(m->packet_bytes).text, m->vcs, cli_bytes(m->depth_bytes).text,
+    printf("  fabric   packets of %s; %u channel%s a class in a port, %s deep%s\n",
+           cli_bytes(m->packet_bytes).text, m->vcs, plural(m->vcs), cli_bytes(m->depth_bytes).text,
            m->serial_ports ? "; ports send one packet at a time" : "");
     printf("  graph    %s nodes, %s links; the longest way has at most %u\n",
            cli_count(s->graph->nodes.count).text, cli_count(s->graph->links.count).text,
@@ -141,16 +149,16 @@ static kb_code print_links(const summary *s)
     return cli_table_print(&table, stdout);
 }
 
-kb_code topo_print_summary(const topo_machine *machine)
+kb_code topo_print_summary(const topo_machine *machine, const cli_list *settings)
 {
     summary s;
     kb_error *err = summarise(machine, &s);
     if (err)
         return cli_report(err);
     kb_text title = KB_TEXT_INIT;
-    kb_text_printf(&title, "Machine '%s', hash %016" PRIx64, topo_machine_name(machine),
-                   topo_machine_hash(machine));
-    kb_text_escape_from(&title, 0);
+    kb_text_puts(&title, "Machine ");
+    cli_machine_title(machine, settings, &title);
+    kb_text_printf(&title, ", hash %016" PRIx64, topo_machine_hash(machine));
     cli_print_heading(stdout, kb_text_peek(&title));
     kb_text_fini(&title);
     print_machine(&s);
@@ -228,17 +236,17 @@ static json_t *fabric_json(const summary *s)
                      m->serial_ports);
 }
 
-kb_code topo_print_summary_json(const topo_machine *machine)
+kb_code topo_print_summary_json(const topo_machine *machine, const cli_list *settings)
 {
     summary s;
     kb_error *err = summarise(machine, &s);
     if (err)
         return cli_report(err);
-    json_t *document =
-        json_pack("{s:o, s:o, s:o, s:o, s:I, s:o, s:I, s:o}", "topology", cli_json_machine(machine),
-                  "shape", shape_json(&s), "memory", memory_json(&s), "fabric", fabric_json(&s),
-                  "node_count", (json_int_t)s.graph->nodes.count, "nodes", nodes_json(&s),
-                  "link_count", (json_int_t)s.graph->links.count, "links", links_json(&s));
+    json_t *document = json_pack(
+        "{s:o, s:o, s:o, s:o, s:I, s:o, s:I, s:o}", "topology", cli_json_machine(machine, settings),
+        "shape", shape_json(&s), "memory", memory_json(&s), "fabric", fabric_json(&s), "node_count",
+        (json_int_t)s.graph->nodes.count, "nodes", nodes_json(&s), "link_count",
+        (json_int_t)s.graph->links.count, "links", links_json(&s));
     link_classes_fini(&s.links);
     return cli_json_print(document);
 }

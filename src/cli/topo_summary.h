@@ -4,7 +4,9 @@
 
 #include "topo/topo.h"
 
-KB_MUST_USE kb_code topo_print_summary(const topo_machine *machine);
-KB_MUST_USE kb_code topo_print_summary_json(const topo_machine *machine);
+#include "options.h"
+
+KB_MUST_USE kb_code topo_print_summary(const topo_machine *machine, const cli_list *settings);
+KB_MUST_USE kb_code topo_print_summary_json(const topo_machine *machine, const cli_list *settings);
 
 #endif

@@ -1,6 +1,7 @@
 /*
  * traffic.c: the command that offers synthetic traffic to a machine and shows what it carries.
  */
+#include "classes.h"
 #include "cli.h"
 #include "json.h"
 #include "machine.h"
@@ -142,10 +143,20 @@ static kb_code read_args(const traffic_args *args, const topo_machine *machine, 
 
 /* ---- Text -------------------------------------------------------------------------------- */
 
+/* What the links of a kind carried in the window. */
+typedef struct kind_load {
+    const link_class *kind;
+    double mean, max; /* utilization */
+    kb_time waited_fs;
+} kind_load;
+
 typedef struct traffic_view {
     const topo_machine *machine;
+    const cli_common *common; /* that the machine was made with */
     const traffic_options *options;
     const traffic_result *result;
+    const kind_load *kinds; /* the one with the busiest link first */
+    size_t kind_count;
 } traffic_view;
 
 static double rate_gbs(const traffic_result *r)
@@ -170,11 +181,18 @@ static void print_load(const char *name, double load, const traffic_result *r)
            cli_gbs(load * rate_gbs(r) * (double)r->pes).text);
 }
 
+/* Of a few that arrived first nothing follows for the others: they had the shortest ways. */
+static bool has_latency(const traffic_result *r)
+{
+    return r->arrived > 0 && 20 * r->arrived >= r->measured;
+}
+
 static void print_latency(const traffic_view *v)
 {
     const traffic_result *r = v->result;
-    if (r->arrived == 0) {
-        printf("  latency   unknown: none of %s transfers arrived\n", cli_count(r->measured).text);
+    if (!has_latency(r)) {
+        printf("  latency   not meaningful: only %s of %s transfers of the window arrived\n",
+               cli_count(r->arrived).text, cli_count(r->measured).text);
         return;
     }
     printf("  latency   mean %s ns, p50 %s ns, p99 %s ns, max %s ns\n",
@@ -189,12 +207,27 @@ static void print_saturation(const traffic_result *r)
     if (!r->saturated)
         return;
     printf("  saturated: more is offered than is carried, so latency grows with the time it is\n"
-           "            offered for");
-    if (r->arrived < r->measured)
-        printf("; %s transfers of the window had not arrived when the\n"
-               "            run was cut off, and what is said of the others is a lower bound",
-               cli_count(r->measured - r->arrived).text);
-    printf("\n");
+           "            offered for%s\n",
+           r->arrived < r->measured && has_latency(r) ? "; what is said of it is a lower bound"
+                                                      : "");
+}
+
+/* Why the run did not go on until all had arrived. */
+static void print_end(const traffic_view *v)
+{
+    const traffic_result *r = v->result;
+    if (r->end == TRAFFIC_CROWDED)
+        printf("  cut off   at %s ns, when %s transfers were under way: more than a run keeps in\n"
+               "            memory\n",
+               cli_ns(r->ended_fs).text, cli_count(r->live).text);
+    if (r->end == TRAFFIC_PATIENCE)
+        printf("  cut off   at %s ns, ten windows after the window: %s of its transfers had not\n"
+               "            arrived\n",
+               cli_ns(r->ended_fs).text, cli_count(r->measured - r->arrived).text);
+    if (r->too_short)
+        printf("  too short: one transfer takes up to %s ns here with nothing in its way, so this\n"
+               "            does not show what the machine carries; try --measure-ns %s\n",
+               cli_ns(r->lone_fs).text, cli_ns(10 * r->lone_fs).text);
 }
 
 static kb_code print_links(const traffic_view *v)
@@ -202,7 +235,7 @@ static kb_code print_links(const traffic_view *v)
     static const cli_column columns[] = {{.title = "busiest links", .left = true},
                                          {.title = "bytes"},
                                          {.title = "util %"},
-                                         {.title = "waited ns"}};
+                                         {.title = "waited ns, sum"}};
     cli_table table;
     cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
     for (uint32_t i = 0; i < v->result->busiest_count; i++) {
@@ -218,25 +251,66 @@ static kb_code print_links(const traffic_view *v)
     return cli_table_print(&table, stdout);
 }
 
-static kb_code print_text(const traffic_view *v, bool quiet)
+static kb_code print_kinds(const traffic_view *v)
+{
+    static const cli_column columns[] = {{.title = "links by kind", .left = true},
+                                         {.title = "GB/s"},
+                                         {.title = "count"},
+                                         {.title = "mean util %"},
+                                         {.title = "max util %"},
+                                         {.title = "waited ns, sum"}};
+    cli_table table;
+    cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
+    for (size_t i = 0; i < v->kind_count && v->kinds[i].max > 0; i++) {
+        const kind_load *k = &v->kinds[i];
+        kb_text name = KB_TEXT_INIT;
+        link_class_name(k->kind, &name);
+        cli_table_cell(&table, "%s", kb_text_peek(&name));
+        cli_table_cell(&table, "%s", cli_rate(k->kind->rate).text);
+        cli_table_cell(&table, "%s", cli_count(k->kind->count).text);
+        cli_table_cell(&table, "%s", cli_percent(k->mean).text);
+        cli_table_cell(&table, "%s", cli_percent(k->max).text);
+        cli_table_cell(&table, "%s", cli_ns(k->waited_fs).text);
+        kb_text_fini(&name);
+    }
+    return cli_table_print(&table, stdout);
+}
+
+static void print_title(const traffic_view *v)
+{
+    const traffic_options *o = v->options;
+    kb_text title = KB_TEXT_INIT;
+    cli_machine_title(v->machine, &v->common->settings, &title);
+    printf("Traffic on machine %s: %s within %s %s, %s\n", kb_text_peek(&title),
+           traffic_pattern_names[o->pattern], o->level == TRAFFIC_SYSTEM ? "the" : "each",
+           traffic_level_names[o->level], traffic_process_names[o->process]);
+    kb_text_fini(&title);
+}
+
+static kb_code print_text(const traffic_view *v)
 {
     const traffic_options *o = v->options;
     const traffic_result *r = v->result;
-    printf("Traffic on machine '%s': %s within %s %s, %s\n", topo_machine_name(v->machine),
-           traffic_pattern_names[o->pattern], o->level == TRAFFIC_SYSTEM ? "the" : "each",
-           traffic_level_names[o->level], traffic_process_names[o->process]);
+    print_title(v);
     printf("  %s PE%s, transfers of %s, seed %llu\n", cli_count(r->pes).text,
            r->pes == 1 ? "" : "s", cli_bytes(o->bytes).text, (unsigned long long)o->seed);
     print_load("offered", r->offered, r);
     print_load("accepted", r->accepted, r);
     print_latency(v);
     print_saturation(r);
+    print_end(v);
     printf("\n");
     kb_code code = print_links(v);
-    if (!quiet)
-        printf("\n  %s transfers, %s hops, %s events in %.2f s: %.2f million hops/s\n",
-               cli_count(r->transfers).text, cli_count(r->hops).text, cli_count(r->events).text,
-               r->wall_s, per_second(r->hops, r->wall_s) / 1e6);
+    printf("\n");
+    if (code == KB_OK)
+        code = print_kinds(v);
+    if (!v->common->quiet)
+        printf(
+            "\n  Waited: the sum over all packets of what they waited for the link behind other\n"
+            "  transfers. Links count in each direction.\n"
+            "\n  %s transfers, %s hops, %s events in %.2f s: %.2f million hops/s\n",
+            cli_count(r->transfers).text, cli_count(r->hops).text, cli_count(r->events).text,
+            r->wall_s, per_second(r->hops, r->wall_s) / 1e6);
     return code;
 }
 
@@ -256,41 +330,59 @@ static json_t *links_json(const traffic_view *v)
     return links;
 }
 
-/* Unknown if nothing arrived. */
-static json_t *latency_json(const traffic_result *r, kb_time time)
+static json_t *kinds_json(const traffic_view *v)
 {
-    return r->arrived > 0 ? cli_json_ns(time) : json_null();
+    json_t *kinds = json_array();
+    for (size_t i = 0; i < v->kind_count; i++) {
+        const kind_load *k = &v->kinds[i];
+        cli_json_append(&kinds,
+                        json_pack("{s:[ss], s:b, s:o, s:I, s:o, s:o, s:o}", "between",
+                                  topo_kind_name(k->kind->a), topo_kind_name(k->kind->b), "service",
+                                  k->kind->service, "gbs", cli_json_rate(k->kind->rate), "count",
+                                  (json_int_t)k->kind->count, "mean_utilization",
+                                  cli_json_real(k->mean), "max_utilization", cli_json_real(k->max),
+                                  "waited_ns", cli_json_ns(k->waited_fs)));
+    }
+    return kinds;
+}
+
+/* Unknown if hardly anything arrived. */
+static json_t *latency_json(const traffic_result *r, double time)
+{
+    return has_latency(r) ? cli_json_real(time / (double)KB_NS) : json_null();
 }
 
 static json_t *options_json(const traffic_view *v)
 {
     const traffic_options *o = v->options;
     return json_pack("{s:o, s:s, s:s, s:s, s:I, s:I, s:o, s:o}", "topology",
-                     cli_json_machine(v->machine), "pattern", traffic_pattern_names[o->pattern],
-                     "process", traffic_process_names[o->process], "level",
-                     traffic_level_names[o->level], "nbytes", (json_int_t)o->bytes, "seed",
-                     (json_int_t)o->seed, "warmup_ns", cli_json_ns(o->warmup), "measure_ns",
-                     cli_json_ns(o->measure));
+                     cli_json_machine(v->machine, &v->common->settings), "pattern",
+                     traffic_pattern_names[o->pattern], "process",
+                     traffic_process_names[o->process], "level", traffic_level_names[o->level],
+                     "nbytes", (json_int_t)o->bytes, "seed", (json_int_t)o->seed, "warmup_ns",
+                     cli_json_ns(o->warmup), "measure_ns", cli_json_ns(o->measure));
 }
 
 static json_t *result_json(const traffic_view *v)
 {
     const traffic_result *r = v->result;
+    static const char *const ends[] = {
+        [TRAFFIC_COMPLETE] = NULL, [TRAFFIC_PATIENCE] = "patience", [TRAFFIC_CROWDED] = "memory"};
     double gbs = rate_gbs(r);
-    json_t *mean = r->arrived > 0 ? cli_json_real(r->mean_fs / (double)KB_NS) : json_null();
     return json_pack(
-        "{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I,"
-        " s:I, s:o, s:o}",
+        "{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:s?, s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o,"
+        " s:o, s:o, s:I, s:I, s:I, s:o, s:o}",
         "pes", (json_int_t)r->pes, "injection_gbs", cli_json_rate(r->bytes_per_s), "offered",
         cli_json_real(r->offered), "offered_gbs", cli_json_real(r->offered * gbs), "created",
         cli_json_real(r->created), "accepted", cli_json_real(r->accepted), "accepted_gbs",
-        cli_json_real(r->accepted * gbs), "saturated", r->saturated, "measured",
-        (json_int_t)r->measured, "arrived", (json_int_t)r->arrived, "mean_ns", mean, "p50_ns",
-        latency_json(r, r->p50_fs), "p99_ns", latency_json(r, r->p99_fs), "max_ns",
-        latency_json(r, r->max_fs), "busiest_links", links_json(v), "sim_ns",
-        cli_json_ns(r->ended_fs), "transfers", (json_int_t)r->transfers, "events",
-        (json_int_t)r->events, "hops", (json_int_t)r->hops, "wall_s", cli_json_real(r->wall_s),
-        "hops_per_s", cli_json_real(per_second(r->hops, r->wall_s)));
+        cli_json_real(r->accepted * gbs), "saturated", r->saturated, "cut_off", ends[r->end],
+        "too_short", r->too_short, "measured", (json_int_t)r->measured, "arrived",
+        (json_int_t)r->arrived, "mean_ns", latency_json(r, r->mean_fs), "p50_ns",
+        latency_json(r, (double)r->p50_fs), "p99_ns", latency_json(r, (double)r->p99_fs), "max_ns",
+        latency_json(r, (double)r->max_fs), "busiest_links", links_json(v), "links_by_kind",
+        kinds_json(v), "sim_ns", cli_json_ns(r->ended_fs), "transfers", (json_int_t)r->transfers,
+        "events", (json_int_t)r->events, "hops", (json_int_t)r->hops, "wall_s",
+        cli_json_real(r->wall_s), "hops_per_s", cli_json_real(per_second(r->hops, r->wall_s)));
 }
 
 static kb_code print_json(const traffic_view *v)
@@ -311,12 +403,53 @@ static void show_progress(void *self, const traffic_progress *progress)
     cli_progress_show(self, (uint64_t)(progress->now / KB_NS));
 }
 
-static kb_code run_on(const traffic_args *args, const topo_machine *machine)
+/* The busiest link first; of equals the order of kinds. */
+static int compare_kinds(const void *a, const void *b)
 {
-    traffic_options o;
-    kb_code code = read_args(args, machine, &o);
-    if (code != KB_OK)
-        return code;
+    const kind_load *x = a, *y = b;
+    if (x->max < y->max || x->max > y->max)
+        return x->max < y->max ? 1 : -1;
+    return (x->kind > y->kind) - (x->kind < y->kind);
+}
+
+static void sum_kinds(const topo_machine *machine, const link_classes *classes,
+                      const traffic_link *links, kind_load *kinds)
+{
+    for (size_t i = 0; i < classes->all.count; i++)
+        kinds[i] = (kind_load){.kind = &classes->all.items[i]};
+    for (uint32_t link = 0; link < topo_machine_graph(machine)->links.count; link++) {
+        kind_load *k = &kinds[link_classes_index(classes, machine, link)];
+        k->mean += links[link].utilization / (double)k->kind->count;
+        if (links[link].utilization > k->max)
+            k->max = links[link].utilization;
+        k->waited_fs += links[link].waited_fs;
+    }
+    qsort(kinds, classes->all.count, sizeof *kinds, compare_kinds);
+}
+
+static kb_code print_result(traffic_view *v, const traffic_link *links)
+{
+    link_classes classes;
+    kb_error *err = link_classes_init(&classes, v->machine);
+    if (err)
+        return cli_report(err);
+    kind_load *kinds = kb_alloc_array(classes.all.count, sizeof *kinds);
+    kb_code code;
+    if (kinds) {
+        sum_kinds(v->machine, &classes, links, kinds);
+        v->kinds = kinds;
+        v->kind_count = classes.all.count;
+        code = v->common->json ? print_json(v) : print_text(v);
+    } else {
+        code = cli_report(kb_error_nomem());
+    }
+    free(kinds);
+    link_classes_fini(&classes);
+    return code;
+}
+
+static kb_code run_with(const traffic_args *args, const topo_machine *machine, traffic_options o)
+{
     uint64_t until = (uint64_t)(o.warmup / KB_NS) + (uint64_t)(o.measure / KB_NS);
     cli_progress progress = cli_progress_start("simulated ns", until, args->common.quiet);
     o.progress = show_progress;
@@ -326,8 +459,21 @@ static kb_code run_on(const traffic_args *args, const topo_machine *machine)
     cli_progress_end(&progress);
     if (err)
         return cli_report(err);
-    traffic_view view = {.machine = machine, .options = &o, .result = &result};
-    return args->common.json ? print_json(&view) : print_text(&view, args->common.quiet);
+    traffic_view view = {
+        .machine = machine, .common = &args->common, .options = &o, .result = &result};
+    return print_result(&view, o.links);
+}
+
+static kb_code run_on(const traffic_args *args, const topo_machine *machine)
+{
+    traffic_options o;
+    kb_code code = read_args(args, machine, &o);
+    if (code != KB_OK)
+        return code;
+    o.links = kb_alloc_zeroed(topo_machine_graph(machine)->links.count, sizeof *o.links);
+    code = o.links ? run_with(args, machine, o) : cli_report(kb_error_nomem());
+    free(o.links);
+    return code;
 }
 
 static kb_code run_traffic(const cli_command *self, int argc, char **argv)
@@ -355,10 +501,12 @@ const cli_command cli_traffic_command = {
         "Patterns are defined on the routers of the level, in a grid of W x H: transpose sends\n"
         "from (x, y) to (y, x), bitcomp to (W-1-x, H-1-y), neighbor to (x+1, y+1) around the\n"
         "edges, hotspot to one router. For a sip its cubes make one grid, and for the system its\n"
-        "SIPs do.\n",
+        "SIPs do. A pattern may map a PE to itself: uniform draws from all PEs of the level,\n"
+        "itself included, and transpose leaves those on the diagonal where they are. Such a\n"
+        "transfer goes to the PE's router and back.\n",
     .example =
-        "Example: kernbench traffic --pattern neighbor --level sip --rate 0.3 --bytes 4KiB\n"
-        "Example: kernbench traffic --topology mesh-reference --set cube.noc.k=8 --rate 0.3\n",
+        "Example: kernbench traffic --pattern uniform --level sip --rate 0.1 --bytes 256\n"
+        "Example: kernbench traffic --topology mesh-reference --set cube.noc.k=4 --rate 0.3\n",
     CLI_OPTIONS(options),
     .has_machine = true,
     .run = run_traffic,

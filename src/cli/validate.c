@@ -4,6 +4,7 @@
  */
 #include "cli.h"
 #include "json.h"
+#include "machine.h"
 #include "progress.h"
 #include "table.h"
 
@@ -140,10 +141,43 @@ static kb_code worse_of(kb_code a, kb_code b)
     return a != KB_OK ? a : b;
 }
 
+/* "packets of 256 B, parallel ports": how a built-in machine moves data. */
+static kb_error *describe(const char *name, kb_text *text)
+{
+    topo_machine *machine;
+    KB_TRY(cli_try_machine(&(cli_common){.topology = name}, &machine));
+    const topo_shape *shape = topo_machine_shape(machine);
+    kb_text_printf(text, "packets of %s, %s ports", cli_bytes(shape->packet_bytes).text,
+                   shape->serial_ports ? "serial" : "parallel");
+    topo_machine_destroy(machine);
+    return text->failed ? kb_error_nomem() : NULL;
+}
+
+static kb_code print_machines(void)
+{
+    kb_text plain = KB_TEXT_INIT, mesh = KB_TEXT_INIT;
+    kb_error *err = describe("default", &plain);
+    if (!err)
+        err = describe("mesh-reference", &mesh);
+    if (!err)
+        printf("Lone transfers are of the machine 'default' (%s), all else is of\n"
+               "'mesh-reference' (%s): what is judged of the mesh is the model at the\n"
+               "level of flits, which a cycle-level simulator has figures for.\n\n",
+               kb_text_peek(&plain), kb_text_peek(&mesh));
+    kb_text_fini(&plain);
+    kb_text_fini(&mesh);
+    return err ? cli_report(err) : KB_OK;
+}
+
 static kb_code print_tables(const validate_report *r)
 {
+    kb_code code = print_machines();
     cli_print_heading(stdout, "Closed forms");
-    kb_code code = print_forms(r);
+    printf(
+        "  Lone transfers are shown with 4 KiB, and judged with three other sizes and packets of\n"
+        "  64 and 1000 B as well. The PE is PE 0 of cube 0 of SIP 0, and the other end is behind\n"
+        "  the colon: not always the one that probe takes.\n");
+    code = worse_of(code, print_forms(r));
     printf("\n");
     cli_print_heading(stdout,
                       "Mesh under uniform traffic, beside a cycle-level simulator (BookSim 2)");

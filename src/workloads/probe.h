@@ -75,8 +75,9 @@ void probe_result_fini(probe_result *result);
 /* ---- Under load -------------------------------------------------------------------------- */
 
 /*
- * All PEs of cube 0 do what the case's PE does, each with a slice of its own at the target; or the
- * host alone does it, with as many transfers under way as come up. Each source issues transfers at
+ * All PEs of cube 0 do what the case's PE does, each with a slice of its own at the target: PE i
+ * with slice i, and with slice i - 1 where it is to be another one's of the same cube; or the host
+ * alone does it, with as many transfers under way as come up. Each source issues transfers at
  * random: gaps are exponential, and do not depend on how transfers fare.
  */
 typedef struct probe_load_options {
@@ -102,6 +103,7 @@ typedef struct probe_load {
     double offered_gbs;          /* issued in the time that is counted */
     double accepted_gbs;         /* done in it */
     kb_time mean, p50, p99, max; /* latencies of those issued in it */
+    kb_time wait;                /* the mean of them, less what the same transfers take alone */
     double utilization;          /* of the bottleneck */
     kb_time waited;              /* by packets for the bottleneck, behind other transfers */
 } probe_load;

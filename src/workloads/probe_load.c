@@ -69,6 +69,7 @@ typedef struct source {
     kb_source order;
     kb_rng rng;
     probe_ends ends;
+    kb_time lone; /* what its transfers take with nothing else under way */
 } source;
 
 typedef struct run {
@@ -85,6 +86,7 @@ typedef struct run {
     kb_source marks;
     source *sources;
     KB_VEC(kb_time) latencies;
+    double waited; /* by those transfers, in all */
     uint64_t issued, ended;
     net_link_figures seen; /* of the bottleneck */
 } run;
@@ -96,11 +98,13 @@ static bool is_counted(const run *r, kb_time when)
 
 static void on_done(void *self, uint64_t arg, const net_receipt *receipt)
 {
-    (void)arg;
     run *r = self;
     r->ended += is_counted(r, receipt->ended);
-    if (is_counted(r, receipt->issued) &&
-        !kb_vec_push(&r->latencies, receipt->ended - receipt->issued))
+    if (!is_counted(r, receipt->issued))
+        return;
+    kb_time latency = receipt->ended - receipt->issued;
+    r->waited += (double)(latency - r->sources[arg].lone);
+    if (!kb_vec_push(&r->latencies, latency))
         kb_sim_fail(r->sim, kb_error_nomem());
 }
 
@@ -119,7 +123,7 @@ static void on_issue(kb_sim *sim, void *self, uint64_t number)
     r->issued += is_counted(r, kb_sim_now(sim));
     kb_error *err =
         workload_submit(r->fabric, &r->route, s->ends.from, s->ends.to, r->options->bytes,
-                        probe_cases[r->which].read, true, on_done, r, 0);
+                        probe_cases[r->which].read, true, on_done, r, number);
     if (err)
         kb_sim_fail(sim, err);
     schedule_next(r, number);
@@ -133,6 +137,13 @@ static void on_mark(kb_sim *sim, void *self, uint64_t is_end)
         r->seen = net_link_get(r->fabric, r->capacity.bottleneck);
     else
         net_reset_figures(r->fabric);
+}
+
+static kb_time lone_of(run *r, probe_ends ends)
+{
+    net_order order = workload_order(&r->route, ends.from, ends.to, r->options->bytes,
+                                     probe_cases[r->which].read);
+    return net_foresee(r->fabric, &order).ended;
 }
 
 static kb_error *start(run *r)
@@ -151,6 +162,7 @@ static kb_error *start(run *r)
         source *s = &r->sources[i];
         s->order = kb_source_make(id + i);
         s->ends = probe_find_ends(&r->route, r->which, i);
+        s->lone = lone_of(r, s->ends);
         kb_rng_init(&s->rng, kb_splitmix64(&seed));
         schedule_next(r, i);
     }
@@ -196,6 +208,7 @@ static void summarise(run *r, probe_load *load)
     for (size_t i = 0; i < count; i++)
         sum += (double)sorted[i];
     load->mean = (kb_time)(sum / (double)count);
+    load->wait = (kb_time)(r->waited / (double)count);
     load->p50 = quantile(sorted, count, 50);
     load->p99 = quantile(sorted, count, 99);
     load->max = sorted[count - 1];

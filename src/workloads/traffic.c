@@ -5,8 +5,9 @@
  * into three parts: the warm-up, the window, and what it takes for all transfers of the window to
  * arrive, while others go on being created so that these see the same load to the end.
  *
- * The third part is cut off, and the machine called saturated, when it has lasted ten windows or
- * when so many transfers are under way that memory would be at stake.
+ * The third part is cut off when it has lasted ten windows or when so many transfers are under way
+ * that memory would be at stake. The machine is called saturated then, unless ten windows are too
+ * short for transfers to arrive at all.
  */
 #include "traffic.h"
 
@@ -20,8 +21,9 @@
 #include "pattern.h"
 
 enum {
-    patience = 10, /* windows to wait for the last transfers */
-    slices = 256,  /* parts of warm-up and window that a run is cut into, for progress */
+    patience = 10,     /* windows to wait for the last transfers */
+    lone_samples = 64, /* transfers that are looked at for what they take alone */
+    slices = 256,      /* parts of warm-up and window that a run is cut into, for progress */
 
     /* Transfers that may be under way: some 300 bytes each. */
     live_base = 1 << 20,
@@ -43,6 +45,8 @@ typedef struct traffic {
     kb_time from, until; /* the window */
     kb_time last;        /* end of patience */
     uint64_t live, max_live, done;
+    kb_time lone; /* the longest that one of the first transfers would take alone */
+    uint32_t lone_count;
     uint64_t created, delivered; /* in the window; delivered whenever they were created */
     bool gave_up;
     latency_counts latencies;
@@ -83,12 +87,22 @@ static void on_delivery(void *self, uint64_t arg, const net_receipt *receipt)
         kb_sim_stop(t->sim);
 }
 
+static void note_lone(traffic *t, uint32_t from, uint32_t to)
+{
+    net_order order = workload_order(&t->route, from, to, t->options->bytes, false);
+    kb_time takes = net_foresee(t->fabric, &order).ended;
+    t->lone = takes > t->lone ? takes : t->lone;
+    t->lone_count++;
+}
+
 /* A transfer is created. */
 static void on_arrival(kb_sim *sim, void *self, uint64_t arg)
 {
     traffic *t = self;
     uint32_t pe = (uint32_t)arg;
     uint32_t to = pattern_draw(&t->where, pe, &t->streams[pe].rng);
+    if (t->lone_count < lone_samples)
+        note_lone(t, t->where.nodes[pe], t->where.nodes[to]);
     kb_error *err = workload_submit(t->fabric, &t->route, t->where.nodes[pe], t->where.nodes[to],
                                     t->options->bytes, false, true, on_delivery, t, 0);
     if (err) {
@@ -200,13 +214,25 @@ static bool is_busier(const topo_graph *graph, const traffic_link *a, const traf
     return left != right ? left > right : a->waited_fs > b->waited_fs;
 }
 
-/* What links have carried in the window, which has lasted for `time`. */
-static void find_busiest(const traffic *t, kb_time time, traffic_result *r)
+/* What a link has carried in the window, which has lasted for `time`. */
+static traffic_link link_load(const traffic *t, uint32_t link, kb_time time)
+{
+    net_link_figures figures = net_link_get(t->fabric, link);
+    double rate = (double)topo_link_rate(topo_machine_graph(t->machine), link);
+    double most = rate * ((double)time / (double)KB_S);
+    traffic_link load = {.link = link, .bytes = figures.bytes, .waited_fs = figures.waited_fs};
+    /* A packet counts where it begins, so the one at the end may stick out. */
+    load.utilization = (double)load.bytes < most ? (double)load.bytes / most : 1;
+    return load;
+}
+
+static void note_links(const traffic *t, kb_time time, traffic_result *r)
 {
     const topo_graph *graph = topo_machine_graph(t->machine);
     for (uint32_t link = 0; link < graph->links.count; link++) {
-        net_link_figures figures = net_link_get(t->fabric, link);
-        traffic_link here = {.link = link, .bytes = figures.bytes, .waited_fs = figures.waited_fs};
+        traffic_link here = link_load(t, link, time);
+        if (t->options->links)
+            t->options->links[link] = here;
         if (here.bytes == 0)
             continue;
         uint32_t place = r->busiest_count;
@@ -220,26 +246,21 @@ static void find_busiest(const traffic *t, kb_time time, traffic_result *r)
             r->busiest[i] = r->busiest[i - 1];
         r->busiest[place] = here;
     }
-    for (uint32_t i = 0; i < r->busiest_count; i++) {
-        traffic_link *l = &r->busiest[i];
-        double most = (double)topo_link_rate(graph, l->link) * ((double)time / (double)KB_S);
-        /* A packet counts where it begins, so the one at the end may stick out. */
-        l->utilization = (double)l->bytes < most ? (double)l->bytes / most : 1;
-    }
 }
 
 /*
  * Whether latency grows with time: transfers of the second half of the window took longer than
  * those of the first by more than 2 % of the time between the halves, and not by chance alone (4
- * standard errors). Where all PEs offer more than is carried, that share is offered / accepted - 1.
+ * standard errors, which take a handful of transfers to estimate). Where all PEs offer more than is
+ * carried, that share is offered / accepted - 1.
  */
 static bool is_growing(const traffic *t)
 {
-    static const double least_growth = 0.02, standard_errors = 4;
+    static const double least_growth = 0.02, standard_errors = 4, least_count = 8;
     double mean[2], error = 0;
     for (int i = 0; i < 2; i++) {
         double count = (double)t->half_count[i];
-        if (count < 2)
+        if (count < least_count)
             return false;
         mean[i] = (double)t->half_sum[i] / count;
         double variance = (double)t->half_squares[i] / count - mean[i] * mean[i];
@@ -252,11 +273,12 @@ static bool is_growing(const traffic *t)
 
 /*
  * Whether some PEs offer more than is carried of theirs, though most do not: one in a hundred
- * transfers takes more than a tenth of the time that there was, and far more than is usual.
+ * transfers takes more than a tenth of the time that there was, and far more than is usual or than
+ * it would alone.
  */
 static bool has_stragglers(const traffic *t, const traffic_result *r)
 {
-    return r->p99_fs > t->until / 10 && r->p99_fs > 4 * r->p50_fs;
+    return r->p99_fs > t->until / 10 && r->p99_fs > 4 * r->p50_fs && r->p99_fs > 2 * t->lone;
 }
 
 /* At the end of the window, or where the run gave up before that. */
@@ -266,7 +288,7 @@ static void note_window(const traffic *t, kb_time now, traffic_result *r)
     r->created = load_of(t, r, t->created, time);
     r->accepted = load_of(t, r, t->delivered, time);
     if (time > 0)
-        find_busiest(t, time, r);
+        note_links(t, time, r);
 }
 
 static void note_latencies(const traffic *t, traffic_result *r)
@@ -277,7 +299,16 @@ static void note_latencies(const traffic *t, traffic_result *r)
     r->p50_fs = latency_quantile(&t->latencies, 50);
     r->p99_fs = latency_quantile(&t->latencies, 99);
     r->max_fs = t->latencies.largest;
-    r->saturated = t->gave_up || r->arrived < r->measured || is_growing(t) || has_stragglers(t, r);
+    bool missing = r->arrived < r->measured;
+    if (t->gave_up)
+        r->end = TRAFFIC_CROWDED;
+    else if (missing)
+        r->end = TRAFFIC_PATIENCE;
+    r->too_short = r->end == TRAFFIC_PATIENCE && t->last - t->until < 2 * t->lone;
+    r->saturated =
+        t->gave_up || (missing && !r->too_short) || is_growing(t) || has_stragglers(t, r);
+    r->live = t->live;
+    r->lone_fs = t->lone;
 
     r->ended_fs = kb_sim_now(t->sim);
     r->transfers = t->done;

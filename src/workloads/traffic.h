@@ -89,14 +89,22 @@ typedef struct traffic_options {
     kb_time measure; /* then transfers that are created in a window so long are */
     void (*progress)(void *self, const traffic_progress *progress); /* may be NULL */
     void *self;
+    struct traffic_link *links; /* unless NULL: filled in for every link of the machine */
 } traffic_options;
 
 typedef struct traffic_link {
     uint32_t link;
     uint64_t bytes;     /* in the window */
     double utilization; /* of the window */
-    kb_time waited_fs;
+    kb_time waited_fs;  /* by all packets for it, behind other transfers */
 } traffic_link;
+
+/* Why a run ended. */
+typedef enum traffic_end {
+    TRAFFIC_COMPLETE, /* all transfers of the window had arrived */
+    TRAFFIC_PATIENCE, /* ten windows had passed since it, and they had not */
+    TRAFFIC_CROWDED   /* so many were under way that memory was at stake */
+} traffic_end;
 
 enum { TRAFFIC_BUSIEST = 10 };
 
@@ -110,10 +118,15 @@ typedef struct traffic_result {
     /*
      * Some PE or all offer more than can be carried: their latency grows for as long as they do,
      * and says more of the window than of the machine. A window that is too short may not show it.
-     * Also if transfers of the window have not arrived long after it (so `arrived` < `measured`):
-     * then the latencies are those of the ones that have, and too low.
+     * Also if transfers of the window have not arrived long after it (so `arrived` < `measured`)
+     * though they could have: then the latencies are those of the ones that have, and too low.
      */
     bool saturated;
+    bool
+        too_short; /* the run ended before transfers could arrive: nothing is known of saturation */
+    traffic_end end;
+    uint64_t live;     /* transfers under way at the end */
+    kb_time lone_fs;   /* the longest that one of the first few would take alone */
     uint64_t measured; /* transfers created in the window */
     uint64_t arrived;  /* of them; if none has, the latencies mean nothing */
 

@@ -128,6 +128,15 @@ static uint32_t node_of(const topo_machine *machine, end e)
     return topo_node_at(machine, e.kind, sip, cube, index);
 }
 
+/* The case, and where it ends: all that do not begin at the host begin at the first PE. */
+static void name_path(const topo_machine *machine, const path *p, validate_form *form)
+{
+    kb_text to = KB_TEXT_INIT;
+    topo_node_name(machine, node_of(machine, p->to), &to);
+    snprintf(form->name, sizeof form->name, "%s: %s", p->name, kb_text_peek(&to));
+    kb_text_fini(&to);
+}
+
 static kb_error *run_path(quiet *q, const path *p, validate_form *form)
 {
     uint32_t from = node_of(q->machine, p->from), to = node_of(q->machine, p->to);
@@ -147,8 +156,10 @@ static kb_error *run_paths(const char *setting, validate_form *forms)
     KB_TRY(topo_machine_load(&(topo_source){.settings = &setting, .setting_count = 1}, &machine));
     quiet q;
     kb_error *err = quiet_init(&q, machine);
-    for (size_t i = 0; i < path_count && !err; i++)
+    for (size_t i = 0; i < path_count && !err; i++) {
+        name_path(machine, &paths[i], &forms[i]);
         err = run_path(&q, &paths[i], &forms[i]);
+    }
     quiet_fini(&q);
     topo_machine_destroy(machine);
     return err;
@@ -158,10 +169,8 @@ static kb_error *run_paths(const char *setting, validate_form *forms)
 static kb_error *check_lone(validation *v)
 {
     validate_form forms[path_count];
-    for (size_t i = 0; i < path_count; i++) {
+    for (size_t i = 0; i < path_count; i++)
         forms[i] = (validate_form){.group = "lone transfer", .inside = true};
-        snprintf(forms[i].name, sizeof forms[i].name, "%s", paths[i].name);
-    }
     for (size_t i = 0; i < packet_setting_count; i++) {
         KB_TRY(run_paths(packet_settings[i], forms));
         validate_step(v);
@@ -198,7 +207,8 @@ static kb_error *check_idle(validation *v, quiet *q, uint32_t k, uint32_t flits)
                           .expected = validate_idle(k, flits),
                           .ours = (double)sum / pairs / (double)KB_NS,
                           .inside = true};
-    snprintf(form.name, sizeof form.name, "%u x %u, %u flits, mean of all pairs", k, k, flits);
+    snprintf(form.name, sizeof form.name, "%u x %u, %u flit%s, mean of all pairs", k, k, flits,
+             flits == 1 ? "" : "s");
     validate_step(v);
     return add_form(v, form);
 }
@@ -280,8 +290,8 @@ static kb_error *check_queue(validation *v, const topo_machine *machine, const q
                           .ours = mean,
                           .tolerance = 3 * sqrt(squares / (queue_seeds - 1) / queue_seeds),
                           .inside = true};
-    snprintf(form.name, sizeof form.name, "load %.1f, %u flits",
-             (double)q->load_ppb / (double)TRAFFIC_RATE_ONE, q->flits);
+    snprintf(form.name, sizeof form.name, "load %.1f, %u flit%s",
+             (double)q->load_ppb / (double)TRAFFIC_RATE_ONE, q->flits, q->flits == 1 ? "" : "s");
     validate_step(v);
     return add_form(v, form);
 }

@@ -49,6 +49,19 @@ check "one case" outcome 0 '*pe-local-hbm-write: a PE writes*103.040 ns*204.8*th
 check "a read shows both legs" \
     outcome 0 '*the request is there*the last byte is there' '' "$kernbench" probe --case=pe-local-hbm
 check "verbose" outcome 0 '*h2d-near: the host*pe-remote-sip-write: a PE*' '' "$kernbench" probe --verbose
+check "overhead by kind" outcome 0 \
+    '*ucie  *24 x  *8.000  *192.000  *53.6*overhead of nodes, 53.6 % that of ucie: *save 5.6 %*' '' \
+    "$kernbench" probe --case pe-remote-cube-far
+check "one link bounds" outcome 0 '*93.8 % of the latency is the time of the bytes at the slowest link,*' '' \
+    "$kernbench" probe --case pe-remote-cube-far --bytes 1MiB
+check "two links bound" outcome 0 '*the slowest links, host>switch*and 1 more: *' '' \
+    "$kernbench" probe --case h2d-near --bytes 1MiB
+check "settings are named, and hints repeat them" outcome 0 \
+    "Machine 'default' with sip.ucie.overhead_ns=4, fabric.vcs=3: *probe --case pe-remote-cube-far --set sip.ucie.overhead_ns=4 --set fabric.vcs=3*" '' \
+    "$kernbench" probe --set sip.ucie.overhead_ns=4 --set fabric.vcs=3
+check "settings in JSON" outcome 0 '*"set": \[*"sip.ucie.overhead_ns=4"*\]*' '' \
+    "$kernbench" probe --case pe-sram --json --set sip.ucie.overhead_ns=4
+check "an odd size is exact" outcome 0 '*of 4097 B at a time*' '' "$kernbench" probe --bytes 4097
 check "list" outcome 0 '*h2d-near*pe-remote-sip*' '' "$kernbench" probe --list
 check "list: what a machine has not" \
     outcome 0 '*pe-remote-sip  *not on this machine: it has one SIP*' '' \
@@ -93,6 +106,13 @@ check "mistyped case" outcome 2 '' "kernbench: unknown case 'pe-srm'; did you me
     "$kernbench" probe --case pe-srm
 check "unknown case" outcome 2 '' "kernbench: unknown case 'nonsense'; see kernbench probe --list" \
     "$kernbench" probe --case nonsense
+check "a case by some of its words" outcome 2 '' \
+    "kernbench: unknown case 'pe-far'; there are pe-remote-cube-far, pe-remote-cube-far-write" \
+    "$kernbench" probe --case pe-far
+check "--seed without --load" outcome 2 '' 'kernbench: --seed goes with --load: *' \
+    "$kernbench" probe --seed 0
+check "--transfers without --load" outcome 2 '' 'kernbench: --transfers goes with --load: *' \
+    "$kernbench" probe --transfers 100 --case pe-sram
 check "a case that the machine has not" \
     outcome 2 '' "kernbench: case pe-remote-sip is not on machine 'mesh-reference': it has one SIP" \
     "$kernbench" probe --topology mesh-reference --case pe-remote-sip

@@ -24,6 +24,29 @@ static double number(const json_t *object, const char *key, const char *name)
     return json_number_value(value);
 }
 
+/* What the nodes and links of the way add, one by one and by kind, is what the case says. */
+static void check_parts(const json_t *c, const char *name)
+{
+    const json_t *item;
+    size_t i;
+    double overhead = number(c, "overhead_ns", name), wire = number(c, "wire_ns", name), kinds = 0;
+    json_array_foreach(json_object_get(c, "overhead_by_kind"), i, item)
+    {
+        double all = number(item, "total_ns", name);
+        double each = number(item, "each_ns", name), count = number(item, "count", name);
+        expect(fabs(each * count - all) < 1e-6, name, "count x each");
+        expect(json_is_string(json_object_get(item, "kind")), name, "kind");
+        kinds += all;
+    }
+    expect(fabs(kinds - overhead) < 1e-6, name, "the kinds do not add up");
+    json_array_foreach(json_object_get(c, "path"), i, item)
+    {
+        overhead -= number(item, "overhead_ns", name);
+        wire -= number(item, "wire_ns", name);
+    }
+    expect(fabs(overhead) < 1e-6 && fabs(wire) < 1e-6, name, "the stops do not add up");
+}
+
 static void check_path(const json_t *c, const char *name, double total)
 {
     const json_t *path = json_object_get(c, "path"), *stop;
@@ -76,6 +99,7 @@ static void check_case(const json_t *c)
     expect(fabs(number(c, "nbytes", name) / total - gbs) < 1e-9 * gbs, name, "effective_gbs");
     expect(fabs(gbs / most - number(c, "utilization", name)) < 1e-9, name, "utilization");
     expect(json_is_string(json_object_get(c, "bottleneck_link")), name, "bottleneck_link");
+    check_parts(c, name);
     check_path(c, name, total);
     check_sweep(c, name);
 }
@@ -94,6 +118,7 @@ static void check_load(const json_t *c)
         expect(number(point, "utilization", name) <= 1, name, "utilization");
         expect(number(point, "accepted_gbs", name) > 0, name, "accepted_gbs");
         expect(number(point, "waited_ns", name) >= 0, name, "waited_ns");
+        expect(number(point, "wait_ns", name) >= 0, name, "wait_ns");
     }
 }
 

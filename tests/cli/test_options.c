@@ -162,6 +162,13 @@ static void numbers_are_printed_alike(void **state)
     assert_string_equal(cli_bytes(1536).text, "1.5 KiB");
     assert_string_equal(cli_bytes(100).text, "100 B");
     assert_string_equal(cli_bytes(48ull << 30).text, "48 GiB");
+    assert_string_equal(cli_bytes(47ull << 27).text, "5.875 GiB");
+    assert_string_equal(cli_bytes(4097).text, "4097 B");
+    assert_string_equal(cli_bytes((5 << 20) + 1024).text, "5121 KiB");
+    assert_string_equal(cli_bytes(0).text, "0 B");
+    assert_string_equal(cli_bytes(1023).text, "1023 B");
+    assert_string_equal(cli_bytes(UINT64_MAX).text, "18446744073709551615 B");
+    assert_string_equal(cli_bytes((uint64_t)1 << 63).text, "8192 PiB");
     assert_string_equal(cli_rate(204800000000).text, "204.8");
     assert_string_equal(cli_rate(1).text, "0.000000001");
     assert_string_equal(cli_count(1234567).text, "1,234,567");

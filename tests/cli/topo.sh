@@ -18,6 +18,9 @@ check "summary: memories serve" grep_out '^  hbm_ctrl (serving)  *256  *204.8'
 check "summary as JSON" outcome 0 '{*"pes": 256,*"kind": "pe_dma"*"gbs": 204.8*}' '' topo --json
 check "summary with settings" outcome 0 '*SIPs *6, torus_2d 3 x 2, *' '' topo \
     --set system.sips.count=6 --set system.sips.topology=torus_2d --set system.sips.w=3 --set system.sips.h=2
+check "summary names the settings" outcome 0 \
+    "Machine 'default' with cube.hbm_gib=47, fabric.vcs=1, hash *slices of 5.875 GiB*1 channel a class*" '' \
+    topo --set cube.hbm_gib=47 --set fabric.vcs=1
 check "a built-in machine by name" outcome 0 "Machine 'mesh-reference'*" '' topo --topology mesh-reference
 
 check "check" outcome 0 'ok' '' topo --check

@@ -104,7 +104,7 @@ logged() { printf '%s\n' "$@" | diff - "$log"; }
 not_logged() { ! grep "$1" "$log"; }
 
 machine
-check "help needs nothing" outcome 0 'usage: ./kb *' '' kb help
+check "help needs nothing" outcome 0 'usage: ./kb *probe *topo *traffic *validate *test *' '' kb help
 check "--help" outcome 0 'usage: ./kb *' '' kb --help
 check "no arguments" outcome 2 '' 'usage: ./kb *' kb
 check "empty command" outcome 2 '' 'kb: the command is empty*' kb ''
