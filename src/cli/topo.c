@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "workloads/workloads.h"
+
 typedef struct topo_args {
     cli_common common;
     bool print, check;
@@ -51,17 +53,35 @@ static json_t *problems_json(const kb_error *err)
     return problems;
 }
 
+/* Whether the machine can be simulated: a fabric that is too large, or would need too much, cannot.
+ */
+static kb_error *try_fabric(const topo_machine *machine)
+{
+    kb_sim *sim;
+    net *fabric;
+    KB_TRY(kb_sim_create(NULL, &sim));
+    kb_error *err = workload_net(sim, machine, &fabric);
+    net_destroy(fabric);
+    kb_sim_destroy(sim);
+    return err;
+}
+
 static kb_code check(const cli_common *common)
 {
     topo_machine *machine;
     if (!common->json) {
         kb_code code = cli_load_machine(common, &machine);
+        kb_error *refused = code == KB_OK ? try_fabric(machine) : NULL;
+        if (refused)
+            code = cli_report(refused);
         if (code == KB_OK)
             puts("ok");
         topo_machine_destroy(machine);
         return code;
     }
     kb_error *err = cli_try_machine(common, &machine);
+    if (!err)
+        err = try_fabric(machine);
     kb_code code = kb_error_code(err);
     if (err && code != KB_ERR_INPUT)
         return cli_report(err);
