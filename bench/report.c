@@ -124,7 +124,9 @@ static void add_bar(kb_text *line, const bench_figure *figure, const char **gap)
         if (strcmp(bar->name, figure->name) != 0)
             continue;
         bool met = bar->at_least ? figure->value >= bar->limit : figure->value <= bar->limit;
-        kb_text_printf(line, "%sbar %g%s, %s", *gap, bar->limit, bar->unit, met ? "met" : "missed");
+        bool millions = bar->limit >= 1e5;
+        kb_text_printf(line, "%sbar %g%s%s, %s", *gap, millions ? bar->limit / 1e6 : bar->limit,
+                       millions ? " M" : "", bar->unit, met ? "met" : "missed");
         *gap = "; ";
     }
 }
@@ -157,7 +159,7 @@ static void print_row(const bench *b, const bench_figure *value)
     const char *gap = "  ";
     kb_text line = KB_TEXT_INIT, judgement = KB_TEXT_INIT;
 
-    kb_text_printf(&line, "  %-30.*s", length, value->name);
+    kb_text_printf(&line, "  %-36.*s", length, value->name);
     add_value(&line, value);
     add_bar(&judgement, value, &gap);
     for (const struct column *c = columns; c < columns + column_count; c++) {
@@ -179,7 +181,7 @@ static void print_heading(const bench *b, const char *title)
     kb_text line = KB_TEXT_INIT;
 
     printf("\n%s\n", title);
-    kb_text_printf(&line, "  %-30s %8s   %-13s", "", "", "");
+    kb_text_printf(&line, "  %-36s %8s   %-13s", "", "", "");
     for (const struct column *c = columns; c < columns + column_count; c++) {
         if (cell(b, NULL, c) != NULL)
             kb_text_printf(&line, "%*s", column_width, c->heading);
