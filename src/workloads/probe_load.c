@@ -35,6 +35,40 @@ static void add_all(workload_route *route, size_t which, uint64_t bytes, uint64_
     }
 }
 
+/* What the link takes for its share. */
+static double busy_ns(const topo_graph *graph, const uint64_t *load, uint32_t link)
+{
+    return (double)load[link] * (double)TOPO_GBS / (double)topo_link_rate(graph, link);
+}
+
+/* The first link on the way of a leg that takes so long; TOPO_NONE if there is none. */
+static uint32_t first_of_leg(const topo_graph *graph, const net_leg *leg, const uint64_t *load,
+                             double ns)
+{
+    for (uint32_t i = 0; i < leg->count; i++)
+        if (busy_ns(graph, load, topo_step_link(leg->steps[i])) >= ns)
+            return topo_step_link(leg->steps[i]);
+    return TOPO_NONE;
+}
+
+/* Of the links that take so long, the one where what waits for them waits: the first on the way. */
+static uint32_t find_bottleneck(workload_route *route, size_t which, uint64_t bytes,
+                                const uint64_t *load, double ns)
+{
+    const topo_graph *graph = topo_machine_graph(route->machine);
+    uint32_t sources = probe_source_count(route->machine, which);
+    for (uint32_t s = 0; s < sources; s++) {
+        probe_ends ends = probe_find_ends(route, which, s);
+        net_order order = workload_order(route, ends.from, ends.to, bytes, probe_cases[which].read);
+        uint32_t link = first_of_leg(graph, &order.out, load, ns);
+        if (link == TOPO_NONE)
+            link = first_of_leg(graph, &order.back, load, ns);
+        if (link != TOPO_NONE)
+            return link;
+    }
+    return TOPO_NONE;
+}
+
 kb_error *probe_capacity_of(const topo_machine *machine, size_t which, uint64_t bytes,
                             probe_capacity *capacity)
 {
@@ -42,23 +76,20 @@ kb_error *probe_capacity_of(const topo_machine *machine, size_t which, uint64_t 
     workload_route route;
     KB_TRY(workload_route_init(&route, machine));
     uint64_t *load = kb_alloc_zeroed(graph->links.count, sizeof *load);
-    if (load)
-        add_all(&route, which, bytes, load);
-    workload_route_fini(&route);
-    if (!load)
+    if (!load) {
+        workload_route_fini(&route);
         return kb_error_nomem();
-
-    *capacity = (probe_capacity){.sources = probe_source_count(machine, which)};
+    }
+    add_all(&route, which, bytes, load);
     double longest_ns = 0; /* the link that takes longest for its share is full first */
     for (uint32_t link = 0; link < graph->links.count; link++) {
-        double gbs = (double)topo_link_rate(graph, link) / (double)TOPO_GBS;
-        double ns = (double)load[link] / gbs;
-        if (ns > longest_ns) {
-            longest_ns = ns;
-            capacity->bottleneck = link;
-        }
+        double ns = busy_ns(graph, load, link);
+        longest_ns = ns > longest_ns ? ns : longest_ns;
     }
+    *capacity = (probe_capacity){.sources = probe_source_count(machine, which)};
+    capacity->bottleneck = find_bottleneck(&route, which, bytes, load, longest_ns);
     capacity->gbs = (double)bytes * capacity->sources / longest_ns;
+    workload_route_fini(&route);
     free(load);
     return NULL;
 }
