@@ -94,8 +94,9 @@ static kb_code read_decimal(const char *option, const char *text, int digits, in
     default:
         break;
     }
-    return cli_fail(KB_ERR_INPUT, "%s: expected a number, found '%s'; see kernbench traffic --help",
-                    option, cli_clip(text, buffer));
+    return cli_fail(KB_ERR_INPUT,
+                    "%s: expected a decimal number of at least 0, such as 0.25, found '%s'", option,
+                    cli_clip(text, buffer));
 }
 
 static kb_code read_hot(const char *text, traffic_options *o)

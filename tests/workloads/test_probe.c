@@ -270,6 +270,32 @@ static void tiny_transfers_end(void **state)
     topo_machine_destroy(machine);
 }
 
+/* An idle machine takes at most 1 KiB a PE, 64 bytes a link and 16 a channel. */
+static void an_idle_machine_is_small(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"system.sips.count=64", "fabric.vcs=1",
+                                           "sip.cube_mesh.w=1"};
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        topo_machine *machine = machine_with(settings[i], NULL, NULL, NULL);
+        const topo_graph *g = topo_machine_graph(machine);
+        kb_sim *sim;
+        net *fabric;
+        expect_ok(kb_sim_create(NULL, &sim));
+        expect_ok(workload_net(sim, machine, &fabric));
+        uint64_t used = net_get_figures(fabric).state_bytes +
+                        g->nodes.count * (sizeof(topo_node) + sizeof *g->first_out) +
+                        g->links.count * (sizeof(topo_link) + sizeof *g->out);
+        uint64_t channels = g->links.count * net_channels_per_link(fabric);
+        uint64_t allowed =
+            1024 * topo_machine_shape(machine)->pe_count + 64 * g->links.count + 16 * channels;
+        assert_true(used <= allowed);
+        net_destroy(fabric);
+        kb_sim_destroy(sim);
+        topo_machine_destroy(machine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +307,7 @@ int main(void)
         cmocka_unit_test(latency_grows_with_load),
         cmocka_unit_test(a_seed_gives_the_same_run),
         cmocka_unit_test(tiny_transfers_end),
+        cmocka_unit_test(an_idle_machine_is_small),
     };
     return cmocka_run_group_tests_name("probe", tests, NULL, NULL);
 }

@@ -1,0 +1,149 @@
+/*
+ * flow.h: the small steps that flow.c is made of: what comes before what, rings of channels, and
+ * what a packet says of itself. Private to net; in a header of its own to keep the moves in flow.c
+ * readable.
+ */
+#ifndef KB_NET_FLOW_H
+#define KB_NET_FLOW_H
+
+#include "fabric.h"
+
+#include "sim/sim.h"
+
+/* ---- Order ------------------------------------------------------------------------------- */
+
+static inline void begin(net *n, uint32_t id)
+{
+    kb_time now = kb_sim_now(n->sim);
+    /* An event may have been scheduled for this instant by one that comes after it. */
+    n->current = now == n->now && n->current > id ? n->current : id;
+    n->now = now;
+}
+
+/* Whether what needs no event would have come before the event in hand. */
+static inline bool has_passed(const net *n, kb_time when, uint32_t id)
+{
+    return when < n->now || (when == n->now && id < n->current);
+}
+
+/* The same for what comes first of all that has its id, such as space that is given back. */
+static inline bool has_come(const net *n, kb_time when, uint32_t id)
+{
+    return when < n->now || (when == n->now && id <= n->current);
+}
+
+/*
+ * At one place and one instant: space that is given back, so that what arrives finds it; then what
+ * arrives or is granted; then transfers that end, each with a number of its own from there on.
+ */
+enum { FIRST_SEQUENCE = 0, SECOND_SEQUENCE = 1, THIRD_SEQUENCE = 2 };
+
+static inline void schedule_in(net *n, kb_time when, uint32_t id, uint64_t sequence,
+                               kb_handler handler, uint64_t arg)
+{
+    kb_source source = kb_source_make(id);
+    source.next_key += sequence;
+    (void)kb_sim_at(n->sim, &source, when, handler, arg);
+}
+
+static inline void schedule(net *n, kb_time when, uint32_t id, kb_handler handler, uint64_t arg)
+{
+    schedule_in(n, when, id, SECOND_SEQUENCE, handler, arg);
+}
+
+static inline void schedule_credit(net *n, kb_time when, uint32_t feeder, uint32_t c,
+                                   uint32_t bytes)
+{
+    schedule_in(n, when, arrival_id(n, feeder), FIRST_SEQUENCE, n->on_credit,
+                (uint64_t)c << 32 | bytes);
+}
+
+/* ---- Rings of channels ------------------------------------------------------------------- */
+
+static inline void ring_append(net *n, uint32_t *last, uint32_t c)
+{
+    if (*last == NOTHING) {
+        n->channels[c].next = c;
+    } else {
+        n->channels[c].next = n->channels[*last].next;
+        n->channels[*last].next = c;
+    }
+    *last = c;
+}
+
+static inline uint32_t ring_take(net *n, uint32_t *last)
+{
+    uint32_t first = n->channels[*last].next;
+    if (first == *last)
+        *last = NOTHING;
+    else
+        n->channels[*last].next = n->channels[first].next;
+    return first;
+}
+
+static inline void ring_remove(net *n, uint32_t *last, uint32_t c)
+{
+    uint32_t before = *last;
+    while (n->channels[before].next != c)
+        before = n->channels[before].next;
+    if (before == c)
+        *last = NOTHING;
+    else if (*last == c)
+        *last = before;
+    n->channels[before].next = n->channels[c].next;
+}
+
+/* ---- Packets ----------------------------------------------------------------------------- */
+
+/* kb_pool_at(), with a size that the compiler knows. */
+static inline packet *packet_at(const net *n, uint32_t index)
+{
+    char *chunk = n->packets.chunks[index >> KB_POOL_SHIFT];
+    return (void *)(chunk + (size_t)(index & (KB_POOL_CHUNK - 1)) * PACKET_STRIDE);
+}
+
+static inline bool is_source(const net *n, uint32_t c)
+{
+    return c >= n->source_base;
+}
+
+static inline packet *first_packet(const net *n, uint32_t c)
+{
+    return packet_at(n, n->channels[c].first);
+}
+
+static inline uint32_t step_class(uint32_t step)
+{
+    topo_phase phase = topo_step_phase(step);
+    return phase == TOPO_WRAPPED ? CLASSES - 1 : (step & REPLY_BIT ? 2u : 0) + (uint32_t)phase;
+}
+
+static inline uint32_t bytes_of(const net *n, const packet *pk)
+{
+    return pk->flags & PACKET_LAST ? pk->number : n->options.packet_bytes;
+}
+
+/* A path ends with the number of its transfer. */
+static inline const transfer *owner_of(const net *n, const packet *pk)
+{
+    const uint32_t *step = paths_at(&n->paths, pk->path);
+    while (*step != END_OF_PATH)
+        step++;
+    return transfer_at(n, step[1]);
+}
+
+static inline uint32_t index_of(const net *n, const packet *pk)
+{
+    return pk->flags & PACKET_LAST ? owner_of(n, pk)->packets - 1 : pk->number;
+}
+
+/* Rates that divide a packet evenly, which are most, need not know where in its transfer it is. */
+static inline kb_time occupancy(const net *n, const topo_pace *pace, const packet *pk,
+                                uint32_t bytes)
+{
+    if (KB_LIKELY(topo_pace_is_even(pace, bytes)))
+        return (kb_time)pace->quotient;
+    return topo_pace_time(pace, index_of(n, pk), bytes);
+}
+
+#endif
