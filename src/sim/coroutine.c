@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "sim/engine.h"
+#include "sim/sim.h"
 
 kb_sim *kb_co_sim(const kb_co *co)
 {
@@ -27,6 +28,21 @@ kb_source *kb_co_source(kb_co *co)
     return &co->source;
 }
 
+void *kb_co_arg(const kb_co *co)
+{
+    return co->arg;
+}
+
+bool kb_co_is_unwinding(const kb_co *co)
+{
+    return co->unwinding;
+}
+
+kb_co *kb_sim_current(const kb_sim *sim)
+{
+    return sim->current;
+}
+
 /* ---- Being born and dying ---- */
 
 void kb_co_release(kb_co *co)
@@ -41,7 +57,7 @@ void kb_co_release(kb_co *co)
     sim->coroutine_count--;
     if (co->on_end)
         co->on_end(co->arg);
-    kb_context_destroy(&co->context);
+    kb_continuation_destroy(&co->context);
     kb_stack_give(&sim->stacks, co->stack); /* with co on it */
 }
 
@@ -52,14 +68,14 @@ void kb_co_exit(kb_co *co)
     while (co->cleanups)
         kb_co_pop_cleanup(co, true);
     co->ended = true;
-    kb_context_leave(&co->context, &co->resumer);
+    kb_continuation_leave(&co->context, &co->resumer);
 }
 
 static void co_main(void *arg)
 {
     kb_co *co = arg;
     co->started = true;
-    kb_context_entered(&co->resumer);
+    kb_continuation_entered(&co->resumer);
     co->fn(co, co->arg);
     kb_co_exit(co);
 }
@@ -111,7 +127,7 @@ kb_error *kb_co_spawn(kb_sim *sim, const kb_co_options *options, kb_co_fn *fn, v
         kb_stack_give(&sim->stacks, stack);
         return kb_error_nomem();
     }
-    kb_context_make(&co->context, low, (size_t)((char *)co - low), co_main, co);
+    kb_continuation_make(&co->context, low, (size_t)((char *)co - low), co_main, co);
     if (co->next)
         co->next->prev = co;
     sim->coroutines = co;

@@ -4,7 +4,7 @@
 #ifndef KB_SIM_ENGINE_H
 #define KB_SIM_ENGINE_H
 
-#include "sim/context.h"
+#include "sim/continuation.h"
 #include "sim/eventset.h"
 #include "sim/stack.h"
 
@@ -44,10 +44,10 @@ struct kb_sim {
 struct kb_co {
     kb_sim *sim;
     kb_source source;
-    kb_context context; /* where it goes on when resumed */
-    kb_context resumer; /* where it goes when it yields or ends */
-    kb_event wake;      /* slot 0: none */
-    kb_waiter waiter;   /* list NULL: none */
+    kb_continuation context; /* where it goes on when resumed */
+    kb_continuation resumer; /* where it goes when it yields or ends */
+    kb_event wake;           /* slot 0: none */
+    kb_waiter waiter;        /* list NULL: none */
     bool daemon;
     bool started;
     bool running;   /* or waiting for one that it kills to be unwound */
@@ -98,7 +98,7 @@ void kb_co_detach(kb_co *co);
 static inline void kb_co_suspend(kb_co *co)
 {
     KB_DEBUG_ASSERT(co->sim->current == co);
-    kb_context_switch(&co->context, &co->resumer);
+    kb_continuation_switch(&co->context, &co->resumer);
     if (KB_UNLIKELY(co->unwinding))
         kb_co_exit(co);
 }
@@ -120,7 +120,7 @@ static inline void kb_co_enter(kb_co *co)
     sim->current = co;
     sim->resumes++;
     co->running = true;
-    kb_context_switch(&co->resumer, &co->context);
+    kb_continuation_switch(&co->resumer, &co->context);
     co->running = false;
     sim->current = outer;
     if (KB_UNLIKELY(co->ended))

@@ -78,6 +78,11 @@ kb_time kb_sim_now(const kb_sim *sim)
     return sim->now;
 }
 
+kb_time kb_sim_next_time(const kb_sim *sim)
+{
+    return sim->set.next_time;
+}
+
 kb_time kb_sim_clock(const void *sim)
 {
     return kb_sim_now(sim);
@@ -174,7 +179,7 @@ void kb_sim_fail(kb_sim *sim, kb_error *err)
  * following event is looked up before this event's handler is called, and again after it only if
  * that has put something with another handler first.
  *
- * Coroutines are entered from here and not by a call, for the reason that context.h gives.
+ * Coroutines are entered from here and not by a call, for the reason that continuation.h gives.
  */
 static void run_events(kb_sim *sim)
 {

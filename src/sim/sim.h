@@ -26,4 +26,16 @@ typedef struct kb_outlook {
 
 kb_outlook kb_sim_look_ahead(const kb_sim *sim);
 
+/* The time of the next event, KB_FOREVER if none is left. */
+kb_time kb_sim_next_time(const kb_sim *sim);
+
+/* The coroutine that calls this, NULL if none does. */
+kb_co *kb_sim_current(const kb_sim *sim);
+
+/* What it was spawned with. */
+void *kb_co_arg(const kb_co *co);
+
+/* Its cleanups run: calls that would block return at once. */
+bool kb_co_is_unwinding(const kb_co *co);
+
 #endif

@@ -1,6 +1,6 @@
 /*
  * start_x86_64.S: where a new stack begins, in the System V calling convention for x86-64.
- * kb_context_make() has put an argument and a function on it; the function must not return.
+ * kb_continuation_make() has put an argument and a function on it; the function must not return.
  */
 #if defined(__x86_64__) && !defined(KB_UCONTEXT)
 

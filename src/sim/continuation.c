@@ -1,7 +1,7 @@
 /*
- * context.c: making contexts.
+ * continuation.c: making contexts.
  */
-#include "sim/context.h"
+#include "sim/continuation.h"
 
 #include <stdint.h>
 
@@ -9,7 +9,8 @@
 
 void kb_start_stack(void); /* start_x86_64.S */
 
-static void make(kb_context *context, char *low, size_t bytes, void (*entry)(void *), void *arg)
+static void make(kb_continuation *context, char *low, size_t bytes, void (*entry)(void *),
+                 void *arg)
 {
     uintptr_t top = ((uintptr_t)low + bytes) & ~(uintptr_t)15;
     uintptr_t *frame = (uintptr_t *)top - 4;
@@ -30,7 +31,8 @@ static void start(unsigned entry_high, unsigned entry_low, unsigned arg_high, un
     ((void (*)(void *))entry)((void *)arg);
 }
 
-static void make(kb_context *context, char *low, size_t bytes, void (*entry)(void *), void *arg)
+static void make(kb_continuation *context, char *low, size_t bytes, void (*entry)(void *),
+                 void *arg)
 {
     KB_ASSERT(getcontext(&context->ucontext) == 0);
     context->ucontext.uc_stack.ss_sp = low;
@@ -44,8 +46,8 @@ static void make(kb_context *context, char *low, size_t bytes, void (*entry)(voi
 
 #endif
 
-void kb_context_make(kb_context *context, void *stack_low, size_t stack_bytes,
-                     void (*entry)(void *arg), void *arg)
+void kb_continuation_make(kb_continuation *context, void *stack_low, size_t stack_bytes,
+                          void (*entry)(void *arg), void *arg)
 {
     make(context, stack_low, stack_bytes, entry, arg);
 #ifdef KB_ASAN
@@ -58,7 +60,7 @@ void kb_context_make(kb_context *context, void *stack_low, size_t stack_bytes,
 #endif
 }
 
-void kb_context_destroy(kb_context *context)
+void kb_continuation_destroy(kb_continuation *context)
 {
 #ifdef KB_TSAN
     __tsan_destroy_fiber(context->fibre);

@@ -1,5 +1,5 @@
 /*
- * context.h: a place where a suspended computation goes on. Private to sim.
+ * continuation.h: a place where a suspended computation goes on. Private to sim.
  *
  * On x86-64 a context is a stack pointer; elsewhere, and with KB_UCONTEXT, it is a ucontext_t. The
  * floating point control words are not switched. Sanitizers are told of each switch.
@@ -8,8 +8,8 @@
  * calls, which a change of stacks confounds: each call on the way to a switch would cost a
  * misprediction on the way back.
  */
-#ifndef KB_SIM_CONTEXT_H
-#define KB_SIM_CONTEXT_H
+#ifndef KB_SIM_CONTINUATION_H
+#define KB_SIM_CONTINUATION_H
 
 #include <stddef.h>
 
@@ -29,7 +29,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-typedef struct kb_context {
+typedef struct kb_continuation {
 #if KB_CONTEXT_ASM
     void *stack_pointer; /* C3: the stack has the address to go on at, then rbx and rbp */
 #else
@@ -43,14 +43,14 @@ typedef struct kb_context {
 #ifdef KB_TSAN
     void *fibre;
 #endif
-} kb_context;
+} kb_continuation;
 
 /* entry(arg) runs when it is first switched to, on the given stack; it must never return. */
-void kb_context_make(kb_context *context, void *stack_low, size_t stack_bytes,
-                     void (*entry)(void *arg), void *arg);
+void kb_continuation_make(kb_continuation *context, void *stack_low, size_t stack_bytes,
+                          void (*entry)(void *arg), void *arg);
 
-/* Gives back what a context made with kb_context_make() holds. Not on its own stack. */
-void kb_context_destroy(kb_context *context);
+/* Gives back what a context made with kb_continuation_make() holds. Not on its own stack. */
+void kb_continuation_destroy(kb_continuation *context);
 
 #if KB_CONTEXT_ASM
 
@@ -63,7 +63,7 @@ void kb_context_destroy(kb_context *context);
 #define KB_AVX512_CLOBBERS
 #endif
 
-static inline void kb_context_jump(kb_context *from, kb_context *to)
+static inline void kb_continuation_jump(kb_continuation *from, kb_continuation *to)
 {
     /*
      * All registers that can be named as clobbered are, so the compiler saves what it still needs;
@@ -94,7 +94,7 @@ static inline void kb_context_jump(kb_context *from, kb_context *to)
 
 #else
 
-static inline void kb_context_jump(kb_context *from, kb_context *to)
+static inline void kb_continuation_jump(kb_continuation *from, kb_continuation *to)
 {
     KB_ASSERT(swapcontext(&from->ucontext, &to->ucontext) == 0);
 }
@@ -103,9 +103,9 @@ static inline void kb_context_jump(kb_context *from, kb_context *to)
 
 /*
  * Goes on at `to`, and comes back when somebody switches to `from`. That must be `to` itself, or
- * something that goes on at `to`: contexts are entered and left like calls.
+ * something that goes on at `to`: they are entered and left like calls.
  */
-static inline void kb_context_switch(kb_context *from, kb_context *to)
+static inline void kb_continuation_switch(kb_continuation *from, kb_continuation *to)
 {
 #ifdef KB_ASAN
     __sanitizer_start_switch_fiber(&from->fake_stack, to->stack_low, to->stack_bytes);
@@ -114,14 +114,14 @@ static inline void kb_context_switch(kb_context *from, kb_context *to)
     from->fibre = __tsan_get_current_fiber();
     __tsan_switch_to_fiber(to->fibre, 0);
 #endif
-    kb_context_jump(from, to);
+    kb_continuation_jump(from, to);
 #ifdef KB_ASAN
     __sanitizer_finish_switch_fiber(from->fake_stack, &to->stack_low, &to->stack_bytes);
 #endif
 }
 
 /* To be called first in a new context: `from` is what was switched from. */
-static inline void kb_context_entered(kb_context *from)
+static inline void kb_continuation_entered(kb_continuation *from)
 {
 #ifdef KB_ASAN
     __sanitizer_finish_switch_fiber(NULL, &from->stack_low, &from->stack_bytes);
@@ -131,7 +131,8 @@ static inline void kb_context_entered(kb_context *from)
 }
 
 /* Like a switch that will not come back. */
-__attribute__((noreturn)) static inline void kb_context_leave(kb_context *from, kb_context *to)
+__attribute__((noreturn)) static inline void kb_continuation_leave(kb_continuation *from,
+                                                                   kb_continuation *to)
 {
 #ifdef KB_ASAN
     __sanitizer_start_switch_fiber(NULL, to->stack_low, to->stack_bytes);
@@ -139,7 +140,7 @@ __attribute__((noreturn)) static inline void kb_context_leave(kb_context *from, 
 #ifdef KB_TSAN
     __tsan_switch_to_fiber(to->fibre, 0);
 #endif
-    kb_context_jump(from, to);
+    kb_continuation_jump(from, to);
     __builtin_unreachable();
 }
 
