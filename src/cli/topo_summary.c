@@ -97,6 +97,9 @@ static void print_machine(const summary *s)
            cli_bytes(m->sram_bytes * cubes).text);
     printf("           %s GB/s a cube, %s in all\n", cli_rate(s->sram_rate).text,
            cli_gbs(gbs_of(s->sram_rate, cubes)).text);
+    printf("  TCM      %s a PE, %s of it for its scheduler, %s in all\n",
+           cli_bytes(m->tcm_bytes).text, cli_bytes(m->tcm_reserved_bytes).text,
+           cli_bytes(m->tcm_bytes * m->pe_count).text);
     printf("  fabric   packets of %s; %u channel%s a class in a port, %s deep%s\n",
            cli_bytes(m->packet_bytes).text, m->vcs, plural(m->vcs), cli_bytes(m->depth_bytes).text,
            m->serial_ports ? "; ports send one packet at a time" : "");
@@ -213,7 +216,9 @@ static json_t *memory_json(const summary *s)
     json_t *sram = json_pack("{s:I, s:o, s:o}", "cube_bytes", (json_int_t)m->sram_bytes, "cube_gbs",
                              cli_json_rate(s->sram_rate), "total_gbs",
                              cli_json_real(gbs_of(s->sram_rate, cubes_of(s))));
-    return json_pack("{s:o, s:o}", "hbm", hbm, "sram", sram);
+    json_t *tcm = json_pack("{s:I, s:I}", "pe_bytes", (json_int_t)m->tcm_bytes, "reserved_bytes",
+                            (json_int_t)m->tcm_reserved_bytes);
+    return json_pack("{s:o, s:o, s:o}", "hbm", hbm, "sram", sram, "tcm", tcm);
 }
 
 static json_t *shape_json(const summary *s)

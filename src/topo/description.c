@@ -248,6 +248,23 @@ static bool read_pe_layout(const reader *r, kb_config_node *layout)
     return right;
 }
 
+/* Addresses have room for so much of a PE's TCM. */
+enum { max_tcm_mib = 256 };
+
+static void read_tcm(const reader *r, kb_config_node *tcm)
+{
+    topo_description *d = r->d;
+    bool right = topo_read_bytes_within(tcm, "capacity_mib", 20, 1, max_tcm_mib, &d->tcm_bytes);
+    right =
+        topo_read_bytes_within(tcm, "reserved_mib", 20, 0, max_tcm_mib, &d->tcm_reserved_bytes) &&
+        right;
+    if (right && d->tcm_reserved_bytes >= d->tcm_bytes)
+        kb_config_problem(topo_blame(tcm, "reserved_mib", r->root),
+                          "expected less to be reserved than the TCM's %.9g MiB, found %.9g MiB",
+                          (double)d->tcm_bytes / (double)(1 << 20),
+                          (double)d->tcm_reserved_bytes / (double)(1 << 20));
+}
+
 static void read_cube(const reader *r, kb_config_node *cube)
 {
     topo_description *d = r->d;
@@ -263,6 +280,7 @@ static void read_cube(const reader *r, kb_config_node *cube)
     read_part(r, cube, "hbm_ctrl", TOPO_HBM_CTRL);
     read_part(r, cube, "sram", TOPO_SRAM);
     read_part(r, cube, "m_cpu", TOPO_M_CPU);
+    read_tcm(r, kb_config_mapping(kb_config_find(cube, "pe_tcm")));
     read_part(r, cube, "pe_dma", TOPO_PE_DMA);
     topo_read_bandwidth(cube, "ucie_to_noc_bw_gbs", &d->ucie_to_noc);
     topo_read_bandwidth(cube, "pe_to_noc_bw_gbs", &d->pe_to_noc);

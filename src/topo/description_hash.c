@@ -75,6 +75,8 @@ static void add_cube(hash *h, const topo_description *d)
     add(h, d->xbar_to_hbm);
     add(h, d->xbar_to_sram);
     add(h, d->hbm_bytes);
+    add(h, d->tcm_bytes);
+    add(h, d->tcm_reserved_bytes);
 }
 
 uint64_t topo_description_hash(const topo_description *d)

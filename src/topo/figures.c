@@ -35,12 +35,12 @@ void topo_read_share(kb_config_node *mapping, const char *key, uint64_t *value)
     read_unsigned(mapping, key, share_digits, 1, giga, value);
 }
 
-bool topo_read_bytes(kb_config_node *mapping, const char *key, unsigned unit_bits, uint64_t *value)
+/* `min` and `max` in parts of 10^9 of a unit. */
+static bool read_size(kb_config_node *mapping, const char *key, unsigned unit_bits, int64_t min,
+                      int64_t max, uint64_t *value)
 {
-    static const int max_bits = 50;
     kb_config_node *node = kb_config_find(mapping, key);
-    int64_t max = ((int64_t)1 << (max_bits - (int)unit_bits)) * giga;
-    int64_t units = kb_config_decimal(node, size_digits, 1, max, -1);
+    int64_t units = kb_config_decimal(node, size_digits, min, max, -1);
     if (units < 0)
         return !node;
     __extension__ typedef unsigned __int128 wide;
@@ -53,6 +53,19 @@ bool topo_read_bytes(kb_config_node *mapping, const char *key, unsigned unit_bit
     }
     *value = (uint64_t)(scaled / part);
     return true;
+}
+
+bool topo_read_bytes(kb_config_node *mapping, const char *key, unsigned unit_bits, uint64_t *value)
+{
+    static const int max_bits = 50;
+    int64_t max = ((int64_t)1 << (max_bits - (int)unit_bits)) * giga;
+    return read_size(mapping, key, unit_bits, 1, max, value);
+}
+
+bool topo_read_bytes_within(kb_config_node *mapping, const char *key, unsigned unit_bits,
+                            uint32_t min, uint32_t max, uint64_t *value)
+{
+    return read_size(mapping, key, unit_bits, min * giga, max * giga, value);
 }
 
 bool topo_read_count(kb_config_node *mapping, const char *key, uint32_t min, uint32_t max,

@@ -32,10 +32,12 @@ void topo_read_length(kb_config_node *mapping, const char *key, uint64_t *value)
 void topo_read_share(kb_config_node *mapping, const char *key, uint64_t *value);
 
 /*
- * A size in units of 2^unit_bits bytes (30: GiB), a whole number of bytes, up to 2^50; and a whole
- * number from 1 or 0. False if there is one and it is wrong.
+ * A size in units of 2^unit_bits bytes (30: GiB), a whole number of bytes, up to 2^50; one from
+ * `min` to `max` such units; and a whole number. False if there is one and it is wrong.
  */
 bool topo_read_bytes(kb_config_node *mapping, const char *key, unsigned unit_bits, uint64_t *value);
+bool topo_read_bytes_within(kb_config_node *mapping, const char *key, unsigned unit_bits,
+                            uint32_t min, uint32_t max, uint64_t *value);
 bool topo_read_count(kb_config_node *mapping, const char *key, uint32_t min, uint32_t max,
                      uint32_t *value);
 

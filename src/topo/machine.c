@@ -199,6 +199,8 @@ static topo_shape make_shape(const topo_description *d, const topo_layout *l)
         .hbm_bytes = d->hbm_bytes,
         .slice_bytes = d->hbm_bytes / d->pes,
         .sram_bytes = d->parts[TOPO_SRAM].is.bytes,
+        .tcm_bytes = d->tcm_bytes,
+        .tcm_reserved_bytes = d->tcm_reserved_bytes,
         .packet_bytes = d->packet_bytes,
         .vcs = d->vcs,
         .depth_bytes = d->depth_bytes,

@@ -71,6 +71,7 @@ typedef struct topo_shape {
     uint64_t hbm_bytes;                      /* of a cube */
     uint64_t slice_bytes;                    /* of a PE's slice */
     uint64_t sram_bytes;                     /* of a cube */
+    uint64_t tcm_bytes, tcm_reserved_bytes;  /* of a PE, and what its scheduler keeps of it */
     uint32_t packet_bytes, vcs, depth_bytes; /* of the fabric: see net_options */
     bool serial_ports;
     uint32_t max_steps; /* no route has more */

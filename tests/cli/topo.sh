@@ -15,7 +15,8 @@ check "summary" outcome 0 "Machine 'default', hash *SIPs *2, ring_1d*256 in all*
 check "summary: nodes" grep_out '^  pe_dma  *256  *5.000  builtin.pe_dma'
 check "summary: links" grep_out '^  ucie - ucie  *96  *512'
 check "summary: memories serve" grep_out '^  hbm_ctrl (serving)  *256  *204.8'
-check "summary as JSON" outcome 0 '{*"pes": 256,*"kind": "pe_dma"*"gbs": 204.8*}' '' topo --json
+check "summary: memories of PEs" grep_out '^  TCM  *16 MiB a PE, 4 MiB of it for its scheduler, 4 GiB in all'
+check "summary as JSON" outcome 0 '{*"pes": 256,*"tcm": {*"pe_bytes": 16777216*"reserved_bytes": 4194304*"kind": "pe_dma"*"gbs": 204.8*}' '' topo --json
 check "summary with settings" outcome 0 '*SIPs *6, torus_2d 3 x 2, *' '' topo \
     --set system.sips.count=6 --set system.sips.topology=torus_2d --set system.sips.w=3 --set system.sips.h=2
 check "summary names the settings" outcome 0 \

@@ -65,6 +65,23 @@ static const wrong cases[] = {
     {"cube:\n  noc: { w: 5, h: 1 }\n  pe_layout: { pe_per_router: 1 }\n  hbm_gib: 48\n", NULL,
      "f.yaml:4:12: cube.hbm_gib: expected an HBM that can be cut into 5 equal slices, one a PE, "
      "found 48 GiB"},
+    {"{}", "cube.pe_tcm.capacity_mib=0.5",
+     "--set cube.pe_tcm.capacity_mib: expected a number of at least 1 and at most 256, found '0.5'"},
+    {"{}", "cube.pe_tcm.capacity_mib=256.5",
+     "--set cube.pe_tcm.capacity_mib: expected a number of at least 1 and at most 256, found "
+     "'256.5'"},
+    {"{}", "cube.pe_tcm.capacity_mib=1.1",
+     "--set cube.pe_tcm.capacity_mib: expected a whole number of bytes, found '1.1'"},
+    {"{}", "cube.pe_tcm.reserved_mib=-1",
+     "--set cube.pe_tcm.reserved_mib: expected a number of at least 0 and at most 256, found '-1'"},
+    {"{}", "cube.pe_tcm.reserved_mib=16",
+     "--set cube.pe_tcm.reserved_mib: expected less to be reserved than the TCM's 16 MiB, found "
+     "16 MiB"},
+    {"cube: { pe_tcm: { capacity_mib: 2 } }", NULL,
+     "f.yaml:1:17: cube.pe_tcm: expected less to be reserved than the TCM's 2 MiB, found 4 MiB"},
+    {"cube: { pe_tcm: 5 }", NULL, "f.yaml:1:17: cube.pe_tcm: expected a mapping, found '5'"},
+    {"cube: { pe_tcm: { impl: builtin.sram } }", NULL,
+     "f.yaml:1:19: unknown key 'cube.pe_tcm.impl'"},
     {"name: \"a\\nb\"", NULL, "f.yaml:1:7: name: expected a name without control characters"},
     /* Patterns of SIPs. */
     {"{}", "system.sips.topology=ring",

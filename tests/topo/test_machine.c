@@ -207,6 +207,8 @@ static void the_default_machine_is_as_specified(void **state)
     assert_true(shape->hbm_bytes == (uint64_t)48 << 30);
     assert_true(shape->slice_bytes == (uint64_t)6 << 30);
     assert_int_equal(shape->sram_bytes, 32 << 20);
+    assert_int_equal(shape->tcm_bytes, 16 << 20);
+    assert_int_equal(shape->tcm_reserved_bytes, 4 << 20);
     assert_int_equal(shape->packet_bytes, 256);
     /*
      * Nodes of a SIP: 3 + 4 ports in the IO chiplet; 16 routers, a crossbar, 8 slices, SRAM, M CPU

@@ -135,6 +135,8 @@ static void every_key_has_an_effect(void **state)
         "cube.sram.capacity_mib=33",
         "cube.sram.bw_gbs=513",
         "cube.sram.latency_ns=11",
+        "cube.pe_tcm.capacity_mib=17",
+        "cube.pe_tcm.reserved_mib=5",
         "cube.m_cpu.overhead_ns=201",
         "cube.pe_dma.overhead_ns=6",
     };
@@ -193,6 +195,26 @@ static void a_file_may_say_only_what_differs(void **state)
     assert_int_equal(topo_machine_shape(m)->sip_w, 3);
     assert_int_equal(topo_machine_shape(m)->sip_h, 3);
     topo_machine_destroy(m);
+}
+
+static void the_tcm_is_read_to_the_byte(void **state)
+{
+    (void)state;
+    topo_machine *m = machine_of("cube: { pe_tcm: { capacity_mib: 1.5, reserved_mib: 0.0625 } }");
+    assert_int_equal(topo_machine_shape(m)->tcm_bytes, 3 << 19);
+    assert_int_equal(topo_machine_shape(m)->tcm_reserved_bytes, 1 << 16);
+    topo_machine_destroy(m);
+    /* The most there can be, and a scheduler that keeps nothing. */
+    m = machine_of("cube: { pe_tcm: { capacity_mib: 256, reserved_mib: 0 } }");
+    assert_int_equal(topo_machine_shape(m)->tcm_bytes, 256 << 20);
+    assert_int_equal(topo_machine_shape(m)->tcm_reserved_bytes, 0);
+    topo_machine_destroy(m);
+    EXPECT_IDLE("{}", "", "cube.pe_tcm.capacity_mib=32");
+    EXPECT_IDLE("{}", "", "cube.pe_tcm.reserved_mib=0");
+    EXPECT_IDLE("{}",
+                "--set cube.pe_tcm.reserved_mib=4.0 changes nothing: the machine has this value "
+                "already",
+                "cube.pe_tcm.reserved_mib=4.0");
 }
 
 static void built_in_machines_have_names_and_texts(void **state)
@@ -305,6 +327,7 @@ int main(void)
         cmocka_unit_test(every_key_has_an_effect),
         cmocka_unit_test(equal_machines_have_equal_hashes),
         cmocka_unit_test(a_file_may_say_only_what_differs),
+        cmocka_unit_test(the_tcm_is_read_to_the_byte),
         cmocka_unit_test(built_in_machines_have_names_and_texts),
         cmocka_unit_test(a_file_goes_before_a_built_in_machine),
         cmocka_unit_test(a_machine_that_does_not_exist_is_refused),
