@@ -31,7 +31,7 @@ typedef struct contest {
     const topo_shape *shape;
     kb_sim *sim;
     net *fabric;
-    workload_route route;
+    net_ways ways;
     kb_rng rng;
     kb_time until;
     kb_time slice;     /* of simulated time that is measured in a round */
@@ -50,22 +50,29 @@ static uint32_t node_of(const contest *c, topo_kind kind, uint64_t pe)
 
 static void on_done(void *self, uint64_t pe, const net_receipt *receipt);
 
+static kb_error *submit_to(contest *c, uint64_t pe, uint32_t to, uint64_t bytes, bool read)
+{
+    net_order order = net_ways_order(&c->ways, node_of(c, TOPO_PE_DMA, pe), to, bytes, read);
+    order.plain = true;
+    order.done = on_done;
+    order.self = c;
+    order.arg = pe;
+    return net_submit(c->fabric, &order);
+}
+
 static kb_error *submit(contest *c, uint64_t pe)
 {
     const topo_shape *s = c->shape;
-    uint32_t from = node_of(c, TOPO_PE_DMA, pe);
     if (c->traffic == UNIFORM) {
         uint64_t here = (uint64_t)s->cubes * s->pes;
         uint64_t other = pe / here * here + kb_rng_below(&c->rng, here);
-        return workload_submit(c->fabric, &c->route, from, node_of(c, TOPO_PE_DMA, other),
-                               s->packet_bytes, false, true, on_done, c, pe);
+        return submit_to(c, pe, node_of(c, TOPO_PE_DMA, other), s->packet_bytes, false);
     }
     uint64_t cube = pe / s->pes;
     uint64_t other = kb_rng_below(&c->rng, s->pe_count / s->pes - 1);
     other += other >= cube;
     uint32_t slice = node_of(c, TOPO_HBM_CTRL, other * s->pes + kb_rng_below(&c->rng, s->pes));
-    return workload_submit(c->fabric, &c->route, from, slice, DMA_BYTES, true, true, on_done, c,
-                           pe);
+    return submit_to(c, pe, slice, DMA_BYTES, true);
 }
 
 static void on_done(void *self, uint64_t pe, const net_receipt *receipt)
@@ -83,7 +90,7 @@ static void contest_fini(contest *c)
         kb_sim_abandon(c->sim);
     net_destroy(c->fabric);
     kb_sim_destroy(c->sim);
-    workload_route_fini(&c->route);
+    net_ways_fini(&c->ways);
     topo_machine_destroy(c->machine);
     *c = (contest){0};
 }
@@ -100,9 +107,9 @@ static kb_error *contest_init(contest *c, traffic kind, uint32_t sips)
     kb_rng_init(&c->rng, 1);
     KB_TRY(topo_machine_load(&source, &c->machine));
     c->shape = topo_machine_shape(c->machine);
-    KB_TRY(workload_route_init(&c->route, c->machine));
+    KB_TRY(net_ways_init(&c->ways, c->machine));
     KB_TRY(kb_sim_create(NULL, &c->sim));
-    KB_TRY(workload_net(c->sim, c->machine, &c->fabric));
+    KB_TRY(net_create_for(c->sim, c->machine, 0, false, &c->fabric));
     for (uint32_t i = 0; i < OUTSTANDING; i++) {
         for (uint64_t pe = 0; pe < c->shape->pe_count; pe++)
             KB_TRY(submit(c, pe));

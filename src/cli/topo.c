@@ -60,7 +60,7 @@ static kb_error *try_fabric(const topo_machine *machine)
     kb_sim *sim;
     net *fabric;
     KB_TRY(kb_sim_create(NULL, &sim));
-    kb_error *err = workload_net(sim, machine, &fabric);
+    kb_error *err = net_create_for(sim, machine, 0, false, &fabric);
     net_destroy(fabric);
     kb_sim_destroy(sim);
     return err;

@@ -191,12 +191,11 @@ uint32_t net_source_count(const net *n)
 
 /* ---- Receipts ---------------------------------------------------------------------------- */
 
-/* Adds what a lone transfer takes for this leg. */
-static void foresee_leg(const net *n, uint32_t from, const net_leg *leg, net_receipt *receipt)
+/* Adds what a lone transfer takes for this leg, without the overhead of the node it starts at. */
+static void foresee_leg(const net *n, const net_leg *leg, net_receipt *receipt)
 {
     const topo_graph *g = n->graph;
     uint64_t slowest = TOPO_RATE_MAX;
-    receipt->overhead += topo_source_overhead(g, from);
     for (uint32_t i = 0; i < leg->count; i++) {
         uint32_t at = topo_step_link(leg->steps[i]);
         uint64_t rate = topo_link_rate(g, at);
@@ -217,9 +216,13 @@ static uint32_t end_of_leg(const net *n, uint32_t from, const net_leg *leg)
 net_receipt net_foresee(const net *n, const net_order *order)
 {
     net_receipt receipt = {0};
-    foresee_leg(n, order->from, &order->out, &receipt);
-    if (order->back.bytes > 0)
-        foresee_leg(n, end_of_leg(n, order->from, &order->out), &order->back, &receipt);
+    receipt.overhead = order->forwarded ? 0 : topo_source_overhead(n->graph, order->from);
+    foresee_leg(n, &order->out, &receipt);
+    if (order->back.bytes > 0) {
+        uint32_t end = end_of_leg(n, order->from, &order->out);
+        receipt.overhead += topo_source_overhead(n->graph, end);
+        foresee_leg(n, &order->back, &receipt);
+    }
     receipt.ended = receipt.overhead + receipt.wire + receipt.drain;
     return receipt;
 }
@@ -261,7 +264,7 @@ static uint64_t packets_of(const net *n, uint64_t bytes)
 }
 
 /* Puts the leg in hand at its source. */
-static void begin_leg(net *n, uint32_t t, kb_time now)
+static void begin_leg(net *n, uint32_t t, kb_time now, bool forwarded)
 {
     transfer *tr = transfer_at(n, t);
     uint32_t step = *paths_at(&n->paths, tr->path);
@@ -270,7 +273,7 @@ static void begin_leg(net *n, uint32_t t, kb_time now)
     tr->made = 0;
     tr->delivered = 0;
     tr->arrived = false;
-    tr->ready_at = now + topo_source_overhead(n->graph, tr->from);
+    tr->ready_at = now + (forwarded ? 0 : topo_source_overhead(n->graph, tr->from));
     tr->ends_at = tr->ready_at;
     tr->source = n->source_of[step_link(step)] + ((step & REPLY_BIT) != 0);
     flow_enter_source(n, t);
@@ -326,7 +329,7 @@ kb_error *net_submit(net *n, const net_order *order)
     if (!order->plain)
         tr->receipt = net_foresee(n, order);
     tr->receipt.issued = kb_sim_now(n->sim);
-    begin_leg(n, t, tr->receipt.issued);
+    begin_leg(n, t, tr->receipt.issued, order->forwarded);
     return NULL;
 }
 
@@ -340,7 +343,7 @@ void net_end_leg(net *n, uint32_t t)
         tr->back = NONE;
         tr->bytes = tr->back_bytes;
         tr->returning = true;
-        begin_leg(n, t, n->now);
+        begin_leg(n, t, n->now, false);
         return;
     }
     net_receipt receipt = tr->receipt;

@@ -56,19 +56,19 @@ const char *probe_missing(const topo_machine *machine, size_t which)
 
 /* ---- Ends -------------------------------------------------------------------------------- */
 
-static uint32_t hops(workload_route *route, uint32_t from, uint32_t to)
+static uint32_t hops(net_ways *ways, uint32_t from, uint32_t to)
 {
-    return topo_route(route->machine, from, to, true, route->out);
+    return topo_route(ways->machine, from, to, true, ways->out);
 }
 
 /* The slice in the nearest or farthest cube of SIP 0. `first`: the first cube that counts. */
-static uint32_t slice_by_hops(workload_route *route, uint32_t from, uint32_t first, uint32_t slice,
+static uint32_t slice_by_hops(net_ways *ways, uint32_t from, uint32_t first, uint32_t slice,
                               bool far)
 {
     uint32_t best = TOPO_NONE, best_hops = 0;
-    for (uint32_t cube = first; cube < topo_machine_shape(route->machine)->cubes; cube++) {
-        uint32_t to = topo_node_at(route->machine, TOPO_HBM_CTRL, 0, cube, slice);
-        uint32_t count = hops(route, from, to);
+    for (uint32_t cube = first; cube < topo_machine_shape(ways->machine)->cubes; cube++) {
+        uint32_t to = topo_node_at(ways->machine, TOPO_HBM_CTRL, 0, cube, slice);
+        uint32_t count = hops(ways, from, to);
         if (best == TOPO_NONE || (far ? count >= best_hops : count < best_hops)) {
             best = to;
             best_hops = count;
@@ -77,12 +77,12 @@ static uint32_t slice_by_hops(workload_route *route, uint32_t from, uint32_t fir
     return best;
 }
 
-static uint32_t slice_of_other_sip(workload_route *route, uint32_t from, uint32_t slice)
+static uint32_t slice_of_other_sip(net_ways *ways, uint32_t from, uint32_t slice)
 {
     uint32_t best = TOPO_NONE, best_hops = 0;
-    for (uint32_t sip = 1; sip < topo_machine_shape(route->machine)->sips; sip++) {
-        uint32_t to = topo_node_at(route->machine, TOPO_HBM_CTRL, sip, 0, slice);
-        uint32_t count = hops(route, from, to);
+    for (uint32_t sip = 1; sip < topo_machine_shape(ways->machine)->sips; sip++) {
+        uint32_t to = topo_node_at(ways->machine, TOPO_HBM_CTRL, sip, 0, slice);
+        uint32_t count = hops(ways, from, to);
         if (best == TOPO_NONE || count < best_hops) {
             best = to;
             best_hops = count;
@@ -102,35 +102,35 @@ uint32_t probe_source_count(const topo_machine *machine, size_t which)
     return starts_at_host(which) ? 1 : topo_machine_shape(machine)->pes;
 }
 
-static uint32_t find_target(workload_route *route, size_t which, uint32_t from, uint32_t source)
+static uint32_t find_target(net_ways *ways, size_t which, uint32_t from, uint32_t source)
 {
-    uint32_t pes = topo_machine_shape(route->machine)->pes;
+    uint32_t pes = topo_machine_shape(ways->machine)->pes;
     switch (probe_cases[which].target) {
     case PROBE_NEAR_CUBE:
-        return slice_by_hops(route, from, 0, 0, false);
+        return slice_by_hops(ways, from, 0, 0, false);
     case PROBE_FAR_CUBE:
-        return slice_by_hops(route, from, 0, 0, true);
+        return slice_by_hops(ways, from, 0, 0, true);
     case PROBE_OWN_SLICE:
-        return topo_node_at(route->machine, TOPO_HBM_CTRL, 0, 0, source);
+        return topo_node_at(ways->machine, TOPO_HBM_CTRL, 0, 0, source);
     case PROBE_OTHER_SLICE: /* the one before, so that every slice has one visitor */
-        return topo_node_at(route->machine, TOPO_HBM_CTRL, 0, 0, (source + pes - 1) % pes);
+        return topo_node_at(ways->machine, TOPO_HBM_CTRL, 0, 0, (source + pes - 1) % pes);
     case PROBE_SRAM:
-        return topo_node_at(route->machine, TOPO_SRAM, 0, 0, 0);
+        return topo_node_at(ways->machine, TOPO_SRAM, 0, 0, 0);
     case PROBE_NEAR_REMOTE_CUBE:
-        return slice_by_hops(route, from, 1, source, false);
+        return slice_by_hops(ways, from, 1, source, false);
     case PROBE_FAR_REMOTE_CUBE:
-        return slice_by_hops(route, from, 1, source, true);
+        return slice_by_hops(ways, from, 1, source, true);
     case PROBE_REMOTE_SIP:
-        return slice_of_other_sip(route, from, source);
+        return slice_of_other_sip(ways, from, source);
     }
     return TOPO_NONE;
 }
 
-probe_ends probe_find_ends(workload_route *route, size_t which, uint32_t source)
+probe_ends probe_find_ends(net_ways *ways, size_t which, uint32_t source)
 {
     topo_kind kind = starts_at_host(which) ? TOPO_HOST : TOPO_PE_DMA;
-    uint32_t from = topo_node_at(route->machine, kind, 0, 0, source);
-    probe_ends ends = {.from = from, .to = find_target(route, which, from, source)};
+    uint32_t from = topo_node_at(ways->machine, kind, 0, 0, source);
+    probe_ends ends = {.from = from, .to = find_target(ways, which, from, source)};
     KB_ASSERT(ends.from != TOPO_NONE && ends.to != TOPO_NONE);
     return ends;
 }
@@ -141,7 +141,7 @@ struct probe {
     const topo_machine *machine;
     kb_sim *sim;
     net *fabric;
-    workload_route route;
+    net_ways ways;
 };
 
 kb_error *probe_create(const topo_machine *machine, probe **out)
@@ -153,9 +153,9 @@ kb_error *probe_create(const topo_machine *machine, probe **out)
     p->machine = machine;
     kb_error *err = kb_sim_create(NULL, &p->sim);
     if (!err)
-        err = workload_net(p->sim, machine, &p->fabric);
+        err = net_create_for(p->sim, machine, 0, false, &p->fabric);
     if (!err)
-        err = workload_route_init(&p->route, machine);
+        err = net_ways_init(&p->ways, machine);
     if (err) {
         probe_destroy(p);
         return err;
@@ -170,7 +170,7 @@ void probe_destroy(probe *p)
         return;
     if (p->sim)
         kb_sim_abandon(p->sim);
-    workload_route_fini(&p->route);
+    net_ways_fini(&p->ways);
     net_destroy(p->fabric);
     kb_sim_destroy(p->sim);
     free(p);
@@ -235,11 +235,11 @@ static uint32_t slowest_link(const topo_graph *graph, const net_leg *leg)
 kb_error *probe_measure(probe *p, size_t which, uint64_t bytes, probe_result *result)
 {
     KB_ASSERT(!probe_missing(p->machine, which));
-    probe_ends ends = probe_find_ends(&p->route, which, 0);
+    probe_ends ends = probe_find_ends(&p->ways, which, 0);
     *result = (probe_result){.from = ends.from, .to = ends.to, .bytes = bytes};
     const topo_graph *graph = topo_machine_graph(p->machine);
     observer o = {.result = result, .graph = graph, .issued = kb_sim_now(p->sim)};
-    net_order order = workload_order(&p->route, ends.from, ends.to, bytes, probe_cases[which].read);
+    net_order order = net_ways_order(&p->ways, ends.from, ends.to, bytes, probe_cases[which].read);
     order.done = on_done;
     order.self = &o;
     result->bottleneck = slowest_link(graph, order.back.bytes > 0 ? &order.back : &order.out);

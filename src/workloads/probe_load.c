@@ -24,12 +24,12 @@ static void add_leg(const net_leg *leg, uint64_t *bytes)
 }
 
 /* What every link carries for one transfer of each source. */
-static void add_all(workload_route *route, size_t which, uint64_t bytes, uint64_t *load)
+static void add_all(net_ways *ways, size_t which, uint64_t bytes, uint64_t *load)
 {
-    uint32_t sources = probe_source_count(route->machine, which);
+    uint32_t sources = probe_source_count(ways->machine, which);
     for (uint32_t s = 0; s < sources; s++) {
-        probe_ends ends = probe_find_ends(route, which, s);
-        net_order order = workload_order(route, ends.from, ends.to, bytes, probe_cases[which].read);
+        probe_ends ends = probe_find_ends(ways, which, s);
+        net_order order = net_ways_order(ways, ends.from, ends.to, bytes, probe_cases[which].read);
         add_leg(&order.out, load);
         add_leg(&order.back, load);
     }
@@ -52,14 +52,14 @@ static uint32_t first_of_leg(const topo_graph *graph, const net_leg *leg, const 
 }
 
 /* Of the links that take so long, the one where what waits for them waits: the first on the way. */
-static uint32_t find_bottleneck(workload_route *route, size_t which, uint64_t bytes,
-                                const uint64_t *load, double ns)
+static uint32_t find_bottleneck(net_ways *ways, size_t which, uint64_t bytes, const uint64_t *load,
+                                double ns)
 {
-    const topo_graph *graph = topo_machine_graph(route->machine);
-    uint32_t sources = probe_source_count(route->machine, which);
+    const topo_graph *graph = topo_machine_graph(ways->machine);
+    uint32_t sources = probe_source_count(ways->machine, which);
     for (uint32_t s = 0; s < sources; s++) {
-        probe_ends ends = probe_find_ends(route, which, s);
-        net_order order = workload_order(route, ends.from, ends.to, bytes, probe_cases[which].read);
+        probe_ends ends = probe_find_ends(ways, which, s);
+        net_order order = net_ways_order(ways, ends.from, ends.to, bytes, probe_cases[which].read);
         uint32_t link = first_of_leg(graph, &order.out, load, ns);
         if (link == TOPO_NONE)
             link = first_of_leg(graph, &order.back, load, ns);
@@ -73,23 +73,23 @@ kb_error *probe_capacity_of(const topo_machine *machine, size_t which, uint64_t 
                             probe_capacity *capacity)
 {
     const topo_graph *graph = topo_machine_graph(machine);
-    workload_route route;
-    KB_TRY(workload_route_init(&route, machine));
+    net_ways ways;
+    KB_TRY(net_ways_init(&ways, machine));
     uint64_t *load = kb_alloc_zeroed(graph->links.count, sizeof *load);
     if (!load) {
-        workload_route_fini(&route);
+        net_ways_fini(&ways);
         return kb_error_nomem();
     }
-    add_all(&route, which, bytes, load);
+    add_all(&ways, which, bytes, load);
     double longest_ns = 0; /* the link that takes longest for its share is full first */
     for (uint32_t link = 0; link < graph->links.count; link++) {
         double ns = busy_ns(graph, load, link);
         longest_ns = ns > longest_ns ? ns : longest_ns;
     }
     *capacity = (probe_capacity){.sources = probe_source_count(machine, which)};
-    capacity->bottleneck = find_bottleneck(&route, which, bytes, load, longest_ns);
+    capacity->bottleneck = find_bottleneck(&ways, which, bytes, load, longest_ns);
     capacity->gbs = (double)bytes * capacity->sources / longest_ns;
-    workload_route_fini(&route);
+    net_ways_fini(&ways);
     free(load);
     return NULL;
 }
@@ -108,7 +108,7 @@ typedef struct run {
     const probe_load_options *options;
     kb_sim *sim;
     net *fabric;
-    workload_route route;
+    net_ways ways;
     probe_capacity capacity;
     size_t which;
     kb_time gap;       /* the mean one, at each source */
@@ -152,9 +152,13 @@ static void on_issue(kb_sim *sim, void *self, uint64_t number)
     run *r = self;
     const source *s = &r->sources[number];
     r->issued += is_counted(r, kb_sim_now(sim));
-    kb_error *err =
-        workload_submit(r->fabric, &r->route, s->ends.from, s->ends.to, r->options->bytes,
-                        probe_cases[r->which].read, true, on_done, r, number);
+    net_order order = net_ways_order(&r->ways, s->ends.from, s->ends.to, r->options->bytes,
+                                     probe_cases[r->which].read);
+    order.plain = true;
+    order.done = on_done;
+    order.self = r;
+    order.arg = number;
+    kb_error *err = net_submit(r->fabric, &order);
     if (err)
         kb_sim_fail(sim, err);
     schedule_next(r, number);
@@ -172,8 +176,8 @@ static void on_mark(kb_sim *sim, void *self, uint64_t is_end)
 
 static kb_time lone_of(run *r, probe_ends ends)
 {
-    net_order order = workload_order(&r->route, ends.from, ends.to, r->options->bytes,
-                                     probe_cases[r->which].read);
+    net_order order =
+        net_ways_order(&r->ways, ends.from, ends.to, r->options->bytes, probe_cases[r->which].read);
     return net_foresee(r->fabric, &order).ended;
 }
 
@@ -192,7 +196,7 @@ static kb_error *start(run *r)
     for (uint32_t i = 0; i < count; i++) {
         source *s = &r->sources[i];
         s->order = kb_source_make(id + i);
-        s->ends = probe_find_ends(&r->route, r->which, i);
+        s->ends = probe_find_ends(&r->ways, r->which, i);
         s->lone = lone_of(r, s->ends);
         kb_rng_init(&s->rng, kb_splitmix64(&seed));
         schedule_next(r, i);
@@ -248,8 +252,8 @@ static void summarise(run *r, probe_load *load)
 static kb_error *run_load(run *r, probe_load *load)
 {
     KB_TRY(kb_sim_create(NULL, &r->sim));
-    KB_TRY(workload_net(r->sim, r->machine, &r->fabric));
-    KB_TRY(workload_route_init(&r->route, r->machine));
+    KB_TRY(net_create_for(r->sim, r->machine, 0, false, &r->fabric));
+    KB_TRY(net_ways_init(&r->ways, r->machine));
     KB_TRY(probe_capacity_of(r->machine, r->which, r->options->bytes, &r->capacity));
     double rate = r->options->offered * r->capacity.gbs / r->capacity.sources; /* bytes a ns */
     double gap_ns = (double)r->options->bytes / rate;
@@ -274,7 +278,7 @@ kb_error *probe_run_load(const topo_machine *machine, size_t which,
     kb_error *err = run_load(&r, load);
     kb_vec_fini(&r.latencies);
     free(r.sources);
-    workload_route_fini(&r.route);
+    net_ways_fini(&r.ways);
     if (r.sim)
         kb_sim_abandon(r.sim);
     net_destroy(r.fabric);

@@ -17,7 +17,7 @@
 
 #include "arrivals.h"
 #include "latency.h"
-#include "orders.h"
+#include "net/net.h"
 #include "pattern.h"
 
 enum {
@@ -40,7 +40,7 @@ typedef struct traffic {
     pattern where;
     arrivals when;
     arrivals_stream *streams; /* by PE */
-    workload_route route;     /* of the transfer in hand */
+    net_ways ways;            /* of the transfer in hand */
 
     kb_time from, until; /* the window */
     kb_time last;        /* end of patience */
@@ -89,7 +89,7 @@ static void on_delivery(void *self, uint64_t arg, const net_receipt *receipt)
 
 static void note_lone(traffic *t, uint32_t from, uint32_t to)
 {
-    net_order order = workload_order(&t->route, from, to, t->options->bytes, false);
+    net_order order = net_ways_order(&t->ways, from, to, t->options->bytes, false);
     kb_time takes = net_foresee(t->fabric, &order).ended;
     t->lone = takes > t->lone ? takes : t->lone;
     t->lone_count++;
@@ -103,8 +103,12 @@ static void on_arrival(kb_sim *sim, void *self, uint64_t arg)
     uint32_t to = pattern_draw(&t->where, pe, &t->streams[pe].rng);
     if (t->lone_count < lone_samples)
         note_lone(t, t->where.nodes[pe], t->where.nodes[to]);
-    kb_error *err = workload_submit(t->fabric, &t->route, t->where.nodes[pe], t->where.nodes[to],
-                                    t->options->bytes, false, true, on_delivery, t, 0);
+    net_order order =
+        net_ways_order(&t->ways, t->where.nodes[pe], t->where.nodes[to], t->options->bytes, false);
+    order.plain = true;
+    order.done = on_delivery;
+    order.self = t;
+    kb_error *err = net_submit(t->fabric, &order);
     if (err) {
         kb_sim_fail(sim, err);
         return;
@@ -178,9 +182,9 @@ static kb_error *traffic_init(traffic *t, const topo_machine *machine,
     KB_TRY(arrivals_init(&t->when, options, bytes_per_s, topo_machine_shape(machine)->packet_bytes,
                          t->last));
     KB_TRY(latency_init(&t->latencies));
-    KB_TRY(workload_route_init(&t->route, machine));
+    KB_TRY(net_ways_init(&t->ways, machine));
     KB_TRY(kb_sim_create(NULL, &t->sim));
-    KB_TRY(workload_net(t->sim, machine, &t->fabric));
+    KB_TRY(net_create_for(t->sim, machine, 0, false, &t->fabric));
     KB_TRY(init_sources(t));
     return kb_sim_add_handler(t->sim, on_arrival, t, &t->on_arrival);
 }
@@ -192,7 +196,7 @@ static void traffic_fini(traffic *t)
     net_destroy(t->fabric);
     kb_sim_destroy(t->sim);
     free(t->streams);
-    workload_route_fini(&t->route);
+    net_ways_fini(&t->ways);
     latency_fini(&t->latencies);
     pattern_fini(&t->where);
 }

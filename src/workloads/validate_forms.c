@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "orders.h"
+#include "net/net.h"
 
 static kb_error *add_form(validation *v, validate_form form)
 {
@@ -24,7 +24,7 @@ typedef struct quiet {
     const topo_machine *machine;
     kb_sim *sim;
     net *fabric;
-    workload_route route;
+    net_ways ways;
     kb_time took; /* what the last transfer did */
 } quiet;
 
@@ -32,15 +32,15 @@ static kb_error *quiet_init(quiet *q, const topo_machine *machine)
 {
     *q = (quiet){.machine = machine};
     KB_TRY(kb_sim_create(NULL, &q->sim));
-    KB_TRY(workload_net(q->sim, machine, &q->fabric));
-    return workload_route_init(&q->route, machine);
+    KB_TRY(net_create_for(q->sim, machine, 0, false, &q->fabric));
+    return net_ways_init(&q->ways, machine);
 }
 
 static void quiet_fini(quiet *q)
 {
     if (q->sim)
         kb_sim_abandon(q->sim);
-    workload_route_fini(&q->route);
+    net_ways_fini(&q->ways);
     net_destroy(q->fabric);
     kb_sim_destroy(q->sim);
 }
@@ -54,7 +54,11 @@ static void on_done(void *self, uint64_t arg, const net_receipt *receipt)
 
 static kb_error *run_alone(quiet *q, uint32_t from, uint32_t to, uint64_t bytes, bool read)
 {
-    KB_TRY(workload_submit(q->fabric, &q->route, from, to, bytes, read, true, on_done, q, 0));
+    net_order order = net_ways_order(&q->ways, from, to, bytes, read);
+    order.plain = true;
+    order.done = on_done;
+    order.self = q;
+    KB_TRY(net_submit(q->fabric, &order));
     return kb_sim_run(q->sim, KB_FOREVER);
 }
 
@@ -75,7 +79,7 @@ static kb_time leg_takes(const topo_graph *graph, uint32_t from, const net_leg *
 static kb_time should_take(quiet *q, uint32_t from, uint32_t to, uint64_t bytes, bool read)
 {
     const topo_graph *graph = topo_machine_graph(q->machine);
-    net_order order = workload_order(&q->route, from, to, bytes, read);
+    net_order order = net_ways_order(&q->ways, from, to, bytes, read);
     kb_time time = leg_takes(graph, from, &order.out);
     return read ? time + leg_takes(graph, to, &order.back) : time;
 }

@@ -2,7 +2,6 @@
 #ifndef KB_WORKLOADS_WORKLOADS_H
 #define KB_WORKLOADS_WORKLOADS_H
 
-#include "workloads/orders.h"
 #include "workloads/probe.h"
 #include "workloads/traffic.h"
 #include "workloads/validate.h"

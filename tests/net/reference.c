@@ -411,7 +411,8 @@ static void begin_leg(world *w, uint32_t order, bool back)
     uint32_t link = topo_step_link(leg->steps[0]);
     uint32_t source = source_of(w, link, back || w->s->orders.items[order].reply);
     const topo_node *node = &w->s->graph.nodes.items[link_at(w, link)->from];
-    int64_t ready = w->now + (node->service == TOPO_NONE ? node->overhead_fs : 0);
+    bool charged = back || !w->s->orders.items[order].forwarded;
+    int64_t ready = w->now + (charged && node->service == TOPO_NONE ? node->overhead_fs : 0);
     trip *t = &w->trips[order];
     t->returning = back;
     t->pieces = 0;
@@ -508,7 +509,8 @@ static void account(const world *w, uint32_t order)
             r->wire += link_at(w, link)->wire_fs;
             r->overhead += latency_behind(w, link) - link_at(w, link)->wire_fs;
             const topo_node *from = &w->s->graph.nodes.items[link_at(w, link)->from];
-            if (i == 0 && from->service == TOPO_NONE)
+            bool forwarded = !back && w->s->orders.items[order].forwarded;
+            if (i == 0 && from->service == TOPO_NONE && !forwarded)
                 r->overhead += from->overhead_fs;
         }
         r->drain += drain;

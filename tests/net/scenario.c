@@ -88,6 +88,7 @@ net_order order_of(const planned *p)
         .out = {.steps = p->out.steps, .count = p->out.count, .bytes = p->out.bytes},
         .back = {.steps = p->back.steps, .count = p->back.count, .bytes = p->back.bytes},
         .reply = p->reply,
+        .forwarded = p->forwarded,
     };
 }
 
@@ -472,6 +473,7 @@ static bool draw_order(kb_rng *rng, const scenario *s, const chance *how, planne
         out->steps[out->count++] = topo_step(g->nodes.items[end].service, TOPO_AFTER);
     }
     order->reply = !up && below(rng, 2);
+    order->forwarded = below(rng, 4) == 0;
     return true;
 }
 
@@ -562,8 +564,8 @@ void scenario_print(const scenario *s)
                     (uintmax_t)topo_link_rate(&s->graph, i), s->graph.links.items[i].wire_fs);
     for (uint32_t i = 0; i < s->orders.count; i++) {
         const planned *p = &s->orders.items[i];
-        print_error("order %u: at %" PRId64 " after %d%s:", i, p->at, (int)p->after,
-                    p->reply ? " (a reply)" : "");
+        print_error("order %u: at %" PRId64 " after %d%s%s:", i, p->at, (int)p->after,
+                    p->reply ? " (a reply)" : "", p->forwarded ? " (forwarded)" : "");
         print_leg("out", &p->out);
         if (p->back.bytes > 0)
             print_leg("; back", &p->back);

@@ -40,7 +40,7 @@ typedef struct planned {
     uint32_t after; /* an earlier order, or AT_ONCE: after the start */
     uint32_t from;
     planned_leg out, back;
-    bool reply;
+    bool reply, forwarded;
 } planned;
 
 typedef struct scenario {

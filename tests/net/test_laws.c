@@ -133,6 +133,73 @@ static void l1_reads_and_writes_of_a_memory(void **state)
 }
 
 /*
+ * a (5 ns) > b (2 ns) > c (3 ns), links of 100 GB/s, 1000 bytes drain in 10 ns. As one transfer
+ * 5 + 2 + 3 + 10 = 20 ns. As two, the second of which goes on from b, 5 + 2 + 10 = 17 and
+ * 3 + 10 = 13 ns: b is charged once, the bytes drain twice. Not forwarded it takes b's 2 ns more.
+ */
+static void l1_what_is_forwarded_is_charged_once(void **state)
+{
+    (void)state;
+    for (int forwarded = 0; forwarded < 2; forwarded++) {
+        scenario s;
+        scenario_init(&s, plain);
+        uint32_t a = scenario_node(&s, 5 * KB_NS), b = scenario_node(&s, 2 * KB_NS);
+        uint32_t c = scenario_node(&s, 3 * KB_NS);
+        uint32_t ab = scenario_link(&s, a, b, 100, 0), bc = scenario_link(&s, b, c, 100, 0);
+        scenario_write(&s, 1 * KB_NS, 1000, LINKS(ab));
+        planned *second = scenario_write(&s, 0, 1000, LINKS(bc));
+        second->after = 0;
+        second->forwarded = forwarded;
+        outcome *o = scenario_run_both(&s);
+        expect_receipt(&o->receipts[0], 7 * KB_NS, 0, 10 * KB_NS, 0);
+        expect_receipt(&o->receipts[1], (forwarded ? 3 : 5) * KB_NS, 0, 10 * KB_NS, 0);
+        assert_int_equal(o->receipts[1].issued, 18 * KB_NS);
+        outcome_free(o);
+        scenario_fini(&s);
+    }
+}
+
+/*
+ * A read that is forwarded: only its request goes on from where it is. pe (5 ns), memory of 76 ns,
+ * links and memory of 100 GB/s. Request: 16 bytes in 160 ps. Back: 76 + 5 ns, 1000 bytes in 10 ns.
+ */
+static void l1_a_forwarded_read_is_charged_on_its_way_back(void **state)
+{
+    (void)state;
+    scenario s;
+    scenario_init(&s, plain);
+    uint32_t pe = scenario_node(&s, 5 * KB_NS), memory = scenario_memory(&s, 76 * KB_NS, 100);
+    uint32_t in = scenario_link(&s, pe, memory, 100, 0);
+    uint32_t out = scenario_link(&s, memory, pe, 100, 0);
+    scenario_read(&s, 0, 1000, LINKS(in), LINKS(scenario_service(&s, memory), out))->forwarded =
+        true;
+    expect_always(&s, 81 * KB_NS, 0, 10160000);
+    scenario_fini(&s);
+}
+
+/*
+ * A node of 2 ns sends what it got first: 100 bytes that are made there at 0 are ready at 2 ns, and
+ * those that are forwarded at 1 ns wait for them until 3. Those forwarded at 10 go at once.
+ */
+static void l3_what_is_forwarded_keeps_its_place(void **state)
+{
+    (void)state;
+    scenario s;
+    scenario_init(&s, plain);
+    uint32_t a = scenario_node(&s, 2 * KB_NS), b = scenario_node(&s, 0);
+    uint32_t ab = scenario_link(&s, a, b, 100, 0);
+    scenario_write(&s, 0, 100, LINKS(ab));
+    scenario_write(&s, 1 * KB_NS, 100, LINKS(ab))->forwarded = true;
+    scenario_write(&s, 10 * KB_NS, 100, LINKS(ab))->forwarded = true;
+    outcome *o = scenario_run_both(&s);
+    expect_receipt(&o->receipts[0], 2 * KB_NS, 0, KB_NS, 0);
+    expect_receipt(&o->receipts[1], 0, 0, KB_NS, 2 * KB_NS);
+    expect_receipt(&o->receipts[2], 0, 0, KB_NS, 0);
+    outcome_free(o);
+    scenario_fini(&s);
+}
+
+/*
  * Each link is passed cut-through: packet k of 100 bytes starts on a link of 100 GB/s at k ns after
  * the first one, and on the next link 1.5 ns (wire and node) later. On a slower link, 50 GB/s, they
  * follow each other by 2 ns. On the fast one behind, the tail comes later than the link is free.
@@ -532,6 +599,9 @@ int main(void)
         cmocka_unit_test(l1_a_write_of_equal_links),
         cmocka_unit_test(l1_the_slowest_link_counts_wherever_it_is),
         cmocka_unit_test(l1_reads_and_writes_of_a_memory),
+        cmocka_unit_test(l1_what_is_forwarded_is_charged_once),
+        cmocka_unit_test(l1_a_forwarded_read_is_charged_on_its_way_back),
+        cmocka_unit_test(l3_what_is_forwarded_keeps_its_place),
         cmocka_unit_test(l1_packets_move_cut_through),
         cmocka_unit_test(channels_hold_what_is_on_its_way_and_a_packet),
         cmocka_unit_test(l3_a_source_is_first_in_first_out),

@@ -114,14 +114,14 @@ static void expect_foreseen(const topo_machine *machine, size_t which, const pro
 {
     kb_sim *sim;
     net *fabric;
-    workload_route route;
+    net_ways ways;
     expect_ok(kb_sim_create(NULL, &sim));
-    expect_ok(workload_net(sim, machine, &fabric));
-    expect_ok(workload_route_init(&route, machine));
-    net_order order = workload_order(&route, r->from, r->to, r->bytes, probe_cases[which].read);
+    expect_ok(net_create_for(sim, machine, 0, false, &fabric));
+    expect_ok(net_ways_init(&ways, machine));
+    net_order order = net_ways_order(&ways, r->from, r->to, r->bytes, probe_cases[which].read);
     net_receipt foreseen = net_foresee(fabric, &order);
     expect_parts(&r->receipt, foreseen.overhead, foreseen.wire, foreseen.drain);
-    workload_route_fini(&route);
+    net_ways_fini(&ways);
     net_destroy(fabric);
     kb_sim_destroy(sim);
 }
@@ -282,7 +282,7 @@ static void an_idle_machine_is_small(void **state)
         kb_sim *sim;
         net *fabric;
         expect_ok(kb_sim_create(NULL, &sim));
-        expect_ok(workload_net(sim, machine, &fabric));
+        expect_ok(net_create_for(sim, machine, 0, false, &fabric));
         uint64_t used = net_get_figures(fabric).state_bytes +
                         g->nodes.count * (sizeof(topo_node) + sizeof *g->first_out) +
                         g->links.count * (sizeof(topo_link) + sizeof *g->out);

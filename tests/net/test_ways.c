@@ -1,0 +1,123 @@
+/* test_ways.c: orders between nodes of a machine, and a fabric with the machine's settings. */
+#include "support/failing_alloc.h"
+#include "topo/machines.h"
+
+#include "net/net.h"
+
+static void expect_way(const topo_machine *m, const net_leg *leg, uint32_t from, uint32_t to,
+                       bool data)
+{
+    uint32_t steps[128];
+    assert_in_range(topo_machine_shape(m)->max_steps, 1, 128);
+    assert_int_equal(leg->count, topo_route(m, from, to, data, steps));
+    assert_memory_equal(leg->steps, steps, leg->count * sizeof *steps);
+}
+
+/* A write carries its bytes to the memory; a read a request there, and the bytes back. */
+static void reads_have_two_ways_and_writes_have_one(void **state)
+{
+    (void)state;
+    topo_machine *m = default_machine();
+    uint32_t pe = topo_node_at(m, TOPO_PE_DMA, 0, 3, 2);
+    uint32_t slice = topo_node_at(m, TOPO_HBM_CTRL, 1, 5, 7);
+    net_ways ways;
+    expect_ok(net_ways_init(&ways, m));
+    net_order order = net_ways_order(&ways, pe, slice, 4096, false);
+    assert_int_equal(order.from, pe);
+    assert_int_equal(order.out.bytes, 4096);
+    expect_way(m, &order.out, pe, slice, true);
+    assert_int_equal(order.back.bytes, 0);
+    assert_int_equal(order.back.count, 0);
+    assert_false(order.reply || order.forwarded || order.plain);
+
+    order = net_ways_order(&ways, pe, slice, 4096, true);
+    assert_int_equal(order.from, pe);
+    assert_int_equal(order.out.bytes, NET_REQUEST_BYTES);
+    expect_way(m, &order.out, pe, slice, false);
+    assert_int_equal(order.back.bytes, 4096);
+    expect_way(m, &order.back, slice, pe, true);
+    net_ways_fini(&ways);
+    topo_machine_destroy(m);
+}
+
+static void on_done(void *self, uint64_t arg, const net_receipt *receipt)
+{
+    assert_int_equal(arg, 9);
+    *(net_receipt *)self = *receipt;
+}
+
+/* What the machine says of packets and channels, and a place in the order of events. */
+static void a_fabric_has_the_settings_of_its_machine(void **state)
+{
+    (void)state;
+    topo_machine *m = machine_with("fabric.packet_bytes=100", "fabric.vcs=3", "fabric.ports=serial",
+                                   "fabric.depth_bytes=700");
+    const topo_graph *graph = topo_machine_graph(m);
+    kb_sim *sim;
+    net *a, *b;
+    expect_ok(kb_sim_create(NULL, &sim));
+    expect_ok(net_create_for(sim, m, 0, false, &a));
+    net_options options = {.packet_bytes = 100, .vcs = 3, .depth_bytes = 700, .serial_ports = true};
+    expect_ok(net_create(sim, graph, &options, &b));
+    assert_int_equal(net_channels_per_link(a), net_channels_per_link(b));
+    assert_int_equal(net_source_count(a), net_source_count(b));
+    for (uint32_t at = 0; at < graph->links.count; at++)
+        assert_int_equal(net_channel_bytes(a, at), net_channel_bytes(b, at));
+    net_destroy(a);
+    net_destroy(b);
+
+    /* The last places there are, and one too many. */
+    net_ways ways;
+    expect_ok(net_ways_init(&ways, m));
+    expect_ok(net_create_for(sim, m, 0, false, &a));
+    uint32_t last = KB_SOURCE_ID_MAX + 1 - net_source_count(a);
+    net_destroy(a);
+    expect_ok(net_create_for(sim, m, last, false, &a));
+    net_order order = net_ways_order(&ways, topo_node_at(m, TOPO_PE_DMA, 0, 0, 0),
+                                     topo_node_at(m, TOPO_HBM_CTRL, 0, 0, 0), 4096, false);
+    net_receipt receipt = {0};
+    order.done = on_done;
+    order.self = &receipt;
+    order.arg = 9;
+    expect_ok(net_submit(a, &order));
+    expect_ok(kb_sim_run(sim, KB_FOREVER));
+    assert_int_equal(receipt.ended, net_foresee(a, &order).ended);
+    net_destroy(a);
+    kb_error *err = net_create_for(sim, m, last + 1, false, &a);
+    assert_int_equal(kb_error_code(err), KB_ERR_INPUT);
+    assert_null(a);
+    kb_error_free(err);
+    net_ways_fini(&ways);
+    kb_sim_destroy(sim);
+    topo_machine_destroy(m);
+}
+
+static topo_machine *shared_machine;
+
+static void make_and_drop(void)
+{
+    net_ways ways;
+    kb_error *err = net_ways_init(&ways, shared_machine);
+    assert_int_equal(kb_error_code(err), err ? KB_ERR_HOST : KB_OK);
+    if (!err)
+        net_ways_fini(&ways);
+    kb_error_free(err);
+}
+
+static void without_memory_it_fails_cleanly(void **state)
+{
+    (void)state;
+    shared_machine = default_machine();
+    failing_alloc_try_all(make_and_drop);
+    topo_machine_destroy(shared_machine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_have_two_ways_and_writes_have_one),
+        cmocka_unit_test(a_fabric_has_the_settings_of_its_machine),
+        cmocka_unit_test(without_memory_it_fails_cleanly),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
