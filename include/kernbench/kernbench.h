@@ -1,36 +1,52 @@
 /*
  * kernbench.h: what a program that uses libkernbench may call.
  *
- * A clerk serves customers, two at a time, for three nanoseconds each:
+ * Here a matrix is cut by rows over the cubes of a device and by columns over the PEs of each, goes
+ * there through the fabric of the simulated machine, and comes back:
  *
- *     static void customer(kb_co *co, void *desk)
+ *     #include <kernbench/kernbench.h>
+ *     #include <stdio.h>
+ *
+ *     static kb_error *there_and_back(kb_context *ctx)
  *     {
- *         kb_sem_acquire(co, desk, 1);
- *         kb_co_sleep(co, 3 * KB_NS);
- *         kb_sem_release(kb_co_sim(co), desk, 1);
+ *         const float numbers[2][3] = {{1, 2, 3}, {4, 5, 6}};
+ *         float back[2][3];
+ *         const kb_policy policy = {.cube = KB_ROW_WISE, .pe = KB_COLUMN_WISE};
+ *         const kb_tensor_spec spec = {
+ *             .name = "x", .dtype = KB_F32, .shape = KB_SHAPE(2, 3), .policy = &policy};
+ *         kb_tensor host, x;
+ *         KB_TRY(kb_from_host(ctx, &spec, numbers, sizeof numbers, &host));
+ *         KB_TRY(kb_empty(ctx, &spec, &x));
+ *         KB_TRY(kb_tensor_copy(ctx, x, host, KB_FABRIC));
+ *         KB_TRY(kb_tensor_to_host(ctx, x, KB_FABRIC, back, sizeof back));
+ *         printf("%g came back after %.3f ns\n", back[1][2], kb_to_ns(kb_context_now(ctx)));
+ *         KB_TRY(kb_tensor_free(ctx, host));
+ *         return kb_tensor_free(ctx, x);
  *     }
  *
  *     int main(void)
  *     {
- *         kb_sim *sim;
- *         kb_error *err = kb_sim_create(NULL, &sim);
- *         kb_sem desk;
- *         kb_sem_init(&desk, "desk", 2);
- *         for (uint32_t i = 0; i < 5 && !err; i++)
- *             err = kb_co_spawn(sim, &(kb_co_options){.name = "customer", .source_id = i},
- *                               customer, &desk, NULL);
+ *         kb_context *ctx;
+ *         kb_error *err = kb_context_create(NULL, &ctx);
  *         if (!err)
- *             err = kb_sim_run(sim, KB_FOREVER);
+ *             err = there_and_back(ctx);
  *         if (err)
  *             fprintf(stderr, "%s\n", kb_error_message(err));
- *         else
- *             printf("closed at %" PRId64 " fs\n", kb_sim_now(sim));    // 9000000: 9 ns
+ *         int code = (int)kb_error_code(err);
  *         kb_error_free(err);
- *         kb_sim_destroy(sim);
+ *         kb_context_destroy(ctx);
+ *         return code;
  *     }
  *
- * Nothing here is global: a simulator belongs to the thread that uses it, and a process may have
- * many.
+ * Names follow PyTorch's where it has the thing. Calls that can fail return an error, NULL if all
+ * went well, and their results through their last arguments; a handle that could not be had is 0.
+ * The first argument is the context; then come the object or objects, through which door (whether
+ * it takes simulated time), what goes in, and what comes out.
+ *
+ * Nothing here is global: a context belongs to the thread that uses it, and a process may have
+ * many. The parts: time, errors, the host runtime (contexts, tensors, requests, devices, workers,
+ * the process group), and the engine beneath it (simulator, events, coroutines, waiting), which
+ * works on its own too.
  */
 #ifndef KERNBENCH_KERNBENCH_H
 #define KERNBENCH_KERNBENCH_H
@@ -64,6 +80,12 @@ typedef int64_t kb_time;
 
 #define KB_FOREVER INT64_MAX
 
+/* For printing. */
+static inline double kb_to_ns(kb_time time)
+{
+    return (double)time / (double)KB_NS;
+}
+
 /* ---- Errors ------------------------------------------------------------------------------ */
 
 /* What kind of thing went wrong. The value is the exit code of the command line. */
@@ -85,19 +107,487 @@ KB_API const char *kb_error_message(const kb_error *err); /* one line: place, co
 KB_API const char *kb_error_detail(const kb_error *err);  /* further lines, "" if there are none */
 KB_API void kb_error_free(kb_error *err);
 
-/* An error of one's own, for kb_sim_fail(). Never NULL: if memory is short, the one about that. */
+/* An error of one's own. Never NULL: if memory is short, the one about that. */
 KB_API KB_MUST_USE kb_error *kb_error_new(kb_code code, const char *format, ...) KB_PRINTF(2, 3);
 
-/* ---- The simulator ----------------------------------------------------------------------- */
+/* Hands an error on to the caller: KB_TRY(kb_zeros(ctx, &spec, &x)); */
+#define KB_TRY(expr)                                                                               \
+    do {                                                                                           \
+        kb_error *kb_try_error_ = (expr);                                                          \
+        if (__builtin_expect(kb_try_error_ != NULL, 0))                                            \
+            return kb_try_error_;                                                                  \
+    } while (0)
 
-typedef struct kb_sim kb_sim;
+/* ==== The host runtime ==================================================================== */
+
+typedef struct kb_sim kb_sim; /* the engine: see below */
+typedef struct kb_co kb_co;
+
+/* ---- Contexts ---------------------------------------------------------------------------- */
+
+/* A machine, the simulation of it, and everything that a program has there. */
+typedef struct kb_context kb_context;
+
+/* Gets a warning: one line, valid during the call. */
+typedef void kb_warning_fn(void *self, const char *line);
+
+/* All zeros is the default machine, with data. */
+typedef struct kb_context_options {
+    const char *topology;        /* a file, or the name of a built-in machine; NULL: "default" */
+    const char *const *settings; /* "cube.noc.w=8": override the file's */
+    size_t setting_count;
+    const char *device; /* "sip:1": memory is to be had there alone; NULL or "all": no limit */
+    bool timing_only;   /* no contents: what the host reads is 0 */
+    bool debug;         /* warn of what is probably a mistake; KERNBENCH_DEBUG=1 does too */
+    kb_warning_fn *on_warning; /* NULL: to stderr */
+    void *on_warning_self;
+    size_t stack_bytes; /* of each worker, 16 KiB to 1 GiB; 0 means 1 MiB */
+    bool no_elision;    /* see kb_sim_options */
+} kb_context_options;
+
+/* NULL options are the default ones. *ctx is NULL after an error. */
+KB_API KB_MUST_USE kb_error *kb_context_create(const kb_context_options *options, kb_context **ctx);
+
+/* Frees all that is left in it. Not from inside a worker. */
+KB_API void kb_context_destroy(kb_context *ctx);
+
+KB_API kb_time kb_context_now(const kb_context *ctx);
+KB_API kb_sim *kb_context_sim(kb_context *ctx);
+KB_API bool kb_context_is_timing_only(const kb_context *ctx);
+
+/* What the machine has. Programs should take their counts from here. */
+typedef struct kb_machine {
+    const char *name;
+    uint32_t sips;
+    uint32_t cubes; /* of a SIP: cube_w * cube_h, numbered row by row */
+    uint32_t cube_w, cube_h;
+    uint32_t pes;        /* of a cube */
+    uint64_t hbm_bytes;  /* of a PE's slice */
+    uint64_t tcm_bytes;  /* of a PE, without what its scheduler keeps */
+    uint64_t sram_bytes; /* of a cube */
+} kb_machine;
+
+KB_API kb_machine kb_context_machine(const kb_context *ctx);
+
+/* ---- Devices ----------------------------------------------------------------------------- */
+
+/*
+ * A device is a SIP. Each worker has a current one, on which its tensors are created: SIP 0, or the
+ * one that the context is limited to, until it is set.
+ */
+KB_API KB_MUST_USE kb_error *kb_ahbm_set_device(kb_context *ctx, uint32_t sip);
+KB_API uint32_t kb_ahbm_current_device(kb_context *ctx);
+KB_API uint32_t kb_ahbm_device_count(const kb_context *ctx);
+
+/* The same under the names that do not say what kind of device it is. */
+KB_API KB_MUST_USE kb_error *kb_accelerator_set_device_index(kb_context *ctx, uint32_t sip);
+KB_API uint32_t kb_accelerator_current_device_index(kb_context *ctx);
+
+/* ---- Numbers ----------------------------------------------------------------------------- */
+
+typedef enum kb_dtype {
+    KB_F16,
+    KB_BF16,
+    KB_F32,
+    KB_F8E4M3, /* storage only: 4 bits of exponent, NaN but no infinity, up to 448 */
+    KB_F8E5M2, /* storage only: 5 bits of exponent, as IEEE would have it, up to 57344 */
+    KB_I8,
+    KB_I32,
+    KB_DTYPES
+} kb_dtype;
+
+KB_API size_t kb_dtype_bytes(kb_dtype dtype);     /* 0 if there is none such */
+KB_API const char *kb_dtype_name(kb_dtype dtype); /* "f16" */
+
+/*
+ * Converts numbers: to the nearest, to even if two are equally near. What is too large becomes
+ * infinite, or NaN in F8E4M3. From floating point to integers as C does, towards 0, but what is out
+ * of range becomes the nearest there is, and NaN 0. The arrays must not overlap.
+ */
+KB_API void kb_convert(kb_dtype to_dtype, void *to, kb_dtype from_dtype, const void *from,
+                       size_t count);
+
+/* ---- Where things are -------------------------------------------------------------------- */
+
+typedef struct kb_pe {
+    uint32_t sip;
+    uint32_t cube; /* of the SIP */
+    uint32_t pe;   /* of the cube */
+} kb_pe;
+
+typedef enum kb_memory {
+    KB_HBM,    /* the PE's slice */
+    KB_TCM,    /* the PE's own memory */
+    KB_SRAM,   /* of the cube; the PE does not matter */
+    KB_VIRTUAL /* an address that a PE's MMU translates; the PE does not matter */
+} kb_memory;
+
+typedef struct kb_location {
+    kb_memory memory;
+    kb_pe pe;
+    uint64_t offset; /* in that memory; the address itself if it is virtual */
+} kb_location;
+
+/*
+ * Physical addresses have 51 bits and name 16 SIPs of 32 cubes of 16 PEs; what is beyond is an
+ * error. The format is in docs/decisions/0008-memory.md.
+ */
+KB_API KB_MUST_USE kb_error *kb_location_to_pa(const kb_context *ctx, kb_location location,
+                                               uint64_t *pa);
+KB_API KB_MUST_USE kb_error *kb_location_from_pa(const kb_context *ctx, uint64_t pa,
+                                                 kb_location *location);
+
+enum { KB_NAME_BYTES = 96 };
+
+/* "sip1.cube0.pe3.ipcq+0x1234" */
+KB_API KB_MUST_USE kb_error *kb_pa_name(uint64_t pa, char name[KB_NAME_BYTES]);
+
+/* ---- Tensors ----------------------------------------------------------------------------- */
+
+/* Names a tensor of its context. One that was freed is never taken for another. */
+typedef struct kb_tensor {
+    uint64_t id;
+} kb_tensor;
+
+enum { KB_MAX_DIMS = 8 };
+
+typedef struct kb_shape {
+    uint32_t rank;
+    uint64_t dims[KB_MAX_DIMS];
+} kb_shape;
+
+/* KB_SHAPE(4, 8) is a kb_shape. */
+#define KB_SHAPE(...)                                                                              \
+    ((kb_shape){.rank = sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t),                      \
+                .dims = {__VA_ARGS__}})
+
+/* How one level of a device, its cubes or the PEs of a cube, shares a tensor. */
+typedef enum kb_split {
+    KB_REPLICATE,   /* each has all of it */
+    KB_COLUMN_WISE, /* the last axis is split */
+    KB_ROW_WISE     /* the first axis is split */
+} kb_split;
+
+typedef enum kb_tiling {
+    KB_NOT_TILED,
+    KB_TILED_COLUMN_MAJOR, /* tiles are dealt out to the PEs along the last axis first */
+    KB_TILED_ROW_MAJOR     /* along the first axis first */
+} kb_tiling;
+
+/*
+ * How a tensor is laid out in its device. A tensor of one dimension counts as one row. Sizes need
+ * not divide: parts differ by one row or column at most, and some may be empty. All zeros is a copy
+ * of it at every PE.
+ */
+typedef struct kb_policy {
+    kb_split cube, pe;           /* over the cubes, and then over the PEs of each */
+    uint32_t num_cubes, num_pes; /* use the first so many; 0 means all */
+    kb_tiling tiling;            /* unless KB_NOT_TILED: instead of the splits */
+    uint64_t tile_rows, tile_columns;
+} kb_policy;
+
+/* Whether something takes simulated time. */
+typedef enum kb_door {
+    KB_FABRIC,  /* through the fabric of the machine, as hardware would */
+    KB_BACKDOOR /* in no time at all: to set a stage, or to look without disturbing */
+} kb_door;
+
+typedef struct kb_tensor_spec {
+    const char *name; /* for messages; copied; NULL: one is made up */
+    kb_dtype dtype;
+    kb_shape shape;
+    kb_memory memory;        /* KB_HBM or KB_TCM */
+    const kb_policy *policy; /* copied; NULL: all of it at PE 0 of cube 0 */
+    kb_door door;            /* for making it, mapping it and freeing it */
+} kb_tensor_spec;
+
+/*
+ * These create a tensor on the current device. It has memory at once; that it is being mapped into
+ * the device's MMUs, and filled, is work under way of the caller. An empty one has whatever is in
+ * its memory, which is 0 where nobody wrote.
+ */
+KB_API KB_MUST_USE kb_error *kb_empty(kb_context *ctx, const kb_tensor_spec *spec,
+                                      kb_tensor *tensor);
+KB_API KB_MUST_USE kb_error *kb_zeros(kb_context *ctx, const kb_tensor_spec *spec,
+                                      kb_tensor *tensor);
+KB_API KB_MUST_USE kb_error *kb_full(kb_context *ctx, const kb_tensor_spec *spec, double value,
+                                     kb_tensor *tensor);
+
+/*
+ * This one stays with the host: it is on no device. `data` has the elements row by row in the
+ * spec's dtype, `bytes` of them in all; it is copied. The spec's memory, policy and door mean
+ * nothing.
+ */
+KB_API KB_MUST_USE kb_error *kb_from_host(kb_context *ctx, const kb_tensor_spec *spec,
+                                          const void *data, size_t bytes, kb_tensor *tensor);
+
+/* Does not wait. In a cleanup of a worker that is being unwound it works too. */
+KB_API KB_MUST_USE kb_error *kb_tensor_free(kb_context *ctx, kb_tensor tensor);
+
+/* These look at the tensor and not at its contents: they never wait. A name is good until the
+ * tensor is freed. */
+KB_API KB_MUST_USE kb_error *kb_tensor_shape(kb_context *ctx, kb_tensor tensor, kb_shape *shape);
+KB_API KB_MUST_USE kb_error *kb_tensor_dtype(kb_context *ctx, kb_tensor tensor, kb_dtype *dtype);
+KB_API KB_MUST_USE kb_error *kb_tensor_name(kb_context *ctx, kb_tensor tensor, const char **name);
+KB_API KB_MUST_USE kb_error *kb_tensor_device(kb_context *ctx, kb_tensor tensor, uint32_t *sip);
+KB_API KB_MUST_USE kb_error *kb_tensor_va(kb_context *ctx, kb_tensor tensor, uint64_t *va);
+
+/* A part of a tensor in one PE's memory: a block of rows and columns, stored without gaps. */
+typedef struct kb_shard {
+    uint32_t sip, cube, pe;
+    uint64_t offset_bytes; /* its place in the tensor's virtual addresses */
+    uint64_t nbytes;       /* 0 where there was nothing left to share out */
+} kb_shard;
+
+/* Shards come in the order of (cube, pe, offset_bytes). A tensor of the host has none. */
+KB_API KB_MUST_USE kb_error *kb_tensor_shard_count(kb_context *ctx, kb_tensor tensor,
+                                                   size_t *count);
+KB_API KB_MUST_USE kb_error *kb_tensor_shard(kb_context *ctx, kb_tensor tensor, size_t index,
+                                             kb_shard *shard);
+
+/* Where the shard's first byte is. An empty shard is nowhere: an error. */
+KB_API KB_MUST_USE kb_error *kb_tensor_shard_location(kb_context *ctx, kb_tensor tensor,
+                                                      size_t index, kb_location *location);
+
+/*
+ * Calls that change contents do not wait: the transfers are work under way of the caller. What the
+ * host sees of contents follows the order of its calls alone, never their timing.
+ *
+ * Calls that show contents to the host (to_host, get, get_slice, repr, and copy for where it copies
+ * from unless that is a tensor of the host) first wait for all work under way of the calling
+ * worker, and of nobody else: to see what others have sent on its way, meet them in a barrier. If
+ * some of that work has failed and nobody was told, they return its fault, and show nothing.
+ */
+
+/*
+ * Into any layout of the same shape and dtype, on a device or the host, from any other. Between
+ * devices the PEs that have the data send it; the host sends each copy of a replicated tensor by
+ * itself. Copying a tensor to itself does nothing.
+ */
+KB_API KB_MUST_USE kb_error *kb_tensor_copy(kb_context *ctx, kb_tensor to, kb_tensor from,
+                                            kb_door door);
+
+/* All elements, row by row, in the tensor's dtype. `bytes` must be what that takes. */
+KB_API KB_MUST_USE kb_error *kb_tensor_to_host(kb_context *ctx, kb_tensor tensor, kb_door door,
+                                               void *data, size_t bytes);
+
+/* Which element: as many numbers as the tensor has dimensions. */
+typedef struct kb_index {
+    uint32_t rank;
+    uint64_t at[KB_MAX_DIMS];
+} kb_index;
+
+/* KB_INDEX(3, 7) is a kb_index. */
+#define KB_INDEX(...)                                                                              \
+    ((kb_index){.rank = sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t), .at = {__VA_ARGS__}})
+
+/* One element, as in kb_tensor_get(ctx, x, KB_FABRIC, &KB_INDEX(3, 7), &value). */
+KB_API KB_MUST_USE kb_error *kb_tensor_get(kb_context *ctx, kb_tensor tensor, kb_door door,
+                                           const kb_index *index, double *value);
+KB_API KB_MUST_USE kb_error *kb_tensor_set(kb_context *ctx, kb_tensor tensor, kb_door door,
+                                           const kb_index *index, double value);
+
+/* Elements from `start` to before `stop` along an axis. */
+typedef struct kb_span {
+    uint64_t start, stop; /* KB_END: to the end */
+} kb_span;
+
+#define KB_END UINT64_MAX
+
+/* One range for each of the first axes; of the others all is meant. */
+typedef struct kb_slice {
+    uint32_t rank;
+    kb_span ranges[KB_MAX_DIMS];
+} kb_slice;
+
+/* KB_SLICE({0, 2}, {1, KB_END}) is a kb_slice. */
+#define KB_SLICE(...)                                                                              \
+    ((kb_slice){.rank = sizeof((kb_span[]){__VA_ARGS__}) / sizeof(kb_span),                        \
+                .ranges = {__VA_ARGS__}})
+
+/*
+ * The elements of a slice, row by row; all of the tensor if the slice is NULL. `bytes` must be what
+ * they take.
+ */
+KB_API KB_MUST_USE kb_error *kb_tensor_get_slice(kb_context *ctx, kb_tensor tensor, kb_door door,
+                                                 const kb_slice *slice, void *data, size_t bytes);
+KB_API KB_MUST_USE kb_error *kb_tensor_set_slice(kb_context *ctx, kb_tensor tensor, kb_door door,
+                                                 const kb_slice *slice, const void *data,
+                                                 size_t bytes);
+
+/* Sets all elements of the slice to the same. */
+KB_API KB_MUST_USE kb_error *kb_tensor_fill_slice(kb_context *ctx, kb_tensor tensor, kb_door door,
+                                                  const kb_slice *slice, double value);
+
+/* "'x' (4, 8) f16 on sip0, mean 0.5, norm 4": free() it. */
+KB_API KB_MUST_USE kb_error *kb_tensor_repr(kb_context *ctx, kb_tensor tensor, kb_door door,
+                                            char **text);
+
+/* ---- Memory of one's own ----------------------------------------------------------------- */
+
+/* For requests that are not about tensors. `align` is a power of two. */
+KB_API KB_MUST_USE kb_error *kb_memory_alloc(kb_context *ctx, kb_pe pe, kb_memory memory,
+                                             uint64_t bytes, uint64_t align, kb_location *location);
+KB_API KB_MUST_USE kb_error *kb_memory_free(kb_context *ctx, kb_location location);
+
+/* A range of virtual addresses, in whole pages of 4 KiB. It is mapped nowhere. */
+KB_API KB_MUST_USE kb_error *kb_va_alloc(kb_context *ctx, uint64_t bytes, uint64_t *va);
+KB_API KB_MUST_USE kb_error *kb_va_free(kb_context *ctx, uint64_t va);
+
+/* ---- Requests ---------------------------------------------------------------------------- */
+
+typedef enum kb_message_kind {
+    KB_MEMORY_WRITE, /* the host writes `data` to `to` */
+    KB_MEMORY_READ,  /* the host reads what is at `from` into `into` */
+    KB_PE_DMA,       /* the DMA of `pe` copies from `from` to `to` */
+    KB_MMU_MAP,      /* addresses from `va` on, had from kb_va_alloc(), mean `to`, for `pe` */
+    KB_MMU_UNMAP     /* the range that was mapped at `va` no longer is, in the MMU of `pe` */
+} kb_message_kind;
+
+typedef struct kb_message {
+    kb_message_kind kind;
+    uint64_t bytes; /* at least 1; 0 for KB_MMU_UNMAP */
+    kb_location from, to;
+    kb_pe pe;
+    uint64_t va;
+    const void *data; /* copied; NULL: contents stay as they are */
+    void *into;       /* filled when the request is submitted; NULL: only time is wanted */
+} kb_message;
+
+/* Names a request of its context. One that was freed is never taken for another. */
+typedef struct kb_request {
+    uint64_t id;
+} kb_request;
+
+/* How the time of a request came about: the four parts add up to ended - issued. */
+typedef struct kb_completion {
+    kb_time issued, ended;
+    kb_time overhead; /* of nodes on the way */
+    kb_time wire;
+    kb_time drain;    /* of the bytes, at the slowest link of each way */
+    kb_time queueing; /* behind others */
+    uint64_t bytes;
+} kb_completion;
+
+/*
+ * Requests under way at the same time are not ordered among each other. Each handle is to be freed
+ * with kb_request_free() when it is no longer wanted.
+ */
+KB_API KB_MUST_USE kb_error *kb_request_submit(kb_context *ctx, const kb_message *message,
+                                               kb_request *request);
+
+/*
+ * Lets simulated time pass until it is done, and at once if it is. A fault of the request, such as
+ * an unmapped address, is returned here, every time. `completion` may be NULL.
+ */
+KB_API KB_MUST_USE kb_error *kb_request_wait(kb_context *ctx, kb_request request,
+                                             kb_completion *completion);
+
+/* Whether it is done, without waiting. */
+KB_API KB_MUST_USE kb_error *kb_request_test(kb_context *ctx, kb_request request, bool *done);
+
+/* Forgets the handle; the request goes on. Those that are left are freed with the context. */
+KB_API KB_MUST_USE kb_error *kb_request_free(kb_context *ctx, kb_request request);
+
+/* Waits for all work under way of the caller. Returns the fault of what failed, if something did.
+ */
+KB_API KB_MUST_USE kb_error *kb_synchronize(kb_context *ctx);
+
+/* ---- Workers ----------------------------------------------------------------------------- */
+
+/* What a worker does. Its error, if any, becomes that of kb_spawn(). */
+typedef kb_error *kb_worker_fn(kb_context *ctx, uint32_t rank, void *arg);
+
+/*
+ * Runs fn(ctx, rank, arg) once for each rank from 0 to nprocs - 1 and returns when all are done,
+ * with all their work. They are coroutines of one thread: while one waits, others go on, in the
+ * order of their ranks, and time passes only when all wait. If one fails, the others are unwound,
+ * what is under way ends, and the error says which ranks failed and why; the context can be used
+ * on. Not inside a worker. Their stacks are small (kb_context_options): large arrays belong on the
+ * heap.
+ */
+KB_API KB_MUST_USE kb_error *kb_spawn(kb_context *ctx, kb_worker_fn *fn, void *arg,
+                                      uint32_t nprocs);
+
+/*
+ * Lets the other workers go on that can. If none can, time passes until a request of anybody ends.
+ * For long loops, and for loops around kb_request_test().
+ */
+KB_API KB_MUST_USE kb_error *kb_cooperative_yield(kb_context *ctx);
+
+/* The calling worker, to push cleanups with kb_co_push_cleanup(); NULL outside workers. */
+KB_API kb_co *kb_context_worker(kb_context *ctx);
+
+/* ---- The process group ------------------------------------------------------------------- */
+
+/*
+ * Rank r is the worker of rank r; there are as many as devices. Each worker initialises the group
+ * for itself; or the program outside workers does it once for all.
+ */
+KB_API KB_MUST_USE kb_error *kb_distributed_init_process_group(kb_context *ctx,
+                                                               const char *backend); /* "ahbm" */
+KB_API KB_MUST_USE kb_error *kb_distributed_destroy_process_group(kb_context *ctx);
+KB_API bool kb_distributed_is_initialized(kb_context *ctx);
+
+/* Errors before the group is initialised. Outside workers the rank is 0. */
+KB_API KB_MUST_USE kb_error *kb_distributed_get_rank(kb_context *ctx, uint32_t *rank);
+KB_API KB_MUST_USE kb_error *kb_distributed_get_world_size(kb_context *ctx, uint32_t *size);
+KB_API KB_MUST_USE kb_error *kb_distributed_get_backend(kb_context *ctx, const char **backend);
+
+/*
+ * Waits for the caller's own work, and then until all ranks have called it. Calls are matched by
+ * their order: the n-th of each rank belong together. Outside workers the caller stands for all
+ * ranks. A rank that ends without joining makes the others fail.
+ */
+KB_API KB_MUST_USE kb_error *kb_distributed_barrier(kb_context *ctx);
+
+/*
+ * The same without waiting, for the caller's work neither: `work` is a request that is done when
+ * all ranks have called.
+ */
+KB_API KB_MUST_USE kb_error *kb_distributed_barrier_async(kb_context *ctx, kb_request *work);
+
+/* ==== The engine ========================================================================== */
+
+/*
+ * The engine can be used without a machine. A clerk serves customers, two at a time, for three
+ * nanoseconds each:
+ *
+ *     static void customer(kb_co *co, void *desk)
+ *     {
+ *         kb_sem_acquire(co, desk, 1);
+ *         kb_co_sleep(co, 3 * KB_NS);
+ *         kb_sem_release(kb_co_sim(co), desk, 1);
+ *     }
+ *
+ *     int main(void)
+ *     {
+ *         kb_sim *sim;
+ *         kb_error *err = kb_sim_create(NULL, &sim);
+ *         kb_sem desk;
+ *         kb_sem_init(&desk, "desk", 2);
+ *         for (uint32_t i = 0; i < 5 && !err; i++)
+ *             err = kb_co_spawn(sim, &(kb_co_options){.name = "customer", .source_id = i},
+ *                               customer, &desk, NULL);
+ *         if (!err)
+ *             err = kb_sim_run(sim, KB_FOREVER);
+ *         if (err)
+ *             fprintf(stderr, "%s\n", kb_error_message(err));
+ *         else
+ *             printf("closed at %" PRId64 " fs\n", kb_sim_now(sim));    // 9000000: 9 ns
+ *         kb_error_free(err);
+ *         kb_sim_destroy(sim);
+ *     }
+ */
+
+/* ---- The simulator ----------------------------------------------------------------------- */
 
 typedef struct kb_sim_options {
     size_t stack_bytes; /* of each coroutine, 16 KiB to 1 GiB; 0 means 64 KiB */
     bool no_elision;    /* every step goes through the event set: slower, the same results */
 } kb_sim_options;
 
-/* NULL options are the default ones. */
+/* NULL options are the default ones. *sim is NULL after an error. */
 KB_API KB_MUST_USE kb_error *kb_sim_create(const kb_sim_options *options, kb_sim **sim);
 
 /* Unwinds the coroutines that are left: their cleanups run. Not while it runs. */
@@ -199,7 +689,6 @@ KB_API bool kb_sim_advance(kb_sim *sim, kb_source *source, kb_time when);
  * point environment, nor block the thread. The calls that take a kb_co as their first argument are
  * for the coroutine itself.
  */
-typedef struct kb_co kb_co;
 typedef void kb_co_fn(kb_co *co, void *arg);
 
 typedef struct kb_co_options {

@@ -35,12 +35,4 @@ KB_MUST_USE kb_error *kb_error_wrap(kb_error *cause, const char *format, ...) KB
 /* Appends a line to the detail. The line is dropped if there is no memory. */
 void kb_error_add_detail(kb_error *err, const char *format, ...) KB_PRINTF(2, 3);
 
-/* Hands an error on to the caller: KB_TRY(kb_thing_init(&thing)); */
-#define KB_TRY(expr)                                                                               \
-    do {                                                                                           \
-        kb_error *kb_try_error_ = (expr);                                                          \
-        if (__builtin_expect(kb_try_error_ != NULL, 0))                                            \
-            return kb_try_error_;                                                                  \
-    } while (0)
-
 #endif

@@ -83,6 +83,11 @@ kb_time kb_sim_next_time(const kb_sim *sim)
     return sim->set.next_time;
 }
 
+bool kb_sim_is_running(const kb_sim *sim)
+{
+    return sim->running;
+}
+
 kb_time kb_sim_clock(const void *sim)
 {
     return kb_sim_now(sim);

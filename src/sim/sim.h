@@ -29,6 +29,9 @@ kb_outlook kb_sim_look_ahead(const kb_sim *sim);
 /* The time of the next event, KB_FOREVER if none is left. */
 kb_time kb_sim_next_time(const kb_sim *sim);
 
+/* Whether it runs, so that this is called by a handler or a coroutine. */
+bool kb_sim_is_running(const kb_sim *sim);
+
 /* The coroutine that calls this, NULL if none does. */
 kb_co *kb_sim_current(const kb_sim *sim);
 

@@ -1,0 +1,88 @@
+/*
+ * memories.h: all memories of a machine, found by (sip, cube, pe): who has what in them, and what
+ * is in them. A memory costs 8 bytes until it is used.
+ *
+ * A PE has its slice of the HBM, its TCM without the part that its scheduler keeps, and the region
+ * of its receive rings; a cube has its SRAM. A ring in TCM has an address in the ring region, and
+ * takes as much from the TCM.
+ */
+#ifndef KB_MEM_MEMORIES_H
+#define KB_MEM_MEMORIES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <kernbench/kernbench.h>
+
+#include "address.h"
+#include "allocator.h"
+#include "contents.h"
+#include "topo/topo.h"
+
+typedef struct mem_memories mem_memories;
+
+/* The machine must stay. `only_sip`: memory is to be had on that SIP alone; TOPO_NONE for no limit.
+ */
+KB_MUST_USE kb_error *mem_memories_create(const topo_machine *machine, uint32_t only_sip,
+                                          mem_memories **memories);
+void mem_memories_destroy(mem_memories *memories);
+
+/*
+ * A part of a memory of the PE (KB_HBM, KB_TCM) or its cube (KB_SRAM). Refused with what was asked,
+ * what is free, and where; KB_ERR_FAULT when there is not enough, KB_ERR_INPUT when the PE or the
+ * memory does not exist.
+ */
+KB_MUST_USE kb_error *mem_memories_alloc(mem_memories *memories, kb_pe pe, kb_memory memory,
+                                         uint64_t bytes, uint64_t align, uint64_t *offset);
+
+/* Its contents are gone. An error if no block starts there. */
+KB_MUST_USE kb_error *mem_memories_free(mem_memories *memories, kb_pe pe, kb_memory memory,
+                                        uint64_t offset);
+
+/*
+ * A receive ring, in any memory; the address says `ipcq` if that is TCM. In SRAM the reservation is
+ * one for the whole cube. KB_ERR_INPUT if the machine is larger than addresses can name.
+ */
+KB_MUST_USE kb_error *mem_memories_reserve_ring(mem_memories *memories, kb_pe pe, kb_memory memory,
+                                                uint64_t bytes, uint64_t align, uint64_t *pa);
+KB_MUST_USE kb_error *mem_memories_release_ring(mem_memories *memories, uint64_t pa);
+
+typedef struct mem_figures {
+    uint64_t capacity, free, largest;
+    size_t blocks;
+} mem_figures;
+
+/* Of an existing PE's memory. */
+mem_figures mem_memories_get_figures(const mem_memories *memories, kb_pe pe, kb_memory memory);
+
+/* Checks that the bytes are all inside an existing memory; KB_VIRTUAL is refused. */
+KB_MUST_USE kb_error *mem_memories_check(const mem_memories *memories, const kb_location *location,
+                                         uint64_t bytes);
+
+/* Contents of a location that was checked. Reading what nobody wrote gives 0. */
+KB_MUST_USE kb_error *mem_memories_write(mem_memories *memories, const kb_location *location,
+                                         const void *data, uint64_t bytes);
+void mem_memories_read(const mem_memories *memories, const kb_location *location, void *into,
+                       uint64_t bytes);
+KB_MUST_USE kb_error *mem_memories_fill(mem_memories *memories, const kb_location *location,
+                                        uint64_t bytes, const void *pattern, size_t size);
+
+/* The same bytes from one location to another, which may be in one memory but must not overlap. */
+KB_MUST_USE kb_error *mem_memories_copy(mem_memories *memories, const kb_location *to,
+                                        const kb_location *from, uint64_t bytes);
+
+/* Host memory in use for contents. */
+size_t mem_memories_content_bytes(const mem_memories *memories);
+
+/* The node of the machine where transfers to or from the location end. */
+uint32_t mem_memories_node(const mem_memories *memories, const kb_location *location);
+
+KB_MUST_USE kb_error *mem_location_to_pa(const mem_memories *memories, const kb_location *location,
+                                         uint64_t *pa);
+KB_MUST_USE kb_error *mem_location_from_pa(const mem_memories *memories, uint64_t pa,
+                                           kb_location *location);
+
+/* Appends "sip1.cube0.pe3.hbm+0x1234", also on machines that are too large for addresses. */
+void mem_location_print(const kb_location *location, kb_text *text);
+
+#endif

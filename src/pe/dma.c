@@ -1,0 +1,488 @@
+/*
+ * dma.c: the DMAs of the PEs. What is to be moved is cut into pieces, each contiguous in one memory
+ * at both ends. A piece is a read, a write, or a read and then a write.
+ *
+ * Pieces that are only read or only written are as long as they can be, and start at once. What is
+ * both goes in smaller ones, of which at most PE_DMA_READ_AHEAD_BYTES are under way to the DMA:
+ * memories answer all who read in turns, so if all were asked for at once all would come at the
+ * end, and nothing could be written before.
+ *
+ * Pieces wait for others of the same call, which is no queueing: it is their bytes that take time.
+ * So of what is left of the time of a call without the overhead and wire of the piece that ended
+ * last, as much is drain as all pieces would have drained one after the other, and the rest is
+ * queueing. (What they overlap may hide that much queueing.)
+ *
+ * Not modelled: the TCM's own bandwidth, and that moves started one after the other share a DMA.
+ */
+#include "dma.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NONE = 0 }; /* of pieces and jobs: pools give out no index 0 */
+
+typedef struct piece {
+    kb_time overhead, wire; /* of its transfers so far */
+    uint64_t bytes;
+    uint32_t from; /* node to read at, or TOPO_NONE */
+    uint32_t to;   /* and to write to */
+    uint32_t job;
+    uint32_t next; /* that waits for its turn */
+} piece;
+
+/* What one call started. */
+typedef struct job {
+    pe_dma_done_fn *done; /* NULL: nobody wants to know any more */
+    void *self;
+    uint64_t arg;
+    kb_time issued;
+    kb_time drain;        /* of all transfers so far */
+    uint64_t ahead;       /* bytes asked for that are to be written */
+    uint32_t node;        /* of the DMA */
+    uint32_t left;        /* pieces that have not ended */
+    uint32_t first, last; /* pieces that wait for their turn */
+} job;
+
+/* A piece before it starts. */
+typedef struct segment {
+    kb_location from, to;
+    uint64_t bytes;
+    bool reads, writes, copies;
+} segment;
+
+/* A part of a memory. */
+typedef struct span {
+    uint64_t memory; /* which one */
+    uint64_t start, end;
+} span;
+
+struct pe_dma {
+    pe_dma_options has;
+    net_ways ways;
+    kb_pool jobs, pieces;
+    KB_VEC(segment) segments; /* of the call in hand */
+    KB_VEC(span) spans;       /* and what it writes to */
+};
+
+static job *job_at(const pe_dma *dma, uint32_t index)
+{
+    return kb_pool_at(&dma->jobs, index);
+}
+
+static piece *piece_at(const pe_dma *dma, uint32_t index)
+{
+    return kb_pool_at(&dma->pieces, index);
+}
+
+kb_error *pe_dma_create(const pe_dma_options *options, pe_dma **out)
+{
+    *out = NULL;
+    pe_dma *dma = kb_alloc_zeroed(1, sizeof *dma);
+    if (!dma)
+        return kb_error_nomem();
+    dma->has = *options;
+    kb_pool_init(&dma->jobs, sizeof(job));
+    kb_pool_init(&dma->pieces, sizeof(piece));
+    kb_error *err = net_ways_init(&dma->ways, options->machine);
+    if (err) {
+        pe_dma_destroy(dma);
+        return err;
+    }
+    *out = dma;
+    return NULL;
+}
+
+void pe_dma_destroy(pe_dma *dma)
+{
+    if (!dma)
+        return;
+    kb_vec_fini(&dma->spans);
+    kb_vec_fini(&dma->segments);
+    kb_pool_fini(&dma->pieces);
+    kb_pool_fini(&dma->jobs);
+    net_ways_fini(&dma->ways);
+    free(dma);
+}
+
+/* ---- Cutting ----------------------------------------------------------------------------- */
+
+static bool is_own_tcm(const kb_location *at, kb_pe pe)
+{
+    return at->memory == KB_TCM && at->pe.sip == pe.sip && at->pe.cube == pe.cube &&
+           at->pe.pe == pe.pe;
+}
+
+/* Who does it. */
+typedef struct actor {
+    kb_pe pe;
+    const char *who;
+} actor;
+
+static kb_error *check_bounds(const pe_dma *dma, actor by, const kb_location *at, uint64_t bytes)
+{
+    kb_error *err = mem_memories_check(dma->has.memories, at, bytes);
+    return err ? kb_error_wrap(err, "%s on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32, by.who,
+                               by.pe.sip, by.pe.cube, by.pe.pe)
+               : NULL;
+}
+
+/* Where byte `at` of what is at `whole` is, and how many of `*bytes` from there on are together. */
+static kb_error *resolve(const pe_dma *dma, actor by, const kb_location *whole, uint64_t at,
+                         kb_location *place, uint64_t *bytes)
+{
+    if (whole->memory != KB_VIRTUAL) { /* checked already */
+        *place = *whole;
+        place->offset += at;
+        return NULL;
+    }
+    const mem_mmu *mmu = dma->has.mmus[by.pe.sip];
+    uint64_t run, va = whole->offset + at;
+    if (!mem_mmu_translate(mmu, by.pe.cube, by.pe.pe, va, place, &run))
+        return mem_mmu_fault(mmu, by.who, by.pe.cube, by.pe.pe, va);
+    *bytes = run < *bytes ? run : *bytes;
+    return check_bounds(dma, by, place, *bytes);
+}
+
+/* The first ones are smaller, so that not all that are asked for at once come at once. */
+static uint64_t limit_of_copies(size_t index)
+{
+    enum { ahead = PE_DMA_READ_AHEAD_BYTES / PE_DMA_PIECE_BYTES };
+    return index < ahead ? (index + 1) * (PE_DMA_PIECE_BYTES / ahead) : PE_DMA_PIECE_BYTES;
+}
+
+static kb_error *cut_move(pe_dma *dma, actor by, const pe_move *move)
+{
+    if (move->bytes == 0)
+        return kb_error_new(KB_ERR_BUG, "a DMA is to move 0 bytes");
+    if (!move->fill && move->from.memory != KB_VIRTUAL)
+        KB_TRY(check_bounds(dma, by, &move->from, move->bytes));
+    if (move->to.memory != KB_VIRTUAL)
+        KB_TRY(check_bounds(dma, by, &move->to, move->bytes));
+    size_t index = 0;
+    for (uint64_t at = 0; at < move->bytes; index++) {
+        segment s = {.bytes = move->bytes - at};
+        if (!move->fill)
+            KB_TRY(resolve(dma, by, &move->from, at, &s.from, &s.bytes));
+        KB_TRY(resolve(dma, by, &move->to, at, &s.to, &s.bytes));
+        s.reads = !move->fill && !is_own_tcm(&s.from, by.pe);
+        s.writes = !is_own_tcm(&s.to, by.pe);
+        s.copies = !move->fill && !move->time_only;
+        uint64_t limit = limit_of_copies(index);
+        if (s.reads && s.writes && s.bytes > limit)
+            s.bytes = limit;
+        if (!kb_vec_push(&dma->segments, s))
+            return kb_error_nomem();
+        at += s.bytes;
+    }
+    return NULL;
+}
+
+static kb_error *cut(pe_dma *dma, actor by, const pe_move *moves, size_t count)
+{
+    const topo_shape *shape = topo_machine_shape(dma->has.machine);
+    if (by.pe.sip >= shape->sips || by.pe.cube >= shape->cubes || by.pe.pe >= shape->pes)
+        return kb_error_new(KB_ERR_BUG, "there is no DMA sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32,
+                            by.pe.sip, by.pe.cube, by.pe.pe);
+    dma->segments.count = 0;
+    for (size_t i = 0; i < count; i++)
+        KB_TRY(cut_move(dma, by, &moves[i]));
+    return NULL;
+}
+
+/* ---- Contents ---------------------------------------------------------------------------- */
+
+static span span_of(const pe_dma *dma, const kb_location *at, uint64_t bytes)
+{
+    const topo_shape *shape = topo_machine_shape(dma->has.machine);
+    uint64_t cube = (uint64_t)at->pe.sip * shape->cubes + at->pe.cube;
+    uint64_t pe = cube * shape->pes + (at->memory == KB_SRAM ? 0 : at->pe.pe);
+    enum { kinds = KB_VIRTUAL }; /* which comes last, and is none of them */
+    return (span){
+        .memory = pe * kinds + at->memory, .start = at->offset, .end = at->offset + bytes};
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const span *x = a, *y = b;
+    if (x->memory != y->memory)
+        return x->memory < y->memory ? -1 : 1;
+    return (x->start > y->start) - (x->start < y->start);
+}
+
+/* Whether one of the sorted spans meets it. Each one's end is the largest so far in its memory. */
+static bool meets(const span *sorted, size_t count, const span *s)
+{
+    size_t low = 0, high = count; /* those before low start before the end of s */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const span *m = &sorted[middle];
+        if (m->memory < s->memory || (m->memory == s->memory && m->start < s->end))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low > 0 && sorted[low - 1].memory == s->memory && sorted[low - 1].end > s->start;
+}
+
+/* Whether something is written to that is read as well. */
+static kb_error *find_overlap(pe_dma *dma, bool *found)
+{
+    *found = false;
+    dma->spans.count = 0;
+    for (size_t i = 0; i < dma->segments.count; i++) {
+        const segment *s = &dma->segments.items[i];
+        if (s->copies && !kb_vec_push(&dma->spans, span_of(dma, &s->to, s->bytes)))
+            return kb_error_nomem();
+    }
+    span *spans = dma->spans.items;
+    size_t count = dma->spans.count;
+    if (count == 0)
+        return NULL;
+    qsort(spans, count, sizeof *spans, by_place);
+    for (size_t i = 1; i < count; i++)
+        if (spans[i].memory == spans[i - 1].memory && spans[i].end < spans[i - 1].end)
+            spans[i].end = spans[i - 1].end;
+    for (size_t i = 0; i < dma->segments.count && !*found; i++) {
+        const segment *s = &dma->segments.items[i];
+        span read = span_of(dma, &s->from, s->bytes);
+        *found = s->copies && meets(spans, count, &read);
+    }
+    return NULL;
+}
+
+/* Reads everything before it writes anything. */
+static kb_error *copy_by_buffer(pe_dma *dma)
+{
+    uint64_t bytes = 0; /* of memories that exist: it fits */
+    for (size_t i = 0; i < dma->segments.count; i++)
+        bytes += dma->segments.items[i].copies ? dma->segments.items[i].bytes : 0;
+    unsigned char *buffer = kb_alloc_array(bytes, 1), *next = buffer;
+    if (!buffer)
+        return kb_error_nomem();
+    for (size_t i = 0; i < dma->segments.count; i++) {
+        const segment *s = &dma->segments.items[i];
+        if (!s->copies)
+            continue;
+        mem_memories_read(dma->has.memories, &s->from, next, s->bytes);
+        next += s->bytes;
+    }
+    kb_error *err = NULL;
+    next = buffer;
+    for (size_t i = 0; i < dma->segments.count && !err; i++) {
+        const segment *s = &dma->segments.items[i];
+        if (!s->copies)
+            continue;
+        err = mem_memories_write(dma->has.memories, &s->to, next, s->bytes);
+        next += s->bytes;
+    }
+    free(buffer);
+    return err;
+}
+
+static kb_error *copy_contents(pe_dma *dma)
+{
+    bool overlaps;
+    KB_TRY(find_overlap(dma, &overlaps));
+    if (overlaps)
+        return copy_by_buffer(dma);
+    for (size_t i = 0; i < dma->segments.count; i++) {
+        const segment *s = &dma->segments.items[i];
+        if (s->copies)
+            KB_TRY(mem_memories_copy(dma->has.memories, &s->to, &s->from, s->bytes));
+    }
+    return NULL;
+}
+
+/* ---- Transfers --------------------------------------------------------------------------- */
+
+static void add_leg(pe_dma *dma, uint32_t p, const net_receipt *leg)
+{
+    piece *pc = piece_at(dma, p);
+    pc->overhead += leg->overhead;
+    pc->wire += leg->wire;
+    job_at(dma, pc->job)->drain += leg->drain;
+}
+
+/* What the call took, when its last piece has ended. */
+static net_receipt sum_up(const job *jb, const piece *last, kb_time now)
+{
+    kb_time left = now - jb->issued - last->overhead - last->wire;
+    kb_time drain = left < jb->drain ? left : jb->drain;
+    return (net_receipt){
+        .issued = jb->issued,
+        .ended = now,
+        .overhead = last->overhead,
+        .wire = last->wire,
+        .drain = drain,
+        .queueing = left - drain,
+    };
+}
+
+static void end_piece(pe_dma *dma, uint32_t p)
+{
+    piece ended = *piece_at(dma, p);
+    kb_pool_give(&dma->pieces, p);
+    job jb = *job_at(dma, ended.job);
+    if (--job_at(dma, ended.job)->left > 0)
+        return;
+    kb_pool_give(&dma->jobs, ended.job);
+    net_receipt receipt = sum_up(&jb, &ended, kb_sim_now(dma->has.sim));
+    if (jb.done)
+        jb.done(jb.self, jb.arg, &receipt, NULL);
+}
+
+static void on_written(void *self, uint64_t arg, const net_receipt *leg)
+{
+    pe_dma *dma = self;
+    add_leg(dma, (uint32_t)arg, leg);
+    end_piece(dma, (uint32_t)arg);
+}
+
+static void on_read(void *self, uint64_t arg, const net_receipt *leg);
+
+/* The read of a piece, or its write, which is `forwarded` if it was read before. */
+static kb_error *submit(pe_dma *dma, uint32_t p, bool read, bool forwarded)
+{
+    const piece *pc = piece_at(dma, p);
+    uint32_t node = job_at(dma, pc->job)->node;
+    net_order order = net_ways_order(&dma->ways, node, read ? pc->from : pc->to, pc->bytes, read);
+    order.forwarded = forwarded;
+    order.done = read ? on_read : on_written;
+    order.self = dma;
+    order.arg = p;
+    return net_submit(dma->has.fabric, &order);
+}
+
+/* Starts those whose turn has come. */
+static kb_error *start_waiting(pe_dma *dma, uint32_t j)
+{
+    job *jb = job_at(dma, j);
+    while (jb->first != NONE) {
+        uint32_t p = jb->first;
+        piece *pc = piece_at(dma, p);
+        if (jb->ahead > 0 && jb->ahead + pc->bytes > PE_DMA_READ_AHEAD_BYTES)
+            return NULL;
+        KB_TRY(submit(dma, p, true, false));
+        jb->ahead += pc->bytes;
+        jb->first = pc->next;
+    }
+    return NULL;
+}
+
+static void on_read(void *self, uint64_t arg, const net_receipt *leg)
+{
+    pe_dma *dma = self;
+    uint32_t p = (uint32_t)arg;
+    piece *pc = piece_at(dma, p);
+    job *jb = job_at(dma, pc->job);
+    add_leg(dma, p, leg);
+    if (pc->to == TOPO_NONE || !jb->done) {
+        end_piece(dma, p);
+        return;
+    }
+    jb->ahead -= pc->bytes;
+    kb_error *err = submit(dma, p, false, true);
+    if (!err)
+        err = start_waiting(dma, pc->job);
+    if (err)
+        kb_sim_fail(dma->has.sim, err);
+}
+
+/* Takes a piece for the segment, and starts it or puts it in the queue. */
+static kb_error *add_piece(pe_dma *dma, uint32_t j, const segment *s)
+{
+    job *jb = job_at(dma, j);
+    uint32_t p = kb_pool_take(&dma->pieces);
+    if (p == NONE)
+        return kb_error_nomem();
+    *piece_at(dma, p) = (piece){
+        .bytes = s->bytes,
+        .from = s->reads ? mem_memories_node(dma->has.memories, &s->from) : TOPO_NONE,
+        .to = s->writes ? mem_memories_node(dma->has.memories, &s->to) : TOPO_NONE,
+        .job = j,
+    };
+    if (s->reads && s->writes) {
+        if (jb->first == NONE)
+            jb->first = p;
+        else
+            piece_at(dma, jb->last)->next = p;
+        jb->last = p;
+        jb->left++;
+        return NULL;
+    }
+    kb_error *err = submit(dma, p, s->reads, false);
+    if (err)
+        kb_pool_give(&dma->pieces, p);
+    else
+        jb->left++;
+    return err;
+}
+
+/* What is under way ends without telling anybody. */
+static void give_up(pe_dma *dma, uint32_t j)
+{
+    job *jb = job_at(dma, j);
+    jb->done = NULL;
+    while (jb->first != NONE) {
+        uint32_t p = jb->first;
+        jb->first = piece_at(dma, p)->next;
+        kb_pool_give(&dma->pieces, p);
+        jb->left--;
+    }
+    if (jb->left == 0)
+        kb_pool_give(&dma->jobs, j);
+}
+
+static kb_error *start_pieces(pe_dma *dma, uint32_t j)
+{
+    for (size_t i = 0; i < dma->segments.count; i++) {
+        const segment *s = &dma->segments.items[i];
+        if (s->reads || s->writes)
+            KB_TRY(add_piece(dma, j, s));
+    }
+    return start_waiting(dma, j);
+}
+
+/* ---- Starting ---------------------------------------------------------------------------- */
+
+static bool is_fault(const kb_error *err)
+{
+    kb_code code = kb_error_code(err);
+    return code == KB_ERR_FAULT || code == KB_ERR_INPUT;
+}
+
+kb_error *pe_dma_start(pe_dma *dma, kb_pe pe, const char *who, const pe_move *moves, size_t count,
+                       pe_dma_done_fn *done, void *self, uint64_t arg)
+{
+    kb_time now = kb_sim_now(dma->has.sim);
+    net_receipt nothing = {.issued = now, .ended = now};
+    kb_error *err = cut(dma, (actor){.pe = pe, .who = who}, moves, count);
+    if (err && !is_fault(err))
+        return err;
+    if (err) {
+        done(self, arg, &nothing, err);
+        return NULL;
+    }
+    KB_TRY(copy_contents(dma));
+    uint32_t j = kb_pool_take(&dma->jobs);
+    if (j == NONE)
+        return kb_error_nomem();
+    *job_at(dma, j) = (job){
+        .done = done,
+        .self = self,
+        .arg = arg,
+        .issued = now,
+        .node = topo_node_at(dma->has.machine, TOPO_PE_DMA, pe.sip, pe.cube, pe.pe),
+    };
+    err = start_pieces(dma, j);
+    if (err) {
+        give_up(dma, j);
+        return err;
+    }
+    if (job_at(dma, j)->left == 0) {
+        kb_pool_give(&dma->jobs, j);
+        done(self, arg, &nothing, NULL);
+    }
+    return NULL;
+}

@@ -1,0 +1,275 @@
+/*
+ * request.c: things under way, their ends, and the handles that users have of them.
+ *
+ * A request has parts that start together: the transfers of a copy, a command to PEs. It is done
+ * when its last part ends, and that part says how the time came about. While it is put together it
+ * has one more part, so that nothing can end it early.
+ *
+ * Invariant: a caller's `under_way` is the number of its requests that count and are not done.
+ */
+#include "runtime.h"
+
+#include <string.h>
+
+void rt_error_add_details(kb_error *err, const kb_error *from)
+{
+    const char *line = kb_error_detail(from);
+    while (*line != '\0') {
+        size_t length = strcspn(line, "\n");
+        kb_error_add_detail(err, "%.*s", (int)length, line);
+        line += length + (line[length] == '\n');
+    }
+}
+
+kb_error *rt_error_again(const kb_error *err)
+{
+    kb_error *again = kb_error_new(kb_error_code(err), "%s", kb_error_message(err));
+    rt_error_add_details(again, err);
+    return again;
+}
+
+kb_error *rt_request_open(kb_context *ctx, rt_request **out)
+{
+    uint64_t id;
+    *out = NULL;
+    KB_TRY(rt_check_whole(ctx));
+    rt_request *request = rt_table_add(&ctx->requests, &id);
+    *out = request;
+    if (!request)
+        return kb_error_nomem();
+    request->ctx = ctx;
+    request->id = id;
+    request->owner = rt_caller_of(ctx);
+    request->counts = true;
+    request->parts = 1;
+    request->completion.issued = request->completion.ended = kb_sim_now(ctx->sim);
+    kb_waitlist_init(&request->waiters, "a request to end");
+    request->owner->under_way++;
+    ctx->under_way++;
+    ctx->moving++;
+    return NULL;
+}
+
+void rt_request_moves_nothing(rt_request *request)
+{
+    request->counts = false;
+    request->owner->under_way--;
+    request->ctx->moving--;
+}
+
+void rt_request_add_part(rt_request *request)
+{
+    request->parts++;
+}
+
+static void remove_request(rt_request *request)
+{
+    kb_error_free(request->error);
+    rt_table_remove(&request->ctx->requests, request->id);
+}
+
+/* ---- Faults that nobody was told of ---- */
+
+static void note_fault(rt_request *request)
+{
+    rt_caller *owner = request->owner;
+    request->untold = true;
+    request->fault_before = owner->last_fault;
+    if (owner->last_fault)
+        owner->last_fault->fault_after = request;
+    else
+        owner->first_fault = request;
+    owner->last_fault = request;
+}
+
+static void strike_fault(rt_request *request)
+{
+    rt_caller *owner = request->owner;
+    if (!request->untold)
+        return;
+    if (request->fault_after)
+        request->fault_after->fault_before = request->fault_before;
+    else
+        owner->last_fault = request->fault_before;
+    if (request->fault_before)
+        request->fault_before->fault_after = request->fault_after;
+    else
+        owner->first_fault = request->fault_after;
+    request->untold = false;
+    request->fault_before = request->fault_after = NULL;
+}
+
+/* It is done and has no handle. Of those that failed and nobody can ask for, one stays. */
+static void dismiss(rt_request *request)
+{
+    if (request->untold && !request->owner->nameless_fault) {
+        request->owner->nameless_fault = true;
+        return;
+    }
+    strike_fault(request);
+    remove_request(request);
+}
+
+kb_error *rt_take_faults(rt_caller *caller)
+{
+    kb_error *first = caller->first_fault ? rt_error_again(caller->first_fault->error) : NULL;
+    while (caller->first_fault) {
+        rt_request *request = caller->first_fault;
+        strike_fault(request);
+        if (!request->has_handle)
+            remove_request(request);
+    }
+    caller->nameless_fault = false;
+    return first;
+}
+
+/* ---- Ends ---- */
+
+static void tell_owner(rt_request *request)
+{
+    rt_caller *owner = request->owner;
+    if (!owner)
+        return;
+    if (request->error)
+        note_fault(request);
+    if (request->counts && --owner->under_way == 0)
+        kb_wake_all(request->ctx->sim, &owner->idle);
+}
+
+static void end_request(rt_request *request)
+{
+    kb_context *ctx = request->ctx;
+    request->done = true;
+    ctx->under_way--;
+    ctx->moving -= request->counts;
+    tell_owner(request);
+    kb_wake_all(ctx->sim, &request->waiters);
+    if (request->on_end)
+        request->on_end(request);
+    if (!request->has_handle)
+        dismiss(request);
+    rt_request_ended(ctx);
+}
+
+void rt_request_end_part(rt_request *request, const net_receipt *receipt, kb_error *err)
+{
+    if (!request->error)
+        request->error = err;
+    else
+        kb_error_free(err);
+    if (receipt) {
+        kb_completion *completion = &request->completion;
+        completion->ended = receipt->ended;
+        completion->overhead = receipt->overhead;
+        completion->wire = receipt->wire;
+        completion->drain = receipt->drain;
+        completion->queueing = receipt->queueing;
+    }
+    if (--request->parts == 0)
+        end_request(request);
+}
+
+void rt_request_close(rt_request *request, kb_error *err)
+{
+    rt_request_end_part(request, NULL, err);
+}
+
+static void transfer_done(void *self, uint64_t arg, const net_receipt *receipt)
+{
+    (void)arg;
+    rt_request_end_part(self, receipt, NULL);
+}
+
+kb_error *rt_request_transfer(rt_request *request, const kb_location *location, uint64_t bytes,
+                              bool read)
+{
+    kb_context *ctx = request->ctx;
+    uint32_t node = mem_memories_node(ctx->memories, location);
+    net_order order = net_ways_order(&ctx->ways, ctx->host_node, node, bytes, read);
+    order.done = transfer_done;
+    order.self = request;
+    KB_TRY(net_submit(ctx->fabric, &order));
+    rt_request_add_part(request);
+    request->completion.bytes += bytes;
+    return NULL;
+}
+
+kb_request rt_request_handle(rt_request *request)
+{
+    request->has_handle = true;
+    return (kb_request){request->id};
+}
+
+void rt_requests_disown(kb_context *ctx)
+{
+    for (uint64_t id = rt_table_next(&ctx->requests, 0); id;
+         id = rt_table_next(&ctx->requests, id)) {
+        rt_request *request = rt_table_get(&ctx->requests, id);
+        if (request->owner == &ctx->driver || !request->owner)
+            continue;
+        strike_fault(request);
+        request->owner = NULL;
+        if (request->done && !request->has_handle)
+            remove_request(request);
+    }
+}
+
+void rt_requests_fini(kb_context *ctx)
+{
+    for (uint64_t id = rt_table_next(&ctx->requests, 0); id;
+         id = rt_table_next(&ctx->requests, id)) {
+        rt_request *request = rt_table_get(&ctx->requests, id);
+        kb_error_free(request->error);
+    }
+    rt_table_fini(&ctx->requests);
+}
+
+/* ---- What users do with handles ---- */
+
+static kb_error *find_request(kb_context *ctx, const char *function, kb_request handle,
+                              rt_request **out)
+{
+    rt_request *request = rt_table_get(&ctx->requests, handle.id);
+    *out = request;
+    if (request && request->has_handle)
+        return NULL;
+    return kb_error_new(KB_ERR_FAULT, "%s: the request was freed, or never was one", function);
+}
+
+kb_error *kb_request_wait(kb_context *ctx, kb_request handle, kb_completion *completion)
+{
+    rt_request *request;
+    KB_TRY(find_request(ctx, "kb_request_wait", handle, &request));
+    while (!request->done) {
+        KB_TRY(rt_block_on(ctx, &request->waiters));
+        KB_TRY(find_request(ctx, "kb_request_wait", handle, &request));
+    }
+    if (completion)
+        *completion = request->completion;
+    if (!request->error)
+        return NULL;
+    strike_fault(request); /* whoever waited for it has been told */
+    return rt_error_again(request->error);
+}
+
+kb_error *kb_request_test(kb_context *ctx, kb_request handle, bool *done)
+{
+    rt_request *request;
+    KB_TRY(find_request(ctx, "kb_request_test", handle, &request));
+    *done = request->done;
+    return NULL;
+}
+
+kb_error *kb_request_free(kb_context *ctx, kb_request handle)
+{
+    rt_request *request;
+    KB_TRY(find_request(ctx, "kb_request_free", handle, &request));
+    request->has_handle = false;
+    if (request->done) {
+        dismiss(request);
+        return NULL;
+    }
+    /* Those who wait for it are told so; see kb_request_wait(). */
+    kb_wake_all(ctx->sim, &request->waiters);
+    return NULL;
+}

@@ -1,0 +1,306 @@
+/*
+ * runtime.h: what the files of rt know of a context. Private to rt.
+ *
+ *     context.c   making and leaving it          worker.c   spawn, who calls, waiting, devices
+ *     request.c   handles, completions           message.c  requests of the user
+ *     job.c       commands to PEs: DMA, MMU      tensor.c   creating, describing, freeing
+ *     move.c      contents and their transfers   access.c   copy, to_host, slices, repr
+ *     group.c     the process group              calls.c    which calls are barriers
+ */
+#ifndef KB_RT_RUNTIME_H
+#define KB_RT_RUNTIME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kernbench/kernbench.h>
+
+#include "base/base.h"
+#include "calls.h"
+#include "io/io.h"
+#include "mem/mem.h"
+#include "net/net.h"
+#include "pe/pe.h"
+#include "sim/sim.h"
+#include "table.h"
+#include "topo/topo.h"
+
+/*
+ * Places in the order of events: workers by rank, then what has to come after all workers at an
+ * instant, then the machine, and at last what comes after everything at an instant.
+ */
+enum {
+    RT_MAX_WORKERS = 1 << 16,
+    RT_AFTER_WORKERS = RT_MAX_WORKERS,
+    RT_MACHINE = RT_MAX_WORKERS + 1,
+    RT_AFTER_ALL = KB_SOURCE_ID_MAX,
+};
+
+typedef struct rt_request rt_request;
+
+/* Who calls: a worker, or the program outside workers. */
+typedef struct rt_caller {
+    kb_context *ctx;
+    uint32_t rank;
+    bool device_set, device_warned;
+    uint32_t device;
+    uint32_t under_way;                   /* its requests that move something and have not ended */
+    kb_waitlist idle;                     /* woken when that is 0 */
+    rt_request *first_fault, *last_fault; /* requests that failed and nobody was told of */
+    bool nameless_fault;                  /* one of them has no handle: it stays for being told */
+
+    /* Of a worker alone. */
+    kb_co *co; /* NULL when it is gone */
+    kb_worker_fn *fn;
+    void *arg;
+    bool ended;      /* its function is done */
+    kb_error *error; /* what its function returned */
+} rt_caller;
+
+/* Something under way, in one or several parts that start together. */
+struct rt_request {
+    kb_context *ctx;
+    uint64_t id;
+    rt_caller *owner; /* NULL if nobody cares any more */
+    bool counts;      /* in its owner's work under way */
+    bool has_handle;  /* stays when it is done, until the user frees it */
+    bool done;
+    uint32_t parts; /* not yet ended */
+    kb_completion completion;
+    kb_error *error;
+    bool untold; /* it failed, and is in its owner's list of faults: */
+    rt_request *fault_before, *fault_after;
+    kb_waitlist waiters;
+    void (*on_end)(rt_request *request); /* NULL or called when it is done; may use these: */
+    uint64_t tensor, va, then;           /* then: a request that waits for this one */
+    mem_mapping_id mapping;
+    uint32_t sip;
+};
+
+typedef struct rt_tensor {
+    uint64_t id;
+    char *name;
+    kb_shape shape;
+    kb_dtype dtype;
+    uint64_t bytes; /* once, without copies */
+
+    unsigned char *host; /* the contents of a tensor of the host; NULL in timing-only contexts */
+    bool on_host;
+    uint32_t arriving; /* copies under way into it, for one of the host */
+
+    uint32_t sip;
+    kb_memory memory;
+    kb_door door;
+    uint64_t va;
+    mem_mapping_id mapping; /* 0 if it has no bytes */
+    uint64_t map_request;   /* under way until it is mapped, and gone afterwards */
+    mem_placement placement;
+    mem_grid grid;
+    KB_VEC(kb_location) blocks; /* of memory, one in each PE that has shards */
+    uint64_t *offsets;          /* by shard: where it starts in its PE's memory */
+} rt_tensor;
+
+struct rt_job;
+struct rt_epoch;
+
+typedef struct rt_group {
+    bool exists;
+    bool of_driver; /* who initialised it for all */
+    uint32_t world;
+    bool *joined;                  /* by rank: has initialised */
+    bool *ended;                   /* by rank: its worker is done */
+    uint64_t *calls;               /* by rank: barriers joined */
+    struct rt_epoch *first, *last; /* open barriers, in order */
+} rt_group;
+
+typedef struct rt_raw_mapping {
+    mem_mapping_id id;
+    uint32_t sip;
+    uint64_t va, bytes;
+    kb_location to;
+    uint32_t requests; /* about it, under way */
+} rt_raw_mapping;
+
+struct kb_context {
+    kb_sim *sim;
+    topo_machine *machine;
+    const topo_shape *shape;
+    net *fabric;
+    net_ways ways;
+    uint32_t host_node;
+    mem_memories *memories;
+    mem_mmu **mmus; /* one a SIP */
+    mem_allocator va;
+    io *control;
+    pe_dma *dma;
+
+    bool timing_only;
+    bool debug;
+    bool broken;  /* the simulation ran out of memory */
+    bool limited; /* to one SIP: */
+    uint32_t only_sip;
+    kb_warning_fn *on_warning;
+    void *on_warning_self;
+
+    rt_table requests, tensors;
+    uint64_t tensors_made;
+    struct rt_job *jobs;        /* commands under way */
+    KB_VEC(kb_location) grants; /* memory and addresses (KB_VIRTUAL) that the user asked for */
+    KB_VEC(rt_raw_mapping) raw_mappings;
+
+    rt_caller driver;
+    bool driver_waits;
+    rt_caller *workers; /* NULL while none run */
+    uint32_t worker_count, workers_alive;
+    kb_event failure;   /* a worker has failed: ends the run behind all else of its instant */
+    bool halted;        /* workers are stopped, and not by themselves */
+    uint32_t under_way; /* requests of all, with and without owner */
+    uint32_t moving;    /* those of them that move something */
+
+    kb_source after_workers, after_all;
+    kb_handler on_failure, on_turn, on_step;
+    kb_waitlist yielders;
+    bool turn_pending; /* it is settled when yielders have their next turn: */
+    bool turn_at_end;  /* when the next request ends */
+    bool went_on;      /* a worker has started or stopped waiting since the last turn */
+
+    rt_group group;
+};
+
+/* ---- worker.c ---- */
+
+rt_caller *rt_caller_of(kb_context *ctx);
+kb_error *rt_workers_init(kb_context *ctx);
+void rt_caller_init(rt_caller *caller, kb_context *ctx, uint32_t rank);
+void rt_caller_fini(rt_caller *caller);
+
+/* Lets time pass until somebody wakes the list, or the machine has ended something. */
+KB_MUST_USE kb_error *rt_block_on(kb_context *ctx, kb_waitlist *list);
+
+/* An error once the simulation has run out of memory. */
+KB_MUST_USE kb_error *rt_check_whole(const kb_context *ctx);
+
+/* A request has ended: for those who wait for any. */
+void rt_request_ended(kb_context *ctx);
+
+/* Waits for the caller's work, and returns what failed of it. */
+KB_MUST_USE kb_error *rt_settle(rt_caller *caller);
+
+/* Begins a call on a tensor: waits if the table says so, and finds the tensor. */
+KB_MUST_USE kb_error *rt_enter(kb_context *ctx, rt_call call, kb_tensor handle, rt_tensor **tensor);
+
+/* For debug mode. */
+void rt_warn(kb_context *ctx, const char *format, ...) KB_PRINTF(2, 3);
+
+/* ---- request.c ---- */
+
+/* A request of the caller, with one part that is not ended: the caller's own. */
+KB_MUST_USE kb_error *rt_request_open(kb_context *ctx, rt_request **request);
+void rt_request_add_part(rt_request *request);
+
+/* Nobody who reads tensors needs to wait for it. To be said at once. */
+void rt_request_moves_nothing(rt_request *request);
+
+/* A part has ended; of the parts the last one says how the time came about. Takes the error. */
+void rt_request_end_part(rt_request *request, const net_receipt *receipt, kb_error *err);
+
+/* Ends the caller's own part, which took no time. */
+void rt_request_close(rt_request *request, kb_error *err);
+
+/* A transfer between the host and a location, as a part of the request. */
+KB_MUST_USE kb_error *rt_request_transfer(rt_request *request, const kb_location *location,
+                                          uint64_t bytes, bool read);
+
+/* A handle for the user. */
+kb_request rt_request_handle(rt_request *request);
+
+/* The first fault of what the caller had under way, of which it now was told; NULL if all went
+ * well. */
+KB_MUST_USE kb_error *rt_take_faults(rt_caller *caller);
+
+/* Whoever owned requests no longer does. */
+void rt_requests_disown(kb_context *ctx);
+void rt_requests_fini(kb_context *ctx);
+
+/* The same message, code and details once more. */
+KB_MUST_USE kb_error *rt_error_again(const kb_error *err);
+
+/* Adds the lines of one error's details to those of another. */
+void rt_error_add_details(kb_error *err, const kb_error *from);
+
+/* ---- message.c ---- */
+
+/* A range of virtual addresses, in whole pages. */
+KB_MUST_USE kb_error *rt_va_take(kb_context *ctx, uint64_t bytes, uint64_t *va);
+
+/* ---- job.c ---- */
+
+/* A command to PEs of one SIP that is being put together: what each is to do. */
+typedef struct rt_job rt_job;
+
+typedef enum rt_job_kind { RT_JOB_DMA, RT_JOB_MAP, RT_JOB_UNMAP } rt_job_kind;
+
+KB_MUST_USE kb_error *rt_job_create(kb_context *ctx, rt_job_kind kind, uint32_t sip,
+                                    const char *who, rt_job **job);
+void rt_job_destroy(rt_job *job);
+
+/* Moves are to be added PE by PE, in order of (cube, pe). */
+KB_MUST_USE kb_error *rt_job_add_move(rt_job *job, uint32_t cube, uint32_t pe, const pe_move *move);
+
+/* One PE, or all of the SIP. */
+KB_MUST_USE kb_error *rt_job_add_pe(rt_job *job, uint32_t cube, uint32_t pe);
+KB_MUST_USE kb_error *rt_job_add_all(rt_job *job);
+
+/* The mapping that it is about, and how many ranges that has. */
+void rt_job_set_mapping(rt_job *job, mem_mapping_id mapping, size_t ranges);
+
+/* Sends it off as a part of the request. The job is gone afterwards, also after an error. */
+KB_MUST_USE kb_error *rt_job_submit(rt_job *job, rt_request *request);
+
+/* All that are under way, when the simulator has been abandoned. */
+void rt_jobs_fini(kb_context *ctx);
+
+/* ---- tensor.c ---- */
+
+void rt_tensors_fini(kb_context *ctx);
+
+/* "x (4, 8) f16" */
+void rt_tensor_print(const rt_tensor *tensor, kb_text *text);
+
+/* Where a shard is. */
+kb_location rt_shard_location(const rt_tensor *tensor, size_t shard);
+
+/* ---- move.c ---- */
+
+/* Contents of a box, row by row, without time. */
+KB_MUST_USE kb_error *rt_write_box(kb_context *ctx, rt_tensor *tensor, const mem_box *box,
+                                   const void *data);
+KB_MUST_USE kb_error *rt_read_box(kb_context *ctx, const rt_tensor *tensor, const mem_box *box,
+                                  void *data);
+KB_MUST_USE kb_error *rt_fill_box(kb_context *ctx, rt_tensor *tensor, const mem_box *box,
+                                  double value);
+KB_MUST_USE kb_error *rt_copy_contents(kb_context *ctx, rt_tensor *to, const rt_tensor *from);
+
+/* The time that it takes to write a box to all copies, or to read it from one. */
+KB_MUST_USE kb_error *rt_time_box(const rt_tensor *tensor, const mem_box *box, bool read,
+                                  rt_request *request);
+
+/* The time of a copy from device to device, and of filling with what PEs make up. */
+KB_MUST_USE kb_error *rt_time_copy(const rt_tensor *to, const rt_tensor *from, rt_request *request);
+KB_MUST_USE kb_error *rt_time_fill(const rt_tensor *tensor, rt_request *request);
+
+/* ---- group.c ---- */
+
+void rt_group_fini(kb_context *ctx);
+
+/* The worker's function has returned: barriers that it has not joined will not come about. */
+void rt_group_worker_ended(rt_caller *worker);
+
+/* Workers begin: those who have none are taken to have ended. */
+void rt_group_begin(kb_context *ctx);
+
+/* They are gone: barriers that are still open are abandoned, and so is a group of their own. */
+void rt_group_end(kb_context *ctx);
+
+#endif

@@ -1,0 +1,435 @@
+/*
+ * worker.c: who calls, how they wait, and which device is theirs.
+ *
+ * Workers are coroutines whose places in the order of events come before all of the machine's: at
+ * every instant all that can go on do, in the order of ranks, before the machine moves. Outside
+ * workers there is one caller, the driver, whose waiting runs the simulator.
+ *
+ * What one instant cannot decide is left to events behind others: the end of a run in which a
+ * worker has failed comes behind all else of its instant, so that others that fail then are heard
+ * too; and the next turn of those that yield behind all workers.
+ */
+#include "runtime.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Who calls ---- */
+
+static rt_caller *worker_of(const kb_context *ctx, const kb_co *co)
+{
+    if (!co || !ctx->workers)
+        return NULL;
+    rt_caller *worker = kb_co_arg(co);
+    bool ours = worker >= ctx->workers && worker < ctx->workers + ctx->worker_count;
+    return ours && worker->co == co ? worker : NULL;
+}
+
+rt_caller *rt_caller_of(kb_context *ctx)
+{
+    rt_caller *worker = worker_of(ctx, kb_sim_current(ctx->sim));
+    return worker ? worker : &ctx->driver;
+}
+
+kb_co *kb_context_worker(kb_context *ctx)
+{
+    kb_co *co = kb_sim_current(ctx->sim);
+    return worker_of(ctx, co) ? co : NULL;
+}
+
+void rt_caller_init(rt_caller *caller, kb_context *ctx, uint32_t rank)
+{
+    *caller = (rt_caller){.ctx = ctx, .rank = rank, .device = ctx->limited ? ctx->only_sip : 0};
+    kb_waitlist_init(&caller->idle, "its transfers to end");
+}
+
+void rt_caller_fini(rt_caller *caller)
+{
+    kb_error_free(caller->error);
+}
+
+/* ---- Devices ---- */
+
+kb_error *kb_ahbm_set_device(kb_context *ctx, uint32_t sip)
+{
+    if (sip >= ctx->shape->sips)
+        return kb_error_new(KB_ERR_INPUT,
+                            "kb_ahbm_set_device: there is no device %u: the machine has %u, from 0 "
+                            "on",
+                            sip, ctx->shape->sips);
+    rt_caller *caller = rt_caller_of(ctx);
+    caller->device = sip;
+    caller->device_set = true;
+    return NULL;
+}
+
+uint32_t kb_ahbm_current_device(kb_context *ctx)
+{
+    rt_caller *caller = rt_caller_of(ctx);
+    bool several = caller != &ctx->driver && ctx->worker_count > 1;
+    if (several && !caller->device_set && !caller->device_warned && !ctx->limited) {
+        caller->device_warned = true; /* first: whoever is warned may ask again */
+        rt_warn(ctx,
+                "rank %u uses device 0 because it has set none: call kb_ahbm_set_device() first",
+                caller->rank);
+    }
+    return caller->device;
+}
+
+uint32_t kb_ahbm_device_count(const kb_context *ctx)
+{
+    return ctx->shape->sips;
+}
+
+kb_error *kb_accelerator_set_device_index(kb_context *ctx, uint32_t sip)
+{
+    return kb_ahbm_set_device(ctx, sip);
+}
+
+uint32_t kb_accelerator_current_device_index(kb_context *ctx)
+{
+    return kb_ahbm_current_device(ctx);
+}
+
+/* ---- Waiting ---- */
+
+kb_error *rt_check_whole(const kb_context *ctx)
+{
+    if (!ctx->broken)
+        return NULL;
+    return kb_error_new(KB_ERR_HOST, "the simulation has run out of memory before: what was under "
+                                     "way is lost, and nothing can move any more");
+}
+
+/* Neither in a worker nor in a handler. */
+static kb_error *check_outside(const kb_context *ctx)
+{
+    if (!kb_sim_is_running(ctx->sim))
+        return NULL;
+    return kb_error_new(KB_ERR_BUG, "handlers of events cannot wait, or spawn");
+}
+
+/* What the machine has no memory for while it runs is lost, so it must not go on from there. */
+static kb_error *run_machine(kb_context *ctx, kb_time until)
+{
+    KB_TRY(rt_check_whole(ctx));
+    KB_TRY(check_outside(ctx));
+    kb_error *err = kb_sim_run(ctx->sim, until);
+    ctx->broken = kb_error_code(err) == KB_ERR_HOST;
+    return err;
+}
+
+static kb_error *drive(kb_context *ctx)
+{
+    KB_TRY(rt_check_whole(ctx));
+    KB_TRY(check_outside(ctx));
+    if (kb_sim_next_time(ctx->sim) == KB_FOREVER)
+        return kb_error_new(KB_ERR_DEADLOCK,
+                            "the program waits for something that will never happen");
+    ctx->driver_waits = true;
+    kb_error *err = run_machine(ctx, KB_FOREVER);
+    ctx->driver_waits = false;
+    return err;
+}
+
+static kb_error *check_unwinding(const kb_co *co)
+{
+    if (!kb_co_is_unwinding(co))
+        return NULL;
+    return kb_error_new(KB_ERR_FAULT, "%s is being unwound and cannot wait", kb_co_name(co));
+}
+
+kb_error *rt_block_on(kb_context *ctx, kb_waitlist *list)
+{
+    kb_co *co = kb_sim_current(ctx->sim);
+    if (!co)
+        return drive(ctx);
+    KB_TRY(check_unwinding(co));
+    kb_wait(co, list);
+    ctx->went_on = true;
+    return NULL;
+}
+
+kb_error *rt_settle(rt_caller *caller)
+{
+    while (caller->under_way > 0)
+        KB_TRY(rt_block_on(caller->ctx, &caller->idle));
+    return rt_take_faults(caller);
+}
+
+kb_error *kb_synchronize(kb_context *ctx)
+{
+    return rt_settle(rt_caller_of(ctx));
+}
+
+kb_error *rt_enter(kb_context *ctx, rt_call call, kb_tensor handle, rt_tensor **tensor)
+{
+    const rt_call_entry *entry = &rt_calls[call];
+    *tensor = rt_table_get(&ctx->tensors, handle.id);
+    bool at_hand = entry->host_has && *tensor && (*tensor)->on_host && (*tensor)->arriving == 0;
+    if (*tensor && entry->shows_contents && !at_hand) {
+        KB_TRY(rt_settle(rt_caller_of(ctx)));
+        *tensor = rt_table_get(&ctx->tensors, handle.id); /* it may have gone meanwhile */
+    }
+    if (*tensor)
+        return NULL;
+    return kb_error_new(KB_ERR_FAULT, "%s: %s%sthe tensor was freed, or never was one",
+                        entry->function, entry->argument ? entry->argument : "",
+                        entry->argument ? ": " : "");
+}
+
+/* ---- Yielding ---- */
+
+static void give_turn(kb_context *ctx)
+{
+    ctx->went_on = false;
+    ctx->turn_pending = false;
+    ctx->turn_at_end = false;
+    kb_wake_all(ctx->sim, &ctx->yielders);
+}
+
+/*
+ * All workers that could go on at this instant have. If none did, time has to pass: until a request
+ * ends, or if none is under way until the next event, which then is the program's own. Not until
+ * the machine's next event: which those are depends on how it is simulated.
+ */
+static void on_turn(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)arg;
+    kb_context *ctx = self;
+    kb_time next = kb_sim_next_time(sim);
+    if (ctx->went_on || next == KB_FOREVER)
+        give_turn(ctx);
+    else if (ctx->moving > 0)
+        ctx->turn_at_end = true;
+    else
+        (void)kb_sim_at(sim, &ctx->after_all, next, ctx->on_step, 0);
+}
+
+static void on_step(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim, (void)arg;
+    give_turn(self);
+}
+
+void rt_request_ended(kb_context *ctx)
+{
+    if (ctx->turn_at_end) {
+        ctx->turn_at_end = false;
+        (void)kb_sim_after(ctx->sim, &ctx->after_all, 0, ctx->on_step, 0);
+    }
+    if (ctx->driver_waits)
+        kb_sim_stop(ctx->sim);
+}
+
+kb_error *kb_cooperative_yield(kb_context *ctx)
+{
+    kb_co *co = kb_sim_current(ctx->sim);
+    if (!co) {
+        kb_time next = kb_sim_next_time(ctx->sim);
+        if (ctx->moving > 0)
+            return drive(ctx);
+        return next == KB_FOREVER ? NULL : run_machine(ctx, next);
+    }
+    KB_TRY(check_unwinding(co));
+    if (!ctx->turn_pending)
+        ctx->turn_pending =
+            kb_sim_after(ctx->sim, &ctx->after_workers, 0, ctx->on_turn, 0).slot != 0;
+    kb_wait(co, &ctx->yielders);
+    return NULL;
+}
+
+/* ---- Spawning ---- */
+
+/* All has happened that happens at the instant at which a worker failed. */
+static void on_failure(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)arg;
+    kb_context *ctx = self;
+    ctx->halted = true;
+    kb_sim_stop(sim);
+}
+
+static void worker_main(kb_co *co, void *arg)
+{
+    (void)co;
+    rt_caller *worker = arg;
+    kb_context *ctx = worker->ctx;
+    ctx->went_on = true;
+    worker->error = worker->fn(ctx, worker->rank, worker->arg);
+    worker->ended = true;
+    if (!worker->error) {
+        rt_group_worker_ended(worker);
+        worker->error = rt_settle(worker);
+    }
+    if (worker->error && ctx->failure.slot == 0)
+        ctx->failure = kb_sim_after(ctx->sim, &ctx->after_all, 0, ctx->on_failure, 0);
+}
+
+static void worker_gone(void *arg)
+{
+    rt_caller *worker = arg;
+    worker->co = NULL;
+    if (!worker->ended && !worker->ctx->halted) { /* by kb_co_exit() or kb_co_kill() */
+        worker->ended = true;
+        rt_group_worker_ended(worker);
+    }
+    if (--worker->ctx->workers_alive == 0)
+        kb_sim_stop(worker->ctx->sim);
+}
+
+static kb_error *start_workers(kb_context *ctx, kb_worker_fn *fn, void *arg)
+{
+    for (uint32_t rank = 0; rank < ctx->worker_count; rank++) {
+        rt_caller *worker = &ctx->workers[rank];
+        rt_caller_init(worker, ctx, rank);
+        worker->fn = fn;
+        worker->arg = arg;
+        char name[32];
+        snprintf(name, sizeof name, "rank %u", rank);
+        kb_co_options options = {.name = name, .source_id = rank, .on_end = worker_gone};
+        KB_TRY(kb_co_spawn(ctx->sim, &options, worker_main, worker, &worker->co));
+        ctx->workers_alive++;
+    }
+    return NULL;
+}
+
+/* Waits for what those left who did not get to the end of worker_main(). */
+static void settle_workers(kb_context *ctx)
+{
+    for (uint32_t rank = 0; rank < ctx->worker_count; rank++)
+        ctx->workers[rank].error = rt_settle(&ctx->workers[rank]);
+}
+
+/* Unwinds those that are left. Their errors do not count: they were asked to stop. */
+static void unwind_workers(kb_context *ctx)
+{
+    ctx->halted = true;
+    for (uint32_t rank = 0; rank < ctx->worker_count; rank++) {
+        rt_caller *worker = &ctx->workers[rank];
+        if (worker->co)
+            kb_co_kill(worker->co);
+    }
+}
+
+/* Lets the machine finish what it was given. */
+static void drain(kb_context *ctx)
+{
+    while (ctx->under_way > 0) {
+        kb_error *err = drive(ctx);
+        if (!err)
+            continue;
+        kb_error_free(err);
+        return;
+    }
+}
+
+static uint32_t count_failed(const kb_context *ctx)
+{
+    uint32_t failed = 0;
+    for (uint32_t rank = 0; rank < ctx->worker_count; rank++)
+        failed += ctx->workers[rank].error != NULL;
+    return failed;
+}
+
+/* One message with the errors of all that failed; details line by line. */
+static kb_error *sum_up(const kb_context *ctx)
+{
+    enum { IN_MESSAGE = 4 };
+    uint32_t failed = count_failed(ctx);
+    if (failed == 0)
+        return NULL;
+    kb_text text = KB_TEXT_INIT;
+    kb_code code = KB_OK;
+    uint32_t said = 0;
+    for (uint32_t rank = 0; rank < ctx->worker_count && said < IN_MESSAGE; rank++) {
+        const kb_error *err = ctx->workers[rank].error;
+        if (!err)
+            continue;
+        if (said++ == 0)
+            code = kb_error_code(err);
+        kb_text_printf(&text, "%srank %u: %s", said > 1 ? "; " : "", rank, kb_error_message(err));
+    }
+    if (failed > said)
+        kb_text_printf(&text, "; and %u more", failed - said);
+    kb_error *all = kb_error_new(code, "%u of %u workers failed: %s", failed, ctx->worker_count,
+                                 kb_text_peek(&text));
+    kb_text_fini(&text);
+    for (uint32_t rank = 0; rank < ctx->worker_count; rank++) {
+        const kb_error *err = ctx->workers[rank].error;
+        if (!err)
+            continue;
+        const char *detail = kb_error_detail(err);
+        if (failed > IN_MESSAGE || *detail != '\0')
+            kb_error_add_detail(all, "rank %u: %s", rank, kb_error_message(err));
+        rt_error_add_details(all, err);
+    }
+    return all;
+}
+
+static kb_error *check_spawn(kb_context *ctx, kb_worker_fn *fn, uint32_t nprocs)
+{
+    kb_co *co = kb_sim_current(ctx->sim);
+    if (worker_of(ctx, co))
+        return kb_error_new(KB_ERR_INPUT, "kb_spawn: %s is a worker itself; spawn from outside",
+                            kb_co_name(co));
+    if (co)
+        return kb_error_new(KB_ERR_INPUT, "kb_spawn: not inside the coroutine '%s'",
+                            kb_co_name(co));
+    KB_TRY(check_outside(ctx));
+    if (!fn)
+        return kb_error_new(KB_ERR_INPUT, "kb_spawn: no function was given");
+    if (nprocs < 1 || nprocs > RT_MAX_WORKERS)
+        return kb_error_new(KB_ERR_INPUT, "kb_spawn: %u workers; expected 1 to %d", nprocs,
+                            RT_MAX_WORKERS);
+    return NULL;
+}
+
+kb_error *kb_spawn(kb_context *ctx, kb_worker_fn *fn, void *arg, uint32_t nprocs)
+{
+    KB_TRY(check_spawn(ctx, fn, nprocs));
+    ctx->workers = kb_alloc_zeroed(nprocs, sizeof *ctx->workers);
+    if (!ctx->workers)
+        return kb_error_nomem();
+    ctx->worker_count = nprocs;
+    ctx->failure = (kb_event){0};
+    ctx->halted = false;
+    ctx->went_on = false;
+    rt_group_begin(ctx);
+    kb_error *err = start_workers(ctx, fn, arg);
+    while (!err && ctx->workers_alive > 0 && !ctx->halted)
+        err = run_machine(ctx, KB_FOREVER);
+    if (!err && count_failed(ctx) == 0)
+        settle_workers(ctx);
+    bool failed = err || count_failed(ctx) > 0;
+    (void)kb_sim_cancel(ctx->sim, ctx->failure); /* if all were done before it came */
+    unwind_workers(ctx);
+    rt_group_end(ctx);
+    rt_requests_disown(ctx);
+    if (failed)
+        drain(ctx);
+    kb_error *own = sum_up(ctx);
+    for (uint32_t rank = 0; rank < nprocs; rank++)
+        rt_caller_fini(&ctx->workers[rank]);
+    free(ctx->workers);
+    ctx->workers = NULL;
+    ctx->worker_count = 0;
+    if (!err)
+        return own;
+    if (own)
+        kb_error_add_detail(err, "%s", kb_error_message(own));
+    kb_error_free(own);
+    return err;
+}
+
+kb_error *rt_workers_init(kb_context *ctx)
+{
+    ctx->after_workers = kb_source_make(RT_AFTER_WORKERS);
+    ctx->after_all = kb_source_make(RT_AFTER_ALL);
+    kb_waitlist_init(&ctx->yielders, "its next turn");
+    rt_caller_init(&ctx->driver, ctx, 0);
+    KB_TRY(kb_sim_add_handler(ctx->sim, on_failure, ctx, &ctx->on_failure));
+    KB_TRY(kb_sim_add_handler(ctx->sim, on_turn, ctx, &ctx->on_turn));
+    return kb_sim_add_handler(ctx->sim, on_step, ctx, &ctx->on_step);
+}
