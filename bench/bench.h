@@ -67,6 +67,7 @@ extern const bench_suite bench_cancel;
 extern const bench_suite bench_coroutine;
 extern const bench_suite bench_mm1;
 extern const bench_suite bench_fabric;
+extern const bench_suite bench_runtime;
 
 /* ---- Figures (report.c, json.c) ---------------------------------------------------------- */
 

@@ -10,7 +10,7 @@
 
 static const bench_suite *const suites[] = {
     &bench_floor,     &bench_hold, &bench_lockstep, &bench_cancel,
-    &bench_coroutine, &bench_mm1,  &bench_fabric,
+    &bench_coroutine, &bench_mm1,  &bench_fabric,   &bench_runtime,
 };
 enum { suite_count = sizeof suites / sizeof suites[0] };
 
