@@ -1,6 +1,6 @@
 #!/bin/sh
-# install.sh BUILD: installs into an empty prefix and builds a program outside the tree with nothing
-# but what pkg-config says.
+# install.sh BUILD: installs into an empty prefix and builds programs outside the tree with nothing
+# but what pkg-config says: hello.c, the examples, and those in the comments of the public headers.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 # shellcheck source=../check.sh
@@ -44,6 +44,32 @@ same_headers() {
     diff "$scratch/want" "$scratch/got"
 }
 
+# promise EXAMPLE: what its first comment says it prints.
+promise() {
+    awk '/^ \*\// { exit } after && /^ \*     / { sub(/^ \*     /, ""); print } /[Pp]rints:$/ { after = 1 }' "$1"
+}
+
+keeps_promise() { # PROGRAM
+    promise "$examples/$1.c" >"$scratch/want"
+    [ -s "$scratch/want" ] || { echo "$1.c does not say what it prints" && return 1; }
+    outcome 0 '*' '' "./$1" && diff "$scratch/want" "$scratch/out"
+}
+
+# programs HEADER: writes each comment's code that has a main() to HEADER-N.c, counting from 1.
+programs() {
+    awk -v stem="$(basename "$1" .h)" '
+        function end() {
+            if (code ~ /int main\(void\)/) {
+                if (code !~ /#include/)
+                    code = "#include <inttypes.h>\n#include <kernbench/kernbench.h>\n#include <stdio.h>\n" code
+                printf "%s", code >(stem "-" ++count ".c")
+            }
+            code = ""
+        }
+        /^ \*\// { end() }
+        /^ \*(     .*)?$/ { line = $0; sub(/^ \*(     )?/, "", line); code = code line "\n" }' "$1"
+}
+
 check "installs" outcome 0 '*' '' cmake --install "$build" --prefix "$prefix"
 find_prefix
 version=$(pkg-config --modversion kernbench)
@@ -65,6 +91,22 @@ if command -v c++ >/dev/null; then
     check "C++, shared: compiles" compile hello-cc c++ -std=c++11 hello.cc
     check "C++, shared: runs" outcome 0 "hello from kernbench $version: closed at 9 ns" '' ./hello-cc
 fi
+
+examples=$here/../../examples
+for source in "$examples"/*.c; do
+    example=$(basename "$source" .c)
+    cp "$source" .
+    check "example $example: compiles" compile "$example" "$cc" -std=c11 "$example.c"
+    check "example $example: prints what it says" keeps_promise "$example"
+done
+
+programs "$prefix/include/kernbench/kernbench.h"
+check "kernbench.h: there and back compiles" compile there "$cc" -std=c11 kernbench-1.c
+check "kernbench.h: there and back runs" \
+    outcome 0 '6 came back after [1-9]*.[0-9][0-9][0-9] ns' '' ./there
+check "kernbench.h: the clerk compiles" compile clerk "$cc" -std=c11 kernbench-2.c
+check "kernbench.h: the clerk runs" outcome 0 'closed at 9000000 fs' '' ./clerk
+check "kernbench.h: no other program" test ! -e kernbench-3.c
 
 # Moved elsewhere, and with the static library alone.
 mv "$prefix" "$scratch/moved"

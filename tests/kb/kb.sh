@@ -9,8 +9,10 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 tree=$scratch/tree
 bin=$scratch/bin
 log=$scratch/log
-mkdir "$tree" "$bin"
+mkdir "$tree" "$bin" "$tree/tools"
 cp "$here/../../kb" "$tree/kb"
+printf '#!/bin/sh\necho "docs are made"\n' >"$tree/tools/docs"
+chmod +x "$tree/tools/docs"
 
 for tool in sh cat dirname readlink mkdir rm touch grep env flock sleep; do
     ln -s "$(command -v $tool)" "$bin/$tool"
@@ -74,6 +76,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 EOF
+fake doxygen </dev/null
 fake sudo <<'EOF'
 echo "sudo" >>"$FAKE/log"
 exec "$@"
@@ -104,12 +107,13 @@ logged() { printf '%s\n' "$@" | diff - "$log"; }
 not_logged() { ! grep "$1" "$log"; }
 
 machine
-check "help needs nothing" outcome 0 'usage: ./kb *probe *topo *traffic *validate *test *' '' kb help
+check "help needs nothing" outcome 0 'usage: ./kb *probe *topo *traffic *validate *test *docs *' '' kb help
 check "--help" outcome 0 'usage: ./kb *' '' kb --help
 check "no arguments" outcome 2 '' 'usage: ./kb *' kb
 check "empty command" outcome 2 '' 'kb: the command is empty*' kb ''
 check "install without a prefix" outcome 2 '' 'kb: usage: ./kb install PREFIX' kb install
 check "ci takes no arguments" outcome 2 '' 'kb: usage: ./kb ci' kb ci x
+check "docs takes no arguments" outcome 2 '' 'kb: usage: ./kb docs' kb docs x
 
 # shellcheck disable=SC2086 # lists of words
 machine $all apt-get
@@ -156,6 +160,11 @@ machine cc libc6-dev cmake ninja pkg-config jansson apt-get
 FAKE_APT=100 && export FAKE_APT
 check "apt-get fails" outcome 2 '' '*kb: apt-get could not install: libfyaml-dev' kb probe
 unset FAKE_APT
+
+machine apt-get
+check "docs: needs Doxygen alone" outcome 0 'docs are made' '*installing doxygen*' kb docs
+check "docs: builds nothing" logged "apt-get update" "apt-get install" "  doxygen"
+check "docs: again, in silence" outcome 0 'docs are made' '' kb docs
 
 # A lock that another process holds, and then two at once.
 lock_waits() {
