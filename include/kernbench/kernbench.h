@@ -152,7 +152,13 @@ KB_API KB_MUST_USE kb_error *kb_context_create(const kb_context_options *options
 KB_API void kb_context_destroy(kb_context *ctx);
 
 KB_API kb_time kb_context_now(const kb_context *ctx);
+
+/*
+ * The simulator, for coroutines and handlers of one's own: of the source ids the last 2^16 but
+ * KB_SOURCE_ID_MAX are free for them. Not to be abandoned.
+ */
 KB_API kb_sim *kb_context_sim(kb_context *ctx);
+
 KB_API bool kb_context_is_timing_only(const kb_context *ctx);
 
 /* What the machine has. Programs should take their counts from here. */

@@ -13,6 +13,7 @@
 #include "grid.h"
 #include "memories.h"
 #include "mmu.h"
+#include "nearest.h"
 #include "placement.h"
 
 #endif

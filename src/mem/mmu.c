@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nearest.h"
+
 typedef struct mapping {
     char *name; /* NULL: it is no tensor */
     mem_extent *extents;
@@ -329,34 +331,18 @@ static const mem_extent *extent_at(const mapping *map, uint64_t offset)
     return NULL;
 }
 
-/* The index of the first copy that is not before the PE. */
-static size_t first_copy_from(const mapping *map, const mem_extent *extent, kb_pe pe)
+static kb_pe pe_of_copy(const void *self, size_t index)
 {
-    size_t low = extent->first_copy, high = low + extent->copy_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (before(map->copies[middle].pe, pe))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    const kb_location *copies = self;
+    return copies[index].pe;
 }
 
-/* Its own; or one of its cube; or any. PEs that must share are spread over what there is. */
 static const kb_location *choose_copy(const mem_mmu *mmu, const mapping *map,
                                       const mem_extent *extent, uint32_t cube, uint32_t pe)
 {
-    const kb_pe me = {.sip = mmu->sip, .cube = cube, .pe = pe};
-    size_t own = first_copy_from(map, extent, me);
-    if (own < extent->first_copy + extent->copy_count && !before(me, map->copies[own].pe))
-        return &map->copies[own];
-    size_t first = first_copy_from(map, extent, (kb_pe){.sip = mmu->sip, .cube = cube});
-    size_t past = first_copy_from(map, extent, (kb_pe){.sip = mmu->sip, .cube = cube + 1});
-    if (past > first)
-        return &map->copies[first + pe % (past - first)];
-    uint64_t number = (uint64_t)cube * mmu->pes + pe;
-    return &map->copies[extent->first_copy + number % extent->copy_count];
+    const kb_location *copies = map->copies + extent->first_copy;
+    const mem_copies all = {pe_of_copy, copies, extent->copy_count};
+    return &copies[mem_nearest_copy(&all, (kb_pe){mmu->sip, cube, pe}, mmu->pes)];
 }
 
 bool mem_mmu_translate(const mem_mmu *mmu, uint32_t cube, uint32_t pe, uint64_t va,

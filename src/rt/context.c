@@ -102,7 +102,7 @@ static kb_error *make_memory(kb_context *ctx)
 static kb_error *make_machine(kb_context *ctx, const kb_context_options *options)
 {
     KB_TRY(net_create_for(ctx->sim, ctx->machine, RT_MACHINE, options->no_elision, &ctx->fabric));
-    if (RT_MACHINE + net_source_count(ctx->fabric) > RT_AFTER_ALL)
+    if (RT_MACHINE + net_source_count(ctx->fabric) > RT_PROGRAM)
         return kb_error_new(KB_ERR_INPUT, "the machine is too large to run programs on");
     KB_TRY(net_ways_init(&ctx->ways, ctx->machine));
     KB_TRY(io_create(ctx->sim, ctx->machine, ctx->fabric, &ctx->control));

@@ -323,6 +323,7 @@ static kb_error *join(kb_context *ctx, rt_request *request)
 
 kb_error *kb_distributed_barrier_async(kb_context *ctx, kb_request *work)
 {
+    *work = (kb_request){0};
     KB_TRY(check_member(ctx, "kb_distributed_barrier"));
     rt_request *request;
     KB_TRY(rt_request_open(ctx, &request));

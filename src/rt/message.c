@@ -141,15 +141,9 @@ kb_error *kb_pa_name(uint64_t pa, char name[KB_NAME_BYTES])
 
 /* ---- Messages ---- */
 
-static kb_error *check_pe(const kb_context *ctx, const kb_pe *pe)
+static kb_error *check_pe(const kb_context *ctx, kb_pe pe)
 {
-    const topo_shape *shape = ctx->shape;
-    if (pe->sip < shape->sips && pe->cube < shape->cubes && pe->pe < shape->pes)
-        return NULL;
-    return kb_error_new(KB_ERR_INPUT,
-                        "there is no sip%u.cube%u.pe%u: the machine has %u SIPs of %u cubes of %u "
-                        "PEs, from 0 on",
-                        pe->sip, pe->cube, pe->pe, shape->sips, shape->cubes, shape->pes);
+    return mem_memories_check(ctx->memories, &(kb_location){.memory = KB_TCM, .pe = pe}, 1);
 }
 
 static kb_error *check_end(const kb_context *ctx, const kb_location *location, uint64_t bytes)
@@ -334,15 +328,15 @@ static kb_error *check_message(kb_context *ctx, const kb_message *message)
     case KB_MEMORY_READ:
         return mem_memories_check(ctx->memories, &message->from, message->bytes);
     case KB_PE_DMA:
-        KB_TRY(check_pe(ctx, &message->pe));
+        KB_TRY(check_pe(ctx, message->pe));
         KB_TRY(check_end(ctx, &message->from, message->bytes));
         return check_end(ctx, &message->to, message->bytes);
     case KB_MMU_MAP:
-        KB_TRY(check_pe(ctx, &message->pe));
+        KB_TRY(check_pe(ctx, message->pe));
         KB_TRY(check_addresses(ctx, message));
         return mem_memories_check(ctx->memories, &message->to, message->bytes);
     case KB_MMU_UNMAP:
-        return check_pe(ctx, &message->pe);
+        return check_pe(ctx, message->pe);
     }
     return NULL;
 }

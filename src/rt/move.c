@@ -139,27 +139,25 @@ kb_error *rt_fill_box(kb_context *ctx, rt_tensor *tensor, const mem_box *box, do
 
 /* ---- From device to device ---- */
 
-/*
- * Of the copies of a cell, the one for a PE: its own, else one in its cube, else any, spread by
- * number. As the MMUs choose (mem_mmu_translate).
- */
-static size_t nearest_copy(const rt_tensor *tensor, const uint32_t *copies, uint32_t cube,
-                           uint32_t pe, uint32_t pes)
+typedef struct cell_copies {
+    const rt_tensor *tensor;
+    const uint32_t *shards;
+    uint32_t sip; /* of who asks: copies on another SIP are as near as the same ones here */
+} cell_copies;
+
+static kb_pe pe_of_copy(const void *self, size_t index)
 {
-    size_t count = tensor->grid.copies, first_in_cube = count, in_cube = 0;
-    KB_ASSERT(count > 0);
-    for (size_t i = 0; i < count; i++) {
-        const mem_shard *shard = shard_at(tensor, copies[i]);
-        if (shard->cube != cube)
-            continue;
-        if (shard->pe == pe)
-            return copies[i];
-        if (in_cube++ == 0)
-            first_in_cube = i;
-    }
-    if (in_cube > 0)
-        return copies[first_in_cube + pe % in_cube];
-    return copies[((uint64_t)cube * pes + pe) % count];
+    const cell_copies *cell = self;
+    const mem_shard *shard = shard_at(cell->tensor, cell->shards[index]);
+    return (kb_pe){cell->sip, shard->cube, shard->pe};
+}
+
+/* The shard of a cell that a PE gets it from: as the MMUs choose. */
+static size_t nearest_shard(const rt_tensor *tensor, const uint32_t *shards, kb_pe pe, uint32_t pes)
+{
+    cell_copies cell = {tensor, shards, pe.sip};
+    const mem_copies copies = {pe_of_copy, &cell, tensor->grid.copies};
+    return shards[mem_nearest_copy(&copies, pe, pes)];
 }
 
 /* `both` is what shard `from_shard` of one and shard `to_shard` of the other have in common. */
@@ -173,11 +171,12 @@ static kb_error *each_pair(const rt_tensor *to, const rt_tensor *from, uint32_t 
         const mem_shard *target = shard_at(to, i);
         if (target->nbytes == 0)
             continue;
+        kb_pe pe = {to->sip, target->cube, target->pe};
         mem_cells cells = mem_grid_find(&from->grid, &target->box);
         for (size_t row = cells.first_row; row < cells.end_row; row++) {
             for (size_t column = cells.first_column; column < cells.end_column; column++) {
-                const uint32_t *copies = mem_grid_cell(&from->grid, row, column);
-                size_t source = nearest_copy(from, copies, target->cube, target->pe, pes);
+                const uint32_t *shards = mem_grid_cell(&from->grid, row, column);
+                size_t source = nearest_shard(from, shards, pe, pes);
                 mem_box both;
                 if (mem_box_meet(&shard_at(from, source)->box, &target->box, &both))
                     KB_TRY(fn(self, source, i, &both));

@@ -28,12 +28,14 @@
 
 /*
  * Places in the order of events: workers by rank, then what has to come after all workers at an
- * instant, then the machine, and at last what comes after everything at an instant.
+ * instant, then the machine, what the program adds itself, and at last what comes after everything
+ * at an instant.
  */
 enum {
     RT_MAX_WORKERS = 1 << 16,
     RT_AFTER_WORKERS = RT_MAX_WORKERS,
     RT_MACHINE = RT_MAX_WORKERS + 1,
+    RT_PROGRAM = KB_SOURCE_ID_MAX - (1 << 16), /* from here on: the program's own */
     RT_AFTER_ALL = KB_SOURCE_ID_MAX,
 };
 

@@ -28,7 +28,7 @@ static void expect_no_group(kb_context *ctx)
                  "first");
     assert_int_equal(number, 77);
     assert_string_equal(backend, "none");
-    assert_int_equal(work.id, 77);
+    assert_int_equal(work.id, 0);
 }
 
 static void expect_group(kb_context *ctx, uint32_t rank, uint32_t size)

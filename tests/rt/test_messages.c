@@ -341,12 +341,11 @@ static void messages_about_what_is_not_there_are_refused(void **state)
         {write_to(nowhere(), 1), KB_ERR_INPUT,
          "memory write: memory 17 does not exist: there are hbm, tcm and sram"},
         {dma((kb_pe){0, 0, 4}, hbm(0, 0), hbm(1, 0), 1), KB_ERR_INPUT,
-         "PE DMA: there is no sip0.cube0.pe4: the machine has 4 SIPs of 2 cubes of 4 PEs, from 0 "
-         "on"},
-        {dma((kb_pe){0, 2, 0}, hbm(0, 0), hbm(1, 0), 1), KB_ERR_INPUT, "PE DMA: there is no sip0"},
-        {dma((kb_pe){4, 0, 0}, hbm(0, 0), hbm(1, 0), 1), KB_ERR_INPUT, "PE DMA: there is no sip4"},
-        {map_to((kb_pe){0, 0, 4}, va, hbm(0, 0), 1), KB_ERR_INPUT, "MMU map: there is no sip0"},
-        {unmap_from((kb_pe){9, 0, 0}, va), KB_ERR_INPUT, "MMU unmap: there is no sip9"},
+         "PE DMA: pe4 does not exist: a cube has 4, from 0 on"},
+        {dma((kb_pe){0, 2, 0}, hbm(0, 0), hbm(1, 0), 1), KB_ERR_INPUT, "PE DMA: cube2 does not"},
+        {dma((kb_pe){4, 0, 0}, hbm(0, 0), hbm(1, 0), 1), KB_ERR_INPUT, "PE DMA: sip4 does not"},
+        {map_to((kb_pe){0, 0, 4}, va, hbm(0, 0), 1), KB_ERR_INPUT, "MMU map: pe4 does not exist"},
+        {unmap_from((kb_pe){9, 0, 0}, va), KB_ERR_INPUT, "MMU unmap: sip9 does not exist"},
     };
     refuse_all(ctx, wrongs, sizeof wrongs / sizeof *wrongs);
     kb_context_destroy(ctx);
