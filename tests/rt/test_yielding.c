@@ -277,6 +277,28 @@ static void with_nothing_under_way_time_passes_to_the_next_to_wake(void **state)
     kb_context_destroy(ctx);
 }
 
+static void sleeps_twice(kb_co *co, void *arg)
+{
+    (void)arg;
+    kb_co_sleep(co, KB_US);
+    kb_co_sleep(co, KB_US);
+}
+
+static void outside_workers_time_passes_to_the_next_to_wake(void **state)
+{
+    (void)state;
+    kb_context *ctx = open_small(NULL);
+    expect_ok(kb_co_spawn(kb_context_sim(ctx), NULL, sleeps_twice, NULL, NULL));
+    for (kb_time us = 0; us <= 2; us++) { /* it starts, and wakes twice */
+        expect_ok(kb_cooperative_yield(ctx));
+        assert_int_equal(kb_context_now(ctx), us * KB_US);
+    }
+    assert_int_equal(kb_sim_get_stats(kb_context_sim(ctx)).coroutines, 0);
+    expect_ok(kb_cooperative_yield(ctx));
+    assert_int_equal(kb_context_now(ctx), 2 * KB_US);
+    kb_context_destroy(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +312,7 @@ int main(void)
         cmocka_unit_test(others_get_on_while_one_yields),
         cmocka_unit_test(one_that_yields_does_not_change_the_times_of_others),
         cmocka_unit_test(with_nothing_under_way_time_passes_to_the_next_to_wake),
+        cmocka_unit_test(outside_workers_time_passes_to_the_next_to_wake),
     };
     return cmocka_run_group_tests_name("yielding", tests, NULL, NULL);
 }
