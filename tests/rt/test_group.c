@@ -574,8 +574,12 @@ static kb_error *fails_in_a_group(kb_context *ctx, uint32_t rank, void *arg)
     KB_TRY(kb_distributed_barrier(ctx));
     if (rank == 1)
         return kb_error_new(KB_ERR_CHECK, "boom");
+    if (rank < 3)
+        return kb_distributed_barrier(ctx);
+    kb_request first; /* it is ahead of those that are unwound before it */
+    KB_TRY(kb_distributed_barrier_async(ctx, &first));
     KB_TRY(kb_distributed_barrier_async(ctx, &r->open));
-    KB_TRY(kb_distributed_barrier_async(ctx, &r->open));
+    KB_TRY(kb_request_free(ctx, first));
     return kb_distributed_barrier(ctx);
 }
 
@@ -649,6 +653,29 @@ static void a_group_can_be_left_and_made_again(void **state)
     kb_context_destroy(ctx);
 }
 
+static kb_error *one_leaves(kb_context *ctx, uint32_t rank, void *arg)
+{
+    (void)arg;
+    KB_TRY(kb_distributed_barrier(ctx));
+    if (rank == 1)
+        KB_TRY(kb_distributed_destroy_process_group(ctx));
+    if (rank == 1)
+        expect_no_group(ctx);
+    else
+        expect_group(ctx, rank, SIPS);
+    return NULL;
+}
+
+static void who_leaves_the_drivers_group_does_so_for_himself(void **state)
+{
+    (void)state;
+    kb_context *ctx = open_small(NULL);
+    expect_ok(kb_distributed_init_process_group(ctx, "ahbm"));
+    expect_ok(kb_spawn(ctx, one_leaves, NULL, SIPS));
+    expect_ok(kb_spawn(ctx, finds_a_group, NULL, SIPS)); /* and those that follow have it */
+    kb_context_destroy(ctx);
+}
+
 /* The last to leave closes it: barriers that are open then are abandoned. */
 static kb_error *leaves_barriers_open(kb_context *ctx, uint32_t rank, void *arg)
 {
@@ -709,6 +736,7 @@ int main(void)
         cmocka_unit_test(a_barrier_that_was_left_open_is_told_at_the_end),
         cmocka_unit_test(a_failed_spawn_does_not_poison_the_next),
         cmocka_unit_test(a_group_can_be_left_and_made_again),
+        cmocka_unit_test(who_leaves_the_drivers_group_does_so_for_himself),
         cmocka_unit_test(a_group_that_is_left_abandons_its_barriers),
         cmocka_unit_test(a_context_may_go_with_its_group),
     };
