@@ -308,19 +308,23 @@ typedef struct kb_tensor_spec {
 } kb_tensor_spec;
 
 /*
- * These create a tensor on the current device. It has memory at once; that it is being mapped into
- * the device's MMUs, and filled, is work under way of the caller. An empty one has whatever is in
- * its memory, which is 0 where nobody wrote.
+ * Creates a tensor on the current device. It has memory at once; that it is being mapped into the
+ * device's MMUs is work under way of the caller. It has whatever is in its memory, which is 0 where
+ * nobody wrote.
  */
 KB_API KB_MUST_USE kb_error *kb_empty(kb_context *ctx, const kb_tensor_spec *spec,
                                       kb_tensor *tensor);
+
+/* The same, and filled with 0, by the DMAs of the PEs that have it: more work under way. */
 KB_API KB_MUST_USE kb_error *kb_zeros(kb_context *ctx, const kb_tensor_spec *spec,
                                       kb_tensor *tensor);
+
+/* The same, and filled with the value, rounded to the dtype. */
 KB_API KB_MUST_USE kb_error *kb_full(kb_context *ctx, const kb_tensor_spec *spec, double value,
                                      kb_tensor *tensor);
 
 /*
- * This one stays with the host: it is on no device. `data` has the elements row by row in the
+ * A tensor that stays with the host: it is on no device. `data` has the elements row by row in the
  * spec's dtype, `bytes` of them in all; it is copied. The spec's memory, policy and door mean
  * nothing.
  */
