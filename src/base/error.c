@@ -94,6 +94,15 @@ kb_error *kb_error_wrap(kb_error *cause, const char *format, ...)
     return cause;
 }
 
+/* Takes the lines over; they are dropped if memory ran out. */
+static void append_detail(kb_error *err, kb_text *lines)
+{
+    if (!lines->failed)
+        kb_text_append(&err->detail, kb_text_peek(lines), lines->length);
+    err->detail.failed = false; /* lines were lost, the rest is whole */
+    kb_text_fini(lines);
+}
+
 void kb_error_add_detail(kb_error *err, const char *format, ...)
 {
     KB_ASSERT(err);
@@ -108,10 +117,28 @@ void kb_error_add_detail(kb_error *err, const char *format, ...)
     kb_text_vprintf(&line, format, args);
     va_end(args);
     kb_text_escape_from(&line, start);
-    if (!line.failed)
-        kb_text_append(&err->detail, kb_text_peek(&line), line.length);
-    err->detail.failed = false; /* a line was lost, the rest is whole */
-    kb_text_fini(&line);
+    append_detail(err, &line);
+}
+
+void kb_error_add_detail_of(kb_error *err, const kb_error *from)
+{
+    KB_ASSERT(err);
+    if (is_constant(err) || from->detail.length == 0)
+        return;
+    kb_text lines = KB_TEXT_INIT; /* which have been escaped already */
+    if (err->detail.length > 0)
+        kb_text_puts(&lines, "\n");
+    kb_text_append(&lines, from->detail.bytes, from->detail.length);
+    append_detail(err, &lines);
+}
+
+kb_error *kb_error_copy(const kb_error *err)
+{
+    if (is_constant(err))
+        return kb_error_nomem();
+    kb_error *copy = kb_error_new(err->code, "%s", err->message);
+    kb_error_add_detail_of(copy, err);
+    return copy;
 }
 
 kb_code kb_error_code(const kb_error *err)

@@ -32,6 +32,12 @@ KB_MUST_USE kb_error *kb_error_nomem(void);
  */
 KB_MUST_USE kb_error *kb_error_wrap(kb_error *cause, const char *format, ...) KB_PRINTF(2, 3);
 
+/* Another one with the same code, message and detail. */
+KB_MUST_USE kb_error *kb_error_copy(const kb_error *err);
+
+/* Appends the detail of another error to that of this one; nothing if there is no memory. */
+void kb_error_add_detail_of(kb_error *err, const kb_error *from);
+
 /* Appends a line to the detail. The line is dropped if there is no memory. */
 void kb_error_add_detail(kb_error *err, const char *format, ...) KB_PRINTF(2, 3);
 

@@ -62,7 +62,7 @@ static void end_epoch(kb_context *ctx, rt_epoch *epoch, const kb_error *why)
         if (!request)
             continue;
         now.queueing = now.ended - request->completion.issued;
-        rt_request_end_part(request, &now, why ? rt_error_again(why) : NULL);
+        rt_request_end_part(request, &now, why ? kb_error_copy(why) : NULL);
     }
     free_epoch(epoch);
 }

@@ -9,25 +9,6 @@
  */
 #include "runtime.h"
 
-#include <string.h>
-
-void rt_error_add_details(kb_error *err, const kb_error *from)
-{
-    const char *line = kb_error_detail(from);
-    while (*line != '\0') {
-        size_t length = strcspn(line, "\n");
-        kb_error_add_detail(err, "%.*s", (int)length, line);
-        line += length + (line[length] == '\n');
-    }
-}
-
-kb_error *rt_error_again(const kb_error *err)
-{
-    kb_error *again = kb_error_new(kb_error_code(err), "%s", kb_error_message(err));
-    rt_error_add_details(again, err);
-    return again;
-}
-
 kb_error *rt_request_open(kb_context *ctx, rt_request **out)
 {
     uint64_t id;
@@ -112,7 +93,7 @@ static void dismiss(rt_request *request)
 
 kb_error *rt_take_faults(rt_caller *caller)
 {
-    kb_error *first = caller->first_fault ? rt_error_again(caller->first_fault->error) : NULL;
+    kb_error *first = caller->first_fault ? kb_error_copy(caller->first_fault->error) : NULL;
     while (caller->first_fault) {
         rt_request *request = caller->first_fault;
         strike_fault(request);
@@ -249,7 +230,7 @@ kb_error *kb_request_wait(kb_context *ctx, kb_request handle, kb_completion *com
     if (!request->error)
         return NULL;
     strike_fault(request); /* whoever waited for it has been told */
-    return rt_error_again(request->error);
+    return kb_error_copy(request->error);
 }
 
 kb_error *kb_request_test(kb_context *ctx, kb_request handle, bool *done)

@@ -225,12 +225,6 @@ KB_MUST_USE kb_error *rt_take_faults(rt_caller *caller);
 void rt_requests_disown(kb_context *ctx);
 void rt_requests_fini(kb_context *ctx);
 
-/* The same message, code and details once more. */
-KB_MUST_USE kb_error *rt_error_again(const kb_error *err);
-
-/* Adds the lines of one error's details to those of another. */
-void rt_error_add_details(kb_error *err, const kb_error *from);
-
 /* ---- message.c ---- */
 
 /* A range of virtual addresses, in whole pages. */

@@ -102,9 +102,11 @@ kb_error *rt_check_whole(const kb_context *ctx)
                                      "way is lost, and nothing can move any more");
 }
 
-/* Neither in a worker nor in a handler. */
-static kb_error *check_outside(const kb_context *ctx)
+/* Whether the caller may run the machine: it is whole, and the caller neither worker nor handler.
+ */
+static kb_error *check_driver(const kb_context *ctx)
 {
+    KB_TRY(rt_check_whole(ctx));
     if (!kb_sim_is_running(ctx->sim))
         return NULL;
     return kb_error_new(KB_ERR_BUG, "handlers of events cannot wait, or spawn");
@@ -113,8 +115,6 @@ static kb_error *check_outside(const kb_context *ctx)
 /* What the machine has no memory for while it runs is lost, so it must not go on from there. */
 static kb_error *run_machine(kb_context *ctx, kb_time until)
 {
-    KB_TRY(rt_check_whole(ctx));
-    KB_TRY(check_outside(ctx));
     kb_error *err = kb_sim_run(ctx->sim, until);
     ctx->broken = kb_error_code(err) == KB_ERR_HOST;
     return err;
@@ -122,8 +122,7 @@ static kb_error *run_machine(kb_context *ctx, kb_time until)
 
 static kb_error *drive(kb_context *ctx)
 {
-    KB_TRY(rt_check_whole(ctx));
-    KB_TRY(check_outside(ctx));
+    KB_TRY(check_driver(ctx));
     if (kb_sim_next_time(ctx->sim) == KB_FOREVER)
         return kb_error_new(KB_ERR_DEADLOCK,
                             "the program waits for something that will never happen");
@@ -227,6 +226,7 @@ kb_error *kb_cooperative_yield(kb_context *ctx)
 {
     kb_co *co = kb_sim_current(ctx->sim);
     if (!co) {
+        KB_TRY(check_driver(ctx));
         kb_time next = kb_sim_next_time(ctx->sim);
         if (ctx->moving > 0)
             return drive(ctx);
@@ -363,7 +363,7 @@ static kb_error *sum_up(const kb_context *ctx)
         const char *detail = kb_error_detail(err);
         if (failed > IN_MESSAGE || *detail != '\0')
             kb_error_add_detail(all, "rank %u: %s", rank, kb_error_message(err));
-        rt_error_add_details(all, err);
+        kb_error_add_detail_of(all, err);
     }
     return all;
 }
@@ -377,7 +377,7 @@ static kb_error *check_spawn(kb_context *ctx, kb_worker_fn *fn, uint32_t nprocs)
     if (co)
         return kb_error_new(KB_ERR_INPUT, "kb_spawn: not inside the coroutine '%s'",
                             kb_co_name(co));
-    KB_TRY(check_outside(ctx));
+    KB_TRY(check_driver(ctx));
     if (!fn)
         return kb_error_new(KB_ERR_INPUT, "kb_spawn: no function was given");
     if (nprocs < 1 || nprocs > RT_MAX_WORKERS)

@@ -1,5 +1,5 @@
 /*
- * continuation.c: making contexts.
+ * continuation.c: making continuations.
  */
 #include "sim/continuation.h"
 

@@ -1,7 +1,7 @@
 /*
  * continuation.h: a place where a suspended computation goes on. Private to sim.
  *
- * On x86-64 a context is a stack pointer; elsewhere, and with KB_UCONTEXT, it is a ucontext_t. The
+ * On x86-64 it is a stack pointer; elsewhere, and with KB_UCONTEXT, it is a ucontext_t. The
  * floating point control words are not switched. Sanitizers are told of each switch.
  *
  * Switching is inlined, and goes on with a jump. A processor predicts where returns go by counting
@@ -49,7 +49,7 @@ typedef struct kb_continuation {
 void kb_continuation_make(kb_continuation *context, void *stack_low, size_t stack_bytes,
                           void (*entry)(void *arg), void *arg);
 
-/* Gives back what a context made with kb_continuation_make() holds. Not on its own stack. */
+/* Gives back what one made with kb_continuation_make() holds. Not on its own stack. */
 void kb_continuation_destroy(kb_continuation *context);
 
 #if KB_CONTEXT_ASM
@@ -120,7 +120,7 @@ static inline void kb_continuation_switch(kb_continuation *from, kb_continuation
 #endif
 }
 
-/* To be called first in a new context: `from` is what was switched from. */
+/* To be called first in a new one: `from` is what was switched from. */
 static inline void kb_continuation_entered(kb_continuation *from)
 {
 #ifdef KB_ASAN

@@ -64,6 +64,28 @@ static void detail_is_lines(void **state)
     kb_error_free(err);
 }
 
+static void a_copy_says_the_same(void **state)
+{
+    (void)state;
+    kb_error *err = kb_error_new(KB_ERR_FAULT, "50%% of\tit");
+    kb_error_add_detail(err, "one\ntwo");
+    kb_error_add_detail(err, "three");
+    kb_error *copy = kb_error_copy(err);
+    assert_string_equal(kb_error_detail(copy), kb_error_detail(err));
+    expect_error(copy, KB_ERR_FAULT, kb_error_message(err));
+
+    kb_error *other = kb_error_new(KB_ERR_INPUT, "m");
+    kb_error_add_detail_of(other, err);
+    kb_error_add_detail_of(other, err);
+    assert_string_equal(kb_error_detail(other), "one\\ntwo\nthree\none\\ntwo\nthree");
+    kb_error_free(other);
+    kb_error_free(err);
+
+    kb_error *nothing = kb_error_copy(kb_error_nomem());
+    kb_error_add_detail_of(nothing, nothing);
+    assert_ptr_equal(nothing, kb_error_nomem());
+}
+
 static void long_messages_are_whole(void **state)
 {
     (void)state;
@@ -148,6 +170,7 @@ int main(void)
         cmocka_unit_test(a_message_is_one_line),
         cmocka_unit_test(wrap_puts_context_in_front),
         cmocka_unit_test(detail_is_lines),
+        cmocka_unit_test(a_copy_says_the_same),
         cmocka_unit_test(long_messages_are_whole),
         cmocka_unit_test(nomem_is_constant),
         cmocka_unit_test(try_returns_the_error),

@@ -6,6 +6,7 @@
 #define TESTS_RT_PROGRAMS_H
 
 #include "support/expect.h"
+#include "support/temporary.h"
 
 #include <malloc.h>
 
@@ -68,26 +69,6 @@ static inline kb_context *open_small(const kb_context_options *options)
     kb_context *ctx;
     expect_ok(try_small(options, &ctx));
     return ctx;
-}
-
-/* A file with the text, for as long as it is kept. */
-typedef struct temporary {
-    char path[32];
-} temporary;
-
-static inline temporary file_of(const char *text)
-{
-    temporary file = {"/tmp/kb-rt-XXXXXX"};
-    int fd = mkstemp(file.path);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
-    assert_int_equal(close(fd), 0);
-    return file;
-}
-
-static inline void remove_file(const temporary *file)
-{
-    assert_int_equal(unlink(file->path), 0);
 }
 
 /* ---- Messages ---- */

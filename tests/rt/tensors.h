@@ -6,6 +6,7 @@
 #define TESTS_RT_TENSORS_H
 
 #include "support/expect.h"
+#include "support/temporary.h"
 
 #include "base/base.h"
 #include "mem/cases.h"
@@ -42,18 +43,15 @@ enum { SMALL_MACHINES = sizeof small_machines / sizeof *small_machines };
 /* A context of the machine with this description; NULL is the default one. */
 static inline kb_context *open_context(const char *yaml, kb_context_options options)
 {
-    char path[] = "/tmp/kernbench-rt-XXXXXX";
+    temporary file;
     if (yaml) {
-        int file = mkstemp(path);
-        assert_true(file >= 0);
-        assert_int_equal(write(file, yaml, strlen(yaml)), strlen(yaml));
-        assert_int_equal(close(file), 0);
-        options.topology = path;
+        file = file_of(yaml);
+        options.topology = file.path;
     }
     kb_context *ctx;
     kb_error *err = kb_context_create(&options, &ctx);
     if (yaml)
-        assert_int_equal(unlink(path), 0);
+        remove_file(&file);
     expect_ok(err);
     return ctx;
 }
