@@ -265,6 +265,47 @@ static void read_tcm(const reader *r, kb_config_node *tcm)
                           (double)d->tcm_reserved_bytes / (double)(1 << 20));
 }
 
+enum {
+    max_array_side = 1 << 16, /* of the matrix engine */
+    max_lanes = 1 << 16,
+    max_cycles = 1 << 16,
+    max_queue = 1 << 16,
+    max_channels = 1 << 10,
+};
+
+/* The cycle of an engine. */
+static void read_cycle(kb_config_node *engine, kb_time *cycle)
+{
+    topo_read_time(engine, "cycle_ns", cycle);
+    if (*cycle == 0)
+        kb_config_problem(kb_config_find(engine, "cycle_ns"), "expected more than 0");
+}
+
+static void read_engines(kb_config_node *cube, topo_pe_figures *pe)
+{
+    kb_config_node *cpu = kb_config_mapping(kb_config_find(cube, "pe_cpu"));
+    topo_read_time(cpu, "overhead_ns", &pe->cpu_overhead_fs);
+    topo_read_time(cpu, "issue_ns", &pe->cpu_issue_fs);
+    topo_read_count(cpu, "queue_depth", 1, max_queue, &pe->queue_depth);
+
+    kb_config_node *gemm = kb_config_mapping(kb_config_find(cube, "pe_gemm"));
+    static const char *const fills[] = {"once", "per_fold"};
+    topo_read_count(gemm, "rows", 1, max_array_side, &pe->gemm_rows);
+    topo_read_count(gemm, "columns", 1, max_array_side, &pe->gemm_columns);
+    read_cycle(gemm, &pe->gemm_cycle_fs);
+    pe->gemm_fill_per_fold =
+        kb_config_enum(kb_config_find(gemm, "fill"), fills, 2, pe->gemm_fill_per_fold) == 1;
+
+    kb_config_node *math = kb_config_mapping(kb_config_find(cube, "pe_math"));
+    static const char *const classes[TOPO_MATH_CLASSES] = {"move_cycles", "div_cycles",
+                                                           "exp_cycles"};
+    topo_read_count(math, "lanes", 1, max_lanes, &pe->math_lanes);
+    read_cycle(math, &pe->math_cycle_fs);
+    for (int i = 0; i < TOPO_MATH_CLASSES; i++)
+        topo_read_count(math, classes[i], 1, max_cycles, &pe->math_cycles[i]);
+    topo_read_count(math, "latency_cycles", 0, max_cycles, &pe->math_latency_cycles);
+}
+
 static void read_cube(const reader *r, kb_config_node *cube)
 {
     topo_description *d = r->d;
@@ -280,8 +321,12 @@ static void read_cube(const reader *r, kb_config_node *cube)
     read_part(r, cube, "hbm_ctrl", TOPO_HBM_CTRL);
     read_part(r, cube, "sram", TOPO_SRAM);
     read_part(r, cube, "m_cpu", TOPO_M_CPU);
-    read_tcm(r, kb_config_mapping(kb_config_find(cube, "pe_tcm")));
-    read_part(r, cube, "pe_dma", TOPO_PE_DMA);
+    kb_config_node *tcm = kb_config_mapping(kb_config_find(cube, "pe_tcm"));
+    read_tcm(r, tcm);
+    topo_read_bandwidth(tcm, "bw_gbs", &d->pe.tcm_bytes_per_s);
+    read_engines(cube, &d->pe);
+    kb_config_node *dma = read_part(r, cube, "pe_dma", TOPO_PE_DMA);
+    topo_read_count(dma, "channels", 1, max_channels, &d->pe.dma_channels);
     topo_read_bandwidth(cube, "ucie_to_noc_bw_gbs", &d->ucie_to_noc);
     topo_read_bandwidth(cube, "pe_to_noc_bw_gbs", &d->pe_to_noc);
     topo_read_bandwidth(cube, "pe_to_xbar_bw_gbs", &d->pe_to_xbar);

@@ -62,6 +62,7 @@ typedef struct topo_description {
     uint64_t ucie_to_noc, pe_to_noc, pe_to_xbar, noc_to_xbar, xbar_to_hbm, xbar_to_sram;
     uint64_t hbm_bytes;
     uint64_t tcm_bytes, tcm_reserved_bytes; /* the second is less */
+    topo_pe_figures pe;
 
     topo_part parts[TOPO_KINDS];
 } topo_description;

@@ -79,12 +79,31 @@ static void add_cube(hash *h, const topo_description *d)
     add(h, d->tcm_reserved_bytes);
 }
 
+static void add_pe(hash *h, const topo_pe_figures *pe)
+{
+    add(h, (uint64_t)pe->cpu_overhead_fs);
+    add(h, (uint64_t)pe->cpu_issue_fs);
+    add(h, pe->queue_depth);
+    add(h, pe->dma_channels);
+    add(h, pe->gemm_rows);
+    add(h, pe->gemm_columns);
+    add(h, (uint64_t)pe->gemm_cycle_fs);
+    add(h, pe->gemm_fill_per_fold);
+    add(h, pe->math_lanes);
+    add(h, (uint64_t)pe->math_cycle_fs);
+    for (int i = 0; i < TOPO_MATH_CLASSES; i++)
+        add(h, pe->math_cycles[i]);
+    add(h, pe->math_latency_cycles);
+    add(h, pe->tcm_bytes_per_s);
+}
+
 uint64_t topo_description_hash(const topo_description *d)
 {
     static const uint64_t offset_basis = 0xcbf29ce484222325;
     hash h = {offset_basis};
     add_system(&h, d);
     add_cube(&h, d);
+    add_pe(&h, &d->pe);
     for (int kind = 0; kind < TOPO_KINDS; kind++) {
         const topo_part *part = &d->parts[kind];
         add_text(&h, part->impl ? part->impl->name : "");

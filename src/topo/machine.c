@@ -201,6 +201,7 @@ static topo_shape make_shape(const topo_description *d, const topo_layout *l)
         .sram_bytes = d->parts[TOPO_SRAM].is.bytes,
         .tcm_bytes = d->tcm_bytes,
         .tcm_reserved_bytes = d->tcm_reserved_bytes,
+        .pe = d->pe,
         .packet_bytes = d->packet_bytes,
         .vcs = d->vcs,
         .depth_bytes = d->depth_bytes,

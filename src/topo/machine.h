@@ -58,6 +58,24 @@ typedef enum topo_sip_pattern {
     TOPO_MESH_2D_NO_WRAP
 } topo_sip_pattern;
 
+/* The units of a PE. Classes of vector operations: moves and sums, divisions, exponentials. */
+enum { TOPO_MATH_CLASSES = 3 };
+
+typedef struct topo_pe_figures {
+    kb_time cpu_overhead_fs; /* from a launch's arrival to the first instruction */
+    kb_time cpu_issue_fs;    /* to issue a command */
+    uint32_t queue_depth;    /* commands that a unit holds before the pe_cpu waits */
+    uint32_t dma_channels;   /* transfers under way at a time, each direction */
+    uint32_t gemm_rows, gemm_columns;
+    kb_time gemm_cycle_fs;
+    bool gemm_fill_per_fold; /* else once a command */
+    uint32_t math_lanes;
+    kb_time math_cycle_fs;
+    uint32_t math_cycles[TOPO_MATH_CLASSES]; /* of a class, for each pass over the lanes */
+    uint32_t math_latency_cycles;
+    uint64_t tcm_bytes_per_s; /* each direction */
+} topo_pe_figures;
+
 /* What the description says, in numbers. */
 typedef struct topo_shape {
     uint32_t sips;
@@ -74,6 +92,7 @@ typedef struct topo_shape {
     uint64_t tcm_bytes, tcm_reserved_bytes;  /* of a PE, and what its scheduler keeps of it */
     uint32_t packet_bytes, vcs, depth_bytes; /* of the fabric: see net_options */
     bool serial_ports;
+    topo_pe_figures pe;
     uint32_t max_steps; /* no route has more */
 } topo_shape;
 

@@ -65,6 +65,24 @@ static const wrong cases[] = {
     {"cube:\n  noc: { w: 5, h: 1 }\n  pe_layout: { pe_per_router: 1 }\n  hbm_gib: 48\n", NULL,
      "f.yaml:4:12: cube.hbm_gib: expected an HBM that can be cut into 5 equal slices, one a PE, "
      "found 48 GiB"},
+    {"{}", "cube.pe_gemm.rows=0",
+     "--set cube.pe_gemm.rows: expected an integer from 1 to 65536, found '0'"},
+    {"{}", "cube.pe_gemm.fill=twice",
+     "--set cube.pe_gemm.fill: expected once or per_fold, found 'twice'"},
+    {"{}", "cube.pe_gemm.cycle_ns=0", "--set cube.pe_gemm.cycle_ns: expected more than 0"},
+    {"{}", "cube.pe_math.cycle_ns=0.0", "--set cube.pe_math.cycle_ns: expected more than 0"},
+    {"{}", "cube.pe_math.lanes=-4",
+     "--set cube.pe_math.lanes: expected an integer from 1 to 65536, found "
+     "'-4'"},
+    {"{}", "cube.pe_tcm.bw_gbs=0",
+     "--set cube.pe_tcm.bw_gbs: expected a number of at least 0.001 and at most 1000000, found "
+     "'0'"},
+    {"{}", "cube.pe_dma.channels=0",
+     "--set cube.pe_dma.channels: expected an integer from 1 to 1024, found "
+     "'0'"},
+    {"{}", "cube.pe_cpu.queue_depth=1e3",
+     "--set cube.pe_cpu.queue_depth: expected an integer from 1 to 65536, found "
+     "'1e3'"},
     {"{}", "cube.pe_tcm.capacity_mib=0.5",
      "--set cube.pe_tcm.capacity_mib: expected a number of at least 1 and at most 256, found '0.5'"},
     {"{}", "cube.pe_tcm.capacity_mib=256.5",
