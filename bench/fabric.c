@@ -2,9 +2,10 @@
  * fabric.c: how many hops a second the transport simulates, on machines of 256 to 65,536 PEs.
  *
  * dma: every PE keeps four reads of 4 KiB from slices of other cubes under way, anywhere in the
- * machine. uniform: every PE keeps four writes of one packet to any PE of its SIP under way. Both
- * go on for ever; runs are bounded by simulated time, and the time of a slice is divided by the
- * hops that were in it. The machines are the default one with more SIPs.
+ * machine. uniform: every PE keeps four writes of one packet to any PE of its SIP under way. local:
+ * every PE keeps four reads of 16 KiB from its own slice under way, which meet nobody. All go on
+ * for ever; runs are bounded by simulated time, and the time of a slice is divided by the hops that
+ * were in it. The machines are the default one with more SIPs.
  */
 #include "bench.h"
 
@@ -12,18 +13,19 @@
 
 #include "workloads/workloads.h"
 
-enum { OUTSTANDING = 4, DMA_BYTES = 4096 };
+enum { OUTSTANDING = 4, DMA_BYTES = 4096, LOCAL_BYTES = 16384 };
 
-typedef enum traffic { DMA, UNIFORM, TRAFFICS } traffic;
+typedef enum traffic { DMA, UNIFORM, LOCAL, TRAFFICS } traffic;
 
-static const char *const traffic_names[TRAFFICS] = {"dma", "uniform"};
+static const char *const traffic_names[TRAFFICS] = {"dma", "uniform", "local"};
 
 /* Sizes by SIPs; the default machine has 128 PEs in each. */
 static const uint32_t sip_counts[] = {2, 32, 512};
 enum { size_count = sizeof sip_counts / sizeof sip_counts[0], quick_sizes = 2 };
 
-/* Simulated time times PEs in which there are about a million hops. */
-static const kb_time slices[TRAFFICS] = {[DMA] = 8 * KB_MS, [UNIFORM] = KB_MS};
+/* Simulated time times PEs in which there are about a million hops; 25 millions of local ones. */
+static const kb_time slices[TRAFFICS] = {
+    [DMA] = 8 * KB_MS, [UNIFORM] = KB_MS, [LOCAL] = 10 * KB_MS};
 
 typedef struct contest {
     traffic traffic;
@@ -68,6 +70,8 @@ static kb_error *submit(contest *c, uint64_t pe)
         uint64_t other = pe / here * here + kb_rng_below(&c->rng, here);
         return submit_to(c, pe, node_of(c, TOPO_PE_DMA, other), s->packet_bytes, false);
     }
+    if (c->traffic == LOCAL)
+        return submit_to(c, pe, node_of(c, TOPO_HBM_CTRL, pe), LOCAL_BYTES, true);
     uint64_t cube = pe / s->pes;
     uint64_t other = kb_rng_below(&c->rng, s->pe_count / s->pes - 1);
     other += other >= cube;
@@ -197,6 +201,7 @@ static kb_error *run(bench *b)
 
 const bench_suite bench_fabric = {
     .title =
-        "Fabric: reads of 4 KiB from other cubes (dma), writes of a packet in the SIP (uniform)",
+        "Fabric: reads of 4 KiB from other cubes (dma), writes of a packet in the SIP (uniform), reads "
+        "of 16 KiB from the own slice (local)",
     .run = run,
 };

@@ -12,7 +12,7 @@
  *     the far PE copies     1651.543  1622.000    7.980   21.562     0.000
  *     the host reads         347.650   278.000    5.400   64.250     0.000
  *     what was read is right
- *     first of two copies   1669.043  1622.000    7.980   21.562    17.500
+ *     first of two copies   1651.543  1622.000    7.980   21.562     0.000
  *     second of two copies  1671.543  1622.000    7.980   21.562    20.000
  *     it is unmapped        1292.450  1286.000    5.700    0.750     0.000
  *     PE DMA on sip0.cube15.pe0: address 0x100000000 is not mapped: no tensor is mapped at all

@@ -31,6 +31,7 @@ typedef struct profile {
     topo_pace pace;
     kb_time latency;   /* wire and overhead of the node behind */
     uint32_t capacity; /* of each channel behind the link, in bytes */
+    bool roomy;        /* what a link not faster than this one sends never waits for room */
 } profile;
 
 enum {
@@ -77,7 +78,7 @@ typedef struct port {
 
 /*
  * First in, first out. In a port it holds packets; at a source the next packet of the transfer
- * whose turn it is, and the transfers that have packets left.
+ * whose turn it is, and a ring of readers that have packets left, each as its first transfer.
  */
 enum { SPACE_BITS = 30 };
 #define SPACE_MASK ((1u << SPACE_BITS) - 1)
@@ -86,7 +87,7 @@ typedef struct channel {
     uint32_t first; /* packet; NONE if empty */
     union {
         uint32_t last;          /* port: packet, if there is a first one */
-        uint32_t last_transfer; /* source */
+        uint32_t last_transfer; /* source: the one whose turn comes last */
     };
     uint32_t next; /* channel in the ring of the link that it waits for */
     union {
@@ -124,21 +125,37 @@ typedef struct transfer {
     uint64_t bytes; /* of the leg */
     uint64_t back_bytes;
     uint32_t packets;
-    uint32_t made;      /* have been made at the source; most have left it */
-    uint32_t delivered; /* have begun their last link */
-    uint32_t next;      /* at the source */
-    uint32_t from;      /* the node where the leg starts */
-    uint32_t source;    /* and the channel there */
-    kb_time ready_at;   /* at the source */
-    kb_time ends_at;    /* of what has been delivered */
+    uint32_t made;        /* have been made at the source; most have left it */
+    uint32_t delivered;   /* have begun their last link */
+    uint32_t from;        /* the node where the leg starts */
+    uint32_t source;      /* and the channel there */
+    uint32_t reader;      /* for whom it is, at a memory; elsewhere all are alike */
+    uint32_t next;        /* at the source: the first transfer of the next reader */
+    uint32_t behind;      /* the next transfer of the same reader, or of the same train */
+    uint32_t last_behind; /* of a reader's first transfer: the last of them, or itself */
+    kb_time ready_at;     /* at the source */
+    kb_time ends_at;      /* of what has been delivered; of a train's leg, of all */
+    uint32_t train;       /* that it is a leg of; else NONE */
+    kb_time start;        /* of a train's leg: when it starts on its first link */
+    kb_event end;         /* of a train's leg */
     net_receipt receipt;
     net_done_fn *done;
     void *self;
     uint64_t arg;
+    uint16_t steps, back_steps; /* of both paths */
     uint8_t path_size, back_size;
     bool returning; /* the data of a read */
-    bool arrived;   /* at the source; without elision only */
+    bool arrived;   /* at the source */
+    bool on_links;  /* its packets are, or will be as soon as they can */
 } transfer;
+
+/*
+ * Who uses a link: so many legs that move as packets, and behind them perhaps a train. A leg counts
+ * from when it is the first at its source until it has ended.
+ */
+#define CLAIM_TRAIN (1u << 31)
+
+typedef struct stage stage; /* see unfold.c */
 
 struct net {
     kb_sim *sim;
@@ -156,9 +173,16 @@ struct net {
     uint32_t channel_count;
     KB_VEC(profile) profiles;
 
+    uint32_t *claims;   /* by link: how many legs, and CLAIM_TRAIN */
+    uint32_t *train_on; /* by link, if there is one */
+    uint32_t *latest;   /* by link: the leg that began there last; NONE if it has ended */
+
     kb_pool packets;
     kb_pool transfers;
+    kb_pool trains;
     paths paths;
+    KB_VEC(stage) stages; /* room for unfolding a train */
+    KB_VEC(kb_time) departures;
 
     kb_handler on_arrival, on_grant, on_space, on_credit, on_inject, on_end, on_accept;
     kb_time now;      /* in a handler: of the event in hand */
@@ -166,6 +190,7 @@ struct net {
 
     uint64_t hops;
     uint64_t done;
+    uint64_t arrivals;  /* at sources, ever: their sequence at one instant */
     uint64_t delivered; /* transfers, ever: the sequence of their ends */
     net_watch_fn *watch;
     void *watcher;
@@ -221,8 +246,12 @@ static inline uint32_t accept_id(const net *n, uint32_t at)
 /* flow.c: how packets move. */
 KB_MUST_USE kb_error *flow_add_handlers(net *n);
 
-/* A transfer stands at its source, a channel, from now on. */
-void flow_enter_source(net *n, uint32_t t);
+/* A leg of the transfer begins at its source; if in the event of another one's end, as the last
+ * thing in it. */
+void flow_begin_leg(net *n, uint32_t t, bool in_end);
+
+/* Packet `p`, the first of channel `c`, is there: it starts, or the channel waits. */
+void flow_offer(net *n, uint32_t c, uint32_t p);
 
 /* net.c: the transfer's last byte is there. */
 void net_end_leg(net *n, uint32_t t);

@@ -16,6 +16,8 @@
  * come before the one in hand, so the result is the same.
  */
 #include "flow.h"
+#include "source.h"
+#include "train.h"
 
 /* ---- Links ------------------------------------------------------------------------------- */
 
@@ -37,18 +39,6 @@ static inline void want_grant(net *n, link *l, uint32_t at)
 }
 
 /* ---- Space ------------------------------------------------------------------------------- */
-
-/* What the link owes is given back now, or by an event when its time comes. */
-static inline void settle(net *n, link *l)
-{
-    uint32_t feeder = link_of(n, l->owed_channel);
-    if (KB_LIKELY(has_come(n, l->owed_at, arrival_id(n, feeder))))
-        n->channels[l->owed_channel].used -= l->owed_bytes & SPACE_MASK;
-    else
-        schedule_credit(n, l->owed_at, feeder, l->owed_channel, l->owed_bytes);
-    l->owed_channel = NOTHING;
-    l->flags &= (uint8_t)~LINK_OWED_AWAITED;
-}
 
 /* Sees that link `at` looks again when this one gives back what it owes. */
 static inline void await_owed(net *n, link *l, uint32_t at)
@@ -135,78 +125,6 @@ static inline void block(net *n, link *l, uint32_t c, uint32_t to)
     ring_append(n, &l->blocked, c);
 }
 
-/* ---- Sources ----------------------------------------------------------------------------- */
-
-/*
- * The transfer at a source that makes the next packet; NULL if all have been made. Transfers go one
- * after the other; but a memory answers those who read in turns, packet by packet, so that one who
- * takes the data slowly does not hold up the others.
- */
-static transfer *next_at_source(net *n, channel *ch)
-{
-    uint32_t t = ch->first_transfer;
-    transfer *tr = transfer_at(n, t);
-    bool all_made = tr->made == tr->packets;
-    bool in_turns = tr->made > 0 && n->graph->nodes.items[tr->from].service != TOPO_NONE;
-    if (t == ch->last_transfer) {
-        if (!all_made)
-            return tr;
-        ch->first_transfer = NONE;
-        return NULL;
-    }
-    if (!all_made && !in_turns)
-        return tr;
-    ch->first_transfer = tr->next;
-    if (!all_made) {
-        transfer_at(n, ch->last_transfer)->next = t;
-        ch->last_transfer = t;
-    }
-    return transfer_at(n, ch->first_transfer);
-}
-
-/* Makes the next packet at a source. */
-static void refill_source(net *n, uint32_t c)
-{
-    channel *ch = &n->channels[c];
-    ch->first = NONE;
-    transfer *tr = next_at_source(n, ch);
-    if (!tr)
-        return;
-    uint32_t p = kb_pool_take(&n->packets);
-    if (p == NONE) {
-        kb_sim_fail(n->sim, kb_error_nomem());
-        return;
-    }
-    packet *pk = packet_at(n, p);
-    uint32_t index = tr->made++;
-    bool last = tr->made == tr->packets;
-    uint64_t left = tr->bytes - (uint64_t)index * n->options.packet_bytes;
-    pk->head_at = tr->ready_at;
-    pk->tail_at = tr->ready_at;
-    pk->path = tr->path;
-    pk->step = *paths_at(&n->paths, tr->path);
-    pk->number = (last ? (uint32_t)left : index) & (MAX_PACKETS - 1);
-    pk->flags = (last ? PACKET_LAST : 0u) | (tr->arrived ? PACKET_ARRIVED : 0u);
-    ch->first = p;
-}
-
-void flow_enter_source(net *n, uint32_t t)
-{
-    transfer *tr = transfer_at(n, t);
-    channel *ch = &n->channels[tr->source];
-    bool alone = ch->first_transfer == NONE;
-    if (alone)
-        ch->first_transfer = t;
-    else
-        transfer_at(n, ch->last_transfer)->next = t;
-    ch->last_transfer = t;
-    if (alone)
-        refill_source(n, tr->source);
-    if (alone || n->options.no_elision)
-        schedule(n, tr->ready_at, inject_id(n, tr->source), n->on_inject,
-                 (uint64_t)tr->source << 32 | t);
-}
-
 /* ---- Starting ---------------------------------------------------------------------------- */
 
 /* A packet leaves a serial port at the rate at which packets come in. */
@@ -229,7 +147,7 @@ static inline void leave_source(net *n, uint32_t at, uint32_t c)
 {
     if (KB_UNLIKELY(n->ports != NULL))
         n->ports[at].last_feeder = NOTHING; /* ports have a turn too */
-    refill_source(n, c);
+    source_next(n, c);
 }
 
 /* The packet leaves its port: its space is given back when its tail has left, at `leaves`. */
@@ -282,9 +200,8 @@ static inline void deliver(net *n, uint32_t at, uint32_t p, const uint32_t *step
     kb_pool_give(&n->packets, p);
     if (tail_at > tr->ends_at)
         tr->ends_at = tail_at;
-    if (++tr->delivered == tr->packets) /* two may end at one instant over one link */
-        schedule_in(n, tr->ends_at, arrival_id(n, at), THIRD_SEQUENCE + n->delivered++, n->on_end,
-                    (uint64_t)at << 32 | t);
+    if (++tr->delivered == tr->packets)
+        (void)schedule_end(n, tr->ends_at, at, t);
 }
 
 static __attribute__((noinline)) void report(const net *n, uint32_t at, uint32_t c,
@@ -329,39 +246,38 @@ static void start(net *n, link *l, uint32_t at, uint32_t from, uint32_t p, uint3
 
     if (l->owed_channel != NOTHING)
         settle(n, l);
-    if (KB_UNLIKELY(is_source(n, from)))
-        leave_source(n, at, from);
-    else
+    if (KB_LIKELY(!is_source(n, from)))
         leave_port(n, l, at, from, pk, bytes, leaves);
 
     const uint32_t *step = paths_at(&n->paths, pk->path);
     if (to == NOTHING) {
         deliver(n, at, p, step, leaves + pr->latency);
-        return;
+    } else {
+        if (pk->flags & PACKET_LAST)
+            n->channels[to].taken = 0;
+        pk->head_at = n->now + pr->latency;
+        pk->tail_at = leaves + pr->latency;
+        pk->path++;
+        pk->step = step[1];
+        pk->flags &= PACKET_LAST;
+        enter_port(n, at, to, p, pk, bytes);
     }
-    if (pk->flags & PACKET_LAST)
-        n->channels[to].taken = 0;
-    pk->head_at = n->now + pr->latency;
-    pk->tail_at = leaves + pr->latency;
-    pk->path++;
-    pk->step = step[1];
-    pk->flags &= PACKET_LAST;
-    enter_port(n, at, to, p, pk, bytes);
+    if (KB_UNLIKELY(is_source(n, from)))
+        leave_source(n, at, from);
 }
 
 /* ---- Waiting ----------------------------------------------------------------------------- */
 
-/* Has the head of the channel's first packet come? If not, an event will tell. */
+/*
+ * Has the head of the channel's first packet come? If not, an event will tell. At a source there is
+ * no packet before its transfer has come.
+ */
 static inline bool head_is_there(net *n, uint32_t c, uint32_t p, const packet *pk)
 {
+    if (KB_UNLIKELY(is_source(n, c)))
+        return true;
     if (KB_UNLIKELY(n->options.no_elision))
         return (pk->flags & PACKET_ARRIVED) != 0;
-    if (KB_UNLIKELY(is_source(n, c))) {
-        if (has_come(n, pk->head_at, inject_id(n, c)))
-            return true;
-        schedule(n, pk->head_at, inject_id(n, c), n->on_inject, (uint64_t)c << 32);
-        return false;
-    }
     uint32_t feeder = link_of(n, c);
     if (has_passed(n, pk->head_at, arrival_id(n, feeder)))
         return true;
@@ -402,6 +318,11 @@ static inline void offer(net *n, uint32_t c, uint32_t p)
         if (!head_is_there(n, c, p, pk))
             return;
     }
+}
+
+void flow_offer(net *n, uint32_t c, uint32_t p)
+{
+    offer(n, c, p);
 }
 
 /* ---- Granting ---------------------------------------------------------------------------- */
@@ -600,21 +521,47 @@ static void on_credit(kb_sim *sim, void *self, uint64_t arg)
     want_grant(n, l, at);
 }
 
-/* A transfer is ready at its source. */
+/*
+ * A transfer is ready at its source. Its place there it has had since it was submitted; but at a
+ * memory, which takes requests in the order in which they come, it has one from now on.
+ */
+static void inject(net *n, uint32_t c, uint32_t t)
+{
+    transfer *tr = transfer_at(n, t);
+    tr->arrived = true;
+    if (is_memory(n, tr->from))
+        source_append(n, t);
+    if (n->channels[c].first_transfer != t)
+        return;
+    source_prepare(n, c);
+    uint32_t p = n->channels[c].first;
+    if (p != NONE)
+        offer(n, c, p);
+}
+
 static void on_inject(kb_sim *sim, void *self, uint64_t arg)
 {
     (void)sim;
     net *n = self;
     uint32_t c = (uint32_t)(arg >> 32);
     begin(n, inject_id(n, c));
-    if (KB_UNLIKELY(n->options.no_elision)) {
-        uint32_t t = (uint32_t)arg;
-        transfer_at(n, t)->arrived = true;
-        if (n->channels[c].first_transfer != t)
-            return;
-        first_packet(n, c)->flags |= PACKET_ARRIVED;
+    inject(n, c, (uint32_t)arg);
+}
+
+void flow_begin_leg(net *n, uint32_t t, bool in_end)
+{
+    const transfer *tr = transfer_at(n, t);
+    uint32_t id = inject_id(n, tr->source);
+    if (!is_memory(n, tr->from))
+        source_append(n, t);
+    kb_source source = kb_source_make(id);
+    source.next_key += SECOND_SEQUENCE + n->arrivals++;
+    if (in_end && !n->options.no_elision && kb_sim_advance(n->sim, &source, tr->ready_at)) {
+        begin(n, id);
+        inject(n, tr->source, t);
+        return;
     }
-    offer(n, c, n->channels[c].first);
+    (void)kb_sim_at(n->sim, &source, tr->ready_at, n->on_inject, (uint64_t)tr->source << 32 | t);
 }
 
 /* The one to be served after `last`, in rotation. */
@@ -662,8 +609,13 @@ static void on_end(kb_sim *sim, void *self, uint64_t arg)
 {
     (void)sim;
     net *n = self;
+    uint32_t t = (uint32_t)arg;
     begin(n, arrival_id(n, (uint32_t)(arg >> 32)));
-    net_end_leg(n, (uint32_t)arg);
+    if (transfer_at(n, t)->train != NONE)
+        train_end_leg(n, t);
+    else
+        claims_leave(n, t);
+    net_end_leg(n, t);
 }
 
 kb_error *flow_add_handlers(net *n)

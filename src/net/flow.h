@@ -58,6 +58,28 @@ static inline void schedule_credit(net *n, kb_time when, uint32_t feeder, uint32
                 (uint64_t)c << 32 | bytes);
 }
 
+/* Two may end at one instant over one link: in the order of these calls. */
+static inline kb_event schedule_end(net *n, kb_time when, uint32_t at, uint32_t t)
+{
+    kb_source source = kb_source_make(arrival_id(n, at));
+    source.next_key += THIRD_SEQUENCE + n->delivered++;
+    return kb_sim_at(n->sim, &source, when, n->on_end, (uint64_t)at << 32 | t);
+}
+
+/* ---- Space ------------------------------------------------------------------------------- */
+
+/* What the link owes is given back now, or by an event when its time comes. */
+static inline void settle(net *n, link *l)
+{
+    uint32_t feeder = link_of(n, l->owed_channel);
+    if (KB_LIKELY(has_come(n, l->owed_at, arrival_id(n, feeder))))
+        n->channels[l->owed_channel].used -= l->owed_bytes & SPACE_MASK;
+    else
+        schedule_credit(n, l->owed_at, feeder, l->owed_channel, l->owed_bytes);
+    l->owed_channel = NOTHING;
+    l->flags &= (uint8_t)~LINK_OWED_AWAITED;
+}
+
 /* ---- Rings of channels ------------------------------------------------------------------- */
 
 static inline void ring_append(net *n, uint32_t *last, uint32_t c)
@@ -105,6 +127,12 @@ static inline packet *packet_at(const net *n, uint32_t index)
 static inline bool is_source(const net *n, uint32_t c)
 {
     return c >= n->source_base;
+}
+
+/* Memories answer in turns. */
+static inline bool is_memory(const net *n, uint32_t node)
+{
+    return n->graph->nodes.items[node].service != TOPO_NONE;
 }
 
 static inline packet *first_packet(const net *n, uint32_t c)

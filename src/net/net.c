@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fabric.h"
+#include "train.h"
 
 /* ---- Making a net ------------------------------------------------------------------------ */
 
@@ -31,17 +32,21 @@ static bool is_end(uint8_t kind)
  * packets, since a packet takes its space as a whole when it starts and gives it back when its tail
  * has left.
  */
-static uint64_t capacity_of(const net_options *options, uint64_t bytes_per_s, kb_time latency)
+static uint64_t capacity_of(const net_options *options, uint64_t moving)
+{
+    uint64_t packets = (moving + options->packet_bytes - 1) / options->packet_bytes;
+    uint64_t least = (packets + 1) * options->packet_bytes;
+    uint64_t wished = moving + options->depth_bytes;
+    return wished > least ? wished : least;
+}
+
+/* What is on its way in; or a large number if that is more. */
+static uint64_t moving_of(uint64_t bytes_per_s, kb_time latency)
 {
     __extension__ typedef unsigned __int128 wide;
     const uint64_t fs_per_s = (uint64_t)KB_S;
     wide moving = ((wide)bytes_per_s * (uint64_t)latency + fs_per_s - 1) / fs_per_s;
-    if (moving > UINT32_MAX)
-        return UINT64_MAX;
-    uint64_t packets = ((uint64_t)moving + options->packet_bytes - 1) / options->packet_bytes;
-    uint64_t least = (packets + 1) * options->packet_bytes;
-    uint64_t wished = (uint64_t)moving + options->depth_bytes;
-    return wished > least ? wished : least;
+    return moving > UINT32_MAX ? UINT32_MAX : (uint64_t)moving;
 }
 
 /* The index of the link's profile; links of a kind share one. */
@@ -58,7 +63,8 @@ static kb_error *add_profile(net *n, uint32_t at, uint32_t *index)
             return NULL;
         }
     }
-    uint64_t capacity = capacity_of(&n->options, rate, latency);
+    uint64_t moving = moving_of(rate, latency);
+    uint64_t capacity = capacity_of(&n->options, moving);
     if (capacity > SPACE_MASK)
         return kb_error_new(KB_ERR_INPUT,
                             "a link of %.9g GB/s with %.9g ns behind it would need channels of "
@@ -66,7 +72,10 @@ static kb_error *add_profile(net *n, uint32_t at, uint32_t *index)
                             (double)rate / 1e9, (double)latency / (double)KB_NS);
     profile fresh = {.pace = topo_pace_make(rate, n->options.packet_bytes),
                      .latency = latency,
-                     .capacity = (uint32_t)capacity};
+                     .capacity = (uint32_t)capacity,
+                     /* The packets that came within the latency, the one before, and one more. */
+                     .roomy = latency == 0 ||
+                              capacity >= moving + 2 * (uint64_t)n->options.packet_bytes};
     *index = (uint32_t)n->profiles.count;
     return kb_vec_push(&n->profiles, fresh) ? NULL : kb_error_nomem();
 }
@@ -85,7 +94,10 @@ static kb_error *init_links(net *n)
     size_t count = n->graph->links.count;
     n->links = kb_alloc_large(count, sizeof *n->links);
     n->source_of = kb_alloc_array(count, sizeof *n->source_of);
-    if (!n->links || !n->source_of)
+    n->claims = kb_alloc_zeroed(count, sizeof *n->claims);
+    n->train_on = kb_alloc_array(count, sizeof *n->train_on);
+    n->latest = kb_alloc_zeroed(count, sizeof *n->latest);
+    if (!n->links || !n->source_of || !n->claims || !n->train_on || !n->latest)
         return kb_error_nomem();
     if (n->options.serial_ports) {
         n->ports = kb_alloc_array(count, sizeof *n->ports);
@@ -145,6 +157,7 @@ kb_error *net_create(kb_sim *sim, const topo_graph *graph, const net_options *op
     kb_pool_init(&n->packets, sizeof(packet));
     KB_ASSERT(n->packets.stride == PACKET_STRIDE);
     kb_pool_init(&n->transfers, sizeof(transfer));
+    kb_pool_init(&n->trains, sizeof(train));
     paths_init(&n->paths);
 
     /* Only rings of SIPs wrap around; other machines need not have that class. */
@@ -172,11 +185,17 @@ void net_destroy(net *n)
 {
     if (!n)
         return;
+    kb_vec_fini(&n->departures);
+    kb_vec_fini(&n->stages);
     paths_fini(&n->paths);
+    kb_pool_fini(&n->trains);
     kb_pool_fini(&n->transfers);
     kb_pool_fini(&n->packets);
     kb_vec_fini(&n->profiles);
     free(n->channels);
+    free(n->latest);
+    free(n->train_on);
+    free(n->claims);
     free(n->source_of);
     free(n->ports);
     free(n->links);
@@ -263,20 +282,25 @@ static uint64_t packets_of(const net *n, uint64_t bytes)
     return (bytes - 1) / n->options.packet_bytes + 1;
 }
 
-/* Puts the leg in hand at its source. */
+/* Puts the leg in hand at its source: the second one in the event that ends the first. */
 static void begin_leg(net *n, uint32_t t, kb_time now, bool forwarded)
 {
     transfer *tr = transfer_at(n, t);
-    uint32_t step = *paths_at(&n->paths, tr->path);
-    tr->from = n->graph->links.items[step_link(step)].from;
+    const topo_graph *g = n->graph;
+    const uint32_t *path = paths_at(&n->paths, tr->path);
+    uint32_t step = *path;
+    tr->from = g->links.items[step_link(step)].from;
+    bool memory = g->nodes.items[tr->from].service != TOPO_NONE;
+    tr->reader = memory ? g->links.items[step_link(path[tr->steps - 1])].to : 0;
     tr->packets = (uint32_t)packets_of(n, tr->bytes);
     tr->made = 0;
     tr->delivered = 0;
     tr->arrived = false;
+    tr->on_links = false;
     tr->ready_at = now + (forwarded ? 0 : topo_source_overhead(n->graph, tr->from));
     tr->ends_at = tr->ready_at;
     tr->source = n->source_of[step_link(step)] + ((step & REPLY_BIT) != 0);
-    flow_enter_source(n, t);
+    flow_begin_leg(n, t, tr->returning);
 }
 
 static kb_error *check_leg(const net *n, uint32_t from, const net_leg *leg)
@@ -316,6 +340,8 @@ kb_error *net_submit(net *n, const net_order *order)
     transfer *tr = transfer_at(n, t);
     *tr = (transfer){.bytes = order->out.bytes,
                      .back_bytes = order->back.bytes,
+                     .steps = (uint16_t)order->out.count,
+                     .back_steps = (uint16_t)order->back.count,
                      .done = order->done,
                      .self = order->self,
                      .arg = order->arg};
@@ -340,6 +366,7 @@ void net_end_leg(net *n, uint32_t t)
         give_path(n, tr->path, tr->path_size);
         tr->path = tr->back;
         tr->path_size = tr->back_size;
+        tr->steps = tr->back_steps;
         tr->back = NONE;
         tr->bytes = tr->back_bytes;
         tr->returning = true;
@@ -361,9 +388,18 @@ void net_end_leg(net *n, uint32_t t)
 
 /* ---- Figures ----------------------------------------------------------------------------- */
 
+static train_figures look(const net *n, uint32_t at)
+{
+    if (n->claims[at] & CLAIM_TRAIN)
+        return train_look(n, n->train_on[at], at);
+    return (train_figures){0};
+}
+
 net_link_figures net_link_get(const net *n, uint32_t at)
 {
-    return (net_link_figures){.bytes = n->links[at].bytes, .waited_fs = n->links[at].waited};
+    train_figures more = look(n, at);
+    return (net_link_figures){.bytes = n->links[at].bytes + more.bytes,
+                              .waited_fs = n->links[at].waited + more.waited};
 }
 
 static size_t pool_bytes(const kb_pool *pool)
@@ -377,24 +413,32 @@ net_figures net_get_figures(const net *n)
                      .transfers = n->done,
                      .live = kb_pool_live(&n->transfers),
                      .live_bytes = pool_bytes(&n->packets) + pool_bytes(&n->transfers) +
-                                   paths_bytes(&n->paths)};
+                                   pool_bytes(&n->trains) + paths_bytes(&n->paths)};
     size_t links = n->graph->links.count;
-    for (size_t i = 0; i < links; i++)
-        f.link_bytes += n->links[i].bytes;
-    f.state_bytes = sizeof *n + links * (sizeof *n->links + sizeof *n->source_of) +
+    for (uint32_t at = 0; at < links; at++) {
+        train_figures more = look(n, at);
+        f.hops += more.packets;
+        f.link_bytes += n->links[at].bytes + more.bytes;
+    }
+    f.state_bytes = sizeof *n +
+                    links * (sizeof *n->links + sizeof *n->source_of + sizeof *n->claims +
+                             sizeof *n->train_on + sizeof *n->latest) +
                     (n->ports ? links * sizeof *n->ports : 0) +
                     n->channel_count * sizeof *n->channels +
                     n->profiles.capacity * sizeof *n->profiles.items;
     return f;
 }
 
+/* What trains have done comes to the links later, so these may be below 0 until then. */
 void net_reset_figures(net *n)
 {
     n->hops = 0;
     n->done = 0;
-    for (size_t i = 0; i < n->graph->links.count; i++) {
-        n->links[i].bytes = 0;
-        n->links[i].waited = 0;
+    for (uint32_t at = 0; at < n->graph->links.count; at++) {
+        train_figures more = look(n, at);
+        n->hops -= more.packets;
+        n->links[at].bytes = 0 - more.bytes;
+        n->links[at].waited = 0 - more.waited;
     }
 }
 
@@ -410,6 +454,7 @@ uint32_t net_channels_per_link(const net *n)
 
 void net_watch(net *n, net_watch_fn *fn, void *self)
 {
+    train_dissolve_all(n);
     n->watch = fn;
     n->watcher = self;
 }

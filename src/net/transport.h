@@ -95,6 +95,10 @@ typedef struct net_link_figures {
     kb_time waited_fs; /* by packets, for this link, behind other transfers */
 } net_link_figures;
 
+/*
+ * Figures say what has happened up to now. Asked for in the middle of an instant, they may count
+ * what the rest of it brings.
+ */
 net_link_figures net_link_get(const net *n, uint32_t at);
 
 typedef struct net_figures {

@@ -271,12 +271,18 @@ static void book(world *w, uint32_t link, const piece *p, uint32_t to, int64_t l
                                              .tail_leaves = leaves});
 }
 
-/* A memory answers in turns: what is left of an order goes behind all others. */
-static void take_turns(const world *w, basin *b, uint32_t order)
+static uint32_t reader_of(const world *w, const piece *p)
+{
+    const planned_leg *leg = leg_of(w, p->order, p->back);
+    return link_at(w, topo_step_link(leg->steps[leg->count - 1]))->to;
+}
+
+/* A memory answers in turns: what is left of what one reader wants goes behind all others. */
+static void take_turns(const world *w, basin *b, uint32_t reader)
 {
     uint32_t kept = 0, moved = 0, behind[MOST_PACKETS / 8];
     for (uint32_t i = 0; i < b->count; i++) {
-        if (w->pieces[b->pieces[i]].order == order)
+        if (reader_of(w, &w->pieces[b->pieces[i]]) == reader)
             behind[moved++] = b->pieces[i];
         else
             b->pieces[kept++] = b->pieces[i];
@@ -301,7 +307,7 @@ static void start(world *w, uint32_t link, uint32_t from, uint32_t to)
     memmove(&b->pieces[0], &b->pieces[1], (b->count - 1) * sizeof *b->pieces);
     b->count--;
     if (p->hop == 0 && link_at(w, link)->from == link_at(w, link)->to)
-        take_turns(w, b, p->order);
+        take_turns(w, b, reader_of(w, p));
     if (p->hop > 0) {
         uint32_t fed_by = link_of_hop(w, p, p->hop - 1);
         plan(w, leaves, place_of_end(fed_by), CREDIT, from, p->bytes);
@@ -404,7 +410,34 @@ static void on_credit(world *w, uint32_t c, uint32_t bytes)
 
 /* ---- Transfers --------------------------------------------------------------------------- */
 
-/* All packets of the leg are put into the source; their heads will be there all at once. */
+/* All packets of the leg are put into the source. */
+static void enter_source(world *w, uint32_t order, bool back, uint32_t source, int64_t ready)
+{
+    const planned_leg *leg = leg_of(w, order, back);
+    trip *t = &w->trips[order];
+    basin *b = &w->basins[source];
+    for (uint64_t offset = 0; offset < leg->bytes; offset += w->s->options.packet_bytes) {
+        uint64_t left = leg->bytes - offset;
+        uint32_t packet = w->s->options.packet_bytes;
+        assert_true(w->piece_count < MOST_PACKETS && b->count < MOST_PACKETS / 8);
+        w->pieces[w->piece_count] = (piece){.order = order,
+                                            .back = back,
+                                            .number = t->pieces++,
+                                            .bytes = left < packet ? (uint32_t)left : packet,
+                                            .offset = offset,
+                                            .head = ready,
+                                            .tail = ready};
+        b->pieces[b->count++] = w->piece_count++;
+    }
+}
+
+static bool is_memory_source(const world *w, uint32_t source)
+{
+    uint32_t link = (source - source_of(w, 0, false)) / 2;
+    return link_at(w, link)->from == link_at(w, link)->to;
+}
+
+/* It has its place at the source from now on; at a memory it has one when it is ready there. */
 static void begin_leg(world *w, uint32_t order, bool back)
 {
     const planned_leg *leg = leg_of(w, order, back);
@@ -418,21 +451,8 @@ static void begin_leg(world *w, uint32_t order, bool back)
     t->pieces = 0;
     t->delivered = 0;
     t->ends_at = ready;
-    for (uint64_t offset = 0; offset < leg->bytes; offset += w->s->options.packet_bytes) {
-        uint64_t left = leg->bytes - offset;
-        uint32_t packet = w->s->options.packet_bytes;
-        assert_true(w->piece_count < MOST_PACKETS);
-        w->pieces[w->piece_count] = (piece){.order = order,
-                                            .back = back,
-                                            .number = t->pieces++,
-                                            .bytes = left < packet ? (uint32_t)left : packet,
-                                            .offset = offset,
-                                            .head = ready,
-                                            .tail = ready};
-        basin *b = &w->basins[source];
-        assert_true(b->count < MOST_PACKETS / 8);
-        b->pieces[b->count++] = w->piece_count++;
-    }
+    if (!is_memory_source(w, source))
+        enter_source(w, order, back, source, ready);
     uint32_t number = source - source_of(w, 0, false);
     plan(w, ready, place_of_end(w->links) + number, INJECT, order, source);
 }
@@ -440,6 +460,8 @@ static void begin_leg(world *w, uint32_t order, bool back)
 static void on_inject(world *w, uint32_t order, uint32_t source)
 {
     basin *b = &w->basins[source];
+    if (is_memory_source(w, source))
+        enter_source(w, order, w->trips[order].returning, source, w->now);
     for (uint32_t i = 0; i < b->count; i++)
         if (w->pieces[b->pieces[i]].order == order)
             w->pieces[b->pieces[i]].head_is_there = true;

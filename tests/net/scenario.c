@@ -123,6 +123,7 @@ outcome *outcome_new(uint32_t orders, uint32_t links)
     o->done = new_array(orders, sizeof *o->done);
     o->first_of_link = new_array(links + 1, sizeof *o->first_of_link);
     o->figures = new_array(links, sizeof *o->figures);
+    o->looks = new_array((size_t)links * MAX_LOOKS, sizeof *o->looks);
     return o;
 }
 
@@ -133,6 +134,7 @@ void outcome_free(outcome *o)
     free(o->bookings);
     free(o->first_of_link);
     free(o->figures);
+    free(o->looks);
     free(o);
 }
 
@@ -191,6 +193,24 @@ static void print_booking(const char *which, const net_booking *b)
                 b->channel, b->ready_at, b->start, b->free_at, b->tail_leaves);
 }
 
+static void looks_are_equal(const outcome *a, const outcome *b, const char *what)
+{
+    assert_int_equal(a->look_count, b->look_count);
+    for (uint32_t i = 0; i < a->look_count; i++) {
+        for (uint32_t at = 0; at < a->links; at++) {
+            const net_link_figures *x = &a->looks[i * a->links + at];
+            const net_link_figures *y = &b->looks[i * a->links + at];
+            if (x->bytes != y->bytes || x->waited_fs != y->waited_fs)
+                fail_msg("%s: look %u: link %u: %ju or %ju bytes, waited %" PRId64 " or %" PRId64,
+                         what, i, at, (uintmax_t)x->bytes, (uintmax_t)y->bytes, x->waited_fs,
+                         y->waited_fs);
+        }
+        if (a->hops[i] != b->hops[i])
+            fail_msg("%s: look %u: %ju or %ju hops", what, i, (uintmax_t)a->hops[i],
+                     (uintmax_t)b->hops[i]);
+    }
+}
+
 void outcomes_are_equal(const outcome *a, const outcome *b, const char *what)
 {
     /* The earliest difference is the one that tells. */
@@ -214,6 +234,7 @@ void outcomes_are_equal(const outcome *a, const outcome *b, const char *what)
         print_booking("other:", first_b);
         fail_msg("%s: bookings differ", what);
     }
+    looks_are_equal(a, b, what);
     if (a->count != b->count)
         fail_msg("%s: %u and %u bookings", what, a->count, b->count);
     for (uint32_t i = 0; i < a->orders; i++)
@@ -302,6 +323,21 @@ static void submit_between_runs(runner *r)
     }
 }
 
+/* Runs to the times of the looks, and looks. */
+static void look(runner *r)
+{
+    outcome *o = r->o;
+    for (; o->look_count < r->s->look_count; o->look_count++) {
+        uint32_t i = o->look_count;
+        expect_ok(kb_sim_run(r->sim, r->s->looks[i]));
+        for (uint32_t at = 0; at < o->links; at++)
+            o->looks[i * o->links + at] = net_link_get(r->fabric, at);
+        o->hops[i] = net_get_figures(r->fabric).hops;
+        if (r->s->watch_from == r->s->looks[i])
+            net_watch(r->fabric, on_booking, o);
+    }
+}
+
 outcome *scenario_run(scenario *s)
 {
     if (!s->finished)
@@ -312,7 +348,8 @@ outcome *scenario_run(scenario *s)
     expect_ok(kb_sim_create(NULL, &r.sim));
     expect_ok(net_create(r.sim, &s->graph, &s->options, &r.fabric));
     expect_ok(kb_sim_add_handler(r.sim, on_submit, &r, &r.submit));
-    net_watch(r.fabric, on_booking, o);
+    if (s->watch_from == 0)
+        net_watch(r.fabric, on_booking, o);
     r.source = kb_source_make(s->submit_first ? SUBMIT_FIRST : SUBMIT_LAST);
     if (s->from_outside)
         submit_between_runs(&r);
@@ -320,6 +357,7 @@ outcome *scenario_run(scenario *s)
         for (uint32_t i = 0; i < s->orders.count; i++)
             if (s->orders.items[i].after == AT_ONCE)
                 (void)kb_sim_at(r.sim, &r.source, s->orders.items[i].at, r.submit, i);
+    look(&r);
     expect_ok(kb_sim_run(r.sim, KB_FOREVER));
 
     assert_int_equal(o->done_count, o->orders);
@@ -367,6 +405,10 @@ static uint64_t draw_rate(kb_rng *rng, const chance *how)
 {
     if (how->ties)
         return 1000 * TOPO_GBS >> below(rng, 3);
+    if (how->streams && below(rng, 3) == 0)
+        return (uint64_t[]){3, 7, 100, 300}[below(rng, 4)] * TOPO_GBS;
+    if (how->streams && below(rng, 3) == 0) /* so near that rounding decides */
+        return 256 * TOPO_GBS + below(rng, 2000000);
     switch (below(rng, 3)) {
     case 0:
         return (uint64_t[]){64, 256, 200, 128}[below(rng, 4)] * TOPO_GBS;
@@ -381,11 +423,17 @@ static kb_time draw_latency(kb_rng *rng, const chance *how)
 {
     if (below(rng, 3) == 0)
         return 0;
-    return how->ties ? (kb_time)below(rng, 5) * KB_PS : (kb_time)below(rng, 20 * KB_NS);
+    if (how->ties)
+        return (kb_time)below(rng, how->streams && below(rng, 2) ? 40 : 5) * KB_PS;
+    return (kb_time)below(rng, 20 * KB_NS);
 }
 
 static uint64_t draw_bytes(kb_rng *rng, const chance *how, uint32_t packet_bytes)
 {
+    if (how->streams && below(rng, 3) == 0)
+        return packet_bytes * (1 + below(rng, 20));
+    if (how->streams && below(rng, 2))
+        return 1 + below(rng, (uint64_t)packet_bytes * 40);
     if (how->ties)
         return 1 + below(rng, 12);
     switch (below(rng, 4)) {
@@ -447,12 +495,35 @@ static bool draw_way(kb_rng *rng, const scenario *s, uint32_t from, bool up, uin
     return true;
 }
 
+static kb_time draw_time(kb_rng *rng, const chance *how)
+{
+    kb_time span = how->streams && below(rng, 2) ? 10 : 1;
+    return how->ties ? (kb_time)below(rng, 12 * (uint64_t)span) * KB_PS
+                     : (kb_time)below(rng, (uint64_t)(50 * span) * KB_NS);
+}
+
+/* As much as before, or more or less, where an earlier order went. */
+static void draw_again(kb_rng *rng, const scenario *s, const chance *how, planned *order)
+{
+    *order = s->orders.items[below(rng, s->orders.count)];
+    if (below(rng, 2))
+        order->at = draw_time(rng, how);
+    planned_leg *leg = order->back.bytes > 0 ? &order->back : &order->out;
+    if (below(rng, 2))
+        leg->bytes = draw_bytes(rng, how, s->options.packet_bytes);
+    order->forwarded = below(rng, 4) == 0;
+}
+
 static bool draw_order(kb_rng *rng, const scenario *s, const chance *how, planned *order)
 {
     const topo_graph *g = &s->graph;
     uint32_t packet = s->options.packet_bytes;
+    if (how->streams && s->orders.count > 0 && below(rng, 3)) {
+        draw_again(rng, s, how, order);
+        return true;
+    }
     *order = (planned){.after = AT_ONCE, .from = (uint32_t)below(rng, g->nodes.count)};
-    order->at = how->ties ? (kb_time)below(rng, 12) * KB_PS : (kb_time)below(rng, 50 * KB_NS);
+    order->at = draw_time(rng, how);
     if (how->chained && s->orders.count > 0 && below(rng, 2)) {
         order->after = (uint32_t)below(rng, s->orders.count);
         order->at = below(rng, 2) ? 0 : order->at;
@@ -520,7 +591,7 @@ void scenario_random(scenario *s, kb_rng *rng, const chance *how)
                   (net_options){
                       .packet_bytes = how->ties ? 1 + (uint32_t)below(rng, 4)
                                                 : sizes[below(rng, sizeof sizes / sizeof *sizes)],
-                      .vcs = 1 + (uint32_t)(below(rng, 2) * below(rng, 3)),
+                      .vcs = 1 + (uint32_t)(below(rng, 2) * below(rng, how->streams ? 4 : 3)),
                       .serial_ports = how->serial,
                   });
     if (below(rng, 2))

@@ -27,7 +27,7 @@
         __VA_ARGS__                                                                                \
     }
 
-enum { MAX_STEPS = 12, AT_ONCE = UINT32_MAX };
+enum { MAX_STEPS = 12, MAX_LOOKS = 4, AT_ONCE = UINT32_MAX };
 
 typedef struct planned_leg {
     uint32_t steps[MAX_STEPS];
@@ -49,7 +49,10 @@ typedef struct scenario {
     KB_VEC(planned) orders;
     bool submit_first; /* at one instant, submissions come before the net's events, else after */
     bool from_outside; /* after, and not by events but between short runs */
-    bool finished;     /* the graph */
+    kb_time looks[MAX_LOOKS]; /* when to look at the figures in between, in order */
+    uint32_t look_count;
+    kb_time watch_from; /* bookings are watched from then on: one of `looks`, or 0, or KB_FOREVER */
+    bool finished;      /* the graph */
 } scenario;
 
 /* Bookings of a link follow each other in time; links follow each other by number. */
@@ -61,6 +64,9 @@ typedef struct outcome {
     net_booking *bookings;
     uint32_t *first_of_link; /* index of the first booking of each link, and one more */
     net_link_figures *figures;
+    net_link_figures *looks; /* figures of all links at each look, one after the other */
+    uint64_t hops[MAX_LOOKS];
+    uint32_t look_count;
     net_figures total;
     uint64_t events;
 } outcome;
@@ -116,6 +122,7 @@ typedef struct chance {
     bool chained; /* some orders wait for others */
     bool serial;  /* serial_ports */
     bool large;   /* many links, most of which nobody takes */
+    bool streams; /* many packets, long latencies, and ways that are taken again and again */
     uint32_t most_orders;
 } chance;
 
