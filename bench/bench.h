@@ -68,6 +68,7 @@ extern const bench_suite bench_coroutine;
 extern const bench_suite bench_mm1;
 extern const bench_suite bench_fabric;
 extern const bench_suite bench_runtime;
+extern const bench_suite bench_kernels;
 
 /* ---- Figures (report.c, json.c) ---------------------------------------------------------- */
 

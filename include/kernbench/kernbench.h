@@ -44,9 +44,9 @@
  * it takes simulated time), what goes in, and what comes out.
  *
  * Nothing here is global: a context belongs to the thread that uses it, and a process may have
- * many. The parts: time, errors, the host runtime (contexts, tensors, requests, devices, workers,
- * the process group), and the engine beneath it (simulator, events, coroutines, waiting), which
- * works on its own too.
+ * many. The parts: time, errors, the host runtime (contexts, tensors, requests, launches, workers,
+ * the process group, benches), and the engine beneath it (simulator, events, coroutines, waiting),
+ * which works on its own too.
  */
 #ifndef KERNBENCH_KERNBENCH_H
 #define KERNBENCH_KERNBENCH_H
@@ -131,6 +131,11 @@ typedef struct kb_context kb_context;
 /* Gets a warning: one line, valid during the call. */
 typedef void kb_warning_fn(void *self, const char *line);
 
+typedef struct kb_op kb_op; /* something that took time: see Operations */
+
+/* Gets an operation that has ended; valid during the call, which must not use the context. */
+typedef void kb_op_fn(void *self, const kb_op *op);
+
 /* All zeros is the default machine, with data. */
 typedef struct kb_context_options {
     const char *topology;        /* a file, or the name of a built-in machine; NULL: "default" */
@@ -141,8 +146,11 @@ typedef struct kb_context_options {
     bool debug;         /* warn of what is probably a mistake; KERNBENCH_DEBUG=1 does too */
     kb_warning_fn *on_warning; /* NULL: to stderr */
     void *on_warning_self;
-    size_t stack_bytes; /* of each worker, 16 KiB to 1 GiB; 0 means 1 MiB */
+    size_t stack_bytes; /* of each worker and each kernel, 16 KiB to 1 GiB; 0 means 1 MiB */
     bool no_elision;    /* see kb_sim_options */
+    unsigned threads;   /* that compute contents; 0: as many as the host has cores */
+    kb_op_fn *on_op;    /* gets every operation; NULL: they are only added up */
+    void *on_op_self;
 } kb_context_options;
 
 /* NULL options are the default ones. *ctx is NULL after an error. */
@@ -503,6 +511,194 @@ KB_API KB_MUST_USE kb_error *kb_request_free(kb_context *ctx, kb_request request
  */
 KB_API KB_MUST_USE kb_error *kb_synchronize(kb_context *ctx);
 
+/* ---- Operations -------------------------------------------------------------------------- */
+
+/* What operations are done by. */
+typedef enum kb_unit {
+    KB_UNIT_HOST,      /* requests: transfers, commands, launches */
+    KB_UNIT_CPU,       /* pe_cpu: a kernel, as a whole; and issuing its commands */
+    KB_UNIT_DMA_READ,  /* pe_dma */
+    KB_UNIT_DMA_WRITE, /* pe_dma */
+    KB_UNIT_GEMM,      /* pe_gemm */
+    KB_UNIT_MATH,      /* pe_math */
+    KB_UNIT_SCHEDULER, /* pe_scheduler: composite operations, as a whole */
+    KB_UNITS
+} kb_unit;
+
+KB_API const char *kb_unit_name(kb_unit unit); /* "pe_gemm" */
+
+/* Something that took time. Everything that does is one of these. */
+struct kb_op {
+    kb_unit unit;
+    const char *name;  /* what: "load", "add", "kernel", "copy" */
+    const char *label; /* of what: the launch, the tensor; "" if of nothing in particular */
+    kb_pe pe;          /* of the unit; means nothing for the host */
+    kb_time start, end;
+    uint64_t bytes; /* moved */
+    uint64_t flops;
+    uint64_t result;      /* the number of the value that it made, 0 if none */
+    uint64_t operands[3]; /* and of those that it used */
+    uint64_t launch;      /* the number of the launch that it is of, from 1 on; 0 if of none */
+    const char *file;     /* of the kernel; NULL if it is of none */
+    int line;
+};
+
+/* What a PE was doing while it ran a kernel. The first that is true counts. */
+typedef struct kb_split_time {
+    kb_time compute;       /* its matrix or vector engine was at work */
+    kb_time memory;        /* its DMA, with memory of its cube */
+    kb_time communication; /* its DMA, with other cubes or devices */
+    kb_time idle;          /* none of them */
+} kb_split_time;
+
+/* ---- Launching kernels ------------------------------------------------------------------- */
+
+/* A kernel: see KB_KERNEL in <kernbench/tl.h>. */
+typedef struct kb_kernel kb_kernel;
+
+typedef enum kb_arg_kind { KB_ARG_INTEGER, KB_ARG_REAL, KB_ARG_TENSOR, KB_ARG_TENSORS } kb_arg_kind;
+
+/* What a kernel is given. */
+typedef struct kb_arg {
+    kb_arg_kind kind;
+    int64_t integer;
+    double real;
+    kb_tensor tensor;
+    const kb_tensor *tensors; /* one for each device that it is launched on */
+    size_t tensor_count;
+} kb_arg;
+
+static inline kb_arg kb_arg_integer(int64_t integer)
+{
+    kb_arg arg = {KB_ARG_INTEGER, integer, 0, {0}, NULL, 0};
+    return arg;
+}
+
+static inline kb_arg kb_arg_real(double real)
+{
+    kb_arg arg = {KB_ARG_REAL, 0, real, {0}, NULL, 0};
+    return arg;
+}
+
+static inline kb_arg kb_arg_unsigned(uint64_t integer)
+{
+    return integer > INT64_MAX ? kb_arg_real((double)integer) : kb_arg_integer((int64_t)integer);
+}
+
+static inline kb_arg kb_arg_tensor(kb_tensor tensor)
+{
+    kb_arg arg = {KB_ARG_TENSOR, 0, 0, tensor, NULL, 0};
+    return arg;
+}
+
+/* Each device gets the one that is on it: KB_EACH(shards_of_w, 4). */
+static inline kb_arg kb_arg_tensors(const kb_tensor *tensors, size_t count)
+{
+    kb_arg arg = {KB_ARG_TENSORS, 0, 0, {0}, tensors, count};
+    return arg;
+}
+
+static inline kb_arg kb_arg_same(kb_arg arg)
+{
+    return arg;
+}
+
+#define KB_EACH(tensors, count) kb_arg_tensors((tensors), (count))
+
+/*
+ * Runs the kernel on every PE that has a part of one of the tensors, and waits until all are done:
+ *
+ *     KB_TRY(kb_launch(ctx, "scale", &scale, x, 256, 0.5));
+ *
+ * The name is for reports; NULL: the kernel's own. The tensors are on one device, or in sets of one
+ * for each device (KB_EACH): all devices are told before any is waited for. The kernel sees the
+ * addresses of those of its device. A launch is sent when all that the caller sent before has
+ * arrived (copies, mappings), but does not wait for other launches: PEs run what they are given in
+ * order. What a launch under way uses is not to be changed or freed. In C++, use kb_launch_args().
+ */
+#define kb_launch(ctx, name, kernel, ...)                                                          \
+    kb_launch_args((ctx), (name), (kernel), KB_ARGS_(__VA_ARGS__), NULL)
+
+/* The same without waiting: *request is to be waited for and freed. */
+#define kb_launch_async(ctx, request, name, kernel, ...)                                           \
+    kb_launch_args((ctx), (name), (kernel), KB_ARGS_(__VA_ARGS__), (request))
+
+KB_API KB_MUST_USE kb_error *kb_launch_args(kb_context *ctx, const char *name,
+                                            const kb_kernel *kernel, const kb_arg *args,
+                                            size_t arg_count, kb_request *request);
+
+/* What became of a launch on one device. */
+typedef struct kb_launch_result {
+    const char *name; /* good as long as the context */
+    uint32_t sip;
+    uint32_t pes; /* that ran it */
+    kb_time issued, ended;
+    kb_time pe_exec;        /* from the first PE that began to the last that ended */
+    kb_time network;        /* all the rest: on the way there and back */
+    kb_time busy[KB_UNITS]; /* of the units of all PEs */
+    kb_split_time split;    /* of the PEs' time, summed over all PEs */
+} kb_launch_result;
+
+/* Of a launch that is done: one a device, in their order. Writes at most `room`, and how many there
+ * are. */
+KB_API KB_MUST_USE kb_error *kb_launch_results(kb_context *ctx, kb_request request,
+                                               kb_launch_result *results, size_t room,
+                                               size_t *count);
+
+/* How many there are of something, up to 16, and something done to each. */
+#define KB_COUNT_(...)                                                                             \
+    KB_PICK_17_(__VA_ARGS__, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
+#define KB_PICK_17_(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, chosen, ...) chosen
+#define KB_JOIN_(a, b) KB_JOIN_AS_IS_(a, b)
+#define KB_JOIN_AS_IS_(a, b) a##b
+
+#define KB_ARGS_(...)                                                                              \
+    (const kb_arg[]){KB_JOIN_(KB_EACH_, KB_COUNT_(__VA_ARGS__))(KB_ARG_, __VA_ARGS__)},            \
+        KB_COUNT_(__VA_ARGS__)
+#define KB_ARG_(x)                                                                                 \
+    _Generic((x), kb_tensor                                                                        \
+             : kb_arg_tensor, kb_arg                                                               \
+             : kb_arg_same, float                                                                  \
+             : kb_arg_real, double                                                                 \
+             : kb_arg_real, unsigned long                                                          \
+             : kb_arg_unsigned, unsigned long long                                                 \
+             : kb_arg_unsigned, default                                                            \
+             : kb_arg_integer)(x)
+
+#define KB_EACH_1(f, x) f(x)
+#define KB_EACH_2(f, x, ...) f(x), KB_EACH_1(f, __VA_ARGS__)
+#define KB_EACH_3(f, x, ...) f(x), KB_EACH_2(f, __VA_ARGS__)
+#define KB_EACH_4(f, x, ...) f(x), KB_EACH_3(f, __VA_ARGS__)
+#define KB_EACH_5(f, x, ...) f(x), KB_EACH_4(f, __VA_ARGS__)
+#define KB_EACH_6(f, x, ...) f(x), KB_EACH_5(f, __VA_ARGS__)
+#define KB_EACH_7(f, x, ...) f(x), KB_EACH_6(f, __VA_ARGS__)
+#define KB_EACH_8(f, x, ...) f(x), KB_EACH_7(f, __VA_ARGS__)
+#define KB_EACH_9(f, x, ...) f(x), KB_EACH_8(f, __VA_ARGS__)
+#define KB_EACH_10(f, x, ...) f(x), KB_EACH_9(f, __VA_ARGS__)
+#define KB_EACH_11(f, x, ...) f(x), KB_EACH_10(f, __VA_ARGS__)
+#define KB_EACH_12(f, x, ...) f(x), KB_EACH_11(f, __VA_ARGS__)
+#define KB_EACH_13(f, x, ...) f(x), KB_EACH_12(f, __VA_ARGS__)
+#define KB_EACH_14(f, x, ...) f(x), KB_EACH_13(f, __VA_ARGS__)
+#define KB_EACH_15(f, x, ...) f(x), KB_EACH_14(f, __VA_ARGS__)
+#define KB_EACH_16(f, x, ...) f(x), KB_EACH_15(f, __VA_ARGS__)
+#define KB_EACH_INDEX_(f, ...) KB_JOIN_(KB_INDEX_, KB_COUNT_(__VA_ARGS__))(f)
+#define KB_INDEX_1(f) f(0)
+#define KB_INDEX_2(f) KB_INDEX_1(f), f(1)
+#define KB_INDEX_3(f) KB_INDEX_2(f), f(2)
+#define KB_INDEX_4(f) KB_INDEX_3(f), f(3)
+#define KB_INDEX_5(f) KB_INDEX_4(f), f(4)
+#define KB_INDEX_6(f) KB_INDEX_5(f), f(5)
+#define KB_INDEX_7(f) KB_INDEX_6(f), f(6)
+#define KB_INDEX_8(f) KB_INDEX_7(f), f(7)
+#define KB_INDEX_9(f) KB_INDEX_8(f), f(8)
+#define KB_INDEX_10(f) KB_INDEX_9(f), f(9)
+#define KB_INDEX_11(f) KB_INDEX_10(f), f(10)
+#define KB_INDEX_12(f) KB_INDEX_11(f), f(11)
+#define KB_INDEX_13(f) KB_INDEX_12(f), f(12)
+#define KB_INDEX_14(f) KB_INDEX_13(f), f(13)
+#define KB_INDEX_15(f) KB_INDEX_14(f), f(14)
+#define KB_INDEX_16(f) KB_INDEX_15(f), f(15)
+
 /* ---- Workers ----------------------------------------------------------------------------- */
 
 /* What a worker does. Its error, if any, becomes that of kb_spawn(). */
@@ -556,6 +752,96 @@ KB_API KB_MUST_USE kb_error *kb_distributed_barrier(kb_context *ctx);
  * all ranks have called.
  */
 KB_API KB_MUST_USE kb_error *kb_distributed_barrier_async(kb_context *ctx, kb_request *work);
+
+/* ---- Benches ----------------------------------------------------------------------------- */
+
+/*
+ * A bench is a program that the command line runs. A file with this in it is compiled and run by
+ * "kernbench run --bench ./mine.c" (docs/tutorial.md); those that ship are made the same way:
+ *
+ *     static const kb_param params[] = {{"n", 256, 1, 1 << 20, "elements"}};
+ *
+ *     static kb_error *run(kb_bench *bench)
+ *     {
+ *         kb_context *ctx = kb_bench_context(bench);
+ *         int64_t n = kb_bench_param(bench, "n");
+ *         ...
+ *         return kb_bench_verify(bench, y, expected, 1e-3, 1e-3);
+ *     }
+ *
+ *     static const kb_bench_spec mine = {
+ *         .name = "mine",
+ *         .summary = "what it does",
+ *         .params = params,
+ *         .param_count = 1,
+ *         .run = run,
+ *     };
+ *
+ *     KB_EXPORT_BENCHES(&mine);
+ */
+typedef struct kb_bench kb_bench;
+
+/* A whole number that can be given with --param. */
+typedef struct kb_param {
+    const char *name;
+    int64_t value; /* unless it is given */
+    int64_t min, max;
+    const char *help;
+} kb_param;
+
+typedef struct kb_bench_spec {
+    const char *name;
+    const char *summary; /* one line */
+    const kb_param *params;
+    size_t param_count;
+    kb_error *(*run)(kb_bench *bench);
+    /* NULL, or whether it is too large for data with these parameters: it then runs timing-only,
+     * unless it is to be verified, and the run says so. There is no context yet. */
+    bool (*is_timing_only)(const kb_bench *bench);
+} kb_bench_spec;
+
+/* What a file with benches ends with. */
+#define KB_EXPORT_BENCHES(...)                                                                     \
+    KB_API extern const char kb_exported_interface[];                                              \
+    const char kb_exported_interface[] = KB_INTERFACE;                                             \
+    KB_API extern const kb_bench_spec *const kb_exported_benches[];                                \
+    const kb_bench_spec *const kb_exported_benches[] = {__VA_ARGS__, NULL}
+
+/* Which headers a file was compiled with: those of another interface are refused. */
+#define KB_INTERFACE "0.1"
+
+KB_API kb_context *kb_bench_context(const kb_bench *bench);
+
+/* The SIPs that it may use, all or the one of --device: their count, and the number of one. */
+KB_API uint32_t kb_bench_device_count(const kb_bench *bench);
+KB_API uint32_t kb_bench_device(const kb_bench *bench, uint32_t index);
+
+/* A parameter's value. One that the bench does not have is a bug of the bench: the run ends. */
+KB_API int64_t kb_bench_param(const kb_bench *bench, const char *name);
+
+/* Whether results are to be verified: then there is data. */
+KB_API bool kb_bench_verifies(const kb_bench *bench);
+
+/* A line of its own in the output. */
+KB_API void kb_bench_print(kb_bench *bench, const char *format, ...) KB_PRINTF(2, 3);
+
+/* A figure of its own: in the summary and among the `metrics` of --json. */
+KB_API void kb_bench_metric(kb_bench *bench, const char *name, double value, const char *unit);
+
+/*
+ * Waits for the caller's work, as every look at contents does, and then compares a tensor with what
+ * it should be, row by row, if results are to be verified: each element may be off by absolute +
+ * relative * |expected|; where NaN is expected, anything is right. The error has the first element
+ * that is further off. Comparing takes no simulated time. Of a replicated tensor one copy is
+ * compared. If nothing is to be verified, `expected` may be NULL.
+ */
+KB_API KB_MUST_USE kb_error *kb_bench_verify(kb_bench *bench, kb_tensor tensor,
+                                             const double *expected, double relative,
+                                             double absolute);
+
+/* Numbers to fill tensors with: the same for the same seed, everywhere; from -1 to 1, in types of
+ * whole numbers -1, 0 or 1. */
+KB_API void kb_bench_random(uint64_t seed, kb_dtype dtype, void *data, size_t count);
 
 /* ==== The engine ========================================================================== */
 

@@ -39,7 +39,10 @@ extern const cli_command *const cli_commands[];
 extern const size_t cli_command_count;
 
 extern const cli_command cli_help_command;
+extern const cli_command cli_list_command;
+extern const cli_command cli_new_command;
 extern const cli_command cli_probe_command;
+extern const cli_command cli_run_command;
 extern const cli_command cli_topo_command;
 extern const cli_command cli_traffic_command;
 extern const cli_command cli_validate_command;

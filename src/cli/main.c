@@ -10,6 +10,7 @@
 
 /* In the order that help shows them. */
 const cli_command *const cli_commands[] = {
+    &cli_run_command,      &cli_list_command, &cli_new_command,
     &cli_probe_command,    &cli_topo_command, &cli_traffic_command,
     &cli_validate_command, &cli_help_command, &cli_version_command,
 };

@@ -24,6 +24,14 @@ cli_progress cli_progress_start(const char *what, uint64_t total, bool quiet)
     };
 }
 
+/* A line was written. */
+static void show(cli_progress *progress, double t)
+{
+    fflush(stderr);
+    progress->shown = t;
+    progress->dirty = true;
+}
+
 void cli_progress_show(cli_progress *progress, uint64_t done)
 {
     if (progress->silent)
@@ -32,12 +40,15 @@ void cli_progress_show(cli_progress *progress, uint64_t done)
     if (passed < patience || t - progress->shown < period || done == 0)
         return;
     double rate = (double)done / passed;
+    if (progress->total == 0) {
+        fprintf(stderr, "\r\033[K%s: %llu, %.3g/s", progress->what, (unsigned long long)done, rate);
+        show(progress, t);
+        return;
+    }
     double left = (double)(progress->total > done ? progress->total - done : 0) / rate;
     fprintf(stderr, "\r\033[K%s: %llu of %llu, %.3g/s, %.0f s left", progress->what,
             (unsigned long long)done, (unsigned long long)progress->total, rate, left);
-    fflush(stderr);
-    progress->shown = t;
-    progress->dirty = true;
+    show(progress, t);
 }
 
 void cli_progress_end(cli_progress *progress)

@@ -21,6 +21,7 @@ typedef struct cli_progress {
     bool dirty; /* there is a line to wipe out */
 } cli_progress;
 
+/* A total of 0 is one that nobody knows. */
 cli_progress cli_progress_start(const char *what, uint64_t total, bool quiet);
 void cli_progress_show(cli_progress *progress, uint64_t done);
 

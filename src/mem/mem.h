@@ -15,5 +15,6 @@
 #include "mmu.h"
 #include "nearest.h"
 #include "placement.h"
+#include "rect.h"
 
 #endif

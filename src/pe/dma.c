@@ -283,6 +283,8 @@ static kb_error *copy_by_buffer(pe_dma *dma)
 static kb_error *copy_contents(pe_dma *dma)
 {
     bool overlaps;
+    if (dma->has.store)
+        KB_TRY(data_settle(dma->has.store));
     KB_TRY(find_overlap(dma, &overlaps));
     if (overlaps)
         return copy_by_buffer(dma);

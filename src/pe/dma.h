@@ -16,6 +16,7 @@
 
 #include <kernbench/kernbench.h>
 
+#include "data/data.h"
 #include "mem/mem.h"
 #include "net/net.h"
 #include "topo/topo.h"
@@ -38,6 +39,7 @@ typedef struct pe_dma_options {
     net *fabric;
     mem_memories *memories;
     mem_mmu *const *mmus; /* one a SIP */
+    data_store *store;    /* what is to be in memory but is not computed yet; NULL: there is none */
 } pe_dma_options;
 
 /* All that the options name must stay. */

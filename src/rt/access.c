@@ -107,7 +107,7 @@ static kb_error *spend_time(kb_context *ctx, const rt_tensor *tensor, const mem_
     if (door == KB_BACKDOOR || tensor->on_host)
         return NULL;
     rt_request *request;
-    KB_TRY(rt_request_open(ctx, &request));
+    KB_TRY(rt_request_open(ctx, read ? "read" : "write", tensor->name, &request));
     kb_error *err = rt_time_box(tensor, box, read, request);
     rt_request_close(request, NULL);
     if (!err && read)
@@ -219,7 +219,7 @@ static kb_error *spend_copy_time(kb_context *ctx, rt_tensor *to, const rt_tensor
 {
     mem_box whole = mem_box_whole(&to->placement.shape);
     rt_request *request;
-    KB_TRY(rt_request_open(ctx, &request));
+    KB_TRY(rt_request_open(ctx, "copy", to->name, &request));
     kb_error *err;
     if (from->on_host)
         err = rt_time_box(to, &whole, false, request);

@@ -20,4 +20,5 @@ const rt_call_entry rt_calls[RT_CALLS] = {
     [RT_TENSOR_SET_SLICE] = {"kb_tensor_set_slice", NULL, false, false},
     [RT_TENSOR_FILL_SLICE] = {"kb_tensor_fill_slice", NULL, false, false},
     [RT_TENSOR_REPR] = {"kb_tensor_repr", NULL, true, false},
+    [RT_BENCH_VERIFY] = {"kb_bench_verify", NULL, true, false},
 };

@@ -30,6 +30,7 @@ typedef enum rt_call {
     RT_TENSOR_SET_SLICE,
     RT_TENSOR_FILL_SLICE,
     RT_TENSOR_REPR,
+    RT_BENCH_VERIFY,
     RT_CALLS
 } rt_call;
 

@@ -2,6 +2,7 @@
  * context.c: making a context and leaving it. Everything that a program makes in a context belongs
  * to the context, so leaving it frees all that is left.
  */
+#include "rt.h"
 #include "runtime.h"
 
 #include <stdio.h>
@@ -85,10 +86,12 @@ static kb_error *load_machine(kb_context *ctx, const kb_context_options *options
     return parse_device(ctx, options->device);
 }
 
-static kb_error *make_memory(kb_context *ctx)
+static kb_error *make_memory(kb_context *ctx, const kb_context_options *options)
 {
     KB_TRY(mem_memories_create(ctx->machine, ctx->limited ? ctx->only_sip : TOPO_NONE,
                                &ctx->memories));
+    KB_TRY(data_store_create(
+        &(data_options){.memories = ctx->memories, .threads = options->threads}, &ctx->store));
     mem_allocator_init(&ctx->va, MEM_VA_BASE, MEM_VA_BYTES, MEM_NEXT_FIT);
     const topo_shape *shape = ctx->shape;
     ctx->mmus = kb_alloc_zeroed(shape->sips, sizeof(mem_mmu *));
@@ -99,11 +102,43 @@ static kb_error *make_memory(kb_context *ctx)
     return NULL;
 }
 
+/* PEs, with their places in the order of events. */
+static kb_error *make_pes(kb_context *ctx, uint32_t first_unit, uint32_t first_kernel)
+{
+    pe_units_options unit_options = {
+        .sim = ctx->sim,
+        .machine = ctx->machine,
+        .fabric = ctx->fabric,
+        .memories = ctx->memories,
+        .log = ctx->log,
+        .first_source = first_unit,
+    };
+    KB_TRY(pe_units_create(&unit_options, &ctx->units));
+    KB_TRY(pe_composites_create(ctx->sim, ctx->machine, ctx->units, ctx->log, &ctx->composites));
+    tl_runner_options runner_options = {
+        .sim = ctx->sim,
+        .machine = ctx->machine,
+        .memories = ctx->memories,
+        .mmus = ctx->mmus,
+        .units = ctx->units,
+        .composites = ctx->composites,
+        .log = ctx->log,
+        .store = ctx->store,
+        .timing_only = ctx->timing_only,
+        .first_source = first_kernel,
+    };
+    return tl_runner_create(&runner_options, &ctx->kernels);
+}
+
 static kb_error *make_machine(kb_context *ctx, const kb_context_options *options)
 {
     KB_TRY(net_create_for(ctx->sim, ctx->machine, RT_MACHINE, options->no_elision, &ctx->fabric));
-    if (RT_MACHINE + net_source_count(ctx->fabric) > RT_PROGRAM)
+    uint64_t units = RT_MACHINE + (uint64_t)net_source_count(ctx->fabric);
+    uint64_t kernels = units + pe_units_source_count(ctx->machine);
+    if (kernels + ctx->shape->pe_count > RT_PROGRAM)
         return kb_error_new(KB_ERR_INPUT, "the machine is too large to run programs on");
+    KB_TRY(kb_oplog_create(ctx->sim, ctx->shape->pe_count, &ctx->log));
+    kb_oplog_watch(ctx->log, options->on_op, options->on_op_self);
     KB_TRY(net_ways_init(&ctx->ways, ctx->machine));
     KB_TRY(io_create(ctx->sim, ctx->machine, ctx->fabric, &ctx->control));
     pe_dma_options dma_options = {
@@ -112,8 +147,10 @@ static kb_error *make_machine(kb_context *ctx, const kb_context_options *options
         .fabric = ctx->fabric,
         .memories = ctx->memories,
         .mmus = ctx->mmus,
+        .store = ctx->store,
     };
-    return pe_dma_create(&dma_options, &ctx->dma);
+    KB_TRY(pe_dma_create(&dma_options, &ctx->dma));
+    return make_pes(ctx, (uint32_t)units, (uint32_t)kernels);
 }
 
 static kb_error *build(kb_context *ctx, const kb_context_options *options)
@@ -134,7 +171,7 @@ static kb_error *build(kb_context *ctx, const kb_context_options *options)
     };
     KB_TRY(kb_sim_create(&sim_options, &ctx->sim));
     KB_TRY(rt_workers_init(ctx));
-    KB_TRY(make_memory(ctx));
+    KB_TRY(make_memory(ctx, options));
     return make_machine(ctx, options);
 }
 
@@ -203,6 +240,9 @@ void kb_context_destroy(kb_context *ctx)
         report_leaks(ctx);
     rt_group_fini(ctx);
     rt_tensors_fini(ctx);
+    tl_runner_destroy(ctx->kernels);
+    pe_composites_destroy(ctx->composites);
+    pe_units_destroy(ctx->units);
     pe_dma_destroy(ctx->dma);
     io_destroy(ctx->control);
     rt_jobs_fini(ctx);
@@ -214,7 +254,13 @@ void kb_context_destroy(kb_context *ctx)
         mem_mmu_destroy(ctx->mmus[sip]);
     free(ctx->mmus);
     mem_allocator_fini(&ctx->va);
+    data_store_destroy(ctx->store);
     mem_memories_destroy(ctx->memories);
+    kb_oplog_destroy(ctx->log);
+    for (size_t i = 0; i < ctx->names.count; i++)
+        free(ctx->names.items[i]);
+    kb_vec_fini(&ctx->names);
+    kb_vec_fini(&ctx->launches);
     kb_vec_fini(&ctx->grants);
     kb_vec_fini(&ctx->raw_mappings);
     kb_sim_destroy(ctx->sim);
@@ -232,6 +278,17 @@ kb_time kb_context_now(const kb_context *ctx)
 kb_sim *kb_context_sim(kb_context *ctx)
 {
     return ctx->sim;
+}
+
+rt_figures rt_get_figures(kb_context *ctx)
+{
+    return (rt_figures){
+        .machine = ctx->machine,
+        .fabric = ctx->fabric,
+        .log = ctx->log,
+        .launches = ctx->launches.items,
+        .launch_count = ctx->launches.count,
+    };
 }
 
 bool kb_context_is_timing_only(const kb_context *ctx)

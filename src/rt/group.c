@@ -326,7 +326,7 @@ kb_error *kb_distributed_barrier_async(kb_context *ctx, kb_request *work)
     *work = (kb_request){0};
     KB_TRY(check_member(ctx, "kb_distributed_barrier"));
     rt_request *request;
-    KB_TRY(rt_request_open(ctx, &request));
+    KB_TRY(rt_request_open(ctx, "barrier", NULL, &request));
     rt_request_moves_nothing(request);
     kb_waitlist_init(&request->waiters, "other ranks to join a barrier");
     kb_error *err = NULL;

@@ -55,6 +55,7 @@ kb_error *kb_memory_free(kb_context *ctx, kb_location location)
         kb_text_fini(&text);
         return err;
     }
+    KB_TRY(data_settle(ctx->store)); /* while what it is to hold is still its own */
     drop_grant(ctx, grant);
     return mem_memories_free(ctx->memories, location.pe, location.memory, location.offset);
 }
@@ -159,6 +160,7 @@ static kb_error *host_message(rt_request *request, const kb_message *message)
     bool read = message->kind == KB_MEMORY_READ;
     const kb_location *at = read ? &message->from : &message->to;
     KB_TRY(rt_request_transfer(request, at, message->bytes, read));
+    KB_TRY(data_settle(ctx->store));
     if (read && message->into)
         mem_memories_read(ctx->memories, at, message->into, message->bytes);
     if (!read && message->data && !ctx->timing_only)
@@ -352,7 +354,7 @@ kb_error *kb_request_submit(kb_context *ctx, const kb_message *message, kb_reque
     if (err)
         return kb_error_wrap(err, "%s", name);
     rt_request *request;
-    KB_TRY(rt_request_open(ctx, &request));
+    KB_TRY(rt_request_open(ctx, name, NULL, &request));
     switch (message->kind) {
     case KB_MEMORY_WRITE:
     case KB_MEMORY_READ:

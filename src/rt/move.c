@@ -111,6 +111,7 @@ kb_error *rt_write_box(kb_context *ctx, rt_tensor *tensor, const mem_box *box, c
 {
     if (ctx->timing_only)
         return NULL;
+    KB_TRY(data_settle(ctx->store));
     box_move move = {.ctx = ctx, .tensor = tensor, .box = box, .from = data};
     return move_box(&move);
 }
@@ -123,6 +124,7 @@ kb_error *rt_read_box(kb_context *ctx, const rt_tensor *tensor, const mem_box *b
             memset(data, 0, bytes);
         return NULL;
     }
+    KB_TRY(data_settle(ctx->store));
     box_move move = {.ctx = ctx, .tensor = tensor, .box = box, .into = data};
     return move_box(&move);
 }
@@ -131,6 +133,7 @@ kb_error *rt_fill_box(kb_context *ctx, rt_tensor *tensor, const mem_box *box, do
 {
     if (ctx->timing_only)
         return NULL;
+    KB_TRY(data_settle(ctx->store));
     unsigned char pattern[8] = {0};
     mem_number_set(tensor->dtype, pattern, value);
     box_move move = {.ctx = ctx, .tensor = tensor, .box = box, .pattern = pattern};
@@ -220,6 +223,7 @@ kb_error *rt_copy_contents(kb_context *ctx, rt_tensor *to, const rt_tensor *from
         return rt_write_box(ctx, to, &whole, from->host);
     if (to->on_host)
         return rt_read_box(ctx, from, &whole, to->host);
+    KB_TRY(data_settle(ctx->store));
     pair_move move = {.ctx = ctx, .to = to, .from = from};
     return each_pair(to, from, ctx->shape->pes, copy_pair, &move);
 }

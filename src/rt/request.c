@@ -9,7 +9,9 @@
  */
 #include "runtime.h"
 
-kb_error *rt_request_open(kb_context *ctx, rt_request **out)
+#include <stdio.h>
+
+kb_error *rt_request_open(kb_context *ctx, const char *what, const char *label, rt_request **out)
 {
     uint64_t id;
     *out = NULL;
@@ -23,11 +25,14 @@ kb_error *rt_request_open(kb_context *ctx, rt_request **out)
     request->owner = rt_caller_of(ctx);
     request->counts = true;
     request->parts = 1;
+    request->what = what;
+    snprintf(request->label, sizeof request->label, "%s", label ? label : "");
     request->completion.issued = request->completion.ended = kb_sim_now(ctx->sim);
     kb_waitlist_init(&request->waiters, "a request to end");
     request->owner->under_way++;
     ctx->under_way++;
     ctx->moving++;
+    kb_oplog_request_begin(ctx->log);
     return NULL;
 }
 
@@ -36,6 +41,13 @@ void rt_request_moves_nothing(rt_request *request)
     request->counts = false;
     request->owner->under_way--;
     request->ctx->moving--;
+    kb_oplog_request_end(request->ctx->log);
+}
+
+void rt_request_is_launch(rt_request *request)
+{
+    request->is_launch = true;
+    request->owner->launches++;
 }
 
 void rt_request_add_part(rt_request *request)
@@ -46,6 +58,7 @@ void rt_request_add_part(rt_request *request)
 static void remove_request(rt_request *request)
 {
     kb_error_free(request->error);
+    rt_launches_free(request->launches);
     rt_table_remove(&request->ctx->requests, request->id);
 }
 
@@ -113,8 +126,29 @@ static void tell_owner(rt_request *request)
         return;
     if (request->error)
         note_fault(request);
-    if (request->counts && --owner->under_way == 0)
+    owner->under_way -= request->counts;
+    owner->launches -= request->is_launch;
+    if (request->counts && owner->under_way == owner->launches)
         kb_wake_all(request->ctx->sim, &owner->idle);
+}
+
+/* What took no time is not worth a record. */
+static void log_request(const rt_request *request)
+{
+    const kb_completion *completion = &request->completion;
+    kb_time now = kb_sim_now(request->ctx->sim); /* later than its last receipt if it failed */
+    if (now == completion->issued)
+        return;
+    kb_op op = {
+        .unit = KB_UNIT_HOST,
+        .name = request->what,
+        .label = request->label,
+        .start = completion->issued,
+        .end = now,
+        .bytes = completion->bytes,
+        .launch = request->number,
+    };
+    kb_oplog_add(request->ctx->log, KB_OPLOG_HOST, &op);
 }
 
 static void end_request(rt_request *request)
@@ -122,7 +156,11 @@ static void end_request(rt_request *request)
     kb_context *ctx = request->ctx;
     request->done = true;
     ctx->under_way--;
-    ctx->moving -= request->counts;
+    if (request->counts) {
+        ctx->moving--;
+        log_request(request);
+        kb_oplog_request_end(ctx->log);
+    }
     tell_owner(request);
     kb_wake_all(ctx->sim, &request->waiters);
     if (request->on_end)
@@ -201,6 +239,7 @@ void rt_requests_fini(kb_context *ctx)
          id = rt_table_next(&ctx->requests, id)) {
         rt_request *request = rt_table_get(&ctx->requests, id);
         kb_error_free(request->error);
+        rt_launches_free(request->launches);
     }
     rt_table_fini(&ctx->requests);
 }

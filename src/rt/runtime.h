@@ -5,7 +5,9 @@
  *     request.c   handles, completions           message.c  requests of the user
  *     job.c       commands to PEs: DMA, MMU      tensor.c   creating, describing, freeing
  *     move.c      contents and their transfers   access.c   copy, to_host, slices, repr
+ *     launch.c    running kernels                arguments.c  what they are given
  *     group.c     the process group              calls.c    which calls are barriers
+ *     bench.c     running benches
  */
 #ifndef KB_RT_RUNTIME_H
 #define KB_RT_RUNTIME_H
@@ -18,12 +20,14 @@
 
 #include "base/base.h"
 #include "calls.h"
+#include "data/data.h"
 #include "io/io.h"
 #include "mem/mem.h"
 #include "net/net.h"
 #include "pe/pe.h"
 #include "sim/sim.h"
 #include "table.h"
+#include "tl/tl.h"
 #include "topo/topo.h"
 
 /*
@@ -40,6 +44,7 @@ enum {
 };
 
 typedef struct rt_request rt_request;
+typedef struct rt_launch rt_launch;
 
 /* Who calls: a worker, or the program outside workers. */
 typedef struct rt_caller {
@@ -48,7 +53,8 @@ typedef struct rt_caller {
     bool device_set, device_warned;
     uint32_t device;
     uint32_t under_way;                   /* its requests that move something and have not ended */
-    kb_waitlist idle;                     /* woken when that is 0 */
+    uint32_t launches;                    /* of them */
+    kb_waitlist idle;                     /* woken when none of them is, or launches alone */
     rt_request *first_fault, *last_fault; /* requests that failed and nobody was told of */
     bool nameless_fault;                  /* one of them has no handle: it stays for being told */
 
@@ -66,9 +72,12 @@ struct rt_request {
     uint64_t id;
     rt_caller *owner; /* NULL if nobody cares any more */
     bool counts;      /* in its owner's work under way */
-    bool has_handle;  /* stays when it is done, until the user frees it */
+    bool is_launch;
+    bool has_handle; /* stays when it is done, until the user frees it */
     bool done;
-    uint32_t parts; /* not yet ended */
+    uint32_t parts;   /* not yet ended */
+    const char *what; /* for the op log: "copy" */
+    char label[40];   /* and of what, as much as fits */
     kb_completion completion;
     kb_error *error;
     bool untold; /* it failed, and is in its owner's list of faults: */
@@ -78,6 +87,8 @@ struct rt_request {
     uint64_t tensor, va, then;           /* then: a request that waits for this one */
     mem_mapping_id mapping;
     uint32_t sip;
+    rt_launch *launches; /* its parts, one a device, and the number of the launch */
+    uint64_t number;
 };
 
 typedef struct rt_tensor {
@@ -136,6 +147,11 @@ struct kb_context {
     mem_allocator va;
     io *control;
     pe_dma *dma;
+    kb_oplog *log;
+    data_store *store;
+    pe_units *units;
+    pe_composites *composites;
+    tl_runner *kernels;
 
     bool timing_only;
     bool debug;
@@ -147,7 +163,11 @@ struct kb_context {
 
     rt_table requests, tensors;
     uint64_t tensors_made;
-    struct rt_job *jobs;        /* commands under way */
+    struct rt_job *jobs;               /* commands under way */
+    KB_VEC(char *) names;              /* of launches */
+    KB_VEC(kb_launch_result) launches; /* that are done */
+    uint64_t launches_made;
+    size_t launches_open;       /* results to come, one a device: there is room for them */
     KB_VEC(kb_location) grants; /* memory and addresses (KB_VIRTUAL) that the user asked for */
     KB_VEC(rt_raw_mapping) raw_mappings;
 
@@ -186,8 +206,9 @@ KB_MUST_USE kb_error *rt_check_whole(const kb_context *ctx);
 /* A request has ended: for those who wait for any. */
 void rt_request_ended(kb_context *ctx);
 
-/* Waits for the caller's work, and returns what failed of it. */
+/* Waits for the caller's work, and returns what failed of it; the second, for all but launches. */
 KB_MUST_USE kb_error *rt_settle(rt_caller *caller);
+KB_MUST_USE kb_error *rt_wait_for_transfers(rt_caller *caller);
 
 /* Begins a call on a tensor: waits if the table says so, and finds the tensor. */
 KB_MUST_USE kb_error *rt_enter(kb_context *ctx, rt_call call, kb_tensor handle, rt_tensor **tensor);
@@ -197,12 +218,19 @@ void rt_warn(kb_context *ctx, const char *format, ...) KB_PRINTF(2, 3);
 
 /* ---- request.c ---- */
 
-/* A request of the caller, with one part that is not ended: the caller's own. */
-KB_MUST_USE kb_error *rt_request_open(kb_context *ctx, rt_request **request);
+/*
+ * A request of the caller, with one part that is not ended: the caller's own. `what` it is and of
+ * what (NULL: of nothing in particular) are for the op log.
+ */
+KB_MUST_USE kb_error *rt_request_open(kb_context *ctx, const char *what, const char *label,
+                                      rt_request **request);
 void rt_request_add_part(rt_request *request);
 
 /* Nobody who reads tensors needs to wait for it. To be said at once. */
 void rt_request_moves_nothing(rt_request *request);
+
+/* Transfers and mappings of others do not wait for it. To be said at once. */
+void rt_request_is_launch(rt_request *request);
 
 /* A part has ended; of the parts the last one says how the time came about. Takes the error. */
 void rt_request_end_part(rt_request *request, const net_receipt *receipt, kb_error *err);
@@ -285,6 +313,10 @@ KB_MUST_USE kb_error *rt_time_box(const rt_tensor *tensor, const mem_box *box, b
 /* The time of a copy from device to device, and of filling with what PEs make up. */
 KB_MUST_USE kb_error *rt_time_copy(const rt_tensor *to, const rt_tensor *from, rt_request *request);
 KB_MUST_USE kb_error *rt_time_fill(const rt_tensor *tensor, rt_request *request);
+
+/* ---- launch.c ---- */
+
+void rt_launches_free(rt_launch *first);
 
 /* ---- group.c ---- */
 

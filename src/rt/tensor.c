@@ -220,7 +220,8 @@ static kb_error *deploy(kb_context *ctx, rt_tensor *tensor, const kb_policy *pol
                               ctx->shape->cubes, ctx->shape->pes));
     KB_TRY(mem_grid_init(&tensor->grid, &tensor->placement));
     KB_TRY(take_blocks(ctx, tensor));
-    KB_TRY(rt_va_take(ctx, tensor->bytes ? tensor->bytes : 1, &tensor->va));
+    /* A page behind it stays unmapped: who runs over the end is told so, and hits nobody else. */
+    KB_TRY(rt_va_take(ctx, (tensor->bytes ? tensor->bytes : 1) + MEM_VA_PAGE_BYTES, &tensor->va));
     return tensor->bytes ? add_mapping(ctx, tensor) : NULL;
 }
 
@@ -270,7 +271,7 @@ static void mapped(rt_request *request)
 static kb_error *start_unmapping(kb_context *ctx, rt_tensor *tensor)
 {
     rt_request *request;
-    KB_TRY(rt_request_open(ctx, &request));
+    KB_TRY(rt_request_open(ctx, "unmap", tensor->name, &request));
     request->sip = tensor->sip;
     request->va = tensor->va;
     request->mapping = tensor->mapping;
@@ -291,6 +292,7 @@ kb_error *kb_tensor_free(kb_context *ctx, kb_tensor handle)
 {
     rt_tensor *tensor;
     KB_TRY(rt_enter(ctx, RT_TENSOR_FREE, handle, &tensor));
+    KB_TRY(data_settle(ctx->store)); /* while what it is to hold is still its own */
     if (tensor->mapping && tensor->door == KB_FABRIC)
         KB_TRY(start_unmapping(ctx, tensor));
     discard(ctx, tensor);
@@ -323,7 +325,7 @@ static kb_error *start(kb_context *ctx, rt_tensor *tensor, bool filled)
         return NULL;
     }
     rt_request *request;
-    KB_TRY(rt_request_open(ctx, &request));
+    KB_TRY(rt_request_open(ctx, "map", tensor->name, &request));
     request->sip = tensor->sip;
     request->mapping = tensor->mapping;
     tensor->map_request = request->id;

@@ -157,6 +157,13 @@ kb_error *rt_settle(rt_caller *caller)
     return rt_take_faults(caller);
 }
 
+kb_error *rt_wait_for_transfers(rt_caller *caller)
+{
+    while (caller->under_way > caller->launches)
+        KB_TRY(rt_block_on(caller->ctx, &caller->idle));
+    return rt_take_faults(caller);
+}
+
 kb_error *kb_synchronize(kb_context *ctx)
 {
     return rt_settle(rt_caller_of(ctx));

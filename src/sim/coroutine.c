@@ -33,6 +33,16 @@ void *kb_co_arg(const kb_co *co)
     return co->arg;
 }
 
+void kb_co_set_line(kb_co *co, kb_line at)
+{
+    co->line = at;
+}
+
+kb_line kb_co_get_line(const kb_co *co)
+{
+    return co->line;
+}
+
 bool kb_co_is_unwinding(const kb_co *co)
 {
     return co->unwinding;
@@ -41,6 +51,11 @@ bool kb_co_is_unwinding(const kb_co *co)
 kb_co *kb_sim_current(const kb_sim *sim)
 {
     return sim->current;
+}
+
+kb_co *kb_sim_newest(const kb_sim *sim)
+{
+    return sim->coroutines;
 }
 
 /* ---- Being born and dying ---- */

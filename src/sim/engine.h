@@ -6,6 +6,7 @@
 
 #include "sim/continuation.h"
 #include "sim/eventset.h"
+#include "sim/sim.h"
 #include "sim/stack.h"
 
 typedef struct kb_handler_entry {
@@ -59,6 +60,7 @@ struct kb_co {
     void *arg;
     void (*on_end)(void *arg);
     kb_stack stack;
+    kb_line line;  /* of its program: where it was last */
     char name[48]; /* cut off if longer */
 };
 

@@ -7,6 +7,8 @@
 
 #include <kernbench/kernbench.h>
 
+#include "oplog.h"
+
 /* A kb_log_clock: the time of the kb_sim that is its context. */
 kb_time kb_sim_clock(const void *sim);
 
@@ -35,8 +37,22 @@ bool kb_sim_is_running(const kb_sim *sim);
 /* The coroutine that calls this, NULL if none does. */
 kb_co *kb_sim_current(const kb_sim *sim);
 
+/* Of those that have not ended the one that was spawned last; NULL if there is none. */
+kb_co *kb_sim_newest(const kb_sim *sim);
+
 /* What it was spawned with. */
 void *kb_co_arg(const kb_co *co);
+
+/* A line of source. */
+typedef struct kb_line {
+    const char *file; /* must stay; NULL: unknown */
+    int line;
+} kb_line;
+
+/* Where in its program it was last, for reports: as far as it says so itself. Looking is safe in a
+ * signal handler, as are kb_sim_current(), kb_sim_newest(), kb_sim_now() and kb_co_name(). */
+void kb_co_set_line(kb_co *co, kb_line at);
+kb_line kb_co_get_line(const kb_co *co);
 
 /* Its cleanups run: calls that would block return at once. */
 bool kb_co_is_unwinding(const kb_co *co);

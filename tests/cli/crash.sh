@@ -28,7 +28,7 @@ fi
 # overflows MODE NAME: one line with the name and the size.
 overflows() {
     outcome 3 '' \
-        "kernbench: stack overflow in $2: its stack has 32 KiB; make stacks larger, or use less of them" \
+        "kernbench: stack overflow in $2: its stack has 32 KiB; make stacks larger (--stack-bytes), or use less of them" \
         "$overflow" "$1" || return 1
     [ "$(wc -l <"$scratch/err")" -eq 1 ] || complain "not one line"
 }
@@ -45,6 +45,30 @@ check "a null pointer in a coroutine" \
     outcome 70 '' "kernbench: SIGSEGV at address 0x0: $bug" "$overflow" null
 check "a null pointer elsewhere" \
     outcome 70 '' "kernbench: SIGSEGV at address 0x0: $bug" "$overflow" outside
+check "a null pointer in the simulator, while code of the user's runs" \
+    outcome 70 '' "kernbench: SIGSEGV at address 0x0: $bug" "$overflow" handler user
+check "a division by zero" outcome 70 '' "kernbench: SIGFPE at address 0x*: $bug" "$overflow" divide
+check "abort()" outcome 70 '' "kernbench: SIGABRT: $bug" "$overflow" abort
+check "exit()" outcome 0 'printed before' '' "$overflow" exit
+
+# mistakes MODE WORDS: what is said if the code is the user's, in a kernel and on the host's side.
+mistakes() {
+    outcome 3 '' \
+        "kernbench: kernel scale on sip0.cube1.pe2 crashed: $2; last seen at mine.c:27" \
+        "$overflow" "$1" user || return 1
+    outcome 3 '' "kernbench: the bench ./mine.c crashed: $2" "$overflow" "$1" host
+}
+check "the user's: a null pointer" mistakes null \
+    'segmentation fault (a mistake in its C code, such as a bad pointer or endless recursion)'
+check "the user's: a division by zero" mistakes divide \
+    'arithmetic error (a mistake in its C code, such as dividing by zero)'
+check "the user's: an instruction that is none" mistakes ill \
+    'illegal instruction (a mistake in its C code, such as a missing return)'
+check "the user's: abort()" mistakes abort 'aborted (by abort(), or by an assertion that failed)'
+check "the user's: exit() in a kernel" outcome 3 'printed before' \
+    'kernbench: kernel scale on sip0.cube1.pe2 called exit(): it has to return' "$overflow" exit user
+check "the user's: exit() on the host's side" outcome 3 'printed before' \
+    'kernbench: the bench ./mine.c called exit(): it has to return' "$overflow" exit host
 check "a simulator that is not watched" \
     outcome 70 '' "kernbench: SIGSEGV at address 0x[0-9a-f]*: $bug" "$overflow" forgotten
 # 128 + 11: the shell's status for a process that SIGSEGV has ended; it may say so itself.

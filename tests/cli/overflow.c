@@ -9,10 +9,15 @@
  *     beside     recurse, after another thread has said that it runs another simulator
  *     name       recurse, with a name that is not fit to print
  *     null       a coroutine uses a null pointer
+ *     handler    a handler of an event does, beside a coroutine
  *     outside    the same, without any coroutine
+ *     divide     a division by zero; ill: an instruction that is none; abort: abort()
+ *     exit       exit(), which is a crash only in code of the user's
  *     forgotten  recurse, in a simulator that is watched no more
  *     sent       SIGSEGV comes from kill()
  *     none       does nothing wrong
+ *
+ * With "user" behind MODE the code is a file of the user's; with "host" the simulator does not run.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -23,6 +28,7 @@
 #include <unistd.h>
 
 #include "cli/crash.h"
+#include "sim/sim.h"
 
 enum { STACK = 32 * 1024 };
 
@@ -86,12 +92,49 @@ static void kills(kb_co *co, void *arg)
     kb_co_kill(victim);
 }
 
-static void uses_null(kb_co *co, void *arg)
+static void use_null(void)
 {
     volatile int *volatile nothing = NULL;
-    (void)arg;
-    kb_co_sleep(co, 5);
     *nothing = 1;
+}
+
+static void divide_by_zero(void)
+{
+    volatile int zero = 0;
+    printf("%d\n", 5 / zero);
+}
+
+static void do_ill(void)
+{
+    __builtin_trap();
+}
+
+static void leave(void)
+{
+    printf("printed before\n");
+    exit(0);
+}
+
+static const struct {
+    const char *mode;
+    void (*fn)(void);
+} mistakes[] = {
+    {"null", use_null}, {"divide", divide_by_zero}, {"ill", do_ill}, {"abort", abort},
+    {"exit", leave},
+};
+
+static void makes_mistake(kb_co *co, void *arg)
+{
+    void (*const *fn)(void) = arg;
+    kb_co_sleep(co, 5);
+    kb_co_set_line(co, (kb_line){"/home/user/mine.c", 27});
+    (*fn)();
+}
+
+static void handles_badly(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim, (void)self, (void)arg;
+    use_null();
 }
 
 static void spawn(kb_sim *sim, const char *name, unsigned id, kb_co_fn *fn, void *arg, kb_co **co)
@@ -144,9 +187,29 @@ static void in_thread(void *(*fn)(void *))
         abort();
 }
 
-static void crash(const char *mode)
+/* Whether the mode is one of these. */
+static bool make_mistake(kb_sim *sim, const char *mode, bool in_coroutine)
+{
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+        if (strcmp(mode, mistakes[i].mode) != 0)
+            continue;
+        static void (*fn)(void);
+        fn = mistakes[i].fn;
+        if (!in_coroutine)
+            fn();
+        spawn(sim, "scale on sip0.cube1.pe2", 1, makes_mistake, &fn, NULL);
+        return true;
+    }
+    return false;
+}
+
+static void crash(const char *mode, bool in_coroutine)
 {
     kb_sim *sim = make_sim();
+    if (make_mistake(sim, mode, in_coroutine)) {
+        run(sim);
+        return;
+    }
     if (strcmp(mode, "recurse") == 0 || strcmp(mode, "forgotten") == 0) {
         spawn(sim, "kernel 'deep', PE 7", 1, recurses, NULL, NULL);
     } else if (strcmp(mode, "array") == 0) {
@@ -156,16 +219,20 @@ static void crash(const char *mode)
     } else if (strcmp(mode, "cleanup") == 0) {
         spawn(sim, "victim", 1, waits, sim, &victim);
         spawn(sim, "killer", 2, kills, NULL, NULL);
-    } else if (strcmp(mode, "null") == 0) {
-        spawn(sim, "innocent", 1, uses_null, NULL, NULL);
+    } else if (strcmp(mode, "handler") == 0) {
+        static kb_source source;
+        kb_handler handler;
+        source = kb_source_make(3);
+        if (kb_sim_add_handler(sim, handles_badly, NULL, &handler))
+            abort();
+        kb_sim_at(sim, &source, 7, handler, 0);
     } else if (strcmp(mode, "thread") == 0) {
         in_thread(run_in_thread);
     } else if (strcmp(mode, "beside") == 0) {
         in_thread(watch_in_thread);
         spawn(sim, "kernel of main", 1, recurses, NULL, NULL);
     } else if (strcmp(mode, "outside") == 0) {
-        volatile int *volatile nothing = NULL;
-        *nothing = 1;
+        use_null();
     } else if (strcmp(mode, "sent") == 0) {
         kill(getpid(), SIGSEGV);
     }
@@ -179,11 +246,13 @@ int main(int argc, char **argv)
     kb_waitlist_init(&list, "list");
     (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* no files left about */
     bool installed = crash_install();
-    if (argc != 2)
+    if (argc < 2)
         return 2;
     if (strcmp(argv[1], "sanitized") == 0)
         return installed;
-    crash(argv[1]);
+    crash_blame(argc > 2 ? "./mine.c" : NULL);
+    crash(argv[1], argc < 3 || strcmp(argv[2], "host") != 0);
+    crash_blame(NULL);
     printf("no crash\n");
     return 0;
 }

@@ -38,6 +38,22 @@ exports_only_ours() {
     ! grep -vE '^(kb|tl)_' "$scratch/symbols" && grep -qx kb_version "$scratch/symbols"
 }
 
+# The program exports the same calls to benches that it loads, beside what the linker adds.
+program_exports_the_same() {
+    nm -D --defined-only "$prefix/bin/kernbench" | awk '{ print $3 }' |
+        grep -vE '@|^_|^data_start$' >"$scratch/exported"
+    diff "$scratch/symbols" "$scratch/exported"
+}
+
+# A bench that compiles with the headers of the prefix alone, which get a mark.
+uses_installed_headers() {
+    echo '#define INSTALLED_HEADERS' >>"$prefix/include/kernbench/tl.h"
+    rm -f mine.c
+    "$prefix/bin/kernbench" new bench mine >/dev/null || return 1
+    printf '#ifndef INSTALLED_HEADERS\n#error other headers\n#endif\n' >>mine.c
+    outcome 0 '*Results: right*' '' "$prefix/bin/kernbench" run --bench ./mine.c --verify-data --param n=1000
+}
+
 same_headers() {
     (cd "$here/../../include/kernbench" && ls) >"$scratch/want"
     (cd "$prefix/include/kernbench" && ls) >"$scratch/got"
@@ -82,6 +98,8 @@ check "all public headers, nothing else" same_headers
 check "the licence is there" test -s "$prefix/share/doc/kernbench/LICENSE"
 check "the machines are there" test -s "$prefix/share/kernbench/machines/default.yaml"
 check "the shared library exports kb_ and tl_ alone" exports_only_ours
+check "and so does the program, all of it" program_exports_the_same
+check "a bench is compiled with the installed headers" uses_installed_headers
 
 check "C11, shared: compiles" compile hello "$cc" -std=c11 hello.c
 check "C11, shared: uses the library" needs_library hello
@@ -114,6 +132,7 @@ prefix=$scratch/moved
 find_prefix
 rm "$LD_LIBRARY_PATH"/libkernbench.so*
 static=--static
+check "moved: a bench is compiled with its headers" uses_installed_headers
 check "C11, static, moved: compiles" compile hello-static "$cc" -std=c11 hello.c
 check "C11, static, moved: self-contained" self_contained hello-static
 check "C11, static, moved: runs" outcome 0 "hello from kernbench $version: closed at 9 ns" '' ./hello-static

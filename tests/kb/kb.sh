@@ -65,12 +65,13 @@ while [ $# -gt 0 ]; do
     ninja-build) package=ninja ;;
     libfyaml-dev) package=libfyaml ;;
     libjansson-dev) package=jansson ;;
+    libopenblas-pthread-dev) package=openblas ;;
     install | -* | DPkg*) shift; continue ;;
     *) package=$1 ;;
     esac
     echo "  $1" >>"$FAKE/log"
     case $package in
-    libfyaml | jansson | libc6-dev) touch "$FAKE/$package" ;;
+    libfyaml | jansson | openblas | libc6-dev) touch "$FAKE/$package" ;;
     *) "$FAKE/ln" -sf "$FAKE/fakes/$package" "$FAKE/bin/$package" ;;
     esac
     shift
@@ -86,19 +87,20 @@ ln -s "$(command -v ln)" "$scratch/ln"
 
 # machine [TOOL...]: a fresh clone on a machine with these fakes; libraries among them.
 machine() {
-    rm -rf "$tree/build" "$scratch/libc6-dev" "$scratch/libfyaml" "$scratch/jansson" "$log"
+    rm -rf "$tree/build" "$log"
+    rm -f "$scratch/libc6-dev" "$scratch/libfyaml" "$scratch/jansson" "$scratch/openblas"
     for tool in "$scratch"/fakes/*; do
         rm -f "$bin/$(basename "$tool")"
     done
     for tool in id "$@"; do
         case $tool in
-        lib* | jansson) touch "$scratch/$tool" ;;
+        lib* | jansson | openblas) touch "$scratch/$tool" ;;
         *) ln -s "$scratch/fakes/$tool" "$bin/$tool" ;;
         esac
     done
     touch "$log"
 }
-all="cc libc6-dev cmake ninja pkg-config libfyaml jansson"
+all="cc libc6-dev cmake ninja pkg-config libfyaml jansson openblas"
 
 kb() { PATH="$bin" FAKE="$scratch" "$tree/kb" "$@"; }
 kb_as_user() { FAKE_UID=1000 kb "$@"; }
@@ -139,24 +141,24 @@ FAKE_NINJA=1 && export FAKE_NINJA
 check "a failed build runs nothing" outcome 70 '' '*kb: the build failed*' kb probe
 unset FAKE_NINJA
 
-machine cc libc6-dev cmake pkg-config jansson apt-get
+machine cc libc6-dev cmake pkg-config jansson openblas apt-get
 check "two are missing: runs, noise on stderr" \
     outcome 0 'here: *' 'kb: installing ninja-build libfyaml-dev*noise of apt-get*' kb probe
 check "two are missing: just those are installed" logged \
     "apt-get update" "apt-get install" "  ninja-build" "  libfyaml-dev" \
     "cmake --fresh --preset release -DKB_TESTS=OFF" "ninja begins" "ninja ends"
 
-machine cc libc6-dev cmake ninja pkg-config jansson
+machine cc libc6-dev cmake ninja pkg-config jansson openblas
 check "no apt-get: says what to install" \
     outcome 2 '' "kb: please install (Debian's names): libfyaml-dev" kb probe
-machine cc libc6-dev cmake ninja pkg-config jansson apt-get
+machine cc libc6-dev cmake ninja pkg-config jansson openblas apt-get
 check "not root, no sudo: says what to do" \
     outcome 2 '' 'kb: please run as root: apt-get install libfyaml-dev' kb_as_user probe
 check "not root, no sudo: did not try" not_logged apt-get
-machine cc libc6-dev cmake ninja pkg-config jansson apt-get sudo
+machine cc libc6-dev cmake ninja pkg-config jansson openblas apt-get sudo
 check "not root: through sudo" outcome 0 'here: *' '*installing libfyaml-dev*' kb_as_user probe
 check "sudo was asked" grep -qx sudo "$log"
-machine cc libc6-dev cmake ninja pkg-config jansson apt-get
+machine cc libc6-dev cmake ninja pkg-config jansson openblas apt-get
 FAKE_APT=100 && export FAKE_APT
 check "apt-get fails" outcome 2 '' '*kb: apt-get could not install: libfyaml-dev' kb probe
 unset FAKE_APT

@@ -265,7 +265,7 @@ static const char leaks[] =
     "leaving the context: tensor 'tensor3' (4, 8) f16 on sip0 was not freed\n"
     "leaving the context: tensor 'a\\nb' (4, 8) f16 was not freed\n"
     "leaving the context: memory at sip1.cube1.pe2.tcm+0x0 was not freed\n"
-    "leaving the context: memory at virtual+0x100003000 was not freed\n"
+    "leaving the context: memory at virtual+0x100006000 was not freed\n"
     "leaving the context: the handle of 1 request was not freed\n"
     "leaving the context: nobody was told that a request failed: PE DMA on sip0.cube0.pe0: ";
 

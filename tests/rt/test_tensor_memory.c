@@ -276,12 +276,12 @@ static void without_addresses_there_is_no_tensor(void **state)
     static const kb_policy policy = {0};
     uint64_t va;
     kb_tensor x;
-    expect_ok(kb_va_alloc(ctx, MEM_VA_BYTES - 4096, &va));
+    expect_ok(kb_va_alloc(ctx, MEM_VA_BYTES - 8192, &va));
     kb_tensor_spec spec = bytes_in(KB_HBM, 4097, &policy);
     expect_error(
         kb_empty(ctx, &spec, &x), KB_ERR_FAULT,
-        "kb_empty: tensor 'x': out of virtual addresses: 4097 bytes asked, 4096 free, the largest "
-        "range 4096");
+        "kb_empty: tensor 'x': out of virtual addresses: 8193 bytes asked, 8192 free, the largest "
+        "range 8192");
     assert_int_equal(mem_memories_get_figures(ctx->memories, (kb_pe){0}, KB_HBM).blocks, 0);
     spec.shape.dims[0] = 4096;
     expect_ok(kb_empty(ctx, &spec, &x));

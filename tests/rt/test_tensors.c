@@ -430,15 +430,32 @@ static void addresses_of_a_freed_tensor_fault(void **state)
         expect_ok(kb_synchronize(ctx));
         expect_error(touch(ctx, pe, 0x100000000), KB_ERR_FAULT,
                      "PE DMA on sip0.cube1.pe2: address 0x100000000 is not mapped: it is "
-                     "0x2000 bytes before the start of tensor 'y' (0x100002000 to 0x100003388)");
-        expect_ok(touch(ctx, pe, 0x100002000));
+                     "0x3000 bytes before the start of tensor 'y' (0x100003000 to 0x100004388)");
+        expect_ok(touch(ctx, pe, 0x100003000));
         expect_ok(kb_tensor_free(ctx, y));
         expect_ok(kb_synchronize(ctx));
-        expect_error(touch(ctx, pe, 0x100002000), KB_ERR_FAULT,
-                     "PE DMA on sip0.cube1.pe2: address 0x100002000 is not mapped: no tensor "
+        expect_error(touch(ctx, pe, 0x100003000), KB_ERR_FAULT,
+                     "PE DMA on sip0.cube1.pe2: address 0x100003000 is not mapped: no tensor "
                      "is mapped at all");
         kb_context_destroy(ctx);
     }
+}
+
+/* Whoever runs over the end of a tensor does not hit the next one, whatever the size. */
+static void there_is_a_gap_behind_a_tensor(void **state)
+{
+    (void)state;
+    kb_context *ctx = open_machine(ONE_PE);
+    kb_tensor_spec spec = {.name = "x", .shape = KB_SHAPE(4096), .dtype = KB_I8};
+    kb_tensor x, y;
+    expect_ok(kb_empty(ctx, &spec, &x));
+    expect_ok(kb_empty(ctx, &spec, &y));
+    expect_ok(kb_synchronize(ctx));
+    expect_ok(touch(ctx, (kb_pe){0}, 0x100000fff));
+    expect_error(touch(ctx, (kb_pe){0}, 0x100001000), KB_ERR_FAULT,
+                 "PE DMA on sip0.cube0.pe0: address 0x100001000 is not mapped: it is just past the "
+                 "end of tensor 'x' (0x100000000 to 0x100001000)");
+    kb_context_destroy(ctx);
 }
 
 /* A tensor is mapped in all PEs of its SIP, and in none of another. */
@@ -640,6 +657,7 @@ int main(void)
         cmocka_unit_test(an_empty_one_has_zeros_where_nobody_wrote),
         cmocka_unit_test(every_tensor_has_a_range_of_its_own),
         cmocka_unit_test(addresses_of_a_freed_tensor_fault),
+        cmocka_unit_test(there_is_a_gap_behind_a_tensor),
         cmocka_unit_test(a_tensor_is_mapped_on_its_own_device),
         cmocka_unit_test(mappings_arrive_and_leave_one_by_one),
         cmocka_unit_test(what_overtakes_the_mapping_faults),

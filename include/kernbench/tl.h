@@ -1,0 +1,455 @@
+/*
+ * tl.h: the language that kernels are written in. It is C with operations that look like Triton's:
+ *
+ *     #include <kernbench/tl.h>
+ *
+ *     KB_KERNEL(scale, tl_ptr x, int n, float factor)
+ *     {
+ *         tl_ptr mine = x + tl_program_id(0) * n * 2;
+ *         tl_tensor v = tl_load(mine, tl_shape(n), TL_F16);
+ *         tl_store(mine, tl_mul(v, factor));
+ *     }
+ *
+ * and the host runs it, on every PE that has a part of a tensor that it is given, with
+ *
+ *     KB_TRY(kb_launch(ctx, "scale", &scale, x, 256, 0.5));
+ *
+ * A kernel runs once on each of these PEs. Every operation is a command to a unit of the PE: the
+ * pe_cpu issues them in the order of the program, one after the other, and goes on; a unit begins
+ * a command when it is free and the command's operands are there. So loads, matrix products and
+ * vector operations overlap as far as they do not depend on each other, and the program still
+ * means what it says: it reads as if each operation were done at once. A kernel is over when all
+ * that it issued is done.
+ *
+ * A tensor of a kernel is a value in the PE's TCM. It never changes. It holds its place there until
+ * it is freed, its TL_SCOPE ends or the kernel ends; if there is no room for a new one the pe_cpu
+ * waits for what was freed but is still in use, and if that does not suffice the kernel fails.
+ *
+ * Mistakes (shapes that do not fit, an address that is not mapped, a value that was freed) stop the
+ * kernel with a message that has its name, the PE, the simulated time and the line.
+ *
+ * The operations are macros that pass on `tl`, the kernel's context, which every kernel has, and
+ * the place in the source. A function of one's own that calls them takes the context as a parameter
+ * of that name:
+ *
+ *     static tl_tensor relu(tl_context *tl, tl_tensor x) { return tl_maximum(x, 0); }
+ *
+ * This header is for C alone. Shapes and strides are in elements; only addresses count bytes.
+ */
+#ifndef KERNBENCH_TL_H
+#define KERNBENCH_TL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <kernbench/kernbench.h>
+
+typedef struct tl_context tl_context;
+
+/* A virtual address, in bytes. */
+typedef int64_t tl_ptr;
+
+/*
+ * A value, or a place in memory (tl_ref), or a plain number (tl_scalar). Only the kernel that made
+ * it can use it. All zeros is no tensor.
+ */
+typedef struct tl_tensor {
+    uint64_t id;
+    double number;
+} tl_tensor;
+
+/* Something under way that can be waited for. All zeros is done. */
+typedef struct tl_future {
+    uint64_t id;
+    uint64_t kernel; /* whose it is */
+} tl_future;
+
+enum { TL_MAX_DIMS = 4 };
+
+typedef struct tl_dims {
+    int rank;
+    int64_t dims[TL_MAX_DIMS];
+} tl_dims;
+
+/* tl_shape(4, 8) is a shape; tl_strides(8, 1) says how far it is along each axis from one element
+ * to the next. */
+#define tl_shape(...)                                                                              \
+    ((tl_dims){.rank = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),                  \
+               .dims = {__VA_ARGS__}})
+#define tl_strides(...) tl_shape(__VA_ARGS__)
+
+#define TL_F16 KB_F16
+#define TL_BF16 KB_BF16
+#define TL_F32 KB_F32
+#define TL_F8E4M3 KB_F8E4M3
+#define TL_F8E5M2 KB_F8E5M2
+#define TL_I8 KB_I8
+#define TL_I32 KB_I32
+
+/* ---- Kernels ----------------------------------------------------------------------------- */
+
+/* A number that a kernel was given: wide enough for every integer of 64 bits and every double. */
+typedef long double tl_arg;
+
+struct kb_kernel {
+    const char *name;
+    const char *parameters; /* as they are written: "tl_ptr x, int n" */
+    size_t parameter_count;
+    const char *file;
+    int line;
+    void (*run)(tl_context *tl, const tl_arg *args);
+};
+
+/*
+ * Defines a kernel: KB_KERNEL(name, parameters...) { ... }. Parameters are numbers of any kind;
+ * those of type tl_ptr are given tensors (or addresses). At least one, 16 at most.
+ */
+#define KB_KERNEL(kernel, ...)                                                                     \
+    static void kernel##_body_(tl_context *tl, __VA_ARGS__);                                       \
+    _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wconversion\"")              \
+        _Pragma("GCC diagnostic ignored \"-Wfloat-conversion\"") static void kernel##_run_(        \
+            tl_context *tl, const tl_arg *kb_args_)                                                \
+    {                                                                                              \
+        kernel##_body_(tl, KB_EACH_INDEX_(KB_ARGUMENT_, __VA_ARGS__));                             \
+    }                                                                                              \
+    _Pragma("GCC diagnostic pop") static const kb_kernel kernel = {                                \
+        #kernel, #__VA_ARGS__, KB_COUNT_(__VA_ARGS__), __FILE__, __LINE__, kernel##_run_,          \
+    };                                                                                             \
+    static void kernel##_body_(__attribute__((unused)) tl_context *tl, __VA_ARGS__)
+
+#define KB_ARGUMENT_(index) kb_args_[index]
+
+/* ---- Grid -------------------------------------------------------------------------------- */
+
+/* Axis 0: the PE in its cube; axis 1: the cube in its SIP. */
+#define tl_program_id(axis) tl_program_id_(tl, TL_HERE_, (axis))
+
+/* How many PEs of a cube, and how many cubes, run the kernel: the most there are of the first. */
+#define tl_num_programs(axis) tl_num_programs_(tl, TL_HERE_, (axis))
+
+/* How often b goes into a, rounded up; b is at least 1. */
+static inline int64_t tl_cdiv(int64_t a, int64_t b)
+{
+    return a / b + (a % b > 0);
+}
+
+/*
+ * What a policy gives to part `index` when it splits n rows or columns into `parts`: where that
+ * begins and how many they are. Sizes need not divide.
+ */
+static inline int64_t tl_part_begin(int64_t n, int64_t parts, int64_t index)
+{
+    return n / parts * index + (index < n % parts ? index : n % parts);
+}
+
+static inline int64_t tl_part_size(int64_t n, int64_t parts, int64_t index)
+{
+    return n / parts + (index < n % parts);
+}
+
+/* ---- Memory ------------------------------------------------------------------------------ */
+
+/*
+ * Reads memory into the TCM: tl_load(ptr, shape, dtype), and after these by name
+ *     .strides = tl_strides(1024, 1)   how far apart elements are in memory; without it they are
+ *                                      packed row by row
+ *     .mask = m, .other = 0            elements where m is 0 are not read: they are `other`
+ * A mask has the shape of what it masks, or broadcasts to it. One that is made of tl_arange(),
+ * tl_full() and numbers alone is known before anything runs: what it leaves out need not be mapped
+ * and is not moved. With any other mask everything is moved (the time must not depend on the data)
+ * and has to be mapped.
+ */
+#define tl_load(ptr, shape, ...)                                                                   \
+    tl_load_(tl, TL_HERE_, (ptr), (shape), (tl_load_options){.dtype = __VA_ARGS__})
+
+typedef struct tl_load_options {
+    kb_dtype dtype;
+    tl_dims strides;
+    tl_tensor mask;
+    double other;
+} tl_load_options;
+
+/*
+ * Writes a value to memory: tl_store(ptr, value), and by name .strides and .mask as for tl_load().
+ * Returns a future; there is mostly no need to wait for it: later loads of the same PE see what was
+ * stored before, and a kernel is not over before its stores are.
+ */
+#define tl_store(ptr, ...) tl_store_(tl, TL_HERE_, (ptr), (tl_store_options){.value = __VA_ARGS__})
+
+typedef struct tl_store_options {
+    tl_tensor value;
+    tl_dims strides;
+    tl_tensor mask;
+} tl_store_options;
+
+/*
+ * A place in memory as an operand: tl_ref(ptr, shape, dtype), and by name .strides. tl_composite()
+ * streams it through the TCM piece by piece; other operations load it as a whole first.
+ */
+#define tl_ref(ptr, shape, ...)                                                                    \
+    tl_ref_(tl, TL_HERE_, (ptr), (shape), (tl_load_options){.dtype = __VA_ARGS__})
+
+/* ---- Matrices ---------------------------------------------------------------------------- */
+
+/*
+ * a (m, k) times b (k, n): tl_dot(a, b), and by name
+ *     .acc = c          adds it to c (m, n), which it takes over: c is used up, and the result has
+ *                       its place, its dtype and its scope: acc = tl_dot(a, b, .acc = acc).
+ *                       c has the type that the result would have without it, or f32
+ *     .out_f32 = true   the result is f32; without it, it has the type in which the inputs meet
+ *                       (see Vectors), and f32 if one of them is f8
+ * Sums are made in f32 (in i32 for integers, whose result is i32 always) and rounded once.
+ *
+ * Each tl_dot() fills the matrix engine anew, also in a chain of .acc; a tl_composite() fills it
+ * once for all of its tiles. Begin a chain with tl_dot(a, b, .out_f32 = true), not with tl_zeros():
+ * that is a command to the vector unit, and may have to wait there for the end of the last tile
+ * (see Vectors).
+ */
+#define tl_dot(a, ...) tl_dot_(tl, TL_HERE_, (a), (tl_dot_options){.b = __VA_ARGS__})
+
+typedef struct tl_dot_options {
+    tl_tensor b;
+    tl_tensor acc;
+    bool out_f32;
+} tl_dot_options;
+
+typedef enum tl_composite_op { TL_GEMM } tl_composite_op;
+
+/*
+ * A whole matrix product that the scheduler cuts into tiles and runs while the kernel goes on:
+ * tl_composite(TL_GEMM, a, b, out) makes out = a * b. out is a tl_ref(), a and b are refs, which
+ * stay in memory and are streamed, or values. Sums are made in f32 and rounded once to out's dtype
+ * (in i32 for integers, and then out is i32). Returns a future, as tl_store() does.
+ */
+#define tl_composite(op, a, b, out) tl_composite_(tl, TL_HERE_, (op), (a), (b), (out))
+
+/* ---- Vectors ----------------------------------------------------------------------------- */
+
+/*
+ * A unit takes its commands in the order of the program, one after the other. So what waits for its
+ * operands holds up what comes after it: a tl_zeros() for the next tile, issued behind the
+ * tl_cast() of a sum, begins when the sum is there and no sooner.
+ *
+ * Element by element. Shapes broadcast: they are aligned at their last axes, and an axis of 1 is
+ * repeated. Types meet: floating point wins over integers, the wider one over the narrower, f16 and
+ * bf16 make f32; f8 has to be cast first. Each result is rounded to its type; integers wrap around.
+ *
+ * Operands are tensors, or numbers beside a tensor. A number has the tensor's type, but a number
+ * that an integer type cannot hold does not become another one: it is i32 or f32, and so is the
+ * result.
+ */
+#define tl_add(a, b) TL_BINARY_(ADD, a, b)
+#define tl_sub(a, b) TL_BINARY_(SUB, a, b)
+#define tl_mul(a, b) TL_BINARY_(MUL, a, b)
+#define tl_div(a, b) TL_BINARY_(DIV, a, b) /* integers: towards 0, and 0 for x / 0 */
+#define tl_maximum(a, b) TL_BINARY_(MAXIMUM, a, b)
+#define tl_minimum(a, b) TL_BINARY_(MINIMUM, a, b)
+
+/* Comparisons give 1 or 0, as TL_I8. */
+#define tl_lt(a, b) TL_BINARY_(LT, a, b)
+#define tl_le(a, b) TL_BINARY_(LE, a, b)
+#define tl_gt(a, b) TL_BINARY_(GT, a, b)
+#define tl_ge(a, b) TL_BINARY_(GE, a, b)
+#define tl_eq(a, b) TL_BINARY_(EQ, a, b)
+#define tl_ne(a, b) TL_BINARY_(NE, a, b)
+
+#define tl_fma(a, b, c) TL_TERNARY_(FMA, a, b, c) /* a * b + c */
+#define tl_clamp(x, low, high) TL_TERNARY_(CLAMP, x, low, high)
+
+/* a where the condition is not 0, else b. If both are numbers the result is f32. */
+#define tl_where(condition, a, b) TL_TERNARY_(WHERE, condition, a, b)
+
+/* Of integers these are f32; but tl_abs and tl_neg keep the type. */
+#define tl_exp(x) TL_UNARY_(EXP, x)
+#define tl_log(x) TL_UNARY_(LOG, x)
+#define tl_sqrt(x) TL_UNARY_(SQRT, x)
+#define tl_rsqrt(x) TL_UNARY_(RSQRT, x)
+#define tl_abs(x) TL_UNARY_(ABS, x)
+#define tl_neg(x) TL_UNARY_(NEG, x)
+#define tl_sigmoid(x) TL_UNARY_(SIGMOID, x)
+#define tl_tanh(x) TL_UNARY_(TANH, x)
+#define tl_cos(x) TL_UNARY_(COS, x)
+#define tl_sin(x) TL_UNARY_(SIN, x)
+#define tl_gelu(x) TL_UNARY_(GELU, x) /* x * (1 + erf(x / sqrt(2))) / 2 */
+#define tl_silu(x) TL_UNARY_(SILU, x) /* x * sigmoid(x) */
+
+/* Along an axis, of which 1 is left: (n, m) and axis 1 gives (n, 1). Axis -1 is the last. Sums are
+ * made in f32 and rounded once; of integers they are i32. */
+#define tl_sum(x, axis) TL_ALONG_(SUM, x, axis)
+#define tl_max(x, axis) TL_ALONG_(MAX, x, axis)
+#define tl_min(x, axis) TL_ALONG_(MIN, x, axis)
+
+/* exp(x - max) / sum(exp(x - max)) along an axis. */
+#define tl_softmax(x, axis) TL_ALONG_(SOFTMAX, x, axis)
+
+#define tl_cast(x, dtype) tl_cast_(tl, TL_HERE_, (x), (dtype))
+#define tl_transpose(x) tl_transpose_(tl, TL_HERE_, (x)) /* swaps the last two axes */
+
+/* The same elements in another shape. Takes no time; x can still be used, and shares its place. */
+#define tl_reshape(x, shape) tl_reshape_(tl, TL_HERE_, (x), (shape))
+
+#define tl_full(shape, dtype, number) tl_full_(tl, TL_HERE_, (shape), (dtype), (double)(number))
+#define tl_zeros(shape, dtype) tl_full_(tl, TL_HERE_, (shape), (dtype), 0)
+
+/* begin, begin + 1, .., end - 1 as TL_I32. */
+#define tl_arange(begin, end) tl_arange_(tl, TL_HERE_, (begin), (end))
+
+/* A plain number as a tensor, for functions of one's own; it takes no TCM. */
+static inline tl_tensor tl_scalar(double number)
+{
+    tl_tensor t = {UINT64_MAX, number};
+    return t;
+}
+
+/* ---- Control ----------------------------------------------------------------------------- */
+
+/* Waits until a value is there, or something under way is done. */
+#define tl_wait(what)                                                                              \
+    _Generic((what), tl_tensor : tl_wait_tensor_, tl_future : tl_wait_future_)(tl, TL_HERE_, (what))
+
+/* The number in a tensor of one element: waits for it. A run without data has it only if it is made
+ * of numbers alone; else the kernel fails. */
+#define tl_item(x) tl_item_(tl, TL_HERE_, (x))
+
+/* The simulated time. */
+#define tl_now() tl_now_(tl)
+
+/* Gives back the value's TCM when all that uses it is done. It cannot be used from here on. */
+#define tl_free(x) tl_free_(tl, TL_HERE_, (x))
+
+/*
+ * TL_SCOPE { ... } frees the values that were made in it, also when it is left by return, goto or
+ * break (which, as in a loop, leaves the scope alone, not a loop around it).
+ *
+ * tl_assign(&acc, value) lets one survive: what acc was is freed, acc is the value, and it lives as
+ * long as acc would have. If acc was no tensor yet, that is until the end of the scope around this
+ * one.
+ */
+#define TL_SCOPE TL_SCOPE_AS_(KB_JOIN_(tl_scope_of_line_, __LINE__))
+#define TL_SCOPE_AS_(scope)                                                                        \
+    for (tl_scope scope __attribute__((cleanup(tl_scope_end_))) = tl_scope_begin_(tl, TL_HERE_);   \
+         (scope).open; (scope).open = false)
+
+typedef struct tl_scope {
+    tl_context *tl;
+    bool open;
+} tl_scope;
+
+#define tl_assign(variable, value) tl_assign_(tl, TL_HERE_, (variable), (value))
+
+/* ---- What the macros call ---------------------------------------------------------------- */
+
+typedef struct tl_place {
+    const char *file;
+    int line;
+} tl_place;
+
+#define TL_HERE_ ((tl_place){__FILE__, __LINE__})
+
+/* Of elements; in the order of data_op in src/data/data.h. */
+typedef enum tl_op {
+    TL_ADD_,
+    TL_SUB_,
+    TL_MUL_,
+    TL_DIV_,
+    TL_MAXIMUM_,
+    TL_MINIMUM_,
+    TL_LT_,
+    TL_LE_,
+    TL_GT_,
+    TL_GE_,
+    TL_EQ_,
+    TL_NE_,
+    TL_FMA_,
+    TL_CLAMP_,
+    TL_WHERE_,
+    TL_EXP_,
+    TL_LOG_,
+    TL_SQRT_,
+    TL_RSQRT_,
+    TL_ABS_,
+    TL_SIGMOID_,
+    TL_TANH_,
+    TL_COS_,
+    TL_SIN_,
+    TL_GELU_,
+    TL_SILU_,
+    TL_NEG_,
+    TL_CAST_,
+    TL_SUM_,
+    TL_MAX_,
+    TL_MIN_,
+    TL_SOFTMAX_,
+    TL_TRANSPOSE_,
+    TL_RESHAPE_,
+    TL_OPS_
+} tl_op;
+
+/* A tensor, or a number as one. */
+#define TL_OPERAND_(x)                                                                             \
+    _Generic((x), tl_tensor                                                                        \
+             : tl_same_, float                                                                     \
+             : tl_of_float_, long                                                                  \
+             : tl_of_integer_, long long                                                           \
+             : tl_of_integer_, unsigned long                                                       \
+             : tl_of_size_, unsigned long long                                                     \
+             : tl_of_size_, default                                                                \
+             : tl_scalar)(x)
+
+static inline tl_tensor tl_same_(tl_tensor x)
+{
+    return x;
+}
+
+static inline tl_tensor tl_of_float_(float number)
+{
+    return tl_scalar((double)number);
+}
+
+static inline tl_tensor tl_of_integer_(int64_t number)
+{
+    return tl_scalar((double)number);
+}
+
+static inline tl_tensor tl_of_size_(uint64_t number)
+{
+    return tl_scalar((double)number);
+}
+
+#define TL_UNARY_(op, x) tl_apply_(tl, TL_HERE_, TL_##op##_, (tl_tensor[]){TL_OPERAND_(x)}, 0)
+#define TL_BINARY_(op, a, b)                                                                       \
+    tl_apply_(tl, TL_HERE_, TL_##op##_, (tl_tensor[]){TL_OPERAND_(a), TL_OPERAND_(b)}, 0)
+#define TL_TERNARY_(op, a, b, c)                                                                   \
+    tl_apply_(tl, TL_HERE_, TL_##op##_,                                                            \
+              (tl_tensor[]){TL_OPERAND_(a), TL_OPERAND_(b), TL_OPERAND_(c)}, 0)
+#define TL_ALONG_(op, x, axis) tl_apply_(tl, TL_HERE_, TL_##op##_, (tl_tensor[]){(x)}, (axis))
+
+KB_API int64_t tl_program_id_(tl_context *tl, tl_place at, int axis);
+KB_API int64_t tl_num_programs_(tl_context *tl, tl_place at, int axis);
+KB_API tl_tensor tl_load_(tl_context *tl, tl_place at, tl_ptr ptr, tl_dims shape,
+                          tl_load_options options);
+KB_API tl_future tl_store_(tl_context *tl, tl_place at, tl_ptr ptr, tl_store_options options);
+KB_API tl_tensor tl_ref_(tl_context *tl, tl_place at, tl_ptr ptr, tl_dims shape,
+                         tl_load_options options);
+KB_API KB_MUST_USE tl_tensor tl_dot_(tl_context *tl, tl_place at, tl_tensor a,
+                                     tl_dot_options options);
+KB_API tl_future tl_composite_(tl_context *tl, tl_place at, tl_composite_op op, tl_tensor a,
+                               tl_tensor b, tl_tensor out);
+KB_API KB_MUST_USE tl_tensor tl_apply_(tl_context *tl, tl_place at, tl_op op,
+                                       const tl_tensor *inputs, int axis);
+KB_API tl_tensor tl_cast_(tl_context *tl, tl_place at, tl_tensor x, kb_dtype dtype);
+KB_API tl_tensor tl_transpose_(tl_context *tl, tl_place at, tl_tensor x);
+KB_API tl_tensor tl_reshape_(tl_context *tl, tl_place at, tl_tensor x, tl_dims shape);
+KB_API tl_tensor tl_full_(tl_context *tl, tl_place at, tl_dims shape, kb_dtype dtype,
+                          double number);
+KB_API tl_tensor tl_arange_(tl_context *tl, tl_place at, int64_t begin, int64_t end);
+KB_API void tl_wait_tensor_(tl_context *tl, tl_place at, tl_tensor x);
+KB_API void tl_wait_future_(tl_context *tl, tl_place at, tl_future future);
+KB_API double tl_item_(tl_context *tl, tl_place at, tl_tensor x);
+KB_API kb_time tl_now_(const tl_context *tl);
+KB_API void tl_free_(tl_context *tl, tl_place at, tl_tensor x);
+KB_API tl_scope tl_scope_begin_(tl_context *tl, tl_place at);
+KB_API void tl_scope_end_(tl_scope *scope);
+KB_API void tl_assign_(tl_context *tl, tl_place at, tl_tensor *variable, tl_tensor value);
+
+#endif

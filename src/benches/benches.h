@@ -1,0 +1,18 @@
+/*
+ * benches.h: the benches that ship. Each is a file that uses the public headers alone, as those of
+ * users do, and ends with its kb_bench_spec.
+ */
+#ifndef KB_BENCHES_BENCHES_H
+#define KB_BENCHES_BENCHES_H
+
+#include <kernbench/kernbench.h>
+
+extern const kb_bench_spec bench_gemm_single_pe;
+extern const kb_bench_spec bench_qkv_gemm;
+extern const kb_bench_spec bench_qkv_gemm_multi_pe;
+extern const kb_bench_spec bench_va_offset_verify;
+
+/* All of them, in the order that they are listed in; ends with NULL. */
+extern const kb_bench_spec *const benches[];
+
+#endif

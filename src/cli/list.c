@@ -1,0 +1,213 @@
+/* list.c: the command that shows what there is: benches, machines, components. */
+#include "cli.h"
+#include "json.h"
+#include "table.h"
+
+#include <string.h>
+
+#include "benches/benches.h"
+#include "topo/topo.h"
+
+typedef struct list_args {
+    bool json, quiet;
+} list_args;
+
+static const cli_option options[] = {
+    {.name = "--json",
+     .help = "prints one JSON document instead of text",
+     .kind = CLI_FLAG,
+     CLI_INTO(list_args, json)},
+    {.name = "--quiet",
+     .help = "names alone, one a line",
+     .kind = CLI_FLAG,
+     CLI_INTO(list_args, quiet)},
+};
+
+/* The component of a kind of node that ships; NULL if there is none, or an earlier kind has it. */
+static const topo_component *component_at(int kind)
+{
+    const topo_component *component = topo_component_builtin((topo_kind)kind);
+    for (int other = 0; component && other < kind; other++)
+        if (topo_component_builtin((topo_kind)other) == component)
+            return NULL;
+    return component;
+}
+
+/* The first sentence of the comment that a built-in machine begins with. */
+static void append_what(const topo_builtin *machine, kb_text *text)
+{
+    for (const char *line = machine->text; line[0] == '#' && line[1] == ' ';) {
+        size_t length = strcspn(line, "\n");
+        kb_text_printf(text, "%s%.*s", text->length > 0 ? " " : "", (int)length - 2, line + 2);
+        if (line[length - 1] == '.' || line[length] == '\0')
+            break;
+        line += length + 1;
+    }
+}
+
+/* ---- Text -------------------------------------------------------------------------------- */
+
+/* "m=512 k=512 n=512" */
+static void append_params(const kb_bench_spec *spec, kb_text *text)
+{
+    for (size_t i = 0; i < spec->param_count; i++)
+        kb_text_printf(text, "%s%s=%lld", i > 0 ? " " : "", spec->params[i].name,
+                       (long long)spec->params[i].value);
+}
+
+static kb_code print_benches(void)
+{
+    static const cli_column columns[] = {{.title = "bench", .left = true},
+                                         {.title = "parameters", .left = true},
+                                         {.title = "what", .left = true}};
+    cli_table table;
+    cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
+    for (size_t i = 0; benches[i]; i++) {
+        kb_text params = KB_TEXT_INIT;
+        append_params(benches[i], &params);
+        cli_table_cell(&table, "%s", benches[i]->name);
+        cli_table_cell(&table, "%s", kb_text_peek(&params));
+        cli_table_cell(&table, "%s", benches[i]->summary);
+        kb_text_fini(&params);
+    }
+    return cli_table_print(&table, stdout);
+}
+
+static kb_code print_params(void)
+{
+    static const cli_column columns[] = {{.title = "bench", .left = true},
+                                         {.title = "parameter", .left = true},
+                                         {.title = "default"},
+                                         {.title = "from"},
+                                         {.title = "to"},
+                                         {.title = "what", .left = true}};
+    cli_table table;
+    cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
+    for (size_t i = 0; benches[i]; i++) {
+        for (size_t k = 0; k < benches[i]->param_count; k++) {
+            const kb_param *param = &benches[i]->params[k];
+            cli_table_cell(&table, "%s", benches[i]->name);
+            cli_table_cell(&table, "%s", param->name);
+            cli_table_cell(&table, "%lld", (long long)param->value);
+            cli_table_cell(&table, "%lld", (long long)param->min);
+            cli_table_cell(&table, "%lld", (long long)param->max);
+            cli_table_cell(&table, "%s", param->help);
+        }
+    }
+    return cli_table_print(&table, stdout);
+}
+
+static kb_code print_topologies(void)
+{
+    static const cli_column columns[] = {{.title = "topology", .left = true},
+                                         {.title = "what", .left = true}};
+    cli_table table;
+    cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
+    for (const topo_builtin *machine = topo_builtins; machine->name; machine++) {
+        kb_text what = KB_TEXT_INIT;
+        append_what(machine, &what);
+        cli_table_cell(&table, "%s", machine->name);
+        cli_table_cell(&table, "%s", kb_text_peek(&what));
+        kb_text_fini(&what);
+    }
+    return cli_table_print(&table, stdout);
+}
+
+static void print_components(void)
+{
+    printf("  components, for impl in a machine:\n   ");
+    for (int kind = 0; kind < TOPO_KINDS; kind++)
+        if (component_at(kind))
+            printf(" %s", component_at(kind)->name);
+    putchar('\n');
+}
+
+static void print_names(void)
+{
+    for (size_t i = 0; benches[i]; i++)
+        printf("%s\n", benches[i]->name);
+    for (const topo_builtin *machine = topo_builtins; machine->name; machine++)
+        printf("%s\n", machine->name);
+    for (int kind = 0; kind < TOPO_KINDS; kind++)
+        if (component_at(kind))
+            printf("%s\n", component_at(kind)->name);
+}
+
+static kb_code print_text(bool quiet)
+{
+    if (quiet) {
+        print_names();
+        return KB_OK;
+    }
+    kb_code code = print_benches();
+    printf("\n  kernbench run --bench NAME runs one; a bench of your own: "
+           "kernbench new bench mine\n\n");
+    if (code == KB_OK)
+        code = print_params();
+    putchar('\n');
+    if (code == KB_OK)
+        code = print_topologies();
+    putchar('\n');
+    print_components();
+    return code;
+}
+
+/* ---- JSON -------------------------------------------------------------------------------- */
+
+static json_t *params_json(const kb_bench_spec *spec)
+{
+    json_t *params = json_array();
+    for (size_t i = 0; i < spec->param_count; i++) {
+        const kb_param *param = &spec->params[i];
+        cli_json_append(&params,
+                        json_pack("{s:s, s:I, s:I, s:I, s:s}", "name", param->name, "default",
+                                  (json_int_t)param->value, "min", (json_int_t)param->min, "max",
+                                  (json_int_t)param->max, "help", param->help));
+    }
+    return params;
+}
+
+static json_t *topologies_json(void)
+{
+    json_t *topologies = json_array();
+    for (const topo_builtin *machine = topo_builtins; machine->name; machine++) {
+        kb_text what = KB_TEXT_INIT;
+        append_what(machine, &what);
+        cli_json_append(&topologies, json_pack("{s:s, s:s}", "name", machine->name, "summary",
+                                               kb_text_peek(&what)));
+        kb_text_fini(&what);
+    }
+    return topologies;
+}
+
+static kb_code print_json(void)
+{
+    json_t *all = json_array(), *components = json_array();
+    for (size_t i = 0; benches[i]; i++)
+        cli_json_append(&all, json_pack("{s:s, s:s, s:o}", "name", benches[i]->name, "summary",
+                                        benches[i]->summary, "params", params_json(benches[i])));
+    for (int kind = 0; kind < TOPO_KINDS; kind++)
+        if (component_at(kind))
+            cli_json_append(&components, json_string(component_at(kind)->name));
+    return cli_json_print(json_pack("{s:o, s:o, s:o}", "benches", all, "topologies",
+                                    topologies_json(), "components", components));
+}
+
+static kb_code run_list(const cli_command *self, int argc, char **argv)
+{
+    list_args args = {0};
+    kb_code code = cli_parse(self, &argc, argv, &args);
+    if (code != KB_OK)
+        return code;
+    return args.json ? print_json() : print_text(args.quiet);
+}
+
+const cli_command cli_list_command = {
+    .name = "list",
+    .arguments = "[OPTIONS]",
+    .summary = "the benches that ship with their parameters, built-in machines, components",
+    .help = "",
+    .example = "Example: kernbench list\n",
+    CLI_OPTIONS(options),
+    .run = run_list,
+};

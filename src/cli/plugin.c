@@ -1,0 +1,339 @@
+/*
+ * plugin.c: finds benches. Those in files of the user's become a shared library that is loaded into
+ * the process; the program exports the public calls to it. What the compiler says goes to stderr as
+ * it is. The library is made in a directory of its own, which is gone as soon as it is loaded.
+ */
+#include "plugin.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "benches/benches.h"
+#include "cli.h"
+
+/* ---- Benches by name --------------------------------------------------------------------- */
+
+/* The one of the name; all of them if there is none, with the nearest. */
+static const kb_bench_spec *find(const kb_bench_spec *const *specs, const char *name,
+                                 kb_suggestion *near)
+{
+    kb_suggestion_init(near, name);
+    for (; *specs; specs++) {
+        if (strcmp((*specs)->name, name) == 0)
+            return *specs;
+        kb_suggestion_offer(near, (*specs)->name);
+    }
+    return NULL;
+}
+
+static kb_code open_shipped(const char *name, plugin *p)
+{
+    char buffer[CLI_CLIP];
+    kb_suggestion near;
+    p->spec = find(benches, name, &near);
+    if (p->spec)
+        return KB_OK;
+    if (near.best)
+        return cli_fail(KB_ERR_INPUT, "unknown bench '%s'; did you mean '%s'?",
+                        cli_clip(name, buffer), near.best);
+    return cli_fail(KB_ERR_INPUT,
+                    "unknown bench '%s'; see kernbench list, or give a file such as ./mine.c",
+                    cli_clip(name, buffer));
+}
+
+/* ---- Compiling --------------------------------------------------------------------------- */
+
+/* Appends the directory of this program, with "/"; nothing if the system does not tell. */
+static void append_own_directory(kb_text *path)
+{
+    char link[4096];
+    ssize_t length = readlink("/proc/self/exe", link, sizeof link - 1);
+    if (length <= 0)
+        return;
+    link[length] = '\0';
+    kb_text_append(path, link, (size_t)(strrchr(link, '/') + 1 - link));
+}
+
+static bool has_headers(const kb_text *directory)
+{
+    kb_text header = KB_TEXT_INIT;
+    kb_text_printf(&header, "%s/kernbench/tl.h", kb_text_peek(directory));
+    bool found = !header.failed && access(kb_text_peek(&header), R_OK) == 0;
+    kb_text_fini(&header);
+    return found;
+}
+
+/* Beside the program if it is installed, else those that it was built with. */
+static kb_code find_headers(kb_text *directory)
+{
+    append_own_directory(directory);
+    kb_text_puts(directory, KB_INSTALLED_HEADERS);
+    if (has_headers(directory))
+        return KB_OK;
+    kb_text_fini(directory);
+    kb_text_puts(directory, KB_BUILD_HEADERS);
+    if (has_headers(directory))
+        return KB_OK;
+    return cli_fail(KB_ERR_HOST, "cannot find the headers <kernbench/...> to compile with: they "
+                                 "should be installed with this program");
+}
+
+/* A command to be run: words that it owns. */
+typedef struct command {
+    KB_VEC(char *) words;
+    bool failed;
+} command;
+
+static void add_word(command *c, const char *word, size_t length)
+{
+    char *copy = strndup(word, length);
+    if (copy && kb_vec_push(&c->words, copy))
+        return;
+    free(copy);
+    c->failed = true;
+}
+
+static void command_fini(command *c)
+{
+    for (size_t i = 0; i < c->words.count; i++)
+        free(c->words.items[i]);
+    kb_vec_fini(&c->words);
+}
+
+/* $CC may have options: "ccache gcc". */
+static void add_compiler(command *c)
+{
+    const char *compiler = getenv("CC");
+    if (!compiler || compiler[strspn(compiler, " \t")] == '\0')
+        compiler = "cc";
+    while (*(compiler += strspn(compiler, " \t")) != '\0') {
+        size_t length = strcspn(compiler, " \t");
+        add_word(c, compiler, length);
+        compiler += length;
+    }
+}
+
+static void compose(command *c, const char *source, const char *headers, const char *library)
+{
+    static const char *const options[] = {"-std=gnu17",
+                                          "-O2",
+                                          "-g",
+                                          "-shared",
+                                          "-fPIC",
+                                          "-Wall",
+                                          "-Wextra",
+                                          "-Wno-unused-parameter",
+                                          "-fstack-clash-protection"};
+    kb_text include = KB_TEXT_INIT, path = KB_TEXT_INIT;
+    add_compiler(c);
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        add_word(c, options[i], strlen(options[i]));
+    kb_text_printf(&include, "-I%s", headers);
+    add_word(c, kb_text_peek(&include), include.length);
+    add_word(c, "-o", 2);
+    add_word(c, library, strlen(library));
+    kb_text_printf(&path, "%s%s", source[0] == '-' ? "./" : "", source); /* is no option */
+    add_word(c, kb_text_peek(&path), path.length);
+    c->failed = c->failed || include.failed || path.failed || !kb_vec_push(&c->words, NULL);
+    kb_text_fini(&include);
+    kb_text_fini(&path);
+}
+
+/* Stdout is for results: what the command prints there goes to stderr. */
+static kb_code run_command(const command *c, const char *source)
+{
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+    int status;
+    if (c->failed || posix_spawn_file_actions_init(&actions) != 0)
+        return cli_report(kb_error_nomem());
+    posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+    int error = posix_spawnp(&child, c->words.items[0], &actions, NULL, c->words.items, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (error != 0)
+        return cli_fail(KB_ERR_HOST,
+                        "cannot run the compiler '%s': %s; set CC to one that is there",
+                        c->words.items[0], strerror(error));
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            return cli_fail(KB_ERR_HOST, "lost the compiler: %s", strerror(errno));
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+        return cli_fail(KB_ERR_HOST, "cannot run the compiler '%s'; set CC to one that is there",
+                        c->words.items[0]);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return cli_fail(KB_ERR_INPUT, "%s does not compile", source);
+    return KB_OK;
+}
+
+static kb_code compile(const char *source, const char *library)
+{
+    kb_text headers = KB_TEXT_INIT;
+    command c = {0};
+    kb_code code = find_headers(&headers);
+    if (code == KB_OK) {
+        compose(&c, source, kb_text_peek(&headers), library);
+        code = run_command(&c, source);
+    }
+    command_fini(&c);
+    kb_text_fini(&headers);
+    return code;
+}
+
+/* ---- Loading ----------------------------------------------------------------------------- */
+
+/* What the loader says, without the library that is nowhere by now. */
+static kb_code cannot_load(const char *file, const char *why)
+{
+    static const char undefined[] = "undefined symbol: ";
+    const char *symbol = strstr(why, undefined);
+    if (symbol)
+        return cli_fail(KB_ERR_INPUT, "%s uses %s, which neither it nor KernBench defines", file,
+                        symbol + strlen(undefined));
+    return cli_fail(KB_ERR_INPUT, "cannot load %s: %s", file, why);
+}
+
+static kb_code load(const char *library, const char *file, plugin *p)
+{
+    p->library = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    if (!p->library)
+        return cannot_load(file, dlerror());
+    const char *interface = dlsym(p->library, "kb_exported_interface");
+    if (!interface || !dlsym(p->library, "kb_exported_benches"))
+        return cli_fail(KB_ERR_INPUT, "%s has no benches: it should end with KB_EXPORT_BENCHES()",
+                        file);
+    if (strcmp(interface, KB_INTERFACE) != 0)
+        return cli_fail(KB_ERR_INPUT,
+                        "%s was compiled for KernBench %.20s, and this is %s: compile it again",
+                        file, interface, KB_INTERFACE);
+    return KB_OK;
+}
+
+static kb_code several(const char *file, const char *name, const kb_bench_spec *const *specs)
+{
+    char buffer[CLI_CLIP];
+    kb_text names = KB_TEXT_INIT;
+    for (size_t i = 0; specs[i]; i++)
+        kb_text_printf(&names, "%s%s", i > 0 ? ", " : "", specs[i]->name);
+    kb_code code;
+    if (name)
+        code = cli_fail(KB_ERR_INPUT, "%s has no bench '%s'; it has %s", file,
+                        cli_clip(name, buffer), kb_text_peek(&names));
+    else
+        code = cli_fail(KB_ERR_INPUT, "%s has several benches: say which, as in %s:%s; it has %s",
+                        file, file, specs[0]->name, kb_text_peek(&names));
+    kb_text_fini(&names);
+    return code;
+}
+
+/* `name` is NULL if none was given. */
+static kb_code choose(const char *file, const char *name, plugin *p)
+{
+    const kb_bench_spec *const *specs = dlsym(p->library, "kb_exported_benches");
+    kb_suggestion near;
+    if (!specs[0])
+        return cli_fail(KB_ERR_INPUT, "%s has no benches", file);
+    for (size_t i = 0; specs[i]; i++)
+        if (!specs[i]->name)
+            return cli_fail(KB_ERR_INPUT, "%s: its bench %zu has no name", file, i + 1);
+    if (!name && specs[1])
+        return several(file, NULL, specs);
+    p->spec = name ? find(specs, name, &near) : specs[0];
+    return p->spec ? KB_OK : several(file, name, specs);
+}
+
+/* Compiles into a directory that is gone again when the library is loaded. */
+static kb_code compile_and_load(const char *source, plugin *p)
+{
+    const char *parent = getenv("TMPDIR");
+    kb_text directory = KB_TEXT_INIT, library = KB_TEXT_INIT;
+    kb_text_printf(&directory, "%s/kernbench-XXXXXX", parent && *parent ? parent : "/tmp");
+    kb_code code;
+    if (directory.failed)
+        code = cli_report(kb_error_nomem());
+    else if (!mkdtemp(directory.bytes))
+        code = cli_fail(KB_ERR_HOST, "cannot make a directory %s: %s", directory.bytes,
+                        strerror(errno));
+    else {
+        kb_text_printf(&library, "%s/bench.so", directory.bytes);
+        code =
+            library.failed ? cli_report(kb_error_nomem()) : compile(source, kb_text_peek(&library));
+        if (code == KB_OK)
+            code = load(kb_text_peek(&library), source, p);
+        (void)unlink(kb_text_peek(&library));
+        (void)rmdir(directory.bytes);
+    }
+    kb_text_fini(&library);
+    kb_text_fini(&directory);
+    return code;
+}
+
+/* dlopen() looks for a name without "/" where the system has its libraries. */
+static kb_code load_file(const char *file, plugin *p)
+{
+    kb_text path = KB_TEXT_INIT;
+    kb_text_printf(&path, "%s%s", strchr(file, '/') ? "" : "./", file);
+    kb_code code = path.failed ? cli_report(kb_error_nomem()) : load(kb_text_peek(&path), file, p);
+    kb_text_fini(&path);
+    return code;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), ending = strlen(end);
+    return length > ending && strcmp(text + length - ending, end) == 0;
+}
+
+static kb_code open_file(const char *file, const char *name, plugin *p)
+{
+    kb_code code;
+    if (access(file, R_OK) != 0)
+        return cli_fail(KB_ERR_INPUT, "cannot read %s: %s", file, strerror(errno));
+    if (ends_with(file, ".c"))
+        code = compile_and_load(file, p);
+    else if (ends_with(file, ".so"))
+        code = load_file(file, p);
+    else
+        return cli_fail(KB_ERR_INPUT, "%s: a bench is a name, a FILE.c or a FILE.so", file);
+    return code == KB_OK ? choose(file, name, p) : code;
+}
+
+/* ---- Either ------------------------------------------------------------------------------ */
+
+/* Where the name of the bench begins, behind ".c:" or ".so:"; NULL if there is none. */
+static const char *find_name(const char *what)
+{
+    const char *colon = strrchr(what, ':');
+    if (!colon || strchr(colon, '/'))
+        return NULL;
+    size_t length = (size_t)(colon - what);
+    bool source = length > 2 && memcmp(colon - 2, ".c", 2) == 0;
+    bool library = length > 3 && memcmp(colon - 3, ".so", 3) == 0;
+    return source || library ? colon + 1 : NULL;
+}
+
+kb_code plugin_open(const char *what, plugin *p)
+{
+    *p = (plugin){0};
+    const char *name = find_name(what);
+    if (!name && !strchr(what, '/') && !ends_with(what, ".c") && !ends_with(what, ".so"))
+        return open_shipped(what, p);
+    char *file = name ? strndup(what, (size_t)(name - 1 - what)) : strdup(what);
+    if (!file)
+        return cli_report(kb_error_nomem());
+    kb_code code = open_file(file, name, p);
+    free(file);
+    return code;
+}
+
+void plugin_close(plugin *p)
+{
+    if (p->library)
+        dlclose(p->library);
+    p->library = NULL;
+}

@@ -1,0 +1,22 @@
+/* plugin.h: which bench is meant, be it one that ships or one in a file of the user's. */
+#ifndef KB_CLI_PLUGIN_H
+#define KB_CLI_PLUGIN_H
+
+#include <kernbench/kernbench.h>
+
+typedef struct plugin {
+    const kb_bench_spec *spec;
+    void *library; /* NULL if it ships */
+} plugin;
+
+/*
+ * Finds the bench of a name; or loads a file: FILE.so, or FILE.c, which is compiled first, and
+ * behind a colon the name of the bench in it, unless it has one alone. What is wrong is said on
+ * stderr.
+ */
+KB_MUST_USE kb_code plugin_open(const char *what, plugin *p);
+
+/* Nothing of the bench may be used any more. */
+void plugin_close(plugin *p);
+
+#endif

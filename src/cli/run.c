@@ -1,0 +1,329 @@
+/*
+ * run.c: the command that runs a bench: one context, one run, and what came of it.
+ *
+ * The bench prints while it runs; the summary comes behind. A wrong result ends with 1 and still
+ * has its summary; of a run that fails otherwise only --json prints what is known.
+ */
+#include "run.h"
+
+#include "cli.h"
+#include "crash.h"
+#include "obs/obs.h"
+#include "plugin.h"
+
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct run_args {
+    cli_common common;
+    const char *bench, *device, *trace;
+    bool verify, timing_only, verbose;
+    uint64_t stack_bytes;
+    cli_list params;
+} run_args;
+
+static const cli_option options[] = {
+    {.name = "--bench",
+     .value = "NAME",
+     .help = "which: one of kernbench list; or a file: ./mine.c, which is compiled, or ./mine.so;\n"
+             "behind a colon the name in it, if it has several: ./mine.c:scale",
+     .kind = CLI_STRING,
+     CLI_INTO(run_args, bench)},
+    {.name = "--param",
+     .value = "NAME=NUMBER",
+     .help = "sets a parameter of the bench; repeatable",
+     .kind = CLI_LIST,
+     CLI_INTO(run_args, params)},
+    {.name = "--device",
+     .value = "all|sip:N",
+     .help = "uses all SIPs, as without it, or this one alone",
+     .kind = CLI_STRING,
+     CLI_INTO(run_args, device)},
+    {.name = "--verify-data",
+     .help = "compares the results with a reference; ends with 1 if an element is wrong",
+     .kind = CLI_FLAG,
+     CLI_INTO(run_args, verify)},
+    {.name = "--timing-only",
+     .help = "computes no data: the same times, sooner and with less memory",
+     .kind = CLI_FLAG,
+     CLI_INTO(run_args, timing_only)},
+    {.name = "--trace",
+     .value = "FILE",
+     .help = "writes what every unit did when, for https://ui.perfetto.dev",
+     .kind = CLI_STRING,
+     CLI_INTO(run_args, trace)},
+    {.name = "--verbose",
+     .help = "all links that carried something, also those that hardly did",
+     .kind = CLI_FLAG,
+     CLI_INTO(run_args, verbose)},
+    {.name = "--stack-bytes",
+     .value = "N",
+     .help = "for the C variables of each kernel and each worker; default: 1MiB",
+     .kind = CLI_BYTES,
+     .min = 16 << 10,
+     .max = 1 << 30,
+     CLI_INTO(run_args, stack_bytes)},
+};
+
+/* A run while it is under way. */
+typedef struct run {
+    const run_args *args;
+    const kb_bench_spec *spec;
+    const char *file; /* of the user's; NULL if the bench ships */
+    kb_bench *bench;
+    kb_context *ctx;
+    obs_trace *trace;
+    uint64_t dma_bytes; /* moved by kernels */
+    double wall_s;
+    bool timing_only, by_itself;
+    bool printed; /* the bench has printed something */
+} run;
+
+/* ---- While it runs ----------------------------------------------------------------------- */
+
+static void on_op(void *self, const kb_op *op)
+{
+    run *r = self;
+    if (op->launch != 0 && (op->unit == KB_UNIT_DMA_READ || op->unit == KB_UNIT_DMA_WRITE))
+        r->dma_bytes += op->bytes;
+    if (r->trace)
+        obs_trace_op(r->trace, op);
+}
+
+static void on_warning(void *self, const char *line)
+{
+    const run *r = self;
+    if (!r->args->common.quiet)
+        cli_warn("%s", line);
+}
+
+/* With --json stdout is the document's, and with --quiet nothing is said beside it. */
+static void on_print(void *self, const char *line)
+{
+    run *r = self;
+    FILE *out = r->args->common.json ? stderr : stdout;
+    if (out == stderr && r->args->common.quiet)
+        return;
+    crash_wipe();
+    fprintf(out, "%s\n", line);
+    fflush(out);
+    r->printed = true;
+}
+
+static double wall_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- From beginning to end --------------------------------------------------------------- */
+
+static kb_error *make_context(run *r)
+{
+    const run_args *args = r->args;
+    kb_context_options o = {
+        .topology = args->common.topology,
+        .settings = args->common.settings.items,
+        .setting_count = args->common.settings.count,
+        .device = args->device,
+        .timing_only = r->timing_only,
+        .on_warning = on_warning,
+        .on_warning_self = r,
+        .stack_bytes = args->stack_bytes,
+        .on_op = on_op,
+        .on_op_self = r,
+    };
+    return kb_context_create(&o, &r->ctx);
+}
+
+static kb_error *open_trace(run *r)
+{
+    if (!r->args->trace)
+        return NULL;
+    kb_machine machine = kb_context_machine(r->ctx);
+    return obs_trace_create(r->args->trace, &machine, &r->trace);
+}
+
+static void give_up(void *self, kb_error *err);
+
+/* What the bench says before there is a context. */
+static kb_error *make_bench(run *r)
+{
+    const run_args *args = r->args;
+    rt_bench_options o = {
+        .settings = args->params.items,
+        .setting_count = args->params.count,
+        .verify = args->verify,
+        .print = on_print,
+        .give_up = give_up,
+        .self = r,
+    };
+    KB_TRY(rt_bench_create(r->spec, &o, &r->bench));
+    r->by_itself = !args->timing_only && rt_bench_is_timing_only(r->bench);
+    r->timing_only = args->timing_only || r->by_itself;
+    return NULL;
+}
+
+static kb_error *prepare(run *r)
+{
+    crash_blame(r->file);
+    kb_error *err = make_bench(r);
+    crash_blame(NULL);
+    KB_TRY(err);
+    KB_TRY(make_context(r));
+    return open_trace(r);
+}
+
+/* While the bench runs. */
+static void watch(const run *r, bool on)
+{
+    crash_blame(on ? r->file : NULL);
+    crash_watch(on ? kb_context_sim(r->ctx) : NULL, r->args->stack_bytes);
+    if (!r->args->common.quiet)
+        crash_show_progress(on);
+}
+
+static kb_error *run_bench(run *r)
+{
+    double began = wall_now();
+    watch(r, true);
+    kb_error *err = rt_bench_run(r->bench, r->ctx);
+    watch(r, false);
+    r->wall_s = wall_now() - began;
+    return err;
+}
+
+/* `failure`: how the run ended, NULL if well; stays the caller's. */
+static kb_code print_summary(const run *r, const char *trace, const kb_error *failure)
+{
+    run_figures figures;
+    kb_error *err = run_figures_init(&figures, r->ctx, r->dma_bytes);
+    if (err)
+        return cli_report(err);
+    run_view view = {
+        .common = &r->args->common,
+        .spec = r->spec,
+        .bench = r->bench,
+        .figures = &figures,
+        .timing_only = r->timing_only,
+        .by_itself = r->by_itself,
+        .verify = r->args->verify,
+        .verbose = r->args->verbose,
+        .wall_s = r->wall_s,
+        .trace = trace,
+        .failure = failure,
+    };
+    if (r->printed && !r->args->common.json)
+        putchar('\n');
+    kb_code code = r->args->common.json ? run_print_json(&view) : run_print_text(&view);
+    run_figures_fini(&figures);
+    return code;
+}
+
+/* A bench that compares nothing is not verified, whatever was asked of it. */
+static kb_code check_verdict(const run *r)
+{
+    if (!r->args->verify || rt_bench_verdict(r->bench) != RT_NOT_VERIFIED)
+        return KB_OK;
+    return cli_fail(KB_ERR_CHECK,
+                    "bench '%s' has compared nothing: it never calls "
+                    "kb_bench_verify()",
+                    r->spec->name);
+}
+
+/* The bench has run, with this error. Takes it over. */
+static kb_code conclude(run *r, kb_error *err)
+{
+    bool has_summary = !err || kb_error_code(err) == KB_ERR_CHECK || r->args->common.json;
+    kb_error *trace_error = obs_trace_close(r->trace);
+    r->trace = NULL;
+    kb_code code = KB_OK;
+    if (has_summary && r->ctx)
+        code = print_summary(r, trace_error ? NULL : r->args->trace, err);
+    if (err) {
+        fflush(stdout); /* the message comes last */
+        kb_code of_run = cli_report(err);
+        code = code == KB_OK ? of_run : code;
+    }
+    if (trace_error) {
+        kb_code of_trace = cli_report(trace_error);
+        code = code == KB_OK ? of_trace : code;
+    }
+    return code == KB_OK ? check_verdict(r) : code;
+}
+
+/* The bench has made a mistake that it cannot be told of, and cannot go on. Takes it over. */
+static void give_up(void *self, kb_error *err)
+{
+    run *r = self;
+    watch(r, false);
+    kb_code code = conclude(r, err);
+    fflush(stdout);
+    _exit((int)code);
+}
+
+static kb_code run_plugin(const run_args *args, const plugin *p)
+{
+    run r = {.args = args, .spec = p->spec, .file = p->library ? args->bench : NULL};
+    kb_error *err = prepare(&r);
+    kb_code code = err ? cli_report(err) : conclude(&r, run_bench(&r));
+    kb_context_destroy(r.ctx);
+    rt_bench_destroy(r.bench);
+    return code;
+}
+
+/* `word`: an argument that is no option, NULL if there is none. */
+static kb_code run_with(const run_args *args, const char *word)
+{
+    char buffer[CLI_CLIP];
+    if (!args->bench && word)
+        return cli_fail(KB_ERR_INPUT, "a bench is given with --bench: kernbench run --bench %s",
+                        cli_clip(word, buffer));
+    if (word)
+        return cli_too_many("run", word);
+    if (!args->bench)
+        return cli_fail(KB_ERR_INPUT, "--bench is missing: kernbench run --bench NAME; see "
+                                      "kernbench list");
+    if (args->verify && args->timing_only)
+        return cli_fail(KB_ERR_INPUT,
+                        "--verify-data needs data, and --timing-only computes none: drop one");
+    plugin p;
+    kb_code code = plugin_open(args->bench, &p);
+    if (code == KB_OK)
+        code = run_plugin(args, &p);
+    plugin_close(&p);
+    return code;
+}
+
+static kb_code run_run(const cli_command *self, int argc, char **argv)
+{
+    run_args args = {.stack_bytes = 1 << 20};
+    kb_code code = cli_parse(self, &argc, argv, &args);
+    if (code == KB_OK)
+        code = run_with(&args, argc > 1 ? argv[1] : NULL);
+    cli_list_fini(&args.params);
+    cli_common_fini(&args.common);
+    return code;
+}
+
+const cli_command cli_run_command = {
+    .name = "run",
+    .arguments = "--bench NAME [OPTIONS]",
+    .summary = "what a bench computes, how long it takes on a machine, and where the time goes",
+    .help =
+        "Contents are computed unless --timing-only is given or the bench is too large for it\n"
+        "and says so; the times are the same. Tensors that a bench begins with are mostly put in\n"
+        "place without taking time, which the bench then says.\n"
+        "\n"
+        "Ends with 1 if a result is wrong, 3 if the program faults, 4 if it deadlocks.\n",
+    .example =
+        "Example: kernbench run --bench gemm_single_pe --verify-data\n"
+        "Example: kernbench run --bench gemm_single_pe --param m=256 --json --quiet\n"
+        "Example: kernbench run --bench qkv_gemm_multi_pe --param width=768 --trace qkv.json\n",
+    CLI_OPTIONS(options),
+    .has_machine = true,
+    .max_words = 1, /* none is taken, but it is told how to give a bench */
+    .run = run_run,
+};

@@ -1,0 +1,187 @@
+/* run_json.c: the results of the run command for programs. */
+#include "run.h"
+
+#include "cli.h"
+#include "json.h"
+
+/* Names are the bench's, and may be no UTF-8. */
+static json_t *name_json(const char *name)
+{
+    kb_text text = KB_TEXT_INIT;
+    kb_text_puts(&text, name);
+    kb_text_escape_from(&text, 0);
+    json_t *value = text.failed ? NULL : json_string(kb_text_peek(&text));
+    kb_text_fini(&text);
+    return value;
+}
+
+static json_t *kernels_json(const run_figures *f)
+{
+    json_t *kernels = json_array();
+    for (size_t i = 0; i < f->launch_count; i++) {
+        const kb_launch_result *launch = &f->launches[i];
+        cli_json_append(&kernels,
+                        json_pack("{s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "name",
+                                  name_json(launch->name), "sip", (json_int_t)launch->sip, "pes",
+                                  (json_int_t)launch->pes, "issued_ns", cli_json_ns(launch->issued),
+                                  "total_ns", cli_json_ns(launch->ended - launch->issued),
+                                  "pe_exec_ns", cli_json_ns(launch->pe_exec), "network_ns",
+                                  cli_json_ns(launch->network)));
+    }
+    return kernels;
+}
+
+static json_t *split_json(const kb_split_time *split)
+{
+    return json_pack("{s:o, s:o, s:o, s:o}", "compute_ns", cli_json_ns(split->compute), "memory_ns",
+                     cli_json_ns(split->memory), "communication_ns",
+                     cli_json_ns(split->communication), "idle_ns", cli_json_ns(split->idle));
+}
+
+static json_t *units_json(const run_figures *f)
+{
+    json_t *units = json_array();
+    for (int i = 0; i < KB_UNITS; i++) {
+        const run_unit *unit = &f->units[i];
+        if (unit->count == 0)
+            continue;
+        double share = f->pe_time > 0 ? (double)unit->at_work / (double)f->pe_time : 0;
+        cli_json_append(
+            &units,
+            json_pack("{s:s, s:I, s:o, s:o, s:o, s:I, s:I}", "unit", kb_unit_name((kb_unit)i),
+                      "count", (json_int_t)unit->count, "busy_ns", cli_json_ns(unit->busy),
+                      "at_work_ns", cli_json_ns(unit->at_work), "share", cli_json_real(share),
+                      "bytes", (json_int_t)unit->bytes, "flops", (json_int_t)unit->flops));
+    }
+    return units;
+}
+
+static json_t *links_json(const run_figures *f)
+{
+    json_t *links = json_array();
+    for (size_t i = 0; i < f->links.count && i < RUN_BUSIEST; i++) {
+        const run_link *link = &f->links.items[i];
+        cli_json_append(&links, json_pack("{s:o, s:I, s:I, s:o, s:o}", "link",
+                                          cli_json_link(f->machine, link->link), "alike",
+                                          (json_int_t)link->alike, "bytes", (json_int_t)link->bytes,
+                                          "utilization", cli_json_real(link->utilization),
+                                          "waited_ns", cli_json_ns(link->waited)));
+    }
+    return links;
+}
+
+static json_t *kinds_json(const run_figures *f)
+{
+    json_t *kinds = json_array();
+    for (size_t i = 0; i < f->kinds.count; i++) {
+        const run_kind *k = &f->kinds.items[i];
+        cli_json_append(&kinds,
+                        json_pack("{s:[ss], s:b, s:o, s:I, s:I, s:o, s:o, s:o}", "between",
+                                  topo_kind_name(k->kind->a), topo_kind_name(k->kind->b), "service",
+                                  k->kind->service, "gbs", cli_json_rate(k->kind->rate), "count",
+                                  (json_int_t)k->kind->count, "bytes", (json_int_t)k->bytes,
+                                  "mean_utilization", cli_json_real(k->mean), "max_utilization",
+                                  cli_json_real(k->max), "waited_ns", cli_json_ns(k->waited)));
+    }
+    return kinds;
+}
+
+/* Of a run without kernels there is none. */
+static json_t *roofline_json(const run_figures *f)
+{
+    const run_roofline *r = &f->roofline;
+    if (f->pes == 0)
+        return json_null();
+    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "pes",
+                     (json_int_t)f->pes, "tflops", cli_json_real(r->tflops), "peak_tflops",
+                     cli_json_real(r->peak_tflops), "gbs", cli_json_real(r->gbs), "peak_gbs",
+                     cli_json_real(r->peak_gbs), "intensity", cli_json_real(r->intensity), "ridge",
+                     cli_json_real(r->ridge), "roof_tflops", cli_json_real(r->roof_tflops),
+                     "array_slots_used", cli_json_real(r->slots), "bound",
+                     r->intensity < r->ridge ? "memory" : "compute");
+}
+
+/* Sets a member of an object and takes the value over; a failure makes the object NULL. */
+static void set(json_t **object, const char *key, json_t *value)
+{
+    if (*object && json_object_set_new(*object, key, value) == 0)
+        return;
+    if (!*object)
+        json_decref(value);
+    json_decref(*object);
+    *object = NULL;
+}
+
+static void set_named(json_t **object, const char *name, json_t *value)
+{
+    kb_text key = KB_TEXT_INIT;
+    kb_text_puts(&key, name);
+    kb_text_escape_from(&key, 0);
+    set(object, kb_text_peek(&key), value);
+    kb_text_fini(&key);
+}
+
+static json_t *metrics_json(const run_view *view)
+{
+    size_t count;
+    const rt_metric *metrics = rt_bench_metrics(view->bench, &count);
+    json_t *object = json_object();
+    for (size_t i = 0; i < count; i++)
+        set_named(&object, metrics[i].name, cli_json_real(metrics[i].value));
+    return object;
+}
+
+static json_t *parameters_json(const run_view *view)
+{
+    json_t *object = json_object();
+    for (size_t i = 0; i < view->spec->param_count; i++) {
+        const char *name = view->spec->params[i].name;
+        set_named(&object, name, json_integer(kb_bench_param(view->bench, name)));
+    }
+    return object;
+}
+
+static json_t *verified_json(const run_view *view)
+{
+    rt_verdict verdict = rt_bench_verdict(view->bench);
+    return verdict == RT_NOT_VERIFIED ? json_null() : json_boolean(verdict == RT_VERIFIED);
+}
+
+/* How the run ended: null if well. */
+static json_t *error_json(const kb_error *err)
+{
+    if (!err)
+        return json_null();
+    return json_pack("{s:i, s:o}", "code", (int)kb_error_code(err), "message",
+                     name_json(kb_error_message(err)));
+}
+
+kb_code run_print_json(const run_view *view)
+{
+    const run_figures *f = view->figures;
+    kb_text verdict = KB_TEXT_INIT;
+    run_verdict(f, &verdict);
+    json_t *document = json_object();
+    set(&document, "bench", name_json(view->spec->name));
+    set(&document, "topology", cli_json_machine(f->machine, &view->common->settings));
+    set(&document, "parameters", parameters_json(view));
+    set(&document, "timing_only", json_boolean(view->timing_only));
+    set(&document, "verified", verified_json(view));
+    set(&document, "error", error_json(view->failure));
+    set(&document, "metrics", metrics_json(view));
+    set(&document, "sim_ns", cli_json_ns(f->sim));
+    set(&document, "breakdown", split_json(&f->split));
+    set(&document, "verdict", json_string(kb_text_peek(&verdict)));
+    set(&document, "kernels", kernels_json(f));
+    set(&document, "units", units_json(f));
+    set(&document, "busiest_links", links_json(f));
+    set(&document, "link_kinds", kinds_json(f));
+    set(&document, "link_bytes", json_integer((json_int_t)f->link_bytes));
+    set(&document, "roofline", roofline_json(f));
+    set(&document, "events", json_integer((json_int_t)f->events));
+    set(&document, "hops", json_integer((json_int_t)f->hops));
+    set(&document, "wall_s", cli_json_real(view->wall_s));
+    set(&document, "hops_per_s", cli_json_real(run_per_second(f->hops, view->wall_s)));
+    kb_text_fini(&verdict);
+    return cli_json_print(document);
+}

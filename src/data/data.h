@@ -1,0 +1,176 @@
+/*
+ * data.h: the numbers that a simulated program computes with. A value is an array that never
+ * changes. It is described when the operation that makes it is issued, and computed later: when
+ * somebody looks, or when much is waiting; on all cores. What it is computed from are values too,
+ * never "what is at that address", so neither the order of computing nor what memory is used for
+ * afterwards can change it.
+ *
+ *     data_value *a, *b, *sum;
+ *     KB_TRY(data_read(store, &(data_source){...}, &a));       // memory as it is now
+ *     KB_TRY(data_full(store, KB_F16, &shape, 2.0, &b));
+ *     KB_TRY(data_apply(store, DATA_ADD, KB_F16, &shape, (data_value *[]){a, b}, 2, 0, &sum));
+ *     KB_TRY(data_write(store, rects, count, row_bytes, sum, NULL));   // memory is to hold it
+ *     KB_TRY(data_settle(store));                              // now it does
+ *     data_release(store, a); ...
+ *
+ * Memory: what is written is remembered as (where, value) until somebody settles the store;
+ * data_read() does so by itself if it reads what is still to be written. Whoever else touches the
+ * contents of memories has to settle first: who reads or writes them by another way, and who frees
+ * a part of a memory, as a write that still waits would end up in what is there next.
+ *
+ * What is computed does not depend on when, in which order, or by how many threads. A store belongs
+ * to one thread; the threads that compute are its own. All errors are for want of host memory
+ * (KB_ERR_HOST). A call that fails has changed no value and can be repeated; what waits goes on
+ * waiting.
+ */
+#ifndef KB_DATA_DATA_H
+#define KB_DATA_DATA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kernbench/kernbench.h>
+
+#include "mem/mem.h"
+
+typedef struct data_store data_store;
+typedef struct data_value data_value; /* counted: whoever gets one releases it */
+
+typedef struct data_options {
+    mem_memories *memories; /* must stay */
+    unsigned threads;       /* that compute, the caller's among them; 0: as many as it has cores */
+    uint64_t pending_bytes; /* that may be kept because something is not computed; 0: 64 MiB */
+} data_options;
+
+/* Threads are started when there is first enough to do for them; if they cannot be, the caller's
+ * computes alone. */
+KB_MUST_USE kb_error *data_store_create(const data_options *options, data_store **store);
+
+/* With all values, and all that was not settled. */
+void data_store_destroy(data_store *store);
+
+data_value *data_retain(data_value *value);
+void data_release(data_store *store, data_value *value); /* NULL is nothing */
+
+/* ---- Making values ---- */
+
+/* All of one number, rounded to the dtype; 0, 1, 2, .. from `first` on, in one dimension. */
+KB_MUST_USE kb_error *data_full(data_store *store, kb_dtype dtype, const kb_shape *shape,
+                                double number, data_value **value);
+KB_MUST_USE kb_error *data_arange(data_store *store, kb_dtype dtype, int64_t first, uint64_t count,
+                                  data_value **value);
+
+/* What is in memory now. What no rectangle covers is `other`. */
+typedef struct data_source {
+    kb_dtype dtype;
+    kb_shape shape;     /* packed row by row; rows of rectangles are those of the last axis, or */
+    uint64_t row_bytes; /* whatever the rectangles take for a row */
+    const mem_rect *rects;
+    size_t rect_count;
+    double other;
+} data_source;
+
+KB_MUST_USE kb_error *data_read(data_store *store, const data_source *source, data_value **value);
+
+/*
+ * Operations on elements. Inputs broadcast: shapes are aligned at their last axes, and an axis of 1
+ * is repeated. If all inputs and the result are integers, they are computed with in i32 and wrap
+ * around, in i32 and in i8; otherwise in f32, and what is computed is rounded once to the result's
+ * dtype, as kb_convert() does. Functions are good to 2 units in the last place of the dtype.
+ */
+typedef enum data_op {
+    /* of two */
+    DATA_ADD,
+    DATA_SUB,
+    DATA_MUL,
+    DATA_DIV,     /* integers: towards 0; by 0 gives 0 */
+    DATA_MAXIMUM, /* NaN if one is, as IEEE maximum */
+    DATA_MINIMUM,
+    DATA_LT, /* comparisons: 1 or 0 */
+    DATA_LE,
+    DATA_GT,
+    DATA_GE,
+    DATA_EQ,
+    DATA_NE,
+    /* of three */
+    DATA_FMA,   /* a * b + c: the product is rounded to the dtype, then the sum */
+    DATA_CLAMP, /* of x, lowest, highest */
+    DATA_WHERE, /* of condition, if not 0, if 0; the condition is of any dtype */
+    /* of one */
+    DATA_EXP,
+    DATA_LOG,
+    DATA_SQRT,
+    DATA_RSQRT,
+    DATA_ABS,
+    DATA_SIGMOID,
+    DATA_TANH,
+    DATA_COS,
+    DATA_SIN,
+    DATA_GELU, /* the one with erf */
+    DATA_SILU,
+    DATA_NEG,
+    DATA_CAST, /* as kb_convert(): integers do not wrap around */
+    /* of one, along `axis`, which stays with length 1; NaN if one is */
+    DATA_SUM, /* rounded once to f32, and then to the dtype; of integers in i32 */
+    DATA_MAX,
+    DATA_MIN,
+    DATA_SOFTMAX, /* along `axis`, which keeps its length; subtracts the maximum first */
+    /* of one: the elements stay, the shape is another */
+    DATA_TRANSPOSE, /* swaps the last two axes */
+    DATA_RESHAPE,
+    DATA_OPS
+} data_op;
+
+unsigned data_op_inputs(data_op op); /* 1 to 3 */
+
+/* `dtype` and `shape` are those of the result, which must be right: see tl, which checks. The
+ * inputs are kept for as long as they are needed. */
+KB_MUST_USE kb_error *data_apply(data_store *store, data_op op, kb_dtype dtype,
+                                 const kb_shape *shape, data_value *const *inputs, size_t count,
+                                 uint32_t axis, data_value **value);
+
+/*
+ * a (m, k) times b (k, n), plus acc (m, n) unless that is NULL. Products of floating-point numbers
+ * are summed in f32, of integers in i32, and the sum is rounded once to `dtype`.
+ */
+KB_MUST_USE kb_error *data_dot(data_store *store, data_value *a, data_value *b, data_value *acc,
+                               kb_dtype dtype, data_value **value);
+
+/* ---- Looking at values ---- */
+
+kb_dtype data_dtype(const data_value *value);
+const kb_shape *data_shape(const data_value *value);
+
+/* Both compute it first if need be. The bytes are good as long as the value is. */
+KB_MUST_USE kb_error *data_bytes(data_store *store, data_value *value, const void **bytes);
+KB_MUST_USE kb_error *data_item(data_store *store, data_value *value, uint64_t index,
+                                double *number);
+
+/* ---- Memory ---- */
+
+/*
+ * From now on the rectangles hold the value, which is packed row by row with `row_bytes` a row;
+ * only where `mask`, of the same number of elements, is not 0, unless it is NULL.
+ */
+KB_MUST_USE kb_error *data_write(data_store *store, const mem_rect *rects, size_t count,
+                                 uint64_t row_bytes, data_value *value, data_value *mask);
+
+/* Puts into memory all that is to be there, in the order of the writes. Cheap if there is nothing.
+ */
+KB_MUST_USE kb_error *data_settle(data_store *store);
+
+/* ---- Figures, for tests and reports ---- */
+
+typedef struct data_figures {
+    uint64_t computed;      /* values, ever; those that were read are not computed */
+    uint64_t dropped;       /* that nobody needed, never computed */
+    uint64_t live_values;   /* now */
+    size_t live_bytes;      /* of computed ones, now */
+    size_t most_live_bytes; /* the most there were */
+    uint64_t settled;       /* times that something had to be computed for memory */
+} data_figures;
+
+data_figures data_get_figures(const data_store *store);
+
+#endif

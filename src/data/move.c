@@ -1,0 +1,118 @@
+/*
+ * move.c: operations that compute nothing: they fill, count up, or put elements elsewhere.
+ */
+#include <string.h>
+
+#include "data_private.h"
+
+/* ---- One element after the other --------------------------------------------------------- */
+
+enum { PIECE = 1 << 16 };
+
+static uint64_t pieces(const data_value *value)
+{
+    return data_pieces(value->elements, PIECE);
+}
+
+static uint64_t cost_of_copying(const data_value *value)
+{
+    return value->elements;
+}
+
+typedef struct piece {
+    uint64_t first, count;
+    unsigned char *bytes;
+} piece;
+
+static piece piece_of(const data_value *value, uint64_t part)
+{
+    uint64_t first = part * PIECE;
+    return (piece){first, data_least(value->elements - first, PIECE),
+                   value->bytes + first * kb_dtype_bytes(value->dtype)};
+}
+
+static void fill(const data_value *value, uint64_t part, data_scratch *scratch)
+{
+    (void)scratch;
+    piece p = piece_of(value, part);
+    data_fill(value->dtype, p.bytes, value->number, p.count);
+}
+
+static void count_up(const data_value *value, uint64_t part, data_scratch *scratch)
+{
+    (void)scratch;
+    piece p = piece_of(value, part);
+    size_t size = kb_dtype_bytes(value->dtype);
+    for (uint64_t i = 0; i < p.count; i++)
+        mem_number_set(value->dtype, p.bytes + i * size,
+                       (double)(value->first + (int64_t)(p.first + i)));
+}
+
+static void copy(const data_value *value, uint64_t part, data_scratch *scratch)
+{
+    (void)scratch;
+    piece p = piece_of(value, part);
+    size_t size = kb_dtype_bytes(value->dtype);
+    memcpy(p.bytes, value->inputs[0]->bytes + p.first * size, p.count * size);
+}
+
+const data_kernel data_full_kernel = {.parts = pieces, .run = fill, .cost = cost_of_copying};
+const data_kernel data_arange_kernel = {.parts = pieces, .run = count_up, .cost = cost_of_copying};
+const data_kernel data_reshape_kernel = {.parts = pieces, .run = copy, .cost = cost_of_copying};
+
+/* ---- Transposing ------------------------------------------------------------------------- */
+
+/* Squares of TILE by TILE, of which both sides fit in the cache; a part is BAND rows of results. */
+enum { TILE = 32, BAND = 256 };
+
+static uint64_t bands_of_matrix(const data_value *value)
+{
+    return data_pieces(value->shape.dims[value->shape.rank - 2], BAND);
+}
+
+static uint64_t bands(const data_value *value)
+{
+    uint64_t rows = value->shape.dims[value->shape.rank - 2];
+    uint64_t columns = value->shape.dims[value->shape.rank - 1];
+    return value->elements ? value->elements / (rows * columns) * bands_of_matrix(value) : 0;
+}
+
+#define TRANSPOSE(name, T)                                                                         \
+    static void name(__typeof__(T) *to, size_t to_stride, const __typeof__(T) *from,               \
+                     size_t from_stride, size_t rows, size_t columns)                              \
+    {                                                                                              \
+        for (size_t i = 0; i < rows; i++)                                                          \
+            for (size_t j = 0; j < columns; j++)                                                   \
+                to[i * to_stride + j] = from[j * from_stride + i];                                 \
+    }
+
+TRANSPOSE(transpose_1, uint8_t)
+TRANSPOSE(transpose_2, uint16_t)
+TRANSPOSE(transpose_4, uint32_t)
+
+static void transpose(const data_value *value, uint64_t part, data_scratch *scratch)
+{
+    (void)scratch;
+    const size_t size = kb_dtype_bytes(value->dtype);
+    const uint64_t rows = value->shape.dims[value->shape.rank - 2];
+    const uint64_t columns = value->shape.dims[value->shape.rank - 1];
+    uint64_t matrix = part / bands_of_matrix(value), band = part % bands_of_matrix(value);
+    unsigned char *to = value->bytes + matrix * rows * columns * size;
+    const unsigned char *from = value->inputs[0]->bytes + matrix * rows * columns * size;
+    uint64_t end = data_least(rows, (band + 1) * BAND);
+    for (uint64_t i = band * BAND; i < end; i += TILE)
+        for (uint64_t j = 0; j < columns; j += TILE) {
+            void *there = to + (i * columns + j) * size;
+            const void *here = from + (j * rows + i) * size;
+            size_t height = data_least(end - i, TILE), width = data_least(columns - j, TILE);
+            if (size == sizeof(uint8_t))
+                transpose_1(there, columns, here, rows, height, width);
+            else if (size == sizeof(uint16_t))
+                transpose_2(there, columns, here, rows, height, width);
+            else
+                transpose_4(there, columns, here, rows, height, width);
+        }
+}
+
+const data_kernel data_transpose_kernel = {
+    .parts = bands, .run = transpose, .cost = cost_of_copying};

@@ -1,0 +1,315 @@
+/*
+ * region.c: from the array that a kernel names to the rectangles that a DMA moves.
+ *
+ * Axes but the last are rows, and neighbouring ones that step evenly are one axis; so what is left
+ * of most arrays is one block of rows with one stride. Of a block, as many rows as an extent has
+ * become one rectangle at a time, so the work is in the number of extents, not of rows. A row that
+ * an extent ends in is cut there. Rectangles that continue each other are made one.
+ *
+ * With a mask, rows that leave out the same elements are a block, and each run of elements that are
+ * left in is one after the other taken through it; likewise each element, if they are not next to
+ * each other. Addresses of what is left out do not matter.
+ *
+ * Addresses are computed in 128 bits: dims and strides say what they like, and nothing wraps.
+ */
+#include "region.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+__extension__ typedef unsigned __int128 wide;
+
+/* So many rows of the packed array, evenly spaced in virtual memory. */
+typedef struct block {
+    wide address;
+    wide stride;
+    uint64_t row, rows;
+} block;
+
+typedef struct axis {
+    uint64_t count;
+    wide stride; /* bytes */
+} axis;
+
+typedef struct resolver {
+    const mem_mmu *mmu;
+    const mem_memories *memories;
+    kb_pe pe;
+    const char *who;
+    const pe_region *region;
+    pe_rects *rects;
+    size_t first; /* of this region, in the list */
+
+    axis axes[KB_MAX_DIMS]; /* of the rows */
+    size_t axis_count;
+    uint64_t row_elements;
+    wide element_stride; /* in a row, in bytes */
+
+    /* The extent that was used last: what is at these addresses is there. */
+    uint64_t from;
+    wide to;
+    kb_location there;
+} resolver;
+
+/* ---- Rectangles -------------------------------------------------------------------------- */
+
+/* Makes `below`, which begins a row where `above` ends, a part of it. False if that cannot be. */
+static bool join_rows(mem_rect *above, const mem_rect *below)
+{
+    if (above->column != below->column || above->bytes != below->bytes ||
+        above->row + above->rows != below->row || !mem_same_memory(&above->at, &below->at) ||
+        below->at.offset < above->at.offset)
+        return false;
+    uint64_t distance = below->at.offset - above->at.offset;
+    uint64_t stride = above->rows > 1 ? above->stride : distance;
+    if (distance != above->rows * stride || (below->rows > 1 && below->stride != stride))
+        return false;
+    above->stride = stride;
+    above->rows += below->rows;
+    return true;
+}
+
+/* The same for two parts of a row. */
+static bool join_columns(mem_rect *left, const mem_rect *right)
+{
+    if (left->rows != 1 || right->rows != 1 || left->row != right->row ||
+        left->column + left->bytes != right->column || !mem_same_memory(&left->at, &right->at) ||
+        left->at.offset + left->bytes != right->at.offset)
+        return false;
+    left->bytes += right->bytes;
+    return true;
+}
+
+static kb_error *add_rect(resolver *r, const mem_rect *rect)
+{
+    kb_error *err =
+        mem_memories_check(r->memories, &rect->at, mem_rect_end(rect) - rect->at.offset);
+    if (err)
+        return kb_error_wrap(err, "%s on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32, r->who,
+                             r->pe.sip, r->pe.cube, r->pe.pe);
+    if (!kb_vec_push(r->rects, *rect))
+        return kb_error_nomem();
+    while (r->rects->count - r->first > 1) {
+        mem_rect *last = &r->rects->items[r->rects->count - 1];
+        if (!join_columns(last - 1, last) && !join_rows(last - 1, last))
+            break;
+        r->rects->count--;
+    }
+    return NULL;
+}
+
+/* ---- Translation ------------------------------------------------------------------------- */
+
+static kb_error *too_far(const resolver *r)
+{
+    return kb_error_new(KB_ERR_FAULT,
+                        "%s on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
+                        ": the array at 0x%" PRIx64 " goes beyond what 64 bits can name",
+                        r->who, r->pe.sip, r->pe.cube, r->pe.pe, r->region->va);
+}
+
+/* Makes the extent in hand the one that has the address. */
+static kb_error *aim(resolver *r, wide address)
+{
+    if (address >= r->from && address < r->to)
+        return NULL;
+    if (address > UINT64_MAX)
+        return too_far(r);
+    uint64_t va = (uint64_t)address, bytes;
+    if (!mem_mmu_translate(r->mmu, r->pe.cube, r->pe.pe, va, &r->there, &bytes))
+        return mem_mmu_fault(r->mmu, r->who, r->pe.cube, r->pe.pe, va);
+    r->from = va;
+    r->to = address + bytes;
+    return NULL;
+}
+
+/* The extent in hand has the first byte of it. */
+static mem_rect rect_at(const resolver *r, wide address)
+{
+    mem_rect rect = {.at = r->there};
+    rect.at.offset += (uint64_t)address - r->from;
+    return rect;
+}
+
+/* A row that an extent ends in, in parts. */
+static kb_error *add_cut_row(resolver *r, wide address, uint64_t row, uint64_t column,
+                             uint64_t bytes)
+{
+    while (bytes > 0) {
+        KB_TRY(aim(r, address));
+        mem_rect part = rect_at(r, address);
+        part.row = row;
+        part.rows = 1;
+        part.column = column;
+        part.bytes = r->to - address < bytes ? (uint64_t)(r->to - address) : bytes;
+        KB_TRY(add_rect(r, &part));
+        address += part.bytes;
+        column += part.bytes;
+        bytes -= part.bytes;
+    }
+    return NULL;
+}
+
+/* The same bytes of each row of a block, which are next to each other. */
+static kb_error *add_columns(resolver *r, block b, uint64_t column, uint64_t bytes)
+{
+    while (b.rows > 0) {
+        KB_TRY(aim(r, b.address));
+        wide left = r->to - b.address;
+        uint64_t rows = 1;
+        if (left < bytes) {
+            KB_TRY(add_cut_row(r, b.address, b.row, column, bytes));
+        } else {
+            wide fit = b.stride > 0 ? (left - bytes) / b.stride + 1 : b.rows;
+            rows = fit < b.rows ? (uint64_t)fit : b.rows;
+            mem_rect rect = rect_at(r, b.address);
+            rect.stride = (uint64_t)b.stride; /* of one row alone it means nothing */
+            rect.row = b.row;
+            rect.rows = rows;
+            rect.column = column;
+            rect.bytes = bytes;
+            KB_TRY(add_rect(r, &rect));
+        }
+        b.address += rows * b.stride;
+        b.row += rows;
+        b.rows -= rows;
+    }
+    return NULL;
+}
+
+/* ---- Blocks of rows ---------------------------------------------------------------------- */
+
+/* Elements [first, end) of each row of a block. */
+static kb_error *add_elements(resolver *r, const block *b, uint64_t first, uint64_t end)
+{
+    uint64_t size = r->region->element_bytes;
+    uint64_t step = r->element_stride == size ? end - first : 1;
+    for (uint64_t e = first; e < end; e += step) {
+        block here = *b;
+        here.address += e * r->element_stride;
+        KB_TRY(add_columns(r, here, e * size, step * size));
+    }
+    return NULL;
+}
+
+/* Rows that leave out the same. */
+static kb_error *add_masked_rows(resolver *r, const block *b, const unsigned char *mask)
+{
+    uint64_t e = 0;
+    while (e < r->row_elements) {
+        uint64_t first = e;
+        while (e < r->row_elements && mask[e])
+            e++;
+        KB_TRY(add_elements(r, b, first, e));
+        while (e < r->row_elements && !mask[e])
+            e++;
+    }
+    return NULL;
+}
+
+static kb_error *add_block(resolver *r, block b)
+{
+    if (!r->region->mask)
+        return add_elements(r, &b, 0, r->row_elements);
+    while (b.rows > 0) {
+        const unsigned char *mask = r->region->mask + b.row * r->row_elements;
+        block same = b;
+        same.rows = 1;
+        while (same.rows < b.rows &&
+               memcmp(mask, mask + same.rows * r->row_elements, r->row_elements) == 0)
+            same.rows++;
+        KB_TRY(add_masked_rows(r, &same, mask));
+        b.address += same.rows * b.stride;
+        b.row += same.rows;
+        b.rows -= same.rows;
+    }
+    return NULL;
+}
+
+/* ---- Axes -------------------------------------------------------------------------------- */
+
+/* Whether its elements can be counted and the way to the last one computed. */
+static bool is_within_reason(const pe_region *region)
+{
+    uint64_t elements = 1, bytes;
+    wide reach = region->va, way;
+    for (uint32_t d = 0; d < region->rank; d++)
+        if (__builtin_mul_overflow(elements, region->dims[d], &elements) ||
+            __builtin_mul_overflow((wide)region->strides[d] * region->element_bytes,
+                                   region->dims[d], &way) ||
+            __builtin_add_overflow(reach, way, &reach))
+            return false;
+    return !__builtin_mul_overflow(elements, region->element_bytes, &bytes);
+}
+
+static bool is_empty(const pe_region *region)
+{
+    for (uint32_t d = 0; d < region->rank; d++)
+        if (region->dims[d] == 0)
+            return true;
+    return false;
+}
+
+static void find_axes(resolver *r)
+{
+    const pe_region *region = r->region;
+    uint64_t size = region->element_bytes;
+    r->row_elements = 1;
+    r->element_stride = size;
+    for (uint32_t d = 0; d < region->rank; d++) {
+        axis next = {.count = region->dims[d], .stride = (wide)region->strides[d] * size};
+        if (next.count == 1)
+            continue;
+        if (d + 1 == region->rank) {
+            r->row_elements = next.count;
+            r->element_stride = next.stride;
+            continue;
+        }
+        axis *outer = r->axis_count > 0 ? &r->axes[r->axis_count - 1] : NULL;
+        if (outer && outer->stride == next.count * next.stride)
+            *outer = (axis){.count = outer->count * next.count, .stride = next.stride};
+        else
+            r->axes[r->axis_count++] = next;
+    }
+}
+
+/* Goes through all blocks: the innermost axis makes one, the others are counted through. */
+static kb_error *add_blocks(resolver *r)
+{
+    uint64_t at[KB_MAX_DIMS] = {0};
+    size_t outer = r->axis_count > 0 ? r->axis_count - 1 : 0;
+    axis rows = r->axis_count > 0 ? r->axes[outer] : (axis){.count = 1};
+    block b = {.address = r->region->va, .stride = rows.stride, .rows = rows.count};
+    for (;;) {
+        KB_TRY(add_block(r, b));
+        b.row += b.rows;
+        size_t a = outer;
+        while (a > 0 && ++at[a - 1] == r->axes[a - 1].count) {
+            b.address -= (at[a - 1] - 1) * r->axes[a - 1].stride;
+            at[a - 1] = 0;
+            a--;
+        }
+        if (a == 0)
+            return NULL;
+        b.address += r->axes[a - 1].stride;
+    }
+}
+
+kb_error *pe_region_resolve(const mem_mmu *mmu, const mem_memories *memories, kb_pe pe,
+                            const char *who, const pe_region *region, pe_rects *rects)
+{
+    KB_ASSERT(region->rank <= KB_MAX_DIMS && region->element_bytes > 0);
+    resolver r = {.mmu = mmu,
+                  .memories = memories,
+                  .pe = pe,
+                  .who = who,
+                  .region = region,
+                  .rects = rects,
+                  .first = rects->count};
+    if (is_empty(region))
+        return NULL;
+    if (!is_within_reason(region))
+        return too_far(&r);
+    find_axes(&r);
+    return add_blocks(&r);
+}

@@ -1,0 +1,401 @@
+/*
+ * units.c: the units of the PEs: their queues, and whose turn it is. units_order.c has what waits
+ * for what, units_work.c what a command does, units_tcm.c the TCM.
+ *
+ * A unit has two queues, one for the program's commands and one for internal ones, each first in,
+ * first out. A command of the program may wait for a composite operation, and that for commands
+ * which it has yet to issue: these must be able to pass. Of two that can begin, the one issued
+ * first does.
+ *
+ * What can go on at an instant is put on a list, the agenda, and taken from there in order once the
+ * call in hand has done its own part. So callbacks may issue commands, and a chain of operations
+ * that take no time needs no stack.
+ *
+ * Not modelled: banks of the TCM; what DMAs of other PEs move there, which takes none of its
+ * bandwidth; and that strided rows cost a memory more than packed ones.
+ */
+#include "units_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void units_fail(pe_units *units, kb_error *err)
+{
+    units->failed = true;
+    kb_sim_fail(units->has.sim, err);
+}
+
+/* ---- PEs --------------------------------------------------------------------------------- */
+
+uint32_t pe_units_source_count(const topo_machine *machine)
+{
+    return (uint32_t)(topo_machine_shape(machine)->pe_count * LANES);
+}
+
+uint64_t pe_units_number(const pe_units *units, kb_pe pe)
+{
+    const topo_shape *shape = units->shape;
+    KB_ASSERT(pe.sip < shape->sips && pe.cube < shape->cubes && pe.pe < shape->pes);
+    return ((uint64_t)pe.sip * shape->cubes + pe.cube) * shape->pes + pe.pe;
+}
+
+static lane *lane_of(pe_state *state, kb_unit unit)
+{
+    KB_ASSERT(unit >= KB_UNIT_DMA_READ && unit <= KB_UNIT_MATH);
+    return &state->lanes[unit - KB_UNIT_DMA_READ];
+}
+
+pe_state *units_need_pe(pe_units *units, kb_pe pe)
+{
+    uint64_t number = pe_units_number(units, pe);
+    if (KB_LIKELY(units->pes[number] != NULL))
+        return units->pes[number];
+    pe_state *state = kb_alloc_zeroed(1, sizeof *state);
+    if (!state)
+        return NULL;
+    state->pe = pe;
+    state->number = number;
+    state->node = topo_node_at(units->has.machine, TOPO_PE_DMA, pe.sip, pe.cube, pe.pe);
+    kb_waitlist_init(&state->progress, "units of its PE");
+    for (uint32_t l = 0; l < LANES; l++) {
+        uint64_t source = units->has.first_source + number * LANES + l;
+        state->lanes[l].unit = (kb_unit)(KB_UNIT_DMA_READ + l);
+        state->lanes[l].source = kb_source_make((uint32_t)source);
+        state->lanes[l].look.lane = &state->lanes[l];
+    }
+    units->pes[number] = state;
+    return state;
+}
+
+static void destroy_pe(pe_units *units, pe_state *state)
+{
+    if (!state)
+        return;
+    for (uint32_t o = state->oldest; o != NONE; o = operation_at(units, o)->newer) {
+        operation *op = operation_at(units, o);
+        if (op->rects != op->few)
+            free(op->rects);
+    }
+    pe_tcm_fini(&state->reads);
+    pe_tcm_fini(&state->writes);
+    free(state);
+}
+
+/* ---- The agenda -------------------------------------------------------------------------- */
+
+static void put_on_agenda(pe_units *units, task *t)
+{
+    if (t->listed)
+        return;
+    t->listed = true;
+    t->next = NULL;
+    if (units->agenda)
+        units->agenda_end->next = t;
+    else
+        units->agenda = t;
+    units->agenda_end = t;
+}
+
+void units_put_if_ready(pe_units *units, operation *op)
+{
+    if (op->waits_for == 0)
+        put_on_agenda(units, op->lane ? &op->lane->look : &op->ready);
+}
+
+static void look_at_lane(pe_units *units, lane *l);
+
+static void enter(pe_units *units)
+{
+    units->depth++;
+}
+
+/* The outermost call in hand does all that can be done at this instant. */
+static void leave(pe_units *units)
+{
+    while (units->depth == 1 && units->agenda && !units->failed) {
+        task *t = units->agenda;
+        units->agenda = t->next;
+        t->listed = false;
+        if (t->lane) {
+            look_at_lane(units, t->lane);
+        } else {
+            const operation *op = operation_at(units, t->span);
+            op->is_ready(op->self, op->arg);
+        }
+    }
+    units->depth--;
+}
+
+/* ---- Ends -------------------------------------------------------------------------------- */
+
+/* From the list of DMAs under way. */
+static void remove_from_lane(pe_units *units, const operation *op)
+{
+    lane *l = op->lane;
+    if (op->previous != NONE)
+        operation_at(units, op->previous)->next = op->next;
+    else
+        l->oldest = op->next;
+    if (op->next != NONE)
+        operation_at(units, op->next)->previous = op->previous;
+    else
+        l->newest = op->previous;
+}
+
+static void tell_log_of_end(pe_units *units, operation *op)
+{
+    kb_oplog *log = units->has.log;
+    uint64_t pe = op->pe->number;
+    if (!units_is_dma(op->lane->unit))
+        kb_oplog_end(log, pe, KB_COMPUTING);
+    if (op->near)
+        kb_oplog_end(log, pe, KB_MEMORY);
+    if (op->far)
+        kb_oplog_end(log, pe, KB_COMMUNICATING);
+    op->log.unit = op->lane->unit;
+    op->log.pe = op->pe->pe;
+    op->log.start = op->start;
+    op->log.end = kb_sim_now(units->has.sim);
+    kb_oplog_add(log, pe, &op->log);
+}
+
+static void release_lane(pe_units *units, operation *op)
+{
+    op->occupies = false;
+    op->lane->busy--;
+    put_on_agenda(units, &op->lane->look);
+}
+
+void units_end(pe_units *units, uint32_t index)
+{
+    enter(units);
+    operation *op = operation_at(units, index);
+    if (op->lane) {
+        if (units_is_dma(op->lane->unit))
+            remove_from_lane(units, op);
+        if (op->occupies)
+            release_lane(units, op);
+        tell_log_of_end(units, op);
+    }
+    pe_state *state = op->pe;
+    void (*ended)(void *self, uint64_t arg) = op->ended;
+    void *self = op->self;
+    uint64_t arg = op->arg;
+    uint32_t waiters = op->waiters;
+    units_give_operation(units, index);
+    units_release_waiters(units, waiters);
+    if (ended)
+        ended(self, arg);
+    kb_wake_all(units->has.sim, &state->progress);
+    leave(units);
+}
+
+static void on_end(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim;
+    units_end(self, (uint32_t)arg);
+}
+
+/* An engine can begin the next command, although the last result is still on its way. */
+static void on_free(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim;
+    enter(self);
+    release_lane(self, operation_at(self, (uint32_t)arg));
+    leave(self);
+}
+
+/* ---- Beginnings -------------------------------------------------------------------------- */
+
+static void push(pe_units *units, queue *q, uint32_t index)
+{
+    if (q->first == NONE)
+        q->first = index;
+    else
+        operation_at(units, q->last)->next = index;
+    q->last = index;
+}
+
+static bool can_begin(const pe_units *units, uint32_t index)
+{
+    return index != NONE && operation_at(units, index)->waits_for == 0;
+}
+
+/* The next command of the unit, out of its queue; NONE if none can begin. */
+static uint32_t take_next(pe_units *units, lane *l)
+{
+    uint32_t index = l->program.first, inner = l->internal.first;
+    bool is_internal = can_begin(units, inner) &&
+                       (!can_begin(units, index) || operation_at(units, inner)->sequence <
+                                                        operation_at(units, index)->sequence);
+    if (is_internal)
+        index = inner;
+    if (!can_begin(units, index))
+        return NONE;
+    operation *op = operation_at(units, index);
+    (is_internal ? &l->internal : &l->program)->first = op->next;
+    op->next = NONE;
+    if (!is_internal && l->waiting-- == units->shape->pe.queue_depth)
+        kb_wake_all(units->has.sim, &op->pe->progress); /* there is room again */
+    return index;
+}
+
+/* To the list of DMAs under way. */
+static void add_to_lane(pe_units *units, uint32_t index)
+{
+    operation *op = operation_at(units, index);
+    lane *l = op->lane;
+    op->next = NONE;
+    op->previous = l->newest;
+    if (op->previous != NONE)
+        operation_at(units, op->previous)->next = index;
+    else
+        l->oldest = index;
+    l->newest = index;
+}
+
+static kb_error *begin(pe_units *units, uint32_t index)
+{
+    operation *op = operation_at(units, index);
+    op->start = op->not_before = kb_sim_now(units->has.sim);
+    op->occupies = true;
+    op->lane->busy++;
+    if (units_is_dma(op->lane->unit))
+        add_to_lane(units, index);
+    kb_oplog_start(units->has.log, op->pe->number, op->lane->unit);
+    if (op->begun)
+        KB_TRY(op->begun(op->self, op->arg));
+    return units_is_dma(op->lane->unit) ? units_begin_dma(units, index)
+                                        : units_begin_engine(units, index);
+}
+
+static void look_at_lane(pe_units *units, lane *l)
+{
+    uint32_t channels = units_is_dma(l->unit) ? units->shape->pe.dma_channels : 1;
+    while (l->busy < channels && !units->failed) {
+        uint32_t index = take_next(units, l);
+        if (index == NONE)
+            return;
+        kb_error *err = begin(units, index);
+        if (err)
+            units_fail(units, err);
+    }
+}
+
+/* ---- Interface --------------------------------------------------------------------------- */
+
+kb_error *pe_units_create(const pe_units_options *options, pe_units **units)
+{
+    *units = NULL;
+    pe_units *made = kb_alloc_zeroed(1, sizeof *made);
+    if (!made)
+        return kb_error_nomem();
+    made->has = *options;
+    made->shape = topo_machine_shape(options->machine);
+    kb_pool_init(&made->operations, sizeof(operation));
+    kb_pool_init(&made->waiters, sizeof(waiter));
+    kb_error *err = net_ways_init(&made->ways, options->machine);
+    made->pes = kb_alloc_zeroed(made->shape->pe_count, sizeof(pe_state *));
+    if (!err && !made->pes)
+        err = kb_error_nomem();
+    if (!err)
+        err = kb_sim_add_handler(options->sim, on_free, made, &made->on_free);
+    if (!err)
+        err = kb_sim_add_handler(options->sim, on_end, made, &made->on_end);
+    if (err) {
+        pe_units_destroy(made);
+        return err;
+    }
+    *units = made;
+    return NULL;
+}
+
+void pe_units_destroy(pe_units *units)
+{
+    if (!units)
+        return;
+    for (uint64_t pe = 0; units->pes && pe < units->shape->pe_count; pe++)
+        destroy_pe(units, units->pes[pe]);
+    free(units->pes);
+    kb_vec_fini(&units->shares);
+    kb_vec_fini(&units->blockers);
+    kb_vec_fini(&units->generations);
+    kb_pool_fini(&units->waiters);
+    kb_pool_fini(&units->operations);
+    net_ways_fini(&units->ways);
+    free(units);
+}
+
+kb_error *pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, pe_op *op)
+{
+    *op = 0;
+    bool reads = command->unit == KB_UNIT_DMA_READ;
+    pe_span span = {.self = command->self, .arg = command->arg};
+    KB_ASSERT(command->time >= 0 && command->tail >= 0);
+    KB_ASSERT(units_is_dma(command->unit) || command->rect_count == 0);
+    memcpy(span.after, command->after, sizeof span.after);
+    *(reads ? &span.reads : &span.writes) = command->rects;
+    *(reads ? &span.read_count : &span.write_count) = command->rect_count;
+    uint32_t index = NONE;
+    KB_TRY(units_make_operation(units, pe, &span, command->internal, &index));
+    operation *made = operation_at(units, index);
+    made->lane = lane_of(made->pe, command->unit);
+    made->time = command->time;
+    made->tail = command->tail;
+    made->tcm_reads = command->tcm_reads;
+    made->tcm_writes = command->tcm_writes;
+    made->begun = command->begun;
+    made->ended = command->ended;
+    made->log = command->op;
+    if (units_is_dma(command->unit))
+        made->log.bytes = 0;
+    *op = units_name(units, index);
+
+    enter(units);
+    push(units, command->internal ? &made->lane->internal : &made->lane->program, index);
+    made->lane->waiting += !command->internal;
+    units_put_if_ready(units, made);
+    leave(units);
+    return NULL;
+}
+
+kb_error *pe_units_open(pe_units *units, kb_pe pe, const pe_span *span, pe_op *op)
+{
+    *op = 0;
+    uint32_t index = NONE;
+    KB_TRY(units_make_operation(units, pe, span, false, &index));
+    operation *made = operation_at(units, index);
+    made->is_ready = span->ready;
+    made->ready.span = index;
+    *op = units_name(units, index);
+    enter(units);
+    units_put_if_ready(units, made);
+    leave(units);
+    return NULL;
+}
+
+void pe_units_close(pe_units *units, pe_op op)
+{
+    KB_ASSERT(!pe_units_is_done(units, op));
+    const operation *span = operation_at(units, (uint32_t)op);
+    KB_ASSERT(!span->lane && span->waits_for == 0 && !span->ready.listed);
+    units_end(units, (uint32_t)op);
+}
+
+bool pe_units_has_room(pe_units *units, kb_pe pe, kb_unit unit)
+{
+    pe_state *state = units->pes[pe_units_number(units, pe)];
+    return !state || lane_of(state, unit)->waiting < units->shape->pe.queue_depth;
+}
+
+uint64_t pe_units_under_way(pe_units *units, kb_pe pe)
+{
+    const pe_state *state = units->pes[pe_units_number(units, pe)];
+    return state ? state->under_way : 0;
+}
+
+kb_waitlist *pe_units_progress(pe_units *units, kb_pe pe)
+{
+    pe_state *state = units_need_pe(units, pe);
+    return state ? &state->progress : NULL;
+}

@@ -1,0 +1,157 @@
+/* units_private.h: the state of the units, which units.c, units_order.c and units_work.c share. */
+#ifndef KB_PE_UNITS_PRIVATE_H
+#define KB_PE_UNITS_PRIVATE_H
+
+#include "units.h"
+#include "units_tcm.h"
+
+enum {
+    NONE = 0, /* of operations and waiters: pools give out no index 0 */
+    LANES = 4,
+    FEW_RECTS = 2, /* need no memory of their own */
+};
+
+/* Something for the agenda: a unit that may have a command to begin, or a span that is ready. */
+typedef struct task {
+    struct task *next;
+    struct lane *lane; /* NULL: it is a span's */
+    uint32_t span;
+    bool listed;
+} task;
+
+/* First in, first out. */
+typedef struct queue {
+    uint32_t first, last;
+} queue;
+
+/* A unit of a PE. */
+typedef struct lane {
+    task look;
+    kb_source source;
+    queue program, internal;
+    uint32_t waiting;        /* in the first of these */
+    uint32_t busy;           /* of its channels; an engine has one */
+    uint32_t oldest, newest; /* of a DMA: under way, in the order of their beginnings */
+    kb_unit unit;
+} lane;
+
+typedef struct pe_state {
+    lane lanes[LANES];
+    pe_tcm_port reads, writes; /* of the TCM */
+    kb_waitlist progress;
+    kb_pe pe;
+    uint64_t number;
+    uint64_t issued;         /* operations, ever */
+    uint64_t under_way;      /* operations */
+    uint32_t oldest, newest; /* under way that touch memory, in the order of issue */
+    uint32_t node;           /* of the DMA */
+} pe_state;
+
+/* Where rectangles are, roughly: between two offsets of one memory, or in several. */
+typedef struct bounds {
+    kb_location start;
+    uint64_t end;
+    bool several;
+} bounds;
+
+typedef struct operation {
+    pe_state *pe;
+    lane *lane; /* NULL: a span */
+    task ready; /* of a span */
+    uint64_t sequence;
+    uint32_t waits_for;      /* so many operations */
+    uint32_t waiters;        /* the first of those that wait for it */
+    uint32_t previous, next; /* in its queue, and then among those under way in its lane */
+    uint32_t older, newer;   /* among those of the PE that touch memory */
+    uint32_t transfers;      /* that have not ended */
+    bool internal;
+    bool occupies;  /* its unit cannot begin another */
+    bool near, far; /* touches memory of its own cube, of others */
+
+    kb_time time, tail;
+    kb_time start;
+    kb_time not_before;             /* a DMA: its own TCM has not passed what stays there */
+    uint64_t tcm_reads, tcm_writes; /* bytes of an engine */
+    uint64_t streamed;              /* bytes that a DMA has in the fabric */
+
+    mem_rect *rects; /* what it reads, and then what it writes */
+    size_t read_count, rect_count;
+    mem_rect few[FEW_RECTS];
+    bounds where;
+
+    kb_error *(*begun)(void *self, uint64_t arg);
+    void (*ended)(void *self, uint64_t arg);
+    void (*is_ready)(void *self, uint64_t arg); /* of a span */
+    void *self;
+    uint64_t arg;
+    kb_op log;
+} operation;
+
+typedef struct waiter {
+    uint32_t operation;
+    uint32_t next;
+} waiter;
+
+/* Bytes of a command at one node. */
+typedef struct share {
+    uint64_t bytes;
+    uint32_t node;
+} share;
+
+struct pe_units {
+    pe_units_options has;
+    const topo_shape *shape;
+    net_ways ways;
+    pe_state **pes; /* by number; NULL until used */
+    kb_pool operations, waiters;
+    KB_VEC(uint32_t) generations; /* of operations, by index */
+    KB_VEC(uint32_t) blockers;    /* of the operation in hand */
+    KB_VEC(share) shares;         /* of the command in hand */
+    kb_handler on_free, on_end;
+    task *agenda, *agenda_end;
+    uint32_t depth; /* of calls in hand: the outermost sees to the agenda */
+    bool failed;    /* so has the run: nothing begins any more */
+};
+
+static inline operation *operation_at(const pe_units *units, uint32_t index)
+{
+    return kb_pool_at(&units->operations, index);
+}
+
+static inline bool units_is_dma(kb_unit unit)
+{
+    return unit == KB_UNIT_DMA_READ || unit == KB_UNIT_DMA_WRITE;
+}
+
+/* ---- units.c ---- */
+
+/* NULL if there is no memory. */
+pe_state *units_need_pe(pe_units *units, kb_pe pe);
+
+/* The operation waits for nobody any more, if so: its turn comes. */
+void units_put_if_ready(pe_units *units, operation *op);
+
+/* The operation is done. */
+void units_end(pe_units *units, uint32_t index);
+
+/* The run fails. */
+void units_fail(pe_units *units, kb_error *err);
+
+/* ---- units_order.c: what waits for what ---- */
+
+/* An operation that knows what it waits for, and is in no queue yet. */
+KB_MUST_USE kb_error *units_make_operation(pe_units *units, kb_pe pe, const pe_span *span,
+                                           bool internal, uint32_t *index);
+void units_give_operation(pe_units *units, uint32_t index);
+pe_op units_name(const pe_units *units, uint32_t index);
+
+/* Those in the list, an operation's `waiters`, wait for one less. */
+void units_release_waiters(pe_units *units, uint32_t first);
+
+/* ---- units_work.c: what a command does ---- */
+
+/* It has been begun, so its start is known. It may end before this returns. */
+KB_MUST_USE kb_error *units_begin_engine(pe_units *units, uint32_t index);
+KB_MUST_USE kb_error *units_begin_dma(pe_units *units, uint32_t index);
+
+#endif

@@ -1,0 +1,66 @@
+/*
+ * units_time.c: what the engines take, in cycles of their clocks.
+ *
+ * The matrix engine holds R x C weights. A product of m x k x n is cut into ceil(k / R) x
+ * ceil(n / C) folds; each streams m rows of a through, one a cycle, and the last result leaves the
+ * array 2R + C - 2 cycles after the last row went in. What does not fill the array pays for all of
+ * it. Operands are in the TCM and so of a size that no product here overflows.
+ */
+#include "units.h"
+
+static uint64_t divide_up(uint64_t a, uint64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+static uint64_t times(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    KB_ASSERT(!__builtin_mul_overflow(a, b, &product));
+    return product;
+}
+
+static uint64_t plus(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+    KB_ASSERT(!__builtin_add_overflow(a, b, &sum));
+    return sum;
+}
+
+static kb_time cycles_to_time(uint64_t cycles, kb_time cycle)
+{
+    uint64_t time = times(cycles, (uint64_t)cycle);
+    KB_ASSERT(time < (uint64_t)KB_FOREVER);
+    return (kb_time)time;
+}
+
+kb_time pe_math_time(const topo_pe_figures *figures, uint64_t elements,
+                     const uint32_t counts[PE_MATH_CLASSES])
+{
+    uint64_t cycles = 0;
+    for (int c = 0; c < PE_MATH_CLASSES; c++)
+        cycles += (uint64_t)counts[c] * figures->math_cycles[c];
+    uint64_t passes = times(divide_up(elements, figures->math_lanes), cycles);
+    return cycles_to_time(plus(passes, figures->math_latency_cycles), figures->math_cycle_fs);
+}
+
+pe_gemm_time pe_gemm_time_of(const topo_pe_figures *figures, uint64_t m, uint64_t k, uint64_t n)
+{
+    uint64_t rows = figures->gemm_rows, columns = figures->gemm_columns;
+    uint64_t folds = times(divide_up(k, rows), divide_up(n, columns));
+    uint64_t fill = 2 * rows + columns - 2;
+    kb_time cycle = figures->gemm_cycle_fs;
+    if (figures->gemm_fill_per_fold) {
+        uint64_t cycles = times(folds, plus(m, fill));
+        return (pe_gemm_time){.occupied = cycles_to_time(cycles > 0 ? cycles - 1 : 0, cycle)};
+    }
+    return (pe_gemm_time){.occupied = cycles_to_time(times(folds, m), cycle),
+                          .fill = cycles_to_time(fill, cycle)};
+}
+
+uint64_t pe_gemm_reads(const topo_pe_figures *figures, uint64_t m, uint64_t k, uint64_t n,
+                       uint32_t a_bytes, uint32_t b_bytes)
+{
+    uint64_t a = times(times(times(m, k), a_bytes), divide_up(n, figures->gemm_columns));
+    return plus(a, times(times(k, n), b_bytes));
+}

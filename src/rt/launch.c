@@ -1,0 +1,457 @@
+/*
+ * launch.c: running kernels. A launch goes to the devices of its tensors, on each to the PEs that
+ * have a part of one of them, by way of the control processors; it is done when the last PE's
+ * completion is back. A device's share of it is an rt_launch, a part of its request.
+ *
+ * What the caller has sent on its way before (copies, mappings) has to be there first. Other
+ * launches need not be over: PEs run what they are given in order.
+ */
+#include "runtime.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "arguments.h"
+
+enum {
+    KERNEL_BYTES = 64, /* of a command: where the code is, the grid, how many arguments */
+    ARGUMENT_BYTES = 8,
+    TARGET_BYTES = 16, /* for each PE: its place in the grid */
+};
+
+typedef struct run {
+    uint64_t ticket;
+    kb_time arrived;
+} run;
+
+struct rt_launch {
+    kb_context *ctx;
+    rt_request *request;
+    rt_launch *next; /* of the same request */
+    const kb_kernel *kernel;
+    uint64_t number;
+    uint32_t sip;
+    tl_arg *args;
+    run *runs; /* one a target */
+    KB_VEC(io_target) targets;
+    int64_t programs[2];
+    kb_time first_start, last_end;
+    kb_launch_result result;
+};
+
+void rt_launches_free(rt_launch *first)
+{
+    for (rt_launch *launch = first, *next; launch; launch = next) {
+        next = launch->next;
+        kb_vec_fini(&launch->targets);
+        free(launch->args);
+        free(launch->runs);
+        free(launch);
+    }
+}
+
+/* The same text for as long as the context; NULL if there is no memory. */
+static const char *keep_name(kb_context *ctx, const char *name)
+{
+    for (size_t i = 0; i < ctx->names.count; i++)
+        if (strcmp(ctx->names.items[i], name) == 0)
+            return ctx->names.items[i];
+    if (!kb_vec_reserve(&ctx->names, 1))
+        return NULL;
+    kb_text text = KB_TEXT_INIT;
+    kb_text_puts(&text, name);
+    char *copy = kb_text_take(&text);
+    if (copy)
+        ctx->names.items[ctx->names.count++] = copy;
+    return copy;
+}
+
+/* ---- On which devices ---- */
+
+static const kb_tensor *tensors_of(const kb_arg *arg, size_t *count)
+{
+    *count = arg->kind == KB_ARG_TENSOR ? 1 : arg->kind == KB_ARG_TENSORS ? arg->tensor_count : 0;
+    return arg->kind == KB_ARG_TENSOR ? &arg->tensor : arg->tensors;
+}
+
+/* The tensor, which has to be on a device. */
+static kb_error *find_tensor(kb_context *ctx, kb_tensor handle, rt_tensor **tensor)
+{
+    *tensor = rt_table_get(&ctx->tensors, handle.id);
+    if (!*tensor)
+        return kb_error_new(KB_ERR_FAULT, "the tensor was freed, or never was one");
+    if (!(*tensor)->on_host)
+        return NULL;
+    kb_text text = KB_TEXT_INIT;
+    rt_tensor_print(*tensor, &text);
+    kb_error *err = kb_error_new(KB_ERR_FAULT, "%s is on the host: copy it to a device first",
+                                 kb_text_peek(&text));
+    kb_text_fini(&text);
+    return err;
+}
+
+/* Marks the devices that have tensors among the arguments. */
+static kb_error *find_devices(kb_context *ctx, const kb_arg *args, size_t arg_count, bool *devices)
+{
+    bool any = false;
+    for (size_t i = 0; i < arg_count; i++) {
+        size_t count;
+        const kb_tensor *handles = tensors_of(&args[i], &count);
+        for (size_t j = 0; j < count; j++) {
+            rt_tensor *tensor;
+            kb_error *err = find_tensor(ctx, handles[j], &tensor);
+            if (err)
+                return kb_error_wrap(err, "argument %zu", i + 1);
+            devices[tensor->sip] = true;
+            any = true;
+        }
+    }
+    if (any)
+        return NULL;
+    return kb_error_new(KB_ERR_FAULT, "none of its arguments is a tensor, so nothing says where it "
+                                      "should run");
+}
+
+/* Which of the argument's tensors is on the device: exactly one is. */
+static kb_error *tensor_on(kb_context *ctx, const kb_arg *arg, size_t index, uint32_t sip,
+                           rt_tensor **out)
+{
+    size_t count, found = 0;
+    const kb_tensor *handles = tensors_of(arg, &count);
+    const rt_tensor *other = NULL;
+    *out = NULL;
+    for (size_t i = 0; i < count; i++) {
+        rt_tensor *tensor;
+        KB_TRY(find_tensor(ctx, handles[i], &tensor));
+        if (tensor->sip == sip) {
+            *out = tensor;
+            found++;
+        } else {
+            other = tensor;
+        }
+    }
+    if (found == 1)
+        return NULL;
+    if (found > 1)
+        return kb_error_new(KB_ERR_FAULT, "argument %zu: several of its tensors are on sip%u",
+                            index + 1, sip);
+    return kb_error_new(
+        KB_ERR_FAULT,
+        "argument %zu: '%s' is on sip%u, while others are on sip%u; KB_EACH() gives "
+        "each device its own",
+        index + 1, other ? other->name : "", other ? other->sip : 0, sip);
+}
+
+/* ---- On which PEs ---- */
+
+static void mark_pes(const kb_context *ctx, const rt_tensor *tensor, bool *marked)
+{
+    for (size_t i = 0; i < tensor->placement.shards.count; i++) {
+        const mem_shard *shard = &tensor->placement.shards.items[i];
+        if (shard->nbytes > 0)
+            marked[(size_t)shard->cube * ctx->shape->pes + shard->pe] = true;
+    }
+}
+
+static kb_error *list_targets(rt_launch *launch, const bool *marked)
+{
+    const topo_shape *shape = launch->ctx->shape;
+    for (uint32_t cube = 0; cube < shape->cubes; cube++) {
+        int64_t pes = 0;
+        for (uint32_t pe = 0; pe < shape->pes; pe++) {
+            if (!marked[(size_t)cube * shape->pes + pe])
+                continue;
+            io_target target = {.cube = cube, .pe = pe, .bytes = TARGET_BYTES};
+            if (!kb_vec_push(&launch->targets, target))
+                return kb_error_nomem();
+            pes++;
+        }
+        launch->programs[0] = pes > launch->programs[0] ? pes : launch->programs[0];
+        launch->programs[1] += pes > 0;
+    }
+    launch->runs = kb_alloc_zeroed(launch->targets.count, sizeof *launch->runs);
+    return launch->runs ? NULL : kb_error_nomem();
+}
+
+static tl_arg number_of(const kb_arg *arg)
+{
+    return arg->kind == KB_ARG_REAL ? (tl_arg)arg->real : (tl_arg)arg->integer;
+}
+
+/* What the kernel is given on this device; marks who runs it. */
+static kb_error *fill_arguments(rt_launch *launch, const kb_arg *args, size_t count, bool *marked)
+{
+    kb_context *ctx = launch->ctx;
+    launch->args = kb_alloc_array(count, sizeof *launch->args);
+    if (!launch->args)
+        return kb_error_nomem();
+    for (size_t i = 0; i < count; i++) {
+        if (args[i].kind == KB_ARG_INTEGER || args[i].kind == KB_ARG_REAL) {
+            launch->args[i] = number_of(&args[i]);
+            continue;
+        }
+        rt_tensor *tensor;
+        KB_TRY(tensor_on(ctx, &args[i], i, launch->sip, &tensor));
+        launch->args[i] = (tl_arg)tensor->va;
+        mark_pes(ctx, tensor, marked);
+    }
+    return NULL;
+}
+
+static kb_error *prepare(rt_launch *launch, const kb_arg *args, size_t count)
+{
+    const topo_shape *shape = launch->ctx->shape;
+    bool *marked = kb_alloc_zeroed((size_t)shape->cubes * shape->pes, sizeof *marked);
+    if (!marked)
+        return kb_error_nomem();
+    kb_error *err = fill_arguments(launch, args, count, marked);
+    if (!err)
+        err = list_targets(launch, marked);
+    free(marked);
+    return err;
+}
+
+/* ---- Under way ---- */
+
+static void add_outcome(rt_launch *launch, const tl_outcome *outcome)
+{
+    kb_launch_result *result = &launch->result;
+    if (result->pes == 0 || outcome->start < launch->first_start)
+        launch->first_start = outcome->start;
+    if (result->pes == 0 || outcome->end > launch->last_end)
+        launch->last_end = outcome->end;
+    result->pes++;
+    for (int unit = 0; unit < KB_UNITS; unit++)
+        result->busy[unit] += outcome->busy[unit];
+    result->split.compute += outcome->split.compute;
+    result->split.memory += outcome->split.memory;
+    result->split.communication += outcome->split.communication;
+    result->split.idle += outcome->split.idle;
+}
+
+static void kernel_done(void *self, uint64_t index, const tl_outcome *outcome, kb_error *err)
+{
+    rt_launch *launch = self;
+    const run *r = &launch->runs[index];
+    add_outcome(launch, outcome);
+    kb_time now = kb_sim_now(launch->ctx->sim);
+    net_receipt work = {.issued = r->arrived, .ended = now, .overhead = now - r->arrived};
+    io_finish(launch->ctx->control, r->ticket, &work, err);
+}
+
+static void arrive(void *self, uint64_t ticket, size_t index)
+{
+    rt_launch *launch = self;
+    kb_context *ctx = launch->ctx;
+    const io_target *target = &launch->targets.items[index];
+    launch->runs[index] = (run){.ticket = ticket, .arrived = kb_sim_now(ctx->sim)};
+    tl_run kernel = {
+        .kernel = launch->kernel,
+        .args = launch->args,
+        .label = launch->result.name,
+        .launch = launch->number,
+        .pe = {launch->sip, target->cube, target->pe},
+        .programs = {launch->programs[0], launch->programs[1]},
+        .done = kernel_done,
+        .self = launch,
+        .arg = index,
+    };
+    kb_error *err = tl_runner_start(ctx->kernels, &kernel);
+    if (err)
+        io_finish(ctx->control, ticket, NULL, err);
+}
+
+static void finish(rt_launch *launch, kb_time ended)
+{
+    kb_context *ctx = launch->ctx;
+    kb_launch_result *result = &launch->result;
+    result->ended = ended;
+    result->pe_exec = launch->last_end - launch->first_start;
+    result->network = ended - result->issued - result->pe_exec;
+    ctx->launches.items[ctx->launches.count++] = *result; /* it has room since it was submitted */
+    ctx->launches_open--;
+}
+
+static void done(void *self, uint64_t arg, const net_receipt *receipt, kb_error *err)
+{
+    (void)arg;
+    rt_launch *launch = self;
+    finish(launch, receipt->ended);
+    rt_request_end_part(launch->request, receipt, err);
+}
+
+static kb_error *submit(rt_launch *launch)
+{
+    kb_context *ctx = launch->ctx;
+    if (!kb_vec_reserve(&ctx->launches, ctx->launches_open + 1))
+        return kb_error_nomem();
+    launch->result.issued = kb_sim_now(ctx->sim);
+    ctx->launches_open++;
+    if (launch->targets.count == 0) { /* nobody has anything */
+        finish(launch, launch->result.issued);
+        return NULL;
+    }
+    io_command command = {
+        .sip = launch->sip,
+        .targets = launch->targets.items,
+        .target_count = launch->targets.count,
+        .cube_bytes = KERNEL_BYTES + launch->kernel->parameter_count * ARGUMENT_BYTES,
+        .arrive = arrive,
+        .done = done,
+        .self = launch,
+    };
+    kb_error *err = io_submit(ctx->control, &command);
+    if (err) {
+        ctx->launches_open--;
+        return err;
+    }
+    rt_request_add_part(launch->request);
+    return NULL;
+}
+
+/* ---- Launching ---- */
+
+/* What the caller and others have sent to the tensors' devices before has to be there. */
+static kb_error *wait_for_mappings(kb_context *ctx, const kb_arg *args, size_t arg_count)
+{
+    for (size_t i = 0; i < arg_count; i++) {
+        size_t count;
+        const kb_tensor *handles = tensors_of(&args[i], &count);
+        for (size_t j = 0; j < count; j++) {
+            for (;;) {
+                const rt_tensor *tensor = rt_table_get(&ctx->tensors, handles[j].id);
+                rt_request *mapping =
+                    tensor ? rt_table_get(&ctx->requests, tensor->map_request) : NULL;
+                if (!mapping)
+                    break;
+                KB_TRY(rt_block_on(ctx, &mapping->waiters));
+            }
+        }
+    }
+    return NULL;
+}
+
+/* Adds an rt_launch for each device to the request. */
+static kb_error *add_launches(rt_request *request, const kb_kernel *kernel, const char *name,
+                              const kb_arg *args, size_t count, const bool *devices)
+{
+    kb_context *ctx = request->ctx;
+    rt_launch **last = &request->launches;
+    for (uint32_t sip = 0; sip < ctx->shape->sips; sip++) {
+        if (!devices[sip])
+            continue;
+        rt_launch *launch = kb_alloc_zeroed(1, sizeof *launch);
+        if (!launch)
+            return kb_error_nomem();
+        *last = launch;
+        last = &launch->next;
+        launch->ctx = ctx;
+        launch->request = request;
+        launch->kernel = kernel;
+        launch->number = ctx->launches_made + 1;
+        launch->sip = sip;
+        launch->result.name = name;
+        launch->result.sip = sip;
+        KB_TRY(prepare(launch, args, count));
+    }
+    return NULL;
+}
+
+static kb_error *start(rt_request *request, const kb_kernel *kernel, const char *name,
+                       const kb_arg *args, size_t count)
+{
+    kb_context *ctx = request->ctx;
+    const char *kept = keep_name(ctx, name);
+    bool *devices = kb_alloc_zeroed(ctx->shape->sips, sizeof *devices);
+    if (!devices || !kept) {
+        free(devices);
+        return kb_error_nomem();
+    }
+    kb_error *err = find_devices(ctx, args, count, devices);
+    if (!err)
+        err = add_launches(request, kernel, kept, args, count, devices);
+    free(devices);
+    KB_TRY(err);
+    request->number = ++ctx->launches_made;
+    for (rt_launch *launch = request->launches; launch; launch = launch->next)
+        KB_TRY(submit(launch));
+    return NULL;
+}
+
+static kb_error *launch_kernel(kb_context *ctx, const char *name, const kb_kernel *kernel,
+                               const kb_arg *args, size_t count, kb_request *handle)
+{
+    rt_request *request;
+    KB_TRY(rt_check_arguments(kernel, args, count));
+    KB_TRY(rt_wait_for_transfers(rt_caller_of(ctx)));
+    KB_TRY(wait_for_mappings(ctx, args, count));
+    KB_TRY(rt_request_open(ctx, "launch", name, &request));
+    rt_request_is_launch(request);
+    kb_error *err = start(request, kernel, name, args, count);
+    if (!err)
+        *handle = rt_request_handle(request);
+    rt_request_close(request, NULL); /* what was sent off in spite of an error goes its way */
+    return err;
+}
+
+typedef struct launch_handle {
+    kb_context *ctx;
+    kb_request request;
+} launch_handle;
+
+static void free_handle(void *arg)
+{
+    const launch_handle *handle = arg;
+    kb_error_free(kb_request_free(handle->ctx, handle->request));
+}
+
+/* Also if the worker is unwound meanwhile. */
+static kb_error *wait_and_free(kb_context *ctx, kb_request request)
+{
+    launch_handle handle = {ctx, request};
+    kb_co *worker = kb_context_worker(ctx);
+    kb_cleanup cleanup;
+    if (worker)
+        kb_co_push_cleanup(worker, &cleanup, free_handle, &handle);
+    kb_error *err = kb_request_wait(ctx, request, NULL);
+    if (worker)
+        kb_co_pop_cleanup(worker, false);
+    free_handle(&handle);
+    return err;
+}
+
+kb_error *kb_launch_args(kb_context *ctx, const char *name, const kb_kernel *kernel,
+                         const kb_arg *args, size_t arg_count, kb_request *request)
+{
+    kb_request own = {0};
+    if (request)
+        *request = own;
+    if (!kernel)
+        return kb_error_new(KB_ERR_INPUT, "kb_launch: the kernel is NULL");
+    name = name ? name : kernel->name;
+    kb_error *err = launch_kernel(ctx, name, kernel, args, arg_count, &own);
+    if (err)
+        return kb_error_wrap(err, "launch of '%s'", name);
+    if (request) {
+        *request = own;
+        return NULL;
+    }
+    return wait_and_free(ctx, own);
+}
+
+kb_error *kb_launch_results(kb_context *ctx, kb_request handle, kb_launch_result *results,
+                            size_t room, size_t *count)
+{
+    const rt_request *request = rt_table_get(&ctx->requests, handle.id);
+    *count = 0;
+    if (!request || !request->has_handle || !request->launches)
+        return kb_error_new(KB_ERR_FAULT, "kb_launch_results: the request is no launch, or was "
+                                          "freed");
+    if (!request->done)
+        return kb_error_new(KB_ERR_FAULT, "kb_launch_results: the launch is not done: wait for it "
+                                          "first");
+    for (const rt_launch *launch = request->launches; launch; launch = launch->next, ++*count)
+        if (*count < room)
+            results[*count] = launch->result;
+    return NULL;
+}

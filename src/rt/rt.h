@@ -1,0 +1,25 @@
+/*
+ * rt.h: what the command line sees of a context besides the public header.
+ */
+#ifndef KB_RT_RT_H
+#define KB_RT_RT_H
+
+#include <kernbench/kernbench.h>
+
+#include "bench.h"
+#include "net/net.h"
+#include "sim/sim.h"
+#include "topo/topo.h"
+
+/* What happened in a context so far. All of it stays the context's. */
+typedef struct rt_figures {
+    const topo_machine *machine;
+    net *fabric;
+    kb_oplog *log;
+    const kb_launch_result *launches; /* those that are done, in the order of their ends */
+    size_t launch_count;
+} rt_figures;
+
+rt_figures rt_get_figures(kb_context *ctx);
+
+#endif

@@ -1,0 +1,87 @@
+/*
+ * fault.c: what is said of a mistake in a kernel: which kernel, where it ran, when, at which line,
+ * and what was wrong. The kernel ends there; what it issued before is done nevertheless.
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tl_private.h"
+
+const char *tl_without_folders(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+void tl_fail(const tl_call *call, kb_error *err)
+{
+    tl_context *tl = call->tl;
+    kb_sim *sim = tl->runner->has.sim;
+    if (kb_error_code(err) == KB_ERR_FAULT) {
+        kb_time now = kb_sim_now(sim);
+        kb_pe pe = tl->run.pe;
+        tl->error = kb_error_wrap(err,
+                                  "kernel '%s' on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
+                                  " at %" PRId64 ".%03" PRId64 " ns, %s:%d: %s",
+                                  tl->run.kernel->name, pe.sip, pe.cube, pe.pe, now / KB_NS,
+                                  now % KB_NS / KB_PS, tl_without_folders(call->at.file),
+                                  call->at.line, call->name);
+        tl->over = true;
+    } else {
+        kb_sim_fail(sim, err);
+    }
+    kb_co_exit(tl->co);
+}
+
+void tl_fault(const tl_call *call, const char *format, ...)
+{
+    kb_text text = KB_TEXT_INIT;
+    va_list args;
+    va_start(args, format);
+    kb_text_vprintf(&text, format, args);
+    va_end(args);
+    kb_error *err =
+        text.failed ? kb_error_nomem() : kb_error_new(KB_ERR_FAULT, "%s", kb_text_peek(&text));
+    kb_text_fini(&text);
+    tl_fail(call, err);
+}
+
+tl_shape_text tl_shape_print(const tl_dims *shape)
+{
+    tl_shape_text is = {"("};
+    size_t length = 1;
+    for (int i = 0; i < shape->rank && i < TL_MAX_DIMS; i++)
+        length += (size_t)snprintf(is.text + length, sizeof is.text - length, "%s%" PRId64,
+                                   i > 0 ? ", " : "", shape->dims[i]);
+    snprintf(is.text + length, sizeof is.text - length, ")");
+    return is;
+}
+
+uint64_t tl_check_shape(const tl_call *call, const tl_dims *shape)
+{
+    if (shape->rank < 0 || shape->rank > TL_MAX_DIMS)
+        tl_fault(call, "a shape of %d dimensions; at most %d are possible", shape->rank,
+                 TL_MAX_DIMS);
+    /* Sizes in bytes, and distances in memory, are to be small against 2^63. */
+    static const int64_t most = INT64_C(1) << 56;
+    int64_t elements = 1;
+    bool empty = false;
+    for (int i = 0; i < shape->rank; i++) {
+        if (shape->dims[i] < 0)
+            tl_fault(call, "shape %s has a negative dimension", tl_shape_print(shape).text);
+        empty = empty || shape->dims[i] == 0;
+        int64_t factor = shape->dims[i] > 0 ? shape->dims[i] : 1;
+        if (factor > most / elements)
+            tl_fault(call, "shape %s is too large", tl_shape_print(shape).text);
+        elements *= factor;
+    }
+    return empty ? 0 : (uint64_t)elements;
+}
+
+void tl_check_dtype(const tl_call *call, kb_dtype dtype)
+{
+    if (!mem_dtype_exists(dtype))
+        tl_fault(call, "there is no dtype of number %d", (int)dtype);
+}

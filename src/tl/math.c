@@ -1,0 +1,403 @@
+/*
+ * math.c: operations of the vector engine: on elements, along an axis, and those that only move
+ * elements. Here are the rules for shapes and types, and what each operation costs.
+ *
+ * An operation passes over its elements once for each step of a class (see the table): over those
+ * of the result, or of the input if it is along an axis. Not modelled: that repeating an axis, or
+ * swapping two, is slower than going straight ahead.
+ */
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+#include "tl_private.h"
+
+/* ---- What operations are ----------------------------------------------------------------- */
+
+typedef enum rule {
+    MEET,     /* the result has the type in which the inputs meet */
+    COMPARE,  /* the same for comparing; the result is i8 */
+    CHOOSE,   /* the first input decides, the others meet */
+    KEEP,     /* the result has the type of the input */
+    FLOATING, /* the same, but f32 for integers */
+    TOTAL,    /* the same as KEEP, but i32 for integers */
+} rule;
+
+typedef enum extent {
+    EACH,    /* element by element */
+    ALONG,   /* along an axis, of which 1 is left */
+    THROUGH, /* along an axis, which stays */
+} extent;
+
+typedef struct facts {
+    const char *name;
+    rule rule;
+    extent extent;
+    uint32_t passes[PE_MATH_CLASSES]; /* moves and sums, divisions, exponentials */
+    uint32_t flops;                   /* of an element */
+} facts;
+
+/*
+ * Flops are what a person would count: one for every sum, product, quotient, comparison or
+ * function, two for a product with a sum or for two comparisons, none for moving.
+ */
+static const facts facts_of[TL_OPS_] = {
+    [TL_ADD_] = {"tl_add", MEET, EACH, {1}, 1},
+    [TL_SUB_] = {"tl_sub", MEET, EACH, {1}, 1},
+    [TL_MUL_] = {"tl_mul", MEET, EACH, {1}, 1},
+    [TL_DIV_] = {"tl_div", MEET, EACH, {0, 1}, 1},
+    [TL_MAXIMUM_] = {"tl_maximum", MEET, EACH, {1}, 1},
+    [TL_MINIMUM_] = {"tl_minimum", MEET, EACH, {1}, 1},
+    [TL_LT_] = {"tl_lt", COMPARE, EACH, {1}, 1},
+    [TL_LE_] = {"tl_le", COMPARE, EACH, {1}, 1},
+    [TL_GT_] = {"tl_gt", COMPARE, EACH, {1}, 1},
+    [TL_GE_] = {"tl_ge", COMPARE, EACH, {1}, 1},
+    [TL_EQ_] = {"tl_eq", COMPARE, EACH, {1}, 1},
+    [TL_NE_] = {"tl_ne", COMPARE, EACH, {1}, 1},
+    [TL_FMA_] = {"tl_fma", MEET, EACH, {1}, 2},
+    [TL_CLAMP_] = {"tl_clamp", MEET, EACH, {1}, 2},
+    [TL_WHERE_] = {"tl_where", CHOOSE, EACH, {1}, 0},
+    [TL_EXP_] = {"tl_exp", FLOATING, EACH, {0, 0, 1}, 1},
+    [TL_LOG_] = {"tl_log", FLOATING, EACH, {0, 0, 1}, 1},
+    [TL_SQRT_] = {"tl_sqrt", FLOATING, EACH, {0, 1}, 1},
+    [TL_RSQRT_] = {"tl_rsqrt", FLOATING, EACH, {0, 1}, 1},
+    [TL_ABS_] = {"tl_abs", KEEP, EACH, {1}, 1},
+    [TL_SIGMOID_] = {"tl_sigmoid", FLOATING, EACH, {0, 0, 1}, 1},
+    [TL_TANH_] = {"tl_tanh", FLOATING, EACH, {0, 0, 1}, 1},
+    [TL_COS_] = {"tl_cos", FLOATING, EACH, {0, 0, 1}, 1},
+    [TL_SIN_] = {"tl_sin", FLOATING, EACH, {0, 0, 1}, 1},
+    [TL_GELU_] = {"tl_gelu", FLOATING, EACH, {1, 0, 1}, 2},
+    [TL_SILU_] = {"tl_silu", FLOATING, EACH, {1, 0, 1}, 2},
+    [TL_NEG_] = {"tl_neg", KEEP, EACH, {1}, 1},
+    [TL_CAST_] = {"tl_cast", KEEP, EACH, {1}, 0},
+    [TL_SUM_] = {"tl_sum", TOTAL, ALONG, {1}, 1},
+    [TL_MAX_] = {"tl_max", KEEP, ALONG, {1}, 1},
+    [TL_MIN_] = {"tl_min", KEEP, ALONG, {1}, 1},
+    /* The maximum, subtracting it, the sum; a division; an exponential. */
+    [TL_SOFTMAX_] = {"tl_softmax", FLOATING, THROUGH, {3, 1, 1}, 5},
+    [TL_TRANSPOSE_] = {"tl_transpose", KEEP, EACH, {1}, 0},
+    [TL_RESHAPE_] = {"tl_reshape", KEEP, EACH, {0}, 0},
+};
+
+/* What a kernel's header calls an operation is what data does. */
+#define SAME_(op) _Static_assert((int)TL_##op##_ == (int)DATA_##op, #op)
+SAME_(ADD);
+SAME_(DIV);
+SAME_(MINIMUM);
+SAME_(LT);
+SAME_(NE);
+SAME_(FMA);
+SAME_(WHERE);
+SAME_(EXP);
+SAME_(ABS);
+SAME_(SIGMOID);
+SAME_(SILU);
+SAME_(NEG);
+SAME_(CAST);
+SAME_(SUM);
+SAME_(SOFTMAX);
+SAME_(TRANSPOSE);
+SAME_(RESHAPE);
+SAME_(OPS);
+#undef SAME_
+
+/* ---- Types ------------------------------------------------------------------------------- */
+
+kb_dtype tl_dtypes_meet(kb_dtype a, kb_dtype b)
+{
+    if (a == b)
+        return a;
+    if (tl_is_float(a) != tl_is_float(b))
+        return tl_is_float(a) ? a : b;
+    return tl_is_float(a) ? KB_F32 : KB_I32;
+}
+
+/* The type that a number has beside a tensor of the type: an integer type only if it fits. */
+static kb_dtype number_beside(double number, kb_dtype dtype)
+{
+    if (tl_is_float(dtype))
+        return dtype;
+    if (!(number >= INT32_MIN && number <= INT32_MAX) || number != trunc(number))
+        return KB_F32;
+    return dtype == KB_I8 && (number < INT8_MIN || number > INT8_MAX) ? KB_I32 : dtype;
+}
+
+/* The type in which the operands meet; numbers among them get theirs. f32 if all are numbers. */
+static kb_dtype meet(tl_operand *operands, uint32_t count)
+{
+    bool any = false;
+    kb_dtype tensors = KB_F32;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!operands[i].value)
+            continue;
+        tensors = any ? tl_dtypes_meet(tensors, operands[i].dtype) : operands[i].dtype;
+        any = true;
+    }
+    kb_dtype all = tensors;
+    for (uint32_t i = 0; i < count; i++) {
+        if (operands[i].value)
+            continue;
+        operands[i].dtype = number_beside(operands[i].number, tensors);
+        all = tl_dtypes_meet(all, operands[i].dtype);
+    }
+    return all;
+}
+
+static kb_dtype result_dtype(const facts *is, tl_operand *operands, uint32_t count)
+{
+    kb_dtype first = operands[0].dtype;
+    switch (is->rule) {
+    case MEET:
+        return meet(operands, count);
+    case COMPARE:
+        (void)meet(operands, count);
+        return KB_I8;
+    case CHOOSE:
+        return meet(operands + 1, count - 1);
+    case FLOATING:
+        return tl_is_float(first) ? first : KB_F32;
+    case TOTAL:
+        return tl_is_float(first) ? first : KB_I32;
+    case KEEP:
+        break;
+    }
+    return first;
+}
+
+/* ---- Shapes ------------------------------------------------------------------------------ */
+
+bool tl_broadcast(const tl_dims *a, const tl_dims *b, tl_dims *both)
+{
+    *both = (tl_dims){.rank = a->rank > b->rank ? a->rank : b->rank};
+    for (int i = 1; i <= both->rank; i++) { /* from the last */
+        int64_t x = i <= a->rank ? a->dims[a->rank - i] : 1;
+        int64_t y = i <= b->rank ? b->dims[b->rank - i] : 1;
+        if (x != y && x != 1 && y != 1)
+            return false;
+        both->dims[both->rank - i] = x == 1 ? y : x;
+    }
+    return true;
+}
+
+/* An axis counted from the first; -1 is the last. */
+static uint32_t check_axis(const tl_call *call, const tl_dims *shape, int axis)
+{
+    int from_first = axis < 0 ? axis + shape->rank : axis;
+    if (from_first < 0 || from_first >= shape->rank)
+        tl_fault(call, "axis %d of shape %s", axis, tl_shape_print(shape).text);
+    return (uint32_t)from_first;
+}
+
+/* ---- Issuing ----------------------------------------------------------------------------- */
+
+/* An operation that has been checked. */
+typedef struct work {
+    data_op op;
+    tl_operand inputs[TL_MAX_INPUTS];
+    uint32_t input_count;
+    kb_dtype dtype; /* of the result */
+    tl_dims shape;
+    uint32_t axis;
+    double number; /* of tl_full */
+    int64_t first; /* of tl_arange */
+    kb_error *(*bind)(tl_command *command);
+    uint64_t elements; /* that it passes over */
+    const uint32_t *passes;
+    uint64_t flops;
+} work;
+
+static tl_tensor issue(const tl_call *call, const work *is)
+{
+    tl_context *tl = call->tl;
+    tl_value *result = tl_value_new(call, is->dtype, &is->shape);
+    tl_command *command = tl_command_new(call, is->inputs, is->input_count, result, &is->shape);
+    command->bind = is->bind;
+    command->op = is->op;
+    command->axis = is->axis;
+    command->number = is->number;
+    command->first = is->first;
+    result->structural = true;
+    pe_command what = {.unit = KB_UNIT_MATH,
+                       .time = pe_math_time(tl->runner->figures, is->elements, is->passes),
+                       .tcm_writes = result->bytes,
+                       .op.flops = is->flops};
+    for (uint32_t i = 0; i < is->input_count; i++) {
+        result->structural = result->structural && tl_is_structural(&is->inputs[i]);
+        if (is->inputs[i].value)
+            what.tcm_reads += is->inputs[i].value->bytes;
+    }
+    (void)tl_issue(call, command, &what);
+    tl_end_call(tl);
+    return tl_handle_of(call, result, &is->shape);
+}
+
+static kb_error *bind_op(tl_command *command)
+{
+    tl_context *tl = command->tl;
+    data_store *store = tl->runner->has.store;
+    data_value *inputs[TL_MAX_INPUTS] = {NULL};
+    kb_shape shape = tl_shape_of(&command->shape);
+    kb_error *err = NULL;
+    for (uint32_t i = 0; i < command->input_count && !err; i++)
+        err = tl_operand_data(tl, &command->inputs[i], &inputs[i]);
+    if (!err)
+        err = data_apply(store, command->op, command->result->dtype, &shape, inputs,
+                         command->input_count, command->axis, &command->result->data);
+    for (uint32_t i = 0; i < command->input_count; i++)
+        data_release(store, inputs[i]);
+    return err;
+}
+
+/* The operation of the table, with its cost. */
+static tl_tensor issue_op(const tl_call *call, tl_op op, work *is)
+{
+    const facts *known = &facts_of[op];
+    is->op = (data_op)op;
+    is->bind = bind_op;
+    is->elements = tl_elements(known->extent == EACH ? &is->shape : &is->inputs[0].shape);
+    is->passes = known->passes;
+    is->flops = is->elements * known->flops;
+    return issue(call, is);
+}
+
+/* ---- Element by element, and along an axis ----------------------------------------------- */
+
+static void check_inputs(const tl_call *call, const work *is)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < is->input_count; i++) {
+        any = any || is->inputs[i].value;
+        if (is->inputs[i].value && tl_is_f8(is->inputs[i].dtype))
+            tl_fault(call, "%s is for storage: cast it first", kb_dtype_name(is->inputs[i].dtype));
+    }
+    if (!any)
+        tl_fault(call, "%s: use C for that",
+                 is->input_count == 1 ? "its operand is a plain number"
+                                      : "its operands are plain numbers");
+}
+
+static void check_broadcast(const tl_call *call, work *is)
+{
+    is->shape = is->inputs[0].shape;
+    for (uint32_t i = 1; i < is->input_count; i++) {
+        tl_dims so_far = is->shape;
+        if (!tl_broadcast(&so_far, &is->inputs[i].shape, &is->shape))
+            tl_fault(call, "shapes %s and %s do not broadcast", tl_shape_print(&so_far).text,
+                     tl_shape_print(&is->inputs[i].shape).text);
+    }
+    (void)tl_check_shape(call, &is->shape);
+}
+
+tl_tensor tl_apply_(tl_context *tl, tl_place at, tl_op op, const tl_tensor *inputs, int axis)
+{
+    KB_ASSERT((unsigned)op < TL_OPS_);
+    const facts *known = &facts_of[op];
+    tl_call call = tl_enter(tl, at, known->name);
+    work is = {.input_count = data_op_inputs((data_op)op)};
+    for (uint32_t i = 0; i < is.input_count; i++)
+        is.inputs[i] = tl_take(&call, inputs[i]);
+    check_inputs(&call, &is);
+    is.dtype = result_dtype(known, is.inputs, is.input_count);
+    check_broadcast(&call, &is);
+    if (known->extent != EACH)
+        is.axis = check_axis(&call, &is.shape, axis);
+    if (known->extent == ALONG) {
+        int64_t *length = &is.shape.dims[is.axis];
+        if (*length == 0 && op != TL_SUM_)
+            tl_fault(&call, "axis %d of shape %s is empty", axis, tl_shape_print(&is.shape).text);
+        *length = 1;
+    }
+    return issue_op(&call, op, &is);
+}
+
+/* ---- Types and shapes -------------------------------------------------------------------- */
+
+/* The only operand of a call, which cannot be a number. */
+static work work_on(const tl_call *call, tl_tensor x)
+{
+    work is = {.input_count = 1};
+    is.inputs[0] = tl_take(call, x);
+    if (!is.inputs[0].value)
+        tl_fault(call, "its operand is a plain number: use C for that");
+    is.dtype = is.inputs[0].dtype;
+    is.shape = is.inputs[0].shape;
+    return is;
+}
+
+tl_tensor tl_cast_(tl_context *tl, tl_place at, tl_tensor x, kb_dtype dtype)
+{
+    tl_call call = tl_enter(tl, at, "tl_cast");
+    tl_check_dtype(&call, dtype);
+    work is = work_on(&call, x);
+    is.dtype = dtype;
+    return issue_op(&call, TL_CAST_, &is);
+}
+
+tl_tensor tl_transpose_(tl_context *tl, tl_place at, tl_tensor x)
+{
+    tl_call call = tl_enter(tl, at, "tl_transpose");
+    work is = work_on(&call, x);
+    int last = is.shape.rank - 1;
+    if (last < 1)
+        tl_fault(&call, "shape %s has no two axes to swap", tl_shape_print(&is.shape).text);
+    int64_t columns = is.shape.dims[last];
+    is.shape.dims[last] = is.shape.dims[last - 1];
+    is.shape.dims[last - 1] = columns;
+    return issue_op(&call, TL_TRANSPOSE_, &is);
+}
+
+tl_tensor tl_reshape_(tl_context *tl, tl_place at, tl_tensor x, tl_dims shape)
+{
+    tl_call call = tl_enter(tl, at, "tl_reshape");
+    uint64_t elements = tl_check_shape(&call, &shape);
+    work is = work_on(&call, x);
+    if (elements != tl_elements(&is.shape))
+        tl_fault(&call, "shape %s has other elements than %s", tl_shape_print(&shape).text,
+                 tl_shape_print(&is.shape).text);
+    tl_value_retain(is.inputs[0].value);
+    tl_end_call(tl);
+    return tl_handle_of(&call, is.inputs[0].value, &shape);
+}
+
+/* ---- Of numbers alone -------------------------------------------------------------------- */
+
+static const uint32_t one_move[PE_MATH_CLASSES] = {[PE_MATH_MOVE] = 1};
+
+static kb_error *bind_full(tl_command *command)
+{
+    kb_shape shape = tl_shape_of(&command->shape);
+    return data_full(command->tl->runner->has.store, command->result->dtype, &shape,
+                     command->number, &command->result->data);
+}
+
+tl_tensor tl_full_(tl_context *tl, tl_place at, tl_dims shape, kb_dtype dtype, double number)
+{
+    tl_call call = tl_enter(tl, at, "tl_full");
+    tl_check_dtype(&call, dtype);
+    return issue(&call, &(work){.dtype = dtype,
+                                .shape = shape,
+                                .number = number,
+                                .bind = bind_full,
+                                .elements = tl_check_shape(&call, &shape),
+                                .passes = one_move});
+}
+
+static kb_error *bind_arange(tl_command *command)
+{
+    return data_arange(command->tl->runner->has.store, command->result->dtype, command->first,
+                       (uint64_t)command->shape.dims[0], &command->result->data);
+}
+
+tl_tensor tl_arange_(tl_context *tl, tl_place at, int64_t begin, int64_t end)
+{
+    tl_call call = tl_enter(tl, at, "tl_arange");
+    if (begin > end || begin < INT32_MIN || end > (int64_t)INT32_MAX + 1)
+        tl_fault(&call, "from %lld to %lld: these are no numbers of i32 that count up",
+                 (long long)begin, (long long)end);
+    return issue(&call, &(work){.dtype = KB_I32,
+                                .shape = {.rank = 1, .dims = {end - begin}},
+                                .first = begin,
+                                .bind = bind_arange,
+                                .elements = (uint64_t)(end - begin),
+                                .passes = one_move});
+}

@@ -1,0 +1,222 @@
+/*
+ * matrix.c: products of matrices: tl_dot, a command of the matrix engine, and tl_composite, which
+ * the scheduler makes many commands of.
+ *
+ * A product that accumulates writes over what it adds to. So it begins after what reads that: the
+ * pe_cpu waits for readers, of which there are hardly ever any.
+ */
+#include "tl_private.h"
+
+static void check_matrices(const tl_call *call, const tl_dims *a, const tl_dims *b)
+{
+    if (a->rank != 2 || b->rank != 2 || a->dims[1] != b->dims[0])
+        tl_fault(call, "shapes %s and %s: these are no matrices (m, k) and (k, n)",
+                 tl_shape_print(a).text, tl_shape_print(b).text);
+}
+
+/* ---- Of the matrix engine ---------------------------------------------------------------- */
+
+/* Without acc. */
+static kb_dtype dot_dtype(kb_dtype a, kb_dtype b, bool out_f32)
+{
+    if (!tl_is_float(a) && !tl_is_float(b))
+        return KB_I32;
+    return out_f32 || tl_is_f8(a) || tl_is_f8(b) ? KB_F32 : tl_dtypes_meet(a, b);
+}
+
+static kb_error *bind_dot(tl_command *command)
+{
+    tl_context *tl = command->tl;
+    data_store *store = tl->runner->has.store;
+    data_value *inputs[3] = {NULL, NULL, NULL};
+    kb_error *err = NULL;
+    for (uint32_t i = 0; i < command->input_count && !err; i++)
+        err = tl_operand_data(tl, &command->inputs[i], &inputs[i]);
+    if (!err)
+        err = data_dot(store, inputs[0], inputs[1], inputs[2], command->result->dtype,
+                       &command->result->data);
+    for (int i = 0; i < 3; i++)
+        data_release(store, inputs[i]);
+    return err;
+}
+
+/* What is given as .acc, ready to be written over. */
+static tl_handle *take_acc(const tl_call *call, tl_tensor given, const tl_operand *inputs,
+                           const tl_dims *shape, kb_dtype dtype)
+{
+    const tl_handle *acc = tl_handle_find(call, given);
+    if (!acc->value)
+        tl_fault(call, "acc is a place in memory: load it first");
+    if (!tl_same_shape(&acc->shape, shape))
+        tl_fault(call, "acc has shape %s, the product %s", tl_shape_print(&acc->shape).text,
+                 tl_shape_print(shape).text);
+    if (acc->dtype != dtype && !(acc->dtype == KB_F32 && tl_is_float(dtype)))
+        tl_fault(call, "acc is %s, the product %s", kb_dtype_name(acc->dtype),
+                 kb_dtype_name(dtype));
+    if (acc->value == inputs[0].value || acc->value == inputs[1].value)
+        tl_fault(call, "acc is also what is multiplied");
+    if (acc->value->handles > 1)
+        tl_fault(call, "acc shares its place with a value that tl_reshape made: free that first");
+    const tl_value *value = acc->value;
+    while (value->readers > 0)
+        tl_wait_for_progress(call);
+    return tl_handle_find(call, given);
+}
+
+/* The result is at `result`, which the handle takes over. */
+static void issue_dot(const tl_call *call, const tl_operand *inputs, uint32_t count,
+                      tl_value *result, const tl_dims *shape)
+{
+    const topo_pe_figures *figures = call->tl->runner->figures;
+    uint64_t m = (uint64_t)shape->dims[0], n = (uint64_t)shape->dims[1];
+    uint64_t k = (uint64_t)inputs[0].shape.dims[1];
+    tl_command *command = tl_command_new(call, inputs, count, result, shape);
+    command->bind = bind_dot;
+    result->structural = true;
+    for (uint32_t i = 0; i < count; i++)
+        result->structural = result->structural && tl_is_structural(&inputs[i]);
+    pe_command what = {
+        .unit = KB_UNIT_GEMM, .tcm_writes = result->bytes, .op.flops = 2 * m * k * n};
+    if (m > 0 && k > 0 && n > 0) {
+        pe_gemm_time time = pe_gemm_time_of(figures, m, k, n);
+        what.time = time.occupied;
+        what.tail = time.fill;
+        what.tcm_reads = pe_gemm_reads(figures, m, k, n, (uint32_t)kb_dtype_bytes(inputs[0].dtype),
+                                       (uint32_t)kb_dtype_bytes(inputs[1].dtype));
+    }
+    if (count == 3)
+        what.tcm_reads += result->bytes;
+    (void)tl_issue(call, command, &what);
+}
+
+tl_tensor tl_dot_(tl_context *tl, tl_place at, tl_tensor a, tl_dot_options options)
+{
+    tl_call call = tl_enter(tl, at, "tl_dot");
+    tl_operand inputs[3];
+    inputs[0] = tl_take(&call, a);
+    inputs[1] = tl_take(&call, options.b);
+    check_matrices(&call, &inputs[0].shape, &inputs[1].shape);
+    tl_dims shape = {.rank = 2, .dims = {inputs[0].shape.dims[0], inputs[1].shape.dims[1]}};
+    (void)tl_check_shape(&call, &shape);
+    kb_dtype dtype = dot_dtype(inputs[0].dtype, inputs[1].dtype, options.out_f32);
+    if (options.acc.id == 0) {
+        tl_value *result = tl_value_new(&call, dtype, &shape);
+        issue_dot(&call, inputs, 2, result, &shape);
+        tl_end_call(tl);
+        return tl_handle_of(&call, result, &shape);
+    }
+    tl_handle *acc = take_acc(&call, options.acc, inputs, &shape, dtype);
+    uint32_t scope = acc->scope;
+    inputs[2] = (tl_operand){.value = acc->value, .dtype = acc->dtype, .shape = shape};
+    tl_value *result = tl_value_in_place_of(&call, acc->value);
+    issue_dot(&call, inputs, 3, result, &shape);
+    tl_end_call(tl);
+    tl_tensor sum = tl_handle_of(&call, result, &shape); /* not in the slot of acc */
+    tl_handle_drop(tl, tl_handle_find(&call, options.acc), (tl_end){"as .acc of tl_dot", at});
+    tl_handle_move(tl, tl_handle_find(&call, sum), scope);
+    return sum;
+}
+
+/* ---- Of the scheduler -------------------------------------------------------------------- */
+
+/* a or b: what the value has, or what is in memory now. To be released. */
+static kb_error *factor(tl_command *command, uint32_t which, data_value **data)
+{
+    tl_context *tl = command->tl;
+    const tl_operand *is = &command->inputs[which];
+    if (is->value)
+        return tl_operand_data(tl, is, data);
+    const pe_rects *rects = &command->rects[which];
+    data_source source = {.dtype = is->dtype,
+                          .shape = tl_shape_of(&is->shape),
+                          .row_bytes = tl_row_bytes(&is->shape, is->dtype),
+                          .rects = rects->items,
+                          .rect_count = rects->count};
+    return data_read(tl->runner->has.store, &source, data);
+}
+
+static kb_error *bind_composite(tl_command *command)
+{
+    data_store *store = command->tl->runner->has.store;
+    data_value *a = NULL, *b = NULL;
+    kb_error *err = factor(command, 0, &a);
+    if (!err)
+        err = factor(command, 1, &b);
+    if (!err)
+        err = data_dot(store, a, b, NULL, command->inputs[2].dtype, &command->product);
+    data_release(store, b);
+    data_release(store, a);
+    return err;
+}
+
+static kb_error *write_product(tl_command *command)
+{
+    const pe_rects *rects = &command->rects[2];
+    return data_write(command->tl->runner->has.store, rects->items, rects->count,
+                      tl_row_bytes(&command->shape, command->inputs[2].dtype), command->product,
+                      NULL);
+}
+
+/* A matrix of the product: a value, or a place, which is not loaded. */
+static tl_operand take_matrix(const tl_call *call, tl_tensor given, int which)
+{
+    const tl_handle *handle = tl_handle_find(call, given);
+    if (!handle->value && which == 2)
+        tl_check_apart(call, handle);
+    if (!handle->value)
+        tl_resolve(call, handle, NULL, which, true);
+    return (tl_operand){.value = handle->value, .dtype = handle->dtype, .shape = handle->shape};
+}
+
+static void check_product(const tl_call *call, const tl_operand matrices[TL_MATRICES])
+{
+    const tl_operand *a = &matrices[0], *b = &matrices[1], *out = &matrices[2];
+    check_matrices(call, &a->shape, &b->shape);
+    tl_dims shape = {.rank = 2, .dims = {a->shape.dims[0], b->shape.dims[1]}};
+    if (out->value)
+        tl_fault(call, "its result goes to memory: out has to be a tl_ref");
+    if (!tl_same_shape(&out->shape, &shape))
+        tl_fault(call, "out has shape %s, the product %s", tl_shape_print(&out->shape).text,
+                 tl_shape_print(&shape).text);
+    bool floating = tl_is_float(a->dtype) || tl_is_float(b->dtype);
+    if (floating ? !tl_is_float(out->dtype) : out->dtype != KB_I32)
+        tl_fault(call, "%s times %s cannot be %s", kb_dtype_name(a->dtype), kb_dtype_name(b->dtype),
+                 kb_dtype_name(out->dtype));
+    if (a->shape.dims[1] == 0 && tl_elements(&shape) > 0)
+        tl_fault(call, "shapes %s and %s: sums over nothing", tl_shape_print(&a->shape).text,
+                 tl_shape_print(&b->shape).text);
+}
+
+tl_future tl_composite_(tl_context *tl, tl_place at, tl_composite_op op, tl_tensor a, tl_tensor b,
+                        tl_tensor out)
+{
+    tl_call call = tl_enter(tl, at, "tl_composite");
+    if (op != TL_GEMM)
+        tl_fault(&call, "there is no composite operation of number %d", (int)op);
+    tl_operand matrices[TL_MATRICES] = {take_matrix(&call, a, 0), take_matrix(&call, b, 1),
+                                        take_matrix(&call, out, 2)};
+    check_product(&call, matrices);
+    const tl_dims *shape = &matrices[2].shape;
+    if (tl_elements(shape) == 0)
+        return (tl_future){0};
+
+    tl_command *command = tl_command_new(&call, matrices, TL_MATRICES, NULL, shape);
+    command->bind = bind_composite;
+    command->conclude = tl->runner->has.timing_only ? NULL : write_product;
+    pe_product what = {.m = (uint64_t)shape->dims[0],
+                       .k = (uint64_t)matrices[0].shape.dims[1],
+                       .n = (uint64_t)shape->dims[1],
+                       .op.name = "gemm"};
+    what.op.flops = 2 * what.m * what.k * what.n;
+    pe_matrix *const sides[TL_MATRICES] = {&what.a, &what.b, &what.c};
+    for (int i = 0; i < TL_MATRICES; i++) {
+        sides[i]->element_bytes = (uint32_t)kb_dtype_bytes(matrices[i].dtype);
+        if (matrices[i].value)
+            continue;
+        const pe_rects *rects = tl_rects_of(command, i);
+        sides[i]->rects = rects->items;
+        sides[i]->rect_count = rects->count;
+    }
+    pe_op done = tl_issue_product(&call, command, &what);
+    return (tl_future){.id = done, .kernel = tl->kernel};
+}

@@ -1,0 +1,280 @@
+/*
+ * memory.c: load, store and ref: what a kernel has in virtual memory.
+ *
+ * Addresses are translated when a command is issued; memory is read or changed when it begins. A
+ * mask of numbers alone leaves elements out of what is translated and moved. Any other is not known
+ * yet: all is moved, and the mask decides what becomes of it.
+ */
+#include "tl_private.h"
+
+/* The distances of elements that are packed row by row. */
+static tl_dims packed(const tl_dims *shape)
+{
+    tl_dims strides = {.rank = shape->rank};
+    int64_t stride = 1;
+    for (int i = shape->rank; i-- > 0;) {
+        strides.dims[i] = stride;
+        stride *= shape->dims[i] > 0 ? shape->dims[i] : 1;
+    }
+    return strides;
+}
+
+/* A place that a call names, if it can be one. */
+static tl_handle place_of(const tl_call *call, tl_ptr ptr, const tl_dims *shape,
+                          const tl_dims *strides, kb_dtype dtype)
+{
+    tl_check_dtype(call, dtype);
+    (void)tl_check_shape(call, shape);
+    tl_handle place = {.ptr = ptr, .shape = *shape, .dtype = dtype};
+    if (strides->rank == 0) {
+        place.strides = packed(shape);
+        return place;
+    }
+    if (strides->rank != shape->rank)
+        tl_fault(call, "%d strides for shape %s", strides->rank, tl_shape_print(shape).text);
+    for (int i = 0; i < strides->rank; i++)
+        if (strides->dims[i] < 0)
+            tl_fault(call, "strides %s: none may be negative", tl_shape_print(strides).text);
+    place.strides = *strides;
+    return place;
+}
+
+uint64_t tl_row_bytes(const tl_dims *shape, kb_dtype dtype)
+{
+    uint64_t columns = shape->rank > 0 ? (uint64_t)shape->dims[shape->rank - 1] : 1;
+    return columns * kb_dtype_bytes(dtype);
+}
+
+/* What is not contiguous along its last axis moves as rows of one element. */
+static bool has_short_rows(const tl_handle *place)
+{
+    int last = place->shape.rank - 1;
+    return last >= 0 && place->strides.dims[last] != 1 && place->shape.dims[last] > 1;
+}
+
+static uint64_t place_row_bytes(const tl_handle *place)
+{
+    return has_short_rows(place) ? kb_dtype_bytes(place->dtype)
+                                 : tl_row_bytes(&place->shape, place->dtype);
+}
+
+/* Rows of what is loaded or stored; of a matrix they stay what they are. */
+static void add_axis_of_one(pe_region *region)
+{
+    region->dims[region->rank] = 1;
+    region->strides[region->rank++] = 1;
+}
+
+void tl_resolve(const tl_call *call, const tl_handle *place, data_value *mask, int which,
+                bool as_matrix)
+{
+    tl_context *tl = call->tl;
+    const tl_runner_options *has = &tl->runner->has;
+    pe_region region = {.va = (uint64_t)place->ptr,
+                        .element_bytes = (uint32_t)kb_dtype_bytes(place->dtype),
+                        .rank = (uint32_t)place->shape.rank};
+    for (int i = 0; i < place->shape.rank; i++) {
+        region.dims[i] = (uint64_t)place->shape.dims[i];
+        region.strides[i] = (uint64_t)place->strides.dims[i];
+    }
+    _Static_assert((int)TL_MAX_DIMS < (int)KB_MAX_DIMS, "there is room for one more axis");
+    if (!as_matrix && has_short_rows(place))
+        add_axis_of_one(&region);
+    tl->rects[which].count = 0;
+    const void *bytes = NULL;
+    if (mask)
+        tl_check(call, data_bytes(has->store, mask, &bytes));
+    region.mask = bytes;
+    tl_check(call, pe_region_resolve(has->mmus[tl->run.pe.sip], has->memories, tl->run.pe,
+                                     "the MMU", &region, &tl->rects[which]));
+}
+
+const pe_rects *tl_rects_of(tl_command *command, int which)
+{
+    tl_context *tl = command->tl;
+    if (tl->runner->has.timing_only)
+        return &tl->rects[which];
+    command->rects[which] = tl->rects[which];
+    tl->rects[which] = (pe_rects){0};
+    return &command->rects[which];
+}
+
+static pe_op issue_move(const tl_call *call, tl_command *command, kb_unit unit, const char *name)
+{
+    const pe_rects *rects = tl_rects_of(command, 0);
+    pe_command what = {
+        .unit = unit, .rects = rects->items, .rect_count = rects->count, .op.name = name};
+    return tl_issue(call, command, &what);
+}
+
+/* ---- Masks ---- */
+
+/* A byte for each element of the shape: whether the mask is not 0. To be released. */
+static kb_error *expand(tl_context *tl, const tl_operand *mask, const tl_dims *shape,
+                        data_value **expanded)
+{
+    data_store *store = tl->runner->has.store;
+    kb_shape full = tl_shape_of(shape);
+    data_value *inputs[2] = {NULL, NULL}; /* the mask, and zeros to repeat it by */
+    kb_error *err = tl_operand_data(tl, mask, &inputs[0]);
+    if (!err)
+        err = data_full(store, mask->dtype, &full, 0, &inputs[1]);
+    if (!err)
+        err = data_apply(store, DATA_NE, KB_I8, &full, inputs, 2, 0, expanded);
+    data_release(store, inputs[1]);
+    data_release(store, inputs[0]);
+    return err;
+}
+
+/* What is given as .mask; false if nothing is. */
+static bool take_mask(const tl_call *call, tl_tensor given, const tl_dims *shape, tl_operand *mask)
+{
+    if (given.id == 0)
+        return false;
+    *mask = tl_take(call, given);
+    tl_dims both;
+    if (!tl_broadcast(&mask->shape, shape, &both) || !tl_same_shape(&both, shape))
+        tl_fault(call, "a mask of shape %s for shape %s", tl_shape_print(&mask->shape).text,
+                 tl_shape_print(shape).text);
+    if (tl_is_f8(mask->dtype))
+        tl_fault(call, "a mask of %s: cast it first", kb_dtype_name(mask->dtype));
+    return true;
+}
+
+/* Translates what the mask leaves; all of it if the mask is NULL or not known yet. */
+static void resolve_masked(const tl_call *call, const tl_handle *place, const tl_operand *mask)
+{
+    tl_context *tl = call->tl;
+    if (!mask || !tl_is_structural(mask)) {
+        tl_resolve(call, place, NULL, 0, false);
+        return;
+    }
+    /* Owned by the context, as the kernel may end in there. */
+    tl_check(call, expand(tl, mask, &place->shape, &tl->mask));
+    tl_resolve(call, place, tl->mask, 0, false);
+    data_release(tl->runner->has.store, tl->mask);
+    tl->mask = NULL;
+}
+
+/* ---- Loading ---- */
+
+/* Puts `number` where the mask, the last input, is 0. */
+static kb_error *choose(tl_command *command, data_value *loaded, data_value **chosen)
+{
+    tl_context *tl = command->tl;
+    data_store *store = tl->runner->has.store;
+    kb_dtype dtype = command->result->dtype;
+    kb_shape shape = tl_shape_of(&command->shape), single = {.rank = 0};
+    data_value *inputs[3] = {NULL, loaded, NULL};
+    kb_error *err = tl_operand_data(tl, &command->inputs[command->input_count - 1], &inputs[0]);
+    if (!err)
+        err = data_full(store, dtype, &single, command->number, &inputs[2]);
+    if (!err)
+        err = data_apply(store, DATA_WHERE, dtype, &shape, inputs, 3, 0, chosen);
+    data_release(store, inputs[2]);
+    data_release(store, inputs[0]);
+    return err;
+}
+
+static kb_error *bind_load(tl_command *command)
+{
+    data_store *store = command->tl->runner->has.store;
+    kb_dtype dtype = command->result->dtype;
+    data_source source = {.dtype = dtype,
+                          .shape = tl_shape_of(&command->shape),
+                          .row_bytes = command->row_bytes,
+                          .rects = command->rects[0].items,
+                          .rect_count = command->rects[0].count,
+                          .other = command->number};
+    if (!command->masked)
+        return data_read(store, &source, &command->result->data);
+    data_value *loaded;
+    KB_TRY(data_read(store, &source, &loaded));
+    kb_error *err = choose(command, loaded, &command->result->data);
+    data_release(store, loaded);
+    return err;
+}
+
+tl_value *tl_load_place(const tl_call *call, const tl_handle *place, const tl_operand *mask,
+                        double other)
+{
+    tl_value *value = tl_value_new(call, place->dtype, &place->shape); /* if it fits at all */
+    resolve_masked(call, place, mask);
+    tl_command *command = tl_command_new(call, mask, mask ? 1 : 0, value, &place->shape);
+    command->bind = bind_load;
+    command->row_bytes = place_row_bytes(place);
+    command->number = other;
+    command->masked = mask && !tl_is_structural(mask);
+    (void)issue_move(call, command, KB_UNIT_DMA_READ, "load");
+    return value;
+}
+
+tl_tensor tl_load_(tl_context *tl, tl_place at, tl_ptr ptr, tl_dims shape, tl_load_options options)
+{
+    tl_call call = tl_enter(tl, at, "tl_load");
+    tl_handle place = place_of(&call, ptr, &shape, &options.strides, options.dtype);
+    tl_operand mask;
+    bool masked = take_mask(&call, options.mask, &shape, &mask);
+    tl_value *value = tl_load_place(&call, &place, masked ? &mask : NULL, options.other);
+    tl_end_call(tl);
+    return tl_handle_of(&call, value, &shape);
+}
+
+/* ---- Storing ---- */
+
+void tl_check_apart(const tl_call *call, const tl_handle *place)
+{
+    for (int i = 0; i < place->shape.rank; i++)
+        if (place->strides.dims[i] == 0 && place->shape.dims[i] > 1)
+            tl_fault(call, "strides %s put several elements in one place",
+                     tl_shape_print(&place->strides).text);
+}
+
+static kb_error *bind_store(tl_command *command)
+{
+    tl_context *tl = command->tl;
+    data_store *store = tl->runner->has.store;
+    const pe_rects *rects = &command->rects[0];
+    data_value *value, *mask = NULL;
+    KB_TRY(tl_operand_data(tl, &command->inputs[0], &value));
+    kb_error *err = NULL;
+    if (command->masked)
+        err = expand(tl, &command->inputs[1], &command->shape, &mask);
+    if (!err)
+        err = data_write(store, rects->items, rects->count, command->row_bytes, value, mask);
+    data_release(store, mask);
+    data_release(store, value);
+    return err;
+}
+
+tl_future tl_store_(tl_context *tl, tl_place at, tl_ptr ptr, tl_store_options options)
+{
+    tl_call call = tl_enter(tl, at, "tl_store");
+    tl_operand inputs[2];
+    inputs[0] = tl_take(&call, options.value);
+    const tl_dims *shape = &inputs[0].shape;
+    if (!inputs[0].value)
+        tl_fault(&call, "a plain number has no shape: make it a tensor with tl_full");
+    tl_handle place = place_of(&call, ptr, shape, &options.strides, inputs[0].dtype);
+    tl_check_apart(&call, &place);
+    bool masked = take_mask(&call, options.mask, shape, &inputs[1]);
+    resolve_masked(&call, &place, masked ? &inputs[1] : NULL);
+    tl_command *command = tl_command_new(&call, inputs, masked ? 2 : 1, NULL, shape);
+    command->bind = bind_store;
+    command->row_bytes = place_row_bytes(&place);
+    command->masked = masked && !tl_is_structural(&inputs[1]);
+    pe_op op = issue_move(&call, command, KB_UNIT_DMA_WRITE, "store");
+    tl_end_call(tl);
+    return (tl_future){.id = op, .kernel = tl->kernel};
+}
+
+/* ---- Places ---- */
+
+tl_tensor tl_ref_(tl_context *tl, tl_place at, tl_ptr ptr, tl_dims shape, tl_load_options options)
+{
+    tl_call call = tl_enter(tl, at, "tl_ref");
+    tl_handle place = place_of(&call, ptr, &shape, &options.strides, options.dtype);
+    if (options.mask.id != 0)
+        tl_fault(&call, "a place in memory has no mask: load it with one");
+    return tl_handle_new(&call, &place);
+}

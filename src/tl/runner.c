@@ -1,0 +1,160 @@
+/*
+ * runner.c: kernels on PEs. A PE runs one at a time, in the order in which they were started. A
+ * kernel is a coroutine that issues commands; it is done when the coroutine has ended and so has
+ * every command that it issued, whichever comes last. Then its values go, the next one begins, and
+ * who started it is told.
+ *
+ * A kernel that the simulator unwinds (kb_sim_abandon) is never done: it stays, with what it has,
+ * until the runner is destroyed. So does one for which the host had no memory, as that fails the
+ * run.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tl_private.h"
+
+kb_error *tl_runner_create(const tl_runner_options *options, tl_runner **out)
+{
+    *out = NULL;
+    const topo_shape *shape = topo_machine_shape(options->machine);
+    tl_runner *runner = kb_alloc_zeroed(1, sizeof *runner);
+    tl_turns *turns = kb_alloc_zeroed(shape->pe_count, sizeof *turns);
+    if (!runner || !turns) {
+        free(turns);
+        free(runner);
+        return kb_error_nomem();
+    }
+    *runner = (tl_runner){
+        .has = *options, .figures = &shape->pe, .turns = turns, .pe_count = shape->pe_count};
+    kb_pool_init(&runner->values, sizeof(tl_value));
+    kb_pool_init(&runner->commands, sizeof(tl_command));
+    *out = runner;
+    return NULL;
+}
+
+static void destroy_context(tl_context *tl)
+{
+    tl_context_fini(tl);
+    free(tl);
+}
+
+void tl_runner_destroy(tl_runner *runner)
+{
+    if (!runner)
+        return;
+    for (uint64_t pe = 0; pe < runner->pe_count; pe++) {
+        tl_context *next;
+        for (tl_context *tl = runner->turns[pe].first; tl; tl = next) {
+            next = tl->next;
+            destroy_context(tl);
+        }
+    }
+    kb_pool_fini(&runner->commands);
+    kb_pool_fini(&runner->values);
+    free(runner->turns);
+    free(runner);
+}
+
+/* ---- Beginning --------------------------------------------------------------------------- */
+
+static void run_kernel(kb_co *co, void *arg)
+{
+    tl_context *tl = arg;
+    kb_co_set_line(co, (kb_line){tl->run.kernel->file, tl->run.kernel->line});
+    kb_co_sleep(co, tl->runner->figures->cpu_overhead_fs);
+    tl->run.kernel->run(tl, tl->run.args);
+    tl->over = true;
+}
+
+static void on_coroutine_end(void *arg)
+{
+    tl_context *tl = arg;
+    tl->co = NULL;
+    tl_context_progress(tl);
+}
+
+/* It is its turn. */
+static kb_error *begin(tl_context *tl)
+{
+    tl_runner *runner = tl->runner;
+    kb_pe pe = tl->run.pe;
+    char name[64];
+    snprintf(name, sizeof name, "%s on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32,
+             tl->run.kernel->name, pe.sip, pe.cube, pe.pe);
+    KB_TRY(kb_co_spawn(runner->has.sim,
+                       &(kb_co_options){.name = name,
+                                        .source_id = runner->has.first_source + (uint32_t)tl->pe,
+                                        .on_end = on_coroutine_end},
+                       run_kernel, tl, &tl->co));
+    tl->start = kb_sim_now(runner->has.sim);
+    for (int unit = 0; unit < KB_UNITS; unit++)
+        tl->busy_before[unit] = kb_oplog_busy(runner->has.log, tl->pe, (kb_unit)unit);
+    kb_oplog_kernel_begin(runner->has.log, tl->pe);
+    kb_oplog_start(runner->has.log, tl->pe, KB_UNIT_CPU);
+    return NULL;
+}
+
+kb_error *tl_runner_start(tl_runner *runner, const tl_run *run)
+{
+    tl_context *tl = kb_alloc_zeroed(1, sizeof *tl);
+    if (!tl)
+        return kb_error_nomem();
+    tl->runner = runner;
+    tl->run = *run;
+    tl->pe = pe_units_number(runner->has.units, run->pe);
+    tl->kernel = ++runner->started;
+    tl_turns *turns = &runner->turns[tl->pe];
+    kb_error *err = tl_context_init(tl);
+    if (!err && !turns->first)
+        err = begin(tl);
+    if (err) {
+        destroy_context(tl);
+        return err;
+    }
+    *(turns->first ? &turns->last->next : &turns->first) = tl;
+    turns->last = tl;
+    return NULL;
+}
+
+/* ---- The end ----------------------------------------------------------------------------- */
+
+static tl_outcome outcome_of(tl_context *tl)
+{
+    kb_oplog *log = tl->runner->has.log;
+    const tl_run *run = &tl->run;
+    tl_outcome outcome = {.start = tl->start, .end = kb_sim_now(tl->runner->has.sim)};
+    for (int unit = 0; unit < KB_UNITS; unit++)
+        outcome.busy[unit] = kb_oplog_busy(log, tl->pe, (kb_unit)unit) - tl->busy_before[unit];
+    outcome.busy[KB_UNIT_CPU] = tl->issuing;
+    kb_oplog_add(log, tl->pe,
+                 &(kb_op){.unit = KB_UNIT_CPU,
+                          .name = "kernel",
+                          .label = run->label,
+                          .pe = run->pe,
+                          .start = outcome.start,
+                          .end = outcome.end,
+                          .launch = run->launch,
+                          .file = run->kernel->file,
+                          .line = run->kernel->line});
+    outcome.split = kb_oplog_kernel_end(log, tl->pe);
+    return outcome;
+}
+
+void tl_context_progress(tl_context *tl)
+{
+    if (tl->co || !tl->over || tl->under_way > 0)
+        return;
+    tl_runner *runner = tl->runner;
+    tl_outcome outcome = outcome_of(tl);
+    tl_run run = tl->run;
+    kb_error *error = tl->error;
+    tl_context *next = tl->next;
+    tl->error = NULL;
+    runner->turns[tl->pe].first = next;
+    destroy_context(tl);
+    kb_error *err = next ? begin(next) : NULL;
+    if (err)
+        kb_sim_fail(runner->has.sim, err);
+    run.done(run.self, run.arg, &outcome, error);
+}

@@ -1,0 +1,67 @@
+/*
+ * tl.h: running kernels. What a kernel may call is in <kernbench/tl.h>.
+ */
+#ifndef KB_TL_TL_H
+#define KB_TL_TL_H
+
+#include <stdint.h>
+
+#include <kernbench/kernbench.h>
+#include <kernbench/tl.h>
+
+#include "data/data.h"
+#include "mem/mem.h"
+#include "pe/pe.h"
+#include "sim/sim.h"
+#include "topo/topo.h"
+
+typedef struct tl_runner tl_runner; /* what the kernels of a machine share */
+
+typedef struct tl_runner_options {
+    kb_sim *sim;
+    const topo_machine *machine;
+    mem_memories *memories;
+    mem_mmu *const *mmus; /* one a SIP */
+    pe_units *units;
+    pe_composites *composites;
+    kb_oplog *log;
+    data_store *store; /* of values */
+    bool timing_only; /* memory has no contents: values exist only where they do not depend on it */
+    uint32_t first_source; /* in the order of events: one for each PE */
+} tl_runner_options;
+
+/* All that the options name must stay. */
+KB_MUST_USE kb_error *tl_runner_create(const tl_runner_options *options, tl_runner **runner);
+
+/* Not while kernels run, unless the simulator was abandoned. */
+void tl_runner_destroy(tl_runner *runner);
+
+/* How a kernel ended on a PE. */
+typedef struct tl_outcome {
+    kb_time start, end;     /* its turn came; it and all its commands were done */
+    kb_time busy[KB_UNITS]; /* of the PE's units meanwhile; of the pe_cpu, issuing commands */
+    kb_split_time split;
+} tl_outcome;
+
+/* Takes over the error. */
+typedef void tl_done_fn(void *self, uint64_t arg, const tl_outcome *outcome, kb_error *err);
+
+typedef struct tl_run {
+    const kb_kernel *kernel;
+    const tl_arg *args; /* as many as it has parameters; must stay until it is done */
+    const char *label;  /* the name of the launch; must stay */
+    uint64_t launch;    /* its number */
+    kb_pe pe;
+    int64_t programs[2]; /* what tl_num_programs() says */
+    tl_done_fn *done;
+    void *self;
+    uint64_t arg;
+} tl_run;
+
+/*
+ * Runs the kernel on the PE, behind those that were started there before. It takes the pe_cpu's
+ * overhead to begin. `done` is called when it and everything that it issued are done.
+ */
+KB_MUST_USE kb_error *tl_runner_start(tl_runner *runner, const tl_run *run);
+
+#endif

@@ -1,0 +1,379 @@
+/*
+ * value.c: values and the TCM that they hold, handles, and scopes.
+ *
+ * A handle's number has the kernel, the slot in the kernel's table and how often the slot was used
+ * before, so one that was freed, or is another kernel's, is never taken for another. Each handle is
+ * in the list of its scope.
+ *
+ * Not modelled: that the TCM is fragmented differently by an allocator of real hardware.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tl_private.h"
+
+enum {
+    SLOT_BITS = 18,
+    GENERATION_BITS = 24,
+    KERNEL_BITS = 64 - SLOT_BITS - GENERATION_BITS,
+    MAX_HANDLES = 1 << SLOT_BITS,
+    PLACE_ALIGN = 64, /* a cache line, or a row of lanes */
+};
+
+/* ---- Shapes ---- */
+
+uint64_t tl_elements(const tl_dims *shape)
+{
+    uint64_t elements = 1;
+    for (int i = 0; i < shape->rank; i++)
+        elements *= (uint64_t)shape->dims[i];
+    return elements;
+}
+
+bool tl_same_shape(const tl_dims *a, const tl_dims *b)
+{
+    if (a->rank != b->rank)
+        return false;
+    for (int i = 0; i < a->rank; i++)
+        if (a->dims[i] != b->dims[i])
+            return false;
+    return true;
+}
+
+kb_shape tl_shape_of(const tl_dims *shape)
+{
+    kb_shape is = {.rank = (uint32_t)shape->rank};
+    for (int i = 0; i < shape->rank; i++)
+        is.dims[i] = (uint64_t)shape->dims[i];
+    return is;
+}
+
+/* ---- Values ---- */
+
+static tl_value *new_record(const tl_call *call, kb_dtype dtype, uint64_t bytes)
+{
+    tl_runner *runner = call->tl->runner;
+    uint32_t index = kb_pool_take(&runner->values);
+    if (index == 0)
+        tl_fail(call, kb_error_nomem());
+    tl_value *value = kb_pool_at(&runner->values, index);
+    *value = (tl_value){
+        .index = index, .refs = 1, .dtype = dtype, .bytes = bytes, .number = ++runner->value_count};
+    tl_link_to(&call->tl->values, &value->link);
+    return value;
+}
+
+/* Of the TCM: what will come back without the kernel's doing, and what will not. */
+typedef struct holdings {
+    uint64_t passing, staying;
+} holdings;
+
+static holdings what_is_held(const tl_context *tl)
+{
+    holdings held = {0, 0};
+    for (const tl_link *link = tl->values.next; link != &tl->values; link = link->next) {
+        const tl_value *value = (const tl_value *)link;
+        if (value->has_place && value->refs == value->commands)
+            held.passing += value->bytes;
+        else if (value->has_place)
+            held.staying += value->bytes;
+    }
+    return held;
+}
+
+/* What the allocator says, and what could be done about it. Takes over the error. */
+static kb_error *explain(kb_error *err, uint64_t staying)
+{
+    if (staying == 0)
+        return err;
+    kb_error *explained = kb_error_new(KB_ERR_FAULT,
+                                       "%s; values of this kernel hold %" PRIu64
+                                       " bytes: tl_free and TL_SCOPE give back what is done with",
+                                       kb_error_message(err), staying);
+    kb_error_free(err);
+    return explained;
+}
+
+static void take_place(const tl_call *call, tl_value *value)
+{
+    tl_context *tl = call->tl;
+    kb_error *err;
+    while ((err = mem_memories_alloc(tl->runner->has.memories, tl->run.pe, KB_TCM, value->bytes,
+                                     PLACE_ALIGN, &value->offset)) != NULL) {
+        if (kb_error_code(err) != KB_ERR_FAULT)
+            tl_fail(call, err);
+        holdings held = what_is_held(tl);
+        if (held.passing == 0)
+            tl_fail(call, explain(err, held.staying));
+        kb_error_free(err);
+        tl_wait_for_progress(call);
+    }
+    value->has_place = true;
+}
+
+tl_value *tl_value_new(const tl_call *call, kb_dtype dtype, const tl_dims *shape)
+{
+    tl_value *value = new_record(call, dtype, tl_elements(shape) * kb_dtype_bytes(dtype));
+    if (value->bytes > 0)
+        take_place(call, value);
+    return value;
+}
+
+tl_value *tl_value_in_place_of(const tl_call *call, tl_value *other)
+{
+    tl_value *value = new_record(call, other->dtype, other->bytes);
+    value->has_place = other->has_place;
+    value->offset = other->offset;
+    other->has_place = false;
+    return value;
+}
+
+void tl_value_retain(tl_value *value)
+{
+    value->refs++;
+}
+
+static void destroy_value(tl_context *tl, tl_value *value)
+{
+    const tl_runner_options *has = &tl->runner->has;
+    if (value->has_place) {
+        kb_error *err = mem_memories_free(has->memories, tl->run.pe, KB_TCM, value->offset);
+        KB_ASSERT(!err);
+    }
+    data_release(has->store, value->data);
+    tl_unlink(&value->link);
+    kb_pool_give(&tl->runner->values, value->index);
+}
+
+void tl_value_release(tl_context *tl, tl_value *value)
+{
+    KB_DEBUG_ASSERT(value->refs > 0);
+    if (--value->refs == 0)
+        destroy_value(tl, value);
+}
+
+/* ---- Handles ---- */
+
+/* Never 0, and never such that a handle's number would be that of plain numbers. */
+static uint64_t kernel_bits(const tl_context *tl)
+{
+    return tl->kernel % ((1u << KERNEL_BITS) - 2) + 1;
+}
+
+static void enter_scope(tl_context *tl, uint32_t slot, uint32_t scope)
+{
+    tl_handle *handle = &tl->handles.items[slot];
+    uint32_t *first = &tl->scopes.items[scope].first;
+    handle->scope = scope;
+    handle->prev = 0;
+    handle->next = *first;
+    if (*first)
+        tl->handles.items[*first - 1].prev = slot + 1;
+    *first = slot + 1;
+}
+
+static void leave_scope(tl_context *tl, tl_handle *handle)
+{
+    if (handle->next)
+        tl->handles.items[handle->next - 1].prev = handle->prev;
+    if (handle->prev)
+        tl->handles.items[handle->prev - 1].next = handle->next;
+    else
+        tl->scopes.items[handle->scope].first = handle->next;
+}
+
+static uint32_t take_slot(const tl_call *call)
+{
+    tl_context *tl = call->tl;
+    if (tl->free_handle) {
+        uint32_t slot = tl->free_handle - 1;
+        tl->free_handle = tl->handles.items[slot].next;
+        return slot;
+    }
+    if (tl->handles.count == MAX_HANDLES)
+        tl_fault(call, "%d values are alive, and no kernel can have more", MAX_HANDLES);
+    if (!kb_vec_push(&tl->handles, (tl_handle){0}))
+        tl_fail(call, kb_error_nomem());
+    return (uint32_t)tl->handles.count - 1;
+}
+
+tl_tensor tl_handle_new(const tl_call *call, const tl_handle *is)
+{
+    tl_context *tl = call->tl;
+    uint32_t slot = take_slot(call);
+    tl_handle *handle = &tl->handles.items[slot];
+    uint32_t generation = (handle->generation + 1) & ((1u << GENERATION_BITS) - 1);
+    *handle = *is;
+    handle->generation = generation;
+    handle->id =
+        kernel_bits(tl) << (SLOT_BITS + GENERATION_BITS) | (uint64_t)generation << SLOT_BITS | slot;
+    enter_scope(tl, slot, (uint32_t)tl->scopes.count - 1);
+    if (handle->value)
+        handle->value->handles++;
+    return (tl_tensor){.id = handle->id};
+}
+
+tl_tensor tl_handle_of(const tl_call *call, tl_value *value, const tl_dims *shape)
+{
+    return tl_handle_new(call,
+                         &(tl_handle){.value = value, .dtype = value->dtype, .shape = *shape});
+}
+
+void tl_handle_drop(tl_context *tl, tl_handle *handle, tl_end end)
+{
+    tl_value *value = handle->value;
+    leave_scope(tl, handle);
+    handle->id = 0;
+    handle->value = NULL;
+    handle->end = end;
+    handle->next = tl->free_handle;
+    tl->free_handle = (uint32_t)(handle - tl->handles.items) + 1;
+    if (value) {
+        value->handles--;
+        tl_value_release(tl, value);
+    }
+}
+
+void tl_handle_move(tl_context *tl, tl_handle *handle, uint32_t scope)
+{
+    leave_scope(tl, handle);
+    enter_scope(tl, (uint32_t)(handle - tl->handles.items), scope);
+}
+
+bool tl_is_number(tl_tensor tensor)
+{
+    return tensor.id == tl_scalar(0).id;
+}
+
+/* NULL if it is not there, or never was. */
+static tl_handle *look_up(tl_context *tl, uint64_t id)
+{
+    uint64_t slot = id & (MAX_HANDLES - 1);
+    if (id == 0 || slot >= tl->handles.count || tl->handles.items[slot].id != id)
+        return NULL;
+    return &tl->handles.items[slot];
+}
+
+/* What freed it is known until its slot is used again. */
+static KB_NORETURN void fault_freed(const tl_call *call, uint64_t id)
+{
+    const tl_context *tl = call->tl;
+    uint64_t slot = id & (MAX_HANDLES - 1);
+    uint64_t generation = id >> SLOT_BITS & ((1u << GENERATION_BITS) - 1);
+    const tl_handle *handle = slot < tl->handles.count ? &tl->handles.items[slot] : NULL;
+    if (handle && handle->id == 0 && handle->generation == generation)
+        tl_fault(call, "a value that was freed %s at %s:%d", handle->end.how,
+                 tl_without_folders(handle->end.at.file), handle->end.at.line);
+    tl_fault(call, "a value that was freed: by tl_free, as .acc of tl_dot, by tl_assign, or at the "
+                   "end of its TL_SCOPE");
+}
+
+tl_handle *tl_handle_find(const tl_call *call, tl_tensor tensor)
+{
+    tl_context *tl = call->tl;
+    tl_handle *handle = look_up(tl, tensor.id);
+    if (handle)
+        return handle;
+    if (tensor.id == 0)
+        tl_fault(call, "an operand is no tensor");
+    if (tl_is_number(tensor))
+        tl_fault(call, "a plain number has no elements to work on: make it one with tl_full");
+    if (tensor.id >> (SLOT_BITS + GENERATION_BITS) != kernel_bits(tl))
+        tl_fault(call, "a value of another kernel, or of another PE");
+    fault_freed(call, tensor.id);
+}
+
+tl_operand tl_take(const tl_call *call, tl_tensor tensor)
+{
+    tl_context *tl = call->tl;
+    if (tl_is_number(tensor))
+        return (tl_operand){.dtype = KB_F32, .number = tensor.number};
+    const tl_handle *handle = tl_handle_find(call, tensor);
+    tl_operand operand = {.value = handle->value, .dtype = handle->dtype, .shape = handle->shape};
+    if (!operand.value) {
+        tl_handle place = *handle;
+        operand.value = tl_load_place(call, &place, NULL, 0);
+        KB_ASSERT(tl->temporary_count < TL_MAX_INPUTS);
+        tl->temporaries[tl->temporary_count++] = operand.value;
+    }
+    return operand;
+}
+
+void tl_end_call(tl_context *tl)
+{
+    while (tl->temporary_count > 0)
+        tl_value_release(tl, tl->temporaries[--tl->temporary_count]);
+}
+
+/* ---- Freeing ---- */
+
+void tl_free_(tl_context *tl, tl_place at, tl_tensor x)
+{
+    tl_call call = tl_enter(tl, at, "tl_free");
+    if (!tl_is_number(x))
+        tl_handle_drop(tl, tl_handle_find(&call, x), (tl_end){"by tl_free", at});
+}
+
+tl_scope tl_scope_begin_(tl_context *tl, tl_place at)
+{
+    tl_call call = tl_enter(tl, at, "TL_SCOPE");
+    if (!kb_vec_push(&tl->scopes, ((tl_scope_of_kernel){.at = at})))
+        tl_fail(&call, kb_error_nomem());
+    return (tl_scope){.tl = tl, .open = true};
+}
+
+void tl_scope_end_(tl_scope *scope)
+{
+    tl_context *tl = scope->tl;
+    uint32_t depth = (uint32_t)tl->scopes.count - 1;
+    KB_ASSERT(depth > 0);
+    tl_end end = {"at the end of the TL_SCOPE", tl->scopes.items[depth].at};
+    while (tl->scopes.items[depth].first)
+        tl_handle_drop(tl, &tl->handles.items[tl->scopes.items[depth].first - 1], end);
+    tl->scopes.count--;
+}
+
+void tl_assign_(tl_context *tl, tl_place at, tl_tensor *variable, tl_tensor value)
+{
+    tl_call call = tl_enter(tl, at, "tl_assign");
+    tl_handle *old = look_up(tl, variable->id);
+    tl_handle *taken = tl_is_number(value) ? NULL : tl_handle_find(&call, value);
+    if (old && old == taken)
+        return;
+    /* A variable that has no tensor yet is one of the scope around this one; one whose tensor is
+     * used up (.acc) has given its scope away already. */
+    uint32_t scope = (uint32_t)tl->scopes.count - 1;
+    if (old)
+        scope = old->scope;
+    else if ((variable->id == 0 || tl_is_number(*variable)) && scope > 0)
+        scope--;
+    if (old)
+        tl_handle_drop(tl, old, (tl_end){"by tl_assign", at});
+    if (taken && scope < taken->scope)
+        tl_handle_move(tl, taken, scope);
+    *variable = value;
+}
+
+/* ---- All of a kernel ---- */
+
+kb_error *tl_context_init(tl_context *tl)
+{
+    tl->values = (tl_link){&tl->values, &tl->values};
+    tl->commands = (tl_link){&tl->commands, &tl->commands};
+    return kb_vec_push(&tl->scopes, (tl_scope_of_kernel){0}) ? NULL : kb_error_nomem();
+}
+
+void tl_context_fini(tl_context *tl)
+{
+    while (tl->commands.next != &tl->commands)
+        tl_command_destroy((tl_command *)tl->commands.next);
+    while (tl->values.next != &tl->values)
+        destroy_value(tl, (tl_value *)tl->values.next);
+    data_release(tl->runner->has.store, tl->mask);
+    for (int i = 0; i < TL_MATRICES; i++)
+        kb_vec_fini(&tl->rects[i]);
+    kb_vec_fini(&tl->scopes);
+    kb_vec_fini(&tl->handles);
+    kb_error_free(tl->error);
+}

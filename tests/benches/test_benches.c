@@ -1,0 +1,213 @@
+/*
+ * test_benches.c: the benches that ship, on machines of several shapes and with sizes that do not
+ * divide. Their results are compared with ones that are made here, element by element, from what
+ * is in the machine: not by what the benches say of themselves.
+ */
+#include "rt/tensors.h"
+
+#include <math.h>
+
+#include "benches/benches.h"
+#include "rt/rt.h"
+#include "rt/runtime.h"
+
+/* ---- Running ----------------------------------------------------------------------------- */
+
+/* Runs a bench with two or three parameters and keeps the context. */
+static kb_context *run(const kb_bench_spec *spec, const char *yaml, const int64_t *values,
+                       kb_context_options options)
+{
+    char texts[3][40];
+    const char *settings[3];
+    for (size_t i = 0; i < spec->param_count; i++) {
+        snprintf(texts[i], sizeof texts[i], "%s=%lld", spec->params[i].name, (long long)values[i]);
+        settings[i] = texts[i];
+    }
+    rt_bench_options o = {
+        .settings = settings, .setting_count = spec->param_count, .verify = !options.timing_only};
+    kb_context *ctx = open_context(yaml, options);
+    kb_bench *bench;
+    expect_ok(rt_bench_create(spec, &o, &bench));
+    expect_ok(rt_bench_run(bench, ctx));
+    assert_int_equal(rt_bench_verdict(bench), options.timing_only ? RT_NOT_VERIFIED : RT_VERIFIED);
+    rt_bench_destroy(bench);
+    return ctx;
+}
+
+/* ---- Looking ----------------------------------------------------------------------------- */
+
+/* The numbers of a tensor, by its name and device: free() them. */
+static double *numbers_of(kb_context *ctx, const char *name, uint32_t sip, uint64_t *rows,
+                          uint64_t *columns)
+{
+    for (uint64_t id = rt_table_next(&ctx->tensors, 0); id; id = rt_table_next(&ctx->tensors, id)) {
+        const rt_tensor *tensor = rt_table_get(&ctx->tensors, id);
+        if (strcmp(tensor->name, name) != 0 || tensor->sip != sip)
+            continue;
+        *rows = tensor->placement.shape.dims[0];
+        *columns = tensor->placement.shape.dims[1];
+        size_t count = (size_t)(*rows * *columns);
+        uint16_t *halves = malloc(count * sizeof *halves);
+        float *floats = malloc(count * sizeof *floats);
+        double *numbers = malloc(count * sizeof *numbers);
+        assert_true(halves && floats && numbers);
+        expect_ok(
+            kb_tensor_to_host(ctx, (kb_tensor){id}, KB_BACKDOOR, halves, count * sizeof *halves));
+        kb_convert(KB_F32, floats, KB_F16, halves, count);
+        for (size_t i = 0; i < count; i++)
+            numbers[i] = (double)floats[i];
+        free(halves);
+        free(floats);
+        return numbers;
+    }
+    fail_msg("there is no tensor '%s' on sip%u", name, sip);
+    return NULL;
+}
+
+/* Row by row and column by column. Of f16 with 11 bits half a unit in the last place is lost. */
+static void expect_product(kb_context *ctx, uint32_t sip, const char *left, const char *right,
+                           const char *out)
+{
+    uint64_t m, k, k2, n, m2, n2;
+    double *a = numbers_of(ctx, left, sip, &m, &k);
+    double *b = numbers_of(ctx, right, sip, &k2, &n);
+    double *c = numbers_of(ctx, out, sip, &m2, &n2);
+    assert_true(m == m2 && k == k2 && n == n2);
+    bool all_zero = true;
+    for (uint64_t i = 0; i < m; i++) {
+        for (uint64_t j = 0; j < n; j++) {
+            double sum = 0;
+            for (uint64_t l = 0; l < k; l++)
+                sum += a[i * k + l] * b[l * n + j];
+            double got = c[i * n + j];
+            if (fabs(got - sum) > fabs(sum) * 0x1p-11 + 1e-4)
+                fail_msg("%s[%llu, %llu] is %g, not %g", out, (unsigned long long)i,
+                         (unsigned long long)j, got, sum);
+            all_zero = all_zero && got == 0;
+        }
+    }
+    assert_false(all_zero);
+    free(a);
+    free(b);
+    free(c);
+}
+
+static void expect_same(kb_context *ctx, const char *from, const char *to)
+{
+    uint64_t rows, columns, rows2, columns2;
+    double *a = numbers_of(ctx, from, 0, &rows, &columns);
+    double *b = numbers_of(ctx, to, 0, &rows2, &columns2);
+    assert_true(rows == rows2 && columns == columns2);
+    assert_memory_equal(a, b, rows * columns * sizeof *a);
+    free(a);
+    free(b);
+}
+
+/* ---- The benches ------------------------------------------------------------------------- */
+
+static void gemm_single_pe_multiplies(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][3] = {
+        {1, 1, 1}, {64, 64, 64}, {7, 130, 65}, {100, 3, 200}, {65, 257, 1}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        kb_context *ctx = run(&bench_gemm_single_pe, small_machines[i % SMALL_MACHINES], sizes[i],
+                              (kb_context_options){0});
+        expect_product(ctx, 0, "a", "b", "c");
+        kb_context_destroy(ctx);
+    }
+}
+
+static void qkv_gemm_projects(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][2] = {{1, 1}, {5, 70}, {65, 129}, {3, 300}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        kb_context *ctx = run(&bench_qkv_gemm, small_machines[i % SMALL_MACHINES], sizes[i],
+                              (kb_context_options){0});
+        expect_product(ctx, 0, "x", "wq", "q");
+        expect_product(ctx, 0, "x", "wk", "k");
+        expect_product(ctx, 0, "x", "wv", "v");
+        kb_context_destroy(ctx);
+    }
+}
+
+static void qkv_gemm_multi_pe_projects_on_every_sip(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][2] = {{1, 1}, {3, 5}, {17, 64}, {2, 101}};
+    for (size_t shape = 0; shape < SMALL_MACHINES; shape++) {
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            kb_context *ctx = run(&bench_qkv_gemm_multi_pe, small_machines[shape], sizes[i],
+                                  (kb_context_options){0});
+            for (uint32_t sip = 0; sip < kb_context_machine(ctx).sips; sip++) {
+                expect_product(ctx, sip, "x", "wq", "q");
+                expect_product(ctx, sip, "x", "wk", "k");
+                expect_product(ctx, sip, "x", "wv", "v");
+            }
+            assert_int_equal(rt_get_figures(ctx).launch_count, kb_context_machine(ctx).sips);
+            kb_context_destroy(ctx);
+        }
+    }
+}
+
+static void a_bench_stays_on_its_device(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {2, 10};
+    kb_context *ctx =
+        run(&bench_qkv_gemm_multi_pe, THREE_SIPS, sizes, (kb_context_options){.device = "sip:1"});
+    rt_figures figures = rt_get_figures(ctx);
+    assert_int_equal(figures.launch_count, 1);
+    assert_int_equal(figures.launches[0].sip, 1);
+    expect_product(ctx, 1, "x", "wv", "v");
+    kb_context_destroy(ctx);
+}
+
+static void va_offset_verify_copies(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][2] = {{1, 1}, {3, 5}, {16, 64}, {50, 401}};
+    for (size_t shape = 0; shape < SMALL_MACHINES; shape++) {
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            kb_context *ctx = run(&bench_va_offset_verify, small_machines[shape], sizes[i],
+                                  (kb_context_options){0});
+            expect_same(ctx, "matrix", "copy of matrix");
+            expect_same(ctx, "vector", "copy of vector");
+            kb_context_destroy(ctx);
+        }
+    }
+}
+
+/* With data, without, and with every step an event of its own. */
+static void times_do_not_depend_on_data(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][3] = {{33, 40, 50}, {5, 70}, {6, 100}, {20, 31}};
+    for (size_t i = 0; benches[i]; i++) {
+        static const kb_context_options modes[] = {
+            {0}, {.timing_only = true}, {.no_elision = true}, {.threads = 1}};
+        kb_time first = 0;
+        for (size_t mode = 0; mode < 4; mode++) {
+            kb_context *ctx = run(benches[i], ODD_ONES, sizes[i], modes[mode]);
+            assert_true(kb_context_now(ctx) > 0);
+            if (mode == 0)
+                first = kb_context_now(ctx);
+            assert_int_equal(kb_context_now(ctx), first);
+            kb_context_destroy(ctx);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gemm_single_pe_multiplies),
+        cmocka_unit_test(qkv_gemm_projects),
+        cmocka_unit_test(qkv_gemm_multi_pe_projects_on_every_sip),
+        cmocka_unit_test(a_bench_stays_on_its_device),
+        cmocka_unit_test(va_offset_verify_copies),
+        cmocka_unit_test(times_do_not_depend_on_data),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

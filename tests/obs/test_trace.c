@@ -1,0 +1,303 @@
+/*
+ * test_trace.c: traces of operations that are made up here: where they are shown, what they say,
+ * and what happens if they cannot be written.
+ */
+#include "support/expect.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "base/base.h"
+#include "obs/obs.h"
+#include "trace_file.h"
+
+static const kb_machine machine = {.name = "tiny", .sips = 2, .cubes = 3, .pes = 4};
+
+static const char *path_of_trace(void)
+{
+    static char path[64];
+    snprintf(path, sizeof path, "/tmp/kb-trace-%ld.json", (long)getpid());
+    return path;
+}
+
+static kb_op op_of(kb_unit unit, const char *name, kb_pe pe, kb_time start, kb_time end)
+{
+    return (kb_op){.unit = unit, .name = name, .label = "", .pe = pe, .start = start, .end = end};
+}
+
+static int compare_ends(const void *a, const void *b)
+{
+    const kb_op *x = a, *y = b;
+    return (x->end > y->end) - (x->end < y->end);
+}
+
+/* Writes the operations in the order of their ends. */
+static void write_trace(kb_op *ops, size_t count)
+{
+    obs_trace *trace;
+    expect_ok(obs_trace_create(path_of_trace(), &machine, &trace));
+    if (count > 0)
+        qsort(ops, count, sizeof *ops, compare_ends);
+    for (size_t i = 0; i < count; i++)
+        obs_trace_op(trace, &ops[i]);
+    expect_ok(obs_trace_close(trace));
+}
+
+/* A trace without problems. */
+static trace_facts read_back(void)
+{
+    trace_facts facts = trace_read(path_of_trace());
+    assert_string_equal(facts.problem, "");
+    return facts;
+}
+
+static json_t *load(void)
+{
+    json_t *root = json_load_file(path_of_trace(), 0, NULL);
+    assert_non_null(root);
+    return root;
+}
+
+/* The n-th event of a phase. */
+static const json_t *event_of(const json_t *root, const char *phase, size_t n)
+{
+    const json_t *all = json_object_get(root, "traceEvents");
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        const json_t *event = json_array_get(all, i);
+        if (strcmp(json_string_value(json_object_get(event, "ph")), phase) == 0 && n-- == 0)
+            return event;
+    }
+    fail_msg("no such event");
+    return NULL;
+}
+
+static void expect_member(const json_t *object, const char *key, const char *value)
+{
+    const char *found = json_string_value(json_object_get(object, key));
+    assert_non_null(found);
+    assert_string_equal(found, value);
+}
+
+/* ---- What is shown ----------------------------------------------------------------------- */
+
+static void an_empty_trace_is_one(void **state)
+{
+    (void)state;
+    write_trace(NULL, 0);
+    trace_facts facts = read_back();
+    assert_int_equal(facts.slices, 0);
+    assert_int_equal(facts.threads, 0);
+}
+
+/* Every femtosecond is in the text: 1 us is 10^9 of them. */
+static void times_are_exact(void **state)
+{
+    (void)state;
+    kb_op op = op_of(KB_UNIT_GEMM, "dot", (kb_pe){1, 2, 3}, 1, 12345678901);
+    op.flops = 64;
+    write_trace(&op, 1);
+    read_back();
+    char text[2000] = "";
+    FILE *file = fopen(path_of_trace(), "r");
+    assert_non_null(file);
+    assert_true(fread(text, 1, sizeof text - 1, file) > 0);
+    fclose(file);
+    assert_non_null(strstr(text, "\"ts\":0.000000001,\"dur\":12.345678900,"));
+}
+
+static void an_operation_says_what_it_was(void **state)
+{
+    (void)state;
+    kb_op op = op_of(KB_UNIT_DMA_READ, "load", (kb_pe){1, 2, 3}, 5, 9);
+    op.label = "a \"launch\" \\ \n \x01 caf\xc3\xa9 \xff";
+    op.bytes = 4096;
+    op.flops = 7;
+    op.file = "my kernel.c";
+    op.line = 42;
+    write_trace(&op, 1);
+    read_back();
+    json_t *root = load();
+    const json_t *slice = event_of(root, "X", 0), *args = json_object_get(slice, "args");
+    expect_member(slice, "name", "load");
+    expect_member(slice, "cat", "pe_dma_read");
+    expect_member(args, "label", "a \"launch\" \\ \n \x01 caf\xc3\xa9 \xef\xbf\xbd");
+    expect_member(args, "file", "my kernel.c");
+    assert_int_equal(json_integer_value(json_object_get(args, "line")), 42);
+    assert_int_equal(json_integer_value(json_object_get(args, "bytes")), 4096);
+    assert_int_equal(json_integer_value(json_object_get(args, "flops")), 7);
+    expect_member(json_object_get(event_of(root, "M", 0), "args"), "name", "sip1.cube2");
+    expect_member(json_object_get(event_of(root, "M", 2), "args"), "name", "pe3 pe_dma read 0");
+    expect_member(json_object_get(root, "otherData"), "machine", "tiny");
+    json_decref(root);
+}
+
+static void units_have_threads_of_their_own(void **state)
+{
+    (void)state;
+    kb_op ops[2 * KB_UNITS + 1];
+    size_t count = 0;
+    for (int unit = 0; unit < KB_UNITS; unit++)
+        for (uint32_t pe = 0; pe < 2; pe++)
+            ops[count++] = op_of((kb_unit)unit, "something", (kb_pe){0, 0, pe}, 10, 20);
+    ops[count++] = op_of(KB_UNIT_CPU, "kernel", (kb_pe){0, 0, 0}, 0, 30);
+    write_trace(ops, count);
+    trace_facts facts = read_back();
+    assert_int_equal(facts.slices, count);
+    assert_int_equal(facts.threads, count); /* those of the host at the same time, too */
+    for (int unit = 0; unit < KB_UNITS; unit++) {
+        const trace_category *category = trace_find(&facts, kb_unit_name((kb_unit)unit));
+        assert_non_null(category);
+        assert_int_equal(category->slices, 2);
+        assert_int_equal(category->time_fs, 20);
+    }
+    assert_int_equal(trace_find(&facts, "kernel")->time_fs, 30);
+}
+
+/* ---- Lanes ------------------------------------------------------------------------------- */
+
+/* The most that are under way at a time; what ends when another starts is not. */
+static size_t depth_of(const kb_op *ops, size_t count)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t depth = 0;
+        for (size_t k = 0; k < count; k++)
+            depth += ops[k].start <= ops[i].start && ops[k].end > ops[i].start;
+        most = depth > most ? depth : most;
+    }
+    return most;
+}
+
+static void lanes_are_as_few_as_can_be(void **state)
+{
+    (void)state;
+    enum { OPS = 60 };
+    kb_rng rng;
+    kb_rng_init(&rng, 7);
+    for (int round = 0; round < 200; round++) {
+        kb_op ops[OPS];
+        uint64_t span = 1 + kb_rng_below(&rng, 400), longest = 1 + kb_rng_below(&rng, 100);
+        for (int i = 0; i < OPS; i++) {
+            kb_time start = (kb_time)kb_rng_below(&rng, span);
+            kb_time end = start + 1 + (kb_time)kb_rng_below(&rng, longest);
+            ops[i] = op_of(KB_UNIT_DMA_WRITE, "store", (kb_pe){0, 1, 2}, start, end);
+        }
+        write_trace(ops, OPS);
+        trace_facts facts = read_back();
+        assert_int_equal(facts.threads, depth_of(ops, OPS));
+    }
+}
+
+/* ---- Arrows ------------------------------------------------------------------------------ */
+
+static void arrows_go_from_launches_to_kernels(void **state)
+{
+    (void)state;
+    kb_op ops[16];
+    size_t count = 0;
+    for (uint64_t launch = 1; launch <= 2; launch++) {
+        kb_time at = 100 * (kb_time)launch;
+        ops[count] = op_of(KB_UNIT_HOST, "launch", (kb_pe){0}, at, at + 150);
+        ops[count].label = "gemm";
+        ops[count++].launch = launch;
+        for (uint32_t pe = 0; pe < 3; pe++) {
+            ops[count] = op_of(KB_UNIT_CPU, "kernel", (kb_pe){pe % 2, 0, pe}, at + 10, at + 99);
+            ops[count].label = "gemm";
+            ops[count++].launch = launch;
+        }
+    }
+    ops[count] = op_of(KB_UNIT_CPU, "kernel", (kb_pe){1, 1, 1}, 10, 20); /* its launch never ends */
+    ops[count++].launch = 3;
+    ops[count] = op_of(KB_UNIT_MATH, "add", (kb_pe){0}, 120, 130); /* no kernel */
+    ops[count++].launch = 1;
+    write_trace(ops, count);
+    trace_facts facts = read_back();
+    assert_int_equal(facts.arrows, 6);
+    json_t *root = load();
+    const json_t *from = event_of(root, "s", 0), *to = event_of(root, "f", 0);
+    assert_int_equal(json_integer_value(json_object_get(from, "pid")), 1); /* the host */
+    assert_true(json_integer_value(json_object_get(to, "pid")) > 1);
+    expect_member(event_of(root, "X", 0), "name", "kernel"); /* it has no label */
+    json_decref(root);
+}
+
+/* ---- Failures ---------------------------------------------------------------------------- */
+
+static void a_file_that_cannot_be_made_is_an_error(void **state)
+{
+    (void)state;
+    obs_trace *trace;
+    expect_error(obs_trace_create("/nonexistent/t.json", &machine, &trace), KB_ERR_INPUT,
+                 "cannot write /nonexistent/t.json: No such file or directory");
+    assert_null(trace);
+    expect_ok(obs_trace_close(NULL));
+}
+
+/* Enough that it does not stay in a buffer. */
+static void tell_much(obs_trace *trace)
+{
+    for (kb_time i = 0; i < 1000; i++) {
+        kb_op op = op_of(KB_UNIT_MATH, "add", (kb_pe){0}, i, i + 1);
+        obs_trace_op(trace, &op);
+    }
+}
+
+static void a_full_device_is_told_at_the_end(void **state)
+{
+    (void)state;
+    obs_trace *trace;
+    expect_ok(obs_trace_create("/dev/full", &machine, &trace));
+    tell_much(trace);
+    expect_error(obs_trace_close(trace), KB_ERR_HOST,
+                 "cannot write /dev/full: No space left on device");
+    assert_int_equal(access("/dev/full", F_OK), 0);
+    expect_ok(obs_trace_create("/dev/full", &machine, &trace)); /* nothing but its frame */
+    expect_error(obs_trace_close(trace), KB_ERR_HOST,
+                 "cannot write /dev/full: No space left on device");
+}
+
+static void half_a_file_is_removed(void **state)
+{
+    (void)state;
+    struct rlimit before, small;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = (struct rlimit){.rlim_cur = 10000, .rlim_max = before.rlim_max};
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    obs_trace *trace;
+    expect_ok(obs_trace_create(path_of_trace(), &machine, &trace));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    tell_much(trace);
+    kb_error *err = obs_trace_close(trace);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, handler);
+    assert_int_equal(kb_error_code(err), KB_ERR_HOST);
+    assert_non_null(strstr(kb_error_message(err), ": File too large"));
+    kb_error_free(err);
+    assert_int_equal(access(path_of_trace(), F_OK), -1);
+}
+
+static int remove_trace(void **state)
+{
+    (void)state;
+    (void)unlink(path_of_trace());
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_empty_trace_is_one),
+        cmocka_unit_test(times_are_exact),
+        cmocka_unit_test(an_operation_says_what_it_was),
+        cmocka_unit_test(units_have_threads_of_their_own),
+        cmocka_unit_test(lanes_are_as_few_as_can_be),
+        cmocka_unit_test(arrows_go_from_launches_to_kernels),
+        cmocka_unit_test(a_file_that_cannot_be_made_is_an_error),
+        cmocka_unit_test(a_full_device_is_told_at_the_end),
+        cmocka_unit_test(half_a_file_is_removed),
+    };
+    return cmocka_run_group_tests(tests, NULL, remove_trace);
+}

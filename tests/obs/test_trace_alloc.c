@@ -1,0 +1,50 @@
+/* test_trace_alloc.c: whichever allocation fails, a trace is whole or says that it is not. */
+#include "support/expect.h"
+
+#include "obs/obs.h"
+#include "support/failing_alloc.h"
+
+static const kb_machine machine = {.name = "tiny", .sips = 1, .cubes = 1, .pes = 2};
+static char path[64];
+
+static kb_error *write_trace(void)
+{
+    obs_trace *trace;
+    KB_TRY(obs_trace_create(path, &machine, &trace));
+    for (kb_time i = 0; i < 40; i++) {
+        kb_op op = {.unit = i % 4 == 0 ? KB_UNIT_CPU : KB_UNIT_DMA_READ,
+                    .name = i % 4 == 0 ? "kernel" : "load",
+                    .label = "",
+                    .pe = {.pe = (uint32_t)(i % 2)},
+                    .start = i / 8,
+                    .end = i + 1,
+                    .launch = 1};
+        obs_trace_op(trace, &op);
+    }
+    return obs_trace_close(trace);
+}
+
+static void body(void)
+{
+    kb_error *err = write_trace();
+    if (err)
+        assert_int_equal(kb_error_code(err), KB_ERR_HOST);
+    assert_int_equal(access(path, F_OK), err ? -1 : 0);
+    kb_error_free(err);
+    (void)unlink(path);
+}
+
+static void whichever_allocation_fails(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "/tmp/kb-trace-alloc-%ld.json", (long)getpid());
+    failing_alloc_try_all(body);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whichever_allocation_fails),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,448 @@
+/* test_oplog.c: sums over operations, and what PEs and the run were doing at each instant. */
+#include "support/expect.h"
+#include "support/failing_alloc.h"
+
+#include "base/base.h"
+#include "sim/sim.h"
+
+typedef struct rig {
+    kb_sim *sim;
+    kb_oplog *log;
+} rig;
+
+static rig make(uint64_t pes)
+{
+    rig r;
+    expect_ok(kb_sim_create(NULL, &r.sim));
+    expect_ok(kb_oplog_create(r.sim, pes, &r.log));
+    return r;
+}
+
+static void drop(rig *r)
+{
+    kb_oplog_destroy(r->log);
+    kb_sim_destroy(r->sim);
+}
+
+static void go_to(rig *r, kb_time when)
+{
+    expect_ok(kb_sim_run(r->sim, when));
+}
+
+/* An operation that has just ended. */
+static void add(rig *r, uint64_t pe, kb_unit unit, const char *name, kb_time start, uint64_t bytes,
+                uint64_t flops)
+{
+    kb_op op = {.unit = unit,
+                .name = name,
+                .label = "",
+                .start = start,
+                .end = kb_sim_now(r->sim),
+                .bytes = bytes,
+                .flops = flops};
+    kb_oplog_add(r->log, pe, &op);
+}
+
+/* ---- Operations -------------------------------------------------------------------------- */
+
+static void units_have_names(void **state)
+{
+    (void)state;
+    assert_string_equal(kb_unit_name(KB_UNIT_GEMM), "pe_gemm");
+    for (int a = 0; a < KB_UNITS; a++)
+        for (int b = 0; b < a; b++)
+            assert_string_not_equal(kb_unit_name((kb_unit)a), kb_unit_name((kb_unit)b));
+    assert_string_equal(kb_unit_name(KB_UNITS), "?");
+}
+
+static void expect_sum(const kb_op_sum *sum, kb_unit unit, const char *name, uint64_t count,
+                       kb_time busy, uint64_t bytes, uint64_t flops)
+{
+    assert_int_equal(sum->unit, unit);
+    assert_string_equal(sum->name, name);
+    assert_int_equal(sum->count, count);
+    assert_int_equal(sum->busy, busy);
+    assert_int_equal(sum->bytes, bytes);
+    assert_int_equal(sum->flops, flops);
+}
+
+/* The same text at two addresses is one name. */
+static void sums_are_by_unit_and_name(void **state)
+{
+    (void)state;
+    static const char one_add[] = "add", other_add[] = "add";
+    rig r = make(4);
+    size_t count;
+    (void)kb_oplog_sums(r.log, &count);
+    assert_int_equal(count, 0);
+    go_to(&r, 10);
+    add(&r, 0, KB_UNIT_MATH, "mul", 4, 1, 100);
+    add(&r, 1, KB_UNIT_MATH, one_add, 3, 2, 200);
+    go_to(&r, 20);
+    add(&r, 3, KB_UNIT_MATH, other_add, 18, 4, 400);
+    add(&r, KB_OPLOG_HOST, KB_UNIT_HOST, "copy", 0, 8, 0);
+    add(&r, 3, KB_UNIT_DMA_READ, "add", 19, 16, 0);
+    add(&r, 3, KB_UNIT_MATH, one_add, 20, 32, 800);
+    add(&r, 3, KB_UNIT_MATH, "mul", 20, 0, 0);
+    const kb_op_sum *sums = kb_oplog_sums(r.log, &count);
+    assert_int_equal(count, 4);
+    expect_sum(&sums[0], KB_UNIT_HOST, "copy", 1, 20, 8, 0);
+    expect_sum(&sums[1], KB_UNIT_DMA_READ, "add", 1, 1, 16, 0);
+    expect_sum(&sums[2], KB_UNIT_MATH, "add", 3, 9, 38, 1400);
+    expect_sum(&sums[3], KB_UNIT_MATH, "mul", 2, 6, 1, 100);
+    drop(&r);
+}
+
+/* More names than are remembered by their address. */
+static void there_may_be_many_names(void **state)
+{
+    (void)state;
+    enum { NAMES = 500 };
+    static char names[NAMES][8];
+    rig r = make(1);
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < NAMES; i++) {
+            (void)snprintf(names[i], sizeof names[i], "%03d", i * 7 % NAMES);
+            add(&r, 0, KB_UNIT_MATH, names[i], 0, (uint64_t)(i * 7 % NAMES), 0);
+        }
+    size_t count;
+    const kb_op_sum *sums = kb_oplog_sums(r.log, &count);
+    assert_int_equal(count, NAMES);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(strtol(sums[i].name, NULL, 10), (long)i);
+        assert_int_equal(sums[i].count, 2);
+        assert_int_equal(sums[i].bytes, 2 * i);
+    }
+    drop(&r);
+}
+
+typedef struct seen {
+    size_t count;
+    kb_op ops[4];
+} seen;
+
+static void on_op(void *self, const kb_op *op)
+{
+    seen *s = self;
+    s->ops[s->count++] = *op;
+}
+
+static void a_watcher_gets_every_record(void **state)
+{
+    (void)state;
+    rig r = make(2);
+    seen s = {0};
+    add(&r, 0, KB_UNIT_MATH, "before", 0, 0, 0);
+    kb_oplog_watch(r.log, on_op, &s);
+    go_to(&r, 5);
+    add(&r, 1, KB_UNIT_GEMM, "dot", 2, 3, 4);
+    kb_op op = {.unit = KB_UNIT_CPU,
+                .name = "kernel",
+                .label = "scale",
+                .end = 5,
+                .result = 6,
+                .operands = {7, 8, 9},
+                .launch = 10,
+                .file = "f.c",
+                .line = 11};
+    kb_oplog_add(r.log, 0, &op);
+    kb_oplog_watch(r.log, NULL, NULL);
+    add(&r, 1, KB_UNIT_GEMM, "after", 5, 0, 0);
+    assert_int_equal(s.count, 2);
+    assert_string_equal(s.ops[0].name, "dot");
+    assert_int_equal(s.ops[0].start, 2);
+    assert_memory_equal(&s.ops[1], &op, sizeof op);
+    drop(&r);
+}
+
+/*
+ * A unit that does several at a time is busy while there is one: [0, 10), [5, 12), then nothing,
+ * then [20, 25): 17. A unit of which nobody says when it begins gets the sum: 10 + 7 + 5 = 22.
+ */
+static void busy_is_the_time_with_something_under_way(void **state)
+{
+    (void)state;
+    rig r = make(2);
+    assert_int_equal(kb_oplog_busy(r.log, 1, KB_UNIT_DMA_READ), 0);
+    kb_oplog_start(r.log, 1, KB_UNIT_DMA_READ);
+    go_to(&r, 5);
+    assert_int_equal(kb_oplog_busy(r.log, 1, KB_UNIT_DMA_READ), 5);
+    kb_oplog_start(r.log, 1, KB_UNIT_DMA_READ);
+    go_to(&r, 10);
+    add(&r, 1, KB_UNIT_DMA_READ, "load", 0, 0, 0);
+    add(&r, 1, KB_UNIT_CPU, "x", 0, 0, 0);
+    go_to(&r, 12);
+    add(&r, 1, KB_UNIT_DMA_READ, "load", 5, 0, 0);
+    add(&r, 1, KB_UNIT_CPU, "x", 5, 0, 0);
+    go_to(&r, 20);
+    assert_int_equal(kb_oplog_busy(r.log, 1, KB_UNIT_DMA_READ), 12);
+    kb_oplog_start(r.log, 1, KB_UNIT_DMA_READ);
+    go_to(&r, 25);
+    add(&r, 1, KB_UNIT_DMA_READ, "load", 20, 0, 0);
+    add(&r, 1, KB_UNIT_CPU, "x", 20, 0, 0);
+    go_to(&r, 99);
+    assert_int_equal(kb_oplog_busy(r.log, 1, KB_UNIT_DMA_READ), 17);
+    assert_int_equal(kb_oplog_busy(r.log, 1, KB_UNIT_CPU), 22);
+    assert_int_equal(kb_oplog_busy(r.log, 0, KB_UNIT_DMA_READ), 0);
+    size_t count;
+    const kb_op_sum *sums = kb_oplog_sums(r.log, &count);
+    assert_int_equal(sums[1].busy, 22); /* a sum of times in any case */
+    drop(&r);
+}
+
+/* ---- Timeline ---------------------------------------------------------------------------- */
+
+static void expect_split(kb_split_time split, kb_time compute, kb_time memory,
+                         kb_time communication, kb_time idle)
+{
+    assert_int_equal(split.compute, compute);
+    assert_int_equal(split.memory, memory);
+    assert_int_equal(split.communication, communication);
+    assert_int_equal(split.idle, idle);
+}
+
+/*
+ *     time     0    10    15    20    30    37    40    44    50    60    70
+ *     request       [===========================================)
+ *     kernel              [=================================)
+ *     far                 [=====================)
+ *     memory   [=================)           [======)
+ *     compute                    [=====)
+ *
+ * In the kernel: memory 15 to 20, computing to 30, communication to 40 but for memory from 37 on;
+ * memory to 44, then idle to 50.
+ */
+static void the_first_that_is_true_counts(void **state)
+{
+    (void)state;
+    rig r = make(3);
+    kb_oplog_begin(r.log, 2, KB_MEMORY);
+    go_to(&r, 10);
+    kb_oplog_request_begin(r.log);
+    go_to(&r, 15);
+    kb_oplog_kernel_begin(r.log, 2);
+    kb_oplog_begin(r.log, 2, KB_COMMUNICATING);
+    go_to(&r, 20);
+    kb_oplog_end(r.log, 2, KB_MEMORY);
+    kb_oplog_begin(r.log, 2, KB_COMPUTING);
+    go_to(&r, 30);
+    kb_oplog_end(r.log, 2, KB_COMPUTING);
+    go_to(&r, 37);
+    kb_oplog_begin(r.log, 2, KB_MEMORY);
+    kb_timeline meanwhile = kb_oplog_timeline(r.log);
+    expect_split(meanwhile.pes, 10, 5, 7, 0);
+    assert_int_equal(meanwhile.kernels, 22);
+    go_to(&r, 40);
+    kb_oplog_end(r.log, 2, KB_COMMUNICATING);
+    go_to(&r, 44);
+    kb_oplog_end(r.log, 2, KB_MEMORY);
+    go_to(&r, 50);
+    expect_split(kb_oplog_kernel_end(r.log, 2), 10, 12, 7, 6);
+    go_to(&r, 60);
+    kb_oplog_request_end(r.log);
+    go_to(&r, 70);
+    kb_timeline timeline = kb_oplog_timeline(r.log);
+    assert_int_equal(timeline.kernels, 35);
+    assert_int_equal(timeline.communicating, 15);
+    assert_int_equal(timeline.idle, 20);
+    expect_split(timeline.pes, 10, 12, 7, 6);
+    drop(&r);
+}
+
+/* ---- Against a replay -------------------------------------------------------------------- */
+
+enum { PES = 3, STEPS = 400 };
+
+/* What was true in each unit of time. */
+typedef struct history {
+    unsigned active[STEPS][PES][KB_ACTIVITIES];
+    bool kernel[STEPS][PES];
+    unsigned requests[STEPS];
+} history;
+
+/* What is true now. */
+typedef struct present {
+    unsigned active[PES][KB_ACTIVITIES];
+    kb_time kernel_since[PES]; /* -1: none */
+    unsigned requests;
+} present;
+
+static kb_split_time replay(const history *h, int pe, kb_time from, kb_time to)
+{
+    kb_split_time split = {0};
+    for (kb_time t = from; t < to; t++) {
+        const unsigned *active = h->active[t][pe];
+        if (!h->kernel[t][pe])
+            continue;
+        if (active[KB_COMPUTING])
+            split.compute++;
+        else if (active[KB_MEMORY])
+            split.memory++;
+        else if (active[KB_COMMUNICATING])
+            split.communication++;
+        else
+            split.idle++;
+    }
+    return split;
+}
+
+static void expect_same_split(kb_split_time a, kb_split_time b)
+{
+    expect_split(a, b.compute, b.memory, b.communication, b.idle);
+}
+
+static void do_something(rig *r, kb_rng *rng, present *p, const history *h)
+{
+    int pe = (int)kb_rng_below(rng, PES);
+    kb_activity what = (kb_activity)kb_rng_below(rng, KB_ACTIVITIES);
+    kb_time now = kb_sim_now(r->sim);
+    switch (kb_rng_below(rng, 6)) {
+    case 0:
+    case 1:
+        kb_oplog_begin(r->log, (uint64_t)pe, what);
+        p->active[pe][what]++;
+        break;
+    case 2:
+    case 3:
+        if (p->active[pe][what] > 0) {
+            kb_oplog_end(r->log, (uint64_t)pe, what);
+            p->active[pe][what]--;
+        }
+        break;
+    case 4:
+        if (p->kernel_since[pe] < 0) {
+            kb_oplog_kernel_begin(r->log, (uint64_t)pe);
+            p->kernel_since[pe] = now;
+        } else {
+            kb_split_time split = kb_oplog_kernel_end(r->log, (uint64_t)pe);
+            expect_same_split(split, replay(h, pe, p->kernel_since[pe], now));
+            p->kernel_since[pe] = -1;
+        }
+        break;
+    default:
+        if (p->requests > 0 && kb_rng_below(rng, 2) > 0) {
+            kb_oplog_request_end(r->log);
+            p->requests--;
+        } else {
+            kb_oplog_request_begin(r->log);
+            p->requests++;
+        }
+    }
+}
+
+static void write_down(history *h, const present *p, kb_time from, kb_time to)
+{
+    for (kb_time t = from; t < to; t++) {
+        memcpy(h->active[t], p->active, sizeof p->active);
+        for (int pe = 0; pe < PES; pe++)
+            h->kernel[t][pe] = p->kernel_since[pe] >= 0;
+        h->requests[t] = p->requests;
+    }
+}
+
+static void expect_timeline(rig *r, const history *h)
+{
+    kb_time now = kb_sim_now(r->sim);
+    kb_timeline expected = {0}, got = kb_oplog_timeline(r->log);
+    for (int pe = 0; pe < PES; pe++) {
+        kb_split_time split = replay(h, pe, 0, now);
+        expected.pes.compute += split.compute;
+        expected.pes.memory += split.memory;
+        expected.pes.communication += split.communication;
+        expected.pes.idle += split.idle;
+    }
+    for (kb_time t = 0; t < now; t++) {
+        bool runs = h->kernel[t][0] || h->kernel[t][1] || h->kernel[t][2];
+        *(runs             ? &expected.kernels
+          : h->requests[t] ? &expected.communicating
+                           : &expected.idle) += 1;
+    }
+    expect_same_split(got.pes, expected.pes);
+    assert_int_equal(got.kernels, expected.kernels);
+    assert_int_equal(got.communicating, expected.communicating);
+    assert_int_equal(got.idle, expected.idle);
+    assert_int_equal(got.kernels + got.communicating + got.idle, now);
+}
+
+static void random_histories_add_up(void **state)
+{
+    (void)state;
+    static history h;
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        kb_rng rng;
+        kb_rng_init(&rng, seed);
+        rig r = make(PES);
+        present p = {.kernel_since = {-1, -1, -1}};
+        for (kb_time now = 0; now < STEPS;) {
+            go_to(&r, now);
+            do_something(&r, &rng, &p, &h);
+            kb_time next = now + (kb_time)kb_rng_below(&rng, 6);
+            next = next < STEPS ? next : STEPS;
+            write_down(&h, &p, now, next);
+            if (kb_rng_below(&rng, 20) == 0)
+                expect_timeline(&r, &h);
+            now = next;
+        }
+        go_to(&r, STEPS);
+        expect_timeline(&r, &h);
+        drop(&r);
+    }
+}
+
+/* ---- No memory --------------------------------------------------------------------------- */
+
+static void on_event(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)arg;
+    rig r = {.sim = sim, .log = self};
+    kb_oplog_kernel_begin(r.log, 1);
+    kb_oplog_start(r.log, 1, KB_UNIT_MATH);
+    kb_oplog_begin(r.log, 1, KB_COMPUTING);
+    add(&r, 1, KB_UNIT_MATH, "add", 0, 0, 0);
+    add(&r, KB_OPLOG_HOST, KB_UNIT_HOST, "copy", 0, 0, 0);
+    kb_oplog_end(r.log, 1, KB_COMPUTING);
+    (void)kb_oplog_kernel_end(r.log, 1);
+    (void)kb_oplog_timeline(r.log);
+}
+
+static kb_error *run_one_event(rig *r)
+{
+    kb_handler handler;
+    kb_source source = kb_source_make(0);
+    KB_TRY(kb_sim_create(NULL, &r->sim));
+    KB_TRY(kb_oplog_create(r->sim, 2, &r->log));
+    KB_TRY(kb_sim_add_handler(r->sim, on_event, r->log, &handler));
+    (void)kb_sim_at(r->sim, &source, 7, handler, 0);
+    return kb_sim_run(r->sim, KB_FOREVER);
+}
+
+static void try_without_memory(void)
+{
+    rig r = {0};
+    kb_error *err = run_one_event(&r);
+    if (err)
+        assert_int_equal(kb_error_code(err), KB_ERR_HOST);
+    kb_error_free(err);
+    drop(&r);
+}
+
+static void lack_of_memory_fails_the_run(void **state)
+{
+    (void)state;
+    failing_alloc_try_all(try_without_memory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(units_have_names),
+        cmocka_unit_test(sums_are_by_unit_and_name),
+        cmocka_unit_test(there_may_be_many_names),
+        cmocka_unit_test(a_watcher_gets_every_record),
+        cmocka_unit_test(busy_is_the_time_with_something_under_way),
+        cmocka_unit_test(the_first_that_is_true_counts),
+        cmocka_unit_test(random_histories_add_up),
+        cmocka_unit_test(lack_of_memory_fails_the_run),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,110 @@
+/*
+ * test_alloc.c: whichever allocation of the host fails, a run of kernels ends with that error or
+ * without any, and leaves nothing.
+ */
+#include "rig.h"
+
+#include "support/failing_alloc.h"
+
+enum { X = 0, Y = 1 << 16, OUT = 2 << 16 };
+
+static topo_machine *machine;
+
+KB_KERNEL(everything, tl_ptr memory)
+{
+    tl_tensor x = tl_load(memory + X, tl_shape(8, 8), TL_F16, .strides = tl_strides(9, 1));
+    tl_tensor limit = tl_lt(tl_arange(0, 8), 5);
+    tl_tensor y = tl_load(memory + Y, tl_shape(8, 8), TL_F16, .mask = limit, .other = 1);
+    TL_SCOPE {
+        tl_tensor z = tl_softmax(tl_add(x, tl_reshape(y, tl_shape(8, 8))), 1);
+        tl_store(memory + OUT, z, .mask = tl_gt(z, x));
+        tl_free(z);
+    }
+    tl_tensor acc = tl_zeros(tl_shape(8, 8), TL_F32);
+    acc = tl_dot(x, tl_ref(memory + Y, tl_shape(8, 8), TL_F16), .acc = acc);
+    tl_composite(TL_GEMM, tl_ref(memory + X, tl_shape(8, 8), TL_F16), y,
+                 tl_ref(memory + OUT + 256, tl_shape(8, 8), TL_F16));
+    if (tl_item(tl_sum(tl_sum(acc, 0), 1)) == 0)
+        tl_store(memory + OUT + 512, acc);
+}
+
+KB_KERNEL(careless, tl_ptr memory)
+{
+    ignore(tl_add(tl_load(memory, tl_shape(4), TL_F16), tl_arange(0, 5)));
+}
+
+static kb_error *go(rig *r, const kb_kernel *kernel)
+{
+    const tl_arg args[] = {MEMORY};
+    ending e[2] = {{0}, {0}};
+    KB_TRY(start_on(r, pe0, kernel, args, &e[0]));
+    KB_TRY(start_on(r, pe0, kernel, args, &e[1]));
+    kb_error *err = kb_sim_run(r->sim, KB_FOREVER);
+    assert_true(err || (e[0].done && e[1].done));
+    for (int i = 0; i < 2; i++)
+        if (!err)
+            err = e[i].err;
+        else
+            kb_error_free(e[i].err);
+    return err;
+}
+
+static void run_everything(void)
+{
+    rig r;
+    kb_error *err = rig_try(&r, machine, false);
+    if (!err)
+        err = go(&r, &everything);
+    if (err)
+        assert_int_equal(kb_error_code(err), KB_ERR_HOST);
+    kb_error_free(err);
+    rig_drop(&r);
+}
+
+static void run_careless(void)
+{
+    rig r;
+    kb_error *err = rig_try(&r, machine, false);
+    if (!err)
+        err = go(&r, &careless);
+    assert_non_null(err);
+    if (kb_error_code(err) != KB_ERR_FAULT)
+        assert_int_equal(kb_error_code(err), KB_ERR_HOST);
+    kb_error_free(err);
+    rig_drop(&r);
+}
+
+static void any_allocation_may_fail(void **state)
+{
+    (void)state;
+    failing_alloc_try_all(run_everything);
+}
+
+static void any_allocation_may_fail_on_the_way_to_a_fault(void **state)
+{
+    (void)state;
+    failing_alloc_try_all(run_careless);
+}
+
+static int load_machine(void **state)
+{
+    (void)state;
+    machine = one_cube("{ pe_layout: { pe_per_router: 1 }, noc: { w: 1, h: 1 } }");
+    return 0;
+}
+
+static int unload_machine(void **state)
+{
+    (void)state;
+    topo_machine_destroy(machine);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_allocation_may_fail),
+        cmocka_unit_test(any_allocation_may_fail_on_the_way_to_a_fault),
+    };
+    return cmocka_run_group_tests(tests, load_machine, unload_machine);
+}
