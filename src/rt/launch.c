@@ -119,19 +119,22 @@ static kb_error *tensor_on(kb_context *ctx, const kb_arg *arg, size_t index, uin
     size_t count, found = 0;
     const kb_tensor *handles = tensors_of(arg, &count);
     const rt_tensor *other = NULL;
+    rt_tensor *match = NULL;
     *out = NULL;
     for (size_t i = 0; i < count; i++) {
         rt_tensor *tensor;
         KB_TRY(find_tensor(ctx, handles[i], &tensor));
         if (tensor->sip == sip) {
-            *out = tensor;
+            match = tensor;
             found++;
         } else {
             other = tensor;
         }
     }
-    if (found == 1)
+    if (found == 1) {
+        *out = match;
         return NULL;
+    }
     if (found > 1)
         return kb_error_new(KB_ERR_FAULT, "argument %zu: several of its tensors are on sip%u",
                             index + 1, sip);
@@ -191,7 +194,9 @@ static kb_error *fill_arguments(rt_launch *launch, const kb_arg *args, size_t co
             continue;
         }
         rt_tensor *tensor;
-        KB_TRY(tensor_on(ctx, &args[i], i, launch->sip, &tensor));
+        kb_error *err = tensor_on(ctx, &args[i], i, launch->sip, &tensor);
+        if (!tensor)
+            return err;
         launch->args[i] = (tl_arg)tensor->va;
         mark_pes(ctx, tensor, marked);
     }

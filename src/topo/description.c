@@ -293,8 +293,9 @@ static void read_engines(kb_config_node *cube, topo_pe_figures *pe)
     topo_read_count(gemm, "rows", 1, max_array_side, &pe->gemm_rows);
     topo_read_count(gemm, "columns", 1, max_array_side, &pe->gemm_columns);
     read_cycle(gemm, &pe->gemm_cycle_fs);
-    pe->gemm_fill_per_fold =
-        kb_config_enum(kb_config_find(gemm, "fill"), fills, 2, pe->gemm_fill_per_fold) == 1;
+    size_t fill = kb_config_enum(kb_config_find(gemm, "fill"), fills, 2, 2);
+    if (fill < 2) /* else it is not there: as it was */
+        pe->gemm_fill_per_fold = fill == 1;
 
     kb_config_node *math = kb_config_mapping(kb_config_find(cube, "pe_math"));
     static const char *const classes[TOPO_MATH_CLASSES] = {"move_cycles", "div_cycles",

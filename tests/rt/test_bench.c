@@ -253,8 +253,10 @@ static kb_error *two_wrong(kb_bench *bench)
 {
     float numbers[32];
     double expected[32];
-    for (int i = 0; i < 32; i++)
-        expected[i] = numbers[i] = (float)i;
+    for (int i = 0; i < 32; i++) {
+        numbers[i] = (float)i;
+        expected[i] = i;
+    }
     numbers[3 * 8 + 5] = 30;
     numbers[3 * 8 + 7] = 30;
     expect_ok(kb_ahbm_set_device(kb_bench_context(bench), 1));
