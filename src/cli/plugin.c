@@ -218,6 +218,7 @@ static kb_code several(const char *file, const char *name, const kb_bench_spec *
 {
     char buffer[CLI_CLIP];
     kb_text names = KB_TEXT_INIT;
+    KB_ASSERT(specs[0]);
     for (size_t i = 0; specs[i]; i++)
         kb_text_printf(&names, "%s%s", i > 0 ? ", " : "", specs[i]->name);
     kb_code code;

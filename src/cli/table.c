@@ -107,6 +107,7 @@ static void print_table(const cli_table *table, const size_t *widths, FILE *out)
 {
     size_t columns = table->column_count;
     bool colour = cli_wants_colour(out);
+    KB_ASSERT(columns > 0);
     fputs(colour ? bold : "", out);
     for (size_t c = 0; c < columns; c++) {
         const char *title = table->columns[c].title;

@@ -33,6 +33,7 @@ static kb_error *allocate(mem_grid *grid, const mem_placement *placement, entry 
     while (first_row_entries < count && entries[first_row_entries].row == first_row)
         first_row_entries++;
     grid->copies = (size_t)placement->copies;
+    KB_ASSERT(grid->copies > 0 && first_row_entries > 0);
     grid->column_count = first_row_entries / grid->copies;
     grid->row_count = count / first_row_entries;
     KB_ASSERT(grid->row_count * grid->column_count * grid->copies == count);
