@@ -199,6 +199,22 @@ static void times_do_not_depend_on_data(void **state)
     }
 }
 
+/*
+ * What each PE streams from its own memory is alone on its way, so it takes few events: that is
+ * what makes large runs quick. As packets they would take more than one a hop.
+ */
+static void streams_take_few_events(void **state)
+{
+    (void)state;
+    kb_context *ctx = run(&bench_qkv_gemm_multi_pe, NULL, (const int64_t[]){128, 12288},
+                          (kb_context_options){.timing_only = true, .device = "sip:0"});
+    uint64_t hops = net_get_figures(rt_get_figures(ctx).fabric).hops;
+    uint64_t events = kb_sim_get_stats(kb_context_sim(ctx)).events;
+    assert_true(hops > 1000000);
+    assert_true(events * 8 < hops);
+    kb_context_destroy(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +224,7 @@ int main(void)
         cmocka_unit_test(a_bench_stays_on_its_device),
         cmocka_unit_test(va_offset_verify_copies),
         cmocka_unit_test(times_do_not_depend_on_data),
+        cmocka_unit_test(streams_take_few_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
