@@ -69,6 +69,8 @@ extern const bench_suite bench_mm1;
 extern const bench_suite bench_fabric;
 extern const bench_suite bench_runtime;
 extern const bench_suite bench_kernels;
+extern const bench_suite bench_collectives;
+extern const bench_suite bench_messages;
 
 /* ---- Figures (report.c, json.c) ---------------------------------------------------------- */
 

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 static const bench_suite *const suites[] = {
-    &bench_floor, &bench_hold,   &bench_lockstep, &bench_cancel,  &bench_coroutine,
-    &bench_mm1,   &bench_fabric, &bench_runtime,  &bench_kernels,
+    &bench_floor,  &bench_hold,    &bench_lockstep, &bench_cancel,   &bench_coroutine,   &bench_mm1,
+    &bench_fabric, &bench_runtime, &bench_kernels,  &bench_messages, &bench_collectives,
 };
 enum { suite_count = sizeof suites / sizeof suites[0] };
 

@@ -151,6 +151,13 @@ typedef struct kb_context_options {
     unsigned threads;   /* that compute contents; 0: as many as the host has cores */
     kb_op_fn *on_op;    /* gets every operation; NULL: they are only added up */
     void *on_op_self;
+    const char *ccl; /* a file that says how collectives are done; NULL: what is built in. Settings
+                        that begin with "ccl." override it */
+    const struct kb_ccl_plugin *const *ccl_plugins; /* kernbench/ccl.h */
+    size_t ccl_plugin_count;
+    kb_warning_fn *on_ccl_trace; /* gets a line for every send and receive of a queue; NULL: to
+                                    stderr if KERNBENCH_CCL_TRACE=1, else nobody does */
+    void *on_ccl_trace_self;
 } kb_context_options;
 
 /* NULL options are the default ones. *ctx is NULL after an error. */
@@ -522,6 +529,7 @@ typedef enum kb_unit {
     KB_UNIT_GEMM,      /* pe_gemm */
     KB_UNIT_MATH,      /* pe_math */
     KB_UNIT_SCHEDULER, /* pe_scheduler: composite operations, as a whole */
+    KB_UNIT_IPCQ,      /* pe_ipcq: credits on their way back */
     KB_UNITS
 } kb_unit;
 
@@ -727,11 +735,21 @@ KB_API kb_co *kb_context_worker(kb_context *ctx);
 /* ---- The process group ------------------------------------------------------------------- */
 
 /*
- * Rank r is the worker of rank r; there are as many as devices. Each worker initialises the group
- * for itself; or the program outside workers does it once for all.
+ * Ranks that do things together. Rank r is the worker of rank r and has device r; with `--device`
+ * there is one rank. Each worker initialises the group for itself, or the program outside workers
+ * does it once for all, and then stands for all ranks. Queues between PEs are installed by
+ * commands through the fabric, which takes simulated time; it returns when all are.
+ *
+ * ccl.yaml may say that ranks are PEs (`rank: pe`, or a `world_size`): the first so many of the
+ * machine. One worker then drives all of them, with one tensor for each device that has some.
  */
 KB_API KB_MUST_USE kb_error *kb_distributed_init_process_group(kb_context *ctx,
                                                                const char *backend); /* "ahbm" */
+
+/*
+ * Removes the queues. The last rank to call it waits until they are; a rank that initialises again
+ * waits until all ranks have left and they are. Groups go with it.
+ */
 KB_API KB_MUST_USE kb_error *kb_distributed_destroy_process_group(kb_context *ctx);
 KB_API bool kb_distributed_is_initialized(kb_context *ctx);
 
@@ -740,18 +758,149 @@ KB_API KB_MUST_USE kb_error *kb_distributed_get_rank(kb_context *ctx, uint32_t *
 KB_API KB_MUST_USE kb_error *kb_distributed_get_world_size(kb_context *ctx, uint32_t *size);
 KB_API KB_MUST_USE kb_error *kb_distributed_get_backend(kb_context *ctx, const char **backend);
 
-/*
- * Waits for the caller's own work, and then until all ranks have called it. Calls are matched by
- * their order: the n-th of each rank belong together. Outside workers the caller stands for all
- * ranks. A rank that ends without joining makes the others fail.
- */
-KB_API KB_MUST_USE kb_error *kb_distributed_barrier(kb_context *ctx);
+/* Some of the ranks. All zeros: all of them. */
+typedef struct kb_group {
+    uint64_t id;
+} kb_group;
 
 /*
- * The same without waiting, for the caller's work neither: `work` is a request that is done when
- * all ranks have called.
+ * A group of these ranks, which become its ranks 0, 1, .. in the order given. Every rank calls it,
+ * also those that are not in it; calls are matched by their order. It lasts as long as the process
+ * group.
  */
-KB_API KB_MUST_USE kb_error *kb_distributed_barrier_async(kb_context *ctx, kb_request *work);
+KB_API KB_MUST_USE kb_error *kb_distributed_new_group(kb_context *ctx, const uint32_t *ranks,
+                                                      size_t count, kb_group *group);
+
+/* The caller's rank in the group, UINT32_MAX if it is not in it; and how many there are. */
+KB_API KB_MUST_USE kb_error *kb_distributed_get_group_rank(kb_context *ctx, kb_group group,
+                                                           uint32_t *rank);
+KB_API KB_MUST_USE kb_error *kb_distributed_get_group_size(kb_context *ctx, kb_group group,
+                                                           uint32_t *size);
+
+typedef enum kb_reduce_op { KB_SUM, KB_MAX, KB_MIN, KB_PROD, KB_AVG, KB_REDUCE_OPS } kb_reduce_op;
+
+KB_API const char *kb_reduce_op_name(kb_reduce_op op); /* "sum" */
+
+typedef enum kb_collective_kind {
+    KB_ALL_REDUCE,
+    KB_ALL_GATHER,
+    KB_REDUCE_SCATTER,
+    KB_BROADCAST,
+    KB_REDUCE,
+    KB_GATHER,
+    KB_SCATTER,
+    KB_ALL_TO_ALL,
+    KB_SEND,
+    KB_RECV,
+    KB_BARRIER,
+    KB_COLLECTIVES
+} kb_collective_kind;
+
+KB_API const char *kb_collective_name(kb_collective_kind kind); /* "all_reduce" */
+
+/* How a collective is called. NULL and all zeros: among all ranks, and it waits. */
+typedef struct kb_collective_options {
+    kb_group group;
+    kb_request *work;      /* NULL: the call waits. Else it does not, and this becomes a request
+                              to be waited for and freed */
+    const char *algorithm; /* an entry of ccl.yaml, or "auto"; NULL: "auto" */
+} kb_collective_options;
+
+/*
+ * Collectives. All ranks of the group call the same one, with the same shapes, dtype, operation and
+ * root: calls are matched by their order, and one that differs from the others fails at once, with
+ * who, what and where; so do all when a rank ends without having joined. Each rank starts when it
+ * calls, and a result is there when the call, or its work, is done: ranks that come later make the
+ * others wait.
+ *
+ * Tensors are on the rank's device, in any layout. Elements are counted row by row. Where there is
+ * a block for each rank, blocks follow each other in the order of ranks. Results are the same bits
+ * on every rank. An algorithm may need a certain layout ("auto" chooses one that does not), or mean
+ * something else (reduce_shards in ccl.yaml): it then has to be asked for by name.
+ *
+ * What a collective under way uses is not to be changed or freed. Where there is an input and an
+ * output, these are two tensors. An asynchronous send holds back collectives that its rank calls
+ * later until the other rank receives.
+ */
+
+/* The sum (or what `op` says) of the ranks' tensors, element by element, becomes each of them. */
+KB_API KB_MUST_USE kb_error *kb_distributed_all_reduce(kb_context *ctx, kb_tensor tensor,
+                                                       kb_reduce_op op,
+                                                       const kb_collective_options *options);
+
+/* The inputs of all ranks, one behind the other, become the output of each. */
+KB_API KB_MUST_USE kb_error *kb_distributed_all_gather(kb_context *ctx, kb_tensor output,
+                                                       kb_tensor input,
+                                                       const kb_collective_options *options);
+
+/* Of the sum of the inputs, rank r gets block r. */
+KB_API KB_MUST_USE kb_error *kb_distributed_reduce_scatter(kb_context *ctx, kb_tensor output,
+                                                           kb_tensor input, kb_reduce_op op,
+                                                           const kb_collective_options *options);
+
+/* The root's tensor becomes that of all. */
+KB_API KB_MUST_USE kb_error *kb_distributed_broadcast(kb_context *ctx, kb_tensor tensor,
+                                                      uint32_t root,
+                                                      const kb_collective_options *options);
+
+/* As all_reduce, but only the root's tensor changes. */
+KB_API KB_MUST_USE kb_error *kb_distributed_reduce(kb_context *ctx, kb_tensor tensor, uint32_t root,
+                                                   kb_reduce_op op,
+                                                   const kb_collective_options *options);
+
+/* The root's output gets the inputs of all; only the root needs an output ({0} elsewhere). */
+KB_API KB_MUST_USE kb_error *kb_distributed_gather(kb_context *ctx, kb_tensor output,
+                                                   kb_tensor input, uint32_t root,
+                                                   const kb_collective_options *options);
+
+/* Each rank's output gets its block of the root's input; only the root needs one. */
+KB_API KB_MUST_USE kb_error *kb_distributed_scatter(kb_context *ctx, kb_tensor output,
+                                                    kb_tensor input, uint32_t root,
+                                                    const kb_collective_options *options);
+
+/* Block s of rank r's output is block r of rank s's input. */
+KB_API KB_MUST_USE kb_error *kb_distributed_all_to_all(kb_context *ctx, kb_tensor output,
+                                                       kb_tensor input,
+                                                       const kb_collective_options *options);
+
+/* From rank to rank: only these two call it. The n-th send from a rank to another is matched with
+ * the n-th receive there from that rank. */
+KB_API KB_MUST_USE kb_error *kb_distributed_send(kb_context *ctx, kb_tensor tensor, uint32_t to,
+                                                 const kb_collective_options *options);
+KB_API KB_MUST_USE kb_error *kb_distributed_recv(kb_context *ctx, kb_tensor tensor, uint32_t from,
+                                                 const kb_collective_options *options);
+
+/* Waits for the caller's own work, unless it returns work, and then until all ranks have called. */
+KB_API KB_MUST_USE kb_error *kb_distributed_barrier(kb_context *ctx,
+                                                    const kb_collective_options *options);
+
+/*
+ * The same with everything said, for those who drive several ranks: outside workers one tensor for
+ * each rank of the group, and where ranks are PEs one for each device that has some.
+ */
+typedef struct kb_collective {
+    kb_collective_kind kind;
+    const kb_tensor *inputs, *outputs; /* the same where it works in place */
+    size_t count;                      /* of each */
+    kb_reduce_op op;
+    uint32_t root; /* or the other rank */
+    kb_collective_options options;
+} kb_collective;
+
+KB_API KB_MUST_USE kb_error *kb_distributed_call(kb_context *ctx, const kb_collective *call);
+
+/* What is known of a collective before it runs, and of the last one. */
+typedef struct kb_collective_figures {
+    const char *algorithm; /* that is used, or was: the entry's name */
+    kb_time lower_bound;   /* no algorithm can be faster on this machine */
+    double bus_factor;     /* bus bandwidth = size / time * this, as in nccl-tests */
+    uint64_t size;         /* in bytes, as in nccl-tests: of one rank's larger buffer */
+    uint32_t participants;
+} kb_collective_figures;
+
+/* Of the caller's last collective in the group that is done. */
+KB_API KB_MUST_USE kb_error *kb_distributed_get_figures(kb_context *ctx, kb_group group,
+                                                        kb_collective_figures *figures);
 
 /* ---- Benches ----------------------------------------------------------------------------- */
 
@@ -828,6 +977,9 @@ KB_API void kb_bench_print(kb_bench *bench, const char *format, ...) KB_PRINTF(2
 /* A figure of its own: in the summary and among the `metrics` of --json. */
 KB_API void kb_bench_metric(kb_bench *bench, const char *name, double value, const char *unit);
 
+/* The same for --json alone: a figure that the bench prints itself. */
+KB_API void kb_bench_detail(kb_bench *bench, const char *name, double value, const char *unit);
+
 /*
  * Waits for the caller's work, as every look at contents does, and then compares a tensor with what
  * it should be, row by row, if results are to be verified: each element may be off by absolute +
@@ -838,6 +990,10 @@ KB_API void kb_bench_metric(kb_bench *bench, const char *name, double value, con
 KB_API KB_MUST_USE kb_error *kb_bench_verify(kb_bench *bench, kb_tensor tensor,
                                              const double *expected, double relative,
                                              double absolute);
+
+/* For a bench that compares results by itself: they were right. (If they are not, it returns an
+ * error of KB_ERR_CHECK.) */
+KB_API void kb_bench_confirm(kb_bench *bench);
 
 /* Numbers to fill tensors with: the same for the same seed, everywhere; from -1 to 1, in types of
  * whole numbers -1, 0 or 1. */

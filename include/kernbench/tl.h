@@ -301,6 +301,48 @@ static inline tl_tensor tl_scalar(double number)
     return t;
 }
 
+/* ---- Queues ------------------------------------------------------------------------------ */
+
+/*
+ * A kernel of a collective talks to its neighbours by directions, such as "E" or "parent"; which
+ * there are, and where they lead, is the plan's (kernbench/ccl.h). What is sent in one arrives in
+ * the order of the sends.
+ *
+ * Sends a value, or what is at a tl_ref() when the DMA comes to it: tl_send(direction, value).
+ * Waits until the peer has a free slot, and goes on as soon as the DMA has taken the value: what
+ * arrives is the value that was given, whatever becomes of its memory. Returns a future that is
+ * done when it has arrived; tl_send_sync() waits for that. A value larger than a slot goes in
+ * several, and then waits until the last part has a slot.
+ */
+#define tl_send(direction, value) tl_send_(tl, TL_HERE_, (direction), (value), false)
+#define tl_send_sync(direction, value) ((void)tl_send_(tl, TL_HERE_, (direction), (value), true))
+
+/*
+ * Receives the next value that arrives in the direction, which must have that shape and type:
+ * tl_recv(direction, shape, dtype), and by name
+ *     .dst = ptr       stores it there; what is returned is then a tl_ref() to that place
+ *     .from = &name    says by which direction it came
+ * TL_ANY receives what arrives first in any direction; if there is something in several, they take
+ * turns. Waits for the value. tl_recv_async() does not: it returns the value that will have
+ * arrived, and operations on it wait for it, as they do for a load; so does tl_wait().
+ */
+#define tl_recv(direction, shape, ...)                                                             \
+    tl_recv_(tl, TL_HERE_, (direction), (shape), (tl_recv_options){.dtype = __VA_ARGS__}, true)
+#define tl_recv_async(direction, shape, ...)                                                       \
+    tl_recv_(tl, TL_HERE_, (direction), (shape), (tl_recv_options){.dtype = __VA_ARGS__}, false)
+
+#define TL_ANY ((const char *)0)
+
+typedef struct tl_recv_options {
+    kb_dtype dtype;
+    tl_ptr dst;        /* 0: stays in the TCM */
+    const char **from; /* only with tl_recv() */
+} tl_recv_options;
+
+/* Whether this PE can send, or receive, in the direction. */
+#define tl_can_send(direction) tl_can_send_(tl, TL_HERE_, (direction))
+#define tl_can_recv(direction) tl_can_recv_(tl, TL_HERE_, (direction))
+
 /* ---- Control ----------------------------------------------------------------------------- */
 
 /* Waits until a value is there, or something under way is done. */
@@ -443,6 +485,12 @@ KB_API tl_tensor tl_reshape_(tl_context *tl, tl_place at, tl_tensor x, tl_dims s
 KB_API tl_tensor tl_full_(tl_context *tl, tl_place at, tl_dims shape, kb_dtype dtype,
                           double number);
 KB_API tl_tensor tl_arange_(tl_context *tl, tl_place at, int64_t begin, int64_t end);
+KB_API tl_future tl_send_(tl_context *tl, tl_place at, const char *direction, tl_tensor value,
+                          bool sync);
+KB_API tl_tensor tl_recv_(tl_context *tl, tl_place at, const char *direction, tl_dims shape,
+                          tl_recv_options options, bool wait);
+KB_API bool tl_can_send_(tl_context *tl, tl_place at, const char *direction);
+KB_API bool tl_can_recv_(tl_context *tl, tl_place at, const char *direction);
 KB_API void tl_wait_tensor_(tl_context *tl, tl_place at, tl_tensor x);
 KB_API void tl_wait_future_(tl_context *tl, tl_place at, tl_future future);
 KB_API double tl_item_(tl_context *tl, tl_place at, tl_tensor x);

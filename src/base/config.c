@@ -75,6 +75,18 @@ kb_config_node *kb_config_need(kb_config_node *mapping, const char *key)
     return child;
 }
 
+kb_config_node *kb_config_find_prefixed(kb_config_node *mapping, const char *prefix,
+                                        kb_config_node *after)
+{
+    mapping = kb_config_mapping(mapping);
+    if (!mapping)
+        return NULL;
+    kb_config_node *child = after ? after->next : mapping->first;
+    while (child && strncmp(child->key, prefix, strlen(prefix)) != 0)
+        child = child->next;
+    return mark_read(child);
+}
+
 static kb_config_node *of_kind(kb_config_node *node, kb_config_kind kind, const char *what)
 {
     if (!node || node->kind == kind)

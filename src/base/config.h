@@ -54,6 +54,9 @@ void kb_config_destroy(kb_config *config);
  */
 void kb_config_override(kb_config *config, const char *setting);
 
+/* The same for a setting that was given with a prefix, such as "ccl.", for messages to show. */
+void kb_config_override_given(kb_config *config, const char *prefix, const char *setting);
+
 /*
  * NULL if there is no problem. Else an error whose message is the first problem, with "(and N more
  * problems)" if there are more, and then the detail lists them all, one a line. To be called once,
@@ -67,6 +70,13 @@ kb_config_node *kb_config_root(kb_config *config);
 /* The value of a key; NULL if there is none, which is a problem for need and none for find. */
 kb_config_node *kb_config_need(kb_config_node *mapping, const char *key);
 kb_config_node *kb_config_find(kb_config_node *mapping, const char *key);
+
+/*
+ * The next value behind `after` (NULL: the first) whose key begins with the prefix: for keys that
+ * are partly the user's choice. NULL if there is none.
+ */
+kb_config_node *kb_config_find_prefixed(kb_config_node *mapping, const char *prefix,
+                                        kb_config_node *after);
 
 /* The node itself if it is of that kind, else a problem and NULL. */
 kb_config_node *kb_config_mapping(kb_config_node *node);

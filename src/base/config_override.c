@@ -109,6 +109,11 @@ static void apply(const override *o)
 
 void kb_config_override(kb_config *config, const char *setting)
 {
+    kb_config_override_given(config, "", setting);
+}
+
+void kb_config_override_given(kb_config *config, const char *prefix, const char *setting)
+{
     KB_ASSERT(!config->reading);
     const char *equals = strchr(setting, '=');
     size_t length = strlen(setting);
@@ -120,7 +125,7 @@ void kb_config_override(kb_config *config, const char *setting)
         .place.column = ++config->override_count,
     };
     if (o.path)
-        o.place.file = kb_arena_printf(&config->arena, "--set %s", o.path);
+        o.place.file = kb_arena_printf(&config->arena, "--set %s%s", prefix, o.path);
     if (!o.path || !o.value || !o.place.file) {
         config->out_of_memory = true;
         return;

@@ -17,6 +17,7 @@ struct kb_error {
     kb_code code;
     char *message;
     kb_text detail;
+    bool secondary;
 };
 
 static char no_memory_message[] = "out of memory";
@@ -138,7 +139,21 @@ kb_error *kb_error_copy(const kb_error *err)
         return kb_error_nomem();
     kb_error *copy = kb_error_new(err->code, "%s", err->message);
     kb_error_add_detail_of(copy, err);
+    if (err->secondary)
+        kb_error_set_secondary(copy);
     return copy;
+}
+
+void kb_error_set_secondary(kb_error *err)
+{
+    KB_ASSERT(err);
+    if (!is_constant(err))
+        err->secondary = true;
+}
+
+bool kb_error_is_secondary(const kb_error *err)
+{
+    return err && err->secondary;
 }
 
 kb_code kb_error_code(const kb_error *err)

@@ -35,6 +35,11 @@ KB_MUST_USE kb_error *kb_error_wrap(kb_error *cause, const char *format, ...) KB
 /* Another one with the same code, message and detail. */
 KB_MUST_USE kb_error *kb_error_copy(const kb_error *err);
 
+/* Of one that only passes on what went wrong elsewhere, where it is told of too. Copies are such
+ * ones as well. */
+void kb_error_set_secondary(kb_error *err);
+bool kb_error_is_secondary(const kb_error *err);
+
 /* Appends the detail of another error to that of this one; nothing if there is no memory. */
 void kb_error_add_detail_of(kb_error *err, const kb_error *from);
 

@@ -28,6 +28,9 @@ struct cli_command {
     size_t option_count;
     bool has_machine; /* it takes the options of cli_common, which its arguments begin with */
     int max_words;    /* arguments that are no options */
+    /* NULL, or what it consists of; ends with NULL. Their names begin with this one's: "ccl plan".
+     */
+    const cli_command *const *subcommands;
     /* argv[0] is the command's name. --help is dealt with before. */
     kb_code (*run)(const cli_command *self, int argc, char **argv);
 };
@@ -38,6 +41,7 @@ struct cli_command {
 extern const cli_command *const cli_commands[];
 extern const size_t cli_command_count;
 
+extern const cli_command cli_ccl_command;
 extern const cli_command cli_help_command;
 extern const cli_command cli_list_command;
 extern const cli_command cli_new_command;
@@ -51,6 +55,11 @@ extern const cli_command cli_version_command;
 /* The command of that name, or NULL after saying so. */
 const cli_command *cli_find_command(const char *name);
 
+/* The part of a command that the word names, or NULL. */
+const cli_command *cli_find_subcommand(const cli_command *command, const char *word);
+/* The word: "plan". */
+const char *cli_subcommand_word(const cli_command *subcommand);
+
 /* ---- Messages ---------------------------------------------------------------------------- */
 
 /* Prints "kernbench: " and the message on one line of stderr. Returns the code it was given. */
@@ -62,8 +71,10 @@ kb_code cli_report(kb_error *err);
 /* Prints "kernbench: warning: " and the message on one line of stderr. */
 void cli_warn(const char *format, ...) KB_PRINTF(1, 2);
 
-/* Complains of a word that is none of `names`, with the nearest of them. Returns KB_ERR_INPUT. */
-kb_code cli_unknown(const char *what, const char *word, const char *const *names, size_t count);
+/* Complains of a word that is none of `names`, with the nearest of them; if none is near, with the
+ * help of the command ("": of the program). Returns KB_ERR_INPUT. */
+kb_code cli_unknown(const char *what, const char *word, const char *const *names, size_t count,
+                    const char *command);
 
 /* Complains of a word too many, be it an option or not. Returns KB_ERR_INPUT. */
 kb_code cli_too_many(const char *command, const char *word);

@@ -31,6 +31,11 @@ void cli_print_command_help(const cli_command *command)
     printf("Prints %s.\n\n", command->summary);
     if (command->help[0] != '\0')
         printf("%s\n", command->help);
+    for (size_t i = 0; command->subcommands && command->subcommands[i]; i++)
+        printf("%s  %-10s %s\n", i == 0 ? "Commands:\n" : "",
+               cli_subcommand_word(command->subcommands[i]), command->subcommands[i]->summary);
+    if (command->subcommands)
+        printf("\n");
     cli_print_options(command, stdout);
     fputs(command->example, stdout);
 }
@@ -41,12 +46,16 @@ static kb_code run_help(const cli_command *self, int argc, char **argv)
         cli_print_help(stdout);
         return KB_OK;
     }
-    if (argc > 2 || argv[1][0] == '-')
+    if (argv[1][0] == '-')
         return cli_too_many(self->name, argv[argc - 1]);
 
     const cli_command *command = cli_find_command(argv[1]);
     if (command == NULL)
         return KB_ERR_INPUT;
+    const cli_command *part = argc > 2 ? cli_find_subcommand(command, argv[2]) : NULL;
+    if (argc > 3 || (argc > 2 && part == NULL))
+        return cli_too_many(self->name, argv[argc - 1]);
+    command = part != NULL ? part : command;
     cli_print_command_help(command);
     return KB_OK;
 }

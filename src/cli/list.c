@@ -1,5 +1,6 @@
-/* list.c: the command that shows what there is: benches, machines, components. */
+/* list.c: the command that shows what there is: benches, machines, components, collectives. */
 #include "cli.h"
+#include "collectives.h"
 #include "json.h"
 #include "table.h"
 
@@ -10,6 +11,7 @@
 
 typedef struct list_args {
     bool json, quiet;
+    collectives_args collectives;
 } list_args;
 
 static const cli_option options[] = {
@@ -21,6 +23,7 @@ static const cli_option options[] = {
      .help = "names alone, one a line",
      .kind = CLI_FLAG,
      CLI_INTO(list_args, quiet)},
+    COLLECTIVES_OPTIONS(list_args),
 };
 
 /* The component of a kind of node that ships; NULL if there is none, or an earlier kind has it. */
@@ -122,7 +125,75 @@ static void print_components(void)
     putchar('\n');
 }
 
-static void print_names(void)
+/* "all_reduce, broadcast" */
+static void append_collectives(const kb_ccl_algorithm *algorithm, kb_text *text)
+{
+    size_t start = text->length;
+    for (int kind = 0; kind < KB_COLLECTIVES; kind++)
+        if (algorithm->collectives & 1u << kind)
+            kb_text_printf(text, "%s%s", text->length > start ? ", " : "",
+                           kb_collective_name((kb_collective_kind)kind));
+}
+
+static kb_code print_algorithms(const collectives *c)
+{
+    static const cli_column columns[] = {
+        {.title = "algorithm", .left = true}, {.title = "collectives", .left = true},
+        {.title = "module", .left = true},    {.title = "topology", .left = true},
+        {.title = "mapper", .left = true},    {.title = "validator", .left = true}};
+    cli_table table;
+    cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
+    for (size_t i = 0; i < c->config.entries.count; i++) {
+        const ccl_entry *entry = &c->config.entries.items[i];
+        kb_text kinds = KB_TEXT_INIT;
+        append_collectives(entry->algorithm, &kinds);
+        cli_table_cell(&table, "%s", entry->name);
+        cli_table_cell(&table, "%s", kb_text_peek(&kinds));
+        cli_table_cell(&table, "%s", entry->algorithm->name);
+        cli_table_cell(&table, "%s", entry->topology ? entry->topology->name : "none");
+        cli_table_cell(&table, "%s", entry->mapper->name);
+        cli_table_cell(&table, "%s", entry->validator ? entry->validator->name : "none");
+        kb_text_fini(&kinds);
+    }
+    return cli_table_print(&table, stdout);
+}
+
+/* Modules, topologies, mappers, validators. */
+static kb_code print_things(const collectives *c)
+{
+    static const cli_column columns[] = {{.title = "key", .left = true},
+                                         {.title = "value", .left = true},
+                                         {.title = "what", .left = true}};
+    cli_table table;
+    cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
+    for (ccl_kind kind = 0; kind < CCL_KINDS; kind++) {
+        ccl_named named;
+        for (ccl_cursor at = {0}; ccl_registry_next(&c->registry, kind, &at, &named);) {
+            cli_table_cell(&table, "%s", ccl_kind_name(kind));
+            cli_table_cell(&table, "%s", named.name);
+            cli_table_cell(&table, "%s", named.summary ? named.summary : "");
+        }
+        if (kind == CCL_TOPOLOGY) {
+            cli_table_cell(&table, "%s", ccl_kind_name(kind));
+            cli_table_cell(&table, "none");
+            cli_table_cell(&table, "the module's own way");
+        }
+    }
+    return cli_table_print(&table, stdout);
+}
+
+static void print_collective_names(const collectives *c)
+{
+    for (size_t i = 0; i < c->config.entries.count; i++)
+        printf("%s\n", c->config.entries.items[i].name);
+    for (ccl_kind kind = 0; kind < CCL_KINDS; kind++) {
+        ccl_named named;
+        for (ccl_cursor at = {0}; ccl_registry_next(&c->registry, kind, &at, &named);)
+            printf("%s\n", named.name);
+    }
+}
+
+static void print_names(const collectives *c)
 {
     for (size_t i = 0; benches[i]; i++)
         printf("%s\n", benches[i]->name);
@@ -131,12 +202,13 @@ static void print_names(void)
     for (int kind = 0; kind < TOPO_KINDS; kind++)
         if (component_at(kind))
             printf("%s\n", component_at(kind)->name);
+    print_collective_names(c);
 }
 
-static kb_code print_text(bool quiet)
+static kb_code print_text(const collectives *c, bool quiet)
 {
     if (quiet) {
-        print_names();
+        print_names(c);
         return KB_OK;
     }
     kb_code code = print_benches();
@@ -149,6 +221,12 @@ static kb_code print_text(bool quiet)
         code = print_topologies();
     putchar('\n');
     print_components();
+    printf("\n  collectives, by %s:\n", c->config.path);
+    if (code == KB_OK)
+        code = print_algorithms(c);
+    putchar('\n');
+    if (code == KB_OK)
+        code = print_things(c);
     return code;
 }
 
@@ -180,7 +258,44 @@ static json_t *topologies_json(void)
     return topologies;
 }
 
-static kb_code print_json(void)
+static json_t *algorithms_json(const collectives *c)
+{
+    json_t *algorithms = json_array();
+    for (size_t i = 0; i < c->config.entries.count; i++) {
+        const ccl_entry *entry = &c->config.entries.items[i];
+        json_t *kinds = json_array();
+        for (int kind = 0; kind < KB_COLLECTIVES; kind++)
+            if (entry->algorithm->collectives & 1u << kind)
+                cli_json_append(&kinds, json_string(kb_collective_name((kb_collective_kind)kind)));
+        cli_json_append(&algorithms,
+                        json_pack("{s:s, s:o, s:s, s:s, s:s, s:s?}", "name", entry->name,
+                                  "collectives", kinds, "module", entry->algorithm->name,
+                                  "topology", entry->topology ? entry->topology->name : "none",
+                                  "mapper", entry->mapper->name, "validator",
+                                  entry->validator ? entry->validator->name : NULL));
+    }
+    return algorithms;
+}
+
+static json_t *things_json(const collectives *c, ccl_kind kind)
+{
+    json_t *things = json_array();
+    ccl_named named;
+    for (ccl_cursor at = {0}; ccl_registry_next(&c->registry, kind, &at, &named);)
+        cli_json_append(&things,
+                        json_pack("{s:s, s:s?}", "name", named.name, "summary", named.summary));
+    return things;
+}
+
+static json_t *collectives_json(const collectives *c)
+{
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "ccl", c->config.path, "algorithms",
+                     algorithms_json(c), "modules", things_json(c, CCL_ALGORITHM), "topologies",
+                     things_json(c, CCL_TOPOLOGY), "mappers", things_json(c, CCL_MAPPER),
+                     "validators", things_json(c, CCL_VALIDATOR));
+}
+
+static kb_code print_json(const collectives *c)
 {
     json_t *all = json_array(), *components = json_array();
     for (size_t i = 0; benches[i]; i++)
@@ -189,23 +304,32 @@ static kb_code print_json(void)
     for (int kind = 0; kind < TOPO_KINDS; kind++)
         if (component_at(kind))
             cli_json_append(&components, json_string(component_at(kind)->name));
-    return cli_json_print(json_pack("{s:o, s:o, s:o}", "benches", all, "topologies",
-                                    topologies_json(), "components", components));
+    return cli_json_print(json_pack("{s:o, s:o, s:o, s:o}", "benches", all, "topologies",
+                                    topologies_json(), "components", components, "collectives",
+                                    collectives_json(c)));
 }
 
 static kb_code run_list(const cli_command *self, int argc, char **argv)
 {
     list_args args = {0};
+    static const cli_list no_settings = {0};
+    collectives c = {0};
     kb_code code = cli_parse(self, &argc, argv, &args);
-    if (code != KB_OK)
-        return code;
-    return args.json ? print_json() : print_text(args.quiet);
+    if (code == KB_OK)
+        code = collectives_open(&args.collectives, &c);
+    if (code == KB_OK)
+        code = collectives_load(&c, &no_settings);
+    if (code == KB_OK)
+        code = args.json ? print_json(&c) : print_text(&c, args.quiet);
+    collectives_close(&c);
+    collectives_args_fini(&args.collectives);
+    return code;
 }
 
 const cli_command cli_list_command = {
     .name = "list",
     .arguments = "[OPTIONS]",
-    .summary = "the benches that ship with their parameters, built-in machines, components",
+    .summary = "benches with their parameters, built-in machines, components, collectives",
     .help = "",
     .example = "Example: kernbench list\n",
     CLI_OPTIONS(options),

@@ -10,9 +10,9 @@
 
 /* In the order that help shows them. */
 const cli_command *const cli_commands[] = {
-    &cli_run_command,      &cli_list_command, &cli_new_command,
-    &cli_probe_command,    &cli_topo_command, &cli_traffic_command,
-    &cli_validate_command, &cli_help_command, &cli_version_command,
+    &cli_run_command,  &cli_list_command,    &cli_new_command,     &cli_probe_command,
+    &cli_topo_command, &cli_ccl_command,     &cli_traffic_command, &cli_validate_command,
+    &cli_help_command, &cli_version_command,
 };
 const size_t cli_command_count = sizeof cli_commands / sizeof cli_commands[0];
 
@@ -25,8 +25,21 @@ const cli_command *cli_find_command(const char *name)
             return cli_commands[i];
         names[i] = cli_commands[i]->name;
     }
-    cli_unknown("command", name, names, cli_command_count);
+    cli_unknown("command", name, names, cli_command_count, "");
     return NULL;
+}
+
+const char *cli_subcommand_word(const cli_command *subcommand)
+{
+    return strrchr(subcommand->name, ' ') + 1;
+}
+
+const cli_command *cli_find_subcommand(const cli_command *command, const char *word)
+{
+    const cli_command *const *parts = command->subcommands;
+    while (parts && *parts && strcmp(cli_subcommand_word(*parts), word) != 0)
+        parts++;
+    return parts ? *parts : NULL;
 }
 
 static bool is_help(const char *word)
@@ -44,7 +57,7 @@ static kb_code run_option(const char *option)
     }
     if (strcmp(option, "--version") == 0)
         return cli_print_version();
-    return cli_unknown("option", option, options, sizeof options / sizeof options[0]);
+    return cli_unknown("option", option, options, sizeof options / sizeof options[0], "");
 }
 
 static kb_code run_command(int argc, char **argv)
@@ -53,6 +66,12 @@ static kb_code run_command(int argc, char **argv)
 
     if (command == NULL)
         return KB_ERR_INPUT;
+    const cli_command *part = argc > 1 ? cli_find_subcommand(command, argv[1]) : NULL;
+    if (part != NULL) {
+        command = part;
+        argc--;
+        argv++;
+    }
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (is_help(argv[i])) {
             cli_print_command_help(command);

@@ -65,7 +65,8 @@ const char *cli_clip(const char *word, char buffer[static CLI_CLIP])
     return buffer;
 }
 
-kb_code cli_unknown(const char *what, const char *word, const char *const *names, size_t count)
+kb_code cli_unknown(const char *what, const char *word, const char *const *names, size_t count,
+                    const char *command)
 {
     char buffer[CLI_CLIP];
     const char *near = kb_suggest(word, names, count);
@@ -73,7 +74,8 @@ kb_code cli_unknown(const char *what, const char *word, const char *const *names
     word = cli_clip(word, buffer);
     if (near != NULL)
         return cli_fail(KB_ERR_INPUT, "unknown %s '%s'; did you mean '%s'?", what, word, near);
-    return cli_fail(KB_ERR_INPUT, "unknown %s '%s'; see kernbench --help", what, word);
+    return cli_fail(KB_ERR_INPUT, "unknown %s '%s'; see kernbench %s%s--help", what, word, command,
+                    command[0] != '\0' ? " " : "");
 }
 
 kb_code cli_too_many(const char *command, const char *word)
@@ -82,7 +84,7 @@ kb_code cli_too_many(const char *command, const char *word)
 
     if (word[0] == '-') {
         static const char *const options[] = {"--help"};
-        return cli_unknown("option", word, options, 1);
+        return cli_unknown("option", word, options, 1, command);
     }
     return cli_fail(KB_ERR_INPUT, "too many arguments: '%s'; see kernbench %s --help",
                     cli_clip(word, buffer), command);

@@ -5,11 +5,11 @@
 #include "cli.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "new_bench.h"
+#include "files.h"
+#include "new_texts.h"
 
 typedef struct new_args {
     const char *dir;
@@ -23,7 +23,7 @@ static const cli_option options[] = {
      CLI_INTO(new_args, dir)},
 };
 
-/* The names of the file, the bench and the kernel. */
+/* The names of the file, what is in it and the kernel. */
 static bool is_identifier(const char *name)
 {
     if (!isalpha((unsigned char)name[0]) && name[0] != '_')
@@ -34,11 +34,10 @@ static bool is_identifier(const char *name)
     return true;
 }
 
-/* The template with its name replaced. */
-static void fill_in(const char *name, kb_text *text)
+/* The template with its name, which the mark stands for, replaced. */
+static void fill_in(const char *template, const char *mark, const char *name, kb_text *text)
 {
-    static const char mark[] = "my_bench";
-    const char *at = new_bench_text;
+    const char *at = template;
     for (const char *found = strstr(at, mark); found; found = strstr(at, mark)) {
         kb_text_append(text, at, (size_t)(found - at));
         kb_text_puts(text, name);
@@ -47,68 +46,80 @@ static void fill_in(const char *name, kb_text *text)
     kb_text_puts(text, at);
 }
 
-static kb_code write_new(const char *path, const kb_text *text)
+/* Writes DIR/NAME.ENDING; *path is what that is. */
+static kb_code write_template(const new_args *args, const char *name, const char *ending,
+                              const char *template, const char *mark, kb_text *path)
 {
-    FILE *file = fopen(path, "wx");
-    if (!file && errno == EEXIST)
-        return cli_fail(KB_ERR_INPUT, "%s is there already: choose another name", path);
-    if (!file)
-        return cli_fail(KB_ERR_INPUT, "cannot write %s: %s", path, strerror(errno));
-    errno = 0;
-    bool written = fwrite(kb_text_peek(text), 1, text->length, file) == text->length;
-    int why = errno;
-    if (fclose(file) != 0 && written) {
-        written = false;
-        why = errno;
-    }
-    if (written)
-        return KB_OK;
-    (void)unlink(path);
-    return cli_fail(KB_ERR_HOST, "cannot write %s: %s", path, strerror(why));
+    kb_text text = KB_TEXT_INIT;
+    kb_text_printf(path, "%s/%s.%s", args->dir ? args->dir : ".", name, ending);
+    fill_in(template, mark, name, &text);
+    kb_error *err =
+        path->failed || text.failed ? kb_error_nomem() : cli_create_file(kb_text_peek(path), &text);
+    kb_text_fini(&text);
+    return err ? cli_report(err) : KB_OK;
 }
 
-static kb_code new_bench(const char *name, const char *dir)
+static kb_code new_bench(const char *name, const new_args *args)
 {
-    char buffer[CLI_CLIP];
-    if (!is_identifier(name))
-        return cli_fail(KB_ERR_INPUT,
-                        "'%s' cannot be the name of a bench: letters, digits and _, as in C",
-                        cli_clip(name, buffer));
-    kb_text path = KB_TEXT_INIT, text = KB_TEXT_INIT;
-    kb_text_printf(&path, "%s/%s.c", dir ? dir : ".", name);
-    fill_in(name, &text);
-    kb_code code = path.failed || text.failed ? cli_report(kb_error_nomem())
-                                              : write_new(kb_text_peek(&path), &text);
+    kb_text path = KB_TEXT_INIT;
+    kb_code code = write_template(args, name, "c", new_bench_text, "my_bench", &path);
     if (code == KB_OK)
         printf("%s is a bench with a kernel of its own. Next:\n"
                "  kernbench run --bench %s --verify-data\n",
                kb_text_peek(&path), kb_text_peek(&path));
-    kb_text_fini(&text);
     kb_text_fini(&path);
+    return code;
+}
+
+/* Both files, or none. */
+static kb_code new_collective(const char *name, const new_args *args)
+{
+    static const char mark[] = "my_collective";
+    kb_text source = KB_TEXT_INIT, config = KB_TEXT_INIT;
+    kb_code code = write_template(args, name, "c", new_collective_text, mark, &source);
+    if (code == KB_OK) {
+        code = write_template(args, name, "yaml", new_collective_yaml, mark, &config);
+        if (code != KB_OK)
+            (void)unlink(kb_text_peek(&source));
+    }
+    if (code == KB_OK)
+        printf("%s is a collective, %s says how it is used. Next:\n"
+               "  kernbench run --bench ccl_allreduce --ccl %s --plugin %s\n",
+               kb_text_peek(&source), kb_text_peek(&config), kb_text_peek(&config),
+               kb_text_peek(&source));
+    kb_text_fini(&config);
+    kb_text_fini(&source);
     return code;
 }
 
 static kb_code run_new(const cli_command *self, int argc, char **argv)
 {
-    static const char *const kinds[] = {"bench"};
+    static const char *const kinds[] = {"bench", "collective"};
+    char buffer[CLI_CLIP];
     new_args args = {0};
     kb_code code = cli_parse(self, &argc, argv, &args);
     if (code != KB_OK)
         return code;
     if (argc < 3)
-        return cli_fail(KB_ERR_INPUT, "what is to be made? kernbench new bench NAME");
-    if (strcmp(argv[1], kinds[0]) != 0)
-        return cli_unknown("kind of thing", argv[1], kinds, 1);
-    return new_bench(argv[2], args.dir);
+        return cli_fail(KB_ERR_INPUT, "what is to be made? kernbench new bench NAME, or kernbench "
+                                      "new collective NAME");
+    bool is_bench = strcmp(argv[1], kinds[0]) == 0;
+    if (!is_bench && strcmp(argv[1], kinds[1]) != 0)
+        return cli_unknown("kind of thing", argv[1], kinds, 2, self->name);
+    if (!is_identifier(argv[2]))
+        return cli_fail(KB_ERR_INPUT,
+                        "'%s' cannot be the name of a %s: letters, digits and _, as in C",
+                        cli_clip(argv[2], buffer), argv[1]);
+    return is_bench ? new_bench(argv[2], &args) : new_collective(argv[2], &args);
 }
 
 const cli_command cli_new_command = {
     .name = "new",
-    .arguments = "bench NAME [OPTIONS]",
-    .summary = "a bench to start one's own from, into a file",
-    .help =
-        "Writes NAME.c: a short bench with its own kernel that verifies its result. A file that\n"
-        "is there already stays as it is.\n",
+    .arguments = "bench|collective NAME [OPTIONS]",
+    .summary = "a bench or a collective to start one's own from, into files",
+    .help = "bench: writes NAME.c, a short bench with its own kernel that verifies its result.\n"
+            "collective: writes NAME.c, an all-reduce round a ring, and NAME.yaml, which says who\n"
+            "takes part. A file that is there already stays as it is.\n",
     .example = "Example: kernbench new bench mine\n",
     CLI_OPTIONS(options),
     .max_words = 2,

@@ -1,7 +1,8 @@
 /*
- * plugin.c: finds benches. Those in files of the user's become a shared library that is loaded into
- * the process; the program exports the public calls to it. What the compiler says goes to stderr as
- * it is. The library is made in a directory of its own, which is gone as soon as it is loaded.
+ * plugin.c: finds benches, and collectives. Those in files of the user's become a shared library
+ * that is loaded into the process; the program exports the public calls to it. What the compiler
+ * says goes to stderr as it is. The library is made in a directory of its own, which is gone as
+ * soon as it is loaded.
  */
 #include "plugin.h"
 
@@ -198,20 +199,29 @@ static kb_code cannot_load(const char *file, const char *why)
     return cli_fail(KB_ERR_INPUT, "cannot load %s: %s", file, why);
 }
 
+/* Which headers something in it was compiled with. */
+static kb_code check_interface(const char *file, const char *interface)
+{
+    if (!interface || strcmp(interface, KB_INTERFACE) == 0)
+        return KB_OK;
+    return cli_fail(KB_ERR_INPUT,
+                    "%s was compiled for KernBench %.20s, and this is %s: compile it again", file,
+                    interface, KB_INTERFACE);
+}
+
 static kb_code load(const char *library, const char *file, plugin *p)
 {
     p->library = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (!p->library)
         return cannot_load(file, dlerror());
-    const char *interface = dlsym(p->library, "kb_exported_interface");
-    if (!interface || !dlsym(p->library, "kb_exported_benches"))
-        return cli_fail(KB_ERR_INPUT, "%s has no benches: it should end with KB_EXPORT_BENCHES()",
-                        file);
-    if (strcmp(interface, KB_INTERFACE) != 0)
-        return cli_fail(KB_ERR_INPUT,
-                        "%s was compiled for KernBench %.20s, and this is %s: compile it again",
-                        file, interface, KB_INTERFACE);
-    return KB_OK;
+    const char *of_collectives = dlsym(p->library, "kb_exported_ccl_interface");
+    kb_code code = check_interface(file, dlsym(p->library, "kb_exported_interface"));
+    if (code == KB_OK)
+        code = check_interface(file, of_collectives);
+    const kb_ccl_plugin *const *collectives = dlsym(p->library, "kb_exported_ccl");
+    if (code == KB_OK && of_collectives && collectives)
+        p->collectives = *collectives;
+    return code;
 }
 
 static kb_code several(const char *file, const char *name, const kb_bench_spec *const *specs)
@@ -237,6 +247,9 @@ static kb_code choose(const char *file, const char *name, plugin *p)
 {
     const kb_bench_spec *const *specs = dlsym(p->library, "kb_exported_benches");
     kb_suggestion near;
+    if (!specs || !dlsym(p->library, "kb_exported_interface"))
+        return cli_fail(KB_ERR_INPUT, "%s has no benches: it should end with KB_EXPORT_BENCHES()",
+                        file);
     if (!specs[0])
         return cli_fail(KB_ERR_INPUT, "%s has no benches", file);
     for (size_t i = 0; specs[i]; i++)
@@ -290,18 +303,16 @@ static bool ends_with(const char *text, const char *end)
     return length > ending && strcmp(text + length - ending, end) == 0;
 }
 
-static kb_code open_file(const char *file, const char *name, plugin *p)
+/* `kinds`: what it may be, for people. */
+static kb_code open_file(const char *file, const char *kinds, plugin *p)
 {
-    kb_code code;
     if (access(file, R_OK) != 0)
         return cli_fail(KB_ERR_INPUT, "cannot read %s: %s", file, strerror(errno));
     if (ends_with(file, ".c"))
-        code = compile_and_load(file, p);
-    else if (ends_with(file, ".so"))
-        code = load_file(file, p);
-    else
-        return cli_fail(KB_ERR_INPUT, "%s: a bench is a name, a FILE.c or a FILE.so", file);
-    return code == KB_OK ? choose(file, name, p) : code;
+        return compile_and_load(file, p);
+    if (ends_with(file, ".so"))
+        return load_file(file, p);
+    return cli_fail(KB_ERR_INPUT, "%s: %s", file, kinds);
 }
 
 /* ---- Either ------------------------------------------------------------------------------ */
@@ -327,8 +338,20 @@ kb_code plugin_open(const char *what, plugin *p)
     char *file = name ? strndup(what, (size_t)(name - 1 - what)) : strdup(what);
     if (!file)
         return cli_report(kb_error_nomem());
-    kb_code code = open_file(file, name, p);
+    kb_code code = open_file(file, "a bench is a name, a FILE.c or a FILE.so", p);
+    if (code == KB_OK)
+        code = choose(file, name, p);
     free(file);
+    return code;
+}
+
+kb_code plugin_open_collectives(const char *file, plugin *p)
+{
+    *p = (plugin){0};
+    kb_code code = open_file(file, "a plugin is a FILE.c or a FILE.so", p);
+    if (code == KB_OK && !p->collectives)
+        code = cli_fail(KB_ERR_INPUT, "%s has no collectives: it should end with KB_EXPORT_CCL()",
+                        file);
     return code;
 }
 

@@ -1,12 +1,17 @@
-/* plugin.h: which bench is meant, be it one that ships or one in a file of the user's. */
+/*
+ * plugin.h: which bench is meant, be it one that ships or one in a file of the user's; and files
+ * with collectives.
+ */
 #ifndef KB_CLI_PLUGIN_H
 #define KB_CLI_PLUGIN_H
 
+#include <kernbench/ccl.h>
 #include <kernbench/kernbench.h>
 
 typedef struct plugin {
-    const kb_bench_spec *spec;
-    void *library; /* NULL if it ships */
+    const kb_bench_spec *spec;        /* NULL if it is about collectives alone */
+    const kb_ccl_plugin *collectives; /* NULL if it has none */
+    void *library;                    /* NULL if it ships */
 } plugin;
 
 /*
@@ -16,7 +21,10 @@ typedef struct plugin {
  */
 KB_MUST_USE kb_code plugin_open(const char *what, plugin *p);
 
-/* Nothing of the bench may be used any more. */
+/* Loads a file with collectives, FILE.so or FILE.c. What is wrong is said on stderr. */
+KB_MUST_USE kb_code plugin_open_collectives(const char *file, plugin *p);
+
+/* Nothing of the file may be used any more. */
 void plugin_close(plugin *p);
 
 #endif

@@ -7,6 +7,7 @@
 #include "run.h"
 
 #include "cli.h"
+#include "collectives.h"
 #include "crash.h"
 #include "obs/obs.h"
 #include "plugin.h"
@@ -21,6 +22,8 @@ typedef struct run_args {
     bool verify, timing_only, verbose;
     uint64_t stack_bytes;
     cli_list params;
+    collectives_args collectives;
+    bool ccl_trace;
 } run_args;
 
 static const cli_option options[] = {
@@ -53,6 +56,11 @@ static const cli_option options[] = {
      .help = "writes what every unit did when, for https://ui.perfetto.dev",
      .kind = CLI_STRING,
      CLI_INTO(run_args, trace)},
+    COLLECTIVES_OPTIONS(run_args),
+    {.name = "--ccl-trace",
+     .help = "prints a line on stderr for each message that PEs send or receive",
+     .kind = CLI_FLAG,
+     CLI_INTO(run_args, ccl_trace)},
     {.name = "--verbose",
      .help = "all links that carried something, also those that hardly did",
      .kind = CLI_FLAG,
@@ -70,11 +78,11 @@ static const cli_option options[] = {
 typedef struct run {
     const run_args *args;
     const kb_bench_spec *spec;
-    const char *file; /* of the user's; NULL if the bench ships */
+    const collectives *collectives;
+    const char *file; /* of the user's; NULL if all of it ships */
     kb_bench *bench;
     kb_context *ctx;
     obs_trace *trace;
-    uint64_t dma_bytes; /* moved by kernels */
     double wall_s;
     bool timing_only, by_itself;
     bool printed; /* the bench has printed something */
@@ -85,8 +93,6 @@ typedef struct run {
 static void on_op(void *self, const kb_op *op)
 {
     run *r = self;
-    if (op->launch != 0 && (op->unit == KB_UNIT_DMA_READ || op->unit == KB_UNIT_DMA_WRITE))
-        r->dma_bytes += op->bytes;
     if (r->trace)
         obs_trace_op(r->trace, op);
 }
@@ -96,6 +102,13 @@ static void on_warning(void *self, const char *line)
     const run *r = self;
     if (!r->args->common.quiet)
         cli_warn("%s", line);
+}
+
+static void on_ccl_trace(void *self, const char *line)
+{
+    (void)self;
+    crash_wipe();
+    fprintf(stderr, "%s\n", line);
 }
 
 /* With --json stdout is the document's, and with --quiet nothing is said beside it. */
@@ -132,8 +145,12 @@ static kb_error *make_context(run *r)
         .on_warning = on_warning,
         .on_warning_self = r,
         .stack_bytes = args->stack_bytes,
-        .on_op = on_op,
+        .on_op = args->trace ? on_op : NULL,
         .on_op_self = r,
+        .ccl = r->collectives->file,
+        .ccl_plugins = r->collectives->plugins.items,
+        .ccl_plugin_count = r->collectives->plugins.count,
+        .on_ccl_trace = args->ccl_trace ? on_ccl_trace : NULL,
     };
     return kb_context_create(&o, &r->ctx);
 }
@@ -199,7 +216,7 @@ static kb_error *run_bench(run *r)
 static kb_code print_summary(const run *r, const char *trace, const kb_error *failure)
 {
     run_figures figures;
-    kb_error *err = run_figures_init(&figures, r->ctx, r->dma_bytes);
+    kb_error *err = run_figures_init(&figures, r->ctx);
     if (err)
         return cli_report(err);
     run_view view = {
@@ -264,9 +281,13 @@ static void give_up(void *self, kb_error *err)
     _exit((int)code);
 }
 
-static kb_code run_plugin(const run_args *args, const plugin *p)
+static kb_code run_plugin(const run_args *args, const plugin *p, const collectives *c)
 {
-    run r = {.args = args, .spec = p->spec, .file = p->library ? args->bench : NULL};
+    run r = {.args = args, .spec = p->spec, .collectives = c};
+    if (p->library)
+        r.file = args->bench;
+    else if (args->collectives.plugins.count > 0)
+        r.file = args->collectives.plugins.items[0];
     kb_error *err = prepare(&r);
     kb_code code = err ? cli_report(err) : conclude(&r, run_bench(&r));
     kb_context_destroy(r.ctx);
@@ -290,9 +311,17 @@ static kb_code run_with(const run_args *args, const char *word)
         return cli_fail(KB_ERR_INPUT,
                         "--verify-data needs data, and --timing-only computes none: drop one");
     plugin p;
+    collectives c = {0};
     kb_code code = plugin_open(args->bench, &p);
     if (code == KB_OK)
-        code = run_plugin(args, &p);
+        code = collectives_open(&args->collectives, &c);
+    if (code == KB_OK)
+        code = collectives_add(&c, p.collectives);
+    if (code == KB_OK) /* a mistake there is told whether or not the bench has collectives */
+        code = collectives_load(&c, &args->common.settings);
+    if (code == KB_OK)
+        code = run_plugin(args, &p, &c);
+    collectives_close(&c);
     plugin_close(&p);
     return code;
 }
@@ -304,6 +333,7 @@ static kb_code run_run(const cli_command *self, int argc, char **argv)
     if (code == KB_OK)
         code = run_with(&args, argc > 1 ? argv[1] : NULL);
     cli_list_fini(&args.params);
+    collectives_args_fini(&args.collectives);
     cli_common_fini(&args.common);
     return code;
 }

@@ -79,8 +79,8 @@ typedef struct run_figures {
     uint64_t events, hops, link_bytes;
 } run_figures;
 
-/* `dma_bytes`: what the DMAs of kernels moved. The context must stay as long as the figures. */
-KB_MUST_USE kb_error *run_figures_init(run_figures *f, kb_context *ctx, uint64_t dma_bytes);
+/* The context must stay as long as the figures. */
+KB_MUST_USE kb_error *run_figures_init(run_figures *f, kb_context *ctx);
 void run_figures_fini(run_figures *f);
 
 /* Divides `whole` in the proportion of the parts of `by`, so that they add up to it exactly. */

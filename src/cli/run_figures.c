@@ -213,6 +213,18 @@ static kb_error *slice_rate(const topo_machine *machine, uint64_t *rate)
     return NULL;
 }
 
+/* What the DMAs of kernels moved. */
+static uint64_t kernel_dma_bytes(kb_oplog *log)
+{
+    size_t count;
+    const kb_op_sum *sums = kb_oplog_sums(log, &count);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        if (sums[i].unit == KB_UNIT_DMA_READ || sums[i].unit == KB_UNIT_DMA_WRITE)
+            bytes += sums[i].kernel_bytes;
+    return bytes;
+}
+
 /* Time is in femtoseconds: a flop a femtosecond is 1000 TFLOP/s, a byte a femtosecond 10^6 GB/s. */
 static kb_error *place_under_roof(run_figures *f, uint64_t dma_bytes)
 {
@@ -238,7 +250,7 @@ static kb_error *place_under_roof(run_figures *f, uint64_t dma_bytes)
 
 /* ---- All of it --------------------------------------------------------------------------- */
 
-static kb_error *gather(run_figures *f, const rt_figures *from, uint64_t dma_bytes)
+static kb_error *gather(run_figures *f, const rt_figures *from)
 {
     net_figures fabric = net_get_figures(from->fabric);
     f->launches = from->launches;
@@ -249,10 +261,10 @@ static kb_error *gather(run_figures *f, const rt_figures *from, uint64_t dma_byt
     sum_units(f, from->log);
     look_at_pes(f, from->log);
     KB_TRY(look_at_links(f, from->fabric));
-    return place_under_roof(f, dma_bytes);
+    return place_under_roof(f, kernel_dma_bytes(from->log));
 }
 
-kb_error *run_figures_init(run_figures *f, kb_context *ctx, uint64_t dma_bytes)
+kb_error *run_figures_init(run_figures *f, kb_context *ctx)
 {
     rt_figures from = rt_get_figures(ctx);
     *f = (run_figures){
@@ -260,7 +272,7 @@ kb_error *run_figures_init(run_figures *f, kb_context *ctx, uint64_t dma_bytes)
         .sim = kb_context_now(ctx),
         .events = kb_sim_get_stats(kb_context_sim(ctx)).events,
     };
-    kb_error *err = gather(f, &from, dma_bytes);
+    kb_error *err = gather(f, &from);
     if (err)
         run_figures_fini(f);
     return err;

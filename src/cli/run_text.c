@@ -250,8 +250,9 @@ static void print_metrics(const run_view *view)
     size_t count;
     const rt_metric *metrics = rt_bench_metrics(view->bench, &count);
     for (size_t i = 0; i < count; i++)
-        printf("  %s: %.6g%s%s\n", metrics[i].name, metrics[i].value,
-               metrics[i].unit[0] != '\0' ? " " : "", metrics[i].unit);
+        if (!metrics[i].only_json)
+            printf("  %s: %.6g%s%s\n", metrics[i].name, metrics[i].value,
+                   metrics[i].unit[0] != '\0' ? " " : "", metrics[i].unit);
 }
 
 static void print_verdict(const run_view *view)

@@ -2,12 +2,12 @@
 #include "classes.h"
 #include "cli.h"
 #include "draw_svg.h"
+#include "files.h"
 #include "json.h"
 #include "machine.h"
 #include "rewrite.h"
 #include "topo_summary.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -94,27 +94,11 @@ static kb_code check(const cli_common *common)
 
 /* ---- --print ----------------------------------------------------------------------------- */
 
-static kb_error *read_file(const char *path, kb_text *text)
-{
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return kb_error_new(KB_ERR_INPUT, "%s: %s", path, strerror(errno));
-    char buffer[4096];
-    size_t size;
-    while ((size = fread(buffer, 1, sizeof buffer, file)) > 0)
-        kb_text_append(text, buffer, size);
-    bool failed = ferror(file) != 0;
-    (void)fclose(file); /* it was only read */
-    if (failed)
-        return kb_error_new(KB_ERR_INPUT, "%s: cannot be read", path);
-    return text->failed ? kb_error_nomem() : NULL;
-}
-
 /* The text that the machine was loaded from; a file comes before a built-in name, as there. */
 static kb_error *source_text(const char *path, kb_text *text)
 {
     if (path && access(path, F_OK) == 0)
-        return read_file(path, text);
+        return cli_read_file(path, text);
     for (const topo_builtin *b = topo_builtins; b->name; b++)
         if (strcmp(b->name, path ? path : "default") == 0)
             kb_text_append(text, b->text, b->length);
@@ -164,34 +148,15 @@ static kb_code print(const topo_machine *machine, const cli_common *common)
 
 /* ---- --svg ------------------------------------------------------------------------------- */
 
-static kb_code write_file(const char *path, const kb_text *text)
-{
-    FILE *file = fopen(path, "wb");
-    if (!file)
-        return cli_fail(KB_ERR_INPUT, "cannot write %s: %s", path, strerror(errno));
-    errno = 0;
-    bool failed = fwrite(kb_text_peek(text), 1, text->length, file) != text->length;
-    int why = errno;
-    if (fclose(file) != 0 && !failed) {
-        failed = true;
-        why = errno;
-    }
-    if (!failed)
-        return KB_OK;
-    return cli_fail(KB_ERR_HOST, "cannot write %s: %s", path, strerror(why));
-}
-
 static kb_code draw(const topo_machine *machine, const topo_args *args)
 {
     kb_text text = KB_TEXT_INIT;
     kb_error *err = draw_svg(machine, &text);
-    kb_code code = KB_OK;
-    if (err)
-        code = cli_report(err);
-    else if (strcmp(args->svg, "-") == 0)
+    if (!err && strcmp(args->svg, "-") == 0)
         fwrite(kb_text_peek(&text), 1, text.length, stdout);
-    else
-        code = write_file(args->svg, &text);
+    else if (!err)
+        err = cli_write_file(args->svg, &text);
+    kb_code code = err ? cli_report(err) : KB_OK;
     if (code == KB_OK && args->common.json)
         code = cli_json_print(json_pack("{s:o, s:s}", "topology",
                                         cli_json_machine(machine, &args->common.settings), "svg",

@@ -29,16 +29,15 @@ static uint64_t end_of(const mem_span *span)
     return span->start + span->bytes;
 }
 
-/* The first of the spans that ends behind the address; `count` if none does. */
+/* The first of the spans that ends behind the address; `count` if none does. Which half it is in is
+ * computed and not decided: no branch could be foreseen. */
 static size_t first_ending_after(const mem_span *spans, size_t count, uint64_t address)
 {
     size_t low = 0;
-    while (low < count) {
-        size_t middle = low + (count - low) / 2;
-        if (end_of(&spans[middle]) > address)
-            count = middle;
-        else
-            low = middle + 1;
+    while (count > 0) {
+        size_t half = (count + 1) / 2;
+        low += half & -(size_t)(end_of(&spans[low + half - 1]) <= address);
+        count -= half;
     }
     return low;
 }
@@ -75,7 +74,7 @@ static bool find_gap(const mem_allocator *allocator, uint64_t from, uint64_t byt
 {
     const mem_span *gaps = allocator->free.items;
     size_t count = allocator->free.count;
-    for (size_t i = first_ending_after(gaps, count, from); i < count; i++)
+    for (size_t i = from > 0 ? first_ending_after(gaps, count, from) : 0; i < count; i++)
         if (fits(&gaps[i], from, bytes, align, at)) {
             *gap = i;
             return true;
@@ -160,15 +159,21 @@ static void add_gap(mem_allocator *allocator, mem_span span)
     }
 }
 
-bool mem_allocator_give(mem_allocator *allocator, uint64_t start)
+void mem_allocator_give_block(mem_allocator *allocator, const mem_span *found)
 {
-    size_t at = first_ending_after(allocator->used.items, allocator->used.count, start);
-    if (at == allocator->used.count || allocator->used.items[at].start != start)
-        return false;
-    mem_span block = allocator->used.items[at];
-    remove_span(allocator->used.items, &allocator->used.count, at);
+    mem_span block = *found;
+    remove_span(allocator->used.items, &allocator->used.count,
+                (size_t)(found - allocator->used.items));
     add_gap(allocator, block);
     allocator->free_bytes += block.bytes;
+}
+
+bool mem_allocator_give(mem_allocator *allocator, uint64_t start)
+{
+    const mem_span *block = mem_allocator_find(allocator, start);
+    if (!block || block->start != start)
+        return false;
+    mem_allocator_give_block(allocator, block);
     return true;
 }
 

@@ -53,7 +53,10 @@ KB_MUST_USE mem_taken mem_allocator_take(mem_allocator *allocator, uint64_t byte
 /* False if no block starts there. Never needs memory of the host. */
 bool mem_allocator_give(mem_allocator *allocator, uint64_t start);
 
-/* The block that has the address, or NULL. */
+/* The same for a block that was found. */
+void mem_allocator_give_block(mem_allocator *allocator, const mem_span *found);
+
+/* The block that has the address, or NULL. Good until a block is taken or given back. */
 const mem_span *mem_allocator_find(const mem_allocator *allocator, uint64_t address);
 
 /* The largest block that could be had with alignment 1. */

@@ -318,12 +318,17 @@ kb_error *mem_memories_alloc(mem_memories *memories, kb_pe pe, kb_memory memory,
     return mem_not_taken(taken, &there->space, mem_name_of_memory(pe, memory), bytes, align);
 }
 
+static void give_found(mem_region *there, const mem_span *block)
+{
+    mem_contents_discard(&there->contents, block->start, block->bytes);
+    mem_allocator_give_block(&there->space, block);
+}
+
 void mem_give_block(mem_region *there, uint64_t start)
 {
-    uint64_t bytes = mem_allocator_find(&there->space, start)->bytes;
-    mem_contents_discard(&there->contents, start, bytes);
-    bool given = mem_allocator_give(&there->space, start);
-    KB_ASSERT(given);
+    const mem_span *block = mem_allocator_find(&there->space, start);
+    KB_ASSERT(block && block->start == start);
+    give_found(there, block);
 }
 
 static kb_error *cannot_free(const kb_location *location, const mem_span *block, bool is_ring)
@@ -349,7 +354,7 @@ kb_error *mem_memories_free(mem_memories *memories, kb_pe pe, kb_memory memory, 
     bool is_ring = block && mem_find_pair(&there->rings, block->start);
     if (!block || is_ring || block->start != offset)
         return cannot_free(&(kb_location){memory, pe, offset}, block, is_ring);
-    mem_give_block(there, offset);
+    give_found(there, block);
     return NULL;
 }
 

@@ -136,6 +136,8 @@ typedef struct transfer {
     kb_time ready_at;     /* at the source */
     kb_time ends_at;      /* of what has been delivered; of a train's leg, of all */
     uint32_t train;       /* that it is a leg of; else NONE */
+    uint32_t line;        /* of legs that move as packets one behind the other over the same way */
+    uint32_t line_length; /* of the last one of its line: how many these are that have not ended */
     kb_time start;        /* of a train's leg: when it starts on its first link */
     kb_event end;         /* of a train's leg */
     net_receipt receipt;
@@ -144,9 +146,10 @@ typedef struct transfer {
     uint64_t arg;
     uint16_t steps, back_steps; /* of both paths */
     uint8_t path_size, back_size;
-    bool returning; /* the data of a read */
-    bool arrived;   /* at the source */
-    bool on_links;  /* its packets are, or will be as soon as they can */
+    bool returning;  /* the data of a read */
+    bool arrived;    /* at the source */
+    bool on_links;   /* its packets are, or will be as soon as they can */
+    bool line_whole; /* all legs of its line up to this one are of full packets */
 } transfer;
 
 /*
@@ -192,6 +195,7 @@ struct net {
     uint64_t done;
     uint64_t arrivals;  /* at sources, ever: their sequence at one instant */
     uint64_t delivered; /* transfers, ever: the sequence of their ends */
+    uint32_t lines;     /* ever */
     net_watch_fn *watch;
     void *watcher;
 };

@@ -303,18 +303,25 @@ static void begin_leg(net *n, uint32_t t, kb_time now, bool forwarded)
     flow_begin_leg(n, t, tr->returning);
 }
 
+static kb_error *check_bytes(const net *n, const net_leg *leg)
+{
+    if (KB_UNLIKELY(leg->count == 0 || leg->count > NET_MAX_STEPS || leg->bytes == 0 ||
+                    leg->bytes > INT64_MAX))
+        return kb_error_new(KB_ERR_BUG, "a transfer of %ju bytes over %u links",
+                            (uintmax_t)leg->bytes, leg->count);
+    if (KB_UNLIKELY(packets_of(n, leg->bytes) >= MAX_PACKETS))
+        return kb_error_new(KB_ERR_INPUT,
+                            "a transfer of %ju bytes is more than %u packets of %u bytes",
+                            (uintmax_t)leg->bytes, MAX_PACKETS - 1, n->options.packet_bytes);
+    return NULL;
+}
+
 static kb_error *check_leg(const net *n, uint32_t from, const net_leg *leg)
 {
     uint32_t node = from;
     topo_phase last_phase =
         n->channels_per_link == CLASSES * n->options.vcs ? TOPO_WRAPPED : TOPO_AFTER;
-    if (leg->count == 0 || leg->count > NET_MAX_STEPS || leg->bytes == 0 || leg->bytes > INT64_MAX)
-        return kb_error_new(KB_ERR_BUG, "a transfer of %ju bytes over %u links",
-                            (uintmax_t)leg->bytes, leg->count);
-    if (packets_of(n, leg->bytes) >= MAX_PACKETS)
-        return kb_error_new(KB_ERR_INPUT,
-                            "a transfer of %ju bytes is more than %u packets of %u bytes",
-                            (uintmax_t)leg->bytes, MAX_PACKETS - 1, n->options.packet_bytes);
+    KB_TRY(check_bytes(n, leg));
     for (uint32_t i = 0; i < leg->count; i++) {
         uint32_t at = topo_step_link(leg->steps[i]);
         bool good = at < n->graph->links.count && n->graph->links.items[at].from == node &&
@@ -327,13 +334,21 @@ static kb_error *check_leg(const net *n, uint32_t from, const net_leg *leg)
     return NULL;
 }
 
+static kb_error *check_order(const net *n, const net_order *order)
+{
+    bool reads = order->back.bytes > 0;
+    if (order->routed) {
+        KB_TRY(check_bytes(n, &order->out));
+        return reads ? check_bytes(n, &order->back) : NULL;
+    }
+    KB_TRY(check_leg(n, order->from, &order->out));
+    return reads ? check_leg(n, end_of_leg(n, order->from, &order->out), &order->back) : NULL;
+}
+
 kb_error *net_submit(net *n, const net_order *order)
 {
-    KB_TRY(check_leg(n, order->from, &order->out));
+    KB_TRY(check_order(n, order));
     bool reads = order->back.bytes > 0;
-    if (reads)
-        KB_TRY(check_leg(n, end_of_leg(n, order->from, &order->out), &order->back));
-
     uint32_t t = kb_pool_take(&n->transfers);
     if (t == NONE)
         return kb_error_nomem();

@@ -123,9 +123,10 @@ void source_prepare(net *n, uint32_t c)
             break;
         if (train_take(n, t))
             continue;
-        claims_enter(n, t);
+        claims_clear(n, t);
         if (ch->first_transfer != t) /* a train was dissolved that had not left the source */
             return;
+        claims_enter(n, t);
     }
     source_make_packet(n, c);
 }

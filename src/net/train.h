@@ -10,14 +10,18 @@ enum { TRAIN_RATES = 6 }; /* different ones on a way; with more only single pack
 
 /*
  * Legs over one way, one behind the other: the first one alone, and those that have followed it.
- * What ended legs did is kept here until the last one has ended, or the train is dissolved.
+ * When the last one has ended the train stays on its links, idle, until somebody else wants one of
+ * them: most often the next leg there goes the same way. What ended legs did is kept here as long.
  */
 typedef struct train {
-    uint32_t first_leg, last_leg; /* of those that have not ended */
+    uint32_t first_leg, last_leg; /* of those that have not ended; the first is NONE: it is idle */
     uint32_t steps;
-    kb_time latency;  /* of all links */
-    kb_time free_at;  /* when the last leg leaves the first link free */
-    kb_time clear_at; /* and a leg that starts then meets it nowhere */
+    uint32_t source;   /* of all its legs: the channel */
+    uint32_t path;     /* the last leg's; its own while it is idle */
+    uint8_t path_size; /* while it is idle */
+    kb_time latency;   /* of all links */
+    kb_time free_at;   /* when the last leg leaves the first link free */
+    kb_time clear_at;  /* and a leg that starts then meets it nowhere */
     const topo_pace *first;
     const topo_pace *slowest;
     const topo_pace *rates[TRAIN_RATES]; /* all that are different */
@@ -47,9 +51,15 @@ bool train_take(net *n, uint32_t t);
 void train_end_leg(net *n, uint32_t t);
 
 /* The train leaves its links, and what its legs did that have ended is added to their figures. */
-void train_release(net *n, const train *tn, uint32_t path);
+void train_release(net *n, const train *tn);
 
-/* The transfer uses its links as packets, until it leaves them. Trains on them are dissolved. */
+/* An idle train does, and is no more. */
+void train_retire(net *n, uint32_t index);
+
+/* Dissolves the trains on the links of the transfer, which is about to use them as packets. */
+void claims_clear(net *n, uint32_t t);
+
+/* It does, until it leaves them. */
 void claims_enter(net *n, uint32_t t);
 void claims_leave(net *n, uint32_t t);
 

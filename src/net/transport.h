@@ -81,6 +81,7 @@ typedef struct net_order {
                        overhead was charged: not again. It keeps its place behind those submitted
                        there before */
     bool plain;     /* the receipt has only issued and ended: spares summing up the way */
+    bool routed; /* the ways are routes of the machine that the net is of: spares checking them */
 } net_order;
 
 KB_MUST_USE kb_error *net_submit(net *n, const net_order *order);

@@ -275,12 +275,16 @@ static void put_back(net *n, uint32_t t, uint32_t last_leg, uint32_t own)
 void train_dissolve(net *n, uint32_t index, uint32_t own)
 {
     train *tn = train_at(n, index);
+    if (tn->first_leg == NONE) {
+        train_retire(n, index);
+        return;
+    }
     kb_time now = n->now;
     uint32_t current = n->current, left = NONE;
     n->now = kb_sim_now(n->sim);
     n->current = UINT32_MAX; /* all that links do at this instant has been done */
 
-    train_release(n, tn, transfer_at(n, tn->first_leg)->path);
+    train_release(n, tn);
     for (uint32_t t = tn->first_leg; t != NONE; t = transfer_at(n, t)->behind) {
         unfold(n, tn, transfer_at(n, t));
         if (left != NONE)
@@ -322,7 +326,7 @@ static train_figures look_at_leg(const net *n, const train *tn, const transfer *
 train_figures train_look(const net *n, uint32_t index, uint32_t at)
 {
     const train *tn = train_at(n, index);
-    const uint32_t *path = paths_at(&n->paths, transfer_at(n, tn->first_leg)->path);
+    const uint32_t *path = paths_at(&n->paths, tn->path);
     uint32_t place = 0;
     while (step_link(path[place]) != at)
         place++;

@@ -44,7 +44,7 @@ void net_ways_fini(net_ways *ways)
 
 net_order net_ways_order(net_ways *ways, uint32_t from, uint32_t to, uint64_t bytes, bool read)
 {
-    net_order order = {.from = from};
+    net_order order = {.from = from, .routed = true};
     order.out = (net_leg){
         .steps = ways->out,
         .count = topo_route(ways->machine, from, to, !read, ways->out),

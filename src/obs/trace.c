@@ -30,6 +30,7 @@ typedef enum track_kind {
     MATH,
     DMA_READ,
     DMA_WRITE,
+    IPCQ,
     PE_TRACKS
 } track_kind;
 
@@ -40,7 +41,7 @@ static const struct {
     [KERNELS] = {"kernel", false},         [CPU] = {"pe_cpu", false},
     [SCHEDULER] = {"pe_scheduler", false}, [GEMM] = {"pe_gemm", false},
     [MATH] = {"pe_math", false},           [DMA_READ] = {"pe_dma read", true},
-    [DMA_WRITE] = {"pe_dma write", true},
+    [DMA_WRITE] = {"pe_dma write", true},  [IPCQ] = {"pe_ipcq", false},
 };
 
 enum {
@@ -185,6 +186,8 @@ static track_kind kind_of(const kb_op *op)
         return MATH;
     case KB_UNIT_SCHEDULER:
         return SCHEDULER;
+    case KB_UNIT_IPCQ:
+        return IPCQ;
     default:
         return strcmp(op->name, "kernel") == 0 ? KERNELS : CPU;
     }

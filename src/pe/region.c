@@ -311,5 +311,9 @@ kb_error *pe_region_resolve(const mem_mmu *mmu, const mem_memories *memories, kb
     if (!is_within_reason(region))
         return too_far(&r);
     find_axes(&r);
+    if (r.axis_count == 0 && !region->mask && r.element_stride == region->element_bytes) {
+        block row = {.address = region->va, .rows = 1}; /* the most frequent one */
+        return add_columns(&r, row, 0, r.row_elements * region->element_bytes);
+    }
     return add_blocks(&r);
 }

@@ -57,11 +57,13 @@ pe_state *units_need_pe(pe_units *units, kb_pe pe)
     state->number = number;
     state->node = topo_node_at(units->has.machine, TOPO_PE_DMA, pe.sip, pe.cube, pe.pe);
     kb_waitlist_init(&state->progress, "units of its PE");
+    kb_waitlist_init(&state->done, "units of its PE");
     for (uint32_t l = 0; l < LANES; l++) {
         uint64_t source = units->has.first_source + number * LANES + l;
         state->lanes[l].unit = (kb_unit)(KB_UNIT_DMA_READ + l);
         state->lanes[l].source = kb_source_make((uint32_t)source);
         state->lanes[l].look.lane = &state->lanes[l];
+        kb_waitlist_init(&state->lanes[l].room, "units of its PE");
     }
     units->pes[number] = state;
     return state;
@@ -73,7 +75,7 @@ static void destroy_pe(pe_units *units, pe_state *state)
         return;
     for (uint32_t o = state->oldest; o != NONE; o = operation_at(units, o)->newer) {
         operation *op = operation_at(units, o);
-        if (op->rects != op->few)
+        if (op->rect_count > FEW_RECTS)
             free(op->rects);
     }
     pe_tcm_fini(&state->reads);
@@ -152,10 +154,21 @@ static void tell_log_of_end(pe_units *units, operation *op)
         kb_oplog_end(log, pe, KB_MEMORY);
     if (op->far)
         kb_oplog_end(log, pe, KB_COMMUNICATING);
+    if (KB_LIKELY(!op->watched)) {
+        kb_oplog_count(log, pe,
+                       &(kb_op_brief){.name = op->name,
+                                      .unit = op->lane->unit,
+                                      .of_kernel = op->of_kernel,
+                                      .start = op->start,
+                                      .bytes = op->bytes,
+                                      .flops = op->flops});
+        return;
+    }
     op->log.unit = op->lane->unit;
     op->log.pe = op->pe->pe;
     op->log.start = op->start;
     op->log.end = kb_sim_now(units->has.sim);
+    op->log.bytes = op->bytes;
     kb_oplog_add(log, pe, &op->log);
 }
 
@@ -182,11 +195,15 @@ void units_end(pe_units *units, uint32_t index)
     void *self = op->self;
     uint64_t arg = op->arg;
     uint32_t waiters = op->waiters;
+    pe_op name = units_name(units, index);
     units_give_operation(units, index);
     units_release_waiters(units, waiters);
     if (ended)
         ended(self, arg);
-    kb_wake_all(units->has.sim, &state->progress);
+    if (state->progress.head)
+        kb_wake_all(units->has.sim, &state->progress);
+    if (state->awaited == name)
+        kb_wake_all(units->has.sim, &state->done);
     leave(units);
 }
 
@@ -235,8 +252,10 @@ static uint32_t take_next(pe_units *units, lane *l)
     operation *op = operation_at(units, index);
     (is_internal ? &l->internal : &l->program)->first = op->next;
     op->next = NONE;
-    if (!is_internal && l->waiting-- == units->shape->pe.queue_depth)
-        kb_wake_all(units->has.sim, &op->pe->progress); /* there is room again */
+    if (!is_internal && l->waiting-- == units->shape->pe.queue_depth) {
+        kb_wake_all(units->has.sim, &l->room);
+        kb_wake_all(units->has.sim, &op->pe->progress);
+    }
     return index;
 }
 
@@ -257,7 +276,7 @@ static void add_to_lane(pe_units *units, uint32_t index)
 static kb_error *begin(pe_units *units, uint32_t index)
 {
     operation *op = operation_at(units, index);
-    op->start = op->not_before = kb_sim_now(units->has.sim);
+    op->start = kb_sim_now(units->has.sim);
     op->occupies = true;
     op->lane->busy++;
     if (units_is_dma(op->lane->unit))
@@ -329,26 +348,32 @@ void pe_units_destroy(pe_units *units)
 kb_error *pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, pe_op *op)
 {
     *op = 0;
-    bool reads = command->unit == KB_UNIT_DMA_READ;
-    pe_span span = {.self = command->self, .arg = command->arg};
+    bool reads = command->unit == KB_UNIT_DMA_READ, is_dma = units_is_dma(command->unit);
     KB_ASSERT(command->time >= 0 && command->tail >= 0);
-    KB_ASSERT(units_is_dma(command->unit) || command->rect_count == 0);
-    memcpy(span.after, command->after, sizeof span.after);
-    *(reads ? &span.reads : &span.writes) = command->rects;
-    *(reads ? &span.read_count : &span.write_count) = command->rect_count;
+    KB_ASSERT(is_dma || command->rect_count == 0);
+    touches memory = {.reads = command->rects, .read_count = command->rect_count};
+    if (!reads)
+        memory = (touches){.writes = command->rects, .write_count = command->rect_count};
     uint32_t index = NONE;
-    KB_TRY(units_make_operation(units, pe, &span, command->internal, &index));
+    bool unordered = command->internal || command->apart;
+    KB_TRY(units_make_operation(units, pe, command->after, &memory, unordered, &index));
     operation *made = operation_at(units, index);
     made->lane = lane_of(made->pe, command->unit);
+    made->self = command->self;
+    made->arg = command->arg;
+    made->begun = command->begun;
+    made->ended = command->ended;
+    made->name = command->op.name;
+    made->flops = command->op.flops;
+    made->of_kernel = command->op.launch != 0;
+    made->bytes = is_dma ? 0 : command->op.bytes;
     made->time = command->time;
     made->tail = command->tail;
     made->tcm_reads = command->tcm_reads;
     made->tcm_writes = command->tcm_writes;
-    made->begun = command->begun;
-    made->ended = command->ended;
-    made->log = command->op;
-    if (units_is_dma(command->unit))
-        made->log.bytes = 0;
+    made->watched = kb_oplog_is_watched(units->has.log);
+    if (made->watched)
+        made->log = command->op;
     *op = units_name(units, index);
 
     enter(units);
@@ -363,10 +388,13 @@ kb_error *pe_units_open(pe_units *units, kb_pe pe, const pe_span *span, pe_op *o
 {
     *op = 0;
     uint32_t index = NONE;
-    KB_TRY(units_make_operation(units, pe, span, false, &index));
+    touches memory = {span->reads, span->writes, span->read_count, span->write_count};
+    KB_TRY(units_make_operation(units, pe, span->after, &memory, false, &index));
     operation *made = operation_at(units, index);
+    made->self = span->self;
+    made->arg = span->arg;
     made->is_ready = span->ready;
-    made->ready.span = index;
+    made->ready = (task){.span = index};
     *op = units_name(units, index);
     enter(units);
     units_put_if_ready(units, made);
@@ -392,6 +420,27 @@ uint64_t pe_units_under_way(pe_units *units, kb_pe pe)
 {
     const pe_state *state = units->pes[pe_units_number(units, pe)];
     return state ? state->under_way : 0;
+}
+
+void pe_units_wait_for_room(pe_units *units, kb_pe pe, kb_unit unit, kb_co *co)
+{
+    pe_state *state = units->pes[pe_units_number(units, pe)];
+    if (!state)
+        return;
+    lane *l = lane_of(state, unit);
+    while (l->waiting >= units->shape->pe.queue_depth)
+        kb_wait(co, &l->room);
+}
+
+void pe_units_wait_for(pe_units *units, pe_op op, kb_co *co)
+{
+    if (pe_units_is_done(units, op))
+        return;
+    pe_state *state = operation_at(units, (uint32_t)op)->pe;
+    KB_ASSERT(!state->done.head);
+    state->awaited = op;
+    kb_wait(co, &state->done);
+    state->awaited = 0;
 }
 
 kb_waitlist *pe_units_progress(pe_units *units, kb_pe pe)

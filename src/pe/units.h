@@ -64,6 +64,7 @@ typedef struct pe_command {
     pe_op after[PE_MAX_AFTER];
     bool internal; /* of a composite operation, which knows itself what overlaps what: it waits only
                       for `after`, has a queue of its own, and no limit there */
+    bool apart;    /* no other command of this PE touches the same bytes while it is under way */
 
     /* Called when it begins, which is when a DMA reads memory or changes it; and when it is done.
      * Both may be NULL, and may issue commands. An error of the first fails the run. */
@@ -89,6 +90,11 @@ bool pe_units_is_done(const pe_units *units, pe_op op);
 
 /* Operations of the PE that are not done. */
 uint64_t pe_units_under_way(pe_units *units, kb_pe pe);
+
+/* Waits until the unit's queue takes another; until the operation is done. A PE has one program, so
+ * one coroutine at a time may wait for an operation of it. */
+void pe_units_wait_for_room(pe_units *units, kb_pe pe, kb_unit unit, kb_co *co);
+void pe_units_wait_for(pe_units *units, pe_op op, kb_co *co);
 
 /* Woken whenever an operation of the PE has ended, or a queue that was full has room. NULL for want
  * of host memory. */

@@ -26,69 +26,72 @@ bool pe_units_is_done(const pe_units *units, pe_op op)
     return op == 0 || units_name(units, index) != op;
 }
 
-/* Takes in one more rectangle. */
-static void extend(bounds *b, const mem_rect *rect, bool *is_first)
+/* Equal for what is in one memory, and for nothing else. */
+static uint64_t number_of_memory(const pe_units *units, const kb_location *at)
 {
-    if (mem_rect_bytes(rect) == 0)
-        return;
-    uint64_t end = mem_rect_end(rect);
-    if (*is_first) {
-        *b = (bounds){.start = rect->at, .end = end};
-        *is_first = false;
-        return;
-    }
-    b->several |= !mem_same_memory(&b->start, &rect->at);
-    if (rect->at.offset < b->start.offset)
-        b->start.offset = rect->at.offset;
-    if (end > b->end)
-        b->end = end;
+    const topo_shape *shape = units->shape;
+    uint64_t cube = (uint64_t)at->pe.sip * shape->cubes + at->pe.cube;
+    uint64_t pe = cube * shape->pes + (at->memory == KB_SRAM ? 0 : at->pe.pe);
+    return pe * KB_VIRTUAL + (uint64_t)at->memory;
 }
 
-static bounds bounds_of(const pe_span *span)
+/* Takes in more rectangles. */
+static void extend(const pe_units *units, bounds *b, const mem_rect *rects, size_t count)
 {
-    bounds b = {0};
-    bool is_first = true;
-    for (size_t i = 0; i < span->read_count; i++)
-        extend(&b, &span->reads[i], &is_first);
-    for (size_t i = 0; i < span->write_count; i++)
-        extend(&b, &span->writes[i], &is_first);
-    return b;
+    for (size_t i = 0; i < count; i++) {
+        if (mem_rect_bytes(&rects[i]) == 0)
+            continue;
+        uint64_t start = rects[i].at.offset, end = mem_rect_end(&rects[i]);
+        uint64_t memory = number_of_memory(units, &rects[i].at);
+        if (b->end == 0) {
+            *b = (bounds){.memory = memory, .start = start, .end = end};
+            continue;
+        }
+        b->several |= memory != b->memory;
+        if (start < b->start)
+            b->start = start;
+        if (end > b->end)
+            b->end = end;
+    }
 }
 
 static bool are_apart(const bounds *a, const bounds *b)
 {
     if (a->several || b->several)
         return false;
-    return !mem_same_memory(&a->start, &b->start) || a->end <= b->start.offset ||
-           b->end <= a->start.offset;
+    return a->memory != b->memory || a->end <= b->start || b->end <= a->start;
 }
 
 /* Whether one of them writes what the other reads or writes. */
-static bool do_conflict(const operation *op, const pe_span *span, const bounds *where)
+static bool do_conflict(const operation *op, const touches *memory, const bounds *where)
 {
-    if (are_apart(&op->where, where))
+    if (KB_LIKELY(are_apart(&op->where, where)))
         return false;
     const mem_rect *writes = op->rects + op->read_count;
     size_t write_count = op->rect_count - op->read_count;
-    return mem_rects_overlap(writes, write_count, span->reads, span->read_count) ||
-           mem_rects_overlap(writes, write_count, span->writes, span->write_count) ||
-           mem_rects_overlap(op->rects, op->read_count, span->writes, span->write_count);
+    return mem_rects_overlap(writes, write_count, memory->reads, memory->read_count) ||
+           mem_rects_overlap(writes, write_count, memory->writes, memory->write_count) ||
+           mem_rects_overlap(op->rects, op->read_count, memory->writes, memory->write_count);
 }
 
-/* Which operations under way the new one waits for. One may be there twice. */
-static kb_error *find_blockers(pe_units *units, const pe_state *state, const pe_span *span,
-                               const bounds *where, bool internal)
+/* Operations under way that the new one is to come after. One may be there twice. */
+static kb_error *find_makers(pe_units *units, const pe_op after[PE_MAX_AFTER])
 {
     units->blockers.count = 0;
     for (size_t i = 0; i < PE_MAX_AFTER; i++)
-        if (!pe_units_is_done(units, span->after[i]) &&
-            !kb_vec_push(&units->blockers, (uint32_t)span->after[i]))
+        if (after[i] != 0 && !pe_units_is_done(units, after[i]) &&
+            !kb_vec_push(&units->blockers, (uint32_t)after[i]))
             return kb_error_nomem();
-    if (internal || span->read_count + span->write_count == 0)
-        return NULL;
+    return NULL;
+}
+
+/* And those that touch the same memory. */
+static kb_error *find_conflicts(pe_units *units, const pe_state *state, const touches *memory,
+                                const bounds *where)
+{
     for (uint32_t o = state->oldest; o != NONE; o = operation_at(units, o)->newer) {
         const operation *op = operation_at(units, o);
-        if (!op->internal && do_conflict(op, span, where) && !kb_vec_push(&units->blockers, o))
+        if (!op->unordered && do_conflict(op, memory, where) && !kb_vec_push(&units->blockers, o))
             return kb_error_nomem();
     }
     return NULL;
@@ -129,24 +132,34 @@ void units_release_waiters(pe_units *units, uint32_t first)
 
 /* ---- Operations -------------------------------------------------------------------------- */
 
-static kb_error *copy_rects(operation *op, const pe_span *span)
+static void drop_rects(operation *op)
 {
-    op->read_count = span->read_count;
-    op->rect_count = span->read_count + span->write_count;
-    op->rects = op->few;
     if (op->rect_count > FEW_RECTS)
-        op->rects = kb_alloc_array(op->rect_count, sizeof *op->rects);
+        free(op->rects);
+}
+
+static kb_error *copy_rects(operation *op, const touches *memory)
+{
+    size_t count = memory->read_count + memory->write_count;
+    if (count > UINT32_MAX)
+        return kb_error_nomem();
+    op->rect_count = (uint32_t)count;
+    op->read_count = (uint32_t)memory->read_count;
+    op->rects = op->few;
+    if (count > FEW_RECTS)
+        op->rects = kb_alloc_array(count, sizeof *op->rects);
     if (!op->rects)
         return kb_error_nomem();
-    if (span->read_count > 0)
-        memcpy(op->rects, span->reads, span->read_count * sizeof *op->rects);
-    if (span->write_count > 0)
-        memcpy(op->rects + span->read_count, span->writes, span->write_count * sizeof *op->rects);
+    if (memory->read_count > 0)
+        memcpy(op->rects, memory->reads, memory->read_count * sizeof *op->rects);
+    if (memory->write_count > 0)
+        memcpy(op->rects + memory->read_count, memory->writes,
+               memory->write_count * sizeof *op->rects);
     return NULL;
 }
 
-/* An operation with nothing in it but its rectangles. */
-static kb_error *take_operation(pe_units *units, const pe_span *span, uint32_t *index)
+/* One that touches no memory, with nothing in it. */
+static kb_error *take_operation(pe_units *units, pe_state *state, uint32_t *index)
 {
     *index = NONE;
     if (!kb_vec_reserve(&units->generations, 2)) /* the first one is at index 1 */
@@ -156,12 +169,9 @@ static kb_error *take_operation(pe_units *units, const pe_span *span, uint32_t *
         return kb_error_nomem();
     while (units->generations.count <= o)
         units->generations.items[units->generations.count++] = 0;
-    *operation_at(units, o) = (operation){.self = span->self, .arg = span->arg};
-    kb_error *err = copy_rects(operation_at(units, o), span);
-    if (err) {
-        kb_pool_give(&units->operations, o);
-        return err;
-    }
+    operation *op = operation_at(units, o);
+    memset(op, 0, offsetof(operation, begun));
+    op->pe = state;
     *index = o;
     return NULL;
 }
@@ -171,6 +181,7 @@ static void add_to_touching(pe_units *units, uint32_t index)
 {
     operation *op = operation_at(units, index);
     op->older = op->pe->newest;
+    op->newer = NONE;
     if (op->older != NONE)
         operation_at(units, op->older)->newer = index;
     else
@@ -190,22 +201,40 @@ static void remove_from_touching(pe_units *units, const operation *op)
         op->pe->newest = op->older;
 }
 
-kb_error *units_make_operation(pe_units *units, kb_pe pe, const pe_span *span, bool internal,
-                               uint32_t *index)
+/* The operation touches memory, and comes after those that touch the same. */
+static kb_error *touch(pe_units *units, uint32_t index, const touches *memory, bool unordered)
+{
+    operation *op = operation_at(units, index);
+    op->where = (bounds){0};
+    extend(units, &op->where, memory->reads, memory->read_count);
+    extend(units, &op->where, memory->writes, memory->write_count);
+    if (!unordered)
+        KB_TRY(find_conflicts(units, op->pe, memory, &op->where));
+    return copy_rects(op, memory);
+}
+
+kb_error *units_make_operation(pe_units *units, kb_pe pe, const pe_op after[PE_MAX_AFTER],
+                               const touches *memory, bool unordered, uint32_t *index)
 {
     pe_state *state = units_need_pe(units, pe);
     if (!state)
         return kb_error_nomem();
-    bounds where = bounds_of(span);
-    KB_TRY(find_blockers(units, state, span, &where, internal));
-    if (!kb_pool_reserve(&units->waiters, (uint32_t)units->blockers.count))
-        return kb_error_nomem();
-    KB_TRY(take_operation(units, span, index));
+    KB_TRY(find_makers(units, after));
+    KB_TRY(take_operation(units, state, index));
+    kb_error *err = NULL;
+    if (memory->read_count + memory->write_count > 0)
+        err = touch(units, *index, memory, unordered);
     operation *op = operation_at(units, *index);
-    op->pe = state;
+    if (!err && units->blockers.count > 0 &&
+        !kb_pool_reserve(&units->waiters, (uint32_t)units->blockers.count))
+        err = kb_error_nomem();
+    if (err) {
+        drop_rects(op);
+        kb_pool_give(&units->operations, *index);
+        return err;
+    }
     op->sequence = state->issued++;
-    op->internal = internal;
-    op->where = where;
+    op->unordered = unordered;
     wait_for_blockers(units, *index);
     if (op->rect_count > 0)
         add_to_touching(units, *index);
@@ -218,8 +247,7 @@ void units_give_operation(pe_units *units, uint32_t index)
     operation *op = operation_at(units, index);
     if (op->rect_count > 0)
         remove_from_touching(units, op);
-    if (op->rects != op->few)
-        free(op->rects);
+    drop_rects(op);
     op->pe->under_way--;
     units->generations.items[index]++;
     kb_pool_give(&units->operations, index);

@@ -33,12 +33,15 @@ typedef struct lane {
     uint32_t busy;           /* of its channels; an engine has one */
     uint32_t oldest, newest; /* of a DMA: under way, in the order of their beginnings */
     kb_unit unit;
+    kb_waitlist room; /* those that found the first of the queues full */
 } lane;
 
 typedef struct pe_state {
     lane lanes[LANES];
     pe_tcm_port reads, writes; /* of the TCM */
     kb_waitlist progress;
+    kb_waitlist done; /* those that wait for the one operation `awaited` */
+    pe_op awaited;
     kb_pe pe;
     uint64_t number;
     uint64_t issued;         /* operations, ever */
@@ -49,42 +52,60 @@ typedef struct pe_state {
 
 /* Where rectangles are, roughly: between two offsets of one memory, or in several. */
 typedef struct bounds {
-    kb_location start;
-    uint64_t end;
+    uint64_t memory; /* a number of it */
+    uint64_t start, end;
     bool several;
 } bounds;
 
+/*
+ * What all operations have comes first and is set in each; the rest is set only in those that it is
+ * of, so a command costs the memory that it uses.
+ */
 typedef struct operation {
     pe_state *pe;
     lane *lane; /* NULL: a span */
-    task ready; /* of a span */
     uint64_t sequence;
     uint32_t waits_for;      /* so many operations */
     uint32_t waiters;        /* the first of those that wait for it */
     uint32_t previous, next; /* in its queue, and then among those under way in its lane */
-    uint32_t older, newer;   /* among those of the PE that touch memory */
-    uint32_t transfers;      /* that have not ended */
-    bool internal;
-    bool occupies;  /* its unit cannot begin another */
-    bool near, far; /* touches memory of its own cube, of others */
-
-    kb_time time, tail;
+    uint32_t rect_count;     /* what it reads and writes in memory */
+    bool unordered;          /* by what it touches: it knows itself what overlaps what */
+    bool occupies;           /* its unit cannot begin another */
+    bool near, far;          /* touches memory of its own cube, of others */
+    bool watched;            /* `log` is there */
+    bool of_kernel;          /* it belongs to a launch */
     kb_time start;
-    kb_time not_before;             /* a DMA: its own TCM has not passed what stays there */
-    uint64_t tcm_reads, tcm_writes; /* bytes of an engine */
-    uint64_t streamed;              /* bytes that a DMA has in the fabric */
-
-    mem_rect *rects; /* what it reads, and then what it writes */
-    size_t read_count, rect_count;
-    mem_rect few[FEW_RECTS];
-    bounds where;
-
-    kb_error *(*begun)(void *self, uint64_t arg);
     void (*ended)(void *self, uint64_t arg);
-    void (*is_ready)(void *self, uint64_t arg); /* of a span */
     void *self;
     uint64_t arg;
-    kb_op log;
+
+    /* Commands. */
+    kb_error *(*begun)(void *self, uint64_t arg);
+    const char *name;
+    uint64_t flops;
+    uint64_t bytes; /* for the log */
+
+    /* Engines. */
+    kb_time time, tail;
+    uint64_t tcm_reads, tcm_writes; /* bytes */
+
+    /* DMAs. */
+    kb_time not_before; /* its own TCM has not passed what stays there */
+    uint64_t streamed;  /* bytes that it has in the fabric */
+    uint32_t transfers; /* that have not ended */
+
+    /* What touches memory: DMAs and most spans. */
+    uint32_t older, newer; /* among those of the PE */
+    uint32_t read_count;
+    mem_rect *rects; /* what it reads, and then what it writes */
+    bounds where;
+    mem_rect few[FEW_RECTS];
+
+    /* Spans. */
+    task ready;
+    void (*is_ready)(void *self, uint64_t arg);
+
+    kb_op log; /* of a command, if somebody watches */
 } operation;
 
 typedef struct waiter {
@@ -139,9 +160,16 @@ void units_fail(pe_units *units, kb_error *err);
 
 /* ---- units_order.c: what waits for what ---- */
 
+/* What an operation reads and writes in memory. */
+typedef struct touches {
+    const mem_rect *reads, *writes;
+    size_t read_count, write_count;
+} touches;
+
 /* An operation that knows what it waits for, and is in no queue yet. */
-KB_MUST_USE kb_error *units_make_operation(pe_units *units, kb_pe pe, const pe_span *span,
-                                           bool internal, uint32_t *index);
+KB_MUST_USE kb_error *units_make_operation(pe_units *units, kb_pe pe,
+                                           const pe_op after[PE_MAX_AFTER], const touches *memory,
+                                           bool unordered, uint32_t *index);
 void units_give_operation(pe_units *units, uint32_t index);
 pe_op units_name(const pe_units *units, uint32_t index);
 

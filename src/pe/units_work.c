@@ -76,7 +76,7 @@ static kb_error *sum_up_rects(pe_units *units, operation *op, uint64_t *own)
         bool is_near = where->pe.sip == op->pe->pe.sip && where->pe.cube == op->pe->pe.cube;
         op->near |= is_near;
         op->far |= !is_near;
-        op->log.bytes += bytes;
+        op->bytes += bytes;
         if (is_own_tcm(where, op->pe->pe)) {
             *own += bytes;
             continue;
@@ -151,6 +151,8 @@ kb_error *units_begin_dma(pe_units *units, uint32_t index)
 {
     operation *op = operation_at(units, index);
     uint64_t own = 0;
+    op->not_before = op->start;
+    op->streamed = 0;
     KB_TRY(sum_up_rects(units, op, &own));
     if (op->near)
         kb_oplog_begin(units->has.log, op->pe->number, KB_MEMORY);

@@ -182,6 +182,7 @@ kb_error *rt_bench_run(kb_bench *bench, kb_context *ctx)
     kb_error *err = bench->spec->run(bench);
     if (!err)
         err = kb_synchronize(ctx); /* what it left under way is part of it */
+    kb_oplog_flush(ctx->log);
     if (kb_error_code(err) == KB_ERR_CHECK)
         bench->verdict = RT_WRONG; /* perhaps by a comparison of its own */
     if (!err && bench->out_of_memory)
@@ -247,14 +248,25 @@ static char *copy_of(const char *string)
     return kb_text_take(&text);
 }
 
-void kb_bench_metric(kb_bench *bench, const char *name, double value, const char *unit)
+static void add_metric(kb_bench *bench, const char *name, double value, const char *unit,
+                       bool only_json)
 {
-    rt_metric metric = {copy_of(name), copy_of(unit ? unit : ""), value};
+    rt_metric metric = {copy_of(name), copy_of(unit ? unit : ""), value, only_json};
     if (metric.name && metric.unit && kb_vec_push(&bench->metrics, metric))
         return;
     free(metric.name);
     free(metric.unit);
     bench->out_of_memory = true;
+}
+
+void kb_bench_metric(kb_bench *bench, const char *name, double value, const char *unit)
+{
+    add_metric(bench, name, value, unit, false);
+}
+
+void kb_bench_detail(kb_bench *bench, const char *name, double value, const char *unit)
+{
+    add_metric(bench, name, value, unit, true);
 }
 
 /* ---- Comparing ---- */
@@ -356,6 +368,12 @@ static kb_error *wrong(const rt_tensor *tensor, const mistake *found, uint64_t e
     return err;
 }
 
+void kb_bench_confirm(kb_bench *bench)
+{
+    if (bench->verdict == RT_NOT_VERIFIED)
+        bench->verdict = RT_VERIFIED;
+}
+
 kb_error *kb_bench_verify(kb_bench *bench, kb_tensor handle, const double *expected,
                           double relative, double absolute)
 {
@@ -379,8 +397,8 @@ kb_error *kb_bench_verify(kb_bench *bench, kb_tensor handle, const double *expec
         mistake found = compare(tensor->dtype, data, elements, expected, &b);
         err = found.count > 0 ? wrong(tensor, &found, elements, &b) : NULL;
     }
-    if (!err && bench->verdict == RT_NOT_VERIFIED)
-        bench->verdict = RT_VERIFIED;
+    if (!err)
+        kb_bench_confirm(bench);
     free(data);
     return err;
 }

@@ -13,6 +13,7 @@
 typedef struct rt_metric {
     char *name, *unit;
     double value;
+    bool only_json; /* the bench has printed it already */
 } rt_metric;
 
 typedef struct rt_bench_options {

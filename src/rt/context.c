@@ -19,7 +19,7 @@ static void warn_line(kb_context *ctx, const char *line)
         fprintf(stderr, "kernbench: warning: %s\n", line);
 }
 
-void rt_warn(kb_context *ctx, const char *format, ...)
+void rt_debug_warn(kb_context *ctx, const char *format, ...)
 {
     if (!ctx->debug)
         return;
@@ -72,18 +72,123 @@ static void warn_of_idle_settings(kb_context *ctx)
     }
 }
 
+static void use_machine(kb_context *ctx, topo_machine *machine)
+{
+    ctx->machine = machine;
+    ctx->shape = topo_machine_shape(machine);
+    ctx->host_node = topo_node_at(machine, TOPO_HOST, 0, 0, 0);
+}
+
+/* Settings that begin with "ccl." are not about the machine. */
+static const char ccl_prefix[] = "ccl.";
+
+/* The settings that are about collectives, without the prefix, or all others. NULL: no memory. */
+static const char **pick_settings(const kb_context_options *options, bool about_ccl, size_t *count)
+{
+    const size_t prefix = sizeof ccl_prefix - 1;
+    const char **picked = kb_alloc_array(options->setting_count, sizeof *picked);
+    *count = 0;
+    for (size_t i = 0; i < options->setting_count && picked; i++) {
+        const char *setting = options->settings[i];
+        if ((strncmp(setting, ccl_prefix, prefix) == 0) == about_ccl)
+            picked[(*count)++] = setting + (about_ccl ? prefix : 0);
+    }
+    return picked;
+}
+
 static kb_error *load_machine(kb_context *ctx, const kb_context_options *options)
 {
+    size_t count;
+    const char **settings = pick_settings(options, false, &count);
+    if (!settings)
+        return kb_error_nomem();
     topo_source source = {
         .path = options->topology,
-        .settings = options->settings,
-        .setting_count = options->setting_count,
+        .settings = settings,
+        .setting_count = count,
     };
-    KB_TRY(topo_machine_load(&source, &ctx->machine));
-    ctx->shape = topo_machine_shape(ctx->machine);
-    ctx->host_node = topo_node_at(ctx->machine, TOPO_HOST, 0, 0, 0);
+    topo_machine *machine;
+    kb_error *err = topo_machine_load(&source, &machine);
+    free(settings);
+    KB_TRY(err);
+    ctx->owns_machine = true;
+    use_machine(ctx, machine);
     warn_of_idle_settings(ctx);
     return parse_device(ctx, options->device);
+}
+
+static char *copy_text(const char *text)
+{
+    kb_text copy = KB_TEXT_INIT;
+    kb_text_puts(&copy, text);
+    return kb_text_take(&copy);
+}
+
+/* Copies what options say of collectives. */
+static kb_error *keep_ccl_options(kb_context *ctx, const rt_ccl_options *options)
+{
+    if (options->file) {
+        ctx->ccl_file = copy_text(options->file);
+        if (!ctx->ccl_file)
+            return kb_error_nomem();
+    }
+    if (!kb_vec_reserve(&ctx->ccl_settings, options->setting_count) ||
+        !kb_vec_reserve(&ctx->ccl_plugins, options->plugin_count))
+        return kb_error_nomem();
+    for (size_t i = 0; i < options->setting_count; i++) {
+        char *copy = copy_text(options->settings[i]);
+        if (!copy)
+            return kb_error_nomem();
+        ctx->ccl_settings.items[ctx->ccl_settings.count++] = copy;
+    }
+    for (size_t i = 0; i < options->plugin_count; i++)
+        ctx->ccl_plugins.items[ctx->ccl_plugins.count++] = options->plugins[i];
+    ctx->ccl_options = (rt_ccl_options){
+        .file = ctx->ccl_file,
+        .settings = (const char *const *)ctx->ccl_settings.items,
+        .setting_count = ctx->ccl_settings.count,
+        .plugins = ctx->ccl_plugins.items,
+        .plugin_count = ctx->ccl_plugins.count,
+    };
+    return NULL;
+}
+
+static kb_error *find_ccl_options(kb_context *ctx, const kb_context_options *options)
+{
+    size_t count;
+    const char **settings = pick_settings(options, true, &count);
+    if (!settings)
+        return kb_error_nomem();
+    rt_ccl_options found = {
+        .file = options->ccl,
+        .settings = settings,
+        .setting_count = count,
+        .plugins = options->ccl_plugins,
+        .plugin_count = options->ccl_plugin_count,
+    };
+    kb_error *err = keep_ccl_options(ctx, &found);
+    free(settings);
+    return err;
+}
+
+static void trace_to_stderr(void *self, const char *line)
+{
+    (void)self;
+    fprintf(stderr, "%s\n", line);
+}
+
+static bool is_set(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value && strcmp(value, "1") == 0;
+}
+
+static void choose_trace(kb_context *ctx, const kb_context_options *options)
+{
+    ctx->on_ccl_trace = options->on_ccl_trace;
+    ctx->on_ccl_trace_self = options->on_ccl_trace_self;
+    if (!ctx->on_ccl_trace && is_set("KERNBENCH_CCL_TRACE"))
+        ctx->on_ccl_trace = trace_to_stderr;
 }
 
 static kb_error *make_memory(kb_context *ctx, const kb_context_options *options)
@@ -102,8 +207,12 @@ static kb_error *make_memory(kb_context *ctx, const kb_context_options *options)
     return NULL;
 }
 
-/* PEs, with their places in the order of events. */
-static kb_error *make_pes(kb_context *ctx, uint32_t first_unit, uint32_t first_kernel)
+/* The first place in the order of events of each kind of thing in PEs. */
+typedef struct places {
+    uint32_t units, kernels;
+} places;
+
+static kb_error *make_pes(kb_context *ctx, const places *first)
 {
     pe_units_options unit_options = {
         .sim = ctx->sim,
@@ -111,10 +220,21 @@ static kb_error *make_pes(kb_context *ctx, uint32_t first_unit, uint32_t first_k
         .fabric = ctx->fabric,
         .memories = ctx->memories,
         .log = ctx->log,
-        .first_source = first_unit,
+        .first_source = first->units,
     };
     KB_TRY(pe_units_create(&unit_options, &ctx->units));
     KB_TRY(pe_composites_create(ctx->sim, ctx->machine, ctx->units, ctx->log, &ctx->composites));
+    ipcq_options queue_options = {
+        .sim = ctx->sim,
+        .machine = ctx->machine,
+        .fabric = ctx->fabric,
+        .memories = ctx->memories,
+        .store = ctx->store,
+        .log = ctx->log,
+        .trace = ctx->on_ccl_trace,
+        .trace_self = ctx->on_ccl_trace_self,
+    };
+    KB_TRY(ipcq_create(&queue_options, &ctx->queues));
     tl_runner_options runner_options = {
         .sim = ctx->sim,
         .machine = ctx->machine,
@@ -124,8 +244,9 @@ static kb_error *make_pes(kb_context *ctx, uint32_t first_unit, uint32_t first_k
         .composites = ctx->composites,
         .log = ctx->log,
         .store = ctx->store,
+        .queues = ctx->queues,
         .timing_only = ctx->timing_only,
-        .first_source = first_kernel,
+        .first_source = first->kernels,
     };
     return tl_runner_create(&runner_options, &ctx->kernels);
 }
@@ -141,6 +262,7 @@ static kb_error *make_machine(kb_context *ctx, const kb_context_options *options
     kb_oplog_watch(ctx->log, options->on_op, options->on_op_self);
     KB_TRY(net_ways_init(&ctx->ways, ctx->machine));
     KB_TRY(io_create(ctx->sim, ctx->machine, ctx->fabric, &ctx->control));
+    KB_TRY(rt_turns_init(ctx));
     pe_dma_options dma_options = {
         .sim = ctx->sim,
         .machine = ctx->machine,
@@ -150,39 +272,56 @@ static kb_error *make_machine(kb_context *ctx, const kb_context_options *options
         .store = ctx->store,
     };
     KB_TRY(pe_dma_create(&dma_options, &ctx->dma));
-    return make_pes(ctx, (uint32_t)units, (uint32_t)kernels);
+    return make_pes(ctx, &(places){(uint32_t)units, (uint32_t)kernels});
 }
 
-static kb_error *build(kb_context *ctx, const kb_context_options *options)
+/* What stands on the machine. */
+static kb_error *build_on(kb_context *ctx, const kb_context_options *options)
 {
-    const char *debug = getenv("KERNBENCH_DEBUG");
-    ctx->debug = options->debug || (debug && strcmp(debug, "1") == 0);
     ctx->timing_only = options->timing_only;
-    ctx->on_warning = options->on_warning;
-    ctx->on_warning_self = options->on_warning_self;
-    size_t stack_bytes = options->stack_bytes ? options->stack_bytes : DEFAULT_STACK;
-    if (stack_bytes < LEAST_STACK || stack_bytes > MOST_STACK)
-        return kb_error_new(KB_ERR_INPUT, "stacks of %zu bytes; expected %d to %d", stack_bytes,
-                            LEAST_STACK, MOST_STACK);
-    KB_TRY(load_machine(ctx, options));
+    ctx->stack_bytes = options->stack_bytes ? options->stack_bytes : DEFAULT_STACK;
+    ctx->no_elision = options->no_elision;
+    if (ctx->stack_bytes < LEAST_STACK || ctx->stack_bytes > MOST_STACK)
+        return kb_error_new(KB_ERR_INPUT, "stacks of %zu bytes; expected %d to %d",
+                            ctx->stack_bytes, LEAST_STACK, MOST_STACK);
     kb_sim_options sim_options = {
-        .stack_bytes = stack_bytes,
+        .stack_bytes = ctx->stack_bytes,
         .no_elision = options->no_elision,
     };
     KB_TRY(kb_sim_create(&sim_options, &ctx->sim));
     KB_TRY(rt_workers_init(ctx));
+    KB_TRY(rt_works_init(ctx));
     KB_TRY(make_memory(ctx, options));
     return make_machine(ctx, options);
+}
+
+static kb_error *build(kb_context *ctx, const kb_context_options *options)
+{
+    ctx->debug = options->debug || is_set("KERNBENCH_DEBUG");
+    ctx->on_warning = options->on_warning;
+    ctx->on_warning_self = options->on_warning_self;
+    choose_trace(ctx, options);
+    KB_TRY(find_ccl_options(ctx, options));
+    KB_TRY(load_machine(ctx, options));
+    return build_on(ctx, options);
+}
+
+static kb_context *new_context(void)
+{
+    kb_context *ctx = kb_alloc_zeroed(1, sizeof *ctx);
+    if (!ctx)
+        return NULL;
+    rt_table_init(&ctx->requests, sizeof(rt_request));
+    rt_table_init(&ctx->tensors, sizeof(rt_tensor));
+    return ctx;
 }
 
 kb_error *kb_context_create(const kb_context_options *options, kb_context **out)
 {
     *out = NULL;
-    kb_context *ctx = kb_alloc_zeroed(1, sizeof *ctx);
+    kb_context *ctx = new_context();
     if (!ctx)
         return kb_error_nomem();
-    rt_table_init(&ctx->requests, sizeof(rt_request));
-    rt_table_init(&ctx->tensors, sizeof(rt_tensor));
     kb_error *err = build(ctx, options ? options : &(kb_context_options){0});
     if (err) {
         kb_context_destroy(ctx);
@@ -192,12 +331,36 @@ kb_error *kb_context_create(const kb_context_options *options, kb_context **out)
     return NULL;
 }
 
+kb_error *rt_context_like(kb_context *ctx, kb_context **out)
+{
+    *out = NULL;
+    kb_context *other = new_context();
+    if (!other)
+        return kb_error_nomem();
+    kb_context_options options = {
+        .timing_only = true,
+        .stack_bytes = ctx->stack_bytes,
+        .no_elision = ctx->no_elision,
+        .threads = 1,
+    };
+    use_machine(other, ctx->machine);
+    kb_error *err = keep_ccl_options(other, &ctx->ccl_options);
+    if (!err)
+        err = build_on(other, &options);
+    if (err) {
+        kb_context_destroy(other);
+        return err;
+    }
+    *out = other;
+    return NULL;
+}
+
 /* ---- Leaving ---- */
 
 /* Warns of one thing that was left. Takes the text over. */
 static void warn_of_leak(kb_context *ctx, kb_text *what)
 {
-    rt_warn(ctx, "leaving the context: %s was not freed", kb_text_peek(what));
+    rt_debug_warn(ctx, "leaving the context: %s was not freed", kb_text_peek(what));
     kb_text_fini(what);
 }
 
@@ -225,8 +388,20 @@ static void report_leaks(kb_context *ctx)
         warn_of_leak(ctx, &text);
     }
     if (ctx->driver.first_fault)
-        rt_warn(ctx, "leaving the context: nobody was told that a request failed: %s",
-                kb_error_message(ctx->driver.first_fault->error));
+        rt_debug_warn(ctx, "leaving the context: nobody was told that a request failed: %s",
+                      kb_error_message(ctx->driver.first_fault->error));
+}
+
+static void free_texts(kb_context *ctx)
+{
+    for (size_t i = 0; i < ctx->names.count; i++)
+        free(ctx->names.items[i]);
+    kb_vec_fini(&ctx->names);
+    for (size_t i = 0; i < ctx->ccl_settings.count; i++)
+        free(ctx->ccl_settings.items[i]);
+    kb_vec_fini(&ctx->ccl_settings);
+    kb_vec_fini(&ctx->ccl_plugins);
+    free(ctx->ccl_file);
 }
 
 void kb_context_destroy(kb_context *ctx)
@@ -235,18 +410,22 @@ void kb_context_destroy(kb_context *ctx)
         return;
     KB_ASSERT(!ctx->workers);
     if (ctx->sim)
-        kb_sim_abandon(ctx->sim); /* cleanups of coroutines may still use everything */
+        kb_sim_abandon(ctx->sim);    /* cleanups of coroutines may still use everything */
+    tl_runner_destroy(ctx->kernels); /* first: what kernels wait for is in queues */
+    if (ctx->ccl_hooks)
+        ctx->ccl_hooks->fini(ctx->ccl);
     if (ctx->debug)
         report_leaks(ctx);
-    rt_group_fini(ctx);
     rt_tensors_fini(ctx);
-    tl_runner_destroy(ctx->kernels);
+    rt_works_fini(ctx);
     pe_composites_destroy(ctx->composites);
     pe_units_destroy(ctx->units);
+    ipcq_destroy(ctx->queues);
     pe_dma_destroy(ctx->dma);
     io_destroy(ctx->control);
     rt_jobs_fini(ctx);
     rt_requests_fini(ctx);
+    rt_turns_fini(ctx);
     rt_caller_fini(&ctx->driver);
     net_ways_fini(&ctx->ways);
     net_destroy(ctx->fabric);
@@ -257,14 +436,14 @@ void kb_context_destroy(kb_context *ctx)
     data_store_destroy(ctx->store);
     mem_memories_destroy(ctx->memories);
     kb_oplog_destroy(ctx->log);
-    for (size_t i = 0; i < ctx->names.count; i++)
-        free(ctx->names.items[i]);
-    kb_vec_fini(&ctx->names);
+    free_texts(ctx);
     kb_vec_fini(&ctx->launches);
     kb_vec_fini(&ctx->grants);
     kb_vec_fini(&ctx->raw_mappings);
+    kb_vec_fini(&ctx->seen_shards);
     kb_sim_destroy(ctx->sim);
-    topo_machine_destroy(ctx->machine);
+    if (ctx->owns_machine)
+        topo_machine_destroy(ctx->machine);
     free(ctx);
 }
 
@@ -289,6 +468,47 @@ rt_figures rt_get_figures(kb_context *ctx)
         .launches = ctx->launches.items,
         .launch_count = ctx->launches.count,
     };
+}
+
+const topo_machine *rt_machine(const kb_context *ctx)
+{
+    return ctx->machine;
+}
+
+ipcq *rt_queues(const kb_context *ctx)
+{
+    return ctx->queues;
+}
+
+net *rt_fabric(const kb_context *ctx)
+{
+    return ctx->fabric;
+}
+
+mem_memories *rt_memories(const kb_context *ctx)
+{
+    return ctx->memories;
+}
+
+uint32_t rt_only_sip(const kb_context *ctx)
+{
+    return ctx->limited ? ctx->only_sip : TOPO_NONE;
+}
+
+const rt_ccl_options *rt_get_ccl_options(const kb_context *ctx)
+{
+    return &ctx->ccl_options;
+}
+
+void rt_set_ccl(kb_context *ctx, const rt_hooks *hooks, void *self)
+{
+    ctx->ccl_hooks = hooks;
+    ctx->ccl = self;
+}
+
+void *rt_get_ccl(const kb_context *ctx)
+{
+    return ctx->ccl;
 }
 
 bool kb_context_is_timing_only(const kb_context *ctx)

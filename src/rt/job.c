@@ -24,6 +24,7 @@ struct rt_job {
     const char *who;
     rt_request *request;
     mem_mapping_id mapping;
+    ipcq_set *queues;
     uint64_t cube_bytes;
     uint64_t moved_bytes;
     KB_VEC(target) targets;
@@ -56,16 +57,19 @@ void rt_job_destroy(rt_job *job)
     free(job);
 }
 
-kb_error *rt_job_add_pe(rt_job *job, uint32_t cube, uint32_t pe)
+kb_error *rt_job_add_target(rt_job *job, uint32_t cube, uint32_t pe, uint64_t bytes)
 {
     target fresh = {.cube = cube, .pe = pe, .first_move = job->moves.count};
-    io_target io_fresh = {.cube = cube, .pe = pe};
-    if (job->kind == RT_JOB_MAP)
-        io_fresh.bytes = ENTRY_BYTES;
+    io_target io_fresh = {.cube = cube, .pe = pe, .bytes = bytes};
     if (!kb_vec_reserve(&job->targets, 1) || !kb_vec_push(&job->io_targets, io_fresh))
         return kb_error_nomem();
     job->targets.items[job->targets.count++] = fresh;
     return NULL;
+}
+
+kb_error *rt_job_add_pe(rt_job *job, uint32_t cube, uint32_t pe)
+{
+    return rt_job_add_target(job, cube, pe, job->kind == RT_JOB_MAP ? ENTRY_BYTES : 0);
 }
 
 kb_error *rt_job_add_all(rt_job *job)
@@ -96,6 +100,11 @@ void rt_job_set_mapping(rt_job *job, mem_mapping_id mapping, size_t ranges)
 {
     job->mapping = mapping;
     job->cube_bytes = (uint64_t)ranges * RANGE_BYTES;
+}
+
+void rt_job_set_queues(rt_job *job, ipcq_set *set)
+{
+    job->queues = set;
 }
 
 /* ---- Under way ---- */
@@ -129,6 +138,7 @@ static void arrive(void *self, uint64_t ticket, size_t index)
     rt_job *job = self;
     kb_context *ctx = job->ctx;
     const target *t = &job->targets.items[index];
+    kb_pe pe = {job->sip, t->cube, t->pe};
     kb_error *err = NULL;
     switch (job->kind) {
     case RT_JOB_MAP:
@@ -138,10 +148,16 @@ static void arrive(void *self, uint64_t ticket, size_t index)
         mem_mmu_uninstall(ctx->mmus[job->sip], job->mapping, t->cube, t->pe);
         break;
     case RT_JOB_DMA:
-        err = pe_dma_start(ctx->dma, (kb_pe){job->sip, t->cube, t->pe}, job->who,
-                           &job->moves.items[t->first_move], t->move_count, dma_done, job, ticket);
+        err = pe_dma_start(ctx->dma, pe, job->who, &job->moves.items[t->first_move], t->move_count,
+                           dma_done, job, ticket);
         if (!err)
             return; /* dma_done() finishes */
+        break;
+    case RT_JOB_INSTALL:
+        err = ipcq_install(job->queues, pe);
+        break;
+    case RT_JOB_REMOVE:
+        err = ipcq_remove(job->queues, pe);
         break;
     }
     io_finish(ctx->control, ticket, NULL, err);

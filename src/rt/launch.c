@@ -1,10 +1,17 @@
 /*
  * launch.c: running kernels. A launch goes to the devices of its tensors, on each to the PEs that
  * have a part of one of them, by way of the control processors; it is done when the last PE's
- * completion is back. A device's share of it is an rt_launch, a part of its request.
+ * completion is back. A device's share of it is an rt_launch, a part of its request. Works say
+ * themselves which PEs run what with which arguments (rt_launch_on).
+ *
+ * Kernels with queues may wait for each other: when one fails, all of its launch are stopped.
  *
  * What the caller has sent on its way before (copies, mappings) has to be there first. Other
  * launches need not be over: PEs run what they are given in order.
+ *
+ * Commands may overtake each other on their way. So each PE has a list of the runs that were sent
+ * to it and have not started there, in the order of their launches: one that has come waits until
+ * all before it have. It waits for commands alone, and those always come.
  */
 #include "runtime.h"
 
@@ -19,10 +26,18 @@ enum {
     TARGET_BYTES = 16, /* for each PE: its place in the grid */
 };
 
+/* What one PE does of a launch. */
 typedef struct run {
+    rt_launch *launch;
+    struct run *next; /* for the same PE, launched later */
+    bool is_here;     /* its command is at the PE: */
     uint64_t ticket;
     kb_time arrived;
 } run;
+
+struct rt_turns {
+    run *first, *last;
+};
 
 struct rt_launch {
     kb_context *ctx;
@@ -31,7 +46,12 @@ struct rt_launch {
     const kb_kernel *kernel;
     uint64_t number;
     uint32_t sip;
+    ipcq_set *queues; /* NULL: none */
     tl_arg *args;
+    bool own_args;     /* each target has its own, one behind the other; else all have these */
+    kb_error *failure; /* of a kernel that others may wait for; NULL: none has failed */
+    kb_error *stopped; /* why none is to start any more; NULL while they may */
+    bool done;
     run *runs; /* one a target */
     KB_VEC(io_target) targets;
     int64_t programs[2];
@@ -39,11 +59,25 @@ struct rt_launch {
     kb_launch_result result;
 };
 
+kb_error *rt_turns_init(kb_context *ctx)
+{
+    ctx->turns = kb_alloc_zeroed(ctx->shape->pe_count, sizeof *ctx->turns);
+    return ctx->turns ? NULL : kb_error_nomem();
+}
+
+void rt_turns_fini(kb_context *ctx)
+{
+    free(ctx->turns);
+    ctx->turns = NULL;
+}
+
 void rt_launches_free(rt_launch *first)
 {
     for (rt_launch *launch = first, *next; launch; launch = next) {
         next = launch->next;
         kb_vec_fini(&launch->targets);
+        kb_error_free(launch->failure);
+        kb_error_free(launch->stopped);
         free(launch->args);
         free(launch->runs);
         free(launch);
@@ -160,17 +194,25 @@ static kb_error *list_targets(rt_launch *launch, const bool *marked)
 {
     const topo_shape *shape = launch->ctx->shape;
     for (uint32_t cube = 0; cube < shape->cubes; cube++) {
-        int64_t pes = 0;
         for (uint32_t pe = 0; pe < shape->pes; pe++) {
-            if (!marked[(size_t)cube * shape->pes + pe])
-                continue;
             io_target target = {.cube = cube, .pe = pe, .bytes = TARGET_BYTES};
-            if (!kb_vec_push(&launch->targets, target))
+            if (marked[(size_t)cube * shape->pes + pe] && !kb_vec_push(&launch->targets, target))
                 return kb_error_nomem();
-            pes++;
         }
+    }
+    return NULL;
+}
+
+/* The targets are known: they are numbered, and each has a run. */
+static kb_error *lay_out(rt_launch *launch)
+{
+    const io_target *targets = launch->targets.items;
+    int64_t pes = 0; /* of the cube in hand */
+    for (size_t i = 0; i < launch->targets.count; i++) {
+        bool same_cube = i > 0 && targets[i].cube == targets[i - 1].cube;
+        pes = same_cube ? pes + 1 : 1;
         launch->programs[0] = pes > launch->programs[0] ? pes : launch->programs[0];
-        launch->programs[1] += pes > 0;
+        launch->programs[1] += !same_cube;
     }
     launch->runs = kb_alloc_zeroed(launch->targets.count, sizeof *launch->runs);
     return launch->runs ? NULL : kb_error_nomem();
@@ -213,7 +255,7 @@ static kb_error *prepare(rt_launch *launch, const kb_arg *args, size_t count)
     if (!err)
         err = list_targets(launch, marked);
     free(marked);
-    return err;
+    return err ? err : lay_out(launch);
 }
 
 /* ---- Under way ---- */
@@ -234,42 +276,99 @@ static void add_outcome(rt_launch *launch, const tl_outcome *outcome)
     result->split.idle += outcome->split.idle;
 }
 
+/* Others may wait for a kernel that has failed, or could not be started. */
+static void note_failure(rt_launch *launch, const kb_error *err)
+{
+    if (!err || !launch->queues || launch->stopped || launch->failure)
+        return;
+    launch->failure = kb_error_copy(err);
+    rt_works_stop_soon(launch->ctx);
+}
+
+/* What the PE had to do is over, or never began. Takes the error. */
+static void end_run(const run *r, kb_error *err)
+{
+    kb_context *ctx = r->launch->ctx;
+    kb_time now = kb_sim_now(ctx->sim);
+    net_receipt work = {.issued = r->arrived, .ended = now, .overhead = now - r->arrived};
+    note_failure(r->launch, err);
+    io_finish(ctx->control, r->ticket, &work, err);
+}
+
 static void kernel_done(void *self, uint64_t index, const tl_outcome *outcome, kb_error *err)
 {
     rt_launch *launch = self;
-    const run *r = &launch->runs[index];
     add_outcome(launch, outcome);
-    kb_time now = kb_sim_now(launch->ctx->sim);
-    net_receipt work = {.issued = r->arrived, .ended = now, .overhead = now - r->arrived};
-    io_finish(launch->ctx->control, r->ticket, &work, err);
+    end_run(&launch->runs[index], err);
+}
+
+static void start_run(const run *r)
+{
+    rt_launch *launch = r->launch;
+    size_t index = (size_t)(r - launch->runs);
+    const io_target *target = &launch->targets.items[index];
+    if (launch->stopped) {
+        end_run(r, kb_error_copy(launch->stopped));
+        return;
+    }
+    size_t own = launch->own_args ? index * launch->kernel->parameter_count : 0;
+    tl_run kernel = {
+        .kernel = launch->kernel,
+        .args = launch->args + own,
+        .label = launch->result.name,
+        .launch = launch->number,
+        .pe = {launch->sip, target->cube, target->pe},
+        .programs = {launch->programs[0], launch->programs[1]},
+        .queues = launch->queues,
+        .done = kernel_done,
+        .self = launch,
+        .arg = index,
+    };
+    kb_error *err = tl_runner_start(launch->ctx->kernels, &kernel);
+    if (err)
+        end_run(r, err);
+}
+
+static rt_turns *turns_of(const rt_launch *launch, size_t index)
+{
+    const topo_shape *shape = launch->ctx->shape;
+    const io_target *target = &launch->targets.items[index];
+    size_t cube = (size_t)launch->sip * shape->cubes + target->cube;
+    return &launch->ctx->turns[cube * shape->pes + target->pe];
+}
+
+/* The launch is on its way: its runs come after all that their PEs were sent before. */
+static void queue_runs(rt_launch *launch)
+{
+    for (size_t i = 0; i < launch->targets.count; i++) {
+        rt_turns *turns = turns_of(launch, i);
+        run *r = &launch->runs[i];
+        r->launch = launch;
+        *(turns->first ? &turns->last->next : &turns->first) = r;
+        turns->last = r;
+    }
 }
 
 static void arrive(void *self, uint64_t ticket, size_t index)
 {
     rt_launch *launch = self;
-    kb_context *ctx = launch->ctx;
-    const io_target *target = &launch->targets.items[index];
-    launch->runs[index] = (run){.ticket = ticket, .arrived = kb_sim_now(ctx->sim)};
-    tl_run kernel = {
-        .kernel = launch->kernel,
-        .args = launch->args,
-        .label = launch->result.name,
-        .launch = launch->number,
-        .pe = {launch->sip, target->cube, target->pe},
-        .programs = {launch->programs[0], launch->programs[1]},
-        .done = kernel_done,
-        .self = launch,
-        .arg = index,
-    };
-    kb_error *err = tl_runner_start(ctx->kernels, &kernel);
-    if (err)
-        io_finish(ctx->control, ticket, NULL, err);
+    rt_turns *turns = turns_of(launch, index);
+    run *r = &launch->runs[index];
+    r->is_here = true;
+    r->ticket = ticket;
+    r->arrived = kb_sim_now(launch->ctx->sim);
+    while (turns->first && turns->first->is_here) {
+        const run *next = turns->first;
+        turns->first = next->next;
+        start_run(next);
+    }
 }
 
 static void finish(rt_launch *launch, kb_time ended)
 {
     kb_context *ctx = launch->ctx;
     kb_launch_result *result = &launch->result;
+    launch->done = true;
     result->ended = ended;
     result->pe_exec = launch->last_end - launch->first_start;
     result->network = ended - result->issued - result->pe_exec;
@@ -296,11 +395,12 @@ static kb_error *submit(rt_launch *launch)
         finish(launch, launch->result.issued);
         return NULL;
     }
+    uint64_t argument_bytes = launch->kernel->parameter_count * ARGUMENT_BYTES;
     io_command command = {
         .sip = launch->sip,
         .targets = launch->targets.items,
         .target_count = launch->targets.count,
-        .cube_bytes = KERNEL_BYTES + launch->kernel->parameter_count * ARGUMENT_BYTES,
+        .cube_bytes = KERNEL_BYTES + (launch->own_args ? 0 : argument_bytes),
         .arrive = arrive,
         .done = done,
         .self = launch,
@@ -310,11 +410,23 @@ static kb_error *submit(rt_launch *launch)
         ctx->launches_open--;
         return err;
     }
+    queue_runs(launch);
     rt_request_add_part(launch->request);
     return NULL;
 }
 
 /* ---- Launching ---- */
+
+kb_error *rt_wait_for_mapping(kb_context *ctx, kb_tensor handle)
+{
+    for (;;) {
+        const rt_tensor *tensor = rt_table_get(&ctx->tensors, handle.id);
+        rt_request *mapping = tensor ? rt_table_get(&ctx->requests, tensor->map_request) : NULL;
+        if (!mapping)
+            return NULL;
+        KB_TRY(rt_block_on(ctx, &mapping->waiters));
+    }
+}
 
 /* What the caller and others have sent to the tensors' devices before has to be there. */
 static kb_error *wait_for_mappings(kb_context *ctx, const kb_arg *args, size_t arg_count)
@@ -322,41 +434,45 @@ static kb_error *wait_for_mappings(kb_context *ctx, const kb_arg *args, size_t a
     for (size_t i = 0; i < arg_count; i++) {
         size_t count;
         const kb_tensor *handles = tensors_of(&args[i], &count);
-        for (size_t j = 0; j < count; j++) {
-            for (;;) {
-                const rt_tensor *tensor = rt_table_get(&ctx->tensors, handles[j].id);
-                rt_request *mapping =
-                    tensor ? rt_table_get(&ctx->requests, tensor->map_request) : NULL;
-                if (!mapping)
-                    break;
-                KB_TRY(rt_block_on(ctx, &mapping->waiters));
-            }
-        }
+        for (size_t j = 0; j < count; j++)
+            KB_TRY(rt_wait_for_mapping(ctx, handles[j]));
     }
     return NULL;
+}
+
+/* A launch of the request that has no targets yet; it has the number of the launch to be made
+ * next. NULL if there is no memory. */
+static rt_launch *add_launch(rt_request *request, const kb_kernel *kernel, const char *name,
+                             uint32_t sip)
+{
+    rt_launch *launch = kb_alloc_zeroed(1, sizeof *launch);
+    if (!launch)
+        return NULL;
+    if (request->last_launch)
+        request->last_launch->next = launch;
+    else
+        request->launches = launch;
+    request->last_launch = launch;
+    launch->ctx = request->ctx;
+    launch->request = request;
+    launch->kernel = kernel;
+    launch->number = request->ctx->launches_made + 1;
+    launch->sip = sip;
+    launch->result.name = name;
+    launch->result.sip = sip;
+    return launch;
 }
 
 /* Adds an rt_launch for each device to the request. */
 static kb_error *add_launches(rt_request *request, const kb_kernel *kernel, const char *name,
                               const kb_arg *args, size_t count, const bool *devices)
 {
-    kb_context *ctx = request->ctx;
-    rt_launch **last = &request->launches;
-    for (uint32_t sip = 0; sip < ctx->shape->sips; sip++) {
+    for (uint32_t sip = 0; sip < request->ctx->shape->sips; sip++) {
         if (!devices[sip])
             continue;
-        rt_launch *launch = kb_alloc_zeroed(1, sizeof *launch);
+        rt_launch *launch = add_launch(request, kernel, name, sip);
         if (!launch)
             return kb_error_nomem();
-        *last = launch;
-        last = &launch->next;
-        launch->ctx = ctx;
-        launch->request = request;
-        launch->kernel = kernel;
-        launch->number = ctx->launches_made + 1;
-        launch->sip = sip;
-        launch->result.name = name;
-        launch->result.sip = sip;
         KB_TRY(prepare(launch, args, count));
     }
     return NULL;
@@ -399,31 +515,66 @@ static kb_error *launch_kernel(kb_context *ctx, const char *name, const kb_kerne
     return err;
 }
 
-typedef struct launch_handle {
-    kb_context *ctx;
-    kb_request request;
-} launch_handle;
+/* ---- On chosen PEs ---- */
 
-static void free_handle(void *arg)
+static kb_error *take_targets(rt_launch *launch, const rt_launch_spec *spec)
 {
-    const launch_handle *handle = arg;
-    kb_error_free(kb_request_free(handle->ctx, handle->request));
+    size_t each = spec->kernel->parameter_count;
+    launch->own_args = true;
+    launch->args = kb_alloc_array(spec->target_count * each, sizeof *launch->args);
+    if (!launch->args || !kb_vec_reserve(&launch->targets, spec->target_count))
+        return kb_error_nomem();
+    for (size_t i = 0; i < spec->target_count; i++) {
+        const rt_target *target = &spec->targets[i];
+        launch->targets.items[launch->targets.count++] = (io_target){
+            .cube = target->cube,
+            .pe = target->pe,
+            .bytes = TARGET_BYTES + each * ARGUMENT_BYTES,
+        };
+        for (size_t a = 0; a < each; a++)
+            launch->args[i * each + a] = target->args[a];
+    }
+    return lay_out(launch);
 }
 
-/* Also if the worker is unwound meanwhile. */
-static kb_error *wait_and_free(kb_context *ctx, kb_request request)
+kb_error *rt_launch_on(rt_request *request, const rt_launch_spec *spec)
 {
-    launch_handle handle = {ctx, request};
-    kb_co *worker = kb_context_worker(ctx);
-    kb_cleanup cleanup;
-    if (worker)
-        kb_co_push_cleanup(worker, &cleanup, free_handle, &handle);
-    kb_error *err = kb_request_wait(ctx, request, NULL);
-    if (worker)
-        kb_co_pop_cleanup(worker, false);
-    free_handle(&handle);
-    return err;
+    kb_context *ctx = request->ctx;
+    const char *name = keep_name(ctx, spec->name);
+    rt_launch *launch = name ? add_launch(request, spec->kernel, name, spec->sip) : NULL;
+    if (!launch)
+        return kb_error_nomem();
+    launch->queues = spec->queues;
+    kb_error *err = take_targets(launch, spec);
+    if (!err)
+        err = submit(launch);
+    launch->done = launch->done || err; /* it will never run */
+    KB_TRY(err);
+    ctx->launches_made++;
+    if (request->number == 0)
+        request->number = launch->number;
+    return NULL;
 }
+
+void rt_launch_stop(rt_launch *launch, const kb_error *why)
+{
+    if (launch->done || launch->stopped)
+        return;
+    launch->stopped = kb_error_copy(why);
+    tl_runner_abort(launch->ctx->kernels, launch->number, why);
+}
+
+const kb_error *rt_launch_failure(const rt_launch *launch)
+{
+    return launch->stopped ? NULL : launch->failure;
+}
+
+rt_launch *rt_launch_next(const rt_launch *launch)
+{
+    return launch->next;
+}
+
+/* ---- For users ---- */
 
 kb_error *kb_launch_args(kb_context *ctx, const char *name, const kb_kernel *kernel,
                          const kb_arg *args, size_t arg_count, kb_request *request)
@@ -441,7 +592,7 @@ kb_error *kb_launch_args(kb_context *ctx, const char *name, const kb_kernel *ker
         *request = own;
         return NULL;
     }
-    return wait_and_free(ctx, own);
+    return rt_wait_and_free(ctx, own);
 }
 
 kb_error *kb_launch_results(kb_context *ctx, kb_request handle, kb_launch_result *results,

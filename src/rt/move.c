@@ -155,11 +155,11 @@ static kb_pe pe_of_copy(const void *self, size_t index)
     return (kb_pe){cell->sip, shard->cube, shard->pe};
 }
 
-/* The shard of a cell that a PE gets it from: as the MMUs choose. */
-static size_t nearest_shard(const rt_tensor *tensor, const uint32_t *shards, kb_pe pe, uint32_t pes)
+/* As the MMUs choose. */
+size_t rt_nearest_shard(const rt_tensor *from, const uint32_t *shards, kb_pe pe, uint32_t pes)
 {
-    cell_copies cell = {tensor, shards, pe.sip};
-    const mem_copies copies = {pe_of_copy, &cell, tensor->grid.copies};
+    cell_copies cell = {from, shards, pe.sip};
+    const mem_copies copies = {pe_of_copy, &cell, from->grid.copies};
     return shards[mem_nearest_copy(&copies, pe, pes)];
 }
 
@@ -179,7 +179,7 @@ static kb_error *each_pair(const rt_tensor *to, const rt_tensor *from, uint32_t 
         for (size_t row = cells.first_row; row < cells.end_row; row++) {
             for (size_t column = cells.first_column; column < cells.end_column; column++) {
                 const uint32_t *shards = mem_grid_cell(&from->grid, row, column);
-                size_t source = nearest_shard(from, shards, pe, pes);
+                size_t source = rt_nearest_shard(from, shards, pe, pes);
                 mem_box both;
                 if (mem_box_meet(&shard_at(from, source)->box, &target->box, &both))
                     KB_TRY(fn(self, source, i, &both));
@@ -252,38 +252,32 @@ kb_error *rt_time_box(const rt_tensor *tensor, const mem_box *box, bool read, rt
     return each_part(tensor, box, !read, transfer_part, &time);
 }
 
-/* What one shard sends to another. */
-typedef struct sending {
-    size_t from_shard, to_shard;
-    uint64_t bytes;
-} sending;
-
 typedef struct pair_time {
     size_t element_bytes;
-    KB_VEC(sending) sendings;
+    rt_sendings sendings;
 } pair_time;
 
 static kb_error *note_pair(void *self, size_t from_shard, size_t to_shard, const mem_box *both)
 {
     pair_time *time = self;
-    sending fresh = {from_shard, to_shard, mem_box_elements(both) * time->element_bytes};
+    rt_sending fresh = {from_shard, to_shard, mem_box_elements(both) * time->element_bytes};
     return kb_vec_push(&time->sendings, fresh) ? NULL : kb_error_nomem();
 }
 
 /* Shards are in the order of (cube, pe), as a job wants its moves. */
 static int by_sender(const void *a, const void *b)
 {
-    const sending *x = a, *y = b;
+    const rt_sending *x = a, *y = b;
     if (x->from_shard != y->from_shard)
         return x->from_shard < y->from_shard ? -1 : 1;
     return (x->to_shard > y->to_shard) - (x->to_shard < y->to_shard);
 }
 
 static kb_error *add_sendings(rt_job *job, const rt_tensor *to, const rt_tensor *from,
-                              const pair_time *time)
+                              const rt_sendings *sendings)
 {
-    for (size_t i = 0; i < time->sendings.count; i++) {
-        const sending *s = &time->sendings.items[i];
+    for (size_t i = 0; i < sendings->count; i++) {
+        const rt_sending *s = &sendings->items[i];
         const mem_shard *source = shard_at(from, s->from_shard);
         pe_move move = {
             .from = rt_shard_location(from, s->from_shard),
@@ -296,25 +290,28 @@ static kb_error *add_sendings(rt_job *job, const rt_tensor *to, const rt_tensor 
     return NULL;
 }
 
+kb_error *rt_submit_sendings(const rt_tensor *to, const rt_tensor *from, rt_sendings *sendings,
+                             rt_request *request)
+{
+    if (sendings->count == 0)
+        return NULL;
+    rt_job *job;
+    KB_TRY(rt_job_create(request->ctx, RT_JOB_DMA, from->sip, "copy", &job));
+    qsort(sendings->items, sendings->count, sizeof *sendings->items, by_sender);
+    kb_error *err = add_sendings(job, to, from, sendings);
+    if (err) {
+        rt_job_destroy(job);
+        return err;
+    }
+    return rt_job_submit(job, request);
+}
+
 kb_error *rt_time_copy(const rt_tensor *to, const rt_tensor *from, rt_request *request)
 {
-    kb_context *ctx = request->ctx;
     pair_time time = {.element_bytes = kb_dtype_bytes(to->dtype)};
-    rt_job *job = NULL;
-    kb_error *err = each_pair(to, from, ctx->shape->pes, note_pair, &time);
-    if (!err && time.sendings.count == 0)
-        goto out;
+    kb_error *err = each_pair(to, from, request->ctx->shape->pes, note_pair, &time);
     if (!err)
-        err = rt_job_create(ctx, RT_JOB_DMA, from->sip, "copy", &job);
-    if (!err) {
-        qsort(time.sendings.items, time.sendings.count, sizeof *time.sendings.items, by_sender);
-        err = add_sendings(job, to, from, &time);
-    }
-    if (err)
-        rt_job_destroy(job);
-    else
-        err = rt_job_submit(job, request);
-out:
+        err = rt_submit_sendings(to, from, &time.sendings, request);
     kb_vec_fini(&time.sendings);
     return err;
 }

@@ -3,7 +3,8 @@
  *
  * A request has parts that start together: the transfers of a copy, a command to PEs. It is done
  * when its last part ends, and that part says how the time came about. While it is put together it
- * has one more part, so that nothing can end it early.
+ * has one more part, so that nothing can end it early; one of a work keeps that part from step to
+ * step.
  *
  * Invariant: a caller's `under_way` is the number of its requests that count and are not done.
  */
@@ -186,6 +187,8 @@ void rt_request_end_part(rt_request *request, const net_receipt *receipt, kb_err
     }
     if (--request->parts == 0)
         end_request(request);
+    else if (request->parts == 1 && request->work)
+        rt_work_advance(request->work);
 }
 
 void rt_request_close(rt_request *request, kb_error *err)
@@ -292,4 +295,31 @@ kb_error *kb_request_free(kb_context *ctx, kb_request handle)
     /* Those who wait for it are told so; see kb_request_wait(). */
     kb_wake_all(ctx->sim, &request->waiters);
     return NULL;
+}
+
+/* ---- Waiting for it to be over ---- */
+
+typedef struct handle {
+    kb_context *ctx;
+    kb_request request;
+} handle;
+
+static void free_handle(void *arg)
+{
+    const handle *h = arg;
+    kb_error_free(kb_request_free(h->ctx, h->request));
+}
+
+kb_error *rt_wait_and_free(kb_context *ctx, kb_request request)
+{
+    handle h = {ctx, request};
+    kb_co *worker = kb_context_worker(ctx);
+    kb_cleanup cleanup;
+    if (worker)
+        kb_co_push_cleanup(worker, &cleanup, free_handle, &h);
+    kb_error *err = kb_request_wait(ctx, request, NULL);
+    if (worker)
+        kb_co_pop_cleanup(worker, false);
+    free_handle(&h);
+    return err;
 }

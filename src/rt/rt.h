@@ -1,5 +1,6 @@
 /*
- * rt.h: what the command line sees of a context besides the public header.
+ * rt.h: what the folders above see of a context besides the public header: figures for the command
+ * line, and what collectives are made of (work.h).
  */
 #ifndef KB_RT_RT_H
 #define KB_RT_RT_H
@@ -10,6 +11,7 @@
 #include "net/net.h"
 #include "sim/sim.h"
 #include "topo/topo.h"
+#include "work.h"
 
 /* What happened in a context so far. All of it stays the context's. */
 typedef struct rt_figures {

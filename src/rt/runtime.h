@@ -5,9 +5,13 @@
  *     request.c   handles, completions           message.c  requests of the user
  *     job.c       commands to PEs: DMA, MMU      tensor.c   creating, describing, freeing
  *     move.c      contents and their transfers   access.c   copy, to_host, slices, repr
+ *     flat.c      copies by the count of elements
  *     launch.c    running kernels                arguments.c  what they are given
- *     group.c     the process group              calls.c    which calls are barriers
- *     bench.c     running benches
+ *     view.c      tensors as collectives see them
+ *     work.c      requests in steps              queues.c   installing queues
+ *     calls.c     which calls are barriers       bench.c    running benches
+ *
+ * work.h is what the layer of collectives above sees of all this.
  */
 #ifndef KB_RT_RUNTIME_H
 #define KB_RT_RUNTIME_H
@@ -22,6 +26,7 @@
 #include "calls.h"
 #include "data/data.h"
 #include "io/io.h"
+#include "ipcq/ipcq.h"
 #include "mem/mem.h"
 #include "net/net.h"
 #include "pe/pe.h"
@@ -29,6 +34,7 @@
 #include "table.h"
 #include "tl/tl.h"
 #include "topo/topo.h"
+#include "work.h"
 
 /*
  * Places in the order of events: workers by rank, then what has to come after all workers at an
@@ -45,6 +51,7 @@ enum {
 
 typedef struct rt_request rt_request;
 typedef struct rt_launch rt_launch;
+typedef struct rt_turns rt_turns;
 
 /* Who calls: a worker, or the program outside workers. */
 typedef struct rt_caller {
@@ -57,13 +64,15 @@ typedef struct rt_caller {
     kb_waitlist idle;                     /* woken when none of them is, or launches alone */
     rt_request *first_fault, *last_fault; /* requests that failed and nobody was told of */
     bool nameless_fault;                  /* one of them has no handle: it stays for being told */
+    rt_work *works;                       /* its own that were not aborted, the newest first */
 
     /* Of a worker alone. */
     kb_co *co; /* NULL when it is gone */
     kb_worker_fn *fn;
     void *arg;
-    bool ended;      /* its function is done */
-    kb_error *error; /* what its function returned */
+    bool ended;                  /* its function is done */
+    bool to_be_told_of, told_of; /* that it has ended well, to the layer of collectives */
+    kb_error *error;             /* what its function returned */
 } rt_caller;
 
 /* Something under way, in one or several parts that start together. */
@@ -87,8 +96,9 @@ struct rt_request {
     uint64_t tensor, va, then;           /* then: a request that waits for this one */
     mem_mapping_id mapping;
     uint32_t sip;
-    rt_launch *launches; /* its parts, one a device, and the number of the launch */
-    uint64_t number;
+    rt_launch *launches, *last_launch; /* its parts, one a device, */
+    uint64_t number;                   /* and the number of the first */
+    rt_work *work;                     /* whose request it is, until it ends: NULL for most */
 };
 
 typedef struct rt_tensor {
@@ -108,6 +118,7 @@ typedef struct rt_tensor {
     uint64_t va;
     mem_mapping_id mapping; /* 0 if it has no bytes */
     uint64_t map_request;   /* under way until it is mapped, and gone afterwards */
+    kb_policy policy;
     mem_placement placement;
     mem_grid grid;
     KB_VEC(kb_location) blocks; /* of memory, one in each PE that has shards */
@@ -115,17 +126,6 @@ typedef struct rt_tensor {
 } rt_tensor;
 
 struct rt_job;
-struct rt_epoch;
-
-typedef struct rt_group {
-    bool exists;
-    bool of_driver; /* who initialised it for all */
-    uint32_t world;
-    bool *joined;                  /* by rank: has initialised */
-    bool *ended;                   /* by rank: its worker is done */
-    uint64_t *calls;               /* by rank: barriers joined */
-    struct rt_epoch *first, *last; /* open barriers, in order */
-} rt_group;
 
 typedef struct rt_raw_mapping {
     mem_mapping_id id;
@@ -138,6 +138,7 @@ typedef struct rt_raw_mapping {
 struct kb_context {
     kb_sim *sim;
     topo_machine *machine;
+    bool owns_machine; /* else it is another context's */
     const topo_shape *shape;
     net *fabric;
     net_ways ways;
@@ -151,9 +152,12 @@ struct kb_context {
     data_store *store;
     pe_units *units;
     pe_composites *composites;
+    ipcq *queues;
     tl_runner *kernels;
 
     bool timing_only;
+    bool no_elision;
+    size_t stack_bytes;
     bool debug;
     bool broken;  /* the simulation ran out of memory */
     bool limited; /* to one SIP: */
@@ -168,6 +172,7 @@ struct kb_context {
     KB_VEC(kb_launch_result) launches; /* that are done */
     uint64_t launches_made;
     size_t launches_open;       /* results to come, one a device: there is room for them */
+    rt_turns *turns;            /* by PE of the machine: launches that have not started there */
     KB_VEC(kb_location) grants; /* memory and addresses (KB_VIRTUAL) that the user asked for */
     KB_VEC(rt_raw_mapping) raw_mappings;
 
@@ -176,18 +181,31 @@ struct kb_context {
     rt_caller *workers; /* NULL while none run */
     uint32_t worker_count, workers_alive;
     kb_event failure;   /* a worker has failed: ends the run behind all else of its instant */
+    kb_event ends;      /* workers have ended: tells of it behind all workers of the instant */
     bool halted;        /* workers are stopped, and not by themselves */
     uint32_t under_way; /* requests of all, with and without owner */
     uint32_t moving;    /* those of them that move something */
 
     kb_source after_workers, after_all;
-    kb_handler on_failure, on_turn, on_step;
+    kb_handler on_failure, on_ends, on_turn, on_step, on_stop;
     kb_waitlist yielders;
-    bool turn_pending; /* it is settled when yielders have their next turn: */
-    bool turn_at_end;  /* when the next request ends */
-    bool went_on;      /* a worker has started or stopped waiting since the last turn */
+    bool turn_pending;   /* it is settled when yielders have their next turn: */
+    bool turn_at_end;    /* when the next request ends */
+    bool went_on;        /* a worker has started or stopped waiting since the last turn */
+    uint32_t vain_turns; /* in a row, in which none did while nothing else could move */
 
-    rt_group group;
+    rt_work *loose_works; /* that were aborted, or whose owner is gone */
+    bool stop_pending;    /* launches of which a kernel has failed are about to be stopped */
+    KB_VEC(kb_shard) seen_shards; /* of the last rt_view_tensor() */
+
+    rt_ccl_options ccl_options; /* with copies of their own: */
+    char *ccl_file;
+    KB_VEC(char *) ccl_settings;
+    KB_VEC(const struct kb_ccl_plugin *) ccl_plugins;
+    kb_warning_fn *on_ccl_trace;
+    void *on_ccl_trace_self;
+    const rt_hooks *ccl_hooks; /* NULL until there is something to call */
+    void *ccl;
 };
 
 /* ---- worker.c ---- */
@@ -196,9 +214,6 @@ rt_caller *rt_caller_of(kb_context *ctx);
 kb_error *rt_workers_init(kb_context *ctx);
 void rt_caller_init(rt_caller *caller, kb_context *ctx, uint32_t rank);
 void rt_caller_fini(rt_caller *caller);
-
-/* Lets time pass until somebody wakes the list, or the machine has ended something. */
-KB_MUST_USE kb_error *rt_block_on(kb_context *ctx, kb_waitlist *list);
 
 /* An error once the simulation has run out of memory. */
 KB_MUST_USE kb_error *rt_check_whole(const kb_context *ctx);
@@ -212,9 +227,6 @@ KB_MUST_USE kb_error *rt_wait_for_transfers(rt_caller *caller);
 
 /* Begins a call on a tensor: waits if the table says so, and finds the tensor. */
 KB_MUST_USE kb_error *rt_enter(kb_context *ctx, rt_call call, kb_tensor handle, rt_tensor **tensor);
-
-/* For debug mode. */
-void rt_warn(kb_context *ctx, const char *format, ...) KB_PRINTF(2, 3);
 
 /* ---- request.c ---- */
 
@@ -263,7 +275,13 @@ KB_MUST_USE kb_error *rt_va_take(kb_context *ctx, uint64_t bytes, uint64_t *va);
 /* A command to PEs of one SIP that is being put together: what each is to do. */
 typedef struct rt_job rt_job;
 
-typedef enum rt_job_kind { RT_JOB_DMA, RT_JOB_MAP, RT_JOB_UNMAP } rt_job_kind;
+typedef enum rt_job_kind {
+    RT_JOB_DMA,
+    RT_JOB_MAP,
+    RT_JOB_UNMAP,
+    RT_JOB_INSTALL,
+    RT_JOB_REMOVE
+} rt_job_kind;
 
 KB_MUST_USE kb_error *rt_job_create(kb_context *ctx, rt_job_kind kind, uint32_t sip,
                                     const char *who, rt_job **job);
@@ -278,6 +296,12 @@ KB_MUST_USE kb_error *rt_job_add_all(rt_job *job);
 
 /* The mapping that it is about, and how many ranges that has. */
 void rt_job_set_mapping(rt_job *job, mem_mapping_id mapping, size_t ranges);
+
+/* The queues that it is about. */
+void rt_job_set_queues(rt_job *job, ipcq_set *set);
+
+/* A PE, and what the command has to tell it. */
+KB_MUST_USE kb_error *rt_job_add_target(rt_job *job, uint32_t cube, uint32_t pe, uint64_t bytes);
 
 /* Sends it off as a part of the request. The job is gone afterwards, also after an error. */
 KB_MUST_USE kb_error *rt_job_submit(rt_job *job, rt_request *request);
@@ -294,6 +318,9 @@ void rt_tensor_print(const rt_tensor *tensor, kb_text *text);
 
 /* Where a shard is. */
 kb_location rt_shard_location(const rt_tensor *tensor, size_t shard);
+
+/* What users see of it. */
+kb_shard rt_describe_shard(const rt_tensor *tensor, size_t shard);
 
 /* ---- move.c ---- */
 
@@ -314,21 +341,64 @@ KB_MUST_USE kb_error *rt_time_box(const rt_tensor *tensor, const mem_box *box, b
 KB_MUST_USE kb_error *rt_time_copy(const rt_tensor *to, const rt_tensor *from, rt_request *request);
 KB_MUST_USE kb_error *rt_time_fill(const rt_tensor *tensor, rt_request *request);
 
+/* What one shard sends to another. */
+typedef struct rt_sending {
+    size_t from_shard, to_shard;
+    uint64_t bytes;
+} rt_sending;
+
+typedef KB_VEC(rt_sending) rt_sendings;
+
+/* Of the shards of a cell the one that a PE, of whatever SIP, gets its elements from. */
+size_t rt_nearest_shard(const rt_tensor *from, const uint32_t *shards, kb_pe pe, uint32_t pes);
+
+/* Has the PEs of `from` send, as a part of the request. Sorts the list. */
+KB_MUST_USE kb_error *rt_submit_sendings(const rt_tensor *to, const rt_tensor *from,
+                                         rt_sendings *sendings, rt_request *request);
+
+/* ---- flat.c ---- */
+
+/* Copies by the count of elements: contents at once, time as parts of the request. */
+KB_MUST_USE kb_error *rt_copy_flat(rt_request *request, rt_tensor *to, rt_tensor *from,
+                                   const rt_flat_copy *copy);
+
 /* ---- launch.c ---- */
+
+KB_MUST_USE kb_error *rt_turns_init(kb_context *ctx);
+void rt_turns_fini(kb_context *ctx);
 
 void rt_launches_free(rt_launch *first);
 
-/* ---- group.c ---- */
+/* A launch on chosen PEs as a part of the request. */
+KB_MUST_USE kb_error *rt_launch_on(rt_request *request, const rt_launch_spec *spec);
 
-void rt_group_fini(kb_context *ctx);
+/* Ends its kernels, also those that are still to come there. */
+void rt_launch_stop(rt_launch *launch, const kb_error *why);
 
-/* The worker's function has returned: barriers that it has not joined will not come about. */
-void rt_group_worker_ended(rt_caller *worker);
+/* Why one of its kernels with queues failed, unless it was stopped since; else NULL. */
+const kb_error *rt_launch_failure(const rt_launch *launch);
 
-/* Workers begin: those who have none are taken to have ended. */
-void rt_group_begin(kb_context *ctx);
+rt_launch *rt_launch_next(const rt_launch *launch); /* of the same request */
 
-/* They are gone: barriers that are still open are abandoned, and so is a group of their own. */
-void rt_group_end(kb_context *ctx);
+/* Waits until the tensor is mapped, or gone. */
+KB_MUST_USE kb_error *rt_wait_for_mapping(kb_context *ctx, kb_tensor tensor);
+
+/* ---- work.c ---- */
+
+KB_MUST_USE kb_error *rt_works_init(kb_context *ctx);
+
+/* A part of the work's request has ended. */
+void rt_work_advance(rt_work *work);
+
+/* Aborts all works of the caller; of the driver and all workers: whether there was one. */
+void rt_works_abort(rt_caller *caller, const kb_error *why);
+bool rt_works_abort_all(kb_context *ctx, const kb_error *why);
+
+/* The caller is about to go; its works stay. */
+void rt_works_disown(rt_caller *caller);
+
+/* A kernel with queues has failed: others of its work may wait for it, and are to end too. */
+void rt_works_stop_soon(kb_context *ctx);
+void rt_works_fini(kb_context *ctx);
 
 #endif

@@ -31,6 +31,18 @@ kb_location rt_shard_location(const rt_tensor *tensor, size_t shard)
     };
 }
 
+kb_shard rt_describe_shard(const rt_tensor *tensor, size_t shard)
+{
+    const mem_shard *s = &tensor->placement.shards.items[shard];
+    return (kb_shard){
+        .sip = tensor->sip,
+        .cube = s->cube,
+        .pe = s->pe,
+        .offset_bytes = s->offset_bytes,
+        .nbytes = s->nbytes,
+    };
+}
+
 /* ---- Parts ---- */
 
 static kb_error *check_spec(kb_context *ctx, const kb_tensor_spec *spec, bool on_device)
@@ -216,6 +228,7 @@ out:
 static kb_error *deploy(kb_context *ctx, rt_tensor *tensor, const kb_policy *policy)
 {
     tensor->sip = kb_ahbm_current_device(ctx);
+    tensor->policy = policy ? *policy : (kb_policy){.num_cubes = 1, .num_pes = 1};
     KB_TRY(mem_placement_init(&tensor->placement, &tensor->shape, tensor->dtype, policy,
                               ctx->shape->cubes, ctx->shape->pes));
     KB_TRY(mem_grid_init(&tensor->grid, &tensor->placement));
@@ -514,13 +527,7 @@ kb_error *kb_tensor_shard(kb_context *ctx, kb_tensor handle, size_t index, kb_sh
     const mem_shard *found = find_shard(tensor, index);
     if (!found)
         return no_such_shard(tensor, RT_TENSOR_SHARD, index);
-    *shard = (kb_shard){
-        .sip = tensor->sip,
-        .cube = found->cube,
-        .pe = found->pe,
-        .offset_bytes = found->offset_bytes,
-        .nbytes = found->nbytes,
-    };
+    *shard = rt_describe_shard(tensor, index);
     return NULL;
 }
 

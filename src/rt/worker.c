@@ -7,13 +7,18 @@
  *
  * What one instant cannot decide is left to events behind others: the end of a run in which a
  * worker has failed comes behind all else of its instant, so that others that fail then are heard
- * too; and the next turn of those that yield behind all workers.
+ * too; and the next turn of those that yield behind all workers, as well as what is said of workers
+ * that have ended.
  */
 #include "runtime.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Turns that yielding workers get while something is under way that cannot go on without them: so
+ * many will do for all that they may want to do first. */
+enum { MOST_VAIN_TURNS = 1 << 16 };
 
 /* ---- Who calls ---- */
 
@@ -70,9 +75,9 @@ uint32_t kb_ahbm_current_device(kb_context *ctx)
     bool several = caller != &ctx->driver && ctx->worker_count > 1;
     if (several && !caller->device_set && !caller->device_warned && !ctx->limited) {
         caller->device_warned = true; /* first: whoever is warned may ask again */
-        rt_warn(ctx,
-                "rank %u uses device 0 because it has set none: call kb_ahbm_set_device() first",
-                caller->rank);
+        rt_debug_warn(
+            ctx, "rank %u uses device 0 because it has set none: call kb_ahbm_set_device() first",
+            caller->rank);
     }
     return caller->device;
 }
@@ -120,16 +125,28 @@ static kb_error *run_machine(kb_context *ctx, kb_time until)
     return err;
 }
 
+/* Nothing will happen any more. If works are under way, these end with the error, which whoever
+ * waits for them is told; else the caller is. Takes the error over. */
+static kb_error *give_up(kb_context *ctx, kb_error *err)
+{
+    err = ipcq_explain_deadlock(ctx->queues, err);
+    if (!rt_works_abort_all(ctx, err))
+        return err;
+    kb_error_free(err);
+    return NULL;
+}
+
 static kb_error *drive(kb_context *ctx)
 {
     KB_TRY(check_driver(ctx));
-    if (kb_sim_next_time(ctx->sim) == KB_FOREVER)
-        return kb_error_new(KB_ERR_DEADLOCK,
-                            "the program waits for something that will never happen");
+    bool hopeless = kb_sim_next_time(ctx->sim) == KB_FOREVER;
     ctx->driver_waits = true;
-    kb_error *err = run_machine(ctx, KB_FOREVER);
+    kb_error *err = run_machine(ctx, KB_FOREVER); /* if it is: tells who else waits */
     ctx->driver_waits = false;
-    return err;
+    if (hopeless && !err)
+        err =
+            kb_error_new(KB_ERR_DEADLOCK, "the program waits for something that will never happen");
+    return kb_error_code(err) == KB_ERR_DEADLOCK ? give_up(ctx, err) : err;
 }
 
 static kb_error *check_unwinding(const kb_co *co)
@@ -195,6 +212,19 @@ static void give_turn(kb_context *ctx)
     kb_wake_all(ctx->sim, &ctx->yielders);
 }
 
+/* Kernels wait for each other, and workers ask again and again whether they are done. */
+static void fail_in_vain(kb_context *ctx)
+{
+    ctx->turn_pending = false;
+    kb_text now = KB_TEXT_INIT;
+    kb_text_append_ns(&now, kb_sim_now(ctx->sim));
+    kb_sim_fail(ctx->sim, kb_error_new(KB_ERR_DEADLOCK,
+                                       "deadlock at %s ns: nothing is left to happen and workers "
+                                       "have yielded %d times in vain",
+                                       kb_text_peek(&now), MOST_VAIN_TURNS));
+    kb_text_fini(&now);
+}
+
 /*
  * All workers that could go on at this instant have. If none did, time has to pass: until a request
  * ends, or if none is under way until the next event, which then is the program's own. Not until
@@ -204,8 +234,16 @@ static void on_turn(kb_sim *sim, void *self, uint64_t arg)
 {
     (void)arg;
     kb_context *ctx = self;
+    if (ctx->ends.slot != 0) { /* first, so that the next event is none of ours */
+        (void)kb_sim_after(sim, &ctx->after_workers, 0, ctx->on_turn, 0);
+        return;
+    }
     kb_time next = kb_sim_next_time(sim);
-    if (ctx->went_on || next == KB_FOREVER)
+    bool in_vain = !ctx->went_on && next == KB_FOREVER && ctx->moving > 0;
+    ctx->vain_turns = in_vain ? ctx->vain_turns + 1 : 0;
+    if (ctx->vain_turns > MOST_VAIN_TURNS)
+        fail_in_vain(ctx);
+    else if (ctx->went_on || next == KB_FOREVER)
         give_turn(ctx);
     else if (ctx->moving > 0)
         ctx->turn_at_end = true;
@@ -258,6 +296,32 @@ static void on_failure(kb_sim *sim, void *self, uint64_t arg)
     kb_sim_stop(sim);
 }
 
+/* All workers have gone on that could when some of them ended: who waits for these does so by now.
+ */
+static void on_ends(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim, (void)arg;
+    kb_context *ctx = self;
+    ctx->ends = (kb_event){0};
+    for (uint32_t rank = 0; rank < ctx->worker_count; rank++) {
+        rt_caller *worker = &ctx->workers[rank];
+        if (!worker->to_be_told_of)
+            continue;
+        worker->to_be_told_of = false;
+        worker->told_of = true;
+        if (ctx->ccl_hooks)
+            ctx->ccl_hooks->worker_ended(ctx->ccl, rank);
+    }
+}
+
+static void tell_of_end(rt_caller *worker)
+{
+    kb_context *ctx = worker->ctx;
+    worker->to_be_told_of = true;
+    if (ctx->ends.slot == 0)
+        ctx->ends = kb_sim_after(ctx->sim, &ctx->after_workers, 0, ctx->on_ends, 0);
+}
+
 static void worker_main(kb_co *co, void *arg)
 {
     (void)co;
@@ -267,7 +331,7 @@ static void worker_main(kb_co *co, void *arg)
     worker->error = worker->fn(ctx, worker->rank, worker->arg);
     worker->ended = true;
     if (!worker->error) {
-        rt_group_worker_ended(worker);
+        tell_of_end(worker);
         worker->error = rt_settle(worker);
     }
     if (worker->error && ctx->failure.slot == 0)
@@ -280,7 +344,7 @@ static void worker_gone(void *arg)
     worker->co = NULL;
     if (!worker->ended && !worker->ctx->halted) { /* by kb_co_exit() or kb_co_kill() */
         worker->ended = true;
-        rt_group_worker_ended(worker);
+        tell_of_end(worker);
     }
     if (--worker->ctx->workers_alive == 0)
         kb_sim_stop(worker->ctx->sim);
@@ -340,11 +404,32 @@ static uint32_t count_failed(const kb_context *ctx)
     return failed;
 }
 
+/* Leaves the errors of those alone who are to blame. If none is, one may tell what happened. */
+static uint32_t forget_consequences(kb_context *ctx)
+{
+    uint32_t causes = 0, kept = 0;
+    for (uint32_t rank = 0; rank < ctx->worker_count; rank++) {
+        const kb_error *err = ctx->workers[rank].error;
+        causes += err && !kb_error_is_secondary(err);
+    }
+    for (uint32_t rank = 0; rank < ctx->worker_count; rank++) {
+        kb_error **err = &ctx->workers[rank].error;
+        bool is_consequence = kb_error_is_secondary(*err);
+        if (is_consequence && causes + kept > 0) {
+            kb_error_free(*err);
+            *err = NULL;
+        } else if (is_consequence) {
+            kept++;
+        }
+    }
+    return causes + kept;
+}
+
 /* One message with the errors of all that failed; details line by line. */
-static kb_error *sum_up(const kb_context *ctx)
+static kb_error *sum_up(kb_context *ctx)
 {
     enum { IN_MESSAGE = 4 };
-    uint32_t failed = count_failed(ctx);
+    uint32_t failed = forget_consequences(ctx);
     if (failed == 0)
         return NULL;
     kb_text text = KB_TEXT_INIT;
@@ -393,6 +478,52 @@ static kb_error *check_spawn(kb_context *ctx, kb_worker_fn *fn, uint32_t nprocs)
     return NULL;
 }
 
+/* Ends the works of the workers, so that what is under way can end. */
+static void abort_works(kb_context *ctx)
+{
+    kb_error *why = kb_error_new(KB_ERR_FAULT, "it was given up because a worker has failed");
+    for (uint32_t rank = 0; rank < ctx->worker_count; rank++)
+        rt_works_abort(&ctx->workers[rank], why);
+    kb_error_free(why);
+}
+
+/* All workers are stopped: what they have left behind goes its way without them. */
+static void leave_behind(kb_context *ctx, bool failed)
+{
+    if (failed)
+        abort_works(ctx);
+    for (uint32_t rank = 0; rank < ctx->worker_count; rank++)
+        rt_works_disown(&ctx->workers[rank]);
+    rt_requests_disown(ctx);
+    if (failed)
+        drain(ctx);
+    if (ctx->ccl_hooks)
+        ctx->ccl_hooks->workers_gone(ctx->ccl, failed);
+}
+
+/* Runs the workers until all are done, or one has failed, or nothing moves any more. */
+static kb_error *run_workers(kb_context *ctx, kb_worker_fn *fn, void *arg)
+{
+    if (ctx->ccl_hooks)
+        ctx->ccl_hooks->workers_begin(ctx->ccl);
+    kb_error *err = start_workers(ctx, fn, arg);
+    while (!err && ctx->workers_alive > 0 && !ctx->halted) {
+        err = run_machine(ctx, KB_FOREVER);
+        if (kb_error_code(err) != KB_ERR_DEADLOCK || !ctx->turn_at_end)
+            continue;
+        kb_error_free(err); /* no request ends; but who yields may be about to start another one */
+        err = NULL;
+        give_turn(ctx);
+    }
+    if (kb_error_code(err) == KB_ERR_DEADLOCK)
+        err = ipcq_explain_deadlock(ctx->queues, err);
+    if (!err && kb_sim_cancel(ctx->sim, ctx->ends)) /* it stopped before that came */
+        on_ends(ctx->sim, ctx, 0);
+    if (!err && count_failed(ctx) == 0)
+        settle_workers(ctx);
+    return err;
+}
+
 kb_error *kb_spawn(kb_context *ctx, kb_worker_fn *fn, void *arg, uint32_t nprocs)
 {
     KB_TRY(check_spawn(ctx, fn, nprocs));
@@ -400,22 +531,17 @@ kb_error *kb_spawn(kb_context *ctx, kb_worker_fn *fn, void *arg, uint32_t nprocs
     if (!ctx->workers)
         return kb_error_nomem();
     ctx->worker_count = nprocs;
-    ctx->failure = (kb_event){0};
+    ctx->failure = ctx->ends = (kb_event){0};
     ctx->halted = false;
     ctx->went_on = false;
-    rt_group_begin(ctx);
-    kb_error *err = start_workers(ctx, fn, arg);
-    while (!err && ctx->workers_alive > 0 && !ctx->halted)
-        err = run_machine(ctx, KB_FOREVER);
-    if (!err && count_failed(ctx) == 0)
-        settle_workers(ctx);
-    bool failed = err || count_failed(ctx) > 0;
-    (void)kb_sim_cancel(ctx->sim, ctx->failure); /* if all were done before it came */
+    ctx->vain_turns = 0;
+    if (ctx->turn_at_end) /* of workers before these */
+        ctx->turn_at_end = ctx->turn_pending = false;
+    kb_error *err = run_workers(ctx, fn, arg);
+    (void)kb_sim_cancel(ctx->sim, ctx->failure); /* if all were done before they came */
+    (void)kb_sim_cancel(ctx->sim, ctx->ends);
     unwind_workers(ctx);
-    rt_group_end(ctx);
-    rt_requests_disown(ctx);
-    if (failed)
-        drain(ctx);
+    leave_behind(ctx, err || count_failed(ctx) > 0);
     kb_error *own = sum_up(ctx);
     for (uint32_t rank = 0; rank < nprocs; rank++)
         rt_caller_fini(&ctx->workers[rank]);
@@ -430,6 +556,22 @@ kb_error *kb_spawn(kb_context *ctx, kb_worker_fn *fn, void *arg, uint32_t nprocs
     return err;
 }
 
+uint32_t rt_caller_rank(kb_context *ctx)
+{
+    const rt_caller *caller = rt_caller_of(ctx);
+    return caller == &ctx->driver ? RT_DRIVER : caller->rank;
+}
+
+uint32_t rt_worker_count(const kb_context *ctx)
+{
+    return ctx->worker_count;
+}
+
+bool rt_worker_has_ended(const kb_context *ctx, uint32_t rank)
+{
+    return rank >= ctx->worker_count || ctx->workers[rank].told_of;
+}
+
 kb_error *rt_workers_init(kb_context *ctx)
 {
     ctx->after_workers = kb_source_make(RT_AFTER_WORKERS);
@@ -437,6 +579,7 @@ kb_error *rt_workers_init(kb_context *ctx)
     kb_waitlist_init(&ctx->yielders, "its next turn");
     rt_caller_init(&ctx->driver, ctx, 0);
     KB_TRY(kb_sim_add_handler(ctx->sim, on_failure, ctx, &ctx->on_failure));
+    KB_TRY(kb_sim_add_handler(ctx->sim, on_ends, ctx, &ctx->on_ends));
     KB_TRY(kb_sim_add_handler(ctx->sim, on_turn, ctx, &ctx->on_turn));
     return kb_sim_add_handler(ctx->sim, on_step, ctx, &ctx->on_step);
 }

@@ -215,7 +215,7 @@ void kb_co_sleep(kb_co *co, kb_time duration)
 
 kb_error *kb_sim_deadlock(const kb_sim *sim)
 {
-    enum { MOST_LISTED = 20 };
+    enum { MOST_LISTED = 16 };
     const kb_co *oldest = sim->coroutines;
     while (oldest && oldest->next)
         oldest = oldest->next;

@@ -37,8 +37,12 @@ tl_command *tl_command_new(const tl_call *call, const tl_operand *inputs, uint32
     if (index == 0)
         tl_fail(call, kb_error_nomem());
     tl_command *command = kb_pool_at(&tl->runner->commands, index);
-    *command = (tl_command){
-        .index = index, .input_count = count, .tl = tl, .result = result, .shape = *shape};
+    memset(command, 0, offsetof(tl_command, shape));
+    command->index = index;
+    command->input_count = count;
+    command->tl = tl;
+    command->result = result;
+    command->shape = *shape;
     tl_link_to(&tl->commands, &command->link);
     for (uint32_t i = 0; i < count; i++) {
         command->inputs[i] = inputs[i];
@@ -72,20 +76,31 @@ void tl_command_destroy(tl_command *command)
         tl_value_release(tl, command->result);
     }
     for (int i = 0; i < TL_MATRICES; i++)
-        kb_vec_fini(&command->rects[i]);
-    data_release(tl->runner->has.store, command->product);
+        if (command->rects[i].items)
+            kb_vec_fini(&command->rects[i]);
+    if (command->product)
+        data_release(tl->runner->has.store, command->product);
     tl_unlink(&command->link);
     kb_pool_give(&tl->runner->commands, command->index);
 }
 
-static kb_error *on_begun(void *self, uint64_t arg)
+/* Whether it works on what will never be there: then it makes nothing. */
+static bool lacks_data(const tl_command *command)
+{
+    for (uint32_t i = 0; i < command->input_count; i++)
+        if (command->inputs[i].value && !command->inputs[i].value->data)
+            return true;
+    return false;
+}
+
+kb_error *tl_command_begun(void *self, uint64_t arg)
 {
     (void)arg;
     tl_command *command = self;
-    return command->bind(command);
+    return KB_UNLIKELY(lacks_data(command)) ? NULL : command->bind(command);
 }
 
-static void on_ended(void *self, uint64_t arg)
+void tl_command_ended(void *self, uint64_t arg)
 {
     (void)arg;
     tl_command *command = self;
@@ -103,58 +118,92 @@ static void on_ended(void *self, uint64_t arg)
 void tl_wait_for_progress(const tl_call *call)
 {
     tl_context *tl = call->tl;
-    kb_waitlist *progress = pe_units_progress(tl->runner->has.units, tl->run.pe);
+    const tl_runner_options *has = &tl->runner->has;
+    kb_waitlist *progress =
+        has->instant ? &tl->arrivals : pe_units_progress(has->units, tl->run.pe);
     if (!progress)
         tl_fail(call, kb_error_nomem());
     kb_wait(tl->co, progress);
 }
 
+bool tl_is_done(const tl_context *tl, pe_op op)
+{
+    const tl_runner_options *has = &tl->runner->has;
+    return has->instant ? tl_instant_is_done(tl, op) : pe_units_is_done(has->units, op);
+}
+
 void tl_wait_for(const tl_call *call, pe_op op)
 {
-    while (!pe_units_is_done(call->tl->runner->has.units, op))
+    const tl_runner_options *has = &call->tl->runner->has;
+    if (!has->instant)
+        pe_units_wait_for(has->units, op, call->tl->co);
+    while (!tl_is_done(call->tl, op))
         tl_wait_for_progress(call);
 }
 
-/* What the log is told of everything that the call does. */
-static kb_op log_entry(const tl_call *call, const char *name)
+/* What a watcher of the log is told of everything that the call does. */
+static void describe_call(const tl_call *call, kb_op *op)
 {
     const tl_run *run = &call->tl->run;
-    return (kb_op){.name = name,
-                   .label = run->label,
-                   .pe = run->pe,
-                   .launch = run->launch,
-                   .file = call->at.file,
-                   .line = call->at.line};
+    op->label = run->label;
+    op->pe = run->pe;
+    op->launch = run->launch;
+    op->file = call->at.file;
+    op->line = call->at.line;
 }
 
-static void spend_issue_time(const tl_call *call)
+kb_op tl_log_entry(const tl_call *call, const char *name)
+{
+    kb_op op = {.name = name};
+    describe_call(call, &op);
+    return op;
+}
+
+/* The pe_cpu has issued something, since `start`. */
+static void log_issue(const tl_call *call, kb_time start)
+{
+    const tl_context *tl = call->tl;
+    kb_oplog *log = tl->runner->has.log;
+    if (KB_LIKELY(!kb_oplog_is_watched(log))) {
+        kb_oplog_count_part(log,
+                            &(kb_op_brief){.name = "issue", .unit = KB_UNIT_CPU, .start = start});
+        return;
+    }
+    kb_oplog_start(log, tl->pe, KB_UNIT_CPU); /* not before: it may not have come back */
+    kb_op op = tl_log_entry(call, "issue");
+    op.unit = KB_UNIT_CPU;
+    op.start = start;
+    op.end = kb_sim_now(tl->runner->has.sim);
+    kb_oplog_add(log, tl->pe, &op);
+}
+
+void tl_spend_issue_time(const tl_call *call)
 {
     tl_context *tl = call->tl;
     const tl_runner *runner = tl->runner;
     kb_time takes = runner->figures->cpu_issue_fs;
-    if (takes == 0)
+    if (takes == 0 || runner->has.instant)
         return;
-    kb_op op = log_entry(call, "issue");
-    op.unit = KB_UNIT_CPU;
-    op.start = kb_sim_now(runner->has.sim);
-    kb_oplog_start(runner->has.log, tl->pe, KB_UNIT_CPU);
+    kb_time start = kb_sim_now(runner->has.sim);
     kb_co_sleep(tl->co, takes);
     tl->issuing += takes;
-    op.end = kb_sim_now(runner->has.sim);
-    kb_oplog_add(runner->has.log, tl->pe, &op);
+    log_issue(call, start);
 }
 
-/* The log's entry for a command; what the call knows of it is in `is` already. */
-static kb_op log_command(const tl_call *call, const tl_command *command, const kb_op *is)
+/* Completes the log's entry for a command, which has what the call itself knows. */
+static void complete_entry(const tl_call *call, const tl_command *command, kb_op *op)
 {
-    kb_op op = log_entry(call, is->name ? is->name : call->name + strlen("tl_"));
-    op.flops = is->flops;
+    if (!op->name)
+        op->name = call->name + strlen("tl_");
+    op->launch = call->tl->run.launch;
+    if (KB_LIKELY(!kb_oplog_is_watched(call->tl->runner->has.log)))
+        return;
+    describe_call(call, op);
     if (command->result)
-        op.result = command->result->number;
+        op->result = command->result->number;
     for (uint32_t i = 0; i < command->input_count; i++)
         if (command->inputs[i].value)
-            op.operands[i] = command->inputs[i].value->number;
-    return op;
+            op->operands[i] = command->inputs[i].value->number;
 }
 
 /* The operations that make its inputs. */
@@ -166,8 +215,7 @@ static void list_makers(const tl_command *command, pe_op after[PE_MAX_AFTER])
             after[i] = command->inputs[i].value->made;
 }
 
-/* Whether it is to be described when it begins: else there are no numbers, or they are there. */
-static bool binds_later(const tl_command *command)
+bool tl_command_binds_later(const tl_command *command)
 {
     return !command->tl->runner->has.timing_only &&
            !(command->result && command->result->structural);
@@ -189,15 +237,20 @@ pe_op tl_issue(const tl_call *call, tl_command *command, pe_command *what)
     tl_value *result = command->result;
     if (result && result->structural)
         tl_check(call, command->bind(command));
-    spend_issue_time(call);
-    while (!pe_units_has_room(units, tl->run.pe, what->unit))
-        tl_wait_for_progress(call);
+    if (tl->runner->has.instant) {
+        pe_op ticket = tl_instant_issue(command, what->unit);
+        if (result)
+            result->made = ticket;
+        return ticket;
+    }
+    tl_spend_issue_time(call);
+    pe_units_wait_for_room(units, tl->run.pe, what->unit, tl->co);
 
     list_makers(command, what->after);
-    what->begun = binds_later(command) ? on_begun : NULL;
-    what->ended = on_ended;
+    what->begun = tl_command_binds_later(command) ? tl_command_begun : NULL;
+    what->ended = tl_command_ended;
     what->self = command;
-    what->op = log_command(call, command, &what->op);
+    complete_entry(call, command, &what->op);
     tl->under_way++;
     pe_op op = 0;
     kb_error *err = pe_units_issue(units, tl->run.pe, what, &op);
@@ -212,15 +265,17 @@ pe_op tl_issue_product(const tl_call *call, tl_command *command, pe_product *wha
 {
     tl_context *tl = call->tl;
     pe_composites *composites = tl->runner->has.composites;
-    spend_issue_time(call);
+    if (tl->runner->has.instant)
+        return tl_instant_issue(command, KB_UNIT_SCHEDULER);
+    tl_spend_issue_time(call);
     while (pe_composites_under_way(composites, tl->run.pe) >= tl->runner->figures->queue_depth)
         tl_wait_for_progress(call);
 
     list_makers(command, what->after);
-    what->begun = binds_later(command) ? on_begun : NULL;
-    what->ended = on_ended;
+    what->begun = tl_command_binds_later(command) ? tl_command_begun : NULL;
+    what->ended = tl_command_ended;
     what->self = command;
-    what->op = log_command(call, command, &what->op);
+    complete_entry(call, command, &what->op);
     tl->under_way++;
     pe_op op = 0;
     kb_error *err = pe_composites_issue(composites, tl->run.pe, what, &op);

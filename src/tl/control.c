@@ -37,8 +37,7 @@ void tl_wait_tensor_(tl_context *tl, tl_place at, tl_tensor x)
     if (tl_is_number(x))
         return;
     const tl_handle *handle = tl_handle_find(&call, x);
-    if (handle->value)
-        tl_wait_for(&call, handle->value->made);
+    tl_wait_for(&call, handle->value ? handle->value->made : handle->filled);
 }
 
 void tl_wait_future_(tl_context *tl, tl_place at, tl_future future)
@@ -60,8 +59,10 @@ double tl_item_(tl_context *tl, tl_place at, tl_tensor x)
     if (tl_elements(&is.shape) != 1)
         tl_fault(&call, "shape %s; it has to be one element", tl_shape_print(&is.shape).text);
     tl_wait_for(&call, is.value->made);
-    if (!is.value->data)
+    if (!is.value->data && tl->runner->has.timing_only)
         tl_fault(&call, "this kernel asks for data, and the run has none: it is timing-only");
+    if (!is.value->data)
+        tl_fault(&call, "the value comes from a kernel that was stopped before it was there");
     double number = 0;
     tl_check(&call, data_item(tl->runner->has.store, is.value->data, 0, &number));
     tl_end_call(tl);

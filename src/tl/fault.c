@@ -15,22 +15,30 @@ const char *tl_without_folders(const char *path)
     return slash ? slash + 1 : path;
 }
 
+kb_error *tl_locate_error(const tl_call *call, kb_error *err)
+{
+    const tl_context *tl = call->tl;
+    kb_time now = kb_sim_now(tl->runner->has.sim);
+    kb_pe pe = tl->run.pe;
+    return kb_error_wrap(err,
+                         "kernel '%s' on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 " at %" PRId64
+                         ".%03" PRId64 " ns, %s:%d: %s",
+                         tl->run.kernel->name, pe.sip, pe.cube, pe.pe, now / KB_NS,
+                         now % KB_NS / KB_PS, tl_without_folders(call->at.file), call->at.line,
+                         call->name);
+}
+
 void tl_fail(const tl_call *call, kb_error *err)
 {
     tl_context *tl = call->tl;
-    kb_sim *sim = tl->runner->has.sim;
-    if (kb_error_code(err) == KB_ERR_FAULT) {
-        kb_time now = kb_sim_now(sim);
-        kb_pe pe = tl->run.pe;
-        tl->error = kb_error_wrap(err,
-                                  "kernel '%s' on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
-                                  " at %" PRId64 ".%03" PRId64 " ns, %s:%d: %s",
-                                  tl->run.kernel->name, pe.sip, pe.cube, pe.pe, now / KB_NS,
-                                  now % KB_NS / KB_PS, tl_without_folders(call->at.file),
-                                  call->at.line, call->name);
+    if (tl->error) {
+        kb_error_free(err); /* it was stopped already, for another reason */
+    } else if (kb_error_code(err) == KB_ERR_FAULT) {
+        tl->error = tl_locate_error(call, err);
         tl->over = true;
+        tl_withdraw_receives(tl);
     } else {
-        kb_sim_fail(sim, err);
+        kb_sim_fail(tl->runner->has.sim, err);
     }
     kb_co_exit(tl->co);
 }

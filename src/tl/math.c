@@ -280,6 +280,8 @@ static void check_broadcast(const tl_call *call, work *is)
 {
     is->shape = is->inputs[0].shape;
     for (uint32_t i = 1; i < is->input_count; i++) {
+        if (tl_same_shape(&is->shape, &is->inputs[i].shape))
+            continue;
         tl_dims so_far = is->shape;
         if (!tl_broadcast(&so_far, &is->inputs[i].shape, &is->shape))
             tl_fault(call, "shapes %s and %s do not broadcast", tl_shape_print(&so_far).text,

@@ -152,6 +152,8 @@ static kb_error *bind_composite(tl_command *command)
 static kb_error *write_product(tl_command *command)
 {
     const pe_rects *rects = &command->rects[2];
+    if (!command->product)
+        return NULL; /* a factor was never there */
     return data_write(command->tl->runner->has.store, rects->items, rects->count,
                       tl_row_bytes(&command->shape, command->inputs[2].dtype), command->product,
                       NULL);

@@ -268,6 +268,24 @@ tl_future tl_store_(tl_context *tl, tl_place at, tl_ptr ptr, tl_store_options op
     return (tl_future){.id = op, .kernel = tl->kernel};
 }
 
+tl_handle tl_packed_place(const tl_call *call, tl_ptr ptr, const tl_dims *shape, kb_dtype dtype)
+{
+    return place_of(call, ptr, shape, &(tl_dims){0}, dtype);
+}
+
+tl_command *tl_prepare_store(const tl_call *call, const tl_handle *place, tl_value *value)
+{
+    tl_context *tl = call->tl;
+    tl_operand stored = {.value = value, .dtype = place->dtype, .shape = place->shape};
+    tl_resolve(call, place, NULL, 0, false);
+    tl_command *command = tl_command_new(call, &stored, 1, NULL, &place->shape);
+    command->bind = bind_store;
+    command->row_bytes = place_row_bytes(place);
+    command->rects[0] = tl->rects[0];
+    tl->rects[0] = (pe_rects){0};
+    return command;
+}
+
 /* ---- Places ---- */
 
 tl_tensor tl_ref_(tl_context *tl, tl_place at, tl_ptr ptr, tl_dims shape, tl_load_options options)

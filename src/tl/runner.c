@@ -29,6 +29,8 @@ kb_error *tl_runner_create(const tl_runner_options *options, tl_runner **out)
         .has = *options, .figures = &shape->pe, .turns = turns, .pe_count = shape->pe_count};
     kb_pool_init(&runner->values, sizeof(tl_value));
     kb_pool_init(&runner->commands, sizeof(tl_command));
+    kb_pool_init(&runner->receives, sizeof(tl_receive));
+    kb_pool_init(&runner->slot_reads, sizeof(tl_slot_read));
     *out = runner;
     return NULL;
 }
@@ -50,6 +52,8 @@ void tl_runner_destroy(tl_runner *runner)
             destroy_context(tl);
         }
     }
+    kb_pool_fini(&runner->slot_reads);
+    kb_pool_fini(&runner->receives);
     kb_pool_fini(&runner->commands);
     kb_pool_fini(&runner->values);
     free(runner->turns);
@@ -62,8 +66,10 @@ static void run_kernel(kb_co *co, void *arg)
 {
     tl_context *tl = arg;
     kb_co_set_line(co, (kb_line){tl->run.kernel->file, tl->run.kernel->line});
-    kb_co_sleep(co, tl->runner->figures->cpu_overhead_fs);
+    if (!tl->runner->has.instant)
+        kb_co_sleep(co, tl->runner->figures->cpu_overhead_fs);
     tl->run.kernel->run(tl, tl->run.args);
+    tl_await_receives(tl);
     tl->over = true;
 }
 
@@ -71,6 +77,8 @@ static void on_coroutine_end(void *arg)
 {
     tl_context *tl = arg;
     tl->co = NULL;
+    if (tl->over)
+        tl_end_send(tl);
     tl_context_progress(tl);
 }
 
@@ -88,11 +96,20 @@ static kb_error *begin(tl_context *tl)
                                         .on_end = on_coroutine_end},
                        run_kernel, tl, &tl->co));
     tl->start = kb_sim_now(runner->has.sim);
+    if (runner->has.instant)
+        return NULL;
     for (int unit = 0; unit < KB_UNITS; unit++)
         tl->busy_before[unit] = kb_oplog_busy(runner->has.log, tl->pe, (kb_unit)unit);
     kb_oplog_kernel_begin(runner->has.log, tl->pe);
     kb_oplog_start(runner->has.log, tl->pe, KB_UNIT_CPU);
     return NULL;
+}
+
+static uint64_t number_of(const tl_runner *runner, kb_pe pe)
+{
+    const topo_shape *shape = topo_machine_shape(runner->has.machine);
+    KB_ASSERT(pe.sip < shape->sips && pe.cube < shape->cubes && pe.pe < shape->pes);
+    return ((uint64_t)pe.sip * shape->cubes + pe.cube) * shape->pes + pe.pe;
 }
 
 kb_error *tl_runner_start(tl_runner *runner, const tl_run *run)
@@ -102,7 +119,7 @@ kb_error *tl_runner_start(tl_runner *runner, const tl_run *run)
         return kb_error_nomem();
     tl->runner = runner;
     tl->run = *run;
-    tl->pe = pe_units_number(runner->has.units, run->pe);
+    tl->pe = number_of(runner, run->pe);
     tl->kernel = ++runner->started;
     tl_turns *turns = &runner->turns[tl->pe];
     kb_error *err = tl_context_init(tl);
@@ -124,6 +141,8 @@ static tl_outcome outcome_of(tl_context *tl)
     kb_oplog *log = tl->runner->has.log;
     const tl_run *run = &tl->run;
     tl_outcome outcome = {.start = tl->start, .end = kb_sim_now(tl->runner->has.sim)};
+    if (tl->runner->has.instant)
+        return outcome;
     for (int unit = 0; unit < KB_UNITS; unit++)
         outcome.busy[unit] = kb_oplog_busy(log, tl->pe, (kb_unit)unit) - tl->busy_before[unit];
     outcome.busy[KB_UNIT_CPU] = tl->issuing;
@@ -157,4 +176,53 @@ void tl_context_progress(tl_context *tl)
     if (err)
         kb_sim_fail(runner->has.sim, err);
     run.done(run.self, run.arg, &outcome, error);
+}
+
+/* ---- Ends before the end ----------------------------------------------------------------- */
+
+void tl_context_stop(tl_context *tl, kb_error *err)
+{
+    if (tl->error)
+        kb_error_free(err); /* that came first */
+    else
+        tl->error = err;
+    tl->over = true;
+    tl_withdraw_receives(tl);
+    if (!tl->co)
+        tl_context_progress(tl);
+    else if (tl->co != kb_sim_current(tl->runner->has.sim))
+        kb_co_kill(tl->co); /* the caller's own ends with its next call */
+}
+
+/* One of the launch that has not begun, taken out of its list; NULL if there is none. */
+static tl_context *take_queued(tl_turns *turns, uint64_t launch)
+{
+    for (tl_context *before = turns->first; before && before->next; before = before->next) {
+        tl_context *tl = before->next;
+        if (tl->run.launch != launch)
+            continue;
+        before->next = tl->next;
+        if (turns->last == tl)
+            turns->last = before;
+        return tl;
+    }
+    return NULL;
+}
+
+/* Whoever is told may start kernels, or abort more: lists are looked through anew each time. */
+void tl_runner_abort(tl_runner *runner, uint64_t launch, const kb_error *why)
+{
+    for (uint64_t pe = 0; pe < runner->pe_count; pe++) {
+        tl_turns *turns = &runner->turns[pe];
+        tl_context *queued;
+        while ((queued = take_queued(turns, launch)) != NULL) {
+            kb_time now = kb_sim_now(runner->has.sim);
+            tl_run run = queued->run;
+            destroy_context(queued);
+            run.done(run.self, run.arg, &(tl_outcome){.start = now, .end = now},
+                     kb_error_copy(why));
+        }
+        if (turns->first && turns->first->run.launch == launch)
+            tl_context_stop(turns->first, kb_error_copy(why));
+    }
 }

@@ -10,6 +10,7 @@
 #include <kernbench/tl.h>
 
 #include "data/data.h"
+#include "ipcq/ipcq.h"
 #include "mem/mem.h"
 #include "pe/pe.h"
 #include "sim/sim.h"
@@ -26,7 +27,10 @@ typedef struct tl_runner_options {
     pe_composites *composites;
     kb_oplog *log;
     data_store *store; /* of values */
+    ipcq *queues;      /* NULL: kernels cannot send or receive */
     bool timing_only; /* memory has no contents: values exist only where they do not depend on it */
+    bool instant; /* commands take no time and no units (units, composites and fabric are NULL): for
+                     mock runs, with data */
     uint32_t first_source; /* in the order of events: one for each PE */
 } tl_runner_options;
 
@@ -53,6 +57,7 @@ typedef struct tl_run {
     uint64_t launch;    /* its number */
     kb_pe pe;
     int64_t programs[2]; /* what tl_num_programs() says */
+    ipcq_set *queues;    /* whose directions it has; NULL: none */
     tl_done_fn *done;
     void *self;
     uint64_t arg;
@@ -63,5 +68,12 @@ typedef struct tl_run {
  * overhead to begin. `done` is called when it and everything that it issued are done.
  */
 KB_MUST_USE kb_error *tl_runner_start(tl_runner *runner, const tl_run *run);
+
+/*
+ * Ends the kernels of a launch, wherever they wait, with a copy of the error; those that have not
+ * begun too. What they have issued goes its way first; receives that are not satisfied are
+ * withdrawn. `done` is called as usual.
+ */
+void tl_runner_abort(tl_runner *runner, uint64_t launch, const kb_error *why);
 
 #endif

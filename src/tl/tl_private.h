@@ -7,6 +7,7 @@
  *     command.c  operations on their way through the units
  *     memory.c   load, store, ref          math.c     elements, reductions, shapes
  *     matrix.c   dot, composite            control.c  grid, wait, item
+ *     queue.c    send, receive             instant.c  commands in runs without time
  *
  * A handle (what a tl_tensor names) is a value in some shape, or a place in memory. A value is
  * counted by its handles, by the commands that make it or read it and are not done, and by the call
@@ -51,7 +52,8 @@ typedef struct tl_value {
     uint64_t offset, bytes; /* in the TCM */
     uint64_t number;        /* for the log */
     pe_op made;
-    data_value *data; /* NULL until it begins to be made, and without data */
+    data_value *data; /* NULL until it begins to be made, without data, and if it never will be:
+                         it was to be received, or depends on what was, by a kernel that stopped */
 } tl_value;
 
 /* What an operation works on: a value in a shape, or a number. */
@@ -78,7 +80,8 @@ typedef struct tl_handle {
     tl_dims shape;
     tl_ptr ptr; /* of a place */
     tl_dims strides;
-    tl_end end; /* of one that is gone: until its slot is used again */
+    pe_op filled; /* a place: what puts something there; 0: nobody knows */
+    tl_end end;   /* of one that is gone: until its slot is used again */
 } tl_handle;
 
 typedef struct tl_scope_of_kernel {
@@ -88,15 +91,16 @@ typedef struct tl_scope_of_kernel {
 
 enum { TL_MAX_INPUTS = 3, TL_MATRICES = 3 };
 
-/* An operation from when it is issued until it is done. */
+/*
+ * An operation from when it is issued until it is done. A new one is all 0 up to its shape, and has
+ * as many inputs as it uses.
+ */
 typedef struct tl_command {
     tl_link link;
     uint32_t index; /* in its pool */
     uint32_t input_count;
     tl_context *tl;
-    tl_operand inputs[TL_MAX_INPUTS];
     tl_value *result;   /* NULL: it makes no value */
-    tl_dims shape;      /* of the result; of what is stored */
     uint64_t row_bytes; /* of what is moved, as its rectangles have it */
 
     /* When it begins: makes the result's data, or changes memory. When it is done, unless NULL. */
@@ -111,7 +115,55 @@ typedef struct tl_command {
 
     pe_rects rects[TL_MATRICES]; /* what a DMA moves; or of a, b and c. Only with data */
     data_value *product;         /* what is to become c */
+
+    /* Of a send: a segment of the message. */
+    ipcq_message_id message;
+    ipcq_end *direction;
+    ipcq_slot slot;
+    uint64_t segment_bytes;
+    pe_op delivery; /* open until all segments are there; 0: there are no others */
+
+    /* In a run without time. */
+    kb_unit unit; /* whose it would be */
+    pe_op ticket; /* if it waits for a receive */
+
+    tl_dims shape; /* of the result; of what is stored */
+    tl_operand inputs[TL_MAX_INPUTS];
 } tl_command;
+
+/* A receive from its call until the value is there. */
+typedef struct tl_receive {
+    tl_link link;
+    uint32_t index; /* in its pool */
+    ipcq_claim claim;
+    tl_context *tl;
+    tl_place at;
+    const char *name; /* of the call */
+    tl_value *value;  /* counted as by a command */
+    tl_dims shape;
+    pe_op op;           /* open until the value is there, or is stored; 0: nobody waits for it */
+    tl_command *store;  /* to .dst */
+    kb_error *mismatch; /* what arrived is something else */
+    uint32_t reads;     /* of its slots, under way */
+    bool in_call;       /* tl_recv_() has it in hand, and gives it back */
+    bool waits;         /* the log knows that the PE waits for it */
+    bool whole;         /* the last segment has come */
+    bool there;         /* and so has what had to be read */
+    bool may_store;     /* what was there before is done with */
+    bool is_storing;
+    bool withdrawn;
+} tl_receive;
+
+/* A slot that is read, for rings outside the TCM. Slots are freed in the order of their coming. */
+typedef struct tl_slot_read {
+    tl_link link;
+    uint32_t index; /* in its pool */
+    tl_receive *receive;
+    ipcq_end *end;
+    bool done;
+} tl_slot_read;
+
+enum { TL_RECENT = 2 }; /* directions that are found without looking */
 
 struct tl_context {
     tl_runner *runner;
@@ -128,15 +180,31 @@ struct tl_context {
     kb_time issuing; /* how long so far */
 
     tl_link values, commands; /* heads: all there are */
+    tl_link receives;
+    tl_link slot_reads;   /* the newest first */
+    kb_waitlist arrivals; /* woken when a receive goes on */
+
+    /* In a run without time: commands that wait for a receive, the newest first. */
+    tl_link held_up;
+    uint64_t tickets;       /* given out */
+    tl_context *next_to_go; /* on the runner's list of those that can go on */
+    bool can_go_on;         /* it is on that list */
+
     KB_VEC(tl_handle) handles;
     uint32_t free_handle; /* slot + 1 */
     KB_VEC(tl_scope_of_kernel) scopes;
+
+    ipcq_end *recent[TL_RECENT];
+    uint32_t next_recent;
 
     /* Of the call in hand. */
     tl_value *temporaries[TL_MAX_INPUTS]; /* refs that were loaded for it */
     uint32_t temporary_count;
     data_value *mask; /* a byte for each element */
     pe_rects rects[TL_MATRICES];
+    ipcq_message_id unsent; /* no command has it yet */
+    pe_op delivery;         /* of the message that is being sent in segments */
+    bool lacks_credit;      /* the log knows that the PE waits for it */
 };
 
 /* The kernels of a PE: the one that runs, then those that wait; NULL if there are none. */
@@ -151,7 +219,9 @@ struct tl_runner {
     uint64_t pe_count;
     uint64_t started;     /* kernels, ever */
     uint64_t value_count; /* ever */
-    kb_pool values, commands;
+    kb_pool values, commands, receives, slot_reads;
+    tl_context *to_go, *last_to_go; /* kernels that can go on, in a run without time */
+    bool is_going;                  /* somebody works that list off */
 };
 
 /* ---- fault.c ---- */
@@ -166,6 +236,8 @@ typedef struct tl_call {
 /* How a call begins. */
 static inline tl_call tl_enter(tl_context *tl, tl_place at, const char *name)
 {
+    if (KB_UNLIKELY(tl->over))
+        kb_co_exit(tl->co); /* it was stopped by what its last call led to */
     kb_co_set_line(tl->co, (kb_line){at.file, at.line});
     return (tl_call){tl, at, name};
 }
@@ -175,6 +247,9 @@ KB_NORETURN void tl_fault(const tl_call *call, const char *format, ...) KB_PRINT
 
 /* The same with an error, which it takes over. One that is no fault of the kernel fails the run. */
 KB_NORETURN void tl_fail(const tl_call *call, kb_error *err);
+
+/* What its message has besides: the kernel, where, when and the call. Takes over the error. */
+kb_error *tl_locate_error(const tl_call *call, kb_error *err);
 
 static inline void tl_check(const tl_call *call, kb_error *err)
 {
@@ -209,8 +284,8 @@ tl_value *tl_value_in_place_of(const tl_call *call, tl_value *other);
 void tl_value_retain(tl_value *value);
 void tl_value_release(tl_context *tl, tl_value *value);
 
-/* A handle for a value, which takes over one count of it; for a place in memory. */
-tl_tensor tl_handle_new(const tl_call *call, const tl_handle *is);
+/* A handle for a place in memory; for a value, of which it takes over one count. */
+tl_tensor tl_handle_new(const tl_call *call, const tl_handle *place);
 tl_tensor tl_handle_of(const tl_call *call, tl_value *value, const tl_dims *shape);
 void tl_handle_drop(tl_context *tl, tl_handle *handle, tl_end end);
 
@@ -251,7 +326,21 @@ pe_op tl_issue(const tl_call *call, tl_command *command, pe_command *what);
 /* The same for the scheduler. */
 pe_op tl_issue_product(const tl_call *call, tl_command *command, pe_product *what);
 
+/* The same without a unit, for what comes when it is told to: only takes its time. */
+void tl_spend_issue_time(const tl_call *call);
+
+/* What the log is told of everything that the call does. */
+kb_op tl_log_entry(const tl_call *call, const char *name);
+
+/* Makes the data, when it begins; concludes it and lets it go, when it is done. */
+kb_error *tl_command_begun(void *self, uint64_t arg);
+void tl_command_ended(void *self, uint64_t arg);
+
+/* Whether it has to be told that it begins: else there are no numbers, or they are there. */
+bool tl_command_binds_later(const tl_command *command);
+
 void tl_wait_for_progress(const tl_call *call);
+bool tl_is_done(const tl_context *tl, pe_op op);
 void tl_wait_for(const tl_call *call, pe_op op);
 
 /* ---- memory.c ---- */
@@ -275,6 +364,11 @@ const pe_rects *tl_rects_of(tl_command *command, int which);
 
 uint64_t tl_row_bytes(const tl_dims *shape, kb_dtype dtype);
 
+/* A packed place, if it can be one; and what stores a value there, which is not issued yet and has
+ * its rectangles in every run. */
+tl_handle tl_packed_place(const tl_call *call, tl_ptr ptr, const tl_dims *shape, kb_dtype dtype);
+tl_command *tl_prepare_store(const tl_call *call, const tl_handle *place, tl_value *value);
+
 /* ---- math.c ---- */
 
 static inline bool tl_is_float(kb_dtype dtype)
@@ -293,7 +387,35 @@ kb_dtype tl_dtypes_meet(kb_dtype a, kb_dtype b);
 /* The shape that both are repeated to. False if they do not fit. */
 bool tl_broadcast(const tl_dims *a, const tl_dims *b, tl_dims *both);
 
+/* ---- queue.c ---- */
+
+/* The kernel has ended, perhaps in the middle of a send. */
+void tl_end_send(tl_context *tl);
+
+/* The kernel has returned: waits for what it has not received, so that a deadlock has its name. */
+void tl_await_receives(tl_context *tl);
+
+/* The kernel ends early: what it has not received will never be there. */
+void tl_withdraw_receives(tl_context *tl);
+void tl_forget_receives(tl_context *tl); /* nobody waits for them either */
+
+/* ---- instant.c: in a run without time ---- */
+
+/* A command that is in no queue of a unit. */
+#define TL_NO_UNIT KB_UNIT_HOST
+
+/* At once, or if it waits for a receive, when it can. What names it; 0: it is done. */
+pe_op tl_instant_issue(tl_command *command, kb_unit unit);
+bool tl_instant_is_done(const tl_context *tl, pe_op op);
+
+/* Something of the kernel's has been received: does what waited for it. Maybe not at once, if this
+ * is called by what another kernel does. */
+void tl_instant_go_on(tl_context *tl);
+
 /* ---- runner.c ---- */
+
+/* The kernel ends wherever it waits, with the error, which is taken over. It may be gone then. */
+void tl_context_stop(tl_context *tl, kb_error *err);
 
 /* A command of the kernel is done. */
 void tl_context_progress(tl_context *tl);

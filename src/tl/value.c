@@ -141,7 +141,8 @@ static void destroy_value(tl_context *tl, tl_value *value)
         kb_error *err = mem_memories_free(has->memories, tl->run.pe, KB_TCM, value->offset);
         KB_ASSERT(!err);
     }
-    data_release(has->store, value->data);
+    if (value->data)
+        data_release(has->store, value->data);
     tl_unlink(&value->link);
     kb_pool_give(&tl->runner->values, value->index);
 }
@@ -198,26 +199,40 @@ static uint32_t take_slot(const tl_call *call)
     return (uint32_t)tl->handles.count - 1;
 }
 
-tl_tensor tl_handle_new(const tl_call *call, const tl_handle *is)
+/* A slot with a number of its own, in the innermost scope. */
+static tl_handle *open_handle(const tl_call *call)
 {
     tl_context *tl = call->tl;
     uint32_t slot = take_slot(call);
     tl_handle *handle = &tl->handles.items[slot];
-    uint32_t generation = (handle->generation + 1) & ((1u << GENERATION_BITS) - 1);
-    *handle = *is;
-    handle->generation = generation;
-    handle->id =
-        kernel_bits(tl) << (SLOT_BITS + GENERATION_BITS) | (uint64_t)generation << SLOT_BITS | slot;
+    handle->generation = (handle->generation + 1) & ((1u << GENERATION_BITS) - 1);
+    handle->id = kernel_bits(tl) << (SLOT_BITS + GENERATION_BITS) |
+                 (uint64_t)handle->generation << SLOT_BITS | slot;
     enter_scope(tl, slot, (uint32_t)tl->scopes.count - 1);
-    if (handle->value)
-        handle->value->handles++;
+    return handle;
+}
+
+tl_tensor tl_handle_new(const tl_call *call, const tl_handle *place)
+{
+    KB_ASSERT(!place->value);
+    tl_handle *handle = open_handle(call);
+    handle->value = NULL;
+    handle->dtype = place->dtype;
+    handle->shape = place->shape;
+    handle->ptr = place->ptr;
+    handle->strides = place->strides;
+    handle->filled = place->filled;
     return (tl_tensor){.id = handle->id};
 }
 
 tl_tensor tl_handle_of(const tl_call *call, tl_value *value, const tl_dims *shape)
 {
-    return tl_handle_new(call,
-                         &(tl_handle){.value = value, .dtype = value->dtype, .shape = *shape});
+    tl_handle *handle = open_handle(call);
+    handle->value = value;
+    handle->dtype = value->dtype;
+    handle->shape = *shape;
+    value->handles++;
+    return (tl_tensor){.id = handle->id};
 }
 
 void tl_handle_drop(tl_context *tl, tl_handle *handle, tl_end end)
@@ -361,11 +376,18 @@ kb_error *tl_context_init(tl_context *tl)
 {
     tl->values = (tl_link){&tl->values, &tl->values};
     tl->commands = (tl_link){&tl->commands, &tl->commands};
+    tl->held_up = (tl_link){&tl->held_up, &tl->held_up};
+    tl->receives = (tl_link){&tl->receives, &tl->receives};
+    tl->slot_reads = (tl_link){&tl->slot_reads, &tl->slot_reads};
+    kb_waitlist_init(&tl->arrivals, "a message from another PE");
     return kb_vec_push(&tl->scopes, (tl_scope_of_kernel){0}) ? NULL : kb_error_nomem();
 }
 
 void tl_context_fini(tl_context *tl)
 {
+    tl_forget_receives(tl);
+    while (tl->held_up.next != &tl->held_up)
+        tl_command_destroy((tl_command *)tl->held_up.next);
     while (tl->commands.next != &tl->commands)
         tl_command_destroy((tl_command *)tl->commands.next);
     while (tl->values.next != &tl->values)

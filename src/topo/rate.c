@@ -11,6 +11,8 @@ static const uint64_t fs_per_s = 1000000000000000;
 kb_time topo_rate_time(uint64_t bytes_per_s, uint64_t bytes)
 {
     KB_DEBUG_ASSERT(bytes_per_s >= 1 && bytes_per_s <= TOPO_RATE_MAX);
+    if (KB_LIKELY(bytes <= (uint64_t)KB_FOREVER / 2 / fs_per_s)) /* some KB: 64 bits will do */
+        return (kb_time)((bytes * fs_per_s + (bytes_per_s - 1)) / bytes_per_s);
     wide time = ((wide)bytes * fs_per_s + (bytes_per_s - 1)) / bytes_per_s;
     return time > (wide)KB_FOREVER ? KB_FOREVER : (kb_time)time;
 }

@@ -451,6 +451,30 @@ static void an_override_below_an_empty_key_keeps_the_place_of_the_key(void **sta
     expect_finish(config, "f.yaml:1:1: unknown key 'empt'; did you mean 'empty'?");
 }
 
+static void a_prefix_of_an_override_is_shown(void **state)
+{
+    (void)state;
+    kb_config *config = load("a: 1\n");
+    kb_config_override_given(config, "part.", "a=x");
+    kb_config_int(kb_config_find(kb_config_root(config), "a"), 0, 9, 5);
+    expect_finish(config, "--set part.a: expected an integer from 0 to 9, found 'x'");
+}
+
+static void keys_may_be_asked_for_by_their_beginning(void **state)
+{
+    (void)state;
+    kb_config *config = load("x_b: 2\ny: 3\nx_a: 4\nz: 5\n");
+    kb_config_node *root = kb_config_root(config), *node = NULL;
+    node = kb_config_find_prefixed(root, "x_", node);
+    assert_string_equal(kb_config_key(node), "x_b");
+    node = kb_config_find_prefixed(root, "x_", node);
+    assert_string_equal(kb_config_key(node), "x_a");
+    assert_null(kb_config_find_prefixed(root, "x_", node));
+    assert_null(kb_config_find_prefixed(NULL, "x_", NULL));
+    kb_config_find(root, "y");
+    expect_finish(config, "f.yaml:4:1: unknown key 'z'");
+}
+
 static void deep_overrides_are_refused(void **state)
 {
     (void)state;
@@ -721,6 +745,8 @@ int main(void)
         cmocka_unit_test(overrides_must_hit_a_known_key),
         cmocka_unit_test(an_override_of_a_mapping_replaces_it),
         cmocka_unit_test(an_override_below_an_empty_key_keeps_the_place_of_the_key),
+        cmocka_unit_test(a_prefix_of_an_override_is_shown),
+        cmocka_unit_test(keys_may_be_asked_for_by_their_beginning),
         cmocka_unit_test(deep_overrides_are_refused),
         cmocka_unit_test(syntax_errors_have_a_place),
         cmocka_unit_test(bad_bytes_have_a_place),

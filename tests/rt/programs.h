@@ -49,8 +49,13 @@ static inline size_t bytes_in_use(void)
 enum { SIPS = 4, CUBES = 2, PES = 4 }; /* of the small machine */
 
 static const char *const small_machine[] = {
-    "system.sips.count=4", "sip.cube_mesh.w=2", "sip.cube_mesh.h=1",
-    "cube.noc.w=2",        "cube.noc.h=2",      "cube.pe_layout.pe_per_corner=1",
+    "system.sips.count=4",
+    "sip.cube_mesh.w=2",
+    "sip.cube_mesh.h=1",
+    "cube.noc.w=2",
+    "cube.noc.h=2",
+    "cube.pe_layout.pe_per_corner=1",
+    "ccl.defaults.algorithm=auto",
 };
 
 /* The options with the small machine, unless they have one. NULL means the default ones. */

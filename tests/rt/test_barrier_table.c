@@ -181,13 +181,24 @@ static bool is_entry(const rt_call_entry *entry, const taker *t, size_t count)
                       : entry->argument && strcmp(entry->argument, t->parameter) == 0;
 }
 
+/* Collectives are another layer's, and like launches they show nothing to the host. */
+static bool is_collective(const char *function)
+{
+    return strncmp(function, "kb_distributed_", strlen("kb_distributed_")) == 0;
+}
+
 static void the_table_has_every_call_of_the_header(void **state)
 {
     (void)state;
     takers *all = read_header();
     assert_true(all->count >= 18);
+    size_t others = 0;
     for (size_t i = 0; i < all->count; i++) {
         size_t found = 0;
+        if (is_collective(all->items[i].function)) {
+            others++;
+            continue;
+        }
         for (int call = 0; call < RT_CALLS; call++)
             found +=
                 is_entry(&rt_calls[call], &all->items[i], count_of(all, all->items[i].function));
@@ -195,7 +206,8 @@ static void the_table_has_every_call_of_the_header(void **state)
             fail_msg("'%s' of %s() stands in rt_calls[] %zu times", all->items[i].parameter,
                      all->items[i].function, found);
     }
-    assert_int_equal(all->count, RT_CALLS); /* so nothing else is in it */
+    assert_int_equal(all->count - others, RT_CALLS); /* so nothing else is in it */
+    assert_true(others > 0);
     free(all);
 }
 

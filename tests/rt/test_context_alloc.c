@@ -218,7 +218,7 @@ static kb_error *works(kb_context *ctx, uint32_t rank, void *arg)
     if (!err)
         err = kb_request_wait(ctx, request, NULL);
     if (!err && rank == 0)
-        err = kb_distributed_barrier(ctx);
+        err = kb_distributed_barrier(ctx, NULL);
     kb_co_pop_cleanup(co, true);
     return err;
 }
@@ -291,10 +291,10 @@ static void use_group(kb_context *ctx)
 {
     if (went_well(kb_distributed_init_process_group(ctx, "ahbm"))) {
         kb_request work;
-        (void)went_well(kb_distributed_barrier(ctx));
-        if (went_well(kb_distributed_barrier_async(ctx, &work)))
-            expect_ok(kb_request_wait(ctx, work, NULL));
-        expect_ok(kb_distributed_destroy_process_group(ctx));
+        (void)went_well(kb_distributed_barrier(ctx, NULL));
+        if (went_well(kb_distributed_barrier(ctx, &(kb_collective_options){.work = &work})))
+            (void)went_well(kb_request_wait(ctx, work, NULL));
+        (void)went_well(kb_distributed_destroy_process_group(ctx)); /* which sends commands */
     }
     kb_location block;
     if (went_well(kb_memory_alloc(ctx, pe0, KB_HBM, 100, 64, &block)))

@@ -241,7 +241,7 @@ static kb_error *is_alone(kb_context *ctx, uint32_t rank, void *arg)
     KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
     KB_TRY(kb_distributed_get_world_size(ctx, &size));
     assert_int_equal(size, 1);
-    return kb_distributed_barrier(ctx);
+    return kb_distributed_barrier(ctx, NULL);
 }
 
 static void in_a_limited_context_the_world_has_one_rank(void **state)

@@ -19,10 +19,10 @@ static void expect_no_group(kb_context *ctx)
                  "kb_distributed_get_world_size: call kb_distributed_init_process_group() first");
     expect_error(kb_distributed_get_backend(ctx, &backend), KB_ERR_INPUT,
                  "kb_distributed_get_backend: call kb_distributed_init_process_group() first");
-    expect_error(kb_distributed_barrier(ctx), KB_ERR_INPUT,
+    expect_error(kb_distributed_barrier(ctx, NULL), KB_ERR_INPUT,
                  "kb_distributed_barrier: call kb_distributed_init_process_group() first");
-    expect_error_about(kb_distributed_barrier_async(ctx, &work), KB_ERR_INPUT,
-                       "call kb_distributed_init_process_group() first");
+    expect_error_about(kb_distributed_barrier(ctx, &(kb_collective_options){.work = &work}),
+                       KB_ERR_INPUT, "call kb_distributed_init_process_group() first");
     expect_error(kb_distributed_destroy_process_group(ctx), KB_ERR_INPUT,
                  "kb_distributed_destroy_process_group: call kb_distributed_init_process_group() "
                  "first");
@@ -106,7 +106,7 @@ static kb_error *initialises_for_itself(kb_context *ctx, uint32_t rank, void *ar
                  "kb_distributed_init_process_group: it is initialised already");
     KB_TRY(kb_cooperative_yield(ctx));
     expect_group(ctx, rank, SIPS);
-    KB_TRY(kb_distributed_barrier(ctx));
+    KB_TRY(kb_distributed_barrier(ctx, NULL));
     if (rank % 2 == 0) /* or leaves it to the end */
         KB_TRY(kb_distributed_destroy_process_group(ctx));
     if (rank % 2 == 0)
@@ -131,7 +131,7 @@ static kb_error *finds_a_group(kb_context *ctx, uint32_t rank, void *arg)
     expect_group(ctx, rank, SIPS);
     expect_error(kb_distributed_init_process_group(ctx, "ahbm"), KB_ERR_INPUT,
                  "kb_distributed_init_process_group: it is initialised already");
-    return kb_distributed_barrier(ctx);
+    return kb_distributed_barrier(ctx, NULL);
 }
 
 static void the_driver_initialises_the_group_for_all(void **state)
@@ -142,7 +142,7 @@ static void the_driver_initialises_the_group_for_all(void **state)
     for (int i = 0; i < 3; i++) {
         expect_ok(kb_spawn(ctx, finds_a_group, NULL, SIPS));
         expect_group(ctx, 0, SIPS);
-        expect_ok(kb_distributed_barrier(ctx));
+        expect_ok(kb_distributed_barrier(ctx, NULL));
     }
     expect_ok(kb_distributed_destroy_process_group(ctx));
     kb_context_destroy(ctx);
@@ -162,7 +162,7 @@ static void expect_no_rank(kb_context *ctx, uint32_t rank)
     uint32_t number;
     assert_false(kb_distributed_is_initialized(ctx));
     expect_no_device(kb_distributed_get_rank(ctx, &number), "kb_distributed_get_rank", rank);
-    expect_no_device(kb_distributed_barrier(ctx), "kb_distributed_barrier", rank);
+    expect_no_device(kb_distributed_barrier(ctx, NULL), "kb_distributed_barrier", rank);
 }
 
 static kb_error *some_have_no_device(kb_context *ctx, uint32_t rank, void *arg)
@@ -171,7 +171,7 @@ static kb_error *some_have_no_device(kb_context *ctx, uint32_t rank, void *arg)
     kb_error *err = kb_distributed_init_process_group(ctx, "ahbm");
     if (rank < SIPS) {
         expect_ok(err);
-        return kb_distributed_barrier(ctx); /* the others are not missed */
+        return kb_distributed_barrier(ctx, NULL); /* the others are not missed */
     }
     expect_no_device(err, "kb_distributed_init_process_group", rank);
     expect_no_rank(ctx, rank);
@@ -237,7 +237,7 @@ static kb_error *meets_at_barriers(kb_context *ctx, uint32_t rank, void *arg)
     for (uint32_t i = 0; i < 5; i++) {
         kb_co_sleep(kb_context_worker(ctx), (rank * 3 + i * 5) % 7 * KB_NS);
         note(&seen, "%u ", rank);
-        KB_TRY(kb_distributed_barrier(ctx));
+        KB_TRY(kb_distributed_barrier(ctx, NULL));
         left[i][rank] = kb_context_now(ctx);
     }
     return NULL;
@@ -270,7 +270,7 @@ static kb_error *runs_ahead(kb_context *ctx, uint32_t rank, void *arg)
         if (i >= ahead)
             KB_TRY(kb_request_wait(ctx, works[i - ahead], NULL));
         kb_co_sleep(kb_context_worker(ctx), (rank + 1) * KB_NS);
-        KB_TRY(kb_distributed_barrier_async(ctx, &works[i]));
+        KB_TRY(kb_distributed_barrier(ctx, &(kb_collective_options){.work = &works[i]}));
     }
     for (uint32_t i = 0; i < barriers; i++) {
         completions[rank * barriers + i] = wait_for(ctx, works[i]);
@@ -309,8 +309,8 @@ static kb_error *waits_in_any_order(kb_context *ctx, uint32_t rank, void *arg)
     (void)arg;
     KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
     kb_request first, second;
-    KB_TRY(kb_distributed_barrier_async(ctx, &first));
-    KB_TRY(kb_distributed_barrier_async(ctx, &second));
+    KB_TRY(kb_distributed_barrier(ctx, &(kb_collective_options){.work = &first}));
+    KB_TRY(kb_distributed_barrier(ctx, &(kb_collective_options){.work = &second}));
     KB_TRY(kb_request_wait(ctx, rank == 0 ? second : first, NULL));
     assert_true(is_done(ctx, first));
     KB_TRY(kb_request_wait(ctx, rank == 0 ? first : second, NULL));
@@ -332,7 +332,7 @@ static kb_error *joins_and_leaves(kb_context *ctx, uint32_t rank, void *arg)
     kb_request work;
     KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
     kb_co_sleep(kb_context_worker(ctx), rank * KB_US);
-    KB_TRY(kb_distributed_barrier_async(ctx, &work));
+    KB_TRY(kb_distributed_barrier(ctx, &(kb_collective_options){.work = &work}));
     return rank % 2 ? kb_request_free(ctx, work) : NULL; /* nobody waits */
 }
 
@@ -353,8 +353,8 @@ static void outside_workers_a_barrier_is_over_at_once(void **state)
     expect_ok(kb_distributed_init_process_group(ctx, "ahbm"));
     for (int i = 0; i < 10; i++) {
         kb_request work;
-        expect_ok(kb_distributed_barrier(ctx));
-        expect_ok(kb_distributed_barrier_async(ctx, &work));
+        expect_ok(kb_distributed_barrier(ctx, NULL));
+        expect_ok(kb_distributed_barrier(ctx, &(kb_collective_options){.work = &work}));
         assert_true(is_done(ctx, work));
         kb_completion completion = wait_for(ctx, work);
         assert_int_equal(completion.ended, completion.issued);
@@ -371,12 +371,12 @@ static kb_error *has_a_transfer_under_way(kb_context *ctx, uint32_t rank, void *
     KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
     kb_request request = submit(ctx, write_to(hbm(rank, 0), 100000));
     kb_request work;
-    KB_TRY(kb_distributed_barrier_async(ctx, &work));
+    KB_TRY(kb_distributed_barrier(ctx, &(kb_collective_options){.work = &work}));
     KB_TRY(kb_request_wait(ctx, work, NULL));
     KB_TRY(kb_request_free(ctx, work));
     assert_false(is_done(ctx, request));
     assert_int_equal(kb_context_now(ctx), 0);
-    KB_TRY(kb_distributed_barrier(ctx));
+    KB_TRY(kb_distributed_barrier(ctx, NULL));
     assert_true(is_done(ctx, request));
     return kb_request_free(ctx, request);
 }
@@ -415,7 +415,7 @@ static kb_error *stays_away(kb_context *ctx, const absentee *a)
     if (!a->founded)
         KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
     if (a->how == ENDS_AFTER_ONE)
-        KB_TRY(kb_distributed_barrier(ctx));
+        KB_TRY(kb_distributed_barrier(ctx, NULL));
     if (a->how == ENDS_AFTER_SOME_TIME)
         kb_co_sleep(kb_context_worker(ctx), KB_US);
     if (a->how == ENDS_WITH_WORK)
@@ -435,8 +435,8 @@ static kb_error *comes_to_the_barrier(kb_context *ctx, uint32_t rank, void *arg)
     if (!a->founded)
         KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
     if (a->how == ENDS_AFTER_ONE)
-        KB_TRY(kb_distributed_barrier(ctx));
-    kb_error *err = kb_distributed_barrier(ctx);
+        KB_TRY(kb_distributed_barrier(ctx, NULL));
+    kb_error *err = kb_distributed_barrier(ctx, NULL);
     a->failed_at = kb_context_now(ctx);
     assert_non_null(err);
     return err;
@@ -452,13 +452,14 @@ static void one_that_ends_without_joining_is_named(void **state)
             absentee a = {(absence)(variant % 6), missing, variant / 6 % 2, variant / 12, 0};
             if (a.founded)
                 expect_ok(kb_distributed_init_process_group(ctx, "ahbm"));
-            char text[80];
-            snprintf(text, sizeof text, "barrier %d: rank %u ended without joining it; in it: rank",
+            char text[96];
+            snprintf(text, sizeof text,
+                     "collective %d, barrier: rank %u ended without joining it; in it: rank",
                      a.how == ENDS_AFTER_ONE ? 2 : 1, missing);
             kb_error *err = kb_spawn(ctx, comes_to_the_barrier, &a, SIPS);
             assert_int_equal(kb_error_code(err), KB_ERR_FAULT);
             assert_non_null(strstr(kb_error_message(err), text));
-            snprintf(text, sizeof text, "3 of 4 workers failed: rank %u: barrier", missing == 0);
+            snprintf(text, sizeof text, "1 of 4 workers failed: rank %u: collective", missing == 0);
             expect_error_about(err, KB_ERR_FAULT, text);
             kb_time when = a.late && a.how != ENDS_AFTER_ONE ? KB_MS
                            : a.how == ENDS_AFTER_SOME_TIME   ? KB_US
@@ -478,10 +479,8 @@ static void the_message_says_who_waits(void **state)
     kb_context *ctx = open_small(NULL);
     absentee a = {ENDS_AFTER_SOME_TIME, 1, false, false, 0};
     expect_error(kb_spawn(ctx, comes_to_the_barrier, &a, SIPS), KB_ERR_FAULT,
-                 "3 of 4 workers failed: "
-                 "rank 0: barrier 1: rank 1 ended without joining it; in it: rank 0, 2, 3; "
-                 "rank 2: barrier 1: rank 1 ended without joining it; in it: rank 0, 2, 3; "
-                 "rank 3: barrier 1: rank 1 ended without joining it; in it: rank 0, 2, 3");
+                 "1 of 4 workers failed: rank 0: collective 1, barrier: rank 1 ended without "
+                 "joining it; in it: rank 0, 2, 3");
     kb_context_destroy(ctx);
 }
 
@@ -490,7 +489,7 @@ static kb_error *is_one_of_too_few(kb_context *ctx, uint32_t rank, void *arg)
     (void)rank;
     (void)arg;
     KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
-    return kb_distributed_barrier(ctx);
+    return kb_distributed_barrier(ctx, NULL);
 }
 
 static void with_fewer_workers_than_ranks_a_barrier_fails(void **state)
@@ -498,9 +497,9 @@ static void with_fewer_workers_than_ranks_a_barrier_fails(void **state)
     (void)state;
     for (uint32_t workers = 1; workers < SIPS; workers++) {
         kb_context *ctx = open_small(NULL);
-        char text[64];
-        snprintf(text, sizeof text, "rank 0: barrier 1: rank %u has no worker; in it: rank 0",
-                 workers);
+        char text[80];
+        snprintf(text, sizeof text,
+                 "rank 0: collective 1, barrier: rank %u has no worker; in it: rank 0", workers);
         expect_error_about(kb_spawn(ctx, is_one_of_too_few, NULL, workers), KB_ERR_FAULT, text);
         assert_int_equal(kb_context_now(ctx), 0);
         expect_as_new(ctx);
@@ -516,9 +515,9 @@ static kb_error *survives(kb_context *ctx, uint32_t rank, void *arg)
     if (rank == 2)
         return NULL;
     for (int i = 0; i < 3; i++)
-        expect_error_about(kb_distributed_barrier(ctx), KB_ERR_FAULT, "rank 2 ended without");
+        expect_error_about(kb_distributed_barrier(ctx, NULL), KB_ERR_FAULT, "rank 2 ended without");
     kb_request work;
-    expect_ok(kb_distributed_barrier_async(ctx, &work));
+    expect_ok(kb_distributed_barrier(ctx, &(kb_collective_options){.work = &work}));
     assert_true(is_done(ctx, work));
     for (int i = 0; i < 2; i++)
         expect_error_about(kb_request_wait(ctx, work, NULL), KB_ERR_FAULT, "rank 2 ended without");
@@ -543,7 +542,7 @@ static kb_error *leaves_a_barrier_open(kb_context *ctx, uint32_t rank, void *arg
     kb_request work;
     KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
     if (rank == 0)
-        return kb_distributed_barrier_async(ctx, &work);
+        return kb_distributed_barrier(ctx, &(kb_collective_options){.work = &work});
     kb_co_sleep(kb_context_worker(ctx), KB_US);
     return NULL;
 }
@@ -553,8 +552,8 @@ static void a_barrier_that_was_left_open_is_told_at_the_end(void **state)
     (void)state;
     kb_context *ctx = open_small(NULL);
     expect_error(kb_spawn(ctx, leaves_a_barrier_open, NULL, SIPS), KB_ERR_FAULT,
-                 "1 of 4 workers failed: rank 0: barrier 1: rank 1 ended without joining it; in "
-                 "it: rank 0");
+                 "1 of 4 workers failed: rank 0: collective 1, barrier: rank 1 ended without "
+                 "joining it; in it: rank 0");
     expect_as_new(ctx);
     kb_context_destroy(ctx);
 }
@@ -571,16 +570,16 @@ static kb_error *fails_in_a_group(kb_context *ctx, uint32_t rank, void *arg)
     relapse *r = arg;
     if (!r->founded)
         KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
-    KB_TRY(kb_distributed_barrier(ctx));
+    KB_TRY(kb_distributed_barrier(ctx, NULL));
     if (rank == 1)
         return kb_error_new(KB_ERR_CHECK, "boom");
     if (rank < 3)
-        return kb_distributed_barrier(ctx);
+        return kb_distributed_barrier(ctx, NULL);
     kb_request first; /* it is ahead of those that are unwound before it */
-    KB_TRY(kb_distributed_barrier_async(ctx, &first));
-    KB_TRY(kb_distributed_barrier_async(ctx, &r->open));
+    KB_TRY(kb_distributed_barrier(ctx, &(kb_collective_options){.work = &first}));
+    KB_TRY(kb_distributed_barrier(ctx, &(kb_collective_options){.work = &r->open}));
     KB_TRY(kb_request_free(ctx, first));
-    return kb_distributed_barrier(ctx);
+    return kb_distributed_barrier(ctx, NULL);
 }
 
 /* All leave each barrier when the last one comes. */
@@ -592,7 +591,7 @@ static kb_error *meets_four_times(kb_context *ctx, uint32_t rank, void *arg)
         KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
     for (int i = 1; i <= 4; i++) {
         kb_co_sleep(kb_context_worker(ctx), rank * KB_NS);
-        KB_TRY(kb_distributed_barrier(ctx));
+        KB_TRY(kb_distributed_barrier(ctx, NULL));
         assert_int_equal(kb_context_now(ctx) - start, i * (SIPS - 1) * KB_NS);
     }
     return NULL;
@@ -610,7 +609,7 @@ static void a_failed_spawn_does_not_poison_the_next(void **state)
             expect_error(kb_spawn(ctx, fails_in_a_group, &r, SIPS), KB_ERR_CHECK,
                          "1 of 4 workers failed: rank 1: boom");
             expect_error(kb_request_wait(ctx, r.open, NULL), KB_ERR_FAULT,
-                         "the barrier was abandoned");
+                         "it was given up because a worker has failed");
             expect_ok(kb_request_free(ctx, r.open));
             expect_ok(kb_spawn(ctx, meets_four_times, &r, SIPS));
         }
@@ -629,9 +628,9 @@ static kb_error *leaves_and_comes_back(kb_context *ctx, uint32_t rank, void *arg
     for (int i = 0; i < 3; i++) {
         KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
         expect_group(ctx, rank, SIPS);
-        KB_TRY(kb_distributed_barrier(ctx));
+        KB_TRY(kb_distributed_barrier(ctx, NULL));
         KB_TRY(kb_cooperative_yield(ctx));
-        KB_TRY(kb_distributed_barrier(ctx));
+        KB_TRY(kb_distributed_barrier(ctx, NULL));
         KB_TRY(kb_distributed_destroy_process_group(ctx));
         expect_no_group(ctx);
     }
@@ -656,7 +655,7 @@ static void a_group_can_be_left_and_made_again(void **state)
 static kb_error *one_leaves(kb_context *ctx, uint32_t rank, void *arg)
 {
     (void)arg;
-    KB_TRY(kb_distributed_barrier(ctx));
+    KB_TRY(kb_distributed_barrier(ctx, NULL));
     if (rank == 1)
         KB_TRY(kb_distributed_destroy_process_group(ctx));
     if (rank == 1)
@@ -682,7 +681,7 @@ static kb_error *leaves_barriers_open(kb_context *ctx, uint32_t rank, void *arg)
     kb_request *works = arg;
     KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
     if (rank != 3)
-        KB_TRY(kb_distributed_barrier_async(ctx, &works[rank]));
+        KB_TRY(kb_distributed_barrier(ctx, &(kb_collective_options){.work = &works[rank]}));
     KB_TRY(kb_cooperative_yield(ctx));
     KB_TRY(kb_distributed_destroy_process_group(ctx));
     KB_TRY(kb_cooperative_yield(ctx));
@@ -707,7 +706,7 @@ static void a_context_may_go_with_its_group(void **state)
     kb_context *ctx = open_small(NULL);
     expect_ok(kb_distributed_init_process_group(ctx, "ahbm"));
     kb_request work;
-    expect_ok(kb_distributed_barrier_async(ctx, &work));
+    expect_ok(kb_distributed_barrier(ctx, &(kb_collective_options){.work = &work}));
     kb_context_destroy(ctx);
 }
 

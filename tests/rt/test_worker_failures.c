@@ -50,7 +50,7 @@ static kb_error *fails_in_a_phase(kb_context *ctx, phase when)
         KB_TRY(kb_tensor_get(ctx, x, KB_FABRIC, &KB_INDEX(0), &value));
         return boom();
     case AFTER_A_BARRIER:
-        KB_TRY(kb_distributed_barrier(ctx));
+        KB_TRY(kb_distributed_barrier(ctx, NULL));
         return boom();
     case AT_THE_VERY_END:
         while (kb_sim_get_stats(kb_context_sim(ctx)).coroutines > 1)
@@ -73,7 +73,7 @@ static kb_error *one_of_them_fails(kb_context *ctx, uint32_t rank, void *arg)
     if (rank == f->rank)
         return fails_in_a_phase(ctx, f->phase);
     if (f->phase == AFTER_A_BARRIER)
-        KB_TRY(kb_distributed_barrier(ctx));
+        KB_TRY(kb_distributed_barrier(ctx, NULL));
     if (f->phase == AT_THE_VERY_END)
         return NULL;
     f->left = submit(ctx, read_from(hbm(2, 0), 1 << 20));
@@ -188,7 +188,7 @@ static void call_everything(void *arg)
     uint32_t rank;
     expect_ok(kb_distributed_get_rank(ctx, &rank));
     assert_int_equal(rank, u->rank);
-    expect_no_waiting(kb_distributed_barrier(ctx), u->rank);
+    expect_no_waiting(kb_distributed_barrier(ctx, NULL), u->rank);
     expect_ok(kb_ahbm_set_device(ctx, 3));
     assert_int_equal(kb_ahbm_current_device(ctx), 3);
     assert_int_equal(kb_context_now(ctx), now);
@@ -234,7 +234,7 @@ static kb_error *has_much_to_clean_up(kb_context *ctx, uint32_t rank, void *arg)
     if (rank == 2)
         KB_TRY(kb_synchronize(ctx));
     if (rank == 3)
-        KB_TRY(kb_distributed_barrier(ctx));
+        KB_TRY(kb_distributed_barrier(ctx, NULL));
     return kb_error_new(KB_ERR_BUG, "rank %u was not stopped", rank);
 }
 

@@ -65,6 +65,7 @@ typedef struct run {
         kb_time log[MOST_LOG]; /* when each operation was done, and the end */
         uint32_t logged;
         bool failed;
+        bool is_to_blame; /* it did not fail because of others */
         kb_time failed_at;
     } workers[MOST_WORKERS];
 } run;
@@ -186,7 +187,7 @@ static kb_error *run_op(kb_context *ctx, struct worker *w, uint32_t rank, const 
     case POP:
         return run_cleanup_op(ctx, w, o);
     case BARRIER:
-        return kb_distributed_barrier(ctx);
+        return kb_distributed_barrier(ctx, NULL);
     case FAULT:
         return kb_request_wait(ctx, submit(ctx, faulty(sip)), NULL);
     case FAULT_LATER:
@@ -202,6 +203,7 @@ static kb_error *note_failure(run *r, struct worker *w, kb_error *err)
 {
     w->failed = true;
     w->failed_at = kb_context_now(r->ctx) - r->start;
+    w->is_to_blame = !kb_error_is_secondary(err);
     if (!r->model)
         return err;
     kb_error_free(err);
@@ -264,17 +266,33 @@ static kb_error *run_script(run *r)
 
 /* ---- Comparing them ---- */
 
+/* Those who failed first and are to blame; if none is, the first of those who failed. */
+static void mark_named(const run *model, kb_time first, bool named[MOST_WORKERS])
+{
+    bool any = false;
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint32_t i = 0; i < model->script->workers; i++) {
+            const struct worker *w = &model->workers[i];
+            bool failed = w->failed && w->failed_at == first;
+            named[i] = pass == 0 ? failed && w->is_to_blame : named[i] || (failed && !any);
+            any = any || named[i];
+        }
+    }
+}
+
 static void expect_named(const kb_error *err, const run *model, kb_time first)
 {
     uint32_t failed = 0, said = 0;
+    bool is_named[MOST_WORKERS] = {0};
+    mark_named(model, first, is_named);
     for (uint32_t i = 0; i < model->script->workers; i++)
-        failed += model->workers[i].failed && model->workers[i].failed_at == first;
+        failed += is_named[i];
     char text[64];
     snprintf(text, sizeof text, "%u of %u workers failed: ", failed, model->script->workers);
     const char *place = kb_error_message(err);
     assert_memory_equal(place, text, strlen(text));
     for (uint32_t i = 0; i < model->script->workers; i++) {
-        bool named = model->workers[i].failed && model->workers[i].failed_at == first;
+        bool named = is_named[i];
         snprintf(text, sizeof text, "rank %u: ", i);
         if (!named) {
             assert_null(strstr(kb_error_message(err), text));

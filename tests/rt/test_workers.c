@@ -113,7 +113,7 @@ static kb_error *exchanges(kb_context *ctx, uint32_t rank, void *arg)
     KB_TRY(kb_ahbm_set_device(ctx, role));
     KB_TRY(kb_full(ctx, &spec, 1 << role, &e->parts[role]));
     KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
-    KB_TRY(kb_distributed_barrier(ctx));
+    KB_TRY(kb_distributed_barrier(ctx, NULL));
     for (uint32_t other = 0; other < SIPS; other++) {
         int32_t numbers[100];
         uint32_t which = (role + other) % SIPS;
@@ -428,7 +428,7 @@ static kb_error *reads_beside_a_large_transfer(kb_context *ctx, uint32_t rank, v
         kb_request work = {0};
         unsigned char back[64];
         if (r->barrier)
-            KB_TRY(kb_distributed_barrier_async(ctx, &work));
+            KB_TRY(kb_distributed_barrier(ctx, &(kb_collective_options){.work = &work}));
         KB_TRY(kb_full(ctx, &spec, 5, &x));
         KB_TRY(kb_tensor_to_host(ctx, x, KB_FABRIC, back, sizeof back));
         assert_int_equal(back[63], 5);
@@ -439,7 +439,7 @@ static kb_error *reads_beside_a_large_transfer(kb_context *ctx, uint32_t rank, v
     }
     KB_TRY(kb_request_wait(ctx, submit(ctx, huge_copy(1)), NULL));
     r->ended = kb_context_now(ctx);
-    return r->barrier ? kb_distributed_barrier(ctx) : NULL;
+    return r->barrier ? kb_distributed_barrier(ctx, NULL) : NULL;
 }
 
 static void a_read_waits_for_the_callers_own_work_alone(void **state)
@@ -511,7 +511,7 @@ static void outside_workers_one_driver_may_call_everything(void **state)
     expect_ok(kb_ahbm_set_device(ctx, 1));
     expect_ok(kb_empty(ctx, &spec, &y));
     expect_ok(kb_tensor_copy(ctx, y, x, KB_FABRIC));
-    expect_ok(kb_distributed_barrier(ctx));
+    expect_ok(kb_distributed_barrier(ctx, NULL));
     expect_ok(kb_tensor_to_host(ctx, y, KB_FABRIC, back, sizeof back));
     assert_int_equal(back[99], 7);
     expect_ok(kb_synchronize(ctx));

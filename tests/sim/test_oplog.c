@@ -49,6 +49,7 @@ static void units_have_names(void **state)
 {
     (void)state;
     assert_string_equal(kb_unit_name(KB_UNIT_GEMM), "pe_gemm");
+    assert_string_equal(kb_unit_name(KB_UNIT_IPCQ), "pe_ipcq");
     for (int a = 0; a < KB_UNITS; a++)
         for (int b = 0; b < a; b++)
             assert_string_not_equal(kb_unit_name((kb_unit)a), kb_unit_name((kb_unit)b));
@@ -187,6 +188,113 @@ static void busy_is_the_time_with_something_under_way(void **state)
     size_t count;
     const kb_op_sum *sums = kb_oplog_sums(r.log, &count);
     assert_int_equal(sums[1].busy, 22); /* a sum of times in any case */
+    drop(&r);
+}
+
+/* ---- Told ahead -------------------------------------------------------------------------- */
+
+typedef struct ends {
+    kb_time at[64];
+    size_t count;
+} ends;
+
+static void keep_end(void *self, const kb_op *op)
+{
+    ends *e = self;
+    assert_true(e->count < 64);
+    e->at[e->count++] = op->end;
+}
+
+/* One that begins now, and will end then. */
+static void add_ahead(rig *r, uint64_t pe, kb_time end)
+{
+    kb_op op = {.unit = KB_UNIT_IPCQ,
+                .name = "credit",
+                .label = "",
+                .start = kb_sim_now(r->sim),
+                .end = end,
+                .bytes = 16};
+    kb_oplog_add_ahead(r->log, pe, &op);
+}
+
+/*
+ * [0, 10), [4, 12), [4, 9) and [20, 25): of the PE's time it is [0, 12) and [20, 25), and of that
+ * so much as has passed. The sums have all of them at once: 10 + 8 + 5 + 5.
+ */
+static void what_is_told_ahead_counts_as_it_passes(void **state)
+{
+    (void)state;
+    rig r = make(2);
+    add_ahead(&r, 1, 10);
+    assert_int_equal(kb_oplog_busy(r.log, 1, KB_UNIT_IPCQ), 0);
+    go_to(&r, 4);
+    assert_int_equal(kb_oplog_busy(r.log, 1, KB_UNIT_IPCQ), 4);
+    add_ahead(&r, 1, 12);
+    add_ahead(&r, 1, 9);
+    assert_int_equal(kb_oplog_busy(r.log, 1, KB_UNIT_IPCQ), 4);
+    go_to(&r, 11);
+    assert_int_equal(kb_oplog_busy(r.log, 1, KB_UNIT_IPCQ), 11);
+    go_to(&r, 20);
+    assert_int_equal(kb_oplog_busy(r.log, 1, KB_UNIT_IPCQ), 12);
+    add_ahead(&r, 1, 25);
+    size_t count;
+    const kb_op_sum *sums = kb_oplog_sums(r.log, &count);
+    expect_sum(&sums[0], KB_UNIT_IPCQ, "credit", 4, 28, 64, 0);
+    go_to(&r, 99);
+    assert_int_equal(kb_oplog_busy(r.log, 1, KB_UNIT_IPCQ), 17);
+    assert_int_equal(kb_oplog_busy(r.log, 0, KB_UNIT_IPCQ), 0);
+    drop(&r);
+}
+
+/* Records come in the order of ends: those that were told ahead before others of the same time. */
+static void records_told_ahead_come_in_their_places(void **state)
+{
+    (void)state;
+    rig r = make(2);
+    ends got = {0};
+    kb_oplog_watch(r.log, keep_end, &got);
+    const kb_time told[] = {50, 10, 40, 20, 20, 60, 30};
+    for (int i = 0; i < 7; i++)
+        add_ahead(&r, 1, told[i]);
+    assert_int_equal(got.count, 0);
+    go_to(&r, 20);
+    add(&r, 0, KB_UNIT_MATH, "add", 15, 0, 0);
+    assert_int_equal(got.count, 4);
+    go_to(&r, 45);
+    add_ahead(&r, 1, 45);
+    add(&r, 0, KB_UNIT_MATH, "add", 44, 0, 0);
+    kb_oplog_flush(r.log);
+    kb_oplog_flush(r.log);
+    const kb_time expected[] = {10, 20, 20, 20, 30, 40, 45, 45, 50, 60};
+    assert_int_equal(got.count, 10);
+    assert_memory_equal(got.at, expected, sizeof expected);
+    /* Those that are left go to whoever watches until then. */
+    add_ahead(&r, 1, 100);
+    kb_oplog_watch(r.log, NULL, NULL);
+    assert_int_equal(got.count, 11);
+    add_ahead(&r, 1, 100);
+    kb_oplog_flush(r.log);
+    assert_int_equal(got.count, 11);
+    drop(&r);
+}
+
+/* Many at a time, at random: all come, sorted. */
+static void many_records_told_ahead_are_sorted(void **state)
+{
+    (void)state;
+    rig r = make(1);
+    kb_rng rng;
+    kb_rng_init(&rng, 3);
+    ends got = {0};
+    kb_oplog_watch(r.log, keep_end, &got);
+    for (int i = 0; i < 60; i++) {
+        add_ahead(&r, 0, kb_sim_now(r.sim) + (kb_time)kb_rng_below(&rng, 200));
+        go_to(&r, kb_sim_now(r.sim) + (kb_time)kb_rng_below(&rng, 9));
+    }
+    kb_oplog_flush(r.log);
+    assert_int_equal(got.count, 60);
+    for (size_t i = 1; i < 60; i++)
+        assert_true(got.at[i - 1] <= got.at[i]);
     drop(&r);
 }
 
@@ -440,6 +548,9 @@ int main(void)
         cmocka_unit_test(there_may_be_many_names),
         cmocka_unit_test(a_watcher_gets_every_record),
         cmocka_unit_test(busy_is_the_time_with_something_under_way),
+        cmocka_unit_test(what_is_told_ahead_counts_as_it_passes),
+        cmocka_unit_test(records_told_ahead_come_in_their_places),
+        cmocka_unit_test(many_records_told_ahead_are_sorted),
         cmocka_unit_test(the_first_that_is_true_counts),
         cmocka_unit_test(random_histories_add_up),
         cmocka_unit_test(lack_of_memory_fails_the_run),

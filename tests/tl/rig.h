@@ -28,8 +28,16 @@ typedef struct rig {
     pe_units *units;
     pe_composites *composites;
     data_store *store;
+    ipcq *queues;
+    ipcq_set *set; /* whose directions kernels have; NULL: none */
     tl_runner *runner;
 } rig;
+
+typedef struct rig_options {
+    bool timing_only;
+    bool no_elision;
+    bool instant; /* no time passes */
+} rig_options;
 
 static inline kb_error *rig_map(rig *r)
 {
@@ -65,23 +73,38 @@ static inline kb_error *rig_add_units(rig *r)
     return pe_composites_create(r->sim, r->machine, r->units, r->log, &r->composites);
 }
 
-/* Takes over the machine. After an error what was made is there and the rest is NULL. */
-static inline kb_error *rig_try(rig *r, topo_machine *machine, bool timing_only)
+static inline kb_error *rig_add_fabric(rig *r, bool no_elision)
 {
-    *r = (rig){.machine = machine, .shape = topo_machine_shape(machine)};
     net_options options = {.packet_bytes = r->shape->packet_bytes,
                            .vcs = r->shape->vcs,
-                           .depth_bytes = r->shape->depth_bytes};
-    KB_TRY(kb_sim_create(NULL, &r->sim));
-    KB_TRY(net_create(r->sim, topo_machine_graph(machine), &options, &r->fabric));
+                           .depth_bytes = r->shape->depth_bytes,
+                           .no_elision = no_elision};
+    return net_create(r->sim, topo_machine_graph(r->machine), &options, &r->fabric);
+}
+
+/* Takes over the machine. After an error what was made is there and the rest is NULL. */
+static inline kb_error *rig_try_with(rig *r, topo_machine *machine, rig_options options)
+{
+    *r = (rig){.machine = machine, .shape = topo_machine_shape(machine)};
+    KB_TRY(kb_sim_create(&(kb_sim_options){.no_elision = options.no_elision}, &r->sim));
+    if (!options.instant)
+        KB_TRY(rig_add_fabric(r, options.no_elision));
     KB_TRY(mem_memories_create(machine, TOPO_NONE, &r->memories));
     r->mmus = kb_alloc_zeroed(1, sizeof *r->mmus);
     if (!r->mmus)
         return kb_error_nomem();
     KB_TRY(mem_mmu_create(0, r->shape->cubes, r->shape->pes, &r->mmus[0]));
     KB_TRY(rig_map(r));
-    KB_TRY(rig_add_units(r));
+    if (!options.instant)
+        KB_TRY(rig_add_units(r));
     KB_TRY(data_store_create(&(data_options){.memories = r->memories, .threads = 1}, &r->store));
+    KB_TRY(ipcq_create(&(ipcq_options){.sim = r->sim,
+                                       .machine = machine,
+                                       .fabric = r->fabric,
+                                       .memories = r->memories,
+                                       .store = r->store,
+                                       .log = r->log},
+                       &r->queues));
     return tl_runner_create(&(tl_runner_options){.sim = r->sim,
                                                  .machine = machine,
                                                  .memories = r->memories,
@@ -90,9 +113,16 @@ static inline kb_error *rig_try(rig *r, topo_machine *machine, bool timing_only)
                                                  .composites = r->composites,
                                                  .log = r->log,
                                                  .store = r->store,
-                                                 .timing_only = timing_only,
+                                                 .queues = r->queues,
+                                                 .timing_only = options.timing_only,
+                                                 .instant = options.instant,
                                                  .first_source = 1 << 10},
                             &r->runner);
+}
+
+static inline kb_error *rig_try(rig *r, topo_machine *machine, bool timing_only)
+{
+    return rig_try_with(r, machine, (rig_options){.timing_only = timing_only});
 }
 
 static inline rig rig_make(topo_machine *machine, bool timing_only)
@@ -126,6 +156,7 @@ static inline void rig_drop(rig *r)
     if (r->sim)
         kb_sim_abandon(r->sim);
     tl_runner_destroy(r->runner);
+    ipcq_destroy(r->queues);
     pe_composites_destroy(r->composites);
     pe_units_destroy(r->units);
     data_store_destroy(r->store);
@@ -173,6 +204,7 @@ static inline kb_error *start_on(rig *r, kb_pe pe, const kb_kernel *kernel, cons
                                                 .launch = 1,
                                                 .pe = pe,
                                                 .programs = {r->shape->pes, 1},
+                                                .queues = r->set,
                                                 .done = on_done,
                                                 .self = e,
                                                 .arg = 7});

@@ -2,13 +2,13 @@
  * test_alloc.c: whichever allocation of the host fails, a run of kernels ends with that error or
  * without any, and leaves nothing.
  */
-#include "rig.h"
+#include "queue_rig.h"
 
 #include "support/failing_alloc.h"
 
 enum { X = 0, Y = 1 << 16, OUT = 2 << 16 };
 
-static topo_machine *machine;
+static topo_machine *machine, *two_pes;
 
 KB_KERNEL(everything, tl_ptr memory)
 {
@@ -31,6 +31,21 @@ KB_KERNEL(everything, tl_ptr memory)
 KB_KERNEL(careless, tl_ptr memory)
 {
     ignore(tl_add(tl_load(memory, tl_shape(4), TL_F16), tl_arange(0, 5)));
+}
+
+KB_KERNEL(talk, tl_ptr memory)
+{
+    tl_tensor x = tl_load(memory + X, tl_shape(16), TL_F32);
+    tl_tensor posted = tl_recv_async("W", tl_shape(16), TL_F32);
+    tl_tensor there = tl_recv_async("W", tl_shape(8), TL_F32, .dst = memory + OUT);
+    tl_send_sync("E", x);
+    tl_send("E", tl_ref(memory + X, tl_shape(8), TL_F32));
+    tl_store(memory + OUT + 512, tl_add(posted, 1));
+    tl_store(memory + OUT + 1024, there);
+    tl_send("W", tl_arange(0, 4));
+    ignore(tl_recv(TL_ANY, tl_shape(4), TL_I32));
+    tl_send("E", x);
+    ignore(tl_recv("W", tl_shape(2), TL_F32)); /* which is wrong */
 }
 
 static kb_error *go(rig *r, const kb_kernel *kernel)
@@ -74,6 +89,43 @@ static void run_careless(void)
     rig_drop(&r);
 }
 
+static void run_talk(const ipcq_settings *settings, rig_options options)
+{
+    rig r;
+    ending ends[2] = {{0}, {0}};
+    kb_error *err = rig_try_with(&r, two_pes, options);
+    if (!err)
+        err = ring_try(&r, 2, settings);
+    if (!err)
+        err = run_on(&r, 2, &talk, (const tl_arg[]){MEMORY}, ends);
+    if (err)
+        assert_int_equal(kb_error_code(err), KB_ERR_HOST);
+    else
+        assert_true(ends[0].err && ends[1].err);
+    kb_error_free(err);
+    kb_error_free(ends[0].err);
+    kb_error_free(ends[1].err);
+    rig_drop(&r);
+}
+
+static void run_talk_with_time(void)
+{
+    run_talk(&(ipcq_settings){.buffer = KB_HBM, .n_slots = 2, .slot_bytes = 32, .credit_bytes = 16},
+             (rig_options){0});
+}
+
+static void run_talk_without_time(void)
+{
+    run_talk(&(ipcq_settings){.buffer = KB_TCM}, (rig_options){.instant = true});
+}
+
+static void any_allocation_may_fail_between_pes(void **state)
+{
+    (void)state;
+    failing_alloc_try_all(run_talk_with_time);
+    failing_alloc_try_all(run_talk_without_time);
+}
+
 static void any_allocation_may_fail(void **state)
 {
     (void)state;
@@ -90,12 +142,14 @@ static int load_machine(void **state)
 {
     (void)state;
     machine = one_cube("{ pe_layout: { pe_per_router: 1 }, noc: { w: 1, h: 1 } }");
+    two_pes = one_cube("{ pe_layout: { pe_per_router: 2 }, noc: { w: 1, h: 1 } }");
     return 0;
 }
 
 static int unload_machine(void **state)
 {
     (void)state;
+    topo_machine_destroy(two_pes);
     topo_machine_destroy(machine);
     return 0;
 }
@@ -105,6 +159,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_allocation_may_fail),
         cmocka_unit_test(any_allocation_may_fail_on_the_way_to_a_fault),
+        cmocka_unit_test(any_allocation_may_fail_between_pes),
     };
     return cmocka_run_group_tests(tests, load_machine, unload_machine);
 }

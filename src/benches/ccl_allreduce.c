@@ -1,0 +1,384 @@
+/*
+ * ccl_allreduce.c: the all-reduce that ccl.yaml chooses, as a program of workers: each sets its
+ * device, joins the process group, makes its tensor and reduces it.
+ *
+ * As it is, rank r fills its tensor with r + 1 (where the algorithm adds up the shards of a device
+ * too and each PE has one: each shard with its number + 1), and one line says how many came out
+ * right. With max_bytes there is a table of sizes instead, with random numbers.
+ *
+ * The layout is the one that the algorithm asks for. Where ranks are PEs, one worker drives them
+ * all, with a tensor on each device that has some.
+ */
+#include <kernbench/ccl.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "benches.h"
+#include "ccl_common.h"
+
+/* A tensor of n_elem elements for each of its shards. */
+typedef struct holding {
+    uint32_t device;
+    uint32_t first; /* of the shards of all ranks, the number of its first */
+    uint32_t shards;
+    kb_tensor tensor;
+} holding;
+
+typedef struct job {
+    kb_bench *bench;
+    kb_ccl_info info;
+    kb_dtype dtype;
+    kb_reduce_op op;
+    uint32_t warmup;
+    bool sweeps;
+    uint32_t holding_count, shard_count; /* in all */
+    holding *holdings;
+
+    /* Of the size in hand. */
+    uint64_t n_elem;
+    double *inputs;    /* n_elem for each shard; NULL without data */
+    double *expected;  /* n_elem for each shard of a rank, or n_elem alone if shards are added up */
+    double *magnitude; /* of what was added up for each */
+    kb_time began, ended;
+    uint64_t right, wrong; /* ranks or shards; elements */
+    double mean;           /* of what is wrong */
+    kb_collective_figures figures;
+} job;
+
+static bool has_data(const job *j)
+{
+    return !kb_context_is_timing_only(kb_bench_context(j->bench));
+}
+
+static bool is_per_cube(const job *j)
+{
+    return strcmp(j->info.validator, "shard_per_cube") == 0;
+}
+
+/* ---- Layouts ----------------------------------------------------------------------------- */
+
+/* How many shards the rank's tensor has, where a rank is a device. */
+static uint32_t shards_of_rank(const job *j)
+{
+    kb_machine machine = kb_context_machine(kb_bench_context(j->bench));
+    if (is_per_cube(j))
+        return machine.cubes;
+    if (strcmp(j->info.validator, "single_shard_per_rank") == 0)
+        return 1;
+    return machine.cubes * machine.pes;
+}
+
+static kb_error *list_holdings(job *j)
+{
+    kb_machine machine = kb_context_machine(kb_bench_context(j->bench));
+    uint32_t of_device = machine.cubes * machine.pes;
+    uint32_t world = j->info.world;
+    j->holding_count = j->info.rank_is_pe ? (world + of_device - 1) / of_device : world;
+    if (j->holding_count > kb_bench_device_count(j->bench))
+        return kb_error_new(KB_ERR_INPUT,
+                            "algorithm '%s' of ccl.yaml has %u ranks: that takes %u devices, and "
+                            "there are %u",
+                            j->info.algorithm, world, j->holding_count,
+                            kb_bench_device_count(j->bench));
+    j->holdings = calloc(j->holding_count, sizeof *j->holdings);
+    if (!j->holdings)
+        return kb_error_new(KB_ERR_HOST, "out of memory");
+    for (uint32_t i = 0; i < j->holding_count; i++) {
+        holding *h = &j->holdings[i];
+        h->device = kb_bench_device(j->bench, i);
+        h->first = j->shard_count;
+        h->shards = shards_of_rank(j);
+        if (j->info.rank_is_pe)
+            h->shards = world - h->first < of_device ? world - h->first : of_device;
+        j->shard_count += h->shards;
+    }
+    return NULL;
+}
+
+static kb_error *make_tensor(job *j, holding *h)
+{
+    kb_context *ctx = kb_bench_context(j->bench);
+    uint64_t columns = h->shards * j->n_elem;
+    kb_policy policy = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
+    kb_tensor_spec spec = {
+        .name = "x", .dtype = j->dtype, .shape = KB_SHAPE(1, columns), .door = KB_BACKDOOR};
+    spec.policy = &policy;
+    if (j->info.rank_is_pe) /* the first PEs, whatever their number: a tile each */
+        policy =
+            (kb_policy){.tiling = KB_TILED_COLUMN_MAJOR, .tile_rows = 1, .tile_columns = j->n_elem};
+    else if (is_per_cube(j)) {
+        spec.shape = KB_SHAPE(h->shards, j->n_elem);
+        policy = (kb_policy){.cube = KB_ROW_WISE, .num_pes = 1};
+    } else if (h->shards == 1) {
+        spec.policy = NULL;
+    }
+    KB_TRY(kb_ahbm_set_device(ctx, h->device));
+    KB_TRY(kb_empty(ctx, &spec, &h->tensor));
+    if (!has_data(j))
+        return NULL;
+    return bench_fill(ctx, h->tensor, j->dtype, j->inputs + h->first * j->n_elem, columns);
+}
+
+/* ---- What should come out ---------------------------------------------------------------- */
+
+/* Elements of a rank that have a counterpart in every other rank. */
+static uint64_t result_count(const job *j)
+{
+    bool single = j->info.reduce_shards || j->info.rank_is_pe;
+    return (single ? 1 : j->holdings[0].shards) * j->n_elem;
+}
+
+static double input_of(const job *j, uint32_t holding_index, uint32_t shard)
+{
+    bool by_shard = j->info.rank_is_pe || (j->info.reduce_shards && !is_per_cube(j));
+    return by_shard ? shard + 1.0 : holding_index + 1.0;
+}
+
+static kb_error *make_numbers(job *j, uint64_t seed)
+{
+    uint64_t total = j->shard_count * j->n_elem, results = result_count(j);
+    j->inputs = malloc(total * sizeof *j->inputs);
+    j->expected = malloc(results * sizeof *j->expected);
+    j->magnitude = calloc(results, sizeof *j->magnitude);
+    double *random = j->sweeps ? bench_numbers(seed, j->dtype, total) : NULL;
+    if (!j->inputs || !j->expected || !j->magnitude || (j->sweeps && !random)) {
+        free(random);
+        return kb_error_new(KB_ERR_HOST, "out of memory");
+    }
+    for (uint32_t i = 0; i < j->holding_count; i++)
+        for (uint64_t k = 0; k < j->holdings[i].shards * j->n_elem; k++) {
+            uint64_t at = j->holdings[i].first * j->n_elem + k;
+            j->inputs[at] = random ? random[at] : input_of(j, i, (uint32_t)(at / j->n_elem));
+        }
+    free(random);
+    for (uint64_t k = 0; k < total; k++) {
+        double *sum = &j->expected[k % results];
+        *sum = k < results ? j->inputs[k] : bench_combine(j->op, *sum, j->inputs[k]);
+        j->magnitude[k % results] += fabs(j->inputs[k]);
+    }
+    double added_up = (double)total / (double)results;
+    for (uint64_t k = 0; k < results && j->op == KB_AVG; k++) {
+        j->expected[k] /= added_up;
+        j->magnitude[k] /= added_up;
+    }
+    return NULL;
+}
+
+static void forget_numbers(job *j)
+{
+    free(j->inputs);
+    free(j->expected);
+    free(j->magnitude);
+    j->inputs = j->expected = j->magnitude = NULL;
+}
+
+/* Counts the wrong elements of a shard. */
+static uint64_t check_shard(job *j, uint32_t shard, const double *got)
+{
+    uint64_t wrong = 0, results = result_count(j);
+    double relative = bench_tolerance(j->dtype, j->shard_count);
+    double sum = 0;
+    for (uint64_t k = 0; k < j->n_elem; k++) {
+        uint64_t at = (shard * j->n_elem + k) % results;
+        double off = fabs(got[k] - j->expected[at]);
+        wrong += !(off <= relative * (j->magnitude[at] + fabs(j->expected[at])));
+        sum += got[k];
+    }
+    if (wrong > 0)
+        j->mean = sum / (double)j->n_elem;
+    return wrong;
+}
+
+static kb_error *check(job *j, const holding *h)
+{
+    kb_context *ctx = kb_bench_context(j->bench);
+    uint64_t count = h->shards * j->n_elem;
+    double *got = malloc((count > 0 ? count : 1) * sizeof *got);
+    if (!got)
+        return kb_error_new(KB_ERR_HOST, "out of memory");
+    kb_error *err = bench_read(ctx, h->tensor, j->dtype, got, count);
+    uint64_t wrong = 0;
+    for (uint32_t s = 0; s < h->shards && !err; s++) {
+        uint64_t here = check_shard(j, s, got + s * j->n_elem);
+        wrong += here;
+        if (is_per_cube(j) || j->info.rank_is_pe)
+            j->right += here == 0;
+    }
+    if (!is_per_cube(j) && !j->info.rank_is_pe)
+        j->right += wrong == 0;
+    j->wrong += wrong;
+    free(got);
+    return err;
+}
+
+/* ---- Reducing ---------------------------------------------------------------------------- */
+
+/* What the caller drives, once. */
+static kb_error *reduce(job *j, holding *mine, uint32_t count)
+{
+    kb_tensor tensors[64];
+    if (count > sizeof tensors / sizeof tensors[0])
+        return kb_error_new(KB_ERR_INPUT, "ccl_allreduce: %u devices are too many", count);
+    for (uint32_t i = 0; i < count; i++)
+        tensors[i] = mine[i].tensor;
+    kb_context *ctx = kb_bench_context(j->bench);
+    kb_collective call = {
+        .kind = KB_ALL_REDUCE,
+        .inputs = tensors,
+        .outputs = tensors,
+        .count = count,
+        .op = j->op,
+        .options.algorithm = j->info.algorithm,
+    };
+    KB_TRY(kb_distributed_barrier(ctx, NULL));
+    j->began = kb_context_now(ctx);
+    KB_TRY(kb_distributed_call(ctx, &call));
+    if (kb_context_now(ctx) > j->ended)
+        j->ended = kb_context_now(ctx);
+    return kb_distributed_barrier(ctx, NULL);
+}
+
+static kb_error *work(kb_context *ctx, uint32_t rank, void *arg)
+{
+    job *j = arg;
+    holding *mine = j->info.rank_is_pe ? j->holdings : &j->holdings[rank];
+    uint32_t count = j->info.rank_is_pe ? j->holding_count : 1;
+    KB_TRY(kb_ahbm_set_device(ctx, mine->device));
+    KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
+    for (uint32_t i = 0; i < count; i++)
+        KB_TRY(make_tensor(j, &mine[i]));
+    for (uint32_t i = 0; i < j->warmup; i++)
+        KB_TRY(reduce(j, mine, count));
+    for (uint32_t i = 0; i < count && j->warmup > 0 && has_data(j); i++)
+        KB_TRY(bench_fill(ctx, mine[i].tensor, j->dtype, j->inputs + mine[i].first * j->n_elem,
+                          mine[i].shards * j->n_elem));
+    j->ended = 0;
+    KB_TRY(reduce(j, mine, count));
+    for (uint32_t i = 0; i < count && has_data(j); i++)
+        KB_TRY(check(j, &mine[i]));
+    if (rank == 0)
+        KB_TRY(kb_distributed_get_figures(ctx, (kb_group){0}, &j->figures));
+    for (uint32_t i = 0; i < count; i++)
+        KB_TRY(kb_tensor_free(ctx, mine[i].tensor));
+    return kb_distributed_destroy_process_group(ctx);
+}
+
+static kb_error *run_size(job *j, uint64_t n_elem, uint64_t seed)
+{
+    j->n_elem = n_elem;
+    j->right = j->wrong = 0;
+    kb_error *err = has_data(j) ? make_numbers(j, seed) : NULL;
+    if (!err)
+        err = kb_spawn(kb_bench_context(j->bench), work, j, j->info.rank_is_pe ? 1 : j->info.world);
+    return err;
+}
+
+/* ---- What is printed --------------------------------------------------------------------- */
+
+static kb_error *say_once(job *j)
+{
+    kb_bench_metric(j->bench, "time", kb_to_ns(j->ended - j->began), "ns");
+    kb_bench_metric(j->bench, "bound", kb_to_ns(j->figures.lower_bound), "ns");
+    if (!has_data(j)) {
+        kb_bench_print(j->bench, "%s (ws=%u): not checked (timing-only)", j->info.algorithm,
+                       j->info.world);
+        return NULL;
+    }
+    if (j->wrong == 0) {
+        kb_bench_confirm(j->bench);
+        kb_bench_print(j->bench, "%s (ws=%u): %" PRIu64 " OK", j->info.algorithm, j->info.world,
+                       j->right);
+        return NULL;
+    }
+    kb_bench_print(j->bench, "[FAIL] %s (ws=%u): got mean=%g, expected=%g", j->info.algorithm,
+                   j->info.world, j->mean, j->expected[0]);
+    return kb_error_new(KB_ERR_CHECK, "%s: %" PRIu64 " elements are wrong", j->info.algorithm,
+                        j->wrong);
+}
+
+static kb_error *sweep(job *j)
+{
+    uint32_t shards = j->info.rank_is_pe ? 1 : j->holdings[0].shards;
+    uint64_t grain = shards * kb_dtype_bytes(j->dtype), wrong = 0;
+    bench_sizes sizes;
+    KB_TRY(bench_get_sizes(j->bench, grain, &sizes));
+    bench_print_head(j->bench, j->info.rank_is_pe ? "what one PE has" : "what one device has",
+                     j->info.world);
+    for (uint64_t size = sizes.first; size <= sizes.last; size *= sizes.factor) {
+        uint64_t n_elem = size / grain;
+        kb_error *err = run_size(j, n_elem, size);
+        forget_numbers(j);
+        KB_TRY(err);
+        bench_row row = {.size = n_elem * grain,
+                         .count = n_elem * shards,
+                         .dtype = j->dtype,
+                         .op = kb_reduce_op_name(j->op),
+                         .root = "-1",
+                         .time = j->ended - j->began,
+                         .checked = has_data(j),
+                         .wrong = j->wrong,
+                         .figures = j->figures};
+        bench_print_row(j->bench, &row);
+        wrong += j->wrong;
+    }
+    if (wrong > 0)
+        return kb_error_new(KB_ERR_CHECK, "%" PRIu64 " elements are wrong", wrong);
+    if (has_data(j))
+        kb_bench_confirm(j->bench);
+    return NULL;
+}
+
+/* Whether the sum of all that ranks begin with is more than f16 can hold. */
+static bool overflows_f16(const job *j)
+{
+    double count = j->shard_count;
+    return j->dtype == KB_F16 && count * (count + 1) / 2 > 65504;
+}
+
+static kb_error *run_job(job *j)
+{
+    KB_TRY(kb_ccl_get_info(kb_bench_context(j->bench), &j->info));
+    bool op_given = kb_bench_param(j->bench, "op") > 0;
+    j->op = op_given ? (kb_reduce_op)kb_bench_param(j->bench, "op") : j->info.op;
+    j->dtype = bench_dtype(j->bench);
+    j->sweeps =
+        kb_bench_param(j->bench, "max_bytes") > 0 || kb_bench_param(j->bench, "min_bytes") > 0;
+    j->warmup = j->sweeps ? (uint32_t)kb_bench_param(j->bench, "warmup") : 0;
+    KB_TRY(list_holdings(j));
+    if (j->sweeps)
+        return sweep(j);
+    if (overflows_f16(j))
+        j->dtype = KB_F32;
+    KB_TRY(run_size(j, j->info.n_elem > 0 ? (uint64_t)j->info.n_elem : 8, 0));
+    return say_once(j);
+}
+
+static kb_error *run(kb_bench *bench)
+{
+    job j = {.bench = bench};
+    kb_error *err = run_job(&j);
+    forget_numbers(&j);
+    free(j.holdings);
+    return err;
+}
+
+static const kb_param params[] = {CCL_SWEEP_PARAMS(0, 0)};
+
+const kb_bench_spec bench_ccl_allreduce = {
+    .name = "ccl_allreduce",
+    .summary = "the all-reduce that ccl.yaml chooses; a table of sizes with max_bytes",
+    .params = params,
+    .param_count = sizeof params / sizeof params[0],
+    .run = run,
+};
+
+const kb_bench_spec bench_ipcq_allreduce = {
+    .name = "ipcq_allreduce",
+    .summary = "another name of ccl_allreduce",
+    .params = params,
+    .param_count = sizeof params / sizeof params[0],
+    .run = run,
+};

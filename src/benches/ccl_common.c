@@ -1,0 +1,168 @@
+/* ccl_common.c: numbers and tables for the benches of collectives. */
+#include "ccl_common.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+kb_dtype bench_dtype(const kb_bench *bench)
+{
+    static const kb_dtype dtypes[] = {KB_F16, KB_BF16, KB_F32};
+    return dtypes[kb_bench_param(bench, "dtype")];
+}
+
+/* ---- The table --------------------------------------------------------------------------- */
+
+kb_error *bench_get_sizes(const kb_bench *bench, uint64_t least, bench_sizes *sizes)
+{
+    uint64_t first = (uint64_t)kb_bench_param(bench, "min_bytes");
+    *sizes = (bench_sizes){.first = first > least ? first : least,
+                           .last = (uint64_t)kb_bench_param(bench, "max_bytes"),
+                           .factor = (uint64_t)kb_bench_param(bench, "factor")};
+    if (sizes->first <= sizes->last)
+        return NULL;
+    return kb_error_new(KB_ERR_INPUT,
+                        "max_bytes=%" PRIu64 " is less than the smallest size, %" PRIu64 " bytes",
+                        sizes->last, sizes->first);
+}
+
+void bench_print_head(kb_bench *bench, const char *size_means, uint32_t ranks)
+{
+    kb_bench_print(bench, "%u ranks; size: %s; time: from the call until the last rank is done",
+                   ranks, size_means);
+    kb_bench_print(bench, "bound: by bandwidth alone, no algorithm can be faster on this machine");
+    kb_bench_print(bench, "%12s %12s %5s %5s %5s %12s %8s %8s %7s %12s %7s  %s", "size", "count",
+                   "type", "redop", "root", "time", "algbw", "busbw", "wrong", "bound", "reached",
+                   "algorithm");
+    kb_bench_print(bench, "%12s %12s %5s %5s %5s %12s %8s %8s %7s %12s %7s", "(B)", "(elements)",
+                   "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(%)");
+}
+
+static void add_metrics(kb_bench *bench, const bench_row *row, double us, double busbw)
+{
+    const struct {
+        const char *name;
+        double value;
+        const char *unit;
+    } all[] = {
+        {"time", us, "us"},
+        {"busbw", busbw, "GB/s"},
+        {"bound", kb_to_ns(row->figures.lower_bound) / 1000, "us"},
+        {"wrong", (double)row->wrong, "elements"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s_%" PRIu64, all[i].name, row->size);
+        kb_bench_detail(bench, name, all[i].value, all[i].unit);
+    }
+}
+
+void bench_print_row(kb_bench *bench, const bench_row *row)
+{
+    double us = kb_to_ns(row->time) / 1000, bound = kb_to_ns(row->figures.lower_bound) / 1000;
+    double algbw = us > 0 ? (double)row->size / us / 1000 : 0;
+    char wrong[24] = "n/a";
+    if (row->checked)
+        snprintf(wrong, sizeof wrong, "%" PRIu64, row->wrong);
+    kb_bench_print(bench,
+                   "%12" PRIu64 " %12" PRIu64 " %5s %5s %5s %12.2f %8.2f %8.2f %7s %12.2f %7.1f  "
+                   "%s",
+                   row->size, row->count, kb_dtype_name(row->dtype), row->op, row->root, us, algbw,
+                   algbw * row->figures.bus_factor, wrong, bound, us > 0 ? 100 * bound / us : 0,
+                   row->figures.algorithm);
+    add_metrics(bench, row, us, algbw * row->figures.bus_factor);
+}
+
+/* ---- Numbers ----------------------------------------------------------------------------- */
+
+static bool to_doubles(kb_dtype dtype, const void *data, double *numbers, uint64_t count)
+{
+    float *floats = malloc((count > 0 ? count : 1) * sizeof *floats);
+    if (!floats)
+        return false;
+    kb_convert(KB_F32, floats, dtype, data, count);
+    for (uint64_t i = 0; i < count; i++)
+        numbers[i] = (double)floats[i];
+    free(floats);
+    return true;
+}
+
+double *bench_numbers(uint64_t seed, kb_dtype dtype, uint64_t count)
+{
+    uint64_t room = count > 0 ? count : 1;
+    void *data = malloc(room * kb_dtype_bytes(dtype));
+    double *numbers = malloc(room * sizeof *numbers);
+    if (data && numbers) {
+        kb_bench_random(seed, dtype, data, count);
+        if (to_doubles(dtype, data, numbers, count)) {
+            free(data);
+            return numbers;
+        }
+    }
+    free(data);
+    free(numbers);
+    return NULL;
+}
+
+static kb_error *no_memory(void)
+{
+    return kb_error_new(KB_ERR_HOST, "out of memory");
+}
+
+kb_error *bench_fill(kb_context *ctx, kb_tensor tensor, kb_dtype dtype, const double *numbers,
+                     uint64_t count)
+{
+    size_t bytes = count * kb_dtype_bytes(dtype);
+    float *floats = malloc((count > 0 ? count : 1) * sizeof *floats);
+    void *data = malloc(bytes > 0 ? bytes : 1);
+    kb_error *err = floats && data ? NULL : no_memory();
+    if (!err) {
+        for (uint64_t i = 0; i < count; i++)
+            floats[i] = (float)numbers[i];
+        kb_convert(dtype, data, KB_F32, floats, count);
+        err = kb_tensor_set_slice(ctx, tensor, KB_BACKDOOR, NULL, data, bytes);
+    }
+    free(floats);
+    free(data);
+    return err;
+}
+
+kb_error *bench_read(kb_context *ctx, kb_tensor tensor, kb_dtype dtype, double *numbers,
+                     uint64_t count)
+{
+    size_t bytes = count * kb_dtype_bytes(dtype);
+    void *data = malloc(bytes > 0 ? bytes : 1);
+    if (!data)
+        return no_memory();
+    kb_error *err = kb_tensor_to_host(ctx, tensor, KB_BACKDOOR, data, bytes);
+    if (!err && !to_doubles(dtype, data, numbers, count))
+        err = no_memory();
+    free(data);
+    return err;
+}
+
+double bench_combine(kb_reduce_op op, double a, double b)
+{
+    switch (op) {
+    case KB_MAX:
+        return fmax(a, b);
+    case KB_MIN:
+        return fmin(a, b);
+    case KB_PROD:
+        return a * b;
+    case KB_SUM:
+    case KB_AVG:
+    case KB_REDUCE_OPS:
+        break;
+    }
+    return a + b;
+}
+
+double bench_tolerance(kb_dtype dtype, uint32_t ranks)
+{
+    /* Each operation may be off by half a unit in the last place, up or down: they add up as the
+     * root of their number. */
+    double unit = dtype == KB_F16 ? 0x1p-10 : dtype == KB_BF16 ? 0x1p-7 : 0x1p-23;
+    return unit * (1 + sqrt((double)ranks));
+}

@@ -1,0 +1,175 @@
+/*
+ * algorithms.c: the collectives that ship, and what their kernels share.
+ *
+ * The order in which a kernel adds up is fixed by places in circles, lines and trees, never by what
+ * arrives first: the bits of a result do not depend on time.
+ */
+#include "algorithms.h"
+
+#include <inttypes.h>
+
+#include "base/base.h"
+#include "registry.h"
+
+const kb_ccl_algorithm *const ccl_algorithms[] = {
+    &ccl_hello_send_algorithm,
+    &ccl_ring_algorithm,
+    &ccl_mesh_algorithm,
+    &ccl_tree_algorithm,
+    &ccl_hierarchical_algorithm,
+    &ccl_intercube_algorithm,
+    &ccl_ring_rsag_algorithm,
+    &ccl_trees_algorithm,
+    &ccl_one_shot_algorithm,
+    &ccl_ring_all_gather_algorithm,
+    &ccl_ring_reduce_scatter_algorithm,
+    &ccl_ring_broadcast_algorithm,
+    &ccl_ring_reduce_algorithm,
+    &ccl_pairs_gather_algorithm,
+    &ccl_pairs_scatter_algorithm,
+    &ccl_pairs_all_to_all_algorithm,
+    &ccl_pairs_send_algorithm,
+    NULL,
+};
+
+/* ---- In kernels -------------------------------------------------------------------------- */
+
+tl_tensor ccl_combine(tl_context *tl, kb_reduce_op op, tl_tensor a, tl_tensor b)
+{
+    switch (op) {
+    case KB_MAX:
+        return tl_maximum(a, b);
+    case KB_MIN:
+        return tl_minimum(a, b);
+    case KB_PROD:
+        return tl_mul(a, b);
+    case KB_SUM:
+    case KB_AVG:
+    case KB_REDUCE_OPS:
+        break;
+    }
+    return tl_add(a, b);
+}
+
+tl_tensor ccl_finish(tl_context *tl, kb_reduce_op op, tl_tensor sum, int64_t count)
+{
+    return op == KB_AVG && count > 1 ? tl_div(sum, count) : sum;
+}
+
+void ccl_go_around(tl_context *tl, const ccl_tile *tile, tl_tensor *sum, int64_t members,
+                   const char *to, const char *from)
+{
+    if (members == 1)
+        return;
+    tl_send(to, *sum);
+    for (int64_t step = 1; step < members; step++)
+        TL_SCOPE {
+            tl_tensor arrived = tl_recv(from, tile->shape, tile->dtype);
+            if (step + 1 < members)
+                tl_send(to, arrived);
+            tl_assign(sum, ccl_combine(tl, tile->op, *sum, arrived));
+        }
+}
+
+static void add_from(tl_context *tl, const ccl_tile *tile, tl_tensor *sum, const char *from)
+{
+    TL_SCOPE {
+        tl_tensor arrived = tl_recv(from, tile->shape, tile->dtype);
+        tl_assign(sum, ccl_combine(tl, tile->op, *sum, arrived));
+    }
+}
+
+void ccl_reduce_along(tl_context *tl, const ccl_tile *tile, tl_tensor *sum, ccl_line line)
+{
+    if (line.place <= line.root && line.place > 0)
+        add_from(tl, tile, sum, line.down);
+    if (line.place >= line.root && line.place + 1 < line.members)
+        add_from(tl, tile, sum, line.up);
+    if (line.place != line.root)
+        tl_send(line.place < line.root ? line.up : line.down, *sum);
+}
+
+void ccl_broadcast_along(tl_context *tl, const ccl_tile *tile, tl_tensor *value, ccl_line line)
+{
+    if (line.place != line.root)
+        tl_assign(value,
+                  tl_recv(line.place < line.root ? line.up : line.down, tile->shape, tile->dtype));
+    if (line.place <= line.root && line.place > 0)
+        tl_send(line.down, *value);
+    if (line.place >= line.root && line.place + 1 < line.members)
+        tl_send(line.up, *value);
+}
+
+/* ---- For arguments ----------------------------------------------------------------------- */
+
+/* More than there is room for are counted alone: whoever asked for them refuses them. */
+static void add_argument(kb_ccl_arguments *args, tl_arg argument)
+{
+    if (args->count < KB_CCL_MAX_ARGUMENTS)
+        args->items[args->count] = argument;
+    args->count++;
+}
+
+void kb_ccl_add_address(kb_ccl_arguments *args, uint64_t address)
+{
+    add_argument(args, (tl_arg)address);
+}
+
+void kb_ccl_add_integer(kb_ccl_arguments *args, int64_t number)
+{
+    add_argument(args, (tl_arg)number);
+}
+
+int64_t ccl_tile_elements(const kb_ccl_call *call, int64_t tiles_held)
+{
+    int64_t size = (int64_t)kb_dtype_bytes(call->dtype);
+    int64_t slot = (int64_t)call->slot_bytes / size;
+    int64_t tcm = (int64_t)call->scope->machine.tcm_bytes / (2 * tiles_held * size);
+    int64_t most = slot < tcm ? slot : tcm;
+    int64_t wanted = kb_ccl_setting(call->scope, "chunk_size", most);
+    int64_t tile = wanted < most ? wanted : most;
+    return tile < 1 ? 1 : tile;
+}
+
+void ccl_add_common(const kb_ccl_call *call, const kb_ccl_part *part, kb_ccl_arguments *args)
+{
+    kb_ccl_add_address(args, part->output);
+    kb_ccl_add_integer(args, (int64_t)part->elements);
+    kb_ccl_add_integer(args, call->dtype);
+    kb_ccl_add_integer(args, call->op);
+}
+
+static bool in_order(const kb_ccl_part *part)
+{
+    for (uint32_t place = 0; part->ranks && place < part->circle_size; place++)
+        if (part->ranks[place] != place)
+            return false;
+    return true;
+}
+
+kb_error *ccl_order_of_ranks(const kb_ccl_call *call, const kb_ccl_part *part, int64_t *order)
+{
+    *order = 0;
+    if (in_order(part))
+        return NULL;
+    if (part->circle_size > 16)
+        return kb_error_new(KB_ERR_INPUT,
+                            "entry '%s': %s needs circles in the order of ranks if they have more "
+                            "than 16 members, here %" PRIu32,
+                            call->scope->entry, kb_collective_name(call->kind), part->circle_size);
+    uint64_t packed = 0;
+    for (uint32_t place = 0; place < part->circle_size; place++)
+        packed |= (uint64_t)part->ranks[place] << (4 * place);
+    *order = (int64_t)packed;
+    return NULL;
+}
+
+int64_t ccl_root_place(const kb_ccl_call *call, const kb_ccl_part *part)
+{
+    uint32_t place = 0;
+    if (!part->ranks)
+        return call->root;
+    while (place + 1 < part->circle_size && part->ranks[place] != call->root)
+        place++;
+    return place;
+}

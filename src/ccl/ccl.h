@@ -1,0 +1,13 @@
+/* ccl.h: collectives: what the command line sees of them. */
+#ifndef KB_CCL_CCL_H
+#define KB_CCL_CCL_H
+
+#include <kernbench/ccl.h>
+
+#include "bound.h"
+#include "config.h"
+#include "plan.h"
+#include "registry.h"
+#include "tune.h"
+
+#endif

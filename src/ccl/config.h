@@ -1,0 +1,72 @@
+/*
+ * config.h: ccl.yaml: which algorithms there are, and with which parameters. What an entry does not
+ * say it has from `defaults`. Checked as strictly as a machine: everything wrong is reported, with
+ * its place.
+ */
+#ifndef KB_CCL_CONFIG_H
+#define KB_CCL_CONFIG_H
+
+#include <kernbench/ccl.h>
+
+#include "base/base.h"
+#include "registry.h"
+
+enum { CCL_NO_ROOT = UINT32_MAX };
+
+typedef struct ccl_setting {
+    const char *key;
+    int64_t value;
+} ccl_setting;
+
+typedef struct ccl_entry {
+    const char *name;
+    const kb_ccl_algorithm *algorithm;
+    const kb_ccl_topology *topology; /* NULL: none, the algorithm's own */
+    const kb_ccl_mapper *mapper;
+    const kb_ccl_validator *validator; /* NULL: none */
+    kb_memory buffer;
+    bool polls;
+    uint32_t n_slots;
+    uint64_t slot_bytes;
+    uint32_t vc_chunk_bytes;
+    uint32_t credit_bytes;
+    uint32_t world_size; /* 0: as many as there are SIPs */
+    bool rank_is_pe;
+    bool reduce_shards;
+    kb_reduce_op reduce_op;       /* of ccl_allreduce */
+    KB_VEC(ccl_setting) settings; /* n_elem, chunk_size, root_cube, w, h, kernel_*, as given */
+} ccl_entry;
+
+/* One line of a measured table: up to so many bytes this entry is the best. */
+typedef struct ccl_tuned {
+    kb_collective_kind kind;
+    uint32_t world;
+    uint64_t machine; /* topo_machine_hash() */
+    uint64_t up_to_bytes;
+    size_t entry;
+} ccl_tuned;
+
+typedef struct ccl_config {
+    const char *path;          /* as messages show it */
+    KB_VEC(ccl_entry) entries; /* in the order of the file */
+    size_t chosen;             /* defaults.algorithm; CCL_AUTO if that is auto */
+    KB_VEC(ccl_tuned) tuned;   /* what `kernbench ccl tune` wrote, if anything */
+    kb_arena names;
+} ccl_config;
+
+#define CCL_AUTO SIZE_MAX
+
+/* path NULL: the one that is built in. Settings are "defaults.n_slots=8". */
+KB_MUST_USE kb_error *ccl_config_load(const char *path, const char *const *settings,
+                                      size_t setting_count, const ccl_registry *registry,
+                                      ccl_config *config);
+void ccl_config_fini(ccl_config *config);
+
+/* NULL if there is none such. */
+const ccl_entry *ccl_config_find(const ccl_config *config, const char *name);
+
+/* The text that is built in, with its comments. */
+extern const char ccl_builtin_text[];
+extern const size_t ccl_builtin_length;
+
+#endif

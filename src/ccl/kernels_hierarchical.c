@@ -1,0 +1,76 @@
+/*
+ * kernels_hierarchical.c: reduce level by level: over the PEs of a cube to PE 0, over the cubes of
+ * a SIP to cube 0, over the SIPs to the first; then the result goes back down the same levels. A
+ * level of one member has nothing to do.
+ *
+ * Each level is a ring, which is reduced in both directions: of n members those up to n/2 send
+ * down, the others up and around, so that it takes n/2 rounds, not n-1. The way back is a chain.
+ */
+#include "algorithms.h"
+
+/* A ring as a line from its far side over member 0 to its far side. */
+static ccl_line towards_first(ccl_line ring)
+{
+    int64_t upper = (ring.members - 1) / 2; /* members that go up and around */
+    ring.place = (ring.place + upper) % ring.members;
+    ring.root = upper;
+    return ring;
+}
+
+KB_KERNEL(hierarchical, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op, int pes,
+          int cubes, int sip, int sips, int64_t tile)
+{
+    int64_t pe = tl_program_id(0), cube = tl_program_id(1);
+    const ccl_line levels[] = {
+        {.place = pe, .members = pes, .up = "E", .down = "W"},
+        {.place = cube, .members = cubes, .up = "N", .down = "S"},
+        {.place = sip, .members = sips, .up = "global_E", .down = "global_W"},
+    };
+    /* PE 0 stands for its cube, and that of cube 0 for its SIP. */
+    int depth = pe > 0 ? 1 : cube > 0 ? 2 : 3;
+
+    for (int64_t begin = 0; begin < count; begin += tile)
+        TL_SCOPE {
+            ccl_tile t = {.at = ccl_at(mine, begin, dtype),
+                          .shape = tl_shape(ccl_least(tile, count - begin)),
+                          .dtype = dtype,
+                          .op = op};
+            tl_tensor sum = tl_load(t.at, t.shape, dtype);
+            for (int level = 0; level < depth; level++)
+                ccl_reduce_along(tl, &t, &sum, towards_first(levels[level]));
+            if (depth == 3 && sip == 0)
+                sum = ccl_finish(tl, op, sum, (int64_t)pes * cubes * sips);
+            for (int level = depth - 1; level >= 0; level--)
+                ccl_broadcast_along(tl, &t, &sum, levels[level]);
+            tl_store(t.at, sum);
+        }
+}
+
+static kb_error *hierarchical_arguments(const kb_ccl_call *call, const kb_ccl_part *part,
+                                        kb_ccl_arguments *args)
+{
+    const kb_ccl_scope *scope = call->scope;
+    uint64_t expected = (uint64_t)scope->world * scope->machine.cubes * scope->machine.pes;
+    if (scope->rank_is_pe || part->circle_size != expected)
+        return kb_error_new(KB_ERR_INPUT,
+                            "entry '%s': hierarchical needs all PEs of each rank in one circle: "
+                            "mapper: all_pes and rank: sip",
+                            scope->entry);
+    ccl_add_common(call, part, args);
+    kb_ccl_add_integer(args, scope->machine.pes);
+    kb_ccl_add_integer(args, scope->machine.cubes);
+    kb_ccl_add_integer(args, part->rank);
+    kb_ccl_add_integer(args, scope->world);
+    kb_ccl_add_integer(args, ccl_tile_elements(call, 8));
+    return NULL;
+}
+
+const kb_ccl_algorithm ccl_hierarchical_algorithm = {
+    .name = "hierarchical",
+    .summary = "reduces over PEs, then cubes, then SIPs, and broadcasts back; adds up all shards",
+    .kernel = &hierarchical,
+    .arguments = hierarchical_arguments,
+    .collectives = 1 << KB_ALL_REDUCE,
+    .reduce_shards = true,
+    .same_bits = true,
+};

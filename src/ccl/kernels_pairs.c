@@ -1,0 +1,219 @@
+/*
+ * kernels_pairs.c: everybody talks to everybody, by directions "r0", "r1", .. to the place of that
+ * number. One step, whatever the number of members: the best for small sizes, and for what has to
+ * go from each to each anyway.
+ *
+ * Members begin with their successors, so that not all send to place 0 at once.
+ */
+#include "algorithms.h"
+
+static ccl_label peer(int64_t place)
+{
+    return ccl_label_of("r", place);
+}
+
+/* ---- All-reduce -------------------------------------------------------------------------- */
+
+/* Everybody gets everything and adds it in the order of places: the same bits everywhere. */
+KB_KERNEL(one_shot, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op, int members,
+          int place, int64_t tile)
+{
+    for (int64_t begin = 0; begin < count && members > 1; begin += tile)
+        TL_SCOPE {
+            tl_ptr at = ccl_at(mine, begin, dtype);
+            tl_dims shape = tl_shape(ccl_least(tile, count - begin));
+            tl_tensor own = tl_load(at, shape, dtype), sum = {0};
+            for (int step = 1; step < members; step++)
+                tl_send(peer((place + step) % members).text, own);
+            for (int from = 0; from < members; from++)
+                TL_SCOPE {
+                    tl_tensor value = from == place ? tl_reshape(own, shape)
+                                                    : tl_recv_async(peer(from).text, shape, dtype);
+                    tl_assign(&sum, from == 0 ? value : ccl_combine(tl, op, sum, value));
+                }
+            tl_store(at, ccl_finish(tl, op, sum, members));
+        }
+}
+
+static kb_error *one_shot_arguments(const kb_ccl_call *call, const kb_ccl_part *part,
+                                    kb_ccl_arguments *args)
+{
+    ccl_add_common(call, part, args);
+    kb_ccl_add_integer(args, part->circle_size);
+    kb_ccl_add_integer(args, part->place);
+    kb_ccl_add_integer(args, ccl_tile_elements(call, 32));
+    return NULL;
+}
+
+const kb_ccl_algorithm ccl_one_shot_algorithm = {
+    .name = "one_shot",
+    .summary = "all send all to all, and add it up by themselves: for small sizes",
+    .kernel = &one_shot,
+    .arguments = one_shot_arguments,
+    .collectives = 1 << KB_ALL_REDUCE,
+    .same_bits = true,
+};
+
+/* ---- Gather and scatter ------------------------------------------------------------------ */
+
+KB_KERNEL(pairs_gather, tl_ptr input, tl_ptr output, int64_t count, kb_dtype dtype, int members,
+          int place, int64_t order, int root, int64_t tile)
+{
+    for (int64_t begin = 0; begin < count; begin += tile) {
+        tl_dims shape = tl_shape(ccl_least(tile, count - begin));
+        if (place != root)
+            TL_SCOPE {
+                tl_send(peer(root).text, tl_load(ccl_at(input, begin, dtype), shape, dtype));
+            }
+        for (int step = 0; step < members && place == root; step++)
+            TL_SCOPE {
+                int from = (root + step) % members;
+                int64_t block = ccl_rank_at(order, from) * count;
+                tl_tensor value = step == 0 ? tl_load(ccl_at(input, begin, dtype), shape, dtype)
+                                            : tl_recv_async(peer(from).text, shape, dtype);
+                tl_store(ccl_at(output, block + begin, dtype), value);
+            }
+    }
+}
+
+KB_KERNEL(pairs_scatter, tl_ptr input, tl_ptr output, int64_t count, kb_dtype dtype, int members,
+          int place, int64_t order, int root, int64_t tile)
+{
+    for (int64_t begin = 0; begin < count; begin += tile) {
+        tl_dims shape = tl_shape(ccl_least(tile, count - begin));
+        tl_ptr to = ccl_at(output, begin, dtype);
+        if (place != root)
+            TL_SCOPE {
+                tl_store(to, tl_recv_async(peer(root).text, shape, dtype));
+            }
+        for (int step = 1; step <= members && place == root; step++)
+            TL_SCOPE {
+                int member = (root + step) % members;
+                int64_t block = ccl_rank_at(order, member) * count;
+                tl_tensor value = tl_load(ccl_at(input, block + begin, dtype), shape, dtype);
+                if (member == root)
+                    tl_store(to, value);
+                else
+                    tl_send(peer(member).text, value);
+            }
+    }
+}
+
+/* ---- All to all -------------------------------------------------------------------------- */
+
+KB_KERNEL(pairs_all_to_all, tl_ptr input, tl_ptr output, int64_t count, kb_dtype dtype, int members,
+          int place, int64_t order, int64_t tile)
+{
+    for (int64_t begin = 0; begin < count; begin += tile)
+        for (int step = 0; step < members; step++)
+            TL_SCOPE {
+                tl_dims shape = tl_shape(ccl_least(tile, count - begin));
+                int to = (place + step) % members, from = (place - step + members) % members;
+                int64_t there = ccl_rank_at(order, to) * count + begin;
+                int64_t here = ccl_rank_at(order, from) * count + begin;
+                tl_tensor value = tl_load(ccl_at(input, there, dtype), shape, dtype);
+                if (step > 0) {
+                    tl_send(peer(to).text, value);
+                    value = tl_recv_async(peer(from).text, shape, dtype);
+                }
+                tl_store(ccl_at(output, here, dtype), value);
+            }
+}
+
+/* ---- From one to another ----------------------------------------------------------------- */
+
+KB_KERNEL(pairs_send, tl_ptr mine, int64_t count, kb_dtype dtype, int other, bool sends,
+          int64_t tile)
+{
+    for (int64_t begin = 0; begin < count; begin += tile)
+        TL_SCOPE {
+            tl_ptr at = ccl_at(mine, begin, dtype);
+            tl_dims shape = tl_shape(ccl_least(tile, count - begin));
+            if (sends)
+                tl_send(peer(other).text, tl_load(at, shape, dtype));
+            else
+                tl_store(at, tl_recv_async(peer(other).text, shape, dtype));
+        }
+}
+
+/* ---- Arguments --------------------------------------------------------------------------- */
+
+static kb_error *add_blocks(const kb_ccl_call *call, const kb_ccl_part *part,
+                            kb_ccl_arguments *args)
+{
+    int64_t order;
+    KB_TRY(ccl_order_of_ranks(call, part, &order));
+    kb_ccl_add_address(args, part->input);
+    kb_ccl_add_address(args, part->output);
+    kb_ccl_add_integer(args, (int64_t)part->elements);
+    kb_ccl_add_integer(args, call->dtype);
+    kb_ccl_add_integer(args, part->circle_size);
+    kb_ccl_add_integer(args, part->place);
+    kb_ccl_add_integer(args, order);
+    return NULL;
+}
+
+static kb_error *rooted_arguments(const kb_ccl_call *call, const kb_ccl_part *part,
+                                  kb_ccl_arguments *args)
+{
+    KB_TRY(add_blocks(call, part, args));
+    kb_ccl_add_integer(args, ccl_root_place(call, part));
+    kb_ccl_add_integer(args, ccl_tile_elements(call, 32));
+    return NULL;
+}
+
+const kb_ccl_algorithm ccl_pairs_gather_algorithm = {
+    .name = "pairs_gather",
+    .summary = "all send to the root",
+    .kernel = &pairs_gather,
+    .arguments = rooted_arguments,
+    .collectives = 1 << KB_GATHER,
+    .same_bits = true,
+};
+
+const kb_ccl_algorithm ccl_pairs_scatter_algorithm = {
+    .name = "pairs_scatter",
+    .summary = "the root sends to all",
+    .kernel = &pairs_scatter,
+    .arguments = rooted_arguments,
+    .collectives = 1 << KB_SCATTER,
+    .same_bits = true,
+};
+
+static kb_error *all_to_all_arguments(const kb_ccl_call *call, const kb_ccl_part *part,
+                                      kb_ccl_arguments *args)
+{
+    KB_TRY(add_blocks(call, part, args));
+    kb_ccl_add_integer(args, ccl_tile_elements(call, 32));
+    return NULL;
+}
+
+const kb_ccl_algorithm ccl_pairs_all_to_all_algorithm = {
+    .name = "pairs_all_to_all",
+    .summary = "each sends to each what is for it",
+    .kernel = &pairs_all_to_all,
+    .arguments = all_to_all_arguments,
+    .collectives = 1 << KB_ALL_TO_ALL,
+    .same_bits = true,
+};
+
+static kb_error *send_arguments(const kb_ccl_call *call, const kb_ccl_part *part,
+                                kb_ccl_arguments *args)
+{
+    kb_ccl_add_address(args, call->kind == KB_SEND ? part->input : part->output);
+    kb_ccl_add_integer(args, (int64_t)part->elements);
+    kb_ccl_add_integer(args, call->dtype);
+    kb_ccl_add_integer(args, ccl_root_place(call, part));
+    kb_ccl_add_integer(args, call->kind == KB_SEND);
+    kb_ccl_add_integer(args, ccl_tile_elements(call, 32));
+    return NULL;
+}
+
+const kb_ccl_algorithm ccl_pairs_send_algorithm = {
+    .name = "pairs_send",
+    .summary = "from one rank to another",
+    .kernel = &pairs_send,
+    .arguments = send_arguments,
+    .collectives = 1 << KB_SEND | 1 << KB_RECV,
+    .same_bits = true,
+};

@@ -1,0 +1,92 @@
+/*
+ * members.c: what mappers and topologies build: circles of PEs, and who is joined to whom. Whether
+ * that makes sense on the machine is checked when all is there, in plan.c.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "plan.h"
+
+int64_t kb_ccl_setting(const kb_ccl_scope *scope, const char *key, int64_t fallback)
+{
+    for (size_t i = 0; i < scope->settings->settings.count; i++)
+        if (strcmp(scope->settings->settings.items[i].key, key) == 0)
+            return scope->settings->settings.items[i].value;
+    return fallback;
+}
+
+kb_error *kb_ccl_add_member(kb_ccl_members *members, uint32_t circle, uint32_t rank, kb_pe pe)
+{
+    size_t count = members->circles.count;
+    if (circle > count)
+        return kb_error_new(KB_ERR_INPUT,
+                            "a member of circle %" PRIu32 " is added, but there are only %zu so "
+                            "far: circles are numbered from 0, without gaps",
+                            circle, count);
+    if (circle == count && !kb_vec_push(&members->circles, (ccl_circle){0}))
+        return kb_error_nomem();
+    if (!kb_vec_push(&members->circles.items[circle].members,
+                     ((kb_ccl_member){.rank = rank, .pe = pe})))
+        return kb_error_nomem();
+    return NULL;
+}
+
+uint32_t kb_ccl_circle_count(const kb_ccl_members *members)
+{
+    return (uint32_t)members->circles.count;
+}
+
+const kb_ccl_member *kb_ccl_circle(const kb_ccl_members *members, uint32_t circle, uint32_t *count)
+{
+    if (circle >= members->circles.count) {
+        *count = 0;
+        return NULL;
+    }
+    *count = (uint32_t)members->circles.items[circle].members.count;
+    return members->circles.items[circle].members.items;
+}
+
+void ccl_members_fini(kb_ccl_members *members)
+{
+    for (size_t i = 0; i < members->circles.count; i++)
+        kb_vec_fini(&members->circles.items[i].members);
+    kb_vec_fini(&members->circles);
+}
+
+/* Names are shown in messages and traces. */
+static kb_error *check_direction(kb_pe from, const char *direction)
+{
+    enum { LONGEST = 31 };
+    size_t length = direction ? strlen(direction) : 0;
+    if (length == 0)
+        return kb_error_new(KB_ERR_INPUT, "a direction of sip%u.cube%u.pe%u has no name", from.sip,
+                            from.cube, from.pe);
+    if (length > LONGEST)
+        return kb_error_new(KB_ERR_INPUT,
+                            "direction '%.*s...' of sip%u.cube%u.pe%u: a name has at most %d "
+                            "characters, but this has %zu",
+                            LONGEST, direction, from.sip, from.cube, from.pe, LONGEST, length);
+    for (size_t i = 0; i < length; i++)
+        if (direction[i] <= ' ' || direction[i] > '~')
+            return kb_error_new(KB_ERR_INPUT,
+                                "direction '%s' of sip%u.cube%u.pe%u: a name is made of printable "
+                                "ASCII characters, without spaces",
+                                direction, from.sip, from.cube, from.pe);
+    return NULL;
+}
+
+kb_error *kb_ccl_connect(kb_ccl_graph *graph, kb_pe from, const char *direction, kb_pe to)
+{
+    KB_TRY(check_direction(from, direction));
+    const char *name = kb_arena_strdup(&graph->names, direction);
+    if (!name ||
+        !kb_vec_push(&graph->edges, ((ipcq_edge){.from = from, .direction = name, .to = to})))
+        return kb_error_nomem();
+    return NULL;
+}
+
+void ccl_graph_fini(kb_ccl_graph *graph)
+{
+    kb_vec_fini(&graph->edges);
+    kb_arena_fini(&graph->names);
+}

@@ -1,0 +1,288 @@
+/*
+ * parts.c: what each PE is given: where its part of the tensors is, how many elements that has, and
+ * the arguments that the algorithm makes of it. A PE that has nothing runs nothing: then its whole
+ * circle has nothing, as all members of a circle have equally much.
+ */
+#include "state.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* A PE's part of a tensor. */
+typedef struct range {
+    uint64_t address, elements;
+} range;
+
+/* ---- Where parts are ---- */
+
+static kb_error *in_pieces(const ccl_op *op, const rt_tensor_view *view, kb_pe pe)
+{
+    return kb_error_new(KB_ERR_FAULT,
+                        "what sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
+                        " has of tensor '%s' is in several pieces, and '%s' needs it in one; a "
+                        "policy without tiles gives it",
+                        pe.sip, pe.cube, pe.pe, view->name, op->wiring->entry->name);
+}
+
+static kb_error *takes_no_part(const ccl_op *op, const rt_tensor_view *view, const kb_shard *shard)
+{
+    return kb_error_new(KB_ERR_FAULT,
+                        "sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 " has a part of tensor '%s' "
+                        "but none in '%s' (mapper %s)",
+                        shard->sip, shard->cube, shard->pe, view->name, op->wiring->entry->name,
+                        op->wiring->entry->mapper->name);
+}
+
+static int compare(const kb_shard *shard, kb_pe pe)
+{
+    if (shard->cube != pe.cube)
+        return shard->cube < pe.cube ? -1 : 1;
+    return (shard->pe > pe.pe) - (shard->pe < pe.pe);
+}
+
+/* Both shards and spots are in the order of (cube, pe). */
+static kb_error *locate(const ccl_op *op, kb_tensor tensor, const ccl_spot *spots, size_t count,
+                        range *ranges)
+{
+    rt_tensor_view view;
+    KB_TRY(rt_view_tensor(op->group->state->ctx, tensor, &view));
+    size_t each = kb_dtype_bytes(view.dtype), spot = 0;
+    for (size_t i = 0; i < count; i++)
+        ranges[i] = (range){.address = view.va};
+    for (size_t i = 0; i < view.shard_count; i++) {
+        const kb_shard *shard = &view.shards[i];
+        if (shard->nbytes == 0)
+            continue;
+        while (spot < count && compare(shard, spots[spot].pe) > 0)
+            spot++;
+        if (spot == count || compare(shard, spots[spot].pe) < 0)
+            return takes_no_part(op, &view, shard);
+        range *r = &ranges[spot];
+        uint64_t address = view.va + shard->offset_bytes;
+        if (r->elements > 0 && r->address + r->elements * each != address)
+            return in_pieces(op, &view, spots[spot].pe);
+        r->address = r->elements > 0 ? r->address : address;
+        r->elements += shard->nbytes / each;
+    }
+    return NULL;
+}
+
+/* ---- One device's share ---- */
+
+typedef struct ranges {
+    range *input, *output; /* by spot; NULL: the rank has none */
+} ranges;
+
+static void free_ranges(ranges *all)
+{
+    if (all->output != all->input)
+        free(all->output);
+    free(all->input);
+}
+
+static kb_error *locate_new(const ccl_op *op, kb_tensor tensor, const ccl_spot *spots, size_t count,
+                            range **out)
+{
+    *out = kb_alloc_array(count, sizeof **out);
+    return *out ? locate(op, tensor, spots, count, *out) : kb_error_nomem();
+}
+
+static kb_error *locate_all(const ccl_op *op, const ccl_share *share, const ccl_spot *spots,
+                            size_t count, ranges *all)
+{
+    kb_tensor input = share->in ? share->in->tensor : share->input;
+    kb_tensor output = share->out ? share->out->tensor : share->output;
+    if (input.id != 0)
+        KB_TRY(locate_new(op, input, spots, count, &all->input));
+    if (output.id != 0 && output.id == input.id)
+        all->output = all->input;
+    else if (output.id != 0)
+        KB_TRY(locate_new(op, output, spots, count, &all->output));
+    return NULL;
+}
+
+static kb_error *uneven(const ccl_op *op, kb_pe pe, uint64_t found, uint64_t expected)
+{
+    return kb_error_new(KB_ERR_FAULT,
+                        "sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 " has a part of %" PRIu64
+                        " elements, but '%s' needs %" PRIu64 " there: all parts have to be equal",
+                        pe.sip, pe.cube, pe.pe, found, op->wiring->entry->name, expected);
+}
+
+/* Elements of one block; both tensors have to agree. */
+static kb_error *count_elements(const ccl_op *op, const ccl_spot *spot, const range *input,
+                                const range *output, uint64_t *elements)
+{
+    kb_collective_kind kind = op->what.kind;
+    uint64_t world = op->group->world;
+    uint64_t in_blocks = ccl_input_has_blocks(kind) ? world : 1;
+    uint64_t out_blocks = ccl_output_has_blocks(kind) ? world : 1;
+    *elements = input ? input->elements / in_blocks : output->elements / out_blocks;
+    if (input && input->elements != *elements * in_blocks)
+        return uneven(op, spot->pe, input->elements, (*elements + 1) * in_blocks);
+    if (output && output->elements != *elements * out_blocks)
+        return uneven(op, spot->pe, output->elements, *elements * out_blocks);
+    return NULL;
+}
+
+static kb_error *add_target(ccl_op *op, ccl_share *share, const kb_ccl_part *part)
+{
+    const ccl_entry *entry = op->wiring->entry;
+    const kb_kernel *kernel = entry->algorithm->kernel;
+    const kb_ccl_call call = {
+        .scope = &op->wiring->plan.scope,
+        .kind = op->what.kind,
+        .op = op->what.op,
+        .dtype = op->what.dtype,
+        .root = op->what.root,
+        .slot_bytes = entry->slot_bytes,
+        .n_slots = entry->n_slots,
+    };
+    kb_ccl_arguments args = {0};
+    KB_TRY(entry->algorithm->arguments(&call, part, &args));
+    if (args.count != kernel->parameter_count)
+        return kb_error_new(KB_ERR_INPUT,
+                            "algorithm '%s' makes %zu arguments, but its kernel "
+                            "takes %zu (%s)",
+                            entry->algorithm->name, args.count, kernel->parameter_count,
+                            kernel->parameters);
+    if (args.count > KB_CCL_MAX_ARGUMENTS)
+        return kb_error_new(KB_ERR_INPUT, "algorithm '%s' makes %zu arguments, more than %d",
+                            entry->algorithm->name, args.count, KB_CCL_MAX_ARGUMENTS);
+    tl_arg *own = share->args + share->target_count * kernel->parameter_count;
+    for (size_t i = 0; i < args.count; i++)
+        own[i] = args.items[i];
+    share->targets[share->target_count++] =
+        (rt_target){.cube = part->pe.cube, .pe = part->pe.pe, .args = own};
+    return NULL;
+}
+
+static kb_error *fill_share(ccl_op *op, ccl_share *share, const ccl_spot *spots, size_t count,
+                            const ranges *all)
+{
+    size_t parameters = op->wiring->entry->algorithm->kernel->parameter_count;
+    share->targets = kb_alloc_array(count, sizeof *share->targets);
+    share->args = kb_alloc_array(count * parameters, sizeof *share->args);
+    if (!share->targets || !share->args)
+        return kb_error_nomem();
+    bool one_circle = kb_ccl_circle_count(&op->wiring->plan.members) == 1;
+    for (size_t i = 0; i < count; i++) {
+        const range *input = all->input ? &all->input[i] : NULL;
+        const range *output = all->output ? &all->output[i] : NULL;
+        kb_ccl_part part = {
+            .pe = spots[i].pe,
+            .rank = spots[i].rank,
+            .circle = spots[i].circle,
+            .place = spots[i].place,
+            .circle_size = spots[i].circle_size,
+            .ranks = spots[i].ranks,
+            .input = input ? input->address : 0,
+            .output = output ? output->address : 0,
+        };
+        KB_TRY(count_elements(op, &spots[i], input, output, &part.elements));
+        uint64_t bytes = part.elements * kb_dtype_bytes(op->what.dtype);
+        if (i == 0 && share == op->shares)
+            op->part = bytes;
+        if (one_circle && bytes != op->part)
+            return uneven(op, part.pe, part.elements, op->part / kb_dtype_bytes(op->what.dtype));
+        if (part.elements > 0)
+            KB_TRY(add_target(op, share, &part));
+    }
+    return NULL;
+}
+
+kb_error *ccl_make_targets(ccl_op *op)
+{
+    const ccl_wiring *wiring = op->wiring;
+    for (size_t i = 0; i < op->share_count; i++) {
+        ccl_share *share = &op->shares[i];
+        const ccl_spot *spots = wiring->spots + wiring->first[share->seat];
+        size_t count = wiring->first[share->seat + 1] - wiring->first[share->seat];
+        ranges all = {0};
+        kb_error *err = locate_all(op, share, spots, count, &all);
+        if (!err)
+            err = fill_share(op, share, spots, count, &all);
+        free_ranges(&all);
+        KB_TRY(err);
+    }
+    return NULL;
+}
+
+void ccl_free_shares(ccl_op *op)
+{
+    for (size_t i = 0; i < op->share_count; i++) {
+        free(op->shares[i].targets);
+        free(op->shares[i].args);
+    }
+    free(op->shares);
+}
+
+/* ---- What the validator is shown ---- */
+
+typedef struct layouts {
+    KB_VEC(kb_ccl_layout) items;
+} layouts;
+
+/* A copy of what the tensor looks like: views last no longer than to the next one. */
+static kb_error *add_layout(const ccl_op *op, const ccl_share *share, bool input, layouts *all)
+{
+    kb_tensor tensor = input ? share->input : share->output;
+    if (tensor.id == 0)
+        return NULL;
+    rt_tensor_view view;
+    KB_TRY(rt_view_tensor(op->group->state->ctx, tensor, &view));
+    kb_shard *shards = kb_alloc_array(view.shard_count, sizeof *shards);
+    if (!shards)
+        return kb_error_nomem();
+    for (size_t i = 0; i < view.shard_count; i++)
+        shards[i] = view.shards[i];
+    uint32_t rank = 0; /* the first on the device */
+    while (op->group->ranks[rank].sip != op->group->sips[share->seat])
+        rank++;
+    kb_ccl_layout layout = {
+        .tensor = view.name,
+        .rank = rank,
+        .shards = shards,
+        .shard_count = view.shard_count,
+        .replicated = view.replicated,
+    };
+    if (kb_vec_push(&all->items, layout))
+        return NULL;
+    free(shards);
+    return kb_error_nomem();
+}
+
+static kb_error *add_layouts(const ccl_op *op, bool input, layouts *all)
+{
+    for (size_t i = 0; i < op->share_count; i++)
+        KB_TRY(add_layout(op, &op->shares[i], input, all));
+    const ccl_epoch *epoch = op->epoch;
+    for (uint32_t seat = 0; epoch && seat < op->group->seats; seat++) {
+        const ccl_op *other = epoch->ops[seat];
+        if (other && other != op)
+            KB_TRY(add_layout(other, &other->shares[0], input, all));
+    }
+    return NULL;
+}
+
+static kb_error *validate(const ccl_op *op, bool input)
+{
+    const ccl_wiring *wiring = op->wiring;
+    layouts all = {0};
+    kb_error *err = add_layouts(op, input, &all);
+    if (!err && all.items.count > 0)
+        err =
+            wiring->entry->validator->check(&wiring->plan.scope, all.items.items, all.items.count);
+    for (size_t i = 0; i < all.items.count; i++)
+        free((void *)(uintptr_t)all.items.items[i].shards);
+    kb_vec_fini(&all.items);
+    return err ? kb_error_wrap(err, "'%s'", wiring->entry->name) : NULL;
+}
+
+kb_error *ccl_validate(ccl_op *op)
+{
+    if (!op->wiring->entry->validator)
+        return NULL;
+    KB_TRY(validate(op, true));
+    return ccl_is_in_place(op->what.kind) ? NULL : validate(op, false);
+}

@@ -1,0 +1,324 @@
+/*
+ * plan.c: makes plans: the mapper says who takes part, the topology (or the algorithm) who is
+ * joined to whom, and the queues pair the directions.
+ *
+ * Invariant: a plan that was made names PEs of the machine only, each at most once, joins none but
+ * these, and its rings fit into the memory that they are to be in. What mappers and topologies of
+ * plugins do wrong is found here.
+ */
+#include "plan.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* ---- The ranks --------------------------------------------------------------------------- */
+
+uint32_t ccl_plan_world(const ccl_entry *entry, const topo_machine *machine, uint32_t only_sip)
+{
+    const topo_shape *shape = topo_machine_shape(machine);
+    uint32_t sips = only_sip == TOPO_NONE ? shape->sips : 1;
+    uint32_t all = entry->rank_is_pe ? sips * shape->cubes * shape->pes : sips;
+    return entry->world_size > 0 && (entry->rank_is_pe || entry->world_size < all)
+               ? entry->world_size
+               : all;
+}
+
+/* The number of a PE of the machine. */
+static size_t pe_number(const topo_shape *shape, kb_pe pe)
+{
+    return ((size_t)pe.sip * shape->cubes + pe.cube) * shape->pes + pe.pe;
+}
+
+static kb_pe pe_at(const topo_shape *shape, size_t number)
+{
+    return (kb_pe){.sip = (uint32_t)(number / shape->pes / shape->cubes),
+                   .cube = (uint32_t)(number / shape->pes % shape->cubes),
+                   .pe = (uint32_t)(number % shape->pes)};
+}
+
+static bool has_pe(const topo_shape *shape, kb_pe pe)
+{
+    return pe.sip < shape->sips && pe.cube < shape->cubes && pe.pe < shape->pes;
+}
+
+static kb_error *too_few_pes(uint32_t world, uint64_t pes, const char *where)
+{
+    return kb_error_new(KB_ERR_INPUT,
+                        "a rank is a PE, and %" PRIu32 " are wanted, but %s has %" PRIu64, world,
+                        where, pes);
+}
+
+/* The k-th rank of a SIP is its k-th PE. */
+static kb_error *spread_over_sips(const topo_shape *shape, const uint32_t *sips, uint32_t world,
+                                  kb_pe *ranks)
+{
+    size_t pes = (size_t)shape->cubes * shape->pes;
+    size_t *used = kb_alloc_zeroed(shape->sips, sizeof *used);
+    if (!used)
+        return kb_error_nomem();
+    kb_error *err = NULL;
+    for (uint32_t rank = 0; rank < world && !err; rank++) {
+        size_t *of_sip = &used[sips[rank]];
+        if (*of_sip == pes)
+            err = too_few_pes(world, pes, "a SIP");
+        else
+            ranks[rank] = pe_at(shape, sips[rank] * pes + (*of_sip)++);
+    }
+    free(used);
+    return err;
+}
+
+static kb_error *choose_ranks(const ccl_entry *entry, const topo_shape *shape, const uint32_t *sips,
+                              uint32_t world, kb_pe *ranks)
+{
+    if (entry->rank_is_pe && world > shape->pe_count)
+        return too_few_pes(world, shape->pe_count, "the machine");
+    for (uint32_t rank = 0; sips && rank < world; rank++)
+        if (sips[rank] >= shape->sips)
+            return kb_error_new(KB_ERR_INPUT,
+                                "rank %" PRIu32 " is on SIP %" PRIu32
+                                ", but the machine has %" PRIu32,
+                                rank, sips[rank], shape->sips);
+    if (entry->rank_is_pe && sips)
+        return spread_over_sips(shape, sips, world, ranks);
+    KB_ASSERT(entry->rank_is_pe || sips);
+    for (uint32_t rank = 0; rank < world; rank++)
+        ranks[rank] = entry->rank_is_pe ? pe_at(shape, rank) : (kb_pe){.sip = sips[rank]};
+    return NULL;
+}
+
+/* ---- The scope --------------------------------------------------------------------------- */
+
+static kb_sip_pattern pattern_of(const topo_shape *shape)
+{
+    switch (shape->sip_pattern) {
+    case TOPO_TORUS_2D:
+        return KB_SIPS_TORUS;
+    case TOPO_MESH_2D_NO_WRAP:
+        return KB_SIPS_MESH;
+    case TOPO_RING_1D:
+        break;
+    }
+    return KB_SIPS_RING;
+}
+
+static kb_ccl_scope scope_of(const ccl_entry *entry, const topo_machine *machine, uint32_t world,
+                             const kb_pe *ranks)
+{
+    const topo_shape *shape = topo_machine_shape(machine);
+    return (kb_ccl_scope){
+        .machine = {.name = topo_machine_name(machine),
+                    .sips = shape->sips,
+                    .cubes = shape->cubes,
+                    .cube_w = shape->cube_w,
+                    .cube_h = shape->cube_h,
+                    .pes = shape->pes,
+                    .hbm_bytes = shape->slice_bytes,
+                    .tcm_bytes = shape->tcm_bytes - shape->tcm_reserved_bytes,
+                    .sram_bytes = shape->sram_bytes},
+        .sips = pattern_of(shape),
+        .sip_w = shape->sip_w,
+        .sip_h = shape->sip_h,
+        .sip_links = shape->sip_links,
+        .world = world,
+        .rank_is_pe = entry->rank_is_pe,
+        .ranks = ranks,
+        .entry = entry->name,
+        .settings = entry,
+        .compiled = machine,
+    };
+}
+
+/* What the entry says, against the machine. */
+static kb_error *check_entry(const ccl_entry *entry, const topo_shape *shape)
+{
+    if (!entry->rank_is_pe && entry->world_size > shape->sips)
+        return kb_error_new(KB_ERR_INPUT,
+                            "world_size is %" PRIu32 " and a rank is a SIP, but the machine has "
+                            "%" PRIu32,
+                            entry->world_size, shape->sips);
+    return NULL;
+}
+
+/* ---- Checks of what was built ------------------------------------------------------------- */
+
+static kb_error *check_member(const ccl_plan *plan, const topo_shape *shape,
+                              const kb_ccl_member *member, bool *takes_part)
+{
+    const char *mapper = plan->entry->mapper->name;
+    kb_pe pe = member->pe;
+    if (!has_pe(shape, pe))
+        return kb_error_new(KB_ERR_INPUT,
+                            "mapper '%s' names sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
+                            ", which the machine does not have",
+                            mapper, pe.sip, pe.cube, pe.pe);
+    if (member->rank >= plan->scope.world)
+        return kb_error_new(KB_ERR_INPUT,
+                            "mapper '%s' names rank %" PRIu32 ", but there are %" PRIu32, mapper,
+                            member->rank, plan->scope.world);
+    if (takes_part[pe_number(shape, pe)])
+        return kb_error_new(KB_ERR_INPUT,
+                            "sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 " takes part twice", pe.sip,
+                            pe.cube, pe.pe);
+    takes_part[pe_number(shape, pe)] = true;
+    return NULL;
+}
+
+static kb_error *check_members(const ccl_plan *plan, const topo_shape *shape, bool *takes_part)
+{
+    if (plan->members.circles.count == 0)
+        return kb_error_new(KB_ERR_INPUT, "mapper '%s' names nobody who takes part",
+                            plan->entry->mapper->name);
+    for (size_t i = 0; i < plan->members.circles.count; i++) {
+        const ccl_circle *circle = &plan->members.circles.items[i];
+        for (size_t k = 0; k < circle->members.count; k++)
+            KB_TRY(check_member(plan, shape, &circle->members.items[k], takes_part));
+    }
+    return NULL;
+}
+
+static kb_error *check_graph(const kb_ccl_graph *graph, const topo_shape *shape,
+                             const bool *takes_part)
+{
+    for (size_t i = 0; i < graph->edges.count; i++) {
+        const ipcq_edge *edge = &graph->edges.items[i];
+        bool from = has_pe(shape, edge->from) && takes_part[pe_number(shape, edge->from)];
+        bool to = has_pe(shape, edge->to) && takes_part[pe_number(shape, edge->to)];
+        kb_pe stranger = from ? edge->to : edge->from;
+        if (!from || !to)
+            return kb_error_new(KB_ERR_INPUT,
+                                "direction %s of sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
+                                ": sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 " takes no part",
+                                edge->direction, edge->from.sip, edge->from.cube, edge->from.pe,
+                                stranger.sip, stranger.cube, stranger.pe);
+    }
+    return NULL;
+}
+
+/* Whether two PEs have their rings in the same memory. */
+static bool share_memory(kb_memory memory, kb_pe a, kb_pe b)
+{
+    return a.sip == b.sip && a.cube == b.cube && (a.pe == b.pe || memory == KB_SRAM);
+}
+
+/* More than all of a memory never fits; whether the rest of it is free is known only later. */
+static kb_error *check_rings(const ccl_plan *plan)
+{
+    const kb_machine *m = &plan->scope.machine;
+    const ipcq_settings *s = &plan->queues.settings;
+    const char *name = s->buffer == KB_TCM ? "TCM" : s->buffer == KB_HBM ? "HBM slice" : "SRAM";
+    uint64_t room = s->buffer == KB_TCM   ? m->tcm_bytes
+                    : s->buffer == KB_HBM ? m->hbm_bytes
+                                          : m->sram_bytes;
+    uint64_t bytes = 0; /* at most 2^16 slots of 2^26 bytes an end */
+    for (size_t i = 0; i < plan->queues.ends.count; i++) {
+        const ipcq_plan_end *end = &plan->queues.ends.items[i];
+        if (i > 0 && !share_memory(s->buffer, end[-1].pe, end->pe))
+            bytes = 0;
+        if (end->from != IPCQ_NONE)
+            bytes += s->n_slots * s->slot_bytes;
+        if (bytes > room)
+            return kb_error_new(KB_ERR_INPUT,
+                                "the slots that sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
+                                " needs, %" PRIu32 " of %" PRIu64 " bytes for each direction, are "
+                                "more than its %s of %" PRIu64 " bytes",
+                                end->pe.sip, end->pe.cube, end->pe.pe, s->n_slots, s->slot_bytes,
+                                name, room);
+    }
+    return NULL;
+}
+
+/* ---- Plans ------------------------------------------------------------------------------- */
+
+static kb_error *connect(const ccl_plan *plan, kb_ccl_graph *graph)
+{
+    const ccl_entry *entry = plan->entry;
+    kb_error *err = NULL;
+    if (entry->topology)
+        err = entry->topology->connect(&plan->scope, &plan->members, graph);
+    else if (entry->algorithm->connect)
+        err = entry->algorithm->connect(&plan->scope, &plan->members, graph);
+    return err && entry->topology ? kb_error_wrap(err, "topology %s", entry->topology->name) : err;
+}
+
+static kb_error *join(ccl_plan *plan, const topo_shape *shape, const bool *takes_part)
+{
+    const ccl_entry *entry = plan->entry;
+    const ipcq_settings settings = {
+        .buffer = entry->buffer,
+        .polls = entry->polls,
+        .n_slots = entry->n_slots,
+        .slot_bytes = entry->slot_bytes,
+        .credit_bytes = entry->credit_bytes,
+    };
+    kb_ccl_graph graph = {0};
+    kb_arena_init(&graph.names);
+    kb_error *err = connect(plan, &graph);
+    if (!err)
+        err = check_graph(&graph, shape, takes_part);
+    plan->edge_count = graph.edges.count;
+    if (!err)
+        err = ipcq_plan_init(&plan->queues, graph.edges.items, graph.edges.count, &settings);
+    ccl_graph_fini(&graph);
+    return err ? err : check_rings(plan);
+}
+
+static kb_error *map_and_join(ccl_plan *plan, const topo_machine *machine)
+{
+    const topo_shape *shape = topo_machine_shape(machine);
+    KB_TRY(check_entry(plan->entry, shape));
+    KB_TRY(plan->entry->mapper->map(&plan->scope, &plan->members));
+    bool *takes_part = kb_alloc_zeroed(shape->pe_count, sizeof *takes_part);
+    if (!takes_part)
+        return kb_error_nomem();
+    kb_error *err = check_members(plan, shape, takes_part);
+    if (!err)
+        err = join(plan, shape, takes_part);
+    free(takes_part);
+    return err;
+}
+
+/* Takes the ranks over, and the error that there may be already. */
+static kb_error *make(const ccl_entry *entry, const topo_machine *machine, kb_pe *ranks,
+                      uint32_t world, kb_error *err, ccl_plan *plan)
+{
+    *plan =
+        (ccl_plan){.entry = entry, .scope = scope_of(entry, machine, world, ranks), .ranks = ranks};
+    if (!err)
+        err = map_and_join(plan, machine);
+    if (!err)
+        return NULL;
+    ccl_plan_fini(plan);
+    return kb_error_wrap(err, "algorithm '%s'", entry->name);
+}
+
+kb_error *ccl_plan_make(const ccl_entry *entry, const topo_machine *machine, const uint32_t *sips,
+                        uint32_t world, ccl_plan *plan)
+{
+    kb_pe *ranks = kb_alloc_array(world, sizeof *ranks);
+    if (!ranks)
+        return kb_error_nomem();
+    kb_error *err = choose_ranks(entry, topo_machine_shape(machine), sips, world, ranks);
+    return make(entry, machine, ranks, world, err, plan);
+}
+
+kb_error *ccl_plan_make_for(const ccl_entry *entry, const topo_machine *machine, const kb_pe *ranks,
+                            uint32_t world, ccl_plan *plan)
+{
+    kb_pe *copy = kb_alloc_array(world, sizeof *copy);
+    if (!copy)
+        return kb_error_nomem();
+    for (uint32_t rank = 0; rank < world; rank++) {
+        KB_ASSERT(has_pe(topo_machine_shape(machine), ranks[rank]));
+        copy[rank] = ranks[rank];
+    }
+    return make(entry, machine, copy, world, NULL, plan);
+}
+
+void ccl_plan_fini(ccl_plan *plan)
+{
+    ipcq_plan_fini(&plan->queues);
+    ccl_members_fini(&plan->members);
+    free(plan->ranks);
+    *plan = (ccl_plan){0};
+}

@@ -1,0 +1,304 @@
+/*
+ * stage.c: tensors in a layout that lanes can work on.
+ *
+ * A lane is the PE at one place of every rank's device: each has its part of the tensor, and all
+ * have the same elements. So ranks need the same layout, without copies, and each PE's part in one
+ * piece. Where blocks of several ranks are in one tensor, a PE's part of it must be its parts of
+ * the blocks, one behind the other: so it is split by columns alone, and blocks are rows of it.
+ *
+ * The rank that comes first settles the layout: that of its tensor if lanes can work on it, else
+ * the canonical one. Whoever has another one copies what it has into a staging tensor, and back
+ * afterwards. Staging tensors stay for later calls.
+ */
+#include "state.h"
+
+#include <stdlib.h>
+
+enum { MOST_IDLE = 4 }; /* staging tensors that a device keeps for later */
+
+static const kb_policy by_columns = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
+
+/* ---- Layouts ---- */
+
+static uint32_t filled_in(uint32_t count, uint32_t all)
+{
+    return count == 0 ? all : count;
+}
+
+static bool same_policy(const ccl_group *group, const kb_policy *a, const kb_policy *b)
+{
+    const topo_shape *shape = topo_machine_shape(group->state->machine);
+    return a->cube == b->cube && a->pe == b->pe && a->tiling == b->tiling &&
+           a->tile_rows == b->tile_rows && a->tile_columns == b->tile_columns &&
+           filled_in(a->num_cubes, shape->cubes) == filled_in(b->num_cubes, shape->cubes) &&
+           filled_in(a->num_pes, shape->pes) == filled_in(b->num_pes, shape->pes);
+}
+
+static bool has_blocks(kb_collective_kind kind)
+{
+    return ccl_input_has_blocks(kind) || ccl_output_has_blocks(kind);
+}
+
+/* Whether what each PE has of it is in one piece, and nobody else has it. */
+static bool is_plain(const rt_tensor_view *view)
+{
+    const kb_shard *last = NULL;
+    for (size_t i = 0; i < view->shard_count; i++) {
+        const kb_shard *shard = &view->shards[i];
+        if (shard->nbytes == 0)
+            continue;
+        bool same_pe = last && last->cube == shard->cube && last->pe == shard->pe;
+        if (same_pe && last->offset_bytes + last->nbytes != shard->offset_bytes)
+            return false;
+        last = shard;
+    }
+    return !view->replicated;
+}
+
+/* Whether each PE has all rows of its columns, and would have of a tensor with more rows. */
+static bool is_by_columns(const ccl_group *group, const rt_tensor_view *view)
+{
+    const topo_shape *machine = topo_machine_shape(group->state->machine);
+    const kb_policy *policy = &view->policy;
+    bool cubes =
+        policy->cube == KB_COLUMN_WISE || filled_in(policy->num_cubes, machine->cubes) == 1;
+    bool pes = policy->pe == KB_COLUMN_WISE || filled_in(policy->num_pes, machine->pes) == 1;
+    return cubes && pes && policy->tiling == KB_NOT_TILED && view->shape.rank <= 2;
+}
+
+/* A tensor of so many blocks of that shape, one behind the other. */
+static kb_shape shape_of_blocks(const ccl_op *op, uint64_t blocks)
+{
+    kb_shape shape = op->base.block;
+    if (has_blocks(op->what.kind))
+        shape.dims[0] *= blocks;
+    return shape;
+}
+
+/* ---- Settling the layout ---- */
+
+/* The tensor by which the first rank decides, and how many blocks it has. */
+static kb_tensor deciding_tensor(const ccl_op *op, uint64_t *blocks)
+{
+    const ccl_share *share = &op->shares[0];
+    kb_collective_kind kind = op->what.kind;
+    *blocks = kind == KB_ALL_TO_ALL ? op->group->world : 1;
+    bool output = kind == KB_REDUCE_SCATTER || kind == KB_SCATTER || kind == KB_RECV;
+    return output ? share->output : share->input;
+}
+
+static ccl_base canonical_base(const ccl_op *op, uint64_t elements)
+{
+    return (ccl_base){
+        .canonical = true,
+        .block = has_blocks(op->what.kind) ? KB_SHAPE(1, elements) : KB_SHAPE(elements),
+        .policy = by_columns,
+    };
+}
+
+kb_error *ccl_choose_base(ccl_op *op)
+{
+    kb_context *ctx = op->group->state->ctx;
+    uint64_t blocks;
+    kb_tensor tensor = deciding_tensor(op, &blocks);
+    rt_tensor_view view;
+    KB_TRY(rt_view_tensor(ctx, tensor, &view));
+    op->base = canonical_base(op, view.elements / blocks);
+    ccl_base own = {.like = tensor, .block = view.shape, .policy = view.policy};
+    if (!has_blocks(op->what.kind)) {
+        if (is_plain(&view))
+            op->base = own;
+        return NULL;
+    }
+    own.block = mem_shape_normal(&view.shape);
+    if (!is_by_columns(op->group, &view) || own.block.dims[0] % blocks != 0)
+        return NULL;
+    own.block.dims[0] /= blocks;
+    op->base = own;
+    return NULL;
+}
+
+/* Whether lanes can work on the tensor as it is. */
+static kb_error *fits(const ccl_op *op, kb_tensor tensor, uint64_t blocks, bool *out)
+{
+    kb_context *ctx = op->group->state->ctx;
+    rt_tensor_view view;
+    *out = false;
+    KB_TRY(rt_view_tensor(ctx, tensor, &view));
+    if (!has_blocks(op->what.kind)) {
+        *out = !op->base.canonical &&
+               (tensor.id == op->base.like.id || rt_same_layout(ctx, op->base.like, tensor));
+        return NULL;
+    }
+    kb_shape normal = mem_shape_normal(&view.shape), wanted = shape_of_blocks(op, blocks);
+    *out = mem_shape_equal(&normal, &wanted) && is_by_columns(op->group, &view) &&
+           same_policy(op->group, &view.policy, &op->base.policy);
+    return NULL;
+}
+
+/* ---- Staging tensors ---- */
+
+static void discard(ccl_group *group, ccl_stage *stage)
+{
+    ccl_stage **link = &group->stages;
+    while (*link != stage)
+        link = &(*link)->next;
+    *link = stage->next;
+    if (stage->tensor.id != 0)
+        kb_error_free(kb_tensor_free(group->state->ctx, stage->tensor));
+    free(stage);
+}
+
+/* The oldest ones go that nobody uses, but for the last few. */
+static void tidy(ccl_group *group, uint32_t seat)
+{
+    uint32_t idle = 0;
+    for (ccl_stage *stage = group->stages, *next; stage; stage = next) {
+        next = stage->next; /* the newest comes first */
+        if (stage->seat == seat && !stage->busy && ++idle > MOST_IDLE)
+            discard(group, stage);
+    }
+}
+
+void ccl_free_stages(ccl_group *group)
+{
+    while (group->stages)
+        discard(group, group->stages);
+}
+
+static kb_error *make_tensor(ccl_group *group, ccl_stage *stage)
+{
+    kb_context *ctx = group->state->ctx;
+    uint32_t device = kb_ahbm_current_device(ctx);
+    kb_tensor_spec spec = {
+        .name = "staging",
+        .dtype = stage->dtype,
+        .shape = stage->shape,
+        .policy = &stage->policy,
+    };
+    KB_TRY(kb_ahbm_set_device(ctx, group->sips[stage->seat]));
+    kb_error *err = kb_empty(ctx, &spec, &stage->tensor);
+    kb_error_free(kb_ahbm_set_device(ctx, device));
+    return err;
+}
+
+static kb_error *take_stage(ccl_op *op, uint32_t seat, uint64_t blocks, ccl_stage **out)
+{
+    ccl_group *group = op->group;
+    kb_shape shape = shape_of_blocks(op, blocks);
+    for (ccl_stage *stage = group->stages; stage; stage = stage->next) {
+        if (stage->busy || stage->seat != seat || stage->dtype != op->what.dtype ||
+            !mem_shape_equal(&stage->shape, &shape) ||
+            !same_policy(group, &stage->policy, &op->base.policy))
+            continue;
+        stage->busy = true;
+        *out = stage;
+        return NULL;
+    }
+    tidy(group, seat);
+    ccl_stage *stage = kb_alloc_zeroed(1, sizeof *stage);
+    if (!stage)
+        return kb_error_nomem();
+    *stage = (ccl_stage){
+        .next = group->stages,
+        .seat = seat,
+        .dtype = op->what.dtype,
+        .shape = shape,
+        .policy = op->base.policy,
+        .busy = true,
+    };
+    group->stages = stage;
+    *out = stage;
+    return make_tensor(group, stage);
+}
+
+/* A stage for the tensor if there is one, and lanes cannot work on it. */
+static kb_error *stage_one(ccl_op *op, uint32_t seat, kb_tensor tensor, bool many,
+                           ccl_stage **stage)
+{
+    uint64_t blocks = many ? op->group->world : 1;
+    bool fit;
+    if (tensor.id == 0)
+        return NULL;
+    KB_TRY(fits(op, tensor, blocks, &fit));
+    return fit ? NULL : take_stage(op, seat, blocks, stage);
+}
+
+static kb_error *stage_share(ccl_op *op, ccl_share *share)
+{
+    kb_collective_kind kind = op->what.kind;
+    uint32_t seat = share->seat;
+    KB_TRY(stage_one(op, seat, share->input, ccl_input_has_blocks(kind), &share->in));
+    if (!ccl_is_in_place(kind))
+        return stage_one(op, seat, share->output, ccl_output_has_blocks(kind), &share->out);
+    share->out = share->in;
+    return NULL;
+}
+
+kb_error *ccl_stage_tensors(ccl_op *op)
+{
+    kb_context *ctx = op->group->state->ctx;
+    for (size_t i = 0; i < op->share_count; i++)
+        KB_TRY(stage_share(op, &op->shares[i]));
+    for (size_t i = 0; i < op->share_count; i++) {
+        if (op->shares[i].in)
+            KB_TRY(rt_wait_for_tensor(ctx, op->shares[i].in->tensor));
+        if (op->shares[i].out)
+            KB_TRY(rt_wait_for_tensor(ctx, op->shares[i].out->tensor));
+    }
+    return NULL;
+}
+
+void ccl_unstage(ccl_op *op)
+{
+    for (size_t i = 0; i < op->share_count; i++) {
+        ccl_share *share = &op->shares[i];
+        ccl_stage *taken[] = {share->in, share->out == share->in ? NULL : share->out};
+        share->in = share->out = NULL;
+        for (int k = 0; k < 2; k++) {
+            if (!taken[k])
+                continue;
+            taken[k]->busy = false;
+            if (taken[k]->tensor.id == 0) /* it could not be made */
+                discard(op->group, taken[k]);
+        }
+    }
+}
+
+/* ---- Copies ---- */
+
+static bool is_root(const ccl_op *op, const ccl_share *share)
+{
+    return share->seat == op->what.root; /* lanes: seats are ranks */
+}
+
+static kb_error *copy_all(ccl_op *op, kb_tensor to, kb_tensor from)
+{
+    rt_tensor_view view;
+    KB_TRY(rt_view_tensor(op->group->state->ctx, to, &view));
+    rt_flat_copy copy = {.to = to, .from = from, .count = view.elements};
+    return rt_work_copy(op->work, &copy);
+}
+
+kb_error *ccl_copy_in(ccl_op *op)
+{
+    for (size_t i = 0; i < op->share_count; i++) {
+        const ccl_share *share = &op->shares[i];
+        bool matters = op->what.kind != KB_BROADCAST || is_root(op, share);
+        if (share->in && matters)
+            KB_TRY(copy_all(op, share->in->tensor, share->input));
+    }
+    return NULL;
+}
+
+kb_error *ccl_copy_out(ccl_op *op)
+{
+    for (size_t i = 0; i < op->share_count; i++) {
+        const ccl_share *share = &op->shares[i];
+        bool changed = (op->what.kind != KB_BROADCAST || !is_root(op, share)) &&
+                       (op->what.kind != KB_REDUCE || is_root(op, share));
+        if (share->out && changed)
+            KB_TRY(copy_all(op, share->output, share->out->tensor));
+    }
+    return NULL;
+}

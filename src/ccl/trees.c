@@ -1,0 +1,227 @@
+/*
+ * trees.c: packing spanning trees. A tree takes the links that those before it used least
+ * (Kruskal's algorithm, with the number of trees that a link is in as its weight), so links end up
+ * in almost equally many. The root is in the middle of its tree, so that the way up is short.
+ *
+ * All links count the same: the direct links of SIPs have one bandwidth.
+ */
+#include "trees.h"
+
+#include <stdlib.h>
+
+typedef struct edge {
+    uint32_t a, b;  /* ranks */
+    uint32_t trees; /* that it is in */
+    uint64_t last;  /* when it was last chosen */
+    uint32_t index;
+} edge;
+
+/* What is needed while trees are made. */
+typedef struct packing {
+    uint32_t world;
+    KB_VEC(edge) links;
+    uint64_t choices;       /* so far */
+    uint32_t *set;          /* by rank: towards the representative of those it is joined to */
+    uint32_t *first, *next; /* links of the tree by rank: first[rank], next[2 * place + side] */
+    uint32_t *chosen;       /* places of these links */
+    uint32_t *queue;        /* ranks in the order of their distance */
+} packing;
+
+enum { NONE = UINT32_MAX };
+
+/* ---- The graph --------------------------------------------------------------------------- */
+
+static kb_error *add_link(packing *p, uint32_t a, uint32_t b)
+{
+    edge l = {.a = a, .b = b, .index = (uint32_t)p->links.count};
+    return kb_vec_push(&p->links, l) ? NULL : kb_error_nomem();
+}
+
+/* Of the ranks in their order; two have one link. */
+static kb_error *add_ring(packing *p)
+{
+    for (uint32_t rank = 0; rank + 1 < p->world; rank++)
+        KB_TRY(add_link(p, rank, rank + 1));
+    return p->world > 2 ? add_link(p, p->world - 1, 0) : NULL;
+}
+
+/* From each SIP to the east and to the south, as the machine has its links: a row of two does not
+ * wrap around. */
+static kb_error *add_sip_links(packing *p, const kb_ccl_scope *scope, const uint32_t *rank_of)
+{
+    uint32_t w = scope->sip_w, h = scope->sip_h;
+    bool wraps = scope->sips != KB_SIPS_MESH;
+    for (uint32_t sip = 0; sip < w * h; sip++) {
+        uint32_t x = sip % w, y = sip / w;
+        uint32_t east = y * w + (x + 1) % w, south = (y + 1) % h * w + x;
+        if (rank_of[sip] == NONE)
+            continue;
+        if ((x + 1 < w || (wraps && w >= 3)) && rank_of[east] != NONE)
+            KB_TRY(add_link(p, rank_of[sip], rank_of[east]));
+        if ((y + 1 < h || (wraps && h >= 3)) && rank_of[south] != NONE)
+            KB_TRY(add_link(p, rank_of[sip], rank_of[south]));
+    }
+    return NULL;
+}
+
+static kb_error *add_links(packing *p, const kb_ccl_scope *scope)
+{
+    if (!scope->sip_links || scope->rank_is_pe)
+        return add_ring(p);
+    uint32_t sips = scope->sip_w * scope->sip_h;
+    uint32_t *rank_of = kb_alloc_array(sips, sizeof *rank_of);
+    if (!rank_of)
+        return kb_error_nomem();
+    for (uint32_t sip = 0; sip < sips; sip++)
+        rank_of[sip] = NONE;
+    for (uint32_t rank = 0; rank < scope->world; rank++)
+        rank_of[scope->ranks[rank].sip] = rank;
+    kb_error *err = add_sip_links(p, scope, rank_of);
+    free(rank_of);
+    return err;
+}
+
+/* ---- One tree ---------------------------------------------------------------------------- */
+
+/* Of those that are used alike the one that was chosen last comes first: choosing by index gives
+ * trees that are alike, and loads that are up to 10 % further apart. */
+static int least_used(const void *a, const void *b)
+{
+    const edge *x = a, *y = b;
+    if (x->trees != y->trees)
+        return x->trees < y->trees ? -1 : 1;
+    if (x->last != y->last)
+        return x->last > y->last ? -1 : 1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+static uint32_t representative(packing *p, uint32_t rank)
+{
+    while (p->set[rank] != rank)
+        rank = p->set[rank] = p->set[p->set[rank]];
+    return rank;
+}
+
+/* Chooses world - 1 links. False if the graph is in several parts. */
+static bool choose_links(packing *p)
+{
+    for (uint32_t rank = 0; rank < p->world; rank++) {
+        p->set[rank] = rank;
+        p->first[rank] = NONE;
+    }
+    if (p->links.count > 0)
+        qsort(p->links.items, p->links.count, sizeof *p->links.items, least_used);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < p->links.count && count + 1 < p->world; i++) {
+        edge *l = &p->links.items[i];
+        uint32_t a = representative(p, l->a), b = representative(p, l->b);
+        if (a == b)
+            continue;
+        p->set[a] = b;
+        l->trees++;
+        l->last = ++p->choices;
+        p->next[(size_t)2 * count] = p->first[l->a];
+        p->next[(size_t)2 * count + 1] = p->first[l->b];
+        p->first[l->a] = 2 * count;
+        p->first[l->b] = 2 * count + 1;
+        p->chosen[count++] = i;
+    }
+    return count + 1 == p->world;
+}
+
+/* Who is nearer to the root, for all ranks; returns the rank that is farthest away from it. */
+static uint32_t find_parents(packing *p, uint32_t root, uint32_t *parent)
+{
+    uint32_t known = 0;
+    parent[root] = root;
+    p->queue[known++] = root;
+    for (uint32_t i = 0; i < known; i++) {
+        uint32_t rank = p->queue[i];
+        for (uint32_t end = p->first[rank]; end != NONE; end = p->next[end]) {
+            const edge *l = &p->links.items[p->chosen[end / 2]];
+            uint32_t other = l->a == rank ? l->b : l->a;
+            if (other == parent[rank])
+                continue;
+            parent[other] = rank;
+            p->queue[known++] = other;
+        }
+    }
+    return p->queue[known - 1];
+}
+
+/* The middle of the longest way through the tree. */
+static uint32_t find_middle(packing *p, uint32_t *parent)
+{
+    uint32_t one_end = find_parents(p, 0, parent);
+    uint32_t other_end = find_parents(p, one_end, parent), length = 0;
+    for (uint32_t rank = other_end; rank != one_end; rank = parent[rank])
+        length++;
+    uint32_t middle = other_end;
+    for (uint32_t i = 0; i < length / 2; i++)
+        middle = parent[middle];
+    return middle;
+}
+
+static kb_error *add_tree(ccl_trees *trees, packing *p, const kb_ccl_scope *scope)
+{
+    ccl_tree tree = {.parent = kb_alloc_array(p->world, sizeof *tree.parent)};
+    if (!tree.parent || !kb_vec_push(&trees->items, tree)) {
+        free(tree.parent);
+        return kb_error_nomem();
+    }
+    if (!choose_links(p))
+        return kb_error_new(KB_ERR_INPUT,
+                            "entry '%s': the direct links of the group's SIPs do not join all of "
+                            "them",
+                            scope->entry);
+    ccl_tree *made = &trees->items.items[trees->items.count - 1];
+    made->root = find_middle(p, made->parent);
+    find_parents(p, made->root, made->parent);
+    return NULL;
+}
+
+/* ---- All trees --------------------------------------------------------------------------- */
+
+static kb_error *packing_init(packing *p, const kb_ccl_scope *scope)
+{
+    size_t world = scope->world;
+    *p = (packing){.world = scope->world};
+    p->set = kb_alloc_array(world, sizeof *p->set);
+    p->first = kb_alloc_array(world, sizeof *p->first);
+    p->next = kb_alloc_array(world, 2 * sizeof *p->next);
+    p->chosen = kb_alloc_array(world, sizeof *p->chosen);
+    p->queue = kb_alloc_array(world, sizeof *p->queue);
+    if (!p->set || !p->first || !p->next || !p->chosen || !p->queue)
+        return kb_error_nomem();
+    return add_links(p, scope);
+}
+
+static void packing_fini(packing *p)
+{
+    kb_vec_fini(&p->links);
+    free(p->set);
+    free(p->first);
+    free(p->next);
+    free(p->chosen);
+    free(p->queue);
+}
+
+kb_error *ccl_trees_init(ccl_trees *trees, const kb_ccl_scope *scope, uint32_t count)
+{
+    packing p;
+    *trees = (ccl_trees){0};
+    kb_error *err = packing_init(&p, scope);
+    for (uint32_t i = 0; i < count && !err; i++)
+        err = add_tree(trees, &p, scope);
+    packing_fini(&p);
+    if (err)
+        ccl_trees_fini(trees);
+    return err;
+}
+
+void ccl_trees_fini(ccl_trees *trees)
+{
+    for (size_t i = 0; i < trees->items.count; i++)
+        free(trees->items.items[i].parent);
+    kb_vec_fini(&trees->items);
+}

@@ -1,0 +1,341 @@
+/*
+ * tune.c: which entry is the best for a call. Entries that mean the same, in any layout, are run in
+ * a context of their own on the same machine, timing-only, and the fastest is taken; outside
+ * simulated time, and once for each size. Sizes are rounded up to powers of two, and beyond 16 MiB
+ * the order is taken to be the one there.
+ *
+ * What is measured: a call of a program that stands for all ranks, with nothing else in the
+ * machine, on tensors that need no staging (which would be the same for all). Not measured: where
+ * ranks are PEs the first entry that can do it is taken.
+ */
+#include "tune.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "state.h"
+
+static const uint64_t largest_measured = 16 << 20, smallest_measured = 256;
+
+ccl_fitness ccl_entry_fitness(const ccl_entry *entry, kb_collective_kind kind, uint32_t world,
+                              bool rank_is_pe)
+{
+    const kb_ccl_algorithm *algorithm = entry->algorithm;
+    if (!(algorithm->collectives >> kind & 1))
+        return CCL_OTHER_COLLECTIVE;
+    if (entry->rank_is_pe != rank_is_pe)
+        return CCL_OTHER_RANKS;
+    if (entry->world_size != 0 && entry->world_size != world)
+        return CCL_OTHER_WORLD;
+    if (algorithm->reduce_shards || entry->reduce_shards)
+        return CCL_OTHER_OPERATION;
+    if (!rank_is_pe && strcmp(entry->mapper->name, "lanes") != 0)
+        return CCL_ONE_LAYOUT;
+    return algorithm->same_bits ? CCL_FITS : CCL_OTHER_BITS;
+}
+
+/* Whether auto may take the entry for such a call. */
+static bool is_candidate(const ccl_state *state, const ccl_entry *entry, kb_collective_kind kind,
+                         uint32_t world)
+{
+    return ccl_entry_fitness(entry, kind, world, state->rank_is_pe) == CCL_FITS;
+}
+
+static kb_error *none_can(const ccl_config *config, kb_collective_kind kind)
+{
+    return kb_error_new(KB_ERR_INPUT, "no algorithm in %s can do %s in any layout", config->path,
+                        kb_collective_name(kind));
+}
+
+/* ---- Measuring ---- */
+
+/* A context to measure in, with tensors on the devices of all ranks. */
+typedef struct bench {
+    kb_context *ctx;
+    kb_group group;
+    uint32_t world;
+    kb_tensor *tensors; /* inputs and outputs of ranks; and small ones for the first call */
+} bench;
+
+enum { INPUTS, OUTPUTS, SMALL_INPUTS, SMALL_OUTPUTS, ROLES };
+
+static kb_tensor *role(const bench *b, int which)
+{
+    return b->tensors + (size_t)which * b->world;
+}
+
+static kb_error *make_tensor(const bench *b, uint32_t sip, kb_dtype dtype, kb_shape shape,
+                             kb_tensor *tensor)
+{
+    const kb_policy policy = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
+    const kb_tensor_spec spec = {
+        .name = "measured",
+        .dtype = dtype,
+        .shape = shape,
+        .policy = &policy,
+        .door = KB_BACKDOOR,
+    };
+    KB_TRY(kb_ahbm_set_device(b->ctx, sip));
+    return kb_empty(b->ctx, &spec, tensor);
+}
+
+static kb_error *make_tensors(const bench *b, const ccl_question *question, const uint32_t *sips,
+                              bool small)
+{
+    kb_collective_kind kind = question->kind;
+    uint64_t in_blocks = ccl_input_has_blocks(kind) ? b->world : 1;
+    uint64_t out_blocks = ccl_output_has_blocks(kind) ? b->world : 1;
+    uint64_t most = in_blocks > out_blocks ? in_blocks : out_blocks;
+    uint64_t bytes = most * kb_dtype_bytes(question->dtype); /* of an element of every block */
+    uint64_t elements = question->bytes / bytes + (question->bytes % bytes != 0);
+    elements = small || elements == 0 ? 1 : elements;
+    kb_tensor *inputs = role(b, small ? SMALL_INPUTS : INPUTS);
+    kb_tensor *outputs = role(b, small ? SMALL_OUTPUTS : OUTPUTS);
+    for (uint32_t rank = 0; rank < b->world; rank++) {
+        KB_TRY(make_tensor(b, sips[rank], question->dtype, KB_SHAPE(in_blocks, elements),
+                           &inputs[rank]));
+        outputs[rank] = inputs[rank];
+        if (!ccl_is_in_place(kind))
+            KB_TRY(make_tensor(b, sips[rank], question->dtype, KB_SHAPE(out_blocks, elements),
+                               &outputs[rank]));
+    }
+    return NULL;
+}
+
+static void close_bench(bench *b)
+{
+    free(b->tensors);
+    kb_context_destroy(b->ctx);
+    *b = (bench){0};
+}
+
+static kb_error *fill_bench(bench *b, const ccl_question *question)
+{
+    ccl_group *group;
+    uint32_t seat;
+    KB_TRY(kb_distributed_init_process_group(b->ctx, "ahbm"));
+    if (question->ranks)
+        KB_TRY(kb_distributed_new_group(b->ctx, question->ranks, question->rank_count, &b->group));
+    KB_TRY(ccl_find_group(b->ctx, "ccl_measure", b->group, &group, &seat, &b->world));
+    b->tensors = kb_alloc_zeroed((size_t)ROLES * b->world, sizeof *b->tensors);
+    if (!b->tensors)
+        return kb_error_nomem();
+    KB_TRY(make_tensors(b, question, group->sips, false));
+    return make_tensors(b, question, group->sips, true);
+}
+
+static kb_error *open_bench(kb_context *like, const ccl_question *question, bench *b)
+{
+    *b = (bench){0};
+    KB_TRY(rt_context_like(like, &b->ctx));
+    kb_error *err = fill_bench(b, question);
+    if (err)
+        close_bench(b);
+    return err;
+}
+
+static kb_collective make_call(const bench *b, const ccl_question *question, const char *algorithm,
+                               bool small)
+{
+    return (kb_collective){
+        .kind = question->kind,
+        .inputs = role(b, small ? SMALL_INPUTS : INPUTS),
+        .outputs = role(b, small ? SMALL_OUTPUTS : OUTPUTS),
+        .count = b->world,
+        .op = question->op,
+        .options = {.group = b->group, .algorithm = algorithm},
+    };
+}
+
+/*
+ * How long a call takes; KB_FOREVER if that is longer than the limit. The first call, a small one,
+ * has the queues installed.
+ */
+static kb_error *measure(const bench *b, const ccl_question *question, const char *algorithm,
+                         kb_time limit, kb_time *time)
+{
+    kb_collective call = make_call(b, question, algorithm, true);
+    KB_TRY(kb_distributed_call(b->ctx, &call));
+    call = make_call(b, question, algorithm, false);
+    kb_request work;
+    kb_completion completion;
+    kb_time before = kb_context_now(b->ctx);
+    bool done = true;
+    call.options.work = &work;
+    KB_TRY(kb_distributed_call(b->ctx, &call));
+    if (limit != KB_FOREVER) {
+        KB_TRY(kb_sim_run(kb_context_sim(b->ctx), before + limit));
+        KB_TRY(kb_request_test(b->ctx, work, &done));
+    }
+    *time = KB_FOREVER;
+    if (!done)
+        return NULL; /* it goes with the context */
+    KB_TRY(kb_request_wait(b->ctx, work, &completion));
+    *time = completion.ended - before;
+    return kb_request_free(b->ctx, work);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const ccl_measurement *x = a, *y = b;
+    if (x->time != y->time)
+        return x->time < y->time ? -1 : 1;
+    return (x->entry > y->entry) - (x->entry < y->entry);
+}
+
+/* An entry that does not work on this machine is none to choose; why, is kept for when all are so.
+ * After that, and after one that was not run to its end, the context is of no use any more. */
+static kb_error *measure_all(kb_context *ctx, const ccl_config *config,
+                             const ccl_question *question, bench *b, ccl_measurements *results,
+                             kb_error **refused)
+{
+    ccl_state *state;
+    KB_TRY(ccl_get_state(ctx, &state));
+    kb_time limit = KB_FOREVER;
+    uint32_t world = b->world;
+    for (size_t i = 0; i < config->entries.count; i++) {
+        const ccl_entry *entry = &config->entries.items[i];
+        if (!is_candidate(state, entry, question->kind, world))
+            continue;
+        if (!b->ctx)
+            KB_TRY(open_bench(ctx, question, b));
+        ccl_measurement result = {.entry = i};
+        kb_error *err = measure(b, question, entry->name, limit, &result.time);
+        if (kb_error_code(err) == KB_ERR_HOST)
+            return err;
+        if (err && question->on_refused)
+            question->on_refused(question->self, i, err);
+        if (err || result.time == KB_FOREVER) {
+            close_bench(b);
+            kb_error_free(*refused);
+            *refused = err;
+            continue;
+        }
+        if (question->best_only && result.time < limit)
+            limit = result.time;
+        if (!kb_vec_push(results, result))
+            return kb_error_nomem();
+    }
+    return NULL;
+}
+
+kb_error *ccl_measure(kb_context *ctx, const ccl_config *config, const ccl_question *question,
+                      ccl_measurements *results)
+{
+    bench b;
+    kb_error *refused = NULL;
+    results->count = 0;
+    KB_TRY(open_bench(ctx, question, &b));
+    kb_error *err = measure_all(ctx, config, question, &b, results, &refused);
+    close_bench(&b);
+    if (!err && results->count == 0) {
+        err = refused ? refused : none_can(config, question->kind);
+        refused = NULL;
+    }
+    kb_error_free(refused);
+    if (results->count > 0)
+        qsort(results->items, results->count, sizeof *results->items, by_time);
+    return err;
+}
+
+/* ---- Choosing ---- */
+
+/* The first entry that works for the group; NULL if there are several and the best is to be found
+ * out. An error if there is none. Of sending the first will do: two ranks have to agree on it. */
+static kb_error *only_candidate(ccl_group *group, kb_collective_kind kind, const ccl_entry **out)
+{
+    const ccl_state *state = group->state;
+    kb_error *refused = none_can(&state->config, kind);
+    size_t count = 0;
+    *out = NULL;
+    for (size_t i = 0; i < state->config.entries.count; i++) {
+        const ccl_entry *entry = &state->config.entries.items[i];
+        ccl_wiring *wiring;
+        if (!is_candidate(state, entry, kind, group->world))
+            continue;
+        kb_error *err = ccl_get_wiring(group, entry, &wiring);
+        if (!err) {
+            *out = count++ == 0 ? entry : *out;
+            continue;
+        }
+        kb_error_free(refused);
+        refused = err;
+        if (kb_error_code(err) == KB_ERR_HOST)
+            return err;
+    }
+    if (count == 0)
+        return refused;
+    kb_error_free(refused);
+    if (count > 1 && group->world > 1 && !state->rank_is_pe && !ccl_is_pair(kind))
+        *out = NULL;
+    return NULL;
+}
+
+/* What `kernbench ccl tune` found out: of the entries for so many bytes or more the first. */
+static const ccl_entry *look_up(const ccl_group *group, const ccl_op *op)
+{
+    const ccl_state *state = group->state;
+    const ccl_tuned *best = NULL;
+    uint64_t machine = topo_machine_hash(state->machine);
+    for (size_t i = 0; i < state->config.tuned.count && group->id == 0; i++) {
+        const ccl_tuned *t = &state->config.tuned.items[i];
+        bool is_ours = t->machine == machine && t->kind == op->what.kind &&
+                       t->world == group->world && t->up_to_bytes >= op->size;
+        if (is_ours && (!best || t->up_to_bytes < best->up_to_bytes))
+            best = t;
+    }
+    if (!best)
+        return NULL;
+    const ccl_entry *entry = &state->config.entries.items[best->entry];
+    return is_candidate(state, entry, op->what.kind, group->world) ? entry : NULL;
+}
+
+static uint64_t round_up(uint64_t bytes)
+{
+    uint64_t rounded = smallest_measured;
+    while (rounded < bytes && rounded < largest_measured)
+        rounded *= 2;
+    return rounded;
+}
+
+static kb_error *measure_choice(ccl_group *group, const ccl_op *op, uint64_t bytes,
+                                const ccl_entry **entry)
+{
+    ccl_state *state = group->state;
+    const ccl_question question = {
+        .kind = op->what.kind,
+        .bytes = bytes,
+        .dtype = op->what.dtype,
+        .op = op->what.op,
+        .ranks = group->id == 0 ? NULL : group->members,
+        .rank_count = group->world,
+        .best_only = true,
+    };
+    ccl_measurements results = {0};
+    kb_error *err = ccl_measure(state->ctx, &state->config, &question, &results);
+    if (!err)
+        *entry = &state->config.entries.items[results.items[0].entry];
+    kb_vec_fini(&results);
+    return err ? kb_error_wrap(err, "choosing an algorithm") : NULL;
+}
+
+kb_error *ccl_choose(ccl_group *group, const ccl_op *op, const ccl_entry **entry)
+{
+    uint64_t bytes = round_up(op->size);
+    for (size_t i = 0; i < group->choices.count; i++) {
+        const ccl_choice *choice = &group->choices.items[i];
+        if (choice->kind == op->what.kind && choice->dtype == op->what.dtype &&
+            choice->bytes == bytes) {
+            *entry = choice->entry;
+            return NULL;
+        }
+    }
+    *entry = look_up(group, op);
+    if (*entry)
+        return NULL; /* not to be kept: its sizes are other ones */
+    KB_TRY(only_candidate(group, op->what.kind, entry));
+    if (!*entry)
+        KB_TRY(measure_choice(group, op, bytes, entry));
+    ccl_choice choice = {op->what.kind, op->what.dtype, bytes, *entry};
+    return kb_vec_push(&group->choices, choice) ? NULL : kb_error_nomem();
+}

@@ -1,0 +1,711 @@
+/*
+ * queue.c: what kernels send to other PEs and receive from them. The queues themselves are in
+ * src/ipcq; here bytes are moved by commands of the PE's DMA, and values by messages.
+ *
+ * A message gets its value when the DMA begins to send it. Whoever receives it has that value,
+ * whatever is in the slot later (K1). A value larger than a slot goes in segments, each a command.
+ *
+ * A receive is an operation that is open until its value is there, so that commands can come after
+ * it. With rings in TCM the value takes over the memory of the slot, and the ring gets other memory
+ * of the same size: that takes no time. With other rings each slot is read by the DMA first, and
+ * slots are freed in the order in which they came. Receives belong to the context: a kernel that
+ * ends early withdraws them, and what would have been received is never there.
+ *
+ * Not modelled: the bandwidth that what arrives takes from the receiver's TCM.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "tl_private.h"
+
+enum { POLL_ISSUES = 8 }; /* how many issue times of the pe_cpu lie between two questions */
+
+/* ---- Directions -------------------------------------------------------------------------- */
+
+static KB_NORETURN void fault_unknown(const tl_call *call, const char *direction)
+{
+    const tl_run *run = &call->tl->run;
+    kb_text list = KB_TEXT_INIT;
+    ipcq_list_directions(run->queues, run->pe, &list);
+    kb_error *err =
+        list.length > 0
+            ? kb_error_new(KB_ERR_FAULT, "there is no direction '%s' on this PE; it has %s",
+                           direction, kb_text_peek(&list))
+            : kb_error_new(KB_ERR_FAULT, "there is no direction '%s': this PE has none", direction);
+    if (list.failed) {
+        kb_error_free(err);
+        err = kb_error_nomem();
+    }
+    kb_text_fini(&list);
+    tl_fail(call, err);
+}
+
+static void check_queues(const tl_call *call)
+{
+    if (!call->tl->run.queues)
+        tl_fault(call, "this launch has no queues: kernels of collectives alone have directions");
+}
+
+/* NULL if there is none such. Kernels mostly use the same few again and again. */
+static ipcq_end *look_up(tl_context *tl, const char *direction)
+{
+    for (uint32_t i = 0; i < TL_RECENT; i++)
+        if (tl->recent[i] && strcmp(ipcq_direction(tl->recent[i]), direction) == 0)
+            return tl->recent[i];
+    ipcq_end *end = ipcq_find(tl->run.queues, tl->run.pe, direction);
+    if (end)
+        tl->recent[tl->next_recent++ % TL_RECENT] = end;
+    return end;
+}
+
+static ipcq_end *find_direction(const tl_call *call, const char *direction)
+{
+    check_queues(call);
+    if (!direction)
+        tl_fault(call, "TL_ANY is for receiving alone: a direction is needed");
+    ipcq_end *end = look_up(call->tl, direction);
+    if (!end)
+        fault_unknown(call, direction);
+    return end;
+}
+
+bool tl_can_send_(tl_context *tl, tl_place at, const char *direction)
+{
+    tl_call call = tl_enter(tl, at, "tl_can_send");
+    (void)call;
+    const ipcq_end *end = tl->run.queues && direction ? look_up(tl, direction) : NULL;
+    return end && ipcq_can_send(end);
+}
+
+bool tl_can_recv_(tl_context *tl, tl_place at, const char *direction)
+{
+    tl_call call = tl_enter(tl, at, "tl_can_recv");
+    (void)call;
+    const ipcq_end *end = tl->run.queues && direction ? look_up(tl, direction) : NULL;
+    return end && ipcq_can_receive(end);
+}
+
+/* ---- Credits ----------------------------------------------------------------------------- */
+
+static void end_lack(tl_context *tl)
+{
+    if (tl->lacks_credit)
+        kb_oplog_end(tl->runner->has.log, tl->pe, KB_COMMUNICATING);
+    tl->lacks_credit = false;
+}
+
+/*
+ * The sender has asked since then, and there was nothing until now: it sees that when it asks next.
+ * All these questions are one entry of the log. They are no events, so that senders that ask in
+ * vain do not keep a run going that is deadlocked.
+ */
+static void spend_polling_time(const tl_call *call, kb_time since, kb_time interval)
+{
+    tl_context *tl = call->tl;
+    kb_oplog *log = tl->runner->has.log;
+    kb_sim *sim = tl->runner->has.sim;
+    kb_time too_much = (kb_sim_now(sim) - since) % interval;
+    if (too_much > 0)
+        kb_co_sleep(tl->co, interval - too_much);
+    kb_op op = tl_log_entry(call, "poll");
+    op.unit = KB_UNIT_CPU;
+    op.start = since;
+    op.end = kb_sim_now(sim);
+    tl->issuing += op.end - since;
+    kb_oplog_start(log, tl->pe, KB_UNIT_CPU);
+    kb_oplog_add(log, tl->pe, &op);
+}
+
+static void wait_for_credit(const tl_call *call, ipcq_end *end)
+{
+    tl_context *tl = call->tl;
+    if (KB_LIKELY(ipcq_has_credit(end)))
+        return;
+    kb_time since = kb_sim_now(tl->runner->has.sim);
+    kb_time interval = tl->runner->figures->cpu_issue_fs * POLL_ISSUES;
+    tl->lacks_credit = true;
+    kb_oplog_begin(tl->runner->has.log, tl->pe, KB_COMMUNICATING);
+    ipcq_await_credit(end, tl->co);
+    if (ipcq_set_settings(tl->run.queues)->polls && interval > 0)
+        spend_polling_time(call, since, interval);
+    end_lack(tl);
+}
+
+/* ---- Sending ----------------------------------------------------------------------------- */
+
+static kb_error *bind_send(tl_command *command)
+{
+    tl_context *tl = command->tl;
+    ipcq_message *message = ipcq_message_at(tl->runner->has.queues, command->message);
+    return message->data ? NULL : tl_operand_data(tl, &command->inputs[0], &message->data);
+}
+
+static kb_error *hand_over(tl_command *command)
+{
+    ipcq_hand_over(command->direction, command->message);
+    return NULL;
+}
+
+/* Closes it if no command but this one belongs to it. */
+static void close_if_delivered(tl_context *tl, pe_op delivery, const tl_command *but)
+{
+    for (const tl_link *link = tl->commands.next; link != &tl->commands; link = link->next) {
+        const tl_command *command = (const tl_command *)link;
+        if (command != but && command->delivery == delivery)
+            return;
+    }
+    pe_units_close(tl->runner->has.units, delivery);
+}
+
+static kb_error *arrive(tl_command *command)
+{
+    tl_context *tl = command->tl;
+    KB_TRY(ipcq_arrive(tl->runner->has.queues, command->slot.pa, command->message,
+                       command->segment_bytes));
+    if (command->delivery && command->delivery != tl->delivery)
+        close_if_delivered(tl, command->delivery, command);
+    return NULL;
+}
+
+void tl_end_send(tl_context *tl)
+{
+    if (tl->unsent)
+        ipcq_message_free(tl->runner->has.queues, tl->unsent);
+    tl->unsent = 0;
+    end_lack(tl);
+    pe_op delivery = tl->delivery;
+    if (!delivery)
+        return;
+    tl->delivery = 0; /* nobody will ask when all is there: some of it will never be */
+    for (tl_link *link = tl->commands.next; link != &tl->commands; link = link->next)
+        if (((tl_command *)link)->delivery == delivery)
+            ((tl_command *)link)->delivery = 0;
+    pe_units_close(tl->runner->has.units, delivery);
+}
+
+/* The next message in the direction; no command has it yet. */
+static ipcq_message_id new_message(const tl_call *call, ipcq_end *end, const tl_operand *sent)
+{
+    kb_shape shape = tl_shape_of(&sent->shape);
+    ipcq_message_id message = ipcq_message_new(end, sent->dtype, &shape, sent->value->bytes);
+    if (message == 0)
+        tl_fail(call, kb_error_nomem());
+    call->tl->unsent = message;
+    return message;
+}
+
+static tl_command *new_send(const tl_call *call, ipcq_end *end, const tl_operand *sent,
+                            ipcq_message_id message)
+{
+    tl_command *command = tl_command_new(call, sent, 1, NULL, &sent->shape);
+    command->bind = bind_send;
+    command->message = message;
+    command->direction = end;
+    return command;
+}
+
+static void nothing_to_begin(void *self, uint64_t arg)
+{
+    (void)self;
+    (void)arg;
+}
+
+/* Something that is under way until it is closed. */
+static pe_op open_operation(const tl_call *call)
+{
+    const tl_context *tl = call->tl;
+    pe_op op = 0;
+    tl_check(call, pe_units_open(tl->runner->has.units, tl->run.pe,
+                                 &(pe_span){.ready = nothing_to_begin}, &op));
+    return op;
+}
+
+static pe_op send_segment(const tl_call *call, ipcq_end *end, const tl_operand *sent,
+                          ipcq_message_id message, uint64_t bytes)
+{
+    tl_command *command = new_send(call, end, sent, message);
+    command->conclude = arrive;
+    command->segment_bytes = bytes;
+    command->delivery = call->tl->delivery;
+    command->slot = ipcq_take_slot(end);
+    mem_rect rect = {.at = command->slot.at, .rows = 1, .bytes = bytes > 0 ? bytes : 1};
+    pe_command what = {.unit = KB_UNIT_DMA_WRITE,
+                       .rects = &rect,
+                       .rect_count = 1,
+                       .apart = true, /* with the slot's credit came all that was in it before */
+                       .op.name = "send"};
+    return tl_issue(call, command, &what);
+}
+
+/* What is done when all of it has arrived. */
+static pe_op send_to_slots(const tl_call *call, ipcq_end *end, const tl_operand *sent)
+{
+    tl_context *tl = call->tl;
+    uint64_t most = ipcq_set_settings(tl->run.queues)->slot_bytes;
+    uint64_t left = sent->value->bytes;
+    wait_for_credit(call, end);
+    ipcq_message_id message = new_message(call, end, sent);
+    if (left > most)
+        tl->delivery = open_operation(call);
+    pe_op op = 0;
+    for (bool is_first = true; is_first || left > 0; is_first = false) {
+        if (!is_first)
+            wait_for_credit(call, end);
+        uint64_t bytes = left < most ? left : most;
+        op = send_segment(call, end, sent, message, bytes);
+        tl->unsent = 0;
+        left -= bytes;
+    }
+    if (tl->delivery) {
+        op = tl->delivery;
+        tl->delivery = 0;
+        close_if_delivered(tl, op, NULL);
+    }
+    return op;
+}
+
+static pe_op send_at_once(const tl_call *call, ipcq_end *end, const tl_operand *sent)
+{
+    tl_command *command = new_send(call, end, sent, new_message(call, end, sent));
+    command->conclude = hand_over;
+    call->tl->unsent = 0;
+    return tl_instant_issue(command, KB_UNIT_DMA_WRITE);
+}
+
+tl_future tl_send_(tl_context *tl, tl_place at, const char *direction, tl_tensor value, bool sync)
+{
+    tl_call call = tl_enter(tl, at, sync ? "tl_send_sync" : "tl_send");
+    ipcq_end *end = find_direction(&call, direction);
+    if (!ipcq_can_send(end))
+        tl_fault(&call, "nothing can be sent in direction '%s': it only receives", direction);
+    tl_operand sent = tl_take(&call, value);
+    if (!sent.value)
+        tl_fault(&call, "a plain number has no shape: make it a tensor with tl_full");
+    pe_op op = tl->runner->has.instant ? send_at_once(&call, end, &sent)
+                                       : send_to_slots(&call, end, &sent);
+    tl_end_call(tl);
+    if (sync)
+        tl_wait_for(&call, op);
+    return (tl_future){.id = op, .kernel = tl->kernel};
+}
+
+/* ---- Receives ---------------------------------------------------------------------------- */
+
+static void destroy_receive(tl_receive *receive)
+{
+    kb_error_free(receive->mismatch);
+    tl_unlink(&receive->link);
+    kb_pool_give(&receive->tl->runner->receives, receive->index);
+}
+
+static tl_call call_of(const tl_receive *receive)
+{
+    return (tl_call){receive->tl, receive->at, receive->name};
+}
+
+/* The PE waits for others, as far as it has nothing else to do. */
+static void begin_wait(tl_receive *receive)
+{
+    const tl_context *tl = receive->tl;
+    if (!tl->runner->has.instant)
+        kb_oplog_begin(tl->runner->has.log, tl->pe, KB_COMMUNICATING);
+    receive->waits = true;
+}
+
+static void end_wait(tl_receive *receive)
+{
+    const tl_context *tl = receive->tl;
+    if (receive->waits && !tl->runner->has.instant)
+        kb_oplog_end(tl->runner->has.log, tl->pe, KB_COMMUNICATING);
+    receive->waits = false;
+}
+
+/* It is over: what comes after it may begin. The kernel may be gone when this returns. */
+static void finish(tl_receive *receive)
+{
+    tl_context *tl = receive->tl;
+    pe_op op = receive->op;
+    tl_value *value = receive->value;
+    receive->there = true;
+    receive->value = NULL;
+    if (!receive->in_call)
+        destroy_receive(receive);
+    value->commands--;
+    tl_value_release(tl, value);
+    if (tl->runner->has.instant)
+        tl_instant_go_on(tl);
+    else if (op)
+        pe_units_close(tl->runner->has.units, op);
+    tl->under_way--;
+    tl_context_progress(tl);
+}
+
+/* ---- To a destination ---- */
+
+static kb_error *on_store_begun(void *self, uint64_t arg)
+{
+    return tl_command_begun(((tl_receive *)self)->store, arg);
+}
+
+static void on_stored(void *self, uint64_t arg)
+{
+    (void)arg;
+    tl_receive *receive = self;
+    tl_command_destroy(receive->store);
+    finish(receive);
+}
+
+static void start_storing(tl_receive *receive)
+{
+    const tl_context *tl = receive->tl;
+    const tl_command *store = receive->store;
+    tl_call call = call_of(receive);
+    pe_command what = {.unit = KB_UNIT_DMA_WRITE,
+                       .rects = store->rects[0].items,
+                       .rect_count = store->rects[0].count,
+                       .internal = true,
+                       .begun = tl_command_binds_later(store) ? on_store_begun : NULL,
+                       .ended = on_stored,
+                       .self = receive,
+                       .op = tl_log_entry(&call, "store")};
+    what.op.operands[0] = receive->value->number;
+    receive->is_storing = true;
+    pe_op op;
+    kb_error *err = pe_units_issue(tl->runner->has.units, tl->run.pe, &what, &op);
+    if (err)
+        kb_sim_fail(tl->runner->has.sim, err);
+}
+
+/* ---- Going on ---- */
+
+/* What arrived is not what the kernel, which has gone on, said: it ends here. */
+static void blame(tl_receive *receive)
+{
+    tl_context *tl = receive->tl;
+    tl_call call = call_of(receive);
+    kb_error *err = tl_locate_error(&call, receive->mismatch);
+    receive->mismatch = NULL;
+    tl->under_way++; /* it is to be there when it is stopped */
+    finish(receive);
+    tl->under_way--;
+    tl_context_stop(tl, err);
+}
+
+/* Does what can be done next. The receive, and the kernel, may be gone when this returns. */
+static void proceed(tl_receive *receive)
+{
+    tl_context *tl = receive->tl;
+    if (receive->reads > 0 || receive->is_storing || !(receive->whole || receive->withdrawn))
+        return;
+    end_wait(receive);
+    receive->there = true;
+    kb_wake_all(tl->runner->has.sim, &tl->arrivals);
+    if (receive->store && !receive->may_store)
+        return;
+    if (receive->store && !receive->mismatch && !receive->withdrawn) {
+        start_storing(receive);
+        return;
+    }
+    if (receive->store)
+        tl_command_destroy(receive->store);
+    if (receive->mismatch && !receive->in_call && !receive->withdrawn)
+        blame(receive);
+    else
+        finish(receive);
+}
+
+/* What was at the destination before is done with. */
+static void on_may_store(void *self, uint64_t arg)
+{
+    (void)arg;
+    tl_receive *receive = self;
+    receive->may_store = true;
+    proceed(receive);
+}
+
+/* ---- What arrives ---- */
+
+static bool is_shape(const kb_shape *shape, const tl_dims *dims)
+{
+    kb_shape is = tl_shape_of(dims);
+    return shape->rank == is.rank && memcmp(shape->dims, is.dims, is.rank * sizeof *is.dims) == 0;
+}
+
+static kb_error *describe_mismatch(const tl_receive *receive, const ipcq_message *message)
+{
+    tl_dims sent = {.rank = (int)message->shape.rank};
+    for (int i = 0; i < sent.rank; i++)
+        sent.dims[i] = (int64_t)message->shape.dims[i];
+    kb_pe pe = message->sender;
+    return kb_error_new(KB_ERR_FAULT,
+                        "expected %s %s, but sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
+                        " sent %s %s in direction %s",
+                        tl_shape_print(&receive->shape).text, kb_dtype_name(receive->value->dtype),
+                        pe.sip, pe.cube, pe.pe, tl_shape_print(&sent).text,
+                        kb_dtype_name(message->dtype), message->direction);
+}
+
+/* The value that was sent is the one that is received. */
+static void take_message(tl_receive *receive, ipcq_message_id id)
+{
+    ipcq *queues = receive->tl->runner->has.queues;
+    ipcq_message *message = ipcq_message_at(queues, id);
+    tl_value *value = receive->value;
+    if (message->dtype == value->dtype && is_shape(&message->shape, &receive->shape)) {
+        value->data = message->data;
+        message->data = NULL;
+    } else {
+        receive->mismatch = describe_mismatch(receive, message);
+    }
+    ipcq_message_free(queues, id);
+}
+
+/* Frees the slots that were read, up to the first that was not. */
+static void free_slots(tl_context *tl, ipcq_end *end)
+{
+    tl_link *newer;
+    for (tl_link *link = tl->slot_reads.prev; link != &tl->slot_reads; link = newer) {
+        newer = link->prev;
+        const tl_slot_read *read = (const tl_slot_read *)link;
+        if (read->end != end)
+            continue;
+        if (!read->done)
+            return;
+        tl_unlink(link);
+        kb_pool_give(&tl->runner->slot_reads, read->index);
+        ipcq_free_slot(end);
+    }
+}
+
+static void on_slot_read(void *self, uint64_t arg)
+{
+    (void)arg;
+    tl_slot_read *read = self;
+    tl_receive *receive = read->receive;
+    read->done = true;
+    receive->reads--;
+    free_slots(receive->tl, read->end);
+    proceed(receive);
+}
+
+static kb_error *read_slot(tl_receive *receive, const ipcq_segment *segment)
+{
+    tl_context *tl = receive->tl;
+    tl_runner *runner = tl->runner;
+    uint32_t index = kb_pool_take(&runner->slot_reads);
+    if (index == 0)
+        return kb_error_nomem();
+    tl_slot_read *read = kb_pool_at(&runner->slot_reads, index);
+    *read = (tl_slot_read){.index = index, .receive = receive, .end = segment->end};
+    tl_link_to(&tl->slot_reads, &read->link);
+    receive->reads++;
+    mem_rect rect = {
+        .at = segment->at, .rows = 1, .bytes = segment->bytes > 0 ? segment->bytes : 1};
+    tl_call call = call_of(receive);
+    pe_command what = {.unit = KB_UNIT_DMA_READ,
+                       .rects = &rect,
+                       .rect_count = 1,
+                       .internal = true,
+                       .ended = on_slot_read,
+                       .self = read,
+                       .op = tl_log_entry(&call, "recv")};
+    what.op.result = receive->value->number;
+    pe_op op;
+    return pe_units_issue(runner->has.units, tl->run.pe, &what, &op);
+}
+
+static void on_segment(ipcq_claim *claim, const ipcq_segment *segment)
+{
+    tl_receive *receive = (tl_receive *)((char *)claim - offsetof(tl_receive, claim));
+    const tl_context *tl = receive->tl;
+    bool is_exchanged =
+        tl->runner->has.instant || ipcq_set_settings(tl->run.queues)->buffer == KB_TCM;
+    receive->whole = segment->last;
+    if (segment->last)
+        take_message(receive, segment->message);
+    kb_error *err = NULL;
+    if (is_exchanged)
+        ipcq_free_slot(segment->end);
+    else
+        err = read_slot(receive, segment);
+    if (err)
+        kb_sim_fail(tl->runner->has.sim, err);
+    else
+        proceed(receive);
+}
+
+/* ---- Ends of kernels ---- */
+
+static bool is_waiting(const tl_context *tl)
+{
+    for (const tl_link *link = tl->receives.next; link != &tl->receives; link = link->next)
+        if (!((const tl_receive *)link)->there)
+            return true;
+    return false;
+}
+
+void tl_await_receives(tl_context *tl)
+{
+    while (is_waiting(tl))
+        kb_wait(tl->co, &tl->arrivals);
+}
+
+static tl_receive *find_open(const tl_context *tl)
+{
+    for (tl_link *link = tl->receives.next; link != &tl->receives; link = link->next) {
+        tl_receive *receive = (tl_receive *)link;
+        if (receive->value && !receive->withdrawn && !receive->is_storing)
+            return receive;
+    }
+    return NULL;
+}
+
+void tl_withdraw_receives(tl_context *tl)
+{
+    bool is_current = tl->co && kb_sim_current(tl->runner->has.sim) == tl->co;
+    tl->under_way++;
+    tl_receive *receive;
+    while ((receive = find_open(tl)) != NULL) {
+        ipcq_claim_withdraw(&receive->claim);
+        receive->withdrawn = true;
+        receive->in_call = receive->in_call && is_current;
+        proceed(receive);
+    }
+    tl->under_way--;
+}
+
+void tl_forget_receives(tl_context *tl)
+{
+    while (tl->receives.next != &tl->receives) {
+        tl_receive *receive = (tl_receive *)tl->receives.next;
+        ipcq_claim_withdraw(&receive->claim);
+        destroy_receive(receive);
+    }
+    while (tl->slot_reads.next != &tl->slot_reads) {
+        const tl_slot_read *read = (const tl_slot_read *)tl->slot_reads.next;
+        tl_unlink(tl->slot_reads.next);
+        kb_pool_give(&tl->runner->slot_reads, read->index);
+    }
+}
+
+/* ---- The call ---- */
+
+static tl_receive *new_receive(const tl_call *call, tl_value *value, const tl_dims *shape)
+{
+    tl_context *tl = call->tl;
+    uint32_t index = kb_pool_take(&tl->runner->receives);
+    if (index == 0)
+        tl_fail(call, kb_error_nomem());
+    tl_receive *receive = kb_pool_at(&tl->runner->receives, index);
+    *receive = (tl_receive){.index = index,
+                            .tl = tl,
+                            .at = call->at,
+                            .name = call->name,
+                            .value = value,
+                            .shape = *shape,
+                            .in_call = true};
+    tl_link_to(&tl->receives, &receive->link);
+    value->refs++;
+    value->commands++;
+    tl->under_way++;
+    return receive;
+}
+
+/* Later commands that touch the destination come after it, and earlier ones before. */
+static void open_store(const tl_call *call, tl_receive *receive, tl_command *store)
+{
+    const tl_context *tl = call->tl;
+    const pe_rects *rects = &store->rects[0];
+    receive->store = store;
+    pe_span span = {.writes = rects->items,
+                    .write_count = rects->count,
+                    .ready = on_may_store,
+                    .self = receive};
+    tl_check(call, pe_units_open(tl->runner->has.units, tl->run.pe, &span, &receive->op));
+}
+
+static void post(const tl_call *call, tl_receive *receive, ipcq_end *end)
+{
+    tl_context *tl = call->tl;
+    receive->claim = (ipcq_claim){.got = on_segment,
+                                  .pe = tl->run.pe,
+                                  .end = end,
+                                  .file = tl_without_folders(call->at.file),
+                                  .line = call->at.line};
+    begin_wait(receive);
+    ipcq_claim_post(tl->run.queues, &receive->claim);
+}
+
+/* Waits until it is there; or makes it something that others can wait for. */
+static void await(const tl_call *call, tl_receive *receive, tl_value *value, bool wait)
+{
+    tl_context *tl = call->tl;
+    while (wait && !receive->there)
+        kb_wait(tl->co, &tl->arrivals);
+    if (receive->there || receive->op)
+        return;
+    receive->op = tl->runner->has.instant ? ++tl->tickets : open_operation(call);
+    value->made = receive->op;
+}
+
+/* The call is done with it. A fault if what came is not what it asked for. */
+static void let_go(const tl_call *call, tl_receive *receive)
+{
+    kb_error *mismatch = receive->mismatch;
+    receive->mismatch = NULL;
+    receive->in_call = false;
+    if (!receive->value)
+        destroy_receive(receive);
+    if (mismatch)
+        tl_fail(call, mismatch);
+}
+
+static ipcq_end *find_receiving_end(const tl_call *call, const char *direction)
+{
+    const tl_run *run = &call->tl->run;
+    check_queues(call);
+    if (!direction && !ipcq_is_member(run->queues, run->pe))
+        tl_fault(call, "this PE has no directions to receive from");
+    if (!direction)
+        return NULL;
+    ipcq_end *end = find_direction(call, direction);
+    if (!ipcq_can_receive(end))
+        tl_fault(call, "nothing can be received in direction '%s': it only sends", direction);
+    return end;
+}
+
+tl_tensor tl_recv_(tl_context *tl, tl_place at, const char *direction, tl_dims shape,
+                   tl_recv_options options, bool wait)
+{
+    tl_call call = tl_enter(tl, at, wait ? "tl_recv" : "tl_recv_async");
+    bool instant = tl->runner->has.instant;
+    tl_check_dtype(&call, options.dtype);
+    (void)tl_check_shape(&call, &shape);
+    ipcq_end *end = find_receiving_end(&call, direction);
+    if (options.from && !wait)
+        tl_fault(&call, "by which direction it comes is not known yet: use tl_recv with .from");
+    tl_value *value = tl_value_new(&call, options.dtype, &shape);
+    tl_handle place = {0};
+    tl_command *store = NULL;
+    if (options.dst) {
+        place = tl_packed_place(&call, options.dst, &shape, options.dtype);
+        store = tl_prepare_store(&call, &place, value);
+    }
+    tl_spend_issue_time(&call);
+
+    tl_receive *receive = new_receive(&call, value, &shape);
+    if (store && !instant)
+        open_store(&call, receive, store);
+    post(&call, receive, end);
+    await(&call, receive, value, wait);
+    if (options.from)
+        *options.from = ipcq_direction(receive->claim.end);
+    place.filled = receive->value ? receive->op : 0;
+    let_go(&call, receive);
+    if (!store)
+        return tl_handle_of(&call, value, &shape);
+    if (instant)
+        place.filled = tl_instant_issue(store, TL_NO_UNIT);
+    tl_value_release(tl, value);
+    return tl_handle_new(&call, &place);
+}

@@ -1,0 +1,171 @@
+/* test_auto.c: `auto` takes the fastest of those that mean the same, by measuring or by a table. */
+#include "trial.h"
+
+#include "ccl/ccl.h"
+#include "rt/rt.h"
+
+enum { WORLD = 3 };
+
+typedef struct config {
+    ccl_registry registry;
+    ccl_config is;
+} config;
+
+static config *load_config(void)
+{
+    config *c = calloc(1, sizeof *c);
+    assert_non_null(c);
+    expect_ok(ccl_registry_init(&c->registry, NULL, 0));
+    expect_ok(ccl_config_load(NULL, NULL, 0, &c->registry, &c->is));
+    return c;
+}
+
+static void free_config(config *c)
+{
+    ccl_config_fini(&c->is);
+    free(c);
+}
+
+/* The time of a call of all ranks, and by which entry it was done. */
+static kb_time time_of(kb_context *ctx, const char *algorithm, uint64_t bytes, const char **entry)
+{
+    kb_tensor tensors[WORLD];
+    kb_policy policy = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
+    kb_tensor_spec spec = {
+        .dtype = KB_F16, .shape = KB_SHAPE(bytes / 2), .policy = &policy, .door = KB_BACKDOOR};
+    for (uint32_t rank = 0; rank < WORLD; rank++) {
+        expect_ok(kb_ahbm_set_device(ctx, rank));
+        expect_ok(kb_empty(ctx, &spec, &tensors[rank]));
+    }
+    kb_collective call = {.kind = KB_ALL_REDUCE,
+                          .inputs = tensors,
+                          .count = WORLD,
+                          .options = {.algorithm = algorithm}};
+    expect_ok(kb_distributed_call(ctx, &call)); /* has the queues installed */
+    kb_time before = kb_context_now(ctx);
+    expect_ok(kb_distributed_call(ctx, &call));
+    kb_time took = kb_context_now(ctx) - before;
+    kb_collective_figures figures;
+    expect_ok(kb_distributed_get_figures(ctx, (kb_group){0}, &figures));
+    *entry = figures.algorithm;
+    for (uint32_t rank = 0; rank < WORLD; rank++)
+        expect_ok(kb_tensor_free(ctx, tensors[rank]));
+    return took;
+}
+
+/* At every size it is as fast as the fastest of them. */
+static void auto_is_the_best_of_them(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"ring_rsag", "trees", "one_shot"};
+    kb_context *ctx =
+        open_sips(WORLD, 2, 1, NULL, (kb_context_options){.timing_only = true, .threads = 1});
+    expect_ok(kb_distributed_init_process_group(ctx, "ahbm"));
+    const char *small = NULL, *large = NULL;
+    for (uint64_t bytes = 512; bytes <= 1 << 19; bytes *= 32) {
+        const char *chosen, *entry;
+        kb_time best = KB_FOREVER;
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            kb_time took = time_of(ctx, names[i], bytes, &entry);
+            assert_string_equal(entry, names[i]);
+            best = took < best ? took : best;
+        }
+        assert_int_equal(time_of(ctx, "auto", bytes, &chosen), best);
+        small = small ? small : chosen;
+        large = chosen;
+    }
+    assert_string_not_equal(small, large); /* what is good for one is not for the other */
+    kb_context_destroy(ctx);
+}
+
+static void measurements_are_in_order_and_repeatable(void **state)
+{
+    (void)state;
+    config *c = load_config();
+    kb_context *ctx = open_sips(WORLD, 1, 1, NULL, (kb_context_options){.threads = 1});
+    ccl_question question = {.kind = KB_ALL_REDUCE, .bytes = 4096, .dtype = KB_F16};
+    ccl_measurements first = {0}, second = {0};
+    expect_ok(ccl_measure(ctx, &c->is, &question, &first));
+    expect_ok(ccl_measure(ctx, &c->is, &question, &second));
+    assert_int_equal(kb_context_now(ctx), 0); /* no time of this one passes */
+    assert_int_equal(first.count, 3);
+    assert_int_equal(second.count, 3);
+    for (size_t i = 0; i < first.count; i++) {
+        assert_int_equal(first.items[i].entry, second.items[i].entry);
+        assert_int_equal(first.items[i].time, second.items[i].time);
+        assert_true(i == 0 || first.items[i - 1].time <= first.items[i].time);
+    }
+    question.best_only = true;
+    expect_ok(ccl_measure(ctx, &c->is, &question, &second));
+    assert_true(second.count >= 1 && second.count <= 3);
+    assert_int_equal(first.items[0].entry, second.items[0].entry);
+    assert_int_equal(first.items[0].time, second.items[0].time);
+    question.best_only = false;
+    uint32_t pair[] = {2, 0};
+    question.ranks = pair;
+    question.rank_count = 2;
+    expect_ok(ccl_measure(ctx, &c->is, &question, &second));
+    assert_int_equal(second.count, 3);
+    assert_true(second.items[0].time < first.items[0].time);
+    kb_vec_fini(&first);
+    kb_vec_fini(&second);
+    kb_context_destroy(ctx);
+    free_config(c);
+}
+
+/* What a table says is taken, whether it is good or not; but only for this machine and these sizes.
+ */
+static void a_table_decides(void **state)
+{
+    (void)state;
+    kb_context *ctx = open_sips(WORLD, 1, 1, NULL, (kb_context_options){.threads = 1});
+    uint64_t machine = topo_machine_hash(rt_machine(ctx));
+    kb_context_destroy(ctx);
+    char text[1024];
+    snprintf(text, sizeof text,
+             "tuned:\n"
+             "  - {collective: all_reduce, world: 3, machine: \"%016jx\", up_to_bytes: 1000, "
+             "algorithm: trees}\n"
+             "  - {collective: all_reduce, world: 3, machine: \"%016jx\", up_to_bytes: 2000, "
+             "algorithm: ring_rsag}\n"
+             "  - {collective: all_reduce, world: 3, machine: \"%016jx\", up_to_bytes: 9000000, "
+             "algorithm: trees}\n",
+             (uintmax_t)machine, (uintmax_t)machine, (uintmax_t)machine + 1);
+    temporary file = file_of(text);
+    ctx = open_sips(WORLD, 1, 1, NULL, (kb_context_options){.ccl = file.path, .threads = 1});
+    expect_ok(kb_distributed_init_process_group(ctx, "ahbm"));
+    const char *entry;
+    (void)time_of(ctx, "auto", 1000, &entry);
+    assert_string_equal(entry, "trees");
+    (void)time_of(ctx, NULL, 1002, &entry);
+    assert_string_equal(entry, "ring_rsag");
+    (void)time_of(ctx, NULL, 2048, &entry);
+    assert_string_equal(entry, "one_shot"); /* measured */
+    kb_context_destroy(ctx);
+    remove_file(&file);
+}
+
+static void without_candidates_it_is_refused(void **state)
+{
+    (void)state;
+    static const char *const pes[] = {"ccl.defaults.algorithm=ring_rsag_pes", NULL};
+    kb_context *ctx = open_sips(1, 1, 1, pes, (kb_context_options){.threads = 1});
+    expect_ok(kb_distributed_init_process_group(ctx, "ahbm"));
+    kb_tensor_spec spec = {.dtype = KB_F16, .shape = KB_SHAPE(8), .door = KB_BACKDOOR};
+    kb_tensor x;
+    expect_ok(kb_empty(ctx, &spec, &x));
+    expect_error_about(kb_distributed_broadcast(ctx, x, 0, NULL), KB_ERR_INPUT,
+                       "can do broadcast in any layout");
+    kb_context_destroy(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(auto_is_the_best_of_them),
+        cmocka_unit_test(measurements_are_in_order_and_repeatable),
+        cmocka_unit_test(a_table_decides),
+        cmocka_unit_test(without_candidates_it_is_refused),
+    };
+    return cmocka_run_group_tests_name("auto", tests, NULL, NULL);
+}

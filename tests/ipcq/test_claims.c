@@ -1,0 +1,545 @@
+/*
+ * test_claims.c: who gets what arrives: claims for a direction and for any, messages of several
+ * segments, claims that are withdrawn, and what may be done while something is handed out.
+ */
+#include "rig.h"
+
+/* pe1 receives from pe0 by W, from pe2 by E and from pe3 by N. */
+static rig star(const ipcq_settings *settings)
+{
+    const ipcq_edge edges[] = {edge(0, "E", 1), edge(1, "W", 0), edge(2, "W", 1),
+                               edge(1, "E", 2), edge(3, "S", 1), edge(1, "N", 3)};
+    return RIG(4, edges, settings);
+}
+
+static ipcq_end *to_west(rig *r)
+{
+    return end_of(r, 0, "E");
+}
+
+static ipcq_end *to_east(rig *r)
+{
+    return end_of(r, 2, "W");
+}
+
+static ipcq_end *to_north(rig *r)
+{
+    return end_of(r, 3, "S");
+}
+
+static void post(taker *t)
+{
+    ipcq_claim_post(t->r->set, &t->claim);
+}
+
+/* ---- Order ------------------------------------------------------------------------------- */
+
+static void claims_of_an_end_are_served_in_order(void **state)
+{
+    (void)state;
+    rig r = star(&mostly);
+    taker takers[3];
+    for (int i = 0; i < 3; i++) {
+        takers[i] = taker_of(&r, 1, end_of(&r, 1, "W"));
+        post(&takers[i]);
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_true(takers[i].claim.waits);
+        send(&r, to_west(&r), 10 + (uint64_t)i);
+        assert_false(takers[i].claim.waits);
+        assert_int_equal(takers[i].bytes, 10 + i);
+        assert_int_equal(takers[i].messages, 1);
+    }
+    rig_fini(&r);
+}
+
+/* A claim for the end comes before one for any, though that is older. */
+static void a_claim_for_any_gets_what_no_other_waits_for(void **state)
+{
+    (void)state;
+    rig r = star(&mostly);
+    taker any = taker_of(&r, 1, NULL), west = taker_of(&r, 1, end_of(&r, 1, "W"));
+    post(&any);
+    post(&west);
+    send(&r, to_west(&r), 1);
+    assert_int_equal(west.messages, 1);
+    assert_int_equal(any.messages, 0);
+    assert_null(any.claim.end);
+    send(&r, to_west(&r), 2);
+    assert_int_equal(any.bytes, 2);
+    assert_ptr_equal(any.claim.end, end_of(&r, 1, "W"));
+    rig_fini(&r);
+}
+
+static void claims_for_any_are_served_in_order(void **state)
+{
+    (void)state;
+    rig r = star(&mostly);
+    taker first = taker_of(&r, 1, NULL), second = taker_of(&r, 1, NULL);
+    post(&first);
+    post(&second);
+    send(&r, to_north(&r), 7);
+    assert_int_equal(first.bytes, 7);
+    assert_true(second.claim.waits);
+    send(&r, to_east(&r), 8);
+    assert_int_equal(second.bytes, 8);
+    rig_fini(&r);
+}
+
+/* W, E and N have three, one and two messages. They take turns: W E N W N W. */
+static void claims_for_any_take_turns_of_the_ends(void **state)
+{
+    (void)state;
+    const char *const expected[] = {"W", "E", "N", "W", "N", "W"};
+    for (int mock = 0; mock < 2; mock++) {
+        ipcq_settings settings = mostly;
+        settings.n_slots = mock ? 0 : 4;
+        rig r = star(&settings);
+        ipcq_end *const from[] = {to_west(&r),  to_west(&r),  to_west(&r),
+                                  to_north(&r), to_north(&r), to_east(&r)};
+        for (int i = 0; i < 6; i++) {
+            if (mock)
+                ipcq_hand_over(from[i], message_of(from[i], 1));
+            else
+                send(&r, from[i], 1);
+        }
+        for (int i = 0; i < 6; i++) {
+            taker any = taker_of(&r, 1, NULL);
+            post(&any);
+            assert_string_equal(ipcq_direction(any.claim.end), expected[i]);
+        }
+        rig_fini(&r);
+    }
+}
+
+/* It is served by an arrival in E: next time it begins at N. */
+static void a_turn_counts_also_if_it_was_waited_for(void **state)
+{
+    (void)state;
+    rig r = star(&mostly);
+    taker any = taker_of(&r, 1, NULL);
+    post(&any);
+    send(&r, to_east(&r), 1);
+    assert_int_equal(any.messages, 1);
+    send(&r, to_west(&r), 1);
+    send(&r, to_east(&r), 1);
+    send(&r, to_north(&r), 1);
+    const char *const expected[] = {"N", "W", "E"};
+    for (int i = 0; i < 3; i++) {
+        taker next = taker_of(&r, 1, NULL);
+        post(&next);
+        assert_string_equal(ipcq_direction(next.claim.end), expected[i]);
+    }
+    rig_fini(&r);
+}
+
+/* ---- At random --------------------------------------------------------------------------- */
+
+enum { ENDS = 3, TAKERS = 12, STEPS = 20000 };
+
+/* The same with counts alone. */
+typedef struct model {
+    uint64_t sent[ENDS], taken[ENDS];
+    struct {
+        int end; /* -1: any */
+        bool waits;
+        uint64_t posted; /* when, in steps */
+    } claims[TAKERS];
+    int turn;
+} model;
+
+/* The oldest that waits for the end (-1: any); -1 if none does. */
+static int oldest(const model *m, int end)
+{
+    int found = -1;
+    for (int i = 0; i < TAKERS; i++)
+        if (m->claims[i].waits && m->claims[i].end == end &&
+            (found < 0 || m->claims[i].posted < m->claims[found].posted))
+            found = i;
+    return found;
+}
+
+/* The claim gets the next message of the end. */
+static void expect_taken(model *m, taker *takers, int claim, int end)
+{
+    taker *t = &takers[claim];
+    assert_false(t->claim.waits);
+    assert_int_equal(t->messages, 1);
+    assert_int_equal(t->sequence, m->taken[end]);
+    assert_ptr_equal(t->claim.end, end_of(t->r, 1, (const char *[]){"W", "E", "N"}[end]));
+    m->taken[end]++;
+    if (m->claims[claim].end < 0)
+        m->turn = (end + 1) % ENDS;
+    m->claims[claim].waits = false;
+}
+
+static void post_one(model *m, taker *takers, int claim, int end, uint64_t step)
+{
+    rig *r = takers[claim].r;
+    const char *const names[] = {"W", "E", "N"};
+    takers[claim] = taker_of(r, 1, end < 0 ? NULL : end_of(r, 1, names[end]));
+    m->claims[claim].end = end;
+    m->claims[claim].waits = true;
+    m->claims[claim].posted = step;
+    post(&takers[claim]);
+    int from = end;
+    for (int i = 0; i < ENDS && from < 0; i++) {
+        int next = (m->turn + i) % ENDS;
+        from = m->taken[next] < m->sent[next] ? next : -1;
+    }
+    if (from >= 0 && m->taken[from] < m->sent[from])
+        expect_taken(m, takers, claim, from);
+}
+
+static void send_one(model *m, taker *takers, int end)
+{
+    rig *r = takers[0].r;
+    ipcq_end *const from[] = {to_west(r), to_east(r), to_north(r)};
+    if (!ipcq_has_credit(from[end]))
+        return;
+    send(r, from[end], 1);
+    m->sent[end]++;
+    int claim = oldest(m, end);
+    if (claim < 0)
+        claim = oldest(m, -1);
+    if (claim >= 0)
+        expect_taken(m, takers, claim, end);
+}
+
+static void random_claims_get_what_is_theirs(void **state)
+{
+    (void)state;
+    rig r = star(&mostly);
+    model m = {0};
+    taker takers[TAKERS];
+    for (int i = 0; i < TAKERS; i++)
+        takers[i] = taker_of(&r, 1, NULL);
+    kb_rng rng;
+    kb_rng_init(&rng, 11);
+    for (uint64_t step = 0; step < STEPS; step++) {
+        int claim = (int)kb_rng_below(&rng, TAKERS), end = (int)kb_rng_below(&rng, ENDS);
+        unsigned what = (unsigned)kb_rng_below(&rng, 8);
+        if (what < 4) {
+            send_one(&m, takers, end);
+        } else if (!m.claims[claim].waits) {
+            post_one(&m, takers, claim, what == 4 ? -1 : end, step);
+        } else if (what == 7) {
+            ipcq_claim_withdraw(&takers[claim].claim);
+            m.claims[claim].waits = false;
+        }
+        for (int i = 0; i < TAKERS; i++)
+            assert_int_equal(takers[i].claim.waits, m.claims[i].waits);
+        go_to(&r, kb_sim_now(r.sim) + 5 * KB_NS);
+    }
+    for (int i = 0; i < ENDS; i++)
+        assert_true(m.taken[i] > STEPS / 20);
+    rig_fini(&r);
+}
+
+/* ---- Segments ---------------------------------------------------------------------------- */
+
+static const ipcq_settings small_slots = {
+    .buffer = KB_TCM, .n_slots = 2, .slot_bytes = 100, .credit_bytes = 16};
+
+static void send_segment(rig *r, ipcq_end *end, ipcq_message_id id, uint64_t bytes)
+{
+    assert_true(ipcq_has_credit(end));
+    expect_ok(ipcq_arrive(r->queues, ipcq_take_slot(end).pa, id, bytes));
+}
+
+static void later(rig *r)
+{
+    go_to(r, kb_sim_now(r->sim) + KB_US);
+}
+
+/* 450 bytes are five segments, more than the ring has slots. */
+static void a_large_message_goes_in_segments(void **state)
+{
+    (void)state;
+    rig r = star(&small_slots);
+    taker t = taker_of(&r, 1, end_of(&r, 1, "W"));
+    ipcq_message_id id = message_of(to_west(&r), 450);
+    assert_int_equal(ipcq_message_at(r.queues, id)->segments, 5);
+    send_segment(&r, to_west(&r), id, 100);
+    send_segment(&r, to_west(&r), id, 100);
+    assert_false(ipcq_has_credit(to_west(&r)));
+    post(&t);
+    assert_int_equal(t.segments, 2);
+    for (unsigned i = 2; i < 4; i++) {
+        later(&r);
+        send_segment(&r, to_west(&r), id, 100);
+        assert_int_equal(t.segments, i + 1);
+        assert_false(t.last.first || t.last.last);
+        assert_int_equal(t.last.at.offset, i % 2 * 100); /* the ring begins at 0 */
+    }
+    assert_true(t.claim.waits);
+    send_segment(&r, to_west(&r), id, 50);
+    assert_int_equal(t.messages, 1);
+    assert_int_equal(t.bytes, 450);
+    assert_true(t.last.last && !t.last.first);
+    rig_fini(&r);
+}
+
+static void sizes_at_the_edge_of_a_slot(void **state)
+{
+    (void)state;
+    rig r = star(&small_slots);
+    const uint64_t bytes[] = {0, 1, 99, 100, 101, 200, 201};
+    const uint32_t segments[] = {1, 1, 1, 1, 2, 2, 3};
+    for (int i = 0; i < 7; i++) {
+        ipcq_message_id id = message_of(to_west(&r), bytes[i]);
+        assert_int_equal(ipcq_message_at(r.queues, id)->segments, segments[i]);
+        taker t = taker_of(&r, 1, end_of(&r, 1, "W"));
+        post(&t);
+        uint64_t left = bytes[i];
+        do {
+            uint64_t part = left < 100 ? left : 100;
+            send_segment(&r, to_west(&r), id, part);
+            left -= part;
+            later(&r);
+        } while (left > 0);
+        assert_int_equal(t.messages, 1);
+        assert_int_equal(t.bytes, bytes[i]);
+    }
+    rig_fini(&r);
+}
+
+/* A claim for any that has begun with W gets all of it; N goes to the next. */
+static void a_message_stays_with_its_claim(void **state)
+{
+    (void)state;
+    rig r = star(&small_slots);
+    taker any = taker_of(&r, 1, NULL), other = taker_of(&r, 1, NULL),
+          west = taker_of(&r, 1, end_of(&r, 1, "W"));
+    ipcq_message_id id = message_of(to_west(&r), 300);
+    post(&any);
+    send_segment(&r, to_west(&r), id, 100);
+    assert_int_equal(any.segments, 1);
+    post(&west); /* waits for the next message there */
+    post(&other);
+    send(&r, to_north(&r), 5);
+    assert_int_equal(other.bytes, 5);
+    later(&r);
+    send_segment(&r, to_west(&r), id, 100);
+    send_segment(&r, to_west(&r), id, 100);
+    assert_int_equal(any.bytes, 300);
+    assert_int_equal(any.messages, 1);
+    assert_int_equal(west.segments + west.messages, 0);
+    later(&r);
+    send(&r, to_west(&r), 9);
+    assert_int_equal(west.bytes, 9);
+    rig_fini(&r);
+}
+
+/* ---- Withdrawn --------------------------------------------------------------------------- */
+
+static void claims_that_are_withdrawn_get_nothing(void **state)
+{
+    (void)state;
+    rig r = star(&mostly);
+    taker takers[6];
+    for (int i = 0; i < 6; i++) {
+        takers[i] = taker_of(&r, 1, i < 3 ? end_of(&r, 1, "W") : NULL);
+        post(&takers[i]);
+    }
+    for (int i = 0; i < 6; i += 3) { /* the first, the one in the middle, and then the last */
+        ipcq_claim_withdraw(&takers[i + 1].claim);
+        ipcq_claim_withdraw(&takers[i].claim);
+        ipcq_claim_withdraw(&takers[i].claim); /* nothing more happens */
+    }
+    send(&r, to_west(&r), 1);
+    assert_int_equal(takers[2].messages, 1);
+    ipcq_claim_withdraw(&takers[5].claim);
+    send(&r, to_west(&r), 2);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(takers[i].messages, i == 2);
+    assert_true(take_now(&r, end_of(&r, 1, "W")));
+    rig_fini(&r);
+}
+
+/* The rest of its message is dropped as it comes, and the next one is whole. */
+static void the_rest_of_a_message_is_dropped(void **state)
+{
+    (void)state;
+    for (int stored = 0; stored < 2; stored++) { /* it has got the second segment, too */
+        rig r = star(&small_slots);
+        taker t = taker_of(&r, 1, end_of(&r, 1, "W")), next = t;
+        ipcq_message_id id = message_of(to_west(&r), 300);
+        expect_ok(
+            data_full(r.store, KB_I8, &KB_SHAPE(300), 1, &ipcq_message_at(r.queues, id)->data));
+        t.keeps_slots = true;
+        post(&t);
+        send_segment(&r, to_west(&r), id, 100);
+        if (!stored)
+            ipcq_claim_withdraw(&t.claim);
+        send_segment(&r, to_west(&r), id, 100);
+        assert_int_equal(t.segments, stored ? 2 : 1);
+        ipcq_claim_withdraw(&t.claim);
+        for (unsigned i = 0; i < t.segments; i++)
+            ipcq_free_slot(end_of(&r, 1, "W"));
+        later(&r);
+        post(&next);
+        send_segment(&r, to_west(&r), id, 100);
+        assert_int_equal(data_get_figures(r.store).live_values, 0);
+        assert_int_equal(next.segments + next.messages, 0);
+        send(&r, to_west(&r), 7);
+        assert_int_equal(next.bytes, 7);
+        rig_fini(&r);
+    }
+}
+
+static void a_reset_frees_what_came_in_part(void **state)
+{
+    (void)state;
+    for (int handed = 0; handed < 3; handed++) {
+        rig r = star(&small_slots);
+        taker t = taker_of(&r, 1, end_of(&r, 1, "W"));
+        ipcq_message_id id = message_of(to_west(&r), 300);
+        expect_ok(
+            data_full(r.store, KB_I8, &KB_SHAPE(300), 1, &ipcq_message_at(r.queues, id)->data));
+        t.keeps_slots = true;
+        if (handed > 0)
+            post(&t);
+        send_segment(&r, to_west(&r), id, 100);
+        if (handed > 1)
+            send_segment(&r, to_west(&r), id, 100);
+        assert_int_equal(t.segments, handed);
+        ipcq_set_reset(r.set);
+        assert_false(t.claim.waits);
+        assert_int_equal(data_get_figures(r.store).live_values, 0);
+        send(&r, to_west(&r), 1);
+        assert_true(take_now(&r, end_of(&r, 1, "W")));
+        rig_fini(&r);
+    }
+}
+
+/* ---- While something is handed out ------------------------------------------------------- */
+
+static taker *other_taker;
+
+static void post_again(taker *t)
+{
+    if (t->messages < 3) {
+        t->claim.end = NULL;
+        post(t);
+    }
+}
+
+/* W has two messages, E one: a claim for any that is posted again and again gets W, E, W. */
+static void a_claim_may_be_posted_again_from_within(void **state)
+{
+    (void)state;
+    rig r = star(&mostly);
+    send(&r, to_west(&r), 1);
+    send(&r, to_west(&r), 10);
+    send(&r, to_east(&r), 100);
+    taker t = taker_of(&r, 1, NULL);
+    t.then = post_again;
+    post(&t);
+    assert_int_equal(t.messages, 3);
+    assert_int_equal(t.bytes, 111);
+    assert_string_equal(ipcq_direction(t.last.end), "W");
+    assert_int_equal(t.sequence, 1);
+    rig_fini(&r);
+}
+
+static void withdraw_other(taker *t)
+{
+    (void)t;
+    ipcq_claim_withdraw(&other_taker->claim);
+}
+
+static void a_claim_may_be_withdrawn_from_within(void **state)
+{
+    (void)state;
+    rig r = star(&mostly);
+    ipcq_end *west = end_of(&r, 1, "W");
+    taker a = taker_of(&r, 1, west), b = taker_of(&r, 1, west), c = taker_of(&r, 1, west);
+    other_taker = &b;
+    a.then = withdraw_other;
+    post(&a);
+    post(&b);
+    post(&c);
+    /* Both are there at once when the gap before them is filled. */
+    ipcq_message_id ids[2] = {message_of(to_west(&r), 1), message_of(to_west(&r), 2)};
+    ipcq_slot slots[2] = {ipcq_take_slot(to_west(&r)), ipcq_take_slot(to_west(&r))};
+    expect_ok(ipcq_arrive(r.queues, slots[1].pa, ids[1], 2));
+    expect_ok(ipcq_arrive(r.queues, slots[0].pa, ids[0], 1));
+    assert_int_equal(a.bytes, 1);
+    assert_int_equal(b.messages, 0);
+    assert_int_equal(c.bytes, 2);
+    rig_fini(&r);
+}
+
+static void withdraw_itself(taker *t)
+{
+    ipcq_claim_withdraw(&t->claim);
+}
+
+/* It gets the first of two segments that are there, and no more. */
+static void a_claim_may_withdraw_itself(void **state)
+{
+    (void)state;
+    rig r = star(&small_slots);
+    ipcq_message_id id = message_of(to_west(&r), 200);
+    send_segment(&r, to_west(&r), id, 100);
+    send_segment(&r, to_west(&r), id, 100);
+    taker t = taker_of(&r, 1, end_of(&r, 1, "W"));
+    t.then = withdraw_itself;
+    post(&t);
+    assert_int_equal(t.segments, 1);
+    later(&r);
+    assert_true(ipcq_has_credit(to_west(&r)));
+    send(&r, to_west(&r), 1);
+    assert_true(take_now(&r, end_of(&r, 1, "W")));
+    rig_fini(&r);
+}
+
+static void answer(taker *t)
+{
+    if (t->sequence < 50) {
+        ipcq_end *back = ipcq_find(t->r->set, t->claim.pe, ipcq_direction(t->last.end));
+        post(t);
+        ipcq_hand_over(back, message_of(back, 1));
+    }
+}
+
+/* Without rings two ends may answer each other from within, on and on. */
+static void messages_may_be_sent_from_within(void **state)
+{
+    (void)state;
+    const ipcq_edge edges[] = TWO_PES;
+    ipcq_settings mock = {0};
+    rig r = RIG(2, edges, &mock);
+    taker a = taker_of(&r, 0, end_of(&r, 0, "E")), b = taker_of(&r, 1, end_of(&r, 1, "W"));
+    a.then = b.then = answer;
+    post(&a);
+    post(&b);
+    ipcq_hand_over(end_of(&r, 0, "E"), message_of(end_of(&r, 0, "E"), 1));
+    assert_int_equal(b.messages, 51);
+    assert_int_equal(a.messages, 50);
+    rig_fini(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(claims_of_an_end_are_served_in_order),
+        cmocka_unit_test(a_claim_for_any_gets_what_no_other_waits_for),
+        cmocka_unit_test(claims_for_any_are_served_in_order),
+        cmocka_unit_test(claims_for_any_take_turns_of_the_ends),
+        cmocka_unit_test(a_turn_counts_also_if_it_was_waited_for),
+        cmocka_unit_test(random_claims_get_what_is_theirs),
+        cmocka_unit_test(a_large_message_goes_in_segments),
+        cmocka_unit_test(sizes_at_the_edge_of_a_slot),
+        cmocka_unit_test(a_message_stays_with_its_claim),
+        cmocka_unit_test(claims_that_are_withdrawn_get_nothing),
+        cmocka_unit_test(the_rest_of_a_message_is_dropped),
+        cmocka_unit_test(a_reset_frees_what_came_in_part),
+        cmocka_unit_test(a_claim_may_be_posted_again_from_within),
+        cmocka_unit_test(a_claim_may_be_withdrawn_from_within),
+        cmocka_unit_test(a_claim_may_withdraw_itself),
+        cmocka_unit_test(messages_may_be_sent_from_within),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,560 @@
+/*
+ * test_queue.c: slots and credits: times by hand, counts far beyond the slots, arrivals in any
+ * order, what is reset, and what matches nothing.
+ *
+ * A credit of 16 bytes between PEs at one router takes 5 + 1 + 5 ns of overhead (pe_dma, router,
+ * pe_dma), no wire, and 16 / 256 ns: 11.0625 ns.
+ */
+#include "rig.h"
+
+static const kb_time credit_time = 11062500;
+
+/* ---- Credits ----------------------------------------------------------------------------- */
+
+static void a_credit_takes_its_time(void **state)
+{
+    (void)state;
+    const ipcq_edge edges[] = TWO_PES;
+    ipcq_settings settings = mostly;
+    settings.n_slots = 1;
+    rig r = RIG(2, edges, &settings);
+    ipcq_end *east = end_of(&r, 0, "E");
+    assert_true(ipcq_has_credit(east));
+    send(&r, east, 4096);
+    assert_false(ipcq_has_credit(east));
+    go_to(&r, 5 * KB_NS);
+    assert_true(take_now(&r, end_of(&r, 1, "W")));
+    go_to(&r, 5 * KB_NS + credit_time - 1);
+    assert_false(ipcq_has_credit(east));
+    go_to(&r, 5 * KB_NS + credit_time);
+    assert_true(ipcq_has_credit(east));
+    /* Without an event, and in the log. */
+    kb_sim_stats stats = kb_sim_get_stats(r.sim);
+    assert_int_equal(stats.events + stats.elided + stats.pending, 0);
+    size_t count;
+    const kb_op_sum *sums = kb_oplog_sums(r.log, &count);
+    assert_int_equal(count, 1);
+    assert_int_equal(sums[0].unit, KB_UNIT_IPCQ);
+    assert_string_equal(sums[0].name, "credit");
+    assert_int_equal(sums[0].busy, credit_time);
+    assert_int_equal(sums[0].bytes, 16);
+    assert_int_equal(kb_oplog_busy(r.log, 1, KB_UNIT_IPCQ), credit_time);
+    assert_int_equal(kb_oplog_busy(r.log, 0, KB_UNIT_IPCQ), 0);
+    rig_fini(&r);
+}
+
+/*
+ * From cube to cube: pe_dma, router, ucie, ucie, router, pe_dma are 5 + 1 + 8 + 8 + 1 + 5 ns, the
+ * wire between the cubes is 10 mm of 0.01 ns, and 64 bytes take 64 / 256 ns: 28.35 ns.
+ */
+static void a_credit_from_another_cube_takes_longer(void **state)
+{
+    (void)state;
+    ipcq_edge edges[] = {{{0, 0, 0}, "E", {0, 1, 0}}, {{0, 1, 0}, "W", {0, 0, 0}}};
+    ipcq_settings settings = mostly;
+    settings.n_slots = 1;
+    settings.credit_bytes = 64;
+    rig r;
+    expect_ok(rig_try(&r,
+                      machine_of("system: { sips: { count: 1 } }\n"
+                                 "sip: { cube_mesh: { w: 2, h: 1 } }\n"
+                                 "cube: { noc: { k: 1 }, pe_layout: { pe_per_router: 1 } }\n"),
+                      false));
+    expect_ok(try_set(&r, edges, 2, &settings, &r.set));
+    expect_ok(install_all(r.set));
+    ipcq_end *east = end_of(&r, 0, "E"), *west = ipcq_find(r.set, (kb_pe){0, 1, 0}, "W");
+    for (kb_time start = 0; start < 3; start++) {
+        kb_time now = kb_sim_now(r.sim);
+        send(&r, east, 1);
+        assert_true(take_now(&r, west));
+        go_to(&r, now + 28350000 - 1);
+        assert_false(ipcq_has_credit(east));
+        go_to(&r, now + 28350000);
+        assert_true(ipcq_has_credit(east));
+    }
+    rig_fini(&r);
+}
+
+/* Slots are freed at 0, 0 and 7 ns: there are two credits at 11.0625 and three at 18.0625 ns. */
+static void credits_are_counted_however_they_come(void **state)
+{
+    (void)state;
+    const ipcq_edge edges[] = TWO_PES;
+    rig r = RIG(2, edges, &mostly);
+    ipcq_end *east = end_of(&r, 0, "E"), *west = end_of(&r, 1, "W");
+    for (int i = 0; i < 4; i++)
+        send(&r, east, 1);
+    assert_true(take_now(&r, west) && take_now(&r, west));
+    go_to(&r, 7 * KB_NS);
+    assert_true(take_now(&r, west));
+    go_to(&r, credit_time);
+    for (int i = 0; i < 2; i++)
+        send(&r, east, 1);
+    assert_false(ipcq_has_credit(east));
+    go_to(&r, 7 * KB_NS + credit_time);
+    send(&r, east, 1);
+    assert_false(ipcq_has_credit(east));
+    /* Three times have come when somebody looks at last. */
+    for (int i = 0; i < 4; i++) {
+        assert_true(take_now(&r, west));
+        go_to(&r, kb_sim_now(r.sim) + KB_NS);
+    }
+    go_to(&r, KB_US);
+    for (int i = 0; i < 4; i++)
+        send(&r, east, 1);
+    assert_false(ipcq_has_credit(east));
+    rig_fini(&r);
+}
+
+/* ---- Waiting ----------------------------------------------------------------------------- */
+
+enum { SENDS = 6 };
+
+typedef struct program {
+    rig *r;
+    ipcq_end *from, *to;
+    kb_time sent[SENDS];
+    int count;
+    kb_time pauses; /* before each send */
+    bool cleaned;
+} program;
+
+static void send_all(kb_co *co, void *arg)
+{
+    program *p = arg;
+    for (int i = 0; i < SENDS; i++) {
+        if (p->pauses > 0)
+            kb_co_sleep(co, p->pauses);
+        ipcq_await_credit(p->from, co);
+        p->sent[p->count++] = kb_sim_now(p->r->sim);
+        send(p->r, p->from, 8);
+    }
+}
+
+static void on_take(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim;
+    (void)arg;
+    program *p = self;
+    assert_true(take_now(p->r, p->to));
+}
+
+/* Two slots, which are freed at 20, 40, 60, 80 ns. The others are sent a credit's time later. */
+static const kb_time sent_at[SENDS] = {0, 0, 31062500, 51062500, 71062500, 91062500};
+
+static void run_program(rig *r, program *p)
+{
+    kb_handler take;
+    kb_source source = kb_source_make(7);
+    *p = (program){.r = r, .from = end_of(r, 0, "E"), .to = end_of(r, 1, "W")};
+    expect_ok(kb_sim_add_handler(r->sim, on_take, p, &take));
+    expect_ok(kb_co_spawn(r->sim, NULL, send_all, p, NULL));
+    for (kb_time t = 1; t <= 4; t++)
+        (void)kb_sim_at(r->sim, &source, 20 * t * KB_NS, take, 0);
+    expect_ok(kb_sim_run(r->sim, KB_FOREVER));
+    assert_int_equal(p->count, SENDS);
+}
+
+static void a_sender_goes_on_when_its_credit_is_there(void **state)
+{
+    (void)state;
+    const ipcq_edge edges[] = TWO_PES;
+    ipcq_settings settings = mostly;
+    settings.n_slots = 2;
+    rig r = RIG(2, edges, &settings);
+    program p;
+    run_program(&r, &p);
+    assert_memory_equal(p.sent, sent_at, sizeof sent_at);
+    rig_fini(&r);
+}
+
+typedef struct watcher {
+    kb_op ops[8];
+    size_t count;
+} watcher;
+
+static void on_op(void *self, const kb_op *op)
+{
+    watcher *w = self;
+    assert_true(w->count < 8);
+    w->ops[w->count++] = *op;
+}
+
+/* Who gets every record changes nothing; the last credit ends when nobody waits for it. */
+static void credits_are_the_same_when_somebody_watches(void **state)
+{
+    (void)state;
+    const ipcq_edge edges[] = TWO_PES;
+    ipcq_settings settings = mostly;
+    settings.n_slots = 2;
+    rig r = RIG(2, edges, &settings);
+    watcher w = {0};
+    kb_oplog_watch(r.log, on_op, &w);
+    program p;
+    run_program(&r, &p);
+    assert_memory_equal(p.sent, sent_at, sizeof sent_at);
+    assert_int_equal(kb_sim_now(r.sim), 91062500);
+    kb_oplog_flush(r.log);
+    assert_int_equal(w.count, 4);
+    for (size_t i = 0; i < 4; i++) {
+        const kb_op *op = &w.ops[i];
+        assert_int_equal(op->unit, KB_UNIT_IPCQ);
+        assert_string_equal(op->name, "credit");
+        assert_int_equal(op->pe.pe, 1);
+        assert_int_equal(op->start, 20 * (kb_time)(i + 1) * KB_NS);
+        assert_int_equal(op->end, op->start + credit_time);
+        assert_int_equal(op->bytes, 16);
+    }
+    rig_fini(&r);
+}
+
+/* The credit is on its way when the sender begins to wait: sent at 0, 0, and then as before. */
+static void a_credit_that_is_on_its_way_is_waited_for(void **state)
+{
+    (void)state;
+    const ipcq_edge edges[] = TWO_PES;
+    ipcq_settings settings = mostly;
+    settings.n_slots = 1;
+    rig r = RIG(2, edges, &settings);
+    program p = {.r = &r, .from = end_of(&r, 0, "E"), .to = end_of(&r, 1, "W")};
+    send(&r, p.from, 1);
+    assert_true(take_now(&r, p.to));
+    p.count = 0;
+    p.pauses = KB_NS;
+    expect_ok(kb_co_spawn(r.sim, &(kb_co_options){.daemon = true}, send_all, &p, NULL));
+    expect_ok(kb_sim_run(r.sim, KB_FOREVER));
+    assert_int_equal(p.count, 1);
+    assert_int_equal(p.sent[0], credit_time);
+    rig_fini(&r);
+}
+
+static void await_again(void *arg)
+{
+    program *p = arg;
+    kb_co *co = kb_sim_current(p->r->sim);
+    assert_true(kb_co_is_unwinding(co));
+    ipcq_await_credit(p->from, co);
+    p->cleaned = true;
+}
+
+static void wait_in_vain(kb_co *co, void *arg)
+{
+    program *p = arg;
+    kb_cleanup undo;
+    kb_co_push_cleanup(co, &undo, await_again, p);
+    ipcq_await_credit(p->from, co);
+    fail_msg("there is no credit");
+}
+
+/* And the credit that comes then wakes nobody. */
+static void a_sender_that_is_unwound_does_not_wait(void **state)
+{
+    (void)state;
+    const ipcq_edge edges[] = TWO_PES;
+    ipcq_settings settings = mostly;
+    settings.n_slots = 1;
+    rig r = RIG(2, edges, &settings);
+    program p = {.r = &r, .from = end_of(&r, 0, "E"), .to = end_of(&r, 1, "W")};
+    send(&r, p.from, 1);
+    kb_co *co;
+    expect_ok(kb_co_spawn(r.sim, NULL, wait_in_vain, &p, &co));
+    go_to(&r, KB_NS);
+    kb_co_kill(co);
+    assert_true(p.cleaned);
+    assert_true(take_now(&r, p.to));
+    go_to(&r, KB_US);
+    assert_true(ipcq_has_credit(p.from));
+    rig_fini(&r);
+}
+
+/* ---- Slots ------------------------------------------------------------------------------- */
+
+/* A queue of three slots, far beyond them, against counts. */
+static void slots_are_used_round_and_round(void **state)
+{
+    (void)state;
+    enum { MESSAGES = 20000, SLOTS = 3 };
+    const ipcq_edge edges[] = TWO_PES;
+    ipcq_settings settings = {KB_HBM, false, SLOTS, 1000, 16};
+    rig r = RIG(2, edges, &settings);
+    ipcq_end *from = end_of(&r, 0, "W"), *to = end_of(&r, 1, "E");
+    uint64_t sent = 0, taken = 0, back = 0, base = 0; /* back: credits that are there */
+    kb_time freed_at[MESSAGES];
+    kb_rng rng;
+    kb_rng_init(&rng, 1);
+    while (taken < MESSAGES) {
+        kb_time now = kb_sim_now(r.sim);
+        while (back < taken && freed_at[back] + credit_time <= now)
+            back++;
+        assert_int_equal(ipcq_has_credit(from), sent - back < SLOTS);
+        if (sent < MESSAGES && sent - back < SLOTS && kb_rng_below(&rng, 2)) {
+            ipcq_slot slot = ipcq_take_slot(from);
+            base = sent == 0 ? slot.pa : base;
+            assert_int_equal(slot.pa, base + sent % SLOTS * 1000);
+            expect_ok(ipcq_arrive(r.queues, slot.pa, message_of(from, sent % 1001), sent % 1001));
+            sent++;
+        } else if (taken < sent && kb_rng_below(&rng, 2)) {
+            taker t = taker_of(&r, 1, to);
+            ipcq_claim_post(r.set, &t.claim);
+            assert_int_equal(t.messages, 1);
+            assert_int_equal(t.sequence, taken);
+            assert_int_equal(t.bytes, taken % 1001);
+            freed_at[taken++] = now;
+        } else {
+            go_to(&r, now + (kb_time)kb_rng_below(&rng, 12 * KB_NS));
+        }
+    }
+    rig_fini(&r);
+}
+
+/* What was sent first is handed out first, also if it arrives last. */
+static void arrivals_in_any_order_are_handed_out_in_order(void **state)
+{
+    (void)state;
+    const ipcq_edge edges[] = TWO_PES;
+    const int orders[][4] = {{3, 2, 1, 0}, {0, 3, 1, 2}, {1, 0, 3, 2}, {2, 3, 0, 1}};
+    rig r = RIG(2, edges, &mostly);
+    ipcq_end *east = end_of(&r, 0, "E"), *west = end_of(&r, 1, "W");
+    for (uint64_t round = 0; round < 4; round++) {
+        ipcq_slot slots[4];
+        ipcq_message_id ids[4];
+        taker takers[4];
+        for (int i = 0; i < 4; i++) {
+            assert_true(ipcq_has_credit(east));
+            ids[i] = message_of(east, 10);
+            slots[i] = ipcq_take_slot(east);
+            takers[i] = taker_of(&r, 1, west);
+            ipcq_claim_post(r.set, &takers[i].claim);
+        }
+        bool there[4] = {false};
+        for (int k = 0; k < 4; k++) {
+            there[orders[round][k]] = true;
+            expect_ok(ipcq_arrive(r.queues, slots[orders[round][k]].pa, ids[orders[round][k]], 10));
+            bool all = true;
+            for (int i = 0; i < 4; i++) {
+                all = all && there[i];
+                assert_int_equal(takers[i].messages, all);
+                assert_true(!all || takers[i].sequence == 4 * round + (uint64_t)i);
+            }
+        }
+        go_to(&r, kb_sim_now(r.sim) + KB_US);
+    }
+    rig_fini(&r);
+}
+
+/* E and W of pe0 lead to the same PE: what is sent in one does not arrive in the other. */
+static void two_directions_to_one_peer_do_not_mix(void **state)
+{
+    (void)state;
+    const ipcq_edge edges[] = TWO_PES;
+    rig r = RIG(2, edges, &mostly);
+    send(&r, end_of(&r, 0, "E"), 1);
+    send(&r, end_of(&r, 0, "W"), 2);
+    send(&r, end_of(&r, 0, "W"), 3);
+    taker west = taker_of(&r, 1, end_of(&r, 1, "W")), east = taker_of(&r, 1, end_of(&r, 1, "E"));
+    ipcq_claim_post(r.set, &east.claim);
+    ipcq_claim_post(r.set, &west.claim);
+    assert_int_equal(west.bytes, 1);
+    assert_int_equal(east.bytes, 2);
+    /* Nor do their credits. */
+    go_to(&r, KB_US);
+    for (int i = 0; i < 3; i++)
+        send(&r, end_of(&r, 0, "W"), 1);
+    assert_false(ipcq_has_credit(end_of(&r, 0, "W")));
+    for (int i = 0; i < 4; i++)
+        send(&r, end_of(&r, 0, "E"), 1);
+    assert_false(ipcq_has_credit(end_of(&r, 0, "E")));
+    rig_fini(&r);
+}
+
+/* ---- What matches nothing ---------------------------------------------------------------- */
+
+static uint64_t bits_of(mem_pa pa)
+{
+    uint64_t bits;
+    expect_ok(mem_pa_encode(&pa, &bits));
+    return bits;
+}
+
+static void expect_lost(rig *r, uint64_t pa, uint64_t bytes, const char *where, const char *why)
+{
+    ipcq_end *east = end_of(r, 0, "E");
+    ipcq_message_id id = message_of(east, bytes);
+    char message[256];
+    snprintf(message, sizeof message,
+             "message %d of sip0.cube0.pe0, direction E, arrives at %s: %s",
+             (int)ipcq_message_at(r->queues, id)->sequence, where, why);
+    expect_error(ipcq_arrive(r->queues, pa, id, bytes), KB_ERR_FAULT, message);
+    ipcq_message_free(r->queues, id);
+}
+
+static void what_arrives_nowhere_is_a_fault(void **state)
+{
+    (void)state;
+    const ipcq_edge edges[] = TWO_PES;
+    ipcq_settings settings = {KB_TCM, false, 3, 100, 16}; /* 300 bytes, which take 320 */
+    rig r = RIG(2, edges, &settings);
+    const char *none = "no receive ring is installed there";
+    expect_lost(&r, bits_of(mem_pa_of_pe(0, 0, 1, MEM_IPCQ, 640)), 1,
+                "0x50000280 (sip0.cube0.pe1.ipcq+0x280)", none);
+    expect_lost(&r, bits_of(mem_pa_tcm(0, 0, 1, 0)), 1, "0x40000000 (sip0.cube0.pe1.tcm+0x0)",
+                none);
+    expect_lost(&r, bits_of(mem_pa_of_pe(0, 0, 2, MEM_IPCQ, 0)), 1,
+                "0x90000000 (sip0.cube0.pe2.ipcq+0x0)", none);
+    expect_lost(&r, bits_of(mem_pa_sram(0, 0, 0)), 1, "0x800000000 (sip0.cube0.sram+0x0)", none);
+    expect_lost(&r, bits_of(mem_pa_hbm(0, 0, 0)), 1, "0x2000000000 (sip0.cube0.hbm+0x0)", none);
+    expect_lost(&r, bits_of(mem_pa_hbm(0, 0, MEM_PA_HBM_BYTES - 1)), 1,
+                "0x3fffffffff (sip0.cube0.hbm+0x1fffffffff)", none);
+    expect_lost(&r, bits_of(mem_pa_m_cpu(0, 0, 0)), 1, "0x400000000 (sip0.cube0.m_cpu+0x0)", none);
+    expect_lost(&r, bits_of(mem_pa_of_pe(1, 0, 1, MEM_IPCQ, 0)), 1,
+                "0x80050000000 (sip1.cube0.pe1.ipcq+0x0)", none);
+    expect_lost(&r, UINT64_MAX, 1, "0xffffffffffffffff", none);
+    mem_pa elsewhere = mem_pa_of_pe(0, 0, 1, MEM_IPCQ, 0);
+    elsewhere.rack = 1;
+    expect_lost(&r, bits_of(elsewhere), 1, "0x800050000000 (rack1.sip0.cube0.pe1.ipcq+0x0)", none);
+
+    uint64_t base = bits_of(mem_pa_of_pe(0, 0, 1, MEM_IPCQ, 320));
+    const char *at = "0x50000172 (sip0.cube0.pe1.ipcq+0x172)";
+    expect_lost(&r, base + 50, 1, at, "no slot begins there");
+    expect_lost(&r, base + 300, 1, "0x5000026c (sip0.cube0.pe1.ipcq+0x26c)",
+                "no slot begins there");
+    at = "0x50000140 (sip0.cube0.pe1.ipcq+0x140)";
+    expect_lost(&r, base, 101, at, "it is larger than the slot");
+    send(&r, end_of(&r, 0, "E"), 100);
+    expect_lost(&r, base, 1, at, "the slot is not free");
+    taker t = taker_of(&r, 1, end_of(&r, 1, "W"));
+    t.keeps_slots = true;
+    ipcq_claim_post(r.set, &t.claim);
+    assert_int_equal(t.messages, 1);
+    expect_lost(&r, base, 1, at, "the slot is not free"); /* its value was handed out, no more */
+
+    expect_ok(ipcq_remove(r.set, pe(1)));
+    expect_lost(&r, base, 1, at, none);
+    rig_fini(&r);
+}
+
+static void a_credit_that_belongs_to_nobody_is_a_fault(void **state)
+{
+    (void)state;
+    const ipcq_edge edges[] = TWO_PES;
+    rig r = RIG(2, edges, &mostly);
+    send(&r, end_of(&r, 0, "E"), 1);
+    expect_ok(ipcq_remove(r.set, pe(0)));
+    assert_true(take_now(&r, end_of(&r, 1, "W")));
+    expect_error(kb_sim_run(r.sim, KB_FOREVER), KB_ERR_FAULT,
+                 "a credit of sip0.cube0.pe1, direction W, for the ring at 0x50004000 "
+                 "(sip0.cube0.pe1.ipcq+0x4000): no direction of sip0.cube0.pe0 that is installed "
+                 "leads there");
+    rig_fini(&r);
+}
+
+/* ---- Values ------------------------------------------------------------------------------ */
+
+static void a_message_has_its_value_until_it_is_freed(void **state)
+{
+    (void)state;
+    const ipcq_edge edges[] = TWO_PES;
+    rig r = RIG(2, edges, &mostly);
+    ipcq_end *east = end_of(&r, 0, "E");
+    for (int i = 0; i < 3; i++) {
+        ipcq_message_id id = message_of(east, 8);
+        ipcq_message *message = ipcq_message_at(r.queues, id);
+        assert_int_equal(message->sequence, i);
+        assert_int_equal(message->segments, 1);
+        assert_int_equal(message->bytes, 8);
+        assert_int_equal(message->dtype, KB_I8);
+        assert_string_equal(message->direction, "E");
+        expect_ok(data_full(r.store, KB_I8, &KB_SHAPE(8), 1, &message->data));
+        expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east).pa, id, 8));
+    }
+    assert_int_equal(data_get_figures(r.store).live_values, 3);
+    assert_true(take_now(&r, end_of(&r, 1, "W")));
+    assert_int_equal(data_get_figures(r.store).live_values, 2);
+    ipcq_message_free(r.queues, message_of(east, 1)); /* not sent after all */
+    ipcq_set_reset(r.set);
+    assert_int_equal(data_get_figures(r.store).live_values, 0);
+    rig_fini(&r);
+}
+
+/* ---- Without rings ----------------------------------------------------------------------- */
+
+static void without_rings_there_are_no_bounds(void **state)
+{
+    (void)state;
+    const ipcq_edge edges[] = TWO_PES;
+    ipcq_settings mock = {0};
+    rig r = RIG(2, edges, &mock);
+    ipcq_end *east = end_of(&r, 0, "E"), *west = end_of(&r, 1, "W");
+    for (uint64_t i = 0; i < 3000; i++) {
+        assert_true(ipcq_has_credit(east));
+        ipcq_hand_over(east, message_of(east, 100000 + i));
+    }
+    for (uint64_t i = 0; i < 3001; i++) {
+        taker t = taker_of(&r, 1, west);
+        ipcq_claim_post(r.set, &t.claim);
+        assert_int_equal(t.claim.waits, i == 3000);
+        if (i == 3000)
+            ipcq_hand_over(east, message_of(east, 100000 + i));
+        assert_int_equal(t.messages, 1);
+        assert_int_equal(t.sequence, i);
+        assert_int_equal(t.bytes, 100000 + i);
+    }
+    for (int i = 0; i < 3; i++)
+        ipcq_hand_over(east, message_of(east, 1));
+    ipcq_set_reset(r.set);
+    assert_false(take_now(&r, west));
+    assert_int_equal(kb_sim_get_stats(r.sim).pending, 0);
+    rig_fini(&r);
+}
+
+/* ---- Starting again ---------------------------------------------------------------------- */
+
+/* Two messages wait, one slot is free again, a claim waits, a credit is on its way. */
+static void a_reset_forgets_everything(void **state)
+{
+    (void)state;
+    const ipcq_edge edges[] = TWO_PES;
+    rig r = RIG(2, edges, &mostly);
+    ipcq_end *east = end_of(&r, 0, "E"), *west = end_of(&r, 1, "W");
+    for (int i = 0; i < 4; i++)
+        send(&r, east, 1);
+    assert_true(take_now(&r, west));
+    taker one = taker_of(&r, 1, end_of(&r, 1, "E")), any = taker_of(&r, 0, NULL);
+    ipcq_claim_post(r.set, &one.claim);
+    ipcq_claim_post(r.set, &any.claim);
+    uint64_t base = ipcq_take_slot(end_of(&r, 0, "W")).pa;
+    ipcq_set_reset(r.set);
+    assert_false(one.claim.waits || any.claim.waits);
+    go_to(&r, KB_US);
+    assert_int_equal(ipcq_take_slot(end_of(&r, 0, "W")).pa, base);
+    for (uint64_t i = 0; i < 4; i++)
+        send(&r, east, 5);
+    assert_false(ipcq_has_credit(east));
+    taker t = taker_of(&r, 1, west);
+    ipcq_claim_post(r.set, &t.claim);
+    assert_int_equal(t.sequence, 0);
+    assert_int_equal(t.bytes, 5);
+    rig_fini(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_credit_takes_its_time),
+        cmocka_unit_test(a_credit_from_another_cube_takes_longer),
+        cmocka_unit_test(credits_are_counted_however_they_come),
+        cmocka_unit_test(a_sender_goes_on_when_its_credit_is_there),
+        cmocka_unit_test(credits_are_the_same_when_somebody_watches),
+        cmocka_unit_test(a_credit_that_is_on_its_way_is_waited_for),
+        cmocka_unit_test(a_sender_that_is_unwound_does_not_wait),
+        cmocka_unit_test(slots_are_used_round_and_round),
+        cmocka_unit_test(arrivals_in_any_order_are_handed_out_in_order),
+        cmocka_unit_test(two_directions_to_one_peer_do_not_mix),
+        cmocka_unit_test(what_arrives_nowhere_is_a_fault),
+        cmocka_unit_test(a_credit_that_belongs_to_nobody_is_a_fault),
+        cmocka_unit_test(a_message_has_its_value_until_it_is_freed),
+        cmocka_unit_test(without_rings_there_are_no_bounds),
+        cmocka_unit_test(a_reset_forgets_everything),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
