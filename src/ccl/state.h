@@ -1,12 +1,15 @@
 /*
  * state.h: what collectives keep in a context. Private to ccl.
  *
- *     group.c    the process group, sub-groups, who is in them      call.c    a call, from its
- * arguments epoch.c    which calls of the ranks belong together                     to its end
- *     wiring.c   an entry of ccl.yaml for a group: plan, queues     check.c   whether arguments
- * make sense stage.c    layouts, and tensors to stage in                   parts.c   what each PE
- * is given tune.c     which entry is the best                            bound.c   what none can
- * beat
+ *     group.c    the process group, sub-groups, who is in them
+ *     call.c     a call, from its arguments to its end
+ *     epoch.c    which calls of the ranks belong together
+ *     check.c    whether arguments make sense
+ *     wiring.c   an entry of ccl.yaml for a group: plan, queues
+ *     stage.c    layouts, and tensors to stage in
+ *     parts.c    what each PE is given
+ *     tune.c     which entry is the best
+ *     bound.c    what none can beat
  *
  * A *seat* is a device of a group, with one tensor of a call. Where ranks are devices, seats are
  * ranks; where ranks are PEs, a seat has several of them.

@@ -86,6 +86,21 @@ static void a_copy_says_the_same(void **state)
     assert_ptr_equal(nothing, kb_error_nomem());
 }
 
+static void copies_of_secondary_errors_are_secondary(void **state)
+{
+    (void)state;
+    kb_error *err = kb_error_new(KB_ERR_FAULT, "it broke");
+    assert_false(kb_error_is_secondary(err));
+    kb_error_set_secondary(err);
+    kb_error *copy = kb_error_wrap(kb_error_copy(err), "elsewhere");
+    assert_true(kb_error_is_secondary(copy));
+    kb_error_free(copy);
+    kb_error_free(err);
+    kb_error_set_secondary(kb_error_nomem()); /* which stays as it is */
+    assert_false(kb_error_is_secondary(kb_error_nomem()));
+    assert_false(kb_error_is_secondary(NULL));
+}
+
 static void long_messages_are_whole(void **state)
 {
     (void)state;
@@ -171,6 +186,7 @@ int main(void)
         cmocka_unit_test(wrap_puts_context_in_front),
         cmocka_unit_test(detail_is_lines),
         cmocka_unit_test(a_copy_says_the_same),
+        cmocka_unit_test(copies_of_secondary_errors_are_secondary),
         cmocka_unit_test(long_messages_are_whole),
         cmocka_unit_test(nomem_is_constant),
         cmocka_unit_test(try_returns_the_error),
