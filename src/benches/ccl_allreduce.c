@@ -140,8 +140,8 @@ static double input_of(const job *j, uint32_t holding_index, uint32_t shard)
 static kb_error *make_numbers(job *j, uint64_t seed)
 {
     uint64_t total = j->shard_count * j->n_elem, results = result_count(j);
-    j->inputs = malloc(total * sizeof *j->inputs);
-    j->expected = malloc(results * sizeof *j->expected);
+    j->inputs = calloc(total, sizeof *j->inputs);
+    j->expected = calloc(results, sizeof *j->expected);
     j->magnitude = calloc(results, sizeof *j->magnitude);
     double *random = j->sweeps ? bench_numbers(seed, j->dtype, total) : NULL;
     if (!j->inputs || !j->expected || !j->magnitude || (j->sweeps && !random)) {

@@ -116,8 +116,10 @@ kb_error *bench_fill(kb_context *ctx, kb_tensor tensor, kb_dtype dtype, const do
     size_t bytes = count * kb_dtype_bytes(dtype);
     float *floats = malloc((count > 0 ? count : 1) * sizeof *floats);
     void *data = malloc(bytes > 0 ? bytes : 1);
-    kb_error *err = floats && data ? NULL : no_memory();
-    if (!err) {
+    kb_error *err = NULL;
+    if (!floats || !data) {
+        err = no_memory();
+    } else {
         for (uint64_t i = 0; i < count; i++)
             floats[i] = (float)numbers[i];
         kb_convert(dtype, data, KB_F32, floats, count);

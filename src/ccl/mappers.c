@@ -90,7 +90,9 @@ static kb_error *map_pe_ring(const kb_ccl_scope *scope, kb_ccl_members *members)
         return kb_error_new(KB_ERR_INPUT, "mapper pe_ring is for ranks that are PEs: it needs "
                                           "rank: pe");
     uint32_t *ranks = kb_alloc_array(scope->world, sizeof *ranks);
-    kb_error *err = ranks ? ccl_pe_ring(scope, ranks) : kb_error_nomem();
+    if (!ranks)
+        return kb_error_nomem();
+    kb_error *err = ccl_pe_ring(scope, ranks);
     for (uint32_t i = 0; i < scope->world && !err; i++)
         err = kb_ccl_add_member(members, 0, ranks[i], scope->ranks[ranks[i]]);
     free(ranks);

@@ -108,18 +108,18 @@ static kb_error *make_combs(tour *t)
     size_t all = t->shape->pe_count;
     uint32_t *rank_of = kb_alloc_array(all, sizeof *rank_of);
     uint32_t *pes = kb_alloc_array(t->shape->pes, sizeof *pes);
-    kb_error *err = rank_of && pes ? NULL : kb_error_nomem();
-    for (size_t i = 0; i < all && !err; i++)
-        rank_of[i] = TOPO_NONE;
-    for (uint32_t rank = 0; rank < t->scope->world && !err; rank++)
-        rank_of[(size_t)cube_of(t, rank) * t->shape->pes + t->scope->ranks[rank].pe] = rank;
-    if (!err) {
+    bool all_there = rank_of && pes;
+    if (all_there) {
+        for (size_t i = 0; i < all; i++)
+            rank_of[i] = TOPO_NONE;
+        for (uint32_t rank = 0; rank < t->scope->world; rank++)
+            rank_of[(size_t)cube_of(t, rank) * t->shape->pes + t->scope->ranks[rank].pe] = rank;
         sort_pes(t, pes);
         fill_combs(t, rank_of, pes);
     }
     free(rank_of);
     free(pes);
-    return err;
+    return all_there ? NULL : kb_error_nomem();
 }
 
 /* ---- Stops --------------------------------------------------------------------------------- */

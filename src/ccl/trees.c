@@ -51,6 +51,8 @@ static kb_error *add_sip_links(packing *p, const kb_ccl_scope *scope, const uint
 {
     uint32_t w = scope->sip_w, h = scope->sip_h;
     bool wraps = scope->sips != KB_SIPS_MESH;
+    if (w == 0 || h == 0)
+        return NULL;
     for (uint32_t sip = 0; sip < w * h; sip++) {
         uint32_t x = sip % w, y = sip / w;
         uint32_t east = y * w + (x + 1) % w, south = (y + 1) % h * w + x;

@@ -117,9 +117,9 @@ static void append_policy(const kb_ccl_scope *scope, uint32_t sip, kb_text *poli
     kb_text_puts(policy, ".cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE");
     if (ranks <= pes)
         kb_text_printf(policy, ", .num_cubes = 1, .num_pes = %" PRIu32, ranks);
-    else if (ranks % pes == 0 && ranks / pes < scope->machine.cubes)
+    else if (pes > 0 && ranks % pes == 0 && ranks / pes < scope->machine.cubes)
         kb_text_printf(policy, ", .num_cubes = %" PRIu32, ranks / pes);
-    else if (ranks % pes != 0)
+    else if (pes > 0 && ranks % pes != 0)
         kb_text_printf(
             policy, ", with a world_size that is a multiple of the %" PRIu32 " PEs of a cube", pes);
 }

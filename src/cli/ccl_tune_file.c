@@ -73,7 +73,7 @@ static void append_section(const ccl_config *config, const tune_subject *subject
         if (!is_measured(subject, rows, line))
             append_line(out, line, config->entries.items[line->entry].name);
     }
-    for (size_t i = 0; i < rows->count; i++) {
+    for (size_t i = 0; rows->items && i < rows->count; i++) {
         const tune_row *row = &rows->items[i], *next = i + 1 < rows->count ? row + 1 : NULL;
         if (next && next->kind == row->kind && best_of(next) == best_of(row))
             continue;

@@ -135,7 +135,7 @@ typedef struct rt_raw_mapping {
     uint32_t requests; /* about it, under way */
 } rt_raw_mapping;
 
-struct kb_context {
+struct kb_context { /* NOLINT(clang-analyzer-optin.performance.Padding): there is one */
     kb_sim *sim;
     topo_machine *machine;
     bool owns_machine; /* else it is another context's */
