@@ -165,7 +165,7 @@ typedef struct tl_slot_read {
 
 enum { TL_RECENT = 2 }; /* directions that are found without looking */
 
-struct tl_context {
+struct tl_context { /* NOLINT(clang-analyzer-optin.performance.Padding): one a kernel */
     tl_runner *runner;
     tl_run run;
     uint64_t pe;        /* its number */
