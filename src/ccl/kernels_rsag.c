@@ -212,18 +212,26 @@ KB_KERNEL(ring_rsag, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op
 
 /* ---- Reduce-scatter and all-gather alone -------------------------------------------------- */
 
-KB_KERNEL(ring_reduce_scatter, tl_ptr input, tl_ptr output, int64_t count, kb_dtype dtype,
-          kb_reduce_op op, int members, int place, int64_t order, int64_t slice, int pieces)
+/* One that goes along E, with a block for each rank. */
+static ring ring_of_blocks(tl_context *tl, int64_t members, int64_t place, int64_t order,
+                           int64_t count, kb_dtype dtype, int64_t slice)
 {
     ring r = ring_along(tl, 0, members, place);
-    r.input = input;
-    r.own = output;
     r.elements = count;
     r.has_blocks = true;
     r.order = order;
     r.dtype = dtype;
-    r.op = op;
     r.slice = slice;
+    return r;
+}
+
+KB_KERNEL(ring_reduce_scatter, tl_ptr input, tl_ptr output, int64_t count, kb_dtype dtype,
+          kb_reduce_op op, int members, int place, int64_t order, int64_t slice, int pieces)
+{
+    ring r = ring_of_blocks(tl, members, place, order, count, dtype, slice);
+    r.input = input;
+    r.own = output;
+    r.op = op;
     tl_tensor arriving[MAX_PIECES] = {0};
     for (int64_t s = 0; s < slices_of(&r); s++)
         for (int64_t step = 0; step < members; step++)
@@ -234,14 +242,9 @@ KB_KERNEL(ring_reduce_scatter, tl_ptr input, tl_ptr output, int64_t count, kb_dt
 KB_KERNEL(ring_all_gather, tl_ptr input, tl_ptr output, int64_t count, kb_dtype dtype, int members,
           int place, int64_t order, int64_t slice, int pieces)
 {
-    ring r = ring_along(tl, 0, members, place);
+    ring r = ring_of_blocks(tl, members, place, order, count, dtype, slice);
     r.own = input;
     r.output = output;
-    r.elements = count;
-    r.has_blocks = true;
-    r.order = order;
-    r.dtype = dtype;
-    r.slice = slice;
     tl_tensor arriving[MAX_PIECES] = {0};
     for (int64_t s = 0; s < slices_of(&r); s++) {
         for (int64_t step = 0; step < members; step++)
