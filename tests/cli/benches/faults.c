@@ -1,4 +1,5 @@
 /* faults.c: benches that go wrong, each in its way: for run.sh. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <kernbench/kernbench.h>
@@ -151,8 +152,11 @@ static const kb_bench_spec expect_nothing = {
 
 KB_KERNEL(spins, tl_ptr x)
 {
-    for (;;)
+    for (bool told = false;; told = true) {
         tl_store(x, tl_full(tl_shape(1), TL_F32, (double)tl_program_id(0)));
+        if (!told)
+            fputs("spinning\n", stderr); /* not buffered: run.sh waits for it */
+    }
 }
 
 static kb_error *run_endless(kb_bench *bench)
