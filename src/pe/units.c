@@ -73,11 +73,9 @@ static void destroy_pe(pe_units *units, pe_state *state)
 {
     if (!state)
         return;
-    for (uint32_t o = state->oldest; o != NONE; o = operation_at(units, o)->newer) {
-        operation *op = operation_at(units, o);
-        if (op->rect_count > FEW_RECTS)
-            free(op->rects);
-    }
+    for (uint32_t o = state->first_long; o != NONE; o = operation_at(units, o)->memory.next_long)
+        free(operation_at(units, o)->memory.rects);
+    kb_vec_fini(&state->marks);
     pe_tcm_fini(&state->reads);
     pe_tcm_fini(&state->writes);
     free(state);
@@ -101,7 +99,7 @@ static void put_on_agenda(pe_units *units, task *t)
 void units_put_if_ready(pe_units *units, operation *op)
 {
     if (op->waits_for == 0)
-        put_on_agenda(units, op->lane ? &op->lane->look : &op->ready);
+        put_on_agenda(units, op->lane ? &op->lane->look : &op->span.ready);
 }
 
 static void look_at_lane(pe_units *units, lane *l);
@@ -122,7 +120,7 @@ static void leave(pe_units *units)
             look_at_lane(units, t->lane);
         } else {
             const operation *op = operation_at(units, t->span);
-            op->is_ready(op->self, op->arg);
+            op->span.is_ready(op->self, op->arg);
         }
     }
     units->depth--;
@@ -367,10 +365,9 @@ kb_error *pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, p
     made->flops = command->op.flops;
     made->of_kernel = command->op.launch != 0;
     made->bytes = is_dma ? 0 : command->op.bytes;
-    made->time = command->time;
-    made->tail = command->tail;
-    made->tcm_reads = command->tcm_reads;
-    made->tcm_writes = command->tcm_writes;
+    if (!is_dma)
+        made->engine =
+            (engine_work){command->time, command->tail, command->tcm_reads, command->tcm_writes};
     made->watched = kb_oplog_is_watched(units->has.log);
     if (made->watched)
         made->log = command->op;
@@ -393,8 +390,7 @@ kb_error *pe_units_open(pe_units *units, kb_pe pe, const pe_span *span, pe_op *o
     operation *made = operation_at(units, index);
     made->self = span->self;
     made->arg = span->arg;
-    made->is_ready = span->ready;
-    made->ready = (task){.span = index};
+    made->span = (span_work){.ready.span = index, .is_ready = span->ready};
     *op = units_name(units, index);
     enter(units);
     units_put_if_ready(units, made);
@@ -406,7 +402,7 @@ void pe_units_close(pe_units *units, pe_op op)
 {
     KB_ASSERT(!pe_units_is_done(units, op));
     const operation *span = operation_at(units, (uint32_t)op);
-    KB_ASSERT(!span->lane && span->waits_for == 0 && !span->ready.listed);
+    KB_ASSERT(!span->lane && span->waits_for == 0 && !span->span.ready.listed);
     units_end(units, (uint32_t)op);
 }
 

@@ -63,15 +63,14 @@ static bool are_apart(const bounds *a, const bounds *b)
 }
 
 /* Whether one of them writes what the other reads or writes. */
-static bool do_conflict(const operation *op, const touches *memory, const bounds *where)
+static bool do_conflict(const operation *op, const touches *memory)
 {
-    if (KB_LIKELY(are_apart(&op->where, where)))
-        return false;
-    const mem_rect *writes = op->rects + op->read_count;
-    size_t write_count = op->rect_count - op->read_count;
+    const mem_rect *writes = op->memory.rects + op->memory.read_count;
+    size_t write_count = op->rect_count - op->memory.read_count;
     return mem_rects_overlap(writes, write_count, memory->reads, memory->read_count) ||
            mem_rects_overlap(writes, write_count, memory->writes, memory->write_count) ||
-           mem_rects_overlap(op->rects, op->read_count, memory->writes, memory->write_count);
+           mem_rects_overlap(op->memory.rects, op->memory.read_count, memory->writes,
+                             memory->write_count);
 }
 
 /* Operations under way that the new one is to come after. One may be there twice. */
@@ -89,9 +88,13 @@ static kb_error *find_makers(pe_units *units, const pe_op after[PE_MAX_AFTER])
 static kb_error *find_conflicts(pe_units *units, const pe_state *state, const touches *memory,
                                 const bounds *where)
 {
-    for (uint32_t o = state->oldest; o != NONE; o = operation_at(units, o)->newer) {
-        const operation *op = operation_at(units, o);
-        if (!op->unordered && do_conflict(op, memory, where) && !kb_vec_push(&units->blockers, o))
+    bool writes = memory->write_count > 0;
+    for (size_t i = 0; i < state->marks.count; i++) {
+        const mark *m = &state->marks.items[i];
+        if (KB_LIKELY(!(m->writes || writes) || are_apart(&m->where, where)))
+            continue;
+        if (do_conflict(operation_at(units, m->operation), memory) &&
+            !kb_vec_push(&units->blockers, m->operation))
             return kb_error_nomem();
     }
     return NULL;
@@ -132,29 +135,50 @@ void units_release_waiters(pe_units *units, uint32_t first)
 
 /* ---- Operations -------------------------------------------------------------------------- */
 
-static void drop_rects(operation *op)
+/* Its rectangles have memory of their own. */
+static void add_long(pe_units *units, uint32_t index)
 {
-    if (op->rect_count > FEW_RECTS)
-        free(op->rects);
+    operation *op = operation_at(units, index);
+    op->memory.previous_long = NONE;
+    op->memory.next_long = op->pe->first_long;
+    if (op->memory.next_long != NONE)
+        operation_at(units, op->memory.next_long)->memory.previous_long = index;
+    op->pe->first_long = index;
 }
 
-static kb_error *copy_rects(operation *op, const touches *memory)
+static void drop_rects(pe_units *units, operation *op)
 {
+    if (KB_LIKELY(op->rect_count <= FEW_RECTS))
+        return;
+    free(op->memory.rects);
+    if (op->memory.next_long != NONE)
+        operation_at(units, op->memory.next_long)->memory.previous_long = op->memory.previous_long;
+    if (op->memory.previous_long != NONE)
+        operation_at(units, op->memory.previous_long)->memory.next_long = op->memory.next_long;
+    else
+        op->pe->first_long = op->memory.next_long;
+}
+
+static kb_error *copy_rects(pe_units *units, uint32_t index, const touches *memory)
+{
+    operation *op = operation_at(units, index);
     size_t count = memory->read_count + memory->write_count;
     if (count > UINT32_MAX)
         return kb_error_nomem();
-    op->rect_count = (uint32_t)count;
-    op->read_count = (uint32_t)memory->read_count;
-    op->rects = op->few;
+    op->memory.rects = op->memory.few;
     if (count > FEW_RECTS)
-        op->rects = kb_alloc_array(count, sizeof *op->rects);
-    if (!op->rects)
+        op->memory.rects = kb_alloc_array(count, sizeof *op->memory.rects);
+    if (!op->memory.rects)
         return kb_error_nomem();
+    op->rect_count = (uint32_t)count;
+    op->memory.read_count = (uint32_t)memory->read_count;
+    if (count > FEW_RECTS)
+        add_long(units, index);
     if (memory->read_count > 0)
-        memcpy(op->rects, memory->reads, memory->read_count * sizeof *op->rects);
+        memcpy(op->memory.rects, memory->reads, memory->read_count * sizeof *op->memory.rects);
     if (memory->write_count > 0)
-        memcpy(op->rects + memory->read_count, memory->writes,
-               memory->write_count * sizeof *op->rects);
+        memcpy(op->memory.rects + memory->read_count, memory->writes,
+               memory->write_count * sizeof *op->memory.rects);
     return NULL;
 }
 
@@ -176,41 +200,50 @@ static kb_error *take_operation(pe_units *units, pe_state *state, uint32_t *inde
     return NULL;
 }
 
-/* It is one of those of its PE that touch memory. */
-static void add_to_touching(pe_units *units, uint32_t index)
+/* Later operations see what this one touches. There is room for it. */
+static void add_mark(pe_units *units, uint32_t index, const bounds *where)
 {
     operation *op = operation_at(units, index);
-    op->older = op->pe->newest;
-    op->newer = NONE;
-    if (op->older != NONE)
-        operation_at(units, op->older)->newer = index;
-    else
-        op->pe->oldest = index;
-    op->pe->newest = index;
+    pe_state *state = op->pe;
+    state->marks.items[state->marks.count++] = (mark){
+        .where = *where, .operation = index, .writes = op->memory.read_count < op->rect_count};
+    op->memory.marked = (uint32_t)state->marks.count;
 }
 
-static void remove_from_touching(pe_units *units, const operation *op)
+/* The last mark takes its place: their order means nothing. */
+static void remove_mark(pe_units *units, const operation *op)
 {
-    if (op->older != NONE)
-        operation_at(units, op->older)->newer = op->newer;
-    else
-        op->pe->oldest = op->newer;
-    if (op->newer != NONE)
-        operation_at(units, op->newer)->older = op->older;
-    else
-        op->pe->newest = op->older;
+    pe_state *state = op->pe;
+    mark *own = &state->marks.items[op->memory.marked - 1];
+    *own = state->marks.items[--state->marks.count];
+    operation_at(units, own->operation)->memory.marked = op->memory.marked;
 }
 
 /* The operation touches memory, and comes after those that touch the same. */
 static kb_error *touch(pe_units *units, uint32_t index, const touches *memory, bool unordered)
 {
     operation *op = operation_at(units, index);
-    op->where = (bounds){0};
-    extend(units, &op->where, memory->reads, memory->read_count);
-    extend(units, &op->where, memory->writes, memory->write_count);
-    if (!unordered)
-        KB_TRY(find_conflicts(units, op->pe, memory, &op->where));
-    return copy_rects(op, memory);
+    op->memory.marked = 0;
+    KB_TRY(copy_rects(units, index, memory));
+    if (unordered)
+        return NULL;
+    bounds where = {0};
+    extend(units, &where, memory->reads, memory->read_count);
+    extend(units, &where, memory->writes, memory->write_count);
+    KB_TRY(find_conflicts(units, op->pe, memory, &where));
+    if (!kb_vec_reserve(&op->pe->marks, 1))
+        return kb_error_nomem();
+    add_mark(units, index, &where);
+    return NULL;
+}
+
+static void forget_memory(pe_units *units, operation *op)
+{
+    if (op->rect_count == 0)
+        return;
+    if (op->memory.marked)
+        remove_mark(units, op);
+    drop_rects(units, op);
 }
 
 kb_error *units_make_operation(pe_units *units, kb_pe pe, const pe_op after[PE_MAX_AFTER],
@@ -229,15 +262,12 @@ kb_error *units_make_operation(pe_units *units, kb_pe pe, const pe_op after[PE_M
         !kb_pool_reserve(&units->waiters, (uint32_t)units->blockers.count))
         err = kb_error_nomem();
     if (err) {
-        drop_rects(op);
+        forget_memory(units, op);
         kb_pool_give(&units->operations, *index);
         return err;
     }
     op->sequence = state->issued++;
-    op->unordered = unordered;
     wait_for_blockers(units, *index);
-    if (op->rect_count > 0)
-        add_to_touching(units, *index);
     state->under_way++;
     return NULL;
 }
@@ -245,9 +275,7 @@ kb_error *units_make_operation(pe_units *units, kb_pe pe, const pe_op after[PE_M
 void units_give_operation(pe_units *units, uint32_t index)
 {
     operation *op = operation_at(units, index);
-    if (op->rect_count > 0)
-        remove_from_touching(units, op);
-    drop_rects(op);
+    forget_memory(units, op);
     op->pe->under_way--;
     units->generations.items[index]++;
     kb_pool_give(&units->operations, index);

@@ -36,6 +36,20 @@ typedef struct lane {
     kb_waitlist room; /* those that found the first of the queues full */
 } lane;
 
+/* Where rectangles are, roughly: between two offsets of one memory, or in several. */
+typedef struct bounds {
+    uint64_t memory; /* a number of it */
+    uint64_t start, end;
+    bool several;
+} bounds;
+
+/* Memory that an operation under way touches. */
+typedef struct mark {
+    bounds where;
+    uint32_t operation;
+    bool writes;
+} mark;
+
 typedef struct pe_state {
     lane lanes[LANES];
     pe_tcm_port reads, writes; /* of the TCM */
@@ -44,18 +58,36 @@ typedef struct pe_state {
     pe_op awaited;
     kb_pe pe;
     uint64_t number;
-    uint64_t issued;         /* operations, ever */
-    uint64_t under_way;      /* operations */
-    uint32_t oldest, newest; /* under way that touch memory, in the order of issue */
-    uint32_t node;           /* of the DMA */
+    uint64_t issued;     /* operations, ever */
+    uint64_t under_way;  /* operations */
+    uint32_t node;       /* of the DMA */
+    uint32_t first_long; /* under way that has memory of its own for its rectangles */
+    KB_VEC(mark) marks;  /* of all under way that later ones may have to wait for */
 } pe_state;
 
-/* Where rectangles are, roughly: between two offsets of one memory, or in several. */
-typedef struct bounds {
-    uint64_t memory; /* a number of it */
-    uint64_t start, end;
-    bool several;
-} bounds;
+/* Of a command of an engine. */
+typedef struct engine_work {
+    kb_time time, tail;
+    uint64_t tcm_reads, tcm_writes; /* bytes */
+} engine_work;
+
+/* Of what touches memory: DMAs and most spans. */
+typedef struct memory_work {
+    mem_rect *rects;     /* what it reads, and then what it writes */
+    kb_time not_before;  /* of a DMA: its own TCM has not passed what stays there */
+    uint64_t streamed;   /* of a DMA: bytes that it has in the fabric */
+    uint32_t transfers;  /* of a DMA: that have not ended */
+    uint32_t read_count; /* of the rectangles */
+    uint32_t marked;     /* which mark is its own, and 1; 0: none */
+    uint32_t previous_long, next_long;
+    mem_rect few[FEW_RECTS];
+} memory_work;
+
+/* Of a span. */
+typedef struct span_work {
+    task ready;
+    void (*is_ready)(void *self, uint64_t arg);
+} span_work;
 
 /*
  * What all operations have comes first and is set in each; the rest is set only in those that it is
@@ -69,7 +101,6 @@ typedef struct operation {
     uint32_t waiters;        /* the first of those that wait for it */
     uint32_t previous, next; /* in its queue, and then among those under way in its lane */
     uint32_t rect_count;     /* what it reads and writes in memory */
-    bool unordered;          /* by what it touches: it knows itself what overlaps what */
     bool occupies;           /* its unit cannot begin another */
     bool near, far;          /* touches memory of its own cube, of others */
     bool watched;            /* `log` is there */
@@ -85,26 +116,11 @@ typedef struct operation {
     uint64_t flops;
     uint64_t bytes; /* for the log */
 
-    /* Engines. */
-    kb_time time, tail;
-    uint64_t tcm_reads, tcm_writes; /* bytes */
-
-    /* DMAs. */
-    kb_time not_before; /* its own TCM has not passed what stays there */
-    uint64_t streamed;  /* bytes that it has in the fabric */
-    uint32_t transfers; /* that have not ended */
-
-    /* What touches memory: DMAs and most spans. */
-    uint32_t older, newer; /* among those of the PE */
-    uint32_t read_count;
-    mem_rect *rects; /* what it reads, and then what it writes */
-    bounds where;
-    mem_rect few[FEW_RECTS];
-
-    /* Spans. */
-    task ready;
-    void (*is_ready)(void *self, uint64_t arg);
-
+    union {
+        engine_work engine;
+        memory_work memory;
+    };
+    span_work span;
     kb_op log; /* of a command, if somebody watches */
 } operation;
 

@@ -32,10 +32,10 @@ kb_error *units_begin_engine(pe_units *units, uint32_t index)
     operation *op = operation_at(units, index);
     kb_sim *sim = units->has.sim;
     kb_time passed = op->start;
-    KB_TRY(book_tcm(units, op->pe, op->tcm_reads, op->tcm_writes, &passed));
+    KB_TRY(book_tcm(units, op->pe, op->engine.tcm_reads, op->engine.tcm_writes, &passed));
     kb_oplog_begin(units->has.log, op->pe->number, KB_COMPUTING);
-    kb_time free_at = later_of(op->start + op->time, passed);
-    kb_time end = later_of(op->start + op->time + op->tail, passed);
+    kb_time free_at = later_of(op->start + op->engine.time, passed);
+    kb_time end = later_of(op->start + op->engine.time + op->engine.tail, passed);
     if (free_at < end)
         (void)kb_sim_at(sim, &op->lane->source, free_at, units->on_free, index);
     if (op->start < end)
@@ -69,8 +69,8 @@ static kb_error *sum_up_rects(pe_units *units, operation *op, uint64_t *own)
     units->shares.count = 0;
     *own = 0;
     for (size_t i = 0; i < op->rect_count; i++) {
-        const kb_location *where = &op->rects[i].at;
-        uint64_t bytes = mem_rect_bytes(&op->rects[i]);
+        const kb_location *where = &op->memory.rects[i].at;
+        uint64_t bytes = mem_rect_bytes(&op->memory.rects[i]);
         if (bytes == 0)
             continue;
         bool is_near = where->pe.sip == op->pe->pe.sip && where->pe.cube == op->pe->pe.cube;
@@ -81,7 +81,7 @@ static kb_error *sum_up_rects(pe_units *units, operation *op, uint64_t *own)
             *own += bytes;
             continue;
         }
-        op->streamed += bytes;
+        op->memory.streamed += bytes;
         if (!add_share(units, mem_memories_node(units->has.memories, where), bytes))
             return kb_error_nomem();
     }
@@ -107,8 +107,8 @@ static void finish_dma(pe_units *units, uint32_t index)
 {
     operation *op = operation_at(units, index);
     kb_time now = kb_sim_now(units->has.sim), passed = now;
-    if (op->streamed > 0) {
-        kb_time work = topo_rate_time(units->shape->pe.tcm_bytes_per_s, op->streamed);
+    if (op->memory.streamed > 0) {
+        kb_time work = topo_rate_time(units->shape->pe.tcm_bytes_per_s, op->memory.streamed);
         kb_error *err = pe_tcm_stream_end(stream_port(op), op->start, now, work,
                                           oldest_start(units, index, now), &passed);
         if (err) {
@@ -116,7 +116,7 @@ static void finish_dma(pe_units *units, uint32_t index)
             return;
         }
     }
-    kb_time end = later_of(passed, op->not_before);
+    kb_time end = later_of(passed, op->memory.not_before);
     if (now < end)
         (void)kb_sim_at(units->has.sim, &op->lane->source, end, units->on_end, index);
     else
@@ -126,14 +126,14 @@ static void finish_dma(pe_units *units, uint32_t index)
 static void on_moved(void *self, uint64_t arg, const net_receipt *receipt)
 {
     (void)receipt;
-    if (--operation_at(self, (uint32_t)arg)->transfers == 0)
+    if (--operation_at(self, (uint32_t)arg)->memory.transfers == 0)
         finish_dma(self, (uint32_t)arg);
 }
 
 static kb_error *submit_shares(pe_units *units, uint32_t index)
 {
     operation *op = operation_at(units, index);
-    op->transfers = (uint32_t)units->shares.count;
+    op->memory.transfers = (uint32_t)units->shares.count;
     for (size_t i = 0; i < units->shares.count; i++) {
         const share *s = &units->shares.items[i];
         net_order order = net_ways_order(&units->ways, op->pe->node, s->node, s->bytes,
@@ -151,15 +151,15 @@ kb_error *units_begin_dma(pe_units *units, uint32_t index)
 {
     operation *op = operation_at(units, index);
     uint64_t own = 0;
-    op->not_before = op->start;
-    op->streamed = 0;
+    op->memory.not_before = op->start;
+    op->memory.streamed = 0;
     KB_TRY(sum_up_rects(units, op, &own));
     if (op->near)
         kb_oplog_begin(units->has.log, op->pe->number, KB_MEMORY);
     if (op->far)
         kb_oplog_begin(units->has.log, op->pe->number, KB_COMMUNICATING);
-    KB_TRY(book_tcm(units, op->pe, own, own, &op->not_before));
-    if (op->streamed == 0) {
+    KB_TRY(book_tcm(units, op->pe, own, own, &op->memory.not_before));
+    if (op->memory.streamed == 0) {
         finish_dma(units, index);
         return NULL;
     }
