@@ -529,7 +529,8 @@ typedef enum kb_unit {
     KB_UNIT_GEMM,      /* pe_gemm */
     KB_UNIT_MATH,      /* pe_math */
     KB_UNIT_SCHEDULER, /* pe_scheduler: composite operations, as a whole */
-    KB_UNIT_IPCQ,      /* pe_ipcq: credits on their way back */
+    KB_UNIT_IPCQ,      /* pe_ipcq: credits on their way back; and waiting, which is no work and
+                          counts nowhere: "recv" for a message, "await credit" for a slot */
     KB_UNITS
 } kb_unit;
 
@@ -547,6 +548,7 @@ struct kb_op {
     uint64_t result;      /* the number of the value that it made, 0 if none */
     uint64_t operands[3]; /* and of those that it used */
     uint64_t launch;      /* the number of the launch that it is of, from 1 on; 0 if of none */
+    uint64_t message;     /* of "send" and "recv": the number of the message, from 1 on; 0 if none */
     const char *file;     /* of the kernel; NULL if it is of none */
     int line;
 };

@@ -156,6 +156,7 @@ typedef struct ipcq_message {
     kb_dtype dtype;
     kb_shape shape;
     uint64_t bytes;
+    uint64_t number;   /* among all messages of the machine, from 1 */
     uint64_t sequence; /* at its sender's end, from 0 */
     kb_pe sender;      /* for messages to people */
     const char *direction;

@@ -102,6 +102,7 @@ struct ipcq {
     ipcq_set *first, *last;
     net_ways ways;
     kb_pool messages;
+    uint64_t message_count; /* ever */
 };
 
 /* A message with what nobody else needs to know. */

@@ -47,6 +47,7 @@ ipcq_message_id ipcq_message_new(ipcq_end *end, kb_dtype dtype, const kb_shape *
         .message = {.dtype = dtype,
                     .shape = *shape,
                     .bytes = bytes,
+                    .number = ++queues->message_count,
                     .sequence = end->next_sequence++,
                     .sender = ipcq_pe_of(end),
                     .direction = end->direction,

@@ -1,13 +1,14 @@
 /*
  * trace.c: the trace of a run: see trace.h.
  *
- * Invariants: slices of a thread do not overlap, and an arrow begins and ends at the start of a
- * slice. Operations come in the order of their ends; each goes to the lane of its unit that became
- * free last before it started. In that order this rule needs no more lanes than there ever are
- * operations at a time.
+ * Invariants: slices of a thread do not overlap; an arrow begins at the start of a slice, ends in a
+ * slice, and does not go back in time. Operations come in the order of their ends; each goes to the
+ * lane of its unit that became free last before it started. In that order this rule needs no more
+ * lanes than there ever are operations at a time.
  *
  * An arrow needs both its ends. Kernels end before their launch does, so they are kept until it is
- * told; those of a launch that is never told (the run failed) have no arrow.
+ * told; those of a launch that is never told (the run failed) have no arrow. The first part of a
+ * message is told before its receive and kept until then.
  */
 #include "trace.h"
 
@@ -31,6 +32,7 @@ typedef enum track_kind {
     DMA_READ,
     DMA_WRITE,
     IPCQ,
+    WAITS,
     PE_TRACKS
 } track_kind;
 
@@ -42,6 +44,7 @@ static const struct {
     [SCHEDULER] = {"pe_scheduler", false}, [GEMM] = {"pe_gemm", false},
     [MATH] = {"pe_math", false},           [DMA_READ] = {"pe_dma read", true},
     [DMA_WRITE] = {"pe_dma write", true},  [IPCQ] = {"pe_ipcq", false},
+    [WAITS] = {"pe_ipcq waits", false},
 };
 
 enum {
@@ -70,6 +73,12 @@ typedef struct waiting {
     slice kernel;
 } waiting;
 
+/* A message that was sent, and is not received yet. */
+typedef struct sent {
+    uint64_t message;
+    slice send;
+} sent;
+
 struct obs_trace {
     FILE *file;
     char *path;
@@ -78,6 +87,7 @@ struct obs_trace {
     pe_tracks **tracks; /* by PE; NULL for those that did nothing */
     bool *named;        /* by process: it has its name */
     KB_VEC(waiting) kernels;
+    KB_VEC(sent) messages; /* by number */
     uint64_t arrows;
     bool any;  /* something was written */
     int error; /* of the system, the first */
@@ -173,6 +183,12 @@ static bool take_lane(lanes *track, const kb_op *op, size_t *lane, bool *fresh)
     return true;
 }
 
+/* Of what a pe_ipcq is told to do: it is no work (kb_unit). */
+static bool is_wait(const kb_op *op)
+{
+    return strcmp(op->name, "recv") == 0 || strcmp(op->name, "await credit") == 0;
+}
+
 static track_kind kind_of(const kb_op *op)
 {
     switch (op->unit) {
@@ -187,7 +203,7 @@ static track_kind kind_of(const kb_op *op)
     case KB_UNIT_SCHEDULER:
         return SCHEDULER;
     case KB_UNIT_IPCQ:
-        return IPCQ;
+        return is_wait(op) ? WAITS : IPCQ;
     default:
         return strcmp(op->name, "kernel") == 0 ? KERNELS : CPU;
     }
@@ -288,25 +304,45 @@ static void put_args(FILE *file, const kb_op *op)
     fputc('}', file);
 }
 
+/* What adds up to the busy time of a unit has its name. */
+static const char *category_of(const kb_op *op)
+{
+    switch (op->unit == KB_UNIT_HOST ? PE_TRACKS : kind_of(op)) {
+    case KERNELS:
+        return "kernel";
+    case WAITS:
+        return "wait";
+    default:
+        return kb_unit_name(op->unit);
+    }
+}
+
 static void put_slice(obs_trace *t, const kb_op *op, const slice *at)
 {
     FILE *file = begin_event(t, "X", at->process, at->thread);
     put_time(file, "ts", op->start);
     put_time(file, "dur", op->end - op->start);
-    bool kernel = op->unit == KB_UNIT_CPU && kind_of(op) == KERNELS;
-    fprintf(file, ",\"cat\":\"%s\",\"name\":", kernel ? "kernel" : kb_unit_name(op->unit));
+    fprintf(file, ",\"cat\":\"%s\",\"name\":", category_of(op));
     put_title(file, op);
     put_args(file, op);
     end_event(t);
 }
 
-static void put_arrow_end(obs_trace *t, const char *phase, const slice *at)
+static void put_arrow_end(obs_trace *t, const char *phase, const char *name, const slice *at,
+                          kb_time time)
 {
     FILE *file = begin_event(t, phase, at->process, at->thread);
-    put_time(file, "ts", at->start);
-    fprintf(file, ",\"cat\":\"launch\",\"name\":\"launch\",\"id\":%" PRIu64 ",\"bp\":\"e\"",
+    put_time(file, "ts", time);
+    fprintf(file, ",\"cat\":\"%s\",\"name\":\"%s\",\"id\":%" PRIu64 ",\"bp\":\"e\"", name, name,
             t->arrows);
     end_event(t);
+}
+
+static void put_arrow(obs_trace *t, const char *name, const slice *from, const slice *to)
+{
+    t->arrows++;
+    put_arrow_end(t, "s", name, from, from->start);
+    put_arrow_end(t, "f", name, to, from->start > to->start ? from->start : to->start);
 }
 
 /* Arrows to the kernels of the launch, which are forgotten then. */
@@ -319,11 +355,48 @@ static void put_arrows(obs_trace *t, uint64_t launch, const slice *from)
             t->kernels.items[kept++] = *w;
             continue;
         }
-        t->arrows++;
-        put_arrow_end(t, "s", from);
-        put_arrow_end(t, "f", &w->kernel);
+        put_arrow(t, "launch", from, &w->kernel);
     }
     t->kernels.count = kept;
+}
+
+/* Where the message is among those that were sent, or would be. Numbers mostly come in order. */
+static size_t find_message(const obs_trace *t, uint64_t message)
+{
+    size_t low = 0, high = t->messages.count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (t->messages.items[middle].message < message)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* A part of the message is on its way: an arrow begins at the first. False if there is no memory.
+ */
+static bool keep_message(obs_trace *t, uint64_t message, const slice *send)
+{
+    size_t at = find_message(t, message);
+    if (at < t->messages.count && t->messages.items[at].message == message)
+        return true;
+    if (!kb_vec_reserve(&t->messages, 1))
+        return false;
+    sent *items = t->messages.items;
+    memmove(&items[at + 1], &items[at], (t->messages.count++ - at) * sizeof *items);
+    items[at] = (sent){message, *send};
+    return true;
+}
+
+static void end_message(obs_trace *t, uint64_t message, const slice *receive)
+{
+    size_t at = find_message(t, message);
+    sent *items = t->messages.items;
+    if (at == t->messages.count || items[at].message != message)
+        return;
+    put_arrow(t, "message", &items[at].send, receive);
+    memmove(&items[at], &items[at + 1], (--t->messages.count - at) * sizeof *items);
 }
 
 /* False if there is no memory. */
@@ -333,6 +406,10 @@ static bool put_op(obs_trace *t, const kb_op *op)
     if (!place(t, op, &at))
         return false;
     put_slice(t, op, &at);
+    if (op->message != 0 && kind_of(op) == WAITS)
+        end_message(t, op->message, &at);
+    else if (op->message != 0 && !keep_message(t, op->message, &at))
+        return false;
     if (op->launch == 0)
         return true;
     if (op->unit == KB_UNIT_HOST)
@@ -364,6 +441,7 @@ static void destroy(obs_trace *t)
     }
     kb_vec_fini(&t->host.ends);
     kb_vec_fini(&t->kernels);
+    kb_vec_fini(&t->messages);
     free(t->tracks);
     free(t->named);
     free(t->path);

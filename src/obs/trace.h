@@ -9,8 +9,8 @@
  *
  * A process is the host or a cube of a SIP, a thread is a unit of a PE. What a unit does at the
  * same time (a DMA has several channels) is on lanes of its own, so that on each thread slices do
- * not overlap. Arrows go from a launch on the host to its kernels on the PEs. Times are
- * microseconds with all digits down to the femtosecond.
+ * not overlap. Arrows go from a launch on the host to its kernels on the PEs, and from the sending
+ * of a message to who waits for it. Times are microseconds with all digits down to the femtosecond.
  *
  * Everything is written when it is told; what is kept depends on the machine and on how much is
  * under way at a time, not on the length of the run.

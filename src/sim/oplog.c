@@ -308,14 +308,20 @@ void kb_oplog_count(kb_oplog *log, uint64_t pe, const kb_op_brief *op)
     (void)add_up(log, pe, op);
 }
 
+void kb_oplog_show(kb_oplog *log, const kb_op *op)
+{
+    KB_ASSERT(op->start <= op->end && op->end == log->sim->now);
+    if (!log->watch)
+        return;
+    show_early(log, op->end);
+    log->watch(log->watcher, op);
+}
+
 void kb_oplog_add(kb_oplog *log, uint64_t pe, const kb_op *op)
 {
-    KB_ASSERT(op->end == log->sim->now);
     kb_op_brief brief = brief_of(op);
-    if (add_up(log, pe, &brief) && log->watch) {
-        show_early(log, op->end);
-        log->watch(log->watcher, op);
-    }
+    if (add_up(log, pe, &brief))
+        kb_oplog_show(log, op);
 }
 
 void kb_oplog_add_ahead(kb_oplog *log, uint64_t pe, const kb_op *op)

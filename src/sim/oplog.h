@@ -52,6 +52,10 @@ void kb_oplog_count(kb_oplog *log, uint64_t pe, const kb_op_brief *op);
  * have to know. */
 void kb_oplog_count_part(kb_oplog *log, const kb_op_brief *op);
 
+/* Something that is no work, such as waiting, has ended, now: it counts nowhere, and only whoever
+ * gets every record gets it. */
+void kb_oplog_show(kb_oplog *log, const kb_op *op);
+
 /*
  * The operation has begun, now, and when it ends is known: it counts at once, and whoever gets
  * every record gets it in its place: its texts must stay until then. Of a unit all operations are

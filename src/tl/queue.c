@@ -116,6 +116,15 @@ static void spend_polling_time(const tl_call *call, kb_time since, kb_time inter
     kb_oplog_add(log, tl->pe, &op);
 }
 
+/* Shows that something of the kernel's has waited since then; the entry knows what for. */
+static void show_wait(const tl_context *tl, kb_op *entry, kb_time since)
+{
+    entry->unit = KB_UNIT_IPCQ;
+    entry->start = since;
+    entry->end = kb_sim_now(tl->runner->has.sim);
+    kb_oplog_show(tl->runner->has.log, entry);
+}
+
 static void wait_for_credit(const tl_call *call, ipcq_end *end)
 {
     tl_context *tl = call->tl;
@@ -126,6 +135,10 @@ static void wait_for_credit(const tl_call *call, ipcq_end *end)
     tl->lacks_credit = true;
     kb_oplog_begin(tl->runner->has.log, tl->pe, KB_COMMUNICATING);
     ipcq_await_credit(end, tl->co);
+    if (KB_UNLIKELY(kb_oplog_is_watched(tl->runner->has.log))) {
+        kb_op entry = tl_log_entry(call, "await credit");
+        show_wait(tl, &entry, since);
+    }
     if (ipcq_set_settings(tl->run.queues)->polls && interval > 0)
         spend_polling_time(call, since, interval);
     end_lack(tl);
@@ -234,6 +247,7 @@ static pe_op send_segment(const tl_call *call, ipcq_end *end, const tl_operand *
                        .rect_count = 1,
                        .apart = true, /* with the slot's credit came all that was in it before */
                        .op.name = "send"};
+    what.op.message = ipcq_message_at(call->tl->runner->has.queues, message)->number;
     return tl_issue(call, command, &what);
 }
 
@@ -307,16 +321,31 @@ static tl_call call_of(const tl_receive *receive)
 static void begin_wait(tl_receive *receive)
 {
     const tl_context *tl = receive->tl;
-    if (!tl->runner->has.instant)
+    if (!tl->runner->has.instant) {
         kb_oplog_begin(tl->runner->has.log, tl->pe, KB_COMMUNICATING);
+        receive->since = kb_sim_now(tl->runner->has.sim);
+    }
     receive->waits = true;
+}
+
+static void show_receive(const tl_receive *receive)
+{
+    tl_call call = call_of(receive);
+    kb_op entry = tl_log_entry(&call, "recv");
+    entry.bytes = receive->value->bytes;
+    entry.result = receive->value->number;
+    entry.message = receive->message;
+    show_wait(receive->tl, &entry, receive->since);
 }
 
 static void end_wait(tl_receive *receive)
 {
-    const tl_context *tl = receive->tl;
-    if (receive->waits && !tl->runner->has.instant)
-        kb_oplog_end(tl->runner->has.log, tl->pe, KB_COMMUNICATING);
+    const tl_runner_options *has = &receive->tl->runner->has;
+    if (receive->waits && !has->instant) {
+        kb_oplog_end(has->log, receive->tl->pe, KB_COMMUNICATING);
+        if (KB_UNLIKELY(kb_oplog_is_watched(has->log)) && receive->whole)
+            show_receive(receive);
+    }
     receive->waits = false;
 }
 
@@ -451,6 +480,7 @@ static void take_message(tl_receive *receive, ipcq_message_id id)
     ipcq *queues = receive->tl->runner->has.queues;
     ipcq_message *message = ipcq_message_at(queues, id);
     tl_value *value = receive->value;
+    receive->message = message->number;
     if (message->dtype == value->dtype && is_shape(&message->shape, &receive->shape)) {
         value->data = message->data;
         message->data = NULL;

@@ -141,6 +141,8 @@ typedef struct tl_receive {
     const char *name; /* of the call */
     tl_value *value;  /* counted as by a command */
     tl_dims shape;
+    kb_time since;      /* it waits */
+    uint64_t message;   /* its number, once it is there */
     pe_op op;           /* open until the value is there, or is stored; 0: nobody waits for it */
     tl_command *store;  /* to .dst */
     kb_error *mismatch; /* what arrived is something else */

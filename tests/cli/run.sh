@@ -112,6 +112,14 @@ arrows() { grep -q ', 256 arrows' "$scratch/out"; }
 check "trace: an arrow to every kernel" arrows
 check "trace: units are named" grep -q '"name":"pe3 pe_gemm"' trace.json
 check "trace: lines of the kernel are named" grep -q '"file":"src/benches/qkv_gemm_multi_pe.c","line":' trace.json
+check "trace of a collective" traced --bench ccl_allreduce
+# Each message that was received has an arrow from where it was sent.
+message_arrows() {
+    received=$(grep -c '"cat":"wait","name":"recv"' trace.json)
+    arrived=$(grep -c '"ph":"f".*"name":"message"' trace.json)
+    [ "$received" -gt 0 ] && [ "$received" -eq "$arrived" ]
+}
+check "trace: an arrow to every receive" message_arrows
 # shellcheck disable=SC2086
 check "trace: said where" outcome 0 '*Trace: t.json, *' '' "$kernbench" run $small --trace t.json
 # shellcheck disable=SC2086

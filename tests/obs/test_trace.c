@@ -224,6 +224,52 @@ static void arrows_go_from_launches_to_kernels(void **state)
     json_decref(root);
 }
 
+static kb_op message_op(kb_unit unit, const char *name, uint32_t pe, uint64_t message,
+                        kb_time start, kb_time end)
+{
+    kb_op op = op_of(unit, name, (kb_pe){.pe = pe}, start, end);
+    op.message = message;
+    return op;
+}
+
+static double time_of(const json_t *event)
+{
+    return json_number_value(json_object_get(event, "ts"));
+}
+
+/*
+ * Message 1 goes from PE 0 to PE 1, which waits for it from 5 on; message 2, in two parts, was
+ * there before PE 0 asked for it; nobody receives message 3. Waiting for a credit is shown, and no
+ * more.
+ */
+static void arrows_go_from_sends_to_receives(void **state)
+{
+    (void)state;
+    kb_op ops[] = {
+        message_op(KB_UNIT_IPCQ, "await credit", 0, 0, 0, 10),
+        message_op(KB_UNIT_DMA_WRITE, "send", 1, 2, 10, 20),
+        message_op(KB_UNIT_DMA_WRITE, "send", 0, 1, 10, 25),
+        message_op(KB_UNIT_IPCQ, "recv", 1, 1, 5, 25),
+        message_op(KB_UNIT_DMA_WRITE, "send", 1, 2, 20, 30),
+        message_op(KB_UNIT_IPCQ, "recv", 0, 2, 40, 40),
+        message_op(KB_UNIT_DMA_WRITE, "send", 0, 3, 40, 50),
+    };
+    write_trace(ops, sizeof ops / sizeof ops[0]);
+    trace_facts facts = read_back();
+    assert_int_equal(facts.arrows, 2);
+    const trace_category *waits = trace_find(&facts, "wait");
+    assert_non_null(waits);
+    assert_int_equal(waits->time_fs, 10 + 20 + 0);
+    assert_null(trace_find(&facts, "pe_ipcq")); /* it did nothing */
+    json_t *root = load();
+    /* Of the first arrow both ends are at 10, when both are under way; of the second at 10 and 40.
+     */
+    assert_true(time_of(event_of(root, "s", 0)) == time_of(event_of(root, "f", 0)));
+    assert_true(time_of(event_of(root, "s", 1)) < time_of(event_of(root, "f", 1)));
+    expect_member(event_of(root, "f", 0), "name", "message");
+    json_decref(root);
+}
+
 /* ---- Failures ---------------------------------------------------------------------------- */
 
 static void a_file_that_cannot_be_made_is_an_error(void **state)
@@ -295,6 +341,7 @@ int main(void)
         cmocka_unit_test(units_have_threads_of_their_own),
         cmocka_unit_test(lanes_are_as_few_as_can_be),
         cmocka_unit_test(arrows_go_from_launches_to_kernels),
+        cmocka_unit_test(arrows_go_from_sends_to_receives),
         cmocka_unit_test(a_file_that_cannot_be_made_is_an_error),
         cmocka_unit_test(a_full_device_is_told_at_the_end),
         cmocka_unit_test(half_a_file_is_removed),

@@ -213,7 +213,12 @@ static void check_threads(reader *r)
     }
 }
 
-/* A slice that begins where the end of the arrow is. */
+static bool is_in(const event *slice, const event *arrow)
+{
+    return slice->pid == arrow->pid && slice->tid == arrow->tid;
+}
+
+/* A slice that begins where the end of the arrow is, or is under way then. */
 static bool binds(const events *slices, const event *arrow)
 {
     size_t low = 0, high = slices->count;
@@ -225,9 +230,11 @@ static bool binds(const events *slices, const event *arrow)
         else
             high = middle;
     }
-    const event *s = &slices->items[low];
-    return low < slices->count && s->pid == arrow->pid && s->tid == arrow->tid &&
-           s->start == arrow->start;
+    if (low < slices->count && is_in(&slices->items[low], arrow) &&
+        slices->items[low].start == arrow->start)
+        return true;
+    return low > 0 && is_in(&slices->items[low - 1], arrow) &&
+           slices->items[low - 1].end > arrow->start;
 }
 
 static void check_arrows(reader *r)

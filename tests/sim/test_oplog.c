@@ -156,6 +156,30 @@ static void a_watcher_gets_every_record(void **state)
     drop(&r);
 }
 
+/* It comes in its place among those told ahead, and counts nowhere. */
+static void what_is_only_shown_does_not_count(void **state)
+{
+    (void)state;
+    rig r = make(2);
+    seen s = {0};
+    kb_op wait = {.unit = KB_UNIT_IPCQ, .name = "recv", .label = "", .start = 2, .end = 7};
+    kb_op credit = {.unit = KB_UNIT_IPCQ, .name = "credit", .label = "", .end = 5};
+    kb_oplog_watch(r.log, on_op, &s);
+    kb_oplog_add_ahead(r.log, 1, &credit);
+    go_to(&r, 7);
+    kb_oplog_show(r.log, &wait);
+    kb_oplog_watch(r.log, NULL, NULL);
+    kb_oplog_show(r.log, &wait);
+    assert_int_equal(s.count, 2);
+    assert_string_equal(s.ops[0].name, "credit");
+    assert_memory_equal(&s.ops[1], &wait, sizeof wait);
+    assert_int_equal(kb_oplog_busy(r.log, 1, KB_UNIT_IPCQ), 5);
+    size_t count;
+    (void)kb_oplog_sums(r.log, &count);
+    assert_int_equal(count, 1);
+    drop(&r);
+}
+
 /*
  * A unit that does several at a time is busy while there is one: [0, 10), [5, 12), then nothing,
  * then [20, 25): 17. A unit of which nobody says when it begins gets the sum: 10 + 7 + 5 = 22.
@@ -547,6 +571,7 @@ int main(void)
         cmocka_unit_test(sums_are_by_unit_and_name),
         cmocka_unit_test(there_may_be_many_names),
         cmocka_unit_test(a_watcher_gets_every_record),
+        cmocka_unit_test(what_is_only_shown_does_not_count),
         cmocka_unit_test(busy_is_the_time_with_something_under_way),
         cmocka_unit_test(what_is_told_ahead_counts_as_it_passes),
         cmocka_unit_test(records_told_ahead_come_in_their_places),

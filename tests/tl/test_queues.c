@@ -212,6 +212,59 @@ static void waiting_counts_as_communication(void **state)
     rig_fini(&r);
 }
 
+typedef struct waits {
+    size_t count;
+    kb_op ops[8]; /* sends, and waiting for messages and credits */
+} waits;
+
+static void keep_wait(void *self, const kb_op *op)
+{
+    waits *kept = self;
+    bool is_credit = op->unit == KB_UNIT_IPCQ && strcmp(op->name, "credit") == 0;
+    if ((op->unit == KB_UNIT_IPCQ && !is_credit) || strcmp(op->name, "send") == 0)
+        kept->ops[kept->count++] = *op;
+}
+
+static void expect_wait(const kb_op *op, const char *name, uint32_t pe, uint64_t message,
+                        kb_time start, kb_time end)
+{
+    assert_string_equal(op->name, name);
+    assert_int_equal(op->pe.pe, pe);
+    assert_int_equal(op->message, message);
+    assert_int_equal(op->start, start);
+    assert_int_equal(op->end, end);
+}
+
+/*
+ * Two messages and one slot, as above: PE 0 sends from 26 on, has no credit from 22 until 49.0625,
+ * and sends again from 50.0625 on. PE 1 waits from 22 and from 39 on. Whoever watches is told; in
+ * the sums there is nothing of it.
+ */
+static void waiting_is_shown_with_its_message(void **state)
+{
+    (void)state;
+    ipcq_settings one = small_slots;
+    one.n_slots = 1;
+    rig r = ring_of(2, &one);
+    waits kept = {0};
+    kb_oplog_watch(r.log, keep_wait, &kept);
+    ending ends[2];
+    expect_ok(run_on(&r, 2, &receive_only, (const tl_arg[]){MEMORY, 64, 2}, ends));
+    assert_int_equal(kept.count, 5);
+    expect_wait(&kept.ops[0], "send", 0, 1, 26 * KB_NS, 38 * KB_NS);
+    expect_wait(&kept.ops[1], "recv", 1, 1, 22 * KB_NS, 38 * KB_NS);
+    expect_wait(&kept.ops[2], "await credit", 0, 0, 22 * KB_NS, 49062500);
+    expect_wait(&kept.ops[3], "send", 0, 2, 50062500, 62062500);
+    expect_wait(&kept.ops[4], "recv", 1, 2, 39 * KB_NS, 62062500);
+    assert_int_equal(kept.ops[4].bytes, 256);
+    assert_true(kept.ops[4].line > 0);
+    size_t count;
+    const kb_op_sum *sums = kb_oplog_sums(r.log, &count);
+    for (size_t i = 0; i < count; i++)
+        assert_true(sums[i].unit != KB_UNIT_IPCQ || strcmp(sums[i].name, "credit") == 0);
+    rig_fini(&r);
+}
+
 /* ---- Sizes ---- */
 
 static double sum_of(rig *r, uint32_t pe, uint64_t offset, size_t count)
@@ -468,6 +521,7 @@ int main(void)
         cmocka_unit_test(polling_keeps_the_pe_cpu_busy),
         cmocka_unit_test(rings_outside_the_tcm_are_read_by_the_dma),
         cmocka_unit_test(waiting_counts_as_communication),
+        cmocka_unit_test(waiting_is_shown_with_its_message),
         cmocka_unit_test(a_message_may_have_any_size),
         cmocka_unit_test(waiting_for_a_send_waits_until_all_of_it_is_there),
         cmocka_unit_test(any_takes_turns),
