@@ -821,8 +821,12 @@ typedef struct kb_collective_options {
  * something else (reduce_shards in ccl.yaml): it then has to be asked for by name.
  *
  * What a collective under way uses is not to be changed or freed. Where there is an input and an
- * output, these are two tensors. An asynchronous send holds back collectives that its rank calls
- * later until the other rank receives.
+ * output, these are two tensors.
+ *
+ * Kernels of a rank run in the order of its calls, as in one stream. So an asynchronous send or
+ * receive holds back what its rank calls later, but for other sends and receives, until the other
+ * rank has called its part; and if that rank first waits for one of those later calls, neither goes
+ * on: it is a deadlock, and is reported. Both ranks should have the two in the same order.
  */
 
 /* The sum (or what `op` says) of the ranks' tensors, element by element, becomes each of them. */
@@ -910,7 +914,8 @@ KB_API KB_MUST_USE kb_error *kb_distributed_get_figures(kb_context *ctx, kb_grou
  * A bench is a program that the command line runs. A file with this in it is compiled and run by
  * "kernbench run --bench ./mine.c" (docs/tutorial.md); those that ship are made the same way:
  *
- *     static const kb_param params[] = {{"n", 256, 1, 1 << 20, "elements"}};
+ *     static const kb_param params[] = {
+ *         {.name = "n", .value = 256, .min = 1, .max = 1 << 20, .help = "elements"}};
  *
  *     static kb_error *run(kb_bench *bench)
  *     {
@@ -932,12 +937,14 @@ KB_API KB_MUST_USE kb_error *kb_distributed_get_figures(kb_context *ctx, kb_grou
  */
 typedef struct kb_bench kb_bench;
 
-/* A whole number that can be given with --param. */
+/* What can be given with --param: a whole number (4096, or 4KiB), or one of several names. */
 typedef struct kb_param {
     const char *name;
-    int64_t value; /* unless it is given */
+    int64_t value; /* unless it is given; of names the index */
     int64_t min, max;
     const char *help;
+    const char *const *names; /* the last one is NULL; min and max are then not looked at. NULL: it
+                                 is a number */
 } kb_param;
 
 typedef struct kb_bench_spec {
@@ -967,7 +974,8 @@ KB_API kb_context *kb_bench_context(const kb_bench *bench);
 KB_API uint32_t kb_bench_device_count(const kb_bench *bench);
 KB_API uint32_t kb_bench_device(const kb_bench *bench, uint32_t index);
 
-/* A parameter's value. One that the bench does not have is a bug of the bench: the run ends. */
+/* A parameter's value, of names the index. One that the bench does not have is a bug of the bench:
+ * the run ends. */
 KB_API int64_t kb_bench_param(const kb_bench *bench, const char *name);
 
 /* Whether results are to be verified: then there is data. */

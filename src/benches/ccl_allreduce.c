@@ -341,9 +341,9 @@ static bool overflows_f16(const job *j)
 static kb_error *run_job(job *j)
 {
     KB_TRY(kb_ccl_get_info(kb_bench_context(j->bench), &j->info));
-    bool op_given = kb_bench_param(j->bench, "op") > 0;
-    j->op = op_given ? (kb_reduce_op)kb_bench_param(j->bench, "op") : j->info.op;
-    j->dtype = bench_dtype(j->bench);
+    kb_reduce_op op = (kb_reduce_op)kb_bench_param(j->bench, "op");
+    j->op = op == KB_REDUCE_OPS ? j->info.op : op;
+    j->dtype = (kb_dtype)kb_bench_param(j->bench, "dtype");
     j->sweeps =
         kb_bench_param(j->bench, "max_bytes") > 0 || kb_bench_param(j->bench, "min_bytes") > 0;
     j->warmup = j->sweeps ? (uint32_t)kb_bench_param(j->bench, "warmup") : 0;
@@ -365,7 +365,9 @@ static kb_error *run(kb_bench *bench)
     return err;
 }
 
-static const kb_param params[] = {CCL_SWEEP_PARAMS(0, 0)};
+static const kb_param params[] = {
+    CCL_SWEEP_PARAMS(0, 0, .names = bench_ops_or_default, .value = KB_REDUCE_OPS,
+                     .help = "how ranks are combined; default: reduce_op of ccl.yaml")};
 
 const kb_bench_spec bench_ccl_allreduce = {
     .name = "ccl_allreduce",

@@ -275,7 +275,7 @@ static kb_error *run(kb_bench *bench, const collective *is)
 {
     job j = {.bench = bench,
              .is = is,
-             .dtype = bench_dtype(bench),
+             .dtype = (kb_dtype)kb_bench_param(bench, "dtype"),
              .op = (kb_reduce_op)kb_bench_param(bench, "op"),
              .root = (uint32_t)kb_bench_param(bench, "root"),
              .warmup = (uint32_t)kb_bench_param(bench, "warmup")};
@@ -297,7 +297,8 @@ static kb_error *run(kb_bench *bench, const collective *is)
 
 /* ---- The benches ------------------------------------------------------------------------- */
 
-static const kb_param params[] = {CCL_SWEEP_PARAMS(1024, 1 << 20)};
+static const kb_param params[] = {CCL_SWEEP_PARAMS(
+    1024, 1 << 20, .names = bench_ops, .help = "how ranks are combined, where they are")};
 
 #define BENCH(bench, text, means, ...)                                                             \
     static kb_error *run_##bench(kb_bench *b)                                                      \

@@ -6,11 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-kb_dtype bench_dtype(const kb_bench *bench)
-{
-    static const kb_dtype dtypes[] = {KB_F16, KB_BF16, KB_F32};
-    return dtypes[kb_bench_param(bench, "dtype")];
-}
+const char *const bench_dtypes[] = {"f16", "bf16", "f32", NULL};
+const char *const bench_ops[] = {"sum", "max", "min", "prod", "avg", NULL};
+const char *const bench_ops_or_default[] = {"sum", "max", "min", "prod", "avg", "default", NULL};
 
 /* ---- The table --------------------------------------------------------------------------- */
 

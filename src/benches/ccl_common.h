@@ -11,8 +11,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Parameters that all of them have. */
-#define CCL_SWEEP_PARAMS(least, most)                                                              \
+/* Values of parameters, whose index is the kb_dtype or kb_reduce_op; "default" comes behind. */
+extern const char *const bench_dtypes[], *const bench_ops[], *const bench_ops_or_default[];
+
+/* Parameters that all of them have; last come names, value and help of the operation. */
+#define CCL_SWEEP_PARAMS(least, most, ...)                                                         \
     {.name = "min_bytes",                                                                          \
      .value = (least),                                                                             \
      .min = 0,                                                                                     \
@@ -24,19 +27,13 @@
          .max = INT64_C(1) << 40,                                                                  \
          .help = "the largest size"},                                                              \
         {.name = "factor", .value = 4, .min = 2, .max = 1024, .help = "from size to size"},        \
-        {.name = "dtype", .value = 0, .min = 0, .max = 2, .help = "0: f16, 1: bf16, 2: f32"},      \
-        {.name = "op",                                                                             \
-         .value = 0,                                                                               \
-         .min = 0,                                                                                 \
-         .max = 4,                                                                                 \
-         .help = "0: sum, 1: max, 2: min, 3: prod, 4: avg"},                                       \
+        {.name = "dtype", .names = bench_dtypes, .help = "of the elements"},                       \
+        {.name = "op", __VA_ARGS__},                                                               \
         {.name = "root", .value = 0, .min = 0, .max = 1 << 16, .help = "where there is one"},      \
     {                                                                                              \
         .name = "warmup", .value = 1, .min = 0, .max = 100,                                        \
         .help = "calls before the one that is timed"                                               \
     }
-
-kb_dtype bench_dtype(const kb_bench *bench);
 
 /* One line of the table. */
 typedef struct bench_row {

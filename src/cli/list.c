@@ -50,54 +50,87 @@ static void append_what(const topo_builtin *machine, kb_text *text)
 
 /* ---- Text -------------------------------------------------------------------------------- */
 
-/* "m=512 k=512 n=512" */
-static void append_params(const kb_bench_spec *spec, kb_text *text)
-{
-    for (size_t i = 0; i < spec->param_count; i++)
-        kb_text_printf(text, "%s%s=%lld", i > 0 ? " " : "", spec->params[i].name,
-                       (long long)spec->params[i].value);
-}
-
 static kb_code print_benches(void)
 {
     static const cli_column columns[] = {{.title = "bench", .left = true},
-                                         {.title = "parameters", .left = true},
                                          {.title = "what", .left = true}};
     cli_table table;
     cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
     for (size_t i = 0; benches[i]; i++) {
-        kb_text params = KB_TEXT_INIT;
-        append_params(benches[i], &params);
         cli_table_cell(&table, "%s", benches[i]->name);
-        cli_table_cell(&table, "%s", kb_text_peek(&params));
         cli_table_cell(&table, "%s", benches[i]->summary);
-        kb_text_fini(&params);
     }
     return cli_table_print(&table, stdout);
 }
 
-static kb_code print_params(void)
+static void add_number(cli_table *table, const kb_param *param)
 {
-    static const cli_column columns[] = {{.title = "bench", .left = true},
-                                         {.title = "parameter", .left = true},
+    cli_table_cell(table, "%lld", (long long)param->value);
+    cli_table_cell(table, "%lld to %lld", (long long)param->min, (long long)param->max);
+}
+
+static void add_choice(cli_table *table, const kb_param *param)
+{
+    kb_text names = KB_TEXT_INIT;
+    for (size_t i = 0; param->names[i]; i++)
+        kb_text_printf(&names, "%s%s", i > 0 ? ", " : "", param->names[i]);
+    cli_table_cell(table, "%s", param->names[param->value]);
+    cli_table_cell(table, "%s", kb_text_peek(&names));
+    kb_text_fini(&names);
+}
+
+static bool has_params_of(const kb_bench_spec *spec, const kb_bench_spec *other)
+{
+    return spec->params == other->params && spec->param_count == other->param_count;
+}
+
+/* "Parameters of a, b, c": of the bench, and of others that have the same. */
+static void print_who(const kb_bench_spec *spec)
+{
+    kb_text who = KB_TEXT_INIT;
+    for (size_t i = 0; benches[i]; i++)
+        if (has_params_of(benches[i], spec))
+            kb_text_printf(&who, "%s%s", who.length > 0 ? ", " : "Parameters of ",
+                           benches[i]->name);
+    cli_print_wrapped(stdout, kb_text_peek(&who));
+    kb_text_fini(&who);
+}
+
+static kb_code print_params_of(const kb_bench_spec *spec)
+{
+    static const cli_column columns[] = {{.title = "parameter", .left = true},
                                          {.title = "default"},
-                                         {.title = "from"},
-                                         {.title = "to"},
+                                         {.title = "can be", .left = true},
                                          {.title = "what", .left = true}};
     cli_table table;
+    print_who(spec);
     cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
-    for (size_t i = 0; benches[i]; i++) {
-        for (size_t k = 0; k < benches[i]->param_count; k++) {
-            const kb_param *param = &benches[i]->params[k];
-            cli_table_cell(&table, "%s", benches[i]->name);
-            cli_table_cell(&table, "%s", param->name);
-            cli_table_cell(&table, "%lld", (long long)param->value);
-            cli_table_cell(&table, "%lld", (long long)param->min);
-            cli_table_cell(&table, "%lld", (long long)param->max);
-            cli_table_cell(&table, "%s", param->help);
-        }
+    for (size_t i = 0; i < spec->param_count; i++) {
+        const kb_param *param = &spec->params[i];
+        cli_table_cell(&table, "%s", param->name);
+        if (param->names)
+            add_choice(&table, param);
+        else
+            add_number(&table, param);
+        cli_table_cell(&table, "%s", param->help);
     }
     return cli_table_print(&table, stdout);
+}
+
+/* Once for all benches that have the same. */
+static kb_code print_params(void)
+{
+    kb_code code = KB_OK;
+    for (size_t i = 0; benches[i] && code == KB_OK; i++) {
+        size_t first = 0;
+        while (!has_params_of(benches[first], benches[i]))
+            first++;
+        if (first != i || benches[i]->param_count == 0)
+            continue;
+        code = print_params_of(benches[i]);
+        putchar('\n');
+    }
+    return code;
 }
 
 static kb_code print_topologies(void)
@@ -212,11 +245,10 @@ static kb_code print_text(const collectives *c, bool quiet)
         return KB_OK;
     }
     kb_code code = print_benches();
-    printf("\n  kernbench run --bench NAME runs one; a bench of your own: "
-           "kernbench new bench mine\n\n");
+    printf("\n  kernbench run --bench NAME runs one, --param NAME=VALUE sets a parameter (4096 is\n"
+           "  4KiB, too); a bench of your own: kernbench new bench mine\n\n");
     if (code == KB_OK)
         code = print_params();
-    putchar('\n');
     if (code == KB_OK)
         code = print_topologies();
     putchar('\n');
@@ -232,16 +264,24 @@ static kb_code print_text(const collectives *c, bool quiet)
 
 /* ---- JSON -------------------------------------------------------------------------------- */
 
+static json_t *param_json(const kb_param *param)
+{
+    if (!param->names)
+        return json_pack("{s:s, s:I, s:I, s:I, s:s}", "name", param->name, "default",
+                         (json_int_t)param->value, "min", (json_int_t)param->min, "max",
+                         (json_int_t)param->max, "help", param->help);
+    json_t *names = json_array();
+    for (size_t i = 0; param->names[i]; i++)
+        cli_json_append(&names, json_string(param->names[i]));
+    return json_pack("{s:s, s:s, s:o, s:s}", "name", param->name, "default",
+                     param->names[param->value], "names", names, "help", param->help);
+}
+
 static json_t *params_json(const kb_bench_spec *spec)
 {
     json_t *params = json_array();
-    for (size_t i = 0; i < spec->param_count; i++) {
-        const kb_param *param = &spec->params[i];
-        cli_json_append(&params,
-                        json_pack("{s:s, s:I, s:I, s:I, s:s}", "name", param->name, "default",
-                                  (json_int_t)param->value, "min", (json_int_t)param->min, "max",
-                                  (json_int_t)param->max, "help", param->help));
-    }
+    for (size_t i = 0; i < spec->param_count; i++)
+        cli_json_append(&params, param_json(&spec->params[i]));
     return params;
 }
 

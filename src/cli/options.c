@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rt/rt.h"
+
 static const cli_option common_options[] = {
     {.name = "--topology",
      .value = "FILE",
@@ -52,31 +54,6 @@ bool cli_read_uint(const char *text, uint64_t *value)
         return false;
     *value = (uint64_t)number;
     return true;
-}
-
-bool cli_read_bytes(const char *text, uint64_t *value)
-{
-    static const struct {
-        const char *name;
-        uint64_t bytes;
-    } units[] = {
-        {"", 1},          {"B", 1},       {"KiB", 1 << 10}, {"MiB", 1 << 20},
-        {"GiB", 1 << 30}, {"K", 1 << 10}, {"M", 1 << 20},   {"G", 1 << 30},
-        {"KB", 1000},     {"kB", 1000},   {"MB", 1000000},  {"GB", 1000000000},
-    };
-    size_t digits = strspn(text, "0123456789");
-    char number[20];
-    uint64_t count;
-    if (digits == 0 || digits >= sizeof number)
-        return false;
-    memcpy(number, text, digits);
-    number[digits] = '\0';
-    const char *unit = text + digits + strspn(text + digits, " ");
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-        if (strcmp(unit, units[i].name) == 0)
-            return cli_read_uint(number, &count) &&
-                   !__builtin_mul_overflow(count, units[i].bytes, value);
-    return false;
 }
 
 bool cli_read_double(const char *text, double *value)
@@ -175,7 +152,7 @@ static kb_code set_number(const parser *p, const cli_option *option, const char 
     }
     uint64_t value;
     bool read =
-        option->kind == CLI_UINT ? cli_read_uint(text, &value) : cli_read_bytes(text, &value);
+        option->kind == CLI_UINT ? cli_read_uint(text, &value) : rt_read_bytes(text, &value);
     if (!read || !in_range(option, (double)value))
         return bad_value(p, option, text);
     *(uint64_t *)target = value;

@@ -85,7 +85,6 @@ void cli_print_options(const struct cli_command *command, FILE *out);
 
 /* Numbers as the options take them; false if the text is none. */
 KB_MUST_USE bool cli_read_uint(const char *text, uint64_t *value);
-KB_MUST_USE bool cli_read_bytes(const char *text, uint64_t *value);
 KB_MUST_USE bool cli_read_double(const char *text, double *value);
 
 #endif

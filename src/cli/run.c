@@ -34,8 +34,9 @@ static const cli_option options[] = {
      .kind = CLI_STRING,
      CLI_INTO(run_args, bench)},
     {.name = "--param",
-     .value = "NAME=NUMBER",
-     .help = "sets a parameter of the bench; repeatable",
+     .value = "NAME=VALUE",
+     .help = "sets a parameter of the bench: a whole number, a size such as 64KiB, or one of the\n"
+             "names that kernbench list shows; repeatable",
      .kind = CLI_LIST,
      CLI_INTO(run_args, params)},
     {.name = "--device",

@@ -135,8 +135,10 @@ static json_t *parameters_json(const run_view *view)
 {
     json_t *object = json_object();
     for (size_t i = 0; i < view->spec->param_count; i++) {
-        const char *name = view->spec->params[i].name;
-        set_named(&object, name, json_integer(kb_bench_param(view->bench, name)));
+        const kb_param *param = &view->spec->params[i];
+        int64_t value = kb_bench_param(view->bench, param->name);
+        set_named(&object, param->name,
+                  param->names ? name_json(param->names[value]) : json_integer(value));
     }
     return object;
 }

@@ -29,21 +29,6 @@ static void print_part(const run_figures *f, const char *name, kb_time time, con
            cli_percent(share(time, f->sim)).text, what);
 }
 
-/* Words on lines of some length, indented. */
-static void print_wrapped(const char *text)
-{
-    enum { WIDTH = 96 };
-    size_t column = 0;
-    while (*text != '\0') {
-        size_t length = strcspn(text, " ");
-        bool wraps = column > 0 && column + 1 + length > WIDTH;
-        printf("%s%.*s", column == 0 ? "  " : wraps ? "\n  " : " ", (int)length, text);
-        column = wraps || column == 0 ? length : column + 1 + length;
-        text += length + strspn(text + length, " ");
-    }
-    putchar('\n');
-}
-
 static void print_time(const run_view *view)
 {
     const run_figures *f = view->figures;
@@ -58,7 +43,7 @@ static void print_time(const run_view *view)
     print_part(f, "idle", s->idle, "none of these");
     kb_text verdict = KB_TEXT_INIT;
     run_verdict(f, &verdict);
-    print_wrapped(kb_text_peek(&verdict));
+    cli_print_wrapped(stdout, kb_text_peek(&verdict));
     kb_text_fini(&verdict);
 }
 
@@ -234,8 +219,12 @@ static void print_title(const run_view *view)
     if (view->spec->param_count > 0)
         printf("  parameters:");
     for (size_t i = 0; i < view->spec->param_count; i++) {
-        const char *name = view->spec->params[i].name;
-        printf(" %s=%lld", name, (long long)kb_bench_param(view->bench, name));
+        const kb_param *param = &view->spec->params[i];
+        int64_t value = kb_bench_param(view->bench, param->name);
+        if (param->names)
+            printf(" %s=%s", param->name, param->names[value]);
+        else
+            printf(" %s=%lld", param->name, (long long)value);
     }
     if (view->spec->param_count > 0)
         putchar('\n');

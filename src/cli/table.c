@@ -28,6 +28,20 @@ void cli_print_heading(FILE *out, const char *text)
     fprintf(out, "%s%s%s\n", colour ? bold : "", text, colour ? plain : "");
 }
 
+void cli_print_wrapped(FILE *out, const char *text)
+{
+    enum { WIDTH = 96 };
+    size_t column = 0;
+    while (*text != '\0') {
+        size_t length = strcspn(text, " ");
+        bool wraps = column > 0 && column + 1 + length > WIDTH;
+        fprintf(out, "%s%.*s", column == 0 ? "  " : wraps ? "\n  " : " ", (int)length, text);
+        column = wraps || column == 0 ? length : column + 1 + length;
+        text += length + strspn(text + length, " ");
+    }
+    fputc('\n', out);
+}
+
 /* Characters that take two columns, and those that take none: the ranges that matter. */
 static size_t character_width(uint32_t c)
 {

@@ -53,6 +53,9 @@ bool cli_wants_colour(FILE *out);
 /* A heading: bold on a terminal. */
 void cli_print_heading(FILE *out, const char *text);
 
+/* Words on lines of some length, indented. */
+void cli_print_wrapped(FILE *out, const char *text);
+
 /* ---- Numbers ----------------------------------------------------------------------------- */
 
 typedef struct cli_number {

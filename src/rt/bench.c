@@ -29,6 +29,16 @@ struct kb_bench {
 
 /* ---- Parameters ---- */
 
+static bool is_allowed(const kb_param *param, int64_t value)
+{
+    if (!param->names)
+        return value >= param->min && value <= param->max;
+    int64_t count = 0;
+    while (param->names[count])
+        count++;
+    return value >= 0 && value < count;
+}
+
 /* A bench that was compiled elsewhere may say anything. */
 static kb_error *check_spec(const kb_bench_spec *spec)
 {
@@ -37,7 +47,7 @@ static kb_error *check_spec(const kb_bench_spec *spec)
                             spec->name ? spec->name : "");
     for (size_t i = 0; i < spec->param_count; i++) {
         const kb_param *param = &spec->params[i];
-        if (!param->name || param->value < param->min || param->value > param->max)
+        if (!param->name || !is_allowed(param, param->value))
             return kb_error_new(KB_ERR_INPUT,
                                 "bench '%s': parameter %zu has no name, or its value is not from "
                                 "its least to its most",
@@ -79,27 +89,83 @@ static kb_error *unknown_param(const kb_bench_spec *spec, const char *setting, s
     return err;
 }
 
-static kb_error *read_setting(kb_bench *bench, const char *setting)
+bool rt_read_bytes(const char *text, uint64_t *value)
 {
-    const kb_bench_spec *spec = bench->spec;
-    size_t length = strcspn(setting, "=");
-    if (setting[length] == '\0')
-        return kb_error_new(KB_ERR_INPUT, "parameter '%.80s': expected NAME=NUMBER", setting);
-    size_t which = find_param(spec, setting, length);
-    if (which == spec->param_count)
-        return unknown_param(spec, setting, length);
-    const kb_param *param = &spec->params[which];
-    const char *text = setting + length + 1;
-    int64_t value;
-    if (kb_decimal_parse(text, 0, &value) == KB_DECIMAL_OK && value >= param->min &&
-        value <= param->max) {
-        bench->values[which] = value;
+    static const struct {
+        const char *name;
+        uint64_t bytes;
+    } units[] = {
+        {"", 1},          {"B", 1},       {"KiB", 1 << 10}, {"MiB", 1 << 20},
+        {"GiB", 1 << 30}, {"K", 1 << 10}, {"M", 1 << 20},   {"G", 1 << 30},
+        {"KB", 1000},     {"kB", 1000},   {"MB", 1000000},  {"GB", 1000000000},
+    };
+    size_t digits = strspn(text, "0123456789");
+    char number[20];
+    int64_t count;
+    if (digits == 0 || digits >= sizeof number)
+        return false;
+    memcpy(number, text, digits);
+    number[digits] = '\0';
+    const char *unit = text + digits + strspn(text + digits, " ");
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcmp(unit, units[i].name) == 0)
+            return kb_decimal_parse(number, 0, &count) == KB_DECIMAL_OK &&
+                   !__builtin_mul_overflow((uint64_t)count, units[i].bytes, value);
+    return false;
+}
+
+static kb_error *read_name(const kb_bench_spec *spec, const kb_param *param, const char *text,
+                           int64_t *value)
+{
+    kb_text names = KB_TEXT_INIT;
+    for (int64_t i = 0; param->names[i]; i++) {
+        if (strcmp(param->names[i], text) == 0) {
+            *value = i;
+            kb_text_fini(&names);
+            return NULL;
+        }
+        kb_text_printf(&names, "%s%s", i > 0 ? ", " : "", param->names[i]);
+    }
+    kb_error *err =
+        kb_error_new(KB_ERR_INPUT, "parameter %s of bench '%s': expected one of %s, found '%.80s'",
+                     param->name, spec->name, kb_text_peek(&names), text);
+    kb_text_fini(&names);
+    return err;
+}
+
+static kb_error *read_number(const kb_bench_spec *spec, const kb_param *param, const char *text,
+                             int64_t *value)
+{
+    int64_t number;
+    uint64_t bytes;
+    bool is_number = kb_decimal_parse(text, 0, &number) == KB_DECIMAL_OK;
+    if (!is_number && rt_read_bytes(text, &bytes) && bytes <= INT64_MAX) {
+        number = (int64_t)bytes;
+        is_number = true;
+    }
+    if (is_number && is_allowed(param, number)) {
+        *value = number;
         return NULL;
     }
     return kb_error_new(KB_ERR_INPUT,
                         "parameter %s of bench '%s': expected a whole number from %" PRId64
                         " to %" PRId64 ", found '%.80s'",
                         param->name, spec->name, param->min, param->max, text);
+}
+
+static kb_error *read_setting(kb_bench *bench, const char *setting)
+{
+    const kb_bench_spec *spec = bench->spec;
+    size_t length = strcspn(setting, "=");
+    if (setting[length] == '\0')
+        return kb_error_new(KB_ERR_INPUT, "parameter '%.80s': expected NAME=VALUE", setting);
+    size_t which = find_param(spec, setting, length);
+    if (which == spec->param_count)
+        return unknown_param(spec, setting, length);
+    const kb_param *param = &spec->params[which];
+    const char *text = setting + length + 1;
+    return param->names ? read_name(spec, param, text, &bench->values[which])
+                        : read_number(spec, param, text, &bench->values[which]);
 }
 
 static kb_error *read_settings(kb_bench *bench, const rt_bench_options *options)

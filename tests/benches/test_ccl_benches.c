@@ -9,6 +9,7 @@
 #include <kernbench/ccl.h>
 
 #include "benches/benches.h"
+#include "benches/ccl_common.h"
 #include "rt/rt.h"
 
 /* ---- Machines ---------------------------------------------------------------------------- */
@@ -156,27 +157,27 @@ static void other_machines(void **state)
         {MACHINE("count: 1", 1, 1, PES_1), WITH(CUBES_TOO, "n_elem=1"), "",
          CUBES_TOO " (ws=1): 1 OK"},
         {MACHINE("count: 3", 1, 4, PES_2),
-         WITH(CUBES_TOO, "n_elem=13") WITH(CUBES_TOO, "root_cube=0"), "op=1 dtype=2",
+         WITH(CUBES_TOO, "n_elem=13") WITH(CUBES_TOO, "root_cube=0"), "op=max dtype=f32",
          CUBES_TOO " (ws=3): 12 OK"},
         {MACHINE("count: 5", 3, 2, PES_3),
-         WITH(CUBES_TOO, "n_elem=7") WITH(CUBES_TOO, "root_cube=4"), "op=2 dtype=1",
+         WITH(CUBES_TOO, "n_elem=7") WITH(CUBES_TOO, "root_cube=4"), "op=min dtype=bf16",
          CUBES_TOO " (ws=5): 30 OK"},
-        {MACHINE("count: 6, topology: torus_2d, w: 3, h: 2", 1, 1, PES_2), "", "op=4",
+        {MACHINE("count: 6, topology: torus_2d, w: 3, h: 2", 1, 1, PES_2), "", "op=avg",
          CUBES_TOO " (ws=6): 6 OK"},
         {MACHINE("count: 8, topology: mesh_2d_no_wrap, w: 4, h: 2", 1, 1, PES_1),
-         WITH(CUBES_TOO, "n_elem=3000"), "op=3 dtype=2", CUBES_TOO " (ws=8): 8 OK"},
+         WITH(CUBES_TOO, "n_elem=3000"), "op=prod dtype=f32", CUBES_TOO " (ws=8): 8 OK"},
         {MACHINE("count: 9, topology: mesh_2d", 1, 1, PES_3), "", "", CUBES_TOO " (ws=9): 9 OK"},
-        {MACHINE("count: 7", 1, 4, PES_16), RUN(LEVELS) WITH(LEVELS, "n_elem=5"), "dtype=2",
+        {MACHINE("count: 7", 1, 4, PES_16), RUN(LEVELS) WITH(LEVELS, "n_elem=5"), "dtype=f32",
          LEVELS " (ws=7): 7 OK"},
-        {MACHINE("count: 1", 3, 2, PES_5), RUN(LEVELS) WITH(LEVELS, "n_elem=11"), "op=4 dtype=1",
-         LEVELS " (ws=1): 1 OK"},
-        {MACHINE("count: 9", 1, 1, PES_1), RUN(HBM) WITH(HBM, "n_elem=2500"), "op=1",
+        {MACHINE("count: 1", 3, 2, PES_5), RUN(LEVELS) WITH(LEVELS, "n_elem=11"),
+         "op=avg dtype=bf16", LEVELS " (ws=1): 1 OK"},
+        {MACHINE("count: 9", 1, 1, PES_1), RUN(HBM) WITH(HBM, "n_elem=2500"), "op=max",
          HBM " (ws=9): 9 OK"},
         {MACHINE("count: 2", 1, 1, PES_3),
-         RUN(MESH) WITH(MESH, "world_size=6") WITH(MESH, "w=3") WITH(MESH, "h=2"), "op=3",
+         RUN(MESH) WITH(MESH, "world_size=6") WITH(MESH, "w=3") WITH(MESH, "h=2"), "op=prod",
          MESH " (ws=6): 6 OK"},
         {MACHINE("count: 1", 1, 1, PES_16),
-         RUN(TREE) WITH(TREE, "world_size=12") WITH(TREE, "reduce_op=min"), "dtype=2",
+         RUN(TREE) WITH(TREE, "world_size=12") WITH(TREE, "reduce_op=min"), "dtype=f32",
          TREE " (ws=12): 12 OK"},
     };
     EXPECT_LINES(cases);
@@ -188,12 +189,12 @@ static void algorithms_with_lanes(void **state)
     (void)state;
     static const reduction cases[] = {
         {MACHINE("count: 5", 3, 1, PES_3), RUN("ring_rsag") WITH("ring_rsag", "n_elem=1111"),
-         "op=4 dtype=2", "ring_rsag (ws=5): 5 OK"},
+         "op=avg dtype=f32", "ring_rsag (ws=5): 5 OK"},
         {MACHINE("count: 6", 1, 2, PES_2), RUN("trees") WITH("trees", "n_elem=77"), "",
          "trees (ws=6): 6 OK"},
-        {MACHINE("count: 3", 3, 2, PES_1), RUN("one_shot") WITH("one_shot", "n_elem=9"), "dtype=1",
-         "one_shot (ws=3): 3 OK"},
-        {MACHINE("count: 2", 3, 1, PES_3), RUN("ring_rsag_pes"), "op=1",
+        {MACHINE("count: 3", 3, 2, PES_1), RUN("one_shot") WITH("one_shot", "n_elem=9"),
+         "dtype=bf16", "one_shot (ws=3): 3 OK"},
+        {MACHINE("count: 2", 3, 1, PES_3), RUN("ring_rsag_pes"), "op=max",
          "ring_rsag_pes (ws=18): 18 OK"},
         {MACHINE("count: 3", 1, 1, PES_2), RUN("auto"), "", "auto (ws=3): 3 OK"},
     };
@@ -313,7 +314,8 @@ static void tables_are_right(void **state)
     enum { SIZE, COUNT, TYPE, OP, ROOT, TIME, ALGBW, BUSBW, WRONG, BOUND, REACHED, COLUMNS };
     for (size_t i = 0; i < OTHERS; i++) {
         outcome o;
-        job j = {others[i].spec, MACHINE("count: 3", 3, 1, PES_3), "", SIZES "op=1 dtype=2 root=2"};
+        job j = {others[i].spec, MACHINE("count: 3", 3, 1, PES_3), "",
+                 SIZES "op=max dtype=f32 root=2"};
         expect_ok(run(&j, (kb_context_options){0}, &o));
         assert_int_equal(o.verdict, RT_VERIFIED);
         assert_int_equal(o.out.count, 4 + 3);
@@ -404,6 +406,43 @@ static void expect_same_times(const job *j)
     }
 }
 
+/* A parameter's index is taken for the kb_dtype or kb_reduce_op. */
+static void parameters_have_the_names_of_the_library(void **state)
+{
+    (void)state;
+    size_t dtypes = 0, ops = 0;
+    for (; bench_dtypes[dtypes]; dtypes++)
+        assert_string_equal(bench_dtypes[dtypes], kb_dtype_name((kb_dtype)dtypes));
+    for (; bench_ops[ops]; ops++) {
+        assert_string_equal(bench_ops[ops], kb_reduce_op_name((kb_reduce_op)ops));
+        assert_string_equal(bench_ops[ops], bench_ops_or_default[ops]);
+    }
+    assert_int_equal(dtypes, KB_F32 + 1);
+    assert_int_equal(ops, KB_REDUCE_OPS);
+    assert_string_equal(bench_ops_or_default[ops], "default");
+    assert_null(bench_ops_or_default[ops + 1]);
+}
+
+static void an_operation_that_is_given_counts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *params, *shown;
+    } cases[] = {
+        {"max_bytes=1KiB", " f16   max "},
+        {"max_bytes=1KiB op=default", " f16   max "},
+        {"max_bytes=1KiB op=sum dtype=f32", " f32   sum "},
+        {"max_bytes=1KiB op=min", " f16   min "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        outcome o;
+        job j = {&bench_ccl_allreduce, MACHINE("count: 2", 1, 1, PES_2),
+                 RUN("ring_rsag") WITH("ring_rsag", "reduce_op=max"), cases[i].params};
+        expect_ok(run(&j, (kb_context_options){0}, &o));
+        assert_non_null(strstr(o.out.lines[o.out.count - 1], cases[i].shown));
+    }
+}
+
 static void times_do_not_depend_on_data(void **state)
 {
     (void)state;
@@ -431,6 +470,8 @@ int main(void)
         cmocka_unit_test(tables_are_right),
         cmocka_unit_test(what_is_wrong_in_tables_is_noticed),
         cmocka_unit_test(a_root_that_is_not_there_is_an_error),
+        cmocka_unit_test(parameters_have_the_names_of_the_library),
+        cmocka_unit_test(an_operation_that_is_given_counts),
         cmocka_unit_test(times_do_not_depend_on_data),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,6 +74,8 @@ check "JSON: two operations for each product" figure units.4.flops 268435456
 check "JSON adds up: all PEs" good_json --bench qkv_gemm_multi_pe --param tokens=3 --param width=200 --verify-data
 check "JSON: a kernel for each SIP" figure kernels.1.sip 1
 check "JSON: parameters" figure parameters '{"tokens": 3, "width": 200}'
+check "JSON: a parameter that is a name" outcome 0 '{*"dtype": "bf16",*"op": "sum",*}' '' \
+    "$kernbench" run --bench ccl_reduce --param max_bytes=1K --param dtype=bf16 --json --quiet
 check "JSON adds up: copies" good_json --bench va_offset_verify
 check "JSON: not verified" figure verified null
 check "JSON adds up: timing-only" good_json --bench qkv_gemm --timing-only
@@ -146,6 +148,12 @@ check "unknown parameter" outcome 2 '' "kernbench: bench 'qkv_gemm' has no param
     "$kernbench" run --bench qkv_gemm --param wdith=3
 check "parameter out of range" outcome 2 '' "kernbench: parameter m of bench 'gemm_single_pe': expected *" \
     "$kernbench" run --bench gemm_single_pe --param m=0
+check "parameter that is none of its names" outcome 2 '' \
+    "kernbench: parameter dtype of bench 'ccl_reduce': expected one of f16, bf16, f32, found '2'" \
+    "$kernbench" run --bench ccl_reduce --param dtype=2
+check "parameters: a size, a name" \
+    outcome 0 '*  parameters: min_bytes=1024 max_bytes=1024 factor=4 dtype=bf16 op=max root=0 *' '' \
+    "$kernbench" run --bench ccl_reduce --param max_bytes=1KiB --param dtype=bf16 --param op=max
 check "no such device" outcome 2 '' "kernbench: device 'sip:2': the machine has 2 SIPs*" \
     "$kernbench" run --bench qkv_gemm --device sip:2
 check "verify without data" outcome 2 '' 'kernbench: --verify-data needs data*' \
@@ -296,8 +304,11 @@ check "nothing is left behind" test -z "$(ls -A "$scratch/tmp")"
 
 # ---- list
 
-check "list" outcome 0 '*gemm_single_pe *m=512*va_offset_verify*default *The default machine*builtin.router*' '' "$kernbench" list
+check "list" outcome 0 '*gemm_single_pe *va_offset_verify*  Parameters of gemm_single_pe
+*m *512  1 to 32768 *default *The default machine*builtin.router*' '' "$kernbench" list
+check "list: parameters that several have are there once" grep -q '^  Parameters of ccl_allreduce, ipcq_allreduce$' "$scratch/out"
+check "list: a parameter with names" grep -q '^  op  *sum  sum, max, min, prod, avg  ' "$scratch/out"
 check "list, quiet" outcome 0 'gemm_single_pe*' '' "$kernbench" list --quiet
-check "list, JSON" outcome 0 '{*"benches": *"default": 512*"topologies": *"components": *}' '' "$kernbench" list --json
+check "list, JSON" outcome 0 '{*"benches": *"default": 512*"default": "f16",*"names": *"topologies": *"components": *}' '' "$kernbench" list --json
 
 finish

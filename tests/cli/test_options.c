@@ -3,6 +3,7 @@
 
 #include "cli/cli.h"
 #include "cli/table.h"
+#include "rt/rt.h"
 
 typedef struct test_args {
     cli_common common;
@@ -143,13 +144,13 @@ static void bytes_and_numbers(void **state)
     };
     uint64_t value;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
-        assert_true(cli_read_bytes(good[i].text, &value));
+        assert_true(rt_read_bytes(good[i].text, &value));
         assert_int_equal(value, good[i].bytes);
     }
     static const char *const bad[] = {
         "", "B", "KiB", "1 2", "99999999999999999999", "17179869184GiB", "1Ki", "0x10"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_false(cli_read_bytes(bad[i], &value));
+        assert_false(rt_read_bytes(bad[i], &value));
 }
 
 static void numbers_are_printed_alike(void **state)

@@ -22,16 +22,19 @@ static bool is_large(const kb_bench *bench)
     return kb_bench_param(bench, "n") > 100;
 }
 
+static const char *const colours[] = {"red", "green", "4K", NULL};
+
 static const kb_param params[] = {
     {.name = "n", .value = 8, .min = 1, .max = 1000, .help = "elements"},
     {.name = "shift", .value = -2, .min = -5, .max = 5, .help = "by how much"},
+    {.name = "colour", .value = 1, .names = colours, .help = "which one"},
 };
 
 static const kb_bench_spec spec = {
     .name = "mine",
     .summary = "does what a test asks of it",
     .params = params,
-    .param_count = 2,
+    .param_count = 3,
     .run = run_body,
     .is_timing_only = is_large,
 };
@@ -99,6 +102,43 @@ static void parameters_are_what_was_given_or_the_default(void **state)
     rt_bench_destroy(bench);
 }
 
+static void numbers_may_have_units(void **state)
+{
+    (void)state;
+    static const kb_param wide[] = {{.name = "n", .max = INT64_MAX, .help = ""}};
+    static const struct {
+        const char *setting;
+        int64_t value;
+    } sizes[] = {
+        {"n=4096", 4096},     {"n=4KiB", 4096},  {"n=4K", 4096},
+        {"n=2 MiB", 2 << 20}, {"n=64KB", 64000}, {"n=1e3", 1000},
+    };
+    kb_bench_spec of_bytes = spec;
+    of_bytes.params = wide;
+    of_bytes.param_count = 1;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        rt_bench_options options = {.settings = &sizes[i].setting, .setting_count = 1};
+        kb_bench *bench;
+        expect_ok(rt_bench_create(&of_bytes, &options, &bench));
+        assert_int_equal(kb_bench_param(bench, "n"), sizes[i].value);
+        rt_bench_destroy(bench);
+    }
+}
+
+static void a_parameter_may_be_one_of_several_names(void **state)
+{
+    (void)state;
+    static const char *const given[] = {"colour=red", "colour=green", "colour=4K"};
+    kb_bench *bench = make(NULL, 0, false);
+    assert_int_equal(kb_bench_param(bench, "colour"), 1);
+    rt_bench_destroy(bench);
+    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
+        bench = make(&given[i], 1, false);
+        assert_int_equal(kb_bench_param(bench, "colour"), i);
+        rt_bench_destroy(bench);
+    }
+}
+
 static void wrong_parameters_are_refused(void **state)
 {
     (void)state;
@@ -106,9 +146,9 @@ static void wrong_parameters_are_refused(void **state)
         const char *setting, *message;
     } wrongs[] = {
         {"shfit=1", "bench 'mine' has no parameter 'shfit'; did you mean 'shift'?"},
-        {"elements=1", "bench 'mine' has no parameter 'elements'; it has n, shift"},
-        {"=1", "bench 'mine' has no parameter ''; it has n, shift"},
-        {"n", "parameter 'n': expected NAME=NUMBER"},
+        {"elements=1", "bench 'mine' has no parameter 'elements'; it has n, shift, colour"},
+        {"=1", "bench 'mine' has no parameter ''; it has n, shift, colour"},
+        {"n", "parameter 'n': expected NAME=VALUE"},
         {"n=", "parameter n of bench 'mine': expected a whole number from 1 to 1000, found ''"},
         {"n=x", "parameter n of bench 'mine': expected a whole number from 1 to 1000, found 'x'"},
         {"n=0", "parameter n of bench 'mine': expected a whole number from 1 to 1000, found '0'"},
@@ -118,6 +158,15 @@ static void wrong_parameters_are_refused(void **state)
          "parameter n of bench 'mine': expected a whole number from 1 to 1000, found '1.5'"},
         {"shift=-6",
          "parameter shift of bench 'mine': expected a whole number from -5 to 5, found '-6'"},
+        {"n=1KiB",
+         "parameter n of bench 'mine': expected a whole number from 1 to 1000, found '1KiB'"},
+        {"n=18014398509481985K", /* 1 KiB, but for 2^64 */
+         "parameter n of bench 'mine': expected a whole number from 1 to 1000, found "
+         "'18014398509481985K'"},
+        {"colour=blue",
+         "parameter colour of bench 'mine': expected one of red, green, 4K, found 'blue'"},
+        {"colour=0", "parameter colour of bench 'mine': expected one of red, green, 4K, found '0'"},
+        {"colour=", "parameter colour of bench 'mine': expected one of red, green, 4K, found ''"},
     };
     for (size_t i = 0; i < sizeof wrongs / sizeof wrongs[0]; i++) {
         rt_bench_options options = {.settings = &wrongs[i].setting, .setting_count = 1};
@@ -131,13 +180,16 @@ static void wrong_benches_are_refused(void **state)
 {
     (void)state;
     static const kb_param out_of_range[] = {{.name = "n", .value = 9, .min = 1, .max = 8}};
-    kb_bench_spec nameless = spec, idle = spec, odd = spec;
+    static const kb_param beyond_names[] = {{.name = "colour", .value = 3, .names = colours}};
+    kb_bench_spec nameless = spec, idle = spec, odd = spec, beyond = spec;
     nameless.name = NULL;
     idle.run = NULL;
     odd.params = out_of_range;
     odd.param_count = 1;
-    const kb_bench_spec *const bad[] = {&nameless, &idle, &odd};
-    for (size_t i = 0; i < 3; i++) {
+    beyond.params = beyond_names;
+    beyond.param_count = 1;
+    const kb_bench_spec *const bad[] = {&nameless, &idle, &odd, &beyond};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         kb_bench *bench;
         kb_error *err = rt_bench_create(bad[i], &(rt_bench_options){0}, &bench);
         assert_int_equal(kb_error_code(err), KB_ERR_INPUT);
@@ -457,6 +509,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters_are_what_was_given_or_the_default),
+        cmocka_unit_test(numbers_may_have_units),
+        cmocka_unit_test(a_parameter_may_be_one_of_several_names),
         cmocka_unit_test(wrong_parameters_are_refused),
         cmocka_unit_test(wrong_benches_are_refused),
         cmocka_unit_test(a_parameter_that_the_bench_has_not_is_a_bug),
