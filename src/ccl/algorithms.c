@@ -154,9 +154,9 @@ kb_error *ccl_order_of_ranks(const kb_ccl_call *call, const kb_ccl_part *part, i
         return NULL;
     if (part->circle_size > 16)
         return kb_error_new(KB_ERR_INPUT,
-                            "entry '%s': %s needs circles in the order of ranks if they have more "
-                            "than 16 members, here %" PRIu32,
-                            call->scope->entry, kb_collective_name(call->kind), part->circle_size);
+                            "%s needs circles in the order of ranks if they have more than 16 "
+                            "members, here %" PRIu32,
+                            kb_collective_name(call->kind), part->circle_size);
     uint64_t packed = 0;
     for (uint32_t place = 0; place < part->circle_size; place++)
         packed |= (uint64_t)part->ranks[place] << (4 * place);

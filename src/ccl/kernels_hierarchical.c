@@ -53,9 +53,8 @@ static kb_error *hierarchical_arguments(const kb_ccl_call *call, const kb_ccl_pa
     uint64_t expected = (uint64_t)scope->world * scope->machine.cubes * scope->machine.pes;
     if (scope->rank_is_pe || part->circle_size != expected)
         return kb_error_new(KB_ERR_INPUT,
-                            "entry '%s': hierarchical needs all PEs of each rank in one circle: "
-                            "mapper: all_pes and rank: sip",
-                            scope->entry);
+                            "hierarchical needs all PEs of each rank in one circle: mapper: "
+                            "all_pes and rank: sip");
     ccl_add_common(call, part, args);
     kb_ccl_add_integer(args, scope->machine.pes);
     kb_ccl_add_integer(args, scope->machine.cubes);

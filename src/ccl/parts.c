@@ -139,7 +139,9 @@ static kb_error *add_target(ccl_op *op, ccl_share *share, const kb_ccl_part *par
         .n_slots = entry->n_slots,
     };
     kb_ccl_arguments args = {0};
-    KB_TRY(entry->algorithm->arguments(&call, part, &args));
+    kb_error *err = entry->algorithm->arguments(&call, part, &args);
+    if (err)
+        return kb_error_wrap(err, "'%s'", entry->name);
     if (args.count != kernel->parameter_count)
         return kb_error_new(KB_ERR_INPUT,
                             "algorithm '%s' makes %zu arguments, but its kernel "

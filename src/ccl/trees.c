@@ -164,7 +164,7 @@ static uint32_t find_middle(packing *p, uint32_t *parent)
     return middle;
 }
 
-static kb_error *add_tree(ccl_trees *trees, packing *p, const kb_ccl_scope *scope)
+static kb_error *add_tree(ccl_trees *trees, packing *p)
 {
     ccl_tree tree = {.parent = kb_alloc_array(p->world, sizeof *tree.parent)};
     if (!tree.parent || !kb_vec_push(&trees->items, tree)) {
@@ -173,9 +173,7 @@ static kb_error *add_tree(ccl_trees *trees, packing *p, const kb_ccl_scope *scop
     }
     if (!choose_links(p))
         return kb_error_new(KB_ERR_INPUT,
-                            "entry '%s': the direct links of the group's SIPs do not join all of "
-                            "them",
-                            scope->entry);
+                            "the direct links of the group's SIPs do not join all of them");
     ccl_tree *made = &trees->items.items[trees->items.count - 1];
     made->root = find_middle(p, made->parent);
     find_parents(p, made->root, made->parent);
@@ -214,7 +212,7 @@ kb_error *ccl_trees_init(ccl_trees *trees, const kb_ccl_scope *scope, uint32_t c
     *trees = (ccl_trees){0};
     kb_error *err = packing_init(&p, scope);
     for (uint32_t i = 0; i < count && !err; i++)
-        err = add_tree(trees, &p, scope);
+        err = add_tree(trees, &p);
     packing_fini(&p);
     if (err)
         ccl_trees_fini(trees);

@@ -56,8 +56,8 @@ static void test_hierarchical_of_some_pes(void **state)
                                         .cube_w = 2,
                                         .elements = 1}),
                  KB_ERR_INPUT,
-                 "entry 'mine': hierarchical needs all PEs of each rank in one circle: mapper: "
-                 "all_pes and rank: sip");
+                 "hierarchical needs all PEs of each rank in one circle: mapper: all_pes and "
+                 "rank: sip");
     stage_fini(&s);
 }
 
