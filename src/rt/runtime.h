@@ -10,6 +10,7 @@
  *     view.c      tensors as collectives see them
  *     work.c      requests in steps              queues.c   installing queues
  *     calls.c     which calls are barriers       bench.c    running benches
+ *     failures.c  what is said of workers that failed
  *
  * work.h is what the layer of collectives above sees of all this.
  */
@@ -73,6 +74,8 @@ typedef struct rt_caller {
     bool ended;                  /* its function is done */
     bool to_be_told_of, told_of; /* that it has ended well, to the layer of collectives */
     kb_error *error;             /* what its function returned */
+    uint32_t spokesman;          /* if it failed: the first rank whose error says the same */
+    uint32_t spoken_for;         /* how many that one speaks for */
 } rt_caller;
 
 /* Something under way, in one or several parts that start together. */
@@ -207,6 +210,11 @@ struct kb_context { /* NOLINT(clang-analyzer-optin.performance.Padding): there i
     const rt_hooks *ccl_hooks; /* NULL until there is something to call */
     void *ccl;
 };
+
+/* ---- failures.c ---- */
+
+/* One error for all workers that have failed; NULL if none has. */
+KB_MUST_USE kb_error *rt_sum_up_failures(kb_context *ctx);
 
 /* ---- worker.c ---- */
 

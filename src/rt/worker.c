@@ -384,15 +384,14 @@ static void unwind_workers(kb_context *ctx)
     }
 }
 
-/* Lets the machine finish what it was given. */
+/* Lets the machine finish what it was given, whatever events of the program may say to that. */
 static void drain(kb_context *ctx)
 {
-    while (ctx->under_way > 0) {
+    bool can_move = true;
+    while (ctx->under_way > 0 && can_move) {
         kb_error *err = drive(ctx);
-        if (!err)
-            continue;
+        can_move = !ctx->broken && kb_error_code(err) != KB_ERR_DEADLOCK;
         kb_error_free(err);
-        return;
     }
 }
 
@@ -402,62 +401,6 @@ static uint32_t count_failed(const kb_context *ctx)
     for (uint32_t rank = 0; rank < ctx->worker_count; rank++)
         failed += ctx->workers[rank].error != NULL;
     return failed;
-}
-
-/* Leaves the errors of those alone who are to blame. If none is, one may tell what happened. */
-static uint32_t forget_consequences(kb_context *ctx)
-{
-    uint32_t causes = 0, kept = 0;
-    for (uint32_t rank = 0; rank < ctx->worker_count; rank++) {
-        const kb_error *err = ctx->workers[rank].error;
-        causes += err && !kb_error_is_secondary(err);
-    }
-    for (uint32_t rank = 0; rank < ctx->worker_count; rank++) {
-        kb_error **err = &ctx->workers[rank].error;
-        bool is_consequence = kb_error_is_secondary(*err);
-        if (is_consequence && causes + kept > 0) {
-            kb_error_free(*err);
-            *err = NULL;
-        } else if (is_consequence) {
-            kept++;
-        }
-    }
-    return causes + kept;
-}
-
-/* One message with the errors of all that failed; details line by line. */
-static kb_error *sum_up(kb_context *ctx)
-{
-    enum { IN_MESSAGE = 4 };
-    uint32_t failed = forget_consequences(ctx);
-    if (failed == 0)
-        return NULL;
-    kb_text text = KB_TEXT_INIT;
-    kb_code code = KB_OK;
-    uint32_t said = 0;
-    for (uint32_t rank = 0; rank < ctx->worker_count && said < IN_MESSAGE; rank++) {
-        const kb_error *err = ctx->workers[rank].error;
-        if (!err)
-            continue;
-        if (said++ == 0)
-            code = kb_error_code(err);
-        kb_text_printf(&text, "%srank %u: %s", said > 1 ? "; " : "", rank, kb_error_message(err));
-    }
-    if (failed > said)
-        kb_text_printf(&text, "; and %u more", failed - said);
-    kb_error *all = kb_error_new(code, "%u of %u workers failed: %s", failed, ctx->worker_count,
-                                 kb_text_peek(&text));
-    kb_text_fini(&text);
-    for (uint32_t rank = 0; rank < ctx->worker_count; rank++) {
-        const kb_error *err = ctx->workers[rank].error;
-        if (!err)
-            continue;
-        const char *detail = kb_error_detail(err);
-        if (failed > IN_MESSAGE || *detail != '\0')
-            kb_error_add_detail(all, "rank %u: %s", rank, kb_error_message(err));
-        kb_error_add_detail_of(all, err);
-    }
-    return all;
 }
 
 static kb_error *check_spawn(kb_context *ctx, kb_worker_fn *fn, uint32_t nprocs)
@@ -542,7 +485,7 @@ kb_error *kb_spawn(kb_context *ctx, kb_worker_fn *fn, void *arg, uint32_t nprocs
     (void)kb_sim_cancel(ctx->sim, ctx->ends);
     unwind_workers(ctx);
     leave_behind(ctx, err || count_failed(ctx) > 0);
-    kb_error *own = sum_up(ctx);
+    kb_error *own = rt_sum_up_failures(ctx);
     for (uint32_t rank = 0; rank < nprocs; rank++)
         rt_caller_fini(&ctx->workers[rank]);
     free(ctx->workers);

@@ -253,4 +253,17 @@ check "is complete" is "$(rows '"install_bytes": 80')" 256
 check "both ways" is "$(rows '"direction": "W"')" $((256 + 2 * 256))
 check "what is wrong is no document" outcome 2 '' 'kernbench: --algorithm: *' plan --json --algorithm x
 
+# ---- Messages
+
+hierarchical='--set ccl.defaults.algorithm=hierarchical_allreduce --set ccl.algorithms.hierarchical_allreduce'
+# shellcheck disable=SC2086 # words
+check "arguments that an algorithm refuses to make: its entry is named once" outcome 2 '' \
+    "kernbench: 1 of 2 workers failed: rank 1: 'hierarchical_allreduce': hierarchical needs all PEs of each rank *" \
+    "$kernbench" run --bench ccl_allreduce --quiet $hierarchical.mapper=leader_only \
+    --set ccl.algorithms.hierarchical_allreduce.validator=single_shard_per_rank
+check "what all ranks have to say is said once" outcome 2 '' \
+    "kernbench: 3 of 3 workers failed: ranks 0-2: kb_distributed_init_process_group: algorithm 'trees': *" \
+    "$kernbench" run --bench ccl_allreduce --quiet --set system.sips.count=3 \
+    --set ccl.defaults.algorithm=trees --set ccl.algorithms.trees.mapper=all_pes
+
 finish

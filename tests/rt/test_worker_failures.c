@@ -314,18 +314,11 @@ static void those_that_fail_first_are_named(void **state)
         const char *says;
     } cases[] = {
         {{{0, 5, 0, 0}}, KB_ERR_FAULT, "1 of 4 workers failed: rank 1: as planned"},
-        {{{7, 5, 5, 6}},
-         KB_ERR_FAULT,
-         "2 of 4 workers failed: rank 1: as planned; rank 2: as planned"},
+        {{{7, 5, 5, 6}}, KB_ERR_FAULT, "2 of 4 workers failed: ranks 1, 2: as planned"},
         {{{3, 4, 5, 6}}, KB_ERR_CHECK, "1 of 4 workers failed: rank 0: as planned"},
         {{{6, 5, 4, 3}}, KB_ERR_FAULT, "1 of 4 workers failed: rank 3: as planned"},
-        {{{9, 9, 9, 9}},
-         KB_ERR_CHECK,
-         "4 of 4 workers failed: rank 0: as planned; rank 1: as planned; rank 2: as planned; "
-         "rank 3: as planned"},
-        {{{0, 9, 0, 9}},
-         KB_ERR_FAULT,
-         "2 of 4 workers failed: rank 1: as planned; rank 3: as planned"},
+        {{{9, 9, 9, 9}}, KB_ERR_CHECK, "4 of 4 workers failed: ranks 0-3: as planned"},
+        {{{0, 9, 0, 9}}, KB_ERR_FAULT, "2 of 4 workers failed: ranks 1, 3: as planned"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         kb_context *ctx = open_small(NULL);
@@ -364,7 +357,7 @@ static void those_that_fail_at_the_same_instant_are_all_named(void **state)
     for (c.sleeper = 0; c.sleeper < 2; c.sleeper++) {
         ctx = open_small(NULL);
         expect_error(kb_spawn(ctx, fails_at_that_instant, &c, 2), KB_ERR_CHECK,
-                     "2 of 2 workers failed: rank 0: boom; rank 1: boom");
+                     "2 of 2 workers failed: ranks 0, 1: boom");
         expect_as_new(ctx);
         kb_context_destroy(ctx);
     }
@@ -390,6 +383,64 @@ static void of_many_the_message_names_some_and_the_detail_all(void **state)
                  "7 of 7 workers failed: rank 0: reason 0; rank 1: reason 1; rank 2: reason 2; "
                  "rank 3: reason 3; and 3 more");
     expect_as_new(ctx);
+    kb_context_destroy(ctx);
+}
+
+/* By rank, and how many: what is said, one letter for each. */
+typedef struct chorus {
+    const char *words;
+    const char *message, *detail;
+} chorus;
+
+static kb_error *says_its_word(kb_context *ctx, uint32_t rank, void *arg)
+{
+    (void)ctx;
+    const chorus *c = arg;
+    return c->words[rank] == '.' ? NULL : kb_error_new(KB_ERR_CHECK, "%c", c->words[rank]);
+}
+
+static void what_several_say_is_said_once(void **state)
+{
+    (void)state;
+    static const chorus cases[] = {
+        {"aaa", "3 of 3 workers failed: ranks 0-2: a", ""},
+        {"aab", "3 of 3 workers failed: ranks 0, 1: a; rank 2: b", ""},
+        {"aba", "3 of 3 workers failed: ranks 0, 2: a; rank 1: b", ""},
+        {".bb.bbb.b", "6 of 9 workers failed: ranks 1, 2, 4-6, 8: b", ""},
+        {"abcdaeabe",
+         "9 of 9 workers failed: ranks 0, 4, 6: a; ranks 1, 7: b; rank 2: c; "
+         "rank 3: d; and 2 more",
+         "ranks 0, 4, 6: a\nranks 1, 7: b\nrank 2: c\nrank 3: d\nranks 5, 8: e"},
+        {"a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.aa",
+         "20 of 38 workers failed: ranks 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30 "
+         "and 4 more: a",
+         ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kb_context *ctx = open_small(NULL);
+        chorus c = cases[i];
+        kb_error *err = kb_spawn(ctx, says_its_word, &c, (uint32_t)strlen(c.words));
+        assert_string_equal(kb_error_detail(err), c.detail);
+        expect_error(err, KB_ERR_CHECK, c.message);
+        kb_context_destroy(ctx);
+    }
+}
+
+/* What is said by more than are compared with each other is told, if not always once. */
+static void many_different_errors_are_all_told(void **state)
+{
+    (void)state;
+    enum { MANY = 70 };
+    kb_context *ctx = open_small(NULL);
+    kb_error *err = kb_spawn(ctx, all_fail, NULL, MANY);
+    for (uint32_t rank = 0; rank < MANY; rank++) {
+        char line[64];
+        snprintf(line, sizeof line, "rank %u: reason %u", rank, rank);
+        assert_non_null(strstr(kb_error_detail(err), line));
+    }
+    expect_error(err, KB_ERR_CHECK,
+                 "70 of 70 workers failed: rank 0: reason 0; rank 1: reason 1; rank 2: reason 2; "
+                 "rank 3: reason 3; and 66 more");
     kb_context_destroy(ctx);
 }
 
@@ -717,6 +768,8 @@ int main(void)
         cmocka_unit_test(those_that_fail_first_are_named),
         cmocka_unit_test(those_that_fail_at_the_same_instant_are_all_named),
         cmocka_unit_test(of_many_the_message_names_some_and_the_detail_all),
+        cmocka_unit_test(what_several_say_is_said_once),
+        cmocka_unit_test(many_different_errors_are_all_told),
         cmocka_unit_test(details_of_errors_are_kept_line_by_line),
         cmocka_unit_test(requests_of_those_that_failed_can_be_waited_for),
         cmocka_unit_test(faults_of_those_that_were_unwound_can_be_waited_for),

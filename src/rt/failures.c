@@ -1,0 +1,140 @@
+/*
+ * failures.c: what is said of workers that failed: one error for all of them. Those that only pass
+ * on what went wrong elsewhere are left out, and what several have to say is said once, with their
+ * ranks. The code is that of the lowest rank.
+ */
+#include "runtime.h"
+
+#include <string.h>
+
+/* Different errors that later ones are compared with. Beyond, what is the same is said again. */
+enum { MOST_COMPARED = 64 };
+
+/* Leaves the errors of those alone who are to blame. If none is, one may tell what happened. */
+static uint32_t forget_consequences(kb_context *ctx)
+{
+    uint32_t causes = 0, kept = 0;
+    for (uint32_t rank = 0; rank < ctx->worker_count; rank++) {
+        const kb_error *err = ctx->workers[rank].error;
+        causes += err && !kb_error_is_secondary(err);
+    }
+    for (uint32_t rank = 0; rank < ctx->worker_count; rank++) {
+        kb_error **err = &ctx->workers[rank].error;
+        bool is_consequence = kb_error_is_secondary(*err);
+        if (is_consequence && causes + kept > 0) {
+            kb_error_free(*err);
+            *err = NULL;
+        } else if (is_consequence) {
+            kept++;
+        }
+    }
+    return causes + kept;
+}
+
+static bool says_the_same(const kb_error *a, const kb_error *b)
+{
+    return strcmp(kb_error_message(a), kb_error_message(b)) == 0 &&
+           strcmp(kb_error_detail(a), kb_error_detail(b)) == 0;
+}
+
+/* Has each that failed know the first rank that says the same, and that one how many there are.
+ * Returns how many different errors there are. */
+static uint32_t group_errors(kb_context *ctx)
+{
+    uint32_t compared[MOST_COMPARED], groups = 0;
+    for (uint32_t rank = 0; rank < ctx->worker_count; rank++) {
+        rt_caller *worker = &ctx->workers[rank];
+        if (!worker->error)
+            continue;
+        uint32_t known = groups < MOST_COMPARED ? groups : MOST_COMPARED, at = 0;
+        while (at < known && !says_the_same(ctx->workers[compared[at]].error, worker->error))
+            at++;
+        worker->spokesman = at < known ? compared[at] : rank;
+        ctx->workers[worker->spokesman].spoken_for++;
+        if (at < known)
+            continue;
+        if (groups < MOST_COMPARED)
+            compared[groups] = rank;
+        groups++;
+    }
+    return groups;
+}
+
+static bool speaks_for(const kb_context *ctx, uint32_t speaker, uint32_t rank)
+{
+    return ctx->workers[rank].error && ctx->workers[rank].spokesman == speaker;
+}
+
+/* Appends "rank 3", or "ranks 0-3, 5": those for whom this one speaks. */
+static void print_ranks(const kb_context *ctx, uint32_t speaker, kb_text *text)
+{
+    enum { MOST_RANGES = 16 };
+    uint32_t left = ctx->workers[speaker].spoken_for, rank = speaker;
+    kb_text_puts(text, left > 1 ? "ranks " : "rank ");
+    for (uint32_t ranges = 0; left > 0 && ranges < MOST_RANGES; ranges++) {
+        while (!speaks_for(ctx, speaker, rank))
+            rank++;
+        uint32_t first = rank;
+        for (; left > 0 && speaks_for(ctx, speaker, rank); left--)
+            rank++;
+        kb_text_printf(text, "%s%u", ranges > 0 ? ", " : "", first);
+        if (rank - first > 1)
+            kb_text_printf(text, "%s%u", rank - first > 2 ? "-" : ", ", rank - 1);
+    }
+    if (left > 0)
+        kb_text_printf(text, " and %u more", left);
+}
+
+/* Appends "ranks 0-3: what happened". */
+static void print_error(const kb_context *ctx, uint32_t speaker, kb_text *text)
+{
+    print_ranks(ctx, speaker, text);
+    kb_text_printf(text, ": %s", kb_error_message(ctx->workers[speaker].error));
+}
+
+/* One line with the first errors. */
+static kb_error *make_message(const kb_context *ctx, uint32_t failed, uint32_t most)
+{
+    kb_text text = KB_TEXT_INIT;
+    kb_code code = KB_OK;
+    uint32_t said = 0, told = 0;
+    for (uint32_t rank = 0; rank < ctx->worker_count && said < most; rank++) {
+        if (!speaks_for(ctx, rank, rank))
+            continue;
+        if (said++ == 0)
+            code = kb_error_code(ctx->workers[rank].error);
+        else
+            kb_text_puts(&text, "; ");
+        print_error(ctx, rank, &text);
+        told += ctx->workers[rank].spoken_for;
+    }
+    if (failed > told)
+        kb_text_printf(&text, "; and %u more", failed - told);
+    kb_error *all = kb_error_new(code, "%u of %u workers failed: %s", failed, ctx->worker_count,
+                                 kb_text_peek(&text));
+    kb_text_fini(&text);
+    return all;
+}
+
+kb_error *rt_sum_up_failures(kb_context *ctx)
+{
+    enum { IN_MESSAGE = 4 };
+    uint32_t failed = forget_consequences(ctx);
+    if (failed == 0)
+        return NULL;
+    uint32_t groups = group_errors(ctx);
+    kb_error *all = make_message(ctx, failed, IN_MESSAGE);
+    for (uint32_t rank = 0; rank < ctx->worker_count; rank++) {
+        if (!speaks_for(ctx, rank, rank))
+            continue;
+        const kb_error *err = ctx->workers[rank].error;
+        if (groups > IN_MESSAGE || kb_error_detail(err)[0] != '\0') {
+            kb_text line = KB_TEXT_INIT;
+            print_error(ctx, rank, &line);
+            kb_error_add_detail(all, "%s", kb_text_peek(&line));
+            kb_text_fini(&line);
+        }
+        kb_error_add_detail_of(all, err);
+    }
+    return all;
+}
