@@ -516,14 +516,16 @@ static void worker_ended(void *self, uint32_t rank)
         ccl_worker_missing(state->groups.items[i]);
 }
 
-/* The queues of those who failed may hold anything. */
+/* The queues of those who failed may hold anything. All kernels have ended, also those of calls
+ * that the driver had under way: or else the machine has no memory and nothing moves any more. */
 static void forget_messages(ccl_group *group)
 {
     for (ccl_wiring *wiring = group->wirings; wiring; wiring = wiring->next) {
+        if (wiring->launched > 0)
+            continue;
         if (wiring->queues && wiring->installed)
             ipcq_set_reset(wiring->queues);
         wiring->stale = false;
-        wiring->launched = 0;
     }
 }
 

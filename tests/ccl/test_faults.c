@@ -238,6 +238,93 @@ static void a_rank_that_fails_is_the_only_one_to_blame(void **state)
     kb_context_destroy(ctx);
 }
 
+/* ---- Workers that fail while a call of the program around them is under way ---- */
+
+static kb_error *one_fails_in_all_of_it(kb_context *ctx, uint32_t rank, void *arg)
+{
+    const kb_time *when = arg;
+    KB_TRY(kb_ahbm_set_device(ctx, rank));
+    if (rank < 2)
+        return kb_distributed_all_reduce(ctx, filled(ctx, 500, 1), KB_SUM, NULL);
+    kb_co_sleep(kb_context_worker(ctx), *when);
+    return kb_error_new(KB_ERR_CHECK, "boom");
+}
+
+static void set_off(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)self;
+    (void)arg;
+    kb_sim_fail(sim, kb_error_new(KB_ERR_FAULT, "an alarm"));
+}
+
+/* Alarms every so often: some come while what the workers left ends. */
+static void set_alarms(kb_context *ctx, kb_time first, kb_time apart, int count)
+{
+    kb_sim *sim = kb_context_sim(ctx);
+    kb_source source = kb_source_make(KB_SOURCE_ID_MAX - 1);
+    kb_handler alarm;
+    expect_ok(kb_sim_add_handler(sim, set_off, NULL, &alarm));
+    for (int i = 0; i < count; i++)
+        (void)kb_sim_at(sim, &source, first + i * apart, alarm, 0);
+}
+
+/* Those that are left are no business of what comes next. */
+static void let_alarms_ring(kb_context *ctx, kb_time until)
+{
+    while (kb_context_now(ctx) < until)
+        kb_error_free(kb_sim_run(kb_context_sim(ctx), until));
+}
+
+static void expect_all(kb_context *ctx, const kb_tensor x[WORLD], double value)
+{
+    for (uint32_t rank = 0; rank < WORLD; rank++) {
+        double got;
+        expect_ok(kb_tensor_get(ctx, x[rank], KB_BACKDOOR, &KB_INDEX(0), &got));
+        assert_true(got == value);
+    }
+}
+
+static kb_error *all_join(kb_context *ctx, uint32_t rank, void *arg)
+{
+    (void)arg;
+    KB_TRY(kb_ahbm_set_device(ctx, rank));
+    return kb_distributed_all_reduce(ctx, filled(ctx, 500, 1), KB_SUM, NULL);
+}
+
+/* The program's own call gets to its end, and whatever comes later finds its queues in order. */
+static void calls_around_workers_that_fail_go_on(void **state)
+{
+    (void)state;
+    for (int alarms = 0; alarms < 12; alarms += 11) {
+        for (kb_time when = 1; when < 8 * KB_US; when += 1300 * KB_NS) {
+            kb_context *ctx = open_sips(WORLD, 1, 1, NULL, (kb_context_options){.threads = 1});
+            kb_tensor x[WORLD];
+            kb_request work;
+            expect_ok(kb_distributed_init_process_group(ctx, "ahbm"));
+            for (uint32_t rank = 0; rank < WORLD; rank++) {
+                expect_ok(kb_ahbm_set_device(ctx, rank));
+                x[rank] = filled(ctx, 50000, rank + 1);
+            }
+            kb_collective call = {.kind = KB_ALL_REDUCE, .inputs = x, .outputs = x, .count = WORLD};
+            call.options.work = &work;
+            expect_ok(kb_distributed_call(ctx, &call));
+            kb_time first = kb_context_now(ctx) + when + 1;
+            set_alarms(ctx, first, 200 * KB_NS, alarms);
+            expect_error(kb_spawn(ctx, one_fails_in_all_of_it, &when, WORLD), KB_ERR_CHECK,
+                         "1 of 3 workers failed: rank 2: boom");
+            let_alarms_ring(ctx, first + alarms * 200 * KB_NS);
+            expect_ok(kb_request_wait(ctx, work, NULL));
+            expect_ok(kb_request_free(ctx, work));
+            expect_all(ctx, x, 1 + 2 + 3);
+            call.options.work = NULL;
+            expect_ok(kb_distributed_call(ctx, &call));
+            expect_all(ctx, x, 3 * (1 + 2 + 3));
+            expect_ok(kb_spawn(ctx, all_join, NULL, WORLD));
+            kb_context_destroy(ctx);
+        }
+    }
+}
+
 /* ---- Calls that overlap ---- */
 
 enum { CALLS = 4 };
@@ -432,6 +519,7 @@ int main(void)
         cmocka_unit_test(outside_workers_too),
         cmocka_unit_test(a_worker_may_be_stopped_anywhere_in_a_call),
         cmocka_unit_test(a_rank_that_fails_is_the_only_one_to_blame),
+        cmocka_unit_test(calls_around_workers_that_fail_go_on),
         cmocka_unit_test(calls_of_late_ranks_may_overlap),
         cmocka_unit_test(calls_on_one_tensor_come_one_after_the_other),
         cmocka_unit_test(a_deadlock_says_which_calls_wait),
