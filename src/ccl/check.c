@@ -311,7 +311,7 @@ static kb_error *check_tensor(const ccl_group *group, uint32_t seat, kb_tensor t
     return NULL;
 }
 
-static uint32_t ranks_on(const ccl_group *group, uint32_t seat)
+uint32_t ccl_ranks_on(const ccl_group *group, uint32_t seat)
 {
     uint32_t count = 0;
     for (uint32_t rank = 0; rank < group->world; rank++)
@@ -337,7 +337,7 @@ static kb_error *check_tensors(const ccl_group *group, const kb_collective *call
     op->what.dtype = all.dtype;
     op->size = all.block * (blocks ? group->world : 1) * kb_dtype_bytes(all.dtype);
     if (group->state->rank_is_pe)
-        op->size /= ranks_on(group, op->shares[0].seat);
+        op->size /= ccl_ranks_on(group, op->shares[0].seat);
     return NULL;
 }
 

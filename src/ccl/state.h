@@ -291,6 +291,9 @@ bool ccl_reduces(kb_collective_kind kind);
 bool ccl_has_root(kb_collective_kind kind);
 bool ccl_is_pair(kb_collective_kind kind); /* between two ranks: send and recv */
 
+/* How many ranks of the group are on the seat: one, unless ranks are PEs. */
+uint32_t ccl_ranks_on(const ccl_group *group, uint32_t seat);
+
 /* Fills the op's shares, signature and size from a call for these seats. */
 KB_MUST_USE kb_error *ccl_check_call(ccl_group *group, const kb_collective *call, uint32_t seat,
                                      uint32_t count, ccl_op *op);

@@ -5,8 +5,8 @@
  * the order is taken to be the one there.
  *
  * What is measured: a call of a program that stands for all ranks, with nothing else in the
- * machine, on tensors that need no staging (which would be the same for all). Not measured: where
- * ranks are PEs the first entry that can do it is taken.
+ * machine, on tensors that need no staging (which would be the same for all). Not measured: groups
+ * of some of the ranks where ranks are PEs; the first entry that can do it is taken.
  */
 #include "tune.h"
 
@@ -52,52 +52,55 @@ static kb_error *none_can(const ccl_config *config, kb_collective_kind kind)
 /* A context to measure in, with tensors on the devices of all ranks. */
 typedef struct bench {
     kb_context *ctx;
-    kb_group group;
-    uint32_t world;
-    kb_tensor *tensors; /* inputs and outputs of ranks; and small ones for the first call */
+    ccl_group *group;   /* of that context */
+    kb_tensor *tensors; /* inputs and outputs by seat; and small ones for the first call */
 } bench;
 
 enum { INPUTS, OUTPUTS, SMALL_INPUTS, SMALL_OUTPUTS, ROLES };
 
 static kb_tensor *role(const bench *b, int which)
 {
-    return b->tensors + (size_t)which * b->world;
+    return b->tensors + (size_t)which * b->group->seats;
 }
 
-static kb_error *make_tensor(const bench *b, uint32_t sip, kb_dtype dtype, kb_shape shape,
-                             kb_tensor *tensor)
+/* A rank that is a device has its blocks cut over all PEs; one that is a PE has them as a tile. */
+static kb_error *make_tensor(const bench *b, uint32_t seat, kb_dtype dtype, uint64_t blocks,
+                             uint64_t elements, kb_tensor *tensor)
 {
-    const kb_policy policy = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
-    const kb_tensor_spec spec = {
+    kb_policy policy = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
+    kb_tensor_spec spec = {
         .name = "measured",
         .dtype = dtype,
-        .shape = shape,
+        .shape = KB_SHAPE(blocks, elements),
         .policy = &policy,
         .door = KB_BACKDOOR,
     };
-    KB_TRY(kb_ahbm_set_device(b->ctx, sip));
+    if (b->group->state->rank_is_pe) {
+        spec.shape = KB_SHAPE(1, ccl_ranks_on(b->group, seat) * blocks * elements);
+        policy = (kb_policy){
+            .tiling = KB_TILED_COLUMN_MAJOR, .tile_rows = 1, .tile_columns = blocks * elements};
+    }
+    KB_TRY(kb_ahbm_set_device(b->ctx, b->group->sips[seat]));
     return kb_empty(b->ctx, &spec, tensor);
 }
 
-static kb_error *make_tensors(const bench *b, const ccl_question *question, const uint32_t *sips,
-                              bool small)
+static kb_error *make_tensors(const bench *b, const ccl_question *question, bool small)
 {
     kb_collective_kind kind = question->kind;
-    uint64_t in_blocks = ccl_input_has_blocks(kind) ? b->world : 1;
-    uint64_t out_blocks = ccl_output_has_blocks(kind) ? b->world : 1;
+    kb_dtype dtype = question->dtype;
+    uint64_t in_blocks = ccl_input_has_blocks(kind) ? b->group->world : 1;
+    uint64_t out_blocks = ccl_output_has_blocks(kind) ? b->group->world : 1;
     uint64_t most = in_blocks > out_blocks ? in_blocks : out_blocks;
-    uint64_t bytes = most * kb_dtype_bytes(question->dtype); /* of an element of every block */
+    uint64_t bytes = most * kb_dtype_bytes(dtype); /* of an element of every block */
     uint64_t elements = question->bytes / bytes + (question->bytes % bytes != 0);
     elements = small || elements == 0 ? 1 : elements;
     kb_tensor *inputs = role(b, small ? SMALL_INPUTS : INPUTS);
     kb_tensor *outputs = role(b, small ? SMALL_OUTPUTS : OUTPUTS);
-    for (uint32_t rank = 0; rank < b->world; rank++) {
-        KB_TRY(make_tensor(b, sips[rank], question->dtype, KB_SHAPE(in_blocks, elements),
-                           &inputs[rank]));
-        outputs[rank] = inputs[rank];
+    for (uint32_t seat = 0; seat < b->group->seats; seat++) {
+        KB_TRY(make_tensor(b, seat, dtype, in_blocks, elements, &inputs[seat]));
+        outputs[seat] = inputs[seat];
         if (!ccl_is_in_place(kind))
-            KB_TRY(make_tensor(b, sips[rank], question->dtype, KB_SHAPE(out_blocks, elements),
-                               &outputs[rank]));
+            KB_TRY(make_tensor(b, seat, dtype, out_blocks, elements, &outputs[seat]));
     }
     return NULL;
 }
@@ -111,17 +114,17 @@ static void close_bench(bench *b)
 
 static kb_error *fill_bench(bench *b, const ccl_question *question)
 {
-    ccl_group *group;
-    uint32_t seat;
+    kb_group handle = {0};
+    uint32_t seat, seats;
     KB_TRY(kb_distributed_init_process_group(b->ctx, "ahbm"));
     if (question->ranks)
-        KB_TRY(kb_distributed_new_group(b->ctx, question->ranks, question->rank_count, &b->group));
-    KB_TRY(ccl_find_group(b->ctx, "ccl_measure", b->group, &group, &seat, &b->world));
-    b->tensors = kb_alloc_zeroed((size_t)ROLES * b->world, sizeof *b->tensors);
+        KB_TRY(kb_distributed_new_group(b->ctx, question->ranks, question->rank_count, &handle));
+    KB_TRY(ccl_find_group(b->ctx, "ccl_measure", handle, &b->group, &seat, &seats));
+    b->tensors = kb_alloc_zeroed((size_t)ROLES * seats, sizeof *b->tensors);
     if (!b->tensors)
         return kb_error_nomem();
-    KB_TRY(make_tensors(b, question, group->sips, false));
-    return make_tensors(b, question, group->sips, true);
+    KB_TRY(make_tensors(b, question, false));
+    return make_tensors(b, question, true);
 }
 
 static kb_error *open_bench(kb_context *like, const ccl_question *question, bench *b)
@@ -141,9 +144,9 @@ static kb_collective make_call(const bench *b, const ccl_question *question, con
         .kind = question->kind,
         .inputs = role(b, small ? SMALL_INPUTS : INPUTS),
         .outputs = role(b, small ? SMALL_OUTPUTS : OUTPUTS),
-        .count = b->world,
+        .count = b->group->seats,
         .op = question->op,
-        .options = {.group = b->group, .algorithm = algorithm},
+        .options = {.group = {b->group->id}, .algorithm = algorithm},
     };
 }
 
@@ -192,7 +195,7 @@ static kb_error *measure_all(kb_context *ctx, const ccl_config *config,
     ccl_state *state;
     KB_TRY(ccl_get_state(ctx, &state));
     kb_time limit = KB_FOREVER;
-    uint32_t world = b->world;
+    uint32_t world = b->group->world;
     for (size_t i = 0; i < config->entries.count; i++) {
         const ccl_entry *entry = &config->entries.items[i];
         if (!is_candidate(state, entry, question->kind, world))
@@ -266,7 +269,8 @@ static kb_error *only_candidate(ccl_group *group, kb_collective_kind kind, const
     if (count == 0)
         return refused;
     kb_error_free(refused);
-    if (count > 1 && group->world > 1 && !state->rank_is_pe && !ccl_is_pair(kind))
+    bool can_be_measured = !ccl_is_pair(kind) && (!state->rank_is_pe || group->id == 0);
+    if (count > 1 && group->world > 1 && can_be_measured)
         *out = NULL;
     return NULL;
 }

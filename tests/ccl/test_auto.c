@@ -26,20 +26,21 @@ static void free_config(config *c)
     free(c);
 }
 
-/* The time of a call of all ranks, and by which entry it was done. */
-static kb_time time_of(kb_context *ctx, const char *algorithm, uint64_t bytes, const char **entry)
+/* The time of a call with tensors of these shapes on the first devices, and by which entry it was
+ * done. */
+static kb_time time_with(kb_context *ctx, const char *algorithm, const kb_policy *policy,
+                         const kb_shape *shapes, uint32_t devices, const char **entry)
 {
     kb_tensor tensors[WORLD];
-    kb_policy policy = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
-    kb_tensor_spec spec = {
-        .dtype = KB_F16, .shape = KB_SHAPE(bytes / 2), .policy = &policy, .door = KB_BACKDOOR};
-    for (uint32_t rank = 0; rank < WORLD; rank++) {
-        expect_ok(kb_ahbm_set_device(ctx, rank));
-        expect_ok(kb_empty(ctx, &spec, &tensors[rank]));
+    for (uint32_t sip = 0; sip < devices; sip++) {
+        expect_ok(kb_ahbm_set_device(ctx, sip));
+        kb_tensor_spec spec = {
+            .dtype = KB_F16, .shape = shapes[sip], .policy = policy, .door = KB_BACKDOOR};
+        expect_ok(kb_empty(ctx, &spec, &tensors[sip]));
     }
     kb_collective call = {.kind = KB_ALL_REDUCE,
                           .inputs = tensors,
-                          .count = WORLD,
+                          .count = devices,
                           .options = {.algorithm = algorithm}};
     expect_ok(kb_distributed_call(ctx, &call)); /* has the queues installed */
     kb_time before = kb_context_now(ctx);
@@ -48,9 +49,19 @@ static kb_time time_of(kb_context *ctx, const char *algorithm, uint64_t bytes, c
     kb_collective_figures figures;
     expect_ok(kb_distributed_get_figures(ctx, (kb_group){0}, &figures));
     *entry = figures.algorithm;
-    for (uint32_t rank = 0; rank < WORLD; rank++)
-        expect_ok(kb_tensor_free(ctx, tensors[rank]));
+    for (uint32_t sip = 0; sip < devices; sip++)
+        expect_ok(kb_tensor_free(ctx, tensors[sip]));
     return took;
+}
+
+/* Of all ranks, where these are devices. */
+static kb_time time_of(kb_context *ctx, const char *algorithm, uint64_t bytes, const char **entry)
+{
+    kb_policy policy = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
+    kb_shape shapes[WORLD];
+    for (uint32_t sip = 0; sip < WORLD; sip++)
+        shapes[sip] = KB_SHAPE(bytes / 2);
+    return time_with(ctx, algorithm, &policy, shapes, WORLD, entry);
 }
 
 /* At every size it is as fast as the fastest of them. */
@@ -75,6 +86,43 @@ static void auto_is_the_best_of_them(void **state)
         large = chosen;
     }
     assert_string_not_equal(small, large); /* what is good for one is not for the other */
+    kb_context_destroy(ctx);
+}
+
+/* Of the 7 PEs of tree_allreduce_7, 4 of one SIP and 3 of another, each with so many bytes. */
+static kb_time time_of_pes(kb_context *ctx, const char *algorithm, uint64_t bytes,
+                           const char **entry)
+{
+    kb_policy policy = {.tiling = KB_TILED_COLUMN_MAJOR, .tile_rows = 1, .tile_columns = bytes / 2};
+    kb_shape shapes[] = {KB_SHAPE(1, 4 * bytes / 2), KB_SHAPE(1, 3 * bytes / 2)};
+    return time_with(ctx, algorithm, &policy, shapes, 2, entry);
+}
+
+/* A tree is three levels high, a ring of seven has twelve steps; but it sends everything at each of
+ * its levels, and the ring a seventh. */
+static void auto_is_the_best_where_ranks_are_pes(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"ccl.defaults.algorithm=tree_allreduce_7", NULL};
+    static const char *const names[] = {"tree_allreduce_7", "ring_rsag_pes"};
+    static const struct {
+        uint64_t bytes;
+        const char *best;
+    } sizes[] = {{64, "tree_allreduce_7"}, {1 << 18, "ring_rsag_pes"}};
+    kb_context *ctx =
+        open_sips(2, 1, 1, settings, (kb_context_options){.timing_only = true, .threads = 1});
+    expect_ok(kb_distributed_init_process_group(ctx, "ahbm"));
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        kb_time best = KB_FOREVER;
+        const char *entry;
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+            kb_time took = time_of_pes(ctx, names[k], sizes[i].bytes, &entry);
+            assert_string_equal(entry, names[k]);
+            best = took < best ? took : best;
+        }
+        assert_int_equal(time_of_pes(ctx, "auto", sizes[i].bytes, &entry), best);
+        assert_string_equal(entry, sizes[i].best);
+    }
     kb_context_destroy(ctx);
 }
 
@@ -163,6 +211,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(auto_is_the_best_of_them),
+        cmocka_unit_test(auto_is_the_best_where_ranks_are_pes),
         cmocka_unit_test(measurements_are_in_order_and_repeatable),
         cmocka_unit_test(a_table_decides),
         cmocka_unit_test(without_candidates_it_is_refused),
