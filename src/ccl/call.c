@@ -297,21 +297,45 @@ static void op_done(void *self, const kb_error *err)
     call_next(state);
 }
 
+/* "send to rank 1" */
+static void print_pair(const ccl_op *op, kb_text *text)
+{
+    kb_text_printf(text, "%s rank %u", op->what.kind == KB_SEND ? "send to" : "receive from",
+                   op->group->members[op->what.root]);
+    ccl_print_group(op->group, text);
+}
+
+/* A send or receive that holds the op back as the other rank has not called its part; NULL: none
+ * does. */
+static const ccl_op *find_unmatched(const ccl_op *op)
+{
+    for (const ccl_op *before = op->group->state->line; before; before = before->behind) {
+        bool is_unmatched = ccl_is_pair(before->what.kind) && before->epoch &&
+                            before->epoch->joined_count < before->epoch->expected;
+        if (is_unmatched && !may_pass(op, before) && share_a_device(op, before))
+            return before;
+    }
+    return NULL;
+}
+
 /* What a rank is said to wait for. */
 static const char *describe_wait(ccl_op *op)
 {
-    const ccl_group *group = op->group;
     kb_text *text = &op->awaited;
+    const ccl_op *unmatched = find_unmatched(op);
     if (!op->epoch) {
         kb_text_puts(text, kb_collective_name(op->what.kind));
     } else if (ccl_is_pair(op->what.kind)) {
-        bool sends = op->what.kind == KB_SEND;
-        kb_text_printf(text, "a %s rank %u", sends ? "send to" : "receive from",
-                       group->members[op->what.root]);
-        ccl_print_group(group, text);
+        kb_text_puts(text, "a ");
+        print_pair(op, text);
     } else {
-        ccl_print_epoch(group, op->epoch, text);
+        ccl_print_epoch(op->group, op->epoch, text);
         kb_text_puts(text, ", among its ranks");
+    }
+    if (unmatched) { /* true whatever comes of it: the text stays */
+        kb_text_puts(text, ", called while a ");
+        print_pair(unmatched, text);
+        kb_text_puts(text, " waited");
     }
     return kb_text_peek(text);
 }

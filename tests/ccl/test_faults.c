@@ -479,6 +479,47 @@ static void a_deadlock_says_which_calls_wait(void **state)
     kb_context_destroy(ctx);
 }
 
+/* Rank 0 has its send first, rank 1 its receive last. */
+static kb_error *has_another_order(kb_context *ctx, uint32_t rank, void *arg)
+{
+    const bool *receives = arg;
+    KB_TRY(kb_ahbm_set_device(ctx, rank));
+    KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
+    kb_tensor x = filled(ctx, 64, 1), y = filled(ctx, 64, 1);
+    kb_request work;
+    kb_collective_options async = {.work = &work};
+    if (rank == 0 && *receives)
+        KB_TRY(kb_distributed_recv(ctx, x, 1, &async));
+    if (rank == 0 && !*receives)
+        KB_TRY(kb_distributed_send(ctx, x, 1, &async));
+    KB_TRY(kb_distributed_all_reduce(ctx, y, KB_SUM, NULL));
+    if (rank == 1 && *receives)
+        KB_TRY(kb_distributed_send(ctx, x, 0, NULL));
+    if (rank == 1 && !*receives)
+        KB_TRY(kb_distributed_recv(ctx, x, 0, NULL));
+    return NULL;
+}
+
+static void a_deadlock_says_behind_what_a_call_waits(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "rank 0 waits for collective 1, all_reduce, among its ranks, called while a send to rank 1 "
+        "waited\nrank 1 waits for collective 1, all_reduce, among its ranks\n",
+        "rank 0 waits for collective 1, all_reduce, among its ranks, called while a receive from "
+        "rank 1 waited\nrank 1 waits for collective 1, all_reduce, among its ranks\n",
+    };
+    for (int receives = 0; receives < 2; receives++) {
+        kb_context *ctx = open_sips(2, 1, 1, NULL, (kb_context_options){.threads = 1});
+        kb_error *err = kb_spawn(ctx, has_another_order, &(bool){receives}, 2);
+        assert_int_equal(kb_error_code(err), KB_ERR_DEADLOCK);
+        if (!strstr(kb_error_detail(err), lines[receives]))
+            fail_msg("'%s' is not in '%s'", lines[receives], kb_error_detail(err));
+        kb_error_free(err);
+        kb_context_destroy(ctx);
+    }
+}
+
 static void a_context_may_go_with_calls_under_way(void **state)
 {
     (void)state;
@@ -523,6 +564,7 @@ int main(void)
         cmocka_unit_test(calls_of_late_ranks_may_overlap),
         cmocka_unit_test(calls_on_one_tensor_come_one_after_the_other),
         cmocka_unit_test(a_deadlock_says_which_calls_wait),
+        cmocka_unit_test(a_deadlock_says_behind_what_a_call_waits),
         cmocka_unit_test(a_context_may_go_with_calls_under_way),
     };
     return cmocka_run_group_tests_name("faults", tests, NULL, NULL);
