@@ -27,8 +27,8 @@ kb_error *bench_get_sizes(const kb_bench *bench, uint64_t least, bench_sizes *si
 
 void bench_print_head(kb_bench *bench, const char *size_means, uint32_t ranks)
 {
-    kb_bench_print(bench, "%u ranks; size: %s; time: from the call until the last rank is done",
-                   ranks, size_means);
+    kb_bench_print(bench, "%u rank%s; size: %s; time: from the call until the last rank is done",
+                   ranks, ranks == 1 ? "" : "s", size_means);
     kb_bench_print(bench, "bound: by bandwidth alone, no algorithm can be faster on this machine");
     kb_bench_print(bench, "%12s %12s %5s %5s %5s %12s %8s %8s %7s %12s %7s  %s", "size", "count",
                    "type", "redop", "root", "time", "algbw", "busbw", "wrong", "bound", "reached",

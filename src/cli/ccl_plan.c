@@ -156,7 +156,8 @@ static kb_code no_such_entry(const ccl_config *config, const char *word)
     kb_code code;
     if (strcmp(word, "auto") == 0)
         code = cli_fail(KB_ERR_INPUT,
-                        "auto has no plan of its own: say which with --algorithm; %s has %s",
+                        "auto chooses by size (see kernbench ccl tune) and has no plan of its "
+                        "own: say which with --algorithm; %s has %s",
                         config->path, kb_text_peek(&names));
     else
         code = cli_fail(KB_ERR_INPUT, "--algorithm: %s has no '%s'%s%s%s; it has %s", config->path,

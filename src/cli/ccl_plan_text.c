@@ -7,6 +7,12 @@
 
 #include <inttypes.h>
 
+static const char reading[] =
+    "\n"
+    "  Circle: PEs that are joined with each other, at their places in it. Direction: what kernels\n"
+    "  call a queue, as in tl_send(\"E\", value). Slots: where messages wait, in the receiver's\n"
+    "  memory. Install: bytes that it takes to tell a PE of its queues.\n";
+
 static bool is_shown(const plan_view *view, kb_pe pe)
 {
     return view->only_sip == TOPO_NONE || view->only_sip == pe.sip;
@@ -257,9 +263,13 @@ kb_code plan_print_text(const plan_view *view)
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && code == KB_OK; i++) {
         putchar('\n');
         if (i == 3 && view->plan->queues.ends.count == 0)
-            puts("  No queues: nobody is joined to anybody.");
+            printf("  No queues: %s.\n", view->plan->scope.world == 1
+                                             ? "one rank has nobody to talk to"
+                                             : "nobody is joined to anybody");
         else
             code = parts[i](view);
     }
+    if (code == KB_OK && !view->common->quiet)
+        fputs(reading, stdout);
     return code;
 }

@@ -182,13 +182,30 @@ static kb_code print_collective(const ccl_config *config, const tune_rows *rows,
     return code;
 }
 
+static bool is_same_reason(const tune_left_out *a, const tune_left_out *b)
+{
+    return a->kind == b->kind && strcmp(a->why, b->why) == 0;
+}
+
+/* A line for each reason, with all that were left out for it. */
 static void print_left_out(const ccl_config *config, const tune_results *results,
                            kb_collective_kind kind)
 {
+    const tune_left_out *all = results->left_out.items;
     for (size_t i = 0; i < results->left_out.count; i++) {
-        const tune_left_out *l = &results->left_out.items[i];
-        if (l->kind == kind)
-            printf("left out: %s: %s\n", config->entries.items[l->entry].name, l->why);
+        size_t first = 0;
+        while (!is_same_reason(&all[first], &all[i]))
+            first++;
+        if (all[i].kind != kind || first != i)
+            continue;
+        const char *before = "left out: ";
+        for (size_t k = i; k < results->left_out.count; k++) {
+            if (!is_same_reason(&all[k], &all[i]))
+                continue;
+            printf("%s%s", before, config->entries.items[all[k].entry].name);
+            before = ", ";
+        }
+        printf(": %s\n", all[i].why);
     }
 }
 
@@ -211,6 +228,10 @@ static kb_code print_text(const tune_args *args, kb_context *ctx, const ccl_conf
         if (code == KB_OK && !args->common.quiet)
             print_left_out(config, results, rows->items[first].kind);
     }
+    if (code == KB_OK && !args->common.quiet)
+        puts(
+            "\n--set ccl.defaults.algorithm=auto takes the best of each size, =NAME any other, also one "
+            "that was left out.");
     return code;
 }
 
@@ -265,14 +286,16 @@ static kb_code finish(const tune_args *args, kb_context *ctx, const collectives 
     if (err)
         return cli_report(err);
     if (!args->common.json && !args->common.quiet)
-        printf("\nWritten to %s.\n", args->output);
+        printf("Written to %s: with --ccl %s auto takes it without measuring.\n", args->output,
+               args->output);
     return KB_OK;
 }
 
 static kb_code tune_in(const tune_args *args, kb_context *ctx, const collectives *c)
 {
     if (kb_context_machine(ctx).sips < 2)
-        return cli_fail(KB_ERR_INPUT, "the machine has one SIP: there is nothing to choose");
+        return cli_fail(KB_ERR_INPUT, "auto chooses between SIPs, and the machine has one: there "
+                                      "is nothing to measure; --set system.sips.count=2 adds one");
     tune_results results = {0};
     crash_blame(args->collectives.plugins.count > 0 ? args->collectives.plugins.items[0] : NULL);
     kb_error *err = measure_all(args, ctx, &c->config, &results);

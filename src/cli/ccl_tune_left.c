@@ -34,20 +34,20 @@ static void say_why(const ccl_entry *entry, ccl_fitness fitness, uint32_t world,
 {
     switch (fitness) {
     case CCL_OTHER_RANKS:
-        kb_text_puts(why, "its ranks are PEs, not SIPs");
+        kb_text_puts(why, "ranks are PEs there, not SIPs");
         break;
     case CCL_OTHER_WORLD:
-        kb_text_printf(why, "its world_size is %" PRIu32 ", not %" PRIu32, entry->world_size,
-                       world);
+        kb_text_printf(why, "world_size is %" PRIu32 ", not %" PRIu32, entry->world_size, world);
         break;
     case CCL_OTHER_OPERATION:
-        kb_text_puts(why, "it also reduces the shards of a rank (reduce_shards)");
+        kb_text_puts(why, "reduces the shards of a rank, too (reduce_shards)");
         break;
     case CCL_ONE_LAYOUT:
-        kb_text_printf(why, "its mapper is %s, not lanes", entry->mapper->name);
+        kb_text_printf(why, "for one layout only, as the mapper is %s, not lanes",
+                       entry->mapper->name);
         break;
     case CCL_OTHER_BITS:
-        kb_text_printf(why, "its module %s does not promise same_bits", entry->algorithm->name);
+        kb_text_printf(why, "module %s does not promise same_bits", entry->algorithm->name);
         break;
     case CCL_FITS:
     case CCL_OTHER_COLLECTIVE:

@@ -67,8 +67,12 @@ check "ranks that are PEs" outcome 0 '*ranks          7 PEs
 check "memory of the cube" outcome 0 "*% of the cube's SRAM*in sram*" '' \
     plan --algorithm ring_allreduce_sram
 check "one SIP: nobody to talk to" outcome 0 '*ranks          1 SIP
-*No queues: nobody is joined to anybody.' '' \
+*No queues: one rank has nobody to talk to.
+
+  Circle: *' '' \
     plan --algorithm ring_rsag --set system.sips.count=1
+check "what is quiet does not explain" outcome 0 '*No queues: one rank has nobody to talk to.' '' \
+    plan --algorithm ring_rsag --set system.sips.count=1 --quiet
 check "16 SIPs" outcome 0 '*ranks          16 SIPs*' '' \
     plan --algorithm one_shot --set system.sips.count=16
 
@@ -91,7 +95,7 @@ check "idle settings are told" outcome 0 '*' 'kernbench: warning: --set system.s
 check "no such algorithm" outcome 2 '' \
     "kernbench: --algorithm: built-in ccl.yaml has no 'one_shoot'; did you mean 'one_shot'?; it has *" \
     plan --algorithm one_shoot
-check "auto" outcome 2 '' 'kernbench: auto has no plan of its own: say which with --algorithm; *' \
+check "auto" outcome 2 '' 'kernbench: auto chooses by size (see kernbench ccl tune) and has no plan of its own: say which with --algorithm; *' \
     plan --set ccl.defaults.algorithm=auto
 check "no such SIP" outcome 2 '' 'kernbench: --sip: the machine has 2 SIPs, from 0 to 1' plan --sip 2
 cat >tiny.yaml <<'YAML'

@@ -37,7 +37,7 @@ check "its help" outcome 0 'usage: kernbench ccl tune *--collective *--output *E
 check "unknown collective" outcome 2 '' "kernbench: --collective: expected one of all_reduce*found 'all_redce'" \
     tune --collective all_redce
 check "min and max" outcome 2 '' 'kernbench: --min is more than --max' tune --min 2KiB --max 1KiB
-check "one SIP" outcome 2 '' 'kernbench: the machine has one SIP: there is nothing to choose' \
+check "one SIP" outcome 2 '' 'kernbench: auto chooses between SIPs, and the machine has one: there is nothing to measure*' \
     tune --set system.sips.count=1
 
 check "a table" outcome 0 "Machine 'default' with *, 2 ranks. Times in ns, \\* is the best.
@@ -57,13 +57,14 @@ check "one size" outcome 0 '* 1 KiB *' '' tune --max 1KiB
 check "once" rows ' KiB' "$scratch/out" 1
 
 check "others are left out" outcome 0 "*
-left out: intercube_allreduce: it also reduces the shards of a rank (reduce_shards)
-left out: ring_allreduce_tcm: its mapper is leader_only, not lanes
-*
-left out: ring_rsag_pes: its ranks are PEs, not SIPs" '' tune --max 1KiB
-check "those that can do it" rows '^left out: ' "$scratch/out" 9
+left out: intercube_allreduce, hierarchical_allreduce: reduces the shards of a rank, too (reduce_shards)
+left out: ring_allreduce_tcm, ring_allreduce_hbm, ring_allreduce_sram, hello_send: for one layout only, as the mapper is leader_only, not lanes
+left out: mesh_allreduce_4, tree_allreduce_7, ring_rsag_pes: ranks are PEs there, not SIPs
+
+--set ccl.defaults.algorithm=auto takes the best *" '' tune --max 1KiB
+check "a line for each reason" rows '^left out: ' "$scratch/out" 3
 check "world_size" outcome 0 '*
-left out: ring_rsag: its world_size is 3, not 2
+left out: ring_rsag: world_size is 3, not 2
 *' '' tune --max 1KiB --set ccl.algorithms.ring_rsag.rank=sip --set ccl.algorithms.ring_rsag.world_size=3
 check "not with --quiet" outcome 0 '*1 KiB*' '' tune --max 1KiB --quiet
 check "nothing of it" rows 'left out' "$scratch/out" 0
@@ -73,9 +74,9 @@ check "nothing of it" rows 'left out' "$scratch/out" 0
 "$kernbench" new collective own >/dev/null
 sed -e 's/leader_only/lanes/' -e '/validator/d' own.yaml >lanes.yaml
 sed 's/1 << KB_ALL_REDUCE,/& .same_bits = true,/' own.c >same.c
-check "mapper" outcome 0 '*left out: own: its mapper is leader_only, not lanes
+check "mapper" outcome 0 '*left out: own, *: for one layout only, as the mapper is leader_only, not lanes
 *' '' tune --max 1KiB --ccl own.yaml --plugin own.c
-check "bits" outcome 0 '*left out: own: its module own does not promise same_bits
+check "bits" outcome 0 '*left out: own: module own does not promise same_bits
 *' '' tune --max 1KiB --ccl lanes.yaml --plugin own.c
 check "now it is in" outcome 0 '* size * own  *' '' tune --max 1KiB --ccl lanes.yaml --plugin same.c
 check "not left out" rows 'left out: own' "$scratch/out" 0
@@ -88,10 +89,10 @@ check "all of them" outcome 0 '*all_reduce*all_gather*reduce_scatter*broadcast*r
 check "a document" one_document --max 4KiB
 check "with who was left out" rows '"algorithm": "hello_send"' "$scratch/doc" 1
 
-check "written" outcome 0 '*Written to mine.yaml.' '' tune --max 4KiB --output mine.yaml
+check "written" outcome 0 '*Written to mine.yaml: with --ccl mine.yaml auto takes it without measuring.' '' tune --max 4KiB --output mine.yaml
 check "complete" rows '^  ring_rsag:' mine.yaml 1
 check "one section" rows '^tuned:' mine.yaml 1
-check "it is read again" outcome 0 '*Written to mine.yaml.' '' \
+check "it is read again" outcome 0 '*Written to mine.yaml: *' '' \
     tune --max 1KiB --collective broadcast --ccl mine.yaml --output mine.yaml
 check "what was there stays" rows 'collective: all_reduce, world: 2' mine.yaml 1
 check "and there is more" rows 'collective: broadcast, world: 2' mine.yaml 1
