@@ -104,6 +104,31 @@ kb_decimal_result kb_decimal_parse(const char *text, int digits, int64_t *value)
     return KB_DECIMAL_OK;
 }
 
+bool kb_bytes_parse(const char *text, uint64_t *value)
+{
+    static const struct {
+        const char *name;
+        uint64_t bytes;
+    } units[] = {
+        {"", 1},          {"B", 1},       {"KiB", 1 << 10}, {"MiB", 1 << 20},
+        {"GiB", 1 << 30}, {"K", 1 << 10}, {"M", 1 << 20},   {"G", 1 << 30},
+        {"KB", 1000},     {"kB", 1000},   {"MB", 1000000},  {"GB", 1000000000},
+    };
+    size_t digits = count_digits(text);
+    char number[20];
+    int64_t count;
+    if (digits == 0 || digits >= sizeof number)
+        return false;
+    memcpy(number, text, digits);
+    number[digits] = '\0';
+    const char *unit = text + digits + strspn(text + digits, " ");
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcmp(unit, units[i].name) == 0)
+            return kb_decimal_parse(number, 0, &count) == KB_DECIMAL_OK &&
+                   !__builtin_mul_overflow((uint64_t)count, units[i].bytes, value);
+    return false;
+}
+
 void kb_decimal_print(int64_t value, int digits, kb_text *text)
 {
     KB_ASSERT(digits >= 0 && digits <= KB_DECIMAL_MAX_DIGITS);

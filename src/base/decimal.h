@@ -3,10 +3,12 @@
  *
  * A decimal number is held as a whole number of its smallest unit: 204.8 with nine digits after the
  * point is 204800000000. Nothing is rounded: a number that is finer than the unit is refused.
+ * Numbers of bytes may have a unit.
  */
 #ifndef KB_BASE_DECIMAL_H
 #define KB_BASE_DECIMAL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <kernbench/kernbench.h>
@@ -24,6 +26,10 @@ typedef enum kb_decimal_result {
 
 /* The number in `text` times 10^digits. *value is set on KB_DECIMAL_OK alone. */
 KB_MUST_USE kb_decimal_result kb_decimal_parse(const char *text, int digits, int64_t *value);
+
+/* A number of bytes as people write it, such as 4096, 4KiB or 4K (all three are the same) or 4KB
+ * (which is 4000); false if the text is none. */
+KB_MUST_USE bool kb_bytes_parse(const char *text, uint64_t *value);
 
 /* Appends value / 10^digits, without needless zeros: "204.8", "-0.05", "3". */
 void kb_decimal_print(int64_t value, int digits, kb_text *text);

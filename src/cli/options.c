@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rt/rt.h"
+#include "base/base.h"
 
 static const cli_option common_options[] = {
     {.name = "--topology",
@@ -152,7 +152,7 @@ static kb_code set_number(const parser *p, const cli_option *option, const char 
     }
     uint64_t value;
     bool read =
-        option->kind == CLI_UINT ? cli_read_uint(text, &value) : rt_read_bytes(text, &value);
+        option->kind == CLI_UINT ? cli_read_uint(text, &value) : kb_bytes_parse(text, &value);
     if (!read || !in_range(option, (double)value))
         return bad_value(p, option, text);
     *(uint64_t *)target = value;

@@ -89,31 +89,6 @@ static kb_error *unknown_param(const kb_bench_spec *spec, const char *setting, s
     return err;
 }
 
-bool rt_read_bytes(const char *text, uint64_t *value)
-{
-    static const struct {
-        const char *name;
-        uint64_t bytes;
-    } units[] = {
-        {"", 1},          {"B", 1},       {"KiB", 1 << 10}, {"MiB", 1 << 20},
-        {"GiB", 1 << 30}, {"K", 1 << 10}, {"M", 1 << 20},   {"G", 1 << 30},
-        {"KB", 1000},     {"kB", 1000},   {"MB", 1000000},  {"GB", 1000000000},
-    };
-    size_t digits = strspn(text, "0123456789");
-    char number[20];
-    int64_t count;
-    if (digits == 0 || digits >= sizeof number)
-        return false;
-    memcpy(number, text, digits);
-    number[digits] = '\0';
-    const char *unit = text + digits + strspn(text + digits, " ");
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-        if (strcmp(unit, units[i].name) == 0)
-            return kb_decimal_parse(number, 0, &count) == KB_DECIMAL_OK &&
-                   !__builtin_mul_overflow((uint64_t)count, units[i].bytes, value);
-    return false;
-}
-
 static kb_error *read_name(const kb_bench_spec *spec, const kb_param *param, const char *text,
                            int64_t *value)
 {
@@ -139,7 +114,7 @@ static kb_error *read_number(const kb_bench_spec *spec, const kb_param *param, c
     int64_t number;
     uint64_t bytes;
     bool is_number = kb_decimal_parse(text, 0, &number) == KB_DECIMAL_OK;
-    if (!is_number && rt_read_bytes(text, &bytes) && bytes <= INT64_MAX) {
+    if (!is_number && kb_bytes_parse(text, &bytes) && bytes <= INT64_MAX) {
         number = (int64_t)bytes;
         is_number = true;
     }

@@ -26,10 +26,6 @@ typedef struct rt_bench_options {
     void *self;
 } rt_bench_options;
 
-/* A number of bytes as people write it, such as 4096, 4KiB or 4K (all three are the same) or 4KB
- * (which is 4000); false if the text is none. */
-KB_MUST_USE bool rt_read_bytes(const char *text, uint64_t *value);
-
 /* Checks and reads the parameters: an unknown one is an error with the nearest. */
 KB_MUST_USE kb_error *rt_bench_create(const kb_bench_spec *spec, const rt_bench_options *options,
                                       kb_bench **bench);

@@ -194,6 +194,36 @@ static void settings_are_read_exactly_or_refused(void **state)
     kb_config_destroy(config);
 }
 
+static void bytes_have_units(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } good[] = {
+        {"0", 0},
+        {"17", 17},
+        {"17B", 17},
+        {"2KiB", 2048},
+        {"64KB", 64000},
+        {"4K", 4096},
+        {"7kB", 7000},
+        {"1MiB", 1 << 20},
+        {"3GiB", 3ull << 30},
+        {"5 MiB", 5 << 20},
+        {"16777215GiB", 16777215ull << 30},
+    };
+    uint64_t value;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        assert_true(kb_bytes_parse(good[i].text, &value));
+        assert_int_equal(value, good[i].bytes);
+    }
+    static const char *const bad[] = {
+        "", "B", "KiB", "1 2", "99999999999999999999", "17179869184GiB", "1Ki", "0x10"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_false(kb_bytes_parse(bad[i], &value));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +234,7 @@ int main(void)
         cmocka_unit_test(prints_what_it_reads),
         cmocka_unit_test(random_numbers_agree_with_plain_arithmetic),
         cmocka_unit_test(settings_are_read_exactly_or_refused),
+        cmocka_unit_test(bytes_have_units),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,6 @@
 
 #include "cli/cli.h"
 #include "cli/table.h"
-#include "rt/rt.h"
 
 typedef struct test_args {
     cli_common common;
@@ -125,34 +124,6 @@ static void mistakes_are_refused(void **state)
     }
 }
 
-static void bytes_and_numbers(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text;
-        uint64_t bytes;
-    } good[] = {
-        {"0", 0},
-        {"17", 17},
-        {"17B", 17},
-        {"2KiB", 2048},
-        {"64KB", 64000},
-        {"1MiB", 1 << 20},
-        {"3GiB", 3ull << 30},
-        {"5 MiB", 5 << 20},
-        {"16777215GiB", 16777215ull << 30},
-    };
-    uint64_t value;
-    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
-        assert_true(rt_read_bytes(good[i].text, &value));
-        assert_int_equal(value, good[i].bytes);
-    }
-    static const char *const bad[] = {
-        "", "B", "KiB", "1 2", "99999999999999999999", "17179869184GiB", "1Ki", "0x10"};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_false(rt_read_bytes(bad[i], &value));
-}
-
 static void numbers_are_printed_alike(void **state)
 {
     (void)state;
@@ -217,7 +188,6 @@ int main(void)
         cmocka_unit_test(every_kind),
         cmocka_unit_test(what_is_not_given_stays),
         cmocka_unit_test(mistakes_are_refused),
-        cmocka_unit_test(bytes_and_numbers),
         cmocka_unit_test(numbers_are_printed_alike),
         cmocka_unit_test(widths_are_those_of_a_terminal),
         cmocka_unit_test(tables_are_aligned),
