@@ -31,6 +31,14 @@ typedef struct axis {
     wide stride; /* bytes */
 } axis;
 
+/* How an array's elements lie. */
+typedef struct layout {
+    axis axes[KB_MAX_DIMS]; /* of the rows */
+    size_t axis_count;
+    uint64_t row_elements;
+    wide element_stride; /* in a row, in bytes */
+} layout;
+
 typedef struct resolver {
     const mem_mmu *mmu;
     const mem_memories *memories;
@@ -39,11 +47,6 @@ typedef struct resolver {
     const pe_region *region;
     pe_rects *rects;
     size_t first; /* of this region, in the list */
-
-    axis axes[KB_MAX_DIMS]; /* of the rows */
-    size_t axis_count;
-    uint64_t row_elements;
-    wide element_stride; /* in a row, in bytes */
 
     /* The extent that was used last: what is at these addresses is there. */
     uint64_t from;
@@ -180,45 +183,47 @@ static kb_error *add_columns(resolver *r, block b, uint64_t column, uint64_t byt
 /* ---- Blocks of rows ---------------------------------------------------------------------- */
 
 /* Elements [first, end) of each row of a block. */
-static kb_error *add_elements(resolver *r, const block *b, uint64_t first, uint64_t end)
+static kb_error *add_elements(resolver *r, const layout *is, const block *b, uint64_t first,
+                              uint64_t end)
 {
     uint64_t size = r->region->element_bytes;
-    uint64_t step = r->element_stride == size ? end - first : 1;
+    uint64_t step = is->element_stride == size ? end - first : 1;
     for (uint64_t e = first; e < end; e += step) {
         block here = *b;
-        here.address += e * r->element_stride;
+        here.address += e * is->element_stride;
         KB_TRY(add_columns(r, here, e * size, step * size));
     }
     return NULL;
 }
 
 /* Rows that leave out the same. */
-static kb_error *add_masked_rows(resolver *r, const block *b, const unsigned char *mask)
+static kb_error *add_masked_rows(resolver *r, const layout *is, const block *b,
+                                 const unsigned char *mask)
 {
     uint64_t e = 0;
-    while (e < r->row_elements) {
+    while (e < is->row_elements) {
         uint64_t first = e;
-        while (e < r->row_elements && mask[e])
+        while (e < is->row_elements && mask[e])
             e++;
-        KB_TRY(add_elements(r, b, first, e));
-        while (e < r->row_elements && !mask[e])
+        KB_TRY(add_elements(r, is, b, first, e));
+        while (e < is->row_elements && !mask[e])
             e++;
     }
     return NULL;
 }
 
-static kb_error *add_block(resolver *r, block b)
+static kb_error *add_block(resolver *r, const layout *is, block b)
 {
     if (!r->region->mask)
-        return add_elements(r, &b, 0, r->row_elements);
+        return add_elements(r, is, &b, 0, is->row_elements);
     while (b.rows > 0) {
-        const unsigned char *mask = r->region->mask + b.row * r->row_elements;
+        const unsigned char *mask = r->region->mask + b.row * is->row_elements;
         block same = b;
         same.rows = 1;
         while (same.rows < b.rows &&
-               memcmp(mask, mask + same.rows * r->row_elements, r->row_elements) == 0)
+               memcmp(mask, mask + same.rows * is->row_elements, is->row_elements) == 0)
             same.rows++;
-        KB_TRY(add_masked_rows(r, &same, mask));
+        KB_TRY(add_masked_rows(r, is, &same, mask));
         b.address += same.rows * b.stride;
         b.row += same.rows;
         b.rows -= same.rows;
@@ -250,49 +255,55 @@ static bool is_empty(const pe_region *region)
     return false;
 }
 
-static void find_axes(resolver *r)
+static layout find_layout(const pe_region *region)
 {
-    const pe_region *region = r->region;
     uint64_t size = region->element_bytes;
-    r->row_elements = 1;
-    r->element_stride = size;
+    layout is = {.row_elements = 1, .element_stride = size};
     for (uint32_t d = 0; d < region->rank; d++) {
         axis next = {.count = region->dims[d], .stride = (wide)region->strides[d] * size};
         if (next.count == 1)
             continue;
         if (d + 1 == region->rank) {
-            r->row_elements = next.count;
-            r->element_stride = next.stride;
+            is.row_elements = next.count;
+            is.element_stride = next.stride;
             continue;
         }
-        axis *outer = r->axis_count > 0 ? &r->axes[r->axis_count - 1] : NULL;
+        axis *outer = is.axis_count > 0 ? &is.axes[is.axis_count - 1] : NULL;
         if (outer && outer->stride == next.count * next.stride)
             *outer = (axis){.count = outer->count * next.count, .stride = next.stride};
         else
-            r->axes[r->axis_count++] = next;
+            is.axes[is.axis_count++] = next;
     }
+    return is;
 }
 
 /* Goes through all blocks: the innermost axis makes one, the others are counted through. */
 static kb_error *add_blocks(resolver *r)
 {
+    layout is = find_layout(r->region);
     uint64_t at[KB_MAX_DIMS] = {0};
-    size_t outer = r->axis_count > 0 ? r->axis_count - 1 : 0;
-    axis rows = r->axis_count > 0 ? r->axes[outer] : (axis){.count = 1};
+    size_t outer = is.axis_count > 0 ? is.axis_count - 1 : 0;
+    axis rows = is.axis_count > 0 ? is.axes[outer] : (axis){.count = 1};
     block b = {.address = r->region->va, .stride = rows.stride, .rows = rows.count};
     for (;;) {
-        KB_TRY(add_block(r, b));
+        KB_TRY(add_block(r, &is, b));
         b.row += b.rows;
         size_t a = outer;
-        while (a > 0 && ++at[a - 1] == r->axes[a - 1].count) {
-            b.address -= (at[a - 1] - 1) * r->axes[a - 1].stride;
+        while (a > 0 && ++at[a - 1] == is.axes[a - 1].count) {
+            b.address -= (at[a - 1] - 1) * is.axes[a - 1].stride;
             at[a - 1] = 0;
             a--;
         }
         if (a == 0)
             return NULL;
-        b.address += r->axes[a - 1].stride;
+        b.address += is.axes[a - 1].stride;
     }
+}
+
+/* One row of elements that are next to each other, as most arrays are. */
+static bool is_run(const pe_region *region)
+{
+    return region->rank == 1 && region->strides[0] == 1 && !region->mask;
 }
 
 kb_error *pe_region_resolve(const mem_mmu *mmu, const mem_memories *memories, kb_pe pe,
@@ -310,10 +321,8 @@ kb_error *pe_region_resolve(const mem_mmu *mmu, const mem_memories *memories, kb
         return NULL;
     if (!is_within_reason(region))
         return too_far(&r);
-    find_axes(&r);
-    if (r.axis_count == 0 && !region->mask && r.element_stride == region->element_bytes) {
-        block row = {.address = region->va, .rows = 1}; /* the most frequent one */
-        return add_columns(&r, row, 0, r.row_elements * region->element_bytes);
-    }
-    return add_blocks(&r);
+    if (KB_UNLIKELY(!is_run(region)))
+        return add_blocks(&r);
+    block row = {.address = region->va, .rows = 1};
+    return add_columns(&r, row, 0, region->dims[0] * region->element_bytes);
 }

@@ -49,12 +49,14 @@ static void check_queues(const tl_call *call)
 /* NULL if there is none such. Kernels mostly use the same few again and again. */
 static ipcq_end *look_up(tl_context *tl, const char *direction)
 {
-    for (uint32_t i = 0; i < TL_RECENT; i++)
-        if (tl->recent[i] && strcmp(ipcq_direction(tl->recent[i]), direction) == 0)
-            return tl->recent[i];
+    for (uint32_t i = 0; i < TL_RECENT; i++) {
+        const char *name = tl->recent[i].name;
+        if (name && name[0] == direction[0] && strcmp(name, direction) == 0)
+            return tl->recent[i].end;
+    }
     ipcq_end *end = ipcq_find(tl->run.queues, tl->run.pe, direction);
     if (end)
-        tl->recent[tl->next_recent++ % TL_RECENT] = end;
+        tl->recent[tl->next_recent++ % TL_RECENT] = (tl_direction){ipcq_direction(end), end};
     return end;
 }
 
@@ -660,7 +662,7 @@ static void post(const tl_call *call, tl_receive *receive, ipcq_end *end)
     receive->claim = (ipcq_claim){.got = on_segment,
                                   .pe = tl->run.pe,
                                   .end = end,
-                                  .file = tl_without_folders(call->at.file),
+                                  .file = call->at.file,
                                   .line = call->at.line};
     begin_wait(receive);
     ipcq_claim_post(tl->run.queues, &receive->claim);
@@ -704,38 +706,48 @@ static ipcq_end *find_receiving_end(const tl_call *call, const char *direction)
     return end;
 }
 
+/* Posts it and waits for it, or not. What others can wait for until it is there; 0: it is. */
+static pe_op take_in(const tl_call *call, ipcq_end *end, tl_value *value, const tl_dims *shape,
+                     tl_command *store, const char **from, bool wait)
+{
+    tl_spend_issue_time(call);
+    tl_receive *receive = new_receive(call, value, shape);
+    if (store && !call->tl->runner->has.instant)
+        open_store(call, receive, store);
+    post(call, receive, end);
+    await(call, receive, value, wait);
+    if (from)
+        *from = ipcq_direction(receive->claim.end);
+    pe_op left = receive->value ? receive->op : 0;
+    let_go(call, receive);
+    return left;
+}
+
+/* To .dst: what the kernel gets is the place there. */
+static tl_tensor receive_to(const tl_call *call, ipcq_end *end, tl_value *value,
+                            const tl_dims *shape, const tl_recv_options *options, bool wait)
+{
+    tl_handle place = tl_packed_place(call, options->dst, shape, options->dtype);
+    tl_command *store = tl_prepare_store(call, &place, value);
+    place.filled = take_in(call, end, value, shape, store, options->from, wait);
+    if (call->tl->runner->has.instant)
+        place.filled = tl_instant_issue(store, TL_NO_UNIT);
+    tl_value_release(call->tl, value);
+    return tl_handle_new(call, &place);
+}
+
 tl_tensor tl_recv_(tl_context *tl, tl_place at, const char *direction, tl_dims shape,
                    tl_recv_options options, bool wait)
 {
     tl_call call = tl_enter(tl, at, wait ? "tl_recv" : "tl_recv_async");
-    bool instant = tl->runner->has.instant;
     tl_check_dtype(&call, options.dtype);
     (void)tl_check_shape(&call, &shape);
     ipcq_end *end = find_receiving_end(&call, direction);
     if (options.from && !wait)
         tl_fault(&call, "by which direction it comes is not known yet: use tl_recv with .from");
     tl_value *value = tl_value_new(&call, options.dtype, &shape);
-    tl_handle place = {0};
-    tl_command *store = NULL;
-    if (options.dst) {
-        place = tl_packed_place(&call, options.dst, &shape, options.dtype);
-        store = tl_prepare_store(&call, &place, value);
-    }
-    tl_spend_issue_time(&call);
-
-    tl_receive *receive = new_receive(&call, value, &shape);
-    if (store && !instant)
-        open_store(&call, receive, store);
-    post(&call, receive, end);
-    await(&call, receive, value, wait);
-    if (options.from)
-        *options.from = ipcq_direction(receive->claim.end);
-    place.filled = receive->value ? receive->op : 0;
-    let_go(&call, receive);
-    if (!store)
-        return tl_handle_of(&call, value, &shape);
-    if (instant)
-        place.filled = tl_instant_issue(store, TL_NO_UNIT);
-    tl_value_release(tl, value);
-    return tl_handle_new(&call, &place);
+    if (options.dst)
+        return receive_to(&call, end, value, &shape, &options, wait);
+    (void)take_in(&call, end, value, &shape, NULL, options.from, wait);
+    return tl_handle_of(&call, value, &shape);
 }

@@ -77,11 +77,13 @@ typedef struct tl_handle {
     uint32_t next, prev; /* in the scope, or free; slot + 1, 0 is none */
     tl_value *value;     /* NULL: a place in memory */
     kb_dtype dtype;
-    tl_dims shape;
+    union {
+        tl_dims shape;
+        tl_end end; /* of one that is gone, until its slot is used again */
+    };
     tl_ptr ptr; /* of a place */
     tl_dims strides;
     pe_op filled; /* a place: what puts something there; 0: nobody knows */
-    tl_end end;   /* of one that is gone: until its slot is used again */
 } tl_handle;
 
 typedef struct tl_scope_of_kernel {
@@ -165,7 +167,13 @@ typedef struct tl_slot_read {
     bool done;
 } tl_slot_read;
 
-enum { TL_RECENT = 2 }; /* directions that are found without looking */
+/* A direction that is found without looking. */
+typedef struct tl_direction {
+    const char *name; /* the end's own */
+    ipcq_end *end;
+} tl_direction;
+
+enum { TL_RECENT = 2 };
 
 struct tl_context { /* NOLINT(clang-analyzer-optin.performance.Padding): one a kernel */
     tl_runner *runner;
@@ -196,7 +204,7 @@ struct tl_context { /* NOLINT(clang-analyzer-optin.performance.Padding): one a k
     uint32_t free_handle; /* slot + 1 */
     KB_VEC(tl_scope_of_kernel) scopes;
 
-    ipcq_end *recent[TL_RECENT];
+    tl_direction recent[TL_RECENT];
     uint32_t next_recent;
 
     /* Of the call in hand. */
