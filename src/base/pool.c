@@ -16,12 +16,6 @@
 
 enum { cache_line = 64, live_bytes = KB_POOL_CHUNK / 8, link_size = sizeof(uint32_t) };
 
-#ifdef NDEBUG
-enum { tracks_live = 0 };
-#else
-enum { tracks_live = 1 };
-#endif
-
 void kb_pool_init(kb_pool *pool, size_t object_size)
 {
     KB_ASSERT(object_size > 0 && object_size <= SIZE_MAX / KB_POOL_CHUNK / 2);
@@ -70,7 +64,7 @@ static uint64_t fresh_room(const kb_pool *pool)
     return limit > pool->used ? limit - pool->used : 0;
 }
 
-bool kb_pool_reserve(kb_pool *pool, uint32_t count)
+bool kb_pool_grow(kb_pool *pool, uint32_t count)
 {
     uint64_t free_listed = pool->used - 1 - pool->live;
     while (free_listed + fresh_room(pool) < count) {
@@ -83,48 +77,27 @@ bool kb_pool_reserve(kb_pool *pool, uint32_t count)
     return true;
 }
 
-static bool is_live(const kb_pool *pool, uint32_t index)
+uint32_t kb_pool_take_fresh(kb_pool *pool)
 {
-    const char *bits = pool->chunks[index >> KB_POOL_SHIFT] + pool->stride * KB_POOL_CHUNK;
-    uint32_t slot = index & (KB_POOL_CHUNK - 1);
-    return ((unsigned char)bits[slot / 8] >> (slot % 8)) & 1;
-}
-
-static void flip_live(kb_pool *pool, uint32_t index)
-{
-    char *bits = pool->chunks[index >> KB_POOL_SHIFT] + pool->stride * KB_POOL_CHUNK;
-    uint32_t slot = index & (KB_POOL_CHUNK - 1);
-    bits[slot / 8] = (char)(bits[slot / 8] ^ (1 << (slot % 8)));
-}
-
-uint32_t kb_pool_take(kb_pool *pool)
-{
-    uint32_t index = pool->free_head;
-    if (KB_LIKELY(index != 0)) {
-        void *object = kb_pool_at(pool, index);
-        kb_unpoison(object, pool->size);
-        memcpy(&pool->free_head, object, link_size);
-    } else {
-        if (!kb_pool_reserve(pool, 1))
-            return 0;
-        index = pool->used++;
-        kb_unpoison(kb_pool_at(pool, index), pool->size);
-    }
+    if (!kb_pool_reserve(pool, 1))
+        return 0;
+    uint32_t index = pool->used++;
+    kb_unpoison(kb_pool_at(pool, index), pool->size);
     pool->live++;
-    if (tracks_live)
-        flip_live(pool, index);
+    kb_pool_note(pool, index, true);
     return index;
 }
 
-void kb_pool_give(kb_pool *pool, uint32_t index)
+#ifndef NDEBUG
+
+void kb_pool_note(kb_pool *pool, uint32_t index, bool live)
 {
-    KB_DEBUG_ASSERT(index != 0 && index < pool->used);
-    KB_DEBUG_ASSERT(is_live(pool, index)); /* given twice? */
-    void *object = kb_pool_at(pool, index);
-    memcpy(object, &pool->free_head, link_size);
-    kb_poison(object, pool->stride);
-    pool->free_head = index;
-    pool->live--;
-    if (tracks_live)
-        flip_live(pool, index);
+    KB_ASSERT(index != 0 && index < pool->used);
+    char *bits = pool->chunks[index >> KB_POOL_SHIFT] + pool->stride * KB_POOL_CHUNK;
+    uint32_t slot = index & (KB_POOL_CHUNK - 1);
+    bool was_live = ((unsigned char)bits[slot / 8] >> (slot % 8)) & 1;
+    KB_ASSERT(was_live != live); /* given twice? */
+    bits[slot / 8] = (char)(bits[slot / 8] ^ (1 << (slot % 8)));
 }
+
+#endif
