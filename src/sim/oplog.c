@@ -1,11 +1,14 @@
 /*
  * oplog.c: sums over what was done, kept up as it is told.
  *
- * What a PE is doing, and what the run is doing, is a state that holds from one call to the next:
- * every call that may change one first charges the time since the last to the part that the old
- * state stands for. So each instant is charged once, and parts add up whatever is called when.
+ * What a PE is doing, what its units are doing, and what the run is doing, are states that hold
+ * from one call to the next. A state that begins takes the time of day from the sum it stands for,
+ * and gives it back when it ends: between the two the sum lacks `now`. So each instant is charged
+ * once, and parts add up whatever is called when; and nobody has to remember when a state began.
  *
- * Memory grows with the PEs that did something and with the different names, not with the run.
+ * This is called some twenty times for a message, so it is kept to a few instructions a call and
+ * three cache lines a PE. Memory grows with the PEs (pages of those that do nothing are not
+ * touched) and with the different names, not with the run.
  */
 #include "oplog.h"
 
@@ -15,28 +18,36 @@
 #include "sim/engine.h"
 
 typedef struct unit_work {
-    kb_time busy;
-    kb_time since;      /* if there is one under way */
-    uint32_t announced; /* operations under way */
-    kb_time ahead_to;   /* of operations that were told ahead: `busy` has all of them up to here */
+    kb_time busy; /* lacks `now` while operations that were announced are under way */
+    union {
+        uint64_t announced; /* operations under way */
+        kb_time ahead_to;   /* of a unit that is told ahead: `busy` has all of them up to here */
+    };
 } unit_work;
 
-/* A PE that did something. */
-typedef struct pe_record {
-    unit_work units[KB_UNITS];
-    kb_split_time split; /* of the kernel that runs */
-    kb_time charged_to;  /* its time up to here is in the split */
-    uint32_t active[KB_ACTIVITIES];
-    bool runs_kernel;
-} pe_record;
+/* What a PE can be doing, of which the largest counts: nothing, or something of an activity. */
+enum { IDLE, PARTS = KB_ACTIVITIES + 1 };
 
-/* Names are constants, so most are known by their address. */
-enum { KNOWN_NAME_BITS = 8, KNOWN_NAMES = 1 << KNOWN_NAME_BITS };
+static inline uint8_t part_of(kb_activity activity)
+{
+    return (uint8_t)(KB_ACTIVITIES - activity);
+}
+
+typedef struct pe_record {
+    kb_time split[PARTS];   /* of the kernel that runs; that of `part` lacks `now` */
+    uint32_t active[PARTS]; /* how many of each; that of IDLE means nothing */
+    uint8_t part;           /* the largest of which there is one */
+    bool runs_kernel;
+    unit_work units[KB_UNITS];
+} __attribute__((aligned(64))) pe_record;
+
+/* Names are constants, so they are known by their address. */
+enum { KNOWN_NAME_BITS = 8, KNOWN_NAMES = 1 << KNOWN_NAME_BITS, MOST_KNOWN = KNOWN_NAMES / 2 };
 
 typedef struct known_name {
     const char *name; /* NULL: none */
-    size_t sum;       /* its index */
     kb_unit unit;
+    uint32_t sum; /* its index */
 } known_name;
 
 /* A record whose time has not come. */
@@ -52,16 +63,19 @@ struct kb_oplog {
     KB_VEC(early_op) early; /* while somebody watches: a heap, by end and order of telling */
     uint64_t early_count;   /* ever */
 
+    pe_record *pes; /* in pe_memory, where cache lines begin */
     uint64_t pe_count;
-    pe_record **pes; /* NULL until it does something */
+    void *pe_memory;
 
-    KB_VEC(kb_op_sum) sums; /* by unit, then name */
+    KB_VEC(kb_op_sum) sums;   /* in the order in which names were first told */
+    KB_VEC(kb_op_sum) sorted; /* for those who ask; has room for all */
     known_name known[KNOWN_NAMES];
+    size_t known_count;
+    bool told_ahead[KB_UNITS]; /* the unit's operations are */
 
     kb_timeline timeline; /* its `pes` without the kernels that run */
     kb_time charged_to;   /* the run's time up to here is in the timeline */
     uint64_t kernels, requests;
-    bool failed; /* there was no memory: the run ends, and sums mean nothing */
 };
 
 const char *kb_unit_name(kb_unit unit)
@@ -88,11 +102,12 @@ kb_error *kb_oplog_create(kb_sim *sim, uint64_t pes, kb_oplog **log)
     made->sim = sim;
     made->pe_count = pes;
     made->charged_to = kb_sim_now(sim);
-    made->pes = kb_alloc_zeroed(pes, sizeof(pe_record *));
-    if (!made->pes) {
+    made->pe_memory = kb_alloc_zeroed(pes + 1, sizeof(pe_record));
+    if (!made->pe_memory) {
         free(made);
         return kb_error_nomem();
     }
+    made->pes = (pe_record *)(((uintptr_t)made->pe_memory + 63) & ~(uintptr_t)63);
     *log = made;
     return NULL;
 }
@@ -101,11 +116,10 @@ void kb_oplog_destroy(kb_oplog *log)
 {
     if (!log)
         return;
-    for (uint64_t pe = 0; pe < log->pe_count; pe++)
-        free(log->pes[pe]);
     kb_vec_fini(&log->early);
     kb_vec_fini(&log->sums);
-    free(log->pes);
+    kb_vec_fini(&log->sorted);
+    free(log->pe_memory);
     free(log);
 }
 
@@ -121,24 +135,10 @@ bool kb_oplog_is_watched(const kb_oplog *log)
     return log->watch != NULL;
 }
 
-static void fail(kb_oplog *log)
-{
-    log->failed = true;
-    kb_sim_fail(log->sim, kb_error_nomem());
-}
-
-/* NULL if there is no memory, or there once was none: ends without a beginning mean nothing. */
-static pe_record *need_pe(kb_oplog *log, uint64_t pe)
+static pe_record *record_of(const kb_oplog *log, uint64_t pe)
 {
     KB_ASSERT(pe < log->pe_count);
-    if (KB_UNLIKELY(log->failed))
-        return NULL;
-    if (KB_UNLIKELY(!log->pes[pe])) {
-        log->pes[pe] = kb_alloc_zeroed(1, sizeof(pe_record));
-        if (!log->pes[pe])
-            fail(log);
-    }
-    return log->pes[pe];
+    return &log->pes[pe];
 }
 
 /* ---- Records whose time has not come ------------------------------------------------------ */
@@ -187,58 +187,54 @@ static void show_early(kb_oplog *log, kb_time up_to)
 
 /* ---- Operations -------------------------------------------------------------------------- */
 
-/* The first sum that does not come before (unit, name). */
-static size_t place_of(const kb_oplog *log, kb_unit unit, const char *name)
+/* The index of the sum, which is made if there is none; false if there is no memory. */
+static bool find_sum(kb_oplog *log, kb_unit unit, const char *name, uint32_t *index)
 {
-    size_t low = 0, high = log->sums.count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const kb_op_sum *s = &log->sums.items[middle];
-        if (s->unit < unit || (s->unit == unit && strcmp(s->name, name) < 0))
-            low = middle + 1;
-        else
-            high = middle;
+    size_t count = log->sums.count;
+    for (*index = 0; *index < count; ++*index) {
+        const kb_op_sum *sum = &log->sums.items[*index];
+        if (sum->unit == unit && strcmp(sum->name, name) == 0)
+            return true;
     }
-    return low;
+    if (!kb_vec_reserve(&log->sorted, count + 1))
+        return false;
+    return kb_vec_push(&log->sums, ((kb_op_sum){.unit = unit, .name = name}));
 }
 
-/* NULL if there is no memory. */
-static kb_op_sum *insert_sum(kb_oplog *log, size_t at, kb_unit unit, const char *name)
+/* `known` is where the name belongs. NULL if there is no memory, and then the run fails. */
+static __attribute__((noinline)) kb_op_sum *get_to_know(kb_oplog *log, kb_unit unit,
+                                                        const char *name, known_name *known)
 {
-    if (!kb_vec_reserve(&log->sums, 1))
+    uint32_t index;
+    KB_ASSERT((size_t)unit < KB_UNITS);
+    if (!find_sum(log, unit, name, &index)) {
+        kb_sim_fail(log->sim, kb_error_nomem());
         return NULL;
-    kb_op_sum *here = &log->sums.items[at];
-    memmove(here + 1, here, (log->sums.count - at) * sizeof *here);
-    *here = (kb_op_sum){.unit = unit, .name = name};
-    log->sums.count++;
-    memset(log->known, 0, sizeof log->known); /* others have moved */
-    return here;
+    }
+    if (log->known_count < MOST_KNOWN) {
+        *known = (known_name){.name = name, .unit = unit, .sum = index};
+        log->known_count++;
+    }
+    return &log->sums.items[index];
 }
 
-static kb_op_sum *sum_of(kb_oplog *log, kb_unit unit, const char *name)
+static inline kb_op_sum *sum_of(kb_oplog *log, kb_unit unit, const char *name)
 {
     uint64_t mixed = ((uintptr_t)name + (uint64_t)unit) * UINT64_C(0x9e3779b97f4a7c15);
-    size_t slot = mixed >> (64 - KNOWN_NAME_BITS);
-    known_name *known = &log->known[slot];
-    if (KB_LIKELY(known->name == name && known->unit == unit))
-        return &log->sums.items[known->sum];
-    size_t at = place_of(log, unit, name);
-    bool is_there = at < log->sums.count && log->sums.items[at].unit == unit &&
-                    strcmp(log->sums.items[at].name, name) == 0;
-    kb_op_sum *sum = is_there ? &log->sums.items[at] : insert_sum(log, at, unit, name);
-    if (sum)
-        *known = (known_name){.name = name, .sum = at, .unit = unit};
-    return sum;
+    for (size_t slot = mixed >> (64 - KNOWN_NAME_BITS);; slot = (slot + 1) % KNOWN_NAMES) {
+        known_name *known = &log->known[slot];
+        if (KB_LIKELY(known->name == name && known->unit == unit))
+            return &log->sums.items[known->sum];
+        if (!known->name)
+            return get_to_know(log, unit, name, known);
+    }
 }
 
 void kb_oplog_start(kb_oplog *log, uint64_t pe, kb_unit unit)
 {
-    pe_record *record = need_pe(log, pe);
-    if (!record)
-        return;
-    unit_work *work = &record->units[unit];
+    unit_work *work = &record_of(log, pe)->units[unit];
     if (work->announced++ == 0)
-        work->since = log->sim->now;
+        work->busy -= log->sim->now;
 }
 
 static void end_work(unit_work *work, kb_time start, kb_time end)
@@ -246,7 +242,7 @@ static void end_work(unit_work *work, kb_time start, kb_time end)
     if (work->announced == 0)
         work->busy += end - start;
     else if (--work->announced == 0)
-        work->busy += end - work->since;
+        work->busy += end;
 }
 
 static kb_op_brief brief_of(const kb_op *op)
@@ -269,31 +265,22 @@ static void add_to_sum(kb_op_sum *sum, const kb_op_brief *op, kb_time end)
 }
 
 /* The sums by name. False if there is no memory. */
-static bool add_by_name(kb_oplog *log, const kb_op_brief *op, kb_time end)
+static inline bool add_by_name(kb_oplog *log, const kb_op_brief *op, kb_time end)
 {
-    KB_ASSERT((size_t)op->unit < KB_UNITS && op->start <= end);
+    KB_ASSERT(op->start <= end);
     kb_op_sum *sum = sum_of(log, op->unit, op->name);
-    if (KB_UNLIKELY(!sum)) {
-        fail(log);
-        return false;
-    }
-    add_to_sum(sum, op, end);
-    return true;
+    if (KB_LIKELY(sum))
+        add_to_sum(sum, op, end);
+    return sum;
 }
 
 /* All sums. False if there is no memory. */
-static bool add_up(kb_oplog *log, uint64_t pe, const kb_op_brief *op)
+static inline bool add_up(kb_oplog *log, uint64_t pe, const kb_op_brief *op)
 {
     kb_time end = log->sim->now;
-    if (!add_by_name(log, op, end))
-        return false;
-    if (pe == KB_OPLOG_HOST)
-        return true;
-    pe_record *record = need_pe(log, pe);
-    if (!record)
-        return false;
-    end_work(&record->units[op->unit], op->start, end);
-    return true;
+    if (pe != KB_OPLOG_HOST)
+        end_work(&record_of(log, pe)->units[op->unit], op->start, end);
+    return add_by_name(log, op, end);
 }
 
 void kb_oplog_count_part(kb_oplog *log, const kb_op_brief *op)
@@ -326,16 +313,16 @@ void kb_oplog_add(kb_oplog *log, uint64_t pe, const kb_op *op)
 
 void kb_oplog_add_ahead(kb_oplog *log, uint64_t pe, const kb_op *op)
 {
-    KB_ASSERT((size_t)op->unit < KB_UNITS && op->start <= op->end && op->start == log->sim->now);
-    kb_op_sum *sum = sum_of(log, op->unit, op->name);
-    pe_record *record = need_pe(log, pe);
-    if (!sum || !record || (log->watch && !kb_vec_reserve(&log->early, 1))) {
-        fail(log);
+    KB_ASSERT(op->start == log->sim->now);
+    if (log->watch && !kb_vec_reserve(&log->early, 1)) {
+        kb_sim_fail(log->sim, kb_error_nomem());
         return;
     }
     kb_op_brief brief = brief_of(op);
-    add_to_sum(sum, &brief, op->end);
-    unit_work *work = &record->units[op->unit];
+    if (!add_by_name(log, &brief, op->end))
+        return;
+    log->told_ahead[op->unit] = true;
+    unit_work *work = &record_of(log, pe)->units[op->unit];
     kb_time from = op->start > work->ahead_to ? op->start : work->ahead_to;
     if (op->end > from) {
         work->busy += op->end - from;
@@ -352,70 +339,73 @@ void kb_oplog_flush(kb_oplog *log)
     show_early(log, KB_FOREVER);
 }
 
+static int by_unit_and_name(const void *a, const void *b)
+{
+    const kb_op_sum *x = a, *y = b;
+    return x->unit != y->unit ? (int)x->unit - (int)y->unit : strcmp(x->name, y->name);
+}
+
 const kb_op_sum *kb_oplog_sums(kb_oplog *log, size_t *count)
 {
     *count = log->sums.count;
-    return log->sums.items;
+    if (*count > 0) {
+        memcpy(log->sorted.items, log->sums.items, *count * sizeof *log->sums.items);
+        qsort(log->sorted.items, *count, sizeof *log->sorted.items, by_unit_and_name);
+    }
+    return log->sorted.items;
 }
 
 kb_time kb_oplog_busy(const kb_oplog *log, uint64_t pe, kb_unit unit)
 {
-    KB_ASSERT(pe < log->pe_count);
-    const pe_record *record = log->pes[pe];
-    if (!record)
-        return 0;
-    const unit_work *work = &record->units[unit];
+    const unit_work *work = &record_of(log, pe)->units[unit];
     kb_time now = log->sim->now;
-    if (work->ahead_to > now) /* something is under way at every instant from now to there */
-        return work->busy - (work->ahead_to - now);
-    return work->busy + (work->announced > 0 ? now - work->since : 0);
+    if (!log->told_ahead[unit])
+        return work->busy + (work->announced > 0 ? now : 0);
+    /* Something is under way at every instant from now to there. */
+    return work->busy - (work->ahead_to > now ? work->ahead_to - now : 0);
 }
 
 /* ---- What a PE is doing ------------------------------------------------------------------ */
 
-static kb_time *part_of(const pe_record *record, kb_split_time *split)
+static void change_part(const kb_oplog *log, pe_record *record, uint8_t part)
 {
-    if (record->active[KB_COMPUTING] > 0)
-        return &split->compute;
-    if (record->active[KB_MEMORY] > 0)
-        return &split->memory;
-    if (record->active[KB_COMMUNICATING] > 0)
-        return &split->communication;
-    return &split->idle;
+    kb_time now = log->sim->now;
+    record->split[record->part] += now;
+    record->split[part] -= now;
+    record->part = part;
 }
 
 /* The split of the kernel that runs, up to now. While none does it means nothing. */
 static kb_split_time split_now(const kb_oplog *log, const pe_record *record)
 {
-    kb_split_time split = record->split;
-    *part_of(record, &split) += log->sim->now - record->charged_to;
-    return split;
-}
-
-static void charge_pe(const kb_oplog *log, pe_record *record)
-{
-    kb_time now = log->sim->now;
-    *part_of(record, &record->split) += now - record->charged_to;
-    record->charged_to = now;
+    kb_time split[PARTS];
+    memcpy(split, record->split, sizeof split);
+    split[record->part] += log->sim->now;
+    return (kb_split_time){.compute = split[part_of(KB_COMPUTING)],
+                           .memory = split[part_of(KB_MEMORY)],
+                           .communication = split[part_of(KB_COMMUNICATING)],
+                           .idle = split[IDLE]};
 }
 
 void kb_oplog_begin(kb_oplog *log, uint64_t pe, kb_activity activity)
 {
-    pe_record *record = need_pe(log, pe);
-    if (!record)
-        return;
-    charge_pe(log, record);
-    record->active[activity]++;
+    pe_record *record = record_of(log, pe);
+    uint8_t part = part_of(activity);
+    record->active[part]++;
+    if (part > record->part)
+        change_part(log, record, part);
 }
 
 void kb_oplog_end(kb_oplog *log, uint64_t pe, kb_activity activity)
 {
-    pe_record *record = need_pe(log, pe);
-    if (!record)
+    pe_record *record = record_of(log, pe);
+    uint8_t part = part_of(activity);
+    KB_ASSERT(record->active[part] > 0);
+    if (--record->active[part] > 0 || part < record->part)
         return;
-    KB_ASSERT(record->active[activity] > 0);
-    charge_pe(log, record);
-    record->active[activity]--;
+    while (part > IDLE && record->active[part] == 0)
+        part--;
+    change_part(log, record, part);
 }
 
 /* ---- What the run is doing --------------------------------------------------------------- */
@@ -449,13 +439,11 @@ void kb_oplog_kernel_begin(kb_oplog *log, uint64_t pe)
 {
     settle_run(log);
     log->kernels++;
-    pe_record *record = need_pe(log, pe);
-    if (!record)
-        return;
+    pe_record *record = record_of(log, pe);
     KB_ASSERT(!record->runs_kernel);
     record->runs_kernel = true;
-    record->split = (kb_split_time){0};
-    record->charged_to = log->sim->now;
+    memset(record->split, 0, sizeof record->split);
+    record->split[record->part] = -log->sim->now;
 }
 
 kb_split_time kb_oplog_kernel_end(kb_oplog *log, uint64_t pe)
@@ -463,14 +451,12 @@ kb_split_time kb_oplog_kernel_end(kb_oplog *log, uint64_t pe)
     KB_ASSERT(log->kernels > 0);
     settle_run(log);
     log->kernels--;
-    pe_record *record = need_pe(log, pe);
-    if (!record)
-        return (kb_split_time){0};
+    pe_record *record = record_of(log, pe);
     KB_ASSERT(record->runs_kernel);
-    charge_pe(log, record);
     record->runs_kernel = false;
-    add_split(&log->timeline.pes, record->split);
-    return record->split;
+    kb_split_time split = split_now(log, record);
+    add_split(&log->timeline.pes, split);
+    return split;
 }
 
 void kb_oplog_request_begin(kb_oplog *log)
@@ -490,9 +476,9 @@ kb_timeline kb_oplog_timeline(const kb_oplog *log)
 {
     kb_timeline timeline = log->timeline;
     charge_run(log, &timeline);
-    for (uint64_t pe = 0; pe < log->pe_count; pe++) {
-        const pe_record *record = log->pes[pe];
-        if (record && record->runs_kernel)
+    for (uint64_t pe = 0; pe < log->pe_count && log->kernels > 0; pe++) {
+        const pe_record *record = &log->pes[pe];
+        if (record->runs_kernel)
             add_split(&timeline.pes, split_now(log, record));
     }
     return timeline;
