@@ -21,6 +21,7 @@ typedef struct kb_stack {
 
 typedef struct kb_stack_pool {
     size_t bytes;    /* of each stack, without the guard */
+    size_t length;   /* of what is mapped for each */
     char *free_base; /* the one given back last; its top word has the base of the one before */
     uint32_t mapped; /* in use and free */
 } kb_stack_pool;
