@@ -11,10 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/extent.h"
 #include "base/mem.h"
 #include "base/sanitize.h"
 
-enum { cache_line = 64, live_bytes = KB_POOL_CHUNK / 8, link_size = sizeof(uint32_t) };
+enum { link_size = sizeof(uint32_t) };
+
+#ifdef NDEBUG
+enum { live_bytes = 0 };
+#else
+enum { live_bytes = KB_POOL_CHUNK / 8 };
+#endif
 
 void kb_pool_init(kb_pool *pool, size_t object_size)
 {
@@ -30,7 +37,7 @@ void kb_pool_fini(kb_pool *pool)
 {
     for (size_t i = 0; i < pool->chunk_count; i++) {
         kb_unpoison(pool->chunks[i], pool->stride * KB_POOL_CHUNK);
-        free(pool->chunks[i]);
+        kb_extent_free(pool->chunks[i]);
     }
     free(pool->chunks);
     kb_pool_init(pool, pool->size);
@@ -46,9 +53,11 @@ static bool add_chunk(kb_pool *pool)
         pool->chunks = grown;
     }
     size_t objects_size = pool->stride * KB_POOL_CHUNK;
-    char *chunk = kb_alloc_aligned(cache_line, 1, objects_size + live_bytes);
+    char *chunk = kb_extent_alloc(objects_size + live_bytes, pool->chunk_count > 0);
     if (!chunk)
         return false;
+    if (pool->chunk_count == 1)
+        kb_extent_make_huge(pool->chunks[0]);
     memset(chunk + objects_size, 0, live_bytes);
     kb_poison(chunk, objects_size);
     pool->chunks[pool->chunk_count++] = chunk;

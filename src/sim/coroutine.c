@@ -13,6 +13,10 @@
 #include "sim/engine.h"
 #include "sim/sim.h"
 
+#if KB_CONTEXT_ASM && !defined(KB_ASAN) && !defined(KB_TSAN)
+_Static_assert(offsetof(kb_co, waiter) == 64, "what a sleep takes is one cache line");
+#endif
+
 kb_sim *kb_co_sim(const kb_co *co)
 {
     return co->sim;
@@ -35,12 +39,13 @@ void *kb_co_arg(const kb_co *co)
 
 void kb_co_set_line(kb_co *co, kb_line at)
 {
-    co->line = at;
+    co->file = at.file;
+    co->line = at.line;
 }
 
 kb_line kb_co_get_line(const kb_co *co)
 {
-    return co->line;
+    return (kb_line){.file = co->file, .line = co->line};
 }
 
 bool kb_co_is_unwinding(const kb_co *co)
