@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "base/sanitize.h"
 
-enum { link_size = sizeof(uint32_t) };
+enum { cache_line = 64, link_size = sizeof(uint32_t) };
 
 #ifdef NDEBUG
 enum { live_bytes = 0 };
@@ -28,8 +28,12 @@ void kb_pool_init(kb_pool *pool, size_t object_size)
     KB_ASSERT(object_size > 0 && object_size <= SIZE_MAX / KB_POOL_CHUNK / 2);
     if (object_size < link_size)
         object_size = link_size;
-    size_t align = _Alignof(max_align_t);
-    size_t stride = (object_size + align - 1) & ~(align - 1);
+    /* No more lines than need be: small ones never straddle two, larger ones begin with one. */
+    size_t stride = _Alignof(max_align_t);
+    while (stride < object_size && stride < cache_line)
+        stride *= 2;
+    if (object_size > cache_line)
+        stride = (object_size + cache_line - 1) & ~((size_t)cache_line - 1);
     *pool = (kb_pool){.stride = stride + KB_REDZONE, .size = object_size, .used = 1};
 }
 
