@@ -319,7 +319,6 @@ static bool set_out(net *n, uint32_t t)
         tn->steps = tr->steps;
         tn->source = tr->source;
         tn->path = tr->path;
-        tn->open = stays_in_line(tn, tr);
         kb_time drain = time_of(n, tn->slowest, tr);
         if (drain <= FARTHEST && can_set_out(n, tn, tr, ahead, start)) {
             append(n, index, t, start, drain);
@@ -342,23 +341,26 @@ static bool resume(net *n, uint32_t index, uint32_t t)
         return set_out(n, t);
     }
     paths_give(&n->paths, tn->path, tn->path_size);
-    tn->open = stays_in_line(tn, tr);
     tn->whole = true;
     append(n, index, t, n->now, drain);
     return true;
 }
 
+/*
+ * Packets may queue on the way, but those of the train keep up with the slowest link: on every link
+ * they are gone, and have left their room, by when a leg comes that starts at clear_at.
+ */
 static bool follow(net *n, uint32_t index, uint32_t t)
 {
     const train *tn = train_at(n, index);
     const transfer *tr = transfer_at(n, t);
     if (tn->first_leg == NONE)
         return resume(n, index, t);
-    if (!tn->open || !is_way_of(n, tn, tr))
+    if (!is_way_of(n, tn, tr))
         return false;
     kb_time start = n->now > tn->free_at ? n->now : tn->free_at;
     if (start < tn->clear_at || start > FARTHEST || !(tn->roomy || tn->whole) ||
-        !stays_in_line(tn, tr) || !is_foreseeable(n, tn, tr))
+        !is_foreseeable(n, tn, tr) || !train_reserve(n, tn, tr))
         return false;
     kb_time drain = time_of(n, tn->slowest, tr);
     if (drain > FARTHEST)

@@ -30,7 +30,6 @@ typedef struct train {
     bool rising;   /* no link is slower than the one before */
     bool roomy;    /* no leg will wait for room behind another */
     bool whole;    /* all legs were of full packets */
-    bool open;     /* others may follow */
 
     uint64_t ended_legs, ended_bytes;
     kb_time ended_waited;

@@ -205,6 +205,29 @@ static void who_was_met_is_followed_again(void **state)
 }
 
 /*
+ * a > m > x, 200 and 100 GB/s: packets queue at m. Ten of 100 packets, each when the slower link
+ * has had the time for those before it: 100 ns apart, though it takes 106 ns until one has ended.
+ */
+static void transfers_that_come_late_enough_may_queue_on_their_way(void **state)
+{
+    (void)state;
+    scenario s;
+    scenario_init(&s, (net_options){.packet_bytes = 100, .vcs = 2, .depth_bytes = 200});
+    uint32_t m = scenario_node(&s, 3 * KB_NS), x = scenario_node(&s, 3 * KB_NS);
+    uint32_t am = scenario_link(&s, scenario_node(&s, 0), m, 200, 0);
+    uint32_t mx = scenario_link(&s, m, x, 100, 0);
+    s.watch_from = KB_FOREVER;
+    for (uint32_t i = 0; i < 10; i++)
+        scenario_write(&s, 100 * i * KB_NS, 10000, LINKS(am, mx));
+    outcome *o = scenario_run(&s);
+    for (uint32_t i = 0; i < 10; i++)
+        assert_int_equal(o->receipts[i].ended, (100 * (i + 1) + 6) * KB_NS);
+    assert_int_equal(o->events, 30);
+    outcome_free(o);
+    scenario_fini(&s);
+}
+
+/*
  * a > k > m > x, and b > k. With two channels behind k > m the first transfer of a takes channel 0,
  * and a packet of b that comes between channel 1. So it is the turn of channel 0 when the next one
  * of a comes, but the first one's packets are still there: it takes 1. Looked at from outside in
@@ -346,6 +369,7 @@ int main(void)
         cmocka_unit_test(a_lone_transfer_takes_three_events),
         cmocka_unit_test(transfers_that_follow_take_three_events_each),
         cmocka_unit_test(who_was_met_is_followed_again),
+        cmocka_unit_test(transfers_that_come_late_enough_may_queue_on_their_way),
         cmocka_unit_test(channels_are_those_of_packets),
         cmocka_unit_test(trains_make_no_difference_on_a_machine),
     };
