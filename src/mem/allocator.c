@@ -45,15 +45,16 @@ static size_t first_ending_after(const mem_span *spans, size_t count, uint64_t a
 /* Lists of spans have room by the time something is put into them. */
 static void insert_span(mem_span *spans, size_t *count, size_t at, mem_span span)
 {
-    memmove(&spans[at + 1], &spans[at], (*count - at) * sizeof *spans);
+    if (at < *count)
+        memmove(&spans[at + 1], &spans[at], (*count - at) * sizeof *spans);
     spans[at] = span;
     ++*count;
 }
 
 static void remove_span(mem_span *spans, size_t *count, size_t at)
 {
-    --*count;
-    memmove(&spans[at], &spans[at + 1], (*count - at) * sizeof *spans);
+    if (at < --*count)
+        memmove(&spans[at], &spans[at + 1], (*count - at) * sizeof *spans);
 }
 
 /* ---- Taking ------------------------------------------------------------------------------ */

@@ -32,12 +32,12 @@ typedef struct mem_span {
 } mem_span;
 
 typedef struct mem_allocator {
-    uint64_t base, bytes;
+    KB_VEC(mem_span) used; /* by start */
+    KB_VEC(mem_span) free; /* by start; none touches another. Valid once something was taken */
     uint64_t free_bytes;
     uint64_t next; /* MEM_NEXT_FIT: where to begin looking */
     mem_fit fit;
-    KB_VEC(mem_span) used; /* by start */
-    KB_VEC(mem_span) free; /* by start; none touches another. Valid once something was taken */
+    uint64_t base, bytes;
 } mem_allocator;
 
 typedef enum mem_taken { MEM_TAKEN, MEM_EXHAUSTED, MEM_NO_HOST_MEMORY } mem_taken;

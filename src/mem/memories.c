@@ -35,7 +35,7 @@ uint64_t mem_capacity_of(const mem_memories *memories, kb_memory memory)
     return 0;
 }
 
-static size_t cube_index(const mem_memories *memories, kb_pe pe)
+static inline size_t cube_index(const mem_memories *memories, kb_pe pe)
 {
     return (size_t)pe.sip * memories->shape->cubes + pe.cube;
 }
@@ -59,8 +59,11 @@ static void region_fini(mem_region *memory)
 
 mem_pe_record *mem_need_pe(mem_memories *memories, kb_pe pe)
 {
+    enum { CACHE_LINE = 64 };
     mem_pe_record **record = &memories->pes[mem_pe_index(memories, pe)];
-    if (!*record && (*record = kb_alloc_zeroed(1, sizeof **record))) {
+    if (KB_UNLIKELY(!*record) &&
+        (*record = kb_alloc_aligned(CACHE_LINE, 1, sizeof **record)) != NULL) {
+        **record = (mem_pe_record){0};
         uint64_t tcm = mem_capacity_of(memories, KB_TCM);
         region_init(&(*record)->hbm, mem_capacity_of(memories, KB_HBM));
         region_init(&(*record)->tcm, tcm);
@@ -225,7 +228,15 @@ static kb_error *does_not_exist(const char *what, uint32_t number, uint32_t coun
                         what, number, of, count);
 }
 
-static kb_error *check_place(const mem_memories *memories, kb_pe pe, kb_memory memory)
+static inline bool is_place(const mem_memories *memories, kb_pe pe, kb_memory memory)
+{
+    const topo_shape *shape = memories->shape;
+    return (unsigned)memory < KB_VIRTUAL && pe.sip < shape->sips && pe.cube < shape->cubes &&
+           (memory == KB_SRAM || pe.pe < shape->pes);
+}
+
+/* Says what is wrong with a place that is none. */
+static kb_error *no_place(const mem_memories *memories, kb_pe pe, kb_memory memory)
 {
     const topo_shape *shape = memories->shape;
     if (memory == KB_VIRTUAL)
@@ -238,15 +249,14 @@ static kb_error *check_place(const mem_memories *memories, kb_pe pe, kb_memory m
         return does_not_exist("sip", pe.sip, shape->sips, "the machine");
     if (pe.cube >= shape->cubes)
         return does_not_exist("cube", pe.cube, shape->cubes, "a SIP");
-    if (memory != KB_SRAM && pe.pe >= shape->pes)
-        return does_not_exist("pe", pe.pe, shape->pes, "a cube");
-    return NULL;
+    return does_not_exist("pe", pe.pe, shape->pes, "a cube");
 }
 
 kb_error *mem_memories_check(const mem_memories *memories, const kb_location *location,
                              uint64_t bytes)
 {
-    KB_TRY(check_place(memories, location->pe, location->memory));
+    if (KB_UNLIKELY(!is_place(memories, location->pe, location->memory)))
+        return no_place(memories, location->pe, location->memory);
     uint64_t capacity = mem_capacity_of(memories, location->memory);
     if (bytes <= capacity && location->offset <= capacity - bytes)
         return NULL;
@@ -256,24 +266,39 @@ kb_error *mem_memories_check(const mem_memories *memories, const kb_location *lo
                         bytes, mem_name_of_location(location).text, capacity);
 }
 
-kb_error *mem_check_request(const mem_memories *memories, kb_pe pe, kb_memory memory,
+/* Whether memory may be taken there. */
+static inline bool may_take(const mem_memories *memories, kb_pe pe, kb_memory memory,
                             uint64_t bytes, uint64_t align)
 {
-    KB_TRY(check_place(memories, pe, memory));
     bool aligned = align != 0 && (align & (align - 1)) == 0;
     bool allowed = memories->only_sip == TOPO_NONE || memories->only_sip == pe.sip;
-    if (bytes > 0 && aligned && allowed)
-        return NULL;
+    return is_place(memories, pe, memory) && bytes > 0 && aligned && allowed;
+}
+
+/* Why it may not. */
+static kb_error *cannot_take(const mem_memories *memories, kb_pe pe, kb_memory memory,
+                             uint64_t bytes, uint64_t align)
+{
+    if (!is_place(memories, pe, memory))
+        return no_place(memories, pe, memory);
     mem_name where = mem_name_of_memory(pe, memory);
     if (bytes == 0)
         return kb_error_new(KB_ERR_INPUT, "0 bytes asked in %s: at least 1 is needed", where.text);
-    if (!aligned)
+    if (align == 0 || (align & (align - 1)) != 0)
         return kb_error_new(KB_ERR_INPUT,
                             "alignment %" PRIu64 " asked in %s: a power of two is needed", align,
                             where.text);
     return kb_error_new(KB_ERR_INPUT,
                         "no memory is to be had in %s: the run is limited to sip %" PRIu32,
                         where.text, memories->only_sip);
+}
+
+kb_error *mem_check_request(const mem_memories *memories, kb_pe pe, kb_memory memory,
+                            uint64_t bytes, uint64_t align)
+{
+    return may_take(memories, pe, memory, bytes, align)
+               ? NULL
+               : cannot_take(memories, pe, memory, bytes, align);
 }
 
 /* ---- Blocks ------------------------------------------------------------------------------ */
@@ -308,19 +333,21 @@ kb_error *mem_not_taken(mem_taken taken, const mem_allocator *space, mem_name wh
 kb_error *mem_memories_alloc(mem_memories *memories, kb_pe pe, kb_memory memory, uint64_t bytes,
                              uint64_t align, uint64_t *offset)
 {
-    KB_TRY(mem_check_request(memories, pe, memory, bytes, align));
+    if (KB_UNLIKELY(!may_take(memories, pe, memory, bytes, align)))
+        return cannot_take(memories, pe, memory, bytes, align);
     mem_region *there = mem_need_region(memories, pe, memory);
     if (!there)
         return kb_error_nomem();
     mem_taken taken = mem_allocator_take(&there->space, bytes, align, offset);
-    if (taken == MEM_TAKEN)
+    if (KB_LIKELY(taken == MEM_TAKEN))
         return NULL;
     return mem_not_taken(taken, &there->space, mem_name_of_memory(pe, memory), bytes, align);
 }
 
 static void give_found(mem_region *there, const mem_span *block)
 {
-    mem_contents_discard(&there->contents, block->start, block->bytes);
+    if (there->contents.page_count > 0)
+        mem_contents_discard(&there->contents, block->start, block->bytes);
     mem_allocator_give_block(&there->space, block);
 }
 
@@ -348,10 +375,12 @@ static kb_error *cannot_free(const kb_location *location, const mem_span *block,
 
 kb_error *mem_memories_free(mem_memories *memories, kb_pe pe, kb_memory memory, uint64_t offset)
 {
-    KB_TRY(check_place(memories, pe, memory));
+    if (KB_UNLIKELY(!is_place(memories, pe, memory)))
+        return no_place(memories, pe, memory);
     mem_region *there = mem_find_region(memories, pe, memory);
     const mem_span *block = there ? mem_allocator_find(&there->space, offset) : NULL;
-    bool is_ring = block && mem_find_pair(&there->rings, block->start);
+    bool is_ring =
+        block && block->start <= there->rings_up_to && mem_find_pair(&there->rings, block->start);
     if (!block || is_ring || block->start != offset)
         return cannot_free(&(kb_location){memory, pe, offset}, block, is_ring);
     give_found(there, block);

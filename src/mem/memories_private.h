@@ -13,11 +13,13 @@ typedef KB_VEC(mem_pair) mem_pair_list;
 typedef struct mem_region {
     mem_allocator space;
     mem_contents contents;
-    mem_pair_list rings; /* where each starts, and in TCM where it starts in the ring region */
+    uint64_t rings_up_to; /* no ring starts behind this place */
+    mem_pair_list rings;  /* where each starts, and in TCM where it starts in the ring region */
 } mem_region;
 
+/* Begins with what kernels use most, at a cache line. */
 typedef struct mem_pe_record {
-    mem_region hbm, tcm;
+    mem_region tcm, hbm;
     mem_allocator ring_space;
     mem_pair_list ring_places; /* where each starts in the ring region, and in the TCM */
 } mem_pe_record;

@@ -13,12 +13,13 @@
 #include "nearest.h"
 
 typedef struct mapping {
-    char *name; /* NULL: it is no tensor */
     mem_extent *extents;
     size_t extent_count;
+    uint64_t first_bytes; /* of the first extent */
     kb_location *copies;
     uint64_t *installed; /* a bit for each PE, cube by cube */
     uint32_t installed_count;
+    char *name; /* NULL: it is no tensor */
 } mapping;
 
 /* Where a mapping is, apart from it: a search looks at these alone. */
@@ -210,6 +211,7 @@ static mapping *mapping_create(const mem_mmu *mmu, const mem_mapping_spec *spec)
         return NULL;
     size_t pe_count = (size_t)mmu->cubes * mmu->pes;
     map->extent_count = spec->extent_count;
+    map->first_bytes = spec->extent_count > 0 ? spec->extents[0].bytes : 0;
     map->name = spec->name ? copy_array(spec->name, strlen(spec->name) + 1, 1) : NULL;
     map->extents = copy_array(spec->extents, spec->extent_count, sizeof *map->extents);
     map->copies = copy_array(spec->copies, spec->copy_count, sizeof *map->copies);
@@ -314,12 +316,16 @@ uint32_t mem_mmu_installed(const mem_mmu *mmu, mem_mapping_id id)
 
 /* ---- Translating ------------------------------------------------------------------------- */
 
-/* The extent that has the offset, or NULL. */
+/*
+ * The extent that has the offset, or NULL. Looked at first is the one that has it if all are like
+ * the first one: mostly they are, up to the last.
+ */
 static const mem_extent *extent_at(const mapping *map, uint64_t offset)
 {
-    size_t low = 0, high = map->extent_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
+    size_t low = 0, high = map->extent_count, middle = 0;
+    if (high > 0 && offset / map->first_bytes < high)
+        middle = (size_t)(offset / map->first_bytes);
+    for (; low < high; middle = low + (high - low) / 2) {
         const mem_extent *extent = &map->extents[middle];
         if (offset < extent->offset)
             high = middle;
@@ -341,6 +347,8 @@ static const kb_location *choose_copy(const mem_mmu *mmu, const mapping *map,
                                       const mem_extent *extent, uint32_t cube, uint32_t pe)
 {
     const kb_location *copies = map->copies + extent->first_copy;
+    if (extent->copy_count == 1)
+        return copies;
     const mem_copies all = {pe_of_copy, copies, extent->copy_count};
     return &copies[mem_nearest_copy(&all, (kb_pe){mmu->sip, cube, pe}, mmu->pes)];
 }

@@ -197,6 +197,8 @@ static kb_error *reserve(mem_memories *memories, kb_pe pe, kb_memory memory, uin
     if (taken != MEM_TAKEN)
         return mem_not_taken(taken, &there->space, mem_name_of_memory(pe, memory), bytes, align);
     insert_pair(&there->rings, *start, 0);
+    if (*start > there->rings_up_to)
+        there->rings_up_to = *start;
     return NULL;
 }
 

@@ -203,7 +203,8 @@ static void put_in_port(net *n, const transfer *tr, uint32_t i, uint32_t index, 
 
 /*
  * Packets of the leg are the first in ports of the way: they wait there. (Others have events for
- * their arrival.) In each port only one leg has such packets: the next one comes when they are gone.
+ * their arrival.) In each port only one leg has such packets: the next one comes when they are
+ * gone.
  */
 static void wait_in_ports(net *n, uint32_t steps)
 {
