@@ -8,6 +8,7 @@
 
 #include "net/net.h"
 #include "paths.h"
+#include "routes.h"
 
 enum {
     CLASSES = 5, /* request and reply, each before and after entering the cube; wrapped around */
@@ -25,6 +26,9 @@ enum {
 #define END_OF_PATH UINT32_MAX    /* no step: there is no phase 3 */
 
 #define NOTHING UINT32_MAX /* of channels */
+
+/* Of times that are foreseen, so that they can be added. */
+#define FARTHEST (KB_FOREVER / 4)
 
 /* What links have in common: few are different, so this stays in the nearest cache. */
 typedef struct profile {
@@ -119,37 +123,42 @@ typedef struct packet {
 
 enum { PACKET_STRIDE = sizeof(packet) + KB_REDZONE }; /* in their pool */
 
+/*
+ * The first two cache lines are all that is looked at of a transfer whose legs go as trains. Of
+ * the third only the receipt's parts are set when it is made.
+ */
 typedef struct transfer {
-    uint32_t path;  /* steps of the leg under way, END_OF_PATH, and the number of the transfer */
-    uint32_t back;  /* of a read whose request is under way; else NONE */
-    uint64_t bytes; /* of the leg */
-    uint64_t back_bytes;
-    uint32_t packets;
-    uint32_t made;        /* have been made at the source; most have left it */
-    uint32_t delivered;   /* have begun their last link */
-    uint32_t from;        /* the node where the leg starts */
-    uint32_t source;      /* and the channel there */
-    uint32_t reader;      /* for whom it is, at a memory; elsewhere all are alike */
-    uint32_t next;        /* at the source: the first transfer of the next reader */
+    uint32_t route;       /* of the leg under way */
+    uint32_t back;        /* of a read whose request is under way: the way back; else NONE */
+    uint64_t bytes;       /* of the leg */
+    uint32_t packets;     /* the same */
     uint32_t behind;      /* the next transfer of the same reader, or of the same train */
     uint32_t last_behind; /* of a reader's first transfer: the last of them, or itself */
+    uint32_t next;        /* at the source: the first transfer of the next reader */
     kb_time ready_at;     /* at the source */
     kb_time ends_at;      /* of what has been delivered; of a train's leg, of all */
-    uint32_t train;       /* that it is a leg of; else NONE */
-    uint32_t line;        /* of legs that move as packets one behind the other over the same way */
-    uint32_t line_length; /* of the last one of its line: how many these are that have not ended */
-    kb_time start;        /* of a train's leg: when it starts on its first link */
-    kb_event end;         /* of a train's leg */
-    net_receipt receipt;
+    uint32_t path;        /* of a leg that moves as packets: steps, END_OF_PATH, the number of the
+                             transfer;        else NONE */
+    uint8_t path_size;
+    bool returning; /* the data of a read */
+    bool arrived;   /* at the source */
+    bool in_train;
+    bool on_links;   /* its packets are, or will be as soon as they can */
+    bool line_whole; /* all legs of its line up to this one are of full packets */
+
+    kb_time start; /* of a train's leg: when it starts on its first link */
+    kb_event end;  /* of a train's leg */
+    kb_time issued;
     net_done_fn *done;
     void *self;
     uint64_t arg;
-    uint16_t steps, back_steps; /* of both paths */
-    uint8_t path_size, back_size;
-    bool returning;  /* the data of a read */
-    bool arrived;    /* at the source */
-    bool on_links;   /* its packets are, or will be as soon as they can */
-    bool line_whole; /* all legs of its line up to this one are of full packets */
+
+    uint64_t back_bytes;
+    kb_time overhead, wire, drain; /* of the receipt */
+    uint32_t made;                 /* packets that have been made at the source; most have left */
+    uint32_t delivered;            /* have begun their last link */
+    uint32_t line;        /* of legs that move as packets one behind the other over the same way */
+    uint32_t line_length; /* of the last one of its line: how many these are that have not ended */
 } transfer;
 
 /*
@@ -177,12 +186,12 @@ struct net {
     KB_VEC(profile) profiles;
 
     uint32_t *claims;   /* by link: how many legs, and CLAIM_TRAIN */
-    uint32_t *train_on; /* by link, if there is one */
+    uint32_t *train_on; /* by link, if there is one: its route */
     uint32_t *latest;   /* by link: the leg that began there last; NONE if it has ended */
 
     kb_pool packets;
     kb_pool transfers;
-    kb_pool trains;
+    routes routes;
     paths paths;
     KB_VEC(stage) stages; /* room for unfolding a train */
     KB_VEC(kb_time) departures;
@@ -212,6 +221,16 @@ static inline uint32_t link_of(const net *n, uint32_t c)
 static inline transfer *transfer_at(const net *n, uint32_t index)
 {
     return kb_pool_at(&n->transfers, index);
+}
+
+static inline route *route_at(const net *n, uint32_t index)
+{
+    return kb_pool_at(&n->routes.pool, index);
+}
+
+static inline route *route_of(const net *n, const transfer *tr)
+{
+    return route_at(n, tr->route);
 }
 
 static inline uint32_t step_link(uint32_t step)
@@ -259,5 +278,12 @@ void flow_offer(net *n, uint32_t c, uint32_t p);
 
 /* net.c: the transfer's last byte is there. */
 void net_end_leg(net *n, uint32_t t);
+
+/* The leg gets a path of its own, that its packets write their channels into, unless it has one.
+ * False if there is no memory. */
+KB_MUST_USE bool net_need_path(net *n, uint32_t t);
+
+/* The error for a leg over too few links or too many. */
+KB_MUST_USE kb_error *net_bad_leg(const net_leg *leg);
 
 #endif

@@ -529,7 +529,7 @@ static void inject(net *n, uint32_t c, uint32_t t)
 {
     transfer *tr = transfer_at(n, t);
     tr->arrived = true;
-    if (is_memory(n, tr->from))
+    if (route_of(n, tr)->from_memory)
         source_append(n, t);
     if (n->channels[c].first_transfer != t)
         return;
@@ -551,17 +551,18 @@ static void on_inject(kb_sim *sim, void *self, uint64_t arg)
 void flow_begin_leg(net *n, uint32_t t, bool in_end)
 {
     const transfer *tr = transfer_at(n, t);
-    uint32_t id = inject_id(n, tr->source);
-    if (!is_memory(n, tr->from))
+    const route *r = route_of(n, tr);
+    uint32_t id = inject_id(n, r->source);
+    if (!r->from_memory)
         source_append(n, t);
     kb_source source = kb_source_make(id);
     source.next_key += SECOND_SEQUENCE + n->arrivals++;
     if (in_end && !n->options.no_elision && kb_sim_advance(n->sim, &source, tr->ready_at)) {
         begin(n, id);
-        inject(n, tr->source, t);
+        inject(n, r->source, t);
         return;
     }
-    (void)kb_sim_at(n->sim, &source, tr->ready_at, n->on_inject, (uint64_t)tr->source << 32 | t);
+    (void)kb_sim_at(n->sim, &source, tr->ready_at, n->on_inject, (uint64_t)r->source << 32 | t);
 }
 
 /* The one to be served after `last`, in rotation. */
@@ -611,7 +612,7 @@ static void on_end(kb_sim *sim, void *self, uint64_t arg)
     net *n = self;
     uint32_t t = (uint32_t)arg;
     begin(n, arrival_id(n, (uint32_t)(arg >> 32)));
-    if (transfer_at(n, t)->train != NONE)
+    if (transfer_at(n, t)->in_train)
         train_end_leg(n, t);
     else
         claims_leave(n, t);

@@ -129,12 +129,6 @@ static inline bool is_source(const net *n, uint32_t c)
     return c >= n->source_base;
 }
 
-/* Memories answer in turns. */
-static inline bool is_memory(const net *n, uint32_t node)
-{
-    return n->graph->nodes.items[node].service != TOPO_NONE;
-}
-
 static inline packet *first_packet(const net *n, uint32_t c)
 {
     return packet_at(n, n->channels[c].first);

@@ -157,7 +157,7 @@ kb_error *net_create(kb_sim *sim, const topo_graph *graph, const net_options *op
     kb_pool_init(&n->packets, sizeof(packet));
     KB_ASSERT(n->packets.stride == PACKET_STRIDE);
     kb_pool_init(&n->transfers, sizeof(transfer));
-    kb_pool_init(&n->trains, sizeof(train));
+    routes_init(&n->routes);
     paths_init(&n->paths);
 
     /* Only rings of SIPs wrap around; other machines need not have that class. */
@@ -171,6 +171,8 @@ kb_error *net_create(kb_sim *sim, const topo_graph *graph, const net_options *op
         (((uint64_t)1 << LINK_MAGIC_SHIFT) + n->channels_per_link - 1) / n->channels_per_link;
 
     kb_error *err = init_links(n);
+    if (!err && !routes_make_table(&n->routes, (n->channel_count - n->source_base) / 2))
+        err = kb_error_nomem();
     if (!err)
         err = flow_add_handlers(n);
     if (err) {
@@ -188,7 +190,7 @@ void net_destroy(net *n)
     kb_vec_fini(&n->departures);
     kb_vec_fini(&n->stages);
     paths_fini(&n->paths);
-    kb_pool_fini(&n->trains);
+    routes_fini(&n->routes);
     kb_pool_fini(&n->transfers);
     kb_pool_fini(&n->packets);
     kb_vec_fini(&n->profiles);
@@ -248,33 +250,29 @@ net_receipt net_foresee(const net *n, const net_order *order)
 
 /* ---- Transfers --------------------------------------------------------------------------- */
 
-/* A path of its own, that the first packet may write its channels into. */
-static uint32_t take_path(net *n, const net_leg *leg, bool reply, uint32_t t, uint8_t *size)
-{
-    uint32_t first = paths_take(&n->paths, leg->count + 2, size);
-    if (first == NONE)
-        return NONE;
-    uint32_t *path = paths_at(&n->paths, first);
-    uint32_t marks = (reply ? REPLY_BIT : 0) | (n->options.vcs > 1 ? VC_OPEN << VC_SHIFT : 0);
-    for (uint32_t i = 0; i < leg->count; i++)
-        path[i] = leg->steps[i] | marks;
-    path[leg->count] = END_OF_PATH;
-    path[leg->count + 1] = t;
-    return first;
-}
-
-static void give_path(net *n, uint32_t path, uint8_t size)
-{
-    if (path != NONE)
-        paths_give(&n->paths, path, size);
-}
-
-static void give_transfer(net *n, uint32_t t)
+bool net_need_path(net *n, uint32_t t)
 {
     transfer *tr = transfer_at(n, t);
-    give_path(n, tr->path, tr->path_size);
-    give_path(n, tr->back, tr->back_size);
-    kb_pool_give(&n->transfers, t);
+    if (tr->path != NONE)
+        return true;
+    const route *r = route_of(n, tr);
+    tr->path = paths_take(&n->paths, r->steps + 2u, &tr->path_size);
+    if (tr->path == NONE)
+        return false;
+    uint32_t *path = paths_at(&n->paths, tr->path);
+    memcpy(path, paths_at(&n->paths, r->words), r->steps * sizeof *path);
+    path[r->steps] = END_OF_PATH;
+    path[r->steps + 1] = t;
+    return true;
+}
+
+/* The leg in hand has ended, or will not begin. */
+static void leave_route(net *n, transfer *tr)
+{
+    if (tr->path != NONE)
+        paths_give(&n->paths, tr->path, tr->path_size);
+    tr->path = NONE;
+    route_of(n, tr)->uses--;
 }
 
 static uint64_t packets_of(const net *n, uint64_t bytes)
@@ -286,29 +284,26 @@ static uint64_t packets_of(const net *n, uint64_t bytes)
 static void begin_leg(net *n, uint32_t t, kb_time now, bool forwarded)
 {
     transfer *tr = transfer_at(n, t);
-    const topo_graph *g = n->graph;
-    const uint32_t *path = paths_at(&n->paths, tr->path);
-    uint32_t step = *path;
-    tr->from = g->links.items[step_link(step)].from;
-    bool memory = g->nodes.items[tr->from].service != TOPO_NONE;
-    tr->reader = memory ? g->links.items[step_link(path[tr->steps - 1])].to : 0;
     tr->packets = (uint32_t)packets_of(n, tr->bytes);
-    tr->made = 0;
-    tr->delivered = 0;
+    tr->path = NONE;
     tr->arrived = false;
+    tr->in_train = false;
     tr->on_links = false;
-    tr->ready_at = now + (forwarded ? 0 : topo_source_overhead(n->graph, tr->from));
+    tr->ready_at = now + (forwarded ? 0 : route_of(n, tr)->overhead);
     tr->ends_at = tr->ready_at;
-    tr->source = n->source_of[step_link(step)] + ((step & REPLY_BIT) != 0);
     flow_begin_leg(n, t, tr->returning);
+}
+
+kb_error *net_bad_leg(const net_leg *leg)
+{
+    return kb_error_new(KB_ERR_BUG, "a transfer of %ju bytes over %u links", (uintmax_t)leg->bytes,
+                        leg->count);
 }
 
 static kb_error *check_bytes(const net *n, const net_leg *leg)
 {
-    if (KB_UNLIKELY(leg->count == 0 || leg->count > NET_MAX_STEPS || leg->bytes == 0 ||
-                    leg->bytes > INT64_MAX))
-        return kb_error_new(KB_ERR_BUG, "a transfer of %ju bytes over %u links",
-                            (uintmax_t)leg->bytes, leg->count);
+    if (KB_UNLIKELY(leg->bytes == 0 || leg->bytes > INT64_MAX))
+        return net_bad_leg(leg);
     if (KB_UNLIKELY(packets_of(n, leg->bytes) >= MAX_PACKETS))
         return kb_error_new(KB_ERR_INPUT,
                             "a transfer of %ju bytes is more than %u packets of %u bytes",
@@ -321,6 +316,8 @@ static kb_error *check_leg(const net *n, uint32_t from, const net_leg *leg)
     uint32_t node = from;
     topo_phase last_phase =
         n->channels_per_link == CLASSES * n->options.vcs ? TOPO_WRAPPED : TOPO_AFTER;
+    if (leg->count == 0 || leg->count > NET_MAX_STEPS)
+        return net_bad_leg(leg);
     KB_TRY(check_bytes(n, leg));
     for (uint32_t i = 0; i < leg->count; i++) {
         uint32_t at = topo_step_link(leg->steps[i]);
@@ -337,7 +334,7 @@ static kb_error *check_leg(const net *n, uint32_t from, const net_leg *leg)
 static kb_error *check_order(const net *n, const net_order *order)
 {
     bool reads = order->back.bytes > 0;
-    if (order->routed) {
+    if (order->machine) {
         KB_TRY(check_bytes(n, &order->out));
         return reads ? check_bytes(n, &order->back) : NULL;
     }
@@ -345,57 +342,98 @@ static kb_error *check_order(const net *n, const net_order *order)
     return reads ? check_leg(n, end_of_leg(n, order->from, &order->out), &order->back) : NULL;
 }
 
+/* The ways of an order; `back` is NONE unless it reads. */
+static kb_error *use_routes(net *n, const net_order *order, uint32_t *out, uint32_t *back)
+{
+    bool reads = order->back.bytes > 0;
+    uint32_t to = order->machine ? order->to : end_of_leg(n, order->from, &order->out);
+    uint32_t kind = (reads ? 0 : ROUTE_DATA) | (order->reply ? ROUTE_REPLY : 0);
+    *back = NONE;
+    KB_TRY(routes_use(n, order->machine, order->from, to, kind, &order->out, out));
+    if (!reads)
+        return NULL;
+    uint32_t end = order->machine ? order->from : end_of_leg(n, to, &order->back);
+    kb_error *err =
+        routes_use(n, order->machine, to, end, ROUTE_DATA | ROUTE_REPLY, &order->back, back);
+    if (err)
+        route_at(n, *out)->uses--;
+    return err;
+}
+
+/* Adds what a lone transfer takes for a leg, without the overhead of the node it starts at. */
+static void foresee_route(const route *r, uint64_t bytes, transfer *tr)
+{
+    tr->overhead += r->node_time;
+    tr->wire += r->wire_time;
+    tr->drain += topo_rate_time(r->slowest->bytes_per_s, bytes);
+}
+
+static void foresee(const net *n, const net_order *order, transfer *tr)
+{
+    tr->overhead = tr->wire = tr->drain = 0;
+    if (order->plain)
+        return;
+    const route *out = route_of(n, tr);
+    tr->overhead = order->forwarded ? 0 : out->overhead;
+    foresee_route(out, order->out.bytes, tr);
+    if (tr->back != NONE) {
+        tr->overhead += route_at(n, tr->back)->overhead;
+        foresee_route(route_at(n, tr->back), order->back.bytes, tr);
+    }
+}
+
 kb_error *net_submit(net *n, const net_order *order)
 {
+    uint32_t out, back;
     KB_TRY(check_order(n, order));
-    bool reads = order->back.bytes > 0;
+    KB_TRY(use_routes(n, order, &out, &back));
     uint32_t t = kb_pool_take(&n->transfers);
-    if (t == NONE)
-        return kb_error_nomem();
-    transfer *tr = transfer_at(n, t);
-    *tr = (transfer){.bytes = order->out.bytes,
-                     .back_bytes = order->back.bytes,
-                     .steps = (uint16_t)order->out.count,
-                     .back_steps = (uint16_t)order->back.count,
-                     .done = order->done,
-                     .self = order->self,
-                     .arg = order->arg};
-    tr->path = take_path(n, &order->out, order->reply, t, &tr->path_size);
-    if (reads)
-        tr->back = take_path(n, &order->back, true, t, &tr->back_size);
-    if (tr->path == NONE || (reads && tr->back == NONE)) {
-        give_transfer(n, t);
+    if (t == NONE) {
+        route_at(n, out)->uses--;
+        if (back != NONE)
+            route_at(n, back)->uses--;
         return kb_error_nomem();
     }
-    if (!order->plain)
-        tr->receipt = net_foresee(n, order);
-    tr->receipt.issued = kb_sim_now(n->sim);
-    begin_leg(n, t, tr->receipt.issued, order->forwarded);
+    transfer *tr = transfer_at(n, t);
+    tr->route = out;
+    tr->back = back;
+    tr->bytes = order->out.bytes;
+    tr->back_bytes = order->back.bytes;
+    tr->returning = false;
+    tr->issued = kb_sim_now(n->sim);
+    tr->done = order->done;
+    tr->self = order->self;
+    tr->arg = order->arg;
+    foresee(n, order, tr);
+    begin_leg(n, t, tr->issued, order->forwarded);
     return NULL;
 }
 
 void net_end_leg(net *n, uint32_t t)
 {
     transfer *tr = transfer_at(n, t);
+    leave_route(n, tr);
     if (tr->back != NONE) {
-        give_path(n, tr->path, tr->path_size);
-        tr->path = tr->back;
-        tr->path_size = tr->back_size;
-        tr->steps = tr->back_steps;
+        tr->route = tr->back;
         tr->back = NONE;
         tr->bytes = tr->back_bytes;
         tr->returning = true;
         begin_leg(n, t, n->now, false);
         return;
     }
-    net_receipt receipt = tr->receipt;
-    receipt.ended = tr->ends_at;
-    receipt.queueing =
-        receipt.ended - receipt.issued - receipt.overhead - receipt.wire - receipt.drain;
+    kb_time foreseen = tr->overhead + tr->wire + tr->drain;
+    net_receipt receipt = {
+        .issued = tr->issued,
+        .ended = tr->ends_at,
+        .overhead = tr->overhead,
+        .wire = tr->wire,
+        .drain = tr->drain,
+        .queueing = tr->ends_at - tr->issued - foreseen,
+    };
     net_done_fn *done = tr->done;
     void *self = tr->self;
     uint64_t arg = tr->arg;
-    give_transfer(n, t);
+    kb_pool_give(&n->transfers, t);
     n->done++;
     if (done)
         done(self, arg, &receipt);
@@ -428,7 +466,7 @@ net_figures net_get_figures(const net *n)
                      .transfers = n->done,
                      .live = kb_pool_live(&n->transfers),
                      .live_bytes = pool_bytes(&n->packets) + pool_bytes(&n->transfers) +
-                                   pool_bytes(&n->trains) + paths_bytes(&n->paths)};
+                                   pool_bytes(&n->routes.pool) + paths_bytes(&n->paths)};
     size_t links = n->graph->links.count;
     for (uint32_t at = 0; at < links; at++) {
         train_figures more = look(n, at);
@@ -438,7 +476,7 @@ net_figures net_get_figures(const net *n)
     f.state_bytes = sizeof *n +
                     links * (sizeof *n->links + sizeof *n->source_of + sizeof *n->claims +
                              sizeof *n->train_on + sizeof *n->latest) +
-                    (n->ports ? links * sizeof *n->ports : 0) +
+                    (n->ports ? links * sizeof *n->ports : 0) + routes_table_bytes(&n->routes) +
                     n->channel_count * sizeof *n->channels +
                     n->profiles.capacity * sizeof *n->profiles.items;
     return f;

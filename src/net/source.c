@@ -16,7 +16,8 @@
 void source_append(net *n, uint32_t t)
 {
     transfer *tr = transfer_at(n, t);
-    channel *ch = &n->channels[tr->source];
+    const route *r = route_of(n, tr);
+    channel *ch = &n->channels[r->source];
     tr->behind = NONE;
     tr->last_behind = t;
     if (ch->first_transfer == NONE) {
@@ -26,7 +27,7 @@ void source_append(net *n, uint32_t t)
     }
     for (uint32_t i = ch->first_transfer;; i = transfer_at(n, i)->next) {
         transfer *first = transfer_at(n, i);
-        if (first->reader == tr->reader) {
+        if (route_of(n, first)->reader == r->reader) {
             transfer_at(n, first->last_behind)->behind = t;
             first->last_behind = t;
             return;
@@ -41,13 +42,14 @@ void source_append(net *n, uint32_t t)
 void source_push(net *n, uint32_t t)
 {
     transfer *tr = transfer_at(n, t);
-    channel *ch = &n->channels[tr->source];
+    const route *r = route_of(n, tr);
+    channel *ch = &n->channels[r->source];
     uint32_t other = ch->first_transfer;
     KB_ASSERT(other == ch->last_transfer || other == NONE);
     ch->first_transfer = t;
     if (other == NONE) {
         ch->last_transfer = t;
-    } else if (transfer_at(n, other)->reader == tr->reader) {
+    } else if (route_of(n, transfer_at(n, other))->reader == r->reader) {
         transfer_at(n, tr->last_behind)->behind = other;
         tr->last_behind = transfer_at(n, other)->last_behind;
         ch->last_transfer = t;
@@ -126,7 +128,10 @@ void source_prepare(net *n, uint32_t c)
         claims_clear(n, t);
         if (ch->first_transfer != t) /* a train was dissolved that had not left the source */
             return;
-        claims_enter(n, t);
+        transfer *tr = transfer_at(n, t);
+        tr->made = tr->delivered = 0;
+        if (!claims_enter(n, t))
+            return;
     }
     source_make_packet(n, c);
 }

@@ -24,9 +24,6 @@
 #include "flow.h"
 #include "source.h"
 
-/* So that times can be added. */
-#define FARTHEST (KB_FOREVER / 4)
-
 /* ---- Legs -------------------------------------------------------------------------------- */
 
 static uint64_t last_bytes(const net *n, const transfer *tr)
@@ -39,27 +36,6 @@ static bool is_whole(const net *n, const transfer *tr)
     return last_bytes(n, tr) == n->options.packet_bytes;
 }
 
-static bool are_same(const net *n, uint32_t path, uint32_t other, uint32_t steps)
-{
-    const uint32_t *x = paths_at(&n->paths, path), *y = paths_at(&n->paths, other);
-    for (uint32_t i = 0; i < steps; i++)
-        if ((x[i] ^ y[i]) & (STEP_MASK | REPLY_BIT)) /* the channels are each one's own */
-            return false;
-    return true;
-}
-
-static bool same_way(const net *n, const transfer *a, const transfer *b)
-{
-    return a->source == b->source && a->steps == b->steps &&
-           are_same(n, a->path, b->path, a->steps);
-}
-
-static bool is_way_of(const net *n, const train *tn, const transfer *tr)
-{
-    return tn->source == tr->source && tn->steps == tr->steps &&
-           are_same(n, tn->path, tr->path, tr->steps);
-}
-
 /* ---- Claims ------------------------------------------------------------------------------ */
 
 /* The leg, on the links as packets, is the last one of the line that it continues or begins. */
@@ -67,7 +43,7 @@ static void stand_in_line(net *n, uint32_t t, uint32_t ahead)
 {
     transfer *tr = transfer_at(n, t);
     tr->line_whole = is_whole(n, tr);
-    if (ahead == NONE || !same_way(n, transfer_at(n, ahead), tr)) {
+    if (ahead == NONE || transfer_at(n, ahead)->route != tr->route) {
         tr->line = ++n->lines;
         tr->line_length = 1;
         return;
@@ -80,105 +56,78 @@ static void stand_in_line(net *n, uint32_t t, uint32_t ahead)
 
 void claims_clear(net *n, uint32_t t)
 {
-    const transfer *tr = transfer_at(n, t);
-    const uint32_t *path = paths_at(&n->paths, tr->path);
-    for (uint32_t i = 0; i < tr->steps; i++) {
-        uint32_t at = step_link(path[i]);
+    const route *r = route_of(n, transfer_at(n, t));
+    const uint32_t *step = paths_at(&n->paths, r->words);
+    for (uint32_t i = 0; i < r->steps; i++) {
+        uint32_t at = step_link(step[i]);
         if (KB_UNLIKELY(n->claims[at] & CLAIM_TRAIN))
-            train_dissolve(n, n->train_on[at], tr->source);
+            train_dissolve(n, n->train_on[at], r->source);
     }
 }
 
-void claims_enter(net *n, uint32_t t)
+bool claims_enter(net *n, uint32_t t)
 {
     transfer *tr = transfer_at(n, t);
-    const uint32_t *path = paths_at(&n->paths, tr->path);
+    if (!net_need_path(n, t)) {
+        kb_sim_fail(n->sim, kb_error_nomem());
+        return false;
+    }
+    const route *r = route_of(n, tr);
+    const uint32_t *step = paths_at(&n->paths, r->words);
     tr->on_links = true;
-    for (uint32_t i = 0; i < tr->steps; i++)
-        n->claims[step_link(path[i])]++;
-    uint32_t *latest = &n->latest[step_link(*path)];
+    for (uint32_t i = 0; i < r->steps; i++)
+        n->claims[step_link(step[i])]++;
+    uint32_t *latest = &n->latest[r->first_link];
     stand_in_line(n, t, *latest);
     *latest = t;
+    return true;
 }
 
 void claims_leave(net *n, uint32_t t)
 {
     const transfer *tr = transfer_at(n, t);
-    const uint32_t *path = paths_at(&n->paths, tr->path);
-    uint32_t *latest = &n->latest[step_link(*path)];
+    const route *r = route_of(n, tr);
+    const uint32_t *step = paths_at(&n->paths, r->words);
+    uint32_t *latest = &n->latest[r->first_link];
     if (*latest == t)
         *latest = NONE;
     else if (*latest != NONE && transfer_at(n, *latest)->line == tr->line)
         transfer_at(n, *latest)->line_length--;
-    for (uint32_t i = 0; i < tr->steps; i++)
-        n->claims[step_link(path[i])]--;
+    for (uint32_t i = 0; i < r->steps; i++)
+        n->claims[step_link(step[i])]--;
 }
 
 /* ---- Ways -------------------------------------------------------------------------------- */
 
-static kb_time packet_time(const topo_pace *pace)
-{
-    return (kb_time)(pace->quotient + (pace->remainder != 0));
-}
-
-/* Notes the rate of a link of the way. */
-static void add_rate(train *tn, const topo_pace *pace)
-{
-    kb_time time = packet_time(pace);
-    for (uint32_t i = 0; i < tn->rate_count; i++) {
-        if (tn->rates[i]->bytes_per_s == pace->bytes_per_s)
-            return;
-        kb_time difference = time - packet_time(tn->rates[i]);
-        if (difference < 3 && difference > -3)
-            tn->distinct = false;
-    }
-    if (pace->bytes_per_s < tn->slowest->bytes_per_s)
-        tn->slowest = pace;
-    if (tn->rate_count < TRAIN_RATES)
-        tn->rates[tn->rate_count++] = pace;
-    else
-        tn->distinct = false;
-}
-
 static bool is_idle(const net *n, uint32_t index)
 {
-    return train_at(n, index)->first_leg == NONE;
+    return route_at(n, index)->first_leg == NONE;
 }
 
 /*
- * Claims the links of the way, and says what it is like. False, and nothing is claimed, if there is
- * anybody on it but the line that `ahead` ends, which goes the same way; NONE: nobody may be.
+ * Claims the links of the way. False, and nothing is claimed, if there is anybody on it but the
+ * line that `ahead` ends, which goes the same way; NONE: nobody may be.
  */
-static bool survey(net *n, const transfer *tr, uint32_t ahead, uint32_t index, train *tn)
+static bool claim(net *n, uint32_t index, uint32_t ahead)
 {
-    const uint32_t *path = paths_at(&n->paths, tr->path);
+    route *r = route_at(n, index);
+    const uint32_t *step = paths_at(&n->paths, r->words);
     uint32_t length = ahead != NONE ? transfer_at(n, ahead)->line_length : 0;
-    const topo_pace *before = NULL;
     uint32_t i;
-    for (i = 0; i < tr->steps; i++) {
-        uint32_t at = step_link(path[i]);
-        const profile *pr = &n->profiles.items[n->links[at].profile];
+    for (i = 0; i < r->steps; i++) {
+        uint32_t at = step_link(step[i]);
         if (n->claims[at] == CLAIM_TRAIN && n->train_on[at] != index && is_idle(n, n->train_on[at]))
             train_retire(n, n->train_on[at]);
-        if (n->claims[at] != length || pr->latency > FARTHEST - tn->latency)
+        if (n->claims[at] != length)
             break;
         n->claims[at] |= CLAIM_TRAIN;
         n->train_on[at] = index;
-        tn->latency += pr->latency;
-        tn->roomy &= pr->roomy || i + 1 == tr->steps;
-        if (&pr->pace == before)
-            continue;
-        if (i == 0)
-            tn->first = tn->slowest = &pr->pace;
-        else
-            tn->rising &= pr->pace.bytes_per_s >= before->bytes_per_s;
-        add_rate(tn, &pr->pace);
-        before = &pr->pace;
     }
-    if (i == tr->steps)
+    r->stands = i == r->steps;
+    if (r->stands)
         return true;
     while (i-- > 0)
-        n->claims[step_link(path[i])] &= ~CLAIM_TRAIN;
+        n->claims[step_link(step[i])] &= ~CLAIM_TRAIN;
     return false;
 }
 
@@ -190,19 +139,19 @@ static kb_time time_of(const net *n, const topo_pace *pace, const transfer *tr)
 }
 
 /* Whether the slowest link alone decides how long the leg takes. */
-static bool is_foreseeable(const net *n, const train *tn, const transfer *tr)
+static bool is_foreseeable(const net *n, const route *r, const transfer *tr)
 {
     if (tr->packets == 1)
         return true;
-    if (!tn->distinct)
+    if (!r->distinct)
         return false;
     if (is_whole(n, tr))
         return true;
     /* Wherever in the transfer it is, the last packet takes longest on that link. */
     uint64_t last = last_bytes(n, tr);
-    for (uint32_t i = 0; i < tn->rate_count; i++)
-        if (tn->rates[i] != tn->slowest && topo_rate_time(tn->rates[i]->bytes_per_s, last) >=
-                                               topo_rate_time(tn->slowest->bytes_per_s, last))
+    for (uint32_t i = 0; i < r->rate_count; i++)
+        if (r->rates[i] != r->slowest && topo_rate_time(r->rates[i]->bytes_per_s, last) >=
+                                             topo_rate_time(r->slowest->bytes_per_s, last))
             return false;
     return true;
 }
@@ -213,32 +162,29 @@ static bool is_foreseeable(const net *n, const train *tn, const transfer *tr)
  * The leg leaves its source, as the last one of the train. It starts at this time, and takes so
  * long on the slowest link.
  */
-static void append(net *n, uint32_t index, uint32_t t, kb_time start, kb_time drain)
+static void append(net *n, route *r, uint32_t t, kb_time start, kb_time drain)
 {
-    train *tn = train_at(n, index);
     transfer *tr = transfer_at(n, t);
-    const uint32_t *path = paths_at(&n->paths, tr->path);
-    source_drop(n, tr->source);
-    tn->free_at = start + (tn->first == tn->slowest ? drain : time_of(n, tn->first, tr));
-    tn->clear_at = start + drain;
-    tn->whole = tn->whole && is_whole(n, tr);
-    if (tn->first_leg == NONE)
-        tn->first_leg = t;
+    source_drop(n, r->source);
+    r->free_at = start + (r->first == r->slowest ? drain : time_of(n, r->first, tr));
+    r->clear_at = start + drain;
+    r->whole = r->whole && is_whole(n, tr);
+    if (r->first_leg == NONE)
+        r->first_leg = t;
     else
-        transfer_at(n, tn->last_leg)->behind = t;
-    tn->last_leg = t;
-    tn->path = tr->path;
+        transfer_at(n, r->last_leg)->behind = t;
+    r->last_leg = t;
     tr->behind = NONE;
-    tr->train = index;
+    tr->in_train = true;
     tr->start = start;
-    tr->ends_at = tn->clear_at + tn->latency;
-    tr->end = schedule_end(n, tr->ends_at, step_link(path[tr->steps - 1]), t);
+    tr->ends_at = r->clear_at + r->latency;
+    tr->end = schedule_end(n, tr->ends_at, r->last_link, t);
 }
 
 /* Nobody queues behind the first link if that is the slowest one, or there is one packet alone. */
-static bool stays_in_line(const train *tn, const transfer *tr)
+static bool stays_in_line(const route *r, const transfer *tr)
 {
-    return tr->packets == 1 || tn->first == tn->slowest;
+    return tr->packets == 1 || r->first == r->slowest;
 }
 
 /* When the first of the packets comes to the head of the port behind the link, which has taken in
@@ -260,18 +206,18 @@ static kb_time first_head(const net *n, uint32_t step)
  * then each packet is as long behind the one before it as that needs on the next link. And full
  * packets that do not wait find room.
  */
-static bool is_clear(const net *n, const train *tn, const transfer *ahead, kb_time start)
+static bool is_clear(const net *n, const route *r, const transfer *ahead, kb_time start)
 {
     const uint32_t *path = paths_at(&n->paths, ahead->path);
     kb_time next = start; /* when the next packet comes to the link in hand */
-    if (!tn->rising || !tn->distinct || !ahead->line_whole)
+    if (!r->rising || !r->distinct || !ahead->line_whole)
         return false;
-    for (uint32_t i = 0; i < ahead->steps; i++) {
+    for (uint32_t i = 0; i < r->steps; i++) {
         uint32_t at = step_link(path[i]), vc = path[i] >> VC_SHIFT;
         const link *l = &n->links[at];
         if (l->ready != NOTHING || l->blocked != NOTHING || l->free_at > next)
             return false;
-        if (i + 1 == ahead->steps)
+        if (i + 1 == r->steps)
             break;
         /* If it has no channel yet, it will take the one whose turn it is. */
         if (vc != VC_OPEN && l->turn != (vc + 1 == n->options.vcs ? 0 : vc + 1))
@@ -282,13 +228,13 @@ static bool is_clear(const net *n, const train *tn, const transfer *ahead, kb_ti
     return true;
 }
 
-static bool can_set_out(net *n, const train *tn, const transfer *tr, uint32_t ahead, kb_time start)
+static bool can_set_out(net *n, const route *r, const transfer *tr, uint32_t ahead, kb_time start)
 {
-    if (start > FARTHEST || !is_foreseeable(n, tn, tr))
+    if (start > FARTHEST || r->latency > FARTHEST || !is_foreseeable(n, r, tr))
         return false;
-    if (ahead != NONE && !(stays_in_line(tn, tr) && is_clear(n, tn, transfer_at(n, ahead), start)))
+    if (ahead != NONE && !(stays_in_line(r, tr) && is_clear(n, r, transfer_at(n, ahead), start)))
         return false;
-    return train_reserve(n, tn, tr);
+    return train_reserve(n, r, tr);
 }
 
 /* Whether nobody is on the first link but a line over the same way, which has left the source. */
@@ -298,51 +244,40 @@ static bool is_next_in_line(const net *n, const transfer *tr, uint32_t claims, u
         return true;
     const transfer *last = ahead != NONE ? transfer_at(n, ahead) : NULL;
     return last && last->line_length == claims && last->made == last->packets &&
-           same_way(n, last, tr);
+           last->route == tr->route;
 }
 
 static bool set_out(net *n, uint32_t t)
 {
     const transfer *tr = transfer_at(n, t);
-    uint32_t first = step_link(*paths_at(&n->paths, tr->path));
-    uint32_t ahead = n->latest[first];
-    if (!is_next_in_line(n, tr, n->claims[first], ahead))
+    route *r = route_of(n, tr);
+    uint32_t ahead = n->latest[r->first_link];
+    if (!is_next_in_line(n, tr, n->claims[r->first_link], ahead) || !claim(n, tr->route, ahead))
         return false;
-    uint32_t index = kb_pool_take(&n->trains);
-    if (index == NONE)
+    kb_time free_at = n->links[r->first_link].free_at;
+    kb_time start = n->now > free_at ? n->now : free_at;
+    kb_time drain = time_of(n, r->slowest, tr);
+    if (drain > FARTHEST || !can_set_out(n, r, tr, ahead, start)) {
+        train_release(n, r);
         return false;
-    train *tn = train_at(n, index);
-    *tn = (train){.distinct = true, .rising = true, .roomy = true, .whole = true};
-    if (survey(n, tr, ahead, index, tn)) {
-        kb_time free_at = n->links[first].free_at;
-        kb_time start = n->now > free_at ? n->now : free_at;
-        tn->steps = tr->steps;
-        tn->source = tr->source;
-        tn->path = tr->path;
-        kb_time drain = time_of(n, tn->slowest, tr);
-        if (drain <= FARTHEST && can_set_out(n, tn, tr, ahead, start)) {
-            append(n, index, t, start, drain);
-            return true;
-        }
-        train_release(n, tn);
     }
-    kb_pool_give(&n->trains, index);
-    return false;
+    r->whole = true;
+    append(n, r, t, start, drain);
+    return true;
 }
 
 /* The leg goes the way of an idle train, as one that nobody is on. */
-static bool resume(net *n, uint32_t index, uint32_t t)
+static bool resume(net *n, uint32_t t)
 {
-    train *tn = train_at(n, index);
     const transfer *tr = transfer_at(n, t);
-    kb_time drain = time_of(n, tn->slowest, tr);
-    if (drain > FARTHEST || !is_way_of(n, tn, tr) || !can_set_out(n, tn, tr, NONE, n->now)) {
-        train_retire(n, index);
+    route *r = route_of(n, tr);
+    kb_time drain = time_of(n, r->slowest, tr);
+    if (drain > FARTHEST || !can_set_out(n, r, tr, NONE, n->now)) {
+        train_release(n, r);
         return set_out(n, t);
     }
-    paths_give(&n->paths, tn->path, tn->path_size);
-    tn->whole = true;
-    append(n, index, t, n->now, drain);
+    r->whole = true;
+    append(n, r, t, n->now, drain);
     return true;
 }
 
@@ -350,75 +285,72 @@ static bool resume(net *n, uint32_t index, uint32_t t)
  * Packets may queue on the way, but those of the train keep up with the slowest link: on every link
  * they are gone, and have left their room, by when a leg comes that starts at clear_at.
  */
-static bool follow(net *n, uint32_t index, uint32_t t)
+static bool follow(net *n, uint32_t t)
 {
-    const train *tn = train_at(n, index);
     const transfer *tr = transfer_at(n, t);
-    if (tn->first_leg == NONE)
-        return resume(n, index, t);
-    if (!is_way_of(n, tn, tr))
+    route *r = route_of(n, tr);
+    kb_time start = n->now > r->free_at ? n->now : r->free_at;
+    if (start < r->clear_at || start > FARTHEST || !(r->roomy || r->whole) ||
+        !is_foreseeable(n, r, tr) || !train_reserve(n, r, tr))
         return false;
-    kb_time start = n->now > tn->free_at ? n->now : tn->free_at;
-    if (start < tn->clear_at || start > FARTHEST || !(tn->roomy || tn->whole) ||
-        !is_foreseeable(n, tn, tr) || !train_reserve(n, tn, tr))
-        return false;
-    kb_time drain = time_of(n, tn->slowest, tr);
+    kb_time drain = time_of(n, r->slowest, tr);
     if (drain > FARTHEST)
         return false;
-    append(n, index, t, start, drain);
+    append(n, r, t, start, drain);
     return true;
 }
 
 bool train_take(net *n, uint32_t t)
 {
-    const transfer *tr = transfer_at(n, t);
-    const channel *ch = &n->channels[tr->source];
-    if (n->options.no_elision || n->ports || n->watch || ch->first_transfer != ch->last_transfer)
+    const route *r = route_of(n, transfer_at(n, t));
+    const channel *ch = &n->channels[r->source];
+    if (n->ports || n->options.no_elision || n->watch || ch->first_transfer != ch->last_transfer)
         return false;
-    uint32_t first = step_link(*paths_at(&n->paths, tr->path));
-    if (n->claims[first] & CLAIM_TRAIN)
-        return follow(n, n->train_on[first], t);
+    if (r->stands)
+        return r->first_leg == NONE ? resume(n, t) : follow(n, t);
+    if (n->claims[r->first_link] & CLAIM_TRAIN) {
+        uint32_t other = n->train_on[r->first_link];
+        if (!is_idle(n, other))
+            return false;
+        train_retire(n, other);
+    }
     return set_out(n, t);
 }
 
-void train_release(net *n, const train *tn)
+void train_release(net *n, route *r)
 {
-    const uint32_t *step = paths_at(&n->paths, tn->path);
+    const uint32_t *step = paths_at(&n->paths, r->words);
     uint32_t vcs = n->options.vcs;
-    n->links[step_link(*step)].waited += tn->ended_waited;
-    for (uint32_t i = 0; i < tn->steps; i++) {
+    n->links[r->first_link].waited += r->ended_waited;
+    for (uint32_t i = 0; i < r->steps; i++) {
         uint32_t at = step_link(step[i]);
         link *l = &n->links[at];
-        l->bytes += tn->ended_bytes;
-        if (vcs > 1 && i + 1 < tn->steps) /* each took the next channel: the longest unused one */
-            l->turn = (uint8_t)((l->turn + tn->ended_legs) % vcs);
+        l->bytes += r->ended_bytes;
+        if (vcs > 1 && i + 1 < r->steps) /* each took the next channel: the longest unused one */
+            l->turn = (uint8_t)((l->turn + r->ended_legs) % vcs);
         n->claims[at] &= ~CLAIM_TRAIN;
     }
+    r->ended_legs = r->ended_bytes = 0;
+    r->ended_waited = 0;
+    r->stands = false;
 }
 
 void train_retire(net *n, uint32_t index)
 {
-    const train *tn = train_at(n, index);
-    KB_ASSERT(tn->first_leg == NONE);
-    train_release(n, tn);
-    paths_give(&n->paths, tn->path, tn->path_size);
-    kb_pool_give(&n->trains, index);
+    route *r = route_at(n, index);
+    KB_ASSERT(r->first_leg == NONE);
+    train_release(n, r);
 }
 
 void train_end_leg(net *n, uint32_t t)
 {
     transfer *tr = transfer_at(n, t);
-    uint32_t index = tr->train;
-    train *tn = train_at(n, index);
-    KB_ASSERT(tn->first_leg == t);
-    tn->first_leg = tr->behind;
-    tn->ended_legs++;
-    tn->ended_bytes += tr->bytes;
-    tn->ended_waited += tr->start - tr->ready_at;
-    n->hops += (uint64_t)tr->packets * tr->steps;
-    tr->train = NONE;
-    if (tn->first_leg != NONE)
-        return;
-    tn->path_size = tr->path_size; /* the path is the train's now */
-    tr->path = NONE;
+    route *r = route_of(n, tr);
+    KB_ASSERT(r->first_leg == t);
+    r->first_leg = tr->behind;
+    r->ended_legs++;
+    r->ended_bytes += tr->bytes;
+    r->ended_waited += tr->start - tr->ready_at;
+    n->hops += (uint64_t)tr->packets * r->steps;
+    tr->in_train = false;
 }

@@ -76,17 +76,20 @@ typedef struct net_order {
     void *self;
     uint64_t arg;
     uint32_t from;  /* the node where it starts */
+    uint32_t to;    /* and where `out` ends, if a machine says the ways */
     bool reply;     /* `out` is itself an answer to something: it takes the channels of replies */
     bool forwarded; /* goes on from a node that it reached as another transfer, where the node's
                        overhead was charged: not again. It keeps its place behind those submitted
                        there before */
     bool plain;     /* the receipt has only issued and ended: spares summing up the way */
-    bool routed; /* the ways are routes of the machine that the net is of: spares checking them */
+    const topo_machine *machine; /* the one that the net is of: the ways are its routes, and legs
+                                    need not have steps; NULL: they have */
 } net_order;
 
 KB_MUST_USE kb_error *net_submit(net *n, const net_order *order);
 
-/* What a receipt of a transfer that meets no other one would say, for `issued` = 0. */
+/* What a receipt of a transfer that meets no other one would say, for `issued` = 0. Legs must have
+ * steps. */
 net_receipt net_foresee(const net *n, const net_order *order);
 
 /* ---- Figures ----------------------------------------------------------------------------- */

@@ -32,20 +32,20 @@ struct stage {
 enum { MOST_DEPARTURES = 1 << 16 };
 
 /* How many packets fit into the channel behind a link, if that limits the leg. */
-static uint32_t window_of(const net *n, const train *tn, const transfer *tr, uint32_t at)
+static uint32_t window_of(const net *n, const route *r, const transfer *tr, uint32_t at)
 {
     uint32_t fit = n->profiles.items[n->links[at].profile].capacity / n->options.packet_bytes;
-    return tn->first == tn->slowest || fit >= tr->packets ? 0 : fit;
+    return r->first == r->slowest || fit >= tr->packets ? 0 : fit;
 }
 
-bool train_reserve(net *n, const train *tn, const transfer *tr)
+bool train_reserve(net *n, const route *r, const transfer *tr)
 {
-    const uint32_t *path = paths_at(&n->paths, tr->path);
+    const uint32_t *path = paths_at(&n->paths, r->words);
     uint64_t departures = 0;
-    if (tn->first != tn->slowest)
-        for (uint32_t i = 0; i + 1 < tr->steps; i++)
-            departures += window_of(n, tn, tr, step_link(path[i]));
-    return departures <= MOST_DEPARTURES && kb_vec_reserve(&n->stages, tr->steps) &&
+    if (r->first != r->slowest)
+        for (uint32_t i = 0; i + 1 < r->steps; i++)
+            departures += window_of(n, r, tr, step_link(path[i]));
+    return departures <= MOST_DEPARTURES && kb_vec_reserve(&n->stages, r->steps) &&
            kb_vec_reserve(&n->departures, departures);
 }
 
@@ -55,22 +55,22 @@ bool train_reserve(net *n, const train *tn, const transfer *tr)
  * Packets of the leg that have gone for good, if those that are left can be looked at without them:
  * if nobody waits behind the first link.
  */
-static uint32_t count_gone(const train *tn, const transfer *tr, kb_time now)
+static uint32_t count_gone(const route *r, const transfer *tr, kb_time now)
 {
-    kb_time since = now - tr->start - tn->latency;
-    if (since <= 0 || tn->first != tn->slowest)
+    kb_time since = now - tr->start - r->latency;
+    if (since <= 0 || r->first != r->slowest)
         return 0;
-    wide gone = (wide)(uint64_t)since * tn->first->bytes_per_s /
-                ((wide)tn->first->packet_bytes * (uint64_t)KB_S);
+    wide gone = (wide)(uint64_t)since * r->first->bytes_per_s /
+                ((wide)r->first->packet_bytes * (uint64_t)KB_S);
     return gone < tr->packets ? (uint32_t)gone : tr->packets - 1;
 }
 
 /* Makes ready for packet `first` of the leg and those after it. */
-static void begin_walk(const net *n, const train *tn, const transfer *tr, uint32_t first)
+static void begin_walk(const net *n, const route *r, const transfer *tr, uint32_t first)
 {
-    const uint32_t *path = paths_at(&n->paths, tr->path);
+    const uint32_t *path = paths_at(&n->paths, r->words);
     kb_time *departures = n->departures.items;
-    for (uint32_t i = 0; i < tr->steps; i++) {
+    for (uint32_t i = 0; i < r->steps; i++) {
         uint32_t at = step_link(path[i]);
         const profile *pr = &n->profiles.items[n->links[at].profile];
         const topo_pace *pace = &pr->pace;
@@ -81,7 +81,7 @@ static void begin_walk(const net *n, const train *tn, const transfer *tr, uint32
                       .pace = pace,
                       .slack = over > 0 ? pace->bytes_per_s - over : 0,
                       .departures = departures,
-                      .window = i + 1 < tr->steps ? window_of(n, tn, tr, at) : 0,
+                      .window = i + 1 < r->steps ? window_of(n, r, tr, at) : 0,
                       .at = at,
                       .channel = NOTHING};
         for (uint32_t k = 0; k < st->window; k++)
@@ -89,7 +89,7 @@ static void begin_walk(const net *n, const train *tn, const transfer *tr, uint32
     }
     n->stages.items[0].free_at =
         tr->start +
-        topo_rate_time(tn->first->bytes_per_s, (uint64_t)first * n->options.packet_bytes);
+        topo_rate_time(r->first->bytes_per_s, (uint64_t)first * n->options.packet_bytes);
 }
 
 /* topo_pace_time(), for one packet after the other. */
@@ -146,7 +146,7 @@ static uint32_t take_channel(net *n, uint32_t *step, uint32_t at)
 }
 
 /* The packet has started on link `i` of the way: what start() does to what stays behind. */
-static void pass(net *n, const transfer *tr, uint32_t i, uint32_t bytes, bool last)
+static void pass(net *n, const route *r, const transfer *tr, uint32_t i, uint32_t bytes, bool last)
 {
     stage *st = &n->stages.items[i];
     link *l = &n->links[st->at];
@@ -161,7 +161,7 @@ static void pass(net *n, const transfer *tr, uint32_t i, uint32_t bytes, bool la
         l->owed_channel = st[-1].channel;
         l->owed_bytes = bytes;
     }
-    if (i + 1 == tr->steps)
+    if (i + 1 == r->steps)
         return;
     if (st->channel == NOTHING)
         st->channel = take_channel(n, paths_at(&n->paths, tr->path + i), st->at);
@@ -216,18 +216,18 @@ static void wait_in_ports(net *n, uint32_t steps)
 }
 
 /* Puts the packets of a leg where they are that have left the source. */
-static void put_packets(net *n, transfer *tr)
+static void put_packets(net *n, const route *r, transfer *tr)
 {
     for (; tr->made < tr->packets; tr->made++) {
         bool last = tr->made + 1 == tr->packets;
         uint32_t bytes = bytes_at(n, tr, tr->made), i = 0;
-        walk(n, tr->steps, tr->made, bytes);
+        walk(n, r->steps, tr->made, bytes);
         if (n->stages.items[0].start > n->now)
             return;
-        for (; i < tr->steps && n->stages.items[i].start <= n->now; i++)
-            pass(n, tr, i, bytes, last);
+        for (; i < r->steps && n->stages.items[i].start <= n->now; i++)
+            pass(n, r, tr, i, bytes, last);
         const stage *st = &n->stages.items[i - 1];
-        if (i < tr->steps) {
+        if (i < r->steps) {
             put_in_port(n, tr, i - 1, tr->made, bytes, last);
         } else {
             tr->delivered++;
@@ -237,21 +237,26 @@ static void put_packets(net *n, transfer *tr)
 }
 
 /* Makes packets of a leg; its end is not certain any more, unless all are on their last link. */
-static void unfold(net *n, const train *tn, transfer *tr)
+static void unfold(net *n, const route *r, uint32_t t)
 {
+    transfer *tr = transfer_at(n, t);
     kb_time end = tr->ends_at;
-    tr->train = NONE;
-    tr->made = 0;
+    tr->in_train = false;
+    tr->made = tr->delivered = 0;
     tr->ends_at = tr->ready_at;
     if (tr->start <= n->now) {
-        tr->made = tr->delivered = count_gone(tn, tr, n->now);
-        begin_walk(n, tn, tr, tr->made);
+        if (!net_need_path(n, t)) {
+            kb_sim_fail(n->sim, kb_error_nomem());
+            return;
+        }
+        tr->made = tr->delivered = count_gone(r, tr, n->now);
+        begin_walk(n, r, tr, tr->made);
         n->links[n->stages.items[0].at].waited += tr->start - tr->ready_at;
-        for (uint32_t i = 0; i < tr->steps; i++)
+        for (uint32_t i = 0; i < r->steps; i++)
             n->links[n->stages.items[i].at].bytes += (uint64_t)tr->made * n->options.packet_bytes;
-        n->hops += (uint64_t)tr->made * tr->steps;
-        put_packets(n, tr);
-        wait_in_ports(n, tr->steps);
+        n->hops += (uint64_t)tr->made * r->steps;
+        put_packets(n, r, tr);
+        wait_in_ports(n, r->steps);
     }
     if (tr->delivered < tr->packets)
         (void)kb_sim_cancel(n->sim, tr->end);
@@ -265,18 +270,19 @@ static void unfold(net *n, const train *tn, transfer *tr)
 static void put_back(net *n, uint32_t t, uint32_t last_leg, uint32_t own)
 {
     transfer *tr = transfer_at(n, t);
+    uint32_t source = route_of(n, tr)->source;
     tr->last_behind = last_leg;
     source_push(n, t);
-    source_make_packet(n, tr->source);
-    uint32_t p = n->channels[tr->source].first;
-    if (p != NONE && tr->source != own)
-        flow_offer(n, tr->source, p);
+    source_make_packet(n, source);
+    uint32_t p = n->channels[source].first;
+    if (p != NONE && source != own)
+        flow_offer(n, source, p);
 }
 
 void train_dissolve(net *n, uint32_t index, uint32_t own)
 {
-    train *tn = train_at(n, index);
-    if (tn->first_leg == NONE) {
+    route *r = route_at(n, index);
+    if (r->first_leg == NONE) {
         train_retire(n, index);
         return;
     }
@@ -285,18 +291,17 @@ void train_dissolve(net *n, uint32_t index, uint32_t own)
     n->now = kb_sim_now(n->sim);
     n->current = UINT32_MAX; /* all that links do at this instant has been done */
 
-    train_release(n, tn);
-    for (uint32_t t = tn->first_leg; t != NONE; t = transfer_at(n, t)->behind) {
-        unfold(n, tn, transfer_at(n, t));
+    train_release(n, r);
+    uint32_t t = r->first_leg;
+    for (r->first_leg = NONE; t != NONE; t = transfer_at(n, t)->behind) {
+        unfold(n, r, t);
         if (left != NONE)
             continue; /* it stands behind another one at the source */
-        claims_enter(n, t);
-        if (transfer_at(n, t)->made < transfer_at(n, t)->packets)
+        if (claims_enter(n, t) && transfer_at(n, t)->made < transfer_at(n, t)->packets)
             left = t;
     }
     if (left != NONE)
-        put_back(n, left, tn->last_leg, own);
-    kb_pool_give(&n->trains, index);
+        put_back(n, left, r->last_leg, own);
     n->now = now;
     n->current = current;
 }
@@ -304,15 +309,15 @@ void train_dissolve(net *n, uint32_t index, uint32_t own)
 /* ---- Looking ----------------------------------------------------------------------------- */
 
 /* What the leg has done on the link, `place` in its way, by now. */
-static train_figures look_at_leg(const net *n, const train *tn, const transfer *tr, uint32_t place)
+static train_figures look_at_leg(const net *n, const route *r, const transfer *tr, uint32_t place)
 {
     kb_time now = kb_sim_now(n->sim);
     if (tr->start > now)
         return (train_figures){0};
-    uint32_t packets = count_gone(tn, tr, now);
-    begin_walk(n, tn, tr, packets);
+    uint32_t packets = count_gone(r, tr, now);
+    begin_walk(n, r, tr, packets);
     for (; packets < tr->packets; packets++) {
-        walk(n, tr->steps, packets, bytes_at(n, tr, packets));
+        walk(n, r->steps, packets, bytes_at(n, tr, packets));
         if (n->stages.items[place].start > now)
             break;
     }
@@ -326,14 +331,14 @@ static train_figures look_at_leg(const net *n, const train *tn, const transfer *
 
 train_figures train_look(const net *n, uint32_t index, uint32_t at)
 {
-    const train *tn = train_at(n, index);
-    const uint32_t *path = paths_at(&n->paths, tn->path);
+    const route *r = route_at(n, index);
+    const uint32_t *path = paths_at(&n->paths, r->words);
     uint32_t place = 0;
     while (step_link(path[place]) != at)
         place++;
-    train_figures all = {.bytes = tn->ended_bytes, .waited = place == 0 ? tn->ended_waited : 0};
-    for (uint32_t t = tn->first_leg; t != NONE; t = transfer_at(n, t)->behind) {
-        train_figures leg = look_at_leg(n, tn, transfer_at(n, t), place);
+    train_figures all = {.bytes = r->ended_bytes, .waited = place == 0 ? r->ended_waited : 0};
+    for (uint32_t t = r->first_leg; t != NONE; t = transfer_at(n, t)->behind) {
+        train_figures leg = look_at_leg(n, r, transfer_at(n, t), place);
         all.packets += leg.packets;
         all.bytes += leg.bytes;
         all.waited += leg.waited;
@@ -343,8 +348,6 @@ train_figures train_look(const net *n, uint32_t index, uint32_t at)
 
 void train_dissolve_all(net *n)
 {
-    if (kb_pool_live(&n->trains) == 0)
-        return;
     for (uint32_t at = 0; at < n->graph->links.count; at++)
         if (n->claims[at] & CLAIM_TRAIN)
             train_dissolve(n, n->train_on[at], NOTHING);

@@ -42,20 +42,26 @@ void net_ways_fini(net_ways *ways)
     *ways = (net_ways){0};
 }
 
+net_order net_ways_between(const net_ways *ways, uint32_t from, uint32_t to, uint64_t bytes,
+                           bool read)
+{
+    return (net_order){
+        .machine = ways->machine,
+        .from = from,
+        .to = to,
+        .out.bytes = read ? NET_REQUEST_BYTES : bytes,
+        .back.bytes = read ? bytes : 0,
+    };
+}
+
 net_order net_ways_order(net_ways *ways, uint32_t from, uint32_t to, uint64_t bytes, bool read)
 {
-    net_order order = {.from = from, .routed = true};
-    order.out = (net_leg){
-        .steps = ways->out,
-        .count = topo_route(ways->machine, from, to, !read, ways->out),
-        .bytes = read ? NET_REQUEST_BYTES : bytes,
-    };
+    net_order order = net_ways_between(ways, from, to, bytes, read);
+    order.out.steps = ways->out;
+    order.out.count = topo_route(ways->machine, from, to, !read, ways->out);
     if (read) {
-        order.back = (net_leg){
-            .steps = ways->back,
-            .count = topo_route(ways->machine, to, from, true, ways->back),
-            .bytes = bytes,
-        };
+        order.back.steps = ways->back;
+        order.back.count = topo_route(ways->machine, to, from, true, ways->back);
     }
     return order;
 }

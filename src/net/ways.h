@@ -42,4 +42,9 @@ void net_ways_fini(net_ways *ways);
  */
 net_order net_ways_order(net_ways *ways, uint32_t from, uint32_t to, uint64_t bytes, bool read);
 
+/* The same without steps, for an order that is only submitted: the net knows ways that were taken
+ * before. */
+net_order net_ways_between(const net_ways *ways, uint32_t from, uint32_t to, uint64_t bytes,
+                           bool read);
+
 #endif

@@ -136,8 +136,8 @@ static kb_error *submit_shares(pe_units *units, uint32_t index)
     op->memory.transfers = (uint32_t)units->shares.count;
     for (size_t i = 0; i < units->shares.count; i++) {
         const share *s = &units->shares.items[i];
-        net_order order = net_ways_order(&units->ways, op->pe->node, s->node, s->bytes,
-                                         op->lane->unit == KB_UNIT_DMA_READ);
+        net_order order = net_ways_between(&units->ways, op->pe->node, s->node, s->bytes,
+                                           op->lane->unit == KB_UNIT_DMA_READ);
         order.plain = true;
         order.done = on_moved;
         order.self = units;

@@ -1,0 +1,226 @@
+/*
+ * routes.c: the ways that legs take, each kept once.
+ *
+ * A PE talks to the same few places again and again. So a way is looked up by its ends, and what
+ * can be known of it beforehand is found out once. When there are many, those that nobody uses are
+ * forgotten: who talks to everybody once does not fill the memory. What is remembered makes no
+ * difference to what happens.
+ */
+#include "routes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "flow.h"
+#include "train.h"
+
+enum { ROUTES_A_SOURCE = 8, FEWEST_SLOTS_SHIFT = 4 };
+
+void routes_init(routes *all)
+{
+    *all = (routes){0};
+    kb_pool_init(&all->pool, sizeof(route));
+}
+
+bool routes_make_table(routes *all, uint32_t sources)
+{
+    uint32_t bits = FEWEST_SLOTS_SHIFT;
+    while (bits < 31 && (uint64_t)1 << bits < (uint64_t)ROUTES_A_SOURCE / 2 * sources)
+        bits++;
+    all->shift = 64 - bits;
+    all->limit = 2u << bits;
+    all->table = kb_alloc_zeroed((size_t)1 << bits, sizeof *all->table);
+    return all->table != NULL;
+}
+
+void routes_fini(routes *all)
+{
+    kb_vec_fini(&all->steps);
+    kb_pool_fini(&all->pool);
+    free(all->table);
+}
+
+static size_t slot_count(const routes *all)
+{
+    return (size_t)1 << (64 - all->shift);
+}
+
+size_t routes_table_bytes(const routes *all)
+{
+    return slot_count(all) * sizeof *all->table;
+}
+
+static uint32_t *slot_of(const routes *all, uint32_t from, uint32_t to, uint32_t kind)
+{
+    /* Fibonacci hashing: the upper bits are the best mixed. */
+    uint64_t key = ((uint64_t)from << 32 | to) * 8 + kind;
+    return &all->table[(key * UINT64_C(0x9E3779B97F4A7C15)) >> all->shift];
+}
+
+/* ---- Forgetting -------------------------------------------------------------------------- */
+
+static void forget_unused(net *n)
+{
+    routes *all = &n->routes;
+    for (size_t i = 0; i < slot_count(all); i++) {
+        uint32_t *place = &all->table[i];
+        while (*place != NONE) {
+            uint32_t index = *place;
+            route *r = route_at(n, index);
+            if (r->uses > 0) {
+                place = &r->next;
+                continue;
+            }
+            if (r->stands)
+                train_retire(n, index);
+            *place = r->next;
+            paths_give(&n->paths, r->words, r->words_size);
+            kb_pool_give(&all->pool, index);
+            all->count--;
+        }
+    }
+    if (all->count > all->limit / 2) /* else they would be looked at again too soon */
+        all->limit = 2 * all->count;
+}
+
+/* ---- Making ------------------------------------------------------------------------------ */
+
+static kb_time packet_time(const topo_pace *pace)
+{
+    return (kb_time)(pace->quotient + (pace->remainder != 0));
+}
+
+static void add_rate(route *r, const topo_pace *pace)
+{
+    kb_time time = packet_time(pace);
+    for (uint32_t i = 0; i < r->rate_count; i++) {
+        if (r->rates[i]->bytes_per_s == pace->bytes_per_s)
+            return;
+        kb_time difference = time - packet_time(r->rates[i]);
+        if (difference < 3 && difference > -3)
+            r->distinct = false;
+    }
+    if (pace->bytes_per_s < r->slowest->bytes_per_s)
+        r->slowest = pace;
+    if (r->rate_count < ROUTE_RATES)
+        r->rates[r->rate_count++] = pace;
+    else
+        r->distinct = false;
+}
+
+/* Finds out what its links are like. */
+static void survey(const net *n, route *r)
+{
+    const uint32_t *step = paths_at(&n->paths, r->words);
+    const topo_pace *before = NULL;
+    for (uint32_t i = 0; i < r->steps; i++) {
+        uint32_t at = step_link(step[i]);
+        const profile *pr = &n->profiles.items[n->links[at].profile];
+        r->node_time += topo_link_overhead(n->graph, at);
+        r->wire_time += n->graph->links.items[at].wire_fs;
+        r->latency = pr->latency > FARTHEST - r->latency ? KB_FOREVER : r->latency + pr->latency;
+        r->roomy &= pr->roomy || i + 1 == r->steps;
+        if (&pr->pace == before)
+            continue;
+        if (i == 0)
+            r->first = r->slowest = &pr->pace;
+        else
+            r->rising &= pr->pace.bytes_per_s >= before->bytes_per_s;
+        add_rate(r, &pr->pace);
+        before = &pr->pace;
+    }
+}
+
+static kb_error *make(net *n, uint32_t from, uint32_t to, uint32_t kind, const net_leg *leg,
+                      uint32_t *index)
+{
+    routes *all = &n->routes;
+    if (all->count >= all->limit)
+        forget_unused(n);
+    uint8_t size;
+    uint32_t words = paths_take(&n->paths, leg->count, &size);
+    *index = words != NONE ? kb_pool_take(&all->pool) : NONE;
+    if (*index == NONE) {
+        if (words != NONE)
+            paths_give(&n->paths, words, size);
+        return kb_error_nomem();
+    }
+    uint32_t marks =
+        (kind & ROUTE_REPLY ? REPLY_BIT : 0) | (n->options.vcs > 1 ? VC_OPEN << VC_SHIFT : 0);
+    for (uint32_t i = 0; i < leg->count; i++)
+        paths_at(&n->paths, words)[i] = leg->steps[i] | marks;
+
+    uint32_t first_link = topo_step_link(leg->steps[0]);
+    bool from_memory = n->graph->nodes.items[from].service != TOPO_NONE;
+    uint32_t *slot = slot_of(all, from, to, kind);
+    route *r = route_at(n, *index);
+    *r = (route){
+        .from = from,
+        .to = to,
+        .next = *slot,
+        .words = words,
+        .steps = (uint16_t)leg->count,
+        .kind = (uint8_t)kind,
+        .words_size = size,
+        .source = n->source_of[first_link] + ((kind & ROUTE_REPLY) != 0),
+        .reader = from_memory ? to : 0,
+        .first_link = first_link,
+        .last_link = topo_step_link(leg->steps[leg->count - 1]),
+        .overhead = topo_source_overhead(n->graph, from),
+        .from_memory = from_memory,
+        .distinct = true,
+        .rising = true,
+        .roomy = true,
+    };
+    survey(n, r);
+    *slot = *index;
+    all->count++;
+    return NULL;
+}
+
+/* ---- Finding ----------------------------------------------------------------------------- */
+
+/* A leg that says its way must go exactly that one. */
+static bool is_way_of(const net *n, const route *r, const net_leg *leg)
+{
+    const uint32_t *words = paths_at(&n->paths, r->words);
+    if (r->steps != leg->count)
+        return false;
+    for (uint32_t i = 0; i < leg->count; i++)
+        if ((words[i] & STEP_MASK) != leg->steps[i])
+            return false;
+    return true;
+}
+
+static kb_error *make_routed(net *n, const topo_machine *machine, uint32_t from, uint32_t to,
+                             uint32_t kind, const net_leg *leg, uint32_t *index)
+{
+    if (!kb_vec_reserve(&n->routes.steps, topo_machine_shape(machine)->max_steps))
+        return kb_error_nomem();
+    net_leg routed = {.steps = n->routes.steps.items, .bytes = leg->bytes};
+    routed.count = topo_route(machine, from, to, (kind & ROUTE_DATA) != 0, n->routes.steps.items);
+    if (routed.count == 0 || routed.count > NET_MAX_STEPS)
+        return net_bad_leg(&routed);
+    return make(n, from, to, kind, &routed, index);
+}
+
+kb_error *routes_use(net *n, const topo_machine *machine, uint32_t from, uint32_t to, uint32_t kind,
+                     const net_leg *leg, uint32_t *index)
+{
+    if (!machine)
+        kind |= ROUTE_GIVEN;
+    for (uint32_t i = *slot_of(&n->routes, from, to, kind); i != NONE;) {
+        route *r = route_at(n, i);
+        if (KB_LIKELY(r->from == from && r->to == to && r->kind == kind &&
+                      (machine || is_way_of(n, r, leg)))) {
+            r->uses++;
+            *index = i;
+            return NULL;
+        }
+        i = r->next;
+    }
+    KB_TRY(machine ? make_routed(n, machine, from, to, kind, leg, index)
+                   : make(n, from, to, kind, leg, index));
+    route_at(n, *index)->uses++;
+    return NULL;
+}

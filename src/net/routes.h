@@ -1,0 +1,86 @@
+/*
+ * routes.h: the ways that legs take, each kept once, and what is known of it. Private to net.
+ */
+#ifndef KB_NET_ROUTES_H
+#define KB_NET_ROUTES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "topo/topo.h"
+#include "transport.h"
+
+enum { ROUTE_RATES = 6 }; /* different ones on a way; with more only single packets are foreseen */
+
+/* What tells ways apart that have the same ends. */
+enum {
+    ROUTE_DATA = 1,  /* memories at its ends serve what is carried */
+    ROUTE_REPLY = 2, /* it takes the channels of replies */
+    ROUTE_GIVEN = 4, /* whoever submitted it said which way; else it is the machine's */
+};
+
+/*
+ * A way, and the train that stands on it: legs over the way, one behind the other, the first one
+ * alone, and those that have followed it. When the last one has ended the train stays on its links,
+ * idle, until somebody else wants one of them: most often the next leg there goes the same way.
+ * What ended legs did is kept here as long.
+ *
+ * The first two cache lines are all that a leg needs that goes where a train stands.
+ */
+typedef struct route {
+    uint32_t from, to; /* nodes */
+    uint32_t next;     /* of those with the same place in the table */
+    uint32_t uses;     /* legs that go this way or will */
+    uint32_t words;    /* its steps, as a path begins; nobody writes them */
+    uint16_t steps;
+    uint8_t kind;
+    uint8_t words_size;
+    uint32_t source; /* the channel where legs begin */
+    uint32_t reader; /* for whom legs are, at a memory; elsewhere all are alike */
+    uint32_t first_link, last_link;
+    kb_time overhead; /* of the node where it begins */
+    bool from_memory;
+    bool distinct; /* no two rates are so near to each other that rounding may decide */
+    bool rising;   /* no link is slower than the one before */
+    bool roomy;    /* no leg will wait for room behind another */
+    bool stands;   /* a train does, on all links */
+    bool whole;    /* all its legs were of full packets */
+    uint8_t rate_count;
+    uint32_t first_leg, last_leg; /* those that have not ended; the first is NONE: it is idle */
+
+    const topo_pace *first;
+    const topo_pace *slowest;
+    kb_time latency;  /* of all links; KB_FOREVER if it is too long for trains */
+    kb_time free_at;  /* when the last leg leaves the first link free */
+    kb_time clear_at; /* and a leg that starts then meets it nowhere */
+    uint64_t ended_legs, ended_bytes;
+    kb_time ended_waited;
+
+    kb_time node_time, wire_time;        /* what its nodes and its wires take, but the first node */
+    const topo_pace *rates[ROUTE_RATES]; /* all that are different */
+} route;
+
+typedef struct routes {
+    kb_pool pool;
+    uint32_t *table; /* by hash of ends and kind: the first route, and others behind it */
+    uint32_t shift;  /* of a hash */
+    uint32_t count;
+    uint32_t limit;         /* when there are more, those that nobody uses are forgotten */
+    KB_VEC(uint32_t) steps; /* room for the steps of one way */
+} routes;
+
+void routes_init(routes *all);
+/* For so many places where legs can begin. */
+KB_MUST_USE bool routes_make_table(routes *all, uint32_t sources);
+void routes_fini(routes *all);
+size_t routes_table_bytes(const routes *all);
+
+/*
+ * The way of a leg from a node to another, for one more use: the machine's, or if `machine` is NULL
+ * that of the leg, which has been checked.
+ */
+KB_MUST_USE kb_error *routes_use(net *n, const topo_machine *machine, uint32_t from, uint32_t to,
+                                 uint32_t kind, const net_leg *leg, uint32_t *index);
+
+#endif
