@@ -124,8 +124,8 @@ typedef struct packet {
 enum { PACKET_STRIDE = sizeof(packet) + KB_REDZONE }; /* in their pool */
 
 /*
- * The first two cache lines are all that is looked at of a transfer whose legs go as trains. Of
- * the third only the receipt's parts are set when it is made.
+ * The first two cache lines are all that is looked at of a transfer whose legs go as trains, if its
+ * receipt is plain.
  */
 typedef struct transfer {
     uint32_t route;       /* of the leg under way */
@@ -140,6 +140,7 @@ typedef struct transfer {
     uint32_t path;        /* of a leg that moves as packets: steps, END_OF_PATH, the number of the
                              transfer;        else NONE */
     uint8_t path_size;
+    bool plain;
     bool returning; /* the data of a read */
     bool arrived;   /* at the source */
     bool in_train;
@@ -148,13 +149,13 @@ typedef struct transfer {
 
     kb_time start; /* of a train's leg: when it starts on its first link */
     kb_event end;  /* of a train's leg */
+    uint64_t back_bytes;
     kb_time issued;
     net_done_fn *done;
     void *self;
     uint64_t arg;
 
-    uint64_t back_bytes;
-    kb_time overhead, wire, drain; /* of the receipt */
+    kb_time overhead, wire, drain; /* of a receipt that is not plain */
     uint32_t made;                 /* packets that have been made at the source; most have left */
     uint32_t delivered;            /* have begun their last link */
     uint32_t line;        /* of legs that move as packets one behind the other over the same way */

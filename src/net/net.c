@@ -284,12 +284,13 @@ static uint64_t packets_of(const net *n, uint64_t bytes)
 static void begin_leg(net *n, uint32_t t, kb_time now, bool forwarded)
 {
     transfer *tr = transfer_at(n, t);
-    tr->packets = (uint32_t)packets_of(n, tr->bytes);
+    const route *r = route_of(n, tr);
+    tr->packets = r->size == tr->bytes ? r->packets : (uint32_t)packets_of(n, tr->bytes);
     tr->path = NONE;
     tr->arrived = false;
     tr->in_train = false;
     tr->on_links = false;
-    tr->ready_at = now + (forwarded ? 0 : route_of(n, tr)->overhead);
+    tr->ready_at = now + (forwarded ? 0 : r->overhead);
     tr->ends_at = tr->ready_at;
     flow_begin_leg(n, t, tr->returning);
 }
@@ -304,7 +305,7 @@ static kb_error *check_bytes(const net *n, const net_leg *leg)
 {
     if (KB_UNLIKELY(leg->bytes == 0 || leg->bytes > INT64_MAX))
         return net_bad_leg(leg);
-    if (KB_UNLIKELY(packets_of(n, leg->bytes) >= MAX_PACKETS))
+    if (KB_UNLIKELY(leg->bytes > (uint64_t)(MAX_PACKETS - 1) * n->options.packet_bytes))
         return kb_error_new(KB_ERR_INPUT,
                             "a transfer of %ju bytes is more than %u packets of %u bytes",
                             (uintmax_t)leg->bytes, MAX_PACKETS - 1, n->options.packet_bytes);
@@ -370,10 +371,8 @@ static void foresee_route(const route *r, uint64_t bytes, transfer *tr)
 
 static void foresee(const net *n, const net_order *order, transfer *tr)
 {
-    tr->overhead = tr->wire = tr->drain = 0;
-    if (order->plain)
-        return;
     const route *out = route_of(n, tr);
+    tr->wire = tr->drain = 0;
     tr->overhead = order->forwarded ? 0 : out->overhead;
     foresee_route(out, order->out.bytes, tr);
     if (tr->back != NONE) {
@@ -404,7 +403,9 @@ kb_error *net_submit(net *n, const net_order *order)
     tr->done = order->done;
     tr->self = order->self;
     tr->arg = order->arg;
-    foresee(n, order, tr);
+    tr->plain = order->plain;
+    if (!order->plain)
+        foresee(n, order, tr);
     begin_leg(n, t, tr->issued, order->forwarded);
     return NULL;
 }
@@ -421,15 +422,14 @@ void net_end_leg(net *n, uint32_t t)
         begin_leg(n, t, n->now, false);
         return;
     }
-    kb_time foreseen = tr->overhead + tr->wire + tr->drain;
-    net_receipt receipt = {
-        .issued = tr->issued,
-        .ended = tr->ends_at,
-        .overhead = tr->overhead,
-        .wire = tr->wire,
-        .drain = tr->drain,
-        .queueing = tr->ends_at - tr->issued - foreseen,
-    };
+    net_receipt receipt = {.issued = tr->issued, .ended = tr->ends_at};
+    if (!tr->plain) {
+        receipt.overhead = tr->overhead;
+        receipt.wire = tr->wire;
+        receipt.drain = tr->drain;
+    }
+    receipt.queueing =
+        receipt.ended - receipt.issued - receipt.overhead - receipt.wire - receipt.drain;
     net_done_fn *done = tr->done;
     void *self = tr->self;
     uint64_t arg = tr->arg;

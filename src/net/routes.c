@@ -90,20 +90,22 @@ static kb_time packet_time(const topo_pace *pace)
     return (kb_time)(pace->quotient + (pace->remainder != 0));
 }
 
-static void add_rate(route *r, const topo_pace *pace)
+static void add_rate(const net *n, route *r, uint32_t index)
 {
+    const topo_pace *pace = &n->profiles.items[index].pace;
     kb_time time = packet_time(pace);
     for (uint32_t i = 0; i < r->rate_count; i++) {
-        if (r->rates[i]->bytes_per_s == pace->bytes_per_s)
+        const topo_pace *other = &n->profiles.items[r->rates[i]].pace;
+        if (other->bytes_per_s == pace->bytes_per_s)
             return;
-        kb_time difference = time - packet_time(r->rates[i]);
+        kb_time difference = time - packet_time(other);
         if (difference < 3 && difference > -3)
             r->distinct = false;
     }
     if (pace->bytes_per_s < r->slowest->bytes_per_s)
         r->slowest = pace;
     if (r->rate_count < ROUTE_RATES)
-        r->rates[r->rate_count++] = pace;
+        r->rates[r->rate_count++] = index;
     else
         r->distinct = false;
 }
@@ -126,7 +128,7 @@ static void survey(const net *n, route *r)
             r->first = r->slowest = &pr->pace;
         else
             r->rising &= pr->pace.bytes_per_s >= before->bytes_per_s;
-        add_rate(r, &pr->pace);
+        add_rate(n, r, n->links[at].profile);
         before = &pr->pace;
     }
 }

@@ -149,30 +149,46 @@ static bool is_foreseeable(const net *n, const route *r, const transfer *tr)
         return true;
     /* Wherever in the transfer it is, the last packet takes longest on that link. */
     uint64_t last = last_bytes(n, tr);
-    for (uint32_t i = 0; i < r->rate_count; i++)
-        if (r->rates[i] != r->slowest && topo_rate_time(r->rates[i]->bytes_per_s, last) >=
-                                             topo_rate_time(r->slowest->bytes_per_s, last))
+    for (uint32_t i = 0; i < r->rate_count; i++) {
+        const topo_pace *pace = &n->profiles.items[r->rates[i]].pace;
+        if (pace != r->slowest && topo_rate_time(pace->bytes_per_s, last) >=
+                                      topo_rate_time(r->slowest->bytes_per_s, last))
             return false;
+    }
+    return true;
+}
+
+/* Whether legs of this size may go as trains. */
+static bool is_fit(net *n, route *r, const transfer *tr)
+{
+    if (KB_LIKELY(r->size == tr->bytes))
+        return true;
+    kb_time drain = time_of(n, r->slowest, tr);
+    if (drain > FARTHEST || r->latency > FARTHEST || !is_foreseeable(n, r, tr) ||
+        !train_reserve(n, r, tr))
+        return false;
+    r->size = tr->bytes;
+    r->packets = tr->packets;
+    r->size_whole = is_whole(n, tr);
+    r->drain = drain;
     return true;
 }
 
 /* ---- Leaving ----------------------------------------------------------------------------- */
 
-/*
- * The leg leaves its source, as the last one of the train. It starts at this time, and takes so
- * long on the slowest link.
- */
-static void append(net *n, route *r, uint32_t t, kb_time start, kb_time drain)
+/* The leg, which is fit for it, leaves its source at this time, as the last one of the train. */
+static void append(net *n, route *r, uint32_t t, kb_time start)
 {
     transfer *tr = transfer_at(n, t);
     source_drop(n, r->source);
-    r->free_at = start + (r->first == r->slowest ? drain : time_of(n, r->first, tr));
-    r->clear_at = start + drain;
-    r->whole = r->whole && is_whole(n, tr);
-    if (r->first_leg == NONE)
+    r->clear_at = start + r->drain;
+    if (r->first_leg == NONE) {
         r->first_leg = t;
-    else
+        r->whole = r->size_whole;
+    } else {
         transfer_at(n, r->last_leg)->behind = t;
+        r->whole = r->whole && r->size_whole;
+    }
     r->last_leg = t;
     tr->behind = NONE;
     tr->in_train = true;
@@ -228,15 +244,6 @@ static bool is_clear(const net *n, const route *r, const transfer *ahead, kb_tim
     return true;
 }
 
-static bool can_set_out(net *n, const route *r, const transfer *tr, uint32_t ahead, kb_time start)
-{
-    if (start > FARTHEST || r->latency > FARTHEST || !is_foreseeable(n, r, tr))
-        return false;
-    if (ahead != NONE && !(stays_in_line(r, tr) && is_clear(n, r, transfer_at(n, ahead), start)))
-        return false;
-    return train_reserve(n, r, tr);
-}
-
 /* Whether nobody is on the first link but a line over the same way, which has left the source. */
 static bool is_next_in_line(const net *n, const transfer *tr, uint32_t claims, uint32_t ahead)
 {
@@ -256,58 +263,45 @@ static bool set_out(net *n, uint32_t t)
         return false;
     kb_time free_at = n->links[r->first_link].free_at;
     kb_time start = n->now > free_at ? n->now : free_at;
-    kb_time drain = time_of(n, r->slowest, tr);
-    if (drain > FARTHEST || !can_set_out(n, r, tr, ahead, start)) {
+    bool clear =
+        ahead == NONE || (stays_in_line(r, tr) && is_clear(n, r, transfer_at(n, ahead), start));
+    if (start > FARTHEST || !clear || !is_fit(n, r, tr)) {
         train_release(n, r);
         return false;
     }
-    r->whole = true;
-    append(n, r, t, start, drain);
-    return true;
-}
-
-/* The leg goes the way of an idle train, as one that nobody is on. */
-static bool resume(net *n, uint32_t t)
-{
-    const transfer *tr = transfer_at(n, t);
-    route *r = route_of(n, tr);
-    kb_time drain = time_of(n, r->slowest, tr);
-    if (drain > FARTHEST || !can_set_out(n, r, tr, NONE, n->now)) {
-        train_release(n, r);
-        return set_out(n, t);
-    }
-    r->whole = true;
-    append(n, r, t, n->now, drain);
+    append(n, r, t, start);
     return true;
 }
 
 /*
- * Packets may queue on the way, but those of the train keep up with the slowest link: on every link
- * they are gone, and have left their room, by when a leg comes that starts at clear_at.
+ * The leg goes with the train that stands on its way. Packets may queue there, but those of the
+ * train keep up with the slowest link: on every link they are gone, and have left their room, by
+ * when a leg comes that starts at clear_at. Legs that may start later than they come, because the
+ * first link is the slowest, wait until then.
  */
-static bool follow(net *n, uint32_t t)
+static bool join(net *n, route *r, uint32_t t)
 {
-    const transfer *tr = transfer_at(n, t);
-    route *r = route_of(n, tr);
-    kb_time start = n->now > r->free_at ? n->now : r->free_at;
-    if (start < r->clear_at || start > FARTHEST || !(r->roomy || r->whole) ||
-        !is_foreseeable(n, r, tr) || !train_reserve(n, r, tr))
+    kb_time start = n->now;
+    if (r->first_leg != NONE && start < r->clear_at) {
+        if (r->first != r->slowest)
+            return false;
+        start = r->clear_at;
+    }
+    bool has_room = r->first_leg == NONE || r->roomy || r->whole;
+    if (start > FARTHEST || !has_room || !is_fit(n, r, transfer_at(n, t)))
         return false;
-    kb_time drain = time_of(n, r->slowest, tr);
-    if (drain > FARTHEST)
-        return false;
-    append(n, r, t, start, drain);
+    append(n, r, t, start);
     return true;
 }
 
 bool train_take(net *n, uint32_t t)
 {
-    const route *r = route_of(n, transfer_at(n, t));
+    route *r = route_of(n, transfer_at(n, t));
     const channel *ch = &n->channels[r->source];
     if (n->ports || n->options.no_elision || n->watch || ch->first_transfer != ch->last_transfer)
         return false;
-    if (r->stands)
-        return r->first_leg == NONE ? resume(n, t) : follow(n, t);
+    if (r->stands && join(n, r, t))
+        return true;
     if (n->claims[r->first_link] & CLAIM_TRAIN) {
         uint32_t other = n->train_on[r->first_link];
         if (!is_idle(n, other))
@@ -327,10 +321,11 @@ void train_release(net *n, route *r)
         link *l = &n->links[at];
         l->bytes += r->ended_bytes;
         if (vcs > 1 && i + 1 < r->steps) /* each took the next channel: the longest unused one */
-            l->turn = (uint8_t)((l->turn + r->ended_legs) % vcs);
+            l->turn = (uint8_t)((l->turn + r->ended_turns) % vcs);
         n->claims[at] &= ~CLAIM_TRAIN;
     }
-    r->ended_legs = r->ended_bytes = 0;
+    r->ended_turns = 0;
+    r->ended_bytes = 0;
     r->ended_waited = 0;
     r->stands = false;
 }
@@ -348,7 +343,7 @@ void train_end_leg(net *n, uint32_t t)
     route *r = route_of(n, tr);
     KB_ASSERT(r->first_leg == t);
     r->first_leg = tr->behind;
-    r->ended_legs++;
+    r->ended_turns = (uint8_t)(r->ended_turns + 1u == n->options.vcs ? 0 : r->ended_turns + 1u);
     r->ended_bytes += tr->bytes;
     r->ended_waited += tr->start - tr->ready_at;
     n->hops += (uint64_t)tr->packets * r->steps;

@@ -42,18 +42,6 @@ void net_ways_fini(net_ways *ways)
     *ways = (net_ways){0};
 }
 
-net_order net_ways_between(const net_ways *ways, uint32_t from, uint32_t to, uint64_t bytes,
-                           bool read)
-{
-    return (net_order){
-        .machine = ways->machine,
-        .from = from,
-        .to = to,
-        .out.bytes = read ? NET_REQUEST_BYTES : bytes,
-        .back.bytes = read ? bytes : 0,
-    };
-}
-
 net_order net_ways_order(net_ways *ways, uint32_t from, uint32_t to, uint64_t bytes, bool read)
 {
     net_order order = net_ways_between(ways, from, to, bytes, read);

@@ -44,7 +44,16 @@ net_order net_ways_order(net_ways *ways, uint32_t from, uint32_t to, uint64_t by
 
 /* The same without steps, for an order that is only submitted: the net knows ways that were taken
  * before. */
-net_order net_ways_between(const net_ways *ways, uint32_t from, uint32_t to, uint64_t bytes,
-                           bool read);
+static inline net_order net_ways_between(const net_ways *ways, uint32_t from, uint32_t to,
+                                         uint64_t bytes, bool read)
+{
+    return (net_order){
+        .machine = ways->machine,
+        .from = from,
+        .to = to,
+        .out.bytes = read ? NET_REQUEST_BYTES : bytes,
+        .back.bytes = read ? bytes : 0,
+    };
+}
 
 #endif
