@@ -392,6 +392,9 @@ kb_error *pe_units_open(pe_units *units, kb_pe pe, const pe_span *span, pe_op *o
     made->arg = span->arg;
     made->span = (span_work){.ready.span = index, .is_ready = span->ready};
     *op = units_name(units, index);
+    KB_ASSERT(span->ready || made->waits_for == 0);
+    if (!span->ready)
+        return NULL;
     enter(units);
     units_put_if_ready(units, made);
     leave(units);

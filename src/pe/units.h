@@ -142,7 +142,8 @@ typedef struct pe_span {
     size_t read_count, write_count;
     pe_op after[PE_MAX_AFTER];
     /* Called once, when all that it comes after is done: maybe before pe_units_open() returns, but
-     * then *op is set already. It may issue commands, open others and close this one. */
+     * then *op is set already. It may issue commands, open others and close this one. NULL: nobody
+     * asks, as it comes after nothing. */
     void (*ready)(void *self, uint64_t arg);
     void *self;
     uint64_t arg;

@@ -174,11 +174,11 @@ static kb_error *copy_rects(pe_units *units, uint32_t index, const touches *memo
     op->memory.read_count = (uint32_t)memory->read_count;
     if (count > FEW_RECTS)
         add_long(units, index);
-    if (memory->read_count > 0)
-        memcpy(op->memory.rects, memory->reads, memory->read_count * sizeof *op->memory.rects);
-    if (memory->write_count > 0)
-        memcpy(op->memory.rects + memory->read_count, memory->writes,
-               memory->write_count * sizeof *op->memory.rects);
+    mem_rect *to = op->memory.rects;
+    for (size_t i = 0; i < memory->read_count; i++)
+        *to++ = memory->reads[i];
+    for (size_t i = 0; i < memory->write_count; i++)
+        *to++ = memory->writes[i];
     return NULL;
 }
 

@@ -158,7 +158,8 @@ kb_error *units_begin_dma(pe_units *units, uint32_t index)
         kb_oplog_begin(units->has.log, op->pe->number, KB_MEMORY);
     if (op->far)
         kb_oplog_begin(units->has.log, op->pe->number, KB_COMMUNICATING);
-    KB_TRY(book_tcm(units, op->pe, own, own, &op->memory.not_before));
+    if (own > 0)
+        KB_TRY(book_tcm(units, op->pe, own, own, &op->memory.not_before));
     if (op->memory.streamed == 0) {
         finish_dma(units, index);
         return NULL;

@@ -283,10 +283,14 @@ static inline bool add_up(kb_oplog *log, uint64_t pe, const kb_op_brief *op)
     return add_by_name(log, op, end);
 }
 
-void kb_oplog_count_part(kb_oplog *log, const kb_op_brief *op)
+void kb_oplog_count_parts(kb_oplog *log, kb_unit unit, const char *name, uint64_t count,
+                          kb_time busy)
 {
-    KB_ASSERT(!log->watch);
-    (void)add_by_name(log, op, log->sim->now);
+    kb_op_sum *sum = sum_of(log, unit, name);
+    if (!sum)
+        return;
+    sum->count += count;
+    sum->busy += busy;
 }
 
 void kb_oplog_count(kb_oplog *log, uint64_t pe, const kb_op_brief *op)

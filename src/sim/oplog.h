@@ -48,9 +48,10 @@ typedef struct kb_op_brief {
 /* The same while nobody watches: then nothing else of it matters. */
 void kb_oplog_count(kb_oplog *log, uint64_t pe, const kb_op_brief *op);
 
-/* The same for a part of an operation of its unit that is announced itself: only the sums by name
- * have to know. */
-void kb_oplog_count_part(kb_oplog *log, const kb_op_brief *op);
+/* The same for so many parts of an operation of their unit that is announced itself: only the sums
+ * by name have to know. */
+void kb_oplog_count_parts(kb_oplog *log, kb_unit unit, const char *name, uint64_t count,
+                          kb_time busy);
 
 /* Something that is no work, such as waiting, has ended, now: it counts nowhere, and only whoever
  * gets every record gets it. */

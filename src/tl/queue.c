@@ -219,19 +219,12 @@ static tl_command *new_send(const tl_call *call, ipcq_end *end, const tl_operand
     return command;
 }
 
-static void nothing_to_begin(void *self, uint64_t arg)
-{
-    (void)self;
-    (void)arg;
-}
-
 /* Something that is under way until it is closed. */
 static pe_op open_operation(const tl_call *call)
 {
     const tl_context *tl = call->tl;
     pe_op op = 0;
-    tl_check(call, pe_units_open(tl->runner->has.units, tl->run.pe,
-                                 &(pe_span){.ready = nothing_to_begin}, &op));
+    tl_check(call, pe_units_open(tl->runner->has.units, tl->run.pe, &(pe_span){0}, &op));
     return op;
 }
 

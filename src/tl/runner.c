@@ -146,6 +146,9 @@ static tl_outcome outcome_of(tl_context *tl)
     for (int unit = 0; unit < KB_UNITS; unit++)
         outcome.busy[unit] = kb_oplog_busy(log, tl->pe, (kb_unit)unit) - tl->busy_before[unit];
     outcome.busy[KB_UNIT_CPU] = tl->issuing;
+    if (tl->unlogged_issues > 0)
+        kb_oplog_count_parts(log, KB_UNIT_CPU, "issue", tl->unlogged_issues,
+                             (kb_time)tl->unlogged_issues * tl->runner->figures->cpu_issue_fs);
     kb_oplog_add(log, tl->pe,
                  &(kb_op){.unit = KB_UNIT_CPU,
                           .name = "kernel",
