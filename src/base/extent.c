@@ -66,7 +66,6 @@ static extent *find_room(size_t bytes, bool huge)
     return &extents.items[extents.count++];
 }
 
-/* Every block begins in the first huge page of its extent, or in the only one. */
 static extent *extent_of(const void *block)
 {
     for (size_t i = extents.count; i > 0; i--) {

@@ -44,12 +44,11 @@ void *kb_alloc_large(size_t count, size_t size)
     size_t bytes;
     if (!array_bytes(count, size, &bytes))
         return NULL;
-    bool fills = bytes >= 2 * huge;
-    void *block = kb_alloc_aligned(fills ? huge : line, bytes, 1);
+    size_t filled = bytes & ~(huge - 1); /* the rest takes memory as it is touched */
+    void *block = kb_alloc_aligned(filled ? huge : line, bytes, 1);
 #ifdef MADV_HUGEPAGE
-    if (block && fills)
-        (void)madvise(block, bytes,
-                      MADV_HUGEPAGE); /* a wish: it does no harm if it is not granted */
+    if (block && filled)
+        (void)madvise(block, filled, MADV_HUGEPAGE); /* a wish: no harm if it is not granted */
 #endif
     return block;
 }

@@ -103,13 +103,20 @@ uint32_t kb_pool_take_fresh(kb_pool *pool)
 
 #ifndef NDEBUG
 
+static bool is_live(const kb_pool *pool, uint32_t index)
+{
+    const char *bits = pool->chunks[index >> KB_POOL_SHIFT] + pool->stride * KB_POOL_CHUNK;
+    uint32_t slot = index & (KB_POOL_CHUNK - 1);
+    return ((unsigned char)bits[slot / 8] >> (slot % 8)) & 1;
+}
+
 void kb_pool_note(kb_pool *pool, uint32_t index, bool live)
 {
     KB_ASSERT(index != 0 && index < pool->used);
+    if (!live)
+        KB_ASSERT(is_live(pool, index)); /* given twice? */
     char *bits = pool->chunks[index >> KB_POOL_SHIFT] + pool->stride * KB_POOL_CHUNK;
     uint32_t slot = index & (KB_POOL_CHUNK - 1);
-    bool was_live = ((unsigned char)bits[slot / 8] >> (slot % 8)) & 1;
-    KB_ASSERT(was_live != live); /* given twice? */
     bits[slot / 8] = (char)(bits[slot / 8] ^ (1 << (slot % 8)));
 }
 

@@ -135,6 +135,25 @@ static inline void kb_co_enter(kb_co *co)
         kb_co_release(co);
 }
 
+/*
+ * Fetches the stack of a coroutine that is about to go on: the frames that it will return to and
+ * those it will make. With this many coroutines they are in no cache that is near.
+ */
+static inline void kb_co_fetch(const kb_sim *sim, const kb_co *co)
+{
+#if KB_CONTEXT_ASM
+    enum { MANY = 64, LINE = 64, BELOW = 4, ABOVE = 12 };
+    if (sim->coroutine_count < MANY)
+        return;
+    const char *top = co->context.stack_pointer;
+#pragma GCC unroll 20
+    for (int i = -BELOW; i < ABOVE; i++)
+        __builtin_prefetch(top + i * LINE);
+#else
+    (void)sim, (void)co;
+#endif
+}
+
 /* The handler that resumes the coroutine in its argument. */
 static inline void kb_co_resume(kb_sim *sim, void *self, uint64_t arg)
 {

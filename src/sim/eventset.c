@@ -6,7 +6,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /* The wheel aims at this many buckets an event: few are shared then, and few words of bits empty.
  */
@@ -21,20 +20,8 @@ enum { REACH = 16, LARGE_REACH = 4, LARGE = 1 << 14 };
 
 enum { FIRST_CAPACITY = 256, MIN_BUCKETS = 128, MAX_BUCKETS = 1 << 24, MAX_SHIFT = 32 };
 enum { FIRST_SHIFT = 20, MIN_WINDOW = 1024, MIN_SWEEP = 64 };
-enum { HUGE_PAGE = 1 << 21 };
 
 /* ---- Memory ---- */
-
-/* Big arrays are touched all over, so they are worth huge pages. */
-static void *alloc_big(size_t count, size_t size)
-{
-    if (count * size < 2 * (size_t)HUGE_PAGE)
-        return kb_alloc_array(count, size);
-    void *array = kb_alloc_aligned(HUGE_PAGE, count, size);
-    if (array)
-        (void)madvise(array, count * size, MADV_HUGEPAGE); /* only advice */
-    return array;
-}
 
 /* A node that was never used: no event has a negative time. */
 static kb_node fresh_node(uint32_t next)
@@ -47,10 +34,10 @@ static bool grow(kb_eventset *set)
     uint32_t capacity = set->capacity ? 2 * set->capacity : FIRST_CAPACITY;
     if (capacity & KB_LIST_GOES_ON)
         return false; /* the bit is taken */
-    kb_node *nodes = alloc_big(capacity, sizeof *nodes);
-    kb_heap_entry *heap = alloc_big(capacity, sizeof *heap);
-    kb_u128 *run = alloc_big(capacity, sizeof *run);
-    kb_u128 *scratch = alloc_big(capacity, sizeof *scratch);
+    kb_node *nodes = kb_alloc_large(capacity, sizeof *nodes);
+    kb_heap_entry *heap = kb_alloc_large(capacity, sizeof *heap);
+    kb_u128 *run = kb_alloc_large(capacity, sizeof *run);
+    kb_u128 *scratch = kb_alloc_large(capacity, sizeof *scratch);
     if (!nodes || !heap || !run || !scratch) {
         free(nodes);
         free(heap);
@@ -243,7 +230,7 @@ static void reset_wheel(kb_eventset *set, uint64_t base)
 /* False, with all as it was, if there is no memory. */
 static bool resize_wheel(kb_eventset *set, uint32_t buckets)
 {
-    uint32_t *heads = alloc_big(buckets, sizeof *heads);
+    uint32_t *heads = kb_alloc_large(buckets, sizeof *heads);
     uint64_t *bits = kb_alloc_array(buckets / 64 + 1, sizeof *bits);
     if (!heads || !bits) {
         free(heads);

@@ -196,6 +196,9 @@ static void run_events(kb_sim *sim)
         kb_handler_entry following = sim->handlers[following_id];
         __asm__ volatile("" : "+r"(following.fn)); /* now, not when it is used */
 
+        if (following.fn == kb_co_resume)
+            kb_co_fetch(sim, (const kb_co *)(uintptr_t)set->nodes[set->next_node].arg);
+
         sim->now = event.time;
         if (handler.fn == kb_co_resume)
             kb_co_resume(sim, NULL, event.arg);
