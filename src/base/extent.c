@@ -66,15 +66,15 @@ static extent *find_room(size_t bytes, bool huge)
     return &extents.items[extents.count++];
 }
 
+/* The youngest first: what was made last is mostly given back first. */
 static extent *extent_of(const void *block)
 {
-    for (size_t i = extents.count; i > 0; i--) {
-        extent *e = &extents.items[i - 1];
-        if ((uintptr_t)block - (uintptr_t)e->base < e->size)
-            return e;
-    }
-    KB_ASSERT(!"the block is of an extent");
-    return NULL;
+    size_t i = extents.count;
+    do {
+        KB_ASSERT(i > 0); /* the block is of an extent */
+        i--;
+    } while ((uintptr_t)block - (uintptr_t)extents.items[i].base >= extents.items[i].size);
+    return &extents.items[i];
 }
 
 void *kb_extent_alloc(size_t bytes, bool huge)
