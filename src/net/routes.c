@@ -137,6 +137,8 @@ static kb_error *make(net *n, uint32_t from, uint32_t to, uint32_t kind, const n
                       uint32_t *index)
 {
     routes *all = &n->routes;
+    uint32_t first_link = topo_step_link(leg->steps[0]);
+    KB_ASSERT(n->source_of[first_link] != NOTHING);
     if (all->count >= all->limit)
         forget_unused(n);
     uint8_t size;
@@ -152,7 +154,6 @@ static kb_error *make(net *n, uint32_t from, uint32_t to, uint32_t kind, const n
     for (uint32_t i = 0; i < leg->count; i++)
         paths_at(&n->paths, words)[i] = leg->steps[i] | marks;
 
-    uint32_t first_link = topo_step_link(leg->steps[0]);
     bool from_memory = n->graph->nodes.items[from].service != TOPO_NONE;
     uint32_t *slot = slot_of(all, from, to, kind);
     route *r = route_at(n, *index);

@@ -92,22 +92,107 @@ static void a_fabric_has_the_settings_of_its_machine(void **state)
     topo_machine_destroy(m);
 }
 
+/* A lone transfer takes what is foreseen of it, and by the same way with steps and without. */
+static void expect_lone(kb_sim *sim, net *fabric, net_ways *ways, uint32_t from, uint32_t to,
+                        bool read)
+{
+    net_order known = net_ways_order(ways, from, to, 1000, read);
+    net_order order = net_ways_between(ways, from, to, 1000, read);
+    net_receipt receipt = {0}, foreseen = net_foresee(fabric, &known);
+    order.done = on_done;
+    order.self = &receipt;
+    order.arg = 9;
+    expect_ok(net_submit(fabric, &order));
+    expect_ok(kb_sim_run(sim, KB_FOREVER));
+    assert_int_equal(receipt.ended - receipt.issued, foreseen.ended);
+    assert_int_equal(receipt.overhead, foreseen.overhead);
+    assert_int_equal(receipt.wire, foreseen.wire);
+    assert_int_equal(receipt.drain, foreseen.drain);
+}
+
+/*
+ * 32 PEs and their slices, in four cubes. Each of the 64 sends to each, and each PE reads from
+ * each: 4032 and 2016 times. Not all of the 8064 ways are remembered, which would take 1.5 MiB.
+ */
+static void everybody_may_talk_to_everybody(void **state)
+{
+    (void)state;
+    topo_machine *m =
+        machine_with("system.sips.count=1", "sip.cube_mesh.w=2", "sip.cube_mesh.h=2", NULL);
+    enum { ENDS = 64 };
+    uint32_t ends[ENDS];
+    for (uint32_t i = 0; i < ENDS; i++)
+        ends[i] = topo_node_at(m, i % 2 ? TOPO_PE_DMA : TOPO_HBM_CTRL, 0, i / 16, i / 2 % 8);
+    kb_sim *sim;
+    net *fabric;
+    net_ways ways;
+    expect_ok(kb_sim_create(NULL, &sim));
+    expect_ok(net_create_for(sim, m, 0, false, &fabric));
+    expect_ok(net_ways_init(&ways, m));
+    for (uint32_t i = 0; i < ENDS; i++)
+        for (uint32_t k = 0; k < ENDS; k++) {
+            if (i != k)
+                expect_lone(sim, fabric, &ways, ends[i], ends[k], false);
+            if (i != k && i % 2 == 1)
+                expect_lone(sim, fabric, &ways, ends[i], ends[k], true);
+        }
+    net_figures f = net_get_figures(fabric);
+    assert_int_equal(f.transfers, 4032 + 2016);
+    assert_int_equal(f.live, 0);
+    assert_in_range(f.live_bytes, 1, 1 << 20);
+
+    net_order order = net_ways_between(&ways, ends[0], ends[0], 8, false);
+    order.from = order.to = topo_node_at(m, TOPO_M_CPU, 0, 0, 0);
+    kb_error *err = net_submit(fabric, &order);
+    assert_string_equal(kb_error_message(err), "a transfer of 8 bytes over 0 links");
+    kb_error_free(err);
+    net_ways_fini(&ways);
+    net_destroy(fabric);
+    kb_sim_destroy(sim);
+    topo_machine_destroy(m);
+}
+
 static topo_machine *shared_machine;
+
+/* Two that meet at a slice, so that one way is dissolved, too. */
+static kb_error *talk(net_ways *ways, kb_sim *sim, net *fabric)
+{
+    uint32_t slice = topo_node_at(shared_machine, TOPO_HBM_CTRL, 0, 0, 0);
+    for (uint32_t pe = 0; pe < 2; pe++) {
+        uint32_t node = topo_node_at(shared_machine, TOPO_PE_DMA, 0, 0, pe);
+        net_order order = net_ways_between(ways, node, slice, 4096 << pe, true);
+        KB_TRY(net_submit(fabric, &order));
+        KB_TRY(kb_sim_run(sim, 30 * KB_NS));
+    }
+    return kb_sim_run(sim, KB_FOREVER);
+}
 
 static void make_and_drop(void)
 {
     net_ways ways;
+    kb_sim *sim = NULL;
+    net *fabric = NULL;
     kb_error *err = net_ways_init(&ways, shared_machine);
-    assert_int_equal(kb_error_code(err), err ? KB_ERR_HOST : KB_OK);
+    bool made = !err;
     if (!err)
-        net_ways_fini(&ways);
+        err = kb_sim_create(NULL, &sim);
+    if (!err)
+        err = net_create_for(sim, shared_machine, 0, false, &fabric);
+    if (!err)
+        err = talk(&ways, sim, fabric);
+    assert_int_equal(kb_error_code(err), err ? KB_ERR_HOST : KB_OK);
     kb_error_free(err);
+    net_destroy(fabric);
+    kb_sim_destroy(sim);
+    if (made)
+        net_ways_fini(&ways);
 }
 
 static void without_memory_it_fails_cleanly(void **state)
 {
     (void)state;
-    shared_machine = default_machine();
+    shared_machine =
+        machine_with("system.sips.count=1", "sip.cube_mesh.w=1", "sip.cube_mesh.h=1", NULL);
     failing_alloc_try_all(make_and_drop);
     topo_machine_destroy(shared_machine);
 }
@@ -117,6 +202,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_have_two_ways_and_writes_have_one),
         cmocka_unit_test(a_fabric_has_the_settings_of_its_machine),
+        cmocka_unit_test(everybody_may_talk_to_everybody),
         cmocka_unit_test(without_memory_it_fails_cleanly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
