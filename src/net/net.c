@@ -362,8 +362,9 @@ static kb_error *use_routes(net *n, const net_order *order, uint32_t *out, uint3
 }
 
 /* Adds what a lone transfer takes for a leg, without the overhead of the node it starts at. */
-static void foresee_route(const route *r, uint64_t bytes, transfer *tr)
+static void foresee_route(const net *n, route *r, uint64_t bytes, transfer *tr)
 {
+    routes_survey(n, r);
     tr->overhead += r->node_time;
     tr->wire += r->wire_time;
     tr->drain += topo_rate_time(r->slowest->bytes_per_s, bytes);
@@ -371,13 +372,13 @@ static void foresee_route(const route *r, uint64_t bytes, transfer *tr)
 
 static void foresee(const net *n, const net_order *order, transfer *tr)
 {
-    const route *out = route_of(n, tr);
+    route *out = route_of(n, tr);
     tr->wire = tr->drain = 0;
     tr->overhead = order->forwarded ? 0 : out->overhead;
-    foresee_route(out, order->out.bytes, tr);
+    foresee_route(n, out, order->out.bytes, tr);
     if (tr->back != NONE) {
         tr->overhead += route_at(n, tr->back)->overhead;
-        foresee_route(route_at(n, tr->back), order->back.bytes, tr);
+        foresee_route(n, route_at(n, tr->back), order->back.bytes, tr);
     }
 }
 

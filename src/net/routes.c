@@ -110,9 +110,10 @@ static void add_rate(const net *n, route *r, uint32_t index)
         r->distinct = false;
 }
 
-/* Finds out what its links are like. */
-static void survey(const net *n, route *r)
+void routes_survey(const net *n, route *r)
 {
+    if (KB_LIKELY(r->first != NULL))
+        return;
     const uint32_t *step = paths_at(&n->paths, r->words);
     const topo_pace *before = NULL;
     for (uint32_t i = 0; i < r->steps; i++) {
@@ -175,7 +176,6 @@ static kb_error *make(net *n, uint32_t from, uint32_t to, uint32_t kind, const n
         .rising = true,
         .roomy = true,
     };
-    survey(n, r);
     *slot = *index;
     all->count++;
     return NULL;
@@ -222,8 +222,8 @@ kb_error *routes_use(net *n, const topo_machine *machine, uint32_t from, uint32_
         }
         i = r->next;
     }
-    KB_TRY(machine ? make_routed(n, machine, from, to, kind, leg, index)
-                   : make(n, from, to, kind, leg, index));
+    KB_TRY(leg->count == 0 ? make_routed(n, machine, from, to, kind, leg, index)
+                           : make(n, from, to, kind, leg, index));
     route_at(n, *index)->uses++;
     return NULL;
 }

@@ -49,10 +49,10 @@ typedef struct route {
     uint64_t ended_bytes; /* what ended legs have carried, */
     kb_time ended_waited; /* and how long they waited for the first link */
 
-    kb_time clear_at; /* a leg that starts then meets the last one nowhere */
-    kb_time drain;    /* of legs of that size on the slowest link */
-    kb_time latency;  /* of all links; KB_FOREVER if it is too long for trains */
-    const topo_pace *first;
+    kb_time clear_at;       /* a leg that starts then meets the last one nowhere */
+    kb_time drain;          /* of legs of that size on the slowest link */
+    kb_time latency;        /* of all links; KB_FOREVER if it is too long for trains */
+    const topo_pace *first; /* NULL: latency, rates and so on are not known yet */
     const topo_pace *slowest;
     uint32_t last_leg; /* if there is a first one */
     uint32_t first_link, last_link;
@@ -90,5 +90,8 @@ size_t routes_table_bytes(const routes *all);
  */
 KB_MUST_USE kb_error *routes_use(net *n, const topo_machine *machine, uint32_t from, uint32_t to,
                                  uint32_t kind, const net_leg *leg, uint32_t *index);
+
+/* Finds out what its links are like, unless that is known. */
+void routes_survey(const net *n, route *r);
 
 #endif

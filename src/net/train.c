@@ -261,6 +261,7 @@ static bool set_out(net *n, uint32_t t)
     uint32_t ahead = n->latest[r->first_link];
     if (!is_next_in_line(n, tr, n->claims[r->first_link], ahead) || !claim(n, tr->route, ahead))
         return false;
+    routes_survey(n, r);
     kb_time free_at = n->links[r->first_link].free_at;
     kb_time start = n->now > free_at ? n->now : free_at;
     bool clear =
