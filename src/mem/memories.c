@@ -57,19 +57,26 @@ static void region_fini(mem_region *memory)
     mem_allocator_fini(&memory->space);
 }
 
+static __attribute__((noinline)) mem_pe_record *make_pe(mem_memories *memories)
+{
+    uint32_t index = kb_pool_take(&memories->pe_records);
+    if (index == 0)
+        return NULL;
+    mem_pe_record *record = kb_pool_at(&memories->pe_records, index);
+    uint64_t tcm = mem_capacity_of(memories, KB_TCM);
+    *record = (mem_pe_record){0};
+    region_init(&record->hbm, mem_capacity_of(memories, KB_HBM));
+    region_init(&record->tcm, tcm);
+    mem_allocator_init(&record->ring_space, 0, least(tcm, mem_ranges[MEM_IPCQ].bytes),
+                       MEM_FIRST_FIT);
+    return record;
+}
+
 mem_pe_record *mem_need_pe(mem_memories *memories, kb_pe pe)
 {
-    enum { CACHE_LINE = 64 };
     mem_pe_record **record = &memories->pes[mem_pe_index(memories, pe)];
-    if (KB_UNLIKELY(!*record) &&
-        (*record = kb_alloc_aligned(CACHE_LINE, 1, sizeof **record)) != NULL) {
-        **record = (mem_pe_record){0};
-        uint64_t tcm = mem_capacity_of(memories, KB_TCM);
-        region_init(&(*record)->hbm, mem_capacity_of(memories, KB_HBM));
-        region_init(&(*record)->tcm, tcm);
-        mem_allocator_init(&(*record)->ring_space, 0, least(tcm, mem_ranges[MEM_IPCQ].bytes),
-                           MEM_FIRST_FIT);
-    }
+    if (KB_UNLIKELY(!*record))
+        *record = make_pe(memories);
     return *record;
 }
 
@@ -126,6 +133,7 @@ kb_error *mem_memories_create(const topo_machine *machine, uint32_t only_sip,
     made->machine = machine;
     made->shape = shape;
     made->only_sip = only_sip;
+    kb_pool_init(&made->pe_records, sizeof(mem_pe_record));
     made->pes = kb_alloc_zeroed(shape->pe_count, sizeof *made->pes);
     made->cubes = kb_alloc_zeroed(cube_count(made), sizeof *made->cubes);
     if (!made->pes || !made->cubes) {
@@ -136,7 +144,7 @@ kb_error *mem_memories_create(const topo_machine *machine, uint32_t only_sip,
     return NULL;
 }
 
-static void destroy_pe(mem_pe_record *record)
+static void fini_pe(mem_pe_record *record)
 {
     if (!record)
         return;
@@ -144,7 +152,6 @@ static void destroy_pe(mem_pe_record *record)
     mem_allocator_fini(&record->ring_space);
     region_fini(&record->tcm);
     region_fini(&record->hbm);
-    free(record);
 }
 
 static void destroy_cube(mem_cube_record *record)
@@ -162,7 +169,8 @@ void mem_memories_destroy(mem_memories *memories)
     for (size_t i = 0; memories->cubes && i < cube_count(memories); i++)
         destroy_cube(memories->cubes[i]);
     for (size_t i = 0; memories->pes && i < memories->shape->pe_count; i++)
-        destroy_pe(memories->pes[i]);
+        fini_pe(memories->pes[i]);
+    kb_pool_fini(&memories->pe_records);
     free(memories->cubes);
     free(memories->pes);
     free(memories);

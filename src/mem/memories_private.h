@@ -17,7 +17,7 @@ typedef struct mem_region {
     mem_pair_list rings;  /* where each starts, and in TCM where it starts in the ring region */
 } mem_region;
 
-/* Begins with what kernels use most, at a cache line. */
+/* Begins with what kernels use most. */
 typedef struct mem_pe_record {
     mem_region tcm, hbm;
     mem_allocator ring_space;
@@ -34,6 +34,7 @@ struct mem_memories {
     uint32_t only_sip;
     mem_pe_record **pes;     /* NULL until used */
     mem_cube_record **cubes; /* NULL until used */
+    kb_pool pe_records;      /* side by side: runs look at all of them again and again */
 };
 
 /* Errors are told with names of a fixed size: when memory is short they should not need more. */
