@@ -37,7 +37,7 @@ tl_command *tl_command_new(const tl_call *call, const tl_operand *inputs, uint32
     if (index == 0)
         tl_fail(call, kb_error_nomem());
     tl_command *command = kb_pool_at(&tl->runner->commands, index);
-    memset(command, 0, offsetof(tl_command, shape));
+    memset(&command->conclude, 0, offsetof(tl_command, shape) - offsetof(tl_command, conclude));
     command->index = index;
     command->input_count = count;
     command->tl = tl;

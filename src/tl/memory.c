@@ -281,6 +281,7 @@ tl_command *tl_prepare_store(const tl_call *call, const tl_handle *place, tl_val
     tl_command *command = tl_command_new(call, &stored, 1, NULL, &place->shape);
     command->bind = bind_store;
     command->row_bytes = place_row_bytes(place);
+    command->masked = false;
     command->rects[0] = tl->rects[0];
     tl->rects[0] = (pe_rects){0};
     return command;

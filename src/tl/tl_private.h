@@ -101,43 +101,45 @@ typedef struct tl_scope_of_kernel {
 enum { TL_MAX_INPUTS = 3, TL_MATRICES = 3 };
 
 /*
- * An operation from when it is issued until it is done. A new one is all 0 up to its shape, and has
- * as many inputs as it uses.
+ * An operation from when it is issued until it is done. A new one has what all have, and is all 0
+ * up to its shape; it has as many inputs as it uses, and what is of a kind is set in that kind.
  */
 typedef struct tl_command {
     tl_link link;
     uint32_t index; /* in its pool */
     uint32_t input_count;
     tl_context *tl;
-    tl_value *result;   /* NULL: it makes no value */
-    uint64_t row_bytes; /* of what is moved, as its rectangles have it */
+    tl_value *result; /* NULL: it makes no value */
 
     /* When it begins: makes the result's data, or changes memory. When it is done, unless NULL. */
     kb_error *(*bind)(struct tl_command *command);
     kb_error *(*conclude)(struct tl_command *command);
 
+    pe_op delivery;              /* of a send: open until all segments are there; 0: all is one */
+    pe_op ticket;                /* in a run without time, if it waits for a receive */
+    pe_rects rects[TL_MATRICES]; /* what a DMA moves; or of a, b and c. Only with data */
+    data_value *product;         /* what is to become c */
+
+    tl_dims shape; /* of the result; of what is stored */
+    tl_operand inputs[TL_MAX_INPUTS];
+
+    /* Of engines. */
     data_op op;
     uint32_t axis;
     int64_t first; /* of tl_arange */
     double number; /* of tl_full; what a load has where its mask is 0 */
-    bool masked;   /* by its last input, which is not structural */
 
-    pe_rects rects[TL_MATRICES]; /* what a DMA moves; or of a, b and c. Only with data */
-    data_value *product;         /* what is to become c */
+    /* Of loads and stores. */
+    uint64_t row_bytes; /* of what is moved, as its rectangles have it */
+    bool masked;        /* by its last input, which is not structural */
 
     /* Of a send: a segment of the message. */
     ipcq_message_id message;
     ipcq_end *direction;
     ipcq_slot slot;
     uint64_t segment_bytes;
-    pe_op delivery; /* open until all segments are there; 0: there are no others */
 
-    /* In a run without time. */
-    kb_unit unit; /* whose it would be */
-    pe_op ticket; /* if it waits for a receive */
-
-    tl_dims shape; /* of the result; of what is stored */
-    tl_operand inputs[TL_MAX_INPUTS];
+    kb_unit unit; /* in a run without time: whose it would be */
 } tl_command;
 
 /* A receive from its call until the value is there. */
