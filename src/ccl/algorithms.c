@@ -20,6 +20,7 @@ const kb_ccl_algorithm *const ccl_algorithms[] = {
     &ccl_intercube_algorithm,
     &ccl_ring_rsag_algorithm,
     &ccl_trees_algorithm,
+    &ccl_streams_algorithm,
     &ccl_one_shot_algorithm,
     &ccl_ring_all_gather_algorithm,
     &ccl_ring_reduce_scatter_algorithm,

@@ -8,6 +8,7 @@
  *     kernels_chain.c         from one, or to one, along a ring
  *     kernels_pairs.c         everybody with everybody
  *     kernels_trees.c         many trees that share the links of SIPs
+ *     kernels_streams.c       such trees, with a PE for each step of each
  *
  * A kernel works on its PE's part in tiles, each of which goes in one slot of a queue and whose
  * values are freed when it is done: so parts may be larger than the TCM. All members of a circle
@@ -37,6 +38,7 @@ extern const kb_ccl_algorithm ccl_pairs_scatter_algorithm;
 extern const kb_ccl_algorithm ccl_pairs_all_to_all_algorithm;
 extern const kb_ccl_algorithm ccl_pairs_send_algorithm;
 extern const kb_ccl_algorithm ccl_trees_algorithm;
+extern const kb_ccl_algorithm ccl_streams_algorithm;
 
 /* ---- In kernels -------------------------------------------------------------------------- */
 

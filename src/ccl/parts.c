@@ -1,7 +1,8 @@
 /*
  * parts.c: what each PE is given: where its part of the tensors is, how many elements that has, and
- * the arguments that the algorithm makes of it. A PE that has nothing runs nothing: then its whole
- * circle has nothing, as all members of a circle have equally much.
+ * the arguments that the algorithm makes of it. A PE that has nothing runs nothing, unless PEs
+ * share their work: then its whole circle has nothing, as all members of a circle have equally
+ * much.
  */
 #include "state.h"
 
@@ -42,11 +43,12 @@ static int compare(const kb_shard *shard, kb_pe pe)
 
 /* Both shards and spots are in the order of (cube, pe). */
 static kb_error *locate(const ccl_op *op, kb_tensor tensor, const ccl_spot *spots, size_t count,
-                        range *ranges)
+                        range *ranges, range *whole)
 {
     rt_tensor_view view;
     KB_TRY(rt_view_tensor(op->group->state->ctx, tensor, &view));
     size_t each = kb_dtype_bytes(view.dtype), spot = 0;
+    *whole = (range){.address = view.va, .elements = view.elements};
     for (size_t i = 0; i < count; i++)
         ranges[i] = (range){.address = view.va};
     for (size_t i = 0; i < view.shard_count; i++) {
@@ -71,6 +73,7 @@ static kb_error *locate(const ccl_op *op, kb_tensor tensor, const ccl_spot *spot
 
 typedef struct ranges {
     range *input, *output; /* by spot; NULL: the rank has none */
+    range whole;           /* of the output, or else of the input */
 } ranges;
 
 static void free_ranges(ranges *all)
@@ -81,10 +84,10 @@ static void free_ranges(ranges *all)
 }
 
 static kb_error *locate_new(const ccl_op *op, kb_tensor tensor, const ccl_spot *spots, size_t count,
-                            range **out)
+                            range **out, range *whole)
 {
     *out = kb_alloc_array(count, sizeof **out);
-    return *out ? locate(op, tensor, spots, count, *out) : kb_error_nomem();
+    return *out ? locate(op, tensor, spots, count, *out, whole) : kb_error_nomem();
 }
 
 static kb_error *locate_all(const ccl_op *op, const ccl_share *share, const ccl_spot *spots,
@@ -93,11 +96,11 @@ static kb_error *locate_all(const ccl_op *op, const ccl_share *share, const ccl_
     kb_tensor input = share->in ? share->in->tensor : share->input;
     kb_tensor output = share->out ? share->out->tensor : share->output;
     if (input.id != 0)
-        KB_TRY(locate_new(op, input, spots, count, &all->input));
+        KB_TRY(locate_new(op, input, spots, count, &all->input, &all->whole));
     if (output.id != 0 && output.id == input.id)
         all->output = all->input;
     else if (output.id != 0)
-        KB_TRY(locate_new(op, output, spots, count, &all->output));
+        KB_TRY(locate_new(op, output, spots, count, &all->output, &all->whole));
     return NULL;
 }
 
@@ -162,7 +165,9 @@ static kb_error *add_target(ccl_op *op, ccl_share *share, const kb_ccl_part *par
 static kb_error *fill_share(ccl_op *op, ccl_share *share, const ccl_spot *spots, size_t count,
                             const ranges *all)
 {
-    size_t parameters = op->wiring->entry->algorithm->kernel->parameter_count;
+    const kb_ccl_algorithm *algorithm = op->wiring->entry->algorithm;
+    size_t parameters = algorithm->kernel->parameter_count;
+    bool all_run = algorithm->shares_work && all->whole.elements > 0;
     share->targets = kb_alloc_array(count, sizeof *share->targets);
     share->args = kb_alloc_array(count * parameters, sizeof *share->args);
     if (!share->targets || !share->args)
@@ -180,6 +185,8 @@ static kb_error *fill_share(ccl_op *op, ccl_share *share, const ccl_spot *spots,
             .ranks = spots[i].ranks,
             .input = input ? input->address : 0,
             .output = output ? output->address : 0,
+            .whole = all->whole.address,
+            .whole_elements = all->whole.elements,
         };
         KB_TRY(count_elements(op, &spots[i], input, output, &part.elements));
         uint64_t bytes = part.elements * kb_dtype_bytes(op->what.dtype);
@@ -187,7 +194,7 @@ static kb_error *fill_share(ccl_op *op, ccl_share *share, const ccl_spot *spots,
             op->part = bytes;
         if (one_circle && bytes != op->part)
             return uneven(op, part.pe, part.elements, op->part / kb_dtype_bytes(op->what.dtype));
-        if (part.elements > 0)
+        if (part.elements > 0 || all_run)
             KB_TRY(add_target(op, share, &part));
     }
     return NULL;

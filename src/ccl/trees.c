@@ -1,7 +1,16 @@
 /*
- * trees.c: packing spanning trees. A tree takes the links that those before it used least
- * (Kruskal's algorithm, with the number of trees that a link is in as its weight), so links end up
- * in almost equally many. The root is in the middle of its tree, so that the way up is short.
+ * trees.c: packing spanning trees.
+ *
+ * On a mesh of SIPs without wrap they are combs: a row and all columns, or a column and all rows.
+ * Of w x h SIPs with m links, each of the h rows as the back of (w-1)/m of the combs and each of
+ * the w columns as that of (h-1)/m put every link into as many, (n-1)/m of them; and no comb is
+ * deeper than half of its back and the length of its teeth. The next comb is the one whose links
+ * were used least, which keeps near these shares.
+ *
+ * Elsewhere a tree takes the links that those before it used least (Kruskal's algorithm, with the
+ * number of trees that a link is in as its weight), so links end up in almost equally many.
+ *
+ * The root is in the middle of its tree, so that the way up is short.
  *
  * All links count the same: the direct links of SIPs have one bandwidth.
  */
@@ -14,6 +23,8 @@ typedef struct edge {
     uint32_t trees; /* that it is in */
     uint64_t last;  /* when it was last chosen */
     uint32_t index;
+    bool goes_south; /* in a grid: else it goes east */
+    uint32_t line;   /* the column of one that goes south, the row of one that goes east */
 } edge;
 
 /* What is needed while trees are made. */
@@ -31,9 +42,9 @@ enum { NONE = UINT32_MAX };
 
 /* ---- The graph --------------------------------------------------------------------------- */
 
-static kb_error *add_link(packing *p, uint32_t a, uint32_t b)
+static kb_error *add_link(packing *p, edge l)
 {
-    edge l = {.a = a, .b = b, .index = (uint32_t)p->links.count};
+    l.index = (uint32_t)p->links.count;
     return kb_vec_push(&p->links, l) ? NULL : kb_error_nomem();
 }
 
@@ -41,8 +52,8 @@ static kb_error *add_link(packing *p, uint32_t a, uint32_t b)
 static kb_error *add_ring(packing *p)
 {
     for (uint32_t rank = 0; rank + 1 < p->world; rank++)
-        KB_TRY(add_link(p, rank, rank + 1));
-    return p->world > 2 ? add_link(p, p->world - 1, 0) : NULL;
+        KB_TRY(add_link(p, (edge){.a = rank, .b = rank + 1}));
+    return p->world > 2 ? add_link(p, (edge){.a = p->world - 1}) : NULL;
 }
 
 /* From each SIP to the east and to the south, as the machine has its links: a row of two does not
@@ -59,9 +70,10 @@ static kb_error *add_sip_links(packing *p, const kb_ccl_scope *scope, const uint
         if (rank_of[sip] == NONE)
             continue;
         if ((x + 1 < w || (wraps && w >= 3)) && rank_of[east] != NONE)
-            KB_TRY(add_link(p, rank_of[sip], rank_of[east]));
+            KB_TRY(add_link(p, (edge){.a = rank_of[sip], .b = rank_of[east], .line = y}));
         if ((y + 1 < h || (wraps && h >= 3)) && rank_of[south] != NONE)
-            KB_TRY(add_link(p, rank_of[sip], rank_of[south]));
+            KB_TRY(
+                add_link(p, (edge){rank_of[sip], rank_of[south], .goes_south = true, .line = x}));
     }
     return NULL;
 }
@@ -104,30 +116,79 @@ static uint32_t representative(packing *p, uint32_t rank)
     return rank;
 }
 
-/* Chooses world - 1 links. False if the graph is in several parts. */
-static bool choose_links(packing *p)
+/* Makes the link at index i the next one of the tree, which has so many. */
+static void choose_link(packing *p, uint32_t i, uint32_t count)
 {
-    for (uint32_t rank = 0; rank < p->world; rank++) {
+    edge *l = &p->links.items[i];
+    l->trees++;
+    l->last = ++p->choices;
+    p->next[(size_t)2 * count] = p->first[l->a];
+    p->next[(size_t)2 * count + 1] = p->first[l->b];
+    p->first[l->a] = 2 * count;
+    p->first[l->b] = 2 * count + 1;
+    p->chosen[count] = i;
+}
+
+/* Chooses world - 1 links; returns how many there are if the graph is in several parts. */
+static uint32_t choose_least_used(packing *p)
+{
+    for (uint32_t rank = 0; rank < p->world; rank++)
         p->set[rank] = rank;
-        p->first[rank] = NONE;
-    }
     if (p->links.count > 0)
         qsort(p->links.items, p->links.count, sizeof *p->links.items, least_used);
     uint32_t count = 0;
     for (uint32_t i = 0; i < p->links.count && count + 1 < p->world; i++) {
-        edge *l = &p->links.items[i];
+        const edge *l = &p->links.items[i];
         uint32_t a = representative(p, l->a), b = representative(p, l->b);
         if (a == b)
             continue;
         p->set[a] = b;
-        l->trees++;
-        l->last = ++p->choices;
-        p->next[(size_t)2 * count] = p->first[l->a];
-        p->next[(size_t)2 * count + 1] = p->first[l->b];
-        p->first[l->a] = 2 * count;
-        p->first[l->b] = 2 * count + 1;
-        p->chosen[count++] = i;
+        choose_link(p, i, count++);
     }
+    return count;
+}
+
+/* Whether a link is in the comb whose back is a row, or else a column: teeth go the other way. */
+static bool is_in_comb(const edge *l, bool back_is_row, uint32_t back)
+{
+    return l->goes_south == back_is_row || l->line == back;
+}
+
+static uint32_t choose_comb(packing *p, uint32_t w, uint32_t h)
+{
+    uint32_t best = 0, count = 0;
+    uint64_t least = UINT64_MAX;
+    for (uint32_t comb = 0; comb < h + w; comb++) { /* rows, then columns */
+        uint64_t use = 0;
+        for (uint32_t i = 0; i < p->links.count; i++) {
+            const edge *l = &p->links.items[i];
+            use += is_in_comb(l, comb < h, comb < h ? comb : comb - h) ? l->trees : 0;
+        }
+        if (use < least) {
+            least = use;
+            best = comb;
+        }
+    }
+    for (uint32_t i = 0; i < p->links.count; i++)
+        if (is_in_comb(&p->links.items[i], best < h, best < h ? best : best - h))
+            choose_link(p, i, count++);
+    return count;
+}
+
+/* All SIPs of a mesh, of two dimensions: else there is but one comb. */
+static bool is_whole_mesh(const kb_ccl_scope *scope)
+{
+    return scope->sip_links && !scope->rank_is_pe && scope->sips == KB_SIPS_MESH &&
+           scope->sip_w > 1 && scope->sip_h > 1 && scope->world == scope->sip_w * scope->sip_h;
+}
+
+/* False if the graph is in several parts. */
+static bool choose_links(packing *p, const kb_ccl_scope *scope)
+{
+    for (uint32_t rank = 0; rank < p->world; rank++)
+        p->first[rank] = NONE;
+    uint32_t count =
+        is_whole_mesh(scope) ? choose_comb(p, scope->sip_w, scope->sip_h) : choose_least_used(p);
     return count + 1 == p->world;
 }
 
@@ -171,7 +232,7 @@ static kb_error *add_tree(ccl_trees *trees, packing *p)
         free(tree.parent);
         return kb_error_nomem();
     }
-    if (!choose_links(p))
+    if (!choose_links(p, scope))
         return kb_error_new(KB_ERR_INPUT,
                             "the direct links of the group's SIPs do not join all of them");
     ccl_tree *made = &trees->items.items[trees->items.count - 1];
@@ -224,4 +285,20 @@ void ccl_trees_fini(ccl_trees *trees)
     for (size_t i = 0; i < trees->items.count; i++)
         free(trees->items.items[i].parent);
     kb_vec_fini(&trees->items);
+}
+
+kb_error *ccl_count_tree_links(const kb_ccl_scope *scope, ccl_tree_links *links)
+{
+    packing p = {.world = scope->world};
+    *links = (ccl_tree_links){0};
+    kb_error *err = add_links(&p, scope);
+    for (uint32_t rank = 0; rank < scope->world && !err; rank++) {
+        uint32_t own = 0;
+        for (size_t i = 0; i < p.links.count; i++)
+            own += p.links.items[i].a == rank || p.links.items[i].b == rank;
+        links->most = own > links->most ? own : links->most;
+    }
+    links->count = (uint32_t)p.links.count;
+    kb_vec_fini(&p.links);
+    return err;
 }

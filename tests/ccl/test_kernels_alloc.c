@@ -14,10 +14,11 @@ static void expect_done_or_no_memory(kb_error *err)
     kb_error_free(err);
 }
 
-static void join_trees(void)
+static void join(const kb_ccl_algorithm *algorithm, kb_sip_pattern sips, uint32_t pes)
 {
     static const kb_pe ranks[4] = {{0, 0, 0}, {1, 0, 0}, {2, 0, 0}, {3, 0, 0}};
-    kb_ccl_scope scope = {.sips = KB_SIPS_TORUS,
+    kb_ccl_scope scope = {.machine = {.cubes = 1, .cube_w = 1, .cube_h = 1, .pes = pes},
+                          .sips = sips,
                           .sip_w = 2,
                           .sip_h = 2,
                           .sip_links = true,
@@ -28,19 +29,35 @@ static void join_trees(void)
     kb_ccl_graph graph = {0};
     kb_arena_init(&graph.names);
     kb_error *err = NULL;
-    for (uint32_t rank = 0; rank < 4 && !err; rank++)
-        err = kb_ccl_add_member(&members, 0, rank, ranks[rank]);
+    for (uint32_t i = 0; i < 4 * pes && !err; i++)
+        err = kb_ccl_add_member(&members, i / 4, i % 4, (kb_pe){i % 4, 0, i / 4});
     if (!err)
-        err = ccl_trees_algorithm.connect(&scope, &members, &graph);
+        err = algorithm->connect(&scope, &members, &graph);
     ccl_members_fini(&members);
     ccl_graph_fini(&graph);
     expect_done_or_no_memory(err);
+}
+
+static void join_trees(void)
+{
+    join(&ccl_trees_algorithm, KB_SIPS_TORUS, 1);
+}
+
+static void join_streams(void)
+{
+    join(&ccl_streams_algorithm, KB_SIPS_MESH, 3);
 }
 
 static void test_trees(void **state)
 {
     (void)state;
     failing_alloc_try_all(join_trees);
+}
+
+static void test_streams(void **state)
+{
+    (void)state;
+    failing_alloc_try_all(join_streams);
 }
 
 KB_KERNEL(swap, tl_ptr mine)
@@ -82,6 +99,7 @@ static void test_mock(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_trees),
+    cmocka_unit_test(test_streams),
     cmocka_unit_test(test_mock),
 };
 
