@@ -19,7 +19,8 @@
  *    gathered with the first slice that one is small, and the next grows as fast as the vector
  *    engine can follow.
  *  - A slice is reduced in pieces, so that one is added while others are on their way. It is
- *    gathered as a whole, which takes fewer commands.
+ *    gathered as a whole, which takes fewer commands. If there are many slices they are reduced as
+ *    a whole, too: then they stay at hand until they are gathered, which spares the memory a load.
  *
  * Nothing here waits: receives and loads are issued, and what is computed from them waits for them
  * in the units. The receive of a piece is posted one step ahead, before this step's piece is sent.
@@ -174,6 +175,15 @@ static ring ring_along(tl_context *tl, int way, int64_t members, int64_t place)
                   .behind = tl_can_recv(behind) ? behind : ahead};
 }
 
+/* What was reduced in one piece is at hand when it is to be gathered, and need not be loaded. */
+static void hand_over(int ways, tl_tensor reduced[][MAX_PIECES], tl_tensor *gathering)
+{
+    for (int way = 0; way < ways; way++) {
+        gathering[way] = reduced[way][0];
+        reduced[way][0] = (tl_tensor){0};
+    }
+}
+
 KB_KERNEL(ring_rsag, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op, int members,
           int place, int ways, int64_t slice, int pieces, bool grows)
 {
@@ -195,19 +205,17 @@ KB_KERNEL(ring_rsag, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op
     }
 
     int64_t slices = slices_of(&r[0]); /* way 1 may have fewer */
-    for (int64_t s = 0; s < slices; s++)
+    for (int64_t s = 0; s <= slices; s++) {
+        if (pieces == 1)
+            hand_over(ways, reducing, gathering);
         for (int64_t step = 0; step < members; step++) {
-            for (int i = 0; i < pieces; i++)
+            for (int i = 0; i < pieces && s < slices; i++)
                 for (int way = 0; way < ways; way++)
                     reduce_piece(tl, &r[way], step, (piece){s, i, pieces}, &reducing[way][i]);
             for (int way = 0; way < ways && s > 0; way++)
                 gather_piece(tl, &r[way], step, (piece){s - 1, 0, 1}, &gathering[way]);
         }
-    /* The last slice is still at hand if it was reduced in one piece. */
-    for (int64_t step = 0; step < members && slices > 0; step++)
-        for (int way = 0; way < ways; way++)
-            gather_piece(tl, &r[way], step, (piece){slices - 1, 0, 1},
-                         pieces == 1 ? &reducing[way][0] : &gathering[way]);
+    }
 }
 
 /* ---- Reduce-scatter and all-gather alone -------------------------------------------------- */
@@ -266,20 +274,25 @@ KB_KERNEL(ring_all_gather, tl_ptr input, tl_ptr output, int64_t count, kb_dtype 
  */
 enum { SMALL_SLICE = 8192, USUAL_SLICE = 16384, LARGE_SLICE = 32768 };
 
+/* From so many usual slices on they are reduced as a whole. Measured over PEs: with fewer, waiting
+ * for whole slices costs more than loading them. */
+enum { MANY_SLICES = 6 };
+
 typedef struct cut {
     int64_t slice, pieces;
 } cut;
 
-/* For chunks of so many elements. The entry may say otherwise: kernel_slice, in elements, and
- * kernel_pieces. */
-static cut cut_of(const kb_ccl_call *call, int64_t elements)
+/* For chunks of so many elements, that may be handed over from reducing to gathering. The entry may
+ * say otherwise: kernel_slice, in elements, and kernel_pieces. */
+static cut cut_of(const kb_ccl_call *call, int64_t elements, bool hands_over)
 {
     int64_t size = (int64_t)kb_dtype_bytes(call->dtype), bytes = elements * size;
     int64_t slice = bytes / 4;
-    slice = slice < USUAL_SLICE ? USUAL_SLICE : ccl_least(slice, LARGE_SLICE);
+    bool stays = hands_over && bytes >= MANY_SLICES * USUAL_SLICE;
+    slice = slice < USUAL_SLICE || stays ? USUAL_SLICE : ccl_least(slice, LARGE_SLICE);
     slice = kb_ccl_setting(call->scope, "kernel_slice", slice / size);
     slice = ccl_least(slice, ccl_tile_elements(call, 32));
-    int64_t pieces = ccl_least(bytes, slice * size) < SMALL_SLICE ? 1 : 2;
+    int64_t pieces = stays || ccl_least(bytes, slice * size) < SMALL_SLICE ? 1 : 2;
     pieces = kb_ccl_setting(call->scope, "kernel_pieces", pieces);
     pieces = pieces < 1 ? 1 : ccl_least(pieces, MAX_PIECES);
     return (cut){slice < 1 ? 1 : slice, pieces};
@@ -294,7 +307,7 @@ static kb_error *ring_rsag_arguments(const kb_ccl_call *call, const kb_ccl_part 
     int64_t ways = kb_ccl_setting(call->scope, "kernel_ways", both ? 2 : 1);
     ways = ways == 1 ? 1 : 2;
     int64_t chunk = tl_cdiv(elements, members * ways);
-    cut c = cut_of(call, chunk);
+    cut c = cut_of(call, chunk, true);
     ccl_add_common(call, part, args);
     kb_ccl_add_integer(args, members);
     kb_ccl_add_integer(args, part->place);
@@ -319,7 +332,7 @@ static kb_error *add_block_ring(const kb_ccl_call *call, const kb_ccl_part *part
 {
     int64_t order;
     KB_TRY(ccl_order_of_ranks(call, part, &order));
-    cut c = cut_of(call, (int64_t)part->elements);
+    cut c = cut_of(call, (int64_t)part->elements, false);
     kb_ccl_add_integer(args, part->circle_size);
     kb_ccl_add_integer(args, part->place);
     kb_ccl_add_integer(args, order);
