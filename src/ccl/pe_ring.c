@@ -2,11 +2,12 @@
  * pe_ring.c: the order in which a ring goes through PEs, so that the flows between neighbours, both
  * ways around, share few links.
  *
- * Cubes come in the order of a Hamiltonian cycle of their mesh. If there is none the ring goes
- * there and back, with half of a cube's PEs each way. The PEs of a cube have a cyclic order around
- * its routers, like a comb; where to begin, and which way around, is chosen cube by cube such that
- * links are shared least with all other flows, until nothing gets better. Cubes 4 x 2 and routers 4
- * x 4:
+ * Cubes come in the order of a Hamiltonian cycle of their mesh. If both sides are odd there is
+ * none, but one that comes through a single cube twice, with half of its PEs each time. If a side
+ * is 1 the ring goes there and back, with half of a cube's PEs each way. The PEs of a cube have a
+ * cyclic order around its routers, like a comb; where to begin, and which way around, is chosen
+ * cube by cube such that links are shared least with all other flows, until nothing gets better.
+ * Cubes 4 x 2 and routers 4 x 4:
  *
  *     0 > 1 > 2 > 3        . > . > . > .
  *     ^           v        ^   . < . < v
@@ -57,14 +58,28 @@ static uint32_t cycle_place(uint32_t w, uint32_t h, uint32_t x, uint32_t y)
     return h % 2 == 0 || w % 2 != 0 ? comb_place(w, h, x, y) : comb_place(h, w, y, x);
 }
 
-static bool has_cycle(uint32_t w, uint32_t h)
-{
-    return w > 1 && h > 1 && w * h % 2 == 0;
-}
-
 static uint32_t snake_place(uint32_t w, uint32_t x, uint32_t y)
 {
     return y * w + (y % 2 == 0 ? x : w - 1 - x);
+}
+
+/* Which ways there are around a grid. */
+typedef enum course { THERE_AND_BACK, CYCLE, ODD_CYCLE } course;
+
+static course course_around(uint32_t w, uint32_t h)
+{
+    if (w == 1 || h == 1)
+        return THERE_AND_BACK;
+    return w * h % 2 == 0 ? CYCLE : ODD_CYCLE;
+}
+
+/* Where (x, y) comes; of an odd cycle where it would come without the last row, which is not asked
+ * for. */
+static uint32_t course_place(course c, uint32_t w, uint32_t h, uint32_t x, uint32_t y)
+{
+    if (c == THERE_AND_BACK)
+        return snake_place(w, x, y);
+    return c == CYCLE ? cycle_place(w, h, x, y) : comb_place(w, h - 1, x, y);
 }
 
 /* ---- The PEs of cubes ---------------------------------------------------------------------- */
@@ -143,6 +158,41 @@ static kb_error *add_stop(tour *t, uint32_t cube, uint32_t from, uint32_t end)
     return kb_vec_push(&t->stops, s) ? NULL : kb_error_nomem();
 }
 
+static kb_error *add_cube(tour *t, uint32_t cube)
+{
+    return add_stop(t, cube, 0, pes_in(t, cube));
+}
+
+/*
+ * `order`: a cycle without the last row. That comes in by twos, from the right, where the cycle
+ * goes along the row above; its first cube is between two stops of the one above it. Cubes 3 x 3:
+ *
+ *     0 > 1 > 2
+ *     ^       v
+ *     3 < 4   5      3 is on the way to 6, and again on the way back
+ *     |   ^   v
+ *     6   7 < 8
+ */
+static kb_error *add_odd_sip(tour *t, uint32_t sip, const uint32_t *order)
+{
+    uint32_t w = t->shape->cube_w, above = w * (t->shape->cube_h - 2), base = sip * t->shape->cubes;
+    for (uint32_t i = 0; i < above + w; i++) {
+        uint32_t cube = base + order[i], pes = pes_in(t, cube);
+        if (order[i] == above) {
+            KB_TRY(add_stop(t, cube, 0, (pes + 1) / 2));
+            KB_TRY(add_cube(t, cube + w));
+            KB_TRY(add_stop(t, cube, (pes + 1) / 2, pes));
+            continue;
+        }
+        KB_TRY(add_cube(t, cube));
+        if (order[i] > above && order[i] % w % 2 == 0) {
+            KB_TRY(add_cube(t, cube + w));
+            KB_TRY(add_cube(t, cube + w - 1));
+        }
+    }
+    return NULL;
+}
+
 /* `order`: the cubes of a SIP. */
 static kb_error *add_sip(tour *t, uint32_t sip, const uint32_t *order, bool is_cycle)
 {
@@ -161,19 +211,18 @@ static kb_error *add_sip(tour *t, uint32_t sip, const uint32_t *order, bool is_c
 static kb_error *add_stops(tour *t)
 {
     uint32_t w = t->shape->cube_w, h = t->shape->cube_h;
-    bool is_cycle = has_cycle(w, h);
+    course c = course_around(w, h);
+    uint32_t rows = c == ODD_CYCLE ? h - 1 : h;
     uint32_t *order = kb_alloc_array(t->shape->cubes, sizeof *order);
     if (!order)
         return kb_error_nomem();
-    for (uint32_t cube = 0; cube < t->shape->cubes; cube++) {
-        uint32_t x = cube % w, y = cube / w;
-        order[is_cycle ? cycle_place(w, h, x, y) : snake_place(w, x, y)] = cube;
-    }
+    for (uint32_t cube = 0; cube < rows * w; cube++)
+        order[course_place(c, w, h, cube % w, cube / w)] = cube;
     for (uint32_t i = 0; i < 2 * t->shape->sips * t->shape->cubes; i++)
         t->stops_of[i] = TOPO_NONE;
     kb_error *err = NULL;
     for (uint32_t sip = 0; sip < t->shape->sips && !err; sip++)
-        err = add_sip(t, sip, order, is_cycle);
+        err = c == ODD_CYCLE ? add_odd_sip(t, sip, order) : add_sip(t, sip, order, c == CYCLE);
     free(order);
     return err;
 }

@@ -244,6 +244,8 @@ static void test_pe_rings_share_little(void **state)
     (void)state;
     assert_int_equal(most_flows_on(PES(4, 4), 0), 2);
     assert_int_equal(most_flows_on(PES(2, 2), 0), 2);
+    assert_int_equal(most_flows_on(PES(3, 3), 0), 2); /* odd: one cube has two stops */
+    assert_int_equal(most_flows_on(PES(5, 3), 0), 2);
 }
 
 static void test_pe_rings_have_all(void **state)
@@ -255,6 +257,8 @@ static void test_pe_rings_have_all(void **state)
         PES(1, 5) NOC(1, 1, 3),
         PES(3, 1) NOC(3, 3, 1),
         PES(3, 3) NOC(2, 3, 1),
+        PES(5, 3) NOC(1, 1, 1),
+        PES(3, 5) NOC(2, 1, 1),
         PES(2, 3) NOC(3, 2, 2),
         PES(3, 3),
     };
