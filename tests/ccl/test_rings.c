@@ -252,15 +252,9 @@ static void test_pe_rings_have_all(void **state)
 {
     (void)state;
     static const char *const machines[] = {
-        PES(1, 1) NOC(1, 1, 1),
-        PES(3, 3) NOC(1, 1, 1),
-        PES(1, 5) NOC(1, 1, 3),
-        PES(3, 1) NOC(3, 3, 1),
-        PES(3, 3) NOC(2, 3, 1),
-        PES(5, 3) NOC(1, 1, 1),
-        PES(3, 5) NOC(2, 1, 1),
-        PES(2, 3) NOC(3, 2, 2),
-        PES(3, 3),
+        PES(1, 1) NOC(1, 1, 1), PES(3, 3) NOC(1, 1, 1), PES(1, 5) NOC(1, 1, 3),
+        PES(3, 1) NOC(3, 3, 1), PES(3, 3) NOC(2, 3, 1), PES(5, 3) NOC(1, 1, 1),
+        PES(3, 5) NOC(2, 1, 1), PES(2, 3) NOC(3, 2, 2), PES(3, 3),
     };
     for (size_t i = 0; i < sizeof machines / sizeof machines[0]; i++)
         most_flows_on(machines[i], 0);
