@@ -308,9 +308,8 @@ static kb_error *check_scope(const kb_ccl_scope *scope, const kb_ccl_members *me
     uint32_t pes = scope->machine.cubes * scope->machine.pes;
     if (scope->rank_is_pe || kb_ccl_circle_count(members) != pes)
         return kb_error_new(KB_ERR_INPUT,
-                            "entry '%s': streams needs all PEs of the ranks' SIPs: mapper: lanes "
-                            "and rank: sip",
-                            scope->entry);
+                            "streams needs all PEs of the ranks' SIPs: mapper: lanes and rank: "
+                            "sip");
     return NULL;
 }
 
@@ -324,9 +323,7 @@ static kb_error *streams_connect(const kb_ccl_scope *scope, const kb_ccl_members
         return NULL;
     KB_TRY(count_trees(scope, &count));
     if (count == 0)
-        return kb_error_new(KB_ERR_INPUT,
-                            "entry '%s': streams needs a PE for each link of a SIP and one more",
-                            scope->entry);
+        return kb_error_new(KB_ERR_INPUT, "streams needs a PE for each link of a SIP and one more");
     KB_TRY(ccl_trees_init(&trees, scope, count));
     kb_error *err = make_layout(scope, &trees, graph);
     ccl_trees_fini(&trees);

@@ -166,9 +166,8 @@ static kb_error *check_lanes(const kb_ccl_scope *scope, const kb_ccl_members *me
         kb_ccl_circle(members, lane, &count);
         if (count != scope->world)
             return kb_error_new(KB_ERR_INPUT,
-                                "entry '%s': trees needs one PE of each rank in every circle: "
-                                "mapper: lanes or leader_only",
-                                scope->entry);
+                                "trees needs one PE of each rank in every circle: mapper: lanes or "
+                                "leader_only");
     }
     return NULL;
 }

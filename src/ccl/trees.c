@@ -225,7 +225,7 @@ static uint32_t find_middle(packing *p, uint32_t *parent)
     return middle;
 }
 
-static kb_error *add_tree(ccl_trees *trees, packing *p)
+static kb_error *add_tree(ccl_trees *trees, packing *p, const kb_ccl_scope *scope)
 {
     ccl_tree tree = {.parent = kb_alloc_array(p->world, sizeof *tree.parent)};
     if (!tree.parent || !kb_vec_push(&trees->items, tree)) {
@@ -273,7 +273,7 @@ kb_error *ccl_trees_init(ccl_trees *trees, const kb_ccl_scope *scope, uint32_t c
     *trees = (ccl_trees){0};
     kb_error *err = packing_init(&p, scope);
     for (uint32_t i = 0; i < count && !err; i++)
-        err = add_tree(trees, &p);
+        err = add_tree(trees, &p, scope);
     packing_fini(&p);
     if (err)
         ccl_trees_fini(trees);

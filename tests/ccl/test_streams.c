@@ -150,7 +150,7 @@ static void there_have_to_be_pes_enough(void **state)
     plan_fini(&p);
     expect_error(
         plan_init(&p, KB_SIPS_MESH, 3, 3, (kb_machine){.cube_w = 2, .cube_h = 1, .pes = 2}),
-        KB_ERR_INPUT, "entry 'mine': streams needs a PE for each link of a SIP and one more");
+        KB_ERR_INPUT, "streams needs a PE for each link of a SIP and one more");
     plan_fini(&p);
 }
 
@@ -165,7 +165,7 @@ static void all_pes_have_to_take_part(void **state)
     for (uint32_t rank = 0; rank < 4; rank++)
         expect_ok(kb_ccl_add_member(&p.members, 0, rank, p.ranks[rank]));
     expect_error(ccl_streams_algorithm.connect(&p.scope, &p.members, &p.graph), KB_ERR_INPUT,
-                 "entry 'mine': streams needs all PEs of the ranks' SIPs: mapper: lanes and rank: "
+                 "streams needs all PEs of the ranks' SIPs: mapper: lanes and rank: "
                  "sip");
     plan_fini(&p);
 }

@@ -3,6 +3,8 @@
  */
 #include "rig.h"
 
+#include "tl/tl_private.h"
+
 enum { OUT = 1 << 20, MIB = 1 << 20 };
 
 static rig small_tcm(void)
@@ -10,14 +12,20 @@ static rig small_tcm(void)
     return rig_make(one_cube("{ pe_tcm: { capacity_mib: 2, reserved_mib: 1 } }"), false);
 }
 
-/* How much of the TCM of this PE is free, as the host sees it while the kernel runs. */
 static const rig *watched;
 
-static uint64_t held(void)
+/* How much of the TCM of this PE values of the kernel that runs hold: not what it keeps for others.
+ */
+static uint64_t held_by(const tl_context *tl)
 {
     mem_figures figures = mem_memories_get_figures(watched->memories, pe0, KB_TCM);
-    return figures.capacity - figures.free;
+    uint64_t kept = 0;
+    for (uint32_t i = 0; i < tl->room_count; i++)
+        kept += tl->rooms[i].bytes;
+    return figures.capacity - figures.free - kept;
 }
+
+#define held() held_by(tl)
 
 #define watch(r, kernel, ...) (watched = (r), time_of((r), kernel, __VA_ARGS__))
 
