@@ -147,6 +147,7 @@ ipcq_end *ipcq_find(ipcq_set *set, kb_pe pe, const char *direction);
 void ipcq_list_directions(const ipcq_set *set, kb_pe pe, kb_text *text);
 
 const char *ipcq_direction(const ipcq_end *end);
+kb_pe ipcq_end_pe(const ipcq_end *end);
 bool ipcq_can_send(const ipcq_end *end); /* what is sent here arrives somewhere */
 bool ipcq_can_receive(const ipcq_end *end);
 
@@ -158,8 +159,7 @@ typedef struct ipcq_message {
     uint64_t bytes;
     uint64_t number;   /* among all messages of the machine, from 1 */
     uint64_t sequence; /* at its sender's end, from 0 */
-    kb_pe sender;      /* for messages to people */
-    const char *direction;
+    ipcq_end *from;    /* for messages to people, and to guess where it goes */
     uint32_t segments; /* that have not arrived */
     data_value *data;  /* owned; NULL without data, or not sent yet */
 } ipcq_message;

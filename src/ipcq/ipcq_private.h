@@ -59,6 +59,7 @@ typedef struct member {
     ipcq_end *ends;
     ipcq_end **by_name; /* in the order of their directions */
     uint32_t count;
+    bool installed;
     uint32_t turn;     /* of the end that a claim for any looks at first */
     claim_list claims; /* for any */
 } member;

@@ -49,8 +49,7 @@ ipcq_message_id ipcq_message_new(ipcq_end *end, kb_dtype dtype, const kb_shape *
                     .bytes = bytes,
                     .number = ++queues->message_count,
                     .sequence = end->next_sequence++,
-                    .sender = ipcq_pe_of(end),
-                    .direction = end->direction,
+                    .from = end,
                     .segments = (uint32_t)segments},
         .fresh_at = end,
     };
@@ -257,8 +256,8 @@ static kb_error *fault_at(uint64_t pa, const ipcq_message *message, const char *
     ipcq_print_address(pa, &text);
     kb_error *err =
         kb_error_new(KB_ERR_FAULT, "message %" PRIu64 " of %s, direction %s, arrives at %s: %s",
-                     message->sequence, ipcq_name_pe(message->sender).text, message->direction,
-                     kb_text_peek(&text), why);
+                     message->sequence, ipcq_name_pe(ipcq_pe_of(message->from)).text,
+                     message->from->direction, kb_text_peek(&text), why);
     kb_text_fini(&text);
     return err;
 }
@@ -272,10 +271,18 @@ static bool number_of(const ipcq_end *end, uint64_t slot_number, uint64_t *numbe
     return *number < end->my_tail + n_slots && end->slots[slot_number].message == 0;
 }
 
+/* The end whose ring has the address: most likely the one that the message was sent to. */
+static ipcq_end *ring_at(const ipcq *queues, uint64_t pa, const ipcq_message *message)
+{
+    ipcq_end *likely = message->from->to;
+    bool is_there = likely->member->installed && pa - likely->base < likely->set->ring_bytes;
+    return KB_LIKELY(is_there) ? likely : ipcq_find_ring(queues, pa);
+}
+
 kb_error *ipcq_arrive(ipcq *queues, uint64_t pa, ipcq_message_id id, uint64_t bytes)
 {
     ipcq_message *message = ipcq_message_at(queues, id);
-    ipcq_end *end = ipcq_find_ring(queues, pa);
+    ipcq_end *end = ring_at(queues, pa, message);
     if (!end)
         return fault_at(pa, message, "no receive ring is installed there");
     const ipcq_settings *settings = &end->set->settings;
@@ -391,16 +398,24 @@ static kb_time credit_time(ipcq_end *end)
 
 static void log_credit(const ipcq_end *end, kb_time start, kb_time arrives)
 {
+    static const char name[] = "credit";
+    kb_oplog *log = end->set->queues->has.log;
+    uint64_t bytes = end->set->settings.credit_bytes;
+    if (KB_LIKELY(!kb_oplog_is_watched(log))) {
+        kb_op_brief brief = {.unit = KB_UNIT_IPCQ, .name = name, .start = start, .bytes = bytes};
+        kb_oplog_count_ahead(log, end->member->number, &brief, arrives);
+        return;
+    }
     kb_op op = {
         .unit = KB_UNIT_IPCQ,
-        .name = "credit",
+        .name = name,
         .label = "",
         .pe = ipcq_pe_of(end),
         .start = start,
         .end = arrives,
-        .bytes = end->set->settings.credit_bytes,
+        .bytes = bytes,
     };
-    kb_oplog_add_ahead(end->set->queues->has.log, end->member->number, &op);
+    kb_oplog_add_ahead(log, end->member->number, &op);
 }
 
 static void fail_credit(const ipcq_end *end)
@@ -424,7 +439,9 @@ void ipcq_free_slot(ipcq_end *end)
     end->my_tail++;
     kb_time now = kb_sim_now(sim_of(end)), arrives = now + credit_time(end);
     log_credit(end, now, arrives);
-    ipcq_end *sender = ipcq_find_sender(end->set->queues, end->from->member->number, end->base);
+    ipcq_end *sender = end->from;
+    if (KB_UNLIKELY(!sender->member->installed || sender->to != end))
+        sender = ipcq_find_sender(end->set->queues, end->from->member->number, end->base);
     if (KB_LIKELY(sender != NULL))
         send_credit(sender, end->my_tail, arrives);
     else

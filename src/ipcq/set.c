@@ -478,6 +478,11 @@ void ipcq_list_directions(const ipcq_set *set, kb_pe pe, kb_text *text)
         kb_text_printf(text, "%s%s", i > 0 ? ", " : "", m->ends[i].direction);
 }
 
+kb_pe ipcq_end_pe(const ipcq_end *end)
+{
+    return ipcq_pe_of(end);
+}
+
 const char *ipcq_direction(const ipcq_end *end)
 {
     return end->direction;
@@ -548,7 +553,7 @@ kb_error *ipcq_install(ipcq_set *set, kb_pe pe)
     KB_TRY(find_to(set, pe, false, &m));
     if (set->settings.n_slots > 0)
         KB_TRY(add_users(set, m));
-    set->pes[m - set->members].installed = true;
+    set->pes[m - set->members].installed = m->installed = true;
     return NULL;
 }
 
@@ -560,7 +565,7 @@ kb_error *ipcq_remove(ipcq_set *set, kb_pe pe)
         remove_users(list_of_rings(set, m), m);
         remove_users(&set->queues->pes[m->number].senders, m);
     }
-    set->pes[m - set->members].installed = false;
+    set->pes[m - set->members].installed = m->installed = false;
     return NULL;
 }
 

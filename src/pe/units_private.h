@@ -138,8 +138,8 @@ typedef struct share {
 struct pe_units {
     pe_units_options has;
     const topo_shape *shape;
-    net_ways ways;
     pe_state **pes; /* by number; NULL until used */
+    net_ways ways;
     kb_pool operations, waiters;
     KB_VEC(uint32_t) generations; /* of operations, by index */
     KB_VEC(uint32_t) blockers;    /* of the operation in hand */

@@ -315,24 +315,36 @@ void kb_oplog_add(kb_oplog *log, uint64_t pe, const kb_op *op)
         kb_oplog_show(log, op);
 }
 
-void kb_oplog_add_ahead(kb_oplog *log, uint64_t pe, const kb_op *op)
+/* All sums. False if there is no memory. */
+static inline bool add_up_ahead(kb_oplog *log, uint64_t pe, const kb_op_brief *op, kb_time end)
 {
     KB_ASSERT(op->start == log->sim->now);
+    if (!add_by_name(log, op, end))
+        return false;
+    log->told_ahead[op->unit] = true;
+    unit_work *work = &record_of(log, pe)->units[op->unit];
+    kb_time from = op->start > work->ahead_to ? op->start : work->ahead_to;
+    if (end > from) {
+        work->busy += end - from;
+        work->ahead_to = end;
+    }
+    return true;
+}
+
+void kb_oplog_count_ahead(kb_oplog *log, uint64_t pe, const kb_op_brief *op, kb_time end)
+{
+    KB_ASSERT(!log->watch);
+    (void)add_up_ahead(log, pe, op, end);
+}
+
+void kb_oplog_add_ahead(kb_oplog *log, uint64_t pe, const kb_op *op)
+{
     if (log->watch && !kb_vec_reserve(&log->early, 1)) {
         kb_sim_fail(log->sim, kb_error_nomem());
         return;
     }
     kb_op_brief brief = brief_of(op);
-    if (!add_by_name(log, &brief, op->end))
-        return;
-    log->told_ahead[op->unit] = true;
-    unit_work *work = &record_of(log, pe)->units[op->unit];
-    kb_time from = op->start > work->ahead_to ? op->start : work->ahead_to;
-    if (op->end > from) {
-        work->busy += op->end - from;
-        work->ahead_to = op->end;
-    }
-    if (log->watch) {
+    if (add_up_ahead(log, pe, &brief, op->end) && log->watch) {
         show_early(log, op->start);
         push_early(log, op);
     }

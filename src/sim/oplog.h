@@ -64,6 +64,9 @@ void kb_oplog_show(kb_oplog *log, const kb_op *op);
  */
 void kb_oplog_add_ahead(kb_oplog *log, uint64_t pe, const kb_op *op);
 
+/* The same while nobody watches. */
+void kb_oplog_count_ahead(kb_oplog *log, uint64_t pe, const kb_op_brief *op, kb_time end);
+
 /* Whoever gets every record gets those too that end later than now. For the end of a run. */
 void kb_oplog_flush(kb_oplog *log);
 

@@ -451,8 +451,10 @@ static void on_may_store(void *self, uint64_t arg)
 
 static bool is_shape(const kb_shape *shape, const tl_dims *dims)
 {
-    kb_shape is = tl_shape_of(dims);
-    return shape->rank == is.rank && memcmp(shape->dims, is.dims, is.rank * sizeof *is.dims) == 0;
+    bool same = shape->rank == (uint32_t)dims->rank;
+    for (int i = 0; same && i < dims->rank; i++)
+        same = shape->dims[i] == (uint64_t)dims->dims[i];
+    return same;
 }
 
 static kb_error *describe_mismatch(const tl_receive *receive, const ipcq_message *message)
@@ -460,13 +462,13 @@ static kb_error *describe_mismatch(const tl_receive *receive, const ipcq_message
     tl_dims sent = {.rank = (int)message->shape.rank};
     for (int i = 0; i < sent.rank; i++)
         sent.dims[i] = (int64_t)message->shape.dims[i];
-    kb_pe pe = message->sender;
+    kb_pe pe = ipcq_end_pe(message->from);
     return kb_error_new(KB_ERR_FAULT,
                         "expected %s %s, but sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
                         " sent %s %s in direction %s",
                         tl_shape_print(&receive->shape).text, kb_dtype_name(receive->value->dtype),
                         pe.sip, pe.cube, pe.pe, tl_shape_print(&sent).text,
-                        kb_dtype_name(message->dtype), message->direction);
+                        kb_dtype_name(message->dtype), ipcq_direction(message->from));
 }
 
 /* The value that was sent is the one that is received. */

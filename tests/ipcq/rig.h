@@ -177,7 +177,7 @@ static inline void on_got(ipcq_claim *claim, const ipcq_segment *segment)
     t->segments++;
     t->bytes += segment->bytes;
     t->sequence = message->sequence;
-    t->sender = message->sender;
+    t->sender = ipcq_end_pe(message->from);
     if (!t->keeps_slots)
         ipcq_free_slot(segment->end);
     if (segment->last) {

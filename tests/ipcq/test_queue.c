@@ -463,7 +463,7 @@ static void a_message_has_its_value_until_it_is_freed(void **state)
         assert_int_equal(message->segments, 1);
         assert_int_equal(message->bytes, 8);
         assert_int_equal(message->dtype, KB_I8);
-        assert_string_equal(message->direction, "E");
+        assert_string_equal(ipcq_direction(message->from), "E");
         expect_ok(data_full(r.store, KB_I8, &KB_SHAPE(8), 1, &message->data));
         expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east).pa, id, 8));
     }
