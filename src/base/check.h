@@ -10,10 +10,6 @@
 #define KB_LIKELY(cond) __builtin_expect(!!(cond), 1)
 #define KB_UNLIKELY(cond) __builtin_expect(!!(cond), 0)
 
-/* A function that is called when something has gone wrong, if at all: the compiler keeps what leads
- * to it out of the way of what runs. */
-#define KB_COLD __attribute__((cold))
-
 #define KB_ASSERT(cond)                                                                            \
     do {                                                                                           \
         if (KB_UNLIKELY(!(cond)))                                                                  \
@@ -28,6 +24,6 @@
 #endif
 
 /* Prints "file:line: assertion failed: condition" to stderr and aborts. */
-KB_COLD _Noreturn void kb_check_failed(const char *file, int line, const char *condition);
+_Noreturn void kb_check_failed(const char *file, int line, const char *condition);
 
 #endif

@@ -12,8 +12,6 @@
 
 #include <kernbench/kernbench.h>
 
-#include "base/check.h"
-
 /* A place in some input. Line and column count from 1; line 0 means the input as a whole. */
 typedef struct kb_place {
     const char *file;
@@ -21,20 +19,18 @@ typedef struct kb_place {
     int column;
 } kb_place;
 
-KB_COLD kb_error *kb_error_new(kb_code code, const char *format, ...); /* it is public */
-
 /* The message begins with "file:line:column: ", or "file: " for line 0. */
-KB_COLD KB_MUST_USE kb_error *kb_error_at(kb_code code, const kb_place *place, const char *format, ...)
+KB_MUST_USE kb_error *kb_error_at(kb_code code, const kb_place *place, const char *format, ...)
     KB_PRINTF(3, 4);
 
 /* The error for lack of memory: a constant, so it always exists. */
-KB_COLD KB_MUST_USE kb_error *kb_error_nomem(void);
+KB_MUST_USE kb_error *kb_error_nomem(void);
 
 /*
  * Takes over `cause` and puts "context: " before its message; code and detail stay. Returns cause
  * unchanged if there is no memory, and if it is the constant of kb_error_nomem().
  */
-KB_COLD KB_MUST_USE kb_error *kb_error_wrap(kb_error *cause, const char *format, ...) KB_PRINTF(2, 3);
+KB_MUST_USE kb_error *kb_error_wrap(kb_error *cause, const char *format, ...) KB_PRINTF(2, 3);
 
 /* Another one with the same code, message and detail. */
 KB_MUST_USE kb_error *kb_error_copy(const kb_error *err);

@@ -288,7 +288,7 @@ static cut cut_of(const kb_ccl_call *call, int64_t elements, bool hands_over)
 {
     int64_t size = (int64_t)kb_dtype_bytes(call->dtype), bytes = elements * size;
     int64_t slice = bytes / 4;
-    bool stays = hands_over && bytes >= MANY_SLICES * USUAL_SLICE;
+    bool stays = hands_over && bytes >= (int64_t)MANY_SLICES * USUAL_SLICE;
     slice = slice < USUAL_SLICE || stays ? USUAL_SLICE : ccl_least(slice, LARGE_SLICE);
     slice = kb_ccl_setting(call->scope, "kernel_slice", slice / size);
     slice = ccl_least(slice, ccl_tile_elements(call, 32));

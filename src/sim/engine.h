@@ -147,7 +147,7 @@ static inline void kb_co_fetch(const kb_sim *sim, const kb_co *co)
         return;
     const char *top = co->context.stack_pointer;
 #pragma GCC unroll 20
-    for (int i = -BELOW; i < ABOVE; i++)
+    for (ptrdiff_t i = -BELOW; i < ABOVE; i++)
         __builtin_prefetch(top + i * LINE);
 #else
     (void)sim, (void)co;

@@ -265,10 +265,10 @@ static inline tl_call tl_enter(tl_context *tl, tl_place at, const char *name)
 }
 
 /* The kernel made a mistake and ends here. */
-KB_COLD KB_NORETURN void tl_fault(const tl_call *call, const char *format, ...) KB_PRINTF(2, 3);
+KB_NORETURN void tl_fault(const tl_call *call, const char *format, ...) KB_PRINTF(2, 3);
 
 /* The same with an error, which it takes over. One that is no fault of the kernel fails the run. */
-KB_COLD KB_NORETURN void tl_fail(const tl_call *call, kb_error *err);
+KB_NORETURN void tl_fail(const tl_call *call, kb_error *err);
 
 /* What its message has besides: the kernel, where, when and the call. Takes over the error. */
 kb_error *tl_locate_error(const tl_call *call, kb_error *err);
