@@ -8,10 +8,10 @@
  * runtime: copies in, the launch, copies out. As copies take time, calls whose kernels are to be
  * sent off stand in line, and a rank's kernels are sent to its PEs in the order of its calls: if
  * they came in another order than on other ranks, ranks would wait for each other for ever. Kernels
- * of one PE run one after the other, but copies do not wait for them: so where a tensor is staged,
- * calls that use it wait until those before them are over. A send
- * and its receive are sent off together, when both have been called, and may pass others of their
- * kind: so ranks can send to each other before they receive.
+ * of one PE run one after the other, but copies do not wait for them, nor do PEs that work on what
+ * others have: so where a tensor is staged or PEs share their work, calls that use it wait until
+ * those before them are over. A send and its receive are sent off together, when both have been
+ * called, and may pass others of their kind: so ranks can send to each other before they receive.
  *
  * A call belongs to its group until it is done. If its worker is unwound while it waits, or
  * something goes wrong, the epoch fails for the others: they would wait for ever.
@@ -177,11 +177,18 @@ static bool is_staged(const ccl_op *op)
     return found;
 }
 
+/* Whether not every PE keeps to its own part of the tensors: then it is not enough that the kernels
+ * of a PE run one after the other. */
+static bool crosses_parts(const ccl_op *op)
+{
+    return is_staged(op) || op->wiring->entry->algorithm->shares_work;
+}
+
 /* Whether the other one began before it, and copies or changes what it copies or changes. */
 static bool comes_after(const ccl_op *op, const ccl_op *other)
 {
     return other->work && other->turn < op->turn && !may_pass(op, other) &&
-           (is_staged(op) || is_staged(other)) && share_a_tensor(op, other);
+           (crosses_parts(op) || crosses_parts(other)) && share_a_tensor(op, other);
 }
 
 static bool comes_after_some(const ccl_op *op, const ccl_group *group)

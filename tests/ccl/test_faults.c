@@ -398,6 +398,7 @@ static kb_tensor laid_out(kb_context *ctx, kb_shape shape, kb_policy policy, dou
 typedef struct chain {
     kb_policy policy;
     bool gathers_first; /* which needs another layout than sums */
+    const char *algorithm;
 } chain;
 
 static kb_error *chains_calls(kb_context *ctx, uint32_t rank, void *arg)
@@ -415,8 +416,9 @@ static kb_error *chains_calls(kb_context *ctx, uint32_t rank, void *arg)
         KB_TRY(kb_distributed_all_gather(ctx, x, mine,
                                          &(kb_collective_options){.work = &works[SUMS]}));
     for (int i = 0; i < SUMS; i++)
-        KB_TRY(kb_distributed_all_reduce(ctx, sum, KB_SUM,
-                                         &(kb_collective_options){.work = &works[i]}));
+        KB_TRY(kb_distributed_all_reduce(
+            ctx, sum, KB_SUM,
+            &(kb_collective_options){.work = &works[i], .algorithm = c->algorithm}));
     for (int i = 0; i < SUMS + c->gathers_first; i++) {
         KB_TRY(kb_request_wait(ctx, works[i], NULL));
         KB_TRY(kb_request_free(ctx, works[i]));
@@ -441,9 +443,9 @@ static void calls_on_one_tensor_come_one_after_the_other(void **state)
         {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE},
         {.cube = KB_ROW_WISE, .pe = KB_ROW_WISE}, /* staged where there are blocks */
     };
-    for (size_t i = 0; i < 6; i++) {
+    for (size_t i = 0; i < 12; i++) { /* PEs keep to their parts, or work on those of others */
         kb_context *ctx = open_sips(WORLD, 2, 1, NULL, (kb_context_options){.threads = 1});
-        chain c = {policies[i / 2], i % 2};
+        chain c = {policies[i / 4], i % 2, i % 4 < 2 ? "ring_rsag" : "streams"};
         expect_ok(kb_spawn(ctx, chains_calls, &c, WORLD));
         kb_context_destroy(ctx);
     }
