@@ -187,10 +187,16 @@ static void read_topology(const reader *r, kb_config_node *mapping, ccl_entry *e
 {
     kb_config_node *node = kb_config_need(mapping, "topology");
     const char *word = kb_config_source_text(node);
-    if (!word || strcmp(word, "none") != 0)
+    bool is_none = word && strcmp(word, "none") == 0;
+    if (!is_none)
         entry->topology = read_thing(r, node, CCL_TOPOLOGY);
-    else if (entry->algorithm && !entry->algorithm->connect)
+    if (!entry->algorithm || (!is_none && !entry->topology))
+        return;
+    if (is_none && !entry->algorithm->connect)
         kb_config_problem(node, "module '%s' does not join its PEs itself: expected a topology",
+                          entry->algorithm->name);
+    if (!is_none && entry->algorithm->connect)
+        kb_config_problem(node, "module '%s' joins its PEs itself: expected none",
                           entry->algorithm->name);
 }
 

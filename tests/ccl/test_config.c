@@ -424,6 +424,8 @@ static const wrong cases[] = {
     {"algorithms: { a: { module: ring, topology: none } }\n", NULL,
      ":1:44: algorithms.a.topology: module 'ring' does not join its PEs itself: expected a "
      "topology"},
+    {"algorithms: { a: { module: trees, topology: ring_1d } }\n", NULL,
+     ":1:45: algorithms.a.topology: module 'trees' joins its PEs itself: expected none"},
     /* The table. */
     {"tuned: {}\n", NULL, ":1:8: tuned: expected a sequence, found a mapping"},
     {"tuned:\n" LINE "algorithm: trees, speed: 1 }\n", NULL, ":2:102: unknown key 'tuned.0.speed'"},
