@@ -244,6 +244,13 @@ static draft begin_entry(reader *r, const char *name)
     return d;
 }
 
+/* A number of ranks is one of PEs unless it is said what ranks are. */
+static void settle_ranks(draft *d)
+{
+    if (d->entry.world_size > 0 && !d->rank_given)
+        d->entry.rank_is_pe = true;
+}
+
 static void read_entry(reader *r, kb_config_node *node)
 {
     const char *name = kb_config_key(node);
@@ -252,8 +259,7 @@ static void read_entry(reader *r, kb_config_node *node)
     if (strcmp(name, "auto") == 0)
         kb_config_problem(node, "auto chooses among the algorithms: expected another name");
     read_shared(r, mapping, &d);
-    if (d.entry.world_size > 0 && !d.rank_given)
-        d.entry.rank_is_pe = true;
+    settle_ranks(&d);
     d.entry.algorithm = read_thing(r, kb_config_need(mapping, "module"), CCL_ALGORITHM);
     read_topology(r, mapping, &d.entry);
     kb_config_node *mapper = kb_config_find(mapping, "mapper");
@@ -276,8 +282,11 @@ static void read_entries(reader *r, kb_config_node *root)
         read_entry(r, node);
 }
 
-static void choose(const reader *r)
+static void choose(reader *r)
 {
+    draft d = begin_entry(r, "auto");
+    settle_ranks(&d);
+    r->config->automatic = d.entry;
     const char *word = kb_config_source_text(r->chosen);
     bool automatic = word && strcmp(word, "auto") == 0;
     r->config->chosen = automatic ? CCL_AUTO : read_entry_name(r, r->chosen);
@@ -479,6 +488,7 @@ void ccl_config_fini(ccl_config *config)
 {
     for (size_t i = 0; i < config->entries.count; i++)
         kb_vec_fini(&config->entries.items[i].settings);
+    kb_vec_fini(&config->automatic.settings);
     kb_vec_fini(&config->entries);
     kb_vec_fini(&config->tuned);
     kb_arena_fini(&config->names);

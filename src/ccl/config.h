@@ -50,6 +50,8 @@ typedef struct ccl_config {
     const char *path;          /* as messages show it */
     KB_VEC(ccl_entry) entries; /* in the order of the file */
     size_t chosen;             /* defaults.algorithm; CCL_AUTO if that is auto */
+    ccl_entry automatic;       /* what auto has from `defaults`: ranks and the operation; it has no
+                                  algorithm of its own */
     KB_VEC(ccl_tuned) tuned;   /* what `kernbench ccl tune` wrote, if anything */
     kb_arena names;
 } ccl_config;

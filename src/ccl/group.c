@@ -163,7 +163,7 @@ static kb_error *check_rank(const ccl_state *state, uint32_t rank, const char *f
         return kb_error_new(KB_ERR_INPUT,
                             "%s: '%s' has PEs as ranks, and the worker of rank 0 drives them all: "
                             "there is nothing for rank %u to do",
-                            function, state->chosen->name, rank);
+                            function, state->ranks->name, rank);
     return kb_error_new(KB_ERR_INPUT, "%s: rank %u has no device: the world size is %u", function,
                         rank, state->world);
 }
@@ -177,7 +177,7 @@ static kb_error *check_world(const ccl_state *state, const char *function)
     if (!state->rank_is_pe || state->world <= pes)
         return NULL;
     return kb_error_new(KB_ERR_INPUT, "%s: '%s' has %u PEs as ranks, but there are %u", function,
-                        state->chosen->name, state->world, pes);
+                        state->ranks->name, state->world, pes);
 }
 
 /* The state, if the caller is in the process group. */
@@ -576,12 +576,11 @@ static kb_error *fill_state(ccl_state *state)
                            &state->registry, &state->config));
     state->has_config = true;
     uint32_t only = rt_only_sip(state->ctx);
-    state->world = only == TOPO_NONE ? topo_machine_shape(state->machine)->sips : 1;
-    if (state->config.chosen == CCL_AUTO)
-        return NULL;
-    state->chosen = &state->config.entries.items[state->config.chosen];
-    state->world = ccl_plan_world(state->chosen, state->machine, only);
-    state->rank_is_pe = state->chosen->rank_is_pe;
+    if (state->config.chosen != CCL_AUTO)
+        state->chosen = &state->config.entries.items[state->config.chosen];
+    state->ranks = state->chosen ? state->chosen : &state->config.automatic;
+    state->world = ccl_plan_world(state->ranks, state->machine, only);
+    state->rank_is_pe = state->ranks->rank_is_pe;
     return NULL;
 }
 
@@ -610,20 +609,18 @@ kb_error *kb_ccl_get_info(kb_context *ctx, kb_ccl_info *info)
 {
     ccl_state *state;
     KB_TRY(ccl_get_state(ctx, &state));
-    const ccl_entry *entry = state->chosen;
-    *info = (kb_ccl_info){.algorithm = "auto",
-                          .collectives = (1u << KB_COLLECTIVES) - 1,
-                          .validator = "",
-                          .world = state->world};
-    if (!entry)
-        return NULL;
+    const ccl_entry *entry = state->ranks;
     kb_ccl_scope scope = {.settings = entry};
-    info->algorithm = entry->name;
-    info->collectives = entry->algorithm->collectives;
-    info->validator = entry->validator ? entry->validator->name : "";
-    info->n_elem = kb_ccl_setting(&scope, "n_elem", 0);
-    info->rank_is_pe = entry->rank_is_pe;
-    info->reduce_shards = entry->reduce_shards;
-    info->op = entry->reduce_op;
+    *info = (kb_ccl_info){
+        .algorithm = entry->name,
+        .collectives =
+            entry->algorithm ? entry->algorithm->collectives : (1u << KB_COLLECTIVES) - 1,
+        .validator = entry->validator ? entry->validator->name : "",
+        .world = state->world,
+        .n_elem = kb_ccl_setting(&scope, "n_elem", 0),
+        .rank_is_pe = entry->rank_is_pe,
+        .reduce_shards = entry->reduce_shards,
+        .op = entry->reduce_op,
+    };
     return NULL;
 }

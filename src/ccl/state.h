@@ -196,6 +196,7 @@ struct ccl_state {
     ccl_config config;
     bool has_config;
     const ccl_entry *chosen; /* NULL: auto */
+    const ccl_entry *ranks;  /* says what ranks are: the chosen one, or that of auto */
     bool rank_is_pe;
     uint32_t world;
 

@@ -207,6 +207,24 @@ static void without_candidates_it_is_refused(void **state)
     kb_context_destroy(ctx);
 }
 
+/* What `defaults` says of ranks and operations goes for auto as for any entry. */
+static void auto_has_what_defaults_say(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {
+        "ccl.defaults.algorithm=auto", "ccl.defaults.world_size=3", "ccl.defaults.reduce_op=max",
+        "ccl.defaults.n_elem=5", NULL};
+    kb_context *ctx = open_sips(1, 1, 1, settings, (kb_context_options){.threads = 1});
+    kb_ccl_info info;
+    expect_ok(kb_ccl_get_info(ctx, &info));
+    assert_string_equal(info.algorithm, "auto");
+    assert_true(info.rank_is_pe);
+    assert_int_equal(info.world, 3);
+    assert_int_equal(info.op, KB_MAX);
+    assert_int_equal(info.n_elem, 5);
+    kb_context_destroy(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +233,7 @@ int main(void)
         cmocka_unit_test(measurements_are_in_order_and_repeatable),
         cmocka_unit_test(a_table_decides),
         cmocka_unit_test(without_candidates_it_is_refused),
+        cmocka_unit_test(auto_has_what_defaults_say),
     };
     return cmocka_run_group_tests_name("auto", tests, NULL, NULL);
 }
