@@ -120,7 +120,7 @@ static kb_error *measure_all(const tune_args *args, kb_context *ctx, const ccl_c
         if (!is_wanted(args, kind))
             continue;
         results->kind = (kb_collective_kind)kind;
-        tune_note_unfit(results, config, kb_context_machine(ctx).sips);
+        tune_note_unfit(results, config);
         for (results->bytes = args->min; results->bytes != 0 && !err;
              results->bytes = next_size(args, results->bytes)) {
             err = measure_size(ctx, config, results);
@@ -216,7 +216,7 @@ static kb_code print_text(const tune_args *args, kb_context *ctx, const ccl_conf
     kb_text title = KB_TEXT_INIT;
     cli_machine_title(rt_machine(ctx), &args->common.settings, &title);
     printf("Machine %s, %" PRIu32 " ranks. Times in ns, * is the best.\n", kb_text_peek(&title),
-           kb_context_machine(ctx).sips);
+           results->ranks.world);
     kb_text_fini(&title);
     kb_code code = KB_OK;
     for (size_t first = 0, end; first < rows->count && code == KB_OK; first = end) {
@@ -264,8 +264,8 @@ static kb_code print_json(const tune_args *args, kb_context *ctx, const ccl_conf
         cli_json_append(&left_out, left_out_json(config, &results->left_out.items[i]));
     return cli_json_print(json_pack("{s:o, s:i, s:o, s:o}", "topology",
                                     cli_json_machine(rt_machine(ctx), &args->common.settings),
-                                    "world", (int)kb_context_machine(ctx).sips, "rows", rows,
-                                    "left_out", left_out));
+                                    "world", (int)results->ranks.world, "rows", rows, "left_out",
+                                    left_out));
 }
 
 /* ---- The command ---- */
@@ -280,7 +280,7 @@ static kb_code finish(const tune_args *args, kb_context *ctx, const collectives 
         return code;
     tune_subject subject = {
         .machine = topo_machine_hash(rt_machine(ctx)),
-        .world = kb_context_machine(ctx).sips,
+        .world = results->ranks.world,
     };
     kb_error *err = tune_write(args->output, c->file, config, &subject, &results->rows);
     if (err)
@@ -293,19 +293,22 @@ static kb_code finish(const tune_args *args, kb_context *ctx, const collectives 
 
 static kb_code tune_in(const tune_args *args, kb_context *ctx, const collectives *c)
 {
-    if (kb_context_machine(ctx).sips < 2)
+    tune_results results = {0};
+    kb_error *err = kb_ccl_get_info(ctx, &results.ranks);
+    if (err)
+        return cli_report(err);
+    if (results.ranks.world < 2)
         return cli_fail(KB_ERR_INPUT, "auto chooses between SIPs, and the machine has one: there "
                                       "is nothing to measure; --set system.sips.count=2 adds one");
-    tune_results results = {0};
     crash_blame(args->collectives.plugins.count > 0 ? args->collectives.plugins.items[0] : NULL);
-    kb_error *err = measure_all(args, ctx, &c->config, &results);
+    err = measure_all(args, ctx, &c->config, &results);
     crash_blame(NULL);
     kb_code code = err ? cli_report(err) : finish(args, ctx, c, &results);
     tune_results_fini(&results);
     return code;
 }
 
-/* What ranks are does not depend on what ccl.yaml chooses: devices. */
+/* What ranks are does not depend on what ccl.yaml chooses: as `defaults` say, or else devices. */
 static kb_error *open_context(const tune_args *args, const collectives *c, cli_list *settings,
                               kb_context **ctx)
 {

@@ -32,12 +32,13 @@ typedef struct tune_results {
     bool failed;                    /* no memory to note who was left out */
     kb_collective_kind kind;        /* what is being measured */
     uint64_t bytes;
+    kb_ccl_info ranks; /* of the process group */
 } tune_results;
 
 void tune_results_fini(tune_results *results);
 
 /* Notes the entries that are none to choose for the collective that is being measured. */
-void tune_note_unfit(tune_results *results, const ccl_config *config, uint32_t world);
+void tune_note_unfit(tune_results *results, const ccl_config *config);
 
 /* Notes one that fails at the size that is being measured, unless it did before. `self` are the
  * results. */

@@ -34,7 +34,8 @@ static void say_why(const ccl_entry *entry, ccl_fitness fitness, uint32_t world,
 {
     switch (fitness) {
     case CCL_OTHER_RANKS:
-        kb_text_puts(why, "ranks are PEs there, not SIPs");
+        kb_text_puts(why, entry->rank_is_pe ? "ranks are PEs there, not SIPs"
+                                            : "ranks are SIPs there, not PEs");
         break;
     case CCL_OTHER_WORLD:
         kb_text_printf(why, "world_size is %" PRIu32 ", not %" PRIu32, entry->world_size, world);
@@ -55,15 +56,17 @@ static void say_why(const ccl_entry *entry, ccl_fitness fitness, uint32_t world,
     }
 }
 
-void tune_note_unfit(tune_results *results, const ccl_config *config, uint32_t world)
+void tune_note_unfit(tune_results *results, const ccl_config *config)
 {
+    const kb_ccl_info *ranks = &results->ranks;
     for (size_t i = 0; i < config->entries.count; i++) {
         const ccl_entry *entry = &config->entries.items[i];
-        ccl_fitness fitness = ccl_entry_fitness(entry, results->kind, world, false);
+        ccl_fitness fitness =
+            ccl_entry_fitness(entry, results->kind, ranks->world, ranks->rank_is_pe);
         if (fitness == CCL_FITS || fitness == CCL_OTHER_COLLECTIVE)
             continue;
         kb_text why = KB_TEXT_INIT;
-        say_why(entry, fitness, world, &why);
+        say_why(entry, fitness, ranks->world, &why);
         leave_out(results, i, &why);
     }
 }
