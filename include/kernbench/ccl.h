@@ -136,7 +136,8 @@ typedef struct kb_ccl_part {
     uint64_t input, output; /* virtual addresses; the same if it works in place */
     uint64_t elements;      /* of this PE in one block: all of its part, or what one rank gets of
                                it where the input or output has a block for each rank */
-    uint64_t whole;         /* the virtual address of all that the rank has, in its output */
+    uint64_t whole;         /* the virtual address of all that the rank has, of its output if that
+                               is another tensor; not where ranks are PEs */
     uint64_t whole_elements;
 } kb_ccl_part;
 
@@ -158,7 +159,8 @@ typedef struct kb_ccl_algorithm {
     unsigned collectives; /* 1 << KB_ALL_REDUCE | ...: which it can do */
     bool reduce_shards;   /* also adds up the shards inside a SIP: another operation */
     bool same_bits;       /* every rank gets the same bits */
-    bool shares_work;     /* PEs work on all that their rank has: those without a part run too */
+    bool shares_work;     /* PEs work on all that their rank has: those without a part run too.
+                             Only where ranks are SIPs */
     /* NULL, or who is joined to whom, for entries with `topology: none`. */
     kb_error *(*connect)(const kb_ccl_scope *scope, const kb_ccl_members *members,
                          kb_ccl_graph *graph);

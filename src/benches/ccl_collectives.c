@@ -265,7 +265,7 @@ static kb_error *choose(job *j)
     j->at_one_pe = can && strcmp(info.validator, "single_shard_per_rank") == 0;
     j->world = info.world;
     if (j->root >= j->world)
-        return kb_error_new(KB_ERR_INPUT, "root=%u: there are %u ranks", j->root, j->world);
+        return kb_error_new(KB_ERR_INPUT, "root=%u: ranks are 0 to %u", j->root, j->world - 1);
     if (j->is->kind == KB_SEND && j->world < 2)
         return kb_error_new(KB_ERR_INPUT, "one device has nobody to send to");
     return NULL;

@@ -20,9 +20,12 @@ kb_error *bench_get_sizes(const kb_bench *bench, uint64_t least, bench_sizes *si
                            .factor = (uint64_t)kb_bench_param(bench, "factor")};
     if (sizes->first <= sizes->last)
         return NULL;
+    if (sizes->last == 0)
+        return kb_error_new(KB_ERR_INPUT, "min_bytes without max_bytes: say how far the sizes go");
+    const char *why = first < least ? ": an element for each PE" : "";
     return kb_error_new(KB_ERR_INPUT,
-                        "max_bytes=%" PRIu64 " is less than the smallest size, %" PRIu64 " bytes",
-                        sizes->last, sizes->first);
+                        "max_bytes=%" PRIu64 " is less than the smallest size, %" PRIu64 " bytes%s",
+                        sizes->last, sizes->first, why);
 }
 
 void bench_print_head(kb_bench *bench, const char *size_means, uint32_t ranks)

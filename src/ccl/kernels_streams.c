@@ -306,10 +306,9 @@ static kb_error *make_layout(const kb_ccl_scope *scope, const ccl_trees *trees, 
 static kb_error *check_scope(const kb_ccl_scope *scope, const kb_ccl_members *members)
 {
     uint32_t pes = scope->machine.cubes * scope->machine.pes;
-    if (scope->rank_is_pe || kb_ccl_circle_count(members) != pes)
+    if (kb_ccl_circle_count(members) != pes)
         return kb_error_new(KB_ERR_INPUT,
-                            "streams needs all PEs of the ranks' SIPs: mapper: lanes and rank: "
-                            "sip");
+                            "streams needs all PEs of the ranks' SIPs: mapper: lanes");
     return NULL;
 }
 

@@ -1,8 +1,8 @@
 /*
  * parts.c: what each PE is given: where its part of the tensors is, how many elements that has, and
- * the arguments that the algorithm makes of it. A PE that has nothing runs nothing, unless PEs
- * share their work: then its whole circle has nothing, as all members of a circle have equally
- * much.
+ * the arguments that the algorithm makes of it. A PE that has nothing runs nothing, as its whole
+ * circle has nothing: all members of a circle have equally much. Unless PEs share their work: then
+ * all run.
  */
 #include "state.h"
 

@@ -234,6 +234,11 @@ static kb_error *connect(const ccl_plan *plan, kb_ccl_graph *graph)
 {
     const ccl_entry *entry = plan->entry;
     kb_error *err = NULL;
+    if (entry->algorithm->shares_work && entry->rank_is_pe)
+        return kb_error_new(KB_ERR_INPUT,
+                            "%s has the PEs of a rank share their work: ranks that are PEs have "
+                            "nobody to share it with; expected rank: sip",
+                            entry->algorithm->name);
     if (entry->topology)
         err = entry->topology->connect(&plan->scope, &plan->members, graph);
     else if (entry->algorithm->connect)

@@ -9,9 +9,9 @@
 
 static const char reading[] =
     "\n"
-    "  Circle: PEs that are joined with each other, at their places in it. Direction: what kernels\n"
-    "  call a queue, as in tl_send(\"E\", value). Slots: where messages wait, in the receiver's\n"
-    "  memory. Install: bytes that it takes to tell a PE of its queues.\n";
+    "  Circle: PEs that have the same part of the ranks' tensors, at their places in it. Direction:\n"
+    "  what kernels call a queue, as in tl_send(\"E\", value). Slots: where messages wait, in the\n"
+    "  receiver's memory. Install: bytes that it takes to tell a PE of its queues.\n";
 
 static bool is_shown(const plan_view *view, kb_pe pe)
 {

@@ -123,9 +123,10 @@ static kb_error *read_number(const kb_bench_spec *spec, const kb_param *param, c
         return NULL;
     }
     return kb_error_new(KB_ERR_INPUT,
-                        "parameter %s of bench '%s': expected a whole number from %" PRId64
+                        "parameter %s of bench '%s': expected a whole number%s from %" PRId64
                         " to %" PRId64 ", found '%.80s'",
-                        param->name, spec->name, param->min, param->max, text);
+                        param->name, spec->name, param->max >= 4096 ? " (4096, 4KiB)" : "",
+                        param->min, param->max, text);
 }
 
 static kb_error *read_setting(kb_bench *bench, const char *setting)

@@ -302,6 +302,13 @@ static void test_refused(void **state)
     entry.settings.count = 1;
     expect_refused(&entry, machine, "algorithm 'mine': root_cube is 2, but cubes are 0 to 1");
     entry = an_entry();
+    entry.algorithm = ccl_find_algorithm(&registry, "streams");
+    entry.topology = NULL;
+    entry.rank_is_pe = true;
+    expect_refused(&entry, machine,
+                   "algorithm 'mine': streams has the PEs of a rank share their work: ranks that "
+                   "are PEs have nobody to share it with; expected rank: sip");
+    entry = an_entry();
     expect_error(ccl_plan_make(&entry, machine, first, 2, &plan), KB_ERR_INPUT,
                  "algorithm 'mine': sip0.cube0.pe0 takes part twice");
     static const uint32_t far[] = {0, 3};

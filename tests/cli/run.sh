@@ -134,6 +134,12 @@ check "trace: the disk is full" outcome 71 '*Results: *' \
 
 # ---- Mistakes
 
+check "sizes without an end" outcome 2 '*' 'kernbench: min_bytes without max_bytes: *' \
+    "$kernbench" run --bench ccl_allreduce --param min_bytes=8KiB
+check "a size that is none" outcome 2 '' \
+    'kernbench: parameter max_bytes *: expected a whole number (4096, 4KiB) from 0 *' \
+    "$kernbench" run --bench ccl_allreduce --param max_bytes=4kb
+
 check "no bench" outcome 2 '' 'kernbench: --bench is missing*' "$kernbench" run
 check "a bench without --bench" outcome 2 '' \
     'kernbench: a bench is given with --bench: kernbench run --bench mine.c' "$kernbench" run mine.c
