@@ -56,13 +56,6 @@ typedef struct tl_value {
                          it was to be received, or depends on what was, by a kernel that stopped */
 } tl_value;
 
-/* The place of a value that is gone. */
-typedef struct tl_room {
-    uint64_t offset, bytes;
-} tl_room;
-
-enum { TL_ROOMS = 8 };
-
 /* What an operation works on: a value in a shape, or a number. */
 typedef struct tl_operand {
     tl_value *value; /* NULL: a plain number, of shape () */
@@ -200,8 +193,6 @@ struct tl_context { /* NOLINT(clang-analyzer-optin.performance.Padding): one a k
     uint64_t unlogged_issues; /* that the log is told of at the end */
 
     tl_link values, commands; /* heads: all there are */
-    tl_room rooms[TL_ROOMS];  /* for the next values of their sizes */
-    uint32_t room_count;
     tl_link receives;
     tl_link slot_reads;   /* the newest first */
     kb_waitlist arrivals; /* woken when a receive goes on */

@@ -5,8 +5,8 @@
  * before, so one that was freed, or is another kernel's, is never taken for another. Each handle is
  * in the list of its scope.
  *
- * Values of a loop have the same few sizes again and again: places that become free are kept for
- * the next ones, and are given back when there is no other room, and with the kernel.
+ * A place goes back as soon as its value is gone: where the next one comes, and whether it fits,
+ * is decided by what is alive and nothing else, and the host sees the same room as the kernel.
  *
  * Not modelled: that the TCM is fragmented differently by an allocator of real hardware.
  */
@@ -104,53 +104,19 @@ static void give_place(tl_context *tl, uint64_t offset)
     KB_ASSERT(!err);
 }
 
-/* Keeps the place of a value that is gone, if there is space to remember it. */
-static void leave_place(tl_context *tl, const tl_value *value)
-{
-    if (tl->room_count < TL_ROOMS)
-        tl->rooms[tl->room_count++] = (tl_room){value->offset, value->bytes};
-    else
-        give_place(tl, value->offset);
-}
-
-/* False if nothing of its size was left. The newest goes first. */
-static bool take_room(tl_context *tl, tl_value *value)
-{
-    for (uint32_t i = tl->room_count; i-- > 0;) {
-        if (tl->rooms[i].bytes != value->bytes)
-            continue;
-        value->offset = tl->rooms[i].offset;
-        tl->rooms[i] = tl->rooms[--tl->room_count];
-        return true;
-    }
-    return false;
-}
-
-static void give_rooms(tl_context *tl)
-{
-    while (tl->room_count > 0)
-        give_place(tl, tl->rooms[--tl->room_count].offset);
-}
-
 static void take_place(const tl_call *call, tl_value *value)
 {
     tl_context *tl = call->tl;
     kb_error *err;
-    value->has_place = take_room(tl, value);
-    if (value->has_place)
-        return;
     while ((err = mem_memories_alloc(tl->runner->has.memories, tl->run.pe, KB_TCM, value->bytes,
                                      PLACE_ALIGN, &value->offset)) != NULL) {
         if (kb_error_code(err) != KB_ERR_FAULT)
             tl_fail(call, err);
-        bool has_rooms = tl->room_count > 0;
         holdings held = what_is_held(tl);
-        if (!has_rooms && held.passing == 0)
+        if (held.passing == 0)
             tl_fail(call, explain(err, held.staying));
         kb_error_free(err);
-        give_rooms(tl);
-        if (!has_rooms)
-            tl_wait_for_progress(call);
+        tl_wait_for_progress(call);
     }
     value->has_place = true;
 }
@@ -180,7 +146,7 @@ void tl_value_retain(tl_value *value)
 static void destroy_value(tl_context *tl, tl_value *value)
 {
     if (value->has_place)
-        leave_place(tl, value);
+        give_place(tl, value->offset);
     if (value->data)
         data_release(tl->runner->has.store, value->data);
     tl_unlink(&value->link);
@@ -432,7 +398,6 @@ void tl_context_fini(tl_context *tl)
         tl_command_destroy((tl_command *)tl->commands.next);
     while (tl->values.next != &tl->values)
         destroy_value(tl, (tl_value *)tl->values.next);
-    give_rooms(tl);
     data_release(tl->runner->has.store, tl->mask);
     for (int i = 0; i < TL_MATRICES; i++)
         kb_vec_fini(&tl->rects[i]);
