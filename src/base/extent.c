@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "base/sanitize.h"
 #include "base/vec.h"
 
 /* Linux 6.1: makes a huge page of what there is at once. Older kernels refuse, and do it later. */
@@ -102,6 +103,7 @@ void kb_extent_free(void *block)
     pthread_mutex_lock(&lock);
     extent *e = extent_of(block);
     if (--e->live == 0) {
+        kb_unpoison(e->base, e->size);
         free(e->base);
         *e = extents.items[--extents.count];
         if (extents.count == 0)

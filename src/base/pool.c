@@ -40,7 +40,7 @@ void kb_pool_init(kb_pool *pool, size_t object_size)
 void kb_pool_fini(kb_pool *pool)
 {
     for (size_t i = 0; i < pool->chunk_count; i++) {
-        kb_unpoison(pool->chunks[i], pool->stride * KB_POOL_CHUNK);
+        kb_poison(pool->chunks[i], pool->stride * KB_POOL_CHUNK); /* its extent may stay */
         kb_extent_free(pool->chunks[i]);
     }
     free(pool->chunks);
