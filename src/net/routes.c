@@ -57,6 +57,30 @@ static uint32_t *slot_of(const routes *all, uint32_t from, uint32_t to, uint32_t
     return &all->table[(key * UINT64_C(0x9E3779B97F4A7C15)) >> all->shift];
 }
 
+/* As many slots as routes, at least; false, with all as it was, if there is no memory. */
+static bool widen(net *n)
+{
+    routes *all = &n->routes;
+    routes wide = {.shift = all->shift};
+    while (wide.shift > 33 && slot_count(&wide) < all->count)
+        wide.shift--;
+    wide.table = kb_alloc_zeroed(slot_count(&wide), sizeof *wide.table);
+    if (!wide.table)
+        return false;
+    for (size_t i = 0; i < slot_count(all); i++)
+        for (uint32_t index = all->table[i], next; index != NONE; index = next) {
+            route *r = route_at(n, index);
+            uint32_t *slot = slot_of(&wide, r->from, r->to, r->kind);
+            next = r->next;
+            r->next = *slot;
+            *slot = index;
+        }
+    free(all->table);
+    all->table = wide.table;
+    all->shift = wide.shift;
+    return true;
+}
+
 /* ---- Forgetting -------------------------------------------------------------------------- */
 
 static void forget_unused(net *n)
@@ -79,8 +103,10 @@ static void forget_unused(net *n)
             all->count--;
         }
     }
-    if (all->count > all->limit / 2) /* else they would be looked at again too soon */
+    if (all->count > all->limit / 2) { /* else they would be looked at again too soon */
         all->limit = 2 * all->count;
+        (void)widen(n); /* without, it takes longer to find one */
+    }
 }
 
 /* ---- Making ------------------------------------------------------------------------------ */
