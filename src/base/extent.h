@@ -7,7 +7,8 @@
  * for a pool that is small, those with ordinary pages, which take memory as they are touched; for a
  * pool that has outgrown its first block, those with huge ones.
  *
- * Extents belong to the process, like what malloc() has; all functions can be called by any thread.
+ * Extents belong to the process; all functions can be called by any thread. Not for a child that is
+ * forked while other threads call them.
  */
 #ifndef KB_BASE_EXTENT_H
 #define KB_BASE_EXTENT_H

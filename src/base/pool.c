@@ -39,7 +39,7 @@ void kb_pool_init(kb_pool *pool, size_t object_size)
 
 void kb_pool_fini(kb_pool *pool)
 {
-    for (size_t i = 0; i < pool->chunk_count; i++) {
+    for (size_t i = pool->chunk_count; i-- > 0;) { /* the youngest is found soonest */
         kb_poison(pool->chunks[i], pool->stride * KB_POOL_CHUNK); /* its extent may stay */
         kb_extent_free(pool->chunks[i]);
     }

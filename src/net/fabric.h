@@ -138,7 +138,7 @@ typedef struct transfer {
     kb_time ready_at;     /* at the source */
     kb_time ends_at;      /* of what has been delivered; of a train's leg, of all */
     uint32_t path;        /* of a leg that moves as packets: steps, END_OF_PATH, the number of the
-                             transfer;        else NONE */
+                             transfer; else NONE */
     uint8_t path_size;
     bool plain;
     bool returning; /* the data of a read */
