@@ -548,8 +548,8 @@ struct kb_op {
     uint64_t result;      /* the number of the value that it made, 0 if none */
     uint64_t operands[3]; /* and of those that it used */
     uint64_t launch;      /* the number of the launch that it is of, from 1 on; 0 if of none */
-    uint64_t message;     /* of "send" and "recv": the number of the message, from 1 on; 0 if none */
-    const char *file;     /* of the kernel; NULL if it is of none */
+    uint64_t message; /* of "send" and "recv": the number of the message, from 1 on; 0 if none */
+    const char *file; /* of the kernel; NULL if it is of none */
     int line;
 };
 

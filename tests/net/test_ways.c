@@ -160,7 +160,7 @@ static kb_error *talk(net_ways *ways, kb_sim *sim, net *fabric)
     uint32_t slice = topo_node_at(shared_machine, TOPO_HBM_CTRL, 0, 0, 0);
     for (uint32_t pe = 0; pe < 2; pe++) {
         uint32_t node = topo_node_at(shared_machine, TOPO_PE_DMA, 0, 0, pe);
-        net_order order = net_ways_between(ways, node, slice, 4096 << pe, true);
+        net_order order = net_ways_between(ways, node, slice, UINT64_C(4096) << pe, true);
         KB_TRY(net_submit(fabric, &order));
         KB_TRY(kb_sim_run(sim, 30 * KB_NS));
     }
