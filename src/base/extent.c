@@ -37,14 +37,6 @@ typedef struct extent {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static KB_VEC(extent) extents;
 
-static void advise(const extent *e, bool present)
-{
-    /* Only wishes: it does no harm if they are not granted. */
-    (void)madvise(e->base, e->size, MADV_HUGEPAGE);
-    if (present)
-        (void)madvise(e->base, e->size, MADV_COLLAPSE);
-}
-
 /* One with room, which may be a new one; NULL if there is no memory. */
 static extent *find_room(size_t bytes, bool huge)
 {
@@ -58,11 +50,9 @@ static extent *find_room(size_t bytes, bool huge)
     if (!kb_size_add(bytes, HUGE_PAGE - 1, &fresh.size) || !kb_vec_reserve(&extents, 1))
         return NULL;
     fresh.size &= ~((size_t)HUGE_PAGE - 1);
-    fresh.base = kb_alloc_aligned(HUGE_PAGE, 1, fresh.size);
+    fresh.base = huge ? kb_alloc_large(1, fresh.size) : kb_alloc_aligned(HUGE_PAGE, 1, fresh.size);
     if (!fresh.base)
         return NULL;
-    if (huge)
-        advise(&fresh, false);
     extents.items[extents.count] = fresh;
     return &extents.items[extents.count++];
 }
@@ -117,8 +107,9 @@ void kb_extent_make_huge(void *block)
     pthread_mutex_lock(&lock);
     extent *e = extent_of(block);
     if (!e->huge) {
-        e->huge = true;
-        advise(e, true);
+        e->huge = true; /* what follows are wishes: it does no harm if they are not granted */
+        (void)madvise(e->base, e->size, MADV_HUGEPAGE);
+        (void)madvise(e->base, e->size, MADV_COLLAPSE);
     }
     pthread_mutex_unlock(&lock);
 }

@@ -160,9 +160,10 @@ static kb_code no_such_entry(const ccl_config *config, const char *word)
                         "own: say which with --algorithm; %s has %s",
                         config->path, kb_text_peek(&names));
     else
-        code = cli_fail(KB_ERR_INPUT, "--algorithm: %s has no '%s'%s%s%s; it has %s", config->path,
-                        cli_clip(word, buffer), near.best ? "; did you mean '" : "",
-                        near.best ? near.best : "", near.best ? "'?" : "", kb_text_peek(&names));
+        code = cli_fail(KB_ERR_INPUT, "--algorithm: %s has no '%s' (it has %s)%s%s%s", config->path,
+                        cli_clip(word, buffer), kb_text_peek(&names),
+                        near.best ? "; did you mean '" : "", near.best ? near.best : "",
+                        near.best ? "'?" : "");
     kb_text_fini(&names);
     return code;
 }

@@ -298,8 +298,9 @@ static kb_code tune_in(const tune_args *args, kb_context *ctx, const collectives
     if (err)
         return cli_report(err);
     if (results.ranks.world < 2)
-        return cli_fail(KB_ERR_INPUT, "auto chooses between SIPs, and the machine has one: there "
-                                      "is nothing to measure; --set system.sips.count=2 adds one");
+        return cli_fail(KB_ERR_INPUT,
+                        "there is one rank, so there is nothing to measure: ranks are SIPs, and "
+                        "--set system.sips.count=2 adds one, or what defaults of ccl.yaml say");
     crash_blame(args->collectives.plugins.count > 0 ? args->collectives.plugins.items[0] : NULL);
     err = measure_all(args, ctx, &c->config, &results);
     crash_blame(NULL);
@@ -365,8 +366,8 @@ const cli_command ccl_tune_command = {
     .arguments = "[OPTIONS]",
     .summary = "which algorithm is the fastest for which size, by running them",
     .help =
-        "All algorithms are run that auto may choose from, on all SIPs of the machine, without\n"
-        "data. With --output auto need not measure any more: give the file with --ccl.\n",
+        "All algorithms are run that auto may choose from, between all ranks (SIPs, unless defaults\n"
+        "of ccl.yaml say otherwise), without data. With --output auto need not measure any more: give the file with --ccl.\n",
     .example = "Example: kernbench ccl tune --max 1MiB --output ccl.yaml\n"
                "Example: kernbench ccl tune --collective all --set system.sips.count=4\n",
     CLI_OPTIONS(options),

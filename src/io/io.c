@@ -232,7 +232,7 @@ static kb_error *send(io *control, uint32_t from, uint32_t to, uint64_t bytes, b
 {
     const topo_graph *graph = topo_machine_graph(control->machine);
     topo_kind kind = (topo_kind)graph->nodes.items[from].kind;
-    net_order order = net_ways_order(&control->ways, from, to, bytes, false);
+    net_order order = net_ways_between(&control->ways, from, to, bytes, false);
     order.forwarded = kind == TOPO_IO_CPU || kind == TOPO_M_CPU;
     order.reply = reply;
     order.done = done;

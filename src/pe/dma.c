@@ -348,7 +348,7 @@ static kb_error *submit(pe_dma *dma, uint32_t p, bool read, bool forwarded)
 {
     const piece *pc = piece_at(dma, p);
     uint32_t node = job_at(dma, pc->job)->node;
-    net_order order = net_ways_order(&dma->ways, node, read ? pc->from : pc->to, pc->bytes, read);
+    net_order order = net_ways_between(&dma->ways, node, read ? pc->from : pc->to, pc->bytes, read);
     order.forwarded = forwarded;
     order.done = read ? on_read : on_written;
     order.self = dma;

@@ -207,7 +207,7 @@ kb_error *rt_request_transfer(rt_request *request, const kb_location *location, 
 {
     kb_context *ctx = request->ctx;
     uint32_t node = mem_memories_node(ctx->memories, location);
-    net_order order = net_ways_order(&ctx->ways, ctx->host_node, node, bytes, read);
+    net_order order = net_ways_between(&ctx->ways, ctx->host_node, node, bytes, read);
     order.done = transfer_done;
     order.self = request;
     KB_TRY(net_submit(ctx->fabric, &order));

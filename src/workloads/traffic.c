@@ -103,8 +103,8 @@ static void on_arrival(kb_sim *sim, void *self, uint64_t arg)
     uint32_t to = pattern_draw(&t->where, pe, &t->streams[pe].rng);
     if (t->lone_count < lone_samples)
         note_lone(t, t->where.nodes[pe], t->where.nodes[to]);
-    net_order order =
-        net_ways_order(&t->ways, t->where.nodes[pe], t->where.nodes[to], t->options->bytes, false);
+    net_order order = net_ways_between(&t->ways, t->where.nodes[pe], t->where.nodes[to],
+                                       t->options->bytes, false);
     order.plain = true;
     order.done = on_delivery;
     order.self = t;

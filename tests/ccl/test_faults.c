@@ -62,26 +62,6 @@ static kb_context *open_plugin(void)
     return ctx;
 }
 
-static kb_tensor filled(kb_context *ctx, uint64_t elements, double value)
-{
-    static const kb_policy policy = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
-    kb_tensor_spec spec = {.name = "x",
-                           .dtype = KB_F16,
-                           .shape = KB_SHAPE(elements),
-                           .policy = &policy,
-                           .door = KB_BACKDOOR};
-    kb_tensor tensor;
-    expect_ok(kb_full(ctx, &spec, value, &tensor));
-    return tensor;
-}
-
-static double first_of(kb_context *ctx, kb_tensor tensor)
-{
-    double value;
-    expect_ok(kb_tensor_get(ctx, tensor, KB_BACKDOOR, &KB_INDEX(0), &value));
-    return value;
-}
-
 typedef struct attempt {
     const char *entry;
     bool goes_on; /* after the error, with a good one */
@@ -91,7 +71,7 @@ static kb_error *calls(kb_context *ctx, uint32_t rank, void *arg)
 {
     const attempt *a = arg;
     KB_TRY(kb_ahbm_set_device(ctx, rank));
-    kb_tensor x = filled(ctx, 64, rank + 1);
+    kb_tensor x = filled_f16(ctx, 64, rank + 1);
     kb_error *err =
         kb_distributed_all_reduce(ctx, x, KB_SUM, &(kb_collective_options){.algorithm = a->entry});
     if (!a->goes_on)
@@ -100,7 +80,7 @@ static kb_error *calls(kb_context *ctx, uint32_t rank, void *arg)
     if (!strstr(kb_error_message(err), "nowhere"))
         fail_msg("rank %u was told '%s'", rank, kb_error_message(err));
     kb_error_free(err);
-    x = filled(ctx, 64, rank + 1);
+    x = filled_f16(ctx, 64, rank + 1);
     for (int i = 0; i < 2; i++)
         KB_TRY(kb_distributed_all_reduce(ctx, x, KB_SUM,
                                          &(kb_collective_options){.algorithm = "passes"}));
@@ -160,7 +140,7 @@ static void outside_workers_too(void **state)
     kb_tensor x[WORLD];
     for (uint32_t rank = 0; rank < WORLD; rank++) {
         expect_ok(kb_ahbm_set_device(ctx, rank));
-        x[rank] = filled(ctx, 64, rank + 1);
+        x[rank] = filled_f16(ctx, 64, rank + 1);
     }
     for (int i = 0; i < 6; i++) {
         kb_collective call = {.kind = KB_ALL_REDUCE,
@@ -193,7 +173,7 @@ static kb_error *is_stopped(kb_context *ctx, uint32_t rank, void *arg)
     }
     if (rank == 1)
         s->victim = kb_context_worker(ctx);
-    return kb_distributed_all_reduce(ctx, filled(ctx, 500, 1), KB_SUM, NULL);
+    return kb_distributed_all_reduce(ctx, filled_f16(ctx, 500, 1), KB_SUM, NULL);
 }
 
 /* While queues are installed, while kernels are on their way, while they run. */
@@ -223,7 +203,7 @@ static kb_error *fails_meanwhile(kb_context *ctx, uint32_t rank, void *arg)
     KB_TRY(kb_ahbm_set_device(ctx, rank));
     KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
     if (rank < 2)
-        return kb_distributed_all_reduce(ctx, filled(ctx, 500, 1), KB_SUM, NULL);
+        return kb_distributed_all_reduce(ctx, filled_f16(ctx, 500, 1), KB_SUM, NULL);
     kb_co_sleep(kb_context_worker(ctx), *when);
     return kb_error_new(KB_ERR_CHECK, "boom");
 }
@@ -245,7 +225,7 @@ static kb_error *one_fails_in_all_of_it(kb_context *ctx, uint32_t rank, void *ar
     const kb_time *when = arg;
     KB_TRY(kb_ahbm_set_device(ctx, rank));
     if (rank < 2)
-        return kb_distributed_all_reduce(ctx, filled(ctx, 500, 1), KB_SUM, NULL);
+        return kb_distributed_all_reduce(ctx, filled_f16(ctx, 500, 1), KB_SUM, NULL);
     kb_co_sleep(kb_context_worker(ctx), *when);
     return kb_error_new(KB_ERR_CHECK, "boom");
 }
@@ -288,7 +268,7 @@ static kb_error *all_join(kb_context *ctx, uint32_t rank, void *arg)
 {
     (void)arg;
     KB_TRY(kb_ahbm_set_device(ctx, rank));
-    return kb_distributed_all_reduce(ctx, filled(ctx, 500, 1), KB_SUM, NULL);
+    return kb_distributed_all_reduce(ctx, filled_f16(ctx, 500, 1), KB_SUM, NULL);
 }
 
 /* The program's own call gets to its end, and whatever comes later finds its queues in order. */
@@ -303,7 +283,7 @@ static void calls_around_workers_that_fail_go_on(void **state)
             expect_ok(kb_distributed_init_process_group(ctx, "ahbm"));
             for (uint32_t rank = 0; rank < WORLD; rank++) {
                 expect_ok(kb_ahbm_set_device(ctx, rank));
-                x[rank] = filled(ctx, 50000, rank + 1);
+                x[rank] = filled_f16(ctx, 50000, rank + 1);
             }
             kb_collective call = {.kind = KB_ALL_REDUCE, .inputs = x, .outputs = x, .count = WORLD};
             call.options.work = &work;
@@ -459,8 +439,8 @@ static kb_error *waits_in_a_circle(kb_context *ctx, uint32_t rank, void *arg)
     KB_TRY(kb_ahbm_set_device(ctx, rank));
     KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
     if (rank == 1)
-        return kb_distributed_recv(ctx, filled(ctx, 64, 1), 2, NULL);
-    return kb_distributed_all_reduce(ctx, filled(ctx, 64, 1), KB_SUM, NULL);
+        return kb_distributed_recv(ctx, filled_f16(ctx, 64, 1), 2, NULL);
+    return kb_distributed_all_reduce(ctx, filled_f16(ctx, 64, 1), KB_SUM, NULL);
 }
 
 static void a_deadlock_says_which_calls_wait(void **state)
@@ -487,7 +467,7 @@ static kb_error *has_another_order(kb_context *ctx, uint32_t rank, void *arg)
     const bool *receives = arg;
     KB_TRY(kb_ahbm_set_device(ctx, rank));
     KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
-    kb_tensor x = filled(ctx, 64, 1), y = filled(ctx, 64, 1);
+    kb_tensor x = filled_f16(ctx, 64, 1), y = filled_f16(ctx, 64, 1);
     kb_request work;
     kb_collective_options async = {.work = &work};
     if (rank == 0 && *receives)

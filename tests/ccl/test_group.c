@@ -33,16 +33,6 @@ static kb_tensor spread(kb_context *ctx, uint64_t elements, double value)
     return tensor;
 }
 
-static double first_of(kb_context *ctx, kb_tensor tensor)
-{
-    double value;
-    kb_shape shape;
-    expect_ok(kb_tensor_shape(ctx, tensor, &shape));
-    kb_index zero = {.rank = shape.rank};
-    expect_ok(kb_tensor_get(ctx, tensor, KB_BACKDOOR, &zero, &value));
-    return value;
-}
-
 /* ---- Initialising ---- */
 
 typedef struct moments {

@@ -90,6 +90,12 @@ static void rings_fill_the_links_of_sips(void **state)
          NULL,
          4 * MIB,
          90},
+        {"ring_rsag",
+         {"system.sips.count=6", "system.sips.w=3", "system.sips.h=2",
+          "system.sips.topology=torus_2d", LINKS, ROW},
+         NULL,
+         16 * MIB,
+         90},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         expect_reached(&cases[i]);
@@ -98,8 +104,15 @@ static void rings_fill_the_links_of_sips(void **state)
 static void a_ring_of_pes_keeps_their_memories_busy(void **state)
 {
     (void)state;
-    static const reach pes = {"ring_rsag_pes", {ROW}, "sip:0", 16 * MIB, 90};
-    expect_reached(&pes);
+    static const reach cases[] = {
+        {"ring_rsag_pes", {ROW}, "sip:0", 16 * MIB, 90},
+        {"ring_rsag_pes", {ROW, "sip.cube_mesh.w=2"}, "sip:0", 16 * MIB, 90},
+        {"ring_rsag_pes", {"sip.cube_mesh.w=2", "sip.cube_mesh.h=2"}, "sip:0", 16 * MIB, 90},
+        /* Without a cycle through all cubes. */
+        {"ring_rsag_pes", {"sip.cube_mesh.w=3", "sip.cube_mesh.h=3"}, "sip:0", 16 * MIB, 90},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        expect_reached(&cases[i]);
 }
 
 /* Where rings do not use all links alike. */

@@ -2,28 +2,9 @@
  */
 #include "plans.h"
 
+#include "grid.h"
+
 #include "ccl/rings.h"
-
-enum { MAX_SIPS = 64 };
-
-typedef struct grid {
-    kb_ccl_scope scope;
-    kb_pe ranks[MAX_SIPS];
-} grid;
-
-static void grid_init(grid *g, kb_sip_pattern pattern, uint32_t w, uint32_t h)
-{
-    assert_true(w * h <= MAX_SIPS);
-    *g = (grid){.scope = {.machine = {.sips = w * h},
-                          .sips = pattern,
-                          .sip_w = w,
-                          .sip_h = h,
-                          .sip_links = true,
-                          .world = w * h}};
-    g->scope.ranks = g->ranks;
-    for (uint32_t i = 0; i < w * h; i++)
-        g->ranks[i] = (kb_pe){.sip = i};
-}
 
 static bool are_joined(const kb_ccl_scope *scope, uint32_t a, uint32_t b)
 {

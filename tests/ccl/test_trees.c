@@ -1,32 +1,9 @@
 /* test_trees.c: trees over SIPs span them along their links, and use all links alike. */
-#include "support/expect.h"
+#include "grid.h"
 
 #include <math.h>
 
 #include "ccl/trees.h"
-
-enum { MAX_SIPS = 144 };
-
-/* A grid of SIPs with direct links, all of which take part. */
-typedef struct grid {
-    kb_ccl_scope scope;
-    kb_pe ranks[MAX_SIPS];
-} grid;
-
-static void grid_init(grid *g, kb_sip_pattern pattern, uint32_t w, uint32_t h)
-{
-    assert_true(w * h <= MAX_SIPS);
-    *g = (grid){.scope = {.machine = {.sips = w * h},
-                          .sips = pattern,
-                          .sip_w = w,
-                          .sip_h = h,
-                          .sip_links = true,
-                          .world = w * h,
-                          .entry = "mine"}};
-    g->scope.ranks = g->ranks;
-    for (uint32_t i = 0; i < w * h; i++)
-        g->ranks[i] = (kb_pe){.sip = i};
-}
 
 /* Whether the machine has a link between two SIPs; a row of two has one, which does not wrap. */
 static bool are_joined(const kb_ccl_scope *scope, uint32_t a, uint32_t b)

@@ -58,26 +58,6 @@ static kb_context *open_plugin(void)
     return ctx;
 }
 
-static kb_tensor filled(kb_context *ctx, uint64_t elements, double value)
-{
-    static const kb_policy policy = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
-    kb_tensor_spec spec = {.name = "x",
-                           .dtype = KB_F16,
-                           .shape = KB_SHAPE(elements),
-                           .policy = &policy,
-                           .door = KB_BACKDOOR};
-    kb_tensor tensor;
-    expect_ok(kb_full(ctx, &spec, value, &tensor));
-    return tensor;
-}
-
-static double first_of(kb_context *ctx, kb_tensor tensor)
-{
-    double value;
-    expect_ok(kb_tensor_get(ctx, tensor, KB_BACKDOOR, &KB_INDEX(0), &value));
-    return value;
-}
-
 #define LEFT                                                                                       \
     "kernel 'mine': 4 messages were never received: sip2.cube0.pe0 has 1 in W from "               \
     "sip1.cube0.pe0, sip2.cube0.pe1 has 1 in W from sip1.cube0.pe1, sip2.cube0.pe2 has 1 in W "    \
@@ -95,7 +75,7 @@ static kb_error *sends_too_much(kb_context *ctx, uint32_t rank, void *arg)
 {
     const uint64_t *elements = arg;
     KB_TRY(kb_ahbm_set_device(ctx, rank));
-    return call_by(ctx, filled(ctx, *elements, rank), "too_many", NULL);
+    return call_by(ctx, filled_f16(ctx, *elements, rank), "too_many", NULL);
 }
 
 static void the_last_rank_to_end_is_told(void **state)
@@ -118,13 +98,13 @@ static kb_error *goes_on(kb_context *ctx, uint32_t rank, void *arg)
     unsigned *told = arg;
     KB_TRY(kb_ahbm_set_device(ctx, rank));
     for (int i = 0; i < 2; i++) {
-        kb_error *err = call_by(ctx, filled(ctx, SMALL, 10 + rank), "too_many", NULL);
+        kb_error *err = call_by(ctx, filled_f16(ctx, SMALL, 10 + rank), "too_many", NULL);
         *told += err != NULL;
         if (err)
             expect_error_about(err, KB_ERR_FAULT,
                                i == 0 ? "collective 1, all_reduce: " LEFT : LEFT);
         KB_TRY(kb_distributed_barrier(ctx, NULL));
-        kb_tensor x = filled(ctx, LARGE, 20 + rank);
+        kb_tensor x = filled_f16(ctx, LARGE, 20 + rank);
         KB_TRY(call_by(ctx, x, "too_many", NULL));
         assert_true(first_of(ctx, x) == 20 + (rank + WORLD - 1) % WORLD);
         KB_TRY(kb_distributed_barrier(ctx, NULL));
@@ -149,8 +129,8 @@ static void who_drives_all_ranks_is_told_too(void **state)
     kb_tensor x[2][WORLD];
     for (uint32_t rank = 0; rank < WORLD; rank++) {
         expect_ok(kb_ahbm_set_device(ctx, rank));
-        x[0][rank] = filled(ctx, SMALL, rank);
-        x[1][rank] = filled(ctx, LARGE, 20 + rank);
+        x[0][rank] = filled_f16(ctx, SMALL, rank);
+        x[1][rank] = filled_f16(ctx, LARGE, 20 + rank);
     }
     for (int i = 0; i < 4; i++) {
         kb_collective call = {.kind = KB_ALL_REDUCE,
@@ -184,7 +164,7 @@ static kb_error *comes_late(kb_context *ctx, uint32_t rank, void *arg)
     kb_tensor x[CALLS];
     KB_TRY(kb_ahbm_set_device(ctx, rank));
     for (uint32_t i = 0; i < CALLS; i++)
-        x[i] = filled(ctx, SMALL, 10 * i + rank);
+        x[i] = filled_f16(ctx, SMALL, 10 * i + rank);
     kb_co_sleep(kb_context_worker(ctx), late->of[rank]);
     for (uint32_t i = 0; i < CALLS; i++) {
         KB_TRY(call_by(ctx, x[i], "one_way", &works[i]));

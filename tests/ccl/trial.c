@@ -43,6 +43,29 @@ kb_context *open_sips(uint32_t sips, uint32_t w, uint32_t h, const char *const *
     return ctx;
 }
 
+kb_tensor filled_f16(kb_context *ctx, uint64_t elements, double value)
+{
+    static const kb_policy policy = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
+    kb_tensor_spec spec = {.name = "x",
+                           .dtype = KB_F16,
+                           .shape = KB_SHAPE(elements),
+                           .policy = &policy,
+                           .door = KB_BACKDOOR};
+    kb_tensor tensor;
+    expect_ok(kb_full(ctx, &spec, value, &tensor));
+    return tensor;
+}
+
+double first_of(kb_context *ctx, kb_tensor tensor)
+{
+    double value;
+    kb_shape shape;
+    expect_ok(kb_tensor_shape(ctx, tensor, &shape));
+    kb_index zero = {.rank = shape.rank};
+    expect_ok(kb_tensor_get(ctx, tensor, KB_BACKDOOR, &zero, &value));
+    return value;
+}
+
 /* ---- Numbers ---- */
 
 static double draw_number(kb_rng *rng, kb_reduce_op op)

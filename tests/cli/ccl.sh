@@ -93,7 +93,7 @@ check "idle settings are told" outcome 0 '*' 'kernbench: warning: --set system.s
 # ---- Mistakes
 
 check "no such algorithm" outcome 2 '' \
-    "kernbench: --algorithm: built-in ccl.yaml has no 'one_shoot'; did you mean 'one_shot'?; it has *" \
+    "kernbench: --algorithm: built-in ccl.yaml has no 'one_shoot' (it has *); did you mean 'one_shot'?" \
     plan --algorithm one_shoot
 check "auto" outcome 2 '' 'kernbench: auto chooses by size (see kernbench ccl tune) and has no plan of its own: say which with --algorithm; *' \
     plan --set ccl.defaults.algorithm=auto

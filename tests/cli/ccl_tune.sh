@@ -37,7 +37,7 @@ check "its help" outcome 0 'usage: kernbench ccl tune *--collective *--output *E
 check "unknown collective" outcome 2 '' "kernbench: --collective: expected one of all_reduce*found 'all_redce'" \
     tune --collective all_redce
 check "min and max" outcome 2 '' 'kernbench: --min is more than --max' tune --min 2KiB --max 1KiB
-check "one SIP" outcome 2 '' 'kernbench: auto chooses between SIPs, and the machine has one: there is nothing to measure*' \
+check "one SIP" outcome 2 '' 'kernbench: there is one rank, so there is nothing to measure*system.sips.count=2*' \
     tune --set system.sips.count=1
 
 check "a table" outcome 0 "Machine 'default' with *, 2 ranks. Times in ns, \\* is the best.
