@@ -79,6 +79,9 @@ KB_API const kb_ccl_member *kb_ccl_circle(const kb_ccl_members *members, uint32_
 typedef struct kb_ccl_mapper {
     const char *name, *summary;
     kb_error *(*map)(const kb_ccl_scope *scope, kb_ccl_members *members);
+    /* The layout that puts a shard on each PE that takes part: the validator of entries that name
+     * none, where ranks are SIPs. NULL: any layout will do. */
+    const char *validator;
 } kb_ccl_mapper;
 
 /* ---- Topologies: who is joined to whom ---------------------------------------------------- */
@@ -157,6 +160,7 @@ typedef struct kb_ccl_algorithm {
     const char *summary;
     const kb_kernel *kernel;
     unsigned collectives; /* 1 << KB_ALL_REDUCE | ...: which it can do */
+    const char *mapper;   /* of entries that name none; NULL: leader_only */
     bool reduce_shards;   /* also adds up the shards inside a SIP: another operation */
     bool same_bits;       /* every rank gets the same bits */
     bool shares_work;     /* PEs work on all that their rank has: those without a part run too.

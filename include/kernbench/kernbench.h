@@ -155,6 +155,9 @@ typedef struct kb_context_options {
                         that begin with "ccl." override it */
     const struct kb_ccl_plugin *const *ccl_plugins; /* kernbench/ccl.h */
     size_t ccl_plugin_count;
+    kb_warning_fn *on_note; /* gets a line for each choice that a rule made for the program, such as
+                               the algorithm of a collective; NULL: none */
+    void *on_note_self;
     kb_warning_fn *on_ccl_trace; /* gets a line for every send and receive of a queue; NULL: to
                                     stderr if KERNBENCH_CCL_TRACE=1, else nobody does */
     void *on_ccl_trace_self;
@@ -805,7 +808,9 @@ typedef struct kb_collective_options {
     kb_group group;
     kb_request *work;      /* NULL: the call waits. Else it does not, and this becomes a request
                               to be waited for and freed */
-    const char *algorithm; /* an entry of ccl.yaml, or "auto"; NULL: "auto" */
+    const char *algorithm; /* an entry of ccl.yaml, or "auto", the fastest that works in any layout.
+                              NULL: the entry that defaults.algorithm names where it can do the
+                              collective and the tensor has the layout that it needs, else "auto" */
 } kb_collective_options;
 
 /*
@@ -816,9 +821,10 @@ typedef struct kb_collective_options {
  * others wait.
  *
  * Tensors are on the rank's device, in any layout. Elements are counted row by row. Where there is
- * a block for each rank, blocks follow each other in the order of ranks. Results are the same bits
- * on every rank. An algorithm may need a certain layout ("auto" chooses one that does not), or mean
- * something else (reduce_shards in ccl.yaml): it then has to be asked for by name.
+ * a block for each rank, blocks follow each other in the order of ranks. With "auto" results are
+ * the same bits on every rank, and a reduction is element by element over the ranks. Entries of
+ * ccl.yaml may need a certain layout, differ in the last bits between ranks, or combine the shards
+ * inside a SIP too (reduce_shards): whoever needs the plain result asks for "auto".
  *
  * What a collective under way uses is not to be changed or freed. Where there is an input and an
  * output, these are two tensors.

@@ -374,18 +374,13 @@ static kb_error *start(ccl_op *op, kb_request *request)
 static kb_error *settle(ccl_op *op, bool alone)
 {
     ccl_group *group = op->group;
-    const ccl_entry *entry = NULL;
     const ccl_epoch *epoch = alone ? NULL : ccl_peek_epoch(group, op->shares[0].seat, &op->what);
     if (epoch) {
         op->wiring = epoch->wiring;
         op->base = epoch->base;
         return NULL;
     }
-    if (op->what.algorithm)
-        KB_TRY(ccl_find_entry(group, op->what.kind, op->what.algorithm, &entry));
-    else
-        KB_TRY(ccl_choose(group, op, &entry));
-    KB_TRY(ccl_get_wiring(group, entry, &op->wiring));
+    KB_TRY(ccl_select(op));
     return op->wiring->lanes ? ccl_choose_base(op) : NULL;
 }
 

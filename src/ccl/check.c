@@ -349,7 +349,9 @@ kb_error *ccl_check_call(ccl_group *group, const kb_collective *call, uint32_t s
     for (size_t i = 0; i < op->share_count; i++)
         op->shares[i].seat = seat + (uint32_t)i;
     const char *name = call->options.algorithm;
-    if (name && strcmp(name, "auto") != 0) {
+    if (name && strcmp(name, CCL_AUTO_NAME) == 0) {
+        op->what.algorithm = CCL_AUTO_NAME;
+    } else if (name) {
         const ccl_entry *entry;
         KB_TRY(ccl_find_entry(group, call->kind, name, &entry));
         op->what.algorithm = entry->name;

@@ -173,14 +173,10 @@ static void read_defaults(reader *r, kb_config_node *root)
 static const void *read_thing(const reader *r, kb_config_node *node, ccl_kind kind)
 {
     const char *word = kb_config_string(node, NULL);
-    if (!word)
-        return NULL;
-    ccl_named named;
-    for (ccl_cursor at = {0}; ccl_registry_next(r->registry, kind, &at, &named);)
-        if (strcmp(named.name, word) == 0)
-            return named.thing;
-    note_unknown_thing(r, node, kind, word);
-    return NULL;
+    const void *found = word ? ccl_find(r->registry, kind, word) : NULL;
+    if (word && !found)
+        note_unknown_thing(r, node, kind, word);
+    return found;
 }
 
 static void read_topology(const reader *r, kb_config_node *mapping, ccl_entry *entry)
@@ -200,16 +196,32 @@ static void read_topology(const reader *r, kb_config_node *mapping, ccl_entry *e
                           entry->algorithm->name);
 }
 
-/* What the algorithm does is not the entry's choice: the key only says so to readers. */
+/* Some modules always add up the shards inside a SIP. Others do so where the mapper takes several
+ * PEs of a rank, and then the entry has to say that it is meant (ccl_check_meaning()). */
 static void read_reduce_shards(kb_config_node *mapping, ccl_entry *entry)
 {
     kb_config_node *node = kb_config_find(mapping, "reduce_shards");
-    bool does = entry->algorithm && entry->algorithm->reduce_shards;
-    entry->reduce_shards = does;
-    if (kb_config_bool(node, does) != does && entry->algorithm)
-        kb_config_problem(node, "module '%s' %s up the shards inside a SIP: expected %s",
-                          entry->algorithm->name, does ? "adds" : "does not add",
-                          does ? "true" : "false");
+    bool always = entry->algorithm && entry->algorithm->reduce_shards;
+    entry->reduce_shards = kb_config_bool(node, always);
+    if (always && !entry->reduce_shards)
+        kb_config_problem(node, "module '%s' adds up the shards inside a SIP: expected true",
+                          entry->algorithm->name);
+}
+
+/* The mapper that the module needs and the layout that the mapper needs, unless the entry names
+ * others. Where ranks are PEs each has its part wherever that is. */
+static void read_participants(const reader *r, kb_config_node *mapping, ccl_entry *entry)
+{
+    kb_config_node *mapper = kb_config_find(mapping, "mapper");
+    kb_config_node *validator = kb_config_find(mapping, "validator");
+    if (mapper)
+        entry->mapper = read_thing(r, mapper, CCL_MAPPER);
+    else if (entry->algorithm)
+        entry->mapper = ccl_default_mapper(r->registry, entry->algorithm);
+    if (validator)
+        entry->validator = read_thing(r, validator, CCL_VALIDATOR);
+    else if (entry->mapper && !entry->rank_is_pe)
+        entry->validator = ccl_default_validator(r->registry, entry->mapper);
 }
 
 static void read_entry_settings(reader *r, kb_config_node *mapping, ccl_entry *entry)
@@ -262,10 +274,7 @@ static void read_entry(reader *r, kb_config_node *node)
     settle_ranks(&d);
     d.entry.algorithm = read_thing(r, kb_config_need(mapping, "module"), CCL_ALGORITHM);
     read_topology(r, mapping, &d.entry);
-    kb_config_node *mapper = kb_config_find(mapping, "mapper");
-    if (mapper)
-        d.entry.mapper = read_thing(r, mapper, CCL_MAPPER);
-    d.entry.validator = read_thing(r, kb_config_find(mapping, "validator"), CCL_VALIDATOR);
+    read_participants(r, mapping, &d.entry);
     read_reduce_shards(mapping, &d.entry);
     read_entry_settings(r, mapping, &d.entry);
     bool replaced = ccl_config_find(r->config, name) != NULL;

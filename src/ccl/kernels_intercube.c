@@ -178,5 +178,6 @@ const kb_ccl_algorithm ccl_intercube_algorithm = {
     .connect = intercube_connect,
     .arguments = intercube_arguments,
     .collectives = 1 << KB_ALL_REDUCE,
+    .mapper = "cube_leaders",
     .reduce_shards = true,
 };

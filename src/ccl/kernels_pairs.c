@@ -51,6 +51,7 @@ const kb_ccl_algorithm ccl_one_shot_algorithm = {
     .kernel = &one_shot,
     .arguments = one_shot_arguments,
     .collectives = 1 << KB_ALL_REDUCE,
+    .mapper = "lanes",
     .same_bits = true,
 };
 
@@ -168,6 +169,7 @@ const kb_ccl_algorithm ccl_pairs_gather_algorithm = {
     .kernel = &pairs_gather,
     .arguments = rooted_arguments,
     .collectives = 1 << KB_GATHER,
+    .mapper = "lanes",
     .same_bits = true,
 };
 
@@ -177,6 +179,7 @@ const kb_ccl_algorithm ccl_pairs_scatter_algorithm = {
     .kernel = &pairs_scatter,
     .arguments = rooted_arguments,
     .collectives = 1 << KB_SCATTER,
+    .mapper = "lanes",
     .same_bits = true,
 };
 
@@ -194,6 +197,7 @@ const kb_ccl_algorithm ccl_pairs_all_to_all_algorithm = {
     .kernel = &pairs_all_to_all,
     .arguments = all_to_all_arguments,
     .collectives = 1 << KB_ALL_TO_ALL,
+    .mapper = "lanes",
     .same_bits = true,
 };
 
@@ -215,5 +219,6 @@ const kb_ccl_algorithm ccl_pairs_send_algorithm = {
     .kernel = &pairs_send,
     .arguments = send_arguments,
     .collectives = 1 << KB_SEND | 1 << KB_RECV,
+    .mapper = "lanes",
     .same_bits = true,
 };

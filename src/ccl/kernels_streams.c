@@ -352,6 +352,7 @@ const kb_ccl_algorithm ccl_streams_algorithm = {
     .connect = streams_connect,
     .arguments = streams_arguments,
     .collectives = 1 << KB_ALL_REDUCE,
+    .mapper = "lanes",
     .same_bits = true,
     .shares_work = true,
 };

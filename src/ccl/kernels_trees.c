@@ -207,5 +207,6 @@ const kb_ccl_algorithm ccl_trees_algorithm = {
     .connect = trees_connect,
     .arguments = trees_arguments,
     .collectives = 1 << KB_ALL_REDUCE,
+    .mapper = "lanes",
     .same_bits = true,
 };

@@ -103,18 +103,21 @@ static const kb_ccl_mapper leader_only = {
     .name = "leader_only",
     .summary = "one PE a rank: PE 0 of cube 0 of its SIP, or the rank itself",
     .map = map_ranks,
+    .validator = "single_shard_per_rank",
 };
 
 static const kb_ccl_mapper all_pes = {
     .name = "all_pes",
     .summary = "all PEs of the ranks' SIPs in one circle",
     .map = map_all_pes,
+    .validator = "multi_pe_sip_local",
 };
 
 static const kb_ccl_mapper cube_leaders = {
     .name = "cube_leaders",
     .summary = "PE 0 of every cube of the ranks' SIPs in one circle",
     .map = map_cube_leaders,
+    .validator = "shard_per_cube",
 };
 
 static const kb_ccl_mapper lanes = {

@@ -217,12 +217,22 @@ kb_error *ccl_make_targets(ccl_op *op)
     return NULL;
 }
 
+void ccl_drop_targets(ccl_op *op)
+{
+    op->part = 0;
+    for (size_t i = 0; i < op->share_count; i++) {
+        ccl_share *share = &op->shares[i];
+        free(share->targets);
+        free(share->args);
+        share->targets = NULL;
+        share->args = NULL;
+        share->target_count = 0;
+    }
+}
+
 void ccl_free_shares(ccl_op *op)
 {
-    for (size_t i = 0; i < op->share_count; i++) {
-        free(op->shares[i].targets);
-        free(op->shares[i].args);
-    }
+    ccl_drop_targets(op);
     free(op->shares);
 }
 

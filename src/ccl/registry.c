@@ -74,24 +74,60 @@ static const void *find(const ccl_registry *registry, ccl_kind kind, const char 
     return NULL;
 }
 
+/* The shipped algorithm behind a module name of the Python original; NULL if it is none. */
+static const kb_ccl_algorithm *find_dotted(const char *name)
+{
+    static const char package[] = "kernbench.ccl.algorithms.", suffix[] = "_allreduce";
+    if (strncmp(name, package, strlen(package)) != 0)
+        return NULL;
+    name += strlen(package);
+    size_t length = strlen(name), cut = length;
+    if (length > strlen(suffix) && strcmp(name + length - strlen(suffix), suffix) == 0)
+        cut = length - strlen(suffix);
+    for (const kb_ccl_algorithm *const *a = ccl_algorithms; *a; a++) {
+        size_t own = strlen((*a)->name);
+        if ((own == length || own == cut) && strncmp((*a)->name, name, own) == 0)
+            return *a;
+    }
+    return NULL;
+}
+
+const void *ccl_find(const ccl_registry *registry, ccl_kind kind, const char *name)
+{
+    const void *thing = find(registry, kind, name);
+    return thing || kind != CCL_ALGORITHM ? thing : find_dotted(name);
+}
+
 const kb_ccl_algorithm *ccl_find_algorithm(const ccl_registry *registry, const char *name)
 {
-    return find(registry, CCL_ALGORITHM, name);
+    return ccl_find(registry, CCL_ALGORITHM, name);
 }
 
 const kb_ccl_topology *ccl_find_topology(const ccl_registry *registry, const char *name)
 {
-    return find(registry, CCL_TOPOLOGY, name);
+    return ccl_find(registry, CCL_TOPOLOGY, name);
 }
 
 const kb_ccl_mapper *ccl_find_mapper(const ccl_registry *registry, const char *name)
 {
-    return find(registry, CCL_MAPPER, name);
+    return ccl_find(registry, CCL_MAPPER, name);
 }
 
 const kb_ccl_validator *ccl_find_validator(const ccl_registry *registry, const char *name)
 {
-    return find(registry, CCL_VALIDATOR, name);
+    return ccl_find(registry, CCL_VALIDATOR, name);
+}
+
+const kb_ccl_mapper *ccl_default_mapper(const ccl_registry *registry,
+                                        const kb_ccl_algorithm *algorithm)
+{
+    return ccl_find_mapper(registry, algorithm->mapper ? algorithm->mapper : "leader_only");
+}
+
+const kb_ccl_validator *ccl_default_validator(const ccl_registry *registry,
+                                              const kb_ccl_mapper *mapper)
+{
+    return mapper->validator ? ccl_find_validator(registry, mapper->validator) : NULL;
 }
 
 /* ---- What plugins may get wrong ----------------------------------------------------------- */
@@ -116,6 +152,18 @@ static bool is_whole(ccl_kind kind, const ccl_named *named)
     return false;
 }
 
+/* What the thing names as a default that does not exist; NULL: nothing. */
+static const char *find_dangling(const ccl_registry *registry, ccl_kind kind, const void *thing)
+{
+    const kb_ccl_algorithm *algorithm = thing;
+    const kb_ccl_mapper *mapper = thing;
+    if (kind == CCL_ALGORITHM && algorithm->mapper)
+        return ccl_find_mapper(registry, algorithm->mapper) ? NULL : algorithm->mapper;
+    if (kind == CCL_MAPPER && mapper->validator)
+        return ccl_find_validator(registry, mapper->validator) ? NULL : mapper->validator;
+    return NULL;
+}
+
 /* `none` and `auto` have a meaning of their own in ccl.yaml. */
 static bool is_reserved(const char *name)
 {
@@ -135,6 +183,11 @@ static kb_error *check_kind(const ccl_registry *registry, ccl_kind kind)
             return kb_error_new(KB_ERR_INPUT, "plugin %zu: %s '%s' lacks %s", at.plugin, what,
                                 named.name,
                                 kind == CCL_ALGORITHM ? "a kernel, or arguments" : "its function");
+        const char *dangling = find_dangling(registry, kind, named.thing);
+        if (dangling)
+            return kb_error_new(KB_ERR_INPUT, "plugin %zu: %s '%s' names an unknown %s '%s'",
+                                at.plugin, what, named.name,
+                                kind == CCL_ALGORITHM ? "mapper" : "validator", dangling);
         if (find(registry, kind, named.name) != named.thing)
             return kb_error_new(KB_ERR_INPUT, "plugin %zu: another %s is called '%s' already",
                                 at.plugin, what, named.name);

@@ -21,13 +21,6 @@ extern const kb_ccl_plugin ccl_shipped;
 KB_MUST_USE kb_error *ccl_registry_init(ccl_registry *registry, const kb_ccl_plugin *const *plugins,
                                         size_t count);
 
-/* NULL if there is none such. */
-const kb_ccl_algorithm *ccl_find_algorithm(const ccl_registry *registry, const char *name);
-const kb_ccl_topology *ccl_find_topology(const ccl_registry *registry, const char *name);
-const kb_ccl_mapper *ccl_find_mapper(const ccl_registry *registry, const char *name);
-const kb_ccl_validator *ccl_find_validator(const ccl_registry *registry, const char *name);
-
-/* All of a kind, those that ship first: begin with a cursor of zeros. False behind the last. */
 typedef enum ccl_kind {
     CCL_ALGORITHM,
     CCL_TOPOLOGY,
@@ -36,6 +29,22 @@ typedef enum ccl_kind {
     CCL_KINDS
 } ccl_kind;
 
+/* NULL if there is none such. A shipped algorithm also answers to the dotted module name that files
+ * of the Python original use: kernbench.ccl.algorithms.ring_allreduce is ring. */
+const void *ccl_find(const ccl_registry *registry, ccl_kind kind, const char *name);
+const kb_ccl_algorithm *ccl_find_algorithm(const ccl_registry *registry, const char *name);
+const kb_ccl_topology *ccl_find_topology(const ccl_registry *registry, const char *name);
+const kb_ccl_mapper *ccl_find_mapper(const ccl_registry *registry, const char *name);
+const kb_ccl_validator *ccl_find_validator(const ccl_registry *registry, const char *name);
+
+/* The mapper of entries of the algorithm, and the validator of entries with the mapper, that name
+ * none. The validator is NULL where any layout will do. */
+const kb_ccl_mapper *ccl_default_mapper(const ccl_registry *registry,
+                                        const kb_ccl_algorithm *algorithm);
+const kb_ccl_validator *ccl_default_validator(const ccl_registry *registry,
+                                              const kb_ccl_mapper *mapper);
+
+/* All of a kind, those that ship first: begin with a cursor of zeros. False behind the last. */
 typedef struct ccl_cursor {
     size_t plugin, index;
 } ccl_cursor;

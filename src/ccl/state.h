@@ -8,7 +8,8 @@
  *     wiring.c   an entry of ccl.yaml for a group: plan, queues
  *     stage.c    layouts, and tensors to stage in
  *     parts.c    what each PE is given
- *     tune.c     which entry is the best
+ *     select.c   which entry serves a call
+ *     tune.c     which entry is the fastest
  *     bound.c    what none can beat
  *
  * A *seat* is a device of a group, with one tensor of a call. Where ranks are devices, seats are
@@ -47,8 +48,10 @@ typedef struct ccl_signature {
     kb_dtype dtype;
     uint32_t root;         /* or the other rank */
     kb_shape shape;        /* of what every rank has: the tensor, or the one with a single block */
-    const char *algorithm; /* an entry's name; NULL: auto */
+    const char *algorithm; /* an entry's name or CCL_AUTO_NAME; NULL: what ccl.yaml configures */
 } ccl_signature;
+
+#define CCL_AUTO_NAME "auto"
 
 /* Tensors to stage in: laid out for lanes, kept for the next call that needs the same. */
 typedef struct ccl_stage {
@@ -118,9 +121,10 @@ struct ccl_wiring {
     ccl_wiring *next;
     const ccl_entry *entry;
     ccl_plan plan;
-    bool lanes;      /* works on tensors in any layout: the same PEs of every rank */
-    ccl_spot *spots; /* by (seat, cube, pe) */
-    size_t *first;   /* of each seat, and where the last one's end */
+    bool lanes;        /* works on tensors in any layout: the same PEs of every rank */
+    bool mixes_shards; /* several PEs of a rank are in one circle */
+    ccl_spot *spots;   /* by (seat, cube, pe) */
+    size_t *first;     /* of each seat, and where the last one's end */
     size_t spot_count;
     uint32_t *ranks;    /* circle by circle, by place */
     ipcq_set *queues;   /* NULL until somebody needs them */
@@ -322,10 +326,16 @@ KB_MUST_USE kb_error *ccl_copy_out(ccl_op *op);
 
 /* What the PEs of each share are given. */
 KB_MUST_USE kb_error *ccl_make_targets(ccl_op *op);
+void ccl_drop_targets(ccl_op *op); /* as if they had not been made */
 void ccl_free_shares(ccl_op *op);
 
 /* Asks the entry's validator about the op's tensors and those of ranks that came before. */
 KB_MUST_USE kb_error *ccl_validate(ccl_op *op);
+
+/* ---- select.c ---- */
+
+/* Gives the op, which is the first of its epoch, its wiring. */
+KB_MUST_USE kb_error *ccl_select(ccl_op *op);
 
 /* ---- tune.c ---- */
 

@@ -64,6 +64,27 @@ static void count_spots(const ccl_group *group, ccl_wiring *wiring)
         wiring->first[seat + 1] += wiring->first[seat];
 }
 
+/* Ranks stand in a circle in any order, so they are counted. */
+static kb_error *find_mixed_shards(const ccl_group *group, ccl_wiring *wiring)
+{
+    bool *seen = kb_alloc_zeroed(group->world, sizeof *seen);
+    if (!seen)
+        return kb_error_nomem();
+    const kb_ccl_members *members = &wiring->plan.members;
+    for (uint32_t circle = 0; circle < kb_ccl_circle_count(members); circle++) {
+        uint32_t count;
+        const kb_ccl_member *items = kb_ccl_circle(members, circle, &count);
+        for (uint32_t place = 0; place < count; place++) {
+            wiring->mixes_shards |= seen[items[place].rank];
+            seen[items[place].rank] = true;
+        }
+        for (uint32_t place = 0; place < count; place++)
+            seen[items[place].rank] = false;
+    }
+    free(seen);
+    return NULL;
+}
+
 static kb_error *list_spots(const ccl_group *group, ccl_wiring *wiring)
 {
     wiring->first = kb_alloc_zeroed((size_t)group->seats + 1, sizeof *wiring->first);
@@ -141,6 +162,7 @@ static kb_error *fill_wiring(const ccl_group *group, ccl_wiring *wiring)
     KB_TRY(
         ccl_plan_make_for(entry, group->state->machine, group->ranks, group->world, &wiring->plan));
     wiring->lanes = !entry->rank_is_pe && strcmp(entry->mapper->name, "lanes") == 0;
+    KB_TRY(find_mixed_shards(group, wiring));
     return list_spots(group, wiring);
 }
 

@@ -63,7 +63,8 @@ static const cli_option options[] = {
      .kind = CLI_FLAG,
      CLI_INTO(run_args, ccl_trace)},
     {.name = "--verbose",
-     .help = "all links that carried something, also those that hardly did",
+     .help = "all links that carried something, also those that hardly did; on stderr, which\n"
+             "algorithm serves each collective, and why",
      .kind = CLI_FLAG,
      CLI_INTO(run_args, verbose)},
     {.name = "--stack-bytes",
@@ -103,6 +104,13 @@ static void on_warning(void *self, const char *line)
     const run *r = self;
     if (!r->args->common.quiet)
         cli_warn("%s", line);
+}
+
+static void on_note(void *self, const char *line)
+{
+    (void)self;
+    crash_wipe();
+    fprintf(stderr, "kernbench: note: %s\n", line);
 }
 
 static void on_ccl_trace(void *self, const char *line)
@@ -151,6 +159,7 @@ static kb_error *make_context(run *r)
         .ccl = r->collectives->file,
         .ccl_plugins = r->collectives->plugins.items,
         .ccl_plugin_count = r->collectives->plugins.count,
+        .on_note = args->verbose ? on_note : NULL,
         .on_ccl_trace = args->ccl_trace ? on_ccl_trace : NULL,
     };
     return kb_context_create(&o, &r->ctx);

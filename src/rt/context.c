@@ -33,6 +33,36 @@ void rt_debug_warn(kb_context *ctx, const char *format, ...)
     kb_text_fini(&text);
 }
 
+/* Whether the line is new; it is remembered. A line that cannot be kept counts as told. */
+static bool is_new_note(kb_context *ctx, const char *line)
+{
+    for (size_t i = 0; i < ctx->notes.count; i++)
+        if (strcmp(ctx->notes.items[i], line) == 0)
+            return false;
+    kb_text text = KB_TEXT_INIT;
+    kb_text_puts(&text, line);
+    char *kept = kb_text_take(&text);
+    if (kept && kb_vec_push(&ctx->notes, kept))
+        return true;
+    free(kept);
+    return false;
+}
+
+void rt_note(kb_context *ctx, const char *format, ...)
+{
+    if (!ctx->on_note)
+        return;
+    kb_text text = KB_TEXT_INIT;
+    va_list args;
+    va_start(args, format);
+    kb_text_vprintf(&text, format, args);
+    va_end(args);
+    kb_text_escape_from(&text, 0);
+    if (is_new_note(ctx, kb_text_peek(&text)))
+        ctx->on_note(ctx->on_note_self, kb_text_peek(&text));
+    kb_text_fini(&text);
+}
+
 /* ---- Making ---- */
 
 static kb_error *parse_device(kb_context *ctx, const char *device)
@@ -185,6 +215,8 @@ static bool is_set(const char *variable)
 
 static void choose_trace(kb_context *ctx, const kb_context_options *options)
 {
+    ctx->on_note = options->on_note;
+    ctx->on_note_self = options->on_note_self;
     ctx->on_ccl_trace = options->on_ccl_trace;
     ctx->on_ccl_trace_self = options->on_ccl_trace_self;
     if (!ctx->on_ccl_trace && is_set("KERNBENCH_CCL_TRACE"))
@@ -397,6 +429,9 @@ static void free_texts(kb_context *ctx)
     for (size_t i = 0; i < ctx->names.count; i++)
         free(ctx->names.items[i]);
     kb_vec_fini(&ctx->names);
+    for (size_t i = 0; i < ctx->notes.count; i++)
+        free(ctx->notes.items[i]);
+    kb_vec_fini(&ctx->notes);
     for (size_t i = 0; i < ctx->ccl_settings.count; i++)
         free(ctx->ccl_settings.items[i]);
     kb_vec_fini(&ctx->ccl_settings);

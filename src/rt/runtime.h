@@ -205,6 +205,9 @@ struct kb_context { /* NOLINT(clang-analyzer-optin.performance.Padding): there i
     char *ccl_file;
     KB_VEC(char *) ccl_settings;
     KB_VEC(const struct kb_ccl_plugin *) ccl_plugins;
+    kb_warning_fn *on_note;
+    void *on_note_self;
+    KB_VEC(char *) notes; /* that were made: each is told once */
     kb_warning_fn *on_ccl_trace;
     void *on_ccl_trace_self;
     const rt_hooks *ccl_hooks; /* NULL until there is something to call */

@@ -46,6 +46,9 @@ typedef struct rt_ccl_options {
 } rt_ccl_options;
 const rt_ccl_options *rt_get_ccl_options(const kb_context *ctx);
 
+/* For kb_context_options.on_note: a line that was told before is not told again. */
+void rt_note(kb_context *ctx, const char *format, ...) KB_PRINTF(2, 3);
+
 /* For debug mode. */
 void rt_debug_warn(kb_context *ctx, const char *format, ...) KB_PRINTF(2, 3);
 

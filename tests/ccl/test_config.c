@@ -404,9 +404,6 @@ static const wrong cases[] = {
      ":1:63: algorithms.a.kernel_x: expected an integer, found '1.5'"},
     {"algorithms: { a: { " RING ", reduce_shards: maybe } }\n", NULL,
      ":1:68: algorithms.a.reduce_shards: expected true or false, found 'maybe'"},
-    {"algorithms: { a: { " RING ", reduce_shards: true } }\n", NULL,
-     ":1:68: algorithms.a.reduce_shards: module 'ring' does not add up the shards inside a SIP: "
-     "expected false"},
     {"algorithms: { a: { module: intercube, topology: none, reduce_shards: false } }\n", NULL,
      ":1:70: algorithms.a.reduce_shards: module 'intercube' adds up the shards inside a SIP: "
      "expected true"},

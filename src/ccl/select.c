@@ -1,0 +1,128 @@
+/*
+ * select.c: which entry of ccl.yaml serves a call.
+ *
+ *     named by the call        that entry; refused if it means something else than the call
+ *     "auto"                   the fastest entry that works in any layout (tune.c)
+ *     nothing                  the entry that defaults.algorithm names, if it can do the collective
+ *                              and the tensors have the layout that it needs; else as "auto"
+ *
+ * The first rank of an epoch selects for all, by its own tensors. An entry whose mapper takes
+ * several PEs of a rank into one ring or tree adds up PEs, not ranks: that is another operation, so
+ * the entry has to say that it is meant (reduce_shards: true).
+ */
+#include "state.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- What an entry means ---- */
+
+static kb_error *check_meaning(const ccl_wiring *wiring)
+{
+    const ccl_entry *entry = wiring->entry;
+    if (!wiring->mixes_shards || entry->reduce_shards)
+        return NULL;
+    return kb_error_new(KB_ERR_INPUT,
+                        "'%s' combines PEs, not ranks: its mapper %s takes several PEs of a rank. "
+                        "Say reduce_shards: true if the shards of a SIP are to be combined too, "
+                        "rank: pe if PEs are the ranks, or take the mapper leader_only",
+                        entry->name, entry->mapper->name);
+}
+
+static kb_error *select_named(ccl_op *op, const char *name)
+{
+    const ccl_entry *entry;
+    KB_TRY(ccl_find_entry(op->group, op->what.kind, name, &entry));
+    KB_TRY(ccl_get_wiring(op->group, entry, &op->wiring));
+    return check_meaning(op->wiring);
+}
+
+/* ---- Whether the configured entry fits ---- */
+
+/* Adding up copies of the same elements is never what a sum over ranks means. */
+static kb_error *check_copies(const ccl_op *op, const ccl_entry *entry)
+{
+    for (size_t i = 0; i < op->share_count && entry->reduce_shards; i++) {
+        rt_tensor_view view;
+        if (op->shares[i].input.id == 0)
+            continue;
+        KB_TRY(rt_view_tensor(op->group->state->ctx, op->shares[i].input, &view));
+        if (view.replicated)
+            return kb_error_new(KB_ERR_INPUT, "'%s' would add up the copies of tensor '%s'",
+                                entry->name, view.name);
+    }
+    return NULL;
+}
+
+/* Tries the entry on the tensors of the op. */
+static kb_error *check_layout(ccl_op *op)
+{
+    if (op->wiring->lanes)
+        return NULL;
+    KB_TRY(check_copies(op, op->wiring->entry));
+    KB_TRY(ccl_validate(op));
+    kb_error *err = ccl_make_targets(op);
+    ccl_drop_targets(op);
+    return err;
+}
+
+static kb_error *try_configured(ccl_op *op)
+{
+    KB_TRY(select_named(op, op->group->state->chosen->name));
+    return check_layout(op);
+}
+
+/* ---- Saying so ---- */
+
+static void note(const ccl_op *op, const char *entry, const char *why)
+{
+    kb_text what = KB_TEXT_INIT;
+    ccl_print_signature(op->group, &op->what, &what);
+    ccl_print_group(op->group, &what);
+    rt_note(op->group->state->ctx, "%s uses '%s': %s", kb_text_peek(&what), entry, why);
+    kb_text_fini(&what);
+}
+
+static void note_auto(const ccl_op *op, const char *entry, const kb_error *unfit)
+{
+    kb_text why = KB_TEXT_INIT;
+    kb_text_printf(&why, "the fastest for %" PRIu64 " bytes that works in any layout", op->size);
+    if (unfit)
+        kb_text_printf(&why, "; defaults.algorithm does not fit: %s", kb_error_message(unfit));
+    note(op, entry, kb_text_peek(&why));
+    kb_text_fini(&why);
+}
+
+/* ---- Selecting ---- */
+
+static kb_error *select_auto(ccl_op *op, const kb_error *unfit)
+{
+    const ccl_entry *entry;
+    KB_TRY(ccl_choose(op->group, op, &entry));
+    KB_TRY(ccl_get_wiring(op->group, entry, &op->wiring));
+    note_auto(op, entry->name, unfit);
+    return NULL;
+}
+
+static kb_error *select_configured(ccl_op *op)
+{
+    const ccl_state *state = op->group->state;
+    if (!state->chosen)
+        return select_auto(op, NULL);
+    kb_error *unfit = try_configured(op);
+    if (!unfit)
+        note(op, state->chosen->name, "defaults.algorithm names it");
+    if (!unfit || kb_error_code(unfit) == KB_ERR_HOST)
+        return unfit;
+    kb_error *err = select_auto(op, unfit);
+    kb_error_free(unfit);
+    return err;
+}
+
+kb_error *ccl_select(ccl_op *op)
+{
+    const char *name = op->what.algorithm;
+    if (!name)
+        return select_configured(op);
+    return strcmp(name, CCL_AUTO_NAME) == 0 ? select_auto(op, NULL) : select_named(op, name);
+}
