@@ -221,6 +221,11 @@ typedef struct kb_mock_edge {
     uint32_t to;
 } kb_mock_edge;
 
+/* Edges that are being listed. */
+typedef struct kb_mock_graph kb_mock_graph;
+KB_API KB_MUST_USE kb_error *kb_mock_connect(kb_mock_graph *graph, uint32_t from,
+                                             const char *direction, uint32_t to);
+
 /*
  * Runs a kernel on all ranks without a machine: no time passes, queues have no bounds and are just
  * lists. For unit tests of kernels: a small one takes less than a millisecond, most of which is
@@ -232,12 +237,20 @@ typedef struct kb_mock {
     const kb_kernel *kernel;
     uint32_t ranks;
     /* Where ranks are, for tl_program_id(): filled up in their order. */
-    uint32_t pes_per_cube;  /* 0: 8 */
+    uint32_t pes_per_cube;  /* 0: all in one cube */
     uint32_t cubes_per_sip; /* 0: as many as are needed */
+    /* Which ranks are connected: by a list, */
     const kb_mock_edge *edges;
     size_t edge_count;
+    const char *topology; /* by a topology that ships ("ring_1d"), over the ranks in their order, */
+    uint32_t w, h;        /* with these sides if it has two dimensions (0: a square), */
+    /* or by a function that connects one rank to its neighbours; NULL: none. */
+    kb_error *(*neighbours)(void *self, uint32_t rank, kb_mock_graph *graph);
     kb_dtype dtype;
     uint64_t elements; /* of a rank's buffer */
+    /* Buffers are slices of one tensor: that of rank r is at the address and r times its bytes, as
+     * base + pid * stride. Else every rank sees its own at the address. */
+    bool sliced;
     /* Appends the kernel's arguments for a rank, whose buffer is at that address. */
     void (*arguments)(void *self, uint32_t rank, uint64_t address, kb_ccl_arguments *args);
     void *self;

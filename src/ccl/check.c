@@ -68,7 +68,7 @@ bool ccl_is_pair(kb_collective_kind kind)
 
 /* ---- Entries ---- */
 
-static kb_error *no_such_entry(const ccl_config *config, const char *name)
+kb_error *ccl_no_such_entry(const ccl_config *config, const char *name)
 {
     kb_suggestion near;
     kb_suggestion_init(&near, name);
@@ -88,7 +88,7 @@ kb_error *ccl_find_entry(const ccl_group *group, kb_collective_kind kind, const 
     const ccl_entry *entry = ccl_config_find(&state->config, name);
     *out = entry;
     if (!entry)
-        return no_such_entry(&state->config, name);
+        return ccl_no_such_entry(&state->config, name);
     if (!(entry->algorithm->collectives >> kind & 1))
         return kb_error_new(KB_ERR_INPUT, "'%s' (%s) cannot do %s", name, entry->algorithm->name,
                             kb_collective_name(kind));

@@ -5,7 +5,8 @@
  *
  * There is a machine all the same, the least that has as many PEs, because kernels ask for their
  * place in it: ranks fill one cube after the other. Every PE sees its own buffer at the same
- * address. TCM is as large as that of the default machine, and is used up as there.
+ * address, or all buffers of its SIP one behind the other. TCM is as large as that of the default
+ * machine, and is used up as there.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,9 +15,10 @@
 #include <kernbench/ccl.h>
 
 #include "base/base.h"
+#include "plan.h"
 #include "tl/tl.h"
 
-enum { DEFAULT_PES_PER_CUBE = 8, MAX_CUBES_A_ROW = 64 };
+enum { MAX_CUBES_A_ROW = 64 };
 
 #define BUFFER MEM_VA_BASE
 
@@ -63,19 +65,27 @@ static kb_error *load_machine(mock_run *run)
                              &run->machine);
 }
 
-/* One address, behind which each PE of the SIP has its own buffer. */
-static kb_error *map_buffers(const mock_run *run, uint32_t sip, kb_location *copies)
+/* One address, behind which each PE of the SIP has its own buffer; or a slice for each. */
+static kb_error *map_buffers(const mock_run *run, uint32_t sip, kb_location *copies,
+                             mem_extent *extents)
 {
     uint32_t each = run->cubes * run->pes, first = sip * each;
     uint32_t count = run->mock->ranks - first < each ? run->mock->ranks - first : each;
-    for (uint32_t i = 0; i < count; i++)
+    bool sliced = run->mock->sliced;
+    extents[0] = (mem_extent){.bytes = run->buffer_bytes, .copy_count = count};
+    for (uint32_t i = 0; i < count; i++) {
         copies[i] = buffer_of(run, first + i);
-    mem_extent extent = {.bytes = run->buffer_bytes, .copy_count = count};
+        if (sliced)
+            extents[i] = (mem_extent){.offset = i * run->buffer_bytes,
+                                      .bytes = run->buffer_bytes,
+                                      .first_copy = i,
+                                      .copy_count = 1};
+    }
     mem_mapping_spec spec = {.name = "buffer",
-                             .va = BUFFER,
-                             .bytes = run->buffer_bytes,
-                             .extents = &extent,
-                             .extent_count = 1,
+                             .va = BUFFER + (sliced ? first * run->buffer_bytes : 0),
+                             .bytes = run->buffer_bytes * (sliced ? count : 1),
+                             .extents = extents,
+                             .extent_count = sliced ? count : 1,
                              .copies = copies,
                              .copy_count = count};
     mem_mapping_id id;
@@ -88,14 +98,17 @@ static kb_error *map_buffers(const mock_run *run, uint32_t sip, kb_location *cop
 static kb_error *make_mmus(mock_run *run)
 {
     const topo_shape *shape = topo_machine_shape(run->machine);
-    kb_location *copies = kb_alloc_array((size_t)run->cubes * run->pes, sizeof *copies);
+    size_t pes = (size_t)run->cubes * run->pes;
+    kb_location *copies = kb_alloc_array(pes, sizeof *copies);
+    mem_extent *extents = kb_alloc_array(pes, sizeof *extents);
     run->mmus = kb_alloc_zeroed(run->sips, sizeof *run->mmus);
-    kb_error *err = copies && run->mmus ? NULL : kb_error_nomem();
+    kb_error *err = copies && extents && run->mmus ? NULL : kb_error_nomem();
     for (uint32_t sip = 0; sip < run->sips && !err; sip++) {
         err = mem_mmu_create(sip, shape->cubes, shape->pes, &run->mmus[sip]);
         if (!err && run->buffer_bytes > 0)
-            err = map_buffers(run, sip, copies);
+            err = map_buffers(run, sip, copies, extents);
     }
+    free(extents);
     free(copies);
     return err;
 }
@@ -109,32 +122,73 @@ static kb_error *make_memories(mock_run *run)
 
 /* ---- Queues ------------------------------------------------------------------------------ */
 
-static kb_error *check_edge(const kb_mock *mock, const kb_mock_edge *edge)
+struct kb_mock_graph {
+    const mock_run *run;
+    KB_VEC(ipcq_edge) edges;
+    kb_arena names;
+};
+
+kb_error *kb_mock_connect(kb_mock_graph *graph, uint32_t from, const char *direction, uint32_t to)
 {
-    if (edge->from < mock->ranks && edge->to < mock->ranks)
-        return NULL;
-    return kb_error_new(KB_ERR_INPUT,
-                        "mock: direction '%s' leads from rank %" PRIu32 " to %" PRIu32
-                        ", but ranks are 0 to %" PRIu32,
-                        edge->direction, edge->from, edge->to, mock->ranks - 1);
+    const mock_run *run = graph->run;
+    if (from >= run->mock->ranks || to >= run->mock->ranks)
+        return kb_error_new(KB_ERR_INPUT,
+                            "mock: direction '%s' leads from rank %" PRIu32 " to %" PRIu32
+                            ", but ranks are 0 to %" PRIu32,
+                            direction, from, to, run->mock->ranks - 1);
+    ipcq_edge edge = {pe_of(run, from), kb_arena_strdup(&graph->names, direction), pe_of(run, to)};
+    return edge.direction && kb_vec_push(&graph->edges, edge) ? NULL : kb_error_nomem();
+}
+
+/* Edges of the list, and of the function. */
+static kb_error *list_edges(const kb_mock *mock, kb_mock_graph *graph)
+{
+    for (size_t i = 0; i < mock->edge_count; i++)
+        KB_TRY(kb_mock_connect(graph, mock->edges[i].from, mock->edges[i].direction,
+                               mock->edges[i].to));
+    for (uint32_t rank = 0; mock->neighbours && rank < mock->ranks; rank++)
+        KB_TRY(mock->neighbours(mock->self, rank, graph));
+    return NULL;
+}
+
+static kb_error *plan_edges(const mock_run *run, ipcq_plan *plan)
+{
+    kb_mock_graph graph = {.run = run};
+    kb_arena_init(&graph.names);
+    kb_error *err = list_edges(run->mock, &graph);
+    if (!err)
+        err = ipcq_plan_init(plan, graph.edges.items, graph.edges.count,
+                             &(ipcq_settings){.buffer = KB_TCM});
+    kb_vec_fini(&graph.edges);
+    kb_arena_fini(&graph.names);
+    return err;
+}
+
+static kb_error *plan_topology(const mock_run *run, ipcq_plan *plan)
+{
+    const kb_mock *mock = run->mock;
+    ccl_registry registry;
+    KB_TRY(ccl_registry_init(&registry, NULL, 0));
+    kb_pe *pes = kb_alloc_array(mock->ranks, sizeof *pes);
+    if (!pes)
+        return kb_error_nomem();
+    for (uint32_t rank = 0; rank < mock->ranks; rank++)
+        pes[rank] = pe_of(run, rank);
+    const ccl_pe_topology over = {
+        .name = mock->topology, .pes = pes, .count = mock->ranks, .w = mock->w, .h = mock->h};
+    kb_error *err =
+        ccl_plan_topology(&registry, run->machine, &over, &(ipcq_settings){.buffer = KB_TCM}, plan);
+    free(pes);
+    return err ? kb_error_wrap(err, "mock") : NULL;
 }
 
 static kb_error *make_plan(const mock_run *run, ipcq_plan *plan)
 {
     const kb_mock *mock = run->mock;
-    ipcq_edge *edges = kb_alloc_array(mock->edge_count, sizeof *edges);
-    if (!edges)
-        return kb_error_nomem();
-    kb_error *err = NULL;
-    for (size_t i = 0; i < mock->edge_count && !err; i++) {
-        const kb_mock_edge *edge = &mock->edges[i];
-        err = check_edge(mock, edge);
-        edges[i] = (ipcq_edge){pe_of(run, edge->from), edge->direction, pe_of(run, edge->to)};
-    }
-    if (!err)
-        err = ipcq_plan_init(plan, edges, mock->edge_count, &(ipcq_settings){.buffer = KB_TCM});
-    free(edges);
-    return err;
+    int ways = (mock->edge_count > 0) + (mock->topology != NULL) + (mock->neighbours != NULL);
+    if (ways > 1)
+        return kb_error_new(KB_ERR_INPUT, "mock: more than one of edges, topology and neighbours");
+    return mock->topology ? plan_topology(run, plan) : plan_edges(run, plan);
 }
 
 static kb_error *make_queues(mock_run *run)
@@ -285,7 +339,7 @@ kb_error *kb_mock_run(const kb_mock *mock, void *data, size_t bytes)
                             "mock: %" PRIu32 " buffers of %" PRIu64
                             " elements of %s were promised, but the data has %zu bytes",
                             mock->ranks, mock->elements, kb_dtype_name(mock->dtype), bytes);
-    uint32_t pes = mock->pes_per_cube ? mock->pes_per_cube : DEFAULT_PES_PER_CUBE;
+    uint32_t pes = mock->pes_per_cube ? mock->pes_per_cube : mock->ranks;
     uint32_t all_cubes = (mock->ranks - 1) / pes + 1;
     uint32_t cubes = mock->cubes_per_sip ? mock->cubes_per_sip : all_cubes;
     mock_run run = {.mock = mock,

@@ -202,17 +202,16 @@ static bool share_memory(kb_memory memory, kb_pe a, kb_pe b)
 }
 
 /* More than all of a memory never fits; whether the rest of it is free is known only later. */
-static kb_error *check_rings(const ccl_plan *plan)
+static kb_error *check_rings(const topo_shape *shape, const ipcq_plan *queues)
 {
-    const kb_machine *m = &plan->scope.machine;
-    const ipcq_settings *s = &plan->queues.settings;
+    const ipcq_settings *s = &queues->settings;
     const char *name = s->buffer == KB_TCM ? "TCM" : s->buffer == KB_HBM ? "HBM slice" : "SRAM";
-    uint64_t room = s->buffer == KB_TCM   ? m->tcm_bytes
-                    : s->buffer == KB_HBM ? m->hbm_bytes
-                                          : m->sram_bytes;
+    uint64_t room = s->buffer == KB_TCM   ? shape->tcm_bytes - shape->tcm_reserved_bytes
+                    : s->buffer == KB_HBM ? shape->slice_bytes
+                                          : shape->sram_bytes;
     uint64_t bytes = 0; /* at most 2^16 slots of 2^26 bytes an end */
-    for (size_t i = 0; i < plan->queues.ends.count; i++) {
-        const ipcq_plan_end *end = &plan->queues.ends.items[i];
+    for (size_t i = 0; i < queues->ends.count; i++) {
+        const ipcq_plan_end *end = &queues->ends.items[i];
         if (i > 0 && !share_memory(s->buffer, end[-1].pe, end->pe))
             bytes = 0;
         if (end->from != IPCQ_NONE)
@@ -246,16 +245,20 @@ static kb_error *connect(const ccl_plan *plan, kb_ccl_graph *graph)
     return err && entry->topology ? kb_error_wrap(err, "topology %s", entry->topology->name) : err;
 }
 
-static kb_error *join(ccl_plan *plan, const topo_shape *shape, const bool *takes_part)
+ipcq_settings ccl_queue_settings(const ccl_entry *entry)
 {
-    const ccl_entry *entry = plan->entry;
-    const ipcq_settings settings = {
+    return (ipcq_settings){
         .buffer = entry->buffer,
         .polls = entry->polls,
         .n_slots = entry->n_slots,
         .slot_bytes = entry->slot_bytes,
         .credit_bytes = entry->credit_bytes,
     };
+}
+
+static kb_error *join(ccl_plan *plan, const topo_shape *shape, const bool *takes_part)
+{
+    const ipcq_settings settings = ccl_queue_settings(plan->entry);
     kb_ccl_graph graph = {0};
     kb_arena_init(&graph.names);
     kb_error *err = connect(plan, &graph);
@@ -265,7 +268,7 @@ static kb_error *join(ccl_plan *plan, const topo_shape *shape, const bool *takes
     if (!err)
         err = ipcq_plan_init(&plan->queues, graph.edges.items, graph.edges.count, &settings);
     ccl_graph_fini(&graph);
-    return err ? err : check_rings(plan);
+    return err ? err : check_rings(shape, &plan->queues);
 }
 
 static kb_error *map_and_join(ccl_plan *plan, const topo_machine *machine)
@@ -318,6 +321,101 @@ kb_error *ccl_plan_make_for(const ccl_entry *entry, const topo_machine *machine,
         copy[rank] = ranks[rank];
     }
     return make(entry, machine, copy, world, NULL, plan);
+}
+
+ipcq_plan ccl_plan_take_queues(ccl_plan *plan)
+{
+    ipcq_plan queues = plan->queues;
+    plan->queues = (ipcq_plan){0};
+    ccl_plan_fini(plan);
+    return queues;
+}
+
+/* ---- Queues without an algorithm ---------------------------------------------------------- */
+
+static kb_error *no_such_topology(const ccl_registry *registry, const char *name)
+{
+    kb_suggestion near;
+    ccl_named named;
+    kb_text names = KB_TEXT_INIT;
+    kb_suggestion_init(&near, name);
+    for (ccl_cursor at = {0}; ccl_registry_next(registry, CCL_TOPOLOGY, &at, &named);) {
+        kb_suggestion_offer(&near, named.name);
+        kb_text_printf(&names, "%s%s", names.length > 0 ? ", " : "", named.name);
+    }
+    kb_error *err = kb_error_new(KB_ERR_INPUT, "unknown topology '%s' (there are %s)%s%s%s", name,
+                                 kb_text_peek(&names), near.best ? "; did you mean '" : "",
+                                 near.best ? near.best : "", near.best ? "'?" : "");
+    kb_text_fini(&names);
+    return err;
+}
+
+static kb_error *check_pes(const topo_shape *shape, const ccl_pe_topology *over)
+{
+    if (over->count == 0 || over->count > shape->pe_count)
+        return kb_error_new(KB_ERR_INPUT, "topology '%s' over %zu PEs: expected 1 to %" PRIu64,
+                            over->name, over->count, (uint64_t)shape->pe_count);
+    for (size_t i = 0; i < over->count; i++) {
+        kb_pe pe = over->pes[i];
+        if (!has_pe(shape, pe))
+            return kb_error_new(KB_ERR_INPUT,
+                                "PE %zu: the machine has no sip%" PRIu32 ".cube%" PRIu32
+                                ".pe%" PRIu32,
+                                i, pe.sip, pe.cube, pe.pe);
+    }
+    return NULL;
+}
+
+/* As an entry of ccl.yaml would be whose ranks are the PEs. */
+kb_error *ccl_plan_topology(const ccl_registry *registry, const topo_machine *machine,
+                            const ccl_pe_topology *over, const ipcq_settings *settings,
+                            ipcq_plan *plan)
+{
+    static const kb_ccl_algorithm no_algorithm = {.name = "queues"};
+    ccl_setting sides[] = {{"w", over->w}, {"h", over->h}};
+    ccl_entry entry = {
+        .name = "queues",
+        .algorithm = &no_algorithm,
+        .topology = ccl_find_topology(registry, over->name),
+        .mapper = ccl_find_mapper(registry, "leader_only"),
+        .rank_is_pe = true,
+        .buffer = settings->buffer,
+        .polls = settings->polls,
+        .n_slots = settings->n_slots,
+        .slot_bytes = settings->slot_bytes,
+        .credit_bytes = settings->credit_bytes,
+    };
+    entry.settings.items = sides;
+    entry.settings.count = over->w > 0 || over->h > 0 ? 2 : 0;
+    if (!entry.topology)
+        return no_such_topology(registry, over->name);
+    KB_TRY(check_pes(topo_machine_shape(machine), over));
+    ccl_plan made;
+    KB_TRY(ccl_plan_make_for(&entry, machine, over->pes, (uint32_t)over->count, &made));
+    *plan = ccl_plan_take_queues(&made);
+    return NULL;
+}
+
+kb_error *ccl_plan_edges(const topo_machine *machine, const ipcq_edge *edges, size_t count,
+                         const ipcq_settings *settings, ipcq_plan *plan)
+{
+    const topo_shape *shape = topo_machine_shape(machine);
+    for (size_t i = 0; i < count; i++) {
+        kb_pe pe = has_pe(shape, edges[i].from) ? edges[i].to : edges[i].from;
+        if (!has_pe(shape, pe))
+            return kb_error_new(KB_ERR_INPUT,
+                                "edge %zu (%s): the machine has no sip%" PRIu32 ".cube%" PRIu32
+                                ".pe%" PRIu32,
+                                i, edges[i].direction ? edges[i].direction : "without direction",
+                                pe.sip, pe.cube, pe.pe);
+        if (!edges[i].direction || edges[i].direction[0] == '\0')
+            return kb_error_new(KB_ERR_INPUT, "edge %zu has no direction", i);
+    }
+    KB_TRY(ipcq_plan_init(plan, edges, count, settings));
+    kb_error *err = check_rings(shape, plan);
+    if (err)
+        ipcq_plan_fini(plan);
+    return err;
 }
 
 void ccl_plan_fini(ccl_plan *plan)

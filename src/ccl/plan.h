@@ -51,6 +51,28 @@ void ccl_plan_fini(ccl_plan *plan);
 KB_MUST_USE kb_error *ccl_plan_make_for(const ccl_entry *entry, const topo_machine *machine,
                                         const kb_pe *ranks, uint32_t world, ccl_plan *plan);
 
+/* What the entry says of its queues. */
+ipcq_settings ccl_queue_settings(const ccl_entry *entry);
+
+/* A topology by name over PEs in this order; w and h are its sides, or 0. */
+typedef struct ccl_pe_topology {
+    const char *name;
+    const kb_pe *pes;
+    size_t count;
+    uint32_t w, h;
+} ccl_pe_topology;
+
+KB_MUST_USE kb_error *ccl_plan_topology(const ccl_registry *registry, const topo_machine *machine,
+                                        const ccl_pe_topology *over, const ipcq_settings *settings,
+                                        ipcq_plan *plan);
+
+/* Queues along these edges, whose PEs have to be those of the machine. */
+KB_MUST_USE kb_error *ccl_plan_edges(const topo_machine *machine, const ipcq_edge *edges,
+                                     size_t count, const ipcq_settings *settings, ipcq_plan *plan);
+
+/* The plan's queues, which are the caller's; the rest of the plan is freed. */
+ipcq_plan ccl_plan_take_queues(ccl_plan *plan);
+
 /* The sides of a topology of two dimensions over so many members: what the entry says, or equal. */
 KB_MUST_USE kb_error *ccl_mesh_sides(const kb_ccl_scope *scope, uint32_t count, uint32_t *w,
                                      uint32_t *h);

@@ -303,6 +303,8 @@ uint32_t ccl_ranks_on(const ccl_group *group, uint32_t seat);
 KB_MUST_USE kb_error *ccl_check_call(ccl_group *group, const kb_collective *call, uint32_t seat,
                                      uint32_t count, ccl_op *op);
 
+KB_MUST_USE kb_error *ccl_no_such_entry(const ccl_config *config, const char *name);
+
 /* The entry of that name, which has to be able to do it. */
 KB_MUST_USE kb_error *ccl_find_entry(const ccl_group *group, kb_collective_kind kind,
                                      const char *name, const ccl_entry **entry);

@@ -151,6 +151,12 @@ kb_pe ipcq_end_pe(const ipcq_end *end);
 bool ipcq_can_send(const ipcq_end *end); /* what is sent here arrives somewhere */
 bool ipcq_can_receive(const ipcq_end *end);
 
+/* The end of that number, as the plan has them; NULL behind the last. */
+ipcq_end *ipcq_end_at(const ipcq_set *set, size_t number);
+
+/* What a user is shown of an end. */
+kb_queue_info ipcq_end_info(const ipcq_end *end);
+
 /* ---- Messages ------------------------------------------------------------------------------ */
 
 typedef struct ipcq_message {

@@ -42,6 +42,35 @@ void ipcq_trace_receive(const ipcq_end *end, const ipcq_message *message)
     trace(end, message, "recv", "from", end->from);
 }
 
+/* ---- Queue pairs ------------------------------------------------------------------------- */
+
+ipcq_end *ipcq_end_at(const ipcq_set *set, size_t number)
+{
+    return number < set->end_count ? &set->ends[number] : NULL;
+}
+
+kb_queue_info ipcq_end_info(const ipcq_end *end)
+{
+    kb_queue_info info = {
+        .pe = ipcq_pe_of(end),
+        .direction = end->direction,
+        .can_send = end->to != NULL,
+        .can_receive = end->from != NULL,
+        .my_head = end->my_head,
+        .peer_tail_cache = end->peer_tail,
+        .peer_head_cache = end->peer_head,
+        .my_tail = end->my_tail,
+    };
+    if (end->to)
+        info.to = ipcq_pe_of(end->to);
+    if (end->from) {
+        info.from = ipcq_pe_of(end->from);
+        info.ring = end->ring;
+        info.ring_bytes = end->set->ring_bytes;
+    }
+    return info;
+}
+
 /* ---- Messages that nobody received ------------------------------------------------------- */
 
 /* Messages at an end of which no segment was handed out. */

@@ -19,18 +19,31 @@ static void warn_line(kb_context *ctx, const char *line)
         fprintf(stderr, "kernbench: warning: %s\n", line);
 }
 
+static void warn_formatted(kb_context *ctx, const char *format, va_list args)
+{
+    kb_text text = KB_TEXT_INIT;
+    kb_text_vprintf(&text, format, args);
+    kb_text_escape_from(&text, 0);
+    warn_line(ctx, kb_text_peek(&text));
+    kb_text_fini(&text);
+}
+
+void rt_warn(kb_context *ctx, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    warn_formatted(ctx, format, args);
+    va_end(args);
+}
+
 void rt_debug_warn(kb_context *ctx, const char *format, ...)
 {
     if (!ctx->debug)
         return;
-    kb_text text = KB_TEXT_INIT;
     va_list args;
     va_start(args, format);
-    kb_text_vprintf(&text, format, args);
+    warn_formatted(ctx, format, args);
     va_end(args);
-    kb_text_escape_from(&text, 0);
-    warn_line(ctx, kb_text_peek(&text));
-    kb_text_fini(&text);
 }
 
 /* Whether the line is new; it is remembered. A line that cannot be kept counts as told. */
@@ -345,6 +358,7 @@ static kb_context *new_context(void)
         return NULL;
     rt_table_init(&ctx->requests, sizeof(rt_request));
     rt_table_init(&ctx->tensors, sizeof(rt_tensor));
+    rt_table_init(&ctx->queue_sets, sizeof(rt_queue_set));
     return ctx;
 }
 
@@ -452,6 +466,7 @@ void kb_context_destroy(kb_context *ctx)
     if (ctx->debug)
         report_leaks(ctx);
     rt_tensors_fini(ctx);
+    rt_queue_sets_fini(ctx);
     rt_works_fini(ctx);
     pe_composites_destroy(ctx->composites);
     pe_units_destroy(ctx->units);

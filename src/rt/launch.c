@@ -29,8 +29,10 @@ enum {
 /* What one PE does of a launch. */
 typedef struct run {
     rt_launch *launch;
-    struct run *next; /* for the same PE, launched later */
-    bool is_here;     /* its command is at the PE: */
+    struct run *next;  /* for the same PE, launched later */
+    ipcq_set *queues;  /* NULL: none */
+    rt_queue_set *set; /* that they belong to; NULL if they are no queues of the program */
+    bool is_here;      /* its command is at the PE: */
     uint64_t ticket;
     kb_time arrived;
 } run;
@@ -46,7 +48,7 @@ struct rt_launch {
     const kb_kernel *kernel;
     uint64_t number;
     uint32_t sip;
-    ipcq_set *queues; /* NULL: none */
+    bool has_queues; /* some of its kernels have */
     tl_arg *args;
     bool own_args;     /* each target has its own, one behind the other; else all have these */
     kb_error *failure; /* of a kernel that others may wait for; NULL: none has failed */
@@ -218,6 +220,18 @@ static kb_error *lay_out(rt_launch *launch)
     return launch->runs ? NULL : kb_error_nomem();
 }
 
+/* Which queues each PE has: those of the set, or the ones that were installed there last. */
+static void choose_queues(rt_launch *launch, rt_queue_set *named)
+{
+    for (size_t i = 0; i < launch->targets.count; i++) {
+        kb_pe pe = {launch->sip, launch->targets.items[i].cube, launch->targets.items[i].pe};
+        run *r = &launch->runs[i];
+        r->set = named ? named : rt_queues_of_pe(launch->ctx, pe);
+        r->queues = r->set ? r->set->queues : NULL;
+        launch->has_queues |= r->queues != NULL;
+    }
+}
+
 static tl_arg number_of(const kb_arg *arg)
 {
     return arg->kind == KB_ARG_REAL ? (tl_arg)arg->real : (tl_arg)arg->integer;
@@ -245,7 +259,7 @@ static kb_error *fill_arguments(rt_launch *launch, const kb_arg *args, size_t co
     return NULL;
 }
 
-static kb_error *prepare(rt_launch *launch, const kb_arg *args, size_t count)
+static kb_error *prepare(rt_launch *launch, const kb_arg *args, size_t count, rt_queue_set *named)
 {
     const topo_shape *shape = launch->ctx->shape;
     bool *marked = kb_alloc_zeroed((size_t)shape->cubes * shape->pes, sizeof *marked);
@@ -255,7 +269,10 @@ static kb_error *prepare(rt_launch *launch, const kb_arg *args, size_t count)
     if (!err)
         err = list_targets(launch, marked);
     free(marked);
-    return err ? err : lay_out(launch);
+    KB_TRY(err);
+    KB_TRY(lay_out(launch));
+    choose_queues(launch, named);
+    return NULL;
 }
 
 /* ---- Under way ---- */
@@ -279,9 +296,12 @@ static void add_outcome(rt_launch *launch, const tl_outcome *outcome)
 /* Others may wait for a kernel that has failed, or could not be started. */
 static void note_failure(rt_launch *launch, const kb_error *err)
 {
-    if (!err || !launch->queues || launch->stopped || launch->failure)
+    if (!err || !launch->has_queues || launch->stopped || launch->failure)
         return;
     launch->failure = kb_error_copy(err);
+    for (size_t i = 0; i < launch->targets.count; i++)
+        if (launch->runs[i].set)
+            launch->runs[i].set->stale = true;
     rt_works_stop_soon(launch->ctx);
 }
 
@@ -292,6 +312,8 @@ static void end_run(const run *r, kb_error *err)
     kb_time now = kb_sim_now(ctx->sim);
     net_receipt work = {.issued = r->arrived, .ended = now, .overhead = now - r->arrived};
     note_failure(r->launch, err);
+    if (r->set)
+        r->set->kernels--;
     io_finish(ctx->control, r->ticket, &work, err);
 }
 
@@ -319,7 +341,7 @@ static void start_run(const run *r)
         .launch = launch->number,
         .pe = {launch->sip, target->cube, target->pe},
         .programs = {launch->programs[0], launch->programs[1]},
-        .queues = launch->queues,
+        .queues = r->queues,
         .done = kernel_done,
         .self = launch,
         .arg = index,
@@ -344,6 +366,8 @@ static void queue_runs(rt_launch *launch)
         rt_turns *turns = turns_of(launch, i);
         run *r = &launch->runs[i];
         r->launch = launch;
+        if (r->set)
+            r->set->kernels++;
         *(turns->first ? &turns->last->next : &turns->first) = r;
         turns->last = r;
     }
@@ -463,34 +487,45 @@ static rt_launch *add_launch(rt_request *request, const kb_kernel *kernel, const
     return launch;
 }
 
+/* What a call of kb_launch() asks for. */
+typedef struct launch_call {
+    const char *name;
+    const kb_kernel *kernel;
+    const kb_arg *args;
+    size_t count;
+    rt_queue_set *queues; /* NULL: on each PE those that were installed last */
+    rt_request *request;
+    bool failed; /* could not be sent off, or not all of it */
+} launch_call;
+
 /* Adds an rt_launch for each device to the request. */
-static kb_error *add_launches(rt_request *request, const kb_kernel *kernel, const char *name,
-                              const kb_arg *args, size_t count, const bool *devices)
+static kb_error *add_launches(const launch_call *call, const char *name, const bool *devices)
 {
+    rt_request *request = call->request;
     for (uint32_t sip = 0; sip < request->ctx->shape->sips; sip++) {
         if (!devices[sip])
             continue;
-        rt_launch *launch = add_launch(request, kernel, name, sip);
+        rt_launch *launch = add_launch(request, call->kernel, name, sip);
         if (!launch)
             return kb_error_nomem();
-        KB_TRY(prepare(launch, args, count));
+        KB_TRY(prepare(launch, call->args, call->count, call->queues));
     }
     return NULL;
 }
 
-static kb_error *start(rt_request *request, const kb_kernel *kernel, const char *name,
-                       const kb_arg *args, size_t count)
+static kb_error *start(const launch_call *call)
 {
+    rt_request *request = call->request;
     kb_context *ctx = request->ctx;
-    const char *kept = keep_name(ctx, name);
+    const char *kept = keep_name(ctx, call->name);
     bool *devices = kb_alloc_zeroed(ctx->shape->sips, sizeof *devices);
     if (!devices || !kept) {
         free(devices);
         return kb_error_nomem();
     }
-    kb_error *err = find_devices(ctx, args, count, devices);
+    kb_error *err = find_devices(ctx, call->args, call->count, devices);
     if (!err)
-        err = add_launches(request, kernel, kept, args, count, devices);
+        err = add_launches(call, kept, devices);
     free(devices);
     KB_TRY(err);
     request->number = ++ctx->launches_made;
@@ -499,20 +534,60 @@ static kb_error *start(rt_request *request, const kb_kernel *kernel, const char 
     return NULL;
 }
 
-static kb_error *launch_kernel(kb_context *ctx, const char *name, const kb_kernel *kernel,
-                               const kb_arg *args, size_t count, kb_request *handle)
+static kb_error *start_plain(kb_context *ctx, launch_call *call, kb_request *handle)
 {
-    rt_request *request;
-    KB_TRY(rt_check_arguments(kernel, args, count));
-    KB_TRY(rt_wait_for_transfers(rt_caller_of(ctx)));
-    KB_TRY(wait_for_mappings(ctx, args, count));
-    KB_TRY(rt_request_open(ctx, "launch", name, &request));
-    rt_request_is_launch(request);
-    kb_error *err = start(request, kernel, name, args, count);
+    KB_TRY(rt_request_open(ctx, "launch", call->name, &call->request));
+    rt_request_is_launch(call->request);
+    kb_error *err = start(call);
     if (!err)
-        *handle = rt_request_handle(request);
-    rt_request_close(request, NULL); /* what was sent off in spite of an error goes its way */
+        *handle = rt_request_handle(call->request);
+    rt_request_close(call->request, NULL); /* what was sent off in spite of an error goes its way */
     return err;
+}
+
+static kb_error *launch_step(void *self, rt_work *work, uint32_t step, bool *over)
+{
+    launch_call *call = self;
+    (void)step;
+    *over = true;
+    call->request = rt_work_request(work);
+    kb_error *err = start(call);
+    call->failed = err != NULL;
+    return err;
+}
+
+static void forget_call(void *self, const kb_error *err)
+{
+    (void)self, (void)err;
+}
+
+/* Kernels with queues wait for each other, so the launch is a work: it can be stopped as a whole.
+ */
+static kb_error *start_with_queues(kb_context *ctx, launch_call *call, kb_request *handle)
+{
+    rt_work *work;
+    rt_work_options options = {
+        .what = "launch",
+        .label = call->name,
+        .step = launch_step,
+        .done = forget_call,
+        .self = call,
+    };
+    KB_TRY(rt_work_open(ctx, &options, &work, handle));
+    rt_work_start(work); /* takes the only step, so the call may go */
+    return call->failed ? rt_wait_and_free(ctx, *handle) : NULL;
+}
+
+static kb_error *launch_kernel(kb_context *ctx, launch_call *call, kb_queue_set queues,
+                               kb_request *handle)
+{
+    KB_TRY(rt_check_arguments(call->kernel, call->args, call->count));
+    KB_TRY(rt_wait_for_transfers(rt_caller_of(ctx)));
+    KB_TRY(wait_for_mappings(ctx, call->args, call->count));
+    KB_TRY(rt_freshen_queue_sets(ctx));
+    KB_TRY(rt_find_installed(ctx, queues, &call->queues));
+    return rt_has_queue_sets(ctx) ? start_with_queues(ctx, call, handle)
+                                  : start_plain(ctx, call, handle);
 }
 
 /* ---- On chosen PEs ---- */
@@ -544,8 +619,10 @@ kb_error *rt_launch_on(rt_request *request, const rt_launch_spec *spec)
     rt_launch *launch = name ? add_launch(request, spec->kernel, name, spec->sip) : NULL;
     if (!launch)
         return kb_error_nomem();
-    launch->queues = spec->queues;
     kb_error *err = take_targets(launch, spec);
+    launch->has_queues = spec->queues != NULL;
+    for (size_t i = 0; i < launch->targets.count && !err; i++)
+        launch->runs[i].queues = spec->queues;
     if (!err)
         err = submit(launch);
     launch->done = launch->done || err; /* it will never run */
@@ -576,20 +653,25 @@ rt_launch *rt_launch_next(const rt_launch *launch)
 
 /* ---- For users ---- */
 
-kb_error *kb_launch_args(kb_context *ctx, const char *name, const kb_kernel *kernel,
-                         const kb_arg *args, size_t arg_count, kb_request *request)
+kb_error *kb_launch_args(kb_context *ctx, const kb_launch_options *options, const kb_kernel *kernel,
+                         const kb_arg *args, size_t arg_count)
 {
+    static const kb_launch_options defaults = {0};
     kb_request own = {0};
-    if (request)
-        *request = own;
+    options = options ? options : &defaults;
+    if (options->request)
+        *options->request = own;
     if (!kernel)
         return kb_error_new(KB_ERR_INPUT, "kb_launch: the kernel is NULL");
-    name = name ? name : kernel->name;
-    kb_error *err = launch_kernel(ctx, name, kernel, args, arg_count, &own);
+    launch_call call = {.name = options->name ? options->name : kernel->name,
+                        .kernel = kernel,
+                        .args = args,
+                        .count = arg_count};
+    kb_error *err = launch_kernel(ctx, &call, options->queues, &own);
     if (err)
-        return kb_error_wrap(err, "launch of '%s'", name);
-    if (request) {
-        *request = own;
+        return kb_error_wrap(err, "launch of '%s'", call.name);
+    if (options->request) {
+        *options->request = own;
         return NULL;
     }
     return rt_wait_and_free(ctx, own);

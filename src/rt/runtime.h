@@ -128,6 +128,16 @@ typedef struct rt_tensor {
     uint64_t *offsets;          /* by shard: where it starts in its PE's memory */
 } rt_tensor;
 
+/* Queues of the program's own. */
+typedef struct rt_queue_set {
+    uint64_t id;
+    ipcq_set *queues;
+    bool installed;
+    uint64_t order;   /* among those that are installed: the larger, the later */
+    uint32_t kernels; /* that use it and have not ended */
+    bool stale;       /* a kernel was ended before its time: messages may be left */
+} rt_queue_set;
+
 struct rt_job;
 
 typedef struct rt_raw_mapping {
@@ -168,7 +178,8 @@ struct kb_context { /* NOLINT(clang-analyzer-optin.performance.Padding): there i
     kb_warning_fn *on_warning;
     void *on_warning_self;
 
-    rt_table requests, tensors;
+    rt_table requests, tensors, queue_sets;
+    uint64_t queue_sets_installed; /* ever */
     uint64_t tensors_made;
     struct rt_job *jobs;               /* commands under way */
     KB_VEC(char *) names;              /* of launches */
@@ -380,6 +391,20 @@ void rt_turns_fini(kb_context *ctx);
 
 void rt_launches_free(rt_launch *first);
 
+/* ---- queues.c ---- */
+
+/* The set that was installed last in the PE; NULL if none is. */
+rt_queue_set *rt_queues_of_pe(kb_context *ctx, kb_pe pe);
+
+/* The set of that number, which has to be installed; NULL for 0. */
+KB_MUST_USE kb_error *rt_find_installed(kb_context *ctx, kb_queue_set handle, rt_queue_set **set);
+
+bool rt_has_queue_sets(const kb_context *ctx);
+
+/* Waits until what failed kernels left in the sets can be forgotten, and forgets it. */
+KB_MUST_USE kb_error *rt_freshen_queue_sets(kb_context *ctx);
+void rt_queue_sets_fini(kb_context *ctx);
+
 /* A launch on chosen PEs as a part of the request. */
 KB_MUST_USE kb_error *rt_launch_on(rt_request *request, const rt_launch_spec *spec);
 
@@ -397,6 +422,8 @@ KB_MUST_USE kb_error *rt_wait_for_mapping(kb_context *ctx, kb_tensor tensor);
 /* ---- work.c ---- */
 
 KB_MUST_USE kb_error *rt_works_init(kb_context *ctx);
+
+rt_request *rt_work_request(const rt_work *work);
 
 /* A part of the work's request has ended. */
 void rt_work_advance(rt_work *work);

@@ -133,6 +133,11 @@ kb_error *rt_work_open(kb_context *ctx, const rt_work_options *options, rt_work 
     return NULL;
 }
 
+rt_request *rt_work_request(const rt_work *work)
+{
+    return work->request;
+}
+
 void rt_work_start(rt_work *work)
 {
     rt_work_advance(work);

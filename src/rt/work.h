@@ -49,6 +49,8 @@ const rt_ccl_options *rt_get_ccl_options(const kb_context *ctx);
 /* For kb_context_options.on_note: a line that was told before is not told again. */
 void rt_note(kb_context *ctx, const char *format, ...) KB_PRINTF(2, 3);
 
+void rt_warn(kb_context *ctx, const char *format, ...) KB_PRINTF(2, 3);
+
 /* For debug mode. */
 void rt_debug_warn(kb_context *ctx, const char *format, ...) KB_PRINTF(2, 3);
 
@@ -112,6 +114,9 @@ KB_MUST_USE kb_error *rt_wait_for_tensor(kb_context *ctx, kb_tensor tensor);
  * goes wrong later the request tells. The request is to be freed. */
 KB_MUST_USE kb_error *rt_install_queues(kb_context *ctx, ipcq_set *set, kb_request *request);
 KB_MUST_USE kb_error *rt_remove_queues(kb_context *ctx, ipcq_set *set, kb_request *request);
+
+/* Queues that the program has made: takes them over. */
+KB_MUST_USE kb_error *rt_add_queue_set(kb_context *ctx, ipcq_set *queues, kb_queue_set *set);
 
 /* ---- Work: a request of the caller in steps ---- */
 

@@ -43,7 +43,8 @@ static KB_NORETURN void fault_unknown(const tl_call *call, const char *direction
 static void check_queues(const tl_call *call)
 {
     if (!call->tl->run.queues)
-        tl_fault(call, "this launch has no queues: kernels of collectives alone have directions");
+        tl_fault(call, "no queues are installed in this PE: kb_queues_create() and "
+                       "kb_queues_install() give an ordinary launch its directions");
 }
 
 /* NULL if there is none such. Kernels mostly use the same few again and again. */

@@ -130,6 +130,57 @@ static void test_many_ranks(void **state)
         assert_int_equal(data[i], i);
 }
 
+/* Ways to say what is connected: each rank gets what its W neighbour has, from its own slice. */
+KB_KERNEL(take_from_west, tl_ptr base)
+{
+    tl_ptr mine = base + (tl_program_id(1) * tl_num_programs(0) + tl_program_id(0)) * 8;
+    tl_send("E", tl_load(mine, tl_shape(2), TL_F32));
+    tl_store(mine, tl_recv("W", tl_shape(2), TL_F32));
+}
+
+static kb_error *join_ring(void *self, uint32_t rank, kb_mock_graph *graph)
+{
+    const uint32_t *ranks = self;
+    KB_TRY(kb_mock_connect(graph, rank, "E", (rank + 1) % *ranks));
+    return kb_mock_connect(graph, rank, "W", (rank + *ranks - 1) % *ranks);
+}
+
+static void test_rings_in_slices(void **state)
+{
+    (void)state;
+    uint32_t ranks = 10;
+    float data[20];
+    kb_mock by_name = {.kernel = &take_from_west,
+                       .ranks = ranks,
+                       .pes_per_cube = 2, /* 5 cubes, the last SIP has one */
+                       .topology = "ring_1d",
+                       .dtype = KB_F32,
+                       .elements = 2,
+                       .sliced = true,
+                       .arguments = add_address};
+    kb_mock by_function = by_name;
+    by_function.topology = NULL;
+    by_function.neighbours = join_ring;
+    by_function.self = &ranks;
+    const kb_mock *mocks[] = {&by_name, &by_function};
+    for (size_t m = 0; m < 2; m++) {
+        for (int i = 0; i < 20; i++)
+            data[i] = (float)i;
+        expect_ok(kb_mock_run(mocks[m], data, sizeof data));
+        for (int i = 0; i < 20; i++)
+            assert_true(data[i] == (float)((i + 18) % 20));
+    }
+    by_name.neighbours = join_ring;
+    expect_error(kb_mock_run(&by_name, data, sizeof data), KB_ERR_INPUT,
+                 "mock: more than one of edges, topology and neighbours");
+    by_name.neighbours = NULL;
+    by_name.topology = "rang_1d";
+    expect_error(kb_mock_run(&by_name, data, sizeof data), KB_ERR_INPUT,
+                 "mock: unknown topology 'rang_1d' (there are ring_1d, ring_1d_unidir, mesh_2d, "
+                 "torus_2d, mesh_2d_no_wrap, tree_binary, hierarchical_3level, pairs, sip_links); "
+                 "did you mean 'ring_1d'?");
+}
+
 static void test_no_elements(void **state)
 {
     (void)state;
@@ -235,10 +286,10 @@ static void test_wrong_calls(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_in_and_out),  cmocka_unit_test(test_custom_neighbours),
-    cmocka_unit_test(test_places),      cmocka_unit_test(test_many_ranks),
-    cmocka_unit_test(test_no_elements), cmocka_unit_test(test_failures),
-    cmocka_unit_test(test_wrong_calls),
+    cmocka_unit_test(test_in_and_out),      cmocka_unit_test(test_custom_neighbours),
+    cmocka_unit_test(test_places),          cmocka_unit_test(test_many_ranks),
+    cmocka_unit_test(test_rings_in_slices), cmocka_unit_test(test_no_elements),
+    cmocka_unit_test(test_failures),        cmocka_unit_test(test_wrong_calls),
 };
 
 int main(void)

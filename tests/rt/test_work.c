@@ -124,7 +124,7 @@ static void works_without_queues_run_kernels_too(void **state)
     expect_numbers(ctx, numbers, (const float[]){10, 11}, 2);
     s = ring_script(ctx, &pass_on, NULL, numbers, two_pes, 2);
     start_script(&s);
-    expect_error_about(finish_script(&s), KB_ERR_FAULT, "this launch has no queues");
+    expect_error_about(finish_script(&s), KB_ERR_FAULT, "no queues are installed in this PE");
     kb_context_destroy(ctx);
 }
 

@@ -105,12 +105,13 @@ static void kernels_without_queues_cannot_use_them(void **state)
     (void)state;
     rig r = rig_default();
     expect_fault(&r, lonely,
-                 "tl_send: this launch has no queues: kernels of collectives alone have directions",
+                 "tl_send: no queues are installed in this PE: kb_queues_create() and "
+                 "kb_queues_install() give an ordinary launch its directions",
                  MEMORY, 0);
     for (int which = 1; which < 3; which++)
         expect_fault(&r, lonely,
-                     "tl_recv: this launch has no queues: kernels of collectives alone have "
-                     "directions",
+                     "tl_recv: no queues are installed in this PE: kb_queues_create() and "
+                     "kb_queues_install() give an ordinary launch its directions",
                      MEMORY, which);
     const ipcq_edge others[] = {{pe_at(1), "E", pe_at(2)}};
     expect_ok(connect_try(&r, others, 1, &small_slots));
