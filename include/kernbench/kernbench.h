@@ -203,6 +203,9 @@ KB_API KB_MUST_USE kb_error *kb_ahbm_set_device(kb_context *ctx, uint32_t sip);
 KB_API uint32_t kb_ahbm_current_device(kb_context *ctx);
 KB_API uint32_t kb_ahbm_device_count(const kb_context *ctx);
 
+/* Whether the caller has set its device. Never warns. */
+KB_API bool kb_ahbm_device_is_set(kb_context *ctx);
+
 /* The same under the names that do not say what kind of device it is. */
 KB_API KB_MUST_USE kb_error *kb_accelerator_set_device_index(kb_context *ctx, uint32_t sip);
 KB_API uint32_t kb_accelerator_current_device_index(kb_context *ctx);
@@ -260,6 +263,36 @@ KB_API KB_MUST_USE kb_error *kb_location_to_pa(const kb_context *ctx, kb_locatio
                                                uint64_t *pa);
 KB_API KB_MUST_USE kb_error *kb_location_from_pa(const kb_context *ctx, uint64_t pa,
                                                  kb_location *location);
+
+/* The ranges of the address space: memories, and what a PE has in its resource window. */
+typedef enum kb_pa_range {
+    KB_PA_HBM,  /* of a cube: all slices, one behind the other */
+    KB_PA_SRAM, /* of a cube */
+    KB_PA_M_CPU,
+    KB_PA_TCM, /* of a PE, as the following */
+    KB_PA_IPCQ,
+    KB_PA_SCRATCHPAD,
+    KB_PA_REGISTERS,
+    KB_PA_STATUS,
+    KB_PA_RESERVED,
+    KB_PA_RANGES
+} kb_pa_range;
+
+/* What a physical address means. */
+typedef struct kb_pa_fields {
+    kb_pa_range range;
+    uint32_t rack, sip, cube;
+    uint32_t pe;     /* 0 unless the range is that of a PE */
+    uint64_t offset; /* in the range */
+} kb_pa_fields;
+
+/* Inverse to each other; both refuse what is out of range, and say which field it is. */
+KB_API KB_MUST_USE kb_error *kb_pa_encode(const kb_pa_fields *fields, uint64_t *pa);
+KB_API KB_MUST_USE kb_error *kb_pa_decode(uint64_t pa, kb_pa_fields *fields);
+
+/* An offset in the PE's slice of the HBM, of which each PE of the cube has `slice_bytes`. */
+KB_API KB_MUST_USE kb_error *kb_pa_of_slice(kb_pe pe, uint64_t offset, uint64_t slice_bytes,
+                                            uint64_t *pa);
 
 enum { KB_NAME_BYTES = 96 };
 
@@ -366,6 +399,11 @@ typedef struct kb_shard {
     uint64_t offset_bytes; /* its place in the tensor's virtual addresses */
     uint64_t nbytes;       /* 0 where there was nothing left to share out */
 } kb_shard;
+
+/* The shards that a tensor of this shape, dtype and policy has on the current device; makes none.
+ * Writes at most `room`, and how many there are. */
+KB_API KB_MUST_USE kb_error *kb_plan_shards(kb_context *ctx, const kb_tensor_spec *spec,
+                                            kb_shard *shards, size_t room, size_t *count);
 
 /* Shards come in the order of (cube, pe, offset_bytes). A tensor of the host has none. */
 KB_API KB_MUST_USE kb_error *kb_tensor_shard_count(kb_context *ctx, kb_tensor tensor,
@@ -816,6 +854,17 @@ typedef kb_error *kb_worker_fn(kb_context *ctx, uint32_t rank, void *arg);
  */
 KB_API KB_MUST_USE kb_error *kb_spawn(kb_context *ctx, kb_worker_fn *fn, void *arg,
                                       uint32_t nprocs);
+
+/* A rank that failed in the last kb_spawn(), and how; ranks that were only aborted are not listed.
+ */
+typedef struct kb_failure {
+    uint32_t rank;
+    kb_code code;
+    const char *message; /* good until the next kb_spawn() */
+} kb_failure;
+
+/* In the order of ranks. Writes at most `room`, and returns how many there are. */
+KB_API size_t kb_spawn_failures(const kb_context *ctx, kb_failure *failures, size_t room);
 
 /*
  * Lets the other workers go on that can. If none can, time passes until a request of anybody ends.

@@ -98,6 +98,7 @@ struct kb_kernel {
     const char *file;
     int line;
     void (*run)(tl_context *tl, const tl_arg *args);
+    void *user; /* for kernels that are not made by KB_KERNEL: see tl_user() */
 };
 
 /*
@@ -113,7 +114,7 @@ struct kb_kernel {
         kernel##_body_(tl, KB_EACH_INDEX_(KB_ARGUMENT_, __VA_ARGS__));                             \
     }                                                                                              \
     _Pragma("GCC diagnostic pop") static const kb_kernel kernel = {                                \
-        #kernel, #__VA_ARGS__, KB_COUNT_(__VA_ARGS__), __FILE__, __LINE__, kernel##_run_,          \
+        #kernel, #__VA_ARGS__, KB_COUNT_(__VA_ARGS__), __FILE__, __LINE__, kernel##_run_, NULL,    \
     };                                                                                             \
     static void kernel##_body_(__attribute__((unused)) tl_context *tl, __VA_ARGS__)
 
@@ -353,6 +354,9 @@ typedef struct tl_recv_options {
  * of numbers alone; else the kernel fails. */
 #define tl_item(x) tl_item_(tl, TL_HERE_, (x))
 
+/* What kb_kernel.user is: the object behind a kernel that another language supplies. */
+#define tl_user() tl_user_(tl)
+
 /* The simulated time. */
 #define tl_now() tl_now_(tl)
 
@@ -494,6 +498,7 @@ KB_API bool tl_can_recv_(tl_context *tl, tl_place at, const char *direction);
 KB_API void tl_wait_tensor_(tl_context *tl, tl_place at, tl_tensor x);
 KB_API void tl_wait_future_(tl_context *tl, tl_place at, tl_future future);
 KB_API double tl_item_(tl_context *tl, tl_place at, tl_tensor x);
+KB_API void *tl_user_(const tl_context *tl);
 KB_API kb_time tl_now_(const tl_context *tl);
 KB_API void tl_free_(tl_context *tl, tl_place at, tl_tensor x);
 KB_API tl_scope tl_scope_begin_(tl_context *tl, tl_place at);

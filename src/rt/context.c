@@ -467,6 +467,7 @@ void kb_context_destroy(kb_context *ctx)
         report_leaks(ctx);
     rt_tensors_fini(ctx);
     rt_queue_sets_fini(ctx);
+    rt_failures_forget(ctx);
     rt_works_fini(ctx);
     pe_composites_destroy(ctx->composites);
     pe_units_destroy(ctx->units);

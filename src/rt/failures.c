@@ -116,12 +116,42 @@ static kb_error *make_message(const kb_context *ctx, uint32_t failed, uint32_t m
     return all;
 }
 
+/* Each for itself, for kb_spawn_failures(). What there is no memory for is not listed. */
+static void keep_failures(kb_context *ctx, uint32_t failed)
+{
+    if (!kb_vec_reserve(&ctx->failures, failed))
+        return;
+    for (uint32_t rank = 0; rank < ctx->worker_count; rank++)
+        if (ctx->workers[rank].error)
+            ctx->failures.items[ctx->failures.count++] =
+                (rt_failure){rank, kb_error_copy(ctx->workers[rank].error)};
+}
+
+void rt_failures_forget(kb_context *ctx)
+{
+    for (size_t i = 0; i < ctx->failures.count; i++)
+        kb_error_free(ctx->failures.items[i].error);
+    kb_vec_fini(&ctx->failures);
+}
+
+size_t kb_spawn_failures(const kb_context *ctx, kb_failure *failures, size_t room)
+{
+    for (size_t i = 0; i < ctx->failures.count && i < room; i++) {
+        const rt_failure *failure = &ctx->failures.items[i];
+        failures[i] = (kb_failure){.rank = failure->rank,
+                                   .code = kb_error_code(failure->error),
+                                   .message = kb_error_message(failure->error)};
+    }
+    return ctx->failures.count;
+}
+
 kb_error *rt_sum_up_failures(kb_context *ctx)
 {
     enum { IN_MESSAGE = 4 };
     uint32_t failed = forget_consequences(ctx);
     if (failed == 0)
         return NULL;
+    keep_failures(ctx, failed);
     uint32_t groups = group_errors(ctx);
     kb_error *all = make_message(ctx, failed, IN_MESSAGE);
     for (uint32_t rank = 0; rank < ctx->worker_count; rank++) {

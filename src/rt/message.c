@@ -128,6 +128,70 @@ kb_error *kb_location_from_pa(const kb_context *ctx, uint64_t pa, kb_location *l
     return mem_location_from_pa(ctx->memories, pa, location);
 }
 
+/* Of each public range: the unit, and of a PE the component. */
+static const struct {
+    mem_unit unit;
+    mem_component component;
+} pa_ranges[KB_PA_RANGES] = {
+    [KB_PA_HBM] = {MEM_UNIT_HBM, MEM_TCM},
+    [KB_PA_SRAM] = {MEM_UNIT_SRAM, MEM_TCM},
+    [KB_PA_M_CPU] = {MEM_UNIT_M_CPU, MEM_TCM},
+    [KB_PA_TCM] = {MEM_UNIT_PE, MEM_TCM},
+    [KB_PA_IPCQ] = {MEM_UNIT_PE, MEM_IPCQ},
+    [KB_PA_SCRATCHPAD] = {MEM_UNIT_PE, MEM_SCRATCHPAD},
+    [KB_PA_REGISTERS] = {MEM_UNIT_PE, MEM_REGISTERS},
+    [KB_PA_STATUS] = {MEM_UNIT_PE, MEM_STATUS},
+    [KB_PA_RESERVED] = {MEM_UNIT_PE, MEM_RESERVED},
+};
+
+kb_error *kb_pa_encode(const kb_pa_fields *fields, uint64_t *pa)
+{
+    if ((unsigned)fields->range >= KB_PA_RANGES)
+        return kb_error_new(KB_ERR_INPUT, "kb_pa_encode: invalid range %d", (int)fields->range);
+    bool of_pe = pa_ranges[fields->range].unit == MEM_UNIT_PE;
+    if (!of_pe && fields->pe != 0)
+        return kb_error_new(KB_ERR_INPUT,
+                            "kb_pa_encode: pe is %" PRIu32 ", but the range is that of "
+                            "a cube: expected 0",
+                            fields->pe);
+    mem_pa decoded = {
+        .rack = fields->rack,
+        .sip = fields->sip,
+        .cube = fields->cube,
+        .unit = pa_ranges[fields->range].unit,
+        .pe = fields->pe,
+        .component = pa_ranges[fields->range].component,
+        .offset = fields->offset,
+    };
+    return mem_pa_encode(&decoded, pa);
+}
+
+kb_error *kb_pa_decode(uint64_t pa, kb_pa_fields *fields)
+{
+    mem_pa decoded;
+    KB_TRY(mem_pa_decode(pa, &decoded));
+    int range = 0;
+    while (pa_ranges[range].unit != decoded.unit ||
+           (decoded.unit == MEM_UNIT_PE && pa_ranges[range].component != decoded.component))
+        range++;
+    *fields = (kb_pa_fields){
+        .range = (kb_pa_range)range,
+        .rack = decoded.rack,
+        .sip = decoded.sip,
+        .cube = decoded.cube,
+        .pe = decoded.pe,
+        .offset = decoded.offset,
+    };
+    return NULL;
+}
+
+kb_error *kb_pa_of_slice(kb_pe pe, uint64_t offset, uint64_t slice_bytes, uint64_t *pa)
+{
+    mem_pa decoded;
+    KB_TRY(mem_pa_pe_hbm(pe.sip, pe.cube, pe.pe, offset, slice_bytes, &decoded));
+    return mem_pa_encode(&decoded, pa);
+}
+
 kb_error *kb_pa_name(uint64_t pa, char name[KB_NAME_BYTES])
 {
     mem_pa decoded;

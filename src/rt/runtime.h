@@ -138,6 +138,12 @@ typedef struct rt_queue_set {
     bool stale;       /* a kernel was ended before its time: messages may be left */
 } rt_queue_set;
 
+/* A rank that failed. */
+typedef struct rt_failure {
+    uint32_t rank;
+    kb_error *error;
+} rt_failure;
+
 struct rt_job;
 
 typedef struct rt_raw_mapping {
@@ -192,7 +198,8 @@ struct kb_context { /* NOLINT(clang-analyzer-optin.performance.Padding): there i
 
     rt_caller driver;
     bool driver_waits;
-    rt_caller *workers; /* NULL while none run */
+    rt_caller *workers;          /* NULL while none run */
+    KB_VEC(rt_failure) failures; /* of the last that ran */
     uint32_t worker_count, workers_alive;
     kb_event failure;   /* a worker has failed: ends the run behind all else of its instant */
     kb_event ends;      /* workers have ended: tells of it behind all workers of the instant */
@@ -229,6 +236,7 @@ struct kb_context { /* NOLINT(clang-analyzer-optin.performance.Padding): there i
 
 /* One error for all workers that have failed; NULL if none has. */
 KB_MUST_USE kb_error *rt_sum_up_failures(kb_context *ctx);
+void rt_failures_forget(kb_context *ctx);
 
 /* ---- worker.c ---- */
 

@@ -496,6 +496,28 @@ kb_error *kb_tensor_va(kb_context *ctx, kb_tensor handle, uint64_t *va)
     return NULL;
 }
 
+kb_error *kb_plan_shards(kb_context *ctx, const kb_tensor_spec *spec, kb_shard *shards, size_t room,
+                         size_t *count)
+{
+    mem_placement placement;
+    *count = 0;
+    if (!spec)
+        return kb_error_new(KB_ERR_INPUT, "kb_plan_shards: the spec is NULL");
+    kb_error *err = mem_placement_init(&placement, &spec->shape, spec->dtype, spec->policy,
+                                       ctx->shape->cubes, ctx->shape->pes);
+    if (err)
+        return kb_error_wrap(err, "kb_plan_shards");
+    uint32_t sip = kb_ahbm_current_device(ctx);
+    for (; *count < placement.shards.count; ++*count) {
+        const mem_shard *from = &placement.shards.items[*count];
+        if (*count < room)
+            shards[*count] =
+                (kb_shard){sip, from->cube, from->pe, from->offset_bytes, from->nbytes};
+    }
+    mem_placement_fini(&placement);
+    return NULL;
+}
+
 kb_error *kb_tensor_shard_count(kb_context *ctx, kb_tensor handle, size_t *count)
 {
     rt_tensor *tensor;

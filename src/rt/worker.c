@@ -82,6 +82,11 @@ uint32_t kb_ahbm_current_device(kb_context *ctx)
     return caller->device;
 }
 
+bool kb_ahbm_device_is_set(kb_context *ctx)
+{
+    return rt_caller_of(ctx)->device_set;
+}
+
 uint32_t kb_ahbm_device_count(const kb_context *ctx)
 {
     return ctx->shape->sips;
@@ -478,6 +483,7 @@ kb_error *kb_spawn(kb_context *ctx, kb_worker_fn *fn, void *arg, uint32_t nprocs
     ctx->halted = false;
     ctx->went_on = false;
     ctx->vain_turns = 0;
+    rt_failures_forget(ctx);
     if (ctx->turn_at_end) /* of workers before these */
         ctx->turn_at_end = ctx->turn_pending = false;
     kb_error *err = run_workers(ctx, fn, arg);

@@ -26,6 +26,11 @@ int64_t tl_num_programs_(tl_context *tl, tl_place at, int axis)
     return tl->run.programs[axis];
 }
 
+void *tl_user_(const tl_context *tl)
+{
+    return tl->run.kernel->user;
+}
+
 kb_time tl_now_(const tl_context *tl)
 {
     return kb_sim_now(tl->runner->has.sim);
