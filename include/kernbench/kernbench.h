@@ -86,6 +86,12 @@ static inline double kb_to_ns(kb_time time)
     return (double)time / (double)KB_NS;
 }
 
+/* Operations in a time, in 10^12 a second; 0 if no time has passed. */
+static inline double kb_to_tflops(double flops, kb_time time)
+{
+    return time > 0 ? flops * 1e3 / (double)time : 0;
+}
+
 /* ---- Errors ------------------------------------------------------------------------------ */
 
 /* What kind of thing went wrong. The value is the exit code of the command line. */
@@ -178,6 +184,13 @@ KB_API kb_time kb_context_now(const kb_context *ctx);
 KB_API kb_sim *kb_context_sim(kb_context *ctx);
 
 KB_API bool kb_context_is_timing_only(const kb_context *ctx);
+
+/*
+ * The time so far in which at least one kernel ran, on whichever PEs. What it grows by during a
+ * launch is the time that the roofline of `kernbench run` divides by. (pe_exec of a launch result
+ * is of one device: devices that do not start at the same time run for longer in all.)
+ */
+KB_API kb_time kb_context_kernel_time(const kb_context *ctx);
 
 /* What the machine has. Programs should take their counts from here. */
 typedef struct kb_machine {

@@ -37,12 +37,13 @@ typedef struct job {
     /* Of the size in hand. */
     uint64_t block;  /* elements */
     double **inputs; /* by rank; NULL without data */
-    kb_time began, ended;
+    kb_time time;    /* of the last call */
     uint64_t wrong;
     kb_collective_figures figures;
 } job;
 
 typedef struct tensors {
+    const job *of;
     kb_tensor input, output;
 } tensors;
 
@@ -132,7 +133,7 @@ static kb_error *make_tensor(const job *j, const char *name, bool many, kb_tenso
 static kb_error *make_tensors(const job *j, uint32_t rank, tensors *t)
 {
     const collective *is = j->is;
-    *t = (tensors){{0}, {0}};
+    *t = (tensors){.of = j};
     if (!is->in_at_root || rank == j->root)
         KB_TRY(make_tensor(j, "input", is->many_in, &t->input));
     if (is->in_place)
@@ -156,9 +157,10 @@ static kb_error *send_and_receive(const job *j, uint32_t rank, const tensors *t)
     return kb_request_free(ctx, sent);
 }
 
-static kb_error *call_once(job *j, uint32_t rank, const tensors *t)
+static kb_error *call_once(void *arg, uint32_t rank)
 {
-    kb_context *ctx = kb_bench_context(j->bench);
+    const tensors *t = arg;
+    const job *j = t->of;
     kb_collective call = {
         .kind = j->is->kind,
         .inputs = &t->input,
@@ -168,15 +170,9 @@ static kb_error *call_once(job *j, uint32_t rank, const tensors *t)
         .root = j->root,
         .options.algorithm = j->algorithm,
     };
-    KB_TRY(kb_distributed_barrier(ctx, NULL));
-    j->began = kb_context_now(ctx);
     if (j->is->kind == KB_SEND)
-        KB_TRY(send_and_receive(j, rank, t));
-    else
-        KB_TRY(kb_distributed_call(ctx, &call));
-    if (kb_context_now(ctx) > j->ended)
-        j->ended = kb_context_now(ctx);
-    return kb_distributed_barrier(ctx, NULL);
+        return send_and_receive(j, rank, t);
+    return kb_distributed_call(kb_bench_context(j->bench), &call);
 }
 
 static kb_error *work(kb_context *ctx, uint32_t rank, void *arg)
@@ -189,8 +185,7 @@ static kb_error *work(kb_context *ctx, uint32_t rank, void *arg)
     for (uint32_t i = 0; i <= j->warmup; i++) {
         if (has_data(j) && t.input.id != 0)
             KB_TRY(bench_fill(ctx, t.input, j->dtype, j->inputs[rank], input_count(j)));
-        j->ended = i < j->warmup ? j->ended : 0;
-        KB_TRY(call_once(j, rank, &t));
+        KB_TRY(bench_time(ctx, call_once, &t, rank, &j->time));
     }
     if (has_data(j) && t.output.id != 0)
         KB_TRY(check(j, rank, t.output));
@@ -228,8 +223,10 @@ static kb_error *run_size(job *j, uint64_t size)
 {
     uint64_t blocks = j->is->many_in || j->is->many_out ? j->world : 1;
     uint64_t grain = blocks * kb_dtype_bytes(j->dtype);
-    j->block = size > grain ? size / grain : 1;
-    j->ended = 0;
+    uint64_t block = size > grain ? size / grain : 1;
+    if (block == j->block)
+        return NULL; /* of whole elements for each rank it is the size before */
+    j->block = block;
     uint64_t before = j->wrong;
     if (has_data(j))
         KB_TRY(make_numbers(j));
@@ -242,7 +239,7 @@ static kb_error *run_size(job *j, uint64_t size)
                      .dtype = j->dtype,
                      .op = j->is->reduces ? kb_reduce_op_name(j->op) : "none",
                      .root = root,
-                     .time = j->ended - j->began,
+                     .time = j->time,
                      .checked = has_data(j),
                      .wrong = j->wrong - before,
                      .figures = j->figures};

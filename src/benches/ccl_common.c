@@ -10,6 +10,20 @@ const char *const bench_dtypes[] = {"f16", "bf16", "f32", NULL};
 const char *const bench_ops[] = {"sum", "max", "min", "prod", "avg", NULL};
 const char *const bench_ops_or_default[] = {"sum", "max", "min", "prod", "avg", "default", NULL};
 
+/* ---- Time -------------------------------------------------------------------------------- */
+
+/* Barriers take no time, and all ranks leave one at the same instant: the second one opens when the
+ * last rank is done. */
+kb_error *bench_time(kb_context *ctx, bench_call_fn *call, void *arg, uint32_t rank, kb_time *time)
+{
+    KB_TRY(kb_distributed_barrier(ctx, NULL));
+    kb_time began = kb_context_now(ctx);
+    KB_TRY(call(arg, rank));
+    KB_TRY(kb_distributed_barrier(ctx, NULL));
+    *time = kb_context_now(ctx) - began;
+    return NULL;
+}
+
 /* ---- The table --------------------------------------------------------------------------- */
 
 kb_error *bench_get_sizes(const kb_bench *bench, uint64_t least, bench_sizes *sizes)
@@ -22,7 +36,7 @@ kb_error *bench_get_sizes(const kb_bench *bench, uint64_t least, bench_sizes *si
         return NULL;
     if (sizes->last == 0)
         return kb_error_new(KB_ERR_INPUT, "min_bytes without max_bytes: say how far the sizes go");
-    const char *why = first < least ? ": an element for each PE" : "";
+    const char *why = first < least ? ": one element for each shard" : "";
     return kb_error_new(KB_ERR_INPUT,
                         "max_bytes=%" PRIu64 " is less than the smallest size, %" PRIu64 " bytes%s",
                         sizes->last, sizes->first, why);
@@ -32,7 +46,10 @@ void bench_print_head(kb_bench *bench, const char *size_means, uint32_t ranks)
 {
     kb_bench_print(bench, "%u rank%s; size: %s; time: from the call until the last rank is done",
                    ranks, ranks == 1 ? "" : "s", size_means);
-    kb_bench_print(bench, "bound: by bandwidth alone, no algorithm can be faster on this machine");
+    kb_bench_print(bench, "algbw: size / time; busbw: algbw * the bus factor of nccl-tests; wrong: "
+                          "elements that differ from a reference");
+    kb_bench_print(bench, "bound: from bandwidth and vector rate alone, no algorithm can be faster "
+                          "on this machine; reached: bound / time");
     kb_bench_print(bench, "%12s %12s %5s %5s %5s %12s %8s %8s %7s %12s %7s  %s", "size", "count",
                    "type", "redop", "root", "time", "algbw", "busbw", "wrong", "bound", "reached",
                    "algorithm");
@@ -40,7 +57,9 @@ void bench_print_head(kb_bench *bench, const char *size_means, uint32_t ranks)
                    "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(%)");
 }
 
-static void add_metrics(kb_bench *bench, const bench_row *row, double us, double busbw)
+/* The figures of the table, by size, from the same values. Elements that nothing was compared with
+ * have no figure. */
+static void add_metrics(kb_bench *bench, const bench_row *row, double us, double algbw)
 {
     const struct {
         const char *name;
@@ -48,15 +67,30 @@ static void add_metrics(kb_bench *bench, const bench_row *row, double us, double
         const char *unit;
     } all[] = {
         {"time", us, "us"},
-        {"busbw", busbw, "GB/s"},
+        {"algbw", algbw, "GB/s"},
+        {"busbw", algbw * row->figures.bus_factor, "GB/s"},
         {"bound", kb_to_ns(row->figures.lower_bound) / 1000, "us"},
         {"wrong", (double)row->wrong, "elements"},
     };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    size_t count = sizeof all / sizeof all[0] - (row->checked ? 0 : 1);
+    for (size_t i = 0; i < count; i++) {
         char name[64];
         snprintf(name, sizeof name, "%s_%" PRIu64, all[i].name, row->size);
         kb_bench_detail(bench, name, all[i].value, all[i].unit);
     }
+}
+
+/* Two decimals, and three digits of what is too small for those. */
+typedef struct figure {
+    char text[24];
+} figure;
+
+static figure print_figure(double value)
+{
+    figure f;
+    bool is_small = value > 0 && value < 0.1;
+    snprintf(f.text, sizeof f.text, is_small ? "%.3g" : "%.2f", value);
+    return f;
 }
 
 void bench_print_row(kb_bench *bench, const bench_row *row)
@@ -66,13 +100,12 @@ void bench_print_row(kb_bench *bench, const bench_row *row)
     char wrong[24] = "n/a";
     if (row->checked)
         snprintf(wrong, sizeof wrong, "%" PRIu64, row->wrong);
-    kb_bench_print(bench,
-                   "%12" PRIu64 " %12" PRIu64 " %5s %5s %5s %12.2f %8.2f %8.2f %7s %12.2f %7.1f  "
-                   "%s",
-                   row->size, row->count, kb_dtype_name(row->dtype), row->op, row->root, us, algbw,
-                   algbw * row->figures.bus_factor, wrong, bound, us > 0 ? 100 * bound / us : 0,
-                   row->figures.algorithm);
-    add_metrics(bench, row, us, algbw * row->figures.bus_factor);
+    kb_bench_print(bench, "%12" PRIu64 " %12" PRIu64 " %5s %5s %5s %12s %8s %8s %7s %12s %7.1f  %s",
+                   row->size, row->count, kb_dtype_name(row->dtype), row->op, row->root,
+                   print_figure(us).text, print_figure(algbw).text,
+                   print_figure(algbw * row->figures.bus_factor).text, wrong,
+                   print_figure(bound).text, us > 0 ? 100 * bound / us : 0, row->figures.algorithm);
+    add_metrics(bench, row, us, algbw);
 }
 
 /* ---- Numbers ----------------------------------------------------------------------------- */

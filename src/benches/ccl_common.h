@@ -20,19 +20,19 @@ extern const char *const bench_dtypes[], *const bench_ops[], *const bench_ops_or
      .value = (least),                                                                             \
      .min = 0,                                                                                     \
      .max = INT64_C(1) << 40,                                                                      \
-     .help = "the smallest size"},                                                                 \
+     .help = "the smallest size, in bytes"},                                                       \
         {.name = "max_bytes",                                                                      \
          .value = (most),                                                                          \
          .min = 0,                                                                                 \
          .max = INT64_C(1) << 40,                                                                  \
-         .help = "the largest size"},                                                              \
+         .help = "the largest size, in bytes"},                                                    \
         {.name = "factor", .value = 4, .min = 2, .max = 1024, .help = "from size to size"},        \
         {.name = "dtype", .names = bench_dtypes, .help = "of the elements"},                       \
         {.name = "op", __VA_ARGS__},                                                               \
         {.name = "root", .value = 0, .min = 0, .max = 1 << 16, .help = "where there is one"},      \
     {                                                                                              \
         .name = "warmup", .value = 1, .min = 0, .max = 100,                                        \
-        .help = "calls before the one that is timed"                                               \
+        .help = "calls before the one that is timed; the first call of all installs queues"        \
     }
 
 /* One line of the table. */
@@ -53,6 +53,15 @@ typedef struct bench_sizes {
 } bench_sizes;
 
 KB_MUST_USE kb_error *bench_get_sizes(const kb_bench *bench, uint64_t least, bench_sizes *sizes);
+
+/*
+ * The one way in which a collective is timed: all ranks call at one instant, with nothing else
+ * under way, and the time ends when the call of the last rank is done. `kernbench ccl tune`
+ * measures the same. Every worker of the process group calls this, and each gets the same time.
+ */
+typedef kb_error *bench_call_fn(void *arg, uint32_t rank);
+KB_MUST_USE kb_error *bench_time(kb_context *ctx, bench_call_fn *call, void *arg, uint32_t rank,
+                                 kb_time *time);
 
 /* What size means for the collective, how many ranks there are, and the heads of the columns. */
 void bench_print_head(kb_bench *bench, const char *size_means, uint32_t ranks);

@@ -123,21 +123,20 @@ kb_error *matrix_verify_product(kb_bench *bench, const matrix *c, const matrix *
 
 /* ---- Launches ---- */
 
-kb_error *wait_for_launch(kb_bench *bench, kb_request launch, launch_time *time)
+kb_error *wait_for_launch(kb_bench *bench, kb_request launch, kb_time kernels_before,
+                          launch_time *time)
 {
     kb_context *ctx = kb_bench_context(bench);
-    size_t count;
+    kb_completion completion;
     *time = (launch_time){0};
-    KB_TRY(kb_request_wait(ctx, launch, NULL));
-    KB_TRY(kb_launch_results(ctx, launch, NULL, 0, &count));
-    kb_launch_result *results = calloc(count, sizeof *results);
-    kb_error *err = results ? kb_launch_results(ctx, launch, results, count, &count) : no_memory();
-    for (size_t i = 0; results && i < count && !err; i++) {
-        kb_time total = results[i].ended - results[i].issued;
-        time->total = total > time->total ? total : time->total;
-        time->pe_exec = results[i].pe_exec > time->pe_exec ? results[i].pe_exec : time->pe_exec;
-    }
-    free(results);
-    KB_TRY(err);
+    KB_TRY(kb_request_wait(ctx, launch, &completion));
+    time->total = completion.ended - completion.issued;
+    time->kernels = kb_context_kernel_time(ctx) - kernels_before;
     return kb_request_free(ctx, launch);
+}
+
+void report_tflops(kb_bench *bench, double flops, const launch_time *time)
+{
+    kb_bench_metric(bench, "tflops", kb_to_tflops(flops, time->kernels),
+                    "TFLOP/s while the kernel runs");
 }

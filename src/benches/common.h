@@ -1,6 +1,6 @@
 /*
- * common.h: what benches share: random matrices, the product that they should give, and how long a
- * launch took.
+ * common.h: what benches share: random matrices, the product that they should give, how long a
+ * launch took, and the metric of how fast it was.
  */
 #ifndef KB_BENCHES_COMMON_H
 #define KB_BENCHES_COMMON_H
@@ -37,10 +37,18 @@ void matrix_fini(matrix *m);
 KB_MUST_USE kb_error *matrix_verify_product(kb_bench *bench, const matrix *c, const matrix *a,
                                             const matrix *b);
 
-/* Waits for a launch, and frees it. Of the devices the longest total and PE execution time. */
+/*
+ * Runs a launch that begins with nothing else under way: waits for it and frees it. `total` is from
+ * the call of kb_launch_async() until the launch is complete; `kernels` is the part of it in which
+ * at least one kernel ran, as in the roofline of the run.
+ */
 typedef struct launch_time {
-    kb_time total, pe_exec;
+    kb_time total, kernels;
 } launch_time;
-KB_MUST_USE kb_error *wait_for_launch(kb_bench *bench, kb_request launch, launch_time *time);
+KB_MUST_USE kb_error *wait_for_launch(kb_bench *bench, kb_request launch, kb_time kernels_before,
+                                      launch_time *time);
+
+/* The metric `tflops`: floating-point operations in the time that kernels ran. */
+void report_tflops(kb_bench *bench, double flops, const launch_time *time);
 
 #endif

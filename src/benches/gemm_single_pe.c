@@ -33,11 +33,11 @@ static kb_error *multiply(kb_bench *bench, matrix *a, matrix *b, matrix *c)
 
     kb_request launch;
     launch_time time;
+    kb_time before = kb_context_kernel_time(ctx);
     KB_TRY(kb_launch_async(ctx, &launch, "gemm", &gemm, a->tensor, b->tensor, c->tensor, m, k, n));
-    KB_TRY(wait_for_launch(bench, launch, &time));
+    KB_TRY(wait_for_launch(bench, launch, before, &time));
     double flops = 2.0 * (double)m * (double)k * (double)n;
-    kb_bench_metric(bench, "tflops", flops * 1e-3 / kb_to_ns(time.pe_exec),
-                    "TFLOP/s while the kernel runs");
+    report_tflops(bench, flops, &time);
     return matrix_verify_product(bench, c, a, b);
 }
 

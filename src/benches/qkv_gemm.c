@@ -72,12 +72,12 @@ static kb_error *project(kb_bench *bench, matrix *m)
 
     kb_request launch;
     launch_time time;
+    kb_time before = kb_context_kernel_time(ctx);
     KB_TRY(kb_launch_async(ctx, &launch, "qkv", &qkv, m[X].tensor, m[WQ].tensor, m[WK].tensor,
                            m[WV].tensor, m[Q].tensor, m[K].tensor, m[V].tensor, tokens, width));
-    KB_TRY(wait_for_launch(bench, launch, &time));
+    KB_TRY(wait_for_launch(bench, launch, before, &time));
     double flops = 6.0 * (double)tokens * (double)width * (double)width;
-    kb_bench_metric(bench, "tflops", flops * 1e-3 / kb_to_ns(time.pe_exec),
-                    "TFLOP/s while the kernel runs");
+    report_tflops(bench, flops, &time);
     for (int i = 0; i < 3; i++)
         KB_TRY(matrix_verify_product(bench, &m[Q + i], &m[X], &m[WQ + i]));
     return NULL;

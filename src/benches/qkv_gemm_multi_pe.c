@@ -61,15 +61,15 @@ static kb_error *project(kb_bench *bench, uint32_t devices, const kb_tensor *t)
     int64_t tokens = kb_bench_param(bench, "tokens"), width = kb_bench_param(bench, "width");
     kb_request launch;
     launch_time time;
+    kb_time before = kb_context_kernel_time(ctx);
     KB_TRY(kb_launch_async(ctx, &launch, "qkv", &qkv, each(t, X, devices), each(t, WQ, devices),
                            each(t, WK, devices), each(t, WV, devices), each(t, Q, devices),
                            each(t, K, devices), each(t, V, devices), tokens, width));
-    KB_TRY(wait_for_launch(bench, launch, &time));
+    KB_TRY(wait_for_launch(bench, launch, before, &time));
     double flops = 6.0 * (double)tokens * (double)width * (double)width * devices;
-    kb_bench_metric(bench, "tflops", flops * 1e-3 / kb_to_ns(time.pe_exec),
-                    "TFLOP/s while the kernel runs");
+    report_tflops(bench, flops, &time);
     kb_bench_metric(bench, "tokens_per_us", (double)tokens * devices * 1e3 / kb_to_ns(time.total),
-                    "tokens/us");
+                    "tokens/us, from the launch until it is complete");
     return NULL;
 }
 

@@ -516,6 +516,18 @@ static void join_barrier(ccl_op *op)
         ccl_worker_missing(group);
 }
 
+/*
+ * All ranks leave a barrier at one instant. The rank that joined last would go on first: it waits
+ * for its place, so that ranks leave in the order of their numbers. What they call next then takes
+ * the same time whichever rank was last.
+ */
+static void leave_barrier(kb_context *ctx)
+{
+    kb_co *worker = kb_context_worker(ctx);
+    if (worker)
+        kb_co_sleep(worker, 0);
+}
+
 /* Who stands for all ranks: they are all there. */
 static kb_error *barrier(ccl_group *group, uint32_t seat, bool alone, kb_request *work)
 {
@@ -545,7 +557,10 @@ static kb_error *barrier(ccl_group *group, uint32_t seat, bool alone, kb_request
     rt_work_start(op->work);
     if (!alone)
         join_barrier(op);
-    return hand_over(ctx, request, work);
+    KB_TRY(hand_over(ctx, request, work));
+    if (!work)
+        leave_barrier(ctx);
+    return NULL;
 }
 
 /* ---- Calls ---- */

@@ -162,6 +162,8 @@ typedef struct ccl_pair {
 typedef struct ccl_choice {
     kb_collective_kind kind;
     kb_dtype dtype;
+    kb_reduce_op op;
+    uint32_t root;
     uint64_t bytes;
     const ccl_entry *entry;
 } ccl_choice;

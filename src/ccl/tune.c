@@ -1,12 +1,14 @@
 /*
  * tune.c: which entry is the best for a call. Entries that mean the same, in any layout, are run in
  * a context of their own on the same machine, timing-only, and the fastest is taken; outside
- * simulated time, and once for each size. Sizes are rounded up to powers of two, and beyond 16 MiB
- * the order is taken to be the one there.
+ * simulated time, and once for each size. Beyond 16 MiB the order is taken to be the one there.
  *
- * What is measured: a call of a program that stands for all ranks, with nothing else in the
- * machine, on tensors that need no staging (which would be the same for all). Not measured: groups
- * of some of the ranks where ranks are PEs; the first entry that can do it is taken.
+ * What is measured is what the benches ccl_* time: all ranks call at one instant, with their queues
+ * installed and nothing else in the machine, on tensors that are cut evenly over all PEs and need
+ * no staging (which would take the same time with any entry); the time ends when the last rank is
+ * done. A program that stands for all ranks calls here, and a worker for each rank there: both send
+ * the kernels off in the order of ranks, so the times are equal to the femtosecond. Not measured:
+ * groups of some of the ranks where ranks are PEs; the first entry that can do it is taken.
  */
 #include "tune.h"
 
@@ -15,7 +17,7 @@
 
 #include "state.h"
 
-static const uint64_t largest_measured = 16 << 20, smallest_measured = 256;
+static const uint64_t largest_measured = 16 << 20;
 
 ccl_fitness ccl_entry_fitness(const ccl_entry *entry, kb_collective_kind kind, uint32_t world,
                               bool rank_is_pe)
@@ -48,6 +50,18 @@ static kb_error *none_can(const ccl_config *config, kb_collective_kind kind)
 }
 
 /* ---- Measuring ---- */
+
+/* Blocks of the larger one of input and output: a size counts them all. */
+static uint64_t blocks_of(kb_collective_kind kind, uint32_t world)
+{
+    return ccl_input_has_blocks(kind) || ccl_output_has_blocks(kind) ? world : 1;
+}
+
+uint64_t ccl_whole_size(kb_collective_kind kind, uint32_t world, kb_dtype dtype, uint64_t bytes)
+{
+    uint64_t grain = blocks_of(kind, world) * kb_dtype_bytes(dtype);
+    return bytes > grain ? bytes / grain * grain : grain;
+}
 
 /* A context to measure in, with tensors on the devices of all ranks. */
 typedef struct bench {
@@ -90,10 +104,9 @@ static kb_error *make_tensors(const bench *b, const ccl_question *question, bool
     kb_dtype dtype = question->dtype;
     uint64_t in_blocks = ccl_input_has_blocks(kind) ? b->group->world : 1;
     uint64_t out_blocks = ccl_output_has_blocks(kind) ? b->group->world : 1;
-    uint64_t most = in_blocks > out_blocks ? in_blocks : out_blocks;
-    uint64_t bytes = most * kb_dtype_bytes(dtype); /* of an element of every block */
-    uint64_t elements = question->bytes / bytes + (question->bytes % bytes != 0);
-    elements = small || elements == 0 ? 1 : elements;
+    uint64_t grain = blocks_of(kind, b->group->world) * kb_dtype_bytes(dtype);
+    uint64_t size = small ? 0 : question->bytes;
+    uint64_t elements = ccl_whole_size(kind, b->group->world, dtype, size) / grain;
     kb_tensor *inputs = role(b, small ? SMALL_INPUTS : INPUTS);
     kb_tensor *outputs = role(b, small ? SMALL_OUTPUTS : OUTPUTS);
     for (uint32_t seat = 0; seat < b->group->seats; seat++) {
@@ -146,6 +159,7 @@ static kb_collective make_call(const bench *b, const ccl_question *question, con
         .outputs = role(b, small ? SMALL_OUTPUTS : OUTPUTS),
         .count = b->group->seats,
         .op = question->op,
+        .root = question->root,
         .options = {.group = {b->group->id}, .algorithm = algorithm},
     };
 }
@@ -155,7 +169,7 @@ static kb_collective make_call(const bench *b, const ccl_question *question, con
  * has the queues installed.
  */
 static kb_error *measure(const bench *b, const ccl_question *question, const char *algorithm,
-                         kb_time limit, kb_time *time)
+                         kb_time limit, ccl_measurement *result)
 {
     kb_collective call = make_call(b, question, algorithm, true);
     KB_TRY(kb_distributed_call(b->ctx, &call));
@@ -170,12 +184,16 @@ static kb_error *measure(const bench *b, const ccl_question *question, const cha
         KB_TRY(kb_sim_run(kb_context_sim(b->ctx), before + limit));
         KB_TRY(kb_request_test(b->ctx, work, &done));
     }
-    *time = KB_FOREVER;
+    result->time = KB_FOREVER;
     if (!done)
         return NULL; /* it goes with the context */
     KB_TRY(kb_request_wait(b->ctx, work, &completion));
-    *time = completion.ended - before;
-    return kb_request_free(b->ctx, work);
+    result->time = completion.ended - before;
+    KB_TRY(kb_request_free(b->ctx, work));
+    kb_collective_figures figures;
+    KB_TRY(kb_distributed_get_figures(b->ctx, (kb_group){b->group->id}, &figures));
+    result->bound = figures.lower_bound;
+    return NULL;
 }
 
 static int by_time(const void *a, const void *b)
@@ -203,7 +221,7 @@ static kb_error *measure_all(kb_context *ctx, const ccl_config *config,
         if (!b->ctx)
             KB_TRY(open_bench(ctx, question, b));
         ccl_measurement result = {.entry = i};
-        kb_error *err = measure(b, question, entry->name, limit, &result.time);
+        kb_error *err = measure(b, question, entry->name, limit, &result);
         if (kb_error_code(err) == KB_ERR_HOST)
             return err;
         if (err && question->on_refused)
@@ -294,14 +312,6 @@ static const ccl_entry *look_up(const ccl_group *group, const ccl_op *op)
     return is_candidate(state, entry, op->what.kind, group->world) ? entry : NULL;
 }
 
-static uint64_t round_up(uint64_t bytes)
-{
-    uint64_t rounded = smallest_measured;
-    while (rounded < bytes && rounded < largest_measured)
-        rounded *= 2;
-    return rounded;
-}
-
 static kb_error *measure_choice(ccl_group *group, const ccl_op *op, uint64_t bytes,
                                 const ccl_entry **entry)
 {
@@ -311,6 +321,7 @@ static kb_error *measure_choice(ccl_group *group, const ccl_op *op, uint64_t byt
         .bytes = bytes,
         .dtype = op->what.dtype,
         .op = op->what.op,
+        .root = op->what.root,
         .ranks = group->id == 0 ? NULL : group->members,
         .rank_count = group->world,
         .best_only = true,
@@ -325,11 +336,17 @@ static kb_error *measure_choice(ccl_group *group, const ccl_op *op, uint64_t byt
 
 kb_error *ccl_choose(ccl_group *group, const ccl_op *op, const ccl_entry **entry)
 {
-    uint64_t bytes = round_up(op->size);
+    ccl_choice new = {
+        .kind = op->what.kind,
+        .dtype = op->what.dtype,
+        .op = ccl_reduces(op->what.kind) ? op->what.op : KB_SUM,
+        .root = ccl_has_root(op->what.kind) ? op->what.root : 0,
+        .bytes = op->size < largest_measured ? op->size : largest_measured,
+    };
     for (size_t i = 0; i < group->choices.count; i++) {
         const ccl_choice *choice = &group->choices.items[i];
-        if (choice->kind == op->what.kind && choice->dtype == op->what.dtype &&
-            choice->bytes == bytes) {
+        if (choice->kind == new.kind && choice->dtype == new.dtype && choice->op == new.op &&
+            choice->root == new.root && choice->bytes == new.bytes) {
             *entry = choice->entry;
             return NULL;
         }
@@ -339,7 +356,7 @@ kb_error *ccl_choose(ccl_group *group, const ccl_op *op, const ccl_entry **entry
         return NULL; /* not to be kept: its sizes are other ones */
     KB_TRY(only_candidate(group, op->what.kind, entry));
     if (!*entry)
-        KB_TRY(measure_choice(group, op, bytes, entry));
-    ccl_choice choice = {op->what.kind, op->what.dtype, bytes, *entry};
-    return kb_vec_push(&group->choices, choice) ? NULL : kb_error_nomem();
+        KB_TRY(measure_choice(group, op, new.bytes, entry));
+    new.entry = *entry;
+    return kb_vec_push(&group->choices, new) ? NULL : kb_error_nomem();
 }

@@ -1,6 +1,7 @@
 /*
  * tune.h: which algorithm is the best for a size, by measuring: each candidate is run, timing-only,
- * in a context of its own on the same machine.
+ * in a context of its own on the same machine. What is measured is what the benches ccl_* time: see
+ * docs/decisions/0018-one-measure.md.
  */
 #ifndef KB_CCL_TUNE_H
 #define KB_CCL_TUNE_H
@@ -11,15 +12,17 @@
 #include "config.h"
 
 typedef struct ccl_measurement {
-    size_t entry; /* of the config */
-    kb_time time; /* of one call, once queues are installed */
+    size_t entry;  /* of the config */
+    kb_time time;  /* of one call, once queues are installed: until its last rank is done */
+    kb_time bound; /* no algorithm can be faster */
 } ccl_measurement;
 
 typedef struct ccl_question {
     kb_collective_kind kind;
-    uint64_t bytes; /* of a rank's tensor, as nccl-tests count */
+    uint64_t bytes; /* of a rank's tensor, as nccl-tests count; see ccl_whole_size() */
     kb_dtype dtype;
     kb_reduce_op op;
+    uint32_t root;         /* where the collective has one */
     const uint32_t *ranks; /* of the process group; NULL: all */
     uint32_t rank_count;
     bool best_only; /* those that turn out to be slower than another are not run to their end, and
@@ -44,6 +47,10 @@ typedef enum ccl_fitness {
 
 ccl_fitness ccl_entry_fitness(const ccl_entry *entry, kb_collective_kind kind, uint32_t world,
                               bool rank_is_pe);
+
+/* The largest size up to `bytes` that has as many whole elements for each rank as it needs; at
+ * least one element each. That is what is measured, and what benches run. */
+uint64_t ccl_whole_size(kb_collective_kind kind, uint32_t world, kb_dtype dtype, uint64_t bytes);
 
 /* Of all entries that can do it in any layout and mean the same (see auto), the fastest first. */
 KB_MUST_USE kb_error *ccl_measure(kb_context *ctx, const ccl_config *config,

@@ -42,7 +42,7 @@ static const cli_option options[] = {
      CLI_INTO(tune_args, collective)},
     {.name = "--min",
      .value = "BYTES",
-     .help = "the smallest size; default: 1KiB",
+     .help = "the smallest size of one rank's buffer; default: 1KiB",
      .kind = CLI_BYTES,
      .min = 1,
      .max = 0x1p40,
@@ -92,15 +92,27 @@ static uint64_t count_sizes(const tune_args *args)
     return count;
 }
 
+/* Sizes of whole elements may be the same for two sizes that are asked for: then it is done. */
+static bool is_measured(const tune_results *results, uint64_t bytes)
+{
+    const tune_rows *rows = &results->rows;
+    const tune_row *last = rows->count > 0 ? &rows->items[rows->count - 1] : NULL;
+    return last && last->kind == results->kind && last->bytes == bytes;
+}
+
 static kb_error *measure_size(kb_context *ctx, const ccl_config *config, tune_results *results)
 {
     const ccl_question question = {
         .kind = results->kind,
-        .bytes = results->bytes,
+        .bytes = ccl_whole_size(results->kind, results->ranks.world, KB_F16, results->bytes),
+        .dtype = KB_F16,
+        .op = KB_SUM,
         .on_refused = tune_note_refused,
         .self = results,
     };
-    tune_row row = {.kind = results->kind, .bytes = results->bytes};
+    if (is_measured(results, question.bytes))
+        return NULL;
+    tune_row row = {.kind = results->kind, .bytes = question.bytes};
     kb_error *err = ccl_measure(ctx, config, &question, &row.results);
     if (!err && (results->failed || !kb_vec_push(&results->rows, row)))
         err = kb_error_nomem();
@@ -146,7 +158,7 @@ static const ccl_measurement *find_result(const tune_row *row, size_t entry)
 static kb_code print_collective(const ccl_config *config, const tune_rows *rows, size_t first,
                                 size_t end)
 {
-    cli_column *columns = kb_alloc_zeroed(config->entries.count + 1, sizeof *columns);
+    cli_column *columns = kb_alloc_zeroed(config->entries.count + 2, sizeof *columns);
     size_t *entries = kb_alloc_array(config->entries.count, sizeof *entries);
     if (!columns || !entries) {
         free(columns);
@@ -155,23 +167,25 @@ static kb_code print_collective(const ccl_config *config, const tune_rows *rows,
     }
     size_t count = 0;
     columns[0].title = "size";
+    columns[1].title = "bound";
     for (size_t entry = 0; entry < config->entries.count; entry++) {
         bool measured = false;
         for (size_t i = first; i < end; i++)
             measured = measured || find_result(&rows->items[i], entry);
         if (!measured)
             continue;
+        columns[count + 2].title = config->entries.items[entry].name;
         entries[count++] = entry;
-        columns[count].title = config->entries.items[entry].name;
     }
     cli_table table;
-    cli_table_init(&table, columns, count + 1);
+    cli_table_init(&table, columns, count + 2);
     for (size_t i = first; i < end; i++) {
         const tune_row *row = &rows->items[i];
         cli_table_cell(&table, "%s", cli_bytes(row->bytes).text);
+        cli_table_cell(&table, "%s", cli_ns(row->results.items[0].bound).text);
         for (size_t k = 0; k < count; k++) {
             const ccl_measurement *result = find_result(row, entries[k]);
-            bool best = result && result->time == row->results.items[0].time;
+            bool best = result == &row->results.items[0]; /* of equals what auto takes */
             cli_table_cell(&table, "%s%s", best ? "* " : "",
                            result ? cli_ns(result->time).text : "-");
         }
@@ -217,6 +231,11 @@ static kb_code print_text(const tune_args *args, kb_context *ctx, const ccl_conf
     cli_machine_title(rt_machine(ctx), &args->common.settings, &title);
     printf("Machine %s, %" PRIu32 " ranks. Times in ns, * is the best.\n", kb_text_peek(&title),
            results->ranks.world);
+    if (!args->common.quiet)
+        puts(
+            "size: bytes of one rank's buffer (of the larger one, if input and output differ), f16\n"
+            "time: all ranks call at one instant, queues are installed; until the last rank is done\n"
+            "bound: from bandwidth and vector rate alone; no algorithm can be faster");
     kb_text_fini(&title);
     kb_code code = KB_OK;
     for (size_t first = 0, end; first < rows->count && code == KB_OK; first = end) {
@@ -230,8 +249,11 @@ static kb_code print_text(const tune_args *args, kb_context *ctx, const ccl_conf
     }
     if (code == KB_OK && !args->common.quiet)
         puts(
-            "\n--set ccl.defaults.algorithm=auto takes the best of each size, =NAME any other, also one "
-            "that was left out.");
+            "\n--set ccl.defaults.algorithm=auto takes the best of each size, =NAME any other, also "
+            "one that was left out.\n"
+            "Where packets wait for each other, times depend on the order in which links serve them: "
+            "a faster link\n"
+            "can make an algorithm some percent slower (docs/collectives.md, section 9).");
     return code;
 }
 
@@ -242,8 +264,9 @@ static json_t *row_json(const ccl_config *config, const tune_row *row)
         cli_json_append(&times, json_pack("{s:s, s:o}", "algorithm",
                                           config->entries.items[row->results.items[i].entry].name,
                                           "time_ns", cli_json_ns(row->results.items[i].time)));
-    return json_pack("{s:s, s:I, s:s, s:o}", "collective", kb_collective_name(row->kind), "bytes",
-                     (json_int_t)row->bytes, "best",
+    return json_pack("{s:s, s:I, s:o, s:s, s:o}", "collective", kb_collective_name(row->kind),
+                     "bytes", (json_int_t)row->bytes, "bound_ns",
+                     cli_json_ns(row->results.items[0].bound), "best",
                      config->entries.items[row->results.items[0].entry].name, "results", times);
 }
 
@@ -367,7 +390,8 @@ const cli_command ccl_tune_command = {
     .summary = "which algorithm is the fastest for which size, by running them",
     .help =
         "All algorithms are run that auto may choose from, between all ranks (SIPs, unless defaults\n"
-        "of ccl.yaml say otherwise), without data. With --output auto need not measure any more: give the file with --ccl.\n",
+        "of ccl.yaml say otherwise), without data. A time is what run --bench ccl_NAME reports for the same\n"
+        "size and algorithm. With --output auto need not measure any more: give the file with --ccl.\n",
     .example = "Example: kernbench ccl tune --max 1MiB --output ccl.yaml\n"
                "Example: kernbench ccl tune --collective all --set system.sips.count=4\n",
     CLI_OPTIONS(options),

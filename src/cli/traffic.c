@@ -369,16 +369,17 @@ static json_t *result_json(const traffic_view *v)
     const traffic_result *r = v->result;
     static const char *const ends[] = {
         [TRAFFIC_COMPLETE] = NULL, [TRAFFIC_PATIENCE] = "patience", [TRAFFIC_CROWDED] = "memory"};
-    double gbs = rate_gbs(r);
+    double gbs = rate_gbs(r), all = gbs * (double)r->pes;
     return json_pack(
-        "{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:s?, s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o,"
+        "{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:s?, s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o,"
         " s:o, s:o, s:I, s:I, s:I, s:o, s:o}",
         "pes", (json_int_t)r->pes, "injection_gbs", cli_json_rate(r->bytes_per_s), "offered",
-        cli_json_real(r->offered), "offered_gbs", cli_json_real(r->offered * gbs), "created",
-        cli_json_real(r->created), "accepted", cli_json_real(r->accepted), "accepted_gbs",
-        cli_json_real(r->accepted * gbs), "saturated", r->saturated, "cut_off", ends[r->end],
-        "too_short", r->too_short, "measured", (json_int_t)r->measured, "arrived",
-        (json_int_t)r->arrived, "mean_ns", latency_json(r, r->mean_fs), "p50_ns",
+        cli_json_real(r->offered), "offered_gbs", cli_json_real(r->offered * all),
+        "offered_gbs_per_pe", cli_json_real(r->offered * gbs), "created", cli_json_real(r->created),
+        "accepted", cli_json_real(r->accepted), "accepted_gbs", cli_json_real(r->accepted * all),
+        "accepted_gbs_per_pe", cli_json_real(r->accepted * gbs), "saturated", r->saturated,
+        "cut_off", ends[r->end], "too_short", r->too_short, "measured", (json_int_t)r->measured,
+        "arrived", (json_int_t)r->arrived, "mean_ns", latency_json(r, r->mean_fs), "p50_ns",
         latency_json(r, (double)r->p50_fs), "p99_ns", latency_json(r, (double)r->p99_fs), "max_ns",
         latency_json(r, (double)r->max_fs), "busiest_links", links_json(v), "links_by_kind",
         kinds_json(v), "sim_ns", cli_json_ns(r->ended_fs), "transfers", (json_int_t)r->transfers,

@@ -567,6 +567,11 @@ bool kb_context_is_timing_only(const kb_context *ctx)
     return ctx->timing_only;
 }
 
+kb_time kb_context_kernel_time(const kb_context *ctx)
+{
+    return kb_oplog_timeline(ctx->log).kernels;
+}
+
 kb_machine kb_context_machine(const kb_context *ctx)
 {
     const topo_shape *shape = ctx->shape;

@@ -17,6 +17,14 @@ kb_time topo_rate_time(uint64_t bytes_per_s, uint64_t bytes)
     return time > (wide)KB_FOREVER ? KB_FOREVER : (kb_time)time;
 }
 
+double topo_utilization(uint64_t bytes_per_s, uint64_t bytes, kb_time time)
+{
+    kb_time busy = topo_rate_time(bytes_per_s, bytes);
+    if (time <= 0)
+        return 0;
+    return busy < time ? (double)busy / (double)time : 1;
+}
+
 topo_pace topo_pace_make(uint64_t bytes_per_s, uint64_t packet_bytes)
 {
     KB_ASSERT(bytes_per_s >= 1 && bytes_per_s <= TOPO_RATE_MAX && packet_bytes >= 1);

@@ -23,6 +23,12 @@
 kb_time topo_rate_time(uint64_t bytes_per_s, uint64_t bytes);
 
 /*
+ * Which part of `time` a link of this rate needed for so many bytes: the utilization of every
+ * report. At most 1: a packet counts when it starts, so the last one may end after the time.
+ */
+double topo_utilization(uint64_t bytes_per_s, uint64_t bytes, kb_time time);
+
+/*
  * A rate made ready for transfers that are cut into packets of one size. Offsets are whole numbers
  * of packets.
  */

@@ -222,18 +222,15 @@ static void summarise(run *r, probe_load *load)
 {
     const topo_graph *graph = topo_machine_graph(r->machine);
     double ns = (double)(r->end - r->warm) / (double)KB_NS;
-    double gbs = (double)topo_link_rate(graph, r->capacity.bottleneck) / (double)TOPO_GBS;
+    uint64_t rate = topo_link_rate(graph, r->capacity.bottleneck);
     double bytes = (double)r->options->bytes;
     *load = (probe_load){
         .transfers = r->latencies.count,
         .offered_gbs = (double)r->issued * bytes / ns,
         .accepted_gbs = (double)r->ended * bytes / ns,
-        .utilization = (double)r->seen.bytes / (gbs * ns),
+        .utilization = topo_utilization(rate, r->seen.bytes, r->end - r->warm),
         .waited = r->seen.waited_fs,
     };
-    /* A packet counts as a whole when it starts, and the last one may end after the end. */
-    if (load->utilization > 1)
-        load->utilization = 1;
     size_t count = r->latencies.count;
     if (count == 0)
         return;

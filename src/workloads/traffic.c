@@ -222,12 +222,13 @@ static bool is_busier(const topo_graph *graph, const traffic_link *a, const traf
 static traffic_link link_load(const traffic *t, uint32_t link, kb_time time)
 {
     net_link_figures figures = net_link_get(t->fabric, link);
-    double rate = (double)topo_link_rate(topo_machine_graph(t->machine), link);
-    double most = rate * ((double)time / (double)KB_S);
-    traffic_link load = {.link = link, .bytes = figures.bytes, .waited_fs = figures.waited_fs};
-    /* A packet counts where it begins, so the one at the end may stick out. */
-    load.utilization = (double)load.bytes < most ? (double)load.bytes / most : 1;
-    return load;
+    uint64_t rate = topo_link_rate(topo_machine_graph(t->machine), link);
+    return (traffic_link){
+        .link = link,
+        .bytes = figures.bytes,
+        .utilization = topo_utilization(rate, figures.bytes, time),
+        .waited_fs = figures.waited_fs,
+    };
 }
 
 static void note_links(const traffic *t, kb_time time, traffic_result *r)

@@ -75,6 +75,46 @@ static void installing_takes_time(void **state)
     kb_context_destroy(ctx);
 }
 
+typedef struct departures {
+    uint32_t late[WORLD]; /* by rank: ns after the start that it joins */
+    uint32_t ranks[WORLD], count;
+} departures;
+
+static kb_error *joins_and_leaves(kb_context *ctx, uint32_t rank, void *arg)
+{
+    departures *d = arg;
+    KB_TRY(kb_ahbm_set_device(ctx, rank));
+    KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
+    kb_co_sleep(kb_context_worker(ctx), d->late[rank] * KB_NS);
+    KB_TRY(kb_distributed_barrier(ctx, NULL));
+    d->ranks[d->count++] = rank;
+    return NULL;
+}
+
+/* Whichever rank joins last, and whether all join at one instant: what ranks call behind a barrier
+ * they call in the order of their numbers. */
+static void ranks_leave_a_barrier_in_their_order(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"ccl.defaults.algorithm=auto", NULL};
+    kb_context *ctx = open_four(settings);
+    for (uint32_t last = 0; last < 2 * WORLD; last++) {
+        departures d = {.count = 0};
+        d.late[last % WORLD] = 7;
+        if (last >= WORLD)
+            for (uint32_t rank = 0; rank < WORLD; rank++)
+                d.late[rank] = (rank + last) % WORLD;
+        kb_time before = kb_context_now(ctx);
+        expect_ok(kb_spawn(ctx, joins_and_leaves, &d, WORLD));
+        assert_int_equal(d.count, WORLD);
+        for (uint32_t i = 0; i < WORLD; i++)
+            assert_int_equal(d.ranks[i], i);
+        /* and it takes no time */
+        assert_int_equal(kb_context_now(ctx) - before, (last < WORLD ? 7 : WORLD - 1) * KB_NS);
+    }
+    kb_context_destroy(ctx);
+}
+
 static void with_auto_nothing_is_installed_before_it_is_needed(void **state)
 {
     (void)state;
@@ -638,6 +678,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(installing_takes_time),
+        cmocka_unit_test(ranks_leave_a_barrier_in_their_order),
         cmocka_unit_test(with_auto_nothing_is_installed_before_it_is_needed),
         cmocka_unit_test(a_plan_that_is_impossible_leaves_no_group),
         cmocka_unit_test(what_is_chosen_can_be_asked_for),

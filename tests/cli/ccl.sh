@@ -262,7 +262,7 @@ check "what is wrong is no document" outcome 2 '' 'kernbench: --algorithm: *' pl
 hierarchical='--set ccl.defaults.algorithm=hierarchical_allreduce --set ccl.algorithms.hierarchical_allreduce'
 # shellcheck disable=SC2086 # words
 check "arguments that an algorithm refuses to make: its entry is named once" outcome 2 '' \
-    "kernbench: 1 of 2 workers failed: rank 1: 'hierarchical_allreduce': hierarchical needs all PEs of each rank *" \
+    "kernbench: 1 of 2 workers failed: rank 0: 'hierarchical_allreduce': hierarchical needs all PEs of each rank *" \
     "$kernbench" run --bench ccl_allreduce --quiet $hierarchical.mapper=leader_only \
     --set ccl.algorithms.hierarchical_allreduce.validator=single_shard_per_rank
 check "what all ranks have to say is said once" outcome 2 '' \

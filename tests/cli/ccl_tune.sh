@@ -41,9 +41,12 @@ check "one SIP" outcome 2 '' 'kernbench: there is one rank, so there is nothing 
     tune --set system.sips.count=1
 
 check "a table" outcome 0 "Machine 'default' with *, 2 ranks. Times in ns, \\* is the best.
+size: bytes of one rank's buffer *
+time: all ranks call at one instant, *
+bound: *
 
 all_reduce
- *size *ring_rsag *trees *one_shot
+ *size *bound *ring_rsag *trees *one_shot
  *1 KiB * \\* *
  *16 KiB * \\* *
 left out: *" '' tune --max 16KiB --factor 16

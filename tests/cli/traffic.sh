@@ -37,7 +37,8 @@ check "a full mesh without conflicts: 18 ns on average, exactly" \
 check "JSON" outcome 0 '{*"mean_ns": 18.0,*' '' \
     "$kernbench" traffic $mesh --pattern neighbor --rate 1 --json
 check "JSON has its keys" json_has "$scratch/out" topology pattern mean_ns p50_ns p99_ns max_ns \
-    offered accepted offered_gbs accepted_gbs saturated cut_off too_short busiest_links \
+    offered accepted offered_gbs offered_gbs_per_pe accepted_gbs accepted_gbs_per_pe saturated \
+    cut_off too_short busiest_links \
     links_by_kind events hops wall_s hops_per_s
 # shellcheck disable=SC2086
 check "more than can be carried" outcome 0 '*"saturated": true*' '' \

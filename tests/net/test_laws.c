@@ -533,6 +533,41 @@ static void l7_more_never_takes_less(void **state)
         assert_true(alone(333, 3, gbs + 1, 64) <= alone(333, 3, gbs, 64));
 }
 
+/*
+ * L7 is of a lone transfer. With others a faster link may make the whole slower, as it changes who
+ * comes first: a > m and b > m, then m > n, then n > x with 10 GB/s and n > y. A has two packets
+ * from a to y; B has one from b to x, which comes to m at 1.5 ns and takes 10 ns on n > x.
+ *
+ * a > m with 50 GB/s: the second packet of A comes to m at 2 ns. m > n is free from 1 ns on, so B
+ * starts at 1.5 and ends at 11.5 ns. With 100 GB/s it comes at 1 ns and has m > n until 2 ns: B
+ * starts then and ends at 12 ns. A ends at 4 ns (its tail leaves a at 4), then at 2 ns.
+ */
+static void l7_a_faster_link_may_let_the_wrong_one_go_first(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t gbs;
+        kb_time a, b;
+    } cases[] = {{50, 4 * KB_NS, 11500 * KB_PS}, {100, 2 * KB_NS, 12 * KB_NS}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        scenario s;
+        scenario_init(&s, plain);
+        uint32_t a = scenario_node(&s, 0), b = scenario_node(&s, 0), m = scenario_node(&s, 0);
+        uint32_t n = scenario_node(&s, 0), x = scenario_node(&s, 0), y = scenario_node(&s, 0);
+        uint32_t am = scenario_link(&s, a, m, cases[i].gbs, 0),
+                 bm = scenario_link(&s, b, m, 100, 0);
+        uint32_t mn = scenario_link(&s, m, n, 100, 0);
+        uint32_t nx = scenario_link(&s, n, x, 10, 0), ny = scenario_link(&s, n, y, 100, 0);
+        scenario_write(&s, 0, 200, LINKS(am, mn, ny));
+        scenario_write(&s, 1500 * KB_PS, 100, LINKS(bm, mn, nx));
+        outcome *o = scenario_run_both(&s);
+        assert_int_equal(o->receipts[0].ended, cases[i].a);
+        assert_int_equal(o->receipts[1].ended, cases[i].b);
+        outcome_free(o);
+        scenario_fini(&s);
+    }
+}
+
 /* ---- What waits -------------------------------------------------------------------------- */
 
 /*
@@ -614,6 +649,7 @@ int main(void)
         cmocka_unit_test(l4_parts_that_do_not_divide_are_within_a_femtosecond_each),
         cmocka_unit_test(l5_l8_an_output_is_busy_while_there_is_work),
         cmocka_unit_test(l7_more_never_takes_less),
+        cmocka_unit_test(l7_a_faster_link_may_let_the_wrong_one_go_first),
         cmocka_unit_test(waiting_is_told_from_a_transfer_that_is_gone),
         cmocka_unit_test(ends_at_one_instant_keep_the_order_of_the_link),
     };

@@ -107,6 +107,20 @@ static void packets_add_up_to_the_whole(void **state)
     }
 }
 
+/* 1000 bytes at 100 GB/s take 10 ns: a quarter of 40 ns, all of 10 ns, and no more than all of 5.
+ * At 3 GB/s a byte takes 333333.3 fs, so 333334. */
+static void utilization_is_the_time_of_the_bytes(void **state)
+{
+    (void)state;
+    const uint64_t gbs = 1000000000;
+    assert_true(topo_utilization(100 * gbs, 1000, 40 * KB_NS) == 0.25);
+    assert_true(topo_utilization(100 * gbs, 1000, 10 * KB_NS) == 1);
+    assert_true(topo_utilization(100 * gbs, 1000, 5 * KB_NS) == 1);
+    assert_true(topo_utilization(3 * gbs, 1, 1000000) == 0.333334);
+    assert_true(topo_utilization(100 * gbs, 0, KB_NS) == 0);
+    assert_true(topo_utilization(100 * gbs, 1000, 0) == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -115,6 +129,7 @@ int main(void)
         cmocka_unit_test(times_agree_with_plain_arithmetic),
         cmocka_unit_test(packets_agree_with_plain_arithmetic),
         cmocka_unit_test(packets_add_up_to_the_whole),
+        cmocka_unit_test(utilization_is_the_time_of_the_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
