@@ -43,6 +43,7 @@
 #include <stdint.h>
 
 #include <kernbench/kernbench.h>
+#include <kernbench/tl_ops.h>
 
 typedef struct tl_context tl_context;
 
@@ -392,44 +393,9 @@ typedef struct tl_place {
 
 #define TL_HERE_ ((tl_place){__FILE__, __LINE__})
 
-/* Of elements; in the order of data_op in src/data/data.h. */
-typedef enum tl_op {
-    TL_ADD_,
-    TL_SUB_,
-    TL_MUL_,
-    TL_DIV_,
-    TL_MAXIMUM_,
-    TL_MINIMUM_,
-    TL_LT_,
-    TL_LE_,
-    TL_GT_,
-    TL_GE_,
-    TL_EQ_,
-    TL_NE_,
-    TL_FMA_,
-    TL_CLAMP_,
-    TL_WHERE_,
-    TL_EXP_,
-    TL_LOG_,
-    TL_SQRT_,
-    TL_RSQRT_,
-    TL_ABS_,
-    TL_SIGMOID_,
-    TL_TANH_,
-    TL_COS_,
-    TL_SIN_,
-    TL_GELU_,
-    TL_SILU_,
-    TL_NEG_,
-    TL_CAST_,
-    TL_SUM_,
-    TL_MAX_,
-    TL_MIN_,
-    TL_SOFTMAX_,
-    TL_TRANSPOSE_,
-    TL_RESHAPE_,
-    TL_OPS_
-} tl_op;
+#define TL_OP_(op, name, inputs, kernel) TL_##op##_,
+typedef enum tl_op { TL_EACH_OP_(TL_OP_) TL_OPS_ } tl_op;
+#undef TL_OP_
 
 /* A tensor, or a number as one. */
 #define TL_OPERAND_(x)                                                                             \

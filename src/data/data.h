@@ -31,6 +31,7 @@
 #include <stdint.h>
 
 #include <kernbench/kernbench.h>
+#include <kernbench/tl_ops.h>
 
 #include "mem/mem.h"
 
@@ -74,55 +75,28 @@ typedef struct data_source {
 KB_MUST_USE kb_error *data_read(data_store *store, const data_source *source, data_value **value);
 
 /*
- * Operations on elements. Inputs broadcast: shapes are aligned at their last axes, and an axis of 1
- * is repeated. If all inputs and the result are integers, they are computed with in i32 and wrap
- * around, in i32 and in i8; otherwise in f32, and what is computed is rounded once to the result's
- * dtype, as kb_convert() does. Functions are good to 2 units in the last place of the dtype.
+ * Operations, as <kernbench/tl_ops.h> lists them.
+ *
+ * On elements (ADD to CAST): inputs broadcast: shapes are aligned at their last axes, and an axis
+ * of 1 is repeated. If all inputs and the result are integers, they are computed with in i32 and
+ * wrap around, in i32 and in i8; otherwise in f32, and what is computed is rounded once to the
+ * result's dtype, as kb_convert() does. Functions are good to 2 units in the last place of the
+ * dtype. DIV of integers is towards 0, and by 0 gives 0. MAXIMUM and MINIMUM are NaN if one input
+ * is, as IEEE has it. Comparisons are 1 or 0. FMA rounds the product to the dtype, then the sum.
+ * CLAMP is of x, lowest, highest; WHERE of condition (of any dtype), if not 0, if 0. CAST is
+ * kb_convert(): integers do not wrap around.
+ *
+ * Along `axis`, which stays with length 1: SUM is rounded once to f32, and then to the dtype, of
+ * integers it is made in i32; MAX and MIN are NaN if one is. SOFTMAX keeps the axis' length and
+ * subtracts the maximum first.
+ *
+ * TRANSPOSE swaps the last two axes; RESHAPE keeps the elements in another shape.
  */
-typedef enum data_op {
-    /* of two */
-    DATA_ADD,
-    DATA_SUB,
-    DATA_MUL,
-    DATA_DIV,     /* integers: towards 0; by 0 gives 0 */
-    DATA_MAXIMUM, /* NaN if one is, as IEEE maximum */
-    DATA_MINIMUM,
-    DATA_LT, /* comparisons: 1 or 0 */
-    DATA_LE,
-    DATA_GT,
-    DATA_GE,
-    DATA_EQ,
-    DATA_NE,
-    /* of three */
-    DATA_FMA,   /* a * b + c: the product is rounded to the dtype, then the sum */
-    DATA_CLAMP, /* of x, lowest, highest */
-    DATA_WHERE, /* of condition, if not 0, if 0; the condition is of any dtype */
-    /* of one */
-    DATA_EXP,
-    DATA_LOG,
-    DATA_SQRT,
-    DATA_RSQRT,
-    DATA_ABS,
-    DATA_SIGMOID,
-    DATA_TANH,
-    DATA_COS,
-    DATA_SIN,
-    DATA_GELU, /* the one with erf */
-    DATA_SILU,
-    DATA_NEG,
-    DATA_CAST, /* as kb_convert(): integers do not wrap around */
-    /* of one, along `axis`, which stays with length 1; NaN if one is */
-    DATA_SUM, /* rounded once to f32, and then to the dtype; of integers in i32 */
-    DATA_MAX,
-    DATA_MIN,
-    DATA_SOFTMAX, /* along `axis`, which keeps its length; subtracts the maximum first */
-    /* of one: the elements stay, the shape is another */
-    DATA_TRANSPOSE, /* swaps the last two axes */
-    DATA_RESHAPE,
-    DATA_OPS
-} data_op;
+#define DATA_OP_(op, name, inputs, kernel) DATA_##op,
+typedef enum data_op { TL_EACH_OP_(DATA_OP_) DATA_OPS } data_op;
+#undef DATA_OP_
 
-unsigned data_op_inputs(data_op op); /* 1 to 3 */
+unsigned data_op_inputs(data_op op);
 
 /* `dtype` and `shape` are those of the result, which must be right: see tl, which checks. The
  * inputs are kept for as long as they are needed. */

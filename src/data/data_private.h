@@ -97,6 +97,9 @@ typedef struct data_kernel {
     void (*run)(const data_value *value, uint64_t part, data_scratch *scratch);
     uint64_t (*cost)(const data_value *value); /* of all parts, in about a nanosecond */
     bool needs_scratch;
+    bool broadcasts; /* inputs may be repeated to give the result */
+    bool along_axis; /* an axis of the first input */
+    bool moves;      /* elements as they are: the result has the dtype of the first input */
 } data_kernel;
 
 /* Of any operation but DATA_READ. */

@@ -242,4 +242,5 @@ static uint64_t cost(const data_value *value)
     return value->elements * ops[value->op].cost;
 }
 
-const data_kernel data_elements_kernel = {.parts = parts, .run = run, .cost = cost};
+const data_kernel data_elements_kernel = {
+    .parts = parts, .run = run, .cost = cost, .broadcasts = true};

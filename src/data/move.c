@@ -58,7 +58,8 @@ static void copy(const data_value *value, uint64_t part, data_scratch *scratch)
 
 const data_kernel data_full_kernel = {.parts = pieces, .run = fill, .cost = cost_of_copying};
 const data_kernel data_arange_kernel = {.parts = pieces, .run = count_up, .cost = cost_of_copying};
-const data_kernel data_reshape_kernel = {.parts = pieces, .run = copy, .cost = cost_of_copying};
+const data_kernel data_reshape_kernel = {
+    .parts = pieces, .run = copy, .cost = cost_of_copying, .moves = true};
 
 /* ---- Transposing ------------------------------------------------------------------------- */
 
@@ -115,4 +116,4 @@ static void transpose(const data_value *value, uint64_t part, data_scratch *scra
 }
 
 const data_kernel data_transpose_kernel = {
-    .parts = bands, .run = transpose, .cost = cost_of_copying};
+    .parts = bands, .run = transpose, .cost = cost_of_copying, .moves = true};

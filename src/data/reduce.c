@@ -206,7 +206,8 @@ static uint64_t cost_of_reducing(const data_value *value)
     return 2 * value->inputs[0]->elements;
 }
 
-const data_kernel data_reduce_kernel = {.parts = parts, .run = reduce, .cost = cost_of_reducing};
+const data_kernel data_reduce_kernel = {
+    .parts = parts, .run = reduce, .cost = cost_of_reducing, .along_axis = true};
 
 /* ---- Softmax ----------------------------------------------------------------------------- */
 
@@ -256,4 +257,5 @@ static uint64_t cost_of_softmax(const data_value *value)
     return 15 * value->elements;
 }
 
-const data_kernel data_softmax_kernel = {.parts = parts, .run = softmax, .cost = cost_of_softmax};
+const data_kernel data_softmax_kernel = {
+    .parts = parts, .run = softmax, .cost = cost_of_softmax, .along_axis = true};

@@ -232,9 +232,11 @@ static bool fits(data_op op, kb_dtype dtype, const kb_shape *shape, data_value *
 {
     if (op >= DATA_OPS || count != data_op_inputs(op))
         return false;
-    if (op >= DATA_SUM)
-        return op >= DATA_TRANSPOSE ? inputs[0]->dtype == dtype : axis < inputs[0]->shape.rank;
-    for (size_t i = 0; i < count; i++)
+    const data_kernel *kernel = data_kernel_of((int)op);
+    if ((kernel->moves && inputs[0]->dtype != dtype) ||
+        (kernel->along_axis && axis >= inputs[0]->shape.rank))
+        return false;
+    for (size_t i = 0; kernel->broadcasts && i < count; i++)
         if (!broadcasts(&inputs[i]->shape, shape))
             return false;
     return true;

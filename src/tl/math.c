@@ -30,7 +30,6 @@ typedef enum extent {
 } extent;
 
 typedef struct facts {
-    const char *name;
     rule rule;
     extent extent;
     uint32_t passes[PE_MATH_CLASSES]; /* moves and sums, divisions, exponentials */
@@ -42,64 +41,48 @@ typedef struct facts {
  * function, two for a product with a sum or for two comparisons, none for moving.
  */
 static const facts facts_of[TL_OPS_] = {
-    [TL_ADD_] = {"tl_add", MEET, EACH, {1}, 1},
-    [TL_SUB_] = {"tl_sub", MEET, EACH, {1}, 1},
-    [TL_MUL_] = {"tl_mul", MEET, EACH, {1}, 1},
-    [TL_DIV_] = {"tl_div", MEET, EACH, {0, 1}, 1},
-    [TL_MAXIMUM_] = {"tl_maximum", MEET, EACH, {1}, 1},
-    [TL_MINIMUM_] = {"tl_minimum", MEET, EACH, {1}, 1},
-    [TL_LT_] = {"tl_lt", COMPARE, EACH, {1}, 1},
-    [TL_LE_] = {"tl_le", COMPARE, EACH, {1}, 1},
-    [TL_GT_] = {"tl_gt", COMPARE, EACH, {1}, 1},
-    [TL_GE_] = {"tl_ge", COMPARE, EACH, {1}, 1},
-    [TL_EQ_] = {"tl_eq", COMPARE, EACH, {1}, 1},
-    [TL_NE_] = {"tl_ne", COMPARE, EACH, {1}, 1},
-    [TL_FMA_] = {"tl_fma", MEET, EACH, {1}, 2},
-    [TL_CLAMP_] = {"tl_clamp", MEET, EACH, {1}, 2},
-    [TL_WHERE_] = {"tl_where", CHOOSE, EACH, {1}, 0},
-    [TL_EXP_] = {"tl_exp", FLOATING, EACH, {0, 0, 1}, 1},
-    [TL_LOG_] = {"tl_log", FLOATING, EACH, {0, 0, 1}, 1},
-    [TL_SQRT_] = {"tl_sqrt", FLOATING, EACH, {0, 1}, 1},
-    [TL_RSQRT_] = {"tl_rsqrt", FLOATING, EACH, {0, 1}, 1},
-    [TL_ABS_] = {"tl_abs", KEEP, EACH, {1}, 1},
-    [TL_SIGMOID_] = {"tl_sigmoid", FLOATING, EACH, {0, 0, 1}, 1},
-    [TL_TANH_] = {"tl_tanh", FLOATING, EACH, {0, 0, 1}, 1},
-    [TL_COS_] = {"tl_cos", FLOATING, EACH, {0, 0, 1}, 1},
-    [TL_SIN_] = {"tl_sin", FLOATING, EACH, {0, 0, 1}, 1},
-    [TL_GELU_] = {"tl_gelu", FLOATING, EACH, {1, 0, 1}, 2},
-    [TL_SILU_] = {"tl_silu", FLOATING, EACH, {1, 0, 1}, 2},
-    [TL_NEG_] = {"tl_neg", KEEP, EACH, {1}, 1},
-    [TL_CAST_] = {"tl_cast", KEEP, EACH, {1}, 0},
-    [TL_SUM_] = {"tl_sum", TOTAL, ALONG, {1}, 1},
-    [TL_MAX_] = {"tl_max", KEEP, ALONG, {1}, 1},
-    [TL_MIN_] = {"tl_min", KEEP, ALONG, {1}, 1},
+    [TL_ADD_] = {MEET, EACH, {1}, 1},
+    [TL_SUB_] = {MEET, EACH, {1}, 1},
+    [TL_MUL_] = {MEET, EACH, {1}, 1},
+    [TL_DIV_] = {MEET, EACH, {0, 1}, 1},
+    [TL_MAXIMUM_] = {MEET, EACH, {1}, 1},
+    [TL_MINIMUM_] = {MEET, EACH, {1}, 1},
+    [TL_LT_] = {COMPARE, EACH, {1}, 1},
+    [TL_LE_] = {COMPARE, EACH, {1}, 1},
+    [TL_GT_] = {COMPARE, EACH, {1}, 1},
+    [TL_GE_] = {COMPARE, EACH, {1}, 1},
+    [TL_EQ_] = {COMPARE, EACH, {1}, 1},
+    [TL_NE_] = {COMPARE, EACH, {1}, 1},
+    [TL_FMA_] = {MEET, EACH, {1}, 2},
+    [TL_CLAMP_] = {MEET, EACH, {1}, 2},
+    [TL_WHERE_] = {CHOOSE, EACH, {1}, 0},
+    [TL_EXP_] = {FLOATING, EACH, {0, 0, 1}, 1},
+    [TL_LOG_] = {FLOATING, EACH, {0, 0, 1}, 1},
+    [TL_SQRT_] = {FLOATING, EACH, {0, 1}, 1},
+    [TL_RSQRT_] = {FLOATING, EACH, {0, 1}, 1},
+    [TL_ABS_] = {KEEP, EACH, {1}, 1},
+    [TL_SIGMOID_] = {FLOATING, EACH, {0, 0, 1}, 1},
+    [TL_TANH_] = {FLOATING, EACH, {0, 0, 1}, 1},
+    [TL_COS_] = {FLOATING, EACH, {0, 0, 1}, 1},
+    [TL_SIN_] = {FLOATING, EACH, {0, 0, 1}, 1},
+    [TL_GELU_] = {FLOATING, EACH, {1, 0, 1}, 2},
+    [TL_SILU_] = {FLOATING, EACH, {1, 0, 1}, 2},
+    [TL_NEG_] = {KEEP, EACH, {1}, 1},
+    [TL_CAST_] = {KEEP, EACH, {1}, 0},
+    [TL_SUM_] = {TOTAL, ALONG, {1}, 1},
+    [TL_MAX_] = {KEEP, ALONG, {1}, 1},
+    [TL_MIN_] = {KEEP, ALONG, {1}, 1},
     /* The maximum, subtracting it, the sum; a division; an exponential. */
-    [TL_SOFTMAX_] = {"tl_softmax", FLOATING, THROUGH, {3, 1, 1}, 5},
-    [TL_TRANSPOSE_] = {"tl_transpose", KEEP, EACH, {1}, 0},
-    [TL_RESHAPE_] = {"tl_reshape", KEEP, EACH, {0}, 0},
+    [TL_SOFTMAX_] = {FLOATING, THROUGH, {3, 1, 1}, 5},
+    [TL_TRANSPOSE_] = {KEEP, EACH, {1}, 0},
+    [TL_RESHAPE_] = {KEEP, EACH, {0}, 0},
 };
 
-/* What a kernel's header calls an operation is what data does. */
-#define SAME_(op) _Static_assert((int)TL_##op##_ == (int)DATA_##op, #op)
-SAME_(ADD);
-SAME_(DIV);
-SAME_(MINIMUM);
-SAME_(LT);
-SAME_(NE);
-SAME_(FMA);
-SAME_(WHERE);
-SAME_(EXP);
-SAME_(ABS);
-SAME_(SIGMOID);
-SAME_(SILU);
-SAME_(NEG);
-SAME_(CAST);
-SAME_(SUM);
-SAME_(SOFTMAX);
-SAME_(TRANSPOSE);
-SAME_(RESHAPE);
-SAME_(OPS);
-#undef SAME_
+static const char *const name_of[TL_OPS_] = {
+#define NAME(op, name, inputs, kernel) [TL_##op##_] = "tl_" #name,
+    TL_EACH_OP_(NAME)
+#undef NAME
+};
 
 /* ---- Types ------------------------------------------------------------------------------- */
 
@@ -294,7 +277,7 @@ tl_tensor tl_apply_(tl_context *tl, tl_place at, tl_op op, const tl_tensor *inpu
 {
     KB_ASSERT((unsigned)op < TL_OPS_);
     const facts *known = &facts_of[op];
-    tl_call call = tl_enter(tl, at, known->name);
+    tl_call call = tl_enter(tl, at, name_of[op]);
     work is = {.input_count = data_op_inputs((data_op)op)};
     for (uint32_t i = 0; i < is.input_count; i++)
         is.inputs[i] = tl_take(&call, inputs[i]);
