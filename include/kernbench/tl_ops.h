@@ -45,6 +45,15 @@
     X(MIN, min, 1, reduce)                                                                         \
     X(SOFTMAX, softmax, 1, softmax)                                                                \
     X(TRANSPOSE, transpose, 1, transpose)                                                          \
-    X(RESHAPE, reshape, 1, reshape)
+    X(RESHAPE, reshape, 1, reshape)                                                                \
+    X(ARGMAX, argmax, 1, argmax)                                                                   \
+    X(ARGMIN, argmin, 1, argmax)                                                                   \
+    X(CUMSUM, cumsum, 1, cumsum)                                                                   \
+    X(TOPK, topk, 1, topk)                                                                         \
+    X(GATHER, gather, 2, gather)                                                                   \
+    X(SCATTER, scatter, 3, scatter)                                                                \
+    X(SCATTER_ADD, scatter_add, 3, scatter_add)                                                    \
+    X(SLICE, slice, 1, slice)                                                                      \
+    X(CONCAT, concat, 0, concat)
 
 #endif
