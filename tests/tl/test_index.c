@@ -567,7 +567,7 @@ static void an_index_out_of_range_ends_the_kernel(void **state)
         expect_numbers(&r, ALSO, KB_F16, 6);
         expect_tcm_free(&r);
         rig_fini(&r);
-        /* Without data nobody knows. */
+        /* Without data it is not seen. */
         r = rig_make(one_cube(NULL), true);
         (void)time_of(&r, wrong, MEMORY, which);
         rig_fini(&r);
