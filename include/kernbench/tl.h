@@ -165,8 +165,10 @@ static inline int64_t tl_part_size(int64_t n, int64_t parts, int64_t index)
  * and is not moved. With any other mask everything is moved (the time must not depend on the data)
  * and has to be mapped.
  */
-#define tl_load(ptr, shape, type, ...)                                                             \
-    tl_load_(tl, TL_HERE_, (ptr), (shape), (tl_load_options){.dtype = (type), __VA_ARGS__})
+#define tl_load(...) tl_load_takes_ptr_shape_dtype_(__VA_ARGS__, )
+#define tl_load_takes_ptr_shape_dtype_(ptr, shape, type, ...)                                      \
+    tl_load_(tl, TL_HERE_, (ptr), (shape),                                                         \
+             (tl_load_options){.dtype = tl_needs_a_dtype_(type), __VA_ARGS__})
 
 /* What follows the arguments that a call must have is given by name. What is not, meets a member of
  * this type, which takes nothing: the compiler refuses it. */
@@ -185,8 +187,10 @@ typedef struct tl_load_options {
  * Returns a future; there is mostly no need to wait for it: later loads of the same PE see what was
  * stored before, and a kernel is not over before its stores are.
  */
-#define tl_store(ptr, tensor, ...)                                                                 \
-    tl_store_(tl, TL_HERE_, (ptr), (tl_store_options){.value = tl_same_(tensor), __VA_ARGS__})
+#define tl_store(...) tl_store_takes_ptr_value_(__VA_ARGS__, )
+#define tl_store_takes_ptr_value_(ptr, tensor, ...)                                                \
+    tl_store_(tl, TL_HERE_, (ptr),                                                                 \
+              (tl_store_options){.value = tl_needs_a_tensor_(tensor), __VA_ARGS__})
 
 typedef struct tl_store_options {
     tl_tensor value;
@@ -199,8 +203,10 @@ typedef struct tl_store_options {
  * A place in memory as an operand: tl_ref(ptr, shape, dtype), and by name .strides. tl_composite()
  * streams it through the TCM piece by piece; other operations load it as a whole first.
  */
-#define tl_ref(ptr, shape, type, ...)                                                              \
-    tl_ref_(tl, TL_HERE_, (ptr), (shape), (tl_load_options){.dtype = (type), __VA_ARGS__})
+#define tl_ref(...) tl_ref_takes_ptr_shape_dtype_(__VA_ARGS__, )
+#define tl_ref_takes_ptr_shape_dtype_(ptr, shape, type, ...)                                       \
+    tl_ref_(tl, TL_HERE_, (ptr), (shape),                                                          \
+            (tl_load_options){.dtype = tl_needs_a_dtype_(type), __VA_ARGS__})
 
 /* ---- Matrices ---------------------------------------------------------------------------- */
 
@@ -223,8 +229,9 @@ typedef struct tl_store_options {
  * Begin a chain with tl_dot(a, b, .out_f32 = true), not with tl_zeros(): that is a command to the
  * vector unit, and may have to wait there for the end of the last tile (see Vectors).
  */
-#define tl_dot(left, right, ...)                                                                   \
-    tl_dot_(tl, TL_HERE_, (left), (tl_dot_options){.b = tl_same_(right), __VA_ARGS__})
+#define tl_dot(...) tl_dot_takes_a_b_(__VA_ARGS__, )
+#define tl_dot_takes_a_b_(left, right, ...)                                                        \
+    tl_dot_(tl, TL_HERE_, (left), (tl_dot_options){.b = tl_needs_a_tensor_(right), __VA_ARGS__})
 
 typedef struct tl_dot_options {
     tl_tensor b;
@@ -446,12 +453,11 @@ static inline tl_tensor tl_scalar(double number)
  * turns. Waits for the value. tl_recv_async() does not: it returns the value that will have
  * arrived, and operations on it wait for it, as they do for a load; so does tl_wait().
  */
-#define tl_recv(direction, shape, type, ...)                                                       \
-    tl_recv_(tl, TL_HERE_, (direction), (shape), (tl_recv_options){.dtype = (type), __VA_ARGS__},  \
-             true)
-#define tl_recv_async(direction, shape, type, ...)                                                 \
-    tl_recv_(tl, TL_HERE_, (direction), (shape), (tl_recv_options){.dtype = (type), __VA_ARGS__},  \
-             false)
+#define tl_recv(...) tl_recv_takes_direction_shape_dtype_(true, __VA_ARGS__, )
+#define tl_recv_async(...) tl_recv_takes_direction_shape_dtype_(false, __VA_ARGS__, )
+#define tl_recv_takes_direction_shape_dtype_(waits, direction, shape, type, ...)                   \
+    tl_recv_(tl, TL_HERE_, (direction), (shape),                                                   \
+             (tl_recv_options){.dtype = tl_needs_a_dtype_(type), __VA_ARGS__}, waits)
 
 #define TL_ANY ((const char *)0)
 
@@ -526,9 +532,9 @@ typedef enum tl_op { TL_EACH_OP_(TL_OP_) TL_OPS_ } tl_op;
 /* A tensor, or a number as one. */
 #define TL_OPERAND_(x)                                                                             \
     _Generic((x), tl_tensor                                                                        \
-             : tl_same_, tl_tensor *                                                               \
-             : tl_operand_is_a_pointer_, const tl_tensor *                                         \
-             : tl_operand_is_a_pointer_, float                                                     \
+             : tl_needs_a_tensor_, tl_tensor *                                                     \
+             : tl_needs_a_tensor_, const tl_tensor *                                               \
+             : tl_needs_a_tensor_, float                                                           \
              : tl_of_float_, long                                                                  \
              : tl_of_integer_, long long                                                           \
              : tl_of_integer_, unsigned long                                                       \
@@ -536,14 +542,16 @@ typedef enum tl_op { TL_EACH_OP_(TL_OP_) TL_OPS_ } tl_op;
              : tl_of_size_, default                                                                \
              : tl_scalar)(x)
 
-static inline tl_tensor tl_same_(tl_tensor x)
+/* These do nothing but have a name, for the compiler's message if there is no tensor or dtype. */
+static inline tl_tensor tl_needs_a_tensor_(tl_tensor x)
 {
     return x;
 }
 
-/* Never called: what is chosen for a pointer does not take it, and the compiler's message names it.
- */
-tl_tensor tl_operand_is_a_pointer_(tl_tensor x);
+static inline kb_dtype tl_needs_a_dtype_(kb_dtype dtype)
+{
+    return dtype;
+}
 
 static inline tl_tensor tl_of_float_(float number)
 {
@@ -567,7 +575,7 @@ static inline tl_tensor tl_of_size_(uint64_t number)
     tl_apply_(tl, TL_HERE_, TL_##op##_,                                                            \
               (tl_tensor[]){TL_OPERAND_(a), TL_OPERAND_(b), TL_OPERAND_(c)}, 0)
 #define TL_ALONG_(op, x, axis)                                                                     \
-    tl_apply_(tl, TL_HERE_, TL_##op##_, (tl_tensor[]){tl_same_(x)}, (axis))
+    tl_apply_(tl, TL_HERE_, TL_##op##_, (tl_tensor[]){tl_needs_a_tensor_(x)}, (axis))
 
 KB_API int64_t tl_program_id_(tl_context *tl, tl_place at, int axis);
 KB_API int64_t tl_num_programs_(tl_context *tl, tl_place at, int axis);

@@ -66,10 +66,14 @@ mistakes() {
     check "$kind: no ; after a statement" first_error 8 "expected*;*" "$cc" '8s/;$//'
     check "$kind: an unknown variable" first_error 6 "*vv*" "$cc" '6s/v, 2/vv, 2/'
     check "$kind: an unknown variable in a store" first_error 8 "*yy*" "$cc" '8s/y, w/yy, w/'
-    few=$(said 'macro "tl_*requires*arguments, but only*' 'too few arguments*')
-    check "$kind: tl_load without a type" first_error 5 "$few" "$cc" '5s/, TL_F16//'
+    few=$(said 'too few arguments to function*tl_needs_a_tensor_*' 'too few arguments to function call*')
+    check "$kind: tl_load without a type" first_error 5 \
+        "$(said '*tl_needs_a_dtype_*' 'too few arguments to function call*')" "$cc" '5s/, TL_F16//'
+    check "$kind: tl_load of one" first_error 5 \
+        "$(said 'macro "tl_load_takes_ptr_shape_dtype_"*' 'too few arguments*')" "$cc" '5s/x, .*/x);/'
     check "$kind: tl_store without a value" first_error 8 "$few" "$cc" '8s/x, .*;/x);/'
     check "$kind: tl_dot of one" first_error 7 "$few" "$cc" '7s/v, w.*/v);/'
+    few=$(said 'macro "tl_*requires*arguments, but only*' 'too few arguments*')
     check "$kind: tl_mul of one" first_error 6 "$few" "$cc" '6s/v, 2/v/'
     check "$kind: tl_mul of three" \
         first_error 6 "$(said 'macro "tl_mul" passed 3*' 'too many arguments*')" "$cc" '6s/v, 2/v, 2, w/'
@@ -85,10 +89,11 @@ mistakes() {
         first_error 8 "$(said "this '(' is not closed*" 'unterminated function-like macro*')" \
         "$cc" '8s/));$/);/'
     check "$kind: a pointer as operand" \
-        first_error 6 "$(said '*tl_operand_is_a_pointer_*' "*'tl_tensor \*'*remove &*")" "$cc" '6s/v, 2/\&v, 2/'
-    check "$kind: a pointer to reduce" first_error 10 "*" "$cc" '10s/z, 1/\&z, 1/'
-    check "$kind: a pointer to store" first_error 8 "*" "$cc" '8s/tl_add.*/\&y);/'
-    check "$kind: a pointer in a product" first_error 7 "*" "$cc" '7s/v, w/v, \&w/'
+        first_error 6 "$(said '*incompatible type*tl_needs_a_tensor_*' "*'tl_tensor \*'*remove &*")" "$cc" '6s/v, 2/\&v, 2/'
+    pointer=$(said '*incompatible type*tl_needs_a_tensor_*' "*'tl_tensor \*'*remove &*")
+    check "$kind: a pointer to reduce" first_error 10 "$pointer" "$cc" '10s/z, 1/\&z, 1/'
+    check "$kind: a pointer to store" first_error 8 "$pointer" "$cc" '8s/tl_add.*/\&y);/'
+    check "$kind: a pointer in a product" first_error 7 "$pointer" "$cc" '7s/v, w/v, \&w/'
     check "$kind: an unknown option" \
         first_error 5 "*stride*did you mean*strides*" "$cc" '5s/TL_F16/TL_F16, .stride = tl_strides(1, 1)/'
     check "$kind: an unknown option of a product" \
