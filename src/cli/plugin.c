@@ -3,11 +3,15 @@
  * that is loaded into the process; the program exports the public calls to it. What the compiler
  * says goes to stderr as it is. The library is made in a directory of its own, which is gone as
  * soon as it is loaded.
+ *
+ * Operations of kernels are macros. So the compiler is told to name the line where one is used, not
+ * what it is made of, and to stop at the first error: what follows is about the rest of the macro.
  */
 #include "plugin.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +21,8 @@
 
 #include "benches/benches.h"
 #include "cli.h"
+#include "files.h"
+#include "parens.h"
 
 /* ---- Benches by name --------------------------------------------------------------------- */
 
@@ -120,8 +126,11 @@ static void add_compiler(command *c)
     }
 }
 
-static void compose(command *c, const char *source, const char *headers, const char *library)
+static void compose(command *c, const char *source, const char *headers, const char *library,
+                    bool is_clang)
 {
+    static const char *const of_clang[] = {"-ferror-limit=1", "-fmacro-backtrace-limit=1", NULL};
+    static const char *const of_gcc[] = {"-fmax-errors=1", "-ftrack-macro-expansion=0", NULL};
     static const char *const options[] = {"-std=gnu17",
                                           "-O2",
                                           "-g",
@@ -130,11 +139,15 @@ static void compose(command *c, const char *source, const char *headers, const c
                                           "-Wall",
                                           "-Wextra",
                                           "-Wno-unused-parameter",
+                                          "-Werror=int-conversion",
+                                          "-Werror=incompatible-pointer-types",
                                           "-fstack-clash-protection"};
     kb_text include = KB_TEXT_INIT, path = KB_TEXT_INIT;
     add_compiler(c);
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
         add_word(c, options[i], strlen(options[i]));
+    for (const char *const *option = is_clang ? of_clang : of_gcc; *option; option++)
+        add_word(c, *option, strlen(*option));
     kb_text_printf(&include, "-I%s", headers);
     add_word(c, kb_text_peek(&include), include.length);
     add_word(c, "-o", 2);
@@ -146,14 +159,15 @@ static void compose(command *c, const char *source, const char *headers, const c
     kb_text_fini(&path);
 }
 
-/* Stdout is for results: what the command prints there goes to stderr. */
-static kb_code run_command(const command *c, const char *source)
+/* Runs it. What it prints goes to the file, or if that is NULL to stderr: stdout is for results. */
+static kb_code spawn(const command *c, const char *out, int *status)
 {
     posix_spawn_file_actions_t actions;
     pid_t child;
-    int status;
     if (c->failed || posix_spawn_file_actions_init(&actions) != 0)
         return cli_report(kb_error_nomem());
+    if (out)
+        posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, out, O_WRONLY | O_CREAT, 0600);
     posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
     int error = posix_spawnp(&child, c->words.items[0], &actions, NULL, c->words.items, environ);
     posix_spawn_file_actions_destroy(&actions);
@@ -161,9 +175,19 @@ static kb_code run_command(const command *c, const char *source)
         return cli_fail(KB_ERR_HOST,
                         "cannot run the compiler '%s': %s; set CC to one that is there",
                         c->words.items[0], strerror(error));
-    while (waitpid(child, &status, 0) < 0)
+    while (waitpid(child, status, 0) < 0)
         if (errno != EINTR)
             return cli_fail(KB_ERR_HOST, "lost the compiler: %s", strerror(errno));
+    return KB_OK;
+}
+
+/* Whether it compiled is in its status. */
+static kb_code run_compiler(const command *c, const char *source)
+{
+    int status;
+    kb_code code = spawn(c, NULL, &status);
+    if (code != KB_OK)
+        return code;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
         return cli_fail(KB_ERR_HOST, "cannot run the compiler '%s'; set CC to one that is there",
                         c->words.items[0]);
@@ -172,14 +196,54 @@ static kb_code run_command(const command *c, const char *source)
     return KB_OK;
 }
 
+/* Whether the compiler says that it is a clang. What it says goes to a file, which is `path`. */
+static kb_code ask_kind(const char *path, bool *is_clang)
+{
+    char said[512];
+    command c = {0};
+    *is_clang = false;
+    add_compiler(&c);
+    add_word(&c, "--version", strlen("--version"));
+    c.failed = c.failed || !kb_vec_push(&c.words, NULL);
+    int status;
+    kb_code code = spawn(&c, path, &status);
+    command_fini(&c);
+    FILE *file = code == KB_OK ? fopen(path, "r") : NULL;
+    if (file) {
+        said[fread(said, 1, sizeof said - 1, file)] = '\0';
+        *is_clang = strstr(said, "clang") != NULL;
+        fclose(file);
+    }
+    (void)unlink(path);
+    return code;
+}
+
+/* Tells of a parenthesis that is not closed. clang knows itself. */
+static void check_parens(const char *source)
+{
+    kb_text text = KB_TEXT_INIT;
+    paren_place place;
+    kb_error *err = cli_read_file(source, &text);
+    if (!err && parens_find_open(kb_text_peek(&text), text.length, &place))
+        fprintf(stderr, "%s:%d:%d: error: this '(' is not closed: expected ')' before ';'\n",
+                source, place.line, place.column);
+    kb_error_free(err);
+    kb_text_fini(&text);
+}
+
 static kb_code compile(const char *source, const char *library)
 {
     kb_text headers = KB_TEXT_INIT;
     command c = {0};
+    bool is_clang = false;
     kb_code code = find_headers(&headers);
+    if (code == KB_OK)
+        code = ask_kind(library, &is_clang);
     if (code == KB_OK) {
-        compose(&c, source, kb_text_peek(&headers), library);
-        code = run_command(&c, source);
+        compose(&c, source, kb_text_peek(&headers), library, is_clang);
+        if (!is_clang)
+            check_parens(source);
+        code = run_compiler(&c, source);
     }
     command_fini(&c);
     kb_text_fini(&headers);

@@ -77,6 +77,7 @@ typedef struct run_figures {
     KB_VEC(run_kind) kinds; /* those that carried something; the one with the busiest link first */
     run_roofline roofline;
     uint64_t events, hops, link_bytes;
+    tl_stand_ins stand_ins;
 } run_figures;
 
 /* The context must stay as long as the figures. */

@@ -271,6 +271,7 @@ kb_error *run_figures_init(run_figures *f, kb_context *ctx)
         .machine = from.machine,
         .sim = kb_context_now(ctx),
         .events = kb_sim_get_stats(kb_context_sim(ctx)).events,
+        .stand_ins = from.stand_ins,
     };
     kb_error *err = gather(f, &from);
     if (err)

@@ -3,6 +3,7 @@
 
 #include "cli.h"
 #include "json.h"
+#include "stand_ins.h"
 
 /* Names are the bench's, and may be no UTF-8. */
 static json_t *name_json(const char *name)
@@ -168,6 +169,7 @@ kb_code run_print_json(const run_view *view)
     set(&document, "topology", cli_json_machine(f->machine, &view->common->settings));
     set(&document, "parameters", parameters_json(view));
     set(&document, "timing_only", json_boolean(view->timing_only));
+    set(&document, "stand_ins", stand_ins_json(&f->stand_ins));
     set(&document, "verified", verified_json(view));
     set(&document, "error", error_json(view->failure));
     set(&document, "metrics", metrics_json(view));

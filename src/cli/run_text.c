@@ -3,6 +3,7 @@
 
 #include "cli.h"
 #include "machine.h"
+#include "stand_ins.h"
 #include "table.h"
 
 #include <math.h>
@@ -232,6 +233,7 @@ static void print_title(const run_view *view)
         printf("  Timing-only, as the bench is too large for data with these parameters\n");
     else if (view->timing_only)
         printf("  Timing-only: nothing was computed\n");
+    stand_ins_print(&view->figures->stand_ins, stdout);
 }
 
 static void print_metrics(const run_view *view)

@@ -231,29 +231,20 @@ kb_error *data_compute(data_store *store)
 
 unsigned data_op_inputs(data_op op)
 {
-    return op <= DATA_NE ? 2 : op <= DATA_WHERE ? 3 : 1;
+#define INPUTS(op, name, inputs, kernel) [DATA_##op] = (inputs),
+    static const unsigned char inputs[] = {TL_EACH_OP_(INPUTS)};
+#undef INPUTS
+    return inputs[op];
 }
 
 const data_kernel *data_kernel_of(int op)
 {
-    switch (op) {
-    case DATA_SUM:
-    case DATA_MAX:
-    case DATA_MIN:
-        return &data_reduce_kernel;
-    case DATA_SOFTMAX:
-        return &data_softmax_kernel;
-    case DATA_TRANSPOSE:
-        return &data_transpose_kernel;
-    case DATA_RESHAPE:
-        return &data_reshape_kernel;
-    case DATA_DOT:
-        return &data_dot_kernel;
-    case DATA_FULL:
-        return &data_full_kernel;
-    case DATA_ARANGE:
-        return &data_arange_kernel;
-    default:
-        return &data_elements_kernel;
-    }
+#define KERNEL(op, name, inputs, kernel) [DATA_##op] = &data_##kernel##_kernel,
+    static const data_kernel *const kernels[] = {
+        TL_EACH_OP_(KERNEL)[DATA_DOT] = &data_dot_kernel,
+        [DATA_FULL] = &data_full_kernel,
+        [DATA_ARANGE] = &data_arange_kernel,
+    };
+#undef KERNEL
+    return kernels[op];
 }

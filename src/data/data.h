@@ -31,8 +31,11 @@
 #include <stdint.h>
 
 #include <kernbench/kernbench.h>
+#include <kernbench/tl_ops.h>
 
 #include "mem/mem.h"
+
+enum { DATA_MAX_INPUTS = 6 }; /* of an operation */
 
 typedef struct data_store data_store;
 typedef struct data_value data_value; /* counted: whoever gets one releases it */
@@ -74,61 +77,64 @@ typedef struct data_source {
 KB_MUST_USE kb_error *data_read(data_store *store, const data_source *source, data_value **value);
 
 /*
- * Operations on elements. Inputs broadcast: shapes are aligned at their last axes, and an axis of 1
- * is repeated. If all inputs and the result are integers, they are computed with in i32 and wrap
- * around, in i32 and in i8; otherwise in f32, and what is computed is rounded once to the result's
- * dtype, as kb_convert() does. Functions are good to 2 units in the last place of the dtype.
+ * Operations, as <kernbench/tl_ops.h> lists them.
+ *
+ * On elements (ADD to CAST): inputs broadcast: shapes are aligned at their last axes, and an axis
+ * of 1 is repeated. If all inputs and the result are integers, they are computed with in i32 and
+ * wrap around, in i32 and in i8; otherwise in f32, and what is computed is rounded once to the
+ * result's dtype, as kb_convert() does. Functions are good to 2 units in the last place of the
+ * dtype. DIV of integers is towards 0, and by 0 gives 0. MAXIMUM and MINIMUM are NaN if one input
+ * is, as IEEE has it. Comparisons are 1 or 0. FMA rounds the product to the dtype, then the sum.
+ * CLAMP is of x, lowest, highest; WHERE of condition (of any dtype), if not 0, if 0. CAST is
+ * kb_convert(): integers do not wrap around.
+ *
+ * Along `axis`, which stays with length 1: SUM is rounded once to f32, and then to the dtype, of
+ * integers it is made in i32; MAX and MIN are NaN if one is. ARGMAX and ARGMIN are the i32 index of
+ * the first of these: of the first NaN if there is one.
+ *
+ * Along `axis`, which keeps its length: SOFTMAX subtracts the maximum first; CUMSUM rounds each sum
+ * once, as SUM does. TOPK has the i32 indices of the k largest, the largest first, where k is the
+ * length of the axis in the result: NaN counts as larger than any number, and of equal ones the
+ * lowest index comes first.
+ *
+ * TRANSPOSE swaps the last two axes; RESHAPE keeps the elements in another shape. GATHER is of x
+ * and an index: each element of the index is a place along `axis` of x; its places along the other
+ * axes are the index's own. SCATTER is x with elements of src (the third input) in the places that
+ * the index says, in order: the last of several in one place stays. SCATTER_ADD adds them instead,
+ * rounded once, as SUM does; integers wrap around. For SLICE and CONCAT see data_slice() and
+ * data_concat().
  */
-typedef enum data_op {
-    /* of two */
-    DATA_ADD,
-    DATA_SUB,
-    DATA_MUL,
-    DATA_DIV,     /* integers: towards 0; by 0 gives 0 */
-    DATA_MAXIMUM, /* NaN if one is, as IEEE maximum */
-    DATA_MINIMUM,
-    DATA_LT, /* comparisons: 1 or 0 */
-    DATA_LE,
-    DATA_GT,
-    DATA_GE,
-    DATA_EQ,
-    DATA_NE,
-    /* of three */
-    DATA_FMA,   /* a * b + c: the product is rounded to the dtype, then the sum */
-    DATA_CLAMP, /* of x, lowest, highest */
-    DATA_WHERE, /* of condition, if not 0, if 0; the condition is of any dtype */
-    /* of one */
-    DATA_EXP,
-    DATA_LOG,
-    DATA_SQRT,
-    DATA_RSQRT,
-    DATA_ABS,
-    DATA_SIGMOID,
-    DATA_TANH,
-    DATA_COS,
-    DATA_SIN,
-    DATA_GELU, /* the one with erf */
-    DATA_SILU,
-    DATA_NEG,
-    DATA_CAST, /* as kb_convert(): integers do not wrap around */
-    /* of one, along `axis`, which stays with length 1; NaN if one is */
-    DATA_SUM, /* rounded once to f32, and then to the dtype; of integers in i32 */
-    DATA_MAX,
-    DATA_MIN,
-    DATA_SOFTMAX, /* along `axis`, which keeps its length; subtracts the maximum first */
-    /* of one: the elements stay, the shape is another */
-    DATA_TRANSPOSE, /* swaps the last two axes */
-    DATA_RESHAPE,
-    DATA_OPS
-} data_op;
+#define DATA_OP_(op, name, inputs, kernel) DATA_##op,
+typedef enum data_op { TL_EACH_OP_(DATA_OP_) DATA_OPS } data_op;
+#undef DATA_OP_
 
-unsigned data_op_inputs(data_op op); /* 1 to 3 */
+unsigned data_op_inputs(data_op op); /* 0: any number of them */
 
 /* `dtype` and `shape` are those of the result, which must be right: see tl, which checks. The
  * inputs are kept for as long as they are needed. */
 KB_MUST_USE kb_error *data_apply(data_store *store, data_op op, kb_dtype dtype,
                                  const kb_shape *shape, data_value *const *inputs, size_t count,
                                  uint32_t axis, data_value **value);
+
+/* The elements from `first` on, of an array in the order of its rows, in a shape. */
+KB_MUST_USE kb_error *data_part(data_store *store, data_value *input, uint64_t first,
+                                const kb_shape *shape, data_value **value);
+
+/* What is from `begin` to before `end` along the axis. */
+KB_MUST_USE kb_error *data_slice(data_store *store, data_value *input, uint32_t axis,
+                                 uint64_t begin, uint64_t end, data_value **value);
+
+/* One behind the other along the axis; up to DATA_MAX_INPUTS, of one dtype, that differ in shape
+ * only there. */
+KB_MUST_USE kb_error *data_concat(data_store *store, data_value *const *inputs, size_t count,
+                                  uint32_t axis, data_value **value);
+
+/*
+ * Whether all numbers of an i32 value are from 0 to before `limit`, as GATHER and SCATTER need it:
+ * if not, which element is the first that is not, and its number. Computes the value.
+ */
+KB_MUST_USE kb_error *data_check_index(data_store *store, data_value *index, uint64_t limit,
+                                       bool *is_inside, uint64_t *at, int32_t *number);
 
 /*
  * a (m, k) times b (k, n), plus acc (m, n) unless that is NULL. Products of floating-point numbers

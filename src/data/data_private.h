@@ -20,8 +20,6 @@
 /* Operations besides those of data_apply(). */
 enum { DATA_DOT = DATA_OPS, DATA_FULL, DATA_ARANGE, DATA_READ, DATA_ALL_OPS };
 
-enum { DATA_MAX_INPUTS = 3 };
-
 /* ---- Values ------------------------------------------------------------------------------ */
 
 struct data_value {
@@ -33,7 +31,7 @@ struct data_value {
     kb_shape shape;
     uint64_t elements;
     double number;   /* of DATA_FULL */
-    int64_t first;   /* of DATA_ARANGE */
+    int64_t first;   /* of DATA_ARANGE: number; of DATA_RESHAPE, DATA_SLICE: where they begin */
     uint64_t serial; /* values count up, so inputs have lower ones */
 
     uint64_t references;
@@ -97,6 +95,9 @@ typedef struct data_kernel {
     void (*run)(const data_value *value, uint64_t part, data_scratch *scratch);
     uint64_t (*cost)(const data_value *value); /* of all parts, in about a nanosecond */
     bool needs_scratch;
+    bool broadcasts; /* inputs may be repeated to give the result */
+    bool along_axis; /* an axis of the first input */
+    bool moves;      /* elements as they are: the result has the dtype of the first input */
 } data_kernel;
 
 /* Of any operation but DATA_READ. */
@@ -104,7 +105,9 @@ const data_kernel *data_kernel_of(int op);
 
 extern const data_kernel data_elements_kernel, data_reduce_kernel, data_softmax_kernel,
     data_dot_kernel, data_transpose_kernel, data_reshape_kernel, data_full_kernel,
-    data_arange_kernel;
+    data_arange_kernel, data_argmax_kernel, data_cumsum_kernel, data_topk_kernel,
+    data_gather_kernel, data_scatter_kernel, data_scatter_add_kernel, data_slice_kernel,
+    data_concat_kernel;
 
 /* Sees to it that the BLAS has no threads of its own, if it is one that could. */
 void data_dot_init(void);
@@ -158,6 +161,38 @@ void data_view_init(data_view *view, const data_value *input, const kb_shape *re
  */
 const void *data_view_get(const data_view *view, uint64_t at, size_t count, kb_dtype dtype,
                           void *into);
+
+/* ---- Along an axis: stripes.c ------------------------------------------------------------ */
+
+/* A shape, seen from an axis. */
+typedef struct data_axis {
+    uint64_t outer, length, inner;
+} data_axis;
+
+data_axis data_axis_of(const kb_shape *shape, uint32_t axis);
+
+/* Columns side by side, of the first input of an operation along an axis. */
+typedef struct data_stripe {
+    const data_value *value;
+    data_class class;
+    uint64_t length, inner; /* of the whole */
+    uint64_t first;         /* element, of the input */
+    uint64_t first_result;  /* if the axis has length 1 there */
+    size_t columns;
+} data_stripe;
+
+typedef void data_stripe_fn(const data_stripe *s);
+
+uint64_t data_stripe_parts(const data_value *value);
+void data_for_each_stripe(const data_value *value, uint64_t part, data_class class,
+                          data_stripe_fn *fn);
+
+/* How many rows are read at once from `row` on: more than one if they follow each other without
+ * gaps. At most a block of numbers. */
+size_t data_stripe_rows(const data_stripe *s, uint64_t row);
+
+/* Rows in f32 or i32, as they are or converted into `into`. */
+const void *data_stripe_get(const data_stripe *s, uint64_t row, size_t rows, data_number *into);
 
 /* ---- Computing: compute.c, threads.c ----------------------------------------------------- */
 

@@ -156,13 +156,13 @@ static data_class class_of(const data_value *value)
 
 /* ---- Block by block ---------------------------------------------------------------------- */
 
-enum { PIECE = 32 * DATA_BLOCK };
+enum { PIECE = 32 * DATA_BLOCK, OPERANDS = 3 };
 
 typedef struct task {
     const data_value *value;
     data_class class;
     block_fn *fn;
-    data_view views[DATA_MAX_INPUTS];
+    data_view views[OPERANDS];
 } task;
 
 static void task_init(task *t, const data_value *value)
@@ -188,16 +188,16 @@ static void add_to_product(const task *t, data_number *product, const void *adde
 
 static void run_block(const task *t, uint64_t at, size_t count)
 {
-    data_number in[DATA_MAX_INPUTS][DATA_BLOCK], out[DATA_BLOCK];
-    const void *numbers[DATA_MAX_INPUTS] = {NULL};
+    data_number in[OPERANDS][DATA_BLOCK], out[DATA_BLOCK];
+    const void *numbers[OPERANDS] = {NULL};
     const data_value *value = t->value;
-    KB_ASSERT(value->input_count > 0);
+    KB_ASSERT(value->input_count > 0 && value->input_count <= OPERANDS);
     for (uint32_t i = 0; i < value->input_count; i++) {
         bool is_condition = value->op == DATA_WHERE && i == 0;
         kb_dtype dtype = is_condition ? KB_F32 : data_dtype_of_class(t->class);
         numbers[i] = data_view_get(&t->views[i], at, count, dtype, in[i]);
     }
-    for (uint32_t i = value->input_count; i < DATA_MAX_INPUTS; i++)
+    for (uint32_t i = value->input_count; i < OPERANDS; i++)
         numbers[i] = numbers[0];
     void *result = value->bytes + at * kb_dtype_bytes(value->dtype);
     bool is_direct = value->dtype == data_dtype_of_class(t->class) && value->op != DATA_FMA;
@@ -242,4 +242,5 @@ static uint64_t cost(const data_value *value)
     return value->elements * ops[value->op].cost;
 }
 
-const data_kernel data_elements_kernel = {.parts = parts, .run = run, .cost = cost};
+const data_kernel data_elements_kernel = {
+    .parts = parts, .run = run, .cost = cost, .broadcasts = true};

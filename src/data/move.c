@@ -1,5 +1,6 @@
 /*
- * move.c: operations that compute nothing: they fill, count up, or put elements elsewhere.
+ * move.c: operations that compute nothing: they fill, count up, or put elements elsewhere, in an
+ * order that the shapes alone say.
  */
 #include <string.h>
 
@@ -53,12 +54,58 @@ static void copy(const data_value *value, uint64_t part, data_scratch *scratch)
     (void)scratch;
     piece p = piece_of(value, part);
     size_t size = kb_dtype_bytes(value->dtype);
-    memcpy(p.bytes, value->inputs[0]->bytes + p.first * size, p.count * size);
+    uint64_t from = (uint64_t)value->first + p.first;
+    memcpy(p.bytes, value->inputs[0]->bytes + from * size, p.count * size);
 }
 
 const data_kernel data_full_kernel = {.parts = pieces, .run = fill, .cost = cost_of_copying};
 const data_kernel data_arange_kernel = {.parts = pieces, .run = count_up, .cost = cost_of_copying};
-const data_kernel data_reshape_kernel = {.parts = pieces, .run = copy, .cost = cost_of_copying};
+const data_kernel data_reshape_kernel = {
+    .parts = pieces, .run = copy, .cost = cost_of_copying, .moves = true};
+
+/* ---- Slicing and joining along an axis --------------------------------------------------- */
+
+/* A piece of the result is made of runs that are neighbours in an input too. */
+static void slice(const data_value *value, uint64_t part, data_scratch *scratch)
+{
+    (void)scratch;
+    piece p = piece_of(value, part);
+    const data_value *input = value->inputs[0];
+    const size_t size = kb_dtype_bytes(value->dtype);
+    data_axis from = data_axis_of(&input->shape, value->axis);
+    uint64_t run = value->shape.dims[value->axis] * from.inner;
+    for (uint64_t done = 0, count; done < p.count; done += count) {
+        uint64_t outer = (p.first + done) / run, within = (p.first + done) % run;
+        uint64_t at = (outer * from.length + (uint64_t)value->first) * from.inner + within;
+        count = data_least(p.count - done, run - within);
+        memcpy(p.bytes + done * size, input->bytes + at * size, count * size);
+    }
+}
+
+static void concat(const data_value *value, uint64_t part, data_scratch *scratch)
+{
+    (void)scratch;
+    piece p = piece_of(value, part);
+    const size_t size = kb_dtype_bytes(value->dtype);
+    data_axis to = data_axis_of(&value->shape, value->axis);
+    for (uint64_t done = 0, count; done < p.count; done += count) {
+        uint64_t outer = (p.first + done) / (to.length * to.inner);
+        uint64_t within = (p.first + done) % (to.length * to.inner), run;
+        uint32_t i = 0;
+        while (within >= (run = value->inputs[i]->shape.dims[value->axis] * to.inner)) {
+            within -= run;
+            i++;
+        }
+        count = data_least(p.count - done, run - within);
+        memcpy(p.bytes + done * size, value->inputs[i]->bytes + (outer * run + within) * size,
+               count * size);
+    }
+}
+
+const data_kernel data_slice_kernel = {
+    .parts = pieces, .run = slice, .cost = cost_of_copying, .along_axis = true, .moves = true};
+const data_kernel data_concat_kernel = {
+    .parts = pieces, .run = concat, .cost = cost_of_copying, .along_axis = true, .moves = true};
 
 /* ---- Transposing ------------------------------------------------------------------------- */
 
@@ -115,4 +162,4 @@ static void transpose(const data_value *value, uint64_t part, data_scratch *scra
 }
 
 const data_kernel data_transpose_kernel = {
-    .parts = bands, .run = transpose, .cost = cost_of_copying};
+    .parts = bands, .run = transpose, .cost = cost_of_copying, .moves = true};

@@ -1,99 +1,16 @@
 /*
  * reduce.c: sums, maxima, minima and softmax along an axis.
  *
- * The input is seen as (outer, length, inner), where length is that of the axis. A stripe is one of
- * the outer ones and up to a block of the inner ones; it is read row by row and folded into one
- * accumulator a column. Sums in f32 are accumulated in double and rounded once, which is
- * better than any order of adding in f32. If there is one column, it is dealt out to some lanes,
- * which are folded in the end; always the same ones, so the result is always the same.
+ * A stripe (stripes.c) is folded into one accumulator a column. Sums in f32 are accumulated in
+ * double and rounded once, which is better than any order of adding in f32. If there is one column,
+ * it is dealt out to some lanes, which are folded in the end; always the same ones, so the result
+ * is always the same.
  */
 #include <math.h>
 
 #include "data_private.h"
 
-enum { LANES = 32, PIECE = 32 * DATA_BLOCK };
-
-/* ---- Stripes ----------------------------------------------------------------------------- */
-
-typedef struct axis_view {
-    uint64_t outer, length, inner;
-    uint64_t width;   /* of stripes, but for the last of a row */
-    uint64_t stripes; /* of each of the outer ones */
-} axis_view;
-
-static axis_view view_of(const data_value *value)
-{
-    const kb_shape *shape = &value->inputs[0]->shape;
-    axis_view view = {.outer = 1, .length = shape->dims[value->axis], .inner = 1};
-    for (uint32_t axis = 0; axis < shape->rank; axis++)
-        if (axis != value->axis)
-            *(axis < value->axis ? &view.outer : &view.inner) *= shape->dims[axis];
-    view.width = data_least(view.inner, DATA_BLOCK);
-    view.stripes = view.width ? data_pieces(view.inner, view.width) : 0;
-    return view;
-}
-
-/* So many stripes are a part. */
-static uint64_t stripes_in_part(const axis_view *view)
-{
-    uint64_t elements = view->length * view->width;
-    return elements < PIECE ? PIECE / (elements ? elements : 1) : 1;
-}
-
-static uint64_t parts(const data_value *value)
-{
-    axis_view view = view_of(value);
-    return data_pieces(view.outer * view.stripes, stripes_in_part(&view));
-}
-
-typedef struct stripe {
-    const data_value *value;
-    data_class class;
-    uint64_t length, inner; /* of the whole */
-    uint64_t first;         /* element, of the input */
-    uint64_t first_result;  /* if the axis has length 1 there */
-    size_t columns;
-} stripe;
-
-typedef void stripe_fn(const stripe *s);
-
-static void for_each_stripe(const data_value *value, uint64_t part, data_class class, stripe_fn *fn)
-{
-    axis_view view = view_of(value);
-    uint64_t all = view.outer * view.stripes, step = stripes_in_part(&view);
-    for (uint64_t i = part * step; i < data_least(all, (part + 1) * step); i++) {
-        uint64_t outer = i / view.stripes, column = i % view.stripes * view.width;
-        fn(&(stripe){
-            .value = value,
-            .class = class,
-            .length = view.length,
-            .inner = view.inner,
-            .first = outer * view.length * view.inner + column,
-            .first_result = outer * view.inner + column,
-            .columns = (size_t)data_least(view.inner - column, view.width),
-        });
-    }
-}
-
-/* How many rows are read at once: more than one if they follow each other without gaps. */
-static size_t rows_at_once(const stripe *s, uint64_t row)
-{
-    size_t fit = s->columns == s->inner ? DATA_BLOCK / s->columns : 1;
-    return (size_t)data_least(s->length - row, fit);
-}
-
-/* In f32 or i32, as they are or converted into `into`. */
-static const void *get_rows(const stripe *s, uint64_t row, size_t rows, data_number *into)
-{
-    const data_value *input = s->value->inputs[0];
-    uint64_t at = s->first + row * s->inner;
-    const unsigned char *from = input->bytes + at * kb_dtype_bytes(input->dtype);
-    kb_dtype dtype = data_dtype_of_class(s->class);
-    if (input->dtype == dtype)
-        return from;
-    kb_convert(dtype, into, input->dtype, from, rows * s->columns);
-    return into;
-}
+enum { LANES = 32 };
 
 /* ---- Folding ----------------------------------------------------------------------------- */
 
@@ -156,7 +73,7 @@ static void accumulators_init(accumulators *acc, const fold *f, size_t count)
 }
 
 /* One accumulator a column. */
-static void fold_stripe(const stripe *s, const fold *f, accumulators *acc)
+static void fold_stripe(const data_stripe *s, const fold *f, accumulators *acc)
 {
     data_number block[DATA_BLOCK];
     accumulators lanes;
@@ -165,8 +82,8 @@ static void fold_stripe(const stripe *s, const fold *f, accumulators *acc)
     accumulators *into = uses_lanes ? &lanes : acc;
     accumulators_init(into, f, width);
     for (uint64_t row = 0; row < s->length;) {
-        size_t rows = rows_at_once(s, row);
-        const void *numbers = get_rows(s, row, rows, block);
+        size_t rows = data_stripe_rows(s, row);
+        const void *numbers = data_stripe_get(s, row, rows, block);
         f->numbers(into, numbers, rows * s->columns, width);
         row += rows;
     }
@@ -176,7 +93,7 @@ static void fold_stripe(const stripe *s, const fold *f, accumulators *acc)
     }
 }
 
-static void reduce_stripe(const stripe *s)
+static void reduce_stripe(const data_stripe *s)
 {
     const data_value *value = s->value;
     const fold *f = s->class == DATA_IN_F32 ? &folds_f32[value->op] : &folds_i32[value->op];
@@ -198,7 +115,7 @@ static void reduce(const data_value *value, uint64_t part, data_scratch *scratch
 {
     (void)scratch;
     bool in_i32 = data_is_integer(value->inputs[0]->dtype);
-    for_each_stripe(value, part, in_i32 ? DATA_IN_I32 : DATA_IN_F32, reduce_stripe);
+    data_for_each_stripe(value, part, in_i32 ? DATA_IN_I32 : DATA_IN_F32, reduce_stripe);
 }
 
 static uint64_t cost_of_reducing(const data_value *value)
@@ -206,22 +123,23 @@ static uint64_t cost_of_reducing(const data_value *value)
     return 2 * value->inputs[0]->elements;
 }
 
-const data_kernel data_reduce_kernel = {.parts = parts, .run = reduce, .cost = cost_of_reducing};
+const data_kernel data_reduce_kernel = {
+    .parts = data_stripe_parts, .run = reduce, .cost = cost_of_reducing, .along_axis = true};
 
 /* ---- Softmax ----------------------------------------------------------------------------- */
 
 /* The numbers of some rows as exp(x - greatest). */
-static void get_exponentials(const stripe *s, uint64_t row, size_t rows, const float *greatest,
+static void get_exponentials(const data_stripe *s, uint64_t row, size_t rows, const float *greatest,
                              float *into)
 {
-    const float *numbers = get_rows(s, row, rows, (data_number *)into);
+    const float *numbers = data_stripe_get(s, row, rows, (data_number *)into);
     for (size_t i = 0; i < rows; i++)
         for (size_t j = 0; j < s->columns; j++)
             into[i * s->columns + j] = expf(numbers[i * s->columns + j] - greatest[j]);
 }
 
 /* They are computed twice, which takes no memory: a column may be of any length. */
-static void softmax_stripe(const stripe *s)
+static void softmax_stripe(const data_stripe *s)
 {
     accumulators greatest, sums;
     float block[DATA_BLOCK];
@@ -230,12 +148,12 @@ static void softmax_stripe(const stripe *s)
     fold_stripe(s, &folds_f32[DATA_MAX], &greatest);
     accumulators_init(&sums, &folds_f32[DATA_SUM], columns);
     for (uint64_t row = 0, rows; row < s->length; row += rows) {
-        rows = rows_at_once(s, row);
+        rows = data_stripe_rows(s, row);
         get_exponentials(s, row, rows, greatest.f32, block);
         sum_f32(&sums, block, rows * columns, columns);
     }
     for (uint64_t row = 0, rows; row < s->length; row += rows) {
-        rows = rows_at_once(s, row);
+        rows = data_stripe_rows(s, row);
         get_exponentials(s, row, rows, greatest.f32, block);
         for (size_t i = 0; i < rows; i++)
             for (size_t j = 0; j < columns; j++)
@@ -248,7 +166,7 @@ static void softmax_stripe(const stripe *s)
 static void softmax(const data_value *value, uint64_t part, data_scratch *scratch)
 {
     (void)scratch;
-    for_each_stripe(value, part, DATA_IN_F32, softmax_stripe);
+    data_for_each_stripe(value, part, DATA_IN_F32, softmax_stripe);
 }
 
 static uint64_t cost_of_softmax(const data_value *value)
@@ -256,4 +174,5 @@ static uint64_t cost_of_softmax(const data_value *value)
     return 15 * value->elements;
 }
 
-const data_kernel data_softmax_kernel = {.parts = parts, .run = softmax, .cost = cost_of_softmax};
+const data_kernel data_softmax_kernel = {
+    .parts = data_stripe_parts, .run = softmax, .cost = cost_of_softmax, .along_axis = true};

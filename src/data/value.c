@@ -230,11 +230,14 @@ static bool broadcasts(const kb_shape *shape, const kb_shape *result)
 static bool fits(data_op op, kb_dtype dtype, const kb_shape *shape, data_value *const *inputs,
                  size_t count, uint32_t axis)
 {
-    if (op >= DATA_OPS || count != data_op_inputs(op))
+    if (op >= DATA_OPS || count == 0 || count > DATA_MAX_INPUTS ||
+        (data_op_inputs(op) != 0 && count != data_op_inputs(op)))
         return false;
-    if (op >= DATA_SUM)
-        return op >= DATA_TRANSPOSE ? inputs[0]->dtype == dtype : axis < inputs[0]->shape.rank;
-    for (size_t i = 0; i < count; i++)
+    const data_kernel *kernel = data_kernel_of((int)op);
+    if ((kernel->moves && inputs[0]->dtype != dtype) ||
+        (kernel->along_axis && axis >= inputs[0]->shape.rank))
+        return false;
+    for (size_t i = 0; kernel->broadcasts && i < count; i++)
         if (!broadcasts(&inputs[i]->shape, shape))
             return false;
     return true;
@@ -252,6 +255,40 @@ kb_error *data_apply(data_store *store, data_op op, kb_dtype dtype, const kb_sha
         add_input(made, inputs[i]);
     *value = made;
     return err;
+}
+
+kb_error *data_part(data_store *store, data_value *input, uint64_t first, const kb_shape *shape,
+                    data_value **value)
+{
+    kb_error *err = data_apply(store, DATA_RESHAPE, input->dtype, shape, &input, 1, 0, value);
+    if (!err) {
+        KB_ASSERT(first <= input->elements && (*value)->elements <= input->elements - first);
+        (*value)->first = (int64_t)first;
+    }
+    return err;
+}
+
+kb_error *data_slice(data_store *store, data_value *input, uint32_t axis, uint64_t begin,
+                     uint64_t end, data_value **value)
+{
+    kb_shape shape = input->shape;
+    KB_ASSERT(axis < shape.rank && begin <= end && end <= shape.dims[axis]);
+    shape.dims[axis] = end - begin;
+    kb_error *err = data_apply(store, DATA_SLICE, input->dtype, &shape, &input, 1, axis, value);
+    if (!err)
+        (*value)->first = (int64_t)begin;
+    return err;
+}
+
+kb_error *data_concat(data_store *store, data_value *const *inputs, size_t count, uint32_t axis,
+                      data_value **value)
+{
+    kb_shape shape = inputs[0]->shape;
+    for (size_t i = 1; i < count; i++) {
+        KB_ASSERT(inputs[i]->dtype == inputs[0]->dtype && inputs[i]->shape.rank == shape.rank);
+        shape.dims[axis] += inputs[i]->shape.dims[axis];
+    }
+    return data_apply(store, DATA_CONCAT, inputs[0]->dtype, &shape, inputs, count, axis, value);
 }
 
 kb_error *data_dot(data_store *store, data_value *a, data_value *b, data_value *acc, kb_dtype dtype,

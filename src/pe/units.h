@@ -109,13 +109,17 @@ typedef enum pe_math_class {
     PE_MATH_MOVE,
     PE_MATH_DIVIDE,
     PE_MATH_EXP,
+    PE_MATH_GATHER, /* at places that an index says */
     PE_MATH_CLASSES
 } pe_math_class;
 
-/* ceil(elements / lanes) * (cycles of the classes, summed) + latency, in cycles. `counts`: how
- * often an element passes in each class. */
-kb_time pe_math_time(const topo_pe_figures *figures, uint64_t elements,
-                     const uint32_t counts[PE_MATH_CLASSES]);
+/* ceil(elements / lanes) * (cycles of the classes, summed). `counts`: how often an element passes
+ * in each class. */
+uint64_t pe_math_cycles(const topo_pe_figures *figures, uint64_t elements,
+                        const uint32_t counts[PE_MATH_CLASSES]);
+
+/* The time of an operation that takes `cycles`: these, and the latency. */
+kb_time pe_math_time(const topo_pe_figures *figures, uint64_t cycles);
 
 /* How long m x k x n occupies the matrix engine, and what passes afterwards until the last result
  * is there. */

@@ -34,14 +34,19 @@ static kb_time cycles_to_time(uint64_t cycles, kb_time cycle)
     return (kb_time)time;
 }
 
-kb_time pe_math_time(const topo_pe_figures *figures, uint64_t elements,
-                     const uint32_t counts[PE_MATH_CLASSES])
+uint64_t pe_math_cycles(const topo_pe_figures *figures, uint64_t elements,
+                        const uint32_t counts[PE_MATH_CLASSES])
 {
+    _Static_assert((int)PE_MATH_CLASSES == (int)TOPO_MATH_CLASSES, "a key for each class");
     uint64_t cycles = 0;
     for (int c = 0; c < PE_MATH_CLASSES; c++)
         cycles += (uint64_t)counts[c] * figures->math_cycles[c];
-    uint64_t passes = times(divide_up(elements, figures->math_lanes), cycles);
-    return cycles_to_time(plus(passes, figures->math_latency_cycles), figures->math_cycle_fs);
+    return times(divide_up(elements, figures->math_lanes), cycles);
+}
+
+kb_time pe_math_time(const topo_pe_figures *figures, uint64_t cycles)
+{
+    return cycles_to_time(plus(cycles, figures->math_latency_cycles), figures->math_cycle_fs);
 }
 
 pe_gemm_time pe_gemm_time_of(const topo_pe_figures *figures, uint64_t m, uint64_t k, uint64_t n)

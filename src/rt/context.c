@@ -518,6 +518,7 @@ rt_figures rt_get_figures(kb_context *ctx)
         .log = ctx->log,
         .launches = ctx->launches.items,
         .launch_count = ctx->launches.count,
+        .stand_ins = tl_runner_stand_ins(ctx->kernels),
     };
 }
 

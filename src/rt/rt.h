@@ -10,6 +10,7 @@
 #include "bench.h"
 #include "net/net.h"
 #include "sim/sim.h"
+#include "tl/tl.h"
 #include "topo/topo.h"
 #include "work.h"
 
@@ -20,6 +21,7 @@ typedef struct rt_figures {
     kb_oplog *log;
     const kb_launch_result *launches; /* those that are done, in the order of their ends */
     size_t launch_count;
+    tl_stand_ins stand_ins;
 } rt_figures;
 
 rt_figures rt_get_figures(kb_context *ctx);

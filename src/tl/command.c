@@ -19,12 +19,12 @@ kb_error *tl_operand_data(tl_context *tl, const tl_operand *operand, data_value 
     data_value *has = operand->value->data;
     KB_ASSERT(has);
     const kb_shape *is = data_shape(has);
-    if (is->rank == shape.rank &&
+    if (operand->first == 0 && is->rank == shape.rank &&
         memcmp(is->dims, shape.dims, shape.rank * sizeof *is->dims) == 0) {
         *data = data_retain(has);
         return NULL;
     }
-    return data_apply(store, DATA_RESHAPE, operand->dtype, &shape, &has, 1, 0, data);
+    return data_part(store, has, operand->first, &shape, data);
 }
 
 /* ---- Commands ---- */
@@ -71,10 +71,12 @@ void tl_command_destroy(tl_command *command)
         value->commands--;
         tl_value_release(tl, value);
     }
-    if (command->result) {
-        command->result->commands--;
-        tl_value_release(tl, command->result);
-    }
+    tl_value *results[] = {command->result, command->second};
+    for (int i = 0; i < 2; i++)
+        if (results[i]) {
+            results[i]->commands--;
+            tl_value_release(tl, results[i]);
+        }
     for (int i = 0; i < TL_MATRICES; i++)
         if (command->rects[i].items)
             kb_vec_fini(&command->rects[i]);
@@ -200,7 +202,8 @@ static void complete_entry(const tl_call *call, const tl_command *command, kb_op
     describe_call(call, op);
     if (command->result)
         op->result = command->result->number;
-    for (uint32_t i = 0; i < command->input_count; i++)
+    enum { room = sizeof op->operands / sizeof op->operands[0] };
+    for (uint32_t i = 0; i < command->input_count && i < room; i++)
         if (command->inputs[i].value)
             op->operands[i] = command->inputs[i].value->number;
 }

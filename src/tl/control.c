@@ -55,21 +55,44 @@ void tl_wait_future_(tl_context *tl, tl_place at, tl_future future)
     tl_wait_for(&call, future.id);
 }
 
+/* Waits for the value. False if it has no number because the run has no data. */
+static bool read_item(const tl_call *call, tl_tensor x, double *number)
+{
+    tl_context *tl = call->tl;
+    tl_operand is = tl_take(call, x);
+    *number = is.number;
+    if (!is.value)
+        return true;
+    if (tl_elements(&is.shape) != 1)
+        tl_fault(call, "shape %s; it has to be one element", tl_shape_print(&is.shape).text);
+    tl_wait_for(call, is.value->made);
+    bool is_known = is.value->data;
+    if (!is_known && !tl->runner->has.timing_only)
+        tl_fault(call, "the value comes from a kernel that was stopped before it was there");
+    if (is_known)
+        tl_check(call, data_item(tl->runner->has.store, is.value->data, is.first, number));
+    tl_end_call(tl);
+    return is_known;
+}
+
 double tl_item_(tl_context *tl, tl_place at, tl_tensor x)
 {
     tl_call call = tl_enter(tl, at, "tl_item");
-    tl_operand is = tl_take(&call, x);
-    if (!is.value)
-        return is.number;
-    if (tl_elements(&is.shape) != 1)
-        tl_fault(&call, "shape %s; it has to be one element", tl_shape_print(&is.shape).text);
-    tl_wait_for(&call, is.value->made);
-    if (!is.value->data && tl->runner->has.timing_only)
-        tl_fault(&call, "this kernel asks for data, and the run has none: it is timing-only");
-    if (!is.value->data)
-        tl_fault(&call, "the value comes from a kernel that was stopped before it was there");
-    double number = 0;
-    tl_check(&call, data_item(tl->runner->has.store, is.value->data, 0, &number));
-    tl_end_call(tl);
+    double number;
+    if (!read_item(&call, x, &number))
+        tl_fault(&call, "this kernel asks for data, and the run has none: it is timing-only; "
+                        "tl_item_or(x, stand_in) gives such a run a number to go on with");
     return number;
+}
+
+double tl_item_or_(tl_context *tl, tl_place at, tl_tensor x, double stand_in)
+{
+    tl_call call = tl_enter(tl, at, "tl_item_or");
+    double number;
+    if (read_item(&call, x, &number))
+        return number;
+    tl_stand_ins *used = &tl->runner->stand_ins;
+    if (used->count++ == 0)
+        used->first = at;
+    return stand_in;
 }

@@ -1,6 +1,7 @@
 /*
- * math.c: operations of the vector engine: on elements, along an axis, and those that only move
- * elements. Here are the rules for shapes and types, and what each operation costs.
+ * math.c: operations of the vector engine: on elements, along an axis, and some that only move
+ * elements (the others are in pieces.c and pick.c). Here are the rules for shapes and types, and
+ * what each of these operations costs.
  *
  * An operation passes over its elements once for each step of a class (see the table): over those
  * of the result, or of the input if it is along an axis. Not modelled: that repeating an axis, or
@@ -21,6 +22,7 @@ typedef enum rule {
     KEEP,     /* the result has the type of the input */
     FLOATING, /* the same, but f32 for integers */
     TOTAL,    /* the same as KEEP, but i32 for integers */
+    INDEX,    /* the result is i32 */
 } rule;
 
 typedef enum extent {
@@ -30,10 +32,9 @@ typedef enum extent {
 } extent;
 
 typedef struct facts {
-    const char *name;
     rule rule;
     extent extent;
-    uint32_t passes[PE_MATH_CLASSES]; /* moves and sums, divisions, exponentials */
+    uint32_t passes[PE_MATH_CLASSES]; /* moves and sums, divisions, exponentials, picking */
     uint32_t flops;                   /* of an element */
 } facts;
 
@@ -42,64 +43,52 @@ typedef struct facts {
  * function, two for a product with a sum or for two comparisons, none for moving.
  */
 static const facts facts_of[TL_OPS_] = {
-    [TL_ADD_] = {"tl_add", MEET, EACH, {1}, 1},
-    [TL_SUB_] = {"tl_sub", MEET, EACH, {1}, 1},
-    [TL_MUL_] = {"tl_mul", MEET, EACH, {1}, 1},
-    [TL_DIV_] = {"tl_div", MEET, EACH, {0, 1}, 1},
-    [TL_MAXIMUM_] = {"tl_maximum", MEET, EACH, {1}, 1},
-    [TL_MINIMUM_] = {"tl_minimum", MEET, EACH, {1}, 1},
-    [TL_LT_] = {"tl_lt", COMPARE, EACH, {1}, 1},
-    [TL_LE_] = {"tl_le", COMPARE, EACH, {1}, 1},
-    [TL_GT_] = {"tl_gt", COMPARE, EACH, {1}, 1},
-    [TL_GE_] = {"tl_ge", COMPARE, EACH, {1}, 1},
-    [TL_EQ_] = {"tl_eq", COMPARE, EACH, {1}, 1},
-    [TL_NE_] = {"tl_ne", COMPARE, EACH, {1}, 1},
-    [TL_FMA_] = {"tl_fma", MEET, EACH, {1}, 2},
-    [TL_CLAMP_] = {"tl_clamp", MEET, EACH, {1}, 2},
-    [TL_WHERE_] = {"tl_where", CHOOSE, EACH, {1}, 0},
-    [TL_EXP_] = {"tl_exp", FLOATING, EACH, {0, 0, 1}, 1},
-    [TL_LOG_] = {"tl_log", FLOATING, EACH, {0, 0, 1}, 1},
-    [TL_SQRT_] = {"tl_sqrt", FLOATING, EACH, {0, 1}, 1},
-    [TL_RSQRT_] = {"tl_rsqrt", FLOATING, EACH, {0, 1}, 1},
-    [TL_ABS_] = {"tl_abs", KEEP, EACH, {1}, 1},
-    [TL_SIGMOID_] = {"tl_sigmoid", FLOATING, EACH, {0, 0, 1}, 1},
-    [TL_TANH_] = {"tl_tanh", FLOATING, EACH, {0, 0, 1}, 1},
-    [TL_COS_] = {"tl_cos", FLOATING, EACH, {0, 0, 1}, 1},
-    [TL_SIN_] = {"tl_sin", FLOATING, EACH, {0, 0, 1}, 1},
-    [TL_GELU_] = {"tl_gelu", FLOATING, EACH, {1, 0, 1}, 2},
-    [TL_SILU_] = {"tl_silu", FLOATING, EACH, {1, 0, 1}, 2},
-    [TL_NEG_] = {"tl_neg", KEEP, EACH, {1}, 1},
-    [TL_CAST_] = {"tl_cast", KEEP, EACH, {1}, 0},
-    [TL_SUM_] = {"tl_sum", TOTAL, ALONG, {1}, 1},
-    [TL_MAX_] = {"tl_max", KEEP, ALONG, {1}, 1},
-    [TL_MIN_] = {"tl_min", KEEP, ALONG, {1}, 1},
+    [TL_ADD_] = {MEET, EACH, {1}, 1},
+    [TL_SUB_] = {MEET, EACH, {1}, 1},
+    [TL_MUL_] = {MEET, EACH, {1}, 1},
+    [TL_DIV_] = {MEET, EACH, {0, 1}, 1},
+    [TL_MAXIMUM_] = {MEET, EACH, {1}, 1},
+    [TL_MINIMUM_] = {MEET, EACH, {1}, 1},
+    [TL_LT_] = {COMPARE, EACH, {1}, 1},
+    [TL_LE_] = {COMPARE, EACH, {1}, 1},
+    [TL_GT_] = {COMPARE, EACH, {1}, 1},
+    [TL_GE_] = {COMPARE, EACH, {1}, 1},
+    [TL_EQ_] = {COMPARE, EACH, {1}, 1},
+    [TL_NE_] = {COMPARE, EACH, {1}, 1},
+    [TL_FMA_] = {MEET, EACH, {1}, 2},
+    [TL_CLAMP_] = {MEET, EACH, {1}, 2},
+    [TL_WHERE_] = {CHOOSE, EACH, {1}, 0},
+    [TL_EXP_] = {FLOATING, EACH, {0, 0, 1}, 1},
+    [TL_LOG_] = {FLOATING, EACH, {0, 0, 1}, 1},
+    [TL_SQRT_] = {FLOATING, EACH, {0, 1}, 1},
+    [TL_RSQRT_] = {FLOATING, EACH, {0, 1}, 1},
+    [TL_ABS_] = {KEEP, EACH, {1}, 1},
+    [TL_SIGMOID_] = {FLOATING, EACH, {0, 0, 1}, 1},
+    [TL_TANH_] = {FLOATING, EACH, {0, 0, 1}, 1},
+    [TL_COS_] = {FLOATING, EACH, {0, 0, 1}, 1},
+    [TL_SIN_] = {FLOATING, EACH, {0, 0, 1}, 1},
+    [TL_GELU_] = {FLOATING, EACH, {1, 0, 1}, 2},
+    [TL_SILU_] = {FLOATING, EACH, {1, 0, 1}, 2},
+    [TL_NEG_] = {KEEP, EACH, {1}, 1},
+    [TL_CAST_] = {KEEP, EACH, {1}, 0},
+    [TL_SUM_] = {TOTAL, ALONG, {1}, 1},
+    [TL_MAX_] = {KEEP, ALONG, {1}, 1},
+    [TL_MIN_] = {KEEP, ALONG, {1}, 1},
     /* The maximum, subtracting it, the sum; a division; an exponential. */
-    [TL_SOFTMAX_] = {"tl_softmax", FLOATING, THROUGH, {3, 1, 1}, 5},
-    [TL_TRANSPOSE_] = {"tl_transpose", KEEP, EACH, {1}, 0},
-    [TL_RESHAPE_] = {"tl_reshape", KEEP, EACH, {0}, 0},
+    [TL_SOFTMAX_] = {FLOATING, THROUGH, {3, 1, 1}, 5},
+    [TL_TRANSPOSE_] = {KEEP, EACH, {1}, 0},
+    [TL_RESHAPE_] = {KEEP, EACH, {0}, 0},
+    /* Comparing, which keeps the number, and keeping its index. */
+    [TL_ARGMAX_] = {INDEX, ALONG, {2}, 1},
+    [TL_ARGMIN_] = {INDEX, ALONG, {2}, 1},
+    [TL_CUMSUM_] = {TOTAL, THROUGH, {0}, 1}, /* see passes_of_cumsum() */
 };
 
-/* What a kernel's header calls an operation is what data does. */
-#define SAME_(op) _Static_assert((int)TL_##op##_ == (int)DATA_##op, #op)
-SAME_(ADD);
-SAME_(DIV);
-SAME_(MINIMUM);
-SAME_(LT);
-SAME_(NE);
-SAME_(FMA);
-SAME_(WHERE);
-SAME_(EXP);
-SAME_(ABS);
-SAME_(SIGMOID);
-SAME_(SILU);
-SAME_(NEG);
-SAME_(CAST);
-SAME_(SUM);
-SAME_(SOFTMAX);
-SAME_(TRANSPOSE);
-SAME_(RESHAPE);
-SAME_(OPS);
-#undef SAME_
+static const char *const name_of[TL_OPS_] = {
+#define NAME(op, name, inputs, kernel) [TL_##op##_] = "tl_" #name,
+    TL_EACH_OP_(NAME)
+#undef NAME
+};
 
 /* ---- Types ------------------------------------------------------------------------------- */
 
@@ -112,8 +101,7 @@ kb_dtype tl_dtypes_meet(kb_dtype a, kb_dtype b)
     return tl_is_float(a) ? KB_F32 : KB_I32;
 }
 
-/* The type that a number has beside a tensor of the type: an integer type only if it fits. */
-static kb_dtype number_beside(double number, kb_dtype dtype)
+kb_dtype tl_number_beside(double number, kb_dtype dtype)
 {
     if (tl_is_float(dtype))
         return dtype;
@@ -137,7 +125,7 @@ static kb_dtype meet(tl_operand *operands, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         if (operands[i].value)
             continue;
-        operands[i].dtype = number_beside(operands[i].number, tensors);
+        operands[i].dtype = tl_number_beside(operands[i].number, tensors);
         all = tl_dtypes_meet(all, operands[i].dtype);
     }
     return all;
@@ -158,6 +146,8 @@ static kb_dtype result_dtype(const facts *is, tl_operand *operands, uint32_t cou
         return tl_is_float(first) ? first : KB_F32;
     case TOTAL:
         return tl_is_float(first) ? first : KB_I32;
+    case INDEX:
+        return KB_I32;
     case KEEP:
         break;
     }
@@ -179,8 +169,7 @@ bool tl_broadcast(const tl_dims *a, const tl_dims *b, tl_dims *both)
     return true;
 }
 
-/* An axis counted from the first; -1 is the last. */
-static uint32_t check_axis(const tl_call *call, const tl_dims *shape, int axis)
+uint32_t tl_check_axis(const tl_call *call, const tl_dims *shape, int axis)
 {
     int from_first = axis < 0 ? axis + shape->rank : axis;
     if (from_first < 0 || from_first >= shape->rank)
@@ -190,48 +179,54 @@ static uint32_t check_axis(const tl_call *call, const tl_dims *shape, int axis)
 
 /* ---- Issuing ----------------------------------------------------------------------------- */
 
-/* An operation that has been checked. */
-typedef struct work {
-    data_op op;
-    tl_operand inputs[TL_MAX_INPUTS];
-    uint32_t input_count;
-    kb_dtype dtype; /* of the result */
-    tl_dims shape;
-    uint32_t axis;
-    double number; /* of tl_full */
-    int64_t first; /* of tl_arange */
-    kb_error *(*bind)(tl_command *command);
-    uint64_t elements; /* that it passes over */
-    const uint32_t *passes;
-    uint64_t flops;
-} work;
-
-static tl_tensor issue(const tl_call *call, const work *is)
+uint64_t tl_move_cycles(const tl_context *tl, uint64_t elements, uint32_t moves)
 {
-    tl_context *tl = call->tl;
-    tl_value *result = tl_value_new(call, is->dtype, &is->shape);
+    return pe_math_cycles(tl->runner->figures, elements,
+                          (uint32_t[PE_MATH_CLASSES]){[PE_MATH_MOVE] = moves});
+}
+
+void tl_issue_work(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second)
+{
     tl_command *command = tl_command_new(call, is->inputs, is->input_count, result, &is->shape);
     command->bind = is->bind;
     command->op = is->op;
     command->axis = is->axis;
     command->number = is->number;
     command->first = is->first;
+    command->at = call->at;
+    command->name = call->name;
     result->structural = true;
-    pe_command what = {.unit = KB_UNIT_MATH,
-                       .time = pe_math_time(tl->runner->figures, is->elements, is->passes),
-                       .tcm_writes = result->bytes,
-                       .op.flops = is->flops};
-    for (uint32_t i = 0; i < is->input_count; i++) {
+    for (uint32_t i = 0; i < is->input_count; i++)
         result->structural = result->structural && tl_is_structural(&is->inputs[i]);
-        if (is->inputs[i].value)
-            what.tcm_reads += is->inputs[i].value->bytes;
+    if (second) {
+        command->second = second;
+        second->refs++;
+        second->commands++;
+        second->structural = result->structural;
     }
-    (void)tl_issue(call, command, &what);
-    tl_end_call(tl);
+    pe_op op = tl_issue(call, command,
+                        &(pe_command){.unit = KB_UNIT_MATH,
+                                      .time = pe_math_time(call->tl->runner->figures, is->cycles),
+                                      .tcm_reads = is->tcm_reads,
+                                      .tcm_writes = is->tcm_writes,
+                                      .op.flops = is->flops});
+    if (second)
+        second->made = op;
+}
+
+/* An operation with one result, which has a place of its own. */
+static tl_tensor issue(const tl_call *call, tl_work *is)
+{
+    tl_value *result = tl_value_new(call, is->dtype, &is->shape);
+    is->tcm_writes = result->bytes;
+    for (uint32_t i = 0; i < is->input_count; i++)
+        is->tcm_reads += tl_operand_bytes(&is->inputs[i]);
+    tl_issue_work(call, is, result, NULL);
+    tl_end_call(call->tl);
     return tl_handle_of(call, result, &is->shape);
 }
 
-static kb_error *bind_op(tl_command *command)
+kb_error *tl_bind_op(tl_command *command)
 {
     tl_context *tl = command->tl;
     data_store *store = tl->runner->has.store;
@@ -248,27 +243,50 @@ static kb_error *bind_op(tl_command *command)
     return err;
 }
 
+/*
+ * Running sums along the last axis are made within a row of lanes in steps that double what is
+ * summed, and then what came before is added; along another axis, lanes have different sums, and
+ * each row of lanes is added to the one before.
+ */
+static uint32_t passes_of_cumsum(const tl_context *tl, const tl_dims *shape, uint32_t axis)
+{
+    uint64_t length = (uint64_t)shape->dims[axis], lanes = tl->runner->figures->math_lanes;
+    for (int i = (int)axis + 1; i < shape->rank; i++)
+        if (shape->dims[i] != 1)
+            return 1;
+    uint32_t passes = tl_log2_up(length < lanes ? length : lanes) + (length > lanes);
+    return passes > 0 ? passes : 1;
+}
+
 /* The operation of the table, with its cost. */
-static tl_tensor issue_op(const tl_call *call, tl_op op, work *is)
+static tl_tensor issue_op(const tl_call *call, tl_op op, tl_work *is)
 {
     const facts *known = &facts_of[op];
+    const tl_dims *over = known->extent == EACH ? &is->shape : &is->inputs[0].shape;
+    uint64_t elements = tl_elements(over);
     is->op = (data_op)op;
-    is->bind = bind_op;
-    is->elements = tl_elements(known->extent == EACH ? &is->shape : &is->inputs[0].shape);
-    is->passes = known->passes;
-    is->flops = is->elements * known->flops;
+    is->bind = tl_bind_op;
+    is->cycles = pe_math_cycles(call->tl->runner->figures, elements, known->passes);
+    if (op == TL_CUMSUM_)
+        is->cycles = tl_move_cycles(call->tl, elements, passes_of_cumsum(call->tl, over, is->axis));
+    is->flops = elements * known->flops;
     return issue(call, is);
 }
 
 /* ---- Element by element, and along an axis ----------------------------------------------- */
 
-static void check_inputs(const tl_call *call, const work *is)
+void tl_check_not_f8(const tl_call *call, const tl_operand *operand)
+{
+    if (operand->value && tl_is_f8(operand->dtype))
+        tl_fault(call, "%s is for storage: cast it first", kb_dtype_name(operand->dtype));
+}
+
+static void check_inputs(const tl_call *call, const tl_work *is)
 {
     bool any = false;
     for (uint32_t i = 0; i < is->input_count; i++) {
         any = any || is->inputs[i].value;
-        if (is->inputs[i].value && tl_is_f8(is->inputs[i].dtype))
-            tl_fault(call, "%s is for storage: cast it first", kb_dtype_name(is->inputs[i].dtype));
+        tl_check_not_f8(call, &is->inputs[i]);
     }
     if (!any)
         tl_fault(call, "%s: use C for that",
@@ -276,7 +294,7 @@ static void check_inputs(const tl_call *call, const work *is)
                                       : "its operands are plain numbers");
 }
 
-static void check_broadcast(const tl_call *call, work *is)
+static void check_broadcast(const tl_call *call, tl_work *is)
 {
     is->shape = is->inputs[0].shape;
     for (uint32_t i = 1; i < is->input_count; i++) {
@@ -294,15 +312,15 @@ tl_tensor tl_apply_(tl_context *tl, tl_place at, tl_op op, const tl_tensor *inpu
 {
     KB_ASSERT((unsigned)op < TL_OPS_);
     const facts *known = &facts_of[op];
-    tl_call call = tl_enter(tl, at, known->name);
-    work is = {.input_count = data_op_inputs((data_op)op)};
+    tl_call call = tl_enter(tl, at, name_of[op]);
+    tl_work is = {.input_count = data_op_inputs((data_op)op)};
     for (uint32_t i = 0; i < is.input_count; i++)
         is.inputs[i] = tl_take(&call, inputs[i]);
     check_inputs(&call, &is);
     is.dtype = result_dtype(known, is.inputs, is.input_count);
     check_broadcast(&call, &is);
     if (known->extent != EACH)
-        is.axis = check_axis(&call, &is.shape, axis);
+        is.axis = tl_check_axis(&call, &is.shape, axis);
     if (known->extent == ALONG) {
         int64_t *length = &is.shape.dims[is.axis];
         if (*length == 0 && op != TL_SUM_)
@@ -314,13 +332,19 @@ tl_tensor tl_apply_(tl_context *tl, tl_place at, tl_op op, const tl_tensor *inpu
 
 /* ---- Types and shapes -------------------------------------------------------------------- */
 
-/* The only operand of a call, which cannot be a number. */
-static work work_on(const tl_call *call, tl_tensor x)
+tl_operand tl_take_value(const tl_call *call, tl_tensor x)
 {
-    work is = {.input_count = 1};
-    is.inputs[0] = tl_take(call, x);
-    if (!is.inputs[0].value)
+    tl_operand operand = tl_take(call, x);
+    if (!operand.value)
         tl_fault(call, "its operand is a plain number: use C for that");
+    return operand;
+}
+
+/* On one operand alone, which cannot be a number. */
+static tl_work work_on(const tl_call *call, tl_tensor x)
+{
+    tl_work is = {.input_count = 1};
+    is.inputs[0] = tl_take_value(call, x);
     is.dtype = is.inputs[0].dtype;
     is.shape = is.inputs[0].shape;
     return is;
@@ -330,7 +354,7 @@ tl_tensor tl_cast_(tl_context *tl, tl_place at, tl_tensor x, kb_dtype dtype)
 {
     tl_call call = tl_enter(tl, at, "tl_cast");
     tl_check_dtype(&call, dtype);
-    work is = work_on(&call, x);
+    tl_work is = work_on(&call, x);
     is.dtype = dtype;
     return issue_op(&call, TL_CAST_, &is);
 }
@@ -338,7 +362,7 @@ tl_tensor tl_cast_(tl_context *tl, tl_place at, tl_tensor x, kb_dtype dtype)
 tl_tensor tl_transpose_(tl_context *tl, tl_place at, tl_tensor x)
 {
     tl_call call = tl_enter(tl, at, "tl_transpose");
-    work is = work_on(&call, x);
+    tl_work is = work_on(&call, x);
     int last = is.shape.rank - 1;
     if (last < 1)
         tl_fault(&call, "shape %s has no two axes to swap", tl_shape_print(&is.shape).text);
@@ -348,22 +372,7 @@ tl_tensor tl_transpose_(tl_context *tl, tl_place at, tl_tensor x)
     return issue_op(&call, TL_TRANSPOSE_, &is);
 }
 
-tl_tensor tl_reshape_(tl_context *tl, tl_place at, tl_tensor x, tl_dims shape)
-{
-    tl_call call = tl_enter(tl, at, "tl_reshape");
-    uint64_t elements = tl_check_shape(&call, &shape);
-    work is = work_on(&call, x);
-    if (elements != tl_elements(&is.shape))
-        tl_fault(&call, "shape %s has other elements than %s", tl_shape_print(&shape).text,
-                 tl_shape_print(&is.shape).text);
-    tl_value_retain(is.inputs[0].value);
-    tl_end_call(tl);
-    return tl_handle_of(&call, is.inputs[0].value, &shape);
-}
-
 /* ---- Of numbers alone -------------------------------------------------------------------- */
-
-static const uint32_t one_move[PE_MATH_CLASSES] = {[PE_MATH_MOVE] = 1};
 
 static kb_error *bind_full(tl_command *command)
 {
@@ -376,12 +385,11 @@ tl_tensor tl_full_(tl_context *tl, tl_place at, tl_dims shape, kb_dtype dtype, d
 {
     tl_call call = tl_enter(tl, at, "tl_full");
     tl_check_dtype(&call, dtype);
-    return issue(&call, &(work){.dtype = dtype,
-                                .shape = shape,
-                                .number = number,
-                                .bind = bind_full,
-                                .elements = tl_check_shape(&call, &shape),
-                                .passes = one_move});
+    return issue(&call, &(tl_work){.dtype = dtype,
+                                   .shape = shape,
+                                   .number = number,
+                                   .bind = bind_full,
+                                   .cycles = tl_move_cycles(tl, tl_check_shape(&call, &shape), 1)});
 }
 
 static kb_error *bind_arange(tl_command *command)
@@ -396,10 +404,9 @@ tl_tensor tl_arange_(tl_context *tl, tl_place at, int64_t begin, int64_t end)
     if (begin > end || begin < INT32_MIN || end > (int64_t)INT32_MAX + 1)
         tl_fault(&call, "from %lld to %lld: these are no numbers of i32 that count up",
                  (long long)begin, (long long)end);
-    return issue(&call, &(work){.dtype = KB_I32,
-                                .shape = {.rank = 1, .dims = {end - begin}},
-                                .first = begin,
-                                .bind = bind_arange,
-                                .elements = (uint64_t)(end - begin),
-                                .passes = one_move});
+    return issue(&call, &(tl_work){.dtype = KB_I32,
+                                   .shape = {.rank = 1, .dims = {end - begin}},
+                                   .first = begin,
+                                   .bind = bind_arange,
+                                   .cycles = tl_move_cycles(tl, (uint64_t)(end - begin), 1)});
 }

@@ -56,7 +56,11 @@ static tl_handle *take_acc(const tl_call *call, tl_tensor given, const tl_operan
     if (acc->value == inputs[0].value || acc->value == inputs[1].value)
         tl_fault(call, "acc is also what is multiplied");
     if (acc->value->handles > 1)
-        tl_fault(call, "acc shares its place with a value that tl_reshape made: free that first");
+        tl_fault(call, "acc shares its place with a value that tl_reshape or tl_slice made: free "
+                       "that first");
+    if (tl_elements(shape) * kb_dtype_bytes(acc->dtype) != acc->value->bytes)
+        tl_fault(call, "acc is a slice in the place of a larger value: copy it first, for example "
+                       "with tl_add(acc, 0)");
     const tl_value *value = acc->value;
     while (value->readers > 0)
         tl_wait_for_progress(call);
@@ -167,7 +171,10 @@ static tl_operand take_matrix(const tl_call *call, tl_tensor given, int which)
         tl_check_apart(call, handle);
     if (!handle->value)
         tl_resolve(call, handle, NULL, which, true);
-    return (tl_operand){.value = handle->value, .dtype = handle->dtype, .shape = handle->shape};
+    return (tl_operand){.value = handle->value,
+                        .dtype = handle->dtype,
+                        .shape = handle->shape,
+                        .first = handle->first};
 }
 
 static void check_product(const tl_call *call, const tl_operand matrices[TL_MATRICES])

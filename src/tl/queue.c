@@ -203,7 +203,7 @@ void tl_end_send(tl_context *tl)
 static ipcq_message_id new_message(const tl_call *call, ipcq_end *end, const tl_operand *sent)
 {
     kb_shape shape = tl_shape_of(&sent->shape);
-    ipcq_message_id message = ipcq_message_new(end, sent->dtype, &shape, sent->value->bytes);
+    ipcq_message_id message = ipcq_message_new(end, sent->dtype, &shape, tl_operand_bytes(sent));
     if (message == 0)
         tl_fail(call, kb_error_nomem());
     call->tl->unsent = message;
@@ -252,7 +252,7 @@ static pe_op send_to_slots(const tl_call *call, ipcq_end *end, const tl_operand 
 {
     tl_context *tl = call->tl;
     uint64_t most = ipcq_set_settings(tl->run.queues)->slot_bytes;
-    uint64_t left = sent->value->bytes;
+    uint64_t left = tl_operand_bytes(sent);
     wait_for_credit(call, end);
     ipcq_message_id message = new_message(call, end, sent);
     if (left > most)

@@ -60,6 +60,11 @@ void tl_runner_destroy(tl_runner *runner)
     free(runner);
 }
 
+tl_stand_ins tl_runner_stand_ins(const tl_runner *runner)
+{
+    return runner->stand_ins;
+}
+
 /* ---- Beginning --------------------------------------------------------------------------- */
 
 static void run_kernel(kb_co *co, void *arg)

@@ -76,4 +76,13 @@ KB_MUST_USE kb_error *tl_runner_start(tl_runner *runner, const tl_run *run);
  */
 void tl_runner_abort(tl_runner *runner, uint64_t launch, const kb_error *why);
 
+/* Numbers that kernels asked for with tl_item_or() in a run without data: how many were replaced by
+ * their stand-ins, and where that was first so. */
+typedef struct tl_stand_ins {
+    uint64_t count;
+    tl_place first;
+} tl_stand_ins;
+
+tl_stand_ins tl_runner_stand_ins(const tl_runner *runner);
+
 #endif

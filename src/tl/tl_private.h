@@ -5,9 +5,10 @@
  *     fault.c    what is said of a mistake, and what it ends
  *     value.c    values and their TCM, handles, scopes
  *     command.c  operations on their way through the units
- *     memory.c   load, store, ref          math.c     elements, reductions, shapes
- *     matrix.c   dot, composite            control.c  grid, wait, item
- *     queue.c    send, receive             instant.c  commands in runs without time
+ *     memory.c   load, store, ref          math.c     elements, along an axis
+ *     matrix.c   dot, composite            pieces.c   reshape, slice, split, concat
+ *     queue.c    send, receive             pick.c     gather, scatter, topk
+ *     control.c  grid, wait, item          instant.c  commands in runs without time
  *
  * A handle (what a tl_tensor names) is a value in some shape, or a place in memory. A value is
  * counted by its handles, by the commands that make it or read it and are not done, and by the call
@@ -58,9 +59,10 @@ typedef struct tl_value {
 
 /* What an operation works on: a value in a shape, or a number. */
 typedef struct tl_operand {
-    tl_value *value; /* NULL: a plain number, of shape () */
+    tl_value *value; /* NULL: a plain number; of shape (), unless it stands for a tensor */
     kb_dtype dtype;
     tl_dims shape;
+    uint64_t first; /* element of the value: it may have more than the shape */
     double number;
 } tl_operand;
 
@@ -81,7 +83,8 @@ typedef struct tl_handle {
         tl_dims shape;
         tl_end end; /* of one that is gone, until its slot is used again */
     };
-    tl_ptr ptr; /* of a place */
+    uint64_t first; /* of a value: which element is the first */
+    tl_ptr ptr;     /* of a place */
     tl_dims strides;
     pe_op filled; /* a place: what puts something there; 0: nobody knows */
 } tl_handle;
@@ -91,7 +94,7 @@ typedef struct tl_scope_of_kernel {
     tl_place at;
 } tl_scope_of_kernel;
 
-enum { TL_MAX_INPUTS = 3, TL_MATRICES = 3 };
+enum { TL_MAX_INPUTS = DATA_MAX_INPUTS, TL_MATRICES = 3 };
 
 /*
  * An operation from when it is issued until it is done. A new one has what all have, and is all 0
@@ -112,6 +115,7 @@ typedef struct tl_command {
     pe_op ticket;                /* in a run without time, if it waits for a receive */
     pe_rects rects[TL_MATRICES]; /* what a DMA moves; or of a, b and c. Only with data */
     data_value *product;         /* what is to become c */
+    tl_value *second;            /* another result, counted as the first; or NULL */
 
     tl_dims shape; /* of the result; of what is stored */
     tl_operand inputs[TL_MAX_INPUTS];
@@ -119,8 +123,10 @@ typedef struct tl_command {
     /* Of engines. */
     data_op op;
     uint32_t axis;
-    int64_t first; /* of tl_arange */
-    double number; /* of tl_full; what a load has where its mask is 0 */
+    int64_t first;    /* of tl_arange */
+    double number;    /* of tl_full; what a load has where its mask is 0 */
+    tl_place at;      /* of one whose data may be wrong, which is seen when it begins; */
+    const char *name; /* and of its call */
 
     /* Of loads and stores. */
     uint64_t row_bytes; /* of what is moved, as its rectangles have it */
@@ -235,6 +241,7 @@ struct tl_runner {
     kb_pool values, commands, receives, slot_reads;
     tl_context *to_go, *last_to_go; /* kernels that can go on, in a run without time */
     bool is_going;                  /* somebody works that list off */
+    tl_stand_ins stand_ins;
 };
 
 /* ---- fault.c ---- */
@@ -318,6 +325,11 @@ void tl_context_fini(tl_context *tl);      /* with all values, handles and comma
 
 /* ---- command.c ---- */
 
+static inline uint64_t tl_operand_bytes(const tl_operand *operand)
+{
+    return operand->value ? tl_elements(&operand->shape) * kb_dtype_bytes(operand->dtype) : 0;
+}
+
 static inline bool tl_is_structural(const tl_operand *operand)
 {
     return !operand->value || operand->value->structural;
@@ -397,8 +409,53 @@ static inline bool tl_is_f8(kb_dtype dtype)
 /* What an operation on both computes in. */
 kb_dtype tl_dtypes_meet(kb_dtype a, kb_dtype b);
 
+/* The type that a number has beside a tensor of the type: an integer type only if it fits. */
+kb_dtype tl_number_beside(double number, kb_dtype dtype);
+
 /* The shape that both are repeated to. False if they do not fit. */
 bool tl_broadcast(const tl_dims *a, const tl_dims *b, tl_dims *both);
+
+/* An axis counted from the first; -1 is the last. A fault if there is no such axis. */
+uint32_t tl_check_axis(const tl_call *call, const tl_dims *shape, int axis);
+
+/* Operations of the vector engine do not compute with f8. */
+void tl_check_not_f8(const tl_call *call, const tl_operand *operand);
+
+/* An operand that cannot be a number. */
+tl_operand tl_take_value(const tl_call *call, tl_tensor x);
+
+/* An operation of the vector engine that has been checked. */
+typedef struct tl_work {
+    data_op op;
+    tl_operand inputs[TL_MAX_INPUTS];
+    uint32_t input_count;
+    kb_dtype dtype; /* of the result */
+    tl_dims shape;
+    uint32_t axis;
+    double number; /* of tl_full */
+    int64_t first; /* of tl_arange, tl_slice */
+    kb_error *(*bind)(tl_command *command);
+    uint64_t cycles, flops;
+    uint64_t tcm_reads, tcm_writes; /* bytes */
+} tl_work;
+
+/* The least s such that 2^s is n or more. */
+static inline uint32_t tl_log2_up(uint64_t n)
+{
+    uint32_t s = 0;
+    while (s < 63 && (UINT64_C(1) << s) < n)
+        s++;
+    return s;
+}
+
+/* Cycles of `moves` passes over the elements. */
+uint64_t tl_move_cycles(const tl_context *tl, uint64_t elements, uint32_t moves);
+
+/* Issues it; the result was made for it, and so was `second`, unless that is NULL. */
+void tl_issue_work(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second);
+
+/* Makes the data by data_apply(). */
+kb_error *tl_bind_op(tl_command *command);
 
 /* ---- queue.c ---- */
 

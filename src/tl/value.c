@@ -223,6 +223,7 @@ tl_tensor tl_handle_new(const tl_call *call, const tl_handle *place)
     KB_ASSERT(!place->value);
     tl_handle *handle = open_handle(call);
     handle->value = NULL;
+    handle->first = 0;
     handle->dtype = place->dtype;
     handle->shape = place->shape;
     handle->ptr = place->ptr;
@@ -235,6 +236,7 @@ tl_tensor tl_handle_of(const tl_call *call, tl_value *value, const tl_dims *shap
 {
     tl_handle *handle = open_handle(call);
     handle->value = value;
+    handle->first = 0;
     handle->dtype = value->dtype;
     handle->shape = *shape;
     value->handles++;
@@ -311,7 +313,10 @@ tl_operand tl_take(const tl_call *call, tl_tensor tensor)
     if (tl_is_number(tensor))
         return (tl_operand){.dtype = KB_F32, .number = tensor.number};
     const tl_handle *handle = tl_handle_find(call, tensor);
-    tl_operand operand = {.value = handle->value, .dtype = handle->dtype, .shape = handle->shape};
+    tl_operand operand = {.value = handle->value,
+                          .dtype = handle->dtype,
+                          .shape = handle->shape,
+                          .first = handle->first};
     if (!operand.value) {
         tl_handle place = *handle;
         operand.value = tl_load_place(call, &place, NULL, 0);

@@ -59,7 +59,7 @@ typedef enum topo_sip_pattern {
 } topo_sip_pattern;
 
 /* The units of a PE. Classes of vector operations: moves and sums, divisions, exponentials. */
-enum { TOPO_MATH_CLASSES = 3 };
+enum { TOPO_MATH_CLASSES = 4 };
 
 typedef struct topo_pe_figures {
     kb_time cpu_overhead_fs; /* from a launch's arrival to the first instruction */

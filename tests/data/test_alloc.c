@@ -45,7 +45,7 @@ static topo_machine *machine;
 typedef struct world {
     mem_memories *memories;
     data_store *store;
-    data_value *a, *b, *product, *sum, *mask, *row, *back, *total;
+    data_value *a, *b, *product, *sum, *mask, *row, *back, *total, *order, *picked, *added;
 } world;
 
 /* Whether all of it could be done. Values are NULL until they are made. */
@@ -65,7 +65,16 @@ static bool live(world *w)
     TRY(data_read(w->store, &(data_source){KB_F16, shape, 128, rects, 1, 0}, &w->back));
     TRY(data_apply(w->store, DATA_SUM, KB_F16, &line, &w->back, 1, 1, &w->sum));
     TRY(data_apply(w->store, DATA_SUM, KB_F16, &(kb_shape){2, {1, 1}}, &w->sum, 1, 0, &w->total));
+    TRY(data_apply(w->store, DATA_TOPK, KB_I32, &shape, &w->back, 1, 1, &w->order));
+    TRY(data_apply(w->store, DATA_GATHER, KB_F16, &shape, (data_value *[]){w->back, w->order}, 2, 1,
+                   &w->picked));
+    TRY(data_apply(w->store, DATA_SCATTER_ADD, KB_F16, &shape,
+                   (data_value *[]){w->picked, w->order, w->back}, 3, 1, &w->added));
     double number;
+    TRY(data_item(w->store, w->added, 0, &number));
+    /* A row is 2, 1.5, 2.5, .., 7.5; in order 7.5, .., 2.5, 2, 1.5, from 7, .., 2, 0, 1. So what is
+     * added to the first, 7.5, is element 6 of the row: 6.5. */
+    assert_true(number == 14);
     TRY(data_item(w->store, w->total, 0, &number));
     TRY(data_settle(w->store));
     /* Column 0 is of the product, 8 * 0.5 * 0.5 = 2; the others of b: 1.5 + .. + 7.5 = 31.5. */
@@ -81,7 +90,8 @@ static void program(unsigned threads)
         err = data_store_create(&(data_options){w.memories, threads, 0}, &w.store);
     if (!err) {
         (void)live(&w);
-        data_value *all[] = {w.a, w.b, w.product, w.sum, w.mask, w.row, w.back, w.total};
+        data_value *all[] = {w.a,    w.b,     w.product, w.sum,    w.mask, w.row,
+                             w.back, w.total, w.order,   w.picked, w.added};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++)
             data_release(w.store, all[i]);
     }

@@ -29,7 +29,8 @@ static results program(rig *r, uint64_t seed)
     data_value *small = full(r, KB_F16, KB_SHAPE(1), 0.03125);
     for (int i = 0; i < STEPS; i++) {
         data_value *made, *pair[] = {a, b};
-        switch (kb_rng_below(&r->rng, 6)) {
+        uint32_t axis = (uint32_t)kb_rng_below(&r->rng, 2);
+        switch (kb_rng_below(&r->rng, 10)) {
         case 0:
             made = dot(r, a, b, NULL, KB_F16);
             break;
@@ -37,7 +38,7 @@ static results program(rig *r, uint64_t seed)
             made = dot(r, a, b, a, KB_F16);
             break;
         case 2:
-            made = apply(r, DATA_SOFTMAX, KB_F16, square, &a, (uint32_t)kb_rng_below(&r->rng, 2));
+            made = apply(r, DATA_SOFTMAX, KB_F16, square, &a, axis);
             break;
         case 3:
             made = apply(r, DATA_TRANSPOSE, KB_F16, square, &a, 0);
@@ -45,6 +46,29 @@ static results program(rig *r, uint64_t seed)
         case 4: {
             data_value *sums = keep(&all, apply(r, DATA_SUM, KB_F16, column, &b, 1));
             made = apply(r, DATA_SUB, KB_F16, square, (data_value *[]){a, sums}, 0);
+            break;
+        }
+        case 5:
+            made = apply(r, DATA_CUMSUM, KB_F16, square, &a, axis);
+            break;
+        case 6: {
+            data_value *order = keep(&all, apply(r, DATA_TOPK, KB_I32, square, &b, axis));
+            made = apply(r, DATA_GATHER, KB_F16, square, (data_value *[]){a, order}, axis);
+            break;
+        }
+        case 7: {
+            kb_shape first = KB_SHAPE(axis == 0 ? 1 : N, axis == 1 ? 1 : N);
+            data_value *best = keep(&all, apply(r, DATA_ARGMAX, KB_I32, first, &a, axis));
+            made = apply(r, DATA_SCATTER_ADD, KB_F16, square, (data_value *[]){a, best, b}, axis);
+            break;
+        }
+        case 8: {
+            data_value *halves[2];
+            expect_ok(data_slice(r->store, a, axis, 0, N / 3, &halves[0]));
+            expect_ok(data_slice(r->store, b, axis, N / 3, N, &halves[1]));
+            expect_ok(data_concat(r->store, halves, 2, axis, &made));
+            drop(r, halves[0]);
+            drop(r, halves[1]);
             break;
         }
         default:

@@ -148,7 +148,8 @@ static const topo_pe_figures figures = {
 
 static kb_time math_ns(uint64_t elements, uint32_t moves, uint32_t divisions, uint32_t exps)
 {
-    return pe_math_time(&figures, elements, (uint32_t[]){moves, divisions, exps}) / KB_NS;
+    uint32_t counts[PE_MATH_CLASSES] = {moves, divisions, exps};
+    return pe_math_time(&figures, pe_math_cycles(&figures, elements, counts)) / KB_NS;
 }
 
 /* ceil(elements / 64) * class + 4 cycles of 2 ns. */

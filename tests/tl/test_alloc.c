@@ -20,6 +20,16 @@ KB_KERNEL(everything, tl_ptr memory)
         tl_store(memory + OUT, z, .mask = tl_gt(z, x));
         tl_free(z);
     }
+    TL_SCOPE {
+        tl_topk_result top = tl_topk(x, 3, 1);
+        tl_tensor parts[2];
+        tl_split(y, 1, parts, 2);
+        tl_tensor joined = tl_concat(1, parts[0], parts[1], x, parts[0], x, parts[1], y, y);
+        tl_store(memory + OUT + 1024, tl_gather(tl_cumsum(joined, 0), top.indices, 1));
+        tl_store(memory + OUT + 2048, tl_scatter_add(x, tl_argmax(y, 1), 1, top.values));
+        tl_store(memory + OUT + 3072,
+                 tl_scatter(tl_slice(x, 0, 1, 8), tl_zeros(tl_shape(7, 1), TL_I32), 1, 2));
+    }
     tl_tensor acc = tl_zeros(tl_shape(8, 8), TL_F32);
     acc = tl_dot(x, tl_ref(memory + Y, tl_shape(8, 8), TL_F16), .acc = acc);
     tl_composite(TL_GEMM, tl_ref(memory + X, tl_shape(8, 8), TL_F16), y,

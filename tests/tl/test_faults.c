@@ -381,6 +381,164 @@ MISTAKE(item_of_two)
 #define BEFORE " before the start of tensor 'memory' (0x100000000 to 0x102000000)"
 #define PAST " past the end of tensor 'memory' (0x100000000 to 0x102000000)"
 
+/* ---- Indices and pieces ------------------------------------------------------------------ */
+
+static tl_tensor of_f8(tl_context *tl, kb_dtype dtype)
+{
+    return tl_full(tl_shape(2, 2), dtype, 1);
+}
+
+static tl_tensor zeros(tl_context *tl, int64_t rows, int64_t columns)
+{
+    return tl_zeros(tl_shape(rows, columns), TL_I32);
+}
+
+MISTAKE(arg_of_nothing)
+{
+    ignore(tl_argmax(some(tl, 0, 2), 0));
+}
+
+MISTAKE(arg_of_f8)
+{
+    ignore(tl_argmin(of_f8(tl, TL_F8E4M3), 0));
+}
+
+MISTAKE(axis_of_cumsum)
+{
+    ignore(tl_cumsum(some(tl, 2, 2), -3));
+}
+
+MISTAKE(top_of_more)
+{
+    ignore(tl_topk(some(tl, 2, 2), 3, -1).values);
+}
+
+MISTAKE(top_of_less)
+{
+    ignore(tl_topk(some(tl, 2, 2), -1, 0).values);
+}
+
+MISTAKE(top_of_f8)
+{
+    ignore(tl_topk(of_f8(tl, TL_F8E5M2), 1, 0).values);
+}
+
+MISTAKE(top_of_number)
+{
+    ignore(tl_topk(tl_scalar(1), 1, 0).values);
+}
+
+MISTAKE(slice_backwards)
+{
+    tl_slice(some(tl, 2, 2), 0, 2, 1);
+}
+
+MISTAKE(slice_beyond)
+{
+    tl_slice(some(tl, 2, 2), -1, 0, 3);
+}
+
+MISTAKE(slice_before)
+{
+    tl_slice(some(tl, 2, 2), 1, -1, 1);
+}
+
+MISTAKE(slice_of_no_axis)
+{
+    tl_slice(tl_full(tl_shape(), TL_F16, 1), 0, 0, 0);
+}
+
+MISTAKE(split_into_none)
+{
+    tl_tensor parts[1];
+    tl_split(some(tl, 2, 2), 0, parts, 0);
+}
+
+MISTAKE(split_too_little)
+{
+    tl_tensor parts[2];
+    tl_split_sizes(some(tl, 2, 2), 1, parts, 1, 0);
+}
+
+MISTAKE(split_too_much)
+{
+    tl_tensor parts[2];
+    tl_split_sizes(some(tl, 2, 2), 1, parts, 1, 2);
+}
+
+MISTAKE(split_negative)
+{
+    tl_tensor parts[2];
+    tl_split_sizes(some(tl, 2, 2), 1, parts, -1, 3);
+}
+
+MISTAKE(concat_of_shapes)
+{
+    ignore(tl_concat(1, some(tl, 2, 2), some(tl, 3, 2)));
+}
+
+MISTAKE(concat_of_ranks)
+{
+    ignore(tl_concat(0, some(tl, 2, 2), tl_zeros(tl_shape(2), TL_F16)));
+}
+
+MISTAKE(concat_of_types)
+{
+    ignore(tl_concat(0, some(tl, 2, 2), tl_zeros(tl_shape(2, 2), TL_F32)));
+}
+
+MISTAKE(concat_of_number)
+{
+    ignore(tl_concat(0, some(tl, 2, 2), tl_scalar(1)));
+}
+
+MISTAKE(index_of_floats)
+{
+    ignore(tl_gather(some(tl, 2, 2), some(tl, 2, 2), 0));
+}
+
+MISTAKE(index_of_other_rank)
+{
+    ignore(tl_gather(some(tl, 2, 2), tl_arange(0, 2), 0));
+}
+
+MISTAKE(index_too_wide)
+{
+    ignore(tl_scatter(some(tl, 2, 2), zeros(tl, 2, 3), 0, 1));
+}
+
+MISTAKE(index_out_of_range)
+{
+    ignore(tl_scatter_add(some(tl, 2, 2), tl_sub(zeros(tl, 2, 2), 1), 1, 1));
+}
+
+MISTAKE(source_of_other_type)
+{
+    ignore(tl_scatter(some(tl, 2, 2), zeros(tl, 2, 2), 0, tl_zeros(tl_shape(2, 2), TL_I8)));
+}
+
+MISTAKE(source_too_small)
+{
+    ignore(tl_scatter(some(tl, 2, 2), zeros(tl, 2, 2), 0, some(tl, 2, 1)));
+}
+
+MISTAKE(source_is_no_integer)
+{
+    ignore(tl_scatter(zeros(tl, 2, 2), zeros(tl, 2, 2), 0, 0.5));
+}
+
+MISTAKE(sums_of_f8)
+{
+    ignore(tl_scatter_add(of_f8(tl, TL_F8E4M3), zeros(tl, 2, 2), 0, 1));
+}
+
+MISTAKE(acc_is_a_slice)
+{
+    tl_tensor x = some(tl, 3, 2), acc = tl_slice(x, 0, 1, 3);
+    tl_free(x);
+    ignore(tl_dot(some(tl, 2, 2), some(tl, 2, 2), .acc = acc));
+}
+
 static const struct {
     mistake_fn *fn;
     const char *said;
@@ -434,7 +592,7 @@ static const struct {
     {acc_of_floats_for_integers, "tl_dot: acc is f32, the product i32"},
     {acc_is_an_operand, "tl_dot: acc is also what is multiplied"},
     {acc_is_shared,
-     "tl_dot: acc shares its place with a value that tl_reshape made: free that first"},
+     "tl_dot: acc shares its place with a value that tl_reshape or tl_slice made: free that first"},
     {acc_is_a_place, "tl_dot: acc is a place in memory: load it first"},
     {acc_is_a_number,
      "tl_dot: a plain number has no elements to work on: make it one with tl_full"},
@@ -449,6 +607,39 @@ static const struct {
 
     {no_such_grid_axis,
      "tl_num_programs: axis -1; there are 0, PEs of a cube, and 1, cubes of a SIP"},
+    {arg_of_nothing, "tl_argmax: axis 0 of shape (0, 2) is empty"},
+    {arg_of_f8, "tl_argmin: f8e4m3 is for storage: cast it first"},
+    {axis_of_cumsum, "tl_cumsum: axis -3 of shape (2, 2)"},
+    {top_of_more, "tl_topk: k is 3, and axis -1 of shape (2, 2) has 2 elements"},
+    {top_of_less, "tl_topk: k is -1, and axis 0 of shape (2, 2) has 2 elements"},
+    {top_of_f8, "tl_topk: f8e5m2 is for storage: cast it first"},
+    {top_of_number, "tl_topk: its operand is a plain number: use C for that"},
+    {slice_backwards, "tl_slice: from 2 to 1 of axis 0 of shape (2, 2)"},
+    {slice_beyond, "tl_slice: from 0 to 3 of axis -1 of shape (2, 2)"},
+    {slice_before, "tl_slice: from -1 to 1 of axis 1 of shape (2, 2)"},
+    {slice_of_no_axis, "tl_slice: axis 0 of shape ()"},
+    {split_into_none, "tl_split: into 0 parts"},
+    {split_too_little, "tl_split_sizes: sizes add up to 1, and axis 1 of shape (2, 2) has 2"},
+    {split_too_much, "tl_split_sizes: sizes add up to more than the 2 of axis 1 of shape (2, 2)"},
+    {split_negative, "tl_split_sizes: size -1 is negative"},
+    {concat_of_shapes, "tl_concat: shapes (2, 2) and (3, 2) differ elsewhere than on axis 1"},
+    {concat_of_ranks, "tl_concat: shapes (2, 2) and (2) differ elsewhere than on axis 0"},
+    {concat_of_types, "tl_concat: dtypes f16 and f32: cast one first"},
+    {concat_of_number,
+     "tl_concat: a plain number has no elements to work on: make it one with tl_full"},
+    {index_of_floats, "tl_gather: the index is f16; it has to be i32"},
+    {index_of_other_rank,
+     "tl_gather: an index of shape (2) has no places along axis 0 of shape (2, 2)"},
+    {index_too_wide,
+     "tl_scatter: an index of shape (2, 3) has no places along axis 0 of shape (2, 2)"},
+    {index_out_of_range,
+     "tl_scatter_add: index -1 at (0, 0) is out of range for axis 1 of shape (2, 2)"},
+    {source_of_other_type, "tl_scatter: dtypes f16 and i8: cast one first"},
+    {source_too_small, "tl_scatter: the source of shape (2, 1) is smaller than the index, (2, 2)"},
+    {source_is_no_integer, "tl_scatter: 0.5 is no number of i32"},
+    {sums_of_f8, "tl_scatter_add: f8e4m3 is for storage: cast it first"},
+    {acc_is_a_slice, "tl_dot: acc is a slice in the place of a larger value: copy it first, for "
+                     "example with tl_add(acc, 0)"},
     {item_of_two, "tl_item: shape (1, 2); it has to be one element"},
 };
 

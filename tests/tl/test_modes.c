@@ -111,9 +111,47 @@ static void a_kernel_that_branches_on_data_needs_it(void **state)
     (void)state;
     rig r = rig_make(one_cube(NULL), true);
     expect_fault(&r, branch_on_data,
-                 "tl_item: this kernel asks for data, and the run has none: it is timing-only",
+                 "tl_item: this kernel asks for data, and the run has none: it is timing-only; "
+                 "tl_item_or(x, stand_in) gives such a run a number to go on with",
                  MEMORY);
     rig_fini(&r);
+}
+
+static int asked_at; /* line */
+
+KB_KERNEL(go_on_without_data, tl_ptr memory)
+{
+    tl_tensor x = tl_load(memory + X, tl_shape(3), TL_F32);
+    asked_at = __LINE__ + 1;
+    double first = tl_item_or(tl_slice(x, 0, 1, 2), 5);
+    double second = tl_item_or(tl_max(x, 0), 6);
+    double known = tl_item_or(tl_max(tl_arange(0, 9), 0), -1) + tl_item_or(tl_scalar(2), -1);
+    tl_store(memory + OUT, tl_full(tl_shape(1), TL_F32, first + 10 * second + 100 * known));
+}
+
+/* With data they are the numbers; without, the stand-ins, which are counted; the time is the same.
+ */
+static void stand_ins_take_the_place_of_data(void **state)
+{
+    (void)state;
+    kb_time times[2];
+    for (int timing_only = 0; timing_only < 2; timing_only++) {
+        rig r = rig_make(one_cube(NULL), timing_only);
+        if (!timing_only)
+            put(&r, X, KB_F32, (const double[]){1, 3, 4}, 3);
+        times[timing_only] = time_of(&r, go_on_without_data, MEMORY);
+        tl_stand_ins used = tl_runner_stand_ins(r.runner);
+        if (timing_only) {
+            assert_int_equal(used.count, 2); /* numbers alone are known */
+            assert_string_equal(used.first.file, __FILE__);
+            assert_int_equal(used.first.line, asked_at);
+        } else {
+            assert_int_equal(used.count, 0);
+            expect_numbers(&r, OUT, KB_F32, 3 + 10 * 4 + 100 * (8 + 2));
+        }
+        rig_fini(&r);
+    }
+    assert_int_equal(times[0], times[1]);
 }
 
 KB_KERNEL(huge, tl_ptr memory, int64_t times)
@@ -157,6 +195,7 @@ int main(void)
         cmocka_unit_test(time_does_not_depend_on_data),
         cmocka_unit_test(a_kernel_of_everything_gives_the_right_numbers),
         cmocka_unit_test(a_kernel_that_branches_on_data_needs_it),
+        cmocka_unit_test(stand_ins_take_the_place_of_data),
         cmocka_unit_test(without_data_nothing_is_kept),
         cmocka_unit_test(runs_can_be_abandoned_at_any_time),
     };

@@ -150,6 +150,7 @@ static void every_key_has_an_effect(void **state)
         "cube.pe_math.move_cycles=2",
         "cube.pe_math.div_cycles=5",
         "cube.pe_math.exp_cycles=9",
+        "cube.pe_math.gather_cycles=5",
         "cube.pe_math.latency_cycles=0",
         "cube.pe_dma.channels=2",
         "cube.m_cpu.overhead_ns=201",

@@ -1,0 +1,17 @@
+/* stand_ins.h: what a summary says of numbers that a run without data did not have. */
+#ifndef KB_CLI_STAND_INS_H
+#define KB_CLI_STAND_INS_H
+
+#include "tl/tl.h"
+
+#include <stdio.h>
+
+#include "json.h"
+
+/* A line, if there were any. */
+void stand_ins_print(const tl_stand_ins *used, FILE *to);
+
+/* {"count": 3, "first": "mine.c:12"}; first is null if there were none. */
+json_t *stand_ins_json(const tl_stand_ins *used);
+
+#endif
