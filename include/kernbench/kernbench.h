@@ -136,6 +136,14 @@ typedef struct kb_op kb_op; /* something that took time: see Operations */
 /* Gets an operation that has ended; valid during the call, which must not use the context. */
 typedef void kb_op_fn(void *self, const kb_op *op);
 
+typedef struct kb_pe kb_pe; /* a PE of the machine: see Where things are */
+
+/*
+ * Gets the bytes of a PE's TCM that are allocated, whenever they change: values of kernels, tensors
+ * and receive rings, without what the scheduler keeps for itself. Must not use the context.
+ */
+typedef void kb_tcm_fn(void *self, const kb_pe *pe, kb_time now, uint64_t bytes);
+
 /* All zeros is the default machine, with data. */
 typedef struct kb_context_options {
     const char *topology;        /* a file, or the name of a built-in machine; NULL: "default" */
@@ -151,6 +159,8 @@ typedef struct kb_context_options {
     unsigned threads;   /* that compute contents; 0: as many as the host has cores */
     kb_op_fn *on_op;    /* gets every operation; NULL: they are only added up */
     void *on_op_self;
+    kb_tcm_fn *on_tcm; /* gets every change of the TCM in use; may be NULL */
+    void *on_tcm_self;
     const char *ccl; /* a file that says how collectives are done; NULL: what is built in. Settings
                         that begin with "ccl." override it */
     const struct kb_ccl_plugin *const *ccl_plugins; /* kernbench/ccl.h */

@@ -167,6 +167,8 @@ struct kb_context { /* NOLINT(clang-analyzer-optin.performance.Padding): there i
     uint32_t only_sip;
     kb_warning_fn *on_warning;
     void *on_warning_self;
+    kb_tcm_fn *on_tcm;
+    void *on_tcm_self;
 
     rt_table requests, tensors;
     uint64_t tensors_made;
