@@ -546,6 +546,17 @@ typedef enum kb_unit {
 
 KB_API const char *kb_unit_name(kb_unit unit); /* "pe_gemm" */
 
+/*
+ * What an operation accesses in the memory of a tensor: the bytes from the first to the last one
+ * accessed, in the order of their addresses. With strides or a mask there may be gaps in between.
+ */
+typedef struct kb_op_access {
+    const char *tensor;     /* its name */
+    kb_dtype dtype;         /* of its elements */
+    bool write;             /* else read */
+    uint64_t offset, bytes; /* the offset is from the start of the tensor */
+} kb_op_access;
+
 /* Something that took time. Everything that does is one of these. */
 struct kb_op {
     kb_unit unit;
@@ -559,6 +570,10 @@ struct kb_op {
     uint64_t operands[3]; /* and of those that it used */
     uint64_t launch;      /* the number of the launch that it is of, from 1 on; 0 if of none */
     uint64_t message; /* of "send" and "recv": the number of the message, from 1 on; 0 if none */
+    const char *direction; /* of "send", "recv" and "await credit": of the queue; else NULL */
+    const kb_op_access *accesses; /* to tensors, by DMAs and composite operations */
+    size_t access_count;
+    bool unfinished;  /* it was under way when the run failed, at `end` */
     const char *file; /* of the kernel; NULL if it is of none */
     int line;
 };

@@ -271,6 +271,9 @@ kb_request rt_request_handle(rt_request *request);
  * well. */
 KB_MUST_USE kb_error *rt_take_faults(rt_caller *caller);
 
+/* The run has failed: shows the log's watcher those under way, as unfinished. */
+void rt_requests_show_unfinished(kb_context *ctx);
+
 /* Whoever owned requests no longer does. */
 void rt_requests_disown(kb_context *ctx);
 void rt_requests_fini(kb_context *ctx);
