@@ -142,6 +142,14 @@ typedef struct kb_op kb_op; /* something that took time: see Operations */
 /* Gets an operation that has ended; valid during the call, which must not use the context. */
 typedef void kb_op_fn(void *self, const kb_op *op);
 
+typedef struct kb_pe kb_pe; /* a PE of the machine: see Where things are */
+
+/*
+ * Gets the bytes of a PE's TCM that are allocated, whenever they change: values of kernels, tensors
+ * and receive rings, without what the scheduler keeps for itself. Must not use the context.
+ */
+typedef void kb_tcm_fn(void *self, const kb_pe *pe, kb_time now, uint64_t bytes);
+
 /* All zeros is the default machine, with data. */
 typedef struct kb_context_options {
     const char *topology;        /* a file, or the name of a built-in machine; NULL: "default" */
@@ -157,6 +165,8 @@ typedef struct kb_context_options {
     unsigned threads;   /* that compute contents; 0: as many as the host has cores */
     kb_op_fn *on_op;    /* gets every operation; NULL: they are only added up */
     void *on_op_self;
+    kb_tcm_fn *on_tcm; /* gets every change of the TCM in use; may be NULL */
+    void *on_tcm_self;
     const char *ccl; /* a file that says how collectives are done; NULL: what is built in. Settings
                         that begin with "ccl." override it */
     const struct kb_ccl_plugin *const *ccl_plugins; /* kernbench/ccl.h */
@@ -590,6 +600,17 @@ typedef enum kb_unit {
 
 KB_API const char *kb_unit_name(kb_unit unit); /* "pe_gemm" */
 
+/*
+ * What an operation accesses in the memory of a tensor: the bytes from the first to the last one
+ * accessed, in the order of their addresses. With strides or a mask there may be gaps in between.
+ */
+typedef struct kb_op_access {
+    const char *tensor;     /* its name */
+    kb_dtype dtype;         /* of its elements */
+    bool write;             /* else read */
+    uint64_t offset, bytes; /* the offset is from the start of the tensor */
+} kb_op_access;
+
 /* Something that took time. Everything that does is one of these. */
 struct kb_op {
     kb_unit unit;
@@ -603,6 +624,10 @@ struct kb_op {
     uint64_t operands[3]; /* and of those that it used */
     uint64_t launch;      /* the number of the launch that it is of, from 1 on; 0 if of none */
     uint64_t message; /* of "send" and "recv": the number of the message, from 1 on; 0 if none */
+    const char *direction; /* of "send", "recv" and "await credit": of the queue; else NULL */
+    const kb_op_access *accesses; /* to tensors, by DMAs and composite operations */
+    size_t access_count;
+    bool unfinished;  /* it was under way when the run failed, at `end` */
     const char *file; /* of the kernel; NULL if it is of none */
     int line;
 };

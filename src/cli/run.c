@@ -9,8 +9,8 @@
 #include "cli.h"
 #include "collectives.h"
 #include "crash.h"
-#include "obs/obs.h"
 #include "plugin.h"
+#include "run_trace.h"
 
 #include <string.h>
 #include <time.h>
@@ -84,7 +84,7 @@ typedef struct run {
     const char *file; /* of the user's; NULL if all of it ships */
     kb_bench *bench;
     kb_context *ctx;
-    obs_trace *trace;
+    run_trace *trace;
     double wall_s;
     bool timing_only, by_itself;
     bool printed; /* the bench has printed something */
@@ -94,9 +94,14 @@ typedef struct run {
 
 static void on_op(void *self, const kb_op *op)
 {
-    run *r = self;
-    if (r->trace)
-        obs_trace_op(r->trace, op);
+    const run *r = self;
+    run_trace_op(r->trace, op);
+}
+
+static void on_tcm(void *self, const kb_pe *pe, kb_time now, uint64_t bytes)
+{
+    const run *r = self;
+    run_trace_tcm(r->trace, pe, now, bytes);
 }
 
 static void on_warning(void *self, const char *line)
@@ -156,6 +161,8 @@ static kb_error *make_context(run *r)
         .stack_bytes = args->stack_bytes,
         .on_op = args->trace ? on_op : NULL,
         .on_op_self = r,
+        .on_tcm = args->trace ? on_tcm : NULL,
+        .on_tcm_self = r,
         .ccl = r->collectives->file,
         .ccl_plugins = r->collectives->plugins.items,
         .ccl_plugin_count = r->collectives->plugins.count,
@@ -163,14 +170,6 @@ static kb_error *make_context(run *r)
         .on_ccl_trace = args->ccl_trace ? on_ccl_trace : NULL,
     };
     return kb_context_create(&o, &r->ctx);
-}
-
-static kb_error *open_trace(run *r)
-{
-    if (!r->args->trace)
-        return NULL;
-    kb_machine machine = kb_context_machine(r->ctx);
-    return obs_trace_create(r->args->trace, &machine, &r->trace);
 }
 
 static void give_up(void *self, kb_error *err);
@@ -200,7 +199,7 @@ static kb_error *prepare(run *r)
     crash_blame(NULL);
     KB_TRY(err);
     KB_TRY(make_context(r));
-    return open_trace(r);
+    return r->args->trace ? run_trace_open(r->args->trace, r->ctx, &r->trace) : NULL;
 }
 
 /* While the bench runs. */
@@ -264,7 +263,7 @@ static kb_code check_verdict(const run *r)
 static kb_code conclude(run *r, kb_error *err)
 {
     bool has_summary = !err || kb_error_code(err) == KB_ERR_CHECK || r->args->common.json;
-    kb_error *trace_error = obs_trace_close(r->trace);
+    kb_error *trace_error = run_trace_close(r->trace);
     r->trace = NULL;
     kb_code code = KB_OK;
     if (has_summary && r->ctx)

@@ -5,6 +5,7 @@
  *     plugin.c       which bench is meant; benches in files of the user's
  *     run_figures.c  what came of a run, in figures
  *     run_text.c     for people          run_json.c  for programs
+ *     run_trace.c    as a trace
  */
 #ifndef KB_CLI_RUN_H
 #define KB_CLI_RUN_H

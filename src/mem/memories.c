@@ -347,8 +347,10 @@ kb_error *mem_memories_alloc(mem_memories *memories, kb_pe pe, kb_memory memory,
     if (!there)
         return kb_error_nomem();
     mem_taken taken = mem_allocator_take(&there->space, bytes, align, offset);
-    if (KB_LIKELY(taken == MEM_TAKEN))
+    if (KB_LIKELY(taken == MEM_TAKEN)) {
+        mem_report_use(memories, pe, memory, there);
         return NULL;
+    }
     return mem_not_taken(taken, &there->space, mem_name_of_memory(pe, memory), bytes, align);
 }
 
@@ -392,7 +394,14 @@ kb_error *mem_memories_free(mem_memories *memories, kb_pe pe, kb_memory memory, 
     if (!block || is_ring || block->start != offset)
         return cannot_free(&(kb_location){memory, pe, offset}, block, is_ring);
     give_found(there, block);
+    mem_report_use(memories, pe, memory, there);
     return NULL;
+}
+
+void mem_memories_watch_tcm(mem_memories *memories, mem_tcm_fn *fn, void *self)
+{
+    memories->on_tcm = fn;
+    memories->on_tcm_self = self;
 }
 
 mem_figures mem_memories_get_figures(const mem_memories *memories, kb_pe pe, kb_memory memory)

@@ -47,6 +47,10 @@ KB_MUST_USE kb_error *mem_memories_reserve_ring(mem_memories *memories, kb_pe pe
                                                 uint64_t bytes, uint64_t align, uint64_t *pa);
 KB_MUST_USE kb_error *mem_memories_release_ring(mem_memories *memories, uint64_t pa);
 
+/* Calls `fn` with the bytes in use of a PE's TCM whenever they change; NULL for none. */
+typedef void mem_tcm_fn(void *self, kb_pe pe, uint64_t used);
+void mem_memories_watch_tcm(mem_memories *memories, mem_tcm_fn *fn, void *self);
+
 typedef struct mem_figures {
     uint64_t capacity, free, largest;
     size_t blocks;

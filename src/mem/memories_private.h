@@ -35,6 +35,8 @@ struct mem_memories {
     mem_pe_record **pes;     /* NULL until used */
     mem_cube_record **cubes; /* NULL until used */
     kb_pool pe_records;      /* side by side: runs look at all of them again and again */
+    mem_tcm_fn *on_tcm;      /* NULL: changes of the TCM in use are not reported */
+    void *on_tcm_self;
 };
 
 /* Errors are told with names of a fixed size: when memory is short they should not need more. */
@@ -68,6 +70,14 @@ KB_MUST_USE kb_error *mem_not_taken(mem_taken taken, const mem_allocator *space,
 
 /* Gives a block back, with its contents. It must exist. */
 void mem_give_block(mem_region *there, uint64_t start);
+
+/* What is in use of the PE's memory has changed. */
+static inline void mem_report_use(const mem_memories *memories, kb_pe pe, kb_memory memory,
+                                  const mem_region *there)
+{
+    if (KB_UNLIKELY(memories->on_tcm != NULL) && memory == KB_TCM)
+        memories->on_tcm(memories->on_tcm_self, pe, there->space.bytes - there->space.free_bytes);
+}
 
 /* NULL if the key is not in the list. */
 mem_pair *mem_find_pair(const mem_pair_list *list, uint64_t key);

@@ -20,6 +20,8 @@ typedef struct mapping {
     uint64_t *installed; /* a bit for each PE, cube by cube */
     uint32_t installed_count;
     char *name; /* NULL: it is no tensor */
+    bool has_dtype;
+    kb_dtype dtype;
 } mapping;
 
 /* Where a mapping is, apart from it: a search looks at these alone. */
@@ -111,6 +113,16 @@ static const place *place_with(const mem_mmu *mmu, uint64_t va)
 }
 
 /* ---- Adding and dropping ----------------------------------------------------------------- */
+
+static mem_mapped describe(const mem_mmu *mmu, const place *at)
+{
+    const mapping *map = mapping_of(mmu, at->id);
+    return (mem_mapped){.name = map->name,
+                        .va = at->va,
+                        .end = at->end,
+                        .has_dtype = map->has_dtype,
+                        .dtype = map->dtype};
+}
 
 static void say_range(kb_text *text, const char *name, uint64_t va, uint64_t end)
 {
@@ -212,6 +224,8 @@ static mapping *mapping_create(const mem_mmu *mmu, const mem_mapping_spec *spec)
     size_t pe_count = (size_t)mmu->cubes * mmu->pes;
     map->extent_count = spec->extent_count;
     map->first_bytes = spec->extent_count > 0 ? spec->extents[0].bytes : 0;
+    map->has_dtype = spec->has_dtype;
+    map->dtype = spec->dtype;
     map->name = spec->name ? copy_array(spec->name, strlen(spec->name) + 1, 1) : NULL;
     map->extents = copy_array(spec->extents, spec->extent_count, sizeof *map->extents);
     map->copies = copy_array(spec->copies, spec->copy_count, sizeof *map->copies);
@@ -369,6 +383,15 @@ bool mem_mmu_translate(const mem_mmu *mmu, uint32_t cube, uint32_t pe, uint64_t 
     *location = *choose_copy(mmu, map, extent, cube, pe);
     location->offset += offset - extent->offset;
     *bytes = extent->bytes - (offset - extent->offset);
+    return true;
+}
+
+bool mem_mmu_get_mapped(const mem_mmu *mmu, uint64_t va, mem_mapped *mapped)
+{
+    const place *here = place_with(mmu, va);
+    if (!here)
+        return false;
+    *mapped = describe(mmu, here);
     return true;
 }
 

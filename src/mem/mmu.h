@@ -38,6 +38,8 @@ typedef struct mem_mapping_spec {
     size_t extent_count;
     const kb_location *copies; /* those of an extent by (sip, cube, pe) */
     size_t copy_count;
+    bool has_dtype; /* it holds elements of: */
+    kb_dtype dtype;
 } mem_mapping_spec;
 
 /* 0 is no mapping. */
@@ -68,6 +70,17 @@ uint32_t mem_mmu_installed(const mem_mmu *mmu, mem_mapping_id id);
  */
 bool mem_mmu_translate(const mem_mmu *mmu, uint32_t cube, uint32_t pe, uint64_t va,
                        kb_location *location, uint64_t *bytes);
+
+/* The mapping that an address belongs to. */
+typedef struct mem_mapped {
+    const char *name; /* NULL: no tensor; good until the mapping is dropped */
+    uint64_t va, end;
+    bool has_dtype;
+    kb_dtype dtype;
+} mem_mapped;
+
+/* False if no mapping has the address. Installed or not. */
+bool mem_mmu_get_mapped(const mem_mmu *mmu, uint64_t va, mem_mapped *mapped);
 
 /*
  * What is said of an address that could not be translated: who did it (a kernel), the PE, the

@@ -199,6 +199,7 @@ static kb_error *reserve(mem_memories *memories, kb_pe pe, kb_memory memory, uin
     insert_pair(&there->rings, *start, 0);
     if (*start > there->rings_up_to)
         there->rings_up_to = *start;
+    mem_report_use(memories, pe, memory, there);
     return NULL;
 }
 
@@ -215,6 +216,7 @@ static kb_error *reserve_tcm(mem_memories *memories, kb_pe pe, uint64_t bytes, u
     if (taken != MEM_TAKEN) {
         remove_pair(&record->tcm.rings, *start);
         mem_give_block(&record->tcm, *start);
+        mem_report_use(memories, pe, KB_TCM, &record->tcm);
         return mem_not_taken(taken, &record->ring_space, mem_name_of_pe(pe, "ipcq"), bytes, align);
     }
     mem_find_pair(&record->tcm.rings, *start)->value = address;
@@ -234,6 +236,7 @@ static void release(mem_memories *memories, const kb_location *ring)
     }
     remove_pair(&there->rings, ring->offset);
     mem_give_block(there, ring->offset);
+    mem_report_use(memories, ring->pe, ring->memory, there);
 }
 
 kb_error *mem_memories_reserve_ring(mem_memories *memories, kb_pe pe, kb_memory memory,

@@ -1,10 +1,10 @@
 /*
  * trace.c: the trace of a run: see trace.h.
  *
- * Invariants: slices of a thread do not overlap; an arrow begins at the start of a slice, ends in a
- * slice, and does not go back in time. Operations come in the order of their ends; each goes to the
- * lane of its unit that became free last before it started. In that order this rule needs no more
- * lanes than there ever are operations at a time.
+ * Invariants: slices of a thread do not overlap. An arrow begins at the start of a slice and ends
+ * in a slice, or at the start of one that takes no time; it does not go back in time. Operations
+ * come in the order of their ends; each goes to the lane of its unit that became free last before
+ * it started. In that order this rule needs no more lanes than there ever are operations at a time.
  *
  * An arrow needs both its ends. Kernels end before their launch does, so they are kept until it is
  * told; those of a launch that is never told (the run failed) have no arrow. The first part of a
@@ -21,6 +21,9 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "bins.h"
+#include "describe.h"
+#include "writer.h"
 
 /* What a PE's threads show, in the order that they are shown in. */
 typedef enum track_kind {
@@ -40,16 +43,21 @@ static const struct {
     const char *name;
     bool numbered; /* its first lane, too: others have more than one only in passing */
 } kinds[PE_TRACKS] = {
-    [KERNELS] = {"kernel", false},         [CPU] = {"pe_cpu", false},
-    [SCHEDULER] = {"pe_scheduler", false}, [GEMM] = {"pe_gemm", false},
-    [MATH] = {"pe_math", false},           [DMA_READ] = {"pe_dma read", true},
-    [DMA_WRITE] = {"pe_dma write", true},  [IPCQ] = {"pe_ipcq", false},
-    [WAITS] = {"pe_ipcq waits", false},
+    [KERNELS] = {"kernel", false},
+    [CPU] = {"pe_cpu", false},
+    [SCHEDULER] = {"pe_scheduler", false},
+    [GEMM] = {"pe_gemm", false},
+    [MATH] = {"pe_math", false},
+    [DMA_READ] = {"pe_dma read", true},
+    [DMA_WRITE] = {"pe_dma write", true},
+    [IPCQ] = {"pe_ipcq", false},
+    [WAITS] = {"waiting for communication", false},
 };
 
 enum {
     HOST_PROCESS = 1,
-    FIRST_CUBE = 2,   /* the process of cube 0 of SIP 0 */
+    FABRIC_PROCESS = 2,
+    FIRST_CUBE = 3,   /* the process of cube 0 of SIP 0 */
     MAX_LANES = 10000 /* of a unit, in the numbers of threads */
 };
 
@@ -65,7 +73,7 @@ typedef struct pe_tracks {
 /* A slice that an arrow can begin or end at. */
 typedef struct slice {
     uint64_t process, thread;
-    kb_time start;
+    kb_time start, end;
 } slice;
 
 typedef struct waiting {
@@ -79,8 +87,14 @@ typedef struct sent {
     slice send;
 } sent;
 
+/* A count of bytes that is shown as a bandwidth. */
+typedef struct counter {
+    uint64_t process;
+    char *name;
+} counter;
+
 struct obs_trace {
-    FILE *file;
+    obs_writer writer;
     char *path;
     uint64_t sips, cubes, pes;
     lanes host;
@@ -89,73 +103,19 @@ struct obs_trace {
     KB_VEC(waiting) kernels;
     KB_VEC(sent) messages; /* by number */
     uint64_t arrows;
-    bool any;  /* something was written */
-    int error; /* of the system, the first */
+    KB_VEC(counter) counters;
+    obs_sample_fn *sample; /* NULL: there are no counters of bytes */
+    void *sample_self;
+    uint64_t *totals; /* room for a sample */
+    obs_bins bins;
+    kb_time last; /* time that is known to have passed */
+    int error;    /* of the system, the first */
 };
-
-/* ---- Writing ----------------------------------------------------------------------------- */
 
 static void fail(obs_trace *t, int error)
 {
     if (t->error == 0)
         t->error = error != 0 ? error : EIO;
-}
-
-/* JSON's form of a string. What is not UTF-8 becomes U+FFFD. */
-static void put_string(FILE *file, const char *text)
-{
-    fputc('"', file);
-    for (size_t size = strlen(text); size > 0;) {
-        uint32_t c = 0;
-        size_t length = kb_utf8_decode(text, size, &c);
-        if (length == 0)
-            fputs("\\ufffd", file);
-        else if (c == '"' || c == '\\')
-            fprintf(file, "\\%c", (char)c);
-        else if (kb_utf8_is_control(c))
-            fprintf(file, "\\u%04x", (unsigned)c);
-        else
-            fwrite(text, 1, length, file);
-        length = length > 0 ? length : 1;
-        text += length;
-        size -= length;
-    }
-    fputc('"', file);
-}
-
-/* Microseconds, to the femtosecond. */
-static void put_time(FILE *file, const char *key, kb_time time)
-{
-    fprintf(file, ",\"%s\":%" PRId64 ".%09" PRId64, key, time / KB_US, time % KB_US);
-}
-
-/* Begins an event; more members follow, and end_event(). */
-static FILE *begin_event(obs_trace *t, const char *phase, uint64_t process, uint64_t thread)
-{
-    fprintf(t->file, "%s{\"ph\":\"%s\",\"pid\":%" PRIu64 ",\"tid\":%" PRIu64, t->any ? ",\n" : "",
-            phase, process, thread);
-    t->any = true;
-    return t->file;
-}
-
-static void end_event(const obs_trace *t)
-{
-    fputc('}', t->file);
-}
-
-/* Names a process or a thread, and says where it stands among the others. */
-static void put_name(obs_trace *t, const char *what, uint64_t process, uint64_t thread,
-                     const char *name)
-{
-    FILE *file = begin_event(t, "M", process, thread);
-    fprintf(file, ",\"name\":\"%s_name\",\"args\":{\"name\":", what);
-    put_string(file, name);
-    fputc('}', file);
-    end_event(t);
-    file = begin_event(t, "M", process, thread);
-    fprintf(file, ",\"name\":\"%s_sort_index\",\"args\":{\"sort_index\":%" PRIu64 "}", what,
-            thread > 0 ? thread : process);
-    end_event(t);
 }
 
 /* ---- Lanes ------------------------------------------------------------------------------- */
@@ -183,12 +143,6 @@ static bool take_lane(lanes *track, const kb_op *op, size_t *lane, bool *fresh)
     return true;
 }
 
-/* Of what a pe_ipcq is told to do: it is no work (kb_unit). */
-static bool is_wait(const kb_op *op)
-{
-    return strcmp(op->name, "recv") == 0 || strcmp(op->name, "await credit") == 0;
-}
-
 static track_kind kind_of(const kb_op *op)
 {
     switch (op->unit) {
@@ -203,29 +157,42 @@ static track_kind kind_of(const kb_op *op)
     case KB_UNIT_SCHEDULER:
         return SCHEDULER;
     case KB_UNIT_IPCQ:
-        return is_wait(op) ? WAITS : IPCQ;
+        return obs_is_wait(op) ? WAITS : IPCQ;
     default:
-        return strcmp(op->name, "kernel") == 0 ? KERNELS : CPU;
+        return obs_is_kernel(op) ? KERNELS : CPU;
     }
+}
+
+static uint64_t pe_number(const obs_trace *t, kb_pe pe)
+{
+    KB_ASSERT(pe.sip < t->sips && pe.cube < t->cubes && pe.pe < t->pes);
+    return (pe.sip * t->cubes + pe.cube) * t->pes + pe.pe;
 }
 
 static lanes *track_of(obs_trace *t, const kb_op *op, track_kind kind)
 {
-    uint64_t pe = (op->pe.sip * t->cubes + op->pe.cube) * t->pes + op->pe.pe;
-    KB_ASSERT(op->pe.sip < t->sips && op->pe.cube < t->cubes && op->pe.pe < t->pes);
+    uint64_t pe = pe_number(t, op->pe);
     if (!t->tracks[pe])
         t->tracks[pe] = kb_alloc_zeroed(1, sizeof *t->tracks[pe]);
     return t->tracks[pe] ? &t->tracks[pe]->of[kind] : NULL;
 }
 
-static void name_process(obs_trace *t, uint64_t process, const kb_op *op)
+static uint64_t process_of(const obs_trace *t, kb_pe pe)
+{
+    return FIRST_CUBE + pe.sip * t->cubes + pe.cube;
+}
+
+static void name_process(obs_trace *t, uint64_t process)
 {
     if (t->named[process])
         return;
     char name[64] = "host";
-    if (process != HOST_PROCESS)
-        snprintf(name, sizeof name, "sip%u.cube%u", op->pe.sip, op->pe.cube);
-    put_name(t, "process", process, 0, name);
+    if (process == FABRIC_PROCESS)
+        snprintf(name, sizeof name, "fabric");
+    else if (process != HOST_PROCESS)
+        snprintf(name, sizeof name, "sip%" PRIu64 ".cube%" PRIu64,
+                 (process - FIRST_CUBE) / t->cubes, (process - FIRST_CUBE) % t->cubes);
+    obs_put_name(&t->writer, "process", process, 0, name);
     t->named[process] = true;
 }
 
@@ -239,7 +206,7 @@ static void name_thread(obs_trace *t, const slice *at, const kb_op *op, size_t l
         snprintf(name, sizeof name, "pe%u %s %zu", op->pe.pe, kinds[kind].name, lane);
     else
         snprintf(name, sizeof name, "pe%u %s", op->pe.pe, kinds[kind].name);
-    put_name(t, "thread", at->process, at->thread, name);
+    obs_put_name(&t->writer, "thread", at->process, at->thread, name);
 }
 
 /* Where the operation is shown. Names process and thread when they are new. */
@@ -252,57 +219,17 @@ static bool place(obs_trace *t, const kb_op *op, slice *at)
     if (!track || !take_lane(track, op, &lane, &fresh))
         return false;
     at->start = op->start;
-    at->process = on_host ? HOST_PROCESS : FIRST_CUBE + op->pe.sip * t->cubes + op->pe.cube;
+    at->end = op->end;
+    at->process = on_host ? HOST_PROCESS : process_of(t, op->pe);
     uint64_t unit = on_host ? 0 : (uint64_t)op->pe.pe * PE_TRACKS + kind;
     at->thread = unit * MAX_LANES + lane + 1;
-    name_process(t, at->process, op);
+    name_process(t, at->process);
     if (fresh)
         name_thread(t, at, op, lane);
     return true;
 }
 
 /* ---- Operations -------------------------------------------------------------------------- */
-
-/* A kernel is known by its launch, a request by what it does to what. */
-static void put_title(FILE *file, const kb_op *op)
-{
-    if (op->unit == KB_UNIT_CPU && op->label[0] != '\0' && kind_of(op) == KERNELS) {
-        put_string(file, op->label);
-        return;
-    }
-    char title[256];
-    if (op->unit == KB_UNIT_HOST && op->label[0] != '\0') {
-        snprintf(title, sizeof title, "%s %s", op->name, op->label);
-        put_string(file, title);
-    } else {
-        put_string(file, op->name);
-    }
-}
-
-static void put_args(FILE *file, const kb_op *op)
-{
-    const char *comma = "";
-    fputs(",\"args\":{", file);
-    if (op->label[0] != '\0') {
-        fputs("\"label\":", file);
-        put_string(file, op->label);
-        comma = ",";
-    }
-    if (op->bytes > 0) {
-        fprintf(file, "%s\"bytes\":%" PRIu64, comma, op->bytes);
-        comma = ",";
-    }
-    if (op->flops > 0) {
-        fprintf(file, "%s\"flops\":%" PRIu64, comma, op->flops);
-        comma = ",";
-    }
-    if (op->file) {
-        fprintf(file, "%s\"file\":", comma);
-        put_string(file, op->file);
-        fprintf(file, ",\"line\":%d", op->line);
-    }
-    fputc('}', file);
-}
 
 /* What adds up to the busy time of a unit has its name. */
 static const char *category_of(const kb_op *op)
@@ -313,36 +240,51 @@ static const char *category_of(const kb_op *op)
     case WAITS:
         return "wait";
     default:
-        return kb_unit_name(op->unit);
+        return op->unfinished ? "unfinished" : kb_unit_name(op->unit);
     }
 }
 
-static void put_slice(obs_trace *t, const kb_op *op, const slice *at)
+/* False if there is no memory. */
+static bool put_slice(obs_trace *t, const kb_op *op, const slice *at)
 {
-    FILE *file = begin_event(t, "X", at->process, at->thread);
-    put_time(file, "ts", op->start);
-    put_time(file, "dur", op->end - op->start);
+    FILE *file = obs_begin_event(&t->writer, "X", at->process, at->thread);
+    obs_put_time(file, "ts", op->start);
+    obs_put_time(file, "dur", op->end - op->start);
     fprintf(file, ",\"cat\":\"%s\",\"name\":", category_of(op));
-    put_title(file, op);
-    put_args(file, op);
-    end_event(t);
+    bool whole = obs_put_title(file, op);
+    obs_put_args(file, op);
+    obs_end_event(&t->writer);
+    return whole;
 }
 
 static void put_arrow_end(obs_trace *t, const char *phase, const char *name, const slice *at,
                           kb_time time)
 {
-    FILE *file = begin_event(t, phase, at->process, at->thread);
-    put_time(file, "ts", time);
+    FILE *file = obs_begin_event(&t->writer, phase, at->process, at->thread);
+    obs_put_time(file, "ts", time);
     fprintf(file, ",\"cat\":\"%s\",\"name\":\"%s\",\"id\":%" PRIu64 ",\"bp\":\"e\"", name, name,
             t->arrows);
-    end_event(t);
+    obs_end_event(&t->writer);
 }
 
-static void put_arrow(obs_trace *t, const char *name, const slice *from, const slice *to)
+/*
+ * An arrow from the start of a slice to this time in another. Viewers bind each end to the slice
+ * that is under way on its thread then.
+ */
+static void put_arrow(obs_trace *t, const char *name, const slice *from, const slice *to,
+                      kb_time time)
 {
+    if (time < from->start)
+        return;
     t->arrows++;
     put_arrow_end(t, "s", name, from, from->start);
-    put_arrow_end(t, "f", name, to, from->start > to->start ? from->start : to->start);
+    put_arrow_end(t, "f", name, to, time);
+}
+
+/* The last instant at which a viewer finds the slice under way. */
+static kb_time last_instant(const slice *at)
+{
+    return at->end > at->start ? at->end - 1 : at->start;
 }
 
 /* Arrows to the kernels of the launch, which are forgotten then. */
@@ -355,7 +297,7 @@ static void put_arrows(obs_trace *t, uint64_t launch, const slice *from)
             t->kernels.items[kept++] = *w;
             continue;
         }
-        put_arrow(t, "launch", from, &w->kernel);
+        put_arrow(t, "launch", from, &w->kernel, w->kernel.start);
     }
     t->kernels.count = kept;
 }
@@ -395,7 +337,7 @@ static void end_message(obs_trace *t, uint64_t message, const slice *receive)
     sent *items = t->messages.items;
     if (at == t->messages.count || items[at].message != message)
         return;
-    put_arrow(t, "message", &items[at].send, receive);
+    put_arrow(t, "message", &items[at].send, receive, last_instant(receive));
     memmove(&items[at], &items[at + 1], (--t->messages.count - at) * sizeof *items);
 }
 
@@ -405,7 +347,8 @@ static bool put_op(obs_trace *t, const kb_op *op)
     slice at;
     if (!place(t, op, &at))
         return false;
-    put_slice(t, op, &at);
+    if (!put_slice(t, op, &at))
+        return false;
     if (op->message != 0 && kind_of(op) == WAITS)
         end_message(t, op->message, &at);
     else if (op->message != 0 && !keep_message(t, op->message, &at))
@@ -419,14 +362,138 @@ static bool put_op(obs_trace *t, const kb_op *op)
     return true;
 }
 
+/* ---- Counters ---------------------------------------------------------------------------- */
+
+/* Reads the totals, as of the time that is returned. */
+static kb_time sample(const obs_trace *t)
+{
+    return t->sample ? t->sample(t->sample_self, t->totals) : t->last;
+}
+
+/* So much time has passed at least. Operations may be told later than they ended. */
+static void note_time(obs_trace *t, kb_time time)
+{
+    if (time <= t->last)
+        return;
+    t->last = time;
+    if (!obs_bins_is_due(&t->bins, time))
+        return;
+    kb_time now = sample(t);
+    if (obs_bins_is_due(&t->bins, now))
+        obs_bins_end_bin(&t->bins, now, t->totals);
+}
+
+static kb_error *add_counters(obs_trace *t, const obs_counters *counters)
+{
+    KB_ASSERT(!t->totals && t->bins.count == 0);
+    t->totals = kb_alloc_zeroed(counters->count, sizeof *t->totals);
+    if (!t->totals || !kb_vec_reserve(&t->counters, counters->count))
+        return kb_error_nomem();
+    for (size_t i = 0; i < counters->count; i++) {
+        const obs_counter *c = &counters->items[i];
+        kb_text name = KB_TEXT_INIT;
+        kb_text_puts(&name, c->name);
+        char *copy = kb_text_take(&name);
+        if (!copy)
+            return kb_error_nomem();
+        uint64_t process = c->of_cube ? process_of(t, c->cube) : FABRIC_PROCESS;
+        t->counters.items[t->counters.count++] = (counter){process, copy};
+    }
+    obs_bins_fini(&t->bins);
+    KB_TRY(obs_bins_init(&t->bins, counters->count, t->sips * t->cubes * t->pes));
+    t->sample = counters->sample;
+    t->sample_self = counters->self;
+    return NULL;
+}
+
+kb_error *obs_trace_count(obs_trace *t, const obs_counters *counters)
+{
+    kb_error *err = add_counters(t, counters);
+    if (err)
+        fail(t, ENOMEM);
+    return err;
+}
+
+void obs_trace_tcm(obs_trace *t, kb_pe pe, kb_time now, uint64_t bytes)
+{
+    if (t->error != 0)
+        return;
+    note_time(t, now);
+    if (!obs_bins_set_level(&t->bins, pe_number(t, pe), bytes))
+        fail(t, ENOMEM);
+}
+
+/* The value of each bin from its start on, unless it is that of the bin before. */
+typedef struct track {
+    obs_writer *writer;
+    uint64_t process;
+    const char *name, *unit;
+    double value; /* that was written last; below 0: none was */
+} track;
+
+static void put_value(track *at, kb_time time, double value)
+{
+    if (value < at->value || value > at->value)
+        obs_put_counter(at->writer, at->process, at->name, at->unit, time, value);
+    at->value = value;
+}
+
+/* Bytes a second over each bin: 1 byte a femtosecond is 10^6 GB/s. */
+static void put_bandwidth(obs_trace *t, size_t which)
+{
+    const counter *c = &t->counters.items[which];
+    const obs_bins *bins = &t->bins;
+    if (bins->totals[which] == 0)
+        return;
+    name_process(t, c->process);
+    track at = {&t->writer, c->process, c->name, "GB/s", -1};
+    kb_time start = 0;
+    for (size_t bin = 0; bin < bins->count; bin++) {
+        kb_time width = bins->ends[bin] - start;
+        put_value(&at, start, (double)obs_bins_growth(bins, which, bin) * 1e6 / (double)width);
+        start = bins->ends[bin];
+    }
+    put_value(&at, start, 0);
+}
+
+/* The peak in each bin, and what is left at the end. */
+static void put_occupancy(obs_trace *t, uint64_t pe)
+{
+    const obs_level *level = t->bins.levels[pe];
+    if (!level)
+        return;
+    char name[64];
+    snprintf(name, sizeof name, "pe%" PRIu64 " TCM in use", pe % t->pes);
+    track at = {&t->writer, FIRST_CUBE + pe / t->pes, name, "bytes", -1};
+    name_process(t, at.process);
+    kb_time start = 0;
+    for (size_t bin = 0; bin < t->bins.count; bin++) {
+        put_value(&at, start, (double)level->peaks[bin]);
+        start = t->bins.ends[bin];
+    }
+    put_value(&at, start, (double)level->now);
+}
+
+/* Of the whole run, at its end. */
+static void put_counters(obs_trace *t)
+{
+    kb_time now = sample(t);
+    obs_bins_finish(&t->bins, now, t->totals);
+    for (size_t i = 0; i < t->counters.count; i++)
+        put_bandwidth(t, i);
+    for (uint64_t pe = 0; pe < t->sips * t->cubes * t->pes; pe++)
+        put_occupancy(t, pe);
+}
+
 void obs_trace_op(obs_trace *t, const kb_op *op)
 {
     if (t->error != 0)
         return;
     errno = 0;
+    note_time(t, op->end);
     if (!put_op(t, op))
         fail(t, ENOMEM);
-    if (ferror(t->file))
+    if (ferror(t->writer.file))
         fail(t, errno);
 }
 
@@ -442,6 +509,11 @@ static void destroy(obs_trace *t)
     kb_vec_fini(&t->host.ends);
     kb_vec_fini(&t->kernels);
     kb_vec_fini(&t->messages);
+    for (size_t i = 0; i < t->counters.count; i++)
+        free(t->counters.items[i].name);
+    kb_vec_fini(&t->counters);
+    obs_bins_fini(&t->bins);
+    free(t->totals);
     free(t->tracks);
     free(t->named);
     free(t->path);
@@ -463,19 +535,22 @@ kb_error *obs_trace_create(const char *path, const kb_machine *machine, obs_trac
     t->tracks = kb_alloc_zeroed(t->sips * t->cubes * t->pes, sizeof(pe_tracks *));
     t->named = kb_alloc_zeroed(FIRST_CUBE + t->sips * t->cubes, sizeof *t->named);
     kb_error *err = t->path && t->tracks && t->named ? NULL : kb_error_nomem();
+    if (!err)
+        err = obs_bins_init(&t->bins, 0, t->sips * t->cubes * t->pes);
     if (!err) {
-        t->file = fopen(path, "w");
-        if (!t->file)
+        t->writer.file = fopen(path, "w");
+        if (!t->writer.file)
             err = kb_error_new(KB_ERR_INPUT, "cannot write %s: %s", path, strerror(errno));
     }
     if (err) {
         destroy(t);
         return err;
     }
-    fprintf(t->file, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"kernbench\":\"%s\",\"machine\":",
+    fprintf(t->writer.file,
+            "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"kernbench\":\"%s\",\"machine\":",
             kb_version());
-    put_string(t->file, machine->name);
-    fputs("},\"traceEvents\":[\n", t->file);
+    obs_put_string(t->writer.file, machine->name);
+    fputs("},\"traceEvents\":[\n", t->writer.file);
     *out = t;
     return NULL;
 }
@@ -493,10 +568,12 @@ kb_error *obs_trace_close(obs_trace *t)
     if (!t)
         return NULL;
     errno = 0;
-    fputs("\n]}\n", t->file);
-    if (ferror(t->file))
+    if (t->error == 0)
+        put_counters(t);
+    fputs("\n]}\n", t->writer.file);
+    if (ferror(t->writer.file))
         fail(t, errno);
-    if (fclose(t->file) != 0)
+    if (fclose(t->writer.file) != 0)
         fail(t, errno);
     kb_error *err = NULL;
     if (t->error == ENOMEM)

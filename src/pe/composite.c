@@ -54,8 +54,9 @@ typedef struct task {
     job *of;
     gemm_step step;
     bool is_loaded;
-    bool is_final; /* of its product */
-    uint32_t next; /* in the order of steps */
+    bool is_final;            /* of its product */
+    uint32_t next;            /* in the order of steps */
+    kb_op_access accesses[2]; /* by what is loaded or stored, while the log is watched */
 } task;
 
 /* Of a PE. */
@@ -263,10 +264,23 @@ static void on_stored(void *self, uint64_t arg)
     advance(at);
 }
 
+/* Adds what the DMA accesses of the matrix for a block of it. */
+static void note_access(task *t, const pe_matrix *x, gemm_range rows, gemm_range columns, kb_op *op)
+{
+    if (KB_LIKELY(!x->access))
+        return;
+    kb_op_access *part = &t->accesses[op->access_count++];
+    *part = *x->access;
+    part->offset += rows.first * x->row_stride + columns.first * x->column_stride;
+    part->bytes = (rows.count - 1) * x->row_stride + (columns.count - 1) * x->column_stride +
+                  x->element_bytes;
+    op->accesses = t->accesses;
+}
+
 static kb_error *store(scheduler *at, uint32_t t)
 {
     pe_composites *all = at->all;
-    const task *done = task_at(at, t);
+    task *done = task_at(at, t);
     const gemm_step *s = &done->step;
     all->rects.count = 0;
     const gemm_range rows = {s->row, s->rows}, columns = {s->column, s->columns};
@@ -281,6 +295,7 @@ static kb_error *store(scheduler *at, uint32_t t)
         .arg = t,
         .op = op_of(done->of, "store"),
     };
+    note_access(done, &done->of->is.c, rows, columns, &command.op);
     pe_op op;
     return pe_units_issue(all->units, at->pe, &command, &op);
 }
@@ -357,15 +372,21 @@ static void on_loaded(void *self, uint64_t arg)
 static kb_error *load(scheduler *at, uint32_t t)
 {
     pe_composites *all = at->all;
-    const job *jb = task_at(at, t)->of;
-    const gemm_step *s = &task_at(at, t)->step;
+    task *next = task_at(at, t);
+    const job *jb = next->of;
+    const gemm_step *s = &next->step;
     const gemm_range rows = {s->row, s->rows}, columns = {s->column, s->columns};
     const gemm_range depths = {s->depth, s->depths};
+    kb_op op = op_of(jb, "load");
     all->rects.count = 0;
-    if (s->a_loaded > 0)
+    if (s->a_loaded > 0) {
         KB_TRY(gemm_matrix_cut(&jb->a, rows, depths, &all->rects));
-    if (s->b_loaded > 0)
+        note_access(next, &jb->is.a, rows, depths, &op);
+    }
+    if (s->b_loaded > 0) {
         KB_TRY(gemm_matrix_cut(&jb->b, depths, columns, &all->rects));
+        note_access(next, &jb->is.b, depths, columns, &op);
+    }
     at->loads++;
     pe_command command = {
         .unit = KB_UNIT_DMA_READ,
@@ -375,10 +396,10 @@ static kb_error *load(scheduler *at, uint32_t t)
         .ended = on_loaded,
         .self = at,
         .arg = t,
-        .op = op_of(jb, "load"),
+        .op = op,
     };
-    pe_op op;
-    return pe_units_issue(all->units, at->pe, &command, &op);
+    pe_op issued;
+    return pe_units_issue(all->units, at->pe, &command, &issued);
 }
 
 /* Whether the next step of the product can be handed out. */

@@ -18,6 +18,10 @@ typedef struct pe_matrix {
     const mem_rect *rects; /* copied; rows and columns are those of the matrix */
     size_t rect_count;     /* 0: it is in the TCM (not of c) */
     uint32_t element_bytes;
+    /* For the log: the tensor that it is in, and how far rows and columns are apart there, in
+     * bytes. NULL: none, or the log is not watched. Must stay until the product has ended. */
+    const kb_op_access *access;
+    uint64_t row_stride, column_stride;
 } pe_matrix;
 
 /* c (m, n) = a (m, k) * b (k, n); m, k and n are at least 1. */

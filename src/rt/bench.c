@@ -224,6 +224,10 @@ kb_error *rt_bench_run(kb_bench *bench, kb_context *ctx)
     kb_error *err = bench->spec->run(bench);
     if (!err)
         err = kb_synchronize(ctx); /* what it left under way is part of it */
+    if (err && kb_error_code(err) != KB_ERR_CHECK) {
+        tl_runner_show_unfinished(ctx->kernels);
+        rt_requests_show_unfinished(ctx);
+    }
     kb_oplog_flush(ctx->log);
     if (kb_error_code(err) == KB_ERR_CHECK)
         bench->verdict = RT_WRONG; /* perhaps by a comparison of its own */

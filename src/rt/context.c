@@ -236,12 +236,22 @@ static void choose_trace(kb_context *ctx, const kb_context_options *options)
         ctx->on_ccl_trace = trace_to_stderr;
 }
 
+static void report_tcm(void *self, kb_pe pe, uint64_t used)
+{
+    const kb_context *ctx = self;
+    ctx->on_tcm(ctx->on_tcm_self, &pe, kb_sim_now(ctx->sim), used);
+}
+
 static kb_error *make_memory(kb_context *ctx, const kb_context_options *options)
 {
     KB_TRY(mem_memories_create(ctx->machine, ctx->limited ? ctx->only_sip : TOPO_NONE,
                                &ctx->memories));
     KB_TRY(data_store_create(
         &(data_options){.memories = ctx->memories, .threads = options->threads}, &ctx->store));
+    ctx->on_tcm = options->on_tcm;
+    ctx->on_tcm_self = options->on_tcm_self;
+    if (ctx->on_tcm)
+        mem_memories_watch_tcm(ctx->memories, report_tcm, ctx);
     mem_allocator_init(&ctx->va, MEM_VA_BASE, MEM_VA_BYTES, MEM_NEXT_FIT);
     const topo_shape *shape = ctx->shape;
     ctx->mmus = kb_alloc_zeroed(shape->sips, sizeof(mem_mmu *));
@@ -458,6 +468,8 @@ void kb_context_destroy(kb_context *ctx)
     if (!ctx)
         return;
     KB_ASSERT(!ctx->workers);
+    if (ctx->memories)
+        mem_memories_watch_tcm(ctx->memories, NULL, NULL);
     if (ctx->sim)
         kb_sim_abandon(ctx->sim);    /* cleanups of coroutines may still use everything */
     tl_runner_destroy(ctx->kernels); /* first: what kernels wait for is in queues */

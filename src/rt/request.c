@@ -133,23 +133,38 @@ static void tell_owner(rt_request *request)
         kb_wake_all(request->ctx->sim, &owner->idle);
 }
 
-/* What took no time is not worth a record. */
-static void log_request(const rt_request *request)
+static kb_op op_of(const rt_request *request)
 {
     const kb_completion *completion = &request->completion;
-    kb_time now = kb_sim_now(request->ctx->sim); /* later than its last receipt if it failed */
-    if (now == completion->issued)
-        return;
-    kb_op op = {
+    return (kb_op){
         .unit = KB_UNIT_HOST,
         .name = request->what,
         .label = request->label,
         .start = completion->issued,
-        .end = now,
+        .end = kb_sim_now(request->ctx->sim), /* later than its last receipt if it failed */
         .bytes = completion->bytes,
         .launch = request->number,
     };
-    kb_oplog_add(request->ctx->log, KB_OPLOG_HOST, &op);
+}
+
+void rt_requests_show_unfinished(kb_context *ctx)
+{
+    for (uint64_t id = 0; (id = rt_table_next(&ctx->requests, id)) != 0;) {
+        const rt_request *request = rt_table_get(&ctx->requests, id);
+        if (request->done)
+            continue;
+        kb_op op = op_of(request);
+        op.unfinished = true;
+        kb_oplog_show(ctx->log, &op);
+    }
+}
+
+/* What took no time is not worth a record. */
+static void log_request(const rt_request *request)
+{
+    kb_op op = op_of(request);
+    if (op.end > op.start)
+        kb_oplog_add(request->ctx->log, KB_OPLOG_HOST, &op);
 }
 
 static void end_request(rt_request *request)

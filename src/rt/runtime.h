@@ -183,6 +183,8 @@ struct kb_context { /* NOLINT(clang-analyzer-optin.performance.Padding): there i
     uint32_t only_sip;
     kb_warning_fn *on_warning;
     void *on_warning_self;
+    kb_tcm_fn *on_tcm;
+    void *on_tcm_self;
 
     rt_table requests, tensors, queue_sets;
     uint64_t queue_sets_installed; /* ever */
@@ -290,6 +292,9 @@ kb_request rt_request_handle(rt_request *request);
 /* The first fault of what the caller had under way, of which it now was told; NULL if all went
  * well. */
 KB_MUST_USE kb_error *rt_take_faults(rt_caller *caller);
+
+/* The run has failed: shows the log's watcher those under way, as unfinished. */
+void rt_requests_show_unfinished(kb_context *ctx);
 
 /* Whoever owned requests no longer does. */
 void rt_requests_disown(kb_context *ctx);

@@ -215,6 +215,8 @@ static kb_error *add_mapping(kb_context *ctx, rt_tensor *tensor)
         .extent_count = cells,
         .copies = locations,
         .copy_count = cells * copies,
+        .has_dtype = true,
+        .dtype = tensor->dtype,
     };
     err = mem_mmu_add(ctx->mmus[tensor->sip], &spec, &tensor->mapping);
 out:

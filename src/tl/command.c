@@ -206,6 +206,8 @@ static void complete_entry(const tl_call *call, const tl_command *command, kb_op
     for (uint32_t i = 0; i < command->input_count && i < room; i++)
         if (command->inputs[i].value)
             op->operands[i] = command->inputs[i].value->number;
+    op->accesses = command->accesses;
+    op->access_count = command->access_count;
 }
 
 /* The operations that make its inputs. */

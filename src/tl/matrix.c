@@ -177,6 +177,16 @@ static tl_operand take_matrix(const tl_call *call, tl_tensor given, int which)
                         .first = handle->first};
 }
 
+/* For the log: where the matrix is, if it is in memory. */
+static void note_matrix(const tl_call *call, tl_command *command, tl_tensor given, bool write,
+                        pe_matrix *side)
+{
+    const tl_handle *place = tl_handle_find(call, given);
+    side->access = tl_note_access(call, command, place, write);
+    side->row_stride = (uint64_t)place->strides.dims[0] * side->element_bytes;
+    side->column_stride = (uint64_t)place->strides.dims[1] * side->element_bytes;
+}
+
 static void check_product(const tl_call *call, const tl_operand matrices[TL_MATRICES])
 {
     const tl_operand *a = &matrices[0], *b = &matrices[1], *out = &matrices[2];
@@ -218,6 +228,7 @@ tl_future tl_composite_(tl_context *tl, tl_place at, tl_composite_op op, tl_tens
                        .op.name = "gemm"};
     what.op.flops = 2 * what.m * what.k * what.n;
     pe_matrix *const sides[TL_MATRICES] = {&what.a, &what.b, &what.c};
+    const tl_tensor given[TL_MATRICES] = {a, b, out};
     for (int i = 0; i < TL_MATRICES; i++) {
         sides[i]->element_bytes = (uint32_t)kb_dtype_bytes(matrices[i].dtype);
         if (matrices[i].value)
@@ -225,6 +236,7 @@ tl_future tl_composite_(tl_context *tl, tl_place at, tl_composite_op op, tl_tens
         const pe_rects *rects = tl_rects_of(command, i);
         sides[i]->rects = rects->items;
         sides[i]->rect_count = rects->count;
+        note_matrix(&call, command, given[i], i == 2, sides[i]);
     }
     pe_op done = tl_issue_product(&call, command, &what);
     return (tl_future){.id = done, .kernel = tl->kernel};

@@ -205,6 +205,7 @@ tl_value *tl_load_place(const tl_call *call, const tl_handle *place, const tl_op
     command->row_bytes = place_row_bytes(place);
     command->number = other;
     command->masked = mask && !tl_is_structural(mask);
+    (void)tl_note_access(call, command, place, false);
     (void)issue_move(call, command, KB_UNIT_DMA_READ, "load");
     return value;
 }
@@ -263,6 +264,7 @@ tl_future tl_store_(tl_context *tl, tl_place at, tl_ptr ptr, tl_store_options op
     command->bind = bind_store;
     command->row_bytes = place_row_bytes(&place);
     command->masked = masked && !tl_is_structural(&inputs[1]);
+    (void)tl_note_access(&call, command, &place, true);
     pe_op op = issue_move(&call, command, KB_UNIT_DMA_WRITE, "store");
     tl_end_call(tl);
     return (tl_future){.id = op, .kernel = tl->kernel};
@@ -282,6 +284,7 @@ tl_command *tl_prepare_store(const tl_call *call, const tl_handle *place, tl_val
     command->bind = bind_store;
     command->row_bytes = place_row_bytes(place);
     command->masked = false;
+    (void)tl_note_access(call, command, place, true);
     command->rects[0] = tl->rects[0];
     tl->rects[0] = (pe_rects){0};
     return command;

@@ -128,6 +128,18 @@ static void show_wait(const tl_context *tl, kb_op *entry, kb_time since)
     kb_oplog_show(tl->runner->has.log, entry);
 }
 
+/* The kernel has waited for a credit until now. */
+static void show_lack(tl_context *tl, bool unfinished)
+{
+    if (KB_LIKELY(!kb_oplog_is_watched(tl->runner->has.log)))
+        return;
+    tl_call call = {tl, tl->lacks_at, "tl_send"};
+    kb_op entry = tl_log_entry(&call, "await credit");
+    entry.direction = ipcq_direction(tl->lacks_on);
+    entry.unfinished = unfinished;
+    show_wait(tl, &entry, tl->lacks_since);
+}
+
 static void wait_for_credit(const tl_call *call, ipcq_end *end)
 {
     tl_context *tl = call->tl;
@@ -136,12 +148,12 @@ static void wait_for_credit(const tl_call *call, ipcq_end *end)
     kb_time since = kb_sim_now(tl->runner->has.sim);
     kb_time interval = tl->runner->figures->cpu_issue_fs * POLL_ISSUES;
     tl->lacks_credit = true;
+    tl->lacks_since = since;
+    tl->lacks_on = end;
+    tl->lacks_at = call->at;
     kb_oplog_begin(tl->runner->has.log, tl->pe, KB_COMMUNICATING);
     ipcq_await_credit(end, tl->co);
-    if (KB_UNLIKELY(kb_oplog_is_watched(tl->runner->has.log))) {
-        kb_op entry = tl_log_entry(call, "await credit");
-        show_wait(tl, &entry, since);
-    }
+    show_lack(tl, false);
     if (ipcq_set_settings(tl->run.queues)->polls && interval > 0)
         spend_polling_time(call, since, interval);
     end_lack(tl);
@@ -188,6 +200,8 @@ void tl_end_send(tl_context *tl)
     if (tl->unsent)
         ipcq_message_free(tl->runner->has.queues, tl->unsent);
     tl->unsent = 0;
+    if (tl->lacks_credit)
+        show_lack(tl, true);
     end_lack(tl);
     pe_op delivery = tl->delivery;
     if (!delivery)
@@ -244,6 +258,7 @@ static pe_op send_segment(const tl_call *call, ipcq_end *end, const tl_operand *
                        .apart = true, /* with the slot's credit came all that was in it before */
                        .op.name = "send"};
     what.op.message = ipcq_message_at(call->tl->runner->has.queues, message)->number;
+    what.op.direction = ipcq_direction(end);
     return tl_issue(call, command, &what);
 }
 
@@ -328,9 +343,11 @@ static void show_receive(const tl_receive *receive)
 {
     tl_call call = call_of(receive);
     kb_op entry = tl_log_entry(&call, "recv");
+    entry.unfinished = !receive->whole;
     entry.bytes = receive->value->bytes;
     entry.result = receive->value->number;
     entry.message = receive->message;
+    entry.direction = receive->claim.end ? ipcq_direction(receive->claim.end) : NULL;
     show_wait(receive->tl, &entry, receive->since);
 }
 
@@ -339,10 +356,21 @@ static void end_wait(tl_receive *receive)
     const tl_runner_options *has = &receive->tl->runner->has;
     if (receive->waits && !has->instant) {
         kb_oplog_end(has->log, receive->tl->pe, KB_COMMUNICATING);
-        if (KB_UNLIKELY(kb_oplog_is_watched(has->log)) && receive->whole)
+        if (KB_UNLIKELY(kb_oplog_is_watched(has->log)))
             show_receive(receive);
     }
     receive->waits = false;
+}
+
+void tl_show_waits(tl_context *tl)
+{
+    if (tl->lacks_credit)
+        show_lack(tl, true);
+    for (const tl_link *link = tl->receives.next; link != &tl->receives; link = link->next) {
+        const tl_receive *receive = (const tl_receive *)link;
+        if (receive->waits)
+            show_receive(receive);
+    }
 }
 
 /* It is over: what comes after it may begin. The kernel may be gone when this returns. */
@@ -394,6 +422,8 @@ static void start_storing(tl_receive *receive)
                        .self = receive,
                        .op = tl_log_entry(&call, "store")};
     what.op.operands[0] = receive->value->number;
+    what.op.accesses = store->accesses;
+    what.op.access_count = store->access_count;
     receive->is_storing = true;
     pe_op op;
     kb_error *err = pe_units_issue(tl->runner->has.units, tl->run.pe, &what, &op);
@@ -538,6 +568,7 @@ static kb_error *read_slot(tl_receive *receive, const ipcq_segment *segment)
                        .self = read,
                        .op = tl_log_entry(&call, "recv")};
     what.op.result = receive->value->number;
+    what.op.direction = ipcq_direction(segment->end);
     pe_op op;
     return pe_units_issue(runner->has.units, tl->run.pe, &what, &op);
 }

@@ -56,6 +56,7 @@ void tl_runner_destroy(tl_runner *runner)
     kb_pool_fini(&runner->receives);
     kb_pool_fini(&runner->commands);
     kb_pool_fini(&runner->values);
+    tl_free_tensor_names(runner);
     free(runner->turns);
     free(runner);
 }
@@ -141,10 +142,23 @@ kb_error *tl_runner_start(tl_runner *runner, const tl_run *run)
 
 /* ---- The end ----------------------------------------------------------------------------- */
 
+static kb_op op_of(const tl_context *tl, kb_time end)
+{
+    const tl_run *run = &tl->run;
+    return (kb_op){.unit = KB_UNIT_CPU,
+                   .name = "kernel",
+                   .label = run->label,
+                   .pe = run->pe,
+                   .start = tl->start,
+                   .end = end,
+                   .launch = run->launch,
+                   .file = run->kernel->file,
+                   .line = run->kernel->line};
+}
+
 static tl_outcome outcome_of(tl_context *tl)
 {
     kb_oplog *log = tl->runner->has.log;
-    const tl_run *run = &tl->run;
     tl_outcome outcome = {.start = tl->start, .end = kb_sim_now(tl->runner->has.sim)};
     if (tl->runner->has.instant)
         return outcome;
@@ -154,16 +168,8 @@ static tl_outcome outcome_of(tl_context *tl)
     if (tl->unlogged_issues > 0)
         kb_oplog_count_parts(log, KB_UNIT_CPU, "issue", tl->unlogged_issues,
                              (kb_time)tl->unlogged_issues * tl->runner->figures->cpu_issue_fs);
-    kb_oplog_add(log, tl->pe,
-                 &(kb_op){.unit = KB_UNIT_CPU,
-                          .name = "kernel",
-                          .label = run->label,
-                          .pe = run->pe,
-                          .start = outcome.start,
-                          .end = outcome.end,
-                          .launch = run->launch,
-                          .file = run->kernel->file,
-                          .line = run->kernel->line});
+    kb_op op = op_of(tl, outcome.end);
+    kb_oplog_add(log, tl->pe, &op);
     outcome.split = kb_oplog_kernel_end(log, tl->pe);
     return outcome;
 }
@@ -184,6 +190,19 @@ void tl_context_progress(tl_context *tl)
     if (err)
         kb_sim_fail(runner->has.sim, err);
     run.done(run.self, run.arg, &outcome, error);
+}
+
+void tl_runner_show_unfinished(const tl_runner *runner)
+{
+    for (uint64_t pe = 0; pe < runner->pe_count; pe++) {
+        tl_context *tl = runner->turns[pe].first;
+        if (!tl)
+            continue;
+        kb_op op = op_of(tl, kb_sim_now(runner->has.sim));
+        op.unfinished = true;
+        tl_show_waits(tl);
+        kb_oplog_show(runner->has.log, &op);
+    }
 }
 
 /* ---- Ends before the end ----------------------------------------------------------------- */

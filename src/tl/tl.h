@@ -69,6 +69,10 @@ typedef struct tl_run {
  */
 KB_MUST_USE kb_error *tl_runner_start(tl_runner *runner, const tl_run *run);
 
+/* The run has failed: shows the log's watcher the kernels under way and what they wait for, as
+ * unfinished. */
+void tl_runner_show_unfinished(const tl_runner *runner);
+
 /*
  * Ends the kernels of a launch, wherever they wait, with a copy of the error; those that have not
  * begun too. What they have issued goes its way first; receives that are not satisfied are

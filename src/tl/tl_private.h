@@ -116,6 +116,7 @@ typedef struct tl_command {
     pe_rects rects[TL_MATRICES]; /* what a DMA moves; or of a, b and c. Only with data */
     data_value *product;         /* what is to become c */
     tl_value *second;            /* another result, counted as the first; or NULL */
+    uint32_t access_count;       /* of `accesses` */
 
     tl_dims shape; /* of the result; of what is stored */
     tl_operand inputs[TL_MAX_INPUTS];
@@ -137,6 +138,8 @@ typedef struct tl_command {
     ipcq_end *direction;
     ipcq_slot slot;
     uint64_t segment_bytes;
+
+    kb_op_access accesses[TL_MATRICES]; /* for the log, while it is watched */
 
     kb_unit unit; /* in a run without time: whose it would be */
 } tl_command;
@@ -223,7 +226,10 @@ struct tl_context { /* NOLINT(clang-analyzer-optin.performance.Padding): one a k
     pe_rects rects[TL_MATRICES];
     ipcq_message_id unsent; /* no command has it yet */
     pe_op delivery;         /* of the message that is being sent in segments */
-    bool lacks_credit;      /* the log knows that the PE waits for it */
+    bool lacks_credit;      /* the log knows that the PE waits for it: */
+    kb_time lacks_since;
+    const ipcq_end *lacks_on;
+    tl_place lacks_at;
 };
 
 /* The kernels of a PE: the one that runs, then those that wait; NULL if there are none. */
@@ -239,6 +245,7 @@ struct tl_runner {
     uint64_t started;     /* kernels, ever */
     uint64_t value_count; /* ever */
     kb_pool values, commands, receives, slot_reads;
+    KB_VEC(char *) tensor_names;    /* that the log was told of; sorted */
     tl_context *to_go, *last_to_go; /* kernels that can go on, in a run without time */
     bool is_going;                  /* somebody works that list off */
     tl_stand_ins stand_ins;
@@ -394,6 +401,14 @@ uint64_t tl_row_bytes(const tl_dims *shape, kb_dtype dtype);
 tl_handle tl_packed_place(const tl_call *call, tl_ptr ptr, const tl_dims *shape, kb_dtype dtype);
 tl_command *tl_prepare_store(const tl_call *call, const tl_handle *place, tl_value *value);
 
+/* ---- access.c: which tensors commands access, for the log ---- */
+
+/* The command accesses the tensor at the place. NULL if the log is not watched, and if the place is
+ * in no tensor or has no elements. */
+const kb_op_access *tl_note_access(const tl_call *call, tl_command *command, const tl_handle *place,
+                                   bool write);
+void tl_free_tensor_names(tl_runner *runner);
+
 /* ---- math.c ---- */
 
 static inline bool tl_is_float(kb_dtype dtype)
@@ -461,6 +476,9 @@ kb_error *tl_bind_op(tl_command *command);
 
 /* The kernel has ended, perhaps in the middle of a send. */
 void tl_end_send(tl_context *tl);
+
+/* Shows the log what the kernel waits for, as unfinished. */
+void tl_show_waits(tl_context *tl);
 
 /* The kernel has returned: waits for what it has not received, so that a deadlock has its name. */
 void tl_await_receives(tl_context *tl);

@@ -117,7 +117,7 @@ check "trace: lines of the kernel are named" grep -q '"file":"src/benches/qkv_ge
 check "trace of a collective" traced --bench ccl_allreduce
 # Each message that was received has an arrow from where it was sent.
 message_arrows() {
-    received=$(grep -c '"cat":"wait","name":"recv"' trace.json)
+    received=$(grep -c '"cat":"wait","name":"waiting for message from' trace.json)
     arrived=$(grep -c '"ph":"f".*"name":"message"' trace.json)
     [ "$received" -gt 0 ] && [ "$received" -eq "$arrived" ]
 }

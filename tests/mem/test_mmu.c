@@ -8,8 +8,15 @@ static mem_mapping_id map(mem_mmu *mmu, const char *name, uint64_t va, uint64_t 
 {
     const mem_extent extent = {0, bytes, 0, copy_count};
     mem_mapping_id id;
-    expect_ok(mem_mmu_add(
-        mmu, &(mem_mapping_spec){name, va, bytes, &extent, bytes > 0, copies, copy_count}, &id));
+    expect_ok(mem_mmu_add(mmu,
+                          &(mem_mapping_spec){.name = name,
+                                              .va = va,
+                                              .bytes = bytes,
+                                              .extents = &extent,
+                                              .extent_count = bytes > 0,
+                                              .copies = copies,
+                                              .copy_count = copy_count},
+                          &id));
     assert_int_not_equal(id, 0);
     return id;
 }
@@ -136,7 +143,13 @@ static void an_address_is_found_in_its_extent(void **state)
                                   hbm(1, 0, 0x30)};
     mem_mmu *mmu = make(2, 2);
     mem_mapping_id id;
-    const mem_mapping_spec spec = {"x", MEM_VA_BASE, 0x90, extents, 3, copies, 4};
+    const mem_mapping_spec spec = {.name = "x",
+                                   .va = MEM_VA_BASE,
+                                   .bytes = 0x90,
+                                   .extents = extents,
+                                   .extent_count = 3,
+                                   .copies = copies,
+                                   .copy_count = 4};
     expect_ok(mem_mmu_add(mmu, &spec, &id));
     mem_mmu_install(mmu, id, 1, 0);
     expect_at(mmu, 1, 0, MEM_VA_BASE, hbm(0, 0, 0x7000), 0x10);
@@ -176,7 +189,13 @@ static void names_extents_and_copies_are_copied(void **state)
     char name[] = "x";
     kb_location copy = hbm(0, 0, 64);
     mem_extent extent = {0, 8, 0, 1};
-    const mem_mapping_spec spec = {name, MEM_VA_BASE, 8, &extent, 1, &copy, 1};
+    const mem_mapping_spec spec = {.name = name,
+                                   .va = MEM_VA_BASE,
+                                   .bytes = 8,
+                                   .extents = &extent,
+                                   .extent_count = 1,
+                                   .copies = &copy,
+                                   .copy_count = 1};
     mem_mmu *mmu = make(1, 1);
     mem_mapping_id id;
     expect_ok(mem_mmu_add(mmu, &spec, &id));
@@ -196,8 +215,15 @@ static kb_error *try_add(mem_mmu *mmu, const char *name, uint64_t va, uint64_t b
     const kb_location copy = hbm(0, 0, 0);
     const mem_extent extent = {0, bytes, 0, 1};
     mem_mapping_id id = 77;
-    kb_error *err =
-        mem_mmu_add(mmu, &(mem_mapping_spec){name, va, bytes, &extent, bytes > 0, &copy, 1}, &id);
+    kb_error *err = mem_mmu_add(mmu,
+                                &(mem_mapping_spec){.name = name,
+                                                    .va = va,
+                                                    .bytes = bytes,
+                                                    .extents = &extent,
+                                                    .extent_count = bytes > 0,
+                                                    .copies = &copy,
+                                                    .copy_count = 1},
+                                &id);
     assert_int_equal(id == 0, err != NULL);
     return err;
 }
@@ -326,8 +352,13 @@ static void extents_that_make_no_sense_are_a_bug(void **state)
     };
     mem_mmu *mmu = make(3, 2);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const mem_mapping_spec spec = {"x",    0x1000, 16, cases[i].extents, cases[i].count,
-                                       copies, 4};
+        const mem_mapping_spec spec = {.name = "x",
+                                       .va = 0x1000,
+                                       .bytes = 16,
+                                       .extents = cases[i].extents,
+                                       .extent_count = cases[i].count,
+                                       .copies = copies,
+                                       .copy_count = 4};
         mem_mapping_id id;
         kb_error *err = mem_mmu_add(mmu, &spec, &id);
         if (kb_error_code(err) != KB_ERR_BUG)
@@ -392,7 +423,15 @@ static void a_fault_inside_a_tensor_says_what_is_missing(void **state)
     const mem_extent extent = {0, 8, 0, 1};
     mem_mmu *mmu = make(2, 2);
     mem_mapping_id id;
-    expect_ok(mem_mmu_add(mmu, &(mem_mapping_spec){"x", 0x1000, 16, &extent, 1, &copy, 1}, &id));
+    expect_ok(mem_mmu_add(mmu,
+                          &(mem_mapping_spec){.name = "x",
+                                              .va = 0x1000,
+                                              .bytes = 16,
+                                              .extents = &extent,
+                                              .extent_count = 1,
+                                              .copies = &copy,
+                                              .copy_count = 1},
+                          &id));
     expect_error(mem_mmu_fault(mmu, "k", 1, 0, 0x1007), KB_ERR_FAULT,
                  "k on sip1.cube1.pe0: address 0x1007 is not mapped: it lies in tensor 'x' "
                  "(0x1000 to 0x1010), which is not mapped in this PE (yet, or no longer)");
@@ -469,8 +508,13 @@ static void work_with_little_memory(void)
         return;
     for (uint64_t i = 0; i < 20; i++) {
         mem_mapping_id id;
-        const mem_mapping_spec spec = {
-            i % 2 ? "x" : NULL, (i * 7 % 20) * 16, 16, &extent, 1, copies, 2};
+        const mem_mapping_spec spec = {.name = i % 2 ? "x" : NULL,
+                                       .va = (i * 7 % 20) * 16,
+                                       .bytes = 16,
+                                       .extents = &extent,
+                                       .extent_count = 1,
+                                       .copies = copies,
+                                       .copy_count = 2};
         bool added = went_well(mem_mmu_add(mmu, &spec, &id));
         assert_int_equal(id != 0, added);
         assert_int_equal(mem_mmu_find(mmu, spec.va), id);
@@ -487,8 +531,15 @@ static void work_with_little_memory(void)
     }
     /* Errors are errors, be they about what was asked or about memory. */
     mem_mapping_id id;
-    kb_error *err =
-        mem_mmu_add(mmu, &(mem_mapping_spec){"big", 0, 1 << 20, &extent, 1, copies, 2}, &id);
+    kb_error *err = mem_mmu_add(mmu,
+                                &(mem_mapping_spec){.name = "big",
+                                                    .va = 0,
+                                                    .bytes = 1 << 20,
+                                                    .extents = &extent,
+                                                    .extent_count = 1,
+                                                    .copies = copies,
+                                                    .copy_count = 2},
+                                &id);
     failures += kb_error_code(err) == KB_ERR_HOST;
     assert_true(kb_error_code(err) == KB_ERR_INPUT || kb_error_code(err) == KB_ERR_HOST);
     kb_error_free(err);
@@ -554,10 +605,43 @@ static void misuse_is_caught(void **state)
     expect_abort(install_nowhere, "assertion failed: cube < mmu->cubes && pe < mmu->pes");
 }
 
+/* By any address of it, not behind its end. */
+static void a_mapping_is_described_by_its_addresses(void **state)
+{
+    (void)state;
+    mem_mmu *mmu = make(1, 1);
+    const mem_extent extent = {0, 16, 0, 1};
+    const kb_location copy = hbm(0, 0, 0);
+    mem_mapping_id id;
+    mem_mapping_spec spec = {.name = "x",
+                             .va = 0x1000,
+                             .bytes = 16,
+                             .extents = &extent,
+                             .extent_count = 1,
+                             .copies = &copy,
+                             .copy_count = 1,
+                             .has_dtype = true,
+                             .dtype = KB_F32};
+    expect_ok(mem_mmu_add(mmu, &spec, &id));
+    mem_mapped found;
+    for (uint64_t va = 0x1000; va < 0x1010; va++) {
+        assert_true(mem_mmu_get_mapped(mmu, va, &found));
+        assert_string_equal(found.name, "x");
+        assert_true(found.has_dtype && found.dtype == KB_F32);
+        assert_true(found.va == 0x1000 && found.end == 0x1010);
+    }
+    assert_false(mem_mmu_get_mapped(mmu, 0xfff, &found));
+    assert_false(mem_mmu_get_mapped(mmu, 0x1010, &found));
+    mem_mmu_drop(mmu, id);
+    assert_false(mem_mmu_get_mapped(mmu, 0x1000, &found));
+    mem_mmu_destroy(mmu);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_mapping_means_nothing_until_it_is_installed),
+        cmocka_unit_test(a_mapping_is_described_by_its_addresses),
         cmocka_unit_test(a_replicated_tensor_means_the_own_copy_everywhere),
         cmocka_unit_test(a_pe_without_a_copy_takes_one_of_its_cube_or_any),
         cmocka_unit_test(pes_are_spread_by_their_number_in_the_sip),

@@ -203,11 +203,15 @@ static void random_add(mem_mmu *mmu, model *world, model_mapping *into, kb_rng *
     model_mapping fresh;
     random_mapping(rng, world, &fresh);
     bool refused = model_overlaps(world, &fresh);
-    kb_error *err =
-        mem_mmu_add(mmu,
-                    &(mem_mapping_spec){fresh.name, fresh.va, fresh.bytes, fresh.extents,
-                                        fresh.extent_count, fresh.copies, fresh.copy_count},
-                    &fresh.id);
+    kb_error *err = mem_mmu_add(mmu,
+                                &(mem_mapping_spec){.name = fresh.name,
+                                                    .va = fresh.va,
+                                                    .bytes = fresh.bytes,
+                                                    .extents = fresh.extents,
+                                                    .extent_count = fresh.extent_count,
+                                                    .copies = fresh.copies,
+                                                    .copy_count = fresh.copy_count},
+                                &fresh.id);
     assert_int_equal(kb_error_code(err), refused ? KB_ERR_INPUT : KB_OK);
     kb_error_free(err);
     if (refused)

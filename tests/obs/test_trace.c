@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -72,6 +73,11 @@ static const json_t *event_of(const json_t *root, const char *phase, size_t n)
     }
     fail_msg("no such event");
     return NULL;
+}
+
+static int64_t fs_of(const json_t *event)
+{
+    return llround(json_number_value(json_object_get(event, "ts")) * 1e9);
 }
 
 static void expect_member(const json_t *object, const char *key, const char *value)
@@ -220,6 +226,8 @@ static void arrows_go_from_launches_to_kernels(void **state)
     const json_t *from = event_of(root, "s", 0), *to = event_of(root, "f", 0);
     assert_int_equal(json_integer_value(json_object_get(from, "pid")), 1); /* the host */
     assert_true(json_integer_value(json_object_get(to, "pid")) > 1);
+    assert_int_equal(fs_of(from), 100); /* the launch's start, and the kernel's */
+    assert_int_equal(fs_of(to), 110);
     expect_member(event_of(root, "X", 0), "name", "kernel"); /* it has no label */
     json_decref(root);
 }
@@ -230,11 +238,6 @@ static kb_op message_op(kb_unit unit, const char *name, uint32_t pe, uint64_t me
     kb_op op = op_of(unit, name, (kb_pe){.pe = pe}, start, end);
     op.message = message;
     return op;
-}
-
-static double time_of(const json_t *event)
-{
-    return json_number_value(json_object_get(event, "ts"));
 }
 
 /*
@@ -262,12 +265,269 @@ static void arrows_go_from_sends_to_receives(void **state)
     assert_int_equal(waits->time_fs, 10 + 20 + 0);
     assert_null(trace_find(&facts, "pe_ipcq")); /* it did nothing */
     json_t *root = load();
-    /* Of the first arrow both ends are at 10, when both are under way; of the second at 10 and 40.
-     */
-    assert_true(time_of(event_of(root, "s", 0)) == time_of(event_of(root, "f", 0)));
-    assert_true(time_of(event_of(root, "s", 1)) < time_of(event_of(root, "f", 1)));
+    /* Message 1 leaves at 10 and is there at 25, when the receive ends: 24 is the last instant in
+     * its slice. Message 2 leaves at 10; its receive begins and ends at 40. */
+    assert_int_equal(fs_of(event_of(root, "s", 0)), 10);
+    assert_int_equal(fs_of(event_of(root, "f", 0)), 24);
+    assert_int_equal(fs_of(event_of(root, "s", 1)), 10);
+    assert_int_equal(fs_of(event_of(root, "f", 1)), 40);
     expect_member(event_of(root, "f", 0), "name", "message");
     json_decref(root);
+}
+
+/* ---- Titles ------------------------------------------------------------------------------ */
+
+/* What a slice of this operation is called. */
+static void expect_title(kb_op op, const char *title)
+{
+    write_trace(&op, 1);
+    read_back();
+    json_t *root = load();
+    expect_member(event_of(root, "X", 0), "name", title);
+    json_decref(root);
+}
+
+static void slices_are_called_by_what_they_do(void **state)
+{
+    (void)state;
+    const kb_pe pe = {0, 0, 0};
+    kb_op_access accesses[3] = {
+        {.tensor = "c", .dtype = KB_F16, .write = true, .bytes = 2},
+        {.tensor = "a", .dtype = KB_F16, .bytes = 2},
+        {.tensor = "b\"\n", .dtype = KB_F16, .bytes = 2},
+    };
+    kb_op op = op_of(KB_UNIT_DMA_READ, "load", pe, 1, 2);
+    expect_title(op, "load");
+    op.accesses = &accesses[1];
+    op.access_count = 1;
+    expect_title(op, "load a");
+    op.access_count = 2;
+    expect_title(op, "load a, b\"\n");
+    op = op_of(KB_UNIT_DMA_WRITE, "store", pe, 1, 2);
+    op.accesses = accesses;
+    op.access_count = 1;
+    expect_title(op, "store c");
+    op = op_of(KB_UNIT_SCHEDULER, "gemm", pe, 1, 2);
+    op.accesses = accesses;
+    op.access_count = 3;
+    expect_title(op, "gemm a, b\"\n to c");
+    op = op_of(KB_UNIT_IPCQ, "recv", pe, 1, 2);
+    expect_title(op, "waiting for message");
+    op.direction = "E";
+    expect_title(op, "waiting for message from E");
+    op.name = "await credit";
+    expect_title(op, "waiting for credit on E");
+    op = op_of(KB_UNIT_DMA_WRITE, "send", pe, 1, 2);
+    op.direction = "global_W";
+    expect_title(op, "send global_W");
+    op = op_of(KB_UNIT_HOST, "copy", pe, 1, 2);
+    op.label = "x";
+    expect_title(op, "copy x");
+}
+
+static void expect_access(size_t offset, size_t bytes, kb_dtype dtype, const char *text)
+{
+    kb_op_access access = {.tensor = "x", .dtype = dtype, .offset = offset, .bytes = bytes};
+    kb_op op = op_of(KB_UNIT_DMA_READ, "load", (kb_pe){0}, 1, 2);
+    op.accesses = &access;
+    op.access_count = 1;
+    write_trace(&op, 1);
+    read_back();
+    json_t *root = load();
+    const json_t *args = json_object_get(event_of(root, "X", 0), "args");
+    char *found = json_dumps(json_array_get(json_object_get(args, "tensors"), 0), JSON_COMPACT);
+    assert_non_null(found);
+    assert_string_equal(found, text);
+    free(found);
+    json_decref(root);
+}
+
+/* 8 bytes from byte 4 on are elements 1 and 2 of f32; 3 bytes are no whole elements. */
+static void accesses_are_ranges_of_elements(void **state)
+{
+    (void)state;
+    expect_access(4, 8, KB_F32,
+                  "{\"tensor\":\"x\",\"dtype\":\"f32\",\"access\":\"read\",\"first_element\":1,"
+                  "\"end_element\":3}");
+    expect_access(4, 3, KB_F32,
+                  "{\"tensor\":\"x\",\"dtype\":\"f32\",\"access\":\"read\",\"first_byte\":4,"
+                  "\"end_byte\":7}");
+}
+
+static void what_never_ended_says_so(void **state)
+{
+    (void)state;
+    kb_op ops[2] = {op_of(KB_UNIT_IPCQ, "recv", (kb_pe){0}, 5, 9),
+                    op_of(KB_UNIT_HOST, "launch", (kb_pe){0}, 1, 9)};
+    ops[0].unfinished = ops[1].unfinished = true;
+    write_trace(ops, 2);
+    trace_facts facts = read_back();
+    assert_null(trace_find(&facts, "host")); /* it counts for nothing */
+    json_t *root = load();
+    const json_t *args = json_object_get(event_of(root, "X", 0), "args");
+    assert_true(json_is_true(json_object_get(args, "unfinished")));
+    json_decref(root);
+}
+
+/* Slices of no time, one behind the other at one instant, in any number. */
+static void slices_may_take_no_time(void **state)
+{
+    (void)state;
+    kb_op ops[3];
+    for (size_t i = 0; i < 3; i++)
+        ops[i] = op_of(KB_UNIT_MATH, "add", (kb_pe){0}, 7, 7);
+    write_trace(ops, 3);
+    trace_facts facts = read_back();
+    assert_int_equal(facts.slices, 3);
+    assert_int_equal(facts.threads, 1);
+}
+
+/* ---- Counters ---------------------------------------------------------------------------- */
+
+/* A fabric of two counters, and its clock. */
+typedef struct fabric {
+    uint64_t counts[2];
+    kb_time now;
+} fabric;
+
+static kb_time sample(void *self, uint64_t *counts)
+{
+    const fabric *f = self;
+    counts[0] = f->counts[0];
+    counts[1] = f->counts[1];
+    return f->now;
+}
+
+static obs_trace *open_counted(fabric *f)
+{
+    const obs_counter counters[2] = {
+        {.name = "link bandwidth: \"odd\""},
+        {.name = "HBM bandwidth", .of_cube = true, .cube = {1, 2, 0}},
+    };
+    obs_trace *trace;
+    expect_ok(obs_trace_create(path_of_trace(), &machine, &trace));
+    expect_ok(obs_trace_count(trace, &(obs_counters){counters, 2, sample, f}));
+    return trace;
+}
+
+static const trace_counter *counter_of(const trace_facts *facts, const char *name)
+{
+    for (size_t i = 0; i < facts->counter_count; i++)
+        if (strcmp(facts->counters[i].name, name) == 0)
+            return &facts->counters[i];
+    fail_msg("no such counter: %s", name);
+    return NULL;
+}
+
+static void tell_op(obs_trace *trace, kb_time end)
+{
+    kb_op op = op_of(KB_UNIT_MATH, "add", (kb_pe){0}, end, end);
+    obs_trace_op(trace, &op);
+}
+
+/*
+ * 5,000 bytes in the first 100 ns are 50 GB/s; then nothing for 100 ns; then 600 bytes in the last
+ * 10 ns, which are less than a bin and are added to it: 600 bytes in 110 ns. The clock of the
+ * fabric counts, not that of operations which are told late.
+ */
+static void bandwidth_is_bytes_by_time(void **state)
+{
+    (void)state;
+    fabric f = {{5000, 0}, 100 * KB_NS};
+    obs_trace *trace = open_counted(&f);
+    tell_op(trace, 90 * KB_NS);
+    tell_op(trace, 95 * KB_NS);
+    f.now = 200 * KB_NS;
+    tell_op(trace, 200 * KB_NS);
+    f = (fabric){{5600, 0}, 210 * KB_NS};
+    expect_ok(obs_trace_close(trace));
+    trace_facts facts = read_back();
+    assert_int_equal(facts.counter_count, 1); /* the other never counted anything */
+    const trace_counter *c = counter_of(&facts, "link bandwidth: \"odd\"");
+    assert_string_equal(c->unit, "GB/s");
+    assert_int_equal(c->events, 3);
+    assert_true(fabs(c->max - 50) < 1e-12);
+    assert_int_equal(c->last_fs, 210 * KB_NS);
+    assert_true(fabs(c->integral - 5600) < 1e-9);
+    json_t *root = load();
+    assert_int_equal(fs_of(event_of(root, "C", 0)), 0);
+    assert_int_equal(fs_of(event_of(root, "C", 1)), 100 * KB_NS);
+    json_decref(root);
+    free(facts.counters);
+}
+
+/* Bytes that nothing was told after, and in a run that took no time. */
+static void what_is_counted_at_the_end_is_not_lost(void **state)
+{
+    (void)state;
+    fabric f = {{0, 77}, 0};
+    expect_ok(obs_trace_close(open_counted(&f)));
+    trace_facts facts = read_back();
+    const trace_counter *c = counter_of(&facts, "HBM bandwidth");
+    assert_true(fabs(c->integral - 77) < 1e-9);
+    assert_int_equal(c->pid, 3 + 1 * 3 + 2); /* behind the host, the fabric, and SIP 0's cubes */
+    free(facts.counters);
+}
+
+/* Whatever comes when: sums are exact, and the trace stays small. */
+static void bandwidths_add_up(void **state)
+{
+    (void)state;
+    kb_rng rng;
+    kb_rng_init(&rng, 11);
+    for (int round = 0; round < 10; round++) {
+        fabric f = {0};
+        obs_trace *trace = open_counted(&f);
+        uint64_t steps = kb_rng_below(&rng, 3000), far = 1 + kb_rng_below(&rng, KB_US);
+        uint64_t peak = 0;
+        for (uint64_t i = 0; i < steps; i++) {
+            f.now += (kb_time)kb_rng_below(&rng, far);
+            f.counts[0] += kb_rng_below(&rng, 10000);
+            f.counts[1] += kb_rng_below(&rng, 3) == 0 ? 256 : 0;
+            uint64_t used = kb_rng_below(&rng, 1000);
+            peak = used > peak ? used : peak;
+            tell_op(trace, f.now);
+            obs_trace_tcm(trace, (kb_pe){1, 0, 3}, f.now, used);
+        }
+        f.counts[0] += 100; /* after the last operation */
+        f.now += (kb_time)kb_rng_below(&rng, 2) * KB_NS;
+        expect_ok(obs_trace_close(trace));
+        trace_facts facts = read_back();
+        double sum = trace_sum_counters(&facts, "link bandwidth: \"odd\"");
+        assert_true(fabs(sum - (double)f.counts[0]) < 1e-6 * (1 + (double)f.counts[0] * 1e-6));
+        sum = trace_sum_counters(&facts, "HBM bandwidth");
+        assert_true(fabs(sum - (double)f.counts[1]) < 1e-6 * (1 + (double)f.counts[1] * 1e-6));
+        for (size_t i = 0; i < facts.counter_count; i++)
+            assert_true(facts.counters[i].events <= 1025);
+        if (steps > 0) {
+            const trace_counter *tcm = counter_of(&facts, "pe3 TCM in use");
+            assert_true(tcm->max == (double)peak);
+            assert_string_equal(tcm->unit, "bytes");
+        }
+        free(facts.counters);
+    }
+}
+
+/* 64 bytes from 100 ns on, 4096 for a moment, 0 at the end. */
+static void tcm_in_use_is_a_peak_for_each_bin(void **state)
+{
+    (void)state;
+    fabric f = {.now = 100 * KB_NS};
+    obs_trace *trace = open_counted(&f);
+    obs_trace_tcm(trace, (kb_pe){0, 0, 1}, f.now, 64);
+    f.now = 200 * KB_NS;
+    obs_trace_tcm(trace, (kb_pe){0, 0, 1}, f.now, 4096);
+    f.now += KB_NS;
+    obs_trace_tcm(trace, (kb_pe){0, 0, 1}, f.now, 0);
+    f.now = 300 * KB_NS;
+    expect_ok(obs_trace_close(trace));
+    trace_facts facts = read_back();
+    const trace_counter *c = counter_of(&facts, "pe1 TCM in use");
+    assert_int_equal(c->events, 4);
+    assert_true(c->max == 4096 && c->last == 0); /* NOLINT */
+    /* 64 bytes for 100 ns, 4096 for the bin from there to the end. */
+    assert_true(fabs(c->integral - (64 * 100.0 + 4096 * 100.0)) < 1e-6);
+    free(facts.counters);
 }
 
 /* ---- Failures ---------------------------------------------------------------------------- */
@@ -342,6 +602,14 @@ int main(void)
         cmocka_unit_test(lanes_are_as_few_as_can_be),
         cmocka_unit_test(arrows_go_from_launches_to_kernels),
         cmocka_unit_test(arrows_go_from_sends_to_receives),
+        cmocka_unit_test(slices_are_called_by_what_they_do),
+        cmocka_unit_test(accesses_are_ranges_of_elements),
+        cmocka_unit_test(what_never_ended_says_so),
+        cmocka_unit_test(slices_may_take_no_time),
+        cmocka_unit_test(bandwidth_is_bytes_by_time),
+        cmocka_unit_test(what_is_counted_at_the_end_is_not_lost),
+        cmocka_unit_test(bandwidths_add_up),
+        cmocka_unit_test(tcm_in_use_is_a_peak_for_each_bin),
         cmocka_unit_test(a_file_that_cannot_be_made_is_an_error),
         cmocka_unit_test(a_full_device_is_told_at_the_end),
         cmocka_unit_test(half_a_file_is_removed),

@@ -7,19 +7,38 @@
 static const kb_machine machine = {.name = "tiny", .sips = 1, .cubes = 1, .pes = 2};
 static char path[64];
 
+static kb_time sample(void *self, uint64_t *counts)
+{
+    kb_time *now = self;
+    *now += 50 * KB_NS;
+    counts[0] = (uint64_t)*now;
+    return *now;
+}
+
 static kb_error *write_trace(void)
 {
     obs_trace *trace;
+    kb_time now = 0;
+    const obs_counter counter = {.name = "links"};
+    const kb_op_access access = {.tensor = "x", .bytes = 4};
     KB_TRY(obs_trace_create(path, &machine, &trace));
+    kb_error *err = obs_trace_count(trace, &(obs_counters){&counter, 1, sample, &now});
+    if (err) {
+        kb_error_free(obs_trace_close(trace));
+        return err;
+    }
     for (kb_time i = 0; i < 40; i++) {
         kb_op op = {.unit = i % 4 == 0 ? KB_UNIT_CPU : KB_UNIT_DMA_READ,
                     .name = i % 4 == 0 ? "kernel" : "load",
                     .label = "",
                     .pe = {.pe = (uint32_t)(i % 2)},
                     .start = i / 8,
-                    .end = i + 1,
-                    .launch = 1};
+                    .end = (i + 1) * KB_NS,
+                    .launch = 1,
+                    .accesses = &access,
+                    .access_count = 1};
         obs_trace_op(trace, &op);
+        obs_trace_tcm(trace, op.pe, op.end, 64);
     }
     return obs_trace_close(trace);
 }

@@ -162,7 +162,57 @@ static void read_arrow(reader *r, const json_t *e, event at, events *into)
     at.start = read_time(r, e, "ts");
     read_string(r, e, "name");
     read_string(r, e, "cat");
+    if (strcmp(read_string(r, e, "bp"), "e") != 0)
+        complain(r, "an arrow does not bind to the enclosing slice");
     push(into, at);
+}
+
+static trace_counter *need_counter(reader *r, int64_t pid, const char *name, const char *unit)
+{
+    trace_facts *f = &r->facts;
+    for (size_t i = f->counter_count; i-- > 0;)
+        if (f->counters[i].pid == pid && strcmp(f->counters[i].name, name) == 0)
+            return &f->counters[i];
+    if (f->counter_count == TRACE_COUNTERS) {
+        complain(r, "too many counters");
+        return NULL;
+    }
+    if (!f->counters) {
+        f->counters = calloc(TRACE_COUNTERS, sizeof *f->counters);
+        if (!f->counters)
+            abort();
+    }
+    trace_counter *fresh = &f->counters[f->counter_count++];
+    fresh->pid = pid;
+    snprintf(fresh->name, sizeof fresh->name, "%s", name);
+    snprintf(fresh->unit, sizeof fresh->unit, "%s", unit);
+    return fresh;
+}
+
+/* Values hold until the next event of the counter; these come in the order of time. */
+static void read_counter(reader *r, const json_t *e, int64_t pid)
+{
+    json_t *args = json_object_get(e, "args");
+    void *member = json_object_iter(args);
+    if (!member || json_object_size(args) != 1) {
+        complain(r, "a counter without a value, or with several");
+        return;
+    }
+    double value = json_number_value(json_object_iter_value(member));
+    int64_t time = read_time(r, e, "ts");
+    trace_counter *c =
+        need_counter(r, pid, read_string(r, e, "name"), json_object_iter_key(member));
+    if (!json_is_number(json_object_iter_value(member)) || !(value >= 0) || !isfinite(value))
+        complain(r, "a counter is not a number from 0 on");
+    if (!c)
+        return;
+    if (c->events > 0 && time <= c->last_fs)
+        complain(r, "counter %s goes back in time at %" PRId64 " fs", c->name, time);
+    c->integral += c->last * (double)(time - c->last_fs) * 1e-6;
+    c->last = value;
+    c->last_fs = time;
+    c->max = value > c->max ? value : c->max;
+    c->events++;
 }
 
 static void read_event(reader *r, const json_t *e)
@@ -180,6 +230,8 @@ static void read_event(reader *r, const json_t *e)
         read_arrow(r, e, at, &r->starts);
     else if (strcmp(phase, "f") == 0)
         read_arrow(r, e, at, &r->finishes);
+    else if (strcmp(phase, "C") == 0)
+        read_counter(r, e, at.pid);
     else
         complain(r, "unknown phase '%s'", phase);
 }
@@ -218,7 +270,10 @@ static bool is_in(const event *slice, const event *arrow)
     return slice->pid == arrow->pid && slice->tid == arrow->tid;
 }
 
-/* A slice that begins where the end of the arrow is, or is under way then. */
+/*
+ * Viewers bind the end of an arrow to the slice that encloses it: one that begins then, or is under
+ * way and ends later.
+ */
 static bool binds(const events *slices, const event *arrow)
 {
     size_t low = 0, high = slices->count;
@@ -255,6 +310,17 @@ static void check_arrows(reader *r)
     r->facts.arrows = r->starts.count;
 }
 
+static void check_counters(reader *r)
+{
+    for (size_t i = 0; i < r->facts.counter_count; i++) {
+        const trace_counter *c = &r->facts.counters[i];
+        if (!find(&r->process_names, c->pid, -1))
+            complain(r, "counter %s is of process %" PRId64 ", which has no name", c->name, c->pid);
+        if (strcmp(c->unit, "GB/s") == 0 && c->last > 0)
+            complain(r, "counter %s does not end with 0", c->name);
+    }
+}
+
 trace_facts trace_read(const char *path)
 {
     reader r = {0};
@@ -268,6 +334,7 @@ trace_facts trace_read(const char *path)
     sort(&r.slices, compare);
     check_threads(&r);
     check_arrows(&r);
+    check_counters(&r);
     json_decref(root);
     free(r.slices.items);
     free(r.thread_names.items);
@@ -275,6 +342,15 @@ trace_facts trace_read(const char *path)
     free(r.starts.items);
     free(r.finishes.items);
     return r.facts;
+}
+
+double trace_sum_counters(const trace_facts *facts, const char *name)
+{
+    double sum = 0;
+    for (size_t i = 0; i < facts->counter_count; i++)
+        if (strcmp(facts->counters[i].name, name) == 0)
+            sum += facts->counters[i].integral;
+    return sum;
 }
 
 const trace_category *trace_find(const trace_facts *facts, const char *name)

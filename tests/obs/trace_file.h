@@ -15,12 +15,24 @@ typedef struct trace_category {
     int64_t time_fs; /* sum */
 } trace_category;
 
-enum { TRACE_CATEGORIES = 16 };
+/* A counter, at its place. */
+typedef struct trace_counter {
+    char name[96], unit[16];
+    int64_t pid;
+    uint64_t events;
+    double integral; /* of the value over time, in units times nanoseconds: bytes, if in GB/s */
+    double max, last;
+    int64_t last_fs; /* time of the last event */
+} trace_counter;
+
+enum { TRACE_CATEGORIES = 16, TRACE_COUNTERS = 2048 };
 
 typedef struct trace_facts {
     trace_category categories[TRACE_CATEGORIES];
     size_t category_count;
     uint64_t slices, threads, arrows;
+    trace_counter *counters; /* to be freed */
+    size_t counter_count;
     char problem[200]; /* "" if there is none */
 } trace_facts;
 
@@ -29,5 +41,8 @@ trace_facts trace_read(const char *path);
 
 /* NULL if there is none such. */
 const trace_category *trace_find(const trace_facts *facts, const char *name);
+
+/* Of all counters of this name, wherever they are, the sum of the integrals. */
+double trace_sum_counters(const trace_facts *facts, const char *name);
 
 #endif

@@ -106,7 +106,7 @@ static void all_of_it(void)
                          matrix_at(2 << 20, 200, 50, 2)};
     pieces[1].column = 200;
     pieces[2].column = 500;
-    p.is.a = (pe_matrix){pieces, 3, 2};
+    p.is.a = (pe_matrix){.rects = pieces, .rect_count = 3, .element_bytes = 2};
     p.is.ended = count_end;
     p.is.self = &ended;
     pe_op op;

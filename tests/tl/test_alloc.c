@@ -74,16 +74,35 @@ static kb_error *go(rig *r, const kb_kernel *kernel)
     return err;
 }
 
-static void run_everything(void)
+static void see_op(void *self, const kb_op *op)
+{
+    (void)self;
+    for (size_t i = 0; i < op->access_count; i++)
+        assert_string_equal(op->accesses[i].tensor, "memory");
+}
+
+static void run_everything_while(bool watched)
 {
     rig r;
     kb_error *err = rig_try(&r, machine, false);
+    if (!err && watched)
+        kb_oplog_watch(r.log, see_op, NULL);
     if (!err)
         err = go(&r, &everything);
     if (err)
         assert_int_equal(kb_error_code(err), KB_ERR_HOST);
     kb_error_free(err);
     rig_drop(&r);
+}
+
+static void run_everything(void)
+{
+    run_everything_while(false);
+}
+
+static void run_everything_watched(void)
+{
+    run_everything_while(true);
 }
 
 static void run_careless(void)
@@ -140,6 +159,7 @@ static void any_allocation_may_fail(void **state)
 {
     (void)state;
     failing_alloc_try_all(run_everything);
+    failing_alloc_try_all(run_everything_watched);
 }
 
 static void any_allocation_may_fail_on_the_way_to_a_fault(void **state)

@@ -476,6 +476,60 @@ static void senders_that_wait_for_each_other_are_found(void **state)
     }
 }
 
+typedef struct unfinished {
+    uint64_t credits, messages, kernels;
+} unfinished;
+
+static void count_unfinished(void *self, const kb_op *op)
+{
+    unfinished *seen = self;
+    if (!op->unfinished)
+        return;
+    if (strcmp(op->name, "kernel") == 0) {
+        seen->kernels++;
+        return;
+    }
+    bool for_credit = strcmp(op->name, "await credit") == 0;
+    assert_string_equal(op->direction, for_credit ? "E" : "W");
+    assert_true(op->start < op->end || !for_credit);
+    seen->credits += for_credit;
+    seen->messages += strcmp(op->name, "recv") == 0;
+}
+
+KB_KERNEL(wait_for_west, tl_ptr memory)
+{
+    tl_store(memory, tl_recv("W", tl_shape(4), TL_F32));
+}
+
+/* A deadlock: whoever watches the log is told what kernels waited for, and so if they are aborted.
+ */
+static void what_kernels_wait_for_is_shown_in_the_end(void **state)
+{
+    (void)state;
+    for (int aborted = 0; aborted < 2; aborted++)
+        for (int receiving = 0; receiving < 2; receiving++) {
+            rig r = ring_of(2, &small_slots);
+            unfinished seen = {0};
+            ending ends[2] = {{0}};
+            kb_oplog_watch(r.log, count_unfinished, &seen);
+            kb_error *err = run_on(&r, 2, receiving ? &wait_for_west : &both_send,
+                                   (const tl_arg[]){MEMORY, 64 * 5}, ends);
+            assert_int_equal(kb_error_code(err), KB_ERR_DEADLOCK);
+            if (aborted)
+                tl_runner_abort(r.runner, 1, err);
+            else
+                tl_runner_show_unfinished(r.runner);
+            kb_error_free(err);
+            assert_int_equal(seen.kernels, aborted ? 0 : 2); /* those that are aborted end */
+            assert_int_equal(seen.credits, receiving ? 0 : 2);
+            assert_int_equal(seen.messages, receiving ? 2 : 0);
+            for (int i = 0; i < 2; i++)
+                kb_error_free(ends[i].err);
+            kb_oplog_watch(r.log, NULL, NULL);
+            rig_fini(&r);
+        }
+}
+
 /* Wherever they are, kernels with queues can be given up. */
 static void runs_can_be_abandoned_at_any_time(void **state)
 {
@@ -498,6 +552,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mistakes_are_told),
+        cmocka_unit_test(what_kernels_wait_for_is_shown_in_the_end),
         cmocka_unit_test(kernels_without_queues_cannot_use_them),
         cmocka_unit_test(what_disagrees_is_told),
         cmocka_unit_test(a_disagreement_is_told_when_the_message_comes),

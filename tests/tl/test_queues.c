@@ -229,6 +229,8 @@ static void expect_wait(const kb_op *op, const char *name, uint32_t pe, uint64_t
                         kb_time start, kb_time end)
 {
     assert_string_equal(op->name, name);
+    assert_string_equal(op->direction, strcmp(name, "recv") == 0 ? "W" : "E");
+    assert_false(op->unfinished);
     assert_int_equal(op->pe.pe, pe);
     assert_int_equal(op->message, message);
     assert_int_equal(op->start, start);

@@ -1,0 +1,180 @@
+/*
+ * run_trace.c: the trace of a run. The counters of its tracks are sums over links, read from the
+ * fabric when the trace asks: links by kind, as the summary has them, and the HBM of each cube.
+ */
+#include "run_trace.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "classes.h"
+
+#define NO_COUNTER UINT32_MAX
+
+/* The counters that a link belongs to. */
+typedef struct link_counters {
+    uint32_t kind;
+    uint32_t hbm; /* or NO_COUNTER */
+} link_counters;
+
+struct run_trace {
+    obs_trace *trace;
+    kb_context *ctx;
+    net *fabric;
+    size_t link_count;
+    link_counters *links;
+    KB_VEC(obs_counter) counters;
+    KB_VEC(char *) names; /* of the counters */
+};
+
+static kb_time sample(void *self, uint64_t *counts)
+{
+    const run_trace *t = self;
+    memset(counts, 0, t->counters.count * sizeof *counts);
+    for (size_t i = 0; i < t->link_count; i++) {
+        uint64_t bytes = net_link_get(t->fabric, (uint32_t)i).bytes;
+        const link_counters *of = &t->links[i];
+        counts[of->kind] += bytes;
+        if (of->hbm != NO_COUNTER)
+            counts[of->hbm] += bytes;
+    }
+    return kb_context_now(t->ctx);
+}
+
+/* Adds one of this name, which is taken over. */
+static kb_error *add_counter(run_trace *t, char *name, const kb_pe *cube, uint32_t *index)
+{
+    *index = (uint32_t)t->counters.count;
+    if (!name || !kb_vec_push(&t->names, name)) {
+        free(name);
+        return kb_error_nomem();
+    }
+    obs_counter fresh = {.name = name, .of_cube = cube != NULL};
+    if (cube)
+        fresh.cube = *cube;
+    return kb_vec_push(&t->counters, fresh) ? NULL : kb_error_nomem();
+}
+
+/* Classes that differ only in bandwidth or length have one name, and one counter. */
+static kb_error *count_class(run_trace *t, const link_class *class, uint32_t *index)
+{
+    kb_text text = KB_TEXT_INIT;
+    kb_text_puts(&text, "link bandwidth: ");
+    link_class_name(class, &text);
+    char *name = kb_text_take(&text);
+    for (*index = 0; name && *index < t->counters.count; ++*index)
+        if (strcmp(t->counters.items[*index].name, name) == 0) {
+            free(name);
+            return NULL;
+        }
+    return add_counter(t, name, NULL, index);
+}
+
+static kb_error *count_kinds(run_trace *t, const topo_machine *machine)
+{
+    link_classes classes;
+    KB_TRY(link_classes_init(&classes, machine));
+    uint32_t *counters = kb_alloc_array(classes.all.count, sizeof *counters);
+    kb_error *err = counters ? NULL : kb_error_nomem();
+    for (size_t i = 0; !err && i < classes.all.count; i++)
+        err = count_class(t, &classes.all.items[i], &counters[i]);
+    for (size_t i = 0; !err && i < t->link_count; i++)
+        t->links[i] = (link_counters){
+            .kind = counters[link_classes_index(&classes, machine, (uint32_t)i)],
+            .hbm = NO_COUNTER,
+        };
+    free(counters);
+    link_classes_fini(&classes);
+    return err;
+}
+
+/* What an HBM serves passes the link from it to itself, once. */
+static kb_error *count_hbm(run_trace *t, const topo_machine *machine)
+{
+    const topo_shape *shape = topo_machine_shape(machine);
+    const topo_graph *graph = topo_machine_graph(machine);
+    for (uint32_t cube = 0; cube < shape->sips * shape->cubes; cube++) {
+        const kb_pe at = {cube / shape->cubes, cube % shape->cubes, 0};
+        kb_text name = KB_TEXT_INIT;
+        kb_text_puts(&name, "HBM bandwidth");
+        uint32_t index;
+        KB_TRY(add_counter(t, kb_text_take(&name), &at, &index));
+        for (uint32_t pe = 0; pe < shape->pes; pe++) {
+            uint32_t node = topo_node_at(machine, TOPO_HBM_CTRL, at.sip, at.cube, pe);
+            uint32_t service = graph->nodes.items[node].service;
+            if (service != TOPO_NONE)
+                t->links[service].hbm = index;
+        }
+    }
+    return NULL;
+}
+
+static void destroy(run_trace *t)
+{
+    for (size_t i = 0; i < t->names.count; i++)
+        free(t->names.items[i]);
+    kb_vec_fini(&t->names);
+    kb_vec_fini(&t->counters);
+    free(t->links);
+    free(t);
+}
+
+static kb_error *count(run_trace *t)
+{
+    rt_figures from = rt_get_figures(t->ctx);
+    t->fabric = from.fabric;
+    t->link_count = topo_machine_graph(from.machine)->links.count;
+    t->links = kb_alloc_array(t->link_count, sizeof *t->links);
+    if (!t->links)
+        return kb_error_nomem();
+    KB_TRY(count_kinds(t, from.machine));
+    KB_TRY(count_hbm(t, from.machine));
+    obs_counters counters = {
+        .items = t->counters.items,
+        .count = t->counters.count,
+        .sample = sample,
+        .self = t,
+    };
+    return obs_trace_count(t->trace, &counters);
+}
+
+kb_error *run_trace_open(const char *path, kb_context *ctx, run_trace **trace)
+{
+    *trace = NULL;
+    run_trace *t = kb_alloc_zeroed(1, sizeof *t);
+    if (!t)
+        return kb_error_nomem();
+    t->ctx = ctx;
+    kb_machine machine = kb_context_machine(ctx);
+    kb_error *err = obs_trace_create(path, &machine, &t->trace);
+    if (!err)
+        err = count(t);
+    if (err) {
+        kb_error_free(run_trace_close(t));
+        return err;
+    }
+    *trace = t;
+    return NULL;
+}
+
+void run_trace_op(run_trace *trace, const kb_op *op)
+{
+    if (trace)
+        obs_trace_op(trace->trace, op);
+}
+
+void run_trace_tcm(run_trace *trace, const kb_pe *pe, kb_time now, uint64_t bytes)
+{
+    if (trace)
+        obs_trace_tcm(trace->trace, *pe, now, bytes);
+}
+
+kb_error *run_trace_close(run_trace *trace)
+{
+    if (!trace)
+        return NULL;
+    kb_error *err = obs_trace_close(trace->trace);
+    destroy(trace);
+    return err;
+}

@@ -1,0 +1,86 @@
+#!/bin/sh
+# trace.sh BUILD: traces of real runs: they add up, change nothing, and are whole whatever happens.
+set -eu
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+# shellcheck source=../check.sh
+. "$here/../check.sh"
+kernbench=$(CDPATH='' cd -- "$1" && pwd)/kernbench
+tests=$(CDPATH='' cd -- "$1" && pwd)/tests
+benches=$here/benches.c
+cd "$scratch"
+
+run() { "$kernbench" run "$@"; }
+
+# traced ARGUMENT...: slices, arrows and counters are as the format wants them and add up to the
+# results, for the checker in C and for the one in Python.
+traced() {
+    run --json --trace trace.json "$@" >results.json 2>/dev/null || return 1
+    "$tests/trace-check" trace.json results.json || return 1
+    if command -v python3 >/dev/null; then
+        python3 "$here/check_trace.py" trace.json results.json || return 1
+    fi
+}
+
+# ---- Machines and benches
+
+for bench in gemm_single_pe va_offset_verify ccl_allreduce ccl_all_to_all; do
+    check "$bench" traced --bench $bench
+    check "$bench, on one cube" traced --bench $bench --set system.sips.count=1 \
+        --set sip.cube_mesh.w=1 --set sip.cube_mesh.h=1
+    check "$bench, on three SIPs of 5 cubes of 4 PEs" traced --bench $bench \
+        --set system.sips.count=3 --set sip.cube_mesh.w=5 --set sip.cube_mesh.h=1 \
+        --set cube.pe_layout.pe_per_corner=1
+    check "$bench, with a slow HBM and packets of 100 bytes" traced --bench $bench \
+        --set cube.hbm_ctrl.efficiency=0.3 --set fabric.packet_bytes=100
+done
+check "sizes that fit nothing" traced --bench gemm_single_pe --param m=131 --param k=257 --param n=77
+check "a collective of several sizes" traced --bench ccl_allreduce --param min_bytes=1KiB \
+    --param max_bytes=64KiB --timing-only
+
+# ---- What it says
+
+run --bench gemm_single_pe --trace t.json >/dev/null
+check "a load names its tensors" grep -q '"name":"load a, b","args":{"label":"gemm","tensors":\[{"tensor":"a","dtype":"f16","access":"read","first_element":' t.json
+check "a store names its tensor" grep -q '"name":"store c",' t.json
+check "a product names its matrices" grep -q '"cat":"pe_scheduler","name":"gemm a, b to c",' t.json
+run --bench ccl_allreduce --trace t.json >/dev/null
+check "a wait says for what" grep -q '"cat":"wait","name":"waiting for message from W"' t.json
+check "a send says where to" grep -q '"cat":"pe_dma_write","name":"send E"' t.json
+
+# ---- The run is the same
+
+same_with_trace() {
+    run "$@" --json --trace t.json 2>/dev/null | grep -v -e wall_s -e hops_per_s >with
+    run "$@" --json 2>/dev/null | grep -v -e wall_s -e hops_per_s >without
+    cmp with without
+}
+same_twice() {
+    run "$@" --trace first.json >/dev/null && run "$@" --trace second.json >/dev/null &&
+        cmp first.json second.json
+}
+for bench in gemm_single_pe va_offset_verify ccl_allreduce; do
+    check "$bench: nothing changes by its trace" same_with_trace --bench $bench
+    check "$bench: the same trace twice" same_twice --bench $bench
+done
+
+# ---- Whatever happens
+
+# whole FILE: one document, checked as far as there are no results.
+whole() { "$tests/trace-check" "$1"; }
+check "names that are hard to write" traced --bench "$benches:odd"
+check "and what became of them" grep -q '"name":"load \\"a\\\\b\\u000a\\u0009\\u0001\\u007f € \\ufffd"' trace.json
+check "no launch" outcome 0 '*' '*' "$kernbench" run --bench "$benches:nothing" --trace t.json
+check "no launch: whole" whole t.json
+check "a fault" outcome 3 '*' '*' "$kernbench" run --bench "$benches:fault" --trace t.json
+check "a fault: whole" whole t.json
+check "a fault: what came before" grep -q '"name":"load x"' t.json
+
+# Rings of 16 KiB, and messages that are larger: all PEs send, none receives.
+"$kernbench" new collective own >/dev/null
+sed -e 's/leader_only/lanes/' -e '/validator/d' own.yaml >lanes.yaml
+check "a deadlock" outcome 4 '*' '*deadlock*' "$kernbench" run --bench ccl_allreduce \
+    --ccl lanes.yaml --plugin own.c --param min_bytes=8MiB --param max_bytes=8MiB --timing-only \
+    --trace t.json
+check "a deadlock: whole" whole t.json
+check "a deadlock: what was waited for" grep -q '"name":"waiting for credit on E","args":{.*"unfinished":true' t.json
+finish
