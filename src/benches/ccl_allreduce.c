@@ -334,10 +334,10 @@ static kb_error *sweep(job *j)
     uint32_t shards = j->info.rank_is_pe || j->info.reduce_shards ? 1 : j->holdings[0].shards;
     uint64_t grain = shards * kb_dtype_bytes(j->dtype), wrong = 0;
     bench_sizes sizes;
-    KB_TRY(bench_get_sizes(j->bench, grain, &sizes));
+    KB_TRY(bench_get_sizes(j->bench, &sizes));
     bench_print_head(j->bench, size_means(j), j->info.world);
     for (uint64_t size = sizes.first; size <= sizes.last; size *= sizes.factor) {
-        uint64_t n_elem = size / grain;
+        uint64_t n_elem = size > grain ? size / grain : 1;
         if (n_elem == j->n_elem)
             continue; /* of whole elements it is the size before */
         kb_error *err = run_size(j, n_elem, size);

@@ -278,7 +278,7 @@ static kb_error *run(kb_bench *bench, const collective *is)
              .warmup = (uint32_t)kb_bench_param(bench, "warmup")};
     bench_sizes sizes;
     KB_TRY(choose(&j));
-    KB_TRY(bench_get_sizes(bench, 1, &sizes));
+    KB_TRY(bench_get_sizes(bench, &sizes));
     bench_print_head(bench, is->size_means, j.world);
     kb_error *err = NULL;
     for (uint64_t size = sizes.first; size <= sizes.last && !err; size *= sizes.factor) {

@@ -26,20 +26,18 @@ kb_error *bench_time(kb_context *ctx, bench_call_fn *call, void *arg, uint32_t r
 
 /* ---- The table --------------------------------------------------------------------------- */
 
-kb_error *bench_get_sizes(const kb_bench *bench, uint64_t least, bench_sizes *sizes)
+kb_error *bench_get_sizes(const kb_bench *bench, bench_sizes *sizes)
 {
     uint64_t first = (uint64_t)kb_bench_param(bench, "min_bytes");
-    *sizes = (bench_sizes){.first = first > least ? first : least,
+    *sizes = (bench_sizes){.first = first > 0 ? first : 1,
                            .last = (uint64_t)kb_bench_param(bench, "max_bytes"),
                            .factor = (uint64_t)kb_bench_param(bench, "factor")};
     if (sizes->first <= sizes->last)
         return NULL;
     if (sizes->last == 0)
         return kb_error_new(KB_ERR_INPUT, "min_bytes without max_bytes: say how far the sizes go");
-    const char *why = first < least ? ": one element for each shard" : "";
-    return kb_error_new(KB_ERR_INPUT,
-                        "max_bytes=%" PRIu64 " is less than the smallest size, %" PRIu64 " bytes%s",
-                        sizes->last, sizes->first, why);
+    return kb_error_new(KB_ERR_INPUT, "max_bytes=%" PRIu64 " is less than min_bytes=%" PRIu64,
+                        sizes->last, sizes->first);
 }
 
 void bench_print_head(kb_bench *bench, const char *size_means, uint32_t ranks)

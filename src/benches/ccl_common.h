@@ -46,13 +46,13 @@ typedef struct bench_row {
     kb_collective_figures figures;
 } bench_row;
 
-/* The sizes of a sweep. An error if there is none from min_bytes, or the least that makes sense, to
- * max_bytes. */
+/* The sizes of a sweep, as they are asked for: what is run has whole elements, and at least one for
+ * each rank or shard. An error if there is none from min_bytes to max_bytes. */
 typedef struct bench_sizes {
     uint64_t first, last, factor;
 } bench_sizes;
 
-KB_MUST_USE kb_error *bench_get_sizes(const kb_bench *bench, uint64_t least, bench_sizes *sizes);
+KB_MUST_USE kb_error *bench_get_sizes(const kb_bench *bench, bench_sizes *sizes);
 
 /*
  * The one way in which a collective is timed: all ranks call at one instant, with nothing else

@@ -225,8 +225,8 @@ static void what_is_wrong_is_noticed(void **state)
     assert_int_equal(o.out.count, 1);
     assert_string_equal(o.out.lines[0], "[FAIL] hello_send (ws=4): got mean=3, expected=10");
     assert_int_not_equal(o.verdict, RT_VERIFIED);
-    j.params = "max_bytes=20"; /* two sizes: of one and of four elements */
-    expect_error(run(&j, (kb_context_options){0}, &o), KB_ERR_CHECK, "20 elements are wrong");
+    j.params = "max_bytes=20"; /* 1, 4 and 16 bytes: one, two and eight elements of four ranks */
+    expect_error(run(&j, (kb_context_options){0}, &o), KB_ERR_CHECK, "44 elements are wrong");
     assert_int_not_equal(o.verdict, RT_VERIFIED);
 }
 

@@ -201,7 +201,7 @@ static void compare(const char *machine, const collective *c, uint64_t bytes)
 static void all_reduce_takes_what_tuning_says(void **state)
 {
     (void)state;
-    static const uint64_t sizes[] = {2, 46, 1000, 1 << 14, 100002};
+    static const uint64_t sizes[] = {1, 46, 1000, 1 << 14, 100002};
     for (size_t i = 0; i < MACHINES; i++)
         for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
             compare(machines[i], &all_reduce, sizes[k]);
@@ -242,7 +242,7 @@ static void sizes_that_do_not_divide(void **state)
     (void)state;
     static const char *const algorithms[] = {"ring_rsag", "auto", "ring_allreduce_tcm",
                                              "intercube_allreduce"};
-    static const char *const maxima[] = {"max_bytes=2", "max_bytes=3", "max_bytes=46"};
+    static const char *const maxima[] = {"max_bytes=1", "max_bytes=3", "max_bytes=46"};
     static const uint64_t sizes[] = {2, 2, 46};
     for (size_t i = 0; i < sizeof algorithms / sizeof algorithms[0]; i++)
         for (size_t k = 0; k < 3; k++) {
@@ -250,7 +250,7 @@ static void sizes_that_do_not_divide(void **state)
             job j = {.spec = &bench_ccl_allreduce,
                      .machine = machines[1],
                      .algorithm = algorithms[i],
-                     .params = {"min_bytes=1", maxima[k], "factor=23"},
+                     .params = {"min_bytes=1", maxima[k], "factor=46"},
                      .with_data = true};
             run(&j, &r);
             assert_int_equal(r.verdict, RT_VERIFIED);
