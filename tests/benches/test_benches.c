@@ -164,6 +164,18 @@ static void a_bench_stays_on_its_device(void **state)
     kb_context_destroy(ctx);
 }
 
+/* The bench compares with its own reference (run() expects that); here the sizes matter: rows on
+ * some PEs only, one column, rows larger than all slots of a queue. */
+static void halo_exchanges_edges(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][3] = {{1, 1, 3}, {2, 7, 4}, {13, 1, 5}, {37, 40, 6}, {9, 5000, 2}};
+    for (size_t shape = 0; shape < SMALL_MACHINES; shape++)
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+            kb_context_destroy(
+                run(&bench_halo, small_machines[shape], sizes[i], (kb_context_options){0}));
+}
+
 static void va_offset_verify_copies(void **state)
 {
     (void)state;
@@ -223,6 +235,7 @@ int main(void)
         cmocka_unit_test(qkv_gemm_multi_pe_projects_on_every_sip),
         cmocka_unit_test(a_bench_stays_on_its_device),
         cmocka_unit_test(va_offset_verify_copies),
+        cmocka_unit_test(halo_exchanges_edges),
         cmocka_unit_test(times_do_not_depend_on_data),
         cmocka_unit_test(streams_take_few_events),
     };
