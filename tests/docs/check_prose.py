@@ -1,7 +1,8 @@
 """check_prose.py: checks what documents say where a program can.
 
 Links and paths lead somewhere, prose wraps at 100 columns, and docs/glossary.md has its form: terms
-in order, none twice, all in use, and no document uses a word that the glossary rules out.
+in order, none twice, all in use, and no document uses a word that the glossary rules out, or a
+riddle in the place of a name.
 """
 import glob
 import os
@@ -14,6 +15,8 @@ DOCUMENTS = ["README.md", "CONTRIBUTING.md"] + sorted(
     os.path.relpath(path, ROOT) for path in glob.glob(ROOT + "/docs/*.md"))
 # Named by the sources, so their words change with those.
 GLOSSARY_FOLLOWS = ["docs/glossary.md", "docs/invariants.md", "docs/performance.md"]
+# Riddles by pronoun: name the component instead.
+RIDDLES = ["nobody", "somebody", "everybody", "whoever", "so many", "of those that", "to whom"]
 GROUPS = ["Machine", "Network and timing", "Memory and tensors", "Kernels and PEs", "Queues",
           "Collectives", "Host runtime", "Results"]
 
@@ -145,6 +148,13 @@ def check_ruled_out(terms, name, text):
                 yield "%s:%d: '%s': the glossary has '%s'" % (name, number, word, term)
 
 
+def check_riddles(name, text):
+    for number, line in prose_lines(text):
+        for word in RIDDLES:
+            if re.search(r"\b%s\b" % word, line.lower()):
+                yield "%s:%d: '%s': name the component" % (name, number, word)
+
+
 # ---- Cases ----------------------------------------------------------------------------------
 
 
@@ -162,6 +172,7 @@ def cases():
     yield "glossary: terms are in use", check_in_use(terms)
     for name in sorted(set(DOCUMENTS) - set(GLOSSARY_FOLLOWS)):
         yield "glossary: words of %s" % name, check_ruled_out(terms, name, read(name))
+        yield "%s: plain sentences" % name, check_riddles(name, read(name))
 
 
 def main():
