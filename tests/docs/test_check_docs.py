@@ -89,6 +89,8 @@ UPDATES = [
     ("a wall time stays", console("$ echo 0.1 s\n2 s"), console("$ echo 0.1 s\n2 s")),
     ("a text block is replaced", "<!-- shows: echo b -->\n```text\n```\n",
      "<!-- shows: echo b -->\n```text\nb\n```\n"),
+    ("nothing is replaced if a check fails", console("$ echo b\nc") + "```sh\nfalse\n```\n",
+     console("$ echo b\nc") + "```sh\nfalse\n```\n"),
     ("an output is not emptied", console("$ true\na"), console("$ true\na")),
     ("a table stays", TABLE, TABLE),
 ]
