@@ -141,8 +141,11 @@ def check_in_use(terms):
 def check_ruled_out(terms, name, text):
     words = {word.lower(): term.name for term in terms for word in term.ruled_out
              if not word.startswith("`")}
+    several_words = [term.name.lower() for term in terms if " " in term.name]
     for number, line in prose_lines(text):
         prose = re.sub(r"`[^`]*`|\]\([^)]*\)", " ", line).lower()
+        for term in several_words:
+            prose = prose.replace(term, " ")
         for word, term in words.items():
             if re.search(r"\b%ss?\b" % re.escape(word), prose):
                 yield "%s:%d: '%s': the glossary has '%s'" % (name, number, word, term)
