@@ -1,5 +1,5 @@
 /*
- * my_bench.c: y = a * x + b, where each PE works on its part of x.
+ * my_bench.c: y = a * x + b, where each PE computes its shard. Right on any machine, for any size.
  *
  *     kernbench run --bench ./my_bench.c --verify-data
  */
@@ -10,16 +10,16 @@
 
 enum { BLOCK = 4096 };
 
-/* Runs once on every PE that has a part of a tensor it is given. */
+/* Runs once on each PE that holds a shard of x or y. */
 KB_KERNEL(axpb, tl_ptr x, tl_ptr y, int64_t n, float a, float b)
 {
-    /* The host cuts x over the cubes, and what a cube gets over its PEs: which part is mine? */
+    /* x is split over the cubes, and each cube's part over its PEs: the shard of this PE. */
     int64_t of_cube = tl_part_size(n, tl_num_programs(1), tl_program_id(1));
     int64_t mine = tl_part_size(of_cube, tl_num_programs(0), tl_program_id(0));
     int64_t begin = tl_part_begin(n, tl_num_programs(1), tl_program_id(1)) +
                     tl_part_begin(of_cube, tl_num_programs(0), tl_program_id(0));
 
-    /* Block by block: a PE's own memory is small. */
+    /* In blocks, as the TCM of a PE is small. */
     for (int64_t done = 0; done < mine; done += BLOCK) {
         int64_t size = mine - done < BLOCK ? mine - done : BLOCK;
         tl_ptr offset = (begin + done) * 4; /* bytes of a float */
@@ -39,7 +39,7 @@ static kb_error *scale(kb_bench *bench, int64_t n, float *numbers, double *expec
                            .dtype = KB_F32,
                            .shape = KB_SHAPE((uint64_t)n),
                            .policy = &split,
-                           .door = KB_BACKDOOR}; /* the stage is set in no time */
+                           .door = KB_BACKDOOR}; /* set up without simulated time */
     kb_tensor x, y;
     KB_TRY(kb_empty(ctx, &spec, &x));
     spec.name = "y";

@@ -1,14 +1,14 @@
 /*
- * my_collective.c: a collective of one's own. It is a kernel, and how its arguments are made; who
- * takes part and who is joined to whom is in my_collective.yaml. Try it with
+ * my_collective.c: an all-reduce around a ring: a kernel, and the function that makes its
+ * arguments. my_collective.yaml says which PEs take part and how they are connected. Run it with
  *
  *     kernbench run --bench ccl_allreduce --ccl my_collective.yaml --plugin my_collective.c
  */
 #include <kernbench/ccl.h>
 
 /*
- * Runs on each PE that takes part, all in a ring: "E" leads to the next one, "W" to the one before.
- * Each passes on what it received, and adds it up.
+ * Runs on each participating PE. The PEs form a ring: "E" leads to the next PE, "W" to the previous
+ * one. Each PE forwards what it receives, and adds it to its sum.
  */
 KB_KERNEL(my_collective, tl_ptr mine, int64_t count, kb_dtype dtype, int members)
 {
@@ -22,7 +22,7 @@ KB_KERNEL(my_collective, tl_ptr mine, int64_t count, kb_dtype dtype, int members
     tl_store(mine, sum);
 }
 
-/* What the kernel is given on one PE: as many as it has parameters, in their order. */
+/* The kernel's arguments on one PE: one for each parameter, in their order. */
 static kb_error *arguments(const kb_ccl_call *call, const kb_ccl_part *part, kb_ccl_arguments *args)
 {
     kb_ccl_add_address(args, part->output);
@@ -34,7 +34,7 @@ static kb_error *arguments(const kb_ccl_call *call, const kb_ccl_part *part, kb_
 
 static const kb_ccl_algorithm algorithm = {
     .name = "my_collective",
-    .summary = "what it does, in a line",
+    .summary = "all-reduce around a ring",
     .kernel = &my_collective,
     .arguments = arguments,
     .collectives = 1 << KB_ALL_REDUCE,

@@ -1,10 +1,9 @@
 /*
- * collectives.c: workers that do things together, for those who know torch.distributed.
+ * collectives.c: collectives among devices, with the calls of torch.distributed.
  *
- * A worker for each of four devices (small ones) joins the process group. They add up their
- * tensors; gather what all have while the next batch is already coming from the host; and add up in
- * two groups of two. What rank r has is r + 1. Times are simulated ones, as rank 0 sees them.
- * Prints:
+ * Four small devices have a worker each, which joins the process group. The workers reduce their
+ * tensors, gather them while the host copies the next batch, and reduce in two groups of two. The
+ * tensor of rank r is r + 1 everywhere. Times are simulated, as rank 0 sees them. Prints:
  *
  *     all_reduce: each has 10 after 4.0 us
  *     all_reduce: each has 40 after 2.6 us
@@ -21,7 +20,7 @@ static double us_since(const kb_context *ctx, kb_time before)
     return kb_to_ns(kb_context_now(ctx) - before) / 1000;
 }
 
-/* Cut over all PEs of the current device. What nobody frees goes with the context. */
+/* Split over all PEs of the current device; freed with the context. */
 static kb_error *make(kb_context *ctx, const char *name, uint64_t rows, double value, kb_tensor *x)
 {
     const kb_policy policy = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
@@ -30,7 +29,7 @@ static kb_error *make(kb_context *ctx, const char *name, uint64_t rows, double v
     return kb_full(ctx, &spec, value, x);
 }
 
-/* The first call has queues installed between the PEs of all devices; they stay. */
+/* The first call also installs the queues between the PEs of all devices; they remain. */
 static kb_error *add_up(kb_context *ctx, uint32_t rank)
 {
     kb_tensor x;
@@ -49,14 +48,14 @@ static kb_error *add_up(kb_context *ctx, uint32_t rank)
 }
 
 typedef struct buffers {
-    kb_tensor mine, all;   /* to be gathered, and where to */
-    kb_tensor batch, next; /* at the host, and where it is copied to */
+    kb_tensor mine, all;   /* source and target of all_gather */
+    kb_tensor batch, next; /* on the host, and its target */
 } buffers;
 
 /*
- * Until all ranks are done. With `work` the call returns at once, as with async_op=True; copies
- * never wait by themselves. Kernels are sent by the host too: if the others could not send theirs
- * first, they would be behind this batch on the host's link.
+ * The time until all ranks are done. With `work` the call returns at once, as with async_op=True;
+ * copies never wait. The host sends the launches of the kernels too: the yield lets all ranks send
+ * theirs before this batch occupies the host's link.
  */
 static kb_error *overlap(kb_context *ctx, const buffers *b, bool gather, bool copy, double *us)
 {
@@ -96,7 +95,7 @@ static kb_error *gather_meanwhile(kb_context *ctx, uint32_t rank, kb_tensor batc
     return NULL;
 }
 
-/* Even ranks and odd ranks. As in torch, every rank makes both groups, in the same order. */
+/* Even and odd ranks. As in torch, every rank creates both groups, in the same order. */
 static kb_error *add_up_in_groups(kb_context *ctx, uint32_t rank, double *sum)
 {
     const uint32_t members[2][2] = {{0, 2}, {1, 3}};
@@ -111,7 +110,7 @@ static kb_error *add_up_in_groups(kb_context *ctx, uint32_t rank, double *sum)
     return kb_tensor_get(ctx, x, KB_BACKDOOR, &KB_INDEX(0, 5), sum);
 }
 
-/* What all workers see: they are coroutines of one program. */
+/* Shared by all workers, which are coroutines of one program. */
 typedef struct job {
     kb_tensor batch;
     double sums[DEVICES]; /* in groups */

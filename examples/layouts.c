@@ -1,9 +1,9 @@
 /*
- * layouts.c: where the parts of a tensor go.
+ * layouts.c: the shards of a tensor under several policies.
  *
- * A tensor of 3 x 5 bytes is laid out on two cubes of two PEs each, by several policies. A shard is
- * shown as offset+bytes: where it begins in the tensor's virtual addresses, and how long it is.
- * Sizes need not divide; what is left over goes to the first ones. Prints:
+ * A tensor of 3 x 5 bytes is placed on two cubes of two PEs each. A shard is shown as offset+bytes:
+ * its offset in the tensor's virtual addresses and its size. Sizes need not divide: the first parts
+ * are larger. Prints:
  *
  *                                         cube0.pe0  cube0.pe1  cube1.pe0  cube1.pe1
  *     all replicated                           0+15       0+15       0+15       0+15
@@ -35,7 +35,7 @@ static const struct layout {
      {.tiling = KB_TILED_ROW_MAJOR, .tile_rows = 2, .tile_columns = 2}},
 };
 
-/* Appends what the PE has to the others of the same PE. */
+/* Appends a shard to those of the same PE. */
 static void note(char *cell, size_t room, const kb_shard *shard)
 {
     size_t length = strlen(cell);

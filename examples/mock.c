@@ -1,9 +1,9 @@
 /*
  * mock.c: a test of a collective's kernel, without a machine.
  *
- * The kernel is an all-reduce round a ring. A mock run needs no ccl.yaml: it is told who the ranks
- * are, who is joined to whom and what the kernel is given, and has the ranks' buffers replaced by
- * what is in them at the end. No time passes and queues have no bounds. Prints:
+ * The kernel is an all-reduce around a ring. A mock run needs no machine and no ccl.yaml: it takes
+ * the ranks, their connections, the kernel's arguments and the ranks' buffers, and replaces the
+ * contents of the buffers by the results. No time passes and queues are unbounded. Prints:
  *
  *     1 ranks: right
  *     2 ranks: right
@@ -15,7 +15,7 @@
 
 enum { COUNT = 3, MOST = 5 };
 
-/* "E" leads to the next rank and "W" to the one before. What comes is passed on, and added up. */
+/* "E" leads to the next rank, "W" to the previous one. Each rank forwards and adds up messages. */
 KB_KERNEL(ring, tl_ptr mine, int count, int ranks)
 {
     tl_tensor sum = tl_load(mine, tl_shape(count), TL_F32), passing = sum;
@@ -27,7 +27,7 @@ KB_KERNEL(ring, tl_ptr mine, int count, int ranks)
     tl_store(mine, sum);
 }
 
-/* As nobody has sent anything, everybody waits. */
+/* A deadlock: each rank receives before it sends. */
 KB_KERNEL(stuck, tl_ptr mine, int count, int ranks)
 {
     (void)ranks;
@@ -36,7 +36,7 @@ KB_KERNEL(stuck, tl_ptr mine, int count, int ranks)
     tl_store(mine, received);
 }
 
-/* What the kernel is given on a rank, whose buffer is at the address: as many as its parameters. */
+/* The kernel's arguments on a rank whose buffer is at the address: one for each parameter. */
 static void arguments(void *self, uint32_t rank, uint64_t address, kb_ccl_arguments *args)
 {
     const uint32_t *ranks = self;
@@ -68,7 +68,7 @@ static kb_error *run(const kb_kernel *kernel, uint32_t ranks, float data[][COUNT
     return kb_mock_run(&mock, data, ranks * sizeof data[0]);
 }
 
-/* Rank r has r + 1, 2(r + 1), 3(r + 1): all end with these times 1 + 2 + .. + ranks. */
+/* Rank r starts with (r + 1), 2(r + 1), 3(r + 1); the sums are 1, 2 and 3 times 1 + .. + ranks. */
 static kb_error *test_ring(uint32_t ranks)
 {
     float data[MOST][COUNT];

@@ -1,10 +1,10 @@
 /*
  * requests.c: single transfers, and where their time goes.
  *
- * The host writes to the HBM of one PE; another PE, in the opposite corner of the package, gets it
- * by a virtual address that is mapped for it; the host reads it from there. Then the PE is told
- * twice at once, and the copies queue for the same links; and once more when the address is no
- * longer mapped. Times are in ns; the total is the sum of the other four. Prints:
+ * The host writes to the HBM of one PE. Another PE, in the opposite corner of the package, copies
+ * the data through a virtual address that is mapped for it, and the host reads the copy. Then two
+ * copies are submitted at once and queue for the same links, and one more after the address is
+ * unmapped. Times are in ns; the total is the sum of the other four. Prints:
  *
  *                              total  overhead     wire    drain  queueing
  *     the host writes        218.215   152.000    2.215   64.000     0.000

@@ -1,9 +1,9 @@
 /*
  * workers.c: one worker for each device.
  *
- * Each worker makes a tensor on its own device and has a look at it; they run side by side in
- * simulated time. Then one of them fails: the others are unwound, kb_spawn() says who failed and
- * why, and the context can be used on. Prints:
+ * Each worker creates a tensor on its own device and prints it; workers run concurrently in
+ * simulated time. Then one of them fails: the others are unwound, kb_spawn() reports the failed
+ * ranks and their errors, and the context remains usable. Prints:
  *
  *     rank 0: 'x' (32, 64) f16 on sip0, mean 0.5, norm 22.6274
  *     rank 1: 'x' (32, 64) f16 on sip1, mean 1.5, norm 67.8823
@@ -40,7 +40,7 @@ static kb_error *look_at(kb_context *ctx, uint32_t rank, kb_tensor x, double lim
     return NULL;
 }
 
-/* Rank r has r + 0.5 everywhere, and finds fault with what is not below the limit. */
+/* The tensor of rank r is r + 0.5 everywhere; a mean that is not below the limit is an error. */
 static kb_error *work(kb_context *ctx, uint32_t rank, void *arg)
 {
     const double *limit = arg;

@@ -78,6 +78,9 @@ while [ $# -gt 0 ]; do
 done
 EOF
 fake doxygen </dev/null
+fake python3 <<'EOF'
+echo "python3 $*"
+EOF
 fake sudo <<'EOF'
 echo "sudo" >>"$FAKE/log"
 exec "$@"
@@ -167,6 +170,12 @@ machine apt-get
 check "docs: needs Doxygen alone" outcome 0 'docs are made' '*installing doxygen*' kb docs
 check "docs: builds nothing" logged "apt-get update" "apt-get install" "  doxygen"
 check "docs: again, in silence" outcome 0 'docs are made' '' kb docs
+
+# shellcheck disable=SC2086
+machine $all apt-get
+check "update-docs: needs Python" outcome 0 "python3 $tree/tools/check-docs $tree/build --update" \
+    '*installing python3*' kb update-docs
+check "update-docs: takes no arguments" outcome 2 '' 'kb: usage: ./kb update-docs' kb update-docs README.md
 
 # A lock that another process holds, and then two at once.
 lock_waits() {
