@@ -181,7 +181,7 @@ void units_fail(pe_units *units, kb_error *err);
 /* The product waits for one operation. If that is a product that drains, the log is told. */
 void units_note_chain(pe_units *units, const operation *op);
 
-/* What the log has for the operation, if somebody watches. */
+/* The operation's entry for the log; NULL unless the log is watched. */
 static inline const kb_op *units_entry(const operation *op)
 {
     return op->watched ? &op->log : NULL;

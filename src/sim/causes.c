@@ -100,7 +100,7 @@ static inline uint8_t state_of(const pe_record *record)
     return one ? (uint8_t)__builtin_ctz(outstanding) : DIVIDED;
 }
 
-/* What each cause has of so much time in the state; the others are left as they are. */
+/* Divides time in the PE's state between causes; parts that get nothing are left as they are. */
 static void divide(const pe_record *record, kb_time time, kb_time parts[KB_CAUSES])
 {
     if (record->state == BOTH_ENGINES) {
@@ -146,7 +146,7 @@ static __attribute__((noinline)) void tell_details(kb_oplog *log, const pe_recor
             kb_profile_charge(log->profile, pe, (kb_cause)c, parts[c]);
 }
 
-/* Several causes share the time, or somebody wants to know all. */
+/* Several causes share the time, or there is a profile or a watcher of states. */
 static __attribute__((noinline)) void charge_parts(kb_oplog *log, pe_record *record, kb_time time)
 {
     kb_time parts[KB_CAUSES] = {0};

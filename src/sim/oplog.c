@@ -3,12 +3,12 @@
  * to.
  *
  * A unit that begins takes the time of day from the sum of its work, and gives it back when it
- * ends: between the two the sum lacks `now`. So each instant is counted once, and nobody has to
- * remember when it began.
+ * ends: between the two the sum lacks `now`. So each instant is counted once, and no beginning has
+ * to be kept.
  *
  * This is called some twenty times for a message, so it is kept to a few instructions a call.
- * Memory grows with the PEs (pages of those that do nothing are not touched) and with the different
- * names, not with the run.
+ * Memory grows with the PEs (pages of idle PEs are not touched) and with the different names, not
+ * with the run.
  */
 #include <stdlib.h>
 #include <string.h>

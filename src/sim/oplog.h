@@ -85,10 +85,10 @@ void kb_oplog_start(kb_oplog *log, uint64_t pe, kb_unit unit);
  *
  *     KB_CAUSE_MATRIX, _VECTOR    the engine is occupied
  *     KB_CAUSE_MATRIX_DRAIN       results of a product are on their way, the engine is free
- *     KB_CAUSE_LOCAL_MEMORY to _CREDIT    so many bytes are outstanding; 0 counts as 1
+ *     KB_CAUSE_LOCAL_MEMORY to _CREDIT    `bytes` are outstanding; 0 counts as 1
  *
- * `op` is what it belongs to, for the profile: name, unit, file and line. It may be NULL if nobody
- * watches, or if it belongs to nothing.
+ * `op` is the operation it belongs to, for the profile: name, unit, file and line. It may be NULL
+ * if the log is not watched, or if there is no such operation.
  */
 void kb_oplog_begin(kb_oplog *log, uint64_t pe, kb_cause cause, uint64_t bytes, const kb_op *op);
 void kb_oplog_end(kb_oplog *log, uint64_t pe, kb_cause cause, uint64_t bytes, const kb_op *op);
@@ -98,7 +98,7 @@ void kb_oplog_end(kb_oplog *log, uint64_t pe, kb_cause cause, uint64_t bytes, co
 void kb_oplog_need_drain(kb_oplog *log, uint64_t pe, bool needed);
 
 /* The PE's program is at this line: what is issued from now on, or waited for without anything
- * outstanding, is charged to it in the profile. Only if somebody watches. */
+ * outstanding, is charged to it in the profile. Only if the log is watched. */
 void kb_oplog_set_line(kb_oplog *log, uint64_t pe, const kb_op *op);
 
 /* Time so far in which at least one kernel ran. */
@@ -119,7 +119,7 @@ void kb_oplog_request_end(kb_oplog *log, bool is_launch);
 /* Gets what a PE's time mostly goes to, interval by interval. */
 typedef void kb_state_fn(void *self, uint64_t pe, kb_cause cause, kb_time start, kb_time end);
 
-/* While no kernel runs. NULL: nobody does any more. */
+/* While no kernel runs. NULL ends it. */
 KB_MUST_USE kb_error *kb_oplog_watch_states(kb_oplog *log, kb_state_fn *fn, void *self);
 
 /* Keeps a profile by source line from now on. Before the first operation. */

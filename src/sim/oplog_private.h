@@ -73,10 +73,10 @@ struct kb_oplog {
     shown_state *shown; /* by PE */
     void *pe_memory;
 
-    KB_VEC(early_op) early;   /* while somebody watches: a heap, by end and order of telling */
+    KB_VEC(early_op) early;   /* while there is a watcher: a heap, by end and order of telling */
     uint64_t early_count;     /* ever */
     KB_VEC(kb_op_sum) sums;   /* in the order in which names were first told */
-    KB_VEC(kb_op_sum) sorted; /* for those who ask; has room for all */
+    KB_VEC(kb_op_sum) sorted; /* a sorted copy; has room for all */
     known_name known[KNOWN_NAMES];
     size_t known_count;
     bool told_ahead[KB_UNITS]; /* the unit's operations are */

@@ -43,7 +43,7 @@ void kb_profile_end(kb_profile *profile, uint64_t pe, kb_cause cause, uint64_t b
                     const kb_op *op);
 KB_MUST_USE bool kb_profile_set_line(kb_profile *profile, uint64_t pe, const kb_op *op);
 
-/* So much time of the PE went to the cause. */
+/* Charges time of the PE to the cause. */
 void kb_profile_charge(kb_profile *profile, uint64_t pe, kb_cause cause, kb_time time);
 
 /* The operation has ended, or is told ahead. False for want of host memory. */

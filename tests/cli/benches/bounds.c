@@ -113,7 +113,7 @@ static const kb_bench_spec copy = {.name = "copy", .summary = "of HBM", .run = r
 
 enum { CHAINS = 4 };
 
-/* So many chains of products of 64 x 64, which take turns. */
+/* Chains of products of 64 x 64 that take turns. */
 KB_KERNEL(chain_kernel, tl_ptr x, tl_ptr y, int64_t chains, int64_t length)
 {
     tl_tensor a = tl_load(x, tl_shape(64, 64), TL_F16), acc[CHAINS];
