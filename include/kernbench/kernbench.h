@@ -632,13 +632,44 @@ struct kb_op {
     int line;
 };
 
-/* What a PE was doing while it ran a kernel. The first that is true counts. */
+/*
+ * What the time of a PE goes to. At each instant: the engines, if one works; else what the PE's
+ * outstanding bytes wait for, in proportion to these bytes; else issuing. A PE without a kernel
+ * counts as long as other PEs run one: until its launch arrives, or because it has finished.
+ * docs/decisions/0015-attribution.md has the rule.
+ */
+typedef enum kb_cause {
+    /* Compute. */
+    KB_CAUSE_MATRIX,       /* the matrix engine is occupied; half of it if both engines work */
+    KB_CAUSE_VECTOR,       /* the vector engine works */
+    KB_CAUSE_MATRIX_DRAIN, /* the matrix engine is free, its last results are on their way out */
+    /* Memory. */
+    KB_CAUSE_LOCAL_MEMORY, /* HBM or SRAM of the PE's cube */
+    KB_CAUSE_TCM,          /* the PE's own TCM */
+    /* Communication. */
+    KB_CAUSE_CUBE_PES,    /* TCM of other PEs of the cube */
+    KB_CAUSE_OTHER_CUBES, /* memory of other cubes of the SIP */
+    KB_CAUSE_OTHER_SIPS,  /* memory of other SIPs */
+    KB_CAUSE_MESSAGE,     /* a message that has not arrived */
+    KB_CAUSE_CREDIT,      /* a free slot at a receiver */
+    KB_CAUSE_LAUNCH,      /* the launch of its next kernel is on its way, other PEs run theirs */
+    /* Idle. */
+    KB_CAUSE_ISSUE,     /* the pe_cpu issues a command or starts a kernel: nothing is outstanding */
+    KB_CAUSE_IMBALANCE, /* it has no kernel and none is on its way, other PEs run theirs */
+    KB_CAUSES
+} kb_cause;
+
+KB_API const char *kb_cause_name(kb_cause cause); /* "local_memory" */
+
+/* The same in four groups. */
 typedef struct kb_split_time {
-    kb_time compute;       /* its matrix or vector engine was at work */
-    kb_time memory;        /* its DMA, with memory of its cube */
-    kb_time communication; /* its DMA, with other cubes or devices */
+    kb_time compute;       /* an engine works, or results leave it */
+    kb_time memory;        /* stalled on memory of the cube */
+    kb_time communication; /* waiting for other PEs, cubes and SIPs, or for a launch */
     kb_time idle;          /* none of them */
 } kb_split_time;
+
+KB_API kb_split_time kb_split_causes(const kb_time causes[KB_CAUSES]);
 
 /* ---- Launching kernels ------------------------------------------------------------------- */
 
@@ -739,10 +770,11 @@ typedef struct kb_launch_result {
     uint32_t sip;
     uint32_t pes; /* that ran it */
     kb_time issued, ended;
-    kb_time pe_exec;        /* from the first PE that began to the last that ended */
-    kb_time network;        /* all the rest: on the way there and back */
-    kb_time busy[KB_UNITS]; /* of the units of all PEs */
-    kb_split_time split;    /* of the PEs' time, summed over all PEs */
+    kb_time pe_exec;           /* from the first PE that began to the last that ended */
+    kb_time network;           /* all the rest: on the way there and back */
+    kb_time busy[KB_UNITS];    /* of the units of all PEs */
+    kb_split_time split;       /* of the PEs' time in this kernel, summed over all PEs */
+    kb_time causes[KB_CAUSES]; /* the same in detail; of LAUNCH and IMBALANCE there is none */
 } kb_launch_result;
 
 /* Of a launch that is done: one a device, in their order. Writes at most `room`, and how many there

@@ -19,7 +19,7 @@
 typedef struct run_args {
     cli_common common;
     const char *bench, *device, *trace;
-    bool verify, timing_only, verbose;
+    bool verify, timing_only, verbose, profile;
     uint64_t stack_bytes;
     cli_list params;
     collectives_args collectives;
@@ -57,6 +57,10 @@ static const cli_option options[] = {
      .help = "writes what every unit did when, for https://ui.perfetto.dev",
      .kind = CLI_STRING,
      CLI_INTO(run_args, trace)},
+    {.name = "--profile",
+     .help = "where the PEs' time goes by source line and operation, and what it waits for",
+     .kind = CLI_FLAG,
+     CLI_INTO(run_args, profile)},
     COLLECTIVES_OPTIONS(run_args),
     {.name = "--ccl-trace",
      .help = "prints a line on stderr for each message that PEs send or receive",
@@ -172,6 +176,11 @@ static kb_error *make_context(run *r)
     return kb_context_create(&o, &r->ctx);
 }
 
+static kb_error *start_profile(run *r)
+{
+    return r->args->profile ? kb_oplog_start_profile(rt_get_figures(r->ctx).log) : NULL;
+}
+
 static void give_up(void *self, kb_error *err);
 
 /* What the bench says before there is a context. */
@@ -199,6 +208,7 @@ static kb_error *prepare(run *r)
     crash_blame(NULL);
     KB_TRY(err);
     KB_TRY(make_context(r));
+    KB_TRY(start_profile(r));
     return r->args->trace ? run_trace_open(r->args->trace, r->ctx, &r->trace) : NULL;
 }
 

@@ -1,11 +1,14 @@
 /*
  * run.h: what the files of the run command share.
  *
- *     run.c          options; one run from beginning to end
- *     plugin.c       which bench is meant; benches in files of the user's
- *     run_figures.c  what came of a run, in figures
- *     run_text.c     for people          run_json.c  for programs
- *     run_trace.c    as a trace
+ *     run.c           options; one run from beginning to end
+ *     plugin.c        which bench is meant; benches in files of the user's
+ *     run_figures.c   what came of a run, in figures: time, units, kernels
+ *     run_links.c     the same of links            run_roofline.c  and of the roofline
+ *     run_verdict.c   what bound the run, in a sentence
+ *     run_text.c      for people                   run_json.c      for programs
+ *     run_profile.c   the profile by source line, for both
+ *     run_trace.c     as a trace
  */
 #ifndef KB_CLI_RUN_H
 #define KB_CLI_RUN_H
@@ -18,6 +21,7 @@
 
 #include "classes.h"
 #include "options.h"
+#include "sim/sim.h"
 
 /* ---- Figures ----------------------------------------------------------------------------- */
 
@@ -35,40 +39,92 @@ typedef struct run_link {
     uint64_t bytes;
     kb_time busy;       /* that the bytes take */
     double utilization; /* of the whole run */
-    kb_time waited;
-    uint64_t alike; /* the others */
+    kb_time waited;     /* by packets, summed */
+    double queue;       /* packets that waited, on average over the run */
+    uint64_t alike;     /* the others */
 } run_link;
 
+/* The links of a kind. Those that take part carried something, or join devices that work. */
 typedef struct run_kind {
     const link_class *kind;
     uint64_t bytes;
-    double mean, max; /* utilization */
+    uint64_t active;  /* links that take part */
+    double mean, max; /* utilization of these */
     kb_time waited;
+    double queue; /* packets that waited for a link, on average over these links and the run */
 } run_kind;
 
-/* Where the run stands under its roofline: of all PEs that ran kernels, over the time they did. */
+/* The launches of a name. */
+typedef struct run_kernel {
+    const char *name;
+    size_t first; /* of its launches */
+    uint64_t launches;
+    uint32_t sips; /* different ones */
+    uint64_t pes;  /* the most of each SIP, summed */
+    kb_time total_sum, total_min, total_max;
+    kb_time exec_sum, exec_min, exec_max;
+    kb_time network_sum;
+} run_kernel;
+
+/* What bounds the kernels from above. */
+typedef enum run_roof {
+    RUN_MATRIX_ROOF,
+    RUN_VECTOR_ROOF,
+    RUN_MEMORY_ROOF,
+    RUN_REMOTE_ROOF
+} run_roof;
+
+/* Where the run stands under its roofs: of all PEs that ran kernels, over the time they did. */
 typedef struct run_roofline {
-    double tflops;        /* achieved, by the matrix engines */
-    double peak_tflops;   /* of these */
-    double gbs, peak_gbs; /* moved by DMAs; and what the PEs' own slices can give */
-    double intensity;     /* flops a byte moved by DMAs; infinite if they moved none */
-    double ridge;         /* the intensity from which on the peak is the lower bound */
-    double roof_tflops;   /* min(peak, bandwidth * intensity) */
-    double slots;         /* of the arrays: the share that had work while they were at it */
+    double tflops;             /* achieved, by the matrix engines */
+    double peak_tflops;        /* of these */
+    double slots;              /* of the arrays: the share that had work while they were occupied */
+    double occupied;           /* the share of the time that they were */
+    double vector_tflops;      /* achieved, by the vector engines */
+    double vector_peak_tflops; /* of these, with one operation a lane and cycle */
+    double vector_busy;        /* the share of the time that they were busy */
+    double gbs, peak_gbs;      /* of local memory; and what the PEs' own HBM slices can give */
+    double remote_gbs;         /* of memory of other cubes and SIPs, and of other PEs' TCM */
+    double remote_busy;        /* the busiest link of the fabric: its share of the time */
+    double intensity;          /* matrix flops a byte of local memory; infinite if there is none */
+    double ridge;              /* the intensity from which on the matrix peak is the lower bound */
+    double roof_tflops;        /* min(peak, bandwidth * intensity) */
+    run_roof roof;             /* the lowest: it takes the largest part of the time, */
+    double of_roof;            /* which is this */
 } run_roofline;
+
+/* What the time of a run goes to: a kb_cause while kernels run, and these while none does. */
+enum {
+    RUN_LAUNCHES = KB_CAUSES, /* launches are under way */
+    RUN_REQUESTS,             /* no launch, but other requests: copies, mappings, queues */
+    RUN_NOTHING,
+    RUN_CAUSES
+};
+
+typedef enum run_group {
+    RUN_COMPUTE,
+    RUN_MEMORY,
+    RUN_COMMUNICATION,
+    RUN_IDLE,
+    RUN_GROUPS
+} run_group;
+
+run_group run_group_of(int cause);
+const char *run_cause_label(int cause); /* "stalled on local memory" */
+const char *run_cause_key(int cause);   /* "local_memory", as in JSON */
 
 enum { RUN_BUSIEST = 8 }; /* links that are shown */
 
 typedef struct run_figures {
     const topo_machine *machine;
-    kb_time sim;         /* how long the run took */
-    kb_split_time split; /* of that time: adds up to it */
-    kb_time outside;     /* of its communication: when no kernel ran */
-    kb_time kernel_time; /* in which at least one kernel ran */
-    kb_time pe_time;     /* of kernels, summed over PEs */
-    uint64_t pes;        /* that ran kernels */
+    kb_time sim;                /* how long the run took */
+    kb_time causes[RUN_CAUSES]; /* of that time: adds up to it */
+    kb_split_time split;        /* the same in groups */
+    kb_timeline timeline;       /* what they come from */
+    uint64_t pes;               /* that ran kernels */
     const kb_launch_result *launches;
     size_t launch_count;
+    KB_VEC(run_kernel) kernels; /* by name; the one that took most time first */
     run_unit units[KB_UNITS];
     uint64_t busiest_pe; /* its number, and the unit of it that was most at work; */
     kb_unit busiest_unit;
@@ -77,6 +133,7 @@ typedef struct run_figures {
     link_classes classes;
     KB_VEC(run_kind) kinds; /* those that carried something; the one with the busiest link first */
     run_roofline roofline;
+    const kb_profile *profile; /* NULL if none was asked for */
     uint64_t events, hops, link_bytes;
     tl_stand_ins stand_ins;
 } run_figures;
@@ -85,11 +142,42 @@ typedef struct run_figures {
 KB_MUST_USE kb_error *run_figures_init(run_figures *f, kb_context *ctx);
 void run_figures_fini(run_figures *f);
 
-/* Divides `whole` in the proportion of the parts of `by`, so that they add up to it exactly. */
-kb_split_time run_divide(kb_time whole, const kb_split_time *by);
+static inline double run_share(kb_time part, kb_time whole)
+{
+    return whole > 0 ? (double)part / (double)whole : 0;
+}
 
-/* One sentence: what bound the run. */
+/* ---- run_links.c ---- */
+
+/* What the figures have of links. */
+KB_MUST_USE kb_error *run_links_gather(run_figures *f, net *fabric, const kb_oplog *log);
+
+/* Links that what a PE waits for passes. */
+typedef enum run_way {
+    RUN_LOCAL_MEMORY, /* the memories of cubes */
+    RUN_IN_SIP,       /* between PEs and cubes of a SIP */
+    RUN_FABRIC,       /* the same, and between SIPs */
+    RUN_ANY
+} run_way;
+
+/* The busiest link of the way; NULL if none carried anything. */
+const run_link *run_busiest(const run_figures *f, run_way way);
+
+/* ---- run_roofline.c ---- */
+
+KB_MUST_USE kb_error *run_roofline_gather(run_figures *f);
+
+/* ---- run_verdict.c ---- */
+
+/* A sentence or two: what bound the run. */
 void run_verdict(const run_figures *f, kb_text *text);
+
+/* ---- run_profile.c ---- */
+
+KB_MUST_USE kb_code run_profile_print(const run_figures *f, bool all);
+
+/* If there is a profile: an array of jansson's, NULL for want of memory. */
+struct json_t *run_profile_json(const run_figures *f);
 
 /* ---- Printing ---------------------------------------------------------------------------- */
 

@@ -16,18 +16,42 @@ static json_t *name_json(const char *name)
     return value;
 }
 
+/* Sets a member of an object and takes the value over; a failure makes the object NULL. */
+static void set(json_t **object, const char *key, json_t *value)
+{
+    if (*object && json_object_set_new(*object, key, value) == 0)
+        return;
+    if (!*object)
+        json_decref(value);
+    json_decref(*object);
+    *object = NULL;
+}
+
+/* Times by cause, all of them. */
+static json_t *causes_json(const kb_time *causes, int count)
+{
+    json_t *object = json_object();
+    for (int c = 0; c < count; c++) {
+        char key[48];
+        snprintf(key, sizeof key, "%s_ns", run_cause_key(c));
+        set(&object, key, cli_json_ns(causes[c]));
+    }
+    return object;
+}
+
 static json_t *kernels_json(const run_figures *f)
 {
     json_t *kernels = json_array();
     for (size_t i = 0; i < f->launch_count; i++) {
         const kb_launch_result *launch = &f->launches[i];
         cli_json_append(&kernels,
-                        json_pack("{s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "name",
+                        json_pack("{s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "name",
                                   name_json(launch->name), "sip", (json_int_t)launch->sip, "pes",
                                   (json_int_t)launch->pes, "issued_ns", cli_json_ns(launch->issued),
                                   "total_ns", cli_json_ns(launch->ended - launch->issued),
                                   "pe_exec_ns", cli_json_ns(launch->pe_exec), "network_ns",
-                                  cli_json_ns(launch->network)));
+                                  cli_json_ns(launch->network), "causes",
+                                  causes_json(launch->causes, KB_CAUSES)));
     }
     return kernels;
 }
@@ -46,7 +70,7 @@ static json_t *units_json(const run_figures *f)
         const run_unit *unit = &f->units[i];
         if (unit->count == 0)
             continue;
-        double share = f->pe_time > 0 ? (double)unit->at_work / (double)f->pe_time : 0;
+        double share = run_share(unit->at_work, f->timeline.in_kernels);
         cli_json_append(
             &units,
             json_pack("{s:s, s:I, s:o, s:o, s:o, s:I, s:I}", "unit", kb_unit_name((kb_unit)i),
@@ -62,11 +86,12 @@ static json_t *links_json(const run_figures *f)
     json_t *links = json_array();
     for (size_t i = 0; i < f->links.count && i < RUN_BUSIEST; i++) {
         const run_link *link = &f->links.items[i];
-        cli_json_append(&links, json_pack("{s:o, s:I, s:I, s:o, s:o}", "link",
+        cli_json_append(&links, json_pack("{s:o, s:I, s:I, s:o, s:o, s:o}", "link",
                                           cli_json_link(f->machine, link->link), "alike",
                                           (json_int_t)link->alike, "bytes", (json_int_t)link->bytes,
                                           "utilization", cli_json_real(link->utilization),
-                                          "waited_ns", cli_json_ns(link->waited)));
+                                          "waited_ns", cli_json_ns(link->waited), "mean_queue",
+                                          cli_json_real(link->queue)));
     }
     return links;
 }
@@ -76,16 +101,27 @@ static json_t *kinds_json(const run_figures *f)
     json_t *kinds = json_array();
     for (size_t i = 0; i < f->kinds.count; i++) {
         const run_kind *k = &f->kinds.items[i];
-        cli_json_append(&kinds,
-                        json_pack("{s:[ss], s:b, s:o, s:I, s:I, s:o, s:o, s:o}", "between",
-                                  topo_kind_name(k->kind->a), topo_kind_name(k->kind->b), "service",
-                                  k->kind->service, "gbs", cli_json_rate(k->kind->rate), "count",
-                                  (json_int_t)k->kind->count, "bytes", (json_int_t)k->bytes,
-                                  "mean_utilization", cli_json_real(k->mean), "max_utilization",
-                                  cli_json_real(k->max), "waited_ns", cli_json_ns(k->waited)));
+        cli_json_append(
+            &kinds, json_pack("{s:[ss], s:b, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "between",
+                              topo_kind_name(k->kind->a), topo_kind_name(k->kind->b), "service",
+                              k->kind->service, "gbs", cli_json_rate(k->kind->rate), "count",
+                              (json_int_t)k->kind->count, "active", (json_int_t)k->active, "bytes",
+                              (json_int_t)k->bytes, "mean_utilization", cli_json_real(k->mean),
+                              "max_utilization", cli_json_real(k->max), "waited_ns",
+                              cli_json_ns(k->waited), "mean_queue", cli_json_real(k->queue)));
     }
     return kinds;
 }
+
+/* Which group of causes the roof belongs to, and which roof it is. */
+static const struct {
+    const char *bound, *name;
+} roofs[] = {
+    [RUN_MATRIX_ROOF] = {"compute", "matrix"},
+    [RUN_VECTOR_ROOF] = {"compute", "vector"},
+    [RUN_MEMORY_ROOF] = {"memory", "local_memory"},
+    [RUN_REMOTE_ROOF] = {"communication", "remote"},
+};
 
 /* Of a run without kernels there is none. */
 static json_t *roofline_json(const run_figures *f)
@@ -93,24 +129,25 @@ static json_t *roofline_json(const run_figures *f)
     const run_roofline *r = &f->roofline;
     if (f->pes == 0)
         return json_null();
-    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "pes",
-                     (json_int_t)f->pes, "tflops", cli_json_real(r->tflops), "peak_tflops",
-                     cli_json_real(r->peak_tflops), "gbs", cli_json_real(r->gbs), "peak_gbs",
-                     cli_json_real(r->peak_gbs), "intensity", cli_json_real(r->intensity), "ridge",
-                     cli_json_real(r->ridge), "roof_tflops", cli_json_real(r->roof_tflops),
-                     "array_slots_used", cli_json_real(r->slots), "bound",
-                     r->intensity < r->ridge ? "memory" : "compute");
-}
-
-/* Sets a member of an object and takes the value over; a failure makes the object NULL. */
-static void set(json_t **object, const char *key, json_t *value)
-{
-    if (*object && json_object_set_new(*object, key, value) == 0)
-        return;
-    if (!*object)
-        json_decref(value);
-    json_decref(*object);
-    *object = NULL;
+    json_t *object = json_object();
+    set(&object, "pes", json_integer((json_int_t)f->pes));
+    set(&object, "tflops", cli_json_real(r->tflops));
+    set(&object, "peak_tflops", cli_json_real(r->peak_tflops));
+    set(&object, "array_slots_used", cli_json_real(r->slots));
+    set(&object, "vector_tflops", cli_json_real(r->vector_tflops));
+    set(&object, "vector_peak_tflops", cli_json_real(r->vector_peak_tflops));
+    set(&object, "vector_busy", cli_json_real(r->vector_busy));
+    set(&object, "gbs", cli_json_real(r->gbs));
+    set(&object, "peak_gbs", cli_json_real(r->peak_gbs));
+    set(&object, "remote_gbs", cli_json_real(r->remote_gbs));
+    set(&object, "remote_busy", cli_json_real(r->remote_busy));
+    set(&object, "intensity", cli_json_real(r->intensity));
+    set(&object, "ridge", cli_json_real(r->ridge));
+    set(&object, "roof_tflops", cli_json_real(r->roof_tflops));
+    set(&object, "bound", json_string(roofs[r->roof].bound));
+    set(&object, "roof", json_string(roofs[r->roof].name));
+    set(&object, "of_roof", cli_json_real(r->of_roof));
+    return object;
 }
 
 static void set_named(json_t **object, const char *name, json_t *value)
@@ -175,6 +212,7 @@ kb_code run_print_json(const run_view *view)
     set(&document, "metrics", metrics_json(view));
     set(&document, "sim_ns", cli_json_ns(f->sim));
     set(&document, "breakdown", split_json(&f->split));
+    set(&document, "causes", causes_json(f->causes, RUN_CAUSES));
     set(&document, "verdict", json_string(kb_text_peek(&verdict)));
     set(&document, "kernels", kernels_json(f));
     set(&document, "units", units_json(f));
@@ -182,6 +220,8 @@ kb_code run_print_json(const run_view *view)
     set(&document, "link_kinds", kinds_json(f));
     set(&document, "link_bytes", json_integer((json_int_t)f->link_bytes));
     set(&document, "roofline", roofline_json(f));
+    if (f->profile)
+        set(&document, "profile", run_profile_json(f));
     set(&document, "events", json_integer((json_int_t)f->events));
     set(&document, "hops", json_integer((json_int_t)f->hops));
     set(&document, "wall_s", cli_json_real(view->wall_s));

@@ -9,25 +9,54 @@
 #include <math.h>
 #include <string.h>
 
-enum { SHOWN_LAUNCHES = 10 };
+enum { SHOWN_KERNELS = 20, LINE_CHARACTERS = 100 };
 
-static const char reading[] =
-    "  At work: with at least one command under way, summed over PEs; the shares are of the time\n"
-    "  that PEs ran kernels. Waited: what packets waited for the link behind other transfers,\n"
-    "  summed; of links that are alike, the one that waited most is shown. Links count in each\n"
-    "  direction.\n";
-
-static double share(kb_time part, kb_time whole)
-{
-    return whole > 0 ? (double)part / (double)whole : 0;
-}
+static const char legend[] =
+    "  Time: while kernels run, that of the PEs that ran one, on average. Kernels: launches count\n"
+    "  once for each SIP. Units: busy with at least one command, summed over PEs; the shares are of\n"
+    "  the PEs' time in kernels. Links count in each direction; mean queue: packets that wait for\n"
+    "  the link behind other transfers, on average over the run; of links that are alike, the one\n"
+    "  with the longest queue is shown; means by kind are over links of devices that work.\n";
 
 /* ---- Time -------------------------------------------------------------------------------- */
 
-static void print_part(const run_figures *f, const char *name, kb_time time, const char *what)
+/* "stalled on local memory 41.2 %", for each cause of the group that shows; the largest first. */
+static void print_causes(const run_figures *f, run_group group, int column)
 {
-    printf("  %-14s %14s ns  %5s %%  %s\n", name, cli_ns(time).text,
-           cli_percent(share(time, f->sim)).text, what);
+    bool done[RUN_CAUSES] = {0};
+    int at = column;
+    for (bool is_first = true;; is_first = false) {
+        int most = -1;
+        for (int c = 0; c < RUN_CAUSES; c++)
+            if (run_group_of(c) == group && !done[c] && f->causes[c] > 0 &&
+                (most < 0 || f->causes[c] > f->causes[most]))
+                most = c;
+        if (most < 0 || (!is_first && run_share(f->causes[most], f->sim) < 0.0005))
+            break;
+        done[most] = true;
+        char text[100];
+        int length = snprintf(text, sizeof text, "%s %s %%", run_cause_label(most),
+                              cli_percent(run_share(f->causes[most], f->sim)).text);
+        if (is_first)
+            fputs("  ", stdout);
+        if (!is_first && at + 2 + length > LINE_CHARACTERS) {
+            printf(",\n%*s", column, "");
+            at = column;
+        } else if (!is_first) {
+            fputs(", ", stdout);
+            at += 2;
+        }
+        fputs(text, stdout);
+        at += length;
+    }
+    putchar('\n');
+}
+
+static void print_part(const run_figures *f, const char *name, kb_time time, run_group group)
+{
+    int column = printf("  %-14s %14s ns  %5s %%", name, cli_ns(time).text,
+                        cli_percent(run_share(time, f->sim)).text);
+    print_causes(f, group, column + 2);
 }
 
 static void print_time(const run_view *view)
@@ -37,11 +66,10 @@ static void print_time(const run_view *view)
     char title[80];
     snprintf(title, sizeof title, "Simulated time: %s ns", cli_ns(f->sim).text);
     cli_print_heading(stdout, title);
-    print_part(f, "compute", s->compute, "matrix or vector engines at work");
-    print_part(f, "memory", s->memory, "else: PEs wait for memory of their cube");
-    print_part(f, "communication", s->communication,
-               "else: for other cubes and devices, or launches are on their way");
-    print_part(f, "idle", s->idle, "none of these");
+    print_part(f, "compute", s->compute, RUN_COMPUTE);
+    print_part(f, "memory", s->memory, RUN_MEMORY);
+    print_part(f, "communication", s->communication, RUN_COMMUNICATION);
+    print_part(f, "idle", s->idle, RUN_IDLE);
     kb_text verdict = KB_TEXT_INIT;
     run_verdict(f, &verdict);
     cli_print_wrapped(stdout, kb_text_peek(&verdict));
@@ -50,39 +78,73 @@ static void print_time(const run_view *view)
 
 /* ---- Kernels and units ------------------------------------------------------------------- */
 
+/* Mean, least and most; the mean alone if no kernel has several launches. */
+static void put_times(cli_table *table, const run_kernel *k, kb_time sum, kb_time min, kb_time max,
+                      bool several)
+{
+    cli_table_cell(table, "%s", cli_ns(sum / (kb_time)k->launches).text);
+    if (!several)
+        return;
+    cli_table_cell(table, "%s", cli_ns(min).text);
+    cli_table_cell(table, "%s", cli_ns(max).text);
+}
+
 static kb_code print_launches(const run_figures *f)
 {
-    static const cli_column columns[] = {
+    static const cli_column one[] = {
         {.title = "kernel", .left = true},
-        {.title = "SIP"},
+        {.title = "SIPs"},
         {.title = "PEs"},
         {.title = "total ns"},
         {.title = "PE exec ns"},
         {.title = "network ns"},
     };
-    size_t shown = f->launch_count <= SHOWN_LAUNCHES ? f->launch_count : SHOWN_LAUNCHES;
+    static const cli_column many[] = {
+        {.title = "kernel", .left = true},
+        {.title = "launches"},
+        {.title = "SIPs"},
+        {.title = "PEs"},
+        {.title = "total ns"},
+        {.title = "min"},
+        {.title = "max"},
+        {.title = "PE exec ns"},
+        {.title = "min"},
+        {.title = "max"},
+        {.title = "network ns"},
+    };
+    bool several = f->launch_count > f->kernels.count;
+    size_t shown = f->kernels.count <= SHOWN_KERNELS ? f->kernels.count : SHOWN_KERNELS;
     cli_table table;
-    cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
+    if (several)
+        cli_table_init(&table, many, sizeof many / sizeof many[0]);
+    else
+        cli_table_init(&table, one, sizeof one / sizeof one[0]);
     for (size_t i = 0; i < shown; i++) {
-        const kb_launch_result *launch = &f->launches[i];
-        cli_table_cell(&table, "%s", launch->name);
-        cli_table_cell(&table, "%u", launch->sip);
-        cli_table_cell(&table, "%u", launch->pes);
-        cli_table_cell(&table, "%s", cli_ns(launch->ended - launch->issued).text);
-        cli_table_cell(&table, "%s", cli_ns(launch->pe_exec).text);
-        cli_table_cell(&table, "%s", cli_ns(launch->network).text);
+        const run_kernel *k = &f->kernels.items[i];
+        cli_table_cell(&table, "%s", k->name);
+        if (several)
+            cli_table_cell(&table, "%s", cli_count(k->launches).text);
+        cli_table_cell(&table, "%u", k->sips);
+        cli_table_cell(&table, "%s", cli_count(k->pes).text);
+        put_times(&table, k, k->total_sum, k->total_min, k->total_max, several);
+        put_times(&table, k, k->exec_sum, k->exec_min, k->exec_max, several);
+        cli_table_cell(&table, "%s", cli_ns(k->network_sum / (kb_time)k->launches).text);
     }
     kb_code code = cli_table_print(&table, stdout);
-    if (f->launch_count > shown)
-        printf("  ... %zu more\n", f->launch_count - shown);
+    if (f->kernels.count > shown)
+        printf("  ... %zu more kernels\n", f->kernels.count - shown);
     return code;
 }
 
 static kb_code print_units(const run_figures *f)
 {
     static const cli_column columns[] = {
-        {.title = "unit", .left = true}, {.title = "commands"}, {.title = "at work ns"},
-        {.title = "% of PE time"},       {.title = "bytes"},    {.title = "MFLOP"},
+        {.title = "unit", .left = true},
+        {.title = "commands"},
+        {.title = "busy ns"},
+        {.title = "% busy"},
+        {.title = "bytes"},
+        {.title = "MFLOP"},
     };
     cli_table table;
     cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
@@ -93,7 +155,8 @@ static kb_code print_units(const run_figures *f)
         cli_table_cell(&table, "%s", kb_unit_name((kb_unit)i));
         cli_table_cell(&table, "%s", cli_count(unit->count).text);
         cli_table_cell(&table, "%s", cli_ns(unit->at_work).text);
-        cli_table_cell(&table, "%s", cli_percent(share(unit->at_work, f->pe_time)).text);
+        cli_table_cell(&table, "%s",
+                       cli_percent(run_share(unit->at_work, f->timeline.in_kernels)).text);
         cli_table_cell(&table, "%s", unit->bytes > 0 ? cli_count(unit->bytes).text : "-");
         if (unit->flops > 0)
             cli_table_cell(&table, "%.3f", (double)unit->flops * 1e-6);
@@ -109,11 +172,11 @@ static void print_busiest_unit(const run_figures *f)
         return;
     const topo_shape *shape = topo_machine_shape(f->machine);
     uint64_t cube = f->busiest_pe / shape->pes;
-    printf("  Busiest: %s of sip%llu.cube%llu.pe%llu, at work for %s %% of the run\n",
+    printf("  Busiest unit: %s of sip%llu.cube%llu.pe%llu, busy %s %% of the run\n",
            kb_unit_name(f->busiest_unit), (unsigned long long)(cube / shape->cubes),
            (unsigned long long)(cube % shape->cubes),
            (unsigned long long)(f->busiest_pe % shape->pes),
-           cli_percent(share(f->busiest_time, f->sim)).text);
+           cli_percent(run_share(f->busiest_time, f->sim)).text);
 }
 
 /* ---- Links ------------------------------------------------------------------------------- */
@@ -126,7 +189,7 @@ static kb_code print_links(const run_figures *f, bool all)
     static const cli_column columns[] = {{.title = "busiest links", .left = true},
                                          {.title = "bytes"},
                                          {.title = "util %"},
-                                         {.title = "waited ns"}};
+                                         {.title = "mean queue"}};
     cli_table table;
     cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
     for (size_t i = 0; i < f->links.count && (all || i < RUN_BUSIEST); i++) {
@@ -140,7 +203,7 @@ static kb_code print_links(const run_figures *f, bool all)
         cli_table_cell(&table, "%s", kb_text_peek(&name));
         cli_table_cell(&table, "%s", cli_count(link->bytes).text);
         cli_table_cell(&table, "%s", cli_percent(link->utilization).text);
-        cli_table_cell(&table, "%s", cli_ns(link->waited).text);
+        cli_table_cell(&table, "%.2f", link->queue);
         kb_text_fini(&name);
     }
     return cli_table_print(&table, stdout);
@@ -150,11 +213,11 @@ static kb_code print_kinds(const run_figures *f, bool all)
 {
     static const cli_column columns[] = {{.title = "links by kind", .left = true},
                                          {.title = "GB/s"},
-                                         {.title = "count"},
+                                         {.title = "links"},
                                          {.title = "bytes"},
                                          {.title = "mean util %"},
                                          {.title = "max util %"},
-                                         {.title = "waited ns"}};
+                                         {.title = "mean queue"}};
     cli_table table;
     cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
     size_t shown = 0;
@@ -166,46 +229,70 @@ static kb_code print_kinds(const run_figures *f, bool all)
         link_class_name(k->kind, &name);
         cli_table_cell(&table, "%s", kb_text_peek(&name));
         cli_table_cell(&table, "%s", cli_rate(k->kind->rate).text);
-        cli_table_cell(&table, "%s", cli_count(k->kind->count).text);
+        cli_table_cell(&table, "%s", cli_count(k->active).text);
         cli_table_cell(&table, "%s", cli_count(k->bytes).text);
         cli_table_cell(&table, "%s", cli_percent(k->mean).text);
         cli_table_cell(&table, "%s", cli_percent(k->max).text);
-        cli_table_cell(&table, "%s", cli_ns(k->waited).text);
+        cli_table_cell(&table, "%.2f", k->queue);
         kb_text_fini(&name);
     }
     kb_code code = cli_table_print(&table, stdout);
     if (shown < f->kinds.count)
-        printf("  ... %zu more, no link of them used for 1 %% (--verbose shows them)\n",
+        printf("  ... %zu more, none with a link that is busy for 1 %% (--verbose shows them)\n",
                f->kinds.count - shown);
     return code;
 }
 
 /* ---- Roofline ---------------------------------------------------------------------------- */
 
+static const char *roof_name(run_roof roof)
+{
+    static const char *const names[] = {
+        [RUN_MATRIX_ROOF] = "the matrix engines",
+        [RUN_VECTOR_ROOF] = "the vector engines",
+        [RUN_MEMORY_ROOF] = "local memory bandwidth",
+        [RUN_REMOTE_ROOF] = "the busiest link of the fabric",
+    };
+    return names[roof];
+}
+
+static void print_remote(const run_figures *f)
+{
+    const run_roofline *r = &f->roofline;
+    const run_link *link = run_busiest(f, RUN_FABRIC);
+    if (r->remote_gbs <= 0 || !link || r->remote_busy < negligible)
+        return;
+    kb_text name = KB_TEXT_INIT;
+    cli_short_link_name(f->machine, link->link, &name);
+    printf("  remote memory  %10s GB/s; the busiest link, %s, %s %% busy\n",
+           cli_gbs(r->remote_gbs).text, kb_text_peek(&name), cli_percent(r->remote_busy).text);
+    kb_text_fini(&name);
+}
+
 static void print_roofline(const run_figures *f)
 {
     const run_roofline *r = &f->roofline;
-    char title[80];
-    snprintf(title, sizeof title, "Roofline of the %s PE%s that ran kernels",
+    char title[120];
+    snprintf(title, sizeof title, "Roofline of the %s PE%s that ran kernels, while they ran",
              cli_count(f->pes).text, f->pes == 1 ? "" : "s");
     cli_print_heading(stdout, title);
     if (r->tflops > 0)
-        printf("  matrix engines %10.3f TFLOP/s of %.3f, %s %%\n", r->tflops, r->peak_tflops,
-               cli_percent(r->tflops / r->peak_tflops).text);
+        printf("  matrix engines %10.3f TFLOP/s of %.3f, %s %% of peak\n", r->tflops,
+               r->peak_tflops, cli_percent(r->tflops / r->peak_tflops).text);
     if (r->tflops > 0 && r->slots < 0.95)
-        printf("  array slots    %10s %% without work, as arrays fill and where shapes are no "
-               "multiple of them\n",
+        printf("  array slots    %10s %% without work while the arrays are occupied\n",
                cli_percent(1 - r->slots).text);
-    printf("  DMAs           %10s GB/s of %s that their HBM gives, %s %%\n", cli_gbs(r->gbs).text,
+    if (r->vector_busy > 0)
+        printf("  vector engines %10.3f TFLOP/s of %.3f with simple operations, %s %% busy\n",
+               r->vector_tflops, r->vector_peak_tflops, cli_percent(r->vector_busy).text);
+    printf("  local memory   %10s GB/s of %s that HBM has, %s %% of peak\n", cli_gbs(r->gbs).text,
            cli_gbs(r->peak_gbs).text, cli_percent(r->gbs / r->peak_gbs).text);
-    if (r->tflops <= 0)
-        return;
-    bool memory = r->intensity < r->ridge;
-    if (isfinite(r->intensity))
-        printf("  intensity      %10.1f FLOP a byte; %s bounds it (the ridge is at %.1f)\n",
-               r->intensity, memory ? "bandwidth" : "the peak", r->ridge);
-    printf("  of the roof    %10s %% of %.3f TFLOP/s\n",
-           cli_percent(r->tflops / r->roof_tflops).text, r->roof_tflops);
+    print_remote(f);
+    if (r->tflops > 0 && isfinite(r->intensity))
+        printf("  intensity      %10.1f FLOP a byte of local memory, the ridge is at %.1f\n",
+               r->intensity, r->ridge);
+    printf("  of the roof    %10s %%: %s bound%s the kernels from above\n",
+           cli_percent(r->of_roof).text, roof_name(r->roof), r->roof <= RUN_VECTOR_ROOF ? "" : "s");
 }
 
 /* ---- All of it --------------------------------------------------------------------------- */
@@ -249,15 +336,15 @@ static void print_metrics(const run_view *view)
 static void print_verdict(const run_view *view)
 {
     static const char *const words[] = {
-        [RT_NOT_VERIFIED] = "not checked: --verify-data does that",
-        [RT_VERIFIED] = "right, compared with a reference",
-        [RT_WRONG] = "WRONG",
+        [RT_NOT_VERIFIED] = "not done (--verify-data does it)",
+        [RT_VERIFIED] = "passed (compared with a double-precision reference)",
+        [RT_WRONG] = "FAILED",
     };
     rt_verdict verdict = rt_bench_verdict(view->bench);
     if (verdict == RT_NOT_VERIFIED && view->verify)
-        printf("Results: the bench has compared nothing\n");
+        printf("Verification: not done, the bench has no reference\n");
     else
-        printf("Results: %s\n", words[verdict]);
+        printf("Verification: %s\n", words[verdict]);
 }
 
 static void print_end(const run_view *view)
@@ -305,8 +392,12 @@ kb_code run_print_text(const run_view *view)
         print_roofline(f);
         putchar('\n');
     }
+    if (code == KB_OK && f->profile && f->pes > 0) {
+        code = run_profile_print(f, view->verbose);
+        putchar('\n');
+    }
     if (!view->common->quiet && f->pes > 0)
-        printf("%s\n", reading);
+        printf("%s\n", legend);
     print_end(view);
     return code;
 }

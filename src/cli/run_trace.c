@@ -139,6 +139,12 @@ static kb_error *count(run_trace *t)
     return obs_trace_count(t->trace, &counters);
 }
 
+static void on_state(void *self, uint64_t pe, kb_cause cause, kb_time start, kb_time end)
+{
+    const run_trace *t = self;
+    obs_trace_state(t->trace, pe, cause, start, end);
+}
+
 kb_error *run_trace_open(const char *path, kb_context *ctx, run_trace **trace)
 {
     *trace = NULL;
@@ -150,6 +156,8 @@ kb_error *run_trace_open(const char *path, kb_context *ctx, run_trace **trace)
     kb_error *err = obs_trace_create(path, &machine, &t->trace);
     if (!err)
         err = count(t);
+    if (!err)
+        err = kb_oplog_watch_states(rt_get_figures(ctx).log, on_state, t);
     if (err) {
         kb_error_free(run_trace_close(t));
         return err;

@@ -28,6 +28,7 @@
 /* What a PE's threads show, in the order that they are shown in. */
 typedef enum track_kind {
     KERNELS,
+    STATE,
     CPU,
     SCHEDULER,
     GEMM,
@@ -43,15 +44,11 @@ static const struct {
     const char *name;
     bool numbered; /* its first lane, too: others have more than one only in passing */
 } kinds[PE_TRACKS] = {
-    [KERNELS] = {"kernel", false},
-    [CPU] = {"pe_cpu", false},
-    [SCHEDULER] = {"pe_scheduler", false},
-    [GEMM] = {"pe_gemm", false},
-    [MATH] = {"pe_math", false},
-    [DMA_READ] = {"pe_dma read", true},
-    [DMA_WRITE] = {"pe_dma write", true},
-    [IPCQ] = {"pe_ipcq", false},
-    [WAITS] = {"waiting for communication", false},
+    [KERNELS] = {"kernel", false},      [STATE] = {"state", false},
+    [CPU] = {"pe_cpu", false},          [SCHEDULER] = {"pe_scheduler", false},
+    [GEMM] = {"pe_gemm", false},        [MATH] = {"pe_math", false},
+    [DMA_READ] = {"pe_dma read", true}, [DMA_WRITE] = {"pe_dma write", true},
+    [IPCQ] = {"pe_ipcq", false},        [WAITS] = {"waiting for communication", false},
 };
 
 enum {
@@ -494,6 +491,49 @@ void obs_trace_op(obs_trace *t, const kb_op *op)
     if (!put_op(t, op))
         fail(t, ENOMEM);
     if (ferror(t->writer.file))
+        fail(t, errno);
+}
+
+/* ---- States of PEs ----------------------------------------------------------------------- */
+
+/* Names the PE's track. False if there is no memory. */
+static bool need_state_track(obs_trace *t, const kb_op *op, slice *at)
+{
+    lanes *states = track_of(t, op, STATE);
+    if (!states)
+        return false;
+    at->process = process_of(t, op->pe);
+    at->thread = ((uint64_t)op->pe.pe * PE_TRACKS + STATE) * MAX_LANES + 1;
+    if (states->ends.count > 0)
+        return true;
+    if (!kb_vec_push(&states->ends, 0))
+        return false;
+    char name[64];
+    snprintf(name, sizeof name, "pe%u %s", op->pe.pe, kinds[STATE].name);
+    name_process(t, at->process);
+    obs_put_name(&t->writer, "thread", at->process, at->thread, name);
+    return true;
+}
+
+void obs_trace_state(obs_trace *t, uint64_t pe, kb_cause cause, kb_time start, kb_time end)
+{
+    if (t->error != 0)
+        return;
+    uint64_t cube = pe / t->pes;
+    kb_op op = {
+        .pe = {(uint32_t)(cube / t->cubes), (uint32_t)(cube % t->cubes), (uint32_t)(pe % t->pes)}};
+    slice at;
+    errno = 0;
+    if (!need_state_track(t, &op, &at)) {
+        fail(t, ENOMEM);
+        return;
+    }
+    FILE *file = obs_begin_event(&t->writer, "X", at.process, at.thread);
+    obs_put_time(file, "ts", start);
+    obs_put_time(file, "dur", end - start);
+    fprintf(file, ",\"cat\":\"state\",\"name\":\"%s\",\"args\":{}", kb_cause_name(cause));
+    obs_end_event(&t->writer);
+    if (ferror(file))
         fail(t, errno);
 }
 

@@ -11,10 +11,10 @@
  *
  * A process is the host, the fabric or a cube of a SIP, a thread is a unit of a PE. What a unit
  * does at the same time (a DMA has several channels) is on lanes of its own, so that on each thread
- * slices do not overlap. Slices are called by what was done to which tensors. Arrows go from the
- * start of a launch on the host to the start of its kernels on the PEs, and from the start of a
- * send to the arrival of the message, at which the receive ends. Times are microseconds with all
- * digits down to the femtosecond.
+ * slices do not overlap. Slices are called by what was done to which tensors. The thread "state"
+ * has what the time of a PE goes to. Arrows go from the start of a launch on the host to the start
+ * of its kernels on the PEs, and from the start of a send to the arrival of the message, at which
+ * the receive ends. Times are microseconds with all digits down to the femtosecond.
  *
  * Counter tracks show bandwidths: over the whole trace each adds up to the bytes that were counted.
  * Others show the TCM in use, a peak for each stretch of time.
@@ -59,6 +59,9 @@ KB_MUST_USE kb_error *obs_trace_count(obs_trace *trace, const obs_counters *coun
 
 /* From now on this much of the PE's TCM is in use. Failures are kept for closing. */
 void obs_trace_tcm(obs_trace *trace, kb_pe pe, kb_time now, uint64_t bytes);
+/* What the PE's time mostly went to, for an interval: a track of its own. In the order of ends of
+ * each PE. */
+void obs_trace_state(obs_trace *trace, uint64_t pe, kb_cause cause, kb_time start, kb_time end);
 
 /*
  * Completes the file and frees the trace; NULL does nothing. An error if not everything got out:

@@ -142,16 +142,65 @@ static void remove_from_lane(pe_units *units, const operation *op)
         l->newest = op->previous;
 }
 
+/* ---- What the log is told of engines ---- */
+
+static kb_cause engine_cause(const operation *op)
+{
+    if (op->drains)
+        return KB_CAUSE_MATRIX_DRAIN;
+    return op->lane->unit == KB_UNIT_GEMM ? KB_CAUSE_MATRIX : KB_CAUSE_VECTOR;
+}
+
+void units_note_chain(pe_units *units, const operation *op)
+{
+    if (pe_units_is_done(units, op->product_before))
+        return;
+    operation *before = operation_at(units, (uint32_t)op->product_before);
+    if (!before->drains || before->is_needed || before->pe != op->pe)
+        return;
+    before->is_needed = true;
+    kb_oplog_need_drain(units->has.log, op->pe->number, true);
+}
+
+/* Of a product that is issued: it waits for those in the list of blockers. */
+static void find_product_before(pe_units *units, operation *op)
+{
+    for (size_t i = 0; i < units->blockers.count; i++) {
+        const operation *blocker = operation_at(units, units->blockers.items[i]);
+        if (blocker->lane && blocker->lane->unit == KB_UNIT_GEMM)
+            op->product_before = units_name(units, units->blockers.items[i]);
+    }
+    if (op->product_before != 0 && op->waits_for == 1)
+        units_note_chain(units, op);
+}
+
+/* The product's results drain: maybe another one waits for them. */
+static void begin_drain(pe_units *units, uint32_t index)
+{
+    operation *op = operation_at(units, index);
+    kb_oplog *log = units->has.log;
+    kb_oplog_begin(log, op->pe->number, KB_CAUSE_MATRIX_DRAIN, 0, units_entry(op));
+    kb_oplog_end(log, op->pe->number, KB_CAUSE_MATRIX, 0, units_entry(op));
+    op->drains = true;
+    const waiter *w;
+    for (uint32_t next = op->waiters; next != NONE; next = w->next) {
+        w = kb_pool_at(&units->waiters, next);
+        const operation *later = operation_at(units, w->operation);
+        if (later->waits_for == 1 && later->product_before == units_name(units, index))
+            units_note_chain(units, later);
+    }
+}
+
 static void tell_log_of_end(pe_units *units, operation *op)
 {
     kb_oplog *log = units->has.log;
     uint64_t pe = op->pe->number;
+    if (op->is_needed)
+        kb_oplog_need_drain(log, pe, false);
     if (!units_is_dma(op->lane->unit))
-        kb_oplog_end(log, pe, KB_COMPUTING);
-    if (op->near)
-        kb_oplog_end(log, pe, KB_MEMORY);
-    if (op->far)
-        kb_oplog_end(log, pe, KB_COMMUNICATING);
+        kb_oplog_end(log, pe, engine_cause(op), 0, units_entry(op));
+    else if (op->in_tcm)
+        kb_oplog_end(log, pe, KB_CAUSE_TCM, op->bytes, units_entry(op));
     if (KB_LIKELY(!op->watched)) {
         kb_oplog_count(log, pe,
                        &(kb_op_brief){.name = op->name,
@@ -162,7 +211,6 @@ static void tell_log_of_end(pe_units *units, operation *op)
                                       .flops = op->flops});
         return;
     }
-    op->log.unit = op->lane->unit;
     op->log.pe = op->pe->pe;
     op->log.start = op->start;
     op->log.end = kb_sim_now(units->has.sim);
@@ -215,9 +263,13 @@ static void on_end(kb_sim *sim, void *self, uint64_t arg)
 static void on_free(kb_sim *sim, void *self, uint64_t arg)
 {
     (void)sim;
-    enter(self);
-    release_lane(self, operation_at(self, (uint32_t)arg));
-    leave(self);
+    pe_units *units = self;
+    operation *op = operation_at(units, (uint32_t)arg);
+    enter(units);
+    if (op->lane->unit == KB_UNIT_GEMM)
+        begin_drain(units, (uint32_t)arg);
+    release_lane(units, op);
+    leave(units);
 }
 
 /* ---- Beginnings -------------------------------------------------------------------------- */
@@ -369,8 +421,12 @@ kb_error *pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, p
         made->engine =
             (engine_work){command->time, command->tail, command->tcm_reads, command->tcm_writes};
     made->watched = kb_oplog_is_watched(units->has.log);
-    if (made->watched)
+    if (made->watched) {
         made->log = command->op;
+        made->log.unit = command->unit;
+    }
+    if (command->unit == KB_UNIT_GEMM && made->waits_for > 0)
+        find_product_before(units, made);
     *op = units_name(units, index);
 
     enter(units);

@@ -127,7 +127,8 @@ void units_release_waiters(pe_units *units, uint32_t first)
         waiter w = *(waiter *)kb_pool_at(&units->waiters, reversed);
         operation *op = operation_at(units, w.operation);
         kb_pool_give(&units->waiters, reversed);
-        op->waits_for--;
+        if (--op->waits_for == 1 && op->product_before != 0)
+            units_note_chain(units, op);
         units_put_if_ready(units, op);
         reversed = w.next;
     }

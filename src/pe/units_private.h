@@ -97,12 +97,15 @@ typedef struct operation {
     pe_state *pe;
     lane *lane; /* NULL: a span */
     uint64_t sequence;
+    pe_op product_before;    /* of a product: the last product that it comes after; 0: none */
     uint32_t waits_for;      /* so many operations */
     uint32_t waiters;        /* the first of those that wait for it */
     uint32_t previous, next; /* in its queue, and then among those under way in its lane */
     uint32_t rect_count;     /* what it reads and writes in memory */
     bool occupies;           /* its unit cannot begin another */
-    bool near, far;          /* touches memory of its own cube, of others */
+    bool drains;             /* its unit is free, its results are on their way */
+    bool is_needed;          /* a product waits for nothing but these results */
+    bool in_tcm;             /* the log knows that it is at its own TCM alone */
     bool watched;            /* `log` is there */
     bool of_kernel;          /* it belongs to a launch */
     kb_time start;
@@ -133,6 +136,7 @@ typedef struct waiter {
 typedef struct share {
     uint64_t bytes;
     uint32_t node;
+    kb_cause cause; /* what a PE that waits for them waits for */
 } share;
 
 struct pe_units {
@@ -173,6 +177,15 @@ void units_end(pe_units *units, uint32_t index);
 
 /* The run fails. */
 void units_fail(pe_units *units, kb_error *err);
+
+/* The product waits for one operation. If that is a product that drains, the log is told. */
+void units_note_chain(pe_units *units, const operation *op);
+
+/* The operation's entry for the log; NULL unless the log is watched. */
+static inline const kb_op *units_entry(const operation *op)
+{
+    return op->watched ? &op->log : NULL;
+}
 
 /* ---- units_order.c: what waits for what ---- */
 

@@ -33,7 +33,9 @@ kb_error *units_begin_engine(pe_units *units, uint32_t index)
     kb_sim *sim = units->has.sim;
     kb_time passed = op->start;
     KB_TRY(book_tcm(units, op->pe, op->engine.tcm_reads, op->engine.tcm_writes, &passed));
-    kb_oplog_begin(units->has.log, op->pe->number, KB_COMPUTING);
+    kb_oplog_begin(units->has.log, op->pe->number,
+                   op->lane->unit == KB_UNIT_GEMM ? KB_CAUSE_MATRIX : KB_CAUSE_VECTOR, 0,
+                   units_entry(op));
     kb_time free_at = later_of(op->start + op->engine.time, passed);
     kb_time end = later_of(op->start + op->engine.time + op->engine.tail, passed);
     if (free_at < end)
@@ -53,14 +55,24 @@ static bool is_own_tcm(const kb_location *where, kb_pe pe)
            where->pe.pe == pe.pe;
 }
 
-static bool add_share(pe_units *units, uint32_t node, uint64_t bytes)
+/* What a PE that waits for memory there waits for. */
+static kb_cause cause_of(const kb_location *where, kb_pe pe)
+{
+    if (where->pe.sip != pe.sip)
+        return KB_CAUSE_OTHER_SIPS;
+    if (where->pe.cube != pe.cube)
+        return KB_CAUSE_OTHER_CUBES;
+    return where->memory == KB_TCM ? KB_CAUSE_CUBE_PES : KB_CAUSE_LOCAL_MEMORY;
+}
+
+static bool add_share(pe_units *units, uint32_t node, uint64_t bytes, kb_cause cause)
 {
     for (size_t i = units->shares.count; i-- > 0;)
         if (units->shares.items[i].node == node) {
             units->shares.items[i].bytes += bytes;
             return true;
         }
-    return kb_vec_push(&units->shares, ((share){.node = node, .bytes = bytes}));
+    return kb_vec_push(&units->shares, ((share){.node = node, .bytes = bytes, .cause = cause}));
 }
 
 /* What the command moves at each node; *own: in its PE's own TCM. */
@@ -73,16 +85,14 @@ static kb_error *sum_up_rects(pe_units *units, operation *op, uint64_t *own)
         uint64_t bytes = mem_rect_bytes(&op->memory.rects[i]);
         if (bytes == 0)
             continue;
-        bool is_near = where->pe.sip == op->pe->pe.sip && where->pe.cube == op->pe->pe.cube;
-        op->near |= is_near;
-        op->far |= !is_near;
         op->bytes += bytes;
         if (is_own_tcm(where, op->pe->pe)) {
             *own += bytes;
             continue;
         }
         op->memory.streamed += bytes;
-        if (!add_share(units, mem_memories_node(units->has.memories, where), bytes))
+        if (!add_share(units, mem_memories_node(units->has.memories, where), bytes,
+                       cause_of(where, op->pe->pe)))
             return kb_error_nomem();
     }
     return NULL;
@@ -117,17 +127,44 @@ static void finish_dma(pe_units *units, uint32_t index)
         }
     }
     kb_time end = later_of(passed, op->memory.not_before);
-    if (now < end)
-        (void)kb_sim_at(units->has.sim, &op->lane->source, end, units->on_end, index);
-    else
+    if (now == end) {
         units_end(units, index);
+        return;
+    }
+    op->in_tcm = true;
+    kb_oplog_begin(units->has.log, op->pe->number, KB_CAUSE_TCM, op->bytes, units_entry(op));
+    (void)kb_sim_at(units->has.sim, &op->lane->source, end, units->on_end, index);
+}
+
+/*
+ * What a transfer says when it has ended: the operation, the cause, and how many bytes the log was
+ * told of, which are fewer than there are only if a command fills a TCM of the largest size.
+ */
+enum { TRANSFER_BYTE_BITS = 28, MAX_LOGGED_BYTES = (1 << TRANSFER_BYTE_BITS) - 1 };
+
+static uint64_t logged_bytes(uint64_t bytes)
+{
+    return bytes < MAX_LOGGED_BYTES ? bytes : MAX_LOGGED_BYTES;
+}
+
+static uint64_t transfer_arg(uint32_t index, const share *s)
+{
+    _Static_assert((int)KB_CAUSES <= 1 << (32 - TRANSFER_BYTE_BITS), "a cause fits");
+    return (uint64_t)s->cause << (32 + TRANSFER_BYTE_BITS) | logged_bytes(s->bytes) << 32 | index;
 }
 
 static void on_moved(void *self, uint64_t arg, const net_receipt *receipt)
 {
     (void)receipt;
-    if (--operation_at(self, (uint32_t)arg)->memory.transfers == 0)
-        finish_dma(self, (uint32_t)arg);
+    pe_units *units = self;
+    uint32_t index = (uint32_t)arg;
+    operation *op = operation_at(units, index);
+    bool is_last = --op->memory.transfers == 0;
+    kb_cause cause = (kb_cause)(arg >> (32 + TRANSFER_BYTE_BITS));
+    uint64_t bytes = (arg >> 32) & MAX_LOGGED_BYTES;
+    kb_oplog_end(units->has.log, op->pe->number, cause, bytes, units_entry(op));
+    if (is_last)
+        finish_dma(units, index);
 }
 
 static kb_error *submit_shares(pe_units *units, uint32_t index)
@@ -141,7 +178,9 @@ static kb_error *submit_shares(pe_units *units, uint32_t index)
         order.plain = true;
         order.done = on_moved;
         order.self = units;
-        order.arg = index;
+        order.arg = transfer_arg(index, s);
+        kb_oplog_begin(units->has.log, op->pe->number, s->cause, logged_bytes(s->bytes),
+                       units_entry(op));
         KB_TRY(net_submit(units->has.fabric, &order));
     }
     return NULL;
@@ -154,10 +193,6 @@ kb_error *units_begin_dma(pe_units *units, uint32_t index)
     op->memory.not_before = op->start;
     op->memory.streamed = 0;
     KB_TRY(sum_up_rects(units, op, &own));
-    if (op->near)
-        kb_oplog_begin(units->has.log, op->pe->number, KB_MEMORY);
-    if (op->far)
-        kb_oplog_begin(units->has.log, op->pe->number, KB_COMMUNICATING);
     if (own > 0)
         KB_TRY(book_tcm(units, op->pe, own, own, &op->memory.not_before));
     if (op->memory.streamed == 0) {

@@ -58,6 +58,7 @@ struct rt_launch {
     KB_VEC(io_target) targets;
     int64_t programs[2];
     kb_time first_start, last_end;
+    kb_time posted; /* by the kernel clock of the log */
     kb_launch_result result;
 };
 
@@ -287,10 +288,9 @@ static void add_outcome(rt_launch *launch, const tl_outcome *outcome)
     result->pes++;
     for (int unit = 0; unit < KB_UNITS; unit++)
         result->busy[unit] += outcome->busy[unit];
-    result->split.compute += outcome->split.compute;
-    result->split.memory += outcome->split.memory;
-    result->split.communication += outcome->split.communication;
-    result->split.idle += outcome->split.idle;
+    for (int cause = 0; cause < KB_CAUSES; cause++)
+        result->causes[cause] += outcome->causes[cause];
+    result->split = kb_split_causes(result->causes);
 }
 
 /* Others may wait for a kernel that has failed, or could not be started. */
@@ -339,6 +339,7 @@ static void start_run(const run *r)
         .args = launch->args + own,
         .label = launch->result.name,
         .launch = launch->number,
+        .posted = launch->posted,
         .pe = {launch->sip, target->cube, target->pe},
         .programs = {launch->programs[0], launch->programs[1]},
         .queues = r->queues,
@@ -414,6 +415,7 @@ static kb_error *submit(rt_launch *launch)
     if (!kb_vec_reserve(&ctx->launches, ctx->launches_open + 1))
         return kb_error_nomem();
     launch->result.issued = kb_sim_now(ctx->sim);
+    launch->posted = kb_oplog_kernel_clock(ctx->log);
     ctx->launches_open++;
     if (launch->targets.count == 0) { /* nobody has anything */
         finish(launch, launch->result.issued);

@@ -42,11 +42,12 @@ void rt_request_moves_nothing(rt_request *request)
     request->counts = false;
     request->owner->under_way--;
     request->ctx->moving--;
-    kb_oplog_request_end(request->ctx->log);
+    kb_oplog_request_end(request->ctx->log, request->is_launch);
 }
 
 void rt_request_is_launch(rt_request *request)
 {
+    kb_oplog_request_is_launch(request->ctx->log);
     request->is_launch = true;
     request->owner->launches++;
 }
@@ -175,7 +176,7 @@ static void end_request(rt_request *request)
     if (request->counts) {
         ctx->moving--;
         log_request(request);
-        kb_oplog_request_end(ctx->log);
+        kb_oplog_request_end(ctx->log, request->is_launch);
     }
     tell_owner(request);
     kb_wake_all(ctx->sim, &request->waiters);

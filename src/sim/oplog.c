@@ -1,82 +1,19 @@
 /*
- * oplog.c: sums over what was done, kept up as it is told.
+ * oplog.c: sums over what was done, kept up as it is told. causes.c has what the time of PEs goes
+ * to.
  *
- * What a PE is doing, what its units are doing, and what the run is doing, are states that hold
- * from one call to the next. A state that begins takes the time of day from the sum it stands for,
- * and gives it back when it ends: between the two the sum lacks `now`. So each instant is charged
- * once, and parts add up whatever is called when; and nobody has to remember when a state began.
+ * A unit that begins takes the time of day from the sum of its work, and gives it back when it
+ * ends: between the two the sum lacks `now`. So each instant is counted once, and no beginning has
+ * to be kept.
  *
- * This is called some twenty times for a message, so it is kept to a few instructions a call and
- * three cache lines a PE. Memory grows with the PEs (pages of those that do nothing are not
- * touched) and with the different names, not with the run.
+ * This is called some twenty times for a message, so it is kept to a few instructions a call.
+ * Memory grows with the PEs (pages of idle PEs are not touched) and with the different names, not
+ * with the run.
  */
-#include "oplog.h"
-
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/engine.h"
-
-typedef struct unit_work {
-    kb_time busy; /* lacks `now` while operations that were announced are under way */
-    union {
-        uint64_t announced; /* operations under way */
-        kb_time ahead_to;   /* of a unit that is told ahead: `busy` has all of them up to here */
-    };
-} unit_work;
-
-/* What a PE can be doing, of which the largest counts: nothing, or something of an activity. */
-enum { IDLE, PARTS = KB_ACTIVITIES + 1 };
-
-static inline uint8_t part_of(kb_activity activity)
-{
-    return (uint8_t)(KB_ACTIVITIES - activity);
-}
-
-typedef struct pe_record {
-    kb_time split[PARTS];   /* of the kernel that runs; that of `part` lacks `now` */
-    uint32_t active[PARTS]; /* how many of each; that of IDLE means nothing */
-    uint8_t part;           /* the largest of which there is one */
-    bool runs_kernel;
-    unit_work units[KB_UNITS];
-} __attribute__((aligned(64))) pe_record;
-
-/* Names are constants, so they are known by their address. */
-enum { KNOWN_NAME_BITS = 8, KNOWN_NAMES = 1 << KNOWN_NAME_BITS, MOST_KNOWN = KNOWN_NAMES / 2 };
-
-typedef struct known_name {
-    const char *name; /* NULL: none */
-    kb_unit unit;
-    uint32_t sum; /* its index */
-} known_name;
-
-/* A record whose time has not come. */
-typedef struct early_op {
-    kb_op op;
-    uint64_t order;
-} early_op;
-
-struct kb_oplog {
-    kb_sim *sim;
-    kb_op_fn *watch;
-    void *watcher;
-    KB_VEC(early_op) early; /* while somebody watches: a heap, by end and order of telling */
-    uint64_t early_count;   /* ever */
-
-    pe_record *pes; /* in pe_memory, where cache lines begin */
-    uint64_t pe_count;
-    void *pe_memory;
-
-    KB_VEC(kb_op_sum) sums;   /* in the order in which names were first told */
-    KB_VEC(kb_op_sum) sorted; /* for those who ask; has room for all */
-    known_name known[KNOWN_NAMES];
-    size_t known_count;
-    bool told_ahead[KB_UNITS]; /* the unit's operations are */
-
-    kb_timeline timeline; /* its `pes` without the kernels that run */
-    kb_time charged_to;   /* the run's time up to here is in the timeline */
-    uint64_t kernels, requests;
-};
+#include "oplog_private.h"
 
 const char *kb_unit_name(kb_unit unit)
 {
@@ -119,6 +56,8 @@ void kb_oplog_destroy(kb_oplog *log)
     kb_vec_fini(&log->early);
     kb_vec_fini(&log->sums);
     kb_vec_fini(&log->sorted);
+    kb_profile_destroy(log->profile);
+    free(log->shown);
     free(log->pe_memory);
     free(log);
 }
@@ -132,13 +71,7 @@ void kb_oplog_watch(kb_oplog *log, kb_op_fn *fn, void *self)
 
 bool kb_oplog_is_watched(const kb_oplog *log)
 {
-    return log->watch != NULL;
-}
-
-static pe_record *record_of(const kb_oplog *log, uint64_t pe)
-{
-    KB_ASSERT(pe < log->pe_count);
-    return &log->pes[pe];
+    return log->watch || log->profile;
 }
 
 /* ---- Records whose time has not come ------------------------------------------------------ */
@@ -295,13 +228,15 @@ void kb_oplog_count_parts(kb_oplog *log, kb_unit unit, const char *name, uint64_
 
 void kb_oplog_count(kb_oplog *log, uint64_t pe, const kb_op_brief *op)
 {
-    KB_ASSERT(!log->watch);
+    KB_ASSERT(!kb_oplog_is_watched(log));
     (void)add_up(log, pe, op);
 }
 
 void kb_oplog_show(kb_oplog *log, const kb_op *op)
 {
     KB_ASSERT(op->start <= op->end && op->end == log->sim->now);
+    if (log->profile && !kb_profile_count(log->profile, op))
+        kb_sim_fail(log->sim, kb_error_nomem());
     if (!log->watch)
         return;
     show_early(log, op->end);
@@ -333,7 +268,7 @@ static inline bool add_up_ahead(kb_oplog *log, uint64_t pe, const kb_op_brief *o
 
 void kb_oplog_count_ahead(kb_oplog *log, uint64_t pe, const kb_op_brief *op, kb_time end)
 {
-    KB_ASSERT(!log->watch);
+    KB_ASSERT(!kb_oplog_is_watched(log));
     (void)add_up_ahead(log, pe, op, end);
 }
 
@@ -353,6 +288,7 @@ void kb_oplog_add_ahead(kb_oplog *log, uint64_t pe, const kb_op *op)
 void kb_oplog_flush(kb_oplog *log)
 {
     show_early(log, KB_FOREVER);
+    kb_oplog_flush_states(log);
 }
 
 static int by_unit_and_name(const void *a, const void *b)
@@ -379,123 +315,4 @@ kb_time kb_oplog_busy(const kb_oplog *log, uint64_t pe, kb_unit unit)
         return work->busy + (work->announced > 0 ? now : 0);
     /* Something is under way at every instant from now to there. */
     return work->busy - (work->ahead_to > now ? work->ahead_to - now : 0);
-}
-
-/* ---- What a PE is doing ------------------------------------------------------------------ */
-
-static void change_part(const kb_oplog *log, pe_record *record, uint8_t part)
-{
-    kb_time now = log->sim->now;
-    record->split[record->part] += now;
-    record->split[part] -= now;
-    record->part = part;
-}
-
-/* The split of the kernel that runs, up to now. While none does it means nothing. */
-static kb_split_time split_now(const kb_oplog *log, const pe_record *record)
-{
-    kb_time split[PARTS];
-    memcpy(split, record->split, sizeof split);
-    split[record->part] += log->sim->now;
-    return (kb_split_time){.compute = split[part_of(KB_COMPUTING)],
-                           .memory = split[part_of(KB_MEMORY)],
-                           .communication = split[part_of(KB_COMMUNICATING)],
-                           .idle = split[IDLE]};
-}
-
-void kb_oplog_begin(kb_oplog *log, uint64_t pe, kb_activity activity)
-{
-    pe_record *record = record_of(log, pe);
-    uint8_t part = part_of(activity);
-    record->active[part]++;
-    if (part > record->part)
-        change_part(log, record, part);
-}
-
-void kb_oplog_end(kb_oplog *log, uint64_t pe, kb_activity activity)
-{
-    pe_record *record = record_of(log, pe);
-    uint8_t part = part_of(activity);
-    KB_ASSERT(record->active[part] > 0);
-    if (--record->active[part] > 0 || part < record->part)
-        return;
-    while (part > IDLE && record->active[part] == 0)
-        part--;
-    change_part(log, record, part);
-}
-
-/* ---- What the run is doing --------------------------------------------------------------- */
-
-static void charge_run(const kb_oplog *log, kb_timeline *timeline)
-{
-    kb_time passed = log->sim->now - log->charged_to;
-    if (log->kernels > 0)
-        timeline->kernels += passed;
-    else if (log->requests > 0)
-        timeline->communicating += passed;
-    else
-        timeline->idle += passed;
-}
-
-static void settle_run(kb_oplog *log)
-{
-    charge_run(log, &log->timeline);
-    log->charged_to = log->sim->now;
-}
-
-static void add_split(kb_split_time *sum, kb_split_time split)
-{
-    sum->compute += split.compute;
-    sum->memory += split.memory;
-    sum->communication += split.communication;
-    sum->idle += split.idle;
-}
-
-void kb_oplog_kernel_begin(kb_oplog *log, uint64_t pe)
-{
-    settle_run(log);
-    log->kernels++;
-    pe_record *record = record_of(log, pe);
-    KB_ASSERT(!record->runs_kernel);
-    record->runs_kernel = true;
-    memset(record->split, 0, sizeof record->split);
-    record->split[record->part] = -log->sim->now;
-}
-
-kb_split_time kb_oplog_kernel_end(kb_oplog *log, uint64_t pe)
-{
-    KB_ASSERT(log->kernels > 0);
-    settle_run(log);
-    log->kernels--;
-    pe_record *record = record_of(log, pe);
-    KB_ASSERT(record->runs_kernel);
-    record->runs_kernel = false;
-    kb_split_time split = split_now(log, record);
-    add_split(&log->timeline.pes, split);
-    return split;
-}
-
-void kb_oplog_request_begin(kb_oplog *log)
-{
-    settle_run(log);
-    log->requests++;
-}
-
-void kb_oplog_request_end(kb_oplog *log)
-{
-    KB_ASSERT(log->requests > 0);
-    settle_run(log);
-    log->requests--;
-}
-
-kb_timeline kb_oplog_timeline(const kb_oplog *log)
-{
-    kb_timeline timeline = log->timeline;
-    charge_run(log, &timeline);
-    for (uint64_t pe = 0; pe < log->pe_count && log->kernels > 0; pe++) {
-        const pe_record *record = &log->pes[pe];
-        if (record->runs_kernel)
-            add_split(&timeline.pes, split_now(log, record));
-    }
-    return timeline;
 }

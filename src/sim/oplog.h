@@ -3,11 +3,11 @@
  * ended, or when it begins if its end is known. The log adds up as it goes, and hands each record
  * to whoever wants all of them; it keeps none, so its size does not depend on the length of a run.
  *
- * Of a PE that runs a kernel it also knows what it is doing at each instant: computing; else
- * waiting for memory; else for communication; else nothing. These four add up to the time that
- * kernels ran there, to the femtosecond. Of the run as a whole it knows for how long at least one
- * kernel ran, for how long otherwise something was under way, and for how long nothing was: these
- * three add up to the run.
+ * Of each PE it also knows what its time goes to (kb_cause): causes.c has the rule. The causes of a
+ * kernel add up to the time that it ran on the PE; those of all PEs that take part in a run add up
+ * to their number times the time in which at least one kernel ran. Of the run as a whole the log
+ * knows for how long at least one kernel ran, for how long otherwise something was under way, and
+ * for how long nothing was: these add up to the run. All of it to the femtosecond.
  *
  * If there is no host memory for what the log has to remember, it fails the run.
  */
@@ -20,6 +20,8 @@
 
 #include <kernbench/kernbench.h>
 
+#include "profile.h"
+
 typedef struct kb_oplog kb_oplog;
 
 /* `pes`: of the machine, which are numbered from 0. */
@@ -28,6 +30,8 @@ void kb_oplog_destroy(kb_oplog *log);
 
 /* Gets every record, in the order of ends. NULL: nobody does. Before the first operation. */
 void kb_oplog_watch(kb_oplog *log, kb_op_fn *fn, void *self);
+
+/* Whether the log wants whole records, for a watcher or a profile. */
 bool kb_oplog_is_watched(const kb_oplog *log);
 
 #define KB_OPLOG_HOST UINT64_MAX
@@ -74,21 +78,63 @@ void kb_oplog_flush(kb_oplog *log);
  * for units that do several at a time; of such a unit all are to be announced. */
 void kb_oplog_start(kb_oplog *log, uint64_t pe, kb_unit unit);
 
-/* What a PE can be busy with. */
-typedef enum kb_activity { KB_COMPUTING, KB_MEMORY, KB_COMMUNICATING, KB_ACTIVITIES } kb_activity;
+/* ---- What the time of a PE goes to ---- */
 
-/* Something of the kind begins or ends at the PE, now. */
-void kb_oplog_begin(kb_oplog *log, uint64_t pe, kb_activity activity);
-void kb_oplog_end(kb_oplog *log, uint64_t pe, kb_activity activity);
+/*
+ * Something begins or ends at the PE, now:
+ *
+ *     KB_CAUSE_MATRIX, _VECTOR    the engine is occupied
+ *     KB_CAUSE_MATRIX_DRAIN       results of a product are on their way, the engine is free
+ *     KB_CAUSE_LOCAL_MEMORY to _CREDIT    `bytes` are outstanding; 0 counts as 1
+ *
+ * `op` is the operation it belongs to, for the profile: name, unit, file and line. It may be NULL
+ * if the log is not watched, or if there is no such operation.
+ */
+void kb_oplog_begin(kb_oplog *log, uint64_t pe, kb_cause cause, uint64_t bytes, const kb_op *op);
+void kb_oplog_end(kb_oplog *log, uint64_t pe, kb_cause cause, uint64_t bytes, const kb_op *op);
 
-/* A kernel starts at the PE, and ends there with what the PE did meanwhile. A PE runs one at a
- * time. */
-void kb_oplog_kernel_begin(kb_oplog *log, uint64_t pe);
-kb_split_time kb_oplog_kernel_end(kb_oplog *log, uint64_t pe);
+/* The PE's next product waits for nothing but these draining results, from now on; or no longer.
+ * Then they count before bytes that are outstanding, else behind them. */
+void kb_oplog_need_drain(kb_oplog *log, uint64_t pe, bool needed);
 
-/* A request of the host is under way, and no longer. */
+/* The PE's program is at this line: what is issued from now on, or waited for without anything
+ * outstanding, is charged to it in the profile. Only if the log is watched. */
+void kb_oplog_set_line(kb_oplog *log, uint64_t pe, const kb_op *op);
+
+/* Time so far in which at least one kernel ran. */
+kb_time kb_oplog_kernel_clock(const kb_oplog *log);
+
+/* A kernel starts at the PE; its launch was posted when the kernel clock showed `posted`. A PE runs
+ * one at a time. */
+void kb_oplog_kernel_begin(kb_oplog *log, uint64_t pe, kb_time posted);
+
+/* It ends there; what its time went to is added to `causes`. */
+void kb_oplog_kernel_end(kb_oplog *log, uint64_t pe, kb_time causes[KB_CAUSES]);
+
+/* A request of the host is under way; it is a launch; and it is no longer under way. */
 void kb_oplog_request_begin(kb_oplog *log);
-void kb_oplog_request_end(kb_oplog *log);
+void kb_oplog_request_is_launch(kb_oplog *log);
+void kb_oplog_request_end(kb_oplog *log, bool is_launch);
+
+/* Gets what a PE's time mostly goes to, interval by interval. */
+typedef void kb_state_fn(void *self, uint64_t pe, kb_cause cause, kb_time start, kb_time end);
+
+/* While no kernel runs. NULL ends it. */
+KB_MUST_USE kb_error *kb_oplog_watch_states(kb_oplog *log, kb_state_fn *fn, void *self);
+
+/* Keeps a profile by source line from now on. Before the first operation. */
+KB_MUST_USE kb_error *kb_oplog_start_profile(kb_oplog *log);
+
+/* NULL if none is kept. Stays the log's. */
+const kb_profile *kb_oplog_profile(kb_oplog *log);
+
+/*
+ * How time is divided: the first `part` of `total` weights have whole * part / total, rounded down,
+ * and each weight has what it adds to that. So parts add up to the whole, and each is within a
+ * femtosecond of its share.
+ */
+kb_time kb_part_of_time(kb_time whole, uint64_t part, uint64_t total);
+void kb_divide_time(kb_time whole, const uint64_t *weights, size_t count, kb_time *parts);
 
 /* ---- Sums ---- */
 
@@ -110,12 +156,20 @@ const kb_op_sum *kb_oplog_sums(kb_oplog *log, size_t *count);
 kb_time kb_oplog_busy(const kb_oplog *log, uint64_t pe, kb_unit unit);
 
 typedef struct kb_timeline {
-    kb_time kernels;       /* at least one runs */
-    kb_time communicating; /* none runs, but requests are under way */
+    kb_time kernels;    /* at least one runs */
+    kb_time launching;  /* none runs, but a launch is under way */
+    kb_time requesting; /* no launch either, but another request */
     kb_time idle;
-    kb_split_time pes; /* summed over all PEs that ran a kernel */
+    uint64_t pes;              /* that ran a kernel so far: they take part */
+    kb_time causes[KB_CAUSES]; /* summed over these: adds up to pes * kernels */
+    uint64_t bytes[KB_CAUSES]; /* of what was begun while a kernel ran there */
+    kb_time both_engines;      /* of the causes' sum: both engines worked, */
+    kb_time needed_drain;      /* products waited for nothing but results that drain */
+    kb_time in_kernels;        /* of the PEs' time: the kernels' own */
+    uint64_t longest_pe;       /* the PE whose kernels took longest, all together, */
+    kb_time longest, mean;     /* and how long they took, there and on average */
 } kb_timeline;
 
-kb_timeline kb_oplog_timeline(const kb_oplog *log);
+kb_timeline kb_oplog_timeline(kb_oplog *log);
 
 #endif

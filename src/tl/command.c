@@ -161,6 +161,13 @@ kb_op tl_log_entry(const tl_call *call, const char *name)
     return op;
 }
 
+static kb_op issue_entry(const tl_call *call)
+{
+    kb_op op = tl_log_entry(call, "issue");
+    op.unit = KB_UNIT_CPU;
+    return op;
+}
+
 /* The pe_cpu has issued something, since `start`. */
 static void log_issue(const tl_call *call, kb_time start)
 {
@@ -171,8 +178,7 @@ static void log_issue(const tl_call *call, kb_time start)
         return;
     }
     kb_oplog_start(log, tl->pe, KB_UNIT_CPU); /* not before: it may not have come back */
-    kb_op op = tl_log_entry(call, "issue");
-    op.unit = KB_UNIT_CPU;
+    kb_op op = issue_entry(call);
     op.start = start;
     op.end = kb_sim_now(tl->runner->has.sim);
     kb_oplog_add(log, tl->pe, &op);
@@ -186,6 +192,10 @@ void tl_spend_issue_time(const tl_call *call)
     if (takes == 0 || runner->has.instant)
         return;
     kb_time start = kb_sim_now(runner->has.sim);
+    if (KB_UNLIKELY(kb_oplog_is_watched(runner->has.log))) {
+        kb_op entry = issue_entry(call);
+        kb_oplog_set_line(runner->has.log, tl->pe, &entry);
+    }
     kb_co_sleep(tl->co, takes);
     tl->issuing += takes;
     log_issue(call, start);

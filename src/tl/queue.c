@@ -90,10 +90,37 @@ bool tl_can_recv_(tl_context *tl, tl_place at, const char *direction)
 
 /* ---- Credits ----------------------------------------------------------------------------- */
 
+/* Tells the log that something begins or ends: kb_oplog_begin() or kb_oplog_end(). */
+typedef void tell_fn(kb_oplog *log, uint64_t pe, kb_cause cause, uint64_t bytes, const kb_op *op);
+
+/* What the log is told of a wait for a queue. */
+static kb_op queue_entry(const tl_call *call, const char *name)
+{
+    kb_op entry = tl_log_entry(call, name);
+    entry.unit = KB_UNIT_IPCQ;
+    return entry;
+}
+
+static kb_op lack_entry(tl_context *tl)
+{
+    tl_call call = {tl, tl->lacks_at, "tl_send"};
+    return queue_entry(&call, "await credit");
+}
+
+static void tell_log_of_lack(tl_context *tl, tell_fn *tell)
+{
+    kb_oplog *log = tl->runner->has.log;
+    bool watched = kb_oplog_is_watched(log);
+    kb_op entry;
+    if (KB_UNLIKELY(watched))
+        entry = lack_entry(tl);
+    tell(log, tl->pe, KB_CAUSE_CREDIT, tl->lacks_bytes, watched ? &entry : NULL);
+}
+
 static void end_lack(tl_context *tl)
 {
     if (tl->lacks_credit)
-        kb_oplog_end(tl->runner->has.log, tl->pe, KB_COMMUNICATING);
+        tell_log_of_lack(tl, kb_oplog_end);
     tl->lacks_credit = false;
 }
 
@@ -122,7 +149,6 @@ static void spend_polling_time(const tl_call *call, kb_time since, kb_time inter
 /* Shows that something of the kernel's has waited since then; the entry knows what for. */
 static void show_wait(const tl_context *tl, kb_op *entry, kb_time since)
 {
-    entry->unit = KB_UNIT_IPCQ;
     entry->start = since;
     entry->end = kb_sim_now(tl->runner->has.sim);
     kb_oplog_show(tl->runner->has.log, entry);
@@ -133,14 +159,14 @@ static void show_lack(tl_context *tl, bool unfinished)
 {
     if (KB_LIKELY(!kb_oplog_is_watched(tl->runner->has.log)))
         return;
-    tl_call call = {tl, tl->lacks_at, "tl_send"};
-    kb_op entry = tl_log_entry(&call, "await credit");
+    kb_op entry = lack_entry(tl);
     entry.direction = ipcq_direction(tl->lacks_on);
     entry.unfinished = unfinished;
     show_wait(tl, &entry, tl->lacks_since);
 }
 
-static void wait_for_credit(const tl_call *call, ipcq_end *end)
+/* `bytes`: what is to be sent. */
+static void wait_for_credit(const tl_call *call, ipcq_end *end, uint64_t bytes)
 {
     tl_context *tl = call->tl;
     if (KB_LIKELY(ipcq_has_credit(end)))
@@ -151,7 +177,8 @@ static void wait_for_credit(const tl_call *call, ipcq_end *end)
     tl->lacks_since = since;
     tl->lacks_on = end;
     tl->lacks_at = call->at;
-    kb_oplog_begin(tl->runner->has.log, tl->pe, KB_COMMUNICATING);
+    tl->lacks_bytes = bytes;
+    tell_log_of_lack(tl, kb_oplog_begin);
     ipcq_await_credit(end, tl->co);
     show_lack(tl, false);
     if (ipcq_set_settings(tl->run.queues)->polls && interval > 0)
@@ -268,15 +295,15 @@ static pe_op send_to_slots(const tl_call *call, ipcq_end *end, const tl_operand 
     tl_context *tl = call->tl;
     uint64_t most = ipcq_set_settings(tl->run.queues)->slot_bytes;
     uint64_t left = tl_operand_bytes(sent);
-    wait_for_credit(call, end);
+    wait_for_credit(call, end, left < most ? left : most);
     ipcq_message_id message = new_message(call, end, sent);
     if (left > most)
         tl->delivery = open_operation(call);
     pe_op op = 0;
     for (bool is_first = true; is_first || left > 0; is_first = false) {
-        if (!is_first)
-            wait_for_credit(call, end);
         uint64_t bytes = left < most ? left : most;
+        if (!is_first)
+            wait_for_credit(call, end, bytes);
         op = send_segment(call, end, sent, message, bytes);
         tl->unsent = 0;
         left -= bytes;
@@ -328,21 +355,42 @@ static tl_call call_of(const tl_receive *receive)
     return (tl_call){receive->tl, receive->at, receive->name};
 }
 
+/* That the PE waits for the message, or no longer does. */
+static void tell_log(const tl_receive *receive, tell_fn *tell)
+{
+    kb_oplog *log = receive->tl->runner->has.log;
+    kb_op entry;
+    bool watched = kb_oplog_is_watched(log);
+    if (KB_UNLIKELY(watched)) {
+        tl_call call = call_of(receive);
+        entry = queue_entry(&call, "recv");
+    }
+    tell(log, receive->tl->pe, KB_CAUSE_MESSAGE, receive->value->bytes, watched ? &entry : NULL);
+}
+
 /* The PE waits for others, as far as it has nothing else to do. */
 static void begin_wait(tl_receive *receive)
 {
     const tl_context *tl = receive->tl;
     if (!tl->runner->has.instant) {
-        kb_oplog_begin(tl->runner->has.log, tl->pe, KB_COMMUNICATING);
+        tell_log(receive, kb_oplog_begin);
         receive->since = kb_sim_now(tl->runner->has.sim);
     }
-    receive->waits = true;
+    receive->lacks_message = receive->waits = true;
+}
+
+/* The message has arrived, or never will: what is left is to read its slots. */
+static void end_lack_of_message(tl_receive *receive)
+{
+    if (receive->lacks_message && !receive->tl->runner->has.instant)
+        tell_log(receive, kb_oplog_end);
+    receive->lacks_message = false;
 }
 
 static void show_receive(const tl_receive *receive)
 {
     tl_call call = call_of(receive);
-    kb_op entry = tl_log_entry(&call, "recv");
+    kb_op entry = queue_entry(&call, "recv");
     entry.unfinished = !receive->whole;
     entry.bytes = receive->value->bytes;
     entry.result = receive->value->number;
@@ -354,11 +402,9 @@ static void show_receive(const tl_receive *receive)
 static void end_wait(tl_receive *receive)
 {
     const tl_runner_options *has = &receive->tl->runner->has;
-    if (receive->waits && !has->instant) {
-        kb_oplog_end(has->log, receive->tl->pe, KB_COMMUNICATING);
-        if (KB_UNLIKELY(kb_oplog_is_watched(has->log)))
-            show_receive(receive);
-    }
+    end_lack_of_message(receive);
+    if (receive->waits && !has->instant && KB_UNLIKELY(kb_oplog_is_watched(has->log)))
+        show_receive(receive);
     receive->waits = false;
 }
 
@@ -580,8 +626,10 @@ static void on_segment(ipcq_claim *claim, const ipcq_segment *segment)
     bool is_exchanged =
         tl->runner->has.instant || ipcq_set_settings(tl->run.queues)->buffer == KB_TCM;
     receive->whole = segment->last;
-    if (segment->last)
+    if (segment->last) {
+        end_lack_of_message(receive);
         take_message(receive, segment->message);
+    }
     kb_error *err = NULL;
     if (is_exchanged)
         ipcq_free_slot(segment->end);

@@ -88,6 +88,21 @@ static void on_coroutine_end(void *arg)
     tl_context_progress(tl);
 }
 
+/* What the log is told of the kernel as a whole. */
+static kb_op op_of(const tl_context *tl, kb_time end)
+{
+    const tl_run *run = &tl->run;
+    return (kb_op){.unit = KB_UNIT_CPU,
+                   .name = "kernel",
+                   .label = run->label,
+                   .pe = run->pe,
+                   .start = tl->start,
+                   .end = end,
+                   .launch = run->launch,
+                   .file = run->kernel->file,
+                   .line = run->kernel->line};
+}
+
 /* It is its turn. */
 static kb_error *begin(tl_context *tl)
 {
@@ -106,7 +121,11 @@ static kb_error *begin(tl_context *tl)
         return NULL;
     for (int unit = 0; unit < KB_UNITS; unit++)
         tl->busy_before[unit] = kb_oplog_busy(runner->has.log, tl->pe, (kb_unit)unit);
-    kb_oplog_kernel_begin(runner->has.log, tl->pe);
+    kb_oplog_kernel_begin(runner->has.log, tl->pe, tl->run.posted);
+    if (KB_UNLIKELY(kb_oplog_is_watched(runner->has.log))) {
+        kb_op op = op_of(tl, tl->start);
+        kb_oplog_set_line(runner->has.log, tl->pe, &op);
+    }
     kb_oplog_start(runner->has.log, tl->pe, KB_UNIT_CPU);
     return NULL;
 }
@@ -142,20 +161,6 @@ kb_error *tl_runner_start(tl_runner *runner, const tl_run *run)
 
 /* ---- The end ----------------------------------------------------------------------------- */
 
-static kb_op op_of(const tl_context *tl, kb_time end)
-{
-    const tl_run *run = &tl->run;
-    return (kb_op){.unit = KB_UNIT_CPU,
-                   .name = "kernel",
-                   .label = run->label,
-                   .pe = run->pe,
-                   .start = tl->start,
-                   .end = end,
-                   .launch = run->launch,
-                   .file = run->kernel->file,
-                   .line = run->kernel->line};
-}
-
 static tl_outcome outcome_of(tl_context *tl)
 {
     kb_oplog *log = tl->runner->has.log;
@@ -170,7 +175,7 @@ static tl_outcome outcome_of(tl_context *tl)
                              (kb_time)tl->unlogged_issues * tl->runner->figures->cpu_issue_fs);
     kb_op op = op_of(tl, outcome.end);
     kb_oplog_add(log, tl->pe, &op);
-    outcome.split = kb_oplog_kernel_end(log, tl->pe);
+    kb_oplog_kernel_end(log, tl->pe, outcome.causes);
     return outcome;
 }
 

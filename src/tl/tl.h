@@ -42,9 +42,9 @@ void tl_runner_destroy(tl_runner *runner);
 
 /* How a kernel ended on a PE. */
 typedef struct tl_outcome {
-    kb_time start, end;     /* its turn came; it and all its commands were done */
-    kb_time busy[KB_UNITS]; /* of the PE's units meanwhile; of the pe_cpu, issuing commands */
-    kb_split_time split;
+    kb_time start, end;        /* its turn came; it and all its commands were done */
+    kb_time busy[KB_UNITS];    /* of the PE's units meanwhile; of the pe_cpu, issuing commands */
+    kb_time causes[KB_CAUSES]; /* what the PE's time went to meanwhile */
 } tl_outcome;
 
 /* Takes over the error. */
@@ -55,6 +55,7 @@ typedef struct tl_run {
     const tl_arg *args; /* as many as it has parameters; must stay until it is done */
     const char *label;  /* the name of the launch; must stay */
     uint64_t launch;    /* its number */
+    kb_time posted;     /* what kb_oplog_kernel_clock() showed when the host sent it */
     kb_pe pe;
     int64_t programs[2]; /* what tl_num_programs() says */
     ipcq_set *queues;    /* whose directions it has; NULL: none */

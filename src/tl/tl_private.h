@@ -161,7 +161,8 @@ typedef struct tl_receive {
     kb_error *mismatch; /* what arrived is something else */
     uint32_t reads;     /* of its slots, under way */
     bool in_call;       /* tl_recv_() has it in hand, and gives it back */
-    bool waits;         /* the log knows that the PE waits for it */
+    bool waits;         /* not all of it is there */
+    bool lacks_message; /* the log knows that the PE waits for the message */
     bool whole;         /* the last segment has come */
     bool there;         /* and so has what had to be read */
     bool may_store;     /* what was there before is done with */
@@ -230,6 +231,7 @@ struct tl_context { /* NOLINT(clang-analyzer-optin.performance.Padding): one a k
     kb_time lacks_since;
     const ipcq_end *lacks_on;
     tl_place lacks_at;
+    uint64_t lacks_bytes; /* what it is to send */
 };
 
 /* The kernels of a PE: the one that runs, then those that wait; NULL if there are none. */

@@ -192,11 +192,11 @@ check "does not compile" outcome 2 '' '*kernbench: wrong.c does not compile' pla
 
 # ---- Runs
 
-check "a bench with collectives in its file" outcome 0 '*Results: right*' '' \
+check "a bench with collectives in its file" outcome 0 '*Verification: passed*' '' \
     "$kernbench" run --bench "$collective" --ccl plugged.yaml --verify-data
 check "from a plugin of its own" outcome 2 '' "kernbench: plugin *: another * is called 'pass_on' already" \
     "$kernbench" run --bench "$collective" --plugin "$collective" --ccl plugged.yaml
-check "a trace of messages" outcome 0 '*Results: right*' '*sip0.cube0.pe0*ahead*' \
+check "a trace of messages" outcome 0 '*Verification: passed*' '*sip0.cube0.pe0*ahead*' \
     "$kernbench" run --bench "$collective" --ccl plugged.yaml --verify-data --ccl-trace
 check "none unless it is asked for" outcome 0 '*' '' \
     "$kernbench" run --bench "$collective" --ccl plugged.yaml

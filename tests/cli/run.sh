@@ -27,17 +27,17 @@ figure() {
 
 # ---- Text
 
-check "a bench, its lines first" outcome 0 'C (512, 512) = *gemm_single_pe on machine *m=512 k=512 n=512*Simulated time: *compute *memory *communication *idle *Bound by computing, *gemm *pe_gemm *Busiest: pe_gemm of sip0.cube0.pe0*busiest links*links by kind*Roofline of the 1 PE *Results: right*hops/s' '' \
+check "a bench, its lines first" outcome 0 'C (512, 512) = *gemm_single_pe on machine *m=512 k=512 n=512*Simulated time: *compute *memory *communication *idle *Compute bound: the matrix engines *gemm *pe_gemm *Busiest unit: pe_gemm of sip0.cube0.pe0*busiest links*links by kind*Roofline of the 1 PE *Verification: passed*hops/s' '' \
     "$kernbench" run --bench gemm_single_pe --verify-data
 # shellcheck disable=SC2086 # words
-check "not asked to verify" outcome 0 '*Results: not checked*' '' "$kernbench" run $small
+check "not asked to verify" outcome 0 '*Verification: not done*' '' "$kernbench" run $small
 # shellcheck disable=SC2086
-check "quiet: no times of this host" outcome 0 '*Results: *' '' "$kernbench" run $small --quiet
+check "quiet: no times of this host" outcome 0 '*Verification: *' '' "$kernbench" run $small --quiet
 no_wall() { ! grep -q 'hops/s' "$scratch/out"; }
 check "quiet: indeed" no_wall
 # shellcheck disable=SC2086
 check "timing-only" outcome 0 '*Timing-only: nothing was computed*' '' "$kernbench" run $small --timing-only
-check "too large for data" outcome 0 '*Timing-only, as the bench is too large*qkv  *0  128 *qkv  *1  128 *' '' \
+check "too large for data" outcome 0 '*Timing-only, as the bench is too large*qkv  *2  *2  256 *' '' \
     "$kernbench" run --bench qkv_gemm_multi_pe --param tokens=1 --param width=4096
 # shellcheck disable=SC2086
 check "settings of the machine" outcome 0 "*on machine 'default' with cube.pe_gemm.rows=32*" '' \
@@ -50,11 +50,11 @@ lines() { grep -c "$1" "$scratch/out"; }
 check "links that are alike are one line" outcome 0 '*sip0.cube0.hbm_ctrl0 and 127 more like it *' '' \
     "$kernbench" run --bench va_offset_verify --param rows=256 --param columns=1024
 check "kinds of links that hardly did anything are one line" outcome 0 \
-    '*... * more, no link of them used for 1 % (--verbose shows them)*' '' "$kernbench" run --bench gemm_single_pe
+    '*... * more, none with a link that is busy for 1 % (--verbose shows them)*' '' "$kernbench" run --bench gemm_single_pe
 few=$(lines ' - ')
 check "unless they are wanted" outcome 0 '*' '' "$kernbench" run --bench gemm_single_pe --verbose
 check "indeed they are" test "$(lines ' - ')" -gt "$few"
-check "padding is told of" outcome 0 '*array slots  * % without work, *' '' \
+check "padding is told of" outcome 0 '*array slots  * % without work *' '' \
     "$kernbench" run --bench gemm_single_pe --param m=65 --param k=65 --param n=65
 # shellcheck disable=SC2086
 check "stdout is full" outcome 71 '' 'kernbench: cannot write the output: *' to_full "$kernbench" run $small
@@ -129,7 +129,7 @@ check "trace: no such directory" outcome 2 '' \
     'kernbench: cannot write /nonexistent/t.json: No such file or directory' \
     "$kernbench" run $small --trace /nonexistent/t.json
 # shellcheck disable=SC2086
-check "trace: the disk is full" outcome 71 '*Results: *' \
+check "trace: the disk is full" outcome 71 '*Verification: *' \
     'kernbench: cannot write /dev/full: No space left on device' "$kernbench" run $small --trace /dev/full
 
 # ---- Mistakes
@@ -168,13 +168,13 @@ check "no such machine" outcome 2 '' 'kernbench: *nowhere*' "$kernbench" run --b
 
 # ---- Benches in files
 
-check "wrong: told where, and the summary is there" outcome 1 '*Results: WRONG*' \
+check "wrong: told where, and the summary is there" outcome 1 '*Verification: FAILED*' \
     "kernbench: 'x'\\[5] at sip0.cube0.pe0: got 2, expected 3 within 0; 1 of 16 elements are wrong" \
     "$kernbench" run --bench "$faults:wrong" --verify-data
 check "wrong, as JSON" outcome 1 '{*"verified": false*}' "kernbench: 'x'*" \
     "$kernbench" run --bench "$faults:wrong" --verify-data --json
-check "wrong, but nobody asked" outcome 0 '*Results: not checked*' '' "$kernbench" run --bench "$faults:wrong"
-check "nothing is compared" outcome 1 '*compared nothing*' \
+check "wrong, but nobody asked" outcome 0 '*Verification: not done*' '' "$kernbench" run --bench "$faults:wrong"
+check "nothing is compared" outcome 1 '*Verification: not done, the bench has no reference*' \
     "kernbench: bench 'unchecked' has compared nothing*" \
     "$kernbench" run --bench "$faults:unchecked" --verify-data
 check "a fault" outcome 3 '' \
@@ -195,7 +195,7 @@ check "a parameter that the bench does not have, as JSON" outcome 2 '{*"error": 
     "$kernbench" run --bench "$faults:ask" --json
 check "expected is NULL" outcome 2 '' "kernbench: kb_bench_verify: 'x' is to be compared, and *" \
     "$kernbench" run --bench "$faults:expect_nothing" --verify-data
-check "expected is NULL, and nothing is compared" outcome 0 '*not checked*' '' \
+check "expected is NULL, and nothing is compared" outcome 0 '*Verification: not done*' '' \
     "$kernbench" run --bench "$faults:expect_nothing"
 check "exit() by a bench" outcome 3 'leaving' \
     'kernbench: the bench *faults.c:leave called exit(): it has to return' \
@@ -221,7 +221,7 @@ else
     check "a variable that is larger than the stack" outcome 3 '' \
         'kernbench: stack overflow in has_large_variable on sip0.cube0.pe0: its stack has 1024 KiB; *' \
         "$kernbench" run --bench "$faults:large"
-    check "a larger stack" outcome 0 '*Results: *' '' "$kernbench" run --bench "$faults:large" --stack-bytes 2MiB
+    check "a larger stack" outcome 0 '*Verification: *' '' "$kernbench" run --bench "$faults:large" --stack-bytes 2MiB
     check "a crash of the host's side" outcome 3 '' \
         'kernbench: the bench *faults.c:crash crashed: segmentation fault *' \
         "$kernbench" run --bench "$faults:crash"
@@ -250,13 +250,13 @@ check "stacks out of range" outcome 2 '' 'kernbench: --stack-bytes: expected *' 
 # ---- new, and what compiles
 
 check "new" outcome 0 './mine.c is a bench *kernbench run --bench ./mine.c --verify-data' '' "$kernbench" new bench mine
-check "new: it works" outcome 0 '*mine on machine *Results: right*' '' "$kernbench" run --bench ./mine.c --verify-data
+check "new: it works" outcome 0 '*mine on machine *Verification: passed*' '' "$kernbench" run --bench ./mine.c --verify-data
 check "new: with a name" outcome 0 '*mine on machine *' '' "$kernbench" run --bench mine.c:mine
 for machine in "--set system.sips.count=1 --set sip.cube_mesh.w=3 --set sip.cube_mesh.h=2" \
     "--set sip.cube_mesh.w=1 --set sip.cube_mesh.h=1 --set cube.noc.w=1 --set cube.noc.h=1"; do
     for n in 1 7 100001; do
         # shellcheck disable=SC2086
-        check "new: $n elements, $machine" outcome 0 '*Results: right*' '' \
+        check "new: $n elements, $machine" outcome 0 '*Verification: passed*' '' \
             "$kernbench" run --bench ./mine.c --verify-data --param n=$n $machine
     done
 done
@@ -271,7 +271,7 @@ done
 # The name is that of the bench and its file alone: it may be one that C or the template has.
 for name in int run axpb x main kb_launch tl_load exit NULL; do
     check "new: a bench '$name'" outcome 0 '*' '' "$kernbench" new bench $name
-    check "new: it works as '$name'" outcome 0 "*$name on machine *Results: right*" '' \
+    check "new: it works as '$name'" outcome 0 "*$name on machine *Verification: passed*" '' \
         "$kernbench" run --bench ./$name.c --verify-data --param n=100
 done
 check "new: what?" outcome 2 '' "kernbench: unknown kind of thing 'bnech'; did you mean 'bench'?" "$kernbench" new bnech x
@@ -284,7 +284,7 @@ sed 's/return kb_bench_verify/void nowhere(void); nowhere(); &/' mine.c >undefin
 check "what is defined nowhere" outcome 2 '' \
     'kernbench: undefined.c uses nowhere, which neither it nor KernBench defines' "$kernbench" run --bench undefined.c
 sed 's/float a, float b)/float a, float b, int unused)/; s/n, a, b));/n, a, b, 1));/' mine.c >unused.c
-check "a parameter of a kernel that is not used: no warning" outcome 0 '*Results: right*' '' \
+check "a parameter of a kernel that is not used: no warning" outcome 0 '*Verification: passed*' '' \
     "$kernbench" run --bench unused.c --verify-data
 sed 's/KB_EXPORT_BENCHES(.*/int nothing;/' mine.c >none.c
 check "a file without benches" outcome 2 '' '*kernbench: ./none.c has no benches: *' "$kernbench" run --bench ./none.c
@@ -303,7 +303,7 @@ check "a compiler with options" outcome 2 '' "*kernbench: mine.c does not compil
     with_cc "${CC:-cc} -fno-such-option" "$kernbench" run --bench mine.c
 shared() { ${CC:-cc} -shared -fPIC -I"$here/../../include" -o "$1" mine.c; }
 check "a library of one's own compiles" shared mine.so
-check "a library" outcome 0 '*Results: right*' '' "$kernbench" run --bench mine.so --verify-data
+check "a library" outcome 0 '*Verification: passed*' '' "$kernbench" run --bench mine.so --verify-data
 echo text >bad.so
 check "no library" outcome 2 '' 'kernbench: cannot load ./bad.so: *' "$kernbench" run --bench ./bad.so
 check "nothing is left behind" test -z "$(ls -A "$scratch/tmp")"

@@ -71,6 +71,79 @@ static void check_breakdown(const json_t *document)
         complain("breakdown", "does not add up to sim_ns");
 }
 
+/* The causes whose names begin with one of these, summed. */
+static double sum_causes(const json_t *causes, const char *const *names, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "%s_ns", names[i]);
+        sum += number(causes, key);
+    }
+    return sum;
+}
+
+/* Causes add up to the groups, and these to the run. */
+static void check_causes(const json_t *document)
+{
+    static const char *const compute[] = {"matrix", "vector", "matrix_drain"};
+    static const char *const memory[] = {"local_memory", "tcm"};
+    static const char *const communication[] = {
+        "cube_pes", "other_cubes", "other_sips",       "message",
+        "credit",   "launch",      "no_kernel_launch", "no_kernel_request"};
+    static const char *const idle[] = {"issue", "imbalance", "no_kernel_idle"};
+    static const struct {
+        const char *group;
+        const char *const *names;
+        size_t count;
+    } groups[] = {{"compute_ns", compute, 3},
+                  {"memory_ns", memory, 2},
+                  {"communication_ns", communication, 8},
+                  {"idle_ns", idle, 3}};
+    const json_t *causes = json_object_get(document, "causes");
+    const json_t *parts = json_object_get(document, "breakdown");
+    for (size_t i = 0; i < 4; i++)
+        if (!same_ns(sum_causes(causes, groups[i].names, groups[i].count),
+                     number(parts, groups[i].group)))
+            complain(groups[i].group, "is not the sum of its causes");
+    if (json_object_size(causes) != 16)
+        complain("causes", "there are others");
+}
+
+static double sum_members(json_t *object)
+{
+    double sum = 0;
+    for (void *at = json_object_iter(object); at; at = json_object_iter_next(object, at))
+        sum += json_number_value(json_object_iter_value(at));
+    return sum;
+}
+
+/* Rows add up to the PEs' time while kernels run. */
+static void check_profile(const json_t *document)
+{
+    const json_t *rows = json_object_get(document, "profile");
+    if (!rows)
+        return;
+    json_t *causes = json_object_get(document, "causes");
+    const json_t *roofline = json_object_get(document, "roofline");
+    double in_kernels = sum_members(causes) - number(causes, "no_kernel_launch_ns") -
+                        number(causes, "no_kernel_request_ns") -
+                        number(causes, "no_kernel_idle_ns");
+    double sum = 0, share = 0;
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        double time = number(row, "time_ns");
+        if (!same_ns(time, sum_members(json_object_get(row, "causes"))))
+            complain("profile", "a row is not the sum of its causes");
+        sum += time;
+        share += number(row, "share");
+        number(row, "commands");
+        number(row, "line");
+    }
+    if (!same_ns(sum, in_kernels * number(roofline, "pes")) || fabs(share - 1) > 1e-9)
+        complain("profile", "does not add up to the time of the PEs");
+}
+
 static void check_kernels(const json_t *document)
 {
     const json_t *kernels = json_object_get(document, "kernels");
@@ -131,6 +204,8 @@ int main(int argc, char **argv)
     }
     check_types(document);
     check_breakdown(document);
+    check_causes(document);
+    check_profile(document);
     check_kernels(document);
     check_links(document);
     for (int i = 1; i < argc; i++)

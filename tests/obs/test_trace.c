@@ -592,6 +592,28 @@ static int remove_trace(void **state)
     return 0;
 }
 
+/* PE 1 of cube 2 of SIP 1 of 2 x 3 x 4: number (1 * 3 + 2) * 4 + 1. */
+static void states_have_a_track(void **state)
+{
+    (void)state;
+    obs_trace *trace;
+    expect_ok(obs_trace_create(path_of_trace(), &machine, &trace));
+    obs_trace_state(trace, 21, KB_CAUSE_ISSUE, 0, 5 * KB_NS);
+    obs_trace_state(trace, 21, KB_CAUSE_OTHER_SIPS, 5 * KB_NS, 7 * KB_NS);
+    expect_ok(obs_trace_close(trace));
+    trace_facts facts = read_back();
+    assert_int_equal(facts.slices, 2);
+    assert_int_equal(trace_find(&facts, "state")->time_fs, 7 * KB_NS);
+    json_t *root = load();
+    char *text = json_dumps(root, JSON_COMPACT);
+    assert_non_null(strstr(text, "sip1.cube2"));
+    assert_non_null(strstr(text, "pe1 state"));
+    assert_non_null(strstr(text, "\"name\":\"other_sips\""));
+    free(text);
+    json_decref(root);
+    (void)unlink(path_of_trace());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -610,6 +632,7 @@ int main(void)
         cmocka_unit_test(what_is_counted_at_the_end_is_not_lost),
         cmocka_unit_test(bandwidths_add_up),
         cmocka_unit_test(tcm_in_use_is_a_peak_for_each_bin),
+        cmocka_unit_test(states_have_a_track),
         cmocka_unit_test(a_file_that_cannot_be_made_is_an_error),
         cmocka_unit_test(a_full_device_is_told_at_the_end),
         cmocka_unit_test(half_a_file_is_removed),

@@ -39,6 +39,7 @@ static kb_error *write_trace(void)
                     .access_count = 1};
         obs_trace_op(trace, &op);
         obs_trace_tcm(trace, op.pe, op.end, 64);
+        obs_trace_state(trace, (uint64_t)(i % 2), KB_CAUSE_ISSUE, i, i + 1);
     }
     return obs_trace_close(trace);
 }

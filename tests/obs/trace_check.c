@@ -1,7 +1,8 @@
 /*
  * trace_check.c TRACE [RESULTS]: checks the trace of a run, and that it adds up to what the
  * document of `kernbench run --json` says: each unit's slices to its busy time, the bandwidth of
- * each kind of links to their bytes, and that of the HBMs of all cubes to what these served.
+ * each kind of links to their bytes, and that of the HBMs of all cubes to what these served. The
+ * states of PEs take as long as the kernels.
  */
 #include <math.h>
 #include <stdio.h>
@@ -83,6 +84,16 @@ static int compare_links(const trace_facts *facts, const json_t *results)
     return compare_bytes(facts, "HBM bandwidth", bytes_of(kinds, "link bandwidth: hbm_ctrl"));
 }
 
+static int compare_states(const trace_facts *facts)
+{
+    const trace_category *states = trace_find(facts, "state");
+    const trace_category *kernels = trace_find(facts, "kernel");
+    if ((states ? states->time_fs : 0) == (kernels ? kernels->time_fs : 0))
+        return 0;
+    printf("states and kernels do not take the same time\n");
+    return 1;
+}
+
 static int compare(const trace_facts *facts, const char *path)
 {
     json_t *results = json_load_file(path, 0, NULL);
@@ -91,7 +102,7 @@ static int compare(const trace_facts *facts, const char *path)
         printf("the results have no units\n");
         return 1;
     }
-    int code = compare_units(facts, units) | compare_links(facts, results);
+    int code = compare_units(facts, units) | compare_links(facts, results) | compare_states(facts);
     json_decref(results);
     return code;
 }

@@ -343,9 +343,10 @@ static void keep(void *self, const kb_op *op)
 }
 
 /*
- * A kernel of 100 ns: computing from 0 to 20 by one engine, from 10 to 35 by the other, tail
- * included; the rest is idle. The matrix engine is busy from 10 to 35 although its two commands
- * take 25 + 15.
+ * A kernel of 100 ns: one engine works from 0 to 20, the other from 10 to 35, as the tail of its
+ * first command is over when its second is: 10 alone and 5 of the 10 that both work, 15 alone and
+ * 5. The rest is idle. The matrix engine is busy from 10 to 35 although its two commands take 25 +
+ * 15.
  */
 static void engines_are_logged(void **state)
 {
@@ -357,7 +358,7 @@ static void engines_are_logged(void **state)
     kb_oplog_watch(r.log, keep, &kept);
     uint64_t number = pe_units_number(r.units, pe);
     assert_int_equal(number, (1 * 16 + 3) * 8 + 5);
-    kb_oplog_kernel_begin(r.log, number);
+    kb_oplog_kernel_begin(r.log, number, 0);
     pe_command add = math(20, 0, 0), dot = gemm(15, 10, 0, 0), other = gemm(10, 0, 0, 0);
     add.op = (kb_op){.name = "add", .label = "l", .flops = 7, .launch = 3, .file = "f", .line = 9};
     dot.op = (kb_op){.name = "dot", .label = "m", .result = 4, .operands = {5, 6}, .bytes = 3};
@@ -367,9 +368,11 @@ static void engines_are_logged(void **state)
     (void)issue_at(&r, pe, dot);
     (void)issue_at(&r, pe, other);
     expect_ok(kb_sim_run(r.sim, 100 * KB_NS));
-    kb_split_time split = kb_oplog_kernel_end(r.log, number);
-    assert_int_equal(split.compute, 35 * KB_NS);
-    assert_int_equal(split.idle, 65 * KB_NS);
+    kb_time causes[KB_CAUSES] = {0};
+    kb_oplog_kernel_end(r.log, number, causes);
+    assert_int_equal(causes[KB_CAUSE_VECTOR], 15 * KB_NS);
+    assert_int_equal(causes[KB_CAUSE_MATRIX], 20 * KB_NS);
+    assert_int_equal(causes[KB_CAUSE_ISSUE], 65 * KB_NS);
     assert_int_equal(kb_oplog_busy(r.log, number, KB_UNIT_GEMM), 25 * KB_NS);
     assert_int_equal(kb_oplog_busy(r.log, number, KB_UNIT_MATH), 20 * KB_NS);
     assert_int_equal(kept.count, 3);
@@ -383,6 +386,70 @@ static void engines_are_logged(void **state)
     assert_true(d->start == 10 * KB_NS && d->end == 35 * KB_NS && d->result == 4);
     assert_true(d->operands[0] == 5 && d->operands[1] == 6 && d->bytes == 3);
     unit_rig_fini(&r);
+}
+
+/* Runs all, and says how long results drained, and how long of it a product waited for them. */
+static void expect_drain(unit_rig *r, kb_time drain, kb_time needed)
+{
+    kb_time causes[KB_CAUSES] = {0};
+    run_all(r);
+    kb_oplog_kernel_end(r->log, 0, causes);
+    assert_int_equal(causes[KB_CAUSE_MATRIX_DRAIN], drain);
+    assert_int_equal(kb_oplog_timeline(r->log).needed_drain, needed);
+    unit_rig_fini(r);
+}
+
+static void make_with_kernel(unit_rig *r)
+{
+    unit_rig_make(r, default_machine());
+    kb_oplog_kernel_begin(r->log, 0, 0);
+}
+
+/* Each of the three occupies the engine for 5 and drains for 20. In a chain two wait for the drain
+ * of the one before; the drain of the last one is waited for by none, or by a vector operation. If
+ * they need nothing of each other, only the last drain shows. */
+static void products_that_need_each_other_drain_in_between(void **state)
+{
+    (void)state;
+    unit_rig r;
+    make_with_kernel(&r);
+    size_t a = issue(&r, gemm(5, 20, 0, 0));
+    size_t b = issue(&r, after(gemm(5, 20, 0, 0), &r, a));
+    size_t c = issue(&r, after(gemm(5, 20, 0, 0), &r, b));
+    (void)issue(&r, after(math(7, 0, 0), &r, c));
+    expect_drain(&r, 60 * KB_NS, 40 * KB_NS);
+    make_with_kernel(&r);
+    for (int i = 0; i < 3; i++)
+        (void)issue(&r, gemm(5, 20, 0, 0));
+    expect_drain(&r, 20 * KB_NS, 0);
+}
+
+/*
+ * A load of 4 KiB takes 110.1425 ns. A product takes 5 + 20 meanwhile. One after it alone counts
+ * from when it is issued, at 12: 13 of the drain. One that comes after the load too waits for that,
+ * so nothing of the drain counts. A product of 100 + 20 before one that needs the load and it: from
+ * 110.1425 on it waits for the drain alone, until 120.
+ */
+static void a_drain_counts_if_the_next_product_waits_for_nothing_else(void **state)
+{
+    (void)state;
+    unit_rig r;
+    make_with_kernel(&r);
+    (void)read_slice(&r, 0, 4096);
+    size_t a = issue(&r, gemm(5, 20, 0, 0));
+    expect_ok(kb_sim_run(r.sim, 12 * KB_NS));
+    (void)issue(&r, after(gemm(1, 0, 0, 0), &r, a));
+    expect_drain(&r, 13 * KB_NS, 13 * KB_NS);
+    for (int i = 0; i < 2; i++) {
+        make_with_kernel(&r);
+        size_t load = read_slice(&r, 0, 4096);
+        size_t first = issue(&r, gemm(i == 0 ? 5 : 100, 20, 0, 0));
+        pe_command next = after(gemm(1, 0, 0, 0), &r, first);
+        next.after[0] = r.diary[load].op;
+        (void)issue(&r, next);
+        kb_time drain = i == 0 ? 0 : 120 * KB_NS - 110142500;
+        expect_drain(&r, drain, drain);
+    }
 }
 
 int main(void)
@@ -402,6 +469,8 @@ int main(void)
         cmocka_unit_test(who_waits_goes_first),
         cmocka_unit_test(those_who_wait_go_on_in_order),
         cmocka_unit_test(engines_are_logged),
+        cmocka_unit_test(products_that_need_each_other_drain_in_between),
+        cmocka_unit_test(a_drain_counts_if_the_next_product_waits_for_nothing_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

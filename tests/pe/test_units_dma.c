@@ -337,7 +337,8 @@ static void keep(void *self, const kb_op *op)
 
 /*
  * A kernel reads 4 KiB of its slice and 4 KiB of cube 1 at once, and later both with one command:
- * memory while the own cube is concerned, communication for what is left of the other.
+ * while both are outstanding each has half of the time, then what is left of the far ones. So it is
+ * 110.1425 / 2 for the near ones, both times.
  */
 static void dmas_are_logged(void **state)
 {
@@ -349,7 +350,7 @@ static void dmas_are_logged(void **state)
     mem_rect rects[] = {bytes_at(KB_HBM, 0, 0, 0, 0, 4096), bytes_at(KB_HBM, 0, 1, 0, 0, 4096)};
     pe_command command = {.unit = KB_UNIT_DMA_READ, .rect_count = 1, .op = {.bytes = 99}};
     kb_time alone = foresee(&r, &rects[1], true);
-    kb_oplog_kernel_begin(r.log, 0);
+    kb_oplog_kernel_begin(r.log, 0, 0);
     command.rects = rects;
     (void)issue(&r, command);
     command.rects = rects + 1;
@@ -359,16 +360,71 @@ static void dmas_are_logged(void **state)
     command.rect_count = 2;
     (void)issue(&r, command);
     run_all(&r);
-    kb_split_time split = kb_oplog_kernel_end(r.log, 0);
-    assert_int_equal(split.memory, READ_4K + alone);
-    assert_int_equal(split.communication, alone - READ_4K);
-    assert_int_equal(split.compute + split.idle, 0);
+    kb_time causes[KB_CAUSES] = {0};
+    kb_oplog_kernel_end(r.log, 0, causes);
+    assert_int_equal(causes[KB_CAUSE_LOCAL_MEMORY], 2 * (READ_4K / 2));
+    assert_int_equal(causes[KB_CAUSE_OTHER_CUBES], 2 * (alone - READ_4K / 2));
+    assert_int_equal(kb_oplog_timeline(r.log).bytes[KB_CAUSE_OTHER_CUBES], 2 * 4096);
     assert_int_equal(kb_oplog_busy(r.log, 0, KB_UNIT_DMA_READ), 2 * alone);
     assert_int_equal(kept.count, 3);
     assert_true(kept.ops[0].bytes == 4096 && kept.ops[0].end == READ_4K);
     assert_true(kept.ops[1].bytes == 4096 && kept.ops[1].end == alone);
     assert_true(kept.ops[2].bytes == 8192 && kept.ops[2].start == alone);
     assert_true(kept.ops[2].unit == KB_UNIT_DMA_READ);
+    unit_rig_fini(&r);
+}
+
+/*
+ * One command that reads 1 KiB of its slice, and 3 KiB of another SIP, in two places: these come
+ * back as one transfer. Near bytes have a quarter of the time until they are there.
+ */
+static void a_command_waits_for_each_memory_by_itself(void **state)
+{
+    (void)state;
+    unit_rig r;
+    unit_rig_make(&r, default_machine());
+    mem_rect rects[] = {bytes_at(KB_HBM, 0, 0, 0, 0, 1024), bytes_at(KB_HBM, 1, 3, 0, 0, 1024),
+                        bytes_at(KB_HBM, 1, 3, 0, 8192, 2048)};
+    mem_rect far = bytes_at(KB_HBM, 1, 3, 0, 0, 3072);
+    kb_time near_end = foresee(&r, &rects[0], true), far_end = foresee(&r, &far, true);
+    kb_oplog_kernel_begin(r.log, 0, 0);
+    size_t a = issue(&r, (pe_command){.unit = KB_UNIT_DMA_READ, .rects = rects, .rect_count = 3});
+    run_all(&r);
+    expect_times(&r, a, 0, far_end);
+    kb_time causes[KB_CAUSES] = {0};
+    kb_oplog_kernel_end(r.log, 0, causes);
+    assert_int_equal(causes[KB_CAUSE_LOCAL_MEMORY], near_end / 4);
+    assert_int_equal(causes[KB_CAUSE_OTHER_SIPS], far_end - near_end / 4);
+    unit_rig_fini(&r);
+}
+
+/*
+ * 27 ns to the TCM of another PE of the cube; 10 ns of the own TCM for 5120 bytes. Then a load as
+ * in loads_pass_the_tcm_when_engines_do_not: the engine works for 5000, the bytes are there
+ * 210.1425 later, and have passed the TCM another 1837.8575 later.
+ */
+static void the_tcm_is_waited_for_too(void **state)
+{
+    (void)state;
+    unit_rig r;
+    kb_time causes[KB_CAUSES] = {0};
+    unit_rig_make(&r, default_machine());
+    mem_rect other = bytes_at(KB_TCM, 0, 0, 1, 0, 4096), own = bytes_at(KB_TCM, 0, 0, 0, 0, 5120);
+    kb_oplog_kernel_begin(r.log, 0, 0);
+    (void)issue(&r, (pe_command){.unit = KB_UNIT_DMA_WRITE, .rects = &other, .rect_count = 1});
+    run_all(&r);
+    (void)issue(&r, (pe_command){.unit = KB_UNIT_DMA_READ, .rects = &own, .rect_count = 1});
+    run_all(&r);
+    (void)read_slice(&r, 0, 1 << 20);
+    for (size_t i = 0; i < 50; i++)
+        (void)issue(&r,
+                    (pe_command){.unit = KB_UNIT_MATH, .time = 100 * KB_NS, .tcm_writes = 51200});
+    run_all(&r);
+    kb_oplog_kernel_end(r.log, 0, causes);
+    assert_int_equal(causes[KB_CAUSE_CUBE_PES], 27 * KB_NS);
+    assert_int_equal(causes[KB_CAUSE_VECTOR], 5000 * KB_NS);
+    assert_int_equal(causes[KB_CAUSE_LOCAL_MEMORY], 210142500);
+    assert_int_equal(causes[KB_CAUSE_TCM], 10 * KB_NS + 1837857500);
     unit_rig_fini(&r);
 }
 
@@ -390,6 +446,8 @@ int main(void)
         cmocka_unit_test(all_rectangles_count),
         cmocka_unit_test(a_command_that_waits_blocks_its_unit),
         cmocka_unit_test(dmas_are_logged),
+        cmocka_unit_test(a_command_waits_for_each_memory_by_itself),
+        cmocka_unit_test(the_tcm_is_waited_for_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,33 +1,6 @@
-/* test_oplog.c: sums over operations, and what PEs and the run were doing at each instant. */
-#include "support/expect.h"
+/* test_oplog.c: sums over operations. test_causes.c has what the time of PEs goes to. */
+#include "log_rig.h"
 #include "support/failing_alloc.h"
-
-#include "base/base.h"
-#include "sim/sim.h"
-
-typedef struct rig {
-    kb_sim *sim;
-    kb_oplog *log;
-} rig;
-
-static rig make(uint64_t pes)
-{
-    rig r;
-    expect_ok(kb_sim_create(NULL, &r.sim));
-    expect_ok(kb_oplog_create(r.sim, pes, &r.log));
-    return r;
-}
-
-static void drop(rig *r)
-{
-    kb_oplog_destroy(r->log);
-    kb_sim_destroy(r->sim);
-}
-
-static void go_to(rig *r, kb_time when)
-{
-    expect_ok(kb_sim_run(r->sim, when));
-}
 
 /* An operation that has just ended. */
 static void add(rig *r, uint64_t pe, kb_unit unit, const char *name, kb_time start, uint64_t bytes,
@@ -322,219 +295,15 @@ static void many_records_told_ahead_are_sorted(void **state)
     drop(&r);
 }
 
-/* ---- Timeline ---------------------------------------------------------------------------- */
-
-static void expect_split(kb_split_time split, kb_time compute, kb_time memory,
-                         kb_time communication, kb_time idle)
-{
-    assert_int_equal(split.compute, compute);
-    assert_int_equal(split.memory, memory);
-    assert_int_equal(split.communication, communication);
-    assert_int_equal(split.idle, idle);
-}
-
-/*
- *     time     0    10    15    20    30    37    40    44    50    60    70
- *     request       [===========================================)
- *     kernel              [=================================)
- *     far                 [=====================)
- *     memory   [=================)           [======)
- *     compute                    [=====)
- *
- * In the kernel: memory 15 to 20, computing to 30, communication to 40 but for memory from 37 on;
- * memory to 44, then idle to 50.
- */
-static void the_first_that_is_true_counts(void **state)
-{
-    (void)state;
-    rig r = make(3);
-    kb_oplog_begin(r.log, 2, KB_MEMORY);
-    go_to(&r, 10);
-    kb_oplog_request_begin(r.log);
-    go_to(&r, 15);
-    kb_oplog_kernel_begin(r.log, 2);
-    kb_oplog_begin(r.log, 2, KB_COMMUNICATING);
-    go_to(&r, 20);
-    kb_oplog_end(r.log, 2, KB_MEMORY);
-    kb_oplog_begin(r.log, 2, KB_COMPUTING);
-    go_to(&r, 30);
-    kb_oplog_end(r.log, 2, KB_COMPUTING);
-    go_to(&r, 37);
-    kb_oplog_begin(r.log, 2, KB_MEMORY);
-    kb_timeline meanwhile = kb_oplog_timeline(r.log);
-    expect_split(meanwhile.pes, 10, 5, 7, 0);
-    assert_int_equal(meanwhile.kernels, 22);
-    go_to(&r, 40);
-    kb_oplog_end(r.log, 2, KB_COMMUNICATING);
-    go_to(&r, 44);
-    kb_oplog_end(r.log, 2, KB_MEMORY);
-    go_to(&r, 50);
-    expect_split(kb_oplog_kernel_end(r.log, 2), 10, 12, 7, 6);
-    go_to(&r, 60);
-    kb_oplog_request_end(r.log);
-    go_to(&r, 70);
-    kb_timeline timeline = kb_oplog_timeline(r.log);
-    assert_int_equal(timeline.kernels, 35);
-    assert_int_equal(timeline.communicating, 15);
-    assert_int_equal(timeline.idle, 20);
-    expect_split(timeline.pes, 10, 12, 7, 6);
-    drop(&r);
-}
-
-/* ---- Against a replay -------------------------------------------------------------------- */
-
-enum { PES = 3, STEPS = 400 };
-
-/* What was true in each unit of time. */
-typedef struct history {
-    unsigned active[STEPS][PES][KB_ACTIVITIES];
-    bool kernel[STEPS][PES];
-    unsigned requests[STEPS];
-} history;
-
-/* What is true now. */
-typedef struct present {
-    unsigned active[PES][KB_ACTIVITIES];
-    kb_time kernel_since[PES]; /* -1: none */
-    unsigned requests;
-} present;
-
-static kb_split_time replay(const history *h, int pe, kb_time from, kb_time to)
-{
-    kb_split_time split = {0};
-    for (kb_time t = from; t < to; t++) {
-        const unsigned *active = h->active[t][pe];
-        if (!h->kernel[t][pe])
-            continue;
-        if (active[KB_COMPUTING])
-            split.compute++;
-        else if (active[KB_MEMORY])
-            split.memory++;
-        else if (active[KB_COMMUNICATING])
-            split.communication++;
-        else
-            split.idle++;
-    }
-    return split;
-}
-
-static void expect_same_split(kb_split_time a, kb_split_time b)
-{
-    expect_split(a, b.compute, b.memory, b.communication, b.idle);
-}
-
-static void do_something(rig *r, kb_rng *rng, present *p, const history *h)
-{
-    int pe = (int)kb_rng_below(rng, PES);
-    kb_activity what = (kb_activity)kb_rng_below(rng, KB_ACTIVITIES);
-    kb_time now = kb_sim_now(r->sim);
-    switch (kb_rng_below(rng, 6)) {
-    case 0:
-    case 1:
-        kb_oplog_begin(r->log, (uint64_t)pe, what);
-        p->active[pe][what]++;
-        break;
-    case 2:
-    case 3:
-        if (p->active[pe][what] > 0) {
-            kb_oplog_end(r->log, (uint64_t)pe, what);
-            p->active[pe][what]--;
-        }
-        break;
-    case 4:
-        if (p->kernel_since[pe] < 0) {
-            kb_oplog_kernel_begin(r->log, (uint64_t)pe);
-            p->kernel_since[pe] = now;
-        } else {
-            kb_split_time split = kb_oplog_kernel_end(r->log, (uint64_t)pe);
-            expect_same_split(split, replay(h, pe, p->kernel_since[pe], now));
-            p->kernel_since[pe] = -1;
-        }
-        break;
-    default:
-        if (p->requests > 0 && kb_rng_below(rng, 2) > 0) {
-            kb_oplog_request_end(r->log);
-            p->requests--;
-        } else {
-            kb_oplog_request_begin(r->log);
-            p->requests++;
-        }
-    }
-}
-
-static void write_down(history *h, const present *p, kb_time from, kb_time to)
-{
-    for (kb_time t = from; t < to; t++) {
-        memcpy(h->active[t], p->active, sizeof p->active);
-        for (int pe = 0; pe < PES; pe++)
-            h->kernel[t][pe] = p->kernel_since[pe] >= 0;
-        h->requests[t] = p->requests;
-    }
-}
-
-static void expect_timeline(rig *r, const history *h)
-{
-    kb_time now = kb_sim_now(r->sim);
-    kb_timeline expected = {0}, got = kb_oplog_timeline(r->log);
-    for (int pe = 0; pe < PES; pe++) {
-        kb_split_time split = replay(h, pe, 0, now);
-        expected.pes.compute += split.compute;
-        expected.pes.memory += split.memory;
-        expected.pes.communication += split.communication;
-        expected.pes.idle += split.idle;
-    }
-    for (kb_time t = 0; t < now; t++) {
-        bool runs = h->kernel[t][0] || h->kernel[t][1] || h->kernel[t][2];
-        *(runs             ? &expected.kernels
-          : h->requests[t] ? &expected.communicating
-                           : &expected.idle) += 1;
-    }
-    expect_same_split(got.pes, expected.pes);
-    assert_int_equal(got.kernels, expected.kernels);
-    assert_int_equal(got.communicating, expected.communicating);
-    assert_int_equal(got.idle, expected.idle);
-    assert_int_equal(got.kernels + got.communicating + got.idle, now);
-}
-
-static void random_histories_add_up(void **state)
-{
-    (void)state;
-    static history h;
-    for (uint64_t seed = 0; seed < 60; seed++) {
-        kb_rng rng;
-        kb_rng_init(&rng, seed);
-        rig r = make(PES);
-        present p = {.kernel_since = {-1, -1, -1}};
-        for (kb_time now = 0; now < STEPS;) {
-            go_to(&r, now);
-            do_something(&r, &rng, &p, &h);
-            kb_time next = now + (kb_time)kb_rng_below(&rng, 6);
-            next = next < STEPS ? next : STEPS;
-            write_down(&h, &p, now, next);
-            if (kb_rng_below(&rng, 20) == 0)
-                expect_timeline(&r, &h);
-            now = next;
-        }
-        go_to(&r, STEPS);
-        expect_timeline(&r, &h);
-        drop(&r);
-    }
-}
-
 /* ---- No memory --------------------------------------------------------------------------- */
 
 static void on_event(kb_sim *sim, void *self, uint64_t arg)
 {
     (void)arg;
     rig r = {.sim = sim, .log = self};
-    kb_oplog_kernel_begin(r.log, 1);
     kb_oplog_start(r.log, 1, KB_UNIT_MATH);
-    kb_oplog_begin(r.log, 1, KB_COMPUTING);
     add(&r, 1, KB_UNIT_MATH, "add", 0, 0, 0);
     add(&r, KB_OPLOG_HOST, KB_UNIT_HOST, "copy", 0, 0, 0);
-    kb_oplog_end(r.log, 1, KB_COMPUTING);
-    (void)kb_oplog_kernel_end(r.log, 1);
-    (void)kb_oplog_timeline(r.log);
 }
 
 static kb_error *run_one_event(rig *r)
@@ -576,8 +345,6 @@ int main(void)
         cmocka_unit_test(what_is_told_ahead_counts_as_it_passes),
         cmocka_unit_test(records_told_ahead_come_in_their_places),
         cmocka_unit_test(many_records_told_ahead_are_sorted),
-        cmocka_unit_test(the_first_that_is_true_counts),
-        cmocka_unit_test(random_histories_add_up),
         cmocka_unit_test(lack_of_memory_fails_the_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

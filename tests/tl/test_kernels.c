@@ -27,7 +27,7 @@ static void a_kernel_of_nothing_takes_the_overhead(void **state)
     assert_int_equal(e.outcome.start, 5 * KB_NS);
     assert_int_equal(e.outcome.end, 25 * KB_NS);
     assert_int_equal(e.outcome.busy[KB_UNIT_CPU], 0);
-    assert_int_equal(e.outcome.split.idle, 20 * KB_NS);
+    assert_int_equal(e.outcome.causes[KB_CAUSE_ISSUE], 20 * KB_NS);
     rig_fini(&r);
 }
 
@@ -47,10 +47,9 @@ static void load_multiply_store(void **state)
     assert_int_equal(e.outcome.busy[KB_UNIT_MATH], 36 * KB_NS);
     assert_int_equal(e.outcome.busy[KB_UNIT_DMA_WRITE], 103040000);
     assert_int_equal(e.outcome.busy[KB_UNIT_GEMM], 0);
-    assert_int_equal(e.outcome.split.compute, 36 * KB_NS);
-    assert_int_equal(e.outcome.split.memory, 213182500);
-    assert_int_equal(e.outcome.split.communication, 0);
-    assert_int_equal(e.outcome.split.idle, 21 * KB_NS);
+    assert_int_equal(e.outcome.causes[KB_CAUSE_VECTOR], 36 * KB_NS);
+    assert_int_equal(e.outcome.causes[KB_CAUSE_LOCAL_MEMORY], 213182500);
+    assert_int_equal(e.outcome.causes[KB_CAUSE_ISSUE], 21 * KB_NS);
     expect_numbers(&r, 0, KB_F16, 0, 0.5, 1, 1.5, 2);
     assert_true(get_one(&r, 2047 * 2, KB_F16) == 1023.5);
     expect_tcm_free(&r);

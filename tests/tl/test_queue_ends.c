@@ -326,7 +326,7 @@ static void kernels_can_be_ended_wherever_they_wait(void **state)
             expect_error(ends[i].err, KB_ERR_FAULT, "a worker has failed");
             expect_error(queued[i].err, KB_ERR_FAULT, "a worker has failed");
             assert_int_equal(queued[i].outcome.end, when);
-            kb_split_time split = ends[i].outcome.split;
+            kb_split_time split = kb_split_causes(ends[i].outcome.causes);
             assert_int_equal(split.compute + split.memory + split.communication + split.idle,
                              ends[i].outcome.end - ends[i].outcome.start);
             assert_int_equal(tcm_free_at(&r, i), before[i]);
@@ -374,8 +374,8 @@ static void pes_can_be_used_after_their_kernels_were_ended(void **state)
         assert_int_equal(ends[i].outcome.end - ends[i].outcome.start, expected[i].outcome.end);
         assert_memory_equal(ends[i].outcome.busy, expected[i].outcome.busy,
                             sizeof ends[i].outcome.busy);
-        assert_memory_equal(&ends[i].outcome.split, &expected[i].outcome.split,
-                            sizeof ends[i].outcome.split);
+        assert_memory_equal(ends[i].outcome.causes, expected[i].outcome.causes,
+                            sizeof ends[i].outcome.causes);
         assert_true(number_at(&r, i, OUT, KB_F32) == (i + 7) % 8);
     }
     rig_fini(&r);

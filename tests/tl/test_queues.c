@@ -200,15 +200,21 @@ static void waiting_counts_as_communication(void **state)
     ending ends[2];
     expect_ok(run_on(&r, 2, &stream, (const tl_arg[]){MEMORY, 64, 2}, ends));
     /* PE 0 computes for 5, and sends or waits from 26 until 62.0625 but for 1 of issuing. Its
-     * sends are in its own cube, which counts as memory: 12 twice. It lacks credit 22 to 49.0625,
-     * of which 12 are memory and 4 computing. */
-    kb_split_time split = ends[0].outcome.split;
-    assert_int_equal(split.compute, 5 * KB_NS);
-    assert_int_equal(split.memory, 24 * KB_NS);
-    assert_int_equal(split.communication, 49062500 - 38 * KB_NS);
+     * sends, to another PE of its cube, take 12 each. It lacks credit from 22 to 49.0625: for as
+     * many bytes as it sends from 26 to 38, so they share that time; alone from there on. */
+    const kb_time *causes = ends[0].outcome.causes;
+    assert_int_equal(causes[KB_CAUSE_VECTOR], 5 * KB_NS);
+    assert_int_equal(causes[KB_CAUSE_CUBE_PES], 6 * KB_NS + 12 * KB_NS);
+    assert_int_equal(causes[KB_CAUSE_CREDIT], 6 * KB_NS + 11062500);
+    kb_split_time split = kb_split_causes(causes);
+    assert_int_equal(split.memory, 0);
+    assert_int_equal(split.communication, 24 * KB_NS + 11062500);
     assert_int_equal(split.idle, 62062500 - 5 * KB_NS - 24 * KB_NS - 11062500);
-    /* PE 1 waits from 21 until 38, and has a store under way from 39 on, for more than 83 ns. */
-    assert_int_equal(ends[1].outcome.split.communication, 17 * KB_NS);
+    /* PE 1 waits from 21 until 38, and has a store under way from 39 on, for more than 83 ns. From
+     * 40 to 62.0625 it waits for as many bytes of the second message as well. */
+    assert_int_equal(ends[1].outcome.causes[KB_CAUSE_MESSAGE], 17 * KB_NS + 22062500 / 2);
+    assert_int_equal(kb_split_causes(ends[1].outcome.causes).communication,
+                     17 * KB_NS + 22062500 / 2);
     rig_fini(&r);
 }
 

@@ -1,0 +1,90 @@
+/*
+ * run_roofline.c: what bounds the kernels of a run from above. Four roofs: the matrix engines, the
+ * vector engines, local memory, and the busiest link of the fabric for what is remote. Each takes a
+ * part of the time at least, whatever the program does; the largest part is the roof.
+ *
+ * The vector engines' part is the time that they were busy: an operation's cycles an element depend
+ * on what it is. A link's part is what its bytes take, over the time in which kernels ran or copies
+ * of the host were under way, as both use it.
+ */
+#include "run.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* What a PE can read of its own slice: the slowest link of the way, in bytes a second. */
+static kb_error *slice_rate(const topo_machine *machine, uint64_t *rate)
+{
+    const topo_graph *graph = topo_machine_graph(machine);
+    uint32_t *steps = kb_alloc_array(topo_machine_shape(machine)->max_steps, sizeof *steps);
+    if (!steps)
+        return kb_error_nomem();
+    uint32_t pe = topo_node_at(machine, TOPO_PE_DMA, 0, 0, 0);
+    uint32_t slice = topo_node_at(machine, TOPO_HBM_CTRL, 0, 0, 0);
+    uint32_t count = topo_route(machine, slice, pe, true, steps);
+    *rate = UINT64_MAX;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t of_link = topo_link_rate(graph, topo_step_link(steps[i]));
+        *rate = of_link < *rate ? of_link : *rate;
+    }
+    free(steps);
+    return NULL;
+}
+
+/* Time is in femtoseconds: a flop a femtosecond is 1000 TFLOP/s. */
+static void place_engines(run_figures *f, double time)
+{
+    const topo_pe_figures *pe = &topo_machine_shape(f->machine)->pe;
+    run_roofline *r = &f->roofline;
+    double flops = (double)f->units[KB_UNIT_GEMM].flops, pes = (double)f->pes;
+    double array = 2 * (double)pe->gemm_rows * (double)pe->gemm_columns;
+    double occupied =
+        (double)f->timeline.causes[KB_CAUSE_MATRIX] + (double)f->timeline.both_engines / 2;
+    r->peak_tflops = pes * array * 1e3 / (double)pe->gemm_cycle_fs;
+    r->tflops = flops * 1e3 / time;
+    r->slots = occupied > 0 ? flops * (double)pe->gemm_cycle_fs / (array * occupied) : 0;
+    r->occupied = pes > 0 ? occupied / (pes * time) : 0;
+    r->vector_peak_tflops = pes * (double)pe->math_lanes * 1e3 / (double)pe->math_cycle_fs;
+    r->vector_tflops = (double)f->units[KB_UNIT_MATH].flops * 1e3 / time;
+    r->vector_busy = pes > 0 ? (double)f->units[KB_UNIT_MATH].at_work / (pes * time) : 0;
+}
+
+/* A byte a femtosecond is 10^6 GB/s. */
+static void place_memory(run_figures *f, double time, uint64_t rate)
+{
+    run_roofline *r = &f->roofline;
+    const uint64_t *bytes = f->timeline.bytes;
+    uint64_t remote =
+        bytes[KB_CAUSE_CUBE_PES] + bytes[KB_CAUSE_OTHER_CUBES] + bytes[KB_CAUSE_OTHER_SIPS];
+    double local = (double)bytes[KB_CAUSE_LOCAL_MEMORY];
+    const run_link *busiest = run_busiest(f, RUN_FABRIC);
+    r->peak_gbs = (double)f->pes * (double)rate / (double)TOPO_GBS;
+    r->gbs = local * 1e6 / time;
+    r->remote_gbs = (double)remote * 1e6 / time;
+    if (remote > 0 && busiest)
+        r->remote_busy = fmin(1, (double)busiest->busy / (time + (double)f->timeline.requesting));
+    r->intensity = local > 0 ? (double)f->units[KB_UNIT_GEMM].flops / local : HUGE_VAL;
+    r->ridge = r->peak_gbs > 0 ? r->peak_tflops * 1e3 / r->peak_gbs : 0;
+    r->roof_tflops = fmin(r->peak_tflops, r->peak_gbs * 1e-3 * r->intensity);
+}
+
+kb_error *run_roofline_gather(run_figures *f)
+{
+    run_roofline *r = &f->roofline;
+    uint64_t rate = 0;
+    KB_TRY(slice_rate(f->machine, &rate));
+    double time = f->timeline.kernels > 0 ? (double)f->timeline.kernels : HUGE_VAL;
+    place_engines(f, time);
+    place_memory(f, time, rate);
+    const double parts[] = {
+        [RUN_MATRIX_ROOF] = r->peak_tflops > 0 ? r->tflops / r->peak_tflops : 0,
+        [RUN_VECTOR_ROOF] = r->vector_busy,
+        [RUN_MEMORY_ROOF] = r->peak_gbs > 0 ? r->gbs / r->peak_gbs : 0,
+        [RUN_REMOTE_ROOF] = r->remote_busy,
+    };
+    for (int roof = RUN_MATRIX_ROOF; roof <= RUN_REMOTE_ROOF; roof++)
+        if (parts[roof] > parts[r->roof])
+            r->roof = (run_roof)roof;
+    r->of_roof = parts[r->roof];
+    return NULL;
+}

@@ -1,0 +1,333 @@
+/*
+ * run_verdict.c: what bound a run, in a sentence or two.
+ *
+ * The largest of the four groups of causes, in it the largest cause, and the resource behind that:
+ * an engine, a memory, a link, a PE. If that is something outside kernels, a second sentence has
+ * what is largest inside them, from the same causes. A memory or link that is busy for most of the
+ * time bounds by its bandwidth, one that is not by its latency.
+ */
+#include "run.h"
+
+#include "machine.h"
+#include "table.h"
+
+#include <math.h>
+
+static const double is_busy = 0.7;       /* of a memory or link: its bandwidth is used up */
+static const double is_idle = 0.5;       /* less than that, and its latency is what counts */
+static const double matters = 0.2;       /* of the run: kernels get a sentence of their own */
+static const double is_notable = 0.1;    /* of the run: what is worth a clause */
+static const double is_shortfall = 0.05; /* of peak */
+
+static double share_of(const run_figures *f, kb_time part)
+{
+    return run_share(part, f->sim);
+}
+
+/* The largest of the causes before `end` that belong to the group; of equals the first. */
+static int largest_in(const run_figures *f, run_group group, int end)
+{
+    int largest = -1;
+    for (int c = 0; c < end; c++)
+        if (run_group_of(c) == group && (largest < 0 || f->causes[c] > f->causes[largest]))
+            largest = c;
+    return largest;
+}
+
+/* The largest cause of the largest group, of the causes before `end`. */
+static int largest_cause(const run_figures *f, int end, kb_time *group_time)
+{
+    kb_time groups[RUN_GROUPS] = {0};
+    for (int c = 0; c < end; c++)
+        groups[run_group_of(c)] += f->causes[c];
+    int group = RUN_COMPUTE;
+    for (int g = RUN_MEMORY; g < RUN_GROUPS; g++)
+        group = groups[g] > groups[group] ? g : group;
+    *group_time = groups[group];
+    return largest_in(f, (run_group)group, end);
+}
+
+/* ---- Engines ----------------------------------------------------------------------------- */
+
+/* Memory is busier than the engines: they only just keep up with it. */
+static void add_memory(const run_figures *f, double engine_busy, kb_text *text)
+{
+    const run_roofline *r = &f->roofline;
+    if (r->gbs > engine_busy * r->peak_gbs)
+        kb_text_printf(
+            text, "; but HBM delivers %s %% of its bandwidth, so faster engines would not help",
+            cli_percent(r->gbs / r->peak_gbs).text);
+}
+
+static void matrix_verdict(const run_figures *f, kb_text *text)
+{
+    const run_roofline *r = &f->roofline;
+    const topo_pe_figures *pe = &topo_machine_shape(f->machine)->pe;
+    double reached = r->tflops / r->peak_tflops;
+    kb_text_printf(text,
+                   "Compute bound: the matrix engines are busy %s %% of the time and reach %s %% "
+                   "of peak while kernels run",
+                   cli_percent(share_of(f, f->causes[KB_CAUSE_MATRIX])).text,
+                   cli_percent(reached).text);
+    if (r->occupied > reached + is_shortfall)
+        kb_text_printf(text,
+                       ", as %s %% of the array slots have no work: operands do not fill the "
+                       "%u x %u array%s",
+                       cli_percent(1 - r->slots).text, pe->gemm_rows, pe->gemm_columns,
+                       pe->gemm_fill_per_fold ? ", which fills and drains with each fold" : "");
+    add_memory(f, r->occupied, text);
+}
+
+static void vector_verdict(const run_figures *f, kb_text *text)
+{
+    kb_text_printf(text,
+                   "Compute bound: the vector engines are busy %s %% of the time, and %s %% while "
+                   "kernels run",
+                   cli_percent(share_of(f, f->causes[KB_CAUSE_VECTOR])).text,
+                   cli_percent(f->roofline.vector_busy).text);
+    add_memory(f, f->roofline.vector_busy, text);
+}
+
+/* In which products wait for nothing but results that drain: of the run's time. */
+static double dependent_share(const run_figures *f)
+{
+    const kb_timeline *t = &f->timeline;
+    double of_kernels = t->pes > 0 ? run_share(t->needed_drain, t->kernels) / (double)t->pes : 0;
+    return of_kernels * share_of(f, t->kernels);
+}
+
+static const char advice[] = "dependent products, each waits for the result of the one before; "
+                             "interleave independent chains";
+
+static void drain_verdict(const run_figures *f, kb_text *text)
+{
+    double share = share_of(f, f->causes[KB_CAUSE_MATRIX_DRAIN]);
+    bool dependent = 2 * dependent_share(f) > share;
+    kb_text_printf(text,
+                   "Compute bound: %s %% of the time the matrix engines only drain their "
+                   "pipelines: %s",
+                   cli_percent(share).text,
+                   dependent ? advice : "nothing else is under way until results are out");
+}
+
+/* Where something else is larger. */
+static void add_dependent_products(const run_figures *f, kb_text *text)
+{
+    double share = dependent_share(f);
+    if (share >= is_notable)
+        kb_text_printf(text,
+                       ". %s %% of the time the matrix engines only drain their pipelines: %s",
+                       cli_percent(share).text, advice);
+}
+
+/* ---- Memory ------------------------------------------------------------------------------ */
+
+/* How busy the link is while kernels run; as copies use it too, with the time that these take. */
+static double busy_share(const run_figures *f, const run_link *link)
+{
+    double share = run_share(link->busy, f->timeline.kernels + f->timeline.requesting);
+    return share < 1 ? share : 1;
+}
+
+static void put_link(const run_figures *f, const run_link *link, kb_text *text)
+{
+    cli_short_link_name(f->machine, link->link, text);
+    kb_text_printf(text, ", is busy %s %% of the time that kernels run",
+                   cli_percent(busy_share(f, link)).text);
+}
+
+static void local_memory_verdict(const run_figures *f, kb_text *text)
+{
+    const run_roofline *r = &f->roofline;
+    const run_link *hottest = run_busiest(f, RUN_LOCAL_MEMORY);
+    double used = r->peak_gbs > 0 ? r->gbs / r->peak_gbs : 0;
+    double stalled = run_share(f->causes[KB_CAUSE_LOCAL_MEMORY], f->timeline.kernels);
+    kb_text_printf(text,
+                   "Memory bound: stalled on local memory %s %% of the time; HBM delivers %s of "
+                   "%s GB/s, %s %% of peak, while kernels run",
+                   cli_percent(share_of(f, f->causes[KB_CAUSE_LOCAL_MEMORY])).text,
+                   cli_gbs(r->gbs).text, cli_gbs(r->peak_gbs).text, cli_percent(used).text);
+    if (used >= is_busy) {
+        kb_text_puts(text, ": bandwidth bound");
+    } else if (hottest && busy_share(f, hottest) >= is_busy) {
+        kb_text_puts(text, "; the busiest, ");
+        put_link(f, hottest, text);
+        kb_text_puts(text, ": bandwidth bound");
+    } else if (used >= is_busy * stalled) {
+        kb_text_puts(text, ": bandwidth bound while it lasts, but not overlapped with computing");
+    } else {
+        kb_text_puts(text, ": latency bound, too few bytes are outstanding at a time");
+    }
+}
+
+static void tcm_verdict(const run_figures *f, kb_text *text)
+{
+    const topo_pe_figures *pe = &topo_machine_shape(f->machine)->pe;
+    kb_text_printf(text,
+                   "Memory bound: stalled on TCM %s %% of the time; each direction of a PE's TCM "
+                   "has %s GB/s",
+                   cli_percent(share_of(f, f->causes[KB_CAUSE_TCM])).text,
+                   cli_rate(pe->tcm_bytes_per_s).text);
+}
+
+/* ---- Communication ----------------------------------------------------------------------- */
+
+/* The busiest link of the way to what the PEs wait for; the busiest memory, if no link is as busy.
+ */
+static void add_remote_resource(const run_figures *f, int cause, kb_text *text)
+{
+    bool in_sip = cause == KB_CAUSE_CUBE_PES || cause == KB_CAUSE_OTHER_CUBES;
+    const run_link *link = run_busiest(f, in_sip ? RUN_IN_SIP : RUN_FABRIC);
+    const run_link *memory = run_busiest(f, RUN_LOCAL_MEMORY);
+    if (!link)
+        return;
+    double busy = busy_share(f, link);
+    if (busy < is_busy && memory && busy_share(f, memory) > fmax(busy, is_idle)) {
+        kb_text_puts(text, "; the busiest memory, ");
+        put_link(f, memory, text);
+        busy = busy_share(f, memory);
+    } else {
+        kb_text_puts(text, "; the busiest link on the way, ");
+        put_link(f, link, text);
+    }
+    if (busy >= is_busy)
+        kb_text_puts(text, ": bandwidth bound");
+    else if (busy < is_idle)
+        kb_text_puts(text, ": latency bound");
+}
+
+static void remote_verdict(const run_figures *f, int cause, kb_text *text)
+{
+    kb_text_printf(text, "Communication bound: %s %s %% of the time", run_cause_label(cause),
+                   cli_percent(share_of(f, f->causes[cause])).text);
+    if (cause == KB_CAUSE_CREDIT)
+        kb_text_puts(text, "; receivers free their slots too late, or have too few");
+    add_remote_resource(f, cause, text);
+}
+
+static void request_verdict(const run_figures *f, kb_text *text)
+{
+    const run_link *link = run_busiest(f, RUN_ANY);
+    kb_text_printf(text,
+                   "Host bound: %s %% of the time copies, mappings or queue set-up of the host are "
+                   "under way, and no kernel runs",
+                   cli_percent(share_of(f, f->causes[RUN_REQUESTS])).text);
+    if (!link || link->utilization < is_notable)
+        return;
+    kb_text_puts(text, "; the busiest link, ");
+    cli_short_link_name(f->machine, link->link, text);
+    kb_text_printf(text, ", is busy %s %% of the run", cli_percent(link->utilization).text);
+}
+
+/* ---- Idle -------------------------------------------------------------------------------- */
+
+static void imbalance_verdict(const run_figures *f, kb_text *text)
+{
+    const topo_shape *shape = topo_machine_shape(f->machine);
+    const kb_timeline *t = &f->timeline;
+    uint64_t cube = t->longest_pe / shape->pes;
+    kb_text_printf(text,
+                   "Load imbalance: %s %% of the time PEs have no kernel while others run one; "
+                   "kernels take %s ns on sip%llu.cube%llu.pe%llu, %s ns on average",
+                   cli_percent(share_of(f, f->causes[KB_CAUSE_IMBALANCE])).text,
+                   cli_ns(t->longest).text, (unsigned long long)(cube / shape->cubes),
+                   (unsigned long long)(cube % shape->cubes),
+                   (unsigned long long)(t->longest_pe % shape->pes), cli_ns(t->mean).text);
+}
+
+/* ---- All of it --------------------------------------------------------------------------- */
+
+static void put_cause(const run_figures *f, int cause, kb_text *text)
+{
+    cli_number share = cli_percent(share_of(f, f->causes[cause]));
+    switch (cause) {
+    case KB_CAUSE_MATRIX:
+        matrix_verdict(f, text);
+        break;
+    case KB_CAUSE_VECTOR:
+        vector_verdict(f, text);
+        break;
+    case KB_CAUSE_MATRIX_DRAIN:
+        drain_verdict(f, text);
+        break;
+    case KB_CAUSE_LOCAL_MEMORY:
+        local_memory_verdict(f, text);
+        break;
+    case KB_CAUSE_TCM:
+        tcm_verdict(f, text);
+        break;
+    case KB_CAUSE_LAUNCH:
+        kb_text_printf(text,
+                       "Launch bound: %s %% of the time PEs wait for their launch to arrive while "
+                       "others run theirs",
+                       share.text);
+        break;
+    case RUN_LAUNCHES:
+        kb_text_printf(text,
+                       "Launch bound: %s %% of the time launches are under way between the host "
+                       "and PEs, and no kernel runs",
+                       share.text);
+        break;
+    case RUN_REQUESTS:
+        request_verdict(f, text);
+        break;
+    case KB_CAUSE_ISSUE:
+        kb_text_printf(
+            text,
+            "Issue bound: %s %% of the time the pe_cpus issue commands or start kernels, "
+            "and nothing is outstanding; fewer and larger commands help",
+            share.text);
+        break;
+    case KB_CAUSE_IMBALANCE:
+        imbalance_verdict(f, text);
+        break;
+    case RUN_NOTHING:
+        kb_text_printf(text, "Idle: %s %% of the time nothing is under way", share.text);
+        break;
+    default:
+        remote_verdict(f, cause, text);
+    }
+}
+
+/* What is largest inside kernels, if something else bounds the run and they matter. */
+static void add_kernels(const run_figures *f, int cause, kb_text *text)
+{
+    kb_time inside =
+        f->timeline.kernels - f->causes[KB_CAUSE_LAUNCH] - f->causes[KB_CAUSE_IMBALANCE];
+    bool is_outside = cause >= KB_CAUSES || cause == KB_CAUSE_LAUNCH || cause == KB_CAUSE_IMBALANCE;
+    if (!is_outside || share_of(f, inside) < matters)
+        return;
+    run_figures kernels = *f;
+    kernels.causes[KB_CAUSE_LAUNCH] = kernels.causes[KB_CAUSE_IMBALANCE] = 0;
+    kb_time group;
+    int largest = largest_cause(&kernels, KB_CAUSES, &group);
+    kb_text_printf(text, ". Inside kernels the largest part is: %s, %s %% of their time",
+                   run_cause_label(largest),
+                   cli_percent(run_share(f->causes[largest], inside)).text);
+    if (run_group_of(largest) == RUN_COMMUNICATION)
+        add_remote_resource(f, largest, text);
+}
+
+static const char *group_name(run_group group)
+{
+    static const char *const names[RUN_GROUPS] = {"compute", "memory", "communication", "idle"};
+    return names[group];
+}
+
+void run_verdict(const run_figures *f, kb_text *text)
+{
+    if (f->sim == 0) {
+        kb_text_puts(text, "Nothing took any time.");
+        return;
+    }
+    kb_time group;
+    int cause = largest_cause(f, RUN_CAUSES, &group);
+    put_cause(f, cause, text);
+    if (share_of(f, group - f->causes[cause]) >= is_shortfall)
+        kb_text_printf(text, " (%s in all: %s %%)", group_name(run_group_of(cause)),
+                       cli_percent(share_of(f, group)).text);
+    if (cause != KB_CAUSE_MATRIX_DRAIN)
+        add_dependent_products(f, text);
+    add_kernels(f, cause, text);
+    kb_text_puts(text, ".");
+}

@@ -1,0 +1,52 @@
+/*
+ * profile.h: what the time of PEs goes to, by source line and operation.
+ *
+ * The log tells the profile what is under way on each PE and which line it belongs to, and charges
+ * it the same intervals as itself: the rows' causes add up to the kernels' time exactly. Of a cause
+ * that several operations share at a time each has its part in proportion to its bytes. Time in
+ * which nothing is outstanding belongs to the line where the pe_cpu is.
+ */
+#ifndef KB_SIM_PROFILE_H
+#define KB_SIM_PROFILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kernbench/kernbench.h>
+
+typedef struct kb_profile kb_profile;
+
+typedef struct kb_profile_row {
+    const char *file; /* NULL: unknown */
+    int line;
+    kb_unit unit;
+    const char *name; /* of the operation: "load" */
+    uint64_t count, bytes, flops;
+    kb_time causes[KB_CAUSES]; /* summed over PEs */
+    kb_time time;              /* all of them */
+} kb_profile_row;
+
+/* In the order in which operations first began. */
+const kb_profile_row *kb_profile_rows(const kb_profile *profile, size_t *count);
+
+/* ---- For the log ---- */
+
+/* NULL for want of host memory. */
+kb_profile *kb_profile_create(uint64_t pes);
+void kb_profile_destroy(kb_profile *profile);
+
+/* An item begins and ends. False for want of host memory. */
+KB_MUST_USE bool kb_profile_begin(kb_profile *profile, uint64_t pe, kb_cause cause, uint64_t bytes,
+                                  const kb_op *op);
+void kb_profile_end(kb_profile *profile, uint64_t pe, kb_cause cause, uint64_t bytes,
+                    const kb_op *op);
+KB_MUST_USE bool kb_profile_set_line(kb_profile *profile, uint64_t pe, const kb_op *op);
+
+/* Charges time of the PE to the cause. */
+void kb_profile_charge(kb_profile *profile, uint64_t pe, kb_cause cause, kb_time time);
+
+/* The operation has ended, or is told ahead. False for want of host memory. */
+KB_MUST_USE bool kb_profile_count(kb_profile *profile, const kb_op *op);
+
+#endif
