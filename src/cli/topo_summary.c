@@ -9,12 +9,6 @@
 
 #include <inttypes.h>
 
-static const char *const pattern_names[] = {
-    [TOPO_RING_1D] = "ring_1d",
-    [TOPO_TORUS_2D] = "torus_2d",
-    [TOPO_MESH_2D_NO_WRAP] = "mesh_2d_no_wrap",
-};
-
 /* The nodes of a kind. */
 typedef struct node_class {
     uint64_t count;
@@ -78,7 +72,7 @@ static void print_machine(const summary *s)
 {
     const topo_shape *m = s->shape;
     uint64_t cubes = cubes_of(s);
-    printf("  SIPs     %u, %s", m->sips, pattern_names[m->sip_pattern]);
+    printf("  SIPs     %u, %s", m->sips, topo_sip_pattern_name(m->sip_pattern));
     if (m->sip_h > 1)
         printf(" %u x %u", m->sip_w, m->sip_h);
     if (m->sips > 1)
@@ -225,11 +219,11 @@ static json_t *shape_json(const summary *s)
 {
     const topo_shape *m = s->shape;
     return json_pack("{s:{s:I, s:s, s:I, s:I, s:b}, s:{s:I, s:I, s:I}, s:I, s:I, s:{s:I, s:I}}",
-                     "sips", "count", (json_int_t)m->sips, "pattern", pattern_names[m->sip_pattern],
-                     "w", (json_int_t)m->sip_w, "h", (json_int_t)m->sip_h, "direct_links",
-                     m->sip_links, "cubes_per_sip", "count", (json_int_t)m->cubes, "w",
-                     (json_int_t)m->cube_w, "h", (json_int_t)m->cube_h, "pes_per_cube",
-                     (json_int_t)m->pes, "pes", (json_int_t)m->pe_count, "noc", "w",
+                     "sips", "count", (json_int_t)m->sips, "pattern",
+                     topo_sip_pattern_name(m->sip_pattern), "w", (json_int_t)m->sip_w, "h",
+                     (json_int_t)m->sip_h, "direct_links", m->sip_links, "cubes_per_sip", "count",
+                     (json_int_t)m->cubes, "w", (json_int_t)m->cube_w, "h", (json_int_t)m->cube_h,
+                     "pes_per_cube", (json_int_t)m->pes, "pes", (json_int_t)m->pe_count, "noc", "w",
                      (json_int_t)m->noc_w, "h", (json_int_t)m->noc_h);
 }
 
