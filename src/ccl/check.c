@@ -75,10 +75,8 @@ kb_error *ccl_no_such_entry(const ccl_config *config, const char *name)
     for (size_t i = 0; i < config->entries.count; i++)
         kb_suggestion_offer(&near, config->entries.items[i].name);
     kb_suggestion_offer(&near, "auto");
-    if (!near.best)
-        return kb_error_new(KB_ERR_INPUT, "there is no algorithm '%s' in %s", name, config->path);
-    return kb_error_new(KB_ERR_INPUT, "there is no algorithm '%s' in %s; did you mean '%s'?", name,
-                        config->path, near.best);
+    return kb_error_new(KB_ERR_INPUT, "%s has no algorithm '%s'%s", config->path, name,
+                        kb_suggestion_hint(&near, ""));
 }
 
 kb_error *ccl_find_entry(const ccl_group *group, kb_collective_kind kind, const char *name,

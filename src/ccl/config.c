@@ -38,35 +38,18 @@ typedef struct reader {
 
 /* ---- Names ------------------------------------------------------------------------------- */
 
-static void append_name(kb_text *names, kb_suggestion *near, const char *name)
-{
-    kb_suggestion_offer(near, name);
-    kb_text_printf(names, "%s%s", names->length > 0 ? ", " : "", name);
-}
-
-/* The names are all that there is. */
-static void note_unknown(kb_config_node *node, const char *what, const kb_suggestion *near,
-                         const kb_text *names)
-{
-    const char *best = near->best;
-    kb_config_problem(node, "unknown %s '%s' (there are %s)%s%s%s", what, near->word,
-                      kb_text_peek(names), best ? "; did you mean '" : "", best ? best : "",
-                      best ? "'?" : "");
-}
-
 static void note_unknown_thing(const reader *r, kb_config_node *node, ccl_kind kind,
                                const char *word)
 {
-    kb_text names = KB_TEXT_INIT;
     kb_suggestion near;
     ccl_named named;
     kb_suggestion_init(&near, word);
     for (ccl_cursor at = {0}; ccl_registry_next(r->registry, kind, &at, &named);)
-        append_name(&names, &near, named.name);
+        kb_suggestion_offer(&near, named.name);
     if (kind == CCL_TOPOLOGY)
-        append_name(&names, &near, "none");
-    note_unknown(node, ccl_kind_name(kind), &near, &names);
-    kb_text_fini(&names);
+        kb_suggestion_offer(&near, "none");
+    kb_config_problem(node, "unknown %s '%s'%s", ccl_kind_name(kind), word,
+                      kb_suggestion_full(&near, "; see kernbench list"));
 }
 
 /* The entry that a node names: its number, or CCL_AUTO if there is none such, which is noted. */
@@ -75,19 +58,16 @@ static size_t read_entry_name(const reader *r, kb_config_node *node)
     const char *word = kb_config_string(node, NULL);
     if (!word)
         return CCL_AUTO;
-    kb_text names = KB_TEXT_INIT;
     kb_suggestion near;
     kb_suggestion_init(&near, word);
-    size_t found = CCL_AUTO;
-    for (size_t i = 0; i < r->config->entries.count && found == CCL_AUTO; i++) {
-        append_name(&names, &near, r->config->entries.items[i].name);
+    for (size_t i = 0; i < r->config->entries.count; i++) {
+        kb_suggestion_offer(&near, r->config->entries.items[i].name);
         if (strcmp(r->config->entries.items[i].name, word) == 0)
-            found = i;
+            return i;
     }
-    if (found == CCL_AUTO)
-        note_unknown(node, "algorithm", &near, &names);
-    kb_text_fini(&names);
-    return found;
+    kb_config_problem(node, "unknown algorithm '%s'%s", word,
+                      kb_suggestion_hint(&near, "; see kernbench list"));
+    return CCL_AUTO;
 }
 
 /* ---- What defaults and entries may have alike -------------------------------------------- */

@@ -146,26 +146,18 @@ static kb_code show(const plan_args *args, const collectives *c, const topo_mach
 static kb_code no_such_entry(const ccl_config *config, const char *word)
 {
     char buffer[CLI_CLIP];
-    kb_text names = KB_TEXT_INIT;
     kb_suggestion near;
     kb_suggestion_init(&near, word);
-    for (size_t i = 0; i < config->entries.count; i++) {
+    for (size_t i = 0; i < config->entries.count; i++)
         kb_suggestion_offer(&near, config->entries.items[i].name);
-        kb_text_printf(&names, "%s%s", i > 0 ? ", " : "", config->entries.items[i].name);
-    }
-    kb_code code;
+    const char *hint = kb_suggestion_hint(&near, "; see kernbench list");
     if (strcmp(word, "auto") == 0)
-        code = cli_fail(KB_ERR_INPUT,
-                        "auto chooses by size (see kernbench ccl tune) and has no plan of its "
-                        "own: say which with --algorithm; %s has %s",
-                        config->path, kb_text_peek(&names));
-    else
-        code = cli_fail(KB_ERR_INPUT, "--algorithm: %s has no '%s' (it has %s)%s%s%s", config->path,
-                        cli_clip(word, buffer), kb_text_peek(&names),
-                        near.best ? "; did you mean '" : "", near.best ? near.best : "",
-                        near.best ? "'?" : "");
-    kb_text_fini(&names);
-    return code;
+        return cli_fail(KB_ERR_INPUT,
+                        "'auto' selects an algorithm by size (see kernbench ccl tune) and has no "
+                        "plan of its own; choose one of %s with --algorithm%s",
+                        config->path, hint);
+    return cli_fail(KB_ERR_INPUT, "--algorithm: %s has no algorithm '%s'%s", config->path,
+                    cli_clip(word, buffer), hint);
 }
 
 /* Ranks 0, 1, .. on SIPs 0, 1, .. */

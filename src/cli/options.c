@@ -118,13 +118,10 @@ static kb_code set_enum(const cli_option *option, const char *text, size_t *targ
         }
     }
     char buffer[CLI_CLIP];
-    kb_text names = KB_TEXT_INIT;
-    for (size_t i = 0; i < option->name_count; i++)
-        kb_text_printf(&names, "%s%s", i == 0 ? "" : ", ", option->names[i]);
-    kb_code code = cli_fail(KB_ERR_INPUT, "%s: expected one of %s, found '%s'", option->name,
-                            kb_text_peek(&names), cli_clip(text, buffer));
-    kb_text_fini(&names);
-    return code;
+    kb_suggestion near;
+    kb_suggestion_search(&near, text, option->names, option->name_count);
+    return cli_fail(KB_ERR_INPUT, "%s: unknown value '%s'%s", option->name, cli_clip(text, buffer),
+                    kb_suggestion_hint(&near, ""));
 }
 
 /* The member that the option sets, which must be of the type of its kind. */
@@ -213,11 +210,15 @@ static kb_code unknown(const cli_command *command, const char *word)
     for (size_t i = 0; i < option_total(command) && count < MAX; i++)
         names[count++] = option_at(command, i)->name;
     names[count++] = "--help";
-    char buffer[CLI_CLIP];
-    const char *near = kb_suggest(word, names, count);
+    char buffer[CLI_CLIP], name[CLI_CLIP];
+    size_t length = strcspn(word, "="); /* --nmae=value is compared by its name */
+    snprintf(name, sizeof name, "%.*s", (int)length, word);
+    kb_suggestion near;
+    kb_suggestion_search(&near, name, names, count);
+    const char *hint = kb_suggestion_near(&near, "");
     word = cli_clip(word, buffer);
-    if (near)
-        return cli_fail(KB_ERR_INPUT, "unknown option '%s'; did you mean '%s'?", word, near);
+    if (hint[0] != '\0')
+        return cli_fail(KB_ERR_INPUT, "unknown option '%s'%s", word, hint);
     return cli_fail(KB_ERR_INPUT, "unknown option '%s'; see kernbench %s --help", word,
                     command->name);
 }

@@ -26,7 +26,7 @@
 
 /* ---- Benches by name --------------------------------------------------------------------- */
 
-/* The one of the name; all of them if there is none, with the nearest. */
+/* The bench of that name; NULL if there is none, and then all names are in the suggestion. */
 static const kb_bench_spec *find(const kb_bench_spec *const *specs, const char *name,
                                  kb_suggestion *near)
 {
@@ -46,12 +46,8 @@ static kb_code open_shipped(const char *name, plugin *p)
     p->spec = find(benches, name, &near);
     if (p->spec)
         return KB_OK;
-    if (near.best)
-        return cli_fail(KB_ERR_INPUT, "unknown bench '%s'; did you mean '%s'?",
-                        cli_clip(name, buffer), near.best);
-    return cli_fail(KB_ERR_INPUT,
-                    "unknown bench '%s'; see kernbench list, or give a file such as ./mine.c",
-                    cli_clip(name, buffer));
+    return cli_fail(KB_ERR_INPUT, "unknown bench '%s'%s", cli_clip(name, buffer),
+                    kb_suggestion_near(&near, "; see kernbench list, or name a file: ./mine.c"));
 }
 
 /* ---- Compiling --------------------------------------------------------------------------- */
@@ -288,20 +284,15 @@ static kb_code load(const char *library, const char *file, plugin *p)
     return code;
 }
 
-static kb_code several(const char *file, const char *name, const kb_bench_spec *const *specs)
+/* A file of several benches, none of which was named. */
+static kb_code several(const char *file, const kb_bench_spec *const *specs)
 {
-    char buffer[CLI_CLIP];
     kb_text names = KB_TEXT_INIT;
-    KB_ASSERT(specs[0]);
     for (size_t i = 0; specs[i]; i++)
         kb_text_printf(&names, "%s%s", i > 0 ? ", " : "", specs[i]->name);
-    kb_code code;
-    if (name)
-        code = cli_fail(KB_ERR_INPUT, "%s has no bench '%s'; it has %s", file,
-                        cli_clip(name, buffer), kb_text_peek(&names));
-    else
-        code = cli_fail(KB_ERR_INPUT, "%s has several benches: say which, as in %s:%s; it has %s",
-                        file, file, specs[0]->name, kb_text_peek(&names));
+    kb_code code =
+        cli_fail(KB_ERR_INPUT, "%s has several benches: name one, as in --bench %s:%s; it has %s",
+                 file, file, specs[0]->name, kb_text_peek(&names));
     kb_text_fini(&names);
     return code;
 }
@@ -310,6 +301,7 @@ static kb_code several(const char *file, const char *name, const kb_bench_spec *
 static kb_code choose(const char *file, const char *name, plugin *p)
 {
     const kb_bench_spec *const *specs = dlsym(p->library, "kb_exported_benches");
+    char buffer[CLI_CLIP];
     kb_suggestion near;
     if (!specs || !dlsym(p->library, "kb_exported_interface"))
         return cli_fail(KB_ERR_INPUT, "%s has no benches: it should end with KB_EXPORT_BENCHES()",
@@ -320,9 +312,12 @@ static kb_code choose(const char *file, const char *name, plugin *p)
         if (!specs[i]->name)
             return cli_fail(KB_ERR_INPUT, "%s: its bench %zu has no name", file, i + 1);
     if (!name && specs[1])
-        return several(file, NULL, specs);
+        return several(file, specs);
     p->spec = name ? find(specs, name, &near) : specs[0];
-    return p->spec ? KB_OK : several(file, name, specs);
+    if (p->spec)
+        return KB_OK;
+    return cli_fail(KB_ERR_INPUT, "%s has no bench '%s'%s", file, cli_clip(name, buffer),
+                    kb_suggestion_hint(&near, ""));
 }
 
 /* Compiles into a directory that is gone again when the library is loaded. */

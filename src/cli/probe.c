@@ -89,22 +89,24 @@ static bool has_words(const char *name, const char *part)
     return any;
 }
 
-/* With the nearest name, or with those that have its words. */
+/* With the cases that have its words, or with the nearest. */
 static kb_code unknown_case(const char *name, const char *const *names)
 {
     char buffer[CLI_CLIP];
-    const char *near = kb_suggest(name, names, probe_case_count), *word = cli_clip(name, buffer);
-    if (near)
-        return cli_fail(KB_ERR_INPUT, "unknown case '%s'; did you mean '%s'?", word, near);
+    const char *word = cli_clip(name, buffer);
+    kb_suggestion near;
+    kb_suggestion_search(&near, name, names, probe_case_count);
     kb_text like = KB_TEXT_INIT;
     for (size_t i = 0; i < probe_case_count; i++)
         if (has_words(names[i], name))
             kb_text_printf(&like, "%s%s", like.length > 0 ? ", " : "", names[i]);
     kb_code code;
-    if (like.length > 0)
-        code = cli_fail(KB_ERR_INPUT, "unknown case '%s'; there are %s", word, kb_text_peek(&like));
+    if (like.length == 0)
+        code = cli_fail(KB_ERR_INPUT, "unknown case '%s'%s", word,
+                        kb_suggestion_near(&near, "; see kernbench probe --list"));
     else
-        code = cli_fail(KB_ERR_INPUT, "unknown case '%s'; see kernbench probe --list", word);
+        code = cli_fail(KB_ERR_INPUT, "unknown case '%s': matching cases are %s", word,
+                        kb_text_peek(&like));
     kb_text_fini(&like);
     return code;
 }

@@ -30,9 +30,10 @@ static const topo_component *read_impl(const reader *r, kb_config_node *node, to
                           topo_kind_name(kind), name, topo_kind_name(found->kind));
         return fallback;
     }
-    const char *near = topo_component_suggest(r->registry, name);
-    kb_config_problem(node, "unknown component '%s'%s%s%s", name, near ? "; did you mean '" : "",
-                      near ? near : "", near ? "'?" : "");
+    kb_suggestion near;
+    kb_suggestion_init(&near, name);
+    topo_component_offer(r->registry, kind, &near);
+    kb_config_problem(node, "unknown component '%s'%s", name, kb_suggestion_hint(&near, ""));
     return fallback;
 }
 
@@ -190,8 +191,6 @@ static void read_noc(const reader *r, kb_config_node *noc)
 /* False if there is a list and it is wrong. */
 static bool read_corners(const reader *r, kb_config_node *corners)
 {
-    static const char *const names[TOPO_CORNERS] = {
-        [TOPO_NW] = "NW", [TOPO_NE] = "NE", [TOPO_SW] = "SW", [TOPO_SE] = "SE"};
     topo_description *d = r->d;
     if (!kb_config_sequence(corners))
         return !corners;
@@ -199,10 +198,10 @@ static bool read_corners(const reader *r, kb_config_node *corners)
     uint32_t count = 0;
     bool used[TOPO_CORNERS] = {false}, right = true;
     for (kb_config_node *item = kb_config_first(corners); item; item = kb_config_next(item)) {
-        size_t corner = kb_config_enum(item, names, TOPO_CORNERS, TOPO_CORNERS);
+        size_t corner = kb_config_enum(item, topo_corner_names, TOPO_CORNERS, TOPO_CORNERS);
         bool twice = corner < TOPO_CORNERS && used[corner];
         if (twice)
-            kb_config_problem(item, "corner %s is in the list already", names[corner]);
+            kb_config_problem(item, "corner %s is in the list already", topo_corner_names[corner]);
         right &= corner < TOPO_CORNERS && !twice;
         if (corner < TOPO_CORNERS && !twice) {
             used[corner] = true;

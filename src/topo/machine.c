@@ -32,17 +32,10 @@ static kb_error *no_such_machine(const char *path)
 {
     kb_suggestion near;
     kb_suggestion_init(&near, path);
-    kb_text names = KB_TEXT_INIT;
-    for (const topo_builtin *builtin = topo_builtins; builtin->name; builtin++) {
+    for (const topo_builtin *builtin = topo_builtins; builtin->name; builtin++)
         kb_suggestion_offer(&near, builtin->name);
-        kb_text_printf(&names, "%s%s", names.length > 0 ? ", " : "", builtin->name);
-    }
-    kb_error *err = kb_error_new(
-        KB_ERR_INPUT, "%s: no such file, and no built-in machine of that name%s%s%s", path,
-        near.best ? "; did you mean '" : "", near.best ? near.best : "", near.best ? "'?" : "");
-    kb_error_add_detail(err, "built-in machines: %s", kb_text_peek(&names));
-    kb_text_fini(&names);
-    return err;
+    return kb_error_new(KB_ERR_INPUT, "no such file or built-in machine: '%s'%s", path,
+                        kb_suggestion_hint(&near, ""));
 }
 
 /* A file goes before a built-in machine of the same name. */

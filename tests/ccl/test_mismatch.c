@@ -409,7 +409,7 @@ static void algorithms_have_to_be_able(void **state)
     expect_ok(kb_distributed_init_process_group(ctx, "ahbm"));
     fill_all(ctx, KB_F16, KB_SHAPE(8), x);
     expect_error(reduce_by(ctx, x, 3, "ring_rsg"), KB_ERR_INPUT,
-                 "kb_distributed_call: there is no algorithm 'ring_rsg' in built-in ccl.yaml; "
+                 "kb_distributed_call: built-in ccl.yaml has no algorithm 'ring_rsg'; "
                  "did you mean 'ring_rsag'?");
     expect_error(reduce_by(ctx, x, 3, "ring_broadcast"), KB_ERR_INPUT,
                  "kb_distributed_call: 'ring_broadcast' (ring_broadcast) cannot do all_reduce");

@@ -19,9 +19,9 @@ is() { [ "$1" = "$2" ] || { echo "'$1', not '$2'" && return 1; }; }
 # ---- The commands
 
 check "ccl alone" outcome 2 '' 'kernbench: ccl what: plan*? See kernbench ccl --help' "$kernbench" ccl
-check "mistyped" outcome 2 '' "kernbench: unknown command of ccl 'plam'; did you mean 'plan'?" \
+check "mistyped" outcome 2 '' "kernbench: unknown subcommand 'plam': expected plan, print or tune; did you mean 'plan'?" \
     "$kernbench" ccl plam
-check "nothing like it" outcome 2 '' "kernbench: unknown command of ccl 'list'; see kernbench ccl --help" \
+check "nothing like it" outcome 2 '' "kernbench: unknown subcommand 'list': expected plan, print or tune" \
     "$kernbench" ccl list
 check "its help" outcome 0 'usage: kernbench ccl COMMAND *Commands:*plan *Example: *' '' \
     "$kernbench" ccl --help
@@ -93,7 +93,7 @@ check "idle settings are told" outcome 0 '*' 'kernbench: warning: --set system.s
 # ---- Mistakes
 
 check "no such algorithm" outcome 2 '' \
-    "kernbench: --algorithm: built-in ccl.yaml has no 'one_shoot' (it has *); did you mean 'one_shot'?" \
+    "kernbench: --algorithm: built-in ccl.yaml has no algorithm 'one_shoot'; did you mean 'one_shot'?" \
     plan --algorithm one_shoot
 check "auto" outcome 2 '' 'kernbench: auto chooses by size (see kernbench ccl tune) and has no plan of its own: say which with --algorithm; *' \
     plan --set ccl.defaults.algorithm=auto
@@ -164,7 +164,7 @@ check "a plugin" outcome 0 '*module         pass_on
 *sip0.cube0.pe0  ahead      sip0.cube0.pe1 ahead  sip0.cube0.pe3 ahead *' '' \
     plan --ccl plugged.yaml --plugin "$collective"
 check "without it" outcome 2 '' \
-    "kernbench: plugged.yaml:3:19: algorithms.mine.module: unknown module 'pass_on' (*" \
+    "kernbench: plugged.yaml:3:19: algorithms.mine.module: unknown module 'pass_on': expected *" \
     plan --ccl plugged.yaml
 check "is listed" outcome 0 '*module *pass_on *everybody gets *' '' \
     "$kernbench" list --plugin "$collective"

@@ -24,17 +24,17 @@ for help in 'help version' 'version --help' 'version -h' 'version x --help'; do
 done
 
 check "unknown command" \
-    outcome 2 '' "kernbench: unknown command 'frobnicate'; see kernbench --help" "$kernbench" frobnicate
+    outcome 2 '' "kernbench: unknown command 'frobnicate': expected run, list, *, help or version" "$kernbench" frobnicate
 check "mistyped command" \
     outcome 2 '' "kernbench: unknown command 'vesion'; did you mean 'version'?" "$kernbench" vesion
 check "mistyped option" \
-    outcome 2 '' "kernbench: unknown option '--versoin'; did you mean '--version'?" \
+    outcome 2 '' "kernbench: unknown option '--versoin': expected --help or --version; did you mean '--version'?" \
     "$kernbench" --versoin
 check "unknown option" \
-    outcome 2 '' "kernbench: unknown option '--frobnicate'; see kernbench --help" \
+    outcome 2 '' "kernbench: unknown option '--frobnicate': expected --help or --version" \
     "$kernbench" --frobnicate
 check "mistyped option of a command" \
-    outcome 2 '' "kernbench: unknown option '--hepl'; did you mean '--help'?" \
+    outcome 2 '' "kernbench: unknown option '--hepl': expected --help; did you mean '--help'?" \
     "$kernbench" version --hepl
 check "mistyped command after help" \
     outcome 2 '' "kernbench: unknown command 'verion'; did you mean 'version'?" \

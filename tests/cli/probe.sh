@@ -107,7 +107,7 @@ check "mistyped case" outcome 2 '' "kernbench: unknown case 'pe-srm'; did you me
 check "unknown case" outcome 2 '' "kernbench: unknown case 'nonsense'; see kernbench probe --list" \
     "$kernbench" probe --case nonsense
 check "a case by some of its words" outcome 2 '' \
-    "kernbench: unknown case 'pe-far'; there are pe-remote-cube-far, pe-remote-cube-far-write" \
+    "kernbench: unknown case 'pe-far': matching cases are pe-remote-cube-far, pe-remote-cube-far-write" \
     "$kernbench" probe --case pe-far
 check "--seed without --load" outcome 2 '' 'kernbench: --seed goes with --load: *' \
     "$kernbench" probe --seed 0
@@ -125,7 +125,7 @@ check "a bad value" outcome 2 '' \
 check "a value for a flag" outcome 2 '' 'kernbench: --json takes no value' "$kernbench" probe --json=1
 check "a word" outcome 2 '' "kernbench: too many arguments: 'x'; see kernbench probe --help" \
     "$kernbench" probe x
-check "no such machine" outcome 2 '' 'kernbench: nowhere.yaml: no such file*' \
+check "no such machine" outcome 2 '' 'kernbench: no such file or built-in machine: 'nowhere.yaml'*' \
     "$kernbench" probe --topology nowhere.yaml
 check "a setting without effect" outcome 0 '*' 'kernbench: warning: --set system.sips.count=2 *' \
     "$kernbench" probe --case pe-sram --set system.sips.count=2

@@ -148,14 +148,14 @@ check "a bench, and one too many" outcome 2 '' "kernbench: too many arguments: '
 check "mistyped bench" outcome 2 '' \
     "kernbench: unknown bench 'gemm_single_p'; did you mean 'gemm_single_pe'?" \
     "$kernbench" run --bench gemm_single_p
-check "unknown bench" outcome 2 '' "kernbench: unknown bench 'x'; see kernbench list*" \
+check "unknown bench" outcome 2 '' "kernbench: unknown bench 'x'; see kernbench list, or name a file: ./mine.c" \
     "$kernbench" run --bench x
-check "unknown parameter" outcome 2 '' "kernbench: bench 'qkv_gemm' has no parameter 'wdith'; did you mean 'width'?" \
+check "unknown parameter" outcome 2 '' "kernbench: unknown parameter 'wdith' of bench 'qkv_gemm': expected tokens or width; did you mean 'width'?" \
     "$kernbench" run --bench qkv_gemm --param wdith=3
 check "parameter out of range" outcome 2 '' "kernbench: parameter m of bench 'gemm_single_pe': expected *" \
     "$kernbench" run --bench gemm_single_pe --param m=0
 check "parameter that is none of its names" outcome 2 '' \
-    "kernbench: parameter dtype of bench 'ccl_reduce': expected one of f16, bf16, f32, found '2'" \
+    "kernbench: parameter dtype of bench 'ccl_reduce': unknown value '2': expected f16, bf16 or f32" \
     "$kernbench" run --bench ccl_reduce --param dtype=2
 check "parameters: a size, a name" \
     outcome 0 '*  parameters: min_bytes=1024 max_bytes=1024 factor=4 dtype=bf16 op=max root=0 *' '' \
@@ -189,7 +189,7 @@ check "a deadlock, as JSON" outcome 4 '*"code": 4,*"message": "deadlock at *' '*
 check "no error, as JSON" good_json --bench va_offset_verify
 check "no error, as JSON: null" figure error null
 check "a parameter that the bench does not have" outcome 2 '' \
-    "kernbench: kb_bench_param: bench 'ask' has no parameter 'cuont'; did you mean 'count'?" \
+    "kernbench: kb_bench_param: unknown parameter 'cuont' of bench 'ask': expected count; did you mean 'count'?" \
     "$kernbench" run --bench "$faults:ask"
 check "a parameter that the bench does not have, as JSON" outcome 2 '{*"error": {*"code": 2,*}' '*' \
     "$kernbench" run --bench "$faults:ask" --json
@@ -207,7 +207,7 @@ check "a deadlock" outcome 4 '' 'kernbench: deadlock at *rank 0 waits for what n
     "$kernbench" run --bench "$faults:deadlock"
 check "several benches in a file" outcome 2 '' 'kernbench: *has several benches: say which, *' \
     "$kernbench" run --bench "$faults"
-check "no such bench in a file" outcome 2 '' "kernbench: *has no bench 'x'; it has wrong, *" \
+check "no such bench in a file" outcome 2 '' "kernbench: *has no bench 'x': expected wrong, *" \
     "$kernbench" run --bench "$faults:x"
 check "no such file" outcome 2 '' 'kernbench: cannot read ./nothing.c: No such file or directory' \
     "$kernbench" run --bench ./nothing.c
@@ -274,7 +274,7 @@ for name in int run axpb x main kb_launch tl_load exit NULL; do
     check "new: it works as '$name'" outcome 0 "*$name on machine *Results: right*" '' \
         "$kernbench" run --bench ./$name.c --verify-data --param n=100
 done
-check "new: what?" outcome 2 '' "kernbench: unknown kind of thing 'bnech'; did you mean 'bench'?" "$kernbench" new bnech x
+check "new: what?" outcome 2 '' "kernbench: unknown kind of file 'bnech': expected bench or collective; did you mean 'bench'?" "$kernbench" new bnech x
 check "new: nothing" outcome 2 '' 'kernbench: what is to be made?*' "$kernbench" new
 
 sed 's/tl_load/tl_laod/' mine.c >typo.c

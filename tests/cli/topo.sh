@@ -88,7 +88,7 @@ check "svg: the disk is full" outcome 71 '' \
     'kernbench: cannot write /dev/full: No space left on device' topo --svg /dev/full
 check "svg: stdout is full" outcome 71 '' 'kernbench: cannot write the output: *' to_full topo --svg -
 check "svg and JSON on stdout" outcome 2 '' 'kernbench: --svg - and --json *' topo --svg - --json
-check "two things at a time" outcome 2 '' 'kernbench: only one of *' topo --check --print
+check "two things at a time" outcome 2 '' 'kernbench: --check, --print and --svg exclude each other: give one of them' topo --check --print
 check "print: stdout is full" outcome 71 '' 'kernbench: cannot write the output: *' to_full topo --print
 check "help" outcome 0 'usage: kernbench topo*--svg FILE*--set KEY=VALUE*Example: *' '' topo --help
 

@@ -66,7 +66,7 @@ check "a pattern that the machine has not" \
     outcome 2 '' 'kernbench: the pattern neighbor has the PEs at router 0,0 of the cube send to *' \
     "$kernbench" traffic --pattern neighbor
 check "a pattern that there is not" \
-    outcome 2 '' "kernbench: --pattern: expected one of uniform, *, found 'tornado'" \
+    outcome 2 '' "kernbench: --pattern: unknown value 'tornado': expected uniform, transpose, bitcomp, neighbor or hotspot" \
     "$kernbench" traffic --pattern tornado
 for rate in x -0.1 0.0000000001 ''; do
     check "rate '$rate'" outcome 2 '' 'kernbench: --rate: expected *' \

@@ -11,14 +11,17 @@ static const wrong cases[] = {
     /* Keys that nobody knows. */
     {"cube: { nok: { w: 4 } }", NULL,
      "f.yaml:1:9: unknown key 'cube.nok'; did you mean 'cube.noc'?"},
-    {"sytem: {}", NULL, "f.yaml:1:1: unknown key 'sytem'; did you mean 'system'?"},
+    {"sytem: {}", NULL,
+     "f.yaml:1:1: unknown key 'sytem': expected name, system, fabric, sip or cube; did you mean 'system'?"},
     {"{}", "cube.hbm_ctrl.eficiency=0.9",
-     "--set cube.hbm_ctrl.eficiency: unknown key 'cube.hbm_ctrl.eficiency'; "
-     "did you mean 'cube.hbm_ctrl.efficiency'?"},
+     "--set cube.hbm_ctrl.eficiency: unknown key 'cube.hbm_ctrl.eficiency': "
+     "expected impl, latency_ns, raw_gbs or efficiency; did you mean 'cube.hbm_ctrl.efficiency'?"},
     {"cube:\n  sram:\n    overhead_ns: 3\n", NULL,
-     "f.yaml:3:5: unknown key 'cube.sram.overhead_ns'"},
+     "f.yaml:3:5: unknown key 'cube.sram.overhead_ns': expected impl, latency_ns, bw_gbs or "
+     "capacity_mib"},
     {"system: { components: { swich: {} } }", NULL,
-     "f.yaml:1:25: unknown key 'system.components.swich'; did you mean 'system.components.switch'?"},
+     "f.yaml:1:25: unknown key 'system.components.swich': expected host or switch; did you mean "
+     "'system.components.switch'?"},
     /* Counts. */
     {"system:\n  sips:\n    count: 0\n", NULL,
      "f.yaml:3:12: system.sips.count: expected an integer from 1 to 4096, found '0'"},
@@ -99,12 +102,12 @@ static const wrong cases[] = {
      "f.yaml:1:17: cube.pe_tcm: expected less to be reserved than the TCM's 2 MiB, found 4 MiB"},
     {"cube: { pe_tcm: 5 }", NULL, "f.yaml:1:17: cube.pe_tcm: expected a mapping, found '5'"},
     {"cube: { pe_tcm: { impl: builtin.sram } }", NULL,
-     "f.yaml:1:19: unknown key 'cube.pe_tcm.impl'"},
+     "f.yaml:1:19: unknown key 'cube.pe_tcm.impl': expected capacity_mib, reserved_mib or bw_gbs"},
     {"name: \"a\\nb\"", NULL, "f.yaml:1:7: name: expected a name without control characters"},
     /* Patterns of SIPs. */
     {"{}", "system.sips.topology=ring",
      "--set system.sips.topology: expected ring_1d, torus_2d, mesh_2d or mesh_2d_no_wrap, found "
-     "'ring'"},
+     "'ring'; did you mean 'ring_1d'?"},
     {"{}", "system.sips.topology=torus2d",
      "--set system.sips.topology: expected ring_1d, torus_2d, mesh_2d or mesh_2d_no_wrap, found "
      "'torus2d'; did you mean 'torus_2d'?"},
@@ -137,7 +140,7 @@ static const wrong cases[] = {
     {"cube: { pe_layout: { corners: [NW, NW] } }", NULL,
      "f.yaml:1:36: cube.pe_layout.corners.1: corner NW is in the list already"},
     {"cube: { pe_layout: { corners: [NW, NX] } }", NULL,
-     "f.yaml:1:36: cube.pe_layout.corners.1: expected NW, NE, SW or SE, found 'NX'"},
+     "f.yaml:1:36: cube.pe_layout.corners.1: expected NW, NE, SW or SE, found 'NX'; did you mean 'NW'?"},
     {"cube: { pe_layout: { corners: [] } }", NULL,
      "f.yaml:1:31: cube.pe_layout.corners: expected at least one corner, found none"},
     {"cube: { pe_layout: { corners: NW } }", NULL,
@@ -150,8 +153,8 @@ static const wrong cases[] = {
      "--set cube.pe_layout.pe_per_corner: expected an integer from 1 to 4096, found '0'"},
     /* Components. */
     {"system: { components: { switch: { impl: builtin.swich } } }", NULL,
-     "f.yaml:1:41: system.components.switch.impl: unknown component 'builtin.swich'; "
-     "did you mean 'builtin.switch'?"},
+     "f.yaml:1:41: system.components.switch.impl: unknown component 'builtin.swich': "
+     "expected builtin.switch; did you mean 'builtin.switch'?"},
     {"{}", "cube.xbar.impl=builtin.router",
      "--set cube.xbar.impl: expected a component of kind xbar, found 'builtin.router', which is a "
      "router"},
@@ -224,9 +227,9 @@ static void all_problems_are_reported_in_one_go(void **state)
     assert_string_equal(
         kb_error_detail(err),
         "f.yaml:2:18: system.sips.count: expected an integer from 1 to 4096, found 'none'\n"
-        "f.yaml:3:33: system.components.switch.impl: unknown component 'builtin.swtch'; "
-        "did you mean 'builtin.switch'?\n"
-        "f.yaml:3:48: unknown key 'system.components.switch.atrs'; "
+        "f.yaml:3:33: system.components.switch.impl: unknown component 'builtin.swtch': "
+        "expected builtin.switch; did you mean 'builtin.switch'?\n"
+        "f.yaml:3:48: unknown key 'system.components.switch.atrs': expected kind, impl or attrs; "
         "did you mean 'system.components.switch.attrs'?\n"
         "f.yaml:5:13: cube.noc.w: expected an integer from 1 to 64, found '0'\n"
         "f.yaml:5:19: cube.noc.h: expected an integer from 1 to 64, found '99'\n"
