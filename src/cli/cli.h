@@ -21,7 +21,7 @@ typedef struct cli_command cli_command;
 struct cli_command {
     const char *name;
     const char *arguments; /* as usage shows them, "" if none */
-    const char *summary;   /* its line in the list of commands; reads on after "Prints" */
+    const char *summary;   /* its line in the list of commands: "draw the machine" */
     const char *help;      /* paragraphs of its --help before the options, "" if none */
     const char *example;   /* the end of its --help: whole lines that begin with "Example: " */
     const cli_option *options;

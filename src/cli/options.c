@@ -16,7 +16,7 @@
 static const cli_option common_options[] = {
     {.name = "--topology",
      .value = "FILE",
-     .help = "the machine: a file, or the name of a built-in one; default: the built-in 'default'",
+     .help = "the machine: a YAML file, or the name of a built-in machine; default: default",
      .kind = CLI_STRING,
      CLI_INTO(cli_common, topology)},
     {.name = "--set",
@@ -29,7 +29,7 @@ static const cli_option common_options[] = {
      .kind = CLI_FLAG,
      CLI_INTO(cli_common, json)},
     {.name = "--quiet",
-     .help = "no warnings, no progress, no explanations",
+     .help = "no warnings, progress or explanations",
      .kind = CLI_FLAG,
      CLI_INTO(cli_common, quiet)},
 };
@@ -164,6 +164,9 @@ static kb_code set(const parser *p, const cli_option *option, const char *text)
         *(bool *)target = true;
         return KB_OK;
     case CLI_STRING:
+        if (text[0] == '\0')
+            return cli_fail(KB_ERR_INPUT, "%s: empty value: expected %s", option->name,
+                            option->value);
         *(const char **)target = text;
         return KB_OK;
     case CLI_UINT:

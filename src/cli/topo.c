@@ -215,7 +215,7 @@ static kb_code run_topo(const cli_command *self, int argc, char **argv)
 const cli_command cli_topo_command = {
     .name = "topo",
     .arguments = "[OPTIONS]",
-    .summary = "the machine: a summary, its description, a drawing",
+    .summary = "summarise, check, print or draw the machine",
     .help =
         "Without --check, --print and --svg: a summary with counts, capacities, nodes and links.\n",
     .example = "Example: kernbench topo --set system.sips.count=4\n"
