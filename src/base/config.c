@@ -239,7 +239,7 @@ int64_t kb_config_decimal(kb_config_node *node, int digits, int64_t min, int64_t
         return value;
     if (result == KB_DECIMAL_TOO_FINE) {
         kb_config_unexpected(node, NULL, "at most %d digit%s after the point", digits,
-                             digits == 1 ? "" : "s");
+                             kb_plural((uint64_t)digits));
         return fallback;
     }
     kb_text range = KB_TEXT_INIT;

@@ -184,7 +184,7 @@ kb_error *kb_config_finish(kb_config *config)
     if (count == 1)
         return kb_error_at(KB_ERR_INPUT, &problems[0].place, "%s", problems[0].message);
     kb_error *err = kb_error_at(KB_ERR_INPUT, &problems[0].place, "%s (and %zu more problem%s)",
-                                problems[0].message, count - 1, count > 2 ? "s" : "");
+                                problems[0].message, count - 1, kb_plural(count - 1));
     for (size_t i = 0; i < count; i++) {
         const kb_place *place = &problems[i].place;
         if (place->line > 0)
