@@ -97,7 +97,7 @@ static void check_size(const topo_description *d, kb_config *config)
     uint64_t links = topo_layout_count_links(d);
     if (links > TOPO_MAX_LINKS)
         kb_config_problem(kb_config_root(config),
-                          "the machine has %" PRIu64 " links, at most %u are possible", links,
+                          "machine too large: %" PRIu64 " links, the maximum is %u", links,
                           TOPO_MAX_LINKS);
 }
 
@@ -154,12 +154,14 @@ static kb_error *find_idle_settings(topo_machine *machine, const topo_source *so
         const char *setting = source->settings[i];
         bool idle = false;
         if (is_replaced(source, i)) {
-            kb_text_printf(&lines, "--set %s changes nothing: a later one replaces it\n", setting);
+            kb_text_printf(&lines, "--set %s has no effect: a later --set overrides it\n", setting);
             continue;
         }
         err = is_idle(source, machine, setting, defaults, &idle);
         if (idle)
-            kb_text_printf(&lines, "--set %s changes nothing: the machine has this value already\n",
+            kb_text_printf(&lines,
+                           "--set %s has no effect: the machine already has this "
+                           "value\n",
                            setting);
     }
     if (!err && lines.length > 0)

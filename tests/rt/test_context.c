@@ -100,8 +100,8 @@ static void settings_that_change_nothing_are_warned_of(void **state)
                                                        .on_warning = note_warning,
                                                        .on_warning_self = &seen});
     expect_notes(&seen,
-                 "--set system.sips.count=2 changes nothing: the machine has this value already\n"
-                 "--set cube.noc.w=4 changes nothing: the machine has this value already\n");
+                 "--set system.sips.count=2 has no effect: the machine already has this value\n"
+                 "--set cube.noc.w=4 has no effect: the machine already has this value\n");
     kb_context_destroy(ctx);
 }
 

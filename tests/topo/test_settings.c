@@ -36,37 +36,36 @@ static void expect_idle(const char *text, const char *const *settings, size_t co
 static void settings_that_change_nothing_are_named(void **state)
 {
     (void)state;
-    EXPECT_IDLE("{}", "--set cube.noc.w=4 changes nothing: the machine has this value already",
+    EXPECT_IDLE("{}", "--set cube.noc.w=4 has no effect: the machine already has this value",
                 "cube.noc.w=4");
     EXPECT_IDLE("{}", "", "cube.noc.w=5");
     EXPECT_IDLE("cube: { noc: { w: 5 } }", "", "cube.noc.w=4");
-    EXPECT_IDLE(
-        "{}",
-        "--set cube.hbm_ctrl.efficiency=0.80 changes nothing: the machine has this value "
-        "already\n--set sip.ucie.overhead_ns=8e0 changes nothing: the machine has this value "
-        "already",
-        "cube.hbm_ctrl.efficiency=0.80", "system.sips.count=3", "sip.ucie.overhead_ns=8e0");
+    EXPECT_IDLE("{}",
+                "--set cube.hbm_ctrl.efficiency=0.80 has no effect: the machine already has this "
+                "value\n"
+                "--set sip.ucie.overhead_ns=8e0 has no effect: the machine already has this value",
+                "cube.hbm_ctrl.efficiency=0.80", "system.sips.count=3", "sip.ucie.overhead_ns=8e0");
     /* mesh_2d and torus_2d are the same. */
     EXPECT_IDLE("system: { sips: { count: 4, topology: torus_2d } }",
-                "--set system.sips.topology=mesh_2d changes nothing: the machine has this value "
-                "already",
+                "--set system.sips.topology=mesh_2d has no effect: the machine already has "
+                "this value",
                 "system.sips.topology=mesh_2d");
     EXPECT_IDLE("{}", "", "name=other");
-    EXPECT_IDLE("name: x", "--set name=x changes nothing: the machine has this value already",
+    EXPECT_IDLE("name: x", "--set name=x has no effect: the machine already has this value",
                 "name=x");
 }
 
 static void of_several_of_one_key_the_last_counts(void **state)
 {
     (void)state;
-    EXPECT_IDLE("{}", "--set cube.noc.w=5 changes nothing: a later one replaces it", "cube.noc.w=5",
-                "cube.noc.w=6");
+    EXPECT_IDLE("{}", "--set cube.noc.w=5 has no effect: a later --set overrides it",
+                "cube.noc.w=5", "cube.noc.w=6");
     EXPECT_IDLE("{}",
-                "--set cube.noc.w=5 changes nothing: a later one replaces it\n"
-                "--set cube.noc.w=4 changes nothing: the machine has this value already",
+                "--set cube.noc.w=5 has no effect: a later --set overrides it\n"
+                "--set cube.noc.w=4 has no effect: the machine already has this value",
                 "cube.noc.w=5", "cube.noc.w=4");
-    EXPECT_IDLE("{}", "--set cube.noc.w=5 changes nothing: a later one replaces it", "cube.noc.w=5",
-                "cube.noc.w=5");
+    EXPECT_IDLE("{}", "--set cube.noc.w=5 has no effect: a later --set overrides it",
+                "cube.noc.w=5", "cube.noc.w=5");
 }
 
 /* Neither can be left out, so neither is idle. */
@@ -228,8 +227,8 @@ static void the_tcm_is_read_to_the_byte(void **state)
     EXPECT_IDLE("{}", "", "cube.pe_tcm.capacity_mib=32");
     EXPECT_IDLE("{}", "", "cube.pe_tcm.reserved_mib=0");
     EXPECT_IDLE("{}",
-                "--set cube.pe_tcm.reserved_mib=4.0 changes nothing: the machine has this value "
-                "already",
+                "--set cube.pe_tcm.reserved_mib=4.0 has no effect: the machine already has "
+                "this value",
                 "cube.pe_tcm.reserved_mib=4.0");
 }
 
