@@ -281,8 +281,8 @@ static void what_is_mapped_outside_a_memory_is_a_fault(void **state)
     expect_ok(resolve(&r, &region));
     region.dims[0] = 101;
     expect_error(resolve(&r, &region), KB_ERR_FAULT,
-                 "kernel k on sip0.cube0.pe1: 101 bytes at sip0.cube0.pe0.hbm+0x3fffff9c are not "
-                 "inside the memory: its capacity is 1073741824");
+                 "kernel k on sip0.cube0.pe1: out of bounds: 101 bytes at "
+                 "sip0.cube0.pe0.hbm+0x3fffff9c; the capacity of the memory is 1073741824");
     drop(&r);
 }
 

@@ -109,21 +109,22 @@ static void what_cannot_be_given_is_refused(void **state)
     kb_machine m = kb_context_machine(ctx);
     kb_location block = at(KB_SRAM, 9, 9, 9, 9);
     expect_error(kb_memory_alloc(ctx, pe0, KB_HBM, 0, 1, &block), KB_ERR_INPUT,
-                 "kb_memory_alloc: 0 bytes asked in sip0.cube0.pe0.hbm: at least 1 is needed");
+                 "kb_memory_alloc: invalid size of 0 bytes in sip0.cube0.pe0.hbm: expected at "
+                 "least 1");
     expect_error(
         kb_memory_alloc(ctx, pe0, KB_HBM, 1, 0, &block), KB_ERR_INPUT,
-        "kb_memory_alloc: alignment 0 asked in sip0.cube0.pe0.hbm: a power of two is needed");
+        "kb_memory_alloc: invalid alignment 0 in sip0.cube0.pe0.hbm: expected a power of two");
     expect_error(
         kb_memory_alloc(ctx, pe0, KB_TCM, 1, 24, &block), KB_ERR_INPUT,
-        "kb_memory_alloc: alignment 24 asked in sip0.cube0.pe0.tcm: a power of two is needed");
+        "kb_memory_alloc: invalid alignment 24 in sip0.cube0.pe0.tcm: expected a power of two");
     expect_error_about(kb_memory_alloc(ctx, pe0, KB_VIRTUAL, 1, 1, &block), KB_ERR_INPUT,
                        "a virtual address is in no memory");
     expect_error_about(kb_memory_alloc(ctx, (kb_pe){0, 0, PES}, KB_HBM, 1, 1, &block), KB_ERR_INPUT,
                        "pe4 does not exist");
     expect_error(
         kb_memory_alloc(ctx, pe0, KB_TCM, m.tcm_bytes + 1, 1, &block), KB_ERR_FAULT,
-        "kb_memory_alloc: out of memory in sip0.cube0.pe0.tcm: 12582913 bytes asked, 12582912 free "
-        "(capacity 12582912)");
+        "kb_memory_alloc: out of memory in sip0.cube0.pe0.tcm: 12582913 bytes requested, "
+        "12582912 free (capacity 12582912)");
     expect_error_about(kb_memory_alloc(ctx, pe0, KB_HBM, UINT64_MAX, 1, &block), KB_ERR_FAULT,
                        "out of memory in sip0.cube0.pe0.hbm");
     assert_int_equal(block.offset, 9);

@@ -331,17 +331,17 @@ static void messages_about_what_is_not_there_are_refused(void **state)
         {map_to(pe, va, hbm(0, 0), 0), KB_ERR_INPUT, "MMU map: 0 bytes; expected at least 1"},
 
         {write_to(hbm(4, 0), 1), KB_ERR_INPUT,
-         "memory write: sip4 does not exist: the machine has 4, from 0 on"},
+         "memory write: sip4 does not exist: the machine has 4, numbered from 0"},
         {write_to(at(KB_HBM, 0, 2, 0, 0), 1), KB_ERR_INPUT,
-         "memory write: cube2 does not exist: a SIP has 2, from 0 on"},
+         "memory write: cube2 does not exist: a SIP has 2, numbered from 0"},
         {read_from(at(KB_TCM, 0, 0, 4, 0), 1), KB_ERR_INPUT,
-         "memory read: pe4 does not exist: a cube has 4, from 0 on"},
+         "memory read: pe4 does not exist: a cube has 4, numbered from 0"},
         {read_from(at(KB_SRAM, UINT32_MAX, 0, 0, 0), 1), KB_ERR_INPUT,
-         "memory read: sip4294967295 does not exist: the machine has 4, from 0 on"},
+         "memory read: sip4294967295 does not exist: the machine has 4, numbered from 0"},
         {write_to(nowhere(), 1), KB_ERR_INPUT,
-         "memory write: memory 17 does not exist: there are hbm, tcm and sram"},
+         "invalid memory write: memory 17: expected hbm, tcm or sram"},
         {dma((kb_pe){0, 0, 4}, hbm(0, 0), hbm(1, 0), 1), KB_ERR_INPUT,
-         "PE DMA: pe4 does not exist: a cube has 4, from 0 on"},
+         "PE DMA: pe4 does not exist: a cube has 4, numbered from 0"},
         {dma((kb_pe){0, 2, 0}, hbm(0, 0), hbm(1, 0), 1), KB_ERR_INPUT, "PE DMA: cube2 does not"},
         {dma((kb_pe){4, 0, 0}, hbm(0, 0), hbm(1, 0), 1), KB_ERR_INPUT, "PE DMA: sip4 does not"},
         {map_to((kb_pe){0, 0, 4}, va, hbm(0, 0), 1), KB_ERR_INPUT, "MMU map: pe4 does not exist"},
@@ -362,8 +362,8 @@ static void messages_beyond_memories_and_addresses_are_refused(void **state)
     const uint64_t last_va = 0x100000000 + ((uint64_t)1 << 48);
     const wrong wrongs[] = {
         {write_to(hbm(0, m.hbm_bytes), 1), KB_ERR_FAULT,
-         "memory write: 1 bytes at sip0.cube0.pe0.hbm+0x300000000 are not inside the memory: its "
-         "capacity is 12884901888"},
+         "memory write: out of bounds: 1 bytes at sip0.cube0.pe0.hbm+0x300000000; the capacity "
+         "of the memory is 12884901888"},
         {write_to(hbm(0, 1), m.hbm_bytes), KB_ERR_FAULT, "are not inside the memory"},
         {write_to(hbm(0, 0), UINT64_MAX), KB_ERR_FAULT, "are not inside the memory"},
         {write_to(hbm(0, UINT64_MAX), 1), KB_ERR_FAULT, "are not inside the memory"},
@@ -378,7 +378,8 @@ static void messages_beyond_memories_and_addresses_are_refused(void **state)
         {map_to(pe, va, hbm(0, m.hbm_bytes - 1), 2), KB_ERR_FAULT, "MMU map: 2 bytes at sip0"},
 
         {write_to(virtual_at(va), 1), KB_ERR_INPUT,
-         "memory write: a virtual address is in no memory: it has to be translated first"},
+         "memory write: expected a physical memory, found KB_VIRTUAL: translate the address "
+         "first"},
         {read_from(virtual_at(va), 1), KB_ERR_INPUT, "memory read: a virtual address is in no"},
         {map_to(pe, va, virtual_at(va), 1), KB_ERR_INPUT, "MMU map: a virtual address is in no"},
 

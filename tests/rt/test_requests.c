@@ -354,7 +354,7 @@ static void a_million_requests_take_no_more_memory_than_a_few(void **state)
 /* ---- Faults ---- */
 
 static const char fault_message[] = "PE DMA on sip0.cube0.pe0: address 0xdead0000 is not "
-                                    "mapped: no tensor is mapped at all";
+                                    "mapped: no tensor is mapped";
 
 static void a_fault_is_returned_at_every_wait(void **state)
 {

@@ -436,7 +436,7 @@ static void addresses_of_a_freed_tensor_fault(void **state)
         expect_ok(kb_synchronize(ctx));
         expect_error(touch(ctx, pe, 0x100003000), KB_ERR_FAULT,
                      "PE DMA on sip0.cube1.pe2: address 0x100003000 is not mapped: no tensor "
-                     "is mapped at all");
+                     "is mapped");
         kb_context_destroy(ctx);
     }
 }
@@ -472,7 +472,7 @@ static void a_tensor_is_mapped_on_its_own_device(void **state)
         expect_ok(touch(ctx, (kb_pe){1, i / 4, i % 4}, 0x100000000));
     expect_error(touch(ctx, (kb_pe){2, 0, 0}, 0x100000000), KB_ERR_FAULT,
                  "PE DMA on sip2.cube0.pe0: address 0x100000000 is not mapped: no tensor is "
-                 "mapped at all");
+                 "mapped");
     kb_context_destroy(ctx);
 }
 

@@ -66,7 +66,7 @@ static const char *const mistakes[] = {
     "tl_send: a plain number has no shape: make it a tensor with tl_full",
     "tl_recv_async: by which direction it comes is not known yet: use tl_recv with .from",
     "tl_recv: shape (-1) has a negative dimension",
-    "tl_recv: out of memory in sip0.cube0.pe0.tcm: 16777216 bytes asked, ",
+    "tl_recv: out of memory in sip0.cube0.pe0.tcm: 16777216 bytes requested, ",
     "tl_recv: the MMU",
     "tl_recv: there is no dtype of number 99",
 };
