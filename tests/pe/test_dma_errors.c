@@ -45,7 +45,7 @@ static void faults_name_who_did_it_and_move_nothing(void **state)
                  "kernel k on sip0.cube0.pe1: out of bounds: 16 bytes at "
                  "sip0.cube0.pe0.hbm+0x3ffffff1; the capacity of the memory is 1073741824");
     expect_fault(&r, &(pe_move){.from = good, .to = tcm, .bytes = 1}, KB_ERR_FAULT,
-                 "kernel k on sip0.cube0.pe1: out of bounds: 1 bytes at "
+                 "kernel k on sip0.cube0.pe1: out of bounds: 1 byte at "
                  "sip0.cube0.pe1.tcm+0xc00000; the capacity of the memory is 12582912");
     expect_fault(&r, &(pe_move){.from = good, .to = beyond, .bytes = 8}, KB_ERR_FAULT,
                  "kernel k on sip0.cube0.pe1: out of bounds: 8 bytes at "
@@ -131,14 +131,14 @@ static void bugs_are_returned(void **state)
     outcome o = {.r = &r};
     pe_move move = {.from = place(KB_HBM, 0, 0, 0, 0), .to = place(KB_TCM, 0, 0, 0, 0)};
     expect_error(pe_dma_start(r.dma, (kb_pe){0, 0, 0}, "k", &move, 1, on_outcome, &o, 5),
-                 KB_ERR_BUG, "a DMA is to move 0 bytes");
+                 KB_ERR_BUG, "DMA transfer of 0 bytes");
     move.bytes = 1;
     expect_error(pe_dma_start(r.dma, (kb_pe){0, 0, 2}, "k", &move, 1, on_outcome, &o, 5),
-                 KB_ERR_BUG, "there is no DMA sip0.cube0.pe2");
+                 KB_ERR_BUG, "no such DMA: sip0.cube0.pe2");
     expect_error(pe_dma_start(r.dma, (kb_pe){0, 1, 0}, "k", &move, 1, on_outcome, &o, 5),
-                 KB_ERR_BUG, "there is no DMA sip0.cube1.pe0");
+                 KB_ERR_BUG, "no such DMA: sip0.cube1.pe0");
     expect_error(pe_dma_start(r.dma, (kb_pe){1, 0, 0}, "k", &move, 1, on_outcome, &o, 5),
-                 KB_ERR_BUG, "there is no DMA sip1.cube0.pe0");
+                 KB_ERR_BUG, "no such DMA: sip1.cube0.pe0");
     assert_int_equal(o.done, 0);
     rig_fini(&r);
 }
