@@ -251,7 +251,8 @@ static void test_failures(void **state)
     expect_failure(&receives_first, KB_ERR_DEADLOCK,
                    "2 coroutines wait: sip0.cube0.pe0 waits for sip0.cube0.pe1 (W), which waits "
                    "for sip0.cube0.pe0 (W)",
-                   "\ncircle: sip0.cube0.pe0 (W) > sip0.cube0.pe1 (W) > sip0.cube0.pe0");
+                   "\n"
+                   "cycle: sip0.cube0.pe0 (W) > sip0.cube0.pe1 (W) > sip0.cube0.pe0");
     expect_failure(&sends_twice, KB_ERR_FAULT,
                    "mock: kernel 'sends_twice': 2 messages were never received: sip0.cube0.pe0 has "
                    "1 in W from sip0.cube0.pe1, sip0.cube0.pe1 has 1 in W from sip0.cube0.pe0",

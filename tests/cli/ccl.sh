@@ -87,7 +87,7 @@ check "a wrong setting of the machine" outcome 2 '' "kernbench: --set system.sip
     plan --set system.sip.count=9
 check "ccl. is not of the machine" outcome 2 '' "kernbench: --set ccl.x: unknown key 'ccl'*" \
     "$kernbench" topo --set ccl.x=1
-check "idle settings are told" outcome 0 '*' 'kernbench: warning: --set system.sips.count=2 changes nothing*' \
+check "idle settings are told" outcome 0 '*' 'kernbench: warning: --set system.sips.count=2 has no effect: *' \
     plan --set system.sips.count=2
 
 # ---- Mistakes
@@ -104,7 +104,7 @@ sip: { cube_mesh: { w: 1, h: 1 } }
 cube: { pe_layout: { pe_per_corner: 1, corners: [NW, SE] } }
 YAML
 check "makes no sense on this machine" outcome 2 '' \
-    "kernbench: algorithm 'tree_allreduce_7': a rank is a PE, and 7 are wanted, but the machine has 2" \
+    "kernbench: algorithm 'tree_allreduce_7': rank: pe needs 7 PEs, but the machine has 2" \
     plan --algorithm tree_allreduce_7 --topology tiny.yaml
 
 # ---- ccl.yaml
@@ -169,7 +169,7 @@ check "without it" outcome 2 '' \
 check "is listed" outcome 0 '*module *pass_on *everybody gets *' '' \
     "$kernbench" list --plugin "$collective"
 check "its plan may fail" outcome 2 '' \
-    "kernbench: algorithm 'mine': direction ahead of sip0.cube0.pe0 leads to itself" \
+    "kernbench: algorithm 'mine': direction ahead of sip0.cube0.pe0 is connected to itself" \
     plan --ccl plugged.yaml --plugin "$collective" --set ccl.algorithms.mine.kernel_step=4
 sed 's/"pass_on"/"lanes"/; s/_ring"/"/' "$collective" >ok.c
 check "names are by kind" outcome 0 '*' '' plan --plugin ./ok.c
@@ -262,7 +262,7 @@ check "what is wrong is no document" outcome 2 '' 'kernbench: --algorithm: *' pl
 hierarchical='--set ccl.defaults.algorithm=hierarchical_allreduce --set ccl.algorithms.hierarchical_allreduce'
 # shellcheck disable=SC2086 # words
 check "arguments that an algorithm refuses to make: its entry is named once" outcome 2 '' \
-    "kernbench: 1 of 2 workers failed: rank 0: 'hierarchical_allreduce': hierarchical needs all PEs of each rank *" \
+    "kernbench: 1 of 2 workers failed: rank 0: 'hierarchical_allreduce': hierarchical needs all PEs of all ranks *" \
     "$kernbench" run --bench ccl_allreduce --quiet $hierarchical.mapper=leader_only \
     --set ccl.algorithms.hierarchical_allreduce.validator=single_shard_per_rank
 check "what all ranks have to say is said once" outcome 2 '' \

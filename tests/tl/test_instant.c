@@ -330,7 +330,7 @@ static void a_deadlock_is_one_here_too(void **state)
         kb_text text = KB_TEXT_INIT;
         assert_true(ipcq_print_waits(r.queues, &text));
         assert_non_null(strstr(kb_text_peek(&text),
-                               "circle: sip0.cube0.pe0 (W) > sip0.cube0.pe1 (W) > sip0.cube0.pe0"));
+                               "cycle: sip0.cube0.pe0 (W) > sip0.cube0.pe1 (W) > sip0.cube0.pe0"));
         kb_text_fini(&text);
         rig_fini(&r);
     }

@@ -445,7 +445,7 @@ static void kernels_that_wait_for_each_other_are_found(void **state)
         expect_line(said, "sip0.cube0.pe%u", i);
         expect_line(said, "test_queue_ends.c:%d", line);
     }
-    expect_line(said, "circle: sip0.cube0.pe0 (W) > sip0.cube0.pe2 (W) > sip0.cube0.pe1 (W) > "
+    expect_line(said, "cycle: sip0.cube0.pe0 (W) > sip0.cube0.pe2 (W) > sip0.cube0.pe1 (W) > "
                       "sip0.cube0.pe0");
     kb_text_fini(&text);
     rig_fini(&r);
@@ -467,7 +467,7 @@ static void senders_that_wait_for_each_other_are_found(void **state)
         assert_true(ipcq_print_waits(r.queues, &text));
         expect_line(kb_text_peek(&text), "test_queue_ends.c:%d", line);
         expect_line(kb_text_peek(&text),
-                    "circle: sip0.cube0.pe0 (E) > sip0.cube0.pe1 (E) > sip0.cube0.pe0");
+                    "cycle: sip0.cube0.pe0 (E) > sip0.cube0.pe1 (E) > sip0.cube0.pe0");
         kb_text_fini(&text);
         rig_fini(&r);
         r = ring_of(2, &settings); /* what fits is no deadlock */
