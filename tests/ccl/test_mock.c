@@ -245,7 +245,7 @@ KB_KERNEL(goes_too_far, tl_ptr mine)
 static void test_failures(void **state)
 {
     (void)state;
-    expect_failure(&goes_north, KB_ERR_FAULT, "there is no direction 'N' on this PE; it has E, W",
+    expect_failure(&goes_north, KB_ERR_FAULT, "invalid direction 'N' on this PE: expected E, W",
                    "");
     expect_failure(&expects_more, KB_ERR_FAULT, "(3)", "");
     expect_failure(&receives_first, KB_ERR_DEADLOCK,

@@ -79,7 +79,7 @@ static void the_tcm_is_as_small_as_it_is(void **state)
     expect_fault(&r, too_much,
                  "tl_full: out of memory in sip0.cube0.pe0.tcm: 8388608 bytes requested, "
                  "4194304 free (capacity 12582912); values of this kernel hold 8388608 bytes: "
-                 "tl_free and TL_SCOPE give back what is done with",
+                 "release them with tl_free or TL_SCOPE",
                  MEMORY, 2 << 20);
     expect_tcm_free(&r);
     rig_fini(&r);
