@@ -49,8 +49,8 @@ static kb_error *check_spec(const kb_bench_spec *spec)
         const kb_param *param = &spec->params[i];
         if (!param->name || !is_allowed(param, param->value))
             return kb_error_new(KB_ERR_INPUT,
-                                "bench '%s': parameter %zu has no name, or its value is not from "
-                                "its least to its most",
+                                "bench '%s': parameter %zu has no name, or its default is out "
+                                "of its range",
                                 spec->name, i + 1);
     }
     return NULL;
@@ -417,7 +417,7 @@ kb_error *kb_bench_verify(kb_bench *bench, kb_tensor handle, const double *expec
         return NULL;
     if (!expected)
         return kb_error_new(KB_ERR_INPUT,
-                            "kb_bench_verify: '%s' is to be compared, and `expected` is NULL",
+                            "kb_bench_verify: missing reference of '%s': `expected` is NULL",
                             tensor->name);
     mem_box whole = mem_box_whole(&tensor->placement.shape);
     uint64_t elements = mem_box_elements(&whole);

@@ -321,7 +321,7 @@ static void tensors_have_to_be_there(void **state)
                  "kb_distributed_call: tensor 'w' is on the host: it was never deployed to a "
                  "device");
     expect_error(reduce_by(ctx, (kb_tensor[]){x[0], gone, x[2]}, 3, NULL), KB_ERR_FAULT,
-                 "kb_distributed_call: the tensor was freed, or never was one");
+                 "kb_distributed_call: invalid or freed tensor handle");
     expect_error(reduce_by(ctx, (kb_tensor[]){x[1], x[0], x[2]}, 3, NULL), KB_ERR_FAULT,
                  "kb_distributed_call: tensor 'x1' is on sip1, but rank 0 has sip0");
     expect_error(reduce_by(ctx, (kb_tensor[]){x[0], x[1], x[1]}, 3, NULL), KB_ERR_FAULT,

@@ -609,7 +609,7 @@ static void a_failed_spawn_does_not_poison_the_next(void **state)
             expect_error(kb_spawn(ctx, fails_in_a_group, &r, SIPS), KB_ERR_CHECK,
                          "1 of 4 workers failed: rank 1: boom");
             expect_error(kb_request_wait(ctx, r.open, NULL), KB_ERR_FAULT,
-                         "it was given up because a worker has failed");
+                         "cancelled because a worker failed");
             expect_ok(kb_request_free(ctx, r.open));
             expect_ok(kb_spawn(ctx, meets_four_times, &r, SIPS));
         }
