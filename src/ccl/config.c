@@ -169,10 +169,9 @@ static void read_topology(const reader *r, kb_config_node *mapping, ccl_entry *e
     if (!entry->algorithm || (!is_none && !entry->topology))
         return;
     if (is_none && !entry->algorithm->connect)
-        kb_config_problem(node, "module '%s' does not join its PEs itself: expected a topology",
-                          entry->algorithm->name);
+        kb_config_problem(node, "module '%s' needs a topology, found none", entry->algorithm->name);
     if (!is_none && entry->algorithm->connect)
-        kb_config_problem(node, "module '%s' joins its PEs itself: expected none",
+        kb_config_problem(node, "module '%s' defines its own topology: expected none",
                           entry->algorithm->name);
 }
 
@@ -184,7 +183,7 @@ static void read_reduce_shards(kb_config_node *mapping, ccl_entry *entry)
     bool always = entry->algorithm && entry->algorithm->reduce_shards;
     entry->reduce_shards = kb_config_bool(node, always);
     if (always && !entry->reduce_shards)
-        kb_config_problem(node, "module '%s' adds up the shards inside a SIP: expected true",
+        kb_config_problem(node, "module '%s' reduces the shards within each SIP: expected true",
                           entry->algorithm->name);
 }
 
@@ -210,7 +209,7 @@ static void read_entry_settings(reader *r, kb_config_node *mapping, ccl_entry *e
     read_setting(r, mapping, "w", 1, max_side, entry);
     read_setting(r, mapping, "h", 1, max_side, entry);
     if (!w != !h)
-        kb_config_problem(w ? w : h, "w and h go together, but %s is not given", w ? "h" : "w");
+        kb_config_problem(w ? w : h, "missing %s: w and h must be given together", w ? "h" : "w");
     read_setting(r, mapping, "root_cube", 0, INT32_MAX, entry);
     for (kb_config_node *node = NULL;
          (node = kb_config_find_prefixed(mapping, "kernel_", node)) != NULL;)
@@ -249,7 +248,7 @@ static void read_entry(reader *r, kb_config_node *node)
     kb_config_node *mapping = kb_config_mapping(node);
     draft d = begin_entry(r, name);
     if (strcmp(name, "auto") == 0)
-        kb_config_problem(node, "auto chooses among the algorithms: expected another name");
+        kb_config_problem(node, "'auto' is reserved: expected another name");
     read_shared(r, mapping, &d);
     settle_ranks(&d);
     d.entry.algorithm = read_thing(r, kb_config_need(mapping, "module"), CCL_ALGORITHM);
@@ -337,13 +336,13 @@ static void read_tuned_line(reader *r, kb_config_node *item)
         return;
     const ccl_entry *entry = &r->config->entries.items[tuned.entry];
     if (entry->algorithm && !(entry->algorithm->collectives & 1u << tuned.kind))
-        kb_config_problem(algorithm, "'%s' cannot do %s", entry->name,
+        kb_config_problem(algorithm, "'%s' does not implement %s", entry->name,
                           kb_collective_name(tuned.kind));
     for (size_t i = 0; i < r->config->tuned.count; i++)
         if (by_question(&r->config->tuned.items[i], &tuned) == 0)
             kb_config_problem(line,
-                              "the same machine, collective, world and size as in line %zu "
-                              "of the table",
+                              "duplicate entry: same machine, collective, world and size as "
+                              "entry %zu",
                               i + 1);
     if (!kb_vec_push(&r->config->tuned, tuned))
         r->out_of_memory = true;

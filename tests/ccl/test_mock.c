@@ -249,7 +249,7 @@ static void test_failures(void **state)
                    "");
     expect_failure(&expects_more, KB_ERR_FAULT, "(3)", "");
     expect_failure(&receives_first, KB_ERR_DEADLOCK,
-                   "2 coroutines wait: sip0.cube0.pe0 waits for sip0.cube0.pe1 (W), which waits "
+                   "2 coroutines blocked: sip0.cube0.pe0 waits for sip0.cube0.pe1 (W), which waits "
                    "for sip0.cube0.pe0 (W)",
                    "\n"
                    "cycle: sip0.cube0.pe0 (W) > sip0.cube0.pe1 (W) > sip0.cube0.pe0");
@@ -272,18 +272,18 @@ static void test_wrong_calls(void **state)
                     .elements = 3,
                     .arguments = add_address};
     expect_error(kb_mock_run(&mock, data, sizeof data), KB_ERR_INPUT,
-                 "mock: 2 buffers of 3 elements of f32 were promised, but the data has 16 bytes");
+                 "mock: 2 buffers of 3 elements of f32 expected, but the data has 16 bytes");
     mock.elements = 2;
     mock.arguments = add_address_and_rank;
     expect_error(kb_mock_run(&mock, data, sizeof data), KB_ERR_INPUT,
-                 "mock: kernel 'swap' has 1 parameters, but was given 2 arguments");
+                 "mock: kernel 'swap' expects 1 argument, found 2");
     mock.arguments = add_address;
     mock.edges = &(kb_mock_edge){0, "E", 2};
     mock.edge_count = 1;
     expect_error(kb_mock_run(&mock, data, sizeof data), KB_ERR_INPUT,
                  "mock: direction 'E' leads from rank 0 to 2, but ranks are 0 to 1");
     mock.ranks = 0;
-    expect_error(kb_mock_run(&mock, data, 0), KB_ERR_INPUT, "mock: there are no ranks");
+    expect_error(kb_mock_run(&mock, data, 0), KB_ERR_INPUT, "mock: the number of ranks is 0");
 }
 
 static const struct CMUnitTest tests[] = {

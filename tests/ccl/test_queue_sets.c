@@ -319,7 +319,7 @@ static void mistakes(void **state)
         {{.topology = "ring_1d", .pes = pes, .pe_count = 2},
          "PE 1: the machine has no sip0.cube0.pe9"},
         {{.topology = "ring_1d", .pes = twice, .pe_count = 2},
-         "algorithm 'queues': sip0.cube0.pe1 takes part twice"},
+         "algorithm 'queues': sip0.cube0.pe1 is in the plan twice"},
         {{.edges = &far, .edge_count = 1}, "edge 0 (E): the machine has no sip7.cube0.pe0"},
         {{.edges = &nameless, .edge_count = 1}, "edge 0 has no direction"},
         {{.topology = "ring_1d", .pes = pes, .pe_count = 1, .n_slots = 100000},
