@@ -49,8 +49,8 @@ void kb_suggestion_offer(kb_suggestion *suggestion, const char *candidate);
 
 /*
  * The end of a message: ": expected a, b or c" if there are few names, or if none is near and the
- * list is short; then "; did you mean 'b'?" if one is; `otherwise` if neither. Stays until the next call or the end of
- * the search.
+ * list is short; then "; did you mean 'b'?" if one is; `otherwise` if neither. Stays until the next
+ * call or the end of the search.
  */
 const char *kb_suggestion_hint(kb_suggestion *suggestion, const char *otherwise);
 

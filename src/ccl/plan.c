@@ -336,17 +336,11 @@ static kb_error *no_such_topology(const ccl_registry *registry, const char *name
 {
     kb_suggestion near;
     ccl_named named;
-    kb_text names = KB_TEXT_INIT;
     kb_suggestion_init(&near, name);
-    for (ccl_cursor at = {0}; ccl_registry_next(registry, CCL_TOPOLOGY, &at, &named);) {
+    for (ccl_cursor at = {0}; ccl_registry_next(registry, CCL_TOPOLOGY, &at, &named);)
         kb_suggestion_offer(&near, named.name);
-        kb_text_printf(&names, "%s%s", names.length > 0 ? ", " : "", named.name);
-    }
-    kb_error *err = kb_error_new(KB_ERR_INPUT, "unknown topology '%s' (there are %s)%s%s%s", name,
-                                 kb_text_peek(&names), near.best ? "; did you mean '" : "",
-                                 near.best ? near.best : "", near.best ? "'?" : "");
-    kb_text_fini(&names);
-    return err;
+    return kb_error_new(KB_ERR_INPUT, "unknown topology '%s'%s", name,
+                        kb_suggestion_full(&near, ""));
 }
 
 static kb_error *check_pes(const topo_shape *shape, const ccl_pe_topology *over)

@@ -176,8 +176,8 @@ static void test_rings_in_slices(void **state)
     by_name.neighbours = NULL;
     by_name.topology = "rang_1d";
     expect_error(kb_mock_run(&by_name, data, sizeof data), KB_ERR_INPUT,
-                 "mock: unknown topology 'rang_1d' (there are ring_1d, ring_1d_unidir, mesh_2d, "
-                 "torus_2d, mesh_2d_no_wrap, tree_binary, hierarchical_3level, pairs, sip_links); "
+                 "mock: unknown topology 'rang_1d': expected ring_1d, ring_1d_unidir, mesh_2d, "
+                 "torus_2d, mesh_2d_no_wrap, tree_binary, hierarchical_3level, pairs or sip_links; "
                  "did you mean 'ring_1d'?");
 }
 

@@ -327,7 +327,7 @@ static void mistakes(void **state)
         {{.topology = "ring_1d", .pes = pes, .pe_count = 1, .slot_bytes = 8},
          "slot_bytes is 8: expected 16 to 67108864"},
         {{.topology = "ring_1d", .pes = pes, .pe_count = 1, .buffer_kind = "dram"},
-         "buffer_kind is 'dram': expected tcm, hbm or sram"},
+         "unknown buffer_kind 'dram': expected tcm, hbm or sram"},
     };
     kb_context *ctx = open_two_sips((kb_context_options){0});
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
