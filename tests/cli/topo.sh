@@ -111,6 +111,25 @@ check "svg and JSON on stdout" outcome 2 '' 'kernbench: --svg - and --json *' to
 check "effective without print" outcome 2 '' 'kernbench: --effective needs --print' topo --effective
 check "two things at a time" outcome 2 '' 'kernbench: --check, --print and --svg exclude each other: give one of them' topo --check --print
 check "print: stdout is full" outcome 71 '' 'kernbench: cannot write the output: *' to_full topo --print
+# On a machine that has one of everything nouns are singular: no "1 SIPs".
+one="--set system.sips.count=1 --set sip.cube_mesh.w=1 --set sip.cube_mesh.h=1 --set cube.noc.w=1
+    --set cube.noc.h=1 --set fabric.vcs=1"
+printf 'cube: { pe_layout: { pe_per_corner: 1, corners: [NW] } }\n' >"$scratch/one.yaml"
+singular() {
+    # shellcheck disable=SC2086 # words
+    "$kernbench" "$@" --topology "$scratch/one.yaml" $one >"$scratch/out" 2>&1
+    [ -s "$scratch/out" ] || complain "no output" || return 1
+    ! grep -E '(^|[ (])1 ([a-z]+ )?(SIPs|cubes|PEs|routers|slices|channels|ranks|transfers|sources|groups|links|hops|events|directions|devices|workers)\b' \
+        "$scratch/out"
+}
+check "singular: topo" singular topo
+check "singular: probe" singular probe
+check "singular: probe --load" singular probe --load --case pe-sram --transfers 100
+check "singular: traffic" singular traffic --measure-ns 1000
+check "singular: ccl plan" singular ccl plan --algorithm ring_rsag
+check "singular: run" singular run --bench gemm_single_pe --param m=8 --param k=8 --param n=8
+check "singular: a device that there is not" singular run --bench gemm_single_pe --device sip:1
+check "singular: a rank that there is not" singular run --bench ccl_allreduce
 check "help" outcome 0 'usage: kernbench topo*--svg FILE*--set KEY=VALUE*Example: *' '' topo --help
 
 finish
