@@ -29,11 +29,11 @@ static kb_error *unknown(const char *what, const char *word)
 {
     static const char *const options[] = {"--quick",           "--only", "--no-simpy",
                                           "--no-instructions", "--json", "--help"};
-    const char *near = kb_suggest(word, options, sizeof options / sizeof options[0]);
+    kb_suggestion near;
 
-    if (near != NULL)
-        return kb_error_new(KB_ERR_INPUT, "unknown %s '%s'; did you mean '%s'?", what, word, near);
-    return kb_error_new(KB_ERR_INPUT, "unknown %s '%s'; see --help", what, word);
+    kb_suggestion_search(&near, word, options, sizeof options / sizeof options[0]);
+    return kb_error_new(KB_ERR_INPUT, "unknown %s '%s'%s", what, word,
+                        kb_suggestion_near(&near, "; see --help"));
 }
 
 static kb_error *read_options(bench *b, char **words)

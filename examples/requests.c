@@ -15,7 +15,7 @@
  *     first of two copies   1651.543  1622.000    7.980   21.562     0.000
  *     second of two copies  1671.543  1622.000    7.980   21.562    20.000
  *     it is unmapped        1292.450  1286.000    5.700    0.750     0.000
- *     PE DMA on sip0.cube15.pe0: address 0x100000000 is not mapped: no tensor is mapped at all
+ *     PE DMA on sip0.cube15.pe0: address 0x100000000 is not mapped: no tensor is mapped
  */
 #include <stdio.h>
 #include <string.h>

@@ -35,8 +35,9 @@ kb_config_node *kb_config_child(const kb_config_node *mapping, const char *key)
 /* Once each, so that the list is as short as the program's list of keys. */
 static void remember_asked(kb_config_node *mapping, const char *key)
 {
-    for (const kb_config_asked *asked = mapping->asked; asked; asked = asked->next) {
-        if (strcmp(asked->key, key) == 0)
+    kb_config_asked **end = &mapping->asked;
+    for (; *end; end = &(*end)->next) {
+        if (strcmp((*end)->key, key) == 0)
             return;
     }
     kb_config_asked *asked = KB_ARENA_NEW(&mapping->config->arena, kb_config_asked);
@@ -45,8 +46,8 @@ static void remember_asked(kb_config_node *mapping, const char *key)
         mapping->config->out_of_memory = true;
         return;
     }
-    *asked = (kb_config_asked){.key = copy, .next = mapping->asked};
-    mapping->asked = asked;
+    *asked = (kb_config_asked){.key = copy};
+    *end = asked;
 }
 
 static kb_config_node *mark_read(kb_config_node *node)
@@ -238,7 +239,7 @@ int64_t kb_config_decimal(kb_config_node *node, int digits, int64_t min, int64_t
         return value;
     if (result == KB_DECIMAL_TOO_FINE) {
         kb_config_unexpected(node, NULL, "at most %d digit%s after the point", digits,
-                             digits == 1 ? "" : "s");
+                             kb_plural((uint64_t)digits));
         return fallback;
     }
     kb_text range = KB_TEXT_INIT;
@@ -283,19 +284,18 @@ size_t kb_config_enum(kb_config_node *node, const char *const *names, size_t cou
 {
     if (!node)
         return fallback;
-    const char *near = NULL;
+    kb_suggestion near = {.best = NULL};
     if (node->kind == KB_CONFIG_SCALAR) {
         for (size_t i = 0; i < count; i++) {
             if (strcmp(node->text, names[i]) == 0)
                 return i;
         }
-        near = kb_suggest(node->text, names, count);
+        kb_suggestion_search(&near, node->text, names, count);
     }
     kb_text expected = KB_TEXT_INIT;
-    for (size_t i = 0; i < count; i++)
-        kb_text_printf(&expected, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " or ", names[i]);
+    kb_append_names(&expected, names, count);
     node->config->out_of_memory |= expected.failed;
-    kb_config_unexpected(node, near, "%s", kb_text_peek(&expected));
+    kb_config_unexpected(node, near.best, "%s", kb_text_peek(&expected));
     kb_text_fini(&expected);
     return fallback;
 }

@@ -113,7 +113,7 @@ static kb_error *copy_text(builder *b, struct fy_event *event, const kb_place *p
     size_t copied_length = text.length;
     kb_text_fini(&text);
     if (failed)
-        return kb_error_at(KB_ERR_INPUT, place, "a string that cannot be read");
+        return kb_error_at(KB_ERR_INPUT, place, "invalid string");
     if (!copied)
         return kb_error_nomem();
     *copy = copied;

@@ -63,7 +63,7 @@ static kb_config_node *step_into(const override *o, kb_config_node *node, const 
     case KB_CONFIG_SEQUENCE:
         child = item_of(node, name);
         if (!child)
-            note(o, "'%s' is a sequence of %zu: expected the number of an item, from 0, found '%s'",
+            note(o, "'%s' is a sequence of %zu: expected an index from 0, found '%s'",
                  kb_config_path(node), node->count, name);
         return child;
     case KB_CONFIG_MAPPING:

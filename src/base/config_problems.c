@@ -134,16 +134,14 @@ void kb_config_unexpected(kb_config_node *node, const char *near, const char *fo
 static void note_unknown(const kb_config_node *node)
 {
     const kb_config_node *mapping = node->parent;
-    kb_suggestion nearest;
-    kb_suggestion_init(&nearest, node->key);
+    kb_suggestion known;
+    kb_suggestion_init(&known, node->key);
     for (const kb_config_asked *asked = mapping->asked; asked; asked = asked->next)
-        kb_suggestion_offer(&nearest, asked->key);
-    const char *path = kb_config_path(node);
-    if (nearest.best)
-        kb_config_note(node->config, &node->key_place, "unknown key '%s'; did you mean '%s'?", path,
-                       kb_config_path_of(mapping, nearest.best));
-    else
-        kb_config_note(node->config, &node->key_place, "unknown key '%s'", path);
+        kb_suggestion_offer(&known, asked->key);
+    if (known.best) /* as --set takes it */
+        known.best = kb_config_path_of(mapping, known.best);
+    kb_config_note(node->config, &node->key_place, "unknown key '%s'%s", kb_config_path(node),
+                   kb_suggestion_hint(&known, ""));
 }
 
 /* Notes the keys below a node that nobody asked for. KB_CONFIG_MAX_DEPTH bounds the recursion. */
@@ -186,7 +184,7 @@ kb_error *kb_config_finish(kb_config *config)
     if (count == 1)
         return kb_error_at(KB_ERR_INPUT, &problems[0].place, "%s", problems[0].message);
     kb_error *err = kb_error_at(KB_ERR_INPUT, &problems[0].place, "%s (and %zu more problem%s)",
-                                problems[0].message, count - 1, count > 2 ? "s" : "");
+                                problems[0].message, count - 1, kb_plural(count - 1));
     for (size_t i = 0; i < count; i++) {
         const kb_place *place = &problems[i].place;
         if (place->line > 0)

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/suggest.h"
 #include "base/text.h"
 
 static const char *const level_names[] = {
@@ -52,8 +53,10 @@ kb_error *kb_log_level_parse(const char *name, kb_log_level *level)
             return NULL;
         }
     }
-    return kb_error_new(KB_ERR_INPUT,
-                        "unknown log level '%s': expected error, warn, info, debug or trace", name);
+    kb_suggestion near;
+    kb_suggestion_search(&near, name, level_names, level_count);
+    return kb_error_new(KB_ERR_INPUT, "unknown log level '%s'%s", name,
+                        kb_suggestion_hint(&near, ""));
 }
 
 void kb_log_write(const kb_log *log, kb_log_level level, const char *format, ...)

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <kernbench/kernbench.h>
 
@@ -34,6 +35,18 @@ void kb_text_vprintf(kb_text *text, const char *format, va_list args) KB_PRINTF(
  * not UTF-8 become \n, \t, \xNN. For people to read; it cannot be undone, as \ itself stays.
  */
 void kb_text_escape_from(kb_text *text, size_t start);
+
+/* Nouns after a count: printf("%u SIP%s", sips, kb_plural(sips)). */
+static inline const char *kb_plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
+/* The same where the plural has another form: kb_noun(count, "axis", "axes"). */
+static inline const char *kb_noun(uint64_t count, const char *one, const char *several)
+{
+    return count == 1 ? one : several;
+}
 
 /* The exact nanoseconds, with all six decimals: "12.345678". */
 void kb_text_append_ns(kb_text *text, kb_time time_fs);

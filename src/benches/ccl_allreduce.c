@@ -91,7 +91,7 @@ static kb_error *list_holdings(job *j)
     j->holding_count = j->info.rank_is_pe ? (world + of_device - 1) / of_device : world;
     if (j->holding_count > kb_bench_device_count(j->bench))
         return kb_error_new(KB_ERR_INPUT,
-                            "algorithm '%s' of ccl.yaml has %u ranks: that takes %u devices, and "
+                            "algorithm '%s' of ccl.yaml has %u ranks: it needs %u devices, but "
                             "there are %u",
                             j->info.algorithm, world, j->holding_count,
                             kb_bench_device_count(j->bench));
@@ -399,11 +399,11 @@ static kb_error *run(kb_bench *bench)
 
 static const kb_param params[] = {
     CCL_SWEEP_PARAMS(0, 0, .names = bench_ops_or_default, .value = KB_REDUCE_OPS,
-                     .help = "how ranks are combined; default: reduce_op of ccl.yaml")};
+                     .help = "reduce operation; default: reduce_op of ccl.yaml")};
 
 const kb_bench_spec bench_ccl_allreduce = {
     .name = "ccl_allreduce",
-    .summary = "the all-reduce that ccl.yaml chooses; a table of sizes with max_bytes",
+    .summary = "the all-reduce that ccl.yaml selects; with max_bytes a table of sizes",
     .params = params,
     .param_count = sizeof params / sizeof params[0],
     .run = run,
@@ -411,7 +411,7 @@ const kb_bench_spec bench_ccl_allreduce = {
 
 const kb_bench_spec bench_ipcq_allreduce = {
     .name = "ipcq_allreduce",
-    .summary = "another name of ccl_allreduce",
+    .summary = "alias of ccl_allreduce",
     .params = params,
     .param_count = sizeof params / sizeof params[0],
     .run = run,

@@ -264,7 +264,7 @@ static kb_error *choose(job *j)
     if (j->root >= j->world)
         return kb_error_new(KB_ERR_INPUT, "root=%u: ranks are 0 to %u", j->root, j->world - 1);
     if (j->is->kind == KB_SEND && j->world < 2)
-        return kb_error_new(KB_ERR_INPUT, "one device has nobody to send to");
+        return kb_error_new(KB_ERR_INPUT, "ccl_sendrecv needs at least two devices");
     return NULL;
 }
 
@@ -294,8 +294,8 @@ static kb_error *run(kb_bench *bench, const collective *is)
 
 /* ---- The benches ------------------------------------------------------------------------- */
 
-static const kb_param params[] = {CCL_SWEEP_PARAMS(
-    1024, 1 << 20, .names = bench_ops, .help = "how ranks are combined, where they are")};
+static const kb_param params[] = {CCL_SWEEP_PARAMS(1024, 1 << 20, .names = bench_ops,
+                                                   .help = "reduce operation, for reductions")};
 
 #define BENCH(bench, text, means, ...)                                                             \
     static kb_error *run_##bench(kb_bench *b)                                                      \

@@ -35,7 +35,7 @@ kb_error *bench_get_sizes(const kb_bench *bench, bench_sizes *sizes)
     if (sizes->first <= sizes->last)
         return NULL;
     if (sizes->last == 0)
-        return kb_error_new(KB_ERR_INPUT, "min_bytes without max_bytes: say how far the sizes go");
+        return kb_error_new(KB_ERR_INPUT, "min_bytes needs max_bytes");
     return kb_error_new(KB_ERR_INPUT, "max_bytes=%" PRIu64 " is less than min_bytes=%" PRIu64,
                         sizes->last, sizes->first);
 }

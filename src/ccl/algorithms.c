@@ -155,8 +155,8 @@ kb_error *ccl_order_of_ranks(const kb_ccl_call *call, const kb_ccl_part *part, i
         return NULL;
     if (part->circle_size > 16)
         return kb_error_new(KB_ERR_INPUT,
-                            "%s needs circles in the order of ranks if they have more than 16 "
-                            "members, here %" PRIu32,
+                            "%s needs groups in rank order if they have more than 16 members, "
+                            "here %" PRIu32,
                             kb_collective_name(call->kind), part->circle_size);
     uint64_t packed = 0;
     for (uint32_t place = 0; place < part->circle_size; place++)

@@ -592,7 +592,7 @@ kb_error *kb_distributed_call(kb_context *ctx, const kb_collective *call)
 {
     static const char function[] = "kb_distributed_call";
     if (!call)
-        return kb_error_new(KB_ERR_INPUT, "%s: the call is NULL", function);
+        return kb_error_new(KB_ERR_INPUT, "%s: call is NULL", function);
     return run(ctx, function, call);
 }
 

@@ -75,10 +75,8 @@ kb_error *ccl_no_such_entry(const ccl_config *config, const char *name)
     for (size_t i = 0; i < config->entries.count; i++)
         kb_suggestion_offer(&near, config->entries.items[i].name);
     kb_suggestion_offer(&near, "auto");
-    if (!near.best)
-        return kb_error_new(KB_ERR_INPUT, "there is no algorithm '%s' in %s", name, config->path);
-    return kb_error_new(KB_ERR_INPUT, "there is no algorithm '%s' in %s; did you mean '%s'?", name,
-                        config->path, near.best);
+    return kb_error_new(KB_ERR_INPUT, "%s has no algorithm '%s'%s", config->path, name,
+                        kb_suggestion_hint(&near, ""));
 }
 
 kb_error *ccl_find_entry(const ccl_group *group, kb_collective_kind kind, const char *name,
@@ -90,18 +88,18 @@ kb_error *ccl_find_entry(const ccl_group *group, kb_collective_kind kind, const 
     if (!entry)
         return ccl_no_such_entry(&state->config, name);
     if (!(entry->algorithm->collectives >> kind & 1))
-        return kb_error_new(KB_ERR_INPUT, "'%s' (%s) cannot do %s", name, entry->algorithm->name,
-                            kb_collective_name(kind));
+        return kb_error_new(KB_ERR_INPUT, "'%s' (%s) does not implement %s", name,
+                            entry->algorithm->name, kb_collective_name(kind));
     if (entry->rank_is_pe != state->rank_is_pe)
         return kb_error_new(KB_ERR_INPUT,
-                            "ranks of '%s' are %s, but those of the process group are %s: what "
-                            "ranks are is settled by defaults.algorithm in %s",
+                            "ranks of '%s' are %s, but ranks of the process group are %s, as "
+                            "defaults.algorithm selects in %s",
                             name, entry->rank_is_pe ? "PEs" : "devices",
                             state->rank_is_pe ? "PEs" : "devices", state->config.path);
     if (entry->world_size > 0 && entry->world_size != group->world)
         return kb_error_new(KB_ERR_INPUT,
-                            "'%s' is for %" PRIu32 " ranks, but the group has %" PRIu32, name,
-                            entry->world_size, group->world);
+                            "'%s' is for %" PRIu32 " rank%s, but the group has %" PRIu32, name,
+                            entry->world_size, kb_plural(entry->world_size), group->world);
     return NULL;
 }
 
@@ -113,12 +111,14 @@ static kb_error *check_dtype(const kb_collective *call, kb_dtype dtype)
     if (!ccl_reduces(call->kind))
         return NULL;
     if (dtype == KB_F8E4M3 || dtype == KB_F8E5M2)
-        return kb_error_new(KB_ERR_FAULT, "%s: no sums are made of %s, which is for storage only",
-                            kind, kb_dtype_name(dtype));
+        return kb_error_new(KB_ERR_FAULT, "%s: unsupported dtype %s: it is for storage only", kind,
+                            kb_dtype_name(dtype));
     bool whole = dtype == KB_I8 || dtype == KB_I32;
     if (whole && call->op == KB_AVG)
-        return kb_error_new(KB_ERR_FAULT, "%s: an average of %s would not be a whole number", kind,
-                            kb_dtype_name(dtype));
+        return kb_error_new(KB_ERR_FAULT,
+                            "%s: unsupported dtype %s: an average is not a whole "
+                            "number",
+                            kind, kb_dtype_name(dtype));
     return NULL;
 }
 
@@ -126,32 +126,28 @@ static kb_error *check_numbers(const ccl_group *group, const kb_collective *call
                                uint32_t count)
 {
     if ((unsigned)call->kind >= KB_COLLECTIVES)
-        return kb_error_new(KB_ERR_INPUT, "there is no collective %d", (int)call->kind);
+        return kb_error_new(KB_ERR_INPUT, "invalid collective %d", (int)call->kind);
     const char *kind = kb_collective_name(call->kind);
     if (ccl_reduces(call->kind) && (unsigned)call->op >= KB_REDUCE_OPS)
-        return kb_error_new(KB_ERR_INPUT, "%s: there is no operation %d", kind, (int)call->op);
+        return kb_error_new(KB_ERR_INPUT, "%s: invalid reduce operation %d", kind, (int)call->op);
     bool other = ccl_has_root(call->kind) || ccl_is_pair(call->kind);
     if (other && call->root >= group->world)
-        return kb_error_new(KB_ERR_INPUT,
-                            "%s: there is no rank %" PRIu32 ": the group has %" PRIu32, kind,
-                            call->root, group->world);
+        return kb_error_new(KB_ERR_INPUT, "%s: no such rank %" PRIu32 ": the group has %" PRIu32,
+                            kind, call->root, group->world);
     bool stands_for_all =
         rt_caller_rank(group->state->ctx) == RT_DRIVER || group->state->rank_is_pe;
     if (ccl_is_pair(call->kind) && stands_for_all)
         return kb_error_new(KB_ERR_INPUT,
-                            "%s: is for workers, each of which has its rank; "
-                            "kb_tensor_copy() does it here",
-                            kind);
+                            "%s: only workers can call it; use kb_tensor_copy() on the host", kind);
     if (ccl_is_pair(call->kind) && call->root == seat)
         return kb_error_new(KB_ERR_INPUT, "%s: rank %" PRIu32 " is the caller itself", kind,
                             call->root);
     if (call->count == count)
         return NULL;
     return kb_error_new(KB_ERR_INPUT,
-                        "%s: %zu tensor%s given, but the caller drives %" PRIu32 " device%s: one "
-                        "for each is needed",
-                        kind, call->count, call->count == 1 ? " was" : "s were", count,
-                        count == 1 ? "" : "s");
+                        "%s: %zu tensor%s given, but the caller drives %" PRIu32
+                        " device%s: expected one per device",
+                        kind, call->count, kb_plural(call->count), count, kb_plural(count));
 }
 
 /* ---- Tensors ---- */
@@ -226,7 +222,7 @@ static kb_error *check_apart(const ccl_group *group, kb_collective_kind kind,
         return NULL;
     KB_TRY(rt_view_tensor(group->state->ctx, share->input, &view));
     return kb_error_new(KB_ERR_FAULT,
-                        "%s: input and output are the same tensor '%s': it cannot work in place",
+                        "%s: input and output are the same tensor '%s', which is not supported",
                         kb_collective_name(kind), view.name);
 }
 
@@ -264,7 +260,7 @@ static kb_error *agree(const ccl_group *group, const rt_tensor_view *view, bool 
     uint64_t blocks = has_blocks ? group->world : 1;
     if (view->elements % blocks != 0)
         return kb_error_new(KB_ERR_FAULT,
-                            "tensor '%s' has %" PRIu64 " elements, which are no "
+                            "tensor '%s' has %" PRIu64 " elements, which do not divide into "
                             "blocks for %" PRIu64 " ranks",
                             view->name, view->elements, blocks);
     if (!all->known) {

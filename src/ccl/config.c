@@ -38,35 +38,18 @@ typedef struct reader {
 
 /* ---- Names ------------------------------------------------------------------------------- */
 
-static void append_name(kb_text *names, kb_suggestion *near, const char *name)
-{
-    kb_suggestion_offer(near, name);
-    kb_text_printf(names, "%s%s", names->length > 0 ? ", " : "", name);
-}
-
-/* The names are all that there is. */
-static void note_unknown(kb_config_node *node, const char *what, const kb_suggestion *near,
-                         const kb_text *names)
-{
-    const char *best = near->best;
-    kb_config_problem(node, "unknown %s '%s' (there are %s)%s%s%s", what, near->word,
-                      kb_text_peek(names), best ? "; did you mean '" : "", best ? best : "",
-                      best ? "'?" : "");
-}
-
 static void note_unknown_thing(const reader *r, kb_config_node *node, ccl_kind kind,
                                const char *word)
 {
-    kb_text names = KB_TEXT_INIT;
     kb_suggestion near;
     ccl_named named;
     kb_suggestion_init(&near, word);
     for (ccl_cursor at = {0}; ccl_registry_next(r->registry, kind, &at, &named);)
-        append_name(&names, &near, named.name);
+        kb_suggestion_offer(&near, named.name);
     if (kind == CCL_TOPOLOGY)
-        append_name(&names, &near, "none");
-    note_unknown(node, ccl_kind_name(kind), &near, &names);
-    kb_text_fini(&names);
+        kb_suggestion_offer(&near, "none");
+    kb_config_problem(node, "unknown %s '%s'%s", ccl_kind_name(kind), word,
+                      kb_suggestion_full(&near, "; see kernbench list"));
 }
 
 /* The entry that a node names: its number, or CCL_AUTO if there is none such, which is noted. */
@@ -75,19 +58,16 @@ static size_t read_entry_name(const reader *r, kb_config_node *node)
     const char *word = kb_config_string(node, NULL);
     if (!word)
         return CCL_AUTO;
-    kb_text names = KB_TEXT_INIT;
     kb_suggestion near;
     kb_suggestion_init(&near, word);
-    size_t found = CCL_AUTO;
-    for (size_t i = 0; i < r->config->entries.count && found == CCL_AUTO; i++) {
-        append_name(&names, &near, r->config->entries.items[i].name);
+    for (size_t i = 0; i < r->config->entries.count; i++) {
+        kb_suggestion_offer(&near, r->config->entries.items[i].name);
         if (strcmp(r->config->entries.items[i].name, word) == 0)
-            found = i;
+            return i;
     }
-    if (found == CCL_AUTO)
-        note_unknown(node, "algorithm", &near, &names);
-    kb_text_fini(&names);
-    return found;
+    kb_config_problem(node, "unknown algorithm '%s'%s", word,
+                      kb_suggestion_hint(&near, "; see kernbench list"));
+    return CCL_AUTO;
 }
 
 /* ---- What defaults and entries may have alike -------------------------------------------- */
@@ -189,10 +169,9 @@ static void read_topology(const reader *r, kb_config_node *mapping, ccl_entry *e
     if (!entry->algorithm || (!is_none && !entry->topology))
         return;
     if (is_none && !entry->algorithm->connect)
-        kb_config_problem(node, "module '%s' does not join its PEs itself: expected a topology",
-                          entry->algorithm->name);
+        kb_config_problem(node, "module '%s' needs a topology, found none", entry->algorithm->name);
     if (!is_none && entry->algorithm->connect)
-        kb_config_problem(node, "module '%s' joins its PEs itself: expected none",
+        kb_config_problem(node, "module '%s' defines its own topology: expected none",
                           entry->algorithm->name);
 }
 
@@ -204,7 +183,7 @@ static void read_reduce_shards(kb_config_node *mapping, ccl_entry *entry)
     bool always = entry->algorithm && entry->algorithm->reduce_shards;
     entry->reduce_shards = kb_config_bool(node, always);
     if (always && !entry->reduce_shards)
-        kb_config_problem(node, "module '%s' adds up the shards inside a SIP: expected true",
+        kb_config_problem(node, "module '%s' reduces the shards within each SIP: expected true",
                           entry->algorithm->name);
 }
 
@@ -230,7 +209,7 @@ static void read_entry_settings(reader *r, kb_config_node *mapping, ccl_entry *e
     read_setting(r, mapping, "w", 1, max_side, entry);
     read_setting(r, mapping, "h", 1, max_side, entry);
     if (!w != !h)
-        kb_config_problem(w ? w : h, "w and h go together, but %s is not given", w ? "h" : "w");
+        kb_config_problem(w ? w : h, "missing %s: w and h must be given together", w ? "h" : "w");
     read_setting(r, mapping, "root_cube", 0, INT32_MAX, entry);
     for (kb_config_node *node = NULL;
          (node = kb_config_find_prefixed(mapping, "kernel_", node)) != NULL;)
@@ -269,7 +248,7 @@ static void read_entry(reader *r, kb_config_node *node)
     kb_config_node *mapping = kb_config_mapping(node);
     draft d = begin_entry(r, name);
     if (strcmp(name, "auto") == 0)
-        kb_config_problem(node, "auto chooses among the algorithms: expected another name");
+        kb_config_problem(node, "'auto' is reserved: expected another name");
     read_shared(r, mapping, &d);
     settle_ranks(&d);
     d.entry.algorithm = read_thing(r, kb_config_need(mapping, "module"), CCL_ALGORITHM);
@@ -357,13 +336,13 @@ static void read_tuned_line(reader *r, kb_config_node *item)
         return;
     const ccl_entry *entry = &r->config->entries.items[tuned.entry];
     if (entry->algorithm && !(entry->algorithm->collectives & 1u << tuned.kind))
-        kb_config_problem(algorithm, "'%s' cannot do %s", entry->name,
+        kb_config_problem(algorithm, "'%s' does not implement %s", entry->name,
                           kb_collective_name(tuned.kind));
     for (size_t i = 0; i < r->config->tuned.count; i++)
         if (by_question(&r->config->tuned.items[i], &tuned) == 0)
             kb_config_problem(line,
-                              "the same machine, collective, world and size as in line %zu "
-                              "of the table",
+                              "duplicate entry: same machine, collective, world and size as "
+                              "entry %zu",
                               i + 1);
     if (!kb_vec_push(&r->config->tuned, tuned))
         r->out_of_memory = true;

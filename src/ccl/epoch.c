@@ -249,7 +249,7 @@ void ccl_fail_epoch(ccl_group *group, ccl_epoch *epoch, const kb_error *why)
     fail_one(group, epoch, why);
     if (!wiring)
         return;
-    kb_error *behind = kb_error_wrap(kb_error_copy(why), "behind a collective that failed");
+    kb_error *behind = kb_error_wrap(kb_error_copy(why), "after a failed collective");
     for (ccl_epoch *next; (next = find_spoilt(group, wiring, &failed));)
         fail_one(group, next, behind);
     kb_error_free(behind);

@@ -176,8 +176,8 @@ static kb_error *check_world(const ccl_state *state, const char *function)
     uint32_t pes = sips * shape->cubes * shape->pes;
     if (!state->rank_is_pe || state->world <= pes)
         return NULL;
-    return kb_error_new(KB_ERR_INPUT, "%s: '%s' has %u PEs as ranks, but there are %u", function,
-                        state->ranks->name, state->world, pes);
+    return kb_error_new(KB_ERR_INPUT, "%s: '%s' needs %u PE%s as ranks, but there are %u", function,
+                        state->ranks->name, state->world, kb_plural(state->world), pes);
 }
 
 /* The state, if the caller is in the process group. */
@@ -293,12 +293,12 @@ kb_error *kb_distributed_init_process_group(kb_context *ctx, const char *backend
 {
     static const char function[] = "kb_distributed_init_process_group";
     if (!backend || strcmp(backend, backend_name) != 0)
-        return kb_error_new(KB_ERR_INPUT, "%s: there is no backend '%s': use '%s'", function,
+        return kb_error_new(KB_ERR_INPUT, "%s: unknown backend '%s': use '%s'", function,
                             backend ? backend : "", backend_name);
     uint32_t rank = rt_caller_rank(ctx);
     ccl_state *state = rt_get_ccl(ctx);
     if (is_member(state, rank))
-        return kb_error_new(KB_ERR_INPUT, "%s: it is initialised already", function);
+        return kb_error_new(KB_ERR_INPUT, "%s: already initialised", function);
     kb_error *err = ccl_get_state(ctx, &state);
     if (err)
         return kb_error_wrap(err, "%s", function);
@@ -360,15 +360,15 @@ static kb_error *check_members(const ccl_state *state, const uint32_t *ranks, si
 {
     static const char function[] = "kb_distributed_new_group";
     if (count == 0 || !ranks)
-        return kb_error_new(KB_ERR_INPUT, "%s: no ranks were given", function);
+        return kb_error_new(KB_ERR_INPUT, "%s: empty list of ranks", function);
     bool *named = kb_alloc_zeroed(state->world, sizeof *named);
     if (!named)
         return kb_error_nomem();
     kb_error *err = NULL;
     for (size_t i = 0; i < count && !err; i++) {
         if (ranks[i] >= state->world)
-            err = kb_error_new(KB_ERR_INPUT, "%s: there is no rank %u: the world size is %u",
-                               function, ranks[i], state->world);
+            err = kb_error_new(KB_ERR_INPUT, "%s: no such rank %u: the world size is %u", function,
+                               ranks[i], state->world);
         else if (named[ranks[i]])
             err = kb_error_new(KB_ERR_INPUT, "%s: rank %u is named twice", function, ranks[i]);
         else
@@ -444,8 +444,7 @@ static kb_error *find_group(kb_context *ctx, const char *function, kb_group hand
             *group = state->groups.items[i];
     if (*group)
         return NULL;
-    return kb_error_new(KB_ERR_FAULT, "%s: the group went with its process group, or never was one",
-                        function);
+    return kb_error_new(KB_ERR_FAULT, "%s: invalid or destroyed group handle", function);
 }
 
 /* UINT32_MAX if it is in none. */

@@ -48,7 +48,7 @@ static kb_error *ring_broadcast_arguments(const kb_ccl_call *call, const kb_ccl_
 
 const kb_ccl_algorithm ccl_ring_broadcast_algorithm = {
     .name = "ring_broadcast",
-    .summary = "from the root along a ring, tile after tile",
+    .summary = "broadcast from the root along a ring, pipelined by tiles",
     .kernel = &ring_broadcast,
     .arguments = ring_broadcast_arguments,
     .collectives = 1 << KB_BROADCAST,
@@ -90,7 +90,7 @@ static kb_error *ring_reduce_arguments(const kb_ccl_call *call, const kb_ccl_par
 
 const kb_ccl_algorithm ccl_ring_reduce_algorithm = {
     .name = "ring_reduce",
-    .summary = "sums go along a ring to the root, tile after tile",
+    .summary = "reduction along a ring to the root, pipelined by tiles",
     .kernel = &ring_reduce,
     .arguments = ring_reduce_arguments,
     .collectives = 1 << KB_REDUCE,

@@ -53,7 +53,7 @@ static kb_error *hierarchical_arguments(const kb_ccl_call *call, const kb_ccl_pa
     uint64_t expected = (uint64_t)scope->world * scope->machine.cubes * scope->machine.pes;
     if (scope->rank_is_pe || part->circle_size != expected)
         return kb_error_new(KB_ERR_INPUT,
-                            "hierarchical needs all PEs of each rank in one circle: mapper: "
+                            "hierarchical needs all PEs of all ranks in one group: mapper: "
                             "all_pes and rank: sip");
     ccl_add_common(call, part, args);
     kb_ccl_add_integer(args, scope->machine.pes);
@@ -66,7 +66,8 @@ static kb_error *hierarchical_arguments(const kb_ccl_call *call, const kb_ccl_pa
 
 const kb_ccl_algorithm ccl_hierarchical_algorithm = {
     .name = "hierarchical",
-    .summary = "reduces over PEs, then cubes, then SIPs, and broadcasts back; adds up all shards",
+    .summary = "reduces over PEs, then cubes, then SIPs, and broadcasts back; reduces all "
+               "shards",
     .kernel = &hierarchical,
     .arguments = hierarchical_arguments,
     .collectives = 1 << KB_ALL_REDUCE,

@@ -78,8 +78,8 @@ static kb_error *check_members(const kb_ccl_scope *scope, uint64_t count)
 {
     if (!scope->rank_is_pe && count == (uint64_t)scope->world * scope->machine.cubes)
         return NULL;
-    return kb_error_new(KB_ERR_INPUT, "intercube needs PE 0 of every cube of each rank in one "
-                                      "circle: mapper: cube_leaders and rank: sip");
+    return kb_error_new(KB_ERR_INPUT, "intercube needs PE 0 of every cube of all ranks in one "
+                                      "group: mapper: cube_leaders and rank: sip");
 }
 
 static kb_error *find_root(const kb_ccl_scope *scope, int64_t *root)
@@ -172,8 +172,8 @@ static kb_error *intercube_arguments(const kb_ccl_call *call, const kb_ccl_part 
 
 const kb_ccl_algorithm ccl_intercube_algorithm = {
     .name = "intercube",
-    .summary = "over the mesh of cubes to a root cube, between SIPs there, and back; adds up the "
-               "shards of the cubes",
+    .summary = "reduces over the mesh of cubes to a root cube, exchanges between SIPs, "
+               "broadcasts back; reduces the shards of the cubes",
     .kernel = &intercube,
     .connect = intercube_connect,
     .arguments = intercube_arguments,

@@ -47,7 +47,7 @@ static kb_error *one_shot_arguments(const kb_ccl_call *call, const kb_ccl_part *
 
 const kb_ccl_algorithm ccl_one_shot_algorithm = {
     .name = "one_shot",
-    .summary = "all send all to all, and add it up by themselves: for small sizes",
+    .summary = "all ranks send to all and reduce locally: for small sizes",
     .kernel = &one_shot,
     .arguments = one_shot_arguments,
     .collectives = 1 << KB_ALL_REDUCE,
@@ -165,7 +165,7 @@ static kb_error *rooted_arguments(const kb_ccl_call *call, const kb_ccl_part *pa
 
 const kb_ccl_algorithm ccl_pairs_gather_algorithm = {
     .name = "pairs_gather",
-    .summary = "all send to the root",
+    .summary = "all ranks send to the root",
     .kernel = &pairs_gather,
     .arguments = rooted_arguments,
     .collectives = 1 << KB_GATHER,
@@ -193,7 +193,7 @@ static kb_error *all_to_all_arguments(const kb_ccl_call *call, const kb_ccl_part
 
 const kb_ccl_algorithm ccl_pairs_all_to_all_algorithm = {
     .name = "pairs_all_to_all",
-    .summary = "each sends to each what is for it",
+    .summary = "every rank sends a block to every rank",
     .kernel = &pairs_all_to_all,
     .arguments = all_to_all_arguments,
     .collectives = 1 << KB_ALL_TO_ALL,

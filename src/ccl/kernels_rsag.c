@@ -320,7 +320,7 @@ static kb_error *ring_rsag_arguments(const kb_ccl_call *call, const kb_ccl_part 
 
 const kb_ccl_algorithm ccl_ring_rsag_algorithm = {
     .name = "ring_rsag",
-    .summary = "reduce-scatter and all-gather around a ring, both ways, in slices that overlap",
+    .summary = "pipelined reduce-scatter and all-gather around a ring, in both directions",
     .kernel = &ring_rsag,
     .arguments = ring_rsag_arguments,
     .collectives = 1 << KB_ALL_REDUCE,
@@ -352,7 +352,7 @@ static kb_error *ring_reduce_scatter_arguments(const kb_ccl_call *call, const kb
 
 const kb_ccl_algorithm ccl_ring_reduce_scatter_algorithm = {
     .name = "ring_reduce_scatter",
-    .summary = "sums go once around a ring to whom they belong",
+    .summary = "reduce-scatter around a ring",
     .kernel = &ring_reduce_scatter,
     .arguments = ring_reduce_scatter_arguments,
     .collectives = 1 << KB_REDUCE_SCATTER,
@@ -372,7 +372,7 @@ static kb_error *ring_all_gather_arguments(const kb_ccl_call *call, const kb_ccl
 
 const kb_ccl_algorithm ccl_ring_all_gather_algorithm = {
     .name = "ring_all_gather",
-    .summary = "what each has goes once around a ring",
+    .summary = "all-gather around a ring",
     .kernel = &ring_all_gather,
     .arguments = ring_all_gather_arguments,
     .collectives = 1 << KB_ALL_GATHER,

@@ -347,7 +347,7 @@ static kb_error *streams_arguments(const kb_ccl_call *call, const kb_ccl_part *p
 
 const kb_ccl_algorithm ccl_streams_algorithm = {
     .name = "streams",
-    .summary = "along trees of SIPs, with a PE for each step of each: a link has PEs of its own",
+    .summary = "reduces along trees of SIPs, with a dedicated PE for each link of each tree",
     .kernel = &streams,
     .connect = streams_connect,
     .arguments = streams_arguments,

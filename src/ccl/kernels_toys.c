@@ -32,7 +32,8 @@ static kb_error *hello_send_arguments(const kb_ccl_call *call, const kb_ccl_part
 
 const kb_ccl_algorithm ccl_hello_send_algorithm = {
     .name = "hello_send",
-    .summary = "sends to E, receives from W, stores: the first kernel of the guide, no reduction",
+    .summary = "sends to E, receives from W, stores; no reduction: the first kernel of the "
+               "guide",
     .kernel = &hello_send,
     .arguments = hello_send_arguments,
     .collectives = 1 << KB_ALL_REDUCE,
@@ -67,7 +68,7 @@ static kb_error *ring_arguments(const kb_ccl_call *call, const kb_ccl_part *part
 
 const kb_ccl_algorithm ccl_ring_algorithm = {
     .name = "ring",
-    .summary = "n-1 steps around a ring, each sends on what it received, and adds it",
+    .summary = "n-1 steps around a ring; each forwards what it received and accumulates it",
     .kernel = &ring,
     .arguments = ring_arguments,
     .collectives = 1 << KB_ALL_REDUCE,
@@ -142,7 +143,7 @@ KB_KERNEL(tree, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op, int
 
 const kb_ccl_algorithm ccl_tree_algorithm = {
     .name = "tree",
-    .summary = "sums go up a binary tree, the result comes down",
+    .summary = "reduces up a binary tree, broadcasts down",
     .kernel = &tree,
     .arguments = ring_arguments,
     .collectives = 1 << KB_ALL_REDUCE,

@@ -166,8 +166,8 @@ static kb_error *check_lanes(const kb_ccl_scope *scope, const kb_ccl_members *me
         kb_ccl_circle(members, lane, &count);
         if (count != scope->world)
             return kb_error_new(KB_ERR_INPUT,
-                                "trees needs one PE of each rank in every circle: mapper: lanes or "
-                                "leader_only");
+                                "trees needs one PE of each rank in every group: mapper: lanes "
+                                "or leader_only");
     }
     return NULL;
 }
@@ -202,7 +202,8 @@ static kb_error *trees_arguments(const kb_ccl_call *call, const kb_ccl_part *par
 
 const kb_ccl_algorithm ccl_trees_algorithm = {
     .name = "trees",
-    .summary = "up and down many spanning trees that share the links of SIPs evenly",
+    .summary = "reduces up and broadcasts down several spanning trees that share the SIP links "
+               "evenly",
     .kernel = &trees,
     .connect = trees_connect,
     .arguments = trees_arguments,

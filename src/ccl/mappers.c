@@ -101,34 +101,34 @@ static kb_error *map_pe_ring(const kb_ccl_scope *scope, kb_ccl_members *members)
 
 static const kb_ccl_mapper leader_only = {
     .name = "leader_only",
-    .summary = "one PE a rank: PE 0 of cube 0 of its SIP, or the rank itself",
+    .summary = "one PE per rank: PE 0 of cube 0 of its SIP, or the rank itself",
     .map = map_ranks,
     .validator = "single_shard_per_rank",
 };
 
 static const kb_ccl_mapper all_pes = {
     .name = "all_pes",
-    .summary = "all PEs of the ranks' SIPs in one circle",
+    .summary = "all PEs of the ranks' SIPs in one group",
     .map = map_all_pes,
     .validator = "multi_pe_sip_local",
 };
 
 static const kb_ccl_mapper cube_leaders = {
     .name = "cube_leaders",
-    .summary = "PE 0 of every cube of the ranks' SIPs in one circle",
+    .summary = "PE 0 of every cube of the ranks' SIPs in one group",
     .map = map_cube_leaders,
     .validator = "shard_per_cube",
 };
 
 static const kb_ccl_mapper lanes = {
     .name = "lanes",
-    .summary = "all PEs, each in a circle with those in its place of the other ranks",
+    .summary = "all PEs; each forms a group with the same PE of the other ranks",
     .map = map_lanes,
 };
 
 static const kb_ccl_mapper pe_ring = {
     .name = "pe_ring",
-    .summary = "ranks that are PEs in one circle, in an order whose flows share few links",
+    .summary = "ranks that are PEs in one group, ordered so that few flows share a link",
     .map = map_pe_ring,
 };
 

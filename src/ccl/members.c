@@ -20,8 +20,8 @@ kb_error *kb_ccl_add_member(kb_ccl_members *members, uint32_t circle, uint32_t r
     size_t count = members->circles.count;
     if (circle > count)
         return kb_error_new(KB_ERR_INPUT,
-                            "a member of circle %" PRIu32 " is added, but there are only %zu so "
-                            "far: circles are numbered from 0, without gaps",
+                            "invalid group %" PRIu32 ": groups are numbered from 0 without "
+                            "gaps, and there are %zu so far",
                             circle, count);
     if (circle == count && !kb_vec_push(&members->circles, (ccl_circle){0}))
         return kb_error_nomem();

@@ -233,9 +233,9 @@ static kb_error *start_rank(mock_run *run, uint32_t rank)
     kb_ccl_arguments *args = &run->args[rank];
     mock->arguments(mock->self, rank, BUFFER, args);
     if (args->count != mock->kernel->parameter_count)
-        return kb_error_new(KB_ERR_INPUT,
-                            "mock: kernel '%s' has %zu parameters, but was given %zu arguments",
-                            mock->kernel->name, mock->kernel->parameter_count, args->count);
+        return kb_error_new(KB_ERR_INPUT, "mock: kernel '%s' expects %zu argument%s, found %zu",
+                            mock->kernel->name, mock->kernel->parameter_count,
+                            kb_plural(mock->kernel->parameter_count), args->count);
     if (args->count > KB_CCL_MAX_ARGUMENTS)
         return kb_error_new(KB_ERR_INPUT, "mock: kernel '%s' was given more than %d arguments",
                             mock->kernel->name, KB_CCL_MAX_ARGUMENTS);
@@ -332,12 +332,12 @@ kb_error *kb_mock_run(const kb_mock *mock, void *data, size_t bytes)
 {
     size_t expected;
     if (mock->ranks == 0)
-        return kb_error_new(KB_ERR_INPUT, "mock: there are no ranks");
+        return kb_error_new(KB_ERR_INPUT, "mock: the number of ranks is 0");
     if (!kb_size_mul(mock->elements, kb_dtype_bytes(mock->dtype), &expected) ||
         !kb_size_mul(expected, mock->ranks, &expected) || expected != bytes)
         return kb_error_new(KB_ERR_INPUT,
-                            "mock: %" PRIu32 " buffers of %" PRIu64
-                            " elements of %s were promised, but the data has %zu bytes",
+                            "mock: %" PRIu32 " buffers of %" PRIu64 " elements of %s expected, "
+                            "but the data has %zu bytes",
                             mock->ranks, mock->elements, kb_dtype_name(mock->dtype), bytes);
     uint32_t pes = mock->pes_per_cube ? mock->pes_per_cube : mock->ranks;
     uint32_t all_cubes = (mock->ranks - 1) / pes + 1;

@@ -147,12 +147,11 @@ static kb_error *add_target(ccl_op *op, ccl_share *share, const kb_ccl_part *par
         return kb_error_wrap(err, "'%s'", entry->name);
     if (args.count != kernel->parameter_count)
         return kb_error_new(KB_ERR_INPUT,
-                            "algorithm '%s' makes %zu arguments, but its kernel "
-                            "takes %zu (%s)",
-                            entry->algorithm->name, args.count, kernel->parameter_count,
-                            kernel->parameters);
+                            "algorithm '%s' makes %zu argument%s, but its kernel expects %zu (%s)",
+                            entry->algorithm->name, args.count, kb_plural(args.count),
+                            kernel->parameter_count, kernel->parameters);
     if (args.count > KB_CCL_MAX_ARGUMENTS)
-        return kb_error_new(KB_ERR_INPUT, "algorithm '%s' makes %zu arguments, more than %d",
+        return kb_error_new(KB_ERR_INPUT, "algorithm '%s' makes %zu arguments, the maximum is %d",
                             entry->algorithm->name, args.count, KB_CCL_MAX_ARGUMENTS);
     tl_arg *own = share->args + share->target_count * kernel->parameter_count;
     for (size_t i = 0; i < args.count; i++)

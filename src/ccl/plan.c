@@ -43,9 +43,8 @@ static bool has_pe(const topo_shape *shape, kb_pe pe)
 
 static kb_error *too_few_pes(uint32_t world, uint64_t pes, const char *where)
 {
-    return kb_error_new(KB_ERR_INPUT,
-                        "a rank is a PE, and %" PRIu32 " are wanted, but %s has %" PRIu64, world,
-                        where, pes);
+    return kb_error_new(KB_ERR_INPUT, "rank: pe needs %" PRIu32 " PE%s, but %s has %" PRIu64, world,
+                        kb_plural(world), where, pes);
 }
 
 /* The k-th rank of a SIP is its k-th PE. */
@@ -134,9 +133,9 @@ static kb_error *check_entry(const ccl_entry *entry, const topo_shape *shape)
 {
     if (!entry->rank_is_pe && entry->world_size > shape->sips)
         return kb_error_new(KB_ERR_INPUT,
-                            "world_size is %" PRIu32 " and a rank is a SIP, but the machine has "
-                            "%" PRIu32,
-                            entry->world_size, shape->sips);
+                            "world_size %" PRIu32 " with rank: sip exceeds the machine's %" PRIu32
+                            " SIP%s",
+                            entry->world_size, shape->sips, kb_plural(shape->sips));
     return NULL;
 }
 
@@ -149,17 +148,18 @@ static kb_error *check_member(const ccl_plan *plan, const topo_shape *shape,
     kb_pe pe = member->pe;
     if (!has_pe(shape, pe))
         return kb_error_new(KB_ERR_INPUT,
-                            "mapper '%s' names sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
-                            ", which the machine does not have",
+                            "mapper '%s' selects sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 ", "
+                            "which the machine does not have",
                             mapper, pe.sip, pe.cube, pe.pe);
     if (member->rank >= plan->scope.world)
         return kb_error_new(KB_ERR_INPUT,
-                            "mapper '%s' names rank %" PRIu32 ", but there are %" PRIu32, mapper,
-                            member->rank, plan->scope.world);
+                            "mapper '%s' selects rank %" PRIu32
+                            ", but the number of ranks is %" PRIu32,
+                            mapper, member->rank, plan->scope.world);
     if (takes_part[pe_number(shape, pe)])
         return kb_error_new(KB_ERR_INPUT,
-                            "sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 " takes part twice", pe.sip,
-                            pe.cube, pe.pe);
+                            "sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 " is in the plan twice",
+                            pe.sip, pe.cube, pe.pe);
     takes_part[pe_number(shape, pe)] = true;
     return NULL;
 }
@@ -167,8 +167,7 @@ static kb_error *check_member(const ccl_plan *plan, const topo_shape *shape,
 static kb_error *check_members(const ccl_plan *plan, const topo_shape *shape, bool *takes_part)
 {
     if (plan->members.circles.count == 0)
-        return kb_error_new(KB_ERR_INPUT, "mapper '%s' names nobody who takes part",
-                            plan->entry->mapper->name);
+        return kb_error_new(KB_ERR_INPUT, "mapper '%s' selects no PEs", plan->entry->mapper->name);
     for (size_t i = 0; i < plan->members.circles.count; i++) {
         const ccl_circle *circle = &plan->members.circles.items[i];
         for (size_t k = 0; k < circle->members.count; k++)
@@ -187,8 +186,8 @@ static kb_error *check_graph(const kb_ccl_graph *graph, const topo_shape *shape,
         kb_pe stranger = from ? edge->to : edge->from;
         if (!from || !to)
             return kb_error_new(KB_ERR_INPUT,
-                                "direction %s of sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
-                                ": sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 " takes no part",
+                                "direction %s of sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 ": "
+                                "sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 " is not in the plan",
                                 edge->direction, edge->from.sip, edge->from.cube, edge->from.pe,
                                 stranger.sip, stranger.cube, stranger.pe);
     }
@@ -235,8 +234,8 @@ static kb_error *connect(const ccl_plan *plan, kb_ccl_graph *graph)
     kb_error *err = NULL;
     if (entry->algorithm->shares_work && entry->rank_is_pe)
         return kb_error_new(KB_ERR_INPUT,
-                            "%s has the PEs of a rank share their work: ranks that are PEs have "
-                            "nobody to share it with; expected rank: sip",
+                            "%s distributes the work of a rank over its PEs: it needs rank: "
+                            "sip, found rank: pe",
                             entry->algorithm->name);
     if (entry->topology)
         err = entry->topology->connect(&plan->scope, &plan->members, graph);
@@ -337,17 +336,11 @@ static kb_error *no_such_topology(const ccl_registry *registry, const char *name
 {
     kb_suggestion near;
     ccl_named named;
-    kb_text names = KB_TEXT_INIT;
     kb_suggestion_init(&near, name);
-    for (ccl_cursor at = {0}; ccl_registry_next(registry, CCL_TOPOLOGY, &at, &named);) {
+    for (ccl_cursor at = {0}; ccl_registry_next(registry, CCL_TOPOLOGY, &at, &named);)
         kb_suggestion_offer(&near, named.name);
-        kb_text_printf(&names, "%s%s", names.length > 0 ? ", " : "", named.name);
-    }
-    kb_error *err = kb_error_new(KB_ERR_INPUT, "unknown topology '%s' (there are %s)%s%s%s", name,
-                                 kb_text_peek(&names), near.best ? "; did you mean '" : "",
-                                 near.best ? near.best : "", near.best ? "'?" : "");
-    kb_text_fini(&names);
-    return err;
+    return kb_error_new(KB_ERR_INPUT, "unknown topology '%s'%s", name,
+                        kb_suggestion_full(&near, ""));
 }
 
 static kb_error *check_pes(const topo_shape *shape, const ccl_pe_topology *over)

@@ -23,7 +23,10 @@ static kb_error *read_buffer(const char *word, kb_memory *memory)
         *memory = memories[i];
         return NULL;
     }
-    return kb_error_new(KB_ERR_INPUT, "buffer_kind is '%s': expected tcm, hbm or sram", word);
+    kb_suggestion near;
+    kb_suggestion_search(&near, word, names, sizeof names / sizeof names[0]);
+    return kb_error_new(KB_ERR_INPUT, "unknown buffer_kind '%s'%s", word,
+                        kb_suggestion_hint(&near, ""));
 }
 
 /* The entry with what the specification says instead. */

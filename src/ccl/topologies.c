@@ -90,8 +90,8 @@ kb_error *ccl_mesh_sides(const kb_ccl_scope *scope, uint32_t count, uint32_t *w,
                             "expected w * h members, %" PRId64 " * %" PRId64 ", found %" PRIu32,
                             given_w, given_h, count);
     if (given_w == 0 && root * root != count)
-        return kb_error_new(KB_ERR_INPUT,
-                            "%" PRIu32 " members make no square: the entry needs w and h", count);
+        return kb_error_new(
+            KB_ERR_INPUT, "%" PRIu32 " members are not a square: set w and h in the entry", count);
     return NULL;
 }
 
@@ -312,19 +312,19 @@ static kb_error *connect_sip_links(const kb_ccl_scope *scope, const kb_ccl_membe
 
 static const kb_ccl_topology ring_1d = {
     .name = "ring_1d",
-    .summary = "E to the next, W to the one before, around",
+    .summary = "a ring: E to the next member, W to the previous one",
     .connect = connect_ring,
 };
 
 static const kb_ccl_topology ring_1d_unidir = {
     .name = "ring_1d_unidir",
-    .summary = "E to the next, around; what comes in is received from E too",
+    .summary = "a one-way ring: E to the next member; messages are received from E too",
     .connect = connect_one_way_ring,
 };
 
 static const kb_ccl_topology mesh_2d = {
     .name = "mesh_2d",
-    .summary = "N S E W in rows of w members, around both ways; square unless w and h are given",
+    .summary = "a 2D torus: N S E W in rows of w members; square unless w and h are given",
     .connect = connect_torus,
 };
 
@@ -336,33 +336,33 @@ static const kb_ccl_topology torus_2d = {
 
 static const kb_ccl_topology mesh_2d_no_wrap = {
     .name = "mesh_2d_no_wrap",
-    .summary = "N S E W in rows of w members; those at the edges have fewer",
+    .summary = "a 2D mesh: N S E W in rows of w members; edges have fewer directions",
     .connect = connect_mesh,
 };
 
 static const kb_ccl_topology tree_binary = {
     .name = "tree_binary",
-    .summary = "parent, child_left, child_right in the order of a heap",
+    .summary = "a binary tree: parent, child_left, child_right, in heap order",
     .connect = connect_tree,
 };
 
 static const kb_ccl_topology hierarchical_3level = {
     .name = "hierarchical_3level",
-    .summary = "E W around the PEs of a cube, N S around the cubes of a SIP (by their first PEs), "
-               "global_E global_W around the SIPs",
+    .summary = "rings: E W over the PEs of a cube, N S over the first PEs of the cubes of a "
+               "SIP, global_E global_W over the SIPs",
     .connect = connect_three_levels,
 };
 
 static const kb_ccl_topology all_pairs = {
     .name = "pairs",
-    .summary = "r0, r1, .. to the member in that place",
+    .summary = "all to all: r0, r1, .. to the member of that index",
     .connect = connect_pairs,
 };
 
 static const kb_ccl_topology sip_links = {
     .name = "sip_links",
-    .summary = "global_N global_S global_E global_W to the same PE of neighbour SIPs, as "
-               "system.sips.topology has them",
+    .summary = "global_N global_S global_E global_W to the same PE of neighbour SIPs along "
+               "system.sips.topology",
     .connect = connect_sip_links,
 };
 

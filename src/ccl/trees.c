@@ -233,8 +233,7 @@ static kb_error *add_tree(ccl_trees *trees, packing *p, const kb_ccl_scope *scop
         return kb_error_nomem();
     }
     if (!choose_links(p, scope))
-        return kb_error_new(KB_ERR_INPUT,
-                            "the direct links of the group's SIPs do not join all of them");
+        return kb_error_new(KB_ERR_INPUT, "the direct links do not connect all SIPs of the group");
     ccl_tree *made = &trees->items.items[trees->items.count - 1];
     made->root = find_middle(p, made->parent);
     find_parents(p, made->root, made->parent);

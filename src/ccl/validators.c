@@ -39,7 +39,7 @@ static kb_error *refuse(const kb_ccl_layout *layout, const need *n, kb_pe pe, ui
     if (count == 0)
         kb_text_puts(&found, "no shard");
     else
-        kb_text_printf(&found, "%" PRIu32 " shard%s", count, count > 1 ? "s" : "");
+        kb_text_printf(&found, "%" PRIu32 " shard%s", count, kb_plural(count));
     kb_error *err =
         kb_error_new(KB_ERR_INPUT,
                      "tensor '%s' of rank %" PRIu32 " has %s on sip%" PRIu32 ".cube%" PRIu32
@@ -55,7 +55,7 @@ static kb_error *check_layout(const kb_ccl_scope *scope, const kb_ccl_layout *la
 {
     if (layout->shard_count == 0)
         return kb_error_new(KB_ERR_INPUT,
-                            "tensor '%s' of rank %" PRIu32 " is on no device, but %s is needed; "
+                            "tensor '%s' of rank %" PRIu32 " is on the host, but %s is needed; "
                             "the policy for it: %s",
                             layout->tensor, layout->rank, n->what, n->policy);
     uint32_t *counts = count_shards(scope, layout);
@@ -90,7 +90,7 @@ static kb_error *check_leaders(const kb_ccl_scope *scope, const kb_ccl_layout *l
                                size_t count)
 {
     static const need one = {
-        .what = "exactly one shard a rank, on PE 0 of cube 0,",
+        .what = "exactly one shard per rank, on PE 0 of cube 0,",
         .policy = ".num_cubes = 1, .num_pes = 1",
     };
     for (size_t i = 0; i < count; i++)
@@ -193,7 +193,7 @@ static kb_error *check_all_pes(const kb_ccl_scope *scope, const kb_ccl_layout *l
 
 static const kb_ccl_validator single_shard_per_rank = {
     .name = "single_shard_per_rank",
-    .summary = "exactly one shard a rank",
+    .summary = "exactly one shard per rank",
     .check = check_ranks,
 };
 

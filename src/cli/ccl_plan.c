@@ -26,19 +26,19 @@ enum { NO_SIP = UINT32_MAX, DEFAULT_LIMIT = 16 };
 static const cli_option options[] = {
     {.name = "--algorithm",
      .value = "NAME",
-     .help = "which entry of ccl.yaml; default: the one that it chooses",
+     .help = "an entry of ccl.yaml; default: defaults.algorithm of that file",
      .kind = CLI_STRING,
      CLI_INTO(plan_args, algorithm)},
     {.name = "--sip",
      .value = "N",
-     .help = "shows PEs of this SIP alone",
+     .help = "prints only the PEs of this SIP",
      .kind = CLI_UINT,
      .min = 0,
      .max = 65535,
      CLI_INTO(plan_args, sip)},
     {.name = "--limit",
      .value = "N",
-     .help = "rows of a table; 0: all; default: 16",
+     .help = "maximum rows of each table; 0: no limit; default: 16",
      .kind = CLI_UINT,
      CLI_INTO(plan_args, limit)},
     COLLECTIVES_OPTIONS(plan_args),
@@ -146,26 +146,17 @@ static kb_code show(const plan_args *args, const collectives *c, const topo_mach
 static kb_code no_such_entry(const ccl_config *config, const char *word)
 {
     char buffer[CLI_CLIP];
-    kb_text names = KB_TEXT_INIT;
     kb_suggestion near;
-    kb_suggestion_init(&near, word);
-    for (size_t i = 0; i < config->entries.count; i++) {
-        kb_suggestion_offer(&near, config->entries.items[i].name);
-        kb_text_printf(&names, "%s%s", i > 0 ? ", " : "", config->entries.items[i].name);
-    }
-    kb_code code;
     if (strcmp(word, "auto") == 0)
-        code = cli_fail(KB_ERR_INPUT,
-                        "auto chooses by size (see kernbench ccl tune) and has no plan of its "
-                        "own: say which with --algorithm; %s has %s",
-                        config->path, kb_text_peek(&names));
-    else
-        code = cli_fail(KB_ERR_INPUT, "--algorithm: %s has no '%s' (it has %s)%s%s%s", config->path,
-                        cli_clip(word, buffer), kb_text_peek(&names),
-                        near.best ? "; did you mean '" : "", near.best ? near.best : "",
-                        near.best ? "'?" : "");
-    kb_text_fini(&names);
-    return code;
+        return cli_fail(KB_ERR_INPUT,
+                        "'auto' selects an algorithm by size (see kernbench ccl tune) "
+                        "and has no plan of its own: choose one with --algorithm; see "
+                        "kernbench list");
+    kb_suggestion_init(&near, word);
+    for (size_t i = 0; i < config->entries.count; i++)
+        kb_suggestion_offer(&near, config->entries.items[i].name);
+    return cli_fail(KB_ERR_INPUT, "--algorithm: %s has no algorithm '%s'%s", config->path,
+                    cli_clip(word, buffer), kb_suggestion_hint(&near, "; see kernbench list"));
 }
 
 /* Ranks 0, 1, .. on SIPs 0, 1, .. */
@@ -195,8 +186,9 @@ static kb_code plan_on(const plan_args *args, const collectives *c, const topo_m
     if (!entry)
         return no_such_entry(config, name);
     if (args->sip != NO_SIP && args->sip >= sips)
-        return cli_fail(KB_ERR_INPUT, "--sip: the machine has %" PRIu32 " SIPs, from 0 to %" PRIu32,
-                        sips, sips - 1);
+        return cli_fail(KB_ERR_INPUT,
+                        "--sip: no such SIP: the machine has %" PRIu32 " SIP%s, numbered from 0",
+                        sips, kb_plural(sips));
     ccl_plan plan;
     crash_blame(args->collectives.plugins.count > 0 ? args->collectives.plugins.items[0] : NULL);
     kb_error *err = make_plan(entry, machine, &plan);
@@ -241,8 +233,9 @@ static kb_code run_plan(const cli_command *self, int argc, char **argv)
 const cli_command ccl_plan_command = {
     .name = "ccl plan",
     .arguments = "[OPTIONS]",
-    .summary = "which PEs take part in a collective, and the queues between them",
-    .help = "A plan is for all SIPs of the machine. Nothing is simulated.\n",
+    .summary = "print the PEs that take part in a collective, and the queues between them",
+    .help = "The plan is for a process group of all SIPs of the machine. Nothing is "
+            "simulated.\n",
     .example =
         "Example: kernbench ccl plan\n"
         "Example: kernbench ccl plan --algorithm ring_rsag --sip 1 --limit 0\n"

@@ -9,26 +9,22 @@
 
 static const char reading[] =
     "\n"
-    "  Circle: PEs that have the same part of the ranks' tensors, at their places in it. Direction:\n"
-    "  what kernels call a queue, as in tl_send(\"E\", value). Slots: where messages wait, in the\n"
-    "  receiver's memory. Install: bytes that it takes to tell a PE of its queues.\n";
+    "  group: PEs that reduce the same part of the ranks' tensors; index: a PE's position in it.\n"
+    "  direction: the name of a queue in a kernel, as in tl_send(\"E\", value). slots: buffers for\n"
+    "  messages, in the receiver's memory. install: bytes of the command that installs the queues.\n";
 
 static bool is_shown(const plan_view *view, kb_pe pe)
 {
     return view->only_sip == TOPO_NONE || view->only_sip == pe.sip;
 }
 
-static const char *plural(uint64_t count)
-{
-    return count == 1 ? "" : "s";
-}
-
 /* What a table left out. */
 static void print_rest(const plan_view *view, uint64_t count, const char *what)
 {
     if (view->limit > 0 && count > view->limit)
-        printf("  .. and %" PRIu64 " more %s; --limit 0 shows all%s\n", count - view->limit, what,
-               view->only_sip == TOPO_NONE ? ", --sip N those of one SIP" : "");
+        printf("  .. and %" PRIu64 " more %s%s; --limit 0 shows all%s\n", count - view->limit, what,
+               kb_plural(count - view->limit),
+               view->only_sip == TOPO_NONE ? ", --sip N only one SIP" : "");
 }
 
 static bool is_full(const plan_view *view, uint64_t rows)
@@ -60,9 +56,9 @@ static void print_entry(const plan_view *view)
     const ccl_entry *entry = view->plan->entry;
     const char *of = entry->buffer == KB_SRAM ? "of the cube" : "of the receiver";
     print_line("module", "%s%s", entry->algorithm->name,
-               entry->reduce_shards ? ", which also adds up the shards inside a SIP" : "");
+               entry->reduce_shards ? " (also reduces the shards within each SIP)" : "");
     print_line("topology", "%s",
-               entry->topology ? entry->topology->name : "none: the module's own way");
+               entry->topology ? entry->topology->name : "none (defined by the module)");
     print_line("mapper", "%s", entry->mapper->name);
     print_line("validator", "%s", entry->validator ? entry->validator->name : "none");
     print_line("buffer_kind", "%s, %s", plan_memory_name(entry->buffer), of);
@@ -74,7 +70,7 @@ static void print_entry(const plan_view *view)
     print_line("reduce_op", "%s", kb_reduce_op_name(entry->reduce_op));
     print_settings(entry);
     print_line("ranks", "%" PRIu32 " %s%s", view->plan->scope.world,
-               entry->rank_is_pe ? "PE" : "SIP", plural(view->plan->scope.world));
+               entry->rank_is_pe ? "PE" : "SIP", kb_plural(view->plan->scope.world));
 }
 
 /* ---- Who takes part ----------------------------------------------------------------------- */
@@ -105,7 +101,7 @@ static kb_code print_sips(const plan_view *view)
     static const cli_column columns[] = {{.title = "SIP", .left = true},
                                          {.title = "PEs"},
                                          {.title = "directions"},
-                                         {.title = "slots in all"},
+                                         {.title = "slots total"},
                                          {.title = "install"}};
     cli_table table;
     total all = {0};
@@ -126,8 +122,8 @@ static kb_code print_sips(const plan_view *view)
     add_total(&table, "all", &all);
     kb_code code = cli_table_print(&table, stdout);
     if (view->limit > 0 && sips > view->limit)
-        printf("  .. without the rows of %" PRIu64 " SIPs; --limit 0 shows all\n",
-               sips - view->limit);
+        printf("  .. and %" PRIu64 " more SIP%s; --limit 0 shows all\n", sips - view->limit,
+               kb_plural(sips - view->limit));
     return code;
 }
 
@@ -150,7 +146,7 @@ static void append_members(const plan_view *view, uint32_t circle, kb_text *text
 static kb_code print_circles(const plan_view *view)
 {
     static const cli_column columns[] = {
-        {.title = "circle"}, {.title = "members"}, {.title = "in their order", .left = true}};
+        {.title = "group"}, {.title = "PEs"}, {.title = "in order", .left = true}};
     uint32_t circles = kb_ccl_circle_count(&view->plan->members);
     cli_table table;
     cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
@@ -166,7 +162,8 @@ static kb_code print_circles(const plan_view *view)
     }
     kb_code code = cli_table_print(&table, stdout);
     if (view->limit > 0 && circles > view->limit)
-        printf("  .. and %" PRIu64 " more circles; --limit 0 shows all\n", circles - view->limit);
+        printf("  .. and %" PRIu64 " more group%s; --limit 0 shows all\n", circles - view->limit,
+               kb_plural(circles - view->limit));
     return code;
 }
 
@@ -178,10 +175,10 @@ static kb_code print_pes(const plan_view *view)
                                            : "% of the cube's SRAM";
     const cli_column columns[] = {{.title = "PE", .left = true},
                                   {.title = "rank"},
-                                  {.title = "circle"},
-                                  {.title = "place"},
+                                  {.title = "group"},
+                                  {.title = "index"},
                                   {.title = "directions"},
-                                  {.title = "slots in all"},
+                                  {.title = "slots total"},
                                   {.title = share},
                                   {.title = "install"}};
     uint64_t rows = 0;
@@ -201,16 +198,16 @@ static kb_code print_pes(const plan_view *view)
         cli_table_cell(&table, "%s", cli_bytes(pe->install_bytes).text);
     }
     kb_code code = cli_table_print(&table, stdout);
-    print_rest(view, rows, "PEs");
+    print_rest(view, rows, "PE");
     return code;
 }
 
-/* ---- Who is joined to whom ----------------------------------------------------------------- */
+/* ---- Neighbour graph ----------------------------------------------------------------------- */
 
 static void add_peer(cli_table *table, const plan_view *view, size_t peer)
 {
     if (peer == IPCQ_NONE) {
-        cli_table_cell(table, "nobody");
+        cli_table_cell(table, "none");
         return;
     }
     const ipcq_plan_end *end = &view->plan->queues.ends.items[peer];
@@ -244,7 +241,7 @@ static kb_code print_directions(const plan_view *view)
                            plan_memory_name(queues->settings.buffer));
     }
     kb_code code = cli_table_print(&table, stdout);
-    print_rest(view, rows, "directions");
+    print_rest(view, rows, "direction");
     return code;
 }
 
@@ -264,8 +261,8 @@ kb_code plan_print_text(const plan_view *view)
         putchar('\n');
         if (i == 3 && view->plan->queues.ends.count == 0)
             printf("  No queues: %s.\n", view->plan->scope.world == 1
-                                             ? "one rank has nobody to talk to"
-                                             : "nobody is joined to anybody");
+                                             ? "a single rank does not communicate"
+                                             : "no PEs are connected");
         else
             code = parts[i](view);
     }

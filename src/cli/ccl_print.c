@@ -16,7 +16,7 @@ static kb_code run_print(const cli_command *self, int argc, char **argv)
 const cli_command ccl_print_command = {
     .name = "ccl print",
     .arguments = "",
-    .summary = "the built-in ccl.yaml: every key, with its meaning",
+    .summary = "print the built-in ccl.yaml, with comments on every key",
     .help = "",
     .example = "Example: kernbench ccl print >ccl.yaml\n",
     .run = run_print,

@@ -21,7 +21,7 @@ typedef struct cli_command cli_command;
 struct cli_command {
     const char *name;
     const char *arguments; /* as usage shows them, "" if none */
-    const char *summary;   /* its line in the list of commands; reads on after "Prints" */
+    const char *summary;   /* its line in the list of commands: "draw the machine" */
     const char *help;      /* paragraphs of its --help before the options, "" if none */
     const char *example;   /* the end of its --help: whole lines that begin with "Example: " */
     const cli_option *options;
@@ -71,12 +71,12 @@ kb_code cli_report(kb_error *err);
 /* Prints "kernbench: warning: " and the message on one line of stderr. */
 void cli_warn(const char *format, ...) KB_PRINTF(1, 2);
 
-/* Complains of a word that is none of `names`, with the nearest of them; if none is near, with the
- * help of the command ("": of the program). Returns KB_ERR_INPUT. */
+/* Reports a word that is none of `names`, with the nearest of them and with all if they are few;
+ * else with the help of the command ("": of the program). Returns KB_ERR_INPUT. */
 kb_code cli_unknown(const char *what, const char *word, const char *const *names, size_t count,
                     const char *command);
 
-/* Complains of a word too many, be it an option or not. Returns KB_ERR_INPUT. */
+/* Reports an argument too many, be it an option or not. Returns KB_ERR_INPUT. */
 kb_code cli_too_many(const char *command, const char *word);
 
 enum { CLI_CLIP = 80 };

@@ -32,8 +32,8 @@ typedef struct collectives_args {
 #define COLLECTIVES_OPTIONS(type)                                                                  \
     {.name = "--ccl",                                                                              \
      .value = "FILE",                                                                              \
-     .help = "how collectives are done; default: ./ccl.yaml if there is one, else what is built\n" \
-             "in; --set ccl.KEY=VALUE overrides a setting of it",                                  \
+     .help = "the file that configures collectives; default: ./ccl.yaml if it exists, else the\n"  \
+             "built-in one; --set ccl.KEY=VALUE overrides a setting of it",                        \
      .kind = CLI_STRING,                                                                           \
      CLI_INTO(type, collectives.ccl)},                                                             \
     {                                                                                              \

@@ -256,7 +256,7 @@ static void on_exit_of_user(void)
     fflush(NULL);
     add(&l, "kernbench: ");
     add_culprit(&l, co);
-    add(&l, " called exit(): it has to return");
+    add(&l, " called exit(): it must return instead");
     write_line(&l);
     _exit(KB_ERR_FAULT);
 }

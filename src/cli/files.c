@@ -19,7 +19,7 @@ kb_error *cli_read_file(const char *path, kb_text *text)
     bool failed = ferror(file) != 0;
     (void)fclose(file); /* it was only read */
     if (failed)
-        return kb_error_new(KB_ERR_INPUT, "%s: cannot be read", path);
+        return kb_error_new(KB_ERR_INPUT, "%s: cannot read the file", path);
     return text->failed ? kb_error_nomem() : NULL;
 }
 
@@ -48,7 +48,7 @@ kb_error *cli_create_file(const char *path, const kb_text *text)
 {
     FILE *file = fopen(path, "wbx");
     if (!file && errno == EEXIST)
-        return kb_error_new(KB_ERR_INPUT, "%s is there already: choose another name", path);
+        return kb_error_new(KB_ERR_INPUT, "%s already exists: choose another name", path);
     if (!file)
         return kb_error_new(KB_ERR_INPUT, "cannot write %s: %s", path, strerror(errno));
     kb_error *err = fill(file, path, text);

@@ -1,26 +1,29 @@
 /* help.c: the commands that tell about the program itself. */
 #include "cli.h"
 
+#include <ctype.h>
+
 void cli_print_help(FILE *out)
 {
     fputs("usage: kernbench COMMAND [ARGUMENTS]\n"
           "\n"
-          "Simulates multi-chiplet accelerators: what a program computes on them, how long it\n"
-          "takes, and where the time goes.\n"
+          "Simulates programs on multi-chiplet AI accelerators: their results, their time, and\n"
+          "what limits it.\n"
           "\n"
           "Commands:\n",
           out);
     for (size_t i = 0; i < cli_command_count; i++)
         fprintf(out, "  %-10s %s\n", cli_commands[i]->name, cli_commands[i]->summary);
-    fputs("\n"
-          "Options:\n"
-          "  --help     this text; after a command, what that command can do\n"
-          "  --version  the version of the program\n"
-          "\n"
-          "Exit status: 0 done and right; 1 a check failed; 2 bad usage or input; 3 the simulated\n"
-          "program faulted; 4 it deadlocked; 70 a bug in KernBench; 71 the output could not be\n"
-          "written.\n",
-          out);
+    fputs(
+        "\n"
+        "Options:\n"
+        "  --help     this text; after a command, the help of that command\n"
+        "  --version  the version of the program\n"
+        "\n"
+        "Exit status: 0 success; 1 a check failed; 2 bad usage or input file; 3 the simulated\n"
+        "program faulted; 4 it deadlocked; 70 a bug in KernBench; 71 an error of the host, such as\n"
+        "a full disk or no memory.\n",
+        out);
 }
 
 void cli_print_command_help(const cli_command *command)
@@ -28,11 +31,11 @@ void cli_print_command_help(const cli_command *command)
     const char *gap = command->arguments[0] == '\0' ? "" : " ";
 
     printf("usage: kernbench %s%s%s\n\n", command->name, gap, command->arguments);
-    printf("Prints %s.\n\n", command->summary);
+    printf("%c%s.\n\n", toupper((unsigned char)command->summary[0]), command->summary + 1);
     if (command->help[0] != '\0')
         printf("%s\n", command->help);
     for (size_t i = 0; command->subcommands && command->subcommands[i]; i++)
-        printf("%s  %-10s %s\n", i == 0 ? "Commands:\n" : "",
+        printf("%s  %-10s %s\n", i == 0 ? "Subcommands:\n" : "",
                cli_subcommand_word(command->subcommands[i]), command->subcommands[i]->summary);
     if (command->subcommands)
         printf("\n");
@@ -76,16 +79,16 @@ static kb_code run_version(const cli_command *self, int argc, char **argv)
 const cli_command cli_help_command = {
     .name = "help",
     .arguments = "[COMMAND]",
-    .summary = "what the program or a command can do",
+    .summary = "print the help of the program or of a command",
     .help = "",
-    .example = "Example: kernbench help version\n",
+    .example = "Example: kernbench help run\n",
     .run = run_help,
 };
 
 const cli_command cli_version_command = {
     .name = "version",
     .arguments = "",
-    .summary = "the version of the program",
+    .summary = "print the version of the program",
     .help = "",
     .example = "Example: kernbench version\n",
     .run = run_version,

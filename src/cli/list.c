@@ -20,7 +20,7 @@ static const cli_option options[] = {
      .kind = CLI_FLAG,
      CLI_INTO(list_args, json)},
     {.name = "--quiet",
-     .help = "names alone, one a line",
+     .help = "prints only the names, one per line",
      .kind = CLI_FLAG,
      CLI_INTO(list_args, quiet)},
     COLLECTIVES_OPTIONS(list_args),
@@ -53,7 +53,7 @@ static void append_what(const topo_builtin *machine, kb_text *text)
 static kb_code print_benches(void)
 {
     static const cli_column columns[] = {{.title = "bench", .left = true},
-                                         {.title = "what", .left = true}};
+                                         {.title = "description", .left = true}};
     cli_table table;
     cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
     for (size_t i = 0; benches[i]; i++) {
@@ -100,8 +100,8 @@ static kb_code print_params_of(const kb_bench_spec *spec)
 {
     static const cli_column columns[] = {{.title = "parameter", .left = true},
                                          {.title = "default"},
-                                         {.title = "can be", .left = true},
-                                         {.title = "what", .left = true}};
+                                         {.title = "values", .left = true},
+                                         {.title = "description", .left = true}};
     cli_table table;
     print_who(spec);
     cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
@@ -136,7 +136,7 @@ static kb_code print_params(void)
 static kb_code print_topologies(void)
 {
     static const cli_column columns[] = {{.title = "topology", .left = true},
-                                         {.title = "what", .left = true}};
+                                         {.title = "description", .left = true}};
     cli_table table;
     cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
     for (const topo_builtin *machine = topo_builtins; machine->name; machine++) {
@@ -151,7 +151,7 @@ static kb_code print_topologies(void)
 
 static void print_components(void)
 {
-    printf("  components, for impl in a machine:\n   ");
+    printf("  components (values of impl in a machine file):\n   ");
     for (int kind = 0; kind < TOPO_KINDS; kind++)
         if (component_at(kind))
             printf(" %s", component_at(kind)->name);
@@ -196,7 +196,7 @@ static kb_code print_things(const collectives *c)
 {
     static const cli_column columns[] = {{.title = "key", .left = true},
                                          {.title = "value", .left = true},
-                                         {.title = "what", .left = true}};
+                                         {.title = "description", .left = true}};
     cli_table table;
     cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
     for (ccl_kind kind = 0; kind < CCL_KINDS; kind++) {
@@ -209,7 +209,7 @@ static kb_code print_things(const collectives *c)
         if (kind == CCL_TOPOLOGY) {
             cli_table_cell(&table, "%s", ccl_kind_name(kind));
             cli_table_cell(&table, "none");
-            cli_table_cell(&table, "the module's own way");
+            cli_table_cell(&table, "defined by the module");
         }
     }
     return cli_table_print(&table, stdout);
@@ -245,15 +245,15 @@ static kb_code print_text(const collectives *c, bool quiet)
         return KB_OK;
     }
     kb_code code = print_benches();
-    printf("\n  kernbench run --bench NAME runs one, --param NAME=VALUE sets a parameter (4096 is\n"
-           "  4KiB, too); a bench of your own: kernbench new bench mine\n\n");
+    printf("\n  Run one: kernbench run --bench NAME --param NAME=VALUE (4096 or 4KiB)\n"
+           "  Write your own: kernbench new bench mine\n\n");
     if (code == KB_OK)
         code = print_params();
     if (code == KB_OK)
         code = print_topologies();
     putchar('\n');
     print_components();
-    printf("\n  collectives, by %s:\n", c->config.path);
+    printf("\n  collectives of %s:\n", c->config.path);
     if (code == KB_OK)
         code = print_algorithms(c);
     putchar('\n');
@@ -369,7 +369,7 @@ static kb_code run_list(const cli_command *self, int argc, char **argv)
 const cli_command cli_list_command = {
     .name = "list",
     .arguments = "[OPTIONS]",
-    .summary = "benches with their parameters, built-in machines, components, collectives",
+    .summary = "list benches with their parameters, machines, components and collectives",
     .help = "",
     .example = "Example: kernbench list\n",
     CLI_OPTIONS(options),

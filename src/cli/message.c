@@ -69,11 +69,13 @@ kb_code cli_unknown(const char *what, const char *word, const char *const *names
                     const char *command)
 {
     char buffer[CLI_CLIP];
-    const char *near = kb_suggest(word, names, count);
+    kb_suggestion near;
 
+    kb_suggestion_search(&near, word, names, count);
     word = cli_clip(word, buffer);
-    if (near != NULL)
-        return cli_fail(KB_ERR_INPUT, "unknown %s '%s'; did you mean '%s'?", what, word, near);
+    const char *hint = kb_suggestion_hint(&near, "");
+    if (hint[0] != '\0')
+        return cli_fail(KB_ERR_INPUT, "unknown %s '%s'%s", what, word, hint);
     return cli_fail(KB_ERR_INPUT, "unknown %s '%s'; see kernbench %s%s--help", what, word, command,
                     command[0] != '\0' ? " " : "");
 }

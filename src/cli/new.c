@@ -18,7 +18,7 @@ typedef struct new_args {
 static const cli_option options[] = {
     {.name = "--dir",
      .value = "DIR",
-     .help = "where the file goes; default: here",
+     .help = "directory of the new files; default: the current one",
      .kind = CLI_STRING,
      CLI_INTO(new_args, dir)},
 };
@@ -64,7 +64,7 @@ static kb_code new_bench(const char *name, const new_args *args)
     kb_text path = KB_TEXT_INIT;
     kb_code code = write_template(args, name, "c", new_bench_text, "my_bench", &path);
     if (code == KB_OK)
-        printf("%s is a bench with a kernel of its own. Next:\n"
+        printf("Created %s, a bench with its own kernel. Next:\n"
                "  kernbench run --bench %s --verify-data\n",
                kb_text_peek(&path), kb_text_peek(&path));
     kb_text_fini(&path);
@@ -83,7 +83,7 @@ static kb_code new_collective(const char *name, const new_args *args)
             (void)unlink(kb_text_peek(&source));
     }
     if (code == KB_OK)
-        printf("%s is a collective, %s says how it is used. Next:\n"
+        printf("Created %s, a collective, and %s, its ccl.yaml. Next:\n"
                "  kernbench run --bench ccl_allreduce --ccl %s --plugin %s\n",
                kb_text_peek(&source), kb_text_peek(&config), kb_text_peek(&config),
                kb_text_peek(&source));
@@ -101,14 +101,14 @@ static kb_code run_new(const cli_command *self, int argc, char **argv)
     if (code != KB_OK)
         return code;
     if (argc < 3)
-        return cli_fail(KB_ERR_INPUT, "what is to be made? kernbench new bench NAME, or kernbench "
+        return cli_fail(KB_ERR_INPUT, "missing arguments: kernbench new bench NAME, or kernbench "
                                       "new collective NAME");
     bool is_bench = strcmp(argv[1], kinds[0]) == 0;
     if (!is_bench && strcmp(argv[1], kinds[1]) != 0)
-        return cli_unknown("kind of thing", argv[1], kinds, 2, self->name);
+        return cli_unknown("kind of file", argv[1], kinds, 2, self->name);
     if (!is_identifier(argv[2]))
         return cli_fail(KB_ERR_INPUT,
-                        "'%s' cannot be the name of a %s: letters, digits and _, as in C",
+                        "invalid name '%s' of a %s: expected a C identifier (letters, digits, _)",
                         cli_clip(argv[2], buffer), argv[1]);
     return is_bench ? new_bench(argv[2], &args) : new_collective(argv[2], &args);
 }
@@ -116,10 +116,10 @@ static kb_code run_new(const cli_command *self, int argc, char **argv)
 const cli_command cli_new_command = {
     .name = "new",
     .arguments = "bench|collective NAME [OPTIONS]",
-    .summary = "a bench or a collective to start one's own from, into files",
+    .summary = "create a bench or a collective to start from",
     .help = "bench: writes NAME.c, a short bench with its own kernel that verifies its result.\n"
-            "collective: writes NAME.c, an all-reduce round a ring, and NAME.yaml, which says who\n"
-            "takes part. A file that is there already stays as it is.\n",
+            "collective: writes NAME.c, an all-reduce around a ring, and NAME.yaml, its entry for\n"
+            "--ccl. An existing file is never overwritten.\n",
     .example = "Example: kernbench new bench mine\n",
     CLI_OPTIONS(options),
     .max_words = 2,

@@ -16,7 +16,7 @@
 static const cli_option common_options[] = {
     {.name = "--topology",
      .value = "FILE",
-     .help = "the machine: a file, or the name of a built-in one; default: the built-in 'default'",
+     .help = "the machine: a YAML file, or the name of a built-in machine; default: default",
      .kind = CLI_STRING,
      CLI_INTO(cli_common, topology)},
     {.name = "--set",
@@ -29,7 +29,7 @@ static const cli_option common_options[] = {
      .kind = CLI_FLAG,
      CLI_INTO(cli_common, json)},
     {.name = "--quiet",
-     .help = "no warnings, no progress, no explanations",
+     .help = "no warnings, progress or explanations",
      .kind = CLI_FLAG,
      CLI_INTO(cli_common, quiet)},
 };
@@ -118,13 +118,10 @@ static kb_code set_enum(const cli_option *option, const char *text, size_t *targ
         }
     }
     char buffer[CLI_CLIP];
-    kb_text names = KB_TEXT_INIT;
-    for (size_t i = 0; i < option->name_count; i++)
-        kb_text_printf(&names, "%s%s", i == 0 ? "" : ", ", option->names[i]);
-    kb_code code = cli_fail(KB_ERR_INPUT, "%s: expected one of %s, found '%s'", option->name,
-                            kb_text_peek(&names), cli_clip(text, buffer));
-    kb_text_fini(&names);
-    return code;
+    kb_suggestion near;
+    kb_suggestion_search(&near, text, option->names, option->name_count);
+    return cli_fail(KB_ERR_INPUT, "%s: unknown value '%s'%s", option->name, cli_clip(text, buffer),
+                    kb_suggestion_hint(&near, ""));
 }
 
 /* The member that the option sets, which must be of the type of its kind. */
@@ -167,6 +164,9 @@ static kb_code set(const parser *p, const cli_option *option, const char *text)
         *(bool *)target = true;
         return KB_OK;
     case CLI_STRING:
+        if (text[0] == '\0')
+            return cli_fail(KB_ERR_INPUT, "%s: empty value: expected %s", option->name,
+                            option->value);
         *(const char **)target = text;
         return KB_OK;
     case CLI_UINT:
@@ -213,11 +213,15 @@ static kb_code unknown(const cli_command *command, const char *word)
     for (size_t i = 0; i < option_total(command) && count < MAX; i++)
         names[count++] = option_at(command, i)->name;
     names[count++] = "--help";
-    char buffer[CLI_CLIP];
-    const char *near = kb_suggest(word, names, count);
+    char buffer[CLI_CLIP], name[CLI_CLIP];
+    size_t length = strcspn(word, "="); /* --nmae=value is compared by its name */
+    snprintf(name, sizeof name, "%.*s", (int)length, word);
+    kb_suggestion near;
+    kb_suggestion_search(&near, name, names, count);
+    const char *hint = kb_suggestion_near(&near, "");
     word = cli_clip(word, buffer);
-    if (near)
-        return cli_fail(KB_ERR_INPUT, "unknown option '%s'; did you mean '%s'?", word, near);
+    if (hint[0] != '\0')
+        return cli_fail(KB_ERR_INPUT, "unknown option '%s'%s", word, hint);
     return cli_fail(KB_ERR_INPUT, "unknown option '%s'; see kernbench %s --help", word,
                     command->name);
 }

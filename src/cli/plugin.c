@@ -26,7 +26,7 @@
 
 /* ---- Benches by name --------------------------------------------------------------------- */
 
-/* The one of the name; all of them if there is none, with the nearest. */
+/* The bench of that name; NULL if there is none, and then all names are in the suggestion. */
 static const kb_bench_spec *find(const kb_bench_spec *const *specs, const char *name,
                                  kb_suggestion *near)
 {
@@ -46,12 +46,8 @@ static kb_code open_shipped(const char *name, plugin *p)
     p->spec = find(benches, name, &near);
     if (p->spec)
         return KB_OK;
-    if (near.best)
-        return cli_fail(KB_ERR_INPUT, "unknown bench '%s'; did you mean '%s'?",
-                        cli_clip(name, buffer), near.best);
-    return cli_fail(KB_ERR_INPUT,
-                    "unknown bench '%s'; see kernbench list, or give a file such as ./mine.c",
-                    cli_clip(name, buffer));
+    return cli_fail(KB_ERR_INPUT, "unknown bench '%s'%s", cli_clip(name, buffer),
+                    kb_suggestion_near(&near, "; see kernbench list, or name a file: ./mine.c"));
 }
 
 /* ---- Compiling --------------------------------------------------------------------------- */
@@ -87,8 +83,8 @@ static kb_code find_headers(kb_text *directory)
     kb_text_puts(directory, KB_BUILD_HEADERS);
     if (has_headers(directory))
         return KB_OK;
-    return cli_fail(KB_ERR_HOST, "cannot find the headers <kernbench/...> to compile with: they "
-                                 "should be installed with this program");
+    return cli_fail(KB_ERR_HOST, "cannot find the headers <kernbench/...>: install KernBench "
+                                 "with its headers");
 }
 
 /* A command to be run: words that it owns. */
@@ -173,11 +169,11 @@ static kb_code spawn(const command *c, const char *out, int *status)
     posix_spawn_file_actions_destroy(&actions);
     if (error != 0)
         return cli_fail(KB_ERR_HOST,
-                        "cannot run the compiler '%s': %s; set CC to one that is there",
+                        "cannot run the compiler '%s': %s; set CC to an installed compiler",
                         c->words.items[0], strerror(error));
     while (waitpid(child, status, 0) < 0)
         if (errno != EINTR)
-            return cli_fail(KB_ERR_HOST, "lost the compiler: %s", strerror(errno));
+            return cli_fail(KB_ERR_HOST, "cannot wait for the compiler: %s", strerror(errno));
     return KB_OK;
 }
 
@@ -189,10 +185,12 @@ static kb_code run_compiler(const command *c, const char *source)
     if (code != KB_OK)
         return code;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-        return cli_fail(KB_ERR_HOST, "cannot run the compiler '%s'; set CC to one that is there",
+        return cli_fail(KB_ERR_HOST,
+                        "cannot run the compiler '%s'; set CC to an installed "
+                        "compiler",
                         c->words.items[0]);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return cli_fail(KB_ERR_INPUT, "%s does not compile", source);
+        return cli_fail(KB_ERR_INPUT, "compilation of %s failed", source);
     return KB_OK;
 }
 
@@ -258,8 +256,13 @@ static kb_code cannot_load(const char *file, const char *why)
     static const char undefined[] = "undefined symbol: ";
     const char *symbol = strstr(why, undefined);
     if (symbol)
-        return cli_fail(KB_ERR_INPUT, "%s uses %s, which neither it nor KernBench defines", file,
-                        symbol + strlen(undefined));
+        return cli_fail(KB_ERR_INPUT,
+                        "%s: undefined symbol %s: neither the file nor KernBench "
+                        "defines it",
+                        file, symbol + strlen(undefined));
+    size_t length = strlen(file); /* the loader names the file, too */
+    if (strncmp(why, file, length) == 0 && strncmp(why + length, ": ", 2) == 0)
+        why += length + 2;
     return cli_fail(KB_ERR_INPUT, "cannot load %s: %s", file, why);
 }
 
@@ -269,7 +272,7 @@ static kb_code check_interface(const char *file, const char *interface)
     if (!interface || strcmp(interface, KB_INTERFACE) == 0)
         return KB_OK;
     return cli_fail(KB_ERR_INPUT,
-                    "%s was compiled for KernBench %.20s, and this is %s: compile it again", file,
+                    "%s was compiled for KernBench %.20s, this is KernBench %s: recompile it", file,
                     interface, KB_INTERFACE);
 }
 
@@ -288,20 +291,15 @@ static kb_code load(const char *library, const char *file, plugin *p)
     return code;
 }
 
-static kb_code several(const char *file, const char *name, const kb_bench_spec *const *specs)
+/* A file of several benches, none of which was named. */
+static kb_code several(const char *file, const kb_bench_spec *const *specs)
 {
-    char buffer[CLI_CLIP];
     kb_text names = KB_TEXT_INIT;
-    KB_ASSERT(specs[0]);
     for (size_t i = 0; specs[i]; i++)
         kb_text_printf(&names, "%s%s", i > 0 ? ", " : "", specs[i]->name);
-    kb_code code;
-    if (name)
-        code = cli_fail(KB_ERR_INPUT, "%s has no bench '%s'; it has %s", file,
-                        cli_clip(name, buffer), kb_text_peek(&names));
-    else
-        code = cli_fail(KB_ERR_INPUT, "%s has several benches: say which, as in %s:%s; it has %s",
-                        file, file, specs[0]->name, kb_text_peek(&names));
+    kb_code code =
+        cli_fail(KB_ERR_INPUT, "%s has several benches: name one, as in --bench %s:%s; it has %s",
+                 file, file, specs[0]->name, kb_text_peek(&names));
     kb_text_fini(&names);
     return code;
 }
@@ -310,19 +308,25 @@ static kb_code several(const char *file, const char *name, const kb_bench_spec *
 static kb_code choose(const char *file, const char *name, plugin *p)
 {
     const kb_bench_spec *const *specs = dlsym(p->library, "kb_exported_benches");
+    char buffer[CLI_CLIP];
     kb_suggestion near;
     if (!specs || !dlsym(p->library, "kb_exported_interface"))
-        return cli_fail(KB_ERR_INPUT, "%s has no benches: it should end with KB_EXPORT_BENCHES()",
+        return cli_fail(KB_ERR_INPUT,
+                        "%s exports no benches: add KB_EXPORT_BENCHES() at its "
+                        "end",
                         file);
     if (!specs[0])
         return cli_fail(KB_ERR_INPUT, "%s has no benches", file);
     for (size_t i = 0; specs[i]; i++)
         if (!specs[i]->name)
-            return cli_fail(KB_ERR_INPUT, "%s: its bench %zu has no name", file, i + 1);
+            return cli_fail(KB_ERR_INPUT, "%s: bench %zu has no name", file, i + 1);
     if (!name && specs[1])
-        return several(file, NULL, specs);
+        return several(file, specs);
     p->spec = name ? find(specs, name, &near) : specs[0];
-    return p->spec ? KB_OK : several(file, name, specs);
+    if (p->spec)
+        return KB_OK;
+    return cli_fail(KB_ERR_INPUT, "%s has no bench '%s'%s", file, cli_clip(name, buffer),
+                    kb_suggestion_hint(&near, ""));
 }
 
 /* Compiles into a directory that is gone again when the library is loaded. */
@@ -335,7 +339,7 @@ static kb_code compile_and_load(const char *source, plugin *p)
     if (directory.failed)
         code = cli_report(kb_error_nomem());
     else if (!mkdtemp(directory.bytes))
-        code = cli_fail(KB_ERR_HOST, "cannot make a directory %s: %s", directory.bytes,
+        code = cli_fail(KB_ERR_HOST, "cannot create the directory %s: %s", directory.bytes,
                         strerror(errno));
     else {
         kb_text_printf(&library, "%s/bench.so", directory.bytes);
@@ -370,11 +374,15 @@ static bool ends_with(const char *text, const char *end)
 /* `kinds`: what it may be, for people. */
 static kb_code open_file(const char *file, const char *kinds, plugin *p)
 {
-    if (access(file, R_OK) != 0)
+    struct stat status;
+    if (access(file, R_OK) != 0 || stat(file, &status) != 0)
         return cli_fail(KB_ERR_INPUT, "cannot read %s: %s", file, strerror(errno));
-    if (ends_with(file, ".c"))
+    bool is_source = ends_with(file, ".c"), is_library = ends_with(file, ".so");
+    if ((is_source || is_library) && S_ISDIR(status.st_mode))
+        return cli_fail(KB_ERR_INPUT, "cannot read %s: %s", file, strerror(EISDIR));
+    if (is_source)
         return compile_and_load(file, p);
-    if (ends_with(file, ".so"))
+    if (is_library)
         return load_file(file, p);
     return cli_fail(KB_ERR_INPUT, "%s: %s", file, kinds);
 }
@@ -402,7 +410,7 @@ kb_code plugin_open(const char *what, plugin *p)
     char *file = name ? strndup(what, (size_t)(name - 1 - what)) : strdup(what);
     if (!file)
         return cli_report(kb_error_nomem());
-    kb_code code = open_file(file, "a bench is a name, a FILE.c or a FILE.so", p);
+    kb_code code = open_file(file, "not a bench: expected a name, a FILE.c or a FILE.so", p);
     if (code == KB_OK)
         code = choose(file, name, p);
     free(file);
@@ -412,9 +420,11 @@ kb_code plugin_open(const char *what, plugin *p)
 kb_code plugin_open_collectives(const char *file, plugin *p)
 {
     *p = (plugin){0};
-    kb_code code = open_file(file, "a plugin is a FILE.c or a FILE.so", p);
+    kb_code code = open_file(file, "not a plugin: expected a FILE.c or a FILE.so", p);
     if (code == KB_OK && !p->collectives)
-        code = cli_fail(KB_ERR_INPUT, "%s has no collectives: it should end with KB_EXPORT_CCL()",
+        code = cli_fail(KB_ERR_INPUT,
+                        "%s exports no collectives: add KB_EXPORT_CCL() at its "
+                        "end",
                         file);
     return code;
 }

@@ -29,38 +29,38 @@ typedef struct probe_args {
 static const cli_option options[] = {
     {.name = "--case",
      .value = "NAME",
-     .help = "only this case, with its sweep and its route",
+     .help = "runs only this case, with its sweep and its route",
      .kind = CLI_STRING,
      CLI_INTO(probe_args, name)},
     {.name = "--list",
-     .help = "the names of the cases, and which of them this machine has",
+     .help = "lists the cases, and why this machine lacks some of them",
      .kind = CLI_FLAG,
      CLI_INTO(probe_args, list)},
     {.name = "--bytes",
      .value = "N",
-     .help = "size of a transfer; default: 4KiB",
+     .help = "size of a transfer in bytes, or as 64KiB; default: 4KiB",
      .kind = CLI_BYTES,
      .min = 1,
      .max = 1 << 30,
      CLI_INTO(probe_args, bytes)},
     {.name = "--verbose",
-     .help = "sweep and route of every case",
+     .help = "prints sweep and route of every case",
      .kind = CLI_FLAG,
      CLI_INTO(probe_args, verbose)},
     {.name = "--load",
-     .help = "many transfers at once: latency against offered load",
+     .help = "measures latency under load, with many transfers at once",
      .kind = CLI_FLAG,
      CLI_INTO(probe_args, load)},
     {.name = "--transfers",
      .value = "N",
-     .help = "with --load: transfers of each run; default: 4000",
+     .help = "with --load: number of transfers per run; default: 4000",
      .kind = CLI_UINT,
      .min = 100,
      .max = 10000000,
      CLI_INTO(probe_args, transfers)},
     {.name = "--seed",
      .value = "N",
-     .help = "with --load: of the random times at which transfers are issued; default: 1",
+     .help = "with --load: seed of the random issue times; default: 1",
      .kind = CLI_UINT,
      CLI_INTO(probe_args, seed)},
 };
@@ -89,22 +89,24 @@ static bool has_words(const char *name, const char *part)
     return any;
 }
 
-/* With the nearest name, or with those that have its words. */
+/* With the cases that have its words, or with the nearest. */
 static kb_code unknown_case(const char *name, const char *const *names)
 {
     char buffer[CLI_CLIP];
-    const char *near = kb_suggest(name, names, probe_case_count), *word = cli_clip(name, buffer);
-    if (near)
-        return cli_fail(KB_ERR_INPUT, "unknown case '%s'; did you mean '%s'?", word, near);
+    const char *word = cli_clip(name, buffer);
+    kb_suggestion near;
+    kb_suggestion_search(&near, name, names, probe_case_count);
     kb_text like = KB_TEXT_INIT;
     for (size_t i = 0; i < probe_case_count; i++)
         if (has_words(names[i], name))
             kb_text_printf(&like, "%s%s", like.length > 0 ? ", " : "", names[i]);
     kb_code code;
-    if (like.length > 0)
-        code = cli_fail(KB_ERR_INPUT, "unknown case '%s'; there are %s", word, kb_text_peek(&like));
+    if (like.length == 0)
+        code = cli_fail(KB_ERR_INPUT, "unknown case '%s'%s", word,
+                        kb_suggestion_near(&near, "; see kernbench probe --list"));
     else
-        code = cli_fail(KB_ERR_INPUT, "unknown case '%s'; see kernbench probe --list", word);
+        code = cli_fail(KB_ERR_INPUT, "unknown case '%s': matching cases are %s", word,
+                        kb_text_peek(&like));
     kb_text_fini(&like);
     return code;
 }
@@ -123,7 +125,7 @@ static kb_code find_case(const char *name, const topo_machine *machine, size_t *
     if (*which == probe_case_count) {
         code = unknown_case(name, names);
     } else if (probe_missing(machine, *which)) {
-        code = cli_fail(KB_ERR_INPUT, "case %s is not on machine '%s': %s", name,
+        code = cli_fail(KB_ERR_INPUT, "case %s is not available on machine '%s': %s", name,
                         topo_machine_name(machine), probe_missing(machine, *which));
     }
     free(names);
@@ -181,14 +183,14 @@ static kb_code list_cases(const probe_args *args, const topo_machine *machine)
     if (args->common.json)
         return list_json(args, machine);
     static const cli_column columns[] = {{.title = "case", .left = true},
-                                         {.title = "what", .left = true}};
+                                         {.title = "description", .left = true}};
     cli_table table;
     cli_table_init(&table, columns, 2);
     for (size_t i = 0; i < probe_case_count; i++) {
         const char *missing = probe_missing(machine, i);
         cli_table_cell(&table, "%s", probe_cases[i].name);
         if (missing)
-            cli_table_cell(&table, "not on this machine: %s", missing);
+            cli_table_cell(&table, "not available: %s", missing);
         else
             cli_table_cell(&table, "%s", probe_cases[i].what);
     }
@@ -297,8 +299,7 @@ static kb_code run_on(const probe_args *args, const topo_machine *machine)
 static kb_code settle_load_options(probe_args *args)
 {
     if (!args->load && (args->seed != NOT_GIVEN || args->transfers != NOT_GIVEN))
-        return cli_fail(KB_ERR_INPUT,
-                        "%s goes with --load: without it transfers are alone and nothing is random",
+        return cli_fail(KB_ERR_INPUT, "%s needs --load",
                         args->seed != NOT_GIVEN ? "--seed" : "--transfers");
     if (args->seed == NOT_GIVEN)
         args->seed = 1;
@@ -326,17 +327,16 @@ static kb_code run_probe(const cli_command *self, int argc, char **argv)
 const cli_command cli_probe_command = {
     .name = "probe",
     .arguments = "[OPTIONS]",
-    .summary = "what transfers between host, PEs and memories take on a machine",
+    .summary = "measure transfers between host, PEs and memories",
     .help =
-        "Each case is one transfer that has the machine to itself: how long it takes and why,\n"
-        "the bandwidth that it gets, and the link that bounds it. The PE is PE 0 of cube 0 of\n"
-        "SIP 0, and slices of other cubes are slice 0.\n"
+        "Each case is a single transfer on an idle machine: its latency and the parts of it, its\n"
+        "bandwidth, and its bottleneck link. The PE is PE 0 of cube 0 of SIP 0; in other cubes the\n"
+        "transfer uses slice 0.\n"
         "\n"
-        "With --load all PEs of the cube, or the host with many transfers under way, do the same\n"
-        "at random: latency against load. Then PE i uses slice i: its own one, or that of the\n"
-        "cube which is nearest or farthest from it, or of cube 0 of the other SIP. As another\n"
-        "slice of its cube it uses slice i - 1, so that each has one user. All PEs use the same\n"
-        "SRAM, and the host uses slice 0.\n",
+        "With --load all PEs of the cube, or the host, issue many such transfers at random times:\n"
+        "latency against offered load. PE i then uses slice i (its own, or that of the nearest or\n"
+        "farthest cube, or of cube 0 of the other SIP), or slice i - 1 for another slice of its\n"
+        "cube, so that each slice has one user. All PEs share the SRAM; the host uses slice 0.\n",
     .example = "Example: kernbench probe\n"
                "Example: kernbench probe --case pe-remote-cube-far --set sip.ucie.overhead_ns=4\n"
                "Example: kernbench probe --load --case pe-sram --json\n",

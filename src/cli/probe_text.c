@@ -8,17 +8,17 @@
 #include <string.h>
 
 static const char reading[] =
-    "Overhead is what the nodes on the way add, wire the length of the links, drain the time of\n"
-    "the bytes at the slowest link, and queueing what waiting for others cost: nothing, alone.\n"
-    "Reads go there and back. GB/s is size / latency, limit the GB/s of the slowest link, and\n"
-    "util the share of it that the transfer got.\n\n";
+    "latency = overhead + wire + drain + queueing. overhead: delay of the nodes on the route.\n"
+    "wire: delay of the links. drain: time of all bytes at the slowest link. queueing: time\n"
+    "behind other transfers, 0 for a single one. Reads include the request. GB/s: size / latency.\n"
+    "limit: bandwidth of the slowest link, in GB/s. util: GB/s as % of limit.\n\n";
 
 static const char reading_load[] =
-    "Transfers are issued at random, whether or not earlier ones are done. Wait is what a\n"
-    "transfer took longer than alone, on average. Busy is the use of the link that is full first,\n"
-    "and waited there the sum of what packets waited for it behind other transfers: many wait at\n"
-    "a time, so it may exceed the length of the run. Waiting elsewhere can keep that link from\n"
-    "being full. Once less is accepted than offered, latency grows with the length of the run.\n";
+    "Transfers are issued at random times, independently of earlier ones. wait: mean latency\n"
+    "beyond that of a single transfer. busy: utilization of the bottleneck link. waited there: sum\n"
+    "over all packets of their waiting time at that link; packets wait at the same time, so it can\n"
+    "exceed the length of the run. Other links can keep the bottleneck from reaching 100 %. Once\n"
+    "accepted < offered the fabric is saturated, and latency grows with the length of the run.\n";
 
 static uint64_t rate_of(const probe_view *view, uint32_t link)
 {
@@ -36,8 +36,8 @@ static void print_machine(const probe_view *view)
     kb_text title = KB_TEXT_INIT;
     cli_machine_title(view->machine, &view->common->settings, &title);
     printf("Machine %s: %u SIP%s of %u x %u cube%s of %u PE%s\n", kb_text_peek(&title), s->sips,
-           s->sips == 1 ? "" : "s", s->cube_w, s->cube_h, s->cubes == 1 ? "" : "s", s->pes,
-           s->pes == 1 ? "" : "s");
+           kb_plural(s->sips), s->cube_w, s->cube_h, kb_plural(s->cubes), s->pes,
+           kb_plural(s->pes));
     kb_text_fini(&title);
 }
 
@@ -93,7 +93,7 @@ static bool is_same(const char *a, const char *b)
 static void print_missing_for(const probe_view *view, const char *why)
 {
     enum { WIDTH = 110, INDENT = 4 };
-    int column = printf("  Not on this machine, as %s:", why);
+    int column = printf("  Not available, as %s:", why);
     const char *comma = "";
     for (size_t i = 0; i < probe_case_count; i++) {
         if (!is_same(probe_missing(view->machine, i), why))
@@ -176,7 +176,7 @@ static kb_code print_all(const probe_view *view, const probe_report *reports, si
     putchar('\n');
     if (!view->quiet)
         fputs(reading, stdout);
-    cli_print_heading(stdout, "Larger transfers make better use of it: GB/s by size");
+    cli_print_heading(stdout, "Bandwidth by transfer size, GB/s");
     code = print_sweeps(reports, count);
     if (code == KB_OK && !view->details && !view->quiet)
         print_hints(view, &reports[count - 1]);
@@ -259,10 +259,9 @@ static void print_verdict(const probe_view *view, const probe_report *report,
     if (r->drain >= r->overhead && r->drain >= r->wire)
         print_drain_verdict(view, report, drain);
     else if (r->wire > r->overhead)
-        printf(
-            "  %s %% of the latency is in wires: a larger transfer makes better use of the way;\n"
-            "  more bandwidth could save %s %% at most\n",
-            cli_percent((double)r->wire / total).text, cli_percent(drain).text);
+        printf("  %s %% of the latency is in wires: a larger transfer uses the route better;\n"
+               "  more bandwidth could save %s %% at most\n",
+               cli_percent((double)r->wire / total).text, cli_percent(drain).text);
     else
         printf("  %s %% of the latency is overhead of nodes, %s %% that of %s: a larger transfer\n"
                "  makes better use of the way; more bandwidth could save %s %% at most\n",
@@ -346,9 +345,9 @@ static kb_code print_route(const probe_view *view, const probe_report *report)
         bool turns = !last && r->stops.items[i + 1].back && !stop->back;
         const char *note = "";
         if (last)
-            note = "the last byte is there";
+            note = "last byte arrives";
         else if (turns)
-            note = "the request is there, the data go back";
+            note = "request arrives, data return";
         add_stop_rows(&table, view, stop, note);
     }
     return cli_table_print(&table, stdout);
@@ -368,12 +367,12 @@ static kb_code print_case(const probe_view *view, const probe_report *report)
     if (code != KB_OK)
         return code;
     putchar('\n');
-    cli_print_heading(stdout, "Larger transfers fill the bottleneck");
+    cli_print_heading(stdout, "Bandwidth by transfer size");
     code = print_sweep(view, report);
     if (code != KB_OK)
         return code;
     putchar('\n');
-    cli_print_heading(stdout, "The way, and when the head of the first packet is there");
+    cli_print_heading(stdout, "Route, with the arrival time of the head of the first packet");
     return print_route(view, report);
 }
 
@@ -427,10 +426,10 @@ static void print_load_title(const probe_view *view, const probe_load_report *re
     kb_text title = KB_TEXT_INIT, link = KB_TEXT_INIT;
     kb_text_printf(&title, "%s under load: transfers of %s from %u source%s",
                    probe_cases[report->which].name, cli_bytes(view->bytes).text, c->sources,
-                   c->sources == 1 ? "" : "s");
+                   kb_plural(c->sources));
     cli_print_heading(stdout, kb_text_peek(&title));
     topo_link_name(view->machine, c->bottleneck, &link);
-    printf("  100 %% is %s GB/s of data: then %s (%s GB/s) is full\n", cli_gbs(c->gbs).text,
+    printf("  100 %% is %s GB/s of data: then %s (%s GB/s) is fully used\n", cli_gbs(c->gbs).text,
            kb_text_peek(&link), cli_rate(rate_of(view, c->bottleneck)).text);
     kb_text_fini(&title);
     kb_text_fini(&link);

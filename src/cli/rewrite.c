@@ -9,6 +9,7 @@
  */
 #include "rewrite.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +45,9 @@ static void print_value(kb_text *out, const char *value)
 {
     static const char plain[] =
         "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_.+-";
-    if (value[0] != '\0' && value[strspn(value, plain)] == '\0') {
+    bool begins = isalnum((unsigned char)value[0]) || value[0] == '_' ||
+                  (value[0] == '-' && isdigit((unsigned char)value[1]));
+    if (begins && value[strspn(value, plain)] == '\0' && strcmp(value, "null") != 0) {
         kb_text_puts(out, value);
         return;
     }
@@ -73,7 +76,10 @@ static size_t scalar_length(const char *at, const char *source)
 
 static kb_error *cannot(const char *setting)
 {
-    return kb_error_new(KB_ERR_INPUT, "--set %s cannot be written into the description", setting);
+    return kb_error_new(KB_ERR_INPUT,
+                        "cannot write --set %s into the text of the file; --print --effective "
+                        "prints the machine with all its settings",
+                        setting);
 }
 
 /* The value of a key or of an index; NULL if there is none. */
@@ -174,4 +180,44 @@ kb_error *rewrite_setting(kb_text *text, const char *setting)
     free(path);
     kb_config_destroy(config);
     return !err && text->failed ? kb_error_nomem() : err;
+}
+
+/* The length of the collection in brackets that begins there; 0 if it is none. */
+static size_t collection_length(const char *at)
+{
+    size_t depth = 0;
+    for (size_t i = 0; at[i] != '\0'; i++) {
+        depth += at[i] == '{' || at[i] == '[';
+        if (depth == 0)
+            return 0;
+        depth -= at[i] == '}' || at[i] == ']';
+        if (depth == 0)
+            return i + 1;
+    }
+    return 0;
+}
+
+kb_error *rewrite_collection(kb_text *text, const char *path, const char *yaml)
+{
+    kb_config *config;
+    KB_TRY(kb_config_load_text("description", kb_text_peek(text), text->length, &config));
+    kb_config_node *node = kb_config_root(config);
+    kb_text word = KB_TEXT_INIT;
+    for (const char *at = path; node && *at != '\0'; at += at[0] == '.') {
+        size_t length = strcspn(at, ".");
+        word.length = 0;
+        kb_text_append(&word, at, length);
+        node = child(node, kb_text_peek(&word));
+        at += length;
+    }
+    size_t at = node ? offset_of(text, kb_config_place(node)) : 0;
+    size_t length = node ? collection_length(kb_text_peek(text) + at) : 0;
+    bool out_of_memory = word.failed;
+    if (length > 0)
+        splice(text, at, length, yaml);
+    kb_text_fini(&word);
+    kb_config_destroy(config);
+    if (out_of_memory || text->failed)
+        return kb_error_nomem();
+    return length > 0 ? NULL : kb_error_new(KB_ERR_BUG, "no collection '%s' to replace", path);
 }

@@ -12,4 +12,10 @@
  */
 KB_MUST_USE kb_error *rewrite_setting(kb_text *text, const char *setting);
 
+/*
+ * Replaces a list or a mapping that the text has in braces, at "key.path", by another one: "[NW,
+ * SE]". It must have no brackets in strings or comments.
+ */
+KB_MUST_USE kb_error *rewrite_collection(kb_text *text, const char *path, const char *yaml);
+
 #endif

@@ -29,32 +29,32 @@ typedef struct run_args {
 static const cli_option options[] = {
     {.name = "--bench",
      .value = "NAME",
-     .help = "which: one of kernbench list; or a file: ./mine.c, which is compiled, or ./mine.so;\n"
-             "behind a colon the name in it, if it has several: ./mine.c:scale",
+     .help = "a bench of kernbench list, or a file: ./mine.c, which is compiled, or ./mine.so;\n"
+             "./mine.c:NAME if the file has several",
      .kind = CLI_STRING,
      CLI_INTO(run_args, bench)},
     {.name = "--param",
      .value = "NAME=VALUE",
-     .help = "sets a parameter of the bench: a whole number, a size such as 64KiB, or one of the\n"
-             "names that kernbench list shows; repeatable",
+     .help = "sets a parameter of the bench: a whole number, a size such as 64KiB, or a name;\n"
+             "kernbench list shows all; repeatable",
      .kind = CLI_LIST,
      CLI_INTO(run_args, params)},
     {.name = "--device",
      .value = "all|sip:N",
-     .help = "uses all SIPs, as without it, or this one alone",
+     .help = "uses all SIPs (default), or only this one",
      .kind = CLI_STRING,
      CLI_INTO(run_args, device)},
     {.name = "--verify-data",
-     .help = "compares the results with a reference; ends with 1 if an element is wrong",
+     .help = "compares the results with a reference; exit status 1 if an element is wrong",
      .kind = CLI_FLAG,
      CLI_INTO(run_args, verify)},
     {.name = "--timing-only",
-     .help = "computes no data: the same times, sooner and with less memory",
+     .help = "computes no data: same simulated times, less wall time and memory",
      .kind = CLI_FLAG,
      CLI_INTO(run_args, timing_only)},
     {.name = "--trace",
      .value = "FILE",
-     .help = "writes what every unit did when, for https://ui.perfetto.dev",
+     .help = "writes a timeline of all units, for https://ui.perfetto.dev",
      .kind = CLI_STRING,
      CLI_INTO(run_args, trace)},
     {.name = "--profile",
@@ -67,13 +67,13 @@ static const cli_option options[] = {
      .kind = CLI_FLAG,
      CLI_INTO(run_args, ccl_trace)},
     {.name = "--verbose",
-     .help = "all links that carried something, also those that hardly did; on stderr, which\n"
-             "algorithm serves each collective, and why",
+     .help = "prints all links that carried data, not only the busiest; and on stderr the\n"
+             "algorithm of each collective and the reason",
      .kind = CLI_FLAG,
      CLI_INTO(run_args, verbose)},
     {.name = "--stack-bytes",
      .value = "N",
-     .help = "for the C variables of each kernel and each worker; default: 1MiB",
+     .help = "stack size in bytes of each kernel and worker; default: 1MiB",
      .kind = CLI_BYTES,
      .min = 16 << 10,
      .max = 1 << 30,
@@ -264,8 +264,7 @@ static kb_code check_verdict(const run *r)
     if (!r->args->verify || rt_bench_verdict(r->bench) != RT_NOT_VERIFIED)
         return KB_OK;
     return cli_fail(KB_ERR_CHECK,
-                    "bench '%s' has compared nothing: it never calls "
-                    "kb_bench_verify()",
+                    "verification: bench '%s' compares nothing; it must call kb_bench_verify()",
                     r->spec->name);
 }
 
@@ -319,16 +318,14 @@ static kb_code run_with(const run_args *args, const char *word)
 {
     char buffer[CLI_CLIP];
     if (!args->bench && word)
-        return cli_fail(KB_ERR_INPUT, "a bench is given with --bench: kernbench run --bench %s",
+        return cli_fail(KB_ERR_INPUT, "missing --bench: kernbench run --bench %s",
                         cli_clip(word, buffer));
     if (word)
         return cli_too_many("run", word);
     if (!args->bench)
-        return cli_fail(KB_ERR_INPUT, "--bench is missing: kernbench run --bench NAME; see "
-                                      "kernbench list");
+        return cli_fail(KB_ERR_INPUT, "missing --bench NAME; see kernbench list");
     if (args->verify && args->timing_only)
-        return cli_fail(KB_ERR_INPUT,
-                        "--verify-data needs data, and --timing-only computes none: drop one");
+        return cli_fail(KB_ERR_INPUT, "--verify-data and --timing-only exclude each other");
     plugin p;
     collectives c = {0};
     kb_code code = plugin_open(args->bench, &p);
@@ -360,13 +357,13 @@ static kb_code run_run(const cli_command *self, int argc, char **argv)
 const cli_command cli_run_command = {
     .name = "run",
     .arguments = "--bench NAME [OPTIONS]",
-    .summary = "what a bench computes, how long it takes on a machine, and where the time goes",
+    .summary = "run a bench: its results, its simulated time, and what limits it",
     .help =
-        "Contents are computed unless --timing-only is given or the bench is too large for it\n"
-        "and says so; the times are the same. Tensors that a bench begins with are mostly put in\n"
-        "place without taking time, which the bench then says.\n"
+        "Data are computed unless --timing-only is given or the bench says that it is too large;\n"
+        "simulated times are the same. Most benches place their input tensors without taking\n"
+        "simulated time, and say so.\n"
         "\n"
-        "Ends with 1 if a result is wrong, 3 if the program faults, 4 if it deadlocks.\n",
+        "Exit status: 1 if a result is wrong, 3 if the program faults, 4 if it deadlocks.\n",
     .example =
         "Example: kernbench run --bench gemm_single_pe --verify-data\n"
         "Example: kernbench run --bench gemm_single_pe --param m=256 --json --quiet\n"

@@ -2,6 +2,7 @@
 #include "classes.h"
 #include "cli.h"
 #include "draw_svg.h"
+#include "effective.h"
 #include "files.h"
 #include "json.h"
 #include "machine.h"
@@ -16,22 +17,28 @@
 
 typedef struct topo_args {
     cli_common common;
-    bool print, check;
+    bool print, effective, check;
     const char *svg;
 } topo_args;
 
 static const cli_option options[] = {
     {.name = "--check",
-     .help = "only says whether the description is right, or all that is wrong with it",
+     .help = "prints ok if the machine is valid, else all problems with their places",
      .kind = CLI_FLAG,
      CLI_INTO(topo_args, check)},
     {.name = "--print",
-     .help = "the description, with its comments and with the values of --set",
+     .help = "prints the text of the machine's file, or of the built-in machine, with its\n"
+             "comments; values of --set are written into it",
      .kind = CLI_FLAG,
      CLI_INTO(topo_args, print)},
+    {.name = "--effective",
+     .help = "with --print: all settings of the machine, those that the file leaves out\n"
+             "included, with the comments of the built-in machine",
+     .kind = CLI_FLAG,
+     CLI_INTO(topo_args, effective)},
     {.name = "--svg",
      .value = "FILE",
-     .help = "draws the machine into a file; - is stdout",
+     .help = "draws the machine as SVG into a file; - for stdout",
      .kind = CLI_STRING,
      CLI_INTO(topo_args, svg)},
 };
@@ -115,24 +122,27 @@ static kb_error *verify(const topo_machine *machine, const cli_common *common, c
     KB_TRY(topo_machine_load(&source, &again));
     bool same = topo_machine_hash(again) == topo_machine_hash(machine);
     topo_machine_destroy(again);
-    return same
-               ? NULL
-               : kb_error_new(KB_ERR_BUG, "the settings could not be written into the description");
+    return same ? NULL : kb_error_new(KB_ERR_BUG, "the printed description gives another machine");
 }
 
-static kb_error *effective_text(const topo_machine *machine, const cli_common *common,
-                                kb_text *text)
+static kb_error *make_text(const topo_machine *machine, const topo_args *args, kb_text *text)
 {
+    const cli_common *common = &args->common;
+    if (args->effective) {
+        KB_TRY(effective_text(machine, text));
+        return verify(machine, common, text);
+    }
     KB_TRY(source_text(common->topology, text));
     for (size_t i = 0; i < common->settings.count; i++)
         KB_TRY(rewrite_setting(text, common->settings.items[i]));
     return common->settings.count > 0 ? verify(machine, common, text) : NULL;
 }
 
-static kb_code print(const topo_machine *machine, const cli_common *common)
+static kb_code print(const topo_machine *machine, const topo_args *args)
 {
+    const cli_common *common = &args->common;
     kb_text text = KB_TEXT_INIT;
-    kb_error *err = effective_text(machine, common, &text);
+    kb_error *err = make_text(machine, args, &text);
     kb_code code = KB_OK;
     if (err)
         code = cli_report(err);
@@ -171,16 +181,18 @@ static kb_code run_with(const topo_args *args)
     const cli_list *settings = &args->common.settings;
     if (args->print + args->check + (args->svg != NULL) > 1)
         return cli_fail(KB_ERR_INPUT,
-                        "only one of --check, --print and --svg can be done at a time");
+                        "--check, --print and --svg exclude each other: give one of them");
+    if (args->effective && !args->print)
+        return cli_fail(KB_ERR_INPUT, "--effective needs --print");
     if (args->svg && strcmp(args->svg, "-") == 0 && args->common.json)
-        return cli_fail(KB_ERR_INPUT, "--svg - and --json both want stdout; name a file");
+        return cli_fail(KB_ERR_INPUT, "--svg - and --json both write to stdout: give --svg a file");
     if (args->check)
         return check(&args->common);
     kb_code code = cli_load_machine(&args->common, &machine);
     if (code != KB_OK)
         return code;
     if (args->print)
-        code = print(machine, &args->common);
+        code = print(machine, args);
     else if (args->svg)
         code = draw(machine, args);
     else
@@ -203,10 +215,12 @@ static kb_code run_topo(const cli_command *self, int argc, char **argv)
 const cli_command cli_topo_command = {
     .name = "topo",
     .arguments = "[OPTIONS]",
-    .summary = "the machine: a summary, its description, a drawing",
-    .help = "Without options of its own, a summary: counts, capacities, nodes and links.\n",
+    .summary = "summarise, check, print or draw the machine",
+    .help =
+        "Without --check, --print and --svg: a summary with counts, capacities, nodes and links.\n",
     .example = "Example: kernbench topo --set system.sips.count=4\n"
                "Example: kernbench topo --print >mine.yaml\n"
+               "Example: kernbench topo --print --effective --set cube.noc.w=8 >wide.yaml\n"
                "Example: kernbench topo --topology mine.yaml --svg mine.svg\n",
     CLI_OPTIONS(options),
     .has_machine = true,

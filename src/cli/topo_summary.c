@@ -9,12 +9,6 @@
 
 #include <inttypes.h>
 
-static const char *const pattern_names[] = {
-    [TOPO_RING_1D] = "ring_1d",
-    [TOPO_TORUS_2D] = "torus_2d",
-    [TOPO_MESH_2D_NO_WRAP] = "mesh_2d_no_wrap",
-};
-
 /* The nodes of a kind. */
 typedef struct node_class {
     uint64_t count;
@@ -62,11 +56,6 @@ static uint64_t cubes_of(const summary *s)
     return (uint64_t)s->shape->sips * s->shape->cubes;
 }
 
-static const char *plural(uint64_t count)
-{
-    return count == 1 ? "" : "s";
-}
-
 static double gbs_of(uint64_t rate, uint64_t times)
 {
     return (double)rate / (double)TOPO_GBS * (double)times;
@@ -78,32 +67,33 @@ static void print_machine(const summary *s)
 {
     const topo_shape *m = s->shape;
     uint64_t cubes = cubes_of(s);
-    printf("  SIPs     %u, %s", m->sips, pattern_names[m->sip_pattern]);
+    printf("  SIPs     %u, %s", m->sips, topo_sip_pattern_name(m->sip_pattern));
     if (m->sip_h > 1)
         printf(" %u x %u", m->sip_w, m->sip_h);
     if (m->sips > 1)
-        printf(", %s", m->sip_links ? "with direct links" : "meeting at the switch");
-    printf("\n  cubes    %u x %u a SIP, %s in all\n", m->cube_w, m->cube_h, cli_count(cubes).text);
-    printf("  PEs      %u a cube, %s in all\n", m->pes, cli_count(m->pe_count).text);
-    printf("  NOC      %u x %u router%s a cube\n", m->noc_w, m->noc_h,
-           plural((uint64_t)m->noc_w * m->noc_h));
-    printf("  HBM      %s a cube in %u slice%s of %s, %s in all\n", cli_bytes(m->hbm_bytes).text,
-           m->pes, plural(m->pes), cli_bytes(m->slice_bytes).text,
+        printf(", %s", m->sip_links ? "with direct SIP-to-SIP links" : "connected by the switch");
+    printf("\n  cubes    %u x %u per SIP, %s total\n", m->cube_w, m->cube_h, cli_count(cubes).text);
+    printf("  PEs      %u per cube, %s total\n", m->pes, cli_count(m->pe_count).text);
+    printf("  NOC      %u x %u router%s per cube\n", m->noc_w, m->noc_h,
+           kb_plural((uint64_t)m->noc_w * m->noc_h));
+    printf("  HBM      %s per cube in %u slice%s of %s, %s total\n", cli_bytes(m->hbm_bytes).text,
+           m->pes, kb_plural(m->pes), cli_bytes(m->slice_bytes).text,
            cli_bytes(m->hbm_bytes * cubes).text);
-    printf("           %s GB/s a slice, %s a cube, %s in all\n", cli_rate(s->slice_rate).text,
+    printf("           %s GB/s per slice, %s per cube, %s total\n", cli_rate(s->slice_rate).text,
            cli_gbs(gbs_of(s->slice_rate, m->pes)).text,
            cli_gbs(gbs_of(s->slice_rate, m->pe_count)).text);
-    printf("  SRAM     %s a cube, %s in all\n", cli_bytes(m->sram_bytes).text,
+    printf("  SRAM     %s per cube, %s total\n", cli_bytes(m->sram_bytes).text,
            cli_bytes(m->sram_bytes * cubes).text);
-    printf("           %s GB/s a cube, %s in all\n", cli_rate(s->sram_rate).text,
+    printf("           %s GB/s per cube, %s total\n", cli_rate(s->sram_rate).text,
            cli_gbs(gbs_of(s->sram_rate, cubes)).text);
-    printf("  TCM      %s a PE, %s of it for its scheduler, %s in all\n",
+    printf("  TCM      %s per PE, %s of it reserved for the scheduler, %s total\n",
            cli_bytes(m->tcm_bytes).text, cli_bytes(m->tcm_reserved_bytes).text,
            cli_bytes(m->tcm_bytes * m->pe_count).text);
-    printf("  fabric   packets of %s; %u channel%s a class in a port, %s deep%s\n",
-           cli_bytes(m->packet_bytes).text, m->vcs, plural(m->vcs), cli_bytes(m->depth_bytes).text,
+    printf("  fabric   packets of %s; %u virtual channel%s per class and port, %s deep%s\n",
+           cli_bytes(m->packet_bytes).text, m->vcs, kb_plural(m->vcs),
+           cli_bytes(m->depth_bytes).text,
            m->serial_ports ? "; ports send one packet at a time" : "");
-    printf("  graph    %s nodes, %s links; the longest way has at most %u\n",
+    printf("  graph    %s nodes, %s links; at most %u links on a route\n",
            cli_count(s->graph->nodes.count).text, cli_count(s->graph->links.count).text,
            m->max_steps);
 }
@@ -225,11 +215,11 @@ static json_t *shape_json(const summary *s)
 {
     const topo_shape *m = s->shape;
     return json_pack("{s:{s:I, s:s, s:I, s:I, s:b}, s:{s:I, s:I, s:I}, s:I, s:I, s:{s:I, s:I}}",
-                     "sips", "count", (json_int_t)m->sips, "pattern", pattern_names[m->sip_pattern],
-                     "w", (json_int_t)m->sip_w, "h", (json_int_t)m->sip_h, "direct_links",
-                     m->sip_links, "cubes_per_sip", "count", (json_int_t)m->cubes, "w",
-                     (json_int_t)m->cube_w, "h", (json_int_t)m->cube_h, "pes_per_cube",
-                     (json_int_t)m->pes, "pes", (json_int_t)m->pe_count, "noc", "w",
+                     "sips", "count", (json_int_t)m->sips, "pattern",
+                     topo_sip_pattern_name(m->sip_pattern), "w", (json_int_t)m->sip_w, "h",
+                     (json_int_t)m->sip_h, "direct_links", m->sip_links, "cubes_per_sip", "count",
+                     (json_int_t)m->cubes, "w", (json_int_t)m->cube_w, "h", (json_int_t)m->cube_h,
+                     "pes_per_cube", (json_int_t)m->pes, "pes", (json_int_t)m->pe_count, "noc", "w",
                      (json_int_t)m->noc_w, "h", (json_int_t)m->noc_h);
 }
 

@@ -23,56 +23,55 @@ typedef struct traffic_args {
 static const cli_option options[] = {
     {.name = "--pattern",
      .value = "NAME",
-     .help = "who sends to whom: uniform (default), transpose, bitcomp, neighbor, hotspot",
+     .help = "destinations: uniform (default), transpose, bitcomp, neighbor, hotspot",
      .kind = CLI_ENUM,
      CLI_NAMES(traffic_pattern_names),
      CLI_INTO(traffic_args, pattern)},
     {.name = "--level",
      .value = "NAME",
-     .help = "how far: within a cube (default), a sip, or the whole system",
+     .help = "scope of the traffic: cube (default), sip, or system",
      .kind = CLI_ENUM,
      CLI_NAMES(traffic_level_names),
      CLI_INTO(traffic_args, level)},
     {.name = "--process",
      .value = "NAME",
-     .help = "when PEs begin transfers: bernoulli (default): in each cycle of a packet's\n"
-             "length with the same probability; poisson: at any time",
+     .help = "issue times of transfers: bernoulli (default): in each packet time with the\n"
+             "same probability; poisson: at any time",
      .kind = CLI_ENUM,
      CLI_NAMES(traffic_process_names),
      CLI_INTO(traffic_args, process)},
     {.name = "--rate",
      .value = "R",
-     .help = "offered load: a part of the bandwidth of a PE's link to its router;\n"
+     .help = "offered load as a fraction of the bandwidth of a PE's link to its router;\n"
              "default: 0.1",
      .kind = CLI_STRING,
      CLI_INTO(traffic_args, rate)},
     {.name = "--bytes",
      .value = "N",
-     .help = "size of a transfer; default: a packet of the machine",
+     .help = "size of a transfer in bytes, or as 64KiB; default: one packet",
      .kind = CLI_BYTES,
      .min = 1,
      .max = (double)TRAFFIC_MAX_BYTES,
      CLI_INTO(traffic_args, bytes)},
     {.name = "--seed",
      .value = "N",
-     .help = "of the random numbers; default: 1",
+     .help = "seed of the random numbers; default: 1",
      .kind = CLI_UINT,
      CLI_INTO(traffic_args, seed)},
     {.name = "--warmup-ns",
      .value = "T",
-     .help = "simulated time before the window; default: 2000",
+     .help = "warm-up: simulated ns before the measurement window; default: 2000",
      .kind = CLI_STRING,
      CLI_INTO(traffic_args, warmup)},
     {.name = "--measure-ns",
      .value = "T",
-     .help = "length of the window: transfers that begin in it are measured;\n"
-             "default: 10000",
+     .help = "length of the measurement window in simulated ns; default: 10000",
      .kind = CLI_STRING,
      CLI_INTO(traffic_args, measure)},
     {.name = "--hot",
      .value = "X,Y",
-     .help = "the router that is the hot spot; default: the nearest to the middle of\n"
-             "the level that has PEs",
+     .help = "with --pattern hotspot: the destination router; default: the one with PEs\n"
+             "nearest to the middle",
      .kind = CLI_STRING,
      CLI_INTO(traffic_args, hot)},
 };
@@ -177,8 +176,8 @@ static kb_time nearest_fs(double time)
 
 static void print_load(const char *name, double load, const traffic_result *r)
 {
-    printf("  %-9s %6.2f %% of each PE's %s GB/s: %s GB/s a PE, %s GB/s in all\n", name, 100 * load,
-           cli_rate(r->bytes_per_s).text, cli_gbs(load * rate_gbs(r)).text,
+    printf("  %-9s %6.2f %% of each PE's %s GB/s: %s GB/s per PE, %s GB/s total\n", name,
+           100 * load, cli_rate(r->bytes_per_s).text, cli_gbs(load * rate_gbs(r)).text,
            cli_gbs(load * rate_gbs(r) * (double)r->pes).text);
 }
 
@@ -192,14 +191,14 @@ static void print_latency(const traffic_view *v)
 {
     const traffic_result *r = v->result;
     if (!has_latency(r)) {
-        printf("  latency   not meaningful: only %s of %s transfers of the window arrived\n",
+        printf("  latency   not meaningful: only %s of %s measured transfers arrived\n",
                cli_count(r->arrived).text, cli_count(r->measured).text);
         return;
     }
     printf("  latency   mean %s ns, p50 %s ns, p99 %s ns, max %s ns\n",
            cli_ns(nearest_fs(r->mean_fs)).text, cli_ns(r->p50_fs).text, cli_ns(r->p99_fs).text,
            cli_ns(r->max_fs).text);
-    printf("            of %s transfers that began in the window of %s ns\n",
+    printf("            over %s transfers issued in the window of %s ns\n",
            cli_count(r->arrived).text, cli_ns(v->options->measure).text);
 }
 
@@ -207,9 +206,9 @@ static void print_saturation(const traffic_result *r)
 {
     if (!r->saturated)
         return;
-    printf("  saturated: more is offered than is carried, so latency grows with the time it is\n"
-           "            offered for%s\n",
-           r->arrived < r->measured && has_latency(r) ? "; what is said of it is a lower bound"
+    printf("  saturated: offered load exceeds throughput, so latency grows with the length of the\n"
+           "            run%s\n",
+           r->arrived < r->measured && has_latency(r) ? "; the latency shown is a lower bound"
                                                       : "");
 }
 
@@ -218,16 +217,16 @@ static void print_end(const traffic_view *v)
 {
     const traffic_result *r = v->result;
     if (r->end == TRAFFIC_CROWDED)
-        printf("  cut off   at %s ns, when %s transfers were under way: more than a run keeps in\n"
-               "            memory\n",
+        printf("  cut off   at %s ns, with %s transfers in flight: the maximum of a run\n",
                cli_ns(r->ended_fs).text, cli_count(r->live).text);
     if (r->end == TRAFFIC_PATIENCE)
-        printf("  cut off   at %s ns, ten windows after the window: %s of its transfers had not\n"
-               "            arrived\n",
-               cli_ns(r->ended_fs).text, cli_count(r->measured - r->arrived).text);
+        printf(
+            "  cut off   at %s ns, ten windows after the measurement window: %s of its transfers\n"
+            "            had not arrived\n",
+            cli_ns(r->ended_fs).text, cli_count(r->measured - r->arrived).text);
     if (r->too_short)
-        printf("  too short: one transfer takes up to %s ns here with nothing in its way, so this\n"
-               "            does not show what the machine carries; try --measure-ns %s\n",
+        printf("  too short: a single transfer takes up to %s ns, so the window does not show the\n"
+               "            throughput; try --measure-ns %s\n",
                cli_ns(r->lone_fs).text, cli_ns(10 * r->lone_fs).text);
 }
 
@@ -293,8 +292,8 @@ static kb_code print_text(const traffic_view *v)
     const traffic_options *o = v->options;
     const traffic_result *r = v->result;
     print_title(v);
-    printf("  %s PE%s, transfers of %s, seed %llu\n", cli_count(r->pes).text,
-           r->pes == 1 ? "" : "s", cli_bytes(o->bytes).text, (unsigned long long)o->seed);
+    printf("  %s PE%s, transfers of %s, seed %llu\n", cli_count(r->pes).text, kb_plural(r->pes),
+           cli_bytes(o->bytes).text, (unsigned long long)o->seed);
     print_load("offered", r->offered, r);
     print_load("accepted", r->accepted, r);
     print_latency(v);
@@ -307,8 +306,8 @@ static kb_code print_text(const traffic_view *v)
         code = print_kinds(v);
     if (!v->common->quiet)
         printf(
-            "\n  Waited: the sum over all packets of what they waited for the link behind other\n"
-            "  transfers. Links count in each direction.\n"
+            "\n  waited: sum over all packets of their waiting time for the link. Each direction of a\n"
+            "  link is counted separately.\n"
             "\n  %s transfers, %s hops, %s events in %.2f s: %.2f million hops/s\n",
             cli_count(r->transfers).text, cli_count(r->hops).text, cli_count(r->events).text,
             r->wall_s, per_second(r->hops, r->wall_s) / 1e6);
@@ -495,16 +494,15 @@ static kb_code run_traffic(const cli_command *self, int argc, char **argv)
 const cli_command cli_traffic_command = {
     .name = "traffic",
     .arguments = "[OPTIONS]",
-    .summary = "latency and throughput of a machine under synthetic traffic between PEs",
+    .summary = "measure latency and throughput under synthetic traffic between PEs",
     .help =
-        "Every PE writes to other PEs, at random times and without waiting for anything. Latency\n"
-        "counts from the moment a transfer is created to the arrival of its last byte.\n"
+        "Every PE writes to other PEs at random times, without waiting for earlier transfers.\n"
+        "Latency is the time from the creation of a transfer to the arrival of its last byte.\n"
         "\n"
-        "Patterns are defined on the routers of the level, in a grid of W x H: transpose sends\n"
-        "from (x, y) to (y, x), bitcomp to (W-1-x, H-1-y), neighbor to (x+1, y+1) around the\n"
-        "edges, hotspot to one router. For a sip its cubes make one grid, and for the system its\n"
-        "SIPs do. A pattern may map a PE to itself: uniform draws from all PEs of the level,\n"
-        "itself included, and transpose leaves those on the diagonal where they are. Such a\n"
+        "Patterns are defined on the W x H grid of routers of the level: transpose sends from\n"
+        "(x, y) to (y, x), bitcomp to (W-1-x, H-1-y), neighbor to (x+1, y+1) modulo W and H,\n"
+        "hotspot to one router. At level sip the cubes of a SIP form one grid, at level system\n"
+        "all SIPs do. A PE may send to itself (uniform, and the diagonal of transpose): such a\n"
         "transfer goes to the PE's router and back.\n",
     .example =
         "Example: kernbench traffic --pattern uniform --level sip --rate 0.1 --bytes 256\n"

@@ -16,7 +16,7 @@ typedef struct validate_args {
 
 static const cli_option options[] = {
     {.name = "--quick",
-     .help = "fewer points and shorter windows",
+     .help = "runs fewer points and shorter windows",
      .kind = CLI_FLAG,
      CLI_INTO(validate_args, quick)},
     {.name = "--json",
@@ -24,7 +24,7 @@ static const cli_option options[] = {
      .kind = CLI_FLAG,
      CLI_INTO(validate_args, json)},
     {.name = "--quiet",
-     .help = "no progress; of what is inside only the count",
+     .help = "prints only the number of passed checks, and no progress",
      .kind = CLI_FLAG,
      CLI_INTO(validate_args, quiet)},
 };
@@ -32,7 +32,7 @@ static const cli_option options[] = {
 static const char *verdict(bool judged, bool inside)
 {
     if (!judged)
-        return "not judged";
+        return "not checked";
     return inside ? "yes" : "NO";
 }
 
@@ -48,9 +48,9 @@ static kb_code print_forms(const validate_report *r)
     static const cli_column columns[] = {{.title = "closed form", .left = true},
                                          {.title = "case", .left = true},
                                          {.title = "expected ns"},
-                                         {.title = "ours"},
+                                         {.title = "model"},
                                          {.title = "+-"},
-                                         {.title = "inside", .left = true}};
+                                         {.title = "passed", .left = true}};
     cli_table table;
     cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
     for (size_t i = 0; i < r->forms.count; i++) {
@@ -72,8 +72,8 @@ static kb_code print_points(const validate_report *r)
 {
     static const cli_column columns[] = {{.title = "mesh"},    {.title = "flits"},
                                          {.title = "rate"},    {.title = "reference ns"},
-                                         {.title = "+-"},      {.title = "ours"},
-                                         {.title = "error %"}, {.title = "inside", .left = true}};
+                                         {.title = "+-"},      {.title = "model"},
+                                         {.title = "error %"}, {.title = "passed", .left = true}};
     cli_table table;
     cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
     for (size_t i = 0; i < r->points.count; i++) {
@@ -94,8 +94,8 @@ static kb_code print_points(const validate_report *r)
 static kb_code print_doublings(const validate_report *r)
 {
     static const cli_column columns[] = {
-        {.title = "mesh"}, {.title = "flits"},   {.title = "reference rate"},
-        {.title = "ours"}, {.title = "error %"}, {.title = "inside", .left = true}};
+        {.title = "mesh"},  {.title = "flits"},   {.title = "reference rate"},
+        {.title = "model"}, {.title = "error %"}, {.title = "passed", .left = true}};
     cli_table table;
     cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
     for (size_t i = 0; i < r->doublings.count; i++) {
@@ -112,14 +112,10 @@ static kb_code print_doublings(const validate_report *r)
 
 static kb_code print_packets(const validate_report *r)
 {
-    static const cli_column columns[] = {{.title = "mesh"},
-                                         {.title = "packet flits"},
-                                         {.title = "rate"},
-                                         {.title = "reference ns"},
-                                         {.title = "ours"},
-                                         {.title = "error %"},
-                                         {.title = "hops a transfer"},
-                                         {.title = "events a transfer"}};
+    static const cli_column columns[] = {{.title = "mesh"},          {.title = "packet flits"},
+                                         {.title = "rate"},          {.title = "reference ns"},
+                                         {.title = "model"},         {.title = "error %"},
+                                         {.title = "hops/transfer"}, {.title = "events/transfer"}};
     cli_table table;
     cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
     for (size_t i = 0; i < r->packets.count; i++) {
@@ -160,9 +156,9 @@ static kb_code print_machines(void)
     if (!err)
         err = describe("mesh-reference", &mesh);
     if (!err)
-        printf("Lone transfers are of the machine 'default' (%s), all else is of\n"
-               "'mesh-reference' (%s): what is judged of the mesh is the model at the\n"
-               "level of flits, which a cycle-level simulator has figures for.\n\n",
+        printf("Single transfers run on machine 'default' (%s), all other checks\n"
+               "on 'mesh-reference' (%s), which models a mesh at the level of flits\n"
+               "as the reference simulator does.\n\n",
                kb_text_peek(&plain), kb_text_peek(&mesh));
     kb_text_fini(&plain);
     kb_text_fini(&mesh);
@@ -174,23 +170,24 @@ static kb_code print_tables(const validate_report *r)
     kb_code code = print_machines();
     cli_print_heading(stdout, "Closed forms");
     printf(
-        "  Lone transfers are shown with 4 KiB, and judged with three other sizes and packets of\n"
-        "  64 and 1000 B as well. The PE is PE 0 of cube 0 of SIP 0, and the other end is behind\n"
-        "  the colon: not always the one that probe takes.\n");
+        "  Single transfers are shown for 4 KiB; three more sizes, and packets of 64 and 1000 B, are\n"
+        "  checked too. The PE is PE 0 of cube 0 of SIP 0; the other end stands after the colon, and\n"
+        "  can differ from that of kernbench probe.\n");
     code = worse_of(code, print_forms(r));
     printf("\n");
-    cli_print_heading(stdout,
-                      "Mesh under uniform traffic, beside a cycle-level simulator (BookSim 2)");
-    printf("  Judged where the reference is below twice the latency of an idle mesh: within 10 %%\n"
-           "  and the reference's own uncertainty. A cycle is 1 ns.\n");
+    cli_print_heading(
+        stdout, "Mesh under uniform traffic, compared with a cycle-level simulator (BookSim 2)");
+    printf(
+        "  Checked where the reference is below twice the zero-load latency. Tolerance: 10 %% plus\n"
+        "  the uncertainty of the reference. A cycle is 1 ns.\n");
     code = worse_of(code, print_points(r));
     if (r->doublings.count > 0) {
         printf("\n");
-        cli_print_heading(stdout, "The rate at which latency is twice that of an idle mesh");
+        cli_print_heading(stdout, "Injection rate at which latency is twice the zero-load latency");
         code = worse_of(code, print_doublings(r));
     }
     printf("\n");
-    cli_print_heading(stdout, "What larger packets cost: transfers of 16 flits, not judged");
+    cli_print_heading(stdout, "Error of larger packets: transfers of 16 flits, not checked");
     code = worse_of(code, print_packets(r));
     printf("\n");
     return code;
@@ -199,7 +196,7 @@ static kb_code print_tables(const validate_report *r)
 static kb_code print_text(const validate_report *r, bool quiet)
 {
     kb_code code = quiet ? KB_OK : print_tables(r);
-    printf("%u of %u checks are inside; the largest error of a judged load point is %.1f %%\n",
+    printf("%u of %u checks passed; the largest error of a checked load point is %.1f %%\n",
            r->inside, r->judged, 100 * r->worst);
     return code;
 }
@@ -308,10 +305,10 @@ static kb_code run_validate(const cli_command *self, int argc, char **argv)
 const cli_command cli_validate_command = {
     .name = "validate",
     .arguments = "[OPTIONS]",
-    .summary = "how far the model is off cycle-level simulators and closed forms",
+    .summary = "compare the model with cycle-level simulators and closed forms",
     .help =
-        "The machines are fixed: the built-in 'mesh-reference' and 'default'. So are all seeds.\n"
-        "Ends with 1 if a check that is judged fails.\n",
+        "Uses the built-in machines 'mesh-reference' and 'default' and fixed seeds. Exit status 1\n"
+        "if a check fails.\n",
     .example = "Example: kernbench validate --quick\n",
     CLI_OPTIONS(options),
     .run = run_validate,

@@ -113,15 +113,17 @@ static kb_error *check_settings(const ipcq_settings *settings)
         return NULL;
     uint64_t bytes;
     if (settings->buffer != KB_TCM && settings->buffer != KB_HBM && settings->buffer != KB_SRAM)
-        return kb_error_new(KB_ERR_INPUT, "receive rings can be in TCM, HBM or SRAM");
+        return kb_error_new(KB_ERR_INPUT, "invalid memory of receive rings: expected TCM, HBM "
+                                          "or SRAM");
     if (settings->slot_bytes == 0)
-        return kb_error_new(KB_ERR_INPUT, "a slot of a receive ring has at least 1 byte");
+        return kb_error_new(KB_ERR_INPUT, "invalid slot size: expected at least 1 byte");
     if (settings->credit_bytes == 0)
-        return kb_error_new(KB_ERR_INPUT, "a credit has at least 1 byte");
+        return kb_error_new(KB_ERR_INPUT, "invalid credit size: expected at least 1 byte");
     if (__builtin_mul_overflow(settings->slot_bytes, settings->n_slots, &bytes) ||
         bytes > UINT64_MAX / 2)
         return kb_error_new(KB_ERR_INPUT,
-                            "%" PRIu32 " slots of %" PRIu64 " bytes are too large for a ring",
+                            "%" PRIu32 " slots of %" PRIu64 " bytes exceed the maximum size of "
+                            "a receive ring",
                             settings->n_slots, settings->slot_bytes);
     return NULL;
 }
@@ -129,11 +131,11 @@ static kb_error *check_settings(const ipcq_settings *settings)
 static kb_error *check_edge(const ipcq_edge *edge)
 {
     if (!edge->direction || edge->direction[0] == '\0')
-        return kb_error_new(KB_ERR_INPUT, "a direction of %s to %s has no name",
+        return kb_error_new(KB_ERR_INPUT, "missing direction name: %s to %s has none",
                             ipcq_name_pe(edge->from).text, ipcq_name_pe(edge->to).text);
     if (ipcq_compare_pes(edge->from, edge->to) == 0)
-        return kb_error_new(KB_ERR_INPUT, "direction %s of %s leads to itself", edge->direction,
-                            ipcq_name_pe(edge->from).text);
+        return kb_error_new(KB_ERR_INPUT, "direction %s of %s is connected to itself",
+                            edge->direction, ipcq_name_pe(edge->from).text);
     return NULL;
 }
 
@@ -269,8 +271,9 @@ static kb_error *refuse(const maker *m, const draft *sender, size_t has)
     const draft *other = &m->drafts[has];
     const char *direction = sender->end.direction;
     return kb_error_new(KB_ERR_INPUT,
-                        "direction %s of %s leads to %s, which has none back: what comes would be "
-                        "received by %s, which receives from direction %s of %s",
+                        "direction %s of %s leads to %s, which has no direction back: its "
+                        "messages would be received by %s, which receives from direction %s of "
+                        "%s",
                         direction, ipcq_name_pe(sender->end.pe).text,
                         ipcq_name_pe(sender->peer).text, direction, other->end.direction,
                         ipcq_name_pe(other->end.pe).text);

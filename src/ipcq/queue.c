@@ -289,7 +289,7 @@ kb_error *ipcq_arrive(ipcq *queues, uint64_t pa, ipcq_message_id id, uint64_t by
     uint64_t offset = pa - end->base, number;
     uint64_t at = offset / settings->slot_bytes;
     if (at >= settings->n_slots || offset % settings->slot_bytes != 0)
-        return fault_at(pa, message, "no slot begins there");
+        return fault_at(pa, message, "not the start of a slot");
     if (bytes > settings->slot_bytes)
         return fault_at(pa, message, "it is larger than the slot");
     if (!number_of(end, at, &number))

@@ -98,7 +98,8 @@ bool ipcq_print_unreceived(const ipcq_set *set, kb_text *text)
         all += unread_at(&set->ends[i]);
     if (all == 0) /* but parts of what is being received */
         return false;
-    kb_text_printf(text, "%" PRIu64 " message%s never received", all, all == 1 ? " was" : "s were");
+    kb_text_printf(text, "%" PRIu64 " message%s never received", all,
+                   kb_noun(all, " was", "s were"));
     const char *separator = ": ";
     unsigned queues = 0;
     for (size_t i = 0; i < set->end_count && queues < MOST_QUEUES; i++) {
@@ -200,7 +201,7 @@ static void print_unread(const wait *w, kb_text *text)
         }
         kb_text_printf(text, "%s%" PRIu64, separator, count);
         if (queues == 1)
-            kb_text_printf(text, " unread message%s", count == 1 ? "" : "s");
+            kb_text_printf(text, " unread message%s", kb_plural(count));
         kb_text_printf(text, " in %s", end->direction);
         separator = ", ";
     }
@@ -236,7 +237,8 @@ static void print_list(const wait_list *waits, kb_text *text)
     for (size_t i = 0; i < shown; i++)
         print_wait(&waits->items.items[i], text);
     if (count > shown)
-        kb_text_printf(text, "and %zu more wait%s\n", count - shown, count - shown == 1 ? "s" : "");
+        kb_text_printf(text, "and %zu more %s\n", count - shown,
+                       kb_noun(count - shown, "waits", "wait"));
 }
 
 /* ---- Circles of waits -------------------------------------------------------------------- */
@@ -349,7 +351,7 @@ static void print_circle(const circle *c, kb_text *text)
 {
     if (c->count == 0)
         return;
-    kb_text_puts(text, "circle: ");
+    kb_text_puts(text, "cycle: ");
     for (size_t i = 0; i < c->count && i < MOST_WAITS; i++)
         kb_text_printf(text, "%s (%s) > ", waiter_name(c->waits[i]).text,
                        c->waits[i]->end->direction);
@@ -368,7 +370,7 @@ static void retell_circle(const circle *c, kb_text *text)
                        ipcq_name_pe(ipcq_pe_of(peer_of(w))).text, w->end->direction);
     }
     if (c->count > MOST_RETOLD)
-        kb_text_puts(text, ", and so on in a circle");
+        kb_text_puts(text, ", and so on in a cycle");
 }
 
 bool ipcq_print_waits(const ipcq *queues, kb_text *text)

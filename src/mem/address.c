@@ -46,8 +46,8 @@ static kb_error *check_field(const char *name, uint32_t value, uint32_t count)
     if (value < count)
         return NULL;
     return kb_error_new(KB_ERR_INPUT,
-                        "%s %" PRIu32 " has no physical address: the last one is %" PRIu32
-                        ", as physical addresses name %d SIPs of %d cubes of %d PEs",
+                        "%s %" PRIu32 " has no physical address: the maximum is %" PRIu32 "; "
+                        "physical addresses cover %d SIPs of %d cubes of %d PEs",
                         name, value, count - 1, MEM_PA_SIPS, MEM_PA_CUBES, MEM_PA_PES);
 }
 
@@ -56,7 +56,7 @@ static kb_error *check_offset(const char *where, uint64_t offset, uint64_t bytes
     if (offset < bytes)
         return NULL;
     return kb_error_new(KB_ERR_INPUT,
-                        "offset 0x%" PRIx64 " in %s has no physical address: there are 0x%" PRIx64
+                        "offset 0x%" PRIx64 " in %s has no physical address: the size is 0x%" PRIx64
                         " bytes",
                         offset, where, bytes);
 }
@@ -65,9 +65,10 @@ static kb_error *check_no_pe(const mem_pa *pa)
 {
     const char *unit = unit_names[pa->unit];
     if (pa->pe != 0)
-        return kb_error_new(KB_ERR_INPUT, "pe is %" PRIu32 ", it must be 0 for %s", pa->pe, unit);
+        return kb_error_new(KB_ERR_INPUT, "invalid pe %" PRIu32 ": expected 0 for %s", pa->pe,
+                            unit);
     if (pa->component != 0)
-        return kb_error_new(KB_ERR_INPUT, "component is %d, it must be 0 for %s",
+        return kb_error_new(KB_ERR_INPUT, "invalid component %d: expected 0 for %s",
                             (int)pa->component, unit);
     return NULL;
 }
@@ -78,7 +79,7 @@ static kb_error *encode_local(const mem_pa *pa, uint64_t *local)
     if (pa->unit == MEM_UNIT_PE) {
         KB_TRY(check_field("pe", pa->pe, MEM_PA_PES));
         if ((unsigned)pa->component >= MEM_COMPONENTS)
-            return kb_error_new(KB_ERR_INPUT, "component is %d, the last one is %d",
+            return kb_error_new(KB_ERR_INPUT, "invalid component %d: the maximum is %d",
                                 (int)pa->component, MEM_COMPONENTS - 1);
         const mem_range *range = &mem_ranges[pa->component];
         KB_TRY(check_offset(range->name, pa->offset, range->bytes));
@@ -102,7 +103,7 @@ kb_error *mem_pa_encode(const mem_pa *pa, uint64_t *bits)
     KB_TRY(check_field("sip", pa->sip, MEM_PA_SIPS));
     KB_TRY(check_field("cube", pa->cube, MEM_PA_CUBES));
     if ((unsigned)pa->unit > MEM_UNIT_HBM)
-        return kb_error_new(KB_ERR_INPUT, "unit is %d, the last one is %d", (int)pa->unit,
+        return kb_error_new(KB_ERR_INPUT, "invalid unit %d: the maximum is %d", (int)pa->unit,
                             MEM_UNIT_HBM);
     uint64_t local = 0;
     KB_TRY(encode_local(pa, &local));
@@ -113,7 +114,7 @@ kb_error *mem_pa_encode(const mem_pa *pa, uint64_t *bits)
 
 /* ---- Decoding ---------------------------------------------------------------------------- */
 
-#define NO_ADDRESS "0x%" PRIx64 " is no physical address: "
+#define NO_ADDRESS "invalid physical address 0x%" PRIx64 ": "
 
 static kb_error *decode_component(uint64_t bits, uint64_t sub, mem_pa *pa)
 {
@@ -136,18 +137,18 @@ static kb_error *decode_unit(uint64_t bits, mem_pa *pa)
     uint64_t sub = bits & (((uint64_t)1 << SUB_BITS) - 1);
     if (unit >= PE_UNITS)
         return kb_error_new(KB_ERR_FAULT,
-                            NO_ADDRESS "unit is %u, known are 0 (PE), 1 (M CPU) and 2 (SRAM)", bits,
-                            unit);
+                            NO_ADDRESS "unknown unit %u: expected 0 (PE), 1 (M CPU) or 2 (SRAM)",
+                            bits, unit);
     if (bits >> EXT_BIT & 1)
-        return kb_error_new(KB_ERR_FAULT, NO_ADDRESS "ext is 1, it must be 0", bits);
+        return kb_error_new(KB_ERR_FAULT, NO_ADDRESS "the ext bit is 1: expected 0", bits);
     pa->unit = (mem_unit)unit;
     if (pa->unit == MEM_UNIT_PE) {
         pa->pe = pe;
         return decode_component(bits, sub, pa);
     }
     if (pe != 0)
-        return kb_error_new(KB_ERR_FAULT, NO_ADDRESS "pe is %" PRIu32 ", it must be 0 for %s", bits,
-                            pe, unit_names[unit]);
+        return kb_error_new(KB_ERR_FAULT, NO_ADDRESS "invalid pe %" PRIu32 ": expected 0 for %s",
+                            bits, pe, unit_names[unit]);
     pa->offset = sub;
     return NULL;
 }
@@ -155,7 +156,7 @@ static kb_error *decode_unit(uint64_t bits, mem_pa *pa)
 kb_error *mem_pa_decode(uint64_t bits, mem_pa *pa)
 {
     if (bits >> MEM_PA_BITS != 0)
-        return kb_error_new(KB_ERR_FAULT, NO_ADDRESS "it has more than %d bits", bits, MEM_PA_BITS);
+        return kb_error_new(KB_ERR_FAULT, NO_ADDRESS "more than %d bits", bits, MEM_PA_BITS);
     mem_pa decoded = {
         .rack = bits >> RACK_SHIFT & (MEM_PA_RACKS - 1),
         .sip = bits >> SIP_SHIFT & (MEM_PA_SIPS - 1),

@@ -124,9 +124,9 @@ kb_error *mem_memories_create(const topo_machine *machine, uint32_t only_sip,
     *memories = NULL;
     if (only_sip != TOPO_NONE && only_sip >= shape->sips)
         return kb_error_new(KB_ERR_INPUT,
-                            "a run cannot be limited to sip %" PRIu32 ": the machine has %" PRIu32
-                            " SIPs, from 0 on",
-                            only_sip, shape->sips);
+                            "no such device: sip %" PRIu32 "; the machine has %" PRIu32
+                            " SIP%s, numbered from 0",
+                            only_sip, shape->sips, kb_plural(shape->sips));
     mem_memories *made = kb_alloc_zeroed(1, sizeof *made);
     if (!made)
         return kb_error_nomem();
@@ -232,7 +232,9 @@ void mem_location_print(const kb_location *location, kb_text *text)
 
 static kb_error *does_not_exist(const char *what, uint32_t number, uint32_t count, const char *of)
 {
-    return kb_error_new(KB_ERR_INPUT, "%s%" PRIu32 " does not exist: %s has %" PRIu32 ", from 0 on",
+    return kb_error_new(KB_ERR_INPUT,
+                        "%s%" PRIu32 " does not exist: %s has %" PRIu32 ", "
+                        "numbered from 0",
                         what, number, of, count);
 }
 
@@ -249,9 +251,10 @@ static kb_error *no_place(const mem_memories *memories, kb_pe pe, kb_memory memo
     const topo_shape *shape = memories->shape;
     if (memory == KB_VIRTUAL)
         return kb_error_new(KB_ERR_INPUT,
-                            "a virtual address is in no memory: it has to be translated first");
+                            "expected a physical memory, found KB_VIRTUAL: translate the "
+                            "address first");
     if ((unsigned)memory > KB_VIRTUAL)
-        return kb_error_new(KB_ERR_INPUT, "memory %d does not exist: there are hbm, tcm and sram",
+        return kb_error_new(KB_ERR_INPUT, "invalid memory %d: expected hbm, tcm or sram",
                             (int)memory);
     if (pe.sip >= shape->sips)
         return does_not_exist("sip", pe.sip, shape->sips, "the machine");
@@ -269,9 +272,9 @@ kb_error *mem_memories_check(const mem_memories *memories, const kb_location *lo
     if (bytes <= capacity && location->offset <= capacity - bytes)
         return NULL;
     return kb_error_new(KB_ERR_FAULT,
-                        "%" PRIu64 " bytes at %s are not inside the memory: its capacity is"
-                        " %" PRIu64,
-                        bytes, mem_name_of_location(location).text, capacity);
+                        "out of bounds: %" PRIu64
+                        " byte%s at %s; the capacity of the memory is %" PRIu64,
+                        bytes, kb_plural(bytes), mem_name_of_location(location).text, capacity);
 }
 
 /* Whether memory may be taken there. */
@@ -291,13 +294,13 @@ static kb_error *cannot_take(const mem_memories *memories, kb_pe pe, kb_memory m
         return no_place(memories, pe, memory);
     mem_name where = mem_name_of_memory(pe, memory);
     if (bytes == 0)
-        return kb_error_new(KB_ERR_INPUT, "0 bytes asked in %s: at least 1 is needed", where.text);
+        return kb_error_new(KB_ERR_INPUT, "invalid size of 0 bytes in %s: expected at least 1",
+                            where.text);
     if (align == 0 || (align & (align - 1)) != 0)
         return kb_error_new(KB_ERR_INPUT,
-                            "alignment %" PRIu64 " asked in %s: a power of two is needed", align,
+                            "invalid alignment %" PRIu64 " in %s: expected a power of two", align,
                             where.text);
-    return kb_error_new(KB_ERR_INPUT,
-                        "no memory is to be had in %s: the run is limited to sip %" PRIu32,
+    return kb_error_new(KB_ERR_INPUT, "cannot allocate in %s: the run is limited to sip %" PRIu32,
                         where.text, memories->only_sip);
 }
 
@@ -323,13 +326,13 @@ static kb_error *exhausted(const mem_allocator *space, const char *where, uint64
     uint64_t largest = mem_allocator_largest(space);
     size_t count = gap_count(space);
     if (bytes <= largest)
-        (void)snprintf(at, sizeof at, " at a multiple of %" PRIu64, align);
+        (void)snprintf(at, sizeof at, " aligned to %" PRIu64, align);
     if (count > 1)
-        (void)snprintf(gaps, sizeof gaps, " in %zu parts, the largest %" PRIu64, count, largest);
+        (void)snprintf(gaps, sizeof gaps, " in %zu blocks, the largest %" PRIu64, count, largest);
     return kb_error_new(KB_ERR_FAULT,
-                        "out of memory in %s: %" PRIu64 " bytes asked%s, %" PRIu64
-                        " free%s (capacity %" PRIu64 ")",
-                        where, bytes, at, space->free_bytes, gaps, space->bytes);
+                        "out of memory in %s: %" PRIu64 " byte%s requested%s, %" PRIu64 " free%s "
+                        "(capacity %" PRIu64 ")",
+                        where, bytes, kb_plural(bytes), at, space->free_bytes, gaps, space->bytes);
 }
 
 kb_error *mem_not_taken(mem_taken taken, const mem_allocator *space, mem_name where, uint64_t bytes,
@@ -374,9 +377,10 @@ static kb_error *cannot_free(const kb_location *location, const mem_span *block,
     if (!block)
         return kb_error_new(KB_ERR_FAULT, "cannot free %s: nothing is allocated there", where.text);
     if (is_ring)
-        return kb_error_new(
-            KB_ERR_FAULT, "cannot free %s: it belongs to a receive ring, which is released as such",
-            where.text);
+        return kb_error_new(KB_ERR_FAULT,
+                            "cannot free %s: it belongs to a receive ring: release the ring "
+                            "instead",
+                            where.text);
     return kb_error_new(KB_ERR_FAULT,
                         "cannot free %s: it is inside a block of %" PRIu64
                         " bytes that starts at 0x%" PRIx64,

@@ -129,7 +129,7 @@ static void say_range(kb_text *text, const char *name, uint64_t va, uint64_t end
     if (name)
         kb_text_printf(text, "tensor '%s'", name);
     else
-        kb_text_puts(text, "a range that is no tensor");
+        kb_text_puts(text, "a mapping without a tensor");
     kb_text_printf(text, " (0x%" PRIx64 " to 0x%" PRIx64 ")", va, end);
 }
 
@@ -187,7 +187,7 @@ static kb_error *find_gap(const mem_mmu *mmu, const mem_mapping_spec *spec, size
     if (__builtin_add_overflow(spec->va, spec->bytes, &end))
         return kb_error_new(KB_ERR_INPUT,
                             "sip%" PRIu32 ": 0x%" PRIx64 " bytes at the virtual address 0x%" PRIx64
-                            " go beyond what 64 bits can name",
+                            " exceed the 64-bit address space",
                             mmu->sip, spec->bytes, spec->va);
     const place *other = NULL;
     if (*at > 0) {
@@ -204,7 +204,7 @@ static kb_error *find_gap(const mem_mmu *mmu, const mem_mapping_spec *spec, size
     say_range(&text, spec->name, spec->va, end);
     kb_text_puts(&text, " cannot be mapped: it overlaps ");
     say_range(&text, mapping_of(mmu, other->id)->name, other->va, other->end);
-    kb_text_puts(&text, ", which is still there");
+    kb_text_puts(&text, ", which is still mapped");
     return error_of(KB_ERR_INPUT, &text);
 }
 
@@ -435,12 +435,12 @@ kb_error *mem_mmu_fault(const mem_mmu *mmu, const char *who, uint32_t cube, uint
         bool installed = is_installed(mmu, map, cube, pe);
         kb_text_puts(&text, "it lies in ");
         say_range(&text, map->name, here->va, here->end);
-        kb_text_puts(&text, installed ? ", which has no memory there"
+        kb_text_puts(&text, installed ? ", which has no memory at this address"
                                       : ", which is not mapped in this PE (yet, or no longer)");
     } else if (mmu->places.count > 0) {
         say_nearest(mmu, va, &text);
     } else {
-        kb_text_puts(&text, "no tensor is mapped at all");
+        kb_text_puts(&text, "no tensor is mapped");
     }
     return error_of(KB_ERR_FAULT, &text);
 }

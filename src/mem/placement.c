@@ -59,8 +59,8 @@ static kb_error *too_large(const kb_shape *shape, kb_dtype dtype)
     mem_shape_print(shape, &text);
     kb_error *err = text.failed ? kb_error_nomem()
                                 : kb_error_new(KB_ERR_INPUT,
-                                               "a tensor of shape %s and dtype %s has 2^48 bytes "
-                                               "or more: make it smaller",
+                                               "tensor too large: shape %s and dtype %s take "
+                                               "2^48 bytes or more",
                                                kb_text_peek(&text), kb_dtype_name(dtype));
     kb_text_fini(&text);
     return err;
@@ -70,10 +70,10 @@ kb_error *mem_shape_elements(const kb_shape *shape, kb_dtype dtype, uint64_t *el
 {
     *elements = 0;
     if (!mem_dtype_exists(dtype))
-        return kb_error_new(KB_ERR_INPUT, "there is no dtype %u: the last one is %u (%s)",
+        return kb_error_new(KB_ERR_INPUT, "invalid dtype %u: the maximum is %u (%s)",
                             (unsigned)dtype, (unsigned)KB_DTYPES - 1, kb_dtype_name(KB_DTYPES - 1));
     if (shape->rank > KB_MAX_DIMS)
-        return kb_error_new(KB_ERR_INPUT, "a shape of %u dimensions: there can be %d at most",
+        return kb_error_new(KB_ERR_INPUT, "too many dimensions: %u, the maximum is %d",
                             (unsigned)shape->rank, KB_MAX_DIMS);
     /* First, so that what is multiplied before a 0 cannot be too large. */
     for (uint32_t axis = 0; axis < shape->rank; axis++)
@@ -95,8 +95,8 @@ static kb_error *check_count(const char *what, const char *where, uint32_t wante
     if (wanted <= has)
         return NULL;
     return kb_error_new(KB_ERR_INPUT,
-                        "the policy wants %u %s, but %s of this machine has %u: ask for no more, "
-                        "or for 0 to have all",
+                        "the policy requests %u %s, but %s of this machine has %u: request "
+                        "fewer, or 0 for all",
                         (unsigned)wanted, what, where, (unsigned)has);
 }
 
@@ -105,7 +105,7 @@ static kb_error *check_split(const char *level, kb_split split)
     if ((unsigned)split <= KB_ROW_WISE)
         return NULL;
     return kb_error_new(KB_ERR_INPUT,
-                        "the policy splits over the %s in way %u, which does not exist: use "
+                        "the policy splits over the %s by an invalid mode (%u): use "
                         "KB_REPLICATE, KB_COLUMN_WISE or KB_ROW_WISE",
                         level, (unsigned)split);
 }
@@ -114,7 +114,7 @@ static kb_error *check_tiling(const kb_policy *policy)
 {
     if ((unsigned)policy->tiling > KB_TILED_ROW_MAJOR)
         return kb_error_new(KB_ERR_INPUT,
-                            "the policy has tiling %u, which does not exist: use KB_NOT_TILED, "
+                            "the policy has an invalid tiling (%u): use KB_NOT_TILED, "
                             "KB_TILED_COLUMN_MAJOR or KB_TILED_ROW_MAJOR",
                             (unsigned)policy->tiling);
     unsigned long long rows = policy->tile_rows, columns = policy->tile_columns;
@@ -128,11 +128,11 @@ static kb_error *check_tiling(const kb_policy *policy)
     }
     if (rows == 0 || columns == 0)
         return kb_error_new(KB_ERR_INPUT,
-                            "the policy has tiles of %llu x %llu: both sizes must be 1 at least",
+                            "the policy has tiles of %llu x %llu: both sizes must be at least 1",
                             rows, columns);
     if (policy->cube != KB_REPLICATE || policy->pe != KB_REPLICATE)
-        return kb_error_new(KB_ERR_INPUT, "the policy is tiled and splits too: a tiled one leaves "
-                                          "both splits at KB_REPLICATE");
+        return kb_error_new(KB_ERR_INPUT, "the policy is both tiled and split: set both splits "
+                                          "to KB_REPLICATE");
     return NULL;
 }
 
@@ -158,7 +158,7 @@ static kb_error *make_room(mem_placement *placement, uint64_t shards)
 {
     if (shards > MEM_MAX_SHARDS)
         return kb_error_new(KB_ERR_INPUT,
-                            "the policy cuts the tensor into %llu shards, but %llu are the most: "
+                            "the policy cuts the tensor into %llu shards, the maximum is %llu: "
                             "use larger tiles, or fewer PEs",
                             (unsigned long long)shards, (unsigned long long)MEM_MAX_SHARDS);
     return kb_vec_reserve(&placement->shards, (size_t)shards) ? NULL : kb_error_nomem();

@@ -67,8 +67,8 @@ static kb_error *add_profile(net *n, uint32_t at, uint32_t *index)
     uint64_t capacity = capacity_of(&n->options, moving);
     if (capacity > SPACE_MASK)
         return kb_error_new(KB_ERR_INPUT,
-                            "a link of %.9g GB/s with %.9g ns behind it would need channels of "
-                            "more than 1 GiB",
+                            "a link of %.9g GB/s with a latency of %.9g ns needs buffers of "
+                            "more than 1 GiB per virtual channel",
                             (double)rate / 1e9, (double)latency / (double)KB_NS);
     profile fresh = {.pace = topo_pace_make(rate, n->options.packet_bytes),
                      .latency = latency,
@@ -120,8 +120,8 @@ static kb_error *init_links(net *n)
         n->options.first_source + (n->ports ? 3 : 2) * count + channels - n->source_base;
     if (channels > MAX_CHANNELS || places > KB_SOURCE_ID_MAX + (uint64_t)1)
         return kb_error_new(KB_ERR_INPUT,
-                            "the machine is too large: its %zu links take %ju channels, of %d, and "
-                            "%ju places in the order of events, of %u",
+                            "machine too large: %zu links need %ju virtual channels (maximum "
+                            "%d) and %ju event sources (maximum %u)",
                             count, (uintmax_t)channels, MAX_CHANNELS, (uintmax_t)places,
                             KB_SOURCE_ID_MAX + 1);
     n->channel_count = (uint32_t)channels;
@@ -139,7 +139,8 @@ static kb_error *check_options(const net_options *options)
         options->vcs < 1 || options->vcs > NET_MAX_VCS ||
         options->depth_bytes > NET_MAX_DEPTH_BYTES)
         return kb_error_new(KB_ERR_BUG,
-                            "packets of %u bytes, %u channels of %u bytes: out of range",
+                            "fabric settings out of range: packet_bytes %u, vcs %u, "
+                            "depth_bytes %u",
                             options->packet_bytes, options->vcs, options->depth_bytes);
     return NULL;
 }
@@ -297,8 +298,9 @@ static void begin_leg(net *n, uint32_t t, kb_time now, bool forwarded)
 
 kb_error *net_bad_leg(const net_leg *leg)
 {
-    return kb_error_new(KB_ERR_BUG, "a transfer of %ju bytes over %u links", (uintmax_t)leg->bytes,
-                        leg->count);
+    return kb_error_new(KB_ERR_BUG, "invalid transfer: %ju byte%s over %u link%s",
+                        (uintmax_t)leg->bytes, kb_plural(leg->bytes), leg->count,
+                        kb_plural(leg->count));
 }
 
 static kb_error *check_bytes(const net *n, const net_leg *leg)
@@ -307,7 +309,7 @@ static kb_error *check_bytes(const net *n, const net_leg *leg)
         return net_bad_leg(leg);
     if (KB_UNLIKELY(leg->bytes > (uint64_t)(MAX_PACKETS - 1) * n->options.packet_bytes))
         return kb_error_new(KB_ERR_INPUT,
-                            "a transfer of %ju bytes is more than %u packets of %u bytes",
+                            "transfer too large: %ju bytes exceed %u packets of %u bytes",
                             (uintmax_t)leg->bytes, MAX_PACKETS - 1, n->options.packet_bytes);
     return NULL;
 }
@@ -326,7 +328,10 @@ static kb_error *check_leg(const net *n, uint32_t from, const net_leg *leg)
                     (i > 0 || n->source_of[at] != NOTHING) &&
                     topo_step_phase(leg->steps[i]) <= last_phase;
         if (!good)
-            return kb_error_new(KB_ERR_BUG, "step %u of a transfer's way does not follow", i);
+            return kb_error_new(KB_ERR_BUG,
+                                "invalid route: step %u does not continue the one "
+                                "before",
+                                i);
         node = n->graph->links.items[at].to;
     }
     return NULL;

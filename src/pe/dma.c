@@ -154,7 +154,7 @@ static uint64_t limit_of_copies(size_t index)
 static kb_error *cut_move(pe_dma *dma, actor by, const pe_move *move)
 {
     if (move->bytes == 0)
-        return kb_error_new(KB_ERR_BUG, "a DMA is to move 0 bytes");
+        return kb_error_new(KB_ERR_BUG, "DMA transfer of 0 bytes");
     if (!move->fill && move->from.memory != KB_VIRTUAL)
         KB_TRY(check_bounds(dma, by, &move->from, move->bytes));
     if (move->to.memory != KB_VIRTUAL)
@@ -182,7 +182,7 @@ static kb_error *cut(pe_dma *dma, actor by, const pe_move *moves, size_t count)
 {
     const topo_shape *shape = topo_machine_shape(dma->has.machine);
     if (by.pe.sip >= shape->sips || by.pe.cube >= shape->cubes || by.pe.pe >= shape->pes)
-        return kb_error_new(KB_ERR_BUG, "there is no DMA sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32,
+        return kb_error_new(KB_ERR_BUG, "no such DMA: sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32,
                             by.pe.sip, by.pe.cube, by.pe.pe);
     dma->segments.count = 0;
     for (size_t i = 0; i < count; i++)

@@ -179,11 +179,11 @@ static kb_error *check_space(const topo_pe_figures *figures, const gemm_problem 
     bytes += is->b_streams ? depths * columns * is->b_bytes : 0;
     if (bytes <= is->space)
         return NULL;
-    return kb_error_new(
-        KB_ERR_FAULT,
-        "a product of %" PRIu64 " x %" PRIu64 " x %" PRIu64 " takes tiles of at least %" PRIu64
-        " bytes, but the scheduler keeps %" PRIu64 " of the TCM: raise cube.pe_tcm.reserved_mib",
-        is->m, is->k, is->n, bytes, is->space);
+    return kb_error_new(KB_ERR_FAULT,
+                        "matrix product %" PRIu64 " x %" PRIu64 " x %" PRIu64
+                        " needs tiles of at least %" PRIu64 " bytes, but the scheduler has %" PRIu64
+                        " bytes of TCM: raise cube.pe_tcm.reserved_mib",
+                        is->m, is->k, is->n, bytes, is->space);
 }
 
 static uint64_t fs_per_byte(uint64_t bytes_per_s)

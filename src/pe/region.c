@@ -107,7 +107,7 @@ static kb_error *too_far(const resolver *r)
 {
     return kb_error_new(KB_ERR_FAULT,
                         "%s on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
-                        ": the array at 0x%" PRIx64 " goes beyond what 64 bits can name",
+                        ": the array at 0x%" PRIx64 " exceeds the 64-bit address space",
                         r->who, r->pe.sip, r->pe.cube, r->pe.pe, r->region->va);
 }
 

@@ -14,7 +14,9 @@ static kb_error *check_door(rt_call call, kb_door door)
 {
     if (door == KB_FABRIC || door == KB_BACKDOOR)
         return NULL;
-    return kb_error_new(KB_ERR_INPUT, "%s: the door is %d; expected KB_FABRIC or KB_BACKDOOR",
+    return kb_error_new(KB_ERR_INPUT,
+                        "%s: invalid access mode %d: expected KB_FABRIC or "
+                        "KB_BACKDOOR",
                         rt_calls[call].function, (int)door);
 }
 
@@ -38,15 +40,16 @@ static kb_error *element_box(const rt_tensor *tensor, rt_call call, const kb_ind
 {
     *box = mem_box_whole(&tensor->placement.shape);
     if (!index || index->rank != tensor->shape.rank)
-        return kb_error_new(KB_ERR_FAULT, "%s: the index has %u axes, but tensor '%s' %u",
-                            rt_calls[call].function, index ? index->rank : 0, tensor->name,
+        return kb_error_new(KB_ERR_FAULT, "%s: the index has %u %s, but tensor '%s' has %u",
+                            rt_calls[call].function, index ? index->rank : 0,
+                            kb_noun(index ? index->rank : 0, "axis", "axes"), tensor->name,
                             tensor->shape.rank);
     uint32_t lead = leading_axes(tensor);
     for (uint32_t axis = 0; axis < tensor->shape.rank; axis++) {
         if (index->at[axis] >= tensor->shape.dims[axis])
             return kb_error_new(KB_ERR_FAULT,
-                                "%s: index %" PRIu64 " of axis %u of tensor '%s' is out of range: "
-                                "it has %" PRIu64,
+                                "%s: index %" PRIu64 " of axis %u of tensor '%s' is out of "
+                                "range: the size is %" PRIu64,
                                 rt_calls[call].function, index->at[axis], axis, tensor->name,
                                 tensor->shape.dims[axis]);
         box->start[axis + lead] = index->at[axis];
@@ -62,8 +65,9 @@ static kb_error *slice_box(const rt_tensor *tensor, rt_call call, const kb_slice
     if (!slice)
         return NULL;
     if (slice->rank > tensor->shape.rank)
-        return kb_error_new(KB_ERR_FAULT, "%s: the slice has %u axes, but tensor '%s' only %u",
-                            rt_calls[call].function, slice->rank, tensor->name, tensor->shape.rank);
+        return kb_error_new(KB_ERR_FAULT, "%s: the slice has %u %s, but tensor '%s' has %u",
+                            rt_calls[call].function, slice->rank,
+                            kb_noun(slice->rank, "axis", "axes"), tensor->name, tensor->shape.rank);
     uint32_t lead = leading_axes(tensor);
     for (uint32_t axis = 0; axis < slice->rank; axis++) {
         uint64_t size = tensor->shape.dims[axis], start = slice->ranges[axis].start;
@@ -75,8 +79,8 @@ static kb_error *slice_box(const rt_tensor *tensor, rt_call call, const kb_slice
                                 rt_calls[call].function, start, stop, axis, tensor->name);
         if (stop > size)
             return kb_error_new(KB_ERR_FAULT,
-                                "%s: %" PRIu64 ":%" PRIu64 " of axis %u of tensor '%s' is out of "
-                                "range: it has %" PRIu64,
+                                "%s: %" PRIu64 ":%" PRIu64 " of axis %u of tensor '%s' is out "
+                                "of range: the size is %" PRIu64,
                                 rt_calls[call].function, start, stop, axis, tensor->name, size);
         box->start[axis + lead] = start;
         box->size[axis + lead] = stop - start;
@@ -94,8 +98,8 @@ static kb_error *check_data(const rt_tensor *tensor, rt_call call, const mem_box
         return kb_error_new(KB_ERR_FAULT, "%s: tensor '%s': data is NULL", rt_calls[call].function,
                             tensor->name);
     return kb_error_new(KB_ERR_FAULT,
-                        "%s: tensor '%s': %zu bytes were given, but the elements take %" PRIu64,
-                        rt_calls[call].function, tensor->name, bytes, wanted);
+                        "%s: tensor '%s': %zu byte%s given, but the elements take %" PRIu64,
+                        rt_calls[call].function, tensor->name, bytes, kb_plural(bytes), wanted);
 }
 
 /* ---- Reading and writing a box ---- */

@@ -154,8 +154,9 @@ static kb_error *check_argument(const char *parameter, const kb_arg *arg)
 kb_error *rt_check_arguments(const kb_kernel *kernel, const kb_arg *args, size_t count)
 {
     if (count != kernel->parameter_count)
-        return kb_error_new(KB_ERR_FAULT, "it takes %zu arguments (%s), found %zu",
-                            kernel->parameter_count, kernel->parameters, count);
+        return kb_error_new(KB_ERR_FAULT, "expected %zu argument%s (%s), found %zu",
+                            kernel->parameter_count, kb_plural(kernel->parameter_count),
+                            kernel->parameters, count);
     for (size_t i = 0; i < count; i++) {
         char parameter[RT_PARAMETER_BYTES];
         rt_parameter_text(kernel, i, parameter);

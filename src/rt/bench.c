@@ -49,8 +49,8 @@ static kb_error *check_spec(const kb_bench_spec *spec)
         const kb_param *param = &spec->params[i];
         if (!param->name || !is_allowed(param, param->value))
             return kb_error_new(KB_ERR_INPUT,
-                                "bench '%s': parameter %zu has no name, or its value is not from "
-                                "its least to its most",
+                                "bench '%s': parameter %zu has no name, or its default is out "
+                                "of its range",
                                 spec->name, i + 1);
     }
     return NULL;
@@ -65,47 +65,35 @@ static size_t find_param(const kb_bench_spec *spec, const char *name, size_t len
     return i;
 }
 
-/* With the nearest name, or with all there are. */
 static kb_error *unknown_param(const kb_bench_spec *spec, const char *setting, size_t length)
 {
-    kb_text word = KB_TEXT_INIT, names = KB_TEXT_INIT;
+    kb_text word = KB_TEXT_INIT;
     kb_suggestion near;
     kb_text_append(&word, setting, length);
     kb_suggestion_init(&near, kb_text_peek(&word));
-    for (size_t i = 0; i < spec->param_count; i++) {
+    for (size_t i = 0; i < spec->param_count; i++)
         kb_suggestion_offer(&near, spec->params[i].name);
-        kb_text_printf(&names, "%s%s", i > 0 ? ", " : "", spec->params[i].name);
-    }
-    kb_error *err;
-    if (near.best)
-        err = kb_error_new(KB_ERR_INPUT, "bench '%s' has no parameter '%.80s'; did you mean '%s'?",
-                           spec->name, kb_text_peek(&word), near.best);
-    else
-        err = kb_error_new(KB_ERR_INPUT, "bench '%s' has no parameter '%.80s'; it has %s",
-                           spec->name, kb_text_peek(&word),
-                           spec->param_count > 0 ? kb_text_peek(&names) : "none");
+    kb_error *err = kb_error_new(
+        KB_ERR_INPUT, "unknown parameter '%.80s' of bench '%s'%s", kb_text_peek(&word), spec->name,
+        spec->param_count > 0 ? kb_suggestion_hint(&near, "") : ": it has no parameters");
     kb_text_fini(&word);
-    kb_text_fini(&names);
     return err;
 }
 
 static kb_error *read_name(const kb_bench_spec *spec, const kb_param *param, const char *text,
                            int64_t *value)
 {
-    kb_text names = KB_TEXT_INIT;
+    kb_suggestion near;
+    kb_suggestion_init(&near, text);
     for (int64_t i = 0; param->names[i]; i++) {
         if (strcmp(param->names[i], text) == 0) {
             *value = i;
-            kb_text_fini(&names);
             return NULL;
         }
-        kb_text_printf(&names, "%s%s", i > 0 ? ", " : "", param->names[i]);
+        kb_suggestion_offer(&near, param->names[i]);
     }
-    kb_error *err =
-        kb_error_new(KB_ERR_INPUT, "parameter %s of bench '%s': expected one of %s, found '%.80s'",
-                     param->name, spec->name, kb_text_peek(&names), text);
-    kb_text_fini(&names);
-    return err;
+    return kb_error_new(KB_ERR_INPUT, "parameter %s of bench '%s': unknown value '%.80s'%s",
+                        param->name, spec->name, text, kb_suggestion_hint(&near, ""));
 }
 
 static kb_error *read_number(const kb_bench_spec *spec, const kb_param *param, const char *text,
@@ -429,7 +417,7 @@ kb_error *kb_bench_verify(kb_bench *bench, kb_tensor handle, const double *expec
         return NULL;
     if (!expected)
         return kb_error_new(KB_ERR_INPUT,
-                            "kb_bench_verify: '%s' is to be compared, and `expected` is NULL",
+                            "kb_bench_verify: missing reference of '%s': `expected` is NULL",
                             tensor->name);
     mem_box whole = mem_box_whole(&tensor->placement.shape);
     uint64_t elements = mem_box_elements(&whole);

@@ -91,11 +91,12 @@ static kb_error *parse_device(kb_context *ctx, const char *device)
             digits = 0;
     }
     if (digits == 0)
-        return kb_error_new(KB_ERR_INPUT, "device '%s': expected all, or sip:N as in sip:0",
+        return kb_error_new(KB_ERR_INPUT, "unknown device '%s': expected all, or sip:N as in sip:0",
                             device);
     if (sip >= ctx->shape->sips)
-        return kb_error_new(KB_ERR_INPUT, "device '%s': the machine has %u SIPs, from 0 on", device,
-                            ctx->shape->sips);
+        return kb_error_new(KB_ERR_INPUT,
+                            "no such device '%s': the machine has %u SIP%s, numbered from 0",
+                            device, ctx->shape->sips, kb_plural(ctx->shape->sips));
     ctx->limited = true;
     ctx->only_sip = sip;
     return NULL;
@@ -337,7 +338,7 @@ static kb_error *build_on(kb_context *ctx, const kb_context_options *options)
     ctx->stack_bytes = options->stack_bytes ? options->stack_bytes : DEFAULT_STACK;
     ctx->no_elision = options->no_elision;
     if (ctx->stack_bytes < LEAST_STACK || ctx->stack_bytes > MOST_STACK)
-        return kb_error_new(KB_ERR_INPUT, "stacks of %zu bytes; expected %d to %d",
+        return kb_error_new(KB_ERR_INPUT, "invalid stack size of %zu bytes: expected %d to %d",
                             ctx->stack_bytes, LEAST_STACK, MOST_STACK);
     kb_sim_options sim_options = {
         .stack_bytes = ctx->stack_bytes,
@@ -416,7 +417,7 @@ kb_error *rt_context_like(kb_context *ctx, kb_context **out)
 /* Warns of one thing that was left. Takes the text over. */
 static void warn_of_leak(kb_context *ctx, kb_text *what)
 {
-    rt_debug_warn(ctx, "leaving the context: %s was not freed", kb_text_peek(what));
+    rt_debug_warn(ctx, "context destroyed: %s was not freed", kb_text_peek(what));
     kb_text_fini(what);
 }
 
@@ -440,11 +441,11 @@ static void report_leaks(kb_context *ctx)
     for (uint64_t id = rt_table_next(&ctx->requests, 0); id; id = rt_table_next(&ctx->requests, id))
         requests += ((const rt_request *)rt_table_get(&ctx->requests, id))->has_handle;
     if (requests > 0) {
-        kb_text_printf(&text, "the handle of %zu request%s", requests, requests > 1 ? "s" : "");
+        kb_text_printf(&text, "%zu request handle%s", requests, kb_plural(requests));
         warn_of_leak(ctx, &text);
     }
     if (ctx->driver.first_fault)
-        rt_debug_warn(ctx, "leaving the context: nobody was told that a request failed: %s",
+        rt_debug_warn(ctx, "context destroyed: a failed request was never waited for: %s",
                       kb_error_message(ctx->driver.first_fault->error));
 }
 

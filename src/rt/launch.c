@@ -116,7 +116,7 @@ static kb_error *find_tensor(kb_context *ctx, kb_tensor handle, rt_tensor **tens
 {
     *tensor = rt_table_get(&ctx->tensors, handle.id);
     if (!*tensor)
-        return kb_error_new(KB_ERR_FAULT, "the tensor was freed, or never was one");
+        return kb_error_new(KB_ERR_FAULT, "invalid or freed tensor handle");
     if (!(*tensor)->on_host)
         return NULL;
     kb_text text = KB_TEXT_INIT;
@@ -145,8 +145,8 @@ static kb_error *find_devices(kb_context *ctx, const kb_arg *args, size_t arg_co
     }
     if (any)
         return NULL;
-    return kb_error_new(KB_ERR_FAULT, "none of its arguments is a tensor, so nothing says where it "
-                                      "should run");
+    return kb_error_new(KB_ERR_FAULT, "no tensor among its arguments: cannot determine the "
+                                      "device");
 }
 
 /* Which of the argument's tensors is on the device: exactly one is. */
@@ -173,7 +173,7 @@ static kb_error *tensor_on(kb_context *ctx, const kb_arg *arg, size_t index, uin
         return NULL;
     }
     if (found > 1)
-        return kb_error_new(KB_ERR_FAULT, "argument %zu: several of its tensors are on sip%u",
+        return kb_error_new(KB_ERR_FAULT, "argument %zu: KB_EACH() has several tensors on sip%u",
                             index + 1, sip);
     return kb_error_new(
         KB_ERR_FAULT,
@@ -685,8 +685,7 @@ kb_error *kb_launch_results(kb_context *ctx, kb_request handle, kb_launch_result
     const rt_request *request = rt_table_get(&ctx->requests, handle.id);
     *count = 0;
     if (!request || !request->has_handle || !request->launches)
-        return kb_error_new(KB_ERR_FAULT, "kb_launch_results: the request is no launch, or was "
-                                          "freed");
+        return kb_error_new(KB_ERR_FAULT, "kb_launch_results: invalid or freed launch request");
     if (!request->done)
         return kb_error_new(KB_ERR_FAULT, "kb_launch_results: the launch is not done: wait for it "
                                           "first");

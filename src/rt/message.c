@@ -49,8 +49,8 @@ kb_error *kb_memory_free(kb_context *ctx, kb_location location)
         kb_text text = KB_TEXT_INIT;
         mem_location_print(&location, &text);
         kb_error *err = kb_error_new(KB_ERR_FAULT,
-                                     "kb_memory_free: nothing that kb_memory_alloc() gave starts "
-                                     "at %s",
+                                     "kb_memory_free: no allocation of kb_memory_alloc() "
+                                     "starts at %s",
                                      kb_text_peek(&text));
         kb_text_fini(&text);
         return err;
@@ -86,7 +86,7 @@ kb_error *kb_va_free(kb_context *ctx, uint64_t va)
     kb_location *grant = find_grant(ctx, &(kb_location){.memory = KB_VIRTUAL, .offset = va});
     if (!grant)
         return kb_error_new(KB_ERR_FAULT,
-                            "kb_va_free: nothing that kb_va_alloc() gave starts at 0x%" PRIx64, va);
+                            "kb_va_free: no range of kb_va_alloc() starts at 0x%" PRIx64, va);
     const mem_span *span = mem_allocator_find(&ctx->va, va);
     const rt_raw_mapping *raw = raw_mapping_in(ctx, span);
     if (raw)
@@ -102,7 +102,7 @@ kb_error *rt_va_take(kb_context *ctx, uint64_t bytes, uint64_t *va)
 {
     uint64_t pages = bytes / MEM_VA_PAGE_BYTES + (bytes % MEM_VA_PAGE_BYTES != 0);
     if (bytes == 0)
-        return kb_error_new(KB_ERR_INPUT, "a range of 0 virtual addresses was asked for");
+        return kb_error_new(KB_ERR_INPUT, "invalid size of 0 bytes");
     mem_taken taken = bytes > MEM_VA_BYTES ? MEM_EXHAUSTED
                                            : mem_allocator_take(&ctx->va, pages * MEM_VA_PAGE_BYTES,
                                                                 MEM_VA_PAGE_BYTES, va);
@@ -110,7 +110,7 @@ kb_error *rt_va_take(kb_context *ctx, uint64_t bytes, uint64_t *va)
         return kb_error_nomem();
     if (taken == MEM_EXHAUSTED)
         return kb_error_new(KB_ERR_FAULT,
-                            "out of virtual addresses: %" PRIu64 " bytes asked, %" PRIu64
+                            "out of virtual addresses: %" PRIu64 " bytes requested, %" PRIu64
                             " free, the largest range %" PRIu64,
                             bytes, ctx->va.free_bytes, mem_allocator_largest(&ctx->va));
     return NULL;
@@ -347,8 +347,7 @@ static kb_error *mapping_message(rt_request *request, const kb_message *message)
     } else {
         raw = find_raw(ctx, message->pe.sip, message->va);
         if (!raw)
-            return kb_error_new(KB_ERR_FAULT,
-                                "no request has mapped anything at 0x%" PRIx64 " on sip%u",
+            return kb_error_new(KB_ERR_FAULT, "nothing is mapped at 0x%" PRIx64 " on sip%u",
                                 message->va, message->pe.sip);
     }
     mem_mapping_id id = raw->id;
@@ -411,7 +410,7 @@ kb_error *kb_request_submit(kb_context *ctx, const kb_message *message, kb_reque
 {
     *handle = (kb_request){0};
     if ((unsigned)message->kind >= sizeof kind_names / sizeof *kind_names)
-        return kb_error_new(KB_ERR_INPUT, "kb_request_submit: there is no message of kind %d",
+        return kb_error_new(KB_ERR_INPUT, "kb_request_submit: invalid message kind %d",
                             (int)message->kind);
     const char *name = kind_names[message->kind];
     kb_error *err = check_message(ctx, message);

@@ -182,8 +182,8 @@ kb_error *kb_queues_remove(kb_context *ctx, kb_queue_set handle)
     if (set->kernels > 0 || (set->order > 0 && !set->installed))
         return kb_error_new(KB_ERR_FAULT,
                             "kb_queues_remove: the queue set is in use: %" PRIu32
-                            " kernels of launches under way may send or receive by it",
-                            set->kernels);
+                            " running kernel%s may still send or receive",
+                            set->kernels, kb_plural(set->kernels));
     ipcq_set *queues = set->queues;
     kb_error *err = NULL;
     if (set->installed) {

@@ -272,7 +272,7 @@ static kb_error *find_request(kb_context *ctx, const char *function, kb_request 
     *out = request;
     if (request && request->has_handle)
         return NULL;
-    return kb_error_new(KB_ERR_FAULT, "%s: the request was freed, or never was one", function);
+    return kb_error_new(KB_ERR_FAULT, "%s: invalid or freed request handle", function);
 }
 
 kb_error *kb_request_wait(kb_context *ctx, kb_request handle, kb_completion *completion)

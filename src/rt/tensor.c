@@ -50,14 +50,16 @@ static kb_error *check_spec(kb_context *ctx, const kb_tensor_spec *spec, bool on
     if (!spec)
         return kb_error_new(KB_ERR_INPUT, "the spec is NULL");
     if (!mem_dtype_exists(spec->dtype))
-        return kb_error_new(KB_ERR_INPUT, "there is no dtype %d", (int)spec->dtype);
+        return kb_error_new(KB_ERR_INPUT, "invalid dtype %d", (int)spec->dtype);
     if (!on_device)
         return NULL;
     if (spec->memory != KB_HBM && spec->memory != KB_TCM)
-        return kb_error_new(KB_ERR_INPUT, "the memory is %d; expected KB_HBM or KB_TCM",
+        return kb_error_new(KB_ERR_INPUT, "invalid memory %d: expected KB_HBM or KB_TCM",
                             (int)spec->memory);
     if (spec->door != KB_FABRIC && spec->door != KB_BACKDOOR)
-        return kb_error_new(KB_ERR_INPUT, "the door is %d; expected KB_FABRIC or KB_BACKDOOR",
+        return kb_error_new(KB_ERR_INPUT,
+                            "invalid access mode %d: expected KB_FABRIC or "
+                            "KB_BACKDOOR",
                             (int)spec->door);
     uint32_t device = kb_ahbm_current_device(ctx);
     if (ctx->limited && device != ctx->only_sip)
@@ -404,8 +406,8 @@ kb_error *kb_full(kb_context *ctx, const kb_tensor_spec *spec, double value, kb_
 static kb_error *take_host_data(kb_context *ctx, rt_tensor *tensor, const void *data, size_t bytes)
 {
     if (bytes != tensor->bytes)
-        return kb_error_new(KB_ERR_FAULT, "%zu bytes were given, but the elements take %ju", bytes,
-                            (uintmax_t)tensor->bytes);
+        return kb_error_new(KB_ERR_FAULT, "%zu byte%s given, but the elements take %ju", bytes,
+                            kb_plural(bytes), (uintmax_t)tensor->bytes);
     tensor->placement.shape = mem_shape_normal(&tensor->shape);
     if (ctx->timing_only)
         return NULL;
@@ -478,7 +480,9 @@ static kb_error *enter_on_device(kb_context *ctx, rt_call call, kb_tensor handle
     KB_TRY(rt_enter(ctx, call, handle, tensor));
     if (!(*tensor)->on_host)
         return NULL;
-    return kb_error_new(KB_ERR_FAULT, "%s: tensor '%s' is on no device: copy it to one that is",
+    return kb_error_new(KB_ERR_FAULT,
+                        "%s: tensor '%s' is on the host: copy it to a device "
+                        "first",
                         rt_calls[call].function, (*tensor)->name);
 }
 
@@ -538,8 +542,8 @@ static const mem_shard *find_shard(const rt_tensor *tensor, size_t index)
 static kb_error *no_such_shard(const rt_tensor *tensor, rt_call call, size_t index)
 {
     return kb_error_new(KB_ERR_FAULT,
-                        "%s: there is no shard %zu of tensor '%s': it has %zu, from "
-                        "0 on",
+                        "%s: shard %zu of tensor '%s' does not exist: it has %zu, numbered "
+                        "from 0",
                         rt_calls[call].function, index, tensor->name,
                         tensor->placement.shards.count);
 }

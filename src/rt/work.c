@@ -153,7 +153,7 @@ static kb_error *find_tensor(kb_context *ctx, kb_tensor handle, rt_tensor **tens
     *tensor = rt_table_get(&ctx->tensors, handle.id);
     if (*tensor)
         return NULL;
-    return kb_error_new(KB_ERR_FAULT, "the tensor was freed, or never was one");
+    return kb_error_new(KB_ERR_FAULT, "invalid or freed tensor handle");
 }
 
 kb_error *rt_work_copy(rt_work *work, const rt_flat_copy *copy)

@@ -60,8 +60,8 @@ kb_error *kb_ahbm_set_device(kb_context *ctx, uint32_t sip)
 {
     if (sip >= ctx->shape->sips)
         return kb_error_new(KB_ERR_INPUT,
-                            "kb_ahbm_set_device: there is no device %u: the machine has %u, from 0 "
-                            "on",
+                            "kb_ahbm_set_device: no such device %u: the machine has %u, "
+                            "numbered from 0",
                             sip, ctx->shape->sips);
     rt_caller *caller = rt_caller_of(ctx);
     caller->device = sip;
@@ -75,9 +75,8 @@ uint32_t kb_ahbm_current_device(kb_context *ctx)
     bool several = caller != &ctx->driver && ctx->worker_count > 1;
     if (several && !caller->device_set && !caller->device_warned && !ctx->limited) {
         caller->device_warned = true; /* first: whoever is warned may ask again */
-        rt_debug_warn(
-            ctx, "rank %u uses device 0 because it has set none: call kb_ahbm_set_device() first",
-            caller->rank);
+        rt_debug_warn(ctx, "rank %u uses device 0 by default: call kb_ahbm_set_device() first",
+                      caller->rank);
     }
     return caller->device;
 }
@@ -108,8 +107,8 @@ kb_error *rt_check_whole(const kb_context *ctx)
 {
     if (!ctx->broken)
         return NULL;
-    return kb_error_new(KB_ERR_HOST, "the simulation has run out of memory before: what was under "
-                                     "way is lost, and nothing can move any more");
+    return kb_error_new(KB_ERR_HOST, "the simulation ran out of host memory before and cannot "
+                                     "continue");
 }
 
 /* Whether the caller may run the machine: it is whole, and the caller neither worker nor handler.
@@ -119,7 +118,7 @@ static kb_error *check_driver(const kb_context *ctx)
     KB_TRY(rt_check_whole(ctx));
     if (!kb_sim_is_running(ctx->sim))
         return NULL;
-    return kb_error_new(KB_ERR_BUG, "handlers of events cannot wait, or spawn");
+    return kb_error_new(KB_ERR_BUG, "event handlers cannot wait or spawn");
 }
 
 /* What the machine has no memory for while it runs is lost, so it must not go on from there. */
@@ -149,8 +148,7 @@ static kb_error *drive(kb_context *ctx)
     kb_error *err = run_machine(ctx, KB_FOREVER); /* if it is: tells who else waits */
     ctx->driver_waits = false;
     if (hopeless && !err)
-        err =
-            kb_error_new(KB_ERR_DEADLOCK, "the program waits for something that will never happen");
+        err = kb_error_new(KB_ERR_DEADLOCK, "the program waits for an event that never happens");
     return kb_error_code(err) == KB_ERR_DEADLOCK ? give_up(ctx, err) : err;
 }
 
@@ -158,7 +156,7 @@ static kb_error *check_unwinding(const kb_co *co)
 {
     if (!kb_co_is_unwinding(co))
         return NULL;
-    return kb_error_new(KB_ERR_FAULT, "%s is being unwound and cannot wait", kb_co_name(co));
+    return kb_error_new(KB_ERR_FAULT, "%s is being stopped and cannot wait", kb_co_name(co));
 }
 
 kb_error *rt_block_on(kb_context *ctx, kb_waitlist *list)
@@ -202,9 +200,8 @@ kb_error *rt_enter(kb_context *ctx, rt_call call, kb_tensor handle, rt_tensor **
     }
     if (*tensor)
         return NULL;
-    return kb_error_new(KB_ERR_FAULT, "%s: %s%sthe tensor was freed, or never was one",
-                        entry->function, entry->argument ? entry->argument : "",
-                        entry->argument ? ": " : "");
+    return kb_error_new(KB_ERR_FAULT, "%s: %s%sinvalid or freed tensor handle", entry->function,
+                        entry->argument ? entry->argument : "", entry->argument ? ": " : "");
 }
 
 /* ---- Yielding ---- */
@@ -224,8 +221,8 @@ static void fail_in_vain(kb_context *ctx)
     kb_text now = KB_TEXT_INIT;
     kb_text_append_ns(&now, kb_sim_now(ctx->sim));
     kb_sim_fail(ctx->sim, kb_error_new(KB_ERR_DEADLOCK,
-                                       "deadlock at %s ns: nothing is left to happen and workers "
-                                       "have yielded %d times in vain",
+                                       "deadlock at %s ns: no pending events after %d yields "
+                                       "of the workers",
                                        kb_text_peek(&now), MOST_VAIN_TURNS));
     kb_text_fini(&now);
 }
@@ -429,7 +426,7 @@ static kb_error *check_spawn(kb_context *ctx, kb_worker_fn *fn, uint32_t nprocs)
 /* Ends the works of the workers, so that what is under way can end. */
 static void abort_works(kb_context *ctx)
 {
-    kb_error *why = kb_error_new(KB_ERR_FAULT, "it was given up because a worker has failed");
+    kb_error *why = kb_error_new(KB_ERR_FAULT, "cancelled because a worker failed");
     for (uint32_t rank = 0; rank < ctx->worker_count; rank++)
         rt_works_abort(&ctx->workers[rank], why);
     kb_error_free(why);

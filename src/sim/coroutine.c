@@ -120,10 +120,11 @@ kb_error *kb_co_spawn(kb_sim *sim, const kb_co_options *options, kb_co_fn *fn, v
         options = &defaults;
     const char *name = options->name ? options->name : defaults.name;
     if (options->source_id > KB_SOURCE_ID_MAX)
-        return kb_error_new(KB_ERR_BUG, "coroutine '%s': source id %u is over %u", name,
-                            options->source_id, KB_SOURCE_ID_MAX);
+        return kb_error_new(KB_ERR_BUG, "coroutine '%s': source id %u exceeds the maximum of %u",
+                            name, options->source_id, KB_SOURCE_ID_MAX);
     if (sim->unwinding)
-        return kb_error_new(KB_ERR_FAULT, "coroutine '%s': all coroutines are being unwound", name);
+        return kb_error_new(KB_ERR_FAULT, "coroutine '%s': the simulation is being torn down",
+                            name);
     kb_stack stack;
     KB_TRY(kb_stack_take(&sim->stacks, &stack));
     char *low = kb_stack_low(stack);
@@ -231,10 +232,9 @@ kb_error *kb_sim_deadlock(const kb_sim *sim)
         return NULL;
 
     kb_error *err = kb_error_new(KB_ERR_DEADLOCK,
-                                 "deadlock at %" PRId64 ".%06" PRId64 " ns: nothing is left to "
-                                 "happen and %u coroutine%s wait%s",
-                                 sim->now / KB_NS, sim->now % KB_NS, waiting,
-                                 waiting == 1 ? "" : "s", waiting == 1 ? "s" : "");
+                                 "deadlock at %" PRId64 ".%06" PRId64
+                                 " ns: no pending events, %u coroutine%s blocked",
+                                 sim->now / KB_NS, sim->now % KB_NS, waiting, kb_plural(waiting));
     uint32_t listed = 0;
     for (const kb_co *co = oldest; co && listed < MOST_LISTED; co = co->prev) {
         if (co->daemon)

@@ -27,8 +27,8 @@ kb_error *kb_sim_create(const kb_sim_options *options, kb_sim **out)
     size_t stack_bytes = chosen.stack_bytes ? chosen.stack_bytes : DEFAULT_STACK;
     *out = NULL;
     if (stack_bytes < MIN_STACK || stack_bytes > MAX_STACK)
-        return kb_error_new(KB_ERR_BUG, "stacks of %zu bytes: expected %d to %d", stack_bytes,
-                            MIN_STACK, MAX_STACK);
+        return kb_error_new(KB_ERR_BUG, "invalid stack size of %zu bytes: expected %d to %d",
+                            stack_bytes, MIN_STACK, MAX_STACK);
     kb_sim *sim = kb_alloc_zeroed(1, sizeof *sim);
     if (!sim)
         return kb_error_nomem();
@@ -122,12 +122,10 @@ __attribute__((cold)) kb_event kb_sim_refuse_event(kb_sim *sim, kb_time when, kb
     kb_error *err;
     if (when < sim->now)
         err = kb_error_new(KB_ERR_BUG,
-                           "an event was scheduled for %" PRId64 " fs, in the past: it is %" PRId64
-                           " fs",
+                           "event scheduled in the past: at %" PRId64 " fs, now %" PRId64 " fs",
                            when, sim->now);
     else if (handler == 0 || handler >= sim->handler_count)
-        err = kb_error_new(KB_ERR_BUG, "an event was scheduled for handler %u, which is none",
-                           handler);
+        err = kb_error_new(KB_ERR_BUG, "event scheduled for invalid handler %u", handler);
     else
         err = kb_error_nomem();
     kb_sim_fail(sim, err);

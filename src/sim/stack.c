@@ -68,8 +68,9 @@ kb_error *kb_stack_take(kb_stack_pool *pool, kb_stack *stack)
     if (base != MAP_FAILED)
         munmap(base, pool->length);
     return kb_error_new(KB_ERR_HOST,
-                        "no stack of %zu KiB for a coroutine besides %u others: %s; use smaller "
-                        "stacks, or raise the limits (ulimit -v, sysctl vm.max_map_count)",
+                        "cannot allocate a stack of %zu KiB for a coroutine (%u exist): %s; "
+                        "use smaller stacks, or raise the limits (ulimit -v, sysctl "
+                        "vm.max_map_count)",
                         pool->bytes / 1024, pool->mapped, strerror(cause));
 }
 

@@ -177,7 +177,8 @@ kb_error *kb_channel_init(kb_channel *channel, const char *name, uint32_t capaci
     kb_waitlist_init(&channel->getters, name);
     kb_waitlist_init(&channel->putters, name);
     if (capacity == 0)
-        return kb_error_new(KB_ERR_BUG, "channel '%s' must have a capacity", name ? name : "");
+        return kb_error_new(KB_ERR_BUG, "channel '%s' has no capacity: expected at least 1",
+                            name ? name : "");
     channel->words = kb_alloc_array(capacity, sizeof *channel->words);
     return channel->words ? NULL : kb_error_nomem();
 }

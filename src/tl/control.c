@@ -9,7 +9,7 @@
 static void check_grid_axis(const tl_call *call, int axis)
 {
     if (axis != 0 && axis != 1)
-        tl_fault(call, "axis %d; there are 0, PEs of a cube, and 1, cubes of a SIP", axis);
+        tl_fault(call, "invalid axis %d: expected 0 (PEs of a cube) or 1 (cubes of a SIP)", axis);
 }
 
 int64_t tl_program_id_(tl_context *tl, tl_place at, int axis)
@@ -51,7 +51,7 @@ void tl_wait_future_(tl_context *tl, tl_place at, tl_future future)
     if (future.id == 0)
         return;
     if (future.kernel != tl->kernel)
-        tl_fault(&call, "a future of another kernel, or of another PE");
+        tl_fault(&call, "the future belongs to another kernel or PE");
     tl_wait_for(&call, future.id);
 }
 
@@ -64,11 +64,11 @@ static bool read_item(const tl_call *call, tl_tensor x, double *number)
     if (!is.value)
         return true;
     if (tl_elements(&is.shape) != 1)
-        tl_fault(call, "shape %s; it has to be one element", tl_shape_print(&is.shape).text);
+        tl_fault(call, "shape %s; expected a single element", tl_shape_print(&is.shape).text);
     tl_wait_for(call, is.value->made);
     bool is_known = is.value->data;
     if (!is_known && !tl->runner->has.timing_only)
-        tl_fault(call, "the value comes from a kernel that was stopped before it was there");
+        tl_fault(call, "the value was never computed: its kernel was stopped");
     if (is_known)
         tl_check(call, data_item(tl->runner->has.store, is.value->data, is.first, number));
     tl_end_call(tl);
@@ -80,8 +80,8 @@ double tl_item_(tl_context *tl, tl_place at, tl_tensor x)
     tl_call call = tl_enter(tl, at, "tl_item");
     double number;
     if (!read_item(&call, x, &number))
-        tl_fault(&call, "this kernel asks for data, and the run has none: it is timing-only; "
-                        "tl_item_or(x, stand_in) gives such a run a number to go on with");
+        tl_fault(&call, "the kernel reads data, but the run is timing-only; tl_item_or(x, "
+                        "stand_in) gives such a run a number to go on with");
     return number;
 }
 

@@ -70,8 +70,7 @@ tl_shape_text tl_shape_print(const tl_dims *shape)
 uint64_t tl_check_shape(const tl_call *call, const tl_dims *shape)
 {
     if (shape->rank < 0 || shape->rank > TL_MAX_DIMS)
-        tl_fault(call, "a shape of %d dimensions; at most %d are possible", shape->rank,
-                 TL_MAX_DIMS);
+        tl_fault(call, "too many dimensions: %d, the maximum is %d", shape->rank, TL_MAX_DIMS);
     /* Sizes in bytes, and distances in memory, are to be small against 2^63. */
     static const int64_t most = INT64_C(1) << 56;
     int64_t elements = 1;
@@ -91,5 +90,5 @@ uint64_t tl_check_shape(const tl_call *call, const tl_dims *shape)
 void tl_check_dtype(const tl_call *call, kb_dtype dtype)
 {
     if (!mem_dtype_exists(dtype))
-        tl_fault(call, "there is no dtype of number %d", (int)dtype);
+        tl_fault(call, "invalid dtype %d", (int)dtype);
 }

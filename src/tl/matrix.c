@@ -10,7 +10,7 @@
 static void check_matrices(const tl_call *call, const tl_dims *a, const tl_dims *b)
 {
     if (a->rank != 2 || b->rank != 2 || a->dims[1] != b->dims[0])
-        tl_fault(call, "shapes %s and %s: these are no matrices (m, k) and (k, n)",
+        tl_fault(call, "shapes %s and %s: expected matrices (m, k) and (k, n)",
                  tl_shape_print(a).text, tl_shape_print(b).text);
 }
 
@@ -46,7 +46,7 @@ static tl_handle *take_acc(const tl_call *call, tl_tensor given, const tl_operan
 {
     const tl_handle *acc = tl_handle_find(call, given);
     if (!acc->value)
-        tl_fault(call, "acc is a place in memory: load it first");
+        tl_fault(call, "acc is a memory reference: load it first");
     if (!tl_same_shape(&acc->shape, shape))
         tl_fault(call, "acc has shape %s, the product %s", tl_shape_print(&acc->shape).text,
                  tl_shape_print(shape).text);
@@ -54,13 +54,13 @@ static tl_handle *take_acc(const tl_call *call, tl_tensor given, const tl_operan
         tl_fault(call, "acc is %s, the product %s", kb_dtype_name(acc->dtype),
                  kb_dtype_name(dtype));
     if (acc->value == inputs[0].value || acc->value == inputs[1].value)
-        tl_fault(call, "acc is also what is multiplied");
+        tl_fault(call, "acc is also an operand of the product");
     if (acc->value->handles > 1)
-        tl_fault(call, "acc shares its place with a value that tl_reshape or tl_slice made: free "
+        tl_fault(call, "acc shares memory with a value made by tl_reshape or tl_slice: free "
                        "that first");
     if (tl_elements(shape) * kb_dtype_bytes(acc->dtype) != acc->value->bytes)
-        tl_fault(call, "acc is a slice in the place of a larger value: copy it first, for example "
-                       "with tl_add(acc, 0)");
+        tl_fault(call, "acc is a slice of a larger value: copy it first, for example with "
+                       "tl_add(acc, 0)");
     const tl_value *value = acc->value;
     while (value->readers > 0)
         tl_wait_for_progress(call);
@@ -193,7 +193,7 @@ static void check_product(const tl_call *call, const tl_operand matrices[TL_MATR
     check_matrices(call, &a->shape, &b->shape);
     tl_dims shape = {.rank = 2, .dims = {a->shape.dims[0], b->shape.dims[1]}};
     if (out->value)
-        tl_fault(call, "its result goes to memory: out has to be a tl_ref");
+        tl_fault(call, "out must be a tl_ref: the result is written to memory");
     if (!tl_same_shape(&out->shape, &shape))
         tl_fault(call, "out has shape %s, the product %s", tl_shape_print(&out->shape).text,
                  tl_shape_print(&shape).text);
@@ -202,7 +202,7 @@ static void check_product(const tl_call *call, const tl_operand matrices[TL_MATR
         tl_fault(call, "%s times %s cannot be %s", kb_dtype_name(a->dtype), kb_dtype_name(b->dtype),
                  kb_dtype_name(out->dtype));
     if (a->shape.dims[1] == 0 && tl_elements(&shape) > 0)
-        tl_fault(call, "shapes %s and %s: sums over nothing", tl_shape_print(&a->shape).text,
+        tl_fault(call, "shapes %s and %s: k is 0", tl_shape_print(&a->shape).text,
                  tl_shape_print(&b->shape).text);
 }
 
@@ -211,7 +211,7 @@ tl_future tl_composite_(tl_context *tl, tl_place at, tl_composite_op op, tl_tens
 {
     tl_call call = tl_enter(tl, at, "tl_composite");
     if (op != TL_GEMM)
-        tl_fault(&call, "there is no composite operation of number %d", (int)op);
+        tl_fault(&call, "invalid composite operation %d", (int)op);
     tl_operand matrices[TL_MATRICES] = {take_matrix(&call, a, 0), take_matrix(&call, b, 1),
                                         take_matrix(&call, out, 2)};
     check_product(&call, matrices);

@@ -44,12 +44,12 @@ static uint32_t check_index(const tl_call *call, const tl_operand *x, const tl_o
 {
     uint32_t along = tl_check_axis(call, &x->shape, axis);
     if (index->dtype != KB_I32)
-        tl_fault(call, "the index is %s; it has to be i32", kb_dtype_name(index->dtype));
+        tl_fault(call, "the index is %s; expected i32", kb_dtype_name(index->dtype));
     bool fits = index->shape.rank == x->shape.rank;
     for (int i = 0; fits && i < x->shape.rank; i++)
         fits = i == (int)along || index->shape.dims[i] <= x->shape.dims[i];
     if (!fits)
-        tl_fault(call, "an index of shape %s has no places along axis %d of shape %s",
+        tl_fault(call, "an index of shape %s does not fit axis %d of shape %s",
                  tl_shape_print(&index->shape).text, axis, tl_shape_print(&x->shape).text);
     if (index->value->structural)
         tl_check(call, check_numbers(call->tl, index, &x->shape, along));

@@ -29,9 +29,10 @@ static KB_NORETURN void fault_unknown(const tl_call *call, const char *direction
     ipcq_list_directions(run->queues, run->pe, &list);
     kb_error *err =
         list.length > 0
-            ? kb_error_new(KB_ERR_FAULT, "there is no direction '%s' on this PE; it has %s",
+            ? kb_error_new(KB_ERR_FAULT, "invalid direction '%s' on this PE: expected %s",
                            direction, kb_text_peek(&list))
-            : kb_error_new(KB_ERR_FAULT, "there is no direction '%s': this PE has none", direction);
+            : kb_error_new(KB_ERR_FAULT, "invalid direction '%s': this PE has no queues",
+                           direction);
     if (list.failed) {
         kb_error_free(err);
         err = kb_error_nomem();
@@ -65,7 +66,7 @@ static ipcq_end *find_direction(const tl_call *call, const char *direction)
 {
     check_queues(call);
     if (!direction)
-        tl_fault(call, "TL_ANY is for receiving alone: a direction is needed");
+        tl_fault(call, "TL_ANY is for receiving only: name a direction");
     ipcq_end *end = look_up(call->tl, direction);
     if (!end)
         fault_unknown(call, direction);
@@ -329,7 +330,7 @@ tl_future tl_send_(tl_context *tl, tl_place at, const char *direction, tl_tensor
     tl_call call = tl_enter(tl, at, sync ? "tl_send_sync" : "tl_send");
     ipcq_end *end = find_direction(&call, direction);
     if (!ipcq_can_send(end))
-        tl_fault(&call, "nothing can be sent in direction '%s': it only receives", direction);
+        tl_fault(&call, "cannot send in direction '%s': it is receive-only", direction);
     tl_operand sent = tl_take(&call, value);
     if (!sent.value)
         tl_fault(&call, "a plain number has no shape: make it a tensor with tl_full");
@@ -777,7 +778,7 @@ static ipcq_end *find_receiving_end(const tl_call *call, const char *direction)
         return NULL;
     ipcq_end *end = find_direction(call, direction);
     if (!ipcq_can_receive(end))
-        tl_fault(call, "nothing can be received in direction '%s': it only sends", direction);
+        tl_fault(call, "cannot receive from direction '%s': it is send-only", direction);
     return end;
 }
 
@@ -819,7 +820,7 @@ tl_tensor tl_recv_(tl_context *tl, tl_place at, const char *direction, tl_dims s
     (void)tl_check_shape(&call, &shape);
     ipcq_end *end = find_receiving_end(&call, direction);
     if (options.from && !wait)
-        tl_fault(&call, "by which direction it comes is not known yet: use tl_recv with .from");
+        tl_fault(&call, "the direction is not known yet: use tl_recv with .from");
     tl_value *value = tl_value_new(&call, options.dtype, &shape);
     if (options.dst)
         return receive_to(&call, end, value, &shape, &options, wait);

@@ -91,8 +91,8 @@ static kb_error *explain(kb_error *err, uint64_t staying)
     if (staying == 0)
         return err;
     kb_error *explained = kb_error_new(KB_ERR_FAULT,
-                                       "%s; values of this kernel hold %" PRIu64
-                                       " bytes: tl_free and TL_SCOPE give back what is done with",
+                                       "%s; values of this kernel hold %" PRIu64 " bytes: "
+                                       "release them with tl_free or TL_SCOPE",
                                        kb_error_message(err), staying);
     kb_error_free(err);
     return explained;
@@ -199,7 +199,7 @@ static uint32_t take_slot(const tl_call *call)
         return slot;
     }
     if (tl->handles.count == MAX_HANDLES)
-        tl_fault(call, "%d values are alive, and no kernel can have more", MAX_HANDLES);
+        tl_fault(call, "too many live values: the maximum is %d", MAX_HANDLES);
     if (!kb_vec_push(&tl->handles, (tl_handle){0}))
         tl_fail(call, kb_error_nomem());
     return (uint32_t)tl->handles.count - 1;
@@ -286,10 +286,10 @@ static KB_NORETURN void fault_freed(const tl_call *call, uint64_t id)
     uint64_t generation = id >> SLOT_BITS & ((1u << GENERATION_BITS) - 1);
     const tl_handle *handle = slot < tl->handles.count ? &tl->handles.items[slot] : NULL;
     if (handle && handle->id == 0 && handle->generation == generation)
-        tl_fault(call, "a value that was freed %s at %s:%d", handle->end.how,
+        tl_fault(call, "use of a value that was freed %s at %s:%d", handle->end.how,
                  tl_without_folders(handle->end.at.file), handle->end.at.line);
-    tl_fault(call, "a value that was freed: by tl_free, as .acc of tl_dot, by tl_assign, or at the "
-                   "end of its TL_SCOPE");
+    tl_fault(call, "use of a freed value: freed by tl_free, as .acc of tl_dot, by tl_assign, "
+                   "or at the end of its TL_SCOPE");
 }
 
 tl_handle *tl_handle_find(const tl_call *call, tl_tensor tensor)
@@ -299,11 +299,11 @@ tl_handle *tl_handle_find(const tl_call *call, tl_tensor tensor)
     if (handle)
         return handle;
     if (tensor.id == 0)
-        tl_fault(call, "an operand is no tensor");
+        tl_fault(call, "invalid operand: not a tensor");
     if (tl_is_number(tensor))
-        tl_fault(call, "a plain number has no elements to work on: make it one with tl_full");
+        tl_fault(call, "expected a tensor, found a plain number: make it a tensor with tl_full");
     if (tensor.id >> (SLOT_BITS + GENERATION_BITS) != kernel_bits(tl))
-        tl_fault(call, "a value of another kernel, or of another PE");
+        tl_fault(call, "the value belongs to another kernel or PE");
     fault_freed(call, tensor.id);
 }
 

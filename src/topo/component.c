@@ -69,13 +69,11 @@ const topo_component *topo_component_find(const topo_registry *registry, const c
     return NULL;
 }
 
-const char *topo_component_suggest(const topo_registry *registry, const char *name)
+void topo_component_offer(const topo_registry *registry, topo_kind kind, kb_suggestion *near)
 {
-    kb_suggestion suggestion;
-    kb_suggestion_init(&suggestion, name);
     for (size_t i = 0; i < builtin_count + registry->other_count; i++)
-        kb_suggestion_offer(&suggestion, component_at(registry, i)->name);
-    return suggestion.best;
+        if (component_at(registry, i)->kind == kind)
+            kb_suggestion_offer(near, component_at(registry, i)->name);
 }
 
 const topo_component *topo_component_builtin(topo_kind kind)

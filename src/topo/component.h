@@ -43,8 +43,8 @@ typedef struct topo_registry {
 /* NULL if there is none of that name. */
 const topo_component *topo_component_find(const topo_registry *registry, const char *name);
 
-/* The nearest name, NULL if none is near. */
-const char *topo_component_suggest(const topo_registry *registry, const char *name);
+/* Offers the names of all components of a kind. */
+void topo_component_offer(const topo_registry *registry, topo_kind kind, kb_suggestion *near);
 
 /* The one that ships. A port to the cubes in the IO chiplet is a ucie; NULL for TOPO_SIP_PORT. */
 const topo_component *topo_component_builtin(topo_kind kind);

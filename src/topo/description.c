@@ -26,13 +26,16 @@ static const topo_component *read_impl(const reader *r, kb_config_node *node, to
     if (found && found->kind == kind)
         return found;
     if (found) {
-        kb_config_problem(node, "expected a component of kind %s, found '%s', which is a %s",
+        kb_config_problem(node,
+                          "expected a component of kind %s, found '%s', which is of kind "
+                          "%s",
                           topo_kind_name(kind), name, topo_kind_name(found->kind));
         return fallback;
     }
-    const char *near = topo_component_suggest(r->registry, name);
-    kb_config_problem(node, "unknown component '%s'%s%s%s", name, near ? "; did you mean '" : "",
-                      near ? near : "", near ? "'?" : "");
+    kb_suggestion near;
+    kb_suggestion_init(&near, name);
+    topo_component_offer(r->registry, kind, &near);
+    kb_config_problem(node, "unknown component '%s'%s", name, kb_suggestion_hint(&near, ""));
     return fallback;
 }
 
@@ -86,7 +89,7 @@ static void read_sip_sides(const reader *r, kb_config_node *sips, bool count_and
         return;
     kb_config_node *count = topo_blame(sips, "count", r->root);
     if (d->sip_pattern == TOPO_RING_1D) {
-        kb_config_problem(w ? w : h, "a ring has no w and h");
+        kb_config_problem(w ? w : h, "w and h need a 2D topology, such as torus_2d");
     } else if (w && h) {
         d->sip_w = given_w;
         d->sip_h = given_h;
@@ -96,7 +99,7 @@ static void read_sip_sides(const reader *r, kb_config_node *sips, bool count_and
             kb_config_problem(count, "expected w * h, which is %" PRIu32 ", found %" PRIu32,
                               given_w * given_h, d->sips);
     } else if (w || h) {
-        kb_config_problem(w ? w : h, "w and h go together, but %s is not given", w ? "h" : "w");
+        kb_config_problem(w ? w : h, "missing %s: w and h must be given together", w ? "h" : "w");
     } else if (root * root == d->sips) {
         d->sip_w = d->sip_h = root;
     } else {
@@ -180,7 +183,7 @@ static void read_noc(const reader *r, kb_config_node *noc)
     topo_read_count(noc, "w", 1, TOPO_MAX_SIDE, &d->noc_w);
     topo_read_count(noc, "h", 1, TOPO_MAX_SIDE, &d->noc_h);
     if (k && sides)
-        kb_config_problem(k, "k stands for equal w and h: expected either k, or w and h");
+        kb_config_problem(k, "expected either k (w = h = k), or w and h");
     if (k)
         d->noc_w = d->noc_h = (uint32_t)kb_config_int(k, 1, TOPO_MAX_SIDE, d->noc_w);
     read_part(r, noc, "router", TOPO_ROUTER);
@@ -190,8 +193,6 @@ static void read_noc(const reader *r, kb_config_node *noc)
 /* False if there is a list and it is wrong. */
 static bool read_corners(const reader *r, kb_config_node *corners)
 {
-    static const char *const names[TOPO_CORNERS] = {
-        [TOPO_NW] = "NW", [TOPO_NE] = "NE", [TOPO_SW] = "SW", [TOPO_SE] = "SE"};
     topo_description *d = r->d;
     if (!kb_config_sequence(corners))
         return !corners;
@@ -199,10 +200,10 @@ static bool read_corners(const reader *r, kb_config_node *corners)
     uint32_t count = 0;
     bool used[TOPO_CORNERS] = {false}, right = true;
     for (kb_config_node *item = kb_config_first(corners); item; item = kb_config_next(item)) {
-        size_t corner = kb_config_enum(item, names, TOPO_CORNERS, TOPO_CORNERS);
+        size_t corner = kb_config_enum(item, topo_corner_names, TOPO_CORNERS, TOPO_CORNERS);
         bool twice = corner < TOPO_CORNERS && used[corner];
         if (twice)
-            kb_config_problem(item, "corner %s is in the list already", names[corner]);
+            kb_config_problem(item, "duplicate corner %s", topo_corner_names[corner]);
         right &= corner < TOPO_CORNERS && !twice;
         if (corner < TOPO_CORNERS && !twice) {
             used[corner] = true;
@@ -240,7 +241,7 @@ static bool read_pe_layout(const reader *r, kb_config_node *layout)
     if (right && pes > TOPO_MAX_PES) {
         kb_config_problem(
             topo_blame(layout, d->pe_per_router ? "pe_per_router" : "pe_per_corner", r->root),
-            "expected at most %d PEs a cube, found %" PRIu32, TOPO_MAX_PES, pes);
+            "expected at most %d PEs per cube, found %" PRIu32, TOPO_MAX_PES, pes);
         right = false;
     }
     if (right)
@@ -260,7 +261,7 @@ static void read_tcm(const reader *r, kb_config_node *tcm)
         right;
     if (right && d->tcm_reserved_bytes >= d->tcm_bytes)
         kb_config_problem(topo_blame(tcm, "reserved_mib", r->root),
-                          "expected less to be reserved than the TCM's %.9g MiB, found %.9g MiB",
+                          "expected less than the TCM capacity of %.9g MiB, found %.9g MiB",
                           (double)d->tcm_bytes / (double)(1 << 20),
                           (double)d->tcm_reserved_bytes / (double)(1 << 20));
 }
@@ -338,8 +339,8 @@ static void read_cube(const reader *r, kb_config_node *cube)
     right = topo_read_bytes(cube, "hbm_gib", 30, &d->hbm_bytes) && right;
     if (right && d->hbm_bytes % d->pes != 0)
         kb_config_problem(topo_blame(cube, "hbm_gib", r->root),
-                          "expected an HBM that can be cut into %" PRIu32
-                          " equal slices, one a PE, found %.9g GiB",
+                          "expected a size divisible into %" PRIu32 " equal slices, one per PE, "
+                          "found %.9g GiB",
                           d->pes, (double)d->hbm_bytes / (double)(1 << 30));
 }
 

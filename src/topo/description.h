@@ -34,6 +34,8 @@ typedef struct topo_part {
 
 typedef enum topo_corner { TOPO_NW, TOPO_NE, TOPO_SW, TOPO_SE, TOPO_CORNERS } topo_corner;
 
+extern const char *const topo_corner_names[TOPO_CORNERS];
+
 typedef struct topo_description {
     char name[TOPO_MAX_NAME + 1];
 

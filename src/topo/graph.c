@@ -44,8 +44,8 @@ kb_error *topo_graph_finish(topo_graph *graph)
     if (graph->failed)
         return kb_error_nomem();
     if (links > TOPO_MAX_LINKS)
-        return kb_error_new(KB_ERR_INPUT, "the machine has %zu links, at most %u are possible",
-                            links, TOPO_MAX_LINKS);
+        return kb_error_new(KB_ERR_INPUT, "machine too large: %zu links, the maximum is %u", links,
+                            TOPO_MAX_LINKS);
     graph->first_out = kb_alloc_zeroed(nodes + 1, sizeof *graph->first_out);
     graph->out = kb_alloc_array(links, sizeof *graph->out);
     if (!graph->first_out || !graph->out)

@@ -32,17 +32,10 @@ static kb_error *no_such_machine(const char *path)
 {
     kb_suggestion near;
     kb_suggestion_init(&near, path);
-    kb_text names = KB_TEXT_INIT;
-    for (const topo_builtin *builtin = topo_builtins; builtin->name; builtin++) {
+    for (const topo_builtin *builtin = topo_builtins; builtin->name; builtin++)
         kb_suggestion_offer(&near, builtin->name);
-        kb_text_printf(&names, "%s%s", names.length > 0 ? ", " : "", builtin->name);
-    }
-    kb_error *err = kb_error_new(
-        KB_ERR_INPUT, "%s: no such file, and no built-in machine of that name%s%s%s", path,
-        near.best ? "; did you mean '" : "", near.best ? near.best : "", near.best ? "'?" : "");
-    kb_error_add_detail(err, "built-in machines: %s", kb_text_peek(&names));
-    kb_text_fini(&names);
-    return err;
+    return kb_error_new(KB_ERR_INPUT, "no such file or built-in machine: '%s'%s", path,
+                        kb_suggestion_hint(&near, ""));
 }
 
 /* A file goes before a built-in machine of the same name. */
@@ -104,7 +97,7 @@ static void check_size(const topo_description *d, kb_config *config)
     uint64_t links = topo_layout_count_links(d);
     if (links > TOPO_MAX_LINKS)
         kb_config_problem(kb_config_root(config),
-                          "the machine has %" PRIu64 " links, at most %u are possible", links,
+                          "machine too large: %" PRIu64 " links, the maximum is %u", links,
                           TOPO_MAX_LINKS);
 }
 
@@ -161,12 +154,14 @@ static kb_error *find_idle_settings(topo_machine *machine, const topo_source *so
         const char *setting = source->settings[i];
         bool idle = false;
         if (is_replaced(source, i)) {
-            kb_text_printf(&lines, "--set %s changes nothing: a later one replaces it\n", setting);
+            kb_text_printf(&lines, "--set %s has no effect: a later --set overrides it\n", setting);
             continue;
         }
         err = is_idle(source, machine, setting, defaults, &idle);
         if (idle)
-            kb_text_printf(&lines, "--set %s changes nothing: the machine has this value already\n",
+            kb_text_printf(&lines,
+                           "--set %s has no effect: the machine already has this "
+                           "value\n",
                            setting);
     }
     if (!err && lines.length > 0)

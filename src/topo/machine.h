@@ -101,6 +101,13 @@ const topo_graph *topo_machine_graph(const topo_machine *machine);
 const char *topo_machine_name(const topo_machine *machine); /* of the description, for reports */
 uint64_t topo_machine_hash(const topo_machine *machine);    /* of all that it says but the name */
 
+/*
+ * Appends all that the description says, key by key, as "system.sips.count=2" with a line end each:
+ * a complete description of the machine. Keys of which there is no default are left out where the
+ * machine does not have them. cube.pe_layout is a mapping.
+ */
+void topo_machine_print_settings(const topo_machine *machine, kb_text *text);
+
 /* The implementation that the description names for a kind of node; NULL for TOPO_SIP_PORT. */
 const topo_component *topo_machine_component(const topo_machine *machine, topo_kind kind);
 
@@ -118,6 +125,7 @@ uint32_t topo_pe_router(const topo_machine *machine, uint32_t pe);
 void topo_node_name(const topo_machine *machine, uint32_t node, kb_text *text);
 void topo_link_name(const topo_machine *machine, uint32_t link, kb_text *text);
 const char *topo_kind_name(topo_kind kind);
+const char *topo_sip_pattern_name(topo_sip_pattern pattern);
 
 /* Where a node is drawn, in mm from the north-west corner of the picture. */
 typedef struct topo_point {

@@ -9,6 +9,19 @@ static const char *const kind_names[TOPO_KINDS] = {
     [TOPO_M_CPU] = "m_cpu",       [TOPO_PE_DMA] = "pe_dma",
 };
 
+const char *const topo_corner_names[TOPO_CORNERS] = {
+    [TOPO_NW] = "NW", [TOPO_NE] = "NE", [TOPO_SW] = "SW", [TOPO_SE] = "SE"};
+
+const char *topo_sip_pattern_name(topo_sip_pattern pattern)
+{
+    static const char *const names[] = {
+        [TOPO_RING_1D] = "ring_1d",
+        [TOPO_TORUS_2D] = "torus_2d",
+        [TOPO_MESH_2D_NO_WRAP] = "mesh_2d_no_wrap",
+    };
+    return names[pattern];
+}
+
 const char *topo_kind_name(topo_kind kind)
 {
     return kind_names[kind];

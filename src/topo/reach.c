@@ -56,8 +56,8 @@ static kb_error *check(walk *w, const topo_graph *graph, bool backwards)
     size_t count = flood(w, nodes, TOPO_NODE_HOST);
     if (count == nodes)
         return NULL;
-    return kb_error_new(KB_ERR_BUG, "%zu nodes of the machine cannot %s the host", nodes - count,
-                        backwards ? "reach" : "be reached from");
+    return kb_error_new(KB_ERR_BUG, "%zu node%s of the machine cannot %s the host", nodes - count,
+                        kb_plural(nodes - count), backwards ? "reach" : "be reached from");
 }
 
 kb_error *topo_check_reach(const topo_machine *machine)

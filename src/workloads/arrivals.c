@@ -51,9 +51,9 @@ static kb_error *init_bernoulli(arrivals *a, const traffic_options *options, uin
     if (chance > certain)
         return kb_error_new(
             KB_ERR_INPUT,
-            "a PE would have to begin more than one transfer in the time of a packet "
-            "to offer %.9g of its link's bandwidth in transfers of %ju bytes; a "
-            "lower rate or the process poisson can do",
+            "a PE would issue more than one transfer per packet time to offer %.9g of its "
+            "link's bandwidth in transfers of %ju bytes; a lower rate or the process poisson "
+            "can do",
             (double)options->rate_ppb / 1e9, (uintmax_t)options->bytes);
     a->cycle = topo_pace_make(bytes_per_s, cycle_bytes);
     if (chance < certain) {

@@ -141,10 +141,10 @@ static kb_error *check_grid(const grid *g, const traffic_options *options)
     if (!options->hot_given)
         return NULL;
     if (options->pattern != TRAFFIC_HOTSPOT)
-        return kb_error_new(KB_ERR_INPUT, "only the pattern hotspot has a hot router");
+        return kb_error_new(KB_ERR_INPUT, "--hot needs --pattern hotspot");
     if (options->hot_x >= g->w || options->hot_y >= g->h)
         return kb_error_new(KB_ERR_INPUT,
-                            "there is no router %u,%u to be the hot one: the %s has %u x %u",
+                            "no such router %u,%u for the hot spot: the %s has %u x %u",
                             options->hot_x, options->hot_y, level, g->w, g->h);
     return NULL;
 }
@@ -227,7 +227,7 @@ kb_error *pattern_init(pattern *p, const topo_machine *machine, const traffic_op
     if (options->pattern != TRAFFIC_UNIFORM)
         return fill_targets(p, machine, options);
     if (options->hot_given)
-        return kb_error_new(KB_ERR_INPUT, "only the pattern hotspot has a hot router");
+        return kb_error_new(KB_ERR_INPUT, "--hot needs --pattern hotspot");
     return NULL;
 }
 

@@ -256,7 +256,7 @@ static kb_error *run_load(run *r, probe_load *load)
     double gap_ns = (double)r->options->bytes / rate;
     double end_ns = gap_ns * (double)r->options->transfers / r->capacity.sources;
     if (end_ns > 1e12)
-        return kb_error_new(KB_ERR_INPUT, "the run would take more than 1000 s of simulated time");
+        return kb_error_new(KB_ERR_INPUT, "run too long: more than 1000 s of simulated time");
     /* At least so much that time goes on, and that some is left to count. */
     r->gap = 1 + (kb_time)(gap_ns * (double)KB_NS);
     r->end = 10 + (kb_time)(end_ns * (double)KB_NS);

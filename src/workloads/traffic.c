@@ -138,17 +138,23 @@ static uint64_t injection_rate(const topo_graph *graph, uint32_t pe_node)
 static kb_error *check_options(const traffic_options *o)
 {
     if (o->rate_ppb < 1 || o->rate_ppb > TRAFFIC_MAX_RATE)
-        return kb_error_new(KB_ERR_INPUT, "the rate must be above 0 and at most %ju, not %.9g",
+        return kb_error_new(KB_ERR_INPUT,
+                            "invalid rate: expected above 0 and at most %ju, "
+                            "found %.9g",
                             (uintmax_t)(TRAFFIC_MAX_RATE / TRAFFIC_RATE_ONE),
                             (double)o->rate_ppb / 1e9);
     if (o->bytes < 1 || o->bytes > TRAFFIC_MAX_BYTES)
-        return kb_error_new(KB_ERR_INPUT, "a transfer has 1 to %ju bytes, not %ju",
+        return kb_error_new(KB_ERR_INPUT,
+                            "invalid transfer size: expected 1 to %ju bytes, "
+                            "found %ju",
                             (uintmax_t)TRAFFIC_MAX_BYTES, (uintmax_t)o->bytes);
     if (o->warmup < 0 || o->warmup > TRAFFIC_MAX_TIME)
-        return kb_error_new(KB_ERR_INPUT, "the warm-up lasts at most %.9g ns",
+        return kb_error_new(KB_ERR_INPUT, "warm-up too long: expected at most %.9g ns",
                             (double)TRAFFIC_MAX_TIME / (double)KB_NS);
     if (o->measure < 2 || o->measure > TRAFFIC_MAX_TIME)
-        return kb_error_new(KB_ERR_INPUT, "the window lasts more than 0 and at most %.9g ns",
+        return kb_error_new(KB_ERR_INPUT,
+                            "invalid measurement window: expected more than 0 "
+                            "and at most %.9g ns",
                             (double)TRAFFIC_MAX_TIME / (double)KB_NS);
     return NULL;
 }
@@ -157,7 +163,7 @@ static kb_error *init_sources(traffic *t)
 {
     uint64_t pes = t->where.count, first = net_source_count(t->fabric);
     if (first + pes > KB_SOURCE_ID_MAX)
-        return kb_error_new(KB_ERR_INPUT, "the machine is too large: %ju PEs beside %ju links",
+        return kb_error_new(KB_ERR_INPUT, "machine too large: %ju PEs and %ju links",
                             (uintmax_t)pes, (uintmax_t)topo_machine_graph(t->machine)->links.count);
     t->first_source = (uint32_t)first;
     t->max_live = live_base + live_per_pe * pes;
@@ -374,8 +380,8 @@ static kb_error *run(traffic *t, traffic_result *r)
     note_window(t, t->gave_up ? kb_sim_now(t->sim) : t->until, r);
     if (t->created == 0 && !t->gave_up)
         return kb_error_new(KB_ERR_INPUT,
-                            "no transfer began in the window of %.9g ns: it is too short for this "
-                            "rate",
+                            "no transfer was issued in the window of %.9g ns: use a longer "
+                            "window or a higher rate",
                             (double)t->options->measure / (double)KB_NS);
     KB_TRY(run_to(t, t->last));
     note_latencies(t, r);

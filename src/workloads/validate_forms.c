@@ -212,7 +212,7 @@ static kb_error *check_idle(validation *v, quiet *q, uint32_t k, uint32_t flits)
                           .ours = (double)sum / pairs / (double)KB_NS,
                           .inside = true};
     snprintf(form.name, sizeof form.name, "%u x %u, %u flit%s, mean of all pairs", k, k, flits,
-             flits == 1 ? "" : "s");
+             kb_plural(flits));
     validate_step(v);
     return add_form(v, form);
 }
@@ -295,7 +295,7 @@ static kb_error *check_queue(validation *v, const topo_machine *machine, const q
                           .tolerance = 3 * sqrt(squares / (queue_seeds - 1) / queue_seeds),
                           .inside = true};
     snprintf(form.name, sizeof form.name, "load %.1f, %u flit%s",
-             (double)q->load_ppb / (double)TRAFFIC_RATE_ONE, q->flits, q->flits == 1 ? "" : "s");
+             (double)q->load_ppb / (double)TRAFFIC_RATE_ONE, q->flits, kb_plural(q->flits));
     validate_step(v);
     return add_form(v, form);
 }

@@ -298,11 +298,12 @@ static void missing_and_unknown_keys_are_reported(void **state)
     kb_error *err = kb_config_finish(config);
     assert_string_equal(kb_error_detail(err),
                         "f.yaml:2:3: missing key 'cube.w'\n"
-                        "f.yaml:2:3: unknown key 'cube.hbm_ctl'; did you mean 'cube.hbm_ctrl'?\n"
+                        "f.yaml:2:3: unknown key 'cube.hbm_ctl': expected hbm_ctrl, w or list; "
+                        "did you mean 'cube.hbm_ctrl'?\n"
                         "f.yaml:4:7: missing key 'cube.list.0.name'\n"
-                        "f.yaml:4:9: unknown key 'cube.list.0.nam'; "
+                        "f.yaml:4:9: unknown key 'cube.list.0.nam': expected name; "
                         "did you mean 'cube.list.0.name'?\n"
-                        "f.yaml:5:1: unknown key 'zzz'");
+                        "f.yaml:5:1: unknown key 'zzz': expected cube");
     expect_error(err, KB_ERR_INPUT, "f.yaml:2:3: missing key 'cube.w' (and 4 more problems)");
     kb_config_destroy(config);
 }
@@ -409,21 +410,22 @@ static void overrides_must_hit_a_known_key(void **state)
     assert_string_equal(kb_error_detail(err),
                         "f.yaml:1:17: cube.h: expected an integer from 1 to 9, found 'many'\n"
                         "--set cube.w: expected an integer from 1 to 9, found 'four'\n"
-                        "--set cube.hbm_ctl.efficiency: unknown key 'cube.hbm_ctl'; "
-                        "did you mean 'cube.hbm_ctrl'?\n"
-                        "--set cub.w: unknown key 'cub'; did you mean 'cube'?\n"
+                        "--set cube.hbm_ctl.efficiency: unknown key 'cube.hbm_ctl': expected "
+                        "w, h, hbm_ctrl or list; did you mean 'cube.hbm_ctrl'?\n"
+                        "--set cub.w: unknown key 'cub': expected cube; did you mean 'cube'?\n"
                         "--set cube.w.x: 'cube.w' is not a mapping\n"
-                        "--set cube.list.2: 'cube.list' is a sequence of 2: "
-                        "expected the number of an item, from 0, found '2'\n"
-                        "--set cube.list.x: 'cube.list' is a sequence of 2: "
-                        "expected the number of an item, from 0, found 'x'\n"
+                        "--set cube.list.2: 'cube.list' is a sequence of 2: expected an index "
+                        "from 0, found '2'\n"
+                        "--set cube.list.x: 'cube.list' is a sequence of 2: expected an index "
+                        "from 0, found 'x'\n"
                         "--set novalue: expected key=value\n"
                         "--set : expected names of 1 to 200 bytes, joined by dots\n"
                         "--set cube..w: expected names of 1 to 200 bytes, joined by dots\n"
                         "--set cube.: expected names of 1 to 200 bytes, joined by dots\n"
                         "--set cube.h.y: 'cube.h' is not a mapping\n"
                         "--set cube.hbm_ctrl.eff: missing key 'cube.hbm_ctrl.size'\n"
-                        "--set cube.hbm_ctrl.eff: unknown key 'cube.hbm_ctrl.eff'\n"
+                        "--set cube.hbm_ctrl.eff: unknown key 'cube.hbm_ctrl.eff': expected "
+                        "efficiency or size; did you mean 'cube.hbm_ctrl.efficiency'?\n"
                         "--set cube.w2: found a control character (0x01)\n"
                         "--set q: found a byte that is not UTF-8 (0xff)");
     kb_error_free(err);
@@ -448,7 +450,8 @@ static void an_override_below_an_empty_key_keeps_the_place_of_the_key(void **sta
     kb_config_node *root = kb_config_root(config);
     kb_config_find(root, "empty");
     kb_config_find(root, "other");
-    expect_finish(config, "f.yaml:1:1: unknown key 'empt'; did you mean 'empty'?");
+    expect_finish(config,
+                  "f.yaml:1:1: unknown key 'empt': expected empty or other; did you mean 'empty'?");
 }
 
 static void a_prefix_of_an_override_is_shown(void **state)
@@ -472,7 +475,7 @@ static void keys_may_be_asked_for_by_their_beginning(void **state)
     assert_null(kb_config_find_prefixed(root, "x_", node));
     assert_null(kb_config_find_prefixed(NULL, "x_", NULL));
     kb_config_find(root, "y");
-    expect_finish(config, "f.yaml:4:1: unknown key 'z'");
+    expect_finish(config, "f.yaml:4:1: unknown key 'z': expected y");
 }
 
 static void deep_overrides_are_refused(void **state)
@@ -615,7 +618,7 @@ static void messages_are_one_line(void **state)
     kb_error *err = kb_config_finish(config);
     assert_string_equal(kb_error_detail(err),
                         "f.yaml:1:4: a: expected an integer from 0 to 9, found the string 'x\\ny'\n"
-                        "f.yaml:2:1: unknown key 'k\\nk'");
+                        "f.yaml:2:1: unknown key 'k\\nk': expected a");
     kb_error_free(err);
     kb_config_destroy(config);
 }

@@ -3,6 +3,14 @@
 
 #include "base/base.h"
 
+/* The nearest of an array of names, NULL if none is near. */
+static const char *suggest(const char *word, const char *const *names, size_t count)
+{
+    static kb_suggestion near;
+    kb_suggestion_search(&near, word, names, count);
+    return near.best;
+}
+
 static size_t least(size_t a, size_t b)
 {
     return a < b ? a : b;
@@ -56,8 +64,8 @@ static void long_words_are_safe(void **state)
     memset(huge, 'a', 1 << 20);
     huge[(1 << 20) - 1] = '\0';
     const char *names[] = {"a", huge};
-    assert_null(kb_suggest(huge, names, 2));
-    assert_null(kb_suggest("b", names, 2));
+    assert_null(suggest(huge, names, 2));
+    assert_null(suggest("b", names, 2));
     free(huge);
 }
 
@@ -79,26 +87,97 @@ static void suggests_what_is_near(void **state)
         {"hmb", "hbm"},
         {"xbar", "xbar"},
         {"bandwidth", NULL},
+        {"ww", "w"},               /* one change, and a letter in common */
+        {"eff", "efficiency"},     /* its beginning */
+        {"effcien", "efficiency"}, /* its beginning, mistyped */
+        {"ctrl", "hbm_ctrl"},      /* a part of it */
+        {"HBM-CTRL", "hbm_ctrl"},  /* case and dashes */
         {"x", NULL},
+        {"ef", NULL}, /* too short for a beginning */
         {"", NULL},
         {"width", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const char *got = kb_suggest(cases[i].word, names, count);
+        const char *got = suggest(cases[i].word, names, count);
         if (cases[i].expected)
             assert_string_equal(got, cases[i].expected);
         else
             assert_null(got);
     }
-    assert_null(kb_suggest("xbar", NULL, 0));
+    assert_null(suggest("xbar", NULL, 0));
 }
 
 static void the_first_of_equals_wins(void **state)
 {
     (void)state;
     static const char *const names[] = {"bats", "cats", "rats"};
-    assert_string_equal(kb_suggest("mats", names, 3), "bats");
-    assert_string_equal(kb_suggest("rats", names, 3), "rats");
+    assert_string_equal(suggest("mats", names, 3), "bats");
+    assert_string_equal(suggest("rats", names, 3), "rats");
+}
+
+/* One change goes before a part of a name, and that before two changes. */
+static void the_nearest_wins(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"ccl_reduce", "ccl_allreduce", "gemm_single_pe",
+                                        "gemm_multi_pe"};
+    assert_string_equal(suggest("allreduce", names, 4), "ccl_allreduce");
+    assert_string_equal(suggest("ccl_reduc", names, 4), "ccl_reduce");
+    assert_string_equal(suggest("gem_single", names, 4), "gemm_single_pe");
+    assert_string_equal(suggest("gem_mul", names, 4), "gemm_multi_pe");
+}
+
+static void hints_list_what_is_short_and_the_nearest(void **state)
+{
+    (void)state;
+    static const char *const three[] = {"ring", "mesh", "tree"}, *const one[] = {"ring"};
+    kb_suggestion near;
+    kb_suggestion_search(&near, "rng", three, 3);
+    assert_string_equal(kb_suggestion_hint(&near, "!"),
+                        ": expected ring, mesh or tree; did you mean 'ring'?");
+    assert_string_equal(kb_suggestion_near(&near, "!"), "; did you mean 'ring'?");
+    kb_suggestion_search(&near, "xyz", three, 3);
+    assert_string_equal(kb_suggestion_hint(&near, "!"), ": expected ring, mesh or tree");
+    assert_string_equal(kb_suggestion_near(&near, "!"), "!");
+    kb_suggestion_search(&near, "xyz", one, 1);
+    assert_string_equal(kb_suggestion_hint(&near, "!"), ": expected ring");
+    kb_suggestion_search(&near, "xyz", NULL, 0);
+    assert_string_equal(kb_suggestion_hint(&near, "!"), "!");
+}
+
+/* Lists of too many names, and of too long ones, are left out; the nearest never is. */
+static void long_lists_are_left_out(void **state)
+{
+    (void)state;
+    const char *many[KB_SUGGEST_LIST + 1];
+    for (size_t i = 0; i <= KB_SUGGEST_LIST; i++)
+        many[i] = i == 0 ? "ring" : "x";
+    kb_suggestion near;
+    kb_suggestion_search(&near, "rng", many, KB_SUGGEST_LIST + 1);
+    assert_string_equal(kb_suggestion_hint(&near, "!"), "; did you mean 'ring'?");
+    kb_suggestion_search(&near, "zzz", many, KB_SUGGEST_LIST + 1);
+    assert_string_equal(kb_suggestion_hint(&near, "!"), "!");
+    kb_suggestion_search(&near, "rng", many, KB_SUGGEST_LIST);
+    assert_non_null(strstr(kb_suggestion_full(&near, "!"), ": expected ring, x, "));
+    assert_string_equal(kb_suggestion_hint(&near, "!"), "; did you mean 'ring'?"); /* not few */
+    kb_suggestion_search(&near, "zzz", many, KB_SUGGEST_SHORT);
+    assert_non_null(strstr(kb_suggestion_hint(&near, "!"), ": expected ring, x, "));
+    kb_suggestion_search(&near, "zzz", many, KB_SUGGEST_SHORT + 1);
+    assert_string_equal(kb_suggestion_hint(&near, "!"), "!");
+
+    char name[KB_SUGGEST_MAX + 1];
+    memset(name, 'a', sizeof name);
+    name[KB_SUGGEST_MAX] = '\0';
+    /* For every length of the list: it never overflows, and ends with the nearest. */
+    for (size_t count = 1; count < KB_SUGGEST_LIST; count++) {
+        for (size_t i = 0; i < count; i++)
+            many[i] = name;
+        kb_suggestion_search(&near, name + 1, many, count);
+        const char *hint = kb_suggestion_full(&near, "!"), *end = strstr(hint, "; did you mean '");
+        assert_non_null(end);
+        assert_true(strlen(hint) < KB_SUGGEST_HINT);
+        assert_string_equal(end + strlen(end) - 2, "'?");
+    }
 }
 
 int main(void)
@@ -108,6 +187,9 @@ int main(void)
         cmocka_unit_test(long_words_are_safe),
         cmocka_unit_test(suggests_what_is_near),
         cmocka_unit_test(the_first_of_equals_wins),
+        cmocka_unit_test(the_nearest_wins),
+        cmocka_unit_test(hints_list_what_is_short_and_the_nearest),
+        cmocka_unit_test(long_lists_are_left_out),
     };
     return cmocka_run_group_tests_name("suggest", tests, NULL, NULL);
 }

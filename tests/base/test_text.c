@@ -143,12 +143,24 @@ static void survives_lack_of_memory(void **state)
     failing_alloc_try_all(use_without_memory);
 }
 
+static void nouns_agree_with_counts(void **state)
+{
+    (void)state;
+    assert_string_equal(kb_plural(0), "s");
+    assert_string_equal(kb_plural(1), "");
+    assert_string_equal(kb_plural(2), "s");
+    assert_string_equal(kb_plural(UINT64_MAX), "s");
+    assert_string_equal(kb_noun(0, "axis", "axes"), "axes");
+    assert_string_equal(kb_noun(1, "axis", "axes"), "axis");
+    assert_string_equal(kb_noun(11, "axis", "axes"), "axes");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(appends_in_every_way),    cmocka_unit_test(escapes_what_is_not_printable),
         cmocka_unit_test(decodes_all_of_utf8),     cmocka_unit_test(times_are_exact),
-        cmocka_unit_test(survives_lack_of_memory),
+        cmocka_unit_test(nouns_agree_with_counts), cmocka_unit_test(survives_lack_of_memory),
     };
     return cmocka_run_group_tests_name("text", tests, NULL, NULL);
 }

@@ -176,7 +176,7 @@ static inline void add_arguments(void *self, uint32_t number, uint64_t address,
             return;
         }
     }
-    fail_msg("PE %u takes no part", number);
+    fail_msg("PE %u is not in the plan", number);
 }
 
 static inline kb_error *join_members(stage *s)

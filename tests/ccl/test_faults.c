@@ -112,7 +112,7 @@ static void too_many_arguments_are_refused(void **state)
     (void)state;
     kb_context *ctx = open_plugin();
     expect_error_about(kb_spawn(ctx, calls, &(attempt){.entry = "wordy"}, WORLD), KB_ERR_INPUT,
-                       "algorithm 'goes_wrong' makes 104 arguments, but its kernel takes 4 (");
+                       "algorithm 'goes_wrong' makes 104 arguments, but its kernel expects 4 (");
     expect_usable(ctx);
     kb_context_destroy(ctx);
 }

@@ -56,7 +56,7 @@ static void test_hierarchical_of_some_pes(void **state)
                                         .cube_w = 2,
                                         .elements = 1}),
                  KB_ERR_INPUT,
-                 "hierarchical needs all PEs of each rank in one circle: mapper: all_pes and "
+                 "hierarchical needs all PEs of all ranks in one group: mapper: all_pes and "
                  "rank: sip");
     stage_fini(&s);
 }
@@ -139,7 +139,7 @@ static void test_needs_cube_leaders(void **state)
     is.mapper = "leader_only";
     stage s;
     expect_error(stage_try(&s, &is), KB_ERR_INPUT,
-                 "intercube needs PE 0 of every cube of each rank in one circle: mapper: "
+                 "intercube needs PE 0 of every cube of all ranks in one group: mapper: "
                  "cube_leaders and rank: sip");
     stage_fini(&s);
 }

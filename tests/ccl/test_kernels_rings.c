@@ -145,8 +145,8 @@ static void test_order_of_many(void **state)
     kb_ccl_part part = {.circle_size = 17, .ranks = ranks, .elements = 1};
     kb_ccl_arguments args = {0};
     expect_error(ccl_ring_all_gather_algorithm.arguments(&call, &part, &args), KB_ERR_INPUT,
-                 "all_gather needs circles in the order of ranks if they have more "
-                 "than 16 members, here 17");
+                 "all_gather needs groups in rank order if they have more than 16 members, "
+                 "here 17");
     args.count = 0;
     part.circle_size = 16;
     expect_ok(ccl_ring_all_gather_algorithm.arguments(&call, &part, &args));

@@ -92,8 +92,7 @@ static void test_needs_lanes(void **state)
     is.elements = 1;
     stage s;
     expect_error(stage_try(&s, &is), KB_ERR_INPUT,
-                 "trees needs one PE of each rank in every circle: mapper: lanes or "
-                 "leader_only");
+                 "trees needs one PE of each rank in every group: mapper: lanes or leader_only");
     stage_fini(&s);
 }
 

@@ -273,15 +273,15 @@ static void test_refused(void **state)
     ccl_entry entry = an_entry();
     entry.world_size = 4;
     expect_refused(&entry, machine,
-                   "algorithm 'mine': world_size is 4 and a rank is a SIP, but the machine has 3");
+                   "algorithm 'mine': world_size 4 with rank: sip exceeds the machine's 3 SIPs");
     entry.rank_is_pe = true;
     entry.world_size = 13;
     expect_refused(&entry, machine,
-                   "algorithm 'mine': a rank is a PE, and 13 are wanted, but the machine has 12");
+                   "algorithm 'mine': rank: pe needs 13 PEs, but the machine has 12");
     static const uint32_t first[] = {0, 0, 0, 0, 0};
     ccl_plan plan;
     expect_error(ccl_plan_make(&entry, machine, first, 5, &plan), KB_ERR_INPUT,
-                 "algorithm 'mine': a rank is a PE, and 5 are wanted, but a SIP has 4");
+                 "algorithm 'mine': rank: pe needs 5 PEs, but a SIP has 4");
     entry.world_size = 0;
     entry.mapper = mapper_of("cube_leaders");
     expect_refused(&entry, machine,
@@ -290,8 +290,8 @@ static void test_refused(void **state)
     entry = an_entry();
     entry.topology = topology_of("mesh_2d");
     expect_refused(&entry, machine,
-                   "algorithm 'mine': topology mesh_2d: 3 members make no square: the entry needs "
-                   "w and h");
+                   "algorithm 'mine': topology mesh_2d: 3 members are not a square: set w and "
+                   "h in the entry");
     ccl_registry registry = shipped();
     ccl_setting root = {"root_cube", 2};
     entry = an_entry();
@@ -306,11 +306,11 @@ static void test_refused(void **state)
     entry.topology = NULL;
     entry.rank_is_pe = true;
     expect_refused(&entry, machine,
-                   "algorithm 'mine': streams has the PEs of a rank share their work: ranks that "
-                   "are PEs have nobody to share it with; expected rank: sip");
+                   "algorithm 'mine': streams distributes the work of a rank over its PEs: it "
+                   "needs rank: sip, found rank: pe");
     entry = an_entry();
     expect_error(ccl_plan_make(&entry, machine, first, 2, &plan), KB_ERR_INPUT,
-                 "algorithm 'mine': sip0.cube0.pe0 takes part twice");
+                 "algorithm 'mine': sip0.cube0.pe0 is in the plan twice");
     static const uint32_t far[] = {0, 3};
     expect_error(ccl_plan_make(&entry, machine, far, 2, &plan), KB_ERR_INPUT,
                  "algorithm 'mine': rank 1 is on SIP 3, but the machine has 3");
@@ -425,17 +425,19 @@ static void test_plugins(void **state)
     entry.mapper = &nowhere;
     expect_refused(
         &entry, machine,
-        "algorithm 'mine': mapper 'nowhere' names sip0.cube2.pe0, which the machine does "
-        "not have");
+        "algorithm 'mine': mapper 'nowhere' selects sip0.cube2.pe0, which the machine does not "
+        "have");
     entry.mapper = &idle;
-    expect_refused(&entry, machine, "algorithm 'mine': mapper 'idle' names nobody who takes part");
+    expect_refused(&entry, machine, "algorithm 'mine': mapper 'idle' selects no PEs");
     entry.mapper = &nobody;
     expect_refused(&entry, machine,
-                   "algorithm 'mine': mapper 'nobody' names rank 3, but there are 3");
+                   "algorithm 'mine': mapper 'nobody' selects rank 3, but the number of ranks "
+                   "is 3");
     entry = an_entry();
     entry.topology = &stranger;
     expect_refused(&entry, machine,
-                   "algorithm 'mine': direction E of sip0.cube0.pe0: sip0.cube1.pe1 takes no part");
+                   "algorithm 'mine': direction E of sip0.cube0.pe0: sip0.cube1.pe1 is not in "
+                   "the plan");
     entry.topology = NULL;
     entry.algorithm = &twice;
     expect_refused(&entry, machine,

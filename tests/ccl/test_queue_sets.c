@@ -319,7 +319,7 @@ static void mistakes(void **state)
         {{.topology = "ring_1d", .pes = pes, .pe_count = 2},
          "PE 1: the machine has no sip0.cube0.pe9"},
         {{.topology = "ring_1d", .pes = twice, .pe_count = 2},
-         "algorithm 'queues': sip0.cube0.pe1 takes part twice"},
+         "algorithm 'queues': sip0.cube0.pe1 is in the plan twice"},
         {{.edges = &far, .edge_count = 1}, "edge 0 (E): the machine has no sip7.cube0.pe0"},
         {{.edges = &nameless, .edge_count = 1}, "edge 0 has no direction"},
         {{.topology = "ring_1d", .pes = pes, .pe_count = 1, .n_slots = 100000},
@@ -327,7 +327,7 @@ static void mistakes(void **state)
         {{.topology = "ring_1d", .pes = pes, .pe_count = 1, .slot_bytes = 8},
          "slot_bytes is 8: expected 16 to 67108864"},
         {{.topology = "ring_1d", .pes = pes, .pe_count = 1, .buffer_kind = "dram"},
-         "buffer_kind is 'dram': expected tcm, hbm or sram"},
+         "unknown buffer_kind 'dram': expected tcm, hbm or sram"},
     };
     kb_context *ctx = open_two_sips((kb_context_options){0});
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

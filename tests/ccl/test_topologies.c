@@ -158,7 +158,7 @@ static void test_mesh_ends_at_its_edges(void **state)
 static void test_sides_that_do_not_fit(void **state)
 {
     (void)state;
-    expect_refused(6, 0, 0, "6 members make no square: the entry needs w and h");
+    expect_refused(6, 0, 0, "6 members are not a square: set w and h in the entry");
     expect_refused(6, 2, 2, "expected w * h members, 2 * 2, found 6");
     expect_refused(6, 65536, 65536, "expected w * h members, 65536 * 65536, found 6");
 }
@@ -279,8 +279,8 @@ static void test_circles_are_joined_apart(void **state)
     assert_null(kb_ccl_circle(&g.members, 2, &count));
     assert_int_equal(count, 0);
     expect_error(kb_ccl_add_member(&g.members, 3, 0, (kb_pe){0}), KB_ERR_INPUT,
-                 "a member of circle 3 is added, but there are only 2 so far: circles are numbered "
-                 "from 0, without gaps");
+                 "invalid group 3: groups are numbered from 0 without gaps, and there are 2 so "
+                 "far");
     expect_error(kb_ccl_connect(&g.graph, (kb_pe){1, 2, 3}, "", (kb_pe){0}), KB_ERR_INPUT,
                  "a direction of sip1.cube2.pe3 has no name");
     fini(&g);

@@ -157,7 +157,7 @@ static void test_groups(void **state)
     ccl_trees_fini(&trees);
     g.ranks[3].sip = 0;
     expect_error(ccl_trees_init(&trees, &g.scope, 4), KB_ERR_INPUT,
-                 "the direct links of the group's SIPs do not join all of them");
+                 "the direct links do not connect all SIPs of the group");
 }
 
 static const struct CMUnitTest tests[] = {

@@ -55,24 +55,23 @@ static void test_single_shard(void **state)
     add(&second, 1, 1, 3, 0); /* nothing there */
     expect("single_shard_per_rank", &by_sip, &first, &second, NULL);
     layout_of wide = layout(1, 1, 2, 4);
-    expect(
-        "single_shard_per_rank", &by_sip, &first, &wide,
-        "tensor 'x' of rank 1 has 1 shard on sip1.cube0.pe1, but exactly one shard a rank, on PE "
-        "0 of cube 0, is needed; the policy for it: .num_cubes = 1, .num_pes = 1");
+    expect("single_shard_per_rank", &by_sip, &first, &wide,
+           "tensor 'x' of rank 1 has 1 shard on sip1.cube0.pe1, but exactly one shard per rank, "
+           "on PE 0 of cube 0, is needed; the policy for it: .num_cubes = 1, .num_pes = 1");
     layout_of elsewhere = {.is = {.tensor = "y", .rank = 0}};
     add(&elsewhere, 0, 1, 0, 4);
     expect("single_shard_per_rank", &by_sip, &elsewhere, NULL,
-           "tensor 'y' of rank 0 has no shard on sip0.cube0.pe0, but exactly one shard a rank, on "
-           "PE 0 of cube 0, is needed; the policy for it: .num_cubes = 1, .num_pes = 1");
+           "tensor 'y' of rank 0 has no shard on sip0.cube0.pe0, but exactly one shard per "
+           "rank, on PE 0 of cube 0, is needed; the policy for it: .num_cubes = 1, .num_pes = 1");
     layout_of two = layout(0, 0, 1, 1);
     add(&two, 0, 0, 0, 4);
     expect("single_shard_per_rank", &by_sip, &two, NULL,
-           "tensor 'x' of rank 0 has 2 shards on sip0.cube0.pe0, but exactly one shard a rank, on "
-           "PE 0 of cube 0, is needed; the policy for it: .num_cubes = 1, .num_pes = 1");
+           "tensor 'x' of rank 0 has 2 shards on sip0.cube0.pe0, but exactly one shard per "
+           "rank, on PE 0 of cube 0, is needed; the policy for it: .num_cubes = 1, .num_pes = 1");
     layout_of on_host = {.is = {.tensor = "h", .rank = 0}};
     expect("single_shard_per_rank", &by_sip, &on_host, NULL,
-           "tensor 'h' of rank 0 is on no device, but exactly one shard a rank, on PE 0 of cube 0, "
-           "is needed; the policy for it: .num_cubes = 1, .num_pes = 1");
+           "tensor 'h' of rank 0 is on the host, but exactly one shard per rank, on PE 0 of "
+           "cube 0, is needed; the policy for it: .num_cubes = 1, .num_pes = 1");
 }
 
 /* Ranks that are PEs have a part each of one tensor for a device, or are asked about one by one. */

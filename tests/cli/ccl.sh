@@ -18,12 +18,12 @@ is() { [ "$1" = "$2" ] || { echo "'$1', not '$2'" && return 1; }; }
 
 # ---- The commands
 
-check "ccl alone" outcome 2 '' 'kernbench: ccl what: plan*? See kernbench ccl --help' "$kernbench" ccl
-check "mistyped" outcome 2 '' "kernbench: unknown command of ccl 'plam'; did you mean 'plan'?" \
+check "ccl alone" outcome 2 '' 'kernbench: missing subcommand: plan, print or tune; see kernbench ccl --help' "$kernbench" ccl
+check "mistyped" outcome 2 '' "kernbench: unknown subcommand 'plam': expected plan, print or tune; did you mean 'plan'?" \
     "$kernbench" ccl plam
-check "nothing like it" outcome 2 '' "kernbench: unknown command of ccl 'list'; see kernbench ccl --help" \
+check "nothing like it" outcome 2 '' "kernbench: unknown subcommand 'list': expected plan, print or tune" \
     "$kernbench" ccl list
-check "its help" outcome 0 'usage: kernbench ccl COMMAND *Commands:*plan *Example: *' '' \
+check "its help" outcome 0 'usage: kernbench ccl SUBCOMMAND *Subcommands:*plan *Example: *' '' \
     "$kernbench" ccl --help
 for help in 'help ccl plan' 'ccl plan --help'; do
     # shellcheck disable=SC2086 # words
@@ -39,7 +39,7 @@ check "a word" outcome 2 '' "kernbench: too many arguments: 'x'; see kernbench c
 # ---- Text
 
 check "what ccl.yaml chooses" outcome 0 "Plan of 'intercube_allreduce' of built-in ccl.yaml on 'default'
-  module         intercube, *
+  module         intercube (also reduces the shards within each SIP)*
   mapper         cube_leaders*
   slot_size      4 KiB*
   n_elem         8
@@ -47,7 +47,7 @@ check "what ccl.yaml chooses" outcome 0 "Plan of 'intercube_allreduce' of built-
 *" '' plan
 # SIP 0: 16 PEs, 4 x 4 cubes have 2 * 2 * 12 = 48 directions, and 2 more each to the other SIP: 80;
 # 80 rings of 4 * 4 KiB are 1.25 MiB; 16 * 16 + 80 * 32 bytes of commands are 2.75 KiB.
-check "a SIP in figures" is "$(rows '^  0     16          80      1.25 MiB  2.75 KiB$')" 1
+check "a SIP in figures" is "$(rows '^  0     16          80     1.25 MiB  2.75 KiB$')" 1
 check "a direction" is \
     "$(rows '^  sip0.cube0.pe0  E          sip0.cube1.pe0 W  *sip0.cube1.pe0 W  *4 x 4 KiB in tcm$')" 1
 check "long tables are cut" is "$(rows '^  \.\. and 144 more directions; --limit 0 shows all')" 1
@@ -67,11 +67,11 @@ check "ranks that are PEs" outcome 0 '*ranks          7 PEs
 check "memory of the cube" outcome 0 "*% of the cube's SRAM*in sram*" '' \
     plan --algorithm ring_allreduce_sram
 check "one SIP: nobody to talk to" outcome 0 '*ranks          1 SIP
-*No queues: one rank has nobody to talk to.
+*No queues: a single rank does not communicate.
 
-  Circle: *' '' \
+  group: *' '' \
     plan --algorithm ring_rsag --set system.sips.count=1
-check "what is quiet does not explain" outcome 0 '*No queues: one rank has nobody to talk to.' '' \
+check "what is quiet does not explain" outcome 0 '*No queues: a single rank does not communicate.' '' \
     plan --algorithm ring_rsag --set system.sips.count=1 --quiet
 check "16 SIPs" outcome 0 '*ranks          16 SIPs*' '' \
     plan --algorithm one_shot --set system.sips.count=16
@@ -87,24 +87,24 @@ check "a wrong setting of the machine" outcome 2 '' "kernbench: --set system.sip
     plan --set system.sip.count=9
 check "ccl. is not of the machine" outcome 2 '' "kernbench: --set ccl.x: unknown key 'ccl'*" \
     "$kernbench" topo --set ccl.x=1
-check "idle settings are told" outcome 0 '*' 'kernbench: warning: --set system.sips.count=2 changes nothing*' \
+check "idle settings are told" outcome 0 '*' 'kernbench: warning: --set system.sips.count=2 has no effect: *' \
     plan --set system.sips.count=2
 
 # ---- Mistakes
 
 check "no such algorithm" outcome 2 '' \
-    "kernbench: --algorithm: built-in ccl.yaml has no 'one_shoot' (it has *); did you mean 'one_shot'?" \
+    "kernbench: --algorithm: built-in ccl.yaml has no algorithm 'one_shoot'; did you mean 'one_shot'?" \
     plan --algorithm one_shoot
-check "auto" outcome 2 '' 'kernbench: auto chooses by size (see kernbench ccl tune) and has no plan of its own: say which with --algorithm; *' \
+check "auto" outcome 2 '' 'kernbench: *auto* selects an algorithm by size (see kernbench ccl tune) and has no plan of its own: choose one with --algorithm; see kernbench list' \
     plan --set ccl.defaults.algorithm=auto
-check "no such SIP" outcome 2 '' 'kernbench: --sip: the machine has 2 SIPs, from 0 to 1' plan --sip 2
+check "no such SIP" outcome 2 '' 'kernbench: --sip: no such SIP: the machine has 2 SIPs, numbered from 0' plan --sip 2
 cat >tiny.yaml <<'YAML'
 system: { sips: { count: 1 } }
 sip: { cube_mesh: { w: 1, h: 1 } }
 cube: { pe_layout: { pe_per_corner: 1, corners: [NW, SE] } }
 YAML
 check "makes no sense on this machine" outcome 2 '' \
-    "kernbench: algorithm 'tree_allreduce_7': a rank is a PE, and 7 are wanted, but the machine has 2" \
+    "kernbench: algorithm 'tree_allreduce_7': rank: pe needs 7 PEs, but the machine has 2" \
     plan --algorithm tree_allreduce_7 --topology tiny.yaml
 
 # ---- ccl.yaml
@@ -124,7 +124,7 @@ check "an algorithm that ships, with the file's defaults" outcome 0 "Plan of 'on
 check "no such file" outcome 2 '' 'kernbench: none.yaml: *' plan --ccl none.yaml
 cp mine.yaml ccl.yaml
 check "ccl.yaml of the directory" outcome 0 "Plan of 'wide' of ccl.yaml *" '' plan
-check "is listed" outcome 0 '*collectives, by ccl.yaml:*wide  *mesh  *mesh_2d  *' '' "$kernbench" list
+check "is listed" outcome 0 '*collectives of ccl.yaml:*wide  *mesh  *mesh_2d  *' '' "$kernbench" list
 rm ccl.yaml
 printf 'defaults: { n_slots: 0, x: 1 }\n' >bad.yaml
 check "all that is wrong" outcome 2 '' \
@@ -164,12 +164,12 @@ check "a plugin" outcome 0 '*module         pass_on
 *sip0.cube0.pe0  ahead      sip0.cube0.pe1 ahead  sip0.cube0.pe3 ahead *' '' \
     plan --ccl plugged.yaml --plugin "$collective"
 check "without it" outcome 2 '' \
-    "kernbench: plugged.yaml:3:19: algorithms.mine.module: unknown module 'pass_on' (*" \
+    "kernbench: plugged.yaml:3:19: algorithms.mine.module: unknown module 'pass_on': expected *" \
     plan --ccl plugged.yaml
 check "is listed" outcome 0 '*module *pass_on *everybody gets *' '' \
     "$kernbench" list --plugin "$collective"
 check "its plan may fail" outcome 2 '' \
-    "kernbench: algorithm 'mine': direction ahead of sip0.cube0.pe0 leads to itself" \
+    "kernbench: algorithm 'mine': direction ahead of sip0.cube0.pe0 is connected to itself" \
     plan --ccl plugged.yaml --plugin "$collective" --set ccl.algorithms.mine.kernel_step=4
 sed 's/"pass_on"/"lanes"/; s/_ring"/"/' "$collective" >ok.c
 check "names are by kind" outcome 0 '*' '' plan --plugin ./ok.c
@@ -180,15 +180,15 @@ check "the same file twice is two" outcome 2 '' "kernbench: plugin 2: another * 
     plan --plugin "$collective" --plugin "$collective"
 sed '/^KB_EXPORT_CCL/d; s/^static const kb_ccl_plugin/extern const kb_ccl_plugin plugin;\nconst kb_ccl_plugin/' \
     "$collective" >none.c
-check "no collectives" outcome 2 '' 'kernbench: none.c has no collectives: it should end with KB_EXPORT_CCL()' \
+check "no collectives" outcome 2 '' 'kernbench: none.c exports no collectives: add KB_EXPORT_CCL() at its end' \
     plan --plugin none.c
 sed 's/^KB_EXPORT_CCL/#undef KB_INTERFACE\n#define KB_INTERFACE "0.0"\n&/' "$collective" >old.c
 check "compiled for another version" outcome 2 '' \
-    'kernbench: old.c was compiled for KernBench 0.0, and this is *: compile it again' plan --plugin old.c
+    'kernbench: old.c was compiled for KernBench 0.0, this is KernBench *: recompile it' plan --plugin old.c
 check "not there" outcome 2 '' 'kernbench: cannot read nowhere.c: *' plan --plugin nowhere.c
-check "neither" outcome 2 '' 'kernbench: mine.yaml: a plugin is a FILE.c or a FILE.so' plan --plugin mine.yaml
+check "neither" outcome 2 '' 'kernbench: mine.yaml: not a plugin: expected a FILE.c or a FILE.so' plan --plugin mine.yaml
 printf 'int x = y;\n' >wrong.c
-check "does not compile" outcome 2 '' '*kernbench: wrong.c does not compile' plan --plugin wrong.c
+check "does not compile" outcome 2 '' '*kernbench: compilation of wrong.c failed' plan --plugin wrong.c
 
 # ---- Runs
 
@@ -211,21 +211,21 @@ check "a plugin that is not there" outcome 2 '' 'kernbench: cannot read nowhere.
 
 # ---- One's own
 
-check "new" outcome 0 './sum.c is a collective, ./sum.yaml says how it is used. Next:
+check "new" outcome 0 'Created ./sum.c, a collective, and ./sum.yaml, its ccl.yaml. Next:
   kernbench run --bench ccl_allreduce --ccl ./sum.yaml --plugin ./sum.c' '' \
     "$kernbench" new collective sum
 check "runs" outcome 0 '*sum (ws=2): 2 OK*' '' \
     "$kernbench" run --bench ccl_allreduce --ccl sum.yaml --plugin sum.c
 cp sum.c before.c
-check "new: both are there" outcome 2 '' 'kernbench: ./sum.c is there already: choose another name' \
+check "new: both are there" outcome 2 '' 'kernbench: ./sum.c already exists: choose another name' \
     "$kernbench" new collective sum
 rm sum.c
-check "new: one is there" outcome 2 '' 'kernbench: ./sum.yaml is there already: choose another name' \
+check "new: one is there" outcome 2 '' 'kernbench: ./sum.yaml already exists: choose another name' \
     "$kernbench" new collective sum
 check "neither is written then" is "$(ls sum.*)" sum.yaml
 rm sum.yaml
 cp before.c sum.c
-check "new: the other is there" outcome 2 '' 'kernbench: ./sum.c is there already: choose another name' \
+check "new: the other is there" outcome 2 '' 'kernbench: ./sum.c already exists: choose another name' \
     "$kernbench" new collective sum
 check "what is there stays" cmp sum.c before.c
 
@@ -240,7 +240,7 @@ shown c chain.c: >chain.c
 shown yaml '# chain' >chain.yaml
 check "the guide's topology and mapper" outcome 0 '*chain (ws=5): 80 OK*' '' \
     "$kernbench" run --bench ccl_allreduce --ccl chain.yaml --plugin chain.c --set system.sips.count=5
-check "the plan of them" outcome 0 '* circle  members *' '' \
+check "the plan of them" outcome 0 '* group  PEs *' '' \
     plan --ccl chain.yaml --plugin chain.c --set system.sips.count=3 --limit 0
 # Of the 3 members of a circle the first has E, the last W, the second both.
 check "what E sends W receives" is "$(rows '^  sip[01].cube[0-9]*.pe0  *E .* W  *4 x 4 KiB in tcm$')" 32
@@ -262,7 +262,7 @@ check "what is wrong is no document" outcome 2 '' 'kernbench: --algorithm: *' pl
 hierarchical='--set ccl.defaults.algorithm=hierarchical_allreduce --set ccl.algorithms.hierarchical_allreduce'
 # shellcheck disable=SC2086 # words
 check "arguments that an algorithm refuses to make: its entry is named once" outcome 2 '' \
-    "kernbench: 1 of 2 workers failed: rank 0: 'hierarchical_allreduce': hierarchical needs all PEs of each rank *" \
+    "kernbench: 1 of 2 workers failed: rank 0: 'hierarchical_allreduce': hierarchical needs all PEs of all ranks *" \
     "$kernbench" run --bench ccl_allreduce --quiet $hierarchical.mapper=leader_only \
     --set ccl.algorithms.hierarchical_allreduce.validator=single_shard_per_rank
 check "what all ranks have to say is said once" outcome 2 '' \

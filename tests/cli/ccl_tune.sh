@@ -34,7 +34,7 @@ one_document() { tune --json "$@" >"$scratch/doc" && python3 -m json.tool <"$scr
 
 check "its help" outcome 0 'usage: kernbench ccl tune *--collective *--output *Example: *' '' \
     "$kernbench" ccl tune --help
-check "unknown collective" outcome 2 '' "kernbench: --collective: expected one of all_reduce*found 'all_redce'" \
+check "unknown collective" outcome 2 '' "kernbench: --collective: unknown value 'all_redce'; did you mean 'all_reduce'?" \
     tune --collective all_redce
 check "min and max" outcome 2 '' 'kernbench: --min is more than --max' tune --min 2KiB --max 1KiB
 check "one SIP" outcome 2 '' 'kernbench: there is one rank, so there is nothing to measure*system.sips.count=2*' \

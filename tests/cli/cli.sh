@@ -23,18 +23,34 @@ for help in 'help version' 'version --help' 'version -h' 'version x --help'; do
         "$kernbench" $help
 done
 
+# ./kb help, the list of kernbench --help and the table of commands are the same.
+listed() { "$kernbench" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | sort; }
+listed_by_kb() {
+    "$here/../../kb" help | sed -n '/^The simulator/,/^$/s|^  ./kb \([a-z]*\).*|\1|p' | sort
+}
+in_table() {
+    sed -n '/^const cli_command \*const cli_commands/,/^};/p' "$here/../../src/cli/main.c" |
+        grep -o 'cli_[a-z]*_command' | sed 's/cli_\(.*\)_command/\1/' | sort
+}
+same_commands() {
+    listed >"$scratch/listed" && "$1" >"$scratch/others" || return 1
+    [ -s "$scratch/listed" ] && diff "$scratch/listed" "$scratch/others"
+}
+check "help lists all commands" same_commands in_table
+check "./kb help lists the same" same_commands listed_by_kb
+
 check "unknown command" \
-    outcome 2 '' "kernbench: unknown command 'frobnicate'; see kernbench --help" "$kernbench" frobnicate
+    outcome 2 '' "kernbench: unknown command 'frobnicate': expected run, list, *, help or version" "$kernbench" frobnicate
 check "mistyped command" \
     outcome 2 '' "kernbench: unknown command 'vesion'; did you mean 'version'?" "$kernbench" vesion
 check "mistyped option" \
-    outcome 2 '' "kernbench: unknown option '--versoin'; did you mean '--version'?" \
+    outcome 2 '' "kernbench: unknown option '--versoin': expected --help or --version; did you mean '--version'?" \
     "$kernbench" --versoin
 check "unknown option" \
-    outcome 2 '' "kernbench: unknown option '--frobnicate'; see kernbench --help" \
+    outcome 2 '' "kernbench: unknown option '--frobnicate': expected --help or --version" \
     "$kernbench" --frobnicate
 check "mistyped option of a command" \
-    outcome 2 '' "kernbench: unknown option '--hepl'; did you mean '--help'?" \
+    outcome 2 '' "kernbench: unknown option '--hepl': expected --help; did you mean '--help'?" \
     "$kernbench" version --hepl
 check "mistyped command after help" \
     outcome 2 '' "kernbench: unknown command 'verion'; did you mean 'version'?" \

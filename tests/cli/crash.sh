@@ -66,9 +66,9 @@ check "the user's: an instruction that is none" mistakes ill \
     'illegal instruction (a mistake in its C code, such as a missing return)'
 check "the user's: abort()" mistakes abort 'aborted (by abort(), or by an assertion that failed)'
 check "the user's: exit() in a kernel" outcome 3 'printed before' \
-    'kernbench: kernel scale on sip0.cube1.pe2 called exit(): it has to return' "$overflow" exit user
+    'kernbench: kernel scale on sip0.cube1.pe2 called exit(): it must return instead' "$overflow" exit user
 check "the user's: exit() on the host's side" outcome 3 'printed before' \
-    'kernbench: the bench ./mine.c called exit(): it has to return' "$overflow" exit host
+    'kernbench: the bench ./mine.c called exit(): it must return instead' "$overflow" exit host
 check "a simulator that is not watched" \
     outcome 70 '' "kernbench: SIGSEGV at address 0x[0-9a-f]*: $bug" "$overflow" forgotten
 # 128 + 11: the shell's status for a process that SIGSEGV has ended; it may say so itself.

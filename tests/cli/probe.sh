@@ -44,10 +44,10 @@ check "plain: no escape codes in a file" no_escapes
 check "plain: the sweep" grep_out '1 MiB$'
 check "quiet: figures alone" outcome 0 '*pe-local-hbm*' '' "$kernbench" probe --quiet
 check "quiet: no explanations" not_in_out 'Overhead is'
-check "one case" outcome 0 '*pe-local-hbm-write: a PE writes*103.040 ns*204.8*the last byte is there' '' \
+check "one case" outcome 0 '*pe-local-hbm-write: a PE writes*103.040 ns*204.8*last byte arrives' '' \
     "$kernbench" probe --case pe-local-hbm-write
 check "a read shows both legs" \
-    outcome 0 '*the request is there*the last byte is there' '' "$kernbench" probe --case=pe-local-hbm
+    outcome 0 '*request arrives, data return*last byte arrives' '' "$kernbench" probe --case=pe-local-hbm
 check "verbose" outcome 0 '*h2d-near: the host*pe-remote-sip-write: a PE*' '' "$kernbench" probe --verbose
 check "overhead by kind" outcome 0 \
     '*ucie  *24 x  *8.000  *192.000  *53.6*overhead of nodes, 53.6 % that of ucie: *save 5.6 %*' '' \
@@ -64,11 +64,11 @@ check "settings in JSON" outcome 0 '*"set": \[*"sip.ucie.overhead_ns=4"*\]*' '' 
 check "an odd size is exact" outcome 0 '*of 4097 B at a time*' '' "$kernbench" probe --bytes 4097
 check "list" outcome 0 '*h2d-near*pe-remote-sip*' '' "$kernbench" probe --list
 check "list: what a machine has not" \
-    outcome 0 '*pe-remote-sip  *not on this machine: it has one SIP*' '' \
+    outcome 0 '*pe-remote-sip  *not available: it has one SIP*' '' \
     "$kernbench" probe --list --topology mesh-reference
 check "list as JSON" outcome 0 '{*"available": true*}' '' "$kernbench" probe --list --json
 check "a machine without other cubes and SIPs" \
-    outcome 0 '*Not on this machine, as it has one SIP: pe-remote-sip*' '' \
+    outcome 0 '*Not available, as it has one SIP: pe-remote-sip*' '' \
     "$kernbench" probe --topology mesh-reference
 
 check "JSON of all cases" good_json
@@ -107,14 +107,14 @@ check "mistyped case" outcome 2 '' "kernbench: unknown case 'pe-srm'; did you me
 check "unknown case" outcome 2 '' "kernbench: unknown case 'nonsense'; see kernbench probe --list" \
     "$kernbench" probe --case nonsense
 check "a case by some of its words" outcome 2 '' \
-    "kernbench: unknown case 'pe-far'; there are pe-remote-cube-far, pe-remote-cube-far-write" \
+    "kernbench: unknown case 'pe-far': matching cases are pe-remote-cube-far, pe-remote-cube-far-write" \
     "$kernbench" probe --case pe-far
-check "--seed without --load" outcome 2 '' 'kernbench: --seed goes with --load: *' \
+check "--seed without --load" outcome 2 '' 'kernbench: --seed needs --load' \
     "$kernbench" probe --seed 0
-check "--transfers without --load" outcome 2 '' 'kernbench: --transfers goes with --load: *' \
+check "--transfers without --load" outcome 2 '' 'kernbench: --transfers needs --load' \
     "$kernbench" probe --transfers 100 --case pe-sram
 check "a case that the machine has not" \
-    outcome 2 '' "kernbench: case pe-remote-sip is not on machine 'mesh-reference': it has one SIP" \
+    outcome 2 '' "kernbench: case pe-remote-sip is not available on machine 'mesh-reference': it has one SIP" \
     "$kernbench" probe --topology mesh-reference --case pe-remote-sip
 check "mistyped option" outcome 2 '' "kernbench: unknown option '--byts'; did you mean '--bytes'?" \
     "$kernbench" probe --byts 1
@@ -125,7 +125,7 @@ check "a bad value" outcome 2 '' \
 check "a value for a flag" outcome 2 '' 'kernbench: --json takes no value' "$kernbench" probe --json=1
 check "a word" outcome 2 '' "kernbench: too many arguments: 'x'; see kernbench probe --help" \
     "$kernbench" probe x
-check "no such machine" outcome 2 '' 'kernbench: nowhere.yaml: no such file*' \
+check "no such machine" outcome 2 '' "kernbench: no such file or built-in machine: 'nowhere.yaml': expected default or mesh-reference" \
     "$kernbench" probe --topology nowhere.yaml
 check "a setting without effect" outcome 0 '*' 'kernbench: warning: --set system.sips.count=2 *' \
     "$kernbench" probe --case pe-sram --set system.sips.count=2

@@ -140,29 +140,29 @@ check "a size that is none" outcome 2 '' \
     'kernbench: parameter max_bytes *: expected a whole number (4096, 4KiB) from 0 *' \
     "$kernbench" run --bench ccl_allreduce --param max_bytes=4kb
 
-check "no bench" outcome 2 '' 'kernbench: --bench is missing*' "$kernbench" run
+check "no bench" outcome 2 '' 'kernbench: missing --bench NAME; see kernbench list' "$kernbench" run
 check "a bench without --bench" outcome 2 '' \
-    'kernbench: a bench is given with --bench: kernbench run --bench mine.c' "$kernbench" run mine.c
+    'kernbench: missing --bench: kernbench run --bench mine.c' "$kernbench" run mine.c
 check "a bench, and one too many" outcome 2 '' "kernbench: too many arguments: 'mine.c'*" \
     "$kernbench" run mine.c --bench qkv_gemm
 check "mistyped bench" outcome 2 '' \
     "kernbench: unknown bench 'gemm_single_p'; did you mean 'gemm_single_pe'?" \
     "$kernbench" run --bench gemm_single_p
-check "unknown bench" outcome 2 '' "kernbench: unknown bench 'x'; see kernbench list*" \
+check "unknown bench" outcome 2 '' "kernbench: unknown bench 'x'; see kernbench list, or name a file: ./mine.c" \
     "$kernbench" run --bench x
-check "unknown parameter" outcome 2 '' "kernbench: bench 'qkv_gemm' has no parameter 'wdith'; did you mean 'width'?" \
+check "unknown parameter" outcome 2 '' "kernbench: unknown parameter 'wdith' of bench 'qkv_gemm': expected tokens or width; did you mean 'width'?" \
     "$kernbench" run --bench qkv_gemm --param wdith=3
 check "parameter out of range" outcome 2 '' "kernbench: parameter m of bench 'gemm_single_pe': expected *" \
     "$kernbench" run --bench gemm_single_pe --param m=0
 check "parameter that is none of its names" outcome 2 '' \
-    "kernbench: parameter dtype of bench 'ccl_reduce': expected one of f16, bf16, f32, found '2'" \
+    "kernbench: parameter dtype of bench 'ccl_reduce': unknown value '2': expected f16, bf16 or f32" \
     "$kernbench" run --bench ccl_reduce --param dtype=2
 check "parameters: a size, a name" \
     outcome 0 '*  parameters: min_bytes=1024 max_bytes=1024 factor=4 dtype=bf16 op=max root=0 *' '' \
     "$kernbench" run --bench ccl_reduce --param max_bytes=1KiB --param dtype=bf16 --param op=max
 check "no such device" outcome 2 '' "kernbench: device 'sip:2': the machine has 2 SIPs*" \
     "$kernbench" run --bench qkv_gemm --device sip:2
-check "verify without data" outcome 2 '' 'kernbench: --verify-data needs data*' \
+check "verify without data" outcome 2 '' 'kernbench: --verify-data and --timing-only exclude each other' \
     "$kernbench" run --bench qkv_gemm --verify-data --timing-only
 check "no such machine" outcome 2 '' 'kernbench: *nowhere*' "$kernbench" run --bench qkv_gemm --topology nowhere
 
@@ -175,7 +175,7 @@ check "wrong, as JSON" outcome 1 '{*"verified": false*}' "kernbench: 'x'*" \
     "$kernbench" run --bench "$faults:wrong" --verify-data --json
 check "wrong, but nobody asked" outcome 0 '*Verification: not done*' '' "$kernbench" run --bench "$faults:wrong"
 check "nothing is compared" outcome 1 '*Verification: not done, the bench has no reference*' \
-    "kernbench: bench 'unchecked' has compared nothing*" \
+    "kernbench: verification: bench 'unchecked' compares nothing; it must call kb_bench_verify()" \
     "$kernbench" run --bench "$faults:unchecked" --verify-data
 check "a fault" outcome 3 '' \
     "kernbench: kernel 'strays' on sip0.cube0.pe0 at *faults.c:*: tl_load: *is not mapped*" \
@@ -189,7 +189,7 @@ check "a deadlock, as JSON" outcome 4 '*"code": 4,*"message": "deadlock at *' '*
 check "no error, as JSON" good_json --bench va_offset_verify
 check "no error, as JSON: null" figure error null
 check "a parameter that the bench does not have" outcome 2 '' \
-    "kernbench: kb_bench_param: bench 'ask' has no parameter 'cuont'; did you mean 'count'?" \
+    "kernbench: kb_bench_param: unknown parameter 'cuont' of bench 'ask': expected count; did you mean 'count'?" \
     "$kernbench" run --bench "$faults:ask"
 check "a parameter that the bench does not have, as JSON" outcome 2 '{*"error": {*"code": 2,*}' '*' \
     "$kernbench" run --bench "$faults:ask" --json
@@ -198,20 +198,20 @@ check "expected is NULL" outcome 2 '' "kernbench: kb_bench_verify: 'x' is to be 
 check "expected is NULL, and nothing is compared" outcome 0 '*Verification: not done*' '' \
     "$kernbench" run --bench "$faults:expect_nothing"
 check "exit() by a bench" outcome 3 'leaving' \
-    'kernbench: the bench *faults.c:leave called exit(): it has to return' \
+    'kernbench: the bench *faults.c:leave called exit(): it must return instead' \
     "$kernbench" run --bench "$faults:leave"
 check "a fault: its trace is whole" outcome 3 '' '*' "$kernbench" run --bench "$faults:stray" --trace f.json
 whole() { tail -n 1 "$1" | grep -qx ']}'; }
 check "indeed" whole f.json
 check "a deadlock" outcome 4 '' 'kernbench: deadlock at *rank 0 waits for what never comes*' \
     "$kernbench" run --bench "$faults:deadlock"
-check "several benches in a file" outcome 2 '' 'kernbench: *has several benches: say which, *' \
+check "several benches in a file" outcome 2 '' 'kernbench: *has several benches: name one, as in *' \
     "$kernbench" run --bench "$faults"
-check "no such bench in a file" outcome 2 '' "kernbench: *has no bench 'x'; it has wrong, *" \
+check "no such bench in a file" outcome 2 '' "kernbench: *has no bench 'x': expected wrong, *" \
     "$kernbench" run --bench "$faults:x"
 check "no such file" outcome 2 '' 'kernbench: cannot read ./nothing.c: No such file or directory' \
     "$kernbench" run --bench ./nothing.c
-check "no source" outcome 2 '' 'kernbench: ./t.json: a bench is *' "$kernbench" run --bench ./t.json
+check "no source" outcome 2 '' 'kernbench: ./t.json: not a bench: expected *' "$kernbench" run --bench ./t.json
 if "$tests/overflow" sanitized; then
     : # the sanitizer reports it in its own words
 else
@@ -249,7 +249,7 @@ check "stacks out of range" outcome 2 '' 'kernbench: --stack-bytes: expected *' 
 
 # ---- new, and what compiles
 
-check "new" outcome 0 './mine.c is a bench *kernbench run --bench ./mine.c --verify-data' '' "$kernbench" new bench mine
+check "new" outcome 0 'Created ./mine.c, a bench *kernbench run --bench ./mine.c --verify-data' '' "$kernbench" new bench mine
 check "new: it works" outcome 0 '*mine on machine *Verification: passed*' '' "$kernbench" run --bench ./mine.c --verify-data
 check "new: with a name" outcome 0 '*mine on machine *' '' "$kernbench" run --bench mine.c:mine
 for machine in "--set system.sips.count=1 --set sip.cube_mesh.w=3 --set sip.cube_mesh.h=2" \
@@ -260,13 +260,13 @@ for machine in "--set system.sips.count=1 --set sip.cube_mesh.w=3 --set sip.cube
             "$kernbench" run --bench ./mine.c --verify-data --param n=$n $machine
     done
 done
-check "new: again" outcome 2 '' 'kernbench: ./mine.c is there already*' "$kernbench" new bench mine
-check "new: elsewhere" outcome 0 "$scratch/tmp/mine.c is *" '' "$kernbench" new bench mine --dir "$scratch/tmp"
+check "new: again" outcome 2 '' 'kernbench: ./mine.c already exists: choose another name' "$kernbench" new bench mine
+check "new: elsewhere" outcome 0 "Created $scratch/tmp/mine.c, a bench *" '' "$kernbench" new bench mine --dir "$scratch/tmp"
 rm "$scratch/tmp/mine.c"
 check "new: nowhere" outcome 2 '' 'kernbench: cannot write /nonexistent/mine.c: *' \
     "$kernbench" new bench mine --dir /nonexistent
 for name in 3d a-b a.b '' 'a b' ../a; do
-    check "new: the name '$name'" outcome 2 '' "kernbench: '$name' cannot be the name *" "$kernbench" new bench "$name"
+    check "new: the name '$name'" outcome 2 '' "kernbench: invalid name '$name' of a bench: expected a C identifier*" "$kernbench" new bench "$name"
 done
 # The name is that of the bench and its file alone: it may be one that C or the template has.
 for name in int run axpb x main kb_launch tl_load exit NULL; do
@@ -274,22 +274,22 @@ for name in int run axpb x main kb_launch tl_load exit NULL; do
     check "new: it works as '$name'" outcome 0 "*$name on machine *Verification: passed*" '' \
         "$kernbench" run --bench ./$name.c --verify-data --param n=100
 done
-check "new: what?" outcome 2 '' "kernbench: unknown kind of thing 'bnech'; did you mean 'bench'?" "$kernbench" new bnech x
-check "new: nothing" outcome 2 '' 'kernbench: what is to be made?*' "$kernbench" new
+check "new: what?" outcome 2 '' "kernbench: unknown kind of file 'bnech': expected bench or collective; did you mean 'bench'?" "$kernbench" new bnech x
+check "new: nothing" outcome 2 '' 'kernbench: missing arguments: kernbench new bench NAME*' "$kernbench" new
 
 sed 's/tl_load/tl_laod/' mine.c >typo.c
-check "what does not compile: the compiler speaks" outcome 2 '' '*typo.c:*error*kernbench: typo.c does not compile' \
+check "what does not compile: the compiler speaks" outcome 2 '' '*typo.c:*error*kernbench: compilation of typo.c failed' \
     "$kernbench" run --bench typo.c
 sed 's/return kb_bench_verify/void nowhere(void); nowhere(); &/' mine.c >undefined.c
 check "what is defined nowhere" outcome 2 '' \
-    'kernbench: undefined.c uses nowhere, which neither it nor KernBench defines' "$kernbench" run --bench undefined.c
+    'kernbench: undefined.c: undefined symbol nowhere: neither the file nor KernBench defines it' "$kernbench" run --bench undefined.c
 sed 's/float a, float b)/float a, float b, int unused)/; s/n, a, b));/n, a, b, 1));/' mine.c >unused.c
 check "a parameter of a kernel that is not used: no warning" outcome 0 '*Verification: passed*' '' \
     "$kernbench" run --bench unused.c --verify-data
 sed 's/KB_EXPORT_BENCHES(.*/int nothing;/' mine.c >none.c
-check "a file without benches" outcome 2 '' '*kernbench: ./none.c has no benches: *' "$kernbench" run --bench ./none.c
+check "a file without benches" outcome 2 '' '*kernbench: ./none.c exports no benches: *' "$kernbench" run --bench ./none.c
 sed 's/^KB_EXPORT_BENCHES/#undef KB_INTERFACE\n#define KB_INTERFACE "0.0"\n&/' mine.c >old.c
-check "a file of another version" outcome 2 '' 'kernbench: ./old.c was compiled for KernBench 0.0, and this is 0.1: compile it again' \
+check "a file of another version" outcome 2 '' 'kernbench: ./old.c was compiled for KernBench 0.0, this is KernBench 0.1: recompile it' \
     "$kernbench" run --bench ./old.c
 cp mine.c ./-mine.c
 check "a file that looks like an option" outcome 0 '*mine on machine *' '' "$kernbench" run --bench=-mine.c
@@ -299,7 +299,7 @@ with_cc() {
     CC=$compiler "$@"
 }
 check "no compiler" outcome 71 '' "kernbench: cannot run the compiler 'nocc'*" with_cc nocc "$kernbench" run --bench mine.c
-check "a compiler with options" outcome 2 '' "*kernbench: mine.c does not compile" \
+check "a compiler with options" outcome 2 '' "*kernbench: compilation of mine.c failed" \
     with_cc "${CC:-cc} -fno-such-option" "$kernbench" run --bench mine.c
 shared() { ${CC:-cc} -shared -fPIC -I"$here/../../include" -o "$1" mine.c; }
 check "a library of one's own compiles" shared mine.so

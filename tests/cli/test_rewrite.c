@@ -48,6 +48,32 @@ static void values_are_quoted_if_need_be(void **state)
     expect_rewritten("a: 1\n", "a=x=y", "a: \"x=y\"\n");
 }
 
+static void words_that_mean_something_are_quoted(void **state)
+{
+    (void)state;
+    expect_rewritten("a: 1\n", "a=null", "a: \"null\"\n");
+    expect_rewritten("a: 1\n", "a=---", "a: \"---\"\n");
+    expect_rewritten("a: 1\n", "a=-x", "a: \"-x\"\n");
+}
+
+static void collections_are_replaced(void **state)
+{
+    (void)state;
+    kb_text text = KB_TEXT_INIT;
+    kb_text_puts(&text, "a:\n  b: { c: [1, 2], d: 3 } # why\n  e: 4\n");
+    expect_ok(rewrite_collection(&text, "a.b", "{ x: [] }"));
+    assert_string_equal(kb_text_peek(&text), "a:\n  b: { x: [] } # why\n  e: 4\n");
+    expect_ok(rewrite_collection(&text, "a.b.x", "[1]"));
+    assert_string_equal(kb_text_peek(&text), "a:\n  b: { x: [1] } # why\n  e: 4\n");
+    static const char *const none[] = {"a.e", "a.f", "b"};
+    for (size_t i = 0; i < 3; i++) {
+        kb_error *err = rewrite_collection(&text, none[i], "[]");
+        assert_int_equal(kb_error_code(err), KB_ERR_BUG);
+        kb_error_free(err);
+    }
+    kb_text_fini(&text);
+}
+
 static void others_are_refused(void **state)
 {
     (void)state;
@@ -69,6 +95,8 @@ int main(void)
         cmocka_unit_test(scalars_are_replaced),
         cmocka_unit_test(keys_are_put_where_they_belong),
         cmocka_unit_test(values_are_quoted_if_need_be),
+        cmocka_unit_test(words_that_mean_something_are_quoted),
+        cmocka_unit_test(collections_are_replaced),
         cmocka_unit_test(others_are_refused),
     };
     return cmocka_run_group_tests_name("rewrite", tests, NULL, NULL);

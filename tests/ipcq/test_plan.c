@@ -191,16 +191,16 @@ static void what_is_ambiguous_is_refused(void **state)
     /* E of pe1 receives from W of pe2 already. */
     const ipcq_edge taken[] = {edge(0, "E", 1), edge(1, "E", 2), edge(2, "W", 1)};
     expect_refused(taken, COUNT(taken),
-                   "direction E of sip0.cube0.pe0 leads to sip0.cube0.pe1, which has none back: "
-                   "what comes would be received by E, which receives from direction W of "
-                   "sip0.cube0.pe2");
+                   "direction E of sip0.cube0.pe0 leads to sip0.cube0.pe1, which has no "
+                   "direction back: its messages would be received by E, which receives from "
+                   "direction W of sip0.cube0.pe2");
     /* Both would be received by E, which leads elsewhere, or is made. */
     const ipcq_edge two[] = {edge(0, "E", 1), edge(2, "E", 1), edge(1, "E", 3)};
     for (size_t count = 2; count <= 3; count++)
         expect_refused(two, count,
-                       "direction E of sip0.cube0.pe2 leads to sip0.cube0.pe1, which has none "
-                       "back: what comes would be received by E, which receives from direction E "
-                       "of sip0.cube0.pe0");
+                       "direction E of sip0.cube0.pe2 leads to sip0.cube0.pe1, which has no "
+                       "direction back: its messages would be received by E, which receives "
+                       "from direction E of sip0.cube0.pe0");
 }
 
 static void mistakes_are_named(void **state)
@@ -210,10 +210,12 @@ static void mistakes_are_named(void **state)
     expect_refused(twice, 3,
                    "sip0.cube0.pe0 has direction E twice: to sip0.cube0.pe1 and to sip0.cube0.pe2");
     ipcq_edge itself = {{1, 2, 3}, "E", {1, 2, 3}};
-    expect_refused(&itself, 1, "direction E of sip1.cube2.pe3 leads to itself");
+    expect_refused(&itself, 1, "direction E of sip1.cube2.pe3 is connected to itself");
     for (int i = 0; i < 2; i++) {
         ipcq_edge nameless = {{1, 2, 3}, i == 0 ? "" : NULL, {1, 2, 4}};
-        expect_refused(&nameless, 1, "a direction of sip1.cube2.pe3 to sip1.cube2.pe4 has no name");
+        expect_refused(&nameless, 1,
+                       "missing direction name: sip1.cube2.pe3 to sip1.cube2.pe4 "
+                       "has none");
     }
 }
 
@@ -224,13 +226,15 @@ static void settings_are_checked(void **state)
         ipcq_settings settings;
         const char *message;
     } cases[] = {
-        {{KB_VIRTUAL, false, 4, 64, 16}, "receive rings can be in TCM, HBM or SRAM"},
-        {{KB_TCM, false, 4, 0, 16}, "a slot of a receive ring has at least 1 byte"},
-        {{KB_TCM, false, 4, 64, 0}, "a credit has at least 1 byte"},
+        {{KB_VIRTUAL, false, 4, 64, 16},
+         "invalid memory of receive rings: expected TCM, HBM "
+         "or SRAM"},
+        {{KB_TCM, false, 4, 0, 16}, "invalid slot size: expected at least 1 byte"},
+        {{KB_TCM, false, 4, 64, 0}, "invalid credit size: expected at least 1 byte"},
         {{KB_TCM, false, 4, (uint64_t)1 << 62, 16},
-         "4 slots of 4611686018427387904 bytes are too large for a ring"},
+         "4 slots of 4611686018427387904 bytes exceed the maximum size of a receive ring"},
         {{KB_TCM, false, 3, (uint64_t)3 << 61, 16},
-         "3 slots of 6917529027641081856 bytes are too large for a ring"},
+         "3 slots of 6917529027641081856 bytes exceed the maximum size of a receive ring"},
     };
     const ipcq_edge edges[] = TWO_PES;
     ipcq_plan plan;

@@ -415,9 +415,9 @@ static void what_arrives_nowhere_is_a_fault(void **state)
 
     uint64_t base = bits_of(mem_pa_of_pe(0, 0, 1, MEM_IPCQ, 320));
     const char *at = "0x50000172 (sip0.cube0.pe1.ipcq+0x172)";
-    expect_lost(&r, base + 50, 1, at, "no slot begins there");
+    expect_lost(&r, base + 50, 1, at, "not the start of a slot");
     expect_lost(&r, base + 300, 1, "0x5000026c (sip0.cube0.pe1.ipcq+0x26c)",
-                "no slot begins there");
+                "not the start of a slot");
     at = "0x50000140 (sip0.cube0.pe1.ipcq+0x140)";
     expect_lost(&r, base, 101, at, "it is larger than the slot");
     send(&r, end_of(&r, 0, "E"), 100);

@@ -125,7 +125,7 @@ static void the_circle_is_found(void **state)
                      "sip0.cube0.pe2 waits to receive by W from sip0.cube0.pe1, at ring.c:12\n"
                      "sip0.cube0.pe3 waits to receive by W from sip0.cube0.pe2, at ring.c:13\n"
                      "sip0.cube0.pe1 waits to receive by x from sip0.cube0.pe3, at ring.c:11\n"
-                     "circle: sip0.cube0.pe3 (W) > sip0.cube0.pe2 (W) > sip0.cube0.pe1 (x) > "
+                     "cycle: sip0.cube0.pe3 (W) > sip0.cube0.pe2 (W) > sip0.cube0.pe1 (x) > "
                      "sip0.cube0.pe3\n");
     rig_fini(&r);
 }
@@ -144,7 +144,7 @@ static void senders_wait_for_each_other(void **state)
                      "ring.c:7; it has 4 unread messages in E\n"
                      "sip0.cube0.pe1 waits to send by W: sip0.cube0.pe0 has no free slot, at "
                      "ring.c:7; it has 4 unread messages in W\n"
-                     "circle: sip0.cube0.pe0 (E) > sip0.cube0.pe1 (W) > sip0.cube0.pe0\n");
+                     "cycle: sip0.cube0.pe0 (E) > sip0.cube0.pe1 (W) > sip0.cube0.pe0\n");
     rig_fini(&r);
 }
 
@@ -335,8 +335,10 @@ static void reports_are_short(void **state)
     }
     assert_true(ipcq_print_waits(r.queues, &text));
     assert_int_equal(lines_with(kb_text_peek(&text), " waits to receive by W"), 16);
-    assert_non_null(strstr(kb_text_peek(&text), "\nand 1 more waits\ncircle: sip0.cube0.pe0 (W) > "
-                                                "sip0.cube0.pe16 (W) > sip0.cube0.pe15 (W) > "));
+    assert_non_null(strstr(kb_text_peek(&text), "\n"
+                                                "and 1 more waits\n"
+                                                "cycle: sip0.cube0.pe0 (W) > sip0.cube0.pe16 "
+                                                "(W) > sip0.cube0.pe15 (W) > "));
     assert_non_null(strstr(kb_text_peek(&text), " > sip0.cube0.pe2 (W) > ... > sip0.cube0.pe0\n"));
     assert_int_equal(lines_with(kb_text_peek(&text), " (W) > "), 16);
     kb_text_fini(&text);
@@ -450,7 +452,7 @@ static void a_deadlock_is_explained(void **state)
                            "ring.c:10\n"
                            "sip0.cube0.pe1 waits to receive by E from sip0.cube0.pe0, at "
                            "ring.c:11\n"
-                           "circle: sip0.cube0.pe0 (W) > sip0.cube0.pe1 (E) > sip0.cube0.pe0\n"
+                           "cycle: sip0.cube0.pe0 (W) > sip0.cube0.pe1 (E) > sip0.cube0.pe0\n"
                            "PE "));
     assert_int_equal(lines_with(kb_error_detail(err), "\n"), 1 + 2 + 1 + 4);
     expect_error(err, KB_ERR_DEADLOCK,

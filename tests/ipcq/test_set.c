@@ -134,11 +134,11 @@ static void a_set_that_does_not_fit_leaves_nothing(void **state)
     ipcq_settings large = {KB_TCM, false, 1, 7 * MIB, 16};
     expect_error(try_set(&r, edges, 4, &large, &r.set), KB_ERR_FAULT,
                  "receive ring of sip0.cube0.pe0, direction W: out of memory in "
-                 "sip0.cube0.pe0.tcm: 7340032 bytes asked, 5242880 free (capacity 12582912)");
+                 "sip0.cube0.pe0.tcm: 7340032 bytes requested, 5242880 free (capacity 12582912)");
     large = (ipcq_settings){KB_SRAM, false, 2, 9 * MIB, 16};
     expect_error(try_set(&r, edges, 4, &large, &r.set), KB_ERR_FAULT,
-                 "4 receive rings of sip0.cube0: out of memory in sip0.cube0.sram: 75497472 bytes "
-                 "asked, 33554432 free (capacity 33554432)");
+                 "4 receive rings of sip0.cube0: out of memory in sip0.cube0.sram: 75497472 "
+                 "bytes requested, 33554432 free (capacity 33554432)");
     large = (ipcq_settings){KB_SRAM, false, 1, (uint64_t)1 << 62, 16};
     expect_error(try_set(&r, edges, 4, &large, &r.set), KB_ERR_INPUT,
                  "4 receive rings of sip0.cube0: more bytes than there are addresses");

@@ -112,10 +112,19 @@ logged() { printf '%s\n' "$@" | diff - "$log"; }
 not_logged() { ! grep "$1" "$log"; }
 
 machine
+# The commands that the script names are those that it knows: each is a label of its case.
+knows_what_it_names() {
+    kb help | sed -n '/^The source tree/,/^$/s|^  ./kb \([a-z]*\).*|\1|p' >"$scratch/named"
+    [ -s "$scratch/named" ] || return 1
+    while read -r name; do
+        grep -q "^$name)" "$tree/kb" || complain "help names '$name'" || return 1
+    done <"$scratch/named"
+}
+check "help names what there is" knows_what_it_names
 check "help needs nothing" outcome 0 'usage: ./kb *probe *topo *traffic *validate *test *docs *' '' kb help
 check "--help" outcome 0 'usage: ./kb *' '' kb --help
 check "no arguments" outcome 2 '' 'usage: ./kb *' kb
-check "empty command" outcome 2 '' 'kb: the command is empty*' kb ''
+check "empty command" outcome 2 '' 'kb: missing command; see ./kb help' kb ''
 check "install without a prefix" outcome 2 '' 'kb: usage: ./kb install PREFIX' kb install
 check "ci takes no arguments" outcome 2 '' 'kb: usage: ./kb ci' kb ci x
 check "docs takes no arguments" outcome 2 '' 'kb: usage: ./kb docs' kb docs x
@@ -127,6 +136,8 @@ check "all there: builds and runs" outcome 0 "here: *; arguments: \\[probe] \\[a
 check "all there: apt-get is left alone" \
     logged "cmake --fresh --preset release -DKB_TESTS=OFF" "ninja begins" "ninja ends"
 check "again: silence" outcome 0 'here: *' '' kb probe
+check "build: prints where the program is" outcome 0 "$tree/build/kernbench" '' kb build
+check "build takes no arguments" outcome 2 '' 'kb: usage: ./kb build' kb build x
 check "the caller's directory" outcome 0 "here: $PWD; *" '' kb probe
 check "through a link" outcome 0 'here: *' '' kb_by_link probe
 FAKE_STATUS=3 && export FAKE_STATUS

@@ -224,25 +224,25 @@ static void an_offset_outside_its_slice_is_refused(void **state)
     (void)state;
     mem_pa pa = {0};
     expect_error(mem_pa_pe_hbm(0, 0, 0, 7, 7, &pa), KB_ERR_INPUT,
-                 "offset 0x7 in a slice of hbm has no physical address: there are 0x7 bytes");
+                 "offset 0x7 in a slice of hbm has no physical address: the size is 0x7 bytes");
     expect_error(mem_pa_pe_hbm(0, 0, 0, 0, 0, &pa), KB_ERR_INPUT,
-                 "offset 0x0 in a slice of hbm has no physical address: there are 0x0 bytes");
+                 "offset 0x0 in a slice of hbm has no physical address: the size is 0x0 bytes");
     expect_error(
         mem_pa_pe_hbm(0, 0, 15, 0, 9 * GIB, &pa), KB_ERR_INPUT,
-        "offset 0x21c0000000 in hbm has no physical address: there are 0x2000000000 bytes");
+        "offset 0x21c0000000 in hbm has no physical address: the size is 0x2000000000 bytes");
     expect_error(mem_pa_pe_hbm(0, 0, 16, 0, 7, &pa), KB_ERR_INPUT,
-                 "pe 16 has no physical address: the last one is 15, as physical addresses name 16 "
-                 "SIPs of 32 cubes of 16 PEs");
+                 "pe 16 has no physical address: the maximum is 15; physical addresses cover "
+                 "16 SIPs of 32 cubes of 16 PEs");
     /* 2^63 * 2 and 2^64 - 1 + 2^64 - 2 do not fit into 64 bits. */
-    static const char far[] = "offset 0xffffffffffffffff in hbm has no physical address: there are "
-                              "0x2000000000 bytes";
+    static const char far[] = "offset 0xffffffffffffffff in hbm has no physical address: the "
+                              "size is 0x2000000000 bytes";
     expect_error(mem_pa_pe_hbm(0, 0, 2, 0, (uint64_t)1 << 63, &pa), KB_ERR_INPUT, far);
     expect_error(mem_pa_pe_hbm(0, 0, 1, UINT64_MAX - 1, UINT64_MAX, &pa), KB_ERR_INPUT, far);
 }
 
 /* ---- Limits ------------------------------------------------------------------------------ */
 
-#define NAMES " as physical addresses name 16 SIPs of 32 cubes of 16 PEs"
+#define NAMES " physical addresses cover 16 SIPs of 32 cubes of 16 PEs"
 
 static void every_field_has_a_last_value(void **state)
 {
@@ -252,20 +252,20 @@ static void every_field_has_a_last_value(void **state)
     expect_bits((mem_pa){.cube = 31}, with(0, cube_field, 31));
     expect_bits((mem_pa){.pe = 15}, with(0, pe_field, 15));
     expect_refused((mem_pa){.rack = 16},
-                   "rack 16 has no physical address: the last one is 15," NAMES);
-    expect_refused((mem_pa){.sip = 16},
-                   "sip 16 has no physical address: the last one is 15," NAMES);
+                   "rack 16 has no physical address: the maximum is 15;" NAMES);
+    expect_refused((mem_pa){.sip = 16}, "sip 16 has no physical address: the maximum is 15;" NAMES);
     expect_refused((mem_pa){.cube = 32},
-                   "cube 32 has no physical address: the last one is 31," NAMES);
-    expect_refused((mem_pa){.pe = 16}, "pe 16 has no physical address: the last one is 15," NAMES);
+                   "cube 32 has no physical address: the maximum is 31;" NAMES);
+    expect_refused((mem_pa){.pe = 16}, "pe 16 has no physical address: the maximum is 15;" NAMES);
     expect_refused((mem_pa){.sip = UINT32_MAX},
-                   "sip 4294967295 has no physical address: the last one is 15," NAMES);
-    expect_refused((mem_pa){.unit = (mem_unit)4}, "unit is 4, the last one is 3");
-    expect_refused((mem_pa){.component = MEM_COMPONENTS}, "component is 6, the last one is 5");
-    expect_refused((mem_pa){.unit = MEM_UNIT_SRAM, .pe = 1}, "pe is 1, it must be 0 for sram");
-    expect_refused((mem_pa){.unit = MEM_UNIT_HBM, .pe = 2}, "pe is 2, it must be 0 for hbm");
+                   "sip 4294967295 has no physical address: the maximum is 15;" NAMES);
+    expect_refused((mem_pa){.unit = (mem_unit)4}, "invalid unit 4: the maximum is 3");
+    expect_refused((mem_pa){.component = MEM_COMPONENTS}, "invalid component 6: the maximum is "
+                                                          "5");
+    expect_refused((mem_pa){.unit = MEM_UNIT_SRAM, .pe = 1}, "invalid pe 1: expected 0 for sram");
+    expect_refused((mem_pa){.unit = MEM_UNIT_HBM, .pe = 2}, "invalid pe 2: expected 0 for hbm");
     expect_refused((mem_pa){.unit = MEM_UNIT_M_CPU, .component = MEM_IPCQ},
-                   "component is 1, it must be 0 for m_cpu");
+                   "invalid component 1: expected 0 for m_cpu");
 }
 
 static void every_offset_has_a_limit(void **state)
@@ -280,7 +280,7 @@ static void every_offset_has_a_limit(void **state)
         pa.offset++;
         char message[128];
         (void)snprintf(message, sizeof message,
-                       "offset 0x%llx in %s has no physical address: there are 0x%llx bytes",
+                       "offset 0x%llx in %s has no physical address: the size is 0x%llx bytes",
                        (unsigned long long)range->bytes, range->name,
                        (unsigned long long)range->bytes);
         expect_refused(pa, message);
@@ -290,39 +290,43 @@ static void every_offset_has_a_limit(void **state)
         kb_error_free(err);
     }
     expect_refused(mem_pa_hbm(0, 0, 128 * GIB),
-                   "offset 0x2000000000 in hbm has no physical address: there are 0x2000000000 "
-                   "bytes");
+                   "offset 0x2000000000 in hbm has no physical address: the size is "
+                   "0x2000000000 bytes");
     expect_refused(mem_pa_sram(0, 0, 512 * MIB),
-                   "offset 0x20000000 in sram has no physical address: there are 0x20000000 bytes");
+                   "offset 0x20000000 in sram has no physical address: the size is 0x20000000 "
+                   "bytes");
     expect_refused(mem_pa_m_cpu(0, 0, UINT64_MAX), "offset 0xffffffffffffffff in m_cpu has no "
-                                                   "physical address: there are 0x20000000 bytes");
+                                                   "physical address: the size is 0x20000000 "
+                                                   "bytes");
 }
 
 static void what_is_no_address_says_why(void **state)
 {
     (void)state;
     expect_no_address(0x8000000000000,
-                      "0x8000000000000 is no physical address: it has more than 51 bits");
-    expect_no_address(UINT64_MAX,
-                      "0xffffffffffffffff is no physical address: it has more than 51 bits");
+                      "invalid physical address 0x8000000000000: more than 51 bits");
+    expect_no_address(UINT64_MAX, "invalid physical address 0xffffffffffffffff: more than 51 bits");
     for (unsigned unit = 3; unit < 8; unit++) {
         uint64_t bits = with(0, unit_field, unit);
         char message[128];
         (void)snprintf(message, sizeof message,
-                       "0x%llx is no physical address: unit is %u, known are 0 (PE), 1 (M CPU) and "
-                       "2 (SRAM)",
+                       "invalid physical address 0x%llx: unknown unit %u: expected 0 (PE), 1 "
+                       "(M CPU) or 2 (SRAM)",
                        (unsigned long long)bits, unit);
         expect_no_address(bits, message);
     }
-    expect_no_address(0x20000000, "0x20000000 is no physical address: ext is 1, it must be 0");
-    expect_no_address(0x820000000, "0x820000000 is no physical address: ext is 1, it must be 0");
+    expect_no_address(0x20000000, "invalid physical address 0x20000000: the ext bit is 1: "
+                                  "expected 0");
+    expect_no_address(0x820000000, "invalid physical address 0x820000000: the ext bit is 1: "
+                                   "expected 0");
     expect_no_address(0x840000000,
-                      "0x840000000 is no physical address: pe is 1, it must be 0 for sram");
+                      "invalid physical address 0x840000000: invalid pe 1: expected 0 for sram");
     expect_no_address(0x780000000,
-                      "0x780000000 is no physical address: pe is 14, it must be 0 for m_cpu");
-    expect_no_address(0x1C100000, "0x1c100000 is no physical address: a PE has nothing at "
+                      "invalid physical address 0x780000000: invalid pe 14: expected 0 for "
+                      "m_cpu");
+    expect_no_address(0x1C100000, "invalid physical address 0x1c100000: a PE has nothing at "
                                   "sub-offset 0x1c100000");
-    expect_no_address(0xDFFFFFFF, "0xdfffffff is no physical address: a PE has nothing at "
+    expect_no_address(0xDFFFFFFF, "invalid physical address 0xdfffffff: a PE has nothing at "
                                   "sub-offset 0x1fffffff");
 }
 

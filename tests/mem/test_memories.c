@@ -97,28 +97,28 @@ static void exhaustion_says_how_much_was_asked_and_is_free_and_where(void **stat
     kb_pe pe = pe_at(0, 3, 5);
     uint64_t offset = 7;
     expect_error(mem_memories_alloc(memories, pe, KB_TCM, 12 * MIB + 1, 1, &offset), KB_ERR_FAULT,
-                 "out of memory in sip0.cube3.pe5.tcm: 12582913 bytes asked, 12582912 free "
+                 "out of memory in sip0.cube3.pe5.tcm: 12582913 bytes requested, 12582912 free "
                  "(capacity 12582912)");
     expect_error(mem_memories_alloc(memories, pe, KB_SRAM, UINT64_MAX, 1, &offset), KB_ERR_FAULT,
-                 "out of memory in sip0.cube3.sram: 18446744073709551615 bytes asked, 33554432 "
-                 "free (capacity 33554432)");
+                 "out of memory in sip0.cube3.sram: 18446744073709551615 bytes requested, "
+                 "33554432 free (capacity 33554432)");
     /* All of the slice but two parts of 2 KiB. */
     uint64_t first = must_alloc(memories, pe, KB_HBM, 2 * KIB, 1);
     (void)must_alloc(memories, pe, KB_HBM, 4 * KIB, 1);
     uint64_t second = must_alloc(memories, pe, KB_HBM, 2 * KIB, 1);
     (void)must_alloc(memories, pe, KB_HBM, 6 * GIB - 8 * KIB, 1);
     expect_error(mem_memories_alloc(memories, pe, KB_HBM, 1, 1, &offset), KB_ERR_FAULT,
-                 "out of memory in sip0.cube3.pe5.hbm: 1 bytes asked, 0 free (capacity "
+                 "out of memory in sip0.cube3.pe5.hbm: 1 byte requested, 0 free (capacity "
                  "6442450944)");
     expect_ok(mem_memories_free(memories, pe, KB_HBM, first));
     expect_ok(mem_memories_free(memories, pe, KB_HBM, second));
     expect_error(mem_memories_alloc(memories, pe, KB_HBM, 8 * MIB, 64, &offset), KB_ERR_FAULT,
-                 "out of memory in sip0.cube3.pe5.hbm: 8388608 bytes asked, 4096 free in 2 parts, "
-                 "the largest 2048 (capacity 6442450944)");
+                 "out of memory in sip0.cube3.pe5.hbm: 8388608 bytes requested, 4096 free in 2 "
+                 "blocks, the largest 2048 (capacity 6442450944)");
     assert_int_equal(must_alloc(memories, pe, KB_HBM, 1, 1), 0);
     expect_error(mem_memories_alloc(memories, pe, KB_HBM, 2 * KIB, 4 * KIB, &offset), KB_ERR_FAULT,
-                 "out of memory in sip0.cube3.pe5.hbm: 2048 bytes asked at a multiple of 4096, "
-                 "4095 free in 2 parts, the largest 2048 (capacity 6442450944)");
+                 "out of memory in sip0.cube3.pe5.hbm: 2048 bytes requested aligned to 4096, "
+                 "4095 free in 2 blocks, the largest 2048 (capacity 6442450944)");
     assert_int_equal(offset, 7);
     expect_figures(memories, pe, KB_HBM, 4 * KIB - 1, 2 * KIB, 3);
     expect_figures(memories, pe_at(0, 3, 4), KB_HBM, 6 * GIB, 6 * GIB, 0); /* a neighbour's */
@@ -176,13 +176,19 @@ static void what_does_not_exist_is_refused(void **state)
         kb_memory memory;
         const char *message;
     } wrong[] = {
-        {{3, 0, 0}, KB_HBM, "sip3 does not exist: the machine has 3, from 0 on"},
-        {{0, 2, 0}, KB_TCM, "cube2 does not exist: a SIP has 2, from 0 on"},
-        {{0, 0, 3}, KB_TCM, "pe3 does not exist: a cube has 3, from 0 on"},
-        {{0, 0, UINT32_MAX}, KB_HBM, "pe4294967295 does not exist: a cube has 3, from 0 on"},
-        {{0, 2, 0}, KB_SRAM, "cube2 does not exist: a SIP has 2, from 0 on"},
-        {{0, 0, 0}, KB_VIRTUAL, "a virtual address is in no memory: it has to be translated first"},
-        {{0, 0, 0}, (kb_memory)4, "memory 4 does not exist: there are hbm, tcm and sram"},
+        {{3, 0, 0}, KB_HBM, "sip3 does not exist: the machine has 3, numbered from 0"},
+        {{0, 2, 0}, KB_TCM, "cube2 does not exist: a SIP has 2, numbered from 0"},
+        {{0, 0, 3}, KB_TCM, "pe3 does not exist: a cube has 3, numbered from 0"},
+        {{0, 0, UINT32_MAX},
+         KB_HBM,
+         "pe4294967295 does not exist: a cube has 3, numbered from "
+         "0"},
+        {{0, 2, 0}, KB_SRAM, "cube2 does not exist: a SIP has 2, numbered from 0"},
+        {{0, 0, 0},
+         KB_VIRTUAL,
+         "expected a physical memory, found KB_VIRTUAL: translate the "
+         "address first"},
+        {{0, 0, 0}, (kb_memory)4, "invalid memory 4: expected hbm, tcm or sram"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         kb_pe pe = wrong[i].pe;
@@ -200,11 +206,13 @@ static void what_does_not_exist_is_refused(void **state)
     }
     uint64_t result = 0;
     expect_error(mem_memories_alloc(memories, pe_at(0, 0, 0), KB_HBM, 0, 1, &result), KB_ERR_INPUT,
-                 "0 bytes asked in sip0.cube0.pe0.hbm: at least 1 is needed");
+                 "invalid size of 0 bytes in sip0.cube0.pe0.hbm: expected at least 1");
     expect_error(mem_memories_alloc(memories, pe_at(1, 1, 1), KB_TCM, 1, 0, &result), KB_ERR_INPUT,
-                 "alignment 0 asked in sip1.cube1.pe1.tcm: a power of two is needed");
+                 "invalid alignment 0 in sip1.cube1.pe1.tcm: expected a power of two");
     expect_error(mem_memories_alloc(memories, pe_at(1, 1, 1), KB_SRAM, 1, 24, &result),
-                 KB_ERR_INPUT, "alignment 24 asked in sip1.cube1.sram: a power of two is needed");
+                 KB_ERR_INPUT,
+                 "invalid alignment 24 in sip1.cube1.sram: expected a power of "
+                 "two");
     mem_memories_destroy(memories);
     topo_machine_destroy(machine);
 }
@@ -219,15 +227,15 @@ static void a_run_can_be_limited_to_one_sip(void **state)
         (void)must_alloc(memories, pe_at(1, 0, 0), (kb_memory)m, 1, 1);
     uint64_t result = 0;
     expect_error(mem_memories_alloc(memories, pe_at(0, 1, 2), KB_HBM, 1, 1, &result), KB_ERR_INPUT,
-                 "no memory is to be had in sip0.cube1.pe2.hbm: the run is limited to sip 1");
+                 "cannot allocate in sip0.cube1.pe2.hbm: the run is limited to sip 1");
     expect_error(mem_memories_alloc(memories, pe_at(2, 1, 2), KB_SRAM, 1, 1, &result), KB_ERR_INPUT,
-                 "no memory is to be had in sip2.cube1.sram: the run is limited to sip 1");
+                 "cannot allocate in sip2.cube1.sram: the run is limited to sip 1");
     expect_error(mem_memories_reserve_ring(memories, pe_at(2, 1, 2), KB_TCM, 1, 1, &result),
                  KB_ERR_INPUT,
-                 "no memory is to be had in sip2.cube1.pe2.tcm: the run is limited to sip 1");
+                 "cannot allocate in sip2.cube1.pe2.tcm: the run is limited to sip 1");
     mem_memories_destroy(memories);
     expect_error(mem_memories_create(machine, 3, &memories), KB_ERR_INPUT,
-                 "a run cannot be limited to sip 3: the machine has 3 SIPs, from 0 on");
+                 "no such device: sip 3; the machine has 3 SIPs, numbered from 0");
     assert_null(memories);
     topo_machine_destroy(machine);
 }
@@ -273,22 +281,22 @@ static void bytes_outside_a_memory_are_refused(void **state)
     expect_ok(mem_memories_check(memories, &l, 0));
     expect_ok(mem_memories_check(memories, &l, 1280 * KIB));
     expect_error(mem_memories_check(memories, &l, 1280 * KIB + 1), KB_ERR_FAULT,
-                 "1310721 bytes at sip2.cube1.pe0.tcm+0x0 are not inside the memory: its capacity "
-                 "is 1310720");
+                 "out of bounds: 1310721 bytes at sip2.cube1.pe0.tcm+0x0; the capacity of the "
+                 "memory is 1310720");
     l.offset = 1280 * KIB - 1;
     expect_ok(mem_memories_check(memories, &l, 1));
     expect_error(mem_memories_check(memories, &l, 2), KB_ERR_FAULT,
-                 "2 bytes at sip2.cube1.pe0.tcm+0x13ffff are not inside the memory: its capacity "
-                 "is 1310720");
+                 "out of bounds: 2 bytes at sip2.cube1.pe0.tcm+0x13ffff; the capacity of the "
+                 "memory is 1310720");
     expect_error(mem_memories_check(memories, &l, UINT64_MAX), KB_ERR_FAULT,
-                 "18446744073709551615 bytes at sip2.cube1.pe0.tcm+0x13ffff are not inside the "
-                 "memory: its capacity is 1310720");
+                 "out of bounds: 18446744073709551615 bytes at sip2.cube1.pe0.tcm+0x13ffff; "
+                 "the capacity of the memory is 1310720");
     l.offset = 1280 * KIB;
     expect_ok(mem_memories_check(memories, &l, 0));
     l = at(KB_SRAM, 0, 0, 99, UINT64_MAX); /* any PE */
     expect_error(mem_memories_check(memories, &l, 1), KB_ERR_FAULT,
-                 "1 bytes at sip0.cube0.sram+0xffffffffffffffff are not inside the memory: its "
-                 "capacity is 65536");
+                 "out of bounds: 1 byte at sip0.cube0.sram+0xffffffffffffffff; the capacity of "
+                 "the memory is 65536");
     mem_memories_destroy(memories);
     topo_machine_destroy(machine);
 }
@@ -529,10 +537,10 @@ static void addresses_of_nothing_in_the_machine_are_refused(void **state)
     kb_location l = at(KB_HBM, 0, 0, 0, 2 * MIB);
     uint64_t pa = 0;
     expect_error(mem_location_to_pa(memories, &l, &pa), KB_ERR_FAULT,
-                 "1 bytes at sip0.cube0.pe0.hbm+0x200000 are not inside the memory: its capacity "
-                 "is 2097152");
+                 "out of bounds: 1 byte at sip0.cube0.pe0.hbm+0x200000; the capacity of the "
+                 "memory is 2097152");
     expect_error(mem_location_from_pa(memories, 0x20000000, &l), KB_ERR_FAULT,
-                 "0x20000000 is no physical address: ext is 1, it must be 0");
+                 "invalid physical address 0x20000000: the ext bit is 1: expected 0");
     mem_memories_destroy(memories);
     topo_machine_destroy(machine);
 }

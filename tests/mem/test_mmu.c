@@ -235,10 +235,10 @@ static void an_overlap_is_refused(void **state)
     expect_ok(try_add(mmu, "x", 0x1000, 0x1000));
     expect_error(try_add(mmu, "y", 0x1fff, 1), KB_ERR_INPUT,
                  "sip1: tensor 'y' (0x1fff to 0x2000) cannot be mapped: it overlaps tensor 'x' "
-                 "(0x1000 to 0x2000), which is still there");
+                 "(0x1000 to 0x2000), which is still mapped");
     expect_error(try_add(mmu, NULL, 0xfff, 2), KB_ERR_INPUT,
-                 "sip1: a range that is no tensor (0xfff to 0x1001) cannot be mapped: it overlaps "
-                 "tensor 'x' (0x1000 to 0x2000), which is still there");
+                 "sip1: a mapping without a tensor (0xfff to 0x1001) cannot be mapped: it "
+                 "overlaps tensor 'x' (0x1000 to 0x2000), which is still mapped");
     const uint64_t bad[][2] = {{0x1000, 0x1000}, {0x1000, 1},     {0x1800, 0x10}, {0, 0x3000},
                                {0xfff, 0x1001},  {0xfff, 0x1002}, {0x1800, 0},    {0x1000, 0}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -258,8 +258,8 @@ static void a_range_beyond_64_bits_is_refused(void **state)
     (void)state;
     mem_mmu *mmu = make(1, 1);
     expect_error(try_add(mmu, "x", UINT64_MAX - 1, 2), KB_ERR_INPUT,
-                 "sip1: 0x2 bytes at the virtual address 0xfffffffffffffffe go beyond what 64 bits "
-                 "can name");
+                 "sip1: 0x2 bytes at the virtual address 0xfffffffffffffffe exceed the 64-bit "
+                 "address space");
     expect_ok(try_add(mmu, "x", UINT64_MAX - 1, 1));
     mem_mmu_destroy(mmu);
 }
@@ -379,8 +379,8 @@ static void a_fault_names_kernel_pe_address_and_nearest_tensor(void **state)
     expect_ok(mem_mmu_create(0, 4, 8, &mmu));
     const uint64_t base = MEM_VA_BASE;
     expect_error(mem_mmu_fault(mmu, "gemm", 3, 5, base), KB_ERR_FAULT,
-                 "gemm on sip0.cube3.pe5: address 0x100000000 is not mapped: no tensor is mapped "
-                 "at all");
+                 "gemm on sip0.cube3.pe5: address 0x100000000 is not mapped: no tensor is "
+                 "mapped");
     const kb_location copy = {KB_HBM, {0, 0, 0}, 0};
     mem_mapping_id x = map(mmu, "x", base, 0x1000, &copy, 1);
     install_everywhere(mmu, x, 4, 8);
@@ -438,7 +438,7 @@ static void a_fault_inside_a_tensor_says_what_is_missing(void **state)
     mem_mmu_install(mmu, id, 1, 0);
     expect_error(mem_mmu_fault(mmu, "k", 1, 0, 0x1008), KB_ERR_FAULT,
                  "k on sip1.cube1.pe0: address 0x1008 is not mapped: it lies in tensor 'x' "
-                 "(0x1000 to 0x1010), which has no memory there");
+                 "(0x1000 to 0x1010), which has no memory at this address");
     expect_error(mem_mmu_fault(mmu, "k", 1, 1, 0x1000), KB_ERR_FAULT,
                  "k on sip1.cube1.pe1: address 0x1000 is not mapped: it lies in tensor 'x' "
                  "(0x1000 to 0x1010), which is not mapped in this PE (yet, or no longer)");
@@ -455,8 +455,9 @@ static void a_fault_near_something_without_a_name_says_so(void **state)
     mem_mmu *mmu = make(1, 1);
     expect_ok(try_add(mmu, NULL, 0x1000, 16));
     expect_error(mem_mmu_fault(mmu, "two\nlines", 0, 0, 0x1011), KB_ERR_FAULT,
-                 "two\\nlines on sip1.cube0.pe0: address 0x1011 is not mapped: it is 0x1 bytes "
-                 "past the end of a range that is no tensor (0x1000 to 0x1010)");
+                 "two\\n"
+                 "lines on sip1.cube0.pe0: address 0x1011 is not mapped: it is 0x1 bytes past "
+                 "the end of a mapping without a tensor (0x1000 to 0x1010)");
     mem_mmu_destroy(mmu);
 }
 

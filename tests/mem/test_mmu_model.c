@@ -141,7 +141,7 @@ static void model_fault(const model *world, uint32_t cube, uint32_t pe, uint64_t
     text += used;
     room -= (size_t)used;
     if (!near) {
-        snprintf(text, room, "no tensor is mapped at all");
+        snprintf(text, room, "no tensor is mapped");
         return;
     }
     unsigned long long start = near->va, end = near->va + near->bytes;
@@ -150,7 +150,7 @@ static void model_fault(const model *world, uint32_t cube, uint32_t pe, uint64_t
         snprintf(text, room, "it lies in tensor '%s' (0x%llx to 0x%llx), which %s", near->name,
                  start, end,
                  near->installed[cube * world->pes + pe]
-                     ? "has no memory there"
+                     ? "has no memory at this address"
                      : "is not mapped in this PE (yet, or no longer)");
     else if (far == 0)
         snprintf(text, room, "it is just past the end of tensor '%s' (0x%llx to 0x%llx)",

@@ -311,22 +311,21 @@ static void elements_are_counted_as_far_as_48_bits_of_bytes(void **state)
     expect_elements(KB_SHAPE((1ull << 48) - 1), KB_I8, (1ull << 48) - 1);
     expect_elements(KB_SHAPE((1ull << 46) - 1), KB_F32, (1ull << 46) - 1);
     refuse_elements(KB_SHAPE(1ull << 48), KB_I8,
-                    "a tensor of shape (281474976710656,) and dtype i8 has 2^48 bytes or more: "
-                    "make it smaller");
+                    "tensor too large: shape (281474976710656,) and dtype i8 take 2^48 bytes "
+                    "or more");
     refuse_elements(KB_SHAPE(1ull << 23, 1ull << 23), KB_F32,
-                    "a tensor of shape (8388608, 8388608) and dtype f32 has 2^48 bytes or more: "
-                    "make it smaller");
+                    "tensor too large: shape (8388608, 8388608) and dtype f32 take 2^48 bytes "
+                    "or more");
     refuse_elements(KB_SHAPE(1ull << 32, 1ull << 32), KB_F16,
-                    "a tensor of shape (4294967296, 4294967296) and dtype f16 has 2^48 bytes or "
-                    "more: make it smaller");
+                    "tensor too large: shape (4294967296, 4294967296) and dtype f16 take 2^48 "
+                    "bytes or more");
     refuse_elements(KB_SHAPE(UINT64_MAX), KB_I8,
-                    "a tensor of shape (18446744073709551615,) and dtype i8 has 2^48 bytes or "
-                    "more: make it smaller");
-    refuse_elements((kb_shape){.rank = 9}, KB_I8,
-                    "a shape of 9 dimensions: there can be 8 at most");
+                    "tensor too large: shape (18446744073709551615,) and dtype i8 take 2^48 "
+                    "bytes or more");
+    refuse_elements((kb_shape){.rank = 9}, KB_I8, "too many dimensions: 9, the maximum is 8");
     refuse_elements((kb_shape){.rank = UINT32_MAX}, KB_I8,
-                    "a shape of 4294967295 dimensions: there can be 8 at most");
-    refuse_elements(KB_SHAPE(1), KB_DTYPES, "there is no dtype 7: the last one is 6 (i32)");
+                    "too many dimensions: 4294967295, the maximum is 8");
+    refuse_elements(KB_SHAPE(1), KB_DTYPES, "invalid dtype 7: the maximum is 6 (i32)");
 }
 
 /* ---- What is refused --------------------------------------------------------------------- */
@@ -343,50 +342,48 @@ static void a_bad_shape_is_refused(void **state)
 {
     (void)state;
     refuse(KB_SHAPE(1ull << 48), KB_I8, (kb_policy){0},
-           "a tensor of shape (281474976710656,) and dtype i8 has 2^48 bytes or more: make it "
-           "smaller");
+           "tensor too large: shape (281474976710656,) and dtype i8 take 2^48 bytes or more");
     refuse((kb_shape){.rank = 9}, KB_I8, (kb_policy){0},
-           "a shape of 9 dimensions: there can be 8 at most");
-    refuse(KB_SHAPE(1), (kb_dtype)77, (kb_policy){0},
-           "there is no dtype 77: the last one is 6 (i32)");
+           "too many dimensions: 9, the maximum is 8");
+    refuse(KB_SHAPE(1), (kb_dtype)77, (kb_policy){0}, "invalid dtype 77: the maximum is 6 (i32)");
 }
 
 static void more_cubes_or_pes_than_there_are_are_refused(void **state)
 {
     (void)state;
     refuse(KB_SHAPE(4), KB_F16, (kb_policy){.num_cubes = 17},
-           "the policy wants 17 cubes, but a SIP of this machine has 16: ask for no more, or for 0 "
-           "to have all");
+           "the policy requests 17 cubes, but a SIP of this machine has 16: request fewer, or "
+           "0 for all");
     refuse(KB_SHAPE(4), KB_F16, (kb_policy){.num_pes = 9},
-           "the policy wants 9 PEs, but a cube of this machine has 8: ask for no more, or for 0 to "
-           "have all");
+           "the policy requests 9 PEs, but a cube of this machine has 8: request fewer, or 0 "
+           "for all");
     refuse(
         KB_SHAPE(4), KB_F16,
         (kb_policy){.num_pes = 9, .tiling = KB_TILED_ROW_MAJOR, .tile_rows = 1, .tile_columns = 1},
-        "the policy wants 9 PEs, but a cube of this machine has 8: ask for no more, or for 0 to "
-        "have all");
+        "the policy requests 9 PEs, but a cube of this machine has 8: request fewer, or 0 for "
+        "all");
 }
 
 static void unknown_ways_are_refused(void **state)
 {
     (void)state;
     refuse(KB_SHAPE(4), KB_F16, (kb_policy){.cube = (kb_split)3},
-           "the policy splits over the cubes in way 3, which does not exist: use KB_REPLICATE, "
+           "the policy splits over the cubes by an invalid mode (3): use KB_REPLICATE, "
            "KB_COLUMN_WISE or KB_ROW_WISE");
     refuse(KB_SHAPE(4), KB_F16, (kb_policy){.pe = (kb_split)-1},
-           "the policy splits over the PEs in way 4294967295, which does not exist: use "
-           "KB_REPLICATE, KB_COLUMN_WISE or KB_ROW_WISE");
+           "the policy splits over the PEs by an invalid mode (4294967295): use KB_REPLICATE, "
+           "KB_COLUMN_WISE or KB_ROW_WISE");
     refuse(KB_SHAPE(4), KB_F16,
            (kb_policy){.tiling = (kb_tiling)3, .tile_rows = 1, .tile_columns = 1},
-           "the policy has tiling 3, which does not exist: use KB_NOT_TILED, "
-           "KB_TILED_COLUMN_MAJOR or KB_TILED_ROW_MAJOR");
+           "the policy has an invalid tiling (3): use KB_NOT_TILED, KB_TILED_COLUMN_MAJOR or "
+           "KB_TILED_ROW_MAJOR");
 }
 
 static void tiles_and_splits_exclude_each_other(void **state)
 {
     (void)state;
-    static const char both[] = "the policy is tiled and splits too: a tiled one leaves both splits "
-                               "at KB_REPLICATE";
+    static const char both[] = "the policy is both tiled and split: set both splits to "
+                               "KB_REPLICATE";
     kb_policy tiled = {.tiling = KB_TILED_ROW_MAJOR, .tile_rows = 1, .tile_columns = 1};
     kb_policy policy = tiled;
     policy.cube = KB_ROW_WISE;
@@ -400,9 +397,9 @@ static void tiles_have_a_size_and_others_have_none(void **state)
 {
     (void)state;
     refuse(KB_SHAPE(4), KB_F16, (kb_policy){.tiling = KB_TILED_ROW_MAJOR, .tile_rows = 3},
-           "the policy has tiles of 3 x 0: both sizes must be 1 at least");
+           "the policy has tiles of 3 x 0: both sizes must be at least 1");
     refuse(KB_SHAPE(0), KB_F16, (kb_policy){.tiling = KB_TILED_COLUMN_MAJOR, .tile_columns = 3},
-           "the policy has tiles of 0 x 3: both sizes must be 1 at least");
+           "the policy has tiles of 0 x 3: both sizes must be at least 1");
     refuse(KB_SHAPE(4), KB_F16, (kb_policy){.tile_rows = 3},
            "the policy has tiles of 3 x 0 but no tiling: choose one, or leave both sizes 0");
     refuse(KB_SHAPE(4), KB_F16, (kb_policy){.tile_columns = 3},
@@ -414,18 +411,18 @@ static void too_many_shards_are_refused(void **state)
     (void)state;
     refuse(KB_SHAPE((1 << 22) + 1), KB_F16,
            (kb_policy){.tiling = KB_TILED_ROW_MAJOR, .tile_rows = 1, .tile_columns = 1},
-           "the policy cuts the tensor into 4194305 shards, but 4194304 are the most: use larger "
+           "the policy cuts the tensor into 4194305 shards, the maximum is 4194304: use larger "
            "tiles, or fewer PEs");
     refuse(KB_SHAPE(1 << 20, 1 << 20), KB_F16,
            (kb_policy){.tiling = KB_TILED_COLUMN_MAJOR, .tile_rows = 1, .tile_columns = 1},
-           "the policy cuts the tensor into 1099511627776 shards, but 4194304 are the most: use "
+           "the policy cuts the tensor into 1099511627776 shards, the maximum is 4194304: use "
            "larger tiles, or fewer PEs");
     mem_placement p;
     expect_error(
         mem_placement_init(&p, &KB_SHAPE(4), KB_F16, &(kb_policy){0}, UINT32_MAX, UINT32_MAX),
         KB_ERR_INPUT,
-        "the policy cuts the tensor into 18446744065119617025 shards, but 4194304 are the "
-        "most: use larger tiles, or fewer PEs");
+        "the policy cuts the tensor into 18446744065119617025 shards, the maximum is 4194304: "
+        "use larger tiles, or fewer PEs");
     mem_placement_fini(&p);
 }
 
@@ -469,8 +466,8 @@ static void place_and_refuse(void)
         kb_error_free(err);
     else
         expect_error(err, KB_ERR_INPUT,
-                     "a tensor of shape (18446744073709551615, 2) and dtype f16 has 2^48 bytes or "
-                     "more: make it smaller");
+                     "tensor too large: shape (18446744073709551615, 2) and dtype f16 take "
+                     "2^48 bytes or more");
 }
 
 static void without_memory_it_fails_cleanly(void **state)

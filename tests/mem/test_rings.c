@@ -99,11 +99,12 @@ static void rings_and_blocks_are_given_back_as_what_they_are(void **state)
         "cannot release 0x40000040: no receive ring starts at sip0.cube0.pe1.tcm+0x40",
         "cannot release 0x800000040: no receive ring starts at sip0.cube0.sram+0x40"};
     static const char *const is_ring[] = {
-        "cannot free sip0.cube0.pe1.hbm+0x0: it belongs to a receive ring, which is released as "
-        "such",
-        "cannot free sip0.cube0.pe1.tcm+0x0: it belongs to a receive ring, which is released as "
-        "such",
-        "cannot free sip0.cube0.sram+0x0: it belongs to a receive ring, which is released as such"};
+        "cannot free sip0.cube0.pe1.hbm+0x0: it belongs to a receive ring: release the ring "
+        "instead",
+        "cannot free sip0.cube0.pe1.tcm+0x0: it belongs to a receive ring: release the ring "
+        "instead",
+        "cannot free sip0.cube0.sram+0x0: it belongs to a receive ring: release the ring "
+        "instead"};
     static const char *const inside[] = {
         "cannot release 0x2000200001: no receive ring starts at sip0.cube0.pe1.hbm+0x1",
         "cannot release 0x50000001: no receive ring starts at sip0.cube0.pe1.tcm+0x1",
@@ -128,7 +129,7 @@ static void rings_and_blocks_are_given_back_as_what_they_are(void **state)
         assert_int_equal(mem_memories_get_figures(memories, pe, memory).blocks, 0);
     }
     expect_error(mem_memories_release_ring(memories, UINT64_MAX), KB_ERR_FAULT,
-                 "0xffffffffffffffff is no physical address: it has more than 51 bits");
+                 "invalid physical address 0xffffffffffffffff: more than 51 bits");
     expect_error(mem_memories_release_ring(memories, 0x2000000000), KB_ERR_FAULT,
                  "cannot release 0x2000000000: no receive ring starts at sip0.cube0.pe0.hbm+0x0");
     mem_memories_destroy(memories);
@@ -141,9 +142,9 @@ static void rings_run_out_of_memory_as_blocks_do(void **state)
     topo_machine *machine = machine_of(SMALL_MACHINE);
     mem_memories *memories = memories_of(machine);
     static const char *const messages[] = {
-        "out of memory in sip0.cube1.pe2.hbm: 1000 bytes asked, 999 free (capacity 2097152)",
-        "out of memory in sip0.cube1.pe2.tcm: 1000 bytes asked, 999 free (capacity 1310720)",
-        "out of memory in sip0.cube1.sram: 1000 bytes asked, 999 free (capacity 65536)"};
+        "out of memory in sip0.cube1.pe2.hbm: 1000 bytes requested, 999 free (capacity 2097152)",
+        "out of memory in sip0.cube1.pe2.tcm: 1000 bytes requested, 999 free (capacity 1310720)",
+        "out of memory in sip0.cube1.sram: 1000 bytes requested, 999 free (capacity 65536)"};
     for (int m = KB_HBM; m <= KB_SRAM; m++) {
         kb_pe pe = pe_at(0, 1, 2);
         uint64_t capacity = mem_memories_get_figures(memories, pe, (kb_memory)m).capacity, pa = 0;
@@ -169,7 +170,7 @@ static void the_ring_region_can_run_out_before_the_tcm(void **state)
     kb_pe pe = pe_at(0, 0, 0);
     uint64_t ring = must_reserve(memories, pe, KB_TCM, 128 * MIB - 10, 1), pa = 0;
     expect_error(mem_memories_reserve_ring(memories, pe, KB_TCM, 11, 1, &pa), KB_ERR_FAULT,
-                 "out of memory in sip0.cube0.pe0.ipcq: 11 bytes asked, 10 free (capacity "
+                 "out of memory in sip0.cube0.pe0.ipcq: 11 bytes requested, 10 free (capacity "
                  "134217728)");
     /* All or nothing: what is allocated there next is no ring. */
     expect_figures(memories, pe, KB_TCM, 127 * MIB + 10, 127 * MIB + 10, 1);
@@ -201,8 +202,8 @@ static void the_ring_region_is_as_large_as_the_tcm_and_has_parts_of_its_own(void
     expect_ok(mem_memories_free(memories, pe, KB_TCM, block));
     expect_figures(memories, pe, KB_TCM, MIB - 1, MIB - 1, 1);
     expect_error(mem_memories_reserve_ring(memories, pe, KB_TCM, 600 * KIB, 1, &pa), KB_ERR_FAULT,
-                 "out of memory in sip0.cube0.pe0.ipcq: 614400 bytes asked, 1048575 free in 2 "
-                 "parts, the largest 524288 (capacity 1048576)");
+                 "out of memory in sip0.cube0.pe0.ipcq: 614400 bytes requested, 1048575 free "
+                 "in 2 blocks, the largest 524288 (capacity 1048576)");
     mem_memories_destroy(memories);
     topo_machine_destroy(machine);
 }

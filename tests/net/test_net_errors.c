@@ -42,11 +42,15 @@ static void options_have_limits(void **state)
     } cases[] = {
         {1, 1, 0, NULL},
         {1 << 20, 63, NET_MAX_DEPTH_BYTES, NULL},
-        {0, 1, 0, "packets of 0 bytes, 1 channels of 0 bytes: out of range"},
-        {(1 << 20) + 1, 1, 0, "packets of 1048577 bytes, 1 channels of 0 bytes: out of range"},
-        {1, 0, 0, "packets of 1 bytes, 0 channels of 0 bytes: out of range"},
-        {1, 64, 0, "packets of 1 bytes, 64 channels of 0 bytes: out of range"},
-        {1, 1, (1 << 25) + 1, "packets of 1 bytes, 1 channels of 33554433 bytes: out of range"},
+        {0, 1, 0, "fabric settings out of range: packet_bytes 0, vcs 1, depth_bytes 0"},
+        {(1 << 20) + 1, 1, 0,
+         "fabric settings out of range: packet_bytes 1048577, vcs 1, "
+         "depth_bytes 0"},
+        {1, 0, 0, "fabric settings out of range: packet_bytes 1, vcs 0, depth_bytes 0"},
+        {1, 64, 0, "fabric settings out of range: packet_bytes 1, vcs 64, depth_bytes 0"},
+        {1, 1, (1 << 25) + 1,
+         "fabric settings out of range: packet_bytes 1, vcs 1, "
+         "depth_bytes 33554433"},
     };
     topo_graph g = small_graph();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -78,10 +82,10 @@ static void channels_have_limits(void **state)
     } cases[] = {
         {1073 * KB_NS, NULL},
         {1074 * KB_NS,
-         "a link of 1000000 GB/s with 1074 ns behind it would need channels of more than "
-         "1 GiB"},
-        {3 * KB_MS, "a link of 1000000 GB/s with 3000000 ns behind it would need channels of more "
-                    "than 1 GiB"},
+         "a link of 1000000 GB/s with a latency of 1074 ns needs buffers of more than 1 GiB "
+         "per virtual channel"},
+        {3 * KB_MS, "a link of 1000000 GB/s with a latency of 3000000 ns needs buffers of more "
+                    "than 1 GiB per virtual channel"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         topo_graph g = {0};
@@ -125,8 +129,8 @@ static void places_in_the_order_of_events_have_limits(void **state)
         net_destroy(n);
         options.first_source++;
         expect_error(net_create(sim, &g, &options, &n), KB_ERR_INPUT,
-                     "the machine is too large: its 4 links take 22 channels, of 134217728, and "
-                     "16777217 places in the order of events, of 16777216");
+                     "machine too large: 4 links need 22 virtual channels (maximum 134217728) "
+                     "and 16777217 event sources (maximum 16777216)");
         assert_null(n);
     }
     kb_sim_destroy(sim);
@@ -174,28 +178,60 @@ static void bad_orders_are_refused(void **state)
         uint32_t from;
         kb_code code;
     } cases[] = {
-        {"a transfer of 0 bytes over 2 links", {good, 2, 0}, none, A, KB_ERR_BUG},
-        {"a transfer of 5 bytes over 0 links", {good, 0, 5}, none, A, KB_ERR_BUG},
-        {"a transfer of 9223372036854775808 bytes over 2 links",
+        {"invalid transfer: 0 bytes over 2 links", {good, 2, 0}, none, A, KB_ERR_BUG},
+        {"invalid transfer: 5 bytes over 0 links", {good, 0, 5}, none, A, KB_ERR_BUG},
+        {"invalid transfer: 9223372036854775808 bytes over 2 links",
          {good, 2, (uint64_t)1 << 63},
          none,
          A,
          KB_ERR_BUG},
-        {"a transfer of 68719476673 bytes is more than 1073741823 packets of 64 bytes",
+        {"transfer too large: 68719476673 bytes exceed 1073741823 packets of 64 bytes",
          {good, 2, most + 1},
          none,
          A,
          KB_ERR_INPUT},
-        {"step 0 of a transfer's way does not follow", {good, 2, 5}, none, C, KB_ERR_BUG},
-        {"step 1 of a transfer's way does not follow", {gap, 2, 5}, none, A, KB_ERR_BUG},
-        {"step 0 of a transfer's way does not follow", {router, 1, 5}, none, B, KB_ERR_BUG},
-        {"step 1 of a transfer's way does not follow", {nowhere, 2, 5}, none, A, KB_ERR_BUG},
-        {"step 1 of a transfer's way does not follow", {far, 2, 5}, none, A, KB_ERR_BUG},
-        {"step 0 of a transfer's way does not follow", {wrapped, 2, 5}, none, A, KB_ERR_BUG},
-        {"step 1 of a transfer's way does not follow", {phase_3, 2, 5}, none, A, KB_ERR_BUG},
-        {"a transfer of 5 bytes over 0 links", way, {home, 0, 5}, A, KB_ERR_BUG},
-        {"step 0 of a transfer's way does not follow", way, {good, 2, 5}, A, KB_ERR_BUG},
-        {"a transfer of 68719476673 bytes is more than 1073741823 packets of 64 bytes",
+        {"invalid route: step 0 does not continue the one before",
+         {good, 2, 5},
+         none,
+         C,
+         KB_ERR_BUG},
+        {"invalid route: step 1 does not continue the one before",
+         {gap, 2, 5},
+         none,
+         A,
+         KB_ERR_BUG},
+        {"invalid route: step 0 does not continue the one before",
+         {router, 1, 5},
+         none,
+         B,
+         KB_ERR_BUG},
+        {"invalid route: step 1 does not continue the one before",
+         {nowhere, 2, 5},
+         none,
+         A,
+         KB_ERR_BUG},
+        {"invalid route: step 1 does not continue the one before",
+         {far, 2, 5},
+         none,
+         A,
+         KB_ERR_BUG},
+        {"invalid route: step 0 does not continue the one before",
+         {wrapped, 2, 5},
+         none,
+         A,
+         KB_ERR_BUG},
+        {"invalid route: step 1 does not continue the one before",
+         {phase_3, 2, 5},
+         none,
+         A,
+         KB_ERR_BUG},
+        {"invalid transfer: 5 bytes over 0 links", way, {home, 0, 5}, A, KB_ERR_BUG},
+        {"invalid route: step 0 does not continue the one before",
+         way,
+         {good, 2, 5},
+         A,
+         KB_ERR_BUG},
+        {"transfer too large: 68719476673 bytes exceed 1073741823 packets of 64 bytes",
          way,
          {home, 1, most + 1},
          A,
@@ -234,7 +270,9 @@ static void a_memory_is_served_first(void **state)
     expect_ok(net_create(sim, &g, &(net_options){.packet_bytes = 64, .vcs = 1}, &n));
     const uint32_t steps[] = {step(g.nodes.items[memory].service), step(out)};
     net_order order = {.from = memory, .out = {steps + 1, 1, 100}};
-    expect_error(net_submit(n, &order), KB_ERR_BUG, "step 0 of a transfer's way does not follow");
+    expect_error(net_submit(n, &order), KB_ERR_BUG,
+                 "invalid route: step 0 does not continue "
+                 "the one before");
     order.out = (net_leg){steps, 2, 100};
     expect_ok(net_submit(n, &order));
     expect_ok(kb_sim_run(sim, KB_FOREVER));
@@ -259,7 +297,7 @@ static void a_way_may_be_very_long(void **state)
     for (uint32_t i = 0; i < TOO_LONG; i++)
         steps[i] = step((uint32_t[]){AB, BC, CA}[i % 3]);
     net_order order = {.from = A, .out = {steps, TOO_LONG, 1}};
-    expect_error(net_submit(n, &order), KB_ERR_BUG, "a transfer of 1 bytes over 65535 links");
+    expect_error(net_submit(n, &order), KB_ERR_BUG, "invalid transfer: 1 byte over 65535 links");
     for (int i = 0; i < 2; i++) {
         order.out.count = LONG;
         expect_ok(net_submit(n, &order));

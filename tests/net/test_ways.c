@@ -144,7 +144,7 @@ static void everybody_may_talk_to_everybody(void **state)
     net_order order = net_ways_between(&ways, ends[0], ends[0], 8, false);
     order.from = order.to = topo_node_at(m, TOPO_M_CPU, 0, 0, 0);
     kb_error *err = net_submit(fabric, &order);
-    assert_string_equal(kb_error_message(err), "a transfer of 8 bytes over 0 links");
+    assert_string_equal(kb_error_message(err), "invalid transfer: 8 bytes over 0 links");
     kb_error_free(err);
     net_ways_fini(&ways);
     net_destroy(fabric);

@@ -22,8 +22,8 @@ static void too_little_tcm_is_a_fault(void **state)
     plain_make(&p, 64, 64, 64, 2);
     pe_op op;
     expect_error(pe_composites_issue(r.composites, pe0, &p.is, &op), KB_ERR_FAULT,
-                 "a product of 64 x 64 x 64 takes tiles of at least 8576 bytes, but the scheduler "
-                 "keeps 8192 of the TCM: raise cube.pe_tcm.reserved_mib");
+                 "matrix product 64 x 64 x 64 needs tiles of at least 8576 bytes, but the "
+                 "scheduler has 8192 bytes of TCM: raise cube.pe_tcm.reserved_mib");
     assert_int_equal(op, 0);
     assert_int_equal(pe_composites_under_way(r.composites, pe0), 0);
     assert_int_equal(pe_units_under_way(r.has.units, pe0), 0);

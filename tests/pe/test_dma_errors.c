@@ -42,23 +42,25 @@ static void faults_name_who_did_it_and_move_nothing(void **state)
     kb_location nowhere = place(KB_SRAM, 0, 1, 0, 0);
     kb_location virtual = place(KB_VIRTUAL, 0, 0, 0, 0x100000ff0);
     expect_fault(&r, &(pe_move){.from = high, .to = good, .bytes = 16}, KB_ERR_FAULT,
-                 "kernel k on sip0.cube0.pe1: 16 bytes at sip0.cube0.pe0.hbm+0x3ffffff1 are not "
-                 "inside the memory: its capacity is 1073741824");
+                 "kernel k on sip0.cube0.pe1: out of bounds: 16 bytes at "
+                 "sip0.cube0.pe0.hbm+0x3ffffff1; the capacity of the memory is 1073741824");
     expect_fault(&r, &(pe_move){.from = good, .to = tcm, .bytes = 1}, KB_ERR_FAULT,
-                 "kernel k on sip0.cube0.pe1: 1 bytes at sip0.cube0.pe1.tcm+0xc00000 are not "
-                 "inside the memory: its capacity is 12582912");
+                 "kernel k on sip0.cube0.pe1: out of bounds: 1 byte at "
+                 "sip0.cube0.pe1.tcm+0xc00000; the capacity of the memory is 12582912");
     expect_fault(&r, &(pe_move){.from = good, .to = beyond, .bytes = 8}, KB_ERR_FAULT,
-                 "kernel k on sip0.cube0.pe1: 8 bytes at sip0.cube0.pe0.hbm+0xfffffffffffffffc are "
-                 "not inside the memory: its capacity is 1073741824");
+                 "kernel k on sip0.cube0.pe1: out of bounds: 8 bytes at "
+                 "sip0.cube0.pe0.hbm+0xfffffffffffffffc; the capacity of the memory is "
+                 "1073741824");
     expect_fault(&r, &(pe_move){.from = good, .to = good, .bytes = UINT64_MAX, .fill = true},
                  KB_ERR_FAULT,
-                 "kernel k on sip0.cube0.pe1: 18446744073709551615 bytes at "
-                 "sip0.cube0.pe0.hbm+0x0 are not inside the memory: its capacity is 1073741824");
+                 "kernel k on sip0.cube0.pe1: out of bounds: 18446744073709551615 bytes at "
+                 "sip0.cube0.pe0.hbm+0x0; the capacity of the memory is 1073741824");
     expect_fault(&r, &(pe_move){.from = nowhere, .to = good, .bytes = 8}, KB_ERR_INPUT,
-                 "kernel k on sip0.cube0.pe1: cube1 does not exist: a SIP has 1, from 0 on");
+                 "kernel k on sip0.cube0.pe1: cube1 does not exist: a SIP has 1, numbered from "
+                 "0");
     expect_fault(&r, &(pe_move){.from = virtual, .to = good, .bytes = 8}, KB_ERR_FAULT,
                  "kernel k on sip0.cube0.pe1: address 0x100000ff0 is not mapped: no tensor is "
-                 "mapped at all");
+                 "mapped");
 
     /* Mapped up to 0x101000, so it is the 17th byte that is not. */
     mem_extent extent = {.bytes = 4096, .copy_count = 1};
@@ -99,8 +101,8 @@ static void what_is_mapped_outside_a_memory_is_a_fault(void **state)
     expect_fault(
         &r, &(pe_move){.to = place(KB_VIRTUAL, 0, 0, 0, 0x100000000), .bytes = 4096, .fill = true},
         KB_ERR_FAULT,
-        "kernel k on sip0.cube0.pe1: 4096 bytes at sip0.cube0.pe0.hbm+0x3ffff001 are not "
-        "inside the memory: its capacity is 1073741824");
+        "kernel k on sip0.cube0.pe1: out of bounds: 4096 bytes at "
+        "sip0.cube0.pe0.hbm+0x3ffff001; the capacity of the memory is 1073741824");
     rig_fini(&r);
 }
 
@@ -129,14 +131,14 @@ static void bugs_are_returned(void **state)
     outcome o = {.r = &r};
     pe_move move = {.from = place(KB_HBM, 0, 0, 0, 0), .to = place(KB_TCM, 0, 0, 0, 0)};
     expect_error(pe_dma_start(r.dma, (kb_pe){0, 0, 0}, "k", &move, 1, on_outcome, &o, 5),
-                 KB_ERR_BUG, "a DMA is to move 0 bytes");
+                 KB_ERR_BUG, "DMA transfer of 0 bytes");
     move.bytes = 1;
     expect_error(pe_dma_start(r.dma, (kb_pe){0, 0, 2}, "k", &move, 1, on_outcome, &o, 5),
-                 KB_ERR_BUG, "there is no DMA sip0.cube0.pe2");
+                 KB_ERR_BUG, "no such DMA: sip0.cube0.pe2");
     expect_error(pe_dma_start(r.dma, (kb_pe){0, 1, 0}, "k", &move, 1, on_outcome, &o, 5),
-                 KB_ERR_BUG, "there is no DMA sip0.cube1.pe0");
+                 KB_ERR_BUG, "no such DMA: sip0.cube1.pe0");
     expect_error(pe_dma_start(r.dma, (kb_pe){1, 0, 0}, "k", &move, 1, on_outcome, &o, 5),
-                 KB_ERR_BUG, "there is no DMA sip1.cube0.pe0");
+                 KB_ERR_BUG, "no such DMA: sip1.cube0.pe0");
     assert_int_equal(o.done, 0);
     rig_fini(&r);
 }

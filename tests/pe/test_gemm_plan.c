@@ -302,8 +302,8 @@ static void too_little_space_is_a_fault(void **state)
     gemm_plan plan;
     problem.space = 8575;
     expect_error(gemm_plan_make(&figures, &problem, &plan), KB_ERR_FAULT,
-                 "a product of 1000 x 1000 x 1000 takes tiles of at least 8576 bytes, but the "
-                 "scheduler keeps 8575 of the TCM: raise cube.pe_tcm.reserved_mib");
+                 "matrix product 1000 x 1000 x 1000 needs tiles of at least 8576 bytes, but "
+                 "the scheduler has 8575 bytes of TCM: raise cube.pe_tcm.reserved_mib");
     problem.space = 8576;
     assert_int_equal(check_totals(&figures, &problem).most_used, 8576);
 
@@ -313,8 +313,8 @@ static void too_little_space_is_a_fault(void **state)
     assert_int_equal(check_totals(&figures, &problem).most_used, 56);
     problem.space = 55;
     expect_error(gemm_plan_make(&figures, &problem, &plan), KB_ERR_FAULT,
-                 "a product of 7 x 3 x 5 takes tiles of at least 56 bytes, but the scheduler keeps "
-                 "55 of the TCM: raise cube.pe_tcm.reserved_mib");
+                 "matrix product 7 x 3 x 5 needs tiles of at least 56 bytes, but the scheduler "
+                 "has 55 bytes of TCM: raise cube.pe_tcm.reserved_mib");
 }
 
 /* Too much for the clock of a simulator, but there is a plan. */

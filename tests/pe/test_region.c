@@ -281,8 +281,8 @@ static void what_is_mapped_outside_a_memory_is_a_fault(void **state)
     expect_ok(resolve(&r, &region));
     region.dims[0] = 101;
     expect_error(resolve(&r, &region), KB_ERR_FAULT,
-                 "kernel k on sip0.cube0.pe1: 101 bytes at sip0.cube0.pe0.hbm+0x3fffff9c are not "
-                 "inside the memory: its capacity is 1073741824");
+                 "kernel k on sip0.cube0.pe1: out of bounds: 101 bytes at "
+                 "sip0.cube0.pe0.hbm+0x3fffff9c; the capacity of the memory is 1073741824");
     drop(&r);
 }
 
@@ -290,8 +290,8 @@ static void what_is_mapped_outside_a_memory_is_a_fault(void **state)
 static void addresses_do_not_wrap(void **state)
 {
     (void)state;
-    static const char message[] = "kernel k on sip0.cube0.pe1: the array at 0x100000000 goes "
-                                  "beyond what 64 bits can name";
+    static const char message[] = "kernel k on sip0.cube0.pe1: the array at 0x100000000 "
+                                  "exceeds the 64-bit address space";
     rig r = make();
     map(&r, VA, 4096, KB_HBM, 0, 0);
     pe_region region = {

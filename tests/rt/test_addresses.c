@@ -58,31 +58,38 @@ static void memory_that_was_not_given_cannot_be_freed(void **state)
     kb_location block, other;
     expect_ok(kb_memory_alloc(ctx, pe1, KB_HBM, 1000, 64, &block));
     expect_error(kb_memory_free(ctx, at(KB_HBM, 0, 0, 1, block.offset + 64)), KB_ERR_FAULT,
-                 "kb_memory_free: nothing that kb_memory_alloc() gave starts at "
+                 "kb_memory_free: no allocation of kb_memory_alloc() starts at "
                  "sip0.cube0.pe1.hbm+0x40");
     other = block;
     other.pe.pe = 2;
-    expect_error_about(kb_memory_free(ctx, other), KB_ERR_FAULT, "nothing that kb_memory_alloc()");
+    expect_error_about(kb_memory_free(ctx, other), KB_ERR_FAULT,
+                       "no allocation of kb_memory_alloc()");
     other.pe = (kb_pe){77, 78, 79};
-    expect_error_about(kb_memory_free(ctx, other), KB_ERR_FAULT, "nothing that kb_memory_alloc()");
+    expect_error_about(kb_memory_free(ctx, other), KB_ERR_FAULT,
+                       "no allocation of kb_memory_alloc()");
     other = block;
     other.memory = KB_TCM;
-    expect_error_about(kb_memory_free(ctx, other), KB_ERR_FAULT, "nothing that kb_memory_alloc()");
-    expect_error_about(kb_memory_free(ctx, virtual_at(0)), KB_ERR_FAULT, "nothing that kb_memory");
+    expect_error_about(kb_memory_free(ctx, other), KB_ERR_FAULT,
+                       "no allocation of kb_memory_alloc()");
+    expect_error_about(kb_memory_free(ctx, virtual_at(0)), KB_ERR_FAULT,
+                       "no allocation of kb_memory");
     expect_error_about(kb_memory_free(ctx, at((kb_memory)17, 0, 0, 0, 0)), KB_ERR_FAULT,
-                       "nothing that kb_memory");
+                       "no allocation of kb_memory");
     expect_ok(kb_memory_free(ctx, block));
-    expect_error_about(kb_memory_free(ctx, block), KB_ERR_FAULT, "nothing that kb_memory_alloc()");
+    expect_error_about(kb_memory_free(ctx, block), KB_ERR_FAULT,
+                       "no allocation of kb_memory_alloc()");
 
     uint64_t va = some_addresses(ctx, 1);
-    expect_error_about(kb_memory_free(ctx, virtual_at(va)), KB_ERR_FAULT, "nothing that kb_memory");
+    expect_error_about(kb_memory_free(ctx, virtual_at(va)), KB_ERR_FAULT,
+                       "no allocation of kb_memory");
     expect_ok(kb_va_free(ctx, va));
 
     kb_tensor x;
     kb_tensor_spec spec = bytes_spec("x", 100);
     expect_ok(kb_empty(ctx, &spec, &x));
     expect_ok(kb_tensor_shard_location(ctx, x, 0, &block));
-    expect_error_about(kb_memory_free(ctx, block), KB_ERR_FAULT, "nothing that kb_memory_alloc()");
+    expect_error_about(kb_memory_free(ctx, block), KB_ERR_FAULT,
+                       "no allocation of kb_memory_alloc()");
     expect_ok(kb_tensor_free(ctx, x));
     kb_context_destroy(ctx);
 }
@@ -109,21 +116,21 @@ static void what_cannot_be_given_is_refused(void **state)
     kb_machine m = kb_context_machine(ctx);
     kb_location block = at(KB_SRAM, 9, 9, 9, 9);
     expect_error(kb_memory_alloc(ctx, pe0, KB_HBM, 0, 1, &block), KB_ERR_INPUT,
-                 "kb_memory_alloc: 0 bytes asked in sip0.cube0.pe0.hbm: at least 1 is needed");
+                 "kb_memory_alloc: invalid size of 0 bytes in sip0.cube0.pe0.hbm: expected at "
+                 "least 1");
     expect_error(
         kb_memory_alloc(ctx, pe0, KB_HBM, 1, 0, &block), KB_ERR_INPUT,
-        "kb_memory_alloc: alignment 0 asked in sip0.cube0.pe0.hbm: a power of two is needed");
+        "kb_memory_alloc: invalid alignment 0 in sip0.cube0.pe0.hbm: expected a power of two");
     expect_error(
         kb_memory_alloc(ctx, pe0, KB_TCM, 1, 24, &block), KB_ERR_INPUT,
-        "kb_memory_alloc: alignment 24 asked in sip0.cube0.pe0.tcm: a power of two is needed");
+        "kb_memory_alloc: invalid alignment 24 in sip0.cube0.pe0.tcm: expected a power of two");
     expect_error_about(kb_memory_alloc(ctx, pe0, KB_VIRTUAL, 1, 1, &block), KB_ERR_INPUT,
-                       "a virtual address is in no memory");
+                       "expected a physical memory, found KB_VIRTUAL");
     expect_error_about(kb_memory_alloc(ctx, (kb_pe){0, 0, PES}, KB_HBM, 1, 1, &block), KB_ERR_INPUT,
                        "pe4 does not exist");
-    expect_error(
-        kb_memory_alloc(ctx, pe0, KB_TCM, m.tcm_bytes + 1, 1, &block), KB_ERR_FAULT,
-        "kb_memory_alloc: out of memory in sip0.cube0.pe0.tcm: 12582913 bytes asked, 12582912 free "
-        "(capacity 12582912)");
+    expect_error(kb_memory_alloc(ctx, pe0, KB_TCM, m.tcm_bytes + 1, 1, &block), KB_ERR_FAULT,
+                 "kb_memory_alloc: out of memory in sip0.cube0.pe0.tcm: 12582913 bytes requested, "
+                 "12582912 free (capacity 12582912)");
     expect_error_about(kb_memory_alloc(ctx, pe0, KB_HBM, UINT64_MAX, 1, &block), KB_ERR_FAULT,
                        "out of memory in sip0.cube0.pe0.hbm");
     assert_int_equal(block.offset, 9);
@@ -175,11 +182,11 @@ static void addresses_that_were_not_given_cannot_be_freed(void **state)
     kb_context *ctx = open_small(NULL);
     uint64_t va = some_addresses(ctx, 10000);
     expect_error(kb_va_free(ctx, 0), KB_ERR_FAULT,
-                 "kb_va_free: nothing that kb_va_alloc() gave starts at 0x0");
-    expect_error_about(kb_va_free(ctx, va + 4096), KB_ERR_FAULT, "nothing that kb_va_alloc()");
+                 "kb_va_free: no range of kb_va_alloc() starts at 0x0");
+    expect_error_about(kb_va_free(ctx, va + 4096), KB_ERR_FAULT, "no range of kb_va_alloc()");
     expect_error_about(kb_va_free(ctx, UINT64_MAX), KB_ERR_FAULT, "0xffffffffffffffff");
     expect_ok(kb_va_free(ctx, va));
-    expect_error_about(kb_va_free(ctx, va), KB_ERR_FAULT, "nothing that kb_va_alloc() gave");
+    expect_error_about(kb_va_free(ctx, va), KB_ERR_FAULT, "no range of kb_va_alloc() starts");
     kb_context_destroy(ctx);
 }
 
@@ -228,10 +235,9 @@ static void more_addresses_than_there_are_is_an_error(void **state)
     (void)state;
     kb_context *ctx = open_small(NULL);
     uint64_t va = 7;
-    expect_error(kb_va_alloc(ctx, 0, &va), KB_ERR_INPUT,
-                 "kb_va_alloc: a range of 0 virtual addresses was asked for");
+    expect_error(kb_va_alloc(ctx, 0, &va), KB_ERR_INPUT, "kb_va_alloc: invalid size of 0 bytes");
     expect_error_about(kb_va_alloc(ctx, ((uint64_t)1 << 48) + 1, &va), KB_ERR_FAULT,
-                       "out of virtual addresses: 281474976710657 bytes asked");
+                       "out of virtual addresses: 281474976710657 bytes requested");
     expect_error_about(kb_va_alloc(ctx, UINT64_MAX, &va), KB_ERR_FAULT, "out of virtual addresses");
     assert_int_equal(va, 7);
     va = some_addresses(ctx, (uint64_t)1 << 48);
@@ -282,11 +288,11 @@ static void addresses_of_nothing_are_errors(void **state)
     kb_location where;
     char name[KB_NAME_BYTES];
     expect_error_about(kb_location_to_pa(ctx, hbm(0, m.hbm_bytes), &pa), KB_ERR_FAULT,
-                       "are not inside the memory");
+                       "out of bounds");
     expect_error_about(kb_location_to_pa(ctx, hbm(SIPS, 0), &pa), KB_ERR_INPUT,
                        "sip4 does not exist");
     expect_error_about(kb_location_to_pa(ctx, virtual_at(0), &pa), KB_ERR_INPUT,
-                       "a virtual address is in no memory");
+                       "expected a physical memory, found KB_VIRTUAL");
     expect_ok(kb_location_to_pa(ctx, hbm(0, 0), &pa));
     uint64_t there = pa | (uint64_t)SIPS << 43; /* a SIP that is not there */
     expect_error_about(kb_location_from_pa(ctx, there, &where), KB_ERR_FAULT, "not in the machine");

@@ -483,8 +483,8 @@ static void call_with_a_tensor_that_is_gone(kb_context *ctx, rt_call call, kb_do
     moment before = moment_of(ctx);
     const rt_call_entry *entry = &rt_calls[call];
     char message[160];
-    snprintf(message, sizeof message, "%s: %s%sthe tensor was freed, or never was one",
-             entry->function, entry->argument ? entry->argument : "", entry->argument ? ": " : "");
+    snprintf(message, sizeof message, "%s: %s%sinvalid or freed tensor handle", entry->function,
+             entry->argument ? entry->argument : "", entry->argument ? ": " : "");
     expect_error(drivers[call](&s, s.x), KB_ERR_FAULT, message);
     expect_same_moment(before, moment_of(ctx));
     assert_false(is_done(ctx, request));
@@ -631,7 +631,7 @@ static void a_tensor_may_be_freed_while_it_is_waited_for(void **state)
         }
         if (sh.err) {
             assert_int_equal(kb_error_code(sh.err), KB_ERR_FAULT);
-            assert_non_null(strstr(kb_error_message(sh.err), "was freed"));
+            assert_non_null(strstr(kb_error_message(sh.err), "invalid or freed"));
         }
         kb_error_free(sh.err);
         kb_context_destroy(ctx);

@@ -83,7 +83,7 @@ static void stacks_have_limits(void **state)
 {
     (void)state;
     refuse_context(&(kb_context_options){.stack_bytes = 1000}, KB_ERR_INPUT,
-                   "stacks of 1000 bytes; expected 16384 to 1073741824");
+                   "invalid stack size of 1000 bytes: expected 16384 to 1073741824");
     refuse_context(&(kb_context_options){.stack_bytes = (size_t)2 << 30}, KB_ERR_INPUT, "expected");
     kb_context_destroy(open_small(&(kb_context_options){.stack_bytes = 16384}));
     kb_context_destroy(open_small(&(kb_context_options){.stack_bytes = 1 << 30}));
@@ -100,8 +100,8 @@ static void settings_that_change_nothing_are_warned_of(void **state)
                                                        .on_warning = note_warning,
                                                        .on_warning_self = &seen});
     expect_notes(&seen,
-                 "--set system.sips.count=2 changes nothing: the machine has this value already\n"
-                 "--set cube.noc.w=4 changes nothing: the machine has this value already\n");
+                 "--set system.sips.count=2 has no effect: the machine already has this value\n"
+                 "--set cube.noc.w=4 has no effect: the machine already has this value\n");
     kb_context_destroy(ctx);
 }
 
@@ -200,8 +200,8 @@ static void a_handle_of_another_context_is_none(void **state)
     expect_ok(kb_empty(ctx, &spec, &x));
     kb_request request = submit(ctx, write_to(hbm(0, 0), 1));
     bool done;
-    expect_error_about(kb_request_test(other, request, &done), KB_ERR_FAULT, "never was one");
-    expect_error_about(kb_tensor_shape(other, x, &shape), KB_ERR_FAULT, "never was one");
+    expect_error_about(kb_request_test(other, request, &done), KB_ERR_FAULT, "invalid or freed");
+    expect_error_about(kb_tensor_shape(other, x, &shape), KB_ERR_FAULT, "invalid or freed");
     kb_context_destroy(other);
     (void)wait_for(ctx, request);
     kb_context_destroy(ctx);
@@ -261,13 +261,14 @@ static void leave_things(const kb_context_options *options)
 }
 
 static const char leaks[] =
-    "leaving the context: tensor 'weights' (4, 8) f16 on sip0 was not freed\n"
-    "leaving the context: tensor 'tensor3' (4, 8) f16 on sip0 was not freed\n"
-    "leaving the context: tensor 'a\\nb' (4, 8) f16 was not freed\n"
-    "leaving the context: memory at sip1.cube1.pe2.tcm+0x0 was not freed\n"
-    "leaving the context: memory at virtual+0x100006000 was not freed\n"
-    "leaving the context: the handle of 1 request was not freed\n"
-    "leaving the context: nobody was told that a request failed: PE DMA on sip0.cube0.pe0: ";
+    "context destroyed: tensor 'weights' (4, 8) f16 on sip0 was not freed\n"
+    "context destroyed: tensor 'tensor3' (4, 8) f16 on sip0 was not freed\n"
+    "context destroyed: tensor 'a\\n"
+    "b' (4, 8) f16 was not freed\n"
+    "context destroyed: memory at sip1.cube1.pe2.tcm+0x0 was not freed\n"
+    "context destroyed: memory at virtual+0x100006000 was not freed\n"
+    "context destroyed: 1 request handle was not freed\n"
+    "context destroyed: a failed request was never waited for: PE DMA on sip0.cube0.pe0: ";
 
 /* The order of tensors is that of their places. */
 static void expect_leaks(void)
@@ -342,7 +343,7 @@ static void warnings_go_to_stderr(void **state)
     remove_file(&file);
     assert_string_equal(
         text,
-        "kernbench: warning: leaving the context: tensor 'left' (100,) i8 on sip0 was not freed\n");
+        "kernbench: warning: context destroyed: tensor 'left' (100,) i8 on sip0 was not freed\n");
 }
 
 /* ---- Leaving in the middle ---- */
@@ -391,7 +392,7 @@ static void tidy_up(void *arg)
     expect_ok(kb_tensor_free(g->ctx, g->tensor));
     expect_ok(kb_request_free(g->ctx, submit(g->ctx, write_to(hbm(0, 0), 1))));
     expect_error(kb_request_wait(g->ctx, g->request, NULL), KB_ERR_FAULT,
-                 "guest is being unwound and cannot wait");
+                 "guest is being stopped and cannot wait");
     expect_ok(kb_request_free(g->ctx, g->request));
 }
 

@@ -28,9 +28,10 @@ static void a_device_that_is_not_there_cannot_be_set(void **state)
     kb_context *ctx = open_small(NULL);
     expect_ok(kb_ahbm_set_device(ctx, 1));
     expect_error(kb_ahbm_set_device(ctx, SIPS), KB_ERR_INPUT,
-                 "kb_ahbm_set_device: there is no device 4: the machine has 4, from 0 on");
+                 "kb_ahbm_set_device: no such device 4: the machine has 4, numbered from 0");
     expect_error(kb_accelerator_set_device_index(ctx, UINT32_MAX), KB_ERR_INPUT,
-                 "kb_ahbm_set_device: there is no device 4294967295: the machine has 4, from 0 on");
+                 "kb_ahbm_set_device: no such device 4294967295: the machine has 4, numbered "
+                 "from 0");
     assert_int_equal(kb_ahbm_current_device(ctx), 1);
     kb_context_destroy(ctx);
 }
@@ -74,7 +75,7 @@ static kb_error *has_its_own(kb_context *ctx, uint32_t rank, void *arg)
     assert_int_equal(device_of_new_tensor(ctx, "x"), own);
     KB_TRY(kb_synchronize(ctx));
     expect_error_about(kb_ahbm_set_device(ctx, SIPS), KB_ERR_INPUT,
-                       "kb_ahbm_set_device: there is no device 4");
+                       "kb_ahbm_set_device: no such device 4");
     assert_int_equal(kb_accelerator_current_device_index(ctx), own);
     return NULL;
 }
@@ -120,9 +121,8 @@ static void a_worker_that_set_no_device_is_warned_once(void **state)
 {
     (void)state;
     spawn_with_warnings(&(kb_context_options){.debug = true}, 3, &warnings);
-    expect_notes(&warnings,
-                 "rank 0 uses device 0 because it has set none: call kb_ahbm_set_device() first\n"
-                 "rank 2 uses device 0 because it has set none: call kb_ahbm_set_device() first\n");
+    expect_notes(&warnings, "rank 0 uses device 0 by default: call kb_ahbm_set_device() first\n"
+                            "rank 2 uses device 0 by default: call kb_ahbm_set_device() first\n");
 }
 
 static void there_is_no_warning_without_debug_mode(void **state)
@@ -170,9 +170,8 @@ static void creating_a_tensor_without_a_device_warns(void **state)
         .debug = true, .on_warning = note_warning, .on_warning_self = &warnings});
     expect_ok(kb_spawn(ctx, creates, NULL, 2));
     kb_context_destroy(ctx);
-    expect_notes(&warnings,
-                 "rank 0 uses device 0 because it has set none: call kb_ahbm_set_device() first\n"
-                 "rank 1 uses device 0 because it has set none: call kb_ahbm_set_device() first\n");
+    expect_notes(&warnings, "rank 0 uses device 0 by default: call kb_ahbm_set_device() first\n"
+                            "rank 1 uses device 0 by default: call kb_ahbm_set_device() first\n");
 }
 
 /* ---- Scope ---- */
@@ -300,7 +299,7 @@ static void devices_in_words(void **state)
     for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
         kb_context *ctx = (kb_context *)(uintptr_t)1;
         kb_error *err = try_small(&(kb_context_options){.device = absent[i]}, &ctx);
-        expect_error_about(err, KB_ERR_INPUT, "': the machine has 4 SIPs, from 0 on");
+        expect_error_about(err, KB_ERR_INPUT, "': the machine has 4 SIPs, numbered from 0");
         assert_null(ctx);
     }
 }

@@ -282,7 +282,7 @@ static void a_freed_tensor_fails_the_work(void **state)
     for (int i = 0; i < 2; i++) {
         rt_flat_copy copy = {.to = i ? here : gone, .from = i ? gone : here, .count = 1};
         expect_error(try_copies(ctx, &copy, 1, NULL), KB_ERR_FAULT,
-                     "the tensor was freed, or never was one");
+                     "invalid or freed tensor handle");
     }
     kb_context_destroy(ctx);
 }

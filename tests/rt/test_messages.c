@@ -323,25 +323,25 @@ static void messages_about_what_is_not_there_are_refused(void **state)
     const kb_pe pe = {0, 0, 0};
     const uint64_t va = 0x100000000;
     const wrong wrongs[] = {
-        {of_kind(5), KB_ERR_INPUT, "kb_request_submit: there is no message of kind 5"},
-        {of_kind(-1), KB_ERR_INPUT, "kb_request_submit: there is no message of kind -1"},
+        {of_kind(5), KB_ERR_INPUT, "kb_request_submit: invalid message kind 5"},
+        {of_kind(-1), KB_ERR_INPUT, "kb_request_submit: invalid message kind -1"},
         {write_to(hbm(0, 0), 0), KB_ERR_INPUT, "memory write: 0 bytes; expected at least 1"},
         {read_from(hbm(0, 0), 0), KB_ERR_INPUT, "memory read: 0 bytes; expected at least 1"},
         {dma(pe, hbm(0, 0), hbm(1, 0), 0), KB_ERR_INPUT, "PE DMA: 0 bytes; expected at least 1"},
         {map_to(pe, va, hbm(0, 0), 0), KB_ERR_INPUT, "MMU map: 0 bytes; expected at least 1"},
 
         {write_to(hbm(4, 0), 1), KB_ERR_INPUT,
-         "memory write: sip4 does not exist: the machine has 4, from 0 on"},
+         "memory write: sip4 does not exist: the machine has 4, numbered from 0"},
         {write_to(at(KB_HBM, 0, 2, 0, 0), 1), KB_ERR_INPUT,
-         "memory write: cube2 does not exist: a SIP has 2, from 0 on"},
+         "memory write: cube2 does not exist: a SIP has 2, numbered from 0"},
         {read_from(at(KB_TCM, 0, 0, 4, 0), 1), KB_ERR_INPUT,
-         "memory read: pe4 does not exist: a cube has 4, from 0 on"},
+         "memory read: pe4 does not exist: a cube has 4, numbered from 0"},
         {read_from(at(KB_SRAM, UINT32_MAX, 0, 0, 0), 1), KB_ERR_INPUT,
-         "memory read: sip4294967295 does not exist: the machine has 4, from 0 on"},
+         "memory read: sip4294967295 does not exist: the machine has 4, numbered from 0"},
         {write_to(nowhere(), 1), KB_ERR_INPUT,
-         "memory write: memory 17 does not exist: there are hbm, tcm and sram"},
+         "memory write: invalid memory 17: expected hbm, tcm or sram"},
         {dma((kb_pe){0, 0, 4}, hbm(0, 0), hbm(1, 0), 1), KB_ERR_INPUT,
-         "PE DMA: pe4 does not exist: a cube has 4, from 0 on"},
+         "PE DMA: pe4 does not exist: a cube has 4, numbered from 0"},
         {dma((kb_pe){0, 2, 0}, hbm(0, 0), hbm(1, 0), 1), KB_ERR_INPUT, "PE DMA: cube2 does not"},
         {dma((kb_pe){4, 0, 0}, hbm(0, 0), hbm(1, 0), 1), KB_ERR_INPUT, "PE DMA: sip4 does not"},
         {map_to((kb_pe){0, 0, 4}, va, hbm(0, 0), 1), KB_ERR_INPUT, "MMU map: pe4 does not exist"},
@@ -362,23 +362,25 @@ static void messages_beyond_memories_and_addresses_are_refused(void **state)
     const uint64_t last_va = 0x100000000 + ((uint64_t)1 << 48);
     const wrong wrongs[] = {
         {write_to(hbm(0, m.hbm_bytes), 1), KB_ERR_FAULT,
-         "memory write: 1 bytes at sip0.cube0.pe0.hbm+0x300000000 are not inside the memory: its "
-         "capacity is 12884901888"},
-        {write_to(hbm(0, 1), m.hbm_bytes), KB_ERR_FAULT, "are not inside the memory"},
-        {write_to(hbm(0, 0), UINT64_MAX), KB_ERR_FAULT, "are not inside the memory"},
-        {write_to(hbm(0, UINT64_MAX), 1), KB_ERR_FAULT, "are not inside the memory"},
-        {write_to(hbm(0, UINT64_MAX), UINT64_MAX), KB_ERR_FAULT, "are not inside the memory"},
+         "memory write: out of bounds: 1 byte at sip0.cube0.pe0.hbm+0x300000000; the capacity "
+         "of the memory is 12884901888"},
+        {write_to(hbm(0, 1), m.hbm_bytes), KB_ERR_FAULT, "out of bounds"},
+        {write_to(hbm(0, 0), UINT64_MAX), KB_ERR_FAULT, "out of bounds"},
+        {write_to(hbm(0, UINT64_MAX), 1), KB_ERR_FAULT, "out of bounds"},
+        {write_to(hbm(0, UINT64_MAX), UINT64_MAX), KB_ERR_FAULT, "out of bounds"},
         {read_from(at(KB_TCM, 0, 0, 0, m.tcm_bytes), 1), KB_ERR_FAULT,
-         "memory read: 1 bytes at sip0.cube0.pe0.tcm+0xc00000 are not inside the memory"},
+         "memory read: out of bounds: 1 byte at sip0.cube0.pe0.tcm+0xc00000"},
         {read_from(at(KB_SRAM, 1, 1, 0, m.sram_bytes - 3), 4), KB_ERR_FAULT,
-         "memory read: 4 bytes at sip1.cube1.sram+0x1fffffd are not inside the memory"},
-        {dma(pe, hbm(0, m.hbm_bytes), hbm(1, 0), 1), KB_ERR_FAULT, "PE DMA: 1 bytes at sip0"},
+         "memory read: out of bounds: 4 bytes at sip1.cube1.sram+0x1fffffd"},
+        {dma(pe, hbm(0, m.hbm_bytes), hbm(1, 0), 1), KB_ERR_FAULT,
+         "PE DMA: out of bounds: 1 byte at sip0"},
         {dma(pe, hbm(0, 0), hbm(1, m.hbm_bytes), 1), KB_ERR_FAULT, "PE DMA: 1 bytes at sip1"},
         {dma(pe, nowhere(), hbm(1, 0), 1), KB_ERR_INPUT, "PE DMA: memory 17 does not exist"},
         {map_to(pe, va, hbm(0, m.hbm_bytes - 1), 2), KB_ERR_FAULT, "MMU map: 2 bytes at sip0"},
 
         {write_to(virtual_at(va), 1), KB_ERR_INPUT,
-         "memory write: a virtual address is in no memory: it has to be translated first"},
+         "memory write: expected a physical memory, found KB_VIRTUAL: translate the address "
+         "first"},
         {read_from(virtual_at(va), 1), KB_ERR_INPUT, "memory read: a virtual address is in no"},
         {map_to(pe, va, virtual_at(va), 1), KB_ERR_INPUT, "MMU map: a virtual address is in no"},
 
@@ -389,8 +391,7 @@ static void messages_beyond_memories_and_addresses_are_refused(void **state)
         {map_to(pe, last_va, hbm(0, 0), 1), KB_ERR_FAULT, "are not addresses that"},
         {map_to(pe, last_va - 1, hbm(0, 0), 2), KB_ERR_FAULT, "are not addresses that"},
         {map_to(pe, UINT64_MAX, hbm(0, 0), 2), KB_ERR_FAULT, "are not addresses that"},
-        {unmap_from(pe, va), KB_ERR_FAULT,
-         "MMU unmap: no request has mapped anything at 0x100000000 on sip0"},
+        {unmap_from(pe, va), KB_ERR_FAULT, "MMU unmap: nothing is mapped at 0x100000000 on sip0"},
     };
     refuse_all(ctx, wrongs, sizeof wrongs / sizeof *wrongs);
     kb_context_destroy(ctx);
@@ -573,7 +574,7 @@ static void each_pe_is_mapped_for_itself(void **state)
     kb_request request; /* it is in no PE any more */
     message = unmap_from(pe0, va);
     expect_error_about(kb_request_submit(ctx, &message, &request), KB_ERR_FAULT,
-                       "MMU unmap: no request has mapped anything at");
+                       "MMU unmap: nothing is mapped at");
     kb_context_destroy(ctx);
 }
 
@@ -679,11 +680,11 @@ static void the_mapping_of_a_tensor_is_not_to_be_meddled_with(void **state)
         kb_request request;
         kb_message message = unmap_from(pe0, va);
         expect_error_about(kb_request_submit(ctx, &message, &request), KB_ERR_FAULT,
-                           "MMU unmap: no request has mapped anything at");
+                           "MMU unmap: nothing is mapped at");
         message = map_to(pe0, va + 4999, hbm(0, 0), 1);
         expect_error_about(kb_request_submit(ctx, &message, &request), KB_ERR_FAULT,
                            "are not addresses that kb_va_alloc() gave");
-        expect_error_about(kb_va_free(ctx, va), KB_ERR_FAULT, "nothing that kb_va_alloc() gave");
+        expect_error_about(kb_va_free(ctx, va), KB_ERR_FAULT, "no range of kb_va_alloc() starts");
         expect_ok(kb_synchronize(ctx));
     }
     expect_ok(use_address(ctx, pe0, va)); /* it is still there */

@@ -128,10 +128,10 @@ static void long_circles_are_cut_short(void **state)
     expect_ok(kb_request_free(ctx, s.request));
     /* Each waits for the one before it. */
     const char *expected = ": sip0.cube0.pe0 waits for sip0.cube1.pe3 (W), which waits for "
-                           "sip0.cube1.pe2 (W), which waits for sip0.cube1.pe1 (W), which waits "
-                           "for sip0.cube1.pe0 (W), which waits for sip0.cube0.pe7 (W), which "
-                           "waits for sip0.cube0.pe6 (W), which waits for sip0.cube0.pe5 (W), "
-                           "which waits for sip0.cube0.pe4 (W), and so on in a circle";
+                           "sip0.cube1.pe2 (W), which waits for sip0.cube1.pe1 (W), which "
+                           "waits for sip0.cube1.pe0 (W), which waits for sip0.cube0.pe7 (W), "
+                           "which waits for sip0.cube0.pe6 (W), which waits for sip0.cube0.pe5 "
+                           "(W), which waits for sip0.cube0.pe4 (W), and so on in a cycle";
     if (!strstr(kb_error_message(err), expected))
         fail_msg("'%s'", kb_error_message(err));
     kb_error_free(err);

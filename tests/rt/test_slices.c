@@ -331,20 +331,21 @@ static void what_is_out_of_range_is_refused(void **state)
     double value = 5;
     unsigned char bytes[20];
     expect_error(kb_tensor_get(ctx, m.x, KB_FABRIC, &KB_INDEX(4, 0), &value), KB_ERR_FAULT,
-                 "kb_tensor_get: index 4 of axis 0 of tensor 'x' is out of range: it has 4");
+                 "kb_tensor_get: index 4 of axis 0 of tensor 'x' is out of range: the size is 4");
     expect_error(kb_tensor_set(ctx, m.x, KB_FABRIC, &KB_INDEX(0, UINT64_MAX), 1), KB_ERR_FAULT,
                  "kb_tensor_set: index 18446744073709551615 of axis 1 of tensor 'x' is out of "
-                 "range: it has 5");
+                 "range: the size is 5");
     expect_error(kb_tensor_get_slice(ctx, m.x, KB_FABRIC, &KB_SLICE({0, 1}, {3, 6}), bytes, 3),
                  KB_ERR_FAULT,
-                 "kb_tensor_get_slice: 3:6 of axis 1 of tensor 'x' is out of range: it has 5");
+                 "kb_tensor_get_slice: 3:6 of axis 1 of tensor 'x' is out of range: the size "
+                 "is 5");
     expect_error(kb_tensor_set_slice(ctx, m.x, KB_FABRIC, &KB_SLICE({3, 2}), bytes, 5),
                  KB_ERR_FAULT,
                  "kb_tensor_set_slice: 3:2 of axis 0 of tensor 'x' ends before it starts");
     expect_error(kb_tensor_fill_slice(ctx, m.x, KB_FABRIC, &KB_SLICE({5, KB_END}), 1), KB_ERR_FAULT,
                  "kb_tensor_fill_slice: 5:4 of axis 0 of tensor 'x' ends before it starts");
     expect_error(kb_tensor_fill_slice(ctx, m.x, KB_FABRIC, &KB_SLICE({0, 1}, {0, 1}, {0, 1}), 1),
-                 KB_ERR_FAULT, "kb_tensor_fill_slice: the slice has 3 axes, but tensor 'x' only 2");
+                 KB_ERR_FAULT, "kb_tensor_fill_slice: the slice has 3 axes, but tensor 'x' has 2");
     assert_true(value == 5);
     expect_ok(kb_tensor_to_host(ctx, m.x, KB_BACKDOOR, bytes, sizeof bytes));
     for (int i = 0; i < 20; i++)
@@ -358,13 +359,13 @@ static void the_number_of_bytes_has_to_be_right(void **state)
     matrix m = make_matrix();
     unsigned char bytes[24] = {0};
     expect_error(kb_tensor_to_host(m.ctx, m.x, KB_FABRIC, bytes, 24), KB_ERR_FAULT,
-                 "kb_tensor_to_host: tensor 'x': 24 bytes were given, but the elements take 20");
+                 "kb_tensor_to_host: tensor 'x': 24 bytes given, but the elements take 20");
     expect_error(kb_tensor_get_slice(m.ctx, m.x, KB_BACKDOOR, &KB_SLICE({1, 2}), bytes, 4),
                  KB_ERR_FAULT,
-                 "kb_tensor_get_slice: tensor 'x': 4 bytes were given, but the elements take 5");
+                 "kb_tensor_get_slice: tensor 'x': 4 bytes given, but the elements take 5");
     expect_error(kb_tensor_set_slice(m.ctx, m.x, KB_BACKDOOR, &KB_SLICE({1, 1}), bytes, 5),
                  KB_ERR_FAULT,
-                 "kb_tensor_set_slice: tensor 'x': 5 bytes were given, but the elements take 0");
+                 "kb_tensor_set_slice: tensor 'x': 5 bytes given, but the elements take 0");
     kb_context_destroy(m.ctx);
 }
 

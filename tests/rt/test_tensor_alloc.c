@@ -104,8 +104,8 @@ static void expect_ok_or_no_memory(kb_error *err)
 /* The machine has stopped for good: all that takes time says so, and the rest goes on. */
 static void expect_standstill(kb_context *ctx)
 {
-    static const char message[] = "the simulation has run out of memory before: what was under "
-                                  "way is lost, and nothing can move any more";
+    static const char message[] = "the simulation ran out of host memory before and cannot "
+                                  "continue";
     kb_tensor_spec spec = {.shape = KB_SHAPE(3), .dtype = KB_I8, .door = KB_BACKDOOR};
     kb_tensor x, y;
     kb_shape shape;

@@ -160,11 +160,11 @@ static void a_memory_can_be_used_to_the_last_byte(void **state)
         const char *message;
     } memories[] = {
         {KB_HBM, (uint64_t)6 << 30,
-         "kb_empty: tensor 'x': out of memory in sip0.cube0.pe0.hbm: 6442450945 bytes asked, 6442450944 "
-         "free (capacity 6442450944)"},
+         "kb_empty: tensor 'x': out of memory in sip0.cube0.pe0.hbm: 6442450945 bytes "
+         "requested, 6442450944 free (capacity 6442450944)"},
         {KB_TCM, 12 << 20,
-         "kb_empty: tensor 'x': out of memory in sip0.cube0.pe0.tcm: 12582913 bytes asked, 12582912 free "
-         "(capacity 12582912)"},
+         "kb_empty: tensor 'x': out of memory in sip0.cube0.pe0.tcm: 12582913 bytes requested, "
+         "12582912 free (capacity 12582912)"},
     };
     kb_context *ctx = open_machine(ONE_PE);
     for (size_t i = 0; i < 2; i++) {
@@ -176,7 +176,7 @@ static void a_memory_can_be_used_to_the_last_byte(void **state)
         spec.shape.dims[0] = 1;
         kb_error *err = kb_empty(ctx, &spec, &y);
         assert_int_equal(kb_error_code(err), KB_ERR_FAULT);
-        assert_non_null(strstr(kb_error_message(err), "1 bytes asked, 0 free"));
+        assert_non_null(strstr(kb_error_message(err), "1 byte requested, 0 free"));
         kb_error_free(err);
         expect_ok(kb_tensor_free(ctx, x));
         expect_ok(kb_empty(ctx, &spec, &y));
@@ -280,8 +280,8 @@ static void without_addresses_there_is_no_tensor(void **state)
     kb_tensor_spec spec = bytes_in(KB_HBM, 4097, &policy);
     expect_error(
         kb_empty(ctx, &spec, &x), KB_ERR_FAULT,
-        "kb_empty: tensor 'x': out of virtual addresses: 8193 bytes asked, 8192 free, the largest "
-        "range 8192");
+        "kb_empty: tensor 'x': out of virtual addresses: 8193 bytes requested, 8192 free, the "
+        "largest range 8192");
     assert_int_equal(mem_memories_get_figures(ctx->memories, (kb_pe){0}, KB_HBM).blocks, 0);
     spec.shape.dims[0] = 4096;
     expect_ok(kb_empty(ctx, &spec, &x));

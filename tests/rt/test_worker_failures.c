@@ -92,7 +92,7 @@ static void the_rank_that_fails_is_named_in_every_phase(void **state)
             char expected[160];
             snprintf(expected, sizeof expected, "1 of 4 workers failed: rank %u: %s", rank,
                      fault ? "PE DMA on sip0.cube0.pe0: address 0xdead0000 is not mapped: no "
-                             "tensor is mapped at all"
+                             "tensor is mapped"
                            : "boom");
             expect_error(kb_spawn(ctx, one_of_them_fails, &f, SIPS),
                          fault ? KB_ERR_FAULT : KB_ERR_CHECK, expected);
@@ -150,7 +150,7 @@ static void note_cleanup(void *arg)
 static void expect_no_waiting(kb_error *err, uint32_t rank)
 {
     char message[64];
-    snprintf(message, sizeof message, "rank %u is being unwound and cannot wait", rank);
+    snprintf(message, sizeof message, "rank %u is being stopped and cannot wait", rank);
     expect_error(err, KB_ERR_FAULT, message);
 }
 
@@ -466,13 +466,12 @@ static void details_of_errors_are_kept_line_by_line(void **state)
     (void)state;
     kb_context *ctx = open_small(NULL), *other = open_small(NULL);
     kb_error *err = kb_spawn(ctx, returns_an_error_with_details, other, 1);
-    const char *message = "deadlock at 0.000000 ns: nothing is left to happen and 2 coroutines "
-                          "wait";
+    const char *message = "deadlock at 0.000000 ns: no pending events, 2 coroutines blocked";
     char expected[400];
     snprintf(expected, sizeof expected,
              "rank 0: %s\nrank 0 waits for godot\nrank 1 waits for godot", message);
     assert_string_equal(kb_error_detail(err), expected);
-    snprintf(expected, sizeof expected, "1 of 1 workers failed: rank 0: %s", message);
+    snprintf(expected, sizeof expected, "1 of 1 worker failed: rank 0: %s", message);
     expect_error(err, KB_ERR_DEADLOCK, expected);
     expect_as_new(other);
     kb_context_destroy(other);
@@ -577,7 +576,7 @@ static void a_deadlock_is_an_error_and_all_are_unwound(void **state)
     kb_error *err = kb_spawn(ctx, waits_for_nobody, &sem, 3);
     assert_string_equal(kb_error_detail(err),
                         "rank 0 waits for a word from nobody\nrank 1 waits for a word from nobody");
-    expect_error_about(err, KB_ERR_DEADLOCK, "nothing is left to happen and 2 coroutines wait");
+    expect_error_about(err, KB_ERR_DEADLOCK, "no pending events, 2 coroutines blocked");
     expect_notes(&seen, "0:x 1:x ");
     assert_null(sem.waiters.head);
     expect_as_new(ctx);

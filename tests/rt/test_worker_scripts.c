@@ -310,7 +310,8 @@ static void expect_named(const kb_error *err, const run *model, kb_time first)
     for (uint32_t i = 0; i < model->script->workers; i++)
         failed += is_named[i];
     char text[64];
-    snprintf(text, sizeof text, "%u of %u workers failed: ", failed, model->script->workers);
+    snprintf(text, sizeof text, "%u of %u worker%s failed: ", failed, model->script->workers,
+             kb_plural(model->script->workers));
     const char *message = kb_error_message(err), *detail = kb_error_detail(err);
     assert_memory_equal(message, text, strlen(text));
     for (uint32_t i = 0; i < model->script->workers; i++) {

@@ -538,7 +538,7 @@ static void intrude(kb_sim *sim, void *self, uint64_t arg)
     (void)arg;
     intruder *i = self;
     uint32_t count = 0;
-    const char *refusal = "handlers of events cannot wait";
+    const char *refusal = "event handlers cannot wait";
     expect_error_about(kb_request_wait(i->ctx, i->request, NULL), KB_ERR_BUG, refusal);
     expect_error_about(kb_synchronize(i->ctx), KB_ERR_BUG, refusal);
     expect_error_about(kb_spawn(i->ctx, counts, &count, 2), KB_ERR_BUG, refusal);

@@ -441,8 +441,8 @@ static bool ref_deadlock(ref *r)
         waiting++;
     }
     snprintf(message, sizeof message,
-             "deadlock at 0.%06d ns: nothing is left to happen and %d coroutine%s", (int)r->now,
-             waiting, waiting == 1 ? " waits" : "s wait");
+             "deadlock at 0.%06d ns: no pending events, %d coroutine%s blocked", (int)r->now,
+             waiting, waiting == 1 ? "" : "s");
     if (waiting)
         record_run(r->trace, r->now, KB_ERR_DEADLOCK, message, detail);
     return waiting > 0;

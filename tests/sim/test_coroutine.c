@@ -168,7 +168,7 @@ static void sleeping_backwards_fails(void **state)
     (void)state;
     spawn("a", 1, sleeps_backwards, NULL);
     expect_error(kb_sim_run(sim, KB_FOREVER), KB_ERR_BUG,
-                 "an event was scheduled for 5 fs, in the past: it is 7 fs");
+                 "event scheduled in the past: at 5 fs, now 7 fs");
     expect_story("");
     assert_int_equal(kb_sim_get_stats(sim).coroutines, 1);
     kb_sim_abandon(sim);
@@ -507,7 +507,7 @@ static void a_source_id_must_be_small(void **state)
     (void)state;
     kb_co_options options = {.name = "a", .source_id = KB_SOURCE_ID_MAX + 1};
     expect_error(kb_co_spawn(sim, &options, tells_start, NULL, NULL), KB_ERR_BUG,
-                 "coroutine 'a': source id 16777216 is over 16777215");
+                 "coroutine 'a': source id 16777216 exceeds the maximum of 16777215");
     expect_nothing_left();
 }
 

@@ -232,7 +232,7 @@ static void scheduling_in_the_past_fails_the_run(void **state)
     (void)kb_sim_at(sim, &source, 1000, add(sim, schedule_relative, &s), 1);
     (void)kb_sim_at(sim, &source, 2000, s.handler, 2);
     expect_error(kb_sim_run(sim, KB_FOREVER), KB_ERR_BUG,
-                 "an event was scheduled for 999 fs, in the past: it is 1000 fs");
+                 "event scheduled in the past: at 999 fs, now 1000 fs");
     assert_false(kb_sim_cancel(sim, s.last)); /* there is no such event */
     assert_int_equal(kb_sim_get_stats(sim).pending, 1);
     expect_ok(kb_sim_run(sim, 3000));
@@ -241,14 +241,14 @@ static void scheduling_in_the_past_fails_the_run(void **state)
     (void)kb_sim_at(sim, &source, 2999, s.handler, 3); /* also outside of run */
     (void)kb_sim_at(sim, &source, 3000, s.handler, 4);
     expect_error(kb_sim_run(sim, KB_FOREVER), KB_ERR_BUG,
-                 "an event was scheduled for 2999 fs, in the past: it is 3000 fs");
+                 "event scheduled in the past: at 2999 fs, now 3000 fs");
     expect_ok(kb_sim_run(sim, KB_FOREVER));
     assert_string_equal(d.text, "1000:1 2000:2 3000:4 ");
 
     kb_sim *fresh = new_sim();
     (void)kb_sim_at(fresh, &source, -5, add(fresh, note, &d), 0);
     expect_error(kb_sim_run(fresh, KB_FOREVER), KB_ERR_BUG,
-                 "an event was scheduled for -5 fs, in the past: it is 0 fs");
+                 "event scheduled in the past: at -5 fs, now 0 fs");
     kb_sim_destroy(fresh);
     kb_sim_destroy(sim);
 }

@@ -226,15 +226,17 @@ static void a_refused_stack_says_why_and_what_to_do(void **state)
     kb_stack stack = {0};
     no_mmap = true;
     expect_error(kb_stack_take(&pool, &stack), KB_ERR_HOST,
-                 "no stack of 64 KiB for a coroutine besides 0 others: Cannot allocate memory; use "
-                 "smaller stacks, or raise the limits (ulimit -v, sysctl vm.max_map_count)");
+                 "cannot allocate a stack of 64 KiB for a coroutine (0 exist): Cannot allocate "
+                 "memory; use smaller stacks, or raise the limits (ulimit -v, sysctl "
+                 "vm.max_map_count)");
     no_mmap = false;
     kb_stack first = take(&pool);
     kb_stack second = take(&pool);
     no_mmap = true;
     expect_error(kb_stack_take(&pool, &stack), KB_ERR_HOST,
-                 "no stack of 64 KiB for a coroutine besides 2 others: Cannot allocate memory; use "
-                 "smaller stacks, or raise the limits (ulimit -v, sysctl vm.max_map_count)");
+                 "cannot allocate a stack of 64 KiB for a coroutine (2 exist): Cannot allocate "
+                 "memory; use smaller stacks, or raise the limits (ulimit -v, sysctl "
+                 "vm.max_map_count)");
     kb_stack_give(&pool, second);
     assert_ptr_equal(take(&pool).base, second.base); /* one that is there needs no mmap() */
     no_mmap = false;
@@ -253,8 +255,9 @@ static void a_stack_that_cannot_be_guarded_is_refused(void **state)
     kb_stack stack = {0};
     no_madvise = no_mprotect = true;
     expect_error(kb_stack_take(&pool, &stack), KB_ERR_HOST,
-                 "no stack of 4 KiB for a coroutine besides 0 others: Permission denied; use "
-                 "smaller stacks, or raise the limits (ulimit -v, sysctl vm.max_map_count)");
+                 "cannot allocate a stack of 4 KiB for a coroutine (0 exist): Permission "
+                 "denied; use smaller stacks, or raise the limits (ulimit -v, sysctl "
+                 "vm.max_map_count)");
     no_madvise = no_mprotect = false;
     assert_int_equal(maps, 0);
     assert_int_equal(mapped_bytes, 0);

@@ -159,7 +159,7 @@ static void blocking_calls_return_at_once_in_a_cleanup(void **state)
     expect_story("0 exits did not block; ");
     kb_co *victim = spawn("victim", 1, has_a_cleanup_that_blocks, &bell);
     expect_error(kb_sim_run(sim, KB_FOREVER), KB_ERR_DEADLOCK,
-                 "deadlock at 0.000000 ns: nothing is left to happen and 1 coroutine waits");
+                 "deadlock at 0.000000 ns: no pending events, 1 coroutine blocked");
     kb_co_kill(victim);
     expect_story("0 victim did not block; ");
     expect_nothing_left();
@@ -648,7 +648,7 @@ static void nobody_is_born_while_all_are_unwound(void **state)
     spawn("parent", 1, dies_spawning, NULL);
     expect_ok(kb_sim_run(sim, 1));
     kb_sim_abandon(sim);
-    expect_story("1 - coroutine 'orphan': all coroutines are being unwound; ");
+    expect_story("1 - coroutine 'orphan': the simulation is being torn down; ");
     expect_nothing_left();
     kb_co *parent = spawn("parent", 1, dies_spawning, NULL);
     expect_ok(kb_sim_run(sim, 2));
@@ -726,7 +726,7 @@ static void one_that_waits_is_a_deadlock(void **state)
     kb_error *err = kb_sim_run(sim, KB_FOREVER);
     assert_string_equal(kb_error_detail(err), "a waits for the bell");
     expect_error(err, KB_ERR_DEADLOCK,
-                 "deadlock at 12.000345 ns: nothing is left to happen and 1 coroutine waits");
+                 "deadlock at 12.000345 ns: no pending events, 1 coroutine blocked");
     assert_int_equal(kb_sim_now(sim), 12 * KB_NS + 345);
     /* It can be helped from outside. */
     assert_true(kb_wake_one(sim, &bell));
@@ -762,7 +762,7 @@ static void a_deadlock_tells_who_waits_for_what(void **state)
                                               "m waits for belt\n"
                                               "n waits for something");
     expect_error(err, KB_ERR_DEADLOCK,
-                 "deadlock at 0.000000 ns: nothing is left to happen and 4 coroutines wait");
+                 "deadlock at 0.000000 ns: no pending events, 4 coroutines blocked");
     kb_sim_abandon(sim);
     kb_channel_fini(&belt);
 }
@@ -783,7 +783,7 @@ static void daemons_do_not_count(void **state)
     kb_error *err = kb_sim_run(sim, KB_FOREVER);
     assert_string_equal(kb_error_detail(err), "a waits for bell");
     expect_error(err, KB_ERR_DEADLOCK,
-                 "deadlock at 0.000007 ns: nothing is left to happen and 1 coroutine waits");
+                 "deadlock at 0.000007 ns: no pending events, 1 coroutine blocked");
 }
 
 static void a_deadlock_lists_sixteen(void **state)
@@ -802,8 +802,7 @@ static void a_deadlock_lists_sixteen(void **state)
         if (count > 16)
             snprintf(expected + strlen(expected), 64, "\nand %u more", count - 16);
         snprintf(message, sizeof message,
-                 "deadlock at 0.000000 ns: nothing is left to happen and %u coroutines wait",
-                 count);
+                 "deadlock at 0.000000 ns: no pending events, %u coroutines blocked", count);
         kb_error *err = kb_sim_run(sim, KB_FOREVER);
         assert_string_equal(kb_error_detail(err), expected);
         expect_error(err, KB_ERR_DEADLOCK, message);

@@ -585,7 +585,7 @@ static void a_channel_has_a_capacity(void **state)
 {
     (void)state;
     expect_error(kb_channel_init(&channel, "narrow", 0), KB_ERR_BUG,
-                 "channel 'narrow' must have a capacity");
+                 "channel 'narrow' has no capacity: expected at least 1");
     kb_channel_fini(&channel); /* also after a failure, and twice */
 }
 

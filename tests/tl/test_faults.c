@@ -543,21 +543,21 @@ static const struct {
     mistake_fn *fn;
     const char *said;
 } mistakes[] = {
-    {no_tensor, "tl_add: an operand is no tensor"},
-    {freed_twice, "tl_free: a value that was freed: by tl_free, as .acc of tl_dot, by tl_assign, "
-                  "or at the end of its TL_SCOPE"},
-    {of_another_kernel, "tl_add: a value of another kernel, or of another PE"},
-    {future_of_another_kernel, "tl_wait: a future of another kernel, or of another PE"},
-    {assign_nothing, "tl_assign: an operand is no tensor"},
-    {too_many_values, "tl_ref: 262144 values are alive, and no kernel can have more"},
+    {no_tensor, "tl_add: invalid operand: not a tensor"},
+    {freed_twice, "tl_free: use of a freed value: freed by tl_free, as .acc of tl_dot, by "
+                  "tl_assign, or at the end of its TL_SCOPE"},
+    {of_another_kernel, "tl_add: the value belongs to another kernel or PE"},
+    {future_of_another_kernel, "tl_wait: the future belongs to another kernel or PE"},
+    {assign_nothing, "tl_assign: invalid operand: not a tensor"},
+    {too_many_values, "tl_ref: too many live values: the maximum is 262144"},
     {sum_of_a_number, "tl_sum: its operand is a plain number: use C for that"},
 
     {negative_dimension, "tl_full: shape (4, -1) has a negative dimension"},
     {huge_dimensions, "tl_load: shape (1099511627776, 1099511627776, 0) is too large"},
     {huge_broadcast, "tl_add: shape (1125899906842624, 1125899906842624, 0) is too large"},
-    {rank_of_five, "tl_full: a shape of 5 dimensions; at most 4 are possible"},
-    {no_such_dtype, "tl_cast: there is no dtype of number 77"},
-    {no_such_dtype_of_a_load, "tl_load: there is no dtype of number 7"},
+    {rank_of_five, "tl_full: too many dimensions: 5, the maximum is 4"},
+    {no_such_dtype, "tl_cast: invalid dtype 77"},
+    {no_such_dtype_of_a_load, "tl_load: invalid dtype 7"},
     {no_broadcast, "tl_add: shapes (4, 8) and (3, 8) do not broadcast"},
     {no_broadcast_of_three, "tl_where: shapes (4, 8) and (2, 4) do not broadcast"},
     {f8, "tl_mul: f8e5m2 is for storage: cast it first"},
@@ -585,28 +585,29 @@ static const struct {
     {mask_of_a_place, "tl_ref: a place in memory has no mask: load it with one"},
     {store_a_number, "tl_store: a plain number has no shape: make it a tensor with tl_full"},
 
-    {no_matrices, "tl_dot: shapes (2, 3) and (2, 3): these are no matrices (m, k) and (k, n)"},
-    {no_matrix, "tl_dot: shapes (4) and (4, 4): these are no matrices (m, k) and (k, n)"},
+    {no_matrices, "tl_dot: shapes (2, 3) and (2, 3): expected matrices (m, k) and (k, n)"},
+    {no_matrix, "tl_dot: shapes (4) and (4, 4): expected matrices (m, k) and (k, n)"},
     {acc_of_another_shape, "tl_dot: acc has shape (2, 3), the product (2, 2)"},
     {acc_of_another_type, "tl_dot: acc is bf16, the product f16"},
     {acc_of_floats_for_integers, "tl_dot: acc is f32, the product i32"},
-    {acc_is_an_operand, "tl_dot: acc is also what is multiplied"},
+    {acc_is_an_operand, "tl_dot: acc is also an operand of the product"},
     {acc_is_shared,
-     "tl_dot: acc shares its place with a value that tl_reshape or tl_slice made: free that first"},
-    {acc_is_a_place, "tl_dot: acc is a place in memory: load it first"},
+     "tl_dot: acc shares memory with a value made by tl_reshape or tl_slice: free that first"},
+    {acc_is_a_place, "tl_dot: acc is a memory reference: load it first"},
     {acc_is_a_number,
-     "tl_dot: a plain number has no elements to work on: make it one with tl_full"},
-    {no_such_composite, "tl_composite: there is no composite operation of number 5"},
+     "tl_dot: expected a tensor, found a plain number: make it a tensor with tl_full"},
+    {no_such_composite, "tl_composite: invalid composite operation 5"},
     {composite_of_other_shapes,
-     "tl_composite: shapes (2, 3) and (2, 3): these are no matrices (m, k) and (k, n)"},
+     "tl_composite: shapes (2, 3) and (2, 3): expected matrices (m, k) and (k, n)"},
     {composite_into_another_shape, "tl_composite: out has shape (2, 3), the product (2, 2)"},
-    {composite_into_a_value, "tl_composite: its result goes to memory: out has to be a tl_ref"},
+    {composite_into_a_value, "tl_composite: out must be a tl_ref: the result is written to "
+                             "memory"},
     {composite_into_integers, "tl_composite: f16 times f16 cannot be i32"},
-    {composite_over_nothing, "tl_composite: shapes (2, 0) and (0, 3): sums over nothing"},
+    {composite_over_nothing, "tl_composite: shapes (2, 0) and (0, 3): k is 0"},
     {composite_that_is_not_mapped, "tl_composite: " UNMAPPED("0x10") "0xfffffff0 bytes" BEFORE},
 
     {no_such_grid_axis,
-     "tl_num_programs: axis -1; there are 0, PEs of a cube, and 1, cubes of a SIP"},
+     "tl_num_programs: invalid axis -1: expected 0 (PEs of a cube) or 1 (cubes of a SIP)"},
     {arg_of_nothing, "tl_argmax: axis 0 of shape (0, 2) is empty"},
     {arg_of_f8, "tl_argmin: f8e4m3 is for storage: cast it first"},
     {axis_of_cumsum, "tl_cumsum: axis -3 of shape (2, 2)"},
@@ -626,21 +627,19 @@ static const struct {
     {concat_of_ranks, "tl_concat: shapes (2, 2) and (2) differ elsewhere than on axis 0"},
     {concat_of_types, "tl_concat: dtypes f16 and f32: cast one first"},
     {concat_of_number,
-     "tl_concat: a plain number has no elements to work on: make it one with tl_full"},
-    {index_of_floats, "tl_gather: the index is f16; it has to be i32"},
-    {index_of_other_rank,
-     "tl_gather: an index of shape (2) has no places along axis 0 of shape (2, 2)"},
-    {index_too_wide,
-     "tl_scatter: an index of shape (2, 3) has no places along axis 0 of shape (2, 2)"},
+     "tl_concat: expected a tensor, found a plain number: make it a tensor with tl_full"},
+    {index_of_floats, "tl_gather: the index is f16; expected i32"},
+    {index_of_other_rank, "tl_gather: an index of shape (2) does not fit axis 0 of shape (2, 2)"},
+    {index_too_wide, "tl_scatter: an index of shape (2, 3) does not fit axis 0 of shape (2, 2)"},
     {index_out_of_range,
      "tl_scatter_add: index -1 at (0, 0) is out of range for axis 1 of shape (2, 2)"},
     {source_of_other_type, "tl_scatter: dtypes f16 and i8: cast one first"},
     {source_too_small, "tl_scatter: the source of shape (2, 1) is smaller than the index, (2, 2)"},
     {source_is_no_integer, "tl_scatter: 0.5 is no number of i32"},
     {sums_of_f8, "tl_scatter_add: f8e4m3 is for storage: cast it first"},
-    {acc_is_a_slice, "tl_dot: acc is a slice in the place of a larger value: copy it first, for "
-                     "example with tl_add(acc, 0)"},
-    {item_of_two, "tl_item: shape (1, 2); it has to be one element"},
+    {acc_is_a_slice, "tl_dot: acc is a slice of a larger value: copy it first, for example "
+                     "with tl_add(acc, 0)"},
+    {item_of_two, "tl_item: shape (1, 2); expected a single element"},
 };
 
 static void every_mistake_is_told_of(void **state)
@@ -667,10 +666,11 @@ static void a_freed_value_tells_what_freed_it(void **state)
         mistake_fn *fn;
         const char *said;
     } cases[] = {
-        {freed, "tl_exp: a value that was freed by tl_free"},
-        {out_of_scope, "tl_store: a value that was freed at the end of the TL_SCOPE"},
-        {assigned_away, "tl_store: a value that was freed by tl_assign"},
-        {used_up, "tl_wait: a value that was freed as .acc of tl_dot"},
+        {freed, "tl_exp: use of a value that was freed by tl_free"},
+        {out_of_scope, "tl_store: use of a value that was freed at the end of the "
+                       "TL_SCOPE"},
+        {assigned_away, "tl_store: use of a value that was freed by tl_assign"},
+        {used_up, "tl_wait: use of a value that was freed as .acc of tl_dot"},
     };
     rig r = rig_default();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -77,9 +77,9 @@ static void the_tcm_is_as_small_as_it_is(void **state)
     (void)state;
     rig r = instant_rig();
     expect_fault(&r, too_much,
-                 "tl_full: out of memory in sip0.cube0.pe0.tcm: 8388608 bytes asked, 4194304 free "
-                 "(capacity 12582912); values of this kernel hold 8388608 bytes: tl_free and "
-                 "TL_SCOPE give back what is done with",
+                 "tl_full: out of memory in sip0.cube0.pe0.tcm: 8388608 bytes requested, "
+                 "4194304 free (capacity 12582912); values of this kernel hold 8388608 bytes: "
+                 "release them with tl_free or TL_SCOPE",
                  MEMORY, 2 << 20);
     expect_tcm_free(&r);
     rig_fini(&r);
@@ -330,7 +330,7 @@ static void a_deadlock_is_one_here_too(void **state)
         kb_text text = KB_TEXT_INIT;
         assert_true(ipcq_print_waits(r.queues, &text));
         assert_non_null(strstr(kb_text_peek(&text),
-                               "circle: sip0.cube0.pe0 (W) > sip0.cube0.pe1 (W) > sip0.cube0.pe0"));
+                               "cycle: sip0.cube0.pe0 (W) > sip0.cube0.pe1 (W) > sip0.cube0.pe0"));
         kb_text_fini(&text);
         rig_fini(&r);
     }

@@ -239,7 +239,7 @@ static void a_fault_ends_the_kernel_when_what_it_issued_is_done(void **state)
     char message[160];
     snprintf(message, sizeof message,
              "kernel 'store_and_fail' on sip0.cube0.pe0 at 22.000 ns, test_kernels.c:%d: "
-             "tl_program_id: axis 2; there are 0, PEs of a cube, and 1, cubes of a SIP",
+             "tl_program_id: invalid axis 2: expected 0 (PEs of a cube) or 1 (cubes of a SIP)",
              store_and_fail.line + 3);
     expect_error(e[0].err, KB_ERR_FAULT, message);
     assert_int_equal(e[0].outcome.end, 109665000);

@@ -59,16 +59,16 @@ KB_KERNEL(mistaken, tl_ptr memory, int which)
 }
 
 static const char *const mistakes[] = {
-    "tl_send: there is no direction 'N' on this PE; it has up, down",
-    "tl_send: nothing can be sent in direction 'down': it only receives",
-    "tl_recv: nothing can be received in direction 'up': it only sends",
-    "tl_send: TL_ANY is for receiving alone: a direction is needed",
+    "tl_send: invalid direction 'N' on this PE: expected up, down",
+    "tl_send: cannot send in direction 'down': it is receive-only",
+    "tl_recv: cannot receive from direction 'up': it is send-only",
+    "tl_send: TL_ANY is for receiving only: name a direction",
     "tl_send: a plain number has no shape: make it a tensor with tl_full",
-    "tl_recv_async: by which direction it comes is not known yet: use tl_recv with .from",
+    "tl_recv_async: the direction is not known yet: use tl_recv with .from",
     "tl_recv: shape (-1) has a negative dimension",
-    "tl_recv: out of memory in sip0.cube0.pe0.tcm: 16777216 bytes asked, ",
+    "tl_recv: out of memory in sip0.cube0.pe0.tcm: 16777216 bytes requested, ",
     "tl_recv: the MMU",
-    "tl_recv: there is no dtype of number 99",
+    "tl_recv: invalid dtype 99",
 };
 
 static void mistakes_are_told(void **state)
@@ -115,7 +115,7 @@ static void kernels_without_queues_cannot_use_them(void **state)
                      MEMORY, which);
     const ipcq_edge others[] = {{pe_at(1), "E", pe_at(2)}};
     expect_ok(connect_try(&r, others, 1, &small_slots));
-    expect_fault(&r, lonely, "tl_send: there is no direction 'E': this PE has none", MEMORY, 0);
+    expect_fault(&r, lonely, "tl_send: invalid direction 'E': this PE has no queues", MEMORY, 0);
     expect_fault(&r, lonely, "tl_recv: this PE has no directions to receive from", MEMORY, 2);
     rig_fini(&r);
 }
@@ -235,8 +235,8 @@ static void a_fault_withdraws_what_was_to_be_received(void **state)
         assert_non_null(strstr(kb_error_message(ends[1].err), "tl_reshape: "));
         if (looks)
             assert_non_null(strstr(kb_error_message(ends[0].err),
-                                   "tl_item: the value comes from a kernel that was stopped "
-                                   "before it was there"));
+                                   "tl_item: the value was never computed: its kernel was "
+                                   "stopped"));
         else
             expect_ok(ends[0].err);
         kb_error_free(ends[0].err);
@@ -445,7 +445,7 @@ static void kernels_that_wait_for_each_other_are_found(void **state)
         expect_line(said, "sip0.cube0.pe%u", i);
         expect_line(said, "test_queue_ends.c:%d", line);
     }
-    expect_line(said, "circle: sip0.cube0.pe0 (W) > sip0.cube0.pe2 (W) > sip0.cube0.pe1 (W) > "
+    expect_line(said, "cycle: sip0.cube0.pe0 (W) > sip0.cube0.pe2 (W) > sip0.cube0.pe1 (W) > "
                       "sip0.cube0.pe0");
     kb_text_fini(&text);
     rig_fini(&r);
@@ -467,7 +467,7 @@ static void senders_that_wait_for_each_other_are_found(void **state)
         assert_true(ipcq_print_waits(r.queues, &text));
         expect_line(kb_text_peek(&text), "test_queue_ends.c:%d", line);
         expect_line(kb_text_peek(&text),
-                    "circle: sip0.cube0.pe0 (E) > sip0.cube0.pe1 (E) > sip0.cube0.pe0");
+                    "cycle: sip0.cube0.pe0 (E) > sip0.cube0.pe1 (E) > sip0.cube0.pe0");
         kb_text_fini(&text);
         rig_fini(&r);
         r = ring_of(2, &settings); /* what fits is no deadlock */

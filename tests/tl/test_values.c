@@ -169,18 +169,18 @@ static void too_much_is_a_fault(void **state)
     (void)state;
     rig r = small_tcm();
     expect_fault(&r, take_too_much,
-                 "tl_full: out of memory in sip0.cube0.pe0.tcm: 2097152 bytes asked, 1048576 free "
-                 "(capacity 1048576)",
+                 "tl_full: out of memory in sip0.cube0.pe0.tcm: 2097152 bytes requested, "
+                 "1048576 free (capacity 1048576)",
                  2 * MIB);
     expect_fault(&r, take_too_much,
-                 "tl_full: out of memory in sip0.cube0.pe0.tcm: 614400 bytes asked, 434176 free "
-                 "(capacity 1048576); values of this kernel hold 614400 bytes: tl_free and "
-                 "TL_SCOPE give back what is done with",
+                 "tl_full: out of memory in sip0.cube0.pe0.tcm: 614400 bytes requested, 434176 "
+                 "free (capacity 1048576); values of this kernel hold 614400 bytes: release "
+                 "them with tl_free or TL_SCOPE",
                  600 << 10);
     expect_fault(&r, take_too_much_of_a_place,
-                 "tl_exp: out of memory in sip0.cube0.pe0.tcm: 614400 bytes asked, 434176 free "
-                 "(capacity 1048576); values of this kernel hold 614400 bytes: tl_free and "
-                 "TL_SCOPE give back what is done with",
+                 "tl_exp: out of memory in sip0.cube0.pe0.tcm: 614400 bytes requested, 434176 "
+                 "free (capacity 1048576); values of this kernel hold 614400 bytes: release "
+                 "them with tl_free or TL_SCOPE",
                  MEMORY, 150 << 10);
     expect_tcm_free(&r);
     rig_fini(&r);

@@ -11,14 +11,17 @@ static const wrong cases[] = {
     /* Keys that nobody knows. */
     {"cube: { nok: { w: 4 } }", NULL,
      "f.yaml:1:9: unknown key 'cube.nok'; did you mean 'cube.noc'?"},
-    {"sytem: {}", NULL, "f.yaml:1:1: unknown key 'sytem'; did you mean 'system'?"},
+    {"sytem: {}", NULL,
+     "f.yaml:1:1: unknown key 'sytem': expected name, system, fabric, sip or cube; did you mean 'system'?"},
     {"{}", "cube.hbm_ctrl.eficiency=0.9",
-     "--set cube.hbm_ctrl.eficiency: unknown key 'cube.hbm_ctrl.eficiency'; "
-     "did you mean 'cube.hbm_ctrl.efficiency'?"},
+     "--set cube.hbm_ctrl.eficiency: unknown key 'cube.hbm_ctrl.eficiency': "
+     "expected impl, latency_ns, raw_gbs or efficiency; did you mean 'cube.hbm_ctrl.efficiency'?"},
     {"cube:\n  sram:\n    overhead_ns: 3\n", NULL,
-     "f.yaml:3:5: unknown key 'cube.sram.overhead_ns'"},
+     "f.yaml:3:5: unknown key 'cube.sram.overhead_ns': expected impl, latency_ns, bw_gbs or "
+     "capacity_mib"},
     {"system: { components: { swich: {} } }", NULL,
-     "f.yaml:1:25: unknown key 'system.components.swich'; did you mean 'system.components.switch'?"},
+     "f.yaml:1:25: unknown key 'system.components.swich': expected host or switch; did you mean "
+     "'system.components.switch'?"},
     /* Counts. */
     {"system:\n  sips:\n    count: 0\n", NULL,
      "f.yaml:3:12: system.sips.count: expected an integer from 1 to 4096, found '0'"},
@@ -63,7 +66,7 @@ static const wrong cases[] = {
      "--set cube.hbm_gib: expected a number above 0 and at most 1048576, found '0'"},
     {"{}", "cube.hbm_gib=0.1", "--set cube.hbm_gib: expected a whole number of bytes, found '0.1'"},
     {"cube:\n  noc: { w: 5, h: 1 }\n  pe_layout: { pe_per_router: 1 }\n  hbm_gib: 48\n", NULL,
-     "f.yaml:4:12: cube.hbm_gib: expected an HBM that can be cut into 5 equal slices, one a PE, "
+     "f.yaml:4:12: cube.hbm_gib: expected a size divisible into 5 equal slices, one per PE, "
      "found 48 GiB"},
     {"{}", "cube.pe_gemm.rows=0",
      "--set cube.pe_gemm.rows: expected an integer from 1 to 65536, found '0'"},
@@ -93,18 +96,18 @@ static const wrong cases[] = {
     {"{}", "cube.pe_tcm.reserved_mib=-1",
      "--set cube.pe_tcm.reserved_mib: expected a number of at least 0 and at most 256, found '-1'"},
     {"{}", "cube.pe_tcm.reserved_mib=16",
-     "--set cube.pe_tcm.reserved_mib: expected less to be reserved than the TCM's 16 MiB, found "
-     "16 MiB"},
+     "--set cube.pe_tcm.reserved_mib: expected less than the TCM capacity of 16 MiB, found 16 "
+     "MiB"},
     {"cube: { pe_tcm: { capacity_mib: 2 } }", NULL,
-     "f.yaml:1:17: cube.pe_tcm: expected less to be reserved than the TCM's 2 MiB, found 4 MiB"},
+     "f.yaml:1:17: cube.pe_tcm: expected less than the TCM capacity of 2 MiB, found 4 MiB"},
     {"cube: { pe_tcm: 5 }", NULL, "f.yaml:1:17: cube.pe_tcm: expected a mapping, found '5'"},
     {"cube: { pe_tcm: { impl: builtin.sram } }", NULL,
-     "f.yaml:1:19: unknown key 'cube.pe_tcm.impl'"},
+     "f.yaml:1:19: unknown key 'cube.pe_tcm.impl': expected capacity_mib, reserved_mib or bw_gbs"},
     {"name: \"a\\nb\"", NULL, "f.yaml:1:7: name: expected a name without control characters"},
     /* Patterns of SIPs. */
     {"{}", "system.sips.topology=ring",
      "--set system.sips.topology: expected ring_1d, torus_2d, mesh_2d or mesh_2d_no_wrap, found "
-     "'ring'"},
+     "'ring'; did you mean 'ring_1d'?"},
     {"{}", "system.sips.topology=torus2d",
      "--set system.sips.topology: expected ring_1d, torus_2d, mesh_2d or mesh_2d_no_wrap, found "
      "'torus2d'; did you mean 'torus_2d'?"},
@@ -113,15 +116,15 @@ static const wrong cases[] = {
     {"system: { sips: { topology: torus_2d } }", NULL,
      "f.yaml:1:17: system.sips: expected a square number, or w and h, found 2"},
     {"system: { sips: { count: 6, topology: torus_2d, w: 3 } }", NULL,
-     "f.yaml:1:52: system.sips.w: w and h go together, but h is not given"},
+     "f.yaml:1:52: system.sips.w: missing h: w and h must be given together"},
     {"system: { sips: { count: 6, topology: mesh_2d, h: 3 } }", NULL,
-     "f.yaml:1:51: system.sips.h: w and h go together, but w is not given"},
+     "f.yaml:1:51: system.sips.h: missing w: w and h must be given together"},
     {"system: { sips: { count: 8, topology: torus_2d, w: 3, h: 2 } }", NULL,
      "f.yaml:1:26: system.sips.count: expected w * h, which is 6, found 8"},
     {"system: { sips: { topology: torus_2d, w: 100, h: 100 } }", NULL,
      "f.yaml:1:17: system.sips: expected w * h, which is 10000, found 2"},
     {"system: { sips: { count: 6, w: 3, h: 2 } }", NULL,
-     "f.yaml:1:32: system.sips.w: a ring has no w and h"},
+     "f.yaml:1:32: system.sips.w: w and h need a 2D topology, such as torus_2d"},
     {"system: { sips: { count: 0, topology: torus_2d, w: 3, h: 2 } }", NULL,
      "f.yaml:1:26: system.sips.count: expected an integer from 1 to 4096, found '0'"},
     {"{}", "system.sips.link.bw_gbs=100",
@@ -130,31 +133,31 @@ static const wrong cases[] = {
      "f.yaml:1:25: missing key 'system.sips.link.overhead_ns'"},
     /* NOC and PEs. */
     {"cube: { noc: { k: 4, w: 4 } }", NULL,
-     "f.yaml:1:19: cube.noc.k: k stands for equal w and h: expected either k, or w and h"},
+     "f.yaml:1:19: cube.noc.k: expected either k (w = h = k), or w and h"},
     {"cube: { pe_layout: { pe_per_router: 1, corners: [NW] } }", NULL,
      "f.yaml:1:37: cube.pe_layout.pe_per_router: expected either pe_per_router, or pe_per_corner and "
      "corners"},
     {"cube: { pe_layout: { corners: [NW, NW] } }", NULL,
-     "f.yaml:1:36: cube.pe_layout.corners.1: corner NW is in the list already"},
+     "f.yaml:1:36: cube.pe_layout.corners.1: duplicate corner NW"},
     {"cube: { pe_layout: { corners: [NW, NX] } }", NULL,
-     "f.yaml:1:36: cube.pe_layout.corners.1: expected NW, NE, SW or SE, found 'NX'"},
+     "f.yaml:1:36: cube.pe_layout.corners.1: expected NW, NE, SW or SE, found 'NX'; did you mean 'NW'?"},
     {"cube: { pe_layout: { corners: [] } }", NULL,
      "f.yaml:1:31: cube.pe_layout.corners: expected at least one corner, found none"},
     {"cube: { pe_layout: { corners: NW } }", NULL,
      "f.yaml:1:31: cube.pe_layout.corners: expected a sequence, found 'NW'"},
     {"cube: { pe_layout: { pe_per_corner: 4096, corners: [NW, NE] } }", NULL,
-     "f.yaml:1:37: cube.pe_layout.pe_per_corner: expected at most 4096 PEs a cube, found 8192"},
+     "f.yaml:1:37: cube.pe_layout.pe_per_corner: expected at most 4096 PEs per cube, found 8192"},
     {"cube: { noc: { k: 64 }, pe_layout: { pe_per_router: 2 } }", NULL,
-     "f.yaml:1:53: cube.pe_layout.pe_per_router: expected at most 4096 PEs a cube, found 8192"},
+     "f.yaml:1:53: cube.pe_layout.pe_per_router: expected at most 4096 PEs per cube, found 8192"},
     {"{}", "cube.pe_layout.pe_per_corner=0",
      "--set cube.pe_layout.pe_per_corner: expected an integer from 1 to 4096, found '0'"},
     /* Components. */
     {"system: { components: { switch: { impl: builtin.swich } } }", NULL,
-     "f.yaml:1:41: system.components.switch.impl: unknown component 'builtin.swich'; "
-     "did you mean 'builtin.switch'?"},
+     "f.yaml:1:41: system.components.switch.impl: unknown component 'builtin.swich': "
+     "expected builtin.switch; did you mean 'builtin.switch'?"},
     {"{}", "cube.xbar.impl=builtin.router",
-     "--set cube.xbar.impl: expected a component of kind xbar, found 'builtin.router', which is a "
-     "router"},
+     "--set cube.xbar.impl: expected a component of kind xbar, found 'builtin.router', which "
+     "is of kind router"},
     {"system: { components: { switch: { kind: host } } }", NULL,
      "f.yaml:1:41: system.components.switch.kind: expected switch, found 'host'"},
     {"system: { components: { host: { attrs: 1 } } }", NULL,
@@ -170,7 +173,7 @@ static const wrong cases[] = {
      * * 3. So it is 2 + 4096 * (20 * 117 + 66 * 3 + 18).
      */
     {"system: { sips: { count: 4096 } }", "sip.cube_mesh.h=5",
-     "f.yaml:1:1: the machine has 10469378 links, at most 8388607 are possible"},
+     "f.yaml:1:1: machine too large: 10469378 links, the maximum is 8388607"},
     /* No YAML at all. */
     {"a: [", NULL, NULL},
     {"- 1\n- 2\n", NULL, NULL},
@@ -224,16 +227,16 @@ static void all_problems_are_reported_in_one_go(void **state)
     assert_string_equal(
         kb_error_detail(err),
         "f.yaml:2:18: system.sips.count: expected an integer from 1 to 4096, found 'none'\n"
-        "f.yaml:3:33: system.components.switch.impl: unknown component 'builtin.swtch'; "
-        "did you mean 'builtin.switch'?\n"
-        "f.yaml:3:48: unknown key 'system.components.switch.atrs'; "
-        "did you mean 'system.components.switch.attrs'?\n"
+        "f.yaml:3:33: system.components.switch.impl: unknown component 'builtin.swtch': "
+        "expected builtin.switch; did you mean 'builtin.switch'?\n"
+        "f.yaml:3:48: unknown key 'system.components.switch.atrs': expected kind, impl or "
+        "attrs; did you mean 'system.components.switch.attrs'?\n"
         "f.yaml:5:13: cube.noc.w: expected an integer from 1 to 64, found '0'\n"
         "f.yaml:5:19: cube.noc.h: expected an integer from 1 to 64, found '99'\n"
-        "f.yaml:5:31: cube.noc.bw_gbs: expected a number of at least 0.001 and at most 1000000, "
-        "found '0'\n"
+        "f.yaml:5:31: cube.noc.bw_gbs: expected a number of at least 0.001 and at most "
+        "1000000, found '0'\n"
         "f.yaml:6:48: cube.pe_layout.corners.1: expected NW, NE, SW or SE, found 'XX'\n"
-        "f.yaml:6:52: cube.pe_layout.corners.2: corner NW is in the list already\n"
+        "f.yaml:6:52: cube.pe_layout.corners.2: duplicate corner NW\n"
         "f.yaml:7:12: cube.hbm_gib: expected a whole number of bytes, found '1.7'\n"
         "--set cube.hbm_ctrl.efficiency: expected a number above 0 and at most 1, found '2'\n"
         "--set nothing: expected key=value");
@@ -250,7 +253,7 @@ static void machines_that_are_too_large_take_no_memory(void **state)
                                            "sip.cube_mesh.h=64", "cube.noc.w=64", "cube.noc.h=64"};
     kb_error *err = load("cube: { pe_layout: { pe_per_router: 1 }, hbm_gib: 4096 }", settings, 5);
     assert_int_equal(kb_error_code(err), KB_ERR_INPUT);
-    assert_non_null(strstr(kb_error_message(err), " links, at most 8388607 are possible"));
+    assert_non_null(strstr(kb_error_message(err), " links, the maximum is 8388607"));
     kb_error_free(err);
 }
 

@@ -122,9 +122,8 @@ static void patterns_that_are_refused(void **state)
         "which has none");
     expect_refused(machine,
                    (traffic_options){.pattern = TRAFFIC_HOTSPOT, .hot_given = true, .hot_y = 4},
-                   "there is no router 0,4 to be the hot one: the cube has 4 x 4");
-    expect_refused(machine, (traffic_options){.hot_given = true},
-                   "only the pattern hotspot has a hot router");
+                   "no such router 0,4 for the hot spot: the cube has 4 x 4");
+    expect_refused(machine, (traffic_options){.hot_given = true}, "--hot needs --pattern hotspot");
     topo_machine_destroy(machine);
 }
 
@@ -452,19 +451,21 @@ static void options_that_are_refused(void **state)
     (void)state;
     topo_machine *machine = mesh("cube.noc.k=2");
     expect_refused(machine, (traffic_options){.rate_ppb = 101 * TRAFFIC_RATE_ONE},
-                   "the rate must be above 0 and at most 100, not 101");
+                   "invalid rate: expected above 0 and at most 100, found 101");
     expect_refused(machine, (traffic_options){.bytes = TRAFFIC_MAX_BYTES + 1},
-                   "a transfer has 1 to 1099511627776 bytes, not 1099511627777");
+                   "invalid transfer size: expected 1 to 1099511627776 bytes, found "
+                   "1099511627777");
     expect_refused(machine, (traffic_options){.measure = 1},
-                   "the window lasts more than 0 and at most 1e+09 ns");
+                   "invalid measurement window: expected more than 0 and at most 1e+09 ns");
     expect_refused(machine, (traffic_options){.warmup = KB_S + 1},
-                   "the warm-up lasts at most 1e+09 ns");
+                   "warm-up too long: expected at most 1e+09 ns");
     expect_refused(machine, (traffic_options){.rate_ppb = 1100000000},
-                   "a PE would have to begin more than one transfer in the time of a packet to "
-                   "offer 1.1 of its link's bandwidth in transfers of 8 bytes; a lower rate or the "
-                   "process poisson can do");
+                   "a PE would issue more than one transfer per packet time to offer 1.1 of "
+                   "its link's bandwidth in transfers of 8 bytes; a lower rate or the process "
+                   "poisson can do");
     expect_refused(machine, (traffic_options){.rate_ppb = 1, .measure = KB_NS},
-                   "no transfer began in the window of 1 ns: it is too short for this rate");
+                   "no transfer was issued in the window of 1 ns: use a longer window or a "
+                   "higher rate");
     topo_machine_destroy(machine);
 }
 

@@ -1,0 +1,14 @@
+/* effective.h: the machine that a command works on, as a complete description. */
+#ifndef KB_CLI_EFFECTIVE_H
+#define KB_CLI_EFFECTIVE_H
+
+#include "topo/topo.h"
+
+/*
+ * Appends a description that has every key and gives the same machine: the text of the built-in
+ * default machine, with its comments, and with the values of this machine. It begins with a comment
+ * that lists what differs from the default.
+ */
+KB_MUST_USE kb_error *effective_text(const topo_machine *machine, kb_text *text);
+
+#endif
