@@ -755,6 +755,7 @@ static tl_tensor receive_to(const tl_call *call, ipcq_end *end, tl_value *value,
                             const tl_dims *shape, const tl_recv_options *options, bool wait)
 {
     tl_handle place = tl_packed_place(call, options->dst, shape, options->dtype);
+    place.reinterpret = options->reinterpret;
     tl_command *store = tl_prepare_store(call, &place, value);
     place.filled = take_in(call, end, value, shape, store, options->from, wait);
     if (call->tl->runner->has.instant)

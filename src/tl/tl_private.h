@@ -86,7 +86,8 @@ typedef struct tl_handle {
     uint64_t first; /* of a value: which element is the first */
     tl_ptr ptr;     /* of a place */
     tl_dims strides;
-    pe_op filled; /* a place: what puts something there; 0: nobody knows */
+    pe_op filled;     /* a place: what puts something there; 0: nobody knows */
+    bool reinterpret; /* a place: whatever dtype the tensor there has */
 } tl_handle;
 
 typedef struct tl_scope_of_kernel {

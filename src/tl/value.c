@@ -229,6 +229,7 @@ tl_tensor tl_handle_new(const tl_call *call, const tl_handle *place)
     handle->ptr = place->ptr;
     handle->strides = place->strides;
     handle->filled = place->filled;
+    handle->reinterpret = place->reinterpret;
     return (tl_tensor){.id = handle->id};
 }
 
