@@ -67,6 +67,7 @@ typedef struct tl_tensor {
 typedef struct tl_future {
     uint64_t id;
     uint64_t kernel; /* whose it is */
+    uint32_t after;  /* for the race check */
 } tl_future;
 
 enum { TL_MAX_DIMS = 4 };
@@ -462,6 +463,10 @@ static inline tl_tensor tl_scalar(double number)
  * TL_ANY receives what arrives first in any direction; if there is something in several, they take
  * turns. Waits for the value. tl_recv_async() does not: it returns the value that will have
  * arrived, and operations on it wait for it, as they do for a load; so does tl_wait().
+ *
+ * Messages also order what PEs do in memory that they share: what the sender issued before the send
+ * comes before what the receiver issues after it has the value. Accesses to the same bytes that
+ * nothing orders are a data race, and are reported (kb_context_options.races).
  */
 #define tl_recv(...) tl_recv_takes_direction_shape_dtype_(true, __VA_ARGS__, )
 #define tl_recv_async(...) tl_recv_takes_direction_shape_dtype_(false, __VA_ARGS__, )

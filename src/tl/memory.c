@@ -208,6 +208,10 @@ tl_value *tl_load_place(const tl_call *call, const tl_handle *place, const tl_op
     command->number = other;
     command->masked = mask && !tl_is_structural(mask);
     (void)tl_note_access(call, command, place, false);
+    const pe_rects *rects = &call->tl->rects[0];
+    tl_point after = tl_join(call, command->after, place->after);
+    value->after = tl_after_conflicts(call, rects, false, after);
+    tl_record_access(call, &(tl_touch){.rects = rects, .after = value->after});
     (void)issue_move(call, command, KB_UNIT_DMA_READ, "load");
     return value;
 }
@@ -269,9 +273,14 @@ tl_future tl_store_(tl_context *tl, tl_place at, tl_ptr ptr, tl_store_options op
     command->row_bytes = place_row_bytes(&place);
     command->masked = masked && !tl_is_structural(&inputs[1]);
     (void)tl_note_access(&call, command, &place, true);
+    const pe_rects *rects = &tl->rects[0];
+    tl_point after = tl_after_conflicts(&call, rects, true, command->after);
+    after = tl_queue_write(&call, after);
+    tl_record_access(&call,
+                     &(tl_touch){.rects = rects, .writes = true, .in_queue = true, .after = after});
     pe_op op = issue_move(&call, command, KB_UNIT_DMA_WRITE, "store");
     tl_end_call(tl);
-    return (tl_future){.id = op, .kernel = tl->kernel};
+    return (tl_future){.id = op, .kernel = tl->kernel, .after = after};
 }
 
 tl_handle tl_packed_place(const tl_call *call, tl_ptr ptr, const tl_dims *shape, kb_dtype dtype)
