@@ -150,6 +150,16 @@ typedef struct kb_pe kb_pe; /* a PE of the machine: see Where things are */
  */
 typedef void kb_tcm_fn(void *self, const kb_pe *pe, kb_time now, uint64_t bytes);
 
+/*
+ * What becomes of data races: two PEs of a launch touch the same bytes, one of them by writing, and
+ * no chain of messages orders the two.
+ */
+typedef enum kb_race_check {
+    KB_RACES_WARN, /* a warning for each launch that has one; timing-only contexts do not look */
+    KB_RACES_FAIL, /* the launch fails with KB_ERR_FAULT, also in a timing-only context */
+    KB_RACES_OFF
+} kb_race_check;
+
 /* All zeros is the default machine, with data. */
 typedef struct kb_context_options {
     const char *topology;        /* a file, or the name of a built-in machine; NULL: "default" */
@@ -177,6 +187,7 @@ typedef struct kb_context_options {
     kb_warning_fn *on_ccl_trace; /* gets a line for every send and receive of a queue; NULL: to
                                     stderr if KERNBENCH_CCL_TRACE=1, else nobody does */
     void *on_ccl_trace_self;
+    kb_race_check races;
 } kb_context_options;
 
 /* NULL options are the default ones. *ctx is NULL after an error. */

@@ -67,6 +67,7 @@ typedef struct tl_tensor {
 typedef struct tl_future {
     uint64_t id;
     uint64_t kernel; /* whose it is */
+    uint32_t after;  /* for the race check */
 } tl_future;
 
 enum { TL_MAX_DIMS = 4 };
@@ -160,6 +161,11 @@ static inline int64_t tl_part_size(int64_t n, int64_t parts, int64_t index)
  *     .strides = tl_strides(1024, 1)   how far apart elements are in memory; without it they are
  *                                      packed row by row
  *     .mask = m, .other = 0            elements where m is 0 are not read: they are `other`
+ *     .reinterpret = true              the tensor there has another dtype: its bytes are taken as
+ *                                      this one. Without it that is a fault
+ * All elements that are read have to be elements of one tensor, and addresses are multiples of the
+ * element size from its beginning.
+ *
  * A mask has the shape of what it masks, or broadcasts to it. One that is made of tl_arange(),
  * tl_full() and numbers alone is known before anything runs: what it leaves out need not be mapped
  * and is not moved. With any other mask everything is moved (the time must not depend on the data)
@@ -180,10 +186,12 @@ typedef struct tl_load_options {
     tl_dims strides;
     tl_tensor mask;
     double other;
+    bool reinterpret;
 } tl_load_options;
 
 /*
- * Writes a value to memory: tl_store(ptr, value), and by name .strides and .mask as for tl_load().
+ * Writes a value to memory: tl_store(ptr, value), and by name .strides, .mask and .reinterpret as
+ * for tl_load(): the value's dtype has to be the tensor's.
  * Returns a future; there is mostly no need to wait for it: later loads of the same PE see what was
  * stored before, and a kernel is not over before its stores are.
  */
@@ -197,11 +205,13 @@ typedef struct tl_store_options {
     tl_options_have_names *options_have_names;
     tl_dims strides;
     tl_tensor mask;
+    bool reinterpret;
 } tl_store_options;
 
 /*
- * A place in memory as an operand: tl_ref(ptr, shape, dtype), and by name .strides. tl_composite()
- * streams it through the TCM piece by piece; other operations load it as a whole first.
+ * A place in memory as an operand: tl_ref(ptr, shape, dtype), and by name .strides and
+ * .reinterpret. What is there is looked at when an operation uses it. tl_composite() streams it
+ * through the TCM piece by piece; other operations load it as a whole first.
  */
 #define tl_ref(...) tl_ref_takes_ptr_shape_dtype_(__VA_ARGS__, )
 #define tl_ref_takes_ptr_shape_dtype_(ptr, shape, type, ...)                                       \
@@ -447,11 +457,16 @@ static inline tl_tensor tl_scalar(double number)
 /*
  * Receives the next value that arrives in the direction, which must have that shape and type:
  * tl_recv(direction, shape, dtype), and by name
- *     .dst = ptr       stores it there; what is returned is then a tl_ref() to that place
+ *     .dst = ptr       stores it there; what is returned is then a tl_ref() to that place.
+ *                      .reinterpret = true if the tensor there has another dtype
  *     .from = &name    says by which direction it came
  * TL_ANY receives what arrives first in any direction; if there is something in several, they take
  * turns. Waits for the value. tl_recv_async() does not: it returns the value that will have
  * arrived, and operations on it wait for it, as they do for a load; so does tl_wait().
+ *
+ * Messages also order what PEs do in memory that they share: what the sender issued before the send
+ * comes before what the receiver issues after it has the value. Accesses to the same bytes that
+ * nothing orders are a data race, and are reported (kb_context_options.races).
  */
 #define tl_recv(...) tl_recv_takes_direction_shape_dtype_(true, __VA_ARGS__, )
 #define tl_recv_async(...) tl_recv_takes_direction_shape_dtype_(false, __VA_ARGS__, )
@@ -466,6 +481,7 @@ typedef struct tl_recv_options {
     tl_options_have_names *options_have_names;
     tl_ptr dst;        /* 0: stays in the TCM */
     const char **from; /* only with tl_recv() */
+    bool reinterpret;  /* of .dst */
 } tl_recv_options;
 
 /* Whether this PE can send, or receive, in the direction. */

@@ -19,7 +19,7 @@
 typedef struct run_args {
     cli_common common;
     const char *bench, *device, *trace;
-    bool verify, timing_only, verbose, profile;
+    bool verify, timing_only, verbose, profile, check_races;
     uint64_t stack_bytes;
     cli_list params;
     collectives_args collectives;
@@ -52,6 +52,11 @@ static const cli_option options[] = {
      .help = "computes no data: same simulated times, less wall time and memory",
      .kind = CLI_FLAG,
      CLI_INTO(run_args, timing_only)},
+    {.name = "--check-races",
+     .help = "ends with 3 if two PEs of a launch touch the same bytes, one by writing, and no\n"
+             "messages order them; without it that is a warning",
+     .kind = CLI_FLAG,
+     CLI_INTO(run_args, check_races)},
     {.name = "--trace",
      .value = "FILE",
      .help = "writes a timeline of all units, for https://ui.perfetto.dev",
@@ -172,6 +177,7 @@ static kb_error *make_context(run *r)
         .ccl_plugin_count = r->collectives->plugins.count,
         .on_note = args->verbose ? on_note : NULL,
         .on_ccl_trace = args->ccl_trace ? on_ccl_trace : NULL,
+        .races = args->check_races ? KB_RACES_FAIL : KB_RACES_WARN,
     };
     return kb_context_create(&o, &r->ctx);
 }

@@ -168,6 +168,7 @@ typedef struct ipcq_message {
     ipcq_end *from;    /* for messages to people, and to guess where it goes */
     uint32_t segments; /* that have not arrived */
     data_value *data;  /* owned; NULL without data, or not sent yet */
+    uint64_t order;    /* the sender's own, for the receiver */
 } ipcq_message;
 
 typedef uint32_t ipcq_message_id; /* never 0 */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "nearest.h"
+#include "rect.h"
 
 typedef struct mapping {
     mem_extent *extents;
@@ -114,6 +115,17 @@ static const place *place_with(const mem_mmu *mmu, uint64_t va)
 
 /* ---- Adding and dropping ----------------------------------------------------------------- */
 
+void mem_mapped_print(const mem_mapped *mapped, kb_text *text)
+{
+    if (mapped->name)
+        kb_text_printf(text, "tensor '%s' (", mapped->name);
+    else
+        kb_text_puts(text, "a mapping without a tensor (");
+    if (mapped->has_dtype)
+        kb_text_printf(text, "%s, ", kb_dtype_name(mapped->dtype));
+    kb_text_printf(text, "0x%" PRIx64 " to 0x%" PRIx64 ")", mapped->va, mapped->end);
+}
+
 static mem_mapped describe(const mem_mmu *mmu, const place *at)
 {
     const mapping *map = mapping_of(mmu, at->id);
@@ -124,13 +136,10 @@ static mem_mapped describe(const mem_mmu *mmu, const place *at)
                         .dtype = map->dtype};
 }
 
-static void say_range(kb_text *text, const char *name, uint64_t va, uint64_t end)
+static void say_place(const mem_mmu *mmu, const place *at, kb_text *text)
 {
-    if (name)
-        kb_text_printf(text, "tensor '%s'", name);
-    else
-        kb_text_puts(text, "a mapping without a tensor");
-    kb_text_printf(text, " (0x%" PRIx64 " to 0x%" PRIx64 ")", va, end);
+    mem_mapped mapped = describe(mmu, at);
+    mem_mapped_print(&mapped, text);
 }
 
 /* Takes the text over. */
@@ -201,9 +210,14 @@ static kb_error *find_gap(const mem_mmu *mmu, const mem_mapping_spec *spec, size
         return NULL;
     kb_text text = KB_TEXT_INIT;
     kb_text_printf(&text, "sip%" PRIu32 ": ", mmu->sip);
-    say_range(&text, spec->name, spec->va, end);
+    mem_mapped_print(&(mem_mapped){.name = spec->name,
+                                   .va = spec->va,
+                                   .end = end,
+                                   .has_dtype = spec->has_dtype,
+                                   .dtype = spec->dtype},
+                     &text);
     kb_text_puts(&text, " cannot be mapped: it overlaps ");
-    say_range(&text, mapping_of(mmu, other->id)->name, other->va, other->end);
+    say_place(mmu, other, &text);
     kb_text_puts(&text, ", which is still mapped");
     return error_of(KB_ERR_INPUT, &text);
 }
@@ -395,6 +409,44 @@ bool mem_mmu_get_mapped(const mem_mmu *mmu, uint64_t va, mem_mapped *mapped)
     return true;
 }
 
+static bool extent_has(const mapping *map, const mem_extent *extent, const kb_location *location,
+                       uint64_t *offset)
+{
+    for (size_t i = 0; i < extent->copy_count; i++) {
+        const kb_location *copy = &map->copies[extent->first_copy + i];
+        if (mem_same_memory(copy, location) && location->offset >= copy->offset &&
+            location->offset - copy->offset < extent->bytes) {
+            *offset = extent->offset + (location->offset - copy->offset);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool mapping_has(const mapping *map, const kb_location *location, uint64_t *offset)
+{
+    for (size_t i = 0; i < map->extent_count; i++)
+        if (extent_has(map, &map->extents[i], location, offset))
+            return true;
+    return false;
+}
+
+bool mem_mmu_find_owner(const mem_mmu *mmu, const kb_location *location, mem_mapped *owner,
+                        uint64_t *va)
+{
+    bool found = false;
+    for (size_t i = 0; i < mmu->places.count && !(found && owner->name); i++) {
+        const place *here = &mmu->places.items[i];
+        uint64_t offset;
+        if (!mapping_has(mapping_of(mmu, here->id), location, &offset))
+            continue;
+        *owner = describe(mmu, here);
+        *va = here->va + offset;
+        found = true;
+    }
+    return found;
+}
+
 /* ---- Faults ------------------------------------------------------------------------------ */
 
 /* The mapping whose end or start is nearest to an address in none; of equals the lower one. */
@@ -418,7 +470,7 @@ static void say_nearest(const mem_mmu *mmu, uint64_t va, kb_text *text)
         kb_text_printf(text, "it is 0x%" PRIx64 " bytes past the end of ", va - near->end);
     else
         kb_text_printf(text, "it is 0x%" PRIx64 " bytes before the start of ", near->va - va);
-    say_range(text, mapping_of(mmu, near->id)->name, near->va, near->end);
+    say_place(mmu, near, text);
 }
 
 kb_error *mem_mmu_fault(const mem_mmu *mmu, const char *who, uint32_t cube, uint32_t pe,
@@ -434,7 +486,7 @@ kb_error *mem_mmu_fault(const mem_mmu *mmu, const char *who, uint32_t cube, uint
         const mapping *map = mapping_of(mmu, here->id);
         bool installed = is_installed(mmu, map, cube, pe);
         kb_text_puts(&text, "it lies in ");
-        say_range(&text, map->name, here->va, here->end);
+        say_place(mmu, here, &text);
         kb_text_puts(&text, installed ? ", which has no memory at this address"
                                       : ", which is not mapped in this PE (yet, or no longer)");
     } else if (mmu->places.count > 0) {

@@ -82,6 +82,17 @@ typedef struct mem_mapped {
 /* False if no mapping has the address. Installed or not. */
 bool mem_mmu_get_mapped(const mem_mmu *mmu, uint64_t va, mem_mapped *mapped);
 
+/* Appends "tensor 'x' (f16, 0x100000000 to 0x100000200)". */
+void mem_mapped_print(const mem_mapped *mapped, kb_text *text);
+
+/*
+ * The tensor, or the range that is none, that has a copy at a physical location, and the virtual
+ * address of that byte: the inverse of translation, by looking at all mappings. False if there is
+ * none.
+ */
+bool mem_mmu_find_owner(const mem_mmu *mmu, const kb_location *location, mem_mapped *owner,
+                        uint64_t *va);
+
 /*
  * What is said of an address that could not be translated: who did it (a kernel), the PE, the
  * address, the nearest mapping and how far away it is, and if there is one at the address that is

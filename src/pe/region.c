@@ -10,6 +10,9 @@
  * left in is one after the other taken through it; likewise each element, if they are not next to
  * each other. Addresses of what is left out do not matter.
  *
+ * All that is touched has to be of one tensor. The tensor is looked up with the first address, and
+ * its bounds are compared with each extent: so an access costs one search more.
+ *
  * Addresses are computed in 128 bits: dims and strides say what they like, and nothing wraps.
  */
 #include "region.h"
@@ -52,6 +55,9 @@ typedef struct resolver {
     uint64_t from;
     wide to;
     kb_location there;
+
+    bool has_tensor; /* it is known what the first address belongs to: */
+    mem_mapped tensor;
 } resolver;
 
 /* ---- Rectangles -------------------------------------------------------------------------- */
@@ -111,6 +117,74 @@ static kb_error *too_far(const resolver *r)
                         r->who, r->pe.sip, r->pe.cube, r->pe.pe, r->region->va);
 }
 
+/* A fault of its own text. Takes the text over. */
+static kb_error *fault_of(kb_text *text)
+{
+    kb_error *err =
+        text->failed ? kb_error_nomem() : kb_error_new(KB_ERR_FAULT, "%s", kb_text_peek(text));
+    kb_text_fini(text);
+    return err;
+}
+
+static kb_error *wrong_dtype(const resolver *r, uint64_t va)
+{
+    kb_text text = KB_TEXT_INIT;
+    mem_mapped_print(&r->tensor, &text);
+    kb_text_printf(&text,
+                   " is accessed as %s at 0x%" PRIx64 "; if that is intended, .reinterpret = true "
+                   "says so",
+                   kb_dtype_name(r->region->dtype), va);
+    return fault_of(&text);
+}
+
+static kb_error *misaligned(const resolver *r, uint64_t va)
+{
+    kb_text text = KB_TEXT_INIT;
+    kb_text_printf(&text, "address 0x%" PRIx64 " is misaligned: its offset in ", va);
+    mem_mapped_print(&r->tensor, &text);
+    kb_text_printf(&text, " is 0x%" PRIx64 ", no multiple of the element size %" PRIu32,
+                   va - r->tensor.va, r->region->element_bytes);
+    return fault_of(&text);
+}
+
+/* The access began in one tensor and is in another one now. */
+static kb_error *crossing(const resolver *r, const mem_mapped *other, uint64_t va)
+{
+    kb_text text = KB_TEXT_INIT;
+    kb_text_puts(&text, "the access leaves ");
+    mem_mapped_print(&r->tensor, &text);
+    kb_text_printf(&text, ": its address 0x%" PRIx64 " is in ", va);
+    mem_mapped_print(other, &text);
+    return fault_of(&text);
+}
+
+/* What the first address belongs to has to fit the access. */
+static kb_error *check_first(const resolver *r, uint64_t va)
+{
+    if (!r->tensor.has_dtype)
+        return NULL;
+    if (!r->region->reinterpret && r->region->dtype != r->tensor.dtype)
+        return wrong_dtype(r, va);
+    return (va - r->tensor.va) % r->region->element_bytes != 0 ? misaligned(r, va) : NULL;
+}
+
+/* The address is mapped: it has to be in the tensor that the access began in. */
+static kb_error *check_tensor(resolver *r, uint64_t va)
+{
+    if (r->has_tensor && va >= r->tensor.va && va < r->tensor.end)
+        return NULL;
+    mem_mapped here;
+    bool is_mapped = mem_mmu_get_mapped(r->mmu, va, &here);
+    KB_ASSERT(is_mapped);
+    if (r->has_tensor && (r->tensor.has_dtype || here.has_dtype))
+        return crossing(r, &here, va);
+    r->tensor = here;
+    if (r->has_tensor)
+        return NULL;
+    r->has_tensor = true;
+    return check_first(r, va);
+}
+
 /* Makes the extent in hand the one that has the address. */
 static kb_error *aim(resolver *r, wide address)
 {
@@ -123,7 +197,7 @@ static kb_error *aim(resolver *r, wide address)
         return mem_mmu_fault(r->mmu, r->who, r->pe.cube, r->pe.pe, va);
     r->from = va;
     r->to = address + bytes;
-    return NULL;
+    return check_tensor(r, va);
 }
 
 /* The extent in hand has the first byte of it. */

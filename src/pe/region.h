@@ -21,6 +21,8 @@ typedef struct pe_region {
     uint64_t dims[KB_MAX_DIMS];
     uint64_t strides[KB_MAX_DIMS]; /* in elements */
     const unsigned char *mask;     /* a byte for each element: 0 leaves it out; NULL: none */
+    kb_dtype dtype;                /* of its elements */
+    bool reinterpret;              /* whatever dtype the tensor there has */
 } pe_region;
 
 typedef KB_VEC(mem_rect) pe_rects;
@@ -30,6 +32,9 @@ typedef KB_VEC(mem_rect) pe_rects;
  * contiguous in memory, whatever its shape. Rows are numbered by all axes but the last. A fault
  * (KB_ERR_FAULT) names `who`, the PE, the address and the nearest tensor. After an error the list
  * has some of the rectangles.
+ *
+ * It is also a fault if what is touched is of another dtype, lies between the elements of its
+ * tensor, or is not all in one tensor.
  */
 KB_MUST_USE kb_error *pe_region_resolve(const mem_mmu *mmu, const mem_memories *memories, kb_pe pe,
                                         const char *who, const pe_region *region, pe_rects *rects);

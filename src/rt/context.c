@@ -335,8 +335,15 @@ static kb_error *make_machine(kb_context *ctx, const kb_context_options *options
 static kb_error *build_on(kb_context *ctx, const kb_context_options *options)
 {
     ctx->timing_only = options->timing_only;
+    ctx->race_check = options->races;
+    if (options->timing_only && options->races == KB_RACES_WARN)
+        ctx->race_check = KB_RACES_OFF;
     ctx->stack_bytes = options->stack_bytes ? options->stack_bytes : DEFAULT_STACK;
     ctx->no_elision = options->no_elision;
+    if (options->races < KB_RACES_WARN || options->races > KB_RACES_OFF)
+        return kb_error_new(KB_ERR_INPUT,
+                            "races is %d; expected KB_RACES_WARN, KB_RACES_FAIL or KB_RACES_OFF",
+                            (int)options->races);
     if (ctx->stack_bytes < LEAST_STACK || ctx->stack_bytes > MOST_STACK)
         return kb_error_new(KB_ERR_INPUT, "invalid stack size of %zu bytes: expected %d to %d",
                             ctx->stack_bytes, LEAST_STACK, MOST_STACK);

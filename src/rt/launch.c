@@ -54,7 +54,8 @@ struct rt_launch {
     kb_error *failure; /* of a kernel that others may wait for; NULL: none has failed */
     kb_error *stopped; /* why none is to start any more; NULL while they may */
     bool done;
-    run *runs; /* one a target */
+    tl_races *races; /* counted until it is done; NULL: it is not checked */
+    run *runs;       /* one a target */
     KB_VEC(io_target) targets;
     int64_t programs[2];
     kb_time first_start, last_end;
@@ -81,6 +82,7 @@ void rt_launches_free(rt_launch *first)
         kb_vec_fini(&launch->targets);
         kb_error_free(launch->failure);
         kb_error_free(launch->stopped);
+        tl_races_release(launch->races);
         free(launch->args);
         free(launch->runs);
         free(launch);
@@ -343,6 +345,7 @@ static void start_run(const run *r)
         .pe = {launch->sip, target->cube, target->pe},
         .programs = {launch->programs[0], launch->programs[1]},
         .queues = r->queues,
+        .races = launch->races,
         .done = kernel_done,
         .self = launch,
         .arg = index,
@@ -389,6 +392,65 @@ static void arrive(void *self, uint64_t ticket, size_t index)
     }
 }
 
+/* ---- Races ---- */
+
+/* Launches of a request that are under way at the same time are checked together. */
+static kb_error *begin_check(rt_launch *launch)
+{
+    rt_request *request = launch->request;
+    if (launch->ctx->race_check == KB_RACES_OFF)
+        return NULL;
+    if (request->races)
+        tl_races_retain(request->races);
+    else
+        KB_TRY(tl_races_create(launch->ctx->kernels, &request->races));
+    launch->races = request->races;
+    return NULL;
+}
+
+static void warn_of_cut_off(const rt_launch *launch)
+{
+    rt_warn(launch->ctx,
+            "launch '%s' has too many accesses and messages to look for data races in all of them: "
+            "those of its beginning were checked",
+            launch->result.name);
+}
+
+/* What is wrong is said, or returned. */
+static kb_error *report_races(const rt_launch *launch)
+{
+    kb_context *ctx = launch->ctx;
+    kb_text text = KB_TEXT_INIT;
+    bool cut_off = false;
+    kb_error *err = tl_races_report(launch->races, launch->result.name, &text, &cut_off);
+    bool fails = ctx->race_check == KB_RACES_FAIL;
+    if (!err && text.length > 0 && fails)
+        err = kb_error_new(KB_ERR_FAULT, "%s", kb_text_peek(&text));
+    else if (!err && text.length > 0)
+        rt_warn(ctx, "%s", kb_text_peek(&text));
+    if (!err && cut_off)
+        warn_of_cut_off(launch);
+    kb_text_fini(&text);
+    return err;
+}
+
+/* The launch is over, with this error, which it takes; what is wrong with it now. The last of those
+ * that are checked together looks; one that failed has other things to say. */
+static kb_error *end_check(rt_launch *launch, kb_error *err)
+{
+    rt_request *request = launch->request;
+    if (!launch->races)
+        return err;
+    bool is_last = tl_races_is_last(launch->races);
+    if (is_last && !err && !request->error)
+        err = report_races(launch);
+    if (is_last)
+        request->races = NULL;
+    tl_races_release(launch->races);
+    launch->races = NULL;
+    return err;
+}
+
 static void finish(rt_launch *launch, kb_time ended)
 {
     kb_context *ctx = launch->ctx;
@@ -406,7 +468,7 @@ static void done(void *self, uint64_t arg, const net_receipt *receipt, kb_error 
     (void)arg;
     rt_launch *launch = self;
     finish(launch, receipt->ended);
-    rt_request_end_part(launch->request, receipt, err);
+    rt_request_end_part(launch->request, receipt, end_check(launch, err));
 }
 
 static kb_error *submit(rt_launch *launch)
@@ -421,6 +483,11 @@ static kb_error *submit(rt_launch *launch)
         finish(launch, launch->result.issued);
         return NULL;
     }
+    kb_error *unchecked = begin_check(launch);
+    if (unchecked) {
+        ctx->launches_open--;
+        return unchecked;
+    }
     uint64_t argument_bytes = launch->kernel->parameter_count * ARGUMENT_BYTES;
     io_command command = {
         .sip = launch->sip,
@@ -434,7 +501,7 @@ static kb_error *submit(rt_launch *launch)
     kb_error *err = io_submit(ctx->control, &command);
     if (err) {
         ctx->launches_open--;
-        return err;
+        return end_check(launch, err);
     }
     queue_runs(launch);
     rt_request_add_part(launch->request);

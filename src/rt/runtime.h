@@ -101,7 +101,8 @@ struct rt_request {
     uint32_t sip;
     rt_launch *launches, *last_launch; /* its parts, one a device, */
     uint64_t number;                   /* and the number of the first */
-    rt_work *work;                     /* whose request it is, until it ends: NULL for most */
+    tl_races *races; /* of launches under way, which count it; NULL: none, or not checked */
+    rt_work *work;   /* whose request it is, until it ends: NULL for most */
 };
 
 typedef struct rt_tensor {
@@ -175,6 +176,7 @@ struct kb_context { /* NOLINT(clang-analyzer-optin.performance.Padding): there i
     tl_runner *kernels;
 
     bool timing_only;
+    kb_race_check race_check;
     bool no_elision;
     size_t stack_bytes;
     bool debug;

@@ -52,10 +52,13 @@ tl_command *tl_command_new(const tl_call *call, const tl_operand *inputs, uint32
         value->refs++;
         value->commands++;
         value->readers++;
+        if (KB_UNLIKELY(value->after != 0))
+            command->after = tl_join(call, command->after, value->after);
     }
     if (result) {
         result->refs++;
         result->commands++;
+        result->after = command->after;
     }
     return command;
 }

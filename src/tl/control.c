@@ -42,7 +42,9 @@ void tl_wait_tensor_(tl_context *tl, tl_place at, tl_tensor x)
     if (tl_is_number(x))
         return;
     const tl_handle *handle = tl_handle_find(&call, x);
+    tl_point after = handle->value ? handle->value->after : handle->after;
     tl_wait_for(&call, handle->value ? handle->value->made : handle->filled);
+    tl_acquire(&call, after);
 }
 
 void tl_wait_future_(tl_context *tl, tl_place at, tl_future future)
@@ -53,6 +55,7 @@ void tl_wait_future_(tl_context *tl, tl_place at, tl_future future)
     if (future.kernel != tl->kernel)
         tl_fault(&call, "the future belongs to another kernel or PE");
     tl_wait_for(&call, future.id);
+    tl_acquire(&call, future.after);
 }
 
 /* Waits for the value. False if it has no number because the run has no data. */
@@ -66,6 +69,7 @@ static bool read_item(const tl_call *call, tl_tensor x, double *number)
     if (tl_elements(&is.shape) != 1)
         tl_fault(call, "shape %s; expected a single element", tl_shape_print(&is.shape).text);
     tl_wait_for(call, is.value->made);
+    tl_acquire(call, is.value->after);
     bool is_known = is.value->data;
     if (!is_known && !tl->runner->has.timing_only)
         tl_fault(call, "the value was never computed: its kernel was stopped");

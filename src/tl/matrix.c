@@ -164,13 +164,16 @@ static kb_error *write_product(tl_command *command)
 }
 
 /* A matrix of the product: a value, or a place, which is not loaded. */
-static tl_operand take_matrix(const tl_call *call, tl_tensor given, int which)
+static tl_operand take_matrix(const tl_call *call, tl_tensor given, int which, tl_point *after)
 {
     const tl_handle *handle = tl_handle_find(call, given);
+    *after = tl_join(call, *after, handle->value ? 0 : handle->after);
     if (!handle->value && which == 2)
         tl_check_apart(call, handle);
     if (!handle->value)
         tl_resolve(call, handle, NULL, which, true);
+    if (!handle->value)
+        *after = tl_after_conflicts(call, &call->tl->rects[which], which == 2, *after);
     return (tl_operand){.value = handle->value,
                         .dtype = handle->dtype,
                         .shape = handle->shape,
@@ -212,8 +215,10 @@ tl_future tl_composite_(tl_context *tl, tl_place at, tl_composite_op op, tl_tens
     tl_call call = tl_enter(tl, at, "tl_composite");
     if (op != TL_GEMM)
         tl_fault(&call, "invalid composite operation %d", (int)op);
-    tl_operand matrices[TL_MATRICES] = {take_matrix(&call, a, 0), take_matrix(&call, b, 1),
-                                        take_matrix(&call, out, 2)};
+    tl_point after = 0; /* what refs wait for */
+    tl_operand matrices[TL_MATRICES] = {take_matrix(&call, a, 0, &after),
+                                        take_matrix(&call, b, 1, &after),
+                                        take_matrix(&call, out, 2, &after)};
     check_product(&call, matrices);
     const tl_dims *shape = &matrices[2].shape;
     if (tl_elements(shape) == 0)
@@ -229,15 +234,18 @@ tl_future tl_composite_(tl_context *tl, tl_place at, tl_composite_op op, tl_tens
     what.op.flops = 2 * what.m * what.k * what.n;
     pe_matrix *const sides[TL_MATRICES] = {&what.a, &what.b, &what.c};
     const tl_tensor given[TL_MATRICES] = {a, b, out};
+    after = tl_join(&call, after, command->after);
     for (int i = 0; i < TL_MATRICES; i++) {
         sides[i]->element_bytes = (uint32_t)kb_dtype_bytes(matrices[i].dtype);
         if (matrices[i].value)
             continue;
+        tl_record_access(&call,
+                         &(tl_touch){.rects = &tl->rects[i], .writes = i == 2, .after = after});
         const pe_rects *rects = tl_rects_of(command, i);
         sides[i]->rects = rects->items;
         sides[i]->rect_count = rects->count;
         note_matrix(&call, command, given[i], i == 2, sides[i]);
     }
     pe_op done = tl_issue_product(&call, command, &what);
-    return (tl_future){.id = done, .kernel = tl->kernel};
+    return (tl_future){.id = done, .kernel = tl->kernel, .after = after};
 }

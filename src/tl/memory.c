@@ -77,6 +77,8 @@ void tl_resolve(const tl_call *call, const tl_handle *place, data_value *mask, i
         region.dims[i] = (uint64_t)place->shape.dims[i];
         region.strides[i] = (uint64_t)place->strides.dims[i];
     }
+    region.dtype = place->dtype;
+    region.reinterpret = place->reinterpret;
     _Static_assert((int)TL_MAX_DIMS < (int)KB_MAX_DIMS, "there is room for one more axis");
     if (!as_matrix && has_short_rows(place))
         add_axis_of_one(&region);
@@ -206,6 +208,10 @@ tl_value *tl_load_place(const tl_call *call, const tl_handle *place, const tl_op
     command->number = other;
     command->masked = mask && !tl_is_structural(mask);
     (void)tl_note_access(call, command, place, false);
+    const pe_rects *rects = &call->tl->rects[0];
+    tl_point after = tl_join(call, command->after, place->after);
+    value->after = tl_after_conflicts(call, rects, false, after);
+    tl_record_access(call, &(tl_touch){.rects = rects, .after = value->after});
     (void)issue_move(call, command, KB_UNIT_DMA_READ, "load");
     return value;
 }
@@ -214,6 +220,7 @@ tl_tensor tl_load_(tl_context *tl, tl_place at, tl_ptr ptr, tl_dims shape, tl_lo
 {
     tl_call call = tl_enter(tl, at, "tl_load");
     tl_handle place = place_of(&call, ptr, &shape, &options.strides, options.dtype);
+    place.reinterpret = options.reinterpret;
     tl_operand mask;
     bool masked = take_mask(&call, options.mask, &shape, &mask);
     tl_value *value = tl_load_place(&call, &place, masked ? &mask : NULL, options.other);
@@ -257,6 +264,7 @@ tl_future tl_store_(tl_context *tl, tl_place at, tl_ptr ptr, tl_store_options op
     if (!inputs[0].value)
         tl_fault(&call, "a plain number has no shape: make it a tensor with tl_full");
     tl_handle place = place_of(&call, ptr, shape, &options.strides, inputs[0].dtype);
+    place.reinterpret = options.reinterpret;
     tl_check_apart(&call, &place);
     bool masked = take_mask(&call, options.mask, shape, &inputs[1]);
     resolve_masked(&call, &place, masked ? &inputs[1] : NULL);
@@ -265,9 +273,14 @@ tl_future tl_store_(tl_context *tl, tl_place at, tl_ptr ptr, tl_store_options op
     command->row_bytes = place_row_bytes(&place);
     command->masked = masked && !tl_is_structural(&inputs[1]);
     (void)tl_note_access(&call, command, &place, true);
+    const pe_rects *rects = &tl->rects[0];
+    tl_point after = tl_after_conflicts(&call, rects, true, command->after);
+    after = tl_queue_write(&call, after);
+    tl_record_access(&call,
+                     &(tl_touch){.rects = rects, .writes = true, .in_queue = true, .after = after});
     pe_op op = issue_move(&call, command, KB_UNIT_DMA_WRITE, "store");
     tl_end_call(tl);
-    return (tl_future){.id = op, .kernel = tl->kernel};
+    return (tl_future){.id = op, .kernel = tl->kernel, .after = after};
 }
 
 tl_handle tl_packed_place(const tl_call *call, tl_ptr ptr, const tl_dims *shape, kb_dtype dtype)
@@ -296,6 +309,7 @@ tl_tensor tl_ref_(tl_context *tl, tl_place at, tl_ptr ptr, tl_dims shape, tl_loa
 {
     tl_call call = tl_enter(tl, at, "tl_ref");
     tl_handle place = place_of(&call, ptr, &shape, &options.strides, options.dtype);
+    place.reinterpret = options.reinterpret;
     if (options.mask.id != 0)
         tl_fault(&call, "a place in memory has no mask: load it with one");
     return tl_handle_new(&call, &place);

@@ -249,6 +249,8 @@ static ipcq_message_id new_message(const tl_call *call, ipcq_end *end, const tl_
     if (message == 0)
         tl_fail(call, kb_error_nomem());
     call->tl->unsent = message;
+    ipcq_message_at(call->tl->runner->has.queues, message)->order =
+        tl_checked_send(call, sent->value->after);
     return message;
 }
 
@@ -336,10 +338,13 @@ tl_future tl_send_(tl_context *tl, tl_place at, const char *direction, tl_tensor
         tl_fault(&call, "a plain number has no shape: make it a tensor with tl_full");
     pe_op op = tl->runner->has.instant ? send_at_once(&call, end, &sent)
                                        : send_to_slots(&call, end, &sent);
+    tl_point after = tl->checked.writes; /* with all that is before it in the queue of the DMA */
     tl_end_call(tl);
-    if (sync)
+    if (sync) {
         tl_wait_for(&call, op);
-    return (tl_future){.id = op, .kernel = tl->kernel};
+        tl_acquire(&call, after);
+    }
+    return (tl_future){.id = op, .kernel = tl->kernel, .after = after};
 }
 
 /* ---- Receives ---------------------------------------------------------------------------- */
@@ -556,6 +561,7 @@ static void take_message(tl_receive *receive, ipcq_message_id id)
     ipcq_message *message = ipcq_message_at(queues, id);
     tl_value *value = receive->value;
     receive->message = message->number;
+    tl_checked_arrive(receive->tl, receive->point, message->order);
     if (message->dtype == value->dtype && is_shape(&message->shape, &receive->shape)) {
         value->data = message->data;
         message->data = NULL;
@@ -701,6 +707,7 @@ void tl_forget_receives(tl_context *tl)
 static tl_receive *new_receive(const tl_call *call, tl_value *value, const tl_dims *shape)
 {
     tl_context *tl = call->tl;
+    value->after = tl_checked_receive(call);
     uint32_t index = kb_pool_take(&tl->runner->receives);
     if (index == 0)
         tl_fail(call, kb_error_nomem());
@@ -711,6 +718,7 @@ static tl_receive *new_receive(const tl_call *call, tl_value *value, const tl_di
                             .name = call->name,
                             .value = value,
                             .shape = *shape,
+                            .point = value->after,
                             .in_call = true};
     tl_link_to(&tl->receives, &receive->link);
     value->refs++;
@@ -720,11 +728,13 @@ static tl_receive *new_receive(const tl_call *call, tl_value *value, const tl_di
 }
 
 /* Later commands that touch the destination come after it, and earlier ones before. */
-static void open_store(const tl_call *call, tl_receive *receive, tl_command *store)
+static void open_store(const tl_call *call, tl_receive *receive, tl_command *store, bool wait)
 {
     const tl_context *tl = call->tl;
     const pe_rects *rects = &store->rects[0];
     receive->store = store;
+    tl_record_access(
+        call, &(tl_touch){.rects = rects, .writes = true, .after = receive->point, .waited = wait});
     pe_span span = {.writes = rects->items,
                     .write_count = rects->count,
                     .ready = on_may_store,
@@ -789,9 +799,12 @@ static pe_op take_in(const tl_call *call, ipcq_end *end, tl_value *value, const 
     tl_spend_issue_time(call);
     tl_receive *receive = new_receive(call, value, shape);
     if (store && !call->tl->runner->has.instant)
-        open_store(call, receive, store);
+        open_store(call, receive, store, wait);
+    tl_point point = receive->point;
     post(call, receive, end);
     await(call, receive, value, wait);
+    if (wait)
+        tl_acquire(call, point);
     if (from)
         *from = ipcq_direction(receive->claim.end);
     pe_op left = receive->value ? receive->op : 0;
@@ -804,8 +817,10 @@ static tl_tensor receive_to(const tl_call *call, ipcq_end *end, tl_value *value,
                             const tl_dims *shape, const tl_recv_options *options, bool wait)
 {
     tl_handle place = tl_packed_place(call, options->dst, shape, options->dtype);
+    place.reinterpret = options->reinterpret;
     tl_command *store = tl_prepare_store(call, &place, value);
     place.filled = take_in(call, end, value, shape, store, options->from, wait);
+    place.after = value->after;
     if (call->tl->runner->has.instant)
         place.filled = tl_instant_issue(store, TL_NO_UNIT);
     tl_value_release(call->tl, value);

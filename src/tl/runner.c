@@ -57,6 +57,7 @@ void tl_runner_destroy(tl_runner *runner)
     kb_pool_fini(&runner->commands);
     kb_pool_fini(&runner->values);
     tl_free_tensor_names(runner);
+    tl_order_release(runner->order);
     free(runner->turns);
     free(runner);
 }
@@ -111,6 +112,7 @@ static kb_error *begin(tl_context *tl)
     char name[64];
     snprintf(name, sizeof name, "%s on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32,
              tl->run.kernel->name, pe.sip, pe.cube, pe.pe);
+    KB_TRY(tl_checked_begin(tl));
     KB_TRY(kb_co_spawn(runner->has.sim,
                        &(kb_co_options){.name = name,
                                         .source_id = runner->has.first_source + (uint32_t)tl->pe,

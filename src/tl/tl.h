@@ -13,6 +13,7 @@
 #include "ipcq/ipcq.h"
 #include "mem/mem.h"
 #include "pe/pe.h"
+#include "races.h"
 #include "sim/sim.h"
 #include "topo/topo.h"
 
@@ -59,6 +60,7 @@ typedef struct tl_run {
     kb_pe pe;
     int64_t programs[2]; /* what tl_num_programs() says */
     ipcq_set *queues;    /* whose directions it has; NULL: none */
+    tl_races *races;     /* of its launch; must stay. NULL: it is not checked */
     tl_done_fn *done;
     void *self;
     uint64_t arg;

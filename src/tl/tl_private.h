@@ -9,6 +9,7 @@
  *     matrix.c   dot, composite            pieces.c   reshape, slice, split, concat
  *     queue.c    send, receive             pick.c     gather, scatter, topk
  *     control.c  grid, wait, item          instant.c  commands in runs without time
+ *     races.c    who touches what          order.c    what messages order
  *
  * A handle (what a tl_tensor names) is a value in some shape, or a place in memory. A value is
  * counted by its handles, by the commands that make it or read it and are not done, and by the call
@@ -20,6 +21,8 @@
 #ifndef KB_TL_PRIVATE_H
 #define KB_TL_PRIVATE_H
 
+#include "late.h"
+#include "order.h"
 #include "tl.h"
 
 /* In a circle through the head of its list; the first member of what is listed. */
@@ -53,6 +56,7 @@ typedef struct tl_value {
     uint64_t offset, bytes; /* in the TCM */
     uint64_t number;        /* for the log */
     pe_op made;
+    tl_point after;   /* what it waits for beyond what the PE has waited for; 0: nothing */
     data_value *data; /* NULL until it begins to be made, without data, and if it never will be:
                          it was to be received, or depends on what was, by a kernel that stopped */
 } tl_value;
@@ -86,7 +90,9 @@ typedef struct tl_handle {
     uint64_t first; /* of a value: which element is the first */
     tl_ptr ptr;     /* of a place */
     tl_dims strides;
-    pe_op filled; /* a place: what puts something there; 0: nobody knows */
+    pe_op filled;     /* a place: what puts something there; 0: nobody knows */
+    tl_point after;   /* a place: the same, in the order of races.c */
+    bool reinterpret; /* a place: whatever dtype the tensor there has */
 } tl_handle;
 
 typedef struct tl_scope_of_kernel {
@@ -111,6 +117,7 @@ typedef struct tl_command {
     kb_error *(*bind)(struct tl_command *command);
     kb_error *(*conclude)(struct tl_command *command);
 
+    tl_point after;              /* its inputs wait for this */
     pe_op delivery;              /* of a send: open until all segments are there; 0: all is one */
     pe_op ticket;                /* in a run without time, if it waits for a receive */
     pe_rects rects[TL_MATRICES]; /* what a DMA moves; or of a, b and c. Only with data */
@@ -156,6 +163,7 @@ typedef struct tl_receive {
     tl_dims shape;
     kb_time since;      /* it waits */
     uint64_t message;   /* its number, once it is there */
+    tl_point point;     /* at which it is there */
     pe_op op;           /* open until the value is there, or is stored; 0: nobody waits for it */
     tl_command *store;  /* to .dst */
     kb_error *mismatch; /* what arrived is something else */
@@ -185,7 +193,17 @@ typedef struct tl_direction {
     ipcq_end *end;
 } tl_direction;
 
-enum { TL_RECENT = 2 };
+enum { TL_RECENT = 2, TL_RECENT_ACCESSES = 8 };
+
+/* A kernel in the order of its launch. */
+typedef struct tl_checked {
+    uint32_t run, thread; /* its number in the launch, and in the order */
+    tl_point reached;     /* the PE has waited for this */
+    tl_point writes;      /* and its stores and sends have to wait for that; 0: for nothing more */
+    uint32_t sends;
+    uint32_t recent[TL_RECENT_ACCESSES]; /* by line: its last access + 1 */
+    tl_late late; /* its accesses that wait for what the PE has not waited for */
+} tl_checked;
 
 struct tl_context { /* NOLINT(clang-analyzer-optin.performance.Padding): one a kernel */
     tl_runner *runner;
@@ -219,6 +237,7 @@ struct tl_context { /* NOLINT(clang-analyzer-optin.performance.Padding): one a k
 
     tl_direction recent[TL_RECENT];
     uint32_t next_recent;
+    tl_checked checked; /* if the launch is */
 
     /* Of the call in hand. */
     tl_value *temporaries[TL_MAX_INPUTS]; /* refs that were loaded for it */
@@ -248,6 +267,7 @@ struct tl_runner {
     uint64_t value_count; /* ever */
     kb_pool values, commands, receives, slot_reads;
     KB_VEC(char *) tensor_names;    /* that the log was told of; sorted */
+    tl_order *order;                /* of launches that are checked; NULL until there is one */
     tl_context *to_go, *last_to_go; /* kernels that can go on, in a run without time */
     bool is_going;                  /* somebody works that list off */
     tl_stand_ins stand_ins;
@@ -488,6 +508,42 @@ void tl_await_receives(tl_context *tl);
 /* The kernel ends early: what it has not received will never be there. */
 void tl_withdraw_receives(tl_context *tl);
 void tl_forget_receives(tl_context *tl); /* nobody waits for them either */
+
+/* ---- races.c: nothing unless the launch is checked ---- */
+
+kb_error *tl_checked_begin(tl_context *tl);
+
+/* What comes after both, apart from what the PE has waited for. */
+tl_point tl_join(const tl_call *call, tl_point a, tl_point b);
+
+/* The same, and after those accesses before it in the program that have to come first as they touch
+ * the same bytes, and that wait for something themselves. */
+tl_point tl_after_conflicts(const tl_call *call, const pe_rects *rects, bool writes,
+                            tl_point after);
+
+/* The PE has waited for it. */
+void tl_acquire(const tl_call *call, tl_point point);
+
+/* A store or a send is put into the queue of the DMA, behind those before it: what it waits for
+ * there. */
+tl_point tl_queue_write(const tl_call *call, tl_point after);
+
+/* A message is sent, of a value that waits for `after`: what it carries. */
+uint64_t tl_checked_send(const tl_call *call, tl_point after);
+
+/* A receive is issued; and has its message, with what that carries. */
+tl_point tl_checked_receive(const tl_call *call);
+void tl_checked_arrive(const tl_context *tl, tl_point receive, uint64_t message);
+
+typedef struct tl_touch {
+    const pe_rects *rects;
+    bool writes;
+    bool in_queue;  /* a store: it comes before all later sends */
+    tl_point after; /* what it waits for */
+    bool waited;    /* and the PE does so too, at once */
+} tl_touch;
+
+void tl_record_access(const tl_call *call, const tl_touch *touch);
 
 /* ---- instant.c: in a run without time ---- */
 

@@ -229,6 +229,8 @@ tl_tensor tl_handle_new(const tl_call *call, const tl_handle *place)
     handle->ptr = place->ptr;
     handle->strides = place->strides;
     handle->filled = place->filled;
+    handle->after = place->after;
+    handle->reinterpret = place->reinterpret;
     return (tl_tensor){.id = handle->id};
 }
 
@@ -406,6 +408,7 @@ void tl_context_fini(tl_context *tl)
     data_release(tl->runner->has.store, tl->mask);
     for (int i = 0; i < TL_MATRICES; i++)
         kb_vec_fini(&tl->rects[i]);
+    tl_late_fini(&tl->checked.late);
     kb_vec_fini(&tl->scopes);
     kb_vec_fini(&tl->handles);
     kb_error_free(tl->error);

@@ -184,6 +184,22 @@ check "a fault, as JSON: what is known" outcome 3 '{*"error": {*"code": 3,*"mess
     "kernbench: *" "$kernbench" run --bench "$faults:stray" --json
 cp "$scratch/out" "$scratch/doc"
 check "a fault, as JSON: it adds up" figure error.code 3
+race="data race in launch 'clashes': 4 bytes at sip0.cube0.pe0.hbm+0x0, in tensor 'x' (f32, 0x100000000 to 0x100000040) from offset 0x0 on, element 0: kernel 'clashes' on sip0.cube*.pe* writes them at *faults.c:*), kernel 'clashes' on sip0.cube*.pe* writes them at *faults.c:*), and no chain of messages orders the two; 14 more accesses of this launch race"
+check "a race: a warning" outcome 0 '*Simulated time*' "kernbench: warning: $race" \
+    "$kernbench" run --bench "$faults:race"
+check "a race: quiet" outcome 0 '*Simulated time*' '' "$kernbench" run --bench "$faults:race" --quiet
+check "a race: a fault on request" outcome 3 '' "kernbench: $race" \
+    "$kernbench" run --bench "$faults:race" --check-races
+check "a race: without data too" outcome 3 '' "kernbench: $race" \
+    "$kernbench" run --bench "$faults:race" --check-races --timing-only
+check "a race: without data nobody asked" outcome 0 '*' '' \
+    "$kernbench" run --bench "$faults:race" --timing-only
+check "no race" outcome 0 '*' '' "$kernbench" run --bench va_offset_verify --check-races
+for algorithm in intercube_allreduce ring_allreduce_hbm mesh_allreduce_4 tree_allreduce_7 hierarchical_allreduce \
+    ring_rsag trees streams one_shot ring_rsag_pes; do
+    check "no race: $algorithm" outcome 0 '*' '' "$kernbench" run --bench ccl_allreduce --check-races \
+        --set ccl.defaults.algorithm=$algorithm
+done
 check "a deadlock, as JSON" outcome 4 '*"code": 4,*"message": "deadlock at *' '*' \
     "$kernbench" run --bench "$faults:deadlock" --json
 check "no error, as JSON" good_json --bench va_offset_verify

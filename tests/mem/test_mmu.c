@@ -461,6 +461,56 @@ static void a_fault_near_something_without_a_name_says_so(void **state)
     mem_mmu_destroy(mmu);
 }
 
+/* ---- What is where ----------------------------------------------------------------------- */
+
+static void expect_owner(const mem_mmu *mmu, kb_location at, const char *text, uint64_t va)
+{
+    mem_mapped owner;
+    uint64_t found = 0;
+    kb_text said = KB_TEXT_INIT;
+    if (mem_mmu_find_owner(mmu, &at, &owner, &found))
+        mem_mapped_print(&owner, &said);
+    assert_string_equal(kb_text_peek(&said), text);
+    assert_int_equal(found, va);
+    kb_text_fini(&said);
+}
+
+/* A tensor in two pieces, of which the first has two copies; a range that is no tensor over it. */
+static void memory_has_an_owner(void **state)
+{
+    (void)state;
+    mem_mmu *mmu = make(3, 2);
+    const mem_extent extents[] = {{0, 16, 0, 2}, {16, 8, 2, 1}};
+    kb_location copies[] = {hbm(0, 0, 0x100), hbm(1, 0, 0x200), hbm(2, 1, 0x300)};
+    mem_mapping_spec spec = {.va = 0x8000, .bytes = 16, .extents = extents, .extent_count = 1};
+    spec.copies = copies;
+    spec.copy_count = 2;
+    mem_mapping_id id;
+    expect_ok(mem_mmu_add(mmu, &spec, &id));
+    expect_owner(mmu, hbm(0, 0, 0x10f), "a range that is no tensor (0x8000 to 0x8010)", 0x800f);
+    spec = (mem_mapping_spec){.name = "x",
+                              .va = 0x9000,
+                              .bytes = 24,
+                              .extents = extents,
+                              .extent_count = 2,
+                              .copies = copies,
+                              .copy_count = 3,
+                              .has_dtype = true,
+                              .dtype = KB_BF16};
+    expect_ok(mem_mmu_add(mmu, &spec, &id));
+    static const char x[] = "tensor 'x' (bf16, 0x9000 to 0x9018)";
+    expect_owner(mmu, hbm(0, 0, 0x100), x, 0x9000); /* the tensor goes first */
+    expect_owner(mmu, hbm(1, 0, 0x20f), x, 0x900f);
+    expect_owner(mmu, hbm(2, 1, 0x307), x, 0x9017);
+    expect_owner(mmu, hbm(2, 1, 0x308), "", 0);
+    expect_owner(mmu, hbm(0, 1, 0x100), "", 0);
+    mem_mapped mapped;
+    assert_true(mem_mmu_get_mapped(mmu, 0x9017, &mapped));
+    assert_int_equal(mapped.dtype, KB_BF16);
+    assert_false(mem_mmu_get_mapped(mmu, 0x9018, &mapped));
+    mem_mmu_destroy(mmu);
+}
+
 /* ---- The memory of the host -------------------------------------------------------------- */
 
 static void use_does_not_grow_with_time(void **state)
@@ -656,6 +706,7 @@ int main(void)
         cmocka_unit_test(mappings_are_found_by_where_they_start),
         cmocka_unit_test(a_dropped_mapping_is_gone_wherever_it_was_installed),
         cmocka_unit_test(extents_that_make_no_sense_are_a_bug),
+        cmocka_unit_test(memory_has_an_owner),
         cmocka_unit_test(a_fault_names_kernel_pe_address_and_nearest_tensor),
         cmocka_unit_test(of_two_equally_near_the_lower_one_is_named),
         cmocka_unit_test(a_fault_inside_a_tensor_says_what_is_missing),

@@ -73,8 +73,8 @@ KB_KERNEL(masked_pairs, tl_ptr x, int n)
 {
     if (tl_program_id(0) > 0)
         return;
-    tl_tensor old = tl_load(x, tl_shape(n), TL_F16);
-    tl_store(x, tl_full(tl_shape(n), TL_F16, 2), .mask = tl_eq(old, 0));
+    tl_tensor old = tl_load(x, tl_shape(n), TL_F16, .reinterpret = true);
+    tl_store(x, tl_full(tl_shape(n), TL_F16, 2), .mask = tl_eq(old, 0), .reinterpret = true);
 }
 
 /* ---- Helpers ----------------------------------------------------------------------------- */

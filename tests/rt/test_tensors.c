@@ -430,12 +430,13 @@ static void addresses_of_a_freed_tensor_fault(void **state)
         expect_ok(touch(ctx, pe, 0x100000000 + 4999));
         expect_error(touch(ctx, pe, 0x100000000 + 5000), KB_ERR_FAULT,
                      "PE DMA on sip0.cube1.pe2: address 0x100001388 is not mapped: it is just "
-                     "past the end of tensor 'x' (0x100000000 to 0x100001388)");
+                     "past the end of tensor 'x' (i8, 0x100000000 to 0x100001388)");
         expect_ok(kb_tensor_free(ctx, x));
         expect_ok(kb_synchronize(ctx));
-        expect_error(touch(ctx, pe, 0x100000000), KB_ERR_FAULT,
-                     "PE DMA on sip0.cube1.pe2: address 0x100000000 is not mapped: it is "
-                     "0x3000 bytes before the start of tensor 'y' (0x100003000 to 0x100004388)");
+        expect_error(
+            touch(ctx, pe, 0x100000000), KB_ERR_FAULT,
+            "PE DMA on sip0.cube1.pe2: address 0x100000000 is not mapped: it is "
+            "0x3000 bytes before the start of tensor 'y' (i8, 0x100003000 to 0x100004388)");
         expect_ok(touch(ctx, pe, 0x100003000));
         expect_ok(kb_tensor_free(ctx, y));
         expect_ok(kb_synchronize(ctx));
@@ -459,7 +460,7 @@ static void there_is_a_gap_behind_a_tensor(void **state)
     expect_ok(touch(ctx, (kb_pe){0}, 0x100000fff));
     expect_error(touch(ctx, (kb_pe){0}, 0x100001000), KB_ERR_FAULT,
                  "PE DMA on sip0.cube0.pe0: address 0x100001000 is not mapped: it is just past the "
-                 "end of tensor 'x' (0x100000000 to 0x100001000)");
+                 "end of tensor 'x' (i8, 0x100000000 to 0x100001000)");
     kb_context_destroy(ctx);
 }
 
@@ -537,7 +538,7 @@ static void what_overtakes_the_mapping_faults(void **state)
     expect_error(
         touch(ctx, (kb_pe){0}, 0x100000000), KB_ERR_FAULT,
         "PE DMA on sip0.cube0.pe0: address 0x100000000 is not mapped: it lies in "
-        "tensor 'x' (0x100000000 to 0x100000400), which is not mapped in this PE (yet, or no "
+        "tensor 'x' (i8, 0x100000000 to 0x100000400), which is not mapped in this PE (yet, or no "
         "longer)");
     expect_ok(kb_synchronize(ctx));
     expect_ok(touch(ctx, (kb_pe){0}, 0x100000000));

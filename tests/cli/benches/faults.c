@@ -55,6 +55,26 @@ static kb_error *run_stray(kb_bench *bench)
 }
 static const kb_bench_spec stray = {.name = "stray", .summary = "reads nowhere", .run = run_stray};
 
+/* Every PE writes all of the tensor. */
+KB_KERNEL(clashes, tl_ptr x)
+{
+    tl_store(x, tl_full(tl_shape(16), TL_F32, 1));
+}
+
+static kb_error *run_race(kb_bench *bench)
+{
+    static const kb_policy policy = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
+    const kb_tensor_spec spec = {.name = "x",
+                                 .dtype = KB_F32,
+                                 .shape = KB_SHAPE(16),
+                                 .policy = &policy,
+                                 .door = KB_BACKDOOR};
+    kb_tensor x;
+    KB_TRY(kb_empty(kb_bench_context(bench), &spec, &x));
+    return kb_launch(kb_bench_context(bench), NULL, &clashes, x);
+}
+static const kb_bench_spec race = {.name = "race", .summary = "all write it", .run = run_race};
+
 static int deeper(int n)
 {
     volatile char frame[1000];
@@ -186,5 +206,5 @@ static kb_error *run_deadlock(kb_bench *bench)
 static const kb_bench_spec deadlock = {
     .name = "deadlock", .summary = "waits for what never comes", .run = run_deadlock};
 
-KB_EXPORT_BENCHES(&wrong, &unchecked, &stray, &overflow, &large, &crash, &divide, &leave, &ask,
-                  &expect_nothing, &endless, &deadlock);
+KB_EXPORT_BENCHES(&wrong, &unchecked, &stray, &race, &overflow, &large, &crash, &divide, &leave,
+                  &ask, &expect_nothing, &endless, &deadlock);

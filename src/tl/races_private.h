@@ -1,0 +1,90 @@
+/*
+ * races_private.h: what the files of the race check share. Private to tl.
+ *
+ *     order.c         the order that messages make
+ *     late.c          accesses that wait for messages
+ *     races.c         recording: who touches what, and when in that order
+ *     races_spans.c   which bytes are touched by several PEs
+ *     races_find.c    which of these accesses are not ordered
+ *     races_report.c  what is said of them
+ */
+#ifndef KB_TL_RACES_PRIVATE_H
+#define KB_TL_RACES_PRIVATE_H
+
+#include "late.h"
+#include "order.h"
+#include "races.h"
+#include "tl_private.h"
+
+/* Bytes that a call touches. */
+typedef struct race_access {
+    tl_bytes at;
+    uint64_t tick; /* on the clock of the order */
+    kb_time time;
+    const char *file, *call;
+    int line;
+    uint32_t run;
+    tl_point reached; /* what its PE has waited for */
+    tl_point after;   /* what it waits for itself */
+    uint32_t sends;   /* of its run before it */
+    bool writes;
+    bool late; /* it comes before those sends alone that come after `after` too */
+} race_access;
+
+/* A kernel on a PE. */
+typedef struct race_run {
+    kb_pe pe;
+    uint32_t thread; /* in the order */
+    const kb_kernel *kernel;
+} race_run;
+
+/* What bounds the host's memory; tests have smaller ones. */
+typedef struct race_limits {
+    size_t accesses;       /* that are kept */
+    size_t spans;          /* that are sorted at a time, where a window can be cut in two, */
+    uint64_t window_bytes; /* which has at least twice as many */
+    size_t clock_numbers;  /* of all clocks that are there at a time */
+} race_limits;
+
+struct tl_races {
+    const tl_runner *runner;
+    const topo_shape *shape;
+    tl_order *order;
+    uint32_t users;
+    bool cut_off; /* an access was left out */
+    race_limits limits;
+    KB_VEC(race_run) runs;
+    KB_VEC(race_access) accesses; /* by tick */
+};
+
+/* ---- races_spans.c ---- */
+
+/* Consecutive bytes of an access. */
+typedef struct race_span {
+    uint64_t start, end;
+    uint32_t access;
+} race_span;
+
+typedef KB_VEC(race_span) race_spans;
+
+/* A part of a memory that several PEs touch, one of them by writing. */
+typedef struct race_window {
+    uint64_t memory, start, end;
+} race_window;
+
+typedef KB_VEC(race_window) race_windows;
+
+/* Finds all of them. */
+KB_MUST_USE kb_error *race_find_windows(const tl_races *races, race_windows *windows);
+
+/* Appends what accesses touch of the window, cut to it. */
+KB_MUST_USE kb_error *race_list_spans(const tl_races *races, const race_window *window,
+                                      race_spans *spans);
+
+static inline bool race_same_pe(const tl_races *races, uint32_t run_a, uint32_t run_b)
+{
+    const kb_pe *a = &races->runs.items[run_a].pe, *b = &races->runs.items[run_b].pe;
+    return a->sip == b->sip && a->cube == b->cube && a->pe == b->pe;
+}
+
+#endif
