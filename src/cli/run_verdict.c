@@ -14,6 +14,7 @@
 #include <math.h>
 
 static const double is_busy = 0.7;       /* of a memory or link: its bandwidth is used up */
+static const double is_full = 0.85;      /* of HBM: there is hardly more to get */
 static const double is_idle = 0.5;       /* less than that, and its latency is what counts */
 static const double matters = 0.2;       /* of the run: kernels get a sentence of their own */
 static const double is_notable = 0.1;    /* of the run: what is worth a clause */
@@ -49,11 +50,11 @@ static int largest_cause(const run_figures *f, int end, kb_time *group_time)
 
 /* ---- Engines ----------------------------------------------------------------------------- */
 
-/* Memory is busier than the engines: they only just keep up with it. */
+/* Memory is as good as full, and busier than the engines: these only just keep up with it. */
 static void add_memory(const run_figures *f, double engine_busy, kb_text *text)
 {
     const run_roofline *r = &f->roofline;
-    if (r->gbs > engine_busy * r->peak_gbs)
+    if (r->gbs > fmax(is_full, engine_busy) * r->peak_gbs)
         kb_text_printf(
             text, "; but HBM delivers %s %% of its bandwidth, so faster engines would not help",
             cli_percent(r->gbs / r->peak_gbs).text);
@@ -74,7 +75,7 @@ static void matrix_verdict(const run_figures *f, kb_text *text)
                        ", as %s %% of the array slots have no work: operands do not fill the "
                        "%u x %u array%s",
                        cli_percent(1 - r->slots).text, pe->gemm_rows, pe->gemm_columns,
-                       pe->gemm_fill_per_fold ? ", which fills and drains with each fold" : "");
+                       pe->gemm_fill_per_fold ? ", or it fills and drains with each fold" : "");
     add_memory(f, r->occupied, text);
 }
 

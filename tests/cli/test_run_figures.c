@@ -84,6 +84,9 @@ static void engines_are_named(void **state)
     f.roofline.vector_busy = 0.6;
     expect_verdict(&f, "Compute bound: the vector engines are busy 60.0 % of the time, and 60.0 % "
                        "while kernels run.");
+    f.roofline.gbs = 14; /* busier than the engines, but there is more to get */
+    expect_verdict(&f, "Compute bound: the vector engines are busy 60.0 % of the time, and 60.0 % "
+                       "while kernels run.");
     f.roofline.gbs = 19;
     expect_verdict(&f, "Compute bound: the vector engines are busy 60.0 % of the time, and 60.0 % "
                        "while kernels run; but HBM delivers 95.0 % of its bandwidth, so faster "
