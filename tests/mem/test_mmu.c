@@ -487,7 +487,7 @@ static void memory_has_an_owner(void **state)
     spec.copy_count = 2;
     mem_mapping_id id;
     expect_ok(mem_mmu_add(mmu, &spec, &id));
-    expect_owner(mmu, hbm(0, 0, 0x10f), "a range that is no tensor (0x8000 to 0x8010)", 0x800f);
+    expect_owner(mmu, hbm(0, 0, 0x10f), "a mapping without a tensor (0x8000 to 0x8010)", 0x800f);
     spec = (mem_mapping_spec){.name = "x",
                               .va = 0x9000,
                               .bytes = 24,
