@@ -14,8 +14,6 @@
 static const char builtin_name[] = "built-in ccl.yaml";
 
 enum {
-    max_slots = 65536,
-    max_slot_bytes = 64 << 20,
     max_credit_bytes = 4096,
     max_side = 65536,
 };
@@ -102,13 +100,13 @@ static void read_queues(kb_config_node *mapping, ccl_entry *entry)
     static const char *const backpressures[] = {"sleep", "poll"};
     entry->polls = kb_config_enum(kb_config_find(mapping, "backpressure"), backpressures, 2,
                                   entry->polls ? 1 : 0) == 1;
-    entry->n_slots =
-        (uint32_t)kb_config_int(kb_config_find(mapping, "n_slots"), 1, max_slots, entry->n_slots);
+    entry->n_slots = (uint32_t)kb_config_int(kb_config_find(mapping, "n_slots"), 1, CCL_MAX_SLOTS,
+                                             entry->n_slots);
     entry->slot_bytes =
         (uint64_t)kb_config_int(kb_config_find(mapping, "slot_size"), CCL_MIN_SLOT_BYTES,
-                                max_slot_bytes, (int64_t)entry->slot_bytes);
+                                CCL_MAX_SLOT_BYTES, (int64_t)entry->slot_bytes);
     entry->vc_chunk_bytes = (uint32_t)kb_config_int(kb_config_find(mapping, "vc_chunk_size"), 1,
-                                                    max_slot_bytes, entry->vc_chunk_bytes);
+                                                    CCL_MAX_SLOT_BYTES, entry->vc_chunk_bytes);
     entry->credit_bytes = (uint32_t)kb_config_int(kb_config_find(mapping, "ipcq_credit_size_bytes"),
                                                   1, max_credit_bytes, entry->credit_bytes);
 }

@@ -12,7 +12,7 @@
 #include "registry.h"
 
 enum { CCL_NO_ROOT = UINT32_MAX };
-enum { CCL_MIN_SLOT_BYTES = 16 };
+enum { CCL_MAX_SLOTS = 65536, CCL_MIN_SLOT_BYTES = 16, CCL_MAX_SLOT_BYTES = 64 << 20 };
 
 typedef struct ccl_setting {
     const char *key;
