@@ -14,9 +14,6 @@
 static const char builtin_name[] = "built-in ccl.yaml";
 
 enum {
-    max_slots = 65536,
-    min_slot_bytes = 16,
-    max_slot_bytes = 64 << 20,
     max_credit_bytes = 4096,
     max_side = 65536,
 };
@@ -103,13 +100,13 @@ static void read_queues(kb_config_node *mapping, ccl_entry *entry)
     static const char *const backpressures[] = {"sleep", "poll"};
     entry->polls = kb_config_enum(kb_config_find(mapping, "backpressure"), backpressures, 2,
                                   entry->polls ? 1 : 0) == 1;
-    entry->n_slots =
-        (uint32_t)kb_config_int(kb_config_find(mapping, "n_slots"), 1, max_slots, entry->n_slots);
+    entry->n_slots = (uint32_t)kb_config_int(kb_config_find(mapping, "n_slots"), 1, CCL_MAX_SLOTS,
+                                             entry->n_slots);
     entry->slot_bytes =
-        (uint64_t)kb_config_int(kb_config_find(mapping, "slot_size"), min_slot_bytes,
-                                max_slot_bytes, (int64_t)entry->slot_bytes);
+        (uint64_t)kb_config_int(kb_config_find(mapping, "slot_size"), CCL_MIN_SLOT_BYTES,
+                                CCL_MAX_SLOT_BYTES, (int64_t)entry->slot_bytes);
     entry->vc_chunk_bytes = (uint32_t)kb_config_int(kb_config_find(mapping, "vc_chunk_size"), 1,
-                                                    max_slot_bytes, entry->vc_chunk_bytes);
+                                                    CCL_MAX_SLOT_BYTES, entry->vc_chunk_bytes);
     entry->credit_bytes = (uint32_t)kb_config_int(kb_config_find(mapping, "ipcq_credit_size_bytes"),
                                                   1, max_credit_bytes, entry->credit_bytes);
 }
@@ -211,6 +208,9 @@ static void read_entry_settings(reader *r, kb_config_node *mapping, ccl_entry *e
     if (!w != !h)
         kb_config_problem(w ? w : h, "missing %s: w and h must be given together", w ? "h" : "w");
     read_setting(r, mapping, "root_cube", 0, INT32_MAX, entry);
+    entry->auto_max_ranks = (uint32_t)kb_config_int(kb_config_find(mapping, "auto_max_ranks"), 1,
+                                                    INT32_MAX, entry->auto_max_ranks);
+    entry->fit_slots = kb_config_bool(kb_config_find(mapping, "fit_slots"), false);
     for (kb_config_node *node = NULL;
          (node = kb_config_find_prefixed(mapping, "kernel_", node)) != NULL;)
         set(r, entry, kb_config_key(node), kb_config_int(node, INT64_MIN, INT64_MAX, 0));

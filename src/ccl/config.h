@@ -12,6 +12,7 @@
 #include "registry.h"
 
 enum { CCL_NO_ROOT = UINT32_MAX };
+enum { CCL_MAX_SLOTS = 65536, CCL_MIN_SLOT_BYTES = 16, CCL_MAX_SLOT_BYTES = 64 << 20 };
 
 typedef struct ccl_setting {
     const char *key;
@@ -28,9 +29,11 @@ typedef struct ccl_entry {
     bool polls;
     uint32_t n_slots;
     uint64_t slot_bytes;
+    bool fit_slots; /* a plan has smaller slots if its rings would not fit otherwise */
     uint32_t vc_chunk_bytes;
     uint32_t credit_bytes;
-    uint32_t world_size; /* 0: as many as there are SIPs */
+    uint32_t world_size;     /* 0: as many as there are SIPs */
+    uint32_t auto_max_ranks; /* auto leaves it out if there are more; 0: never */
     bool rank_is_pe;
     bool reduce_shards;
     kb_reduce_op reduce_op;       /* of ccl_allreduce */

@@ -54,6 +54,8 @@ static void seat_ranks(ccl_group *group)
 {
     for (uint32_t rank = 0; rank < group->world; rank++) {
         uint32_t sip = group->ranks[rank].sip, seat = 0;
+        if (rank > 0 && group->ranks[rank - 1].sip == sip)
+            continue; /* PEs of one SIP mostly follow each other */
         while (seat < group->seats && group->sips[seat] != sip)
             seat++;
         if (seat == group->seats)

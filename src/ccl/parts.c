@@ -138,7 +138,7 @@ static kb_error *add_target(ccl_op *op, ccl_share *share, const kb_ccl_part *par
         .op = op->what.op,
         .dtype = op->what.dtype,
         .root = op->what.root,
-        .slot_bytes = entry->slot_bytes,
+        .slot_bytes = op->wiring->plan.queues.settings.slot_bytes,
         .n_slots = entry->n_slots,
     };
     kb_ccl_arguments args = {0};

@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- The ranks --------------------------------------------------------------------------- */
 
@@ -200,33 +201,77 @@ static bool share_memory(kb_memory memory, kb_pe a, kb_pe b)
     return a.sip == b.sip && a.cube == b.cube && (a.pe == b.pe || memory == KB_SRAM);
 }
 
+static uint64_t room_of(const topo_shape *shape, kb_memory memory)
+{
+    return memory == KB_TCM   ? shape->tcm_bytes - shape->tcm_reserved_bytes
+           : memory == KB_HBM ? shape->slice_bytes
+                              : shape->sram_bytes;
+}
+
 /* More than all of a memory never fits; whether the rest of it is free is known only later. */
+static kb_error *check_room(const topo_shape *shape, const ipcq_settings *s, kb_pe pe,
+                            uint64_t rings)
+{
+    const char *name = s->buffer == KB_TCM ? "TCM" : s->buffer == KB_HBM ? "HBM slice" : "SRAM";
+    uint64_t room = room_of(shape, s->buffer);
+    if (rings == 0 || rings <= room / s->n_slots / s->slot_bytes)
+        return NULL;
+    return kb_error_new(KB_ERR_INPUT,
+                        "the slots that sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
+                        " needs, %" PRIu32 " of %" PRIu64 " bytes for each direction, are "
+                        "more than its %s of %" PRIu64 " bytes",
+                        pe.sip, pe.cube, pe.pe, s->n_slots, s->slot_bytes, name, room);
+}
+
+/* Goes on from the number of rings in the memory of the end before this one. */
+static uint64_t count_ring(const ipcq_plan *queues, size_t number, uint64_t rings)
+{
+    const ipcq_plan_end *end = &queues->ends.items[number];
+    if (number > 0 && !share_memory(queues->settings.buffer, end[-1].pe, end->pe))
+        rings = 0;
+    return rings + (end->from != IPCQ_NONE);
+}
+
 static kb_error *check_rings(const topo_shape *shape, const ipcq_plan *queues)
 {
-    const ipcq_settings *s = &queues->settings;
-    const char *name = s->buffer == KB_TCM ? "TCM" : s->buffer == KB_HBM ? "HBM slice" : "SRAM";
-    uint64_t room = s->buffer == KB_TCM   ? shape->tcm_bytes - shape->tcm_reserved_bytes
-                    : s->buffer == KB_HBM ? shape->slice_bytes
-                                          : shape->sram_bytes;
-    uint64_t bytes = 0; /* at most 2^16 slots of 2^26 bytes an end */
+    uint64_t rings = 0;
     for (size_t i = 0; i < queues->ends.count; i++) {
-        const ipcq_plan_end *end = &queues->ends.items[i];
-        if (i > 0 && !share_memory(s->buffer, end[-1].pe, end->pe))
-            bytes = 0;
-        if (end->from != IPCQ_NONE)
-            bytes += s->n_slots * s->slot_bytes;
-        if (bytes > room)
-            return kb_error_new(KB_ERR_INPUT,
-                                "the slots that sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
-                                " needs, %" PRIu32 " of %" PRIu64 " bytes for each direction, are "
-                                "more than its %s of %" PRIu64 " bytes",
-                                end->pe.sip, end->pe.cube, end->pe.pe, s->n_slots, s->slot_bytes,
-                                name, room);
+        rings = count_ring(queues, i, rings);
+        KB_TRY(check_room(shape, &queues->settings, queues->ends.items[i].pe, rings));
     }
     return NULL;
 }
 
+/* Halves slots until the rings leave an eighth of their memory to others. */
+static void fit_slots(const topo_shape *shape, ipcq_plan *queues)
+{
+    ipcq_settings *s = &queues->settings;
+    uint64_t rings = 0, most = 0, room = room_of(shape, s->buffer) / 8 * 7;
+    for (size_t i = 0; i < queues->ends.count; i++) {
+        rings = count_ring(queues, i, rings);
+        most = rings > most ? rings : most;
+    }
+    while (most > 0 && s->slot_bytes >= (uint64_t)2 * CCL_MIN_SLOT_BYTES &&
+           most > room / s->n_slots / s->slot_bytes)
+        s->slot_bytes /= 2;
+}
+
 /* ---- Plans ------------------------------------------------------------------------------- */
+
+/* Pairs have as many edges as ranks squared: rings that cannot fit are better refused before. */
+static kb_error *check_pairs(const ccl_plan *plan, const topo_shape *shape)
+{
+    const ccl_entry *entry = plan->entry;
+    const ipcq_settings settings = ccl_queue_settings(entry);
+    bool pairs = entry->topology && strcmp(entry->topology->name, "pairs") == 0;
+    for (size_t i = 0; i < plan->members.circles.count && pairs && !entry->fit_slots; i++) {
+        const ccl_circle *circle = &plan->members.circles.items[i];
+        if (circle->members.count > 0)
+            KB_TRY(check_room(shape, &settings, circle->members.items[0].pe,
+                              circle->members.count - 1));
+    }
+    return NULL;
+}
 
 static kb_error *connect(const ccl_plan *plan, kb_ccl_graph *graph)
 {
@@ -260,14 +305,19 @@ static kb_error *join(ccl_plan *plan, const topo_shape *shape, const bool *takes
     const ipcq_settings settings = ccl_queue_settings(plan->entry);
     kb_ccl_graph graph = {0};
     kb_arena_init(&graph.names);
-    kb_error *err = connect(plan, &graph);
+    kb_error *err = check_pairs(plan, shape);
+    if (!err)
+        err = connect(plan, &graph);
     if (!err)
         err = check_graph(&graph, shape, takes_part);
     plan->edge_count = graph.edges.count;
     if (!err)
         err = ipcq_plan_init(&plan->queues, graph.edges.items, graph.edges.count, &settings);
     ccl_graph_fini(&graph);
-    return err ? err : check_rings(shape, &plan->queues);
+    KB_TRY(err);
+    if (plan->entry->fit_slots)
+        fit_slots(shape, &plan->queues);
+    return check_rings(shape, &plan->queues);
 }
 
 static kb_error *map_and_join(ccl_plan *plan, const topo_machine *machine)

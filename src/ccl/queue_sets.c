@@ -32,16 +32,15 @@ static kb_error *read_buffer(const char *word, kb_memory *memory)
 /* The entry with what the specification says instead. */
 static kb_error *shape_queues(const kb_queue_spec *spec, ccl_entry *entry)
 {
-    enum { MAX_SLOTS = 65536, MIN_SLOT_BYTES = 16, MAX_SLOT_BYTES = 64 << 20 };
     if (spec->buffer_kind)
         KB_TRY(read_buffer(spec->buffer_kind, &entry->buffer));
-    if (spec->n_slots > MAX_SLOTS)
+    if (spec->n_slots > CCL_MAX_SLOTS)
         return kb_error_new(KB_ERR_INPUT, "n_slots is %" PRIu32 ": expected 1 to %d", spec->n_slots,
-                            MAX_SLOTS);
+                            CCL_MAX_SLOTS);
     if (spec->slot_bytes > 0 &&
-        (spec->slot_bytes < MIN_SLOT_BYTES || spec->slot_bytes > MAX_SLOT_BYTES))
+        (spec->slot_bytes < CCL_MIN_SLOT_BYTES || spec->slot_bytes > CCL_MAX_SLOT_BYTES))
         return kb_error_new(KB_ERR_INPUT, "slot_bytes is %" PRIu64 ": expected %d to %d",
-                            spec->slot_bytes, MIN_SLOT_BYTES, MAX_SLOT_BYTES);
+                            spec->slot_bytes, CCL_MIN_SLOT_BYTES, CCL_MAX_SLOT_BYTES);
     entry->n_slots = spec->n_slots > 0 ? spec->n_slots : entry->n_slots;
     entry->slot_bytes = spec->slot_bytes > 0 ? spec->slot_bytes : entry->slot_bytes;
     return NULL;

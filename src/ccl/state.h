@@ -120,6 +120,7 @@ typedef struct ccl_spot {
 struct ccl_wiring {
     ccl_wiring *next;
     const ccl_entry *entry;
+    kb_error *refused; /* why there is no plan: all ranks get the same, and it is made once */
     ccl_plan plan;
     bool lanes;        /* works on tensors in any layout: the same PEs of every rank */
     bool mixes_shards; /* several PEs of a rank are in one circle */

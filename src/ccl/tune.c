@@ -29,6 +29,8 @@ ccl_fitness ccl_entry_fitness(const ccl_entry *entry, kb_collective_kind kind, u
         return CCL_OTHER_RANKS;
     if (entry->world_size != 0 && entry->world_size != world)
         return CCL_OTHER_WORLD;
+    if (entry->auto_max_ranks != 0 && world > entry->auto_max_ranks)
+        return CCL_TOO_MANY_RANKS;
     if (algorithm->reduce_shards || entry->reduce_shards)
         return CCL_OTHER_OPERATION;
     if (!rank_is_pe && strcmp(entry->mapper->name, "lanes") != 0)

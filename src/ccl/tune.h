@@ -40,6 +40,7 @@ typedef enum ccl_fitness {
     CCL_OTHER_COLLECTIVE, /* it cannot do this one */
     CCL_OTHER_RANKS,      /* PEs instead of SIPs, or the other way round */
     CCL_OTHER_WORLD,      /* its world_size */
+    CCL_TOO_MANY_RANKS,   /* more than auto_max_ranks */
     CCL_OTHER_OPERATION,  /* reduce_shards */
     CCL_ONE_LAYOUT,       /* its mapper does not take all PEs of a SIP, each for its part */
     CCL_OTHER_BITS        /* ranks may get results that differ in rounding */

@@ -11,14 +11,6 @@
 
 /* ---- Who takes part ---- */
 
-static uint32_t seat_of(const ccl_group *group, uint32_t sip)
-{
-    uint32_t seat = 0;
-    while (group->sips[seat] != sip)
-        seat++;
-    return seat;
-}
-
 static int by_place(const void *a, const void *b)
 {
     const kb_pe *x = &((const ccl_spot *)a)->pe, *y = &((const ccl_spot *)b)->pe;
@@ -28,7 +20,7 @@ static int by_place(const void *a, const void *b)
 }
 
 /* The members of all circles, put where those of their seat begin. */
-static void deal_spots(const ccl_group *group, ccl_wiring *wiring, size_t *next)
+static void deal_spots(const uint32_t *seats, ccl_wiring *wiring, size_t *next)
 {
     const kb_ccl_members *members = &wiring->plan.members;
     uint32_t *ranks = wiring->ranks;
@@ -37,7 +29,7 @@ static void deal_spots(const ccl_group *group, ccl_wiring *wiring, size_t *next)
         const kb_ccl_member *items = kb_ccl_circle(members, circle, &count);
         for (uint32_t place = 0; place < count; place++) {
             ranks[place] = items[place].rank;
-            wiring->spots[next[seat_of(group, items[place].pe.sip)]++] = (ccl_spot){
+            wiring->spots[next[seats[items[place].pe.sip]]++] = (ccl_spot){
                 .pe = items[place].pe,
                 .rank = items[place].rank,
                 .circle = circle,
@@ -50,7 +42,7 @@ static void deal_spots(const ccl_group *group, ccl_wiring *wiring, size_t *next)
     }
 }
 
-static void count_spots(const ccl_group *group, ccl_wiring *wiring)
+static void count_spots(const ccl_group *group, const uint32_t *seats, ccl_wiring *wiring)
 {
     const kb_ccl_members *members = &wiring->plan.members;
     for (uint32_t circle = 0; circle < kb_ccl_circle_count(members); circle++) {
@@ -58,7 +50,7 @@ static void count_spots(const ccl_group *group, ccl_wiring *wiring)
         const kb_ccl_member *items = kb_ccl_circle(members, circle, &count);
         wiring->spot_count += count;
         for (uint32_t place = 0; place < count; place++)
-            wiring->first[seat_of(group, items[place].pe.sip) + 1]++;
+            wiring->first[seats[items[place].pe.sip] + 1]++;
     }
     for (uint32_t seat = 0; seat < group->seats; seat++)
         wiring->first[seat + 1] += wiring->first[seat];
@@ -85,12 +77,13 @@ static kb_error *find_mixed_shards(const ccl_group *group, ccl_wiring *wiring)
     return NULL;
 }
 
-static kb_error *list_spots(const ccl_group *group, ccl_wiring *wiring)
+/* `seats`: by SIP of the machine. */
+static kb_error *fill_spots(const ccl_group *group, const uint32_t *seats, ccl_wiring *wiring)
 {
     wiring->first = kb_alloc_zeroed((size_t)group->seats + 1, sizeof *wiring->first);
     if (!wiring->first)
         return kb_error_nomem();
-    count_spots(group, wiring);
+    count_spots(group, seats, wiring);
     wiring->spots = kb_alloc_array(wiring->spot_count, sizeof *wiring->spots);
     wiring->ranks = kb_alloc_array(wiring->spot_count, sizeof *wiring->ranks);
     size_t *next = kb_alloc_array(group->seats, sizeof *next);
@@ -99,8 +92,21 @@ static kb_error *list_spots(const ccl_group *group, ccl_wiring *wiring)
         return kb_error_nomem();
     }
     memcpy(next, wiring->first, group->seats * sizeof *next);
-    deal_spots(group, wiring, next);
+    deal_spots(seats, wiring, next);
     free(next);
+    return NULL;
+}
+
+static kb_error *list_spots(const ccl_group *group, ccl_wiring *wiring)
+{
+    uint32_t *seats = kb_alloc_zeroed(wiring->plan.scope.machine.sips, sizeof *seats);
+    if (!seats)
+        return kb_error_nomem();
+    for (uint32_t seat = 0; seat < group->seats; seat++)
+        seats[group->sips[seat]] = seat;
+    kb_error *err = fill_spots(group, seats, wiring);
+    free(seats);
+    KB_TRY(err);
     for (uint32_t seat = 0; seat < group->seats; seat++)
         qsort(wiring->spots + wiring->first[seat], wiring->first[seat + 1] - wiring->first[seat],
               sizeof *wiring->spots, by_place);
@@ -115,6 +121,7 @@ static void free_wiring(kb_context *ctx, ccl_wiring *wiring)
         kb_error_free(kb_request_free(ctx, wiring->install));
     if (wiring->queues)
         ipcq_set_destroy(wiring->queues);
+    kb_error_free(wiring->refused);
     ccl_plan_fini(&wiring->plan);
     free(wiring->spots);
     free(wiring->ranks);
@@ -170,21 +177,21 @@ kb_error *ccl_get_wiring(ccl_group *group, const ccl_entry *entry, ccl_wiring **
 {
     for (*out = group->wirings; *out; *out = (*out)->next)
         if ((*out)->entry == entry)
-            return NULL;
+            return (*out)->refused ? kb_error_copy((*out)->refused) : NULL;
     ccl_wiring *wiring = kb_alloc_zeroed(1, sizeof *wiring);
     if (!wiring)
         return kb_error_nomem();
     wiring->entry = entry;
     kb_error *err = fill_wiring(group, wiring);
-    if (err) {
+    if (err && kb_error_code(err) == KB_ERR_HOST) {
         free_wiring(group->state->ctx, wiring);
-        *out = NULL;
         return err;
     }
+    wiring->refused = err;
     wiring->next = group->wirings;
     group->wirings = wiring;
     *out = wiring;
-    return NULL;
+    return err ? kb_error_copy(err) : NULL;
 }
 
 /* ---- Queues ---- */

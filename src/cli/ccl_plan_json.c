@@ -15,18 +15,20 @@ static json_t *settings_json(const ccl_entry *entry)
     return settings;
 }
 
-static json_t *entry_json(const ccl_entry *entry)
+static json_t *entry_json(const ccl_plan *plan)
 {
+    const ccl_entry *entry = plan->entry;
     return json_pack(
         "{s:s, s:s, s:s, s:s, s:s?, s:s, s:s, s:i, s:I, s:i, s:i, s:s, s:b, s:s, s:o}", "name",
         entry->name, "module", entry->algorithm->name, "topology",
         entry->topology ? entry->topology->name : "none", "mapper", entry->mapper->name,
         "validator", entry->validator ? entry->validator->name : NULL, "buffer_kind",
         plan_memory_name(entry->buffer), "backpressure", entry->polls ? "poll" : "sleep", "n_slots",
-        (int)entry->n_slots, "slot_size", (json_int_t)entry->slot_bytes, "vc_chunk_size",
-        (int)entry->vc_chunk_bytes, "ipcq_credit_size_bytes", (int)entry->credit_bytes, "rank",
-        entry->rank_is_pe ? "pe" : "sip", "reduce_shards", entry->reduce_shards, "reduce_op",
-        kb_reduce_op_name(entry->reduce_op), "settings", settings_json(entry));
+        (int)entry->n_slots, "slot_size", (json_int_t)plan->queues.settings.slot_bytes,
+        "vc_chunk_size", (int)entry->vc_chunk_bytes, "ipcq_credit_size_bytes",
+        (int)entry->credit_bytes, "rank", entry->rank_is_pe ? "pe" : "sip", "reduce_shards",
+        entry->reduce_shards, "reduce_op", kb_reduce_op_name(entry->reduce_op), "settings",
+        settings_json(entry));
 }
 
 static json_t *circles_json(const kb_ccl_members *members)
@@ -89,7 +91,7 @@ kb_code plan_print_json(const plan_view *view)
 {
     return cli_json_print(json_pack("{s:o, s:s, s:o, s:i, s:I, s:o, s:o}", "topology",
                                     cli_json_machine(view->machine, &view->common->settings), "ccl",
-                                    view->config->path, "algorithm", entry_json(view->plan->entry),
+                                    view->config->path, "algorithm", entry_json(view->plan),
                                     "world_size", (int)view->plan->scope.world, "memory_bytes",
                                     (json_int_t)view->room, "circles",
                                     circles_json(&view->plan->members), "pes", pes_json(view)));

@@ -63,7 +63,7 @@ static void print_entry(const plan_view *view)
     print_line("validator", "%s", entry->validator ? entry->validator->name : "none");
     print_line("buffer_kind", "%s, %s", plan_memory_name(entry->buffer), of);
     print_line("n_slots", "%" PRIu32, entry->n_slots);
-    print_line("slot_size", "%s", cli_bytes(entry->slot_bytes).text);
+    print_line("slot_size", "%s", cli_bytes(view->plan->queues.settings.slot_bytes).text);
     print_line("backpressure", "%s", entry->polls ? "poll" : "sleep");
     print_line("credit", "%s", cli_bytes(entry->credit_bytes).text);
     print_line("vc_chunk_size", "%s", cli_bytes(entry->vc_chunk_bytes).text);

@@ -40,6 +40,10 @@ static void say_why(const ccl_entry *entry, ccl_fitness fitness, uint32_t world,
     case CCL_OTHER_WORLD:
         kb_text_printf(why, "world_size is %" PRIu32 ", not %" PRIu32, entry->world_size, world);
         break;
+    case CCL_TOO_MANY_RANKS:
+        kb_text_printf(why, "auto_max_ranks is %" PRIu32 ", and there are %" PRIu32 " ranks",
+                       entry->auto_max_ranks, world);
+        break;
     case CCL_OTHER_OPERATION:
         kb_text_puts(why, "reduces the shards of a rank, too (reduce_shards)");
         break;

@@ -39,14 +39,15 @@ typedef enum draw_ink {
 
 /* Where things are on a cube's die, from its north-west corner. */
 typedef struct draw_cube {
-    double side;            /* of the die */
+    double w, h;            /* of the die */
     double gap;             /* between dies */
-    double router;          /* side of a router */
     draw_point first, step; /* the first router, and from one to the next */
     draw_rect ring;         /* the crossbar's outer edge */
-    double ring_width;
-    double slice_height, pe_height;   /* of the rows along the north and south edge */
-    bool tiles;                       /* PEs are beside their routers, not in rows */
+    double cell_w;          /* what the box of a slice or a PE needs for its label */
+    uint32_t columns;       /* of slices, west and east of the ports in the north and south */
+    uint32_t rows[2];       /* of slices along the north and the south edge */
+    uint32_t tile_columns;  /* of the PEs beside a router */
+    bool tiles;             /* PEs are beside their routers, not in rows */
     uint32_t port_router[TOPO_SIDES]; /* TOPO_NONE if no cube has that port */
     uint32_t m_cpu_router;
 } draw_cube;
@@ -72,7 +73,11 @@ const char *draw_ink_name(draw_ink ink);
 void draw_box(draw_canvas *c, const char *style, draw_rect r);
 void draw_line(draw_canvas *c, draw_ink ink, draw_point from, draw_point to);
 
-/* Text in the middle of a box if it fits there, else none. */
+/* How wide a text is at most, in any font that the drawing asks for; bold ones are a tenth wider.
+ */
+double draw_text_width(const char *text, double size);
+
+/* Text in the middle of a box, smaller if it would not fit; none if it could not be read. */
 void draw_label(draw_canvas *c, const char *style, draw_rect r, double size, const char *format,
                 ...) KB_PRINTF(5, 6);
 

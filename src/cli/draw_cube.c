@@ -9,8 +9,35 @@
  *   [ucie]-----------------         [sram]
  *
  * If PEs are not at the corners they are drawn beside their routers.
+ *
+ * Everything has a zone of its own, and the die is as large as its zones. From north to south: rows
+ * of slices, the ring, rows of PEs, the mesh, and the same in reverse. From west to east inside the
+ * ring: the crossbar's name, the mesh, the PEs or the m_cpu beside its last column, the sram. So no
+ * box covers another, whatever the machine.
  */
 #include "draw.h"
+
+#include <stdio.h>
+
+enum {
+    LABEL = 11,     /* size of letters */
+    ROW = 24,       /* from one row of slices or PEs to the next, of which 4 are left free */
+    EDGE = 14,      /* from the edge of the die to the first row: ports reach in */
+    SIDE = 36,      /* from the edge of the die to the first column */
+    BESIDE = 26,    /* from the line of a port to the slices beside it */
+    RING_X = 22,    /* from the edge of the die to the ring */
+    RING_GAP = 10,  /* from slices to the ring */
+    RING_WIDTH = 8, /* of the crossbar's bands */
+    PE_GAP = 14,    /* from the ring to PEs */
+    ROUTER = 13,    /* side of a router */
+    NEXT = 11,      /* from a router to what is beside it */
+    WEST = 62,      /* from the ring to the first router: the crossbar's name */
+    CPU_W = 44,     /* of the m_cpu */
+    CPU_H = 16,
+    SRAM_W = 38,
+    SRAM_H = 18,
+    GAP = 8 /* between zones */
+};
 
 /* ---- Plan -------------------------------------------------------------------------------- */
 
@@ -75,36 +102,125 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
+static uint32_t root_of(uint32_t count)
+{
+    uint32_t root = 1;
+    while (root * root < count)
+        root++;
+    return root;
+}
+
+/* How many PEs there are at the router of this one, and how many of them come before it. */
+static uint32_t share_router(const draw_canvas *c, uint32_t pe, uint32_t *before)
+{
+    uint32_t router = topo_pe_router(c->machine, pe), all = 0;
+    *before = 0;
+    for (uint32_t i = 0; i < c->shape->pes; i++) {
+        bool here = topo_pe_router(c->machine, i) == router;
+        *before += here && i < pe;
+        all += here;
+    }
+    return all;
+}
+
+/* The column of routers that the ports in the north or south are in. */
+static uint32_t port_column(const draw_canvas *c, topo_side side)
+{
+    const draw_cube *d = &c->cube;
+    uint32_t router = d->port_router[side];
+    router = router == TOPO_NONE ? d->port_router[TOPO_NORTH] : router;
+    return router == TOPO_NONE ? c->shape->noc_w / 2 : router % c->shape->noc_w;
+}
+
+/* What there is to place: `group` is the largest one of slices, `tile` the most PEs of a router. */
+typedef struct contents {
+    uint32_t group, tile, in_row[2];
+} contents;
+
+static contents count_contents(draw_canvas *c)
+{
+    contents found = {0};
+    for (uint32_t pe = 0; pe < c->shape->pes; pe++) {
+        uint32_t before, group = share_place(c, pe, &before), tile = share_router(c, pe, &before);
+        uint32_t *in_row = &found.in_row[place_of(c, pe).south];
+        found.group = group > found.group ? group : found.group;
+        found.tile = tile > found.tile ? tile : found.tile;
+        *in_row = group > *in_row ? group : *in_row;
+        c->cube.tiles = c->cube.tiles || !at_corner(c->shape, topo_pe_router(c->machine, pe));
+    }
+    return found;
+}
+
+/* From a router to the end of what is beside it, to the east and to the south. */
+static draw_point reach_of(const draw_canvas *c, uint32_t tile)
+{
+    const draw_cube *d = &c->cube;
+    double w = NEXT + CPU_W, h = NEXT + CPU_H;
+    if (!d->tiles)
+        return (draw_point){w, h};
+    uint32_t rows = (tile + d->tile_columns - 1) / d->tile_columns;
+    return (draw_point){larger(w, NEXT + d->tile_columns * d->cell_w), NEXT + (double)rows * ROW};
+}
+
+/* Across: the mesh moves east until the slices west of the ports have room. */
+static void plan_across(draw_canvas *c, uint32_t group, draw_point reach)
+{
+    draw_cube *d = &c->cube;
+    uint32_t noc_w = c->shape->noc_w;
+    d->step.x = reach.x + GAP + ROUTER;
+    double mesh = (noc_w - 1) * d->step.x, first = RING_X + RING_WIDTH + WEST;
+    double east = reach.x + GAP + SRAM_W + GAP + RING_WIDTH + RING_X;
+    uint32_t north = port_column(c, TOPO_NORTH), south = port_column(c, TOPO_SOUTH);
+    uint32_t west_most = north < south ? north : south, east_most = north < south ? south : north;
+    double west_room = first + west_most * d->step.x, all = first + mesh + east;
+    double east_room = all - first - east_most * d->step.x;
+    double room = (west_room < east_room ? west_room : east_room) - SIDE - BESIDE;
+    /* As many columns as there is room for, but no more rows than make a square of the die. */
+    uint32_t fit = room > d->cell_w ? (uint32_t)(room / d->cell_w) : 1, least = root_of(group);
+    d->columns = fit > least ? fit : least;
+    d->columns = d->columns > group && group > 0 ? group : d->columns;
+    double need = SIDE + BESIDE + d->columns * d->cell_w;
+    d->first.x = first + larger(0, need - west_room);
+    d->w = larger(d->first.x + mesh + east, d->first.x + east_most * d->step.x + need);
+}
+
+/* Down: rows of slices and PEs, the mesh, rows again. */
+static void plan_down(draw_canvas *c, const contents *has, draw_point reach)
+{
+    draw_cube *d = &c->cube;
+    uint32_t noc_h = c->shape->noc_h;
+    /* Above a router beside which PEs are there is room for the m_cpu. */
+    d->step.y = d->tiles ? reach.y + CPU_H + NEXT + 2 * GAP : reach.y + 2 * GAP + 3;
+    for (int south = 0; south < 2; south++)
+        d->rows[south] = (has->in_row[south] + d->columns - 1) / d->columns;
+    /* Lines spread from routers to PEs; a mesh of one row has the sram there. */
+    double fan = noc_h > 1 ? 34 : 54, pes[2];
+    for (int south = 0; south < 2; south++)
+        pes[south] = d->rows[south] > 0 ? PE_GAP + (double)d->rows[south] * ROW + fan : fan;
+    double north = EDGE + (double)d->rows[0] * ROW + RING_GAP;
+    double above = d->tiles ? ROUTER + CPU_H + NEXT + GAP : pes[0];
+    double below = d->tiles ? larger(reach.y + GAP, fan) : pes[1];
+    d->first.y = north + RING_WIDTH + above;
+    double ring_end = d->first.y + (noc_h - 1) * d->step.y + below + RING_WIDTH;
+    d->h = ring_end + RING_GAP + (double)d->rows[1] * ROW + EDGE;
+    d->ring = (draw_rect){RING_X, north, d->w - 2 * RING_X, ring_end - north};
+}
+
 void draw_plan_cube(draw_canvas *c)
 {
-    const topo_shape *s = c->shape;
+    char longest[16];
     draw_cube *d = &c->cube;
-    uint32_t most = 0, before;
-    bool tiles = false;
-    for (uint32_t pe = 0; pe < s->pes; pe++) {
-        uint32_t all = share_place(c, pe, &before);
-        most = all > most ? all : most;
-        tiles = tiles || !at_corner(s, topo_pe_router(c->machine, pe));
-    }
-    *d = (draw_cube){.gap = 44, .router = 13, .ring_width = 8, .slice_height = 20, .tiles = tiles};
-    d->pe_height = tiles ? 0 : 20;
+    *d = (draw_cube){.gap = 44};
+    (void)snprintf(longest, sizeof longest, "hbm%u", c->shape->pes - 1);
+    d->cell_w = draw_text_width(longest, LABEL) + 10;
     for (unsigned side = 0; side < TOPO_SIDES; side++)
         d->port_router[side] = router_of(c, TOPO_UCIE, side);
     d->m_cpu_router = router_of(c, TOPO_M_CPU, 0);
-
-    /* From the edge to the first router; between routers; and for the slices to be told apart. */
-    double side_margin = tiles ? 124 : 84, edge_margin = tiles ? 102 : 126;
-    double least_x = 56, least_y = tiles ? 56 : 46;
-    double slots = most > 16 ? 16 : most;
-    d->side = larger(360, 2 * side_margin + (s->noc_w - 1) * least_x);
-    d->side = larger(d->side, 2 * edge_margin + (s->noc_h - 1) * least_y);
-    d->side = larger(d->side, 2 * (slots * 36 + 62));
-    d->ring = (draw_rect){22, 44, d->side - 44, d->side - 88};
-    double w = d->side - 2 * side_margin, h = d->side - 2 * edge_margin;
-    d->step =
-        (draw_point){s->noc_w > 1 ? w / (s->noc_w - 1) : 0, s->noc_h > 1 ? h / (s->noc_h - 1) : 0};
-    d->first = (draw_point){s->noc_w > 1 ? side_margin : d->side / 2,
-                            s->noc_h > 1 ? edge_margin : d->side / 2};
+    contents has = count_contents(c);
+    d->tile_columns = root_of(has.tile);
+    draw_point reach = reach_of(c, has.tile);
+    plan_across(c, has.group, reach);
+    plan_down(c, &has, reach);
 }
 
 static draw_point router_point(const draw_canvas *c, uint32_t router)
@@ -115,45 +231,42 @@ static draw_point router_point(const draw_canvas *c, uint32_t router)
     return (draw_point){d->first.x + x * d->step.x, d->first.y + y * d->step.y};
 }
 
-/* The box of a PE's slice, or of the PE itself, in the rows along the edges. */
-static draw_rect row_box(const draw_canvas *c, uint32_t pe, double y, double height)
+/* The box of a PE's slice, or of the PE itself, in the rows that begin at `y` from the edge. */
+static draw_rect row_box(const draw_canvas *c, uint32_t pe, double y)
 {
     const draw_cube *d = &c->cube;
     place p = place_of(c, pe);
     uint32_t before, all = share_place(c, pe, &before);
-    topo_side side = p.south ? TOPO_SOUTH : TOPO_NORTH;
-    uint32_t router =
-        d->port_router[side] != TOPO_NONE ? d->port_router[side] : d->port_router[TOPO_NORTH];
-    double port = router == TOPO_NONE ? d->side / 2 : router_point(c, router).x;
-    double from = p.east ? port + 26 : 36, to = p.east ? d->side - 36 : port - 26;
-    double slot = (to - from) / all, gap = slot > 12 ? 4 : slot / 4;
-    return (draw_rect){from + before * slot + gap / 2, p.south ? d->side - y - height : y,
-                       slot - gap, height};
+    uint32_t columns = all < d->columns ? all : d->columns;
+    double port = d->first.x + port_column(c, p.south ? TOPO_SOUTH : TOPO_NORTH) * d->step.x;
+    double from = p.east ? port + BESIDE : SIDE, to = p.east ? d->w - SIDE : port - BESIDE;
+    double slot = (to - from) / columns, height = ROW - 4;
+    /* From north to south, on both sides. */
+    uint32_t row = before / columns, last = (all - 1) / columns;
+    y += (double)(p.south ? last - row : row) * ROW;
+    return (draw_rect){from + (before % columns) * slot + 2, p.south ? d->h - y - height : y,
+                       slot - 4, height};
 }
 
 static draw_rect slice_box(const draw_canvas *c, uint32_t pe)
 {
-    return row_box(c, pe, 14, c->cube.slice_height);
+    return row_box(c, pe, EDGE);
 }
 
 static draw_rect pe_box(const draw_canvas *c, uint32_t pe)
 {
     const draw_cube *d = &c->cube;
-    if (!d->tiles)
-        return row_box(c, pe, d->ring.y + d->ring_width + 12, d->pe_height);
-    /* South-east of its router, in a square of its own if there are several. */
-    uint32_t router = topo_pe_router(c->machine, pe), before = 0, all = 0, columns = 1;
-    for (uint32_t i = 0; i < c->shape->pes; i++) {
-        bool here = topo_pe_router(c->machine, i) == router;
-        all += here;
-        before += here && i < pe;
+    if (!d->tiles) {
+        double south = d->h - d->ring.y - d->ring.h;
+        return row_box(c, pe, (place_of(c, pe).south ? south : d->ring.y) + RING_WIDTH + PE_GAP);
     }
-    while (columns * columns < all)
-        columns++;
-    double side = 26.0 / columns;
-    draw_point at = router_point(c, router);
-    uint32_t row = before / columns, column = before % columns;
-    return (draw_rect){at.x + 11 + column * side, at.y + 11 + row * side, side - 1, side - 1};
+    /* South-east of its router, in a square if there are several. */
+    uint32_t before;
+    (void)share_router(c, pe, &before);
+    draw_point at = router_point(c, topo_pe_router(c->machine, pe));
+    return (draw_rect){at.x + NEXT + before % d->tile_columns * d->cell_w,
+                       at.y + NEXT + (double)(before / d->tile_columns) * ROW, d->cell_w - 4,
+                       ROW - 4};
 }
 
 /* ---- Pieces ------------------------------------------------------------------------------ */
@@ -170,7 +283,7 @@ static void draw_mesh(draw_canvas *c)
     }
     for (uint32_t r = 0; r < s->noc_w * s->noc_h; r++) {
         draw_point at = router_point(c, r);
-        double side = c->cube.router;
+        double side = ROUTER;
         draw_box(c, "router", (draw_rect){at.x - side / 2, at.y - side / 2, side, side});
     }
     if (s->noc_w > 1) {
@@ -179,14 +292,16 @@ static void draw_mesh(draw_canvas *c)
     }
 }
 
-/* Between the line of the port at that side and the last row: where there is room. */
+/* Between the line of the port at that side and the last row, or the first: where there is room. */
 static double side_gap(const draw_canvas *c, topo_side side)
 {
     const draw_cube *d = &c->cube;
-    double bottom = router_point(c, c->shape->noc_w * c->shape->noc_h - 1).y;
+    double bottom = router_point(c, c->shape->noc_w * c->shape->noc_h - 1).y, top = d->first.y;
     uint32_t router = d->port_router[side];
-    double port = router == TOPO_NONE ? d->side / 2 : router_point(c, router).y;
-    return bottom > port + 1 ? (port + bottom) / 2 : port + 32;
+    double port = router == TOPO_NONE ? d->h / 2 : router_point(c, router).y;
+    if (bottom > port + 1)
+        return (port + bottom) / 2;
+    return port > top + 1 ? (port + top) / 2 : port + 32;
 }
 
 /* Four bands, so that what is inside stays clear. */
@@ -194,7 +309,7 @@ static void draw_ring(draw_canvas *c)
 {
     const draw_cube *d = &c->cube;
     draw_rect r = d->ring;
-    double w = d->ring_width;
+    double w = RING_WIDTH;
     kb_text_printf(
         c->out,
         "<path class=\"xbar\" fill-rule=\"evenodd\" d=\"M%g %gh%gv%gh%gzM%g %gh%gv%gh%gz\"/>\n",
@@ -203,50 +318,70 @@ static void draw_ring(draw_canvas *c)
               "xbar");
 }
 
-static void draw_memories(draw_canvas *c)
+/* Lines pass below the boxes of other rows. */
+static void draw_memory_lines(draw_canvas *c)
 {
     const draw_cube *d = &c->cube;
     for (uint32_t pe = 0; pe < c->shape->pes; pe++) {
         draw_rect slice = slice_box(c, pe);
-        bool south = slice.y > d->side / 2;
+        bool south = slice.y > d->h / 2;
         double x = draw_middle(slice).x;
         double edge = south ? d->ring.y + d->ring.h : d->ring.y;
         draw_line(c, DRAW_HBM, (draw_point){x, south ? slice.y : slice.y + slice.h},
                   (draw_point){x, edge});
-        draw_box(c, "hbm", slice);
-        draw_label(c, "label", slice, 11, "hbm%u", pe);
         if (pe == 0)
-            draw_rate(c, DRAW_HBM, (draw_point){x + 3, slice.y + slice.h + 9}, "start");
+            draw_rate(c, DRAW_HBM, (draw_point){x + 3, south ? edge + RING_GAP - 1 : edge - 1},
+                      "start");
+    }
+}
+
+static void draw_memories(draw_canvas *c)
+{
+    draw_memory_lines(c);
+    for (uint32_t pe = 0; pe < c->shape->pes; pe++) {
+        draw_rect slice = slice_box(c, pe);
+        draw_box(c, "hbm", slice);
+        draw_label(c, "label", slice, LABEL, "hbm%u", pe);
+    }
+}
+
+/* From a PE in a row to the ring and to its router. */
+static void draw_row_lines(draw_canvas *c, uint32_t pe)
+{
+    const draw_cube *d = &c->cube;
+    draw_rect box = pe_box(c, pe);
+    draw_point router = router_point(c, topo_pe_router(c->machine, pe)), middle = draw_middle(box);
+    bool south = box.y > d->h / 2, east = middle.x > router.x;
+    double ring = south ? d->ring.y + d->ring.h - RING_WIDTH : d->ring.y + RING_WIDTH;
+    double inner = south ? box.y : box.y + box.h, outer = south ? box.y + box.h : box.y;
+    double reach = south ? ROUTER / 2.0 : -ROUTER / 2.0;
+    draw_line(c, DRAW_PE_XBAR, (draw_point){middle.x, outer}, (draw_point){middle.x, ring});
+    draw_line(c, DRAW_PE_NOC, (draw_point){middle.x, inner},
+              (draw_point){router.x, router.y + reach});
+    if (pe > 0)
+        return;
+    draw_rate(c, DRAW_PE_XBAR, (draw_point){middle.x + 3, south ? ring - 3 : ring + 11}, "start");
+    draw_point half = {(middle.x + router.x) / 2 + (east ? 7 : -7), (inner + router.y) / 2};
+    draw_rate(c, DRAW_PE_NOC, half, east ? "start" : "end");
+}
+
+static void draw_pe_lines(draw_canvas *c)
+{
+    for (uint32_t pe = 0; pe < c->shape->pes; pe++) {
+        if (c->cube.tiles)
+            draw_line(c, DRAW_PE_NOC, router_point(c, topo_pe_router(c->machine, pe)),
+                      draw_middle(pe_box(c, pe)));
+        else
+            draw_row_lines(c, pe);
     }
 }
 
 static void draw_pes(draw_canvas *c)
 {
-    const draw_cube *d = &c->cube;
     for (uint32_t pe = 0; pe < c->shape->pes; pe++) {
         draw_rect box = pe_box(c, pe);
-        draw_point router = router_point(c, topo_pe_router(c->machine, pe));
-        draw_point middle = draw_middle(box);
-        if (d->tiles) {
-            draw_line(c, DRAW_PE_NOC, router, (draw_point){box.x, box.y});
-        } else {
-            bool south = box.y > d->side / 2;
-            double ring = south ? d->ring.y + d->ring.h - d->ring_width : d->ring.y + d->ring_width;
-            double inner = south ? box.y : box.y + box.h, outer = south ? box.y + box.h : box.y;
-            double reach = south ? d->router / 2 : -d->router / 2;
-            draw_line(c, DRAW_PE_XBAR, (draw_point){middle.x, outer}, (draw_point){middle.x, ring});
-            draw_line(c, DRAW_PE_NOC, (draw_point){middle.x, inner},
-                      (draw_point){router.x, router.y + reach});
-            if (pe == 0) {
-                draw_rate(c, DRAW_PE_XBAR, (draw_point){middle.x + 3, ring + 10}, "start");
-                bool east = middle.x > router.x;
-                draw_point half = {(middle.x + router.x) / 2 + (east ? 7 : -7),
-                                   (inner + router.y) / 2};
-                draw_rate(c, DRAW_PE_NOC, half, east ? "start" : "end");
-            }
-        }
         draw_box(c, "pe", box);
-        draw_label(c, "label", box, 11, "pe%u", pe);
+        draw_label(c, "label", box, LABEL, "pe%u", pe);
     }
 }
 
@@ -264,10 +399,10 @@ static void draw_gates(draw_canvas *c)
         if (!first)
             continue;
         draw_point at = router_point(c, router);
-        bool east = at.x > d->side / 2;
-        double ring = east ? d->ring.x + d->ring.w - d->ring_width : d->ring.x + d->ring_width;
+        bool east = at.x > d->w / 2;
+        double ring = east ? d->ring.x + d->ring.w - RING_WIDTH : d->ring.x + RING_WIDTH;
         /* Lower than the router's middle, where a port's line may run. */
-        double y = at.y + 4, x = at.x + (east ? d->router / 2 : -d->router / 2);
+        double y = at.y + 4, x = at.x + (east ? ROUTER / 2.0 : -ROUTER / 2.0);
         draw_line(c, DRAW_NOC_XBAR, (draw_point){x, y}, (draw_point){ring, y});
         if (pe == 0)
             draw_rate(c, DRAW_NOC_XBAR, (draw_point){(x + ring) / 2, y - 4}, "middle");
@@ -278,40 +413,35 @@ static void draw_gates(draw_canvas *c)
 static void draw_sram(draw_canvas *c)
 {
     const draw_cube *d = &c->cube;
-    double y = side_gap(c, TOPO_EAST), ring = d->ring.x + d->ring.w - d->ring_width;
-    draw_rect box = {ring - 40, y - 9, 32, 18};
+    double y = side_gap(c, TOPO_EAST), ring = d->ring.x + d->ring.w - RING_WIDTH;
+    draw_rect box = {ring - GAP - SRAM_W, y - SRAM_H / 2.0, SRAM_W, SRAM_H};
     draw_line(c, DRAW_SRAM, (draw_point){box.x + box.w, y}, (draw_point){ring, y});
     draw_box(c, "sram", box);
-    draw_label(c, "label", box, 11, "sram");
+    draw_label(c, "label", box, LABEL, "sram");
     draw_rate(c, DRAW_SRAM, (draw_point){box.x + box.w, box.y - 4}, "end");
 }
 
-/* South-east of its router; west of it where the mesh ends. */
+/* South-east of its router; north-east if PEs are there. */
 static void draw_m_cpu(draw_canvas *c)
 {
     const draw_cube *d = &c->cube;
     if (d->m_cpu_router == TOPO_NONE)
         return;
     draw_point at = router_point(c, d->m_cpu_router);
-    bool last_column = d->m_cpu_router % c->shape->noc_w + 1 == c->shape->noc_w;
-    bool last_row = d->m_cpu_router / c->shape->noc_w + 1 == c->shape->noc_h;
-    bool west = last_column || d->tiles; /* PEs are on the other side */
-    draw_rect box = {at.x + (west ? -46 : 9), at.y + (last_row ? -27 : 10), 38, 16};
-    if (c->shape->noc_w == 1 && !d->tiles) /* PEs spread north and south of it */
-        box = (draw_rect){at.x + 44, at.y + 10, 38, 16};
-    draw_point middle = draw_middle(box);
-    draw_line(c, DRAW_M_CPU, at, middle);
+    draw_rect box = {at.x + NEXT, at.y + (d->tiles ? -NEXT - CPU_H : NEXT), CPU_W, CPU_H};
+    draw_line(c, DRAW_M_CPU, at, draw_middle(box));
     draw_box(c, "cpu", box);
-    draw_label(c, "label", box, 11, "m_cpu");
+    draw_label(c, "label", box, LABEL, "m_cpu");
 }
 
 void draw_define_cube(draw_canvas *c)
 {
     const draw_cube *d = &c->cube;
     kb_text_puts(c->out, "<defs><g id=\"cube\">\n");
-    draw_box(c, "die", (draw_rect){0, 0, d->side, d->side});
+    draw_box(c, "die", (draw_rect){0, 0, d->w, d->h});
     draw_ring(c);
     draw_gates(c);
+    draw_pe_lines(c);
     draw_m_cpu(c);
     draw_memories(c);
     draw_sram(c);
@@ -327,10 +457,11 @@ draw_rect draw_port(const draw_canvas *c, draw_point corner, topo_side side)
     static const double length = 40, depth = 13; /* along the edge, and across it */
     const draw_cube *d = &c->cube;
     draw_point at = router_point(c, d->port_router[side]);
-    bool far = side == TOPO_SOUTH || side == TOPO_EAST;
-    double across = (far ? d->side : 0) - depth / 2;
-    if (side == TOPO_NORTH || side == TOPO_SOUTH)
+    if (side == TOPO_NORTH || side == TOPO_SOUTH) {
+        double across = (side == TOPO_SOUTH ? d->h : 0) - depth / 2;
         return (draw_rect){corner.x + at.x - length / 2, corner.y + across, length, depth};
+    }
+    double across = (side == TOPO_EAST ? d->w : 0) - depth / 2;
     return (draw_rect){corner.x + across, corner.y + at.y - length / 2, depth, length};
 }
 
@@ -341,7 +472,7 @@ void draw_add_port(draw_canvas *c, draw_point corner, topo_side side)
     draw_point middle = draw_middle(box), at = router_point(c, d->port_router[side]);
     at.x += corner.x;
     at.y += corner.y;
-    double reach = d->router / 2;
+    double reach = ROUTER / 2.0;
     if (side == TOPO_NORTH || side == TOPO_SOUTH)
         at.y += side == TOPO_NORTH ? -reach : reach;
     else

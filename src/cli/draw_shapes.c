@@ -116,17 +116,40 @@ void draw_text(draw_canvas *c, const char *style, draw_point at, double size, co
     kb_text_fini(&text);
 }
 
+/* Of DejaVu Sans, which is wider than the other fonts of the style, rounded up; in parts of the
+ * size. Others than ASCII are taken to be as wide as high. */
+static double letter_width(unsigned char letter)
+{
+    if (letter >= 0x80)
+        return letter >= 0xC0 ? 1 : 0; /* the first byte of several */
+    if (strchr("ijlfrtI.,:;'|!()[]/\\- ", letter))
+        return 0.42;
+    if (strchr("mwMW%@", letter))
+        return 1;
+    bool small = (letter >= 'a' && letter <= 'z') || (letter >= '0' && letter <= '9');
+    return small || letter == '_' ? 0.64 : 0.85;
+}
+
+double draw_text_width(const char *text, double size)
+{
+    double width = 0;
+    for (; *text != '\0'; text++)
+        width += letter_width((unsigned char)*text);
+    return width * size;
+}
+
 void draw_label(draw_canvas *c, const char *style, draw_rect r, double size, const char *format,
                 ...)
 {
-    static const double aspect = 0.62; /* of a letter, wide to high */
+    static const double pad = 2; /* at each side */
     kb_text text = KB_TEXT_INIT;
     va_list args;
     va_start(args, format);
     kb_text_vprintf(&text, format, args);
     va_end(args);
-    double fits = r.w / (aspect * (double)(text.length > 0 ? text.length : 1));
-    size = fits < size ? fits : size;
+    double width = draw_text_width(kb_text_peek(&text), 1);
+    if (width * size > r.w - 2 * pad)
+        size = (r.w - 2 * pad) / width;
     draw_point middle = draw_middle(r);
     if (size >= 7 && size < r.h)
         put_text(c, style, (draw_point){middle.x, middle.y + 0.36 * size}, size, "middle", NULL,

@@ -33,7 +33,7 @@ enum {
 
 /* Where the SIPs are. */
 typedef struct plan {
-    double pitch;        /* of cubes */
+    draw_point pitch;    /* of cubes */
     double sip_w, sip_h; /* of a SIP */
     double gutter_x, gutter_y;
     double left, top; /* of the first SIP */
@@ -43,21 +43,92 @@ typedef struct plan {
     double width, height; /* of all SIPs, with the margin */
 } plan;
 
+/* ---- Texts ------------------------------------------------------------------------------- */
+
+enum { TITLE_SIZE = 32, SUBTITLE_SIZE = 20, LEGEND_SIZE = 17, LEGEND_LINE = 64 };
+
+static void print_subtitle(const draw_canvas *c, kb_text *text)
+{
+    const topo_shape *s = c->shape;
+    kb_text_printf(text, "%u SIP%s of %u x %u cubes of %u PEs: %s PEs, %s of HBM", s->sips,
+                   s->sips == 1 ? "" : "s", s->cube_w, s->cube_h, s->pes,
+                   cli_count(s->pe_count).text, cli_bytes(s->hbm_bytes * s->cubes * s->sips).text);
+}
+
+/* Links that are on every die, but would hide it. */
+static bool is_left_out(const draw_canvas *c, draw_ink ink)
+{
+    return c->cube.tiles && (ink == DRAW_PE_XBAR || ink == DRAW_NOC_XBAR);
+}
+
+static void print_legend_entry(const draw_canvas *c, draw_ink ink, kb_text *text)
+{
+    kb_text_printf(text, "%s: %s GB/s%s", draw_ink_name(ink),
+                   cli_rate(draw_class(c, ink)->rate).text,
+                   is_left_out(c, ink) ? ", not drawn" : "");
+}
+
+static void print_memories(const draw_canvas *c, kb_text *text)
+{
+    const link_class *hbm = link_classes_find(&c->classes, TOPO_HBM_CTRL, TOPO_HBM_CTRL, true);
+    const link_class *sram = link_classes_find(&c->classes, TOPO_SRAM, TOPO_SRAM, true);
+    if (hbm && sram)
+        kb_text_printf(
+            text, "A slice (hbm) serves %s GB/s of reads and writes together, the sram %s GB/s.",
+            cli_rate(hbm->rate).text, cli_rate(sram->rate).text);
+}
+
+/* Of the text, which is freed, or of the widest one before it. */
+static double wider(double width, kb_text *text, double size)
+{
+    double this = draw_text_width(kb_text_peek(text), size);
+    kb_text_fini(text);
+    *text = (kb_text)KB_TEXT_INIT;
+    return this > width ? this : width;
+}
+
+static double legend_column(const draw_canvas *c)
+{
+    double width = 0;
+    kb_text text = KB_TEXT_INIT;
+    for (unsigned ink = 0; ink < DRAW_INKS; ink++) {
+        if (!draw_class(c, (draw_ink)ink))
+            continue;
+        print_legend_entry(c, (draw_ink)ink, &text);
+        width = wider(width, &text, LEGEND_SIZE);
+    }
+    return LEGEND_LINE + width + 40;
+}
+
+/* What the title and the legend need: two columns of links, if nothing else. */
+static double text_width(const draw_canvas *c)
+{
+    kb_text text = KB_TEXT_INIT;
+    double width = 2 * legend_column(c);
+    kb_text_puts(&text, topo_machine_name(c->machine));
+    width = wider(width, &text, 1.1 * TITLE_SIZE);
+    print_subtitle(c, &text);
+    width = wider(width, &text, SUBTITLE_SIZE);
+    print_memories(c, &text);
+    return wider(width, &text, LEGEND_SIZE);
+}
+
 static plan make_plan(const draw_canvas *c)
 {
     const topo_shape *s = c->shape;
     uint32_t rows = s->sip_h, columns = s->sip_w;
-    plan p = {.pitch = c->cube.side + c->cube.gap};
-    p.sip_w = s->cube_w * p.pitch - c->cube.gap + 2 * PAD;
-    p.sip_h = NAME + IO_HEIGHT + s->cube_h * p.pitch + 2 * PAD;
+    plan p = {.pitch = {c->cube.w + c->cube.gap, c->cube.h + c->cube.gap}};
+    p.sip_w = s->cube_w * p.pitch.x - c->cube.gap + 2 * PAD;
+    p.sip_h = NAME + IO_HEIGHT + s->cube_h * p.pitch.y + 2 * PAD;
     bool crowded = rows > 1 || s->sip_links;
     p.gutter_x = crowded ? 130 + 8.0 * rows : 80;
     p.gutter_y = crowded ? 110 : 60;
     p.left = MARGIN + (crowded ? p.gutter_x / 2 : 0);
     p.width = 2 * p.left + columns * p.sip_w + (columns - 1) * p.gutter_x;
-    if (p.width < 1000) { /* the title and the legend want some */
-        p.left += (1000 - p.width) / 2;
-        p.width = 1000;
+    double texts = text_width(c) + 2 * MARGIN;
+    if (p.width < texts) {
+        p.left += (texts - p.width) / 2;
+        p.width = texts;
     }
     double middle = p.width / 2;
     p.host = (draw_rect){middle - 70, TITLE + 20, 140, 36};
@@ -84,8 +155,8 @@ static draw_rect io_box(const plan *p, draw_point sip)
 static draw_point cube_corner(const draw_canvas *c, const plan *p, draw_point sip, uint32_t cube)
 {
     uint32_t x = cube % c->shape->cube_w, y = cube / c->shape->cube_w;
-    return (draw_point){sip.x + PAD + x * p->pitch,
-                        sip.y + PAD + NAME + IO_HEIGHT + c->cube.gap + y * p->pitch};
+    return (draw_point){sip.x + PAD + x * p->pitch.x,
+                        sip.y + PAD + NAME + IO_HEIGHT + c->cube.gap + y * p->pitch.y};
 }
 
 /* ---- Cubes ------------------------------------------------------------------------------- */
@@ -325,11 +396,11 @@ static void draw_system(draw_canvas *c, const plan *p)
 
 /* ---- Title and legend -------------------------------------------------------------------- */
 
-enum { LEGEND_ROW = 30, LEGEND_COLUMN = 420 };
+enum { LEGEND_ROW = 30 };
 
-static uint32_t legend_columns(const plan *p)
+static uint32_t legend_columns(const draw_canvas *c, const plan *p)
 {
-    uint32_t columns = (uint32_t)((p->width - 2 * MARGIN) / LEGEND_COLUMN);
+    uint32_t columns = (uint32_t)((p->width - 2 * MARGIN) / legend_column(c));
     return columns == 0 ? 1 : columns;
 }
 
@@ -343,61 +414,54 @@ static uint32_t legend_entries(const draw_canvas *c)
 
 static double legend_height(const draw_canvas *c, const plan *p)
 {
-    uint32_t columns = legend_columns(p), rows = (legend_entries(c) + columns - 1) / columns;
+    uint32_t columns = legend_columns(c, p), rows = (legend_entries(c) + columns - 1) / columns;
     return 70 + LEGEND_ROW * rows + 90;
 }
 
-/* Links that are on every die, but would hide it. */
-static bool is_left_out(const draw_canvas *c, draw_ink ink)
+/* Frees the text. */
+static void draw_plain(draw_canvas *c, draw_point at, double size, kb_text *text)
 {
-    return c->cube.tiles && (ink == DRAW_PE_XBAR || ink == DRAW_NOC_XBAR);
+    draw_text(c, "plain", at, size, "start", "%s", kb_text_peek(text));
+    kb_text_fini(text);
 }
 
 static void draw_legend_entry(draw_canvas *c, draw_ink ink, draw_point at)
 {
-    const link_class *class = draw_class(c, ink);
+    kb_text text = KB_TEXT_INIT;
     draw_line(c, ink, (draw_point){at.x, at.y - 5}, (draw_point){at.x + 50, at.y - 5});
-    draw_text(c, "plain", (draw_point){at.x + 64, at.y}, 17, "start", "%s: %s GB/s%s",
-              draw_ink_name(ink), cli_rate(class->rate).text,
-              is_left_out(c, ink) ? ", not drawn" : "");
+    print_legend_entry(c, ink, &text);
+    draw_plain(c, (draw_point){at.x + LEGEND_LINE, at.y}, LEGEND_SIZE, &text);
 }
 
 static void draw_legend(draw_canvas *c, const plan *p)
 {
-    uint32_t columns = legend_columns(p), entries = legend_entries(c), entry = 0;
+    uint32_t columns = legend_columns(c, p), entries = legend_entries(c), entry = 0;
     uint32_t rows = (entries + columns - 1) / columns;
-    double top = p->height + 24;
+    double top = p->height + 24, column_width = legend_column(c);
     draw_text(c, "name", (draw_point){MARGIN, top}, 20, "start", "Links, GB/s in each direction");
     for (unsigned ink = 0; ink < DRAW_INKS; ink++) {
         if (!draw_class(c, (draw_ink)ink))
             continue;
         uint32_t column = entry / rows, row = entry % rows;
-        draw_point at = {MARGIN + (double)LEGEND_COLUMN * column,
-                         top + 36 + (double)LEGEND_ROW * row};
+        draw_point at = {MARGIN + column_width * column, top + 36 + (double)LEGEND_ROW * row};
         draw_legend_entry(c, (draw_ink)ink, at);
         entry++;
     }
-    const link_class *hbm = link_classes_find(&c->classes, TOPO_HBM_CTRL, TOPO_HBM_CTRL, true);
-    const link_class *sram = link_classes_find(&c->classes, TOPO_SRAM, TOPO_SRAM, true);
-    if (!hbm || !sram)
-        return;
     double y = top + 50 + (double)LEGEND_ROW * rows;
-    draw_text(c, "plain", (draw_point){MARGIN, y}, 17, "start",
-              "A slice (hbm) serves %s GB/s of reads and writes together, the sram %s GB/s.",
-              cli_rate(hbm->rate).text, cli_rate(sram->rate).text);
-    draw_text(c, "plain", (draw_point){MARGIN, y + 26}, 17, "start",
+    kb_text text = KB_TEXT_INIT;
+    print_memories(c, &text);
+    draw_plain(c, (draw_point){MARGIN, y}, LEGEND_SIZE, &text);
+    draw_text(c, "plain", (draw_point){MARGIN, y + 26}, LEGEND_SIZE, "start",
               "Dark squares are routers of the NOC, orange boxes UCIe ports.");
 }
 
 static void draw_title(draw_canvas *c)
 {
-    const topo_shape *s = c->shape;
-    draw_text(c, "name", (draw_point){MARGIN, 62}, 32, "start", "%s",
+    kb_text text = KB_TEXT_INIT;
+    draw_text(c, "name", (draw_point){MARGIN, 62}, TITLE_SIZE, "start", "%s",
               topo_machine_name(c->machine));
-    draw_text(c, "plain", (draw_point){MARGIN, 96}, 20, "start",
-              "%u SIP%s of %u x %u cubes of %u PEs: %s PEs, %s of HBM", s->sips,
-              s->sips == 1 ? "" : "s", s->cube_w, s->cube_h, s->pes, cli_count(s->pe_count).text,
-              cli_bytes(s->hbm_bytes * s->cubes * s->sips).text);
+    print_subtitle(c, &text);
+    draw_plain(c, (draw_point){MARGIN, 96}, SUBTITLE_SIZE, &text);
 }
 
 /* ---- All --------------------------------------------------------------------------------- */

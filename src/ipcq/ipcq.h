@@ -10,12 +10,14 @@
  *
  *     ipcq_end *east = ipcq_find(set, pe, "E");
  *     ipcq_await_credit(east, co);
- *     ipcq_slot slot = ipcq_take_slot(east);            // and the DMA writes there; when it has:
- *     KB_TRY(ipcq_arrive(queues, slot.pa, message, bytes));
+ *     kb_location slot = ipcq_take_slot(east);          // and the DMA writes there; when it has:
+ *     KB_TRY(ipcq_arrive(queues, slot, message, bytes));
  *
  * What arrives is found by its address alone: it belongs to the end whose ring has that address. A
  * credit has the base of the ring that it frees a slot of, and belongs to the end that sends to
- * that base. So a PE may have any number of directions to the same peer.
+ * that base. So a PE may have any number of directions to the same peer. Addresses are locations (a
+ * memory and an offset in it), which name the same bytes as physical addresses and exist on
+ * machines of any size.
  *
  * A message has the value itself (data.h); contents of slots are never read as numbers. One that is
  * larger than a slot goes in segments, a slot each.
@@ -189,20 +191,15 @@ bool ipcq_has_credit(ipcq_end *end);
 /* Waits until it has one; one coroutine at a time. If it is being unwound this returns at once. */
 void ipcq_await_credit(ipcq_end *end, kb_co *co);
 
-typedef struct ipcq_slot {
-    kb_location at;
-    uint64_t pa;
-} ipcq_slot;
-
 /* The peer's next slot: uses up a credit, which it must have. The slots of a message are taken
  * before the next message is made. */
-ipcq_slot ipcq_take_slot(ipcq_end *end);
+kb_location ipcq_take_slot(ipcq_end *end);
 
 /*
  * The last byte of a segment is in its slot. KB_ERR_FAULT if that is in no ring that is installed.
  * If somebody has claimed what arrives, he is called before this returns.
  */
-KB_MUST_USE kb_error *ipcq_arrive(ipcq *queues, uint64_t pa, ipcq_message_id id, uint64_t bytes);
+KB_MUST_USE kb_error *ipcq_arrive(ipcq *queues, kb_location at, ipcq_message_id id, uint64_t bytes);
 
 /* Without rings (n_slots of 0): the message is there. */
 void ipcq_hand_over(ipcq_end *end, ipcq_message_id id);

@@ -38,8 +38,7 @@ struct ipcq_end {
     uint64_t last_until;   /* my_head when all its slots are taken */
 
     /* As a receiver. */
-    uint64_t base; /* of the ring: physical address */
-    kb_location ring;
+    kb_location ring; /* its first byte */
     slot *slots;
     uint64_t peer_head;          /* all before it have arrived */
     uint64_t handed;             /* all before it went to claims */
@@ -78,13 +77,13 @@ struct ipcq_set {
     ipcq_end **by_name;
     kb_time *credit_times;
     slot *slots;
-    KB_VEC(uint64_t) reserved; /* addresses to release */
+    KB_VEC(kb_location) reserved; /* to release */
     kb_arena names;
 };
 
-/* Who has the ring that begins at an address, or sends to it. */
+/* Who has the ring that begins at a location, or sends to it. */
 typedef struct ring_user {
-    uint64_t base;
+    kb_location base;
     ipcq_end *end;
 } ring_user;
 typedef KB_VEC(ring_user) user_list; /* by base */
@@ -139,13 +138,18 @@ static inline kb_pe ipcq_pe_of(const ipcq_end *end)
     return end->set->pes[end->member - end->set->members].pe;
 }
 
-/* The end whose ring has the address, or that sends to the ring that begins there; NULL if none is
- * installed. */
-ipcq_end *ipcq_find_ring(const ipcq *queues, uint64_t pa);
-ipcq_end *ipcq_find_sender(const ipcq *queues, uint64_t pe, uint64_t base);
+/* Whether the ring of `bytes` at `base` contains the location. Locations in SRAM have PE 0. */
+static inline bool ipcq_ring_contains(const kb_location *base, uint64_t bytes,
+                                      const kb_location *at)
+{
+    return at->offset - base->offset < bytes && at->memory == base->memory &&
+           at->pe.pe == base->pe.pe && at->pe.cube == base->pe.cube && at->pe.sip == base->pe.sip;
+}
 
-/* "0x1234 (sip0.cube0.pe3.ipcq+0x34)" */
-void ipcq_print_address(uint64_t pa, kb_text *text);
+/* The end whose ring contains the location, or that sends to the ring that begins there; NULL if
+ * none is installed. */
+ipcq_end *ipcq_find_ring(const ipcq *queues, const kb_location *at);
+ipcq_end *ipcq_find_sender(const ipcq *queues, uint64_t pe, const kb_location *base);
 
 /* NULL if the PE has no ends in the set. */
 member *ipcq_find_member(const ipcq_set *set, kb_pe pe);

@@ -250,10 +250,10 @@ void ipcq_claim_withdraw(ipcq_claim *claim)
 
 /* ---- Arrivals ---------------------------------------------------------------------------- */
 
-static kb_error *fault_at(uint64_t pa, const ipcq_message *message, const char *why)
+static kb_error *fault_at(const kb_location *at, const ipcq_message *message, const char *why)
 {
     kb_text text = KB_TEXT_INIT;
-    ipcq_print_address(pa, &text);
+    mem_address_print(message->from->set->queues->has.memories, at, &text);
     kb_error *err =
         kb_error_new(KB_ERR_FAULT, "message %" PRIu64 " of %s, direction %s, arrives at %s: %s",
                      message->sequence, ipcq_name_pe(ipcq_pe_of(message->from)).text,
@@ -272,31 +272,32 @@ static bool number_of(const ipcq_end *end, uint64_t slot_number, uint64_t *numbe
 }
 
 /* The end whose ring has the address: most likely the one that the message was sent to. */
-static ipcq_end *ring_at(const ipcq *queues, uint64_t pa, const ipcq_message *message)
+static ipcq_end *ring_at(const ipcq *queues, const kb_location *at, const ipcq_message *message)
 {
     ipcq_end *likely = message->from->to;
-    bool is_there = likely->member->installed && pa - likely->base < likely->set->ring_bytes;
-    return KB_LIKELY(is_there) ? likely : ipcq_find_ring(queues, pa);
+    bool is_there =
+        likely->member->installed && ipcq_ring_contains(&likely->ring, likely->set->ring_bytes, at);
+    return KB_LIKELY(is_there) ? likely : ipcq_find_ring(queues, at);
 }
 
-kb_error *ipcq_arrive(ipcq *queues, uint64_t pa, ipcq_message_id id, uint64_t bytes)
+kb_error *ipcq_arrive(ipcq *queues, kb_location at, ipcq_message_id id, uint64_t bytes)
 {
     ipcq_message *message = ipcq_message_at(queues, id);
-    ipcq_end *end = ring_at(queues, pa, message);
+    ipcq_end *end = ring_at(queues, &at, message);
     if (!end)
-        return fault_at(pa, message, "no receive ring is installed there");
+        return fault_at(&at, message, "no receive ring is installed there");
     const ipcq_settings *settings = &end->set->settings;
-    uint64_t offset = pa - end->base, number;
-    uint64_t at = offset / settings->slot_bytes;
-    if (at >= settings->n_slots || offset % settings->slot_bytes != 0)
-        return fault_at(pa, message, "not the start of a slot");
+    uint64_t offset = at.offset - end->ring.offset, number;
+    uint64_t slot_number = offset / settings->slot_bytes;
+    if (slot_number >= settings->n_slots || offset % settings->slot_bytes != 0)
+        return fault_at(&at, message, "not the start of a slot");
     if (bytes > settings->slot_bytes)
-        return fault_at(pa, message, "it is larger than the slot");
-    if (!number_of(end, at, &number))
-        return fault_at(pa, message, "the slot is not free");
+        return fault_at(&at, message, "it is larger than the slot");
+    if (!number_of(end, slot_number, &number))
+        return fault_at(&at, message, "the slot is not free");
     KB_ASSERT(message->segments > 0);
     message->segments--;
-    end->slots[at] = (slot){.bytes = bytes, .message = id};
+    end->slots[slot_number] = (slot){.bytes = bytes, .message = id};
     end->set->unread++;
     if (number == end->peer_head) {
         do
@@ -357,7 +358,7 @@ void ipcq_await_credit(ipcq_end *end, kb_co *co)
     }
 }
 
-ipcq_slot ipcq_take_slot(ipcq_end *end)
+kb_location ipcq_take_slot(ipcq_end *end)
 {
     const ipcq_settings *settings = &end->set->settings;
     KB_ASSERT(end->to && settings->n_slots > 0 && ipcq_has_credit(end));
@@ -365,9 +366,8 @@ ipcq_slot ipcq_take_slot(ipcq_end *end)
     if (end->fresh && KB_UNLIKELY(queues->has.trace != NULL))
         ipcq_trace_send(end, ipcq_message_at(queues, end->fresh));
     forget_fresh(end);
-    uint64_t offset = end->my_head++ % settings->n_slots * settings->slot_bytes;
-    ipcq_slot taken = {.at = end->to->ring, .pa = end->to->base + offset};
-    taken.at.offset += offset;
+    kb_location taken = end->to->ring;
+    taken.offset += end->my_head++ % settings->n_slots * settings->slot_bytes;
     return taken;
 }
 
@@ -421,7 +421,7 @@ static void log_credit(const ipcq_end *end, kb_time start, kb_time arrives)
 static void fail_credit(const ipcq_end *end)
 {
     kb_text text = KB_TEXT_INIT;
-    ipcq_print_address(end->base, &text);
+    mem_address_print(end->set->queues->has.memories, &end->ring, &text);
     kb_sim_fail(sim_of(end),
                 kb_error_new(KB_ERR_FAULT,
                              "a credit of %s, direction %s, for the ring at %s: no direction of %s "
@@ -441,7 +441,7 @@ void ipcq_free_slot(ipcq_end *end)
     log_credit(end, now, arrives);
     ipcq_end *sender = end->from;
     if (KB_UNLIKELY(!sender->member->installed || sender->to != end))
-        sender = ipcq_find_sender(end->set->queues, end->from->member->number, end->base);
+        sender = ipcq_find_sender(end->set->queues, end->from->member->number, &end->ring);
     if (KB_LIKELY(sender != NULL))
         send_credit(sender, end->my_tail, arrives);
     else

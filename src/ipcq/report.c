@@ -444,7 +444,7 @@ static void print_end(const ipcq_end *end, widths w, kb_text *text)
     print_count(end->from, end->peer_head, text);
     kb_text_puts(text, "  ");
     if (end->from && end->set->settings.n_slots > 0)
-        ipcq_print_address(end->base, text);
+        mem_address_print(end->set->queues->has.memories, &end->ring, text);
     else
         kb_text_puts(text, "-");
     kb_text_puts(text, "\n");

@@ -2,8 +2,7 @@
  * set.c: the ends of a plan with their rings, and what is installed at each PE.
  *
  * Rings of all sets are disjoint. A PE's lists of what is installed have each base once, in order,
- * so an address leads to the one end that it belongs to. Rings in SRAM have no PE in their
- * addresses: they are listed with their cube.
+ * so a location leads to the one end that it belongs to. Rings in SRAM are listed with their cube.
  *
  * The state of queues takes no simulated memory beside the rings.
  */
@@ -16,13 +15,22 @@ enum { RING_ALIGN = 64 };
 
 /* ---- Finding by address ------------------------------------------------------------------ */
 
-/* How many of the list begin at the address or before it. */
-static size_t count_up_to(const user_list *list, uint64_t pa)
+/* By memory, and by offset in each. */
+static int compare_locations(const kb_location *a, const kb_location *b)
+{
+    if (a->memory != b->memory)
+        return a->memory < b->memory ? -1 : 1;
+    int order = ipcq_compare_pes(a->pe, b->pe);
+    return order != 0 ? order : (a->offset > b->offset) - (a->offset < b->offset);
+}
+
+/* How many of the list begin at the location or before it. */
+static size_t count_up_to(const user_list *list, const kb_location *at)
 {
     size_t low = 0, high = list->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (list->items[middle].base <= pa)
+        if (compare_locations(&list->items[middle].base, at) <= 0)
             low = middle + 1;
         else
             high = middle;
@@ -30,74 +38,47 @@ static size_t count_up_to(const user_list *list, uint64_t pa)
     return low;
 }
 
-static uint64_t cube_number(const ipcq *queues, uint32_t sip, uint32_t cube)
+static uint64_t cube_number(const ipcq *queues, kb_pe pe)
 {
-    return (uint64_t)sip * queues->shape->cubes + cube;
+    return (uint64_t)pe.sip * queues->shape->cubes + pe.cube;
 }
 
 static uint64_t pe_number(const ipcq *queues, kb_pe pe)
 {
-    return cube_number(queues, pe.sip, pe.cube) * queues->shape->pes + pe.pe;
+    return cube_number(queues, pe) * queues->shape->pes + pe.pe;
 }
 
-/* The rings of whatever the address names; NULL if the machine has nothing there. */
-static const user_list *rings_at(const ipcq *queues, const mem_pa *pa)
+/* The rings of the PE or the cube that the location is of; NULL if the machine has no such memory.
+ */
+static const user_list *rings_at(const ipcq *queues, const kb_location *at)
 {
     const topo_shape *shape = queues->shape;
-    if (pa->rack != 0 || pa->sip >= shape->sips || pa->cube >= shape->cubes)
+    kb_pe pe = at->pe;
+    if (at->memory == KB_VIRTUAL || pe.sip >= shape->sips || pe.cube >= shape->cubes ||
+        pe.pe >= shape->pes)
         return NULL;
-    uint64_t cube = cube_number(queues, pa->sip, pa->cube), pe;
-    switch (pa->unit) {
-    case MEM_UNIT_SRAM:
-        return &queues->cubes[cube];
-    case MEM_UNIT_PE:
-        pe = pa->pe;
-        break;
-    case MEM_UNIT_HBM:
-        pe = shape->slice_bytes > 0 ? pa->offset / shape->slice_bytes : shape->pes;
-        break;
-    default:
-        return NULL;
-    }
-    return pe < shape->pes ? &queues->pes[cube * shape->pes + pe].rings : NULL;
+    return at->memory == KB_SRAM ? &queues->cubes[cube_number(queues, pe)]
+                                 : &queues->pes[pe_number(queues, pe)].rings;
 }
 
-ipcq_end *ipcq_find_ring(const ipcq *queues, uint64_t pa)
+ipcq_end *ipcq_find_ring(const ipcq *queues, const kb_location *at)
 {
-    mem_pa parts;
-    kb_error *err = mem_pa_decode(pa, &parts);
-    if (KB_UNLIKELY(err != NULL)) {
-        kb_error_free(err); /* whoever prints the address gets it again */
-        return NULL;
-    }
-    const user_list *rings = rings_at(queues, &parts);
-    size_t before = rings ? count_up_to(rings, pa) : 0;
+    const user_list *rings = rings_at(queues, at);
+    size_t before = rings ? count_up_to(rings, at) : 0;
     if (before == 0)
         return NULL;
     const ring_user *nearest = &rings->items[before - 1];
-    return pa - nearest->base < nearest->end->set->ring_bytes ? nearest->end : NULL;
+    bool is_inside = ipcq_ring_contains(&nearest->base, nearest->end->set->ring_bytes, at);
+    return is_inside ? nearest->end : NULL;
 }
 
-ipcq_end *ipcq_find_sender(const ipcq *queues, uint64_t pe, uint64_t base)
+ipcq_end *ipcq_find_sender(const ipcq *queues, uint64_t pe, const kb_location *base)
 {
     const user_list *senders = &queues->pes[pe].senders;
     size_t before = count_up_to(senders, base);
-    if (before == 0 || senders->items[before - 1].base != base)
+    if (before == 0 || compare_locations(&senders->items[before - 1].base, base) != 0)
         return NULL;
     return senders->items[before - 1].end;
-}
-
-void ipcq_print_address(uint64_t pa, kb_text *text)
-{
-    mem_pa parts;
-    kb_text_printf(text, "0x%" PRIx64, pa);
-    kb_error *err = mem_pa_decode(pa, &parts);
-    if (!err) {
-        kb_text_puts(text, " (");
-        mem_pa_print(&parts, text);
-        kb_text_puts(text, ")");
-    }
-    kb_error_free(err);
 }
 
 /* ---- Making ends ------------------------------------------------------------------------- */
@@ -200,32 +181,23 @@ static void sort_names(const member *m)
 
 /* ---- Rings ------------------------------------------------------------------------------- */
 
-static kb_error *reserve(ipcq_set *set, kb_pe pe, uint64_t bytes, uint64_t *pa)
+static kb_error *reserve(ipcq_set *set, kb_pe pe, uint64_t bytes, kb_location *ring)
 {
     if (!kb_vec_reserve(&set->reserved, 1))
         return kb_error_nomem();
     KB_TRY(mem_memories_reserve_ring(set->queues->has.memories, pe, set->settings.buffer, bytes,
-                                     RING_ALIGN, pa));
-    set->reserved.items[set->reserved.count++] = *pa;
+                                     RING_ALIGN, ring));
+    set->reserved.items[set->reserved.count++] = *ring;
     return NULL;
-}
-
-static kb_error *place_ring(ipcq_end *end, uint64_t base)
-{
-    end->base = base;
-    return mem_location_from_pa(end->set->queues->has.memories, base, &end->ring);
 }
 
 static kb_error *reserve_each(ipcq_set *set)
 {
     for (size_t i = 0; i < set->end_count; i++) {
         ipcq_end *end = &set->ends[i];
-        uint64_t base = 0;
         if (!end->from)
             continue;
-        kb_error *err = reserve(set, ipcq_pe_of(end), set->ring_bytes, &base);
-        if (!err)
-            err = place_ring(end, base);
+        kb_error *err = reserve(set, ipcq_pe_of(end), set->ring_bytes, &end->ring);
         if (err)
             return kb_error_wrap(err, "receive ring of %s, direction %s",
                                  ipcq_name_pe(ipcq_pe_of(end)).text, end->direction);
@@ -244,7 +216,8 @@ static kb_error *reserve_sram(ipcq_set *set)
 {
     for (size_t first = 0, next; first < set->end_count; first = next) {
         kb_pe pe = ipcq_pe_of(&set->ends[first]);
-        uint64_t rings = 0, bytes, base = 0;
+        uint64_t rings = 0, bytes;
+        kb_location ring = {0};
         for (next = first; next < set->end_count; next++) {
             if (!same_cube(&set->ends[first], &set->ends[next]))
                 break;
@@ -254,16 +227,16 @@ static kb_error *reserve_sram(ipcq_set *set)
             continue;
         kb_error *err = __builtin_mul_overflow(rings, set->ring_bytes, &bytes)
                             ? kb_error_new(KB_ERR_INPUT, "more bytes than there are addresses")
-                            : reserve(set, pe, bytes, &base);
-        for (size_t i = first; i < next && !err; i++) {
-            if (!set->ends[i].from)
-                continue;
-            err = place_ring(&set->ends[i], base);
-            base += set->ring_bytes;
-        }
+                            : reserve(set, pe, bytes, &ring);
         if (err)
             return kb_error_wrap(err, "%" PRIu64 " receive rings of sip%" PRIu32 ".cube%" PRIu32,
                                  rings, pe.sip, pe.cube);
+        for (size_t i = first; i < next; i++) {
+            if (!set->ends[i].from)
+                continue;
+            set->ends[i].ring = ring;
+            ring.offset += set->ring_bytes;
+        }
     }
     return NULL;
 }
@@ -271,19 +244,33 @@ static kb_error *reserve_sram(ipcq_set *set)
 static int compare_users(const void *a, const void *b)
 {
     const ring_user *x = a, *y = b;
-    return (x->base > y->base) - (x->base < y->base);
+    return compare_locations(&x->base, &y->base);
+}
+
+static void print_user(const ring_user *user, kb_text *text)
+{
+    kb_text_printf(text, "of %s, direction %s, at ", ipcq_name_pe(ipcq_pe_of(user->end)).text,
+                   user->end->direction);
+    mem_address_print(user->end->set->queues->has.memories, &user->base, text);
+}
+
+static kb_error *overlap(const ring_user *a, const ring_user *b)
+{
+    kb_text text = KB_TEXT_INIT;
+    print_user(a, &text);
+    kb_text_puts(&text, " and ");
+    print_user(b, &text);
+    kb_error *err = kb_error_new(KB_ERR_BUG, "receive rings overlap: %s", kb_text_peek(&text));
+    kb_text_fini(&text);
+    return err;
 }
 
 static kb_error *check_overlap(const user_list *rings)
 {
     for (size_t i = 1; i < rings->count; i++) {
         const ring_user *a = &rings->items[i - 1], *b = &rings->items[i];
-        if (b->base - a->base < a->end->set->ring_bytes)
-            return kb_error_new(KB_ERR_BUG,
-                                "receive rings overlap: of %s, direction %s, at 0x%" PRIx64
-                                " and of %s, direction %s, at 0x%" PRIx64,
-                                ipcq_name_pe(ipcq_pe_of(a->end)).text, a->end->direction, a->base,
-                                ipcq_name_pe(ipcq_pe_of(b->end)).text, b->end->direction, b->base);
+        if (ipcq_ring_contains(&a->base, a->end->set->ring_bytes, &b->base))
+            return overlap(a, b);
     }
     return NULL;
 }
@@ -296,7 +283,7 @@ static bool add_rings(const ipcq_set *set, user_list *rings)
         return false;
     for (size_t i = 0; i < set->end_count; i++)
         if (set->ends[i].from)
-            rings->items[rings->count++] = (ring_user){set->ends[i].base, &set->ends[i]};
+            rings->items[rings->count++] = (ring_user){set->ends[i].ring, &set->ends[i]};
     return true;
 }
 
@@ -357,7 +344,7 @@ static void release(ipcq_set *set)
 {
     for (size_t i = set->reserved.count; i > 0; i--) {
         kb_error *err =
-            mem_memories_release_ring(set->queues->has.memories, set->reserved.items[i - 1]);
+            mem_memories_release_ring(set->queues->has.memories, &set->reserved.items[i - 1]);
         KB_ASSERT(!err);
     }
     kb_vec_fini(&set->reserved);
@@ -515,9 +502,9 @@ static kb_error *add_users(const ipcq_set *set, const member *m)
     for (uint32_t i = 0; i < m->count; i++) {
         ipcq_end *end = &m->ends[i];
         if (end->from)
-            rings->items[rings->count++] = (ring_user){end->base, end};
+            rings->items[rings->count++] = (ring_user){end->ring, end};
         if (end->to)
-            senders->items[senders->count++] = (ring_user){end->to->base, end};
+            senders->items[senders->count++] = (ring_user){end->to->ring, end};
     }
     qsort(rings->items, rings->count, sizeof(ring_user), compare_users);
     qsort(senders->items, senders->count, sizeof(ring_user), compare_users);

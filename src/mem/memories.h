@@ -5,6 +5,9 @@
  * A PE has its slice of the HBM, its TCM without the part that its scheduler keeps, and the region
  * of its receive rings; a cube has its SRAM. A ring in TCM has an address in the ring region, and
  * takes as much from the TCM.
+ *
+ * Locations are structural coordinates and work on machines of any size. Only mem_location_to_pa()
+ * and mem_location_from_pa() are limited to machines within the physical address format.
  */
 #ifndef KB_MEM_MEMORIES_H
 #define KB_MEM_MEMORIES_H
@@ -40,12 +43,12 @@ KB_MUST_USE kb_error *mem_memories_free(mem_memories *memories, kb_pe pe, kb_mem
                                         uint64_t offset);
 
 /*
- * A receive ring, in any memory; the address says `ipcq` if that is TCM. In SRAM the reservation is
- * one for the whole cube. KB_ERR_INPUT if the machine is larger than addresses can name.
+ * Reserves a receive ring in any memory; `ring` is its first byte. Its address says `ipcq` if the
+ * memory is TCM. In SRAM the reservation belongs to the whole cube, and the PE of `ring` is 0.
  */
 KB_MUST_USE kb_error *mem_memories_reserve_ring(mem_memories *memories, kb_pe pe, kb_memory memory,
-                                                uint64_t bytes, uint64_t align, uint64_t *pa);
-KB_MUST_USE kb_error *mem_memories_release_ring(mem_memories *memories, uint64_t pa);
+                                                uint64_t bytes, uint64_t align, kb_location *ring);
+KB_MUST_USE kb_error *mem_memories_release_ring(mem_memories *memories, const kb_location *ring);
 
 /* Calls `fn` with the bytes in use of a PE's TCM whenever they change; NULL for none. */
 typedef void mem_tcm_fn(void *self, kb_pe pe, uint64_t used);
@@ -81,6 +84,7 @@ size_t mem_memories_content_bytes(const mem_memories *memories);
 /* The node of the machine where transfers to or from the location end. */
 uint32_t mem_memories_node(const mem_memories *memories, const kb_location *location);
 
+/* KB_ERR_INPUT on machines larger than the physical address format. */
 KB_MUST_USE kb_error *mem_location_to_pa(const mem_memories *memories, const kb_location *location,
                                          uint64_t *pa);
 KB_MUST_USE kb_error *mem_location_from_pa(const mem_memories *memories, uint64_t pa,
@@ -88,5 +92,11 @@ KB_MUST_USE kb_error *mem_location_from_pa(const mem_memories *memories, uint64_
 
 /* Appends "sip1.cube0.pe3.hbm+0x1234", also on machines that are too large for addresses. */
 void mem_location_print(const kb_location *location, kb_text *text);
+
+/*
+ * Appends the physical address and its meaning, "0x50000280 (sip0.cube0.pe1.ipcq+0x280)"; on
+ * machines larger than the format the meaning alone, "sip40.cube0.pe1.ipcq+0x280".
+ */
+void mem_address_print(const mem_memories *memories, const kb_location *location, kb_text *text);
 
 #endif

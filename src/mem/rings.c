@@ -89,25 +89,48 @@ static const mem_pair *find_ring(const mem_memories *memories, kb_pe pe, uint64_
     return block ? mem_find_pair(&tcm->rings, block->start) : NULL;
 }
 
+/* The fields that the location's address has, or would have if the format were wide enough. The
+ * location must be inside its memory. */
+static mem_pa to_parts(const mem_memories *memories, const kb_location *location)
+{
+    kb_pe pe = location->pe;
+    if (location->memory == KB_SRAM)
+        return mem_pa_sram(pe.sip, pe.cube, location->offset);
+    if (location->memory == KB_HBM)
+        return mem_pa_hbm(pe.sip, pe.cube, pe.pe * memories->shape->slice_bytes + location->offset);
+    const mem_pair *ring = find_ring(memories, pe, location->offset);
+    if (ring)
+        return mem_pa_of_pe(pe.sip, pe.cube, pe.pe, MEM_IPCQ,
+                            ring->value + (location->offset - ring->key));
+    return mem_pa_tcm(pe.sip, pe.cube, pe.pe, location->offset);
+}
+
 kb_error *mem_location_to_pa(const mem_memories *memories, const kb_location *location,
                              uint64_t *pa)
 {
     KB_TRY(check_addresses(memories));
     KB_TRY(mem_memories_check(memories, location, 1));
-    kb_pe pe = location->pe;
-    mem_pa parts;
-    if (location->memory == KB_SRAM) {
-        parts = mem_pa_sram(pe.sip, pe.cube, location->offset);
-    } else if (location->memory == KB_HBM) {
-        KB_TRY(mem_pa_pe_hbm(pe.sip, pe.cube, pe.pe, location->offset, memories->shape->slice_bytes,
-                             &parts));
-    } else {
-        const mem_pair *ring = find_ring(memories, pe, location->offset);
-        parts = ring ? mem_pa_of_pe(pe.sip, pe.cube, pe.pe, MEM_IPCQ,
-                                    ring->value + (location->offset - ring->key))
-                     : mem_pa_tcm(pe.sip, pe.cube, pe.pe, location->offset);
-    }
+    mem_pa parts = to_parts(memories, location);
     return mem_pa_encode(&parts, pa);
+}
+
+void mem_address_print(const mem_memories *memories, const kb_location *location, kb_text *text)
+{
+    kb_error *err = mem_memories_check(memories, location, 1);
+    if (err) {
+        kb_error_free(err);
+        mem_location_print(location, text);
+        return;
+    }
+    mem_pa parts = to_parts(memories, location);
+    uint64_t pa;
+    err = mem_location_to_pa(memories, location, &pa);
+    if (!err)
+        kb_text_printf(text, "0x%" PRIx64 " (", pa);
+    mem_pa_print(&parts, text);
+    if (!err)
+        kb_text_puts(text, ")");
+    kb_error_free(err);
 }
 
 /* The location of what is in the ring region. */
@@ -240,30 +263,27 @@ static void release(mem_memories *memories, const kb_location *ring)
 }
 
 kb_error *mem_memories_reserve_ring(mem_memories *memories, kb_pe pe, kb_memory memory,
-                                    uint64_t bytes, uint64_t align, uint64_t *pa)
+                                    uint64_t bytes, uint64_t align, kb_location *ring)
 {
     KB_TRY(mem_check_request(memories, pe, memory, bytes, align));
-    KB_TRY(check_addresses(memories));
-    kb_location ring = {.memory = memory, .pe = pe};
+    kb_location made = {.memory = memory, .pe = pe};
+    if (memory == KB_SRAM)
+        made.pe.pe = 0;
     if (memory == KB_TCM)
-        KB_TRY(reserve_tcm(memories, pe, bytes, align, &ring.offset));
+        KB_TRY(reserve_tcm(memories, pe, bytes, align, &made.offset));
     else
-        KB_TRY(reserve(memories, pe, memory, bytes, align, &ring.offset));
-    kb_error *err = mem_location_to_pa(memories, &ring, pa);
-    if (err)
-        release(memories, &ring);
-    return err;
+        KB_TRY(reserve(memories, pe, memory, bytes, align, &made.offset));
+    *ring = made;
+    return NULL;
 }
 
-kb_error *mem_memories_release_ring(mem_memories *memories, uint64_t pa)
+kb_error *mem_memories_release_ring(mem_memories *memories, const kb_location *ring)
 {
-    kb_location ring = {0};
-    KB_TRY(mem_location_from_pa(memories, pa, &ring));
-    const mem_region *there = mem_find_region(memories, ring.pe, ring.memory);
-    if (!there || !mem_find_pair(&there->rings, ring.offset))
-        return kb_error_new(KB_ERR_FAULT,
-                            "cannot release 0x%" PRIx64 ": no receive ring starts at %s", pa,
-                            mem_name_of_location(&ring).text);
-    release(memories, &ring);
+    KB_TRY(mem_memories_check(memories, ring, 1));
+    const mem_region *there = mem_find_region(memories, ring->pe, ring->memory);
+    if (!there || !mem_find_pair(&there->rings, ring->offset))
+        return kb_error_new(KB_ERR_FAULT, "cannot release %s: no receive ring starts there",
+                            mem_name_of_location(ring).text);
+    release(memories, ring);
     return NULL;
 }

@@ -216,7 +216,7 @@ static void close_if_delivered(tl_context *tl, pe_op delivery, const tl_command 
 static kb_error *arrive(tl_command *command)
 {
     tl_context *tl = command->tl;
-    KB_TRY(ipcq_arrive(tl->runner->has.queues, command->slot.pa, command->message,
+    KB_TRY(ipcq_arrive(tl->runner->has.queues, command->slot, command->message,
                        command->segment_bytes));
     if (command->delivery && command->delivery != tl->delivery)
         close_if_delivered(tl, command->delivery, command);
@@ -281,7 +281,7 @@ static pe_op send_segment(const tl_call *call, ipcq_end *end, const tl_operand *
     command->segment_bytes = bytes;
     command->delivery = call->tl->delivery;
     command->slot = ipcq_take_slot(end);
-    mem_rect rect = {.at = command->slot.at, .rows = 1, .bytes = bytes > 0 ? bytes : 1};
+    mem_rect rect = {.at = command->slot, .rows = 1, .bytes = bytes > 0 ? bytes : 1};
     pe_command what = {.unit = KB_UNIT_DMA_WRITE,
                        .rects = &rect,
                        .rect_count = 1,

@@ -143,7 +143,7 @@ typedef struct tl_command {
     /* Of a send: a segment of the message. */
     ipcq_message_id message;
     ipcq_end *direction;
-    ipcq_slot slot;
+    kb_location slot; /* of the peer's ring */
     uint64_t segment_bytes;
 
     kb_op_access accesses[TL_MATRICES]; /* for the log, while it is watched */

@@ -154,7 +154,8 @@ static const char with_defaults[] =
     "  long: { module: ring, topology: ring_1d_unidir, mapper: lanes, n_slots: 2, slot_size: 64,\n"
     "          backpressure: sleep, buffer_kind: sram, vc_chunk_size: 512, reduce_op: prod,\n"
     "          ipcq_credit_size_bytes: 8, n_elem: 7, chunk_size: 5, root_cube: 0, w: 2, h: 3,\n"
-    "          kernel_depth: -4, reduce_shards: false, validator: multi_pe_sip_local }\n";
+    "          kernel_depth: -4, reduce_shards: false, validator: multi_pe_sip_local,\n"
+    "          fit_slots: true, auto_max_ranks: 9 }\n";
 
 static void test_inheritance(void **state)
 {
@@ -168,6 +169,8 @@ static void test_inheritance(void **state)
     assert_int_equal(setting_of(entry, "n_elem"), 3);
     assert_int_equal(setting_of(entry, "chunk_size"), -1);
     assert_int_equal(entry->slot_bytes, 4096); /* as is built in */
+    assert_false(entry->fit_slots);
+    assert_int_equal(entry->auto_max_ranks, 0);
 
     entry = ccl_config_find(&config, "long");
     assert_int_equal(entry->n_slots, 2);
@@ -183,6 +186,8 @@ static void test_inheritance(void **state)
     assert_int_equal(setting_of(entry, "w"), 2);
     assert_int_equal(setting_of(entry, "h"), 3);
     assert_int_equal(setting_of(entry, "kernel_depth"), -4);
+    assert_true(entry->fit_slots);
+    assert_int_equal(entry->auto_max_ranks, 9);
     assert_string_equal(entry->mapper->name, "lanes");
     assert_string_equal(entry->topology->name, "ring_1d_unidir");
 
@@ -407,6 +412,10 @@ static const wrong cases[] = {
      ":1:64: algorithms.a.root_cube: expected an integer from 0 to 2147483647, found '-1'"},
     {"algorithms: { a: { " RING ", kernel_x: 1.5 } }\n", NULL,
      ":1:63: algorithms.a.kernel_x: expected an integer, found '1.5'"},
+    {"algorithms: { a: { " RING ", fit_slots: 1 } }\n", NULL,
+     ":1:64: algorithms.a.fit_slots: expected true or false, found '1'"},
+    {"algorithms: { a: { " RING ", auto_max_ranks: 0 } }\n", NULL,
+     ":1:69: algorithms.a.auto_max_ranks: expected an integer from 1 to 2147483647, found '0'"},
     {"algorithms: { a: { " RING ", reduce_shards: maybe } }\n", NULL,
      ":1:68: algorithms.a.reduce_shards: expected true or false, found 'maybe'"},
     {"algorithms: { a: { module: intercube, topology: none, reduce_shards: false } }\n", NULL,

@@ -146,6 +146,43 @@ static void a_plan_that_is_impossible_leaves_no_group(void **state)
     kb_context_destroy(ctx);
 }
 
+static int plans_made;
+
+static kb_error *connect_never(const kb_ccl_scope *scope, const kb_ccl_members *members,
+                               kb_ccl_graph *graph)
+{
+    (void)scope, (void)members, (void)graph;
+    plans_made++;
+    return kb_error_new(KB_ERR_INPUT, "nothing fits");
+}
+
+static const kb_ccl_topology never = {.name = "never", .connect = connect_never};
+static const kb_ccl_plugin with_never = {.topologies = KB_CCL_LIST(&never)};
+
+static kb_error *tries(kb_context *ctx, uint32_t rank, void *arg)
+{
+    (void)rank, (void)arg;
+    return kb_distributed_init_process_group(ctx, "ahbm");
+}
+
+/* A plan of very many ranks takes its time: it is not made again for each of them. */
+static void a_plan_that_is_impossible_is_made_once(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"ccl.defaults.algorithm=ring_rsag",
+                                           "ccl.algorithms.ring_rsag.topology=never", NULL};
+    const kb_ccl_plugin *plugins[] = {&with_never};
+    kb_context *ctx = open_sips(
+        WORLD, 2, 1, settings,
+        (kb_context_options){.threads = 1, .ccl_plugins = plugins, .ccl_plugin_count = 1});
+    plans_made = 0;
+    expect_error(kb_spawn(ctx, tries, NULL, WORLD), KB_ERR_INPUT,
+                 "4 of 4 workers failed: ranks 0-3: kb_distributed_init_process_group: algorithm "
+                 "'ring_rsag': topology never: nothing fits");
+    assert_int_equal(plans_made, 1);
+    kb_context_destroy(ctx);
+}
+
 static void what_is_chosen_can_be_asked_for(void **state)
 {
     (void)state;
@@ -679,6 +716,7 @@ int main(void)
         cmocka_unit_test(ranks_leave_a_barrier_in_their_order),
         cmocka_unit_test(with_auto_nothing_is_installed_before_it_is_needed),
         cmocka_unit_test(a_plan_that_is_impossible_leaves_no_group),
+        cmocka_unit_test(a_plan_that_is_impossible_is_made_once),
         cmocka_unit_test(what_is_chosen_can_be_asked_for),
         cmocka_unit_test(groups_of_some_ranks_work_side_by_side),
         cmocka_unit_test(ranks_that_leave_can_come_back),

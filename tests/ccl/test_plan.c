@@ -347,6 +347,46 @@ static void test_rings_that_do_not_fit(void **state)
     topo_machine_destroy(machine);
 }
 
+/*
+ * 33 SIPs have 32 queues a PE in pairs: 4 slots of 98304 bytes each are the 12 MiB of its TCM.
+ * Slots that may be smaller are halved until an eighth of it is left.
+ */
+static void test_slots_that_fit(void **state)
+{
+    (void)state;
+    topo_machine *machine = machine_of("system: { sips: { count: 33 } }\n"
+                                       "sip: { cube_mesh: { w: 1, h: 1 } }\n");
+    ccl_entry entry = an_entry();
+    entry.topology = topology_of("pairs");
+    entry.slot_bytes = 98304;
+    ccl_plan plan;
+    expect_ok(plan_all(&entry, machine, &plan));
+    assert_int_equal(plan.queues.settings.slot_bytes, 98304);
+    ccl_plan_fini(&plan);
+    entry.slot_bytes++;
+    expect_refused(&entry, machine,
+                   "algorithm 'mine': the slots that sip0.cube0.pe0 needs, 4 of "
+                   "98305 bytes for each direction, are more than its TCM of 12582912 bytes");
+    entry.fit_slots = true;
+    const struct {
+        uint64_t asked, got;
+    } sizes[] = {{4096, 4096},   {86016, 86016}, /* 7/8 of it */
+                 {86017, 43008}, {98304, 49152}, {98305, 49152}, {64 << 20, 65536}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        entry.slot_bytes = sizes[i].asked;
+        expect_ok(plan_all(&entry, machine, &plan));
+        assert_int_equal(plan.queues.settings.slot_bytes, sizes[i].got);
+        ccl_plan_fini(&plan);
+    }
+    /* 65536 slots of 16 bytes for each of 32 queues are 32 MiB. */
+    entry.n_slots = 65536;
+    entry.slot_bytes = 16;
+    expect_refused(&entry, machine,
+                   "algorithm 'mine': the slots that sip0.cube0.pe0 needs, 65536 of 16 bytes for "
+                   "each direction, are more than its TCM of 12582912 bytes");
+    topo_machine_destroy(machine);
+}
+
 /* ---- Mistakes of plugins ------------------------------------------------------------------- */
 
 static kb_error *map_nowhere(const kb_ccl_scope *scope, kb_ccl_members *members)
@@ -460,6 +500,7 @@ int main(void)
         cmocka_unit_test(test_any_machine),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_rings_that_do_not_fit),
+        cmocka_unit_test(test_slots_that_fit),
         cmocka_unit_test(test_directions),
         cmocka_unit_test(test_plugins),
     };

@@ -153,7 +153,7 @@ static inline void send(rig *r, ipcq_end *end, uint64_t bytes)
 {
     assert_true(ipcq_has_credit(end));
     ipcq_message_id id = message_of(end, bytes);
-    expect_ok(ipcq_arrive(r->queues, ipcq_take_slot(end).pa, id, bytes));
+    expect_ok(ipcq_arrive(r->queues, ipcq_take_slot(end), id, bytes));
 }
 
 /* A claim that frees slots and messages as they come, and remembers them. */

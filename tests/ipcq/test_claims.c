@@ -244,7 +244,7 @@ static const ipcq_settings small_slots = {
 static void send_segment(rig *r, ipcq_end *end, ipcq_message_id id, uint64_t bytes)
 {
     assert_true(ipcq_has_credit(end));
-    expect_ok(ipcq_arrive(r->queues, ipcq_take_slot(end).pa, id, bytes));
+    expect_ok(ipcq_arrive(r->queues, ipcq_take_slot(end), id, bytes));
 }
 
 static void later(rig *r)
@@ -462,9 +462,9 @@ static void a_claim_may_be_withdrawn_from_within(void **state)
     post(&c);
     /* Both are there at once when the gap before them is filled. */
     ipcq_message_id ids[2] = {message_of(to_west(&r), 1), message_of(to_west(&r), 2)};
-    ipcq_slot slots[2] = {ipcq_take_slot(to_west(&r)), ipcq_take_slot(to_west(&r))};
-    expect_ok(ipcq_arrive(r.queues, slots[1].pa, ids[1], 2));
-    expect_ok(ipcq_arrive(r.queues, slots[0].pa, ids[0], 1));
+    kb_location slots[2] = {ipcq_take_slot(to_west(&r)), ipcq_take_slot(to_west(&r))};
+    expect_ok(ipcq_arrive(r.queues, slots[1], ids[1], 2));
+    expect_ok(ipcq_arrive(r.queues, slots[0], ids[0], 1));
     assert_int_equal(a.bytes, 1);
     assert_int_equal(b.messages, 0);
     assert_int_equal(c.bytes, 2);

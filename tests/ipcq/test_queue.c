@@ -288,10 +288,10 @@ static void slots_are_used_round_and_round(void **state)
             back++;
         assert_int_equal(ipcq_has_credit(from), sent - back < SLOTS);
         if (sent < MESSAGES && sent - back < SLOTS && kb_rng_below(&rng, 2)) {
-            ipcq_slot slot = ipcq_take_slot(from);
-            base = sent == 0 ? slot.pa : base;
-            assert_int_equal(slot.pa, base + sent % SLOTS * 1000);
-            expect_ok(ipcq_arrive(r.queues, slot.pa, message_of(from, sent % 1001), sent % 1001));
+            kb_location slot = ipcq_take_slot(from);
+            base = sent == 0 ? slot.offset : base;
+            assert_int_equal(slot.offset, base + sent % SLOTS * 1000);
+            expect_ok(ipcq_arrive(r.queues, slot, message_of(from, sent % 1001), sent % 1001));
             sent++;
         } else if (taken < sent && kb_rng_below(&rng, 2)) {
             taker t = taker_of(&r, 1, to);
@@ -316,7 +316,7 @@ static void arrivals_in_any_order_are_handed_out_in_order(void **state)
     rig r = RIG(2, edges, &mostly);
     ipcq_end *east = end_of(&r, 0, "E"), *west = end_of(&r, 1, "W");
     for (uint64_t round = 0; round < 4; round++) {
-        ipcq_slot slots[4];
+        kb_location slots[4];
         ipcq_message_id ids[4];
         taker takers[4];
         for (int i = 0; i < 4; i++) {
@@ -329,7 +329,7 @@ static void arrivals_in_any_order_are_handed_out_in_order(void **state)
         bool there[4] = {false};
         for (int k = 0; k < 4; k++) {
             there[orders[round][k]] = true;
-            expect_ok(ipcq_arrive(r.queues, slots[orders[round][k]].pa, ids[orders[round][k]], 10));
+            expect_ok(ipcq_arrive(r.queues, slots[orders[round][k]], ids[orders[round][k]], 10));
             bool all = true;
             for (int i = 0; i < 4; i++) {
                 all = all && there[i];
@@ -369,14 +369,7 @@ static void two_directions_to_one_peer_do_not_mix(void **state)
 
 /* ---- What matches nothing ---------------------------------------------------------------- */
 
-static uint64_t bits_of(mem_pa pa)
-{
-    uint64_t bits;
-    expect_ok(mem_pa_encode(&pa, &bits));
-    return bits;
-}
-
-static void expect_lost(rig *r, uint64_t pa, uint64_t bytes, const char *where, const char *why)
+static void expect_lost(rig *r, kb_location at, uint64_t bytes, const char *where, const char *why)
 {
     ipcq_end *east = end_of(r, 0, "E");
     ipcq_message_id id = message_of(east, bytes);
@@ -384,8 +377,13 @@ static void expect_lost(rig *r, uint64_t pa, uint64_t bytes, const char *where, 
     snprintf(message, sizeof message,
              "message %d of sip0.cube0.pe0, direction E, arrives at %s: %s",
              (int)ipcq_message_at(r->queues, id)->sequence, where, why);
-    expect_error(ipcq_arrive(r->queues, pa, id, bytes), KB_ERR_FAULT, message);
+    expect_error(ipcq_arrive(r->queues, at, id, bytes), KB_ERR_FAULT, message);
     ipcq_message_free(r->queues, id);
+}
+
+static kb_location tcm_of(kb_pe at, uint64_t offset)
+{
+    return (kb_location){KB_TCM, at, offset};
 }
 
 static void what_arrives_nowhere_is_a_fault(void **state)
@@ -395,28 +393,20 @@ static void what_arrives_nowhere_is_a_fault(void **state)
     ipcq_settings settings = {KB_TCM, false, 3, 100, 16}; /* 300 bytes, which take 320 */
     rig r = RIG(2, edges, &settings);
     const char *none = "no receive ring is installed there";
-    expect_lost(&r, bits_of(mem_pa_of_pe(0, 0, 1, MEM_IPCQ, 640)), 1,
-                "0x50000280 (sip0.cube0.pe1.ipcq+0x280)", none);
-    expect_lost(&r, bits_of(mem_pa_tcm(0, 0, 1, 0)), 1, "0x40000000 (sip0.cube0.pe1.tcm+0x0)",
-                none);
-    expect_lost(&r, bits_of(mem_pa_of_pe(0, 0, 2, MEM_IPCQ, 0)), 1,
-                "0x90000000 (sip0.cube0.pe2.ipcq+0x0)", none);
-    expect_lost(&r, bits_of(mem_pa_sram(0, 0, 0)), 1, "0x800000000 (sip0.cube0.sram+0x0)", none);
-    expect_lost(&r, bits_of(mem_pa_hbm(0, 0, 0)), 1, "0x2000000000 (sip0.cube0.hbm+0x0)", none);
-    expect_lost(&r, bits_of(mem_pa_hbm(0, 0, MEM_PA_HBM_BYTES - 1)), 1,
-                "0x3fffffffff (sip0.cube0.hbm+0x1fffffffff)", none);
-    expect_lost(&r, bits_of(mem_pa_m_cpu(0, 0, 0)), 1, "0x400000000 (sip0.cube0.m_cpu+0x0)", none);
-    expect_lost(&r, bits_of(mem_pa_of_pe(1, 0, 1, MEM_IPCQ, 0)), 1,
-                "0x80050000000 (sip1.cube0.pe1.ipcq+0x0)", none);
-    expect_lost(&r, UINT64_MAX, 1, "0xffffffffffffffff", none);
-    mem_pa elsewhere = mem_pa_of_pe(0, 0, 1, MEM_IPCQ, 0);
-    elsewhere.rack = 1;
-    expect_lost(&r, bits_of(elsewhere), 1, "0x800050000000 (rack1.sip0.cube0.pe1.ipcq+0x0)", none);
+    expect_lost(&r, tcm_of(pe(1), 640), 1, "0x40000280 (sip0.cube0.pe1.tcm+0x280)", none);
+    expect_lost(&r, tcm_of(pe(2), 0), 1, "sip0.cube0.pe2.tcm+0x0", none);
+    expect_lost(&r, (kb_location){KB_SRAM, pe(0), 0}, 1, "0x800000000 (sip0.cube0.sram+0x0)", none);
+    expect_lost(&r, (kb_location){KB_HBM, pe(0), 0}, 1, "0x2000000000 (sip0.cube0.hbm+0x0)", none);
+    expect_lost(&r, (kb_location){KB_HBM, pe(0), UINT64_MAX}, 1,
+                "sip0.cube0.pe0.hbm+0xffffffffffffffff", none);
+    expect_lost(&r, (kb_location){KB_VIRTUAL, pe(1), 64}, 1, "virtual+0x40", none);
+    expect_lost(&r, tcm_of((kb_pe){1, 0, 1}, 0), 1, "sip1.cube0.pe1.tcm+0x0", none);
+    expect_lost(&r, tcm_of((kb_pe){0, 1, 1}, 0), 1, "sip0.cube1.pe1.tcm+0x0", none);
 
-    uint64_t base = bits_of(mem_pa_of_pe(0, 0, 1, MEM_IPCQ, 320));
+    kb_location base = tcm_of(pe(1), 320);
     const char *at = "0x50000172 (sip0.cube0.pe1.ipcq+0x172)";
-    expect_lost(&r, base + 50, 1, at, "not the start of a slot");
-    expect_lost(&r, base + 300, 1, "0x5000026c (sip0.cube0.pe1.ipcq+0x26c)",
+    expect_lost(&r, tcm_of(pe(1), 370), 1, at, "not the start of a slot");
+    expect_lost(&r, tcm_of(pe(1), 620), 1, "0x5000026c (sip0.cube0.pe1.ipcq+0x26c)",
                 "not the start of a slot");
     at = "0x50000140 (sip0.cube0.pe1.ipcq+0x140)";
     expect_lost(&r, base, 101, at, "it is larger than the slot");
@@ -465,7 +455,7 @@ static void a_message_has_its_value_until_it_is_freed(void **state)
         assert_int_equal(message->dtype, KB_I8);
         assert_string_equal(ipcq_direction(message->from), "E");
         expect_ok(data_full(r.store, KB_I8, &KB_SHAPE(8), 1, &message->data));
-        expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east).pa, id, 8));
+        expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east), id, 8));
     }
     assert_int_equal(data_get_figures(r.store).live_values, 3);
     assert_true(take_now(&r, end_of(&r, 1, "W")));
@@ -522,11 +512,11 @@ static void a_reset_forgets_everything(void **state)
     taker one = taker_of(&r, 1, end_of(&r, 1, "E")), any = taker_of(&r, 0, NULL);
     ipcq_claim_post(r.set, &one.claim);
     ipcq_claim_post(r.set, &any.claim);
-    uint64_t base = ipcq_take_slot(end_of(&r, 0, "W")).pa;
+    uint64_t base = ipcq_take_slot(end_of(&r, 0, "W")).offset;
     ipcq_set_reset(r.set);
     assert_false(one.claim.waits || any.claim.waits);
     go_to(&r, KB_US);
-    assert_int_equal(ipcq_take_slot(end_of(&r, 0, "W")).pa, base);
+    assert_int_equal(ipcq_take_slot(end_of(&r, 0, "W")).offset, base);
     for (uint64_t i = 0; i < 4; i++)
         send(&r, east, 5);
     assert_false(ipcq_has_credit(east));

@@ -20,10 +20,10 @@ static void each_message_is_two_lines(void **state)
     go_to(&r, 2 * KB_US);
     /* Of a message in segments: when its first slot is taken, and when its last is received. */
     ipcq_message_id id = message_of(east, 150);
-    expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east).pa, id, 100));
+    expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east), id, 100));
     ipcq_claim_post(r.set, &t.claim);
     go_to(&r, 3 * KB_US);
-    expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east).pa, id, 50));
+    expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east), id, 50));
     expect_text(r.trace,
                 "       1.235 ns  sip0.cube0.pe0    send  global_E          64 bytes  #0       "
                 "to sip0.cube0.pe1\n"
@@ -178,7 +178,7 @@ static void a_message_that_is_not_whole_is_waited_for(void **state)
     ipcq_end *east = end_of(&r, 0, "E");
     ipcq_message_id id = message_of(east, 20);
     ipcq_claim_post(r.set, &t.claim);
-    expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east).pa, id, 10));
+    expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east), id, 10));
     expect_waits(&r, "sip0.cube0.pe1 waits to receive by W from sip0.cube0.pe0, at ring.c:11\n");
     ipcq_claim_withdraw(&t.claim);
     expect_waits(&r, "");
@@ -196,7 +196,7 @@ static void a_message_that_the_ring_cannot_hold_is_explained(void **state)
     ipcq_end *east = end_of(&r, 0, "E");
     ipcq_message_id id = message_of(east, 160);
     for (int i = 0; i < 4; i++)
-        expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east).pa, id, 10));
+        expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east), id, 10));
     send_in_vain(&r, east);
     expect_waits(&r, "sip0.cube0.pe0 waits to send by E: sip0.cube0.pe1 has no free slot, at "
                      "ring.c:7; its message of 160 bytes needs 16 slots, the queue has 4\n");
@@ -215,7 +215,7 @@ static void a_message_that_the_ring_can_hold_is_not(void **state)
     send(&r, east, 1);
     ipcq_message_id id = message_of(east, 40);
     for (int i = 0; i < 3; i++)
-        expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east).pa, id, 10));
+        expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east), id, 10));
     send_in_vain(&r, east);
     expect_waits(&r, "sip0.cube0.pe0 waits to send by E: sip0.cube0.pe1 has no free slot, at "
                      "ring.c:7\n");
@@ -235,8 +235,8 @@ static void who_waits_is_told_what_he_has_not_read(void **state)
     ipcq_claim_post(r.set, &t.claim);
     ipcq_end *a = end_of(&r, 0, "a");
     ipcq_message_id id = message_of(a, 15);
-    expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(a).pa, id, 10));
-    expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(a).pa, id, 5));
+    expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(a), id, 10));
+    expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(a), id, 5));
     expect_waits(&r, "sip0.cube0.pe1 waits to receive by W from sip0.cube0.pe0, at ring.c:11; it "
                      "has 1 unread message in a\n");
     send(&r, a, 1);
@@ -374,7 +374,7 @@ static void messages_that_nobody_received_are_named(void **state)
     ipcq_end *west = end_of(&r, 0, "W");
     ipcq_message_id id = message_of(west, 20);
     for (int i = 0; i < 2; i++)
-        expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(west).pa, id, 10));
+        expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(west), id, 10));
     send(&r, west, 1);
     send(&r, end_of(&r, 1, "E"), 1);
     expect_unreceived(&r, "3 messages were never received: sip0.cube0.pe2 has 1 in W from "
@@ -403,9 +403,9 @@ static void a_message_that_is_not_whole_was_not_left(void **state)
     taker t = taker_of(&r, 1, end_of(&r, 1, "W"));
     ipcq_message_id id = message_of(east, 30);
     ipcq_claim_post(r.set, &t.claim);
-    expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east).pa, id, 10));
-    uint64_t second = ipcq_take_slot(east).pa;
-    expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east).pa, id, 10)); /* the third */
+    expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east), id, 10));
+    kb_location second = ipcq_take_slot(east);
+    expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east), id, 10)); /* the third */
     expect_unreceived(&r, "");
     expect_ok(ipcq_arrive(r.queues, second, id, 10));
     expect_unreceived(&r, "");

@@ -7,30 +7,30 @@
 
 /* With this, all rings are said to be where the first one is. */
 static bool lies;
-static uint64_t really[8];
+static kb_location really[8];
 static size_t lie_count;
 
 kb_error *__real_mem_memories_reserve_ring(mem_memories *memories, kb_pe at, kb_memory memory,
-                                           uint64_t bytes, uint64_t align, uint64_t *pa);
+                                           uint64_t bytes, uint64_t align, kb_location *ring);
 kb_error *__wrap_mem_memories_reserve_ring(mem_memories *memories, kb_pe at, kb_memory memory,
-                                           uint64_t bytes, uint64_t align, uint64_t *pa);
-kb_error *__real_mem_memories_release_ring(mem_memories *memories, uint64_t pa);
-kb_error *__wrap_mem_memories_release_ring(mem_memories *memories, uint64_t pa);
+                                           uint64_t bytes, uint64_t align, kb_location *ring);
+kb_error *__real_mem_memories_release_ring(mem_memories *memories, const kb_location *ring);
+kb_error *__wrap_mem_memories_release_ring(mem_memories *memories, const kb_location *ring);
 
 kb_error *__wrap_mem_memories_reserve_ring(mem_memories *memories, kb_pe at, kb_memory memory,
-                                           uint64_t bytes, uint64_t align, uint64_t *pa)
+                                           uint64_t bytes, uint64_t align, kb_location *ring)
 {
-    KB_TRY(__real_mem_memories_reserve_ring(memories, at, memory, bytes, align, pa));
+    KB_TRY(__real_mem_memories_reserve_ring(memories, at, memory, bytes, align, ring));
     if (lies) {
-        really[lie_count++] = *pa;
-        *pa = really[0];
+        really[lie_count++] = *ring;
+        *ring = really[0];
     }
     return NULL;
 }
 
-kb_error *__wrap_mem_memories_release_ring(mem_memories *memories, uint64_t pa)
+kb_error *__wrap_mem_memories_release_ring(mem_memories *memories, const kb_location *ring)
 {
-    return __real_mem_memories_release_ring(memories, lies ? really[--lie_count] : pa);
+    return __real_mem_memories_release_ring(memories, lies ? &really[--lie_count] : ring);
 }
 
 static uint64_t free_bytes(const rig *r, uint32_t n, kb_memory memory)
@@ -38,15 +38,16 @@ static uint64_t free_bytes(const rig *r, uint32_t n, kb_memory memory)
     return mem_memories_get_figures(r->memories, pe(n), memory).free;
 }
 
-static void expect_slot(ipcq_slot slot, kb_memory memory, uint32_t n, uint64_t offset,
-                        const mem_pa *pa)
+static void expect_slot(const rig *r, kb_location slot, kb_memory memory, uint32_t n,
+                        uint64_t offset, const mem_pa *parts)
 {
-    uint64_t bits;
-    expect_ok(mem_pa_encode(pa, &bits));
-    assert_int_equal(slot.pa, bits);
-    assert_int_equal(slot.at.memory, memory);
-    assert_int_equal(slot.at.pe.pe, n);
-    assert_int_equal(slot.at.offset, offset);
+    uint64_t pa, bits;
+    expect_ok(mem_location_to_pa(r->memories, &slot, &pa));
+    expect_ok(mem_pa_encode(parts, &bits));
+    assert_int_equal(pa, bits);
+    assert_int_equal(slot.memory, memory);
+    assert_int_equal(slot.pe.pe, n);
+    assert_int_equal(slot.offset, offset);
 }
 
 static void rings_in_tcm_and_hbm_are_one_by_one(void **state)
@@ -72,7 +73,7 @@ static void rings_in_tcm_and_hbm_are_one_by_one(void **state)
         for (uint64_t slot = 0; slot < 3; slot++) {
             mem_pa tcm = mem_pa_of_pe(0, 0, 1, MEM_IPCQ, 320 + 100 * slot);
             mem_pa hbm = mem_pa_hbm(0, 0, slice + 320 + 100 * slot);
-            expect_slot(ipcq_take_slot(east), memory, 1, 320 + 100 * slot,
+            expect_slot(&r, ipcq_take_slot(east), memory, 1, 320 + 100 * slot,
                         memory == KB_TCM ? &tcm : &hbm);
         }
         ipcq_set_destroy(r.set);
@@ -108,9 +109,9 @@ static void rings_in_sram_are_one_block_a_cube(void **state)
         uint64_t ring;
     } sends[] = {{1, "W", 0}, {0, "E", 2}, {2, "W", 3}, {1, "E", 4}};
     for (size_t i = 0; i < 4; i++) {
-        ipcq_slot slot = ipcq_take_slot(end_of(&r, sends[i].n, sends[i].direction));
+        kb_location slot = ipcq_take_slot(end_of(&r, sends[i].n, sends[i].direction));
         mem_pa pa = mem_pa_sram(0, 0, sends[i].ring * 4 * 4096);
-        expect_slot(slot, KB_SRAM, 0, sends[i].ring * 4 * 4096, &pa);
+        expect_slot(&r, slot, KB_SRAM, 0, sends[i].ring * 4 * 4096, &pa);
     }
     /* What arrives finds its PE, though the address has none. */
     expect_ok(install_all(r.set));
@@ -147,22 +148,43 @@ static void a_set_that_does_not_fit_leaves_nothing(void **state)
     rig_fini(&r);
 }
 
-static void machines_beyond_addresses_are_refused(void **state)
+/* Physical addresses name 16 PEs of a cube: rings of the 17th have none, and work all the same. */
+static void machines_beyond_addresses_have_queues(void **state)
 {
     (void)state;
-    const ipcq_edge edges[] = TWO_PES;
-    rig r;
-    expect_ok(rig_try(&r, one_router(17), false));
-    expect_error(try_set(&r, edges, 4, &mostly, &r.set), KB_ERR_INPUT,
-                 "receive ring of sip0.cube0.pe0, direction E: the machine is too large for "
-                 "physical addresses: it has 1 SIPs of 1 cubes of 17 PEs, physical addresses name "
-                 "16 SIPs of 32 cubes of 16 PEs");
-    /* Without rings there are no addresses. */
-    ipcq_settings mock = {0};
-    const ipcq_edge far[] = {edge(0, "E", 16)};
-    expect_ok(try_set(&r, far, 1, &mock, &r.set));
-    expect_ok(install_all(r.set));
-    rig_fini(&r);
+    const ipcq_edge edges[] = {edge(16, "E", 0), edge(0, "W", 16), edge(15, "x", 16),
+                               edge(16, "y", 15)};
+    for (int m = KB_HBM; m <= KB_SRAM; m++) {
+        ipcq_settings settings = {(kb_memory)m, false, 4, 4096, 16};
+        rig r = RIG(17, edges, &settings);
+        send(&r, end_of(&r, 0, "W"), 30);
+        send(&r, end_of(&r, 15, "x"), 40);
+        taker from_0 = taker_of(&r, 16, end_of(&r, 16, "E"));
+        taker from_15 = taker_of(&r, 16, end_of(&r, 16, "y"));
+        ipcq_claim_post(r.set, &from_15.claim);
+        ipcq_claim_post(r.set, &from_0.claim);
+        assert_int_equal(from_0.bytes, 30);
+        assert_int_equal(from_0.sender.pe, 0);
+        assert_int_equal(from_15.bytes, 40);
+        assert_int_equal(from_15.sender.pe, 15);
+        go_to(&r, KB_US);
+        for (int i = 0; i < 4; i++)
+            send(&r, end_of(&r, 0, "W"), 1);
+        assert_false(ipcq_has_credit(end_of(&r, 0, "W")));
+        /* Their addresses are told by what they mean; asking for a physical one is an error. */
+        static const char *const names[] = {
+            "sip0.cube0.hbm+0x1800004000", "sip0.cube0.pe16.ipcq+0x4000", "sip0.cube0.sram+0xc000"};
+        kb_location slot = ipcq_take_slot(end_of(&r, 15, "x"));
+        uint64_t pa, slot_bytes = 4096; /* it is the second slot */
+        slot.offset -= slot_bytes;
+        kb_text text = KB_TEXT_INIT;
+        mem_address_print(r.memories, &slot, &text);
+        expect_text(&text, names[m]);
+        expect_error(mem_location_to_pa(r.memories, &slot, &pa), KB_ERR_INPUT,
+                     "the machine is too large for physical addresses: it has 1 SIPs of 1 cubes of "
+                     "17 PEs, physical addresses name 16 SIPs of 32 cubes of 16 PEs");
+        rig_fini(&r);
+    }
 }
 
 static void pes_that_are_not_there_are_named(void **state)
@@ -192,8 +214,9 @@ static void rings_that_overlap_are_found(void **state)
     expect_ok(rig_try(&r, one_router(2), false));
     lies = true;
     expect_error(try_set(&r, edges, 2, &mostly, &r.set), KB_ERR_BUG,
-                 "receive rings overlap: of sip0.cube0.pe1, direction E, at 0x50000000 and of "
-                 "sip0.cube0.pe1, direction W, at 0x50000000");
+                 "receive rings overlap: of sip0.cube0.pe1, direction E, at 0x50000000 "
+                 "(sip0.cube0.pe1.ipcq+0x0) and of sip0.cube0.pe1, direction W, at 0x50000000 "
+                 "(sip0.cube0.pe1.ipcq+0x0)");
     assert_int_equal(free_bytes(&r, 1, KB_TCM), 12 * MIB);
     /* And with those of another set. */
     ipcq_set *second;
@@ -322,7 +345,7 @@ int main(void)
         cmocka_unit_test(rings_in_tcm_and_hbm_are_one_by_one),
         cmocka_unit_test(rings_in_sram_are_one_block_a_cube),
         cmocka_unit_test(a_set_that_does_not_fit_leaves_nothing),
-        cmocka_unit_test(machines_beyond_addresses_are_refused),
+        cmocka_unit_test(machines_beyond_addresses_have_queues),
         cmocka_unit_test(pes_that_are_not_there_are_named),
         cmocka_unit_test(rings_that_overlap_are_found),
         cmocka_unit_test(directions_are_found_by_name),

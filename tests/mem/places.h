@@ -59,11 +59,18 @@ static inline uint64_t must_alloc(mem_memories *memories, kb_pe pe, kb_memory me
     return offset;
 }
 
-static inline uint64_t must_reserve(mem_memories *memories, kb_pe pe, kb_memory memory,
-                                    uint64_t bytes, uint64_t align)
+static inline kb_location must_reserve(mem_memories *memories, kb_pe pe, kb_memory memory,
+                                       uint64_t bytes, uint64_t align)
+{
+    kb_location ring = {.memory = KB_VIRTUAL};
+    expect_ok(mem_memories_reserve_ring(memories, pe, memory, bytes, align, &ring));
+    return ring;
+}
+
+static inline uint64_t pa_of(const mem_memories *memories, kb_location location)
 {
     uint64_t pa = UINT64_MAX;
-    expect_ok(mem_memories_reserve_ring(memories, pe, memory, bytes, align, &pa));
+    expect_ok(mem_location_to_pa(memories, &location, &pa));
     return pa;
 }
 
@@ -76,12 +83,13 @@ static inline void expect_location(const kb_location *found, kb_location expecte
     assert_int_equal(found->offset, expected.offset);
 }
 
-/* What a physical address is called. */
-static inline void expect_named(uint64_t pa, const char *expected)
+/* What the physical address of a location is called. */
+static inline void expect_named(const mem_memories *memories, kb_location location,
+                                const char *expected)
 {
     mem_pa parts;
     kb_text text = KB_TEXT_INIT;
-    expect_ok(mem_pa_decode(pa, &parts));
+    expect_ok(mem_pa_decode(pa_of(memories, location), &parts));
     mem_pa_print(&parts, &text);
     assert_string_equal(kb_text_peek(&text), expected);
     kb_text_fini(&text);

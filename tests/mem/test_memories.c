@@ -198,7 +198,7 @@ static void what_does_not_exist_is_refused(void **state)
         uint64_t result = 0;
         expect_error(mem_memories_alloc(memories, pe, memory, 1, 1, &result), KB_ERR_INPUT,
                      message);
-        expect_error(mem_memories_reserve_ring(memories, pe, memory, 1, 1, &result), KB_ERR_INPUT,
+        expect_error(mem_memories_reserve_ring(memories, pe, memory, 1, 1, &location), KB_ERR_INPUT,
                      message);
         expect_error(mem_memories_free(memories, pe, memory, 0), KB_ERR_INPUT, message);
         expect_error(mem_memories_check(memories, &location, 0), KB_ERR_INPUT, message);
@@ -230,7 +230,8 @@ static void a_run_can_be_limited_to_one_sip(void **state)
                  "cannot allocate in sip0.cube1.pe2.hbm: the run is limited to sip 1");
     expect_error(mem_memories_alloc(memories, pe_at(2, 1, 2), KB_SRAM, 1, 1, &result), KB_ERR_INPUT,
                  "cannot allocate in sip2.cube1.sram: the run is limited to sip 1");
-    expect_error(mem_memories_reserve_ring(memories, pe_at(2, 1, 2), KB_TCM, 1, 1, &result),
+    kb_location ring;
+    expect_error(mem_memories_reserve_ring(memories, pe_at(2, 1, 2), KB_TCM, 1, 1, &ring),
                  KB_ERR_INPUT,
                  "cannot allocate in sip2.cube1.pe2.tcm: the run is limited to sip 1");
     mem_memories_destroy(memories);
@@ -634,12 +635,11 @@ static void machines_larger_than_addresses_do_all_but_addresses(void **state)
             assert_int_equal(byte, 'x');
             assert_true(mem_memories_node(memories, &l) != TOPO_NONE);
             expect_error(mem_location_to_pa(memories, &l, &pa), KB_ERR_INPUT, large[i].message);
-            expect_error(mem_memories_reserve_ring(memories, l.pe, l.memory, 64, 1, &pa),
-                         KB_ERR_INPUT, large[i].message);
-            expect_error(mem_memories_reserve_ring(memories, l.pe, l.memory, UINT64_MAX, 1, &pa),
-                         KB_ERR_INPUT, large[i].message);
             expect_error(mem_location_from_pa(memories, 0, &l), KB_ERR_INPUT, large[i].message);
-            expect_error(mem_memories_release_ring(memories, 0), KB_ERR_INPUT, large[i].message);
+            kb_location ring = must_reserve(memories, l.pe, l.memory, 64, 1);
+            assert_int_equal(ring.offset, l.offset + 100);
+            expect_error(mem_location_to_pa(memories, &ring, &pa), KB_ERR_INPUT, large[i].message);
+            expect_ok(mem_memories_release_ring(memories, &ring));
             expect_ok(mem_memories_free(memories, l.pe, l.memory, l.offset));
         }
         mem_memories_destroy(memories);

@@ -12,13 +12,15 @@ static void a_ring_in_tcm_is_called_ipcq_and_counts_against_the_tcm(void **state
     mem_memories *memories = memories_of(machine);
     kb_pe pe = pe_at(1, 0, 3);
     assert_int_equal(must_alloc(memories, pe, KB_TCM, 1000, 1), 0);
-    uint64_t first = must_reserve(memories, pe, KB_TCM, 0x2000, 4096);
-    uint64_t second = must_reserve(memories, pe, KB_TCM, 0x100, 64);
-    expect_named(first, "sip1.cube0.pe3.ipcq+0x0");
-    expect_named(second, "sip1.cube0.pe3.ipcq+0x2000");
+    kb_location first_ring = must_reserve(memories, pe, KB_TCM, 0x2000, 4096);
+    kb_location second_ring = must_reserve(memories, pe, KB_TCM, 0x100, 64);
+    expect_named(memories, first_ring, "sip1.cube0.pe3.ipcq+0x0");
+    expect_named(memories, second_ring, "sip1.cube0.pe3.ipcq+0x2000");
+    uint64_t first = pa_of(memories, first_ring), second = pa_of(memories, second_ring);
     expect_figures(memories, pe, KB_TCM, 12 * MIB - 1000 - 0x2100, 12 * MIB - 0x3000, 3);
     /* It is where the allocator of the TCM put it: behind the block, at a multiple of 4096. */
     kb_location l;
+    expect_location(&first_ring, at(KB_TCM, 1, 0, 3, 0x1000));
     expect_ok(mem_location_from_pa(memories, first, &l));
     expect_location(&l, at(KB_TCM, 1, 0, 3, 0x1000));
     expect_ok(mem_location_from_pa(memories, first + 0x1FFF, &l));
@@ -46,10 +48,12 @@ static void a_ring_in_hbm_or_sram_is_called_after_that_memory(void **state)
     (void)state;
     topo_machine *machine = default_machine();
     mem_memories *memories = memories_of(machine);
-    uint64_t hbm = must_reserve(memories, pe_at(1, 2, 3), KB_HBM, 4096, 64);
-    uint64_t sram = must_reserve(memories, pe_at(1, 2, 3), KB_SRAM, 4096, 64);
-    expect_named(hbm, "sip1.cube2.hbm+0x480000000"); /* 3 * 6 GiB */
-    expect_named(sram, "sip1.cube2.sram+0x0");
+    kb_location hbm = must_reserve(memories, pe_at(1, 2, 3), KB_HBM, 4096, 64);
+    kb_location sram = must_reserve(memories, pe_at(1, 2, 3), KB_SRAM, 4096, 64);
+    expect_location(&hbm, at(KB_HBM, 1, 2, 3, 0));
+    expect_location(&sram, at(KB_SRAM, 1, 2, 0, 0));
+    expect_named(memories, hbm, "sip1.cube2.hbm+0x480000000"); /* 3 * 6 GiB */
+    expect_named(memories, sram, "sip1.cube2.sram+0x0");
     expect_figures(memories, pe_at(1, 2, 3), KB_HBM, 6 * GIB - 4096, 6 * GIB - 4096, 1);
     expect_figures(memories, pe_at(1, 2, 3), KB_TCM, 12 * MIB, 12 * MIB, 0);
     /* Of the SRAM it is a part that no PE of the cube gets again, and others have their own. */
@@ -57,8 +61,8 @@ static void a_ring_in_hbm_or_sram_is_called_after_that_memory(void **state)
         expect_figures(memories, pe_at(1, 2, pe), KB_SRAM, 32 * MIB - 4096, 32 * MIB - 4096, 1);
     expect_figures(memories, pe_at(1, 3, 3), KB_SRAM, 32 * MIB, 32 * MIB, 0);
     assert_int_equal(must_alloc(memories, pe_at(1, 2, 0), KB_SRAM, 1, 1), 4096);
-    expect_ok(mem_memories_release_ring(memories, hbm));
-    expect_ok(mem_memories_release_ring(memories, sram));
+    expect_ok(mem_memories_release_ring(memories, &hbm));
+    expect_ok(mem_memories_release_ring(memories, &sram));
     expect_figures(memories, pe_at(1, 2, 3), KB_HBM, 6 * GIB, 6 * GIB, 0);
     expect_figures(memories, pe_at(1, 2, 3), KB_SRAM, 32 * MIB - 1, 32 * MIB - 4097, 1);
     mem_memories_destroy(memories);
@@ -74,14 +78,13 @@ static void a_released_ring_is_free_again_and_empty(void **state)
         for (int m = KB_HBM; m <= KB_SRAM; m++) {
             kb_pe pe = pe_at(2, 1, 2);
             uint64_t capacity = mem_memories_get_figures(memories, pe, (kb_memory)m).capacity;
-            uint64_t pa = must_reserve(memories, pe, (kb_memory)m, capacity, 1), byte = 0;
-            kb_location l;
-            expect_ok(mem_location_from_pa(memories, pa, &l));
+            kb_location l = must_reserve(memories, pe, (kb_memory)m, capacity, 1);
+            uint64_t byte = 0;
             mem_memories_read(memories, &l, &byte, 1);
             assert_int_equal(byte, 0); /* nothing of the ring before */
             expect_ok(mem_memories_fill(memories, &l, capacity, "x", 1));
             expect_figures(memories, pe, (kb_memory)m, 0, 0, 1);
-            expect_ok(mem_memories_release_ring(memories, pa));
+            expect_ok(mem_memories_release_ring(memories, &l));
             expect_figures(memories, pe, (kb_memory)m, capacity, capacity, 0);
             assert_int_equal(mem_memories_content_bytes(memories), 0);
         }
@@ -94,10 +97,10 @@ static void rings_and_blocks_are_given_back_as_what_they_are(void **state)
     (void)state;
     topo_machine *machine = machine_of(SMALL_MACHINE);
     mem_memories *memories = memories_of(machine);
-    static const char *const no_ring[] = {
-        "cannot release 0x2000200040: no receive ring starts at sip0.cube0.pe1.hbm+0x40",
-        "cannot release 0x40000040: no receive ring starts at sip0.cube0.pe1.tcm+0x40",
-        "cannot release 0x800000040: no receive ring starts at sip0.cube0.sram+0x40"};
+#define NO_RING ": no receive ring starts there"
+    static const char *const no_ring[] = {"cannot release sip0.cube0.pe1.hbm+0x40" NO_RING,
+                                          "cannot release sip0.cube0.pe1.tcm+0x40" NO_RING,
+                                          "cannot release sip0.cube0.sram+0x40" NO_RING};
     static const char *const is_ring[] = {
         "cannot free sip0.cube0.pe1.hbm+0x0: it belongs to a receive ring: release the ring "
         "instead",
@@ -105,33 +108,34 @@ static void rings_and_blocks_are_given_back_as_what_they_are(void **state)
         "instead",
         "cannot free sip0.cube0.sram+0x0: it belongs to a receive ring: release the ring "
         "instead"};
-    static const char *const inside[] = {
-        "cannot release 0x2000200001: no receive ring starts at sip0.cube0.pe1.hbm+0x1",
-        "cannot release 0x50000001: no receive ring starts at sip0.cube0.pe1.tcm+0x1",
-        "cannot release 0x800000001: no receive ring starts at sip0.cube0.sram+0x1"};
-    static const char *const twice[] = {
-        "cannot release 0x2000200000: no receive ring starts at sip0.cube0.pe1.hbm+0x0",
-        "no receive ring is at sip0.cube0.pe1.ipcq+0x0",
-        "cannot release 0x800000000: no receive ring starts at sip0.cube0.sram+0x0"};
+    static const char *const inside[] = {"cannot release sip0.cube0.pe1.hbm+0x1" NO_RING,
+                                         "cannot release sip0.cube0.pe1.tcm+0x1" NO_RING,
+                                         "cannot release sip0.cube0.sram+0x1" NO_RING};
+    static const char *const twice[] = {"cannot release sip0.cube0.pe1.hbm+0x0" NO_RING,
+                                        "cannot release sip0.cube0.pe1.tcm+0x0" NO_RING,
+                                        "cannot release sip0.cube0.sram+0x0" NO_RING};
     for (int m = KB_HBM; m <= KB_SRAM; m++) {
         kb_pe pe = pe_at(0, 0, 1);
         kb_memory memory = (kb_memory)m;
-        uint64_t ring = must_reserve(memories, pe, memory, 64, 64), block = 0;
+        kb_location ring = must_reserve(memories, pe, memory, 64, 64), within = ring;
         kb_location l = {memory, pe, must_alloc(memories, pe, memory, 64, 64)};
-        expect_ok(mem_location_to_pa(memories, &l, &block));
-        expect_error(mem_memories_release_ring(memories, block), KB_ERR_FAULT, no_ring[m]);
+        expect_error(mem_memories_release_ring(memories, &l), KB_ERR_FAULT, no_ring[m]);
         expect_error(mem_memories_free(memories, pe, memory, 0), KB_ERR_FAULT, is_ring[m]);
-        expect_error(mem_memories_release_ring(memories, ring + 1), KB_ERR_FAULT, inside[m]);
+        within.offset++;
+        expect_error(mem_memories_release_ring(memories, &within), KB_ERR_FAULT, inside[m]);
         assert_int_equal(mem_memories_get_figures(memories, pe, memory).blocks, 2);
-        expect_ok(mem_memories_release_ring(memories, ring));
-        expect_error(mem_memories_release_ring(memories, ring), KB_ERR_FAULT, twice[m]);
+        expect_ok(mem_memories_release_ring(memories, &ring));
+        expect_error(mem_memories_release_ring(memories, &ring), KB_ERR_FAULT, twice[m]);
         expect_ok(mem_memories_free(memories, pe, memory, l.offset));
         assert_int_equal(mem_memories_get_figures(memories, pe, memory).blocks, 0);
     }
-    expect_error(mem_memories_release_ring(memories, UINT64_MAX), KB_ERR_FAULT,
-                 "invalid physical address 0xffffffffffffffff: more than 51 bits");
-    expect_error(mem_memories_release_ring(memories, 0x2000000000), KB_ERR_FAULT,
-                 "cannot release 0x2000000000: no receive ring starts at sip0.cube0.pe0.hbm+0x0");
+    kb_location none = at(KB_HBM, 3, 0, 0, 0);
+    expect_error(mem_memories_release_ring(memories, &none), KB_ERR_INPUT,
+                 "sip3 does not exist: the machine has 3, numbered from 0");
+    none = at(KB_HBM, 0, 0, 0, 0);
+    expect_error(mem_memories_release_ring(memories, &none), KB_ERR_FAULT,
+                 "cannot release sip0.cube0.pe0.hbm+0x0" NO_RING);
+#undef NO_RING
     mem_memories_destroy(memories);
     topo_machine_destroy(machine);
 }
@@ -147,14 +151,15 @@ static void rings_run_out_of_memory_as_blocks_do(void **state)
         "out of memory in sip0.cube1.sram: 1000 bytes requested, 999 free (capacity 65536)"};
     for (int m = KB_HBM; m <= KB_SRAM; m++) {
         kb_pe pe = pe_at(0, 1, 2);
-        uint64_t capacity = mem_memories_get_figures(memories, pe, (kb_memory)m).capacity, pa = 0;
+        uint64_t capacity = mem_memories_get_figures(memories, pe, (kb_memory)m).capacity;
+        kb_location ring;
         (void)must_alloc(memories, pe, (kb_memory)m, capacity - 999, 1);
-        expect_error(mem_memories_reserve_ring(memories, pe, (kb_memory)m, 1000, 1, &pa),
+        expect_error(mem_memories_reserve_ring(memories, pe, (kb_memory)m, 1000, 1, &ring),
                      KB_ERR_FAULT, messages[m]);
         expect_figures(memories, pe, (kb_memory)m, 999, 999, 1);
-        pa = must_reserve(memories, pe, (kb_memory)m, 999, 1);
+        ring = must_reserve(memories, pe, (kb_memory)m, 999, 1);
         expect_figures(memories, pe, (kb_memory)m, 0, 0, 2);
-        expect_ok(mem_memories_release_ring(memories, pa));
+        expect_ok(mem_memories_release_ring(memories, &ring));
     }
     mem_memories_destroy(memories);
     topo_machine_destroy(machine);
@@ -168,18 +173,19 @@ static void the_ring_region_can_run_out_before_the_tcm(void **state)
         machine_with("cube.pe_tcm.capacity_mib=256", "cube.pe_tcm.reserved_mib=1", NULL, NULL);
     mem_memories *memories = memories_of(machine);
     kb_pe pe = pe_at(0, 0, 0);
-    uint64_t ring = must_reserve(memories, pe, KB_TCM, 128 * MIB - 10, 1), pa = 0;
-    expect_error(mem_memories_reserve_ring(memories, pe, KB_TCM, 11, 1, &pa), KB_ERR_FAULT,
-                 "out of memory in sip0.cube0.pe0.ipcq: 11 bytes requested, 10 free (capacity "
+    kb_location ring = must_reserve(memories, pe, KB_TCM, 128 * MIB - 10, 1), none;
+    expect_error(mem_memories_reserve_ring(memories, pe, KB_TCM, 11, 1, &none), KB_ERR_FAULT,
+                 "out of memory in sip0.cube0.pe0.ipcq: 11 bytes asked, 10 free (capacity "
                  "134217728)");
     /* All or nothing: what is allocated there next is no ring. */
     expect_figures(memories, pe, KB_TCM, 127 * MIB + 10, 127 * MIB + 10, 1);
     assert_int_equal(must_alloc(memories, pe, KB_TCM, 11, 1), 128 * MIB - 10);
     expect_ok(mem_memories_free(memories, pe, KB_TCM, 128 * MIB - 10));
-    expect_named(must_reserve(memories, pe, KB_TCM, 10, 1), "sip0.cube0.pe0.ipcq+0x7fffff6");
+    expect_named(memories, must_reserve(memories, pe, KB_TCM, 10, 1),
+                 "sip0.cube0.pe0.ipcq+0x7fffff6");
     assert_int_equal(must_alloc(memories, pe, KB_TCM, 127 * MIB, 1), 128 * MIB);
-    expect_ok(mem_memories_release_ring(memories, ring));
-    expect_named(must_reserve(memories, pe, KB_TCM, 1, 1), "sip0.cube0.pe0.ipcq+0x0");
+    expect_ok(mem_memories_release_ring(memories, &ring));
+    expect_named(memories, must_reserve(memories, pe, KB_TCM, 1, 1), "sip0.cube0.pe0.ipcq+0x0");
     mem_memories_destroy(memories);
     topo_machine_destroy(machine);
 }
@@ -195,15 +201,15 @@ static void the_ring_region_is_as_large_as_the_tcm_and_has_parts_of_its_own(void
     topo_machine *machine = machine_of(SINGLE_MACHINE);
     mem_memories *memories = memories_of(machine);
     kb_pe pe = pe_at(0, 0, 0);
-    uint64_t half = must_reserve(memories, pe, KB_TCM, 512 * KIB, 1), pa = 0;
+    kb_location half = must_reserve(memories, pe, KB_TCM, 512 * KIB, 1), none;
     uint64_t block = must_alloc(memories, pe, KB_TCM, 512 * KIB - 1, 1);
-    expect_named(must_reserve(memories, pe, KB_TCM, 1, 1), "sip0.cube0.pe0.ipcq+0x80000");
-    expect_ok(mem_memories_release_ring(memories, half));
+    expect_named(memories, must_reserve(memories, pe, KB_TCM, 1, 1), "sip0.cube0.pe0.ipcq+0x80000");
+    expect_ok(mem_memories_release_ring(memories, &half));
     expect_ok(mem_memories_free(memories, pe, KB_TCM, block));
     expect_figures(memories, pe, KB_TCM, MIB - 1, MIB - 1, 1);
-    expect_error(mem_memories_reserve_ring(memories, pe, KB_TCM, 600 * KIB, 1, &pa), KB_ERR_FAULT,
-                 "out of memory in sip0.cube0.pe0.ipcq: 614400 bytes requested, 1048575 free "
-                 "in 2 blocks, the largest 524288 (capacity 1048576)");
+    expect_error(mem_memories_reserve_ring(memories, pe, KB_TCM, 600 * KIB, 1, &none), KB_ERR_FAULT,
+                 "out of memory in sip0.cube0.pe0.ipcq: 614400 bytes asked, 1048575 free in 2 "
+                 "parts, the largest 524288 (capacity 1048576)");
     mem_memories_destroy(memories);
     topo_machine_destroy(machine);
 }
@@ -278,7 +284,7 @@ static void take(story *s)
     uint64_t align = (uint64_t)1 << kb_rng_below(rng, 13);
     kb_location *l = &b.location;
     kb_error *err =
-        b.ring ? mem_memories_reserve_ring(s->memories, l->pe, l->memory, b.bytes, align, &b.pa)
+        b.ring ? mem_memories_reserve_ring(s->memories, l->pe, l->memory, b.bytes, align, l)
                : mem_memories_alloc(s->memories, l->pe, l->memory, b.bytes, align, &l->offset);
     if (err) {
         assert_int_equal(kb_error_code(err), KB_ERR_FAULT);
@@ -288,18 +294,15 @@ static void take(story *s)
                          free_in_model(s, l));
         return;
     }
-    if (b.ring) {
-        mem_pa parts;
-        kb_pe pe = l->pe;
-        expect_ok(mem_pa_decode(b.pa, &parts));
-        assert_int_equal(parts.unit == MEM_UNIT_PE && parts.component == MEM_IPCQ,
-                         l->memory == KB_TCM);
-        expect_ok(mem_location_from_pa(s->memories, b.pa, l));
-        if (l->memory == KB_SRAM)
-            l->pe.pe = pe.pe;
-    } else {
-        expect_ok(mem_location_to_pa(s->memories, l, &b.pa));
-    }
+    mem_pa parts;
+    b.pa = pa_of(s->memories, *l);
+    expect_ok(mem_pa_decode(b.pa, &parts));
+    assert_int_equal(parts.unit == MEM_UNIT_PE && parts.component == MEM_IPCQ,
+                     b.ring && l->memory == KB_TCM);
+    kb_location back;
+    expect_ok(mem_location_from_pa(s->memories, b.pa, &back));
+    if (b.ring)
+        expect_location(&back, *l);
     assert_int_equal(l->offset % align, 0);
     expect_ok(mem_memories_check(s->memories, l, b.bytes));
     expect_apart(s, &b);
@@ -316,7 +319,7 @@ static void give(story *s, size_t which)
     expect_tag(s, &b);
     kb_location l = b.location;
     if (b.ring)
-        expect_ok(mem_memories_release_ring(s->memories, b.pa));
+        expect_ok(mem_memories_release_ring(s->memories, &l));
     else
         expect_ok(mem_memories_free(s->memories, l.pe, l.memory, l.offset));
     s->blocks.items[which] = s->blocks.items[--s->blocks.count];
@@ -381,14 +384,14 @@ static void rings_for_a_long_time_do_not_grow(void **state)
     mem_memories *memories = memories_of(machine);
     kb_rng rng;
     kb_rng_init(&rng, 5);
-    uint64_t rings[LIVE];
+    kb_location rings[LIVE];
     for (size_t i = 0; i < LIVE; i++)
         rings[i] = must_reserve(memories, pe_at(0, 0, 0), (kb_memory)(i % 3), 1024, 64);
     size_t live = failing_alloc_live();
     failing_alloc_arm(1, FAIL_ONWARDS); /* nothing needs more than it has */
     for (uint64_t i = 0; i < cases(50000); i++) {
         size_t which = kb_rng_below(&rng, LIVE);
-        kb_error *err = mem_memories_release_ring(memories, rings[which]);
+        kb_error *err = mem_memories_release_ring(memories, &rings[which]);
         if (!err)
             err = mem_memories_reserve_ring(memories, pe_at(0, 0, 0), (kb_memory)(which % 3),
                                             1 + kb_rng_below(&rng, 4096), 64, &rings[which]);
@@ -409,7 +412,7 @@ static size_t failures;
 static void reserve_with_failures(void)
 {
     mem_memories *memories = NULL;
-    uint64_t rings[3][12];
+    kb_location rings[3][12];
     kb_pe pe = pe_at(0, 0, 0);
     kb_error *err = mem_memories_create(single, TOPO_NONE, &memories);
     if (err) {
@@ -430,16 +433,14 @@ static void reserve_with_failures(void)
                 assert_int_equal(f.blocks, i);
                 failing_alloc_disarm();
             }
-            kb_location l;
-            expect_ok(mem_location_from_pa(memories, rings[m][i], &l));
-            assert_int_equal(l.offset, 128 * i);
+            assert_int_equal(rings[m][i].offset, 128 * i);
         }
     failing_alloc_disarm();
     /* In the ring region too, a reservation that failed left nothing. */
-    expect_named(rings[KB_TCM][11], "sip0.cube0.pe0.ipcq+0x580");
+    expect_named(memories, rings[KB_TCM][11], "sip0.cube0.pe0.ipcq+0x580");
     for (size_t i = 0; i < 12; i++)
         for (int m = KB_HBM; m <= KB_SRAM; m++)
-            expect_ok(mem_memories_release_ring(memories, rings[m][i]));
+            expect_ok(mem_memories_release_ring(memories, &rings[m][i]));
     /* No place is taken for a ring that failed. */
     for (int m = KB_HBM; m <= KB_SRAM; m++) {
         for (size_t i = 0; i < 12; i++)
