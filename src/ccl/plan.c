@@ -214,7 +214,7 @@ static kb_error *check_room(const topo_shape *shape, const ipcq_settings *s, kb_
 {
     const char *name = s->buffer == KB_TCM ? "TCM" : s->buffer == KB_HBM ? "HBM slice" : "SRAM";
     uint64_t room = room_of(shape, s->buffer);
-    if (rings == 0 || rings <= room / s->n_slots / s->slot_bytes)
+    if (rings == 0 || s->n_slots == 0 || rings <= room / s->n_slots / s->slot_bytes)
         return NULL;
     return kb_error_new(KB_ERR_INPUT,
                         "the slots that sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32

@@ -175,7 +175,7 @@ static void the_ring_region_can_run_out_before_the_tcm(void **state)
     kb_pe pe = pe_at(0, 0, 0);
     kb_location ring = must_reserve(memories, pe, KB_TCM, 128 * MIB - 10, 1), none;
     expect_error(mem_memories_reserve_ring(memories, pe, KB_TCM, 11, 1, &none), KB_ERR_FAULT,
-                 "out of memory in sip0.cube0.pe0.ipcq: 11 bytes asked, 10 free (capacity "
+                 "out of memory in sip0.cube0.pe0.ipcq: 11 bytes requested, 10 free (capacity "
                  "134217728)");
     /* All or nothing: what is allocated there next is no ring. */
     expect_figures(memories, pe, KB_TCM, 127 * MIB + 10, 127 * MIB + 10, 1);
@@ -208,8 +208,8 @@ static void the_ring_region_is_as_large_as_the_tcm_and_has_parts_of_its_own(void
     expect_ok(mem_memories_free(memories, pe, KB_TCM, block));
     expect_figures(memories, pe, KB_TCM, MIB - 1, MIB - 1, 1);
     expect_error(mem_memories_reserve_ring(memories, pe, KB_TCM, 600 * KIB, 1, &none), KB_ERR_FAULT,
-                 "out of memory in sip0.cube0.pe0.ipcq: 614400 bytes asked, 1048575 free in 2 "
-                 "parts, the largest 524288 (capacity 1048576)");
+                 "out of memory in sip0.cube0.pe0.ipcq: 614400 bytes requested, 1048575 free in 2 "
+                 "blocks, the largest 524288 (capacity 1048576)");
     mem_memories_destroy(memories);
     topo_machine_destroy(machine);
 }
