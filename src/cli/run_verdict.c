@@ -1,10 +1,13 @@
 /*
  * run_verdict.c: what bound a run, in a sentence or two.
  *
- * The largest of the four groups of causes, in it the largest cause, and the resource behind that:
- * an engine, a memory, a link, a PE. If that is something outside kernels, a second sentence has
- * what is largest inside them, from the same causes. A memory or link that is busy for most of the
- * time bounds by its bandwidth, one that is not by its latency.
+ * A run is compute bound if engines work for at least half of its time. Else the largest of the
+ * other groups of causes bounds it: engines that idle for most of the time are not what holds it
+ * up. In the group the largest cause counts, and the resource behind that: an engine, a memory, a
+ * link, a PE. If that is something outside kernels, a second sentence has what is largest inside
+ * them, from the same causes; if engines bound the run but stall for a good part of it, what they
+ * stall on. A memory or link that is busy for most of the time bounds by its bandwidth, one that is
+ * not by its latency.
  */
 #include "run.h"
 
@@ -35,15 +38,18 @@ static int largest_in(const run_figures *f, run_group group, int end)
     return largest;
 }
 
-/* The largest cause of the largest group, of the causes before `end`. */
+/* The largest cause of the group that bounds, of the causes before `end`. */
 static int largest_cause(const run_figures *f, int end, kb_time *group_time)
 {
-    kb_time groups[RUN_GROUPS] = {0};
+    kb_time groups[RUN_GROUPS] = {0}, others = 0;
     for (int c = 0; c < end; c++)
         groups[run_group_of(c)] += f->causes[c];
-    int group = RUN_COMPUTE;
-    for (int g = RUN_MEMORY; g < RUN_GROUPS; g++)
+    int group = RUN_MEMORY;
+    for (int g = RUN_MEMORY; g < RUN_GROUPS; g++) {
+        others += groups[g];
         group = groups[g] > groups[group] ? g : group;
+    }
+    group = groups[RUN_COMPUTE] >= others ? RUN_COMPUTE : group;
     *group_time = groups[group];
     return largest_in(f, (run_group)group, end);
 }
@@ -309,6 +315,21 @@ static void add_kernels(const run_figures *f, int cause, kb_text *text)
         add_remote_resource(f, largest, text);
 }
 
+/* What engines stall on, if they bound the run and still stall for a good part of it. */
+static void add_stall(const run_figures *f, int cause, kb_text *text)
+{
+    int stall = -1;
+    for (int c = 0; c < RUN_CAUSES; c++)
+        if (run_group_of(c) != RUN_COMPUTE && (stall < 0 || f->causes[c] > f->causes[stall]))
+            stall = c;
+    if (run_group_of(cause) != RUN_COMPUTE || share_of(f, f->causes[stall]) < is_notable)
+        return;
+    kb_text_printf(text, ". The largest other part: %s, %s %% of the time", run_cause_label(stall),
+                   cli_percent(share_of(f, f->causes[stall])).text);
+    if (run_group_of(stall) == RUN_COMMUNICATION && stall < KB_CAUSES && stall != KB_CAUSE_LAUNCH)
+        add_remote_resource(f, stall, text);
+}
+
 static const char *group_name(run_group group)
 {
     static const char *const names[RUN_GROUPS] = {"compute", "memory", "communication", "idle"};
@@ -330,5 +351,6 @@ void run_verdict(const run_figures *f, kb_text *text)
     if (cause != KB_CAUSE_MATRIX_DRAIN)
         add_dependent_products(f, text);
     add_kernels(f, cause, text);
+    add_stall(f, cause, text);
     kb_text_puts(text, ".");
 }

@@ -73,24 +73,48 @@ static void engines_are_named(void **state)
         (const kb_time[RUN_CAUSES]){[KB_CAUSE_MATRIX] = 780, [KB_CAUSE_LOCAL_MEMORY] = 220});
     f.roofline.occupied = 0.78;
     expect_verdict(&f, "Compute bound: the matrix engines are busy 78.0 % of the time and reach "
-                       "75.0 % of peak while kernels run.");
+                       "75.0 % of peak while kernels run. The largest other part: stalled on local "
+                       "memory, 22.0 % of the time.");
     f.roofline.occupied = 1;
     f.roofline.slots = 0.75;
     expect_verdict(&f, "Compute bound: the matrix engines are busy 78.0 % of the time and reach "
                        "75.0 % of peak while kernels run, as 25.0 % of the array slots have no "
-                       "work: operands do not fill the 64 x 64 array.");
+                       "work: operands do not fill the 64 x 64 array. The largest other part: "
+                       "stalled on local memory, 22.0 % of the time.");
     f = figures_of(machine, (const kb_time[RUN_CAUSES]){
                                 [KB_CAUSE_VECTOR] = 600, [KB_CAUSE_LOCAL_MEMORY] = 400});
     f.roofline.vector_busy = 0.6;
     expect_verdict(&f, "Compute bound: the vector engines are busy 60.0 % of the time, and 60.0 % "
-                       "while kernels run.");
+                       "while kernels run. The largest other part: stalled on local memory, 40.0 % "
+                       "of the time.");
     f.roofline.gbs = 14; /* busier than the engines, but there is more to get */
     expect_verdict(&f, "Compute bound: the vector engines are busy 60.0 % of the time, and 60.0 % "
-                       "while kernels run.");
+                       "while kernels run. The largest other part: stalled on local memory, 40.0 % "
+                       "of the time.");
     f.roofline.gbs = 19;
     expect_verdict(&f, "Compute bound: the vector engines are busy 60.0 % of the time, and 60.0 % "
                        "while kernels run; but HBM delivers 95.0 % of its bandwidth, so faster "
-                       "engines would not help.");
+                       "engines would not help. The largest other part: stalled on local memory, "
+                       "40.0 % of the time.");
+    topo_machine_destroy(machine);
+}
+
+/* Engines that work for less than half of the time do not bound the run. */
+static void idle_engines_bound_nothing(void **state)
+{
+    (void)state;
+    topo_machine *machine = default_machine();
+    run_figures f = figures_of(
+        machine,
+        (const kb_time[RUN_CAUSES]){
+            [KB_CAUSE_MATRIX] = 450, [KB_CAUSE_OTHER_CUBES] = 300, [KB_CAUSE_IMBALANCE] = 250});
+    expect_verdict(&f, "Communication bound: waiting for other cubes 30.0 % of the time.");
+    f = figures_of(machine, (const kb_time[RUN_CAUSES]){
+                                [KB_CAUSE_VECTOR] = 499, [KB_CAUSE_LOCAL_MEMORY] = 501});
+    kb_text verdict = KB_TEXT_INIT;
+    run_verdict(&f, &verdict);
+    assert_non_null(strstr(kb_text_peek(&verdict), "Memory bound: stalled on local memory 50.1 %"));
+    kb_text_fini(&verdict);
     topo_machine_destroy(machine);
 }
 
@@ -181,6 +205,7 @@ int main(void)
         cmocka_unit_test(every_cause_has_a_group_a_label_and_a_key),
         cmocka_unit_test(nothing_takes_no_time),
         cmocka_unit_test(engines_are_named),
+        cmocka_unit_test(idle_engines_bound_nothing),
         cmocka_unit_test(dependent_products_are_named),
         cmocka_unit_test(memory_is_bound_by_bandwidth_or_latency),
         cmocka_unit_test(what_is_outside_kernels_does_not_hide_what_is_inside),
