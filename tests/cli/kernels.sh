@@ -15,7 +15,7 @@ cat >right.c <<'END'
 
 KB_KERNEL(scale, tl_ptr x, int n)
 {
-    tl_tensor v = tl_load(x, tl_shape(n, n), TL_F16);
+    tl_tensor v = tl_load(x, tl_shape(n, n), TL_F32);
     tl_tensor w = tl_mul(v, 2);
     tl_tensor y = tl_dot(v, w, .out_f32 = true);
     tl_store(x, tl_add(y, w));
@@ -29,7 +29,7 @@ static kb_error *run(kb_bench *bench)
 {
     kb_tensor x;
     kb_context *ctx = kb_bench_context(bench);
-    KB_TRY(kb_zeros(ctx, &(kb_tensor_spec){.name = "x", .dtype = KB_F16, .shape = KB_SHAPE(64, 64), .policy = &one_pe}, &x));
+    KB_TRY(kb_zeros(ctx, &(kb_tensor_spec){.name = "x", .dtype = KB_F32, .shape = KB_SHAPE(64, 64), .policy = &one_pe}, &x));
     return kb_launch(ctx, "scale", &scale, x, 4);
 }
 
@@ -68,7 +68,7 @@ mistakes() {
     check "$kind: an unknown variable in a store" first_error 8 "*yy*" "$cc" '8s/y, w/yy, w/'
     few=$(said 'too few arguments to function*tl_needs_a_tensor_*' 'too few arguments to function call*')
     check "$kind: tl_load without a type" first_error 5 \
-        "$(said '*tl_needs_a_dtype_*' 'too few arguments to function call*')" "$cc" '5s/, TL_F16//'
+        "$(said '*tl_needs_a_dtype_*' 'too few arguments to function call*')" "$cc" '5s/, TL_F32//'
     check "$kind: tl_load of one" first_error 5 \
         "$(said 'macro "tl_load_takes_ptr_shape_dtype_"*' 'too few arguments*')" "$cc" '5s/x, .*/x);/'
     check "$kind: tl_store without a value" first_error 8 "$few" "$cc" '8s/x, .*;/x);/'
@@ -78,7 +78,7 @@ mistakes() {
     check "$kind: tl_mul of three" \
         first_error 6 "$(said 'macro "tl_mul" passed 3*' 'too many arguments*')" "$cc" '6s/v, 2/v, 2, w/'
     check "$kind: tl_load with one too many" \
-        first_error 5 "*tl_options_have_names*" "$cc" '5s/TL_F16/TL_F16, 5/'
+        first_error 5 "*tl_options_have_names*" "$cc" '5s/TL_F32/TL_F32, 5/'
     check "$kind: tl_store with one too many" \
         first_error 8 "*tl_options_have_names*" "$cc" '8s/y, w)/y, w), v/'
     check "$kind: tl_dot of three" first_error 7 "*tl_options_have_names*" "$cc" '7s/w, .*/w, v);/'
@@ -95,7 +95,7 @@ mistakes() {
     check "$kind: a pointer to store" first_error 8 "$pointer" "$cc" '8s/tl_add.*/\&y);/'
     check "$kind: a pointer in a product" first_error 7 "$pointer" "$cc" '7s/v, w/v, \&w/'
     check "$kind: an unknown option" \
-        first_error 5 "*stride*did you mean*strides*" "$cc" '5s/TL_F16/TL_F16, .stride = tl_strides(1, 1)/'
+        first_error 5 "*stride*did you mean*strides*" "$cc" '5s/TL_F32/TL_F32, .stride = tl_strides(1, 1)/'
     check "$kind: an unknown option of a product" \
         first_error 7 "*out_fp32*did you mean*out_f32*" "$cc" '7s/out_f32/out_fp32/'
     check "$kind: a function without the context" \
