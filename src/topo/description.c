@@ -299,12 +299,10 @@ static void read_engines(kb_config_node *cube, topo_pe_figures *pe)
         pe->gemm_fill_per_fold = fill == 1;
 
     kb_config_node *math = kb_config_mapping(kb_config_find(cube, "pe_math"));
-    static const char *const classes[TOPO_MATH_CLASSES] = {"move_cycles", "div_cycles",
-                                                           "exp_cycles", "gather_cycles"};
     topo_read_count(math, "lanes", 1, max_lanes, &pe->math_lanes);
     read_cycle(math, &pe->math_cycle_fs);
     for (int i = 0; i < TOPO_MATH_CLASSES; i++)
-        topo_read_count(math, classes[i], 1, max_cycles, &pe->math_cycles[i]);
+        topo_read_count(math, topo_math_class_keys[i], 1, max_cycles, &pe->math_cycles[i]);
     topo_read_count(math, "latency_cycles", 0, max_cycles, &pe->math_latency_cycles);
 }
 

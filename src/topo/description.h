@@ -35,6 +35,7 @@ typedef struct topo_part {
 typedef enum topo_corner { TOPO_NW, TOPO_NE, TOPO_SW, TOPO_SE, TOPO_CORNERS } topo_corner;
 
 extern const char *const topo_corner_names[TOPO_CORNERS];
+extern const char *const topo_math_class_keys[TOPO_MATH_CLASSES];
 
 typedef struct topo_description {
     char name[TOPO_MAX_NAME + 1];

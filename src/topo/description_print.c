@@ -187,9 +187,9 @@ static void put_pe(const printer *p)
     put_word(p, "cube.pe_gemm.fill", pe->gemm_fill_per_fold ? "per_fold" : "once");
     put_count(p, "cube.pe_math.lanes", pe->math_lanes);
     put_time(p, "cube.pe_math.cycle_ns", pe->math_cycle_fs);
-    put_count(p, "cube.pe_math.move_cycles", pe->math_cycles[0]);
-    put_count(p, "cube.pe_math.div_cycles", pe->math_cycles[1]);
-    put_count(p, "cube.pe_math.exp_cycles", pe->math_cycles[2]);
+    for (int i = 0; i < TOPO_MATH_CLASSES; i++)
+        kb_text_printf(p->text, "cube.pe_math.%s=%" PRIu32 "\n", topo_math_class_keys[i],
+                       pe->math_cycles[i]);
     put_count(p, "cube.pe_math.latency_cycles", pe->math_latency_cycles);
     put_part(p, TOPO_PE_DMA, "cube.pe_dma", "overhead_ns");
     put_count(p, "cube.pe_dma.channels", pe->dma_channels);

@@ -438,7 +438,9 @@ static const wrong cases[] = {
      ":1:45: algorithms.a.topology: module 'trees' defines its own topology: expected none"},
     /* The table. */
     {"tuned: {}\n", NULL, ":1:8: tuned: expected a sequence, found a mapping"},
-    {"tuned:\n" LINE "algorithm: trees, speed: 1 }\n", NULL, ":2:102: unknown key 'tuned.0.speed'"},
+    {"tuned:\n" LINE "algorithm: trees, speed: 1 }\n", NULL,
+     ":2:102: unknown key 'tuned.0.speed': expected algorithm, collective, world, up_to_bytes or "
+     "machine"},
     {"tuned:\n- { collective: all_reduce, world: 2, up_to_bytes: 9, algorithm: trees }\n", NULL,
      ":2:3: missing key 'tuned.0.machine'"},
     {"tuned:\n- { collective: all_reduce, world: 2, machine: '123', up_to_bytes: 9, "

@@ -314,7 +314,7 @@ static void mistakes(void **state)
         {{.algorithm = "a", .topology = "ring_1d"},
          "more than one of algorithm, topology and edges: expected exactly one"},
         {{.algorithm = "ring_rsak"},
-         "there is no algorithm 'ring_rsak' in built-in ccl.yaml; did you mean 'ring_rsag'?"},
+         "built-in ccl.yaml has no algorithm 'ring_rsak'; did you mean 'ring_rsag'?"},
         {{.topology = "ring_1d"}, "topology 'ring_1d' over 0 PEs: expected 1 to 24"},
         {{.topology = "ring_1d", .pes = pes, .pe_count = 2},
          "PE 1: the machine has no sip0.cube0.pe9"},
@@ -327,7 +327,7 @@ static void mistakes(void **state)
         {{.topology = "ring_1d", .pes = pes, .pe_count = 1, .slot_bytes = 8},
          "slot_bytes is 8: expected 16 to 67108864"},
         {{.topology = "ring_1d", .pes = pes, .pe_count = 1, .buffer_kind = "dram"},
-         "unknown buffer_kind 'dram': expected tcm, hbm or sram"},
+         "unknown buffer_kind 'dram': expected tcm, hbm or sram; did you mean 'sram'?"},
     };
     kb_context *ctx = open_two_sips((kb_context_options){0});
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -134,7 +134,7 @@ check "trace: the disk is full" outcome 71 '*Verification: *' \
 
 # ---- Mistakes
 
-check "sizes without an end" outcome 2 '*' 'kernbench: min_bytes without max_bytes: *' \
+check "sizes without an end" outcome 2 '*' 'kernbench: min_bytes needs max_bytes' \
     "$kernbench" run --bench ccl_allreduce --param min_bytes=8KiB
 check "a size that is none" outcome 2 '' \
     'kernbench: parameter max_bytes *: expected a whole number (4096, 4KiB) from 0 *' \
@@ -160,7 +160,7 @@ check "parameter that is none of its names" outcome 2 '' \
 check "parameters: a size, a name" \
     outcome 0 '*  parameters: min_bytes=1024 max_bytes=1024 factor=4 dtype=bf16 op=max root=0 *' '' \
     "$kernbench" run --bench ccl_reduce --param max_bytes=1KiB --param dtype=bf16 --param op=max
-check "no such device" outcome 2 '' "kernbench: device 'sip:2': the machine has 2 SIPs*" \
+check "no such device" outcome 2 '' "kernbench: no such device 'sip:2': the machine has 2 SIPs, numbered from 0" \
     "$kernbench" run --bench qkv_gemm --device sip:2
 check "verify without data" outcome 2 '' 'kernbench: --verify-data and --timing-only exclude each other' \
     "$kernbench" run --bench qkv_gemm --verify-data --timing-only
@@ -209,7 +209,7 @@ check "a parameter that the bench does not have" outcome 2 '' \
     "$kernbench" run --bench "$faults:ask"
 check "a parameter that the bench does not have, as JSON" outcome 2 '{*"error": {*"code": 2,*}' '*' \
     "$kernbench" run --bench "$faults:ask" --json
-check "expected is NULL" outcome 2 '' "kernbench: kb_bench_verify: 'x' is to be compared, and *" \
+check "expected is NULL" outcome 2 '' "kernbench: kb_bench_verify: missing reference of 'x': *" \
     "$kernbench" run --bench "$faults:expect_nothing" --verify-data
 check "expected is NULL, and nothing is compared" outcome 0 '*Verification: not done*' '' \
     "$kernbench" run --bench "$faults:expect_nothing"

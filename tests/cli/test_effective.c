@@ -84,6 +84,7 @@ static const key keys[] = {
     {"cube.pe_math.move_cycles", 1, 9, 0, NULL},
     {"cube.pe_math.div_cycles", 1, 9, 0, NULL},
     {"cube.pe_math.exp_cycles", 1, 9, 0, NULL},
+    {"cube.pe_math.gather_cycles", 1, 9, 0, NULL},
     {"cube.pe_math.latency_cycles", 0, 9, 0, NULL},
     {"cube.pe_tcm.capacity_mib", 2, 64, 0, NULL},
     {"cube.pe_tcm.reserved_mib", 0, 3, 0, NULL},

@@ -114,7 +114,7 @@ not_logged() { ! grep "$1" "$log"; }
 machine
 # The commands that the script names are those that it knows: each is a label of its case.
 knows_what_it_names() {
-    kb help | sed -n '/^The source tree/,/^$/s|^  ./kb \([a-z]*\).*|\1|p' >"$scratch/named"
+    kb help | sed -n '/^The source tree/,/^$/s|^  ./kb \([a-z-]*\).*|\1|p' >"$scratch/named"
     [ -s "$scratch/named" ] || return 1
     while read -r name; do
         grep -q "^$name)" "$tree/kb" || complain "help names '$name'" || return 1

@@ -374,8 +374,9 @@ static void messages_beyond_memories_and_addresses_are_refused(void **state)
          "memory read: out of bounds: 4 bytes at sip1.cube1.sram+0x1fffffd"},
         {dma(pe, hbm(0, m.hbm_bytes), hbm(1, 0), 1), KB_ERR_FAULT,
          "PE DMA: out of bounds: 1 byte at sip0"},
-        {dma(pe, hbm(0, 0), hbm(1, m.hbm_bytes), 1), KB_ERR_FAULT, "PE DMA: 1 bytes at sip1"},
-        {dma(pe, nowhere(), hbm(1, 0), 1), KB_ERR_INPUT, "PE DMA: memory 17 does not exist"},
+        {dma(pe, hbm(0, 0), hbm(1, m.hbm_bytes), 1), KB_ERR_FAULT,
+         "PE DMA: out of bounds: 1 byte at sip1"},
+        {dma(pe, nowhere(), hbm(1, 0), 1), KB_ERR_INPUT, "PE DMA: invalid memory 17"},
         {map_to(pe, va, hbm(0, m.hbm_bytes - 1), 2), KB_ERR_FAULT, "MMU map: 2 bytes at sip0"},
 
         {write_to(virtual_at(va), 1), KB_ERR_INPUT,
