@@ -163,8 +163,13 @@ typedef struct kb_ccl_algorithm {
     const char *mapper;   /* of entries that name none; NULL: leader_only */
     bool reduce_shards;   /* also adds up the shards inside a SIP: another operation */
     bool same_bits;       /* every rank gets the same bits */
-    bool shares_work;     /* PEs work on all that their rank has: those without a part run too.
-                             Only where ranks are SIPs */
+    bool by_name_only;    /* does something else than its collectives mean, such as a demonstration:
+                             only calls that name its entry use it */
+    /* NULL, or those of the topologies that ship that have the directions it needs, ended by NULL:
+     * entries with another one are refused. Topologies of plugins are taken as they are. */
+    const char *const *topologies;
+    bool shares_work; /* PEs work on all that their rank has: those without a part run too.
+                         Only where ranks are SIPs */
     /* NULL, or who is joined to whom, for entries with `topology: none`. */
     kb_error *(*connect)(const kb_ccl_scope *scope, const kb_ccl_members *members,
                          kb_ccl_graph *graph);

@@ -860,6 +860,9 @@ KB_API KB_MUST_USE kb_error *kb_launch_results(kb_context *ctx, kb_request reque
  *     KB_TRY(kb_launch(ctx, "halo", &halo, x, rows));
  *     KB_TRY(kb_queues_remove(ctx, set));
  *
+ * A kernel runs only on PEs that have a part of its tensors: connect those, which kb_plan_shards()
+ * lists. A PE that waits for one without a kernel waits for ever: a deadlock, which is reported.
+ *
  * Sets coexist with each other and with those of collectives. A message that a launch leaves behind
  * is there for the next one, unless a kernel of the launch failed: then all of its kernels are
  * stopped, and its queues are empty when they are used next.
@@ -1191,7 +1194,7 @@ typedef struct kb_bench_spec {
     const kb_bench_spec *const kb_exported_benches[] = {__VA_ARGS__, NULL}
 
 /* Which headers a file was compiled with: those of another interface are refused. */
-#define KB_INTERFACE "0.1"
+#define KB_INTERFACE "0.1.1"
 
 KB_API kb_context *kb_bench_context(const kb_bench *bench);
 

@@ -33,6 +33,12 @@ const kb_ccl_algorithm *const ccl_algorithms[] = {
     NULL,
 };
 
+const char *const ccl_ring_topologies[] = {"ring_1d", "ring_1d_unidir", NULL};
+const char *const ccl_mesh_topologies[] = {"mesh_2d", "torus_2d", NULL};
+const char *const ccl_tree_topologies[] = {"tree_binary", NULL};
+const char *const ccl_level_topologies[] = {"hierarchical_3level", NULL};
+const char *const ccl_pair_topologies[] = {"pairs", NULL};
+
 /* ---- In kernels -------------------------------------------------------------------------- */
 
 tl_tensor ccl_combine(tl_context *tl, kb_reduce_op op, tl_tensor a, tl_tensor b)

@@ -132,4 +132,11 @@ KB_MUST_USE kb_error *ccl_order_of_ranks(const kb_ccl_call *call, const kb_ccl_p
 /* Where the call's root is in the circle. */
 int64_t ccl_root_place(const kb_ccl_call *call, const kb_ccl_part *part);
 
+/* Topologies that ship, by the directions that kernels use. */
+extern const char *const ccl_ring_topologies[];
+extern const char *const ccl_mesh_topologies[];
+extern const char *const ccl_tree_topologies[];
+extern const char *const ccl_level_topologies[];
+extern const char *const ccl_pair_topologies[];
+
 #endif

@@ -52,6 +52,7 @@ const kb_ccl_algorithm ccl_ring_broadcast_algorithm = {
     .kernel = &ring_broadcast,
     .arguments = ring_broadcast_arguments,
     .collectives = 1 << KB_BROADCAST,
+    .topologies = ccl_ring_topologies,
     .mapper = "lanes",
     .same_bits = true,
 };
@@ -94,6 +95,7 @@ const kb_ccl_algorithm ccl_ring_reduce_algorithm = {
     .kernel = &ring_reduce,
     .arguments = ring_reduce_arguments,
     .collectives = 1 << KB_REDUCE,
+    .topologies = ccl_ring_topologies,
     .mapper = "lanes",
     .same_bits = true,
 };

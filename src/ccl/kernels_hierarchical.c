@@ -71,6 +71,7 @@ const kb_ccl_algorithm ccl_hierarchical_algorithm = {
     .kernel = &hierarchical,
     .arguments = hierarchical_arguments,
     .collectives = 1 << KB_ALL_REDUCE,
+    .topologies = ccl_level_topologies,
     .mapper = "all_pes",
     .reduce_shards = true,
     .same_bits = true,

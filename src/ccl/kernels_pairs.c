@@ -51,6 +51,7 @@ const kb_ccl_algorithm ccl_one_shot_algorithm = {
     .kernel = &one_shot,
     .arguments = one_shot_arguments,
     .collectives = 1 << KB_ALL_REDUCE,
+    .topologies = ccl_pair_topologies,
     .mapper = "lanes",
     .same_bits = true,
 };
@@ -169,6 +170,7 @@ const kb_ccl_algorithm ccl_pairs_gather_algorithm = {
     .kernel = &pairs_gather,
     .arguments = rooted_arguments,
     .collectives = 1 << KB_GATHER,
+    .topologies = ccl_pair_topologies,
     .mapper = "lanes",
     .same_bits = true,
 };
@@ -179,6 +181,7 @@ const kb_ccl_algorithm ccl_pairs_scatter_algorithm = {
     .kernel = &pairs_scatter,
     .arguments = rooted_arguments,
     .collectives = 1 << KB_SCATTER,
+    .topologies = ccl_pair_topologies,
     .mapper = "lanes",
     .same_bits = true,
 };
@@ -197,6 +200,7 @@ const kb_ccl_algorithm ccl_pairs_all_to_all_algorithm = {
     .kernel = &pairs_all_to_all,
     .arguments = all_to_all_arguments,
     .collectives = 1 << KB_ALL_TO_ALL,
+    .topologies = ccl_pair_topologies,
     .mapper = "lanes",
     .same_bits = true,
 };
@@ -219,6 +223,7 @@ const kb_ccl_algorithm ccl_pairs_send_algorithm = {
     .kernel = &pairs_send,
     .arguments = send_arguments,
     .collectives = 1 << KB_SEND | 1 << KB_RECV,
+    .topologies = ccl_pair_topologies,
     .mapper = "lanes",
     .same_bits = true,
 };

@@ -324,6 +324,7 @@ const kb_ccl_algorithm ccl_ring_rsag_algorithm = {
     .kernel = &ring_rsag,
     .arguments = ring_rsag_arguments,
     .collectives = 1 << KB_ALL_REDUCE,
+    .topologies = ccl_ring_topologies,
     .mapper = "lanes",
     .same_bits = true,
 };
@@ -356,6 +357,7 @@ const kb_ccl_algorithm ccl_ring_reduce_scatter_algorithm = {
     .kernel = &ring_reduce_scatter,
     .arguments = ring_reduce_scatter_arguments,
     .collectives = 1 << KB_REDUCE_SCATTER,
+    .topologies = ccl_ring_topologies,
     .mapper = "lanes",
     .same_bits = true,
 };
@@ -376,6 +378,7 @@ const kb_ccl_algorithm ccl_ring_all_gather_algorithm = {
     .kernel = &ring_all_gather,
     .arguments = ring_all_gather_arguments,
     .collectives = 1 << KB_ALL_GATHER,
+    .topologies = ccl_ring_topologies,
     .mapper = "lanes",
     .same_bits = true,
 };

@@ -35,6 +35,7 @@ const kb_ccl_algorithm ccl_hello_send_algorithm = {
     .summary = "sends to E, receives from W, stores; no reduction: the first kernel of the "
                "guide",
     .kernel = &hello_send,
+    .by_name_only = true,
     .arguments = hello_send_arguments,
     .collectives = 1 << KB_ALL_REDUCE,
 };
@@ -72,6 +73,7 @@ const kb_ccl_algorithm ccl_ring_algorithm = {
     .kernel = &ring,
     .arguments = ring_arguments,
     .collectives = 1 << KB_ALL_REDUCE,
+    .topologies = ccl_ring_topologies,
 };
 
 /* ---- mesh: a ring along rows, then along columns ----------------------------------------- */
@@ -110,6 +112,7 @@ const kb_ccl_algorithm ccl_mesh_algorithm = {
     .kernel = &mesh,
     .arguments = mesh_arguments,
     .collectives = 1 << KB_ALL_REDUCE,
+    .topologies = ccl_mesh_topologies,
 };
 
 /* ---- tree: sums go up, the result comes down --------------------------------------------- */
@@ -147,5 +150,6 @@ const kb_ccl_algorithm ccl_tree_algorithm = {
     .kernel = &tree,
     .arguments = ring_arguments,
     .collectives = 1 << KB_ALL_REDUCE,
+    .topologies = ccl_tree_topologies,
     .same_bits = true,
 };

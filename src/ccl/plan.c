@@ -273,6 +273,38 @@ static kb_error *check_pairs(const ccl_plan *plan, const topo_shape *shape)
     return NULL;
 }
 
+static bool is_listed(const char *const *names, const char *name)
+{
+    while (*names && strcmp(*names, name) != 0)
+        names++;
+    return *names;
+}
+
+static bool ships(const kb_ccl_topology *topology)
+{
+    for (const kb_ccl_topology *const *t = ccl_topologies; *t; t++)
+        if (*t == topology)
+            return true;
+    return false;
+}
+
+/* A kernel on a graph without its directions would send nothing, or add up something else. */
+static kb_error *check_topology(const ccl_entry *entry)
+{
+    const char *const *fitting = entry->algorithm->topologies;
+    if (!fitting || !entry->topology || !ships(entry->topology) ||
+        is_listed(fitting, entry->topology->name))
+        return NULL;
+    kb_text names = KB_TEXT_INIT;
+    for (size_t i = 0; fitting[i]; i++)
+        kb_text_printf(&names, "%s%s", i > 0 ? " or " : "", fitting[i]);
+    kb_error *err =
+        kb_error_new(KB_ERR_INPUT, "module %s needs topology %s, not %s", entry->algorithm->name,
+                     kb_text_peek(&names), entry->topology->name);
+    kb_text_fini(&names);
+    return err;
+}
+
 static kb_error *connect(const ccl_plan *plan, kb_ccl_graph *graph)
 {
     const ccl_entry *entry = plan->entry;
@@ -324,6 +356,7 @@ static kb_error *map_and_join(ccl_plan *plan, const topo_machine *machine)
 {
     const topo_shape *shape = topo_machine_shape(machine);
     KB_TRY(check_entry(plan->entry, shape));
+    KB_TRY(check_topology(plan->entry));
     KB_TRY(plan->entry->mapper->map(&plan->scope, &plan->members));
     bool *takes_part = kb_alloc_zeroed(shape->pe_count, sizeof *takes_part);
     if (!takes_part)

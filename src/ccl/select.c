@@ -39,8 +39,10 @@ static kb_error *select_named(ccl_op *op, const char *name)
 
 /* ---- Whether the configured entry fits ---- */
 
-/* Adding up copies of the same elements is never what a sum over ranks means. */
-static kb_error *check_copies(const ccl_op *op, const ccl_entry *entry)
+/* An entry that combines shards is meant for tensors that have one on each of its PEs. Copies of
+ * the same elements are no shards; nor is a small tensor meant that leaves most PEs of its policy
+ * empty. */
+static kb_error *check_shards(const ccl_op *op, const ccl_entry *entry)
 {
     for (size_t i = 0; i < op->share_count && entry->reduce_shards; i++) {
         rt_tensor_view view;
@@ -50,6 +52,11 @@ static kb_error *check_copies(const ccl_op *op, const ccl_entry *entry)
         if (view.replicated)
             return kb_error_new(KB_ERR_INPUT, "'%s' would add up the copies of tensor '%s'",
                                 entry->name, view.name);
+        for (size_t s = 0; s < view.shard_count; s++)
+            if (view.shards[s].nbytes == 0)
+                return kb_error_new(KB_ERR_INPUT,
+                                    "'%s' combines shards, and some of tensor '%s' are empty",
+                                    entry->name, view.name);
     }
     return NULL;
 }
@@ -59,7 +66,7 @@ static kb_error *check_layout(ccl_op *op)
 {
     if (op->wiring->lanes)
         return NULL;
-    KB_TRY(check_copies(op, op->wiring->entry));
+    KB_TRY(check_shards(op, op->wiring->entry));
     KB_TRY(ccl_validate(op));
     kb_error *err = ccl_make_targets(op);
     ccl_drop_targets(op);
@@ -68,7 +75,11 @@ static kb_error *check_layout(ccl_op *op)
 
 static kb_error *try_configured(ccl_op *op)
 {
-    KB_TRY(select_named(op, op->group->state->chosen->name));
+    const ccl_entry *chosen = op->group->state->chosen;
+    if (chosen->algorithm->by_name_only)
+        return kb_error_new(KB_ERR_INPUT, "'%s' is no %s: only calls that name it use it",
+                            chosen->name, kb_collective_name(op->what.kind));
+    KB_TRY(select_named(op, chosen->name));
     return check_layout(op);
 }
 

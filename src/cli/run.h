@@ -160,6 +160,10 @@ typedef enum run_way {
     RUN_ANY
 } run_way;
 
+/* The links that remote bytes of kernels can pass: launches alone use those between SIPs if no
+ * kernel reaches another SIP. */
+run_way run_remote_way(const run_figures *f);
+
 /* The busiest link of the way; NULL if none carried anything. */
 const run_link *run_busiest(const run_figures *f, run_way way);
 

@@ -203,6 +203,11 @@ static bool is_on_way(const link_class *c, run_way way)
     }
 }
 
+run_way run_remote_way(const run_figures *f)
+{
+    return f->timeline.bytes[KB_CAUSE_OTHER_SIPS] > 0 ? RUN_FABRIC : RUN_IN_SIP;
+}
+
 const run_link *run_busiest(const run_figures *f, run_way way)
 {
     for (size_t i = 0; i < f->links.count; i++)

@@ -144,7 +144,7 @@ static const char *without_folders(const char *path)
 
 /* ---- Text -------------------------------------------------------------------------------- */
 
-/* "local_memory 80 %, issue 20 %": the largest few. */
+/* "stalled on local memory 80 %, issuing commands 20 %": the largest few. */
 static void put_causes(const kb_profile_row *row, kb_text *text)
 {
     bool done[KB_CAUSES] = {0};
@@ -156,7 +156,7 @@ static void put_causes(const kb_profile_row *row, kb_text *text)
         if (most < 0 || run_share(row->causes[most], row->time) < negligible)
             break;
         done[most] = true;
-        kb_text_printf(text, "%s%s %.0f %%", shown > 0 ? ", " : "", kb_cause_name((kb_cause)most),
+        kb_text_printf(text, "%s%s %.0f %%", shown > 0 ? ", " : "", run_cause_label(most),
                        100 * run_share(row->causes[most], row->time));
     }
 }

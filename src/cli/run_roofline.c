@@ -57,7 +57,7 @@ static void place_memory(run_figures *f, double time, uint64_t rate)
     uint64_t remote =
         bytes[KB_CAUSE_CUBE_PES] + bytes[KB_CAUSE_OTHER_CUBES] + bytes[KB_CAUSE_OTHER_SIPS];
     double local = (double)bytes[KB_CAUSE_LOCAL_MEMORY];
-    const run_link *busiest = run_busiest(f, RUN_FABRIC);
+    const run_link *busiest = run_busiest(f, run_remote_way(f));
     r->peak_gbs = (double)f->pes * (double)rate / (double)TOPO_GBS;
     r->gbs = local * 1e6 / time;
     r->remote_gbs = (double)remote * 1e6 / time;

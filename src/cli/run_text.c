@@ -259,7 +259,7 @@ static const char *roof_name(run_roof roof)
 static void print_remote(const run_figures *f)
 {
     const run_roofline *r = &f->roofline;
-    const run_link *link = run_busiest(f, RUN_FABRIC);
+    const run_link *link = run_busiest(f, run_remote_way(f));
     if (r->remote_gbs <= 0 || !link || r->remote_busy < negligible)
         return;
     kb_text name = KB_TEXT_INIT;
@@ -291,8 +291,8 @@ static void print_roofline(const run_figures *f)
     if (r->tflops > 0 && isfinite(r->intensity))
         printf("  intensity      %10.1f FLOP a byte of local memory, the ridge is at %.1f\n",
                r->intensity, r->ridge);
-    printf("  of the roof    %10s %%: %s bound%s the kernels from above\n",
-           cli_percent(r->of_roof).text, roof_name(r->roof), r->roof <= RUN_VECTOR_ROOF ? "" : "s");
+    printf("  of the roof    %10s %%; the nearest roof: %s\n", cli_percent(r->of_roof).text,
+           roof_name(r->roof));
 }
 
 /* ---- All of it --------------------------------------------------------------------------- */

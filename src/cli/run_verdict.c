@@ -57,13 +57,21 @@ static int largest_cause(const run_figures *f, int end, kb_time *group_time)
 /* ---- Engines ----------------------------------------------------------------------------- */
 
 /* Memory is as good as full, and busier than the engines: these only just keep up with it. */
-static void add_memory(const run_figures *f, double engine_busy, kb_text *text)
+static bool memory_bounds(const run_figures *f, double engine_busy)
 {
     const run_roofline *r = &f->roofline;
-    if (r->gbs > fmax(is_full, engine_busy) * r->peak_gbs)
-        kb_text_printf(
-            text, "; but HBM delivers %s %% of its bandwidth, so faster engines would not help",
-            cli_percent(r->gbs / r->peak_gbs).text);
+    return r->gbs > fmax(is_full, engine_busy) * r->peak_gbs;
+}
+
+static void full_memory_verdict(const run_figures *f, const char *engines, double busy,
+                                kb_text *text)
+{
+    const run_roofline *r = &f->roofline;
+    kb_text_printf(text,
+                   "Memory bound: HBM delivers %s of %s GB/s, %s %% of peak, while kernels run: "
+                   "bandwidth bound. The %s engines keep up with it, busy %s %% of the time",
+                   cli_gbs(r->gbs).text, cli_gbs(r->peak_gbs).text,
+                   cli_percent(r->gbs / r->peak_gbs).text, engines, cli_percent(busy).text);
 }
 
 static void matrix_verdict(const run_figures *f, kb_text *text)
@@ -71,28 +79,34 @@ static void matrix_verdict(const run_figures *f, kb_text *text)
     const run_roofline *r = &f->roofline;
     const topo_pe_figures *pe = &topo_machine_shape(f->machine)->pe;
     double reached = r->tflops / r->peak_tflops;
+    double busy = share_of(f, f->causes[KB_CAUSE_MATRIX]);
+    if (memory_bounds(f, r->occupied)) {
+        full_memory_verdict(f, "matrix", busy, text);
+        return;
+    }
     kb_text_printf(text,
                    "Compute bound: the matrix engines are busy %s %% of the time and reach %s %% "
                    "of peak while kernels run",
-                   cli_percent(share_of(f, f->causes[KB_CAUSE_MATRIX])).text,
-                   cli_percent(reached).text);
+                   cli_percent(busy).text, cli_percent(reached).text);
     if (r->occupied > reached + is_shortfall)
         kb_text_printf(text,
                        ", as %s %% of the array slots have no work: operands do not fill the "
                        "%u x %u array%s",
                        cli_percent(1 - r->slots).text, pe->gemm_rows, pe->gemm_columns,
                        pe->gemm_fill_per_fold ? ", or it fills and drains with each fold" : "");
-    add_memory(f, r->occupied, text);
 }
 
 static void vector_verdict(const run_figures *f, kb_text *text)
 {
+    double busy = share_of(f, f->causes[KB_CAUSE_VECTOR]);
+    if (memory_bounds(f, f->roofline.vector_busy)) {
+        full_memory_verdict(f, "vector", busy, text);
+        return;
+    }
     kb_text_printf(text,
                    "Compute bound: the vector engines are busy %s %% of the time, and %s %% while "
                    "kernels run",
-                   cli_percent(share_of(f, f->causes[KB_CAUSE_VECTOR])).text,
-                   cli_percent(f->roofline.vector_busy).text);
-    add_memory(f, f->roofline.vector_busy, text);
+                   cli_percent(busy).text, cli_percent(f->roofline.vector_busy).text);
 }
 
 /* In which products wait for nothing but results that drain: of the run's time. */
@@ -184,12 +198,12 @@ static void tcm_verdict(const run_figures *f, kb_text *text)
 static void add_remote_resource(const run_figures *f, int cause, kb_text *text)
 {
     bool in_sip = cause == KB_CAUSE_CUBE_PES || cause == KB_CAUSE_OTHER_CUBES;
-    const run_link *link = run_busiest(f, in_sip ? RUN_IN_SIP : RUN_FABRIC);
+    const run_link *link = run_busiest(f, in_sip ? RUN_IN_SIP : run_remote_way(f));
     const run_link *memory = run_busiest(f, RUN_LOCAL_MEMORY);
     if (!link)
         return;
     double busy = busy_share(f, link);
-    if (busy < is_busy && memory && busy_share(f, memory) > fmax(busy, is_idle)) {
+    if (memory && busy_share(f, memory) > fmax(busy, is_idle)) {
         kb_text_puts(text, "; the busiest memory, ");
         put_link(f, memory, text);
         busy = busy_share(f, memory);
@@ -199,8 +213,11 @@ static void add_remote_resource(const run_figures *f, int cause, kb_text *text)
     }
     if (busy >= is_busy)
         kb_text_puts(text, ": bandwidth bound");
-    else if (busy < is_idle)
+    else if (busy < is_idle && cause != KB_CAUSE_MESSAGE && cause != KB_CAUSE_CREDIT)
         kb_text_puts(text, ": latency bound");
+    else if (busy < is_idle)
+        kb_text_printf(text, ": not the limit; the %s late",
+                       cause == KB_CAUSE_MESSAGE ? "senders send" : "receivers receive");
 }
 
 static void remote_verdict(const run_figures *f, int cause, kb_text *text)

@@ -373,6 +373,34 @@ static void retell_circle(const circle *c, kb_text *text)
         kb_text_puts(text, ", and so on in a cycle");
 }
 
+/* A wait of the PE that one other PE has to end; NULL if it has none. */
+static const wait *wait_of(const wait_list *waits, uint64_t pe)
+{
+    for (size_t i = 0; i < waits->items.count; i++)
+        if (waits->items.items[i].at->number == pe && waits->items.items[i].end)
+            return &waits->items.items[i];
+    return NULL;
+}
+
+/* Without a cycle a chain of waits ends at a PE that does not wait: in a deadlock it has no kernel
+ * that could go on. ": a waits for b (W), which runs no kernel any more" */
+static void retell_chain(const wait_list *waits, kb_text *text)
+{
+    const wait *last = NULL;
+    for (size_t i = 0; i < waits->items.count && !last; i++)
+        last = waits->items.items[i].end ? &waits->items.items[i] : NULL;
+    for (const wait *next = last; next;) {
+        next = wait_of(waits, peer_of(last)->member->number);
+        last = next ? next : last;
+    }
+    if (last)
+        kb_text_printf(text,
+                       ": %s waits for %s (%s), which runs no kernel: its kernel has ended, or the "
+                       "launch does not run on it",
+                       waiter_name(last).text, ipcq_name_pe(ipcq_pe_of(peer_of(last))).text,
+                       last->end->direction);
+}
+
 bool ipcq_print_waits(const ipcq *queues, kb_text *text)
 {
     wait_list waits = {0};
@@ -510,7 +538,10 @@ kb_error *ipcq_explain_deadlock(const ipcq *queues, kb_error *err)
     if (waits.items.count > 0) {
         kb_text message = KB_TEXT_INIT, detail = KB_TEXT_INIT;
         circle found = find_circle(queues, &waits);
-        retell_circle(&found, &message);
+        if (found.count > 0)
+            retell_circle(&found, &message);
+        else
+            retell_chain(&waits, &message);
         print_list(&waits, &detail);
         print_circle(&found, &detail);
         free(found.waits);

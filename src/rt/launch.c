@@ -295,15 +295,21 @@ static void add_outcome(rt_launch *launch, const tl_outcome *outcome)
     result->split = kb_split_causes(result->causes);
 }
 
+/* Kernels that end before their time leave messages in their queues. */
+static void mark_stale(const rt_launch *launch)
+{
+    for (size_t i = 0; i < launch->targets.count; i++)
+        if (launch->runs[i].set)
+            launch->runs[i].set->stale = true;
+}
+
 /* Others may wait for a kernel that has failed, or could not be started. */
 static void note_failure(rt_launch *launch, const kb_error *err)
 {
     if (!err || !launch->has_queues || launch->stopped || launch->failure)
         return;
     launch->failure = kb_error_copy(err);
-    for (size_t i = 0; i < launch->targets.count; i++)
-        if (launch->runs[i].set)
-            launch->runs[i].set->stale = true;
+    mark_stale(launch);
     rt_works_stop_soon(launch->ctx);
 }
 
@@ -707,6 +713,7 @@ void rt_launch_stop(rt_launch *launch, const kb_error *why)
     if (launch->done || launch->stopped)
         return;
     launch->stopped = kb_error_copy(why);
+    mark_stale(launch);
     tl_runner_abort(launch->ctx->kernels, launch->number, why);
 }
 

@@ -74,12 +74,11 @@ static uint64_t count_accesses(summary *s)
 static void print_side(const tl_race_side *side, kb_text *text)
 {
     kb_text_printf(text,
-                   "kernel '%s' on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 " %s them at %" PRId64
-                   ".%03" PRId64 " ns (%s, %s:%d)",
+                   "kernel '%s' on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
+                   " %s them (%s at %s:%d, issued at %" PRId64 ".%03" PRId64 " ns)",
                    side->kernel, side->pe.sip, side->pe.cube, side->pe.pe,
-                   side->writes ? "writes" : "reads", side->time / KB_NS,
-                   side->time % KB_NS / KB_PS, side->call, tl_without_folders(side->file),
-                   side->line);
+                   side->writes ? "writes" : "reads", side->call, tl_without_folders(side->file),
+                   side->line, side->time / KB_NS, side->time % KB_NS / KB_PS);
 }
 
 static void print_bytes(const tl_races *races, const tl_race *race, kb_text *text)

@@ -195,6 +195,9 @@ typedef struct tl_direction {
 
 enum { TL_RECENT = 2, TL_RECENT_ACCESSES = 8 };
 
+/* Composites that a later send has to come after; a command waits for as many. */
+enum { TL_UNSENT_COMPOSITES = 4 };
+
 /* A kernel in the order of its launch. */
 typedef struct tl_checked {
     uint32_t run, thread; /* its number in the launch, and in the order */
@@ -234,6 +237,9 @@ struct tl_context { /* NOLINT(clang-analyzer-optin.performance.Padding): one a k
     KB_VEC(tl_handle) handles;
     uint32_t free_handle; /* slot + 1 */
     KB_VEC(tl_scope_of_kernel) scopes;
+
+    pe_op composites[TL_UNSENT_COMPOSITES]; /* the last ones; done or not */
+    uint32_t next_composite;
 
     tl_direction recent[TL_RECENT];
     uint32_t next_recent;

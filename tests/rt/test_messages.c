@@ -377,7 +377,8 @@ static void messages_beyond_memories_and_addresses_are_refused(void **state)
         {dma(pe, hbm(0, 0), hbm(1, m.hbm_bytes), 1), KB_ERR_FAULT,
          "PE DMA: out of bounds: 1 byte at sip1"},
         {dma(pe, nowhere(), hbm(1, 0), 1), KB_ERR_INPUT, "PE DMA: invalid memory 17"},
-        {map_to(pe, va, hbm(0, m.hbm_bytes - 1), 2), KB_ERR_FAULT, "MMU map: 2 bytes at sip0"},
+        {map_to(pe, va, hbm(0, m.hbm_bytes - 1), 2), KB_ERR_FAULT,
+         "MMU map: out of bounds: 2 bytes at sip0"},
 
         {write_to(virtual_at(va), 1), KB_ERR_INPUT,
          "memory write: expected a physical memory, found KB_VIRTUAL: translate the address "
