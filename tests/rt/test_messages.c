@@ -377,13 +377,16 @@ static void messages_beyond_memories_and_addresses_are_refused(void **state)
         {dma(pe, hbm(0, 0), hbm(1, m.hbm_bytes), 1), KB_ERR_FAULT,
          "PE DMA: out of bounds: 1 byte at sip1"},
         {dma(pe, nowhere(), hbm(1, 0), 1), KB_ERR_INPUT, "PE DMA: invalid memory 17"},
-        {map_to(pe, va, hbm(0, m.hbm_bytes - 1), 2), KB_ERR_FAULT, "MMU map: 2 bytes at sip0"},
+        {map_to(pe, va, hbm(0, m.hbm_bytes - 1), 2), KB_ERR_FAULT,
+         "MMU map: out of bounds: 2 bytes at sip0"},
 
         {write_to(virtual_at(va), 1), KB_ERR_INPUT,
          "memory write: expected a physical memory, found KB_VIRTUAL: translate the address "
          "first"},
-        {read_from(virtual_at(va), 1), KB_ERR_INPUT, "memory read: a virtual address is in no"},
-        {map_to(pe, va, virtual_at(va), 1), KB_ERR_INPUT, "MMU map: a virtual address is in no"},
+        {read_from(virtual_at(va), 1), KB_ERR_INPUT,
+         "memory read: expected a physical memory, found KB_VIRTUAL"},
+        {map_to(pe, va, virtual_at(va), 1), KB_ERR_INPUT,
+         "MMU map: expected a physical memory, found KB_VIRTUAL"},
 
         {map_to(pe, va - 1, hbm(0, 0), 1), KB_ERR_FAULT,
          "MMU map: 1 bytes at 0xffffffff are not addresses that kb_va_alloc() gave"},
