@@ -326,7 +326,7 @@ static kb_code choose(const char *file, const char *name, plugin *p)
     if (p->spec)
         return KB_OK;
     return cli_fail(KB_ERR_INPUT, "%s has no bench '%s'%s", file, cli_clip(name, buffer),
-                    kb_suggestion_hint(&near, ""));
+                    kb_suggestion_full(&near, ""));
 }
 
 /* Compiles into a directory that is gone again when the library is loaded. */

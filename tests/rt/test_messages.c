@@ -383,8 +383,10 @@ static void messages_beyond_memories_and_addresses_are_refused(void **state)
         {write_to(virtual_at(va), 1), KB_ERR_INPUT,
          "memory write: expected a physical memory, found KB_VIRTUAL: translate the address "
          "first"},
-        {read_from(virtual_at(va), 1), KB_ERR_INPUT, "memory read: a virtual address is in no"},
-        {map_to(pe, va, virtual_at(va), 1), KB_ERR_INPUT, "MMU map: a virtual address is in no"},
+        {read_from(virtual_at(va), 1), KB_ERR_INPUT,
+         "memory read: expected a physical memory, found KB_VIRTUAL"},
+        {map_to(pe, va, virtual_at(va), 1), KB_ERR_INPUT,
+         "MMU map: expected a physical memory, found KB_VIRTUAL"},
 
         {map_to(pe, va - 1, hbm(0, 0), 1), KB_ERR_FAULT,
          "MMU map: 1 bytes at 0xffffffff are not addresses that kb_va_alloc() gave"},
