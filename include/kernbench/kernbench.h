@@ -1194,7 +1194,7 @@ typedef struct kb_bench_spec {
     const kb_bench_spec *const kb_exported_benches[] = {__VA_ARGS__, NULL}
 
 /* Which headers a file was compiled with: those of another interface are refused. */
-#define KB_INTERFACE "0.1.1"
+#define KB_INTERFACE "0.2"
 
 KB_API kb_context *kb_bench_context(const kb_bench *bench);
 

@@ -256,7 +256,10 @@ typedef enum tl_composite_op { TL_GEMM } tl_composite_op;
  * A whole matrix product that the scheduler cuts into tiles and runs while the kernel goes on:
  * tl_composite(TL_GEMM, a, b, out) makes out = a * b. out is a tl_ref(), a and b are refs, which
  * stay in memory and are streamed, or values. Sums are made in f32 and rounded once to out's dtype
- * (in i32 for integers, and then out is i32). Returns a future, as tl_store() does.
+ * (in i32 for integers, and then out is i32). Returns a future, as tl_store() does. Later
+ * operations of the same PE see what it writes. A message that is sent later does not wait for it:
+ * before one that tells another PE to use `out`, or to overwrite a or b, tl_wait() for the future;
+ * else it is a data race, which is reported.
  */
 #define tl_composite(op, a, b, out) tl_composite_(tl, TL_HERE_, (op), (a), (b), (out))
 

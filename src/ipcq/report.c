@@ -389,11 +389,13 @@ static void retell_chain(const wait_list *waits, kb_text *text)
     const wait *last = NULL;
     for (size_t i = 0; i < waits->items.count && !last; i++)
         last = waits->items.items[i].end ? &waits->items.items[i] : NULL;
-    for (const wait *next = last; next;) {
+    /* More steps than waits are a cycle that was not found for want of memory. */
+    size_t left = waits->items.count + 1;
+    for (const wait *next = last; next && left > 0; left--) {
         next = wait_of(waits, peer_of(last)->member->number);
         last = next ? next : last;
     }
-    if (last)
+    if (last && left > 0)
         kb_text_printf(text,
                        ": %s waits for %s (%s), which runs no kernel: its kernel has ended, or the "
                        "launch does not run on it",

@@ -56,6 +56,7 @@ void tl_wait_future_(tl_context *tl, tl_place at, tl_future future)
         tl_fault(&call, "the future belongs to another kernel or PE");
     tl_wait_for(&call, future.id);
     tl_acquire(&call, future.after);
+    tl_close_accesses(tl, future.id);
 }
 
 /* Waits for the value. False if it has no number because the run has no data. */

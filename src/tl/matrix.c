@@ -209,19 +209,6 @@ static void check_product(const tl_call *call, const tl_operand matrices[TL_MATR
                  tl_shape_print(&b->shape).text);
 }
 
-/* What a kernel issued before a send comes before what the receiver does next. A store begins
- * before a later send, as both go through the write DMA; a composite writes when its tiles are
- * done, so a send has to wait for it. */
-static void keep_for_sends(const tl_call *call, pe_op done)
-{
-    tl_context *tl = call->tl;
-    if (!tl->run.queues || tl->runner->has.instant)
-        return;
-    pe_op *slot = &tl->composites[tl->next_composite++ % TL_UNSENT_COMPOSITES];
-    tl_wait_for(call, *slot);
-    *slot = done;
-}
-
 tl_future tl_composite_(tl_context *tl, tl_place at, tl_composite_op op, tl_tensor a, tl_tensor b,
                         tl_tensor out)
 {
@@ -248,18 +235,20 @@ tl_future tl_composite_(tl_context *tl, tl_place at, tl_composite_op op, tl_tens
     pe_matrix *const sides[TL_MATRICES] = {&what.a, &what.b, &what.c};
     const tl_tensor given[TL_MATRICES] = {a, b, out};
     after = tl_join(&call, after, command->after);
+    tl_begin_open_accesses(tl);
     for (int i = 0; i < TL_MATRICES; i++) {
         sides[i]->element_bytes = (uint32_t)kb_dtype_bytes(matrices[i].dtype);
         if (matrices[i].value)
             continue;
-        tl_record_access(&call,
-                         &(tl_touch){.rects = &tl->rects[i], .writes = i == 2, .after = after});
+        tl_record_access(
+            &call,
+            &(tl_touch){.rects = &tl->rects[i], .writes = i == 2, .open = true, .after = after});
         const pe_rects *rects = tl_rects_of(command, i);
         sides[i]->rects = rects->items;
         sides[i]->rect_count = rects->count;
         note_matrix(&call, command, given[i], i == 2, sides[i]);
     }
     pe_op done = tl_issue_product(&call, command, &what);
-    keep_for_sends(&call, done);
+    tl_name_open_accesses(&call, done);
     return (tl_future){.id = done, .kernel = tl->kernel, .after = after};
 }

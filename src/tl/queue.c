@@ -289,8 +289,6 @@ static pe_op send_segment(const tl_call *call, ipcq_end *end, const tl_operand *
                        .op.name = "send"};
     what.op.message = ipcq_message_at(call->tl->runner->has.queues, message)->number;
     what.op.direction = ipcq_direction(end);
-    for (int i = 0; i < TL_UNSENT_COMPOSITES; i++)
-        what.after[PE_MAX_AFTER - 1 - i] = call->tl->composites[i];
     return tl_issue(call, command, &what);
 }
 

@@ -228,7 +228,8 @@ static bool absorb(tl_bytes *at, const tl_bytes *more)
 static bool add_access(tl_races *races, tl_checked *checked, const race_access *access)
 {
     uint32_t *recent = &checked->recent[(unsigned)access->line % TL_RECENT_ACCESSES];
-    if (*recent != 0) {
+    bool open = access->sends == RACE_OPEN; /* to be closed by itself: it is not merged */
+    if (*recent != 0 && !open) {
         race_access *last = &races->accesses.items[*recent - 1];
         if (is_alike(last, access) && absorb(&last->at, &access->at))
             return true;
@@ -239,8 +240,37 @@ static bool add_access(tl_races *races, tl_checked *checked, const race_access *
     }
     if (!kb_vec_push(&races->accesses, *access))
         return false;
-    *recent = (uint32_t)races->accesses.count;
+    *recent = open ? 0 : (uint32_t)races->accesses.count;
     return true;
+}
+
+void tl_begin_open_accesses(tl_context *tl)
+{
+    if (tl->run.races)
+        tl->first_open_access = tl->run.races->accesses.count;
+}
+
+void tl_name_open_accesses(const tl_call *call, pe_op op)
+{
+    tl_context *tl = call->tl;
+    if (!tl->run.races || tl->run.races->accesses.count == tl->first_open_access)
+        return;
+    tl_open_accesses open = {op, tl->first_open_access, tl->run.races->accesses.count};
+    if (!kb_vec_push(&tl->open_accesses, open))
+        tl_fail(call, kb_error_nomem());
+}
+
+void tl_close_accesses(tl_context *tl, pe_op op)
+{
+    for (size_t i = 0; i < tl->open_accesses.count; i++) {
+        tl_open_accesses open = tl->open_accesses.items[i];
+        if (open.op != op)
+            continue;
+        for (size_t k = open.first; k < open.end; k++)
+            tl->run.races->accesses.items[k].sends = tl->checked.sends;
+        tl->open_accesses.items[i] = tl->open_accesses.items[--tl->open_accesses.count];
+        return;
+    }
 }
 
 void tl_record_access(const tl_call *call, const tl_touch *touch)
@@ -263,7 +293,7 @@ void tl_record_access(const tl_call *call, const tl_touch *touch)
         .run = tl->checked.run,
         .reached = tl->checked.reached,
         .after = touch->after,
-        .sends = tl->checked.sends,
+        .sends = touch->open ? RACE_OPEN : tl->checked.sends,
         .writes = touch->writes,
         .late = waits && !touch->in_queue,
     };

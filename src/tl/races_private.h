@@ -17,6 +17,8 @@
 #include "tl_private.h"
 
 /* Bytes that a call touches. */
+#define RACE_OPEN UINT32_MAX
+
 typedef struct race_access {
     tl_bytes at;
     uint64_t tick; /* on the clock of the order */
@@ -26,7 +28,7 @@ typedef struct race_access {
     uint32_t run;
     tl_point reached; /* what its PE has waited for */
     tl_point after;   /* what it waits for itself */
-    uint32_t sends;   /* of its run before it */
+    uint32_t sends;   /* of its run before it; RACE_OPEN: it comes before none */
     bool writes;
     bool late; /* it comes before those sends alone that come after `after` too */
 } race_access;

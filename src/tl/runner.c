@@ -37,6 +37,7 @@ kb_error *tl_runner_create(const tl_runner_options *options, tl_runner **out)
 
 static void destroy_context(tl_context *tl)
 {
+    kb_vec_fini(&tl->open_accesses);
     tl_context_fini(tl);
     free(tl);
 }

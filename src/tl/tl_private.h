@@ -187,6 +187,12 @@ typedef struct tl_slot_read {
     bool done;
 } tl_slot_read;
 
+/* Accesses of an operation that goes on until it is waited for: records of the race check. */
+typedef struct tl_open_accesses {
+    pe_op op;
+    size_t first, end;
+} tl_open_accesses;
+
 /* A direction that is found without looking. */
 typedef struct tl_direction {
     const char *name; /* the end's own */
@@ -194,9 +200,6 @@ typedef struct tl_direction {
 } tl_direction;
 
 enum { TL_RECENT = 2, TL_RECENT_ACCESSES = 8 };
-
-/* Composites that a later send has to come after; a command waits for as many. */
-enum { TL_UNSENT_COMPOSITES = 4 };
 
 /* A kernel in the order of its launch. */
 typedef struct tl_checked {
@@ -238,8 +241,8 @@ struct tl_context { /* NOLINT(clang-analyzer-optin.performance.Padding): one a k
     uint32_t free_handle; /* slot + 1 */
     KB_VEC(tl_scope_of_kernel) scopes;
 
-    pe_op composites[TL_UNSENT_COMPOSITES]; /* the last ones; done or not */
-    uint32_t next_composite;
+    KB_VEC(tl_open_accesses) open_accesses;
+    size_t first_open_access; /* of the call in hand */
 
     tl_direction recent[TL_RECENT];
     uint32_t next_recent;
@@ -545,11 +548,20 @@ typedef struct tl_touch {
     const pe_rects *rects;
     bool writes;
     bool in_queue;  /* a store: it comes before all later sends */
+    bool open;      /* it comes before no send until it is closed */
     tl_point after; /* what it waits for */
     bool waited;    /* and the PE does so too, at once */
 } tl_touch;
 
 void tl_record_access(const tl_call *call, const tl_touch *touch);
+
+/*
+ * A composite touches memory from its call until it is done, and no later send waits for it: its
+ * accesses are open, and come before nothing of other PEs, until the kernel has waited for it.
+ */
+void tl_begin_open_accesses(tl_context *tl);
+void tl_name_open_accesses(const tl_call *call, pe_op op);
+void tl_close_accesses(tl_context *tl, pe_op op); /* nothing if it has none */
 
 /* ---- instant.c: in a run without time ---- */
 

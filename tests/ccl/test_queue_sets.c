@@ -250,6 +250,95 @@ static void a_failed_kernel_stops_its_launch_alone(void **state)
     kb_context_destroy(ctx);
 }
 
+/* PE 1 sends; PE 0 waits for PE 2, which runs no kernel, or takes what PE 1 has sent. */
+KB_KERNEL(wait_or_take, tl_ptr x, int take)
+{
+    tl_ptr mine = x + tl_program_id(0) * 4;
+    if (tl_program_id(0) == 1)
+        tl_send("to0", tl_load(mine, tl_shape(1), TL_F32));
+    else if (tl_program_id(0) == 0)
+        tl_store(mine, tl_recv(take ? "to0" : "from2", tl_shape(1), TL_F32));
+}
+
+static void queues_are_empty_after_a_deadlock(void **state)
+{
+    (void)state;
+    kb_context *ctx = open_two_sips((kb_context_options){0});
+    const kb_queue_edge edges[] = {{pe_at(1), "to0", pe_at(0)}, {pe_at(2), "from2", pe_at(0)}};
+    const kb_policy first_two = {.pe = KB_COLUMN_WISE, .num_cubes = 1, .num_pes = 2};
+    kb_tensor_spec spec = {
+        .dtype = KB_F32, .shape = KB_SHAPE(2), .policy = &first_two, .door = KB_BACKDOOR};
+    kb_tensor x, y;
+    kb_queue_set set;
+    expect_ok(kb_full(ctx, &spec, 111, &x));
+    expect_ok(kb_full(ctx, &spec, 222, &y));
+    expect_ok(kb_queues_create(ctx, &(kb_queue_spec){.edges = edges, .edge_count = 2}, &set));
+    expect_ok(kb_queues_install(ctx, set));
+    kb_error *err = kb_launch(ctx, NULL, &wait_or_take, x, 0);
+    assert_int_equal(kb_error_code(err), KB_ERR_DEADLOCK);
+    assert_non_null(strstr(kb_error_message(err),
+                           ": sip0.cube0.pe0 waits for sip0.cube0.pe2 (from2), which runs no "
+                           "kernel: its kernel has ended, or the launch does not run on it"));
+    kb_error_free(err);
+    expect_ok(kb_launch(ctx, NULL, &wait_or_take, y, 1));
+    expect_element(ctx, y, 0, 222);
+    expect_ok(kb_queues_remove(ctx, set));
+    kb_context_destroy(ctx);
+}
+
+/* A send does not wait for composites: without waiting for their futures it is a race. */
+enum { SIDE = 32, PRODUCTS = 3 };
+KB_KERNEL(multiply_then_tell, tl_ptr a, tl_ptr out, int waits)
+{
+    tl_dims square = tl_shape(SIDE, SIDE);
+    if (tl_program_id(0) == 0) {
+        tl_future done[PRODUCTS];
+        for (int i = 0; i < PRODUCTS; i++)
+            done[i] = tl_composite(TL_GEMM, tl_ref(a, square, TL_F32), tl_ref(a, square, TL_F32),
+                                   tl_ref(out + i * SIDE * SIDE * 4, square, TL_F32));
+        for (int i = 0; i < waits; i++)
+            tl_wait(done[i]);
+        tl_send("E", tl_full(tl_shape(1), TL_F32, 1));
+    } else {
+        (void)tl_recv("E", tl_shape(1), TL_F32);
+        for (int i = 0; i < PRODUCTS; i++) {
+            tl_ptr from = out + i * SIDE * SIDE * 4;
+            tl_store(from + PRODUCTS * SIDE * SIDE * 4, tl_load(from, square, TL_F32));
+        }
+    }
+}
+
+static void sends_come_after_composites_that_were_waited_for(void **state)
+{
+    (void)state;
+    kb_context *ctx = open_two_sips((kb_context_options){.races = KB_RACES_FAIL});
+    const kb_policy by_rows = {.pe = KB_ROW_WISE, .num_cubes = 1, .num_pes = 2};
+    const kb_queue_edge edge = {pe_at(0), "E", pe_at(1)};
+    kb_tensor_spec spec = {.dtype = KB_F32, .shape = KB_SHAPE(SIDE, SIDE), .door = KB_BACKDOOR};
+    kb_tensor a, out;
+    kb_queue_set set;
+    expect_ok(kb_full(ctx, &spec, 1, &a));
+    spec.shape = KB_SHAPE((uint64_t)2 * PRODUCTS * SIDE, SIDE);
+    spec.policy = &by_rows;
+    expect_ok(kb_full(ctx, &spec, 0, &out));
+    expect_ok(kb_queues_create(ctx, &(kb_queue_spec){.edges = &edge, .edge_count = 1}, &set));
+    expect_ok(kb_queues_install(ctx, set));
+    for (int waits = 0; waits < PRODUCTS; waits++) {
+        kb_error *err = kb_launch(ctx, NULL, &multiply_then_tell, a, out, waits);
+        assert_int_equal(kb_error_code(err), KB_ERR_FAULT);
+        assert_non_null(strstr(kb_error_message(err), "data race"));
+        assert_non_null(strstr(kb_error_message(err), "writes them (tl_composite at "));
+        kb_error_free(err);
+    }
+    expect_ok(kb_launch(ctx, NULL, &multiply_then_tell, a, out, PRODUCTS));
+    for (uint64_t row = 0; row < 2 * PRODUCTS * SIDE; row++) {
+        double value;
+        expect_ok(kb_tensor_get(ctx, out, KB_BACKDOOR, &KB_INDEX(row, SIDE - 1), &value));
+        assert_true(value == SIDE);
+    }
+    kb_context_destroy(ctx);
+}
+
 static void messages_stay_for_the_next_launch(void **state)
 {
     (void)state;
@@ -360,6 +449,8 @@ int main(void)
         cmocka_unit_test(launches_choose_among_sets),
         cmocka_unit_test(sets_and_collectives_at_the_same_time),
         cmocka_unit_test(a_failed_kernel_stops_its_launch_alone),
+        cmocka_unit_test(queues_are_empty_after_a_deadlock),
+        cmocka_unit_test(sends_come_after_composites_that_were_waited_for),
         cmocka_unit_test(messages_stay_for_the_next_launch),
         cmocka_unit_test(a_launch_without_queues_says_how_to_get_them),
         cmocka_unit_test(mistakes),

@@ -264,6 +264,58 @@ static void another_meaning_is_refused_by_the_call(void **state)
                   CUBES_OF_SIP * PES_OF_CUBE * RANK_SUM, "hierarchical_allreduce");
 }
 
+/* A tree on a ring would send nothing and be the fastest: it is refused, and auto leaves it out. */
+static void topologies_have_to_fit_their_modules(void **state)
+{
+    (void)state;
+    static const char file[] = "defaults: { algorithm: auto }\n"
+                               "algorithms:\n"
+                               "  mine: { module: tree, topology: ring_1d, mapper: lanes }\n"
+                               "  torus: { module: ring, topology: torus_2d }\n";
+    expect_result(file, SHARD_PER_PE, "auto", RANK_SUM, NULL);
+    call c = {.layout = ONE_SHARD, .algorithm = "torus"};
+    note_log n;
+    expect_error(reduce_with(file, &c, &n), KB_ERR_INPUT,
+                 "3 of 3 workers failed: ranks 0-2: algorithm 'torus': module ring needs topology "
+                 "ring_1d or ring_1d_unidir, not torus_2d");
+    c.algorithm = NULL;
+    expect_error(reduce_with("defaults: { algorithm: t }\n"
+                             "algorithms: { t: { module: tree, topology: ring_1d } }\n",
+                             &c, &n),
+                 KB_ERR_INPUT,
+                 "3 of 3 workers failed: ranks 0-2: kb_distributed_init_process_group: algorithm "
+                 "'t': module tree needs topology tree_binary, not ring_1d");
+    expect_result("defaults: { algorithm: hello_send }\n", ONE_SHARD, NULL, RANK_SUM, NULL);
+}
+
+/* With two elements over 2 cubes of 4 PEs, each cube has one, on its PE 0: not the cube layout. */
+static kb_error *reduce_two(kb_context *ctx, uint32_t rank, void *arg)
+{
+    (void)arg;
+    static const kb_policy policy = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
+    kb_tensor_spec spec = {
+        .dtype = KB_F16, .shape = KB_SHAPE(2), .policy = &policy, .door = KB_BACKDOOR};
+    kb_tensor x;
+    KB_TRY(kb_ahbm_set_device(ctx, rank));
+    KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
+    KB_TRY(kb_full(ctx, &spec, rank + 1.0, &x));
+    KB_TRY(kb_distributed_all_reduce(ctx, x, KB_SUM, NULL));
+    assert_true(first_of(ctx, x) == RANK_SUM);
+    return kb_distributed_destroy_process_group(ctx);
+}
+
+static void small_tensors_mean_what_large_ones_do(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"system.sips.count=3", "sip.cube_mesh.w=2",
+                                           "sip.cube_mesh.h=1"};
+    kb_context *ctx;
+    expect_ok(kb_context_create(
+        &(kb_context_options){.threads = 1, .settings = settings, .setting_count = 3}, &ctx));
+    expect_ok(kb_spawn(ctx, reduce_two, NULL, WORLD));
+    kb_context_destroy(ctx);
+}
+
 static void a_file_can_redefine_a_shipped_name(void **state)
 {
     (void)state;
@@ -283,6 +335,8 @@ int main(void)
         cmocka_unit_test(auto_serves_the_rest),
         cmocka_unit_test(notes_say_which_and_why),
         cmocka_unit_test(another_meaning_is_refused_by_the_call),
+        cmocka_unit_test(topologies_have_to_fit_their_modules),
+        cmocka_unit_test(small_tensors_mean_what_large_ones_do),
         cmocka_unit_test(a_file_can_redefine_a_shipped_name),
     };
     return cmocka_run_group_tests_name("select", tests, NULL, NULL);

@@ -93,8 +93,8 @@ check "links of devices without work do not count" mean_is_of_its_cube
 profile() { "$kernbench" run --bench "$bounds:$1" --timing-only --quiet --profile >"$scratch/text"; }
 check "a profile" profile gating
 check "a line, with its source" text '^  bounds.c:[0-9]+ .* tl_store\(y \+ me .*tl_softmax\(scores, 1\)\);'
-check "its operations" text '^    softmax, pe_math +[0-9.]+ +[0-9.]+ +128 +0\.[0-9]+ +vector 100 %'
-check "what they wait for" text '^    load, pe_dma_read +.* other_cubes 99 %, local_memory 1 %'
+check "its operations" text '^    softmax, pe_math +[0-9.]+ +[0-9.]+ +128 +0\.[0-9]+ +vector engine busy 100 %'
+check "what they wait for" text '^    load, pe_dma_read +.* waiting for other cubes 99 %, stalled on local memory 1 %'
 check "PEs without a kernel" text '^  \(imbalance\) +[0-9.]+ '
 check "nothing of it unless it is asked for" not grep -q '"profile"' \
     "$("$kernbench" run --bench "$bounds:gating" --json --quiet >"$scratch/plain"; echo "$scratch/plain")"

@@ -92,9 +92,9 @@ static void engines_are_named(void **state)
                        "while kernels run. The largest other part: stalled on local memory, 40.0 % "
                        "of the time.");
     f.roofline.gbs = 19;
-    expect_verdict(&f, "Compute bound: the vector engines are busy 60.0 % of the time, and 60.0 % "
-                       "while kernels run; but HBM delivers 95.0 % of its bandwidth, so faster "
-                       "engines would not help. The largest other part: stalled on local memory, "
+    expect_verdict(&f, "Memory bound: HBM delivers 19.00 of 20.00 GB/s, 95.0 % of peak, while "
+                       "kernels run: bandwidth bound. The vector engines keep up with it, busy "
+                       "60.0 % of the time. The largest other part: stalled on local memory, "
                        "40.0 % of the time.");
     topo_machine_destroy(machine);
 }

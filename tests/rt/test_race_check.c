@@ -139,9 +139,9 @@ static void expect_report(const char *text)
     if (strncmp(text, RACE, strlen(RACE)) != 0)
         fail_msg("%s", text);
     static const char first[] =
-        "kernel 'scale_first_row' on sip0.cube1.pe0 reads them at T ns (tl_load, "
-        "test_race_check.c:17), kernel 'scale_first_row' on sip0.cube0.pe0 writes them at T ns "
-        "(tl_store, test_race_check.c:18), and no chain of messages orders the two; 7 more "
+        "kernel 'scale_first_row' on sip0.cube1.pe0 reads them (tl_load at test_race_check.c:17, "
+        "issued at T ns), kernel 'scale_first_row' on sip0.cube0.pe0 writes them (tl_store at "
+        "test_race_check.c:18, issued at T ns), and no chain of messages orders the two; 7 more "
         "accesses of this launch race";
     assert_string_equal(text + strlen(RACE), first);
 }
@@ -289,7 +289,7 @@ static void products_read_and_write(void **state)
 {
     (void)state;
     expect_race(try_on(THREE_SIPS, KB_SHAPE(32), &by_columns, KB_HBM, &multiply_in_place, NULL, 0),
-                "pe0 writes them at ");
+                "pe0 writes them (tl_composite at ");
 }
 
 static void devices_do_not_race_with_each_other(void **state)

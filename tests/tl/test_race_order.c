@@ -11,6 +11,7 @@
  *   - what comes later in the program and follows all of these follows the effect too;
  *   - the next issue follows a receive that waits, and what a tl_wait waits for;
  *   - the effect of a receive follows that of its send.
+ * A product goes on after its effect, to the end of the program: no later operation waits for it.
  */
 #include "queue_rig.h"
 
@@ -352,6 +353,7 @@ static void make_programs(uint64_t seed, int ops)
 
 typedef struct touch {
     int pe, node, range;
+    int end; /* the node from which on it is over */
     bool writes;
     bool bytes[BYTES];
 } touch;
@@ -397,7 +399,7 @@ static void connect_nodes(model *m, int a, int b)
 static touch *add_touch(model *m, int pe, int node, const block *b, bool writes)
 {
     touch *t = &m->touches[m->touch_count++];
-    *t = (touch){.pe = pe, .node = node, .range = b->range, .writes = writes};
+    *t = (touch){.pe = pe, .node = node, .end = node, .range = b->range, .writes = writes};
     for (int64_t byte = 0; byte < BYTES; byte++)
         t->bytes[byte] = touches(b, byte);
     return t;
@@ -429,6 +431,7 @@ static void follow_conflicts(model *m, int first_of_pe, const touch *t)
 
 typedef struct thread {
     int pe;
+    int end; /* of the program */
     int first_touch;
     int last_write; /* effect of the last store or send; -1: none */
     int made[VARS]; /* what makes a variable */
@@ -474,6 +477,7 @@ static void model_access(model *m, thread *t, int i, const op *o)
     if (o->kind == PRODUCT) {
         follow_conflicts(m, t->first_touch, add_touch(m, t->pe, effect, &o->a, false));
         follow_conflicts(m, t->first_touch, add_touch(m, t->pe, effect, &o->at, true));
+        m->touches[m->touch_count - 1].end = m->touches[m->touch_count - 2].end = t->end;
     }
     if (o->kind == LOAD)
         t->made[o->var] = effect;
@@ -493,7 +497,8 @@ static void model_receive(model *m, thread *t, int i, const op *o)
  * split off before. */
 static void model_pe(model *m, int pe, const program *p)
 {
-    thread t = {.pe = pe, .first_touch = m->touch_count, .last_write = -1};
+    thread t = {
+        .pe = pe, .end = m->issue[pe][p->count], .first_touch = m->touch_count, .last_write = -1};
     for (int i = 0; i < p->count; i++) {
         const op *o = &p->ops[i];
         if (o->kind == WAIT)
@@ -582,8 +587,7 @@ static void find_races(model *m)
         for (int j = 0; j < m->touch_count; j++) {
             const touch *a = &m->touches[i], *b = &m->touches[j];
             if (a->pe == b->pe || a->range != b->range || a->range == OWN ||
-                !(a->writes || b->writes) || m->reach[a->node][b->node] ||
-                m->reach[b->node][a->node])
+                !(a->writes || b->writes) || m->reach[a->end][b->node] || m->reach[b->end][a->node])
                 continue;
             for (int k = 0; k < BYTES; k++)
                 if (a->bytes[k] && b->bytes[k])
