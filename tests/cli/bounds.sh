@@ -25,7 +25,7 @@ verdict() {
     found=$("$tests/run-json" verdict <"$scratch/doc") || return 1
     # shellcheck disable=SC2254 # a pattern is wanted
     case $found in
-    "\""$1"\"") return 0 ;;
+    \"$1\") return 0 ;;
     esac
     echo "$found"
     return 1
