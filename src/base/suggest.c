@@ -5,7 +5,6 @@
  */
 #include "base/suggest.h"
 
-#include <ctype.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,9 +25,14 @@ static size_t min(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+/* The character as it is compared without case. */
 static char fold(char c)
 {
-    return c == '_' ? '-' : (char)tolower((unsigned char)c);
+    if (c == '_')
+        return '-';
+    if (c >= 'A' && c <= 'Z')
+        return (char)(c + ('a' - 'A'));
+    return c;
 }
 
 /* Copies a string, in small letters if it is to be compared without case; false if it is too long.
@@ -39,7 +43,9 @@ static bool copy(char into[static KB_SUGGEST_MAX + 1], const char *from, bool fo
     if (length > KB_SUGGEST_MAX)
         return false;
     for (size_t i = 0; i <= length; i++)
-        into[i] = folded ? fold(from[i]) : from[i];
+        into[i] = from[i];
+    for (size_t i = 0; folded && i < length; i++)
+        into[i] = fold(into[i]);
     return true;
 }
 

@@ -264,9 +264,9 @@ static draw_rect pe_box(const draw_canvas *c, uint32_t pe)
     uint32_t before;
     (void)share_router(c, pe, &before);
     draw_point at = router_point(c, topo_pe_router(c->machine, pe));
-    return (draw_rect){at.x + NEXT + before % d->tile_columns * d->cell_w,
-                       at.y + NEXT + (double)(before / d->tile_columns) * ROW, d->cell_w - 4,
-                       ROW - 4};
+    uint32_t row = before / d->tile_columns, column = before % d->tile_columns;
+    return (draw_rect){at.x + NEXT + column * d->cell_w, at.y + NEXT + row * (double)ROW,
+                       d->cell_w - 4, ROW - 4};
 }
 
 /* ---- Pieces ------------------------------------------------------------------------------ */

@@ -291,15 +291,16 @@ static kb_code load(const char *library, const char *file, plugin *p)
     return code;
 }
 
-/* A file of several benches, none of which was named. */
+/* A file of several benches, none of which was named; there is a first one. */
 static kb_code several(const char *file, const kb_bench_spec *const *specs)
 {
+    const char *first = specs[0]->name;
     kb_text names = KB_TEXT_INIT;
     for (size_t i = 0; specs[i]; i++)
         kb_text_printf(&names, "%s%s", i > 0 ? ", " : "", specs[i]->name);
     kb_code code =
         cli_fail(KB_ERR_INPUT, "%s has several benches: name one, as in --bench %s:%s; it has %s",
-                 file, file, specs[0]->name, kb_text_peek(&names));
+                 file, file, first, kb_text_peek(&names));
     kb_text_fini(&names);
     return code;
 }

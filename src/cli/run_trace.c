@@ -79,7 +79,7 @@ static kb_error *count_kinds(run_trace *t, const topo_machine *machine)
     kb_error *err = counters ? NULL : kb_error_nomem();
     for (size_t i = 0; !err && i < classes.all.count; i++)
         err = count_class(t, &classes.all.items[i], &counters[i]);
-    for (size_t i = 0; !err && i < t->link_count; i++)
+    for (size_t i = 0; counters && !err && i < t->link_count; i++)
         t->links[i] = (link_counters){
             .kind = counters[link_classes_index(&classes, machine, (uint32_t)i)],
             .hbm = NO_COUNTER,

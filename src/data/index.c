@@ -244,7 +244,9 @@ typedef union sum {
 } sum;
 
 /* Sums of some elements of a slab. They are in the scratch. */
-enum { SUMS = DATA_TILE_ROWS * DATA_TILE_COLUMNS * sizeof(data_number) / sizeof(sum) };
+enum {
+    SUMS = sizeof(data_number) * DATA_TILE_ROWS * DATA_TILE_COLUMNS / sizeof(sum),
+};
 typedef struct window {
     sum *sums;
     uint64_t first, count;

@@ -19,7 +19,7 @@ static void warn_line(kb_context *ctx, const char *line)
         fprintf(stderr, "kernbench: warning: %s\n", line);
 }
 
-static void warn_formatted(kb_context *ctx, const char *format, va_list args)
+static void KB_PRINTF(2, 0) warn_formatted(kb_context *ctx, const char *format, va_list args)
 {
     kb_text text = KB_TEXT_INIT;
     kb_text_vprintf(&text, format, args);

@@ -117,10 +117,10 @@ static void divide(const pe_record *record, kb_time time, kb_time parts[KB_CAUSE
 
 static uint8_t largest_cause(const kb_time parts[KB_CAUSES])
 {
-    uint8_t largest = 0;
-    for (uint8_t c = 1; c < KB_CAUSES; c++)
+    int largest = 0;
+    for (int c = 1; c < KB_CAUSES; c++)
         largest = parts[c] > parts[largest] ? c : largest;
-    return largest;
+    return (uint8_t)largest;
 }
 
 /* The PE's watcher is told of an interval when another cause is the largest. */

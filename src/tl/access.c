@@ -34,12 +34,13 @@ static const char *keep_name(tl_runner *runner, const char *name)
     size_t at = find_name(runner, name, &is_there);
     if (is_there)
         return runner->tensor_names.items[at];
-    char *copy = kb_alloc_array(strlen(name) + 1, 1);
+    size_t bytes = strlen(name) + 1;
+    char *copy = kb_alloc_array(bytes, 1);
     if (!copy || !kb_vec_reserve(&runner->tensor_names, 1)) {
         free(copy);
         return NULL;
     }
-    strcpy(copy, name);
+    memcpy(copy, name, bytes);
     char **items = runner->tensor_names.items;
     memmove(&items[at + 1], &items[at], (runner->tensor_names.count++ - at) * sizeof *items);
     items[at] = copy;

@@ -11,7 +11,7 @@ enum { RANKS = 5, ELEMENTS = 7 };
 typedef void arguments_fn(void *self, uint32_t rank, uint64_t address, kb_ccl_arguments *args);
 
 /* 0 if every element is right. The arguments are those for KB_F32 and ELEMENTS elements. */
-static int ring_mock(const kb_kernel *kernel, arguments_fn *arguments)
+static inline int ring_mock(const kb_kernel *kernel, arguments_fn *arguments)
 {
     kb_mock_edge edges[2 * RANKS];
     float data[RANKS][ELEMENTS];

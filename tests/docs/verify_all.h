@@ -4,7 +4,7 @@
 #include <kernbench/kernbench.h>
 
 /* Compares every element with the value, exactly. */
-static kb_error *verify_all(kb_bench *bench, kb_tensor tensor, double value)
+static inline kb_error *verify_all(kb_bench *bench, kb_tensor tensor, double value)
 {
     kb_shape shape;
     KB_TRY(kb_tensor_shape(kb_bench_context(bench), tensor, &shape));

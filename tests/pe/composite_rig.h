@@ -62,9 +62,9 @@ static inline void plain_make(plain_product *p, uint64_t m, uint64_t k, uint64_t
     p->is = (pe_product){.m = m,
                          .k = k,
                          .n = n,
-                         .a = {&p->a, 1, bytes},
-                         .b = {&p->b, 1, bytes},
-                         .c = {&p->c, 1, bytes},
+                         .a = {.rects = &p->a, .rect_count = 1, .element_bytes = bytes},
+                         .b = {.rects = &p->b, .rect_count = 1, .element_bytes = bytes},
+                         .c = {.rects = &p->c, .rect_count = 1, .element_bytes = bytes},
                          .op = {.label = ""}};
 }
 

@@ -82,7 +82,12 @@ static void operands_in_several_memories(void **state)
     a[1].column = row / 2;
     mem_rect b = matrix_at(0, k, n, 2), c = matrix_at(1 << 30, m, n, 2);
     b.at.memory = KB_SRAM;
-    pe_product product = {.m = m, .k = k, .n = n, .a = {a, 2, 2}, .b = {&b, 1, 2}, .c = {&c, 1, 2}};
+    pe_product product = {.m = m,
+                          .k = k,
+                          .n = n,
+                          .a = {.rects = a, .rect_count = 2, .element_bytes = 2},
+                          .b = {.rects = &b, .rect_count = 1, .element_bytes = 2},
+                          .c = {.rects = &c, .rect_count = 1, .element_bytes = 2}};
     /* 8 * 4 folds of 256 rows and 190; of the slice it is 128 + 128 KiB that count. */
     assert_true(time_product(&r, &product) >= (8 * 4 * 256 + 190) * KB_NS);
 

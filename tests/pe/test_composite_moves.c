@@ -161,12 +161,13 @@ static uint32_t multiply_any(composite_rig *r, kb_rng *rng, bool a_streams, bool
     lay_out(rng, &a, m, k, &offset);
     lay_out(rng, &b, k, n, &offset);
     lay_out(rng, &c, m, n, &offset);
-    pe_product product = {.m = m,
-                          .k = k,
-                          .n = n,
-                          .a = {a.rects, a_streams ? a.count : 0, BYTES},
-                          .b = {b.rects, b_streams ? b.count : 0, BYTES},
-                          .c = {c.rects, c.count, BYTES}};
+    pe_product product = {
+        .m = m,
+        .k = k,
+        .n = n,
+        .a = {.rects = a.rects, .rect_count = a_streams ? a.count : 0, .element_bytes = BYTES},
+        .b = {.rects = b.rects, .rect_count = b_streams ? b.count : 0, .element_bytes = BYTES},
+        .c = {.rects = c.rects, .rect_count = c.count, .element_bytes = BYTES}};
     stores = results = tcm_reads = tcm_writes = 0;
     (void)time_product(r, &product);
     check_tcm(m, k, n);
