@@ -414,12 +414,16 @@ static kb_error *begin_check(rt_launch *launch)
     return NULL;
 }
 
-static void warn_of_cut_off(const rt_launch *launch)
+/* Who asked for a fault is not told that all is well when not all was looked at. */
+static kb_error *report_cut_off(const rt_launch *launch)
 {
-    rt_warn(launch->ctx,
-            "launch '%s' has too many accesses and messages to look for data races in all of them: "
-            "those of its beginning were checked",
-            launch->result.name);
+    static const char format[] =
+        "launch '%s' has too many accesses and messages to look for data races in all of them: "
+        "those of its beginning were checked";
+    if (launch->ctx->race_check == KB_RACES_FAIL)
+        return kb_error_new(KB_ERR_FAULT, format, launch->result.name);
+    rt_warn(launch->ctx, format, launch->result.name);
+    return NULL;
 }
 
 /* What is wrong is said, or returned. */
@@ -435,7 +439,7 @@ static kb_error *report_races(const rt_launch *launch)
     else if (!err && text.length > 0)
         rt_warn(ctx, "%s", kb_text_peek(&text));
     if (!err && cut_off)
-        warn_of_cut_off(launch);
+        err = report_cut_off(launch);
     kb_text_fini(&text);
     return err;
 }
