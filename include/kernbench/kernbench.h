@@ -1046,7 +1046,7 @@ typedef struct kb_collective_options {
  * a block for each rank, blocks follow each other in the order of ranks. With "auto" results are
  * the same bits on every rank, and a reduction is element by element over the ranks. Entries of
  * ccl.yaml may need a certain layout, differ in the last bits between ranks, or combine the shards
- * inside a SIP too (reduce_shards): whoever needs the plain result asks for "auto".
+ * inside a SIP too (reduce_shards): a call that needs the plain result asks for "auto".
  *
  * What a collective under way uses is not to be changed or freed. Where there is an input and an
  * output, these are two tensors.
