@@ -216,8 +216,8 @@ static void add_remote_resource(const run_figures *f, int cause, kb_text *text)
     else if (busy < is_idle && cause != KB_CAUSE_MESSAGE && cause != KB_CAUSE_CREDIT)
         kb_text_puts(text, ": latency bound");
     else if (busy < is_idle)
-        kb_text_printf(text, ": not the limit; the %s late",
-                       cause == KB_CAUSE_MESSAGE ? "senders send" : "receivers receive");
+        kb_text_printf(text, ": not its bandwidth, but the latency of messages or late %s",
+                       cause == KB_CAUSE_MESSAGE ? "senders" : "receivers");
 }
 
 static void remote_verdict(const run_figures *f, int cause, kb_text *text)

@@ -102,4 +102,12 @@ check "with data and a trace, too" outcome 0 '*Profile by source line: 1 PE, *Ve
     "$kernbench" run --bench qkv_gemm --verify-data --profile --trace "$scratch/trace" --quiet
 check "the trace has states" grep -q '"cat":"state","name":"matrix_drain"' "$scratch/trace"
 
+# Messages between PEs of one SIP pass none of its links to the switch, which launches use.
+messages() {
+    "$kernbench" run --bench halo --param rows=128 --param columns=1 --param steps=400 --timing-only \
+        --json --quiet >"$scratch/doc" &&
+        verdict 'Communication bound: waiting for messages *the busiest link on the way, sip0.cube*.noc.*latency of messages or late senders*'
+}
+check "messages inside a SIP: a link that they pass" messages
+
 finish
