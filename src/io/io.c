@@ -5,7 +5,9 @@
  * of the chain begins when the last one has ended. Where completions join, the chain of the one
  * that came last goes on.
  *
- * Processors are pure latency: they work on any number of commands at once.
+ * Processors are pure latency: they work on any number of commands at once. What they take depends
+ * on what they do, so it is charged here, and not by the transport: a command and its completions
+ * are decoded; of a recorded one, completions are counted and the next is triggered.
  */
 #include "io.h"
 
@@ -33,28 +35,37 @@ typedef struct group {
     uint32_t cube;
     uint32_t waiting; /* targets that have not completed */
     uint32_t first, last;
+    bool held; /* at the m_cpu */
 } group;
 
 typedef struct command {
     net_receipt chain;
-    uint64_t cube_bytes;
-    io_arrive_fn *arrive;
-    io_done_fn *done;
-    void *self;
-    uint64_t arg;
-    kb_error *err; /* of the first target that failed */
-    uint32_t sip;
+    io_command is;    /* without its targets */
+    kb_error *err;    /* of the first target that failed */
     uint32_t waiting; /* groups that have not completed */
     uint32_t first, last;
     uint32_t before, after; /* among all that are under way */
+    bool held;              /* at the io_cpu */
 } command;
+
+/* A message that is on its way to a node, or being worked on there. */
+typedef struct letter {
+    net_done_fn *then; /* called with `self` when both is over */
+    void *self;
+    uint64_t arg;
+    kb_time work; /* what the node takes */
+    net_receipt leg;
+} letter;
 
 struct io {
     kb_sim *sim;
     const topo_machine *machine;
     net *fabric;
     net_ways ways;
-    kb_pool commands, groups, targets;
+    const topo_control_figures *io_cpu, *m_cpu;
+    kb_source source;
+    kb_handler on_work_done;
+    kb_pool commands, groups, targets, letters;
     uint32_t newest;  /* command under way */
     uint32_t serials; /* of tickets */
 };
@@ -74,7 +85,26 @@ static target *target_at(const io *control, uint32_t index)
     return kb_pool_at(&control->targets, index);
 }
 
-kb_error *io_create(kb_sim *sim, const topo_machine *machine, net *fabric, io **out)
+static letter *letter_at(const io *control, uint32_t index)
+{
+    return kb_pool_at(&control->letters, index);
+}
+
+static void end_letter(io *control, uint32_t l)
+{
+    letter last = *letter_at(control, l);
+    kb_pool_give(&control->letters, l);
+    last.then(last.self, last.arg, &last.leg);
+}
+
+static void work_done(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim;
+    end_letter(self, (uint32_t)arg);
+}
+
+kb_error *io_create(kb_sim *sim, const topo_machine *machine, net *fabric, uint32_t source_id,
+                    io **out)
 {
     *out = NULL;
     io *control = kb_alloc_zeroed(1, sizeof *control);
@@ -86,7 +116,13 @@ kb_error *io_create(kb_sim *sim, const topo_machine *machine, net *fabric, io **
     kb_pool_init(&control->commands, sizeof(command));
     kb_pool_init(&control->groups, sizeof(group));
     kb_pool_init(&control->targets, sizeof(target));
+    kb_pool_init(&control->letters, sizeof(letter));
+    control->io_cpu = &topo_machine_shape(machine)->io_cpu;
+    control->m_cpu = &topo_machine_shape(machine)->m_cpu;
+    control->source = kb_source_make(source_id);
     kb_error *err = net_ways_init(&control->ways, machine);
+    if (!err)
+        err = kb_sim_add_handler(sim, work_done, control, &control->on_work_done);
     if (err) {
         io_destroy(control);
         return err;
@@ -101,6 +137,7 @@ void io_destroy(io *control)
         return;
     for (uint32_t c = control->newest; c != NONE; c = command_at(control, c)->before)
         kb_error_free(command_at(control, c)->err);
+    kb_pool_fini(&control->letters);
     kb_pool_fini(&control->targets);
     kb_pool_fini(&control->groups);
     kb_pool_fini(&control->commands);
@@ -141,14 +178,10 @@ static uint32_t take_command(io *control, const io_command *from)
     kb_time now = kb_sim_now(control->sim);
     *command_at(control, c) = (command){
         .chain = {.issued = now, .ended = now},
-        .cube_bytes = from->cube_bytes,
-        .arrive = from->arrive,
-        .done = from->done,
-        .self = from->self,
-        .arg = from->arg,
-        .sip = from->sip,
+        .is = *from,
         .before = control->newest,
     };
+    command_at(control, c)->is.targets = NULL;
     if (control->newest != NONE)
         command_at(control, control->newest)->after = c;
     control->newest = c;
@@ -224,21 +257,63 @@ static net_receipt chain_with(const net_receipt *chain, const net_receipt *leg)
     return longer;
 }
 
-/* ---- Up: completions --------------------------------------------------------------------- */
+/* It has been held until now. */
+static void extend_by_wait(net_receipt *chain, kb_time now)
+{
+    net_receipt wait = {.queueing = now - chain->ended};
+    extend(chain, &wait, now);
+}
+
+/* ---- Messages ---------------------------------------------------------------------------- */
+
+static void on_letter(void *self, uint64_t arg, const net_receipt *leg)
+{
+    io *control = self;
+    letter *le = letter_at(control, (uint32_t)arg);
+    le->leg = *leg;
+    if (le->work == 0) {
+        end_letter(control, (uint32_t)arg);
+        return;
+    }
+    le->leg.overhead += le->work;
+    le->leg.ended += le->work;
+    kb_sim_after(control->sim, &control->source, le->work, control->on_work_done, arg);
+}
+
+typedef struct route {
+    uint32_t from, to;
+    uint64_t bytes;
+    bool reply;
+    kb_time work; /* at its end */
+} route;
 
 /* Control processors pass on what they got; hosts and PEs make what they send. */
-static kb_error *send(io *control, uint32_t from, uint32_t to, uint64_t bytes, bool reply,
-                      net_done_fn *done, uint32_t arg)
+static kb_error *send_letter(io *control, const route *way, net_done_fn *then, void *self,
+                             uint64_t arg)
 {
     const topo_graph *graph = topo_machine_graph(control->machine);
-    topo_kind kind = (topo_kind)graph->nodes.items[from].kind;
-    net_order order = net_ways_between(&control->ways, from, to, bytes, false);
-    order.forwarded = kind == TOPO_IO_CPU || kind == TOPO_M_CPU;
-    order.reply = reply;
-    order.done = done;
+    uint32_t l = kb_pool_take(&control->letters);
+    if (l == NONE)
+        return kb_error_nomem();
+    *letter_at(control, l) = (letter){.then = then, .self = self, .arg = arg, .work = way->work};
+    net_order order = net_ways_between(&control->ways, way->from, way->to, way->bytes, false);
+    order.forwarded = topo_is_control(&graph->nodes.items[way->from]);
+    order.reply = way->reply;
+    order.done = on_letter;
     order.self = control;
-    order.arg = arg;
-    return net_submit(control->fabric, &order);
+    order.arg = l;
+    kb_error *err = net_submit(control->fabric, &order);
+    if (err)
+        kb_pool_give(&control->letters, l);
+    return err;
+}
+
+/* What cannot be sent is lost, so the run fails. */
+static void send(io *control, route way, net_done_fn *then, uint32_t arg)
+{
+    kb_error *err = send_letter(control, &way, then, control, arg);
+    if (err)
+        kb_sim_fail(control->sim, err);
 }
 
 static uint32_t host_node(const io *control)
@@ -261,23 +336,70 @@ static uint32_t pe_node(const io *control, uint32_t sip, uint32_t cube, uint32_t
     return topo_node_at(control->machine, TOPO_PE_DMA, sip, cube, pe);
 }
 
+kb_error *io_send(io *control, const io_message *message)
+{
+    uint32_t device = io_cpu_node(control, message->sip), host = host_node(control);
+    route way = {.bytes = IO_HEADER_BYTES + message->bytes};
+    switch (message->way) {
+    case IO_HOST_TO_DEVICE:
+    case IO_HOST_SIGNAL:
+        way.from = host;
+        way.to = device;
+        way.work =
+            message->way == IO_HOST_SIGNAL ? control->io_cpu->count_fs : control->io_cpu->decode_fs;
+        break;
+    case IO_DEVICE_TO_HOST:
+        way.from = device;
+        way.to = host;
+        way.reply = true;
+        break;
+    case IO_DEVICE_TO_DEVICE:
+        way.from = device;
+        way.to = io_cpu_node(control, message->peer);
+        way.work = control->io_cpu->count_fs;
+        break;
+    }
+    return send_letter(control, &way, message->done, message->self, message->arg);
+}
+
+/* ---- Up: completions --------------------------------------------------------------------- */
+
+/* What a control processor takes for a completion. */
+static kb_time join_time(const command *cm, const topo_control_figures *figures)
+{
+    return cm->is.recorded ? figures->count_fs : figures->decode_fs;
+}
+
+static void end_command(io *control, uint32_t c)
+{
+    command last = *command_at(control, c);
+    give_command(control, c);
+    last.is.done(last.is.self, last.is.arg, &last.chain, last.err);
+}
+
 /* A completion of the whole command is at the host. */
 static void on_host(void *self, uint64_t arg, const net_receipt *leg)
 {
     io *control = self;
-    command last = *command_at(control, (uint32_t)arg);
-    extend(&last.chain, leg, leg->ended);
-    give_command(control, (uint32_t)arg);
-    last.done(last.self, last.arg, &last.chain, last.err);
+    extend(&command_at(control, (uint32_t)arg)->chain, leg, leg->ended);
+    end_command(control, (uint32_t)arg);
 }
 
+/* All completions are at the io_cpu. */
 static void complete_command(io *control, uint32_t c)
 {
-    uint32_t io_cpu = io_cpu_node(control, command_at(control, c)->sip);
-    kb_error *err =
-        send(control, io_cpu, host_node(control), IO_COMPLETION_BYTES, true, on_host, c);
-    if (err)
-        kb_sim_fail(control->sim, err);
+    const command *cm = command_at(control, c);
+    if (cm->is.joined)
+        cm->is.joined(cm->is.self, cm->is.arg, cm->err);
+    if (cm->is.recorded) {
+        end_command(control, c);
+        return;
+    }
+    route way = {.from = io_cpu_node(control, cm->is.sip),
+                 .to = host_node(control),
+                 .bytes = IO_COMPLETION_BYTES,
+                 .reply = true};
+    send(control, way, on_host, c);
 }
 
 /* A completion of a group is at the control processor of the SIP. */
@@ -295,11 +417,15 @@ static void on_io_cpu_again(void *self, uint64_t arg, const net_receipt *leg)
 static void complete_group(io *control, uint32_t g)
 {
     const group *gr = group_at(control, g);
-    uint32_t sip = command_at(control, gr->command)->sip;
-    kb_error *err = send(control, m_cpu_node(control, sip, gr->cube), io_cpu_node(control, sip),
-                         IO_COMPLETION_BYTES, true, on_io_cpu_again, g);
-    if (err)
-        kb_sim_fail(control->sim, err);
+    const command *cm = command_at(control, gr->command);
+    route way = {.from = m_cpu_node(control, cm->is.sip, gr->cube),
+                 .to = io_cpu_node(control, cm->is.sip),
+                 .bytes = IO_COMPLETION_BYTES,
+                 .reply = true,
+                 .work = join_time(cm, control->io_cpu)};
+    if (cm->is.cube_joined)
+        cm->is.cube_joined(cm->is.self, cm->is.arg, gr->cube);
+    send(control, way, on_io_cpu_again, g);
 }
 
 /* A completion of a target is at the control processor of its cube. */
@@ -329,11 +455,12 @@ void io_finish(io *control, uint64_t ticket, const net_receipt *work, kb_error *
         kb_error_free(err);
     else
         cm->err = err;
-    err =
-        send(control, pe_node(control, cm->sip, gr->cube, ta->pe),
-             m_cpu_node(control, cm->sip, gr->cube), IO_COMPLETION_BYTES, true, on_m_cpu_again, t);
-    if (err)
-        kb_sim_fail(control->sim, err);
+    route way = {.from = pe_node(control, cm->is.sip, gr->cube, ta->pe),
+                 .to = m_cpu_node(control, cm->is.sip, gr->cube),
+                 .bytes = IO_COMPLETION_BYTES,
+                 .reply = true,
+                 .work = join_time(cm, control->m_cpu)};
+    send(control, way, on_m_cpu_again, t);
 }
 
 /* ---- Down: the command ------------------------------------------------------------------- */
@@ -348,40 +475,111 @@ static void on_pe(void *self, uint64_t arg, const net_receipt *leg)
     if (++control->serials == NONE)
         control->serials++;
     ta->serial = control->serials;
-    cm->arrive(cm->self, (uint64_t)ta->serial << 32 | arg, ta->number);
+    cm->is.arrive(cm->is.self, (uint64_t)ta->serial << 32 | arg, ta->number);
+}
+
+/* From the m_cpu to PEs. */
+static void send_to_pes(io *control, uint32_t g)
+{
+    const group *gr = group_at(control, g);
+    const command *cm = command_at(control, gr->command);
+    uint32_t m_cpu = m_cpu_node(control, cm->is.sip, gr->cube);
+    for (uint32_t t = gr->first; t != NONE; t = target_at(control, t)->next) {
+        const target *ta = target_at(control, t);
+        route way = {.from = m_cpu,
+                     .to = pe_node(control, cm->is.sip, gr->cube, ta->pe),
+                     .bytes = IO_HEADER_BYTES + ta->bytes};
+        send(control, way, on_pe, t);
+    }
 }
 
 static void on_m_cpu(void *self, uint64_t arg, const net_receipt *leg)
 {
     io *control = self;
-    group *gr = group_at(control, (uint32_t)arg);
+    uint32_t g = (uint32_t)arg;
+    group *gr = group_at(control, g);
     const command *cm = command_at(control, gr->command);
     gr->chain = chain_with(&cm->chain, leg);
-    uint32_t m_cpu = m_cpu_node(control, cm->sip, gr->cube);
-    kb_error *err = NULL;
-    for (uint32_t t = gr->first; t != NONE && !err; t = target_at(control, t)->next) {
-        const target *ta = target_at(control, t);
-        err = send(control, m_cpu, pe_node(control, cm->sip, gr->cube, ta->pe),
-                   IO_HEADER_BYTES + ta->bytes, false, on_pe, t);
+    gr->held = cm->is.cube_held != NULL;
+    if (gr->held)
+        cm->is.cube_held(cm->is.self, cm->is.arg, gr->cube, g);
+    else
+        send_to_pes(control, g);
+}
+
+void io_release_cube(io *control, uint64_t ticket)
+{
+    group *gr = group_at(control, (uint32_t)ticket);
+    KB_ASSERT(gr->held);
+    gr->held = false;
+    extend_by_wait(&gr->chain, kb_sim_now(control->sim));
+    send_to_pes(control, (uint32_t)ticket);
+}
+
+/* From the io_cpu to m_cpus. */
+static void send_to_cubes(io *control, uint32_t c)
+{
+    const command *cm = command_at(control, c);
+    uint32_t io_cpu = io_cpu_node(control, cm->is.sip);
+    for (uint32_t g = cm->first; g != NONE; g = group_at(control, g)->next) {
+        const group *gr = group_at(control, g);
+        route way = {.from = io_cpu,
+                     .to = m_cpu_node(control, cm->is.sip, gr->cube),
+                     .bytes = IO_HEADER_BYTES + cm->is.cube_bytes + gr->bytes,
+                     .work =
+                         cm->is.recorded ? control->m_cpu->trigger_fs : control->m_cpu->decode_fs};
+        send(control, way, on_m_cpu, g);
     }
-    if (err)
-        kb_sim_fail(control->sim, err);
 }
 
 static void on_io_cpu(void *self, uint64_t arg, const net_receipt *leg)
 {
     io *control = self;
-    command *cm = command_at(control, (uint32_t)arg);
+    uint32_t c = (uint32_t)arg;
+    command *cm = command_at(control, c);
     extend(&cm->chain, leg, leg->ended);
-    uint32_t io_cpu = io_cpu_node(control, cm->sip);
-    kb_error *err = NULL;
-    for (uint32_t g = cm->first; g != NONE && !err; g = group_at(control, g)->next) {
-        const group *gr = group_at(control, g);
-        err = send(control, io_cpu, m_cpu_node(control, cm->sip, gr->cube),
-                   IO_HEADER_BYTES + cm->cube_bytes + gr->bytes, false, on_m_cpu, g);
+    cm->held = cm->is.held != NULL;
+    if (cm->held)
+        cm->is.held(cm->is.self, cm->is.arg, c);
+    else
+        send_to_cubes(control, c);
+}
+
+/* The command goes on from where it is held. */
+static command *take_held(io *control, uint64_t ticket)
+{
+    command *cm = command_at(control, (uint32_t)ticket);
+    KB_ASSERT(cm->held);
+    cm->held = false;
+    extend_by_wait(&cm->chain, kb_sim_now(control->sim));
+    return cm;
+}
+
+void io_release(io *control, uint64_t ticket)
+{
+    take_held(control, ticket);
+    send_to_cubes(control, (uint32_t)ticket);
+}
+
+void io_cancel(io *control, uint64_t ticket, kb_error *err)
+{
+    take_held(control, ticket)->err = err;
+    complete_command(control, (uint32_t)ticket);
+}
+
+/* A recorded command is at the io_cpu: triggering it takes a while. */
+static void trigger(io *control, uint32_t c)
+{
+    command *cm = command_at(control, c);
+    uint32_t l = kb_pool_take(&control->letters);
+    if (l == NONE) {
+        kb_sim_fail(control->sim, kb_error_nomem());
+        return;
     }
-    if (err)
-        kb_sim_fail(control->sim, err);
+    kb_time now = cm->chain.ended, work = control->io_cpu->trigger_fs;
+    net_receipt leg = {.issued = now, .ended = now + work, .overhead = work};
+    *letter_at(control, l) = (letter){.then = on_io_cpu, .self = control, .arg = c, .leg = leg};
+    kb_sim_after(control->sim, &control->source, work, control->on_work_done, l);
 }
 
 static bool is_after(const io_target *a, const io_target *b)
@@ -420,9 +618,14 @@ kb_error *io_submit(io *control, const io_command *from)
     if (c == NONE)
         return kb_error_nomem();
     kb_error *err = add_targets(control, c, from) ? NULL : kb_error_nomem();
-    if (!err)
-        err = send(control, host_node(control), io_cpu_node(control, from->sip), bytes, false,
-                   on_io_cpu, c);
+    route way = {.from = host_node(control),
+                 .to = io_cpu_node(control, from->sip),
+                 .bytes = bytes,
+                 .work = control->io_cpu->decode_fs};
+    if (!err && from->recorded)
+        trigger(control, c);
+    else if (!err)
+        err = send_letter(control, &way, on_io_cpu, control, c);
     if (err)
         give_command(control, c);
     return err;

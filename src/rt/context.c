@@ -310,14 +310,15 @@ static kb_error *make_pes(kb_context *ctx, const places *first)
 static kb_error *make_machine(kb_context *ctx, const kb_context_options *options)
 {
     KB_TRY(net_create_for(ctx->sim, ctx->machine, RT_MACHINE, options->no_elision, &ctx->fabric));
-    uint64_t units = RT_MACHINE + (uint64_t)net_source_count(ctx->fabric);
+    uint64_t control = RT_MACHINE + (uint64_t)net_source_count(ctx->fabric);
+    uint64_t units = control + 1;
     uint64_t kernels = units + pe_units_source_count(ctx->machine);
     if (kernels + ctx->shape->pe_count > RT_PROGRAM)
         return kb_error_new(KB_ERR_INPUT, "the machine is too large to run programs on");
     KB_TRY(kb_oplog_create(ctx->sim, ctx->shape->pe_count, &ctx->log));
     kb_oplog_watch(ctx->log, options->on_op, options->on_op_self);
     KB_TRY(net_ways_init(&ctx->ways, ctx->machine));
-    KB_TRY(io_create(ctx->sim, ctx->machine, ctx->fabric, &ctx->control));
+    KB_TRY(io_create(ctx->sim, ctx->machine, ctx->fabric, (uint32_t)control, &ctx->control));
     KB_TRY(rt_turns_init(ctx));
     pe_dma_options dma_options = {
         .sim = ctx->sim,

@@ -15,6 +15,13 @@ static void read_overhead(kb_config_node *settings, topo_parameters *parameters)
     topo_read_time(settings, "overhead_ns", &parameters->overhead_fs);
 }
 
+static void read_control(kb_config_node *settings, topo_parameters *parameters)
+{
+    read_overhead(settings, parameters);
+    topo_read_time(settings, "count_ns", &parameters->count_fs);
+    topo_read_time(settings, "trigger_ns", &parameters->trigger_fs);
+}
+
 static void read_hbm(kb_config_node *settings, topo_parameters *parameters)
 {
     __extension__ typedef unsigned __int128 wide;
@@ -41,14 +48,14 @@ static const topo_component builtins[] = {
     {.name = "builtin.host", .kind = TOPO_HOST, .read = read_overhead},
     {.name = "builtin.switch", .kind = TOPO_SWITCH, .read = read_overhead},
     {.name = "builtin.pcie_ep", .kind = TOPO_PCIE_EP, .read = read_overhead},
-    {.name = "builtin.io_cpu", .kind = TOPO_IO_CPU, .read = read_overhead},
+    {.name = "builtin.io_cpu", .kind = TOPO_IO_CPU, .read = read_control},
     {.name = "builtin.io_noc", .kind = TOPO_IO_NOC, .read = read_overhead},
     {.name = "builtin.router", .kind = TOPO_ROUTER, .read = read_overhead},
     {.name = "builtin.ucie", .kind = TOPO_UCIE, .read = read_overhead},
     {.name = "builtin.xbar", .kind = TOPO_XBAR, .read = read_overhead},
     {.name = "builtin.hbm_ctrl", .kind = TOPO_HBM_CTRL, .read = read_hbm},
     {.name = "builtin.sram", .kind = TOPO_SRAM, .read = read_sram},
-    {.name = "builtin.m_cpu", .kind = TOPO_M_CPU, .read = read_overhead},
+    {.name = "builtin.m_cpu", .kind = TOPO_M_CPU, .read = read_control},
     {.name = "builtin.pe_dma", .kind = TOPO_PE_DMA, .read = read_overhead},
 };
 

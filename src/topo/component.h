@@ -24,6 +24,8 @@ typedef struct topo_parameters {
     uint64_t raw_bytes_per_s; /* of a memory, before its efficiency */
     uint64_t efficiency;      /* in parts of 10^9 */
     uint64_t bytes;           /* what the SRAM holds */
+    kb_time count_fs;         /* of a control processor: see topo_control_figures */
+    kb_time trigger_fs;
 } topo_parameters;
 
 typedef struct topo_component {

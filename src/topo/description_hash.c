@@ -108,6 +108,8 @@ uint64_t topo_description_hash(const topo_description *d)
         const topo_part *part = &d->parts[kind];
         add_text(&h, part->impl ? part->impl->name : "");
         add(&h, (uint64_t)part->is.overhead_fs);
+        add(&h, (uint64_t)part->is.count_fs);
+        add(&h, (uint64_t)part->is.trigger_fs);
         add(&h, part->is.bytes_per_s);
         add(&h, part->is.bytes);
     }

@@ -90,6 +90,21 @@ static void put_sips(const printer *p)
     }
 }
 
+static void put_control(const printer *p, topo_kind kind, const char *mapping)
+{
+    const topo_parameters *is = &p->d->parts[kind].is;
+    kb_text key = KB_TEXT_INIT;
+    put_part(p, kind, mapping, "overhead_ns");
+    kb_text_printf(&key, "%s.count_ns", mapping);
+    put_time(p, kb_text_peek(&key), is->count_fs);
+    p->text->failed |= key.failed;
+    kb_text_fini(&key);
+    kb_text_printf(&key, "%s.trigger_ns", mapping);
+    put_time(p, kb_text_peek(&key), is->trigger_fs);
+    p->text->failed |= key.failed;
+    kb_text_fini(&key);
+}
+
 static void put_system(const printer *p)
 {
     const topo_description *d = p->d;
@@ -116,7 +131,7 @@ static void put_sip(const printer *p)
     put_part(p, TOPO_UCIE, "sip.ucie", "overhead_ns");
     put_rate(p, "sip.ucie.bw_gbs", d->ucie_bandwidth);
     put_part(p, TOPO_PCIE_EP, "sip.io.pcie_ep", "overhead_ns");
-    put_part(p, TOPO_IO_CPU, "sip.io.io_cpu", "overhead_ns");
+    put_control(p, TOPO_IO_CPU, "sip.io.io_cpu");
     put_part(p, TOPO_IO_NOC, "sip.io.io_noc", "overhead_ns");
     put_rate(p, "sip.io.io_noc.bw_gbs", d->io.bytes_per_s);
     put_length(p, "sip.io.io_noc.length_mm", d->io.length_nm);
@@ -172,7 +187,7 @@ static void put_cube(const printer *p)
     put_part(p, TOPO_XBAR, "cube.xbar", "overhead_ns");
     put_length(p, "cube.xbar.length_mm", d->xbar_length_nm);
     put_memories(p);
-    put_part(p, TOPO_M_CPU, "cube.m_cpu", "overhead_ns");
+    put_control(p, TOPO_M_CPU, "cube.m_cpu");
 }
 
 static void put_pe(const printer *p)

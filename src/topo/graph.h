@@ -98,20 +98,28 @@ static inline uint64_t topo_link_rate(const topo_graph *graph, uint32_t link)
     return graph->rates.items[graph->links.items[link].rate];
 }
 
+/* Whether the node is a control processor. The transport does not charge the overhead of these: it
+ * depends on what they do with a message, so src/io charges it. */
+static inline bool topo_is_control(const topo_node *node)
+{
+    return node->kind == TOPO_IO_CPU || node->kind == TOPO_M_CPU;
+}
+
 /* What the node behind the link adds to what passes it. */
 static inline kb_time topo_link_overhead(const topo_graph *graph, uint32_t link)
 {
     uint32_t to = graph->links.items[link].to;
     const topo_node *node = &graph->nodes.items[to];
     bool charged = node->service == TOPO_NONE || node->service == link;
-    return charged ? node->overhead_fs : 0;
+    return charged && !topo_is_control(node) ? node->overhead_fs : 0;
 }
 
 /* What a transfer that starts at the node waits before its first link. */
 static inline kb_time topo_source_overhead(const topo_graph *graph, uint32_t node)
 {
     const topo_node *source = &graph->nodes.items[node];
-    return source->service == TOPO_NONE ? source->overhead_fs : 0;
+    bool charged = source->service == TOPO_NONE && !topo_is_control(source);
+    return charged ? source->overhead_fs : 0;
 }
 
 #endif

@@ -76,6 +76,13 @@ typedef struct topo_pe_figures {
     uint64_t tcm_bytes_per_s; /* each direction */
 } topo_pe_figures;
 
+/* What a control processor does with messages, and how long it takes: none delays another. */
+typedef struct topo_control_figures {
+    kb_time decode_fs;  /* to take a command apart and send its parts on */
+    kb_time count_fs;   /* to count a completion of a recorded command */
+    kb_time trigger_fs; /* to start a recorded command */
+} topo_control_figures;
+
 /* What the description says, in numbers. */
 typedef struct topo_shape {
     uint32_t sips;
@@ -92,6 +99,7 @@ typedef struct topo_shape {
     uint64_t tcm_bytes, tcm_reserved_bytes;  /* of a PE, and what its scheduler keeps of it */
     uint32_t packet_bytes, vcs, depth_bytes; /* of the fabric: see net_options */
     bool serial_ports;
+    topo_control_figures io_cpu, m_cpu;
     topo_pe_figures pe;
     uint32_t max_steps; /* no route has more */
 } topo_shape;

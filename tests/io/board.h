@@ -25,7 +25,7 @@ static inline board board_make(topo_machine *machine, bool no_elision)
     board b = {.machine = machine};
     expect_ok(kb_sim_create(NULL, &b.sim));
     expect_ok(net_create(b.sim, topo_machine_graph(machine), &options, &b.fabric));
-    expect_ok(io_create(b.sim, machine, b.fabric, &b.control));
+    expect_ok(io_create(b.sim, machine, b.fabric, net_source_count(b.fabric), &b.control));
     return b;
 }
 

@@ -281,7 +281,9 @@ static kb_time arrow(plan *p, uint32_t from, uint32_t to, uint64_t bytes, bool m
     net_order order = net_ways_order(&p->ways, from, to, bytes, false);
     for (uint32_t i = 0; i < order.out.count && counts; i++)
         p->bytes[topo_step_link(order.out.steps[i])] += bytes;
-    kb_time takes = net_foresee(p->b->fabric, &order).ended;
+    const topo_node *nodes = topo_machine_graph(p->b->machine)->nodes.items;
+    kb_time decoding = topo_is_control(&nodes[to]) ? nodes[to].overhead_fs : 0;
+    kb_time takes = net_foresee(p->b->fabric, &order).ended + decoding;
     return takes - (made ? 0 : topo_source_overhead(topo_machine_graph(p->b->machine), from));
 }
 

@@ -255,7 +255,8 @@ static void all_of_it(void)
     visit v = {.b = &b, .finishes = true, .fails = true, .again = true};
     if (went_well(kb_sim_create(NULL, &b.sim)) &&
         went_well(net_create_for(b.sim, shared_machine, 0, false, &b.fabric)) &&
-        went_well(io_create(b.sim, shared_machine, b.fabric, &b.control))) {
+        went_well(
+            io_create(b.sim, shared_machine, b.fabric, net_source_count(b.fabric), &b.control))) {
         if (submit_all(&b, &v) && went_well(kb_sim_run(b.sim, KB_FOREVER))) {
             assert_int_equal(v.done, 46);
             assert_int_equal(v.arrivals, 136);

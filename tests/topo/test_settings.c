@@ -153,6 +153,10 @@ static void every_key_has_an_effect(void **state)
         "cube.pe_math.latency_cycles=0",
         "cube.pe_dma.channels=2",
         "cube.m_cpu.overhead_ns=201",
+        "cube.m_cpu.count_ns=21",
+        "cube.m_cpu.trigger_ns=21",
+        "sip.io.io_cpu.count_ns=21",
+        "sip.io.io_cpu.trigger_ns=21",
         "cube.pe_dma.overhead_ns=6",
     };
     enum { count = sizeof settings / sizeof settings[0] };
