@@ -432,7 +432,7 @@ static kb_error *report_races(const rt_launch *launch)
     kb_context *ctx = launch->ctx;
     kb_text text = KB_TEXT_INIT;
     bool cut_off = false;
-    kb_error *err = tl_races_report(launch->races, launch->result.name, &text, &cut_off);
+    kb_error *err = tl_races_report(launch->races, &text, &cut_off);
     bool fails = ctx->race_check == KB_RACES_FAIL;
     if (!err && text.length > 0 && fails)
         err = kb_error_new(KB_ERR_FAULT, "%s", kb_text_peek(&text));

@@ -61,13 +61,75 @@ void tl_races_release(tl_races *races)
     free(races);
 }
 
+/* ---- Order between launches ---- */
+
+static tl_point point_of(const tl_order *order, tl_mark mark)
+{
+    return mark >> 32 == order->generation ? (tl_point)mark : 0;
+}
+
+tl_mark tl_mark_join(tl_runner *runner, tl_mark a, tl_mark b)
+{
+    tl_order *order = runner->order;
+    if (!order)
+        return 0;
+    tl_point both = tl_order_join(order, point_of(order, a), point_of(order, b));
+    return both != 0 ? tl_order_name(order, both) : 0;
+}
+
+size_t tl_races_points(const tl_races *races)
+{
+    return races->order->nodes.count;
+}
+
+size_t tl_races_accesses(const tl_races *races)
+{
+    return races->accesses.count;
+}
+
+/* What a thread does after this point comes after all that it did before. */
+static tl_mark end_thread(tl_order *order, tl_point a, tl_point b, uint32_t thread, uint32_t sends)
+{
+    tl_point end = tl_order_send(order, a, b, thread, sends + 1);
+    return end != 0 ? tl_order_name(order, end) : 0;
+}
+
+kb_error *tl_races_begin_copy(tl_races *races, const tl_copy *copy, uint32_t *number)
+{
+    race_run run = {
+        .pe = copy->pe,
+        .thread = ++races->order->threads,
+        .launch = copy->label,
+        .stream = copy->stream,
+        .reached = point_of(races->order, copy->after),
+    };
+    *number = (uint32_t)races->runs.count;
+    return kb_vec_push(&races->runs, run) ? NULL : kb_error_nomem();
+}
+
+tl_mark tl_races_end_copy(tl_races *races, uint32_t number)
+{
+    const race_run *run = &races->runs.items[number];
+    return end_thread(races->order, run->reached, 0, run->thread, 0);
+}
+
 kb_error *tl_checked_begin(tl_context *tl)
 {
     tl_races *races = tl->run.races;
     if (!races)
         return NULL;
-    race_run run = {.pe = tl->run.pe, .thread = ++races->order->threads, .kernel = tl->run.kernel};
-    tl->checked = (tl_checked){.run = (uint32_t)races->runs.count, .thread = run.thread};
+    race_run run = {
+        .pe = tl->run.pe,
+        .thread = ++races->order->threads,
+        .kernel = tl->run.kernel->name,
+        .launch = tl->run.label,
+        .stream = tl->run.stream,
+        .number = tl->run.launch,
+    };
+    tl_mark after = tl->run.after ? tl->run.after(tl->run.self, tl->run.arg) : 0;
+    tl->checked = (tl_checked){.run = (uint32_t)races->runs.count,
+                               .thread = run.thread,
+                               .reached = point_of(races->order, after)};
     return kb_vec_push(&races->runs, run) ? NULL : kb_error_nomem();
 }
 
@@ -266,11 +328,56 @@ void tl_close_accesses(tl_context *tl, pe_op op)
         tl_open_accesses open = tl->open_accesses.items[i];
         if (open.op != op)
             continue;
+        race_access *all = tl->run.races->accesses.items;
         for (size_t k = open.first; k < open.end; k++)
-            tl->run.races->accesses.items[k].sends = tl->checked.sends;
+            if (all[k].run == tl->checked.run) /* others ran while it was issued */
+                all[k].sends = tl->checked.sends;
         tl->open_accesses.items[i] = tl->open_accesses.items[--tl->open_accesses.count];
         return;
     }
+}
+
+static void close_all(tl_context *tl)
+{
+    while (tl->open_accesses.count > 0)
+        tl_close_accesses(tl, tl->open_accesses.items[0].op);
+}
+
+tl_mark tl_checked_end(tl_context *tl)
+{
+    const tl_checked *checked = &tl->checked;
+    if (!tl->run.races)
+        return 0;
+    tl_order *order = tl->run.races->order;
+    close_all(tl);
+    /* Everything that waited for something has had it. */
+    tl_point last = checked->writes;
+    for (size_t i = 0; i < checked->late.entries.count; i++)
+        last = tl_order_join(order, last, checked->late.entries.items[i].after);
+    return end_thread(order, checked->reached, last, checked->thread, checked->sends);
+}
+
+kb_error *tl_races_add_copied(tl_races *races, uint32_t number, const kb_location *at,
+                              uint64_t bytes, bool writes)
+{
+    const race_run *run = &races->runs.items[number];
+    if (races->order->full || races->accesses.count >= races->limits.accesses)
+        races->cut_off = true;
+    if (races->cut_off || bytes == 0)
+        return NULL;
+    race_access access = {
+        .at = {.memory = number_of_memory(races, at),
+               .offset = at->offset,
+               .rows = 1,
+               .bytes = bytes},
+        .tick = tl_order_tick(races->order),
+        .time = kb_sim_now(races->runner->has.sim),
+        .call = "copy",
+        .run = number,
+        .reached = run->reached,
+        .writes = writes,
+    };
+    return kb_vec_push(&races->accesses, access) ? NULL : kb_error_nomem();
 }
 
 void tl_record_access(const tl_call *call, const tl_touch *touch)

@@ -251,7 +251,10 @@ static tl_race_side side_of(const finder *f, const race_access *access)
 {
     const race_run *run = &f->races->runs.items[access->run];
     return (tl_race_side){.pe = run->pe,
-                          .kernel = run->kernel->name,
+                          .kernel = run->kernel,
+                          .launch = run->launch,
+                          .stream = run->stream,
+                          .number = run->number,
                           .call = access->call,
                           .file = access->file,
                           .line = access->line,
@@ -286,7 +289,7 @@ static void compare(const finder *f, const race_access *access, size_t bound)
     const race_access *all = f->races->accesses.items;
     for (uint32_t c = f->heads[bound]; c != 0; c = f->cells.items[c - 1].next) {
         const cell *is = &f->cells.items[c - 1];
-        if (race_same_pe(f->races, f->in_hand[is->column].run, access->run))
+        if (f->in_hand[is->column].run == access->run)
             continue;
         for (int writes = access->writes ? 0 : 1; writes < 2; writes++) {
             if (is->last[writes] == 0)

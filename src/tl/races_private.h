@@ -33,11 +33,15 @@ typedef struct race_access {
     bool late; /* it comes before those sends alone that come after `after` too */
 } race_access;
 
-/* A kernel on a PE. */
+/* A kernel on a PE, or a copy. */
 typedef struct race_run {
     kb_pe pe;
-    uint32_t thread; /* in the order */
-    const kb_kernel *kernel;
+    uint32_t thread;    /* in the order */
+    const char *kernel; /* NULL: a copy */
+    const char *launch; /* or of what the copy is */
+    const char *stream; /* NULL: none worth naming */
+    uint64_t number;    /* of the launch; 0: a copy */
+    tl_point reached;   /* of a copy: what it comes after */
 } race_run;
 
 /* What bounds the host's memory; tests have smaller ones. */
@@ -82,11 +86,5 @@ KB_MUST_USE kb_error *race_find_windows(const tl_races *races, race_windows *win
 /* Appends what accesses touch of the window, cut to it. */
 KB_MUST_USE kb_error *race_list_spans(const tl_races *races, const race_window *window,
                                       race_spans *spans);
-
-static inline bool race_same_pe(const tl_races *races, uint32_t run_a, uint32_t run_b)
-{
-    const kb_pe *a = &races->runs.items[run_a].pe, *b = &races->runs.items[run_b].pe;
-    return a->sip == b->sip && a->cube == b->cube && a->pe == b->pe;
-}
 
 #endif

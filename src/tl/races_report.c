@@ -73,12 +73,25 @@ static uint64_t count_accesses(summary *s)
 
 static void print_side(const tl_race_side *side, kb_text *text)
 {
-    kb_text_printf(text,
-                   "kernel '%s' on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
-                   " %s them (%s at %s:%d, issued at %" PRId64 ".%03" PRId64 " ns)",
-                   side->kernel, side->pe.sip, side->pe.cube, side->pe.pe,
-                   side->writes ? "writes" : "reads", side->call, tl_without_folders(side->file),
-                   side->line, side->time / KB_NS, side->time % KB_NS / KB_PS);
+    const char *verb = side->writes ? "writes" : "reads";
+    if (side->kernel)
+        kb_text_printf(text,
+                       "kernel '%s' on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
+                       " %s them (%s at %s:%d, ",
+                       side->kernel, side->pe.sip, side->pe.cube, side->pe.pe, verb, side->call,
+                       tl_without_folders(side->file), side->line);
+    else
+        kb_text_printf(text, "the copy %s them (", verb);
+    kb_text_printf(text, "issued at %" PRId64 ".%03" PRId64 " ns)", side->time / KB_NS,
+                   side->time % KB_NS / KB_PS);
+}
+
+/* "launch 'scale' in stream 'one'" */
+static void print_launch(const tl_race_side *side, kb_text *text)
+{
+    kb_text_printf(text, "%s '%s'", side->kernel ? "launch" : "copy of", side->launch);
+    if (side->stream)
+        kb_text_printf(text, " in stream '%s'", side->stream);
 }
 
 static void print_bytes(const tl_races *races, const tl_race *race, kb_text *text)
@@ -103,28 +116,43 @@ static void print_bytes(const tl_races *races, const tl_race *race, kb_text *tex
         kb_text_printf(text, "elements %" PRIu64 " to %" PRIu64, first, last);
 }
 
-static void print_summary(summary *s, const char *launch, kb_text *text)
+static bool is_one_launch(const tl_race *race)
+{
+    return race->first.kernel && race->second.kernel && race->first.number == race->second.number;
+}
+
+static void print_summary(summary *s, kb_text *text)
 {
     uint64_t accesses = count_accesses(s);
-    kb_text_printf(text, "data race in launch '%s': ", launch);
+    bool one = is_one_launch(&s->first);
+    kb_text_puts(text, one ? "data race in " : "data race between ");
+    print_launch(&s->first.first, text);
+    if (!one) {
+        kb_text_puts(text, " and ");
+        print_launch(&s->first.second, text);
+    }
+    kb_text_puts(text, ": ");
     print_bytes(s->races, &s->first, text);
     kb_text_puts(text, ": ");
     print_side(&s->first.first, text);
     kb_text_puts(text, ", ");
     print_side(&s->first.second, text);
-    kb_text_puts(text, ", and no chain of messages orders the two");
+    kb_text_puts(text, one ? ", and no chain of messages orders the two"
+                           : ", and neither a stream, an event nor a chain of messages orders the "
+                             "two");
     if (accesses > 1)
-        kb_text_printf(text, "; %" PRIu64 " more accesses of this launch race", accesses - 1);
+        kb_text_printf(text, "; %" PRIu64 " more accesses%s race", accesses - 1,
+                       one ? " of this launch" : "");
 }
 
-kb_error *tl_races_report(const tl_races *races, const char *launch, kb_text *text, bool *cut_off)
+kb_error *tl_races_report(const tl_races *races, kb_text *text, bool *cut_off)
 {
     summary s = {.races = races};
     kb_error *err = tl_races_find(races, on_race, &s, cut_off);
     if (!err && s.any && !s.failed)
-        print_summary(&s, launch, text);
+        print_summary(&s, text);
     kb_vec_fini(&s.accesses);
-    if (!err && (s.failed || text->failed))
+    if (!err && (s.failed || text->failed || races->order->failed))
         err = kb_error_nomem();
     return err;
 }

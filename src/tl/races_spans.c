@@ -37,14 +37,14 @@ typedef struct reach {
     uint32_t run[2];
 } reach;
 
-static uint64_t reach_of_others(const tl_races *races, const reach *r, uint32_t run)
+static uint64_t reach_of_others(const reach *r, uint32_t run)
 {
-    return r->end[0] > 0 && race_same_pe(races, r->run[0], run) ? r->end[1] : r->end[0];
+    return r->end[0] > 0 && r->run[0] == run ? r->end[1] : r->end[0];
 }
 
-static void extend_reach(const tl_races *races, reach *r, const extent *e)
+static void extend_reach(reach *r, const extent *e)
 {
-    if (r->end[0] == 0 || race_same_pe(races, r->run[0], e->run)) {
+    if (r->end[0] == 0 || r->run[0] == e->run) {
         if (e->end > r->end[0]) {
             r->end[0] = e->end;
             r->run[0] = e->run;
@@ -58,7 +58,7 @@ static void extend_reach(const tl_races *races, reach *r, const extent *e)
 }
 
 /* Sorts them. The window has all bytes that two PEs touch, one of which writes; false: none. */
-static bool find_conflicts(const tl_races *races, extents *list, race_window *window)
+static bool find_conflicts(extents *list, race_window *window)
 {
     reach all = {0}, writes = {0};
     bool any = false;
@@ -66,16 +66,16 @@ static bool find_conflicts(const tl_races *races, extents *list, race_window *wi
         qsort(list->items, list->count, sizeof *list->items, by_start);
     for (size_t i = 0; i < list->count; i++) {
         const extent *e = &list->items[i];
-        uint64_t end = reach_of_others(races, e->writes ? &all : &writes, e->run);
+        uint64_t end = reach_of_others(e->writes ? &all : &writes, e->run);
         if (end > e->start) {
             end = end < e->end ? end : e->end;
             window->start = any && window->start < e->start ? window->start : e->start;
             window->end = any && window->end > end ? window->end : end;
             any = true;
         }
-        extend_reach(races, &all, e);
+        extend_reach(&all, e);
         if (e->writes)
-            extend_reach(races, &writes, e);
+            extend_reach(&writes, e);
     }
     return any;
 }
@@ -211,7 +211,7 @@ static kb_error *narrow(const tl_races *races, race_window *window, bool *any)
         }
     }
     race_window found = *window;
-    *any = find_conflicts(races, &list, &found);
+    *any = find_conflicts(&list, &found);
     window->start = found.start > window->start ? found.start : window->start;
     window->end = found.end < window->end ? found.end : window->end;
     kb_vec_fini(&list);
@@ -231,7 +231,7 @@ static kb_error *narrow_rows(const tl_races *races, race_window *window, bool *a
         list.items[list.count++] =
             (extent){spans.items[i].start, spans.items[i].end, access->run, access->writes};
     }
-    *any = !err && find_conflicts(races, &list, window);
+    *any = !err && find_conflicts(&list, window);
     kb_vec_fini(&list);
     kb_vec_fini(&spans);
     return err;
@@ -275,7 +275,7 @@ static kb_error *look_at_memory(const tl_races *races, const hull *first, size_t
         }
     }
     race_window window = {.memory = first->memory};
-    bool any = find_conflicts(races, list, &window);
+    bool any = find_conflicts(list, &window);
     if (any)
         KB_TRY(narrow(races, &window, &any));
     return any ? add_windows(races, window, windows) : NULL;

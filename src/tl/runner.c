@@ -110,9 +110,11 @@ static kb_error *begin(tl_context *tl)
 {
     tl_runner *runner = tl->runner;
     kb_pe pe = tl->run.pe;
-    char name[64];
-    snprintf(name, sizeof name, "%s on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32,
-             tl->run.kernel->name, pe.sip, pe.cube, pe.pe);
+    char name[128];
+    const char *stream = tl->run.stream;
+    snprintf(name, sizeof name, "%s%s%s on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32,
+             tl->run.kernel->name, stream ? " in stream " : "", stream ? stream : "", pe.sip,
+             pe.cube, pe.pe);
     KB_TRY(tl_checked_begin(tl));
     KB_TRY(kb_co_spawn(runner->has.sim,
                        &(kb_co_options){.name = name,
@@ -188,6 +190,7 @@ void tl_context_progress(tl_context *tl)
         return;
     tl_runner *runner = tl->runner;
     tl_outcome outcome = outcome_of(tl);
+    outcome.over = tl_checked_end(tl);
     tl_run run = tl->run;
     kb_error *error = tl->error;
     tl_context *next = tl->next;

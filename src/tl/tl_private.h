@@ -522,6 +522,9 @@ void tl_forget_receives(tl_context *tl); /* nobody waits for them either */
 
 kb_error *tl_checked_begin(tl_context *tl);
 
+/* All that it issued is over: where it is, in the order. */
+tl_mark tl_checked_end(tl_context *tl);
+
 /* What comes after both, apart from what the PE has waited for. */
 tl_point tl_join(const tl_call *call, tl_point a, tl_point b);
 

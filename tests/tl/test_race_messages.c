@@ -236,7 +236,7 @@ static kb_error *report(scene_fn *what, kb_text *text)
         else
             err = ends[i].err;
     if (!err)
-        err = tl_races_report(races, "test", text, &cut_off);
+        err = tl_races_report(races, text, &cut_off);
     rig_drop(&r);
     tl_races_release(races); /* which outlives the runner here */
     return err;
