@@ -287,10 +287,38 @@ static kb_error *op_step(void *self, rt_work *work, uint32_t step, bool *over)
     return ccl_check_queues(op);
 }
 
+static kb_error *use_tensors(const ccl_op *op)
+{
+    for (size_t i = 0; i < op->share_count; i++) {
+        const ccl_share *share = &op->shares[i];
+        KB_TRY(rt_work_use(op->work, share->input));
+        KB_TRY(rt_work_use(op->work, share->output));
+    }
+    return NULL;
+}
+
+/* In a stream devices keep the order: all is sent off at once. */
+static kb_error *stream_step(void *self, rt_work *work, uint32_t step, bool *over)
+{
+    ccl_op *op = self;
+    (void)work;
+    if (step > 0) {
+        *over = true;
+        return ccl_check_queues(op);
+    }
+    KB_TRY(use_tensors(op));
+    KB_TRY(ccl_copy_in(op));
+    KB_TRY(launch(op));
+    if (op->epoch)
+        op->epoch->cleared = true;
+    return ccl_copy_out(op);
+}
+
 static void op_done(void *self, const kb_error *err)
 {
     ccl_op *op = self;
     const ccl_state *state = op->group->state;
+    rt_work *graph = op->graph;
     op->work = NULL;
     leave_line(op);
     op->wiring->launched--;
@@ -302,6 +330,8 @@ static void op_done(void *self, const kb_error *err)
     }
     free_op(op);
     call_next(state);
+    if (graph)
+        rt_work_release(graph, err ? kb_error_copy(err) : NULL);
 }
 
 /* "send to rank 1" */
@@ -353,17 +383,19 @@ static kb_error *start(ccl_op *op, kb_request *request)
     rt_work_options options = {
         .what = kb_collective_name(op->what.kind),
         .label = op->wiring->entry->name,
-        .step = op_step,
+        .step = op->stream ? stream_step : op_step,
         .done = op_done,
         .self = op,
         .waits_for = describe_wait(op),
+        .stream = op->stream,
     };
     KB_TRY(rt_work_open(op->group->state->ctx, &options, &op->work, request));
     op->turn = ++op->group->state->turns;
     op->wiring->launched++;
     if (op->epoch)
         op->epoch->begun = true;
-    stand_in_line(op);
+    if (!op->stream)
+        stand_in_line(op);
     rt_work_start(op->work);
     return NULL;
 }
@@ -439,8 +471,8 @@ static kb_error *prepare_in_worker(ccl_op *op)
     return err;
 }
 
-/* Takes the op over. */
-static kb_error *begin(ccl_op *op, bool alone, kb_request *request)
+/* Takes the op over if it fails. */
+static kb_error *get_going(ccl_op *op, bool alone)
 {
     kb_error *err = settle(op, alone);
     if (!err && !alone) {
@@ -450,12 +482,45 @@ static kb_error *begin(ccl_op *op, bool alone, kb_request *request)
     }
     if (!err)
         err = prepare_in_worker(op);
-    if (!err)
-        err = start(op, request);
+    if (err)
+        ccl_drop_call(op, err);
+    return err;
+}
+
+void ccl_drop_call(ccl_op *op, const kb_error *why)
+{
+    fail_others(op, why);
+    free_op(op);
+}
+
+kb_error *ccl_prepare_call(kb_context *ctx, const char *function, const kb_collective *call,
+                           ccl_op **out)
+{
+    ccl_group *group;
+    uint32_t seat, count;
+    *out = NULL;
+    KB_TRY(ccl_find_group(ctx, function, call->options.group, &group, &seat, &count));
+    bool alone = rt_caller_rank(ctx) == RT_DRIVER || group->state->rank_is_pe;
+    ccl_op *op = new_op(group, count);
+    if (!op)
+        return kb_error_nomem();
+    kb_error *err = ccl_check_call(group, call, seat, count, op);
     if (err) {
-        fail_others(op, err);
         free_op(op);
+        return kb_error_wrap(err, "%s", function);
     }
+    KB_TRY(get_going(op, alone));
+    *out = op;
+    return NULL;
+}
+
+kb_error *ccl_start_call(ccl_op *op, struct rt_stream *stream, rt_work *graph, kb_request *request)
+{
+    op->stream = stream;
+    op->graph = graph;
+    kb_error *err = start(op, request);
+    if (err)
+        ccl_drop_call(op, err);
     return err;
 }
 
@@ -565,26 +630,44 @@ static kb_error *barrier(ccl_group *group, uint32_t seat, bool alone, kb_request
 
 /* ---- Calls ---- */
 
-static kb_error *run(kb_context *ctx, const char *function, const kb_collective *call)
+/* A collective in a stream follows those that the caller has called outside of streams, and the
+ * other way round: on all ranks kernels are sent to PEs in one order. */
+static kb_error *find_stream(kb_context *ctx, const kb_collective *call, struct rt_stream **stream)
+{
+    *stream = NULL;
+    if (!call->options.stream)
+        return rt_settle_streams(ctx);
+    KB_TRY(rt_settle_others(ctx));
+    return rt_find_stream(ctx, "kb_collective_options.stream", *call->options.stream, stream);
+}
+
+static kb_error *run_barrier(kb_context *ctx, const char *function, const kb_collective *call)
 {
     ccl_group *group;
     uint32_t seat, count;
-    kb_request *work = call->options.work, request;
-    if (work)
-        *work = (kb_request){0};
     KB_TRY(ccl_find_group(ctx, function, call->options.group, &group, &seat, &count));
     bool alone = rt_caller_rank(ctx) == RT_DRIVER || group->state->rank_is_pe;
+    if (call->options.stream || rt_is_recording(ctx))
+        return kb_error_new(KB_ERR_FAULT,
+                            "%s: a barrier is between workers: it cannot be in a stream or graph",
+                            function);
+    return barrier(group, seat, alone, call->options.work);
+}
+
+static kb_error *run(kb_context *ctx, const char *function, const kb_collective *call)
+{
+    struct rt_stream *stream;
+    kb_request *work = call->options.work, request;
+    ccl_op *op;
+    if (work)
+        *work = (kb_request){0};
     if (call->kind == KB_BARRIER)
-        return barrier(group, seat, alone, work);
-    ccl_op *op = new_op(group, count);
-    if (!op)
-        return kb_error_nomem();
-    kb_error *err = ccl_check_call(group, call, seat, count, op);
-    if (err) {
-        free_op(op);
-        return kb_error_wrap(err, "%s", function);
-    }
-    KB_TRY(begin(op, alone, &request));
+        return run_barrier(ctx, function, call);
+    if (rt_is_recording(ctx))
+        return ccl_record_call(ctx, function, call);
+    KB_TRY(find_stream(ctx, call, &stream));
+    KB_TRY(ccl_prepare_call(ctx, function, call, &op));
+    KB_TRY(ccl_start_call(op, stream, NULL, &request));
     return hand_over(ctx, request, work);
 }
 

@@ -3,6 +3,7 @@
  *
  *     group.c    the process group, sub-groups, who is in them
  *     call.c     a call, from its arguments to its end
+ *     recorded.c a call that a graph makes
  *     epoch.c    which calls of the ranks belong together
  *     check.c    whether arguments make sense
  *     wiring.c   an entry of ccl.yaml for a group: plan, queues
@@ -100,6 +101,8 @@ struct ccl_op {
     ccl_share *shares;
     size_t share_count;
     rt_work *work;             /* NULL until it begins */
+    struct rt_stream *stream;  /* that it is in; NULL: in none */
+    rt_work *graph;            /* that it is a node of; NULL: of none */
     uint64_t turn;             /* which of all that have begun in the context; 0: it has not */
     kb_text awaited;           /* what is said of who waits for it */
     ccl_op *behind;            /* the next one whose kernels are to be sent off */
@@ -242,6 +245,20 @@ KB_MUST_USE kb_error *ccl_await_calls(ccl_group *group);
 
 /* Those that are under way when the context goes. */
 void ccl_free_calls(ccl_group *group);
+
+/* A call of the caller that is checked, has joined its epoch and waits for nothing any more; takes
+ * simulated time if need be. It is to be started, or dropped with the reason. */
+KB_MUST_USE kb_error *ccl_prepare_call(kb_context *ctx, const char *function,
+                                       const kb_collective *call, ccl_op **op);
+KB_MUST_USE kb_error *ccl_start_call(ccl_op *op, struct rt_stream *stream, rt_work *graph,
+                                     kb_request *request);
+void ccl_drop_call(ccl_op *op, const kb_error *why);
+
+/* ---- recorded.c ---- */
+
+/* Records the call in the caller's graph. */
+KB_MUST_USE kb_error *ccl_record_call(kb_context *ctx, const char *function,
+                                      const kb_collective *call);
 
 /* ---- epoch.c ---- */
 

@@ -197,7 +197,7 @@ kb_error *kb_tensor_fill_slice(kb_context *ctx, kb_tensor handle, kb_door door,
 
 /* ---- Copying ---- */
 
-static kb_error *check_alike(const rt_tensor *to, const rt_tensor *from)
+kb_error *rt_check_alike(const rt_tensor *to, const rt_tensor *from)
 {
     if (to->dtype == from->dtype && mem_shape_equal(&to->shape, &from->shape))
         return NULL;
@@ -243,10 +243,12 @@ static kb_error *spend_copy_time(kb_context *ctx, rt_tensor *to, const rt_tensor
 kb_error *kb_tensor_copy(kb_context *ctx, kb_tensor to_handle, kb_tensor from_handle, kb_door door)
 {
     rt_tensor *to, *from;
+    if (rt_is_recording(ctx) && door == KB_FABRIC)
+        return rt_record_copy(ctx, to_handle, from_handle, (kb_stream){0});
+    KB_TRY(rt_enter(ctx, RT_TENSOR_COPY_TO, to_handle, &to));
     KB_TRY(enter(ctx, RT_TENSOR_COPY_FROM, door, from_handle, &from));
-    KB_TRY(
-        rt_enter(ctx, RT_TENSOR_COPY_TO, to_handle, &to)); /* does not wait: from is still there */
-    KB_TRY(check_alike(to, from));
+    KB_TRY(rt_enter(ctx, RT_TENSOR_COPY_TO, to_handle, &to)); /* it may have gone meanwhile */
+    KB_TRY(rt_check_alike(to, from));
     KB_TRY(rt_copy_contents(ctx, to, from));
     if (door == KB_BACKDOOR || to == from || to->bytes == 0 || (to->on_host && from->on_host))
         return NULL;

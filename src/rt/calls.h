@@ -30,6 +30,8 @@ typedef enum rt_call {
     RT_TENSOR_SET_SLICE,
     RT_TENSOR_FILL_SLICE,
     RT_TENSOR_REPR,
+    RT_STREAM_COPY_TO,
+    RT_STREAM_COPY_FROM,
     RT_BENCH_VERIFY,
     RT_CALLS
 } rt_call;
@@ -39,6 +41,8 @@ typedef struct rt_call_entry {
     const char *argument; /* which of its tensors is meant, NULL if it has one */
     bool shows_contents;
     bool host_has; /* unless it is a tensor of the host that nothing is on its way into */
+    bool changes_contents, frees; /* these wait for work in streams that uses the tensor */
+    bool waits_for_transfers;     /* of the caller: what it has in streams need not be over */
 } rt_call_entry;
 
 extern const rt_call_entry rt_calls[RT_CALLS];

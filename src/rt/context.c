@@ -320,6 +320,8 @@ static kb_error *make_machine(kb_context *ctx, const kb_context_options *options
     KB_TRY(net_ways_init(&ctx->ways, ctx->machine));
     KB_TRY(io_create(ctx->sim, ctx->machine, ctx->fabric, (uint32_t)control, &ctx->control));
     KB_TRY(rt_turns_init(ctx));
+    KB_TRY(rt_nodes_init(ctx));
+    KB_TRY(rt_streams_init(ctx));
     pe_dma_options dma_options = {
         .sim = ctx->sim,
         .machine = ctx->machine,
@@ -378,6 +380,9 @@ static kb_context *new_context(void)
     rt_table_init(&ctx->requests, sizeof(rt_request));
     rt_table_init(&ctx->tensors, sizeof(rt_tensor));
     rt_table_init(&ctx->queue_sets, sizeof(rt_queue_set));
+    rt_table_init(&ctx->streams, sizeof(rt_stream));
+    rt_table_init(&ctx->stream_events, sizeof(rt_stream_event));
+    rt_graphs_init(ctx);
     return ctx;
 }
 
@@ -480,7 +485,8 @@ void kb_context_destroy(kb_context *ctx)
     if (ctx->memories)
         mem_memories_watch_tcm(ctx->memories, NULL, NULL);
     if (ctx->sim)
-        kb_sim_abandon(ctx->sim);    /* cleanups of coroutines may still use everything */
+        kb_sim_abandon(ctx->sim); /* cleanups of coroutines may still use everything */
+    rt_check_fini(ctx);
     tl_runner_destroy(ctx->kernels); /* first: what kernels wait for is in queues */
     if (ctx->ccl_hooks)
         ctx->ccl_hooks->fini(ctx->ccl);
@@ -497,6 +503,9 @@ void kb_context_destroy(kb_context *ctx)
     io_destroy(ctx->control);
     rt_jobs_fini(ctx);
     rt_requests_fini(ctx);
+    rt_graphs_fini(ctx);
+    rt_streams_fini(ctx);
+    rt_nodes_fini_all(ctx);
     rt_turns_fini(ctx);
     rt_caller_fini(&ctx->driver);
     net_ways_fini(&ctx->ways);

@@ -207,16 +207,16 @@ static kb_error *add_sendings(kb_context *ctx, const rt_tensor *to, const rt_ten
     return NULL;
 }
 
-static kb_error *spend_time(rt_request *request, const rt_tensor *to, const rt_tensor *from,
-                            const rt_flat_copy *copy)
+static kb_error *make_job(kb_context *ctx, const rt_tensor *to, const rt_tensor *from,
+                          const rt_flat_copy *copy, rt_job **job)
 {
     meetings all = {0};
     rt_sendings sendings = {0};
     kb_error *err = find_meetings(to, from, copy, &all);
     for (size_t i = 0; i < all.items.count && !err; i++)
-        err = add_sendings(request->ctx, to, from, &all.items.items[i], &sendings);
+        err = add_sendings(ctx, to, from, &all.items.items[i], &sendings);
     if (!err)
-        err = rt_submit_sendings(to, from, &sendings, request);
+        err = rt_make_sendings(ctx, to, from, &sendings, job);
     kb_vec_fini(&all.items);
     kb_vec_fini(&sendings);
     return err;
@@ -228,21 +228,45 @@ static bool is_inside(const rt_tensor *tensor, uint64_t first, uint64_t count)
     return first <= elements && count <= elements - first;
 }
 
+static bool is_idle(const rt_tensor *to, const rt_tensor *from, const rt_flat_copy *copy)
+{
+    return copy->count == 0 || (to == from && copy->to_first == copy->from_first);
+}
+
+/* Boxes need no walk. */
+static bool is_whole(const rt_tensor *to, const rt_tensor *from, const rt_flat_copy *copy)
+{
+    return copy->count * kb_dtype_bytes(to->dtype) == to->bytes &&
+           mem_shape_equal(&to->placement.shape, &from->placement.shape);
+}
+
+kb_error *rt_flat_contents(kb_context *ctx, rt_tensor *to, rt_tensor *from,
+                           const rt_flat_copy *copy)
+{
+    KB_ASSERT(to->dtype == from->dtype && is_inside(to, copy->to_first, copy->count));
+    KB_ASSERT(is_inside(from, copy->from_first, copy->count));
+    if (is_idle(to, from, copy))
+        return NULL;
+    return is_whole(to, from, copy) ? rt_copy_contents(ctx, to, from)
+                                    : copy_contents(ctx, to, from, copy);
+}
+
+kb_error *rt_make_flat(kb_context *ctx, const rt_tensor *to, const rt_tensor *from,
+                       const rt_flat_copy *copy, rt_job **job)
+{
+    KB_ASSERT(!to->on_host && !from->on_host);
+    *job = NULL;
+    if (is_idle(to, from, copy))
+        return NULL;
+    return is_whole(to, from, copy) ? rt_make_copy(ctx, to, from, job)
+                                    : make_job(ctx, to, from, copy, job);
+}
+
 kb_error *rt_copy_flat(rt_request *request, rt_tensor *to, rt_tensor *from,
                        const rt_flat_copy *copy)
 {
-    kb_context *ctx = request->ctx;
-    KB_ASSERT(!to->on_host && !from->on_host && to->dtype == from->dtype);
-    KB_ASSERT(is_inside(to, copy->to_first, copy->count));
-    KB_ASSERT(is_inside(from, copy->from_first, copy->count));
-    if (copy->count == 0 || (to == from && copy->to_first == copy->from_first))
-        return NULL;
-    bool whole = copy->count * kb_dtype_bytes(to->dtype) == to->bytes &&
-                 mem_shape_equal(&to->placement.shape, &from->placement.shape);
-    if (whole) { /* boxes need no walk */
-        KB_TRY(rt_copy_contents(ctx, to, from));
-        return rt_time_copy(to, from, request);
-    }
-    KB_TRY(copy_contents(ctx, to, from, copy));
-    return spend_time(request, to, from, copy);
+    rt_job *job;
+    KB_TRY(rt_flat_contents(request->ctx, to, from, copy));
+    KB_TRY(rt_make_flat(request->ctx, to, from, copy, &job));
+    return job ? rt_job_submit(job, request) : NULL;
 }

@@ -30,6 +30,7 @@ struct rt_job {
     KB_VEC(target) targets;
     KB_VEC(io_target) io_targets;
     KB_VEC(pe_move) moves;
+    rt_job_order order;  /* all NULL: it is in no stream */
     rt_job *next, *prev; /* among those under way */
 };
 
@@ -102,6 +103,11 @@ void rt_job_set_mapping(rt_job *job, mem_mapping_id mapping, size_t ranges)
     job->cube_bytes = (uint64_t)ranges * RANGE_BYTES;
 }
 
+void rt_job_set_cube_bytes(rt_job *job, uint64_t bytes)
+{
+    job->cube_bytes = bytes;
+}
+
 void rt_job_set_queues(rt_job *job, ipcq_set *set)
 {
     job->queues = set;
@@ -159,6 +165,8 @@ static void arrive(void *self, uint64_t ticket, size_t index)
     case RT_JOB_REMOVE:
         err = ipcq_remove(job->queues, pe);
         break;
+    case RT_JOB_RECORD:
+        break; /* the PE keeps it */
     }
     io_finish(ctx->control, ticket, NULL, err);
 }
@@ -169,20 +177,51 @@ static void done(void *self, uint64_t arg, const net_receipt *receipt, kb_error 
     rt_job *job = self;
     unlink_job(job);
     rt_request *request = job->request;
+    rt_job_order order = job->order;
     rt_job_destroy(job);
+    if (order.done)
+        err = order.done(order.self, err);
     rt_request_end_part(request, receipt, err);
 }
 
-kb_error *rt_job_submit(rt_job *job, rt_request *request)
+static void held(void *self, uint64_t arg, uint64_t ticket)
+{
+    (void)arg;
+    const rt_job *job = self;
+    job->order.held(job->order.self, ticket);
+}
+
+static void joined(void *self, uint64_t arg, const kb_error *err)
+{
+    (void)arg;
+    const rt_job *job = self;
+    job->order.joined(job->order.self, err);
+}
+
+/* PEs know what they are to do: nothing differs. */
+static void forget_bytes(rt_job *job)
+{
+    for (size_t i = 0; i < job->io_targets.count; i++)
+        job->io_targets.items[i].bytes = 0;
+}
+
+kb_error *rt_job_submit_ordered(rt_job *job, rt_request *request, const rt_job_order *order)
 {
     job->request = request;
+    if (order)
+        job->order = *order;
+    if (job->order.recorded)
+        forget_bytes(job);
     io_command command = {
         .sip = job->sip,
         .targets = job->io_targets.items,
         .target_count = job->io_targets.count,
-        .cube_bytes = job->cube_bytes,
+        .cube_bytes = job->order.recorded ? 0 : job->cube_bytes,
+        .recorded = job->order.recorded,
         .arrive = arrive,
         .done = done,
+        .held = job->order.held ? held : NULL,
+        .joined = job->order.joined ? joined : NULL,
         .self = job,
     };
     kb_error *err = io_submit(job->ctx->control, &command);
@@ -194,6 +233,11 @@ kb_error *rt_job_submit(rt_job *job, rt_request *request)
     rt_request_add_part(request);
     request->completion.bytes += job->moved_bytes;
     return NULL;
+}
+
+kb_error *rt_job_submit(rt_job *job, rt_request *request)
+{
+    return rt_job_submit_ordered(job, request, NULL);
 }
 
 void rt_jobs_fini(kb_context *ctx)

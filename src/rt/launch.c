@@ -1,66 +1,24 @@
 /*
- * launch.c: running kernels. A launch goes to the devices of its tensors, on each to the PEs that
- * have a part of one of them, by way of the control processors; it is done when the last PE's
- * completion is back. A device's share of it is an rt_launch, a part of its request. Works say
- * themselves which PEs run what with which arguments (rt_launch_on).
+ * launch.c: kernels on the PEs of a device, by way of the control processors; a launch is done when
+ * the last PE's completion is back. It is a part of its request.
  *
  * Kernels with queues may wait for each other: when one fails, all of its launch are stopped.
  *
- * What the caller has sent on its way before (copies, mappings) has to be there first. Other
- * launches need not be over: PEs run what they are given in order.
+ * A launch in a stream is a node: its command is held at the io_cpu until what comes before it has
+ * ended. With a narrower scope it is sent on when what comes before it was: then its parts are held
+ * at the m_cpus, or not at all, as PEs run what they are given in order.
  *
  * Commands may overtake each other on their way. So each PE has a list of the runs that were sent
- * to it and have not started there, in the order of their launches: one that has come waits until
- * all before it have. It waits for commands alone, and those always come.
+ * to it and have not started there, in the order in which they left the io_cpu, or the host if they
+ * are in no stream: one that has come waits until all before it have. It waits for commands alone,
+ * and those always come.
  */
-#include "runtime.h"
+#include "launch.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-#include "arguments.h"
-
-enum {
-    KERNEL_BYTES = 64, /* of a command: where the code is, the grid, how many arguments */
-    ARGUMENT_BYTES = 8,
-    TARGET_BYTES = 16, /* for each PE: its place in the grid */
-};
-
-/* What one PE does of a launch. */
-typedef struct run {
-    rt_launch *launch;
-    struct run *next;  /* for the same PE, launched later */
-    ipcq_set *queues;  /* NULL: none */
-    rt_queue_set *set; /* that they belong to; NULL if they are no queues of the program */
-    bool is_here;      /* its command is at the PE: */
-    uint64_t ticket;
-    kb_time arrived;
-} run;
 
 struct rt_turns {
-    run *first, *last;
-};
-
-struct rt_launch {
-    kb_context *ctx;
-    rt_request *request;
-    rt_launch *next; /* of the same request */
-    const kb_kernel *kernel;
-    uint64_t number;
-    uint32_t sip;
-    bool has_queues; /* some of its kernels have */
-    tl_arg *args;
-    bool own_args;     /* each target has its own, one behind the other; else all have these */
-    kb_error *failure; /* of a kernel that others may wait for; NULL: none has failed */
-    kb_error *stopped; /* why none is to start any more; NULL while they may */
-    bool done;
-    tl_races *races; /* counted until it is done; NULL: it is not checked */
-    run *runs;       /* one a target */
-    KB_VEC(io_target) targets;
-    int64_t programs[2];
-    kb_time first_start, last_end;
-    kb_time posted; /* by the kernel clock of the log */
-    kb_launch_result result;
+    launch_run *first, *last;
 };
 
 kb_error *rt_turns_init(kb_context *ctx)
@@ -85,131 +43,34 @@ void rt_launches_free(rt_launch *first)
         tl_races_release(launch->races);
         free(launch->args);
         free(launch->runs);
+        free(launch->cubes);
         free(launch);
     }
 }
 
-/* The same text for as long as the context; NULL if there is no memory. */
-static const char *keep_name(kb_context *ctx, const char *name)
+/* ---- Making one ---- */
+
+rt_launch *launch_add(rt_request *request, const kb_kernel *kernel, const char *name, uint32_t sip)
 {
-    for (size_t i = 0; i < ctx->names.count; i++)
-        if (strcmp(ctx->names.items[i], name) == 0)
-            return ctx->names.items[i];
-    if (!kb_vec_reserve(&ctx->names, 1))
+    rt_launch *launch = kb_alloc_zeroed(1, sizeof *launch);
+    if (!launch)
         return NULL;
-    kb_text text = KB_TEXT_INIT;
-    kb_text_puts(&text, name);
-    char *copy = kb_text_take(&text);
-    if (copy)
-        ctx->names.items[ctx->names.count++] = copy;
-    return copy;
+    if (request->last_launch)
+        request->last_launch->next = launch;
+    else
+        request->launches = launch;
+    request->last_launch = launch;
+    launch->ctx = request->ctx;
+    launch->request = request;
+    launch->kernel = kernel;
+    launch->number = request->ctx->launches_made + 1;
+    launch->sip = sip;
+    launch->result.name = name;
+    launch->result.sip = sip;
+    return launch;
 }
 
-/* ---- On which devices ---- */
-
-static const kb_tensor *tensors_of(const kb_arg *arg, size_t *count)
-{
-    *count = arg->kind == KB_ARG_TENSOR ? 1 : arg->kind == KB_ARG_TENSORS ? arg->tensor_count : 0;
-    return arg->kind == KB_ARG_TENSOR ? &arg->tensor : arg->tensors;
-}
-
-/* The tensor, which has to be on a device. */
-static kb_error *find_tensor(kb_context *ctx, kb_tensor handle, rt_tensor **tensor)
-{
-    *tensor = rt_table_get(&ctx->tensors, handle.id);
-    if (!*tensor)
-        return kb_error_new(KB_ERR_FAULT, "invalid or freed tensor handle");
-    if (!(*tensor)->on_host)
-        return NULL;
-    kb_text text = KB_TEXT_INIT;
-    rt_tensor_print(*tensor, &text);
-    kb_error *err = kb_error_new(KB_ERR_FAULT, "%s is on the host: copy it to a device first",
-                                 kb_text_peek(&text));
-    kb_text_fini(&text);
-    return err;
-}
-
-/* Marks the devices that have tensors among the arguments. */
-static kb_error *find_devices(kb_context *ctx, const kb_arg *args, size_t arg_count, bool *devices)
-{
-    bool any = false;
-    for (size_t i = 0; i < arg_count; i++) {
-        size_t count;
-        const kb_tensor *handles = tensors_of(&args[i], &count);
-        for (size_t j = 0; j < count; j++) {
-            rt_tensor *tensor;
-            kb_error *err = find_tensor(ctx, handles[j], &tensor);
-            if (err)
-                return kb_error_wrap(err, "argument %zu", i + 1);
-            devices[tensor->sip] = true;
-            any = true;
-        }
-    }
-    if (any)
-        return NULL;
-    return kb_error_new(KB_ERR_FAULT, "no tensor among its arguments: cannot determine the "
-                                      "device");
-}
-
-/* Which of the argument's tensors is on the device: exactly one is. */
-static kb_error *tensor_on(kb_context *ctx, const kb_arg *arg, size_t index, uint32_t sip,
-                           rt_tensor **out)
-{
-    size_t count, found = 0;
-    const kb_tensor *handles = tensors_of(arg, &count);
-    const rt_tensor *other = NULL;
-    rt_tensor *match = NULL;
-    *out = NULL;
-    for (size_t i = 0; i < count; i++) {
-        rt_tensor *tensor;
-        KB_TRY(find_tensor(ctx, handles[i], &tensor));
-        if (tensor->sip == sip) {
-            match = tensor;
-            found++;
-        } else {
-            other = tensor;
-        }
-    }
-    if (found == 1) {
-        *out = match;
-        return NULL;
-    }
-    if (found > 1)
-        return kb_error_new(KB_ERR_FAULT, "argument %zu: KB_EACH() has several tensors on sip%u",
-                            index + 1, sip);
-    return kb_error_new(
-        KB_ERR_FAULT,
-        "argument %zu: '%s' is on sip%u, while others are on sip%u; KB_EACH() gives "
-        "each device its own",
-        index + 1, other ? other->name : "", other ? other->sip : 0, sip);
-}
-
-/* ---- On which PEs ---- */
-
-static void mark_pes(const kb_context *ctx, const rt_tensor *tensor, bool *marked)
-{
-    for (size_t i = 0; i < tensor->placement.shards.count; i++) {
-        const mem_shard *shard = &tensor->placement.shards.items[i];
-        if (shard->nbytes > 0)
-            marked[(size_t)shard->cube * ctx->shape->pes + shard->pe] = true;
-    }
-}
-
-static kb_error *list_targets(rt_launch *launch, const bool *marked)
-{
-    const topo_shape *shape = launch->ctx->shape;
-    for (uint32_t cube = 0; cube < shape->cubes; cube++) {
-        for (uint32_t pe = 0; pe < shape->pes; pe++) {
-            io_target target = {.cube = cube, .pe = pe, .bytes = TARGET_BYTES};
-            if (marked[(size_t)cube * shape->pes + pe] && !kb_vec_push(&launch->targets, target))
-                return kb_error_nomem();
-        }
-    }
-    return NULL;
-}
-
-/* The targets are known: they are numbered, and each has a run. */
-static kb_error *lay_out(rt_launch *launch)
+kb_error *launch_lay_out(rt_launch *launch)
 {
     const io_target *targets = launch->targets.items;
     int64_t pes = 0; /* of the cube in hand */
@@ -223,62 +84,18 @@ static kb_error *lay_out(rt_launch *launch)
     return launch->runs ? NULL : kb_error_nomem();
 }
 
-/* Which queues each PE has: those of the set, or the ones that were installed there last. */
-static void choose_queues(rt_launch *launch, rt_queue_set *named)
+void launch_choose_queues(rt_launch *launch, rt_queue_set *named)
 {
     for (size_t i = 0; i < launch->targets.count; i++) {
         kb_pe pe = {launch->sip, launch->targets.items[i].cube, launch->targets.items[i].pe};
-        run *r = &launch->runs[i];
+        launch_run *r = &launch->runs[i];
         r->set = named ? named : rt_queues_of_pe(launch->ctx, pe);
         r->queues = r->set ? r->set->queues : NULL;
         launch->has_queues |= r->queues != NULL;
     }
 }
 
-static tl_arg number_of(const kb_arg *arg)
-{
-    return arg->kind == KB_ARG_REAL ? (tl_arg)arg->real : (tl_arg)arg->integer;
-}
-
-/* What the kernel is given on this device; marks who runs it. */
-static kb_error *fill_arguments(rt_launch *launch, const kb_arg *args, size_t count, bool *marked)
-{
-    kb_context *ctx = launch->ctx;
-    launch->args = kb_alloc_array(count, sizeof *launch->args);
-    if (!launch->args)
-        return kb_error_nomem();
-    for (size_t i = 0; i < count; i++) {
-        if (args[i].kind == KB_ARG_INTEGER || args[i].kind == KB_ARG_REAL) {
-            launch->args[i] = number_of(&args[i]);
-            continue;
-        }
-        rt_tensor *tensor;
-        kb_error *err = tensor_on(ctx, &args[i], i, launch->sip, &tensor);
-        if (!tensor)
-            return err;
-        launch->args[i] = (tl_arg)tensor->va;
-        mark_pes(ctx, tensor, marked);
-    }
-    return NULL;
-}
-
-static kb_error *prepare(rt_launch *launch, const kb_arg *args, size_t count, rt_queue_set *named)
-{
-    const topo_shape *shape = launch->ctx->shape;
-    bool *marked = kb_alloc_zeroed((size_t)shape->cubes * shape->pes, sizeof *marked);
-    if (!marked)
-        return kb_error_nomem();
-    kb_error *err = fill_arguments(launch, args, count, marked);
-    if (!err)
-        err = list_targets(launch, marked);
-    free(marked);
-    KB_TRY(err);
-    KB_TRY(lay_out(launch));
-    choose_queues(launch, named);
-    return NULL;
-}
-
-/* ---- Under way ---- */
+/* ---- Kernels ---- */
 
 static void add_outcome(rt_launch *launch, const tl_outcome *outcome)
 {
@@ -314,7 +131,7 @@ static void note_failure(rt_launch *launch, const kb_error *err)
 }
 
 /* What the PE had to do is over, or never began. Takes the error. */
-static void end_run(const run *r, kb_error *err)
+static void end_run(const launch_run *r, kb_error *err)
 {
     kb_context *ctx = r->launch->ctx;
     kb_time now = kb_sim_now(ctx->sim);
@@ -325,6 +142,50 @@ static void end_run(const run *r, kb_error *err)
     io_finish(ctx->control, r->ticket, &work, err);
 }
 
+/* The PE among those of its device. */
+static size_t pe_of(const rt_launch *launch, size_t index)
+{
+    const io_target *target = &launch->targets.items[index];
+    return (size_t)target->cube * launch->ctx->shape->pes + target->pe;
+}
+
+/* Where the lane's kernels on the PE are over, in the order that races are found by. */
+static void note_mark(void *self, uint64_t index, tl_mark over)
+{
+    rt_launch *launch = self;
+    kb_context *ctx = launch->ctx;
+    rt_lane *lane = launch->lane;
+    if (!lane || over == 0)
+        return;
+    launch->over = tl_mark_join(ctx->kernels, launch->over, over);
+    if (!lane->marks)
+        lane->marks =
+            kb_alloc_zeroed((size_t)ctx->shape->cubes * ctx->shape->pes, sizeof *lane->marks);
+    if (lane->marks)
+        lane->marks[pe_of(launch, index)] = over;
+    else
+        kb_sim_fail(ctx->sim, kb_error_nomem());
+}
+
+/* What comes before a kernel, by its stream: all of what the launch waited for, and in a narrow
+ * scope what was before it on its PE or in its cube. */
+static tl_mark comes_after(void *self, uint64_t index)
+{
+    const rt_launch *launch = self;
+    kb_context *ctx = launch->ctx;
+    tl_mark mark = launch->node ? launch->node->after : 0;
+    if (launch->scope == KB_SCOPE_DEVICE || !launch->lane || !launch->lane->marks)
+        return mark;
+    size_t pe = pe_of(launch, index), count = 1;
+    if (launch->scope == KB_SCOPE_CUBE) {
+        count = ctx->shape->pes;
+        pe -= pe % count;
+    }
+    for (size_t i = 0; i < count; i++)
+        mark = tl_mark_join(ctx->kernels, mark, launch->lane->marks[pe + i]);
+    return mark;
+}
+
 static void kernel_done(void *self, uint64_t index, const tl_outcome *outcome, kb_error *err)
 {
     rt_launch *launch = self;
@@ -332,7 +193,7 @@ static void kernel_done(void *self, uint64_t index, const tl_outcome *outcome, k
     end_run(&launch->runs[index], err);
 }
 
-static void start_run(const run *r)
+static void start_run(const launch_run *r)
 {
     rt_launch *launch = r->launch;
     size_t index = (size_t)(r - launch->runs);
@@ -352,6 +213,9 @@ static void start_run(const run *r)
         .programs = {launch->programs[0], launch->programs[1]},
         .queues = r->queues,
         .races = launch->races,
+        .stream = launch->stream,
+        .after = comes_after,
+        .over = note_mark,
         .done = kernel_done,
         .self = launch,
         .arg = index,
@@ -364,9 +228,8 @@ static void start_run(const run *r)
 static rt_turns *turns_of(const rt_launch *launch, size_t index)
 {
     const topo_shape *shape = launch->ctx->shape;
-    const io_target *target = &launch->targets.items[index];
-    size_t cube = (size_t)launch->sip * shape->cubes + target->cube;
-    return &launch->ctx->turns[cube * shape->pes + target->pe];
+    return &launch->ctx
+                ->turns[(size_t)launch->sip * shape->cubes * shape->pes + pe_of(launch, index)];
 }
 
 /* The launch is on its way: its runs come after all that their PEs were sent before. */
@@ -374,92 +237,45 @@ static void queue_runs(rt_launch *launch)
 {
     for (size_t i = 0; i < launch->targets.count; i++) {
         rt_turns *turns = turns_of(launch, i);
-        run *r = &launch->runs[i];
-        r->launch = launch;
-        if (r->set)
-            r->set->kernels++;
+        launch_run *r = &launch->runs[i];
         *(turns->first ? &turns->last->next : &turns->first) = r;
         turns->last = r;
     }
+}
+
+/* Each run uses the queues of its PE until it has ended, or is known never to begin. */
+static void claim_queues(rt_launch *launch)
+{
+    for (size_t i = 0; i < launch->targets.count; i++) {
+        launch->runs[i].launch = launch;
+        if (launch->runs[i].set)
+            launch->runs[i].set->kernels++;
+    }
+}
+
+static void give_queues_back(const rt_launch *launch)
+{
+    for (size_t i = 0; i < launch->targets.count; i++)
+        if (launch->runs[i].set)
+            launch->runs[i].set->kernels--;
 }
 
 static void arrive(void *self, uint64_t ticket, size_t index)
 {
     rt_launch *launch = self;
     rt_turns *turns = turns_of(launch, index);
-    run *r = &launch->runs[index];
+    launch_run *r = &launch->runs[index];
     r->is_here = true;
     r->ticket = ticket;
     r->arrived = kb_sim_now(launch->ctx->sim);
     while (turns->first && turns->first->is_here) {
-        const run *next = turns->first;
+        const launch_run *next = turns->first;
         turns->first = next->next;
         start_run(next);
     }
 }
 
-/* ---- Races ---- */
-
-/* Launches of a request that are under way at the same time are checked together. */
-static kb_error *begin_check(rt_launch *launch)
-{
-    rt_request *request = launch->request;
-    if (launch->ctx->race_check == KB_RACES_OFF)
-        return NULL;
-    if (request->races)
-        tl_races_retain(request->races);
-    else
-        KB_TRY(tl_races_create(launch->ctx->kernels, &request->races));
-    launch->races = request->races;
-    return NULL;
-}
-
-/* Who asked for a fault is not told that all is well when not all was looked at. */
-static kb_error *report_cut_off(const rt_launch *launch)
-{
-    static const char format[] =
-        "launch '%s' has too many accesses and messages to look for data races in all of them: "
-        "those of its beginning were checked";
-    if (launch->ctx->race_check == KB_RACES_FAIL)
-        return kb_error_new(KB_ERR_FAULT, format, launch->result.name);
-    rt_warn(launch->ctx, format, launch->result.name);
-    return NULL;
-}
-
-/* What is wrong is said, or returned. */
-static kb_error *report_races(const rt_launch *launch)
-{
-    kb_context *ctx = launch->ctx;
-    kb_text text = KB_TEXT_INIT;
-    bool cut_off = false;
-    kb_error *err = tl_races_report(launch->races, &text, &cut_off);
-    bool fails = ctx->race_check == KB_RACES_FAIL;
-    if (!err && text.length > 0 && fails)
-        err = kb_error_new(KB_ERR_FAULT, "%s", kb_text_peek(&text));
-    else if (!err && text.length > 0)
-        rt_warn(ctx, "%s", kb_text_peek(&text));
-    if (!err && cut_off)
-        err = report_cut_off(launch);
-    kb_text_fini(&text);
-    return err;
-}
-
-/* The launch is over, with this error, which it takes; what is wrong with it now. The last of those
- * that are checked together looks; one that failed has other things to say. */
-static kb_error *end_check(rt_launch *launch, kb_error *err)
-{
-    rt_request *request = launch->request;
-    if (!launch->races)
-        return err;
-    bool is_last = tl_races_is_last(launch->races);
-    if (is_last && !err && !request->error)
-        err = report_races(launch);
-    if (is_last)
-        request->races = NULL;
-    tl_races_release(launch->races);
-    launch->races = NULL;
-    return err;
-}
+/* ---- The end ---- */
 
 static void finish(rt_launch *launch, kb_time ended)
 {
@@ -468,7 +284,7 @@ static void finish(rt_launch *launch, kb_time ended)
     launch->done = true;
     result->ended = ended;
     result->pe_exec = launch->last_end - launch->first_start;
-    result->network = ended - result->issued - result->pe_exec;
+    result->network = ended - result->issued - result->held - result->pe_exec;
     ctx->launches.items[ctx->launches.count++] = *result; /* it has room since it was submitted */
     ctx->launches_open--;
 }
@@ -478,10 +294,210 @@ static void done(void *self, uint64_t arg, const net_receipt *receipt, kb_error 
     (void)arg;
     rt_launch *launch = self;
     finish(launch, receipt->ended);
-    rt_request_end_part(launch->request, receipt, end_check(launch, err));
+    err = launch->node
+              ? rt_check_close(launch->ctx, err)
+              : rt_check_end_request(launch->request, launch->races, launch->result.name, err);
+    if (!launch->node)
+        launch->races = NULL;
+    rt_request_end_part(launch->request, receipt, err);
 }
 
-static kb_error *submit(rt_launch *launch)
+static io_command command_of(rt_launch *launch)
+{
+    uint64_t argument_bytes = launch->kernel->parameter_count * LAUNCH_ARGUMENT_BYTES;
+    return (io_command){
+        .sip = launch->sip,
+        .targets = launch->targets.items,
+        .target_count = launch->targets.count,
+        .cube_bytes = LAUNCH_KERNEL_BYTES + (launch->own_args ? 0 : argument_bytes),
+        .arrive = arrive,
+        .done = done,
+        .self = launch,
+    };
+}
+
+/* ---- In a stream ---- */
+
+static bool is_first_in_cube(const rt_launch *launch, uint32_t cube)
+{
+    for (size_t i = 0; launch->lane->flying.items[i] != launch; i++)
+        if (launch->lane->flying.items[i]->cubes[cube].open)
+            return false;
+    return true;
+}
+
+static void cube_held(void *self, uint64_t arg, uint32_t cube, uint64_t ticket)
+{
+    (void)arg;
+    const rt_launch *launch = self;
+    if (is_first_in_cube(launch, cube))
+        io_release_cube(launch->ctx->control, ticket);
+    else
+        launch->cubes[cube].ticket = ticket;
+}
+
+static void cube_joined(void *self, uint64_t arg, uint32_t cube)
+{
+    (void)arg;
+    const rt_launch *launch = self;
+    const rt_lane *lane = launch->lane;
+    launch->cubes[cube].open = false;
+    for (size_t i = 0; i < lane->flying.count; i++) {
+        const rt_launch *other = lane->flying.items[i];
+        uint64_t ticket = other->cubes[cube].ticket;
+        if (ticket == 0 || !is_first_in_cube(other, cube))
+            continue;
+        other->cubes[cube].ticket = 0;
+        io_release_cube(other->ctx->control, ticket);
+    }
+}
+
+static void joined(void *self, uint64_t arg, const kb_error *err)
+{
+    (void)arg;
+    rt_launch *launch = self;
+    rt_lane *lane = launch->lane;
+    size_t left = 0;
+    for (size_t i = 0; i < lane->flying.count; i++)
+        if (lane->flying.items[i] != launch)
+            lane->flying.items[left++] = lane->flying.items[i];
+    lane->flying.count = left;
+    launch->lane = NULL; /* which may go before the host knows */
+    launch->node->over = launch->over;
+    rt_check_over(launch->ctx, launch->races);
+    launch->races = NULL;
+    rt_node_end(launch->node, err);
+}
+
+static io_command ordered_command(rt_launch *launch)
+{
+    io_command command = command_of(launch);
+    command.joined = joined;
+    command.cube_joined = cube_joined;
+    command.cube_held = launch->scope == KB_SCOPE_CUBE ? cube_held : NULL;
+    return command;
+}
+
+static void held(void *self, uint64_t arg, uint64_t ticket)
+{
+    (void)arg;
+    rt_launch *launch = self;
+    launch->ticket = ticket;
+    launch->arrived = kb_sim_now(launch->ctx->sim);
+    rt_node_arrived(launch->node);
+}
+
+/* The control processors have the command: they need to be told what differs, and of nothing else.
+ */
+static kb_error *trigger(rt_launch *launch)
+{
+    io_command command = ordered_command(launch);
+    command.recorded = true;
+    command.cube_bytes = launch->changed * LAUNCH_ARGUMENT_BYTES;
+    for (size_t i = 0; i < launch->targets.count; i++)
+        launch->targets.items[i].bytes = 0;
+    launch->result.issued = kb_sim_now(launch->ctx->sim);
+    return io_submit(launch->ctx->control, &command);
+}
+
+static kb_error *begin_in_lane(rt_launch *launch)
+{
+    kb_context *ctx = launch->ctx;
+    KB_TRY(rt_check_begin(ctx, &launch->races));
+    if (!kb_vec_push(&launch->lane->flying, launch))
+        return kb_error_nomem();
+    for (size_t i = 0; i < launch->targets.count; i++)
+        launch->cubes[launch->targets.items[i].cube].open = true;
+    queue_runs(launch);
+    return NULL;
+}
+
+static void begin(void *self)
+{
+    rt_launch *launch = self;
+    kb_context *ctx = launch->ctx;
+    kb_time now = kb_sim_now(ctx->sim);
+    kb_error *err = begin_in_lane(launch);
+    if (launch->node->run || now > launch->arrived)
+        launch->posted = kb_oplog_kernel_clock(ctx->log); /* until now it was not on its way */
+    if (!err && launch->node->run) {
+        err = trigger(launch);
+    } else if (!err) {
+        launch->result.held = now - launch->arrived;
+        io_release(ctx->control, launch->ticket);
+    }
+    if (err)
+        kb_sim_fail(ctx->sim, err);
+}
+
+static void cancel(void *self, const kb_error *why)
+{
+    rt_launch *launch = self;
+    kb_context *ctx = launch->ctx;
+    give_queues_back(launch);
+    if (!launch->node->run) {
+        launch->result.held = kb_sim_now(ctx->sim) - launch->arrived;
+        io_cancel(ctx->control, launch->ticket, kb_error_copy(why));
+        return;
+    }
+    launch->result.issued = kb_sim_now(ctx->sim);
+    finish(launch, launch->result.issued);
+    rt_node_end(launch->node, why);
+    rt_request_end_part(launch->request, NULL, rt_check_close(ctx, kb_error_copy(why)));
+}
+
+static const rt_node_actions launch_actions = {begin, cancel};
+
+static kb_error *submit_in_stream(rt_launch *launch, rt_stream *stream, bool is_collective)
+{
+    kb_context *ctx = launch->ctx;
+    rt_node_spec spec = {
+        .actions = &launch_actions,
+        .self = launch,
+        .request = launch->request,
+        .sip = launch->sip,
+        .other_sip = TOPO_NONE,
+        .scope = launch->scope,
+        .is_launch = true,
+        .is_collective = is_collective,
+    };
+    launch->cubes = kb_alloc_zeroed(ctx->shape->cubes, sizeof *launch->cubes);
+    if (!launch->cubes)
+        return kb_error_nomem();
+    launch->lane = &stream->lanes[launch->sip];
+    launch->stream = rt_stream_label(stream);
+    KB_TRY(rt_node_open(stream, &spec, &launch->node));
+    if (!stream->run) {
+        io_command command = ordered_command(launch);
+        command.held = held;
+        kb_error *err = io_submit(ctx->control, &command);
+        if (err) {
+            launch->node->begun = true;
+            rt_node_end(launch->node, NULL);
+            return err;
+        }
+    }
+    claim_queues(launch);
+    rt_check_open(ctx);
+    return NULL;
+}
+
+static kb_error *submit_alone(rt_launch *launch)
+{
+    KB_TRY(rt_check_request(launch->request, &launch->races));
+    io_command command = command_of(launch);
+    kb_error *err = io_submit(launch->ctx->control, &command);
+    if (err) {
+        err = rt_check_end_request(launch->request, launch->races, launch->result.name, err);
+        launch->races = NULL;
+        return err;
+    }
+    claim_queues(launch);
+    queue_runs(launch);
+    return NULL;
+}
+
+kb_error *launch_submit(rt_launch *launch, rt_stream *stream, bool is_collective)
 {
     kb_context *ctx = launch->ctx;
     if (!kb_vec_reserve(&ctx->launches, ctx->launches_open + 1))
@@ -493,180 +509,13 @@ static kb_error *submit(rt_launch *launch)
         finish(launch, launch->result.issued);
         return NULL;
     }
-    kb_error *unchecked = begin_check(launch);
-    if (unchecked) {
-        ctx->launches_open--;
-        return unchecked;
-    }
-    uint64_t argument_bytes = launch->kernel->parameter_count * ARGUMENT_BYTES;
-    io_command command = {
-        .sip = launch->sip,
-        .targets = launch->targets.items,
-        .target_count = launch->targets.count,
-        .cube_bytes = KERNEL_BYTES + (launch->own_args ? 0 : argument_bytes),
-        .arrive = arrive,
-        .done = done,
-        .self = launch,
-    };
-    kb_error *err = io_submit(ctx->control, &command);
+    kb_error *err = stream ? submit_in_stream(launch, stream, is_collective) : submit_alone(launch);
     if (err) {
         ctx->launches_open--;
-        return end_check(launch, err);
+        return err;
     }
-    queue_runs(launch);
     rt_request_add_part(launch->request);
     return NULL;
-}
-
-/* ---- Launching ---- */
-
-kb_error *rt_wait_for_mapping(kb_context *ctx, kb_tensor handle)
-{
-    for (;;) {
-        const rt_tensor *tensor = rt_table_get(&ctx->tensors, handle.id);
-        rt_request *mapping = tensor ? rt_table_get(&ctx->requests, tensor->map_request) : NULL;
-        if (!mapping)
-            return NULL;
-        KB_TRY(rt_block_on(ctx, &mapping->waiters));
-    }
-}
-
-/* What the caller and others have sent to the tensors' devices before has to be there. */
-static kb_error *wait_for_mappings(kb_context *ctx, const kb_arg *args, size_t arg_count)
-{
-    for (size_t i = 0; i < arg_count; i++) {
-        size_t count;
-        const kb_tensor *handles = tensors_of(&args[i], &count);
-        for (size_t j = 0; j < count; j++)
-            KB_TRY(rt_wait_for_mapping(ctx, handles[j]));
-    }
-    return NULL;
-}
-
-/* A launch of the request that has no targets yet; it has the number of the launch to be made
- * next. NULL if there is no memory. */
-static rt_launch *add_launch(rt_request *request, const kb_kernel *kernel, const char *name,
-                             uint32_t sip)
-{
-    rt_launch *launch = kb_alloc_zeroed(1, sizeof *launch);
-    if (!launch)
-        return NULL;
-    if (request->last_launch)
-        request->last_launch->next = launch;
-    else
-        request->launches = launch;
-    request->last_launch = launch;
-    launch->ctx = request->ctx;
-    launch->request = request;
-    launch->kernel = kernel;
-    launch->number = request->ctx->launches_made + 1;
-    launch->sip = sip;
-    launch->result.name = name;
-    launch->result.sip = sip;
-    return launch;
-}
-
-/* What a call of kb_launch() asks for. */
-typedef struct launch_call {
-    const char *name;
-    const kb_kernel *kernel;
-    const kb_arg *args;
-    size_t count;
-    rt_queue_set *queues; /* NULL: on each PE those that were installed last */
-    rt_request *request;
-    bool failed; /* could not be sent off, or not all of it */
-} launch_call;
-
-/* Adds an rt_launch for each device to the request. */
-static kb_error *add_launches(const launch_call *call, const char *name, const bool *devices)
-{
-    rt_request *request = call->request;
-    for (uint32_t sip = 0; sip < request->ctx->shape->sips; sip++) {
-        if (!devices[sip])
-            continue;
-        rt_launch *launch = add_launch(request, call->kernel, name, sip);
-        if (!launch)
-            return kb_error_nomem();
-        KB_TRY(prepare(launch, call->args, call->count, call->queues));
-    }
-    return NULL;
-}
-
-static kb_error *start(const launch_call *call)
-{
-    rt_request *request = call->request;
-    kb_context *ctx = request->ctx;
-    const char *kept = keep_name(ctx, call->name);
-    bool *devices = kb_alloc_zeroed(ctx->shape->sips, sizeof *devices);
-    if (!devices || !kept) {
-        free(devices);
-        return kb_error_nomem();
-    }
-    kb_error *err = find_devices(ctx, call->args, call->count, devices);
-    if (!err)
-        err = add_launches(call, kept, devices);
-    free(devices);
-    KB_TRY(err);
-    request->number = ++ctx->launches_made;
-    for (rt_launch *launch = request->launches; launch; launch = launch->next)
-        KB_TRY(submit(launch));
-    return NULL;
-}
-
-static kb_error *start_plain(kb_context *ctx, launch_call *call, kb_request *handle)
-{
-    KB_TRY(rt_request_open(ctx, "launch", call->name, &call->request));
-    rt_request_is_launch(call->request);
-    kb_error *err = start(call);
-    if (!err)
-        *handle = rt_request_handle(call->request);
-    rt_request_close(call->request, NULL); /* what was sent off in spite of an error goes its way */
-    return err;
-}
-
-static kb_error *launch_step(void *self, rt_work *work, uint32_t step, bool *over)
-{
-    launch_call *call = self;
-    (void)step;
-    *over = true;
-    call->request = rt_work_request(work);
-    kb_error *err = start(call);
-    call->failed = err != NULL;
-    return err;
-}
-
-static void forget_call(void *self, const kb_error *err)
-{
-    (void)self, (void)err;
-}
-
-/* Kernels with queues wait for each other, so the launch is a work: it can be stopped as a whole.
- */
-static kb_error *start_with_queues(kb_context *ctx, launch_call *call, kb_request *handle)
-{
-    rt_work *work;
-    rt_work_options options = {
-        .what = "launch",
-        .label = call->name,
-        .step = launch_step,
-        .done = forget_call,
-        .self = call,
-    };
-    KB_TRY(rt_work_open(ctx, &options, &work, handle));
-    rt_work_start(work); /* takes the only step, so the call may go */
-    return call->failed ? rt_wait_and_free(ctx, *handle) : NULL;
-}
-
-static kb_error *launch_kernel(kb_context *ctx, launch_call *call, kb_queue_set queues,
-                               kb_request *handle)
-{
-    KB_TRY(rt_check_arguments(call->kernel, call->args, call->count));
-    KB_TRY(rt_wait_for_transfers(rt_caller_of(ctx)));
-    KB_TRY(wait_for_mappings(ctx, call->args, call->count));
-    KB_TRY(rt_freshen_queue_sets(ctx));
-    KB_TRY(rt_find_installed(ctx, queues, &call->queues));
-    return rt_has_queue_sets(ctx) ? start_with_queues(ctx, call, handle)
-                                  : start_plain(ctx, call, handle);
 }
 
 /* ---- On chosen PEs ---- */
@@ -683,19 +532,19 @@ static kb_error *take_targets(rt_launch *launch, const rt_launch_spec *spec)
         launch->targets.items[launch->targets.count++] = (io_target){
             .cube = target->cube,
             .pe = target->pe,
-            .bytes = TARGET_BYTES + each * ARGUMENT_BYTES,
+            .bytes = LAUNCH_TARGET_BYTES + each * LAUNCH_ARGUMENT_BYTES,
         };
         for (size_t a = 0; a < each; a++)
             launch->args[i * each + a] = target->args[a];
     }
-    return lay_out(launch);
+    return launch_lay_out(launch);
 }
 
-kb_error *rt_launch_on(rt_request *request, const rt_launch_spec *spec)
+kb_error *rt_launch_on(rt_request *request, const rt_launch_spec *spec, rt_stream *stream)
 {
     kb_context *ctx = request->ctx;
-    const char *name = keep_name(ctx, spec->name);
-    rt_launch *launch = name ? add_launch(request, spec->kernel, name, spec->sip) : NULL;
+    const char *name = rt_keep_name(ctx, spec->name);
+    rt_launch *launch = name ? launch_add(request, spec->kernel, name, spec->sip) : NULL;
     if (!launch)
         return kb_error_nomem();
     kb_error *err = take_targets(launch, spec);
@@ -703,7 +552,7 @@ kb_error *rt_launch_on(rt_request *request, const rt_launch_spec *spec)
     for (size_t i = 0; i < launch->targets.count && !err; i++)
         launch->runs[i].queues = spec->queues;
     if (!err)
-        err = submit(launch);
+        err = launch_submit(launch, stream, true);
     launch->done = launch->done || err; /* it will never run */
     KB_TRY(err);
     ctx->launches_made++;
@@ -718,7 +567,10 @@ void rt_launch_stop(rt_launch *launch, const kb_error *why)
         return;
     launch->stopped = kb_error_copy(why);
     mark_stale(launch);
-    tl_runner_abort(launch->ctx->kernels, launch->number, why);
+    if (launch->node && !launch->node->begun)
+        rt_node_cancel(launch->node, why);
+    else
+        tl_runner_abort(launch->ctx->kernels, launch->number, why);
 }
 
 const kb_error *rt_launch_failure(const rt_launch *launch)
@@ -729,46 +581,4 @@ const kb_error *rt_launch_failure(const rt_launch *launch)
 rt_launch *rt_launch_next(const rt_launch *launch)
 {
     return launch->next;
-}
-
-/* ---- For users ---- */
-
-kb_error *kb_launch_args(kb_context *ctx, const kb_launch_options *options, const kb_kernel *kernel,
-                         const kb_arg *args, size_t arg_count)
-{
-    static const kb_launch_options defaults = {0};
-    kb_request own = {0};
-    options = options ? options : &defaults;
-    if (options->request)
-        *options->request = own;
-    if (!kernel)
-        return kb_error_new(KB_ERR_INPUT, "kb_launch: the kernel is NULL");
-    launch_call call = {.name = options->name ? options->name : kernel->name,
-                        .kernel = kernel,
-                        .args = args,
-                        .count = arg_count};
-    kb_error *err = launch_kernel(ctx, &call, options->queues, &own);
-    if (err)
-        return kb_error_wrap(err, "launch of '%s'", call.name);
-    if (options->request) {
-        *options->request = own;
-        return NULL;
-    }
-    return rt_wait_and_free(ctx, own);
-}
-
-kb_error *kb_launch_results(kb_context *ctx, kb_request handle, kb_launch_result *results,
-                            size_t room, size_t *count)
-{
-    const rt_request *request = rt_table_get(&ctx->requests, handle.id);
-    *count = 0;
-    if (!request || !request->has_handle || !request->launches)
-        return kb_error_new(KB_ERR_FAULT, "kb_launch_results: invalid or freed launch request");
-    if (!request->done)
-        return kb_error_new(KB_ERR_FAULT, "kb_launch_results: the launch is not done: wait for it "
-                                          "first");
-    for (const rt_launch *launch = request->launches; launch; launch = launch->next, ++*count)
-        if (*count < room)
-            results[*count] = launch->result;
-    return NULL;
 }

@@ -232,8 +232,8 @@ kb_error *rt_copy_contents(kb_context *ctx, rt_tensor *to, const rt_tensor *from
 
 typedef struct box_time {
     const rt_tensor *tensor;
-    rt_request *request;
-    bool read;
+    rt_transfer_fn *fn;
+    void *self;
 } box_time;
 
 static kb_error *transfer_part(void *self, size_t shard, const mem_box *both)
@@ -241,15 +241,33 @@ static kb_error *transfer_part(void *self, size_t shard, const mem_box *both)
     const box_time *time = self;
     kb_location at = rt_shard_location(time->tensor, shard);
     uint64_t bytes = mem_box_elements(both) * kb_dtype_bytes(time->tensor->dtype);
-    return rt_request_transfer(time->request, &at, bytes, time->read);
+    return time->fn(time->self, &at, bytes);
+}
+
+kb_error *rt_each_transfer(const rt_tensor *tensor, const mem_box *box, bool read,
+                           rt_transfer_fn *fn, void *self)
+{
+    box_time time = {tensor, fn, self};
+    return each_part(tensor, box, !read, transfer_part, &time);
+}
+
+typedef struct request_time {
+    rt_request *request;
+    bool read;
+} request_time;
+
+static kb_error *transfer_of_request(void *self, const kb_location *at, uint64_t bytes)
+{
+    const request_time *time = self;
+    return rt_request_transfer(time->request, at, bytes, time->read);
 }
 
 kb_error *rt_time_box(const rt_tensor *tensor, const mem_box *box, bool read, rt_request *request)
 {
     if (tensor->on_host)
         return NULL;
-    box_time time = {tensor, request, read};
-    return each_part(tensor, box, !read, transfer_part, &time);
+    request_time time = {request, read};
+    return rt_each_transfer(tensor, box, read, transfer_of_request, &time);
 }
 
 typedef struct pair_time {
@@ -290,30 +308,40 @@ static kb_error *add_sendings(rt_job *job, const rt_tensor *to, const rt_tensor 
     return NULL;
 }
 
-kb_error *rt_submit_sendings(const rt_tensor *to, const rt_tensor *from, rt_sendings *sendings,
-                             rt_request *request)
+kb_error *rt_make_sendings(kb_context *ctx, const rt_tensor *to, const rt_tensor *from,
+                           rt_sendings *sendings, rt_job **out)
 {
+    rt_job *job;
+    *out = NULL;
     if (sendings->count == 0)
         return NULL;
-    rt_job *job;
-    KB_TRY(rt_job_create(request->ctx, RT_JOB_DMA, from->sip, "copy", &job));
+    KB_TRY(rt_job_create(ctx, RT_JOB_DMA, from->sip, "copy", &job));
     qsort(sendings->items, sendings->count, sizeof *sendings->items, by_sender);
     kb_error *err = add_sendings(job, to, from, sendings);
     if (err) {
         rt_job_destroy(job);
         return err;
     }
-    return rt_job_submit(job, request);
+    *out = job;
+    return NULL;
+}
+
+kb_error *rt_make_copy(kb_context *ctx, const rt_tensor *to, const rt_tensor *from, rt_job **job)
+{
+    pair_time time = {.element_bytes = kb_dtype_bytes(to->dtype)};
+    *job = NULL;
+    kb_error *err = each_pair(to, from, ctx->shape->pes, note_pair, &time);
+    if (!err)
+        err = rt_make_sendings(ctx, to, from, &time.sendings, job);
+    kb_vec_fini(&time.sendings);
+    return err;
 }
 
 kb_error *rt_time_copy(const rt_tensor *to, const rt_tensor *from, rt_request *request)
 {
-    pair_time time = {.element_bytes = kb_dtype_bytes(to->dtype)};
-    kb_error *err = each_pair(to, from, request->ctx->shape->pes, note_pair, &time);
-    if (!err)
-        err = rt_submit_sendings(to, from, &time.sendings, request);
-    kb_vec_fini(&time.sendings);
-    return err;
+    rt_job *job;
+    KB_TRY(rt_make_copy(request->ctx, to, from, &job));
+    return job ? rt_job_submit(job, request) : NULL;
 }
 
 kb_error *rt_time_fill(const rt_tensor *tensor, rt_request *request)

@@ -57,11 +57,72 @@ void rt_request_add_part(rt_request *request)
     request->parts++;
 }
 
-static void remove_request(rt_request *request)
+static void free_parts(rt_request *request)
 {
     kb_error_free(request->error);
     rt_launches_free(request->launches);
+    rt_copies_free(request->copies);
+    kb_vec_fini(&request->uses);
+}
+
+static void remove_request(rt_request *request)
+{
+    free_parts(request);
     rt_table_remove(&request->ctx->requests, request->id);
+}
+
+/* ---- In streams ---- */
+
+void rt_request_in_stream(rt_request *request, rt_stream *stream)
+{
+    request->stream = stream;
+    stream->under_way++;
+    request->owner->streamed++;
+    const char *name = rt_stream_label(stream);
+    if (!name)
+        return;
+    snprintf(request->awaited, sizeof request->awaited, "%s '%s' in stream '%s' to end",
+             request->what, request->label, name);
+    kb_waitlist_init(&request->waiters, request->awaited);
+}
+
+kb_error *rt_request_use(rt_request *request, kb_tensor handle)
+{
+    rt_tensor *tensor = rt_table_get(&request->ctx->tensors, handle.id);
+    if (!tensor)
+        return NULL;
+    if (!kb_vec_push(&request->uses, handle.id))
+        return kb_error_nomem();
+    tensor->in_use++;
+    return NULL;
+}
+
+/* Its nodes have ended: what they used is free, and who waits for the stream goes on. */
+static void leave_stream(rt_request *request)
+{
+    kb_context *ctx = request->ctx;
+    for (size_t i = 0; i < request->uses.count; i++) {
+        rt_tensor *tensor = rt_table_get(&ctx->tensors, request->uses.items[i]);
+        if (tensor)
+            tensor->in_use--;
+    }
+    request->uses.count = 0;
+    while (request->nodes) {
+        rt_node *node = request->nodes;
+        request->nodes = node->next;
+        request->over = tl_mark_join(ctx->kernels, request->over, node->over);
+        rt_node_release(node);
+    }
+    rt_stream *stream = request->stream;
+    request->stream = NULL;
+    if (stream && --stream->under_way == 0)
+        kb_wake_all(ctx->sim, &stream->idle);
+    rt_caller *owner = request->owner;
+    if (!owner)
+        return;
+    owner->over = tl_mark_join(ctx->kernels, owner->over, request->over);
+    if (stream && --owner->streamed == 0)
+        kb_wake_all(ctx->sim, &owner->idle);
 }
 
 /* ---- Faults that nobody was told of ---- */
@@ -130,7 +191,8 @@ static void tell_owner(rt_request *request)
         note_fault(request);
     owner->under_way -= request->counts;
     owner->launches -= request->is_launch;
-    if (request->counts && owner->under_way == owner->launches)
+    if (request->counts &&
+        (owner->under_way == owner->launches || owner->under_way == owner->streamed))
         kb_wake_all(request->ctx->sim, &owner->idle);
 }
 
@@ -172,6 +234,7 @@ static void end_request(rt_request *request)
 {
     kb_context *ctx = request->ctx;
     request->done = true;
+    leave_stream(request);
     ctx->under_way--;
     if (request->counts) {
         ctx->moving--;
@@ -257,8 +320,7 @@ void rt_requests_fini(kb_context *ctx)
     for (uint64_t id = rt_table_next(&ctx->requests, 0); id;
          id = rt_table_next(&ctx->requests, id)) {
         rt_request *request = rt_table_get(&ctx->requests, id);
-        kb_error_free(request->error);
-        rt_launches_free(request->launches);
+        free_parts(request);
     }
     rt_table_fini(&ctx->requests);
 }
@@ -285,6 +347,7 @@ kb_error *kb_request_wait(kb_context *ctx, kb_request handle, kb_completion *com
     }
     if (completion)
         *completion = request->completion;
+    rt_observe(ctx, request->over);
     if (!request->error)
         return NULL;
     strike_fault(request); /* whoever waited for it has been told */
@@ -296,6 +359,8 @@ kb_error *kb_request_test(kb_context *ctx, kb_request handle, bool *done)
     rt_request *request;
     KB_TRY(find_request(ctx, "kb_request_test", handle, &request));
     *done = request->done;
+    if (request->done)
+        rt_observe(ctx, request->over);
     return NULL;
 }
 

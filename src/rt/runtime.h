@@ -6,7 +6,10 @@
  *     job.c       commands to PEs: DMA, MMU      tensor.c   creating, describing, freeing
  *     move.c      contents and their transfers   access.c   copy, to_host, slices, repr
  *     flat.c      copies by the count of elements
- *     launch.c    running kernels                arguments.c  what they are given
+ *     launch_call.c, launch.c  running kernels   arguments.c  what they are given
+ *     node.c      work in an order               stream.c   streams and their events
+ *     copy.c      copies in streams              graph.c    recorded sequences of work
+ *     races.c     what is checked together
  *     view.c      tensors as collectives see them
  *     work.c      requests in steps              queues.c   installing queues
  *     calls.c     which calls are barriers       bench.c    running benches
@@ -30,6 +33,7 @@
 #include "ipcq/ipcq.h"
 #include "mem/mem.h"
 #include "net/net.h"
+#include "order.h"
 #include "pe/pe.h"
 #include "sim/sim.h"
 #include "table.h"
@@ -53,6 +57,7 @@ enum {
 typedef struct rt_request rt_request;
 typedef struct rt_launch rt_launch;
 typedef struct rt_turns rt_turns;
+typedef struct rt_copy rt_copy;
 
 /* Who calls: a worker, or the program outside workers. */
 typedef struct rt_caller {
@@ -66,6 +71,9 @@ typedef struct rt_caller {
     rt_request *first_fault, *last_fault; /* requests that failed and nobody was told of */
     bool nameless_fault;                  /* one of them has no handle: it stays for being told */
     rt_work *works;                       /* its own that were not aborted, the newest first */
+    uint32_t streamed;                    /* of those under way: in streams */
+    tl_mark over;                         /* of its own that have ended, for races */
+    uint64_t recording;                   /* the graph that it records; 0: none */
 
     /* Of a worker alone. */
     kb_co *co; /* NULL when it is gone */
@@ -101,8 +109,14 @@ struct rt_request {
     uint32_t sip;
     rt_launch *launches, *last_launch; /* its parts, one a device, */
     uint64_t number;                   /* and the number of the first */
-    tl_races *races; /* of launches under way, which count it; NULL: none, or not checked */
-    rt_work *work;   /* whose request it is, until it ends: NULL for most */
+    tl_races *races;       /* of launches under way, which count it; NULL: none, or not checked */
+    rt_work *work;         /* whose request it is, until it ends: NULL for most */
+    rt_stream *stream;     /* that it is in; NULL: none */
+    char awaited[96];      /* what is said of who waits for it, if it is in a named stream */
+    rt_node *nodes;        /* of it, until it ends */
+    rt_copy *copies;       /* in streams */
+    KB_VEC(uint64_t) uses; /* tensors that its nodes use, until it ends */
+    tl_mark over;          /* for races, when it has ended */
 };
 
 typedef struct rt_tensor {
@@ -115,6 +129,7 @@ typedef struct rt_tensor {
     unsigned char *host; /* the contents of a tensor of the host; NULL in timing-only contexts */
     bool on_host;
     uint32_t arriving; /* copies under way into it, for one of the host */
+    uint32_t in_use;   /* by work in streams that has not ended: how often */
 
     uint32_t sip;
     kb_memory memory;
@@ -188,7 +203,14 @@ struct kb_context { /* NOLINT(clang-analyzer-optin.performance.Padding): there i
     kb_tcm_fn *on_tcm;
     void *on_tcm_self;
 
-    rt_table requests, tensors, queue_sets;
+    rt_table requests, tensors, queue_sets, streams, stream_events, graphs;
+    rt_stream default_stream;
+    uint64_t streams_made;
+    rt_nodes *collectives; /* by SIP: nodes of collectives that have not begun, in order of calls */
+    rt_node *newest_node;
+    kb_pool signals; /* between nodes of different devices, under way */
+    rt_check checked;
+    tl_mark observed;              /* what the program has waited for */
     uint64_t queue_sets_installed; /* ever */
     uint64_t tensors_made;
     struct rt_job *jobs;               /* commands under way */
@@ -212,7 +234,7 @@ struct kb_context { /* NOLINT(clang-analyzer-optin.performance.Padding): there i
     uint32_t moving;    /* those of them that move something */
 
     kb_source after_workers, after_all;
-    kb_handler on_failure, on_ends, on_turn, on_step, on_stop;
+    kb_handler on_failure, on_ends, on_turn, on_step, on_stop, on_cancel;
     kb_waitlist yielders;
     bool turn_pending;   /* it is settled when yielders have their next turn: */
     bool turn_at_end;    /* when the next request ends */
@@ -288,6 +310,12 @@ void rt_request_close(rt_request *request, kb_error *err);
 KB_MUST_USE kb_error *rt_request_transfer(rt_request *request, const kb_location *location,
                                           uint64_t bytes, bool read);
 
+/* Its nodes use the tensor until it has ended. */
+KB_MUST_USE kb_error *rt_request_use(rt_request *request, kb_tensor tensor);
+
+/* It is in the stream. To be said at once. */
+void rt_request_in_stream(rt_request *request, rt_stream *stream);
+
 /* A handle for the user. */
 kb_request rt_request_handle(rt_request *request);
 
@@ -317,7 +345,8 @@ typedef enum rt_job_kind {
     RT_JOB_MAP,
     RT_JOB_UNMAP,
     RT_JOB_INSTALL,
-    RT_JOB_REMOVE
+    RT_JOB_REMOVE,
+    RT_JOB_RECORD /* control processors and PEs keep what they are told */
 } rt_job_kind;
 
 KB_MUST_USE kb_error *rt_job_create(kb_context *ctx, rt_job_kind kind, uint32_t sip,
@@ -340,8 +369,22 @@ void rt_job_set_queues(rt_job *job, ipcq_set *set);
 /* A PE, and what the command has to tell it. */
 KB_MUST_USE kb_error *rt_job_add_target(rt_job *job, uint32_t cube, uint32_t pe, uint64_t bytes);
 
+/* What the control processor of each cube is told. */
+void rt_job_set_cube_bytes(rt_job *job, uint64_t bytes);
+
 /* Sends it off as a part of the request. The job is gone afterwards, also after an error. */
 KB_MUST_USE kb_error *rt_job_submit(rt_job *job, rt_request *request);
+
+/* The same in an order with other work: see io_command. */
+typedef struct rt_job_order {
+    bool recorded;
+    void (*held)(void *self, uint64_t ticket);
+    void (*joined)(void *self, const kb_error *err);
+    kb_error *(*done)(void *self, kb_error *err); /* as the host sees it; what is wrong then */
+    void *self;
+} rt_job_order;
+KB_MUST_USE kb_error *rt_job_submit_ordered(rt_job *job, rt_request *request,
+                                            const rt_job_order *order);
 
 /* All that are under way, when the simulator has been abandoned. */
 void rt_jobs_fini(kb_context *ctx);
@@ -358,6 +401,11 @@ kb_location rt_shard_location(const rt_tensor *tensor, size_t shard);
 
 /* What users see of it. */
 kb_shard rt_describe_shard(const rt_tensor *tensor, size_t shard);
+
+/* ---- access.c ---- */
+
+/* Whether one can be copied to the other: the same shape and dtype. */
+KB_MUST_USE kb_error *rt_check_alike(const rt_tensor *to, const rt_tensor *from);
 
 /* ---- move.c ---- */
 
@@ -389,15 +437,74 @@ typedef KB_VEC(rt_sending) rt_sendings;
 /* Of the shards of a cell the one that a PE, of whatever SIP, gets its elements from. */
 size_t rt_nearest_shard(const rt_tensor *from, const uint32_t *shards, kb_pe pe, uint32_t pes);
 
-/* Has the PEs of `from` send, as a part of the request. Sorts the list. */
-KB_MUST_USE kb_error *rt_submit_sendings(const rt_tensor *to, const rt_tensor *from,
-                                         rt_sendings *sendings, rt_request *request);
+/* Has the PEs of `from` send. Sorts the list. *job is NULL if there is nothing to send. */
+KB_MUST_USE kb_error *rt_make_sendings(kb_context *ctx, const rt_tensor *to, const rt_tensor *from,
+                                       rt_sendings *sendings, rt_job **job);
+
+/* The same for a copy of the whole tensor. */
+KB_MUST_USE kb_error *rt_make_copy(kb_context *ctx, const rt_tensor *to, const rt_tensor *from,
+                                   rt_job **job);
+
+/* Calls `fn` for each transfer that writing a box to all copies takes, or reading it from one. */
+typedef kb_error *rt_transfer_fn(void *self, const kb_location *at, uint64_t bytes);
+KB_MUST_USE kb_error *rt_each_transfer(const rt_tensor *tensor, const mem_box *box, bool read,
+                                       rt_transfer_fn *fn, void *self);
 
 /* ---- flat.c ---- */
 
 /* Copies by the count of elements: contents at once, time as parts of the request. */
 KB_MUST_USE kb_error *rt_copy_flat(rt_request *request, rt_tensor *to, rt_tensor *from,
                                    const rt_flat_copy *copy);
+
+/* The two by themselves. *job is NULL if nothing is to be sent. */
+KB_MUST_USE kb_error *rt_flat_contents(kb_context *ctx, rt_tensor *to, rt_tensor *from,
+                                       const rt_flat_copy *copy);
+KB_MUST_USE kb_error *rt_make_flat(kb_context *ctx, const rt_tensor *to, const rt_tensor *from,
+                                   const rt_flat_copy *copy, rt_job **job);
+
+/* ---- copy.c ---- */
+
+/* A copy in a stream as a part of the request: contents change when it begins. */
+KB_MUST_USE kb_error *rt_copy_start(rt_request *request, const rt_flat_copy *copy,
+                                    rt_stream *stream);
+void rt_copies_free(rt_copy *first);
+
+/* ---- launch_call.c ---- */
+
+/* The same text for as long as the context; NULL if there is no memory. */
+const char *rt_keep_name(kb_context *ctx, const char *name);
+
+/* What a program asks for. */
+typedef struct rt_launch_call {
+    const char *name;
+    const kb_kernel *kernel;
+    const kb_arg *args;
+    size_t count;
+    kb_queue_set queues; /* 0: on each PE those that were installed last */
+    kb_scope scope;
+    uint64_t changed; /* arguments of a recorded launch that differ from what was recorded */
+} rt_launch_call;
+
+/* Whether it makes sense; waits for what has to be there first; launches it in the stream, as
+ * parts of the request. */
+KB_MUST_USE kb_error *rt_launch_check(const rt_launch_call *call);
+KB_MUST_USE kb_error *rt_launch_get_ready(kb_context *ctx, const rt_launch_call *call);
+KB_MUST_USE kb_error *rt_launch_start(rt_request *request, const rt_launch_call *call,
+                                      rt_stream *stream);
+
+/* Marks the PEs of a device that run it: by cube and PE. */
+KB_MUST_USE kb_error *rt_launch_mark(kb_context *ctx, const rt_launch_call *call, uint32_t sip,
+                                     bool *marked);
+KB_MUST_USE kb_error *rt_launch_devices(kb_context *ctx, const rt_launch_call *call, bool *devices);
+
+/* ---- graph.c ---- */
+
+KB_MUST_USE kb_error *rt_record_launch(kb_context *ctx, const rt_launch_call *call,
+                                       kb_stream stream, bool wants_request);
+KB_MUST_USE kb_error *rt_record_copy(kb_context *ctx, kb_tensor to, kb_tensor from,
+                                     kb_stream stream);
+void rt_graphs_init(kb_context *ctx);
+void rt_graphs_fini(kb_context *ctx);
 
 /* ---- launch.c ---- */
 
@@ -420,8 +527,9 @@ bool rt_has_queue_sets(const kb_context *ctx);
 KB_MUST_USE kb_error *rt_freshen_queue_sets(kb_context *ctx);
 void rt_queue_sets_fini(kb_context *ctx);
 
-/* A launch on chosen PEs as a part of the request. */
-KB_MUST_USE kb_error *rt_launch_on(rt_request *request, const rt_launch_spec *spec);
+/* A launch on chosen PEs as a part of the request, in the stream if there is one. */
+KB_MUST_USE kb_error *rt_launch_on(rt_request *request, const rt_launch_spec *spec,
+                                   rt_stream *stream);
 
 /* Ends its kernels, also those that are still to come there. */
 void rt_launch_stop(rt_launch *launch, const kb_error *why);

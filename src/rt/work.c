@@ -16,6 +16,7 @@ struct rt_work {
     rt_step_fn *step;
     void (*done)(void *self, const kb_error *err);
     void *self;
+    rt_stream *stream; /* NULL: none */
     uint32_t next_step;
     uint32_t held;  /* parts that are still to be released */
     bool is_over;   /* no step is left */
@@ -117,6 +118,8 @@ kb_error *rt_work_open(kb_context *ctx, const rt_work_options *options, rt_work 
         rt_request_moves_nothing(request);
     else
         rt_request_is_launch(request);
+    if (options->stream && !options->stream->run) /* else the graph is */
+        rt_request_in_stream(request, options->stream);
     if (options->waits_for)
         kb_waitlist_init(&request->waiters, options->waits_for);
     *work = (rt_work){
@@ -125,6 +128,7 @@ kb_error *rt_work_open(kb_context *ctx, const rt_work_options *options, rt_work 
         .step = options->step,
         .done = options->done,
         .self = options->self,
+        .stream = options->stream,
     };
     link_work(work, &request->owner->works);
     request->work = work;
@@ -143,9 +147,14 @@ void rt_work_start(rt_work *work)
     rt_work_advance(work);
 }
 
+kb_error *rt_work_use(rt_work *work, kb_tensor tensor)
+{
+    return rt_request_use(work->request, tensor);
+}
+
 kb_error *rt_work_launch(rt_work *work, const rt_launch_spec *spec)
 {
-    return rt_launch_on(work->request, spec);
+    return rt_launch_on(work->request, spec, work->stream);
 }
 
 static kb_error *find_tensor(kb_context *ctx, kb_tensor handle, rt_tensor **tensor)
@@ -161,6 +170,8 @@ kb_error *rt_work_copy(rt_work *work, const rt_flat_copy *copy)
     rt_tensor *to, *from;
     KB_TRY(find_tensor(work->ctx, copy->to, &to));
     KB_TRY(find_tensor(work->ctx, copy->from, &from));
+    if (work->stream)
+        return rt_copy_start(work->request, copy, work->stream);
     return rt_copy_flat(work->request, to, from, copy);
 }
 
@@ -188,6 +199,8 @@ static void stop_launches(rt_work *work, const kb_error *why)
     kb_error *brief = kb_error_new(kb_error_code(why), "%s", kb_error_message(why));
     for (rt_launch *launch = work->request->launches; launch; launch = rt_launch_next(launch))
         rt_launch_stop(launch, brief);
+    for (rt_node *node = work->request->nodes; node; node = node->next)
+        rt_node_cancel(node, brief);
     kb_error_free(brief);
 }
 
@@ -198,7 +211,7 @@ void rt_work_abort(rt_work *work, const kb_error *why)
         request->error = kb_error_copy(why);
     unlink_work(work);
     link_work(work, &work->ctx->loose_works);
-    if (request->launches)
+    if (request->launches || request->nodes)
         stop_launches(work, why);
     request->parts -= work->held;
     work->held = 0;

@@ -118,6 +118,42 @@ KB_MUST_USE kb_error *rt_remove_queues(kb_context *ctx, ipcq_set *set, kb_reques
 /* Queues that the program has made: takes them over. */
 KB_MUST_USE kb_error *rt_add_queue_set(kb_context *ctx, ipcq_set *queues, kb_queue_set *set);
 
+/* ---- Streams and graphs ---- */
+
+struct rt_stream;
+
+/* The program's stream. */
+KB_MUST_USE kb_error *rt_find_stream(kb_context *ctx, const char *function, kb_stream handle,
+                                     struct rt_stream **stream);
+
+/* Waits for what the caller has in streams; or for all that it has outside of them. */
+KB_MUST_USE kb_error *rt_settle_streams(kb_context *ctx);
+KB_MUST_USE kb_error *rt_settle_others(kb_context *ctx);
+
+bool rt_is_recording(kb_context *ctx);
+
+struct rt_work;
+
+/*
+ * Something that a graph records for another layer. When the graph is launched: `check` finds what
+ * is wrong; `prepare` may wait; `replay` starts it as nodes of the stream, and holds the graph's
+ * work until it is over. If something went wrong after `prepare`, `drop` is called instead.
+ */
+typedef struct rt_recorded {
+    const char *name; /* copied */
+    void *self;
+    const bool *devices; /* by SIP: which take part; copied */
+    uint64_t pe_bytes;   /* what each of their PEs is told when the graph is recorded */
+    kb_error *(*check)(void *self);
+    kb_error *(*prepare)(void *self);
+    kb_error *(*replay)(void *self, struct rt_work *graph, struct rt_stream *stream);
+    void (*drop)(void *self, const kb_error *why);
+    void (*free)(void *self);
+} rt_recorded;
+
+/* Takes over `self`, also after an error. */
+KB_MUST_USE kb_error *rt_record(kb_context *ctx, const rt_recorded *recorded, kb_stream stream);
+
 /* ---- Work: a request of the caller in steps ---- */
 
 typedef struct rt_work rt_work;
@@ -135,9 +171,10 @@ typedef struct rt_work_options {
     void (*done)(void *self, const kb_error *err); /* once; the work is gone afterwards. Not called
                                                       if the context goes before */
     void *self;
-    bool moves_nothing;    /* a barrier: nobody who reads tensors waits for it */
-    const char *waits_for; /* what is said of who waits for it in a deadlock; must stay. NULL: a
-                              request */
+    bool moves_nothing;       /* a barrier: nobody who reads tensors waits for it */
+    const char *waits_for;    /* what is said of who waits for it in a deadlock; must stay. NULL: a
+                                 request */
+    struct rt_stream *stream; /* its launches and copies are nodes of it; NULL: of none */
 } rt_work_options;
 
 /* The handle is to be freed; it counts as a launch of the caller. Nothing begins yet. */
@@ -153,6 +190,9 @@ KB_MUST_USE kb_error *rt_wait_and_free(kb_context *ctx, kb_request request);
 /* Ends the kernels of the work, wherever they wait, and what is held; the work ends with a copy of
  * this error when all has ended, which may be before this returns. */
 void rt_work_abort(rt_work *work, const kb_error *why);
+
+/* The work, which is in a stream, uses the tensor until it ends. */
+KB_MUST_USE kb_error *rt_work_use(rt_work *work, kb_tensor tensor);
 
 typedef struct rt_target {
     uint32_t cube, pe;

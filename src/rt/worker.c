@@ -174,6 +174,24 @@ kb_error *rt_settle(rt_caller *caller)
 {
     while (caller->under_way > 0)
         KB_TRY(rt_block_on(caller->ctx, &caller->idle));
+    rt_observe(caller->ctx, caller->over);
+    return rt_take_faults(caller);
+}
+
+kb_error *rt_settle_others(kb_context *ctx)
+{
+    rt_caller *caller = rt_caller_of(ctx);
+    while (caller->under_way > caller->streamed)
+        KB_TRY(rt_block_on(ctx, &caller->idle));
+    return rt_take_faults(caller);
+}
+
+kb_error *rt_settle_streams(kb_context *ctx)
+{
+    rt_caller *caller = rt_caller_of(ctx);
+    while (caller->streamed > 0)
+        KB_TRY(rt_block_on(ctx, &caller->idle));
+    rt_observe(ctx, caller->over);
     return rt_take_faults(caller);
 }
 
@@ -186,16 +204,31 @@ kb_error *rt_wait_for_transfers(rt_caller *caller)
 
 kb_error *kb_synchronize(kb_context *ctx)
 {
+    KB_TRY(rt_refuse_recording(ctx, "kb_synchronize"));
     return rt_settle(rt_caller_of(ctx));
+}
+
+/* Contents are shown when all that the caller has under way is over; they are changed, and freed,
+ * when none of it in streams uses them, unless the caller is being stopped. */
+static bool has_to_wait(kb_context *ctx, const rt_call_entry *entry, const rt_tensor *tensor)
+{
+    const kb_co *co = kb_sim_current(ctx->sim);
+    bool used = tensor->arriving > 0 || tensor->in_use > 0;
+    if (entry->shows_contents)
+        return !(entry->host_has && tensor->on_host && !used);
+    return (entry->changes_contents || entry->frees) && tensor->in_use > 0 &&
+           !(co && kb_co_is_unwinding(co));
 }
 
 kb_error *rt_enter(kb_context *ctx, rt_call call, kb_tensor handle, rt_tensor **tensor)
 {
     const rt_call_entry *entry = &rt_calls[call];
     *tensor = rt_table_get(&ctx->tensors, handle.id);
-    bool at_hand = entry->host_has && *tensor && (*tensor)->on_host && (*tensor)->arriving == 0;
-    if (*tensor && entry->shows_contents && !at_hand) {
-        KB_TRY(rt_settle(rt_caller_of(ctx)));
+    if (entry->shows_contents || entry->changes_contents)
+        KB_TRY(rt_refuse_recording(ctx, entry->function));
+    bool transfers = entry->waits_for_transfers && !rt_is_recording(ctx);
+    if (*tensor && (transfers || has_to_wait(ctx, entry, *tensor))) {
+        KB_TRY(transfers ? rt_wait_for_transfers(rt_caller_of(ctx)) : rt_settle(rt_caller_of(ctx)));
         *tensor = rt_table_get(&ctx->tensors, handle.id); /* it may have gone meanwhile */
     }
     if (*tensor)

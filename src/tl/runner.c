@@ -190,7 +190,8 @@ void tl_context_progress(tl_context *tl)
         return;
     tl_runner *runner = tl->runner;
     tl_outcome outcome = outcome_of(tl);
-    outcome.over = tl_checked_end(tl);
+    if (tl->run.races && tl->run.over)
+        tl->run.over(tl->run.self, tl->run.arg, tl_checked_end(tl));
     tl_run run = tl->run;
     kb_error *error = tl->error;
     tl_context *next = tl->next;

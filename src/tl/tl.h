@@ -46,7 +46,6 @@ typedef struct tl_outcome {
     kb_time start, end;        /* its turn came; it and all its commands were done */
     kb_time busy[KB_UNITS];    /* of the PE's units meanwhile; of the pe_cpu, issuing commands */
     kb_time causes[KB_CAUSES]; /* what the PE's time went to meanwhile */
-    tl_mark over;              /* in the order that races are found by; 0 if they are not */
 } tl_outcome;
 
 /* Takes over the error. */
@@ -65,6 +64,9 @@ typedef struct tl_run {
     const char *stream;  /* that the launch is in; NULL: none worth naming. Must stay */
     tl_mark (*after)(void *self, uint64_t arg); /* called when it begins: what comes before all of
                                                    it. NULL: nothing */
+    void (*over)(void *self, uint64_t arg,
+                 tl_mark over); /* called before the next one on the PE
+                                   begins: where it is over. May be NULL */
     tl_done_fn *done;
     void *self;
     uint64_t arg;
