@@ -1549,7 +1549,8 @@ KB_API KB_NORETURN void kb_co_exit(kb_co *co);
 /*
  * Unwinds a suspended coroutine: wherever it waits, that call does not return; its cleanups run on
  * its stack, the newest first, and it is gone. In a cleanup, calls that would block return at once.
- * C++ destructors do not run: use cleanups.
+ * C++ destructors do not run: use cleanups. The frames of a kernel can return by themselves:
+ * tl_try().
  */
 KB_API void kb_co_kill(kb_co *co);
 

@@ -509,6 +509,42 @@ typedef struct tl_recv_options {
 /* What kb_kernel.user is: the object behind a kernel that another language supplies. */
 #define tl_user() tl_user_(tl)
 
+/*
+ * For kernels in other languages, whose frames must not be skipped: an interpreter, or C++ with
+ * destructors. An error ends a kernel inside the call that makes it, and none of the kernel's
+ * frames returns. The same happens to a kernel that waits when it is stopped: because another PE of
+ * its launch failed, or because the context is destroyed. tl_try() makes `call`, which contains the
+ * operations, and returns such an error to its caller; NULL if there was none:
+ *
+ *     static void load(tl_context *tl, void *arg)
+ *     {
+ *         struct load *is = arg;
+ *         is->result = tl_load(is->ptr, is->shape, is->dtype);
+ *     }
+ *     ...
+ *     kb_error *err = tl_try(tl, load, &arguments);
+ *     if (err)
+ *         ... raise an exception, or return: up to the kernel's function, which returns
+ *
+ * - Only the frames between the operation and tl_try() are skipped: those of the library, of `call`
+ *   and of what it calls. `call` itself ends by returning; a C++ exception or a longjmp() out of it
+ *   is an error of the program. Cleanups that it pushed run first.
+ * - `call` may enter the other language again, which makes its operations in a tl_try() of its own.
+ *   That returns the error to the inner frames; when they have returned, the next operation of
+ *   `call` ends it, and the outer tl_try() returns the error too, also if `call` makes none.
+ * - The error is final. The kernel ends with it, with the same message at the same simulated time
+ *   as without tl_try(), even if the caller ignores what was returned. Until then each further
+ *   tl_try() returns it at once, without making its call, and nothing waits. An operation outside
+ *   tl_try() ends the kernel on the spot, and skips the frames: so destructors use tl_try() too.
+ *   tl_user() and tl_now() can be called at any time.
+ * - Each error that is returned is the caller's to free.
+ *
+ * Only the kernel itself calls this. Its stack is that of kb_context_options.stack_bytes. The
+ * kb_kernel and its user object must stay until the kernel has ended or the context is destroyed.
+ */
+KB_API KB_MUST_USE kb_error *tl_try(tl_context *tl, void (*call)(tl_context *tl, void *arg),
+                                    void *arg);
+
 /* The simulated time. */
 #define tl_now() tl_now_(tl)
 

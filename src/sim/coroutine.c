@@ -81,14 +81,32 @@ void kb_co_release(kb_co *co)
     kb_stack_give(&sim->stacks, co->stack); /* with co on it */
 }
 
+/* A cleanup may exit in turn: that goes on with the cleanups below it. */
 void kb_co_exit(kb_co *co)
 {
     KB_ASSERT(co->sim->current == co);
     co->unwinding = true;
-    while (co->cleanups)
+    kb_cleanup *staying = co->landing ? co->landing->cleanups : NULL;
+    while (co->cleanups != staying)
         kb_co_pop_cleanup(co, true);
+    if (co->landing)
+        longjmp(co->landing->frame, 1);
     co->ended = true;
     kb_continuation_leave(&co->context, &co->resumer);
+}
+
+bool kb_co_try(kb_co *co, void (*fn)(void *arg), void *arg)
+{
+    KB_ASSERT(co->sim->current == co);
+    kb_landing landing = {.outer = co->landing, .cleanups = co->cleanups};
+    co->landing = &landing;
+    if (setjmp(landing.frame) != 0) {
+        co->landing = landing.outer;
+        return false;
+    }
+    fn(arg);
+    co->landing = landing.outer;
+    return true;
 }
 
 static void co_main(void *arg)
@@ -97,6 +115,7 @@ static void co_main(void *arg)
     co->started = true;
     kb_continuation_entered(&co->resumer);
     co->fn(co, co->arg);
+    KB_ASSERT(!co->landing); /* a frame of kb_co_try() was skipped, for example by a longjmp() */
     kb_co_exit(co);
 }
 

@@ -4,6 +4,8 @@
 #ifndef KB_SIM_ENGINE_H
 #define KB_SIM_ENGINE_H
 
+#include <setjmp.h>
+
 #include "sim/continuation.h"
 #include "sim/eventset.h"
 #include "sim/sim.h"
@@ -38,6 +40,13 @@ struct kb_sim {
     uint32_t spawned;
 };
 
+/* Where a coroutine goes on that ends in a kb_co_try(): in the frame of that call. */
+typedef struct kb_landing {
+    struct kb_landing *outer; /* of the kb_co_try() around it; NULL: none */
+    kb_cleanup *cleanups;     /* that were pushed before the call, and stay */
+    jmp_buf frame;
+} kb_landing;
+
 /*
  * At the top of the coroutine's own stack. When it is suspended it is resumed by an event (`wake`),
  * or by what it waits for (`waiter`), or by either in a wait with a deadline (C1).
@@ -54,7 +63,7 @@ struct kb_co {
     const char *file;        /* of its program: where it was last */
     int line;
     bool running;   /* or waiting for one that it kills to be unwound */
-    bool unwinding; /* its cleanups run; blocking calls return at once */
+    bool unwinding; /* it ends; blocking calls return at once */
     bool ended;
 
     kb_waiter waiter; /* list NULL: none */
@@ -62,6 +71,7 @@ struct kb_co {
     bool daemon;
     bool started;
     kb_cleanup *cleanups;
+    kb_landing *landing; /* of the innermost kb_co_try(); NULL: it ends at once */
     kb_co *next, *prev;
     kb_co_fn *fn;
     void *arg;

@@ -54,7 +54,16 @@ typedef struct kb_line {
 void kb_co_set_line(kb_co *co, kb_line at);
 kb_line kb_co_get_line(const kb_co *co);
 
-/* Its cleanups run: calls that would block return at once. */
+/* It ends, and its cleanups or its own frames still run: calls that would block return at once. */
 bool kb_co_is_unwinding(const kb_co *co);
+
+/*
+ * Calls fn(arg). If the coroutine exits or is killed in that call, the cleanups that the call has
+ * pushed run, its frames are abandoned, and this returns false instead of ending the coroutine: the
+ * caller, and the frames around it, return by themselves. From there on the coroutine is unwinding
+ * and never suspended again. It ends when its function returns, or with the next kb_co_exit() that
+ * is not in a kb_co_try(). Calls nest. `fn` must end by returning: no longjmp(), no exception.
+ */
+bool kb_co_try(kb_co *co, void (*fn)(void *arg), void *arg);
 
 #endif

@@ -36,8 +36,11 @@ void tl_fail(const tl_call *call, kb_error *err)
     } else if (kb_error_code(err) == KB_ERR_FAULT) {
         tl->error = tl_locate_error(call, err);
         tl->over = true;
+        tl->stopped = true;
         tl_withdraw_receives(tl);
     } else {
+        kb_error_free(tl->failure);
+        tl->failure = kb_error_copy(err);
         kb_sim_fail(tl->runner->has.sim, err);
     }
     kb_co_exit(tl->co);

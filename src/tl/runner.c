@@ -77,6 +77,8 @@ static void run_kernel(kb_co *co, void *arg)
     if (!tl->runner->has.instant)
         kb_co_sleep(co, tl->runner->figures->cpu_overhead_fs);
     tl->run.kernel->run(tl, tl->run.args);
+    if (KB_UNLIKELY(kb_co_is_unwinding(co)))
+        return; /* after an error that tl_try() returned: what ends the kernel is that error */
     tl_await_receives(tl);
     tl->over = true;
 }
@@ -226,6 +228,7 @@ void tl_context_stop(tl_context *tl, kb_error *err)
     else
         tl->error = err;
     tl->over = true;
+    tl->stopped = true;
     tl_withdraw_receives(tl);
     if (!tl->co)
         tl_context_progress(tl);

@@ -3,6 +3,7 @@
  *
  *     runner.c   kernels on PEs: their turn, their beginning, their end
  *     fault.c    what is said of a mistake, and what it ends
+ *     try.c      errors that return through the frames of a kernel
  *     value.c    values and their TCM, handles, scopes
  *     command.c  operations on their way through the units
  *     memory.c   load, store, ref          math.c     elements, along an axis
@@ -219,7 +220,9 @@ struct tl_context { /* NOLINT(clang-analyzer-optin.performance.Padding): one a k
     tl_context *next;   /* on the same PE */
     kb_co *co;          /* NULL before its turn, and when it is gone */
     bool over;          /* it has returned, or made a mistake */
-    kb_error *error;    /* which one */
+    bool stopped;       /* its next call ends it */
+    kb_error *error;    /* which mistake */
+    kb_error *failure;  /* that it has failed the run with */
     uint32_t under_way; /* commands */
     kb_time start;
     kb_time busy_before[KB_UNITS];
@@ -294,13 +297,14 @@ typedef struct tl_call {
 /* How a call begins. */
 static inline tl_call tl_enter(tl_context *tl, tl_place at, const char *name)
 {
-    if (KB_UNLIKELY(tl->over))
-        kb_co_exit(tl->co); /* it was stopped by what its last call led to */
+    if (KB_UNLIKELY(tl->stopped))
+        kb_co_exit(
+            tl->co); /* by what its last call led to, or by an error that tl_try() returned */
     kb_co_set_line(tl->co, (kb_line){at.file, at.line});
     return (tl_call){tl, at, name};
 }
 
-/* The kernel made a mistake and ends here. */
+/* The kernel made a mistake and ends here; in a tl_try(), that call does. */
 KB_NORETURN void tl_fault(const tl_call *call, const char *format, ...) KB_PRINTF(2, 3);
 
 /* The same with an error, which it takes over. One that is no fault of the kernel fails the run. */

@@ -412,4 +412,5 @@ void tl_context_fini(tl_context *tl)
     kb_vec_fini(&tl->scopes);
     kb_vec_fini(&tl->handles);
     kb_error_free(tl->error);
+    kb_error_free(tl->failure);
 }

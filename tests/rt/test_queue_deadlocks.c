@@ -4,8 +4,6 @@
  */
 #include "works.h"
 
-#include "as_new.h"
-
 /* The part of the message that tells of the circle of the pair. */
 #define CIRCLE ": sip0.cube0.pe0 waits for sip0.cube0.pe1 (W), which waits for sip0.cube0.pe0 (W)"
 
@@ -22,17 +20,6 @@ static void expect_deadlock(kb_error *err, const char *circle)
     assert_null(strstr(first_dump + 1, "my_head")); /* once for each set */
     assert_int_equal(kb_error_code(err), KB_ERR_DEADLOCK);
     kb_error_free(err);
-}
-
-/* The queues work, and so does the context. */
-static void expect_usable(kb_context *ctx, ipcq_set *set, kb_tensor numbers)
-{
-    ipcq_set_reset(set);
-    script s = ring_script(ctx, &pass_on, set, numbers, two_pes, 2);
-    start_script(&s);
-    expect_ok(finish_script(&s));
-    expect_numbers(ctx, numbers, (const float[]){11, 10}, 2);
-    expect_as_new(ctx);
 }
 
 /* ---- Outside workers ---- */

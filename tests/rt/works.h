@@ -9,6 +9,7 @@
 
 #include <kernbench/tl.h>
 
+#include "as_new.h"
 #include "rt/rt.h"
 
 /* ---- Queues ---- */
@@ -261,6 +262,17 @@ static inline void expect_numbers(kb_context *ctx, kb_tensor tensor, const float
     expect_ok(kb_tensor_to_host(ctx, tensor, KB_BACKDOOR, found, count * sizeof *found));
     for (size_t i = 0; i < count; i++)
         assert_true(found[i] == expected[i]);
+}
+
+/* The queues of the pair work, and so does the context. */
+static inline void expect_usable(kb_context *ctx, ipcq_set *set, kb_tensor numbers)
+{
+    ipcq_set_reset(set);
+    script s = ring_script(ctx, &pass_on, set, numbers, two_pes, 2);
+    start_script(&s);
+    expect_ok(finish_script(&s));
+    expect_numbers(ctx, numbers, (const float[]){11, 10}, 2);
+    expect_as_new(ctx);
 }
 
 #endif
