@@ -586,7 +586,8 @@ KB_API KB_MUST_USE kb_error *kb_request_wait(kb_context *ctx, kb_request request
 /* Whether it is done, without waiting. */
 KB_API KB_MUST_USE kb_error *kb_request_test(kb_context *ctx, kb_request request, bool *done);
 
-/* Forgets the handle; the request goes on. Those that are left are freed with the context. */
+/* Forgets the handle; the request goes on. Those that are left are freed with the context. Nothing
+ * happens if it is 0. */
 KB_API KB_MUST_USE kb_error *kb_request_free(kb_context *ctx, kb_request request);
 
 /* Waits for all work under way of the caller. Returns the fault of what failed, if something did.
@@ -942,8 +943,9 @@ KB_API KB_MUST_USE kb_error *kb_stream_wait(kb_context *ctx, kb_stream stream,
  *     KB_TRY(kb_graph_free(ctx, step));
  *
  * Until kb_graph_end(), what the caller launches and copies (kb_stream_copy(), and kb_tensor_copy()
- * through the fabric), and its collectives, are recorded. Host reads, waiting and changes of
- * contents are errors meanwhile; other calls take effect at once.
+ * through the fabric), and its collectives, are recorded. Their requests become 0, which may be
+ * freed and nothing else. Host reads, waiting and changes of contents are errors meanwhile; other
+ * calls take effect at once.
  */
 typedef struct kb_graph {
     uint64_t id;

@@ -7,6 +7,7 @@ const kb_bench_spec *const benches[] = {
     &bench_qkv_gemm_multi_pe,
     &bench_va_offset_verify,
     &bench_halo,
+    &bench_launch_chain,
     &bench_ccl_allreduce,
     &bench_ipcq_allreduce,
     &bench_ccl_all_gather,

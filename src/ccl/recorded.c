@@ -107,6 +107,7 @@ static recorded_call *keep_call(kb_context *ctx, const char *function, const kb_
     is->call.outputs = is->outputs;
     is->call.options.algorithm = is->algorithm;
     is->call.options.stream = NULL;
+    is->call.options.work = NULL;
     return is;
 }
 
@@ -128,11 +129,6 @@ static kb_error *find_devices(kb_context *ctx, const char *function, kb_group ha
 kb_error *ccl_record_call(kb_context *ctx, const char *function, const kb_collective *call)
 {
     bool *devices;
-    if (call->options.work)
-        return kb_error_new(KB_ERR_FAULT,
-                            "%s: a recorded collective has no request: leave "
-                            "kb_collective_options.work NULL",
-                            function);
     KB_TRY(find_devices(ctx, function, call->options.group, &devices));
     recorded_call *is = keep_call(ctx, function, call);
     kb_error *err = is ? check(is) : kb_error_nomem();

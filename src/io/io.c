@@ -49,13 +49,13 @@ typedef struct command {
 } command;
 
 /* A message that is on its way to a node, or being worked on there. */
-typedef struct letter {
+typedef struct flight {
     net_done_fn *then; /* called with `self` when both is over */
     void *self;
     uint64_t arg;
     kb_time work; /* what the node takes */
     net_receipt leg;
-} letter;
+} flight;
 
 struct io {
     kb_sim *sim;
@@ -65,7 +65,7 @@ struct io {
     const topo_control_figures *io_cpu, *m_cpu;
     kb_source source;
     kb_handler on_work_done;
-    kb_pool commands, groups, targets, letters;
+    kb_pool commands, groups, targets, flights;
     uint32_t newest;  /* command under way */
     uint32_t serials; /* of tickets */
 };
@@ -85,22 +85,22 @@ static target *target_at(const io *control, uint32_t index)
     return kb_pool_at(&control->targets, index);
 }
 
-static letter *letter_at(const io *control, uint32_t index)
+static flight *flight_at(const io *control, uint32_t index)
 {
-    return kb_pool_at(&control->letters, index);
+    return kb_pool_at(&control->flights, index);
 }
 
-static void end_letter(io *control, uint32_t l)
+static void end_flight(io *control, uint32_t l)
 {
-    letter last = *letter_at(control, l);
-    kb_pool_give(&control->letters, l);
+    flight last = *flight_at(control, l);
+    kb_pool_give(&control->flights, l);
     last.then(last.self, last.arg, &last.leg);
 }
 
 static void work_done(kb_sim *sim, void *self, uint64_t arg)
 {
     (void)sim;
-    end_letter(self, (uint32_t)arg);
+    end_flight(self, (uint32_t)arg);
 }
 
 kb_error *io_create(kb_sim *sim, const topo_machine *machine, net *fabric, uint32_t source_id,
@@ -116,7 +116,7 @@ kb_error *io_create(kb_sim *sim, const topo_machine *machine, net *fabric, uint3
     kb_pool_init(&control->commands, sizeof(command));
     kb_pool_init(&control->groups, sizeof(group));
     kb_pool_init(&control->targets, sizeof(target));
-    kb_pool_init(&control->letters, sizeof(letter));
+    kb_pool_init(&control->flights, sizeof(flight));
     control->io_cpu = &topo_machine_shape(machine)->io_cpu;
     control->m_cpu = &topo_machine_shape(machine)->m_cpu;
     control->source = kb_source_make(source_id);
@@ -137,7 +137,7 @@ void io_destroy(io *control)
         return;
     for (uint32_t c = control->newest; c != NONE; c = command_at(control, c)->before)
         kb_error_free(command_at(control, c)->err);
-    kb_pool_fini(&control->letters);
+    kb_pool_fini(&control->flights);
     kb_pool_fini(&control->targets);
     kb_pool_fini(&control->groups);
     kb_pool_fini(&control->commands);
@@ -266,18 +266,18 @@ static void extend_by_wait(net_receipt *chain, kb_time now)
 
 /* ---- Messages ---------------------------------------------------------------------------- */
 
-static void on_letter(void *self, uint64_t arg, const net_receipt *leg)
+static void on_arrival(void *self, uint64_t arg, const net_receipt *leg)
 {
     io *control = self;
-    letter *le = letter_at(control, (uint32_t)arg);
-    le->leg = *leg;
-    if (le->work == 0) {
-        end_letter(control, (uint32_t)arg);
+    flight *fl = flight_at(control, (uint32_t)arg);
+    fl->leg = *leg;
+    if (fl->work == 0) {
+        end_flight(control, (uint32_t)arg);
         return;
     }
-    le->leg.overhead += le->work;
-    le->leg.ended += le->work;
-    kb_sim_after(control->sim, &control->source, le->work, control->on_work_done, arg);
+    fl->leg.overhead += fl->work;
+    fl->leg.ended += fl->work;
+    kb_sim_after(control->sim, &control->source, fl->work, control->on_work_done, arg);
 }
 
 typedef struct route {
@@ -288,30 +288,30 @@ typedef struct route {
 } route;
 
 /* Control processors pass on what they got; hosts and PEs make what they send. */
-static kb_error *send_letter(io *control, const route *way, net_done_fn *then, void *self,
-                             uint64_t arg)
+static kb_error *send_message(io *control, const route *on, net_done_fn *then, void *self,
+                              uint64_t arg)
 {
     const topo_graph *graph = topo_machine_graph(control->machine);
-    uint32_t l = kb_pool_take(&control->letters);
+    uint32_t l = kb_pool_take(&control->flights);
     if (l == NONE)
         return kb_error_nomem();
-    *letter_at(control, l) = (letter){.then = then, .self = self, .arg = arg, .work = way->work};
-    net_order order = net_ways_between(&control->ways, way->from, way->to, way->bytes, false);
-    order.forwarded = topo_is_control(&graph->nodes.items[way->from]);
-    order.reply = way->reply;
-    order.done = on_letter;
+    *flight_at(control, l) = (flight){.then = then, .self = self, .arg = arg, .work = on->work};
+    net_order order = net_ways_between(&control->ways, on->from, on->to, on->bytes, false);
+    order.forwarded = topo_is_control(&graph->nodes.items[on->from]);
+    order.reply = on->reply;
+    order.done = on_arrival;
     order.self = control;
     order.arg = l;
     kb_error *err = net_submit(control->fabric, &order);
     if (err)
-        kb_pool_give(&control->letters, l);
+        kb_pool_give(&control->flights, l);
     return err;
 }
 
 /* What cannot be sent is lost, so the run fails. */
-static void send(io *control, route way, net_done_fn *then, uint32_t arg)
+static void send(io *control, route on, net_done_fn *then, uint32_t arg)
 {
-    kb_error *err = send_letter(control, &way, then, control, arg);
+    kb_error *err = send_message(control, &on, then, control, arg);
     if (err)
         kb_sim_fail(control->sim, err);
 }
@@ -339,27 +339,27 @@ static uint32_t pe_node(const io *control, uint32_t sip, uint32_t cube, uint32_t
 kb_error *io_send(io *control, const io_message *message)
 {
     uint32_t device = io_cpu_node(control, message->sip), host = host_node(control);
-    route way = {.bytes = IO_HEADER_BYTES + message->bytes};
-    switch (message->way) {
+    route on = {.bytes = IO_HEADER_BYTES + message->bytes};
+    switch (message->kind) {
     case IO_HOST_TO_DEVICE:
     case IO_HOST_SIGNAL:
-        way.from = host;
-        way.to = device;
-        way.work =
-            message->way == IO_HOST_SIGNAL ? control->io_cpu->count_fs : control->io_cpu->decode_fs;
+        on.from = host;
+        on.to = device;
+        on.work = message->kind == IO_HOST_SIGNAL ? control->io_cpu->count_fs
+                                                  : control->io_cpu->decode_fs;
         break;
     case IO_DEVICE_TO_HOST:
-        way.from = device;
-        way.to = host;
-        way.reply = true;
+        on.from = device;
+        on.to = host;
+        on.reply = true;
         break;
     case IO_DEVICE_TO_DEVICE:
-        way.from = device;
-        way.to = io_cpu_node(control, message->peer);
-        way.work = control->io_cpu->count_fs;
+        on.from = device;
+        on.to = io_cpu_node(control, message->peer);
+        on.work = control->io_cpu->count_fs;
         break;
     }
-    return send_letter(control, &way, message->done, message->self, message->arg);
+    return send_message(control, &on, message->done, message->self, message->arg);
 }
 
 /* ---- Up: completions --------------------------------------------------------------------- */
@@ -395,11 +395,11 @@ static void complete_command(io *control, uint32_t c)
         end_command(control, c);
         return;
     }
-    route way = {.from = io_cpu_node(control, cm->is.sip),
-                 .to = host_node(control),
-                 .bytes = IO_COMPLETION_BYTES,
-                 .reply = true};
-    send(control, way, on_host, c);
+    route on = {.from = io_cpu_node(control, cm->is.sip),
+                .to = host_node(control),
+                .bytes = IO_COMPLETION_BYTES,
+                .reply = true};
+    send(control, on, on_host, c);
 }
 
 /* A completion of a group is at the control processor of the SIP. */
@@ -418,14 +418,14 @@ static void complete_group(io *control, uint32_t g)
 {
     const group *gr = group_at(control, g);
     const command *cm = command_at(control, gr->command);
-    route way = {.from = m_cpu_node(control, cm->is.sip, gr->cube),
-                 .to = io_cpu_node(control, cm->is.sip),
-                 .bytes = IO_COMPLETION_BYTES,
-                 .reply = true,
-                 .work = join_time(cm, control->io_cpu)};
+    route on = {.from = m_cpu_node(control, cm->is.sip, gr->cube),
+                .to = io_cpu_node(control, cm->is.sip),
+                .bytes = IO_COMPLETION_BYTES,
+                .reply = true,
+                .work = join_time(cm, control->io_cpu)};
     if (cm->is.cube_joined)
         cm->is.cube_joined(cm->is.self, cm->is.arg, gr->cube);
-    send(control, way, on_io_cpu_again, g);
+    send(control, on, on_io_cpu_again, g);
 }
 
 /* A completion of a target is at the control processor of its cube. */
@@ -455,12 +455,12 @@ void io_finish(io *control, uint64_t ticket, const net_receipt *work, kb_error *
         kb_error_free(err);
     else
         cm->err = err;
-    route way = {.from = pe_node(control, cm->is.sip, gr->cube, ta->pe),
-                 .to = m_cpu_node(control, cm->is.sip, gr->cube),
-                 .bytes = IO_COMPLETION_BYTES,
-                 .reply = true,
-                 .work = join_time(cm, control->m_cpu)};
-    send(control, way, on_m_cpu_again, t);
+    route on = {.from = pe_node(control, cm->is.sip, gr->cube, ta->pe),
+                .to = m_cpu_node(control, cm->is.sip, gr->cube),
+                .bytes = IO_COMPLETION_BYTES,
+                .reply = true,
+                .work = join_time(cm, control->m_cpu)};
+    send(control, on, on_m_cpu_again, t);
 }
 
 /* ---- Down: the command ------------------------------------------------------------------- */
@@ -486,10 +486,10 @@ static void send_to_pes(io *control, uint32_t g)
     uint32_t m_cpu = m_cpu_node(control, cm->is.sip, gr->cube);
     for (uint32_t t = gr->first; t != NONE; t = target_at(control, t)->next) {
         const target *ta = target_at(control, t);
-        route way = {.from = m_cpu,
-                     .to = pe_node(control, cm->is.sip, gr->cube, ta->pe),
-                     .bytes = IO_HEADER_BYTES + ta->bytes};
-        send(control, way, on_pe, t);
+        route on = {.from = m_cpu,
+                    .to = pe_node(control, cm->is.sip, gr->cube, ta->pe),
+                    .bytes = IO_HEADER_BYTES + ta->bytes};
+        send(control, on, on_pe, t);
     }
 }
 
@@ -523,12 +523,12 @@ static void send_to_cubes(io *control, uint32_t c)
     uint32_t io_cpu = io_cpu_node(control, cm->is.sip);
     for (uint32_t g = cm->first; g != NONE; g = group_at(control, g)->next) {
         const group *gr = group_at(control, g);
-        route way = {.from = io_cpu,
-                     .to = m_cpu_node(control, cm->is.sip, gr->cube),
-                     .bytes = IO_HEADER_BYTES + cm->is.cube_bytes + gr->bytes,
-                     .work =
-                         cm->is.recorded ? control->m_cpu->trigger_fs : control->m_cpu->decode_fs};
-        send(control, way, on_m_cpu, g);
+        route on = {.from = io_cpu,
+                    .to = m_cpu_node(control, cm->is.sip, gr->cube),
+                    .bytes = IO_HEADER_BYTES + cm->is.cube_bytes + gr->bytes,
+                    .work =
+                        cm->is.recorded ? control->m_cpu->trigger_fs : control->m_cpu->decode_fs};
+        send(control, on, on_m_cpu, g);
     }
 }
 
@@ -571,14 +571,14 @@ void io_cancel(io *control, uint64_t ticket, kb_error *err)
 static void trigger(io *control, uint32_t c)
 {
     command *cm = command_at(control, c);
-    uint32_t l = kb_pool_take(&control->letters);
+    uint32_t l = kb_pool_take(&control->flights);
     if (l == NONE) {
         kb_sim_fail(control->sim, kb_error_nomem());
         return;
     }
     kb_time now = cm->chain.ended, work = control->io_cpu->trigger_fs;
     net_receipt leg = {.issued = now, .ended = now + work, .overhead = work};
-    *letter_at(control, l) = (letter){.then = on_io_cpu, .self = control, .arg = c, .leg = leg};
+    *flight_at(control, l) = (flight){.then = on_io_cpu, .self = control, .arg = c, .leg = leg};
     kb_sim_after(control->sim, &control->source, work, control->on_work_done, l);
 }
 
@@ -618,14 +618,14 @@ kb_error *io_submit(io *control, const io_command *from)
     if (c == NONE)
         return kb_error_nomem();
     kb_error *err = add_targets(control, c, from) ? NULL : kb_error_nomem();
-    route way = {.from = host_node(control),
-                 .to = io_cpu_node(control, from->sip),
-                 .bytes = bytes,
-                 .work = control->io_cpu->decode_fs};
+    route on = {.from = host_node(control),
+                .to = io_cpu_node(control, from->sip),
+                .bytes = bytes,
+                .work = control->io_cpu->decode_fs};
     if (!err && from->recorded)
         trigger(control, c);
     else if (!err)
-        err = send_letter(control, &way, on_io_cpu, control, c);
+        err = send_message(control, &on, on_io_cpu, control, c);
     if (err)
         give_command(control, c);
     return err;

@@ -98,15 +98,15 @@ void io_cancel(io *control, uint64_t ticket, kb_error *err);
 
 /* ---- Messages ---- */
 
-typedef enum io_way {
+typedef enum io_message_kind {
     IO_HOST_TO_DEVICE, /* a command for the io_cpu alone: is decoded */
     IO_HOST_SIGNAL,    /* the same, which is only counted */
     IO_DEVICE_TO_HOST,
     IO_DEVICE_TO_DEVICE /* a signal from io_cpu to io_cpu: is counted */
-} io_way;
+} io_message_kind;
 
 typedef struct io_message {
-    io_way way;
+    io_message_kind kind;
     uint32_t sip;   /* of the io_cpu, */
     uint32_t peer;  /* and of the one that gets a signal */
     uint64_t bytes; /* behind the header */

@@ -105,10 +105,10 @@ static void on_host_done(void *self, uint64_t arg, const net_receipt *receipt)
     end_at_host(copy, NULL);
 }
 
-static void send_or_fail(rt_copy *copy, io_way way, uint64_t bytes, net_done_fn *then)
+static void send_or_fail(rt_copy *copy, io_message_kind kind, uint64_t bytes, net_done_fn *then)
 {
     io_message message = {
-        .way = way, .sip = copy->node->sip, .bytes = bytes, .done = then, .self = copy};
+        .kind = kind, .sip = copy->node->sip, .bytes = bytes, .done = then, .self = copy};
     kb_error *err = io_send(copy->ctx->control, &message);
     if (err)
         kb_sim_fail(copy->ctx->sim, err);
@@ -276,7 +276,7 @@ static kb_error *submit(rt_copy *copy, const rt_tensor *to, const rt_tensor *fro
     KB_TRY(rt_node_open(stream, &spec, &copy->node));
     kb_error *err = NULL;
     if (copy->with_host && !stream->run) {
-        io_message message = {.way = IO_HOST_TO_DEVICE,
+        io_message message = {.kind = IO_HOST_TO_DEVICE,
                               .sip = spec.sip,
                               .bytes = COPY_BYTES,
                               .done = on_arrival,
@@ -393,9 +393,7 @@ kb_error *kb_stream_copy(kb_context *ctx, kb_stream stream, kb_tensor to_handle,
         *request = own;
     KB_TRY(find_both(ctx, to_handle, from_handle, &to, &from));
     if (rt_is_recording(ctx))
-        return request ? kb_error_new(KB_ERR_FAULT, "kb_stream_copy: a recorded copy has no "
-                                                    "request: pass NULL")
-                       : rt_record_copy(ctx, to_handle, from_handle, stream);
+        return rt_record_copy(ctx, to_handle, from_handle, stream);
     KB_TRY(rt_find_stream(ctx, "kb_stream_copy", stream, &one.stream));
     one.what.count = to->bytes / kb_dtype_bytes(to->dtype);
     KB_TRY(start_copy(ctx, &one, &own));

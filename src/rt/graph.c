@@ -164,13 +164,9 @@ kb_error *graph_copy_arg(kb_arg *to, const kb_arg *from)
     return NULL;
 }
 
-kb_error *rt_record_launch(kb_context *ctx, const rt_launch_call *call, kb_stream stream,
-                           bool wants_request)
+kb_error *rt_record_launch(kb_context *ctx, const rt_launch_call *call, kb_stream stream)
 {
     rt_graph *graph = recorded_by(ctx);
-    if (wants_request)
-        return kb_error_new(KB_ERR_FAULT, "a recorded launch has no request: leave "
-                                          "kb_launch_options.request NULL");
     KB_TRY(rt_launch_check(call));
     bool *devices = kb_alloc_zeroed(ctx->shape->sips, sizeof *devices);
     if (!devices)

@@ -136,7 +136,7 @@ void rt_run_node_ended(rt_run *run, uint32_t sip)
     run_device *device = &run->devices[sip];
     if (--device->left > 0 || !device->is_there)
         return;
-    io_message message = {.way = IO_DEVICE_TO_HOST, .sip = sip, .done = on_host_told, .self = run};
+    io_message message = {.kind = IO_DEVICE_TO_HOST, .sip = sip, .done = on_host_told, .self = run};
     kb_error *err = io_send(run->ctx->control, &message);
     if (err)
         kb_sim_fail(run->ctx->sim, err);
@@ -253,7 +253,7 @@ static kb_error *start_devices(rt_run *run)
         if (run->devices[sip].left == 0)
             continue;
         io_message message = {
-            .way = IO_HOST_TO_DEVICE,
+            .kind = IO_HOST_TO_DEVICE,
             .sip = sip,
             .bytes = run->changed * 2 * LAUNCH_ARGUMENT_BYTES, /* which one, and its value */
             .done = on_device,

@@ -363,9 +363,8 @@ kb_error *kb_launch_args(kb_context *ctx, const kb_launch_options *options, cons
                            .count = arg_count,
                            .queues = options->queues,
                            .scope = options->scope};
-    kb_error *err = rt_is_recording(ctx)
-                        ? rt_record_launch(ctx, &call, options->stream, options->request != NULL)
-                        : launch_kernel(ctx, &call, options->stream, &own);
+    kb_error *err = rt_is_recording(ctx) ? rt_record_launch(ctx, &call, options->stream)
+                                         : launch_kernel(ctx, &call, options->stream, &own);
     if (err)
         return kb_error_wrap(err, "launch of '%s'", call.name);
     if (options->request) {

@@ -214,7 +214,7 @@ static void send_signal(rt_node *node, rt_node *before)
     if (!err) {
         *(signal *)kb_pool_at(&ctx->signals, index) = (signal){node, before};
         before->users++;
-        io_message message = {.way = IO_DEVICE_TO_DEVICE,
+        io_message message = {.kind = IO_DEVICE_TO_DEVICE,
                               .sip = before->sip,
                               .peer = node->sip,
                               .done = on_signal,

@@ -367,6 +367,8 @@ kb_error *kb_request_test(kb_context *ctx, kb_request handle, bool *done)
 kb_error *kb_request_free(kb_context *ctx, kb_request handle)
 {
     rt_request *request;
+    if (handle.id == 0)
+        return NULL; /* that of a call that was recorded */
     KB_TRY(find_request(ctx, "kb_request_free", handle, &request));
     request->has_handle = false;
     if (request->done) {

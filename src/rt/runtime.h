@@ -500,7 +500,7 @@ KB_MUST_USE kb_error *rt_launch_devices(kb_context *ctx, const rt_launch_call *c
 /* ---- graph.c ---- */
 
 KB_MUST_USE kb_error *rt_record_launch(kb_context *ctx, const rt_launch_call *call,
-                                       kb_stream stream, bool wants_request);
+                                       kb_stream stream);
 KB_MUST_USE kb_error *rt_record_copy(kb_context *ctx, kb_tensor to, kb_tensor from,
                                      kb_stream stream);
 void rt_graphs_init(kb_context *ctx);

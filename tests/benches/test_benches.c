@@ -20,7 +20,11 @@ static kb_context *run(const kb_bench_spec *spec, const char *yaml, const int64_
     char texts[3][40];
     const char *settings[3];
     for (size_t i = 0; i < spec->param_count; i++) {
-        snprintf(texts[i], sizeof texts[i], "%s=%lld", spec->params[i].name, (long long)values[i]);
+        const kb_param *param = &spec->params[i];
+        if (param->names)
+            snprintf(texts[i], sizeof texts[i], "%s=%s", param->name, param->names[values[i]]);
+        else
+            snprintf(texts[i], sizeof texts[i], "%s=%lld", param->name, (long long)values[i]);
         settings[i] = texts[i];
     }
     rt_bench_options o = {
@@ -176,6 +180,23 @@ static void halo_exchanges_edges(void **state)
                 run(&bench_halo, small_machines[shape], sizes[i], (kb_context_options){0}));
 }
 
+/* launches, order: the results are verified; a stream costs less than the host, a graph least. */
+static void launch_chain_keeps_its_order(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][2] = {{0, 2}, {1, 0}, {2, 1}, {7, 0}, {7, 1}, {7, 2}};
+    for (size_t shape = 0; shape < SMALL_MACHINES; shape++) {
+        kb_time took[3] = {0};
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            kb_context *ctx = run(&bench_launch_chain, small_machines[shape], sizes[i],
+                                  (kb_context_options){.races = KB_RACES_FAIL});
+            took[sizes[i][1]] = kb_context_now(ctx);
+            kb_context_destroy(ctx);
+        }
+        assert_true(took[1] < took[0]);
+    }
+}
+
 static void va_offset_verify_copies(void **state)
 {
     (void)state;
@@ -236,6 +257,7 @@ int main(void)
         cmocka_unit_test(a_bench_stays_on_its_device),
         cmocka_unit_test(va_offset_verify_copies),
         cmocka_unit_test(halo_exchanges_edges),
+        cmocka_unit_test(launch_chain_keeps_its_order),
         cmocka_unit_test(times_do_not_depend_on_data),
         cmocka_unit_test(streams_take_few_events),
     };
