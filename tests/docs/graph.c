@@ -11,10 +11,10 @@ KB_KERNEL(scale, tl_ptr x, float factor)
 
 static kb_error *calls(kb_context *ctx, kb_tensor x, kb_graph *graph)
 {
-kb_graph step;
-/* @CALLS@ */
-*graph = step;
-return NULL;
+    kb_graph step;
+    /* @CALLS@ */
+    *graph = step;
+    return NULL;
 }
 
 static kb_error *run(kb_context *ctx)

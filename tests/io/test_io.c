@@ -125,6 +125,155 @@ static void a_command_to_one_pe(void **state)
     }
 }
 
+/*
+ * A recorded command of one PE begins with a trigger of the io_cpu and ends with its count, and all
+ * messages have 16 bytes, which take .0625 ns at 256 GB/s:
+ *
+ *   trigger; io_cpu, io_noc, ucie, ucie, router, m_cpu   20; 1 + 8 + 8 + 1 + 20     .15
+ *   m_cpu, router, pe                                    1 + 5
+ *   pe, router, m_cpu                                    5 + 1 + 20
+ *   m_cpu, router, ucie, ucie, io_noc, io_cpu            1 + 8 + 8 + 1 + 20         .15
+ *
+ * which is 128 + .3 + .25 ns. The PE has it after 64 + .15 + .125.
+ */
+static void a_recorded_command(void **state)
+{
+    (void)state;
+    board b = board_make(one_router(1), false);
+    errand *e = errand_new(&b);
+    io_target target = {0};
+    expect_ok(io_submit(b.control, &(io_command){.targets = &target,
+                                                 .target_count = 1,
+                                                 .recorded = true,
+                                                 .arrive = on_arrive,
+                                                 .done = on_done,
+                                                 .self = e,
+                                                 .arg = 77}));
+    expect_ok(kb_sim_run(b.sim, KB_FOREVER));
+    assert_int_equal(e->done, 1);
+    assert_int_equal(e->arrived[0], 64275 * KB_PS);
+    expect_parts(&e->receipt, 128 * KB_NS, 300 * KB_PS, 250 * KB_PS, 0);
+    free(e);
+    board_fini(&b);
+}
+
+/* A command that is held: where it is, since when, and what came of it. */
+typedef struct gate {
+    errand *e;
+    bool cancel, at_cube;
+    uint64_t ticket;
+    kb_time held, joined, cube_joined;
+} gate;
+
+static void on_gate_done(void *self, uint64_t arg, const net_receipt *receipt, kb_error *err)
+{
+    gate *g = self;
+    on_done(g->e, arg, receipt, err);
+}
+
+static void on_gate_arrive(void *self, uint64_t ticket, size_t target)
+{
+    gate *g = self;
+    on_arrive(g->e, ticket, target);
+}
+
+static void open_gate(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim, (void)arg;
+    gate *g = self;
+    io *control = g->e->b->control;
+    if (g->cancel)
+        io_cancel(control, g->ticket, kb_error_new(KB_ERR_FAULT, "not to be"));
+    else if (g->at_cube)
+        io_release_cube(control, g->ticket);
+    else
+        io_release(control, g->ticket);
+}
+
+/* It is opened 1000 ns later. */
+static void hold(gate *g, uint64_t ticket)
+{
+    kb_handler handler;
+    g->ticket = ticket;
+    g->held = kb_sim_now(g->e->b->sim);
+    expect_ok(kb_sim_add_handler(g->e->b->sim, open_gate, g, &handler));
+    (void)kb_sim_after(g->e->b->sim, &g->e->source, 1000 * KB_NS, handler, 0);
+}
+
+static void on_held(void *self, uint64_t arg, uint64_t ticket)
+{
+    assert_int_equal(arg, 77);
+    hold(self, ticket);
+}
+
+static void on_cube_held(void *self, uint64_t arg, uint32_t cube, uint64_t ticket)
+{
+    assert_int_equal(arg, 77);
+    assert_int_equal(cube, 0);
+    hold(self, ticket);
+}
+
+static void on_joined(void *self, uint64_t arg, const kb_error *err)
+{
+    gate *g = self;
+    assert_int_equal(arg, 77);
+    assert_int_equal(err != NULL, g->cancel);
+    g->joined = kb_sim_now(g->e->b->sim);
+}
+
+static void on_cube_joined(void *self, uint64_t arg, uint32_t cube)
+{
+    gate *g = self;
+    assert_int_equal(arg, 77);
+    assert_int_equal(cube, 0);
+    g->cube_joined = kb_sim_now(g->e->b->sim);
+}
+
+/*
+ * The command of a_command_to_one_pe(), held for 1000 ns, which count as queueing: at the io_cpu it
+ * is after 356 + 2.1 + 1 ns, at the m_cpu after 218 + .15 + .25 ns more. Completions are joined at
+ * the m_cpu 206 + 6 + .0625 + .125 ns after that, and at the io_cpu after 318 + .15 + .0625 more.
+ * If it is cancelled, its completion goes back from the io_cpu: 56 + 2.1 + .25 ns.
+ */
+static void a_command_is_held(void **state)
+{
+    (void)state;
+    enum { AT_IO_CPU, AT_CUBE, CANCELLED, CASES };
+    for (int how = 0; how < CASES; how++) {
+        board b = board_make(one_router(1), false);
+        gate g = {.e = errand_new(&b), .cancel = how == CANCELLED, .at_cube = how == AT_CUBE};
+        io_target target = {.bytes = 16};
+        expect_ok(
+            io_submit(b.control, &(io_command){.targets = &target,
+                                               .target_count = 1,
+                                               .cube_bytes = 32,
+                                               .arrive = on_gate_arrive,
+                                               .done = on_gate_done,
+                                               .held = how == AT_CUBE ? NULL : on_held,
+                                               .cube_held = how == AT_CUBE ? on_cube_held : NULL,
+                                               .joined = on_joined,
+                                               .cube_joined = on_cube_joined,
+                                               .self = &g,
+                                               .arg = 77}));
+        expect_ok(kb_sim_run(b.sim, KB_FOREVER));
+        assert_int_equal(g.e->done, 1);
+        assert_int_equal(g.held, (how == AT_CUBE ? 577500 : 359100) * KB_PS);
+        if (how == CANCELLED) {
+            assert_int_equal(g.joined, 1359100 * KB_PS);
+            expect_parts(&g.e->receipt, 412 * KB_NS, 4200 * KB_PS, 1250 * KB_PS, 1000 * KB_NS);
+            expect_error(g.e->err, KB_ERR_FAULT, "not to be");
+            assert_int_equal(g.e->arrival_count, 0);
+        } else {
+            assert_int_equal(g.cube_joined, 1789687500 * KB_PS / 1000);
+            assert_int_equal(g.joined, 2107900 * KB_PS);
+            expect_parts(&g.e->receipt, 1160 * KB_NS, 4500 * KB_PS, 1750 * KB_PS, 1000 * KB_NS);
+            assert_null(g.e->err);
+        }
+        free(g.e);
+        board_fini(&b);
+    }
+}
+
 typedef struct channels_seen {
     const errand *e;
     uint32_t per_link, vcs;
@@ -584,6 +733,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_command_to_one_pe),
+        cmocka_unit_test(a_recorded_command),
+        cmocka_unit_test(a_command_is_held),
         cmocka_unit_test(completions_travel_as_replies),
         cmocka_unit_test(a_join_waits_for_the_slowest),
         cmocka_unit_test(the_first_error_wins),
