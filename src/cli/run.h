@@ -63,7 +63,7 @@ typedef struct run_kernel {
     uint64_t pes;  /* the most of each SIP, summed */
     kb_time total_sum, total_min, total_max;
     kb_time exec_sum, exec_min, exec_max;
-    kb_time network_sum;
+    kb_time network_sum, held_sum;
 } run_kernel;
 
 /* What bounds the kernels from above. */

@@ -107,11 +107,12 @@ static int compare_kernels(const void *a, const void *b)
 
 static void add_launch(run_kernel *k, const kb_launch_result *launch)
 {
-    kb_time total = launch->ended - launch->issued;
+    kb_time total = launch->ended - launch->issued - launch->held;
     bool is_first = k->launches++ == 0;
     k->total_sum += total;
     k->exec_sum += launch->pe_exec;
     k->network_sum += launch->network;
+    k->held_sum += launch->held;
     k->total_min = is_first || total < k->total_min ? total : k->total_min;
     k->total_max = total > k->total_max ? total : k->total_max;
     k->exec_min = is_first || launch->pe_exec < k->exec_min ? launch->pe_exec : k->exec_min;

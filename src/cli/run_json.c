@@ -44,14 +44,15 @@ static json_t *kernels_json(const run_figures *f)
     json_t *kernels = json_array();
     for (size_t i = 0; i < f->launch_count; i++) {
         const kb_launch_result *launch = &f->launches[i];
-        cli_json_append(&kernels,
-                        json_pack("{s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "name",
-                                  name_json(launch->name), "sip", (json_int_t)launch->sip, "pes",
-                                  (json_int_t)launch->pes, "issued_ns", cli_json_ns(launch->issued),
-                                  "total_ns", cli_json_ns(launch->ended - launch->issued),
-                                  "pe_exec_ns", cli_json_ns(launch->pe_exec), "network_ns",
-                                  cli_json_ns(launch->network), "causes",
-                                  causes_json(launch->causes, KB_CAUSES)));
+        cli_json_append(
+            &kernels,
+            json_pack("{s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
+                      name_json(launch->name), "sip", (json_int_t)launch->sip, "pes",
+                      (json_int_t)launch->pes, "issued_ns", cli_json_ns(launch->issued), "total_ns",
+                      cli_json_ns(launch->ended - launch->issued - launch->held), "held_ns",
+                      cli_json_ns(launch->held), "pe_exec_ns", cli_json_ns(launch->pe_exec),
+                      "network_ns", cli_json_ns(launch->network), "causes",
+                      causes_json(launch->causes, KB_CAUSES)));
     }
     return kernels;
 }

@@ -98,6 +98,7 @@ static kb_code print_launches(const run_figures *f)
         {.title = "total ns"},
         {.title = "PE exec ns"},
         {.title = "network ns"},
+        {.title = "held ns"},
     };
     static const cli_column many[] = {
         {.title = "kernel", .left = true},
@@ -111,14 +112,18 @@ static kb_code print_launches(const run_figures *f)
         {.title = "min"},
         {.title = "max"},
         {.title = "network ns"},
+        {.title = "held ns"},
     };
     bool several = f->launch_count > f->kernels.count;
+    bool held = false; /* some were, by what came before in their stream */
+    for (size_t i = 0; i < f->kernels.count; i++)
+        held = held || f->kernels.items[i].held_sum > 0;
     size_t shown = f->kernels.count <= SHOWN_KERNELS ? f->kernels.count : SHOWN_KERNELS;
     cli_table table;
     if (several)
-        cli_table_init(&table, many, sizeof many / sizeof many[0]);
+        cli_table_init(&table, many, sizeof many / sizeof many[0] - !held);
     else
-        cli_table_init(&table, one, sizeof one / sizeof one[0]);
+        cli_table_init(&table, one, sizeof one / sizeof one[0] - !held);
     for (size_t i = 0; i < shown; i++) {
         const run_kernel *k = &f->kernels.items[i];
         cli_table_cell(&table, "%s", k->name);
@@ -129,6 +134,8 @@ static kb_code print_launches(const run_figures *f)
         put_times(&table, k, k->total_sum, k->total_min, k->total_max, several);
         put_times(&table, k, k->exec_sum, k->exec_min, k->exec_max, several);
         cli_table_cell(&table, "%s", cli_ns(k->network_sum / (kb_time)k->launches).text);
+        if (held)
+            cli_table_cell(&table, "%s", cli_ns(k->held_sum / (kb_time)k->launches).text);
     }
     kb_code code = cli_table_print(&table, stdout);
     if (f->kernels.count > shown)
