@@ -196,17 +196,18 @@ kb_error *rt_record_copy(kb_context *ctx, kb_tensor to_handle, kb_tensor from_ha
                             "copy to be recorded: '%s' and '%s' are both on the host: no device "
                             "takes part",
                             to->name, from->name);
+    bool *devices = kb_alloc_zeroed(ctx->shape->sips, sizeof *devices);
+    if (!devices)
+        return kb_error_nomem();
+    devices[from->on_host ? to->sip : from->sip] = true;
     graph_op op = {.kind = GRAPH_COPY,
                    .name = copy_text(to->name),
-                   .devices = kb_alloc_zeroed(ctx->shape->sips, sizeof *op.devices),
+                   .devices = devices,
                    .copy = {.to = to_handle,
                             .from = from_handle,
                             .count = to->bytes / kb_dtype_bytes(to->dtype)}};
-    kb_error *err = op.name && op.devices ? NULL : kb_error_nomem();
-    if (!err) {
-        op.devices[from->on_host ? to->sip : from->sip] = true;
-        err = add_op(recorded_by(ctx), "kb_stream_copy", stream, &op);
-    }
+    kb_error *err =
+        op.name ? add_op(recorded_by(ctx), "kb_stream_copy", stream, &op) : kb_error_nomem();
     if (err)
         free_op(&op);
     return err;
@@ -229,15 +230,16 @@ kb_error *rt_record_event(kb_context *ctx, kb_stream stream, kb_stream_event eve
 kb_error *rt_record(kb_context *ctx, const rt_recorded *recorded, kb_stream stream)
 {
     uint32_t sips = ctx->shape->sips;
+    bool *devices = kb_alloc_zeroed(sips, sizeof *devices);
     graph_op op = {.kind = GRAPH_OTHER,
                    .name = copy_text(recorded->name),
-                   .devices = kb_alloc_zeroed(sips, sizeof *op.devices),
+                   .devices = devices,
                    .other = *recorded};
-    kb_error *err = op.name && op.devices ? NULL : kb_error_nomem();
-    if (!err) {
-        memcpy(op.devices, recorded->devices, sips * sizeof *op.devices);
-        err = add_op(recorded_by(ctx), "kb_collective_options.stream", stream, &op);
-    }
+    if (devices)
+        memcpy(devices, recorded->devices, sips * sizeof *devices);
+    kb_error *err = op.name && devices
+                        ? add_op(recorded_by(ctx), "kb_collective_options.stream", stream, &op)
+                        : kb_error_nomem();
     if (err)
         free_op(&op);
     return err;

@@ -125,10 +125,6 @@ void rt_nodes_fini_all(kb_context *ctx);
 KB_MUST_USE kb_error *rt_streams_init(kb_context *ctx);
 void rt_streams_fini(kb_context *ctx);
 
-/* The program's stream of that number. */
-KB_MUST_USE kb_error *rt_find_stream(kb_context *ctx, const char *function, kb_stream handle,
-                                     rt_stream **stream);
-
 /* For reports: NULL for the default stream. */
 const char *rt_stream_label(const rt_stream *stream);
 
@@ -177,8 +173,7 @@ void rt_observe(kb_context *ctx, tl_mark over);
 
 /* ---- graph.c ---- */
 
-/* Whether the caller records a graph; the error of a call that cannot be recorded, if it does. */
-bool rt_is_recording(kb_context *ctx);
+/* The error of a call that cannot be recorded, if the caller records a graph. */
 KB_MUST_USE kb_error *rt_refuse_recording(kb_context *ctx, const char *function);
 KB_MUST_USE kb_error *rt_record_event(kb_context *ctx, kb_stream stream, kb_stream_event event,
                                       bool wait);

@@ -130,6 +130,7 @@ KB_MUST_USE kb_error *rt_find_stream(kb_context *ctx, const char *function, kb_s
 KB_MUST_USE kb_error *rt_settle_streams(kb_context *ctx);
 KB_MUST_USE kb_error *rt_settle_others(kb_context *ctx);
 
+/* Whether the caller records a graph. */
 bool rt_is_recording(kb_context *ctx);
 
 struct rt_work;

@@ -54,11 +54,11 @@ typedef struct tl_copy {
     tl_mark after;
 } tl_copy;
 
-/* Opens a copy, adds what it reads and writes, and says where it is over. */
-KB_MUST_USE kb_error *tl_races_begin_copy(tl_races *races, const tl_copy *copy, uint32_t *run);
-KB_MUST_USE kb_error *tl_races_add_copied(tl_races *races, uint32_t run, const kb_location *at,
+/* Opens a copy, which has a number then, adds what it reads and writes, says where it is over. */
+KB_MUST_USE kb_error *tl_races_begin_copy(tl_races *races, const tl_copy *copy, uint32_t *number);
+KB_MUST_USE kb_error *tl_races_add_copied(tl_races *races, uint32_t number, const kb_location *at,
                                           uint64_t bytes, bool writes);
-tl_mark tl_races_end_copy(tl_races *races, uint32_t run);
+tl_mark tl_races_end_copy(tl_races *races, uint32_t number);
 
 /* What one of the two did. */
 typedef struct tl_race_side {
