@@ -185,7 +185,7 @@ static kb_error *check_world(const ccl_state *state, const char *function)
 /* The state, if the caller is in the process group. */
 static kb_error *enter(kb_context *ctx, const char *function, ccl_state **out)
 {
-    ccl_state *state = rt_get_ccl(ctx);
+    ccl_state *state = rt_get_layer(ctx, RT_LAYER_CCL);
     uint32_t rank = rt_caller_rank(ctx);
     *out = state;
     if (is_member(state, rank))
@@ -298,7 +298,7 @@ kb_error *kb_distributed_init_process_group(kb_context *ctx, const char *backend
         return kb_error_new(KB_ERR_INPUT, "%s: unknown backend '%s': use '%s'", function,
                             backend ? backend : "", backend_name);
     uint32_t rank = rt_caller_rank(ctx);
-    ccl_state *state = rt_get_ccl(ctx);
+    ccl_state *state = rt_get_layer(ctx, RT_LAYER_CCL);
     if (is_member(state, rank))
         return kb_error_new(KB_ERR_INPUT, "%s: already initialised", function);
     kb_error *err = ccl_get_state(ctx, &state);
@@ -326,7 +326,7 @@ kb_error *kb_distributed_init_process_group(kb_context *ctx, const char *backend
 
 bool kb_distributed_is_initialized(kb_context *ctx)
 {
-    return is_member(rt_get_ccl(ctx), rt_caller_rank(ctx));
+    return is_member(rt_get_layer(ctx, RT_LAYER_CCL), rt_caller_rank(ctx));
 }
 
 kb_error *kb_distributed_get_rank(kb_context *ctx, uint32_t *rank)
@@ -587,7 +587,7 @@ static kb_error *fill_state(ccl_state *state)
 
 kb_error *ccl_get_state(kb_context *ctx, ccl_state **out)
 {
-    *out = rt_get_ccl(ctx);
+    *out = rt_get_layer(ctx, RT_LAYER_CCL);
     if (*out)
         return NULL;
     ccl_state *state = kb_alloc_zeroed(1, sizeof *state);
@@ -601,7 +601,7 @@ kb_error *ccl_get_state(kb_context *ctx, ccl_state **out)
         fini(state);
         return err;
     }
-    rt_set_ccl(ctx, &hooks, state);
+    rt_set_layer(ctx, RT_LAYER_CCL, &hooks, state);
     *out = state;
     return NULL;
 }

@@ -488,8 +488,9 @@ void kb_context_destroy(kb_context *ctx)
         kb_sim_abandon(ctx->sim); /* cleanups of coroutines may still use everything */
     rt_check_fini(ctx);
     tl_runner_destroy(ctx->kernels); /* first: what kernels wait for is in queues */
-    if (ctx->ccl_hooks)
-        ctx->ccl_hooks->fini(ctx->ccl);
+    for (int layer = RT_LAYERS - 1; layer >= 0; layer--)
+        if (ctx->layers[layer].hooks && ctx->layers[layer].hooks->fini)
+            ctx->layers[layer].hooks->fini(ctx->layers[layer].self);
     if (ctx->debug)
         report_leaks(ctx);
     rt_tensors_fini(ctx);
@@ -582,15 +583,15 @@ const rt_ccl_options *rt_get_ccl_options(const kb_context *ctx)
     return &ctx->ccl_options;
 }
 
-void rt_set_ccl(kb_context *ctx, const rt_hooks *hooks, void *self)
+void rt_set_layer(kb_context *ctx, rt_layer layer, const rt_hooks *hooks, void *self)
 {
-    ctx->ccl_hooks = hooks;
-    ctx->ccl = self;
+    ctx->layers[layer].hooks = hooks;
+    ctx->layers[layer].self = self;
 }
 
-void *rt_get_ccl(const kb_context *ctx)
+void *rt_get_layer(const kb_context *ctx, rt_layer layer)
 {
-    return ctx->ccl;
+    return ctx->layers[layer].self;
 }
 
 bool kb_context_is_timing_only(const kb_context *ctx)

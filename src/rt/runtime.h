@@ -254,8 +254,10 @@ struct kb_context { /* NOLINT(clang-analyzer-optin.performance.Padding): there i
     KB_VEC(char *) notes; /* that were made: each is told once */
     kb_warning_fn *on_ccl_trace;
     void *on_ccl_trace_self;
-    const rt_hooks *ccl_hooks; /* NULL until there is something to call */
-    void *ccl;
+    struct {
+        const rt_hooks *hooks; /* NULL until the layer has state */
+        void *self;
+    } layers[RT_LAYERS];
 };
 
 /* ---- failures.c ---- */

@@ -54,11 +54,14 @@ void rt_warn(kb_context *ctx, const char *format, ...) KB_PRINTF(2, 3);
 /* For debug mode. */
 void rt_debug_warn(kb_context *ctx, const char *format, ...) KB_PRINTF(2, 3);
 
+/* Layers above the runtime that keep state in a context, the lowest first. */
+typedef enum rt_layer { RT_LAYER_CCL, RT_LAYER_TP, RT_LAYERS } rt_layer;
+
 /*
- * What the layer of collectives keeps in a context. The hooks are called when workers begin, when
- * the function of one has returned without an error (or it was killed), behind all other workers,
- * when all are gone and, if one failed, their kernels with them, and when the context
- * goes: then nothing moves any more, and kernels are gone.
+ * What a layer is told, lowest layer first. A hook may be NULL. The hooks are called when workers
+ * begin, when the function of one has returned without an error (or it was killed), behind all
+ * other workers, when all are gone and, if one failed, their kernels with them, and when the
+ * context is destroyed (highest layer first): then nothing moves any more, and kernels are gone.
  */
 typedef struct rt_hooks {
     void (*workers_begin)(void *self);
@@ -67,8 +70,8 @@ typedef struct rt_hooks {
     void (*fini)(void *self);
 } rt_hooks;
 
-void rt_set_ccl(kb_context *ctx, const rt_hooks *hooks, void *self);
-void *rt_get_ccl(const kb_context *ctx); /* NULL until set */
+void rt_set_layer(kb_context *ctx, rt_layer layer, const rt_hooks *hooks, void *self);
+void *rt_get_layer(const kb_context *ctx, rt_layer layer); /* NULL until set */
 
 /* Another context on the same machine, timing-only and without limits, for measuring: with these
  * options for collectives. The machine is shared: it has to be destroyed first. */

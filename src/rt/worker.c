@@ -344,8 +344,9 @@ static void on_ends(kb_sim *sim, void *self, uint64_t arg)
             continue;
         worker->to_be_told_of = false;
         worker->told_of = true;
-        if (ctx->ccl_hooks)
-            ctx->ccl_hooks->worker_ended(ctx->ccl, rank);
+        for (int layer = 0; layer < RT_LAYERS; layer++)
+            if (ctx->layers[layer].hooks && ctx->layers[layer].hooks->worker_ended)
+                ctx->layers[layer].hooks->worker_ended(ctx->layers[layer].self, rank);
     }
 }
 
@@ -475,15 +476,17 @@ static void leave_behind(kb_context *ctx, bool failed)
     rt_requests_disown(ctx);
     if (failed)
         drain(ctx);
-    if (ctx->ccl_hooks)
-        ctx->ccl_hooks->workers_gone(ctx->ccl, failed);
+    for (int layer = 0; layer < RT_LAYERS; layer++)
+        if (ctx->layers[layer].hooks && ctx->layers[layer].hooks->workers_gone)
+            ctx->layers[layer].hooks->workers_gone(ctx->layers[layer].self, failed);
 }
 
 /* Runs the workers until all are done, or one has failed, or nothing moves any more. */
 static kb_error *run_workers(kb_context *ctx, kb_worker_fn *fn, void *arg)
 {
-    if (ctx->ccl_hooks)
-        ctx->ccl_hooks->workers_begin(ctx->ccl);
+    for (int layer = 0; layer < RT_LAYERS; layer++)
+        if (ctx->layers[layer].hooks && ctx->layers[layer].hooks->workers_begin)
+            ctx->layers[layer].hooks->workers_begin(ctx->layers[layer].self);
     kb_error *err = start_workers(ctx, fn, arg);
     while (!err && ctx->workers_alive > 0 && !ctx->halted) {
         err = run_machine(ctx, KB_FOREVER);

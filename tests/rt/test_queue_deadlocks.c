@@ -333,10 +333,10 @@ static void hooks_are_called_in_order(void **state)
     hooked h = {0};
     kb_context *ctx = open_small(NULL);
     h.ctx = ctx;
-    assert_null(rt_get_ccl(ctx));
+    assert_null(rt_get_layer(ctx, RT_LAYER_CCL));
     expect_ok(kb_spawn(ctx, ends, NULL, 3));
-    rt_set_ccl(ctx, &hooks, &h);
-    assert_ptr_equal(rt_get_ccl(ctx), &h);
+    rt_set_layer(ctx, RT_LAYER_CCL, &hooks, &h);
+    assert_ptr_equal(rt_get_layer(ctx, RT_LAYER_CCL), &h);
     assert_int_equal(rt_caller_rank(ctx), RT_DRIVER);
     assert_int_equal(rt_worker_count(ctx), 0);
     expect_ok(kb_spawn(ctx, ends, NULL, 3));

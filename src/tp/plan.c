@@ -1,0 +1,173 @@
+/*
+ * plan.c: chooses the grid and the steps of a matrix product by a small cost function.
+ *
+ * A member's time is the larger of the array's and the memory's, plus what of the exchange in the
+ * team is not hidden behind the product. Not modelled: contention between the cubes for x, and
+ * other users of the memory.
+ */
+#include "plan.h"
+
+#include "rt/rt.h"
+
+static int64_t min_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t max_of(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t round_up(int64_t a, int64_t unit)
+{
+    return tl_cdiv(a, unit) * unit;
+}
+
+/* ---- The machine ---- */
+
+static uint64_t port_rate(const topo_machine *machine, uint32_t node)
+{
+    const topo_graph *graph = topo_machine_graph(machine);
+    uint32_t router = topo_node_at(machine, TOPO_ROUTER, 0, 0, topo_pe_router(machine, 0));
+    for (uint32_t i = graph->first_out[node]; i < graph->first_out[node + 1]; i++)
+        if (graph->links.items[graph->out[i]].to == router)
+            return topo_link_rate(graph, graph->out[i]);
+    return topo_machine_shape(machine)->pe.tcm_bytes_per_s;
+}
+
+tp_pe_params tp_get_pe_params(kb_context *ctx)
+{
+    const topo_machine *machine = rt_machine(ctx);
+    const topo_shape *shape = topo_machine_shape(machine);
+    const topo_graph *graph = topo_machine_graph(machine);
+    uint32_t slice = topo_node_at(machine, TOPO_HBM_CTRL, 0, 0, 0);
+    uint64_t hbm = topo_link_rate(graph, graph->nodes.items[slice].service);
+    uint64_t port = port_rate(machine, topo_node_at(machine, TOPO_PE_DMA, 0, 0, 0));
+    return (tp_pe_params){
+        .pes = shape->pes,
+        .cubes = shape->cubes,
+        .array_rows = shape->pe.gemm_rows,
+        .array_columns = shape->pe.gemm_columns,
+        .fill_cycles = 2 * (int64_t)shape->pe.gemm_rows + shape->pe.gemm_columns - 2,
+        .cycle_ns = kb_to_ns(shape->pe.gemm_cycle_fs),
+        .hbm_bytes_per_ns = (double)hbm / 1e9,
+        .noc_bytes_per_ns = (double)port / 1e9,
+        .vector_per_ns = shape->pe.math_lanes / kb_to_ns(shape->pe.math_cycle_fs),
+        .tcm_bytes = (int64_t)kb_context_machine(ctx).tcm_bytes,
+    };
+}
+
+/* ---- The grid ---- */
+
+/* Of the exchange, what is not hidden: that of the last group, and the latency of its messages. */
+static const double exposed_share = 0.25, message_ns = 200;
+
+static double exchange_ns(const tp_pe_params *pe, const tp_grid *g)
+{
+    if (g->team == 1)
+        return 0;
+    double sums = (double)g->m_size * (double)g->n_size;
+    double sent = sums * 4 * (double)(g->team - 1) / (double)g->team;
+    double added = sums * (double)(g->team - 1) / (double)g->team;
+    bool crosses_cubes = pe->pes % g->team != 0;
+    double ns = sent / pe->noc_bytes_per_ns + added / pe->vector_per_ns;
+    return (crosses_cubes ? 2 : 1) * (exposed_share * ns + message_ns);
+}
+
+/* Until x has come to the PEs of a cube, mostly from other cubes, whose ports they share. */
+static double arriving_ns(const tp_pe_params *pe, const tp_problem *is, const tp_grid *g)
+{
+    if (pe->cubes == 1)
+        return 0;
+    double inputs = (double)g->m_size * (double)g->k_size * (double)kb_dtype_bytes(is->x);
+    double busy = (double)min_of(pe->pes, g->m_parts * g->n_parts * g->team);
+    return inputs * busy / (2 * pe->noc_bytes_per_ns);
+}
+
+static double cost_ns(const tp_pe_params *pe, const tp_problem *is, const tp_grid *g)
+{
+    double folds =
+        (double)tl_cdiv(g->k_size, pe->array_rows) * (double)tl_cdiv(g->n_size, pe->array_columns);
+    double array = (folds * (double)g->m_size + (double)pe->fill_cycles) * pe->cycle_ns;
+    double weights = (double)g->k_size * (double)g->n_size * (double)kb_dtype_bytes(is->w);
+    double inputs = (double)g->m_size * (double)g->k_size * (double)kb_dtype_bytes(is->x);
+    /* With several parts of m some members read weights that others have. */
+    double memory = (weights * (g->m_parts > 1 ? 2 : 1) + inputs) / pe->hbm_bytes_per_ns;
+    double arriving = arriving_ns(pe, is, g);
+    double slowest = array > memory ? array : memory;
+    slowest = slowest > arriving ? slowest : arriving;
+    return slowest + exposed_share * arriving + exchange_ns(pe, g);
+}
+
+/* The grid with these numbers of parts, or fewer where rounding leaves some empty. */
+static tp_grid make_grid(const tp_problem *is, int64_t m_parts, int64_t n_parts, int64_t team)
+{
+    tp_grid g = {
+        .m_size = tl_cdiv(is->m, min_of(m_parts, is->m)),
+        .n_size = tl_cdiv(is->n, min_of(n_parts, is->n)),
+        .k_size = tl_cdiv(is->k, min_of(team, is->k)),
+    };
+    g.m_parts = tl_cdiv(is->m, g.m_size);
+    g.n_parts = tl_cdiv(is->n, g.n_size);
+    g.team = tl_cdiv(is->k, g.k_size);
+    return g;
+}
+
+tp_grid tp_choose_grid(const tp_pe_params *pe, const tp_problem *is, int64_t kept_k, int64_t kept_n)
+{
+    int64_t all = pe->cubes * pe->pes;
+    int64_t kept_team = kept_k > 0 ? tl_cdiv(is->k, kept_k) : 0;
+    int64_t kept_parts = kept_n > 0 ? tl_cdiv(is->n, kept_n) : 0;
+    bool keeps = kept_team > 0 && kept_team <= TP_MAX_TEAM && kept_team * kept_parts <= all;
+    tp_grid best = {0};
+    double best_ns = 0;
+    for (int64_t team = 1; team <= min_of(all, TP_MAX_TEAM); team++)
+        for (int64_t m_parts = 1; m_parts <= min_of(all / team, is->m); m_parts++) {
+            if (keeps && (team != kept_team || m_parts * kept_parts * team > all))
+                continue;
+            tp_grid g = make_grid(is, m_parts, keeps ? kept_parts : all / team / m_parts, team);
+            if (keeps) {
+                g.k_size = kept_k;
+                g.n_size = kept_n;
+                g.n_parts = kept_parts;
+                g.team = kept_team;
+            }
+            double ns = cost_ns(pe, is, &g);
+            if (best.team == 0 || ns < best_ns) {
+                best = g;
+                best_ns = ns;
+            }
+        }
+    return best;
+}
+
+/* ---- The steps ---- */
+
+enum {
+    CHUNK_ROWS = 2,    /* folds of the array in a chunk, */
+    STRIP_COLUMNS = 2, /* and in a strip */
+    BLOCK_ROWS = 256,
+};
+
+tp_steps tp_choose_steps(const tp_pe_params *pe, const tp_problem *is, const tp_grid *grid)
+{
+    const int64_t x_bytes = (int64_t)kb_dtype_bytes(is->x),
+                  w_bytes = (int64_t)kb_dtype_bytes(is->w);
+    tp_steps s = {.block = min_of(grid->m_size, BLOCK_ROWS),
+                  .chunk = CHUNK_ROWS * pe->array_rows,
+                  .strip = STRIP_COLUMNS * pe->array_columns,
+                  .strips = 2};
+    s.chunk = max_of(s.chunk, round_up(tl_cdiv(grid->k_size, TP_MAX_CHUNKS), pe->array_rows));
+    /* A quarter of the TCM is for x, a sixteenth for one piece of the weights, an eighth for sums
+     * of one group. The rest is for pieces on their way and for receive slots. */
+    while (s.strip > pe->array_columns && s.chunk * s.strip * w_bytes > pe->tcm_bytes / 16)
+        s.strip -= pe->array_columns;
+    while (s.block > 1 && s.block * s.strip * s.strips * 4 > pe->tcm_bytes / 8)
+        s.block = tl_cdiv(s.block, 2);
+    while (s.block > 1 && s.block * s.chunk * x_bytes > pe->tcm_bytes / 16)
+        s.block = tl_cdiv(s.block, 2);
+    s.block = tl_cdiv(grid->m_size, tl_cdiv(grid->m_size, s.block)); /* equal blocks */
+    s.keeps_x = s.block * grid->k_size * x_bytes <= pe->tcm_bytes / 4;
+    return s;
+}

@@ -1,0 +1,27 @@
+/*
+ * relayout.h: copies a rectangle of one tensor to another of the same device, in whatever layouts,
+ * with a change of dtype and a bias if wanted: by a kernel on the PEs that have the destination.
+ */
+#ifndef KB_TP_RELAYOUT_H
+#define KB_TP_RELAYOUT_H
+
+#include <stdint.h>
+
+#include <kernbench/kernbench.h>
+
+#include "view.h"
+
+typedef struct tp_relayout_spec {
+    const char *name; /* of the launch, for reports */
+    kb_tensor to, from;
+    tp_rect at;                    /* of `to`, as a matrix; all zeros: all of it */
+    int64_t from_row, from_column; /* the element of `from` that becomes the first one there */
+    kb_tensor bias;                /* (columns of `to`), added to each row; {0}: none */
+    kb_request *request;           /* NULL: the call waits */
+} tp_relayout_spec;
+
+/* `to` and `from` may be the same tensor if the rectangle stays where it is and has one copy, or
+ * all PEs that have it. */
+KB_MUST_USE kb_error *tp_relayout(kb_context *ctx, const tp_relayout_spec *spec);
+
+#endif

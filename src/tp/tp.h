@@ -1,0 +1,8 @@
+/* tp.h: tensor parallelism: what folders above use of it besides the public header. */
+#ifndef KB_TP_TP_H
+#define KB_TP_TP_H
+
+#include "matmul.h"
+#include "relayout.h"
+
+#endif

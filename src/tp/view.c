@@ -1,0 +1,283 @@
+/*
+ * view.c: where the elements of a matrix are. The rule is that of src/mem/placement.c: parts as
+ * equal as possible, the larger ones first; first over the cubes, then over the PEs of each; or
+ * tiles, dealt out one by one.
+ */
+#include "view.h"
+
+#include <string.h>
+
+#include "rt/rt.h"
+
+/* ---- Host ---- */
+
+static int64_t product_of_rows(const kb_shape *shape, int64_t *unit)
+{
+    int64_t rows = 1;
+    *unit = 1;
+    for (uint32_t axis = 0; axis + 1 < shape->rank; axis++) {
+        rows *= (int64_t)shape->dims[axis];
+        if (axis > 0)
+            *unit *= (int64_t)shape->dims[axis];
+    }
+    return rows;
+}
+
+tp_view tp_view_plan(const kb_machine *machine, const kb_shape *shape, kb_dtype dtype,
+                     const kb_policy *policy)
+{
+    static const kb_policy one_pe = {.num_cubes = 1, .num_pes = 1};
+    const kb_policy *is = policy ? policy : &one_pe;
+    tp_view view;
+    memset(&view, 0, sizeof view); /* padding too: views are compared byte by byte */
+    view.rows = product_of_rows(shape, &view.row_unit);
+    view.columns = shape->rank > 0 ? (int64_t)shape->dims[shape->rank - 1] : 1;
+    view.dtype = dtype;
+    view.cube = is->cube;
+    view.pe = is->pe;
+    view.tiling = is->tiling;
+    view.cubes = is->num_cubes > 0 ? is->num_cubes : machine->cubes;
+    view.pes = is->num_pes > 0 ? is->num_pes : machine->pes;
+    view.tile_rows = (int64_t)is->tile_rows * view.row_unit;
+    view.tile_columns = (int64_t)is->tile_columns;
+    view.copies = 1;
+    if (view.tiling == KB_NOT_TILED && view.cube == KB_REPLICATE)
+        view.copies *= view.cubes;
+    if (view.tiling == KB_NOT_TILED && view.pe == KB_REPLICATE)
+        view.copies *= view.pes;
+    return view;
+}
+
+kb_error *tp_view_make(kb_context *ctx, kb_tensor tensor, tp_view *view)
+{
+    rt_tensor_view seen;
+    KB_TRY(rt_view_tensor(ctx, tensor, &seen));
+    if (seen.on_host)
+        return kb_error_new(KB_ERR_INPUT,
+                            "tensor '%s' is on the host: copy it to a device first "
+                            "(kb_tensor_copy)",
+                            seen.name);
+    kb_machine machine = kb_context_machine(ctx);
+    *view = tp_view_plan(&machine, &seen.shape, seen.dtype, &seen.policy);
+    return NULL;
+}
+
+/* ---- Blocks ---- */
+
+/* The part that has the position, of n positions in parts as tl_part_begin() has them. */
+static int64_t part_of(int64_t n, int64_t parts, int64_t position)
+{
+    int64_t each = n / parts, larger = n % parts;
+    if (position < larger * (each + 1))
+        return position / (each + 1);
+    return larger + (position - larger * (each + 1)) / each;
+}
+
+/* Cuts the block down to one of `parts` parts, in units of `unit` rows. */
+static void take_part(tp_block *block, const tp_view *view, kb_split split, int64_t parts,
+                      int64_t part)
+{
+    tp_rect *at = &block->at;
+    int64_t bytes = (int64_t)kb_dtype_bytes(view->dtype);
+    if (split == KB_ROW_WISE) {
+        int64_t units = at->rows / view->row_unit;
+        int64_t begin = tl_part_begin(units, parts, part) * view->row_unit;
+        block->offset += begin * at->columns * bytes;
+        at->row += begin;
+        at->rows = tl_part_size(units, parts, part) * view->row_unit;
+    } else if (split == KB_COLUMN_WISE) {
+        int64_t begin = tl_part_begin(at->columns, parts, part);
+        block->offset += begin * at->rows * bytes;
+        at->column += begin;
+        at->columns = tl_part_size(at->columns, parts, part);
+    }
+}
+
+static int64_t find_part(const tp_block *block, const tp_view *view, kb_split split, int64_t parts,
+                         int64_t row, int64_t column)
+{
+    if (split == KB_ROW_WISE)
+        return part_of(block->at.rows / view->row_unit, parts,
+                       (row - block->at.row) / view->row_unit);
+    if (split == KB_COLUMN_WISE)
+        return part_of(block->at.columns, parts, column - block->at.column);
+    return 0;
+}
+
+static int64_t min_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static tp_block tile_at(const tp_view *view, int64_t down, int64_t across)
+{
+    tp_rect at = {.row = down * view->tile_rows, .column = across * view->tile_columns};
+    at.rows = min_of(view->rows - at.row, view->tile_rows);
+    at.columns = min_of(view->columns - at.column, view->tile_columns);
+    /* All tiles before this one along the axis that is walked last are complete. */
+    int64_t before = view->tiling == KB_TILED_COLUMN_MAJOR
+                         ? at.row * view->columns + at.rows * at.column
+                         : at.column * view->rows + at.columns * at.row;
+    return (tp_block){at, before * (int64_t)kb_dtype_bytes(view->dtype)};
+}
+
+static tp_block whole(const tp_view *view)
+{
+    return (tp_block){.at = {.rows = view->rows, .columns = view->columns}};
+}
+
+tp_block tp_find_block(const tp_view *view, int64_t row, int64_t column)
+{
+    if (view->tiling != KB_NOT_TILED)
+        return tile_at(view, row / view->tile_rows, column / view->tile_columns);
+    tp_block block = whole(view);
+    take_part(&block, view, view->cube, view->cubes,
+              find_part(&block, view, view->cube, view->cubes, row, column));
+    take_part(&block, view, view->pe, view->pes,
+              find_part(&block, view, view->pe, view->pes, row, column));
+    return block;
+}
+
+int64_t tp_block_count(const tp_view *view, int64_t cube, int64_t pe)
+{
+    if (cube >= view->cubes || pe >= view->pes)
+        return 0;
+    if (view->tiling == KB_NOT_TILED)
+        return 1;
+    int64_t tiles =
+        tl_cdiv(view->rows, view->tile_rows) * tl_cdiv(view->columns, view->tile_columns);
+    int64_t index = cube * view->pes + pe, all = view->cubes * view->pes;
+    return index < tiles ? (tiles - 1 - index) / all + 1 : 0;
+}
+
+tp_block tp_get_block(const tp_view *view, int64_t cube, int64_t pe, int64_t index)
+{
+    if (view->tiling != KB_NOT_TILED) {
+        int64_t tile = index * view->cubes * view->pes + cube * view->pes + pe;
+        int64_t down = tl_cdiv(view->rows, view->tile_rows);
+        int64_t across = tl_cdiv(view->columns, view->tile_columns);
+        return view->tiling == KB_TILED_COLUMN_MAJOR ? tile_at(view, tile / across, tile % across)
+                                                     : tile_at(view, tile % down, tile / down);
+    }
+    tp_block block = whole(view);
+    take_part(&block, view, view->cube, view->cubes, cube);
+    take_part(&block, view, view->pe, view->pes, pe);
+    return block;
+}
+
+/* ---- In kernels ---- */
+
+/* The part of the rectangle that is in the block which has its first element. */
+static tp_rect first_piece(const tp_block *block, const tp_rect *rect)
+{
+    tp_rect piece = *rect;
+    piece.rows = min_of(rect->rows, block->at.row + block->at.rows - rect->row);
+    piece.columns = min_of(rect->columns, block->at.column + block->at.columns - rect->column);
+    return piece;
+}
+
+static tl_ptr address_of(const tp_view *view, const tp_block *block, tl_ptr tensor,
+                         const tp_rect *piece)
+{
+    int64_t before =
+        (piece->row - block->at.row) * block->at.columns + piece->column - block->at.column;
+    return tensor + block->offset + before * (int64_t)kb_dtype_bytes(view->dtype);
+}
+
+static tl_tensor load_piece(tl_context *tl, const tp_view *view, const tp_block *block,
+                            tl_ptr tensor, const tp_rect *piece)
+{
+    return tl_load(address_of(view, block, tensor, piece), tl_shape(piece->rows, piece->columns),
+                   view->dtype, .strides = tl_strides(block->at.columns, 1));
+}
+
+/* Values that become one, along an axis. The vector engine joins six in one command, and five more
+ * in each further one. */
+typedef struct joint {
+    int axis;
+    size_t count;
+    tl_tensor parts[16];
+} joint;
+
+static tl_tensor join(tl_context *tl, joint *j)
+{
+    tl_tensor all = j->parts[0];
+    if (j->count > 1) {
+        all = tl_concat_(tl, TL_HERE_, j->axis, j->parts, j->count);
+        for (size_t i = 0; i < j->count; i++)
+            tl_free(j->parts[i]);
+    }
+    j->parts[0] = all;
+    j->count = 1;
+    return all;
+}
+
+static void add_part(tl_context *tl, joint *j, tl_tensor part)
+{
+    if (j->count == sizeof j->parts / sizeof j->parts[0])
+        join(tl, j);
+    j->parts[j->count++] = part;
+}
+
+/* Whole rows of the rectangle, as many as the blocks of its first row have. */
+static tl_tensor load_band(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect)
+{
+    joint across = {.axis = 1};
+    while (rect.columns > 0) {
+        tp_block block = tp_find_block(view, rect.row, rect.column);
+        tp_rect piece = first_piece(&block, &rect);
+        add_part(tl, &across, load_piece(tl, view, &block, tensor, &piece));
+        rect.column += piece.columns;
+        rect.columns -= piece.columns;
+    }
+    return join(tl, &across);
+}
+
+tl_tensor tp_load(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect)
+{
+    joint down = {.axis = 0};
+    while (rect.rows > 0) {
+        tp_block block = tp_find_block(view, rect.row, rect.column);
+        tp_rect band = rect;
+        band.rows = first_piece(&block, &rect).rows;
+        add_part(tl, &down, load_band(tl, view, tensor, band));
+        rect.row += band.rows;
+        rect.rows -= band.rows;
+    }
+    return join(tl, &down);
+}
+
+/* The part of a value: itself, or a copy. */
+static tl_tensor part_of_value(tl_context *tl, tl_tensor value, const tp_rect *rect,
+                               const tp_rect *piece)
+{
+    tl_tensor part = value;
+    if (piece->rows < rect->rows)
+        part = tl_slice(part, 0, piece->row - rect->row, piece->row - rect->row + piece->rows);
+    if (piece->columns < rect->columns) {
+        int64_t begin = piece->column - rect->column;
+        tl_tensor narrow = tl_slice(part, 1, begin, begin + piece->columns);
+        if (part.id != value.id)
+            tl_free(part);
+        part = narrow;
+    }
+    return part;
+}
+
+void tp_store(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect, tl_tensor value)
+{
+    for (int64_t row = rect.row, rows = 0; row < rect.row + rect.rows; row += rows)
+        for (int64_t column = rect.column; column < rect.column + rect.columns;) {
+            tp_block block = tp_find_block(view, row, column);
+            tp_rect left = {row, rect.row + rect.rows - row, column,
+                            rect.column + rect.columns - column};
+            tp_rect piece = first_piece(&block, &left);
+            tl_tensor part = part_of_value(tl, value, &rect, &piece);
+            tl_store(address_of(view, &block, tensor, &piece), part,
+                     .strides = tl_strides(block.at.columns, 1));
+            if (part.id != value.id)
+                tl_free(part);
+            rows = piece.rows;
+            column += piece.columns;
+        }
+}

@@ -1,0 +1,61 @@
+/*
+ * view.h: a tensor as a matrix, in whatever layout it is stored: (product of all axes but the last,
+ * last axis). Kernels use it to find, load and store rectangles.
+ *
+ * A tensor's addresses are those of its shards, one behind the other, and each shard is packed. So
+ * a rectangle is one block of addresses only as far as it is in one shard.
+ */
+#ifndef KB_TP_VIEW_H
+#define KB_TP_VIEW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <kernbench/kernbench.h>
+#include <kernbench/tl.h>
+
+/* Only numbers: views are compared byte by byte. */
+typedef struct tp_view {
+    int64_t rows, columns;
+    int64_t row_unit; /* rows of one index of the first axis, which a shard has all of */
+    kb_dtype dtype;
+    kb_split cube, pe;
+    kb_tiling tiling;
+    int64_t cubes, pes; /* that share it */
+    int64_t tile_rows, tile_columns;
+    int64_t copies; /* of each element */
+} tp_view;
+
+/* Of a tensor in HBM. An error for one of the host. */
+KB_MUST_USE kb_error *tp_view_make(kb_context *ctx, kb_tensor tensor, tp_view *view);
+
+/* Of a tensor of this shape, dtype and policy on a device of this machine. */
+tp_view tp_view_plan(const kb_machine *machine, const kb_shape *shape, kb_dtype dtype,
+                     const kb_policy *policy);
+
+typedef struct tp_rect {
+    int64_t row, rows, column, columns;
+} tp_rect;
+
+/* A shard: its rectangle, and its first byte, counted from the tensor's. */
+typedef struct tp_block {
+    tp_rect at;
+    int64_t offset;
+} tp_block;
+
+/* The shard that has the element. */
+tp_block tp_find_block(const tp_view *view, int64_t row, int64_t column);
+
+/* The number of shards that the PE has, and one of them; it may be empty. */
+int64_t tp_block_count(const tp_view *view, int64_t cube, int64_t pe);
+tp_block tp_get_block(const tp_view *view, int64_t cube, int64_t pe, int64_t index);
+
+/* ---- In kernels ---- */
+
+/* Loads a rectangle. If it is in several shards, the parts are joined by the vector engine. */
+tl_tensor tp_load(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect);
+
+/* Stores a value, whose shape is the rectangle's. */
+void tp_store(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect, tl_tensor value);
+
+#endif
