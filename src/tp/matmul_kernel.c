@@ -27,6 +27,7 @@ typedef struct group {
     int64_t first; /* strip of the rectangle */
     int64_t count; /* 0: there is none */
     tl_tensor sums[TP_MAX_STRIPS];
+    tl_tensor odd; /* sums of odd chunks, if they were made apart */
 } group;
 
 static int64_t min_of(int64_t a, int64_t b)
@@ -122,7 +123,6 @@ static void multiply(tl_context *tl, const member *me, tl_tensor x, const tp_rec
  */
 static void make_sums(tl_context *tl, member *me, group *g)
 {
-    tl_tensor odd = {0};
     for (int64_t step = 0; step < chunk_count(me); step++) {
         int64_t chunk = chunk_at(me, step), begin = chunk * me->plan->steps.chunk;
         int64_t depths = min_of(me->plan->steps.chunk, me->depths - begin);
@@ -131,16 +131,10 @@ static void make_sums(tl_context *tl, member *me, group *g)
             tp_rect out = strip_of(me, g, strip);
             tp_rect w = {me->depth + begin, depths, out.column, out.columns};
             bool is_odd = g->count == 1 && step % 2 == 1;
-            multiply(tl, me, x, &w, is_odd ? &odd : &g->sums[strip]);
+            multiply(tl, me, x, &w, is_odd ? &g->odd : &g->sums[strip]);
         }
         if (!me->plan->steps.keeps_x)
             tl_free(x);
-    }
-    if (odd.id != 0) {
-        tl_tensor both = tl_add(g->sums[0], odd);
-        tl_free(g->sums[0]);
-        tl_free(odd);
-        g->sums[0] = both;
     }
 }
 
@@ -258,9 +252,20 @@ static tl_tensor add_up(tl_context *tl, const member *me, const group *g, const 
     return sum;
 }
 
+/* Makes one of two sums of one strip. */
+static void join_sums(tl_context *tl, group *g)
+{
+    tl_tensor both = tl_add(g->sums[0], g->odd);
+    tl_free(g->sums[0]);
+    tl_free(g->odd);
+    g->sums[0] = both;
+}
+
 /* Exchanges the sums of the group, and stores what is this member's. */
 static void finish_group(tl_context *tl, const member *me, group *g)
 {
+    if (g->odd.id != 0)
+        join_sums(tl, g);
     if (me->plan->grid.team == 1) {
         for (int64_t strip = 0; strip < g->count; strip++) {
             tp_rect at = strip_of(me, g, strip);
@@ -287,8 +292,11 @@ static void run_block(tl_context *tl, member *me, const tp_rect *block)
     const tp_steps *steps = &me->plan->steps;
     int64_t strips = tl_cdiv(block->columns, steps->strip);
     group last = {0};
-    for (int64_t strip = 0; strip < strips; strip += steps->strips) {
-        group g = {.rect = *block, .first = strip, .count = min_of(steps->strips, strips - strip)};
+    for (int64_t strip = 0, count; strip < strips; strip += count) {
+        /* The last group is small, as nothing hides its exchange. Those before are large: all of x
+         * arrives during the first, from all over the device, and takes its time. */
+        count = min_of(steps->strips, strips - strip > 1 ? strips - strip - 1 : 1);
+        group g = {.rect = *block, .first = strip, .count = count};
         g.rect.column += strip * steps->strip;
         g.rect.columns = min_of(g.count * steps->strip, block->columns - strip * steps->strip);
         make_sums(tl, me, &g);

@@ -157,7 +157,7 @@ tp_steps tp_choose_steps(const tp_pe_params *pe, const tp_problem *is, const tp_
     tp_steps s = {.block = min_of(grid->m_size, BLOCK_ROWS),
                   .chunk = CHUNK_ROWS * pe->array_rows,
                   .strip = STRIP_COLUMNS * pe->array_columns,
-                  .strips = 2};
+                  .strips = TP_MAX_STRIPS};
     s.chunk = max_of(s.chunk, round_up(tl_cdiv(grid->k_size, TP_MAX_CHUNKS), pe->array_rows));
     /* A quarter of the TCM is for x, a sixteenth for one piece of the weights, an eighth for sums
      * of one group. The rest is for pieces on their way and for receive slots. */

@@ -59,7 +59,7 @@ typedef struct tp_steps {
 enum {
     TP_MAX_TEAM = 32,
     TP_MAX_CHUNKS = 256, /* of a member */
-    TP_MAX_STRIPS = 4,   /* in a group */
+    TP_MAX_STRIPS = 8,   /* in a group */
 };
 
 /*
