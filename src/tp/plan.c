@@ -63,6 +63,9 @@ tp_pe_params tp_get_pe_params(kb_context *ctx)
 /* Of the exchange, what is not hidden: that of the last group, and the latency of its messages. */
 static const double exposed_share = 0.25, message_ns = 200;
 
+/* What a further load costs, however small: its latency, shared by the channels of the DMA. */
+static const double piece_ns = 45;
+
 static double exchange_ns(const tp_pe_params *pe, const tp_grid *g)
 {
     if (g->team == 1)
@@ -75,14 +78,26 @@ static double exchange_ns(const tp_pe_params *pe, const tp_grid *g)
     return (crosses_cubes ? 2 : 1) * (exposed_share * ns + message_ns);
 }
 
-/* Until x has come to the PEs of a cube, mostly from other cubes, whose ports they share. */
+/* Bytes of x, and of the weights, that a member loads. */
+static double x_bytes(const tp_problem *is, const tp_grid *g)
+{
+    return (double)g->m_size * (double)g->k_size * (double)kb_dtype_bytes(is->x);
+}
+
+static double w_bytes(const tp_problem *is, const tp_grid *g)
+{
+    return (double)g->k_size * (double)g->n_size * (double)kb_dtype_bytes(is->w);
+}
+
+/* Until all has come to the PEs of a cube that is mostly in other cubes, whose ports they share: x
+ * and, with several parts of m, the weights. */
 static double arriving_ns(const tp_pe_params *pe, const tp_problem *is, const tp_grid *g)
 {
     if (pe->cubes == 1)
         return 0;
-    double inputs = (double)g->m_size * (double)g->k_size * (double)kb_dtype_bytes(is->x);
     double busy = (double)min_of(pe->pes, g->m_parts * g->n_parts * g->team);
-    return inputs * busy / (2 * pe->noc_bytes_per_ns);
+    double each = x_bytes(is, g) + (g->m_parts > 1 ? w_bytes(is, g) : 0);
+    return each * busy / (2 * pe->noc_bytes_per_ns);
 }
 
 static double cost_ns(const tp_pe_params *pe, const tp_problem *is, const tp_grid *g)
@@ -90,10 +105,11 @@ static double cost_ns(const tp_pe_params *pe, const tp_problem *is, const tp_gri
     double folds =
         (double)tl_cdiv(g->k_size, pe->array_rows) * (double)tl_cdiv(g->n_size, pe->array_columns);
     double array = (folds * (double)g->m_size + (double)pe->fill_cycles) * pe->cycle_ns;
-    double weights = (double)g->k_size * (double)g->n_size * (double)kb_dtype_bytes(is->w);
-    double inputs = (double)g->m_size * (double)g->k_size * (double)kb_dtype_bytes(is->x);
-    /* With several parts of m some members read weights that others have. */
-    double memory = (weights * (g->m_parts > 1 ? 2 : 1) + inputs) / pe->hbm_bytes_per_ns;
+    /* One copy of the weights serves all parts of m. */
+    double memory = (w_bytes(is, g) * (double)g->m_parts + x_bytes(is, g)) / pe->hbm_bytes_per_ns;
+    /* x comes in pieces, as PEs have it. */
+    double pieces = (double)(pe->cubes * pe->pes) * (double)g->k_size / (double)is->k;
+    memory += pieces * piece_ns;
     double arriving = arriving_ns(pe, is, g);
     double slowest = array > memory ? array : memory;
     slowest = slowest > arriving ? slowest : arriving;
