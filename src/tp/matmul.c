@@ -40,21 +40,24 @@ static bool same_plan(const tp_matmul_plan *a, const tp_matmul_plan *b)
 {
     return memcmp(&a->x, &b->x, sizeof a->x) == 0 && memcmp(&a->w, &b->w, sizeof a->w) == 0 &&
            memcmp(&a->out, &b->out, sizeof a->out) == 0 && a->has_bias == b->has_bias &&
-           (!a->has_bias || memcmp(&a->bias, &b->bias, sizeof a->bias) == 0);
+           (!a->has_bias || memcmp(&a->bias, &b->bias, sizeof a->bias) == 0) &&
+           a->x_column == b->x_column && a->rank == b->rank && a->ranks == b->ranks &&
+           a->chunks == b->chunks && a->sum_dtype == b->sum_dtype;
 }
 
 static void make_plan(kb_context *ctx, tp_matmul_plan *plan)
 {
     int64_t kept_k, kept_n;
     plan->is = (tp_problem){.m = plan->x.rows,
-                            .k = plan->x.columns,
+                            .k = plan->w.rows,
                             .n = plan->w.columns,
                             .x = plan->x.dtype,
                             .w = plan->w.dtype};
     plan->pe = tp_get_pe_params(ctx);
     find_kept_grid(&plan->pe, &plan->w, &kept_k, &kept_n);
     plan->grid = tp_choose_grid(&plan->pe, &plan->is, kept_k, kept_n);
-    plan->steps = tp_choose_steps(&plan->pe, &plan->is, &plan->grid);
+    plan->steps =
+        tp_choose_steps(&plan->pe, &plan->is, &plan->grid, plan->ranks > 1 ? plan->chunks : 0);
     plan->kernel = tp_matmul_kernel();
     plan->kernel.user = plan;
 }
@@ -95,19 +98,20 @@ static kb_error *view_operand(kb_context *ctx, const char *what, kb_tensor tenso
     return NULL;
 }
 
-static kb_error *check_shapes(const tp_matmul_plan *p)
+static kb_error *check_shapes(const tp_matmul_plan *p, int64_t x_columns)
 {
-    if (p->x.columns != p->w.rows || p->out.rows != p->x.rows || p->out.columns != p->w.columns)
+    if (x_columns != p->w.rows || p->x_column + x_columns > p->x.columns ||
+        p->out.rows != p->x.rows || p->out.columns != p->w.columns)
         return kb_error_new(KB_ERR_INPUT,
                             "shapes do not match: x (%" PRId64 ", %" PRId64 ") * w (%" PRId64
                             ", %" PRId64 ") = out (%" PRId64 ", %" PRId64 ")",
-                            p->x.rows, p->x.columns, p->w.rows, p->w.columns, p->out.rows,
+                            p->x.rows, x_columns, p->w.rows, p->w.columns, p->out.rows,
                             p->out.columns);
-    if (p->x.rows == 0 || p->x.columns == 0 || p->w.columns == 0)
+    if (p->x.rows == 0 || x_columns == 0 || p->w.columns == 0)
         return kb_error_new(KB_ERR_INPUT,
                             "empty matrix: x (%" PRId64 ", %" PRId64 ") * w (%" PRId64 ", %" PRId64
                             ")",
-                            p->x.rows, p->x.columns, p->w.rows, p->w.columns);
+                            p->x.rows, x_columns, p->w.rows, p->w.columns);
     if (p->has_bias && (p->bias.rows != 1 || p->bias.columns != p->out.columns))
         return kb_error_new(KB_ERR_INPUT,
                             "the bias is (%" PRId64 ", %" PRId64 "): expected (%" PRId64 ",)",
@@ -128,41 +132,42 @@ static kb_error *plan_spec(kb_context *ctx, const tp_matmul_spec *spec, tp_state
     wanted.has_bias = spec->bias.id != 0;
     if (wanted.has_bias)
         KB_TRY(view_operand(ctx, "bias", spec->bias, sip, &wanted.bias));
-    KB_TRY(check_shapes(&wanted));
+    wanted.x_column = spec->x_column;
+    wanted.ranks = spec->ranks > 1 ? spec->ranks : 1;
+    if (wanted.ranks > 1) {
+        wanted.rank = spec->rank;
+        wanted.chunks = spec->chunks > 0 ? spec->chunks : 1;
+        wanted.sum_dtype = spec->sum_dtype;
+    }
+    KB_TRY(check_shapes(&wanted, spec->x_columns > 0 ? spec->x_columns : wanted.x.columns));
     return get_plan(*state, &wanted, plan);
 }
 
 /* ---- Calls ---- */
 
-kb_error *tp_matmul_prepare(kb_context *ctx, const tp_matmul_spec *spec)
+static kb_error *get_queues(tp_state *state, uint32_t sip, int64_t team, uint32_t rank,
+                            uint32_t ranks, kb_queue_set *queues)
+{
+    KB_ASSERT(rank <= sip);
+    return tp_get_team_queues(state, sip - rank, ranks, team, queues);
+}
+
+kb_error *tp_matmul_prepare(kb_context *ctx, kb_tensor w, uint32_t rank, uint32_t ranks)
 {
     tp_state *state;
-    tp_matmul_plan *plan;
+    tp_view view;
     kb_tensor everywhere;
     kb_queue_set queues;
     uint32_t sip;
-    KB_TRY(plan_spec(ctx, spec, &state, &sip, &plan));
+    int64_t k, n;
+    const tp_pe_params pe = tp_get_pe_params(ctx);
+    KB_TRY(tp_get_state(ctx, &state));
+    KB_TRY(tp_view_make(ctx, w, &view));
+    KB_TRY(kb_tensor_device(ctx, w, &sip));
+    find_kept_grid(&pe, &view, &k, &n);
     KB_TRY(tp_get_everywhere(state, sip, &everywhere));
-    return tp_get_team_queues(state, sip, plan->grid.team, &queues);
-}
-
-/* A tensor on the device, laid out as products have their results. */
-static kb_error *create_staging(kb_context *ctx, uint32_t sip, const tp_view *like, kb_tensor *out)
-{
-    static const kb_policy columns = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
-    const kb_tensor_spec spec = {
-        .dtype = like->dtype,
-        .shape = KB_SHAPE((uint64_t)like->rows, (uint64_t)like->columns),
-        .policy = &columns,
-    };
-    uint32_t device = kb_ahbm_current_device(ctx);
-    KB_TRY(kb_ahbm_set_device(ctx, sip));
-    kb_error *err = kb_empty(ctx, &spec, out);
-    kb_error *back = kb_ahbm_set_device(ctx, device);
-    if (!err)
-        return back;
-    kb_error_free(back);
-    return err;
+    return get_queues(state, sip, k > 0 ? tl_cdiv(view.rows, k) : 1, ranks > 1 ? rank : 0,
+                      ranks > 1 ? ranks : 1, &queues);
 }
 
 /* Into a tensor with one copy first, and from there to all copies. Waits: that tensor has to go. */
@@ -170,7 +175,9 @@ static kb_error *multiply_to_copies(kb_context *ctx, const tp_matmul_spec *spec,
                                     const tp_view *out)
 {
     kb_tensor staging;
-    KB_TRY(create_staging(ctx, sip, out, &staging));
+    const kb_tensor_spec like = {.dtype = out->dtype,
+                                 .shape = KB_SHAPE((uint64_t)out->rows, (uint64_t)out->columns)};
+    KB_TRY(tp_make_tensor(ctx, sip, &like, &staging));
     tp_matmul_spec to_staging = *spec;
     to_staging.out = staging;
     to_staging.request = NULL;
@@ -199,7 +206,8 @@ kb_error *tp_matmul(kb_context *ctx, const tp_matmul_spec *spec)
     if (plan->out.copies > 1)
         return multiply_to_copies(ctx, spec, sip, &plan->out);
     KB_TRY(tp_get_everywhere(state, sip, &everywhere));
-    KB_TRY(tp_get_team_queues(state, sip, plan->grid.team, &queues));
+    KB_TRY(get_queues(state, sip, plan->grid.team, (uint32_t)plan->rank, (uint32_t)plan->ranks,
+                      &queues));
     const kb_arg args[] = {kb_arg_tensor(spec->x), kb_arg_tensor(spec->w),
                            plan->has_bias ? kb_arg_tensor(spec->bias) : kb_arg_integer(0),
                            kb_arg_tensor(spec->out), kb_arg_tensor(everywhere)};

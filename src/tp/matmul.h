@@ -20,9 +20,16 @@
  * are made in f32 (in i32 if x and w are integers) and rounded once to the dtype of out.
  */
 typedef struct tp_matmul_spec {
-    const char *name;    /* of the launch, for reports; NULL: "matmul" */
-    kb_tensor x, w, out; /* out is another tensor than the inputs */
-    kb_tensor bias;      /* {0}: none */
+    const char *name;            /* of the launch, for reports; NULL: "matmul" */
+    kb_tensor x, w, out;         /* out is another tensor than the inputs */
+    kb_tensor bias;              /* {0}: none */
+    int64_t x_column, x_columns; /* the part of x that is used; no columns: all of it */
+    uint32_t ranks;  /* 0 or 1, or: each of as many ranks makes this call, on devices that follow
+                        each other, and the result of all is the sum over the ranks of their
+                        products, each rounded to sum_dtype, plus the bias */
+    uint32_t rank;   /* which of them the caller is */
+    uint32_t chunks; /* in which sums are exchanged while the product goes on, about */
+    kb_dtype sum_dtype;
     kb_request *request; /* NULL: the call waits. Else it does not, and this becomes a request to be
                             waited for and freed. (If `out` has several copies it waits as well.) */
 } tp_matmul_spec;
@@ -30,10 +37,12 @@ typedef struct tp_matmul_spec {
 KB_MUST_USE kb_error *tp_matmul(kb_context *ctx, const tp_matmul_spec *spec);
 
 /*
- * Installs what such a product needs between PEs, which takes simulated time, so that the product
- * does not have to. Shapes and layouts are those of the spec; contents are not looked at.
+ * Installs what products with these weights, laid out by tp_best_layout(), need between PEs: that
+ * takes simulated time, and is done by the first product otherwise. `rank` and `ranks` are as in
+ * the spec.
  */
-KB_MUST_USE kb_error *tp_matmul_prepare(kb_context *ctx, const tp_matmul_spec *spec);
+KB_MUST_USE kb_error *tp_matmul_prepare(kb_context *ctx, kb_tensor w, uint32_t rank,
+                                        uint32_t ranks);
 
 /* The layouts that make the product of this size fast, for tensors of one dtype; m is the number of
  * rows that is expected. */

@@ -10,25 +10,7 @@
  * the same order: a member that waits for a slot waits for one that is behind it, never in a
  * circle.
  */
-#include "state.h"
-
-typedef struct member {
-    const tp_matmul_plan *plan;
-    tl_ptr x, w, bias, out;
-    int64_t index, team;   /* of the team: which member, which rectangle */
-    tp_rect rect;          /* of out: the team's */
-    int64_t depth, depths; /* of k */
-    tl_tensor xs[TP_MAX_CHUNKS];
-} member;
-
-/* A group of strips: the sums of this member. */
-typedef struct group {
-    tp_rect rect;  /* of out */
-    int64_t first; /* strip of the rectangle */
-    int64_t count; /* 0: there is none */
-    tl_tensor sums[TP_MAX_STRIPS];
-    tl_tensor odd; /* sums of odd chunks, if they were made apart */
-} group;
+#include "matmul_private.h"
 
 static int64_t min_of(int64_t a, int64_t b)
 {
@@ -72,7 +54,7 @@ static int64_t chunk_at(const member *me, int64_t step)
 static tl_tensor load_x(tl_context *tl, member *me, const tp_rect *rows, int64_t chunk)
 {
     int64_t begin = chunk * me->plan->steps.chunk;
-    const tp_rect at = {rows->row, rows->rows, me->depth + begin,
+    const tp_rect at = {rows->row, rows->rows, me->plan->x_column + me->depth + begin,
                         min_of(me->plan->steps.chunk, me->depths - begin)};
     if (!me->plan->steps.keeps_x)
         return tp_load(tl, &me->plan->x, me->x, at);
@@ -102,16 +84,11 @@ static tp_rect strip_of(const member *me, const group *g, int64_t strip)
     return at;
 }
 
-static kb_dtype sum_dtype(const member *me)
-{
-    return tp_sum_dtype(me->plan->is.x, me->plan->is.w);
-}
-
 static void multiply(tl_context *tl, const member *me, tl_tensor x, const tp_rect *w_at,
                      tl_tensor *sum)
 {
     tl_tensor w = tp_load(tl, &me->plan->w, me->w, *w_at);
-    bool f32 = sum_dtype(me) == KB_F32;
+    bool f32 = tp_member_sum_dtype(me) == KB_F32;
     *sum = sum->id == 0 ? tl_dot(x, w, .out_f32 = f32) : tl_dot(x, w, .acc = *sum, .out_f32 = f32);
     tl_free(w);
 }
@@ -160,21 +137,36 @@ static tp_rect part_of(const member *me, const group *g, int64_t strip, int64_t 
     return at;
 }
 
-/* Adds the bias, rounds and stores. Uses up the sum. */
-static void finish_part(tl_context *tl, const member *me, const tp_rect *at, tl_tensor sum)
+tl_tensor tp_finish_sum(tl_context *tl, const member *me, const tp_rect *at, tl_tensor sum,
+                        kb_dtype dtype)
 {
     const tp_matmul_plan *plan = me->plan;
     if (plan->has_bias) {
         const tp_rect bias_at = {0, 1, at->column, at->columns};
         tl_tensor bias = tp_load(tl, &plan->bias, me->bias, bias_at);
-        bias = tp_cast(tl, bias, plan->bias.dtype, sum_dtype(me));
+        bias = tp_cast(tl, bias, plan->bias.dtype, tp_member_sum_dtype(me));
+        sum = tp_cast(tl, sum, dtype, tp_member_sum_dtype(me));
+        dtype = tp_member_sum_dtype(me);
         tl_tensor with = tl_add(sum, bias);
         tl_free(bias);
         tl_free(sum);
         sum = with;
     }
-    tl_tensor rounded = tp_cast(tl, sum, sum_dtype(me), plan->out.dtype);
-    tp_store(tl, &plan->out, me->out, *at, rounded);
+    return tp_cast(tl, sum, dtype, plan->out.dtype);
+}
+
+/* A part of the product is complete: stores it, or hands it to the sum over ranks. */
+static void put_part(tl_context *tl, const member *me, const tp_rect *at, tl_tensor sum,
+                     rank_batch *batch)
+{
+    if (me->plan->ranks > 1) {
+        rank_piece *piece = &batch->pieces[batch->count++];
+        *piece = (rank_piece){.at = *at};
+        piece->own = tp_cast(tl, sum, tp_member_sum_dtype(me), me->plan->sum_dtype);
+        return;
+    }
+    tl_tensor rounded = tp_finish_sum(tl, me, at, sum, tp_member_sum_dtype(me));
+    tp_store(tl, &me->plan->out, me->out, *at, rounded);
     tl_free(rounded);
 }
 
@@ -201,7 +193,7 @@ typedef struct own_parts {
 
 static void post_receives(tl_context *tl, const member *me, const group *g, own_parts *own)
 {
-    kb_dtype dtype = sum_dtype(me);
+    kb_dtype dtype = tp_member_sum_dtype(me);
     own->count = 0;
     for (int64_t strip = 0; strip < g->count; strip++)
         for (int64_t part = 0; part < part_count(me, g); part++) {
@@ -261,23 +253,23 @@ static void join_sums(tl_context *tl, group *g)
     g->sums[0] = both;
 }
 
-/* Exchanges the sums of the group, and stores what is this member's. */
-static void finish_group(tl_context *tl, const member *me, group *g)
+/* Exchanges the sums of the group in the team, and puts what is this member's. */
+static void finish_group(tl_context *tl, const member *me, group *g, rank_batch *batch)
 {
     if (g->odd.id != 0)
         join_sums(tl, g);
     if (me->plan->grid.team == 1) {
         for (int64_t strip = 0; strip < g->count; strip++) {
             tp_rect at = strip_of(me, g, strip);
-            finish_part(tl, me, &at, g->sums[strip]);
+            put_part(tl, me, &at, g->sums[strip], batch);
         }
-    } else {
+    } else if (g->count > 0) {
         own_parts own;
         post_receives(tl, me, g, &own);
         send_parts(tl, me, g);
         for (int64_t i = 0; i < own.count; i++) {
             tp_rect at = part_of(me, g, own.parts[i].strip, own.parts[i].part);
-            finish_part(tl, me, &at, add_up(tl, me, g, &own, i));
+            put_part(tl, me, &at, add_up(tl, me, g, &own, i), batch);
         }
         for (int64_t strip = 0; strip < g->count; strip++)
             tl_free(g->sums[strip]);
@@ -287,23 +279,39 @@ static void finish_group(tl_context *tl, const member *me, group *g)
 
 /* ---- All of it ---- */
 
+/*
+ * Strips of the next group. For sums over ranks, groups are equal. Else the last group is small, as
+ * nothing hides its exchange; those before are large: all of x arrives during the first, from all
+ * over the device, and takes its time.
+ */
+static int64_t next_count(const tp_steps *steps, int64_t strips, int64_t done, int64_t groups)
+{
+    int64_t left = strips - done;
+    int64_t count = left > 1 ? left - 1 : 1;
+    if (steps->chunks > 0)
+        count = tl_cdiv(left, steps->chunks > groups ? steps->chunks - groups : 1);
+    return min_of(steps->strips, count);
+}
+
 static void run_block(tl_context *tl, member *me, const tp_rect *block)
 {
     const tp_steps *steps = &me->plan->steps;
-    int64_t strips = tl_cdiv(block->columns, steps->strip);
+    int64_t strips = tl_cdiv(block->columns, steps->strip), groups = 0;
     group last = {0};
-    for (int64_t strip = 0, count; strip < strips; strip += count) {
-        /* The last group is small, as nothing hides its exchange. Those before are large: all of x
-         * arrives during the first, from all over the device, and takes its time. */
-        count = min_of(steps->strips, strips - strip > 1 ? strips - strip - 1 : 1);
+    rank_sums sums = {0};
+    for (int64_t strip = 0, count; strip < strips; strip += count, groups++) {
+        count = next_count(steps, strips, strip, groups);
         group g = {.rect = *block, .first = strip, .count = count};
         g.rect.column += strip * steps->strip;
         g.rect.columns = min_of(g.count * steps->strip, block->columns - strip * steps->strip);
         make_sums(tl, me, &g);
-        finish_group(tl, me, &last);
+        finish_group(tl, me, &last, &sums.complete);
+        tp_advance_rank_sums(tl, me, &sums);
         last = g;
     }
-    finish_group(tl, me, &last);
+    finish_group(tl, me, &last, &sums.complete);
+    while (tp_advance_rank_sums(tl, me, &sums))
+        continue;
     free_x(tl, me);
 }
 

@@ -166,14 +166,18 @@ enum {
     BLOCK_ROWS = 256,
 };
 
-tp_steps tp_choose_steps(const tp_pe_params *pe, const tp_problem *is, const tp_grid *grid)
+tp_steps tp_choose_steps(const tp_pe_params *pe, const tp_problem *is, const tp_grid *grid,
+                         int64_t chunks)
 {
     const int64_t x_bytes = (int64_t)kb_dtype_bytes(is->x),
                   w_bytes = (int64_t)kb_dtype_bytes(is->w);
     tp_steps s = {.block = min_of(grid->m_size, BLOCK_ROWS),
                   .chunk = CHUNK_ROWS * pe->array_rows,
                   .strip = STRIP_COLUMNS * pe->array_columns,
-                  .strips = TP_MAX_STRIPS};
+                  .strips = TP_MAX_STRIPS,
+                  .chunks = chunks};
+    while (s.strip > pe->array_columns && tl_cdiv(grid->n_size, s.strip) < chunks)
+        s.strip -= pe->array_columns;
     s.chunk = max_of(s.chunk, round_up(tl_cdiv(grid->k_size, TP_MAX_CHUNKS), pe->array_rows));
     /* A quarter of the TCM is for x, a sixteenth for one piece of the weights, an eighth for sums
      * of one group. The rest is for pieces on their way and for receive slots. */

@@ -52,7 +52,8 @@ typedef struct tp_steps {
     int64_t block;  /* rows at a time */
     int64_t chunk;  /* of k, a multiple of the array's rows */
     int64_t strip;  /* columns, a multiple of the array's columns */
-    int64_t strips; /* in a group */
+    int64_t strips; /* in a group, at most */
+    int64_t chunks; /* groups of equal size if sums go to other ranks; else 0 */
     bool keeps_x;   /* x stays in the TCM for all groups of a block */
 } tp_steps;
 
@@ -60,6 +61,7 @@ enum {
     TP_MAX_TEAM = 32,
     TP_MAX_CHUNKS = 256, /* of a member */
     TP_MAX_STRIPS = 8,   /* in a group */
+    TP_MAX_RANKS = 16,   /* that a kernel adds up sums of */
 };
 
 /*
@@ -69,6 +71,8 @@ enum {
 tp_grid tp_choose_grid(const tp_pe_params *pe, const tp_problem *is, int64_t kept_k,
                        int64_t kept_n);
 
-tp_steps tp_choose_steps(const tp_pe_params *pe, const tp_problem *is, const tp_grid *grid);
+/* `chunks`: groups for sums over ranks, 0 if there are none. */
+tp_steps tp_choose_steps(const tp_pe_params *pe, const tp_problem *is, const tp_grid *grid,
+                         int64_t chunks);
 
 #endif

@@ -47,8 +47,9 @@ tl_tensor tp_cast(tl_context *tl, tl_tensor x, kb_dtype from, kb_dtype to)
 static void copy_piece(tl_context *tl, const tp_relayout_plan *plan, tl_ptr to, tl_ptr from,
                        tl_ptr bias, const tp_rect *at)
 {
-    tp_rect source = {at->row - plan->at.row + plan->from_row, at->rows,
-                      at->column - plan->at.column + plan->from_column, at->columns};
+    int64_t column = at->column - plan->at.column + plan->from_column;
+    int64_t row = at->row - plan->at.row + plan->from_row + column / plan->fold * plan->to.rows;
+    const tp_rect source = {row, at->rows, column % plan->fold, at->columns};
     tl_tensor value = tp_load(tl, &plan->from, from, source);
     kb_dtype dtype = plan->from.dtype;
     if (plan->has_bias) {
@@ -72,13 +73,15 @@ static void copy_block(tl_context *tl, const tp_relayout_plan *plan, tl_ptr to, 
                        tl_ptr bias, const tp_rect *block)
 {
     int64_t element = 4; /* bytes, at most */
-    int64_t columns = max_of(1, min_of(block->columns, plan->piece_bytes / element));
-    int64_t rows = max_of(1, min_of(block->rows, plan->piece_bytes / element / columns));
+    int64_t widest = max_of(1, min_of(block->columns, plan->piece_bytes / element));
+    int64_t rows = max_of(1, min_of(block->rows, plan->piece_bytes / element / widest));
+    int64_t source = block->column - plan->at.column + plan->from_column;
     for (int64_t row = 0; row < block->rows; row += rows)
-        for (int64_t column = 0; column < block->columns; column += columns) {
+        for (int64_t column = 0, columns; column < block->columns; column += columns) {
+            int64_t left_of_fold = plan->fold - (source + column) % plan->fold;
+            columns = min_of(min_of(widest, block->columns - column), left_of_fold);
             const tp_rect piece = {block->row + row, min_of(rows, block->rows - row),
-                                   block->column + column,
-                                   min_of(columns, block->columns - column)};
+                                   block->column + column, columns};
             copy_piece(tl, plan, to, from, bias, &piece);
         }
 }
@@ -108,7 +111,7 @@ static bool same_plan(const tp_relayout_plan *a, const tp_relayout_plan *b)
            memcmp(&a->from, &b->from, sizeof a->from) == 0 && a->has_bias == b->has_bias &&
            (!a->has_bias || memcmp(&a->bias, &b->bias, sizeof a->bias) == 0) &&
            memcmp(&a->at, &b->at, sizeof a->at) == 0 && a->from_row == b->from_row &&
-           a->from_column == b->from_column;
+           a->from_column == b->from_column && a->fold == b->fold;
 }
 
 static kb_error *get_plan(tp_state *state, const tp_relayout_plan *wanted, tp_relayout_plan **out)
@@ -144,9 +147,8 @@ kb_error *tp_relayout(kb_context *ctx, const tp_relayout_spec *spec)
         wanted.at = (tp_rect){.rows = wanted.to.rows, .columns = wanted.to.columns};
     wanted.from_row = spec->from_row;
     wanted.from_column = spec->from_column;
+    wanted.fold = spec->fold > 0 ? spec->fold : wanted.from.columns;
     wanted.piece_bytes = (int64_t)kb_context_machine(ctx).tcm_bytes / 16;
-    KB_ASSERT(wanted.from_row + wanted.at.rows <= wanted.from.rows);
-    KB_ASSERT(wanted.from_column + wanted.at.columns <= wanted.from.columns);
     KB_TRY(get_plan(state, &wanted, &plan));
     const kb_arg args[] = {kb_arg_tensor(spec->to), kb_arg_tensor(spec->from),
                            wanted.has_bias ? kb_arg_tensor(spec->bias) : kb_arg_integer(0)};

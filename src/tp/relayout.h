@@ -16,6 +16,8 @@ typedef struct tp_relayout_spec {
     kb_tensor to, from;
     tp_rect at;                    /* of `to`, as a matrix; all zeros: all of it */
     int64_t from_row, from_column; /* the element of `from` that becomes the first one there */
+    int64_t fold;                  /* 0, or: `from` has blocks of as many columns, which are side by
+                                      side in `to` and one behind the other in `from` */
     kb_tensor bias;                /* (columns of `to`), added to each row; {0}: none */
     kb_request *request;           /* NULL: the call waits */
 } tp_relayout_spec;

@@ -23,6 +23,12 @@ static void fini(void *self)
         next = queues->next;
         free(queues);
     }
+    for (uint32_t sip = 0; sip < kb_context_machine(state->ctx).sips; sip++)
+        if (state->everywhere[sip].id != 0)
+            kb_error_free(kb_tensor_free(state->ctx, state->everywhere[sip]));
+    tp_free_layers(state);
+    kb_vec_fini(&state->layers);
+    free(state->ranks);
     free(state->everywhere);
     free(state);
 }
@@ -48,22 +54,32 @@ kb_error *tp_get_state(kb_context *ctx, tp_state **out)
     return NULL;
 }
 
+kb_error *tp_make_tensor(kb_context *ctx, uint32_t sip, const kb_tensor_spec *spec,
+                         kb_tensor *tensor)
+{
+    static const kb_policy columns = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
+    kb_tensor_spec is = *spec;
+    is.policy = spec->policy ? spec->policy : &columns;
+    bool was_set = kb_ahbm_device_is_set(ctx);
+    uint32_t device = was_set ? kb_ahbm_current_device(ctx) : sip;
+    if (was_set && device == sip)
+        return kb_empty(ctx, &is, tensor);
+    KB_TRY(kb_ahbm_set_device(ctx, sip));
+    kb_error *err = kb_empty(ctx, &is, tensor);
+    kb_error *back = kb_ahbm_set_device(ctx, device);
+    if (!err)
+        return back;
+    kb_error_free(back);
+    return err;
+}
+
 kb_error *tp_get_everywhere(tp_state *state, uint32_t sip, kb_tensor *tensor)
 {
-    if (state->everywhere[sip].id == 0) {
-        static const kb_policy all = {.cube = KB_REPLICATE, .pe = KB_REPLICATE};
-        const kb_tensor_spec spec = {
-            .name = "every PE", .dtype = KB_I8, .shape = KB_SHAPE(1), .policy = &all};
-        uint32_t device = kb_ahbm_current_device(state->ctx);
-        KB_TRY(kb_ahbm_set_device(state->ctx, sip));
-        kb_error *err = kb_empty(state->ctx, &spec, &state->everywhere[sip]);
-        kb_error *back = kb_ahbm_set_device(state->ctx, device);
-        if (err) {
-            kb_error_free(back);
-            return err;
-        }
-        KB_TRY(back);
-    }
+    static const kb_policy all = {.cube = KB_REPLICATE, .pe = KB_REPLICATE};
+    const kb_tensor_spec spec = {
+        .name = "every PE", .dtype = KB_I8, .shape = KB_SHAPE(1), .policy = &all};
+    if (state->everywhere[sip].id == 0)
+        KB_TRY(tp_make_tensor(state->ctx, sip, &spec, &state->everywhere[sip]));
     *tensor = state->everywhere[sip];
     return NULL;
 }
@@ -80,6 +96,15 @@ const char *tp_member_name(int64_t member)
     return names[member];
 }
 
+const char *tp_rank_name(int64_t rank)
+{
+    static const char names[TP_MAX_RANKS][4] = {"r0",  "r1",  "r2",  "r3", "r4",  "r5",
+                                                "r6",  "r7",  "r8",  "r9", "r10", "r11",
+                                                "r12", "r13", "r14", "r15"};
+    KB_ASSERT(rank >= 0 && rank < TP_MAX_RANKS);
+    return names[rank];
+}
+
 static kb_pe pe_at(const kb_machine *machine, uint32_t sip, int64_t index)
 {
     return (kb_pe){sip, (uint32_t)(index / machine->pes), (uint32_t)(index % machine->pes)};
@@ -92,56 +117,78 @@ enum {
     TCM_SHARE = 16, /* the slots of a PE take at most this part of its TCM */
 };
 
-static uint64_t slot_bytes(const kb_machine *machine, int64_t team)
+static uint64_t slot_bytes(const kb_machine *machine, int64_t peers)
 {
     uint64_t bytes = MAX_SLOT_BYTES;
     while (bytes > MIN_SLOT_BYTES &&
-           bytes * SLOTS * (uint64_t)(team - 1) > machine->tcm_bytes / TCM_SHARE)
+           bytes * SLOTS * (uint64_t)peers > machine->tcm_bytes / TCM_SHARE)
         bytes /= 2;
     return bytes;
 }
 
-static kb_error *create_queues(tp_state *state, uint32_t sip, int64_t team, kb_queue_set *set)
+typedef struct edges {
+    kb_queue_edge *items;
+    size_t count;
+} edges;
+
+static void add_edge(edges *all, kb_pe from, const char *direction, kb_pe to)
+{
+    all->items[all->count++] = (kb_queue_edge){from, direction, to};
+}
+
+/* From one PE to the others of its team, and to those of the same place on other devices. */
+static void add_edges_of(edges *all, const kb_machine *machine, const tp_team_queues *q,
+                         uint32_t sip, int64_t index)
+{
+    kb_pe from = pe_at(machine, sip, index);
+    int64_t first = index / q->team * q->team;
+    bool has_team = first + q->team <= (int64_t)machine->cubes * machine->pes;
+    for (int64_t to = 0; has_team && to < q->team; to++)
+        if (first + to != index)
+            add_edge(all, from, tp_member_name(to), pe_at(machine, sip, first + to));
+    for (uint32_t other = 0; other < q->sips; other++)
+        if (q->sip + other != sip)
+            add_edge(all, from, tp_rank_name(other), pe_at(machine, q->sip + other, index));
+}
+
+static kb_error *create_queues(tp_state *state, tp_team_queues *q)
 {
     kb_machine machine = kb_context_machine(state->ctx);
-    int64_t teams = (int64_t)machine.cubes * machine.pes / team;
-    size_t count = (size_t)(teams * team * (team - 1)), next = 0;
-    kb_queue_edge *edges = kb_alloc_array(count, sizeof *edges);
-    if (!edges)
+    int64_t pes = (int64_t)machine.cubes * machine.pes, peers = q->team - 1 + q->sips - 1;
+    edges all = {.items = kb_alloc_array((size_t)(pes * q->sips * peers), sizeof *all.items)};
+    if (!all.items)
         return kb_error_nomem();
-    for (int64_t first = 0; first < teams * team; first += team)
-        for (int64_t from = 0; from < team; from++)
-            for (int64_t to = 0; to < team; to++)
-                if (from != to)
-                    edges[next++] =
-                        (kb_queue_edge){pe_at(&machine, sip, first + from), tp_member_name(to),
-                                        pe_at(&machine, sip, first + to)};
-    const kb_queue_spec spec = {.edges = edges,
-                                .edge_count = count,
+    for (uint32_t sip = q->sip; sip < q->sip + q->sips; sip++)
+        for (int64_t index = 0; index < pes; index++)
+            add_edges_of(&all, &machine, q, sip, index);
+    const kb_queue_spec spec = {.edges = all.items,
+                                .edge_count = all.count,
                                 .buffer_kind = "tcm",
                                 .n_slots = SLOTS,
-                                .slot_bytes = slot_bytes(&machine, team)};
-    kb_error *err = kb_queues_create(state->ctx, &spec, set);
-    free(edges);
+                                .slot_bytes = slot_bytes(&machine, peers)};
+    kb_error *err = kb_queues_create(state->ctx, &spec, &q->set);
+    free(all.items);
     return err;
 }
 
-static tp_team_queues *find_queues(const tp_state *state, uint32_t sip, int64_t team)
+static tp_team_queues *find_queues(const tp_state *state, uint32_t sip, uint32_t sips, int64_t team)
 {
     tp_team_queues *queues = state->queues;
-    while (queues && (queues->sip != sip || queues->team != team))
+    while (queues && (queues->sip != sip || queues->sips != sips || queues->team != team))
         queues = queues->next;
     return queues;
 }
 
-static kb_error *add_queues(tp_state *state, uint32_t sip, int64_t team, tp_team_queues **out)
+static kb_error *add_queues(tp_state *state, uint32_t sip, uint32_t sips, int64_t team,
+                            tp_team_queues **out)
 {
     tp_team_queues *queues = kb_alloc_zeroed(1, sizeof *queues);
     if (!queues)
         return kb_error_nomem();
     queues->sip = sip;
+    queues->sips = sips;
     queues->team = team;
-    kb_error *err = create_queues(state, sip, team, &queues->set);
+    kb_error *err = create_queues(state, queues);
     if (err) {
         free(queues);
         return err;
@@ -154,14 +201,15 @@ static kb_error *add_queues(tp_state *state, uint32_t sip, int64_t team, tp_team
     return err;
 }
 
-kb_error *tp_get_team_queues(tp_state *state, uint32_t sip, int64_t team, kb_queue_set *set)
+kb_error *tp_get_team_queues(tp_state *state, uint32_t sip, uint32_t sips, int64_t team,
+                             kb_queue_set *set)
 {
     *set = (kb_queue_set){0};
-    if (team == 1)
+    if (team == 1 && sips == 1)
         return NULL;
-    tp_team_queues *queues = find_queues(state, sip, team);
+    tp_team_queues *queues = find_queues(state, sip, sips, team);
     if (!queues)
-        KB_TRY(add_queues(state, sip, team, &queues));
+        KB_TRY(add_queues(state, sip, sips, team, &queues));
     while (!queues->installed) /* another worker installs them */
         KB_TRY(kb_cooperative_yield(state->ctx));
     *set = queues->set;

@@ -1,9 +1,18 @@
 /*
  * state.h: what tensor parallel layers keep in a context. Private to tp.
  *
- *     view.c         matrices in any layout         plan.c        who computes what
- *     matmul.c       a matrix product, from host    matmul_kernel.c   and in the PEs
- *     relayout.c     copies between layouts         state.c       this state
+ *     groups.c         which ranks work together
+ *     layers.c         making layers, and their tensors
+ *     linear.c         linear layers: forward
+ *     embedding.c      a table that is cut by rows
+ *     cross_entropy.c  the loss of logits that are cut by columns
+ *     regions.c        between replicated tensors and those that are cut by columns
+ *     matmul.c         a matrix product of a device: host
+ *     matmul_kernel.c  the same in its PEs, and rank_sums.c: sums over ranks in the same kernel
+ *     plan.c           who computes what, in which steps
+ *     relayout.c       copies between layouts
+ *     view.c           matrices in any layout
+ *     state.c          this state
  */
 #ifndef KB_TP_STATE_H
 #define KB_TP_STATE_H
@@ -31,6 +40,10 @@ typedef struct tp_matmul_plan {
     tp_pe_params pe;
     tp_grid grid;
     tp_steps steps;
+    int64_t x_column;    /* of x: the first one that is used */
+    int64_t rank, ranks; /* whose sums are added up; 1 rank: they are not */
+    int64_t chunks;      /* in which that is done */
+    kb_dtype sum_dtype;  /* of what they send */
 } tp_matmul_plan;
 
 /* A copy between layouts that was planned; the same. */
@@ -41,20 +54,35 @@ typedef struct tp_relayout_plan {
     bool has_bias;
     tp_rect at;                    /* of `to` */
     int64_t from_row, from_column; /* of the element that becomes the first one there */
+    int64_t fold;                  /* columns of `to` that are side by side in `from` */
     int64_t piece_bytes;           /* of the TCM, for a piece of it */
 } tp_relayout_plan;
 
-/* Queues between the members of all teams of a size on one device. */
+/* Queues between the members of all teams of a size on one or more devices and, if there are more,
+ * between the PEs of different devices that have the same place. */
 typedef struct tp_team_queues {
     struct tp_team_queues *next;
-    uint32_t sip;
+    uint32_t sip, sips; /* the first, and how many */
     int64_t team;
     kb_queue_set set;
     bool installed;
 } tp_team_queues;
 
+/* A rank, in its groups. */
+typedef struct tp_rank {
+    uint32_t size, index; /* tensor parallel; 0: not initialised */
+    uint32_t first;       /* rank of the tensor parallel group, in the process group */
+    uint32_t data_size, data_index;
+    kb_group tensor_group, data_group;
+} tp_rank;
+
+typedef struct tp_layer tp_layer;
+
 typedef struct tp_state {
     kb_context *ctx;
+    tp_rank *ranks; /* by rank of the process group */
+    uint32_t rank_count;
+    KB_VEC(tp_layer *) layers; /* by their numbers, from 1; NULL: freed */
     tp_matmul_plan *matmuls;
     tp_relayout_plan *relayouts;
     tp_team_queues *queues;
@@ -67,12 +95,27 @@ KB_MUST_USE kb_error *tp_get_state(kb_context *ctx, tp_state **state);
 /* A tensor that each PE of the device has: a launch with it runs on all of them. */
 KB_MUST_USE kb_error *tp_get_everywhere(tp_state *state, uint32_t sip, kb_tensor *tensor);
 
-/* Installed queues for teams of this size; {0} for teams of one. */
-KB_MUST_USE kb_error *tp_get_team_queues(tp_state *state, uint32_t sip, int64_t team,
+/* Installed queues for teams of this size on `sips` devices; {0} if none are needed. */
+KB_MUST_USE kb_error *tp_get_team_queues(tp_state *state, uint32_t sip, uint32_t sips, int64_t team,
                                          kb_queue_set *set);
 
-/* The name of the queue to a member of one's team. */
+/* The name of the queue to a member of one's team, and to another rank. */
 const char *tp_member_name(int64_t member);
+const char *tp_rank_name(int64_t rank);
+
+/* A tensor on a device, in HBM; by columns over all PEs if there is no policy. */
+KB_MUST_USE kb_error *tp_make_tensor(kb_context *ctx, uint32_t sip, const kb_tensor_spec *spec,
+                                     kb_tensor *tensor);
+
+/* ---- groups.c ---- */
+
+/* The caller's; an error that names the function if model parallelism is not initialised. */
+KB_MUST_USE kb_error *tp_get_rank(kb_context *ctx, const char *function, tp_rank *entry);
+
+/* ---- layers.c ---- */
+
+/* All that are left, when the context goes. */
+void tp_free_layers(tp_state *state);
 
 /* ---- Kernels ---- */
 

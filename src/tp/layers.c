@@ -1,0 +1,326 @@
+/*
+ * layers.c: layers as objects of a context: their numbers, tensors and weights.
+ *
+ * Random weights are a function of the seed and of the place in the whole layer, so a layer
+ * computes the same for any number of ranks.
+ */
+#include "layers.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "relayout.h"
+
+/* ---- Numbers of layers ---- */
+
+static void free_tensor(kb_context *ctx, kb_tensor *tensor)
+{
+    if (tensor->id != 0)
+        kb_error_free(kb_tensor_free(ctx, *tensor));
+    *tensor = (kb_tensor){0};
+}
+
+static void free_layer(kb_context *ctx, tp_layer *layer)
+{
+    if (!layer)
+        return;
+    free_tensor(ctx, &layer->weight);
+    free_tensor(ctx, &layer->bias);
+    for (int use = 0; use < TP_BUFFERS; use++)
+        free_tensor(ctx, &layer->buffers[use]);
+    free(layer->name);
+    free(layer);
+}
+
+void tp_free_layers(tp_state *state)
+{
+    for (size_t i = 0; i < state->layers.count; i++)
+        free_layer(state->ctx, state->layers.items[i]);
+    state->layers.count = 0;
+}
+
+kb_error *tp_add_layer(kb_context *ctx, const char *function, tp_layer_kind kind, const char *name,
+                       tp_layer **out, kb_tp_layer *handle)
+{
+    static const char *const names[] = {"column", "row", "embedding"};
+    tp_rank at;
+    tp_state *state;
+    *handle = (kb_tp_layer){0};
+    KB_TRY(tp_get_rank(ctx, function, &at));
+    KB_TRY(tp_get_state(ctx, &state));
+    if (rt_caller_rank(ctx) == RT_DRIVER && at.size > 1)
+        return kb_error_new(KB_ERR_INPUT,
+                            "%s: called outside workers with a tensor parallel size of %" PRIu32
+                            ": each rank makes its part, in a worker (kb_spawn)",
+                            function, at.size);
+    tp_layer *layer = kb_alloc_zeroed(1, sizeof *layer);
+    char *copy = strdup(name ? name : names[kind]);
+    if (!layer || !copy || !kb_vec_push(&state->layers, layer)) {
+        free(layer);
+        free(copy);
+        return kb_error_nomem();
+    }
+    layer->kind = kind;
+    layer->name = copy;
+    layer->at = at;
+    layer->sip = kb_ahbm_current_device(ctx);
+    *handle = (kb_tp_layer){state->layers.count};
+    *out = layer;
+    return NULL;
+}
+
+void tp_drop_layer(kb_context *ctx, kb_tp_layer *handle)
+{
+    tp_state *state = rt_get_layer(ctx, RT_LAYER_TP);
+    free_layer(ctx, state->layers.items[handle->id - 1]);
+    state->layers.items[handle->id - 1] = NULL;
+    *handle = (kb_tp_layer){0};
+}
+
+static kb_error *find_any(kb_context *ctx, const char *function, kb_tp_layer handle, tp_layer **out)
+{
+    const tp_state *state = rt_get_layer(ctx, RT_LAYER_TP);
+    *out = NULL;
+    if (state && handle.id > 0 && handle.id <= state->layers.count)
+        *out = state->layers.items[handle.id - 1];
+    return *out ? NULL : kb_error_new(KB_ERR_FAULT, "%s: invalid or freed layer handle", function);
+}
+
+kb_error *tp_find_layer(kb_context *ctx, const char *function, tp_layer_kind kind,
+                        kb_tp_layer handle, tp_layer **layer)
+{
+    static const char *const names[] = {"a column parallel linear layer",
+                                        "a row parallel linear layer",
+                                        "a vocabulary parallel embedding"};
+    tp_rank at;
+    KB_TRY(tp_get_rank(ctx, function, &at));
+    KB_TRY(find_any(ctx, function, handle, layer));
+    if ((*layer)->kind != kind)
+        return kb_error_new(KB_ERR_INPUT, "%s: layer '%s' is %s", function, (*layer)->name,
+                            names[(*layer)->kind]);
+    if (at.tensor_group.id != (*layer)->at.tensor_group.id || at.index != (*layer)->at.index)
+        return kb_error_new(KB_ERR_INPUT,
+                            "%s: layer '%s' was made by another rank, or before model parallelism "
+                            "was initialised again",
+                            function, (*layer)->name);
+    return NULL;
+}
+
+kb_error *kb_tp_layer_free(kb_context *ctx, kb_tp_layer handle)
+{
+    tp_layer *layer;
+    KB_TRY(find_any(ctx, "kb_tp_layer_free", handle, &layer));
+    tp_drop_layer(ctx, &handle);
+    return NULL;
+}
+
+kb_error *kb_tp_layer_weight(kb_context *ctx, kb_tp_layer handle, kb_tensor *weight)
+{
+    tp_layer *layer;
+    *weight = (kb_tensor){0};
+    KB_TRY(find_any(ctx, "kb_tp_layer_weight", handle, &layer));
+    *weight = layer->weight;
+    return NULL;
+}
+
+kb_error *kb_tp_layer_bias(kb_context *ctx, kb_tp_layer handle, kb_tensor *bias)
+{
+    tp_layer *layer;
+    *bias = (kb_tensor){0};
+    KB_TRY(find_any(ctx, "kb_tp_layer_bias", handle, &layer));
+    *bias = layer->bias;
+    return NULL;
+}
+
+kb_error *kb_tp_layer_times(kb_context *ctx, kb_tp_layer handle, kb_tp_times *times)
+{
+    tp_layer *layer;
+    *times = (kb_tp_times){0};
+    KB_TRY(find_any(ctx, "kb_tp_layer_times", handle, &layer));
+    *times = layer->times;
+    return NULL;
+}
+
+/* ---- Weights ---- */
+
+/* From -scale to scale; of integers -1, 0 or 1. */
+static float random_at(uint64_t seed, uint64_t index, kb_dtype dtype, double scale)
+{
+    uint64_t state = seed ^ (index * 0x9e3779b97f4a7c15u);
+    uint64_t bits = kb_splitmix64(&state);
+    if (dtype == KB_I8 || dtype == KB_I32)
+        return (float)(int)(bits % 3) - 1;
+    return (float)(((double)(bits >> 11) * 0x1p-53 * 2 - 1) * scale);
+}
+
+static kb_error *fill_random(kb_context *ctx, kb_tensor tensor, uint64_t rows, uint64_t columns,
+                             kb_dtype dtype, kb_door door, const tp_weight_source *source)
+{
+    size_t bytes = kb_dtype_bytes(dtype);
+    float *row = kb_alloc_array(columns, sizeof *row);
+    char *data = kb_alloc_array(rows * columns, bytes);
+    kb_error *err = row && data ? NULL : kb_error_nomem();
+    for (uint64_t i = 0; i < rows && !err; i++) {
+        for (uint64_t j = 0; j < columns; j++)
+            row[j] = random_at(source->seed,
+                               (source->row + i) * source->all_columns + source->column + j, dtype,
+                               source->scale);
+        kb_convert(dtype, data + i * columns * bytes, KB_F32, row, columns);
+    }
+    if (!err)
+        err = kb_tensor_set_slice(ctx, tensor, door, NULL, data, rows * columns * bytes);
+    free(row);
+    free(data);
+    return err;
+}
+
+/* The part that is copied of a tensor of the host; an error if that has neither shape. */
+static kb_error *check_given(kb_context *ctx, const char *what, uint64_t rows, uint64_t columns,
+                             kb_dtype dtype, const tp_weight_source *source, kb_slice *slice)
+{
+    rt_tensor_view view;
+    KB_TRY(rt_view_tensor(ctx, source->given, &view));
+    if (!view.on_host)
+        return kb_error_new(KB_ERR_INPUT,
+                            "the %s '%s' is on a device: expected a tensor of the host "
+                            "(kb_from_host)",
+                            what, view.name);
+    uint64_t given_rows = tp_shape_rows(&view.shape);
+    uint64_t given_columns = view.shape.rank > 0 ? view.shape.dims[view.shape.rank - 1] : 1;
+    bool is_whole = given_rows == source->all_rows && given_columns == source->all_columns;
+    bool is_part = given_rows == rows && given_columns == columns;
+    if (!is_whole && !is_part)
+        return kb_error_new(KB_ERR_INPUT,
+                            "the %s is (%" PRIu64 ", %" PRIu64 "): expected (%" PRIu64 ", %" PRIu64
+                            "), or the rank's part (%" PRIu64 ", %" PRIu64 ")",
+                            what, given_rows, given_columns, source->all_rows, source->all_columns,
+                            rows, columns);
+    if (view.dtype != dtype)
+        return kb_error_new(KB_ERR_INPUT, "the %s is %s, but the layer is %s", what,
+                            kb_dtype_name(view.dtype), kb_dtype_name(dtype));
+    uint64_t row = is_whole ? source->row : 0, column = is_whole ? source->column : 0;
+    *slice = view.shape.rank == 1 ? KB_SLICE({column, column + columns})
+                                  : KB_SLICE({row, row + rows}, {column, column + columns});
+    return NULL;
+}
+
+static kb_error *fill_given(kb_context *ctx, kb_tensor tensor, const char *what, uint64_t rows,
+                            uint64_t columns, kb_dtype dtype, kb_door door,
+                            const tp_weight_source *source)
+{
+    kb_slice slice;
+    KB_TRY(check_given(ctx, what, rows, columns, dtype, source, &slice));
+    size_t bytes = rows * columns * kb_dtype_bytes(dtype);
+    void *data = kb_alloc_array(rows * columns, kb_dtype_bytes(dtype));
+    if (!data)
+        return kb_error_nomem();
+    kb_error *err = kb_tensor_get_slice(ctx, source->given, KB_BACKDOOR, &slice, data, bytes);
+    if (!err)
+        err = kb_tensor_set_slice(ctx, tensor, door, NULL, data, bytes);
+    free(data);
+    return err;
+}
+
+kb_error *tp_fill_weight(kb_context *ctx, kb_tensor tensor, const char *what, uint64_t rows,
+                         uint64_t columns, kb_dtype dtype, kb_door door,
+                         const tp_weight_source *source)
+{
+    if (source->given.id != 0)
+        return fill_given(ctx, tensor, what, rows, columns, dtype, door, source);
+    if (source->seed != 0 && !kb_context_is_timing_only(ctx))
+        return fill_random(ctx, tensor, rows, columns, dtype, door, source);
+    return kb_tensor_fill_slice(ctx, tensor, door, NULL, 0);
+}
+
+/* ---- Tensors on their way ---- */
+
+kb_error *tp_get_buffer(kb_context *ctx, tp_layer *layer, tp_buffer_use use, uint64_t rows,
+                        uint64_t columns, kb_dtype dtype, kb_tensor *buffer)
+{
+    kb_tensor *kept = &layer->buffers[use];
+    const kb_tensor_spec spec = {
+        .name = layer->name, .dtype = dtype, .shape = KB_SHAPE(rows, columns)};
+    if (kept->id != 0) {
+        kb_shape shape;
+        KB_TRY(kb_tensor_shape(ctx, *kept, &shape));
+        if (shape.dims[0] != rows || shape.dims[1] != columns)
+            free_tensor(ctx, kept);
+    }
+    if (kept->id == 0)
+        KB_TRY(tp_make_tensor(ctx, layer->sip, &spec, kept));
+    *buffer = *kept;
+    return NULL;
+}
+
+uint64_t tp_shape_rows(const kb_shape *shape)
+{
+    uint64_t rows = 1;
+    for (uint32_t axis = 0; axis + 1 < shape->rank; axis++)
+        rows *= shape->dims[axis];
+    return rows;
+}
+
+kb_shape tp_with_columns(const kb_shape *shape, uint64_t columns)
+{
+    kb_shape other = *shape;
+    if (other.rank == 0)
+        other.rank = 1;
+    other.dims[other.rank - 1] = columns;
+    return other;
+}
+
+kb_error *tp_take_output(kb_context *ctx, const char *function, uint32_t sip, const char *name,
+                         const kb_shape *shape, kb_dtype dtype, kb_tensor *output)
+{
+    if (output->id == 0) {
+        const kb_tensor_spec spec = {.name = name, .dtype = dtype, .shape = *shape};
+        return tp_make_tensor(ctx, sip, &spec, output);
+    }
+    tp_view view;
+    kb_error *err = tp_view_make(ctx, *output, &view);
+    if (err)
+        return kb_error_wrap(err, "%s: output", function);
+    uint64_t columns = shape->rank > 0 ? shape->dims[shape->rank - 1] : 1;
+    if ((uint64_t)view.rows == tp_shape_rows(shape) && (uint64_t)view.columns == columns &&
+        view.dtype == dtype)
+        return NULL;
+    return kb_error_new(KB_ERR_INPUT,
+                        "%s: the output is (%" PRId64 ", %" PRId64 ") %s: expected (%" PRIu64
+                        ", %" PRIu64 ") %s",
+                        function, view.rows, view.columns, kb_dtype_name(view.dtype),
+                        tp_shape_rows(shape), columns, kb_dtype_name(dtype));
+}
+
+kb_error *tp_end_output(kb_context *ctx, kb_error *err, bool was_given, kb_tensor *output)
+{
+    if (err && !was_given)
+        free_tensor(ctx, output);
+    return err;
+}
+
+/* ---- Collectives ---- */
+
+kb_collective_options tp_collective_options(const tp_rank *at)
+{
+    return (kb_collective_options){.group = at->tensor_group, .algorithm = "auto"};
+}
+
+kb_error *tp_all_reduce(kb_context *ctx, const tp_rank *at, kb_tensor tensor, kb_reduce_op op)
+{
+    kb_collective_options options = tp_collective_options(at);
+    return at->size > 1 ? kb_distributed_all_reduce(ctx, tensor, op, &options) : NULL;
+}
+
+kb_error *tp_gather_columns(kb_context *ctx, const tp_rank *at, const char *name, kb_tensor input,
+                            kb_tensor staging, kb_tensor output)
+{
+    tp_view view;
+    kb_collective_options options = tp_collective_options(at);
+    KB_TRY(tp_view_make(ctx, input, &view));
+    KB_TRY(kb_distributed_all_gather(ctx, staging, input, &options));
+    const tp_relayout_spec copy = {
+        .name = name, .to = output, .from = staging, .fold = view.columns};
+    return tp_relayout(ctx, &copy);
+}

@@ -1,0 +1,86 @@
+/* layers.h: a layer, and what the files of layers share. Private to tp. */
+#ifndef KB_TP_LAYERS_H
+#define KB_TP_LAYERS_H
+
+#include <kernbench/tp.h>
+
+#include "state.h"
+
+typedef enum tp_layer_kind { TP_COLUMN, TP_ROW, TP_EMBEDDING } tp_layer_kind;
+
+/* Tensors that a layer keeps for values on their way. */
+typedef enum tp_buffer_use { TP_PARTIAL, TP_GATHERED, TP_BUFFERS } tp_buffer_use;
+
+struct tp_layer {
+    tp_layer_kind kind;
+    char *name;
+    uint32_t sip;
+    tp_rank at;               /* when it was made */
+    uint64_t rows, columns;   /* of the rank's weights */
+    uint64_t inputs, outputs; /* features of the whole layer */
+    kb_dtype dtype;
+    bool gathers, whole_input; /* Column: gather_output; Row: the input is not parallel */
+    uint32_t overlap;
+    kb_tensor weight, bias;
+    kb_tensor buffers[TP_BUFFERS];
+    kb_tp_times times;
+};
+
+/* A layer without tensors; in the state, which frees it. */
+KB_MUST_USE kb_error *tp_add_layer(kb_context *ctx, const char *function, tp_layer_kind kind,
+                                   const char *name, tp_layer **layer, kb_tp_layer *handle);
+
+/* Forgets one that could not be completed. */
+void tp_drop_layer(kb_context *ctx, kb_tp_layer *handle);
+
+/* The layer, which is of this kind and of the caller's groups. */
+KB_MUST_USE kb_error *tp_find_layer(kb_context *ctx, const char *function, tp_layer_kind kind,
+                                    kb_tp_layer handle, tp_layer **layer);
+
+/* Where a rank's weights are in those of the whole layer. */
+typedef struct tp_weight_source {
+    kb_tensor given;                /* of the host: the whole, or the part; {0}: none */
+    uint64_t seed;                  /* 0: weights of 0 */
+    uint64_t all_rows, all_columns; /* of the whole */
+    uint64_t row, column;           /* of the part */
+    double scale;                   /* of random numbers */
+} tp_weight_source;
+
+/* Fills a tensor of a layer, (rows, columns). */
+KB_MUST_USE kb_error *tp_fill_weight(kb_context *ctx, kb_tensor tensor, const char *what,
+                                     uint64_t rows, uint64_t columns, kb_dtype dtype, kb_door door,
+                                     const tp_weight_source *source);
+
+/* The layer's buffer for this use, with this shape and dtype. */
+KB_MUST_USE kb_error *tp_get_buffer(kb_context *ctx, tp_layer *layer, tp_buffer_use use,
+                                    uint64_t rows, uint64_t columns, kb_dtype dtype,
+                                    kb_tensor *buffer);
+
+/* An output of this shape and dtype: the one that is given, or a new one. */
+KB_MUST_USE kb_error *tp_take_output(kb_context *ctx, const char *function, uint32_t sip,
+                                     const char *name, const kb_shape *shape, kb_dtype dtype,
+                                     kb_tensor *output);
+
+/* After an error: frees the output if it was made here. */
+KB_MUST_USE kb_error *tp_end_output(kb_context *ctx, kb_error *err, bool was_given,
+                                    kb_tensor *output);
+
+/* How a call of the tensor parallel group is made: the plain sum, whatever ccl.yaml names. */
+kb_collective_options tp_collective_options(const tp_rank *at);
+
+/* Adds up over the ranks of the group in place; nothing for one rank. */
+KB_MUST_USE kb_error *tp_all_reduce(kb_context *ctx, const tp_rank *at, kb_tensor tensor,
+                                    kb_reduce_op op);
+
+/* Puts the columns of all ranks side by side; *staging, (ranks * rows, columns), is used on the
+ * way. */
+KB_MUST_USE kb_error *tp_gather_columns(kb_context *ctx, const tp_rank *at, const char *name,
+                                        kb_tensor input, kb_tensor staging, kb_tensor output);
+
+/* "(4, 8)" as a shape with another last axis. */
+kb_shape tp_with_columns(const kb_shape *shape, uint64_t columns);
+
+/* Rows of a shape that is seen as a matrix. */
+uint64_t tp_shape_rows(const kb_shape *shape);
+
+#endif

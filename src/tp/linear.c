@@ -1,0 +1,281 @@
+/*
+ * linear.c: linear layers. Column cuts the weights by columns, so each rank makes some columns of
+ * the output; Row cuts them by rows, so each rank makes a part of every sum.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "layers.h"
+#include "matmul.h"
+#include "relayout.h"
+
+enum { DEFAULT_BATCH = 64 };
+
+/* ---- Making layers ---- */
+
+static kb_error *check_spec(const char *function, const kb_tp_linear_spec *spec, uint32_t ranks,
+                            bool cuts_columns)
+{
+    const char *what = cuts_columns ? "out_features" : "in_features";
+    uint64_t cut = cuts_columns ? spec->out_features : spec->in_features;
+    if (spec->in_features == 0 || spec->out_features == 0)
+        return kb_error_new(KB_ERR_INPUT,
+                            "%s: in_features is %" PRIu64 " and out_features is %" PRIu64
+                            ": both must be at least 1",
+                            function, spec->in_features, spec->out_features);
+    if (cut % ranks != 0)
+        return kb_error_new(KB_ERR_INPUT,
+                            "%s: %s (%" PRIu64
+                            ") is not divisible by the tensor parallel size %" PRIu32,
+                            function, what, cut, ranks);
+    if ((unsigned)spec->dtype >= KB_DTYPES)
+        return kb_error_new(KB_ERR_INPUT, "%s: invalid dtype %u", function, (unsigned)spec->dtype);
+    if (spec->weight.id != 0 && spec->seed != 0)
+        return kb_error_new(KB_ERR_INPUT, "%s: both weights and a seed are given", function);
+    if (!spec->bias && spec->bias_values.id != 0)
+        return kb_error_new(KB_ERR_INPUT, "%s: bias values are given, but bias is false", function);
+    return NULL;
+}
+
+/* As torch.nn.Linear has them. */
+static double random_scale(const kb_tp_linear_spec *spec)
+{
+    return 1 / sqrt((double)spec->in_features);
+}
+
+/* Ranks whose sums one kernel adds up while it multiplies; 1: a collective does that later. */
+static uint32_t shared_ranks(const tp_layer *layer)
+{
+    bool overlaps = layer->kind == TP_ROW && layer->overlap > 0 && layer->at.size <= TP_MAX_RANKS &&
+                    layer->sip == layer->at.first + layer->at.index;
+    return overlaps ? layer->at.size : 1;
+}
+
+static kb_error *make_weight(kb_context *ctx, const kb_tp_linear_spec *spec, tp_layer *layer)
+{
+    bool is_column = layer->kind == TP_COLUMN;
+    kb_policy w, x, out;
+    tp_best_layout(ctx, spec->batch > 0 ? spec->batch : DEFAULT_BATCH, layer->rows, layer->columns,
+                   layer->dtype, &w, &x, &out);
+    const kb_tensor_spec tensor = {.name = layer->name,
+                                   .dtype = layer->dtype,
+                                   .shape = KB_SHAPE(layer->rows, layer->columns),
+                                   .policy = &w,
+                                   .door = spec->door};
+    const tp_weight_source source = {
+        .given = spec->weight,
+        .seed = spec->seed,
+        .all_rows = spec->in_features,
+        .all_columns = spec->out_features,
+        .row = is_column ? 0 : layer->rows * layer->at.index,
+        .column = is_column ? layer->columns * layer->at.index : 0,
+        .scale = random_scale(spec),
+    };
+    KB_TRY(tp_make_tensor(ctx, layer->sip, &tensor, &layer->weight));
+    KB_TRY(tp_matmul_prepare(ctx, layer->weight, layer->at.index, shared_ranks(layer)));
+    return tp_fill_weight(ctx, layer->weight, "weight", layer->rows, layer->columns, layer->dtype,
+                          spec->door, &source);
+}
+
+/* Column: of the rank's outputs. Row: of all, on each rank. */
+static kb_error *make_bias(kb_context *ctx, const kb_tp_linear_spec *spec, tp_layer *layer)
+{
+    const kb_tensor_spec tensor = {.name = layer->name,
+                                   .dtype = layer->dtype,
+                                   .shape = KB_SHAPE(layer->columns),
+                                   .door = spec->door};
+    const tp_weight_source source = {
+        .given = spec->bias_values,
+        .seed = spec->seed != 0 ? spec->seed + 1 : 0,
+        .all_rows = 1,
+        .all_columns = spec->out_features,
+        .column = layer->kind == TP_COLUMN ? layer->columns * layer->at.index : 0,
+        .scale = random_scale(spec),
+    };
+    KB_TRY(tp_make_tensor(ctx, layer->sip, &tensor, &layer->bias));
+    return tp_fill_weight(ctx, layer->bias, "bias", 1, layer->columns, layer->dtype, spec->door,
+                          &source);
+}
+
+static kb_error *fill_layer(kb_context *ctx, const char *function, const kb_tp_linear_spec *spec,
+                            tp_layer *layer)
+{
+    bool is_column = layer->kind == TP_COLUMN;
+    KB_TRY(check_spec(function, spec, layer->at.size, is_column));
+    layer->inputs = spec->in_features;
+    layer->outputs = spec->out_features;
+    layer->rows = spec->in_features / (is_column ? 1 : layer->at.size);
+    layer->columns = spec->out_features / (is_column ? layer->at.size : 1);
+    layer->dtype = spec->dtype;
+    layer->gathers = spec->gather_output;
+    layer->whole_input = spec->input_is_parallel == KB_TP_NO;
+    layer->overlap = spec->overlap;
+    kb_error *err = make_weight(ctx, spec, layer);
+    if (!err && spec->bias)
+        err = make_bias(ctx, spec, layer);
+    return err ? kb_error_wrap(err, "%s: layer '%s'", function, layer->name) : NULL;
+}
+
+static kb_error *create(kb_context *ctx, const char *function, tp_layer_kind kind,
+                        const kb_tp_linear_spec *spec, kb_tp_layer *handle)
+{
+    tp_layer *layer;
+    KB_TRY(tp_add_layer(ctx, function, kind, spec->name, &layer, handle));
+    kb_error *err = fill_layer(ctx, function, spec, layer);
+    if (err)
+        tp_drop_layer(ctx, handle);
+    return err;
+}
+
+kb_error *kb_column_parallel_linear_create(kb_context *ctx, const kb_tp_linear_spec *spec,
+                                           kb_tp_layer *layer)
+{
+    return create(ctx, "kb_column_parallel_linear_create", TP_COLUMN, spec, layer);
+}
+
+kb_error *kb_row_parallel_linear_create(kb_context *ctx, const kb_tp_linear_spec *spec,
+                                        kb_tp_layer *layer)
+{
+    return create(ctx, "kb_row_parallel_linear_create", TP_ROW, spec, layer);
+}
+
+/* ---- Times ---- */
+
+/* Notes where the time went since then, of the launches that have this name. */
+static void note_times(kb_context *ctx, tp_layer *layer, kb_time began)
+{
+    const rt_figures figures = rt_get_figures(ctx);
+    kb_tp_times *times = &layer->times;
+    *times = (kb_tp_times){.total = kb_context_now(ctx) - began};
+    for (size_t i = figures.launch_count; i > 0 && times->kernel == 0; i--) {
+        const kb_launch_result *result = &figures.launches[i - 1];
+        if (result->issued < began)
+            break;
+        if (result->sip != layer->sip || strcmp(result->name, layer->name) != 0)
+            continue;
+        times->kernel = result->pe_exec;
+        times->gemm = result->pe_exec - result->split.communication / (kb_time)result->pes;
+    }
+    times->exposed = times->total - times->gemm;
+}
+
+/* ---- Forward ---- */
+
+static kb_error *check_input(kb_context *ctx, const char *function, const tp_layer *layer,
+                             kb_tensor input, uint64_t features, kb_shape *shape)
+{
+    tp_view view;
+    uint32_t sip;
+    kb_error *err = tp_view_make(ctx, input, &view);
+    if (err)
+        return kb_error_wrap(err, "%s: input", function);
+    KB_TRY(kb_tensor_device(ctx, input, &sip));
+    KB_TRY(kb_tensor_shape(ctx, input, shape));
+    if (sip != layer->sip)
+        return kb_error_new(KB_ERR_INPUT,
+                            "%s: the input is on sip%" PRIu32 ", but layer '%s' on sip%" PRIu32,
+                            function, sip, layer->name, layer->sip);
+    if ((uint64_t)view.columns != features)
+        return kb_error_new(KB_ERR_INPUT,
+                            "%s: the input has %" PRId64 " columns, but layer '%s' takes %" PRIu64,
+                            function, view.columns, layer->name, features);
+    if (view.dtype != layer->dtype)
+        return kb_error_new(KB_ERR_INPUT, "%s: the input is %s, but layer '%s' is %s", function,
+                            kb_dtype_name(view.dtype), layer->name, kb_dtype_name(layer->dtype));
+    if (view.rows == 0)
+        return kb_error_new(KB_ERR_INPUT, "%s: the input has no rows", function);
+    return NULL;
+}
+
+static kb_error *run_column(kb_context *ctx, tp_layer *layer, kb_tensor input, uint64_t rows,
+                            kb_tensor output)
+{
+    tp_matmul_spec product = {
+        .name = layer->name, .x = input, .w = layer->weight, .bias = layer->bias, .out = output};
+    if (!layer->gathers || layer->at.size == 1)
+        return tp_matmul(ctx, &product);
+    kb_tensor gathered;
+    KB_TRY(tp_get_buffer(ctx, layer, TP_PARTIAL, rows, layer->columns, layer->dtype, &product.out));
+    KB_TRY(tp_get_buffer(ctx, layer, TP_GATHERED, rows * layer->at.size, layer->columns,
+                         layer->dtype, &gathered));
+    KB_TRY(tp_matmul(ctx, &product));
+    return tp_gather_columns(ctx, &layer->at, "gather_output", product.out, gathered, output);
+}
+
+kb_error *kb_column_parallel_linear_forward(kb_context *ctx, kb_tp_layer handle, kb_tensor input,
+                                            kb_tensor *output)
+{
+    static const char function[] = "kb_column_parallel_linear_forward";
+    tp_layer *layer;
+    kb_shape shape;
+    KB_TRY(tp_find_layer(ctx, function, TP_COLUMN, handle, &layer));
+    KB_TRY(check_input(ctx, function, layer, input, layer->rows, &shape));
+    kb_shape made = tp_with_columns(&shape, layer->gathers ? layer->outputs : layer->columns);
+    bool was_given = output->id != 0;
+    KB_TRY(tp_take_output(ctx, function, layer->sip, layer->name, &made, layer->dtype, output));
+    kb_time began = kb_context_now(ctx);
+    kb_error *err = run_column(ctx, layer, input, tp_shape_rows(&shape), *output);
+    if (!err)
+        note_times(ctx, layer, began);
+    return tp_end_output(ctx, err, was_given, output);
+}
+
+/* In which partial results are added up over the ranks: f8 cannot be, and i8 is too narrow. */
+static kb_dtype sum_dtype(kb_dtype dtype)
+{
+    if (dtype == KB_F8E4M3 || dtype == KB_F8E5M2)
+        return KB_F32;
+    return dtype == KB_I8 ? KB_I32 : dtype;
+}
+
+static kb_error *run_row(kb_context *ctx, tp_layer *layer, kb_tensor input, uint64_t rows,
+                         kb_tensor output)
+{
+    kb_dtype dtype = sum_dtype(layer->dtype);
+    tp_matmul_spec product = {.name = layer->name,
+                              .x = input,
+                              .w = layer->weight,
+                              .out = output,
+                              .x_columns = (int64_t)layer->rows};
+    if (layer->whole_input)
+        product.x_column = (int64_t)(layer->rows * layer->at.index);
+    tp_view view;
+    KB_TRY(tp_view_make(ctx, output, &view));
+    if (layer->at.size == 1 || (shared_ranks(layer) > 1 && view.copies == 1)) {
+        product.bias = layer->bias;
+        product.rank = layer->at.index;
+        product.ranks = layer->at.size;
+        product.chunks = layer->overlap;
+        product.sum_dtype = dtype;
+        return tp_matmul(ctx, &product);
+    }
+    if (dtype != layer->dtype)
+        KB_TRY(tp_get_buffer(ctx, layer, TP_PARTIAL, rows, layer->columns, dtype, &product.out));
+    KB_TRY(tp_matmul(ctx, &product));
+    KB_TRY(tp_all_reduce(ctx, &layer->at, product.out, KB_SUM));
+    if (layer->bias.id == 0 && dtype == layer->dtype)
+        return NULL;
+    const tp_relayout_spec add = {
+        .name = "add_bias", .to = output, .from = product.out, .bias = layer->bias};
+    return tp_relayout(ctx, &add);
+}
+
+kb_error *kb_row_parallel_linear_forward(kb_context *ctx, kb_tp_layer handle, kb_tensor input,
+                                         kb_tensor *output)
+{
+    static const char function[] = "kb_row_parallel_linear_forward";
+    tp_layer *layer;
+    kb_shape shape;
+    KB_TRY(tp_find_layer(ctx, function, TP_ROW, handle, &layer));
+    KB_TRY(check_input(ctx, function, layer, input,
+                       layer->whole_input ? layer->inputs : layer->rows, &shape));
+    kb_shape made = tp_with_columns(&shape, layer->columns);
+    bool was_given = output->id != 0;
+    KB_TRY(tp_take_output(ctx, function, layer->sip, layer->name, &made, layer->dtype, output));
+    kb_time began = kb_context_now(ctx);
+    kb_error *err = run_row(ctx, layer, input, tp_shape_rows(&shape), *output);
+    if (!err)
+        note_times(ctx, layer, began);
+    return tp_end_output(ctx, err, was_given, output);
+}

@@ -1,0 +1,160 @@
+/*
+ * rank_sums.c: the sum over ranks, in the kernel that makes the products.
+ *
+ * Each PE has the same parts of the product as the PE of the same place on every other rank. Of a
+ * part each rank has a *share*, of rows or columns. A group of parts goes through three stages:
+ *
+ *     scatter   each rank sends the others their shares
+ *     reduce    each rank adds up its own share, in the order of ranks, and sends the others the
+ * sum store     each rank stores the sums of all shares
+ *
+ * When a group of products has been issued, each group before it goes one stage further: values
+ * cross the fabric while the array works. Every element is added up on one rank alone, so the
+ * result is the same bits on all ranks.
+ *
+ * Receives are posted before the sends of the same stage, and stages follow each other in the same
+ * order on all ranks: so messages of a direction are received in the order of their sends, and a
+ * rank that waits for a slot waits for one that is behind it, never in a circle.
+ */
+#include "matmul_private.h"
+
+/* The rank's share of a part: of its rows, or of its columns if there are too few rows. */
+static tp_rect share_of(const member *me, const tp_rect *at, int64_t rank)
+{
+    tp_rect share = *at;
+    int64_t ranks = me->plan->ranks;
+    if (at->rows >= ranks) {
+        share.row += tl_part_begin(at->rows, ranks, rank);
+        share.rows = tl_part_size(at->rows, ranks, rank);
+    } else {
+        share.column += tl_part_begin(at->columns, ranks, rank);
+        share.columns = tl_part_size(at->columns, ranks, rank);
+    }
+    return share;
+}
+
+static bool is_empty(const tp_rect *at)
+{
+    return at->rows == 0 || at->columns == 0;
+}
+
+/* What this rank has of a share. */
+static tl_tensor own_share(tl_context *tl, const rank_piece *piece, const tp_rect *share)
+{
+    bool by_rows = share->columns == piece->at.columns;
+    int64_t begin = by_rows ? share->row - piece->at.row : share->column - piece->at.column;
+    int64_t size = by_rows ? share->rows : share->columns;
+    return tl_slice(piece->own, by_rows ? 0 : 1, begin, begin + size);
+}
+
+/* The ranks behind this one first, so that not all send to the same. */
+static int64_t peer_at(const member *me, int64_t step)
+{
+    return (me->plan->rank + step) % me->plan->ranks;
+}
+
+/* ---- Scatter ---- */
+
+static void receive_shares(tl_context *tl, const member *me, rank_piece *piece)
+{
+    tp_rect share = share_of(me, &piece->at, me->plan->rank);
+    for (int64_t step = 1; step < me->plan->ranks && !is_empty(&share); step++) {
+        int64_t peer = peer_at(me, step);
+        piece->others[peer] = tl_recv_async(tp_rank_name(peer), tl_shape(share.rows, share.columns),
+                                            me->plan->sum_dtype);
+    }
+}
+
+static void send_shares(tl_context *tl, const member *me, const rank_piece *piece)
+{
+    for (int64_t step = 1; step < me->plan->ranks; step++) {
+        int64_t peer = peer_at(me, step);
+        tp_rect share = share_of(me, &piece->at, peer);
+        if (is_empty(&share))
+            continue;
+        tl_tensor value = own_share(tl, piece, &share);
+        tl_send(tp_rank_name(peer), value);
+        tl_free(value);
+    }
+}
+
+/* ---- Reduce ---- */
+
+static void receive_results(tl_context *tl, const member *me, rank_piece *piece)
+{
+    for (int64_t step = 1; step < me->plan->ranks; step++) {
+        int64_t peer = peer_at(me, step);
+        tp_rect share = share_of(me, &piece->at, peer);
+        if (!is_empty(&share))
+            piece->results[peer] = tl_recv_async(
+                tp_rank_name(peer), tl_shape(share.rows, share.columns), me->plan->out.dtype);
+    }
+}
+
+/* This rank's share of all ranks, added up and rounded as a collective would. */
+static tl_tensor reduce_share(tl_context *tl, const member *me, const rank_piece *piece,
+                              const tp_rect *share)
+{
+    kb_dtype wire = me->plan->sum_dtype, wide = tp_member_sum_dtype(me);
+    tl_tensor sum = {0};
+    for (int64_t rank = 0; rank < me->plan->ranks; rank++) {
+        tl_tensor next = rank == me->plan->rank ? own_share(tl, piece, share) : piece->others[rank];
+        next = tp_cast(tl, next, wire, wide);
+        if (sum.id != 0) {
+            tl_tensor more = tl_add(sum, next);
+            tl_free(sum);
+            tl_free(next);
+            next = more;
+        }
+        sum = next;
+    }
+    sum = tp_cast(tl, sum, wide, wire);
+    return tp_finish_sum(tl, me, share, sum, wire);
+}
+
+static void send_result(tl_context *tl, const member *me, rank_piece *piece)
+{
+    tp_rect share = share_of(me, &piece->at, me->plan->rank);
+    if (is_empty(&share))
+        return;
+    tl_tensor result = reduce_share(tl, me, piece, &share);
+    for (int64_t step = 1; step < me->plan->ranks; step++)
+        tl_send(tp_rank_name(peer_at(me, step)), result);
+    piece->results[me->plan->rank] = result;
+}
+
+/* ---- Store ---- */
+
+static void store_results(tl_context *tl, const member *me, const rank_piece *piece)
+{
+    for (int64_t rank = 0; rank < me->plan->ranks; rank++) {
+        tp_rect share = share_of(me, &piece->at, rank);
+        if (is_empty(&share))
+            continue;
+        tp_store(tl, &me->plan->out, me->out, share, piece->results[rank]);
+        tl_free(piece->results[rank]);
+    }
+    tl_free(piece->own);
+}
+
+/* ---- Stages ---- */
+
+bool tp_advance_rank_sums(tl_context *tl, const member *me, rank_sums *sums)
+{
+    rank_batch *scatter = &sums->complete, *reduce = &sums->scattered, *store = &sums->gathered;
+    for (int64_t i = 0; i < scatter->count; i++)
+        receive_shares(tl, me, &scatter->pieces[i]);
+    for (int64_t i = 0; i < scatter->count; i++)
+        send_shares(tl, me, &scatter->pieces[i]);
+    for (int64_t i = 0; i < reduce->count; i++)
+        receive_results(tl, me, &reduce->pieces[i]);
+    for (int64_t i = 0; i < reduce->count; i++)
+        send_result(tl, me, &reduce->pieces[i]);
+    for (int64_t i = 0; i < store->count; i++)
+        store_results(tl, me, &store->pieces[i]);
+    bool any = scatter->count > 0 || reduce->count > 0;
+    *store = *reduce;
+    *reduce = *scatter;
+    scatter->count = 0;
+    return any;
+}

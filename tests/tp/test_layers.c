@@ -1,0 +1,198 @@
+/*
+ * test_layers.c: linear layers on machines of several sizes and topologies, for tensor parallel
+ * sizes 1 to 6, against products in double precision. Contents are small integers, so that sums are
+ * exact and results are compared bit for bit.
+ */
+#include "ranks.h"
+
+typedef struct mlp {
+    uint32_t size; /* tensor parallel */
+    uint64_t rows, in, hidden, out;
+    kb_dtype dtype;
+    bool bias, gather, whole_input;
+    uint32_t overlap;
+    uint64_t axes; /* of the input: 2 or 3 */
+} mlp;
+
+static kb_error *run_column(kb_context *ctx, const mlp *is, kb_tensor x, const double *w,
+                            const double *b, kb_tensor *y)
+{
+    kb_tp_layer layer;
+    const kb_tp_linear_spec spec = {
+        .name = "up",
+        .in_features = is->in,
+        .out_features = is->hidden,
+        .dtype = is->dtype,
+        .bias = is->bias,
+        .gather_output = is->gather,
+        .weight = make_host_tensor(ctx, is->dtype, KB_SHAPE(is->in, is->hidden), w),
+        .bias_values =
+            is->bias ? make_host_tensor(ctx, is->dtype, KB_SHAPE(is->hidden), b) : (kb_tensor){0},
+        .door = KB_BACKDOOR,
+    };
+    KB_TRY(kb_column_parallel_linear_create(ctx, &spec, &layer));
+    KB_TRY(kb_column_parallel_linear_forward(ctx, layer, x, y));
+    KB_TRY(kb_column_parallel_linear_forward(ctx, layer, x, y)); /* again, into the same */
+    return kb_tp_layer_free(ctx, layer);
+}
+
+static kb_error *run_row(kb_context *ctx, const mlp *is, kb_tensor x, const double *w,
+                         const double *b, kb_tensor *y)
+{
+    kb_tp_layer layer;
+    const kb_tp_linear_spec spec = {
+        .name = "down",
+        .in_features = is->hidden,
+        .out_features = is->out,
+        .dtype = is->dtype,
+        .bias = is->bias,
+        .input_is_parallel = is->whole_input ? KB_TP_NO : KB_TP_DEFAULT,
+        .overlap = is->overlap,
+        .weight = make_host_tensor(ctx, is->dtype, KB_SHAPE(is->hidden, is->out), w),
+        .bias_values =
+            is->bias ? make_host_tensor(ctx, is->dtype, KB_SHAPE(is->out), b) : (kb_tensor){0},
+        .door = KB_BACKDOOR,
+    };
+    KB_TRY(kb_row_parallel_linear_create(ctx, &spec, &layer));
+    KB_TRY(kb_row_parallel_linear_forward(ctx, layer, x, y));
+    KB_TRY(kb_row_parallel_linear_forward(ctx, layer, x, y));
+    return kb_tp_layer_free(ctx, layer);
+}
+
+/* Sparse: few entries are not 0, so that the second product is exact in all dtypes. */
+static double *sparse(uint64_t seed, uint64_t count, uint64_t every)
+{
+    double *numbers = integers(seed, count);
+    for (uint64_t i = 0; i < count; i++)
+        if ((i + seed) % every != 0)
+            numbers[i] = 0;
+    return numbers;
+}
+
+static kb_error *work(kb_context *ctx, uint32_t rank, void *arg)
+{
+    mlp *is = arg;
+    KB_TRY(join_ranks(ctx, rank, is->size));
+    uint32_t index;
+    KB_TRY(kb_tp_get_tensor_model_parallel_rank(ctx, &index));
+    uint64_t m = is->rows, part = is->hidden / is->size;
+    uint64_t salt = rank / is->size; /* data parallel groups have other inputs */
+    double *x = sparse(salt + 1, m * is->in, 3), *w1 = sparse(2, is->in * is->hidden, 5),
+           *w2 = sparse(3, is->hidden * is->out, 7), *b1 = integers(4, is->hidden),
+           *b2 = integers(5, is->out), *h = integers(0, m * is->hidden),
+           *y = integers(0, m * is->out);
+    multiply(x, w1, is->bias ? b1 : NULL, h, m, is->in, is->hidden);
+    multiply(h, w2, is->bias ? b2 : NULL, y, m, is->hidden, is->out);
+    kb_shape shape = is->axes == 3 ? KB_SHAPE(1, m, is->in) : KB_SHAPE(m, is->in);
+    static const kb_policy columns = {.cube = KB_COLUMN_WISE, .pe = KB_ROW_WISE};
+    kb_tensor tx = make_tensor(ctx, "x", is->dtype, shape, &columns, x), th = {0}, ty = {0};
+    KB_TRY(run_column(ctx, is, tx, w1, b1, &th));
+    expect_columns(ctx, th, h, m, is->hidden, is->gather ? 0 : part * index,
+                   is->gather ? is->hidden : part);
+    KB_TRY(run_row(ctx, is, th, w2, b2, &ty));
+    expect_columns(ctx, ty, y, m, is->out, 0, is->out);
+    kb_shape made;
+    KB_TRY(kb_tensor_shape(ctx, ty, &made));
+    assert_int_equal(made.rank, is->axes);
+    double *all[] = {x, w1, w2, b1, b2, h, y};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        free(all[i]);
+    return NULL;
+}
+
+static void run_mlp(machine_size machine, const char *ccl_setting, mlp is)
+{
+    kb_context *ctx =
+        open_machine(machine, (kb_context_options){.races = KB_RACES_FAIL,
+                                                   .settings = ccl_setting ? &ccl_setting : NULL,
+                                                   .setting_count = ccl_setting ? 1 : 0});
+    expect_ok(kb_spawn(ctx, work, &is, machine.sips));
+    kb_context_destroy(ctx);
+}
+
+static void layers_of_any_size(void **unused)
+{
+    (void)unused;
+    static const struct {
+        machine_size machine;
+        uint32_t size;
+    } cases[] = {
+        {{.sips = 1, .w = 2, .h = 1, .pes = 2}, 1},
+        {{.sips = 2, .w = 2, .h = 1, .pes = 3}, 1},
+        {{.sips = 2, .w = 1, .h = 1, .pes = 1}, 2},
+        {{.sips = 4, .w = 1, .h = 2, .pes = 2, .sip_extra = ", topology: torus_2d, w: 2, h: 2"}, 2},
+        {{.sips = 3, .w = 3, .h = 1, .pes = 2}, 3},
+        {{.sips = 4,
+          .w = 2,
+          .h = 1,
+          .pes = 2,
+          .sip_extra = ", topology: mesh_2d_no_wrap, w: 4, h: 1"},
+         4},
+        {{.sips = 6, .w = 1, .h = 1, .pes = 3}, 6},
+        {{.sips = 6,
+          .w = 2,
+          .h = 1,
+          .pes = 1,
+          .sip_extra = ", topology: mesh_2d_no_wrap, w: 3, h: 2"},
+         3},
+    };
+    static const kb_dtype dtypes[] = {KB_F16, KB_BF16, KB_F32, KB_I32, KB_F8E5M2, KB_I8};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int variant = 0; variant < 4; variant++) {
+            const uint64_t rows[] = {1, 5, 64, 17};
+            mlp is = {.size = cases[i].size,
+                      .rows = rows[variant],
+                      .in = 20 + i,
+                      .hidden = 12 * (1 + i % 3),
+                      .out = 37 + 60 * (uint64_t)(variant == 2),
+                      .dtype = dtypes[(i + (size_t)variant) % 3],
+                      .bias = variant % 2 == 1,
+                      .gather = variant == 3,
+                      .whole_input = variant == 3,
+                      .overlap = (uint32_t)(variant == 2   ? 3
+                                            : variant == 1 ? 1
+                                                           : 0),
+                      .axes = variant == 1 ? 3 : 2};
+            run_mlp(cases[i].machine, NULL, is);
+        }
+}
+
+/* Sums are small enough for all types: up to 8 in f8. */
+static void layers_of_any_dtype(void **unused)
+{
+    (void)unused;
+    for (int dtype = 0; dtype < KB_DTYPES; dtype++)
+        for (uint32_t overlap = 0; overlap < 3; overlap += 2) {
+            mlp is = {.size = 2,
+                      .rows = 6,
+                      .in = 4,
+                      .hidden = 8,
+                      .out = 10,
+                      .dtype = (kb_dtype)dtype,
+                      .bias = false,
+                      .overlap = overlap,
+                      .axes = 2};
+            run_mlp((machine_size){.sips = 2, .w = 2, .h = 1, .pes = 2}, NULL, is);
+        }
+}
+
+/* An algorithm in ccl.yaml that adds up shards inside a SIP does not change what a layer means. */
+static void configured_algorithms_do_not_change_layers(void **unused)
+{
+    (void)unused;
+    mlp is = {.size = 2, .rows = 4, .in = 16, .hidden = 16, .out = 4, .axes = 2};
+    run_mlp((machine_size){.sips = 2, .w = 2, .h = 2, .pes = 2},
+            "ccl.defaults.algorithm=intercube_allreduce", is);
+    run_mlp((machine_size){.sips = 2, .w = 2, .h = 2, .pes = 2},
+            "ccl.defaults.algorithm=hierarchical_allreduce", is);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_of_any_size),
+        cmocka_unit_test(layers_of_any_dtype),
+        cmocka_unit_test(configured_algorithms_do_not_change_layers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
