@@ -161,7 +161,8 @@ tp_grid tp_choose_grid(const tp_pe_params *pe, const tp_problem *is, int64_t kep
 /* ---- The steps ---- */
 
 enum {
-    CHUNK_ROWS = 2,    /* folds of the array in a chunk, */
+    CHUNK_ROWS = 2,    /* folds of the array in a chunk: the array can begin early; */
+    LONG_CHUNK = 4,    /* the same if the first group waits for x: fewer loads; */
     STRIP_COLUMNS = 2, /* and in a strip */
     BLOCK_ROWS = 256,
 };
@@ -172,7 +173,7 @@ tp_steps tp_choose_steps(const tp_pe_params *pe, const tp_problem *is, const tp_
     const int64_t x_bytes = (int64_t)kb_dtype_bytes(is->x),
                   w_bytes = (int64_t)kb_dtype_bytes(is->w);
     tp_steps s = {.block = min_of(grid->m_size, BLOCK_ROWS),
-                  .chunk = CHUNK_ROWS * pe->array_rows,
+                  .chunk = (chunks > 0 ? LONG_CHUNK : CHUNK_ROWS) * pe->array_rows,
                   .strip = STRIP_COLUMNS * pe->array_columns,
                   .strips = TP_MAX_STRIPS,
                   .chunks = chunks};

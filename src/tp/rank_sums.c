@@ -8,9 +8,12 @@
  *     reduce    each rank adds up its own share, in the order of ranks, and sends the others the
  * sum store     each rank stores the sums of all shares
  *
+ * Two ranks send each other all of a part instead, and both add it up, in the same order: that is
+ * no more to send, and nothing has to come back.
+ *
  * When a group of products has been issued, each group before it goes one stage further: values
- * cross the fabric while the array works. Every element is added up on one rank alone, so the
- * result is the same bits on all ranks.
+ * cross the fabric while the array works. Every element is added up on one rank alone, or from the
+ * same values in the same order, so the result is the same bits on all ranks.
  *
  * Receives are posted before the sends of the same stage, and stages follow each other in the same
  * order on all ranks: so messages of a direction are received in the order of their sends, and a
@@ -18,11 +21,19 @@
  */
 #include "matmul_private.h"
 
+/* Whether each rank adds up all of a part. */
+static bool sums_everywhere(const member *me)
+{
+    return me->plan->ranks == 2;
+}
+
 /* The rank's share of a part: of its rows, or of its columns if there are too few rows. */
 static tp_rect share_of(const member *me, const tp_rect *at, int64_t rank)
 {
     tp_rect share = *at;
     int64_t ranks = me->plan->ranks;
+    if (sums_everywhere(me))
+        return share;
     if (at->rows >= ranks) {
         share.row += tl_part_begin(at->rows, ranks, rank);
         share.rows = tl_part_size(at->rows, ranks, rank);
@@ -82,7 +93,7 @@ static void send_shares(tl_context *tl, const member *me, const rank_piece *piec
 
 static void receive_results(tl_context *tl, const member *me, rank_piece *piece)
 {
-    for (int64_t step = 1; step < me->plan->ranks; step++) {
+    for (int64_t step = 1; step < me->plan->ranks && !sums_everywhere(me); step++) {
         int64_t peer = peer_at(me, step);
         tp_rect share = share_of(me, &piece->at, peer);
         if (!is_empty(&share))
@@ -118,7 +129,7 @@ static void send_result(tl_context *tl, const member *me, rank_piece *piece)
     if (is_empty(&share))
         return;
     tl_tensor result = reduce_share(tl, me, piece, &share);
-    for (int64_t step = 1; step < me->plan->ranks; step++)
+    for (int64_t step = 1; step < me->plan->ranks && !sums_everywhere(me); step++)
         tl_send(tp_rank_name(peer_at(me, step)), result);
     piece->results[me->plan->rank] = result;
 }
@@ -129,7 +140,7 @@ static void store_results(tl_context *tl, const member *me, const rank_piece *pi
 {
     for (int64_t rank = 0; rank < me->plan->ranks; rank++) {
         tp_rect share = share_of(me, &piece->at, rank);
-        if (is_empty(&share))
+        if (piece->results[rank].id == 0)
             continue;
         tp_store(tl, &me->plan->out, me->out, share, piece->results[rank]);
         tl_free(piece->results[rank]);
