@@ -300,7 +300,64 @@ kb_error *tp_end_output(kb_context *ctx, kb_error *err, bool was_given, kb_tenso
     return err;
 }
 
+/* ---- Tokens and targets ---- */
+
+/* The same elements row by row on one PE. */
+static kb_error *pack(kb_context *ctx, kb_tensor tensor, uint32_t sip, tp_indices *indices)
+{
+    static const kb_policy one_pe = {.num_cubes = 1, .num_pes = 1};
+    const kb_tensor_spec spec = {
+        .name = "indices", .dtype = KB_I32, .shape = indices->shape, .policy = &one_pe};
+    KB_TRY(tp_make_tensor(ctx, sip, &spec, &indices->packed));
+    const tp_relayout_spec copy = {.name = "pack", .to = indices->packed, .from = tensor};
+    kb_error *err = tp_relayout(ctx, &copy);
+    indices->is_copy = !err;
+    return tp_end_output(ctx, err, false, &indices->packed);
+}
+
+kb_error *tp_get_indices(kb_context *ctx, const char *function, const char *what, kb_tensor tensor,
+                         uint32_t sip, tp_indices *indices)
+{
+    rt_tensor_view view;
+    *indices = (tp_indices){.packed = tensor};
+    KB_TRY(rt_view_tensor(ctx, tensor, &view));
+    indices->shape = view.shape;
+    indices->count = view.elements;
+    if (view.on_host)
+        return kb_error_new(KB_ERR_INPUT,
+                            "%s: the %s '%s' are on the host: copy them to a device first "
+                            "(kb_tensor_copy)",
+                            function, what, view.name);
+    if (view.sip != sip)
+        return kb_error_new(KB_ERR_INPUT,
+                            "%s: the %s '%s' are on sip%" PRIu32 ": expected sip%" PRIu32, function,
+                            what, view.name, view.sip, sip);
+    if (view.dtype != KB_I32)
+        return kb_error_new(KB_ERR_INPUT, "%s: the %s '%s' are %s: expected i32", function, what,
+                            view.name, kb_dtype_name(view.dtype));
+    if (view.elements == 0)
+        return kb_error_new(KB_ERR_INPUT, "%s: there are no %s", function, what);
+    bool is_packed = view.shards[0].nbytes == view.bytes;
+    return is_packed ? NULL : pack(ctx, tensor, sip, indices);
+}
+
+kb_error *tp_free_indices(kb_context *ctx, const tp_indices *indices, kb_error *err)
+{
+    kb_error *freed = indices->is_copy ? kb_tensor_free(ctx, indices->packed) : NULL;
+    if (!err)
+        return freed;
+    kb_error_free(freed);
+    return err;
+}
+
 /* ---- Collectives ---- */
+
+kb_dtype tp_reduce_dtype(kb_dtype dtype)
+{
+    if (dtype == KB_F8E4M3 || dtype == KB_F8E5M2)
+        return KB_F32;
+    return dtype == KB_I8 ? KB_I32 : dtype;
+}
 
 kb_collective_options tp_collective_options(const tp_rank *at)
 {

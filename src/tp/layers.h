@@ -4,6 +4,7 @@
 
 #include <kernbench/tp.h>
 
+#include "relayout.h"
 #include "state.h"
 
 typedef enum tp_layer_kind { TP_COLUMN, TP_ROW, TP_EMBEDDING } tp_layer_kind;
@@ -77,7 +78,24 @@ KB_MUST_USE kb_error *tp_all_reduce(kb_context *ctx, const tp_rank *at, kb_tenso
 KB_MUST_USE kb_error *tp_gather_columns(kb_context *ctx, const tp_rank *at, const char *name,
                                         kb_tensor input, kb_tensor staging, kb_tensor output);
 
-/* "(4, 8)" as a shape with another last axis. */
+/* The dtype in which values are added up over ranks: f8 cannot be, and i8 is too narrow. */
+kb_dtype tp_reduce_dtype(kb_dtype dtype);
+
+/* Tokens or targets: I32, packed row by row on one PE, so that kernels find one by its number. */
+typedef struct tp_indices {
+    kb_tensor packed;
+    kb_shape shape;
+    uint64_t count;
+    bool is_copy; /* of a tensor in another layout */
+} tp_indices;
+
+KB_MUST_USE kb_error *tp_get_indices(kb_context *ctx, const char *function, const char *what,
+                                     kb_tensor tensor, uint32_t sip, tp_indices *indices);
+
+/* Hands on the error, if there is one. */
+KB_MUST_USE kb_error *tp_free_indices(kb_context *ctx, const tp_indices *indices, kb_error *err);
+
+/* The shape with another last axis. */
 kb_shape tp_with_columns(const kb_shape *shape, uint64_t columns);
 
 /* Rows of a shape that is seen as a matrix. */

@@ -221,18 +221,10 @@ kb_error *kb_column_parallel_linear_forward(kb_context *ctx, kb_tp_layer handle,
     return tp_end_output(ctx, err, was_given, output);
 }
 
-/* In which partial results are added up over the ranks: f8 cannot be, and i8 is too narrow. */
-static kb_dtype sum_dtype(kb_dtype dtype)
-{
-    if (dtype == KB_F8E4M3 || dtype == KB_F8E5M2)
-        return KB_F32;
-    return dtype == KB_I8 ? KB_I32 : dtype;
-}
-
 static kb_error *run_row(kb_context *ctx, tp_layer *layer, kb_tensor input, uint64_t rows,
                          kb_tensor output)
 {
-    kb_dtype dtype = sum_dtype(layer->dtype);
+    kb_dtype dtype = tp_reduce_dtype(layer->dtype);
     tp_matmul_spec product = {.name = layer->name,
                               .x = input,
                               .w = layer->weight,

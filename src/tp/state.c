@@ -19,6 +19,14 @@ static void fini(void *self)
         next = plan->next;
         free(plan);
     }
+    for (tp_embedding_plan *plan = state->embeddings, *next; plan; plan = next) {
+        next = plan->next;
+        free(plan);
+    }
+    for (tp_row_plan *plan = state->row_steps, *next; plan; plan = next) {
+        next = plan->next;
+        free(plan);
+    }
     for (tp_team_queues *queues = state->queues, *next; queues; queues = next) {
         next = queues->next;
         free(queues);

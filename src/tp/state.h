@@ -58,6 +58,28 @@ typedef struct tp_relayout_plan {
     int64_t piece_bytes;           /* of the TCM, for a piece of it */
 } tp_relayout_plan;
 
+/* A table of embeddings and the tokens of a call; the same. */
+typedef struct tp_embedding_plan {
+    struct tp_embedding_plan *next;
+    kb_kernel kernel;
+    tp_view table, out;
+    int64_t first_token; /* of the rank */
+    int64_t cubes, pes;  /* of the device; of a cube */
+} tp_embedding_plan;
+
+/* A step of the cross-entropy; the same. */
+typedef enum tp_row_step { TP_ROW_MAX, TP_ROW_SUM_EXP, TP_ROW_PREDICT, TP_ROW_LOSS } tp_row_step;
+typedef struct tp_row_plan {
+    struct tp_row_plan *next;
+    kb_kernel kernel;
+    tp_row_step step;
+    tp_view logits;
+    int64_t rows;
+    int64_t first_column; /* of the rank, in the vocabulary */
+    int64_t piece;        /* columns at a time */
+    int64_t cubes, pes;
+} tp_row_plan;
+
 /* Queues between the members of all teams of a size on one or more devices and, if there are more,
  * between the PEs of different devices that have the same place. */
 typedef struct tp_team_queues {
@@ -85,6 +107,8 @@ typedef struct tp_state {
     KB_VEC(tp_layer *) layers; /* by their numbers, from 1; NULL: freed */
     tp_matmul_plan *matmuls;
     tp_relayout_plan *relayouts;
+    tp_embedding_plan *embeddings;
+    tp_row_plan *row_steps;
     tp_team_queues *queues;
     kb_tensor *everywhere; /* by SIP: a byte at each of its PEs; 0 until it is needed */
 } tp_state;
