@@ -41,6 +41,13 @@ void tp_free_layers(tp_state *state)
     state->layers.count = 0;
 }
 
+static char *copy_text(const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    char *copy = kb_alloc_array(bytes, 1);
+    return copy ? memcpy(copy, text, bytes) : NULL;
+}
+
 kb_error *tp_add_layer(kb_context *ctx, const char *function, tp_layer_kind kind, const char *name,
                        tp_layer **out, kb_tp_layer *handle)
 {
@@ -56,7 +63,7 @@ kb_error *tp_add_layer(kb_context *ctx, const char *function, tp_layer_kind kind
                             ": each rank makes its part, in a worker (kb_spawn)",
                             function, at.size);
     tp_layer *layer = kb_alloc_zeroed(1, sizeof *layer);
-    char *copy = strdup(name ? name : names[kind]);
+    char *copy = copy_text(name ? name : names[kind]);
     if (!layer || !copy || !kb_vec_push(&state->layers, layer)) {
         free(layer);
         free(copy);

@@ -41,7 +41,16 @@ static void fini(void *self)
     free(state);
 }
 
-static const rt_hooks hooks = {.fini = fini};
+/* Queues whose installer failed are not used: others would wait for them. */
+static void workers_gone(void *self, bool failed)
+{
+    tp_state *state = self;
+    (void)failed;
+    for (tp_team_queues *queues = state->queues; queues; queues = queues->next)
+        queues->unusable = !queues->installed;
+}
+
+static const rt_hooks hooks = {.workers_gone = workers_gone, .fini = fini};
 
 kb_error *tp_get_state(kb_context *ctx, tp_state **out)
 {
@@ -182,7 +191,8 @@ static kb_error *create_queues(tp_state *state, tp_team_queues *q)
 static tp_team_queues *find_queues(const tp_state *state, uint32_t sip, uint32_t sips, int64_t team)
 {
     tp_team_queues *queues = state->queues;
-    while (queues && (queues->sip != sip || queues->sips != sips || queues->team != team))
+    while (queues &&
+           (queues->sip != sip || queues->sips != sips || queues->team != team || queues->unusable))
         queues = queues->next;
     return queues;
 }
@@ -205,6 +215,7 @@ static kb_error *add_queues(tp_state *state, uint32_t sip, uint32_t sips, int64_
     state->queues = queues;
     err = kb_queues_install(state->ctx, queues->set);
     queues->installed = !err;
+    queues->unusable = err != NULL;
     *out = queues;
     return err;
 }

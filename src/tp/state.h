@@ -87,7 +87,7 @@ typedef struct tp_team_queues {
     uint32_t sip, sips; /* the first, and how many */
     int64_t team;
     kb_queue_set set;
-    bool installed;
+    bool installed, unusable;
 } tp_team_queues;
 
 /* A rank, in its groups. */

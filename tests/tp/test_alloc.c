@@ -1,0 +1,81 @@
+/*
+ * test_alloc.c: allocations fail in turn while model parallelism is initialised and layers are made
+ * and used. What comes of it is an error about memory, and nothing is lost.
+ */
+#include "support/failing_alloc.h"
+
+#include "ranks.h"
+
+static kb_error *use_layers(kb_context *ctx, uint32_t rank, void *arg)
+{
+    (void)arg;
+    static const kb_policy columns = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
+    kb_tensor x, h = {0}, y = {0}, tokens, rows = {0}, loss = {0};
+    kb_tp_layer up, down, table;
+    KB_TRY(join_ranks(ctx, rank, 2));
+    kb_tensor_spec spec = {
+        .name = "x", .dtype = KB_F32, .shape = KB_SHAPE(3, 8), .policy = &columns};
+    KB_TRY(kb_empty(ctx, &spec, &x));
+    spec.dtype = KB_I32;
+    spec.shape = KB_SHAPE(3);
+    KB_TRY(kb_empty(ctx, &spec, &tokens));
+    const kb_tp_linear_spec first = {.in_features = 8,
+                                     .out_features = 16,
+                                     .dtype = KB_F32,
+                                     .bias = true,
+                                     .gather_output = true,
+                                     .seed = 1};
+    const kb_tp_linear_spec second = {.in_features = 16,
+                                      .out_features = 8,
+                                      .dtype = KB_F32,
+                                      .bias = true,
+                                      .input_is_parallel = KB_TP_NO,
+                                      .overlap = 2};
+    const kb_tp_embedding_spec words = {.num_embeddings = 8, .embedding_dim = 4, .dtype = KB_F32};
+    KB_TRY(kb_column_parallel_linear_create(ctx, &first, &up));
+    KB_TRY(kb_row_parallel_linear_create(ctx, &second, &down));
+    KB_TRY(kb_vocab_parallel_embedding_create(ctx, &words, &table));
+    KB_TRY(kb_column_parallel_linear_forward(ctx, up, x, &h));
+    KB_TRY(kb_row_parallel_linear_forward(ctx, down, h, &y));
+    KB_TRY(kb_vocab_parallel_embedding_forward(ctx, table, tokens, &rows));
+    KB_TRY(kb_vocab_parallel_cross_entropy(ctx, rows, tokens, &loss));
+    KB_TRY(kb_tp_layer_free(ctx, up));
+    return kb_tp_destroy_model_parallel(ctx);
+}
+
+/* With the n-th allocation failing; false if there were fewer. */
+static bool try_nth(long n, failing_alloc_mode mode)
+{
+    kb_context *ctx =
+        open_machine((machine_size){.sips = 2, .w = 1, .h = 1, .pes = 2}, (kb_context_options){0});
+    failing_alloc_arm(n, mode);
+    kb_error *err = kb_spawn(ctx, use_layers, NULL, 2);
+    bool failed = failing_alloc_disarm();
+    if (err && kb_error_code(err) != KB_ERR_HOST)
+        fail_msg("allocation %ld: %s", n, kb_error_message(err));
+    if (!failed)
+        expect_ok(err);
+    kb_error_free(err);
+    kb_context_destroy(ctx);
+    return failed;
+}
+
+/* Every one of the first, then fewer and fewer. */
+static void nothing_is_lost_without_memory(void **unused)
+{
+    (void)unused;
+    for (int mode = FAIL_ONCE; mode <= FAIL_ONWARDS; mode++) {
+        size_t before = failing_alloc_live();
+        bool failed = true;
+        for (long n = 1; failed; n += n < 100 ? 1 : n < 1000 ? 7 : 31) {
+            failed = try_nth(n, (failing_alloc_mode)mode);
+            assert_int_equal(failing_alloc_live(), before);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_is_lost_without_memory)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
