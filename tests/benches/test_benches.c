@@ -17,8 +17,9 @@
 static kb_context *run(const kb_bench_spec *spec, const char *yaml, const int64_t *values,
                        kb_context_options options)
 {
-    char texts[3][40];
-    const char *settings[3];
+    char texts[8][40];
+    const char *settings[8];
+    assert_true(spec->param_count <= 8);
     for (size_t i = 0; i < spec->param_count; i++) {
         const kb_param *param = &spec->params[i];
         if (param->names)
@@ -197,6 +198,26 @@ static void launch_chain_keeps_its_order(void **state)
     }
 }
 
+/* batch, width, hidden, tp (0: all SIPs), overlap, activation, dtype. The bench compares both of
+ * its results with its own reference. */
+static void tp_mlp_is_verified(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][7] = {
+        {1, 6, 6, 0, 1, 0, 1}, {5, 33, 60, 1, 3, 1, 1}, {70, 100, 192, 0, 2, 2, 1}};
+    for (size_t shape = 0; shape < SMALL_MACHINES; shape++)
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            kb_context *ctx =
+                run(&bench_tp_mlp, small_machines[shape], sizes[i], (kb_context_options){0});
+            kb_time time = kb_context_now(ctx);
+            kb_context_destroy(ctx);
+            ctx = run(&bench_tp_mlp, small_machines[shape], sizes[i],
+                      (kb_context_options){.timing_only = true});
+            assert_int_equal(kb_context_now(ctx), time);
+            kb_context_destroy(ctx);
+        }
+}
+
 static void va_offset_verify_copies(void **state)
 {
     (void)state;
@@ -258,6 +279,7 @@ int main(void)
         cmocka_unit_test(va_offset_verify_copies),
         cmocka_unit_test(halo_exchanges_edges),
         cmocka_unit_test(launch_chain_keeps_its_order),
+        cmocka_unit_test(tp_mlp_is_verified),
         cmocka_unit_test(times_do_not_depend_on_data),
         cmocka_unit_test(streams_take_few_events),
     };

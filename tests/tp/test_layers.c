@@ -5,6 +5,8 @@
  */
 #include "ranks.h"
 
+#include <math.h>
+
 typedef struct mlp {
     uint32_t size; /* tensor parallel */
     uint64_t rows, in, hidden, out;
@@ -187,11 +189,114 @@ static void configured_algorithms_do_not_change_layers(void **unused)
             "ccl.defaults.algorithm=hierarchical_allreduce", is);
 }
 
+/* ---- Numbers whose sums are not exact ---- */
+
+typedef struct inexact {
+    uint32_t size, overlap;
+    uint64_t rows, in, hidden, out;
+    uint16_t *bits; /* of rank 0's result */
+    double worst;   /* relative to the largest element */
+} inexact;
+
+static double *fractions(uint64_t seed, uint64_t count, double scale)
+{
+    double *numbers = integers(0, count);
+    for (uint64_t i = 0; i < count; i++) {
+        uint16_t half;
+        float wide =
+            (float)(scale * (small_integer(seed, 3 * i) + small_integer(seed, 3 * i + 1) / 7 +
+                             small_integer(seed, 3 * i + 2) / 49));
+        kb_convert(KB_F16, &half, KB_F32, &wide, 1);
+        kb_convert(KB_F32, &wide, KB_F16, &half, 1);
+        numbers[i] = (double)wide;
+    }
+    return numbers;
+}
+
+static double ulp_of_f16(double x)
+{
+    int exponent;
+    frexp(x, &exponent);
+    return ldexp(1, (exponent < -13 ? -13 : exponent) - 11);
+}
+
+static kb_error *work_inexact(kb_context *ctx, uint32_t rank, void *arg)
+{
+    inexact *is = arg;
+    uint64_t m = is->rows, part = is->hidden / is->size;
+    KB_TRY(join_ranks(ctx, rank, is->size));
+    double *x = fractions(1, m * is->in, 0.25), *w1 = fractions(2, is->in * is->hidden, 0.05),
+           *w2 = fractions(3, is->hidden * is->out, 0.05), *h = integers(0, m * is->hidden),
+           *y = integers(0, m * is->out);
+    multiply(x, w1, NULL, h, m, is->in, is->hidden);
+    multiply(h, w2, NULL, y, m, is->hidden, is->out);
+    static const kb_policy columns = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
+    kb_tensor tx = make_tensor(ctx, "x", KB_F16, KB_SHAPE(m, is->in), &columns, x), th = {0},
+              ty = {0};
+    mlp like = {.in = is->in, .hidden = is->hidden, .out = is->out, .overlap = is->overlap};
+    KB_TRY(run_column(ctx, &like, tx, w1, NULL, &th));
+    float *found = read_tensor(ctx, th, m * part);
+    for (uint64_t i = 0; i < m; i++) /* within one unit in the last place */
+        for (uint64_t j = 0; j < part; j++) {
+            double expected = h[i * is->hidden + part * (rank % is->size) + j];
+            assert_true(fabs((double)found[i * part + j] - expected) <= ulp_of_f16(expected));
+        }
+    free(found);
+    KB_TRY(run_row(ctx, &like, th, w2, NULL, &ty));
+    found = read_tensor(ctx, ty, m * is->out);
+    for (uint64_t i = 0; i < m * is->out; i++)
+        is->worst = fmax(is->worst, fabs((double)found[i] - y[i]) / (1 + fabs(y[i])));
+    uint16_t *bits = malloc(m * is->out * 2);
+    assert_non_null(bits);
+    KB_TRY(kb_tensor_to_host(ctx, ty, KB_BACKDOOR, bits, m * is->out * 2));
+    if (rank == 0)
+        memcpy(is->bits, bits, m * is->out * 2);
+    KB_TRY(kb_distributed_barrier(ctx, NULL));
+    assert_memory_equal(is->bits, bits, m * is->out * 2); /* the same bits on every rank */
+    double *all[] = {x, w1, w2, h, y};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        free(all[i]);
+    free(bits);
+    free(found);
+    return NULL;
+}
+
+static void inexact_sums_are_near_and_the_same_on_all_ranks(void **unused)
+{
+    (void)unused;
+    static const uint32_t sizes[] = {1, 2, 3, 4, 6};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        uint16_t *plain = NULL;
+        for (uint32_t overlap = 0; overlap <= 4; overlap += 4) {
+            inexact is = {.size = sizes[i],
+                          .overlap = overlap,
+                          .rows = i == 1 ? 512 : 7 * i + 1,
+                          .in = 70,
+                          .hidden = 96,
+                          .out = 131};
+            is.bits = malloc(is.rows * is.out * 2);
+            assert_non_null(is.bits);
+            kb_context *ctx =
+                open_machine((machine_size){.sips = is.size, .w = 2, .h = 1, .pes = 3},
+                             (kb_context_options){.races = KB_RACES_FAIL});
+            expect_ok(kb_spawn(ctx, work_inexact, &is, is.size));
+            kb_context_destroy(ctx);
+            assert_true(is.worst < 1e-2);
+            if (plain && is.size <= 2) /* one addition: no order that could differ */
+                assert_memory_equal(plain, is.bits, is.rows * is.out * 2);
+            free(plain);
+            plain = is.bits;
+        }
+        free(plain);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_of_any_size),
         cmocka_unit_test(layers_of_any_dtype),
+        cmocka_unit_test(inexact_sums_are_near_and_the_same_on_all_ranks),
         cmocka_unit_test(configured_algorithms_do_not_change_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
