@@ -291,12 +291,77 @@ static void inexact_sums_are_near_and_the_same_on_all_ranks(void **unused)
     }
 }
 
+/* ---- Graphs ---- */
+
+/* Two layers, with and without overlap, recorded once and launched with other inputs. */
+static kb_error *work_recorded(kb_context *ctx, uint32_t rank, void *arg)
+{
+    const uint32_t *overlap = arg;
+    enum { ROWS = 9, IN = 24, HIDDEN = 40, OUT = 30 };
+    KB_TRY(join_ranks(ctx, rank, 2));
+    static const kb_policy columns = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
+    kb_tensor x = make_tensor(ctx, "x", KB_F32, KB_SHAPE(ROWS, IN), &columns, NULL), h = {0},
+              y = {0};
+    kb_tp_layer up, down;
+    kb_tp_linear_spec spec = {.name = "up",
+                              .in_features = IN,
+                              .out_features = HIDDEN,
+                              .dtype = KB_F32,
+                              .bias = true,
+                              .seed = 5};
+    KB_TRY(kb_column_parallel_linear_create(ctx, &spec, &up));
+    spec = (kb_tp_linear_spec){.name = "down",
+                               .in_features = HIDDEN,
+                               .out_features = OUT,
+                               .dtype = KB_F32,
+                               .bias = true,
+                               .seed = 6,
+                               .overlap = *overlap};
+    KB_TRY(kb_row_parallel_linear_create(ctx, &spec, &down));
+    KB_TRY(kb_column_parallel_linear_forward(ctx, up, x, &h));
+    KB_TRY(kb_row_parallel_linear_forward(ctx, down, h, &y));
+    kb_graph graph;
+    KB_TRY(kb_graph_begin(ctx, "mlp", &graph));
+    KB_TRY(kb_column_parallel_linear_forward(ctx, up, x, &h));
+    KB_TRY(kb_row_parallel_linear_forward(ctx, down, h, &y));
+    KB_TRY(kb_graph_end(ctx, graph));
+    for (uint64_t seed = 1; seed < 3; seed++) {
+        float numbers[ROWS * IN];
+        for (uint64_t i = 0; i < ROWS * IN; i++)
+            numbers[i] = (float)small_integer(seed, i);
+        KB_TRY(kb_tensor_set_slice(ctx, x, KB_BACKDOOR, NULL, numbers, sizeof numbers));
+        KB_TRY(kb_tensor_fill_slice(ctx, y, KB_BACKDOOR, NULL, 0));
+        KB_TRY(kb_graph_launch(ctx, graph, NULL));
+        float *recorded = read_tensor(ctx, y, ROWS * OUT);
+        KB_TRY(kb_column_parallel_linear_forward(ctx, up, x, &h));
+        KB_TRY(kb_row_parallel_linear_forward(ctx, down, h, &y));
+        float *called = read_tensor(ctx, y, ROWS * OUT);
+        assert_memory_equal(recorded, called, ROWS * OUT * sizeof *called);
+        assert_true(called[0] != 0);
+        free(recorded);
+        free(called);
+    }
+    return kb_graph_free(ctx, graph);
+}
+
+static void graphs_record_layers(void **unused)
+{
+    (void)unused;
+    for (uint32_t overlap = 0; overlap < 3; overlap += 2) {
+        kb_context *ctx = open_machine((machine_size){.sips = 2, .w = 2, .h = 1, .pes = 3},
+                                       (kb_context_options){.races = KB_RACES_FAIL});
+        expect_ok(kb_spawn(ctx, work_recorded, &overlap, 2));
+        kb_context_destroy(ctx);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_of_any_size),
         cmocka_unit_test(layers_of_any_dtype),
         cmocka_unit_test(inexact_sums_are_near_and_the_same_on_all_ranks),
+        cmocka_unit_test(graphs_record_layers),
         cmocka_unit_test(configured_algorithms_do_not_change_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
