@@ -179,11 +179,13 @@ tp_steps tp_choose_steps(const tp_pe_params *pe, const tp_problem *is, const tp_
                   .chunks = chunks};
     while (s.strip > pe->array_columns && tl_cdiv(grid->n_size, s.strip) < chunks)
         s.strip -= pe->array_columns;
-    s.chunk = max_of(s.chunk, round_up(tl_cdiv(grid->k_size, TP_MAX_CHUNKS), pe->array_rows));
     /* A quarter of the TCM is for x, a sixteenth for one piece of the weights, an eighth for sums
      * of one group. The rest is for pieces on their way and for receive slots. */
     while (s.strip > pe->array_columns && s.chunk * s.strip * w_bytes > pe->tcm_bytes / 16)
         s.strip -= pe->array_columns;
+    while (s.chunk > pe->array_rows && s.chunk * s.strip * w_bytes > pe->tcm_bytes / 16)
+        s.chunk -= pe->array_rows;
+    s.chunk = max_of(s.chunk, round_up(tl_cdiv(grid->k_size, TP_MAX_CHUNKS), pe->array_rows));
     while (s.block > 1 && s.block * s.strip * s.strips * 4 > pe->tcm_bytes / 8)
         s.block = tl_cdiv(s.block, 2);
     while (s.block > 1 && s.block * s.chunk * x_bytes > pe->tcm_bytes / 16)

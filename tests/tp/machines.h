@@ -49,18 +49,9 @@ static inline double small_integer(uint64_t seed, uint64_t i)
     return (double)(int)(h % 5) - 2;
 }
 
-static inline kb_tensor make_tensor(kb_context *ctx, const char *name, kb_dtype dtype,
-                                    kb_shape shape, const kb_policy *policy, const double *numbers)
+/* The numbers in the dtype; free() them. */
+static inline void *convert_numbers(kb_dtype dtype, const double *numbers, size_t count)
 {
-    const kb_tensor_spec spec = {
-        .name = name, .dtype = dtype, .shape = shape, .policy = policy, .door = KB_BACKDOOR};
-    kb_tensor t;
-    expect_ok(kb_empty(ctx, &spec, &t));
-    size_t count = 1;
-    for (uint32_t axis = 0; axis < shape.rank; axis++)
-        count *= shape.dims[axis];
-    if (!numbers)
-        return t;
     float *floats = malloc(count * sizeof *floats);
     void *data = malloc(count * kb_dtype_bytes(dtype));
     assert_non_null(floats);
@@ -68,8 +59,31 @@ static inline kb_tensor make_tensor(kb_context *ctx, const char *name, kb_dtype 
     for (size_t i = 0; i < count; i++)
         floats[i] = (float)numbers[i];
     kb_convert(dtype, data, KB_F32, floats, count);
-    expect_ok(kb_tensor_set_slice(ctx, t, KB_BACKDOOR, NULL, data, count * kb_dtype_bytes(dtype)));
     free(floats);
+    return data;
+}
+
+static inline size_t count_elements(const kb_shape *shape)
+{
+    size_t count = 1;
+    for (uint32_t axis = 0; axis < shape->rank; axis++)
+        count *= shape->dims[axis];
+    return count;
+}
+
+/* With these contents, or as its memory is. */
+static inline kb_tensor make_tensor(kb_context *ctx, const char *name, kb_dtype dtype,
+                                    kb_shape shape, const kb_policy *policy, const double *numbers)
+{
+    const kb_tensor_spec spec = {
+        .name = name, .dtype = dtype, .shape = shape, .policy = policy, .door = KB_BACKDOOR};
+    kb_tensor t;
+    expect_ok(kb_empty(ctx, &spec, &t));
+    if (!numbers)
+        return t;
+    size_t count = count_elements(&shape);
+    void *data = convert_numbers(dtype, numbers, count);
+    expect_ok(kb_tensor_set_slice(ctx, t, KB_BACKDOOR, NULL, data, count * kb_dtype_bytes(dtype)));
     free(data);
     return t;
 }

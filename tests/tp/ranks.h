@@ -43,20 +43,11 @@ static inline double *integers(uint64_t seed, uint64_t count)
 static inline kb_tensor make_host_tensor(kb_context *ctx, kb_dtype dtype, kb_shape shape,
                                          const double *numbers)
 {
-    size_t count = 1;
-    for (uint32_t axis = 0; axis < shape.rank; axis++)
-        count *= shape.dims[axis];
-    float *floats = malloc(count * sizeof *floats);
-    void *data = malloc(count * kb_dtype_bytes(dtype));
-    assert_non_null(floats);
-    assert_non_null(data);
-    for (size_t i = 0; i < count; i++)
-        floats[i] = (float)numbers[i];
-    kb_convert(dtype, data, KB_F32, floats, count);
+    size_t count = count_elements(&shape);
+    void *data = convert_numbers(dtype, numbers, count);
     kb_tensor t;
     const kb_tensor_spec spec = {.dtype = dtype, .shape = shape};
     expect_ok(kb_from_host(ctx, &spec, data, count * kb_dtype_bytes(dtype), &t));
-    free(floats);
     free(data);
     return t;
 }

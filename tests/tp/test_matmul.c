@@ -94,6 +94,11 @@ static const machine_size machines[] = {
      .h = 1,
      .pes = 3,
      .cube_extra = ", pe_tcm: { capacity_mib: 1, reserved_mib: 0.75 }"},
+    {.sips = 1,
+     .w = 2,
+     .h = 1,
+     .pes = 2,
+     .cube_extra = ", pe_tcm: { capacity_mib: 1, reserved_mib: 0.875 }"},
 };
 
 static void products_of_any_shape_and_layout(void **unused)
