@@ -188,6 +188,47 @@ static kb_error *check_input(kb_context *ctx, const char *function, const tp_lay
     return NULL;
 }
 
+/* PEs that have a part of the matrix; and parts of a column. */
+static int64_t count_holders(const tp_view *view)
+{
+    if (view->tiling == KB_NOT_TILED)
+        return view->cubes * view->pes;
+    int64_t tiles =
+        tl_cdiv(view->rows, view->tile_rows) * tl_cdiv(view->columns, view->tile_columns);
+    return tiles < view->cubes * view->pes ? tiles : view->cubes * view->pes;
+}
+
+static int64_t count_row_parts(const tp_view *view)
+{
+    if (view->tiling != KB_NOT_TILED)
+        return tl_cdiv(view->rows, view->tile_rows);
+    int64_t parts =
+        (view->cube == KB_ROW_WISE ? view->cubes : 1) * (view->pe == KB_ROW_WISE ? view->pes : 1);
+    return parts < view->rows ? parts : view->rows;
+}
+
+enum { FEW_HOLDERS = 8, MANY_ROW_PARTS = 4, SMALL_BYTES = 16384 };
+
+/*
+ * All PEs load x. If it is on a few of them, these would have to serve all others; if it is cut by
+ * rows, loads would be many and small. Such an input is copied to a better layout first.
+ */
+static kb_error *spread_input(kb_context *ctx, tp_layer *layer, kb_tensor *input)
+{
+    tp_view view;
+    kb_machine machine = kb_context_machine(ctx);
+    KB_TRY(tp_view_make(ctx, *input, &view));
+    bool is_small = view.rows * view.columns * (int64_t)kb_dtype_bytes(view.dtype) <= SMALL_BYTES;
+    bool on_few = FEW_HOLDERS * count_holders(&view) < (int64_t)machine.cubes * machine.pes;
+    if (is_small || (!on_few && count_row_parts(&view) <= MANY_ROW_PARTS))
+        return NULL;
+    tp_relayout_spec copy = {.name = "spread", .from = *input};
+    KB_TRY(tp_get_buffer(ctx, layer, TP_INPUT, (uint64_t)view.rows, (uint64_t)view.columns,
+                         view.dtype, &copy.to));
+    *input = copy.to;
+    return tp_relayout(ctx, &copy);
+}
+
 static kb_error *run_column(kb_context *ctx, tp_layer *layer, kb_tensor input, uint64_t rows,
                             kb_tensor output)
 {
@@ -215,7 +256,9 @@ kb_error *kb_column_parallel_linear_forward(kb_context *ctx, kb_tp_layer handle,
     bool was_given = output->id != 0;
     KB_TRY(tp_take_output(ctx, function, layer->sip, layer->name, &made, layer->dtype, output));
     kb_time began = kb_context_now(ctx);
-    kb_error *err = run_column(ctx, layer, input, tp_shape_rows(&shape), *output);
+    kb_error *err = spread_input(ctx, layer, &input);
+    if (!err)
+        err = run_column(ctx, layer, input, tp_shape_rows(&shape), *output);
     if (!err)
         note_times(ctx, layer, began);
     return tp_end_output(ctx, err, was_given, output);
@@ -266,7 +309,9 @@ kb_error *kb_row_parallel_linear_forward(kb_context *ctx, kb_tp_layer handle, kb
     bool was_given = output->id != 0;
     KB_TRY(tp_take_output(ctx, function, layer->sip, layer->name, &made, layer->dtype, output));
     kb_time began = kb_context_now(ctx);
-    kb_error *err = run_row(ctx, layer, input, tp_shape_rows(&shape), *output);
+    kb_error *err = spread_input(ctx, layer, &input);
+    if (!err)
+        err = run_row(ctx, layer, input, tp_shape_rows(&shape), *output);
     if (!err)
         note_times(ctx, layer, began);
     return tp_end_output(ctx, err, was_given, output);

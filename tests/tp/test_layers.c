@@ -14,6 +14,7 @@ typedef struct mlp {
     bool bias, gather, whole_input;
     uint32_t overlap;
     uint64_t axes; /* of the input: 2 or 3 */
+    bool on_one_pe;
 } mlp;
 
 static kb_error *run_column(kb_context *ctx, const mlp *is, kb_tensor x, const double *w,
@@ -87,7 +88,8 @@ static kb_error *work(kb_context *ctx, uint32_t rank, void *arg)
     multiply(h, w2, is->bias ? b2 : NULL, y, m, is->hidden, is->out);
     kb_shape shape = is->axes == 3 ? KB_SHAPE(1, m, is->in) : KB_SHAPE(m, is->in);
     static const kb_policy columns = {.cube = KB_COLUMN_WISE, .pe = KB_ROW_WISE};
-    kb_tensor tx = make_tensor(ctx, "x", is->dtype, shape, &columns, x), th = {0}, ty = {0};
+    kb_tensor tx = make_tensor(ctx, "x", is->dtype, shape, is->on_one_pe ? NULL : &columns, x),
+              th = {0}, ty = {0};
     KB_TRY(run_column(ctx, is, tx, w1, b1, &th));
     expect_columns(ctx, th, h, m, is->hidden, is->gather ? 0 : part * index,
                    is->gather ? is->hidden : part);
@@ -140,11 +142,12 @@ static void layers_of_any_size(void **unused)
     };
     static const kb_dtype dtypes[] = {KB_F16, KB_BF16, KB_F32, KB_I32, KB_F8E5M2, KB_I8};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        for (int variant = 0; variant < 4; variant++) {
-            const uint64_t rows[] = {1, 5, 64, 17};
+        for (int variant = 0; variant < 5; variant++) {
+            const uint64_t rows[] = {1, 5, 64, 17, 90};
             mlp is = {.size = cases[i].size,
                       .rows = rows[variant],
-                      .in = 20 + i,
+                      .in = variant == 4 ? 130 : 20 + i,
+                      .on_one_pe = variant == 4, /* and large: it is spread first */
                       .hidden = 12 * (1 + i % 3),
                       .out = 37 + 60 * (uint64_t)(variant == 2),
                       .dtype = dtypes[(i + (size_t)variant) % 3],
