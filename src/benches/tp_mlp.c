@@ -247,7 +247,7 @@ static kb_error *make_numbers(mlp *is)
     is->step = (double)is->batch <= rows ? 1 : (uint64_t)ceil((double)is->batch / rows);
     for (uint64_t row = 0; row < is->batch; row++)
         for (uint64_t j = 0; j < is->width; j++)
-            is->expected[row * is->width + j] = row % is->step == 0 ? 0 : NAN;
+            is->expected[row * is->width + j] = row % is->step == 0 ? 0 : (double)NAN;
     return NULL;
 }
 
