@@ -488,6 +488,7 @@ void kb_context_destroy(kb_context *ctx)
         kb_sim_abandon(ctx->sim); /* cleanups of coroutines may still use everything */
     rt_check_fini(ctx);
     tl_runner_destroy(ctx->kernels); /* first: what kernels wait for is in queues */
+    ctx->kernels = NULL;
     for (int layer = RT_LAYERS - 1; layer >= 0; layer--)
         if (ctx->layers[layer].hooks && ctx->layers[layer].hooks->fini)
             ctx->layers[layer].hooks->fini(ctx->layers[layer].self);

@@ -114,7 +114,8 @@ void rt_check_fini(kb_context *ctx)
 
 void rt_observe(kb_context *ctx, tl_mark over)
 {
-    ctx->observed = tl_mark_join(ctx->kernels, ctx->observed, over);
+    if (ctx->kernels) /* else the context is about to go: there is nothing left to order */
+        ctx->observed = tl_mark_join(ctx->kernels, ctx->observed, over);
 }
 
 /* ---- Requests ---- */
