@@ -1,4 +1,4 @@
-/* ccl.h: collectives: what the command line sees of them. */
+/* ccl.h: collectives: what the layers above and the command line see of them. */
 #ifndef KB_CCL_CCL_H
 #define KB_CCL_CCL_H
 
@@ -7,6 +7,7 @@
 #include "bound.h"
 #include "config.h"
 #include "plan.h"
+#include "ranks.h"
 #include "registry.h"
 #include "tune.h"
 

@@ -356,6 +356,23 @@ kb_error *kb_distributed_get_backend(kb_context *ctx, const char **backend)
     return NULL;
 }
 
+kb_error *ccl_get_rank_device(kb_context *ctx, const char *function, uint32_t rank, uint32_t *sip)
+{
+    ccl_state *state;
+    *sip = 0;
+    KB_TRY(enter(ctx, function, &state));
+    if (state->rank_is_pe)
+        return kb_error_new(KB_ERR_INPUT,
+                            "%s: ranks are PEs, as '%s' in ccl.yaml says: devices are needed as "
+                            "ranks",
+                            function, state->ranks->name);
+    if (rank >= state->world)
+        return kb_error_new(KB_ERR_INPUT, "%s: no such rank %u: the world size is %u", function,
+                            rank, state->world);
+    *sip = place_of(state, rank).sip;
+    return NULL;
+}
+
 /* ---- Groups of some ranks ---- */
 
 static kb_error *check_members(const ccl_state *state, const uint32_t *ranks, size_t count)

@@ -29,6 +29,7 @@
 #include "bound.h"
 #include "config.h"
 #include "plan.h"
+#include "ranks.h"
 #include "registry.h"
 #include "rt/rt.h"
 #include "topo/topo.h"

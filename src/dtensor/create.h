@@ -1,0 +1,15 @@
+/* create.h: from DTensors to values of a call, and back. */
+#ifndef KB_DTENSOR_CREATE_H
+#define KB_DTENSOR_CREATE_H
+
+#include "frame.h"
+
+/* The value of a DTensor, whose local tensors must all be there still. */
+KB_MUST_USE kb_error *dt_read(dt_frame *frame, const dt_tensor *tensor, dt_value *value);
+
+/* A new DTensor, which takes over the local tensors of a temporary value, or copies those of
+ * another. */
+KB_MUST_USE kb_error *dt_finish(dt_frame *frame, dt_value *value, const kb_dtensor_report *report,
+                                kb_dtensor *handle);
+
+#endif

@@ -1,0 +1,181 @@
+/*
+ * test_redistribute.c: a tensor is the same after any redistributions, bit for bit, and every rank
+ * has the part of it that the placements say: on meshes of one and two dimensions, with sizes that
+ * do not divide, by workers and by a program that stands for all ranks.
+ */
+#include "plain.h"
+
+enum { MOST_CHANGES = 6 };
+
+typedef struct job {
+    uint64_t seed;
+    uint32_t mesh[2]; /* mesh[1] is 0: one dimension */
+    kb_shape shape;
+    kb_dtype dtype;
+    uint32_t changes;
+    plain numbers;
+    kb_tensor host;
+} job;
+
+static uint32_t dims_of(const job *j)
+{
+    return j->mesh[1] == 0 ? 1 : 2;
+}
+
+static uint32_t ranks_of(const job *j)
+{
+    return j->mesh[0] * (j->mesh[1] == 0 ? 1 : j->mesh[1]);
+}
+
+static bool has_partial(kb_placements placements)
+{
+    for (uint32_t dim = 0; dim < placements.count; dim++)
+        if (placements.items[dim].kind == KB_PLACEMENT_PARTIAL)
+            return true;
+    return false;
+}
+
+/* What the rank has of it; terms of a reduction can be anything. */
+static void check_local(kb_context *ctx, const job *j, kb_dtensor d, uint32_t rank)
+{
+    kb_placements placements;
+    kb_tensor local;
+    expect_ok(kb_dtensor_placements(ctx, d, &placements));
+    if (has_partial(placements))
+        return;
+    expect_ok(kb_dtensor_local_of(ctx, d, rank, &local));
+    plain part = plain_part(&j->numbers, j->mesh, placements, rank);
+    expect_plain(ctx, local, &part, 0);
+    plain_free(&part);
+}
+
+/* The same draws on every rank. */
+static void change_often(kb_context *ctx, const job *j, uint32_t first_rank, uint32_t rank_count)
+{
+    kb_rng rng;
+    kb_rng_init(&rng, j->seed);
+    kb_device_mesh mesh = open_mesh(ctx, j->mesh[0], j->mesh[1]);
+    kb_placements placements = draw_placements(&rng, dims_of(j), j->shape.rank, j->dtype, false);
+    kb_dtensor d, changed;
+    expect_ok(kb_distribute_tensor(ctx, j->host, mesh, placements, &d));
+    for (uint32_t i = 0; i <= j->changes; i++) {
+        for (uint32_t rank = first_rank; rank < first_rank + rank_count; rank++)
+            check_local(ctx, j, d, rank);
+        if (i == j->changes)
+            break;
+        placements = draw_placements(&rng, dims_of(j), j->shape.rank, j->dtype, true);
+        expect_ok(kb_dtensor_redistribute(ctx, d, placements, &changed));
+        expect_ok(kb_dtensor_free(ctx, d));
+        d = changed;
+    }
+    expect_full(ctx, d, &j->numbers, 0);
+    expect_ok(kb_dtensor_free(ctx, d));
+    expect_ok(kb_device_mesh_free(ctx, mesh));
+}
+
+static kb_error *work(kb_context *ctx, uint32_t rank, void *arg)
+{
+    KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
+    change_often(ctx, arg, rank, 1);
+    return kb_distributed_destroy_process_group(ctx);
+}
+
+static job draw_job(kb_rng *rng, const uint32_t mesh[2])
+{
+    static const uint64_t longest[] = {1, 40, 14, 9, 6, 4, 3, 3, 3};
+    job j = {.seed = kb_rng_below(rng, UINT32_MAX),
+             .mesh = {mesh[0], mesh[1]},
+             .shape = {.rank = (uint32_t)kb_rng_below(rng, KB_MAX_DIMS + 1)},
+             .dtype = (kb_dtype)kb_rng_below(rng, KB_DTYPES),
+             .changes = 1 + (uint32_t)kb_rng_below(rng, MOST_CHANGES)};
+    for (uint32_t axis = 0; axis < j.shape.rank; axis++)
+        j.shape.dims[axis] =
+            kb_rng_below(rng, 30) == 0 ? 0 : 1 + kb_rng_below(rng, longest[j.shape.rank]);
+    j.numbers = plain_draw(rng, &j.shape);
+    return j;
+}
+
+static void try_mesh(uint64_t seed, uint32_t h, uint32_t w, uint32_t cubes_w, uint32_t cubes_h,
+                     int count)
+{
+    kb_rng rng;
+    kb_rng_init(&rng, seed);
+    const uint32_t mesh[2] = {h, w};
+    kb_context *ctx =
+        open_machine_of(h * (w == 0 ? 1 : w), cubes_w, cubes_h, (kb_context_options){0});
+    for (int i = 0; i < count; i++) {
+        job j = draw_job(&rng, mesh);
+        j.host = host_tensor(ctx, "x", &j.numbers, j.dtype);
+        if (i % 3 == 2) {
+            expect_ok(kb_distributed_init_process_group(ctx, "ahbm"));
+            change_often(ctx, &j, 0, ranks_of(&j));
+            expect_ok(kb_distributed_destroy_process_group(ctx));
+        } else {
+            expect_ok(kb_spawn(ctx, work, &j, ranks_of(&j)));
+        }
+        expect_ok(kb_tensor_free(ctx, j.host));
+        plain_free(&j.numbers);
+    }
+    kb_context_destroy(ctx);
+}
+
+/* 247 tensors, of 1 to MOST_CHANGES redistributions each: some 860. */
+
+static void on_one_rank(void **state)
+{
+    (void)state;
+    try_mesh(1, 1, 0, 2, 1, 12);
+}
+
+static void on_two(void **state)
+{
+    (void)state;
+    try_mesh(2, 2, 0, 2, 1, 30);
+}
+
+static void on_three(void **state)
+{
+    (void)state;
+    try_mesh(3, 3, 0, 1, 1, 30);
+}
+
+static void on_five(void **state)
+{
+    (void)state;
+    try_mesh(4, 5, 0, 1, 1, 20);
+}
+
+static void on_two_by_two(void **state)
+{
+    (void)state;
+    try_mesh(5, 2, 2, 1, 1, 60);
+}
+
+static void on_two_by_three(void **state)
+{
+    (void)state;
+    try_mesh(6, 2, 3, 1, 1, 40);
+}
+
+static void on_three_by_two(void **state)
+{
+    (void)state;
+    try_mesh(7, 3, 2, 1, 1, 40);
+}
+
+static void on_one_by_four(void **state)
+{
+    (void)state;
+    try_mesh(8, 1, 4, 1, 1, 15);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(on_one_rank),     cmocka_unit_test(on_two),
+        cmocka_unit_test(on_three),        cmocka_unit_test(on_five),
+        cmocka_unit_test(on_two_by_two),   cmocka_unit_test(on_two_by_three),
+        cmocka_unit_test(on_three_by_two), cmocka_unit_test(on_one_by_four),
+    };
+    return cmocka_run_group_tests_name("redistribute", tests, NULL, NULL);
+}
