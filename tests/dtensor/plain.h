@@ -1,7 +1,7 @@
 /*
  * plain.h: tensors as plain arrays of doubles, what placements give to each rank of a mesh, and
  * small machines. Written without the sources under test: parts are found by asking for every
- * element which ranks have it.
+ * index of an axis which rank has it.
  */
 #ifndef TESTS_DTENSOR_PLAIN_H
 #define TESTS_DTENSOR_PLAIN_H
