@@ -265,8 +265,9 @@ kb_error *kb_device_mesh_free(kb_context *ctx, kb_device_mesh handle)
     KB_TRY(dt_find_mesh(ctx, function, handle, &mesh));
     if (mesh->users > 0)
         return kb_error_new(KB_ERR_FAULT,
-                            "%s: %" PRIu32 " DTensor%s or sub-meshes of the mesh are not freed yet",
-                            function, mesh->users, kb_plural(mesh->users));
+                            "%s: the mesh is in use: free its DTensors and sub-meshes (%" PRIu32
+                            ") first",
+                            function, mesh->users);
     free_grids(ctx, mesh);
     dt_remove_mesh(rt_get_layer(ctx, RT_LAYER_DTENSOR), mesh);
     return NULL;
@@ -308,9 +309,11 @@ static kb_error *find_dim(const char *function, const dt_mesh *mesh, const char 
             return NULL;
         }
     }
-    return kb_error_new(KB_ERR_INPUT, "%s: the mesh has no dimension '%s': expected %s%s%s",
-                        function, name ? name : "", mesh->names[0], mesh->ndim > 1 ? " or " : "",
-                        mesh->ndim > 1 ? mesh->names[1] : "");
+    if (mesh->ndim == 1)
+        return kb_error_new(KB_ERR_INPUT, "%s: the mesh has no dimension '%s': expected '%s'",
+                            function, name ? name : "", mesh->names[0]);
+    return kb_error_new(KB_ERR_INPUT, "%s: the mesh has no dimension '%s': expected '%s' or '%s'",
+                        function, name ? name : "", mesh->names[0], mesh->names[1]);
 }
 
 kb_error *kb_device_mesh_get_coordinate(kb_context *ctx, kb_device_mesh handle,
