@@ -4,7 +4,8 @@
  *
  * Every operation is linear in an operand that may be Partial(sum), so sums of terms can be taken
  * behind it; the same goes for averages. max and min may be taken behind an operation that does not
- * change the order of numbers.
+ * change the order of numbers, and is defined for all of them: not sqrt, as a term may be negative
+ * though the maximum is not.
  */
 #include "rules.h"
 
@@ -185,7 +186,7 @@ static const struct {
     {BIT(MINIMUM), "minimum"},
     {UNARY, "all unary"},
     {BIT(NEG), "neg"},
-    {BIT(MONOTONE), "exp, log, sqrt, relu, sigmoid, tanh"},
+    {BIT(MONOTONE), "exp, relu, sigmoid, tanh"},
     {REDUCTION, "all reductions"},
     {BIT(SUM), "sum, mean"},
     {BIT(MAX), "max"},
@@ -204,12 +205,12 @@ static const char *class_name(uint32_t classes)
 void kb_dtensor_print_rules(kb_warning_fn *print, void *self)
 {
     char line[160];
-    snprintf(line, sizeof line, "%-35s  %-27s  %-27s  %s", "operation", "a", "b", "result");
+    snprintf(line, sizeof line, "%-24s  %-27s  %-27s  %s", "operation", "a", "b", "result");
     print(self, line);
     for (size_t i = 0; i < dt_rule_count; i++) {
         const dt_rule *rule = &dt_rules[i];
         const char *result = rule->result == DT_SHARD_KEPT ? "Shard(d)" : term_names[rule->result];
-        snprintf(line, sizeof line, "%-35s  %-27s  %-27s  %s", class_name(rule->classes),
+        snprintf(line, sizeof line, "%-24s  %-27s  %-27s  %s", class_name(rule->classes),
                  term_names[rule->a], term_names[rule->b], result);
         print(self, line);
     }

@@ -16,7 +16,7 @@ typedef enum dt_op_class {
     DT_OP_MAXIMUM,
     DT_OP_MINIMUM,
     DT_OP_NEG,
-    DT_OP_MONOTONE, /* unary, and x <= y means op(x) <= op(y) */
+    DT_OP_MONOTONE, /* unary, for all numbers, and x <= y means op(x) <= op(y) */
     DT_OP_UNARY,    /* all others */
     DT_OP_SUM,      /* and mean */
     DT_OP_MAX,

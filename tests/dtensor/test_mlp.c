@@ -10,19 +10,15 @@
 
 enum { TOKENS = 12, MODEL = 24, HIDDEN = 48, MOST_CALLS = 64 };
 
-typedef struct seen {
-    char name[32];
-    uint64_t bytes;
-} seen;
-
 typedef struct job {
     uint32_t ranks;
     bool by_layers;
     bool counting;
     kb_tensor x, w1, w2; /* of the host */
     plain expected;
-    seen calls[MOST_CALLS]; /* collectives of all ranks */
+    char calls[MOST_CALLS][32]; /* collectives of all ranks */
     size_t count;
+    kb_collective_figures figures; /* of the last one */
 } job;
 
 static void watch(void *self, const kb_op *op)
@@ -32,8 +28,7 @@ static void watch(void *self, const kb_op *op)
         if (strcmp(op->name, kb_collective_name((kb_collective_kind)kind)) != 0)
             continue;
         assert_true(j->count < MOST_CALLS);
-        snprintf(j->calls[j->count].name, sizeof j->calls[0].name, "%s", op->name);
-        j->calls[j->count++].bytes = op->bytes;
+        snprintf(j->calls[j->count++], sizeof j->calls[0], "%s", op->name);
     }
 }
 
@@ -44,9 +39,10 @@ KB_KERNEL(relu, tl_ptr x, int64_t count)
         tl_store(x, tl_maximum(tl_load(x, tl_shape(count), TL_F16), 0));
 }
 
-static kb_error *run_layers(kb_context *ctx, const job *j, kb_tensor *y)
+static kb_error *run_layers(kb_context *ctx, job *j, kb_tensor *y)
 {
     kb_tp_layer up, down;
+    kb_group group;
     kb_tensor x, h = {0};
     *y = (kb_tensor){0};
     const kb_tensor_spec spec = {.name = "x", .shape = KB_SHAPE(TOKENS, MODEL)};
@@ -62,15 +58,18 @@ static kb_error *run_layers(kb_context *ctx, const job *j, kb_tensor *y)
     KB_TRY(kb_column_parallel_linear_forward(ctx, up, x, &h));
     KB_TRY(kb_launch(ctx, "relu", &relu, h, TOKENS * HIDDEN / j->ranks));
     KB_TRY(kb_row_parallel_linear_forward(ctx, down, h, y));
+    KB_TRY(kb_tp_get_tensor_model_parallel_group(ctx, &group));
+    KB_TRY(kb_distributed_get_figures(ctx, group, &j->figures));
     KB_TRY(kb_tp_layer_free(ctx, up));
     KB_TRY(kb_tp_layer_free(ctx, down));
     KB_TRY(kb_tensor_free(ctx, h));
     return kb_tensor_free(ctx, x);
 }
 
-static kb_error *run_dtensors(kb_context *ctx, const job *j, kb_tensor *y)
+static kb_error *run_dtensors(kb_context *ctx, job *j, kb_tensor *y)
 {
     kb_device_mesh mesh;
+    kb_group group;
     kb_dtensor x, w1, w2, up, h, terms, sum;
     KB_TRY(kb_init_device_mesh(ctx, &(kb_device_mesh_spec){.ndim = 1}, &mesh));
     const kb_placements all = KB_PLACEMENTS(KB_REPLICATE_PLACEMENT);
@@ -81,6 +80,8 @@ static kb_error *run_dtensors(kb_context *ctx, const job *j, kb_tensor *y)
     KB_TRY(kb_dtensor_unary(ctx, KB_UNARY_RELU, up, &h));
     KB_TRY(kb_dtensor_matmul(ctx, h, w2, &terms));
     KB_TRY(kb_dtensor_redistribute(ctx, terms, all, &sum));
+    KB_TRY(kb_device_mesh_get_group(ctx, mesh, "dim0", &group));
+    KB_TRY(kb_distributed_get_figures(ctx, group, &j->figures));
     KB_TRY(kb_dtensor_full_tensor(ctx, sum, y)); /* is there: a copy */
     const kb_dtensor made[] = {x, w1, w2, up, h, terms, sum};
     for (size_t i = 0; i < sizeof made / sizeof *made; i++)
@@ -150,12 +151,14 @@ static void compare(uint32_t ranks)
     run(&dtensors, ranks, false);
     /* One all_reduce of each rank, of (12, 24) f16. */
     assert_int_equal(dtensors.count, ranks);
-    assert_string_equal(dtensors.calls[0].name, "all_reduce");
     assert_int_equal(layers.count, dtensors.count);
     for (size_t i = 0; i < layers.count; i++) {
-        assert_string_equal(layers.calls[i].name, dtensors.calls[i].name);
-        assert_int_equal(layers.calls[i].bytes, dtensors.calls[i].bytes);
+        assert_string_equal(dtensors.calls[i], "all_reduce");
+        assert_string_equal(layers.calls[i], "all_reduce");
     }
+    assert_int_equal(dtensors.figures.size, TOKENS * MODEL * 2);
+    assert_int_equal(layers.figures.size, dtensors.figures.size);
+    assert_int_equal(layers.figures.participants, dtensors.figures.participants);
 }
 
 static void among_two(void **state)

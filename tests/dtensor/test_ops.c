@@ -254,6 +254,33 @@ static void reduces_large_tensors(void **state)
     kb_context_destroy(ctx);
 }
 
+/* ---- Terms that an operation is not defined for ---- */
+
+/* max(-4, 9) = 9, and its root is 3; the root of -4 is no number. */
+static void takes_roots_of_maxima(void **state)
+{
+    (void)state;
+    kb_context *ctx = open_machine_of(2, 1, 1, (kb_context_options){0});
+    kb_tensor locals[2];
+    kb_dtensor x, root;
+    plain expected = plain_new(&KB_SHAPE(3));
+    expect_ok(kb_distributed_init_process_group(ctx, "ahbm"));
+    kb_device_mesh mesh = open_mesh(ctx, 2, 0);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        const kb_tensor_spec spec = {.name = "x", .dtype = KB_F32, .shape = KB_SHAPE(3)};
+        expect_ok(kb_ahbm_set_device(ctx, rank));
+        expect_ok(kb_full(ctx, &spec, rank == 0 ? -4 : 9, &locals[rank]));
+    }
+    for (int i = 0; i < 3; i++)
+        expected.numbers[i] = 3;
+    expect_ok(
+        kb_dtensor_from_locals(ctx, locals, 2, mesh, KB_PLACEMENTS(KB_PARTIAL(KB_MAX)), NULL, &x));
+    expect_ok(kb_dtensor_unary(ctx, KB_UNARY_SQRT, x, &root));
+    expect_full(ctx, root, &expected, 0);
+    plain_free(&expected);
+    kb_context_destroy(ctx);
+}
+
 /* ---- What is said of redistributions ---- */
 
 typedef struct said {

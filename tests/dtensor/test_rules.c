@@ -24,8 +24,8 @@ static const tried all_ops[] = {
     {DT_OP_NEG, KB_UNARY_NEG},
     {DT_OP_MONOTONE, KB_UNARY_RELU},
     {DT_OP_MONOTONE, KB_UNARY_EXP},
-    {DT_OP_MONOTONE, KB_UNARY_LOG},
-    {DT_OP_MONOTONE, KB_UNARY_SQRT},
+    {DT_OP_UNARY, KB_UNARY_LOG},
+    {DT_OP_UNARY, KB_UNARY_SQRT},
     {DT_OP_MONOTONE, KB_UNARY_SIGMOID},
     {DT_OP_MONOTONE, KB_UNARY_TANH},
     {DT_OP_UNARY, KB_UNARY_ABS},
@@ -220,7 +220,7 @@ static void count_line(void *self, const char *line)
 {
     lines *l = self;
     l->count++;
-    l->found |= strcmp(line, "matmul                               Shard(k)                     "
+    l->found |= strcmp(line, "matmul                    Shard(k)                     "
                              "Shard(k)                     Partial(sum)") == 0;
 }
 
