@@ -166,8 +166,9 @@ KB_API KB_MUST_USE kb_error *kb_dtensor_from_locals(kb_context *ctx, const kb_te
                                                     kb_placements placements, const kb_shape *shape,
                                                     kb_dtensor *dtensor);
 
-/* The local tensor of the caller. It stays the DTensor's: it goes with it. Outside workers, use the
- * second: that of a rank of the process group. */
+/* The local tensor of the caller. It stays the DTensor's: it goes with it. Those that calls have
+ * made are in HBM, in rows over all PEs. Outside workers, use the second: that of a rank of the
+ * process group. */
 KB_API KB_MUST_USE kb_error *kb_dtensor_to_local(kb_context *ctx, kb_dtensor dtensor,
                                                  kb_tensor *local);
 KB_API KB_MUST_USE kb_error *kb_dtensor_local_of(kb_context *ctx, kb_dtensor dtensor, uint32_t rank,

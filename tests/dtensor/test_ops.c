@@ -351,6 +351,7 @@ int main(void)
         cmocka_unit_test(on_three_by_two),
         cmocka_unit_test(reduces_large_tensors),
         cmocka_unit_test(tells_of_redistributions),
+        cmocka_unit_test(takes_roots_of_maxima),
     };
     return cmocka_run_group_tests_name("ops", tests, NULL, NULL);
 }
