@@ -541,6 +541,87 @@ static void mistakes(void **state)
     on_devices(2, refuse_locals);
 }
 
+/* ---- Machines and memories ---- */
+
+/* Limited to one device, there is one rank, which has that device. */
+static void on_a_chosen_device(void **state)
+{
+    (void)state;
+    kb_rng rng;
+    kb_rng_init(&rng, 3);
+    kb_context *ctx = open_machine_of(3, 1, 1, (kb_context_options){.device = "sip:2"});
+    plain p = plain_draw(&rng, &KB_SHAPE(4, 3));
+    kb_tensor host = host_tensor(ctx, "h", &p, KB_F32), local;
+    kb_device_mesh mesh;
+    kb_dtensor x, y;
+    uint32_t device;
+    expect_ok(kb_distributed_init_process_group(ctx, "ahbm"));
+    expect_ok(kb_init_device_mesh(ctx, &(kb_device_mesh_spec){.ndim = 1}, &mesh));
+    expect_ok(kb_distribute_tensor(ctx, host, mesh, KB_PLACEMENTS(KB_SHARD(0)), &x));
+    expect_ok(kb_dtensor_redistribute(ctx, x, KB_PLACEMENTS(KB_PARTIAL(KB_SUM)), &y));
+    expect_ok(kb_dtensor_local_of(ctx, y, 0, &local));
+    expect_ok(kb_tensor_device(ctx, local, &device));
+    assert_int_equal(device, 2);
+    expect_full(ctx, y, &p, 0);
+    plain_free(&p);
+    kb_context_destroy(ctx);
+}
+
+/* Products are made in HBM, also of tensors that are in TCM. */
+static void multiply_in_tcm(kb_context *ctx, uint32_t rank)
+{
+    (void)rank;
+    const kb_tensor_spec spec = {
+        .name = "t", .dtype = KB_F32, .shape = KB_SHAPE(3, 3), .memory = KB_TCM};
+    kb_device_mesh mesh = open_mesh(ctx, 2, 0);
+    kb_tensor t;
+    kb_dtensor x, y;
+    plain expected = plain_new(&KB_SHAPE(3, 3));
+    for (int i = 0; i < 9; i++)
+        expected.numbers[i] = 12; /* 3 * 2 * 2 */
+    expect_ok(kb_full(ctx, &spec, 2, &t));
+    expect_ok(kb_dtensor_from_local(ctx, t, mesh, KB_PLACEMENTS(KB_REPLICATE_PLACEMENT), NULL, &x));
+    expect_ok(kb_dtensor_matmul(ctx, x, x, &y));
+    expect_full(ctx, y, &expected, 0);
+    plain_free(&expected);
+    expect_ok(kb_dtensor_free(ctx, y));
+    expect_ok(kb_dtensor_free(ctx, x));
+    expect_ok(kb_tensor_free(ctx, t));
+    expect_ok(kb_device_mesh_free(ctx, mesh));
+}
+
+/* The program stands for ranks 2 and 0 of three. */
+static void for_some_ranks(void **state)
+{
+    (void)state;
+    const uint32_t ranks[] = {2, 0};
+    kb_rng rng;
+    kb_rng_init(&rng, 4);
+    kb_context *ctx = open_machine_of(3, 1, 1, (kb_context_options){0});
+    plain p = plain_draw(&rng, &KB_SHAPE(5, 3));
+    kb_tensor host = host_tensor(ctx, "h", &p, KB_F32), local;
+    kb_device_mesh mesh;
+    kb_dtensor x, y;
+    uint32_t device;
+    expect_ok(kb_distributed_init_process_group(ctx, "ahbm"));
+    const kb_device_mesh_spec spec = {.ndim = 1, .shape = {2}, .ranks = ranks};
+    expect_ok(kb_init_device_mesh(ctx, &spec, &mesh));
+    expect_ok(kb_distribute_tensor(ctx, host, mesh, KB_PLACEMENTS(KB_SHARD(0)), &x));
+    expect_ok(kb_dtensor_local_of(ctx, x, 2, &local));
+    expect_ok(kb_tensor_device(ctx, local, &device));
+    assert_int_equal(device, 2);
+    expect_ok(kb_dtensor_redistribute(ctx, x, KB_PLACEMENTS(KB_SHARD(1)), &y));
+    expect_full(ctx, y, &p, 0);
+    plain_free(&p);
+    kb_context_destroy(ctx);
+}
+
+static void in_tcm(void **state)
+{
+    (void)state;
+    on_devices(2, multiply_in_tcm);
+}
+
 /* ---- Without data ---- */
 
 /* The time is the same with and without data. */
@@ -590,6 +671,9 @@ int main(void)
         cmocka_unit_test(frees_what_a_failed_call_made),
         cmocka_unit_test(calls_for_workers_only),
         cmocka_unit_test(ranks_that_are_pes),
+        cmocka_unit_test(on_a_chosen_device),
+        cmocka_unit_test(for_some_ranks),
+        cmocka_unit_test(in_tcm),
         cmocka_unit_test(takes_the_same_time_without_data),
     };
     return cmocka_run_group_tests_name("dtensor", tests, NULL, NULL);

@@ -169,6 +169,81 @@ static void on_one_by_four(void **state)
     try_mesh(8, 1, 4, 1, 1, 15);
 }
 
+/* ---- All bits ---- */
+
+typedef struct raw {
+    uint64_t seed;
+    uint32_t mesh[2];
+    kb_tensor host;
+    unsigned char *bytes;
+    size_t size;
+    uint32_t rank; /* of the tensor */
+} raw;
+
+/* Not Partial: a reduction may change how NaN is written. */
+static kb_error *keep_bits(kb_context *ctx, uint32_t rank, void *arg)
+{
+    const raw *r = arg;
+    kb_rng rng;
+    kb_dtensor d, changed;
+    kb_tensor full;
+    (void)rank;
+    kb_rng_init(&rng, r->seed);
+    KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
+    kb_device_mesh mesh = open_mesh(ctx, r->mesh[0], r->mesh[1]);
+    unsigned char *found = malloc(r->size);
+    assert_non_null(found);
+    expect_ok(kb_distribute_tensor(ctx, r->host, mesh,
+                                   draw_placements(&rng, 2, r->rank, KB_F8E4M3, false), &d));
+    for (int i = 0; i < 4; i++) {
+        kb_placements to = draw_placements(&rng, 2, r->rank, KB_F8E4M3, false);
+        expect_ok(kb_dtensor_redistribute(ctx, d, to, &changed));
+        expect_ok(kb_dtensor_free(ctx, d));
+        d = changed;
+        expect_ok(kb_dtensor_full_tensor(ctx, d, &full));
+        expect_ok(kb_tensor_to_host(ctx, full, KB_BACKDOOR, found, r->size));
+        assert_memory_equal(found, r->bytes, r->size);
+        expect_ok(kb_tensor_free(ctx, full));
+    }
+    free(found);
+    expect_ok(kb_dtensor_free(ctx, d));
+    expect_ok(kb_device_mesh_free(ctx, mesh));
+    return kb_distributed_destroy_process_group(ctx);
+}
+
+static void try_bits(uint64_t seed, kb_dtype dtype, const kb_shape *shape)
+{
+    kb_rng rng;
+    kb_rng_init(&rng, seed);
+    raw r = {.seed = seed, .mesh = {2, 2}, .rank = shape->rank};
+    r.size = plain_count(shape) * kb_dtype_bytes(dtype);
+    r.bytes = malloc(r.size);
+    assert_non_null(r.bytes);
+    for (size_t i = 0; i < r.size; i++)
+        r.bytes[i] = (unsigned char)kb_rng_below(&rng, 256);
+    kb_context *ctx = open_machine_of(4, 1, 1, (kb_context_options){0});
+    const kb_tensor_spec spec = {.name = "x", .dtype = dtype, .shape = *shape};
+    expect_ok(kb_from_host(ctx, &spec, r.bytes, r.size, &r.host));
+    expect_ok(kb_spawn(ctx, keep_bits, &r, 4));
+    kb_context_destroy(ctx);
+    free(r.bytes);
+}
+
+static void keeps_all_bits(void **state)
+{
+    (void)state;
+    for (int dtype = 0; dtype < KB_DTYPES; dtype++)
+        try_bits((uint64_t)dtype + 1, (kb_dtype)dtype, &KB_SHAPE(7, 9, 5));
+}
+
+/* A PE's part is larger than what it has in its TCM at a time. */
+static void moves_large_tensors(void **state)
+{
+    (void)state;
+    try_bits(20, KB_F16, &KB_SHAPE(301, 503));
+    try_bits(21, KB_I8, &KB_SHAPE(3, 211, 307));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -176,6 +251,7 @@ int main(void)
         cmocka_unit_test(on_three),        cmocka_unit_test(on_five),
         cmocka_unit_test(on_two_by_two),   cmocka_unit_test(on_two_by_three),
         cmocka_unit_test(on_three_by_two), cmocka_unit_test(on_one_by_four),
+        cmocka_unit_test(keeps_all_bits),  cmocka_unit_test(moves_large_tensors),
     };
     return cmocka_run_group_tests_name("redistribute", tests, NULL, NULL);
 }
