@@ -27,7 +27,8 @@
  *
  * Every rank of the mesh makes the same calls in the same order, as with collectives. Outside
  * workers the program stands for all ranks: its DTensors have the local tensors of all of them, and
- * each call acts for all. Handles belong to the rank that made them.
+ * each call acts for all. Handles belong to the rank that made them; what workers have left behind
+ * can be freed outside workers.
  *
  * Dimensions of tensors may be negative: -1 is the last. Sizes need not divide: along a dimension
  * of n elements that w ranks share, each has ceil(n / w) of them as long as there are some left, as

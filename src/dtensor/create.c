@@ -396,7 +396,7 @@ kb_error *kb_dtensor_free(kb_context *ctx, kb_dtensor handle)
     static const char function[] = "kb_dtensor_free";
     dt_tensor *tensor;
     kb_error *err = NULL;
-    KB_TRY(dt_find_tensor(ctx, function, handle, &tensor));
+    KB_TRY(dt_find_tensor_to(ctx, function, handle, DT_TO_FREE, &tensor));
     for (uint32_t i = 0; i < tensor->mesh->driven && tensor->owns_locals; i++) {
         kb_error *failed = kb_tensor_free(ctx, tensor->locals[i]);
         if (err)

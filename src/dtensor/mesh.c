@@ -262,7 +262,7 @@ kb_error *kb_device_mesh_free(kb_context *ctx, kb_device_mesh handle)
 {
     static const char function[] = "kb_device_mesh_free";
     dt_mesh *mesh;
-    KB_TRY(dt_find_mesh(ctx, function, handle, &mesh));
+    KB_TRY(dt_find_mesh(ctx, function, handle, DT_TO_FREE, &mesh));
     if (mesh->users > 0)
         return kb_error_new(KB_ERR_FAULT,
                             "%s: the mesh is in use: free its DTensors and sub-meshes (%" PRIu32
@@ -279,7 +279,7 @@ kb_error *kb_device_mesh_shape(kb_context *ctx, kb_device_mesh handle, uint32_t 
                                uint32_t shape[KB_MESH_DIMS])
 {
     dt_mesh *mesh;
-    KB_TRY(dt_find_mesh(ctx, "kb_device_mesh_shape", handle, &mesh));
+    KB_TRY(dt_find_mesh(ctx, "kb_device_mesh_shape", handle, DT_TO_USE, &mesh));
     *ndim = mesh->ndim;
     for (uint32_t dim = 0; dim < KB_MESH_DIMS; dim++)
         shape[dim] = dim < mesh->ndim ? mesh->shape[dim] : 1;

@@ -127,11 +127,12 @@ void dt_remove_tensor(dt_state *state, dt_tensor *tensor)
 
 /* ---- Handles ---- */
 
+/* What workers have left behind can be freed outside workers. */
 static kb_error *check_caller(kb_context *ctx, const char *function, const char *what,
-                              uint32_t owner)
+                              uint32_t owner, dt_use use)
 {
     uint32_t caller = rt_caller_rank(ctx);
-    if (caller == owner)
+    if (caller == owner || (use == DT_TO_FREE && caller == RT_DRIVER))
         return NULL;
     if (owner == RT_DRIVER)
         return kb_error_new(KB_ERR_FAULT,
@@ -149,7 +150,8 @@ static kb_error *check_caller(kb_context *ctx, const char *function, const char 
                         function, what, owner, caller);
 }
 
-kb_error *dt_find_mesh(kb_context *ctx, const char *function, kb_device_mesh handle, dt_mesh **mesh)
+kb_error *dt_find_mesh(kb_context *ctx, const char *function, kb_device_mesh handle, dt_use use,
+                       dt_mesh **mesh)
 {
     const dt_state *state = rt_get_layer(ctx, RT_LAYER_DTENSOR);
     *mesh = NULL;
@@ -158,7 +160,7 @@ kb_error *dt_find_mesh(kb_context *ctx, const char *function, kb_device_mesh han
     if (at >= count)
         return kb_error_new(KB_ERR_FAULT, "%s: invalid or freed device mesh handle", function);
     dt_mesh *found = state->meshes.items[at];
-    KB_TRY(check_caller(ctx, function, "device mesh", found->caller));
+    KB_TRY(check_caller(ctx, function, "device mesh", found->caller, use));
     *mesh = found;
     return NULL;
 }
@@ -166,15 +168,15 @@ kb_error *dt_find_mesh(kb_context *ctx, const char *function, kb_device_mesh han
 kb_error *dt_find_member(kb_context *ctx, const char *function, kb_device_mesh handle,
                          dt_mesh **mesh)
 {
-    KB_TRY(dt_find_mesh(ctx, function, handle, mesh));
+    KB_TRY(dt_find_mesh(ctx, function, handle, DT_TO_USE, mesh));
     if ((*mesh)->driven > 0)
         return NULL;
     return kb_error_new(KB_ERR_FAULT, "%s: rank %" PRIu32 " is not in the device mesh", function,
                         rt_caller_rank(ctx));
 }
 
-kb_error *dt_find_tensor(kb_context *ctx, const char *function, kb_dtensor handle,
-                         dt_tensor **tensor)
+kb_error *dt_find_tensor_to(kb_context *ctx, const char *function, kb_dtensor handle, dt_use use,
+                            dt_tensor **tensor)
 {
     const dt_state *state = rt_get_layer(ctx, RT_LAYER_DTENSOR);
     *tensor = NULL;
@@ -183,7 +185,13 @@ kb_error *dt_find_tensor(kb_context *ctx, const char *function, kb_dtensor handl
     if (at >= count)
         return kb_error_new(KB_ERR_FAULT, "%s: invalid or freed DTensor handle", function);
     dt_tensor *found = state->tensors.items[at];
-    KB_TRY(check_caller(ctx, function, "DTensor", found->mesh->caller));
+    KB_TRY(check_caller(ctx, function, "DTensor", found->mesh->caller, use));
     *tensor = found;
     return NULL;
+}
+
+kb_error *dt_find_tensor(kb_context *ctx, const char *function, kb_dtensor handle,
+                         dt_tensor **tensor)
+{
+    return dt_find_tensor_to(ctx, function, handle, DT_TO_USE, tensor);
 }

@@ -79,13 +79,19 @@ void dt_free_mesh(dt_mesh *mesh);                    /* one that was not added *
 KB_MUST_USE kb_error *dt_add_tensor(dt_state *state, dt_tensor *tensor);
 void dt_remove_tensor(dt_state *state, dt_tensor *tensor); /* and frees it */
 
-/* By handle. The caller has to be the one that made it, and, for a DTensor, in the mesh. */
+/* What a handle is looked up for. */
+typedef enum dt_use { DT_TO_USE, DT_TO_FREE } dt_use;
+
+/* By handle. The caller has to be the one that made it; or, to free it, outside workers. A member
+ * is in the mesh. */
 KB_MUST_USE kb_error *dt_find_mesh(kb_context *ctx, const char *function, kb_device_mesh handle,
-                                   dt_mesh **mesh);
+                                   dt_use use, dt_mesh **mesh);
 KB_MUST_USE kb_error *dt_find_member(kb_context *ctx, const char *function, kb_device_mesh handle,
                                      dt_mesh **mesh);
+KB_MUST_USE kb_error *dt_find_tensor_to(kb_context *ctx, const char *function, kb_dtensor handle,
+                                        dt_use use, dt_tensor **tensor);
 KB_MUST_USE kb_error *dt_find_tensor(kb_context *ctx, const char *function, kb_dtensor handle,
-                                     dt_tensor **tensor);
+                                     dt_tensor **tensor); /* to use it */
 
 /* ---- mesh.c ---- */
 

@@ -11,8 +11,15 @@
 #include <kernbench/dtensor.h>
 
 #include "base/base.h"
+#include "rt/programs.h"
 
 enum { PLAIN_RANKS = 8 };
+
+/* How many of so many random cases are tried. */
+static inline int tries(int count)
+{
+    return RUNNING_ON_VALGRIND ? count / 10 + 1 : count;
+}
 
 typedef struct plain {
     kb_shape shape;

@@ -87,7 +87,7 @@ static void try_all(bool by_workers)
 {
     size_t before = failing_alloc_live();
     bool failed = true;
-    for (long n = 1; failed; n += n < 60 ? 1 : n / 20) {
+    for (long n = 1; failed; n += (n < 60 ? 1 : n / 20) * (RUNNING_ON_VALGRIND ? 10 : 1)) {
         failed = try_nth(by_workers, n);
         assert_int_equal(failing_alloc_live(), before);
     }

@@ -444,7 +444,63 @@ static void handles_of_others(void **state)
     expect_error(kb_dtensor_shape(ctx, shared, &shape), KB_ERR_FAULT,
                  "kb_dtensor_shape: the DTensor was made by the worker of rank 0, but is used "
                  "outside workers");
+    expect_ok(kb_dtensor_free(ctx, shared)); /* its worker has left it behind */
     kb_context_destroy(ctx);
+}
+
+/* Workers that are unwound can free theirs. */
+typedef struct own {
+    kb_context *ctx;
+    kb_device_mesh mesh;
+    kb_dtensor d;
+    int freed;
+} own;
+
+static void free_own(void *arg)
+{
+    own *o = arg;
+    expect_ok(kb_dtensor_free(o->ctx, o->d));
+    expect_ok(kb_device_mesh_free(o->ctx, o->mesh));
+    o->freed++;
+}
+
+static kb_error *fail_with_cleanup(kb_context *ctx, uint32_t rank, void *arg)
+{
+    own *o = (own *)arg + rank;
+    kb_cleanup cleanup;
+    kb_dtensor sum;
+    plain p = plain_new(&KB_SHAPE(5, 2));
+    kb_tensor host = host_tensor(ctx, "h", &p, KB_F32);
+    plain_free(&p);
+    o->ctx = ctx;
+    KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
+    o->mesh = open_mesh(ctx, 2, 0);
+    KB_TRY(kb_distribute_tensor(ctx, host, o->mesh, KB_PLACEMENTS(KB_SHARD(0)), &o->d));
+    KB_TRY(kb_tensor_free(ctx, host));
+    kb_co_push_cleanup(kb_context_worker(ctx), &cleanup, free_own, o);
+    kb_error *err = rank == 1
+                        ? kb_error_new(KB_ERR_CHECK, "no more")
+                        : kb_dtensor_redistribute(ctx, o->d, KB_PLACEMENTS(KB_SHARD(1)), &sum);
+    kb_co_pop_cleanup(kb_context_worker(ctx), true);
+    return err;
+}
+
+static void frees_in_cleanups(void **state)
+{
+    (void)state;
+    notes warnings = {0};
+    own owns[2] = {0};
+    kb_context *ctx = open_machine_of(2, 1, 1,
+                                      (kb_context_options){.debug = true,
+                                                           .on_warning = note_warning,
+                                                           .on_warning_self = &warnings});
+    kb_error *err = kb_spawn(ctx, fail_with_cleanup, owns, 2);
+    assert_non_null(strstr(kb_error_message(err), "no more"));
+    kb_error_free(err);
+    assert_int_equal(owns[0].freed + owns[1].freed, 2);
+    warnings = (notes){0};
+    kb_context_destroy(ctx);
+    assert_string_equal(warnings.text, "");
 }
 
 /* A call that fails, or whose worker is unwound, leaves no tensors behind. */
@@ -668,6 +724,7 @@ int main(void)
         cmocka_unit_test(mistakes),
         cmocka_unit_test(ranks_that_disagree),
         cmocka_unit_test(handles_of_others),
+        cmocka_unit_test(frees_in_cleanups),
         cmocka_unit_test(frees_what_a_failed_call_made),
         cmocka_unit_test(calls_for_workers_only),
         cmocka_unit_test(ranks_that_are_pes),

@@ -161,7 +161,7 @@ static void try_mesh(uint64_t seed, uint32_t h, uint32_t w, int count)
     kb_rng_init(&rng, seed);
     const uint32_t mesh[2] = {h, w == 0 ? 1 : w};
     kb_context *ctx = open_machine_of(mesh[0] * mesh[1], 1, 1, (kb_context_options){0});
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < tries(count); i++) {
         job j = draw_job(&rng, mesh, w == 0 ? 1 : 2);
         if (i % 3 == 2) {
             expect_ok(kb_distributed_init_process_group(ctx, "ahbm"));

@@ -103,7 +103,7 @@ static void try_mesh(uint64_t seed, uint32_t h, uint32_t w, uint32_t cubes_w, ui
     const uint32_t mesh[2] = {h, w};
     kb_context *ctx =
         open_machine_of(h * (w == 0 ? 1 : w), cubes_w, cubes_h, (kb_context_options){0});
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < tries(count); i++) {
         job j = draw_job(&rng, mesh);
         j.host = host_tensor(ctx, "x", &j.numbers, j.dtype);
         if (i % 3 == 2) {
