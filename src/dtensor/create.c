@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "local.h"
+#include "mem/mem.h"
 #include "redistribute.h"
 
 /* ---- Values ---- */
@@ -210,28 +211,9 @@ static kb_shape infer_shape(const dt_mesh *mesh, const kb_shape *local, kb_place
     return shape;
 }
 
-static void print_shape(const kb_shape *shape, char *text, size_t room)
-{
-    size_t used = 0;
-    for (uint32_t axis = 0; axis < shape->rank && used < room; axis++)
-        used += (size_t)snprintf(text + used, room - used, "%s%" PRIu64, axis > 0 ? ", " : "",
-                                 shape->dims[axis]);
-    if (shape->rank == 0)
-        text[0] = '\0';
-}
-
-static bool same_shape(const kb_shape *a, const kb_shape *b)
-{
-    bool same = a->rank == b->rank;
-    for (uint32_t axis = 0; axis < a->rank && same; axis++)
-        same = a->dims[axis] == b->dims[axis];
-    return same;
-}
-
 /* The local tensor of a driven position is where and what it should be. */
 static kb_error *check_local(kb_context *ctx, const dt_value *value, uint32_t driven)
 {
-    enum { SHAPE_BYTES = 21 * KB_MAX_DIMS };
     const dt_mesh *mesh = value->mesh;
     uint32_t position = mesh->first + driven;
     rt_tensor_view view;
@@ -247,16 +229,20 @@ static kb_error *check_local(kb_context *ctx, const dt_value *value, uint32_t dr
         return kb_error_new(KB_ERR_FAULT, "tensor '%s' is %s, but that of the first rank is %s",
                             view.name, kb_dtype_name(view.dtype), kb_dtype_name(value->dtype));
     kb_shape expected = dt_local_shape(mesh, position, &value->shape, value->placements, NULL);
-    if (same_shape(&view.shape, &expected))
+    if (mem_shape_equal(&view.shape, &expected))
         return NULL;
-    char found[SHAPE_BYTES], needed[SHAPE_BYTES], placements[KB_PLACEMENTS_BYTES];
-    print_shape(&view.shape, found, sizeof found);
-    print_shape(&expected, needed, sizeof needed);
+    kb_text found = KB_TEXT_INIT, needed = KB_TEXT_INIT;
+    char placements[KB_PLACEMENTS_BYTES];
+    mem_shape_print(&view.shape, &found);
+    mem_shape_print(&expected, &needed);
     kb_placements_print(value->placements, placements);
-    return kb_error_new(KB_ERR_FAULT,
-                        "tensor '%s' has the shape (%s), but with placements %s rank %" PRIu32
-                        " has (%s)",
-                        view.name, found, placements, mesh->ranks[position], needed);
+    kb_error *err = kb_error_new(
+        KB_ERR_FAULT,
+        "tensor '%s' has the shape %s, but with placements %s rank %" PRIu32 " has %s", view.name,
+        kb_text_peek(&found), placements, mesh->ranks[position], kb_text_peek(&needed));
+    kb_text_fini(&found);
+    kb_text_fini(&needed);
+    return err;
 }
 
 kb_error *kb_dtensor_from_locals(kb_context *ctx, const kb_tensor *locals, size_t count,

@@ -54,8 +54,8 @@ static dt_loop merge_axes(const dt_loop *loop)
 /* Of each tensor of a kernel: several are in the TCM at a time, as loads run ahead. */
 static int64_t tile_elements(const kb_machine *machine)
 {
-    enum { VALUES = 16, LARGEST = 4, MOST = 1 << 14 };
-    uint64_t room = machine->tcm_bytes / (VALUES * LARGEST);
+    enum { VALUES = 16, MOST = 1 << 14 };
+    uint64_t room = machine->tcm_bytes / (VALUES * sizeof(float));
     return room < 1 ? 1 : room < MOST ? (int64_t)room : MOST;
 }
 

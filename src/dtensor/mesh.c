@@ -238,7 +238,7 @@ kb_error *kb_init_device_mesh(kb_context *ctx, const kb_device_mesh_spec *spec,
                               kb_device_mesh *handle)
 {
     static const char function[] = "kb_init_device_mesh";
-    uint32_t world;
+    uint32_t world = 0;
     *handle = (kb_device_mesh){0};
     if (!spec)
         return kb_error_new(KB_ERR_INPUT, "%s: spec is NULL", function);

@@ -213,7 +213,7 @@ static kb_error *binary_local(operation *o, tl_op op, uint32_t driven)
     kb_shape out = local_of(&o->result, driven);
     dt_loop loop = {
         .name = o->name,
-        .op = op,
+        .op = (int)op,
         .inputs = 2,
         .dtype = o->a.dtype,
         .axes = out.rank,

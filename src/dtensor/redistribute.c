@@ -354,9 +354,9 @@ double dt_identity(kb_reduce_op op, kb_dtype dtype)
            high = dtype == KB_I8 ? INT8_MAX : INT32_MAX;
     switch (op) {
     case KB_MAX:
-        return whole ? low : -(double)INFINITY;
+        return whole ? low : -HUGE_VAL;
     case KB_MIN:
-        return whole ? high : (double)INFINITY;
+        return whole ? high : HUGE_VAL;
     case KB_PROD:
         return 1;
     default:

@@ -220,7 +220,7 @@ plain plain_reduce(plain_reduction op, const plain *x, int dim, bool keepdim)
             shape.dims[shape.rank++] = reduced ? 1 : x->shape.dims[axis];
     }
     plain out = plain_new(&shape);
-    double start = op == PLAIN_MAX ? -INFINITY : op == PLAIN_MIN ? INFINITY : 0;
+    double start = op == PLAIN_MAX ? -HUGE_VAL : op == PLAIN_MIN ? HUGE_VAL : 0;
     for (uint64_t e = 0; e < plain_count(&shape); e++)
         out.numbers[e] = start;
     for (uint64_t e = 0; e < plain_count(&x->shape); e++) {
