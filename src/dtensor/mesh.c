@@ -69,7 +69,7 @@ static kb_error *check_names(const dt_mesh *mesh)
 static kb_error *name_dims(const kb_device_mesh_spec *spec, dt_mesh *mesh)
 {
     static const char *const defaults[KB_MESH_DIMS] = {"dim0", "dim1"};
-    for (uint32_t dim = 0; dim < mesh->ndim; dim++) {
+    for (uint32_t dim = 0; dim < mesh->ndim && dim < KB_MESH_DIMS; dim++) {
         const char *name = spec->mesh_dim_names[dim] ? spec->mesh_dim_names[dim] : defaults[dim];
         int length = snprintf(mesh->names[dim], KB_MESH_NAME_BYTES, "%s", name);
         if (length <= 0 || length >= KB_MESH_NAME_BYTES)
