@@ -672,6 +672,44 @@ static void for_some_ranks(void **state)
     kb_context_destroy(ctx);
 }
 
+/*
+ * With one PE in each cube, local tensors have the layout that intercube_allreduce, the default of
+ * the built-in ccl.yaml, needs; it adds up the parts of the cubes, too. DTensors want the plain
+ * sum.
+ */
+static void reduce_plainly(kb_context *ctx, uint32_t rank)
+{
+    kb_device_mesh mesh = open_mesh(ctx, 2, 0);
+    kb_tensor local = tensor_on(ctx, &KB_SHAPE(2, 8), KB_F32, rank + 1);
+    kb_dtensor x, y;
+    plain expected = plain_new(&KB_SHAPE(2, 8));
+    for (int i = 0; i < 16; i++)
+        expected.numbers[i] = 3;
+    expect_ok(kb_dtensor_from_local(ctx, local, mesh, KB_PLACEMENTS(KB_PARTIAL(KB_SUM)), NULL, &x));
+    expect_ok(kb_dtensor_redistribute(ctx, x, KB_PLACEMENTS(KB_REPLICATE_PLACEMENT), &y));
+    expect_full(ctx, y, &expected, 0);
+    plain_free(&expected);
+    expect_ok(kb_dtensor_free(ctx, x));
+    expect_ok(kb_dtensor_free(ctx, y));
+    expect_ok(kb_tensor_free(ctx, local));
+    expect_ok(kb_device_mesh_free(ctx, mesh));
+}
+
+static void whatever_ccl_yaml_says(void **state)
+{
+    (void)state;
+    temporary file = file_of("system: { sips: { count: 2 } }\n"
+                             "sip: { cube_mesh: { w: 2, h: 1 } }\n"
+                             "cube: { noc: { k: 1 }, pe_layout: { pe_per_router: 1 } }\n");
+    const kb_context_options options = {.topology = file.path};
+    body *fn = reduce_plainly;
+    kb_context *ctx;
+    expect_ok(kb_context_create(&options, &ctx));
+    remove_file(&file);
+    expect_ok(kb_spawn(ctx, run_body, &fn, 2));
+    kb_context_destroy(ctx);
+}
+
 static void in_tcm(void **state)
 {
     (void)state;
@@ -731,6 +769,7 @@ int main(void)
         cmocka_unit_test(on_a_chosen_device),
         cmocka_unit_test(for_some_ranks),
         cmocka_unit_test(in_tcm),
+        cmocka_unit_test(whatever_ccl_yaml_says),
         cmocka_unit_test(takes_the_same_time_without_data),
     };
     return cmocka_run_group_tests_name("dtensor", tests, NULL, NULL);
