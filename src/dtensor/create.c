@@ -254,6 +254,8 @@ kb_error *kb_dtensor_from_locals(kb_context *ctx, const kb_tensor *locals, size_
     rt_tensor_view view;
     *dtensor = (kb_dtensor){0};
     KB_TRY(dt_find_member(ctx, function, mesh_handle, &mesh));
+    if (!locals)
+        return kb_error_new(KB_ERR_INPUT, "%s: locals is NULL", function);
     if (count != mesh->driven)
         return kb_error_new(
             KB_ERR_INPUT, "%s: %zu tensor%s given, but the caller stands for %" PRIu32 " rank%s",

@@ -562,6 +562,8 @@ static void calls_for_workers_only(void **state)
     expect_error(kb_dtensor_from_local(ctx, x, mesh, KB_PLACEMENTS(KB_SHARD(0)), NULL, &d),
                  KB_ERR_INPUT,
                  "kb_dtensor_from_local: 1 tensor given, but the caller stands for 2 ranks");
+    expect_error(kb_dtensor_from_locals(ctx, NULL, 2, mesh, KB_PLACEMENTS(KB_SHARD(0)), NULL, &d),
+                 KB_ERR_INPUT, "kb_dtensor_from_local: locals is NULL");
     expect_ok(kb_distribute_tensor(ctx, host, mesh, KB_PLACEMENTS(KB_SHARD(0)), &d));
     assert_int_equal(kb_ahbm_current_device(ctx), 0); /* as it was before */
     expect_error(kb_dtensor_to_local(ctx, d, &local), KB_ERR_INPUT,
