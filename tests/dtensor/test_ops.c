@@ -5,6 +5,8 @@
  */
 #include "operand.h"
 
+#include "rt/tensors.h"
+
 typedef enum kind { MATMUL, BINARY, UNARY, REDUCTION, KINDS } kind;
 
 typedef struct job {
@@ -155,12 +157,12 @@ static kb_error *work(kb_context *ctx, uint32_t rank, void *arg)
     return kb_distributed_destroy_process_group(ctx);
 }
 
-static void try_mesh(uint64_t seed, uint32_t h, uint32_t w, int count)
+/* Destroys the context. */
+static void try_mesh_on(kb_context *ctx, uint64_t seed, uint32_t h, uint32_t w, int count)
 {
     kb_rng rng;
     kb_rng_init(&rng, seed);
     const uint32_t mesh[2] = {h, w == 0 ? 1 : w};
-    kb_context *ctx = open_machine_of(mesh[0] * mesh[1], 1, 1, (kb_context_options){0});
     for (int i = 0; i < tries(count); i++) {
         job j = draw_job(&rng, mesh, w == 0 ? 1 : 2);
         if (i % 3 == 2) {
@@ -173,6 +175,23 @@ static void try_mesh(uint64_t seed, uint32_t h, uint32_t w, int count)
         job_fini(&j);
     }
     kb_context_destroy(ctx);
+}
+
+static void try_mesh(uint64_t seed, uint32_t h, uint32_t w, int count)
+{
+    uint32_t sips = h * (w == 0 ? 1 : w);
+    try_mesh_on(open_machine_of(sips, 1, 1, (kb_context_options){0}), seed, h, w, count);
+}
+
+/* Three cubes of three PEs, and SIPs with links between them; two cubes of four PEs; one PE. */
+static void on_odd_machines(void **state)
+{
+    (void)state;
+    const kb_context_options options = {.threads = 1, .races = KB_RACES_FAIL};
+    try_mesh_on(open_context(ODD_ONES, options), 30, 2, 0, 12);
+    try_mesh_on(open_context(THREE_SIPS, options), 31, 3, 0, 12);
+    try_mesh_on(open_context(THREE_SIPS, options), 32, 1, 3, 6);
+    try_mesh_on(open_context(ONE_PE, options), 33, 1, 0, 6);
 }
 
 static void on_one_rank(void **state)
@@ -343,6 +362,7 @@ static void tells_of_redistributions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(on_odd_machines),
         cmocka_unit_test(on_one_rank),
         cmocka_unit_test(on_two),
         cmocka_unit_test(on_three),

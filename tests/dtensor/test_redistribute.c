@@ -5,6 +5,8 @@
  */
 #include "plain.h"
 
+#include "rt/tensors.h"
+
 enum { MOST_CHANGES = 6 };
 
 typedef struct job {
@@ -95,14 +97,12 @@ static job draw_job(kb_rng *rng, const uint32_t mesh[2])
     return j;
 }
 
-static void try_mesh(uint64_t seed, uint32_t h, uint32_t w, uint32_t cubes_w, uint32_t cubes_h,
-                     int count)
+/* Destroys the context. */
+static void try_mesh_on(kb_context *ctx, uint64_t seed, uint32_t h, uint32_t w, int count)
 {
     kb_rng rng;
     kb_rng_init(&rng, seed);
     const uint32_t mesh[2] = {h, w};
-    kb_context *ctx =
-        open_machine_of(h * (w == 0 ? 1 : w), cubes_w, cubes_h, (kb_context_options){0});
     for (int i = 0; i < tries(count); i++) {
         job j = draw_job(&rng, mesh);
         j.host = host_tensor(ctx, "x", &j.numbers, j.dtype);
@@ -117,6 +117,25 @@ static void try_mesh(uint64_t seed, uint32_t h, uint32_t w, uint32_t cubes_w, ui
         plain_free(&j.numbers);
     }
     kb_context_destroy(ctx);
+}
+
+static void try_mesh(uint64_t seed, uint32_t h, uint32_t w, uint32_t cubes_w, uint32_t cubes_h,
+                     int count)
+{
+    uint32_t sips = h * (w == 0 ? 1 : w);
+    kb_context *ctx = open_machine_of(sips, cubes_w, cubes_h, (kb_context_options){0});
+    try_mesh_on(ctx, seed, h, w, count);
+}
+
+/* Three cubes of three PEs, and SIPs with links between them; two cubes of four PEs; one PE. */
+static void on_odd_machines(void **state)
+{
+    (void)state;
+    const kb_context_options options = {.threads = 1, .races = KB_RACES_FAIL};
+    try_mesh_on(open_context(ODD_ONES, options), 30, 2, 0, 12);
+    try_mesh_on(open_context(THREE_SIPS, options), 31, 3, 0, 12);
+    try_mesh_on(open_context(THREE_SIPS, options), 32, 1, 3, 6);
+    try_mesh_on(open_context(ONE_PE, options), 33, 1, 0, 6);
 }
 
 /* 247 tensors, of 1 to MOST_CHANGES redistributions each: some 860. */
@@ -247,11 +266,17 @@ static void moves_large_tensors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(on_one_rank),     cmocka_unit_test(on_two),
-        cmocka_unit_test(on_three),        cmocka_unit_test(on_five),
-        cmocka_unit_test(on_two_by_two),   cmocka_unit_test(on_two_by_three),
-        cmocka_unit_test(on_three_by_two), cmocka_unit_test(on_one_by_four),
-        cmocka_unit_test(keeps_all_bits),  cmocka_unit_test(moves_large_tensors),
+        cmocka_unit_test(on_odd_machines),
+        cmocka_unit_test(on_one_rank),
+        cmocka_unit_test(on_two),
+        cmocka_unit_test(on_three),
+        cmocka_unit_test(on_five),
+        cmocka_unit_test(on_two_by_two),
+        cmocka_unit_test(on_two_by_three),
+        cmocka_unit_test(on_three_by_two),
+        cmocka_unit_test(on_one_by_four),
+        cmocka_unit_test(keeps_all_bits),
+        cmocka_unit_test(moves_large_tensors),
     };
     return cmocka_run_group_tests_name("redistribute", tests, NULL, NULL);
 }
