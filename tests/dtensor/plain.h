@@ -15,7 +15,7 @@
 
 enum { PLAIN_RANKS = 8 };
 
-/* How many of so many random cases are tried. */
+/* The number of random cases to try: fewer where everything takes longer. */
 static inline int tries(int count)
 {
     return RUNNING_ON_VALGRIND ? count / 10 + 1 : count;
@@ -45,7 +45,7 @@ void expect_plain(kb_context *ctx, kb_tensor tensor, const plain *p, double tole
 
 /* ---- Machines and meshes ---- */
 
-/* So many SIPs of w x h cubes of four PEs. ccl.yaml's default is one that adds up shards too. */
+/* `sips` SIPs of w x h cubes of four PEs. ccl.yaml's default is one that adds up shards too. */
 kb_context *open_machine_of(uint32_t sips, uint32_t w, uint32_t h, kb_context_options options);
 
 /* Of all ranks: one dimension if w is 0, else (h, w). */

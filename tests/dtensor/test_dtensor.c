@@ -17,7 +17,7 @@ static kb_error *run_body(kb_context *ctx, uint32_t rank, void *arg)
     return kb_distributed_destroy_process_group(ctx);
 }
 
-/* Runs it on each of so many small devices. */
+/* Runs it on `count` small devices, one worker each. */
 static void on_devices(uint32_t count, body *fn)
 {
     kb_context *ctx = open_machine_of(count, 1, 1, (kb_context_options){0});
