@@ -395,6 +395,22 @@ static void give_up(void *arg)
     graph->launching = false;
 }
 
+static bool has_collectives(const rt_graph *graph)
+{
+    bool found = false;
+    for (size_t i = 0; i < graph->ops.count; i++)
+        found = found || graph->ops.items[i].kind == GRAPH_OTHER;
+    return found;
+}
+
+/* Collectives follow those that the caller has called outside of streams, as in streams. */
+static kb_error *wait_for_others(const rt_graph *graph)
+{
+    kb_context *ctx = graph->ctx;
+    return has_collectives(graph) ? rt_settle_others(ctx)
+                                  : rt_wait_for_transfers(rt_caller_of(ctx));
+}
+
 static kb_error *get_ready(rt_graph *graph)
 {
     kb_context *ctx = graph->ctx;
@@ -402,7 +418,7 @@ static kb_error *get_ready(rt_graph *graph)
     kb_cleanup cleanup;
     if (worker)
         kb_co_push_cleanup(worker, &cleanup, give_up, graph);
-    kb_error *err = rt_wait_for_transfers(rt_caller_of(ctx));
+    kb_error *err = wait_for_others(graph);
     if (!err)
         err = prepare_ops(graph);
     if (worker)

@@ -294,8 +294,6 @@ static void tell_of_end(rt_node *node)
         else
             send_signal(edge.to, node);
     }
-    if (node->run)
-        rt_run_node_ended(node->run, node->sip);
     rt_node_release(node);
 }
 
@@ -305,9 +303,14 @@ void rt_node_end(rt_node *node, const kb_error *err)
 {
     if (err && !node->failure)
         node->failure = kb_error_copy(err);
+    rt_run *run = node->run;
+    uint32_t sip = node->sip;
+    node->run = NULL; /* which may go now */
     node->over_early = node->missing > 0;
     if (!node->over_early)
         tell_of_end(node);
+    if (run)
+        rt_run_node_ended(run, sip);
 }
 
 static kb_error *wait_for(rt_node *node, rt_node *before, bool at_begin)

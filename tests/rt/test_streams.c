@@ -440,6 +440,41 @@ static void what_follows_closely_does_not_start(void **state)
     kb_context_destroy(p.ctx);
 }
 
+KB_KERNEL(fail_where_it_sends, tl_ptr x)
+{
+    tl_load(tl_can_send("out") ? x + ((int64_t)1 << 30) : x, tl_shape(1), TL_F32);
+}
+
+/* A launch on two devices fails on one while it waits on the other, where it never starts: what
+ * comes after it there still waits for what came before it. */
+static void a_launch_that_is_stopped_leaves_no_gap(void **state)
+{
+    (void)state;
+    pair p = open_pair(THREE_SIPS);
+    const kb_queue_edge edge = {{0, 0, 0}, "out", {1, 0, 0}};
+    kb_queue_set set;
+    kb_request first, bad, last;
+    expect_ok(kb_queues_create(p.ctx, &(kb_queue_spec){.edges = &edge, .edge_count = 1}, &set));
+    expect_ok(kb_queues_install(p.ctx, set));
+    expect_ok(kb_ahbm_set_device(p.ctx, 1));
+    kb_tensor there = make_blocks(p.ctx, "there"), both[] = {p.x, make_blocks(p.ctx, "other")};
+    kb_launch_options options = {.stream = p.one, .queues = set, .request = &first};
+    expect_ok(kb_launch_with(p.ctx, &options, &own, there, 1000, 1));
+    options.request = &bad;
+    expect_ok(kb_launch_with(p.ctx, &options, &fail_where_it_sends, KB_EACH(both, 2)));
+    expect_texts(kb_request_wait(p.ctx, bad, NULL), KB_ERR_FAULT, "not mapped", NULL);
+    options.request = &last;
+    bool over;
+    expect_ok(kb_request_test(p.ctx, first, &over));
+    assert_false(over);
+    expect_ok(kb_launch_with(p.ctx, &options, &own, there, 0, 1));
+    kb_error_free(kb_request_wait(p.ctx, last, NULL)); /* it is after failed work, or it runs */
+    expect_ok(kb_request_test(p.ctx, first, &over));
+    assert_true(over);
+    expect_ok(kb_request_wait(p.ctx, first, NULL));
+    kb_context_destroy(p.ctx);
+}
+
 /* A thousand that never start end one after the other, not in each other. */
 static void a_long_sequence_fails_as_a_whole(void **state)
 {
@@ -542,6 +577,7 @@ int main(void)
         cmocka_unit_test(narrow_launches_may_be_many),
         cmocka_unit_test(what_follows_a_failure_does_not_start),
         cmocka_unit_test(what_follows_closely_does_not_start),
+        cmocka_unit_test(a_launch_that_is_stopped_leaves_no_gap),
         cmocka_unit_test(a_long_sequence_fails_as_a_whole),
         cmocka_unit_test(a_deadlock_names_streams),
         cmocka_unit_test(wrong_handles_are_refused),
