@@ -297,21 +297,29 @@ static kb_error *use_tensors(const ccl_op *op)
     return NULL;
 }
 
-/* In a stream devices keep the order: all is sent off at once. */
-static kb_error *stream_step(void *self, rt_work *work, uint32_t step, bool *over)
+static kb_error *send_all(ccl_op *op)
 {
-    ccl_op *op = self;
-    (void)work;
-    if (step > 0) {
-        *over = true;
-        return ccl_check_queues(op);
-    }
     KB_TRY(use_tensors(op));
     KB_TRY(ccl_copy_in(op));
     KB_TRY(launch(op));
     if (op->epoch)
         op->epoch->cleared = true;
     return ccl_copy_out(op);
+}
+
+/* In a stream devices keep the order: all is sent off at once, or nothing: kernels of some ranks
+ * would wait for those of the others. */
+static kb_error *stream_step(void *self, rt_work *work, uint32_t step, bool *over)
+{
+    ccl_op *op = self;
+    if (step > 0) {
+        *over = true;
+        return ccl_check_queues(op);
+    }
+    kb_error *err = send_all(op);
+    if (err)
+        rt_work_stop(work, err);
+    return err;
 }
 
 static void op_done(void *self, const kb_error *err)
@@ -331,7 +339,7 @@ static void op_done(void *self, const kb_error *err)
     free_op(op);
     call_next(state);
     if (graph)
-        rt_work_release(graph, err ? kb_error_copy(err) : NULL);
+        rt_work_end_part(graph, err ? kb_error_copy(err) : NULL);
 }
 
 /* "send to rank 1" */

@@ -57,11 +57,11 @@ static kb_error *replay(void *self, rt_work *graph, struct rt_stream *stream)
     ccl_op *op = is->op;
     kb_request request;
     is->op = NULL;
-    rt_work_hold(graph);
+    rt_work_add_part(graph);
     kb_error *err = ccl_start_call(op, stream, graph, &request);
     if (!err)
         return kb_request_free(is->ctx, request);
-    rt_work_release(graph, NULL);
+    rt_work_end_part(graph, NULL);
     return err;
 }
 

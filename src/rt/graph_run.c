@@ -7,9 +7,9 @@
 
 /* A device that takes part. */
 typedef struct run_device {
-    rt_nodes nodes; /* until they are told that the launch is there */
-    uint32_t left;  /* nodes that have not ended */
-    bool is_there;  /* the message of the host */
+    rt_nodes nodes;         /* until they are told that the launch is there */
+    uint32_t left;          /* nodes that have not ended */
+    bool is_sent, is_there; /* the message of the host */
 } run_device;
 
 struct rt_run {
@@ -19,11 +19,10 @@ struct rt_run {
     rt_work *work;
     rt_stream *streams; /* its own */
     size_t stream_count;
-    rt_nodes *events;
+    rt_moment *events;
     size_t event_count;
     run_device *devices; /* by SIP */
     uint64_t changed;    /* arguments that the host has to send */
-    bool failed;         /* could not be sent off */
 };
 
 /* ---- Beginning and end ---- */
@@ -39,8 +38,8 @@ static void free_run(rt_run *run, bool in_use)
     }
     for (size_t i = 0; i < run->event_count && run->events; i++) {
         if (in_use)
-            rt_nodes_clear(&run->events[i]);
-        kb_vec_fini(&run->events[i]);
+            rt_moment_clear(&run->events[i]);
+        kb_vec_fini(&run->events[i].nodes);
     }
     for (uint32_t sip = 0; run->devices && sip < run->ctx->shape->sips; sip++) {
         if (in_use)
@@ -72,23 +71,12 @@ static kb_error *open_stream(rt_run *run, rt_stream *stream, uint64_t id)
         KB_TRY(rt_find_stream(ctx, "kb_graph_launch", (kb_stream){id}, &of_program));
         stream->name = of_program->name;
     }
-    rt_nodes before = {0};
-    kb_error *err = rt_event_record(&before, run->stream);
-    for (uint32_t sip = 0; sip < ctx->shape->sips && !err; sip++)
-        for (size_t i = 0; i < before.count && !err; i++) {
-            const rt_node *node = before.items[i];
-            bool here = false;
-            const rt_lane *lane = &run->stream->lanes[sip];
-            for (size_t k = 0; k < lane->last.count; k++)
-                here = here || lane->last.items[k] == node;
-            for (size_t k = 0; k < lane->waits.count; k++)
-                here = here || lane->waits.items[k] == node;
-            if (here && !rt_nodes_add(&stream->lanes[sip].waits, before.items[i]))
-                err = kb_error_nomem();
-        }
-    rt_nodes_clear(&before);
-    kb_vec_fini(&before);
-    return err;
+    for (uint32_t sip = 0; sip < ctx->shape->sips; sip++) {
+        rt_moment *waits = &stream->lanes[sip].waits;
+        KB_TRY(rt_moment_add(ctx, waits, &run->stream->lanes[sip].last));
+        KB_TRY(rt_moment_add(ctx, waits, &run->stream->lanes[sip].waits));
+    }
+    return rt_event_record(ctx, &stream->waits, run->stream);
 }
 
 static kb_error *make_run(rt_graph *graph, rt_stream *stream, rt_run **out)
@@ -184,7 +172,7 @@ static kb_error *replay_op(rt_run *run, graph_op *op)
         op->prepared = false;
         return op->other.replay(op->other.self, run->work, stream);
     case GRAPH_EVENT:
-        return rt_event_record(&run->events[op->event], stream);
+        return rt_event_record(run->ctx, &run->events[op->event], stream);
     case GRAPH_WAIT:
         return rt_event_wait(stream, &run->events[op->event]);
     }
@@ -201,14 +189,15 @@ static void drop_prepared(rt_graph *graph, const kb_error *why)
     }
 }
 
-/* Nodes that were made and will not be started. */
+/* Nodes that were made and are not to begin. Where no message will tell them, they end at once. */
 static void cancel_all(rt_run *run, const kb_error *why)
 {
     for (uint32_t sip = 0; sip < run->ctx->shape->sips; sip++) {
         run_device *device = &run->devices[sip];
         for (size_t i = 0; i < device->nodes.count; i++) {
             rt_node_cancel(device->nodes.items[i], why);
-            rt_node_arrived(device->nodes.items[i]);
+            if (!device->is_sent)
+                rt_node_arrived(device->nodes.items[i]);
         }
     }
 }
@@ -222,26 +211,39 @@ static kb_error *replay(rt_run *run)
             continue;
         err = graph_blame(graph, i, err);
         drop_prepared(graph, err);
-        cancel_all(run, err);
         return err;
     }
     return NULL;
 }
 
-/* What comes behind the graph in its stream waits for its last nodes. */
+static bool has_ends(const rt_run *run, uint32_t sip)
+{
+    bool found = false;
+    for (size_t i = 0; i < run->stream_count; i++)
+        found = found || run->streams[i].lanes[sip].last.nodes.count > 0;
+    return found;
+}
+
+/* What comes behind the graph in its stream waits for its last nodes, also on devices that only
+ * receive what a node of another one sends. */
 static kb_error *leave_behind(const rt_run *run)
 {
-    for (uint32_t sip = 0; sip < run->ctx->shape->sips; sip++) {
-        rt_lane *lane = &run->stream->lanes[sip];
-        if (run->devices[sip].left == 0)
+    kb_context *ctx = run->ctx;
+    rt_stream *stream = run->stream;
+    bool any = false;
+    for (uint32_t sip = 0; sip < ctx->shape->sips; sip++) {
+        rt_lane *lane = &stream->lanes[sip];
+        if (!has_ends(run, sip))
             continue;
-        rt_nodes_clear(&lane->last);
-        rt_nodes_clear(&lane->waits);
+        if (!any)
+            rt_moment_clear(&stream->waits); /* nodes of the graph wait for that */
+        any = true;
+        rt_moment_clear(&lane->last);
+        rt_moment_clear(&lane->waits);
         for (size_t i = 0; i < run->stream_count; i++) {
-            const rt_nodes *last = &run->streams[i].lanes[sip].last;
-            for (size_t k = 0; k < last->count; k++)
-                if (!rt_nodes_add(&lane->waits, last->items[k]))
-                    return kb_error_nomem();
+            const rt_moment *last = &run->streams[i].lanes[sip].last;
+            KB_TRY(rt_moment_add(ctx, &lane->waits, last));
+            KB_TRY(rt_moment_add(ctx, &stream->waits, last));
         }
     }
     return NULL;
@@ -261,6 +263,7 @@ static kb_error *start_devices(rt_run *run)
             .arg = sip,
         };
         KB_TRY(io_send(run->ctx->control, &message));
+        run->devices[sip].is_sent = true;
         rt_request_add_part(rt_work_request(run->work));
     }
     return NULL;
@@ -277,7 +280,8 @@ static kb_error *run_step(void *self, rt_work *work, uint32_t step, bool *over)
         err = leave_behind(run);
     if (!err)
         err = start_devices(run);
-    run->failed = err != NULL;
+    if (err)
+        cancel_all(run, err);
     return err;
 }
 
@@ -391,6 +395,22 @@ static void give_up(void *arg)
     graph->launching = false;
 }
 
+static bool has_collectives(const rt_graph *graph)
+{
+    bool found = false;
+    for (size_t i = 0; i < graph->ops.count; i++)
+        found = found || graph->ops.items[i].kind == GRAPH_OTHER;
+    return found;
+}
+
+/* Collectives follow those that the caller has called outside of streams, as in streams. */
+static kb_error *wait_for_others(const rt_graph *graph)
+{
+    kb_context *ctx = graph->ctx;
+    return has_collectives(graph) ? rt_settle_others(ctx)
+                                  : rt_wait_for_transfers(rt_caller_of(ctx));
+}
+
 static kb_error *get_ready(rt_graph *graph)
 {
     kb_context *ctx = graph->ctx;
@@ -398,7 +418,7 @@ static kb_error *get_ready(rt_graph *graph)
     kb_cleanup cleanup;
     if (worker)
         kb_co_push_cleanup(worker, &cleanup, give_up, graph);
-    kb_error *err = rt_wait_for_transfers(rt_caller_of(ctx));
+    kb_error *err = wait_for_others(graph);
     if (!err)
         err = prepare_ops(graph);
     if (worker)

@@ -46,6 +46,50 @@ void rt_node_release(rt_node *node)
     free_node(node);
 }
 
+/* ---- Moments ---- */
+
+void rt_moment_clear(rt_moment *moment)
+{
+    rt_nodes_clear(&moment->nodes);
+    moment->over = 0;
+}
+
+void rt_moment_prune(kb_context *ctx, rt_moment *moment)
+{
+    rt_nodes *nodes = &moment->nodes;
+    size_t left = 0;
+    for (size_t i = 0; i < nodes->count; i++) {
+        rt_node *node = nodes->items[i];
+        if (!node->ended) {
+            nodes->items[left++] = node;
+            continue;
+        }
+        moment->over = tl_mark_join(ctx->kernels, moment->over, node->over);
+        rt_node_release(node);
+    }
+    nodes->count = left;
+}
+
+kb_error *rt_moment_add(kb_context *ctx, rt_moment *moment, const rt_moment *more)
+{
+    rt_moment_prune(ctx, moment);
+    uint64_t stamp = ++ctx->node_stamps;
+    for (size_t i = 0; i < moment->nodes.count; i++)
+        moment->nodes.items[i]->stamp = stamp;
+    moment->over = tl_mark_join(ctx->kernels, moment->over, more->over);
+    for (size_t i = 0; i < more->nodes.count; i++) {
+        rt_node *node = more->nodes.items[i];
+        if (node->ended)
+            moment->over = tl_mark_join(ctx->kernels, moment->over, node->over);
+        else if (node->stamp != stamp && !rt_nodes_add(&moment->nodes, node))
+            return kb_error_nomem();
+        node->stamp = stamp;
+    }
+    return NULL;
+}
+
+/* ---- All of them ---- */
+
 void rt_nodes_fini_all(kb_context *ctx)
 {
     for (rt_node *node = ctx->newest_node, *before; node; node = before) {
@@ -175,19 +219,32 @@ static void inherit_failure(rt_node *node, const rt_node *before)
 {
     if (!before->failure || node->failure)
         return;
-    node->failure = kb_error_wrap(kb_error_copy(before->failure), "after failed work");
+    node->failure = kb_error_copy(before->failure);
+    if (!before->inherits) /* else it says so, once for a whole sequence */
+        node->failure = kb_error_wrap(node->failure, "after failed work");
+    node->inherits = true;
     kb_error_set_secondary(node->failure);
 }
 
-/* One thing less to wait for. */
+/* What the other one waited for, or all of it, comes before the node. */
+static void follow(rt_node *node, const rt_node *before, bool at_begin)
+{
+    tl_mark mark = at_begin ? before->after : before->over;
+    node->after = tl_mark_join(node->ctx->kernels, node->after, mark);
+}
+
+static void tell_of_end(rt_node *node);
+
+/* One thing less to wait for. One that begins with a failure does not begin in truth. */
 static void take_edge(rt_node *node, rt_node *before, bool at_begin)
 {
     node->missing--;
-    if (!at_begin) {
-        node->after = tl_mark_join(node->ctx->kernels, node->after, before->over);
-        inherit_failure(node, before);
-    }
-    try_to_begin(node);
+    follow(node, before, at_begin);
+    inherit_failure(node, before);
+    if (node->over_early && node->missing == 0)
+        tell_of_end(node);
+    else
+        try_to_begin(node);
     rt_node_release(node);
 }
 
@@ -226,10 +283,8 @@ static void send_signal(rt_node *node, rt_node *before)
         kb_sim_fail(ctx->sim, err);
 }
 
-void rt_node_end(rt_node *node, const kb_error *err)
+static void tell_of_end(rt_node *node)
 {
-    if (err && !node->failure)
-        node->failure = kb_error_copy(err);
     node->ended = true;
     node->users++;
     while (node->edges.count > 0) {
@@ -239,17 +294,31 @@ void rt_node_end(rt_node *node, const kb_error *err)
         else
             send_signal(edge.to, node);
     }
-    if (node->run)
-        rt_run_node_ended(node->run, node->sip);
     rt_node_release(node);
+}
+
+/* One that was cancelled may be over while what it waits for is not: the nodes behind it wait for
+ * that all the same. */
+void rt_node_end(rt_node *node, const kb_error *err)
+{
+    if (err && !node->failure)
+        node->failure = kb_error_copy(err);
+    rt_run *run = node->run;
+    uint32_t sip = node->sip;
+    node->run = NULL; /* which may go now */
+    node->over_early = node->missing > 0;
+    if (!node->over_early)
+        tell_of_end(node);
+    if (run)
+        rt_run_node_ended(run, sip);
 }
 
 static kb_error *wait_for(rt_node *node, rt_node *before, bool at_begin)
 {
-    if (before->ended && !at_begin)
-        node->after = tl_mark_join(node->ctx->kernels, node->after, before->over);
-    if (at_begin ? before->begun : before->ended)
+    if (at_begin ? before->begun : before->ended) {
+        follow(node, before, at_begin);
         return NULL;
+    }
     if (!kb_vec_push(&before->edges, ((rt_edge){node, at_begin})))
         return kb_error_nomem();
     node->users++;
@@ -265,20 +334,42 @@ kb_error *rt_node_wait_for(rt_node *node, rt_node *before)
 /* ---- Making one ---- */
 
 /* In a narrow scope, launches of the same device need only have begun: PEs run them in order. */
+static bool waits_for_begin(const rt_node *node, const rt_node *before, bool narrow)
+{
+    return narrow && before->is_launch && before->sip == node->sip;
+}
+
+/* Such a launch has not begun before all that is in front of it in the lane has begun or ended:
+ * so it stands for that, unless it was cancelled. */
+static kb_error *wait_for_last(const rt_nodes *last, rt_node *node, bool narrow)
+{
+    size_t first = last->count;
+    while (first > 0) {
+        const rt_node *before = last->items[--first];
+        if (waits_for_begin(node, before, narrow) && !before->failure)
+            break;
+    }
+    for (size_t i = first; i < last->count; i++)
+        KB_TRY(wait_for(node, last->items[i], waits_for_begin(node, last->items[i], narrow)));
+    return NULL;
+}
+
 static kb_error *enter_lane(rt_lane *lane, rt_node *node, kb_scope scope)
 {
     bool narrow = scope != KB_SCOPE_DEVICE;
-    rt_node *before;
-    for (size_t i = 0; i < lane->last.count; i++) {
-        before = lane->last.items[i];
-        KB_TRY(wait_for(node, before, narrow && before->is_launch && before->sip == node->sip));
-    }
-    for (size_t i = 0; i < lane->waits.count; i++)
-        KB_TRY(wait_for(node, lane->waits.items[i], false));
-    rt_nodes_clear(&lane->waits);
+    tl_runner *kernels = node->ctx->kernels;
+    KB_TRY(wait_for_last(&lane->last.nodes, node, narrow));
+    for (size_t i = 0; i < lane->waits.nodes.count; i++)
+        KB_TRY(wait_for(node, lane->waits.nodes.items[i], false));
     if (!narrow)
-        rt_nodes_clear(&lane->last);
-    return rt_nodes_add(&lane->last, node) ? NULL : kb_error_nomem();
+        node->after = tl_mark_join(kernels, node->after, lane->last.over);
+    node->after = tl_mark_join(kernels, node->after, lane->waits.over);
+    rt_moment_clear(&lane->waits);
+    if (narrow)
+        rt_moment_prune(node->ctx, &lane->last);
+    else
+        rt_moment_clear(&lane->last);
+    return rt_nodes_add(&lane->last.nodes, node) ? NULL : kb_error_nomem();
 }
 
 static kb_error *connect(rt_stream *stream, const rt_node_spec *spec, rt_node *node)
@@ -286,6 +377,7 @@ static kb_error *connect(rt_stream *stream, const rt_node_spec *spec, rt_node *n
     KB_TRY(enter_lane(&stream->lanes[spec->sip], node, spec->scope));
     if (spec->other_sip != TOPO_NONE && spec->other_sip != spec->sip)
         KB_TRY(enter_lane(&stream->lanes[spec->other_sip], node, KB_SCOPE_DEVICE));
+    rt_moment_clear(&stream->waits); /* an event that is recorded next has the node instead */
     if (spec->is_collective && !rt_nodes_add(collectives_of(node), node))
         return kb_error_nomem();
     return stream->run ? rt_run_add(stream->run, node) : NULL;

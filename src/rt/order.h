@@ -56,10 +56,13 @@ struct rt_node {
     uint32_t sip;
     uint32_t users; /* lists and edges that have it, and its owner */
     uint32_t missing;
+    uint64_t stamp; /* of the last search that met it */
     bool is_launch, is_collective;
     bool arrived, begun, ended;
     bool cancelled;    /* it is not to begin, whatever it waits for */
+    bool over_early;   /* it was cancelled, and what it waits for has not ended */
     kb_error *failure; /* of something it waits for, or why it was cancelled */
+    bool inherits;     /* it is of something that it waits for */
     KB_VEC(rt_edge) edges;
     tl_mark after, over; /* in the order that races are found by */
 };
@@ -75,10 +78,16 @@ typedef struct rt_node_spec {
     bool is_collective;
 } rt_node_spec;
 
+/* A moment in the order of work: it has come when all of its nodes have ended. */
+typedef struct rt_moment {
+    rt_nodes nodes;
+    tl_mark over; /* of nodes that have ended and are not in the list any more */
+} rt_moment;
+
 /* A stream on a device. */
 typedef struct rt_lane {
-    rt_nodes last;                     /* what the next node waits for */
-    rt_nodes waits;                    /* for events: the next node waits for these too */
+    rt_moment last;                    /* what the next node waits for */
+    rt_moment waits;                   /* for events: the next node waits for these too */
     KB_VEC(struct rt_launch *) flying; /* begun and not over, in the order in which they began */
     tl_mark *marks;                    /* by PE: where its last kernel was over; NULL: none yet */
 } rt_lane;
@@ -88,6 +97,7 @@ struct rt_stream {
     uint64_t id;        /* 0: the default stream */
     const char *name;   /* stays as long as the context */
     rt_lane *lanes;     /* by SIP */
+    rt_moment waits;    /* for events that no node of it waits for yet, on any device */
     rt_run *run;        /* NULL: a stream of the program; else one within a graph under way */
     uint32_t under_way; /* requests */
     kb_waitlist idle;
@@ -115,6 +125,11 @@ KB_MUST_USE kb_error *rt_node_wait_for(rt_node *node, rt_node *before);
 KB_MUST_USE bool rt_nodes_add(rt_nodes *list, rt_node *node);
 void rt_nodes_clear(rt_nodes *list);
 
+/* Adds what the other moment waits for, once each. Those that have ended need not be kept. */
+KB_MUST_USE kb_error *rt_moment_add(kb_context *ctx, rt_moment *moment, const rt_moment *more);
+void rt_moment_prune(kb_context *ctx, rt_moment *moment);
+void rt_moment_clear(rt_moment *moment);
+
 KB_MUST_USE kb_error *rt_nodes_init(kb_context *ctx);
 
 /* Also those that are in lists, when the simulator has been abandoned. */
@@ -134,15 +149,14 @@ void rt_stream_fini(rt_stream *stream);
 /* While the context is in use: what is in its lanes goes on without it. */
 void rt_stream_drop(rt_stream *stream);
 
-/* An event of streams: what has to end before it has happened. */
 typedef struct rt_stream_event {
     bool recorded;
-    rt_nodes nodes;
+    rt_moment moment;
 } rt_stream_event;
 
-/* The nodes that the stream's next ones would wait for; and has its next ones wait for some. */
-KB_MUST_USE kb_error *rt_event_record(rt_nodes *nodes, const rt_stream *stream);
-KB_MUST_USE kb_error *rt_event_wait(rt_stream *stream, const rt_nodes *nodes);
+/* What the stream's next nodes would wait for; and has its next ones wait for something. */
+KB_MUST_USE kb_error *rt_event_record(kb_context *ctx, rt_moment *moment, const rt_stream *stream);
+KB_MUST_USE kb_error *rt_event_wait(rt_stream *stream, const rt_moment *moment);
 
 /* ---- races.c ---- */
 

@@ -208,7 +208,8 @@ struct kb_context { /* NOLINT(clang-analyzer-optin.performance.Padding): there i
     uint64_t streams_made;
     rt_nodes *collectives; /* by SIP: nodes of collectives that have not begun, in order of calls */
     rt_node *newest_node;
-    kb_pool signals; /* between nodes of different devices, under way */
+    uint64_t node_stamps; /* searches among them so far */
+    kb_pool signals;      /* between nodes of different devices, under way */
     rt_check checked;
     tl_mark observed;              /* what the program has waited for */
     uint64_t queue_sets_installed; /* ever */

@@ -2,7 +2,9 @@
  * stream.c: streams and their events, as the program sees them.
  *
  * A stream has a lane on each device. What is in a lane is the end of a chain: the nodes that the
- * next one has to wait for. An event keeps such ends of all lanes of its stream.
+ * next one has to wait for. An event keeps such ends of all lanes of its stream, and what the
+ * stream waits for itself. Once a node of any lane waits for that, the node stands for it: so
+ * streams that wait for each other again and again do not hand on what they have waited for.
  */
 #include "runtime.h"
 
@@ -23,11 +25,12 @@ void rt_stream_fini(rt_stream *stream)
 {
     for (uint32_t sip = 0; stream->lanes && sip < stream->ctx->shape->sips; sip++) {
         rt_lane *lane = &stream->lanes[sip];
-        kb_vec_fini(&lane->last);
-        kb_vec_fini(&lane->waits);
+        kb_vec_fini(&lane->last.nodes);
+        kb_vec_fini(&lane->waits.nodes);
         kb_vec_fini(&lane->flying);
         free(lane->marks);
     }
+    kb_vec_fini(&stream->waits.nodes);
     free(stream->lanes);
     stream->lanes = NULL;
 }
@@ -35,9 +38,10 @@ void rt_stream_fini(rt_stream *stream)
 void rt_stream_drop(rt_stream *stream)
 {
     for (uint32_t sip = 0; stream->lanes && sip < stream->ctx->shape->sips; sip++) {
-        rt_nodes_clear(&stream->lanes[sip].last);
-        rt_nodes_clear(&stream->lanes[sip].waits);
+        rt_moment_clear(&stream->lanes[sip].last);
+        rt_moment_clear(&stream->lanes[sip].waits);
     }
+    rt_moment_clear(&stream->waits);
     rt_stream_fini(stream);
 }
 
@@ -61,7 +65,7 @@ void rt_streams_fini(kb_context *ctx)
         rt_stream_fini(&ctx->default_stream);
     for (uint64_t id = 0; (id = rt_table_next(&ctx->stream_events, id)) != 0;) {
         rt_stream_event *event = rt_table_get(&ctx->stream_events, id);
-        kb_vec_fini(&event->nodes);
+        kb_vec_fini(&event->moment.nodes);
     }
     rt_table_fini(&ctx->stream_events);
 }
@@ -119,9 +123,10 @@ kb_error *kb_stream_synchronize(kb_context *ctx, kb_stream handle)
         KB_TRY(rt_block_on(ctx, &stream->idle));
         KB_TRY(rt_find_stream(ctx, function, handle, &stream));
     }
-    for (uint32_t sip = 0; sip < ctx->shape->sips; sip++)
-        for (size_t i = 0; i < stream->lanes[sip].last.count; i++)
-            rt_observe(ctx, stream->lanes[sip].last.items[i]->over);
+    for (uint32_t sip = 0; sip < ctx->shape->sips; sip++) {
+        rt_moment_prune(ctx, &stream->lanes[sip].last);
+        rt_observe(ctx, stream->lanes[sip].last.over);
+    }
     return rt_take_faults(rt_caller_of(ctx));
 }
 
@@ -146,33 +151,26 @@ kb_error *kb_stream_event_free(kb_context *ctx, kb_stream_event handle)
 {
     rt_stream_event *event;
     KB_TRY(find_event(ctx, "kb_stream_event_free", handle, &event));
-    rt_nodes_clear(&event->nodes);
-    kb_vec_fini(&event->nodes);
+    rt_moment_clear(&event->moment);
+    kb_vec_fini(&event->moment.nodes);
     rt_table_remove(&ctx->stream_events, handle.id);
     return NULL;
 }
 
-kb_error *rt_event_record(rt_nodes *nodes, const rt_stream *stream)
+kb_error *rt_event_record(kb_context *ctx, rt_moment *moment, const rt_stream *stream)
 {
-    rt_nodes_clear(nodes);
-    for (uint32_t sip = 0; sip < stream->ctx->shape->sips; sip++) {
-        const rt_lane *lane = &stream->lanes[sip];
-        const rt_nodes *const lists[] = {&lane->last, &lane->waits};
-        for (int k = 0; k < 2; k++)
-            for (size_t i = 0; i < lists[k]->count; i++)
-                if (!rt_nodes_add(nodes, lists[k]->items[i]))
-                    return kb_error_nomem();
-    }
-    return NULL;
+    rt_moment_clear(moment);
+    for (uint32_t sip = 0; sip < ctx->shape->sips; sip++)
+        KB_TRY(rt_moment_add(ctx, moment, &stream->lanes[sip].last));
+    return rt_moment_add(ctx, moment, &stream->waits);
 }
 
-kb_error *rt_event_wait(rt_stream *stream, const rt_nodes *nodes)
+kb_error *rt_event_wait(rt_stream *stream, const rt_moment *moment)
 {
-    for (uint32_t sip = 0; sip < stream->ctx->shape->sips; sip++)
-        for (size_t i = 0; i < nodes->count; i++)
-            if (!rt_nodes_add(&stream->lanes[sip].waits, nodes->items[i]))
-                return kb_error_nomem();
-    return NULL;
+    kb_context *ctx = stream->ctx;
+    for (uint32_t sip = 0; sip < ctx->shape->sips; sip++)
+        KB_TRY(rt_moment_add(ctx, &stream->lanes[sip].waits, moment));
+    return rt_moment_add(ctx, &stream->waits, moment);
 }
 
 kb_error *kb_stream_record(kb_context *ctx, kb_stream handle, kb_stream_event event_handle)
@@ -185,7 +183,7 @@ kb_error *kb_stream_record(kb_context *ctx, kb_stream handle, kb_stream_event ev
     if (rt_is_recording(ctx))
         return rt_record_event(ctx, handle, event_handle, false);
     event->recorded = true;
-    return rt_event_record(&event->nodes, stream);
+    return rt_event_record(ctx, &event->moment, stream);
 }
 
 kb_error *kb_stream_wait(kb_context *ctx, kb_stream handle, kb_stream_event event_handle)
@@ -201,5 +199,5 @@ kb_error *kb_stream_wait(kb_context *ctx, kb_stream handle, kb_stream_event even
         return kb_error_new(KB_ERR_FAULT,
                             "%s: the event was never recorded: call kb_stream_record() first",
                             function);
-    return rt_event_wait(stream, &event->nodes);
+    return rt_event_wait(stream, &event->moment);
 }

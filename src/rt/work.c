@@ -191,10 +191,20 @@ void rt_work_release(rt_work *work, kb_error *err)
     rt_request_end_part(work->request, NULL, err);
 }
 
+void rt_work_add_part(rt_work *work)
+{
+    rt_request_add_part(work->request);
+}
+
+void rt_work_end_part(rt_work *work, kb_error *err)
+{
+    rt_request_end_part(work->request, NULL, err);
+}
+
 /* ---- Ends that come from outside ---- */
 
 /* Each kernel gets a copy of the reason: so without its detail, which may be long. */
-static void stop_launches(rt_work *work, const kb_error *why)
+void rt_work_stop(rt_work *work, const kb_error *why)
 {
     kb_error *brief = kb_error_new(kb_error_code(why), "%s", kb_error_message(why));
     for (rt_launch *launch = work->request->launches; launch; launch = rt_launch_next(launch))
@@ -212,7 +222,7 @@ void rt_work_abort(rt_work *work, const kb_error *why)
     unlink_work(work);
     link_work(work, &work->ctx->loose_works);
     if (request->launches || request->nodes)
-        stop_launches(work, why);
+        rt_work_stop(work, why);
     request->parts -= work->held;
     work->held = 0;
     if (request->parts == 1)
@@ -261,7 +271,7 @@ static void stop_if_failed(rt_work *work)
          launch = rt_launch_next(launch))
         failure = rt_launch_failure(launch);
     if (failure)
-        stop_launches(work, failure);
+        rt_work_stop(work, failure);
 }
 
 /* Stopping kernels ends no work at once: their completions have to travel. So lists stay. */

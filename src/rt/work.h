@@ -195,6 +195,9 @@ KB_MUST_USE kb_error *rt_wait_and_free(kb_context *ctx, kb_request request);
  * this error when all has ended, which may be before this returns. */
 void rt_work_abort(rt_work *work, const kb_error *why);
 
+/* Ends the kernels of the work alone, and what of it has not begun. */
+void rt_work_stop(rt_work *work, const kb_error *why);
+
 /* The work, which is in a stream, uses the tensor until it ends. */
 KB_MUST_USE kb_error *rt_work_use(rt_work *work, kb_tensor tensor);
 
@@ -228,5 +231,9 @@ KB_MUST_USE kb_error *rt_work_copy(rt_work *work, const rt_flat_copy *copy);
 /* A part that ends when it is told to. Releasing does nothing once the work was aborted. */
 void rt_work_hold(rt_work *work);
 void rt_work_release(rt_work *work, kb_error *err);
+
+/* A part that keeps the work until it is ended, also once the work was aborted. */
+void rt_work_add_part(rt_work *work);
+void rt_work_end_part(rt_work *work, kb_error *err);
 
 #endif

@@ -281,6 +281,27 @@ static void a_graph_that_cannot_run_says_why(void **state)
     kb_context_destroy(ctx);
 }
 
+/* A device that only receives has no node of its own: what follows there waits all the same. */
+static void what_follows_waits_for_what_a_graph_sends(void **state)
+{
+    (void)state;
+    kb_context *ctx = open_strict(THREE_SIPS);
+    kb_tensor x = make_blocks(ctx, "x"), y;
+    kb_graph graph;
+    kb_request first, second;
+    expect_ok(kb_ahbm_set_device(ctx, 1));
+    y = make_blocks(ctx, "y");
+    expect_ok(kb_tensor_fill_slice(ctx, x, KB_BACKDOOR, NULL, 5));
+    expect_ok(kb_graph_begin(ctx, NULL, &graph));
+    expect_ok(kb_stream_copy(ctx, KB_DEFAULT_STREAM, y, x, NULL));
+    expect_ok(kb_graph_end(ctx, graph));
+    expect_ok(kb_graph_launch(ctx, graph, &(kb_graph_options){.request = &first}));
+    expect_ok(kb_launch_async(ctx, &second, NULL, &own, y, 0, 1));
+    expect_ok(kb_synchronize(ctx));
+    expect_all(ctx, y, 6);
+    kb_context_destroy(ctx);
+}
+
 /* A node that fails ends the graph; nodes behind it do not start. It can be launched again. */
 static void a_node_that_fails_fails_the_graph(void **state)
 {
@@ -345,6 +366,7 @@ int main(void)
         cmocka_unit_test(arguments_can_be_changed),
         cmocka_unit_test(a_recording_refuses_what_it_cannot_hold),
         cmocka_unit_test(a_graph_that_cannot_run_says_why),
+        cmocka_unit_test(what_follows_waits_for_what_a_graph_sends),
         cmocka_unit_test(a_node_that_fails_fails_the_graph),
         cmocka_unit_test(races_within_a_graph_are_found),
         cmocka_unit_test(a_context_may_go_while_a_graph_runs),

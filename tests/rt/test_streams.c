@@ -3,6 +3,7 @@
  * none.
  */
 #include "ordered.h"
+#include "programs.h"
 
 /* ---- In one stream ------------------------------------------------------------------------ */
 
@@ -317,6 +318,82 @@ static void events_order_devices(void **state)
     kb_context_destroy(p.ctx);
 }
 
+/* Two streams that wait for each other in turn, and a third one that only waits: none keeps what is
+ * over, or what others wait for already. Also on devices that have no work. */
+static void streams_may_wait_for_each_other_often(void **state)
+{
+    (void)state;
+    enum { TURNS = 60 };
+    pair p = open_pair(THREE_SIPS);
+    kb_stream third;
+    expect_ok(kb_stream_create(p.ctx, "three", &third));
+    for (int i = 0; i < TURNS; i++) {
+        kb_stream from = i % 2 ? p.two : p.one, to = i % 2 ? p.one : p.two;
+        expect_ok(launch_in(&p, from, NULL, 0, 1));
+        expect_ok(kb_stream_record(p.ctx, from, p.event));
+        expect_ok(kb_stream_wait(p.ctx, to, p.event));
+        expect_ok(kb_stream_wait(p.ctx, third, p.event));
+        expect_ok(kb_stream_record(p.ctx, third, p.event));
+        expect_ok(kb_stream_wait(p.ctx, to, p.event));
+        expect_ok(kb_stream_wait(p.ctx, KB_DEFAULT_STREAM, p.event));
+        expect_ok(kb_stream_record(p.ctx, KB_DEFAULT_STREAM, p.event));
+        expect_ok(kb_stream_wait(p.ctx, third, p.event));
+    }
+    expect_ok(launch_in(&p, third, NULL, 0, 1));
+    expect_ok(kb_synchronize(p.ctx));
+    expect_all(p.ctx, p.x, TURNS + 1);
+    kb_context_destroy(p.ctx);
+}
+
+/* A launch of narrow scope on other PEs than the one before it comes after the event too. */
+static void narrow_launches_come_after_events(void **state)
+{
+    (void)state;
+    static const kb_policy first_cube = {
+        .cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE, .num_cubes = 1};
+    for (kb_scope scope = KB_SCOPE_CUBE; scope <= KB_SCOPE_PE; scope++) {
+        pair p = open_pair(TALL);
+        kb_tensor small;
+        kb_request request;
+        kb_launch_options narrow = {.request = &request, .stream = p.two, .scope = scope};
+        kb_tensor_spec spec = {.name = "small",
+                               .dtype = KB_F32,
+                               .shape = KB_SHAPE(2 * BLOCK),
+                               .policy = &first_cube,
+                               .door = KB_BACKDOOR};
+        expect_ok(kb_zeros(p.ctx, &spec, &small));
+        expect_ok(launch_in(&p, p.one, NULL, 20, 1));
+        expect_ok(kb_stream_record(p.ctx, p.one, p.event));
+        expect_ok(kb_stream_wait(p.ctx, p.two, p.event));
+        expect_ok(kb_launch_with(p.ctx, &narrow, &own, small, 0, 1));
+        expect_ok(kb_launch_with(p.ctx, &narrow, &own, p.x, 0, 1));
+        expect_ok(kb_synchronize(p.ctx));
+        expect_all(p.ctx, p.x, 2);
+        kb_context_destroy(p.ctx);
+    }
+}
+
+/* Each waits for the one before it alone, and none begins within another. */
+static void narrow_launches_may_be_many(void **state)
+{
+    (void)state;
+    enum { LAUNCHES = 10000 };
+    uint64_t count = fewer_if_slow(LAUNCHES);
+    kb_context *ctx = open_context(ONE_PE, (kb_context_options){.races = KB_RACES_OFF});
+    kb_tensor x = make_blocks(ctx, "x");
+    kb_request request;
+    for (uint64_t i = 0; i < count; i++) {
+        bool late = i < count / 100; /* the others arrive meanwhile */
+        kb_launch_options narrow = {.request = &request,
+                                    .scope = late ? KB_SCOPE_DEVICE : KB_SCOPE_PE};
+        expect_ok(kb_launch_with(ctx, &narrow, &own, x, late ? 1000 : 0, 1));
+        expect_ok(kb_request_free(ctx, request));
+    }
+    expect_ok(kb_synchronize(ctx));
+    expect_all(ctx, x, (double)count);
+    kb_context_destroy(ctx);
+}
+
 /* ---- What goes wrong ----------------------------------------------------------------------- */
 
 static void what_follows_a_failure_does_not_start(void **state)
@@ -338,6 +415,63 @@ static void what_follows_a_failure_does_not_start(void **state)
     expect_ok(launch_in(&p, p.one, NULL, 0, 4)); /* and the stream goes on */
     expect_ok(kb_synchronize(p.ctx));
     expect_all(p.ctx, p.x, 4);
+    kb_context_destroy(p.ctx);
+}
+
+/* What follows with a narrow scope does not start either, if the one before it did not. */
+static void what_follows_closely_does_not_start(void **state)
+{
+    (void)state;
+    pair p = open_pair(TALL);
+    kb_request bad, behind[2];
+    expect_ok(kb_launch_with(p.ctx, (&(kb_launch_options){.stream = p.one, .request = &bad}),
+                             &outside, p.x));
+    expect_ok(kb_stream_record(p.ctx, p.one, p.event));
+    expect_ok(kb_stream_wait(p.ctx, p.two, p.event));
+    for (int i = 0; i < 2; i++) {
+        kb_launch_options narrow = {.stream = p.two, .request = &behind[i], .scope = KB_SCOPE_PE};
+        expect_ok(kb_launch_with(p.ctx, &narrow, &own, p.y, 0, 1));
+    }
+    expect_texts(kb_request_wait(p.ctx, bad, NULL), KB_ERR_FAULT, "not mapped", NULL);
+    for (int i = 0; i < 2; i++)
+        expect_texts(kb_request_wait(p.ctx, behind[i], NULL), KB_ERR_FAULT, "after failed work",
+                     NULL);
+    expect_all(p.ctx, p.y, 0);
+    kb_context_destroy(p.ctx);
+}
+
+KB_KERNEL(fail_where_it_sends, tl_ptr x)
+{
+    tl_load(tl_can_send("out") ? x + ((int64_t)1 << 30) : x, tl_shape(1), TL_F32);
+}
+
+/* A launch on two devices fails on one while it waits on the other, where it never starts: what
+ * comes after it there still waits for what came before it. */
+static void a_launch_that_is_stopped_leaves_no_gap(void **state)
+{
+    (void)state;
+    pair p = open_pair(THREE_SIPS);
+    const kb_queue_edge edge = {{0, 0, 0}, "out", {1, 0, 0}};
+    kb_queue_set set;
+    kb_request first, bad, last;
+    expect_ok(kb_queues_create(p.ctx, &(kb_queue_spec){.edges = &edge, .edge_count = 1}, &set));
+    expect_ok(kb_queues_install(p.ctx, set));
+    expect_ok(kb_ahbm_set_device(p.ctx, 1));
+    kb_tensor there = make_blocks(p.ctx, "there"), both[] = {p.x, make_blocks(p.ctx, "other")};
+    kb_launch_options options = {.stream = p.one, .queues = set, .request = &first};
+    expect_ok(kb_launch_with(p.ctx, &options, &own, there, 1000, 1));
+    options.request = &bad;
+    expect_ok(kb_launch_with(p.ctx, &options, &fail_where_it_sends, KB_EACH(both, 2)));
+    expect_texts(kb_request_wait(p.ctx, bad, NULL), KB_ERR_FAULT, "not mapped", NULL);
+    options.request = &last;
+    bool over;
+    expect_ok(kb_request_test(p.ctx, first, &over));
+    assert_false(over);
+    expect_ok(kb_launch_with(p.ctx, &options, &own, there, 0, 1));
+    kb_error_free(kb_request_wait(p.ctx, last, NULL)); /* it is after failed work, or it runs */
+    expect_ok(kb_request_test(p.ctx, first, &over));
+    assert_true(over);
+    expect_ok(kb_request_wait(p.ctx, first, NULL));
     kb_context_destroy(p.ctx);
 }
 
@@ -438,7 +572,12 @@ int main(void)
         cmocka_unit_test(a_copy_races_like_a_kernel),
         cmocka_unit_test(a_pe_runs_one_kernel_at_a_time),
         cmocka_unit_test(events_order_devices),
+        cmocka_unit_test(streams_may_wait_for_each_other_often),
+        cmocka_unit_test(narrow_launches_come_after_events),
+        cmocka_unit_test(narrow_launches_may_be_many),
         cmocka_unit_test(what_follows_a_failure_does_not_start),
+        cmocka_unit_test(what_follows_closely_does_not_start),
+        cmocka_unit_test(a_launch_that_is_stopped_leaves_no_gap),
         cmocka_unit_test(a_long_sequence_fails_as_a_whole),
         cmocka_unit_test(a_deadlock_names_streams),
         cmocka_unit_test(wrong_handles_are_refused),
