@@ -168,16 +168,19 @@ static kb_error *fill_random(kb_context *ctx, kb_tensor tensor, uint64_t rows, u
     size_t bytes = kb_dtype_bytes(dtype);
     float *row = kb_alloc_array(columns, sizeof *row);
     char *data = kb_alloc_array(rows * columns, bytes);
-    kb_error *err = row && data ? NULL : kb_error_nomem();
-    for (uint64_t i = 0; i < rows && !err; i++) {
+    if (!row || !data) {
+        free(row);
+        free(data);
+        return kb_error_nomem();
+    }
+    for (uint64_t i = 0; i < rows; i++) {
         for (uint64_t j = 0; j < columns; j++)
             row[j] = random_at(source->seed,
                                (source->row + i) * source->all_columns + source->column + j, dtype,
                                source->scale);
         kb_convert(dtype, data + i * columns * bytes, KB_F32, row, columns);
     }
-    if (!err)
-        err = kb_tensor_set_slice(ctx, tensor, door, NULL, data, rows * columns * bytes);
+    kb_error *err = kb_tensor_set_slice(ctx, tensor, door, NULL, data, rows * columns * bytes);
     free(row);
     free(data);
     return err;
