@@ -8,6 +8,8 @@ const kb_bench_spec *const benches[] = {
     &bench_va_offset_verify,
     &bench_halo,
     &bench_launch_chain,
+    &bench_matmul_composite,
+    &bench_pe2pe,
     &bench_tp_mlp,
     &bench_ccl_allreduce,
     &bench_ipcq_allreduce,

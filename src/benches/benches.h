@@ -13,6 +13,8 @@ extern const kb_bench_spec bench_qkv_gemm_multi_pe;
 extern const kb_bench_spec bench_va_offset_verify;
 extern const kb_bench_spec bench_halo;
 extern const kb_bench_spec bench_launch_chain;
+extern const kb_bench_spec bench_matmul_composite;
+extern const kb_bench_spec bench_pe2pe;
 extern const kb_bench_spec bench_tp_mlp;
 extern const kb_bench_spec bench_ccl_allreduce, bench_ipcq_allreduce;
 extern const kb_bench_spec bench_ccl_all_gather, bench_ccl_reduce_scatter, bench_ccl_broadcast;

@@ -14,47 +14,45 @@ static kb_error *no_memory(void)
 
 /* ---- Matrices ---- */
 
-kb_error *matrix_empty(kb_bench *bench, const char *name, uint64_t rows, uint64_t columns,
-                       const kb_policy *policy, matrix *m)
+kb_error *matrix_empty(kb_bench *bench, const matrix_spec *spec, matrix *m)
 {
-    const kb_tensor_spec spec = {.name = name,
-                                 .dtype = KB_F16,
-                                 .shape = KB_SHAPE(rows, columns),
-                                 .policy = policy,
-                                 .door = KB_BACKDOOR};
-    *m = (matrix){.rows = rows, .columns = columns};
-    return kb_empty(kb_bench_context(bench), &spec, &m->tensor);
+    const kb_tensor_spec tensor = {.name = spec->name,
+                                   .dtype = spec->dtype,
+                                   .shape = KB_SHAPE(spec->rows, spec->columns),
+                                   .policy = spec->policy,
+                                   .door = KB_BACKDOOR};
+    *m = (matrix){.rows = spec->rows, .columns = spec->columns, .dtype = spec->dtype};
+    return kb_empty(kb_bench_context(bench), &tensor, &m->tensor);
 }
 
-/* What f16 makes of the numbers is what kernels see. */
-static kb_error *fill(kb_bench *bench, matrix *m, uint64_t seed, uint16_t *halves, float *floats)
+/* What the dtype makes of the numbers is what kernels see. */
+static kb_error *fill(kb_bench *bench, matrix *m, uint64_t seed, void *elements, float *floats)
 {
     size_t count = (size_t)(m->rows * m->columns);
-    kb_bench_random(seed, KB_F16, halves, count);
-    KB_TRY(kb_tensor_set_slice(kb_bench_context(bench), m->tensor, KB_BACKDOOR, NULL, halves,
-                               count * sizeof *halves));
+    kb_bench_random(seed, m->dtype, elements, count);
+    KB_TRY(kb_tensor_set_slice(kb_bench_context(bench), m->tensor, KB_BACKDOOR, NULL, elements,
+                               count * kb_dtype_bytes(m->dtype)));
     if (!kb_bench_verifies(bench))
         return NULL;
     m->numbers = malloc(count * sizeof *m->numbers);
     if (!m->numbers)
         return no_memory();
-    kb_convert(KB_F32, floats, KB_F16, halves, count);
+    kb_convert(KB_F32, floats, m->dtype, elements, count);
     for (size_t i = 0; i < count; i++)
         m->numbers[i] = (double)floats[i];
     return NULL;
 }
 
-kb_error *matrix_random(kb_bench *bench, const char *name, uint64_t rows, uint64_t columns,
-                        const kb_policy *policy, uint64_t seed, matrix *m)
+kb_error *matrix_random(kb_bench *bench, const matrix_spec *spec, uint64_t seed, matrix *m)
 {
-    KB_TRY(matrix_empty(bench, name, rows, columns, policy, m));
+    KB_TRY(matrix_empty(bench, spec, m));
     if (kb_context_is_timing_only(kb_bench_context(bench)))
         return NULL;
-    size_t count = (size_t)(rows * columns);
-    uint16_t *halves = malloc(count * sizeof *halves);
+    size_t count = (size_t)(m->rows * m->columns);
+    void *elements = malloc(count * kb_dtype_bytes(m->dtype));
     float *floats = malloc(count * sizeof *floats);
-    kb_error *err = halves && floats ? fill(bench, m, seed, halves, floats) : no_memory();
-    free(halves);
+    kb_error *err = elements && floats ? fill(bench, m, seed, elements, floats) : no_memory();
+    free(elements);
     free(floats);
     return err;
 }
@@ -103,6 +101,29 @@ static void sampled_product(const matrix *a, const matrix *b, double *c)
     }
 }
 
+typedef struct tolerance {
+    double relative, absolute;
+} tolerance;
+
+/*
+ * Sums are made in f32 and rounded once: to the 11 bits of f16, the 8 of bf16. The sums themselves
+ * are off by about 2^-24 for each of the k products, which are 1 at most. Integers are exact.
+ */
+static tolerance tolerance_of(kb_dtype dtype, uint64_t k)
+{
+    switch (dtype) {
+    case KB_F16:
+        return (tolerance){1e-3, 2e-3};
+    case KB_BF16:
+        return (tolerance){4e-3, 2e-3};
+    case KB_I8:
+    case KB_I32:
+        return (tolerance){0, 0};
+    default:
+        return (tolerance){1e-6, 1e-6 * (double)k};
+    }
+}
+
 kb_error *matrix_verify_product(kb_bench *bench, const matrix *c, const matrix *a, const matrix *b)
 {
     static const double most = 1e9; /* products that are made in about a second */
@@ -115,8 +136,8 @@ kb_error *matrix_verify_product(kb_bench *bench, const matrix *c, const matrix *
         whole_product(a, b, expected);
     else
         sampled_product(a, b, expected);
-    /* Sums are made in f32 and rounded once, to the 11 bits of f16. */
-    kb_error *err = kb_bench_verify(bench, c->tensor, expected, 1e-3, 2e-3);
+    tolerance t = tolerance_of(c->dtype, a->columns);
+    kb_error *err = kb_bench_verify(bench, c->tensor, expected, t.relative, t.absolute);
     free(expected);
     return err;
 }

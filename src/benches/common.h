@@ -14,25 +14,32 @@
 typedef struct matrix {
     kb_tensor tensor;
     uint64_t rows, columns;
+    kb_dtype dtype;
     double *numbers; /* row by row; NULL unless results are to be verified */
 } matrix;
 
+typedef struct matrix_spec {
+    const char *name;
+    uint64_t rows, columns;
+    kb_dtype dtype;          /* 0 is f16 */
+    const kb_policy *policy; /* NULL: all of it at PE 0 of cube 0 */
+} matrix_spec;
+
 /*
- * An f16 matrix on the current device, laid out by the policy and filled with random numbers, all
+ * A matrix on the current device, laid out by the policy and filled with random numbers, all
  * through the backdoor. matrix_fini() frees the numbers; the tensor is left to its context.
  */
-KB_MUST_USE kb_error *matrix_random(kb_bench *bench, const char *name, uint64_t rows,
-                                    uint64_t columns, const kb_policy *policy, uint64_t seed,
+KB_MUST_USE kb_error *matrix_random(kb_bench *bench, const matrix_spec *spec, uint64_t seed,
                                     matrix *m);
 
 /* The same without contents, for results. */
-KB_MUST_USE kb_error *matrix_empty(kb_bench *bench, const char *name, uint64_t rows,
-                                   uint64_t columns, const kb_policy *policy, matrix *m);
+KB_MUST_USE kb_error *matrix_empty(kb_bench *bench, const matrix_spec *spec, matrix *m);
 void matrix_fini(matrix *m);
 
 /*
  * Compares c with a * b, which is made here in double precision, if results are to be verified: all
- * of it, or a sample of the elements if that would take long.
+ * of it, or a sample of the elements if that would take long. The tolerance follows from the dtype
+ * of c; integers have to be equal.
  */
 KB_MUST_USE kb_error *matrix_verify_product(kb_bench *bench, const matrix *c, const matrix *a,
                                             const matrix *b);

@@ -22,9 +22,9 @@ static kb_error *multiply(kb_bench *bench, matrix *a, matrix *b, matrix *c)
     kb_context *ctx = kb_bench_context(bench);
     int64_t m = kb_bench_param(bench, "m"), k = kb_bench_param(bench, "k"),
             n = kb_bench_param(bench, "n");
-    KB_TRY(matrix_random(bench, "a", (uint64_t)m, (uint64_t)k, NULL, 1, a));
-    KB_TRY(matrix_random(bench, "b", (uint64_t)k, (uint64_t)n, NULL, 2, b));
-    KB_TRY(matrix_empty(bench, "c", (uint64_t)m, (uint64_t)n, NULL, c));
+    KB_TRY(matrix_random(bench, &(matrix_spec){"a", (uint64_t)m, (uint64_t)k, KB_F16, NULL}, 1, a));
+    KB_TRY(matrix_random(bench, &(matrix_spec){"b", (uint64_t)k, (uint64_t)n, KB_F16, NULL}, 2, b));
+    KB_TRY(matrix_empty(bench, &(matrix_spec){"c", (uint64_t)m, (uint64_t)n, KB_F16, NULL}, c));
     kb_bench_print(bench,
                    "C (%lld, %lld) = A (%lld, %lld) * B (%lld, %lld), f16, on "
                    "one PE; A and B are in its HBM from the start",

@@ -52,11 +52,12 @@ enum { X, WQ, WK, WV, Q, K, V, MATRICES };
 static kb_error *make(kb_bench *bench, uint64_t tokens, uint64_t width, matrix *m)
 {
     static const char *const names[] = {"x", "wq", "wk", "wv", "q", "k", "v"};
-    KB_TRY(matrix_random(bench, names[X], tokens, width, NULL, X, &m[X]));
+    KB_TRY(matrix_random(bench, &(matrix_spec){names[X], tokens, width, KB_F16, NULL}, X, &m[X]));
     for (int i = WQ; i <= WV; i++)
-        KB_TRY(matrix_random(bench, names[i], width, width, NULL, (uint64_t)i, &m[i]));
+        KB_TRY(matrix_random(bench, &(matrix_spec){names[i], width, width, KB_F16, NULL},
+                             (uint64_t)i, &m[i]));
     for (int i = Q; i <= V; i++)
-        KB_TRY(matrix_empty(bench, names[i], tokens, width, NULL, &m[i]));
+        KB_TRY(matrix_empty(bench, &(matrix_spec){names[i], tokens, width, KB_F16, NULL}, &m[i]));
     return NULL;
 }
 

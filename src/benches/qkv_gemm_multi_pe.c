@@ -41,11 +41,14 @@ static kb_error *make(kb_bench *bench, uint32_t sip, uint64_t tokens, uint64_t w
     static const kb_policy everywhere = {.cube = KB_REPLICATE, .pe = KB_REPLICATE};
     static const kb_policy by_columns = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
     KB_TRY(kb_ahbm_set_device(kb_bench_context(bench), sip));
-    KB_TRY(matrix_random(bench, names[X], tokens, width, &everywhere, 100 + sip, &m[X]));
+    KB_TRY(matrix_random(bench, &(matrix_spec){names[X], tokens, width, KB_F16, &everywhere},
+                         100 + sip, &m[X]));
     for (int i = WQ; i <= WV; i++)
-        KB_TRY(matrix_random(bench, names[i], width, width, &by_columns, (uint64_t)i, &m[i]));
+        KB_TRY(matrix_random(bench, &(matrix_spec){names[i], width, width, KB_F16, &by_columns},
+                             (uint64_t)i, &m[i]));
     for (int i = Q; i <= V; i++)
-        KB_TRY(matrix_empty(bench, names[i], tokens, width, &by_columns, &m[i]));
+        KB_TRY(matrix_empty(bench, &(matrix_spec){names[i], tokens, width, KB_F16, &by_columns},
+                            &m[i]));
     return NULL;
 }
 

@@ -13,7 +13,7 @@
 
 /* ---- Running ----------------------------------------------------------------------------- */
 
-/* Runs a bench with two or three parameters and keeps the context. */
+/* Runs a bench with values for all of its parameters, eight at most, and keeps the context. */
 static kb_context *run(const kb_bench_spec *spec, const char *yaml, const int64_t *values,
                        kb_context_options options)
 {
@@ -52,16 +52,16 @@ static double *numbers_of(kb_context *ctx, const char *name, uint32_t sip, uint6
         *rows = tensor->placement.shape.dims[0];
         *columns = tensor->placement.shape.dims[1];
         size_t count = (size_t)(*rows * *columns);
-        uint16_t *halves = malloc(count * sizeof *halves);
+        size_t bytes = count * kb_dtype_bytes(tensor->dtype);
+        void *elements = malloc(bytes);
         float *floats = malloc(count * sizeof *floats);
         double *numbers = malloc(count * sizeof *numbers);
-        assert_true(halves && floats && numbers);
-        expect_ok(
-            kb_tensor_to_host(ctx, (kb_tensor){id}, KB_BACKDOOR, halves, count * sizeof *halves));
-        kb_convert(KB_F32, floats, KB_F16, halves, count);
+        assert_true(elements && floats && numbers);
+        expect_ok(kb_tensor_to_host(ctx, (kb_tensor){id}, KB_BACKDOOR, elements, bytes));
+        kb_convert(KB_F32, floats, tensor->dtype, elements, count);
         for (size_t i = 0; i < count; i++)
             numbers[i] = (double)floats[i];
-        free(halves);
+        free(elements);
         free(floats);
         return numbers;
     }
@@ -69,9 +69,9 @@ static double *numbers_of(kb_context *ctx, const char *name, uint32_t sip, uint6
     return NULL;
 }
 
-/* Row by row and column by column. Of f16 with 11 bits half a unit in the last place is lost. */
-static void expect_product(kb_context *ctx, uint32_t sip, const char *left, const char *right,
-                           const char *out)
+/* Row by row and column by column; `precision` is half a unit in the last place of the result. */
+static void expect_product_within(kb_context *ctx, uint32_t sip, const char *left,
+                                  const char *right, const char *out, double precision)
 {
     uint64_t m, k, k2, n, m2, n2;
     double *a = numbers_of(ctx, left, sip, &m, &k);
@@ -85,7 +85,7 @@ static void expect_product(kb_context *ctx, uint32_t sip, const char *left, cons
             for (uint64_t l = 0; l < k; l++)
                 sum += a[i * k + l] * b[l * n + j];
             double got = c[i * n + j];
-            if (fabs(got - sum) > fabs(sum) * 0x1p-11 + 1e-4)
+            if (fabs(got - sum) > fabs(sum) * precision + (precision > 0 ? 1e-4 : 0))
                 fail_msg("%s[%llu, %llu] is %g, not %g", out, (unsigned long long)i,
                          (unsigned long long)j, got, sum);
             all_zero = all_zero && got == 0;
@@ -95,6 +95,13 @@ static void expect_product(kb_context *ctx, uint32_t sip, const char *left, cons
     free(a);
     free(b);
     free(c);
+}
+
+/* Of f16, which has 11 bits. */
+static void expect_product(kb_context *ctx, uint32_t sip, const char *left, const char *right,
+                           const char *out)
+{
+    expect_product_within(ctx, sip, left, right, out, 0x1p-11);
 }
 
 static void expect_same(kb_context *ctx, const char *from, const char *to)
@@ -121,6 +128,27 @@ static void gemm_single_pe_multiplies(void **state)
         expect_product(ctx, 0, "a", "b", "c");
         kb_context_destroy(ctx);
     }
+}
+
+/* operands, m, k, n, dtype: all three kinds of operands, and every dtype that there is. */
+static void matmul_composite_multiplies(void **state)
+{
+    (void)state;
+    static const double precisions[] = {
+        [KB_F16] = 0x1p-11,    [KB_BF16] = 0x1p-8,    [KB_F32] = 0x1p-20,
+        [KB_F8E4M3] = 0x1p-20, [KB_F8E5M2] = 0x1p-20, [KB_I8] = 0};
+    static const int64_t sizes[][3] = {{3, 5, 7}, {64, 64, 64}, {7, 130, 65}, {100, 3, 200}};
+    for (int64_t dtype = KB_F16; dtype <= KB_I8; dtype++)
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            const int64_t values[] = {3, sizes[i][0], sizes[i][1], sizes[i][2], dtype};
+            kb_context *ctx = run(&bench_matmul_composite, small_machines[i % SMALL_MACHINES],
+                                  values, (kb_context_options){.races = KB_RACES_FAIL});
+            for (int operands = 0; operands < 3; operands++)
+                expect_product_within(ctx, 0, "a", "b",
+                                      bench_matmul_composite.params[0].names[operands],
+                                      precisions[dtype]);
+            kb_context_destroy(ctx);
+        }
 }
 
 static void qkv_gemm_projects(void **state)
@@ -273,6 +301,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gemm_single_pe_multiplies),
+        cmocka_unit_test(matmul_composite_multiplies),
         cmocka_unit_test(qkv_gemm_projects),
         cmocka_unit_test(qkv_gemm_multi_pe_projects_on_every_sip),
         cmocka_unit_test(a_bench_stays_on_its_device),

@@ -3,13 +3,12 @@
  * tune` measures, what `auto` chooses by, and what the summary of a run says: to the femtosecond,
  * on machines of several shapes.
  */
-#include "rt/tensors.h"
+#include "report.h"
 
 #include <kernbench/ccl.h>
 
 #include <inttypes.h>
 
-#include "benches/benches.h"
 #include "ccl/ccl.h"
 #include "rt/rt.h"
 
@@ -33,76 +32,6 @@ static const char *const machines[] = {
 enum { MACHINES = sizeof machines / sizeof machines[0] };
 
 /* ---- Running ----------------------------------------------------------------------------- */
-
-typedef struct report {
-    char last_line[256];
-    size_t lines;
-    rt_verdict verdict;
-    size_t count;
-    struct {
-        char name[64];
-        double value;
-    } metrics[64];
-} report;
-
-static void keep_last(void *self, const char *line)
-{
-    report *r = self;
-    snprintf(r->last_line, sizeof r->last_line, "%s", line);
-    r->lines++;
-}
-
-/* The figures of a run; NULL: not wanted. They are those of the log and the fabric. */
-typedef void look_fn(kb_context *ctx, const report *r);
-
-typedef struct job {
-    const kb_bench_spec *spec;
-    const char *machine;
-    const char *algorithm;
-    const char *params[6]; /* up to NULL */
-    bool with_data;
-    look_fn *look;
-} job;
-
-static void run(const job *j, report *r)
-{
-    char setting[128];
-    snprintf(setting, sizeof setting, "ccl.defaults.algorithm=%s", j->algorithm);
-    const kb_context_options options = {
-        .settings = (const char *[]){setting},
-        .setting_count = j->algorithm ? 1 : 0,
-        .timing_only = !j->with_data,
-        .threads = 1,
-    };
-    *r = (report){.lines = 0};
-    rt_bench_options bench_options = {
-        .settings = j->params, .verify = j->with_data, .print = keep_last, .self = r};
-    while (j->params[bench_options.setting_count])
-        bench_options.setting_count++;
-    kb_context *ctx = open_context(j->machine, options);
-    kb_bench *bench;
-    expect_ok(rt_bench_create(j->spec, &bench_options, &bench));
-    expect_ok(rt_bench_run(bench, ctx));
-    r->verdict = rt_bench_verdict(bench);
-    const rt_metric *metrics = rt_bench_metrics(bench, &r->count);
-    assert_true(r->count <= sizeof r->metrics / sizeof r->metrics[0]);
-    for (size_t i = 0; i < r->count; i++) {
-        snprintf(r->metrics[i].name, sizeof r->metrics[i].name, "%s", metrics[i].name);
-        r->metrics[i].value = metrics[i].value;
-    }
-    if (j->look)
-        j->look(ctx, r);
-    rt_bench_destroy(bench);
-    kb_context_destroy(ctx);
-}
-
-static const double *find_metric(const report *r, const char *name)
-{
-    for (size_t i = 0; i < r->count; i++)
-        if (strcmp(r->metrics[i].name, name) == 0)
-            return &r->metrics[i].value;
-    return NULL;
-}
 
 static double metric(const report *r, const char *name, uint64_t size)
 {

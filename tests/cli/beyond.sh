@@ -37,6 +37,7 @@ for on in sips17 sips1024 cubes40 pes64 pes256; do
     done
     check "$on: broadcast" outcome 0 "$right" '' \
         bench $on ccl_broadcast --param min_bytes=64 --param max_bytes=64
+    check "$on: between two PEs" outcome 0 "$right" '' bench $on pe2pe
 done
 
 # Smaller ones have the time for all others.

@@ -78,6 +78,9 @@ check "JSON: a parameter that is a name" outcome 0 '{*"dtype": "bf16",*"op": "su
     "$kernbench" run --bench ccl_reduce --param max_bytes=1K --param dtype=bf16 --json --quiet
 check "JSON adds up: copies" good_json --bench va_offset_verify
 check "JSON: not verified" figure verified null
+check "JSON adds up: transfers between PEs" good_json --bench pe2pe --verify-data
+check "JSON: a latency" figure metrics.neighbour_dma_128 12.5
+check "JSON adds up: composite products" good_json --bench matmul_composite --param m=65 --param k=70 --verify-data
 check "JSON adds up: timing-only" good_json --bench qkv_gemm --timing-only
 check "JSON: timing-only" figure timing_only true
 check "JSON: one device" good_json --bench qkv_gemm_multi_pe --param width=64 --device sip:1
@@ -92,6 +95,7 @@ same_time() {
 for bench in $("$kernbench" list --json | sed -n 's/^      "name": "\([a-z_]*_[a-z_]*\)".*/\1/p' | grep -v multi); do
     check "$bench: the same time without data" same_time "$bench"
 done
+check "pe2pe: the same time without data" same_time pe2pe
 repeatable() {
     # shellcheck disable=SC2086
     run $small --json 2>/dev/null | grep -v -e wall_s -e hops_per_s >"$scratch/first"
@@ -106,7 +110,7 @@ traced() {
     run --json --trace trace.json "$@" >results.json 2>/dev/null || return 1
     "$tests/trace-check" trace.json results.json >"$scratch/out" || { cat "$scratch/out" && return 1; }
 }
-for bench in gemm_single_pe qkv_gemm va_offset_verify; do
+for bench in gemm_single_pe matmul_composite pe2pe qkv_gemm va_offset_verify; do
     check "trace of $bench: as the format wants it, and units add up" traced --bench $bench
 done
 check "trace of all PEs" traced --bench qkv_gemm_multi_pe --param tokens=5 --param width=300
