@@ -353,6 +353,12 @@ kb_error *io_send(io *control, const io_message *message)
         on.to = host;
         on.reply = true;
         break;
+    case IO_CUBE_SIGNAL:
+        on.from = m_cpu_node(control, message->sip, message->peer);
+        on.to = device;
+        on.reply = true;
+        on.work = control->io_cpu->count_fs;
+        break;
     case IO_DEVICE_TO_DEVICE:
         on.from = device;
         on.to = io_cpu_node(control, message->peer);

@@ -102,13 +102,14 @@ typedef enum io_message_kind {
     IO_HOST_TO_DEVICE, /* a command for the io_cpu alone: is decoded */
     IO_HOST_SIGNAL,    /* the same, which is only counted */
     IO_DEVICE_TO_HOST,
+    IO_CUBE_SIGNAL,     /* from the m_cpu of cube `peer` to the io_cpu: is counted */
     IO_DEVICE_TO_DEVICE /* a signal from io_cpu to io_cpu: is counted */
 } io_message_kind;
 
 typedef struct io_message {
     io_message_kind kind;
     uint32_t sip;   /* of the io_cpu, */
-    uint32_t peer;  /* and of the one that gets a signal */
+    uint32_t peer;  /* and of the one that gets a signal; or the cube that sends one */
     uint64_t bytes; /* behind the header */
     net_done_fn *done;
     void *self;

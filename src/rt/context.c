@@ -428,9 +428,10 @@ kb_error *rt_context_like(kb_context *ctx, kb_context **out)
 /* ---- Leaving ---- */
 
 /* Warns of one thing that was left. Takes the text over. */
-static void warn_of_leak(kb_context *ctx, kb_text *what)
+static void warn_of_leak(kb_context *ctx, size_t count, kb_text *what)
 {
-    rt_debug_warn(ctx, "context destroyed: %s was not freed", kb_text_peek(what));
+    rt_debug_warn(ctx, "context destroyed: %s %s not freed", kb_text_peek(what),
+                  kb_noun(count, "was", "were"));
     kb_text_fini(what);
 }
 
@@ -443,19 +444,19 @@ static void report_leaks(kb_context *ctx)
         rt_tensor_print(tensor, &text);
         if (!tensor->on_host)
             kb_text_printf(&text, " on sip%u", tensor->sip);
-        warn_of_leak(ctx, &text);
+        warn_of_leak(ctx, 1, &text);
     }
     for (size_t i = 0; i < ctx->grants.count; i++) {
         kb_text_puts(&text, "memory at ");
         mem_location_print(&ctx->grants.items[i], &text);
-        warn_of_leak(ctx, &text);
+        warn_of_leak(ctx, 1, &text);
     }
     size_t requests = 0;
     for (uint64_t id = rt_table_next(&ctx->requests, 0); id; id = rt_table_next(&ctx->requests, id))
         requests += ((const rt_request *)rt_table_get(&ctx->requests, id))->has_handle;
     if (requests > 0) {
         kb_text_printf(&text, "%zu request handle%s", requests, kb_plural(requests));
-        warn_of_leak(ctx, &text);
+        warn_of_leak(ctx, requests, &text);
     }
     if (ctx->driver.first_fault)
         rt_debug_warn(ctx, "context destroyed: a failed request was never waited for: %s",

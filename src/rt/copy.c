@@ -4,7 +4,8 @@
  *
  * Between devices, the PEs that have the data send it: the copy is a command, which is held at the
  * io_cpu of the device that sends. Between the host and a device, the DMA of the host moves the
- * data: the io_cpu signals it to begin, and it signals back when it is done.
+ * data: the io_cpu signals it to begin. When all is there, whoever has it signals the io_cpu: the
+ * host, or the cube that the last bytes arrived in.
  */
 #include "runtime.h"
 
@@ -95,7 +96,7 @@ static void end_at_host(rt_copy *copy, kb_error *err)
     rt_request_end_part(copy->request, &copy->last, rt_check_close(copy->ctx, err));
 }
 
-/* The io_cpu knows that the host is done. */
+/* The io_cpu knows that all is there. */
 static void on_host_done(void *self, uint64_t arg, const net_receipt *receipt)
 {
     (void)arg, (void)receipt;
@@ -105,22 +106,22 @@ static void on_host_done(void *self, uint64_t arg, const net_receipt *receipt)
     end_at_host(copy, NULL);
 }
 
-static void send_or_fail(rt_copy *copy, io_message_kind kind, uint64_t bytes, net_done_fn *then)
+static void send_or_fail(rt_copy *copy, io_message_kind kind, uint32_t cube, net_done_fn *then)
 {
     io_message message = {
-        .kind = kind, .sip = copy->node->sip, .bytes = bytes, .done = then, .self = copy};
+        .kind = kind, .sip = copy->node->sip, .peer = cube, .done = then, .self = copy};
     kb_error *err = io_send(copy->ctx->control, &message);
     if (err)
         kb_sim_fail(copy->ctx->sim, err);
 }
 
-static void transfer_done(void *self, uint64_t arg, const net_receipt *receipt)
+static void transfer_done(void *self, uint64_t cube, const net_receipt *receipt)
 {
-    (void)arg;
     rt_copy *copy = self;
     copy->last = *receipt;
     if (--copy->left == 0)
-        send_or_fail(copy, IO_HOST_SIGNAL, 0, on_host_done);
+        send_or_fail(copy, copy->to_host ? IO_HOST_SIGNAL : IO_CUBE_SIGNAL, (uint32_t)cube,
+                     on_host_done);
 }
 
 static kb_error *add_transfer(void *self, const kb_location *at, uint64_t bytes)
@@ -131,6 +132,7 @@ static kb_error *add_transfer(void *self, const kb_location *at, uint64_t bytes)
     net_order order = net_ways_between(&ctx->ways, ctx->host_node, node, bytes, copy->to_host);
     order.done = transfer_done;
     order.self = copy;
+    order.arg = at->pe.cube;
     copy->left++;
     return net_submit(ctx->fabric, &order);
 }

@@ -90,8 +90,8 @@ kb_error *rt_refuse_recording(kb_context *ctx, const char *function)
     if (!graph)
         return NULL;
     return kb_error_new(KB_ERR_FAULT,
-                        "%s: graph '%s' is being recorded: reading, changing or waiting for "
-                        "contents cannot be part of it; call kb_graph_end() first",
+                        "%s: graph '%s' is being recorded, and this call cannot be part of it; "
+                        "call kb_graph_end() first",
                         function, graph->name);
 }
 
@@ -444,6 +444,24 @@ kb_error *graph_blame(const rt_graph *graph, size_t place, kb_error *err)
                          graph_number_of(graph, place), graph->ops.items[place].name);
 }
 
+/* What differs: both have the same words if it is the place. */
+static kb_error *not_placed_alike(const rt_tensor *new, const rt_tensor *old)
+{
+    kb_text text = KB_TEXT_INIT;
+    rt_tensor_print(new, &text);
+    kb_text_puts(&text, " is not placed as the recorded ");
+    rt_tensor_print(old, &text);
+    if (new->on_host != old->on_host)
+        kb_text_printf(&text, ": one of them is on the host");
+    else if (new->sip != old->sip)
+        kb_text_printf(&text, ": it is on sip%u, that one on sip%u", new->sip, old->sip);
+    else if (new->dtype == old->dtype && mem_shape_equal(&new->shape, &old->shape))
+        kb_text_puts(&text, ": their policies or memories differ");
+    kb_error *err = kb_error_new(KB_ERR_FAULT, "%s; record the graph anew", kb_text_peek(&text));
+    kb_text_fini(&text);
+    return err;
+}
+
 static kb_error *check_tensor(kb_context *ctx, kb_tensor fresh, kb_tensor recorded)
 {
     const rt_tensor *new = rt_table_get(&ctx->tensors, fresh.id);
@@ -457,35 +475,46 @@ static kb_error *check_tensor(kb_context *ctx, kb_tensor fresh, kb_tensor record
                     old->dtype &&mem_shape_equal(&new->shape, &old->shape) &&
                 (new->on_host || (new->sip == old->sip &&new->memory ==
                                   old->memory &&rt_same_layout(ctx, fresh, recorded)));
-    if (same)
-        return NULL;
-    kb_text text = KB_TEXT_INIT;
-    rt_tensor_print(new, &text);
-    kb_text_puts(&text, " is not placed as the recorded ");
-    rt_tensor_print(old, &text);
-    kb_error *err = kb_error_new(KB_ERR_FAULT, "%s: record the graph anew", kb_text_peek(&text));
-    kb_text_fini(&text);
-    return err;
+    return same ? NULL : not_placed_alike(new, old);
+}
+
+/* Of the recorded tensors the one on the same device; the first one if there is none. */
+static kb_tensor counterpart(kb_context *ctx, kb_tensor fresh, const kb_arg *recorded)
+{
+    const rt_tensor *new = rt_table_get(&ctx->tensors, fresh.id);
+    for (size_t i = 0; i < recorded->tensor_count && new; i++) {
+        const rt_tensor *old = rt_table_get(&ctx->tensors, recorded->tensors[i].id);
+        if (old && old->sip == new->sip)
+            return recorded->tensors[i];
+    }
+    return recorded->tensors[0];
 }
 
 static kb_error *check_placement(kb_context *ctx, const kb_arg *fresh, const kb_arg *recorded)
 {
     if (recorded->kind != KB_ARG_TENSOR && recorded->kind != KB_ARG_TENSORS)
         return NULL;
-    if (fresh->kind != recorded->kind ||
-        (fresh->kind == KB_ARG_TENSORS && fresh->tensor_count != recorded->tensor_count))
-        return kb_error_new(KB_ERR_FAULT, "expected as many tensors as were recorded");
+    size_t expected = recorded->kind == KB_ARG_TENSOR ? 1 : recorded->tensor_count;
+    size_t given = fresh->kind == KB_ARG_TENSOR    ? 1
+                   : fresh->kind == KB_ARG_TENSORS ? fresh->tensor_count
+                                                   : 0;
+    if (fresh->kind != recorded->kind || given != expected)
+        return kb_error_new(KB_ERR_FAULT, "expected %zu tensor%s as recorded%s, found %zu",
+                            expected, kb_plural(expected),
+                            recorded->kind == KB_ARG_TENSORS ? " (KB_EACH)" : "", given);
     if (fresh->kind == KB_ARG_TENSOR)
         return check_tensor(ctx, fresh->tensor, recorded->tensor);
     for (size_t i = 0; i < fresh->tensor_count; i++)
-        KB_TRY(check_tensor(ctx, fresh->tensors[i], recorded->tensors[i]));
+        KB_TRY(check_tensor(ctx, fresh->tensors[i], counterpart(ctx, fresh->tensors[i], recorded)));
     return NULL;
 }
 
 static kb_error *set_launch_arg(kb_context *ctx, graph_op *op, size_t index, const kb_arg *arg)
 {
     kb_arg *is = &op->args[index], fresh, before = *is;
-    KB_TRY(check_placement(ctx, arg, is));
+    kb_error *misplaced = check_placement(ctx, arg, is);
+    if (misplaced)
+        return kb_error_wrap(misplaced, "argument %zu", index + 1);
     KB_TRY(graph_copy_arg(&fresh, arg));
     *is = fresh;
     kb_error *err = rt_launch_check(&op->call);
@@ -517,9 +546,8 @@ static kb_error *set_arg(rt_graph *graph, graph_op *op, size_t index, const kb_a
     if (index >= count)
         return kb_error_new(KB_ERR_FAULT, "no argument %zu: it has %zu, numbered from 0", index,
                             count);
-    kb_error *err = op->kind == GRAPH_LAUNCH ? set_launch_arg(graph->ctx, op, index, arg)
-                                             : set_copy_arg(graph->ctx, op, index, arg);
-    return err ? kb_error_wrap(err, "argument %zu", index) : NULL;
+    return op->kind == GRAPH_LAUNCH ? set_launch_arg(graph->ctx, op, index, arg)
+                                    : set_copy_arg(graph->ctx, op, index, arg);
 }
 
 kb_error *kb_graph_set_arg(kb_context *ctx, kb_graph handle, size_t node, size_t index, kb_arg arg)

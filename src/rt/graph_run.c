@@ -305,7 +305,7 @@ static kb_error *check_call(kb_context *ctx, const graph_op *op)
         const kb_tensor *handles = arg->kind == KB_ARG_TENSOR ? &arg->tensor : arg->tensors;
         for (size_t k = 0; k < count; k++)
             if (!rt_table_get(&ctx->tensors, handles[k].id))
-                return kb_error_new(KB_ERR_FAULT, "argument %zu: the tensor was freed", i);
+                return kb_error_new(KB_ERR_FAULT, "argument %zu: the tensor was freed", i + 1);
     }
     if (op->call.queues.id != 0 && !rt_table_get(&ctx->queue_sets, op->call.queues.id))
         return kb_error_new(KB_ERR_FAULT, "its queue set was removed");

@@ -193,6 +193,11 @@ static void kernel_done(void *self, uint64_t index, const tl_outcome *outcome, k
     end_run(&launch->runs[index], err);
 }
 
+static const char *scope_name(kb_scope scope)
+{
+    return scope == KB_SCOPE_CUBE ? "KB_SCOPE_CUBE" : scope == KB_SCOPE_PE ? "KB_SCOPE_PE" : NULL;
+}
+
 static void start_run(const launch_run *r)
 {
     rt_launch *launch = r->launch;
@@ -214,6 +219,7 @@ static void start_run(const launch_run *r)
         .queues = r->queues,
         .races = launch->races,
         .stream = launch->stream,
+        .scope = scope_name(launch->scope),
         .after = comes_after,
         .over = note_mark,
         .done = kernel_done,
@@ -277,6 +283,17 @@ static void arrive(void *self, uint64_t ticket, size_t index)
 
 /* ---- The end ---- */
 
+/* In a stream of several launches, which one it was. */
+static kb_error *blame(const rt_launch *launch, kb_error *err)
+{
+    if (!err || !launch->node || launch->node->inherits)
+        return err;
+    const char *name = launch->result.name;
+    if (launch->stream)
+        return kb_error_wrap(err, "launch '%s' in stream '%s'", name, launch->stream);
+    return launch->recorded ? kb_error_wrap(err, "launch '%s' of a graph", name) : err;
+}
+
 static void finish(rt_launch *launch, kb_time ended)
 {
     kb_context *ctx = launch->ctx;
@@ -294,6 +311,9 @@ static void done(void *self, uint64_t arg, const net_receipt *receipt, kb_error 
     (void)arg;
     rt_launch *launch = self;
     finish(launch, receipt->ended);
+    err = blame(launch, err);
+    if (launch->node)
+        kb_oplog_launch_end(launch->ctx->log);
     err = launch->node
               ? rt_check_close(launch->ctx, err)
               : rt_check_end_request(launch->request, launch->races, launch->result.name, err);
@@ -366,7 +386,9 @@ static void joined(void *self, uint64_t arg, const kb_error *err)
     launch->node->over = launch->over;
     rt_check_over(launch->ctx, launch->races);
     launch->races = NULL;
-    rt_node_end(launch->node, err);
+    kb_error *named = err ? blame(launch, kb_error_copy(err)) : NULL;
+    rt_node_end(launch->node, named);
+    kb_error_free(named);
 }
 
 static io_command ordered_command(rt_launch *launch)
@@ -384,6 +406,7 @@ static void held(void *self, uint64_t arg, uint64_t ticket)
     rt_launch *launch = self;
     launch->ticket = ticket;
     launch->arrived = kb_sim_now(launch->ctx->sim);
+    kb_oplog_launch_end(launch->ctx->log);
     rt_node_arrived(launch->node);
 }
 
@@ -417,6 +440,7 @@ static void begin(void *self)
     rt_launch *launch = self;
     kb_context *ctx = launch->ctx;
     kb_time now = kb_sim_now(ctx->sim);
+    kb_oplog_launch_begin(ctx->log);
     kb_error *err = begin_in_lane(launch);
     if (launch->node->run || now > launch->arrived)
         launch->posted = kb_oplog_kernel_clock(ctx->log); /* until now it was not on its way */
@@ -437,6 +461,7 @@ static void cancel(void *self, const kb_error *why)
     give_queues_back(launch);
     if (!launch->node->run) {
         launch->result.held = kb_sim_now(ctx->sim) - launch->arrived;
+        kb_oplog_launch_begin(ctx->log);
         io_cancel(ctx->control, launch->ticket, kb_error_copy(why));
         return;
     }
@@ -466,6 +491,7 @@ static kb_error *submit_in_stream(rt_launch *launch, rt_stream *stream, bool is_
         return kb_error_nomem();
     launch->lane = &stream->lanes[launch->sip];
     launch->stream = rt_stream_label(stream);
+    launch->recorded = stream->run != NULL;
     KB_TRY(rt_node_open(stream, &spec, &launch->node));
     if (!stream->run) {
         io_command command = ordered_command(launch);
@@ -477,6 +503,8 @@ static kb_error *submit_in_stream(rt_launch *launch, rt_stream *stream, bool is_
             return err;
         }
     }
+    if (!stream->run)
+        kb_oplog_launch_begin(ctx->log);
     claim_queues(launch);
     rt_check_open(ctx);
     return NULL;

@@ -58,8 +58,9 @@ struct rt_launch {
     rt_lane *lane;
     const char *stream; /* for reports; NULL: none worth naming */
     kb_scope scope;
-    uint64_t ticket;    /* of its command, at the io_cpu */
-    kb_time arrived;    /* there */
+    uint64_t ticket; /* of its command, at the io_cpu */
+    kb_time arrived; /* there */
+    bool recorded;
     uint64_t changed;   /* of a recorded launch: arguments that are not as recorded */
     launch_cube *cubes; /* by cube */
     tl_mark over;       /* of the runs so far */

@@ -150,7 +150,7 @@ void rt_stream_fini(rt_stream *stream);
 void rt_stream_drop(rt_stream *stream);
 
 typedef struct rt_stream_event {
-    bool recorded;
+    bool recorded, in_graph;
     rt_moment moment;
 } rt_stream_event;
 

@@ -11,6 +11,7 @@
 #include "runtime.h"
 
 #include <stdio.h>
+#include <string.h>
 
 kb_error *rt_request_open(kb_context *ctx, const char *what, const char *label, rt_request **out)
 {
@@ -42,13 +43,15 @@ void rt_request_moves_nothing(rt_request *request)
     request->counts = false;
     request->owner->under_way--;
     request->ctx->moving--;
-    kb_oplog_request_end(request->ctx->log, request->is_launch);
+    kb_oplog_request_end(request->ctx->log);
 }
 
-void rt_request_is_launch(rt_request *request)
+void rt_request_is_launch(rt_request *request, bool all_of_it)
 {
-    kb_oplog_request_is_launch(request->ctx->log);
     request->is_launch = true;
+    request->logs_launch = all_of_it;
+    if (all_of_it)
+        kb_oplog_launch_begin(request->ctx->log);
     request->owner->launches++;
 }
 
@@ -83,6 +86,8 @@ void rt_request_in_stream(rt_request *request, rt_stream *stream)
         return;
     snprintf(request->awaited, sizeof request->awaited, "%s '%s' in stream '%s' to end",
              request->what, request->label, name);
+    size_t length = strlen(request->label);
+    snprintf(request->label + length, sizeof request->label - length, " in stream %s", name);
     kb_waitlist_init(&request->waiters, request->awaited);
 }
 
@@ -239,7 +244,9 @@ static void end_request(rt_request *request)
     if (request->counts) {
         ctx->moving--;
         log_request(request);
-        kb_oplog_request_end(ctx->log, request->is_launch);
+        kb_oplog_request_end(ctx->log);
+        if (request->logs_launch)
+            kb_oplog_launch_end(ctx->log);
     }
     tell_owner(request);
     kb_wake_all(ctx->sim, &request->waiters);
@@ -334,6 +341,10 @@ static kb_error *find_request(kb_context *ctx, const char *function, kb_request 
     *out = request;
     if (request && request->has_handle)
         return NULL;
+    if (handle.id == 0)
+        return kb_error_new(KB_ERR_FAULT,
+                            "%s: invalid request handle 0: the call was recorded, or has failed",
+                            function);
     return kb_error_new(KB_ERR_FAULT, "%s: invalid or freed request handle", function);
 }
 

@@ -92,7 +92,7 @@ struct rt_request {
     uint64_t id;
     rt_caller *owner; /* NULL if nobody cares any more */
     bool counts;      /* in its owner's work under way */
-    bool is_launch;
+    bool is_launch, logs_launch;
     bool has_handle; /* stays when it is done, until the user frees it */
     bool done;
     uint32_t parts;   /* not yet ended */
@@ -300,8 +300,9 @@ void rt_request_add_part(rt_request *request);
 /* Nobody who reads tensors needs to wait for it. To be said at once. */
 void rt_request_moves_nothing(rt_request *request);
 
-/* Transfers and mappings of others do not wait for it. To be said at once. */
-void rt_request_is_launch(rt_request *request);
+/* Transfers and mappings of others do not wait for it. To be said at once. `all_of_it`: to the log
+ * it is a launch from its beginning to its end; else its launches tell the log themselves. */
+void rt_request_is_launch(rt_request *request, bool all_of_it);
 
 /* A part has ended; of the parts the last one says how the time came about. Takes the error. */
 void rt_request_end_part(rt_request *request, const net_receipt *receipt, kb_error *err);

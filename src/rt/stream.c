@@ -180,8 +180,10 @@ kb_error *kb_stream_record(kb_context *ctx, kb_stream handle, kb_stream_event ev
     rt_stream_event *event;
     KB_TRY(rt_find_stream(ctx, function, handle, &stream));
     KB_TRY(find_event(ctx, function, event_handle, &event));
-    if (rt_is_recording(ctx))
+    if (rt_is_recording(ctx)) {
+        event->in_graph = true;
         return rt_record_event(ctx, handle, event_handle, false);
+    }
     event->recorded = true;
     return rt_event_record(ctx, &event->moment, stream);
 }
@@ -197,7 +199,7 @@ kb_error *kb_stream_wait(kb_context *ctx, kb_stream handle, kb_stream_event even
         return rt_record_event(ctx, handle, event_handle, true);
     if (!event->recorded)
         return kb_error_new(KB_ERR_FAULT,
-                            "%s: the event was never recorded: call kb_stream_record() first",
-                            function);
+                            "%s: the event was never recorded%s: call kb_stream_record() first",
+                            function, event->in_graph ? " outside a graph" : "");
     return rt_event_wait(stream, &event->moment);
 }

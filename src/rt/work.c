@@ -117,7 +117,7 @@ kb_error *rt_work_open(kb_context *ctx, const rt_work_options *options, rt_work 
     if (options->moves_nothing)
         rt_request_moves_nothing(request);
     else
-        rt_request_is_launch(request);
+        rt_request_is_launch(request, !options->stream);
     if (options->stream && !options->stream->run) /* else the graph is */
         rt_request_in_stream(request, options->stream);
     if (options->waits_for)

@@ -391,19 +391,24 @@ void kb_oplog_request_begin(kb_oplog *log)
     log->requests++;
 }
 
-void kb_oplog_request_is_launch(kb_oplog *log)
+void kb_oplog_request_end(kb_oplog *log)
 {
-    KB_ASSERT(log->requests > log->launches);
+    KB_ASSERT(log->requests > 0);
+    settle_run(log);
+    log->requests--;
+}
+
+void kb_oplog_launch_begin(kb_oplog *log)
+{
     settle_run(log);
     log->launches++;
 }
 
-void kb_oplog_request_end(kb_oplog *log, bool is_launch)
+void kb_oplog_launch_end(kb_oplog *log)
 {
-    KB_ASSERT(log->requests > 0 && log->launches >= is_launch);
+    KB_ASSERT(log->launches > 0);
     settle_run(log);
-    log->requests--;
-    log->launches -= is_launch;
+    log->launches--;
 }
 
 /* What a PE has that is not in the timeline yet. */

@@ -111,10 +111,14 @@ void kb_oplog_kernel_begin(kb_oplog *log, uint64_t pe, kb_time posted);
 /* It ends there; what its time went to is added to `causes`. */
 void kb_oplog_kernel_end(kb_oplog *log, uint64_t pe, kb_time causes[KB_CAUSES]);
 
-/* A request of the host is under way; it is a launch; and it is no longer under way. */
+/* A request of the host is under way, and no longer is. */
 void kb_oplog_request_begin(kb_oplog *log);
-void kb_oplog_request_is_launch(kb_oplog *log);
-void kb_oplog_request_end(kb_oplog *log, bool is_launch);
+void kb_oplog_request_end(kb_oplog *log);
+
+/* A launch is on its way, from the host or from a control processor, until its completion is there;
+ * not while it is held. */
+void kb_oplog_launch_begin(kb_oplog *log);
+void kb_oplog_launch_end(kb_oplog *log);
 
 /* Gets what a PE's time mostly goes to, interval by interval. */
 typedef void kb_state_fn(void *self, uint64_t pe, kb_cause cause, kb_time start, kb_time end);

@@ -124,6 +124,7 @@ kb_error *tl_checked_begin(tl_context *tl)
         .kernel = tl->run.kernel->name,
         .launch = tl->run.label,
         .stream = tl->run.stream,
+        .scope = tl->run.scope,
         .number = tl->run.launch,
     };
     tl_mark after = tl->run.after ? tl->run.after(tl->run.self, tl->run.arg) : 0;

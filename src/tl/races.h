@@ -66,6 +66,7 @@ typedef struct tl_race_side {
     const char *kernel; /* NULL: a copy */
     const char *launch; /* or of what the copy is */
     const char *stream; /* NULL: none worth naming */
+    const char *scope;  /* that the launch declared, if it is a narrow one; else NULL */
     uint64_t number;    /* of the launch */
     const char *call;   /* "tl_store" */
     const char *file;

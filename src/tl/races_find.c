@@ -254,6 +254,7 @@ static tl_race_side side_of(const finder *f, const race_access *access)
                           .kernel = run->kernel,
                           .launch = run->launch,
                           .stream = run->stream,
+                          .scope = run->scope,
                           .number = run->number,
                           .call = access->call,
                           .file = access->file,

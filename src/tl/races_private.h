@@ -40,6 +40,7 @@ typedef struct race_run {
     const char *kernel; /* NULL: a copy */
     const char *launch; /* or of what the copy is */
     const char *stream; /* NULL: none worth naming */
+    const char *scope;  /* NULL: not narrow */
     uint64_t number;    /* of the launch; 0: a copy */
     tl_point reached;   /* of a copy: what it comes after */
 } race_run;

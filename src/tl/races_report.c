@@ -121,6 +121,16 @@ static bool is_one_launch(const tl_race *race)
     return race->first.kernel && race->second.kernel && race->first.number == race->second.number;
 }
 
+/* The later of two launches may have said that it needs less. */
+static void print_scope(const tl_race *race, kb_text *text)
+{
+    const tl_race_side *later =
+        race->first.number > race->second.number ? &race->first : &race->second;
+    if (!is_one_launch(race) && later->scope)
+        kb_text_printf(text, ": the scope of launch '%s', %s, is too narrow", later->launch,
+                       later->scope);
+}
+
 static void print_summary(summary *s, kb_text *text)
 {
     uint64_t accesses = count_accesses(s);
@@ -140,6 +150,7 @@ static void print_summary(summary *s, kb_text *text)
     kb_text_puts(text, one ? ", and no chain of messages orders the two"
                            : ", and neither a stream, an event nor a chain of messages orders the "
                              "two");
+    print_scope(&s->first, text);
     if (accesses > 1)
         kb_text_printf(text, "; %" PRIu64 " more accesses%s race", accesses - 1,
                        one ? " of this launch" : "");

@@ -62,6 +62,7 @@ typedef struct tl_run {
     ipcq_set *queues;    /* whose directions it has; NULL: none */
     tl_races *races;     /* of its launch; must stay. NULL: it is not checked */
     const char *stream;  /* that the launch is in; NULL: none worth naming. Must stay */
+    const char *scope;   /* that it declared, if it is a narrow one; else NULL. Must stay */
     tl_mark (*after)(void *self, uint64_t arg); /* called when it begins: what comes before all of
                                                    it. NULL: nothing */
     void (*over)(void *self, uint64_t arg,

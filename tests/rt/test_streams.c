@@ -161,6 +161,7 @@ static void a_scope_that_is_too_narrow_is_found(void **state)
     ctx = open_strict(TALL);
     expect_texts(two_launches(ctx, KB_SCOPE_PE, -1, &took), KB_ERR_FAULT,
                  "data race between launch '", "launch 'own'", "launch 'from_neighbour'",
+                 "the scope of launch 'from_neighbour', KB_SCOPE_PE, is too narrow",
                  "in tensor 'x'", "tl_store", "tl_load", NULL);
     kb_context_destroy(ctx);
     ctx = open_strict(TALL);
@@ -407,8 +408,10 @@ static void what_follows_a_failure_does_not_start(void **state)
                              &own, p.x, 0, 1));
     expect_ok(kb_launch_with(p.ctx, (&(kb_launch_options){.stream = p.two, .request = &beside}),
                              &own, p.y, 0, 1));
-    expect_texts(kb_request_wait(p.ctx, bad, NULL), KB_ERR_FAULT, "not mapped", NULL);
-    expect_texts(kb_request_wait(p.ctx, behind, NULL), KB_ERR_FAULT, "after failed work", NULL);
+    expect_texts(kb_request_wait(p.ctx, bad, NULL), KB_ERR_FAULT,
+                 "launch 'outside' in stream 'one': kernel", "not mapped", NULL);
+    expect_texts(kb_request_wait(p.ctx, behind, NULL), KB_ERR_FAULT,
+                 "after failed work: launch 'outside' in stream 'one'", NULL);
     expect_ok(kb_request_wait(p.ctx, beside, NULL));
     expect_all(p.ctx, p.x, 0);
     expect_all(p.ctx, p.y, 1);

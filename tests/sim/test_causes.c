@@ -260,15 +260,16 @@ static void the_run_is_divided_too(void **state)
     kb_oplog_request_begin(r.log);
     go_to(&r, 20);
     kb_oplog_request_begin(r.log);
-    kb_oplog_request_is_launch(r.log);
+    kb_oplog_launch_begin(r.log);
     go_to(&r, 25);
     kb_oplog_kernel_begin(r.log, 0, 0);
     go_to(&r, 35);
     kb_oplog_kernel_end(r.log, 0, causes);
     go_to(&r, 40);
-    kb_oplog_request_end(r.log, true);
+    kb_oplog_request_end(r.log);
+    kb_oplog_launch_end(r.log);
     go_to(&r, 45);
-    kb_oplog_request_end(r.log, false);
+    kb_oplog_request_end(r.log);
     go_to(&r, 50);
     kb_timeline t = kb_oplog_timeline(r.log);
     assert_true(t.kernels == 10 && t.launching == 10 && t.requesting == 15 && t.idle == 15);
@@ -389,7 +390,7 @@ static void do_something(rig *r, kb_rng *rng, present *p)
         break;
     case 2:
         if (p->requests > p->launches && kb_rng_below(rng, 2) > 0) {
-            kb_oplog_request_end(r->log, false);
+            kb_oplog_request_end(r->log);
             p->requests--;
         } else {
             kb_oplog_request_begin(r->log);
@@ -398,11 +399,12 @@ static void do_something(rig *r, kb_rng *rng, present *p)
         break;
     case 3:
         if (p->launches > 0) {
-            kb_oplog_request_end(r->log, true);
+            kb_oplog_request_end(r->log);
+            kb_oplog_launch_end(r->log);
             p->launches--;
             p->requests--;
         } else if (p->requests > 0) {
-            kb_oplog_request_is_launch(r->log);
+            kb_oplog_launch_begin(r->log);
             p->launches++;
         }
         break;
