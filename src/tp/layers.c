@@ -36,8 +36,14 @@ static void free_layer(kb_context *ctx, tp_layer *layer)
 
 void tp_free_layers(tp_state *state)
 {
-    for (size_t i = 0; i < state->layers.count; i++)
+    for (size_t i = 0; i < state->layers.count; i++) {
+        const tp_layer *layer = state->layers.items[i];
+        if (layer)
+            rt_debug_warn(state->ctx,
+                          "context destroyed: layer '%s' on sip%" PRIu32 " was not freed",
+                          layer->name, layer->sip);
         free_layer(state->ctx, state->layers.items[i]);
+    }
     state->layers.count = 0;
 }
 
@@ -197,6 +203,12 @@ static kb_error *check_given(kb_context *ctx, const char *what, uint64_t rows, u
                             "the %s '%s' is on a device: expected a tensor of the host "
                             "(kb_from_host)",
                             what, view.name);
+    if (view.shape.rank > 2)
+        return kb_error_new(KB_ERR_INPUT,
+                            "the %s '%s' has %" PRIu32 " dimensions: expected a matrix (%" PRIu64
+                            ", %" PRIu64 "), or the rank's part (%" PRIu64 ", %" PRIu64 ")",
+                            what, view.name, view.shape.rank, source->all_rows, source->all_columns,
+                            rows, columns);
     uint64_t given_rows = tp_shape_rows(&view.shape);
     uint64_t given_columns = view.shape.rank > 0 ? view.shape.dims[view.shape.rank - 1] : 1;
     bool is_whole = given_rows == source->all_rows && given_columns == source->all_columns;

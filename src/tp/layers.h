@@ -10,7 +10,13 @@
 typedef enum tp_layer_kind { TP_COLUMN, TP_ROW, TP_EMBEDDING } tp_layer_kind;
 
 /* Tensors that a layer keeps for values on their way. */
-typedef enum tp_buffer_use { TP_INPUT, TP_PARTIAL, TP_GATHERED, TP_BUFFERS } tp_buffer_use;
+typedef enum tp_buffer_use {
+    TP_INPUT,
+    TP_PARTIAL,
+    TP_GATHERED,
+    TP_SINGLE,
+    TP_BUFFERS
+} tp_buffer_use;
 
 struct tp_layer {
     tp_layer_kind kind;
