@@ -72,6 +72,11 @@ KB_MUST_USE kb_error *tp_take_output(kb_context *ctx, const char *function, uint
 KB_MUST_USE kb_error *tp_end_output(kb_context *ctx, kb_error *err, bool was_given,
                                     kb_tensor *output);
 
+/* The error of a call that frees a tensor it needs, if the caller records a graph: the tensor would
+ * be gone when the graph runs. */
+KB_MUST_USE kb_error *tp_refuse_recording(kb_context *ctx, const char *function,
+                                          const char *remedy);
+
 /* How a call of the tensor parallel group is made: the plain sum, whatever ccl.yaml names. */
 kb_collective_options tp_collective_options(const tp_rank *at);
 
