@@ -214,6 +214,8 @@ kb_error *tp_matmul(kb_context *ctx, const tp_matmul_spec *spec)
     KB_TRY(tp_get_everywhere(state, sip, &everywhere));
     KB_TRY(get_queues(state, sip, plan->grid.team, (uint32_t)plan->rank, (uint32_t)plan->ranks,
                       &queues));
+    if (plan->ranks > 1)
+        KB_TRY(tp_match_ranks(state, sip, plan));
     const kb_arg args[] = {kb_arg_tensor(spec->x), kb_arg_tensor(spec->w),
                            plan->has_bias ? kb_arg_tensor(spec->bias) : kb_arg_integer(0),
                            kb_arg_tensor(spec->out), kb_arg_tensor(everywhere)};

@@ -163,6 +163,59 @@ static void graphs_refuse_temporary_tensors(void **unused)
     run_workers(record_temporaries);
 }
 
+/* ---- Ranks that do not match ---- */
+
+typedef struct mismatch {
+    uint64_t rows[2]; /* by rank */
+    uint32_t overlap[2];
+} mismatch;
+
+static kb_error *multiply_differently(kb_context *ctx, uint32_t rank, void *arg)
+{
+    const mismatch *is = arg;
+    KB_TRY(join_ranks(ctx, rank, 2));
+    const kb_tp_linear_spec spec = {
+        .in_features = 128, .out_features = 96, .overlap = is->overlap[rank]};
+    kb_tp_layer layer;
+    kb_tensor x = make_tensor(ctx, "x", KB_F16, KB_SHAPE(4, 64), &columns, NULL), out = {0},
+              other = make_tensor(ctx, "x", KB_F16, KB_SHAPE(is->rows[rank], 64), &columns, NULL);
+    KB_TRY(kb_row_parallel_linear_create(ctx, &spec, &layer));
+    if (is->overlap[0] == is->overlap[1])
+        for (int pass = 0; pass < 3; pass++)
+            KB_TRY(kb_row_parallel_linear_forward(ctx, layer, x, &out));
+    out = (kb_tensor){0};
+    return kb_row_parallel_linear_forward(ctx, layer, other, &out);
+}
+
+/* Their kernels would wait for each other for ever, or take parts of another size. */
+static void ranks_that_overlap_have_to_match(void **unused)
+{
+    (void)unused;
+    static const struct {
+        mismatch is;
+        const char *message; /* of the rank that comes second; NULL: they match */
+    } cases[] = {
+        {{.rows = {4, 3}, .overlap = {2, 2}}, "(4, 64) * (64, 96) f16 in 2 chunks"},
+        {{.rows = {4, 4}, .overlap = {2, 3}}, "(4, 64) * (64, 96) f16 in 3 chunks"},
+        {{.rows = {9, 9}, .overlap = {2, 2}}, NULL},
+    };
+    kb_context *ctx = open_machine(two_sips, (kb_context_options){0});
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        mismatch is = cases[i].is;
+        kb_error *err = kb_spawn(ctx, multiply_differently, &is, 2);
+        if (!cases[i].message) {
+            expect_ok(err);
+            continue;
+        }
+        assert_int_equal(kb_error_code(err), KB_ERR_INPUT);
+        assert_non_null(strstr(kb_error_message(err), "ranks of a tensor parallel group do not "
+                                                      "match: rank "));
+        assert_non_null(strstr(kb_error_message(err), cases[i].message));
+        kb_error_free(err);
+    }
+    kb_context_destroy(ctx);
+}
+
 /* ---- Debug mode ---- */
 
 static void append_warning(void *self, const char *text)
@@ -203,6 +256,7 @@ int main(void)
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test(graphs_of_freed_layers_do_not_run),
         cmocka_unit_test(graphs_refuse_temporary_tensors),
+        cmocka_unit_test(ranks_that_overlap_have_to_match),
         cmocka_unit_test(debug_mode_reports_layers_that_were_not_freed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
