@@ -9,6 +9,7 @@
  *     regions.c        between replicated tensors and those that are cut by columns
  *     matmul.c         a matrix product of a device: host
  *     matmul_kernel.c  the same in its PEs, and rank_sums.c: sums over ranks in the same kernel
+ *     match.c          compares what the ranks multiply
  *     plan.c           who computes what, in which steps
  *     relayout.c       copies between layouts
  *     view.c           matrices in any layout
