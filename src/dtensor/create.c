@@ -195,7 +195,7 @@ kb_error *kb_distribute_tensor(kb_context *ctx, kb_tensor tensor, kb_device_mesh
     dt_frame frame;
     *dtensor = (kb_dtensor){0};
     KB_TRY(dt_find_member(ctx, function, mesh_handle, &mesh));
-    dt_frame_begin(&frame, ctx, function);
+    KB_TRY(dt_frame_begin(&frame, ctx, function));
     return dt_frame_end(&frame, distribute(&frame, tensor, mesh, placements, dtensor));
 }
 
@@ -351,7 +351,7 @@ kb_error *kb_dtensor_full_tensor(kb_context *ctx, kb_dtensor handle, kb_tensor *
     dt_frame frame;
     *full = (kb_tensor){0};
     KB_TRY(dt_find_tensor(ctx, function, handle, &tensor));
-    dt_frame_begin(&frame, ctx, function);
+    KB_TRY(dt_frame_begin(&frame, ctx, function));
     return dt_frame_end(&frame, make_full(&frame, tensor, full));
 }
 
@@ -373,7 +373,7 @@ kb_error *kb_dtensor_redistribute(kb_context *ctx, kb_dtensor handle, kb_placeme
     dt_frame frame;
     *result = (kb_dtensor){0};
     KB_TRY(dt_find_tensor(ctx, function, handle, &tensor));
-    dt_frame_begin(&frame, ctx, function);
+    KB_TRY(dt_frame_begin(&frame, ctx, function));
     return dt_frame_end(&frame, redistribute(&frame, tensor, placements, result));
 }
 

@@ -28,13 +28,19 @@ static void unwind(void *arg)
     release(arg);
 }
 
-void dt_frame_begin(dt_frame *frame, kb_context *ctx, const char *function)
+kb_error *dt_frame_begin(dt_frame *frame, kb_context *ctx, const char *function)
 {
+    if (rt_is_recording(ctx))
+        return kb_error_new(KB_ERR_FAULT,
+                            "%s: a graph is being recorded, which cannot contain operations of "
+                            "DTensors: call kb_graph_end() first",
+                            function);
     *frame = (dt_frame){.ctx = ctx, .function = function};
     kb_arena_init(&frame->arena);
     kb_co *worker = kb_context_worker(ctx);
     if (worker)
         kb_co_push_cleanup(worker, &frame->cleanup, unwind, frame);
+    return NULL;
 }
 
 kb_error *dt_frame_end(dt_frame *frame, kb_error *err)

@@ -17,7 +17,8 @@ typedef struct dt_frame {
     kb_cleanup cleanup;
 } dt_frame;
 
-void dt_frame_begin(dt_frame *frame, kb_context *ctx, const char *function);
+/* An error if the caller records a graph: temporary tensors are gone when it runs. */
+KB_MUST_USE kb_error *dt_frame_begin(dt_frame *frame, kb_context *ctx, const char *function);
 
 /* Frees what was not kept. Hands the error on, with the name of the function before it. */
 KB_MUST_USE kb_error *dt_frame_end(dt_frame *frame, kb_error *err);

@@ -158,7 +158,7 @@ kb_error *kb_dtensor_matmul(kb_context *ctx, kb_dtensor a_handle, kb_dtensor b_h
     *result = (kb_dtensor){0};
     KB_TRY(dt_find_tensor(ctx, function, a_handle, &a));
     KB_TRY(dt_find_tensor(ctx, function, b_handle, &b));
-    dt_frame_begin(&o.frame, ctx, function);
+    KB_TRY(dt_frame_begin(&o.frame, ctx, function));
     return dt_frame_end(&o.frame, matmul(&o, a, b, result));
 }
 
@@ -234,8 +234,9 @@ static kb_error *binary(operation *o, kb_binary_op op, const dt_tensor *a, const
 {
     KB_TRY(check_pair(a, b));
     if (op == KB_BINARY_DIV && is_whole(a->dtype))
-        return kb_error_new(KB_ERR_FAULT, "division of DTensor '%s', which is %s", a->name,
-                            kb_dtype_name(a->dtype));
+        return kb_error_new(KB_ERR_FAULT,
+                            "division of DTensor '%s', which is %s: division needs floating point",
+                            a->name, kb_dtype_name(a->dtype));
     KB_TRY(broadcast_shapes(a, b, &o->result.shape));
     KB_TRY(dt_read(&o->frame, a, &o->a));
     KB_TRY(dt_read(&o->frame, b, &o->b));
@@ -247,10 +248,9 @@ static kb_error *binary(operation *o, kb_binary_op op, const dt_tensor *a, const
     return dt_finish(&o->frame, &o->result, &o->report, handle);
 }
 
-kb_error *kb_dtensor_binary(kb_context *ctx, kb_binary_op op, kb_dtensor a_handle,
-                            kb_dtensor b_handle, kb_dtensor *result)
+static kb_error *call_binary(kb_context *ctx, const char *function, kb_binary_op op,
+                             kb_dtensor a_handle, kb_dtensor b_handle, kb_dtensor *result)
 {
-    static const char function[] = "kb_dtensor_binary";
     dt_tensor *a, *b;
     *result = (kb_dtensor){0};
     if ((unsigned)op >= KB_BINARY_OPS)
@@ -259,18 +259,24 @@ kb_error *kb_dtensor_binary(kb_context *ctx, kb_binary_op op, kb_dtensor a_handl
     KB_TRY(dt_find_tensor(ctx, function, b_handle, &b));
     operation o = {.name = binary_ops[op].name,
                    .problem = {.class = binary_ops[op].class, .has_b = true}};
-    dt_frame_begin(&o.frame, ctx, function);
+    KB_TRY(dt_frame_begin(&o.frame, ctx, function));
     return dt_frame_end(&o.frame, binary(&o, op, a, b, result));
+}
+
+kb_error *kb_dtensor_binary(kb_context *ctx, kb_binary_op op, kb_dtensor a, kb_dtensor b,
+                            kb_dtensor *result)
+{
+    return call_binary(ctx, "kb_dtensor_binary", op, a, b, result);
 }
 
 kb_error *kb_dtensor_add(kb_context *ctx, kb_dtensor a, kb_dtensor b, kb_dtensor *result)
 {
-    return kb_dtensor_binary(ctx, KB_BINARY_ADD, a, b, result);
+    return call_binary(ctx, "kb_dtensor_add", KB_BINARY_ADD, a, b, result);
 }
 
 kb_error *kb_dtensor_mul(kb_context *ctx, kb_dtensor a, kb_dtensor b, kb_dtensor *result)
 {
-    return kb_dtensor_binary(ctx, KB_BINARY_MUL, a, b, result);
+    return call_binary(ctx, "kb_dtensor_mul", KB_BINARY_MUL, a, b, result);
 }
 
 /* ---- Unary operations ---- */
@@ -331,7 +337,7 @@ kb_error *kb_dtensor_unary(kb_context *ctx, kb_unary_op op, kb_dtensor handle, k
         return kb_error_new(KB_ERR_INPUT, "%s: invalid operation %d", function, (int)op);
     KB_TRY(dt_find_tensor(ctx, function, handle, &x));
     operation o = {.name = unary_ops[op].name, .problem = {.class = unary_ops[op].class}};
-    dt_frame_begin(&o.frame, ctx, function);
+    KB_TRY(dt_frame_begin(&o.frame, ctx, function));
     return dt_frame_end(&o.frame, unary(&o, op, x, result));
 }
 
@@ -436,7 +442,7 @@ static kb_error *reduce_call(kb_context *ctx, const char *function, reduction_op
     KB_TRY(dt_find_tensor(ctx, function, handle, &x));
     operation o = {.name = reductions[op].name,
                    .problem = {.class = reductions[op].class, .keeps_dim = keepdim}};
-    dt_frame_begin(&o.frame, ctx, function);
+    KB_TRY(dt_frame_begin(&o.frame, ctx, function));
     return dt_frame_end(&o.frame, reduce(&o, op, x, dim, result));
 }
 

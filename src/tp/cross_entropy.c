@@ -236,6 +236,7 @@ kb_error *kb_vocab_parallel_cross_entropy(kb_context *ctx, kb_tensor logits, kb_
     loss_call call;
     kb_tensor values[3] = {{0}, {0}, {0}}; /* maximum, sum, predicted */
     KB_TRY(enter(ctx, "kb_vocab_parallel_cross_entropy", logits, &call));
+    KB_TRY(tp_refuse_recording(ctx, call.function, "call it outside the graph"));
     kb_error *err = kb_vocab_parallel_max(ctx, logits, &values[0]);
     if (!err)
         err = kb_vocab_parallel_sum_exp(ctx, logits, values[0], &values[1]);

@@ -36,8 +36,14 @@ static void free_layer(kb_context *ctx, tp_layer *layer)
 
 void tp_free_layers(tp_state *state)
 {
-    for (size_t i = 0; i < state->layers.count; i++)
+    for (size_t i = 0; i < state->layers.count; i++) {
+        const tp_layer *layer = state->layers.items[i];
+        if (layer)
+            rt_debug_warn(state->ctx,
+                          "context destroyed: layer '%s' on sip%" PRIu32 " was not freed",
+                          layer->name, layer->sip);
         free_layer(state->ctx, state->layers.items[i]);
+    }
     state->layers.count = 0;
 }
 
@@ -197,6 +203,12 @@ static kb_error *check_given(kb_context *ctx, const char *what, uint64_t rows, u
                             "the %s '%s' is on a device: expected a tensor of the host "
                             "(kb_from_host)",
                             what, view.name);
+    if (view.shape.rank > 2)
+        return kb_error_new(KB_ERR_INPUT,
+                            "the %s '%s' has %" PRIu32 " dimensions: expected a matrix (%" PRIu64
+                            ", %" PRIu64 "), or the rank's part (%" PRIu64 ", %" PRIu64 ")",
+                            what, view.name, view.shape.rank, source->all_rows, source->all_columns,
+                            rows, columns);
     uint64_t given_rows = tp_shape_rows(&view.shape);
     uint64_t given_columns = view.shape.rank > 0 ? view.shape.dims[view.shape.rank - 1] : 1;
     bool is_whole = given_rows == source->all_rows && given_columns == source->all_columns;
@@ -310,11 +322,23 @@ kb_error *tp_end_output(kb_context *ctx, kb_error *err, bool was_given, kb_tenso
     return err;
 }
 
+kb_error *tp_refuse_recording(kb_context *ctx, const char *function, const char *remedy)
+{
+    if (!rt_is_recording(ctx))
+        return NULL;
+    return kb_error_new(KB_ERR_FAULT,
+                        "%s: a graph is being recorded, which cannot contain a tensor that is "
+                        "freed when this call returns: %s",
+                        function, remedy);
+}
+
 /* ---- Tokens and targets ---- */
 
 /* The same elements row by row on one PE. */
-static kb_error *pack(kb_context *ctx, kb_tensor tensor, uint32_t sip, tp_indices *indices)
+static kb_error *pack(kb_context *ctx, const char *function, kb_tensor tensor, uint32_t sip,
+                      tp_indices *indices)
 {
+    KB_TRY(tp_refuse_recording(ctx, function, "keep the indices on one PE (no policy)"));
     static const kb_policy one_pe = {.num_cubes = 1, .num_pes = 1};
     const kb_tensor_spec spec = {
         .name = "indices", .dtype = KB_I32, .shape = indices->shape, .policy = &one_pe};
@@ -348,7 +372,7 @@ kb_error *tp_get_indices(kb_context *ctx, const char *function, const char *what
     if (view.elements == 0)
         return kb_error_new(KB_ERR_INPUT, "%s: there are no %s", function, what);
     bool is_packed = view.shards[0].nbytes == view.bytes;
-    return is_packed ? NULL : pack(ctx, tensor, sip, indices);
+    return is_packed ? NULL : pack(ctx, function, tensor, sip, indices);
 }
 
 kb_error *tp_free_indices(kb_context *ctx, const tp_indices *indices, kb_error *err)

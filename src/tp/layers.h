@@ -10,7 +10,13 @@
 typedef enum tp_layer_kind { TP_COLUMN, TP_ROW, TP_EMBEDDING } tp_layer_kind;
 
 /* Tensors that a layer keeps for values on their way. */
-typedef enum tp_buffer_use { TP_INPUT, TP_PARTIAL, TP_GATHERED, TP_BUFFERS } tp_buffer_use;
+typedef enum tp_buffer_use {
+    TP_INPUT,
+    TP_PARTIAL,
+    TP_GATHERED,
+    TP_SINGLE,
+    TP_BUFFERS
+} tp_buffer_use;
 
 struct tp_layer {
     tp_layer_kind kind;
@@ -65,6 +71,11 @@ KB_MUST_USE kb_error *tp_take_output(kb_context *ctx, const char *function, uint
 /* After an error: frees the output if it was made here. */
 KB_MUST_USE kb_error *tp_end_output(kb_context *ctx, kb_error *err, bool was_given,
                                     kb_tensor *output);
+
+/* The error of a call that frees a tensor it needs, if the caller records a graph: the tensor would
+ * be gone when the graph runs. */
+KB_MUST_USE kb_error *tp_refuse_recording(kb_context *ctx, const char *function,
+                                          const char *remedy);
 
 /* How a call of the tensor parallel group is made: the plain sum, whatever ccl.yaml names. */
 kb_collective_options tp_collective_options(const tp_rank *at);

@@ -11,6 +11,7 @@
 #include "relayout.h"
 
 enum { DEFAULT_BATCH = 64 };
+static const uint64_t max_batch = UINT32_MAX;
 
 /* ---- Making layers ---- */
 
@@ -31,6 +32,15 @@ static kb_error *check_spec(const char *function, const kb_tp_linear_spec *spec,
                             function, what, cut, ranks);
     if ((unsigned)spec->dtype >= KB_DTYPES)
         return kb_error_new(KB_ERR_INPUT, "%s: invalid dtype %u", function, (unsigned)spec->dtype);
+    if ((unsigned)spec->input_is_parallel > KB_TP_YES)
+        return kb_error_new(KB_ERR_INPUT,
+                            "%s: invalid input_is_parallel %u: expected KB_TP_DEFAULT, KB_TP_NO or "
+                            "KB_TP_YES",
+                            function, (unsigned)spec->input_is_parallel);
+    if (spec->batch > max_batch)
+        return kb_error_new(KB_ERR_INPUT,
+                            "%s: batch (%" PRIu64 ") is larger than the maximum %" PRIu64, function,
+                            spec->batch, max_batch);
     if (spec->weight.id != 0 && spec->seed != 0)
         return kb_error_new(KB_ERR_INPUT, "%s: both weights and a seed are given", function);
     if (!spec->bias && spec->bias_values.id != 0)
@@ -162,6 +172,26 @@ static void note_times(kb_context *ctx, tp_layer *layer, kb_time began)
 
 /* ---- Forward ---- */
 
+/* An output that is also read would be overwritten while PEs still load it. */
+static kb_error *check_output(const char *function, const tp_layer *layer, kb_tensor input,
+                              kb_tensor output)
+{
+    const char *what = NULL;
+    if (output.id == 0)
+        return NULL;
+    if (output.id == input.id)
+        what = "input";
+    else if (output.id == layer->weight.id)
+        what = "weight";
+    else if (output.id == layer->bias.id)
+        what = "bias";
+    return what ? kb_error_new(KB_ERR_INPUT,
+                               "%s: the output is the same tensor as the %s of layer '%s': pass "
+                               "another tensor, or {0} for a new one",
+                               function, what, layer->name)
+                : NULL;
+}
+
 static kb_error *check_input(kb_context *ctx, const char *function, const tp_layer *layer,
                              kb_tensor input, uint64_t features, kb_shape *shape)
 {
@@ -229,18 +259,29 @@ static kb_error *spread_input(kb_context *ctx, tp_layer *layer, kb_tensor *input
     return tp_relayout(ctx, &copy);
 }
 
+/* With a tensor that the layer keeps, if the output has several copies: a graph can record that. */
+static kb_error *multiply(kb_context *ctx, tp_layer *layer, tp_matmul_spec *product)
+{
+    tp_view out;
+    KB_TRY(tp_view_make(ctx, product->out, &out));
+    if (out.copies > 1)
+        KB_TRY(tp_get_buffer(ctx, layer, TP_SINGLE, (uint64_t)out.rows, (uint64_t)out.columns,
+                             out.dtype, &product->single));
+    return tp_matmul(ctx, product);
+}
+
 static kb_error *run_column(kb_context *ctx, tp_layer *layer, kb_tensor input, uint64_t rows,
                             kb_tensor output)
 {
     tp_matmul_spec product = {
         .name = layer->name, .x = input, .w = layer->weight, .bias = layer->bias, .out = output};
     if (!layer->gathers || layer->at.size == 1)
-        return tp_matmul(ctx, &product);
+        return multiply(ctx, layer, &product);
     kb_tensor gathered;
     KB_TRY(tp_get_buffer(ctx, layer, TP_PARTIAL, rows, layer->columns, layer->dtype, &product.out));
     KB_TRY(tp_get_buffer(ctx, layer, TP_GATHERED, rows * layer->at.size, layer->columns,
                          layer->dtype, &gathered));
-    KB_TRY(tp_matmul(ctx, &product));
+    KB_TRY(multiply(ctx, layer, &product));
     return tp_gather_columns(ctx, &layer->at, "gather_output", product.out, gathered, output);
 }
 
@@ -252,6 +293,7 @@ kb_error *kb_column_parallel_linear_forward(kb_context *ctx, kb_tp_layer handle,
     kb_shape shape;
     KB_TRY(tp_find_layer(ctx, function, TP_COLUMN, handle, &layer));
     KB_TRY(check_input(ctx, function, layer, input, layer->rows, &shape));
+    KB_TRY(check_output(function, layer, input, *output));
     kb_shape made = tp_with_columns(&shape, layer->gathers ? layer->outputs : layer->columns);
     bool was_given = output->id != 0;
     KB_TRY(tp_take_output(ctx, function, layer->sip, layer->name, &made, layer->dtype, output));
@@ -283,11 +325,11 @@ static kb_error *run_row(kb_context *ctx, tp_layer *layer, kb_tensor input, uint
         product.ranks = layer->at.size;
         product.chunks = layer->overlap;
         product.sum_dtype = dtype;
-        return tp_matmul(ctx, &product);
+        return multiply(ctx, layer, &product);
     }
     if (dtype != layer->dtype)
         KB_TRY(tp_get_buffer(ctx, layer, TP_PARTIAL, rows, layer->columns, dtype, &product.out));
-    KB_TRY(tp_matmul(ctx, &product));
+    KB_TRY(multiply(ctx, layer, &product));
     KB_TRY(tp_all_reduce(ctx, &layer->at, product.out, KB_SUM));
     if (layer->bias.id == 0 && dtype == layer->dtype)
         return NULL;
@@ -305,6 +347,7 @@ kb_error *kb_row_parallel_linear_forward(kb_context *ctx, kb_tp_layer handle, kb
     KB_TRY(tp_find_layer(ctx, function, TP_ROW, handle, &layer));
     KB_TRY(check_input(ctx, function, layer, input,
                        layer->whole_input ? layer->inputs : layer->rows, &shape));
+    KB_TRY(check_output(function, layer, input, *output));
     kb_shape made = tp_with_columns(&shape, layer->columns);
     bool was_given = output->id != 0;
     KB_TRY(tp_take_output(ctx, function, layer->sip, layer->name, &made, layer->dtype, output));

@@ -170,25 +170,30 @@ kb_error *tp_matmul_prepare(kb_context *ctx, kb_tensor w, uint32_t rank, uint32_
                       ranks > 1 ? ranks : 1, &queues);
 }
 
-/* Into a tensor with one copy first, and from there to all copies. Waits: that tensor has to go. */
-static kb_error *multiply_to_copies(kb_context *ctx, const tp_matmul_spec *spec, uint32_t sip,
-                                    const tp_view *out)
+/* Into spec->single first, and from there to all copies. */
+static kb_error *multiply_to_copies(kb_context *ctx, const tp_matmul_spec *spec)
 {
-    kb_tensor staging;
+    tp_matmul_spec to_single = *spec;
+    to_single.out = spec->single;
+    to_single.request = NULL;
+    const tp_relayout_spec copy = {
+        .name = "copy_output", .to = spec->out, .from = spec->single, .request = spec->request};
+    KB_TRY(tp_matmul(ctx, &to_single));
+    return tp_relayout(ctx, &copy);
+}
+
+/* The same with a tensor that is made for this call. Waits: that tensor has to go. */
+static kb_error *multiply_by_temporary(kb_context *ctx, const tp_matmul_spec *spec, uint32_t sip,
+                                       const tp_view *out)
+{
+    tp_matmul_spec with_single = *spec;
     const kb_tensor_spec like = {.dtype = out->dtype,
                                  .shape = KB_SHAPE((uint64_t)out->rows, (uint64_t)out->columns)};
-    KB_TRY(tp_make_tensor(ctx, sip, &like, &staging));
-    tp_matmul_spec to_staging = *spec;
-    to_staging.out = staging;
-    to_staging.request = NULL;
-    const tp_relayout_spec copy = {
-        .name = spec->name, .to = spec->out, .from = staging, .request = spec->request};
-    kb_error *err = tp_matmul(ctx, &to_staging);
-    if (!err)
-        err = tp_relayout(ctx, &copy);
+    KB_TRY(tp_make_tensor(ctx, sip, &like, &with_single.single));
+    kb_error *err = multiply_to_copies(ctx, &with_single);
     if (!err && spec->request)
         err = kb_request_wait(ctx, *spec->request, NULL);
-    kb_error *freed = kb_tensor_free(ctx, staging);
+    kb_error *freed = kb_tensor_free(ctx, with_single.single);
     if (!err)
         return freed;
     kb_error_free(freed);
@@ -204,10 +209,13 @@ kb_error *tp_matmul(kb_context *ctx, const tp_matmul_spec *spec)
     uint32_t sip;
     KB_TRY(plan_spec(ctx, spec, &state, &sip, &plan));
     if (plan->out.copies > 1)
-        return multiply_to_copies(ctx, spec, sip, &plan->out);
+        return spec->single.id != 0 ? multiply_to_copies(ctx, spec)
+                                    : multiply_by_temporary(ctx, spec, sip, &plan->out);
     KB_TRY(tp_get_everywhere(state, sip, &everywhere));
     KB_TRY(get_queues(state, sip, plan->grid.team, (uint32_t)plan->rank, (uint32_t)plan->ranks,
                       &queues));
+    if (plan->ranks > 1)
+        KB_TRY(tp_match_ranks(state, sip, plan));
     const kb_arg args[] = {kb_arg_tensor(spec->x), kb_arg_tensor(spec->w),
                            plan->has_bias ? kb_arg_tensor(spec->bias) : kb_arg_integer(0),
                            kb_arg_tensor(spec->out), kb_arg_tensor(everywhere)};

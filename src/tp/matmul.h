@@ -23,6 +23,8 @@ typedef struct tp_matmul_spec {
     const char *name;            /* of the launch, for reports; NULL: "matmul" */
     kb_tensor x, w, out;         /* out is another tensor than the inputs */
     kb_tensor bias;              /* {0}: none */
+    kb_tensor single;            /* for an `out` of several copies: a tensor of its shape and dtype
+                                    with one copy; {0}: the call makes one and frees it */
     int64_t x_column, x_columns; /* the part of x that is used; no columns: all of it */
     uint32_t ranks;  /* 0 or 1, or: each of as many ranks makes this call, on devices that follow
                         each other, and the result of all is the sum over the ranks of their
@@ -31,7 +33,8 @@ typedef struct tp_matmul_spec {
     uint32_t chunks; /* in which sums are exchanged while the product goes on, about */
     kb_dtype sum_dtype;
     kb_request *request; /* NULL: the call waits. Else it does not, and this becomes a request to be
-                            waited for and freed. (If `out` has several copies it waits as well.) */
+                            waited for and freed. (If `out` has several copies and `single` is {0},
+                            it waits as well.) */
 } tp_matmul_spec;
 
 KB_MUST_USE kb_error *tp_matmul(kb_context *ctx, const tp_matmul_spec *spec);

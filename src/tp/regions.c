@@ -102,6 +102,9 @@ kb_error *kb_gather_from_tensor_model_parallel_region(kb_context *ctx, kb_tensor
     kb_shape shape;
     uint32_t sip;
     KB_TRY(enter(ctx, function, input, &at, &view, &shape, &sip));
+    if (at.size > 1)
+        KB_TRY(tp_refuse_recording(ctx, function,
+                                   "call it outside the graph, or use gather_output of a layer"));
     kb_shape made = tp_with_columns(&shape, (uint64_t)view.columns * at.size);
     bool was_given = output->id != 0;
     KB_TRY(tp_take_output(ctx, function, sip, "gathered", &made, view.dtype, output));

@@ -31,6 +31,7 @@ static void fini(void *self)
         next = queues->next;
         free(queues);
     }
+    tp_free_matched_ranks(state);
     for (uint32_t sip = 0; sip < kb_context_machine(state->ctx).sips; sip++)
         if (state->everywhere[sip].id != 0)
             kb_error_free(kb_tensor_free(state->ctx, state->everywhere[sip]));
@@ -48,6 +49,7 @@ static void workers_gone(void *self, bool failed)
     (void)failed;
     for (tp_team_queues *queues = state->queues; queues; queues = queues->next)
         queues->unusable = !queues->installed;
+    tp_forget_calls(state);
 }
 
 static const rt_hooks hooks = {.workers_gone = workers_gone, .fini = fini};

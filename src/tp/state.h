@@ -9,6 +9,7 @@
  *     regions.c        between replicated tensors and those that are cut by columns
  *     matmul.c         a matrix product of a device: host
  *     matmul_kernel.c  the same in its PEs, and rank_sums.c: sums over ranks in the same kernel
+ *     match.c          compares what the ranks multiply
  *     plan.c           who computes what, in which steps
  *     relayout.c       copies between layouts
  *     view.c           matrices in any layout
@@ -99,6 +100,7 @@ typedef struct tp_rank {
 } tp_rank;
 
 typedef struct tp_layer tp_layer;
+typedef struct tp_matched_ranks tp_matched_ranks;
 
 typedef struct tp_state {
     kb_context *ctx;
@@ -110,6 +112,7 @@ typedef struct tp_state {
     tp_embedding_plan *embeddings;
     tp_row_plan *row_steps;
     tp_team_queues *queues;
+    tp_matched_ranks *matched;
     kb_tensor *everywhere; /* by SIP: a byte at each of its PEs; 0 until it is needed */
 } tp_state;
 
@@ -140,6 +143,16 @@ KB_MUST_USE kb_error *tp_get_rank(kb_context *ctx, const char *function, tp_rank
 
 /* All that are left, when the context goes. */
 void tp_free_layers(tp_state *state);
+
+/* ---- match.c ---- */
+
+/* The caller is about to launch a product whose sums go over several ranks; its device. An error if
+ * another rank multiplies something else. */
+KB_MUST_USE kb_error *tp_match_ranks(tp_state *state, uint32_t sip, const tp_matmul_plan *plan);
+
+/* Workers have ended: the next ones begin with their first call. */
+void tp_forget_calls(tp_state *state);
+void tp_free_matched_ranks(tp_state *state);
 
 /* ---- Kernels ---- */
 

@@ -322,16 +322,17 @@ static void refuse_operands(kb_context *ctx, uint32_t rank)
     expect_ok(kb_dtensor_from_local(ctx, h, mesh, all, NULL, &half));
     expect_ok(kb_dtensor_from_local(ctx, i, mesh, all, NULL, &whole));
     expect_error(kb_dtensor_add(ctx, a, elsewhere, &result), KB_ERR_FAULT,
-                 "kb_dtensor_binary: DTensors 'x' and 'x' are on different device meshes");
+                 "kb_dtensor_add: DTensors 'x' and 'x' are on different device meshes");
     expect_error(kb_dtensor_add(ctx, a, half, &result), KB_ERR_FAULT,
-                 "kb_dtensor_binary: DTensor 'x' is f32, but 'x' is f16");
+                 "kb_dtensor_add: DTensor 'x' is f32, but 'x' is f16");
     expect_error(kb_dtensor_matmul(ctx, a, a, &result), KB_ERR_FAULT,
                  "kb_dtensor_matmul: DTensor 'x' has 3 columns, but 'x' has 2 rows");
     expect_error(
         kb_dtensor_mean(ctx, whole, 0, false, &result), KB_ERR_FAULT,
         "kb_dtensor_mean: mean of DTensor 'x', which is i32: a mean is not a whole number");
     expect_error(kb_dtensor_binary(ctx, KB_BINARY_DIV, whole, whole, &result), KB_ERR_FAULT,
-                 "kb_dtensor_binary: division of DTensor 'x', which is i32");
+                 "kb_dtensor_binary: division of DTensor 'x', which is i32: division needs "
+                 "floating point");
     expect_error(kb_dtensor_sum(ctx, a, 2, false, &result), KB_ERR_INPUT,
                  "kb_dtensor_sum: dimension 2 is out of range: the tensor has 2 dimensions");
     expect_error(kb_dtensor_unary(ctx, KB_UNARY_OPS, a, &result), KB_ERR_INPUT,
@@ -348,7 +349,7 @@ static void refuse_operands(kb_context *ctx, uint32_t rank)
     expect_error(kb_dtensor_free(ctx, a), KB_ERR_FAULT,
                  "kb_dtensor_free: invalid or freed DTensor handle");
     expect_error(kb_dtensor_add(ctx, half, a, &result), KB_ERR_FAULT,
-                 "kb_dtensor_binary: invalid or freed DTensor handle");
+                 "kb_dtensor_add: invalid or freed DTensor handle");
     expect_ok(kb_dtensor_free(ctx, elsewhere));
     expect_ok(kb_dtensor_free(ctx, half));
     expect_ok(kb_dtensor_free(ctx, whole));

@@ -359,6 +359,40 @@ static void tells_of_redistributions(void **state)
     kb_context_destroy(ctx);
 }
 
+/* The temporary tensors of an operation would be gone when the graph runs. */
+static void graphs_refuse_operations(void **state)
+{
+    (void)state;
+    kb_rng rng;
+    kb_rng_init(&rng, 9);
+    kb_context *ctx = open_machine_of(2, 1, 1, (kb_context_options){0});
+    const uint32_t shape[2] = {2, 1};
+    expect_ok(kb_distributed_init_process_group(ctx, "ahbm"));
+    kb_device_mesh mesh = open_mesh(ctx, 2, 0);
+    operand a;
+    kb_dtensor result;
+    kb_tensor full;
+    kb_graph graph;
+    operand_draw(&a, &rng, shape, KB_PLACEMENTS(KB_SHARD(0)), &KB_SHAPE(8, 8), KB_F32, true);
+    operand_open(&a, ctx, mesh, 0, 2);
+    expect_ok(kb_graph_begin(ctx, "step", &graph));
+    expect_error(kb_dtensor_unary(ctx, KB_UNARY_NEG, a.dtensor, &result), KB_ERR_FAULT,
+                 "kb_dtensor_unary: a graph is being recorded, which cannot contain operations of "
+                 "DTensors: call kb_graph_end() first");
+    assert_int_equal(result.id, 0);
+    expect_error(kb_dtensor_add(ctx, a.dtensor, a.dtensor, &result), KB_ERR_FAULT,
+                 "kb_dtensor_add: a graph is being recorded, which cannot contain operations of "
+                 "DTensors: call kb_graph_end() first");
+    expect_error(kb_dtensor_full_tensor(ctx, a.dtensor, &full), KB_ERR_FAULT,
+                 "kb_dtensor_full_tensor: a graph is being recorded, which cannot contain "
+                 "operations of DTensors: call kb_graph_end() first");
+    expect_ok(kb_graph_end(ctx, graph));
+    expect_ok(kb_graph_free(ctx, graph));
+    operand_close(&a, ctx, 0, 2);
+    operand_fini(&a);
+    kb_context_destroy(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -372,6 +406,7 @@ int main(void)
         cmocka_unit_test(reduces_large_tensors),
         cmocka_unit_test(tells_of_redistributions),
         cmocka_unit_test(takes_roots_of_maxima),
+        cmocka_unit_test(graphs_refuse_operations),
     };
     return cmocka_run_group_tests_name("ops", tests, NULL, NULL);
 }

@@ -296,15 +296,25 @@ static void inexact_sums_are_near_and_the_same_on_all_ranks(void **unused)
 
 /* ---- Graphs ---- */
 
+typedef struct recording {
+    uint32_t overlap;
+    bool replicates; /* outputs have a copy on every PE */
+} recording;
+
 /* Two layers, with and without overlap, recorded once and launched with other inputs. */
 static kb_error *work_recorded(kb_context *ctx, uint32_t rank, void *arg)
 {
-    const uint32_t *overlap = arg;
+    const recording *is = arg;
     enum { ROWS = 9, IN = 24, HIDDEN = 40, OUT = 30 };
     KB_TRY(join_ranks(ctx, rank, 2));
-    static const kb_policy columns = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
+    static const kb_policy columns = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE},
+                           everywhere = {.cube = KB_REPLICATE, .pe = KB_REPLICATE};
     kb_tensor x = make_tensor(ctx, "x", KB_F32, KB_SHAPE(ROWS, IN), &columns, NULL), h = {0},
               y = {0};
+    if (is->replicates) {
+        h = make_tensor(ctx, "h", KB_F32, KB_SHAPE(ROWS, HIDDEN / 2), &everywhere, NULL);
+        y = make_tensor(ctx, "y", KB_F32, KB_SHAPE(ROWS, OUT), &everywhere, NULL);
+    }
     kb_tp_layer up, down;
     kb_tp_linear_spec spec = {.name = "up",
                               .in_features = IN,
@@ -319,7 +329,7 @@ static kb_error *work_recorded(kb_context *ctx, uint32_t rank, void *arg)
                                .dtype = KB_F32,
                                .bias = true,
                                .seed = 6,
-                               .overlap = *overlap};
+                               .overlap = is->overlap};
     KB_TRY(kb_row_parallel_linear_create(ctx, &spec, &down));
     KB_TRY(kb_column_parallel_linear_forward(ctx, up, x, &h));
     KB_TRY(kb_row_parallel_linear_forward(ctx, down, h, &y));
@@ -350,12 +360,46 @@ static kb_error *work_recorded(kb_context *ctx, uint32_t rank, void *arg)
 static void graphs_record_layers(void **unused)
 {
     (void)unused;
-    for (uint32_t overlap = 0; overlap < 3; overlap += 2) {
+    static const recording cases[] = {{.overlap = 0}, {.overlap = 2}, {.replicates = true}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        recording is = cases[i];
         kb_context *ctx = open_machine((machine_size){.sips = 2, .w = 2, .h = 1, .pes = 3},
                                        (kb_context_options){.races = KB_RACES_FAIL});
-        expect_ok(kb_spawn(ctx, work_recorded, &overlap, 2));
+        expect_ok(kb_spawn(ctx, work_recorded, &is, 2));
         kb_context_destroy(ctx);
     }
+}
+
+/* The time of the product is that of its kernel, not of the copies behind it. */
+static kb_error *time_copies(kb_context *ctx, uint32_t rank, void *unused)
+{
+    (void)unused;
+    static const kb_policy columns = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE},
+                           everywhere = {.cube = KB_REPLICATE, .pe = KB_REPLICATE};
+    const kb_tp_linear_spec spec = {.name = "up", .in_features = 64, .out_features = 64};
+    kb_tp_layer layer;
+    kb_tp_times once, copied;
+    KB_TRY(join_ranks(ctx, rank, 1));
+    kb_tensor x = make_tensor(ctx, "x", KB_F16, KB_SHAPE(8, 64), &columns, NULL), y = {0},
+              z = make_tensor(ctx, "z", KB_F16, KB_SHAPE(8, 64), &everywhere, NULL);
+    KB_TRY(kb_column_parallel_linear_create(ctx, &spec, &layer));
+    KB_TRY(kb_column_parallel_linear_forward(ctx, layer, x, &y));
+    KB_TRY(kb_tp_layer_times(ctx, layer, &once));
+    KB_TRY(kb_column_parallel_linear_forward(ctx, layer, x, &z));
+    KB_TRY(kb_tp_layer_times(ctx, layer, &copied));
+    assert_int_equal(copied.kernel, once.kernel);
+    assert_int_equal(copied.gemm, once.gemm);
+    assert_true(copied.total > once.total);
+    return NULL;
+}
+
+static void times_do_not_count_copies_as_products(void **unused)
+{
+    (void)unused;
+    kb_context *ctx =
+        open_machine((machine_size){.sips = 1, .w = 2, .h = 1, .pes = 3}, (kb_context_options){0});
+    expect_ok(kb_spawn(ctx, time_copies, NULL, 1));
+    kb_context_destroy(ctx);
 }
 
 int main(void)
@@ -365,6 +409,7 @@ int main(void)
         cmocka_unit_test(layers_of_any_dtype),
         cmocka_unit_test(inexact_sums_are_near_and_the_same_on_all_ranks),
         cmocka_unit_test(graphs_record_layers),
+        cmocka_unit_test(times_do_not_count_copies_as_products),
         cmocka_unit_test(configured_algorithms_do_not_change_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
