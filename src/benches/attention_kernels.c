@@ -72,8 +72,9 @@ static tl_tensor normalize(tl_context *tl, const triplet *t, kb_dtype dtype)
 
 typedef struct decode {
     int64_t heads, kv_heads, dim;
-    int64_t keys; /* of this rank */
+    int64_t keys, tile_keys; /* of this rank, and the most of a product */
     kb_dtype dtype;
+    tl_ptr q, k, v; /* what this rank has of the tensors */
 } decode;
 
 /* 1 where a kv head (second axis) is that of a head (first axis). */
@@ -103,27 +104,72 @@ static tl_tensor gather_own(tl_context *tl, const decode *d, tl_tensor o)
     return tl_reshape(tl_sum(own, 1), tl_shape(d->heads, d->dim));
 }
 
-/* The partial result of this rank's keys: two products. */
-static triplet attend_own_keys(tl_context *tl, const decode *d, tl_ptr q, tl_ptr k, tl_ptr v)
+/*
+ * Triplets as one. Sums are made in the order of the array, which is that of ranks and not of
+ * arrival, so that all ranks end with the same bits.
+ */
+static triplet merge(tl_context *tl, const triplet *of_ranks, int64_t ranks)
+{
+    triplet all = {.m = of_ranks[0].m};
+    for (int64_t i = 1; i < ranks; i++)
+        all.m = tl_maximum(all.m, of_ranks[i].m);
+    for (int64_t i = 0; i < ranks; i++)
+        TL_SCOPE {
+            const triplet *t = &of_ranks[i];
+            tl_tensor weight = tl_exp(tl_sub(t->m, all.m));
+            tl_assign(&all.l, i > 0 ? tl_fma(t->l, weight, all.l) : tl_mul(t->l, weight));
+            tl_assign(&all.o, i > 0 ? tl_fma(t->o, weight, all.o) : tl_mul(t->o, weight));
+        }
+    return all;
+}
+
+/* The result of keys of this rank, from `first` on: two products. */
+static triplet attend_keys(tl_context *tl, const decode *d, tl_tensor q, int64_t first,
+                           int64_t count)
 {
     const double scale = 1 / sqrt((double)d->dim);
-    const int64_t width = d->kv_heads * d->dim;
+    const int64_t width = d->kv_heads * d->dim, bytes = (int64_t)kb_dtype_bytes(d->dtype);
     triplet t = {0};
     TL_SCOPE {
-        tl_tensor queries = tl_load(q, tl_shape(d->heads, d->dim), d->dtype), scores = {0};
+        tl_tensor scores = {0};
         TL_SCOPE {
-            tl_tensor keys = tl_load(k, tl_shape(width, d->keys), d->dtype);
-            tl_tensor all = d->kv_heads > 1 ? spread(tl, d, queries) : queries;
-            tl_assign(&scores, tl_dot(all, keys, .out_f32 = true));
+            tl_tensor k = tl_load(d->k + first * bytes, tl_shape(width, count), d->dtype,
+                                  .strides = tl_strides(d->keys, 1));
+            tl_assign(&scores, tl_dot(q, k, .out_f32 = true));
         }
-        tl_tensor values = tl_load(v, tl_shape(d->keys, width), d->dtype);
+        tl_tensor v = tl_load(d->v + first * width * bytes, tl_shape(count, width), d->dtype);
         tl_assign(&t.m, tl_mul(tl_max(scores, 1), scale));
-        tl_tensor p = tl_exp(tl_fma(scores, scale, tl_neg(t.m)));
-        tl_assign(&t.l, tl_sum(p, 1));
-        tl_tensor o = tl_dot(tl_cast(p, d->dtype), values, .out_f32 = true);
+        tl_tensor e = tl_exp(tl_fma(scores, scale, tl_neg(t.m)));
+        tl_assign(&t.l, tl_sum(e, 1));
+        tl_tensor o = tl_dot(tl_cast(e, d->dtype), v, .out_f32 = true);
         tl_assign(&t.o, d->kv_heads > 1 ? gather_own(tl, d, o) : o);
     }
     return t;
+}
+
+/* The result of all keys of this rank. They are one tile if they fit in the TCM. */
+static triplet attend_own_keys(tl_context *tl, const decode *d)
+{
+    if (d->keys == 0)
+        return no_keys(tl, d->heads, d->dim);
+    triplet sum = {0};
+    tl_tensor q = tl_load(d->q, tl_shape(d->heads, d->dim), d->dtype);
+    if (d->kv_heads > 1)
+        TL_SCOPE {
+            tl_assign(&q, spread(tl, d, q));
+        }
+    for (int64_t first = 0; first < d->keys; first += d->tile_keys)
+        TL_SCOPE {
+            int64_t left = d->keys - first, count = left < d->tile_keys ? left : d->tile_keys;
+            triplet tile = attend_keys(tl, d, q, first, count);
+            if (first > 0)
+                tile = merge(tl, (const triplet[]){sum, tile}, 2);
+            tl_assign(&sum.m, tile.m);
+            tl_assign(&sum.l, tile.l);
+            tl_assign(&sum.o, tile.o);
+        }
+    tl_free(q);
+    return sum;
 }
 
 static triplet receive_triplet(tl_context *tl, const char *direction, const decode *d)
@@ -186,43 +232,26 @@ static void exchange(tl_context *tl, const ring *r, const decode *d, int64_t ste
     }
 }
 
-/*
- * All triplets as one. Sums are made in the order of ranks, not of arrival, so that all ranks end
- * with the same bits.
- */
-static triplet merge(tl_context *tl, const triplet *of_ranks, int64_t ranks)
-{
-    triplet all = {.m = of_ranks[0].m};
-    for (int64_t i = 1; i < ranks; i++)
-        all.m = tl_maximum(all.m, of_ranks[i].m);
-    for (int64_t i = 0; i < ranks; i++)
-        TL_SCOPE {
-            const triplet *t = &of_ranks[i];
-            tl_tensor weight = tl_exp(tl_sub(t->m, all.m));
-            tl_assign(&all.l, i > 0 ? tl_fma(t->l, weight, all.l) : tl_mul(t->l, weight));
-            tl_assign(&all.o, i > 0 ? tl_fma(t->o, weight, all.o) : tl_mul(t->o, weight));
-        }
-    return all;
-}
-
 KB_KERNEL(mlo, tl_ptr q, tl_ptr k, tl_ptr v, tl_ptr o, int axis, int64_t ranks, int64_t heads,
-          int64_t kv_heads, int64_t dim, int64_t keys, int dtype, int64_t steps)
+          int64_t kv_heads, int64_t dim, int64_t keys, int dtype, int64_t tile_keys, int64_t steps)
 {
     ring r = find_ring(tl, axis, ranks);
+    int64_t bytes = (int64_t)kb_dtype_bytes((kb_dtype)dtype);
+    int64_t of_queries = r.slot * heads * dim * bytes;
+    int64_t of_keys = r.slot * kv_heads * room(keys, ranks) * dim * bytes;
     decode d = {.heads = heads,
                 .kv_heads = kv_heads,
                 .dim = dim,
                 .keys = tl_part_size(keys, ranks, r.rank),
-                .dtype = (kb_dtype)dtype};
-    int64_t bytes = (int64_t)kb_dtype_bytes(d.dtype);
-    int64_t of_queries = r.slot * heads * dim * bytes;
-    int64_t of_keys = r.slot * room(keys, ranks) * kv_heads * dim * bytes;
+                .tile_keys = tile_keys,
+                .dtype = (kb_dtype)dtype,
+                .q = q + of_queries,
+                .k = k + of_keys,
+                .v = v + of_keys};
     triplet *of_ranks = alloca((size_t)ranks * sizeof *of_ranks);
     for (int64_t i = 0; i < ranks; i++)
         of_ranks[i] = (triplet){0};
-    of_ranks[r.rank] = d.keys > 0
-                           ? attend_own_keys(tl, &d, q + of_queries, k + of_keys, v + of_keys)
-                           : no_keys(tl, heads, dim);
+    of_ranks[r.rank] = attend_own_keys(tl, &d);
     exchange(tl, &r, &d, steps, of_ranks);
     triplet all = merge(tl, of_ranks, ranks);
     tl_store(o + of_queries, normalize(tl, &all, d.dtype));
@@ -238,10 +267,8 @@ const kb_kernel *attention_mlo_kernel(void)
 /*
  * The rows of a kv head are the queries of all heads that share it. As many as fit in the TCM, with
  * their results, are a pass, in which all keys go round. The rows of a pass are divided into
- * blocks: of this many rows, or of more if these would be too many blocks.
+ * blocks, of which a product is made with a tile of keys.
  */
-enum { BLOCK_ROWS = 256, MAX_BLOCKS = 32 };
-
 typedef struct prefill {
     int64_t kv_heads, dim;
     int64_t queries, first_query; /* of this rank, and their first position */
@@ -258,7 +285,7 @@ typedef struct pass {
     int64_t begin, end; /* rows; at ranks with fewer queries there may be none */
     int64_t blocks;
     tl_tensor q; /* (rows, dim) */
-    triplet sums[MAX_BLOCKS];
+    triplet sums[ATTENTION_MAX_BLOCKS];
 } pass;
 
 /* Keys and values of a kv head: tile `number` of those of a rank. */
@@ -354,13 +381,16 @@ static void attend(tl_context *tl, const prefill *p, pass *now, int64_t number, 
     if (t->first_key > b.last_position)
         return;
     TL_SCOPE {
-        tl_tensor q = tl_slice(now->q, 0, b.begin - now->begin, b.end - now->begin);
-        tl_tensor scores = tl_dot(q, t->k, .out_f32 = true);
-        if (t->first_key + t->keys - 1 > b.first_position)
-            scores = mask_future(tl, p, &b, t, scores);
-        tl_tensor m = tl_maximum(sum->m, tl_mul(tl_max(scores, 1), scale));
+        tl_tensor m = {0}, e = {0};
+        TL_SCOPE {
+            tl_tensor q = tl_slice(now->q, 0, b.begin - now->begin, b.end - now->begin);
+            tl_tensor scores = tl_dot(q, t->k, .out_f32 = true);
+            if (t->first_key + t->keys - 1 > b.first_position)
+                scores = mask_future(tl, p, &b, t, scores);
+            tl_assign(&m, tl_maximum(sum->m, tl_mul(tl_max(scores, 1), scale)));
+            tl_assign(&e, tl_exp(tl_fma(scores, scale, tl_neg(m))));
+        }
         tl_tensor weight = tl_exp(tl_sub(sum->m, m));
-        tl_tensor e = tl_exp(tl_fma(scores, scale, tl_neg(m)));
         tl_tensor o = tl_dot(tl_cast(e, p->dtype), t->v, .out_f32 = true);
         tl_assign(&sum->l, tl_fma(sum->l, weight, tl_sum(e, 1)));
         tl_assign(&sum->o, tl_fma(sum->o, weight, o));
@@ -408,7 +438,7 @@ static void run_pass(tl_context *tl, const prefill *p, const ring *r, pass *now)
 
 KB_KERNEL(kv, tl_ptr q, tl_ptr k, tl_ptr v, tl_ptr o, int axis, int64_t ranks, int64_t heads,
           int64_t kv_heads, int64_t dim, int64_t queries, int64_t keys, int dtype,
-          int64_t tile_keys, int64_t pass_rows)
+          int64_t tile_keys, int64_t block_rows, int64_t pass_rows)
 {
     ring r = find_ring(tl, axis, ranks);
     int64_t bytes = (int64_t)kb_dtype_bytes((kb_dtype)dtype), group = heads / kv_heads;
@@ -425,11 +455,8 @@ KB_KERNEL(kv, tl_ptr q, tl_ptr k, tl_ptr v, tl_ptr o, int axis, int64_t ranks, i
                  .k = k + of_keys,
                  .v = v + of_keys,
                  .o = o + of_queries,
-                 .block_rows = BLOCK_ROWS};
+                 .block_rows = block_rows};
     p.rows = group * p.queries;
-    int64_t rows_at_a_time = p.rows < pass_rows ? p.rows : pass_rows;
-    if (rows_at_a_time > BLOCK_ROWS * MAX_BLOCKS)
-        p.block_rows = tl_cdiv(rows_at_a_time, MAX_BLOCKS);
 
     /* All ranks make as many passes as the one with the most queries. */
     for (int64_t head = 0; head < kv_heads; head++)

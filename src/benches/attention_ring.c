@@ -10,8 +10,6 @@
 
 #include "attention_kernels.h"
 
-enum { DEFAULT_TILE_KEYS = 256 };
-
 /* ---- Where elements are ------------------------------------------------------------------ */
 
 static uint64_t part_size(uint64_t count, uint32_t ranks, uint32_t rank)
@@ -104,21 +102,27 @@ static uint64_t passes(const attention_shape *s)
     return (rows + s->pass_rows - 1) / s->pass_rows;
 }
 
+/* Tiles of keys of all ranks. */
+static uint64_t tiles(const attention_shape *s)
+{
+    uint64_t count = 0;
+    for (uint32_t rank = 0; rank < s->ranks; rank++)
+        count += (part_size(s->keys, s->ranks, rank) + s->tile_keys - 1) / s->tile_keys;
+    return s->rings * count;
+}
+
 uint64_t attention_messages(const attention *a)
 {
     const attention_shape *s = &a->shape;
     if (s->kind == ATTENTION_MLO)
         return (uint64_t)s->rings * s->ranks * mlo_steps(s) * 2 * 3; /* two ways, m l o */
-    uint64_t tiles = 0;
-    for (uint32_t rank = 0; rank < s->ranks; rank++)
-        tiles += (part_size(s->keys, s->ranks, rank) + s->tile_keys - 1) / s->tile_keys;
     /* K and V, to all other ranks. */
-    return s->rings * s->kv_heads * passes(s) * tiles * 2 * (s->ranks - 1);
+    return s->kv_heads * passes(s) * tiles(s) * 2 * (s->ranks - 1);
 }
 
-uint64_t attention_mlo_products(const attention_shape *s)
+uint64_t attention_mlo_products(const attention *a)
 {
-    return 2 * (uint64_t)s->rings * (s->keys < s->ranks ? s->keys : s->ranks);
+    return 2 * tiles(&a->shape);
 }
 
 /* ---- Making it --------------------------------------------------------------------------- */
@@ -191,24 +195,63 @@ static kb_error *connect(kb_context *ctx, const attention_shape *s, uint32_t rin
     return err ? err : kb_queues_install(ctx, *set);
 }
 
-/* Rows of kv of which queries and f32 results take 5/8 of the TCM; the rest is for tiles, scores
- * and queues. */
-static uint64_t default_pass_rows(kb_context *ctx, const attention_shape *s)
+/* ---- What fits in the TCM ---- */
+
+enum { MAX_BLOCK = 256, MIN_BLOCK = 16 };
+
+/* Keys of which K, V and scores fit in 3/4 of the TCM, beside queries and results of all kv heads
+ * and the results of all ranks. */
+static uint64_t mlo_tile_keys(uint64_t tcm, const attention_shape *s)
 {
-    uint64_t row_bytes = s->head_dim * (kb_dtype_bytes(s->dtype) + sizeof(float));
-    uint64_t rows = kb_context_machine(ctx).tcm_bytes / 8 * 5 / row_bytes;
+    uint64_t width = s->kv_heads * s->head_dim, bytes = kb_dtype_bytes(s->dtype);
+    uint64_t others = s->heads * width * (bytes + 2 * sizeof(float)) +
+                      (s->ranks + 4ull) * s->heads * (s->head_dim + 2) * sizeof(float);
+    uint64_t of_key = 2 * width * bytes + s->heads * (3 * sizeof(float) + bytes);
+    uint64_t most = tcm / 4 * 3;
+    uint64_t keys = most > others ? (most - others) / of_key : 0;
+    return keys > MIN_BLOCK ? keys : MIN_BLOCK;
+}
+
+/* Rows, and keys, of a product of kv: scores in three stages, two tiles of K and V, and results of
+ * the rows before and after the product, in an eighth of the TCM. */
+static uint64_t kv_block(uint64_t tcm, const attention_shape *s)
+{
+    uint64_t bytes = kb_dtype_bytes(s->dtype), block = MAX_BLOCK;
+    while (block > MIN_BLOCK && block * block * (3 * sizeof(float) + bytes) +
+                                        block * s->head_dim * (4 * bytes + 2 * sizeof(float)) >
+                                    tcm / 8)
+        block /= 2;
+    return block;
+}
+
+/* Rows of kv of which queries and f32 results take half of the TCM. */
+static uint64_t kv_pass_rows(uint64_t tcm, const attention_shape *s)
+{
+    uint64_t rows = tcm / 2 / (s->head_dim * (kb_dtype_bytes(s->dtype) + sizeof(float)));
     return rows > 0 ? rows : 1;
 }
+
+static void choose_sizes(kb_context *ctx, attention *a)
+{
+    attention_shape *s = &a->shape;
+    uint64_t tcm = kb_context_machine(ctx).tcm_bytes;
+    a->block_rows = kv_block(tcm, s);
+    if (s->tile_keys == 0)
+        s->tile_keys = s->kind == ATTENTION_MLO ? mlo_tile_keys(tcm, s) : a->block_rows;
+    if (s->pass_rows == 0)
+        s->pass_rows = kv_pass_rows(tcm, s);
+    if (s->pass_rows > ATTENTION_MAX_BLOCKS * a->block_rows)
+        s->pass_rows = ATTENTION_MAX_BLOCKS * a->block_rows;
+}
+
+/* ---- Creating and destroying ---- */
 
 kb_error *attention_create(kb_context *ctx, const attention_shape *given, attention *a)
 {
     *a = (attention){.shape = *given};
     attention_shape *s = &a->shape;
     KB_TRY(check_shape(ctx, s));
-    if (s->tile_keys == 0)
-        s->tile_keys = DEFAULT_TILE_KEYS;
-    if (s->pass_rows == 0)
-        s->pass_rows = default_pass_rows(ctx, s);
+    choose_sizes(ctx, a);
     KB_TRY(make_tensor(ctx, s, "q", attention_q_elements(s), &a->q));
     KB_TRY(make_tensor(ctx, s, "k", attention_k_elements(s), &a->k));
     KB_TRY(make_tensor(ctx, s, "v", attention_k_elements(s), &a->v));
@@ -257,8 +300,8 @@ kb_error *attention_launch(kb_context *ctx, const attention *a, kb_request *laun
     if (s->kind == ATTENTION_MLO)
         return kb_launch_with(ctx, &options, attention_mlo_kernel(), a->q, a->k, a->v, a->o, axis,
                               s->ranks, s->heads, s->kv_heads, s->head_dim, s->keys, (int)s->dtype,
-                              mlo_steps(s));
+                              s->tile_keys, mlo_steps(s));
     return kb_launch_with(ctx, &options, attention_kv_kernel(), a->q, a->k, a->v, a->o, axis,
                           s->ranks, s->heads, s->kv_heads, s->head_dim, s->queries, s->keys,
-                          (int)s->dtype, s->tile_keys, s->pass_rows);
+                          (int)s->dtype, s->tile_keys, a->block_rows, s->pass_rows);
 }

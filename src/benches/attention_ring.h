@@ -30,7 +30,8 @@ typedef struct attention_shape {
     uint64_t heads, kv_heads, head_dim;
     uint64_t queries;    /* of each sequence; 1 for mlo */
     uint64_t keys;       /* of each sequence */
-    uint64_t tile_keys;  /* kv: the most keys of a message; 0: 256 */
+    uint64_t tile_keys;  /* the most keys of a product, and in kv of a message. 0: as many as fit in
+                            the TCM, and in kv 256 at most */
     uint64_t pass_rows;  /* kv: rows (queries of the heads that share a kv head) that a rank has in
                             its TCM at a time; 0: as many as fit. K and V go round for each pass */
     bool stops_half_way; /* mlo: triplets go half round the ring, which is enough; else all round */
@@ -39,7 +40,8 @@ typedef struct attention_shape {
 } attention_shape;
 
 typedef struct attention {
-    attention_shape shape;
+    attention_shape shape; /* with values in place of the zeros that mean a default */
+    uint64_t block_rows;   /* kv: of a product */
     kb_tensor q, k, v, o;
     kb_queue_set *queues; /* of each ring; all 0 if a ring has one rank */
 } attention;
@@ -54,10 +56,10 @@ KB_MUST_USE kb_error *attention_destroy(kb_context *ctx, attention *a);
 /* Runs the kernel on all ranks; *launch is to be waited for and freed. */
 KB_MUST_USE kb_error *attention_launch(kb_context *ctx, const attention *a, kb_request *launch);
 
-/* Messages that a launch sends; and the products of a launch of mlo: two for each rank that has
- * keys. */
+/* Messages that a launch sends; and the products of a launch of mlo: two for each tile, so two for
+ * each rank that has keys if its keys are one tile. */
 uint64_t attention_messages(const attention *a);
-uint64_t attention_mlo_products(const attention_shape *shape);
+uint64_t attention_mlo_products(const attention *a);
 
 /* ---- Where elements are ---- */
 

@@ -219,7 +219,7 @@ static void check_counts(kb_context *ctx, const attention *a, const counts *c)
 {
     const attention_shape *s = &a->shape;
     if (s->kind == ATTENTION_MLO)
-        assert_int_equal(c->products, attention_mlo_products(s));
+        assert_int_equal(c->products, attention_mlo_products(a));
     if (s->slot_bytes >= 1 << 18) /* each message takes one slot */
         assert_int_equal(c->sends, attention_messages(a));
     assert_true(c->receives <= attention_messages(a));
@@ -356,6 +356,48 @@ static void mlo_takes_two_products_a_rank(void **state)
         assert_int_equal(c.products, 16);
         assert_int_equal(c.sends, 8 * 42);
     }
+}
+
+/* Keys that do not fit in the TCM at once: two products for each tile. */
+static void mlo_with_several_tiles(void **state)
+{
+    (void)state;
+    for (int over_cubes = 0; over_cubes < 2; over_cubes++) {
+        trial t = {.shape = {.kind = ATTENTION_MLO,
+                             .over_cubes = over_cubes,
+                             .rings = 1,
+                             .ranks = 3,
+                             .dtype = KB_F16,
+                             .heads = 8,
+                             .kv_heads = over_cubes ? 1 : 4,
+                             .head_dim = 16,
+                             .queries = 1,
+                             .keys = 20, /* 7, 7, 6 */
+                             .tile_keys = 3}};
+        counts c = run(&t);
+        assert_int_equal(c.products, 2 * (3 + 3 + 2));
+    }
+}
+
+/* Tiles, blocks and passes that fit in a TCM of 1 MiB. */
+static void kernels_fit_in_a_small_tcm(void **state)
+{
+    (void)state;
+    for (int kind = ATTENTION_MLO; kind <= ATTENTION_KV; kind++)
+        for (uint64_t dim = 32; dim <= 128; dim *= 4) {
+            trial t = {.machine = "cube: { pe_tcm: { capacity_mib: 5, reserved_mib: 4 } }\n",
+                       .timing_only = true,
+                       .shape = {.kind = (attention_kind)kind,
+                                 .rings = 1,
+                                 .ranks = 2,
+                                 .dtype = KB_F16,
+                                 .heads = 16,
+                                 .kv_heads = 2,
+                                 .head_dim = dim,
+                                 .queries = kind == ATTENTION_MLO ? 1 : 1500,
+                                 .keys = 3000}};
+            run(&t);
+        }
 }
 
 /* Going half way is enough, and takes less time. */
@@ -563,6 +605,8 @@ int main(void)
         cmocka_unit_test(mlo_with_any_ranks_and_slots),
         cmocka_unit_test(mlo_with_ranks_without_keys),
         cmocka_unit_test(mlo_takes_two_products_a_rank),
+        cmocka_unit_test(mlo_with_several_tiles),
+        cmocka_unit_test(kernels_fit_in_a_small_tcm),
         cmocka_unit_test(mlo_half_way_is_faster),
         cmocka_unit_test(kv_with_any_ranks_and_slots),
         cmocka_unit_test(kv_with_empty_ranks),
