@@ -199,14 +199,14 @@ static kb_error *connect(kb_context *ctx, const attention_shape *s, uint32_t rin
 
 enum { MAX_BLOCK = 256, MIN_BLOCK = 16 };
 
-/* Keys of which K, V and scores fit in 3/4 of the TCM, beside queries and results of all kv heads
- * and the results of all ranks. */
+/* Keys of which K and scores fit in 3/4 of the TCM, beside queries and results of all kv heads and
+ * the results of all ranks. V takes the place of K if there is no other. */
 static uint64_t mlo_tile_keys(uint64_t tcm, const attention_shape *s)
 {
     uint64_t width = s->kv_heads * s->head_dim, bytes = kb_dtype_bytes(s->dtype);
     uint64_t others = s->heads * width * (bytes + 2 * sizeof(float)) +
                       (s->ranks + 4ull) * s->heads * (s->head_dim + 2) * sizeof(float);
-    uint64_t of_key = 2 * width * bytes + s->heads * (3 * sizeof(float) + bytes);
+    uint64_t of_key = width * bytes + s->heads * (3 * sizeof(float) + bytes);
     uint64_t most = tcm / 4 * 3;
     uint64_t keys = most > others ? (most - others) / of_key : 0;
     return keys > MIN_BLOCK ? keys : MIN_BLOCK;

@@ -599,6 +599,117 @@ static void bad_shapes_are_refused(void **state)
     kb_context_destroy(ctx);
 }
 
+/* ---- The bench --------------------------------------------------------------------------- */
+
+static double metric(const kb_bench *bench, const char *panel, const char *name)
+{
+    char full[80];
+    size_t count;
+    const rt_metric *metrics = rt_bench_metrics(bench, &count);
+    snprintf(full, sizeof full, "%s.%s", panel, name);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(metrics[i].name, full) == 0)
+            return metrics[i].value;
+    fail_msg("there is no metric %s", full);
+    return 0;
+}
+
+/* Runs the bench; what it reports goes to `look`. */
+static void run_bench(const char *machine, const char *const *settings, size_t count,
+                      bool timing_only, void (*look)(const kb_bench *, const kb_context *))
+{
+    kb_context *ctx = open_context(
+        machine, (kb_context_options){.races = KB_RACES_FAIL, .timing_only = timing_only});
+    const rt_bench_options options = {.settings = settings, .setting_count = count};
+    kb_bench *bench;
+    expect_ok(rt_bench_create(&bench_gqa_llama70b, &options, &bench));
+    expect_ok(rt_bench_run(bench, ctx));
+    assert_int_equal(rt_bench_verdict(bench), timing_only ? RT_NOT_VERIFIED : RT_VERIFIED);
+    if (look)
+        look(bench, ctx);
+    rt_bench_destroy(bench);
+    kb_context_destroy(ctx);
+}
+
+/* The parts of the PEs' time are those of their kernels. */
+static void expect_sound(const kb_bench *bench, const char *panel)
+{
+    double kernels = metric(bench, panel, "users") * metric(bench, panel, "ranks") *
+                     metric(bench, panel, "kernel_ns");
+    double parts = metric(bench, panel, "compute_ns") + metric(bench, panel, "memory_ns") +
+                   metric(bench, panel, "communication_ns") + metric(bench, panel, "idle_ns");
+    assert_true(parts > 0 && parts <= kernels + 1);
+    assert_true(metric(bench, panel, "time_ns") > metric(bench, panel, "kernel_ns"));
+    assert_true(metric(bench, panel, "dmas") == metric(bench, panel, "dma_reads") +
+                                                    metric(bench, panel, "dma_stores") +
+                                                    metric(bench, panel, "slots_sent"));
+}
+
+/*
+ * 5 cubes in a row, of 3 PEs: rings of 3 PEs and of 4 cubes. 64 keys, 16 queries, 16 heads and 2 kv
+ * heads of 64 elements. Each rank has one tile of each kv head; a tile visits all other ranks.
+ * Decode: m and l of 16 numbers and o of 16 * 64 are 4224 bytes, a way, a step and a rank.
+ */
+static void look_at_row(const kb_bench *bench, const kb_context *ctx)
+{
+    (void)ctx;
+    static const char *const names[] = {"single_user_prefill", "multi_user_prefill",
+                                        "single_user_decode", "multi_user_decode"};
+    static const double ranks[] = {3, 4, 3, 4};
+    for (int i = 0; i < 4; i++) {
+        double n = ranks[i];
+        expect_sound(bench, names[i]);
+        assert_true(metric(bench, names[i], "ranks") == n);
+        assert_true(metric(bench, names[i], "keys") == 64);
+        bool is_prefill = i < 2;
+        double queries = is_prefill ? 16 : n; /* one query, at all ranks */
+        double messages = is_prefill ? 2 * 2 * n * (n - 1) : 2 * 3 * n * (n - 1);
+        double sent = is_prefill ? (n - 1) * 64 * 2 * 64 * 2 * 2 : 2 * n * (n - 1) * 4224;
+        assert_true(metric(bench, names[i], "queries") == (is_prefill ? 16 : 1));
+        assert_true(metric(bench, names[i], "queue_messages") == messages);
+        assert_true(metric(bench, names[i], "sent_bytes") == sent);
+        assert_true(metric(bench, names[i], "stored_bytes") == queries * 16 * 64 * 2);
+        assert_true(metric(bench, names[i], "loaded_bytes") ==
+                    queries * 16 * 64 * 2 + 64 * 2 * 64 * 2 * 2);
+        if (!is_prefill)
+            assert_true(metric(bench, names[i], "matrix_products") == 2 * n);
+    }
+}
+
+static void all_panels_report(void **state)
+{
+    (void)state;
+    run_bench(ROW, NULL, 0, false, look_at_row);
+}
+
+static void look_at_headline(const kb_bench *bench, const kb_context *ctx)
+{
+    (void)ctx;
+    expect_sound(bench, "multi_user_decode");
+    assert_true(metric(bench, "multi_user_decode", "users") == 3);
+    assert_true(metric(bench, "multi_user_decode", "ranks") == 2);
+    assert_true(metric(bench, "multi_user_decode", "keys") == 4096);
+    assert_true(metric(bench, "multi_user_decode", "matrix_products") == 3 * 2 * 2);
+}
+
+/* A user for each row of cubes. */
+static void headline_uses_all_cubes(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"scale=headline", "panel=multi_user_decode"};
+    run_bench("sip: { cube_mesh: { w: 2, h: 3 } }\n", settings, 2, true, look_at_headline);
+}
+
+/* Machines of one PE, and of several SIPs; sizes that do not divide. */
+static void the_bench_runs_on_any_machine(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"context=29", "prompt=5",   "heads=6",
+                                           "kv_heads=3", "head_dim=7", "dtype=bf16"};
+    for (size_t i = 0; i < SMALL_MACHINES; i++)
+        run_bench(small_machines[i], settings, 6, false, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -615,6 +726,9 @@ int main(void)
         cmocka_unit_test(several_rings),
         cmocka_unit_test(times_do_not_depend_on_data),
         cmocka_unit_test(bad_shapes_are_refused),
+        cmocka_unit_test(all_panels_report),
+        cmocka_unit_test(headline_uses_all_cubes),
+        cmocka_unit_test(the_bench_runs_on_any_machine),
     };
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);
 }
