@@ -17,7 +17,7 @@
 
 /*
  * The maximum of no scores, and a score that is masked. Both are finite, so that a difference is
- * never NaN; and a masked score is so much smaller that exp(masked - nothing) is 0.
+ * never NaN; and exp(MASKED - NO_SCORE) is 0.
  */
 #define NO_SCORE (-1e20)
 #define MASKED (-1e30)
@@ -29,13 +29,13 @@ typedef struct triplet {
 /* A ring and the part of it that this PE is. */
 typedef struct ring {
     int64_t ranks, rank;
-    int64_t slot; /* among the ranks of all rings: its part of the tensors */
+    int64_t global_rank; /* among the ranks of all rings: selects its part of the tensors */
 } ring;
 
 static ring find_ring(tl_context *tl, int axis, int64_t ranks)
 {
-    int64_t slot = tl_program_id(axis);
-    return (ring){.ranks = ranks, .rank = slot % ranks, .slot = slot};
+    int64_t global_rank = tl_program_id(axis);
+    return (ring){.ranks = ranks, .rank = global_rank % ranks, .global_rank = global_rank};
 }
 
 /* The rank that is `steps` to the west: what it sent eastward arrives after as many steps. */
@@ -49,7 +49,7 @@ static int64_t rank_east(const ring *r, int64_t steps)
     return (r->rank + steps) % r->ranks;
 }
 
-static int64_t room(int64_t count, int64_t ranks)
+static int64_t max_part(int64_t count, int64_t ranks)
 {
     int64_t most = tl_part_size(count, ranks, 0);
     return most > 0 ? most : 1;
@@ -62,10 +62,11 @@ static triplet no_keys(tl_context *tl, int64_t rows, int64_t dim)
                      .o = tl_zeros(tl_shape(rows, dim), TL_F32)};
 }
 
-/* o / l. Where there was a key, l is at least 1, the weight of the largest score; else o is 0. */
+/* o / l. Where there was a key, l is about 1, the weight of the largest score, or more. Where there
+ * was none, both are 0, and so is the result. */
 static tl_tensor normalize(tl_context *tl, const triplet *t, kb_dtype dtype)
 {
-    return tl_cast(tl_div(t->o, tl_maximum(t->l, 1)), dtype);
+    return tl_cast(tl_div(t->o, tl_maximum(t->l, 1e-30)), dtype);
 }
 
 /* ---- mlo: partial results go round ------------------------------------------------------- */
@@ -204,13 +205,13 @@ static void free_triplet(tl_context *tl, const triplet *t)
     tl_free(t->o);
 }
 
-/* A triplet on its way round, to be freed when it was passed on if this rank does not keep it. */
-typedef struct traveller {
+/* A triplet that is passed on, and then freed unless this rank keeps it. */
+typedef struct relayed {
     triplet t;
     bool is_kept;
-} traveller;
+} relayed;
 
-static void pass_on(tl_context *tl, const char *direction, traveller *now, const traveller *next)
+static void pass_on(tl_context *tl, const char *direction, relayed *now, const relayed *next)
 {
     send_triplet(tl, direction, &now->t);
     if (!now->is_kept)
@@ -221,10 +222,10 @@ static void pass_on(tl_context *tl, const char *direction, traveller *now, const
 static void exchange(tl_context *tl, const ring *r, const decode *d, int64_t steps,
                      triplet *of_ranks)
 {
-    traveller eastward = {of_ranks[r->rank], true}, westward = eastward;
+    relayed eastward = {of_ranks[r->rank], true}, westward = eastward;
     for (int64_t step = 1; step <= steps; step++) {
-        traveller from_west = {.t = receive_triplet(tl, "W", d)};
-        traveller from_east = {.t = receive_triplet(tl, "E", d)};
+        relayed from_west = {.t = receive_triplet(tl, "W", d)};
+        relayed from_east = {.t = receive_triplet(tl, "E", d)};
         from_west.is_kept = keep(&of_ranks[rank_west(r, step)], &from_west.t);
         from_east.is_kept = keep(&of_ranks[rank_east(r, step)], &from_east.t);
         pass_on(tl, "E", &eastward, &from_west);
@@ -237,8 +238,8 @@ KB_KERNEL(mlo, tl_ptr q, tl_ptr k, tl_ptr v, tl_ptr o, int axis, int64_t ranks, 
 {
     ring r = find_ring(tl, axis, ranks);
     int64_t bytes = (int64_t)kb_dtype_bytes((kb_dtype)dtype);
-    int64_t of_queries = r.slot * heads * dim * bytes;
-    int64_t of_keys = r.slot * kv_heads * room(keys, ranks) * dim * bytes;
+    int64_t of_queries = r.global_rank * heads * dim * bytes;
+    int64_t of_keys = r.global_rank * kv_heads * max_part(keys, ranks) * dim * bytes;
     decode d = {.heads = heads,
                 .kv_heads = kv_heads,
                 .dim = dim,
@@ -399,7 +400,8 @@ static void attend(tl_context *tl, const prefill *p, pass *now, int64_t number, 
 }
 
 /* One tile of each rank goes round, eastward. */
-static void go_round(tl_context *tl, const prefill *p, const ring *r, pass *now, int64_t number)
+static void circulate_tile(tl_context *tl, const prefill *p, const ring *r, pass *now,
+                           int64_t number)
 {
     tile t = load_tile(tl, p, r, now->kv_head, number);
     for (int64_t step = 0; step < r->ranks; step++) {
@@ -428,7 +430,7 @@ static void run_pass(tl_context *tl, const prefill *p, const ring *r, pass *now)
         now->sums[i] = no_keys(tl, b.end - b.begin, p->dim);
     }
     for (int64_t i = 0; i < tiles; i++)
-        go_round(tl, p, r, now, i);
+        circulate_tile(tl, p, r, now, i);
     for (int64_t i = 0; i < now->blocks; i++)
         TL_SCOPE {
             block b = find_block(p, now, i);
@@ -442,8 +444,8 @@ KB_KERNEL(kv, tl_ptr q, tl_ptr k, tl_ptr v, tl_ptr o, int axis, int64_t ranks, i
 {
     ring r = find_ring(tl, axis, ranks);
     int64_t bytes = (int64_t)kb_dtype_bytes((kb_dtype)dtype), group = heads / kv_heads;
-    int64_t of_queries = r.slot * heads * room(queries, ranks) * dim * bytes;
-    int64_t of_keys = r.slot * kv_heads * room(keys, ranks) * dim * bytes;
+    int64_t of_queries = r.global_rank * heads * max_part(queries, ranks) * dim * bytes;
+    int64_t of_keys = r.global_rank * kv_heads * max_part(keys, ranks) * dim * bytes;
     prefill p = {.kv_heads = kv_heads,
                  .dim = dim,
                  .queries = tl_part_size(queries, ranks, r.rank),
@@ -460,7 +462,7 @@ KB_KERNEL(kv, tl_ptr q, tl_ptr k, tl_ptr v, tl_ptr o, int axis, int64_t ranks, i
 
     /* All ranks make as many passes as the one with the most queries. */
     for (int64_t head = 0; head < kv_heads; head++)
-        for (int64_t begin = 0; begin < group * room(queries, ranks); begin += pass_rows)
+        for (int64_t begin = 0; begin < group * max_part(queries, ranks); begin += pass_rows)
             TL_SCOPE {
                 int64_t end = begin + pass_rows < p.rows ? begin + pass_rows : p.rows;
                 pass now = {.kv_head = head, .begin = begin, .end = end};

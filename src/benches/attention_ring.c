@@ -18,7 +18,7 @@ static uint64_t part_size(uint64_t count, uint32_t ranks, uint32_t rank)
 }
 
 /* What each rank has room for; a tensor has no rows of zero elements. */
-static uint64_t part_room(uint64_t count, uint32_t ranks)
+static uint64_t max_part(uint64_t count, uint32_t ranks)
 {
     uint64_t most = part_size(count, ranks, 0);
     return most > 0 ? most : 1;
@@ -30,24 +30,24 @@ static uint64_t queries_of(const attention_shape *s, uint32_t rank)
     return s->kind == ATTENTION_MLO ? s->queries : part_size(s->queries, s->ranks, rank);
 }
 
-static uint64_t query_room(const attention_shape *s)
+static uint64_t max_queries(const attention_shape *s)
 {
-    return s->kind == ATTENTION_MLO ? s->queries : part_room(s->queries, s->ranks);
+    return s->kind == ATTENTION_MLO ? s->queries : max_part(s->queries, s->ranks);
 }
 
-static uint64_t slot_of(const attention_shape *s, uint32_t ring, uint32_t rank)
+static uint64_t global_rank(const attention_shape *s, uint32_t ring, uint32_t rank)
 {
     return (uint64_t)ring * s->ranks + rank;
 }
 
 uint64_t attention_q_elements(const attention_shape *s)
 {
-    return slot_of(s, s->rings, 0) * s->heads * query_room(s) * s->head_dim;
+    return global_rank(s, s->rings, 0) * s->heads * max_queries(s) * s->head_dim;
 }
 
 uint64_t attention_k_elements(const attention_shape *s)
 {
-    return slot_of(s, s->rings, 0) * s->kv_heads * part_room(s->keys, s->ranks) * s->head_dim;
+    return global_rank(s, s->rings, 0) * s->kv_heads * max_part(s->keys, s->ranks) * s->head_dim;
 }
 
 attention_place attention_find(uint64_t count, uint32_t ranks, uint64_t which)
@@ -61,14 +61,14 @@ attention_place attention_find(uint64_t count, uint32_t ranks, uint64_t which)
 uint64_t attention_q_at(const attention_shape *s, uint32_t ring, attention_place query,
                         uint64_t head, uint64_t dim)
 {
-    uint64_t first = slot_of(s, ring, query.rank) * s->heads * query_room(s);
+    uint64_t first = global_rank(s, ring, query.rank) * s->heads * max_queries(s);
     return (first + head * queries_of(s, query.rank) + query.index) * s->head_dim + dim;
 }
 
 /* The first element of a rank in k and v. */
 static uint64_t first_of_rank(const attention_shape *s, uint32_t ring, uint32_t rank)
 {
-    return slot_of(s, ring, rank) * s->kv_heads * part_room(s->keys, s->ranks) * s->head_dim;
+    return global_rank(s, ring, rank) * s->kv_heads * max_part(s->keys, s->ranks) * s->head_dim;
 }
 
 uint64_t attention_k_at(const attention_shape *s, uint32_t ring, uint64_t key, uint64_t kv_head,
@@ -92,13 +92,13 @@ uint64_t attention_v_at(const attention_shape *s, uint32_t ring, uint64_t key, u
 /* Steps in which each rank passes on a triplet each way. */
 static uint32_t mlo_steps(const attention_shape *s)
 {
-    return s->stops_half_way ? s->ranks / 2 : s->ranks - 1;
+    return s->half_round ? s->ranks / 2 : s->ranks - 1;
 }
 
 /* Passes over all keys, which each rank makes for each kv head. */
 static uint64_t passes(const attention_shape *s)
 {
-    uint64_t rows = s->heads / s->kv_heads * query_room(s);
+    uint64_t rows = s->heads / s->kv_heads * max_queries(s);
     return (rows + s->pass_rows - 1) / s->pass_rows;
 }
 
@@ -159,14 +159,14 @@ static kb_error *check_shape(kb_context *ctx, const attention_shape *s)
 static kb_error *make_tensor(kb_context *ctx, const attention_shape *s, const char *name,
                              uint64_t elements, kb_tensor *tensor)
 {
-    uint32_t slots = s->rings * s->ranks;
+    uint32_t all_ranks = s->rings * s->ranks;
     const kb_policy policy = {.cube = KB_ROW_WISE,
                               .pe = KB_ROW_WISE,
-                              .num_cubes = s->over_cubes ? slots : 1,
-                              .num_pes = s->over_cubes ? 1 : slots};
+                              .num_cubes = s->over_cubes ? all_ranks : 1,
+                              .num_pes = s->over_cubes ? 1 : all_ranks};
     const kb_tensor_spec spec = {.name = name,
                                  .dtype = s->dtype,
-                                 .shape = KB_SHAPE(slots, elements / slots),
+                                 .shape = KB_SHAPE(all_ranks, elements / all_ranks),
                                  .policy = &policy,
                                  .door = KB_BACKDOOR};
     return kb_empty(ctx, &spec, tensor);
@@ -180,10 +180,10 @@ static kb_error *connect(kb_context *ctx, const attention_shape *s, uint32_t rin
     if (!pes)
         return kb_error_new(KB_ERR_HOST, "out of memory");
     for (uint32_t rank = 0; rank < s->ranks; rank++) {
-        uint32_t slot = (uint32_t)slot_of(s, ring, rank);
+        uint32_t number = (uint32_t)global_rank(s, ring, rank);
         pes[rank] = (kb_pe){.sip = kb_ahbm_current_device(ctx),
-                            .cube = s->over_cubes ? slot : 0,
-                            .pe = s->over_cubes ? 0 : slot};
+                            .cube = s->over_cubes ? number : 0,
+                            .pe = s->over_cubes ? 0 : number};
     }
     const kb_queue_spec spec = {.topology = "ring_1d",
                                 .pes = pes,

@@ -34,7 +34,7 @@ typedef struct attention_shape {
                             the TCM, and in kv 256 at most */
     uint64_t pass_rows;  /* kv: rows (queries of the heads that share a kv head) that a rank has in
                             its TCM at a time; 0: as many as fit. K and V go round for each pass */
-    bool stops_half_way; /* mlo: triplets go half round the ring, which is enough; else all round */
+    bool half_round;     /* mlo: triplets go half round the ring, which is enough; else all round */
     uint32_t n_slots;    /* of a queue; 0: as ccl.yaml has it */
     uint64_t slot_bytes; /* the same */
 } attention_shape;

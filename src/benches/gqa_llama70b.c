@@ -62,7 +62,7 @@ static attention_shape shape_of(const kb_bench *bench, const panel *p)
         .queries = p->kind == ATTENTION_MLO ? 1 : prompt,
         .keys = keys,
         .tile_keys = value_or(bench, "tile_keys", 0),
-        .stops_half_way = kb_bench_param(bench, "round") == 1,
+        .half_round = kb_bench_param(bench, "round") == 1,
         .n_slots = (uint32_t)value_or(bench, "n_slots", 0),
         .slot_bytes = value_or(bench, "slot_bytes", 0),
     };
@@ -87,10 +87,10 @@ static void free_contents(contents *c)
 static void copy_query(const attention_shape *s, uint16_t *q)
 {
     size_t each = (size_t)(s->heads * s->head_dim);
-    for (uint32_t slot = 0; slot < s->rings * s->ranks && s->kind == ATTENTION_MLO; slot++) {
-        uint32_t first = slot - slot % s->ranks;
-        if (slot != first)
-            memcpy(q + slot * each, q + first * each, each * sizeof *q);
+    for (uint32_t rank = 0; rank < s->rings * s->ranks && s->kind == ATTENTION_MLO; rank++) {
+        uint32_t first = rank - rank % s->ranks;
+        if (rank != first)
+            memcpy(q + rank * each, q + first * each, each * sizeof *q);
     }
 }
 

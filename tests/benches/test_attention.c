@@ -306,7 +306,7 @@ static void mlo_with_any_ranks_and_slots(void **state)
                                  .head_dim = which % 2 ? 17 : 32,
                                  .queries = 1,
                                  .keys = 37 + which,
-                                 .stops_half_way = which % 5 < 2,
+                                 .half_round = which % 5 < 2,
                                  .n_slots = all_slots[k % SLOTS],
                                  .slot_bytes = i % 2 ? 256 : 1 << 18}};
             run(&t);
@@ -330,7 +330,7 @@ static void mlo_with_ranks_without_keys(void **state)
                                  .head_dim = 5,
                                  .queries = 1,
                                  .keys = keys[i],
-                                 .stops_half_way = i % 2}};
+                                 .half_round = i % 2}};
             counts c = run(&t);
             assert_int_equal(c.products, 2 * keys[i]);
         }
@@ -400,8 +400,8 @@ static void kernels_fit_in_a_small_tcm(void **state)
         }
 }
 
-/* Going half way is enough, and takes less time. */
-static void mlo_half_way_is_faster(void **state)
+/* Half a round is enough, and takes less time. */
+static void mlo_half_a_round_is_faster(void **state)
 {
     (void)state;
     trial t = {.shape = {.kind = ATTENTION_MLO,
@@ -415,7 +415,7 @@ static void mlo_half_way_is_faster(void **state)
                          .keys = 100}};
     run(&t);
     kb_time all_round = t.took;
-    t.shape.stops_half_way = true;
+    t.shape.half_round = true;
     run(&t);
     assert_true(t.took < all_round);
 }
@@ -718,7 +718,7 @@ int main(void)
         cmocka_unit_test(mlo_takes_two_products_a_rank),
         cmocka_unit_test(mlo_with_several_tiles),
         cmocka_unit_test(kernels_fit_in_a_small_tcm),
-        cmocka_unit_test(mlo_half_way_is_faster),
+        cmocka_unit_test(mlo_half_a_round_is_faster),
         cmocka_unit_test(kv_with_any_ranks_and_slots),
         cmocka_unit_test(kv_with_empty_ranks),
         cmocka_unit_test(kv_with_many_rows),
