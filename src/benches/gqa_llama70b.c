@@ -133,7 +133,7 @@ static void attend(const attention_shape *s, const contents *c, uint32_t ring, u
     uint64_t keys = s->kind == ATTENTION_MLO ? s->keys : s->keys - s->queries + query + 1;
     attention_place place = s->kind == ATTENTION_MLO ? (attention_place){0, query}
                                                      : attention_find(s->queries, s->ranks, query);
-    double max = -INFINITY, sum = 0;
+    double max = -HUGE_VAL, sum = 0;
     for (uint64_t key = 0; key < keys; key++) {
         double score = 0;
         for (uint64_t dim = 0; dim < s->head_dim; dim++)
