@@ -644,6 +644,20 @@ struct kb_op {
     int line;
 };
 
+/* Sums over operations. */
+typedef struct kb_op_total {
+    uint64_t count;
+    kb_time busy; /* sum of their times */
+    uint64_t bytes, flops;
+} kb_op_total;
+
+/*
+ * All operations of a unit so far, on all PEs: those of that name ("send"), or all if it is NULL.
+ * What it grows by during a launch is the launch's own if nothing else is under way. A message that
+ * takes several slots of its queue is one "send" for each.
+ */
+KB_API kb_op_total kb_context_op_total(kb_context *ctx, kb_unit unit, const char *name);
+
 /*
  * What the time of a PE goes to. At each instant: the engines, if one works; else what the PE's
  * outstanding bytes wait for, in proportion to these bytes; else issuing. A PE without a kernel
@@ -1354,7 +1368,8 @@ KB_API bool kb_bench_verifies(const kb_bench *bench);
 /* A line of its own in the output. */
 KB_API void kb_bench_print(kb_bench *bench, const char *format, ...) KB_PRINTF(2, 3);
 
-/* A figure of its own: in the summary and among the `metrics` of --json. */
+/* A figure of its own: in the summary and among the `metrics` of --json. Figures named "a.x" and
+ * "a.y" are the members x and y of an object `a` there. */
 KB_API void kb_bench_metric(kb_bench *bench, const char *name, double value, const char *unit);
 
 /* The same for --json alone: a figure that the bench prints itself. */

@@ -11,6 +11,7 @@ const kb_bench_spec *const benches[] = {
     &bench_matmul_composite,
     &bench_pe2pe,
     &bench_tp_mlp,
+    &bench_gqa_llama70b,
     &bench_ccl_allreduce,
     &bench_ipcq_allreduce,
     &bench_ccl_all_gather,

@@ -160,13 +160,47 @@ static void set_named(json_t **object, const char *name, json_t *value)
     kb_text_fini(&key);
 }
 
+/* The object that the metric "object.name" is a member of; made if there is none yet. NULL if there
+ * is no memory, or if a metric of that name is no object. */
+static json_t *group_of(json_t *metrics, const char *name, size_t length)
+{
+    kb_text key = KB_TEXT_INIT;
+    kb_text_append(&key, name, length);
+    kb_text_escape_from(&key, 0);
+    const char *text = key.failed ? NULL : kb_text_peek(&key);
+    if (text && !json_object_get(metrics, text))
+        (void)json_object_set_new(metrics, text, json_object());
+    json_t *group = text ? json_object_get(metrics, text) : NULL;
+    kb_text_fini(&key);
+    return json_is_object(group) ? group : NULL;
+}
+
+/* Sets a metric; one named "a.x" is the member x of an object `a`. */
+static void set_metric(json_t **metrics, const rt_metric *metric)
+{
+    const char *dot = strchr(metric->name, '.');
+    json_t *group = *metrics && dot && dot > metric->name && dot[1] != '\0'
+                        ? group_of(*metrics, metric->name, (size_t)(dot - metric->name))
+                        : NULL;
+    if (!group) {
+        set_named(metrics, metric->name, cli_json_real(metric->value));
+        return;
+    }
+    json_incref(group); /* set() drops it if it fails */
+    set_named(&group, dot + 1, cli_json_real(metric->value));
+    if (group)
+        json_decref(group);
+    else
+        set(metrics, metric->name, NULL);
+}
+
 static json_t *metrics_json(const run_view *view)
 {
     size_t count;
     const rt_metric *metrics = rt_bench_metrics(view->bench, &count);
     json_t *object = json_object();
     for (size_t i = 0; i < count; i++)
-        set_named(&object, metrics[i].name, cli_json_real(metrics[i].value));
+        set_metric(&object, &metrics[i]);
     return object;
 }
 

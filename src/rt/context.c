@@ -606,6 +606,22 @@ kb_time kb_context_kernel_time(const kb_context *ctx)
     return kb_oplog_timeline(ctx->log).kernels;
 }
 
+kb_op_total kb_context_op_total(kb_context *ctx, kb_unit unit, const char *name)
+{
+    kb_op_total total = {0};
+    size_t count;
+    const kb_op_sum *sums = kb_oplog_sums(ctx->log, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (sums[i].unit != unit || (name && strcmp(sums[i].name, name) != 0))
+            continue;
+        total.count += sums[i].count;
+        total.busy += sums[i].busy;
+        total.bytes += sums[i].bytes;
+        total.flops += sums[i].flops;
+    }
+    return total;
+}
+
 kb_machine kb_context_machine(const kb_context *ctx)
 {
     const topo_shape *shape = ctx->shape;

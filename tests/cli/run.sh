@@ -81,6 +81,14 @@ check "JSON: not verified" figure verified null
 check "JSON adds up: transfers between PEs" good_json --bench pe2pe --verify-data
 check "JSON: a latency" figure metrics.neighbour_dma_128 12.5
 check "JSON adds up: composite products" good_json --bench matmul_composite --param m=65 --param k=70 --verify-data
+check "JSON adds up: attention" good_json --bench gqa_llama70b
+check "JSON: verified at validation scale" figure verified true
+# 8 PEs, and 4 cubes; of 8 ranks each sends 3 messages two ways in 7 steps.
+check "JSON: an object for each panel" figure metrics.single_user_decode.matrix_products 16.0
+check "JSON: and its figures" figure metrics.multi_user_decode.matrix_products 8.0
+check "JSON: messages" figure metrics.single_user_decode.queue_messages 336.0
+check "JSON: one panel" good_json --bench gqa_llama70b --param panel=multi_user_prefill
+check "JSON: no other" figure metrics.single_user_prefill missing
 check "JSON adds up: timing-only" good_json --bench qkv_gemm --timing-only
 check "JSON: timing-only" figure timing_only true
 check "JSON: one device" good_json --bench qkv_gemm_multi_pe --param width=64 --device sip:1

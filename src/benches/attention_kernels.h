@@ -1,0 +1,13 @@
+/* attention_kernels.h: the kernels of attention_ring.h. */
+#ifndef KB_BENCHES_ATTENTION_KERNELS_H
+#define KB_BENCHES_ATTENTION_KERNELS_H
+
+#include <kernbench/tl.h>
+
+/* Blocks of rows of a pass of kv: pass_rows is at most as many times block_rows. */
+enum { ATTENTION_MAX_BLOCKS = 32 };
+
+const kb_kernel *attention_mlo_kernel(void);
+const kb_kernel *attention_kv_kernel(void);
+
+#endif
