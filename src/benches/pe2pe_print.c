@@ -150,7 +150,7 @@ static double latency_of(const pe2pe_table *table, int distance, int method, siz
 
 static void fill(plot *p, const pe2pe_table *table)
 {
-    p->min = INFINITY;
+    p->min = (double)INFINITY;
     p->max = 0;
     for (int i = 0; i < PE2PE_DISTANCES; i++)
         for (int method = 0; method < PE2PE_METHODS && !table->missing[i]; method++)

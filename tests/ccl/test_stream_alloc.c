@@ -132,13 +132,22 @@ static bool try_nth(body_fn *body, long n, failing_alloc_mode mode, bool grouped
     return failed;
 }
 
-/* All of them once the group is there, few before. */
+/* Once the group is there, each of the first ones and then a sample; few before. */
+static long next_one(long n)
+{
+#ifdef KB_ASAN
+    enum { EACH = 20, STEP = 29 };
+#else
+    enum { EACH = 100, STEP = 5 };
+#endif
+    return n < EACH && !RUNNING_ON_VALGRIND ? n + 1 : n + STEP;
+}
+
 static void try_many(body_fn *body)
 {
     for (int mode = FAIL_ONCE; mode <= FAIL_ONWARDS; mode++) {
         size_t before = failing_alloc_live();
-        long stride = (long)stride_if_slow(23);
-        for (long n = 1; try_nth(body, n, (failing_alloc_mode)mode, true); n += stride)
+        for (long n = 1; try_nth(body, n, (failing_alloc_mode)mode, true); n = next_one(n))
             assert_int_equal(failing_alloc_live(), before);
         for (long n = 1; try_nth(body, n, (failing_alloc_mode)mode, false); n += n / 4 + 1)
             assert_int_equal(failing_alloc_live(), before);
