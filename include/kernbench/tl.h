@@ -539,8 +539,8 @@ typedef struct tl_recv_options {
  *   tl_user() and tl_now() can be called at any time.
  * - Each error that is returned is the caller's to free.
  *
- * Only the kernel itself calls this. Its stack is that of kb_context_options.stack_bytes. The
- * kb_kernel and its user object must stay until the kernel has ended or the context is destroyed.
+ * Only the kernel itself calls this. Its stack is that of kb_context_options.stack_bytes. The user
+ * object must stay until the kernel has ended or the context is destroyed; the kb_kernel is copied.
  */
 KB_API KB_MUST_USE kb_error *tl_try(tl_context *tl, void (*call)(tl_context *tl, void *arg),
                                     void *arg);

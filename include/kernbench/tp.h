@@ -156,7 +156,8 @@ KB_API KB_MUST_USE kb_error *kb_tp_layer_weight(kb_context *ctx, kb_tp_layer lay
                                                 kb_tensor *weight);
 KB_API KB_MUST_USE kb_error *kb_tp_layer_bias(kb_context *ctx, kb_tp_layer layer, kb_tensor *bias);
 
-/* Where the time of the last forward of a layer went, on the caller's device. */
+/* Where the time of the last forward of a layer went, on the caller's device; all 0 if that was
+ * recorded in a graph. kb_launch_results() has the times of a graph's launches. */
 typedef struct kb_tp_times {
     kb_time total;   /* from the call to its end */
     kb_time gemm;    /* kernels of the product, without what their PEs waited for communication, on

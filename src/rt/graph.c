@@ -24,6 +24,7 @@ static void free_args(graph_op *op)
             free((void *)(uintptr_t)op->args[i].tensors);
     free(op->args);
     free(op->changed);
+    free(op->kernel);
 }
 
 static void free_op(graph_op *op)
@@ -141,8 +142,11 @@ static kb_error *copy_args(graph_op *op, const rt_launch_call *call)
     op->call = *call;
     op->args = kb_alloc_zeroed(call->count, sizeof *op->args);
     op->changed = kb_alloc_zeroed(call->count, sizeof *op->changed);
-    if (!op->args || !op->changed)
+    op->kernel = kb_alloc_zeroed(1, sizeof *op->kernel);
+    if (!op->args || !op->changed || !op->kernel)
         return kb_error_nomem();
+    *op->kernel = *call->kernel;
+    op->call.kernel = op->kernel;
     for (size_t i = 0; i < call->count; i++)
         KB_TRY(graph_copy_arg(&op->args[i], &call->args[i]));
     op->call.args = op->args;

@@ -25,8 +25,9 @@ typedef struct graph_op {
     char *name;    /* NULL for events */
     bool *devices; /* by SIP: that take part */
     rt_launch_call call;
-    kb_arg *args;  /* of the call */
-    bool *changed; /* by argument: since the last launch */
+    kb_kernel *kernel; /* of the call: a copy */
+    kb_arg *args;      /* of the call */
+    bool *changed;     /* by argument: since the last launch */
     rt_flat_copy copy;
     rt_recorded other;
     bool prepared; /* of another layer: is to be replayed or dropped */

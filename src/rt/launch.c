@@ -62,7 +62,7 @@ rt_launch *launch_add(rt_request *request, const kb_kernel *kernel, const char *
     request->last_launch = launch;
     launch->ctx = request->ctx;
     launch->request = request;
-    launch->kernel = kernel;
+    launch->kernel = *kernel;
     launch->number = request->ctx->launches_made + 1;
     launch->sip = sip;
     launch->result.name = name;
@@ -207,9 +207,9 @@ static void start_run(const launch_run *r)
         end_run(r, kb_error_copy(launch->stopped));
         return;
     }
-    size_t own = launch->own_args ? index * launch->kernel->parameter_count : 0;
+    size_t own = launch->own_args ? index * launch->kernel.parameter_count : 0;
     tl_run kernel = {
-        .kernel = launch->kernel,
+        .kernel = &launch->kernel,
         .args = launch->args + own,
         .label = launch->result.name,
         .launch = launch->number,
@@ -324,7 +324,7 @@ static void done(void *self, uint64_t arg, const net_receipt *receipt, kb_error 
 
 static io_command command_of(rt_launch *launch)
 {
-    uint64_t argument_bytes = launch->kernel->parameter_count * LAUNCH_ARGUMENT_BYTES;
+    uint64_t argument_bytes = launch->kernel.parameter_count * LAUNCH_ARGUMENT_BYTES;
     return (io_command){
         .sip = launch->sip,
         .targets = launch->targets.items,

@@ -35,8 +35,8 @@ typedef struct launch_cube {
 struct rt_launch {
     kb_context *ctx;
     rt_request *request;
-    rt_launch *next; /* of the same request */
-    const kb_kernel *kernel;
+    rt_launch *next;  /* of the same request */
+    kb_kernel kernel; /* a copy: the program's may go when its call returns */
     uint64_t number;
     uint32_t sip;
     bool has_queues; /* some of its kernels have */

@@ -147,6 +147,29 @@ static void a_graph_is_in_a_stream(void **state)
     kb_context_destroy(ctx);
 }
 
+/* A kernel that the program makes, with a user object, may go when its launch was called. */
+static void a_kernel_may_go_once_it_is_launched(void **state)
+{
+    (void)state;
+    kb_context *ctx = open_strict(TALL);
+    kb_tensor x = make_blocks(ctx, "x");
+    kb_graph graph;
+    kb_request request;
+    kb_kernel kernel = own;
+    expect_ok(kb_launch_async(ctx, &request, NULL, &kernel, x, 3, 1));
+    memset(&kernel, 0xee, sizeof kernel);
+    expect_ok(kb_request_wait(ctx, request, NULL));
+    kernel = own;
+    expect_ok(kb_graph_begin(ctx, NULL, &graph));
+    expect_ok(kb_launch(ctx, NULL, &kernel, x, 3, 1));
+    memset(&kernel, 0xee, sizeof kernel);
+    expect_ok(kb_graph_end(ctx, graph));
+    for (int i = 0; i < 2; i++)
+        expect_ok(kb_graph_launch(ctx, graph, NULL));
+    expect_all(ctx, x, 3);
+    kb_context_destroy(ctx);
+}
+
 /* ---- Changing it ---------------------------------------------------------------------------- */
 
 static void arguments_can_be_changed(void **state)
@@ -364,6 +387,7 @@ int main(void)
         cmocka_unit_test(a_node_costs_little),
         cmocka_unit_test(the_order_within_a_graph_is_that_of_streams),
         cmocka_unit_test(a_graph_is_in_a_stream),
+        cmocka_unit_test(a_kernel_may_go_once_it_is_launched),
         cmocka_unit_test(arguments_can_be_changed),
         cmocka_unit_test(a_recording_refuses_what_it_cannot_hold),
         cmocka_unit_test(a_graph_that_cannot_run_says_why),
