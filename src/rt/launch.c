@@ -533,7 +533,7 @@ kb_error *launch_submit(rt_launch *launch, rt_stream *stream, bool is_collective
     launch->result.issued = kb_sim_now(ctx->sim);
     launch->posted = kb_oplog_kernel_clock(ctx->log);
     ctx->launches_open++;
-    if (launch->targets.count == 0) { /* nobody has anything */
+    if (launch->targets.count == 0) { /* no PE has a part of a tensor */
         finish(launch, launch->result.issued);
         return NULL;
     }

@@ -133,7 +133,8 @@ kb_error *rt_check_request(rt_request *request, tl_races **races)
     return NULL;
 }
 
-/* The last of those that are checked together looks; one that failed has other things to say. */
+/* The last launch that is checked together with others looks for races; one that failed reports its
+ * own error. */
 kb_error *rt_check_end_request(rt_request *request, tl_races *races, const char *name,
                                kb_error *err)
 {
