@@ -151,12 +151,13 @@ typedef struct kb_pe kb_pe; /* a PE of the machine: see Where things are */
 typedef void kb_tcm_fn(void *self, const kb_pe *pe, kb_time now, uint64_t bytes);
 
 /*
- * What becomes of data races: two PEs of a launch touch the same bytes, one of them by writing, and
- * no chain of messages orders the two.
+ * What becomes of data races: two PEs of a launch, or work of two streams, touch the same bytes,
+ * one of them by writing, and neither messages, a stream nor an event order the two.
  */
 typedef enum kb_race_check {
-    KB_RACES_WARN, /* a warning for each launch that has one; timing-only contexts do not look */
-    KB_RACES_FAIL, /* the launch fails with KB_ERR_FAULT, also in a timing-only context */
+    KB_RACES_WARN, /* a warning; timing-only contexts do not look */
+    KB_RACES_FAIL, /* the launch that ends last fails with KB_ERR_FAULT, also in a timing-only
+                      context */
     KB_RACES_OFF
 } kb_race_check;
 

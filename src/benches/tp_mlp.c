@@ -264,6 +264,11 @@ static kb_error *run(kb_bench *bench)
               .overlap = (uint32_t)kb_bench_param(bench, "overlap"),
               .dtype = kb_bench_param(bench, "dtype") == 0 ? KB_BF16 : KB_F16,
               .step = 1};
+    if (is.hidden % is.size != 0)
+        return kb_error_new(KB_ERR_INPUT,
+                            "parameter hidden (%llu) is not divisible by the tensor parallel size "
+                            "%u",
+                            (unsigned long long)is.hidden, is.size);
     kb_bench_print(
         bench, "MLP (%llu, %llu) > %llu > %llu in %s, tensor parallel over %u of %u SIPs",
         (unsigned long long)is.batch, (unsigned long long)is.width, (unsigned long long)is.hidden,

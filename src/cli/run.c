@@ -53,8 +53,9 @@ static const cli_option options[] = {
      .kind = CLI_FLAG,
      CLI_INTO(run_args, timing_only)},
     {.name = "--check-races",
-     .help = "ends with 3 if two PEs of a launch touch the same bytes, one by writing, and no\n"
-             "messages order them; without it that is a warning",
+     .help =
+         "ends with 3 if two PEs of a launch, or launches and copies of two streams, touch the\n"
+         "same bytes, one by writing, and nothing orders them; else that is a warning",
      .kind = CLI_FLAG,
      CLI_INTO(run_args, check_races)},
     {.name = "--trace",

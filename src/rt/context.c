@@ -565,16 +565,6 @@ ipcq *rt_queues(const kb_context *ctx)
     return ctx->queues;
 }
 
-net *rt_fabric(const kb_context *ctx)
-{
-    return ctx->fabric;
-}
-
-mem_memories *rt_memories(const kb_context *ctx)
-{
-    return ctx->memories;
-}
-
 uint32_t rt_only_sip(const kb_context *ctx)
 {
     return ctx->limited ? ctx->only_sip : TOPO_NONE;

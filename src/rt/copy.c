@@ -4,8 +4,8 @@
  *
  * Between devices, the PEs that have the data send it: the copy is a command, which is held at the
  * io_cpu of the device that sends. Between the host and a device, the DMA of the host moves the
- * data: the io_cpu signals it to begin. When all is there, whoever has it signals the io_cpu: the
- * host, or the cube that the last bytes arrived in.
+ * data: the io_cpu signals it to begin. When the last bytes have arrived, the receiver signals the
+ * io_cpu: the host, or the cube that has them.
  */
 #include "runtime.h"
 

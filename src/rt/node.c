@@ -326,11 +326,6 @@ static kb_error *wait_for(rt_node *node, rt_node *before, bool at_begin)
     return NULL;
 }
 
-kb_error *rt_node_wait_for(rt_node *node, rt_node *before)
-{
-    return wait_for(node, before, false);
-}
-
 /* ---- Making one ---- */
 
 /* In a narrow scope, launches of the same device need only have begun: PEs run them in order. */
@@ -393,7 +388,6 @@ kb_error *rt_node_open(rt_stream *stream, const rt_node_spec *spec, rt_node **ou
         .ctx = stream->ctx,
         .actions = spec->actions,
         .self = spec->self,
-        .stream = stream->id,
         .run = stream->run,
         .sip = spec->sip,
         .users = 1,

@@ -49,7 +49,6 @@ struct rt_node {
     kb_context *ctx;
     const rt_node_actions *actions;
     void *self;
-    uint64_t stream;               /* its number */
     rt_run *run;                   /* NULL: it is not of a graph */
     rt_node *next;                 /* of the same request */
     rt_node *before_it, *after_it; /* among all */
@@ -117,9 +116,6 @@ void rt_node_end(rt_node *node, const kb_error *err);
 
 /* If it has not begun it will not: it ends with the error as soon as its command is there. */
 void rt_node_cancel(rt_node *node, const kb_error *why);
-
-/* The node does not begin before the other one has ended. */
-KB_MUST_USE kb_error *rt_node_wait_for(rt_node *node, rt_node *before);
 
 /* Lists that keep what is in them. */
 KB_MUST_USE bool rt_nodes_add(rt_nodes *list, rt_node *node);

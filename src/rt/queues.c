@@ -110,11 +110,6 @@ kb_error *rt_find_installed(kb_context *ctx, kb_queue_set handle, rt_queue_set *
                                       "call kb_queues_install() first");
 }
 
-bool rt_has_queue_sets(const kb_context *ctx)
-{
-    return rt_table_next(&ctx->queue_sets, 0) != 0;
-}
-
 rt_queue_set *rt_queues_of_pe(kb_context *ctx, kb_pe pe)
 {
     rt_queue_set *latest = NULL;

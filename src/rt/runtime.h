@@ -525,8 +525,6 @@ rt_queue_set *rt_queues_of_pe(kb_context *ctx, kb_pe pe);
 /* The set of that number, which has to be installed; NULL for 0. */
 KB_MUST_USE kb_error *rt_find_installed(kb_context *ctx, kb_queue_set handle, rt_queue_set **set);
 
-bool rt_has_queue_sets(const kb_context *ctx);
-
 /* Waits until what failed kernels left in the sets can be forgotten, and forgets it. */
 KB_MUST_USE kb_error *rt_freshen_queue_sets(kb_context *ctx);
 void rt_queue_sets_fini(kb_context *ctx);

@@ -30,8 +30,6 @@ KB_MUST_USE kb_error *rt_block_on(kb_context *ctx, kb_waitlist *list);
 
 const topo_machine *rt_machine(const kb_context *ctx);
 ipcq *rt_queues(const kb_context *ctx);
-net *rt_fabric(const kb_context *ctx);
-mem_memories *rt_memories(const kb_context *ctx);
 
 /* The SIP that the context is limited to, or TOPO_NONE. */
 uint32_t rt_only_sip(const kb_context *ctx);
@@ -175,7 +173,7 @@ typedef struct rt_work_options {
     void (*done)(void *self, const kb_error *err); /* once; the work is gone afterwards. Not called
                                                       if the context goes before */
     void *self;
-    bool moves_nothing;       /* a barrier: nobody who reads tensors waits for it */
+    bool moves_nothing;       /* a barrier: reads of tensors do not wait for it */
     const char *waits_for;    /* what is said of who waits for it in a deadlock; must stay. NULL: a
                                  request */
     struct rt_stream *stream; /* its launches and copies are nodes of it; NULL: of none */

@@ -35,7 +35,7 @@ typedef struct program {
     uint32_t failing;  /* the rank that fails; `world`: none */
     size_t failing_at; /* before this call, or this round */
     bool leaves;       /* it ends early instead, */
-    int failing_after; /* when so many launches of its own are over */
+    int failing_after; /* how many of its own launches end before it fails */
 } program;
 
 static const kb_collective_kind kinds[] = {KB_ALL_REDUCE, KB_ALL_GATHER, KB_REDUCE_SCATTER,

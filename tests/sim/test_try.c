@@ -6,7 +6,7 @@
 #include "sim/sim.h"
 
 static kb_sim *sim;
-static char story[256]; /* a letter for each thing that happens; checked outside of coroutines */
+static char story[256]; /* one character per step; checked outside of coroutines */
 static int ends;
 
 static void tell(const char *what)

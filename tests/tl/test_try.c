@@ -521,7 +521,7 @@ static void free_errors(launch *l)
 typedef struct player {
     foreign f; /* the first member */
     uint64_t random;
-    uint32_t mistakes_in; /* one operation in so many */
+    uint32_t mistakes_in; /* one operation of this number is a mistake */
     int budget;           /* of operations */
 } player;
 
