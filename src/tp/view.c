@@ -5,6 +5,7 @@
  */
 #include "view.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "rt/rt.h"
@@ -40,7 +41,7 @@ tp_view tp_view_plan(const kb_machine *machine, const kb_shape *shape, kb_dtype 
     view.pes = is->num_pes > 0 ? is->num_pes : machine->pes;
     view.tile_rows = (int64_t)is->tile_rows * view.row_unit;
     view.tile_columns = (int64_t)is->tile_columns;
-    view.copies = 1;
+    view.copies = view.slabs = 1;
     if (view.tiling == KB_NOT_TILED && view.cube == KB_REPLICATE)
         view.copies *= view.cubes;
     if (view.tiling == KB_NOT_TILED && view.pe == KB_REPLICATE)
@@ -59,6 +60,21 @@ kb_error *tp_view_make(kb_context *ctx, kb_tensor tensor, tp_view *view)
                             seen.name);
     kb_machine machine = kb_context_machine(ctx);
     *view = tp_view_plan(&machine, &seen.shape, seen.dtype, &seen.policy);
+    return NULL;
+}
+
+kb_error *tp_view_make_by_cube(kb_context *ctx, kb_tensor tensor, tp_view *view)
+{
+    int64_t cubes = kb_context_machine(ctx).cubes;
+    KB_TRY(tp_view_make(ctx, tensor, view));
+    if (view->tiling != KB_NOT_TILED || view->cube != KB_ROW_WISE || view->cubes != cubes ||
+        view->row_unit != 1 || view->copies != 1 || view->rows % cubes != 0)
+        return kb_error_new(KB_ERR_INPUT,
+                            "a tensor of %" PRId64 " rows is not a matrix by cube: its rows have "
+                            "to be cut over all %" PRId64 " cubes, the same number for each",
+                            view->rows, cubes);
+    view->slabs = cubes;
+    view->rows /= cubes;
     return NULL;
 }
 
@@ -123,7 +139,7 @@ static tp_block tile_at(const tp_view *view, int64_t down, int64_t across)
 
 static tp_block whole(const tp_view *view)
 {
-    return (tp_block){.at = {.rows = view->rows, .columns = view->columns}};
+    return (tp_block){.at = {.rows = view->rows * view->slabs, .columns = view->columns}};
 }
 
 tp_block tp_find_block(const tp_view *view, int64_t row, int64_t column)
@@ -236,6 +252,8 @@ static tl_tensor load_band(tl_context *tl, const tp_view *view, tl_ptr tensor, t
 tl_tensor tp_load(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect)
 {
     joint down = {.axis = 0};
+    if (view->slabs > 1)
+        rect.row += tl_program_id(1) * view->rows;
     while (rect.rows > 0) {
         tp_block block = tp_find_block(view, rect.row, rect.column);
         tp_rect band = rect;
@@ -264,6 +282,20 @@ static tl_tensor part_of_value(tl_context *tl, tl_tensor value, const tp_rect *r
     return part;
 }
 
+/* A piece of the matrix that is in one shard: to that, by cube to the same one of each cube. */
+static void store_piece(tl_context *tl, const tp_view *view, tl_ptr tensor, const tp_rect *piece,
+                        tl_tensor value)
+{
+    int64_t own = view->slabs > 1 ? tl_program_id(1) : 0;
+    for (int64_t step = 1; step <= view->slabs; step++) {
+        tp_rect at = *piece;
+        at.row += (own + step) % view->slabs * view->rows;
+        tp_block block = tp_find_block(view, at.row, at.column);
+        tl_store(address_of(view, &block, tensor, &at), value,
+                 .strides = tl_strides(block.at.columns, 1));
+    }
+}
+
 void tp_store(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect, tl_tensor value)
 {
     for (int64_t row = rect.row, rows = 0; row < rect.row + rect.rows; row += rows)
@@ -273,8 +305,7 @@ void tp_store(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect, 
                             rect.column + rect.columns - column};
             tp_rect piece = first_piece(&block, &left);
             tl_tensor part = part_of_value(tl, value, &rect, &piece);
-            tl_store(address_of(view, &block, tensor, &piece), part,
-                     .strides = tl_strides(block.at.columns, 1));
+            store_piece(tl, view, tensor, &piece, part);
             if (part.id != value.id)
                 tl_free(part);
             rows = piece.rows;

@@ -4,6 +4,11 @@
  *
  * A tensor's addresses are those of its shards, one behind the other, and each shard is packed. So
  * a rectangle is one block of addresses only as far as it is in one shard.
+ *
+ * Activations that all PEs read can be kept once in each cube. A replicated tensor does not serve
+ * for that: its address means the PE's own copy, so no PE can write the others. A matrix *by cube*
+ * is a tensor of (cubes * rows, columns) whose rows are cut over the cubes: each cube has all rows
+ * of the matrix. Loads read the copy of the PE's own cube, stores write all copies.
  */
 #ifndef KB_TP_VIEW_H
 #define KB_TP_VIEW_H
@@ -23,11 +28,16 @@ typedef struct tp_view {
     kb_tiling tiling;
     int64_t cubes, pes; /* that share it */
     int64_t tile_rows, tile_columns;
-    int64_t copies; /* of each element */
+    int64_t copies; /* of each element, at the same address */
+    int64_t slabs;  /* by cube: the number of cubes, each with all rows; else 1 */
 } tp_view;
 
 /* Of a tensor in HBM. An error for one of the host. */
 KB_MUST_USE kb_error *tp_view_make(kb_context *ctx, kb_tensor tensor, tp_view *view);
+
+/* The same of a matrix by cube. An error if it is not laid out as one: {.cube = KB_ROW_WISE} over
+ * all cubes, with a number of rows that they divide. */
+KB_MUST_USE kb_error *tp_view_make_by_cube(kb_context *ctx, kb_tensor tensor, tp_view *view);
 
 /* Of a tensor of this shape, dtype and policy on a device of this machine. */
 tp_view tp_view_plan(const kb_machine *machine, const kb_shape *shape, kb_dtype dtype,
@@ -52,10 +62,12 @@ tp_block tp_get_block(const tp_view *view, int64_t cube, int64_t pe, int64_t ind
 
 /* ---- In kernels ---- */
 
-/* Loads a rectangle. If it is in several shards, the parts are joined by the vector engine. */
+/* Loads a rectangle. If it is in several shards, the parts are joined by the vector engine. By
+ * cube: from the copy of this cube. */
 tl_tensor tp_load(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect);
 
-/* Stores a value, whose shape is the rectangle's. */
+/* Stores a value, whose shape is the rectangle's. By cube: to all copies, that of the next cube
+ * first, so that PEs of different cubes do not all write to the same one. */
 void tp_store(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect, tl_tensor value);
 
 #endif
