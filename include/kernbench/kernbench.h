@@ -167,7 +167,7 @@ typedef struct kb_context_options {
     const char *const *settings; /* "cube.noc.w=8": override the file's */
     size_t setting_count;
     const char *device; /* "sip:1": memory is to be had there alone; NULL or "all": no limit */
-    bool timing_only;   /* no contents: what the host reads is 0 */
+    bool timing_only;   /* no contents, but for index tensors: what the host reads is 0 */
     bool debug;         /* warn of what is probably a mistake; KERNBENCH_DEBUG=1 does too */
     kb_warning_fn *on_warning; /* NULL: to stderr */
     void *on_warning_self;
@@ -391,6 +391,9 @@ typedef struct kb_tensor_spec {
     kb_memory memory;        /* KB_HBM or KB_TCM */
     const kb_policy *policy; /* copied; NULL: all of it at PE 0 of cube 0 */
     kb_door door;            /* for making it, mapping it and freeing it */
+    bool is_index;           /* I32 alone: its numbers decide addresses (page tables, lengths, token
+                                ids), so it has contents in timing-only contexts too: those that the
+                                host writes. What kernels store there is not computed */
 } kb_tensor_spec;
 
 /*

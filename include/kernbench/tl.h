@@ -506,6 +506,14 @@ typedef struct tl_recv_options {
 #define tl_item(x) tl_item_(tl, TL_HERE_, (x))
 #define tl_item_or(x, stand_in) tl_item_or_(tl, TL_HERE_, (x), (double)(stand_in))
 
+/*
+ * All numbers of a tensor of integers, row by row: tl_items(x, numbers, count) puts them into an
+ * array of int64_t, after waiting for them. For lengths, page tables and token ids, from which the
+ * kernel computes addresses. A run without data has those of index tensors
+ * (kb_tensor_spec.is_index) as they were loaded, and fails for others.
+ */
+#define tl_items(x, numbers, count) tl_items_(tl, TL_HERE_, (x), (numbers), (count))
+
 /* What kb_kernel.user is: the object behind a kernel that another language supplies. */
 #define tl_user() tl_user_(tl)
 
@@ -674,6 +682,7 @@ KB_API bool tl_can_recv_(tl_context *tl, tl_place at, const char *direction);
 KB_API void tl_wait_tensor_(tl_context *tl, tl_place at, tl_tensor x);
 KB_API void tl_wait_future_(tl_context *tl, tl_place at, tl_future future);
 KB_API double tl_item_(tl_context *tl, tl_place at, tl_tensor x);
+KB_API void tl_items_(tl_context *tl, tl_place at, tl_tensor x, int64_t *numbers, int64_t count);
 KB_API void *tl_user_(const tl_context *tl);
 KB_API double tl_item_or_(tl_context *tl, tl_place at, tl_tensor x, double stand_in);
 KB_API kb_time tl_now_(const tl_context *tl);

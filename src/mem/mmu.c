@@ -21,7 +21,7 @@ typedef struct mapping {
     uint64_t *installed; /* a bit for each PE, cube by cube */
     uint32_t installed_count;
     char *name; /* NULL: it is no tensor */
-    bool has_dtype;
+    bool has_dtype, is_index;
     kb_dtype dtype;
 } mapping;
 
@@ -133,7 +133,8 @@ static mem_mapped describe(const mem_mmu *mmu, const place *at)
                         .va = at->va,
                         .end = at->end,
                         .has_dtype = map->has_dtype,
-                        .dtype = map->dtype};
+                        .dtype = map->dtype,
+                        .is_index = map->is_index};
 }
 
 static void say_place(const mem_mmu *mmu, const place *at, kb_text *text)
@@ -240,6 +241,7 @@ static mapping *mapping_create(const mem_mmu *mmu, const mem_mapping_spec *spec)
     map->first_bytes = spec->extent_count > 0 ? spec->extents[0].bytes : 0;
     map->has_dtype = spec->has_dtype;
     map->dtype = spec->dtype;
+    map->is_index = spec->is_index;
     map->name = spec->name ? copy_array(spec->name, strlen(spec->name) + 1, 1) : NULL;
     map->extents = copy_array(spec->extents, spec->extent_count, sizeof *map->extents);
     map->copies = copy_array(spec->copies, spec->copy_count, sizeof *map->copies);

@@ -40,6 +40,7 @@ typedef struct mem_mapping_spec {
     size_t copy_count;
     bool has_dtype; /* it holds elements of: */
     kb_dtype dtype;
+    bool is_index; /* it has contents in every run */
 } mem_mapping_spec;
 
 /* 0 is no mapping. */
@@ -77,6 +78,7 @@ typedef struct mem_mapped {
     uint64_t va, end;
     bool has_dtype;
     kb_dtype dtype;
+    bool is_index;
 } mem_mapped;
 
 /* False if no mapping has the address. Installed or not. */

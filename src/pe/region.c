@@ -179,6 +179,8 @@ static kb_error *check_tensor(resolver *r, uint64_t va)
     if (r->has_tensor && (r->tensor.has_dtype || here.has_dtype))
         return crossing(r, &here, va);
     r->tensor = here;
+    if (r->region->is_index)
+        *r->region->is_index = here.is_index;
     if (r->has_tensor)
         return NULL;
     r->has_tensor = true;

@@ -23,6 +23,7 @@ typedef struct pe_region {
     const unsigned char *mask;     /* a byte for each element: 0 leaves it out; NULL: none */
     kb_dtype dtype;                /* of its elements */
     bool reinterpret;              /* whatever dtype the tensor there has */
+    bool *is_index; /* NULL, or becomes whether the tensor there has contents in every run */
 } pe_region;
 
 typedef KB_VEC(mem_rect) pe_rects;

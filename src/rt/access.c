@@ -307,10 +307,11 @@ kb_error *kb_tensor_repr(kb_context *ctx, kb_tensor handle, kb_door door, char *
     KB_TRY(enter(ctx, RT_TENSOR_REPR, door, handle, &tensor));
     mem_box box = mem_box_whole(&tensor->placement.shape);
     moments m = {0};
-    if (!ctx->timing_only)
+    bool has_contents = rt_has_contents(ctx, tensor);
+    if (has_contents)
         KB_TRY(look(ctx, tensor, &box, &m));
     /* A worker that is unwound while it waits gives nothing back: so nothing is held here. */
     KB_TRY(spend_time(ctx, tensor, &box, true, door));
     KB_TRY(rt_enter(ctx, RT_TENSOR_REPR, handle, &tensor));
-    return say(tensor, ctx->timing_only ? NULL : &m, out);
+    return say(tensor, has_contents ? &m : NULL, out);
 }

@@ -54,7 +54,7 @@ static kb_error *move_range(kb_context *ctx, rt_tensor *tensor, uint64_t first, 
 static kb_error *copy_contents(kb_context *ctx, rt_tensor *to, rt_tensor *from,
                                const rt_flat_copy *copy)
 {
-    if (ctx->timing_only)
+    if (!rt_has_contents(ctx, to) || !rt_has_contents(ctx, from))
         return NULL;
     unsigned char *data = kb_alloc_array(copy->count, kb_dtype_bytes(to->dtype));
     if (!data)

@@ -109,7 +109,7 @@ static kb_error *move_box(box_move *move)
 
 kb_error *rt_write_box(kb_context *ctx, rt_tensor *tensor, const mem_box *box, const void *data)
 {
-    if (ctx->timing_only)
+    if (!rt_has_contents(ctx, tensor))
         return NULL;
     KB_TRY(data_settle(ctx->store));
     box_move move = {.ctx = ctx, .tensor = tensor, .box = box, .from = data};
@@ -118,7 +118,7 @@ kb_error *rt_write_box(kb_context *ctx, rt_tensor *tensor, const mem_box *box, c
 
 kb_error *rt_read_box(kb_context *ctx, const rt_tensor *tensor, const mem_box *box, void *data)
 {
-    if (ctx->timing_only) {
+    if (!rt_has_contents(ctx, tensor)) {
         uint64_t bytes = mem_box_elements(box) * kb_dtype_bytes(tensor->dtype);
         if (bytes > 0) /* else there may be no array */
             memset(data, 0, bytes);
@@ -131,7 +131,7 @@ kb_error *rt_read_box(kb_context *ctx, const rt_tensor *tensor, const mem_box *b
 
 kb_error *rt_fill_box(kb_context *ctx, rt_tensor *tensor, const mem_box *box, double value)
 {
-    if (ctx->timing_only)
+    if (!rt_has_contents(ctx, tensor))
         return NULL;
     KB_TRY(data_settle(ctx->store));
     unsigned char pattern[8] = {0};
@@ -217,7 +217,7 @@ static kb_error *copy_pair(void *self, size_t from_shard, size_t to_shard, const
 kb_error *rt_copy_contents(kb_context *ctx, rt_tensor *to, const rt_tensor *from)
 {
     mem_box whole = mem_box_whole(&to->placement.shape);
-    if (ctx->timing_only || to == from || to->bytes == 0)
+    if (!rt_has_contents(ctx, to) || !rt_has_contents(ctx, from) || to == from || to->bytes == 0)
         return NULL;
     if (from->on_host)
         return rt_write_box(ctx, to, &whole, from->host);

@@ -128,6 +128,7 @@ typedef struct rt_tensor {
 
     unsigned char *host; /* the contents of a tensor of the host; NULL in timing-only contexts */
     bool on_host;
+    bool is_index;     /* it has contents in timing-only contexts too */
     uint32_t arriving; /* copies under way into it, for one of the host */
     uint32_t in_use;   /* by work in streams that has not ended: how often */
 
@@ -412,6 +413,12 @@ kb_shard rt_describe_shard(const rt_tensor *tensor, size_t shard);
 KB_MUST_USE kb_error *rt_check_alike(const rt_tensor *to, const rt_tensor *from);
 
 /* ---- move.c ---- */
+
+/* False if the context is timing-only, but for index tensors. */
+static inline bool rt_has_contents(const kb_context *ctx, const rt_tensor *tensor)
+{
+    return !ctx->timing_only || tensor->is_index;
+}
 
 /* Contents of a box, row by row, without time. */
 KB_MUST_USE kb_error *rt_write_box(kb_context *ctx, rt_tensor *tensor, const mem_box *box,

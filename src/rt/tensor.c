@@ -51,6 +51,9 @@ static kb_error *check_spec(kb_context *ctx, const kb_tensor_spec *spec, bool on
         return kb_error_new(KB_ERR_INPUT, "the spec is NULL");
     if (!mem_dtype_exists(spec->dtype))
         return kb_error_new(KB_ERR_INPUT, "invalid dtype %d", (int)spec->dtype);
+    if (spec->is_index && spec->dtype != KB_I32)
+        return kb_error_new(KB_ERR_INPUT, "an index tensor of %s: expected i32",
+                            kb_dtype_name(spec->dtype));
     if (!on_device)
         return NULL;
     if (spec->memory != KB_HBM && spec->memory != KB_TCM)
@@ -96,6 +99,7 @@ static kb_error *begin(kb_context *ctx, const kb_tensor_spec *spec, bool on_devi
         .dtype = spec->dtype,
         .bytes = elements * kb_dtype_bytes(spec->dtype),
         .on_host = !on_device,
+        .is_index = spec->is_index,
         .memory = spec->memory,
         .door = on_device ? spec->door : KB_BACKDOOR,
     };
@@ -219,6 +223,7 @@ static kb_error *add_mapping(kb_context *ctx, rt_tensor *tensor)
         .copy_count = cells * copies,
         .has_dtype = true,
         .dtype = tensor->dtype,
+        .is_index = tensor->is_index,
     };
     err = mem_mmu_add(ctx->mmus[tensor->sip], &spec, &tensor->mapping);
 out:
@@ -409,7 +414,7 @@ static kb_error *take_host_data(kb_context *ctx, rt_tensor *tensor, const void *
         return kb_error_new(KB_ERR_FAULT, "%zu byte%s given, but the elements take %ju", bytes,
                             kb_plural(bytes), (uintmax_t)tensor->bytes);
     tensor->placement.shape = mem_shape_normal(&tensor->shape);
-    if (ctx->timing_only)
+    if (!rt_has_contents(ctx, tensor))
         return NULL;
     if (!data && bytes > 0)
         return kb_error_new(KB_ERR_FAULT, "data is NULL");

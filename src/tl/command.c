@@ -234,7 +234,7 @@ static void list_makers(const tl_command *command, pe_op after[PE_MAX_AFTER])
 
 bool tl_command_binds_later(const tl_command *command)
 {
-    return !command->tl->runner->has.timing_only &&
+    return (!command->tl->runner->has.timing_only || command->reads_index) &&
            !(command->result && command->result->structural);
 }
 

@@ -59,24 +59,37 @@ void tl_wait_future_(tl_context *tl, tl_place at, tl_future future)
     tl_close_accesses(tl, future.id);
 }
 
-/* Waits for the value. False if it has no number because the run has no data. */
+/* ---- Numbers ---- */
+
+/* Waits until the numbers are there. False if they never will be, because the run has no data. */
+static bool wait_for_data(const tl_call *call, const tl_value *value)
+{
+    tl_wait_for(call, value->made);
+    tl_acquire(call, value->after);
+    if (!value->data && !call->tl->runner->has.timing_only)
+        tl_fault(call, "the value was never computed: its kernel was stopped");
+    return value->data;
+}
+
+static void read_number(const tl_call *call, const tl_operand *is, int64_t index, double *number)
+{
+    tl_check(call, data_item(call->tl->runner->has.store, is->value->data,
+                             is->first + (uint64_t)index, number));
+}
+
+/* False if it has no number because the run has no data. */
 static bool read_item(const tl_call *call, tl_tensor x, double *number)
 {
-    tl_context *tl = call->tl;
     tl_operand is = tl_take(call, x);
     *number = is.number;
     if (!is.value)
         return true;
     if (tl_elements(&is.shape) != 1)
         tl_fault(call, "shape %s; expected a single element", tl_shape_print(&is.shape).text);
-    tl_wait_for(call, is.value->made);
-    tl_acquire(call, is.value->after);
-    bool is_known = is.value->data;
-    if (!is_known && !tl->runner->has.timing_only)
-        tl_fault(call, "the value was never computed: its kernel was stopped");
+    bool is_known = wait_for_data(call, is.value);
     if (is_known)
-        tl_check(call, data_item(tl->runner->has.store, is.value->data, is.first, number));
-    tl_end_call(tl);
+        read_number(call, &is, 0, number);
+    tl_end_call(call->tl);
     return is_known;
 }
 
@@ -86,8 +99,29 @@ double tl_item_(tl_context *tl, tl_place at, tl_tensor x)
     double number;
     if (!read_item(&call, x, &number))
         tl_fault(&call, "the kernel reads data, but the run is timing-only; tl_item_or(x, "
-                        "stand_in) gives such a run a number to go on with");
+                        "stand_in) gives such a run a number to go on with, and an index tensor "
+                        "(kb_tensor_spec.is_index) has contents in every run");
     return number;
+}
+
+void tl_items_(tl_context *tl, tl_place at, tl_tensor x, int64_t *numbers, int64_t count)
+{
+    tl_call call = tl_enter(tl, at, "tl_items");
+    tl_operand is = tl_take(&call, x);
+    if (!is.value || (is.dtype != KB_I32 && is.dtype != KB_I8))
+        tl_fault(&call, "expected a tensor of integers");
+    if ((int64_t)tl_elements(&is.shape) != count)
+        tl_fault(&call, "shape %s; expected %" PRId64 " elements", tl_shape_print(&is.shape).text,
+                 count);
+    if (!wait_for_data(&call, is.value))
+        tl_fault(&call, "the kernel reads data, but the run is timing-only; an index tensor "
+                        "(kb_tensor_spec.is_index) has contents in every run");
+    for (int64_t i = 0; i < count; i++) {
+        double number;
+        read_number(&call, &is, i, &number);
+        numbers[i] = (int64_t)number;
+    }
+    tl_end_call(tl);
 }
 
 double tl_item_or_(tl_context *tl, tl_place at, tl_tensor x, double stand_in)

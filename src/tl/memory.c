@@ -83,6 +83,8 @@ void tl_resolve(const tl_call *call, const tl_handle *place, data_value *mask, i
     if (!as_matrix && has_short_rows(place))
         add_axis_of_one(&region);
     tl->rects[which].count = 0;
+    tl->is_index = false;
+    region.is_index = &tl->is_index;
     const void *bytes = NULL;
     if (mask)
         tl_check(call, data_bytes(has->store, mask, &bytes));
@@ -94,7 +96,7 @@ void tl_resolve(const tl_call *call, const tl_handle *place, data_value *mask, i
 const pe_rects *tl_rects_of(tl_command *command, int which)
 {
     tl_context *tl = command->tl;
-    if (tl->runner->has.timing_only)
+    if (tl->runner->has.timing_only && !command->reads_index)
         return &tl->rects[which];
     command->rects[which] = tl->rects[which];
     tl->rects[which] = (pe_rects){0};
@@ -207,6 +209,7 @@ tl_value *tl_load_place(const tl_call *call, const tl_handle *place, const tl_op
     command->row_bytes = place_row_bytes(place);
     command->number = other;
     command->masked = mask && !tl_is_structural(mask);
+    command->reads_index = call->tl->is_index;
     (void)tl_note_access(call, command, place, false);
     const pe_rects *rects = &call->tl->rects[0];
     tl_point after = tl_join(call, command->after, place->after);

@@ -121,10 +121,11 @@ typedef struct tl_command {
     tl_point after;              /* its inputs wait for this */
     pe_op delivery;              /* of a send: open until all segments are there; 0: all is one */
     pe_op ticket;                /* in a run without time, if it waits for a receive */
-    pe_rects rects[TL_MATRICES]; /* what a DMA moves; or of a, b and c. Only with data */
+    pe_rects rects[TL_MATRICES]; /* what a DMA moves; or of a, b and c. Only if it binds later */
     data_value *product;         /* what is to become c */
     tl_value *second;            /* another result, counted as the first; or NULL */
     uint32_t access_count;       /* of `accesses` */
+    bool reads_index;            /* a load of a tensor that has contents in every run */
 
     tl_dims shape; /* of the result; of what is stored */
     tl_operand inputs[TL_MAX_INPUTS];
@@ -255,6 +256,7 @@ struct tl_context { /* NOLINT(clang-analyzer-optin.performance.Padding): one a k
     tl_value *temporaries[TL_MAX_INPUTS]; /* refs that were loaded for it */
     uint32_t temporary_count;
     data_value *mask; /* a byte for each element */
+    bool is_index;    /* what was resolved last is in a tensor that has contents in every run */
     pe_rects rects[TL_MATRICES];
     ipcq_message_id unsent; /* no command has it yet */
     pe_op delivery;         /* of the message that is being sent in segments */

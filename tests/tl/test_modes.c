@@ -112,7 +112,8 @@ static void a_kernel_that_branches_on_data_needs_it(void **state)
     rig r = rig_make(one_cube(NULL), true);
     expect_fault(&r, branch_on_data,
                  "tl_item: the kernel reads data, but the run is timing-only; tl_item_or(x, "
-                 "stand_in) gives such a run a number to go on with",
+                 "stand_in) gives such a run a number to go on with, and an index tensor "
+                 "(kb_tensor_spec.is_index) has contents in every run",
                  MEMORY);
     rig_fini(&r);
 }
