@@ -53,7 +53,13 @@ void rt_warn(kb_context *ctx, const char *format, ...) KB_PRINTF(2, 3);
 void rt_debug_warn(kb_context *ctx, const char *format, ...) KB_PRINTF(2, 3);
 
 /* Layers above the runtime that keep state in a context, the lowest first. */
-typedef enum rt_layer { RT_LAYER_CCL, RT_LAYER_TP, RT_LAYER_DTENSOR, RT_LAYERS } rt_layer;
+typedef enum rt_layer {
+    RT_LAYER_CCL,
+    RT_LAYER_TP,
+    RT_LAYER_DTENSOR,
+    RT_LAYER_NN,
+    RT_LAYERS
+} rt_layer;
 
 /*
  * What a layer is told, lowest layer first. A hook may be NULL. The hooks are called when workers

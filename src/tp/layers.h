@@ -63,15 +63,6 @@ KB_MUST_USE kb_error *tp_get_buffer(kb_context *ctx, tp_layer *layer, tp_buffer_
                                     uint64_t rows, uint64_t columns, kb_dtype dtype,
                                     kb_tensor *buffer);
 
-/* An output of this shape and dtype: the one that is given, or a new one. */
-KB_MUST_USE kb_error *tp_take_output(kb_context *ctx, const char *function, uint32_t sip,
-                                     const char *name, const kb_shape *shape, kb_dtype dtype,
-                                     kb_tensor *output);
-
-/* After an error: frees the output if it was made here. */
-KB_MUST_USE kb_error *tp_end_output(kb_context *ctx, kb_error *err, bool was_given,
-                                    kb_tensor *output);
-
 /* The error of a call that frees a tensor it needs, if the caller records a graph: the tensor would
  * be gone when the graph runs. */
 KB_MUST_USE kb_error *tp_refuse_recording(kb_context *ctx, const char *function,

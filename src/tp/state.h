@@ -26,6 +26,7 @@
 #include <kernbench/tl.h>
 
 #include "base/base.h"
+#include "device.h"
 #include "plan.h"
 #include "rt/rt.h"
 #include "view.h"
@@ -102,7 +103,7 @@ typedef struct tp_rank {
 typedef struct tp_layer tp_layer;
 typedef struct tp_matched_ranks tp_matched_ranks;
 
-typedef struct tp_state {
+struct tp_state {
     kb_context *ctx;
     tp_rank *ranks; /* by rank of the process group */
     uint32_t rank_count;
@@ -114,13 +115,7 @@ typedef struct tp_state {
     tp_team_queues *queues;
     tp_matched_ranks *matched;
     kb_tensor *everywhere; /* by SIP: a byte at each of its PEs; 0 until it is needed */
-} tp_state;
-
-/* Made at the first call that needs it. */
-KB_MUST_USE kb_error *tp_get_state(kb_context *ctx, tp_state **state);
-
-/* A tensor that each PE of the device has: a launch with it runs on all of them. */
-KB_MUST_USE kb_error *tp_get_everywhere(tp_state *state, uint32_t sip, kb_tensor *tensor);
+};
 
 /* Installed queues for teams of this size on `sips` devices; {0} if none are needed. */
 KB_MUST_USE kb_error *tp_get_team_queues(tp_state *state, uint32_t sip, uint32_t sips, int64_t team,
@@ -129,10 +124,6 @@ KB_MUST_USE kb_error *tp_get_team_queues(tp_state *state, uint32_t sip, uint32_t
 /* The name of the queue to a member of one's team, and to another rank. */
 const char *tp_member_name(int64_t member);
 const char *tp_rank_name(int64_t rank);
-
-/* A tensor on a device, in HBM; by columns over all PEs if there is no policy. */
-KB_MUST_USE kb_error *tp_make_tensor(kb_context *ctx, uint32_t sip, const kb_tensor_spec *spec,
-                                     kb_tensor *tensor);
 
 /* ---- groups.c ---- */
 
@@ -162,8 +153,5 @@ kb_kernel tp_relayout_kernel(void);
 
 /* The dtype that sums of products are made in. */
 kb_dtype tp_sum_dtype(kb_dtype x, kb_dtype w);
-
-/* The value in another dtype; itself if it has that. If it is another one, x is freed. */
-tl_tensor tp_cast(tl_context *tl, tl_tensor x, kb_dtype from, kb_dtype to);
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef KB_TP_TP_H
 #define KB_TP_TP_H
 
+#include "device.h"
 #include "matmul.h"
 #include "relayout.h"
 

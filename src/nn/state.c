@@ -1,0 +1,67 @@
+/* state.c: one object of the context, made at the first call that needs it. */
+#include "state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct nn_plan {
+    nn_plan *next;
+    kb_kernel kernel; /* whose user is `numbers` */
+    size_t bytes;
+    _Alignas(16) unsigned char numbers[];
+};
+
+static void fini(void *self)
+{
+    nn_state *state = self;
+    for (nn_plan *plan = state->plans, *next; plan; plan = next) {
+        next = plan->next;
+        free(plan);
+    }
+    for (nn_frequencies *entry = state->frequencies, *next; entry; entry = next) {
+        next = entry->next;
+        kb_error_free(kb_tensor_free(state->ctx, entry->tensor));
+        free(entry);
+    }
+    free(state);
+}
+
+static const rt_hooks hooks = {.fini = fini};
+
+kb_error *nn_get_state(kb_context *ctx, nn_state **out)
+{
+    *out = rt_get_layer(ctx, RT_LAYER_NN);
+    if (*out)
+        return NULL;
+    nn_state *state = kb_alloc_zeroed(1, sizeof *state);
+    if (!state)
+        return kb_error_nomem();
+    state->ctx = ctx;
+    rt_set_layer(ctx, RT_LAYER_NN, &hooks, state);
+    *out = state;
+    return NULL;
+}
+
+kb_error *nn_get_kernel(kb_context *ctx, const kb_kernel *kernel, const void *numbers, size_t bytes,
+                        const kb_kernel **planned)
+{
+    nn_state *state;
+    KB_TRY(nn_get_state(ctx, &state));
+    nn_plan *plan = state->plans;
+    while (plan && (plan->kernel.run != kernel->run || plan->bytes != bytes ||
+                    memcmp(plan->numbers, numbers, bytes) != 0))
+        plan = plan->next;
+    if (!plan) {
+        plan = kb_alloc_array(1, sizeof *plan + bytes);
+        if (!plan)
+            return kb_error_nomem();
+        memcpy(plan->numbers, numbers, bytes);
+        plan->bytes = bytes;
+        plan->kernel = *kernel;
+        plan->kernel.user = plan->numbers;
+        plan->next = state->plans;
+        state->plans = plan;
+    }
+    *planned = &plan->kernel;
+    return NULL;
+}

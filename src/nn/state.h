@@ -1,0 +1,48 @@
+/*
+ * state.h: what nn keeps in a context: plans of kernels, and tensors that they need on each device.
+ * Private to nn.
+ *
+ * A plan is what a kernel reads with tl_user(): numbers that follow from the shapes and layouts of
+ * a call. Kernels under way and recorded graphs read it, so it lives as long as the context; a call
+ * like an earlier one uses the same plan and allocates nothing.
+ */
+#ifndef KB_NN_STATE_H
+#define KB_NN_STATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kernbench/kernbench.h>
+#include <kernbench/tl.h>
+
+#include "base/base.h"
+#include "rt/rt.h"
+#include "tp/tp.h"
+
+typedef struct nn_plan nn_plan;
+
+/* Frequencies of a rotation on a device: see rope.h. */
+typedef struct nn_frequencies {
+    struct nn_frequencies *next;
+    uint32_t sip, pairs;
+    kb_tensor tensor;
+    float numbers[];
+} nn_frequencies;
+
+typedef struct nn_state {
+    kb_context *ctx;
+    nn_plan *plans;
+    nn_frequencies *frequencies;
+} nn_state;
+
+/* Made at the first call that needs it. */
+KB_MUST_USE kb_error *nn_get_state(kb_context *ctx, nn_state **state);
+
+/*
+ * The kernel with a plan as its user: a copy of the `bytes` of `plan`, made when there is none like
+ * it yet. Plans are compared byte by byte: they have only numbers, and padding of 0.
+ */
+KB_MUST_USE kb_error *nn_get_kernel(kb_context *ctx, const kb_kernel *kernel, const void *plan,
+                                    size_t bytes, const kb_kernel **planned);
+
+#endif
