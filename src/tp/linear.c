@@ -67,7 +67,7 @@ static kb_error *make_weight(kb_context *ctx, const kb_tp_linear_spec *spec, tp_
     bool is_column = layer->kind == TP_COLUMN;
     kb_policy w, x, out;
     tp_best_layout(ctx, spec->batch > 0 ? spec->batch : DEFAULT_BATCH, layer->rows, layer->columns,
-                   layer->dtype, &w, &x, &out);
+                   layer->dtype, false, &w, &x, &out);
     const kb_tensor_spec tensor = {.name = layer->name,
                                    .dtype = layer->dtype,
                                    .shape = KB_SHAPE(layer->rows, layer->columns),

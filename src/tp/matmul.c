@@ -176,8 +176,11 @@ static kb_error *multiply_to_copies(kb_context *ctx, const tp_matmul_spec *spec)
     tp_matmul_spec to_single = *spec;
     to_single.out = spec->single;
     to_single.request = NULL;
-    const tp_relayout_spec copy = {
-        .name = "copy_output", .to = spec->out, .from = spec->single, .request = spec->request};
+    const tp_relayout_spec copy = {.name = "copy_output",
+                                   .to = spec->out,
+                                   .from = spec->single,
+                                   .stream = spec->stream,
+                                   .request = spec->request};
     KB_TRY(tp_matmul(ctx, &to_single));
     return tp_relayout(ctx, &copy);
 }
@@ -207,6 +210,9 @@ kb_error *tp_matmul(kb_context *ctx, const tp_matmul_spec *spec)
     kb_tensor everywhere;
     kb_queue_set queues;
     uint32_t sip;
+    if (spec->norm_gain.id != 0 || spec->gated || spec->residual.id != 0 || spec->x_by_cube ||
+        spec->out_by_cube)
+        return kb_error_new(KB_ERR_INPUT, "fused products are not supported yet");
     KB_TRY(plan_spec(ctx, spec, &state, &sip, &plan));
     if (plan->out.copies > 1)
         return spec->single.id != 0 ? multiply_to_copies(ctx, spec)
@@ -220,16 +226,17 @@ kb_error *tp_matmul(kb_context *ctx, const tp_matmul_spec *spec)
                            plan->has_bias ? kb_arg_tensor(spec->bias) : kb_arg_integer(0),
                            kb_arg_tensor(spec->out), kb_arg_tensor(everywhere)};
     const kb_launch_options options = {
-        .name = spec->name, .request = spec->request, .queues = queues};
+        .name = spec->name, .request = spec->request, .queues = queues, .stream = spec->stream};
     return kb_launch_args(ctx, &options, &plan->kernel, args, sizeof args / sizeof args[0]);
 }
 
-void tp_best_layout(kb_context *ctx, uint64_t m, uint64_t k, uint64_t n, kb_dtype dtype,
+void tp_best_layout(kb_context *ctx, uint64_t m, uint64_t k, uint64_t n, kb_dtype dtype, bool gated,
                     kb_policy *w, kb_policy *x, kb_policy *out)
 {
     const tp_pe_params pe = tp_get_pe_params(ctx);
     const tp_problem is = {
         .m = (int64_t)m, .k = (int64_t)k, .n = (int64_t)n, .x = dtype, .w = dtype};
+    (void)gated;
     tp_grid grid = tp_choose_grid(&pe, &is, 0, 0);
     *w = (kb_policy){.tiling = KB_TILED_ROW_MAJOR,
                      .tile_rows = (uint64_t)grid.k_size,

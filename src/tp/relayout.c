@@ -152,6 +152,7 @@ kb_error *tp_relayout(kb_context *ctx, const tp_relayout_spec *spec)
     KB_TRY(get_plan(state, &wanted, &plan));
     const kb_arg args[] = {kb_arg_tensor(spec->to), kb_arg_tensor(spec->from),
                            wanted.has_bias ? kb_arg_tensor(spec->bias) : kb_arg_integer(0)};
-    const kb_launch_options options = {.name = spec->name, .request = spec->request};
+    const kb_launch_options options = {
+        .name = spec->name, .request = spec->request, .stream = spec->stream};
     return kb_launch_args(ctx, &options, &plan->kernel, args, sizeof args / sizeof args[0]);
 }

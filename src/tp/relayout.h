@@ -19,6 +19,7 @@ typedef struct tp_relayout_spec {
     int64_t fold;                  /* 0, or: `from` has blocks of as many columns, which are side by
                                       side in `to` and one behind the other in `from` */
     kb_tensor bias;                /* (columns of `to`), added to each row; {0}: none */
+    kb_stream stream;              /* 0: the default stream */
     kb_request *request;           /* NULL: the call waits */
 } tp_relayout_spec;
 

@@ -47,7 +47,7 @@ static void check_product(kb_context *ctx, const product *p)
     kb_policy px = draw_policy(p->m, p->k), pw = draw_policy(p->k, p->n),
               po = draw_policy(p->m, p->n), pb = draw_policy(1, p->n);
     if (p->best)
-        tp_best_layout(ctx, p->m, p->k, p->n, p->x, &pw, &px, &po);
+        tp_best_layout(ctx, p->m, p->k, p->n, p->x, false, &pw, &px, &po);
     const tp_matmul_spec spec = {
         .x = make_tensor(ctx, "x", p->x, KB_SHAPE(p->m, p->k), &px, x),
         .w = make_tensor(ctx, "w", p->w, KB_SHAPE(p->k, p->n), &pw, w),

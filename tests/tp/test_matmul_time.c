@@ -16,7 +16,7 @@ static kb_time time_product(kb_context *ctx, uint64_t m, uint64_t k, uint64_t n,
     kb_request request;
     kb_launch_result result;
     size_t count;
-    tp_best_layout(ctx, m, k, n, KB_BF16, &pw, &px, &po);
+    tp_best_layout(ctx, m, k, n, KB_BF16, false, &pw, &px, &po);
     if (x.id == 0)
         x = make_tensor(ctx, "x", KB_BF16, KB_SHAPE(m, k), &px, NULL);
     *out = make_tensor(ctx, "out", KB_BF16, KB_SHAPE(m, n), &po, NULL);
