@@ -64,7 +64,8 @@ static tp_matched_ranks *find_ranks(tp_state *state, uint32_t sip, uint32_t coun
 static bool same_product(const tp_matmul_plan *a, const tp_matmul_plan *b)
 {
     return a->is.m == b->is.m && a->is.k == b->is.k && a->is.n == b->is.n && a->is.x == b->is.x &&
-           a->chunks == b->chunks && memcmp(&a->grid, &b->grid, sizeof a->grid) == 0;
+           a->is.gated == b->is.gated && a->chunks == b->chunks &&
+           memcmp(&a->grid, &b->grid, sizeof a->grid) == 0;
 }
 
 static kb_error *refuse(const tp_matmul_plan *plan, const tp_matmul_plan *first)

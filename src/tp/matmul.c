@@ -36,11 +36,19 @@ static void find_kept_grid(const tp_pe_params *pe, const tp_view *w, int64_t *k,
     }
 }
 
+static bool same_view(bool is_used, const tp_view *a, const tp_view *b)
+{
+    return !is_used || memcmp(a, b, sizeof *a) == 0;
+}
+
 static bool same_plan(const tp_matmul_plan *a, const tp_matmul_plan *b)
 {
-    return memcmp(&a->x, &b->x, sizeof a->x) == 0 && memcmp(&a->w, &b->w, sizeof a->w) == 0 &&
-           memcmp(&a->out, &b->out, sizeof a->out) == 0 && a->has_bias == b->has_bias &&
-           (!a->has_bias || memcmp(&a->bias, &b->bias, sizeof a->bias) == 0) &&
+    return same_view(true, &a->x, &b->x) && same_view(true, &a->w, &b->w) &&
+           same_view(true, &a->out, &b->out) && a->has_bias == b->has_bias &&
+           same_view(a->has_bias, &a->bias, &b->bias) && a->has_gain == b->has_gain &&
+           same_view(a->has_gain, &a->gain, &b->gain) && a->eps == b->eps &&
+           a->has_residual == b->has_residual &&
+           same_view(a->has_residual, &a->residual, &b->residual) && a->is.gated == b->is.gated &&
            a->x_column == b->x_column && a->rank == b->rank && a->ranks == b->ranks &&
            a->chunks == b->chunks && a->sum_dtype == b->sum_dtype;
 }
@@ -52,7 +60,9 @@ static void make_plan(kb_context *ctx, tp_matmul_plan *plan)
                             .k = plan->w.rows,
                             .n = plan->w.columns,
                             .x = plan->x.dtype,
-                            .w = plan->w.dtype};
+                            .w = plan->w.dtype,
+                            .gated = plan->is.gated,
+                            .norm = plan->has_gain};
     plan->pe = tp_get_pe_params(ctx);
     find_kept_grid(&plan->pe, &plan->w, &kept_k, &kept_n);
     plan->grid = tp_choose_grid(&plan->pe, &plan->is, kept_k, kept_n);
@@ -81,41 +91,99 @@ static kb_error *get_plan(tp_state *state, const tp_matmul_plan *wanted, tp_matm
 
 /* ---- Arguments ---- */
 
-static kb_error *view_operand(kb_context *ctx, const char *what, kb_tensor tensor, uint32_t *sip,
-                              tp_view *view)
+/* The tensors of a call are viewed one after the other, and are all on one device. */
+typedef struct operand {
+    const char *what;
+    kb_tensor tensor;
+    bool by_cube;
+    tp_view *view;
+    bool *is_there; /* NULL: it has to be */
+} operand;
+
+static kb_error *view_operand(kb_context *ctx, const operand *is, uint32_t *sip)
 {
     uint32_t on;
-    kb_error *err = tp_view_make(ctx, tensor, view);
+    if (is->is_there)
+        *is->is_there = is->tensor.id != 0;
+    if (is->is_there && is->tensor.id == 0)
+        return NULL;
+    kb_error *err = is->by_cube ? tp_view_make_by_cube(ctx, is->tensor, is->view)
+                                : tp_view_make(ctx, is->tensor, is->view);
     if (err)
-        return kb_error_wrap(err, "%s", what);
-    KB_TRY(kb_tensor_device(ctx, tensor, &on));
+        return kb_error_wrap(err, "%s", is->what);
+    KB_TRY(kb_tensor_device(ctx, is->tensor, &on));
     if (*sip != TOPO_NONE && *sip != on)
         return kb_error_new(KB_ERR_INPUT,
                             "%s is on sip%" PRIu32 " and x on sip%" PRIu32
                             ": a matrix product needs all tensors on one device",
-                            what, on, *sip);
+                            is->what, on, *sip);
     *sip = on;
+    return NULL;
+}
+
+static kb_error *check_vector(const char *what, const tp_view *view, int64_t columns)
+{
+    if (view->rows != 1 || view->columns != columns)
+        return kb_error_new(KB_ERR_INPUT,
+                            "the %s is (%" PRId64 ", %" PRId64 "): expected (%" PRId64 ",)", what,
+                            view->rows, view->columns, columns);
     return NULL;
 }
 
 static kb_error *check_shapes(const tp_matmul_plan *p, int64_t x_columns)
 {
-    if (x_columns != p->w.rows || p->x_column + x_columns > p->x.columns ||
-        p->out.rows != p->x.rows || p->out.columns != p->w.columns)
+    if (p->is.gated && p->w.columns % 2 != 0)
         return kb_error_new(KB_ERR_INPUT,
-                            "shapes do not match: x (%" PRId64 ", %" PRId64 ") * w (%" PRId64
+                            "gated: w has %" PRId64 " columns, which are not pairs (gate, up)",
+                            p->w.columns);
+    if (x_columns != p->w.rows || p->x_column + x_columns > p->x.columns ||
+        p->out.rows != p->x.rows || p->out.columns != p->w.columns / (p->is.gated ? 2 : 1))
+        return kb_error_new(KB_ERR_INPUT,
+                            "shapes do not match: %sx (%" PRId64 ", %" PRId64 ") * w (%" PRId64
                             ", %" PRId64 ") = out (%" PRId64 ", %" PRId64 ")",
-                            p->x.rows, x_columns, p->w.rows, p->w.columns, p->out.rows,
-                            p->out.columns);
+                            p->is.gated ? "gated " : "", p->x.rows, x_columns, p->w.rows,
+                            p->w.columns, p->out.rows, p->out.columns);
     if (p->x.rows == 0 || x_columns == 0 || p->w.columns == 0)
         return kb_error_new(KB_ERR_INPUT,
                             "empty matrix: x (%" PRId64 ", %" PRId64 ") * w (%" PRId64 ", %" PRId64
                             ")",
                             p->x.rows, x_columns, p->w.rows, p->w.columns);
-    if (p->has_bias && (p->bias.rows != 1 || p->bias.columns != p->out.columns))
+    if (p->has_bias)
+        KB_TRY(check_vector("bias", &p->bias, p->w.columns));
+    if (p->has_gain)
+        KB_TRY(check_vector("gain of the norm", &p->gain, p->w.rows));
+    if (p->has_residual &&
+        (p->residual.rows != p->out.rows || p->residual.columns != p->out.columns))
         return kb_error_new(KB_ERR_INPUT,
-                            "the bias is (%" PRId64 ", %" PRId64 "): expected (%" PRId64 ",)",
-                            p->bias.rows, p->bias.columns, p->out.columns);
+                            "the residual is (%" PRId64 ", %" PRId64 "): expected (%" PRId64
+                            ", %" PRId64 ")",
+                            p->residual.rows, p->residual.columns, p->out.rows, p->out.columns);
+    return NULL;
+}
+
+static bool is_integer(kb_dtype dtype)
+{
+    return dtype == KB_I8 || dtype == KB_I32;
+}
+
+static kb_error *check_fused(const tp_matmul_plan *p)
+{
+    bool integers = tp_sum_dtype(p->x.dtype, p->w.dtype) == KB_I32;
+    if ((p->has_gain || p->is.gated) && (integers || is_integer(p->x.dtype)))
+        return kb_error_new(KB_ERR_INPUT, "%s: x is %s: expected a floating-point dtype",
+                            p->has_gain ? "norm" : "gated", kb_dtype_name(p->x.dtype));
+    if (p->has_gain && is_integer(p->gain.dtype))
+        return kb_error_new(KB_ERR_INPUT, "norm: the gain is %s: expected a floating-point dtype",
+                            kb_dtype_name(p->gain.dtype));
+    if (p->has_residual && is_integer(p->residual.dtype) != integers)
+        return kb_error_new(KB_ERR_INPUT, "the residual is %s, but sums are %s",
+                            kb_dtype_name(p->residual.dtype),
+                            integers ? kb_dtype_name(KB_I32) : kb_dtype_name(KB_F32));
+    if (p->has_gain && !(p->eps >= 0))
+        return kb_error_new(KB_ERR_INPUT, "norm: eps is %g: expected at least 0", p->eps);
+    if (p->has_gain && (p->ranks > 1 || p->x.columns != p->w.rows))
+        return kb_error_new(KB_ERR_INPUT, "norm: needs whole rows of x: without sums over ranks, "
+                                          "and with all columns of x");
     return NULL;
 }
 
@@ -124,14 +192,20 @@ static kb_error *plan_spec(kb_context *ctx, const tp_matmul_spec *spec, tp_state
 {
     tp_matmul_plan wanted;
     memset(&wanted, 0, sizeof wanted);
+    const operand operands[] = {
+        {"x", spec->x, spec->x_by_cube, &wanted.x, NULL},
+        {"w", spec->w, false, &wanted.w, NULL},
+        {"out", spec->out, spec->out_by_cube, &wanted.out, NULL},
+        {"bias", spec->bias, false, &wanted.bias, &wanted.has_bias},
+        {"gain", spec->norm_gain, false, &wanted.gain, &wanted.has_gain},
+        {"residual", spec->residual, spec->out_by_cube, &wanted.residual, &wanted.has_residual},
+    };
     *sip = TOPO_NONE;
     KB_TRY(tp_get_state(ctx, state));
-    KB_TRY(view_operand(ctx, "x", spec->x, sip, &wanted.x));
-    KB_TRY(view_operand(ctx, "w", spec->w, sip, &wanted.w));
-    KB_TRY(view_operand(ctx, "out", spec->out, sip, &wanted.out));
-    wanted.has_bias = spec->bias.id != 0;
-    if (wanted.has_bias)
-        KB_TRY(view_operand(ctx, "bias", spec->bias, sip, &wanted.bias));
+    for (size_t i = 0; i < sizeof operands / sizeof operands[0]; i++)
+        KB_TRY(view_operand(ctx, &operands[i], sip));
+    wanted.is.gated = spec->gated;
+    wanted.eps = wanted.has_gain ? spec->norm_eps : 0;
     wanted.x_column = spec->x_column;
     wanted.ranks = spec->ranks > 1 ? spec->ranks : 1;
     if (wanted.ranks > 1) {
@@ -140,6 +214,7 @@ static kb_error *plan_spec(kb_context *ctx, const tp_matmul_spec *spec, tp_state
         wanted.sum_dtype = spec->sum_dtype;
     }
     KB_TRY(check_shapes(&wanted, spec->x_columns > 0 ? spec->x_columns : wanted.x.columns));
+    KB_TRY(check_fused(&wanted));
     return get_plan(*state, &wanted, plan);
 }
 
@@ -203,6 +278,11 @@ static kb_error *multiply_by_temporary(kb_context *ctx, const tp_matmul_spec *sp
     return err;
 }
 
+static kb_arg optional_arg(kb_tensor tensor)
+{
+    return tensor.id != 0 ? kb_arg_tensor(tensor) : kb_arg_integer(0);
+}
+
 kb_error *tp_matmul(kb_context *ctx, const tp_matmul_spec *spec)
 {
     tp_state *state;
@@ -210,9 +290,6 @@ kb_error *tp_matmul(kb_context *ctx, const tp_matmul_spec *spec)
     kb_tensor everywhere;
     kb_queue_set queues;
     uint32_t sip;
-    if (spec->norm_gain.id != 0 || spec->gated || spec->residual.id != 0 || spec->x_by_cube ||
-        spec->out_by_cube)
-        return kb_error_new(KB_ERR_INPUT, "fused products are not supported yet");
     KB_TRY(plan_spec(ctx, spec, &state, &sip, &plan));
     if (plan->out.copies > 1)
         return spec->single.id != 0 ? multiply_to_copies(ctx, spec)
@@ -222,9 +299,10 @@ kb_error *tp_matmul(kb_context *ctx, const tp_matmul_spec *spec)
                       &queues));
     if (plan->ranks > 1)
         KB_TRY(tp_match_ranks(state, sip, plan));
-    const kb_arg args[] = {kb_arg_tensor(spec->x), kb_arg_tensor(spec->w),
-                           plan->has_bias ? kb_arg_tensor(spec->bias) : kb_arg_integer(0),
-                           kb_arg_tensor(spec->out), kb_arg_tensor(everywhere)};
+    const kb_arg args[] = {kb_arg_tensor(spec->x),       kb_arg_tensor(spec->w),
+                           optional_arg(spec->bias),     optional_arg(spec->norm_gain),
+                           optional_arg(spec->residual), kb_arg_tensor(spec->out),
+                           kb_arg_tensor(everywhere)};
     const kb_launch_options options = {
         .name = spec->name, .request = spec->request, .queues = queues, .stream = spec->stream};
     return kb_launch_args(ctx, &options, &plan->kernel, args, sizeof args / sizeof args[0]);
@@ -235,8 +313,7 @@ void tp_best_layout(kb_context *ctx, uint64_t m, uint64_t k, uint64_t n, kb_dtyp
 {
     const tp_pe_params pe = tp_get_pe_params(ctx);
     const tp_problem is = {
-        .m = (int64_t)m, .k = (int64_t)k, .n = (int64_t)n, .x = dtype, .w = dtype};
-    (void)gated;
+        .m = (int64_t)m, .k = (int64_t)k, .n = (int64_t)n, .x = dtype, .w = dtype, .gated = gated};
     tp_grid grid = tp_choose_grid(&pe, &is, 0, 0);
     *w = (kb_policy){.tiling = KB_TILED_ROW_MAJOR,
                      .tile_rows = (uint64_t)grid.k_size,

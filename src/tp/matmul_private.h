@@ -1,6 +1,11 @@
 /*
- * matmul_private.h: what the kernel of matrix products (matmul_kernel.c) shares with its sums over
- * ranks (rank_sums.c).
+ * matmul_private.h: what the files of the kernel of matrix products share.
+ *
+ *     matmul_kernel.c  a PE's part: x, weights, products, in which order
+ *     norm.c           the RMSNorm of x
+ *     team_sums.c      partial sums of the members of a team
+ *     rank_sums.c      sums over ranks
+ *     part.c           bias, gate, residual and rounding of what is complete
  */
 #ifndef KB_TP_MATMUL_PRIVATE_H
 #define KB_TP_MATMUL_PRIVATE_H
@@ -10,26 +15,41 @@
 /* A PE in its team, and what it has to do. */
 typedef struct member {
     const tp_matmul_plan *plan;
-    tl_ptr x, w, bias, out;
-    int64_t index, team;         /* which member, and of which rectangle */
-    tp_rect rect;                /* of out: the team's */
-    int64_t depth, depths;       /* of k */
-    tl_tensor xs[TP_MAX_CHUNKS]; /* of x, by chunks of k; 0: not loaded */
+    tl_ptr x, w, bias, gain, residual, out;
+    int64_t index, team;                      /* which member, and of which rectangle */
+    tp_rect rect;                             /* of out, counted in columns of w: the team's */
+    int64_t depth, depths;                    /* of k */
+    tl_tensor xs[TP_MAX_SUBS][TP_MAX_CHUNKS]; /* of x, by chunks of k; 0: not loaded */
+    tl_tensor ws[TP_MAX_CHUNKS];     /* of the weights of a strip that several groups use */
+    tl_tensor gains[TP_MAX_CHUNKS];  /* of the norm */
+    tl_tensor squares, last_squares; /* of the block's rows: see norm.c */
 } member;
 
 /* A group of strips: the sums of this member. */
 typedef struct group {
-    tp_rect rect;  /* of out */
-    int64_t first; /* strip of the rectangle */
-    int64_t count; /* 0: there is none */
+    tp_rect rect;    /* of out, in columns of w */
+    int64_t first;   /* strip of the rectangle */
+    int64_t count;   /* 0: there is none */
+    int64_t sub;     /* which part of the block's rows */
+    int64_t turn;    /* counts strips: members take turns */
+    bool is_new_x;   /* the first group of these rows */
+    bool is_last_x;  /* the last group of the block */
+    bool is_last_w;  /* the last group of these columns */
+    tl_tensor scale; /* 1 / rms of the rows, if there is a norm */
     tl_tensor sums[TP_MAX_STRIPS];
     tl_tensor odd; /* sums of odd chunks, if they were made apart */
 } group;
 
+/* What is added to a part of the product. */
+typedef struct part_operands {
+    tl_tensor bias, residual; /* 0: none */
+} part_operands;
+
 /* A part of the product that is complete on this rank, on its way to the sum over ranks. */
 typedef struct rank_piece {
-    tp_rect at;                      /* of out */
+    tp_rect at;                      /* of out, in columns of w */
     tl_tensor own;                   /* this rank's */
+    part_operands operands;          /* of this rank's share */
     tl_tensor others[TP_MAX_RANKS];  /* what other ranks have of this rank's share */
     tl_tensor results[TP_MAX_RANKS]; /* sums, by the rank that makes them */
 } rank_piece;
@@ -50,9 +70,40 @@ static inline kb_dtype tp_member_sum_dtype(const member *me)
     return tp_sum_dtype(me->plan->is.x, me->plan->is.w);
 }
 
-/* Adds the bias and rounds to the dtype of out. Uses up the sum, which has this dtype. */
-tl_tensor tp_finish_sum(tl_context *tl, const member *me, const tp_rect *at, tl_tensor sum,
-                        kb_dtype dtype);
+/* ---- norm.c ---- */
+
+/* x of a chunk times the gain. Uses up x. If these rows are new, notes their squares. */
+tl_tensor tp_apply_gain(tl_context *tl, member *me, int64_t chunk, tl_tensor x, bool is_new);
+
+/* 1 / rms of the rows whose squares were noted, from the squares of all members. */
+tl_tensor tp_exchange_squares(tl_context *tl, member *me, int64_t rows);
+
+/* ---- part.c ---- */
+
+/* Loads what is added to a part: early, so that it is there when the sum is. */
+part_operands tp_load_operands(tl_context *tl, const member *me, const tp_rect *at);
+
+/* Adds bias and residual, applies the gate and rounds to the dtype of out. Uses up the sum, which
+ * has this dtype, and the operands. */
+tl_tensor tp_finish_part(tl_context *tl, const member *me, tl_tensor sum, kb_dtype dtype,
+                         const tp_rect *at, part_operands *operands);
+
+/* Stores a part that is finished, and frees it. */
+void tp_store_part(tl_context *tl, const member *me, const tp_rect *at, tl_tensor value);
+
+/* Where a part is in out: with a gate, each pair of columns is one. */
+tp_rect tp_out_rect(const member *me, const tp_rect *at);
+
+/* ---- team_sums.c ---- */
+
+/* Columns of one strip of a group. */
+tp_rect tp_strip_of(const member *me, const group *g, int64_t strip);
+
+/* Exchanges the sums of the group in the team, and stores what is this member's, or hands it to the
+ * sums over ranks. Then the group is empty. */
+void tp_finish_group(tl_context *tl, const member *me, group *g, rank_batch *batch);
+
+/* ---- rank_sums.c ---- */
 
 /* Takes each group one stage further. False if there is none left. */
 bool tp_advance_rank_sums(tl_context *tl, const member *me, rank_sums *sums);

@@ -116,12 +116,19 @@ static double cost_ns(const tp_pe_params *pe, const tp_problem *is, const tp_gri
     return slowest + exposed_share * arriving + exchange_ns(pe, g);
 }
 
+/* Columns that stay together. */
+static int64_t column_unit(const tp_problem *is)
+{
+    return is->gated ? 2 : 1;
+}
+
 /* The grid with these numbers of parts, or fewer where rounding leaves some empty. */
 static tp_grid make_grid(const tp_problem *is, int64_t m_parts, int64_t n_parts, int64_t team)
 {
+    int64_t unit = column_unit(is), units = is->n / unit;
     tp_grid g = {
         .m_size = tl_cdiv(is->m, min_of(m_parts, is->m)),
-        .n_size = tl_cdiv(is->n, min_of(n_parts, is->n)),
+        .n_size = tl_cdiv(units, min_of(n_parts, units)) * unit,
         .k_size = tl_cdiv(is->k, min_of(team, is->k)),
     };
     g.m_parts = tl_cdiv(is->m, g.m_size);
@@ -135,7 +142,8 @@ tp_grid tp_choose_grid(const tp_pe_params *pe, const tp_problem *is, int64_t kep
     int64_t all = pe->cubes * pe->pes;
     int64_t kept_team = kept_k > 0 ? tl_cdiv(is->k, kept_k) : 0;
     int64_t kept_parts = kept_n > 0 ? tl_cdiv(is->n, kept_n) : 0;
-    bool keeps = kept_team > 0 && kept_team <= TP_MAX_TEAM && kept_team * kept_parts <= all;
+    bool keeps = kept_team > 0 && kept_team <= TP_MAX_TEAM && kept_team * kept_parts <= all &&
+                 kept_n % column_unit(is) == 0;
     tp_grid best = {0};
     double best_ns = 0;
     for (int64_t team = 1; team <= min_of(all, TP_MAX_TEAM); team++)
@@ -167,30 +175,54 @@ enum {
     BLOCK_ROWS = 256,
 };
 
+/* The columns of an array, or the smallest multiple that has whole pairs. */
+static int64_t strip_unit(const tp_pe_params *pe, const tp_problem *is)
+{
+    return pe->array_columns * (pe->array_columns % column_unit(is) == 0 ? 1 : 2);
+}
+
+/* A quarter of the TCM is for x, a sixteenth for one piece of the weights. */
+static void fit_pieces(const tp_pe_params *pe, const tp_problem *is, const tp_grid *grid,
+                       tp_steps *s)
+{
+    const int64_t unit = strip_unit(pe, is), w_bytes = (int64_t)kb_dtype_bytes(is->w);
+    while (s->strip > unit && s->chunk * s->strip * w_bytes > pe->tcm_bytes / 16)
+        s->strip -= unit;
+    while (s->chunk > pe->array_rows && s->chunk * s->strip * w_bytes > pe->tcm_bytes / 16)
+        s->chunk -= pe->array_rows;
+    s->chunk = max_of(s->chunk, round_up(tl_cdiv(grid->k_size, TP_MAX_CHUNKS), pe->array_rows));
+}
+
+/* An eighth is for the sums of one group; less if they go to other ranks, as several groups are on
+ * their way then. The rest is for pieces on their way and for receive slots. A norm has x in f32
+ * for a time. */
+static void fit_sums(const tp_pe_params *pe, const tp_problem *is, tp_steps *s)
+{
+    const int64_t x_bytes = is->norm ? 4 : (int64_t)kb_dtype_bytes(is->x);
+    const int64_t room = pe->tcm_bytes / (s->chunks > 0 ? 32 : 8);
+    while (s->chunks > 0 && s->strips > 1 && s->block * s->strip * s->strips * 4 > room)
+        s->strips--;
+    while (s->block > 1 && s->block * s->strip * s->strips * 4 > room)
+        s->block = tl_cdiv(s->block, 2);
+    while (s->block > 1 && s->block * s->chunk * x_bytes > pe->tcm_bytes / 16)
+        s->block = tl_cdiv(s->block, 2);
+}
+
 tp_steps tp_choose_steps(const tp_pe_params *pe, const tp_problem *is, const tp_grid *grid,
                          int64_t chunks)
 {
-    const int64_t x_bytes = (int64_t)kb_dtype_bytes(is->x),
-                  w_bytes = (int64_t)kb_dtype_bytes(is->w);
+    const int64_t unit = strip_unit(pe, is);
     tp_steps s = {.block = min_of(grid->m_size, BLOCK_ROWS),
                   .chunk = (chunks > 0 ? LONG_CHUNK : CHUNK_ROWS) * pe->array_rows,
-                  .strip = STRIP_COLUMNS * pe->array_columns,
+                  .strip = STRIP_COLUMNS * unit,
                   .strips = TP_MAX_STRIPS,
                   .chunks = chunks};
-    while (s.strip > pe->array_columns && tl_cdiv(grid->n_size, s.strip) < chunks)
-        s.strip -= pe->array_columns;
-    /* A quarter of the TCM is for x, a sixteenth for one piece of the weights, an eighth for sums
-     * of one group. The rest is for pieces on their way and for receive slots. */
-    while (s.strip > pe->array_columns && s.chunk * s.strip * w_bytes > pe->tcm_bytes / 16)
-        s.strip -= pe->array_columns;
-    while (s.chunk > pe->array_rows && s.chunk * s.strip * w_bytes > pe->tcm_bytes / 16)
-        s.chunk -= pe->array_rows;
-    s.chunk = max_of(s.chunk, round_up(tl_cdiv(grid->k_size, TP_MAX_CHUNKS), pe->array_rows));
-    while (s.block > 1 && s.block * s.strip * s.strips * 4 > pe->tcm_bytes / 8)
-        s.block = tl_cdiv(s.block, 2);
-    while (s.block > 1 && s.block * s.chunk * x_bytes > pe->tcm_bytes / 16)
-        s.block = tl_cdiv(s.block, 2);
+    while (s.strip > unit && tl_cdiv(grid->n_size, s.strip) < chunks)
+        s.strip -= unit;
+    fit_pieces(pe, is, grid, &s);
+    fit_sums(pe, is, &s);
     s.block = tl_cdiv(grid->m_size, tl_cdiv(grid->m_size, s.block)); /* equal blocks */
-    s.keeps_x = s.block * grid->k_size * x_bytes <= pe->tcm_bytes / 4;
+    s.sub = s.block;
+    s.keeps_x = s.block * grid->k_size * (int64_t)kb_dtype_bytes(is->x) <= pe->tcm_bytes / 4;
     return s;
 }

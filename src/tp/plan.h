@@ -39,6 +39,8 @@ tp_pe_params tp_get_pe_params(kb_context *ctx);
 typedef struct tp_problem {
     int64_t m, k, n; /* at least 1 */
     kb_dtype x, w;
+    bool gated; /* columns are cut between pairs only */
+    bool norm;  /* x is normalised on its way */
 } tp_problem;
 
 /* Who makes what. Sizes are of the largest part. */
@@ -50,6 +52,8 @@ typedef struct tp_grid {
 /* How a member goes through its part. */
 typedef struct tp_steps {
     int64_t block;  /* rows at a time */
+    int64_t sub;    /* rows of a group: all of the block, or a part of it if sums go to other ranks.
+                       Groups of the same columns then follow each other, and share the weights */
     int64_t chunk;  /* of k, a multiple of the array's rows */
     int64_t strip;  /* columns, a multiple of the array's columns */
     int64_t strips; /* in a group, at most */
@@ -61,6 +65,7 @@ enum {
     TP_MAX_TEAM = 32,
     TP_MAX_CHUNKS = 256, /* of a member */
     TP_MAX_STRIPS = 8,   /* in a group */
+    TP_MAX_SUBS = 4,     /* of a block */
     TP_MAX_RANKS = 16,   /* that a kernel adds up sums of */
 };
 
@@ -71,7 +76,7 @@ enum {
 tp_grid tp_choose_grid(const tp_pe_params *pe, const tp_problem *is, int64_t kept_k,
                        int64_t kept_n);
 
-/* `chunks`: groups for sums over ranks, 0 if there are none. */
+/* `chunks`: groups of columns for sums over ranks, 0 if there are none. */
 tp_steps tp_choose_steps(const tp_pe_params *pe, const tp_problem *is, const tp_grid *grid,
                          int64_t chunks);
 

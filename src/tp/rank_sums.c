@@ -38,8 +38,9 @@ static tp_rect share_of(const member *me, const tp_rect *at, int64_t rank)
         share.row += tl_part_begin(at->rows, ranks, rank);
         share.rows = tl_part_size(at->rows, ranks, rank);
     } else {
-        share.column += tl_part_begin(at->columns, ranks, rank);
-        share.columns = tl_part_size(at->columns, ranks, rank);
+        int64_t unit = me->plan->is.gated ? 2 : 1; /* pairs stay together */
+        share.column += tl_part_begin(at->columns / unit, ranks, rank) * unit;
+        share.columns = tl_part_size(at->columns / unit, ranks, rank) * unit;
     }
     return share;
 }
@@ -69,7 +70,10 @@ static int64_t peer_at(const member *me, int64_t step)
 static void receive_shares(tl_context *tl, const member *me, rank_piece *piece)
 {
     tp_rect share = share_of(me, &piece->at, me->plan->rank);
-    for (int64_t step = 1; step < me->plan->ranks && !is_empty(&share); step++) {
+    if (is_empty(&share))
+        return;
+    piece->operands = tp_load_operands(tl, me, &share);
+    for (int64_t step = 1; step < me->plan->ranks; step++) {
         int64_t peer = peer_at(me, step);
         piece->others[peer] = tl_recv_async(tp_rank_name(peer), tl_shape(share.rows, share.columns),
                                             me->plan->sum_dtype);
@@ -95,32 +99,44 @@ static void receive_results(tl_context *tl, const member *me, rank_piece *piece)
 {
     for (int64_t step = 1; step < me->plan->ranks && !sums_everywhere(me); step++) {
         int64_t peer = peer_at(me, step);
-        tp_rect share = share_of(me, &piece->at, peer);
+        tp_rect share = share_of(me, &piece->at, peer), made = tp_out_rect(me, &share);
         if (!is_empty(&share))
             piece->results[peer] = tl_recv_async(
-                tp_rank_name(peer), tl_shape(share.rows, share.columns), me->plan->out.dtype);
+                tp_rank_name(peer), tl_shape(made.rows, made.columns), me->plan->out.dtype);
     }
 }
 
-/* This rank's share of all ranks, added up and rounded as a collective would. */
-static tl_tensor reduce_share(tl_context *tl, const member *me, const rank_piece *piece,
-                              const tp_rect *share)
+/* Adds the next rank's share to the sum. Uses up both; f8 is added in f32, i8 in i32. */
+static tl_tensor add_rank(tl_context *tl, const member *me, tl_tensor sum, tl_tensor next)
 {
     kb_dtype wire = me->plan->sum_dtype, wide = tp_member_sum_dtype(me);
-    tl_tensor sum = {0};
-    for (int64_t rank = 0; rank < me->plan->ranks; rank++) {
-        tl_tensor next = rank == me->plan->rank ? own_share(tl, piece, share) : piece->others[rank];
+    if (wire != KB_F16 && wire != KB_BF16)
         next = tp_cast(tl, next, wire, wide);
-        if (sum.id != 0) {
-            tl_tensor more = tl_add(sum, next);
-            tl_free(sum);
-            tl_free(next);
-            next = more;
-        }
-        sum = next;
+    if (sum.id == 0)
+        return tp_cast(tl, next, wire == KB_F16 || wire == KB_BF16 ? wire : wide, wide);
+    tl_tensor both = tl_add(sum, next);
+    tl_free(sum);
+    tl_free(next);
+    return both;
+}
+
+/* This rank's share of all ranks, added up. A plain sum is rounded to the dtype of its parts first,
+ * as a collective would. */
+static tl_tensor reduce_share(tl_context *tl, const member *me, rank_piece *piece,
+                              const tp_rect *share)
+{
+    const tp_matmul_plan *plan = me->plan;
+    kb_dtype dtype = tp_member_sum_dtype(me);
+    tl_tensor sum = {0};
+    for (int64_t rank = 0; rank < plan->ranks; rank++) {
+        bool is_own = rank == plan->rank;
+        sum = add_rank(tl, me, sum, is_own ? own_share(tl, piece, share) : piece->others[rank]);
     }
-    sum = tp_cast(tl, sum, wide, wire);
-    return tp_finish_sum(tl, me, share, sum, wire);
+    if (!plan->is.gated && !plan->has_residual) {
+        sum = tp_cast(tl, sum, dtype, plan->sum_dtype);
+        dtype = plan->sum_dtype;
+    }
+    return tp_finish_part(tl, me, sum, dtype, share, &piece->operands);
 }
 
 static void send_result(tl_context *tl, const member *me, rank_piece *piece)
@@ -142,8 +158,7 @@ static void store_results(tl_context *tl, const member *me, const rank_piece *pi
         tp_rect share = share_of(me, &piece->at, rank);
         if (piece->results[rank].id == 0)
             continue;
-        tp_store(tl, &me->plan->out, me->out, share, piece->results[rank]);
-        tl_free(piece->results[rank]);
+        tp_store_part(tl, me, &share, piece->results[rank]);
     }
     tl_free(piece->own);
 }

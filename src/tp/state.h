@@ -8,7 +8,7 @@
  *     cross_entropy.c  the loss of logits that are cut by columns
  *     regions.c        between replicated tensors and those that are cut by columns
  *     matmul.c         a matrix product of a device: host
- *     matmul_kernel.c  the same in its PEs, and rank_sums.c: sums over ranks in the same kernel
+ *     matmul_kernel.c  the same in its PEs; matmul_private.h lists the files around it
  *     match.c          compares what the ranks multiply
  *     plan.c           who computes what, in which steps
  *     relayout.c       copies between layouts
@@ -36,8 +36,9 @@
 typedef struct tp_matmul_plan {
     struct tp_matmul_plan *next;
     kb_kernel kernel; /* whose user is this plan */
-    tp_view x, w, bias, out;
-    bool has_bias;
+    tp_view x, w, bias, gain, residual, out;
+    bool has_bias, has_gain, has_residual;
+    double eps; /* of the norm */
     tp_problem is;
     tp_pe_params pe;
     tp_grid grid;

@@ -1,0 +1,92 @@
+/*
+ * part.c: what becomes of a part of a product when its sum is complete: bias, gate, residual,
+ * rounding, and the store. All of it is made in the dtype of sums.
+ */
+#include "matmul_private.h"
+
+tp_rect tp_out_rect(const member *me, const tp_rect *at)
+{
+    tp_rect out = *at;
+    if (me->plan->is.gated) {
+        out.column /= 2;
+        out.columns /= 2;
+    }
+    return out;
+}
+
+part_operands tp_load_operands(tl_context *tl, const member *me, const tp_rect *at)
+{
+    const tp_matmul_plan *plan = me->plan;
+    const tp_rect bias_at = {0, 1, at->column, at->columns};
+    part_operands operands = {0};
+    if (plan->has_bias)
+        operands.bias = tp_load(tl, &plan->bias, me->bias, bias_at);
+    if (plan->has_residual)
+        operands.residual = tp_load(tl, &plan->residual, me->residual, tp_out_rect(me, at));
+    return operands;
+}
+
+/* Whether the vector engine adds it to a sum of that dtype without a cast, and the sum keeps its
+ * dtype. */
+static bool adds_directly(kb_dtype dtype, kb_dtype sum)
+{
+    return sum == KB_I32 ? dtype == KB_I32 || dtype == KB_I8
+                         : dtype == KB_F32 || dtype == KB_F16 || dtype == KB_BF16;
+}
+
+/* Uses up both. */
+static tl_tensor add_operand(tl_context *tl, tl_tensor sum, kb_dtype sum_dtype, tl_tensor operand,
+                             kb_dtype dtype)
+{
+    if (!adds_directly(dtype, sum_dtype))
+        operand = tp_cast(tl, operand, dtype, sum_dtype);
+    tl_tensor both = tl_add(sum, operand);
+    tl_free(sum);
+    tl_free(operand);
+    return both;
+}
+
+/* silu(gate) * up of pairs of columns. Uses up the sum. */
+static tl_tensor apply_gate(tl_context *tl, tl_tensor sum, const tp_rect *at)
+{
+    tl_tensor pairs = tl_reshape(sum, tl_shape(at->rows, at->columns / 2, 2));
+    tl_tensor halves[2];
+    for (int i = 0; i < 2; i++) {
+        tl_tensor half = tl_slice(pairs, 2, i, i + 1);
+        halves[i] = tl_reshape(half, tl_shape(at->rows, at->columns / 2));
+        tl_free(half);
+    }
+    tl_free(pairs);
+    tl_free(sum);
+    tl_tensor gate = tl_silu(halves[0]);
+    tl_tensor result = tl_mul(gate, halves[1]);
+    tl_free(gate);
+    tl_free(halves[0]);
+    tl_free(halves[1]);
+    return result;
+}
+
+tl_tensor tp_finish_part(tl_context *tl, const member *me, tl_tensor sum, kb_dtype dtype,
+                         const tp_rect *at, part_operands *operands)
+{
+    const tp_matmul_plan *plan = me->plan;
+    const kb_dtype wide = tp_member_sum_dtype(me);
+    if (plan->has_bias || plan->has_residual || plan->is.gated) {
+        sum = tp_cast(tl, sum, dtype, wide);
+        dtype = wide;
+    }
+    if (plan->has_bias)
+        sum = add_operand(tl, sum, wide, operands->bias, plan->bias.dtype);
+    if (plan->is.gated)
+        sum = apply_gate(tl, sum, at);
+    if (plan->has_residual)
+        sum = add_operand(tl, sum, wide, operands->residual, plan->residual.dtype);
+    *operands = (part_operands){0};
+    return tp_cast(tl, sum, dtype, plan->out.dtype);
+}
+
+void tp_store_part(tl_context *tl, const member *me, const tp_rect *at, tl_tensor value)
+{
+    tp_store(tl, &me->plan->out, me->out, tp_out_rect(me, at), value);
+    tl_free(value);
+}
