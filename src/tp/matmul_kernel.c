@@ -7,6 +7,11 @@
  */
 #include "matmul_private.h"
 
+enum {
+    PAIR = 2,  /* strips in a group */
+    AHEAD = 3, /* pieces of the weights whose loads come before that of x */
+};
+
 static int64_t min_of(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -79,12 +84,16 @@ static bool shares_w(const member *me)
     return me->plan->steps.sub < me->plan->steps.block;
 }
 
-/* Weights of the rectangle, which is in this chunk of k. */
-static tl_tensor load_w(tl_context *tl, member *me, int64_t chunk, const tp_rect *at)
+/* Weights of a strip and a chunk of k. */
+static tl_tensor load_w(tl_context *tl, member *me, const group *g, int64_t strip, int64_t chunk)
 {
+    int64_t begin = chunk * me->plan->steps.chunk;
     if (me->ws[chunk].id != 0)
         return me->ws[chunk];
-    tl_tensor w = tp_load(tl, &me->plan->w, me->w, *at);
+    tp_rect out = tp_strip_of(me, g, strip);
+    const tp_rect at = {me->depth + begin, min_of(me->plan->steps.chunk, me->depths - begin),
+                        out.column, out.columns};
+    tl_tensor w = tp_load(tl, &me->plan->w, me->w, at);
     if (shares_w(me))
         me->ws[chunk] = w;
     return w;
@@ -101,18 +110,20 @@ static void multiply(tl_context *tl, const member *me, tl_tensor x, tl_tensor w,
 /*
  * The sums of a group, chunk by chunk. A product that adds to a sum has to wait until the one
  * before is out of the array; so several sums take turns: those of the strips or, if there is one
- * strip alone, two for even and odd chunks.
+ * strip alone, two for even and odd chunks. If x arrives from elsewhere in small pieces, loads of
+ * weights come first, and keep the PE's own memory busy meanwhile.
  */
 static void make_sums(tl_context *tl, member *me, group *g)
 {
     for (int64_t step = 0; step < chunk_count(me); step++) {
-        int64_t chunk = chunk_at(me, step), begin = chunk * me->plan->steps.chunk;
-        int64_t depths = min_of(me->plan->steps.chunk, me->depths - begin);
+        int64_t chunk = chunk_at(me, step);
+        int64_t ahead = me->plan->x.slabs > 1 ? 0 : min_of(g->count, AHEAD);
+        tl_tensor ws[AHEAD];
+        for (int64_t strip = 0; strip < ahead; strip++)
+            ws[strip] = load_w(tl, me, g, strip, chunk);
         tl_tensor x = load_x(tl, me, g, chunk);
         for (int64_t strip = 0; strip < g->count; strip++) {
-            tp_rect out = tp_strip_of(me, g, strip);
-            tp_rect at = {me->depth + begin, depths, out.column, out.columns};
-            tl_tensor w = load_w(tl, me, chunk, &at);
+            tl_tensor w = strip < ahead ? ws[strip] : load_w(tl, me, g, strip, chunk);
             bool is_odd = g->count == 1 && step % 2 == 1;
             multiply(tl, me, x, w, is_odd ? &g->odd : &g->sums[strip]);
         }
@@ -124,17 +135,19 @@ static void make_sums(tl_context *tl, member *me, group *g)
 /* ---- All of it ---- */
 
 /*
- * Strips of the next group. For sums over ranks, groups are equal. Else the last group is small, as
- * nothing hides its exchange; those before are large: all of x arrives during the first, from all
- * over the device, and takes its time.
+ * Strips of the next group. For sums over ranks, groups are equal. Else they have two strips, whose
+ * sums take turns in the array, and the last one is small, as nothing hides its exchange. If x
+ * comes from other cubes, the first group is large: all of x arrives during it, and takes its time.
  */
-static int64_t next_count(const tp_steps *steps, int64_t strips, int64_t done, int64_t groups)
+static int64_t next_count(const member *me, int64_t strips, int64_t done, int64_t groups)
 {
-    int64_t left = strips - done;
-    int64_t count = left > 1 ? left - 1 : 1;
+    const tp_steps *steps = &me->plan->steps;
+    int64_t left = strips - done, limit = steps->strips;
     if (steps->chunks > 0)
-        count = tl_cdiv(left, steps->chunks > groups ? steps->chunks - groups : 1);
-    return min_of(steps->strips, count);
+        return min_of(limit, tl_cdiv(left, steps->chunks > groups ? steps->chunks - groups : 1));
+    if (groups > 0 || me->plan->x.slabs > 1)
+        limit = min_of(limit, PAIR);
+    return min_of(limit, left > 1 ? left - 1 : 1);
 }
 
 /* Where a member is in its rectangle. */
@@ -155,7 +168,7 @@ static bool next_group(const member *me, walk *at, group *g)
     int64_t rows = min_of(steps->block, me->rect.rows - at->row);
     int64_t strips = tl_cdiv(me->rect.columns, steps->strip), subs = tl_cdiv(rows, steps->sub);
     int64_t column = at->strip * steps->strip, row = at->sub * steps->sub;
-    int64_t count = next_count(steps, strips, at->strip, at->groups);
+    int64_t count = next_count(me, strips, at->strip, at->groups);
     *g = (group){.first = at->strip, .count = count, .sub = at->sub};
     g->turn = at->strip * subs + at->sub;
     g->rect = (tp_rect){me->rect.row + at->row + row, min_of(steps->sub, rows - row),

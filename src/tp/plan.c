@@ -58,24 +58,49 @@ tp_pe_params tp_get_pe_params(kb_context *ctx)
     };
 }
 
+enum {
+    CHUNK_ROWS = 2,    /* folds of the array in a chunk: the array can begin early; */
+    LONG_CHUNK = 4,    /* the same if the first group waits for x: fewer loads; */
+    STRIP_COLUMNS = 2, /* and in a strip */
+    BLOCK_ROWS = 256,
+};
+
 /* ---- The grid ---- */
 
-/* Of the exchange, what is not hidden: that of the last group, and the latency of its messages. */
-static const double exposed_share = 0.25, message_ns = 200;
+/* Of what crosses the ports of a cube, what is not hidden. */
+static const double exposed_share = 0.25;
 
-/* What a further load costs, however small: its latency, shared by the channels of the DMA. */
-static const double piece_ns = 45;
+/* Of a message between members, from the last sum to the first addition. */
+static const double message_ns = 200;
 
+/* What a further load costs, however small: its latency, shared by the channels of the DMA, as far
+ * as loads of weights do not hide it. */
+static const double piece_ns = 15;
+
+static bool crosses_cubes(const tp_pe_params *pe, const tp_grid *g)
+{
+    return pe->pes % g->team != 0;
+}
+
+/* All of the exchange: through the port of a PE or, if teams cross cubes, the ports of its cube. */
 static double exchange_ns(const tp_pe_params *pe, const tp_grid *g)
+{
+    double share = (double)(g->team - 1) / (double)g->team;
+    double ns = (double)g->m_size * (double)g->n_size * share * 4 / pe->noc_bytes_per_ns;
+    return crosses_cubes(pe, g) ? ns * (double)pe->pes / 2 : ns;
+}
+
+/* What is not hidden of it: that of the last strip of the last block and, if teams cross cubes,
+ * what x and the exchange slow each other down by. */
+static double exposed_exchange_ns(const tp_pe_params *pe, const tp_grid *g)
 {
     if (g->team == 1)
         return 0;
-    double sums = (double)g->m_size * (double)g->n_size;
-    double sent = sums * 4 * (double)(g->team - 1) / (double)g->team;
-    double added = sums * (double)(g->team - 1) / (double)g->team;
-    bool crosses_cubes = pe->pes % g->team != 0;
-    double ns = sent / pe->noc_bytes_per_ns + added / pe->vector_per_ns;
-    return (crosses_cubes ? 2 : 1) * (exposed_share * ns + message_ns);
+    double sums = (double)min_of(g->m_size, BLOCK_ROWS) *
+                  (double)min_of(g->n_size, STRIP_COLUMNS * pe->array_columns);
+    double share = (double)(g->team - 1) / (double)g->team;
+    double ns = sums * share * (4 / pe->noc_bytes_per_ns + 1 / pe->vector_per_ns) + message_ns;
+    return crosses_cubes(pe, g) ? 2 * ns + exposed_share * exchange_ns(pe, g) : ns;
 }
 
 /* Bytes of x, and of the weights, that a member loads. */
@@ -113,7 +138,10 @@ static double cost_ns(const tp_pe_params *pe, const tp_problem *is, const tp_gri
     double arriving = arriving_ns(pe, is, g);
     double slowest = array > memory ? array : memory;
     slowest = slowest > arriving ? slowest : arriving;
-    return slowest + exposed_share * arriving + exchange_ns(pe, g);
+    double exchange = exchange_ns(pe, g);
+    slowest = slowest > exchange ? slowest : exchange;
+    double first_block = (double)min_of(g->m_size, BLOCK_ROWS) / (double)g->m_size;
+    return slowest + exposed_share * first_block * arriving + exposed_exchange_ns(pe, g);
 }
 
 /* Columns that stay together. */
@@ -168,17 +196,23 @@ tp_grid tp_choose_grid(const tp_pe_params *pe, const tp_problem *is, int64_t kep
 
 /* ---- The steps ---- */
 
-enum {
-    CHUNK_ROWS = 2,    /* folds of the array in a chunk: the array can begin early; */
-    LONG_CHUNK = 4,    /* the same if the first group waits for x: fewer loads; */
-    STRIP_COLUMNS = 2, /* and in a strip */
-    BLOCK_ROWS = 256,
-};
-
 /* The columns of an array, or the smallest multiple that has whole pairs. */
 static int64_t strip_unit(const tp_pe_params *pe, const tp_problem *is)
 {
     return pe->array_columns * (pe->array_columns % column_unit(is) == 0 ? 1 : 2);
+}
+
+/*
+ * Whether two sums that take turns keep the array or the memory busy, for strips that are as narrow
+ * as the array: a product that adds to a sum waits until the one before is out of the array.
+ */
+static bool hides_fill(const tp_pe_params *pe, const tp_problem *is, const tp_steps *s)
+{
+    double array = (double)s->block * (double)tl_cdiv(s->chunk, pe->array_rows) * pe->cycle_ns;
+    double memory = (double)(s->chunk * pe->array_columns) * (double)kb_dtype_bytes(is->w) /
+                    pe->hbm_bytes_per_ns;
+    double pace = array > memory ? array : memory;
+    return 2 * pace >= (double)pe->fill_cycles * pe->cycle_ns;
 }
 
 /* A quarter of the TCM is for x, a sixteenth for one piece of the weights. */
@@ -219,6 +253,8 @@ tp_steps tp_choose_steps(const tp_pe_params *pe, const tp_problem *is, const tp_
                   .chunks = chunks};
     while (s.strip > unit && tl_cdiv(grid->n_size, s.strip) < chunks)
         s.strip -= unit;
+    while (s.chunk < grid->k_size && !hides_fill(pe, is, &s))
+        s.chunk *= 2;
     fit_pieces(pe, is, grid, &s);
     fit_sums(pe, is, &s);
     s.block = tl_cdiv(grid->m_size, tl_cdiv(grid->m_size, s.block)); /* equal blocks */
