@@ -53,6 +53,18 @@ static bool same_plan(const tp_matmul_plan *a, const tp_matmul_plan *b)
            a->chunks == b->chunks && a->sum_dtype == b->sum_dtype;
 }
 
+/* Of products that take long, on machines all of whose teams take part. */
+static int64_t count_paced_groups(const tp_matmul_plan *plan)
+{
+    const tp_grid *grid = &plan->grid;
+    int64_t teams = grid->m_parts * grid->n_parts;
+    bool all = teams == plan->pe.cubes * plan->pe.pes / grid->team;
+    int64_t groups = tp_count_groups(grid, &plan->steps);
+    int64_t rounds = tp_pace_rounds(teams);
+    bool takes_long = groups > rounds && rounds < TP_MAX_ROUNDS;
+    return plan->ranks > 1 && all && teams > 1 && takes_long ? groups : 0;
+}
+
 static void make_plan(kb_context *ctx, tp_matmul_plan *plan)
 {
     int64_t kept_k, kept_n;
@@ -62,12 +74,14 @@ static void make_plan(kb_context *ctx, tp_matmul_plan *plan)
                             .x = plan->x.dtype,
                             .w = plan->w.dtype,
                             .gated = plan->is.gated,
-                            .norm = plan->has_gain};
+                            .norm = plan->has_gain,
+                            .x_by_cube = plan->x.slabs > 1};
     plan->pe = tp_get_pe_params(ctx);
     find_kept_grid(&plan->pe, &plan->w, &kept_k, &kept_n);
     plan->grid = tp_choose_grid(&plan->pe, &plan->is, kept_k, kept_n);
     plan->steps =
         tp_choose_steps(&plan->pe, &plan->is, &plan->grid, plan->ranks > 1 ? plan->chunks : 0);
+    plan->paced = count_paced_groups(plan);
     plan->kernel = tp_matmul_kernel();
     plan->kernel.user = plan;
 }

@@ -8,7 +8,6 @@
 #include "matmul_private.h"
 
 enum {
-    PAIR = 2,  /* strips in a group */
     AHEAD = 3, /* pieces of the weights whose loads come before that of x */
 };
 
@@ -53,7 +52,7 @@ static int64_t chunk_at(const member *me, int64_t step)
 /* x of the group's rows and the chunk. */
 static tl_tensor load_x(tl_context *tl, member *me, const group *g, int64_t chunk)
 {
-    tl_tensor *kept = &me->xs[g->sub][chunk];
+    tl_tensor *kept = &me->xs[chunk];
     if (kept->id != 0)
         return *kept;
     int64_t begin = chunk * me->plan->steps.chunk;
@@ -61,50 +60,38 @@ static tl_tensor load_x(tl_context *tl, member *me, const group *g, int64_t chun
                         min_of(me->plan->steps.chunk, me->depths - begin)};
     tl_tensor x = tp_load(tl, &me->plan->x, me->x, at);
     if (me->plan->has_gain)
-        x = tp_apply_gain(tl, me, chunk, x, g->is_new_x);
+        x = tp_apply_gain(tl, me, chunk, x, g->is_first);
     if (me->plan->steps.keeps_x)
         *kept = x;
     return x;
 }
 
-static void free_all(tl_context *tl, tl_tensor *values, int64_t count)
+static void free_x(tl_context *tl, member *me)
 {
-    for (int64_t i = 0; i < count; i++) {
-        if (values[i].id != 0)
-            tl_free(values[i]);
-        values[i] = (tl_tensor){0};
+    for (int64_t chunk = 0; chunk < TP_MAX_CHUNKS; chunk++) {
+        if (me->xs[chunk].id != 0)
+            tl_free(me->xs[chunk]);
+        me->xs[chunk] = (tl_tensor){0};
     }
 }
 
 /* ---- Products ---- */
 
-/* Whether groups that follow each other have the same columns. */
-static bool shares_w(const member *me)
-{
-    return me->plan->steps.sub < me->plan->steps.block;
-}
-
 /* Weights of a strip and a chunk of k. */
 static tl_tensor load_w(tl_context *tl, member *me, const group *g, int64_t strip, int64_t chunk)
 {
     int64_t begin = chunk * me->plan->steps.chunk;
-    if (me->ws[chunk].id != 0)
-        return me->ws[chunk];
     tp_rect out = tp_strip_of(me, g, strip);
     const tp_rect at = {me->depth + begin, min_of(me->plan->steps.chunk, me->depths - begin),
                         out.column, out.columns};
-    tl_tensor w = tp_load(tl, &me->plan->w, me->w, at);
-    if (shares_w(me))
-        me->ws[chunk] = w;
-    return w;
+    return tp_load(tl, &me->plan->w, me->w, at);
 }
 
 static void multiply(tl_context *tl, const member *me, tl_tensor x, tl_tensor w, tl_tensor *sum)
 {
     bool f32 = tp_member_sum_dtype(me) == KB_F32;
     *sum = sum->id == 0 ? tl_dot(x, w, .out_f32 = f32) : tl_dot(x, w, .acc = *sum, .out_f32 = f32);
-    if (!shares_w(me))
-        tl_free(w);
+    tl_free(w);
 }
 
 /*
@@ -115,9 +102,10 @@ static void multiply(tl_context *tl, const member *me, tl_tensor x, tl_tensor w,
  */
 static void make_sums(tl_context *tl, member *me, group *g)
 {
+    const tp_steps *steps = &me->plan->steps;
     for (int64_t step = 0; step < chunk_count(me); step++) {
         int64_t chunk = chunk_at(me, step);
-        int64_t ahead = me->plan->x.slabs > 1 ? 0 : min_of(g->count, AHEAD);
+        int64_t ahead = steps->local_x ? 0 : min_of(g->count, AHEAD);
         tl_tensor ws[AHEAD];
         for (int64_t strip = 0; strip < ahead; strip++)
             ws[strip] = load_w(tl, me, g, strip, chunk);
@@ -127,62 +115,36 @@ static void make_sums(tl_context *tl, member *me, group *g)
             bool is_odd = g->count == 1 && step % 2 == 1;
             multiply(tl, me, x, w, is_odd ? &g->odd : &g->sums[strip]);
         }
-        if (!me->plan->steps.keeps_x)
+        if (!steps->keeps_x)
             tl_free(x);
     }
 }
 
 /* ---- All of it ---- */
 
-/*
- * Strips of the next group. For sums over ranks, groups are equal. Else they have two strips, whose
- * sums take turns in the array, and the last one is small, as nothing hides its exchange. If x
- * comes from other cubes, the first group is large: all of x arrives during it, and takes its time.
- */
-static int64_t next_count(const member *me, int64_t strips, int64_t done, int64_t groups)
-{
-    const tp_steps *steps = &me->plan->steps;
-    int64_t left = strips - done, limit = steps->strips;
-    if (steps->chunks > 0)
-        return min_of(limit, tl_cdiv(left, steps->chunks > groups ? steps->chunks - groups : 1));
-    if (groups > 0 || me->plan->x.slabs > 1)
-        limit = min_of(limit, PAIR);
-    return min_of(limit, left > 1 ? left - 1 : 1);
-}
-
 /* Where a member is in its rectangle. */
 typedef struct walk {
     int64_t row;    /* of the block */
     int64_t strip;  /* and in it */
-    int64_t groups; /* of strips that came before */
-    int64_t sub;
+    int64_t groups; /* of the block that came before */
 } walk;
 
-/* The next group, without sums yet. False if there is none. Groups go through the columns for each
- * block, and through the parts of the block's rows for each group of columns. */
+/* The next group, without sums yet. False if there is none. */
 static bool next_group(const member *me, walk *at, group *g)
 {
     const tp_steps *steps = &me->plan->steps;
     if (at->row >= me->rect.rows)
         return false;
     int64_t rows = min_of(steps->block, me->rect.rows - at->row);
-    int64_t strips = tl_cdiv(me->rect.columns, steps->strip), subs = tl_cdiv(rows, steps->sub);
-    int64_t column = at->strip * steps->strip, row = at->sub * steps->sub;
-    int64_t count = next_count(me, strips, at->strip, at->groups);
-    *g = (group){.first = at->strip, .count = count, .sub = at->sub};
-    g->turn = at->strip * subs + at->sub;
-    g->rect = (tp_rect){me->rect.row + at->row + row, min_of(steps->sub, rows - row),
-                        me->rect.column + column,
+    int64_t strips = tl_cdiv(me->rect.columns, steps->strip), column = at->strip * steps->strip;
+    int64_t count = tp_next_strips(steps, strips, at->strip, at->groups);
+    *g = (group){.first = at->strip, .count = count};
+    g->rect = (tp_rect){me->rect.row + at->row, rows, me->rect.column + column,
                         min_of(count * steps->strip, me->rect.columns - column)};
-    g->is_new_x = at->strip == 0;
-    g->is_last_w = at->sub + 1 == subs;
-    g->is_last_x = g->is_last_w && at->strip + count == strips;
-    if (!g->is_last_w)
-        at->sub++;
-    else if (!g->is_last_x)
-        *at = (walk){.row = at->row, .strip = at->strip + count, .groups = at->groups + 1};
-    else
-        *at = (walk){.row = at->row + rows};
+    g->is_first = at->strip == 0;
+    g->is_last = at->strip + count == strips;
+    *at = g->is_last ? (walk){.row = at->row + rows}
+                     : (walk){at->row, at->strip + count, at->groups + 1};
     return true;
 }
 
@@ -194,18 +156,17 @@ static void run_groups(tl_context *tl, member *me)
     while (next_group(me, &at, &g)) {
         make_sums(tl, me, &g);
         if (me->plan->has_gain)
-            g.scale = g.is_new_x ? tp_exchange_squares(tl, me, g.rect.rows) : last.scale;
-        tp_finish_group(tl, me, &last, &sums.complete);
+            g.scale = g.is_first ? tp_exchange_squares(tl, me, g.rect.rows) : last.scale;
+        tp_finish_group(tl, me, &last, tp_new_rank_batch(&sums));
         tp_advance_rank_sums(tl, me, &sums);
-        if (g.is_last_w)
-            free_all(tl, me->ws, TP_MAX_CHUNKS);
-        if (g.is_last_x)
-            free_all(tl, me->xs[0], (int64_t)TP_MAX_SUBS * TP_MAX_CHUNKS);
+        if (g.is_last)
+            free_x(tl, me);
         last = g;
     }
-    tp_finish_group(tl, me, &last, &sums.complete);
+    tp_finish_group(tl, me, &last, tp_new_rank_batch(&sums));
     while (tp_advance_rank_sums(tl, me, &sums))
         continue;
+    tp_end_pace(tl, me, &sums);
 }
 
 KB_KERNEL(matmul, tl_ptr x, tl_ptr w, tl_ptr bias, tl_ptr gain, tl_ptr residual, tl_ptr out,

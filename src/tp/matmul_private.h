@@ -5,6 +5,7 @@
  *     norm.c           the RMSNorm of x
  *     team_sums.c      partial sums of the members of a team
  *     rank_sums.c      sums over ranks
+ *     pace.c           teams that send sums to other ranks keep pace
  *     part.c           bias, gate, residual and rounding of what is complete
  */
 #ifndef KB_TP_MATMUL_PRIVATE_H
@@ -16,25 +17,21 @@
 typedef struct member {
     const tp_matmul_plan *plan;
     tl_ptr x, w, bias, gain, residual, out;
-    int64_t index, team;                      /* which member, and of which rectangle */
-    tp_rect rect;                             /* of out, counted in columns of w: the team's */
-    int64_t depth, depths;                    /* of k */
-    tl_tensor xs[TP_MAX_SUBS][TP_MAX_CHUNKS]; /* of x, by chunks of k; 0: not loaded */
-    tl_tensor ws[TP_MAX_CHUNKS];     /* of the weights of a strip that several groups use */
+    int64_t index, team;             /* which member, and of which rectangle */
+    tp_rect rect;                    /* of out, counted in columns of w: the team's */
+    int64_t depth, depths;           /* of k */
+    tl_tensor xs[TP_MAX_CHUNKS];     /* of x, by chunks of k; 0: not loaded */
     tl_tensor gains[TP_MAX_CHUNKS];  /* of the norm */
     tl_tensor squares, last_squares; /* of the block's rows: see norm.c */
 } member;
 
 /* A group of strips: the sums of this member. */
 typedef struct group {
-    tp_rect rect;    /* of out, in columns of w */
-    int64_t first;   /* strip of the rectangle */
-    int64_t count;   /* 0: there is none */
-    int64_t sub;     /* which part of the block's rows */
-    int64_t turn;    /* counts strips: members take turns */
-    bool is_new_x;   /* the first group of these rows */
-    bool is_last_x;  /* the last group of the block */
-    bool is_last_w;  /* the last group of these columns */
+    tp_rect rect;  /* of out, in columns of w */
+    int64_t first; /* strip of the rectangle */
+    int64_t count; /* 0: there is none */
+    bool is_first; /* of the block of rows */
+    bool is_last;
     tl_tensor scale; /* 1 / rms of the rows, if there is a norm */
     tl_tensor sums[TP_MAX_STRIPS];
     tl_tensor odd; /* sums of odd chunks, if they were made apart */
@@ -60,9 +57,17 @@ typedef struct rank_batch {
     rank_piece pieces[TP_MAX_STRIPS];
 } rank_batch;
 
+enum {
+    TP_RANK_LAG = 2, /* groups from one stage of the sum over ranks to the next */
+    TP_RANK_BATCHES = 2 * TP_RANK_LAG + 1
+};
+
 /* Groups in the stages of the sum over ranks; see rank_sums.c. */
 typedef struct rank_sums {
-    rank_batch complete, scattered, gathered;
+    int64_t newest;
+    rank_batch batches[TP_RANK_BATCHES]; /* in turn */
+    int64_t marks;                       /* that were sent: see pace.c */
+    tl_tensor mark;                      /* from another team */
 } rank_sums;
 
 static inline kb_dtype tp_member_sum_dtype(const member *me)
@@ -105,7 +110,19 @@ void tp_finish_group(tl_context *tl, const member *me, group *g, rank_batch *bat
 
 /* ---- rank_sums.c ---- */
 
-/* Takes each group one stage further. False if there is none left. */
+/* Where the pieces of the next group go. */
+rank_batch *tp_new_rank_batch(rank_sums *sums);
+
+/* Takes each group one step further. False if there is none left. */
 bool tp_advance_rank_sums(tl_context *tl, const member *me, rank_sums *sums);
+
+/* ---- pace.c ---- */
+
+/* Tells another team that the sums of this batch are there, and waits for what it was told itself
+ * the last time. */
+void tp_keep_pace(tl_context *tl, const member *me, rank_sums *sums, const rank_batch *batch);
+
+/* The rounds that are left when the member has no groups left. */
+void tp_end_pace(tl_context *tl, const member *me, rank_sums *sums);
 
 #endif

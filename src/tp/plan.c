@@ -62,6 +62,7 @@ enum {
     CHUNK_ROWS = 2,    /* folds of the array in a chunk: the array can begin early; */
     LONG_CHUNK = 4,    /* the same if the first group waits for x: fewer loads; */
     STRIP_COLUMNS = 2, /* and in a strip */
+    PAIR = 2,          /* strips in a group */
     BLOCK_ROWS = 256,
 };
 
@@ -246,6 +247,8 @@ tp_steps tp_choose_steps(const tp_pe_params *pe, const tp_problem *is, const tp_
                          int64_t chunks)
 {
     const int64_t unit = strip_unit(pe, is);
+    /* Sums of few rows pass the link in no time, and small messages cost more than they hide. */
+    chunks = min_of(chunks, max_of(2, grid->m_size / 2));
     tp_steps s = {.block = min_of(grid->m_size, BLOCK_ROWS),
                   .chunk = (chunks > 0 ? LONG_CHUNK : CHUNK_ROWS) * pe->array_rows,
                   .strip = STRIP_COLUMNS * unit,
@@ -258,7 +261,30 @@ tp_steps tp_choose_steps(const tp_pe_params *pe, const tp_problem *is, const tp_
     fit_pieces(pe, is, grid, &s);
     fit_sums(pe, is, &s);
     s.block = tl_cdiv(grid->m_size, tl_cdiv(grid->m_size, s.block)); /* equal blocks */
-    s.sub = s.block;
+    s.local_x = is->x_by_cube || pe->cubes == 1;
     s.keeps_x = s.block * grid->k_size * (int64_t)kb_dtype_bytes(is->x) <= pe->tcm_bytes / 4;
     return s;
+}
+
+/*
+ * For sums over ranks, groups are equal. Else they have two strips, whose sums take turns in the
+ * array, and the last one is small, as nothing hides its exchange. If x comes from other cubes, the
+ * first group is large: all of x arrives during it, and takes its time.
+ */
+int64_t tp_next_strips(const tp_steps *steps, int64_t strips, int64_t done, int64_t groups)
+{
+    int64_t left = strips - done, limit = steps->strips;
+    if (steps->chunks > 0)
+        return min_of(limit, tl_cdiv(left, max_of(steps->chunks - groups, 1)));
+    if (groups > 0 || steps->local_x)
+        limit = min_of(limit, PAIR);
+    return min_of(limit, max_of(left - 1, 1));
+}
+
+int64_t tp_count_groups(const tp_grid *grid, const tp_steps *steps)
+{
+    int64_t strips = tl_cdiv(grid->n_size, steps->strip), groups = 0;
+    for (int64_t done = 0; done < strips; groups++)
+        done += tp_next_strips(steps, strips, done, groups);
+    return tl_cdiv(grid->m_size, steps->block) * groups;
 }

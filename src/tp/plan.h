@@ -41,6 +41,7 @@ typedef struct tp_problem {
     kb_dtype x, w;
     bool gated; /* columns are cut between pairs only */
     bool norm;  /* x is normalised on its way */
+    bool x_by_cube;
 } tp_problem;
 
 /* Who makes what. Sizes are of the largest part. */
@@ -52,21 +53,20 @@ typedef struct tp_grid {
 /* How a member goes through its part. */
 typedef struct tp_steps {
     int64_t block;  /* rows at a time */
-    int64_t sub;    /* rows of a group: all of the block, or a part of it if sums go to other ranks.
-                       Groups of the same columns then follow each other, and share the weights */
     int64_t chunk;  /* of k, a multiple of the array's rows */
     int64_t strip;  /* columns, a multiple of the array's columns */
     int64_t strips; /* in a group, at most */
     int64_t chunks; /* groups of equal size if sums go to other ranks; else 0 */
     bool keeps_x;   /* x stays in the TCM for all groups of a block */
+    bool local_x;   /* it comes from the PE's own cube */
 } tp_steps;
 
 enum {
     TP_MAX_TEAM = 32,
     TP_MAX_CHUNKS = 256, /* of a member */
     TP_MAX_STRIPS = 8,   /* in a group */
-    TP_MAX_SUBS = 4,     /* of a block */
     TP_MAX_RANKS = 16,   /* that a kernel adds up sums of */
+    TP_MAX_ROUNDS = 16,  /* in which teams tell each other how far they are */
 };
 
 /*
@@ -79,5 +79,12 @@ tp_grid tp_choose_grid(const tp_pe_params *pe, const tp_problem *is, int64_t kep
 /* `chunks`: groups of columns for sums over ranks, 0 if there are none. */
 tp_steps tp_choose_steps(const tp_pe_params *pe, const tp_problem *is, const tp_grid *grid,
                          int64_t chunks);
+
+/* Strips of the next group, of a rectangle with `strips` of them, of which `done` are in the
+ * `groups` before. */
+int64_t tp_next_strips(const tp_steps *steps, int64_t strips, int64_t done, int64_t groups);
+
+/* Groups of a member whose part has the full size. */
+int64_t tp_count_groups(const tp_grid *grid, const tp_steps *steps);
 
 #endif

@@ -165,9 +165,23 @@ static void store_results(tl_context *tl, const member *me, const rank_piece *pi
 
 /* ---- Stages ---- */
 
+/* The batch that came `ago` batches before the newest. */
+static rank_batch *batch_at(rank_sums *sums, int64_t ago)
+{
+    return &sums->batches[(sums->newest + TP_RANK_BATCHES - ago) % TP_RANK_BATCHES];
+}
+
+rank_batch *tp_new_rank_batch(rank_sums *sums)
+{
+    return batch_at(sums, 0);
+}
+
 bool tp_advance_rank_sums(tl_context *tl, const member *me, rank_sums *sums)
 {
-    rank_batch *scatter = &sums->complete, *reduce = &sums->scattered, *store = &sums->gathered;
+    const int64_t lag = TP_RANK_LAG;
+    rank_batch *scatter = batch_at(sums, 0), *reduce = batch_at(sums, lag);
+    rank_batch *store = sums_everywhere(me) ? reduce : batch_at(sums, 2 * lag);
+    bool any = false;
     for (int64_t i = 0; i < scatter->count; i++)
         receive_shares(tl, me, &scatter->pieces[i]);
     for (int64_t i = 0; i < scatter->count; i++)
@@ -176,11 +190,14 @@ bool tp_advance_rank_sums(tl_context *tl, const member *me, rank_sums *sums)
         receive_results(tl, me, &reduce->pieces[i]);
     for (int64_t i = 0; i < reduce->count; i++)
         send_result(tl, me, &reduce->pieces[i]);
+    if (reduce->count > 0)
+        tp_keep_pace(tl, me, sums, reduce);
     for (int64_t i = 0; i < store->count; i++)
         store_results(tl, me, &store->pieces[i]);
-    bool any = scatter->count > 0 || reduce->count > 0;
-    *store = *reduce;
-    *reduce = *scatter;
-    scatter->count = 0;
+    store->count = 0;
+    for (int64_t i = 0; i < TP_RANK_BATCHES; i++)
+        any |= sums->batches[i].count > 0;
+    sums->newest++;
+    batch_at(sums, 0)->count = 0;
     return any;
 }

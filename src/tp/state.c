@@ -124,6 +124,31 @@ const char *tp_rank_name(int64_t rank)
     return names[rank];
 }
 
+const char *tp_pace_name(int64_t round)
+{
+    static const char names[TP_MAX_ROUNDS][4] = {"p0",  "p1",  "p2",  "p3", "p4",  "p5",
+                                                 "p6",  "p7",  "p8",  "p9", "p10", "p11",
+                                                 "p12", "p13", "p14", "p15"};
+    KB_ASSERT(round >= 0 && round < TP_MAX_ROUNDS);
+    return names[round];
+}
+
+int64_t tp_pace_rounds(int64_t teams)
+{
+    int64_t rounds = 0;
+    while (rounds < TP_MAX_ROUNDS && (int64_t)1 << rounds < teams)
+        rounds++;
+    return rounds;
+}
+
+int64_t tp_pace_back(int64_t teams, int64_t round)
+{
+    for (int64_t back = 0; back < tp_pace_rounds(teams); back++)
+        if ((((int64_t)1 << back) + ((int64_t)1 << round)) % teams == 0)
+            return back;
+    return round;
+}
+
 static kb_pe pe_at(const kb_machine *machine, uint32_t sip, int64_t index)
 {
     return (kb_pe){sip, (uint32_t)(index / machine->pes), (uint32_t)(index % machine->pes)};
@@ -155,6 +180,19 @@ static void add_edge(edges *all, kb_pe from, const char *direction, kb_pe to)
     all->items[all->count++] = (kb_queue_edge){from, direction, to};
 }
 
+/* From the first member of a team to those of other teams of its device: see pace.c. */
+static void add_pace_edges(edges *all, const kb_machine *machine, const tp_team_queues *q,
+                           uint32_t sip, int64_t index)
+{
+    int64_t teams = (int64_t)machine->cubes * machine->pes / q->team, team = index / q->team;
+    if (q->sips == 1 || index % q->team != 0 || team >= teams)
+        return;
+    for (int64_t round = 0; round < tp_pace_rounds(teams); round++) {
+        int64_t to = (team + ((int64_t)1 << round)) % teams * q->team;
+        add_edge(all, pe_at(machine, sip, index), tp_pace_name(round), pe_at(machine, sip, to));
+    }
+}
+
 /* From one PE to the others of its team, and to those of the same place on other devices. */
 static void add_edges_of(edges *all, const kb_machine *machine, const tp_team_queues *q,
                          uint32_t sip, int64_t index)
@@ -168,12 +206,15 @@ static void add_edges_of(edges *all, const kb_machine *machine, const tp_team_qu
     for (uint32_t other = 0; other < q->sips; other++)
         if (q->sip + other != sip)
             add_edge(all, from, tp_rank_name(other), pe_at(machine, q->sip + other, index));
+    add_pace_edges(all, machine, q, sip, index);
 }
 
 static kb_error *create_queues(tp_state *state, tp_team_queues *q)
 {
     kb_machine machine = kb_context_machine(state->ctx);
-    int64_t pes = (int64_t)machine.cubes * machine.pes, peers = q->team - 1 + q->sips - 1;
+    int64_t pes = (int64_t)machine.cubes * machine.pes;
+    int64_t rounds = q->sips > 1 ? tp_pace_rounds(pes / q->team) : 0;
+    int64_t peers = q->team - 1 + q->sips - 1 + rounds;
     edges all = {.items = kb_alloc_array((size_t)(pes * q->sips * peers), sizeof *all.items)};
     if (!all.items)
         return kb_error_nomem();

@@ -46,6 +46,7 @@ typedef struct tp_matmul_plan {
     int64_t x_column;    /* of x: the first one that is used */
     int64_t rank, ranks; /* whose sums are added up; 1 rank: they are not */
     int64_t chunks;      /* in which that is done */
+    int64_t paced;       /* groups after which teams tell each other; 0: they do not */
     kb_dtype sum_dtype;  /* of what they send */
 } tp_matmul_plan;
 
@@ -122,9 +123,17 @@ struct tp_state {
 KB_MUST_USE kb_error *tp_get_team_queues(tp_state *state, uint32_t sip, uint32_t sips, int64_t team,
                                          kb_queue_set *set);
 
-/* The name of the queue to a member of one's team, and to another rank. */
+/* The name of the queue to a member of one's team, to another rank, and to another team. */
 const char *tp_member_name(int64_t member);
 const char *tp_rank_name(int64_t rank);
+const char *tp_pace_name(int64_t round);
+
+/* After how many rounds each of as many teams has heard of all: see pace.c. */
+int64_t tp_pace_rounds(int64_t teams);
+
+/* The round whose queue leads back to the team that a mark of this round comes from: two PEs have
+ * one queue, in both directions. If there is none, the round itself. */
+int64_t tp_pace_back(int64_t teams, int64_t round);
 
 /* ---- groups.c ---- */
 

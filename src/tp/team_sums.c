@@ -32,7 +32,7 @@ static int64_t part_count(const member *me, const group *g)
 
 static int64_t owner_of(const member *me, const group *g, int64_t strip, int64_t part)
 {
-    return (part + (g->turn + strip) * part_count(me, g)) % me->plan->grid.team;
+    return (part + (g->first + strip) * part_count(me, g)) % me->plan->grid.team;
 }
 
 static tp_rect part_of(const member *me, const group *g, int64_t strip, int64_t part)
@@ -190,7 +190,7 @@ void tp_finish_group(tl_context *tl, const member *me, group *g, rank_batch *bat
         finish_alone(tl, me, g, batch);
     else
         finish_in_team(tl, me, g, batch);
-    if (g->scale.id != 0 && g->is_last_x)
+    if (g->scale.id != 0 && g->is_last)
         tl_free(g->scale);
     g->count = 0;
 }

@@ -334,16 +334,12 @@ static void combinations_match_the_reference(void **unused)
     }
 }
 
-/* Several blocks of rows, several groups of columns. */
-static void many_rows_go_in_blocks(void **unused)
+/* Several blocks of rows and groups of columns. */
+static fused make_tall(uint32_t ranks, uint64_t seed)
 {
-    (void)unused;
-    const machine_size two = {.sips = 2, .w = 2, .h = 1, .pes = 3};
-    kb_context *ctx = open_machine(two, (kb_context_options){.races = KB_RACES_FAIL});
-    for (uint32_t ranks = 1; ranks <= 2; ranks++) {
-        fused f = {.m = 530,
-                   .k = 70,
-                   .n = 150,
+    return (fused){.m = 530,
+                   .k = 50,
+                   .n = 126,
                    .dtype = KB_BF16,
                    .gain_dtype = KB_F32,
                    .out_dtype = KB_BF16,
@@ -354,10 +350,37 @@ static void many_rows_go_in_blocks(void **unused)
                    .by_best_layout = true,
                    .ranks = ranks,
                    .chunks = 4,
-                   .seed = 5};
+                   .seed = seed};
+}
+
+static void many_rows_go_in_blocks(void **unused)
+{
+    (void)unused;
+    const machine_size three = {.sips = 3, .w = 3, .h = 1, .pes = 2};
+    kb_context *ctx = open_machine(three, (kb_context_options){.races = KB_RACES_FAIL});
+    for (uint32_t ranks = 1; ranks <= 3; ranks++) {
+        fused f = make_tall(ranks, ranks);
         check_fused(ctx, &f);
     }
     kb_context_destroy(ctx);
+}
+
+/* Teams that share the link keep pace: any number of teams; the last has fewer columns. */
+static void any_number_of_teams_keeps_pace(void **unused)
+{
+    (void)unused;
+    for (uint32_t cubes = 2; cubes <= 9; cubes++) {
+        const machine_size size = {.sips = 2,
+                                   .w = cubes,
+                                   .h = 1,
+                                   .pes = 2,
+                                   .cube_extra = ", pe_gemm: { rows: 8, columns: 4 }"};
+        kb_context *ctx = open_machine(size, (kb_context_options){.races = KB_RACES_FAIL});
+        fused f = make_tall(2, cubes);
+        f.m = 300;
+        check_fused(ctx, &f);
+        kb_context_destroy(ctx);
+    }
 }
 
 static kb_tensor zeros(kb_context *ctx, const char *name, kb_dtype dtype, kb_shape shape)
@@ -419,6 +442,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(combinations_match_the_reference),
         cmocka_unit_test(many_rows_go_in_blocks),
+        cmocka_unit_test(any_number_of_teams_keeps_pace),
         cmocka_unit_test(mistakes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
