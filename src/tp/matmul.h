@@ -37,7 +37,8 @@ typedef struct tp_matmul_spec {
     const char *name;            /* of the launch, for reports; NULL: "matmul" */
     kb_tensor x, w, out;         /* out is another tensor than x, w, bias and norm_gain */
     kb_tensor bias;              /* {0}: none */
-    kb_tensor norm_gain;         /* (k); {0}: no norm */
+    kb_tensor norm_gain;         /* (k); {0}: no norm. {.cube = KB_REPLICATE, .pe = KB_COLUMN_WISE}
+                                    is a good layout */
     double norm_eps;             /* at least 0 */
     bool gated;                  /* n is even */
     kb_tensor residual;          /* {0}: none. Any floating-point dtype; integers for integers */

@@ -270,15 +270,20 @@ tp_steps tp_choose_steps(const tp_pe_params *pe, const tp_problem *is, const tp_
  * For sums over ranks, groups are equal. Else they have two strips, whose sums take turns in the
  * array, and the last one is small, as nothing hides its exchange. If x comes from other cubes, the
  * first group is large: all of x arrives during it, and takes its time.
+ *
+ * A strip that is alone has two sums. No strip but the last is alone, so the order of sums does not
+ * depend on where x is.
  */
 int64_t tp_next_strips(const tp_steps *steps, int64_t strips, int64_t done, int64_t groups)
 {
     int64_t left = strips - done, limit = steps->strips;
     if (steps->chunks > 0)
         return min_of(limit, tl_cdiv(left, max_of(steps->chunks - groups, 1)));
+    int64_t before_last = max_of(left - 1, 1);
     if (groups > 0 || steps->local_x)
-        limit = min_of(limit, PAIR);
-    return min_of(limit, max_of(left - 1, 1));
+        return before_last > PAIR ? PAIR + before_last % PAIR : before_last;
+    int64_t count = min_of(limit, before_last);
+    return before_last - count == 1 ? count - 1 : count;
 }
 
 int64_t tp_count_groups(const tp_grid *grid, const tp_steps *steps)

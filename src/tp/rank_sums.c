@@ -5,14 +5,15 @@
  * part each rank has a *share*, of rows or columns. A group of parts goes through three stages:
  *
  *     scatter   each rank sends the others their shares
- *     reduce    each rank adds up its own share, in the order of ranks, and sends the others the
- * sum store     each rank stores the sums of all shares
+ *     reduce    each rank adds up its own share, in the order of ranks, and sends it to the others
+ *     store     each rank stores the sums of all shares
  *
  * Two ranks send each other all of a part instead, and both add it up, in the same order: that is
  * no more to send, and nothing has to come back.
  *
- * When a group of products has been issued, each group before it goes one stage further: values
- * cross the fabric while the array works. Every element is added up on one rank alone, or from the
+ * The newest group is scattered when the products of the next one have been issued, and reduced and
+ * stored a few groups later (TP_RANK_LAG): values cross the fabric while the array works, and the
+ * vector engine does not wait for them. Every element is added up on one rank alone, or from the
  * same values in the same order, so the result is the same bits on all ranks.
  *
  * Receives are posted before the sends of the same stage, and stages follow each other in the same

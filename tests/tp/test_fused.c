@@ -383,6 +383,30 @@ static void any_number_of_teams_keeps_pace(void **unused)
     }
 }
 
+/* Whether x is in the own cube changes which strips are multiplied together, but not the order in
+ * which chunks of k are added up: f32 shows any difference. */
+static void order_of_sums_does_not_depend_on_layouts(void **unused)
+{
+    (void)unused;
+    const machine_size size = {
+        .sips = 1, .w = 2, .h = 1, .pes = 2, .cube_extra = ", pe_gemm: { rows: 8, columns: 4 }"};
+    kb_context *ctx = open_machine(size, (kb_context_options){.races = KB_RACES_FAIL});
+    for (uint64_t n = 10; n <= 250; n += 16) {
+        fused f = {.m = 9,
+                   .k = 300,
+                   .n = n,
+                   .dtype = KB_F32,
+                   .gain_dtype = KB_F32,
+                   .out_dtype = KB_F32,
+                   .norm = n % 32 == 10,
+                   .by_best_layout = true,
+                   .ranks = 1,
+                   .seed = n};
+        check_fused(ctx, &f);
+    }
+    kb_context_destroy(ctx);
+}
+
 static kb_tensor zeros(kb_context *ctx, const char *name, kb_dtype dtype, kb_shape shape)
 {
     return make_tensor(ctx, name, dtype, shape, &columns, NULL);
@@ -443,6 +467,7 @@ int main(void)
         cmocka_unit_test(combinations_match_the_reference),
         cmocka_unit_test(many_rows_go_in_blocks),
         cmocka_unit_test(any_number_of_teams_keeps_pace),
+        cmocka_unit_test(order_of_sums_does_not_depend_on_layouts),
         cmocka_unit_test(mistakes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
