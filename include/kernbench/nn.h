@@ -1,8 +1,40 @@
 /*
  * nn.h: layers of transformers, as kernels over all PEs of a device.
  *
- * Tensors are in HBM of one device, in any layout. A matrix is a tensor seen as (product of all
- * axes but the last, last axis).
+ *     #include <kernbench/kernbench.h>
+ *     #include <kernbench/nn.h>
+ *
+ *     static kb_error *feed_forward(kb_context *ctx, kb_tensor x, kb_tensor residual, kb_tensor
+ * gain)
+ *     {
+ *         kb_norm_outputs normed = {0};
+ *         kb_tensor activated = {0};
+ *         const kb_norm_spec norm = {.x = x, .residual = residual, .gain = gain};
+ *         KB_TRY(kb_rms_norm(ctx, &norm, &normed));
+ *         const kb_gelu_spec gelu = {.x = normed.out};
+ *         KB_TRY(kb_gelu(ctx, &gelu, &activated));
+ *         KB_TRY(kb_tensor_free(ctx, normed.out));
+ *         KB_TRY(kb_tensor_free(ctx, normed.sum));
+ *         return kb_tensor_free(ctx, activated);
+ *     }
+ *
+ * Tensors are in HBM of one device, in any layout, of any sizes. A matrix is a tensor seen as
+ * (product of all axes but the last, last axis), so activations may be (tokens, features) or
+ * (batch, tokens, features). Activations are F16, BF16 or F32; layers compute in f32 and round each
+ * element of their output once.
+ *
+ * Each call is one kernel. Its spec names the inputs; fields that are 0 have defaults:
+ *     .name       of the launch and of outputs that are made; NULL: that of the layer
+ *     .stream     that the kernel is in; 0: the default stream
+ *     .request    NULL: the call waits. Else it does not, and this becomes a request to be waited
+ *                 for and freed
+ * Calls can be recorded in graphs.
+ *
+ * An output that is {0} is made, in the layout of x unless noted, and the caller frees it. Else the
+ * given one is used: a matrix of the right size, in any layout, of which there is one copy, or one
+ * at each PE.
+ *
+ * docs/layers.md has formulas, costs and times.
  */
 #ifndef KERNBENCH_NN_H
 #define KERNBENCH_NN_H
@@ -51,6 +83,134 @@ typedef struct kb_rope {
  */
 KB_API KB_MUST_USE kb_error *kb_rope_prepare(kb_context *ctx, uint32_t sip, const kb_rope *rope,
                                              uint32_t head_dim);
+
+/*
+ * Rotates the heads of x (tokens, heads * head_dim) by the positions, I32, one for each token. The
+ * output may be x itself.
+ */
+typedef struct kb_rope_spec {
+    const char *name;
+    kb_tensor x, positions;
+    uint32_t head_dim; /* divides the columns of x */
+    kb_rope rope;
+    kb_stream stream;
+    kb_request *request;
+} kb_rope_spec;
+
+KB_API KB_MUST_USE kb_error *kb_rope_apply(kb_context *ctx, const kb_rope_spec *spec,
+                                           kb_tensor *out);
+
+/* ---- Normalisation ----------------------------------------------------------------------- */
+
+/* Whether the output of a norm is quantised, with a scale for each row. */
+typedef enum kb_quantisation {
+    KB_NOT_QUANTISED,
+    KB_QUANTISED_F8E4M3, /* scale = largest magnitude of the row / 448 */
+    KB_QUANTISED_I8      /* scale = largest magnitude of the row / 127; to nearest, ties to even */
+} kb_quantisation;
+
+typedef struct kb_norm_spec {
+    const char *name;
+    kb_tensor x;
+    kb_tensor residual; /* of the size of x: what is normalised is x + residual, rounded to the
+                           residual's dtype; {0}: x */
+    kb_tensor gain;     /* (columns); {0}: 1 */
+    kb_tensor bias;     /* (columns), of kb_layer_norm() alone; {0}: 0 */
+    double eps;         /* 0: 1e-5 */
+    kb_quantisation quantisation;
+    kb_stream stream;
+    kb_request *request;
+} kb_norm_spec;
+
+typedef struct kb_norm_outputs {
+    kb_tensor out;    /* of the dtype of x if it is made; it may be x or the residual itself */
+    kb_tensor sum;    /* x + residual; only with a residual. It may be x or the residual itself */
+    kb_tensor scales; /* F32, an element for each row; only if the output is quantised. If it is
+                         made, on one PE */
+} kb_norm_outputs;
+
+/* out = x / sqrt(mean(x^2) + eps) * gain, for each row. If quantised: out * scale is that. */
+KB_API KB_MUST_USE kb_error *kb_rms_norm(kb_context *ctx, const kb_norm_spec *spec,
+                                         kb_norm_outputs *outputs);
+
+/* out = (x - mean(x)) / sqrt(variance(x) + eps) * gain + bias, for each row. */
+KB_API KB_MUST_USE kb_error *kb_layer_norm(kb_context *ctx, const kb_norm_spec *spec,
+                                           kb_norm_outputs *outputs);
+
+/* ---- Element by element ------------------------------------------------------------------ */
+
+/* Replicated and partly replicated outputs are welcome here: each PE makes what it has. Outputs may
+ * be one of the inputs, but for kb_swiglu() with pairs. */
+
+typedef struct kb_swiglu_spec {
+    const char *name;
+    kb_tensor gate;
+    kb_tensor up; /* of the size of gate. {0}: gate has both, in columns that alternate (gate, up),
+                     and the output half as many columns */
+    kb_stream stream;
+    kb_request *request;
+} kb_swiglu_spec;
+
+/* out = silu(gate) * up, of the dtype of gate if it is made. silu(x) = x / (1 + exp(-x)). */
+KB_API KB_MUST_USE kb_error *kb_swiglu(kb_context *ctx, const kb_swiglu_spec *spec, kb_tensor *out);
+
+typedef struct kb_gelu_spec {
+    const char *name;
+    kb_tensor x;
+    kb_stream stream;
+    kb_request *request;
+} kb_gelu_spec;
+
+/* out = x * (1 + erf(x / sqrt(2))) / 2 */
+KB_API KB_MUST_USE kb_error *kb_gelu(kb_context *ctx, const kb_gelu_spec *spec, kb_tensor *out);
+
+typedef struct kb_add_spec {
+    const char *name;
+    kb_tensor a, b; /* of the same size */
+    kb_stream stream;
+    kb_request *request;
+} kb_add_spec;
+
+/* out = a + b, of the dtype of a if it is made. */
+KB_API KB_MUST_USE kb_error *kb_add(kb_context *ctx, const kb_add_spec *spec, kb_tensor *out);
+
+/* ---- Vocabulary -------------------------------------------------------------------------- */
+
+typedef struct kb_embedding_spec {
+    const char *name;
+    kb_tensor table;  /* (vocabulary, features), of any dtype */
+    kb_tensor tokens; /* I32, of any shape */
+    kb_stream stream;
+    kb_request *request;
+} kb_embedding_spec;
+
+/*
+ * The rows of the table that the tokens name: (tokens.., features). If it is made, of the table's
+ * dtype and cut by columns over all PEs. A token outside the table stops the kernel with an error.
+ * A timing-only run knows the tokens if they are an index tensor (kb_tensor_spec.is_index); for
+ * others it takes rows that are spread over the table.
+ */
+KB_API KB_MUST_USE kb_error *kb_embedding(kb_context *ctx, const kb_embedding_spec *spec,
+                                          kb_tensor *out);
+
+typedef struct kb_argmax_spec {
+    const char *name;
+    kb_tensor logits; /* (.., vocabulary) */
+    kb_stream stream;
+    kb_request *request; /* not of kb_vocab_parallel_argmax(), which waits */
+} kb_argmax_spec;
+
+/* The column of the largest element of each row, I32; of equal ones the first. NaN counts as larger
+ * than any number. If it is made, on one PE, without the last axis of the logits. */
+KB_API KB_MUST_USE kb_error *kb_argmax(kb_context *ctx, const kb_argmax_spec *spec, kb_tensor *out);
+
+/*
+ * The same of logits (.., vocabulary / ranks) that are cut by columns over the ranks of the tensor
+ * parallel group (kernbench/tp.h): columns of the whole vocabulary, the same on all ranks. All
+ * ranks call it.
+ */
+KB_API KB_MUST_USE kb_error *kb_vocab_parallel_argmax(kb_context *ctx, const kb_argmax_spec *spec,
+                                                      kb_tensor *out);
 
 #ifdef __cplusplus
 }

@@ -9,6 +9,7 @@
 #ifndef KB_NN_STATE_H
 #define KB_NN_STATE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,10 +30,19 @@ typedef struct nn_frequencies {
     float numbers[];
 } nn_frequencies;
 
+/* Queues between the PEs of a device: see exchange.h. */
+typedef struct nn_queues {
+    struct nn_queues *next;
+    uint32_t sip;
+    kb_queue_set set;
+    bool installed, unusable;
+} nn_queues;
+
 typedef struct nn_state {
     kb_context *ctx;
     nn_plan *plans;
     nn_frequencies *frequencies;
+    nn_queues *queues;
 } nn_state;
 
 /* Made at the first call that needs it. */

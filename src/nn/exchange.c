@@ -1,0 +1,247 @@
+/*
+ * exchange.c: see exchange.h. Every PE makes the same calls in the same order and sends before it
+ * receives, so a PE that waits for a free slot waits for one that is behind it, never in a circle.
+ */
+#include "exchange.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rows.h"
+
+/* ---- Host ---- */
+
+enum {
+    SLOTS = 4,
+    MAX_SLOT_BYTES = 2048,
+    MIN_SLOT_BYTES = 64,
+    TCM_SHARE = 16, /* the slots of a PE take at most this part of its TCM */
+};
+
+/* Directions have names that stay. */
+#define TENS(letter, tens)                                                                         \
+    letter tens "0", letter tens "1", letter tens "2", letter tens "3", letter tens "4",           \
+        letter tens "5", letter tens "6", letter tens "7"
+#define NAMES(letter)                                                                              \
+    TENS(letter, "0"), TENS(letter, "1"), TENS(letter, "2"), TENS(letter, "3"), TENS(letter, "4"), \
+        TENS(letter, "5"), TENS(letter, "6"), TENS(letter, "7")
+
+/* In octal: 64 of each. */
+static const char pe_names[NN_MAX_PEERS][4] = {NAMES("p")};
+static const char cube_names[NN_MAX_PEERS][4] = {NAMES("c")};
+
+static uint64_t slot_bytes(const kb_machine *machine)
+{
+    uint64_t bytes = MAX_SLOT_BYTES, peers = machine->cubes - 1 + machine->pes - 1;
+    while (bytes > MIN_SLOT_BYTES && bytes * SLOTS * peers > machine->tcm_bytes / TCM_SHARE)
+        bytes /= 2;
+    return bytes;
+}
+
+bool nn_can_exchange(const kb_machine *machine)
+{
+    uint64_t peers = machine->cubes - 1 + machine->pes - 1;
+    return peers > 0 && machine->cubes <= NN_MAX_PEERS && machine->pes <= NN_MAX_PEERS &&
+           slot_bytes(machine) * SLOTS * peers <= machine->tcm_bytes / TCM_SHARE;
+}
+
+/* From one PE to its peers. Returns how many. */
+static size_t add_edges(kb_queue_edge *edges, const kb_machine *machine, kb_pe from)
+{
+    size_t count = 0;
+    for (uint32_t pe = 0; pe < machine->pes; pe++)
+        if (pe != from.pe)
+            edges[count++] = (kb_queue_edge){from, pe_names[pe], {from.sip, from.cube, pe}};
+    for (uint32_t cube = 0; cube < machine->cubes; cube++)
+        if (cube != from.cube)
+            edges[count++] = (kb_queue_edge){from, cube_names[cube], {from.sip, cube, from.pe}};
+    return count;
+}
+
+static kb_error *create_queues(kb_context *ctx, uint32_t sip, kb_queue_set *set)
+{
+    kb_machine machine = kb_context_machine(ctx);
+    size_t peers = machine.cubes - 1 + machine.pes - 1, count = 0;
+    kb_queue_edge *edges =
+        kb_alloc_array((size_t)machine.cubes * machine.pes * peers, sizeof *edges);
+    if (!edges)
+        return kb_error_nomem();
+    for (uint32_t cube = 0; cube < machine.cubes; cube++)
+        for (uint32_t pe = 0; pe < machine.pes; pe++)
+            count += add_edges(edges + count, &machine, (kb_pe){sip, cube, pe});
+    const kb_queue_spec spec = {.edges = edges,
+                                .edge_count = count,
+                                .buffer_kind = "tcm",
+                                .n_slots = SLOTS,
+                                .slot_bytes = slot_bytes(&machine)};
+    kb_error *err = kb_queues_create(ctx, &spec, set);
+    free(edges);
+    return err;
+}
+
+static kb_error *add_queues(nn_state *state, uint32_t sip, nn_queues **out)
+{
+    nn_queues *queues = kb_alloc_zeroed(1, sizeof *queues);
+    if (!queues)
+        return kb_error_nomem();
+    queues->sip = sip;
+    kb_error *err = create_queues(state->ctx, sip, &queues->set);
+    if (err) {
+        free(queues);
+        return err;
+    }
+    queues->next = state->queues;
+    state->queues = queues;
+    err = kb_queues_install(state->ctx, queues->set);
+    queues->installed = !err;
+    queues->unusable = err != NULL;
+    *out = queues;
+    return err;
+}
+
+kb_error *nn_get_queues(kb_context *ctx, uint32_t sip, kb_queue_set *set)
+{
+    nn_state *state;
+    KB_TRY(nn_get_state(ctx, &state));
+    nn_queues *queues = state->queues;
+    while (queues && (queues->sip != sip || queues->unusable))
+        queues = queues->next;
+    if (!queues)
+        KB_TRY(add_queues(state, sip, &queues));
+    while (!queues->installed) /* another worker installs them */
+        KB_TRY(kb_cooperative_yield(ctx));
+    *set = queues->set;
+    return NULL;
+}
+
+/* ---- In kernels ---- */
+
+static const char *name_of(bool of_cubes, int64_t index)
+{
+    return of_cubes ? cube_names[index] : pe_names[index];
+}
+
+/* One member for each PE of the cube, or for each cube. */
+typedef struct circle {
+    bool of_cubes;
+    int64_t own, count;
+} circle;
+
+static circle in_cube(tl_context *tl, const nn_peers *peers)
+{
+    return (circle){.own = tl_program_id(0), .count = peers->pes};
+}
+
+static circle over_cubes(tl_context *tl, const nn_peers *peers)
+{
+    return (circle){.of_cubes = true, .own = tl_program_id(1), .count = peers->cubes};
+}
+
+/* Sends each member its part of the rows. */
+static void send_parts(tl_context *tl, const circle *c, tl_tensor x, int64_t rows)
+{
+    for (int64_t step = 1; step < c->count; step++) {
+        int64_t to = (c->own + step) % c->count;
+        int64_t begin = tl_part_begin(rows, c->count, to), size = tl_part_size(rows, c->count, to);
+        if (size == 0)
+            continue;
+        tl_tensor part = tl_slice(x, 0, begin, begin + size);
+        tl_send(name_of(c->of_cubes, to), part);
+        tl_free(part);
+    }
+}
+
+static void send_all(tl_context *tl, const circle *c, tl_tensor x)
+{
+    for (int64_t step = 1; step < c->count; step++)
+        tl_send(name_of(c->of_cubes, (c->own + step) % c->count), x);
+}
+
+/* What all members sent, (rows of each, 1), one behind the other along the axis, in their order.
+ * Axis 1: each sent `rows`; axis 0: each sent its part of the rows. Takes over `own`. */
+static tl_tensor gather(tl_context *tl, const circle *c, int axis, tl_tensor own, int64_t rows,
+                        kb_dtype dtype)
+{
+    tl_tensor parts[NN_MAX_PEERS] = {{0}};
+    size_t count = 0;
+    for (int64_t from = 0; from < c->count; from++) {
+        int64_t size = axis == 1 ? rows : tl_part_size(rows, c->count, from);
+        if (size == 0)
+            continue;
+        parts[count++] = from == c->own
+                             ? own
+                             : tl_recv_async(name_of(c->of_cubes, from), tl_shape(size, 1), dtype);
+    }
+    if (count == 1)
+        return parts[0];
+    tl_tensor all = tl_concat_(tl, TL_HERE_, axis, parts, count);
+    for (size_t i = 0; i < count; i++)
+        tl_free(parts[i]);
+    return all;
+}
+
+static tl_tensor combine(tl_context *tl, nn_combine how, tl_tensor all)
+{
+    tl_tensor result = how == NN_SUM ? tl_sum(all, 1) : tl_max(all, 1);
+    tl_free(all);
+    return result;
+}
+
+/* A part of a value, which stays. */
+static tl_tensor own_part(tl_context *tl, const circle *c, tl_tensor x, int64_t rows)
+{
+    int64_t begin = tl_part_begin(rows, c->count, c->own);
+    return tl_slice(x, 0, begin, begin + tl_part_size(rows, c->count, c->own));
+}
+
+tl_tensor nn_exchange(tl_context *tl, const nn_peers *peers, nn_combine how, tl_tensor x,
+                      int64_t rows)
+{
+    circle cube = in_cube(tl, peers), cubes = over_cubes(tl, peers);
+    int64_t size = tl_part_size(rows, cube.count, cube.own);
+    tl_tensor part = {0};
+    send_parts(tl, &cube, x, rows);
+    if (size > 0) {
+        part = own_part(tl, &cube, x, rows);
+        part = combine(tl, how, gather(tl, &cube, 1, part, size, KB_F32));
+        send_all(tl, &cubes, part);
+        part = combine(tl, how, gather(tl, &cubes, 1, part, size, KB_F32));
+        send_all(tl, &cube, part);
+    }
+    tl_free(x);
+    return gather(tl, &cube, 0, part, rows, KB_F32);
+}
+
+/* Of (rows, members) values and indices, the largest of each row. */
+static nn_largest choose(tl_context *tl, nn_largest all)
+{
+    tl_tensor which = tl_argmax(all.values, 1);
+    nn_largest best = {tl_gather(all.values, which, 1), tl_gather(all.indices, which, 1)};
+    tl_free(which);
+    tl_free(all.values);
+    tl_free(all.indices);
+    return best;
+}
+
+nn_largest nn_exchange_largest(tl_context *tl, const nn_peers *peers, nn_largest x, int64_t rows)
+{
+    circle cube = in_cube(tl, peers), cubes = over_cubes(tl, peers);
+    int64_t size = tl_part_size(rows, cube.count, cube.own);
+    nn_largest part = {0};
+    send_parts(tl, &cube, x.values, rows);
+    send_parts(tl, &cube, x.indices, rows);
+    if (size > 0) {
+        part.values = gather(tl, &cube, 1, own_part(tl, &cube, x.values, rows), size, KB_F32);
+        part.indices = gather(tl, &cube, 1, own_part(tl, &cube, x.indices, rows), size, KB_I32);
+        part = choose(tl, part);
+        send_all(tl, &cubes, part.values);
+        send_all(tl, &cubes, part.indices);
+        part.values = gather(tl, &cubes, 1, part.values, size, KB_F32);
+        part.indices = gather(tl, &cubes, 1, part.indices, size, KB_I32);
+        part = choose(tl, part);
+    }
+    tl_free(x.values);
+    tl_free(x.indices);
+    return part;
+}

@@ -1,0 +1,56 @@
+/*
+ * exchange.h: all PEs of a device combine numbers that each has a part of. Private to nn.
+ *
+ * Queues connect each PE with the other PEs of its cube, and with the PE of the same index in every
+ * other cube. An exchange of rows has three steps:
+ *
+ *     1. inside a cube, PE q gets part q of the rows from all PEs, and combines it;
+ *     2. the PEs q of all cubes send each other what they have of part q, and combine it;
+ *     3. inside a cube, each PE gets the other parts.
+ *
+ * All PEs end with the same bits: step 2 combines in the order of cubes.
+ */
+#ifndef KB_NN_EXCHANGE_H
+#define KB_NN_EXCHANGE_H
+
+#include <stdint.h>
+
+#include <kernbench/kernbench.h>
+#include <kernbench/tl.h>
+
+#include "state.h"
+
+/* ---- Host ---- */
+
+/* More cubes, or PEs in a cube, than a machine can have (see kb_location_to_pa()). */
+enum { NN_MAX_PEERS = 64 };
+
+/* Whether the device can exchange: it has several PEs, and not too many for their queues. */
+bool nn_can_exchange(const kb_machine *machine);
+
+/* Installed queues of the device. */
+KB_MUST_USE kb_error *nn_get_queues(kb_context *ctx, uint32_t sip, kb_queue_set *set);
+
+/* ---- In kernels: all PEs of the device take part, with the same shapes ---- */
+
+typedef struct nn_peers {
+    int64_t cubes, pes;
+} nn_peers;
+
+typedef enum nn_combine { NN_SUM, NN_MAX } nn_combine;
+
+/* The sum or the maximum over all PEs of x (rows, 1), F32. Takes over x. */
+tl_tensor nn_exchange(tl_context *tl, const nn_peers *peers, nn_combine how, tl_tensor x,
+                      int64_t rows);
+
+/* The largest of each row and where it is: both (rows, 1), F32 and I32. */
+typedef struct nn_largest {
+    tl_tensor values, indices;
+} nn_largest;
+
+/* Of all PEs: of equal ones the one of the first PE; a NaN is larger than any number. PE q of every
+ * cube ends with part q of the rows (tl_part_begin()), which may be none: then {0}. Takes over x.
+ */
+nn_largest nn_exchange_largest(tl_context *tl, const nn_peers *peers, nn_largest x, int64_t rows);
+
+#endif

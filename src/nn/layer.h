@@ -1,0 +1,90 @@
+/*
+ * layer.h: what the host side of all layers shares: checks of tensors, outputs, launches. Private
+ * to nn.
+ */
+#ifndef KB_NN_LAYER_H
+#define KB_NN_LAYER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kernbench/kernbench.h>
+#include <kernbench/nn.h>
+
+#include "state.h"
+
+/* A call of a layer, while its tensors are checked. */
+typedef struct nn_call {
+    kb_context *ctx;
+    const char *function; /* for messages */
+    uint32_t sip;         /* of the first tensor */
+    bool has_sip;
+} nn_call;
+
+/* Sets of dtypes. */
+#define NN_DTYPE(dtype) (1u << (dtype))
+#define NN_FLOATS (NN_DTYPE(KB_F16) | NN_DTYPE(KB_BF16) | NN_DTYPE(KB_F32))
+
+/* Checks that the tensor is in HBM of the call's device and has one of the dtypes. */
+KB_MUST_USE kb_error *nn_take_input(nn_call *call, const char *what, kb_tensor tensor,
+                                    unsigned dtypes, tp_view *view);
+
+/* The same of a vector of as many elements as there are columns; as a matrix of one row. */
+KB_MUST_USE kb_error *nn_take_vector(nn_call *call, const char *what, kb_tensor tensor,
+                                     int64_t columns, tp_view *view);
+
+/* An error unless the two matrices have the same size. */
+KB_MUST_USE kb_error *nn_check_size(const nn_call *call, const char *what, const tp_view *view,
+                                    const tp_view *expected);
+
+/* An error unless there is one copy of the output, or one at each PE of the device. */
+KB_MUST_USE kb_error *nn_check_copies(const nn_call *call, const char *what, const tp_view *view);
+
+/* What an output has to be. */
+typedef struct nn_output_spec {
+    const char *what; /* for messages; the name of one that is made */
+    kb_shape shape;   /* of one that is made; a given one is a matrix of the same size */
+    kb_dtype dtype;   /* of one that is made */
+    unsigned dtypes;  /* that a given one may have */
+    kb_tensor like;   /* whose layout one that is made has; {0}: on one PE */
+    const char *name; /* of the layer, for one that is made; NULL: `what` */
+} nn_output_spec;
+
+/* An output: the one that is given, or a new one. */
+typedef struct nn_output {
+    kb_tensor *tensor;
+    bool was_given;
+} nn_output;
+
+KB_MUST_USE kb_error *nn_take_output(nn_call *call, const nn_output_spec *spec, kb_tensor *tensor,
+                                     nn_output *output, tp_view *view);
+
+/* The same of an output with an element for each of the rows: a given one has any shape. */
+KB_MUST_USE kb_error *nn_take_rows_output(nn_call *call, const nn_output_spec *spec, int64_t rows,
+                                          kb_tensor *tensor, nn_output *output, tp_view *view);
+
+/* After an error: frees the outputs that were made here. Hands on the error. */
+KB_MUST_USE kb_error *nn_end_outputs(const nn_call *call, kb_error *err, nn_output *outputs,
+                                     size_t count);
+
+/* A launch on all PEs of the call's device. Its last argument is a tensor that all of them have.
+ */
+typedef struct nn_launch_spec {
+    const char *name; /* NULL: the kernel's */
+    const kb_kernel *kernel;
+    const void *plan; /* see nn_get_kernel() */
+    size_t plan_bytes;
+    const kb_tensor *tensors; /* its arguments; {0} becomes the address 0 */
+    size_t tensor_count;
+    kb_queue_set queues;
+    kb_stream stream;
+    kb_request *request;
+} nn_launch_spec;
+
+KB_MUST_USE kb_error *nn_launch(const nn_call *call, const nn_launch_spec *spec);
+
+/* The shape without its last axis: an element for each row. (1) if nothing is left. */
+kb_shape nn_shape_of_rows(const kb_shape *shape);
+
+#endif

@@ -1,0 +1,157 @@
+/* rows.c: rows of matrices in kernels: loads and stores, in as few commands as the layout allows.
+ */
+#include "rows.h"
+
+/* A band of rows as stripes of columns, one behind the other, each packed. */
+typedef struct stripes {
+    int64_t row, rows;     /* of the band */
+    int64_t first;         /* element: where the band begins in the tensor */
+    int64_t width, height; /* of each stripe */
+} stripes;
+
+/* The parts of columns that the layout makes, if these are of one width; else 0. */
+static int64_t stripe_width(const tp_view *view)
+{
+    int64_t parts = 1;
+    if (view->cube == KB_COLUMN_WISE)
+        parts *= view->cubes;
+    if (view->pe == KB_COLUMN_WISE)
+        parts *= view->pes;
+    return view->columns % parts == 0 ? view->columns / parts : 0;
+}
+
+/*
+ * Rows that are cut over PEs follow each other in memory, so only cuts of columns matter: over
+ * cubes and PEs, and over the PEs of a cube inside a band of rows that the cube has. A single row
+ * has no gaps, whatever the widths.
+ */
+static bool find_stripes(const tp_view *view, int64_t row, stripes *found)
+{
+    if (view->tiling != KB_NOT_TILED || view->slabs > 1)
+        return false;
+    *found = (stripes){.rows = view->rows, .width = view->columns, .height = view->rows};
+    if (view->rows == 1)
+        return true;
+    found->width = stripe_width(view);
+    if (view->cube == KB_ROW_WISE && view->pe == KB_COLUMN_WISE) {
+        tp_block block = tp_find_block(view, row, 0);
+        found->row = block.at.row;
+        found->rows = found->height = block.at.rows;
+        found->first = block.at.row * view->columns;
+    }
+    return found->width > 0;
+}
+
+/* A rectangle of whole stripes, as a block of three axes. */
+typedef struct strided {
+    int64_t first, count; /* element; stripes */
+    int64_t width, distance;
+} strided;
+
+static bool is_strided(const tp_view *view, const tp_rect *rect, strided *is)
+{
+    stripes s;
+    if (rect->rows == 0 || rect->columns == 0 || !find_stripes(view, rect->row, &s))
+        return false;
+    if (rect->row + rect->rows > s.row + s.rows)
+        return false;
+    int64_t stripe = rect->column / s.width, inside = rect->column % s.width;
+    bool is_one = inside + rect->columns <= s.width;
+    if (!is_one && (inside != 0 || rect->columns % s.width != 0))
+        return false;
+    is->first = s.first + stripe * s.height * s.width + (rect->row - s.row) * s.width + inside;
+    is->count = is_one ? 1 : rect->columns / s.width;
+    is->width = s.width;
+    is->distance = s.height * s.width;
+    return true;
+}
+
+tl_tensor nn_load(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect)
+{
+    strided is;
+    if (!is_strided(view, &rect, &is))
+        return tp_load(tl, view, tensor, rect);
+    tl_ptr at = tensor + is.first * (int64_t)kb_dtype_bytes(view->dtype);
+    if (is.count == 1)
+        return tl_load(at, tl_shape(rect.rows, rect.columns), view->dtype,
+                       .strides = tl_strides(is.width, 1));
+    tl_tensor loaded = tl_load(at, tl_shape(rect.rows, is.count, is.width), view->dtype,
+                               .strides = tl_strides(is.width, is.distance, 1));
+    tl_tensor rows = tl_reshape(loaded, tl_shape(rect.rows, rect.columns));
+    tl_free(loaded);
+    return rows;
+}
+
+void nn_store(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect, tl_tensor value)
+{
+    strided is;
+    if (!is_strided(view, &rect, &is)) {
+        tp_store(tl, view, tensor, rect, value);
+        return;
+    }
+    tl_ptr at = tensor + is.first * (int64_t)kb_dtype_bytes(view->dtype);
+    if (is.count == 1) {
+        tl_store(at, value, .strides = tl_strides(is.width, 1));
+        return;
+    }
+    tl_tensor apart = tl_reshape(value, tl_shape(rect.rows, is.count, is.width));
+    tl_store(at, apart, .strides = tl_strides(is.width, is.distance, 1));
+    tl_free(apart);
+}
+
+nn_place nn_place_of(tl_context *tl, int64_t cubes, int64_t pes)
+{
+    return (nn_place){.index = tl_program_id(1) * pes + tl_program_id(0), .count = cubes * pes};
+}
+
+/* ---- A number for each row ---- */
+
+/* As much of [first, first + count) as is in one row of the tensor. */
+static tp_rect next_indices(const tp_view *view, int64_t first, int64_t count)
+{
+    int64_t column = first % view->columns;
+    return (tp_rect){first / view->columns, 1, column, nn_min(count, view->columns - column)};
+}
+
+tl_tensor nn_load_indices(tl_context *tl, const tp_view *view, tl_ptr tensor, int64_t first,
+                          int64_t count)
+{
+    tl_tensor all = {0};
+    if (view->columns == 1) {
+        all = nn_load(tl, view, tensor, (tp_rect){first, count, 0, 1});
+        count = 0;
+    }
+    while (count > 0) {
+        tp_rect rect = next_indices(view, first, count);
+        tl_tensor part = nn_load(tl, view, tensor, rect);
+        first += rect.columns;
+        count -= rect.columns;
+        if (all.id == 0) {
+            all = part;
+            continue;
+        }
+        tl_tensor joined = tl_concat(1, all, part);
+        tl_free(all);
+        tl_free(part);
+        all = joined;
+    }
+    return all;
+}
+
+void nn_store_rows(tl_context *tl, const tp_view *view, tl_ptr tensor, int64_t first, int64_t count,
+                   tl_tensor value)
+{
+    if (view->columns == 1) {
+        nn_store(tl, view, tensor, (tp_rect){first, count, 0, 1}, value);
+        return;
+    }
+    for (int64_t done = 0; done < count;) {
+        tp_rect rect = next_indices(view, first + done, count - done);
+        tl_tensor part = tl_slice(value, 0, done, done + rect.columns);
+        tl_tensor row = tl_reshape(part, tl_shape(1, rect.columns));
+        nn_store(tl, view, tensor, rect, row);
+        tl_free(row);
+        tl_free(part);
+        done += rect.columns;
+    }
+}

@@ -1,0 +1,49 @@
+/*
+ * rows.h: rows of matrices in kernels. Private to nn.
+ *
+ * tp_load() makes one command for each shard and joins the parts. A row of a matrix that is cut by
+ * columns over 128 PEs would take 128 commands. Where all shards have the same width, rows are at
+ * regular distances, and one command with strides loads or stores them.
+ */
+#ifndef KB_NN_ROWS_H
+#define KB_NN_ROWS_H
+
+#include <stdint.h>
+
+#include <kernbench/tl.h>
+
+#include "tp/tp.h"
+
+static inline int64_t nn_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t nn_max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* As tp_load() and tp_store(), with fewer commands. */
+tl_tensor nn_load(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect);
+void nn_store(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect, tl_tensor value);
+
+/* The number of this PE among all of the device, and how many there are. */
+typedef struct nn_place {
+    int64_t index, count;
+} nn_place;
+
+/* `pes` of each cube, `cubes` of the device. */
+nn_place nn_place_of(tl_context *tl, int64_t cubes, int64_t pes);
+
+/* An I32 tensor of any shape and layout: elements [first, first + count), row by row, as (count).
+ */
+tl_tensor nn_load_indices(tl_context *tl, const tp_view *view, tl_ptr tensor, int64_t first,
+                          int64_t count);
+
+/* A value (count, 1), for rows [first, first + count), to a tensor with an element for each row:
+ * of any shape and layout. */
+void nn_store_rows(tl_context *tl, const tp_view *view, tl_ptr tensor, int64_t first, int64_t count,
+                   tl_tensor value);
+
+#endif
