@@ -514,6 +514,10 @@ typedef struct tl_recv_options {
  */
 #define tl_items(x, numbers, count) tl_items_(tl, TL_HERE_, (x), (numbers), (count))
 
+/* Ends the kernel with an error that has this message, which is printed as printf() does: for what
+ * is wrong with the numbers that it was given. */
+#define tl_raise(...) tl_raise_(tl, TL_HERE_, __VA_ARGS__)
+
 /* What kb_kernel.user is: the object behind a kernel that another language supplies. */
 #define tl_user() tl_user_(tl)
 
@@ -683,6 +687,8 @@ KB_API void tl_wait_tensor_(tl_context *tl, tl_place at, tl_tensor x);
 KB_API void tl_wait_future_(tl_context *tl, tl_place at, tl_future future);
 KB_API double tl_item_(tl_context *tl, tl_place at, tl_tensor x);
 KB_API void tl_items_(tl_context *tl, tl_place at, tl_tensor x, int64_t *numbers, int64_t count);
+KB_API KB_NORETURN void tl_raise_(tl_context *tl, tl_place at, const char *format, ...)
+    KB_PRINTF(3, 4);
 KB_API void *tl_user_(const tl_context *tl);
 KB_API double tl_item_or_(tl_context *tl, tl_place at, tl_tensor x, double stand_in);
 KB_API kb_time tl_now_(const tl_context *tl);

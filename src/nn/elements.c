@@ -56,8 +56,11 @@ static tl_tensor apply_gelu(tl_context *tl, kb_dtype dtype, tl_tensor x)
     return result;
 }
 
-static tl_tensor apply_add(tl_context *tl, tl_tensor a, tl_tensor b)
+/* In the dtype of the output if all have that, else in f32. Takes over both. */
+static tl_tensor apply_add(tl_context *tl, const element_plan *plan, tl_tensor a, tl_tensor b)
 {
+    if (plan->a.dtype == plan->b.dtype && plan->a.dtype != plan->out.dtype)
+        a = tp_cast(tl, a, plan->a.dtype, KB_F32);
     tl_tensor sum = tl_add(a, b);
     tl_free(a);
     tl_free(b);
@@ -79,8 +82,9 @@ static void run_piece(tl_context *tl, const element_plan *plan, tl_ptr a_at, tl_
     if (plan->op == SWIGLU_PAIRS)
         take_pairs_apart(tl, a, at, &a, &b);
     if (plan->op == ADD) {
-        result = apply_add(tl, a, b);
-        made = plan->a.dtype == plan->b.dtype ? plan->a.dtype : KB_F32;
+        result = apply_add(tl, plan, a, b);
+        if (plan->a.dtype == plan->b.dtype && plan->a.dtype == plan->out.dtype)
+            made = plan->out.dtype;
     } else if (plan->op == GELU) {
         result = apply_gelu(tl, plan->a.dtype, a);
     } else {

@@ -213,8 +213,7 @@ tl_tensor nn_exchange(tl_context *tl, const nn_peers *peers, nn_combine how, tl_
     return gather(tl, &cube, 0, part, rows, KB_F32);
 }
 
-/* Of (rows, members) values and indices, the largest of each row. */
-static nn_largest choose(tl_context *tl, nn_largest all)
+nn_largest nn_choose_largest(tl_context *tl, nn_largest all)
 {
     tl_tensor which = tl_argmax(all.values, 1);
     nn_largest best = {tl_gather(all.values, which, 1), tl_gather(all.indices, which, 1)};
@@ -224,24 +223,39 @@ static nn_largest choose(tl_context *tl, nn_largest all)
     return best;
 }
 
-nn_largest nn_exchange_largest(tl_context *tl, const nn_peers *peers, nn_largest x, int64_t rows)
+/* Both, of what all members of the circle have of the same rows. */
+static nn_largest gather_largest(tl_context *tl, const circle *c, int axis, nn_largest own,
+                                 int64_t rows)
+{
+    nn_largest all = {.values = gather(tl, c, axis, own.values, rows, KB_F32)};
+    all.indices = gather(tl, c, axis, own.indices, rows, KB_I32);
+    return all;
+}
+
+static void send_largest(tl_context *tl, const circle *c, nn_largest x)
+{
+    send_all(tl, c, x.values);
+    send_all(tl, c, x.indices);
+}
+
+nn_largest nn_exchange_largest(tl_context *tl, const nn_peers *peers, nn_largest x, int64_t rows,
+                               bool to_all)
 {
     circle cube = in_cube(tl, peers), cubes = over_cubes(tl, peers);
     int64_t size = tl_part_size(rows, cube.count, cube.own);
-    nn_largest part = {0};
+    nn_largest part = {{0}, {0}};
     send_parts(tl, &cube, x.values, rows);
     send_parts(tl, &cube, x.indices, rows);
     if (size > 0) {
-        part.values = gather(tl, &cube, 1, own_part(tl, &cube, x.values, rows), size, KB_F32);
-        part.indices = gather(tl, &cube, 1, own_part(tl, &cube, x.indices, rows), size, KB_I32);
-        part = choose(tl, part);
-        send_all(tl, &cubes, part.values);
-        send_all(tl, &cubes, part.indices);
-        part.values = gather(tl, &cubes, 1, part.values, size, KB_F32);
-        part.indices = gather(tl, &cubes, 1, part.indices, size, KB_I32);
-        part = choose(tl, part);
+        part.values = own_part(tl, &cube, x.values, rows);
+        part.indices = own_part(tl, &cube, x.indices, rows);
+        part = nn_choose_largest(tl, gather_largest(tl, &cube, 1, part, size));
+        send_largest(tl, &cubes, part);
+        part = nn_choose_largest(tl, gather_largest(tl, &cubes, 1, part, size));
+        if (to_all)
+            send_largest(tl, &cube, part);
     }
     tl_free(x.values);
     tl_free(x.indices);
-    return part;
+    return to_all ? gather_largest(tl, &cube, 0, part, rows) : part;
 }

@@ -48,9 +48,15 @@ typedef struct nn_largest {
     tl_tensor values, indices;
 } nn_largest;
 
-/* Of all PEs: of equal ones the one of the first PE; a NaN is larger than any number. PE q of every
- * cube ends with part q of the rows (tl_part_begin()), which may be none: then {0}. Takes over x.
+/* Of (rows, n) values and indices the largest of each row: of equal ones the first; a NaN is larger
+ * than any number. Takes over both. */
+nn_largest nn_choose_largest(tl_context *tl, nn_largest all);
+
+/*
+ * The same over all PEs, in their order; takes over x. With `to_all`, all PEs end with all rows.
+ * Else PE q of every cube ends with part q of the rows (tl_part_begin()), and {0} if that is none.
  */
-nn_largest nn_exchange_largest(tl_context *tl, const nn_peers *peers, nn_largest x, int64_t rows);
+nn_largest nn_exchange_largest(tl_context *tl, const nn_peers *peers, nn_largest x, int64_t rows,
+                               bool to_all);
 
 #endif

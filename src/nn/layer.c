@@ -103,7 +103,8 @@ kb_error *nn_check_copies(const nn_call *call, const char *what, const tp_view *
 static kb_error *make_output(nn_call *call, const nn_output_spec *spec, kb_tensor *tensor)
 {
     static const kb_policy one_pe = {.num_cubes = 1, .num_pes = 1};
-    rt_tensor_view like = {.policy = one_pe};
+    static const kb_policy columns = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
+    rt_tensor_view like = {.policy = spec->is_by_columns ? columns : one_pe};
     if (spec->like.id != 0)
         KB_TRY(rt_view_tensor(call->ctx, spec->like, &like));
     const kb_tensor_spec made = {.name = spec->name ? spec->name : spec->what,

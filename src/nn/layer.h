@@ -24,6 +24,7 @@ typedef struct nn_call {
 
 /* Sets of dtypes. */
 #define NN_DTYPE(dtype) (1u << (dtype))
+#define NN_ALL_DTYPES ((1u << KB_DTYPES) - 1)
 #define NN_FLOATS (NN_DTYPE(KB_F16) | NN_DTYPE(KB_BF16) | NN_DTYPE(KB_F32))
 
 /* Checks that the tensor is in HBM of the call's device and has one of the dtypes. */
@@ -43,12 +44,13 @@ KB_MUST_USE kb_error *nn_check_copies(const nn_call *call, const char *what, con
 
 /* What an output has to be. */
 typedef struct nn_output_spec {
-    const char *what; /* for messages; the name of one that is made */
-    kb_shape shape;   /* of one that is made; a given one is a matrix of the same size */
-    kb_dtype dtype;   /* of one that is made */
-    unsigned dtypes;  /* that a given one may have */
-    kb_tensor like;   /* whose layout one that is made has; {0}: on one PE */
-    const char *name; /* of the layer, for one that is made; NULL: `what` */
+    const char *what;   /* for messages; the name of one that is made */
+    kb_shape shape;     /* of one that is made; a given one is a matrix of the same size */
+    kb_dtype dtype;     /* of one that is made */
+    unsigned dtypes;    /* that a given one may have */
+    kb_tensor like;     /* whose layout one that is made has; {0}: on one PE, or */
+    bool is_by_columns; /* cut by columns over all PEs */
+    const char *name;   /* of the layer, for one that is made; NULL: `what` */
 } nn_output_spec;
 
 /* An output: the one that is given, or a new one. */

@@ -23,6 +23,11 @@ static void fini(void *self)
         kb_error_free(kb_tensor_free(state->ctx, entry->tensor));
         free(entry);
     }
+    for (nn_buffer *buffer = state->buffers, *next; buffer; buffer = next) {
+        next = buffer->next;
+        kb_error_free(kb_tensor_free(state->ctx, buffer->tensor));
+        free(buffer);
+    }
     for (nn_queues *queues = state->queues, *next; queues; queues = next) {
         next = queues->next;
         free(queues);
@@ -76,5 +81,36 @@ kb_error *nn_get_kernel(kb_context *ctx, const kb_kernel *kernel, const void *nu
         state->plans = plan;
     }
     *planned = &plan->kernel;
+    return NULL;
+}
+
+kb_error *nn_get_buffer(kb_context *ctx, uint32_t sip, kb_stream stream, uint64_t rows,
+                        uint64_t columns, kb_tensor *tensor)
+{
+    static const kb_policy one_pe = {.num_cubes = 1, .num_pes = 1};
+    nn_state *state;
+    KB_TRY(nn_get_state(ctx, &state));
+    nn_buffer *buffer = state->buffers;
+    while (buffer && (buffer->sip != sip || buffer->stream.id != stream.id ||
+                      buffer->rows != rows || buffer->columns != columns))
+        buffer = buffer->next;
+    if (!buffer) {
+        const kb_tensor_spec spec = {.name = "staging",
+                                     .dtype = KB_F32,
+                                     .shape = KB_SHAPE(rows, columns),
+                                     .policy = &one_pe};
+        buffer = kb_alloc_array(1, sizeof *buffer);
+        if (!buffer)
+            return kb_error_nomem();
+        *buffer = (nn_buffer){.sip = sip, .stream = stream, .rows = rows, .columns = columns};
+        kb_error *err = tp_make_tensor(ctx, sip, &spec, &buffer->tensor);
+        if (err) {
+            free(buffer);
+            return err;
+        }
+        buffer->next = state->buffers;
+        state->buffers = buffer;
+    }
+    *tensor = buffer->tensor;
     return NULL;
 }

@@ -38,11 +38,21 @@ typedef struct nn_queues {
     bool installed, unusable;
 } nn_queues;
 
+/* Tensors for values on their way in a stream: see argmax.c. */
+typedef struct nn_buffer {
+    struct nn_buffer *next;
+    uint32_t sip;
+    kb_stream stream;
+    uint64_t rows, columns;
+    kb_tensor tensor; /* F32, on one PE */
+} nn_buffer;
+
 typedef struct nn_state {
     kb_context *ctx;
     nn_plan *plans;
     nn_frequencies *frequencies;
     nn_queues *queues;
+    nn_buffer *buffers;
 } nn_state;
 
 /* Made at the first call that needs it. */
@@ -54,5 +64,9 @@ KB_MUST_USE kb_error *nn_get_state(kb_context *ctx, nn_state **state);
  */
 KB_MUST_USE kb_error *nn_get_kernel(kb_context *ctx, const kb_kernel *kernel, const void *plan,
                                     size_t bytes, const kb_kernel **planned);
+
+/* The buffer of this size, for calls in this stream; it stays the state's. */
+KB_MUST_USE kb_error *nn_get_buffer(kb_context *ctx, uint32_t sip, kb_stream stream, uint64_t rows,
+                                    uint64_t columns, kb_tensor *tensor);
 
 #endif

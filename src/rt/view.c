@@ -27,6 +27,7 @@ kb_error *rt_view_tensor(kb_context *ctx, kb_tensor handle, rt_tensor_view *view
         .bytes = tensor->bytes,
         .on_host = tensor->on_host,
         .replicated = placement->copies > 1,
+        .is_index = tensor->is_index,
         .policy = tensor->policy,
         .shards = ctx->seen_shards.items,
         .shard_count = ctx->seen_shards.count,

@@ -92,6 +92,7 @@ typedef struct rt_tensor_view {
     uint64_t va, elements, bytes;
     bool on_host;
     bool replicated;
+    bool is_index;
     kb_policy policy;       /* that it was made with */
     const kb_shard *shards; /* good until the next call of this kind */
     size_t shard_count;

@@ -46,17 +46,33 @@ void tl_fail(const tl_call *call, kb_error *err)
     kb_co_exit(tl->co);
 }
 
-void tl_fault(const tl_call *call, const char *format, ...)
+static kb_error *print_fault(const char *format, va_list args)
 {
     kb_text text = KB_TEXT_INIT;
-    va_list args;
-    va_start(args, format);
     kb_text_vprintf(&text, format, args);
-    va_end(args);
     kb_error *err =
         text.failed ? kb_error_nomem() : kb_error_new(KB_ERR_FAULT, "%s", kb_text_peek(&text));
     kb_text_fini(&text);
+    return err;
+}
+
+void tl_fault(const tl_call *call, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    kb_error *err = print_fault(format, args);
+    va_end(args);
     tl_fail(call, err);
+}
+
+void tl_raise_(tl_context *tl, tl_place at, const char *format, ...)
+{
+    tl_call call = tl_enter(tl, at, "tl_raise");
+    va_list args;
+    va_start(args, format);
+    kb_error *err = print_fault(format, args);
+    va_end(args);
+    tl_fail(&call, err);
 }
 
 tl_shape_text tl_shape_print(const tl_dims *shape)
