@@ -3,6 +3,7 @@
  * the output that it has, from the same places of the inputs: in its own memory if the layouts are
  * alike. Large shards go piece by piece, so that loads, the vector engine and stores overlap.
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include "layer.h"
@@ -49,18 +50,28 @@ static tl_tensor apply_swiglu(tl_context *tl, kb_dtype dtype, tl_tensor gate, tl
     return result;
 }
 
-static tl_tensor apply_gelu(tl_context *tl, kb_dtype dtype, tl_tensor x)
+/* The dtype that a result is computed in: that of the output, if the operation rounds to it once;
+ * else f32. */
+static kb_dtype result_dtype(const element_plan *plan)
 {
-    tl_tensor wide = tp_cast(tl, x, dtype, KB_F32), result = tl_gelu(wide);
+    bool is_one = plan->a.dtype == plan->out.dtype &&
+                  (plan->op == GELU || (plan->op == ADD && plan->b.dtype == plan->out.dtype));
+    return is_one ? plan->out.dtype : KB_F32;
+}
+
+/* Takes over x. */
+static tl_tensor apply_gelu(tl_context *tl, const element_plan *plan, tl_tensor x)
+{
+    tl_tensor wide = tp_cast(tl, x, plan->a.dtype, result_dtype(plan)), result = tl_gelu(wide);
     tl_free(wide);
     return result;
 }
 
-/* In the dtype of the output if all have that, else in f32. Takes over both. */
+/* Takes over both. */
 static tl_tensor apply_add(tl_context *tl, const element_plan *plan, tl_tensor a, tl_tensor b)
 {
-    if (plan->a.dtype == plan->b.dtype && plan->a.dtype != plan->out.dtype)
-        a = tp_cast(tl, a, plan->a.dtype, KB_F32);
+    if (plan->a.dtype == plan->b.dtype)
+        a = tp_cast(tl, a, plan->a.dtype, result_dtype(plan));
     tl_tensor sum = tl_add(a, b);
     tl_free(a);
     tl_free(b);
@@ -76,21 +87,17 @@ static void run_piece(tl_context *tl, const element_plan *plan, tl_ptr a_at, tl_
         from.columns *= 2;
     }
     tl_tensor a = nn_load(tl, &plan->a, a_at, from), b = {0}, result;
-    kb_dtype made = KB_F32;
     if (plan->op == SWIGLU || plan->op == ADD)
         b = nn_load(tl, &plan->b, b_at, *at);
     if (plan->op == SWIGLU_PAIRS)
         take_pairs_apart(tl, a, at, &a, &b);
-    if (plan->op == ADD) {
+    if (plan->op == ADD)
         result = apply_add(tl, plan, a, b);
-        if (plan->a.dtype == plan->b.dtype && plan->a.dtype == plan->out.dtype)
-            made = plan->out.dtype;
-    } else if (plan->op == GELU) {
-        result = apply_gelu(tl, plan->a.dtype, a);
-    } else {
+    else if (plan->op == GELU)
+        result = apply_gelu(tl, plan, a);
+    else
         result = apply_swiglu(tl, plan->a.dtype, a, b);
-    }
-    result = tp_cast(tl, result, made, plan->out.dtype);
+    result = tp_cast(tl, result, result_dtype(plan), plan->out.dtype);
     nn_store(tl, &plan->out, out_at, *at, result);
     tl_free(result);
 }
@@ -133,8 +140,8 @@ static kb_error *find_shape(const element_call *c, const tp_view *a, kb_shape *s
         return NULL;
     if (a->columns % 2 != 0)
         return kb_error_new(KB_ERR_INPUT,
-                            "%s: %s has %lld columns: expected pairs of columns (gate, up)",
-                            c->is.function, c->a_name, (long long)a->columns);
+                            "%s: %s has %" PRId64 " columns: expected pairs of columns (gate, up)",
+                            c->is.function, c->a_name, a->columns);
     shape->dims[shape->rank - 1] /= 2;
     return NULL;
 }

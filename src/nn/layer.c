@@ -21,9 +21,10 @@ static kb_error *check_dtype(const nn_call *call, const char *what, const char *
                                                   : ", ");
     }
     kb_error *err =
-        list.failed ? kb_error_nomem()
-                    : kb_error_new(KB_ERR_INPUT, "%s: %s '%s' is %s: expected %s", call->function,
-                                   what, name, kb_dtype_name(dtype), kb_text_peek(&list));
+        list.failed
+            ? kb_error_nomem()
+            : kb_error_new(KB_ERR_INPUT, "%s: %s: tensor '%s' is %s: expected %s", call->function,
+                           what, name, kb_dtype_name(dtype), kb_text_peek(&list));
     kb_text_fini(&list);
     return err;
 }
@@ -32,23 +33,24 @@ static kb_error *check_dtype(const nn_call *call, const char *what, const char *
 static kb_error *look_at(nn_call *call, const char *what, kb_tensor tensor, rt_tensor_view *seen)
 {
     if (tensor.id == 0)
-        return kb_error_new(KB_ERR_INPUT, "%s: no %s is given", call->function, what);
+        return kb_error_new(KB_ERR_INPUT, "%s: %s: no tensor is given", call->function, what);
     kb_error *err = rt_view_tensor(call->ctx, tensor, seen);
     if (err)
         return kb_error_wrap(err, "%s: %s", call->function, what);
     if (seen->on_host)
         return kb_error_new(KB_ERR_INPUT,
-                            "%s: %s '%s' is on the host: copy it to a device first "
+                            "%s: %s: tensor '%s' is on the host: copy it to a device first "
                             "(kb_tensor_copy)",
                             call->function, what, seen->name);
     if (seen->memory != KB_HBM)
-        return kb_error_new(KB_ERR_INPUT, "%s: %s '%s' is not in HBM", call->function, what,
+        return kb_error_new(KB_ERR_INPUT, "%s: %s: tensor '%s' is not in HBM", call->function, what,
                             seen->name);
     if (!call->has_sip)
         call->sip = seen->sip;
     call->has_sip = true;
     if (seen->sip != call->sip)
-        return kb_error_new(KB_ERR_INPUT, "%s: %s '%s' is on sip%" PRIu32 ": expected sip%" PRIu32,
+        return kb_error_new(KB_ERR_INPUT,
+                            "%s: %s: tensor '%s' is on sip%" PRIu32 ": expected sip%" PRIu32,
                             call->function, what, seen->name, seen->sip, call->sip);
     return NULL;
 }
@@ -60,7 +62,8 @@ kb_error *nn_take_input(nn_call *call, const char *what, kb_tensor tensor, unsig
     KB_TRY(look_at(call, what, tensor, &seen));
     KB_TRY(check_dtype(call, what, seen.name, seen.dtype, dtypes));
     if (seen.elements == 0)
-        return kb_error_new(KB_ERR_INPUT, "%s: %s '%s' is empty", call->function, what, seen.name);
+        return kb_error_new(KB_ERR_INPUT, "%s: %s: tensor '%s' is empty", call->function, what,
+                            seen.name);
     return tp_view_make(call->ctx, tensor, view);
 }
 
@@ -71,7 +74,7 @@ kb_error *nn_take_vector(nn_call *call, const char *what, kb_tensor tensor, int6
     if (view->rows == 1 && view->columns == columns)
         return NULL;
     return kb_error_new(KB_ERR_INPUT,
-                        "%s: the %s is (%" PRId64 ", %" PRId64 "): expected %" PRId64
+                        "%s: %s: the size is (%" PRId64 ", %" PRId64 "): expected %" PRId64
                         " elements in one row",
                         call->function, what, view->rows, view->columns, columns);
 }
@@ -83,7 +86,7 @@ kb_error *nn_check_size(const nn_call *call, const char *what, const tp_view *vi
         return NULL;
     return kb_error_new(
         KB_ERR_INPUT,
-        "%s: the %s is (%" PRId64 ", %" PRId64 "): expected (%" PRId64 ", %" PRId64 ")",
+        "%s: %s: the size is (%" PRId64 ", %" PRId64 "): expected (%" PRId64 ", %" PRId64 ")",
         call->function, what, view->rows, view->columns, expected->rows, expected->columns);
 }
 
@@ -93,7 +96,7 @@ kb_error *nn_check_copies(const nn_call *call, const char *what, const tp_view *
     if (view->copies == 1 || view->copies == (int64_t)machine.cubes * machine.pes)
         return NULL;
     return kb_error_new(KB_ERR_INPUT,
-                        "%s: the %s has %" PRId64 " copies: expected one, or one at each of the "
+                        "%s: %s: %" PRId64 " copies: expected one, or one at each of the "
                         "%" PRIu32 " PEs",
                         call->function, what, view->copies, machine.cubes * machine.pes);
 }
@@ -136,10 +139,9 @@ kb_error *nn_take_rows_output(nn_call *call, const nn_output_spec *spec, int64_t
     *output = (nn_output){.tensor = tensor, .was_given = true};
     KB_TRY(nn_take_input(call, spec->what, *tensor, spec->dtypes, view));
     if (view->rows * view->columns != rows)
-        return kb_error_new(KB_ERR_INPUT,
-                            "%s: the %s has %" PRId64 " elements: expected one for each of %" PRId64
-                            " rows",
-                            call->function, spec->what, view->rows * view->columns, rows);
+        return kb_error_new(
+            KB_ERR_INPUT, "%s: %s: %" PRId64 " elements: expected one for each of %" PRId64 " rows",
+            call->function, spec->what, view->rows * view->columns, rows);
     return nn_check_copies(call, spec->what, view);
 }
 

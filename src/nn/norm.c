@@ -1,6 +1,7 @@
 /* norm.c: RMSNorm and LayerNorm: checks, and how the work is shared out. */
 #include "norm.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +11,6 @@
 enum {
     MAX_SHARING = 8,      /* PEs of one row: more would only read it once more */
     TCM_PER_ELEMENT = 64, /* bytes: the values of a block, and those under way */
-    EXCHANGE_ROWS = 64,   /* from as many, an exchange takes less than moving rows between PEs */
     DOT_ROWS = 4,         /* of a PE: with fewer, the fill of the matrix engine takes longer */
 };
 
@@ -73,9 +73,10 @@ static kb_error *check_same_copies(const norm_call *c, const char *what, const t
 {
     if (view->copies == c->plan.out.copies)
         return NULL;
-    return kb_error_new(
-        KB_ERR_INPUT, "%s: the output has %lld copies and the %s %lld: expected as many",
-        c->is.function, (long long)c->plan.out.copies, what, (long long)view->copies);
+    return kb_error_new(KB_ERR_INPUT,
+                        "%s: the output has %" PRId64 " copies and the %s %" PRId64
+                        ": expected as many",
+                        c->is.function, c->plan.out.copies, what, view->copies);
 }
 
 static kb_error *take_out(norm_call *c)
@@ -141,12 +142,12 @@ static bool is_cut_by_columns(const tp_view *out)
            (!cubes || out->cube == KB_COLUMN_WISE) && (!pes || out->pe == KB_COLUMN_WISE);
 }
 
-/* Whether the PEs have whole rows of the output, and as many PEs as can be have some. */
+/* Whether the rows of the output are cut over all PEs. */
 static bool is_cut_by_rows(const tp_view *out, int64_t pes)
 {
     return out->tiling == KB_NOT_TILED && out->copies == 1 && out->cubes * out->pes == pes &&
            (out->cubes == 1 || out->cube == KB_ROW_WISE) &&
-           (out->pes == 1 || out->pe == KB_ROW_WISE) && out->rows / out->row_unit >= pes;
+           (out->pes == 1 || out->pe == KB_ROW_WISE);
 }
 
 static void share_out(norm_call *c)
@@ -162,13 +163,14 @@ static void share_out(norm_call *c)
     if (plan->out.copies > 1) {
         plan->way = NN_NORM_COPIES;
         rows_of_pe = plan->x.rows;
-    } else if (is_cut_by_columns(&plan->out) && plan->x.rows >= EXCHANGE_ROWS &&
-               nn_can_exchange(&machine)) {
+    } else if (is_cut_by_columns(&plan->out) && nn_can_exchange(&machine)) {
         plan->way = NN_NORM_COLUMNS;
         rows_of_pe = plan->x.rows;
     } else {
         plan->way = NN_NORM_ROWS;
-        plan->own_rows = is_cut_by_rows(&plan->out, pes);
+        /* Fewer rows than PEs are shared, unless one PE has to do all of a row. */
+        plan->own_rows = is_cut_by_rows(&plan->out, pes) &&
+                         (is_in_place || plan->out.rows / plan->out.row_unit >= pes);
         int64_t sharing = nn_min(pes / nn_min(plan->x.rows, pes), MAX_SHARING);
         if (!is_in_place && !plan->own_rows)
             plan->sharing = nn_min(sharing, plan->x.columns);

@@ -42,6 +42,7 @@ typedef struct block {
     int64_t step;                 /* rows of a chunk */
     bool is_kept;                 /* the values below are there */
     tl_tensor values[MAX_CHUNKS]; /* what is normalised: seen columns, in the dtype of the sum */
+    tl_tensor normed[MAX_CHUNKS]; /* the same, normalised, if it is quantised */
 } block;
 
 static int64_t width(range r)
@@ -145,17 +146,26 @@ static tl_tensor rows_of_chunk(tl_context *tl, const block *b, int64_t chunk, tl
 static tl_tensor normalise(tl_context *tl, const share *s, const block *b, int64_t chunk,
                            const statistics *stats, range columns);
 
-static tl_tensor piece_statistic(tl_context *tl, const share *s, const block *b, int64_t chunk,
+/* The largest magnitude of what is quantised, which is kept if rows are. */
+static tl_tensor piece_magnitude(tl_context *tl, const share *s, block *b, int64_t chunk,
+                                 const statistics *stats, range columns)
+{
+    tl_tensor y = normalise(tl, s, b, chunk, stats, columns);
+    tl_tensor magnitudes = tl_abs(y), largest = tl_max(magnitudes, 1);
+    tl_free(magnitudes);
+    if (b->is_kept)
+        b->normed[chunk] = y;
+    else
+        tl_free(y);
+    return largest;
+}
+
+static tl_tensor piece_statistic(tl_context *tl, const share *s, block *b, int64_t chunk,
                                  const statistics *stats, statistic which, range columns)
 {
     kb_dtype dtype = value_dtype(s->plan);
-    if (which == MAGNITUDE) {
-        tl_tensor y = normalise(tl, s, b, chunk, stats, columns);
-        tl_tensor magnitudes = tl_abs(y), largest = tl_max(magnitudes, 1);
-        tl_free(y);
-        tl_free(magnitudes);
-        return largest;
-    }
+    if (which == MAGNITUDE)
+        return piece_magnitude(tl, s, b, chunk, stats, columns);
     bool is_kept;
     tl_tensor x = get_piece(tl, s, b, chunk, columns, &is_kept);
     if (which == SUM)
@@ -175,7 +185,7 @@ static tl_tensor piece_statistic(tl_context *tl, const share *s, const block *b,
 }
 
 /* Of the rows of a chunk, over the columns that are seen: (rows, 1). */
-static tl_tensor chunk_statistic(tl_context *tl, const share *s, const block *b, int64_t chunk,
+static tl_tensor chunk_statistic(tl_context *tl, const share *s, block *b, int64_t chunk,
                                  const statistics *stats, statistic which)
 {
     tl_tensor total = {0};
@@ -198,8 +208,8 @@ static tl_tensor chunk_statistic(tl_context *tl, const share *s, const block *b,
 }
 
 /* Of all rows of the block, over all columns of the matrix: (rows, 1). */
-static tl_tensor statistic_of(tl_context *tl, const share *s, const block *b,
-                              const statistics *stats, statistic which)
+static tl_tensor statistic_of(tl_context *tl, const share *s, block *b, const statistics *stats,
+                              statistic which)
 {
     tl_tensor parts[MAX_CHUNKS] = {{0}};
     int64_t count = chunk_count(b);
@@ -241,7 +251,7 @@ static void store_scales(tl_context *tl, const share *s, const block *b, tl_tens
 }
 
 /* The scale of a row is its largest magnitude over that of the dtype. A row of 0 has a tiny one. */
-static void find_scales(tl_context *tl, const share *s, const block *b, statistics *stats)
+static void find_scales(tl_context *tl, const share *s, block *b, statistics *stats)
 {
     double largest = s->plan->quantisation == KB_QUANTISED_I8 ? 127 : 448;
     tl_tensor magnitudes = statistic_of(tl, s, b, stats, MAGNITUDE);
@@ -253,7 +263,7 @@ static void find_scales(tl_context *tl, const share *s, const block *b, statisti
     tl_free(scales);
 }
 
-static statistics find_statistics(tl_context *tl, const share *s, const block *b)
+static statistics find_statistics(tl_context *tl, const share *s, block *b)
 {
     statistics stats = {0};
     if (s->plan->is_centred)
@@ -347,7 +357,20 @@ static tl_tensor finish(tl_context *tl, const share *s, const block *b, int64_t 
     return tp_cast(tl, scaled, KB_F32, plan->out.dtype);
 }
 
-static void store_chunk(tl_context *tl, const share *s, const block *b, int64_t chunk,
+/* Columns of a chunk, normalised, which may be there already. */
+static tl_tensor get_normed(tl_context *tl, const share *s, block *b, int64_t chunk,
+                            const statistics *stats, range columns)
+{
+    tl_tensor all = b->normed[chunk];
+    if (all.id == 0)
+        return normalise(tl, s, b, chunk, stats, columns);
+    tl_tensor own = tl_slice(all, 1, columns.begin - s->seen.begin, columns.end - s->seen.begin);
+    tl_free(all);
+    b->normed[chunk] = (tl_tensor){0};
+    return own;
+}
+
+static void store_chunk(tl_context *tl, const share *s, block *b, int64_t chunk,
                         const statistics *stats)
 {
     range piece = {s->own.begin, s->own.begin};
@@ -356,7 +379,7 @@ static void store_chunk(tl_context *tl, const share *s, const block *b, int64_t 
         tp_rect rect = chunk_rect(b, chunk, piece);
         /* The sum may take the place of x or the residual, so it is stored when these have been
          * used. */
-        tl_tensor y = normalise(tl, s, b, chunk, stats, piece);
+        tl_tensor y = get_normed(tl, s, b, chunk, stats, piece);
         if (s->plan->has_residual) {
             bool is_kept;
             tl_tensor x = get_piece(tl, s, b, chunk, piece, &is_kept);
