@@ -124,11 +124,11 @@ static void search_columns(tl_context *tl, const argmax_plan *plan, tl_ptr logit
 
 static void search_rows(tl_context *tl, const argmax_plan *plan, tl_ptr logits, tl_ptr out)
 {
-    nn_place place = nn_place_of(tl, plan->peers.cubes, plan->peers.pes);
+    nn_pe own = nn_find_pe(tl, plan->peers.cubes, plan->peers.pes);
     if (plan->out.copies > 1)
-        place = (nn_place){.index = 0, .count = 1};
-    int64_t first = tl_part_begin(plan->logits.rows, place.count, place.index);
-    int64_t rows = tl_part_size(plan->logits.rows, place.count, place.index);
+        own = (nn_pe){.index = 0, .count = 1};
+    int64_t first = tl_part_begin(plan->logits.rows, own.count, own.index);
+    int64_t rows = tl_part_size(plan->logits.rows, own.count, own.index);
     int64_t step = nn_max(1, plan->budget / plan->logits.columns);
     for (int64_t done = 0; done < rows; done += step) {
         tp_rect range = {first + done, nn_min(step, rows - done), 0, plan->logits.columns};
@@ -156,11 +156,11 @@ KB_KERNEL(choose, tl_ptr gathered, tl_ptr out, tl_ptr everywhere)
 {
     (void)everywhere;
     const choose_plan *plan = tl_user();
-    nn_place place = nn_place_of(tl, plan->cubes, plan->pes);
+    nn_pe own = nn_find_pe(tl, plan->cubes, plan->pes);
     if (plan->out.copies > 1)
-        place = (nn_place){.index = 0, .count = 1};
-    int64_t first = tl_part_begin(plan->rows, place.count, place.index);
-    int64_t rows = tl_part_size(plan->rows, place.count, place.index);
+        own = (nn_pe){.index = 0, .count = 1};
+    int64_t first = tl_part_begin(plan->rows, own.count, own.index);
+    int64_t rows = tl_part_size(plan->rows, own.count, own.index);
     if (rows == 0)
         return;
     const tl_dims shape = tl_shape(rows, plan->ranks), strides = tl_strides(1, 2 * plan->rows);

@@ -1,14 +1,11 @@
 /*
  * exchange.c: see exchange.h. Every PE makes the same calls in the same order and sends before it
- * receives, so a PE that waits for a free slot waits for one that is behind it, never in a circle.
+ * receives, so a PE that waits for a free slot waits for one that is behind it, and there is no
+ * cycle.
  */
 #include "exchange.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include "rows.h"
 
 /* ---- Host ---- */
 
@@ -122,56 +119,57 @@ static const char *name_of(bool of_cubes, int64_t index)
     return of_cubes ? cube_names[index] : pe_names[index];
 }
 
-/* One member for each PE of the cube, or for each cube. */
-typedef struct circle {
+/* One participant for each PE of the cube, or for each cube. */
+typedef struct subgroup {
     bool of_cubes;
     int64_t own, count;
-} circle;
+} subgroup;
 
-static circle in_cube(tl_context *tl, const nn_peers *peers)
+static subgroup in_cube(tl_context *tl, const nn_peers *peers)
 {
-    return (circle){.own = tl_program_id(0), .count = peers->pes};
+    return (subgroup){.own = tl_program_id(0), .count = peers->pes};
 }
 
-static circle over_cubes(tl_context *tl, const nn_peers *peers)
+static subgroup over_cubes(tl_context *tl, const nn_peers *peers)
 {
-    return (circle){.of_cubes = true, .own = tl_program_id(1), .count = peers->cubes};
+    return (subgroup){.of_cubes = true, .own = tl_program_id(1), .count = peers->cubes};
 }
 
-/* Sends each member its part of the rows. */
-static void send_parts(tl_context *tl, const circle *c, tl_tensor x, int64_t rows)
+/* Sends each participant its part of the rows. */
+static void send_parts(tl_context *tl, const subgroup *group, tl_tensor x, int64_t rows)
 {
-    for (int64_t step = 1; step < c->count; step++) {
-        int64_t to = (c->own + step) % c->count;
-        int64_t begin = tl_part_begin(rows, c->count, to), size = tl_part_size(rows, c->count, to);
+    for (int64_t step = 1; step < group->count; step++) {
+        int64_t to = (group->own + step) % group->count;
+        int64_t begin = tl_part_begin(rows, group->count, to),
+                size = tl_part_size(rows, group->count, to);
         if (size == 0)
             continue;
         tl_tensor part = tl_slice(x, 0, begin, begin + size);
-        tl_send(name_of(c->of_cubes, to), part);
+        tl_send(name_of(group->of_cubes, to), part);
         tl_free(part);
     }
 }
 
-static void send_all(tl_context *tl, const circle *c, tl_tensor x)
+static void send_all(tl_context *tl, const subgroup *group, tl_tensor x)
 {
-    for (int64_t step = 1; step < c->count; step++)
-        tl_send(name_of(c->of_cubes, (c->own + step) % c->count), x);
+    for (int64_t step = 1; step < group->count; step++)
+        tl_send(name_of(group->of_cubes, (group->own + step) % group->count), x);
 }
 
-/* What all members sent, (rows of each, 1), one behind the other along the axis, in their order.
- * Axis 1: each sent `rows`; axis 0: each sent its part of the rows. Takes over `own`. */
-static tl_tensor gather(tl_context *tl, const circle *c, int axis, tl_tensor own, int64_t rows,
-                        kb_dtype dtype)
+/* What all participants sent, (rows of each, 1), one behind the other along the axis, in their
+ * order. Axis 1: each sent `rows`; axis 0: each sent its part of the rows. Takes over `own`. */
+static tl_tensor gather(tl_context *tl, const subgroup *group, int axis, tl_tensor own,
+                        int64_t rows, kb_dtype dtype)
 {
     tl_tensor parts[NN_MAX_PEERS] = {{0}};
     size_t count = 0;
-    for (int64_t from = 0; from < c->count; from++) {
-        int64_t size = axis == 1 ? rows : tl_part_size(rows, c->count, from);
+    for (int64_t from = 0; from < group->count; from++) {
+        int64_t size = axis == 1 ? rows : tl_part_size(rows, group->count, from);
         if (size == 0)
             continue;
-        parts[count++] = from == c->own
-                             ? own
-                             : tl_recv_async(name_of(c->of_cubes, from), tl_shape(size, 1), dtype);
+        parts[count++] = from == group->own ? own
+                                            : tl_recv_async(name_of(group->of_cubes, from),
+                                                            tl_shape(size, 1), dtype);
     }
     if (count == 1)
         return parts[0];
@@ -189,16 +187,16 @@ static tl_tensor combine(tl_context *tl, nn_combine how, tl_tensor all)
 }
 
 /* A part of a value, which stays. */
-static tl_tensor own_part(tl_context *tl, const circle *c, tl_tensor x, int64_t rows)
+static tl_tensor own_part(tl_context *tl, const subgroup *group, tl_tensor x, int64_t rows)
 {
-    int64_t begin = tl_part_begin(rows, c->count, c->own);
-    return tl_slice(x, 0, begin, begin + tl_part_size(rows, c->count, c->own));
+    int64_t begin = tl_part_begin(rows, group->count, group->own);
+    return tl_slice(x, 0, begin, begin + tl_part_size(rows, group->count, group->own));
 }
 
 tl_tensor nn_exchange(tl_context *tl, const nn_peers *peers, nn_combine how, tl_tensor x,
                       int64_t rows)
 {
-    circle cube = in_cube(tl, peers), cubes = over_cubes(tl, peers);
+    subgroup cube = in_cube(tl, peers), cubes = over_cubes(tl, peers);
     int64_t size = tl_part_size(rows, cube.count, cube.own);
     tl_tensor part = {0};
     send_parts(tl, &cube, x, rows);
@@ -223,25 +221,25 @@ nn_largest nn_choose_largest(tl_context *tl, nn_largest all)
     return best;
 }
 
-/* Both, of what all members of the circle have of the same rows. */
-static nn_largest gather_largest(tl_context *tl, const circle *c, int axis, nn_largest own,
+/* Both, of what all participants of the subgroup have of the same rows. */
+static nn_largest gather_largest(tl_context *tl, const subgroup *group, int axis, nn_largest own,
                                  int64_t rows)
 {
-    nn_largest all = {.values = gather(tl, c, axis, own.values, rows, KB_F32)};
-    all.indices = gather(tl, c, axis, own.indices, rows, KB_I32);
+    nn_largest all = {.values = gather(tl, group, axis, own.values, rows, KB_F32)};
+    all.indices = gather(tl, group, axis, own.indices, rows, KB_I32);
     return all;
 }
 
-static void send_largest(tl_context *tl, const circle *c, nn_largest x)
+static void send_largest(tl_context *tl, const subgroup *group, nn_largest x)
 {
-    send_all(tl, c, x.values);
-    send_all(tl, c, x.indices);
+    send_all(tl, group, x.values);
+    send_all(tl, group, x.indices);
 }
 
 nn_largest nn_exchange_largest(tl_context *tl, const nn_peers *peers, nn_largest x, int64_t rows,
                                bool to_all)
 {
-    circle cube = in_cube(tl, peers), cubes = over_cubes(tl, peers);
+    subgroup cube = in_cube(tl, peers), cubes = over_cubes(tl, peers);
     int64_t size = tl_part_size(rows, cube.count, cube.own);
     nn_largest part = {{0}, {0}};
     send_parts(tl, &cube, x.values, rows);

@@ -50,7 +50,7 @@ KB_KERNEL(embedding, tl_ptr table, tl_ptr tokens, tl_ptr out, tl_ptr everywhere)
 {
     (void)everywhere;
     const lookup_plan *plan = tl_user();
-    int64_t index = nn_place_of(tl, plan->cubes, plan->pes).index;
+    int64_t index = nn_find_pe(tl, plan->cubes, plan->pes).index;
     if (plan->out.copies > 1)
         index = 0; /* each PE makes all of it */
     int64_t part = index / plan->sharing, share = index % plan->sharing;

@@ -239,9 +239,9 @@ static void store_scales(tl_context *tl, const share *s, const block *b, tl_tens
 {
     int64_t begin = 0, rows = b->rows;
     if (s->plan->way == NN_NORM_COLUMNS) {
-        nn_place place = nn_place_of(tl, s->plan->peers.cubes, s->plan->peers.pes);
-        begin = tl_part_begin(b->rows, place.count, place.index);
-        rows = tl_part_size(b->rows, place.count, place.index);
+        nn_pe own = nn_find_pe(tl, s->plan->peers.cubes, s->plan->peers.pes);
+        begin = tl_part_begin(b->rows, own.count, own.index);
+        rows = tl_part_size(b->rows, own.count, own.index);
     }
     if (rows == 0 || !s->stores_scales)
         return;
@@ -453,11 +453,11 @@ static tp_rect find_share(tl_context *tl, const nn_norm_plan *plan)
         return tp_block_count(&plan->out, cube, pe) > 0 ? tp_get_block(&plan->out, cube, pe, 0).at
                                                         : none;
     }
-    nn_place place = nn_place_of(tl, plan->peers.cubes, plan->peers.pes);
-    int64_t parts = nn_min(rows, place.count), part = place.index / plan->sharing;
+    nn_pe own = nn_find_pe(tl, plan->peers.cubes, plan->peers.pes);
+    int64_t parts = nn_min(rows, own.count), part = own.index / plan->sharing;
     if (part >= parts)
         return (tp_rect){0};
-    int64_t index = place.index % plan->sharing;
+    int64_t index = own.index % plan->sharing;
     return (tp_rect){tl_part_begin(rows, parts, part), tl_part_size(rows, parts, part),
                      tl_part_begin(columns, plan->sharing, index),
                      tl_part_size(columns, plan->sharing, index)};

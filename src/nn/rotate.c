@@ -85,7 +85,7 @@ KB_KERNEL(rotate, tl_ptr x, tl_ptr positions, tl_ptr frequencies, tl_ptr out, tl
     (void)everywhere;
     const rotate_plan *plan = tl_user();
     const addresses at = {x, positions, out};
-    int64_t index = nn_place_of(tl, plan->cubes, plan->pes).index;
+    int64_t index = nn_find_pe(tl, plan->cubes, plan->pes).index;
     if (plan->out.copies > 1)
         index = 0; /* each PE makes all of it */
     int64_t head_part = index / plan->token_parts, token_part = index % plan->token_parts;

@@ -99,9 +99,9 @@ void nn_store(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect, 
     tl_free(apart);
 }
 
-nn_place nn_place_of(tl_context *tl, int64_t cubes, int64_t pes)
+nn_pe nn_find_pe(tl_context *tl, int64_t cubes, int64_t pes)
 {
-    return (nn_place){.index = tl_program_id(1) * pes + tl_program_id(0), .count = cubes * pes};
+    return (nn_pe){.index = tl_program_id(1) * pes + tl_program_id(0), .count = cubes * pes};
 }
 
 /* ---- A number for each row ---- */

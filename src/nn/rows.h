@@ -29,12 +29,12 @@ tl_tensor nn_load(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect re
 void nn_store(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect, tl_tensor value);
 
 /* The number of this PE among all of the device, and how many there are. */
-typedef struct nn_place {
+typedef struct nn_pe {
     int64_t index, count;
-} nn_place;
+} nn_pe;
 
 /* `pes` of each cube, `cubes` of the device. */
-nn_place nn_place_of(tl_context *tl, int64_t cubes, int64_t pes);
+nn_pe nn_find_pe(tl_context *tl, int64_t cubes, int64_t pes);
 
 /* An I32 tensor of any shape and layout: elements [first, first + count), row by row, as (count).
  */
