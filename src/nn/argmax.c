@@ -30,6 +30,7 @@ typedef struct argmax_plan {
 enum {
     TCM_PER_ELEMENT = 32, /* bytes: some pieces under way */
     MAX_BUDGET = 65536,
+    MAX_BANDS = 16, /* of rows, that are exchanged together */
 };
 
 /* ---- The kernel ---- */
@@ -98,19 +99,44 @@ static tp_rect own_columns(tl_context *tl, const argmax_plan *plan)
                      .columns = tl_part_size(size, plan->peers.pes, pe)};
 }
 
+/* Of rows over a range of columns, `step` rows at a time. */
+static nn_largest search_bands(tl_context *tl, const argmax_plan *plan, tl_ptr logits,
+                               tp_rect range, int64_t step)
+{
+    tl_tensor values[MAX_BANDS] = {{0}}, indices[MAX_BANDS] = {{0}};
+    size_t count = 0;
+    for (int64_t row = 0; row < range.rows; row += step) {
+        tp_rect band = range;
+        band.row += row;
+        band.rows = nn_min(step, range.rows - row);
+        nn_largest found = search(tl, plan, logits, band);
+        values[count] = found.values;
+        indices[count++] = found.indices;
+    }
+    if (count == 1)
+        return (nn_largest){values[0], indices[0]};
+    nn_largest all = {tl_concat_(tl, TL_HERE_, 0, values, count),
+                      tl_concat_(tl, TL_HERE_, 0, indices, count)};
+    for (size_t i = 0; i < count; i++) {
+        tl_free(values[i]);
+        tl_free(indices[i]);
+    }
+    return all;
+}
+
 /* All PEs take part in all rows; those of cube 0 store them, unless each PE has a copy. */
 static void search_columns(tl_context *tl, const argmax_plan *plan, tl_ptr logits, tl_ptr out)
 {
     tp_rect range = own_columns(tl, plan);
     bool to_all = plan->out.copies > 1;
     int64_t pe = tl_program_id(0);
-    /* The same for all PEs: those with the most columns have the fewest rows. */
+    /* The same for all PEs: as many rows as fit where there are the most columns. */
     int64_t widest = tl_cdiv(tl_cdiv(plan->logits.columns, plan->peers.cubes), plan->peers.pes);
-    int64_t step = nn_max(1, plan->budget / widest);
-    for (int64_t row = 0; row < plan->logits.rows; row += step) {
+    int64_t step = nn_max(1, plan->budget / widest), rows = step * MAX_BANDS;
+    for (int64_t row = 0; row < plan->logits.rows; row += rows) {
         range.row = row;
-        range.rows = nn_min(step, plan->logits.rows - row);
-        nn_largest found = search(tl, plan, logits, range);
+        range.rows = nn_min(rows, plan->logits.rows - row);
+        nn_largest found = search_bands(tl, plan, logits, range, step);
         found = nn_exchange_largest(tl, &plan->peers, found, range.rows, to_all);
         int64_t begin = 0, size = range.rows;
         if (!to_all) {

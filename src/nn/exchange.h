@@ -22,7 +22,7 @@
 
 /* ---- Host ---- */
 
-/* More cubes, or PEs in a cube, than a machine can have (see kb_location_to_pa()). */
+/* PEs of a cube, and cubes, that can exchange: with more, the queues would take too much TCM. */
 enum { NN_MAX_PEERS = 64 };
 
 /* Whether the device can exchange: it has several PEs, and not too many for their queues. */

@@ -1,6 +1,6 @@
 /*
- * head_nn.c: the function at the head of nn.h, on one row of ones. The sum with itself is 2, its norm
- * is 1 times the gain.
+ * head_nn.c: the function at the head of nn.h, on one row of ones. The sum with itself is 2, its
+ * norm is 1 times the gain.
  *
  * run: build-program head_nn.c && ./head_nn
  */

@@ -190,8 +190,8 @@ int main(void)
            "HBM bound", "vector bound");
     for (int i = 0; i < LAYERS; i++) {
         double elements = 2048. * COLUMNS / PES;
-        printf("%-20s %8.2f %8.2f %9.2f %11.2f %12.2f\n", layers[i].name, times[i][0],
-               times[i][1], times[i][2], elements * layers[i].bytes / 204.8e3,
+        printf("%-20s %8.2f %8.2f %9.2f %11.2f %12.2f\n", layers[i].name, times[i][0], times[i][1],
+               times[i][2], elements * layers[i].bytes / 204.8e3,
                elements / 64 * layers[i].passes / 1000);
     }
     return 0;

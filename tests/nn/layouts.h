@@ -13,6 +13,7 @@ static const machine_size machines[] = {
      .h = 2,
      .pes = 4,
      .cube_extra = ", pe_tcm: { capacity_mib: 2, reserved_mib: 1 }"},
+    {.sips = 1, .w = 11, .h = 6, .pes = 1}, /* too many cubes for an exchange */
 };
 
 enum { MACHINES = sizeof machines / sizeof machines[0] };
