@@ -4,8 +4,7 @@
  *     #include <kernbench/kernbench.h>
  *     #include <kernbench/nn.h>
  *
- *     static kb_error *feed_forward(kb_context *ctx, kb_tensor x, kb_tensor residual, kb_tensor
- * gain)
+ *     static kb_error *activate(kb_context *ctx, kb_tensor x, kb_tensor residual, kb_tensor gain)
  *     {
  *         kb_norm_outputs normed = {0};
  *         kb_tensor activated = {0};

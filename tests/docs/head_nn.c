@@ -20,7 +20,7 @@ int main(void)
     if (!err)
         err = kb_full(ctx, &gains, 1, &gain);
     if (!err)
-        err = feed_forward(ctx, x, x, gain);
+        err = activate(ctx, x, x, gain);
     if (err)
         fprintf(stderr, "%s\n", kb_error_message(err));
     int code = (int)kb_error_code(err);
