@@ -375,6 +375,11 @@ MISTAKE(item_of_two)
     (void)tl_item(some(tl, 1, 2));
 }
 
+MISTAKE(raised)
+{
+    tl_raise("length %d of sequence '%s'", -3, "b");
+}
+
 /* ---- All of them ------------------------------------------------------------------------- */
 
 #define UNMAPPED(address) "the MMU on sip0.cube0.pe0: address " address " is not mapped: it is "
@@ -640,6 +645,7 @@ static const struct {
     {acc_is_a_slice, "tl_dot: acc is a slice of a larger value: copy it first, for example "
                      "with tl_add(acc, 0)"},
     {item_of_two, "tl_item: shape (1, 2); expected a single element"},
+    {raised, "tl_raise: length -3 of sequence 'b'"},
 };
 
 static void every_mistake_is_told_of(void **state)
