@@ -150,6 +150,15 @@ static bool is_cut_by_rows(const tp_view *out, int64_t pes)
            (out->pes == 1 || out->pe == KB_ROW_WISE);
 }
 
+/* Columns of the PE that has the most of them. */
+static int64_t widest_part(const tp_view *out)
+{
+    int64_t columns = out->columns;
+    if (out->cube == KB_COLUMN_WISE)
+        columns = tl_cdiv(columns, out->cubes);
+    return out->pe == KB_COLUMN_WISE ? tl_cdiv(columns, out->pes) : columns;
+}
+
 static void share_out(norm_call *c)
 {
     nn_norm_plan *plan = &c->plan;
@@ -175,6 +184,8 @@ static void share_out(norm_call *c)
         if (!is_in_place && !plan->own_rows)
             plan->sharing = nn_min(sharing, plan->x.columns);
     }
+    int64_t seen = plan->way == NN_NORM_COLUMNS ? widest_part(&plan->out) : plan->x.columns;
+    plan->block_rows = nn_max(1, plan->budget / seen);
     plan->sums_by_dot = rows_of_pe >= DOT_ROWS;
 }
 

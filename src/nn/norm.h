@@ -34,7 +34,8 @@ typedef struct nn_norm_plan {
     bool sums_by_dot; /* by the matrix engine, which has nothing else to do */
     kb_quantisation quantisation;
     float eps;
-    int64_t budget; /* elements of rows that are in the TCM at a time */
+    int64_t budget;     /* elements of rows that are in the TCM at a time */
+    int64_t block_rows; /* rows at a time: the same on all PEs, as they exchange statistics */
     tp_view x, residual, gain, bias, out, sum, scales;
 } nn_norm_plan;
 

@@ -415,8 +415,7 @@ static void run_block(tl_context *tl, const share *s, block *b)
 
 static void run_rows(tl_context *tl, const share *s, int64_t row, int64_t rows)
 {
-    int64_t columns = nn_max(1, width(s->seen));
-    int64_t step = nn_max(1, s->plan->budget / columns);
+    int64_t columns = nn_max(1, width(s->seen)), step = s->plan->block_rows;
     for (int64_t done = 0; done < rows; done += step) {
         block b = {.row = row + done, .rows = nn_min(step, rows - done)};
         b.is_kept = columns <= s->plan->budget;

@@ -46,7 +46,7 @@ void tl_fail(const tl_call *call, kb_error *err)
     kb_co_exit(tl->co);
 }
 
-static kb_error *print_fault(const char *format, va_list args)
+static KB_PRINTF(1, 0) kb_error *print_fault(const char *format, va_list args)
 {
     kb_text text = KB_TEXT_INIT;
     kb_text_vprintf(&text, format, args);

@@ -363,14 +363,59 @@ static void races_are_found(void **unused)
     kb_context_destroy(ctx);
 }
 
+/* Norms of two streams exchange statistics through the same queues, each time on all PEs. */
+static void streams_do_not_mix_exchanges(void **unused)
+{
+    (void)unused;
+    enum { CALLS = 12, COUNT = 70 * 48 };
+    kb_context *ctx = open_checked(small);
+    kb_stream streams[2];
+    kb_tensor x[2], alone[2];
+    double *numbers[2];
+    kb_norm_outputs made[2][CALLS];
+    memset(made, 0, sizeof made);
+    for (int s = 0; s < 2; s++) {
+        kb_norm_outputs once = {0};
+        numbers[s] = random_numbers((uint64_t)s, COUNT, KB_F32);
+        for (int i = 0; s == 1 && i < COUNT; i++)
+            numbers[s][i] *= i / 48;
+        expect_ok(kb_stream_create(ctx, s ? "b" : "a", &streams[s]));
+        x[s] = make_tensor(ctx, "x", KB_F32, KB_SHAPE(70, 48), by_columns, numbers[s]);
+        expect_ok(kb_layer_norm(ctx, &(kb_norm_spec){.x = x[s]}, &once));
+        alone[s] = once.out;
+    }
+    for (int i = 0; i < 2 * CALLS; i++) {
+        kb_request request;
+        int s = i * 7 % 5 % 2; /* in no regular order */
+        const kb_norm_spec spec = {.x = x[s], .stream = streams[s], .request = &request};
+        expect_ok(kb_layer_norm(ctx, &spec, &made[s][i / 2]));
+        expect_ok(kb_request_free(ctx, request));
+    }
+    expect_ok(kb_synchronize(ctx));
+    for (int s = 0; s < 2; s++) {
+        float *expected = read_tensor(ctx, alone[s], COUNT);
+        for (int i = 0; i < CALLS; i++) {
+            if (made[s][i].out.id == 0)
+                continue;
+            float *found = read_tensor(ctx, made[s][i].out, COUNT);
+            assert_memory_equal(found, expected, COUNT * sizeof *found);
+            free(found);
+        }
+        free(expected);
+        free(numbers[s]);
+    }
+    kb_context_destroy(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensors_are_checked),         cmocka_unit_test(norms_are_checked),
-        cmocka_unit_test(other_layers_are_checked),    cmocka_unit_test(unknown_tokens_are_faults),
-        cmocka_unit_test(layers_are_recorded),         cmocka_unit_test(layers_are_recorded_first),
-        cmocka_unit_test(times_do_not_depend_on_data), cmocka_unit_test(tokens_may_be_unknown),
-        cmocka_unit_test(requests_are_waited_for),     cmocka_unit_test(races_are_found),
+        cmocka_unit_test(tensors_are_checked),          cmocka_unit_test(norms_are_checked),
+        cmocka_unit_test(other_layers_are_checked),     cmocka_unit_test(unknown_tokens_are_faults),
+        cmocka_unit_test(layers_are_recorded),          cmocka_unit_test(layers_are_recorded_first),
+        cmocka_unit_test(times_do_not_depend_on_data),  cmocka_unit_test(tokens_may_be_unknown),
+        cmocka_unit_test(requests_are_waited_for),      cmocka_unit_test(races_are_found),
+        cmocka_unit_test(streams_do_not_mix_exchanges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -202,11 +202,11 @@ static void expect_argmax(kb_context *ctx, uint64_t *sequence)
     bool has_nan = pick(sequence, 4) == 0;
     for (int i = 0; has_nan && i < 2; i++) {
         nan_at[i] = (double)pick(sequence, is.columns);
-        logits[(uint64_t)nan_at[i]] = NAN; /* in row 0 */
+        logits[(uint64_t)nan_at[i]] = (double)NAN; /* in row 0 */
     }
     if (is.rows > 1)
         for (uint64_t i = 0; i < is.columns; i++)
-            logits[is.columns + i] = -INFINITY;
+            logits[is.columns + i] = -(double)INFINITY;
     kb_tensor t = make_tensor(ctx, "logits", dtype, KB_SHAPE(is.rows, is.columns),
                               &layouts[pick(sequence, LAYOUTS)], logits);
     kb_tensor out = {0};

@@ -251,6 +251,24 @@ static void long_rows_are_normalised(void **unused)
     kb_context_destroy(ctx);
 }
 
+/* More rows than fit at once, in parts of columns that differ: PEs exchange the same rows. */
+static void many_rows_are_normalised(void **unused)
+{
+    (void)unused;
+    kb_context *ctx = open_checked(machines[3]);
+    for (int i = 0; i < 4; i++) {
+        norm_case is = {.rows = 3000,
+                        .columns = 100 + (uint64_t)i,
+                        .x_dtype = KB_BF16,
+                        .out_dtype = KB_I8,
+                        .x = &layouts[0],
+                        .is_centred = i % 2};
+        is.quantisation = i / 2 ? KB_QUANTISED_I8 : KB_NOT_QUANTISED;
+        expect_norm(ctx, &is);
+    }
+    kb_context_destroy(ctx);
+}
+
 /* A row of 0 has a scale above 0, and stays a row of 0. */
 static void rows_of_zero_are_quantised(void **unused)
 {
@@ -302,6 +320,7 @@ int main(void)
         cmocka_unit_test(rows_are_normalised),
         cmocka_unit_test(copies_are_normalised),
         cmocka_unit_test(long_rows_are_normalised),
+        cmocka_unit_test(many_rows_are_normalised),
         cmocka_unit_test(rows_of_zero_are_quantised),
         cmocka_unit_test(fused_sums_are_those_of_kb_add),
     };

@@ -9,10 +9,10 @@ static void fill(double *logits)
 {
     for (int i = 0; i < ROWS * ALL; i++)
         logits[i] = small_integer(3, (uint64_t)i);
-    logits[5 * ALL + 120] = NAN;
-    logits[5 * ALL + 70] = NAN;
+    logits[5 * ALL + 120] = (double)NAN;
+    logits[5 * ALL + 70] = (double)NAN;
     for (int i = 0; i < ALL; i++)
-        logits[6 * ALL + i] = -INFINITY;
+        logits[6 * ALL + i] = -(double)INFINITY;
 }
 
 static int expected_of(const double *row)

@@ -95,7 +95,7 @@ static void invalid_values_are_refused(void **unused)
     rope.scaling = (kb_rope_scaling)7;
     expect_error(nn_check_rope("f", &rope, 64), KB_ERR_INPUT, "f: rope: invalid scaling 7");
     rope.scaling = KB_ROPE_LINEAR;
-    rope.factor = NAN;
+    rope.factor = (double)NAN;
     expect_error(nn_check_rope("f", &rope, 64), KB_ERR_INPUT,
                  "f: rope: factor is nan: expected at least 1");
     rope.scaling = KB_ROPE_LLAMA3;
