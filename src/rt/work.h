@@ -58,6 +58,7 @@ typedef enum rt_layer {
     RT_LAYER_TP,
     RT_LAYER_DTENSOR,
     RT_LAYER_NN,
+    RT_LAYER_ATTENTION,
     RT_LAYERS
 } rt_layer;
 

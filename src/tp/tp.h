@@ -4,6 +4,8 @@
 
 #include "device.h"
 #include "matmul.h"
+#include "plan.h"
 #include "relayout.h"
+#include "view.h"
 
 #endif

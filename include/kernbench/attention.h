@@ -1,0 +1,105 @@
+/*
+ * attention.h: attention with a cache of keys and values, on all PEs of a device.
+ *
+ *     const kb_kv_cache_spec spec = {.batch = 8, .capacity = 4096, .heads = 64, .kv_heads = 8,
+ *                                    .head_dim = 128, .dtype = KB_BF16,
+ *                                    .rope = {.style = KB_ROPE_HALF_SPLIT}};
+ *     KB_TRY(kb_kv_cache_create(ctx, &spec, &cache));
+ *     KB_TRY(kb_kv_cache_set_lengths(ctx, cache, cached, added));
+ *
+ * A cache has pages of `page_tokens` tokens of one kv head of one sequence. A page is in the HBM
+ * slice of the PE that reads it. See docs/attention.md.
+ *
+ * Shapes and sizes are those of one device: with tensor parallelism each device has its part of the
+ * heads.
+ */
+#ifndef KERNBENCH_ATTENTION_H
+#define KERNBENCH_ATTENTION_H
+
+#include <kernbench/kernbench.h>
+#include <kernbench/nn.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- The cache --------------------------------------------------------------------------- */
+
+/* Names a cache of its context. One that was freed is never taken for another. */
+typedef struct kb_kv_cache {
+    uint64_t id;
+} kb_kv_cache;
+
+/* A page size that suits most contexts, for kb_kv_cache_spec.page_tokens. */
+enum { KB_PAGE_TOKENS = 128 };
+
+/* All zeros but for the sizes: f16, one layer, contiguous, no rotation. */
+typedef struct kb_kv_cache_spec {
+    const char *name;         /* of its tensors; copied; NULL: "kv_cache" */
+    uint32_t batch;           /* sequences */
+    uint32_t capacity;        /* tokens that a sequence may have */
+    uint32_t heads, kv_heads; /* of queries, a multiple of those of keys and values */
+    uint32_t head_dim;
+    uint32_t layers; /* that have keys and values of their own; 0: 1. Lengths and page tables are
+                        the same for all */
+    kb_dtype dtype;  /* F16, BF16 or F32 */
+    uint32_t page_tokens;     /* 0: contiguous; else pages are found by a table, and have as many
+                                 tokens, for example KB_PAGE_TOKENS */
+    uint32_t split;           /* PEs that share the keys of a sequence and head, 1 to the PEs of a
+                                 head; 0: the number that is expected to be the fastest */
+    const uint32_t *expected; /* lengths of the sequences, by which work is distributed; copied;
+                                 NULL: all of them have `capacity` tokens */
+    uint64_t page_seed;       /* paged: 0: pages follow each other in memory; else they are
+                                 shuffled by this seed */
+    kb_rope rope;             /* of queries and keys */
+    kb_door door;             /* for making it and for kb_kv_cache_set_lengths() */
+} kb_kv_cache_spec;
+
+/* On the current device. All sequences are empty, and none is active. */
+KB_API KB_MUST_USE kb_error *kb_kv_cache_create(kb_context *ctx, const kb_kv_cache_spec *spec,
+                                                kb_kv_cache *cache);
+KB_API KB_MUST_USE kb_error *kb_kv_cache_free(kb_context *ctx, kb_kv_cache cache);
+
+/*
+ * Tokens of each sequence: `cached` are in the cache already, and `added` are appended by the next
+ * calls, one call for each layer. They may be up to `capacity` together. A sequence to which none
+ * is added is not active: its results are 0.
+ */
+KB_API KB_MUST_USE kb_error *kb_kv_cache_set_lengths(kb_context *ctx, kb_kv_cache cache,
+                                                     const uint32_t *cached, const uint32_t *added);
+
+/* Keys or values of a sequence and kv head: `count` tokens from `token` on. */
+typedef struct kb_kv_range {
+    uint32_t layer, sequence, kv_head;
+    uint32_t token, count;
+    bool values; /* else keys */
+} kb_kv_range;
+
+/* Reads or writes (count, head_dim) numbers, in no simulated time. What is written is rounded to
+ * the cache's dtype. Keys are as they are cached: rotated. */
+KB_API KB_MUST_USE kb_error *kb_kv_cache_get(kb_context *ctx, kb_kv_cache cache,
+                                             const kb_kv_range *range, float *numbers);
+KB_API KB_MUST_USE kb_error *kb_kv_cache_set(kb_context *ctx, kb_kv_cache cache,
+                                             const kb_kv_range *range, const float *numbers);
+
+/* How a cache is laid out. */
+typedef struct kb_kv_cache_info {
+    uint32_t pes;         /* that have a part of it */
+    uint32_t pes_of_head; /* PEs of each kv head */
+    uint32_t heads_of_pe; /* kv heads of each PE: more than 1 if there are fewer PEs than heads */
+    uint32_t split;       /* PEs that share the keys of a sequence and head */
+    uint32_t page_tokens;
+    bool is_paged;
+    uint64_t pages; /* that a PE has room for, of each of its heads and each layer */
+    uint64_t bytes; /* of the cache, all layers on all PEs */
+    char rule[192]; /* why it is split that way, as a sentence */
+} kb_kv_cache_info;
+
+KB_API KB_MUST_USE kb_error *kb_kv_cache_get_info(kb_context *ctx, kb_kv_cache cache,
+                                                  kb_kv_cache_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,470 @@
+/*
+ * cache.c: making caches of keys and values, and looking at them from the host. Where what is, is
+ * in cache.h; how that is chosen, in cache_layout.c.
+ */
+#include "cache.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache_layout.h"
+#include "rope.h"
+#include "rt/rt.h"
+
+/* ---- The caches of a context ---- */
+
+typedef struct nn_caches {
+    KB_VEC(nn_cache *) items; /* by their numbers, from 1; NULL: freed */
+} nn_caches;
+
+static void destroy_cache(nn_cache *cache)
+{
+    if (!cache)
+        return;
+    free(cache->keys);
+    free(cache->values);
+    free(cache->record_values);
+    free(cache->table_values);
+    free(cache->name);
+    free(cache);
+}
+
+static void fini(void *self)
+{
+    nn_caches *caches = self;
+    for (size_t i = 0; i < caches->items.count; i++)
+        destroy_cache(caches->items.items[i]);
+    kb_vec_fini(&caches->items);
+    free(caches);
+}
+
+static const rt_hooks hooks = {.fini = fini};
+
+static kb_error *get_caches(kb_context *ctx, nn_caches **out)
+{
+    *out = rt_get_layer(ctx, RT_LAYER_ATTENTION);
+    if (*out)
+        return NULL;
+    *out = kb_alloc_zeroed(1, sizeof **out);
+    if (!*out)
+        return kb_error_nomem();
+    rt_set_layer(ctx, RT_LAYER_ATTENTION, &hooks, *out);
+    return NULL;
+}
+
+kb_error *nn_find_cache(kb_context *ctx, const char *function, kb_kv_cache handle, nn_cache **out)
+{
+    const nn_caches *caches = rt_get_layer(ctx, RT_LAYER_ATTENTION);
+    *out = NULL;
+    if (caches && handle.id > 0 && handle.id <= caches->items.count)
+        *out = caches->items.items[handle.id - 1];
+    if (*out)
+        return NULL;
+    return kb_error_new(KB_ERR_FAULT, "%s: invalid or freed cache handle", function);
+}
+
+/* ---- Making one ---- */
+
+enum { MAX_HEADS = 1 << 16, MAX_HEAD_DIM = 1 << 16, MAX_LAYERS = 1 << 16 };
+
+static kb_error *check_sizes(const char *function, const kb_kv_cache_spec *s)
+{
+    if (s->batch == 0 || s->batch > INT32_MAX || s->capacity == 0 || s->capacity > INT32_MAX)
+        return kb_error_new(KB_ERR_INPUT,
+                            "%s: batch is %" PRIu32 " and capacity %" PRIu32
+                            ": both must be from 1 to %d",
+                            function, s->batch, s->capacity, INT32_MAX);
+    if (s->head_dim == 0 || s->head_dim > MAX_HEAD_DIM)
+        return kb_error_new(KB_ERR_INPUT, "%s: head_dim is %" PRIu32 ": it must be from 1 to %d",
+                            function, s->head_dim, MAX_HEAD_DIM);
+    if (s->kv_heads == 0 || s->heads > MAX_HEADS || s->heads == 0 || s->heads % s->kv_heads != 0)
+        return kb_error_new(KB_ERR_INPUT,
+                            "%s: heads is %" PRIu32 " and kv_heads %" PRIu32
+                            ": heads must be a multiple of kv_heads, from 1 to %d",
+                            function, s->heads, s->kv_heads, MAX_HEADS);
+    if (s->layers > MAX_LAYERS)
+        return kb_error_new(KB_ERR_INPUT, "%s: layers is %" PRIu32 ": the maximum is %d", function,
+                            s->layers, MAX_LAYERS);
+    return NULL;
+}
+
+static kb_error *check_spec(const char *function, const kb_kv_cache_spec *s, int64_t lanes)
+{
+    KB_TRY(check_sizes(function, s));
+    if (s->dtype != KB_F16 && s->dtype != KB_BF16 && s->dtype != KB_F32)
+        return kb_error_new(KB_ERR_INPUT, "%s: dtype is %s: expected f16, bf16 or f32", function,
+                            (unsigned)s->dtype < KB_DTYPES ? kb_dtype_name(s->dtype) : "invalid");
+    if (s->page_tokens > s->capacity && s->page_tokens > INT32_MAX)
+        return kb_error_new(KB_ERR_INPUT, "%s: page_tokens is %" PRIu32 ": the maximum is %d",
+                            function, s->page_tokens, INT32_MAX);
+    if (s->page_tokens == 0 && s->page_seed != 0)
+        return kb_error_new(KB_ERR_INPUT,
+                            "%s: page_seed needs page_tokens: pages of a contiguous "
+                            "cache are not shuffled",
+                            function);
+    if ((int64_t)s->split > lanes)
+        return kb_error_new(KB_ERR_INPUT, "%s: split is %" PRIu32 ": a kv head has %" PRId64 " PEs",
+                            function, s->split, lanes);
+    for (uint32_t b = 0; s->expected && b < s->batch; b++)
+        if (s->expected[b] > s->capacity)
+            return kb_error_new(KB_ERR_INPUT,
+                                "%s: sequence %" PRIu32 " is expected to have %" PRIu32
+                                " tokens: the capacity is %" PRIu32,
+                                function, b, s->expected[b], s->capacity);
+    return nn_check_rope(function, &s->rope, s->head_dim);
+}
+
+static int64_t lanes_of(int64_t pes, uint32_t kv_heads)
+{
+    return kv_heads > 0 && pes > kv_heads ? pes / kv_heads : 1;
+}
+
+static void begin_layout(const kb_machine *machine, const kb_kv_cache_spec *spec,
+                         nn_cache_layout *is)
+{
+    int64_t pes = (int64_t)machine->cubes * machine->pes;
+    *is = (nn_cache_layout){.batch = spec->batch,
+                            .capacity = spec->capacity,
+                            .heads = spec->heads,
+                            .kv_heads = spec->kv_heads,
+                            .head_dim = spec->head_dim,
+                            .group = spec->heads / spec->kv_heads,
+                            .pes = pes,
+                            .pes_of_cube = machine->pes,
+                            .lanes = lanes_of(pes, spec->kv_heads),
+                            .heads_of_pe = tl_cdiv(spec->kv_heads, pes),
+                            .dtype = spec->dtype,
+                            .is_paged = spec->page_tokens > 0};
+}
+
+static kb_error *make_index(kb_context *ctx, const nn_cache *cache, int64_t columns,
+                            const int32_t *numbers, kb_tensor *tensor)
+{
+    static const kb_policy everywhere = {.cube = KB_REPLICATE, .pe = KB_REPLICATE};
+    const kb_tensor_spec spec = {.name = cache->name,
+                                 .dtype = KB_I32,
+                                 .shape = KB_SHAPE((uint64_t)cache->is.batch, (uint64_t)columns),
+                                 .policy = &everywhere,
+                                 .door = cache->door,
+                                 .is_index = true};
+    KB_TRY(kb_empty(ctx, &spec, tensor));
+    return kb_tensor_set_slice(ctx, *tensor, cache->door, NULL, numbers,
+                               (size_t)(cache->is.batch * columns) * sizeof *numbers);
+}
+
+static kb_error *make_pages(kb_context *ctx, nn_cache *cache)
+{
+    static const kb_policy by_pe = {.cube = KB_ROW_WISE, .pe = KB_ROW_WISE};
+    const nn_cache_layout *is = &cache->is;
+    uint64_t pages = (uint64_t)(is->pes * is->heads_of_pe * is->slots);
+    kb_tensor_spec spec = {
+        .name = cache->name, .dtype = is->dtype, .policy = &by_pe, .door = cache->door};
+    for (uint32_t layer = 0; layer < cache->layers; layer++) {
+        spec.shape = KB_SHAPE(pages * (uint64_t)is->head_dim, (uint64_t)is->page_tokens);
+        KB_TRY(kb_empty(ctx, &spec, &cache->keys[layer]));
+        spec.shape = KB_SHAPE(pages * (uint64_t)is->page_tokens, (uint64_t)is->head_dim);
+        KB_TRY(kb_empty(ctx, &spec, &cache->values[layer]));
+    }
+    cache->info.bytes = 2 * cache->layers * pages * (uint64_t)(is->head_dim * is->page_tokens) *
+                        kb_dtype_bytes(is->dtype);
+    return NULL;
+}
+
+static void note_layout(nn_cache *cache)
+{
+    const nn_cache_layout *is = &cache->is;
+    kb_kv_cache_info *info = &cache->info;
+    info->pes = (uint32_t)(is->heads_of_pe > 1 ? is->pes : is->lanes * is->kv_heads);
+    info->pes_of_head = (uint32_t)is->lanes;
+    info->heads_of_pe = (uint32_t)is->heads_of_pe;
+    info->split = (uint32_t)is->split;
+    info->page_tokens = (uint32_t)is->page_tokens;
+    info->is_paged = is->is_paged;
+    info->pages = (uint64_t)is->slots;
+}
+
+/* Frees the tensors. One that cannot be freed is of a context that has failed. */
+static kb_error *free_tensors(kb_context *ctx, nn_cache *cache)
+{
+    kb_error *first = NULL;
+    kb_tensor *const single[] = {&cache->records, &cache->table};
+    for (uint32_t i = 0; i < 2 + 2 * cache->layers; i++) {
+        kb_tensor *tensor = i < 2 ? single[i] : (i % 2 ? cache->keys : cache->values) + (i - 2) / 2;
+        kb_error *err = tensor->id != 0 ? kb_tensor_free(ctx, *tensor) : NULL;
+        *tensor = (kb_tensor){0};
+        if (!first)
+            first = err;
+        else
+            kb_error_free(err);
+    }
+    return first;
+}
+
+static kb_error *fill_cache(kb_context *ctx, const kb_kv_cache_spec *spec, nn_cache *cache)
+{
+    const tp_pe_params pe = tp_get_pe_params(ctx);
+    const char *name = spec->name ? spec->name : "kv_cache";
+    cache->name = kb_alloc_array(strlen(name) + 1, 1);
+    cache->keys = kb_alloc_zeroed(cache->layers, sizeof *cache->keys);
+    cache->values = kb_alloc_zeroed(cache->layers, sizeof *cache->values);
+    if (!cache->name || !cache->keys || !cache->values)
+        return kb_error_nomem();
+    strcpy(cache->name, name);
+    KB_TRY(nn_plan_cache(&pe, spec, cache));
+    kb_error *err = make_pages(ctx, cache);
+    if (!err)
+        err = make_index(ctx, cache, NN_RECORD, cache->record_values, &cache->records);
+    if (!err && cache->is.is_paged)
+        err = make_index(ctx, cache, cache->is.table_columns, cache->table_values, &cache->table);
+    if (err)
+        kb_error_free(free_tensors(ctx, cache));
+    note_layout(cache);
+    return err;
+}
+
+kb_error *kb_kv_cache_create(kb_context *ctx, const kb_kv_cache_spec *spec, kb_kv_cache *handle)
+{
+    static const char function[] = "kb_kv_cache_create";
+    kb_machine machine = kb_context_machine(ctx);
+    nn_caches *caches;
+    *handle = (kb_kv_cache){0};
+    KB_TRY(
+        check_spec(function, spec, lanes_of((int64_t)machine.cubes * machine.pes, spec->kv_heads)));
+    KB_TRY(get_caches(ctx, &caches));
+    nn_cache *cache = kb_alloc_zeroed(1, sizeof *cache);
+    if (!cache)
+        return kb_error_nomem();
+    begin_layout(&machine, spec, &cache->is);
+    cache->sip = kb_ahbm_current_device(ctx);
+    cache->layers = spec->layers > 0 ? spec->layers : 1;
+    cache->rope = spec->rope;
+    cache->door = spec->door;
+    kb_error *err = fill_cache(ctx, spec, cache);
+    if (err)
+        err = kb_error_wrap(err, "%s", function);
+    else if (!kb_vec_push(&caches->items, cache)) {
+        kb_error_free(free_tensors(ctx, cache));
+        err = kb_error_nomem();
+    }
+    if (err) {
+        destroy_cache(cache);
+        return err;
+    }
+    *handle = (kb_kv_cache){caches->items.count};
+    return NULL;
+}
+
+kb_error *kb_kv_cache_free(kb_context *ctx, kb_kv_cache handle)
+{
+    nn_cache *cache;
+    nn_caches *caches = rt_get_layer(ctx, RT_LAYER_ATTENTION);
+    KB_TRY(nn_find_cache(ctx, "kb_kv_cache_free", handle, &cache));
+    kb_error *err = free_tensors(ctx, cache);
+    destroy_cache(cache);
+    caches->items.items[handle.id - 1] = NULL;
+    return err;
+}
+
+/* ---- Lengths ---- */
+
+kb_error *kb_kv_cache_set_lengths(kb_context *ctx, kb_kv_cache handle, const uint32_t *cached,
+                                  const uint32_t *added)
+{
+    static const char function[] = "kb_kv_cache_set_lengths";
+    nn_cache *cache;
+    KB_TRY(nn_find_cache(ctx, function, handle, &cache));
+    const nn_cache_layout *is = &cache->is;
+    for (int64_t b = 0; b < is->batch; b++)
+        if ((int64_t)cached[b] + added[b] > is->capacity)
+            return kb_error_new(KB_ERR_INPUT,
+                                "%s: sequence %" PRId64 ": %" PRIu32 " cached and %" PRIu32
+                                " added tokens exceed the capacity of %" PRId64,
+                                function, b, cached[b], added[b], is->capacity);
+    for (int64_t b = 0; b < is->batch; b++) {
+        cache->record_values[b * NN_RECORD + NN_CACHED] = (int32_t)cached[b];
+        cache->record_values[b * NN_RECORD + NN_ADDED] = (int32_t)added[b];
+    }
+    return kb_tensor_set_slice(ctx, cache->records, cache->door, NULL, cache->record_values,
+                               (size_t)(is->batch * NN_RECORD) * sizeof *cache->record_values);
+}
+
+/* The sequence as kernels read it. */
+static nn_sequence get_sequence(const nn_cache *cache, int64_t index)
+{
+    const int32_t *record = &cache->record_values[index * NN_RECORD];
+    return (nn_sequence){.index = index,
+                         .cached = record[NN_CACHED],
+                         .added = record[NN_ADDED],
+                         .first = record[NN_FIRST],
+                         .base = record[NN_BASE]};
+}
+
+/* ---- Contents, for the host ---- */
+
+static kb_error *check_range(const char *function, const nn_cache *cache, const kb_kv_range *r)
+{
+    const nn_cache_layout *is = &cache->is;
+    if (r->layer < cache->layers && r->sequence < is->batch && r->kv_head < is->kv_heads &&
+        r->token <= is->capacity && r->count <= is->capacity - r->token)
+        return NULL;
+    return kb_error_new(KB_ERR_INPUT,
+                        "%s: layer %" PRIu32 ", sequence %" PRIu32 ", kv head %" PRIu32 ", %" PRIu32
+                        " tokens from %" PRIu32 ": the cache has %" PRIu32 " layers, %" PRId64
+                        " sequences, %" PRId64 " kv heads, %" PRId64 " tokens",
+                        function, r->layer, r->sequence, r->kv_head, r->count, r->token,
+                        cache->layers, is->batch, is->kv_heads, is->capacity);
+}
+
+/* Tokens of a page, and where they are in the tensor of keys or values. */
+typedef struct page_part {
+    kb_tensor tensor;
+    kb_slice slice;
+    int64_t tokens;
+} page_part;
+
+static page_part find_part(const nn_cache *cache, const kb_kv_range *r, int64_t token)
+{
+    const nn_cache_layout *is = &cache->is;
+    nn_sequence s = get_sequence(cache, r->sequence);
+    int64_t page = token / is->page_tokens, at = token % is->page_tokens;
+    int64_t slot =
+        is->is_paged
+            ? cache->table_values[r->sequence * is->table_columns + nn_table_column(is, page)]
+            : nn_contiguous_slot(is, &s, page);
+    uint64_t number = (uint64_t)nn_page_number(is, r->kv_head, nn_lane_of_page(is, &s, page), slot);
+    int64_t left = (int64_t)r->token + r->count - token, room = is->page_tokens - at;
+    page_part part = {.tokens = left < room ? left : room};
+    uint64_t first = (uint64_t)at, end = (uint64_t)(at + part.tokens), dim = (uint64_t)is->head_dim;
+    if (r->values) {
+        uint64_t row = number * (uint64_t)is->page_tokens;
+        part.tensor = cache->values[r->layer];
+        part.slice = KB_SLICE({row + first, row + end});
+    } else {
+        part.tensor = cache->keys[r->layer];
+        part.slice = KB_SLICE({number * dim, number * dim + dim}, {first, end});
+    }
+    return part;
+}
+
+/* Numbers of a part in the order of the tensor to or from (tokens, head_dim). */
+static void transpose(float *to, const float *from, int64_t rows, int64_t columns)
+{
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t column = 0; column < columns; column++)
+            to[column * rows + row] = from[row * columns + column];
+}
+
+/* Buffers for one part: in the cache's dtype, and transposed. */
+typedef struct part_buffers {
+    void *stored;
+    float *turned;
+} part_buffers;
+
+static kb_error *make_buffers(const nn_cache_layout *is, part_buffers *buffers)
+{
+    size_t count = (size_t)(is->page_tokens * is->head_dim);
+    buffers->stored = kb_alloc_array(count, kb_dtype_bytes(is->dtype));
+    buffers->turned = kb_alloc_array(count, sizeof *buffers->turned);
+    return buffers->stored && buffers->turned ? NULL : kb_error_nomem();
+}
+
+static kb_error *read_part(kb_context *ctx, const nn_cache_layout *is, const page_part *part,
+                           bool values, const part_buffers *b, float *numbers)
+{
+    size_t count = (size_t)(part->tokens * is->head_dim);
+    KB_TRY(kb_tensor_get_slice(ctx, part->tensor, KB_BACKDOOR, &part->slice, b->stored,
+                               count * kb_dtype_bytes(is->dtype)));
+    kb_convert(KB_F32, values ? numbers : b->turned, is->dtype, b->stored, count);
+    if (!values)
+        transpose(numbers, b->turned, is->head_dim, part->tokens);
+    return NULL;
+}
+
+static kb_error *write_part(kb_context *ctx, const nn_cache_layout *is, const page_part *part,
+                            bool values, const part_buffers *b, const float *numbers)
+{
+    size_t count = (size_t)(part->tokens * is->head_dim);
+    if (!values)
+        transpose(b->turned, numbers, part->tokens, is->head_dim);
+    kb_convert(is->dtype, b->stored, KB_F32, values ? numbers : b->turned, count);
+    return kb_tensor_set_slice(ctx, part->tensor, KB_BACKDOOR, &part->slice, b->stored,
+                               count * kb_dtype_bytes(is->dtype));
+}
+
+/* Reads into `to`, or else writes what is in `from`. */
+static kb_error *move_range(kb_context *ctx, const char *function, kb_kv_cache handle,
+                            const kb_kv_range *r, float *to, const float *from)
+{
+    nn_cache *cache;
+    part_buffers buffers;
+    KB_TRY(nn_find_cache(ctx, function, handle, &cache));
+    KB_TRY(check_range(function, cache, r));
+    const nn_cache_layout *is = &cache->is;
+    kb_error *err = make_buffers(is, &buffers);
+    for (int64_t done = 0, tokens; done < r->count && !err; done += tokens) {
+        page_part part = find_part(cache, r, r->token + done);
+        tokens = part.tokens;
+        err = to ? read_part(ctx, is, &part, r->values, &buffers, to + done * is->head_dim)
+                 : write_part(ctx, is, &part, r->values, &buffers, from + done * is->head_dim);
+    }
+    free(buffers.stored);
+    free(buffers.turned);
+    return err;
+}
+
+kb_error *kb_kv_cache_get(kb_context *ctx, kb_kv_cache cache, const kb_kv_range *range,
+                          float *numbers)
+{
+    return move_range(ctx, "kb_kv_cache_get", cache, range, numbers, NULL);
+}
+
+kb_error *kb_kv_cache_set(kb_context *ctx, kb_kv_cache cache, const kb_kv_range *range,
+                          const float *numbers)
+{
+    return move_range(ctx, "kb_kv_cache_set", cache, range, NULL, numbers);
+}
+
+kb_error *kb_kv_cache_get_info(kb_context *ctx, kb_kv_cache handle, kb_kv_cache_info *info)
+{
+    nn_cache *cache;
+    *info = (kb_kv_cache_info){0};
+    KB_TRY(nn_find_cache(ctx, "kb_kv_cache_get_info", handle, &cache));
+    *info = cache->info;
+    return NULL;
+}
+
+/* ---- In kernels ---- */
+
+tl_tensor nn_load_records(tl_context *tl, tl_ptr records, int64_t first, int64_t count)
+{
+    return tl_load(records + first * NN_RECORD * 4, tl_shape(count, NN_RECORD), TL_I32);
+}
+
+tl_tensor nn_load_slots(tl_context *tl, const nn_cache_layout *is, tl_ptr table, int64_t sequence,
+                        int64_t column, int64_t count)
+{
+    return tl_load(table + (sequence * is->table_columns + column) * 4, tl_shape(count), TL_I32);
+}
+
+void nn_read_records(tl_context *tl, tl_tensor loaded, int64_t first, int64_t count,
+                     nn_sequence *sequences)
+{
+    int64_t numbers[NN_RECORDS_AT_A_TIME * NN_RECORD];
+    KB_ASSERT(count <= NN_RECORDS_AT_A_TIME);
+    nn_read_slots(tl, loaded, count * NN_RECORD, numbers);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t *record = &numbers[i * NN_RECORD];
+        sequences[i] = (nn_sequence){.index = first + i,
+                                     .cached = record[NN_CACHED],
+                                     .added = record[NN_ADDED],
+                                     .first = record[NN_FIRST],
+                                     .base = record[NN_BASE]};
+    }
+}
+
+void nn_read_slots(tl_context *tl, tl_tensor loaded, int64_t count, int64_t *slots)
+{
+    tl_items(loaded, slots, count);
+    tl_free(loaded);
+}

@@ -1,0 +1,12 @@
+/* cache_layout.h: how a cache is divided among PEs: see cache.h. Private to nn. */
+#ifndef KB_NN_CACHE_LAYOUT_H
+#define KB_NN_CACHE_LAYOUT_H
+
+#include "cache.h"
+
+/* Chooses split, page size and slots, makes the values of records and table, and writes the rule as
+ * a sentence. The other numbers of the layout are there. */
+KB_MUST_USE kb_error *nn_plan_cache(const tp_pe_params *pe, const kb_kv_cache_spec *spec,
+                                    nn_cache *cache);
+
+#endif
