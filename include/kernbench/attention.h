@@ -1,11 +1,14 @@
 /*
- * attention.h: attention with a cache of keys and values, on all PEs of a device.
+ * attention.h: attention with a cache of keys and values, on all PEs of a device. A step that
+ * generates one token for each sequence:
  *
  *     const kb_kv_cache_spec spec = {.batch = 8, .capacity = 4096, .heads = 64, .kv_heads = 8,
  *                                    .head_dim = 128, .dtype = KB_BF16,
  *                                    .rope = {.style = KB_ROPE_HALF_SPLIT}};
  *     KB_TRY(kb_kv_cache_create(ctx, &spec, &cache));
  *     KB_TRY(kb_kv_cache_set_lengths(ctx, cache, cached, added));
+ *     const kb_attention_decode_spec step = {.cache = cache, .qkv = qkv, .out = out};
+ *     KB_TRY(kb_attention_decode(ctx, &step));
  *
  * A cache has pages of `page_tokens` tokens of one kv head of one sequence. A page is in the HBM
  * slice of the PE that reads it. See docs/attention.md.
@@ -46,7 +49,8 @@ typedef struct kb_kv_cache_spec {
     uint32_t page_tokens;     /* 0: contiguous; else pages are found by a table, and have as many
                                  tokens, for example KB_PAGE_TOKENS */
     uint32_t split;           /* PEs that share the keys of a sequence and head, 1 to the PEs of a
-                                 head; 0: the number that is expected to be the fastest */
+                                 head, at most 64; 0: the number that is expected to be the fastest
+                               */
     const uint32_t *expected; /* lengths of the sequences, by which work is distributed; copied;
                                  NULL: all of them have `capacity` tokens */
     uint64_t page_seed;       /* paged: 0: pages follow each other in memory; else they are
@@ -97,6 +101,36 @@ typedef struct kb_kv_cache_info {
 
 KB_API KB_MUST_USE kb_error *kb_kv_cache_get_info(kb_context *ctx, kb_kv_cache cache,
                                                   kb_kv_cache_info *info);
+
+/* ---- Decode ------------------------------------------------------------------------------ */
+
+/* All zeros but for the tensors: layer 0, all keys, waits for the result. */
+typedef struct kb_attention_decode_spec {
+    const char *name; /* of the launch, for reports; NULL: "attention_decode" */
+    kb_kv_cache cache;
+    uint32_t layer;
+    kb_tensor qkv;    /* (batch, (heads + 2 * kv_heads) * head_dim): query heads, key heads, value
+                         heads; any layout; the dtype of the cache */
+    kb_tensor out;    /* (batch, heads * head_dim); any layout with one copy; the same dtype */
+    bool out_by_cube; /* each cube has a copy of `out`: (cubes * batch, heads * head_dim), whose
+                         rows are cut over the cubes */
+    uint32_t window;  /* a query sees as many last keys, its own included; 0: all of them */
+    double scale;     /* of the scores; 0: 1 / sqrt(head_dim) */
+    kb_stream stream; /* as in kb_launch_options */
+    kb_request *request; /* the same */
+} kb_attention_decode_spec;
+
+/*
+ * One token for each sequence that kb_kv_cache_set_lengths() adds one to: rotates its query and key
+ * by its position, which is the number of cached tokens, appends key and value to the cache, and
+ *
+ *     out = softmax(scale * q * K^T) * V
+ *
+ * over the cached tokens and itself. Rows of sequences that are not active become 0. Scores and
+ * sums are f32. The lengths are not changed: the program sets them before the next token.
+ */
+KB_API KB_MUST_USE kb_error *kb_attention_decode(kb_context *ctx,
+                                                 const kb_attention_decode_spec *spec);
 
 #ifdef __cplusplus
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cache_layout.h"
+#include "lane_queues.h"
 #include "rope.h"
 #include "rt/rt.h"
 
@@ -16,6 +17,7 @@
 
 typedef struct nn_caches {
     KB_VEC(nn_cache *) items; /* by their numbers, from 1; NULL: freed */
+    nn_lane_queues *queues;
 } nn_caches;
 
 static void destroy_cache(nn_cache *cache)
@@ -36,10 +38,18 @@ static void fini(void *self)
     for (size_t i = 0; i < caches->items.count; i++)
         destroy_cache(caches->items.items[i]);
     kb_vec_fini(&caches->items);
+    nn_free_lane_queues(caches->queues);
     free(caches);
 }
 
-static const rt_hooks hooks = {.fini = fini};
+static void workers_gone(void *self, bool failed)
+{
+    const nn_caches *caches = self;
+    (void)failed;
+    nn_retire_lane_queues(caches->queues);
+}
+
+static const rt_hooks hooks = {.workers_gone = workers_gone, .fini = fini};
 
 static kb_error *get_caches(kb_context *ctx, nn_caches **out)
 {
@@ -103,9 +113,11 @@ static kb_error *check_spec(const char *function, const kb_kv_cache_spec *s, int
                             "%s: page_seed needs page_tokens: pages of a contiguous "
                             "cache are not shuffled",
                             function);
-    if ((int64_t)s->split > lanes)
-        return kb_error_new(KB_ERR_INPUT, "%s: split is %" PRIu32 ": a kv head has %" PRId64 " PEs",
-                            function, s->split, lanes);
+    if ((int64_t)s->split > lanes || s->split > NN_MAX_SPLIT)
+        return kb_error_new(KB_ERR_INPUT,
+                            "%s: split is %" PRIu32 ": a kv head has %" PRId64
+                            " PEs, and the maximum is %d",
+                            function, s->split, lanes, NN_MAX_SPLIT);
     for (uint32_t b = 0; s->expected && b < s->batch; b++)
         if (s->expected[b] > s->capacity)
             return kb_error_new(KB_ERR_INPUT,
@@ -124,18 +136,19 @@ static void begin_layout(const kb_machine *machine, const kb_kv_cache_spec *spec
                          nn_cache_layout *is)
 {
     int64_t pes = (int64_t)machine->cubes * machine->pes;
-    *is = (nn_cache_layout){.batch = spec->batch,
-                            .capacity = spec->capacity,
-                            .heads = spec->heads,
-                            .kv_heads = spec->kv_heads,
-                            .head_dim = spec->head_dim,
-                            .group = spec->heads / spec->kv_heads,
-                            .pes = pes,
-                            .pes_of_cube = machine->pes,
-                            .lanes = lanes_of(pes, spec->kv_heads),
-                            .heads_of_pe = tl_cdiv(spec->kv_heads, pes),
-                            .dtype = spec->dtype,
-                            .is_paged = spec->page_tokens > 0};
+    memset(is, 0, sizeof *is); /* padding too: plans that contain it are compared byte by byte */
+    is->batch = spec->batch;
+    is->capacity = spec->capacity;
+    is->heads = spec->heads;
+    is->kv_heads = spec->kv_heads;
+    is->head_dim = spec->head_dim;
+    is->group = spec->heads / spec->kv_heads;
+    is->pes = pes;
+    is->pes_of_cube = machine->pes;
+    is->lanes = lanes_of(pes, spec->kv_heads);
+    is->heads_of_pe = tl_cdiv(spec->kv_heads, pes);
+    is->dtype = spec->dtype;
+    is->is_paged = spec->page_tokens > 0;
 }
 
 static kb_error *make_index(kb_context *ctx, const nn_cache *cache, int64_t columns,
@@ -201,7 +214,8 @@ static kb_error *free_tensors(kb_context *ctx, nn_cache *cache)
     return first;
 }
 
-static kb_error *fill_cache(kb_context *ctx, const kb_kv_cache_spec *spec, nn_cache *cache)
+static kb_error *fill_cache(kb_context *ctx, const kb_kv_cache_spec *spec, nn_caches *caches,
+                            nn_cache *cache)
 {
     const tp_pe_params pe = tp_get_pe_params(ctx);
     const char *name = spec->name ? spec->name : "kv_cache";
@@ -212,6 +226,8 @@ static kb_error *fill_cache(kb_context *ctx, const kb_kv_cache_spec *spec, nn_ca
         return kb_error_nomem();
     strcpy(cache->name, name);
     KB_TRY(nn_plan_cache(&pe, spec, cache));
+    KB_TRY(nn_get_lane_queues(ctx, &caches->queues, cache, &cache->queues));
+    KB_TRY(kb_rope_prepare(ctx, cache->sip, &cache->rope, spec->head_dim));
     kb_error *err = make_pages(ctx, cache);
     if (!err)
         err = make_index(ctx, cache, NN_RECORD, cache->record_values, &cache->records);
@@ -240,7 +256,7 @@ kb_error *kb_kv_cache_create(kb_context *ctx, const kb_kv_cache_spec *spec, kb_k
     cache->layers = spec->layers > 0 ? spec->layers : 1;
     cache->rope = spec->rope;
     cache->door = spec->door;
-    kb_error *err = fill_cache(ctx, spec, cache);
+    kb_error *err = fill_cache(ctx, spec, caches, cache);
     if (err)
         err = kb_error_wrap(err, "%s", function);
     else if (!kb_vec_push(&caches->items, cache)) {

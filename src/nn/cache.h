@@ -28,6 +28,8 @@
 #include "base/base.h"
 #include "tp/tp.h"
 
+enum { NN_MAX_SPLIT = 64 };
+
 /* Numbers that do not change. Kernels have a copy in their plan. */
 typedef struct nn_cache_layout {
     int64_t batch, capacity;
@@ -69,6 +71,7 @@ typedef struct nn_cache {
     kb_tensor records, table; /* I32: (batch, NN_RECORD), (batch, table_columns); {0}: contiguous */
     int32_t *record_values, *table_values; /* what these have */
     kb_kv_cache_info info;
+    const struct nn_lane_queues *queues; /* NULL: no sequence is split */
 } nn_cache;
 
 /* The one that the handle names; an error that begins with the function's name if there is none. */

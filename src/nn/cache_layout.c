@@ -163,7 +163,7 @@ static void choose_split(const tp_pe_params *pe, const kb_kv_cache_spec *spec, n
     double best = 0;
     is->split = spec->split;
     for (int64_t split = 1; split <= is->lanes && spec->split == 0; split++) {
-        if (is->lanes % split != 0)
+        if (is->lanes % split != 0 || split > NN_MAX_SPLIT)
             continue;
         double ns = estimate(pe, is, spec, a, split);
         if (split == 1 || ns < best) {

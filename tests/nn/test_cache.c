@@ -235,7 +235,7 @@ static void invalid_values_are_refused(void **unused)
     bad = good;
     bad.split = 2;
     expect_error(kb_kv_cache_create(ctx, &bad, &cache), KB_ERR_INPUT,
-                 "kb_kv_cache_create: split is 2: a kv head has 1 PEs");
+                 "kb_kv_cache_create: split is 2: a kv head has 1 PEs, and the maximum is 64");
     bad = good;
     bad.page_seed = 3;
     expect_error(kb_kv_cache_create(ctx, &bad, &cache), KB_ERR_INPUT,

@@ -1,0 +1,192 @@
+/*
+ * decode_work.c: which tiles of keys a PE has. It goes through the sequences in the order of the
+ * batch, and through its heads for each: so all PEs that share sequences meet them in one order.
+ */
+#include "decode.h"
+
+static int64_t min_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t max_of(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- Sequences ---- */
+
+static void read_records(tl_context *tl, nn_work *work, tl_tensor loaded)
+{
+    nn_read_records(tl, loaded, work->first, work->count, work->sequences);
+    work->next = work->place = 0;
+}
+
+static tl_tensor load_records(tl_context *tl, nn_work *work, int64_t first)
+{
+    work->first = first;
+    work->count = min_of(NN_RECORDS_AT_A_TIME, work->plan->is.batch - first);
+    return nn_load_records(tl, work->records, first, work->count);
+}
+
+void nn_begin_work(tl_context *tl, nn_work *work)
+{
+    work->pe = tl_program_id(1) * work->plan->is.pes_of_cube + tl_program_id(0);
+    work->lane = nn_lane_of_pe(&work->plan->is, work->pe);
+    work->slot_sequence = -1;
+    read_records(tl, work, load_records(tl, work, 0));
+}
+
+/* The next sequence and place of a head at this PE; false if there is none. */
+static bool next_pair(tl_context *tl, nn_work *work, const nn_sequence **s, int64_t *kv_head)
+{
+    const nn_cache_layout *is = &work->plan->is;
+    for (;;) {
+        if (work->next == work->count) {
+            if (work->first + work->count == is->batch)
+                return false;
+            read_records(tl, work, load_records(tl, work, work->first + work->count));
+        }
+        *s = &work->sequences[work->next];
+        *kv_head = nn_head_at(is, work->pe, work->place);
+        if (++work->place == is->heads_of_pe) {
+            work->place = 0;
+            work->next++;
+        }
+        if (*kv_head >= 0)
+            return true;
+    }
+}
+
+/* ---- Units ---- */
+
+/* False if this PE has no key of the sequence. */
+static bool describe_unit(const nn_work *work, const nn_sequence *s, int64_t kv_head, nn_unit *unit)
+{
+    const nn_decode_plan *plan = work->plan;
+    const nn_cache_layout *is = &plan->is;
+    int64_t share = nn_share_of_lane(is, s, work->lane);
+    int64_t begin = plan->window > 0 ? max_of(0, s->cached + 1 - plan->window) : 0;
+    int64_t first = begin / is->page_tokens, last = s->cached / is->page_tokens;
+    if (share < 0)
+        return false;
+    *unit = (nn_unit){.s = *s,
+                      .kv_head = kv_head,
+                      .share = share,
+                      .begin = begin,
+                      .members = min_of(is->split, last - first + 1),
+                      .member = (share - first % is->split + is->split) % is->split,
+                      .has_new = last % is->split == share};
+    return unit->member < unit->members;
+}
+
+static void store_zeros(tl_context *tl, const nn_work *work, const nn_sequence *s, int64_t kv_head)
+{
+    const nn_cache_layout *is = &work->plan->is;
+    const nn_unit unit = {.s = *s, .kv_head = kv_head};
+    if (nn_share_of_lane(is, s, work->lane) == 0)
+        nn_store_heads(tl, work, &unit, 0, is->group,
+                       tl_zeros(tl_shape(is->group, is->head_dim), TL_F32));
+}
+
+/* Begins with the next unit; false if there is none. */
+static bool next_unit(tl_context *tl, nn_work *work)
+{
+    const nn_cache_layout *is = &work->plan->is;
+    nn_unit *unit = &work->units[work->unit_count % NN_UNITS];
+    const nn_sequence *s;
+    int64_t kv_head;
+    while (next_pair(tl, work, &s, &kv_head)) {
+        if (s->added == 0) {
+            store_zeros(tl, work, s, kv_head);
+            continue;
+        }
+        if (!describe_unit(work, s, kv_head, unit))
+            continue;
+        int64_t first = unit->begin / is->page_tokens;
+        work->unit_count++;
+        work->unit = unit;
+        work->page = first / is->split + (first % is->split > unit->share);
+        work->token = -1;
+        return true;
+    }
+    work->unit = NULL;
+    return false;
+}
+
+/* ---- Pages ---- */
+
+/* The slot of page `index` of the unit's share. */
+static int64_t slot_of(tl_context *tl, nn_work *work, const nn_unit *unit, int64_t index)
+{
+    const nn_cache_layout *is = &work->plan->is;
+    if (!is->is_paged)
+        return unit->s.base + index;
+    int64_t row = is->table_columns / is->split; /* of the share */
+    if (work->slot_sequence != unit->s.index || index < work->slot_first ||
+        index >= work->slot_first + work->slot_count) {
+        work->slot_sequence = unit->s.index;
+        work->slot_first = index;
+        work->slot_count = min_of(NN_SLOT_WINDOW, row - index);
+        tl_tensor loaded = nn_load_slots(tl, is, work->table, unit->s.index,
+                                         unit->share * row + index, work->slot_count);
+        nn_read_slots(tl, loaded, work->slot_count, work->slots);
+    }
+    return work->slots[index - work->slot_first];
+}
+
+/* Cached tokens of a page of the unit's share that are seen: from, to. */
+static bool range_of_page(const nn_cache_layout *is, const nn_unit *unit, int64_t index,
+                          int64_t *from, int64_t *to)
+{
+    int64_t start = (index * is->split + unit->share) * is->page_tokens;
+    *from = max_of(unit->begin - start, 0);
+    *to = min_of(unit->s.cached - start, is->page_tokens);
+    return *from < *to;
+}
+
+/* The next piece of the unit in hand; false if there is none. */
+static bool next_piece(tl_context *tl, nn_work *work, nn_piece *piece)
+{
+    const nn_decode_plan *plan = work->plan;
+    const nn_cache_layout *is = &plan->is;
+    int64_t from, to, element = (int64_t)kb_dtype_bytes(is->dtype);
+    if (!range_of_page(is, work->unit, work->page, &from, &to))
+        return false;
+    from = max_of(from, work->token);
+    int64_t tokens = min_of(plan->piece_tokens, to - from);
+    int64_t slot = slot_of(tl, work, work->unit, work->page);
+    int64_t offset = nn_page_offset(is, work->unit->kv_head, work->lane, slot);
+    *piece = (nn_piece){.tokens = tokens,
+                        .key_address = work->keys + offset + from * element,
+                        .value_address = work->values + offset + from * is->head_dim * element};
+    work->token = from + tokens;
+    if (work->token == to) {
+        work->page++;
+        work->token = -1;
+    }
+    return true;
+}
+
+bool nn_next_tile(tl_context *tl, nn_work *work, nn_tile *tile)
+{
+    const nn_decode_plan *plan = work->plan;
+    const nn_cache_layout *is = &plan->is;
+    bool is_first = work->unit == NULL;
+    if (is_first && !next_unit(tl, work))
+        return false;
+    nn_unit *unit = work->unit;
+    int64_t tokens = 0, from, to;
+    tile->unit = unit;
+    tile->count = 0;
+    tile->is_first = is_first;
+    while (tile->count < NN_TILE_PIECES && tokens < plan->tile_tokens &&
+           next_piece(tl, work, &tile->pieces[tile->count]))
+        tokens += tile->pieces[tile->count++].tokens;
+    tile->is_last = !range_of_page(is, unit, work->page, &from, &to);
+    if (tile->is_first && unit->has_new)
+        unit->new_slot = slot_of(tl, work, unit, unit->s.cached / is->page_tokens / is->split);
+    if (tile->is_last)
+        work->unit = NULL;
+    return true;
+}
