@@ -9,8 +9,10 @@
  *                                   page   -   -   0   1
  *                                          -   -   2   3
  *
- * A page is in a *slot* of the lane's memory: base + t / split, or what the table says. All heads
- * have it in the same slot. K pages are (head_dim, page_tokens), V pages (page_tokens, head_dim).
+ * If the split divides the lanes, `first` is a multiple of it; so if all lanes share a sequence, it
+ * is 0. A page is in a *slot* of the lane's memory: base + t / split, or what the table says. All
+ * heads have it in the same slot. K pages are (head_dim, page_tokens), V pages (page_tokens,
+ * head_dim).
  *
  * Index tensors with a copy at each PE say what a kernel has to know: a record for each sequence,
  * and its row of the table.

@@ -19,8 +19,8 @@ enum {
     TOKENS_MULTIPLE = 32,
     PASSES =
         11, /* of the vector engine over the scores: maximum, difference, exponential (8), sum */
-    MERGE_NS = 600, /* of partial results, and for each lane that takes part, about */
-    MERGE_LANE_NS = 25,
+    MERGE_NS = 400, /* of partial results, and for each lane that takes part, about */
+    MERGE_LANE_NS = 8,
 };
 
 static int64_t min_of(int64_t a, int64_t b)

@@ -80,9 +80,16 @@ typedef struct nn_work {
     /* Slots of pages of the unit's share, from `slot_first` on. */
     int64_t slots[NN_SLOT_WINDOW];
     int64_t slot_sequence, slot_first, slot_count;
+    /* What the first sequence is sure to need, if it is shared by all lanes: loaded before its
+     * record is there. */
+    nn_unit early; /* q, k and v */
+    tl_tensor early_slots;
 } nn_work;
 
 void nn_begin_work(tl_context *tl, nn_work *work);
+
+/* Loads the unit's query heads and, if it has it, the new key and value. */
+void nn_load_token(tl_context *tl, nn_work *work, nn_unit *unit);
 
 /* The next tile; false if there is none. Its pieces are not loaded, the unit's q, k and v neither.
  * Rows of sequences that are not active are stored on the way. */

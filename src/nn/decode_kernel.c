@@ -58,20 +58,6 @@ static int64_t count_pieces_ahead(decoder *d)
 
 /* ---- Loading ---- */
 
-/* Query heads of the unit and, if they are this PE's, the new key and value. */
-static void load_token(tl_context *tl, const nn_work *work, nn_unit *unit)
-{
-    const nn_decode_plan *plan = work->plan;
-    const nn_cache_layout *is = &plan->is;
-    int64_t row = unit->s.index, dim = is->head_dim, columns = is->group * dim;
-    unit->q = nn_load_row(tl, &plan->qkv, work->qkv, row, unit->kv_head * columns, columns);
-    if (!unit->has_new)
-        return;
-    int64_t k = (is->heads + unit->kv_head) * dim, v = k + is->kv_heads * dim;
-    unit->k = nn_load_row(tl, &plan->qkv, work->qkv, row, k, dim);
-    unit->v = nn_load_row(tl, &plan->qkv, work->qkv, row, v, dim);
-}
-
 static void load_keys(tl_context *tl, const nn_cache_layout *is, nn_tile *tile)
 {
     for (int64_t i = 0; i < tile->count; i++) {
@@ -98,7 +84,7 @@ static bool load_tile(tl_context *tl, decoder *d)
         return false;
     load_keys(tl, &d->work.plan->is, tile);
     if (tile->is_first)
-        load_token(tl, &d->work, tile->unit);
+        nn_load_token(tl, &d->work, tile->unit);
     load_values(tl, &d->work.plan->is, tile);
     d->loaded++;
     return true;

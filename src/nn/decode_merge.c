@@ -15,10 +15,25 @@ static int64_t min_of(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Members that merge: the first ones. */
+/* Parts of the query heads. */
 static int64_t part_count(const nn_work *work, const nn_unit *unit)
 {
     return min_of(work->plan->is.group, unit->members);
+}
+
+/* The member that merges a part. They are as far apart as possible: messages come in to different
+ * cubes. */
+static int64_t owner_of(const nn_work *work, const nn_unit *unit, int64_t part)
+{
+    return part * unit->members / part_count(work, unit);
+}
+
+/* The part that the member merges; -1: none. */
+static int64_t part_of(const nn_work *work, const nn_unit *unit, int64_t member)
+{
+    int64_t part = tl_cdiv(member * part_count(work, unit), unit->members);
+    bool is_owner = part < part_count(work, unit) && owner_of(work, unit, part) == member;
+    return is_owner ? part : -1;
 }
 
 static const char *name_of(const nn_work *work, const nn_unit *unit, int64_t member)
@@ -28,29 +43,29 @@ static const char *name_of(const nn_work *work, const nn_unit *unit, int64_t mem
     return work->plan->names[(unit->s.first + share % is->split) % is->lanes];
 }
 
-/* Sends each member its query heads of the value, (group, ..): the next member first. */
+/* Sends each owner its query heads of the value, (group, ..): different ones first. */
 static void send_parts(tl_context *tl, const nn_work *work, const nn_unit *unit, tl_tensor value)
 {
     int64_t group = work->plan->is.group, parts = part_count(work, unit);
     for (int64_t step = 1; step <= parts; step++) {
-        int64_t to = (unit->member + step) % parts;
+        int64_t part = (unit->member * parts / unit->members + step) % parts;
+        int64_t to = owner_of(work, unit, part), row = tl_part_begin(group, parts, part);
         if (to == unit->member)
             continue;
-        int64_t row = tl_part_begin(group, parts, to);
-        tl_tensor part = tl_slice(value, 0, row, row + tl_part_size(group, parts, to));
-        tl_send(name_of(work, unit, to), part);
-        tl_free(part);
+        tl_tensor rows = tl_slice(value, 0, row, row + tl_part_size(group, parts, part));
+        tl_send(name_of(work, unit, to), rows);
+        tl_free(rows);
     }
 }
 
 void nn_begin_merge(tl_context *tl, const nn_work *work, const nn_unit *unit, nn_merge *merge)
 {
     const nn_cache_layout *is = &work->plan->is;
-    int64_t parts = part_count(work, unit);
-    *merge = (nn_merge){.is_open = unit->member < parts, .unit = *unit};
+    int64_t parts = part_count(work, unit), part = part_of(work, unit, unit->member);
+    *merge = (nn_merge){.is_open = part >= 0, .unit = *unit};
     if (merge->is_open) {
-        merge->row = tl_part_begin(is->group, parts, unit->member);
-        merge->rows = tl_part_size(is->group, parts, unit->member);
+        merge->row = tl_part_begin(is->group, parts, part);
+        merge->rows = tl_part_size(is->group, parts, part);
     }
     for (int64_t from = 0; from < unit->members && merge->is_open; from++) {
         if (from == unit->member)

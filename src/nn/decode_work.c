@@ -3,6 +3,7 @@
  * batch, and through its heads for each: so all PEs that share sequences meet them in one order.
  */
 #include "decode.h"
+#include "row.h"
 
 static int64_t min_of(int64_t a, int64_t b)
 {
@@ -29,13 +30,64 @@ static tl_tensor load_records(tl_context *tl, nn_work *work, int64_t first)
     return nn_load_records(tl, work->records, first, work->count);
 }
 
+/* ---- The new token ---- */
+
+static void load_token(tl_context *tl, const nn_work *work, int64_t row, nn_unit *unit)
+{
+    const nn_decode_plan *plan = work->plan;
+    const nn_cache_layout *is = &plan->is;
+    int64_t dim = is->head_dim, columns = is->group * dim;
+    unit->q = nn_load_row(tl, &plan->qkv, work->qkv, row, unit->kv_head * columns, columns);
+    if (!unit->has_new)
+        return;
+    int64_t k = (is->heads + unit->kv_head) * dim, v = k + is->kv_heads * dim;
+    unit->k = nn_load_row(tl, &plan->qkv, work->qkv, row, k, dim);
+    unit->v = nn_load_row(tl, &plan->qkv, work->qkv, row, v, dim);
+}
+
+void nn_load_token(tl_context *tl, nn_work *work, nn_unit *unit)
+{
+    if (unit->s.index != 0 || work->early.q.id == 0) {
+        load_token(tl, work, unit->s.index, unit);
+        return;
+    }
+    unit->q = work->early.q;
+    unit->k = work->early.k;
+    unit->v = work->early.v;
+    work->early = (nn_unit){0};
+    if (!unit->has_new) {
+        tl_free(unit->k);
+        tl_free(unit->v);
+    }
+}
+
+/* ---- Beginning ---- */
+
+/* All lanes share the first sequence: what does not depend on its record. */
+static void load_early(tl_context *tl, nn_work *work)
+{
+    const nn_cache_layout *is = &work->plan->is;
+    int64_t row = is->table_columns / is->split;
+    work->early = (nn_unit){.kv_head = nn_head_at(is, work->pe, 0), .has_new = true};
+    if (is->split < is->lanes || is->heads_of_pe > 1 || work->early.kv_head < 0)
+        return;
+    if (is->is_paged)
+        work->early_slots =
+            nn_load_slots(tl, is, work->table, 0, work->lane * row, min_of(NN_SLOT_WINDOW, row));
+    load_token(tl, work, 0, &work->early);
+}
+
 void nn_begin_work(tl_context *tl, nn_work *work)
 {
     work->pe = tl_program_id(1) * work->plan->is.pes_of_cube + tl_program_id(0);
     work->lane = nn_lane_of_pe(&work->plan->is, work->pe);
     work->slot_sequence = -1;
-    read_records(tl, work, load_records(tl, work, 0));
+    tl_tensor loaded = load_records(tl, work, 0);
+    load_early(tl, work);
+    read_records(tl, work, loaded);
 }
+
+/* ---- Sequences and heads ---- */
 
 /* The next sequence and place of a head at this PE; false if there is none. */
 static bool next_pair(tl_context *tl, nn_work *work, const nn_sequence **s, int64_t *kv_head)
@@ -125,12 +177,16 @@ static int64_t slot_of(tl_context *tl, nn_work *work, const nn_unit *unit, int64
     int64_t row = is->table_columns / is->split; /* of the share */
     if (work->slot_sequence != unit->s.index || index < work->slot_first ||
         index >= work->slot_first + work->slot_count) {
+        bool is_early = work->early_slots.id != 0 && unit->s.index == 0 && index < NN_SLOT_WINDOW;
         work->slot_sequence = unit->s.index;
-        work->slot_first = index;
-        work->slot_count = min_of(NN_SLOT_WINDOW, row - index);
-        tl_tensor loaded = nn_load_slots(tl, is, work->table, unit->s.index,
-                                         unit->share * row + index, work->slot_count);
+        work->slot_first = is_early ? 0 : index;
+        work->slot_count = min_of(NN_SLOT_WINDOW, row - work->slot_first);
+        tl_tensor loaded = is_early ? work->early_slots
+                                    : nn_load_slots(tl, is, work->table, unit->s.index,
+                                                    unit->share * row + index, work->slot_count);
         nn_read_slots(tl, loaded, work->slot_count, work->slots);
+        if (is_early)
+            work->early_slots = (tl_tensor){0};
     }
     return work->slots[index - work->slot_first];
 }
