@@ -26,6 +26,7 @@ typedef struct decode_run {
     uint32_t *cached, *added;
     double *keys, *values; /* (layer, sequence, kv head, token, dim) */
     uint64_t draws;
+    kb_graph graph; /* recorded already; {0}: none */
 } decode_run;
 
 static const kb_policy layouts[] = {
@@ -186,6 +187,8 @@ static kb_error *decode(decode_run *run, uint32_t layer)
                                            .window = run->is->window,
                                            .scale = run->is->scale};
     kb_graph graph;
+    if (run->graph.id != 0)
+        return kb_graph_launch(run->ctx, run->graph, NULL);
     if (!run->is->is_graph)
         return kb_attention_decode(run->ctx, &spec);
     KB_TRY(kb_graph_begin(run->ctx, "step", &graph));
@@ -293,10 +296,231 @@ static void random_cases_match_the_reference(void **unused)
     }
 }
 
+/* ---- Chosen cases ---- */
+
+/* A TCM of 1 MiB holds few of the keys of 1,500 tokens: tiles with a running maximum. In pages of
+ * all tokens, in small ones, and with more pages than a PE reads slots of at a time. */
+static void long_sequences_are_tiled(void **unused)
+{
+    (void)unused;
+    const uint32_t lengths[] = {1499, 700};
+    decode_case is = {
+        .machine = {1, 1, 1, 2, ", pe_tcm: { capacity_mib: 5 }", NULL}, .steps = 2, .seed = 3};
+    for (uint32_t page = 0; page < 4; page++) {
+        is.spec = (kb_kv_cache_spec){.batch = 2,
+                                     .capacity = 1501,
+                                     .heads = 24,
+                                     .kv_heads = 2,
+                                     .head_dim = 160,
+                                     .layers = 1,
+                                     .dtype = KB_BF16,
+                                     .page_tokens = (const uint32_t[]){0, 1501, 64, 3}[page],
+                                     .page_seed = page,
+                                     .rope = {.style = KB_ROPE_HALF_SPLIT},
+                                     .door = KB_BACKDOOR};
+        is.window = page == 2 ? 1000 : 0;
+        run_case(&is, lengths);
+    }
+}
+
+/* More sequences than records are read at a time; most have one key or none. */
+static void large_batches_are_read_in_parts(void **unused)
+{
+    (void)unused;
+    static uint32_t lengths[150];
+    decode_case is = {.machine = attention_machines[2], .steps = 1, .seed = 9};
+    for (uint32_t split = 1; split <= 3; split++) {
+        is.spec = (kb_kv_cache_spec){.batch = 150,
+                                     .capacity = 9,
+                                     .heads = 8,
+                                     .kv_heads = 4,
+                                     .head_dim = 6,
+                                     .layers = 1,
+                                     .dtype = KB_F32,
+                                     .split = split,
+                                     .page_tokens = split == 2 ? 0 : 2,
+                                     .door = KB_BACKDOOR};
+        for (uint32_t b = 0; b < 150; b++)
+            lengths[b] = b % 4 == 0 ? b % 9 : 0;
+        run_case(&is, lengths);
+    }
+}
+
+/* A graph that was recorded once makes a step for each launch, of whatever lengths. */
+static void a_graph_is_launched_with_other_lengths(void **unused)
+{
+    (void)unused;
+    const decode_case is = {.machine = attention_machines[4],
+                            .seed = 21,
+                            .spec = {.batch = 3,
+                                     .capacity = 40,
+                                     .heads = 8,
+                                     .kv_heads = 2,
+                                     .head_dim = 16,
+                                     .layers = 1,
+                                     .dtype = KB_F16,
+                                     .page_tokens = 8,
+                                     .page_seed = 4,
+                                     .split = 4,
+                                     .rope = {.style = KB_ROPE_INTERLEAVED},
+                                     .door = KB_BACKDOOR}};
+    decode_run run;
+    kb_graph graph;
+    begin_run(&run, &is, (const uint32_t[]){30, 0, 7});
+    const kb_attention_decode_spec spec = {.cache = run.cache, .qkv = run.qkv, .out = run.out};
+    expect_ok(kb_graph_begin(run.ctx, "step", &graph));
+    expect_ok(kb_attention_decode(run.ctx, &spec));
+    expect_ok(kb_graph_end(run.ctx, graph));
+    run.graph = graph;
+    for (uint32_t step = 0; step < 5; step++) {
+        for (uint32_t b = 0; b < 3; b++)
+            run.added[b] = (step + b) % 3 != 0;
+        check_step(&run, 0);
+        for (uint32_t b = 0; b < 3; b++)
+            run.cached[b] += run.added[b];
+    }
+    expect_ok(kb_graph_free(run.ctx, graph));
+    end_run(&run);
+}
+
+/* Two steps in a stream, of two layers, without waiting between them. */
+static void steps_follow_each_other_in_a_stream(void **unused)
+{
+    (void)unused;
+    const decode_case is = {.machine = attention_machines[3],
+                            .seed = 2,
+                            .spec = {.batch = 2,
+                                     .capacity = 20,
+                                     .heads = 4,
+                                     .kv_heads = 2,
+                                     .head_dim = 8,
+                                     .layers = 2,
+                                     .dtype = KB_F32,
+                                     .door = KB_BACKDOOR}};
+    decode_run run;
+    kb_stream stream;
+    kb_request requests[2];
+    begin_run(&run, &is, (const uint32_t[]){11, 12});
+    expect_ok(kb_stream_create(run.ctx, "s", &stream));
+    expect_ok(kb_kv_cache_set_lengths(run.ctx, run.cache, run.cached, (const uint32_t[]){1, 1}));
+    for (uint32_t layer = 0; layer < 2; layer++) {
+        const kb_attention_decode_spec spec = {.cache = run.cache,
+                                               .layer = layer,
+                                               .qkv = run.qkv,
+                                               .out = run.out,
+                                               .stream = stream,
+                                               .request = &requests[layer]};
+        expect_ok(kb_attention_decode(run.ctx, &spec));
+    }
+    for (int i = 0; i < 2; i++) {
+        kb_launch_result result;
+        size_t count;
+        expect_ok(kb_request_wait(run.ctx, requests[i], NULL));
+        expect_ok(kb_launch_results(run.ctx, requests[i], &result, 1, &count));
+        assert_string_equal(result.name, "attention_decode");
+        assert_int_equal(result.pes, 8);
+        expect_ok(kb_request_free(run.ctx, requests[i]));
+    }
+    expect_ok(kb_stream_destroy(run.ctx, stream));
+    end_run(&run);
+}
+
+/* ---- Ranks ---- */
+
+/* Each rank has a cache on its own device. With values of 1 the result is 1. */
+static kb_error *decode_on_rank(kb_context *ctx, uint32_t rank, void *arg)
+{
+    const kb_policy columns = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
+    const kb_kv_cache_spec spec = {
+        .batch = 1, .capacity = 30, .heads = 2, .kv_heads = 1, .head_dim = 4, .split = 4};
+    kb_tensor_spec tensor = {
+        .name = "qkv", .shape = KB_SHAPE(1, 16), .policy = &columns, .door = KB_BACKDOOR};
+    kb_tensor qkv, out;
+    kb_kv_cache cache;
+    double found;
+    (void)arg;
+    KB_TRY(kb_ahbm_set_device(ctx, rank));
+    KB_TRY(kb_full(ctx, &tensor, 1, &qkv));
+    tensor.shape = KB_SHAPE(1, 8);
+    KB_TRY(kb_empty(ctx, &tensor, &out));
+    KB_TRY(kb_kv_cache_create(ctx, &spec, &cache));
+    for (uint32_t step = 0; step < 30; step++) {
+        const kb_attention_decode_spec decode = {.cache = cache, .qkv = qkv, .out = out};
+        KB_TRY(kb_kv_cache_set_lengths(ctx, cache, &step, (const uint32_t[]){1}));
+        KB_TRY(kb_attention_decode(ctx, &decode));
+    }
+    KB_TRY(kb_tensor_get(ctx, out, KB_BACKDOOR, &KB_INDEX(0, 7), &found));
+    assert_true(found == 1);
+    return kb_kv_cache_free(ctx, cache);
+}
+
+static void each_rank_has_a_cache(void **unused)
+{
+    (void)unused;
+    kb_context *ctx = open_checked((machine_size){2, 2, 1, 2, NULL, NULL}, false);
+    expect_ok(kb_spawn(ctx, decode_on_rank, NULL, 2));
+    kb_context_destroy(ctx);
+}
+
+/* ---- Errors ---- */
+
+static void invalid_calls_are_refused(void **unused)
+{
+    (void)unused;
+    const decode_case is = {.machine = attention_machines[1],
+                            .spec = {.batch = 2,
+                                     .capacity = 20,
+                                     .heads = 4,
+                                     .kv_heads = 2,
+                                     .head_dim = 8,
+                                     .layers = 1,
+                                     .door = KB_BACKDOOR}};
+    const kb_policy copies = {.cube = KB_REPLICATE, .pe = KB_REPLICATE};
+    decode_run run;
+    begin_run(&run, &is, (const uint32_t[]){1, 2});
+    kb_context *ctx = run.ctx;
+    const kb_attention_decode_spec good = {.cache = run.cache, .qkv = run.qkv, .out = run.out};
+    kb_attention_decode_spec bad = good;
+    bad.layer = 1;
+    expect_error(kb_attention_decode(ctx, &bad), KB_ERR_INPUT,
+                 "kb_attention_decode: layer 1: the cache has 1 layers");
+    bad = good;
+    bad.qkv = run.out;
+    expect_error(kb_attention_decode(ctx, &bad), KB_ERR_INPUT,
+                 "kb_attention_decode: qkv is (2, 32): expected (2, 64)");
+    bad = good;
+    bad.out = make_tensor(ctx, "wide", KB_F32, KB_SHAPE(2, 32), &layouts[0], NULL);
+    expect_error(kb_attention_decode(ctx, &bad), KB_ERR_INPUT,
+                 "kb_attention_decode: out is f32 and the cache f16");
+    bad.out = make_tensor(ctx, "copies", KB_F16, KB_SHAPE(2, 32), &copies, NULL);
+    expect_error(kb_attention_decode(ctx, &bad), KB_ERR_INPUT,
+                 "kb_attention_decode: out has 3 copies: expected a layout with one, or "
+                 "out_by_cube");
+    bad = good;
+    bad.scale = INFINITY;
+    expect_error(kb_attention_decode(ctx, &bad), KB_ERR_INPUT,
+                 "kb_attention_decode: the scale is not finite");
+    bad = good;
+    bad.cache.id++;
+    expect_error(kb_attention_decode(ctx, &bad), KB_ERR_FAULT,
+                 "kb_attention_decode: invalid or freed cache handle");
+    expect_ok(kb_kv_cache_set_lengths(ctx, run.cache, run.cached, (const uint32_t[]){1, 2}));
+    expect_error(kb_attention_decode(ctx, &good), KB_ERR_INPUT,
+                 "kb_attention_decode: 2 tokens are added to sequence 1: expected 1, or 0 if it is "
+                 "not active");
+    end_run(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_cases_match_the_reference),
+        cmocka_unit_test(long_sequences_are_tiled),
+        cmocka_unit_test(large_batches_are_read_in_parts),
+        cmocka_unit_test(a_graph_is_launched_with_other_lengths),
+        cmocka_unit_test(steps_follow_each_other_in_a_stream),
+        cmocka_unit_test(each_rank_has_a_cache),
+        cmocka_unit_test(invalid_calls_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
