@@ -132,6 +132,21 @@ typedef struct kb_attention_decode_spec {
 KB_API KB_MUST_USE kb_error *kb_attention_decode(kb_context *ctx,
                                                  const kb_attention_decode_spec *spec);
 
+/*
+ * The least time that a step with the lengths at hand takes, if its work is divided evenly among
+ * all PEs of the device: for each of the things that it needs.
+ */
+typedef struct kb_attention_bounds {
+    uint64_t cache_bytes; /* keys and values that are read */
+    kb_time hbm;          /* to read them at the bandwidth of all HBM slices */
+    kb_time vector;       /* passes over the scores: maximum, difference, exponential, sum */
+    kb_time matrix;       /* scores, and probabilities times values */
+} kb_attention_bounds;
+
+KB_API KB_MUST_USE kb_error *kb_attention_decode_bounds(kb_context *ctx, kb_kv_cache cache,
+                                                        uint32_t window,
+                                                        kb_attention_bounds *bounds);
+
 #ifdef __cplusplus
 }
 #endif

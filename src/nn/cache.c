@@ -217,7 +217,6 @@ static kb_error *free_tensors(kb_context *ctx, nn_cache *cache)
 static kb_error *fill_cache(kb_context *ctx, const kb_kv_cache_spec *spec, nn_caches *caches,
                             nn_cache *cache)
 {
-    const tp_pe_params pe = tp_get_pe_params(ctx);
     const char *name = spec->name ? spec->name : "kv_cache";
     cache->name = kb_alloc_array(strlen(name) + 1, 1);
     cache->keys = kb_alloc_zeroed(cache->layers, sizeof *cache->keys);
@@ -225,7 +224,7 @@ static kb_error *fill_cache(kb_context *ctx, const kb_kv_cache_spec *spec, nn_ca
     if (!cache->name || !cache->keys || !cache->values)
         return kb_error_nomem();
     strcpy(cache->name, name);
-    KB_TRY(nn_plan_cache(&pe, spec, cache));
+    KB_TRY(nn_plan_cache(ctx, spec, cache));
     KB_TRY(nn_get_lane_queues(ctx, &caches->queues, cache, &cache->queues));
     KB_TRY(kb_rope_prepare(ctx, cache->sip, &cache->rope, spec->head_dim));
     kb_error *err = make_pages(ctx, cache);

@@ -13,15 +13,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "pe/pe.h"
+#include "rt/rt.h"
+
 enum {
     TILE_TOKENS = 512, /* of a contiguous page: long enough for few commands, short enough for the
                           products of one to hide behind the loads of the next */
     TOKENS_MULTIPLE = 32,
-    PASSES =
-        11, /* of the vector engine over the scores: maximum, difference, exponential (8), sum */
-    MERGE_NS = 400, /* of partial results, and for each lane that takes part, about */
-    MERGE_LANE_NS = 8,
 };
+
+/* What a step takes beside its keys, measured on the default machine: to begin and to end; for each
+ * sequence of a PE that is shared; and for each PE that shares it. */
+static const double begin_ns = 750, merge_ns = 350, merge_lane_ns = 8;
 
 static int64_t min_of(int64_t a, int64_t b)
 {
@@ -44,6 +47,7 @@ typedef struct assignment {
     int64_t *tokens; /* by lane */
     int32_t *first;  /* by sequence */
     int64_t lanes, batch;
+    int64_t most; /* tokens of the lane that has most */
 } assignment;
 
 static void free_assignment(assignment *a)
@@ -95,10 +99,11 @@ static int64_t most_tokens(const assignment *a, int64_t first, int64_t split)
     return most;
 }
 
-/* Chooses the first lane of each sequence. Returns the tokens of the lane that has most. */
-static int64_t assign(assignment *a, int64_t page, int64_t split)
+/* Chooses the first lane of each sequence. */
+static void assign(assignment *a, int64_t page, int64_t split)
 {
-    int64_t step = a->lanes % split == 0 ? split : 1, most = 0;
+    int64_t step = a->lanes % split == 0 ? split : 1;
+    a->most = 0;
     for (int64_t lane = 0; lane < a->lanes; lane++)
         a->tokens[lane] = 0;
     for (int64_t i = 0; i < a->batch; i++) {
@@ -116,20 +121,30 @@ static int64_t assign(assignment *a, int64_t page, int64_t split)
             int64_t *tokens = &a->tokens[(best + share) % a->lanes];
             /* An empty sequence grows too: it counts as one token. */
             *tokens += tokens_of_share(e->length > 0 ? e->length : 1, page, split, share);
-            most = *tokens > most ? *tokens : most;
+            a->most = *tokens > a->most ? *tokens : a->most;
         }
     }
-    return most;
 }
 
 /* ---- The rule ---- */
 
-static double ns_of_token(const tp_pe_params *pe, const nn_cache_layout *is)
+double nn_score_cycles(const kb_context *ctx)
 {
+    const topo_pe_figures *pe = &topo_machine_shape(rt_machine(ctx))->pe;
+    return 3.0 * pe->math_cycles[PE_MATH_MOVE] + pe->math_cycles[PE_MATH_EXP];
+}
+
+/* What a key takes. */
+typedef struct costs {
+    double hbm_ns, vector_ns;
+} costs;
+
+static costs costs_of_key(kb_context *ctx, const nn_cache_layout *is)
+{
+    const tp_pe_params pe = tp_get_pe_params(ctx);
     double bytes = 2.0 * (double)is->head_dim * (double)kb_dtype_bytes(is->dtype);
-    double hbm = bytes / pe->hbm_bytes_per_ns;
-    double vector = (double)is->group * PASSES / pe->vector_per_ns;
-    return hbm > vector ? hbm : vector;
+    return (costs){.hbm_ns = bytes / pe.hbm_bytes_per_ns,
+                   .vector_ns = (double)is->group * nn_score_cycles(ctx) / pe.vector_per_ns};
 }
 
 static int64_t page_for(const nn_cache_layout *is, const kb_kv_cache_spec *spec, int64_t longest,
@@ -148,31 +163,37 @@ static int64_t longest_of(const assignment *a)
     return a->entries[0].length;
 }
 
-static double estimate(const tp_pe_params *pe, const nn_cache_layout *is,
-                       const kb_kv_cache_spec *spec, assignment *a, int64_t split)
+/* The fullest lane reads its keys, or makes exponentials, whichever takes longer; of its last tile
+ * it does both, one after the other. */
+static double estimate(const costs *key, const nn_cache_layout *is, const kb_kv_cache_spec *spec,
+                       assignment *a, int64_t split)
 {
-    int64_t page = page_for(is, spec, longest_of(a), split);
-    double merge = split > 1 ? MERGE_NS + MERGE_LANE_NS * (double)split : 0;
-    return (double)assign(a, page, split) * ns_of_token(pe, is) + merge;
+    assign(a, page_for(is, spec, longest_of(a), split), split);
+    double each = key->hbm_ns > key->vector_ns ? key->hbm_ns : key->vector_ns;
+    double last = (double)min_of(a->most, TILE_TOKENS) * key->vector_ns;
+    double shared = (double)tl_cdiv(is->batch * split, is->lanes);
+    double merge = split > 1 ? shared * merge_ns + (double)split * merge_lane_ns : 0;
+    return begin_ns + (double)a->most * each + last + merge;
 }
 
-static void choose_split(const tp_pe_params *pe, const kb_kv_cache_spec *spec, nn_cache *cache,
+static void choose_split(kb_context *ctx, const kb_kv_cache_spec *spec, nn_cache *cache,
                          assignment *a)
 {
     nn_cache_layout *is = &cache->is;
+    const costs key = costs_of_key(ctx, is);
     double best = 0;
     is->split = spec->split;
     for (int64_t split = 1; split <= is->lanes && spec->split == 0; split++) {
         if (is->lanes % split != 0 || split > NN_MAX_SPLIT)
             continue;
-        double ns = estimate(pe, is, spec, a, split);
+        double ns = estimate(&key, is, spec, a, split);
         if (split == 1 || ns < best) {
             best = ns;
             is->split = split;
         }
     }
     is->page_tokens = page_for(is, spec, longest_of(a), is->split);
-    int64_t most = assign(a, is->page_tokens, is->split);
+    assign(a, is->page_tokens, is->split);
     char *rule = cache->info.rule;
     size_t room = sizeof cache->info.rule;
     if (spec->split > 0)
@@ -183,8 +204,8 @@ static void choose_split(const tp_pe_params *pe, const kb_kv_cache_spec *spec, n
     else
         snprintf(rule, room,
                  "split %" PRId64 " of %" PRId64 " PEs of a head: the fullest PE has %" PRId64
-                 " tokens, %.1f us expected with the merge",
-                 is->split, is->lanes, most, best / 1000);
+                 " tokens, %.1f us expected",
+                 is->split, is->lanes, a->most, best / 1000);
 }
 
 /* ---- Slots ---- */
@@ -277,12 +298,12 @@ static kb_error *place_pages(nn_cache *cache, const kb_kv_cache_spec *spec, int6
     return is->is_paged && spec->page_seed != 0 ? shuffle_slots(cache, spec->page_seed) : NULL;
 }
 
-kb_error *nn_plan_cache(const tp_pe_params *pe, const kb_kv_cache_spec *spec, nn_cache *cache)
+kb_error *nn_plan_cache(kb_context *ctx, const kb_kv_cache_spec *spec, nn_cache *cache)
 {
     assignment a;
     nn_cache_layout *is = &cache->is;
     KB_TRY(make_assignment(is, spec->expected, &a));
-    choose_split(pe, spec, cache, &a);
+    choose_split(ctx, spec, cache, &a);
     cache->record_values =
         kb_alloc_zeroed((size_t)(is->batch * NN_RECORD), sizeof *cache->record_values);
     int64_t *used = kb_alloc_zeroed((size_t)is->lanes, sizeof *used);

@@ -6,7 +6,10 @@
 
 /* Chooses split, page size and slots, makes the values of records and table, and writes the rule as
  * a sentence. The other numbers of the layout are there. */
-KB_MUST_USE kb_error *nn_plan_cache(const tp_pe_params *pe, const kb_kv_cache_spec *spec,
-                                    nn_cache *cache);
+KB_MUST_USE kb_error *nn_plan_cache(kb_context *ctx, const kb_kv_cache_spec *spec, nn_cache *cache);
+
+/* Cycles of the vector engine for a row of lanes of scores: maximum, difference, exponential, sum.
+ */
+double nn_score_cycles(const kb_context *ctx);
 
 #endif

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cache_layout.h"
 #include "state.h"
 
 static const char function[] = "kb_attention_decode";
@@ -109,6 +110,39 @@ static kb_error *make_plan(kb_context *ctx, const kb_attention_decode_spec *spec
     plan->pairs = nn_rope_pairs(&cache->rope, (uint32_t)dim);
     plan->names = cache->queues ? cache->queues->names : NULL;
     return choose_tiles(ctx, plan);
+}
+
+/* ---- Bounds ---- */
+
+static kb_time to_time(double ns)
+{
+    return (kb_time)(ns * (double)KB_NS);
+}
+
+kb_error *kb_attention_decode_bounds(kb_context *ctx, kb_kv_cache handle, uint32_t window,
+                                     kb_attention_bounds *bounds)
+{
+    nn_cache *cache;
+    *bounds = (kb_attention_bounds){0};
+    KB_TRY(nn_find_cache(ctx, "kb_attention_decode_bounds", handle, &cache));
+    const nn_cache_layout *is = &cache->is;
+    const tp_pe_params pe = tp_get_pe_params(ctx);
+    double pes = (double)is->pes, dim = (double)is->head_dim, keys = 0, read = 0;
+    for (int64_t b = 0; b < is->batch; b++) {
+        const int32_t *record = &cache->record_values[b * NN_RECORD];
+        int64_t tokens = record[NN_ADDED] > 0 ? record[NN_CACHED] + 1 : 0;
+        tokens = window > 0 ? min_of(tokens, window) : tokens;
+        keys += (double)tokens;
+        read += (double)(tokens > 0 ? tokens - 1 : 0); /* the new one is not read */
+    }
+    double scores = keys * (double)is->heads;
+    double products = 2 * scores * dim / (double)(pe.array_rows * pe.array_columns);
+    bounds->cache_bytes =
+        (uint64_t)(read * 2 * (double)is->kv_heads * dim) * kb_dtype_bytes(is->dtype);
+    bounds->hbm = to_time((double)bounds->cache_bytes / pe.hbm_bytes_per_ns / pes);
+    bounds->vector = to_time(scores * nn_score_cycles(ctx) / pe.vector_per_ns / pes);
+    bounds->matrix = to_time(products * pe.cycle_ns / pes);
+    return NULL;
 }
 
 /* ---- The call ---- */
