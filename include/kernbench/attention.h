@@ -1,14 +1,34 @@
 /*
- * attention.h: attention with a cache of keys and values, on all PEs of a device. A step that
- * generates one token for each sequence:
+ * attention.h: attention with a cache of keys and values, on all PEs of a device. Steps that add a
+ * token to each of 8 sequences:
  *
- *     const kb_kv_cache_spec spec = {.batch = 8, .capacity = 4096, .heads = 64, .kv_heads = 8,
- *                                    .head_dim = 128, .dtype = KB_BF16,
- *                                    .rope = {.style = KB_ROPE_HALF_SPLIT}};
- *     KB_TRY(kb_kv_cache_create(ctx, &spec, &cache));
- *     KB_TRY(kb_kv_cache_set_lengths(ctx, cache, cached, added));
- *     const kb_attention_decode_spec step = {.cache = cache, .qkv = qkv, .out = out};
- *     KB_TRY(kb_attention_decode(ctx, &step));
+ *     #include <kernbench/attention.h>
+ *     #include <kernbench/kernbench.h>
+ *
+ *     static kb_error *decode(kb_context *ctx)
+ *     {
+ *         const kb_policy columns = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
+ *         const kb_tensor_spec in = {.shape = KB_SHAPE(8, (64 + 2 * 8) * 128), .policy = &columns};
+ *         const kb_tensor_spec result = {.shape = KB_SHAPE(8, 64 * 128), .policy = &columns};
+ *         const kb_kv_cache_spec spec = {.batch = 8, .capacity = 256, .heads = 64, .kv_heads = 8,
+ *                                        .head_dim = 128, .rope = {.style = KB_ROPE_HALF_SPLIT}};
+ *         kb_tensor qkv, out;
+ *         kb_kv_cache cache;
+ *         KB_TRY(kb_full(ctx, &in, 0.5, &qkv));
+ *         KB_TRY(kb_empty(ctx, &result, &out));
+ *         KB_TRY(kb_kv_cache_create(ctx, &spec, &cache));
+ *         for (uint32_t length = 0; length < 4; length++) {
+ *             const kb_attention_decode_spec step = {.cache = cache, .qkv = qkv, .out = out};
+ *             uint32_t cached[8], added[8];
+ *             for (int b = 0; b < 8; b++) {
+ *                 cached[b] = length;
+ *                 added[b] = 1;
+ *             }
+ *             KB_TRY(kb_kv_cache_set_lengths(ctx, cache, cached, added));
+ *             KB_TRY(kb_attention_decode(ctx, &step));
+ *         }
+ *         return kb_kv_cache_free(ctx, cache);
+ *     }
  *
  * A cache has pages of `page_tokens` tokens of one kv head of one sequence. A page is in the HBM
  * slice of the PE that reads it. See docs/attention.md.

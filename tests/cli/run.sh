@@ -89,6 +89,11 @@ check "JSON: and its figures" figure metrics.multi_user_decode.matrix_products 8
 check "JSON: messages" figure metrics.single_user_decode.queue_messages 336.0
 check "JSON: one panel" good_json --bench gqa_llama70b --param panel=multi_user_prefill
 check "JSON: no other" figure metrics.single_user_prefill missing
+check "JSON adds up: attention with a cache" good_json --bench gqa_decode --param batch=3 --param ragged=yes
+check "JSON: verified too" figure verified true
+check "JSON: large caches have no data" good_json --bench gqa_decode --param scale=headline --param batch=8
+# 8 * 4095 cached tokens of 8 heads, each with a key and a value of 128 elements of 2 bytes.
+check "JSON: bytes of the cache" figure metrics.cache_bytes 134184960.0
 check "JSON adds up: timing-only" good_json --bench qkv_gemm --timing-only
 check "JSON: timing-only" figure timing_only true
 check "JSON: one device" good_json --bench qkv_gemm_multi_pe --param width=64 --device sip:1
