@@ -87,7 +87,8 @@ KB_API KB_MUST_USE kb_error *kb_kv_cache_free(kb_context *ctx, kb_kv_cache cache
 /*
  * Tokens of each sequence: `cached` are in the cache already, and `added` are appended by the next
  * calls, one call for each layer. They may be up to `capacity` together. A sequence to which none
- * is added is not active: its results are 0.
+ * is added is not active: its results are 0. Through the backdoor they change at once, so not while
+ * a step is under way.
  */
 KB_API KB_MUST_USE kb_error *kb_kv_cache_set_lengths(kb_context *ctx, kb_kv_cache cache,
                                                      const uint32_t *cached, const uint32_t *added);

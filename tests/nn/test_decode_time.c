@@ -84,10 +84,51 @@ static void one_sequence_is_fast(void **unused)
 {
     (void)unused;
     timed is = {.batch = 1, .heads = 32, .kv_heads = 4, .context = 4096};
-    (void)share_of_bandwidth(&is);
-    is.page_tokens = KB_PAGE_TOKENS;
-    (void)share_of_bandwidth(&is);
     assert_true(time_of(&is, true) <= 2500 * KB_NS);
+    is.page_tokens = KB_PAGE_TOKENS;
+    assert_true(time_of(&is, true) <= 2500 * KB_NS);
+}
+
+/*
+ * 8 sequences of 4,095 cached tokens and a new one; 8 kv heads, each with a key and a value of 128
+ * elements of 2 bytes; 128 PEs with 204.8 GB/s, 64 lanes and an array of 64 x 64.
+ * HBM: 8 * 4095 * 8 * 2 * 128 * 2 bytes / 204.8 / 128 = 5118.75 ns.
+ * Vector: 8 * 4096 * 64 scores * (3 + 8) cycles / 64 / 128 = 2816 ns.
+ * Matrix: 2 * 8 * 4096 * 64 * 128 products / 4096 / 128 = 1024 ns.
+ * With a window of 1,024 tokens 1,023 of them are read: 1278.75 ns, 704 ns, 256 ns.
+ */
+static void bounds_follow_from_the_lengths(void **unused)
+{
+    (void)unused;
+    const kb_context_options options = {.timing_only = true};
+    const kb_kv_cache_spec spec = {.batch = 9,
+                                   .capacity = 4096,
+                                   .heads = 64,
+                                   .kv_heads = 8,
+                                   .head_dim = 128,
+                                   .dtype = KB_BF16,
+                                   .door = KB_BACKDOOR};
+    uint32_t cached[9], added[9];
+    kb_attention_bounds found;
+    kb_context *ctx;
+    kb_kv_cache cache;
+    expect_ok(kb_context_create(&options, &ctx));
+    expect_ok(kb_kv_cache_create(ctx, &spec, &cache));
+    for (uint32_t b = 0; b < 9; b++) {
+        cached[b] = 4095;
+        added[b] = b < 8; /* the last one is not active */
+    }
+    expect_ok(kb_kv_cache_set_lengths(ctx, cache, cached, added));
+    expect_ok(kb_attention_decode_bounds(ctx, cache, 0, &found));
+    assert_int_equal(found.cache_bytes, 8ull * 4095 * 8 * 2 * 128 * 2);
+    assert_int_equal(found.hbm, 5118750 * KB_PS);
+    assert_int_equal(found.vector, 2816 * KB_NS);
+    assert_int_equal(found.matrix, 1024 * KB_NS);
+    expect_ok(kb_attention_decode_bounds(ctx, cache, 1024, &found));
+    assert_int_equal(found.hbm, 1278750 * KB_PS);
+    assert_int_equal(found.vector, 704 * KB_NS);
+    assert_int_equal(found.matrix, 256 * KB_NS);
+    kb_context_destroy(ctx);
 }
 
 static void time_does_not_depend_on_data(void **unused)
@@ -109,6 +150,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_batches_reach_the_bandwidth),
         cmocka_unit_test(one_sequence_is_fast),
+        cmocka_unit_test(bounds_follow_from_the_lengths),
         cmocka_unit_test(time_does_not_depend_on_data),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
