@@ -200,6 +200,16 @@ static tl_ptr address_of(const tp_view *view, const tp_block *block, tl_ptr tens
     return tensor + block->offset + before * (int64_t)kb_dtype_bytes(view->dtype);
 }
 
+bool tp_find_place(const tp_view *view, tl_ptr tensor, const tp_rect *rect, tl_ptr *address,
+                   int64_t *stride)
+{
+    tp_block block = tp_find_block(view, rect->row, rect->column);
+    tp_rect piece = first_piece(&block, rect);
+    *address = address_of(view, &block, tensor, rect);
+    *stride = block.at.columns;
+    return view->slabs == 1 && piece.rows == rect->rows && piece.columns == rect->columns;
+}
+
 static tl_tensor load_piece(tl_context *tl, const tp_view *view, const tp_block *block,
                             tl_ptr tensor, const tp_rect *piece)
 {
@@ -207,15 +217,7 @@ static tl_tensor load_piece(tl_context *tl, const tp_view *view, const tp_block 
                    view->dtype, .strides = tl_strides(block->at.columns, 1));
 }
 
-/* Values that become one, along an axis. The vector engine joins six in one command, and five more
- * in each further one. */
-typedef struct joint {
-    int axis;
-    size_t count;
-    tl_tensor parts[16];
-} joint;
-
-static tl_tensor join(tl_context *tl, joint *j)
+tl_tensor tp_join(tl_context *tl, tp_joint *j)
 {
     tl_tensor all = j->parts[0];
     if (j->count > 1) {
@@ -228,41 +230,41 @@ static tl_tensor join(tl_context *tl, joint *j)
     return all;
 }
 
-static void add_part(tl_context *tl, joint *j, tl_tensor part)
+void tp_add_part(tl_context *tl, tp_joint *j, tl_tensor part)
 {
     if (j->count == sizeof j->parts / sizeof j->parts[0])
-        join(tl, j);
+        (void)tp_join(tl, j);
     j->parts[j->count++] = part;
 }
 
 /* Whole rows of the rectangle, as many as the blocks of its first row have. */
 static tl_tensor load_band(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect)
 {
-    joint across = {.axis = 1};
+    tp_joint across = {.axis = 1};
     while (rect.columns > 0) {
         tp_block block = tp_find_block(view, rect.row, rect.column);
         tp_rect piece = first_piece(&block, &rect);
-        add_part(tl, &across, load_piece(tl, view, &block, tensor, &piece));
+        tp_add_part(tl, &across, load_piece(tl, view, &block, tensor, &piece));
         rect.column += piece.columns;
         rect.columns -= piece.columns;
     }
-    return join(tl, &across);
+    return tp_join(tl, &across);
 }
 
 tl_tensor tp_load(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect)
 {
-    joint down = {.axis = 0};
+    tp_joint down = {.axis = 0};
     if (view->slabs > 1)
         rect.row += tl_program_id(1) * view->rows;
     while (rect.rows > 0) {
         tp_block block = tp_find_block(view, rect.row, rect.column);
         tp_rect band = rect;
         band.rows = first_piece(&block, &rect).rows;
-        add_part(tl, &down, load_band(tl, view, tensor, band));
+        tp_add_part(tl, &down, load_band(tl, view, tensor, band));
         rect.row += band.rows;
         rect.rows -= band.rows;
     }
-    return join(tl, &down);
+    return tp_join(tl, &down);
 }
 
 /* The part of a value: itself, or a copy. */

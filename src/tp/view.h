@@ -66,6 +66,23 @@ tp_block tp_get_block(const tp_view *view, int64_t cube, int64_t pe, int64_t ind
  * cube: from the copy of this cube. */
 tl_tensor tp_load(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect);
 
+/* Where a rectangle is that is in one shard: its address, and how far it is from row to row, in
+ * elements. False if it is in several shards or has several copies. */
+bool tp_find_place(const tp_view *view, tl_ptr tensor, const tp_rect *rect, tl_ptr *address,
+                   int64_t *stride);
+
+/* Values that become one, along an axis. The vector engine joins six in one command, and five more
+ * in each further one. */
+typedef struct tp_joint {
+    int axis;
+    size_t count;
+    tl_tensor parts[16];
+} tp_joint;
+
+/* The parts are freed when they have been joined. tp_join() needs at least one. */
+void tp_add_part(tl_context *tl, tp_joint *joint, tl_tensor part);
+tl_tensor tp_join(tl_context *tl, tp_joint *joint);
+
 /* Stores a value, whose shape is the rectangle's. By cube: to all copies, that of the next cube
  * first, so that PEs of different cubes do not all write to the same one. */
 void tp_store(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect, tl_tensor value);
