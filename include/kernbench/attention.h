@@ -162,11 +162,69 @@ typedef struct kb_attention_bounds {
     kb_time hbm;          /* to read them at the bandwidth of all HBM slices */
     kb_time vector;       /* passes over the scores: maximum, difference, exponential, sum */
     kb_time matrix;       /* scores, and probabilities times values */
+    kb_time exponentials; /* of the scores alone: a part of `vector` */
 } kb_attention_bounds;
 
 KB_API KB_MUST_USE kb_error *kb_attention_decode_bounds(kb_context *ctx, kb_kv_cache cache,
                                                         uint32_t window,
                                                         kb_attention_bounds *bounds);
+
+/* ---- Prefill ----------------------------------------------------------------------------- */
+
+/*
+ * Prefill is two calls: kb_kv_append() puts the new tokens into the cache, kb_attention_prefill()
+ * lets them attend to all tokens up to themselves. Matrices have `prompt` rows for each sequence of
+ * the cache: row b * prompt + i is added token i of sequence b (kb_kv_cache_set_lengths()). At most
+ * `prompt` tokens are added, also when a graph is launched again. Sequences with fewer added tokens
+ * leave rows unused. A prompt can be given in several parts, each with the ones before it in the
+ * cache.
+ */
+
+typedef struct kb_kv_append_spec {
+    const char *name; /* for reports; NULL: "kv_append" */
+    kb_kv_cache cache;
+    uint32_t layer;
+    kb_tensor qkv; /* (batch * prompt, (heads + 2 * kv_heads) * head_dim): heads of queries, of keys
+                      and of values, in any layout, in the cache's dtype */
+    kb_tensor q;   /* (batch * prompt, heads * head_dim), for the rotated queries; {0}: these
+                      replace the columns of queries in qkv. Not replicated. Unused rows stay as
+                      they are */
+    double scale;  /* of the scores, by which queries are multiplied; 0: 1 / sqrt(head_dim) */
+    kb_stream stream;
+    kb_request *request; /* as in kb_launch_options */
+} kb_kv_append_spec;
+
+/* Rotates queries and keys by the positions of their tokens, and puts keys and values into the
+ * cache. */
+KB_API KB_MUST_USE kb_error *kb_kv_append(kb_context *ctx, const kb_kv_append_spec *spec);
+
+typedef struct kb_attention_prefill_spec {
+    const char *name; /* for reports; NULL: "attention_prefill" */
+    kb_kv_cache cache;
+    uint32_t layer;
+    kb_tensor q;      /* as kb_kv_append() made them, rotated and scaled: its q, or its qkv */
+    kb_tensor out;    /* (batch * prompt, heads * head_dim), in any layout but replicated; unused
+                         rows become 0 */
+    bool out_by_cube; /* out is (cubes * batch * prompt, heads * head_dim), its rows cut over the
+                         cubes: each cube gets all rows */
+    uint32_t window;  /* a query sees that many keys at most, the last of them its own; 0: all */
+    double scale;     /* a further factor of the scores; 0: none. It costs time */
+    kb_stream stream;
+    kb_request *request; /* as in kb_launch_options */
+} kb_attention_prefill_spec;
+
+/* out = softmax(q * K^T) * V for each token and head, over the keys of the tokens up to itself. */
+KB_API KB_MUST_USE kb_error *kb_attention_prefill(kb_context *ctx,
+                                                  const kb_attention_prefill_spec *spec);
+
+/*
+ * The least time of kb_attention_prefill() with the lengths at hand. Keys and values are read once,
+ * and `hbm` is for queries and results as well. `vector` is without the sum, which the matrix
+ * engine makes.
+ */
+KB_API KB_MUST_USE kb_error *kb_attention_prefill_bounds(kb_context *ctx, kb_kv_cache cache,
+                                                         uint32_t window,
+                                                         kb_attention_bounds *bounds);
 
 #ifdef __cplusplus
 }

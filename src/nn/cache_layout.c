@@ -134,6 +134,11 @@ double nn_score_cycles(const kb_context *ctx)
     return 3.0 * pe->math_cycles[PE_MATH_MOVE] + pe->math_cycles[PE_MATH_EXP];
 }
 
+double nn_exp_cycles(const kb_context *ctx)
+{
+    return topo_machine_shape(rt_machine(ctx))->pe.math_cycles[PE_MATH_EXP];
+}
+
 /* What a key takes. */
 typedef struct costs {
     double hbm_ns, vector_ns;

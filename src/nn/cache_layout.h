@@ -12,4 +12,7 @@ KB_MUST_USE kb_error *nn_plan_cache(kb_context *ctx, const kb_kv_cache_spec *spe
  */
 double nn_score_cycles(const kb_context *ctx);
 
+/* Of these, the exponential. */
+double nn_exp_cycles(const kb_context *ctx);
+
 #endif

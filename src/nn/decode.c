@@ -141,6 +141,7 @@ kb_error *kb_attention_decode_bounds(kb_context *ctx, kb_kv_cache handle, uint32
         (uint64_t)(read * 2 * (double)is->kv_heads * dim) * kb_dtype_bytes(is->dtype);
     bounds->hbm = to_time((double)bounds->cache_bytes / pe.hbm_bytes_per_ns / pes);
     bounds->vector = to_time(scores * nn_score_cycles(ctx) / pe.vector_per_ns / pes);
+    bounds->exponentials = to_time(scores * nn_exp_cycles(ctx) / pe.vector_per_ns / pes);
     bounds->matrix = to_time(products * pe.cycle_ns / pes);
     return NULL;
 }

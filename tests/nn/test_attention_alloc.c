@@ -34,6 +34,11 @@ static kb_error *use_cache(kb_context *ctx)
             .cache = cache, .layer = layer, .qkv = qkv, .out = out};
         KB_TRY(kb_attention_decode(ctx, &step));
     }
+    KB_TRY(kb_kv_cache_set_lengths(ctx, cache, (const uint32_t[]){5, 0}, (const uint32_t[]){1, 1}));
+    const kb_kv_append_spec append = {.cache = cache, .qkv = qkv};
+    const kb_attention_prefill_spec prefill = {.cache = cache, .q = qkv, .out = out};
+    KB_TRY(kb_kv_append(ctx, &append));
+    KB_TRY(kb_attention_prefill(ctx, &prefill));
     const kb_kv_range range = {.sequence = 1, .token = 7, .count = 5};
     KB_TRY(kb_kv_cache_get(ctx, cache, &range, numbers));
     KB_TRY(kb_kv_cache_set(ctx, cache, &range, numbers));

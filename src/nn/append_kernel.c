@@ -1,0 +1,366 @@
+/*
+ * append_kernel.c: a PE's part of kb_kv_append(): see append.h.
+ *
+ * The scale of the scores is part of the cosines and sines of queries, so it costs no pass over
+ * them. The loads of a piece are issued before the one before it is rotated.
+ */
+#include "append.h"
+
+#include <alloca.h>
+#include <string.h>
+
+#include "sequences.h"
+
+static int64_t min_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t max_of(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Some tokens of a sequence, and heads: of queries, or one kv head. */
+typedef struct piece {
+    nn_sequence sequence;
+    int64_t token, tokens; /* among those that are added */
+    int64_t head, heads;
+    bool is_query;
+    int64_t slot, lane; /* keys and values: where their page is */
+    tl_tensor x, v;     /* queries or keys; values */
+    bool has_halves;    /* of queries, in place of x, with where they are */
+    nn_pairs halves;
+    tl_ptr from, to;
+    int64_t from_stride, to_stride; /* from token to token, in elements */
+} piece;
+
+typedef struct kernel {
+    const nn_append_plan *plan;
+    tl_ptr qkv, q, keys, values, table;
+    tl_tensor frequencies;
+    piece next; /* whose loads have been issued; no tokens: none */
+} kernel;
+
+/* ---- A piece ---- */
+
+static tp_rect rect_of(const nn_append_plan *plan, const piece *p, int64_t first_head)
+{
+    int64_t dim = plan->cache.head_dim;
+    return (tp_rect){p->sequence.index * plan->prompt + p->token, p->tokens,
+                     (first_head + p->head) * dim, p->heads * dim};
+}
+
+/*
+ * Halves of queries that are each in one shard are loaded and stored apart, if these are what is
+ * rotated: then the vector engine neither separates nor joins them.
+ */
+static bool find_halves(const kernel *k, piece *p)
+{
+    const nn_append_plan *plan = k->plan;
+    const tp_rect at = rect_of(plan, p, 0);
+    return p->is_query && plan->style == KB_ROPE_HALF_SPLIT &&
+           2 * plan->pairs == plan->cache.head_dim &&
+           tp_find_place(&plan->qkv, k->qkv, &at, &p->from, &p->from_stride) &&
+           tp_find_place(&plan->q, k->q, &at, &p->to, &p->to_stride);
+}
+
+static void load_piece(tl_context *tl, const kernel *k, piece *p)
+{
+    const nn_append_plan *plan = k->plan;
+    const nn_cache_layout *is = &plan->cache;
+    int64_t half_bytes = plan->pairs * (int64_t)kb_dtype_bytes(is->dtype);
+    p->has_halves = find_halves(k, p);
+    if (p->has_halves) {
+        const tl_dims shape = tl_shape(p->tokens, p->heads, plan->pairs);
+        const tl_dims strides = tl_strides(p->from_stride, is->head_dim, 1);
+        p->halves.first = tl_load(p->from, shape, is->dtype, .strides = strides);
+        p->halves.second = tl_load(p->from + half_bytes, shape, is->dtype, .strides = strides);
+        return;
+    }
+    p->x = tp_load(tl, &plan->qkv, k->qkv, rect_of(plan, p, p->is_query ? 0 : is->heads));
+    if (!p->is_query)
+        p->v = tp_load(tl, &plan->qkv, k->qkv, rect_of(plan, p, is->heads + is->kv_heads));
+}
+
+/* ---- Rotation ---- */
+
+static void scale_angles(tl_context *tl, nn_angles *angles, double scale)
+{
+    const nn_angles scaled = {.cosines = tl_mul(angles->cosines, scale),
+                              .sines = tl_mul(angles->sines, scale),
+                              .minus_sines = tl_mul(angles->minus_sines, scale)};
+    nn_free_angles(tl, angles);
+    *angles = scaled;
+}
+
+/* Of the tokens of the piece. If all elements of a head are rotated, those of queries are scaled.
+ */
+static nn_angles find_angles(tl_context *tl, const kernel *k, const piece *p)
+{
+    const nn_append_plan *plan = k->plan;
+    int64_t first = p->sequence.cached + p->token;
+    if (plan->pairs == 0)
+        return (nn_angles){0};
+    tl_tensor positions = tl_reshape(tl_arange(first, first + p->tokens), tl_shape(p->tokens, 1));
+    nn_angles angles = nn_angles_of(tl, k->frequencies, plan->pairs, positions, p->tokens);
+    if (p->is_query && 2 * plan->pairs == plan->cache.head_dim)
+        scale_angles(tl, &angles, plan->scale);
+    return angles;
+}
+
+static nn_heads heads_of(const nn_append_plan *plan, const piece *p)
+{
+    return (nn_heads){p->tokens, p->heads, plan->cache.head_dim, plan->style, plan->pairs};
+}
+
+/* Rotates, rounds and stores halves of queries. */
+static void put_halves(tl_context *tl, const kernel *k, const piece *p)
+{
+    const nn_append_plan *plan = k->plan;
+    const nn_heads heads = heads_of(plan, p);
+    int64_t half_bytes = plan->pairs * (int64_t)kb_dtype_bytes(plan->cache.dtype);
+    const tl_dims strides = tl_strides(p->to_stride, plan->cache.head_dim, 1);
+    TL_SCOPE {
+        nn_angles angles = find_angles(tl, k, p);
+        nn_pairs turned = nn_rotate_pairs(tl, &heads, &p->halves, &angles);
+        tl_tensor first = tp_cast(tl, turned.first, KB_F32, plan->cache.dtype);
+        tl_tensor second = tp_cast(tl, turned.second, KB_F32, plan->cache.dtype);
+        tl_store(p->to, first, .strides = strides);
+        tl_store(p->to + half_bytes, second, .strides = strides);
+    }
+    tl_free(p->halves.first);
+    tl_free(p->halves.second);
+}
+
+/* Queries or keys of the piece, rotated and rounded: (tokens * heads, head_dim). */
+static tl_tensor rotate(tl_context *tl, const kernel *k, const piece *p)
+{
+    const nn_append_plan *plan = k->plan;
+    const nn_heads heads = heads_of(plan, p);
+    tl_tensor result = {0};
+    TL_SCOPE {
+        nn_angles angles = find_angles(tl, k, p);
+        tl_tensor rotated = nn_rotate(tl, &heads, p->x, &angles);
+        if (p->is_query && 2 * plan->pairs < plan->cache.head_dim)
+            rotated = tl_mul(rotated, plan->scale);
+        tl_assign(&result, tp_cast(tl, rotated, KB_F32, plan->cache.dtype));
+    }
+    return result;
+}
+
+static void store_queries(tl_context *tl, const kernel *k, const piece *p, tl_tensor rotated)
+{
+    const tp_rect at = rect_of(k->plan, p, 0);
+    tl_tensor rows = tl_reshape(rotated, tl_shape(at.rows, at.columns));
+    tp_store(tl, &k->plan->q, k->q, at, rows);
+    tl_free(rows);
+}
+
+/* Keys become columns of their page, values rows. */
+static void store_page(tl_context *tl, const kernel *k, const piece *p, tl_tensor rotated)
+{
+    const nn_cache_layout *is = &k->plan->cache;
+    int64_t bytes = (int64_t)kb_dtype_bytes(is->dtype);
+    int64_t page = nn_page_offset(is, p->head, p->lane, p->slot);
+    int64_t token = (p->sequence.cached + p->token) % is->page_tokens;
+    tl_store(k->values + page + token * is->head_dim * bytes, p->v);
+    tl_tensor columns = tl_transpose(rotated);
+    tl_store(k->keys + page + token * bytes, columns, .strides = tl_strides(is->page_tokens, 1));
+    tl_free(columns);
+}
+
+static void finish_piece(tl_context *tl, const kernel *k, const piece *p)
+{
+    if (p->tokens == 0)
+        return;
+    if (p->has_halves) {
+        put_halves(tl, k, p);
+        return;
+    }
+    tl_tensor rotated = rotate(tl, k, p);
+    tl_free(p->x);
+    if (p->is_query) {
+        store_queries(tl, k, p, rotated);
+    } else {
+        store_page(tl, k, p, rotated);
+        tl_free(p->v);
+    }
+    tl_free(rotated);
+}
+
+/* Issues the loads of the piece, then completes the one before. */
+static void add_piece(tl_context *tl, kernel *k, piece p)
+{
+    load_piece(tl, k, &p);
+    finish_piece(tl, k, &k->next);
+    k->next = p;
+}
+
+/* ---- Queries ---- */
+
+/* The queries of this PE: rows of its own, or some of all tokens that are added. */
+typedef struct query_share {
+    bool by_rows;
+    int64_t begin, end; /* rows, or tokens */
+    int64_t before;     /* tokens of the sequences before */
+    int64_t head, heads;
+} query_share;
+
+static query_share find_queries(const nn_append_plan *plan, int64_t pe, int64_t tokens)
+{
+    const nn_cache_layout *is = &plan->cache;
+    if (plan->q_by_rows) {
+        tp_block own = tp_get_block(&plan->q, pe / is->pes_of_cube, pe % is->pes_of_cube, 0);
+        return (query_share){true, own.at.row, own.at.row + own.at.rows, 0, 0, is->heads};
+    }
+    int64_t parts = is->pes / plan->head_parts;
+    int64_t part = pe / plan->head_parts, head_part = pe % plan->head_parts;
+    query_share share = {.head = tl_part_begin(is->heads, plan->head_parts, head_part),
+                         .heads = tl_part_size(is->heads, plan->head_parts, head_part)};
+    if (part < parts) {
+        share.begin = tl_part_begin(tokens, parts, part);
+        share.end = share.begin + tl_part_size(tokens, parts, part);
+    }
+    return share;
+}
+
+static void add_queries(tl_context *tl, kernel *k, const nn_sequence *sequence, query_share *share)
+{
+    int64_t dim = k->plan->cache.head_dim;
+    int64_t before = share->by_rows ? sequence->index * k->plan->prompt : share->before;
+    int64_t token = max_of(share->begin - before, 0);
+    int64_t end = min_of(share->end - before, sequence->added);
+    int64_t heads = min_of(share->heads, max_of(1, k->plan->elements / dim));
+    int64_t tokens = max_of(1, k->plan->elements / (heads * dim));
+    for (; token < end; token += tokens)
+        for (int64_t head = 0; head < share->heads; head += heads)
+            add_piece(tl, k,
+                      (piece){.sequence = *sequence,
+                              .token = token,
+                              .tokens = min_of(tokens, end - token),
+                              .head = share->head + head,
+                              .heads = min_of(heads, share->heads - head),
+                              .is_query = true});
+    share->before += sequence->added;
+}
+
+/* ---- Keys and values ---- */
+
+/* Which pieces of keys this PE has. */
+typedef struct page_share {
+    int64_t lane;
+    bool is_shared; /* all lanes of a head take part, in turns */
+    int64_t turn;
+    int64_t tokens; /* of a piece, at most */
+} page_share;
+
+enum { MIN_KEYS = 4, MAX_KEYS = 64 /* of a piece */ };
+
+/* The added tokens of the sequence in the pages of each lane. */
+static void count_tokens(const nn_cache_layout *is, const nn_sequence *sequence, int64_t *of_lanes)
+{
+    for (int64_t token = 0, tokens; token < sequence->added; token += tokens) {
+        int64_t at = sequence->cached + token;
+        tokens = min_of(is->page_tokens - at % is->page_tokens, sequence->added - token);
+        of_lanes[nn_lane_of_page(is, sequence, at / is->page_tokens)] += tokens;
+    }
+}
+
+/* Whether one lane has so many of the tokens that all lanes should share them. */
+static bool is_uneven(tl_context *tl, const nn_cache_layout *is, nn_sequences *sequences)
+{
+    int64_t *of_lanes = alloca(sizeof *of_lanes * (size_t)is->lanes), sum = 0, most = 0;
+    memset(of_lanes, 0, sizeof *of_lanes * (size_t)is->lanes);
+    for (int64_t i = 0; i < is->batch; i++)
+        count_tokens(is, nn_get_sequence(tl, sequences, i), of_lanes);
+    for (int64_t lane = 0; lane < is->lanes; lane++) {
+        sum += of_lanes[lane];
+        most = max_of(most, of_lanes[lane]);
+    }
+    return 4 * most * is->lanes > 5 * sum;
+}
+
+static int64_t slot_of(tl_context *tl, const kernel *k, const nn_sequence *sequence, int64_t page)
+{
+    const nn_cache_layout *is = &k->plan->cache;
+    int64_t slot;
+    if (!is->is_paged)
+        return nn_contiguous_slot(is, sequence, page);
+    tl_tensor loaded =
+        nn_load_slots(tl, is, k->table, sequence->index, nn_table_column(is, page), 1);
+    nn_read_slots(tl, loaded, 1, &slot);
+    return slot;
+}
+
+/* The added tokens of a page, from `token` on. */
+static void add_page(tl_context *tl, kernel *k, const nn_sequence *sequence, int64_t kv_head,
+                     int64_t token, int64_t tokens, page_share *share)
+{
+    const nn_cache_layout *is = &k->plan->cache;
+    int64_t page = (sequence->cached + token) / is->page_tokens, slot = -1;
+    int64_t lane = nn_lane_of_page(is, sequence, page);
+    if (!share->is_shared && lane != share->lane)
+        return;
+    for (int64_t done = 0; done < tokens; done += share->tokens, share->turn++) {
+        if (share->is_shared && share->turn % is->lanes != share->lane)
+            continue;
+        if (slot < 0)
+            slot = slot_of(tl, k, sequence, page);
+        add_piece(tl, k,
+                  (piece){.sequence = *sequence,
+                          .token = token + done,
+                          .tokens = min_of(share->tokens, tokens - done),
+                          .head = kv_head,
+                          .heads = 1,
+                          .slot = slot,
+                          .lane = lane});
+    }
+}
+
+static void add_keys(tl_context *tl, kernel *k, const nn_sequence *sequence, int64_t pe,
+                     page_share *share)
+{
+    const nn_cache_layout *is = &k->plan->cache;
+    for (int64_t place = 0; place < is->heads_of_pe; place++) {
+        int64_t head = nn_head_at(is, pe, place);
+        for (int64_t token = 0, tokens; head >= 0 && token < sequence->added; token += tokens) {
+            int64_t in_page = (sequence->cached + token) % is->page_tokens;
+            tokens = min_of(is->page_tokens - in_page, sequence->added - token);
+            add_page(tl, k, sequence, head, token, tokens, share);
+        }
+    }
+}
+
+/* ---- All of it ---- */
+
+/* All PEs of the device have the records. */
+KB_KERNEL(append, tl_ptr qkv, tl_ptr q, tl_ptr keys, tl_ptr values, tl_ptr records, tl_ptr table,
+          tl_ptr frequencies)
+{
+    kernel k = {
+        .plan = tl_user(), .qkv = qkv, .q = q, .keys = keys, .values = values, .table = table};
+    const nn_cache_layout *is = &k.plan->cache;
+    nn_sequences sequences = {.records = records, .batch = is->batch};
+    int64_t pe = tl_program_id(1) * is->pes_of_cube + tl_program_id(0);
+    if (k.plan->pairs > 0)
+        k.frequencies = nn_load_frequencies(tl, frequencies, k.plan->pairs);
+    int64_t added = nn_count_added(tl, &sequences);
+    query_share queries = find_queries(k.plan, pe, added);
+    page_share pages = {.lane = nn_lane_of_pe(is, pe), .is_shared = is_uneven(tl, is, &sequences)};
+    pages.tokens = min_of(MAX_KEYS, max_of(MIN_KEYS, tl_cdiv(added, is->lanes)));
+    pages.tokens = min_of(pages.tokens, max_of(1, k.plan->elements / is->head_dim));
+    /* Heads begin with different sequences: otherwise all PEs of the device would load the same
+     * rows of qkv at the same time. */
+    int64_t first = max_of(nn_head_at(is, pe, 0), 0) * is->batch / is->kv_heads;
+    for (int64_t i = 0; i < is->batch; i++)
+        add_keys(tl, &k, nn_get_sequence(tl, &sequences, (first + i) % is->batch), pe, &pages);
+    for (int64_t i = 0; i < is->batch; i++)
+        add_queries(tl, &k, nn_get_sequence(tl, &sequences, i), &queries);
+    finish_piece(tl, &k, &k.next);
+}
+
+const kb_kernel *nn_append_kernel(void)
+{
+    return &append;
+}

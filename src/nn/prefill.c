@@ -1,0 +1,67 @@
+/* prefill.c: the host's side of causal attention of many tokens: checks, plan, launch. */
+#include "prefill.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "operands.h"
+#include "state.h"
+
+static const char function[] = "kb_attention_prefill";
+
+static kb_error *make_plan(kb_context *ctx, const kb_attention_prefill_spec *spec,
+                           const nn_cache *cache, nn_prefill_plan *plan)
+{
+    const nn_cache_layout *is = &cache->is;
+    const nn_operand q = {.function = function,
+                          .name = "q",
+                          .tensor = spec->q,
+                          .columns = is->heads * is->head_dim,
+                          .or_columns = (is->heads + 2 * is->kv_heads) * is->head_dim};
+    const nn_operand out = {.function = function,
+                            .name = "out",
+                            .tensor = spec->out,
+                            .by_cube = spec->out_by_cube,
+                            .is_written = true,
+                            .columns = is->heads * is->head_dim};
+    memset(plan, 0, sizeof *plan);
+    memcpy(&plan->cache, is, sizeof *is);
+    KB_TRY(nn_check_call(function, cache, spec->layer, spec->scale));
+    KB_TRY(nn_view_operand(ctx, cache, &q, &plan->q));
+    KB_TRY(nn_view_operand(ctx, cache, &out, &plan->out));
+    if (plan->q.rows != plan->out.rows)
+        return kb_error_new(KB_ERR_INPUT,
+                            "%s: q has %" PRId64 " rows and out %" PRId64 ": expected the same",
+                            function, plan->q.rows, plan->out.rows);
+    plan->prompt = plan->q.rows / is->batch;
+    KB_TRY(nn_check_added(function, cache, plan->prompt));
+    plan->window = spec->window;
+    plan->scale = spec->scale != 0 ? spec->scale : 1;
+    const tp_pe_params pe = tp_get_pe_params(ctx);
+    if (!nn_size_prefill(plan, &pe, nn_prefill_cycles(ctx)))
+        return kb_error_new(KB_ERR_INPUT,
+                            "%s: heads of %" PRId64 " elements do not fit in the TCM of a PE, "
+                            "which has %" PRId64 " bytes",
+                            function, is->head_dim, pe.tcm_bytes);
+    return NULL;
+}
+
+kb_error *kb_attention_prefill(kb_context *ctx, const kb_attention_prefill_spec *spec)
+{
+    nn_cache *cache;
+    nn_prefill_plan plan;
+    const kb_kernel *kernel;
+    KB_TRY(nn_find_cache(ctx, function, spec->cache, &cache));
+    KB_TRY(make_plan(ctx, spec, cache, &plan));
+    KB_TRY(nn_get_kernel(ctx, nn_prefill_kernel(), &plan, sizeof plan, &kernel));
+    const kb_arg args[] = {kb_arg_tensor(spec->q),
+                           kb_arg_tensor(spec->out),
+                           kb_arg_tensor(cache->keys[spec->layer]),
+                           kb_arg_tensor(cache->values[spec->layer]),
+                           kb_arg_tensor(cache->records),
+                           cache->is.is_paged ? kb_arg_tensor(cache->table) : kb_arg_integer(0)};
+    const kb_launch_options options = {.name = spec->name ? spec->name : "attention_prefill",
+                                       .stream = spec->stream,
+                                       .request = spec->request};
+    return kb_launch_args(ctx, &options, kernel, args, sizeof args / sizeof args[0]);
+}

@@ -1,0 +1,58 @@
+/*
+ * prefill_share.c: which blocks of queries a PE has, by formula. A block that comes later in its
+ * sequence sees more keys. So blocks are dealt out from the last one on, in turns that change
+ * direction: lanes 0, 1, .., 1, 0, 0, 1, .. Each pair of turns gives all lanes the same work. What
+ * is left over at the end are the shortest blocks, and the next sequence goes on from there.
+ */
+#include "prefill.h"
+
+enum {
+    BLOCK_ROWS = 8, /* what a block costs beside its rows: latency of commands, as rows */
+    MAX_IDLE = 8,   /* the part of the PEs that may be idle: 1 / 8 */
+};
+
+bool nn_get_head_share(const nn_cache_layout *is, int64_t pe, int64_t round, nn_head_share *share)
+{
+    int64_t whole = is->kv_heads / is->pes, left = is->kv_heads % is->pes;
+    if (round < whole) {
+        *share = (nn_head_share){.first_head = round * is->pes + pe, .heads = 1, .lanes = 1};
+        return true;
+    }
+    if (round > whole || left == 0)
+        return false;
+    int64_t first = whole * is->pes, lanes = is->pes / left;
+    if ((is->pes - lanes * left) * MAX_IDLE > is->pes) {
+        *share = (nn_head_share){first, left, is->pes, pe};
+        return true;
+    }
+    *share = (nn_head_share){first + pe / lanes, 1, lanes, pe % lanes};
+    return pe / lanes < left;
+}
+
+/* The rows of the lane that has most blocks, and what the blocks cost beside them. */
+static int64_t cost_of(const nn_blocks *blocks, int64_t lanes, int64_t work)
+{
+    int64_t of_lane = tl_cdiv(tl_cdiv(work, blocks->tokens), lanes);
+    return of_lane * (blocks->tokens * blocks->heads + BLOCK_ROWS);
+}
+
+nn_blocks nn_divide_queries(const nn_prefill_plan *plan, const nn_head_share *share, int64_t tokens)
+{
+    int64_t group = plan->cache.group;
+    nn_blocks blocks = {.heads = group < plan->rows ? group : plan->rows}, best;
+    blocks.head_parts = tl_cdiv(group, blocks.heads);
+    blocks.tokens = plan->rows / blocks.heads;
+    int64_t work = tokens * share->heads * blocks.head_parts;
+    for (best = blocks; blocks.tokens > 1;) {
+        blocks.tokens = tl_cdiv(blocks.tokens, 2);
+        if (cost_of(&blocks, share->lanes, work) < cost_of(&best, share->lanes, work))
+            best = blocks;
+    }
+    return best;
+}
+
+int64_t nn_lane_of_block(int64_t lanes, int64_t before, int64_t count, int64_t k)
+{
+    int64_t turn = (before + count - 1 - k) % (2 * lanes);
+    return turn < lanes ? turn : 2 * lanes - 1 - turn;
+}
