@@ -12,6 +12,7 @@ const kb_bench_spec *const benches[] = {
     &bench_pe2pe,
     &bench_tp_mlp,
     &bench_gqa_llama70b,
+    &bench_gqa_prefill,
     &bench_gqa_decode,
     &bench_ccl_allreduce,
     &bench_ipcq_allreduce,

@@ -13,12 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attention_reference.h"
 #include "benches.h"
 
 enum { VALIDATION, HEADLINE };
 enum { CONTIGUOUS, PAGED, SHUFFLED };
-
-static const double rope_base = 500000;
 
 typedef struct step {
     kb_bench *bench;
@@ -32,11 +31,6 @@ typedef struct step {
     float *rows;          /* of qkv */
     kb_launch_result launch;
 } step;
-
-static kb_error *no_memory(void)
-{
-    return kb_error_new(KB_ERR_HOST, "out of memory");
-}
 
 /* ---- Shapes ------------------------------------------------------------------------------ */
 
@@ -65,7 +59,7 @@ static kb_kv_cache_spec spec_of(const kb_bench *bench)
                              .head_dim = value_or(bench, "head_dim", 64, 128),
                              .dtype = dtype_of(bench),
                              .split = (uint32_t)kb_bench_param(bench, "split"),
-                             .rope = {.style = KB_ROPE_HALF_SPLIT, .base = rope_base},
+                             .rope = {.style = KB_ROPE_HALF_SPLIT, .base = 500000},
                              .door = KB_BACKDOOR};
     if (layout != CONTIGUOUS)
         spec.page_tokens = value_or(bench, "page_tokens", KB_PAGE_TOKENS, KB_PAGE_TOKENS);
@@ -74,16 +68,6 @@ static kb_kv_cache_spec spec_of(const kb_bench *bench)
     if (spec.head_dim % 2 != 0)
         spec.rope.style = KB_ROPE_NONE; /* it rotates pairs */
     return spec;
-}
-
-/* Deterministic, and different for each seed. */
-static uint64_t random_below(uint64_t seed, uint64_t i, uint64_t bound)
-{
-    uint64_t h = (i + 1) * 0x9e3779b97f4a7c15u ^ (seed + 1) * 0xc2b2ae3d27d4eb4fu;
-    h ^= h >> 29;
-    h *= 0xbf58476d1ce4e5b9u;
-    h ^= h >> 32;
-    return h % bound;
 }
 
 /* Lengths with the new token: all of the context, or random ones. */
@@ -95,9 +79,9 @@ static kb_error *make_lengths(step *is)
     is->added = malloc(batch * sizeof *is->added);
     is->expected = malloc(batch * sizeof *is->expected);
     if (!is->cached || !is->added || !is->expected)
-        return no_memory();
+        return reference_no_memory();
     for (uint32_t b = 0; b < batch; b++) {
-        is->cached[b] = is_ragged ? (uint32_t)random_below(is->seed, b, is->spec.capacity)
+        is->cached[b] = is_ragged ? (uint32_t)reference_random_below(is->seed, b, is->spec.capacity)
                                   : is->spec.capacity - 1;
         is->added[b] = 1;
         is->expected[b] = is->cached[b] + 1;
@@ -108,138 +92,27 @@ static kb_error *make_lengths(step *is)
 
 /* ---- Numbers ----------------------------------------------------------------------------- */
 
-/* Random numbers that the dtype has; free() them. */
-static float *make_numbers(kb_dtype dtype, uint64_t seed, size_t count)
-{
-    void *stored = malloc(count * kb_dtype_bytes(dtype));
-    float *numbers = malloc(count * sizeof *numbers);
-    if (stored && numbers) {
-        kb_bench_random(seed, dtype, stored, count);
-        kb_convert(KB_F32, numbers, dtype, stored, count);
-    } else {
-        free(numbers);
-        numbers = NULL;
-    }
-    free(stored);
-    return numbers;
-}
-
 static size_t qkv_columns(const kb_kv_cache_spec *s)
 {
     return ((size_t)s->heads + 2 * (size_t)s->kv_heads) * s->head_dim;
 }
 
-/* Where the keys or values of a sequence and head begin. */
-static float *head_at(const step *is, float *all, uint32_t b, uint32_t kv_head)
-{
-    const kb_kv_cache_spec *s = &is->spec;
-    return all + ((size_t)b * s->kv_heads + kv_head) * s->capacity * s->head_dim;
-}
-
-static kb_error *fill_cache(const step *is)
-{
-    kb_context *ctx = kb_bench_context(is->bench);
-    for (uint32_t b = 0; b < is->spec.batch; b++)
-        for (uint32_t head = 0; head < is->spec.kv_heads; head++) {
-            kb_kv_range range = {.sequence = b, .kv_head = head, .count = is->cached[b]};
-            KB_TRY(kb_kv_cache_set(ctx, is->cache, &range, head_at(is, is->keys, b, head)));
-            range.values = true;
-            KB_TRY(kb_kv_cache_set(ctx, is->cache, &range, head_at(is, is->values, b, head)));
-        }
-    return NULL;
-}
-
 static kb_error *fill(step *is)
 {
     const kb_kv_cache_spec *s = &is->spec;
+    kb_context *ctx = kb_bench_context(is->bench);
     size_t row_count = s->batch * qkv_columns(s);
     size_t count = (size_t)s->batch * s->kv_heads * s->capacity * s->head_dim;
-    is->keys = make_numbers(s->dtype, is->seed + 1, count);
-    is->values = make_numbers(s->dtype, is->seed + 2, count);
-    is->rows = make_numbers(s->dtype, is->seed + 3, row_count);
-    void *stored = malloc(row_count * kb_dtype_bytes(s->dtype));
-    kb_error *err = is->keys && is->values && is->rows && stored ? NULL : no_memory();
-    if (!err) {
-        kb_convert(s->dtype, stored, KB_F32, is->rows, row_count);
-        err = kb_tensor_set_slice(kb_bench_context(is->bench), is->qkv, KB_BACKDOOR, NULL, stored,
-                                  row_count * kb_dtype_bytes(s->dtype));
-    }
-    free(stored);
-    return err ? err : fill_cache(is);
+    is->keys = reference_numbers(s->dtype, is->seed + 1, count);
+    is->values = reference_numbers(s->dtype, is->seed + 2, count);
+    is->rows = reference_numbers(s->dtype, is->seed + 3, row_count);
+    if (!is->keys || !is->values || !is->rows)
+        return reference_no_memory();
+    KB_TRY(reference_set_tensor(ctx, is->qkv, s->dtype, is->rows, row_count));
+    return reference_fill_cache(ctx, is->cache, s, is->cached, is->keys, is->values);
 }
 
 /* ---- Reference --------------------------------------------------------------------------- */
-
-/* Rotates pairs (i, i + dim / 2) of a head. */
-static void rotate(const kb_kv_cache_spec *s, uint32_t position, const float *from, double *to)
-{
-    uint32_t half = s->head_dim / 2;
-    for (uint32_t i = 0; i < s->head_dim; i++)
-        to[i] = (double)from[i];
-    if (s->rope.style == KB_ROPE_NONE)
-        return;
-    for (uint32_t i = 0; i < half; i++) {
-        double angle = position * pow(rope_base, -(double)i / half);
-        to[i] = (double)from[i] * cos(angle) - (double)from[i + half] * sin(angle);
-        to[i + half] = (double)from[i + half] * cos(angle) + (double)from[i] * sin(angle);
-    }
-}
-
-/* The new key as it is cached. */
-static void append_key(const kb_kv_cache_spec *s, uint32_t position, const float *from, float *to,
-                       double *rotated)
-{
-    unsigned char stored[4];
-    rotate(s, position, from, rotated);
-    for (uint32_t i = 0; i < s->head_dim; i++) {
-        float wide = (float)rotated[i];
-        kb_convert(s->dtype, stored, KB_F32, &wide, 1);
-        kb_convert(KB_F32, &to[i], s->dtype, stored, 1);
-    }
-}
-
-/* softmax(q K^T / sqrt(dim)) V over the keys that are seen. */
-static void attend(const step *is, uint32_t tokens, const double *q, const float *k, const float *v,
-                   double *weights, double *o)
-{
-    uint32_t dim = is->spec.head_dim;
-    uint32_t first = is->window > 0 && tokens > is->window ? tokens - is->window : 0;
-    double max = -HUGE_VAL, sum = 0;
-    for (uint32_t t = first; t < tokens; t++) {
-        double score = 0;
-        for (uint32_t i = 0; i < dim; i++)
-            score += q[i] * (double)k[(size_t)t * dim + i];
-        weights[t] = score / sqrt(dim);
-        max = fmax(max, weights[t]);
-    }
-    for (uint32_t i = 0; i < dim; i++)
-        o[i] = 0;
-    for (uint32_t t = first; t < tokens; t++) {
-        double weight = exp(weights[t] - max);
-        sum += weight;
-        for (uint32_t i = 0; i < dim; i++)
-            o[i] += weight * (double)v[(size_t)t * dim + i];
-    }
-    for (uint32_t i = 0; i < dim; i++)
-        o[i] /= sum;
-}
-
-/* Results are rounded once; keys and angles a little differently than here. */
-static kb_error *compare(const step *is, uint32_t b, uint32_t head, const float *found,
-                         const double *expected)
-{
-    const kb_kv_cache_spec *s = &is->spec;
-    const double unit = s->dtype == KB_F32 ? 0x1p-14 : s->dtype == KB_F16 ? 0x1p-10 : 0x1p-7;
-    for (uint32_t i = 0; i < s->head_dim; i++) {
-        double bound = unit * (fabs(expected[i]) + 0.25);
-        if (!(fabs((double)found[i] - expected[i]) <= bound))
-            return kb_error_new(KB_ERR_CHECK,
-                                "sequence %u, head %u, element %u: got %.9g, expected %.9g within "
-                                "%.3g",
-                                b, head, i, (double)found[i], expected[i], bound);
-    }
-    return NULL;
-}
 
 /* Buffers for one head. */
 typedef struct scratch {
@@ -251,15 +124,17 @@ static kb_error *compare_heads(step *is, uint32_t b, uint32_t kv_head, const flo
 {
     const kb_kv_cache_spec *s = &is->spec;
     uint32_t dim = s->head_dim, group = s->heads / s->kv_heads, position = is->cached[b];
+    uint32_t first = is->window > 0 && position >= is->window ? position + 1 - is->window : 0;
     const float *row = is->rows + b * qkv_columns(s);
     const float *new_key = row + (size_t)(s->heads + kv_head) * dim;
-    float *k = head_at(is, is->keys, b, kv_head), *v = head_at(is, is->values, b, kv_head);
-    append_key(s, position, new_key, k + (size_t)position * dim, w->q);
+    float *k = reference_head(s, is->keys, b, kv_head),
+          *v = reference_head(s, is->values, b, kv_head);
+    reference_append_key(s, position, new_key, k + (size_t)position * dim, w->q);
     memcpy(v + (size_t)position * dim, new_key + (size_t)s->kv_heads * dim, dim * sizeof *v);
     for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; head++) {
-        rotate(s, position, row + (size_t)head * dim, w->q);
-        attend(is, position + 1, w->q, k, v, w->weights, w->o);
-        KB_TRY(compare(is, b, head, found + ((size_t)b * s->heads + head) * dim, w->o));
+        reference_rotate(s, position, row + (size_t)head * dim, w->q);
+        reference_attend(w->q, k, v, first, position + 1, dim, w->weights, w->o);
+        KB_TRY(reference_compare(s, b, 0, head, found + ((size_t)b * s->heads + head) * dim, w->o));
     }
     return NULL;
 }
@@ -288,7 +163,7 @@ static kb_error *verify(step *is)
                  .weights = malloc(s->capacity * sizeof *w.weights),
                  .o = malloc(s->head_dim * sizeof *w.o)};
     kb_error *err = found && stored && w.q && w.weights && w.o ? compare_all(is, found, stored, &w)
-                                                               : no_memory();
+                                                               : reference_no_memory();
     free(found);
     free(stored);
     free(w.q);
@@ -298,13 +173,6 @@ static kb_error *verify(step *is)
 }
 
 /* ---- Results ----------------------------------------------------------------------------- */
-
-static const char *bound_of(const kb_attention_bounds *bounds)
-{
-    if (bounds->hbm >= bounds->vector && bounds->hbm >= bounds->matrix)
-        return "HBM bandwidth";
-    return bounds->vector >= bounds->matrix ? "vector engine" : "matrix engine";
-}
 
 static void print_shape(const step *is, const kb_kv_cache_info *info)
 {
@@ -327,8 +195,8 @@ static void report(const step *is, const kb_kv_cache_info *info, const kb_attent
     kb_bench_print(bench, "PE execution: %.3f us", ns / 1e3);
     kb_bench_print(bench, "bounds: HBM %.3f us, vector passes %.3f us, matrix products %.3f us",
                    hbm / 1e3, kb_to_ns(bounds->vector) / 1e3, kb_to_ns(bounds->matrix) / 1e3);
-    kb_bench_print(bench, "bound by: %s; %.1f %% of the HBM bandwidth reached", bound_of(bounds),
-                   share);
+    kb_bench_print(bench, "bound by: %s; %.1f %% of the HBM bandwidth reached",
+                   reference_bound_of(bounds), share);
     kb_bench_metric(bench, "kernel_ns", ns, "ns, from the first PE to the last");
     kb_bench_metric(bench, "time_ns", kb_to_ns(is->launch.ended - is->launch.issued),
                     "ns, with the launch");

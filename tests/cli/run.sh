@@ -94,6 +94,11 @@ check "JSON: verified too" figure verified true
 check "JSON: large caches have no data" good_json --bench gqa_decode --param scale=headline --param batch=8
 # 8 * 4095 cached tokens of 8 heads, each with a key and a value of 128 elements of 2 bytes.
 check "JSON: bytes of the cache" figure metrics.cache_bytes 134184960.0
+check "JSON adds up: prefill attention" good_json --bench gqa_prefill --param ragged=yes --param cached=9
+check "JSON: prefill is verified" figure verified true
+check "JSON: large prompts have no data" good_json --bench gqa_prefill --param scale=headline --param prompt=512
+# 64 heads, 512 * 513 / 2 keys of a head: 65664 scores of each of 128 PEs, 8 cycles for 64 of them.
+check "JSON: exponentials" figure metrics.exponential_bound_ns 8208.0
 check "JSON adds up: timing-only" good_json --bench qkv_gemm --timing-only
 check "JSON: timing-only" figure timing_only true
 check "JSON: one device" good_json --bench qkv_gemm_multi_pe --param width=64 --device sip:1
