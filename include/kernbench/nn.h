@@ -179,6 +179,8 @@ typedef struct kb_embedding_spec {
     const char *name;
     kb_tensor table;  /* (vocabulary, features), of any dtype */
     kb_tensor tokens; /* I32, of any shape */
+    bool out_by_cube; /* the output is given, and each cube has a copy of it: (cubes * tokens,
+                         features), whose rows are cut over the cubes */
     kb_stream stream;
     kb_request *request;
 } kb_embedding_spec;

@@ -78,9 +78,27 @@ KB_KERNEL(embedding, tl_ptr table, tl_ptr tokens, tl_ptr out, tl_ptr everywhere)
 
 /* ---- The host ---- */
 
+static kb_error *take_output_by_cube(nn_call *call, kb_tensor out, lookup_plan *plan)
+{
+    tp_view one; /* of the tensor as it is: of the right device and dtype */
+    KB_TRY(nn_take_input(call, "output", out, NN_FLOATS | NN_DTYPE(plan->table.dtype), &one));
+    kb_error *err = tp_view_make_by_cube(call->ctx, out, &plan->out);
+    if (err)
+        return kb_error_wrap(err, "%s: output", call->function);
+    int64_t tokens = plan->tokens.rows * plan->tokens.columns;
+    if (plan->out.rows != tokens || plan->out.columns != plan->table.columns)
+        return kb_error_new(
+            KB_ERR_INPUT,
+            "%s: output: a copy is (%" PRId64 ", %" PRId64 "): expected (%" PRId64 ", %" PRId64 ")",
+            call->function, plan->out.rows, plan->out.columns, tokens, plan->table.columns);
+    return NULL;
+}
+
 static kb_error *take_output(nn_call *call, const kb_embedding_spec *spec, kb_tensor *out,
                              nn_output *made, lookup_plan *plan)
 {
+    if (spec->out_by_cube)
+        return take_output_by_cube(call, *out, plan);
     bool is_float = NN_FLOATS & NN_DTYPE(plan->table.dtype);
     nn_output_spec output = {.what = "output",
                              .dtype = plan->table.dtype,
