@@ -59,6 +59,7 @@ typedef enum rt_layer {
     RT_LAYER_DTENSOR,
     RT_LAYER_NN,
     RT_LAYER_ATTENTION,
+    RT_LAYER_MODEL,
     RT_LAYERS
 } rt_layer;
 

@@ -1,0 +1,78 @@
+/*
+ * bound.c: what a step takes at least, in closed form: each part of the machine by itself, at its
+ * full rate. Latencies, launches and what the vector engines do are left out.
+ */
+#include <math.h>
+
+#include "ccl/ccl.h"
+#include "state.h"
+#include "tp/tp.h"
+
+static kb_time ns_up(double ns)
+{
+    return ns >= (double)KB_FOREVER / 1e6 ? KB_FOREVER : (kb_time)ceil(ns * 1e6);
+}
+
+/* Tokens that the queries of one sequence see, added up: causal. */
+static double seen_tokens(const kb_model_step *step)
+{
+    double rows = (double)step->rows;
+    return rows * (double)step->cached + rows * (rows + 1) / 2;
+}
+
+/* One sum over ranks after attention and one after the MLP, in each layer. */
+static kb_time sums_over_ranks(kb_context *ctx, const kb_model_spec *spec, uint32_t ranks,
+                               uint64_t rows)
+{
+    kb_pe devices[MODEL_MAX_RANKS] = {0};
+    for (uint32_t i = 0; i < ranks; i++)
+        devices[i].sip = i;
+    const ccl_bound_query query = {
+        .machine = rt_machine(ctx),
+        .kind = KB_ALL_REDUCE,
+        .ranks = devices,
+        .world = ranks,
+        .memory = KB_HBM,
+        .dtype = spec->dtype,
+        .size = rows * spec->hidden * kb_dtype_bytes(spec->dtype),
+    };
+    double each = kb_to_ns(ccl_bound_of(&query).moving);
+    return ns_up(2 * (double)spec->layers * each);
+}
+
+kb_error *kb_model_bound(kb_context *ctx, const kb_model_spec *given, uint32_t ranks,
+                         kb_model_step step, kb_model_bounds *bounds)
+{
+    const kb_model_spec spec = model_complete(given);
+    const tp_pe_params pe = tp_get_pe_params(ctx);
+    kb_model_counts counts;
+    *bounds = (kb_model_bounds){0};
+    KB_TRY(model_check(&spec, ranks));
+    uint32_t sips = kb_context_machine(ctx).sips;
+    if (ranks > sips)
+        return kb_error_new(KB_ERR_INPUT, "model: %u ranks, but the machine has %u SIP%s", ranks,
+                            sips, kb_plural(sips));
+    KB_TRY(kb_model_count(&spec, &counts));
+    double pes = (double)(pe.cubes * pe.pes) * ranks;
+    double bytes_per_ns = pes * pe.hbm_bytes_per_ns;
+    double products_per_ns = pes * (double)(pe.array_rows * pe.array_columns) / pe.cycle_ns;
+    double element = (double)kb_dtype_bytes(spec.dtype);
+    double batch = (double)spec.batch;
+
+    /* Of each prompt the last row alone goes through the head. */
+    double layers = (double)(spec.layers * counts.layer), head = (double)counts.head;
+    double tokens = (double)(step.cached + step.rows) * batch;
+    double products =
+        batch * ((double)step.rows * layers + head) +
+        batch * seen_tokens(&step) * 2 * (double)(spec.heads * spec.head_dim * spec.layers);
+    bounds->weights = ns_up((layers + head) * element / bytes_per_ns);
+    bounds->cache = ns_up(tokens * (double)counts.cache_elements * element / bytes_per_ns);
+    bounds->matrix = ns_up(products / products_per_ns);
+    if (ranks > 1)
+        bounds->communication = sums_over_ranks(ctx, &spec, ranks, spec.batch * step.rows);
+    bounds->memory = bounds->weights + bounds->cache;
+    bounds->best = bounds->memory > bounds->matrix ? bounds->memory : bounds->matrix;
+    if (bounds->communication > bounds->best)
+        bounds->best = bounds->communication;
+    return NULL;
+}

@@ -1,0 +1,236 @@
+/*
+ * memory.c: what a model needs of the HBM of a device, and what would fit.
+ *
+ * A tensor has a part in the slice of each PE, and parts are about equal. What counts is the slice
+ * that is filled most: sizes that do not divide leave room in others.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "state.h"
+#include "tp/tp.h"
+
+bool model_keeps_by_cube(uint64_t rows)
+{
+    return rows >= 8;
+}
+
+/* Rows of the step that counts: a prompt, if there is one. */
+static uint64_t usual_rows(const kb_model_spec *spec)
+{
+    return spec->batch * (spec->prompt > 0 ? spec->prompt : 1);
+}
+
+kb_policy model_weight_policy(kb_context *ctx, const kb_model_spec *spec, const model_part *part,
+                              kb_model_weight_kind kind)
+{
+    kb_policy w, x, out;
+    uint64_t rows = kind == KB_MODEL_HEAD_WEIGHT ? spec->batch : usual_rows(spec);
+    tp_best_layout(ctx, rows, part->rows, part->columns, spec->dtype,
+                   kind == KB_MODEL_GATE_UP_WEIGHT, &w, &x, &out);
+    return w;
+}
+
+/* ---- Sums ---- */
+
+/* Elements of a device, and of the slice that has most. */
+typedef struct size {
+    uint64_t all, slice;
+} size;
+
+static void add(size *sum, uint64_t all, uint64_t slice, uint64_t times, uint64_t bytes)
+{
+    sum->all += all * times * bytes;
+    sum->slice += slice * times * bytes;
+}
+
+static uint64_t divide_up(uint64_t a, uint64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+static uint64_t per_pe(const kb_machine *machine, uint64_t n)
+{
+    return divide_up(divide_up(n, machine->cubes), machine->pes);
+}
+
+static size weights_of(kb_context *ctx, const kb_model_spec *spec, const model_share *share)
+{
+    const kb_machine machine = kb_context_machine(ctx);
+    uint64_t bytes = kb_dtype_bytes(spec->dtype);
+    size sum = {0};
+    for (int kind = 0; kind < KB_MODEL_WEIGHTS; kind++) {
+        bool is_end = kind == KB_MODEL_EMBEDDING_TABLE || kind == KB_MODEL_FINAL_NORM ||
+                      kind == KB_MODEL_HEAD_WEIGHT;
+        if (is_end && spec->layers_only)
+            continue;
+        model_part part = model_part_of(spec, share, (kb_model_weight_kind)kind);
+        uint64_t slice = per_pe(&machine, part.columns);
+        if (kind == KB_MODEL_EMBEDDING_TABLE) {
+            slice = per_pe(&machine, part.rows) * part.columns;
+        } else if (part.rows > 1) {
+            kb_policy policy = model_weight_policy(ctx, spec, &part, (kb_model_weight_kind)kind);
+            slice = policy.tile_rows * policy.tile_columns;
+        }
+        add(&sum, part.rows * part.columns, slice, is_end ? 1 : spec->layers, bytes);
+    }
+    return sum;
+}
+
+static void add_rows(size *sum, const kb_machine *machine, const kb_model_spec *spec,
+                     const model_share *share, uint64_t rows)
+{
+    uint64_t bytes = kb_dtype_bytes(spec->dtype), pes = (uint64_t)machine->cubes * machine->pes;
+    const uint64_t columns[] = {spec->hidden, share->q_columns, share->ffn};
+    bool by_cube = model_keeps_by_cube(rows);
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
+        add(sum, rows * columns[i] * (by_cube ? machine->cubes : 1),
+            rows * (by_cube ? divide_up(columns[i], machine->pes) : per_pe(machine, columns[i])), 1,
+            bytes);
+    uint64_t heads = share->heads + 2 * share->kv_heads;
+    add(sum, rows * share->qkv_columns, rows * spec->head_dim * divide_up(heads, pes), 1, bytes);
+}
+
+static size activations_of(const kb_machine *machine, const kb_model_spec *spec,
+                           const model_share *share)
+{
+    size sum = {0};
+    add_rows(&sum, machine, spec, share, spec->batch);
+    if (spec->prompt > 0)
+        add_rows(&sum, machine, spec, share, spec->batch * spec->prompt);
+    if (!spec->layers_only)
+        add(&sum, spec->batch * share->vocab, spec->batch * per_pe(machine, share->vocab), 1, 4);
+    return sum;
+}
+
+/* Pages of all sequences, spread evenly over the PEs of each kv head (src/nn/cache.h). */
+static size cache_of(const kb_machine *machine, const kb_model_spec *spec, const model_share *share)
+{
+    uint64_t page = spec->page_tokens > 0 ? spec->page_tokens : KB_PAGE_TOKENS;
+    uint64_t pages = spec->batch * divide_up(spec->context, page);
+    uint64_t pes = (uint64_t)machine->cubes * machine->pes;
+    uint64_t lanes = pes / share->kv_heads > 0 ? pes / share->kv_heads : 1;
+    uint64_t element = 2 * spec->layers * spec->head_dim * page * kb_dtype_bytes(spec->dtype);
+    return (size){pages * share->kv_heads * element,
+                  divide_up(pages, lanes) * divide_up(share->kv_heads, pes) * element};
+}
+
+/* ---- What is needed, and what fits ---- */
+
+static kb_model_memory need(kb_context *ctx, const kb_model_spec *spec, uint32_t ranks)
+{
+    const kb_machine machine = kb_context_machine(ctx);
+    const model_share share = model_share_of(spec, ranks);
+    size weights = weights_of(ctx, spec, &share), cache = cache_of(&machine, spec, &share);
+    size activations = activations_of(&machine, spec, &share);
+    kb_model_memory memory = {
+        .weights = weights.all,
+        .cache = cache.all,
+        .activations = activations.all,
+        .capacity = machine.hbm_bytes * machine.cubes * machine.pes,
+        .slice_needed = weights.slice + cache.slice + activations.slice,
+        .slice_capacity = machine.hbm_bytes,
+    };
+    memory.fits = memory.slice_needed <= memory.slice_capacity;
+    return memory;
+}
+
+/* The number that is searched for. */
+static uint64_t *searched(kb_model_spec *spec, bool is_batch)
+{
+    return is_batch ? &spec->batch : &spec->context;
+}
+
+/* Numbers beyond this are not tried: a limit of the search, not of models. */
+static const uint64_t most_searched = 1 << 20;
+
+/* The largest batch, or context, with which it fits if all else stays; 0: none. By doubling, and
+ * then by halving what is between one that fits and one that does not. */
+static uint64_t find_most(kb_context *ctx, const kb_model_spec *given, uint32_t ranks,
+                          bool is_batch)
+{
+    kb_model_spec spec = *given;
+    uint64_t *number = searched(&spec, is_batch), low = 0, above = 1;
+    while (above < most_searched) {
+        *number = above;
+        if (!need(ctx, &spec, ranks).fits)
+            break;
+        low = above;
+        above *= 2;
+    }
+    while (low + 1 < above && above < most_searched) {
+        *number = low + (above - low) / 2;
+        if (need(ctx, &spec, ranks).fits)
+            low = *number;
+        else
+            above = *number;
+    }
+    return low;
+}
+
+static uint32_t find_least_ranks(kb_context *ctx, const kb_model_spec *spec)
+{
+    for (uint32_t ranks = 1; ranks <= MODEL_MAX_RANKS; ranks++) {
+        kb_error *err = model_check(spec, ranks);
+        bool can_be_divided = !err;
+        kb_error_free(err);
+        if (can_be_divided && need(ctx, spec, ranks).fits)
+            return ranks;
+    }
+    return 0;
+}
+
+kb_error *kb_model_plan_memory(kb_context *ctx, const kb_model_spec *given, uint32_t ranks,
+                               kb_model_memory *memory)
+{
+    const kb_model_spec spec = model_complete(given);
+    *memory = (kb_model_memory){0};
+    KB_TRY(model_check(&spec, ranks));
+    *memory = need(ctx, &spec, ranks);
+    memory->most_batch = find_most(ctx, &spec, ranks, true);
+    memory->most_context = find_most(ctx, &spec, ranks, false);
+    memory->least_ranks = find_least_ranks(ctx, &spec);
+    return NULL;
+}
+
+typedef struct byte_text {
+    char text[32];
+} byte_text;
+
+/* "1.23 GiB", in the unit that suits. */
+static byte_text print_bytes(uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    for (; value >= 1024 && unit + 1 < sizeof units / sizeof units[0]; unit++)
+        value /= 1024;
+    byte_text out;
+    snprintf(out.text, sizeof out.text, unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
+    return out;
+}
+
+kb_error *model_refuse(const kb_model_spec *spec, uint32_t ranks, const kb_model_memory *memory)
+{
+    kb_text fits = KB_TEXT_INIT;
+    if (memory->most_batch > 0)
+        kb_text_printf(&fits, "batch %" PRIu64, memory->most_batch);
+    if (memory->most_context > 0)
+        kb_text_printf(&fits, "%scontext %" PRIu64, memory->most_batch > 0 ? ", or " : "",
+                       memory->most_context);
+    if (memory->least_ranks > 0)
+        kb_text_printf(&fits, "%s%" PRIu32 " devices",
+                       memory->most_batch > 0 || memory->most_context > 0 ? ", or " : "",
+                       memory->least_ranks);
+    kb_error *err = kb_error_new(
+        KB_ERR_INPUT,
+        "'%s' does not fit on %" PRIu32 " device%s: of its HBM slice of %s the fullest PE "
+        "needs %s (a device: weights %s, cache %s, activations %s). %s%s",
+        spec->name, ranks, kb_plural(ranks), print_bytes(memory->slice_capacity).text,
+        print_bytes(memory->slice_needed).text, print_bytes(memory->weights).text,
+        print_bytes(memory->cache).text, print_bytes(memory->activations).text,
+        fits.failed || kb_text_peek(&fits)[0] == '\0' ? "" : "Would fit: ",
+        fits.failed ? "" : kb_text_peek(&fits));
+    kb_text_fini(&fits);
+    return err;
+}
