@@ -19,6 +19,7 @@ extern const kb_bench_spec bench_tp_mlp;
 extern const kb_bench_spec bench_gqa_llama70b;
 extern const kb_bench_spec bench_gqa_prefill;
 extern const kb_bench_spec bench_gqa_decode;
+extern const kb_bench_spec bench_llama70b_layer, bench_llama70b_decode, bench_llama70b_prefill;
 extern const kb_bench_spec bench_ccl_allreduce, bench_ipcq_allreduce;
 extern const kb_bench_spec bench_ccl_all_gather, bench_ccl_reduce_scatter, bench_ccl_broadcast;
 extern const kb_bench_spec bench_ccl_reduce, bench_ccl_gather, bench_ccl_scatter;

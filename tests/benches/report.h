@@ -39,7 +39,7 @@ typedef struct job {
     const kb_bench_spec *spec;
     const char *machine; /* NULL: the default one */
     const char *algorithm;
-    const char *params[6]; /* up to NULL */
+    const char *params[16]; /* up to NULL */
     bool with_data;
     look_fn *look;
     kb_context_options options; /* but for settings, timing_only and threads */

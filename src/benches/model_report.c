@@ -1,0 +1,214 @@
+/*
+ * model_report.c: text and metrics of the benches of models.
+ */
+#include "model_report.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void model_figures_add(model_figures *figures, const kb_model_times *times)
+{
+    kb_model_times *sum = &figures->decode;
+    figures->steps++;
+    sum->total += times->total;
+    sum->all_reduce += times->all_reduce;
+    sum->launch += times->launch;
+    for (int part = 0; part < KB_MODEL_PARTS; part++)
+        sum->parts[part] += times->parts[part];
+}
+
+/* "70,553,706,496" */
+static const char *with_commas(uint64_t number, char text[32])
+{
+    char digits[24];
+    int count = snprintf(digits, sizeof digits, "%llu", (unsigned long long)number), at = 0;
+    for (int i = 0; i < count; i++) {
+        if (i > 0 && (count - i) % 3 == 0)
+            text[at++] = ',';
+        text[at++] = digits[i];
+    }
+    text[at] = '\0';
+    return text;
+}
+
+static double gib(uint64_t bytes)
+{
+    return (double)bytes / 0x1p30;
+}
+
+/* ---- Sizes ---- */
+
+static void print_memory(kb_bench *bench, const kb_model_memory *memory)
+{
+    kb_bench_print(bench,
+                   "memory of a device: weights %.2f GiB, cache %.2f GiB, activations %.3f GiB, of "
+                   "%.0f GiB; up to batch %llu or context %llu would fit, or %u device%s",
+                   gib(memory->weights), gib(memory->cache), gib(memory->activations),
+                   gib(memory->capacity), (unsigned long long)memory->most_batch,
+                   (unsigned long long)memory->most_context, memory->least_ranks,
+                   memory->least_ranks == 1 ? "" : "s");
+    kb_bench_detail(bench, "memory.weights_bytes", (double)memory->weights, "of a device");
+    kb_bench_detail(bench, "memory.cache_bytes", (double)memory->cache, "of a device");
+    kb_bench_detail(bench, "memory.activation_bytes", (double)memory->activations, "of a device");
+    kb_bench_detail(bench, "memory.capacity_bytes", (double)memory->capacity, "of a device");
+    kb_bench_detail(bench, "memory.most_batch", (double)memory->most_batch, "that would fit");
+    kb_bench_detail(bench, "memory.most_context", (double)memory->most_context, "that would fit");
+    kb_bench_detail(bench, "memory.least_devices", memory->least_ranks, "that it would fit on");
+}
+
+kb_error *model_report_sizes(kb_bench *bench, const kb_model_spec *spec, uint32_t ranks)
+{
+    char parameters[32], elements[32];
+    kb_model_counts counts;
+    kb_model_memory memory;
+    KB_TRY(kb_model_count(spec, &counts));
+    KB_TRY(kb_model_plan_memory(kb_bench_context(bench), spec, ranks, &memory));
+    kb_bench_print(bench,
+                   "%s: %s parameters in %llu layer%s of %llu, %llu heads and %llu kv heads of "
+                   "%llu, MLP %llu, vocabulary %llu, %s; on %u device%s",
+                   spec->layers_only ? "layers alone" : spec->name,
+                   with_commas(counts.parameters, parameters), (unsigned long long)spec->layers,
+                   spec->layers == 1 ? "" : "s", (unsigned long long)spec->hidden,
+                   (unsigned long long)spec->heads, (unsigned long long)spec->kv_heads,
+                   (unsigned long long)spec->head_dim, (unsigned long long)spec->ffn,
+                   (unsigned long long)spec->vocab, kb_dtype_name(spec->dtype), ranks,
+                   ranks == 1 ? "" : "s");
+    kb_bench_print(bench, "cache of a token: %s elements, %.1f KiB",
+                   with_commas(counts.cache_elements, elements),
+                   (double)(counts.cache_elements * kb_dtype_bytes(spec->dtype)) / 1024);
+    kb_bench_detail(bench, "parameters", (double)counts.parameters, "");
+    kb_bench_detail(bench, "cache_elements_per_token", (double)counts.cache_elements, "");
+    print_memory(bench, &memory);
+    return NULL;
+}
+
+/* ---- Times ---- */
+
+/* One of the two phases. */
+typedef struct phase {
+    const char *name;
+    const kb_model_times *times; /* of all its steps */
+    uint64_t steps;
+    uint64_t tokens; /* of a step, all sequences */
+    kb_model_step shape;
+} phase;
+
+static double us_of(kb_time time, uint64_t steps)
+{
+    return kb_to_ns(time) / 1e3 / (double)steps;
+}
+
+static void detail(kb_bench *bench, const phase *p, const char *group, const char *name,
+                   double value, const char *unit)
+{
+    char full[96];
+    snprintf(full, sizeof full, "%s.%s%s", p->name, group, name);
+    kb_bench_detail(bench, full, value, unit);
+}
+
+static void print_part(kb_bench *bench, const phase *p, const char *name, kb_time time)
+{
+    char full[48];
+    double share = p->times->total > 0 ? 100 * (double)time / (double)p->times->total : 0;
+    kb_bench_print(bench, "  %-12s %12.3f us %6.1f %%", name, us_of(time, p->steps), share);
+    snprintf(full, sizeof full, "%s_us", name);
+    detail(bench, p, "", full, us_of(time, p->steps), "of a step");
+}
+
+static void print_parts(kb_bench *bench, const phase *p)
+{
+    for (int part = 0; part < KB_MODEL_PARTS; part++)
+        if (p->times->parts[part] > 0)
+            print_part(bench, p, kb_model_part_name((kb_model_part)part), p->times->parts[part]);
+    print_part(bench, p, "launch", p->times->launch);
+    kb_bench_print(bench, "  norms are part of qkv, gate_up and head; residuals of out and down");
+    if (p->times->all_reduce > 0)
+        print_part(bench, p, "all_reduce", p->times->all_reduce);
+    if (p->times->all_reduce > 0)
+        kb_bench_print(bench, "  all_reduce is what PEs waited for messages in out and down");
+}
+
+static void print_bound(kb_bench *bench, const phase *p, const char *name, kb_time bound)
+{
+    char full[48];
+    double time = us_of(p->times->total, p->steps), least = us_of(bound, 1);
+    kb_bench_print(bench, "  %-26s %12.3f us %6.1f %% of the step", name, least,
+                   time > 0 ? 100 * least / time : 0);
+    snprintf(full, sizeof full, "%s_us", name);
+    for (char *at = full; *at; at++)
+        if (*at == ' ')
+            *at = '_';
+    detail(bench, p, "bound_", full, least, "at least");
+}
+
+/* Communication that products did not hide. */
+static void print_overlap(kb_bench *bench, const phase *p, const kb_model_bounds *bounds)
+{
+    double all = us_of(bounds->communication, 1), exposed = us_of(p->times->all_reduce, p->steps);
+    if (all <= 0)
+        return;
+    double hidden = all > exposed ? 100 * (1 - exposed / all) : 0;
+    kb_bench_print(bench,
+                   "  of %.3f us on the links, PEs waited for %.3f us: %.1f %% is overlapped", all,
+                   exposed, hidden);
+    detail(bench, p, "", "overlapped", hidden, "% of communication");
+}
+
+static kb_error *print_bounds(kb_bench *bench, const phase *p, const kb_model_spec *spec,
+                              uint32_t ranks)
+{
+    kb_model_bounds bounds;
+    KB_TRY(kb_model_bound(kb_bench_context(bench), spec, ranks, p->shape, &bounds));
+    kb_bench_print(bench, "bounds of a step, each by itself:");
+    print_bound(bench, p, "weights", bounds.weights);
+    print_bound(bench, p, "cache", bounds.cache);
+    print_bound(bench, p, "matrix", bounds.matrix);
+    if (ranks > 1)
+        print_bound(bench, p, "communication", bounds.communication);
+    print_bound(bench, p, "largest", bounds.best);
+    print_overlap(bench, p, &bounds);
+    detail(bench, p, "", "share_of_bound",
+           100 * us_of(bounds.best, 1) / us_of(p->times->total, p->steps), "%");
+    return NULL;
+}
+
+static kb_error *report_phase(kb_bench *bench, const phase *p, const kb_model_spec *spec,
+                              uint32_t ranks)
+{
+    double us = us_of(p->times->total, p->steps);
+    kb_bench_print(bench, "%s: %.3f us a step, %.1f tokens/s", p->name, us,
+                   (double)p->tokens / us * 1e6);
+    detail(bench, p, "", "step_us", us, "");
+    print_parts(bench, p);
+    return print_bounds(bench, p, spec, ranks);
+}
+
+kb_error *model_report_times(kb_bench *bench, const model_job *job, uint32_t ranks,
+                             const model_figures *figures)
+{
+    const kb_model_spec *spec = &job->spec;
+    if (figures->cache.rule[0] != '\0')
+        kb_bench_print(bench, "cache: %s", figures->cache.rule);
+    if (job->prompt > 0) {
+        const phase prefill = {
+            "prefill", &figures->prefill, 1, spec->batch * job->prompt, {.rows = job->prompt}};
+        KB_TRY(report_phase(bench, &prefill, spec, ranks));
+        kb_bench_metric(bench, spec->layers_only ? "prefill_time" : "time_to_first_token",
+                        kb_to_ns(figures->prefill.total) / 1e6, "ms");
+    }
+    if (figures->steps > 0) {
+        uint64_t first = job->prompt > 0 ? job->prompt : job->context - 1;
+        const phase decode = {"decode",
+                              &figures->decode,
+                              figures->steps,
+                              spec->batch,
+                              {.rows = 1, .cached = first + (figures->steps - 1) / 2}};
+        double us = us_of(figures->decode.total, figures->steps);
+        KB_TRY(report_phase(bench, &decode, spec, ranks));
+        kb_bench_metric(bench, spec->layers_only ? "decode_time" : "time_per_token", us / 1e3,
+                        "ms");
+        if (!spec->layers_only)
+            kb_bench_metric(bench, "tokens_per_second", (double)spec->batch / us * 1e6, "tokens/s");
+    }
+    return NULL;
+}

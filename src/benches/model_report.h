@@ -1,0 +1,26 @@
+/*
+ * model_report.h: what the benches of models print: sizes, memory, where the time went, bounds.
+ */
+#ifndef KB_BENCHES_MODEL_REPORT_H
+#define KB_BENCHES_MODEL_REPORT_H
+
+#include <kernbench/kernbench.h>
+#include <kernbench/model.h>
+
+#include "model_check.h"
+
+typedef struct model_figures {
+    kb_kv_cache_info cache;
+    kb_model_times prefill;
+    kb_model_times decode; /* of all steps */
+    uint64_t steps;
+} model_figures;
+
+void model_figures_add(model_figures *figures, const kb_model_times *times);
+
+KB_MUST_USE kb_error *model_report_sizes(kb_bench *bench, const kb_model_spec *spec,
+                                         uint32_t ranks);
+KB_MUST_USE kb_error *model_report_times(kb_bench *bench, const model_job *job, uint32_t ranks,
+                                         const model_figures *figures);
+
+#endif
