@@ -36,6 +36,7 @@ typedef struct cell {
 
 typedef struct finder {
     const tl_races *races;
+    race_index index;
     tl_race_fn *found;
     void *self;
     race_windows windows;
@@ -77,7 +78,7 @@ static kb_error *list_columns(finder *f)
 {
     for (size_t w = 0; w < f->windows.count; w++) {
         f->spans.count = 0;
-        KB_TRY(race_list_spans(f->races, &f->windows.items[w], &f->spans));
+        KB_TRY(race_list_spans(&f->index, &f->windows.items[w], &f->spans));
         for (size_t i = 0; i < f->spans.count; i++) {
             column c = column_of_access(&f->races->accesses.items[f->spans.items[i].access]);
             size_t known = f->columns.count;
@@ -326,7 +327,7 @@ static kb_error *search_window(finder *f, const race_window *window)
 {
     f->spans.count = 0;
     f->cells.count = 0;
-    KB_TRY(race_list_spans(f->races, window, &f->spans));
+    KB_TRY(race_list_spans(&f->index, window, &f->spans));
     KB_TRY(sort_spans(f));
     KB_TRY(list_bounds(f));
     for (size_t i = 0; i < f->spans.count; i++) {
@@ -367,9 +368,12 @@ kb_error *tl_races_find(const tl_races *races, tl_race_fn *found, void *self, bo
 {
     finder f = {.races = races, .found = found, .self = self};
     *cut_off = races->cut_off;
-    kb_error *err = race_find_windows(races, &f.windows);
+    kb_error *err = race_index_make(races, &f.index);
+    if (!err)
+        err = race_find_windows(&f.index, &f.windows);
     if (!err && f.windows.count > 0)
         err = search(&f);
+    race_index_fini(&f.index);
     kb_vec_fini(&f.windows);
     kb_vec_fini(&f.columns);
     kb_vec_fini(&f.spans);

@@ -81,11 +81,25 @@ typedef struct race_window {
 
 typedef KB_VEC(race_window) race_windows;
 
+/* The accesses to each memory, in their order. A window concerns those of its own memory: looking
+ * at all of them for every window would take too long in launches that touch many memories. */
+typedef struct race_index {
+    const tl_races *races;
+    size_t count;
+    struct race_indexed {
+        uint64_t memory;
+        uint32_t access;
+    } * items; /* by memory, and then by access */
+} race_index;
+
+KB_MUST_USE kb_error *race_index_make(const tl_races *races, race_index *index);
+void race_index_fini(race_index *index);
+
 /* Finds all of them. */
-KB_MUST_USE kb_error *race_find_windows(const tl_races *races, race_windows *windows);
+KB_MUST_USE kb_error *race_find_windows(const race_index *index, race_windows *windows);
 
 /* Appends what accesses touch of the window, cut to it. */
-KB_MUST_USE kb_error *race_list_spans(const tl_races *races, const race_window *window,
+KB_MUST_USE kb_error *race_list_spans(const race_index *index, const race_window *window,
                                       race_spans *spans);
 
 #endif

@@ -158,6 +158,55 @@ static int by_memory(const void *a, const void *b)
     return x->run < y->run ? -1 : x->run > y->run;
 }
 
+/* ---- Accesses by memory ---- */
+
+static int by_place(const void *a, const void *b)
+{
+    const struct race_indexed *x = a, *y = b;
+    if (x->memory != y->memory)
+        return x->memory < y->memory ? -1 : 1;
+    return x->access < y->access ? -1 : x->access > y->access;
+}
+
+kb_error *race_index_make(const tl_races *races, race_index *index)
+{
+    *index = (race_index){.races = races, .count = races->accesses.count};
+    index->items = kb_alloc_array(index->count, sizeof *index->items);
+    if (!index->items)
+        return kb_error_nomem();
+    for (size_t i = 0; i < index->count; i++) {
+        index->items[i].memory = races->accesses.items[i].at.memory;
+        index->items[i].access = (uint32_t)i;
+    }
+    if (index->count > 0)
+        qsort(index->items, index->count, sizeof *index->items, by_place);
+    return NULL;
+}
+
+void race_index_fini(race_index *index)
+{
+    free(index->items);
+}
+
+/* The first access to the memory, or to one behind it. */
+static size_t first_of_memory(const race_index *index, uint64_t memory)
+{
+    size_t low = 0, high = index->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (index->items[middle].memory < memory)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool is_of_memory(const race_index *index, size_t at, uint64_t memory)
+{
+    return at < index->count && index->items[at].memory == memory;
+}
+
 /* ---- Closer ---- */
 
 static uint64_t rows_in(const race_access *access, const race_window *window, uint64_t *first)
@@ -177,14 +226,15 @@ static uint64_t rows_in(const race_access *access, const race_window *window, ui
     return behind > *first ? behind - *first : 0;
 }
 
-kb_error *race_list_spans(const tl_races *races, const race_window *window, race_spans *spans)
+kb_error *race_list_spans(const race_index *index, const race_window *window, race_spans *spans)
 {
-    for (size_t i = 0; i < races->accesses.count; i++) {
-        const race_access *access = &races->accesses.items[i];
+    size_t at = first_of_memory(index, window->memory);
+    for (; is_of_memory(index, at, window->memory); at++) {
+        uint32_t i = index->items[at].access;
+        const race_access *access = &index->races->accesses.items[i];
         uint64_t first, rows = rows_in(access, window, &first);
         for (uint64_t row = first; row < first + rows; row++) {
-            race_span span = {.start = access->at.offset + row * access->at.stride,
-                              .access = (uint32_t)i};
+            race_span span = {.start = access->at.offset + row * access->at.stride, .access = i};
             span.end = span.start + access->at.bytes;
             span.start = span.start > window->start ? span.start : window->start;
             span.end = span.end < window->end ? span.end : window->end;
@@ -196,11 +246,12 @@ kb_error *race_list_spans(const tl_races *races, const race_window *window, race
 }
 
 /* The accesses of the window, each from its first byte to its last. */
-static kb_error *narrow(const tl_races *races, race_window *window, bool *any)
+static kb_error *narrow(const race_index *index, race_window *window, bool *any)
 {
     extents list = {0};
-    for (size_t i = 0; i < races->accesses.count; i++) {
-        const race_access *access = &races->accesses.items[i];
+    size_t at = first_of_memory(index, window->memory);
+    for (; is_of_memory(index, at, window->memory); at++) {
+        const race_access *access = &index->races->accesses.items[index->items[at].access];
         uint64_t first;
         if (rows_in(access, window, &first) == 0)
             continue;
@@ -219,15 +270,15 @@ static kb_error *narrow(const tl_races *races, race_window *window, bool *any)
 }
 
 /* Row by row: exact. */
-static kb_error *narrow_rows(const tl_races *races, race_window *window, bool *any)
+static kb_error *narrow_rows(const race_index *index, race_window *window, bool *any)
 {
     race_spans spans = {0};
     extents list = {0};
-    kb_error *err = race_list_spans(races, window, &spans);
+    kb_error *err = race_list_spans(index, window, &spans);
     if (!err && !kb_vec_reserve(&list, spans.count))
         err = kb_error_nomem();
     for (size_t i = 0; i < spans.count && !err; i++) {
-        const race_access *access = &races->accesses.items[spans.items[i].access];
+        const race_access *access = &index->races->accesses.items[spans.items[i].access];
         list.items[list.count++] =
             (extent){spans.items[i].start, spans.items[i].end, access->run, access->writes};
     }
@@ -237,33 +288,34 @@ static kb_error *narrow_rows(const tl_races *races, race_window *window, bool *a
     return err;
 }
 
-static uint64_t count_rows(const tl_races *races, const race_window *window)
+static uint64_t count_rows(const race_index *index, const race_window *window)
 {
     uint64_t count = 0, first;
-    for (size_t i = 0; i < races->accesses.count; i++)
-        count += rows_in(&races->accesses.items[i], window, &first);
+    size_t at = first_of_memory(index, window->memory);
+    for (; is_of_memory(index, at, window->memory); at++)
+        count += rows_in(&index->races->accesses.items[index->items[at].access], window, &first);
     return count;
 }
 
 /* Adds what is contested of the window; cuts it until there are not too many rows to sort. */
-static kb_error *add_windows(const tl_races *races, race_window window, race_windows *windows)
+static kb_error *add_windows(const race_index *index, race_window window, race_windows *windows)
 {
-    const race_limits *limits = &races->limits;
+    const race_limits *limits = &index->races->limits;
     if (window.end - window.start >= 2 * limits->window_bytes &&
-        count_rows(races, &window) > limits->spans) {
+        count_rows(index, &window) > limits->spans) {
         uint64_t middle = window.start + (window.end - window.start) / 2;
-        KB_TRY(add_windows(races, (race_window){window.memory, window.start, middle}, windows));
-        return add_windows(races, (race_window){window.memory, middle, window.end}, windows);
+        KB_TRY(add_windows(index, (race_window){window.memory, window.start, middle}, windows));
+        return add_windows(index, (race_window){window.memory, middle, window.end}, windows);
     }
     bool any;
-    KB_TRY(narrow_rows(races, &window, &any));
+    KB_TRY(narrow_rows(index, &window, &any));
     if (any && !kb_vec_push(windows, window))
         return kb_error_nomem();
     return NULL;
 }
 
 /* The PEs that touch a memory: `first` and those behind it in the list. */
-static kb_error *look_at_memory(const tl_races *races, const hull *first, size_t count,
+static kb_error *look_at_memory(const race_index *index, const hull *first, size_t count,
                                 extents *list, race_windows *windows)
 {
     list->count = 0;
@@ -277,15 +329,15 @@ static kb_error *look_at_memory(const tl_races *races, const hull *first, size_t
     race_window window = {.memory = first->memory};
     bool any = find_conflicts(list, &window);
     if (any)
-        KB_TRY(narrow(races, &window, &any));
-    return any ? add_windows(races, window, windows) : NULL;
+        KB_TRY(narrow(index, &window, &any));
+    return any ? add_windows(index, window, windows) : NULL;
 }
 
-kb_error *race_find_windows(const tl_races *races, race_windows *windows)
+kb_error *race_find_windows(const race_index *index, race_windows *windows)
 {
     hulls h = {0};
     extents list = {0};
-    kb_error *err = find_hulls(races, &h) ? NULL : kb_error_nomem();
+    kb_error *err = find_hulls(index->races, &h) ? NULL : kb_error_nomem();
     if (!err && h.list.count > 0)
         qsort(h.list.items, h.list.count, sizeof *h.list.items, by_memory);
     size_t end;
@@ -294,7 +346,7 @@ kb_error *race_find_windows(const tl_races *races, race_windows *windows)
         for (end = first + 1; end < h.list.count && items[end].memory == items[first].memory;)
             end++;
         if (end - first > 1) /* more than one PE */
-            err = look_at_memory(races, &items[first], end - first, &list, windows);
+            err = look_at_memory(index, &items[first], end - first, &list, windows);
     }
     kb_vec_fini(&list);
     kb_vec_fini(&h.list);
