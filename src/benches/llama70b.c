@@ -30,11 +30,16 @@ static void replace(const kb_bench *bench, const char *name, uint64_t *value)
 
 static const kb_dtype dtypes[] = {KB_BF16, KB_F16, KB_F32};
 
+static kb_model_spec model_of(const kb_bench *bench)
+{
+    return kb_bench_param(bench, "model") == MODEL_405B ? kb_model_llama405b()
+                                                        : kb_model_llama70b();
+}
+
 /* The model's own sizes, and those that parameters give. */
 static kb_model_spec sizes_of(const kb_bench *bench)
 {
-    kb_model_spec spec =
-        kb_bench_param(bench, "model") == MODEL_405B ? kb_model_llama405b() : kb_model_llama70b();
+    kb_model_spec spec = model_of(bench);
     replace(bench, "hidden", &spec.hidden);
     replace(bench, "ffn", &spec.ffn);
     replace(bench, "heads", &spec.heads);
@@ -53,6 +58,7 @@ static kb_model_spec sizes_of(const kb_bench *bench)
 static model_job decode_job(const kb_bench *bench)
 {
     model_job job = {.spec = sizes_of(bench),
+                     .all_layers = model_of(bench).layers,
                      .context = (uint64_t)kb_bench_param(bench, "context"),
                      .steps = (uint64_t)kb_bench_param(bench, "steps")};
     job.spec.context = job.context + job.steps - 1;
@@ -63,6 +69,7 @@ static model_job decode_job(const kb_bench *bench)
 static model_job prefill_job(const kb_bench *bench)
 {
     model_job job = {.spec = sizes_of(bench),
+                     .all_layers = model_of(bench).layers,
                      .prompt = (uint64_t)kb_bench_param(bench, "prompt"),
                      .steps = (uint64_t)kb_bench_param(bench, "steps"),
                      .ragged = kb_bench_param(bench, "ragged") != 0};

@@ -18,10 +18,11 @@
 /* What a model is run for. */
 typedef struct model_job {
     kb_model_spec spec;
-    uint64_t prompt;  /* tokens of a prefill; 0: none */
-    uint64_t context; /* without a prompt: keys of the first decode step */
-    uint64_t steps;   /* of decode */
-    bool ragged;      /* prompts have different lengths */
+    uint64_t all_layers; /* of the model, of which spec.layers are run */
+    uint64_t prompt;     /* tokens of a prefill; 0: none */
+    uint64_t context;    /* without a prompt: keys of the first decode step */
+    uint64_t steps;      /* of decode */
+    bool ragged;         /* prompts have different lengths */
 } model_job;
 
 /* Tokens that enter the model: random, so that they are spread over the embedding. */

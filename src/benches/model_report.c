@@ -31,22 +31,35 @@ static const char *with_commas(uint64_t number, char text[32])
     return text;
 }
 
-static double gib(uint64_t bytes)
+typedef struct byte_text {
+    char text[32];
+} byte_text;
+
+/* "66.67 GiB", in the unit that suits. */
+static byte_text print_bytes(uint64_t bytes)
 {
-    return (double)bytes / 0x1p30;
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    for (; value >= 1024 && unit + 1 < sizeof units / sizeof units[0]; unit++)
+        value /= 1024;
+    byte_text out;
+    snprintf(out.text, sizeof out.text, unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
+    return out;
 }
 
 /* ---- Sizes ---- */
 
 static void print_memory(kb_bench *bench, const kb_model_memory *memory)
 {
+    kb_bench_print(bench, "memory of a device: weights %s, cache %s, activations %s, of %s",
+                   print_bytes(memory->weights).text, print_bytes(memory->cache).text,
+                   print_bytes(memory->activations).text, print_bytes(memory->capacity).text);
     kb_bench_print(bench,
-                   "memory of a device: weights %.2f GiB, cache %.2f GiB, activations %.3f GiB, of "
-                   "%.0f GiB; up to batch %llu or context %llu would fit, or %u device%s",
-                   gib(memory->weights), gib(memory->cache), gib(memory->activations),
-                   gib(memory->capacity), (unsigned long long)memory->most_batch,
-                   (unsigned long long)memory->most_context, memory->least_ranks,
-                   memory->least_ranks == 1 ? "" : "s");
+                   "what fits, if all else stays: batch %llu, or context %llu; it needs at least "
+                   "%u device%s",
+                   (unsigned long long)memory->most_batch, (unsigned long long)memory->most_context,
+                   memory->least_ranks, memory->least_ranks == 1 ? "" : "s");
     kb_bench_detail(bench, "memory.weights_bytes", (double)memory->weights, "of a device");
     kb_bench_detail(bench, "memory.cache_bytes", (double)memory->cache, "of a device");
     kb_bench_detail(bench, "memory.activation_bytes", (double)memory->activations, "of a device");
@@ -73,9 +86,9 @@ kb_error *model_report_sizes(kb_bench *bench, const kb_model_spec *spec, uint32_
                    (unsigned long long)spec->head_dim, (unsigned long long)spec->ffn,
                    (unsigned long long)spec->vocab, kb_dtype_name(spec->dtype), ranks,
                    ranks == 1 ? "" : "s");
-    kb_bench_print(bench, "cache of a token: %s elements, %.1f KiB",
+    kb_bench_print(bench, "cache of a token: %s elements, %s",
                    with_commas(counts.cache_elements, elements),
-                   (double)(counts.cache_elements * kb_dtype_bytes(spec->dtype)) / 1024);
+                   print_bytes(counts.cache_elements * kb_dtype_bytes(spec->dtype)).text);
     kb_bench_detail(bench, "parameters", (double)counts.parameters, "");
     kb_bench_detail(bench, "cache_elements_per_token", (double)counts.cache_elements, "");
     print_memory(bench, &memory);
@@ -115,17 +128,18 @@ static void print_part(kb_bench *bench, const phase *p, const char *name, kb_tim
     detail(bench, p, "", full, us_of(time, p->steps), "of a step");
 }
 
-static void print_parts(kb_bench *bench, const phase *p)
+static void print_parts(kb_bench *bench, const phase *p, uint32_t ranks)
 {
     for (int part = 0; part < KB_MODEL_PARTS; part++)
         if (p->times->parts[part] > 0)
             print_part(bench, p, kb_model_part_name((kb_model_part)part), p->times->parts[part]);
     print_part(bench, p, "launch", p->times->launch);
-    kb_bench_print(bench, "  norms are part of qkv, gate_up and head; residuals of out and down");
-    if (p->times->all_reduce > 0)
-        print_part(bench, p, "all_reduce", p->times->all_reduce);
-    if (p->times->all_reduce > 0)
-        kb_bench_print(bench, "  all_reduce is what PEs waited for messages in out and down");
+    kb_bench_print(bench, "  (norms are part of qkv, gate_up and head; residuals of out and down)");
+    if (ranks == 1)
+        return;
+    print_part(bench, p, "all_reduce", p->times->all_reduce);
+    kb_bench_print(bench, "  (the part of out and down in which a PE waits for messages, on "
+                          "average)");
 }
 
 static void print_bound(kb_bench *bench, const phase *p, const char *name, kb_time bound)
@@ -172,15 +186,38 @@ static kb_error *print_bounds(kb_bench *bench, const phase *p, const kb_model_sp
     return NULL;
 }
 
-static kb_error *report_phase(kb_bench *bench, const phase *p, const kb_model_spec *spec,
-                              uint32_t ranks)
+/* All layers take the same time, so that of a few tells that of all. */
+static void print_all_layers(kb_bench *bench, const phase *p, const model_job *job)
+{
+    static const kb_model_part in_layers[] = {KB_MODEL_QKV, KB_MODEL_APPEND,  KB_MODEL_ATTENTION,
+                                              KB_MODEL_OUT, KB_MODEL_GATE_UP, KB_MODEL_DOWN};
+    kb_time layers = 0;
+    for (size_t i = 0; i < sizeof in_layers / sizeof in_layers[0]; i++)
+        layers += p->times->parts[in_layers[i]];
+    double layer = us_of(layers, p->steps) / (double)job->spec.layers;
+    double once = us_of(p->times->total - layers, p->steps);
+    double all = (once + layer * (double)job->all_layers) / 1e3;
+    detail(bench, p, "", "layer_us", layer, "of a step, one layer");
+    if (job->spec.layers >= job->all_layers)
+        return;
+    kb_bench_print(bench,
+                   "%llu of %llu layers were run: a layer takes %.3f us; all of them and the rest "
+                   "of the step, %.3f ms",
+                   (unsigned long long)job->spec.layers, (unsigned long long)job->all_layers, layer,
+                   all);
+    detail(bench, p, "", "all_layers_ms", all, "expected if all layers were run");
+}
+
+static kb_error *report_phase(kb_bench *bench, const phase *p, const model_job *job, uint32_t ranks)
 {
     double us = us_of(p->times->total, p->steps);
     kb_bench_print(bench, "%s: %.3f us a step, %.1f tokens/s", p->name, us,
                    (double)p->tokens / us * 1e6);
     detail(bench, p, "", "step_us", us, "");
-    print_parts(bench, p);
-    return print_bounds(bench, p, spec, ranks);
+    print_parts(bench, p, ranks);
+    KB_TRY(print_bounds(bench, p, &job->spec, ranks));
+    print_all_layers(bench, p, job);
+    return NULL;
 }
 
 kb_error *model_report_times(kb_bench *bench, const model_job *job, uint32_t ranks,
@@ -192,7 +229,7 @@ kb_error *model_report_times(kb_bench *bench, const model_job *job, uint32_t ran
     if (job->prompt > 0) {
         const phase prefill = {
             "prefill", &figures->prefill, 1, spec->batch * job->prompt, {.rows = job->prompt}};
-        KB_TRY(report_phase(bench, &prefill, spec, ranks));
+        KB_TRY(report_phase(bench, &prefill, job, ranks));
         kb_bench_metric(bench, spec->layers_only ? "prefill_time" : "time_to_first_token",
                         kb_to_ns(figures->prefill.total) / 1e6, "ms");
     }
@@ -204,7 +241,7 @@ kb_error *model_report_times(kb_bench *bench, const model_job *job, uint32_t ran
                               spec->batch,
                               {.rows = 1, .cached = first + (figures->steps - 1) / 2}};
         double us = us_of(figures->decode.total, figures->steps);
-        KB_TRY(report_phase(bench, &decode, spec, ranks));
+        KB_TRY(report_phase(bench, &decode, job, ranks));
         kb_bench_metric(bench, spec->layers_only ? "decode_time" : "time_per_token", us / 1e3,
                         "ms");
         if (!spec->layers_only)

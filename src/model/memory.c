@@ -135,30 +135,14 @@ static kb_model_memory need(kb_context *ctx, const kb_model_spec *spec, uint32_t
     return memory;
 }
 
-/* The number that is searched for. */
-static uint64_t *searched(kb_model_spec *spec, bool is_batch)
-{
-    return is_batch ? &spec->batch : &spec->context;
-}
-
-/* Numbers beyond this are not tried: a limit of the search, not of models. */
-static const uint64_t most_searched = 1 << 20;
-
-/* The largest batch, or context, with which it fits if all else stays; 0: none. By doubling, and
- * then by halving what is between one that fits and one that does not. */
+/* The largest batch, or context, with which it fits if all else stays; 0: none. */
 static uint64_t find_most(kb_context *ctx, const kb_model_spec *given, uint32_t ranks,
                           bool is_batch)
 {
     kb_model_spec spec = *given;
-    uint64_t *number = searched(&spec, is_batch), low = 0, above = 1;
-    while (above < most_searched) {
-        *number = above;
-        if (!need(ctx, &spec, ranks).fits)
-            break;
-        low = above;
-        above *= 2;
-    }
-    while (low + 1 < above && above < most_searched) {
+    uint64_t *number = is_batch ? &spec.batch : &spec.context;
+    uint64_t low = 0, above = (is_batch ? MODEL_MAX_BATCH : MODEL_MAX_TOKENS) + 1;
+    while (low + 1 < above) {
         *number = low + (above - low) / 2;
         if (need(ctx, &spec, ranks).fits)
             low = *number;

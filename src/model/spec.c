@@ -53,7 +53,7 @@ kb_model_spec model_complete(const kb_model_spec *spec)
 /* ---- Checks ---- */
 
 /* So that no count below wraps around: 2^22 squared times 2^13 layers is below 2^63. */
-static const uint64_t most_of_a_size = 1 << 22, most_layers = 1 << 13, most_tokens = 1 << 24;
+static const uint64_t most_of_a_size = 1 << 22, most_layers = 1 << 13;
 
 static kb_error *check_sizes(const kb_model_spec *spec)
 {
@@ -74,12 +74,13 @@ static kb_error *check_sizes(const kb_model_spec *spec)
         return kb_error_new(KB_ERR_INPUT,
                             "model: heads * head_dim is %" PRIu64 ": expected at most %" PRIu64,
                             spec->heads * spec->head_dim, most_of_a_size);
-    if (spec->batch > most_of_a_size || spec->context > most_tokens || spec->prompt > most_tokens ||
-        spec->page_tokens > most_tokens)
-        return kb_error_new(KB_ERR_INPUT,
-                            "model: batch, context, prompt and page_tokens are at most %" PRIu64
-                            ", %" PRIu64 ", %" PRIu64 " and %" PRIu64,
-                            most_of_a_size, most_tokens, most_tokens, most_tokens);
+    if (spec->batch > MODEL_MAX_BATCH || spec->context > MODEL_MAX_TOKENS ||
+        spec->prompt > MODEL_MAX_TOKENS || spec->page_tokens > MODEL_MAX_TOKENS)
+        return kb_error_new(
+            KB_ERR_INPUT,
+            "model: batch is at most %d, context, prompt and page_tokens are at most "
+            "%d",
+            MODEL_MAX_BATCH, MODEL_MAX_TOKENS);
     return NULL;
 }
 

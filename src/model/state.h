@@ -23,7 +23,7 @@
 #include "base/base.h"
 #include "rt/rt.h"
 
-enum { MODEL_MAX_RANKS = 16 };
+enum { MODEL_MAX_RANKS = 16, MODEL_MAX_BATCH = 1 << 22, MODEL_MAX_TOKENS = 1 << 24 };
 
 /* What one of `ranks` devices has of a model. */
 typedef struct model_share {
