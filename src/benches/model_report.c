@@ -55,11 +55,13 @@ static void print_memory(kb_bench *bench, const kb_model_memory *memory)
     kb_bench_print(bench, "memory of a device: weights %s, cache %s, activations %s, of %s",
                    print_bytes(memory->weights).text, print_bytes(memory->cache).text,
                    print_bytes(memory->activations).text, print_bytes(memory->capacity).text);
-    kb_bench_print(bench,
-                   "what fits, if all else stays: batch %llu, or context %llu; it needs at least "
-                   "%u device%s",
+    char devices[48] = "no number of devices up to 16";
+    if (memory->least_ranks > 0)
+        snprintf(devices, sizeof devices, "%u device%s or more", memory->least_ranks,
+                 memory->least_ranks == 1 ? "" : "s");
+    kb_bench_print(bench, "what fits, if all else stays: batch %llu, context %llu, %s",
                    (unsigned long long)memory->most_batch, (unsigned long long)memory->most_context,
-                   memory->least_ranks, memory->least_ranks == 1 ? "" : "s");
+                   devices);
     kb_bench_detail(bench, "memory.weights_bytes", (double)memory->weights, "of a device");
     kb_bench_detail(bench, "memory.cache_bytes", (double)memory->cache, "of a device");
     kb_bench_detail(bench, "memory.activation_bytes", (double)memory->activations, "of a device");
