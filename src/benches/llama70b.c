@@ -96,19 +96,43 @@ static model_job layer_job(const kb_bench *bench)
 static uint32_t ranks_of(const kb_bench *bench)
 {
     int64_t tp = kb_bench_param(bench, "tp");
-    return tp > 0 ? (uint32_t)tp : kb_context_machine(kb_bench_context(bench)).sips;
+    return tp > 0 ? (uint32_t)tp : kb_bench_device_count(bench);
 }
 
-/* Numbers that are made and compared within about a minute on one core. */
-static bool is_large(const kb_bench *bench)
+/* Numbers that are not made and compared within about a minute on one core, or whose reference
+ * takes more than 1 GiB for keys and values. */
+static bool is_large(const model_job *job)
 {
-    static const uint64_t most_parameters = 20000000;
-    kb_model_spec spec = sizes_of(bench);
+    static const double most_parameters = 2e7, most_products = 2e10, most_cached = 0x1p26;
+    const kb_model_spec *spec = &job->spec;
     kb_model_counts counts;
-    kb_error *err = kb_model_count(&spec, &counts);
-    bool large = err || counts.parameters > most_parameters;
+    kb_error *err = kb_model_count(spec, &counts);
+    bool is_refused = err != NULL;
     kb_error_free(err); /* the run reports it */
-    return large;
+    double batch = (double)spec->batch, context = (double)spec->context;
+    double rows = batch * (double)(job->prompt + job->steps);
+    double products = rows * ((double)counts.parameters +
+                              2 * context * (double)(spec->heads * spec->head_dim * spec->layers));
+    return is_refused || (double)counts.parameters > most_parameters || products > most_products ||
+           batch * context * (double)counts.cache_elements > most_cached;
+}
+
+static bool is_large_layer(const kb_bench *bench)
+{
+    const model_job job = layer_job(bench);
+    return is_large(&job);
+}
+
+static bool is_large_decode(const kb_bench *bench)
+{
+    const model_job job = decode_job(bench);
+    return is_large(&job);
+}
+
+static bool is_large_prefill(const kb_bench *bench)
+{
+    const model_job job = prefill_job(bench);
+    return is_large(&job);
 }
 
 /* ---- Ranks ------------------------------------------------------------------------------- */
@@ -117,11 +141,25 @@ static bool is_large(const kb_bench *bench)
 typedef struct group_job {
     kb_bench *bench;
     const model_job *job;
-    const model_inputs *inputs;
+    model_inputs inputs;
     model_check *check; /* NULL: there is no data */
+    bool is_prepared;   /* inputs and check */
     uint32_t ranks;
     model_figures figures; /* of rank 0 */
 } group_job;
+
+/* By the first rank that has a model: one that does not fit is refused before its inputs are made.
+ */
+static kb_error *prepare(kb_context *ctx, group_job *is)
+{
+    if (is->is_prepared)
+        return NULL;
+    is->is_prepared = true;
+    KB_TRY(model_inputs_draw(is->job, &is->inputs));
+    return kb_context_is_timing_only(ctx)
+               ? NULL
+               : model_check_create(is->job, &is->inputs, is->ranks, &is->check);
+}
 
 static kb_error *run_prompt(kb_context *ctx, group_job *is, uint32_t rank, kb_model model)
 {
@@ -130,7 +168,7 @@ static kb_error *run_prompt(kb_context *ctx, group_job *is, uint32_t rank, kb_mo
         return NULL;
     if (is->check)
         KB_TRY(model_check_begin_prompt(is->check, ctx, model));
-    KB_TRY(kb_model_prefill(ctx, model, is->inputs->prompt, is->inputs->lengths, &times));
+    KB_TRY(kb_model_prefill(ctx, model, is->inputs.prompt, is->inputs.lengths, &times));
     if (rank == 0)
         is->figures.prefill = times;
     return is->check ? model_check_prompt(is->check, ctx, rank, model) : NULL;
@@ -141,7 +179,7 @@ static kb_error *begin_decode(kb_context *ctx, const group_job *is, uint32_t ran
 {
     KB_TRY(model_job_set_cached(ctx, is->job, model));
     if (!is->job->spec.layers_only)
-        KB_TRY(kb_model_set_tokens(ctx, model, is->inputs->tokens));
+        KB_TRY(kb_model_set_tokens(ctx, model, is->inputs.tokens));
     return is->check ? model_check_begin_decode(is->check, ctx, rank, model) : NULL;
 }
 
@@ -164,10 +202,11 @@ static kb_error *run_rank(kb_context *ctx, uint32_t rank, void *arg)
 {
     group_job *is = arg;
     kb_model model;
-    KB_TRY(kb_ahbm_set_device(ctx, rank));
+    KB_TRY(kb_ahbm_set_device(ctx, kb_bench_device(is->bench, rank)));
     KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
     KB_TRY(kb_tp_initialize_model_parallel(ctx, is->ranks));
     KB_TRY(kb_model_create(ctx, &is->job->spec, &model));
+    KB_TRY(prepare(ctx, is));
     if (rank == 0) {
         kb_kv_cache cache;
         KB_TRY(kb_model_cache(ctx, model, &cache));
@@ -178,29 +217,32 @@ static kb_error *run_rank(kb_context *ctx, uint32_t rank, void *arg)
     return kb_model_free(ctx, model);
 }
 
+static kb_error *check_devices(uint32_t devices, uint32_t ranks)
+{
+    if (ranks > devices)
+        return kb_error_new(KB_ERR_INPUT,
+                            "tp is %u, but the machine has %u SIP%s: set system.sips.count=%u, or "
+                            "a smaller tp",
+                            ranks, devices, devices == 1 ? "" : "s", ranks);
+    if (devices % ranks != 0)
+        return kb_error_new(KB_ERR_INPUT,
+                            "tp is %u, but the run has %u SIPs: tp has to divide this number; "
+                            "system.sips.count=%u is a machine for it",
+                            ranks, devices, ranks);
+    return NULL;
+}
+
 static kb_error *run_job(kb_bench *bench, const model_job *job)
 {
     kb_context *ctx = kb_bench_context(bench);
     group_job is = {.bench = bench, .job = job, .ranks = ranks_of(bench)};
-    uint32_t sips = kb_context_machine(ctx).sips;
-    if (is.ranks > sips)
-        return kb_error_new(KB_ERR_INPUT,
-                            "tp is %u, but the machine has %u SIP%s: set system.sips.count=%u, or "
-                            "a smaller tp",
-                            is.ranks, sips, sips == 1 ? "" : "s", is.ranks);
-    model_inputs inputs;
+    KB_TRY(check_devices(kb_bench_device_count(bench), is.ranks));
     KB_TRY(model_report_sizes(bench, &job->spec, is.ranks));
-    KB_TRY(model_inputs_draw(job, &inputs));
-    is.inputs = &inputs;
-    kb_error *err = NULL;
-    if (!kb_context_is_timing_only(ctx))
-        err = model_check_create(job, &inputs, is.ranks, &is.check);
-    if (!err)
-        err = kb_spawn(ctx, run_rank, &is, is.ranks);
+    kb_error *err = kb_spawn(ctx, run_rank, &is, is.ranks);
     if (!err && is.check)
         err = model_check_end(is.check, bench);
     model_check_destroy(is.check);
-    model_inputs_free(&inputs);
+    model_inputs_free(&is.inputs);
     return err ? err : model_report_times(bench, job, is.ranks, &is.figures);
 }
 
@@ -238,7 +280,7 @@ static const char *const yes_names[] = {"no", "yes", NULL};
         {.name = "head_dim", .max = 1 << 14, .help = "0: the model's"},                            \
         {.name = "vocab", .max = 1 << 22, .help = "tokens; 0: the model's"},                       \
         {.name = "batch", .value = 1, .min = 1, .max = 1 << 16, .help = "sequences"},              \
-        {.name = "tp", .max = 16, .help = "devices of the model; 0: all of the machine"},          \
+        {.name = "tp", .max = 16, .help = "devices of the model; 0: all of the run"},              \
         {.name = "dtype", .names = dtype_names, .help = "of weights, activations and cache"},      \
         {.name = "page_tokens", .max = 1 << 16, .help = "of the cache; 0: contiguous"},            \
     {                                                                                              \
@@ -289,7 +331,7 @@ const kb_bench_spec bench_llama70b_layer = {
     .params = layer_params,
     .param_count = sizeof layer_params / sizeof layer_params[0],
     .run = run_layer,
-    .is_timing_only = is_large,
+    .is_timing_only = is_large_layer,
 };
 
 const kb_bench_spec bench_llama70b_decode = {
@@ -298,7 +340,7 @@ const kb_bench_spec bench_llama70b_decode = {
     .params = decode_params,
     .param_count = sizeof decode_params / sizeof decode_params[0],
     .run = run_decode,
-    .is_timing_only = is_large,
+    .is_timing_only = is_large_decode,
 };
 
 const kb_bench_spec bench_llama70b_prefill = {
@@ -307,5 +349,5 @@ const kb_bench_spec bench_llama70b_prefill = {
     .params = prefill_params,
     .param_count = sizeof prefill_params / sizeof prefill_params[0],
     .run = run_prefill,
-    .is_timing_only = is_large,
+    .is_timing_only = is_large_prefill,
 };

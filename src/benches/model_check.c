@@ -324,13 +324,12 @@ static double *cached(model_check *check, bool values, uint64_t layer, uint64_t 
                   : reference_keys(check->ref, layer, sequence, token);
 }
 
-/* Keys or values of a token, on one rank. */
+/* Keys or values of a token, on one rank. `largest`: of those of the sequence in this layer. */
 static kb_error *compare_token_cache(model_check *check, kb_context *ctx, uint32_t rank,
-                                     kb_kv_cache cache, kb_kv_range at, float *got)
+                                     kb_kv_cache cache, kb_kv_range at, double largest, float *got)
 {
     const kb_model_spec *spec = &check->job.spec;
     const double *expected = cached(check, at.values, at.layer, at.sequence, at.token);
-    double largest = largest_of(expected, spec->kv_heads * spec->head_dim);
     for (uint64_t head = 0; head < kv_heads_of_rank(check); head++) {
         uint64_t first = (first_kv_head(check, rank) + head) * spec->head_dim;
         at.kv_head = (uint32_t)head;
@@ -352,14 +351,16 @@ static kb_error *compare_cache(model_check *check, kb_context *ctx, uint32_t ran
     for (uint64_t i = 0; !err && i < spec->batch * spec->layers * 2; i++) {
         uint64_t sequence = i / 2 % spec->batch, end = check->positions[sequence];
         uint64_t token = end - (is_prompt ? check->inputs->lengths[sequence] : 1);
-        for (; !err && token < end; token++)
-            err = compare_token_cache(check, ctx, rank, cache,
-                                      (kb_kv_range){.layer = (uint32_t)(i / 2 / spec->batch),
-                                                    .sequence = (uint32_t)sequence,
-                                                    .token = (uint32_t)token,
-                                                    .count = 1,
-                                                    .values = i % 2 == 1},
-                                      got);
+        kb_kv_range at = {.layer = (uint32_t)(i / 2 / spec->batch),
+                          .sequence = (uint32_t)sequence,
+                          .count = 1,
+                          .values = i % 2 == 1};
+        double largest = largest_of(cached(check, at.values, at.layer, sequence, 0),
+                                    end * spec->kv_heads * spec->head_dim);
+        for (; !err && token < end; token++) {
+            at.token = (uint32_t)token;
+            err = compare_token_cache(check, ctx, rank, cache, at, largest, got);
+        }
     }
     free(got);
     return err;

@@ -33,15 +33,33 @@ kb_policy model_weight_policy(kb_context *ctx, const kb_model_spec *spec, const 
 
 /* ---- Sums ---- */
 
-/* Elements of a device, and of the slice that has most. */
+/* Bytes of a device, and of the slice that has most. */
 typedef struct size {
     uint64_t all, slice;
 } size;
 
-static void add(size *sum, uint64_t all, uint64_t slice, uint64_t times, uint64_t bytes)
+/* A product that would wrap around is UINT64_MAX: more than any device has. */
+static uint64_t times(uint64_t a, uint64_t b)
 {
-    sum->all += all * times * bytes;
-    sum->slice += slice * times * bytes;
+    uint64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+static uint64_t plus(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+/* A tensor of `rows` with so many columns in all, and in the slice that has most of them. */
+typedef struct width {
+    uint64_t all, slice;
+} width;
+
+static void add(size *sum, uint64_t rows, width columns, uint64_t bytes)
+{
+    sum->all = plus(sum->all, times(times(rows, columns.all), bytes));
+    sum->slice = plus(sum->slice, times(times(rows, columns.slice), bytes));
 }
 
 static uint64_t divide_up(uint64_t a, uint64_t b)
@@ -72,7 +90,7 @@ static size weights_of(kb_context *ctx, const kb_model_spec *spec, const model_s
             kb_policy policy = model_weight_policy(ctx, spec, &part, (kb_model_weight_kind)kind);
             slice = policy.tile_rows * policy.tile_columns;
         }
-        add(&sum, part.rows * part.columns, slice, is_end ? 1 : spec->layers, bytes);
+        add(&sum, is_end ? 1 : spec->layers, (width){part.rows * part.columns, slice}, bytes);
     }
     return sum;
 }
@@ -84,11 +102,14 @@ static void add_rows(size *sum, const kb_machine *machine, const kb_model_spec *
     const uint64_t columns[] = {spec->hidden, share->q_columns, share->ffn};
     bool by_cube = model_keeps_by_cube(rows);
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
-        add(sum, rows * columns[i] * (by_cube ? machine->cubes : 1),
-            rows * (by_cube ? divide_up(columns[i], machine->pes) : per_pe(machine, columns[i])), 1,
+        add(sum, rows,
+            (width){columns[i] * (by_cube ? machine->cubes : 1),
+                    by_cube ? divide_up(columns[i], machine->pes) : per_pe(machine, columns[i])},
             bytes);
     uint64_t heads = share->heads + 2 * share->kv_heads;
-    add(sum, rows * share->qkv_columns, rows * spec->head_dim * divide_up(heads, pes), 1, bytes);
+    add(sum, rows, (width){share->qkv_columns, spec->head_dim * divide_up(heads, pes)}, bytes);
+    if (!spec->layers_only)
+        add(sum, rows, (width){1, 1}, sizeof(int32_t)); /* tokens: all at one PE */
 }
 
 static size activations_of(const kb_machine *machine, const kb_model_spec *spec,
@@ -98,8 +119,12 @@ static size activations_of(const kb_machine *machine, const kb_model_spec *spec,
     add_rows(&sum, machine, spec, share, spec->batch);
     if (spec->prompt > 0)
         add_rows(&sum, machine, spec, share, spec->batch * spec->prompt);
-    if (!spec->layers_only)
-        add(&sum, spec->batch * share->vocab, spec->batch * per_pe(machine, share->vocab), 1, 4);
+    if (spec->layers_only)
+        return sum;
+    add(&sum, spec->batch, (width){share->vocab, per_pe(machine, share->vocab)}, sizeof(float));
+    if (spec->prompt > 0) /* the last row of each sequence */
+        add(&sum, spec->batch, (width){spec->hidden, per_pe(machine, spec->hidden)},
+            kb_dtype_bytes(spec->dtype));
     return sum;
 }
 
@@ -110,9 +135,15 @@ static size cache_of(const kb_machine *machine, const kb_model_spec *spec, const
     uint64_t pages = spec->batch * divide_up(spec->context, page);
     uint64_t pes = (uint64_t)machine->cubes * machine->pes;
     uint64_t lanes = pes / share->kv_heads > 0 ? pes / share->kv_heads : 1;
-    uint64_t element = 2 * spec->layers * spec->head_dim * page * kb_dtype_bytes(spec->dtype);
-    return (size){pages * share->kv_heads * element,
-                  divide_up(pages, lanes) * divide_up(share->kv_heads, pes) * element};
+    uint64_t heads = divide_up(share->kv_heads, pes), layers = 2 * spec->layers; /* keys, values */
+    size sum = {0};
+    add(&sum, times(layers * spec->head_dim, page),
+        (width){times(pages, share->kv_heads), times(divide_up(pages, lanes), heads)},
+        kb_dtype_bytes(spec->dtype));
+    /* Each PE has a copy of the records of sequences, of 4 numbers, and of the table of pages. */
+    uint64_t numbers = 4 + (spec->page_tokens > 0 ? divide_up(spec->context, page) : 0);
+    add(&sum, spec->batch, (width){pes * numbers, numbers}, sizeof(int32_t));
+    return sum;
 }
 
 /* ---- What is needed, and what fits ---- */
@@ -128,7 +159,7 @@ static kb_model_memory need(kb_context *ctx, const kb_model_spec *spec, uint32_t
         .cache = cache.all,
         .activations = activations.all,
         .capacity = machine.hbm_bytes * machine.cubes * machine.pes,
-        .slice_needed = weights.slice + cache.slice + activations.slice,
+        .slice_needed = plus(plus(weights.slice, cache.slice), activations.slice),
         .slice_capacity = machine.hbm_bytes,
     };
     memory.fits = memory.slice_needed <= memory.slice_capacity;
@@ -149,7 +180,8 @@ static uint64_t find_most(kb_context *ctx, const kb_model_spec *given, uint32_t 
         else
             above = *number;
     }
-    return low;
+    /* The context has to hold the prompt. */
+    return is_batch || low >= given->prompt ? low : 0;
 }
 
 static uint32_t find_least_ranks(kb_context *ctx, const kb_model_spec *spec)
@@ -203,9 +235,9 @@ kb_error *model_refuse(const kb_model_spec *spec, uint32_t ranks, const kb_model
         kb_text_printf(&fits, "%scontext %" PRIu64, memory->most_batch > 0 ? ", or " : "",
                        memory->most_context);
     if (memory->least_ranks > 0)
-        kb_text_printf(&fits, "%s%" PRIu32 " devices",
+        kb_text_printf(&fits, "%s%" PRIu32 " device%s",
                        memory->most_batch > 0 || memory->most_context > 0 ? ", or " : "",
-                       memory->least_ranks);
+                       memory->least_ranks, kb_plural(memory->least_ranks));
     kb_error *err = kb_error_new(
         KB_ERR_INPUT,
         "'%s' does not fit on %" PRIu32 " device%s: of its HBM slice of %s the fullest PE "

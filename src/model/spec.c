@@ -2,6 +2,7 @@
  * spec.c: specs of models: those that ship, checks, and counts of parameters.
  */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "state.h"
 
@@ -105,11 +106,14 @@ static kb_error *check_shared(const char *what, uint64_t size, uint32_t ranks)
 {
     if (size % ranks == 0)
         return NULL;
-    uint64_t below = size / ranks * ranks, above = below + ranks;
+    uint64_t below = size / ranks * ranks;
+    char smaller[32] = "";
+    if (below > 0)
+        snprintf(smaller, sizeof smaller, "%" PRIu64 " or ", below);
     return kb_error_new(KB_ERR_INPUT,
                         "model: %s (%" PRIu64 ") is not divisible by the %" PRIu32
-                        " ranks: %" PRIu64 " or %" PRIu64 " would be",
-                        what, size, ranks, below > 0 ? below : above, above);
+                        " ranks: %s%" PRIu64 " would be",
+                        what, size, ranks, smaller, below + ranks);
 }
 
 kb_error *model_check(const kb_model_spec *spec, uint32_t ranks)

@@ -99,6 +99,31 @@ check "JSON: prefill is verified" figure verified true
 check "JSON: large prompts have no data" good_json --bench gqa_prefill --param scale=headline --param prompt=512
 # 64 heads, 512 * 513 / 2 keys of a head: 65664 scores of each of 128 PEs, 8 cycles for 64 of them.
 check "JSON: exponentials" figure metrics.exponential_bound_ns 8208.0
+
+# ---- Models
+
+model='--bench llama70b_decode --quiet --param hidden=64 --param ffn=64 --param heads=4 --param kv_heads=2 --param head_dim=16 --param vocab=64 --param layers=1 --param context=30'
+# shellcheck disable=SC2086
+check "a model on one SIP of several" outcome 0 '*on 1 device*Verification: passed*' '' \
+    "$kernbench" run $model --device sip:1 --verify-data
+# shellcheck disable=SC2086
+check "tp has to divide the SIPs" outcome 2 '' 'kernbench: tp is 2, but the run has 3 SIPs: *' \
+    "$kernbench" run $model --param tp=2 --set system.sips.count=3
+# shellcheck disable=SC2086
+check "the only size that can be divided" outcome 2 '' '*ffn (1) is not divisible by the 2 ranks: 2 would be*' \
+    "$kernbench" run $model --param ffn=1
+# 2^38 tokens of 2^35 elements: the bytes do not fit in 64 bits.
+check "sizes do not wrap around" outcome 2 '*' "*does not fit on 2 devices*cache 17179869184.00 GiB*" \
+    "$kernbench" run --bench llama70b_decode --quiet --param batch=65536 --param context=4194304 --param layers=4096 \
+    --param kv_heads=16384 --param heads=16384 --param head_dim=256
+check "prompts are not made for a model that does not fit" outcome 2 '*' '*does not fit on 2 devices*' \
+    "$kernbench" run --bench llama70b_prefill --quiet --param batch=65536 --param prompt=1048576 --param layers=1
+# shellcheck disable=SC2086
+check "long contexts have no data, and fit" outcome 0 '*context 8388608 would fit*Timing-only, as the bench is too large*' '' \
+    "$kernbench" run $model --param context=4194304
+check "layers alone are small without a vocabulary" outcome 0 '*layers alone*Verification: passed*' '' \
+    "$kernbench" run --bench llama70b_layer --quiet --param hidden=64 --param ffn=64 --param heads=4 --param kv_heads=2 \
+    --param head_dim=16 --param context=30 --verify-data
 check "JSON adds up: timing-only" good_json --bench qkv_gemm --timing-only
 check "JSON: timing-only" figure timing_only true
 check "JSON: one device" good_json --bench qkv_gemm_multi_pe --param width=64 --device sip:1
