@@ -10,6 +10,7 @@
 
 #include "cache_layout.h"
 #include "lane_queues.h"
+#include "minmax.h"
 #include "rope.h"
 #include "rt/rt.h"
 
@@ -349,7 +350,7 @@ static page_part find_part(const nn_cache *cache, const kb_kv_range *r, int64_t 
             : nn_contiguous_slot(is, &s, page);
     uint64_t number = (uint64_t)nn_page_number(is, r->kv_head, nn_lane_of_page(is, &s, page), slot);
     int64_t left = (int64_t)r->token + r->count - token, room = is->page_tokens - at;
-    page_part part = {.tokens = left < room ? left : room};
+    page_part part = {.tokens = nn_min(left, room)};
     uint64_t first = (uint64_t)at, end = (uint64_t)(at + part.tokens), dim = (uint64_t)is->head_dim;
     if (r->values) {
         uint64_t row = number * (uint64_t)is->page_tokens;

@@ -6,14 +6,10 @@
 #include <string.h>
 
 #include "cache_layout.h"
+#include "minmax.h"
 #include "state.h"
 
 static const char function[] = "kb_attention_decode";
-
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* ---- Sizes of tiles ---- */
 
@@ -37,8 +33,8 @@ static kb_error *choose_tiles(kb_context *ctx, nn_decode_plan *plan)
                             "%s: %" PRId64 " query heads of %" PRId64
                             " elements of a kv head do not fit in a TCM of %" PRId64 " bytes",
                             function, is->group, is->head_dim, tcm);
-    plan->tile_tokens = min_of(tokens, TILE_TOKENS);
-    plan->piece_tokens = min_of(plan->tile_tokens, PIECE_TOKENS);
+    plan->tile_tokens = nn_min(tokens, TILE_TOKENS);
+    plan->piece_tokens = nn_min(plan->tile_tokens, PIECE_TOKENS);
     return NULL;
 }
 
@@ -131,7 +127,7 @@ kb_error *kb_attention_decode_bounds(kb_context *ctx, kb_kv_cache handle, uint32
     for (int64_t b = 0; b < is->batch; b++) {
         const int32_t *record = &cache->record_values[b * NN_RECORD];
         int64_t tokens = record[NN_ADDED] > 0 ? record[NN_CACHED] + 1 : 0;
-        tokens = window > 0 ? min_of(tokens, window) : tokens;
+        tokens = window > 0 ? nn_min(tokens, window) : tokens;
         keys += (double)tokens;
         read += (double)(tokens > 0 ? tokens - 1 : 0); /* the new one is not read */
     }

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "minmax.h"
+
 enum {
     SLOTS = 4, /* two messages for each of two sequences */
     MIN_SLOT_BYTES = 256,
@@ -37,7 +39,7 @@ static int64_t count_peers(const nn_lane_queues *q)
 /* For the results of a part of the query heads. */
 static uint64_t slot_bytes(const kb_machine *machine, const nn_cache_layout *is, int64_t peers)
 {
-    int64_t parts = is->group < is->split ? is->group : is->split;
+    int64_t parts = nn_min(is->group, is->split);
     uint64_t message = (uint64_t)(tl_cdiv(is->group, parts) * is->head_dim) * 4;
     uint64_t bytes = MIN_SLOT_BYTES;
     while (bytes < message && bytes < MAX_SLOT_BYTES)
