@@ -18,7 +18,7 @@
 
 typedef struct nn_caches {
     KB_VEC(nn_cache *) items; /* by their numbers, from 1; NULL: freed */
-    nn_lane_queues *queues;
+    nn_lane_names *lane_names;
 } nn_caches;
 
 static void destroy_cache(nn_cache *cache)
@@ -39,18 +39,11 @@ static void fini(void *self)
     for (size_t i = 0; i < caches->items.count; i++)
         destroy_cache(caches->items.items[i]);
     kb_vec_fini(&caches->items);
-    nn_free_lane_queues(caches->queues);
+    nn_free_lane_names(caches->lane_names);
     free(caches);
 }
 
-static void workers_gone(void *self, bool failed)
-{
-    const nn_caches *caches = self;
-    (void)failed;
-    nn_retire_lane_queues(caches->queues);
-}
-
-static const rt_hooks hooks = {.workers_gone = workers_gone, .fini = fini};
+static const rt_hooks hooks = {.fini = fini};
 
 static kb_error *get_caches(kb_context *ctx, nn_caches **out)
 {
@@ -226,7 +219,7 @@ static kb_error *fill_cache(kb_context *ctx, const kb_kv_cache_spec *spec, nn_ca
         return kb_error_nomem();
     strcpy(cache->name, name);
     KB_TRY(nn_plan_cache(ctx, spec, cache));
-    KB_TRY(nn_get_lane_queues(ctx, &caches->queues, cache, &cache->queues));
+    KB_TRY(nn_set_lane_queues(ctx, &caches->lane_names, cache));
     KB_TRY(kb_rope_prepare(ctx, cache->sip, &cache->rope, spec->head_dim));
     kb_error *err = make_pages(ctx, cache);
     if (!err)

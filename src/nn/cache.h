@@ -61,6 +61,9 @@ typedef struct nn_sequence {
     int64_t cached, added, first, base;
 } nn_sequence;
 
+/* The name of a queue to a lane. */
+typedef char nn_lane_name[8];
+
 /* The cache of the host. Kernels do not use it: their plans have a copy of the layout. */
 typedef struct nn_cache {
     char *name;
@@ -73,7 +76,8 @@ typedef struct nn_cache {
     kb_tensor records, table; /* I32: (batch, NN_RECORD), (batch, table_columns); {0}: contiguous */
     int32_t *record_values, *table_values; /* what these have */
     kb_kv_cache_info info;
-    const struct nn_lane_queues *queues; /* NULL: no sequence is split */
+    kb_queue_set queues;            /* between lanes; {0}: no sequence is split */
+    const nn_lane_name *lane_names; /* of the queue to each lane */
 } nn_cache;
 
 /* The one that the handle names; an error that begins with the function's name if there is none. */

@@ -104,7 +104,7 @@ static kb_error *make_plan(kb_context *ctx, const kb_attention_decode_spec *spec
     plan->scale = spec->scale != 0 ? spec->scale : 1 / sqrt((double)dim);
     plan->style = cache->rope.style;
     plan->pairs = nn_rope_pairs(&cache->rope, (uint32_t)dim);
-    plan->names = cache->queues ? cache->queues->names : NULL;
+    plan->names = cache->lane_names;
     return choose_tiles(ctx, plan);
 }
 
@@ -171,7 +171,6 @@ kb_error *kb_attention_decode(kb_context *ctx, const kb_attention_decode_spec *s
     const kb_launch_options options = {.name = spec->name ? spec->name : "attention_decode",
                                        .request = spec->request,
                                        .stream = spec->stream,
-                                       .queues =
-                                           cache->queues ? cache->queues->set : (kb_queue_set){0}};
+                                       .queues = cache->queues};
     return kb_launch_args(ctx, &options, kernel, args, sizeof args / sizeof args[0]);
 }

@@ -30,14 +30,6 @@ typedef struct nn_frequencies {
     float numbers[];
 } nn_frequencies;
 
-/* Queues between the PEs of a device: see exchange.h. */
-typedef struct nn_queues {
-    struct nn_queues *next;
-    uint32_t sip;
-    kb_queue_set set;
-    bool installed, unusable;
-} nn_queues;
-
 /* Tensors for values on their way in a stream: see argmax.c. */
 typedef struct nn_buffer {
     struct nn_buffer *next;
@@ -51,7 +43,6 @@ typedef struct nn_state {
     kb_context *ctx;
     nn_plan *plans;
     nn_frequencies *frequencies;
-    nn_queues *queues;
     nn_buffer *buffers;
 } nn_state;
 
