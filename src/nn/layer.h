@@ -18,7 +18,7 @@
 typedef struct nn_call {
     kb_context *ctx;
     const char *function; /* for messages */
-    uint32_t sip;         /* of the first tensor */
+    uint32_t sip;         /* of the first tensor, or of the cache */
     bool has_sip;
 } nn_call;
 
@@ -26,6 +26,15 @@ typedef struct nn_call {
 #define NN_DTYPE(dtype) (1u << (dtype))
 #define NN_ALL_DTYPES ((1u << KB_DTYPES) - 1)
 #define NN_FLOATS (NN_DTYPE(KB_F16) | NN_DTYPE(KB_BF16) | NN_DTYPE(KB_F32))
+
+/* Checks that the tensor is on the call's device and has one of the dtypes. If the call has no
+ * device yet, it gets the tensor's. */
+KB_MUST_USE kb_error *nn_check_tensor(nn_call *call, const char *what, kb_tensor tensor,
+                                      unsigned dtypes, rt_tensor_view *seen);
+
+/* The view of a tensor that was checked; by cube: see tp/view.h. */
+KB_MUST_USE kb_error *nn_make_view(const nn_call *call, const char *what, kb_tensor tensor,
+                                   bool by_cube, tp_view *view);
 
 /* Checks that the tensor is in HBM of the call's device and has one of the dtypes. */
 KB_MUST_USE kb_error *nn_take_input(nn_call *call, const char *what, kb_tensor tensor,

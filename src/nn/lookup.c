@@ -82,9 +82,7 @@ static kb_error *take_output_by_cube(nn_call *call, kb_tensor out, lookup_plan *
 {
     tp_view one; /* of the tensor as it is: of the right device and dtype */
     KB_TRY(nn_take_input(call, "output", out, NN_FLOATS | NN_DTYPE(plan->table.dtype), &one));
-    kb_error *err = tp_view_make_by_cube(call->ctx, out, &plan->out);
-    if (err)
-        return kb_error_wrap(err, "%s: output", call->function);
+    KB_TRY(nn_make_view(call, "output", out, true, &plan->out));
     int64_t tokens = plan->tokens.rows * plan->tokens.columns;
     if (plan->out.rows != tokens || plan->out.columns != plan->table.columns)
         return kb_error_new(

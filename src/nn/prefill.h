@@ -2,7 +2,7 @@
  * prefill.h: causal attention of many new tokens. Private to nn.
  *
  *     prefill.c         host: checks, plan, launch
- *     prefill_bounds.c  the least time
+ *     bounds.c          the minimum time, of decode too
  *     prefill_plan.c    sizes of blocks, tiles and chunks, from the TCM
  *     prefill_share.c   which blocks of queries a PE has
  *     prefill_keys.c    loads keys and values from the pages of the cache
