@@ -20,7 +20,7 @@ enum {
                        of its size at a time */
 };
 
-/* Rectangles of one block that a rectangle of this size is in, about. */
+/* The number of blocks that a rectangle of this size is cut into, estimated. */
 static int64_t count_pieces(const tp_view *view, int64_t rows, int64_t columns)
 {
     tp_block block = tp_find_block(view, 0, 0);
@@ -29,8 +29,8 @@ static int64_t count_pieces(const tp_view *view, int64_t rows, int64_t columns)
 }
 
 /*
- * In how many parts the query heads are divided. The fewer, the fewer tokens a PE has, whose angles
- * it computes; but if columns are cut over PEs, it loads from many of them.
+ * The number of parts that the query heads are divided into. With fewer parts a PE has fewer
+ * tokens, and computes fewer angles; but if columns are cut over PEs, it loads from many of them.
  */
 static int64_t choose_head_parts(const nn_append_plan *plan)
 {

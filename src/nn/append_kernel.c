@@ -258,7 +258,7 @@ static void count_tokens(const nn_cache_layout *is, const nn_sequence *sequence,
     }
 }
 
-/* Whether one lane has so many of the tokens that all lanes should share them. */
+/* Whether one lane has too large a part of the tokens: then all lanes share them. */
 static bool is_uneven(tl_context *tl, const nn_cache_layout *is, nn_sequences *sequences)
 {
     int64_t *of_lanes = alloca(sizeof *of_lanes * (size_t)is->lanes), sum = 0, most = 0;

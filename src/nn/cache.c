@@ -1,6 +1,6 @@
 /*
- * cache.c: making caches of keys and values, and looking at them from the host. Where what is, is
- * in cache.h; how that is chosen, in cache_layout.c.
+ * cache.c: creates caches of keys and values, and reads and writes them from the host. cache.h
+ * describes the layout, cache_layout.c chooses it.
  */
 #include "cache.h"
 

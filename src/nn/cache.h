@@ -38,7 +38,7 @@ typedef struct nn_cache_layout {
     int64_t heads, kv_heads, head_dim;
     int64_t group;              /* query heads of a kv head */
     int64_t pes, pes_of_cube;   /* of the device; of a cube */
-    int64_t lanes, split;       /* PEs of a kv head; of these, those of a sequence */
+    int64_t lanes, split;       /* PEs of a kv head; PEs of these that share a sequence */
     int64_t heads_of_pe;        /* at most */
     int64_t page_tokens, slots; /* slots: of a PE, for each of its heads */
     int64_t table_columns;      /* pages that a sequence may have, a multiple of `split` */
@@ -80,11 +80,11 @@ typedef struct nn_cache {
     const nn_lane_name *lane_names; /* of the queue to each lane */
 } nn_cache;
 
-/* The one that the handle names; an error that begins with the function's name if there is none. */
+/* The cache of the handle. An error that begins with the function's name if it is invalid. */
 KB_MUST_USE kb_error *nn_find_cache(kb_context *ctx, const char *function, kb_kv_cache handle,
                                     nn_cache **cache);
 
-/* ---- Where things are: for hosts and kernels ---- */
+/* ---- Addresses: for hosts and kernels ---- */
 
 static inline int64_t nn_pages_of(const nn_cache_layout *is, int64_t tokens)
 {

@@ -3,7 +3,7 @@
  *
  * Sequences are assigned to lanes in the order of their lengths, the longest first, each to the
  * lanes that have the fewest tokens. The split is the divisor of the number of lanes for which the
- * lane with most tokens, and the exchange of partial results, are expected to take least.
+ * lane with the most tokens and the exchange of partial results have the shortest expected time.
  *
  * Slots are reserved for the capacity of each sequence. So sequences never move.
  */

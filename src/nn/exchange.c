@@ -112,8 +112,8 @@ static void send_all(tl_context *tl, const subgroup *group, tl_tensor x)
         tl_send(name_of(group->of_cubes, (group->own + step) % group->count), x);
 }
 
-/* What all participants sent, (rows of each, 1), one behind the other along the axis, in their
- * order. Axis 1: each sent `rows`; axis 0: each sent its part of the rows. Takes over `own`. */
+/* What all participants sent, (rows of each, 1), concatenated along the axis, in their
+ * order. Axis 1: each sent `rows`; axis 0: each sent its part of the rows. Consumes `own`. */
 static tl_tensor gather(tl_context *tl, const subgroup *group, int axis, tl_tensor own,
                         int64_t rows, kb_dtype dtype)
 {
@@ -177,7 +177,7 @@ nn_largest nn_choose_largest(tl_context *tl, nn_largest all)
     return best;
 }
 
-/* Both, of what all participants of the subgroup have of the same rows. */
+/* Values and indices of the same rows, of all participants of the subgroup. */
 static nn_largest gather_largest(tl_context *tl, const subgroup *group, int axis, nn_largest own,
                                  int64_t rows)
 {

@@ -1,7 +1,7 @@
 /*
- * lookup.c: embeddings on one device. Tokens are dealt out to the PEs; if there are fewer tokens
- * than PEs, several PEs share a row of the table by columns. A PE reads its tokens, and loads their
- * rows from wherever in the device they are, so the time depends on the tokens.
+ * lookup.c: embeddings on one device. Tokens are distributed over the PEs; if there are fewer
+ * tokens than PEs, several PEs share a row of the table by columns. A PE reads its tokens, and
+ * loads their rows from wherever in the device they are, so the time depends on the tokens.
  */
 #include <inttypes.h>
 #include <string.h>

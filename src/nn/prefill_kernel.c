@@ -502,7 +502,7 @@ static block *add_block(kernel *k, const nn_blocks *blocks, const nn_sequence *s
     return b;
 }
 
-/* Rows of the prompt behind the tokens of a sequence are 0. */
+/* Rows of the prompt after the last token of a sequence are 0. */
 static void clear_rest(tl_context *tl, const kernel *k, const nn_sequence *sequence,
                        int64_t kv_head)
 {

@@ -2,14 +2,14 @@
  */
 #include "rows.h"
 
-/* A band of rows as stripes of columns, one behind the other, each packed. */
+/* A band of rows as stripes of columns. Each is packed; they follow each other in memory. */
 typedef struct stripes {
     int64_t row, rows;     /* of the band */
     int64_t first;         /* element: where the band begins in the tensor */
     int64_t width, height; /* of each stripe */
 } stripes;
 
-/* The parts of columns that the layout makes, if these are of one width; else 0. */
+/* The width of the parts that the columns are cut into, if all have the same width; else 0. */
 static int64_t stripe_width(const tp_view *view)
 {
     int64_t parts = 1;

@@ -50,8 +50,8 @@ typedef struct nn_state {
 KB_MUST_USE kb_error *nn_get_state(kb_context *ctx, nn_state **state);
 
 /*
- * The kernel with a plan as its user: a copy of the `bytes` of `plan`, made when there is none like
- * it yet. Plans are compared byte by byte: they have only numbers, and padding of 0.
+ * The kernel with a plan as its user: a copy of the `bytes` of `plan`, made at the first call
+ * with such a plan. Plans are compared byte by byte: they have only numbers, and padding of 0.
  */
 KB_MUST_USE kb_error *nn_get_kernel(kb_context *ctx, const kb_kernel *kernel, const void *plan,
                                     size_t bytes, const kb_kernel **planned);
