@@ -135,7 +135,8 @@ static void attend(const decode_run *run, const double *q, const double *keys, c
 {
     uint32_t dim = run->is->spec.head_dim, window = run->is->window;
     uint32_t first = window > 0 && tokens > window ? tokens - window : 0;
-    double scale = run->is->scale != 0 ? run->is->scale : 1 / sqrt(dim), most = -INFINITY, sum = 0;
+    double scale = run->is->scale != 0 ? run->is->scale : 1 / sqrt(dim), most = -(double)INFINITY,
+           sum = 0;
     double *p = malloc(tokens * sizeof *p);
     assert_non_null(p);
     for (uint32_t t = first; t < tokens; t++) {
@@ -496,7 +497,7 @@ static void invalid_calls_are_refused(void **unused)
     expect_error(kb_attention_decode(ctx, &bad), KB_ERR_INPUT,
                  "kb_attention_decode: out is replicated: expected a layout with one copy");
     bad = good;
-    bad.scale = INFINITY;
+    bad.scale = (double)INFINITY;
     expect_error(kb_attention_decode(ctx, &bad), KB_ERR_INPUT,
                  "kb_attention_decode: scale is inf: expected a finite number");
     bad = good;
