@@ -154,8 +154,8 @@ KB_API KB_MUST_USE kb_error *kb_attention_decode(kb_context *ctx,
                                                  const kb_attention_decode_spec *spec);
 
 /*
- * The least time that a step with the lengths at hand takes, if its work is divided evenly among
- * all PEs of the device: for each of the things that it needs.
+ * The minimum time of a step with the current lengths, if its work is divided evenly among all PEs
+ * of the device: for each hardware unit that it needs.
  */
 typedef struct kb_attention_bounds {
     uint64_t cache_bytes; /* keys and values that are read */
@@ -218,8 +218,8 @@ KB_API KB_MUST_USE kb_error *kb_attention_prefill(kb_context *ctx,
                                                   const kb_attention_prefill_spec *spec);
 
 /*
- * The least time of kb_attention_prefill() with the lengths at hand. Keys and values are read once,
- * and `hbm` is for queries and results as well. `vector` is without the sum, which the matrix
+ * The minimum time of kb_attention_prefill() with the current lengths. Keys and values are read
+ * once, and `hbm` is for queries and results as well. `vector` is without the sum, which the matrix
  * engine makes.
  */
 KB_API KB_MUST_USE kb_error *kb_attention_prefill_bounds(kb_context *ctx, kb_kv_cache cache,

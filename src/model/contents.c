@@ -65,53 +65,52 @@ kb_error *kb_model_cache(kb_context *ctx, kb_model handle, kb_kv_cache *cache)
 
 /* ---- Hidden rows ---- */
 
-static kb_error *find_rows(kb_context *ctx, const char *function, kb_model handle, bool prefill,
-                           model **m, const model_rows **rows)
-{
-    KB_TRY(model_find(ctx, function, handle, m));
-    *rows = prefill ? &(*m)->prefill : &(*m)->decode;
-    return (*rows)->count > 0
-               ? NULL
-               : kb_error_new(KB_ERR_INPUT, "%s: '%s' has no prompt: set kb_model_spec.prompt",
-                              function, (*m)->name);
-}
+/* The hidden rows of a model as its tensor has them. */
+typedef struct hidden_rows {
+    kb_tensor tensor;
+    kb_dtype dtype;
+    size_t count;        /* elements of a copy */
+    size_t copies;       /* of each row: one in each cube, or one */
+    size_t bytes;        /* of all copies */
+    unsigned char *data; /* a buffer for these */
+} hidden_rows;
 
-/* Copies of each row: one in each cube, or one. */
-static size_t copies_of(kb_context *ctx, const model_rows *rows)
+static kb_error *begin_hidden(kb_context *ctx, const char *function, kb_model handle, bool prefill,
+                              hidden_rows *hidden)
 {
-    return rows->by_cube ? kb_context_machine(ctx).cubes : 1;
+    model *m;
+    KB_TRY(model_find(ctx, function, handle, &m));
+    const model_rows *rows = prefill ? &m->prefill : &m->decode;
+    if (rows->count == 0)
+        return kb_error_new(KB_ERR_INPUT, "%s: '%s' has no prompt: set kb_model_spec.prompt",
+                            function, m->name);
+    *hidden = (hidden_rows){.tensor = rows->x,
+                            .dtype = m->spec.dtype,
+                            .count = (size_t)(rows->count * m->spec.hidden),
+                            .copies = rows->by_cube ? kb_context_machine(ctx).cubes : 1};
+    hidden->bytes = hidden->copies * hidden->count * kb_dtype_bytes(hidden->dtype);
+    hidden->data = kb_alloc_array(hidden->bytes, 1);
+    return hidden->data ? NULL : kb_error_nomem();
 }
 
 kb_error *kb_model_set_hidden(kb_context *ctx, kb_model handle, bool prefill, const float *numbers)
 {
-    const model_rows *rows;
-    model *m;
-    KB_TRY(find_rows(ctx, "kb_model_set_hidden", handle, prefill, &m, &rows));
-    size_t count = (size_t)(rows->count * m->spec.hidden), copies = copies_of(ctx, rows);
-    size_t bytes = count * kb_dtype_bytes(m->spec.dtype);
-    unsigned char *data = kb_alloc_array(copies, bytes);
-    if (!data)
-        return kb_error_nomem();
-    for (size_t i = 0; i < copies; i++)
-        kb_convert(m->spec.dtype, data + i * bytes, KB_F32, numbers, count);
-    kb_error *err = kb_tensor_set_slice(ctx, rows->x, KB_BACKDOOR, NULL, data, copies * bytes);
-    free(data);
+    hidden_rows h;
+    KB_TRY(begin_hidden(ctx, "kb_model_set_hidden", handle, prefill, &h));
+    for (size_t i = 0; i < h.copies; i++)
+        kb_convert(h.dtype, h.data + i * (h.bytes / h.copies), KB_F32, numbers, h.count);
+    kb_error *err = kb_tensor_set_slice(ctx, h.tensor, KB_BACKDOOR, NULL, h.data, h.bytes);
+    free(h.data);
     return err;
 }
 
 kb_error *kb_model_get_hidden(kb_context *ctx, kb_model handle, bool prefill, float *numbers)
 {
-    const model_rows *rows;
-    model *m;
-    KB_TRY(find_rows(ctx, "kb_model_get_hidden", handle, prefill, &m, &rows));
-    size_t count = (size_t)(rows->count * m->spec.hidden), copies = copies_of(ctx, rows);
-    size_t bytes = count * kb_dtype_bytes(m->spec.dtype);
-    unsigned char *data = kb_alloc_array(copies, bytes);
-    if (!data)
-        return kb_error_nomem();
-    kb_error *err = kb_tensor_get_slice(ctx, rows->x, KB_BACKDOOR, NULL, data, copies * bytes);
+    hidden_rows h;
+    KB_TRY(begin_hidden(ctx, "kb_model_get_hidden", handle, prefill, &h));
+    kb_error *err = kb_tensor_get_slice(ctx, h.tensor, KB_BACKDOOR, NULL, h.data, h.bytes);
     if (!err)
-        kb_convert(KB_F32, numbers, m->spec.dtype, data, count);
-    free(data);
+        kb_convert(KB_F32, numbers, h.dtype, h.data, h.count);
+    free(h.data);
     return err;
 }

@@ -20,7 +20,7 @@ enum {
                        of its size at a time */
 };
 
-/* Rectangles of one block that a rectangle of this size is in, about. */
+/* The number of blocks that a rectangle of this size is cut into, estimated. */
 static int64_t count_pieces(const tp_view *view, int64_t rows, int64_t columns)
 {
     tp_block block = tp_find_block(view, 0, 0);
@@ -29,8 +29,8 @@ static int64_t count_pieces(const tp_view *view, int64_t rows, int64_t columns)
 }
 
 /*
- * In how many parts the query heads are divided. The fewer, the fewer tokens a PE has, whose angles
- * it computes; but if columns are cut over PEs, it loads from many of them.
+ * The number of parts that the query heads are divided into. With fewer parts a PE has fewer
+ * tokens, and computes fewer angles; but if columns are cut over PEs, it loads from many of them.
  */
 static int64_t choose_head_parts(const nn_append_plan *plan)
 {
@@ -62,29 +62,26 @@ static kb_error *make_plan(kb_context *ctx, const kb_kv_append_spec *spec, const
                            nn_append_plan *plan)
 {
     const nn_cache_layout *is = &cache->is;
-    const nn_operand qkv = {.function = function,
-                            .name = "qkv",
+    nn_call call;
+    const nn_operand qkv = {.name = "qkv",
                             .tensor = spec->qkv,
                             .is_written = spec->q.id == 0,
                             .columns = (is->heads + 2 * is->kv_heads) * is->head_dim};
-    const nn_operand q = {.function = function,
-                          .name = "q",
-                          .tensor = spec->q,
-                          .is_written = true,
-                          .columns = is->heads * is->head_dim};
+    const nn_operand q = {
+        .name = "q", .tensor = spec->q, .is_written = true, .columns = is->heads * is->head_dim};
     memset(plan, 0, sizeof *plan);
     memcpy(&plan->cache, is, sizeof *is);
-    KB_TRY(nn_check_call(function, cache, spec->layer, spec->scale));
-    KB_TRY(nn_view_operand(ctx, cache, &qkv, &plan->qkv));
+    KB_TRY(nn_begin_call(ctx, function, cache, spec->layer, spec->scale, &call));
+    KB_TRY(nn_view_operand(&call, cache, &qkv, &plan->qkv));
     memcpy(&plan->q, &plan->qkv, sizeof plan->q);
     if (spec->q.id != 0)
-        KB_TRY(nn_view_operand(ctx, cache, &q, &plan->q));
+        KB_TRY(nn_view_operand(&call, cache, &q, &plan->q));
     if (plan->q.rows != plan->qkv.rows)
         return kb_error_new(KB_ERR_INPUT,
                             "%s: qkv has %" PRId64 " rows and q %" PRId64 ": expected the same",
                             function, plan->qkv.rows, plan->q.rows);
     plan->prompt = plan->qkv.rows / is->batch;
-    KB_TRY(nn_check_added(function, cache, plan->prompt));
+    KB_TRY(nn_check_added(&call, cache, plan->prompt));
     plan->scale = spec->scale != 0 ? spec->scale : 1 / sqrt((double)is->head_dim);
     plan->style = cache->rope.style;
     plan->pairs = nn_rope_pairs(&cache->rope, (uint32_t)is->head_dim);

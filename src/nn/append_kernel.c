@@ -9,17 +9,8 @@
 #include <alloca.h>
 #include <string.h>
 
+#include "minmax.h"
 #include "sequences.h"
-
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t max_of(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 /* Some tokens of a sequence, and heads: of queries, or one kv head. */
 typedef struct piece {
@@ -229,18 +220,18 @@ static void add_queries(tl_context *tl, kernel *k, const nn_sequence *sequence, 
 {
     int64_t dim = k->plan->cache.head_dim;
     int64_t before = share->by_rows ? sequence->index * k->plan->prompt : share->before;
-    int64_t token = max_of(share->begin - before, 0);
-    int64_t end = min_of(share->end - before, sequence->added);
-    int64_t heads = min_of(share->heads, max_of(1, k->plan->elements / dim));
-    int64_t tokens = max_of(1, k->plan->elements / (heads * dim));
+    int64_t token = nn_max(share->begin - before, 0);
+    int64_t end = nn_min(share->end - before, sequence->added);
+    int64_t heads = nn_min(share->heads, nn_max(1, k->plan->elements / dim));
+    int64_t tokens = nn_max(1, k->plan->elements / (heads * dim));
     for (; token < end; token += tokens)
         for (int64_t head = 0; head < share->heads; head += heads)
             add_piece(tl, k,
                       (piece){.sequence = *sequence,
                               .token = token,
-                              .tokens = min_of(tokens, end - token),
+                              .tokens = nn_min(tokens, end - token),
                               .head = share->head + head,
-                              .heads = min_of(heads, share->heads - head),
+                              .heads = nn_min(heads, share->heads - head),
                               .is_query = true});
     share->before += sequence->added;
 }
@@ -262,12 +253,12 @@ static void count_tokens(const nn_cache_layout *is, const nn_sequence *sequence,
 {
     for (int64_t token = 0, tokens; token < sequence->added; token += tokens) {
         int64_t at = sequence->cached + token;
-        tokens = min_of(is->page_tokens - at % is->page_tokens, sequence->added - token);
+        tokens = nn_min(is->page_tokens - at % is->page_tokens, sequence->added - token);
         of_lanes[nn_lane_of_page(is, sequence, at / is->page_tokens)] += tokens;
     }
 }
 
-/* Whether one lane has so many of the tokens that all lanes should share them. */
+/* Whether one lane has too large a part of the tokens: then all lanes share them. */
 static bool is_uneven(tl_context *tl, const nn_cache_layout *is, nn_sequences *sequences)
 {
     int64_t *of_lanes = alloca(sizeof *of_lanes * (size_t)is->lanes), sum = 0, most = 0;
@@ -276,7 +267,7 @@ static bool is_uneven(tl_context *tl, const nn_cache_layout *is, nn_sequences *s
         count_tokens(is, nn_get_sequence(tl, sequences, i), of_lanes);
     for (int64_t lane = 0; lane < is->lanes; lane++) {
         sum += of_lanes[lane];
-        most = max_of(most, of_lanes[lane]);
+        most = nn_max(most, of_lanes[lane]);
     }
     return 4 * most * is->lanes > 5 * sum;
 }
@@ -310,7 +301,7 @@ static void add_page(tl_context *tl, kernel *k, const nn_sequence *sequence, int
         add_piece(tl, k,
                   (piece){.sequence = *sequence,
                           .token = token + done,
-                          .tokens = min_of(share->tokens, tokens - done),
+                          .tokens = nn_min(share->tokens, tokens - done),
                           .head = kv_head,
                           .heads = 1,
                           .slot = slot,
@@ -326,7 +317,7 @@ static void add_keys(tl_context *tl, kernel *k, const nn_sequence *sequence, int
         int64_t head = nn_head_at(is, pe, place);
         for (int64_t token = 0, tokens; head >= 0 && token < sequence->added; token += tokens) {
             int64_t in_page = (sequence->cached + token) % is->page_tokens;
-            tokens = min_of(is->page_tokens - in_page, sequence->added - token);
+            tokens = nn_min(is->page_tokens - in_page, sequence->added - token);
             add_page(tl, k, sequence, head, token, tokens, share);
         }
     }
@@ -348,11 +339,11 @@ KB_KERNEL(append, tl_ptr qkv, tl_ptr q, tl_ptr keys, tl_ptr values, tl_ptr recor
     int64_t added = nn_count_added(tl, &sequences);
     query_share queries = find_queries(k.plan, pe, added);
     page_share pages = {.lane = nn_lane_of_pe(is, pe), .is_shared = is_uneven(tl, is, &sequences)};
-    pages.tokens = min_of(MAX_KEYS, max_of(MIN_KEYS, tl_cdiv(added, is->lanes)));
-    pages.tokens = min_of(pages.tokens, max_of(1, k.plan->elements / is->head_dim));
+    pages.tokens = nn_min(MAX_KEYS, nn_max(MIN_KEYS, tl_cdiv(added, is->lanes)));
+    pages.tokens = nn_min(pages.tokens, nn_max(1, k.plan->elements / is->head_dim));
     /* Heads begin with different sequences: otherwise all PEs of the device would load the same
      * rows of qkv at the same time. */
-    int64_t first = max_of(nn_head_at(is, pe, 0), 0) * is->batch / is->kv_heads;
+    int64_t first = nn_max(nn_head_at(is, pe, 0), 0) * is->batch / is->kv_heads;
     for (int64_t i = 0; i < is->batch; i++)
         add_keys(tl, &k, nn_get_sequence(tl, &sequences, (first + i) % is->batch), pe, &pages);
     for (int64_t i = 0; i < is->batch; i++)

@@ -1,9 +1,9 @@
 /*
  * argmax.c: the column of the largest element of each row.
  *
- * Columns are dealt out to the PEs as a tensor that is cut by columns is, so that each PE reads its
- * own memory; what they find is exchanged (exchange.h). If the logits are cut by rows, or there are
- * no queues to exchange by, rows are dealt out instead.
+ * Columns are distributed over the PEs as in a tensor that is cut by columns, so that each PE reads
+ * its own memory; what they find is exchanged (exchange.h). If the logits are cut by rows, or there
+ * are no queues to exchange by, rows are distributed instead.
  *
  * Over ranks: each rank puts its values and columns into a buffer, (2, rows); these are gathered,
  * and each rank chooses among them. The values are f32 and the columns i32 in the same tensor.
@@ -21,7 +21,7 @@
 typedef struct argmax_plan {
     tp_view logits, out;
     nn_peers peers;
-    bool exchanges;       /* columns are dealt out; else rows */
+    bool exchanges;       /* columns are distributed; else rows */
     bool is_staged;       /* the output is a buffer, for values too */
     int64_t first_column; /* of the rank, in the vocabulary */
     int64_t budget;       /* elements at a time */
@@ -47,7 +47,7 @@ static nn_largest search_piece(tl_context *tl, const argmax_plan *plan, tl_ptr l
     return found;
 }
 
-/* Of two in the order of their columns; takes over both. */
+/* The larger of two, in the order of their columns. Consumes both. */
 static nn_largest larger_of(tl_context *tl, nn_largest a, nn_largest b)
 {
     nn_largest both = {tl_concat(1, a.values, b.values), tl_concat(1, a.indices, b.indices)};

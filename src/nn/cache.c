@@ -1,6 +1,6 @@
 /*
- * cache.c: making caches of keys and values, and looking at them from the host. Where what is, is
- * in cache.h; how that is chosen, in cache_layout.c.
+ * cache.c: creates caches of keys and values, and reads and writes them from the host. cache.h
+ * describes the layout, cache_layout.c chooses it.
  */
 #include "cache.h"
 
@@ -10,6 +10,7 @@
 
 #include "cache_layout.h"
 #include "lane_queues.h"
+#include "minmax.h"
 #include "rope.h"
 #include "rt/rt.h"
 
@@ -17,7 +18,7 @@
 
 typedef struct nn_caches {
     KB_VEC(nn_cache *) items; /* by their numbers, from 1; NULL: freed */
-    nn_lane_queues *queues;
+    nn_lane_names *lane_names;
 } nn_caches;
 
 static void destroy_cache(nn_cache *cache)
@@ -38,18 +39,11 @@ static void fini(void *self)
     for (size_t i = 0; i < caches->items.count; i++)
         destroy_cache(caches->items.items[i]);
     kb_vec_fini(&caches->items);
-    nn_free_lane_queues(caches->queues);
+    nn_free_lane_names(caches->lane_names);
     free(caches);
 }
 
-static void workers_gone(void *self, bool failed)
-{
-    const nn_caches *caches = self;
-    (void)failed;
-    nn_retire_lane_queues(caches->queues);
-}
-
-static const rt_hooks hooks = {.workers_gone = workers_gone, .fini = fini};
+static const rt_hooks hooks = {.fini = fini};
 
 static kb_error *get_caches(kb_context *ctx, nn_caches **out)
 {
@@ -225,7 +219,7 @@ static kb_error *fill_cache(kb_context *ctx, const kb_kv_cache_spec *spec, nn_ca
         return kb_error_nomem();
     strcpy(cache->name, name);
     KB_TRY(nn_plan_cache(ctx, spec, cache));
-    KB_TRY(nn_get_lane_queues(ctx, &caches->queues, cache, &cache->queues));
+    KB_TRY(nn_set_lane_queues(ctx, &caches->lane_names, cache));
     KB_TRY(kb_rope_prepare(ctx, cache->sip, &cache->rope, spec->head_dim));
     kb_error *err = make_pages(ctx, cache);
     if (!err)
@@ -349,7 +343,7 @@ static page_part find_part(const nn_cache *cache, const kb_kv_range *r, int64_t 
             : nn_contiguous_slot(is, &s, page);
     uint64_t number = (uint64_t)nn_page_number(is, r->kv_head, nn_lane_of_page(is, &s, page), slot);
     int64_t left = (int64_t)r->token + r->count - token, room = is->page_tokens - at;
-    page_part part = {.tokens = left < room ? left : room};
+    page_part part = {.tokens = nn_min(left, room)};
     uint64_t first = (uint64_t)at, end = (uint64_t)(at + part.tokens), dim = (uint64_t)is->head_dim;
     if (r->values) {
         uint64_t row = number * (uint64_t)is->page_tokens;

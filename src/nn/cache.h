@@ -38,7 +38,7 @@ typedef struct nn_cache_layout {
     int64_t heads, kv_heads, head_dim;
     int64_t group;              /* query heads of a kv head */
     int64_t pes, pes_of_cube;   /* of the device; of a cube */
-    int64_t lanes, split;       /* PEs of a kv head; of these, those of a sequence */
+    int64_t lanes, split;       /* PEs of a kv head; PEs of these that share a sequence */
     int64_t heads_of_pe;        /* at most */
     int64_t page_tokens, slots; /* slots: of a PE, for each of its heads */
     int64_t table_columns;      /* pages that a sequence may have, a multiple of `split` */
@@ -61,6 +61,9 @@ typedef struct nn_sequence {
     int64_t cached, added, first, base;
 } nn_sequence;
 
+/* The name of a queue to a lane. */
+typedef char nn_lane_name[8];
+
 /* The cache of the host. Kernels do not use it: their plans have a copy of the layout. */
 typedef struct nn_cache {
     char *name;
@@ -73,14 +76,15 @@ typedef struct nn_cache {
     kb_tensor records, table; /* I32: (batch, NN_RECORD), (batch, table_columns); {0}: contiguous */
     int32_t *record_values, *table_values; /* what these have */
     kb_kv_cache_info info;
-    const struct nn_lane_queues *queues; /* NULL: no sequence is split */
+    kb_queue_set queues;            /* between lanes; {0}: no sequence is split */
+    const nn_lane_name *lane_names; /* of the queue to each lane */
 } nn_cache;
 
-/* The one that the handle names; an error that begins with the function's name if there is none. */
+/* The cache of the handle. An error that begins with the function's name if it is invalid. */
 KB_MUST_USE kb_error *nn_find_cache(kb_context *ctx, const char *function, kb_kv_cache handle,
                                     nn_cache **cache);
 
-/* ---- Where things are: for hosts and kernels ---- */
+/* ---- Addresses: for hosts and kernels ---- */
 
 static inline int64_t nn_pages_of(const nn_cache_layout *is, int64_t tokens)
 {

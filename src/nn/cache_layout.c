@@ -3,7 +3,7 @@
  *
  * Sequences are assigned to lanes in the order of their lengths, the longest first, each to the
  * lanes that have the fewest tokens. The split is the divisor of the number of lanes for which the
- * lane with most tokens, and the exchange of partial results, are expected to take least.
+ * lane with the most tokens and the exchange of partial results have the shortest expected time.
  *
  * Slots are reserved for the capacity of each sequence. So sequences never move.
  */
@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "minmax.h"
 #include "pe/pe.h"
 #include "rt/rt.h"
 
@@ -25,11 +26,6 @@ enum {
 /* What a step takes beside its keys, measured on the default machine: to begin and to end; for each
  * sequence of a PE that is shared; and for each PE that shares it. */
 static const double begin_ns = 750, merge_ns = 350, merge_lane_ns = 8;
-
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 static int64_t round_up(int64_t n, int64_t multiple)
 {
@@ -94,7 +90,7 @@ static int64_t most_tokens(const assignment *a, int64_t first, int64_t split)
     int64_t most = 0;
     for (int64_t share = 0; share < split; share++) {
         int64_t tokens = a->tokens[(first + share) % a->lanes];
-        most = tokens > most ? tokens : most;
+        most = nn_max(most, tokens);
     }
     return most;
 }
@@ -121,7 +117,7 @@ static void assign(assignment *a, int64_t page, int64_t split)
             int64_t *tokens = &a->tokens[(best + share) % a->lanes];
             /* An empty sequence grows too: it counts as one token. */
             *tokens += tokens_of_share(e->length > 0 ? e->length : 1, page, split, share);
-            a->most = *tokens > a->most ? *tokens : a->most;
+            a->most = nn_max(a->most, *tokens);
         }
     }
 }
@@ -159,7 +155,7 @@ static int64_t page_for(const nn_cache_layout *is, const kb_kv_cache_spec *spec,
         return spec->page_tokens;
     int64_t share = tl_cdiv(longest > 0 ? longest : is->capacity, split);
     int64_t pages = tl_cdiv(share, TILE_TOKENS);
-    return min_of(round_up(tl_cdiv(share, pages), TOKENS_MULTIPLE),
+    return nn_min(round_up(tl_cdiv(share, pages), TOKENS_MULTIPLE),
                   round_up(is->capacity, TOKENS_MULTIPLE));
 }
 
@@ -175,7 +171,7 @@ static double estimate(const costs *key, const nn_cache_layout *is, const kb_kv_
 {
     assign(a, page_for(is, spec, longest_of(a), split), split);
     double each = key->hbm_ns > key->vector_ns ? key->hbm_ns : key->vector_ns;
-    double last = (double)min_of(a->most, TILE_TOKENS) * key->vector_ns;
+    double last = (double)nn_min(a->most, TILE_TOKENS) * key->vector_ns;
     double shared = (double)tl_cdiv(is->batch * split, is->lanes);
     double merge = split > 1 ? shared * merge_ns + (double)split * merge_lane_ns : 0;
     return begin_ns + (double)a->most * each + last + merge;
@@ -229,7 +225,7 @@ static void assign_bases(nn_cache *cache, int64_t *used)
         int64_t base = 0;
         for (int64_t share = 0; share < is->split; share++) {
             int64_t lane = (record[NN_FIRST] + share) % is->lanes;
-            base = used[lane] > base ? used[lane] : base;
+            base = nn_max(base, used[lane]);
         }
         record[NN_BASE] = (int32_t)base;
         for (int64_t share = 0; share < is->split; share++)
@@ -299,7 +295,7 @@ static kb_error *place_pages(nn_cache *cache, const kb_kv_cache_spec *spec, int6
     }
     is->slots = 0;
     for (int64_t lane = 0; lane < is->lanes; lane++)
-        is->slots = used[lane] > is->slots ? used[lane] : is->slots;
+        is->slots = nn_max(is->slots, used[lane]);
     return is->is_paged && spec->page_seed != 0 ? shuffle_slots(cache, spec->page_seed) : NULL;
 }
 

@@ -13,7 +13,7 @@
  * and not read back.
  */
 #include "decode.h"
-#include "row.h"
+#include "rows.h"
 
 /* The results of a tile that are not added to the unit's yet. */
 typedef struct pending {

@@ -3,7 +3,7 @@
  * batch, and through its heads for each: so all PEs that share sequences meet them in one order.
  */
 #include "decode.h"
-#include "row.h"
+#include "rows.h"
 
 static int64_t min_of(int64_t a, int64_t b)
 {

@@ -25,7 +25,7 @@ enum {
 
 /* ---- The kernel ---- */
 
-/* Gate and up of columns that alternate. Takes over x, (rows, 2 * columns). */
+/* Gate and up of columns that alternate. Consumes x, (rows, 2 * columns). */
 static void take_pairs_apart(tl_context *tl, tl_tensor x, const tp_rect *at, tl_tensor *gate,
                              tl_tensor *up)
 {
@@ -39,7 +39,7 @@ static void take_pairs_apart(tl_context *tl, tl_tensor x, const tp_rect *at, tl_
     tl_free(odd);
 }
 
-/* silu(gate) * up in f32. Takes over both. */
+/* silu(gate) * up in f32. Consumes both. */
 static tl_tensor apply_swiglu(tl_context *tl, kb_dtype dtype, tl_tensor gate, tl_tensor up)
 {
     tl_tensor wide = tp_cast(tl, gate, dtype, KB_F32), activated = tl_silu(wide);
@@ -59,7 +59,7 @@ static kb_dtype result_dtype(const element_plan *plan)
     return is_one ? plan->out.dtype : KB_F32;
 }
 
-/* Takes over x. */
+/* Consumes x. */
 static tl_tensor apply_gelu(tl_context *tl, const element_plan *plan, tl_tensor x)
 {
     tl_tensor wide = tp_cast(tl, x, plan->a.dtype, result_dtype(plan)), result = tl_gelu(wide);
@@ -67,7 +67,7 @@ static tl_tensor apply_gelu(tl_context *tl, const element_plan *plan, tl_tensor 
     return result;
 }
 
-/* Takes over both. */
+/* Consumes both. */
 static tl_tensor apply_add(tl_context *tl, const element_plan *plan, tl_tensor a, tl_tensor b)
 {
     if (plan->a.dtype == plan->b.dtype)

@@ -5,16 +5,9 @@
  */
 #include "exchange.h"
 
-#include <stdlib.h>
-
 /* ---- Host ---- */
 
-enum {
-    SLOTS = 4,
-    MAX_SLOT_BYTES = 2048,
-    MIN_SLOT_BYTES = 64,
-    TCM_SHARE = 16, /* the slots of a PE take at most this part of its TCM */
-};
+enum { MAX_SLOT_BYTES = 2048, MIN_SLOT_BYTES = 64 };
 
 /* Directions have names that stay. */
 #define TENS(letter, tens)                                                                         \
@@ -28,88 +21,51 @@ enum {
 static const char pe_names[NN_MAX_PEERS][4] = {NAMES("p")};
 static const char cube_names[NN_MAX_PEERS][4] = {NAMES("c")};
 
+static uint64_t count_peers(const kb_machine *machine)
+{
+    return machine->cubes - 1 + machine->pes - 1;
+}
+
 static uint64_t slot_bytes(const kb_machine *machine)
 {
-    uint64_t bytes = MAX_SLOT_BYTES, peers = machine->cubes - 1 + machine->pes - 1;
-    while (bytes > MIN_SLOT_BYTES && bytes * SLOTS * peers > machine->tcm_bytes / TCM_SHARE)
-        bytes /= 2;
-    return bytes;
+    return tp_choose_slot_bytes(machine, count_peers(machine), MIN_SLOT_BYTES, MAX_SLOT_BYTES);
 }
 
 bool nn_can_exchange(const kb_machine *machine)
 {
-    uint64_t peers = machine->cubes - 1 + machine->pes - 1;
+    uint64_t peers = count_peers(machine);
     return peers > 0 && machine->cubes <= NN_MAX_PEERS && machine->pes <= NN_MAX_PEERS &&
-           slot_bytes(machine) * SLOTS * peers <= machine->tcm_bytes / TCM_SHARE;
+           tp_slots_fit(machine, peers, slot_bytes(machine));
 }
 
-/* From one PE to its peers. Returns how many. */
-static size_t add_edges(kb_queue_edge *edges, const kb_machine *machine, kb_pe from)
+/* From one PE to its peers. */
+static void add_edges_of(const kb_machine *machine, kb_pe from, tp_edges *edges)
 {
-    size_t count = 0;
     for (uint32_t pe = 0; pe < machine->pes; pe++)
         if (pe != from.pe)
-            edges[count++] = (kb_queue_edge){from, pe_names[pe], {from.sip, from.cube, pe}};
+            tp_add_edge(edges, from, pe_names[pe], (kb_pe){from.sip, from.cube, pe});
     for (uint32_t cube = 0; cube < machine->cubes; cube++)
         if (cube != from.cube)
-            edges[count++] = (kb_queue_edge){from, cube_names[cube], {from.sip, cube, from.pe}};
-    return count;
+            tp_add_edge(edges, from, cube_names[cube], (kb_pe){from.sip, cube, from.pe});
 }
 
-static kb_error *create_queues(kb_context *ctx, uint32_t sip, kb_queue_set *set)
+/* The key is the SIP. */
+static void add_edges(const tp_queue_spec *spec, const kb_machine *machine, tp_edges *edges)
 {
-    kb_machine machine = kb_context_machine(ctx);
-    size_t peers = machine.cubes - 1 + machine.pes - 1, count = 0;
-    kb_queue_edge *edges =
-        kb_alloc_array((size_t)machine.cubes * machine.pes * peers, sizeof *edges);
-    if (!edges)
-        return kb_error_nomem();
-    for (uint32_t cube = 0; cube < machine.cubes; cube++)
-        for (uint32_t pe = 0; pe < machine.pes; pe++)
-            count += add_edges(edges + count, &machine, (kb_pe){sip, cube, pe});
-    const kb_queue_spec spec = {.edges = edges,
-                                .edge_count = count,
-                                .buffer_kind = "tcm",
-                                .n_slots = SLOTS,
-                                .slot_bytes = slot_bytes(&machine)};
-    kb_error *err = kb_queues_create(ctx, &spec, set);
-    free(edges);
-    return err;
-}
-
-static kb_error *add_queues(nn_state *state, uint32_t sip, nn_queues **out)
-{
-    nn_queues *queues = kb_alloc_zeroed(1, sizeof *queues);
-    if (!queues)
-        return kb_error_nomem();
-    queues->sip = sip;
-    kb_error *err = create_queues(state->ctx, sip, &queues->set);
-    if (err) {
-        free(queues);
-        return err;
-    }
-    queues->next = state->queues;
-    state->queues = queues;
-    err = kb_queues_install(state->ctx, queues->set);
-    queues->installed = !err;
-    queues->unusable = err != NULL;
-    *out = queues;
-    return err;
+    for (uint32_t cube = 0; cube < machine->cubes; cube++)
+        for (uint32_t pe = 0; pe < machine->pes; pe++)
+            add_edges_of(machine, (kb_pe){(uint32_t)spec->key[0], cube, pe}, edges);
 }
 
 kb_error *nn_get_queues(kb_context *ctx, uint32_t sip, kb_queue_set *set)
 {
-    nn_state *state;
-    KB_TRY(nn_get_state(ctx, &state));
-    nn_queues *queues = state->queues;
-    while (queues && (queues->sip != sip || queues->unusable))
-        queues = queues->next;
-    if (!queues)
-        KB_TRY(add_queues(state, sip, &queues));
-    while (!queues->installed) /* another worker installs them */
-        KB_TRY(kb_cooperative_yield(ctx));
-    *set = queues->set;
-    return NULL;
+    kb_machine machine = kb_context_machine(ctx);
+    const tp_queue_spec spec = {.add_edges = add_edges,
+                                .key = {sip},
+                                .max_edges =
+                                    (size_t)machine.cubes * machine.pes * count_peers(&machine),
+                                .slot_bytes = slot_bytes(&machine)};
+    return tp_get_queues(ctx, &spec, set);
 }
 
 /* ---- In kernels ---- */
@@ -156,8 +112,8 @@ static void send_all(tl_context *tl, const subgroup *group, tl_tensor x)
         tl_send(name_of(group->of_cubes, (group->own + step) % group->count), x);
 }
 
-/* What all participants sent, (rows of each, 1), one behind the other along the axis, in their
- * order. Axis 1: each sent `rows`; axis 0: each sent its part of the rows. Takes over `own`. */
+/* What all participants sent, (rows of each, 1), concatenated along the axis, in their
+ * order. Axis 1: each sent `rows`; axis 0: each sent its part of the rows. Consumes `own`. */
 static tl_tensor gather(tl_context *tl, const subgroup *group, int axis, tl_tensor own,
                         int64_t rows, kb_dtype dtype)
 {
@@ -221,7 +177,7 @@ nn_largest nn_choose_largest(tl_context *tl, nn_largest all)
     return best;
 }
 
-/* Both, of what all participants of the subgroup have of the same rows. */
+/* Values and indices of the same rows, of all participants of the subgroup. */
 static nn_largest gather_largest(tl_context *tl, const subgroup *group, int axis, nn_largest own,
                                  int64_t rows)
 {

@@ -39,7 +39,7 @@ typedef struct nn_peers {
 
 typedef enum nn_combine { NN_SUM, NN_MAX } nn_combine;
 
-/* The sum or the maximum over all PEs of x (rows, 1), F32. Takes over x. */
+/* The sum or the maximum over all PEs of x (rows, 1), F32. Consumes x. */
 tl_tensor nn_exchange(tl_context *tl, const nn_peers *peers, nn_combine how, tl_tensor x,
                       int64_t rows);
 
@@ -49,11 +49,11 @@ typedef struct nn_largest {
 } nn_largest;
 
 /* Of (rows, n) values and indices the largest of each row: of equal ones the first; a NaN is larger
- * than any number. Takes over both. */
+ * than any number. Consumes both. */
 nn_largest nn_choose_largest(tl_context *tl, nn_largest all);
 
 /*
- * The same over all PEs, in their order; takes over x. With `to_all`, all PEs end with all rows.
+ * The same over all PEs, in their order; consumes x. With `to_all`, all PEs end with all rows.
  * Else PE q of every cube ends with part q of the rows (tl_part_begin()), and {0} if that is none.
  */
 nn_largest nn_exchange_largest(tl_context *tl, const nn_peers *peers, nn_largest x, int64_t rows,

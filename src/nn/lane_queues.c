@@ -5,144 +5,102 @@
  */
 #include "lane_queues.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum {
-    SLOTS = 4, /* two messages for each of two sequences */
-    MIN_SLOT_BYTES = 256,
-    MAX_SLOT_BYTES = 8192,
-    TCM_SHARE = 16, /* the slots of a PE take at most this part of its TCM */
-};
+#include "minmax.h"
 
-static bool are_connected(const nn_lane_queues *q, int64_t a, int64_t b)
+enum { MIN_SLOT_BYTES = 256, MAX_SLOT_BYTES = 8192 };
+
+/* The key of a set. */
+enum { SIP, KV_HEADS, LANES, SPLIT };
+
+static bool are_connected(int64_t lanes, int64_t split, int64_t a, int64_t b)
 {
     if (a == b)
         return false;
-    if (q->lanes % q->split == 0)
-        return a / q->split == b / q->split;
-    int64_t distance = (b - a + q->lanes) % q->lanes;
-    return distance < q->split || q->lanes - distance < q->split;
+    if (lanes % split == 0)
+        return a / split == b / split;
+    int64_t distance = (b - a + lanes) % lanes;
+    return distance < split || lanes - distance < split;
 }
 
-static int64_t count_peers(const nn_lane_queues *q)
+static int64_t count_peers(const nn_cache_layout *is)
 {
     int64_t peers = 0;
-    for (int64_t lane = 1; lane < q->lanes; lane++)
-        peers += are_connected(q, 0, lane);
+    for (int64_t lane = 1; lane < is->lanes; lane++)
+        peers += are_connected(is->lanes, is->split, 0, lane);
     return peers;
 }
 
 /* For the results of a part of the query heads. */
 static uint64_t slot_bytes(const kb_machine *machine, const nn_cache_layout *is, int64_t peers)
 {
-    int64_t parts = is->group < is->split ? is->group : is->split;
+    int64_t parts = nn_min(is->group, is->split);
     uint64_t message = (uint64_t)(tl_cdiv(is->group, parts) * is->head_dim) * 4;
     uint64_t bytes = MIN_SLOT_BYTES;
     while (bytes < message && bytes < MAX_SLOT_BYTES)
         bytes *= 2;
-    while (bytes > MIN_SLOT_BYTES &&
-           bytes * SLOTS * (uint64_t)peers > machine->tcm_bytes / TCM_SHARE)
-        bytes /= 2;
-    return bytes;
+    return tp_choose_slot_bytes(machine, (uint64_t)peers, MIN_SLOT_BYTES, bytes);
 }
 
-static kb_pe pe_at(const kb_machine *machine, uint32_t sip, int64_t index)
+static void add_edges(const tp_queue_spec *spec, const kb_machine *machine, tp_edges *edges)
 {
-    return (kb_pe){sip, (uint32_t)(index / machine->pes), (uint32_t)(index % machine->pes)};
+    const nn_lane_name *names = spec->names;
+    uint32_t sip = (uint32_t)spec->key[SIP];
+    int64_t lanes = spec->key[LANES];
+    for (int64_t from = 0; from < spec->key[KV_HEADS] * lanes; from++)
+        for (int64_t lane = 0; lane < lanes; lane++)
+            if (are_connected(lanes, spec->key[SPLIT], from % lanes, lane))
+                tp_add_edge(edges, tp_pe_at(machine, sip, from), names[lane],
+                            tp_pe_at(machine, sip, from / lanes * lanes + lane));
 }
 
-static kb_error *create_set(kb_context *ctx, nn_lane_queues *q, int64_t peers)
+static kb_error *get_names(nn_lane_names **list, int64_t lanes, const nn_lane_name **out)
 {
-    kb_machine machine = kb_context_machine(ctx);
-    size_t count = 0;
-    kb_queue_edge *edges = kb_alloc_array((size_t)(q->kv_heads * q->lanes * peers), sizeof *edges);
-    if (!edges)
-        return kb_error_nomem();
-    for (int64_t from = 0; from < q->kv_heads * q->lanes; from++)
-        for (int64_t lane = 0; lane < q->lanes; lane++)
-            if (are_connected(q, from % q->lanes, lane))
-                edges[count++] =
-                    (kb_queue_edge){pe_at(&machine, q->sip, from), q->names[lane],
-                                    pe_at(&machine, q->sip, from / q->lanes * q->lanes + lane)};
-    const kb_queue_spec spec = {.edges = edges,
-                                .edge_count = count,
-                                .buffer_kind = "tcm",
-                                .n_slots = SLOTS,
-                                .slot_bytes = q->slot_bytes};
-    kb_error *err = kb_queues_create(ctx, &spec, &q->set);
-    free(edges);
-    return err;
-}
-
-static void free_queues(nn_lane_queues *q)
-{
-    free(q->names);
-    free(q);
-}
-
-static kb_error *add_queues(kb_context *ctx, nn_lane_queues **list, const nn_lane_queues *wanted,
-                            int64_t peers, nn_lane_queues **out)
-{
-    nn_lane_queues *q = kb_alloc_zeroed(1, sizeof *q);
-    if (!q)
-        return kb_error_nomem();
-    *q = *wanted;
-    q->names = kb_alloc_zeroed((size_t)q->lanes, sizeof *q->names);
-    kb_error *err = q->names ? NULL : kb_error_nomem();
-    for (int64_t lane = 0; lane < q->lanes && !err; lane++)
-        snprintf(q->names[lane], sizeof q->names[lane], "l%u", (unsigned)lane % 1000000);
-    if (!err)
-        err = create_set(ctx, q, peers);
-    if (err) {
-        free_queues(q);
-        return err;
+    nn_lane_names *names = *list;
+    while (names && names->lanes != lanes)
+        names = names->next;
+    if (!names) {
+        names = kb_alloc_zeroed(1, sizeof *names + (size_t)lanes * sizeof names->names[0]);
+        if (!names)
+            return kb_error_nomem();
+        for (int64_t lane = 0; lane < lanes; lane++)
+            snprintf(names->names[lane], sizeof names->names[lane], "l%u",
+                     (unsigned)lane % 1000000);
+        names->lanes = lanes;
+        names->next = *list;
+        *list = names;
     }
-    q->next = *list;
-    *list = q;
-    err = kb_queues_install(ctx, q->set);
-    q->is_installed = !err;
-    q->is_unusable = err != NULL;
-    *out = q;
-    return err;
-}
-
-kb_error *nn_get_lane_queues(kb_context *ctx, nn_lane_queues **list, const nn_cache *cache,
-                             const nn_lane_queues **queues)
-{
-    const nn_cache_layout *is = &cache->is;
-    kb_machine machine = kb_context_machine(ctx);
-    nn_lane_queues wanted = {
-        .sip = cache->sip, .kv_heads = is->kv_heads, .lanes = is->lanes, .split = is->split};
-    *queues = NULL;
-    if (is->split == 1)
-        return NULL;
-    int64_t peers = count_peers(&wanted);
-    wanted.slot_bytes = slot_bytes(&machine, is, peers);
-    nn_lane_queues *q = *list;
-    while (q &&
-           (q->sip != wanted.sip || q->kv_heads != wanted.kv_heads || q->lanes != wanted.lanes ||
-            q->split != wanted.split || q->slot_bytes < wanted.slot_bytes || q->is_unusable))
-        q = q->next;
-    if (!q)
-        KB_TRY(add_queues(ctx, list, &wanted, peers, &q));
-    while (!q->is_installed) /* another worker installs them */
-        KB_TRY(kb_cooperative_yield(ctx));
-    *queues = q;
+    *out = (const nn_lane_name *)names->names;
     return NULL;
 }
 
-void nn_retire_lane_queues(nn_lane_queues *list)
+kb_error *nn_set_lane_queues(kb_context *ctx, nn_lane_names **list, nn_cache *cache)
 {
-    for (; list; list = list->next)
-        list->is_unusable = !list->is_installed;
+    const nn_cache_layout *is = &cache->is;
+    kb_machine machine = kb_context_machine(ctx);
+    cache->queues = (kb_queue_set){0};
+    cache->lane_names = NULL;
+    if (is->split == 1)
+        return NULL;
+    int64_t peers = count_peers(is);
+    KB_TRY(get_names(list, is->lanes, &cache->lane_names));
+    const tp_queue_spec spec = {.add_edges = add_edges,
+                                .key = {[SIP] = cache->sip,
+                                        [KV_HEADS] = is->kv_heads,
+                                        [LANES] = is->lanes,
+                                        [SPLIT] = is->split},
+                                .max_edges = (size_t)(is->kv_heads * is->lanes * peers),
+                                .slot_bytes = slot_bytes(&machine, is, peers),
+                                .names = cache->lane_names};
+    return tp_get_queues(ctx, &spec, &cache->queues);
 }
 
-void nn_free_lane_queues(nn_lane_queues *list)
+void nn_free_lane_names(nn_lane_names *list)
 {
-    for (nn_lane_queues *next; list; list = next) {
+    for (nn_lane_names *next; list; list = next) {
         next = list->next;
-        free_queues(list);
+        free(list);
     }
 }

@@ -29,8 +29,8 @@ static kb_error *check_dtype(const nn_call *call, const char *what, const char *
     return err;
 }
 
-/* Of a tensor in HBM of the call's device; the first one decides which that is. */
-static kb_error *look_at(nn_call *call, const char *what, kb_tensor tensor, rt_tensor_view *seen)
+kb_error *nn_check_tensor(nn_call *call, const char *what, kb_tensor tensor, unsigned dtypes,
+                          rt_tensor_view *seen)
 {
     if (tensor.id == 0)
         return kb_error_new(KB_ERR_INPUT, "%s: %s: no tensor is given", call->function, what);
@@ -42,9 +42,6 @@ static kb_error *look_at(nn_call *call, const char *what, kb_tensor tensor, rt_t
                             "%s: %s: tensor '%s' is on the host: copy it to a device first "
                             "(kb_tensor_copy)",
                             call->function, what, seen->name);
-    if (seen->memory != KB_HBM)
-        return kb_error_new(KB_ERR_INPUT, "%s: %s: tensor '%s' is not in HBM", call->function, what,
-                            seen->name);
     if (!call->has_sip)
         call->sip = seen->sip;
     call->has_sip = true;
@@ -52,19 +49,29 @@ static kb_error *look_at(nn_call *call, const char *what, kb_tensor tensor, rt_t
         return kb_error_new(KB_ERR_INPUT,
                             "%s: %s: tensor '%s' is on sip%" PRIu32 ": expected sip%" PRIu32,
                             call->function, what, seen->name, seen->sip, call->sip);
-    return NULL;
+    return check_dtype(call, what, seen->name, seen->dtype, dtypes);
+}
+
+kb_error *nn_make_view(const nn_call *call, const char *what, kb_tensor tensor, bool by_cube,
+                       tp_view *view)
+{
+    kb_error *err = by_cube ? tp_view_make_by_cube(call->ctx, tensor, view)
+                            : tp_view_make(call->ctx, tensor, view);
+    return err ? kb_error_wrap(err, "%s: %s", call->function, what) : NULL;
 }
 
 kb_error *nn_take_input(nn_call *call, const char *what, kb_tensor tensor, unsigned dtypes,
                         tp_view *view)
 {
     rt_tensor_view seen;
-    KB_TRY(look_at(call, what, tensor, &seen));
-    KB_TRY(check_dtype(call, what, seen.name, seen.dtype, dtypes));
+    KB_TRY(nn_check_tensor(call, what, tensor, dtypes, &seen));
+    if (seen.memory != KB_HBM)
+        return kb_error_new(KB_ERR_INPUT, "%s: %s: tensor '%s' is not in HBM", call->function, what,
+                            seen.name);
     if (seen.elements == 0)
         return kb_error_new(KB_ERR_INPUT, "%s: %s: tensor '%s' is empty", call->function, what,
                             seen.name);
-    return tp_view_make(call->ctx, tensor, view);
+    return nn_make_view(call, what, tensor, false, view);
 }
 
 kb_error *nn_take_vector(nn_call *call, const char *what, kb_tensor tensor, int64_t columns,

@@ -18,7 +18,7 @@
 typedef struct nn_call {
     kb_context *ctx;
     const char *function; /* for messages */
-    uint32_t sip;         /* of the first tensor */
+    uint32_t sip;         /* of the first tensor, or of the cache */
     bool has_sip;
 } nn_call;
 
@@ -27,11 +27,20 @@ typedef struct nn_call {
 #define NN_ALL_DTYPES ((1u << KB_DTYPES) - 1)
 #define NN_FLOATS (NN_DTYPE(KB_F16) | NN_DTYPE(KB_BF16) | NN_DTYPE(KB_F32))
 
+/* Checks that the tensor is on the call's device and has one of the dtypes. If the call has no
+ * device yet, it gets the tensor's. */
+KB_MUST_USE kb_error *nn_check_tensor(nn_call *call, const char *what, kb_tensor tensor,
+                                      unsigned dtypes, rt_tensor_view *seen);
+
+/* The view of a tensor that was checked; by cube: see tp/view.h. */
+KB_MUST_USE kb_error *nn_make_view(const nn_call *call, const char *what, kb_tensor tensor,
+                                   bool by_cube, tp_view *view);
+
 /* Checks that the tensor is in HBM of the call's device and has one of the dtypes. */
 KB_MUST_USE kb_error *nn_take_input(nn_call *call, const char *what, kb_tensor tensor,
                                     unsigned dtypes, tp_view *view);
 
-/* The same of a vector of as many elements as there are columns; as a matrix of one row. */
+/* The same for a vector with one element for each column. Its view is a matrix of one row. */
 KB_MUST_USE kb_error *nn_take_vector(nn_call *call, const char *what, kb_tensor tensor,
                                      int64_t columns, tp_view *view);
 
@@ -44,13 +53,13 @@ KB_MUST_USE kb_error *nn_check_copies(const nn_call *call, const char *what, con
 
 /* What an output has to be. */
 typedef struct nn_output_spec {
-    const char *what;   /* for messages; the name of one that is made */
-    kb_shape shape;     /* of one that is made; a given one is a matrix of the same size */
-    kb_dtype dtype;     /* of one that is made */
+    const char *what;   /* for messages; the name of a new output */
+    kb_shape shape;     /* of a new output; a given one is a matrix of the same size */
+    kb_dtype dtype;     /* of a new output */
     unsigned dtypes;    /* that a given one may have */
-    kb_tensor like;     /* whose layout one that is made has; {0}: on one PE, or */
+    kb_tensor like;     /* a new output gets its layout; {0}: on one PE, or */
     bool is_by_columns; /* cut by columns over all PEs */
-    const char *name;   /* of the layer, for one that is made; NULL: `what` */
+    const char *name;   /* of the layer, for a new output; NULL: `what` */
 } nn_output_spec;
 
 /* An output: the one that is given, or a new one. */
@@ -66,11 +75,11 @@ KB_MUST_USE kb_error *nn_take_output(nn_call *call, const nn_output_spec *spec, 
 KB_MUST_USE kb_error *nn_take_rows_output(nn_call *call, const nn_output_spec *spec, int64_t rows,
                                           kb_tensor *tensor, nn_output *output, tp_view *view);
 
-/* After an error: frees the outputs that were made here. Hands on the error. */
+/* After an error: frees the outputs that were made here. Returns the error. */
 KB_MUST_USE kb_error *nn_end_outputs(const nn_call *call, kb_error *err, nn_output *outputs,
                                      size_t count);
 
-/* A launch on all PEs of the call's device. Its last argument is a tensor that all of them have.
+/* A launch on all PEs of the call's device. Its last argument is a tensor with a copy at each PE.
  */
 typedef struct nn_launch_spec {
     const char *name; /* NULL: the kernel's */

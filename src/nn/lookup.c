@@ -1,7 +1,7 @@
 /*
- * lookup.c: embeddings on one device. Tokens are dealt out to the PEs; if there are fewer tokens
- * than PEs, several PEs share a row of the table by columns. A PE reads its tokens, and loads their
- * rows from wherever in the device they are, so the time depends on the tokens.
+ * lookup.c: embeddings on one device. Tokens are distributed over the PEs; if there are fewer
+ * tokens than PEs, several PEs share a row of the table by columns. A PE reads its tokens, and
+ * loads their rows from wherever in the device they are, so the time depends on the tokens.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -82,9 +82,7 @@ static kb_error *take_output_by_cube(nn_call *call, kb_tensor out, lookup_plan *
 {
     tp_view one; /* of the tensor as it is: of the right device and dtype */
     KB_TRY(nn_take_input(call, "output", out, NN_FLOATS | NN_DTYPE(plan->table.dtype), &one));
-    kb_error *err = tp_view_make_by_cube(call->ctx, out, &plan->out);
-    if (err)
-        return kb_error_wrap(err, "%s: output", call->function);
+    KB_TRY(nn_make_view(call, "output", out, true, &plan->out));
     int64_t tokens = plan->tokens.rows * plan->tokens.columns;
     if (plan->out.rows != tokens || plan->out.columns != plan->table.columns)
         return kb_error_new(

@@ -1,4 +1,4 @@
-/* norm.c: RMSNorm and LayerNorm: checks, and how the work is shared out. */
+/* norm.c: RMSNorm and LayerNorm: checks, and how the work is divided. */
 #include "norm.h"
 
 #include <inttypes.h>

@@ -3,9 +3,9 @@
  *
  * Three ways to share the work out:
  *
- *     NN_NORM_ROWS      rows are dealt out to the PEs. If there are fewer rows than PEs, several
- * PEs share a row: each reads all of it, and normalises some columns NN_NORM_COLUMNS   the output
- * is cut by columns. Each PE keeps to its own, in its own memory, and statistics of rows are
+ *     NN_NORM_ROWS      rows are distributed over the PEs. If there are fewer rows than PEs,
+ * several PEs share a row: each reads all of it, and normalises some columns NN_NORM_COLUMNS   the
+ * output is cut by columns. Each PE keeps to its own, in its own memory, and statistics of rows are
  * exchanged (exchange.h) NN_NORM_COPIES    each PE has a copy of the output, and normalises all
  * rows
  */

@@ -104,7 +104,7 @@ static range next_piece(const share *s, const block *b, range all, int64_t begin
 
 /* ---- Statistics ---- */
 
-/* Sums of the rows of (rows, columns). Takes over x if it is not kept. */
+/* Sums of the rows of (rows, columns). Consumes x if it is not kept. */
 static tl_tensor sum_rows(tl_context *tl, const share *s, tl_tensor x, kb_dtype dtype, bool is_kept)
 {
     tl_tensor sum;
@@ -290,7 +290,7 @@ static tl_tensor get_columns(tl_context *tl, const share *s, const tp_view *view
     return nn_load(tl, view, at, (tp_rect){0, 1, columns.begin, width(columns)});
 }
 
-/* Multiplies by the gain, and adds the bias. Takes over x, which is F32. */
+/* Multiplies by the gain, and adds the bias. Consumes x, which is F32. */
 static tl_tensor apply_gain(tl_context *tl, const share *s, tl_tensor x, range columns)
 {
     const nn_norm_plan *plan = s->plan;
@@ -335,7 +335,7 @@ static tl_tensor normalise(tl_context *tl, const share *s, const block *b, int64
     return apply_gain(tl, s, scaled, columns);
 }
 
-/* In the dtype of the output. Takes over y. Integers are rounded by a sum with 1.5 * 2^23, beside
+/* In the dtype of the output. Consumes y. Integers are rounded by a sum with 1.5 * 2^23, beside
  * which an f32 has no fraction. */
 static tl_tensor finish(tl_context *tl, const share *s, const block *b, int64_t chunk,
                         const statistics *stats, tl_tensor y)

@@ -8,27 +8,29 @@
 #include <kernbench/kernbench.h>
 
 #include "cache.h"
-#include "tp/tp.h"
+#include "layer.h"
 
 typedef struct nn_operand {
-    const char *function, *name; /* for messages */
+    const char *name; /* for messages */
     kb_tensor tensor;
     bool by_cube;       /* see tp/view.h */
     bool is_written;    /* then it cannot be replicated */
+    int64_t tokens;     /* of each sequence; 0: any number */
     int64_t columns;    /* that it must have */
     int64_t or_columns; /* or these; 0: no others */
 } nn_operand;
 
-/* Its view. An error unless it is on the cache's device, in the cache's dtype, with rows that the
- * sequences of the cache divide. */
-KB_MUST_USE kb_error *nn_view_operand(kb_context *ctx, const nn_cache *cache,
+/* A call with a cache: its tensors have to be on the cache's device. An error if the cache has no
+ * such layer, or the scale is not finite. */
+KB_MUST_USE kb_error *nn_begin_call(kb_context *ctx, const char *function, const nn_cache *cache,
+                                    uint32_t layer, double scale, nn_call *call);
+
+/* The view of an operand. An error unless it has the cache's dtype and the same number of rows for
+ * each sequence of the cache. */
+KB_MUST_USE kb_error *nn_view_operand(nn_call *call, const nn_cache *cache,
                                       const nn_operand *operand, tp_view *view);
 
-/* An error if the cache has no such layer, or the scale is not finite. */
-KB_MUST_USE kb_error *nn_check_call(const char *function, const nn_cache *cache, uint32_t layer,
-                                    double scale);
-
 /* An error if more tokens are added to a sequence than it has rows. */
-KB_MUST_USE kb_error *nn_check_added(const char *function, const nn_cache *cache, int64_t prompt);
+KB_MUST_USE kb_error *nn_check_added(const nn_call *call, const nn_cache *cache, int64_t tokens);
 
 #endif

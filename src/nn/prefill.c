@@ -13,28 +13,27 @@ static kb_error *make_plan(kb_context *ctx, const kb_attention_prefill_spec *spe
                            const nn_cache *cache, nn_prefill_plan *plan)
 {
     const nn_cache_layout *is = &cache->is;
-    const nn_operand q = {.function = function,
-                          .name = "q",
+    nn_call call;
+    const nn_operand q = {.name = "q",
                           .tensor = spec->q,
                           .columns = is->heads * is->head_dim,
                           .or_columns = (is->heads + 2 * is->kv_heads) * is->head_dim};
-    const nn_operand out = {.function = function,
-                            .name = "out",
+    const nn_operand out = {.name = "out",
                             .tensor = spec->out,
                             .by_cube = spec->out_by_cube,
                             .is_written = true,
                             .columns = is->heads * is->head_dim};
     memset(plan, 0, sizeof *plan);
     memcpy(&plan->cache, is, sizeof *is);
-    KB_TRY(nn_check_call(function, cache, spec->layer, spec->scale));
-    KB_TRY(nn_view_operand(ctx, cache, &q, &plan->q));
-    KB_TRY(nn_view_operand(ctx, cache, &out, &plan->out));
+    KB_TRY(nn_begin_call(ctx, function, cache, spec->layer, spec->scale, &call));
+    KB_TRY(nn_view_operand(&call, cache, &q, &plan->q));
+    KB_TRY(nn_view_operand(&call, cache, &out, &plan->out));
     if (plan->q.rows != plan->out.rows)
         return kb_error_new(KB_ERR_INPUT,
                             "%s: q has %" PRId64 " rows and out %" PRId64 ": expected the same",
                             function, plan->q.rows, plan->out.rows);
     plan->prompt = plan->q.rows / is->batch;
-    KB_TRY(nn_check_added(function, cache, plan->prompt));
+    KB_TRY(nn_check_added(&call, cache, plan->prompt));
     plan->window = spec->window;
     plan->scale = spec->scale != 0 ? spec->scale : 1;
     const tp_pe_params pe = tp_get_pe_params(ctx);

@@ -2,7 +2,7 @@
  * prefill.h: causal attention of many new tokens. Private to nn.
  *
  *     prefill.c         host: checks, plan, launch
- *     prefill_bounds.c  the least time
+ *     bounds.c          the minimum time, of decode too
  *     prefill_plan.c    sizes of blocks, tiles and chunks, from the TCM
  *     prefill_share.c   which blocks of queries a PE has
  *     prefill_keys.c    loads keys and values from the pages of the cache
@@ -54,7 +54,7 @@ double nn_prefill_cycles(const kb_context *ctx);
 
 /* ---- Which blocks a PE has ---- */
 
-/* Heads whose blocks are dealt out to `lanes` PEs, of which this one is `lane`. */
+/* Heads whose blocks are distributed over `lanes` PEs, of which this one is `lane`. */
 typedef struct nn_head_share {
     int64_t first_head, heads;
     int64_t lanes, lane;
@@ -62,7 +62,7 @@ typedef struct nn_head_share {
 
 /*
  * The share of a PE in that round; false if there is none. If there are fewer PEs than kv heads,
- * each PE has a whole head in each round, and the heads that are left are dealt out in the last
+ * each PE has a whole head in each round, and the heads that are left are distributed in the last
  * one.
  */
 bool nn_get_head_share(const nn_cache_layout *is, int64_t pe, int64_t round, nn_head_share *share);

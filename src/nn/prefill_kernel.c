@@ -22,6 +22,7 @@
 
 #include <alloca.h>
 
+#include "minmax.h"
 #include "sequences.h"
 
 /* A score that is masked: finite, so that the difference of two is not NaN. */
@@ -31,16 +32,6 @@ enum {
     STEPS = 3,     /* under way at a time */
     NEW_TILES = 4, /* that are loaded for a step, at most */
 };
-
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t max_of(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 /* Some queries and their running results. */
 typedef struct block {
@@ -135,7 +126,7 @@ static void enter_chunk(tl_context *tl, kernel *k, const block *b, int64_t index
 {
     chunk *last = k->current;
     int64_t first = index * k->plan->chunk;
-    int64_t end = min_of(first + k->plan->chunk, b->sequence.cached + b->sequence.added);
+    int64_t end = nn_min(first + k->plan->chunk, b->sequence.cached + b->sequence.added);
     if (last && last->index == index && last->sequence == b->sequence.index &&
         last->kv_head == b->kv_head)
         return;
@@ -170,9 +161,9 @@ typedef struct tile_range {
 static tile_range find_tiles(const nn_prefill_plan *plan, const block *b, int64_t index)
 {
     int64_t begin = index * plan->chunk;
-    tile_range tiles = {.first = tl_cdiv(max_of(b->key - begin, 0), plan->tile),
-                        .end = min_of(b->end - begin, plan->chunk) / plan->tile};
-    tiles.end = max_of(tiles.end, tiles.first);
+    tile_range tiles = {.first = tl_cdiv(nn_max(b->key - begin, 0), plan->tile),
+                        .end = nn_min(b->end - begin, plan->chunk) / plan->tile};
+    tiles.end = nn_max(tiles.end, tiles.first);
     return tiles;
 }
 
@@ -208,10 +199,10 @@ static void add_part(tl_context *tl, const kernel *k, step *s, int64_t key, int6
 static void add_parts(tl_context *tl, const kernel *k, step *s, const tile_range *tiles)
 {
     int64_t begin = k->current->index * k->plan->chunk, tile = k->plan->tile;
-    int64_t key = max_of(s->of->key, begin), end = min_of(s->of->end, begin + k->plan->chunk);
+    int64_t key = nn_max(s->of->key, begin), end = nn_min(s->of->end, begin + k->plan->chunk);
     int64_t first = begin + tiles->first * tile; /* of no tiles it may be after the end */
-    add_part(tl, k, s, key, min_of(first, end));
-    add_part(tl, k, s, max_of(key, begin + tiles->end * tile), end);
+    add_part(tl, k, s, key, nn_min(first, end));
+    add_part(tl, k, s, nn_max(key, begin + tiles->end * tile), end);
 }
 
 /* ---- Scores ---- */
@@ -362,7 +353,7 @@ static void run_step(tl_context *tl, kernel *k)
     rescale(tl, s->of, max);
     int64_t next = next_count(k), issued = 0;
     for (int64_t i = 0; i < s->count; i++) {
-        int64_t until = min_of((i + 2) * next / s->count, next); /* one piece ahead */
+        int64_t until = nn_min((i + 2) * next / s->count, next); /* one piece ahead */
         if (issued < next)
             multiply_next(tl, k, issued, until);
         issued = until;
@@ -432,14 +423,14 @@ static tile_order order_tiles(const kernel *k, const batch *of)
         tile_range tiles = find_tiles(k->plan, of->blocks[i], k->current->index);
         if (tiles.first == tiles.end)
             continue;
-        all.first = min_of(all.first, tiles.first);
-        all.end = max_of(all.end, tiles.end);
+        all.first = nn_min(all.first, tiles.first);
+        all.end = nn_max(all.end, tiles.end);
     }
     for (int64_t tile = all.first; tile < all.end; tile++)
         missing += k->current->keys[tile].id == 0;
-    tile_order order = {.first = all.first, .count = max_of(0, all.end - all.first)};
+    tile_order order = {.first = all.first, .count = nn_max(0, all.end - all.first)};
     order.rotation = find_rotation(k, &of->blocks[0]->sequence, order.count);
-    order.group = missing > NEW_TILES ? NEW_TILES : max_of(order.count, 1);
+    order.group = missing > NEW_TILES ? NEW_TILES : nn_max(order.count, 1);
     return order;
 }
 
@@ -473,8 +464,8 @@ static void run_batch(tl_context *tl, kernel *k, batch *of)
 {
     int64_t chunk_keys = k->plan->chunk, key = INT64_MAX, end = 0;
     for (int64_t i = 0; i < of->count; i++) {
-        key = min_of(key, of->blocks[i]->key);
-        end = max_of(end, of->blocks[i]->end);
+        key = nn_min(key, of->blocks[i]->key);
+        end = nn_max(end, of->blocks[i]->end);
     }
     for (int64_t index = key / chunk_keys; index * chunk_keys < end; index++) {
         if (k->loaded - k->done == STEPS)
@@ -483,7 +474,7 @@ static void run_batch(tl_context *tl, kernel *k, batch *of)
         tile_order order = order_tiles(k, of);
         int64_t first = 0;
         do {
-            int64_t next = min_of(first + order.group, order.count);
+            int64_t next = nn_min(first + order.group, order.count);
             for (int64_t i = 0; i < of->count; i++)
                 add_step(tl, k, of->blocks[i], &order, first, next);
             first = next;
@@ -501,17 +492,17 @@ static block *add_block(kernel *k, const nn_blocks *blocks, const nn_sequence *s
     b->sequence = *sequence;
     b->kv_head = kv_head;
     b->token = number / blocks->head_parts * blocks->tokens;
-    b->tokens = min_of(blocks->tokens, sequence->added - b->token);
+    b->tokens = nn_min(blocks->tokens, sequence->added - b->token);
     b->head = kv_head * plan->cache.group + part * blocks->heads;
-    b->heads = min_of(blocks->heads, plan->cache.group - part * blocks->heads);
+    b->heads = nn_min(blocks->heads, plan->cache.group - part * blocks->heads);
     b->end = sequence->cached + b->token + b->tokens;
     if (plan->window > 0)
-        b->key = max_of(0, sequence->cached + b->token + 1 - plan->window);
+        b->key = nn_max(0, sequence->cached + b->token + 1 - plan->window);
     b->keys_left = b->end - b->key;
     return b;
 }
 
-/* Rows of the prompt behind the tokens of a sequence are 0. */
+/* Rows of the prompt after the last token of a sequence are 0. */
 static void clear_rest(tl_context *tl, const kernel *k, const nn_sequence *sequence,
                        int64_t kv_head)
 {
@@ -521,10 +512,10 @@ static void clear_rest(tl_context *tl, const kernel *k, const nn_sequence *seque
     int64_t row = sequence->index * plan->prompt + sequence->added +
                   tl_part_begin(rest, share->lanes, share->lane);
     int64_t left = tl_part_size(rest, share->lanes, share->lane);
-    int64_t at_a_time = max_of(1, plan->rows / plan->cache.group);
+    int64_t at_a_time = nn_max(1, plan->rows / plan->cache.group);
     for (; left > 0; row += at_a_time, left -= at_a_time)
         TL_SCOPE {
-            const tp_rect at = {row, min_of(left, at_a_time), kv_head * width, width};
+            const tp_rect at = {row, nn_min(left, at_a_time), kv_head * width, width};
             tp_store(tl, &plan->out, k->out, at,
                      tl_zeros(tl_shape(at.rows, at.columns), plan->out.dtype));
         }
@@ -562,7 +553,7 @@ static void run_sequence(tl_context *tl, kernel *k, const nn_blocks *blocks,
     for (int64_t n = 0; n < turns; n++) {
         int64_t turn = n <= first ? first - n : n;
         int64_t i = count - 1 - turn * lanes;
-        for (int64_t end = max_of(i - lanes, -1); i > end; i--) {
+        for (int64_t end = nn_max(i - lanes, -1); i > end; i--) {
             if (nn_lane_of_block(lanes, before, count, i) != k->share.lane)
                 continue;
             of.blocks[of.count++] = add_block(k, blocks, sequence, kv_head, i);

@@ -2,6 +2,8 @@
  * are. */
 #include "prefill.h"
 
+#include "minmax.h"
+
 /* ---- Slots of pages ---- */
 
 int64_t nn_count_page_slots(const nn_prefill_plan *plan)
@@ -50,7 +52,7 @@ static page_part find_part(const nn_cache_layout *is, const nn_page_slots *slots
 {
     int64_t page = key / is->page_tokens, left = range->key + range->count - key;
     page_part part = {.token = key % is->page_tokens};
-    part.count = is->page_tokens - part.token < left ? is->page_tokens - part.token : left;
+    part.count = nn_min(is->page_tokens - part.token, left);
     part.offset = nn_page_offset(is, range->kv_head, nn_lane_of_page(is, range->sequence, page),
                                  slot_of(is, slots, range->sequence, page));
     return part;

@@ -5,6 +5,8 @@
  */
 #include "prefill.h"
 
+#include "minmax.h"
+
 enum {
     MAX_ROWS = 128,
     MIN_TILE = 64, /* keys: the matrix engine is as wide */
@@ -13,11 +15,6 @@ enum {
     SPARE_TILES = 4, /* of exponentials that wait for the matrix engine, and of joined pages */
     PAGES_OF_CHUNK = 1024,
 };
-
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* Whole pages, if these are neither small nor large: then no pages have to be joined. */
 static int64_t choose_tile(int64_t page_tokens)
@@ -47,9 +44,9 @@ static int64_t bytes_of_key(const nn_prefill_plan *plan)
 static int64_t choose_chunk(const nn_prefill_plan *plan, int64_t room)
 {
     int64_t tiles = (room - fixed_bytes(plan)) / (bytes_of_key(plan) * plan->tile);
-    tiles = min_of(tiles, NN_MAX_TILES);
+    tiles = nn_min(tiles, NN_MAX_TILES);
     if (plan->cache.is_paged && tiles > 1)
-        tiles = min_of(tiles, tl_cdiv(PAGES_OF_CHUNK * plan->cache.page_tokens, plan->tile));
+        tiles = nn_min(tiles, tl_cdiv(PAGES_OF_CHUNK * plan->cache.page_tokens, plan->tile));
     return tiles > 0 ? tiles * plan->tile : 0;
 }
 
@@ -61,7 +58,7 @@ static void estimate(nn_prefill_plan *plan, const tp_pe_params *pe, double score
 {
     const nn_cache_layout *is = &plan->cache;
     double bytes = 2.0 * (double)is->head_dim * (double)kb_dtype_bytes(is->dtype);
-    double slices = (double)min_of(is->split, 3);
+    double slices = (double)nn_min(is->split, 3);
     plan->ns_of_score = score_cycles / pe->vector_per_ns;
     plan->ns_of_key = (double)is->lanes * bytes / (slices * pe->hbm_bytes_per_ns);
 }

@@ -1,13 +1,15 @@
 /*
  * prefill_share.c: which blocks of queries a PE has, by formula. A block that comes later in its
- * sequence sees more keys. So blocks are dealt out from the last one on, in turns that change
+ * sequence sees more keys. So blocks are distributed from the last one on, in turns that change
  * direction: lanes 0, 1, .., 1, 0, 0, 1, .. Each pair of turns gives all lanes the same work. What
  * is left over at the end are the shortest blocks, and the next sequence goes on from there.
  */
 #include "prefill.h"
 
+#include "minmax.h"
+
 enum {
-    BLOCK_ROWS = 8, /* what a block costs beside its rows: latency of commands, as rows */
+    BLOCK_ROWS = 8, /* overhead of a block, in rows: the latency of its commands */
     MAX_IDLE = 8,   /* the part of the PEs that may be idle: 1 / 8 */
 };
 
@@ -29,7 +31,7 @@ bool nn_get_head_share(const nn_cache_layout *is, int64_t pe, int64_t round, nn_
     return pe / lanes < left;
 }
 
-/* The rows of the lane that has most blocks, and what the blocks cost beside them. */
+/* The cost of the lane with the most blocks, in rows: its rows, and an overhead for each block. */
 static int64_t cost_of(const nn_blocks *blocks, int64_t lanes, int64_t work)
 {
     int64_t of_lane = tl_cdiv(tl_cdiv(work, blocks->tokens), lanes);
@@ -39,7 +41,7 @@ static int64_t cost_of(const nn_blocks *blocks, int64_t lanes, int64_t work)
 nn_blocks nn_divide_queries(const nn_prefill_plan *plan, const nn_head_share *share, int64_t tokens)
 {
     int64_t group = plan->cache.group;
-    nn_blocks blocks = {.heads = group < plan->rows ? group : plan->rows}, best;
+    nn_blocks blocks = {.heads = nn_min(group, plan->rows)}, best;
     blocks.head_parts = tl_cdiv(group, blocks.heads);
     blocks.tokens = plan->rows / blocks.heads;
     int64_t work = tokens * share->heads * blocks.head_parts;

@@ -195,7 +195,7 @@ tl_tensor nn_load_frequencies(tl_context *tl, tl_ptr frequencies, int64_t pairs)
     return tl_load(frequencies, tl_shape(1, pairs), TL_F32);
 }
 
-/* Takes over the angles, (tokens, pairs). */
+/* Consumes the angles, (tokens, pairs). */
 static nn_angles cosines_and_sines(tl_context *tl, tl_tensor angles, int64_t tokens, int64_t pairs)
 {
     tl_tensor spread = tl_reshape(angles, tl_shape(tokens, 1, pairs));

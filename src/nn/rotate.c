@@ -1,8 +1,8 @@
 /*
- * rotate.c: rotary position embedding of a tensor. Heads and tokens are dealt out to the PEs. The
- * cosines and sines of a token take longer than the rotation of a few heads, so a PE has all heads
- * of its tokens, unless the output is cut by columns over cubes (each cube keeps to its heads) or
- * there are fewer tokens than PEs.
+ * rotate.c: rotary position embedding of a tensor. Heads and tokens are distributed over the PEs.
+ * The cosines and sines of a token take longer than the rotation of a few heads, so a PE has all
+ * heads of its tokens, unless the output is cut by columns over cubes (each cube keeps to its
+ * heads) or there are fewer tokens than PEs.
  */
 #include <inttypes.h>
 #include <string.h>

@@ -2,14 +2,14 @@
  */
 #include "rows.h"
 
-/* A band of rows as stripes of columns, one behind the other, each packed. */
+/* A band of rows as stripes of columns. Each is packed; they follow each other in memory. */
 typedef struct stripes {
     int64_t row, rows;     /* of the band */
     int64_t first;         /* element: where the band begins in the tensor */
     int64_t width, height; /* of each stripe */
 } stripes;
 
-/* The parts of columns that the layout makes, if these are of one width; else 0. */
+/* The width of the parts that the columns are cut into, if all have the same width; else 0. */
 static int64_t stripe_width(const tp_view *view)
 {
     int64_t parts = 1;
@@ -98,6 +98,48 @@ void nn_store(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect, 
     tl_store(at, apart, .strides = tl_strides(is.width, is.distance, 1));
     tl_free(apart);
 }
+
+/* ---- Parts of one row ---- */
+
+/* The columns of a PE, if all PEs have the same number of them; else 0. */
+static int64_t columns_of_pe(const tp_view *view)
+{
+    bool is_cut = view->tiling == KB_NOT_TILED && view->slabs == 1 &&
+                  view->cube == KB_COLUMN_WISE && view->pe == KB_COLUMN_WISE;
+    return is_cut ? stripe_width(view) : 0;
+}
+
+tl_tensor nn_load_row(tl_context *tl, const tp_view *view, tl_ptr tensor, int64_t row,
+                      int64_t column, int64_t columns)
+{
+    int64_t width = columns_of_pe(view), end = column + columns;
+    if (width == 0 || column / width == (end - 1) / width)
+        return tp_load(tl, view, tensor, (tp_rect){row, 1, column, columns});
+    int64_t first = column / width * width, count = tl_cdiv(end - first, width) * width;
+    tl_tensor whole = nn_load(tl, view, tensor, (tp_rect){row, 1, first, count});
+    tl_tensor part = tl_slice(whole, 1, column - first, end - first);
+    tl_free(whole);
+    return part;
+}
+
+void nn_store_row(tl_context *tl, const tp_view *view, tl_ptr tensor, int64_t row, int64_t column,
+                  int64_t columns, tl_tensor value)
+{
+    int64_t width = columns_of_pe(view);
+    if (width == 0) {
+        tp_store(tl, view, tensor, (tp_rect){row, 1, column, columns}, value);
+        return;
+    }
+    for (int64_t done = 0, count; done < columns; done += count) {
+        int64_t left = columns - done, at = (column + done) % width;
+        count = at == 0 && left >= width ? left / width * width : nn_min(width - at, left);
+        tl_tensor part = tl_slice(value, 1, done, done + count);
+        nn_store(tl, view, tensor, (tp_rect){row, 1, column + done, count}, part);
+        tl_free(part);
+    }
+}
+
+/* ---- The PE ---- */
 
 nn_pe nn_find_pe(tl_context *tl, int64_t cubes, int64_t pes)
 {

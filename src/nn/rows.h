@@ -12,21 +12,22 @@
 
 #include <kernbench/tl.h>
 
+#include "minmax.h"
 #include "tp/tp.h"
-
-static inline int64_t nn_min(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline int64_t nn_max(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 /* As tp_load() and tp_store(), with fewer commands. */
 tl_tensor nn_load(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect);
 void nn_store(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect, tl_tensor value);
+
+/* Columns of one row, (1, columns). If all PEs have the same number of columns, the load takes one
+ * command: it loads all columns of each PE that has some of these. */
+tl_tensor nn_load_row(tl_context *tl, const tp_view *view, tl_ptr tensor, int64_t row,
+                      int64_t column, int64_t columns);
+
+/* The value is (1, columns). The columns of a PE that are not stored stay as they are: the store
+ * takes one command for whole PEs, and one for each end. */
+void nn_store_row(tl_context *tl, const tp_view *view, tl_ptr tensor, int64_t row, int64_t column,
+                  int64_t columns, tl_tensor value);
 
 /* The number of this PE among all of the device, and how many there are. */
 typedef struct nn_pe {

@@ -28,23 +28,10 @@ static void fini(void *self)
         kb_error_free(kb_tensor_free(state->ctx, buffer->tensor));
         free(buffer);
     }
-    for (nn_queues *queues = state->queues, *next; queues; queues = next) {
-        next = queues->next;
-        free(queues);
-    }
     free(state);
 }
 
-/* Queues whose installer failed are not used: other workers would wait for them. */
-static void workers_gone(void *self, bool failed)
-{
-    nn_state *state = self;
-    (void)failed;
-    for (nn_queues *queues = state->queues; queues; queues = queues->next)
-        queues->unusable = !queues->installed;
-}
-
-static const rt_hooks hooks = {.workers_gone = workers_gone, .fini = fini};
+static const rt_hooks hooks = {.fini = fini};
 
 kb_error *nn_get_state(kb_context *ctx, nn_state **out)
 {

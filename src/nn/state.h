@@ -30,14 +30,6 @@ typedef struct nn_frequencies {
     float numbers[];
 } nn_frequencies;
 
-/* Queues between the PEs of a device: see exchange.h. */
-typedef struct nn_queues {
-    struct nn_queues *next;
-    uint32_t sip;
-    kb_queue_set set;
-    bool installed, unusable;
-} nn_queues;
-
 /* Tensors for values on their way in a stream: see argmax.c. */
 typedef struct nn_buffer {
     struct nn_buffer *next;
@@ -51,7 +43,6 @@ typedef struct nn_state {
     kb_context *ctx;
     nn_plan *plans;
     nn_frequencies *frequencies;
-    nn_queues *queues;
     nn_buffer *buffers;
 } nn_state;
 
@@ -59,8 +50,8 @@ typedef struct nn_state {
 KB_MUST_USE kb_error *nn_get_state(kb_context *ctx, nn_state **state);
 
 /*
- * The kernel with a plan as its user: a copy of the `bytes` of `plan`, made when there is none like
- * it yet. Plans are compared byte by byte: they have only numbers, and padding of 0.
+ * The kernel with a plan as its user: a copy of the `bytes` of `plan`, made at the first call
+ * with such a plan. Plans are compared byte by byte: they have only numbers, and padding of 0.
  */
 KB_MUST_USE kb_error *nn_get_kernel(kb_context *ctx, const kb_kernel *kernel, const void *plan,
                                     size_t bytes, const kb_kernel **planned);

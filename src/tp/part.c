@@ -34,7 +34,7 @@ static bool adds_directly(kb_dtype dtype, kb_dtype sum)
                          : dtype == KB_F32 || dtype == KB_F16 || dtype == KB_BF16;
 }
 
-/* Uses up both. */
+/* Consumes both. */
 static tl_tensor add_operand(tl_context *tl, tl_tensor sum, kb_dtype sum_dtype, tl_tensor operand,
                              kb_dtype dtype)
 {
@@ -46,7 +46,7 @@ static tl_tensor add_operand(tl_context *tl, tl_tensor sum, kb_dtype sum_dtype, 
     return both;
 }
 
-/* silu(gate) * up of pairs of columns. Uses up the sum. */
+/* silu(gate) * up of pairs of columns. Consumes the sum. */
 static tl_tensor apply_gate(tl_context *tl, tl_tensor sum, const tp_rect *at)
 {
     tl_tensor pairs = tl_reshape(sum, tl_shape(at->rows, at->columns / 2, 2));

@@ -27,10 +27,7 @@ static void fini(void *self)
         next = plan->next;
         free(plan);
     }
-    for (tp_team_queues *queues = state->queues, *next; queues; queues = next) {
-        next = queues->next;
-        free(queues);
-    }
+    tp_free_queues(state);
     tp_free_matched_ranks(state);
     for (uint32_t sip = 0; sip < kb_context_machine(state->ctx).sips; sip++)
         if (state->everywhere[sip].id != 0)
@@ -42,13 +39,11 @@ static void fini(void *self)
     free(state);
 }
 
-/* Queues whose installer failed are not used: others would wait for them. */
 static void workers_gone(void *self, bool failed)
 {
     tp_state *state = self;
     (void)failed;
-    for (tp_team_queues *queues = state->queues; queues; queues = queues->next)
-        queues->unusable = !queues->installed;
+    tp_retire_queues(state);
     tp_forget_calls(state);
 }
 
@@ -103,7 +98,7 @@ kb_error *tp_get_everywhere(tp_state *state, uint32_t sip, kb_tensor *tensor)
     return NULL;
 }
 
-/* ---- Queues ---- */
+/* ---- Names of queues ---- */
 
 const char *tp_member_name(int64_t member)
 {
@@ -149,131 +144,67 @@ int64_t tp_pace_back(int64_t teams, int64_t round)
     return round;
 }
 
-static kb_pe pe_at(const kb_machine *machine, uint32_t sip, int64_t index)
-{
-    return (kb_pe){sip, (uint32_t)(index / machine->pes), (uint32_t)(index % machine->pes)};
-}
+/* ---- Queues of teams ---- */
 
-enum {
-    SLOTS = 4,
-    MAX_SLOT_BYTES = 8192,
-    MIN_SLOT_BYTES = 256,
-    TCM_SHARE = 16, /* the slots of a PE take at most this part of its TCM */
-};
+enum { MAX_SLOT_BYTES = 8192, MIN_SLOT_BYTES = 256 };
 
-static uint64_t slot_bytes(const kb_machine *machine, int64_t peers)
-{
-    uint64_t bytes = MAX_SLOT_BYTES;
-    while (bytes > MIN_SLOT_BYTES &&
-           bytes * SLOTS * (uint64_t)peers > machine->tcm_bytes / TCM_SHARE)
-        bytes /= 2;
-    return bytes;
-}
-
-typedef struct edges {
-    kb_queue_edge *items;
-    size_t count;
-} edges;
-
-static void add_edge(edges *all, kb_pe from, const char *direction, kb_pe to)
-{
-    all->items[all->count++] = (kb_queue_edge){from, direction, to};
-}
+/* The key of a set. */
+enum { FIRST_SIP, SIPS, TEAM };
 
 /* From the first member of a team to those of other teams of its device: see pace.c. */
-static void add_pace_edges(edges *all, const kb_machine *machine, const tp_team_queues *q,
-                           uint32_t sip, int64_t index)
+static void add_pace_edges(const tp_queue_spec *spec, const kb_machine *machine, uint32_t sip,
+                           int64_t index, tp_edges *edges)
 {
-    int64_t teams = (int64_t)machine->cubes * machine->pes / q->team, team = index / q->team;
-    if (q->sips == 1 || index % q->team != 0 || team >= teams)
+    int64_t size = spec->key[TEAM], team = index / size;
+    int64_t teams = (int64_t)machine->cubes * machine->pes / size;
+    if (spec->key[SIPS] == 1 || index % size != 0 || team >= teams)
         return;
     for (int64_t round = 0; round < tp_pace_rounds(teams); round++) {
-        int64_t to = (team + ((int64_t)1 << round)) % teams * q->team;
-        add_edge(all, pe_at(machine, sip, index), tp_pace_name(round), pe_at(machine, sip, to));
+        int64_t to = (team + ((int64_t)1 << round)) % teams * size;
+        tp_add_edge(edges, tp_pe_at(machine, sip, index), tp_pace_name(round),
+                    tp_pe_at(machine, sip, to));
     }
 }
 
-/* From one PE to the others of its team, and to those of the same place on other devices. */
-static void add_edges_of(edges *all, const kb_machine *machine, const tp_team_queues *q,
-                         uint32_t sip, int64_t index)
+/* From one PE to the others of its team, and to those of the same index on other devices. */
+static void add_edges_of(const tp_queue_spec *spec, const kb_machine *machine, uint32_t sip,
+                         int64_t index, tp_edges *edges)
 {
-    kb_pe from = pe_at(machine, sip, index);
-    int64_t first = index / q->team * q->team;
-    bool has_team = first + q->team <= (int64_t)machine->cubes * machine->pes;
-    for (int64_t to = 0; has_team && to < q->team; to++)
+    kb_pe from = tp_pe_at(machine, sip, index);
+    int64_t team = spec->key[TEAM], first = index / team * team;
+    bool has_team = first + team <= (int64_t)machine->cubes * machine->pes;
+    for (int64_t to = 0; has_team && to < team; to++)
         if (first + to != index)
-            add_edge(all, from, tp_member_name(to), pe_at(machine, sip, first + to));
-    for (uint32_t other = 0; other < q->sips; other++)
-        if (q->sip + other != sip)
-            add_edge(all, from, tp_rank_name(other), pe_at(machine, q->sip + other, index));
-    add_pace_edges(all, machine, q, sip, index);
-}
-
-static kb_error *create_queues(tp_state *state, tp_team_queues *q)
-{
-    kb_machine machine = kb_context_machine(state->ctx);
-    int64_t pes = (int64_t)machine.cubes * machine.pes;
-    int64_t rounds = q->sips > 1 ? tp_pace_rounds(pes / q->team) : 0;
-    int64_t peers = q->team - 1 + q->sips - 1 + rounds;
-    edges all = {.items = kb_alloc_array((size_t)(pes * q->sips * peers), sizeof *all.items)};
-    if (!all.items)
-        return kb_error_nomem();
-    for (uint32_t sip = q->sip; sip < q->sip + q->sips; sip++)
-        for (int64_t index = 0; index < pes; index++)
-            add_edges_of(&all, &machine, q, sip, index);
-    const kb_queue_spec spec = {.edges = all.items,
-                                .edge_count = all.count,
-                                .buffer_kind = "tcm",
-                                .n_slots = SLOTS,
-                                .slot_bytes = slot_bytes(&machine, peers)};
-    kb_error *err = kb_queues_create(state->ctx, &spec, &q->set);
-    free(all.items);
-    return err;
-}
-
-static tp_team_queues *find_queues(const tp_state *state, uint32_t sip, uint32_t sips, int64_t team)
-{
-    tp_team_queues *queues = state->queues;
-    while (queues &&
-           (queues->sip != sip || queues->sips != sips || queues->team != team || queues->unusable))
-        queues = queues->next;
-    return queues;
-}
-
-static kb_error *add_queues(tp_state *state, uint32_t sip, uint32_t sips, int64_t team,
-                            tp_team_queues **out)
-{
-    tp_team_queues *queues = kb_alloc_zeroed(1, sizeof *queues);
-    if (!queues)
-        return kb_error_nomem();
-    queues->sip = sip;
-    queues->sips = sips;
-    queues->team = team;
-    kb_error *err = create_queues(state, queues);
-    if (err) {
-        free(queues);
-        return err;
+            tp_add_edge(edges, from, tp_member_name(to), tp_pe_at(machine, sip, first + to));
+    for (int64_t rank = 0; rank < spec->key[SIPS]; rank++) {
+        uint32_t other = (uint32_t)(spec->key[FIRST_SIP] + rank);
+        if (other != sip)
+            tp_add_edge(edges, from, tp_rank_name(rank), tp_pe_at(machine, other, index));
     }
-    queues->next = state->queues;
-    state->queues = queues;
-    err = kb_queues_install(state->ctx, queues->set);
-    queues->installed = !err;
-    queues->unusable = err != NULL;
-    *out = queues;
-    return err;
+    add_pace_edges(spec, machine, sip, index, edges);
+}
+
+static void add_team_edges(const tp_queue_spec *spec, const kb_machine *machine, tp_edges *edges)
+{
+    for (int64_t rank = 0; rank < spec->key[SIPS]; rank++)
+        for (int64_t index = 0; index < (int64_t)machine->cubes * machine->pes; index++)
+            add_edges_of(spec, machine, (uint32_t)(spec->key[FIRST_SIP] + rank), index, edges);
 }
 
 kb_error *tp_get_team_queues(tp_state *state, uint32_t sip, uint32_t sips, int64_t team,
                              kb_queue_set *set)
 {
+    kb_machine machine = kb_context_machine(state->ctx);
+    int64_t pes = (int64_t)machine.cubes * machine.pes;
+    int64_t rounds = sips > 1 ? tp_pace_rounds(pes / team) : 0;
+    uint64_t peers = (uint64_t)(team - 1 + sips - 1 + rounds);
     *set = (kb_queue_set){0};
     if (team == 1 && sips == 1)
         return NULL;
-    tp_team_queues *queues = find_queues(state, sip, sips, team);
-    if (!queues)
-        KB_TRY(add_queues(state, sip, sips, team, &queues));
-    while (!queues->installed) /* another worker installs them */
-        KB_TRY(kb_cooperative_yield(state->ctx));
-    *set = queues->set;
-    return NULL;
+    const tp_queue_spec spec = {
+        .add_edges = add_team_edges,
+        .key = {[FIRST_SIP] = sip, [SIPS] = sips, [TEAM] = team},
+        .max_edges = (size_t)pes * sips * peers,
+        .slot_bytes = tp_choose_slot_bytes(&machine, peers, MIN_SLOT_BYTES, MAX_SLOT_BYTES)};
+    return tp_get_queues(state->ctx, &spec, set);
 }

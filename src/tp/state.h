@@ -11,6 +11,7 @@
  *     matmul_kernel.c  the same in its PEs; matmul_private.h lists the files around it
  *     match.c          compares what the ranks multiply
  *     plan.c           who computes what, in which steps
+ *     queues.c         queue sets that the context keeps
  *     relayout.c       copies between layouts
  *     view.c           matrices in any layout
  *     state.c          this state
@@ -28,6 +29,7 @@
 #include "base/base.h"
 #include "device.h"
 #include "plan.h"
+#include "queues.h"
 #include "rt/rt.h"
 #include "view.h"
 
@@ -84,16 +86,6 @@ typedef struct tp_row_plan {
     int64_t cubes, pes;
 } tp_row_plan;
 
-/* Queues between the members of all teams of a size on one or more devices and, if there are more,
- * between the PEs of different devices that have the same place. */
-typedef struct tp_team_queues {
-    struct tp_team_queues *next;
-    uint32_t sip, sips; /* the first, and how many */
-    int64_t team;
-    kb_queue_set set;
-    bool installed, unusable;
-} tp_team_queues;
-
 /* A rank, in its groups. */
 typedef struct tp_rank {
     uint32_t size, index; /* tensor parallel; 0: not initialised */
@@ -103,6 +95,7 @@ typedef struct tp_rank {
 } tp_rank;
 
 typedef struct tp_layer tp_layer;
+typedef struct tp_queues tp_queues;
 typedef struct tp_matched_ranks tp_matched_ranks;
 
 struct tp_state {
@@ -114,12 +107,15 @@ struct tp_state {
     tp_relayout_plan *relayouts;
     tp_embedding_plan *embeddings;
     tp_row_plan *row_steps;
-    tp_team_queues *queues;
+    tp_queues *queues; /* see queues.c */
     tp_matched_ranks *matched;
     kb_tensor *everywhere; /* by SIP: a byte at each of its PEs; 0 until it is needed */
 };
 
-/* Installed queues for teams of this size on `sips` devices; {0} if none are needed. */
+/*
+ * Installed queues for teams of this size on `sips` devices; {0} if none are needed. They connect
+ * the members of each team and, if there are several devices, the PEs of the same index on these.
+ */
 KB_MUST_USE kb_error *tp_get_team_queues(tp_state *state, uint32_t sip, uint32_t sips, int64_t team,
                                          kb_queue_set *set);
 
@@ -134,6 +130,12 @@ int64_t tp_pace_rounds(int64_t teams);
 /* The round whose queue leads back to the team that a mark of this round comes from: two PEs have
  * one queue, in both directions. If there is none, the round itself. */
 int64_t tp_pace_back(int64_t teams, int64_t round);
+
+/* ---- queues.c ---- */
+
+/* Workers have ended: sets whose installation failed are not used, or workers would wait for it. */
+void tp_retire_queues(tp_state *state);
+void tp_free_queues(tp_state *state);
 
 /* ---- groups.c ---- */
 

@@ -5,6 +5,7 @@
 #include "device.h"
 #include "matmul.h"
 #include "plan.h"
+#include "queues.h"
 #include "relayout.h"
 #include "view.h"
 

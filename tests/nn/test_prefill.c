@@ -356,10 +356,10 @@ static void invalid_values_are_refused(void **unused)
         "each sequence of the cache, and 128 columns");
     attention.q = half;
     expect_error(kb_attention_prefill(ctx, &attention), KB_ERR_INPUT,
-                 "kb_attention_prefill: q is f16 and the cache f32: expected one dtype");
+                 "kb_attention_prefill: q: tensor 'half' is f16: expected f32");
     attention.q = far;
     expect_error(kb_attention_prefill(ctx, &attention), KB_ERR_INPUT,
-                 "kb_attention_prefill: q is on sip1 and the cache on sip0: expected one device");
+                 "kb_attention_prefill: q: tensor 'far' is on sip1: expected sip0");
     attention.q = t.q;
     attention.out = all;
     expect_error(kb_attention_prefill(ctx, &attention), KB_ERR_INPUT,
