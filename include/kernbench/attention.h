@@ -120,6 +120,9 @@ typedef struct kb_kv_cache_info {
     char rule[192]; /* why it is split that way, as a sentence */
 } kb_kv_cache_info;
 
+/* Of a cache that is not made: for planning. */
+KB_API KB_MUST_USE kb_error *kb_kv_cache_plan(kb_context *ctx, const kb_kv_cache_spec *spec,
+                                              kb_kv_cache_info *info);
 KB_API KB_MUST_USE kb_error *kb_kv_cache_get_info(kb_context *ctx, kb_kv_cache cache,
                                                   kb_kv_cache_info *info);
 

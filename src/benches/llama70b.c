@@ -169,8 +169,11 @@ static kb_error *run_prompt(kb_context *ctx, group_job *is, uint32_t rank, kb_mo
     if (is->check)
         KB_TRY(model_check_begin_prompt(is->check, ctx, model));
     KB_TRY(kb_model_prefill(ctx, model, is->inputs.prompt, is->inputs.lengths, &times));
-    if (rank == 0)
+    if (rank == 0) {
         is->figures.prefill = times;
+        for (uint64_t i = 0; i < is->job->spec.batch; i++)
+            is->figures.prompt_tokens += is->inputs.lengths[i];
+    }
     return is->check ? model_check_prompt(is->check, ctx, rank, model) : NULL;
 }
 

@@ -206,9 +206,16 @@ typedef struct comparison {
     double largest; /* of the tensor */
 } comparison;
 
+/* Weights are scaled so that numbers are about 1: where a tensor has but a few small ones, what
+ * rounding did to larger ones on the way still shows. */
+static double bound_of(double largest)
+{
+    return tolerance * fmax(largest, 1);
+}
+
 static kb_error *compare(model_check *check, const comparison *c)
 {
-    double bound = tolerance * c->largest;
+    double bound = bound_of(c->largest);
     for (uint64_t i = 0; i < c->count; i++) {
         double difference = fabs((double)c->got[i] - c->expected[i]);
         if (!(difference <= bound))
@@ -272,7 +279,7 @@ static kb_error *compare_token(const model_check *check, uint32_t rank, uint64_t
 {
     const kb_model_spec *spec = &check->job.spec;
     const double *logits = check->logits + sequence * spec->vocab;
-    double bound = tolerance * largest_of(check->logits, spec->batch * spec->vocab);
+    double bound = bound_of(largest_of(check->logits, spec->batch * spec->vocab));
     uint64_t best = 0;
     for (uint64_t i = 1; i < spec->vocab; i++)
         if (logits[i] > logits[best])

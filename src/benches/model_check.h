@@ -2,9 +2,9 @@
  * model_check.h: runs of a model with data beside a reference: the same tokens, keys and values,
  * and every number compared.
  *
- * An element may differ by 2e-2 of the largest of its tensor. A sampled token has to be that of the
- * reference if its logit is above all others by more than that. The reference goes on with the
- * model's token.
+ * An element may differ by 2e-2 of the largest of its tensor, or of 1 if that is larger. A sampled
+ * token has to be that of the reference if its logit is above all others by more than that. The
+ * reference goes on with the model's token.
  */
 #ifndef KB_BENCHES_MODEL_CHECK_H
 #define KB_BENCHES_MODEL_CHECK_H

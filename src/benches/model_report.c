@@ -79,8 +79,8 @@ kb_error *model_report_sizes(kb_bench *bench, const kb_model_spec *spec, uint32_
     KB_TRY(kb_model_count(spec, &counts));
     KB_TRY(kb_model_plan_memory(kb_bench_context(bench), spec, ranks, &memory));
     kb_bench_print(bench,
-                   "%s: %s parameters in %llu layer%s of %llu, %llu heads and %llu kv heads of "
-                   "%llu, MLP %llu, vocabulary %llu, %s; on %u device%s",
+                   "%s: %s parameters in %llu layer%s of %llu, %llu heads and %llu for keys and "
+                   "values, of %llu, MLP %llu, vocabulary %llu, %s; on %u device%s",
                    spec->layers_only ? "layers alone" : spec->name,
                    with_commas(counts.parameters, parameters), (unsigned long long)spec->layers,
                    spec->layers == 1 ? "" : "s", (unsigned long long)spec->hidden,
@@ -229,8 +229,12 @@ kb_error *model_report_times(kb_bench *bench, const model_job *job, uint32_t ran
     if (figures->cache.rule[0] != '\0')
         kb_bench_print(bench, "cache: %s", figures->cache.rule);
     if (job->prompt > 0) {
-        const phase prefill = {
-            "prefill", &figures->prefill, 1, spec->batch * job->prompt, {.rows = job->prompt}};
+        /* Bounds are those of prompts of the mean length. */
+        const phase prefill = {"prefill",
+                               &figures->prefill,
+                               1,
+                               figures->prompt_tokens,
+                               {.rows = figures->prompt_tokens / spec->batch}};
         KB_TRY(report_phase(bench, &prefill, job, ranks));
         kb_bench_metric(bench, spec->layers_only ? "prefill_time" : "time_to_first_token",
                         kb_to_ns(figures->prefill.total) / 1e6, "ms");

@@ -11,6 +11,7 @@
 
 typedef struct model_figures {
     kb_kv_cache_info cache;
+    uint64_t prompt_tokens; /* of all sequences */
     kb_model_times prefill;
     kb_model_times decode; /* of all steps */
     uint64_t steps;

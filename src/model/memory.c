@@ -128,17 +128,37 @@ static size activations_of(const kb_machine *machine, const kb_model_spec *spec,
     return sum;
 }
 
-/* Pages of all sequences, spread evenly over the PEs of each kv head (src/nn/cache.h). */
-static size cache_of(const kb_machine *machine, const kb_model_spec *spec, const model_share *share)
+/* Tokens for which a PE has room, of each of its kv heads. A plan is exact. Many sequences take too
+ * long to plan: they are about one after the other at each PE, in pages of up to 512 tokens. */
+static uint64_t tokens_of_pe(kb_context *ctx, const kb_model_spec *spec, const model_share *share,
+                             uint64_t lanes)
 {
+    static const uint64_t most_planned = 1024, longest_page = 512;
+    uint64_t page = spec->page_tokens > 0 ? spec->page_tokens : longest_page;
+    uint64_t tokens = times(divide_up(spec->batch, lanes), divide_up(spec->context, page) * page);
+    if (spec->batch > most_planned || divide_up(spec->context, page) > most_planned * 64)
+        return tokens;
+    const kb_kv_cache_spec cache = model_cache_spec(spec, share);
+    kb_kv_cache_info info;
+    kb_error *err = kb_kv_cache_plan(ctx, &cache, &info);
+    if (!err)
+        tokens = times(info.pages, info.page_tokens);
+    kb_error_free(err); /* creation reports it */
+    return tokens;
+}
+
+static size cache_of(kb_context *ctx, const kb_model_spec *spec, const model_share *share)
+{
+    const kb_machine machine = kb_context_machine(ctx);
     uint64_t page = spec->page_tokens > 0 ? spec->page_tokens : KB_PAGE_TOKENS;
-    uint64_t pages = spec->batch * divide_up(spec->context, page);
-    uint64_t pes = (uint64_t)machine->cubes * machine->pes;
+    uint64_t pes = (uint64_t)machine.cubes * machine.pes;
     uint64_t lanes = pes / share->kv_heads > 0 ? pes / share->kv_heads : 1;
     uint64_t heads = divide_up(share->kv_heads, pes), layers = 2 * spec->layers; /* keys, values */
     size sum = {0};
-    add(&sum, times(layers * spec->head_dim, page),
-        (width){times(pages, share->kv_heads), times(divide_up(pages, lanes), heads)},
+    if (spec->context == 0)
+        return sum;
+    uint64_t tokens = tokens_of_pe(ctx, spec, share, lanes);
+    add(&sum, layers * spec->head_dim, (width){times(tokens * heads, pes), times(tokens, heads)},
         kb_dtype_bytes(spec->dtype));
     /* Each PE has a copy of the records of sequences, of 4 numbers, and of the table of pages. */
     uint64_t numbers = 4 + (spec->page_tokens > 0 ? divide_up(spec->context, page) : 0);
@@ -152,7 +172,7 @@ static kb_model_memory need(kb_context *ctx, const kb_model_spec *spec, uint32_t
 {
     const kb_machine machine = kb_context_machine(ctx);
     const model_share share = model_share_of(spec, ranks);
-    size weights = weights_of(ctx, spec, &share), cache = cache_of(&machine, spec, &share);
+    size weights = weights_of(ctx, spec, &share), cache = cache_of(ctx, spec, &share);
     size activations = activations_of(&machine, spec, &share);
     kb_model_memory memory = {
         .weights = weights.all,
@@ -162,6 +182,8 @@ static kb_model_memory need(kb_context *ctx, const kb_model_spec *spec, uint32_t
         .slice_needed = plus(plus(weights.slice, cache.slice), activations.slice),
         .slice_capacity = machine.hbm_bytes,
     };
+    /* Each tensor begins at a burst. */
+    memory.slice_needed = plus(memory.slice_needed, times(spec->layers * 8 + 32, 64));
     memory.fits = memory.slice_needed <= memory.slice_capacity;
     return memory;
 }

@@ -173,8 +173,6 @@ static kb_error *make_pages(kb_context *ctx, nn_cache *cache)
         spec.shape = KB_SHAPE(pages * (uint64_t)is->page_tokens, (uint64_t)is->head_dim);
         KB_TRY(kb_empty(ctx, &spec, &cache->values[layer]));
     }
-    cache->info.bytes = 2 * cache->layers * pages * (uint64_t)(is->head_dim * is->page_tokens) *
-                        kb_dtype_bytes(is->dtype);
     return NULL;
 }
 
@@ -189,6 +187,8 @@ static void note_layout(nn_cache *cache)
     info->page_tokens = (uint32_t)is->page_tokens;
     info->is_paged = is->is_paged;
     info->pages = (uint64_t)is->slots;
+    info->bytes = 2 * cache->layers * (uint64_t)(is->pes * is->heads_of_pe * is->slots) *
+                  (uint64_t)(is->head_dim * is->page_tokens) * kb_dtype_bytes(is->dtype);
 }
 
 /* Frees the tensors. One that cannot be freed is of a context that has failed. */
@@ -232,21 +232,45 @@ static kb_error *fill_cache(kb_context *ctx, const kb_kv_cache_spec *spec, nn_ca
     return err;
 }
 
-kb_error *kb_kv_cache_create(kb_context *ctx, const kb_kv_cache_spec *spec, kb_kv_cache *handle)
+/* A cache without names and tensors. */
+static kb_error *begin_cache(kb_context *ctx, const char *function, const kb_kv_cache_spec *spec,
+                             nn_cache **out)
 {
-    static const char function[] = "kb_kv_cache_create";
     kb_machine machine = kb_context_machine(ctx);
-    nn_caches *caches;
-    *handle = (kb_kv_cache){0};
-    KB_TRY(
-        check_spec(function, spec, lanes_of((int64_t)machine.cubes * machine.pes, spec->kv_heads)));
-    KB_TRY(get_caches(ctx, &caches));
+    int64_t pes = (int64_t)machine.cubes * machine.pes;
+    KB_TRY(check_spec(function, spec, lanes_of(pes, spec->kv_heads)));
     nn_cache *cache = kb_alloc_zeroed(1, sizeof *cache);
+    *out = cache;
     if (!cache)
         return kb_error_nomem();
     begin_layout(&machine, spec, &cache->is);
-    cache->sip = kb_ahbm_current_device(ctx);
     cache->layers = spec->layers > 0 ? spec->layers : 1;
+    return NULL;
+}
+
+kb_error *kb_kv_cache_plan(kb_context *ctx, const kb_kv_cache_spec *spec, kb_kv_cache_info *info)
+{
+    nn_cache *cache;
+    *info = (kb_kv_cache_info){0};
+    KB_TRY(begin_cache(ctx, "kb_kv_cache_plan", spec, &cache));
+    kb_error *err = nn_plan_cache(ctx, spec, cache);
+    if (!err) {
+        note_layout(cache);
+        *info = cache->info;
+    }
+    destroy_cache(cache);
+    return err;
+}
+
+kb_error *kb_kv_cache_create(kb_context *ctx, const kb_kv_cache_spec *spec, kb_kv_cache *handle)
+{
+    static const char function[] = "kb_kv_cache_create";
+    nn_caches *caches;
+    nn_cache *cache;
+    *handle = (kb_kv_cache){0};
+    KB_TRY(get_caches(ctx, &caches));
+    KB_TRY(begin_cache(ctx, function, spec, &cache));
+    cache->sip = kb_ahbm_current_device(ctx);
     cache->rope = spec->rope;
     cache->door = spec->door;
     kb_error *err = fill_cache(ctx, spec, caches, cache);
