@@ -36,6 +36,16 @@ static kb_model_spec model_of(const kb_bench *bench)
                                                         : kb_model_llama70b();
 }
 
+/* Whether parameters make another model of it; the number of layers alone does not. */
+static bool has_own_sizes(const kb_bench *bench)
+{
+    static const char *const sizes[] = {"hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab"};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (kb_bench_param(bench, sizes[i]) > 0)
+            return true;
+    return false;
+}
+
 /* The model's own sizes, and those that parameters give. */
 static kb_model_spec sizes_of(const kb_bench *bench)
 {
@@ -47,6 +57,8 @@ static kb_model_spec sizes_of(const kb_bench *bench)
     replace(bench, "head_dim", &spec.head_dim);
     replace(bench, "vocab", &spec.vocab);
     replace(bench, "layers", &spec.layers);
+    if (has_own_sizes(bench))
+        spec.name = "own model";
     spec.dtype = dtypes[kb_bench_param(bench, "dtype")];
     spec.batch = (uint64_t)kb_bench_param(bench, "batch");
     spec.page_tokens = (uint64_t)kb_bench_param(bench, "page_tokens");
@@ -54,11 +66,19 @@ static kb_model_spec sizes_of(const kb_bench *bench)
     return spec;
 }
 
+/* Layers of the whole model, of which some are run. */
+static uint64_t all_layers_of(const kb_bench *bench)
+{
+    uint64_t all = has_own_sizes(bench) ? sizes_of(bench).layers : model_of(bench).layers;
+    replace(bench, "all_layers", &all);
+    return all;
+}
+
 /* Steps of decode: `steps` of them, the first with `context` keys. */
 static model_job decode_job(const kb_bench *bench)
 {
     model_job job = {.spec = sizes_of(bench),
-                     .all_layers = model_of(bench).layers,
+                     .all_layers = all_layers_of(bench),
                      .context = (uint64_t)kb_bench_param(bench, "context"),
                      .steps = (uint64_t)kb_bench_param(bench, "steps")};
     job.spec.context = job.context + job.steps - 1;
@@ -69,7 +89,7 @@ static model_job decode_job(const kb_bench *bench)
 static model_job prefill_job(const kb_bench *bench)
 {
     model_job job = {.spec = sizes_of(bench),
-                     .all_layers = model_of(bench).layers,
+                     .all_layers = all_layers_of(bench),
                      .prompt = (uint64_t)kb_bench_param(bench, "prompt"),
                      .steps = (uint64_t)kb_bench_param(bench, "steps"),
                      .ragged = kb_bench_param(bench, "ragged") != 0};
@@ -83,7 +103,7 @@ static model_job layer_job(const kb_bench *bench)
 {
     bool is_prefill = kb_bench_param(bench, "phase") == 1;
     model_job job = {.spec = sizes_of(bench)};
-    job.spec.layers = (uint64_t)kb_bench_param(bench, "layers");
+    job.spec.layers = job.all_layers = (uint64_t)kb_bench_param(bench, "layers");
     job.spec.layers_only = true;
     job.prompt = is_prefill ? (uint64_t)kb_bench_param(bench, "prompt") : 0;
     job.context = is_prefill ? 0 : (uint64_t)kb_bench_param(bench, "context");
@@ -235,12 +255,28 @@ static kb_error *check_devices(uint32_t devices, uint32_t ranks)
     return NULL;
 }
 
+/* Beyond this, weights and their products take minutes and gigabytes of the host. */
+static kb_error *check_data(kb_context *ctx, const model_job *job)
+{
+    static const uint64_t most_parameters = 200000000;
+    kb_model_counts counts;
+    KB_TRY(kb_model_count(&job->spec, &counts));
+    if (kb_context_is_timing_only(ctx) || counts.parameters <= most_parameters)
+        return NULL;
+    return kb_error_new(KB_ERR_INPUT,
+                        "%llu parameters are too many to be computed and verified: expected at "
+                        "most %llu. Leave out --verify-data, or give smaller sizes (hidden, ffn, "
+                        "vocab, layers)",
+                        (unsigned long long)counts.parameters, (unsigned long long)most_parameters);
+}
+
 static kb_error *run_job(kb_bench *bench, const model_job *job)
 {
     kb_context *ctx = kb_bench_context(bench);
     group_job is = {.bench = bench, .job = job, .ranks = ranks_of(bench)};
     KB_TRY(check_devices(kb_bench_device_count(bench), is.ranks));
-    KB_TRY(model_report_sizes(bench, &job->spec, is.ranks));
+    KB_TRY(check_data(ctx, job));
+    KB_TRY(model_report_sizes(bench, job, is.ranks));
     kb_error *err = kb_spawn(ctx, run_rank, &is, is.ranks);
     if (!err && is.check)
         err = model_check_end(is.check, bench);
@@ -290,6 +326,11 @@ static const char *const yes_names[] = {"no", "yes", NULL};
         .name = "seed", .value = 1, .max = 1 << 30, .help = "of weights and tokens, with data"     \
     }
 
+#define ALL_LAYERS_PARAM                                                                           \
+    {                                                                                              \
+        .name = "all_layers", .max = 4096,                                                         \
+        .help = "of the whole model, if fewer are run; 0: the model's, or with own sizes `layers`" \
+    }
 #define LAYERS_PARAM                                                                               \
     {                                                                                              \
         .name = "layers", .max = 4096, .help = "0: the model's"                                    \
@@ -316,6 +357,7 @@ static const kb_param layer_params[] = {
 static const kb_param decode_params[] = {
     MODEL_PARAMS,
     LAYERS_PARAM,
+    ALL_LAYERS_PARAM,
     CONTEXT_PARAM,
     {.name = "steps", .value = 1, .min = 1, .max = 1 << 16, .help = "tokens, one after the other"},
 };
@@ -323,6 +365,7 @@ static const kb_param decode_params[] = {
 static const kb_param prefill_params[] = {
     MODEL_PARAMS,
     LAYERS_PARAM,
+    ALL_LAYERS_PARAM,
     PROMPT_PARAM,
     {.name = "ragged", .names = yes_names, .help = "prompts of different lengths"},
     {.name = "steps", .max = 1 << 16, .help = "tokens that are generated after the first"},

@@ -50,18 +50,33 @@ static byte_text print_bytes(uint64_t bytes)
 
 /* ---- Sizes ---- */
 
+/* The most that parameters of the benches take: beyond them a number says nothing to a user. */
+static const uint64_t most_batch = 1 << 16, most_context = 1 << 22;
+
+typedef struct number_text {
+    char text[40];
+} number_text;
+
+static number_text print_most(uint64_t number, uint64_t most)
+{
+    number_text out;
+    snprintf(out.text, sizeof out.text, "%llu%s",
+             (unsigned long long)(number < most ? number : most), number < most ? "" : " and more");
+    return out;
+}
+
 static void print_memory(kb_bench *bench, const kb_model_memory *memory)
 {
-    kb_bench_print(bench, "memory of a device: weights %s, cache %s, activations %s, of %s",
-                   print_bytes(memory->weights).text, print_bytes(memory->cache).text,
-                   print_bytes(memory->activations).text, print_bytes(memory->capacity).text);
     char devices[48] = "no number of devices up to 16";
     if (memory->least_ranks > 0)
         snprintf(devices, sizeof devices, "%u device%s or more", memory->least_ranks,
                  memory->least_ranks == 1 ? "" : "s");
-    kb_bench_print(bench, "what fits, if all else stays: batch %llu, context %llu, %s",
-                   (unsigned long long)memory->most_batch, (unsigned long long)memory->most_context,
-                   devices);
+    kb_bench_print(bench, "memory of a device: weights %s, cache %s, activations %s, of %s",
+                   print_bytes(memory->weights).text, print_bytes(memory->cache).text,
+                   print_bytes(memory->activations).text, print_bytes(memory->capacity).text);
+    kb_bench_print(bench, "what fits, if all else stays: batch %s, context %s, %s",
+                   print_most(memory->most_batch, most_batch).text,
+                   print_most(memory->most_context, most_context).text, devices);
     kb_bench_detail(bench, "memory.weights_bytes", (double)memory->weights, "of a device");
     kb_bench_detail(bench, "memory.cache_bytes", (double)memory->cache, "of a device");
     kb_bench_detail(bench, "memory.activation_bytes", (double)memory->activations, "of a device");
@@ -71,29 +86,35 @@ static void print_memory(kb_bench *bench, const kb_model_memory *memory)
     kb_bench_detail(bench, "memory.least_devices", memory->least_ranks, "that it would fit on");
 }
 
-kb_error *model_report_sizes(kb_bench *bench, const kb_model_spec *spec, uint32_t ranks)
+kb_error *model_report_sizes(kb_bench *bench, const model_job *job, uint32_t ranks)
 {
     char parameters[32], elements[32];
+    kb_model_spec spec = job->spec;
     kb_model_counts counts;
     kb_model_memory memory;
-    KB_TRY(kb_model_count(spec, &counts));
-    KB_TRY(kb_model_plan_memory(kb_bench_context(bench), spec, ranks, &memory));
+    spec.layers = job->all_layers;
+    KB_TRY(kb_model_count(&spec, &counts));
+    KB_TRY(kb_model_plan_memory(kb_bench_context(bench), &spec, ranks, &memory));
     kb_bench_print(bench,
                    "%s: %s parameters in %llu layer%s of %llu, %llu heads and %llu for keys and "
                    "values, of %llu, MLP %llu, vocabulary %llu, %s; on %u device%s",
-                   spec->layers_only ? "layers alone" : spec->name,
-                   with_commas(counts.parameters, parameters), (unsigned long long)spec->layers,
-                   spec->layers == 1 ? "" : "s", (unsigned long long)spec->hidden,
-                   (unsigned long long)spec->heads, (unsigned long long)spec->kv_heads,
-                   (unsigned long long)spec->head_dim, (unsigned long long)spec->ffn,
-                   (unsigned long long)spec->vocab, kb_dtype_name(spec->dtype), ranks,
+                   spec.layers_only ? "layers alone" : spec.name,
+                   with_commas(counts.parameters, parameters), (unsigned long long)spec.layers,
+                   spec.layers == 1 ? "" : "s", (unsigned long long)spec.hidden,
+                   (unsigned long long)spec.heads, (unsigned long long)spec.kv_heads,
+                   (unsigned long long)spec.head_dim, (unsigned long long)spec.ffn,
+                   (unsigned long long)spec.vocab, kb_dtype_name(spec.dtype), ranks,
                    ranks == 1 ? "" : "s");
     kb_bench_print(bench, "cache of a token: %s elements, %s",
                    with_commas(counts.cache_elements, elements),
-                   print_bytes(counts.cache_elements * kb_dtype_bytes(spec->dtype)).text);
+                   print_bytes(counts.cache_elements * kb_dtype_bytes(spec.dtype)).text);
     kb_bench_detail(bench, "parameters", (double)counts.parameters, "");
     kb_bench_detail(bench, "cache_elements_per_token", (double)counts.cache_elements, "");
     print_memory(bench, &memory);
+    if (job->spec.layers < job->all_layers)
+        kb_bench_print(bench,
+                       "%llu of the %llu layers are run:", (unsigned long long)job->spec.layers,
+                       (unsigned long long)job->all_layers);
     return NULL;
 }
 
@@ -163,7 +184,14 @@ static void print_overlap(kb_bench *bench, const phase *p, const kb_model_bounds
     double all = us_of(bounds->communication, 1), exposed = us_of(p->times->all_reduce, p->steps);
     if (all <= 0)
         return;
-    double hidden = all > exposed ? 100 * (1 - exposed / all) : 0;
+    if (exposed >= all) {
+        kb_bench_print(bench,
+                       "  PEs waited for messages longer than the links need for them: none of it "
+                       "is overlapped, and latency counts");
+        detail(bench, p, "", "overlapped", 0, "% of communication");
+        return;
+    }
+    double hidden = 100 * (1 - exposed / all);
     kb_bench_print(bench,
                    "  of %.3f us on the links, PEs waited for %.3f us: %.1f %% is overlapped", all,
                    exposed, hidden);
@@ -178,6 +206,7 @@ static kb_error *print_bounds(kb_bench *bench, const phase *p, const kb_model_sp
     kb_bench_print(bench, "bounds of a step, each by itself:");
     print_bound(bench, p, "weights", bounds.weights);
     print_bound(bench, p, "cache", bounds.cache);
+    print_bound(bench, p, "weights and cache", bounds.memory);
     print_bound(bench, p, "matrix", bounds.matrix);
     if (ranks > 1)
         print_bound(bench, p, "communication", bounds.communication);
@@ -188,8 +217,26 @@ static kb_error *print_bounds(kb_bench *bench, const phase *p, const kb_model_sp
     return NULL;
 }
 
+/* What the whole model takes at least, and which part of the machine says so. */
+static kb_error *print_whole_bound(kb_bench *bench, const phase *p, const model_job *job,
+                                   uint32_t ranks)
+{
+    kb_model_spec spec = job->spec;
+    kb_model_bounds bounds;
+    spec.layers = job->all_layers;
+    KB_TRY(kb_model_bound(kb_bench_context(bench), &spec, ranks, p->shape, &bounds));
+    const char *what = bounds.best == bounds.memory   ? "weights and cache"
+                       : bounds.best == bounds.matrix ? "matrix"
+                                                      : "communication";
+    kb_bench_print(bench, "the largest bound of the whole model is that of %s, %.3f ms", what,
+                   us_of(bounds.best, 1) / 1e3);
+    detail(bench, p, "", "all_layers_bound_ms", us_of(bounds.best, 1) / 1e3, "at least");
+    return NULL;
+}
+
 /* All layers take the same time, so that of a few tells that of all. */
-static void print_all_layers(kb_bench *bench, const phase *p, const model_job *job)
+static kb_error *print_all_layers(kb_bench *bench, const phase *p, const model_job *job,
+                                  uint32_t ranks)
 {
     static const kb_model_part in_layers[] = {KB_MODEL_QKV, KB_MODEL_APPEND,  KB_MODEL_ATTENTION,
                                               KB_MODEL_OUT, KB_MODEL_GATE_UP, KB_MODEL_DOWN};
@@ -201,13 +248,14 @@ static void print_all_layers(kb_bench *bench, const phase *p, const model_job *j
     double all = (once + layer * (double)job->all_layers) / 1e3;
     detail(bench, p, "", "layer_us", layer, "of a step, one layer");
     if (job->spec.layers >= job->all_layers)
-        return;
+        return NULL;
     kb_bench_print(bench,
                    "%llu of %llu layers were run: a layer takes %.3f us; all of them and the rest "
                    "of the step, %.3f ms",
                    (unsigned long long)job->spec.layers, (unsigned long long)job->all_layers, layer,
                    all);
     detail(bench, p, "", "all_layers_ms", all, "expected if all layers were run");
+    return print_whole_bound(bench, p, job, ranks);
 }
 
 static kb_error *report_phase(kb_bench *bench, const phase *p, const model_job *job, uint32_t ranks)
@@ -218,8 +266,7 @@ static kb_error *report_phase(kb_bench *bench, const phase *p, const model_job *
     detail(bench, p, "", "step_us", us, "");
     print_parts(bench, p, ranks);
     KB_TRY(print_bounds(bench, p, &job->spec, ranks));
-    print_all_layers(bench, p, job);
-    return NULL;
+    return print_all_layers(bench, p, job, ranks);
 }
 
 kb_error *model_report_times(kb_bench *bench, const model_job *job, uint32_t ranks,

@@ -19,8 +19,7 @@ typedef struct model_figures {
 
 void model_figures_add(model_figures *figures, const kb_model_times *times);
 
-KB_MUST_USE kb_error *model_report_sizes(kb_bench *bench, const kb_model_spec *spec,
-                                         uint32_t ranks);
+KB_MUST_USE kb_error *model_report_sizes(kb_bench *bench, const model_job *job, uint32_t ranks);
 KB_MUST_USE kb_error *model_report_times(kb_bench *bench, const model_job *job, uint32_t ranks,
                                          const model_figures *figures);
 

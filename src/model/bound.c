@@ -20,6 +20,21 @@ static double seen_tokens(const kb_model_step *step)
     return rows * (double)step->cached + rows * (rows + 1) / 2;
 }
 
+/* Bytes that a PE reads in a ns of its slice: the memory's, or less if the PE's port is narrower.
+ */
+static double read_rate(kb_context *ctx, const tp_pe_params *pe)
+{
+    const topo_machine *machine = rt_machine(ctx);
+    const topo_graph *graph = topo_machine_graph(machine);
+    uint32_t xbar = topo_node_at(machine, TOPO_XBAR, 0, 0, 0);
+    uint32_t dma = topo_node_at(machine, TOPO_PE_DMA, 0, 0, 0);
+    double rate = pe->hbm_bytes_per_ns;
+    for (uint32_t i = graph->first_out[xbar]; i < graph->first_out[xbar + 1]; i++)
+        if (graph->links.items[graph->out[i]].to == dma)
+            rate = fmin(rate, (double)topo_link_rate(graph, graph->out[i]) / 1e9);
+    return rate;
+}
+
 /* One sum over ranks after attention and one after the MLP, in each layer. */
 static kb_time sums_over_ranks(kb_context *ctx, const kb_model_spec *spec, uint32_t ranks,
                                uint64_t rows)
@@ -54,7 +69,7 @@ kb_error *kb_model_bound(kb_context *ctx, const kb_model_spec *given, uint32_t r
                             sips, kb_plural(sips));
     KB_TRY(kb_model_count(&spec, &counts));
     double pes = (double)(pe.cubes * pe.pes) * ranks;
-    double bytes_per_ns = pes * pe.hbm_bytes_per_ns;
+    double bytes_per_ns = pes * read_rate(ctx, &pe);
     double products_per_ns = pes * (double)(pe.array_rows * pe.array_columns) / pe.cycle_ns;
     double element = (double)kb_dtype_bytes(spec.dtype);
     double batch = (double)spec.batch;
