@@ -159,8 +159,8 @@ void nn_store_row(tl_context *tl, const tp_view *view, tl_ptr tensor, int64_t ro
         tl_tensor part = tl_slice(value, 1, done, done + count);
         tl_tensor shaped =
             tl_reshape(part, is_whole ? tl_shape(count / width, width) : tl_shape(1, count));
-        for (int64_t step = 1; step <= view->slabs; step++) {
-            int64_t slab = (own_slab(tl, view) + step) % view->slabs;
+        for (int64_t step = 0; step < view->slabs; step++) {
+            int64_t slab = tp_slab_at(tl, view, step);
             tl_store(address_in_row(view, tensor, width, slab, row, column + done), shaped,
                      .strides = tl_strides(view->rows * width, 1));
         }
