@@ -101,23 +101,45 @@ void nn_store(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect, 
 
 /* ---- Parts of one row ---- */
 
-/* The columns of a PE, if all PEs have the same number of them; else 0. */
-static int64_t columns_of_pe(const tp_view *view)
+/* The columns of a part, if a row is cut into equal ones whose addresses follow each other at equal
+ * distances; else 0. By cube: of each copy. */
+static int64_t width_of_parts(const tp_view *view)
 {
-    bool is_cut = view->tiling == KB_NOT_TILED && view->slabs == 1 &&
-                  view->cube == KB_COLUMN_WISE && view->pe == KB_COLUMN_WISE;
+    if (view->tiling != KB_NOT_TILED)
+        return view->tile_rows >= view->rows && view->columns % view->tile_columns == 0
+                   ? view->tile_columns
+                   : 0;
+    bool is_cut = (view->slabs > 1 || view->cube == KB_COLUMN_WISE) && view->pe == KB_COLUMN_WISE;
     return is_cut ? stripe_width(view) : 0;
+}
+
+static tl_ptr address_in_row(const tp_view *view, tl_ptr tensor, int64_t width, int64_t slab,
+                             int64_t row, int64_t column)
+{
+    int64_t before = slab * view->rows * view->columns;
+    int64_t element = before + (column / width * view->rows + row) * width + column % width;
+    return tensor + element * (int64_t)kb_dtype_bytes(view->dtype);
+}
+
+/* The copy of this PE's cube. */
+static int64_t own_slab(tl_context *tl, const tp_view *view)
+{
+    return view->slabs > 1 ? tl_program_id(1) : 0;
 }
 
 tl_tensor nn_load_row(tl_context *tl, const tp_view *view, tl_ptr tensor, int64_t row,
                       int64_t column, int64_t columns)
 {
-    int64_t width = columns_of_pe(view), end = column + columns;
+    int64_t width = width_of_parts(view), end = column + columns;
     if (width == 0 || column / width == (end - 1) / width)
         return tp_load(tl, view, tensor, (tp_rect){row, 1, column, columns});
     int64_t first = column / width * width, count = tl_cdiv(end - first, width) * width;
-    tl_tensor whole = nn_load(tl, view, tensor, (tp_rect){row, 1, first, count});
-    tl_tensor part = tl_slice(whole, 1, column - first, end - first);
+    tl_tensor whole = tl_load(address_in_row(view, tensor, width, own_slab(tl, view), row, first),
+                              tl_shape(count / width, width), view->dtype,
+                              .strides = tl_strides(view->rows * width, 1));
+    tl_tensor flat = tl_reshape(whole, tl_shape(1, count));
+    tl_tensor part = tl_slice(flat, 1, column - first, end - first);
+    tl_free(flat);
     tl_free(whole);
     return part;
 }
@@ -125,16 +147,24 @@ tl_tensor nn_load_row(tl_context *tl, const tp_view *view, tl_ptr tensor, int64_
 void nn_store_row(tl_context *tl, const tp_view *view, tl_ptr tensor, int64_t row, int64_t column,
                   int64_t columns, tl_tensor value)
 {
-    int64_t width = columns_of_pe(view);
+    int64_t width = width_of_parts(view);
     if (width == 0) {
         tp_store(tl, view, tensor, (tp_rect){row, 1, column, columns}, value);
         return;
     }
     for (int64_t done = 0, count; done < columns; done += count) {
         int64_t left = columns - done, at = (column + done) % width;
-        count = at == 0 && left >= width ? left / width * width : nn_min(width - at, left);
+        bool is_whole = at == 0 && left >= width;
+        count = is_whole ? left / width * width : nn_min(width - at, left);
         tl_tensor part = tl_slice(value, 1, done, done + count);
-        nn_store(tl, view, tensor, (tp_rect){row, 1, column + done, count}, part);
+        tl_tensor shaped =
+            tl_reshape(part, is_whole ? tl_shape(count / width, width) : tl_shape(1, count));
+        for (int64_t step = 0; step < view->slabs; step++) {
+            int64_t slab = tp_slab_at(tl, view, step);
+            tl_store(address_in_row(view, tensor, width, slab, row, column + done), shaped,
+                     .strides = tl_strides(view->rows * width, 1));
+        }
+        tl_free(shaped);
         tl_free(part);
     }
 }

@@ -163,9 +163,12 @@ static void run_groups(tl_context *tl, member *me)
             free_x(tl, me);
         last = g;
     }
+    /* The sums of an earlier group are stored while the last products are made. */
+    tp_advance_rank_sums(tl, me, &sums);
     tp_finish_group(tl, me, &last, tp_new_rank_batch(&sums));
     while (tp_advance_rank_sums(tl, me, &sums))
         continue;
+    tp_flush_parts(tl, me);
     tp_end_pace(tl, me, &sums);
 }
 
@@ -173,13 +176,15 @@ KB_KERNEL(matmul, tl_ptr x, tl_ptr w, tl_ptr bias, tl_ptr gain, tl_ptr residual,
           tl_ptr everywhere)
 {
     (void)everywhere;
+    held_part held = {0};
     member me = {.plan = tl_user(),
                  .x = x,
                  .w = w,
                  .bias = bias,
                  .gain = gain,
                  .residual = residual,
-                 .out = out};
+                 .out = out,
+                 .held = &held};
     if (find_part(&me, tl_program_id(1) * me.plan->pe.pes + tl_program_id(0)))
         run_groups(tl, &me);
 }

@@ -13,6 +13,12 @@
 
 #include "state.h"
 
+/* A part of out that is finished and not stored yet; see part.c. */
+typedef struct held_part {
+    tp_rect at;
+    tl_tensor value; /* 0: none */
+} held_part;
+
 /* A PE in its team, and what it has to do. */
 typedef struct member {
     const tp_matmul_plan *plan;
@@ -23,6 +29,7 @@ typedef struct member {
     tl_tensor xs[TP_MAX_CHUNKS];     /* of x, by chunks of k; 0: not loaded */
     tl_tensor gains[TP_MAX_CHUNKS];  /* of the norm */
     tl_tensor squares, last_squares; /* of the block's rows: see norm.c */
+    held_part *held;
 } member;
 
 /* A group of strips: the sums of this member. */
@@ -93,8 +100,12 @@ part_operands tp_load_operands(tl_context *tl, const member *me, const tp_rect *
 tl_tensor tp_finish_part(tl_context *tl, const member *me, tl_tensor sum, kb_dtype dtype,
                          const tp_rect *at, part_operands *operands);
 
-/* Stores a part that is finished, and frees it. */
+/* Stores a part that is finished, and uses it up. A small part of a sum over ranks that goes to
+ * a matrix by cube is held until the next one is there. */
 void tp_store_part(tl_context *tl, const member *me, const tp_rect *at, tl_tensor value);
+
+/* Stores what is held. */
+void tp_flush_parts(tl_context *tl, const member *me);
 
 /* Where a part is in out: with a gate, each pair of columns is one. */
 tp_rect tp_out_rect(const member *me, const tp_rect *at);

@@ -85,8 +85,63 @@ tl_tensor tp_finish_part(tl_context *tl, const member *me, tl_tensor sum, kb_dty
     return tp_cast(tl, sum, dtype, plan->out.dtype);
 }
 
+/* ---- Stores ---- */
+
+/* Stores to all cubes occupy the write channels, which sums of the team and of ranks need too, and
+ * a store of fewer bytes than these mostly waits for the latency. So parts of sums over ranks are
+ * stored together. Without such sums, only the last stores matter: holding parts delays these. */
+enum { SMALL_STORE_BYTES = 2048 };
+
+/* The axis along which the next part continues the one before; -1: it does not. */
+static int find_axis(const tp_rect *before, const tp_rect *next)
+{
+    if (next->row == before->row && next->rows == before->rows &&
+        next->column == before->column + before->columns)
+        return 1;
+    if (next->column == before->column && next->columns == before->columns &&
+        next->row == before->row + before->rows)
+        return 0;
+    return -1;
+}
+
+/* Adds a part to the one that is held, along the axis. */
+static void extend_held(tl_context *tl, held_part *held, int axis, const tp_rect *at,
+                        tl_tensor value)
+{
+    tp_joint joint = {.axis = axis};
+    tp_add_part(tl, &joint, held->value);
+    tp_add_part(tl, &joint, value);
+    held->value = tp_join(tl, &joint);
+    if (axis == 0)
+        held->at.rows += at->rows;
+    else
+        held->at.columns += at->columns;
+}
+
+void tp_flush_parts(tl_context *tl, const member *me)
+{
+    held_part *held = me->held;
+    if (held->value.id == 0)
+        return;
+    tp_store(tl, &me->plan->out, me->out, held->at, held->value);
+    tl_free(held->value);
+    held->value = (tl_tensor){0};
+}
+
 void tp_store_part(tl_context *tl, const member *me, const tp_rect *at, tl_tensor value)
 {
-    tp_store(tl, &me->plan->out, me->out, tp_out_rect(me, at), value);
-    tl_free(value);
+    const tp_view *out = &me->plan->out;
+    held_part *held = me->held;
+    tp_rect next = tp_out_rect(me, at);
+    int axis = held->value.id != 0 ? find_axis(&held->at, &next) : -1;
+    if (axis >= 0) {
+        extend_held(tl, held, axis, &next, value);
+    } else {
+        tp_flush_parts(tl, me);
+        *held = (held_part){next, value};
+    }
+    int64_t bytes = held->at.rows * held->at.columns * (int64_t)kb_dtype_bytes(out->dtype);
+    bool is_held = out->slabs > 1 && me->plan->ranks > 1 && bytes < SMALL_STORE_BYTES;
+    if (!is_held)
+        tp_flush_parts(tl, me);
 }

@@ -284,14 +284,21 @@ static tl_tensor part_of_value(tl_context *tl, tl_tensor value, const tp_rect *r
     return part;
 }
 
+int64_t tp_slab_at(tl_context *tl, const tp_view *view, int64_t step)
+{
+    if (view->slabs == 1)
+        return 0;
+    int64_t first = tl_program_id(1) + 1 + tl_program_id(0) * view->slabs / view->pes;
+    return (first + step) % view->slabs;
+}
+
 /* A piece of the matrix that is in one shard: to that, by cube to the same one of each cube. */
 static void store_piece(tl_context *tl, const tp_view *view, tl_ptr tensor, const tp_rect *piece,
                         tl_tensor value)
 {
-    int64_t own = view->slabs > 1 ? tl_program_id(1) : 0;
-    for (int64_t step = 1; step <= view->slabs; step++) {
+    for (int64_t step = 0; step < view->slabs; step++) {
         tp_rect at = *piece;
-        at.row += (own + step) % view->slabs * view->rows;
+        at.row += tp_slab_at(tl, view, step) * view->rows;
         tp_block block = tp_find_block(view, at.row, at.column);
         tl_store(address_of(view, &block, tensor, &at), value,
                  .strides = tl_strides(block.at.columns, 1));

@@ -83,8 +83,12 @@ typedef struct tp_joint {
 void tp_add_part(tl_context *tl, tp_joint *joint, tl_tensor part);
 tl_tensor tp_join(tl_context *tl, tp_joint *joint);
 
-/* Stores a value, whose shape is the rectangle's. By cube: to all copies, that of the next cube
- * first, so that PEs of different cubes do not all write to the same one. */
+/* The copy of a matrix by cube that this PE stores at a step: PEs of a cube begin with copies in
+ * different directions, and PEs of different cubes with different copies. Else 0. */
+int64_t tp_slab_at(tl_context *tl, const tp_view *view, int64_t step);
+
+/* Stores a value, whose shape is the rectangle's. By cube: to all copies, in the order of
+ * tp_slab_at(). */
 void tp_store(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect, tl_tensor value);
 
 #endif
