@@ -138,8 +138,10 @@ KB_API KB_MUST_USE kb_error *kb_layer_norm(kb_context *ctx, const kb_norm_spec *
 
 /* ---- Element by element ------------------------------------------------------------------ */
 
-/* Replicated and partly replicated outputs are welcome here: each PE makes what it has. Outputs may
- * be one of the inputs, but for kb_swiglu() with pairs. */
+/*
+ * Replicated and partly replicated outputs are welcome here: each PE makes what it has. Outputs may
+ * be one of the inputs, but for kb_swiglu() with pairs.
+ */
 
 typedef struct kb_swiglu_spec {
     const char *name;

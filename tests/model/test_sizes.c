@@ -136,7 +136,7 @@ static void sizes_that_do_not_fit_are_refused(void **state)
     spec.dtype = KB_I8;
     expect_refused(ctx, &spec, 1, "dtype is i8: expected f16, bf16 or f32");
     spec = small();
-    spec.norm_eps = NAN;
+    spec.norm_eps = (double)NAN;
     expect_refused(ctx, &spec, 1, "norm_eps is nan: expected 0 or more");
     /* Two kv heads on six ranks: three ranks share one. */
     spec = small();
