@@ -42,10 +42,12 @@ static void make_lengths(attention_run *run)
     uint32_t prefix = run->spec.capacity - run->prompt;
     for (uint32_t b = 0; b < run->spec.batch; b++) {
         run->cached[b] =
-            is_ragged ? (uint32_t)reference_random_below(run->seed, 2 * b, prefix + 1) : prefix;
+            is_ragged ? (uint32_t)reference_random_below(run->seed, 2 * (uint64_t)b, prefix + 1)
+                      : prefix;
         run->added[b] =
-            is_ragged ? 1 + (uint32_t)reference_random_below(run->seed, 2 * b + 1, run->prompt)
-                      : run->prompt;
+            is_ragged
+                ? 1 + (uint32_t)reference_random_below(run->seed, 2 * (uint64_t)b + 1, run->prompt)
+                : run->prompt;
     }
 }
 

@@ -301,7 +301,9 @@ static kb_error *compare_tokens(model_check *check, kb_context *ctx, uint32_t ra
 {
     size_t batch = (size_t)check->job.spec.batch;
     int32_t *got = malloc(batch * sizeof *got);
-    kb_error *err = got ? kb_model_get_tokens(ctx, model, got) : no_memory();
+    if (!got)
+        return no_memory();
+    kb_error *err = kb_model_get_tokens(ctx, model, got);
     for (size_t i = 0; !err && i < batch; i++) {
         err = compare_token(check, rank, i, got[i]);
         check->sampled[i] = check->tokens[i] = got[i];

@@ -105,7 +105,7 @@ static uint64_t whole_column(const model *m, kb_model_weight_kind kind, uint64_t
     if (kind == KB_MODEL_QKV_WEIGHT)
         return qkv_column(m, column);
     if (kind == KB_MODEL_GATE_UP_WEIGHT)
-        return m->rank * 2 * m->share.ffn + column;
+        return 2 * m->share.ffn * m->rank + column;
     if (kind == KB_MODEL_HEAD_WEIGHT)
         return m->rank * m->share.vocab + column;
     return column;

@@ -187,7 +187,7 @@ static void note_layout(nn_cache *cache)
     info->page_tokens = (uint32_t)is->page_tokens;
     info->is_paged = is->is_paged;
     info->pages = (uint64_t)is->slots;
-    info->bytes = 2 * cache->layers * (uint64_t)(is->pes * is->heads_of_pe * is->slots) *
+    info->bytes = 2 * (uint64_t)cache->layers * (uint64_t)(is->pes * is->heads_of_pe * is->slots) *
                   (uint64_t)(is->head_dim * is->page_tokens) * kb_dtype_bytes(is->dtype);
 }
 
@@ -212,12 +212,13 @@ static kb_error *fill_cache(kb_context *ctx, const kb_kv_cache_spec *spec, nn_ca
                             nn_cache *cache)
 {
     const char *name = spec->name ? spec->name : "kv_cache";
-    cache->name = kb_alloc_array(strlen(name) + 1, 1);
+    size_t name_bytes = strlen(name) + 1;
+    cache->name = kb_alloc_array(name_bytes, 1);
     cache->keys = kb_alloc_zeroed(cache->layers, sizeof *cache->keys);
     cache->values = kb_alloc_zeroed(cache->layers, sizeof *cache->values);
     if (!cache->name || !cache->keys || !cache->values)
         return kb_error_nomem();
-    strcpy(cache->name, name);
+    memcpy(cache->name, name, name_bytes);
     KB_TRY(nn_plan_cache(ctx, spec, cache));
     KB_TRY(nn_set_lane_queues(ctx, &caches->lane_names, cache));
     KB_TRY(kb_rope_prepare(ctx, cache->sip, &cache->rope, spec->head_dim));

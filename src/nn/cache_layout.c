@@ -308,11 +308,14 @@ kb_error *nn_plan_cache(kb_context *ctx, const kb_kv_cache_spec *spec, nn_cache 
     cache->record_values =
         kb_alloc_zeroed((size_t)(is->batch * NN_RECORD), sizeof *cache->record_values);
     int64_t *used = kb_alloc_zeroed((size_t)is->lanes, sizeof *used);
-    kb_error *err = cache->record_values && used ? NULL : kb_error_nomem();
-    for (int64_t b = 0; b < is->batch && !err; b++)
-        cache->record_values[b * NN_RECORD + NN_FIRST] = a.first[b];
-    if (!err)
+    kb_error *err;
+    if (cache->record_values && used) {
+        for (int64_t b = 0; b < is->batch; b++)
+            cache->record_values[b * NN_RECORD + NN_FIRST] = a.first[b];
         err = place_pages(cache, spec, used);
+    } else {
+        err = kb_error_nomem();
+    }
     free(used);
     free_assignment(&a);
     return err;

@@ -137,6 +137,7 @@ static void enter_chunk(tl_context *tl, kernel *k, const block *b, int64_t index
         if (k->chunks[i].index < 0)
             k->current = &k->chunks[i];
     /* There are as many as steps under way, and the current one has none yet. */
+    KB_ASSERT(k->current);
     k->current->sequence = b->sequence.index;
     k->current->kv_head = b->kv_head;
     k->current->index = index;
