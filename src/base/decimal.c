@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -127,6 +128,18 @@ bool kb_bytes_parse(const char *text, uint64_t *value)
             return kb_decimal_parse(number, 0, &count) == KB_DECIMAL_OK &&
                    !__builtin_mul_overflow((uint64_t)count, units[i].bytes, value);
     return false;
+}
+
+kb_bytes_text kb_bytes_print(uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    for (; value >= 1024; unit++)
+        value /= 1024;
+    kb_bytes_text out;
+    snprintf(out.text, sizeof out.text, unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
+    return out;
 }
 
 void kb_decimal_print(int64_t value, int digits, kb_text *text)

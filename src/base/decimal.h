@@ -31,6 +31,13 @@ KB_MUST_USE kb_decimal_result kb_decimal_parse(const char *text, int digits, int
  * (which is 4000); false if the text is none. */
 KB_MUST_USE bool kb_bytes_parse(const char *text, uint64_t *value);
 
+/* A number of bytes for people, rounded in the unit that suits: "66.69 GiB". */
+typedef struct kb_bytes_text {
+    char text[32];
+} kb_bytes_text;
+
+kb_bytes_text kb_bytes_print(uint64_t bytes);
+
 /* Appends value / 10^digits, without needless zeros: "204.8", "-0.05", "3". */
 void kb_decimal_print(int64_t value, int digits, kb_text *text);
 

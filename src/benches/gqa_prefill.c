@@ -77,10 +77,10 @@ static void report(const prompts *p, const kb_attention_bounds *bounds)
     kb_bench_print(bench, "PE execution: append %.3f us, attention %.3f us, together %.3f us",
                    append / 1e3, attention / 1e3, (append + attention) / 1e3);
     kb_bench_print(bench,
-                   "bounds of attention: exponentials %.3f us, vector passes %.3f us, matrix "
-                   "products %.3f us, HBM %.3f us",
-                   kb_to_ns(bounds->exponentials) / 1e3, kb_to_ns(bounds->vector) / 1e3,
-                   kb_to_ns(bounds->matrix) / 1e3, kb_to_ns(bounds->hbm) / 1e3);
+                   "bounds of attention: vector passes %.3f us (exponentials alone %.3f us),",
+                   kb_to_ns(bounds->vector) / 1e3, kb_to_ns(bounds->exponentials) / 1e3);
+    kb_bench_print(bench, "  matrix products %.3f us, HBM %.3f us", kb_to_ns(bounds->matrix) / 1e3,
+                   kb_to_ns(bounds->hbm) / 1e3);
     kb_bench_print(bench, "bound by: %s; attention reaches %.1f %% of it",
                    reference_bound_of(bounds), share);
     kb_bench_metric(bench, "kernel_ns", append + attention, "ns, both kernels");

@@ -2,7 +2,7 @@
  * model_check.h: runs of a model with data beside a reference: the same tokens, keys and values,
  * and every number compared.
  *
- * An element may differ by 2e-2 of the largest of its tensor, or of 1 if that is larger. A sampled
+ * An element may differ by 2e-2 of the largest of its tensor. A sampled
  * token has to be that of the reference if its logit is above all others by more than that. The
  * reference goes on with the model's token.
  */

@@ -31,23 +31,6 @@ static const char *with_commas(uint64_t number, char text[32])
     return text;
 }
 
-typedef struct byte_text {
-    char text[32];
-} byte_text;
-
-/* "66.67 GiB", in the unit that suits. */
-static byte_text print_bytes(uint64_t bytes)
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
-    double value = (double)bytes;
-    size_t unit = 0;
-    for (; value >= 1024 && unit + 1 < sizeof units / sizeof units[0]; unit++)
-        value /= 1024;
-    byte_text out;
-    snprintf(out.text, sizeof out.text, unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
-    return out;
-}
-
 /* ---- Sizes ---- */
 
 /* The most that parameters of the benches take: beyond them a number says nothing to a user. */
@@ -71,9 +54,11 @@ static void print_memory(kb_bench *bench, const kb_model_memory *memory)
     if (memory->least_ranks > 0)
         snprintf(devices, sizeof devices, "%u device%s or more", memory->least_ranks,
                  memory->least_ranks == 1 ? "" : "s");
-    kb_bench_print(bench, "memory of a device: weights %s, cache %s, activations %s, of %s",
-                   print_bytes(memory->weights).text, print_bytes(memory->cache).text,
-                   print_bytes(memory->activations).text, print_bytes(memory->capacity).text);
+    kb_bench_print(bench,
+                   "memory of a device: weights %.2f GiB, cache %.2f GiB, activations %.2f MiB, "
+                   "of %.2f GiB",
+                   (double)memory->weights / 0x1p30, (double)memory->cache / 0x1p30,
+                   (double)memory->activations / 0x1p20, (double)memory->capacity / 0x1p30);
     kb_bench_print(bench, "what fits, if all else stays: batch %s, context %s, %s",
                    print_most(memory->most_batch, most_batch).text,
                    print_most(memory->most_context, most_context).text, devices);
@@ -95,19 +80,19 @@ kb_error *model_report_sizes(kb_bench *bench, const model_job *job, uint32_t ran
     spec.layers = job->all_layers;
     KB_TRY(kb_model_count(&spec, &counts));
     KB_TRY(kb_model_plan_memory(kb_bench_context(bench), &spec, ranks, &memory));
-    kb_bench_print(bench,
-                   "%s: %s parameters in %llu layer%s of %llu, %llu heads and %llu for keys and "
-                   "values, of %llu, MLP %llu, vocabulary %llu, %s; on %u device%s",
+    kb_bench_print(bench, "%s: %s parameters in %llu layer%s, %s, on %u device%s",
                    spec.layers_only ? "layers alone" : spec.name,
                    with_commas(counts.parameters, parameters), (unsigned long long)spec.layers,
-                   spec.layers == 1 ? "" : "s", (unsigned long long)spec.hidden,
-                   (unsigned long long)spec.heads, (unsigned long long)spec.kv_heads,
-                   (unsigned long long)spec.head_dim, (unsigned long long)spec.ffn,
-                   (unsigned long long)spec.vocab, kb_dtype_name(spec.dtype), ranks,
+                   spec.layers == 1 ? "" : "s", kb_dtype_name(spec.dtype), ranks,
                    ranks == 1 ? "" : "s");
-    kb_bench_print(bench, "cache of a token: %s elements, %s",
+    kb_bench_print(bench,
+                   "hidden %llu, ffn %llu, heads %llu, kv_heads %llu, head_dim %llu, vocab %llu",
+                   (unsigned long long)spec.hidden, (unsigned long long)spec.ffn,
+                   (unsigned long long)spec.heads, (unsigned long long)spec.kv_heads,
+                   (unsigned long long)spec.head_dim, (unsigned long long)spec.vocab);
+    kb_bench_print(bench, "cache of a token: %s elements, %.2f KiB",
                    with_commas(counts.cache_elements, elements),
-                   print_bytes(counts.cache_elements * kb_dtype_bytes(spec.dtype)).text);
+                   (double)(counts.cache_elements * kb_dtype_bytes(spec.dtype)) / 1024);
     kb_bench_detail(bench, "parameters", (double)counts.parameters, "");
     kb_bench_detail(bench, "cache_elements_per_token", (double)counts.cache_elements, "");
     print_memory(bench, &memory);

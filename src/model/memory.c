@@ -5,14 +5,15 @@
  * that is filled most: sizes that do not divide leave room in others.
  */
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "state.h"
 #include "tp/tp.h"
 
+/* Of fewer rows the copies are small stores, which take longer than loading from other cubes saves:
+ * measured in docs/decisions/0023-tensor-parallel.md, and with whole layers of Llama 70B. */
 bool model_keeps_by_cube(uint64_t rows)
 {
-    return rows >= 8;
+    return rows >= 32;
 }
 
 /* Rows of the step that counts: a prompt, if there is one. */
@@ -51,7 +52,7 @@ static uint64_t plus(uint64_t a, uint64_t b)
     return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
 }
 
-/* A tensor of `rows` with so many columns in all, and in the slice that has most of them. */
+/* The columns of a tensor: all of them, and those in the slice that has most. */
 typedef struct width {
     uint64_t all, slice;
 } width;
@@ -231,23 +232,6 @@ kb_error *kb_model_plan_memory(kb_context *ctx, const kb_model_spec *given, uint
     return NULL;
 }
 
-typedef struct byte_text {
-    char text[32];
-} byte_text;
-
-/* "1.23 GiB", in the unit that suits. */
-static byte_text print_bytes(uint64_t bytes)
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
-    double value = (double)bytes;
-    size_t unit = 0;
-    for (; value >= 1024 && unit + 1 < sizeof units / sizeof units[0]; unit++)
-        value /= 1024;
-    byte_text out;
-    snprintf(out.text, sizeof out.text, unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
-    return out;
-}
-
 kb_error *model_refuse(const kb_model_spec *spec, uint32_t ranks, const kb_model_memory *memory)
 {
     kb_text fits = KB_TEXT_INIT;
@@ -264,9 +248,9 @@ kb_error *model_refuse(const kb_model_spec *spec, uint32_t ranks, const kb_model
         KB_ERR_INPUT,
         "'%s' does not fit on %" PRIu32 " device%s: of its HBM slice of %s the fullest PE "
         "needs %s (a device: weights %s, cache %s, activations %s). %s%s",
-        spec->name, ranks, kb_plural(ranks), print_bytes(memory->slice_capacity).text,
-        print_bytes(memory->slice_needed).text, print_bytes(memory->weights).text,
-        print_bytes(memory->cache).text, print_bytes(memory->activations).text,
+        spec->name, ranks, kb_plural(ranks), kb_bytes_print(memory->slice_capacity).text,
+        kb_bytes_print(memory->slice_needed).text, kb_bytes_print(memory->weights).text,
+        kb_bytes_print(memory->cache).text, kb_bytes_print(memory->activations).text,
         fits.failed || kb_text_peek(&fits)[0] == '\0' ? "" : "Would fit: ",
         fits.failed ? "" : kb_text_peek(&fits));
     kb_text_fini(&fits);

@@ -64,7 +64,6 @@ typedef struct model_rows {
 
 typedef struct model {
     uint64_t id;
-    uint32_t caller; /* rank of the worker that made it, or RT_DRIVER */
     kb_model_spec spec;
     char name[64]; /* of the spec */
     uint32_t rank, ranks, sip;

@@ -26,11 +26,9 @@ static kb_error *next_request(launches *made, kb_request **request)
 
 /* ---- Products ---- */
 
-/* Chunks in which sums over ranks go out while a product goes on. A few rows are one message. */
-static uint32_t chunks_of(uint64_t rows)
-{
-    return rows < 16 ? 1 : 8;
-}
+/* In which sums over ranks go out while a product goes on: more than 8 were not faster at 64 rows,
+ * and the product takes fewer if there are few rows. */
+enum { CHUNKS = 8 };
 
 static kb_error *multiply(kb_context *ctx, launches *made, tp_matmul_spec *product)
 {
@@ -74,7 +72,7 @@ static kb_error *multiply_add(kb_context *ctx, const model *m, const model_rows 
         .residual = rows->x,
         .rank = m->rank,
         .ranks = m->ranks,
-        .chunks = chunks_of(rows->count),
+        .chunks = CHUNKS,
         .sum_dtype = m->spec.dtype,
     };
     return multiply(ctx, made, &product);
@@ -330,8 +328,8 @@ kb_error *kb_model_decode(kb_context *ctx, kb_model handle, kb_model_times *time
 /* ---- Prefill ---- */
 
 /* Waits for all, adds their times up if there was no error, and frees the requests. */
-static kb_error *end_launches(kb_context *ctx, kb_error *err, launches *made, time_sums *sums,
-                              kb_time began)
+static kb_error *end_launches(kb_context *ctx, const model *m, kb_error *err, launches *made,
+                              time_sums *sums, kb_time began)
 {
     for (size_t i = 0; i < made->requests.count; i++) {
         kb_request request = made->requests.items[i];
@@ -347,8 +345,12 @@ static kb_error *end_launches(kb_context *ctx, kb_error *err, launches *made, ti
         else
             kb_error_free(failed);
     }
-    if (!err)
+    if (!err) {
+        /* Over several ranks it has no request of its own: the call waits for it. */
+        if (m->ranks > 1 && !m->spec.layers_only)
+            sums->times->parts[KB_MODEL_SAMPLE] += kb_context_now(ctx) - sums->last;
         finish_times(sums, kb_context_now(ctx) - began);
+    }
     kb_vec_fini(&made->requests);
     return err;
 }
@@ -387,7 +389,7 @@ kb_error *kb_model_prefill(kb_context *ctx, kb_model handle, const int32_t *toke
     time_sums sums = {.times = times, .first = -1};
     kb_time began = kb_context_now(ctx);
     kb_error *err = run_step(ctx, m, &m->prefill, &made);
-    KB_TRY(end_launches(ctx, err, &made, &sums, began));
+    KB_TRY(end_launches(ctx, m, err, &made, &sums, began));
     end_step(m);
     return NULL;
 }

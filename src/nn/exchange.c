@@ -10,12 +10,12 @@
 enum { MAX_SLOT_BYTES = 2048, MIN_SLOT_BYTES = 64 };
 
 /* Directions have names that stay. */
-#define TENS(letter, tens)                                                                         \
-    letter tens "0", letter tens "1", letter tens "2", letter tens "3", letter tens "4",           \
-        letter tens "5", letter tens "6", letter tens "7"
-#define NAMES(letter)                                                                              \
-    TENS(letter, "0"), TENS(letter, "1"), TENS(letter, "2"), TENS(letter, "3"), TENS(letter, "4"), \
-        TENS(letter, "5"), TENS(letter, "6"), TENS(letter, "7")
+#define TENS(prefix, tens)                                                                         \
+    prefix tens "0", prefix tens "1", prefix tens "2", prefix tens "3", prefix tens "4",           \
+        prefix tens "5", prefix tens "6", prefix tens "7"
+#define NAMES(prefix)                                                                              \
+    TENS(prefix, "0"), TENS(prefix, "1"), TENS(prefix, "2"), TENS(prefix, "3"), TENS(prefix, "4"), \
+        TENS(prefix, "5"), TENS(prefix, "6"), TENS(prefix, "7")
 
 /* In octal: 64 of each. */
 static const char pe_names[NN_MAX_PEERS][4] = {NAMES("p")};

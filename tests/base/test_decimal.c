@@ -224,6 +224,23 @@ static void bytes_have_units(void **state)
         assert_false(kb_bytes_parse(bad[i], &value));
 }
 
+static void bytes_are_rounded_for_people(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } cases[] = {
+        {0, "0 B"},
+        {1023, "1023 B"},
+        {1024, "1.00 KiB"},
+        {320000, "312.50 KiB"},
+        {UINT64_MAX, "16.00 EiB"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_string_equal(kb_bytes_print(cases[i].bytes).text, cases[i].text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +252,7 @@ int main(void)
         cmocka_unit_test(random_numbers_agree_with_plain_arithmetic),
         cmocka_unit_test(settings_are_read_exactly_or_refused),
         cmocka_unit_test(bytes_have_units),
+        cmocka_unit_test(bytes_are_rounded_for_people),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

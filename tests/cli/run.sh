@@ -113,7 +113,7 @@ check "tp has to divide the SIPs" outcome 2 '' 'kernbench: tp is 2, but the run 
 check "the only size that can be divided" outcome 2 '' '*ffn (1) is not divisible by the 2 ranks: 2 would be*' \
     "$kernbench" run $model --param ffn=1
 # 2^38 tokens of 2^35 elements: the bytes do not fit in 64 bits.
-check "sizes do not wrap around" outcome 2 '*' "*does not fit on 2 devices*cache 17179869184.00 GiB*" \
+check "sizes do not wrap around" outcome 2 '*' "*does not fit on 2 devices*cache 16.00 EiB*" \
     "$kernbench" run --bench llama70b_decode --quiet --param batch=65536 --param context=4194304 --param layers=4096 \
     --param kv_heads=16384 --param heads=16384 --param head_dim=256
 check "prompts are not made for a model that does not fit" outcome 2 '*' '*does not fit on 2 devices*' \

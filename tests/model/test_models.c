@@ -96,7 +96,7 @@ static void many_sequences_are_right(void **state)
         const job j = {.spec = &bench_llama70b_layer,
                        .machine = ODD_ONES,
                        .params = {"hidden=200", "ffn=150", "heads=4", "kv_heads=2", "head_dim=24",
-                                  "batch=21", "context=5", dtypes[i]},
+                                  "batch=37", "context=5", dtypes[i]},
                        .with_data = true,
                        .options = {.races = KB_RACES_FAIL}};
         expect_verified_and_timed(&j);
