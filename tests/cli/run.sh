@@ -135,10 +135,11 @@ same_time() {
         run --json --bench "$@" --timing-only 2>/dev/null | "$tests/run-json" sim_ns |
         cmp -s - "$scratch/first"
 }
-for bench in $("$kernbench" list --json | sed -n 's/^      "name": "\([a-z_]*_[a-z_]*\)".*/\1/p' | grep -v multi); do
+for bench in $("$kernbench" list --json | sed -n 's/^      "name": "\([a-z_]*_[a-z_]*\)".*/\1/p' | grep -vE 'multi|tp_mlp'); do
     check "$bench: the same time without data" same_time "$bench"
 done
 check "pe2pe: the same time without data" same_time pe2pe
+check "tp_mlp: the same time without data" same_time tp_mlp --param batch=5 --param width=512 --param hidden=704
 repeatable() {
     # shellcheck disable=SC2086
     run $small --json 2>/dev/null | grep -v -e wall_s -e hops_per_s >"$scratch/first"
