@@ -29,7 +29,7 @@ function(kb_compile_as_test target)
     target_compile_definitions(${target} PRIVATE KB_TEST_DIR="${PROJECT_SOURCE_DIR}/tests")
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
     target_link_libraries(${target} PRIVATE kernbench_static kernbench_flags PkgConfig::CMOCKA
-        PkgConfig::FYAML Threads::Threads m)
+        PkgConfig::YAML Threads::Threads m)
 endfunction()
 
 # kb_shared_object(<source> <variable>): the target that compiles a source which several tests have.

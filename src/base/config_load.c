@@ -1,14 +1,14 @@
 /*
- * config_load.c: from bytes to nodes. libfyaml parses and is seen by this file alone.
+ * config_load.c: from bytes to nodes. libyaml parses and is seen by this file alone.
  *
- * libfyaml gives events, and the tree is built here rather than by its document builder, so that
+ * libyaml gives events, and the tree is built here rather than by its document builder, so that
  * duplicate keys can be problems among others, aliases cannot explode, nesting is bounded, and what
  * is left has a place and outlives the parser. The bytes are checked before it sees them.
  */
 #include <errno.h>
-#include <libfyaml.h>
 #include <stdio.h>
 #include <string.h>
+#include <yaml.h>
 
 #include "base/check.h"
 #include "base/config_node.h"
@@ -85,71 +85,19 @@ static kb_error *on_open(builder *b, kb_config_kind kind, const kb_place *place)
     return err;
 }
 
-/*
- * Copies the text of a scalar into the arena; "" for a value that was left out. By the iterator, as
- * fy_token_get_text of libfyaml 0.7.12 leaks and miscounts.
- */
-static kb_error *copy_text(builder *b, struct fy_event *event, const kb_place *place,
-                           const char **copy, size_t *length)
+/* Copies the text of a scalar into the arena; "" for a value that was left out. */
+static kb_error *copy_text(builder *b, const yaml_event_t *event, const char **copy, size_t *length)
 {
-    *copy = "";
-    *length = 0;
-    struct fy_token *token = fy_event_get_token(event);
-    if (!token)
-        return NULL;
-    struct fy_token_iter *iterator = fy_token_iter_create(token);
-    if (!iterator)
-        return kb_error_nomem();
-    kb_text text = KB_TEXT_INIT;
-    int failed = 0;
-    const struct fy_iter_chunk *chunk = NULL;
-    while ((chunk = fy_token_iter_chunk_next(iterator, chunk, &failed)))
-        kb_text_append(&text, chunk->str, chunk->len);
-    fy_token_iter_destroy(iterator);
-
-    const char *copied = NULL;
-    if (!text.failed)
-        copied = kb_arena_strndup(&b->config->arena, kb_text_peek(&text), text.length);
-    size_t copied_length = text.length;
-    kb_text_fini(&text);
-    if (failed)
-        return kb_error_at(KB_ERR_INPUT, place, "invalid string");
-    if (!copied)
-        return kb_error_nomem();
-    *copy = copied;
-    *length = copied_length;
-    return NULL;
+    *length = event->data.scalar.length;
+    *copy = kb_arena_strndup(&b->config->arena, (const char *)event->data.scalar.value, *length);
+    return *copy ? NULL : kb_error_nomem();
 }
 
-/*
- * What libfyaml 0.7.12 reads wrongly, as a comparison with PyYAML shows: two quotes in single
- * quotes become three, an escaped line break behind an escaped backslash becomes a blank, and
- * folding drops blank lines before indented ones. Refused, because no value is better than a wrong
- * one.
- */
-static const char *unreliable(struct fy_event *event, const char *text)
-{
-    struct fy_token *token = fy_event_get_token(event);
-    switch (fy_event_get_node_style(event)) {
-    case FYNS_SINGLE_QUOTED:
-        return strstr(text, "''") ? "two quotes in a row: use double quotes around the string"
-                                  : NULL;
-    case FYNS_DOUBLE_QUOTED:
-        return fy_token_start_mark(token)->line == fy_token_end_mark(token)->line
-                   ? NULL
-                   : "a string in double quotes must end in the line where it begins";
-    case FYNS_FOLDED:
-        return "folded strings are not supported: use | instead of >";
-    default:
-        return NULL;
-    }
-}
-
-static kb_error *on_key(builder *b, struct fy_event *event, const kb_place *place)
+static kb_error *on_key(builder *b, const yaml_event_t *event, const kb_place *place)
 {
     const char *key;
     size_t length;
-    KB_TRY(copy_text(b, event, place, &key, &length));
+    KB_TRY(copy_text(b, event, &key, &length));
     if (length == 0)
         return kb_error_at(KB_ERR_INPUT, place, "expected a name as the key, found nothing");
     if (length > KB_CONFIG_MAX_KEY)
@@ -157,15 +105,12 @@ static kb_error *on_key(builder *b, struct fy_event *event, const kb_place *plac
     const char *bad = kb_config_bad_text(b->config, key, length, NULL);
     if (bad)
         return kb_error_at(KB_ERR_INPUT, place, "%s in a key", bad);
-    const char *doubtful = unreliable(event, key);
-    if (doubtful)
-        return kb_error_at(KB_ERR_INPUT, place, "%s", doubtful);
     b->key = key;
     b->key_place = *place;
     return NULL;
 }
 
-static kb_error *on_scalar(builder *b, struct fy_event *event, const kb_place *place)
+static kb_error *on_scalar(builder *b, const yaml_event_t *event, const kb_place *place)
 {
     if (wants_key(b))
         return on_key(b, event, place);
@@ -175,16 +120,12 @@ static kb_error *on_scalar(builder *b, struct fy_event *event, const kb_place *p
     if (!node)
         return err;
     size_t length;
-    KB_TRY(copy_text(b, event, place, &node->text, &length));
-    enum fy_node_style style = fy_event_get_node_style(event);
-    node->quoted = style != FYNS_PLAIN && style != FYNS_ANY; /* any: the value was left out */
+    KB_TRY(copy_text(b, event, &node->text, &length));
+    node->quoted = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
     const char *bad = kb_config_bad_text(b->config, node->text, length, NULL);
-    const char *doubtful = unreliable(event, node->text);
-    node->faulty = bad || doubtful;
+    node->faulty = bad;
     if (bad) /* by way of "\0" and the like: the file itself was checked */
         kb_config_note(b->config, place, "%s in a string", bad);
-    else if (doubtful)
-        kb_config_note(b->config, place, "%s", doubtful);
     return NULL;
 }
 
@@ -258,103 +199,138 @@ static kb_error *on_close(builder *b)
     return closed->kind == KB_CONFIG_MAPPING && closed->count > 0 ? drop_duplicates(closed) : NULL;
 }
 
-static kb_place place_of(const builder *b, struct fy_event *event)
+static kb_place place_at(const builder *b, const yaml_mark_t *mark)
 {
-    const struct fy_mark *mark = fy_event_start_mark(event);
-    if (!mark) /* of a value that was left out */
-        return b->key ? b->key_place : (kb_place){.file = b->name, .line = 1, .column = 1};
-    kb_place place = {.file = b->name, .line = mark->line + 1, .column = mark->column + 1};
-    if (event->type == FYET_SCALAR) {
-        enum fy_node_style style = fy_event_get_node_style(event);
-        /* The mark is behind the quote. */
-        if ((style == FYNS_SINGLE_QUOTED || style == FYNS_DOUBLE_QUOTED) && place.column > 1)
-            place.column--;
-    }
+    return (kb_place){
+        .file = b->name, .line = (int)mark->line + 1, .column = (int)mark->column + 1};
+}
+
+static kb_place place_of(const builder *b, const yaml_event_t *event)
+{
+    kb_place place = place_at(b, &event->start_mark);
+    if (event->type == YAML_ALIAS_EVENT)
+        place.column++; /* of the name, behind the * */
+    /* A plain scalar of no bytes is a value that was left out; its mark is where the next is. */
+    if (event->type == YAML_SCALAR_EVENT && event->data.scalar.length == 0 &&
+        event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
+        place = b->key ? b->key_place : (kb_place){.file = b->name, .line = 1, .column = 1};
     return place;
 }
 
-static void refuse_decorations(builder *b, struct fy_event *event, const kb_place *place)
+static void refuse_decorations(builder *b, const yaml_event_t *event, const kb_place *place)
 {
-    bool node = event->type == FYET_SCALAR || event->type == FYET_MAPPING_START ||
-                event->type == FYET_SEQUENCE_START;
-    if (node && fy_event_get_anchor_token(event))
+    const yaml_char_t *anchor = NULL, *tag = NULL;
+    switch (event->type) {
+    case YAML_SCALAR_EVENT:
+        anchor = event->data.scalar.anchor;
+        tag = event->data.scalar.tag;
+        break;
+    case YAML_MAPPING_START_EVENT:
+        anchor = event->data.mapping_start.anchor;
+        tag = event->data.mapping_start.tag;
+        break;
+    case YAML_SEQUENCE_START_EVENT:
+        anchor = event->data.sequence_start.anchor;
+        tag = event->data.sequence_start.tag;
+        break;
+    default:
+        break;
+    }
+    if (anchor)
         kb_config_note(b->config, place, "anchors are not supported: leave out the &name");
-    if (node && fy_event_get_tag_token(event))
+    if (tag)
         kb_config_note(b->config, place, "tags are not supported: leave out the !name");
 }
 
-static kb_error *on_event(builder *b, struct fy_event *event)
+static kb_error *on_event(builder *b, const yaml_event_t *event)
 {
     kb_place place = place_of(b, event);
     refuse_decorations(b, event, &place);
     switch (event->type) {
-    case FYET_DOCUMENT_START:
+    case YAML_DOCUMENT_START_EVENT:
         if (b->ended)
             return kb_error_at(KB_ERR_INPUT, &place, "expected one document, found a second one");
         return NULL;
-    case FYET_DOCUMENT_END:
+    case YAML_DOCUMENT_END_EVENT:
         b->ended = true;
         return NULL;
-    case FYET_MAPPING_START:
+    case YAML_MAPPING_START_EVENT:
         return on_open(b, KB_CONFIG_MAPPING, &place);
-    case FYET_SEQUENCE_START:
+    case YAML_SEQUENCE_START_EVENT:
         return on_open(b, KB_CONFIG_SEQUENCE, &place);
-    case FYET_MAPPING_END:
-    case FYET_SEQUENCE_END:
+    case YAML_MAPPING_END_EVENT:
+    case YAML_SEQUENCE_END_EVENT:
         return on_close(b);
-    case FYET_SCALAR:
+    case YAML_SCALAR_EVENT:
         return on_scalar(b, event, &place);
-    case FYET_ALIAS:
+    case YAML_ALIAS_EVENT:
         return on_alias(b, &place);
     default:
         return NULL;
     }
 }
 
-/* The first complaint of the parser; the others mostly follow from it. */
-static kb_error *syntax_error(const char *name, struct fy_diag *diag)
+/* The byte behind `characters` characters of valid UTF-8; NUL if the text ends there. */
+static char byte_behind(const char *text, size_t length, size_t characters)
 {
-    void *iterator = NULL;
-    const struct fy_diag_error *first = fy_diag_errors_iterate(diag, &iterator);
-    if (!first || !first->msg)
-        return kb_error_new(KB_ERR_INPUT, "%s: not a YAML document", name);
-    kb_place place = {.file = name, .line = first->line, .column = first->column};
-    return kb_error_at(KB_ERR_INPUT, &place, "%s", first->msg);
+    for (size_t i = 0; i < length; i++) {
+        bool starts = ((unsigned char)text[i] & 0xc0) != 0x80;
+        if (starts && characters-- == 0)
+            return text[i];
+    }
+    return '\0';
+}
+
+/* What the parser says, in our words where its own do not help. */
+static kb_error *syntax_error(const builder *b, const yaml_parser_t *parser, const char *text,
+                              size_t length)
+{
+    if (parser->error == YAML_MEMORY_ERROR)
+        return kb_error_nomem();
+    const char *problem = parser->problem ? parser->problem : "not a YAML document";
+    if (parser->error == YAML_READER_ERROR) /* the bytes were checked: not to be expected */
+        return kb_error_new(KB_ERR_INPUT, "%s: %s (byte %zu)", b->name, problem,
+                            parser->problem_offset);
+    kb_place place = place_at(b, &parser->problem_mark);
+    kb_place begin = place_at(b, &parser->context_mark);
+    const char *context = parser->context;
+    if (strcmp(problem, "found character that cannot start any token") == 0) {
+        char found = byte_behind(text, length, parser->problem_mark.index);
+        if (found == '\t')
+            return kb_error_at(KB_ERR_INPUT, &place,
+                               "tab character may not be used as indentation");
+        return kb_error_at(KB_ERR_INPUT, &place, "a value must not begin with %c: put it in quotes",
+                           found);
+    }
+    if (!context)
+        return kb_error_at(KB_ERR_INPUT, &place, "%s", problem);
+    if (strcmp(problem, "found unexpected end of stream") == 0)
+        place = begin; /* what has no end is what is to be looked at */
+    if (begin.line == place.line)
+        return kb_error_at(KB_ERR_INPUT, &place, "%s %s", problem, context);
+    return kb_error_at(KB_ERR_INPUT, &place, "%s %s that begins in line %d", problem, context,
+                       begin.line);
 }
 
 static kb_error *parse(builder *b, const char *text, size_t length)
 {
-    struct fy_diag_cfg diag_cfg;
-    fy_diag_cfg_default(&diag_cfg);
-    diag_cfg.fp = NULL;
-    diag_cfg.level = FYET_ERROR;
-    kb_error *err = NULL;
-    struct fy_parser *parser = NULL;
-    struct fy_diag *diag = fy_diag_create(&diag_cfg);
-    if (!diag)
+    yaml_parser_t parser;
+    if (!yaml_parser_initialize(&parser))
         return kb_error_nomem();
-    fy_diag_set_collect_errors(diag, true);
-
-    const struct fy_parse_cfg parse_cfg = {
-        .flags = FYPCF_QUIET | FYPCF_DEFAULT_VERSION_1_2 | FYPCF_JSON_NONE,
-        .diag = diag,
-    };
-    parser = fy_parser_create(&parse_cfg);
-    if (!parser || fy_parser_set_string(parser, text, length) != 0) {
-        err = kb_error_nomem();
-        goto cleanup;
+    yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, length);
+    kb_error *err = NULL;
+    for (bool more = true; !err && more;) {
+        yaml_event_t event;
+        if (!yaml_parser_parse(&parser, &event)) {
+            err = syntax_error(b, &parser, text, length);
+            break;
+        }
+        err = on_event(b, &event);
+        more = event.type != YAML_STREAM_END_EVENT;
+        yaml_event_delete(&event);
     }
-    struct fy_event *event;
-    while (!err && (event = fy_parser_parse(parser))) {
-        err = on_event(b, event);
-        fy_parser_event_free(parser, event);
-    }
-    if (!err && fy_parser_get_stream_error(parser))
-        err = syntax_error(b->name, diag);
-
-cleanup:
-    fy_parser_destroy(parser);
-    fy_diag_destroy(diag);
+    yaml_parser_delete(&parser);
     return err;
 }
 
@@ -371,13 +347,6 @@ static kb_error *load(kb_config *config, const char *name, const char *text, siz
         length -= skip;
     }
     KB_TRY(kb_config_check_text(config, b.name, text, length));
-    if (length > 0 && text[length - 1] != '\n') {
-        /* libfyaml 0.7.12 reads beyond the end of a block that no newline ends. */
-        text = kb_arena_printf(&config->arena, "%.*s\n", (int)length, text);
-        if (!text)
-            return kb_error_nomem();
-        length++;
-    }
     KB_TRY(parse(&b, text, length));
     if (!config->root)
         return kb_error_new(KB_ERR_INPUT, "%s: expected a mapping, found an empty document", name);

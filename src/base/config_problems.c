@@ -12,7 +12,10 @@
 #include "base/text.h"
 #include "base/utf8.h"
 
-enum { max_quote = 60 }; /* bytes of a value that a message shows */
+enum {
+    max_quote = 60,   /* bytes of a value that a message shows */
+    max_problems = 20 /* that an error lists; a file of 1 MiB can have 100,000 */
+};
 
 /* Formats into the arena; NULL if out of memory, which is noted. */
 KB_PRINTF(3, 0)
@@ -185,7 +188,8 @@ kb_error *kb_config_finish(kb_config *config)
         return kb_error_at(KB_ERR_INPUT, &problems[0].place, "%s", problems[0].message);
     kb_error *err = kb_error_at(KB_ERR_INPUT, &problems[0].place, "%s (and %zu more problem%s)",
                                 problems[0].message, count - 1, kb_plural(count - 1));
-    for (size_t i = 0; i < count; i++) {
+    size_t shown = count > max_problems ? max_problems : count;
+    for (size_t i = 0; i < shown; i++) {
         const kb_place *place = &problems[i].place;
         if (place->line > 0)
             kb_error_add_detail(err, "%s:%d:%d: %s", place->file, place->line, place->column,
@@ -193,5 +197,8 @@ kb_error *kb_config_finish(kb_config *config)
         else
             kb_error_add_detail(err, "%s: %s", place->file, problems[i].message);
     }
+    if (count > shown)
+        kb_error_add_detail(err, "... and %zu more problem%s", count - shown,
+                            kb_plural(count - shown));
     return err;
 }

@@ -9,15 +9,19 @@
 #include "base/config_node.h"
 #include "base/utf8.h"
 
-/* In a row: libfyaml 0.7.12 takes time by the square of their number, 12 s for 100,000. */
-enum { max_blank_lines = 200 };
+/* Lines that begin with %: libyaml 0.2.5 compares each %TAG with all before it. */
+enum { max_directives = 100 };
 
-/* The line separators of Unicode are left out too: YAML 1.1 and 1.2 differ on them. */
+/*
+ * The line separators of Unicode are left out too: YAML 1.1 and 1.2 differ on them. So are a byte
+ * order mark that is not the first character, and what is no character: YAML forbids them.
+ */
 static bool is_text(uint32_t character)
 {
     if (character == '\t' || character == '\n' || character == '\r')
         return true;
-    return !kb_utf8_is_control(character) && character != 0x2028 && character != 0x2029;
+    return !kb_utf8_is_control(character) && character != 0x2028 && character != 0x2029 &&
+           character != 0xfeff && character != 0xfffe && character != 0xffff;
 }
 
 /* Whether a line ends with the byte at i: LF, CR LF or CR. */
@@ -49,18 +53,16 @@ const char *kb_config_bad_text(kb_config *config, const char *text, size_t lengt
     return NULL;
 }
 
-/* The line where there are too many blank ones in a row, 0 if nowhere. */
-static int too_many_blank_lines(const char *text, size_t length)
+/* The line where there is one directive too many, 0 if nowhere. */
+static int too_many_directives(const char *text, size_t length)
 {
-    int line = 1, blank = 0;
+    int line = 1, directives = 0;
+    bool at_start = true; /* of a line */
     for (size_t i = 0; i < length; i++) {
-        if (ends_line(text, length, i)) {
-            line++;
-            if (++blank > max_blank_lines)
-                return line;
-        } else if (!strchr(" \t\r", text[i])) {
-            blank = 0;
-        }
+        if (at_start && text[i] == '%' && ++directives > max_directives)
+            return line;
+        at_start = ends_line(text, length, i);
+        line += at_start;
     }
     return 0;
 }
@@ -73,10 +75,9 @@ kb_error *kb_config_check_text(kb_config *config, const char *name, const char *
     const char *bad = kb_config_bad_text(config, text, length, &place);
     if (bad)
         return kb_error_at(KB_ERR_INPUT, &place, "expected YAML text, found %s", bad);
-    place.line = too_many_blank_lines(text, length);
+    place.line = too_many_directives(text, length);
     place.column = 1;
     if (place.line > 0)
-        return kb_error_at(KB_ERR_INPUT, &place, "more than %d blank lines in a row",
-                           max_blank_lines);
+        return kb_error_at(KB_ERR_INPUT, &place, "more than %d directives", max_directives);
     return NULL;
 }

@@ -2,7 +2,7 @@
  * fuzz_config.c: throws bytes at the configuration reader. Nothing may crash, leak or hang, and
  * every refusal must be a KB_ERR_INPUT of one line.
  *
- * With libFuzzer:  clang -fsanitize=fuzzer,address,undefined -DKB_LIBFUZZER ... -lfyaml
+ * With libFuzzer:  clang -fsanitize=fuzzer,address,undefined -DKB_LIBFUZZER ... -lyaml
  * Without it, a program that replays stored inputs: fuzz_config FILE_OR_DIRECTORY...
  *
  * What comes after the first 0xFE byte of an input, which no YAML text can hold, are overrides, one

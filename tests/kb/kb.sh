@@ -63,7 +63,7 @@ echo "noise of apt-get"
 while [ $# -gt 0 ]; do
     case $1 in
     ninja-build) package=ninja ;;
-    libfyaml-dev) package=libfyaml ;;
+    libyaml-dev) package=yaml-0.1 ;;
     libjansson-dev) package=jansson ;;
     libopenblas-pthread-dev) package=openblas ;;
     install | -* | DPkg*) shift; continue ;;
@@ -71,7 +71,7 @@ while [ $# -gt 0 ]; do
     esac
     echo "  $1" >>"$FAKE/log"
     case $package in
-    libfyaml | jansson | openblas | libc6-dev) touch "$FAKE/$package" ;;
+    yaml-0.1 | jansson | openblas | libc6-dev) touch "$FAKE/$package" ;;
     *) "$FAKE/ln" -sf "$FAKE/fakes/$package" "$FAKE/bin/$package" ;;
     esac
     shift
@@ -91,19 +91,19 @@ ln -s "$(command -v ln)" "$scratch/ln"
 # machine [TOOL...]: a fresh clone on a machine with these fakes; libraries among them.
 machine() {
     rm -rf "$tree/build" "$log"
-    rm -f "$scratch/libc6-dev" "$scratch/libfyaml" "$scratch/jansson" "$scratch/openblas"
+    rm -f "$scratch/libc6-dev" "$scratch/yaml-0.1" "$scratch/jansson" "$scratch/openblas"
     for tool in "$scratch"/fakes/*; do
         rm -f "$bin/$(basename "$tool")"
     done
     for tool in id "$@"; do
         case $tool in
-        lib* | jansson | openblas) touch "$scratch/$tool" ;;
+        lib* | yaml-0.1 | jansson | openblas) touch "$scratch/$tool" ;;
         *) ln -s "$scratch/fakes/$tool" "$bin/$tool" ;;
         esac
     done
     touch "$log"
 }
-all="cc libc6-dev cmake ninja pkg-config libfyaml jansson openblas"
+all="cc libc6-dev cmake ninja pkg-config yaml-0.1 jansson openblas"
 
 kb() { PATH="$bin" FAKE="$scratch" "$tree/kb" "$@"; }
 kb_as_user() { FAKE_UID=1000 kb "$@"; }
@@ -157,24 +157,24 @@ unset FAKE_NINJA
 
 machine cc libc6-dev cmake pkg-config jansson openblas apt-get
 check "two are missing: runs, noise on stderr" \
-    outcome 0 'here: *' 'kb: installing ninja-build libfyaml-dev*noise of apt-get*' kb probe
+    outcome 0 'here: *' 'kb: installing ninja-build libyaml-dev*noise of apt-get*' kb probe
 check "two are missing: just those are installed" logged \
-    "apt-get update" "apt-get install" "  ninja-build" "  libfyaml-dev" \
+    "apt-get update" "apt-get install" "  ninja-build" "  libyaml-dev" \
     "cmake --fresh --preset release -DKB_TESTS=OFF" "ninja begins" "ninja ends"
 
 machine cc libc6-dev cmake ninja pkg-config jansson openblas
 check "no apt-get: says what to install" \
-    outcome 2 '' "kb: please install (Debian's names): libfyaml-dev" kb probe
+    outcome 2 '' "kb: please install (Debian's names): libyaml-dev" kb probe
 machine cc libc6-dev cmake ninja pkg-config jansson openblas apt-get
 check "not root, no sudo: says what to do" \
-    outcome 2 '' 'kb: please run as root: apt-get install libfyaml-dev' kb_as_user probe
+    outcome 2 '' 'kb: please run as root: apt-get install libyaml-dev' kb_as_user probe
 check "not root, no sudo: did not try" not_logged apt-get
 machine cc libc6-dev cmake ninja pkg-config jansson openblas apt-get sudo
-check "not root: through sudo" outcome 0 'here: *' '*installing libfyaml-dev*' kb_as_user probe
+check "not root: through sudo" outcome 0 'here: *' '*installing libyaml-dev*' kb_as_user probe
 check "sudo was asked" grep -qx sudo "$log"
 machine cc libc6-dev cmake ninja pkg-config jansson openblas apt-get
 FAKE_APT=100 && export FAKE_APT
-check "apt-get fails" outcome 2 '' '*kb: apt-get could not install: libfyaml-dev' kb probe
+check "apt-get fails" outcome 2 '' '*kb: apt-get could not install: libyaml-dev' kb probe
 unset FAKE_APT
 
 machine apt-get
