@@ -5,7 +5,10 @@
  * the next product waits for nothing but results that drain; else bytes are outstanding, maybe of
  * several causes; else results drain; else nothing. The time that a state held is charged when it
  * changes, or when the bytes change that a state is divided by. So each instant is charged once,
- * and causes add up whatever is called when.
+ * and causes add up whatever is called when. With a profile or a watcher of states time is charged
+ * more often; what each cause gets stays the same to the femtosecond: time that is divided by bytes
+ * is divided at the same instants as without, and of engines that share time the one that gets the
+ * odd femtosecond takes turns.
  *
  * Of a PE that takes part in the run but has no kernel nothing is charged at first. The kernel
  * clock, which runs while any kernel does, tells how much there is when its next kernel begins or
@@ -101,11 +104,14 @@ static inline uint8_t state_of(const pe_record *record)
 }
 
 /* Divides time in the PE's state between causes; parts that get nothing are left as they are. */
-static void divide(const pe_record *record, kb_time time, kb_time parts[KB_CAUSES])
+static void divide(pe_record *record, kb_time time, kb_time parts[KB_CAUSES])
 {
     if (record->state == BOTH_ENGINES) {
-        parts[KB_CAUSE_MATRIX] = time - time / 2;
-        parts[KB_CAUSE_VECTOR] = time / 2;
+        kb_cause larger = record->odd ? KB_CAUSE_VECTOR : KB_CAUSE_MATRIX;
+        kb_cause smaller = record->odd ? KB_CAUSE_MATRIX : KB_CAUSE_VECTOR;
+        parts[larger] = time - time / 2;
+        parts[smaller] = time / 2;
+        record->odd ^= time % 2 != 0;
     } else if (record->state == NEEDED_DRAIN) {
         parts[KB_CAUSE_MATRIX_DRAIN] = time;
     } else if (record->state == DIVIDED) {
@@ -181,6 +187,7 @@ static inline void change_state(kb_oplog *log, pe_record *record)
         return;
     charge(log, record);
     record->state = state;
+    record->odd = false;
 }
 
 static inline bool is_engine(kb_cause cause)
@@ -195,11 +202,13 @@ static inline uint32_t *counter_of(pe_record *record, kb_cause cause)
                                       : &record->drains;
 }
 
-/* For the profile time is charged before anything changes. */
+/* For the profile time is charged before anything changes that it is divided by. */
 static __attribute__((noinline)) void note_item(kb_oplog *log, uint64_t pe, kb_cause cause,
                                                 uint64_t bytes, const kb_op *op, bool begins)
 {
-    charge(log, record_of(log, pe));
+    pe_record *record = record_of(log, pe);
+    if (record->state != DIVIDED || !is_engine(cause))
+        charge(log, record);
     if (!log->profile)
         return;
     if (!begins)
@@ -259,9 +268,11 @@ void kb_oplog_need_drain(kb_oplog *log, uint64_t pe, bool needed)
 
 void kb_oplog_set_line(kb_oplog *log, uint64_t pe, const kb_op *op)
 {
+    pe_record *record = record_of(log, pe);
     if (!log->profile)
         return;
-    charge(log, record_of(log, pe));
+    if (record->state != DIVIDED) /* that time is of transfers, whatever the line */
+        charge(log, record);
     if (!kb_profile_set_line(log->profile, pe, op))
         kb_sim_fail(log->sim, kb_error_nomem());
 }
@@ -364,6 +375,7 @@ void kb_oplog_kernel_begin(kb_oplog *log, uint64_t pe, kb_time posted)
     charge_gap(log, record, posted);
     record->runs_kernel = true;
     record->state = state_of(record);
+    record->odd = false;
     record->since = record->kernel_start = log->sim->now;
     memset(record->charged, 0, sizeof record->charged);
 }

@@ -31,6 +31,7 @@ typedef struct pe_record {
     uint8_t state;                  /* what counts now: a kb_cause, or one of the above */
     bool runs_kernel;
     bool takes_part; /* it ran a kernel */
+    bool odd;        /* both engines work, and an odd time of that has been charged */
     uint64_t bytes[BYTE_CAUSES];
     kb_time charged[KB_CAUSES]; /* to the kernel that runs */
     kb_time kernel_start;
