@@ -90,7 +90,8 @@ static topo_description default_description(void)
     return description;
 }
 
-/* Reads the description as topo_machine_load() does, and counts the links that its graph would have.
+/* Reads the description as topo_machine_load() does, and counts the links that its graph would
+ * have.
  */
 static kb_error *count_links(const topo_source *source, uint64_t *links)
 {

@@ -1,7 +1,7 @@
 /*
- * fuzz_decimal.c: a text as a decimal number, with every number of digits, and as a number of bytes.
- * What was read must be what strtod() reads, up to its precision; printed and read again it must be
- * the same.
+ * fuzz_decimal.c: a text as a decimal number, with every number of digits, and as a number of
+ * bytes. What was read must be what strtod() reads, up to its precision; printed and read again it
+ * must be the same.
  */
 #include "fuzz.h"
 

@@ -1,6 +1,6 @@
 /*
- * fuzz_rewrite.c: bytes as a machine file with overrides, which `topo --print` writes into the text,
- * or prints with all settings. Both texts must describe the same machine.
+ * fuzz_rewrite.c: bytes as a machine file with overrides, which `topo --print` writes into the
+ * text, or prints with all settings. Both texts must describe the same machine.
  */
 #include "fuzz.h"
 
