@@ -10,6 +10,7 @@
 #define TESTS_CCL_MOCKING_H
 
 #include "support/expect.h"
+#include "support/seed.h"
 
 #include <float.h>
 #include <math.h>
@@ -201,7 +202,7 @@ static inline void set_buffers(stage *s)
 {
     uint64_t n = s->mock.elements, ranks = s->mock.ranks, size = kb_dtype_bytes(s->is.dtype);
     kb_rng rng;
-    kb_rng_init(&rng, s->is.seed + 1);
+    kb_rng_init(&rng, test_seed(s->is.seed + 1));
     s->before = calloc(n * ranks + 1, sizeof *s->before);
     s->after = calloc(n * ranks + 1, sizeof *s->after);
     s->bytes = calloc(n * ranks + 1, size);

@@ -2,6 +2,7 @@
 #include "trial.h"
 
 #include "ccl/ccl.h"
+#include "support/seed.h"
 
 static topo_machine *load(const char *const *settings, size_t count)
 {
@@ -149,7 +150,7 @@ static void calls_take_longer(void **state)
 {
     (void)state;
     kb_rng rng;
-    kb_rng_init(&rng, 5);
+    kb_rng_init(&rng, test_seed(5));
     for (int kind = 0; kind <= KB_ALL_TO_ALL; kind++) {
         kb_context *ctx =
             open_sips(3, 2, 1, NULL, (kb_context_options){.timing_only = true, .threads = 1});

@@ -2,6 +2,7 @@
  * test_collectives.c: every collective, among one to five ranks, on tensors in any layout, gives
  * what a plain reference gives, to the bit.
  */
+#include "support/seed.h"
 #include "trial.h"
 
 /* ---- Random calls ---- */
@@ -53,7 +54,7 @@ static void try_one(kb_rng *rng, kb_context *ctx, uint32_t world, kb_collective_
 static void try_kinds(uint64_t seed, uint32_t sips, uint32_t w, uint32_t h, const char *const *more)
 {
     kb_rng rng;
-    kb_rng_init(&rng, seed);
+    kb_rng_init(&rng, test_seed(seed));
     for (int kind = 0; kind <= KB_ALL_TO_ALL; kind++) {
         kb_context *ctx = open_sips(sips, w, h, more, (kb_context_options){.threads = 1});
         for (uint64_t i = 0; i < cases(3); i++)

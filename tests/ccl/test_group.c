@@ -2,6 +2,7 @@
  * test_group.c: the process group with its queues, groups of some ranks, who drives which ranks,
  * and how calls behave in time: waiting for late ranks, going on meanwhile.
  */
+#include "support/seed.h"
 #include "trial.h"
 
 #include <kernbench/ccl.h>
@@ -654,7 +655,7 @@ static void shards_are_added_up_if_asked_for(void **state)
 static kb_time how_long(kb_context_options options)
 {
     kb_rng rng;
-    kb_rng_init(&rng, 99);
+    kb_rng_init(&rng, test_seed(99));
     options.threads = 1;
     kb_context *ctx = open_sips(3, 2, 1, NULL, options);
     kb_machine machine = kb_context_machine(ctx);
@@ -685,7 +686,7 @@ static void nothing_is_left_behind(void **state)
     (void)state;
     static notes seen;
     kb_rng rng;
-    kb_rng_init(&rng, 7);
+    kb_rng_init(&rng, test_seed(7));
     kb_context_options options = {
         .debug = true, .on_warning = note_warning, .on_warning_self = &seen, .threads = 1};
     for (int left = 0; left < 2; left++) {

@@ -3,6 +3,7 @@
  * comes of it is an error about memory, and nothing is lost.
  */
 #include "support/failing_alloc.h"
+#include "support/seed.h"
 #include "trial.h"
 
 enum { WORLD = 2 };
@@ -64,7 +65,7 @@ static bool try_nth(script *s, long n, failing_alloc_mode mode)
 static void try_many(script *s)
 {
     kb_rng rng;
-    kb_rng_init(&rng, 3);
+    kb_rng_init(&rng, test_seed(3));
     kb_context *ctx = open_sips(WORLD, 1, 1, NULL, (kb_context_options){.threads = 1});
     kb_machine machine = kb_context_machine(ctx);
     kb_context_destroy(ctx);

@@ -3,6 +3,7 @@
  * collectives outside of streams, in another way on each rank. Whatever each rank chooses, results
  * are those of the calls one by one, and nothing waits for ever.
  */
+#include "support/seed.h"
 #include "trial.h"
 
 #include <kernbench/tl.h>
@@ -67,7 +68,7 @@ static void draw_call(kb_rng *rng, const program *p, const kb_machine *machine, 
 static kb_context *draw_program(program *p, uint64_t seed, bool as_graph)
 {
     kb_rng rng;
-    kb_rng_init(&rng, seed);
+    kb_rng_init(&rng, test_seed(seed));
     *p = (program){.seed = seed,
                    .world = 2 + (uint32_t)below(&rng, MOST_RANKS - 1),
                    .w = 1 + (uint32_t)below(&rng, 2),
@@ -269,7 +270,7 @@ static void a_rank_may_fail_anywhere(void **state)
     uint64_t rounds = fewer_if_slow(150), told = 0;
     for (uint64_t seed = 1; seed <= rounds; seed++) {
         kb_rng rng;
-        kb_rng_init(&rng, seed + 1000);
+        kb_rng_init(&rng, test_seed(seed + 1000));
         kb_context *ctx = draw_program(&p, seed, one_in(&rng, 2));
         p.failing = (uint32_t)below(&rng, p.world);
         p.failing_at = below(&rng, p.count);
@@ -382,7 +383,7 @@ static void contexts_may_go_at_any_moment(void **state)
     uint64_t rounds = fewer_if_slow(60);
     for (uint64_t seed = 1; seed <= rounds; seed++) {
         kb_rng rng;
-        kb_rng_init(&rng, seed);
+        kb_rng_init(&rng, test_seed(seed));
         kb_context *ctx = open_sips(2, 1, 1, NULL, (kb_context_options){.threads = 1});
         kb_tensor sums[2];
         kb_stream side;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "mem/cases.h"
+#include "support/seed.h"
 
 /* ---- Reading ----------------------------------------------------------------------------- */
 
@@ -377,7 +378,7 @@ static void machines_of_any_shape_can_be_read(void **state)
 {
     (void)state;
     kb_rng rng;
-    kb_rng_init(&rng, 17);
+    kb_rng_init(&rng, test_seed(17));
     for (uint64_t i = 0; i < cases(50); i++) {
         char *description = random_description(&rng);
         expect_good_drawing(description);

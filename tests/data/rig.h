@@ -7,6 +7,7 @@
 
 #include "mem/cases.h"
 #include "support/expect.h"
+#include "support/seed.h"
 #include "topo/machines.h"
 
 #include <math.h>
@@ -38,7 +39,7 @@ static inline rig rig_make(unsigned threads, uint64_t pending_bytes)
     rig r = {.machine = machine_of(RIG_MACHINE)};
     expect_ok(mem_memories_create(r.machine, TOPO_NONE, &r.memories));
     expect_ok(data_store_create(&(data_options){r.memories, threads, pending_bytes}, &r.store));
-    kb_rng_init(&r.rng, 1);
+    kb_rng_init(&r.rng, test_seed(1));
     return r;
 }
 

@@ -5,6 +5,7 @@
 #include "operand.h"
 
 #include "rt/programs.h"
+#include "support/seed.h"
 
 /* ---- Workers ---- */
 
@@ -172,7 +173,7 @@ static kb_placements drawn;
 static void distribute_from_device(kb_context *ctx, uint32_t rank)
 {
     kb_rng rng;
-    kb_rng_init(&rng, 5);
+    kb_rng_init(&rng, test_seed(5));
     const uint32_t shape[2] = {2, 2};
     plain x = plain_draw(&rng, &KB_SHAPE(5, 3, 7));
     kb_device_mesh mesh = open_mesh(ctx, 2, 2);
@@ -198,7 +199,7 @@ static void distributes_tensors_of_devices(void **state)
 {
     (void)state;
     kb_rng rng;
-    kb_rng_init(&rng, 9);
+    kb_rng_init(&rng, test_seed(9));
     for (int i = 0; i < 12; i++) {
         drawn = draw_placements(&rng, 2, 3, KB_F32, false);
         on_devices(4, distribute_from_device);
@@ -607,7 +608,7 @@ static void on_a_chosen_device(void **state)
 {
     (void)state;
     kb_rng rng;
-    kb_rng_init(&rng, 3);
+    kb_rng_init(&rng, test_seed(3));
     kb_context *ctx = open_machine_of(3, 1, 1, (kb_context_options){.device = "sip:2"});
     plain p = plain_draw(&rng, &KB_SHAPE(4, 3));
     kb_tensor host = host_tensor(ctx, "h", &p, KB_F32), local;
@@ -655,7 +656,7 @@ static void for_some_ranks(void **state)
     (void)state;
     const uint32_t ranks[] = {2, 0};
     kb_rng rng;
-    kb_rng_init(&rng, 4);
+    kb_rng_init(&rng, test_seed(4));
     kb_context *ctx = open_machine_of(3, 1, 1, (kb_context_options){0});
     plain p = plain_draw(&rng, &KB_SHAPE(5, 3));
     kb_tensor host = host_tensor(ctx, "h", &p, KB_F32), local;

@@ -4,6 +4,7 @@
  * and gives the same numbers to rounding.
  */
 #include "plain.h"
+#include "support/seed.h"
 
 #include <kernbench/tl.h>
 #include <kernbench/tp.h>
@@ -119,7 +120,7 @@ static plain multiply(const plain *a, const plain *b, bool activate)
 static void run(job *j, uint32_t ranks, bool by_layers)
 {
     kb_rng rng;
-    kb_rng_init(&rng, 1);
+    kb_rng_init(&rng, test_seed(1));
     *j = (job){.ranks = ranks, .by_layers = by_layers};
     kb_context *ctx =
         open_machine_of(ranks, 2, 1, (kb_context_options){.on_op = watch, .on_op_self = j});

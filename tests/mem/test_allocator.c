@@ -4,6 +4,7 @@
 #include "mem/cases.h"
 #include "support/expect.h"
 #include "support/failing_alloc.h"
+#include "support/seed.h"
 
 #include "mem/mem.h"
 
@@ -383,7 +384,7 @@ static void takes_and_gives_agree_with_the_map(void **state)
 {
     (void)state;
     kb_rng rng;
-    kb_rng_init(&rng, 3);
+    kb_rng_init(&rng, test_seed(3));
     for (uint64_t i = 0; i < cases(1500); i++)
         one_case(&rng, i % 2 ? MEM_NEXT_FIT : MEM_FIRST_FIT);
 }
@@ -402,7 +403,7 @@ static void nothing_grows_over_a_long_time(void **state)
             live[i] = must_take(&a, 4096, 64);
         size_t used = a.used.capacity, gaps = a.free.capacity;
         kb_rng rng;
-        kb_rng_init(&rng, 17);
+        kb_rng_init(&rng, test_seed(17));
         failing_alloc_arm(1, FAIL_ONWARDS); /* not even for a moment */
         for (uint64_t i = 0; i < cases(300000); i++) {
             size_t which = kb_rng_below(&rng, LIVE);
@@ -517,7 +518,7 @@ static void giving_back_needs_no_host_memory(void **state)
         for (size_t i = 0; i < BLOCKS; i++)
             starts[i] = must_take(&a, 1, 1);
         kb_rng rng;
-        kb_rng_init(&rng, seed);
+        kb_rng_init(&rng, test_seed(seed));
         failing_alloc_arm(1, FAIL_ONWARDS);
         bool good = true;
         for (size_t i = BLOCKS; i > 0 && good; i--) {

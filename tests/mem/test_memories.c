@@ -3,6 +3,7 @@
  * test_rings.c.
  */
 #include "mem/places.h"
+#include "support/seed.h"
 
 /* ---- What there is ----------------------------------------------------------------------- */
 
@@ -373,7 +374,7 @@ static void allocating_and_freeing_for_a_long_time_does_not_grow(void **state)
     topo_machine *machine = machine_of(SMALL_MACHINE);
     mem_memories *memories = memories_of(machine);
     kb_rng rng;
-    kb_rng_init(&rng, 21);
+    kb_rng_init(&rng, test_seed(21));
     kb_location live[LIVE];
     size_t count = 0, high_blocks = 0;
     const uint64_t steps = cases(60000);
@@ -575,7 +576,7 @@ static void locations_and_addresses_are_inverse(void **state)
 {
     (void)state;
     kb_rng rng;
-    kb_rng_init(&rng, 61);
+    kb_rng_init(&rng, test_seed(61));
     size_t count = RUNNING_ON_VALGRIND ? 3 : 4;
     for (size_t s = 0; s < count; s++) {
         topo_machine *machine = machine_of(shapes[s]);

@@ -1,6 +1,7 @@
 /* test_mmu.c: what an address means to a PE, which mappings are refused, what is said of faults. */
 #include "mmu_check.h"
 #include "support/failing_alloc.h"
+#include "support/seed.h"
 
 /* A mapping of one extent with these copies, installed nowhere. */
 static mem_mapping_id map(mem_mmu *mmu, const char *name, uint64_t va, uint64_t bytes,
@@ -525,7 +526,7 @@ static void use_does_not_grow_with_time(void **state)
         ids[i] = map(mmu, "x", i * 0x1000, 16, &copy, 1);
     size_t blocks = failing_alloc_live();
     kb_rng rng;
-    kb_rng_init(&rng, 5);
+    kb_rng_init(&rng, test_seed(5));
     for (int round = 0; round < rounds; round++) {
         uint64_t which = kb_rng_below(&rng, alive);
         mem_mmu_install(mmu, ids[which], 1, 39);

@@ -2,6 +2,7 @@
  * test_properties.c: the laws of the transport on random machines with random traffic.
  */
 #include "net/replay.h"
+#include "support/seed.h"
 
 #include <inttypes.h>
 
@@ -12,7 +13,7 @@ static void try_many(uint64_t first, uint64_t count, const chance *how, case_fn 
     count = scenario_cases(count);
     for (uint64_t seed = first; seed < first + count; seed++) {
         kb_rng rng;
-        kb_rng_init(&rng, seed);
+        kb_rng_init(&rng, test_seed(seed));
         scenario s;
         scenario_random(&s, &rng, how);
         char what[40];

@@ -7,6 +7,7 @@
  * starts, when its head or its tail comes or goes, and a femtosecond before and after.
  */
 #include "net/scenario.h"
+#include "support/seed.h"
 #include "topo/machines.h"
 
 /* ---- On small graphs --------------------------------------------------------------------- */
@@ -58,7 +59,7 @@ static void draw_looks(scenario *s, kb_rng *rng, const outcome *o)
 static void compare(uint64_t seed, const chance *how)
 {
     kb_rng rng;
-    kb_rng_init(&rng, seed);
+    kb_rng_init(&rng, test_seed(seed));
     scenario s;
     scenario_random(&s, &rng, how);
     outcome *o = scenario_run(&s);
@@ -105,7 +106,7 @@ static void it_makes_no_difference_who_submits(void **state)
     uint64_t count = scenario_cases(500);
     for (uint64_t seed = 60000000; seed < 60000000 + count; seed++) {
         kb_rng rng;
-        kb_rng_init(&rng, seed);
+        kb_rng_init(&rng, test_seed(seed));
         scenario s;
         scenario_random(&s, &rng, &(chance){.streams = true, .ties = true, .most_orders = 6});
         s.submit_first = false;
@@ -282,7 +283,7 @@ static void on_machine_submit(kb_sim *sim, void *self, uint64_t arg)
     const topo_machine *m = r->ways.machine;
     const topo_shape *shape = topo_machine_shape(m);
     kb_rng rng;
-    kb_rng_init(&rng, r->seed + arg);
+    kb_rng_init(&rng, test_seed(r->seed + arg));
     uint32_t cube = (uint32_t)kb_rng_below(&rng, 3), pe = (uint32_t)kb_rng_below(&rng, 3);
     uint32_t from = topo_node_at(m, TOPO_PE_DMA, 0, cube, pe);
     if (kb_rng_below(&rng, 4) == 0)
@@ -308,7 +309,7 @@ static void machine_run_init(machine_run *r, const topo_machine *m, uint64_t see
     expect_ok(kb_sim_add_handler(r->sim, on_machine_submit, r, &r->submit));
     kb_source source = kb_source_make(0);
     kb_rng rng;
-    kb_rng_init(&rng, seed);
+    kb_rng_init(&rng, test_seed(seed));
     for (uint32_t i = 0; i < MACHINE_ORDERS; i++)
         (void)kb_sim_at(r->sim, &source, (kb_time)kb_rng_below(&rng, 3000) * KB_NS, r->submit, i);
 }

@@ -3,6 +3,7 @@
  * double-precision reference. Data races are errors.
  */
 #include "prompts.h"
+#include "support/seed.h"
 
 /* ---- Random cases ---- */
 
@@ -65,7 +66,7 @@ static void random_prompts_are_right(void **unused)
 {
     (void)unused;
     kb_rng rng;
-    kb_rng_init(&rng, 11);
+    kb_rng_init(&rng, test_seed(11));
     for (int i = 0; i < 150; i++) {
         kb_policy policies[3];
         prompt_case c = draw_case(&rng, policies);
@@ -89,7 +90,7 @@ static void small_memories_need_several_chunks(void **unused)
                                        ", pe_tcm: { capacity_mib: 1, reserved_mib: 0.875 }",
                                        ", pe_tcm: { capacity_mib: 1, reserved_mib: 0.5 }"};
     kb_rng rng;
-    kb_rng_init(&rng, 12);
+    kb_rng_init(&rng, test_seed(12));
     for (int i = 0; i < 60; i++) {
         kb_policy policies[3];
         prompt_case c = draw_case(&rng, policies);
@@ -301,7 +302,7 @@ static void time_is_the_same_without_data(void **unused)
 {
     (void)unused;
     kb_rng rng;
-    kb_rng_init(&rng, 13);
+    kb_rng_init(&rng, test_seed(13));
     for (int i = 0; i < 25; i++) {
         kb_policy policies[3];
         prompt_case c = draw_case(&rng, policies);

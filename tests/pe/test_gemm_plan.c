@@ -4,6 +4,7 @@
  * of the whole.
  */
 #include "support/expect.h"
+#include "support/seed.h"
 
 #include "pe/gemm_plan.h"
 #include "topo/machines.h"
@@ -131,7 +132,7 @@ static void sums_are_those_of_the_whole(void **state)
 {
     (void)state;
     kb_rng rng;
-    kb_rng_init(&rng, 11);
+    kb_rng_init(&rng, test_seed(11));
     int walked = 0;
     while (walked < 300) {
         uint32_t rows = 1u << between(&rng, 2, 6); /* with 200 columns a tile fits into 64 KiB */
@@ -208,7 +209,7 @@ static void each_product_is_in_one_step(void **state)
 {
     (void)state;
     kb_rng rng;
-    kb_rng_init(&rng, 12);
+    kb_rng_init(&rng, test_seed(12));
     uint64_t steps = 0, plans = 400, kept = 0, by_columns = 0;
     for (uint64_t i = 0; i < plans; i++) {
         uint32_t rows = between(&rng, 1, 6);

@@ -4,6 +4,7 @@
  */
 #include "support/expect.h"
 #include "support/failing_alloc.h"
+#include "support/seed.h"
 
 #include "pe/units.h"
 #include "pe/units_tcm.h"
@@ -59,7 +60,7 @@ static void every_instant_is_had_once(void **state)
     static diary d;
     for (uint64_t seed = 0; seed < 100; seed++) {
         kb_rng rng;
-        kb_rng_init(&rng, seed);
+        kb_rng_init(&rng, test_seed(seed));
         pe_tcm_port port = {0};
         streams s = {0};
         memset(&d, 0, sizeof d);

@@ -6,6 +6,7 @@
 
 #include "programs.h"
 #include "rt/rt.h"
+#include "support/seed.h"
 
 /* ---- Copying ----------------------------------------------------------------------------- */
 
@@ -132,7 +133,7 @@ static void any_range_goes_between_any_layouts(void **state)
     for (int m = 0; m < SMALL_MACHINES; m++) {
         kb_context *ctx = open_machine(small_machines[m]);
         kb_rng rng;
-        kb_rng_init(&rng, 71 + (uint64_t)m);
+        kb_rng_init(&rng, test_seed(71 + (uint64_t)m));
         for (uint64_t round = 0; round < fewer_if_slow(120); round++) {
             place a, b;
             kb_dtype dtype = (kb_dtype)below(&rng, KB_DTYPES);
@@ -170,7 +171,7 @@ static void time_is_that_of_any_copy(void **state)
         kb_context *ctx = open_machine(small_machines[m]);
         kb_machine machine = kb_context_machine(ctx);
         kb_rng rng;
-        kb_rng_init(&rng, 72 + (uint64_t)m);
+        kb_rng_init(&rng, test_seed(72 + (uint64_t)m));
         for (uint64_t round = 0; round < fewer_if_slow(60); round++) {
             uint64_t rows = 1 + below(&rng, 40), columns = 1 + below(&rng, 60);
             kb_policy from_policy = draw_policy(&rng, &machine);
@@ -242,7 +243,7 @@ static void copies_of_steps_follow_each_other(void **state)
     (void)state;
     kb_context *ctx = open_machine(THREE_SIPS);
     kb_rng rng;
-    kb_rng_init(&rng, 99);
+    kb_rng_init(&rng, test_seed(99));
     place a, b;
     draw_place(&a, ctx, &rng, KB_I8);
     while (a.elements < 4) {

@@ -7,6 +7,7 @@
 #include <kernbench/tl.h>
 
 #include "rt/rt.h"
+#include "support/seed.h"
 
 /* ---- A program --------------------------------------------------------------------------- */
 
@@ -69,7 +70,7 @@ KB_KERNEL(random_steps, tl_ptr x, tl_ptr y, int64_t seed, int64_t steps)
 {
     int64_t me = tl_program_id(1) * tl_num_programs(0) + tl_program_id(0);
     kb_rng rng;
-    kb_rng_init(&rng, (uint64_t)(seed * 1000 + me));
+    kb_rng_init(&rng, test_seed((uint64_t)(seed * 1000 + me)));
     tl_ptr own = y + me % BLOCKS * SIDE * SIDE * 2;
     int64_t count = steps + (int64_t)kb_rng_below(&rng, 3) * steps;
     tl_tensor acc = tl_zeros(tl_shape(SIDE, SIDE), TL_F32);

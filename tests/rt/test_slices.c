@@ -2,6 +2,7 @@
  * test_slices.c: elements and slices of tensors, read and written by the host, compared with what
  * happens to a plain array.
  */
+#include "support/seed.h"
 #include "tensors.h"
 
 #include <math.h>
@@ -199,7 +200,7 @@ static void slices_are_those_of_an_array(void **state)
 {
     (void)state;
     kb_rng rng;
-    kb_rng_init(&rng, 11);
+    kb_rng_init(&rng, test_seed(11));
     for (int m = 0; m < SMALL_MACHINES; m++) {
         kb_context *ctx = open_machine(small_machines[m]);
         for (uint64_t n = cases(120); n > 0; n--) {

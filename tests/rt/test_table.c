@@ -5,6 +5,7 @@
 #include "programs.h"
 
 #include "rt/table.h"
+#include "support/seed.h"
 
 typedef struct thing {
     uint64_t value;
@@ -60,7 +61,7 @@ static void numbers_name_what_they_were_given_for(void **state)
     m = (model){0};
     rt_table table;
     kb_rng rng;
-    kb_rng_init(&rng, 7);
+    kb_rng_init(&rng, test_seed(7));
     rt_table_init(&table, sizeof(thing));
     assert_int_equal(rt_table_next(&table, 0), 0);
     size_t most = fewer_if_slow(MOST);

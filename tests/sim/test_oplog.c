@@ -1,6 +1,7 @@
 /* test_oplog.c: sums over operations. test_causes.c has what the time of PEs goes to. */
 #include "log_rig.h"
 #include "support/failing_alloc.h"
+#include "support/seed.h"
 
 /* An operation that has just ended. */
 static void add(rig *r, uint64_t pe, kb_unit unit, const char *name, kb_time start, uint64_t bytes,
@@ -281,7 +282,7 @@ static void many_records_told_ahead_are_sorted(void **state)
     (void)state;
     rig r = make(1);
     kb_rng rng;
-    kb_rng_init(&rng, 3);
+    kb_rng_init(&rng, test_seed(3));
     ends got = {0};
     kb_oplog_watch(r.log, keep_end, &got);
     for (int i = 0; i < 60; i++) {

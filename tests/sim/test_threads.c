@@ -7,6 +7,7 @@
  * abandon.
  */
 #include "support/expect.h"
+#include "support/seed.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -121,7 +122,7 @@ static void supply(kb_sim *sim, void *self, uint64_t arg)
 static uint64_t run_factory(uint64_t seed)
 {
     factory f = {.source = kb_source_make(1000)};
-    kb_rng_init(&f.rng, seed);
+    kb_rng_init(&f.rng, test_seed(seed));
     kb_error *err = kb_sim_create(&(kb_sim_options){.no_elision = seed % 2}, &f.sim);
     KB_ASSERT(!err);
     kb_sem_init(&f.tools, "tools", 7);

@@ -6,6 +6,7 @@
  * low source ids and "c" names, handlers ids from 100 and "h" names.
  */
 #include "sim/story.h"
+#include "support/seed.h"
 
 static kb_waitlist list;
 static kb_sem sem;
@@ -391,7 +392,7 @@ static int served;
 static void takes_and_gives(kb_co *co, void *arg)
 {
     kb_rng rng;
-    kb_rng_init(&rng, (uintptr_t)arg);
+    kb_rng_init(&rng, test_seed((uintptr_t)arg));
     for (int i = 0; i < 30; i++) {
         uint64_t units = kb_rng_below(&rng, UNITS + 1);
         if (kb_rng_below(&rng, 4) > 0)
@@ -504,7 +505,7 @@ static void produces(kb_co *co, void *arg)
 {
     uint64_t me = (uintptr_t)arg;
     kb_rng rng;
-    kb_rng_init(&rng, me);
+    kb_rng_init(&rng, test_seed(me));
     for (uint64_t i = 1; i <= WORDS; i++) {
         kb_channel_put(co, &channel, me << 32 | i);
         kb_co_sleep(co, (kb_time)kb_rng_below(&rng, 5));
@@ -518,7 +519,7 @@ static void consumes(kb_co *co, void *arg)
 {
     uint64_t me = (uintptr_t)arg, word;
     kb_rng rng;
-    kb_rng_init(&rng, 1000 + me);
+    kb_rng_init(&rng, test_seed(1000 + me));
     while ((word = kb_channel_get(co, &channel)) != 0) {
         uint64_t from = word >> 32, number = word & UINT32_MAX;
         CHECK(from < PRODUCERS);

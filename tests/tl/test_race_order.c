@@ -15,6 +15,7 @@
  */
 #include "queue_rig.h"
 
+#include "support/seed.h"
 #include "tl/races_private.h"
 
 enum {
@@ -338,7 +339,7 @@ static void send_missing(maker *m)
 static void make_programs(uint64_t seed, int ops)
 {
     maker m = {0};
-    kb_rng_init(&m.rng, seed);
+    kb_rng_init(&m.rng, test_seed(seed));
     for (uint32_t pe = 0; pe < pe_count; pe++)
         programs[pe].count = 0;
     for (int i = 0; i < ops; i++) {

@@ -3,6 +3,7 @@
  * happens. Best run with the address sanitizer.
  */
 #include "machines.h"
+#include "support/seed.h"
 
 static void damage_byte(kb_rng *rng, kb_text *text)
 {
@@ -57,7 +58,7 @@ static void damaged_descriptions_are_read_or_refused(void **state)
     (void)state;
     char *source = without_comments(topo_builtins[0].text);
     kb_rng rng;
-    kb_rng_init(&rng, 8);
+    kb_rng_init(&rng, test_seed(8));
     int loaded = 0, refused = 0;
     for (int round = 0; round < 4000; round++) {
         kb_text text = KB_TEXT_INIT;

@@ -1,5 +1,6 @@
 /* test_probe.c: predefined transfers: figures by hand, and what holds on every machine. */
 #include "support/expect.h"
+#include "support/seed.h"
 
 #include "topo/machines.h"
 #include "workloads/workloads.h"
@@ -154,7 +155,7 @@ static void lone_transfers_take_what_is_foreseen(void **state)
 {
     (void)state;
     kb_rng rng;
-    kb_rng_init(&rng, 7);
+    kb_rng_init(&rng, test_seed(7));
     for (int round = 0; round < 40; round++) {
         char *text = random_description(&rng);
         topo_machine *machine = machine_of(text);
