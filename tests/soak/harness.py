@@ -187,9 +187,8 @@ def numbers(value, path=""):
         yield path, value
 
 
-# What differs between two runs of the same command: times of the host. A run prints them with the
-# word "wall", in text and in JSON.
-WALL = re.compile(rb'(?m)^.*\bwall\b.*$|"wall_[a-z_]*":\s*[-+0-9.eE]+')
+# What differs between two runs of the same command: times of the host, in text and in JSON.
+WALL = re.compile(rb' in [0-9.]+ s: [0-9.]+ million hops/s|"(?:wall_s|hops_per_s)": [-+0-9.eE]+')
 
 
 def mask_wall_times(output):
