@@ -113,7 +113,10 @@ KB_API const char *kb_error_message(const kb_error *err); /* one line: place, co
 KB_API const char *kb_error_detail(const kb_error *err);  /* further lines, "" if there are none */
 KB_API void kb_error_free(kb_error *err);
 
-/* An error of one's own. Never NULL: if memory is short, the one about that. */
+/*
+ * An error of one's own. Never NULL: if memory is short, the one about that. A code that is no
+ * error of kb_code becomes KB_ERR_FAULT, and the detail says so.
+ */
 KB_API KB_MUST_USE kb_error *kb_error_new(kb_code code, const char *format, ...) KB_PRINTF(2, 3);
 
 /* Hands an error on to the caller: KB_TRY(kb_zeros(ctx, &spec, &x)); */

@@ -34,10 +34,25 @@ kb_error *kb_error_nomem(void)
     return (kb_error *)(uintptr_t)&no_memory;
 }
 
+static bool is_error_code(kb_code code)
+{
+    switch (code) {
+    case KB_ERR_CHECK:
+    case KB_ERR_INPUT:
+    case KB_ERR_FAULT:
+    case KB_ERR_DEADLOCK:
+    case KB_ERR_BUG:
+    case KB_ERR_HOST:
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* Takes over the text in every case. */
 static kb_error *from_text(kb_code code, kb_text *message)
 {
-    KB_ASSERT(code != KB_OK);
+    KB_ASSERT(is_error_code(code));
     kb_text_escape_from(message, 0);
     char *line = kb_text_take(message);
     kb_error *err = calloc(1, sizeof *err);
@@ -51,6 +66,7 @@ static kb_error *from_text(kb_code code, kb_text *message)
     return err;
 }
 
+/* Codes become exit statuses, of which the system keeps 8 bits: 256 would pass for success. */
 kb_error *kb_error_new(kb_code code, const char *format, ...)
 {
     kb_text message = KB_TEXT_INIT;
@@ -58,7 +74,11 @@ kb_error *kb_error_new(kb_code code, const char *format, ...)
     va_start(args, format);
     kb_text_vprintf(&message, format, args);
     va_end(args);
-    return from_text(code, &message);
+    if (is_error_code(code))
+        return from_text(code, &message);
+    kb_error *err = from_text(KB_ERR_FAULT, &message);
+    kb_error_add_detail(err, "kb_error_new() was called with the invalid error code %d", (int)code);
+    return err;
 }
 
 kb_error *kb_error_at(kb_code code, const kb_place *place, const char *format, ...)

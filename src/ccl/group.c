@@ -448,8 +448,13 @@ kb_error *kb_distributed_new_group(kb_context *ctx, const uint32_t *ranks, size_
     for (uint32_t r = 0; r < state->world; r++)
         if (rank == RT_DRIVER || r == rank)
             state->groups_made[r] = number;
-    *handle = (kb_group){group->id};
+    *handle = ccl_group_handle(ctx, group);
     return NULL;
+}
+
+kb_group ccl_group_handle(const kb_context *ctx, const ccl_group *group)
+{
+    return (kb_group){group->id == 0 ? 0 : rt_make_handle(ctx, group->id)};
 }
 
 static kb_error *find_group(kb_context *ctx, const char *function, kb_group handle,
@@ -459,11 +464,11 @@ static kb_error *find_group(kb_context *ctx, const char *function, kb_group hand
     *group = NULL;
     KB_TRY(enter(ctx, function, &state));
     for (size_t i = 0; i < state->groups.count && !*group; i++)
-        if (state->groups.items[i]->id == handle.id)
+        if (ccl_group_handle(ctx, state->groups.items[i]).id == handle.id)
             *group = state->groups.items[i];
     if (*group)
         return NULL;
-    return kb_error_new(KB_ERR_FAULT, "%s: invalid or destroyed group handle", function);
+    return rt_bad_handle(ctx, function, "group", "destroyed", handle.id);
 }
 
 /* UINT32_MAX if it is in none. */

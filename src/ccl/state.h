@@ -236,6 +236,9 @@ KB_MUST_USE kb_error *ccl_get_state(kb_context *ctx, ccl_state **state);
 KB_MUST_USE kb_error *ccl_find_group(kb_context *ctx, const char *function, kb_group handle,
                                      ccl_group **group, uint32_t *seat, uint32_t *count);
 
+/* How users name it. */
+kb_group ccl_group_handle(const kb_context *ctx, const ccl_group *group);
+
 /* Nothing, or " of group 2". */
 void ccl_print_group(const ccl_group *group, kb_text *text);
 

@@ -162,7 +162,7 @@ static kb_collective make_call(const bench *b, const ccl_question *question, con
         .count = b->group->seats,
         .op = question->op,
         .root = question->root,
-        .options = {.group = {b->group->id}, .algorithm = algorithm},
+        .options = {.group = ccl_group_handle(b->ctx, b->group), .algorithm = algorithm},
     };
 }
 
@@ -193,7 +193,7 @@ static kb_error *measure(const bench *b, const ccl_question *question, const cha
     result->time = completion.ended - before;
     KB_TRY(kb_request_free(b->ctx, work));
     kb_collective_figures figures;
-    KB_TRY(kb_distributed_get_figures(b->ctx, (kb_group){b->group->id}, &figures));
+    KB_TRY(kb_distributed_get_figures(b->ctx, ccl_group_handle(b->ctx, b->group), &figures));
     result->bound = figures.lower_bound;
     return NULL;
 }

@@ -70,7 +70,7 @@ kb_error *dt_add_mesh(dt_state *state, dt_mesh *mesh)
 {
     if (!kb_vec_push(&state->meshes, mesh))
         return kb_error_nomem();
-    mesh->id = ++state->last_id;
+    mesh->id = rt_make_handle(state->ctx, ++state->last_id);
     if (mesh->parent)
         mesh->parent->users++;
     return NULL;
@@ -80,7 +80,7 @@ kb_error *dt_add_tensor(dt_state *state, dt_tensor *tensor)
 {
     if (!kb_vec_push(&state->tensors, tensor))
         return kb_error_nomem();
-    tensor->id = ++state->last_id;
+    tensor->id = rt_make_handle(state->ctx, ++state->last_id);
     tensor->mesh->users++;
     return NULL;
 }
@@ -158,7 +158,7 @@ kb_error *dt_find_mesh(kb_context *ctx, const char *function, kb_device_mesh han
     size_t count = state ? state->meshes.count : 0;
     size_t at = count == 0 ? 0 : find(state->meshes.items, count, handle.id);
     if (at >= count)
-        return kb_error_new(KB_ERR_FAULT, "%s: invalid or freed device mesh handle", function);
+        return rt_bad_handle(ctx, function, "device mesh", "freed", handle.id);
     dt_mesh *found = state->meshes.items[at];
     KB_TRY(check_caller(ctx, function, "device mesh", found->caller, use));
     *mesh = found;
@@ -183,7 +183,7 @@ kb_error *dt_find_tensor_to(kb_context *ctx, const char *function, kb_dtensor ha
     size_t count = state ? state->tensors.count : 0;
     size_t at = count == 0 ? 0 : find(state->tensors.items, count, handle.id);
     if (at >= count)
-        return kb_error_new(KB_ERR_FAULT, "%s: invalid or freed DTensor handle", function);
+        return rt_bad_handle(ctx, function, "DTensor", "freed", handle.id);
     dt_tensor *found = state->tensors.items[at];
     KB_TRY(check_caller(ctx, function, "DTensor", found->mesh->caller, use));
     *tensor = found;

@@ -1,7 +1,6 @@
 /*
  * state.c: the models of a context, found by their handles. Their tensors go with the context.
  */
-#include <inttypes.h>
 #include <stdlib.h>
 
 #include "state.h"
@@ -55,7 +54,7 @@ kb_error *model_add(model_state *state, const kb_model_spec *spec, model **out)
         free_model(m);
         return kb_error_nomem();
     }
-    m->id = ++state->last_id;
+    m->id = rt_make_handle(state->ctx, ++state->last_id);
     *out = m;
     return NULL;
 }
@@ -68,8 +67,7 @@ kb_error *model_find(kb_context *ctx, const char *function, kb_model handle, mod
             *out = state->models.items[i];
             return NULL;
         }
-    return kb_error_new(KB_ERR_INPUT, "%s: there is no model %" PRIu64 "%s", function, handle.id,
-                        handle.id == 0 ? ": it was never created" : ": it was freed");
+    return rt_bad_handle(ctx, function, "model", "freed", handle.id);
 }
 
 void model_drop(kb_context *ctx, model *m)

@@ -61,11 +61,12 @@ kb_error *nn_find_cache(kb_context *ctx, const char *function, kb_kv_cache handl
 {
     const nn_caches *caches = rt_get_layer(ctx, RT_LAYER_ATTENTION);
     *out = NULL;
-    if (caches && handle.id > 0 && handle.id <= caches->items.count)
-        *out = caches->items.items[handle.id - 1];
+    uint64_t number = rt_number_of(ctx, handle.id);
+    if (caches && number > 0 && number <= caches->items.count)
+        *out = caches->items.items[number - 1];
     if (*out)
         return NULL;
-    return kb_error_new(KB_ERR_FAULT, "%s: invalid or freed cache handle", function);
+    return rt_bad_handle(ctx, function, "cache", "freed", handle.id);
 }
 
 /* ---- Making one ---- */
@@ -285,7 +286,7 @@ kb_error *kb_kv_cache_create(kb_context *ctx, const kb_kv_cache_spec *spec, kb_k
         destroy_cache(cache);
         return err;
     }
-    *handle = (kb_kv_cache){caches->items.count};
+    *handle = (kb_kv_cache){rt_make_handle(ctx, caches->items.count)};
     return NULL;
 }
 
@@ -296,7 +297,7 @@ kb_error *kb_kv_cache_free(kb_context *ctx, kb_kv_cache handle)
     KB_TRY(nn_find_cache(ctx, "kb_kv_cache_free", handle, &cache));
     kb_error *err = free_tensors(ctx, cache);
     destroy_cache(cache);
-    caches->items.items[handle.id - 1] = NULL;
+    caches->items.items[rt_number_of(ctx, handle.id) - 1] = NULL;
     return err;
 }
 

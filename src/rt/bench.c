@@ -205,11 +205,33 @@ bool rt_bench_is_timing_only(const kb_bench *bench)
     return !bench->verifies && bench->spec->is_timing_only && bench->spec->is_timing_only(bench);
 }
 
+/* The frames of the simulator are gone: nothing of the context can be used any more. */
+static KB_NORETURN void give_up_on_jump(const kb_bench *bench)
+{
+    if (bench->give_up)
+        bench->give_up(bench->self,
+                       kb_error_new(KB_ERR_FAULT,
+                                    "bench '%s' left a running simulation: a kernel or worker must "
+                                    "not longjmp() out of itself",
+                                    bench->spec->name));
+    kb_check_failed(__FILE__, __LINE__, "the bench returned while its simulation was running");
+}
+
 kb_error *rt_bench_run(kb_bench *bench, kb_context *ctx)
 {
     KB_ASSERT(!bench->verifies || !kb_context_is_timing_only(ctx));
     bench->ctx = ctx;
+    ctx->is_of_bench = true;
+    bool was_running = kb_sim_is_running(ctx->sim); /* a worker runs the bench */
     kb_error *err = bench->spec->run(bench);
+    ctx->is_of_bench = false;
+    if (kb_sim_is_running(ctx->sim) && !was_running)
+        give_up_on_jump(bench);
+    if (ctx->destroyed_by_bench && !err)
+        err = kb_error_new(KB_ERR_FAULT,
+                           "bench '%s' called kb_context_destroy() for the context that it runs "
+                           "in: the context is not the bench's to destroy",
+                           bench->spec->name);
     if (!err)
         err = kb_synchronize(ctx); /* what it left under way is part of it */
     if (err && kb_error_code(err) != KB_ERR_CHECK) {

@@ -377,11 +377,12 @@ static kb_context *new_context(void)
     kb_context *ctx = kb_alloc_zeroed(1, sizeof *ctx);
     if (!ctx)
         return NULL;
-    rt_table_init(&ctx->requests, sizeof(rt_request));
-    rt_table_init(&ctx->tensors, sizeof(rt_tensor));
-    rt_table_init(&ctx->queue_sets, sizeof(rt_queue_set));
-    rt_table_init(&ctx->streams, sizeof(rt_stream));
-    rt_table_init(&ctx->stream_events, sizeof(rt_stream_event));
+    ctx->number = rt_new_context_number();
+    rt_table_init(&ctx->requests, sizeof(rt_request), ctx->number);
+    rt_table_init(&ctx->tensors, sizeof(rt_tensor), ctx->number);
+    rt_table_init(&ctx->queue_sets, sizeof(rt_queue_set), ctx->number);
+    rt_table_init(&ctx->streams, sizeof(rt_stream), ctx->number);
+    rt_table_init(&ctx->stream_events, sizeof(rt_stream_event), ctx->number);
     rt_graphs_init(ctx);
     return ctx;
 }
@@ -482,6 +483,10 @@ void kb_context_destroy(kb_context *ctx)
 {
     if (!ctx)
         return;
+    if (ctx->is_of_bench) { /* rt_bench_run() says so when the bench is done */
+        ctx->destroyed_by_bench = true;
+        return;
+    }
     KB_ASSERT(!ctx->workers);
     if (ctx->memories)
         mem_memories_watch_tcm(ctx->memories, NULL, NULL);

@@ -304,7 +304,7 @@ kb_error *rt_copy_start(rt_request *request, const rt_flat_copy *what, rt_stream
     rt_tensor *to = rt_table_get(&ctx->tensors, what->to.id);
     rt_tensor *from = rt_table_get(&ctx->tensors, what->from.id);
     if (!to || !from)
-        return kb_error_new(KB_ERR_FAULT, "invalid or freed tensor handle");
+        return rt_bad_handle(ctx, "", "tensor", "freed", to ? what->from.id : what->to.id);
     if (to == from || to->bytes == 0)
         return NULL;
     rt_copy *copy = add_copy(request, what);

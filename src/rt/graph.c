@@ -61,7 +61,7 @@ static kb_error *find_graph(kb_context *ctx, const char *function, kb_graph hand
     *graph = rt_table_get(&ctx->graphs, handle.id);
     if (*graph)
         return NULL;
-    return kb_error_new(KB_ERR_FAULT, "%s: invalid or freed graph handle", function);
+    return rt_bad_handle(ctx, function, "graph", "freed", handle.id);
 }
 
 static kb_error *find_recorded(kb_context *ctx, const char *function, kb_graph handle,
@@ -193,7 +193,8 @@ kb_error *rt_record_copy(kb_context *ctx, kb_tensor to_handle, kb_tensor from_ha
     const rt_tensor *to = rt_table_get(&ctx->tensors, to_handle.id);
     const rt_tensor *from = rt_table_get(&ctx->tensors, from_handle.id);
     if (!to || !from)
-        return kb_error_new(KB_ERR_FAULT, "copy to be recorded: invalid or freed tensor handle");
+        return rt_bad_handle(ctx, "copy to be recorded", "tensor", "freed",
+                             to ? from_handle.id : to_handle.id);
     KB_TRY(rt_check_alike(to, from));
     if (to->on_host && from->on_host)
         return kb_error_new(KB_ERR_FAULT,
@@ -388,7 +389,7 @@ kb_error *kb_graph_free(kb_context *ctx, kb_graph handle)
 
 void rt_graphs_init(kb_context *ctx)
 {
-    rt_table_init(&ctx->graphs, sizeof(rt_graph));
+    rt_table_init(&ctx->graphs, sizeof(rt_graph), ctx->number);
 }
 
 void rt_graphs_fini(kb_context *ctx)
@@ -471,7 +472,7 @@ static kb_error *check_tensor(kb_context *ctx, kb_tensor fresh, kb_tensor record
     const rt_tensor *new = rt_table_get(&ctx->tensors, fresh.id);
     const rt_tensor *old = rt_table_get(&ctx->tensors, recorded.id);
     if (!new)
-        return kb_error_new(KB_ERR_FAULT, "invalid or freed tensor handle");
+        return rt_bad_handle(ctx, "", "tensor", "freed", fresh.id);
     if (!old)
         return kb_error_new(KB_ERR_FAULT, "the recorded tensor was freed: its placement is not "
                                           "known any more");

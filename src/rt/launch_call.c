@@ -39,7 +39,7 @@ static kb_error *find_tensor(kb_context *ctx, kb_tensor handle, rt_tensor **tens
 {
     *tensor = rt_table_get(&ctx->tensors, handle.id);
     if (!*tensor)
-        return kb_error_new(KB_ERR_FAULT, "invalid or freed tensor handle");
+        return rt_bad_handle(ctx, "", "tensor", "freed", handle.id);
     if (!(*tensor)->on_host)
         return NULL;
     kb_text text = KB_TEXT_INIT;

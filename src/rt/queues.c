@@ -94,8 +94,7 @@ static kb_error *find_set(kb_context *ctx, const char *function, kb_queue_set ha
                           rt_queue_set **set)
 {
     *set = rt_table_get(&ctx->queue_sets, handle.id);
-    return *set ? NULL
-                : kb_error_new(KB_ERR_FAULT, "%s: invalid or removed queue set handle", function);
+    return *set ? NULL : rt_bad_handle(ctx, function, "queue set", "removed", handle.id);
 }
 
 kb_error *rt_find_installed(kb_context *ctx, kb_queue_set handle, rt_queue_set **set)

@@ -345,7 +345,7 @@ static kb_error *find_request(kb_context *ctx, const char *function, kb_request 
         return kb_error_new(KB_ERR_FAULT,
                             "%s: invalid request handle 0: the call was recorded, or has failed",
                             function);
-    return kb_error_new(KB_ERR_FAULT, "%s: invalid or freed request handle", function);
+    return rt_bad_handle(ctx, function, "request", "freed", handle.id);
 }
 
 kb_error *kb_request_wait(kb_context *ctx, kb_request handle, kb_completion *completion)

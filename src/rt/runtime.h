@@ -14,6 +14,7 @@
  *     work.c      requests in steps              queues.c   installing queues
  *     calls.c     which calls are barriers       bench.c    running benches
  *     failures.c  what is said of workers that failed
+ *     handles.c   handles and their contexts
  *
  * work.h is what the layer of collectives above sees of all this.
  */
@@ -171,7 +172,10 @@ typedef struct rt_raw_mapping {
     uint32_t requests; /* about it, under way */
 } rt_raw_mapping;
 
-struct kb_context { /* NOLINT(clang-analyzer-optin.performance.Padding): there is one */
+struct kb_context {          /* NOLINT(clang-analyzer-optin.performance.Padding): there is one */
+    uint32_t number;         /* in its handles */
+    bool is_of_bench;        /* which must not destroy it, */
+    bool destroyed_by_bench; /* and has tried to */
     kb_sim *sim;
     topo_machine *machine;
     bool owns_machine; /* else it is another context's */
@@ -261,6 +265,10 @@ struct kb_context { /* NOLINT(clang-analyzer-optin.performance.Padding): there i
         void *self;
     } layers[RT_LAYERS];
 };
+
+/* ---- handles.c ---- */
+
+uint32_t rt_new_context_number(void);
 
 /* ---- failures.c ---- */
 

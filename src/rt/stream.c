@@ -76,7 +76,7 @@ kb_error *rt_find_stream(kb_context *ctx, const char *function, kb_stream handle
     *stream = handle.id == 0 ? &ctx->default_stream : rt_table_get(&ctx->streams, handle.id);
     if (*stream)
         return NULL;
-    return kb_error_new(KB_ERR_FAULT, "%s: invalid or destroyed stream handle", function);
+    return rt_bad_handle(ctx, function, "stream", "destroyed", handle.id);
 }
 
 kb_error *kb_stream_create(kb_context *ctx, const char *name, kb_stream *handle)
@@ -138,7 +138,7 @@ static kb_error *find_event(kb_context *ctx, const char *function, kb_stream_eve
     *event = rt_table_get(&ctx->stream_events, handle.id);
     if (*event)
         return NULL;
-    return kb_error_new(KB_ERR_FAULT, "%s: invalid or freed event handle", function);
+    return rt_bad_handle(ctx, function, "event", "freed", handle.id);
 }
 
 kb_error *kb_stream_event_create(kb_context *ctx, kb_stream_event *handle)

@@ -1,11 +1,16 @@
-/* table.c: a number is (generation << 32) | place. Places are those of the pool, from 1 on. */
+/* table.c: numbers of objects: see table.h. Places are those of the pool, from 1 on. */
 #include "table.h"
 
 #include <string.h>
 
-void rt_table_init(rt_table *table, size_t object_size)
+enum {
+    MAX_PLACE = (1 << RT_PLACE_BITS) - 1,
+    MAX_GENERATION = (1 << RT_GENERATION_BITS) - 1,
+};
+
+void rt_table_init(rt_table *table, size_t object_size, uint32_t context)
 {
-    *table = (rt_table){0};
+    *table = (rt_table){.context = context};
     kb_pool_init(&table->pool, object_size);
 }
 
@@ -15,13 +20,19 @@ void rt_table_fini(rt_table *table)
     kb_vec_fini(&table->generations);
 }
 
+static uint64_t make_id(const rt_table *table, uint32_t generation, uint32_t place)
+{
+    return (uint64_t)table->context << RT_CONTEXT_SHIFT | (uint64_t)generation << RT_PLACE_BITS |
+           place;
+}
+
 void *rt_table_add(rt_table *table, uint64_t *id)
 {
     uint32_t place = kb_pool_take(&table->pool);
     if (place == 0)
         return NULL;
     while (table->generations.count <= place) {
-        if (!kb_vec_push(&table->generations, 0)) {
+        if (place > MAX_PLACE || !kb_vec_push(&table->generations, 0)) {
             kb_pool_give(&table->pool, place);
             return NULL;
         }
@@ -29,15 +40,17 @@ void *rt_table_add(rt_table *table, uint64_t *id)
     uint32_t generation = ++table->generations.items[place];
     void *object = kb_pool_at(&table->pool, place);
     memset(object, 0, table->pool.size);
-    *id = (uint64_t)generation << 32 | place;
+    *id = make_id(table, generation, place);
     return object;
 }
 
 void *rt_table_get(const rt_table *table, uint64_t id)
 {
-    uint32_t place = (uint32_t)id, generation = (uint32_t)(id >> 32);
-    if (place == 0 || place >= table->generations.count || generation % 2 == 0 ||
-        table->generations.items[place] != generation)
+    uint32_t place = (uint32_t)id & MAX_PLACE;
+    if (place == 0 || place >= table->generations.count)
+        return NULL;
+    uint32_t generation = table->generations.items[place];
+    if (generation % 2 == 0 || id != make_id(table, generation, place))
         return NULL;
     return kb_pool_at(&table->pool, place);
 }
@@ -45,17 +58,18 @@ void *rt_table_get(const rt_table *table, uint64_t id)
 void rt_table_remove(rt_table *table, uint64_t id)
 {
     KB_ASSERT(rt_table_get(table, id));
-    uint32_t place = (uint32_t)id;
-    if (++table->generations.items[place] != 0) /* else its numbers are used up */
+    uint32_t place = (uint32_t)id & MAX_PLACE;
+    if (++table->generations.items[place] < MAX_GENERATION) /* else its numbers are used up */
         kb_pool_give(&table->pool, place);
 }
 
 uint64_t rt_table_next(const rt_table *table, uint64_t id)
 {
-    for (uint32_t place = (uint32_t)id + 1; place < table->generations.count; place++) {
+    uint32_t first = ((uint32_t)id & MAX_PLACE) + 1;
+    for (uint32_t place = first; place < table->generations.count; place++) {
         uint32_t generation = table->generations.items[place];
         if (generation % 2 == 1)
-            return (uint64_t)generation << 32 | place;
+            return make_id(table, generation, place);
     }
     return 0;
 }

@@ -1,7 +1,7 @@
 /*
- * table.h: objects that users name by number. A number has the place of the object and how often
- * that place was used before, so that a number whose object is gone is recognised, for ever, and
- * places can be used again.
+ * table.h: objects that users name by number. A number has the context of the object, its place and
+ * how often that place was used before. So the number of an object that is gone, or of another
+ * context, is recognised, and places can be used again.
  */
 #ifndef KB_RT_TABLE_H
 #define KB_RT_TABLE_H
@@ -13,15 +13,27 @@
 
 #include "base/base.h"
 
+/* The bits of a number, from the top: context, generation, place. */
+enum {
+    RT_PLACE_BITS = 24,
+    RT_GENERATION_BITS = 20,
+    RT_CONTEXT_SHIFT = RT_PLACE_BITS + RT_GENERATION_BITS,
+    RT_MAX_CONTEXT = (1 << (64 - RT_CONTEXT_SHIFT)) - 1,
+};
+
 typedef struct rt_table {
+    uint32_t context; /* its number */
     kb_pool pool;
     KB_VEC(uint32_t) generations; /* by place: odd while an object is there */
 } rt_table;
 
-void rt_table_init(rt_table *table, size_t object_size);
+void rt_table_init(rt_table *table, size_t object_size, uint32_t context);
 void rt_table_fini(rt_table *table);
 
-/* An object of zeros, and its number; NULL if there is no memory. It never moves. */
+/*
+ * An object of zeros, and its number; NULL if there is no memory, or if all 2^24 places are taken.
+ * It never moves.
+ */
 void *rt_table_add(rt_table *table, uint64_t *id);
 
 /* NULL if the number names none, or none any more. */

@@ -9,7 +9,7 @@ kb_error *rt_view_tensor(kb_context *ctx, kb_tensor handle, rt_tensor_view *view
     const rt_tensor *tensor = rt_table_get(&ctx->tensors, handle.id);
     *view = (rt_tensor_view){0};
     if (!tensor)
-        return kb_error_new(KB_ERR_FAULT, "invalid or freed tensor handle");
+        return rt_bad_handle(ctx, "", "tensor", "freed", handle.id);
     const mem_placement *placement = &tensor->placement;
     ctx->seen_shards.count = 0;
     if (!kb_vec_reserve(&ctx->seen_shards, placement->shards.count))

@@ -162,7 +162,7 @@ static kb_error *find_tensor(kb_context *ctx, kb_tensor handle, rt_tensor **tens
     *tensor = rt_table_get(&ctx->tensors, handle.id);
     if (*tensor)
         return NULL;
-    return kb_error_new(KB_ERR_FAULT, "invalid or freed tensor handle");
+    return rt_bad_handle(ctx, "", "tensor", "freed", handle.id);
 }
 
 kb_error *rt_work_copy(rt_work *work, const rt_flat_copy *copy)

@@ -44,6 +44,16 @@ typedef struct rt_ccl_options {
 } rt_ccl_options;
 const rt_ccl_options *rt_get_ccl_options(const kb_context *ctx);
 
+/*
+ * Handles of layers: a number from 1 on, below 2^44, with the context. The number of a handle is 0
+ * if it belongs to another context. rt_bad_handle() is the error for one that names nothing: `what`
+ * it should name and how that goes ("freed"); `function` may be "".
+ */
+uint64_t rt_make_handle(const kb_context *ctx, uint64_t number);
+uint64_t rt_number_of(const kb_context *ctx, uint64_t handle);
+KB_MUST_USE kb_error *rt_bad_handle(const kb_context *ctx, const char *function, const char *what,
+                                    const char *gone, uint64_t handle);
+
 /* For kb_context_options.on_note: a line that was told before is not told again. */
 void rt_note(kb_context *ctx, const char *format, ...) KB_PRINTF(2, 3);
 

@@ -12,6 +12,7 @@
  */
 #include "runtime.h"
 
+#include <fenv.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,12 +122,22 @@ static kb_error *check_driver(const kb_context *ctx)
     return kb_error_new(KB_ERR_BUG, "event handlers cannot wait or spawn");
 }
 
+/* Times and contents are computed with numbers that are rounded to nearest. */
+static kb_error *check_rounding(void)
+{
+    if (fegetround() == FE_TONEAREST)
+        return NULL;
+    return kb_error_new(KB_ERR_FAULT, "the program has changed the rounding mode (fesetround): set "
+                                      "it back to FE_TONEAREST before KernBench is called");
+}
+
 /* What the machine has no memory for while it runs is lost, so it must not go on from there. */
 static kb_error *run_machine(kb_context *ctx, kb_time until)
 {
+    KB_TRY(check_rounding());
     kb_error *err = kb_sim_run(ctx->sim, until);
     ctx->broken = kb_error_code(err) == KB_ERR_HOST;
-    return err;
+    return err ? err : check_rounding(); /* a kernel may have changed it */
 }
 
 /* Nothing will happen any more. If works are under way, these end with the error, which whoever
@@ -233,8 +244,9 @@ kb_error *rt_enter(kb_context *ctx, rt_call call, kb_tensor handle, rt_tensor **
     }
     if (*tensor)
         return NULL;
-    return kb_error_new(KB_ERR_FAULT, "%s: %s%sinvalid or freed tensor handle", entry->function,
-                        entry->argument ? entry->argument : "", entry->argument ? ": " : "");
+    kb_error *err =
+        rt_bad_handle(ctx, entry->argument ? entry->argument : "", "tensor", "freed", handle.id);
+    return kb_error_wrap(err, "%s", entry->function);
 }
 
 /* ---- Yielding ---- */

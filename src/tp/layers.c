@@ -79,7 +79,7 @@ kb_error *tp_add_layer(kb_context *ctx, const char *function, tp_layer_kind kind
     layer->name = copy;
     layer->at = at;
     layer->sip = kb_ahbm_current_device(ctx);
-    *handle = (kb_tp_layer){state->layers.count};
+    *handle = (kb_tp_layer){rt_make_handle(ctx, state->layers.count)};
     *out = layer;
     return NULL;
 }
@@ -87,8 +87,9 @@ kb_error *tp_add_layer(kb_context *ctx, const char *function, tp_layer_kind kind
 void tp_drop_layer(kb_context *ctx, kb_tp_layer *handle)
 {
     tp_state *state = rt_get_layer(ctx, RT_LAYER_TP);
-    free_layer(ctx, state->layers.items[handle->id - 1]);
-    state->layers.items[handle->id - 1] = NULL;
+    uint64_t number = rt_number_of(ctx, handle->id);
+    free_layer(ctx, state->layers.items[number - 1]);
+    state->layers.items[number - 1] = NULL;
     *handle = (kb_tp_layer){0};
 }
 
@@ -96,9 +97,10 @@ static kb_error *find_any(kb_context *ctx, const char *function, kb_tp_layer han
 {
     const tp_state *state = rt_get_layer(ctx, RT_LAYER_TP);
     *out = NULL;
-    if (state && handle.id > 0 && handle.id <= state->layers.count)
-        *out = state->layers.items[handle.id - 1];
-    return *out ? NULL : kb_error_new(KB_ERR_FAULT, "%s: invalid or freed layer handle", function);
+    uint64_t number = rt_number_of(ctx, handle.id);
+    if (state && number > 0 && number <= state->layers.count)
+        *out = state->layers.items[number - 1];
+    return *out ? NULL : rt_bad_handle(ctx, function, "layer", "freed", handle.id);
 }
 
 kb_error *tp_find_layer(kb_context *ctx, const char *function, tp_layer_kind kind,

@@ -176,9 +176,25 @@ static void survives_lack_of_memory(void **state)
     failing_alloc_try_all(make_without_memory);
 }
 
+/* Exit statuses have 8 bits: 256 would be success. */
+static void invalid_codes_are_faults(void **state)
+{
+    (void)state;
+    static const int codes[] = {0, -1, 5, 69, 72, 99, 255, 256, 257, 326, 512, 65536, INT32_MAX};
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        kb_error *err = kb_error_new((kb_code)codes[i], "mine");
+        char detail[100];
+        snprintf(detail, sizeof detail, "kb_error_new() was called with the invalid error code %d",
+                 codes[i]);
+        assert_string_equal(kb_error_detail(err), detail);
+        expect_error(err, KB_ERR_FAULT, "mine");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(invalid_codes_are_faults),
         cmocka_unit_test(new_error_has_code_and_message),
         cmocka_unit_test(null_is_success),
         cmocka_unit_test(places_are_printed),

@@ -272,7 +272,7 @@ static void handles_that_name_nothing_are_refused(void **state)
     expect_error(kb_request_wait(ctx, (kb_request){0}, NULL), KB_ERR_FAULT,
                  "kb_request_wait: invalid request handle 0: the call was recorded, or has failed");
     kb_request request = submit(ctx, write_to(hbm(0, 0), 1));
-    for (int bit = 0; bit < 64; bit++)
+    for (int bit = 0; bit < 44; bit++) /* the others are the context: see test_handles.c */
         expect_no_request(ctx, (kb_request){request.id ^ (uint64_t)1 << bit});
     kb_context_destroy(ctx);
 }

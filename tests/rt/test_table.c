@@ -14,6 +14,11 @@ typedef struct thing {
 
 enum { MOST = 20000 };
 
+static uint32_t place_of(uint64_t id)
+{
+    return (uint32_t)id & ((1 << RT_PLACE_BITS) - 1);
+}
+
 typedef struct model {
     uint64_t ids[MOST];
     thing *things[MOST]; /* NULL when it is gone */
@@ -48,8 +53,8 @@ static void check_all(const rt_table *table, const model *m)
     uint32_t last = 0;
     for (uint64_t id = rt_table_next(table, 0); id; id = rt_table_next(table, id), walked++) {
         assert_int_equal(((thing *)rt_table_get(table, id))->value, id);
-        assert_true((uint32_t)id > last); /* by place */
-        last = (uint32_t)id;
+        assert_true(place_of(id) > last); /* by place */
+        last = place_of(id);
     }
     assert_int_equal(walked, m->live);
 }
@@ -62,7 +67,7 @@ static void numbers_name_what_they_were_given_for(void **state)
     rt_table table;
     kb_rng rng;
     kb_rng_init(&rng, test_seed(7));
-    rt_table_init(&table, sizeof(thing));
+    rt_table_init(&table, sizeof(thing), 5);
     assert_int_equal(rt_table_next(&table, 0), 0);
     size_t most = fewer_if_slow(MOST);
     for (size_t step = 0; m.count < most; step++) {
@@ -90,7 +95,7 @@ static void nonsense_names_nothing(void **state)
     (void)state;
     rt_table table;
     uint64_t id;
-    rt_table_init(&table, sizeof(thing));
+    rt_table_init(&table, sizeof(thing), 5);
     assert_null(rt_table_get(&table, 0));
     assert_null(rt_table_get(&table, UINT64_MAX));
     assert_non_null(rt_table_add(&table, &id));
@@ -106,22 +111,43 @@ static void numbers_do_not_come_round(void **state)
     (void)state;
     rt_table table;
     uint64_t first, last, next;
-    rt_table_init(&table, sizeof(thing));
+    rt_table_init(&table, sizeof(thing), 5);
     assert_non_null(rt_table_add(&table, &first));
-    uint32_t place = (uint32_t)first;
+    uint32_t place = place_of(first);
     rt_table_remove(&table, first);
-    table.generations.items[place] = UINT32_MAX - 1; /* as if 2^31 objects had been there */
+    /* As if 2^19 - 1 objects had been there: the next one has the last number. */
+    table.generations.items[place] = (1 << RT_GENERATION_BITS) - 2;
     assert_non_null(rt_table_add(&table, &last));
-    assert_int_equal((uint32_t)last, place);
+    assert_int_equal(place_of(last), place);
     assert_non_null(rt_table_get(&table, last));
     rt_table_remove(&table, last);
     for (int i = 0; i < 100; i++) {
         assert_non_null(rt_table_add(&table, &next));
-        assert_true((uint32_t)next != place);
+        assert_true(place_of(next) != place);
         assert_null(rt_table_get(&table, first));
         assert_null(rt_table_get(&table, last));
     }
     rt_table_fini(&table);
+}
+
+/* The same places and generations in two contexts. */
+static void numbers_of_another_context_name_nothing(void **state)
+{
+    (void)state;
+    rt_table one, two;
+    uint64_t of_one, of_two;
+    rt_table_init(&one, sizeof(thing), 1);
+    rt_table_init(&two, sizeof(thing), RT_MAX_CONTEXT);
+    assert_non_null(rt_table_add(&one, &of_one));
+    assert_non_null(rt_table_add(&two, &of_two));
+    assert_int_equal(place_of(of_one), place_of(of_two));
+    assert_non_null(rt_table_get(&one, of_one));
+    assert_non_null(rt_table_get(&two, of_two));
+    assert_null(rt_table_get(&one, of_two));
+    assert_null(rt_table_get(&two, of_one));
+    assert_int_equal(rt_table_next(&two, 0), of_two);
+    rt_table_fini(&one);
+    rt_table_fini(&two);
 }
 
 int main(void)
@@ -130,6 +156,7 @@ int main(void)
         cmocka_unit_test(numbers_name_what_they_were_given_for),
         cmocka_unit_test(nonsense_names_nothing),
         cmocka_unit_test(numbers_do_not_come_round),
+        cmocka_unit_test(numbers_of_another_context_name_nothing),
     };
     return cmocka_run_group_tests_name("table", tests, NULL, NULL);
 }
