@@ -190,7 +190,7 @@ static kb_code plan_on(const plan_args *args, const collectives *c, const topo_m
                         "--sip: no such SIP: the machine has %" PRIu32 " SIP%s, numbered from 0",
                         sips, kb_plural(sips));
     ccl_plan plan;
-    crash_blame(args->collectives.plugins.count > 0 ? args->collectives.plugins.items[0] : NULL);
+    crash_blame(c->plugin_file);
     kb_error *err = make_plan(entry, machine, &plan);
     crash_blame(NULL);
     if (err)

@@ -324,7 +324,7 @@ static kb_code tune_in(const tune_args *args, kb_context *ctx, const collectives
         return cli_fail(KB_ERR_INPUT,
                         "there is one rank, so there is nothing to measure: ranks are SIPs, and "
                         "--set system.sips.count=2 adds one, or what defaults of ccl.yaml say");
-    crash_blame(args->collectives.plugins.count > 0 ? args->collectives.plugins.items[0] : NULL);
+    crash_blame(c->plugin_file);
     err = measure_all(args, ctx, &c->config, &results);
     crash_blame(NULL);
     kb_code code = err ? cli_report(err) : finish(args, ctx, c, &results);

@@ -2,6 +2,7 @@
 #include "collectives.h"
 
 #include "cli.h"
+#include "crash.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -30,18 +31,15 @@ static kb_code open_plugin(collectives *c, const char *file)
 {
     plugin p;
     kb_code code = plugin_open_collectives(file, &p);
-    if (code == KB_OK && !kb_vec_push(&c->files, p))
-        code = cli_report(kb_error_nomem());
-    else if (code == KB_OK)
-        return collectives_add(c, p.collectives);
-    plugin_close(&p);
-    return code;
+    return code == KB_OK ? collectives_add(c, p.collectives) : code;
 }
 
 kb_code collectives_open(const collectives_args *args, collectives *c)
 {
     static const char here[] = "ccl.yaml";
     *c = (collectives){.file = args->ccl};
+    if (args->plugins.count > 0)
+        c->plugin_file = args->plugins.items[0];
     if (!c->file && access(here, F_OK) == 0)
         c->file = here;
     kb_code code = KB_OK;
@@ -50,10 +48,15 @@ kb_code collectives_open(const collectives_args *args, collectives *c)
     return code;
 }
 
+/* Reads what the plugins export, and may call their functions. */
 static kb_error *load(collectives *c, const cli_list *settings)
 {
-    KB_TRY(ccl_registry_init(&c->registry, c->plugins.items, c->plugins.count));
-    return ccl_config_load(c->file, settings->items, settings->count, &c->registry, &c->config);
+    crash_blame(c->plugin_file);
+    kb_error *err = ccl_registry_init(&c->registry, c->plugins.items, c->plugins.count);
+    if (!err)
+        err = ccl_config_load(c->file, settings->items, settings->count, &c->registry, &c->config);
+    crash_blame(NULL);
+    return err;
 }
 
 kb_code collectives_load(collectives *c, const cli_list *settings)
@@ -75,9 +78,6 @@ void collectives_close(collectives *c)
 {
     if (c->has_config)
         ccl_config_fini(&c->config);
-    for (size_t i = 0; i < c->files.count; i++)
-        plugin_close(&c->files.items[i]);
-    kb_vec_fini(&c->files);
     kb_vec_fini(&c->plugins);
 }
 

@@ -46,8 +46,8 @@ typedef struct collectives_args {
 void collectives_args_fini(collectives_args *args);
 
 typedef struct collectives {
-    const char *file; /* NULL: what is built in */
-    KB_VEC(plugin) files;
+    const char *file;        /* NULL: what is built in */
+    const char *plugin_file; /* whose code is to blame if it crashes; NULL: all of it ships */
     KB_VEC(const kb_ccl_plugin *) plugins;
     ccl_registry registry;
     ccl_config config;

@@ -12,12 +12,21 @@
  * A debugger sees the signal before the handler does. There is no core dump: the exit status is
  * worth more to a script. What cannot be told apart: a bug in a call that a kernel makes looks like
  * one of the kernel.
+ *
+ * Code of the user's may run in threads of its own, in constructors and destructors of its library
+ * and in handlers of exit(). So that the process has such code is known from the moment before it
+ * is loaded until the end, and main() says when its own work is done: what ends the process before
+ * is no success. exits.c has the calls that end it.
  */
 #include "crash.h"
 
 #include "base/base.h"
 #include "sim/sim.h"
 
+#include <fenv.h>
+#include <limits.h>
+#include <link.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,6 +35,10 @@
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "descriptors.h"
+#include "exits.h"
+#include "leftovers.h"
 
 #if defined(KB_ASAN) || defined(KB_TSAN)
 enum { SANITIZED = 1 };
@@ -38,6 +51,11 @@ enum { DEFAULT_KIB = 64 }; /* what a stack_bytes of 0 means */
 static _Thread_local const kb_sim *watched;
 static _Thread_local size_t watched_kib;
 static _Thread_local const char *blamed;
+static _Thread_local bool is_thread_of_user;
+static char user_file[256]; /* the first that was loaded; "": none */
+static pid_t main_process;
+static volatile sig_atomic_t main_is_done;
+static int main_status;
 static volatile sig_atomic_t progress_is_shown;
 static struct timespec progress_began;
 
@@ -173,15 +191,24 @@ static void tell_overflow(const char *name)
     write_line(&l);
 }
 
-/* Whose code of the user's it is: a coroutine's, or that of the host's side. */
+/* Whose code of the user's it is: a coroutine's, a thread's, or that of the host's side. */
 static void add_culprit(line *l, const kb_co *co)
 {
     if (co) {
         add_coroutine(l, co);
-    } else {
-        add(l, "the bench ");
-        add(l, blamed);
+        return;
     }
+    add(l, is_thread_of_user ? "a thread of the bench " : "the bench ");
+    add(l, blamed ? blamed : user_file);
+    if (main_is_done)
+        add(l, ", in a destructor or a handler of exit(),");
+}
+
+/* The run's own status if it failed, since what happened afterwards matters less. */
+static KB_NORETURN void leave_with_fault(void)
+{
+    leftovers_remove(SIGTERM);
+    exits_now(main_is_done && main_status != 0 ? main_status : KB_ERR_FAULT);
 }
 
 static void tell_mistake(const kb_co *co, const char *meaning)
@@ -211,6 +238,8 @@ static void tell_bug(const char *name, const siginfo_t *info)
 
 static void default_action(int number)
 {
+    bool is_for_compilers = number == SIGINT || number == SIGHUP;
+    leftovers_remove(is_for_compilers ? number : SIGTERM);
     (void)signal(number, SIG_DFL);
     (void)raise(number);
 }
@@ -233,39 +262,81 @@ static void on_crash(int number, siginfo_t *info, void *context)
         watched && bad_address ? kb_sim_stack_overflow(watched, info->si_addr) : NULL;
     if (overflown) {
         tell_overflow(overflown);
-        _exit(KB_ERR_FAULT);
+        leave_with_fault();
     }
     size_t which = which_crash(number);
     const kb_co *co = watched ? kb_sim_current(watched) : NULL;
     bool simulator = watched && kb_sim_is_running(watched) && !co;
-    if (blamed && !simulator) {
+    bool at_exit = main_is_done && user_file[0] != '\0';
+    if ((blamed || at_exit) && !simulator) {
         tell_mistake(co, crashes[which].meaning);
-        _exit(KB_ERR_FAULT);
+        leave_with_fault();
     }
     tell_bug(crashes[which].name, info);
-    _exit(KB_ERR_BUG);
+    leftovers_remove(SIGTERM);
+    exits_now(KB_ERR_BUG);
 }
 
-/* The user's code has called exit(): what was printed is not lost. */
-static void on_exit_of_user(void)
+/* ---- Code of the user's that ends the process -------------------------------------------- */
+
+static bool is_main_process(void)
 {
-    if (!blamed)
-        return;
+    return getpid() == main_process;
+}
+
+void crash_on_leave(const char *function)
+{
+    if (user_file[0] == '\0' || !is_main_process())
+        return; /* a process that fork() made is the user's own */
     const kb_co *co = watched ? kb_sim_current(watched) : NULL;
     line l = {.length = 0};
-    fflush(NULL);
     add(&l, "kernbench: ");
     add_culprit(&l, co);
-    add(&l, " called exit(): it must return instead");
+    add(&l, " called ");
+    add(&l, function);
+    add(&l, ": it must return instead");
     write_line(&l);
-    _exit(KB_ERR_FAULT);
+    leave_with_fault();
+}
+
+/*
+ * exit() was called before main() was done, by whatever means: what was printed is not lost. Or by
+ * a handler of exit(), afterwards: that must not change the status.
+ */
+static void on_exit_call(int status, void *arg)
+{
+    (void)arg;
+    if (!is_main_process() || (main_is_done && status == main_status))
+        return;
+    fflush(NULL);
+    crash_on_leave("exit()");
+    line l = {.length = 0};
+    add(&l, "kernbench: a library has called exit() in the middle of the run");
+    write_line(&l);
+    leftovers_remove(SIGTERM);
+    exits_now(KB_ERR_HOST);
+}
+
+int crash_finish(int status)
+{
+    main_status = status;
+    main_is_done = 1;
+    leftovers_remove(SIGTERM);
+    return status;
+}
+
+void crash_exit(int status)
+{
+    leftovers_remove(SIGTERM);
+    exits_now(status);
 }
 
 /* ---- Being interrupted, and taking long -------------------------------------------------- */
 
 static void on_interrupt(int number)
 {
-    if (watched) {
+    bool is_asked_for = number == SIGINT || number == SIGTERM || number == SIGHUP;
+    if (watched && is_asked_for) {
         line l = {.length = 0};
         add(&l, "kernbench: interrupted at ");
         add_whereabouts(&l);
@@ -325,25 +396,54 @@ void crash_show_progress(bool on)
 
 /* ---- Setting up -------------------------------------------------------------------------- */
 
+static char first_directory[PATH_MAX]; /* "": not known */
+
+/* Numbers are computed and printed, and files found, whatever code of the user's has set. */
+static void use_own_environment(void)
+{
+    static locale_t plain;
+    if (!plain)
+        plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (plain)
+        (void)uselocale(plain);
+    (void)fesetenv(FE_DFL_ENV);
+    if (first_directory[0] != '\0' && chdir(first_directory) != 0)
+        first_directory[0] = '\0';
+}
+
 static void prepare_thread(void)
 {
     stack_t stack = {.ss_sp = handler_stack, .ss_size = sizeof handler_stack};
     KB_ASSERT(sigaltstack(&stack, NULL) == 0);
 }
 
-/* Unless it is ignored, as it is for what runs in the background. */
+/*
+ * All that end a process by themselves: temporary files are to go. Unless they are ignored, as
+ * SIGINT is for what runs in the background. A file that grows too large is an error of write().
+ */
 static void handle_interrupts(void)
 {
-    struct sigaction old, action = {.sa_handler = on_interrupt, .sa_flags = SA_ONSTACK};
+    static const int numbers[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGPIPE,   SIGALRM, SIGTERM,
+                                  SIGUSR1, SIGUSR2, SIGXCPU, SIGVTALRM, SIGPROF, SIGPOLL};
+    struct sigaction old, action = {.sa_handler = on_interrupt};
+    action.sa_flags = SANITIZED ? 0 : SA_ONSTACK;
     sigemptyset(&action.sa_mask);
-    KB_ASSERT(sigaction(SIGINT, NULL, &old) == 0);
-    if (old.sa_handler == SIG_DFL)
-        KB_ASSERT(sigaction(SIGINT, &action, NULL) == 0);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        KB_ASSERT(sigaction(numbers[i], NULL, &old) == 0);
+        if (old.sa_handler == SIG_DFL)
+            KB_ASSERT(sigaction(numbers[i], &action, NULL) == 0);
+    }
+    (void)signal(SIGXFSZ, SIG_IGN);
 }
 
 bool crash_install(void)
 {
-    KB_ASSERT(atexit(on_exit_of_user) == 0);
+    main_process = getpid();
+    if (!getcwd(first_directory, sizeof first_directory))
+        first_directory[0] = '\0';
+    use_own_environment();
+    KB_ASSERT(on_exit(on_exit_call, NULL) == 0);
+    handle_interrupts();
     if (SANITIZED)
         return false;
     struct sigaction action = {.sa_sigaction = on_crash, .sa_flags = SA_SIGINFO | SA_ONSTACK};
@@ -353,7 +453,6 @@ bool crash_install(void)
     prepare_thread();
     for (size_t i = 0; i < CRASHES; i++)
         KB_ASSERT(sigaction(crashes[i].number, &action, NULL) == 0);
-    handle_interrupts();
     return true;
 }
 
@@ -365,7 +464,85 @@ void crash_watch(const kb_sim *sim, size_t stack_bytes)
     watched = sim;
 }
 
+/* ---- Code of the user's ------------------------------------------------------------------ */
+
+/* Where the code of the program and of its libraries is: all other code is the user's. */
+enum { MAX_OBJECTS = 64 };
+static struct {
+    uintptr_t start, end;
+} objects[MAX_OBJECTS];
+static size_t object_count;
+
+static int note_object(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    (void)size, (void)arg;
+    uintptr_t start = UINTPTR_MAX, end = 0;
+    for (size_t i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        uintptr_t from = info->dlpi_addr + part->p_vaddr;
+        if (part->p_type != PT_LOAD)
+            continue;
+        start = from < start ? from : start;
+        end = from + part->p_memsz > end ? from + part->p_memsz : end;
+    }
+    if (object_count < MAX_OBJECTS) {
+        objects[object_count].start = start;
+        objects[object_count++].end = end;
+    }
+    return 0;
+}
+
+void crash_loading(const char *file)
+{
+    if (user_file[0] != '\0')
+        return;
+    (void)dl_iterate_phdr(note_object, NULL);
+    snprintf(user_file, sizeof user_file, "%s", file);
+}
+
+bool crash_is_user_code(const void *address)
+{
+    if (user_file[0] == '\0')
+        return false;
+    for (size_t i = 0; i < object_count; i++)
+        if ((uintptr_t)address >= objects[i].start && (uintptr_t)address < objects[i].end)
+            return false;
+    return true;
+}
+
+void crash_begin_thread(void)
+{
+    blamed = user_file;
+    is_thread_of_user = true;
+    if (!SANITIZED)
+        prepare_thread();
+}
+
+/* It must not have an effect on what is printed or computed afterwards. */
+static void check_after_user_code(void)
+{
+    static const char *const names[] = {"stdin", "stdout", "stderr"};
+    use_own_environment();
+    int replaced = descriptors_replaced();
+    if (is_main_process() && replaced == 0)
+        return;
+    line l = {.length = 0};
+    add(&l, "kernbench: the bench ");
+    add(&l, blamed);
+    if (!is_main_process()) {
+        add(&l, " returned in a process that fork() made: that must end with _exit()");
+    } else {
+        add(&l, " has closed or replaced ");
+        add(&l, names[replaced]);
+        add(&l, ": it must stay as it is");
+    }
+    write_line(&l);
+    leave_with_fault();
+}
+
 void crash_blame(const char *file)
 {
+    if (blamed && !file && main_process != 0)
+        check_after_user_code();
     blamed = file;
 }

@@ -5,8 +5,10 @@
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "crash.h"
+#include "descriptors.h"
 
 /* In the order that help shows them. */
 const cli_command *const cli_commands[] = {
@@ -81,16 +83,20 @@ static kb_code run_command(int argc, char **argv)
     return command->run(command, argc, argv);
 }
 
-/* A full disk shows here at the latest; a result that did not get out is no success. */
-static kb_code close_stdout(kb_code code)
+/*
+ * A full disk shows here at the latest; a result that did not get out is no success. stdout stays
+ * open for destructors of the user's code: closing a duplicate tells what closing it would.
+ */
+static kb_code check_stdout(kb_code code)
 {
     bool failed = ferror(stdout) != 0;
 
     errno = 0;
     failed = fflush(stdout) != 0 || failed;
-    /* A stdout that was closed from the start matters only to those who wrote to it. */
-    if (!failed && fclose(stdout) != 0)
-        failed = errno != EBADF;
+    if (!failed) {
+        int duplicate = dup(STDOUT_FILENO);
+        failed = duplicate >= 0 && close(duplicate) != 0;
+    }
     if (!failed)
         return code;
     return cli_fail(KB_ERR_HOST, "cannot write the output: %s",
@@ -101,6 +107,7 @@ int main(int argc, char **argv)
 {
     kb_code code;
 
+    descriptors_open();
     (void)crash_install();
     if (argc < 2) {
         cli_print_help(stderr);
@@ -110,5 +117,5 @@ int main(int argc, char **argv)
     } else {
         code = run_command(argc - 1, argv + 1);
     }
-    return (int)close_stdout(code);
+    return crash_finish((int)check_stdout(code));
 }

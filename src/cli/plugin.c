@@ -2,16 +2,18 @@
  * plugin.c: finds benches, and collectives. Those in files of the user's become a shared library
  * that is loaded into the process; the program exports the public calls to it. What the compiler
  * says goes to stderr as it is. The library is made in a directory of its own, which is gone as
- * soon as it is loaded.
+ * soon as it is loaded, and whatever ends the process before.
  *
  * Operations of kernels are macros. So the compiler is told to name the line where one is used, not
  * what it is made of, and to stop at the first error: what follows is about the rest of the macro.
  */
 #include "plugin.h"
 
+#include <ctype.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,9 @@
 
 #include "benches/benches.h"
 #include "cli.h"
+#include "crash.h"
 #include "files.h"
+#include "leftovers.h"
 #include "parens.h"
 
 /* ---- Benches by name --------------------------------------------------------------------- */
@@ -148,11 +152,61 @@ static void compose(command *c, const char *source, const char *headers, const c
     add_word(c, kb_text_peek(&include), include.length);
     add_word(c, "-o", 2);
     add_word(c, library, strlen(library));
-    kb_text_printf(&path, "%s%s", source[0] == '-' ? "./" : "", source); /* is no option */
+    /* So that it is no option (-x.c), and no file of options (@x.c). */
+    bool is_plain = isalnum((unsigned char)source[0]) || strchr("./_", source[0]);
+    kb_text_printf(&path, "%s%s", is_plain ? "" : "./", source);
     add_word(c, kb_text_peek(&path), path.length);
     c->failed = c->failed || include.failed || path.failed || !kb_vec_push(&c->words, NULL);
     kb_text_fini(&include);
     kb_text_fini(&path);
+}
+
+/*
+ * Starts it in a process group of its own, so that a signal reaches all of its processes. Its
+ * signals are as they were when this program began, but for SIGTTOU: a terminal may stop the
+ * output of other groups.
+ */
+static int start(const command *c, posix_spawn_file_actions_t *actions, pid_t *child)
+{
+    posix_spawnattr_t attributes;
+    sigset_t all, before, defaults;
+    int error = posix_spawnattr_init(&attributes);
+    if (error != 0)
+        return error;
+    (void)signal(SIGCHLD, SIG_DFL); /* else there is no status to wait for */
+    (void)signal(SIGTTOU, SIG_IGN);
+    sigfillset(&all);
+    sigemptyset(&defaults);
+    sigaddset(&defaults, SIGXFSZ);
+    (void)pthread_sigmask(SIG_BLOCK, &all, &before);
+    (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
+                                                    POSIX_SPAWN_SETSIGDEF);
+    (void)posix_spawnattr_setpgroup(&attributes, 0);
+    (void)posix_spawnattr_setsigmask(&attributes, &before);
+    (void)posix_spawnattr_setsigdefault(&attributes, &defaults);
+    error = posix_spawnp(child, c->words.items[0], actions, &attributes, c->words.items, environ);
+    if (error == 0)
+        leftovers_set_child(*child);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)signal(SIGTTOU, SIG_DFL);
+    (void)posix_spawnattr_destroy(&attributes);
+    return error;
+}
+
+/* It is among the leftovers for as long as it has not been waited for. 0, or an error. */
+static int wait_for(pid_t child, int *status)
+{
+    siginfo_t info;
+    sigset_t all, before;
+    while (waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT) != 0)
+        if (errno != EINTR)
+            return errno;
+    sigfillset(&all);
+    (void)pthread_sigmask(SIG_BLOCK, &all, &before);
+    leftovers_set_child(0);
+    int error = waitpid(child, status, 0) < 0 ? errno : 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
 }
 
 /* Runs it. What it prints goes to the file, or if that is NULL to stderr: stdout is for results. */
@@ -165,15 +219,15 @@ static kb_code spawn(const command *c, const char *out, int *status)
     if (out)
         posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, out, O_WRONLY | O_CREAT, 0600);
     posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-    int error = posix_spawnp(&child, c->words.items[0], &actions, NULL, c->words.items, environ);
+    int error = start(c, &actions, &child);
     posix_spawn_file_actions_destroy(&actions);
     if (error != 0)
         return cli_fail(KB_ERR_HOST,
                         "cannot run the compiler '%s': %s; set CC to an installed compiler",
                         c->words.items[0], strerror(error));
-    while (waitpid(child, status, 0) < 0)
-        if (errno != EINTR)
-            return cli_fail(KB_ERR_HOST, "cannot wait for the compiler: %s", strerror(errno));
+    error = wait_for(child, status);
+    if (error != 0)
+        return cli_fail(KB_ERR_HOST, "cannot wait for the compiler: %s", strerror(error));
     return KB_OK;
 }
 
@@ -222,9 +276,14 @@ static void check_parens(const char *source)
     kb_text text = KB_TEXT_INIT;
     paren_place place;
     kb_error *err = cli_read_file(source, &text);
-    if (!err && parens_find_open(kb_text_peek(&text), text.length, &place))
+    if (!err && parens_find_open(kb_text_peek(&text), text.length, &place)) {
+        kb_text name = KB_TEXT_INIT;
+        kb_text_puts(&name, source);
+        kb_text_escape_from(&name, 0);
         fprintf(stderr, "%s:%d:%d: error: this '(' is not closed: expected ')' before ';'\n",
-                source, place.line, place.column);
+                kb_text_peek(&name), place.line, place.column);
+        kb_text_fini(&name);
+    }
     kb_error_free(err);
     kb_text_fini(&text);
 }
@@ -276,9 +335,10 @@ static kb_code check_interface(const char *file, const char *interface)
                     interface, KB_INTERFACE);
 }
 
-static kb_code load(const char *library, const char *file, plugin *p)
+/* Constructors of the library run here. */
+static kb_code load_library(const char *library, const char *file, plugin *p)
 {
-    p->library = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    p->library = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!p->library)
         return cannot_load(file, dlerror());
     const char *of_collectives = dlsym(p->library, "kb_exported_ccl_interface");
@@ -288,6 +348,15 @@ static kb_code load(const char *library, const char *file, plugin *p)
     const kb_ccl_plugin *const *collectives = dlsym(p->library, "kb_exported_ccl");
     if (code == KB_OK && of_collectives && collectives)
         p->collectives = *collectives;
+    return code;
+}
+
+static kb_code load(const char *library, const char *file, plugin *p)
+{
+    crash_loading(file);
+    crash_blame(file);
+    kb_code code = load_library(library, file, p);
+    crash_blame(NULL);
     return code;
 }
 
@@ -330,26 +399,43 @@ static kb_code choose(const char *file, const char *name, plugin *p)
                     kb_suggestion_full(&near, ""));
 }
 
+/* A directory of its own, which is among the leftovers. */
+static kb_code make_directory(kb_text *directory)
+{
+    const char *parent = getenv("TMPDIR");
+    sigset_t all, before;
+    kb_text_printf(directory, "%s/kernbench-XXXXXX", parent && *parent ? parent : "/tmp");
+    if (directory->failed)
+        return cli_report(kb_error_nomem());
+    sigfillset(&all);
+    (void)pthread_sigmask(SIG_BLOCK, &all, &before);
+    bool made = mkdtemp(directory->bytes) != NULL;
+    int why = errno;
+    if (made)
+        (void)leftovers_add(directory->bytes, true); /* there is room: it is one of two */
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (made)
+        return KB_OK;
+    return cli_fail(KB_ERR_HOST, "cannot create the directory %s: %s", directory->bytes,
+                    strerror(why));
+}
+
 /* Compiles into a directory that is gone again when the library is loaded. */
 static kb_code compile_and_load(const char *source, plugin *p)
 {
-    const char *parent = getenv("TMPDIR");
     kb_text directory = KB_TEXT_INIT, library = KB_TEXT_INIT;
-    kb_text_printf(&directory, "%s/kernbench-XXXXXX", parent && *parent ? parent : "/tmp");
-    kb_code code;
-    if (directory.failed)
-        code = cli_report(kb_error_nomem());
-    else if (!mkdtemp(directory.bytes))
-        code = cli_fail(KB_ERR_HOST, "cannot create the directory %s: %s", directory.bytes,
-                        strerror(errno));
-    else {
+    kb_code code = make_directory(&directory);
+    if (code == KB_OK) {
         kb_text_printf(&library, "%s/bench.so", directory.bytes);
-        code =
-            library.failed ? cli_report(kb_error_nomem()) : compile(source, kb_text_peek(&library));
+        const char *path = kb_text_peek(&library);
+        bool added = !library.failed && leftovers_add(path, false);
+        code = added ? compile(source, path) : cli_report(kb_error_nomem());
         if (code == KB_OK)
-            code = load(kb_text_peek(&library), source, p);
-        (void)unlink(kb_text_peek(&library));
+            code = load(path, source, p);
+        (void)unlink(path);
         (void)rmdir(directory.bytes);
+        leftovers_drop(path);
+        leftovers_drop(directory.bytes);
     }
     kb_text_fini(&library);
     kb_text_fini(&directory);
@@ -412,8 +498,11 @@ kb_code plugin_open(const char *what, plugin *p)
     if (!file)
         return cli_report(kb_error_nomem());
     kb_code code = open_file(file, "not a bench: expected a name, a FILE.c or a FILE.so", p);
-    if (code == KB_OK)
+    if (code == KB_OK) {
+        crash_blame(file); /* whatever its tables say */
         code = choose(file, name, p);
+        crash_blame(NULL);
+    }
     free(file);
     return code;
 }
@@ -428,11 +517,4 @@ kb_code plugin_open_collectives(const char *file, plugin *p)
                         "end",
                         file);
     return code;
-}
-
-void plugin_close(plugin *p)
-{
-    if (p->library)
-        dlclose(p->library);
-    p->library = NULL;
 }

@@ -17,14 +17,11 @@ typedef struct plugin {
 /*
  * Finds the bench of a name; or loads a file: FILE.so, or FILE.c, which is compiled first, and
  * behind a colon the name of the bench in it, unless it has one alone. What is wrong is said on
- * stderr.
+ * stderr. A library stays loaded until the end of the process: threads of its own may run in it.
  */
 KB_MUST_USE kb_code plugin_open(const char *what, plugin *p);
 
 /* Loads a file with collectives, FILE.so or FILE.c. What is wrong is said on stderr. */
 KB_MUST_USE kb_code plugin_open_collectives(const char *file, plugin *p);
-
-/* Nothing of the file may be used any more. */
-void plugin_close(plugin *p);
 
 #endif

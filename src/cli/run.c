@@ -60,7 +60,8 @@ static const cli_option options[] = {
      CLI_INTO(run_args, check_races)},
     {.name = "--trace",
      .value = "FILE",
-     .help = "writes a timeline of all units, for https://ui.perfetto.dev",
+     .help = "writes a timeline of all units, for https://ui.perfetto.dev; - is stdout, which has\n"
+             "no other text then",
      .kind = CLI_STRING,
      CLI_INTO(run_args, trace)},
     {.name = "--profile",
@@ -135,11 +136,17 @@ static void on_ccl_trace(void *self, const char *line)
     fprintf(stderr, "%s\n", line);
 }
 
-/* With --json stdout is the document's, and with --quiet nothing is said beside it. */
+static bool is_trace_on_stdout(const run_args *args)
+{
+    return args->trace && strcmp(args->trace, "-") == 0;
+}
+
+/* With --json and --trace - stdout is the document's, and with --quiet nothing is said beside it.
+ */
 static void on_print(void *self, const char *line)
 {
     run *r = self;
-    FILE *out = r->args->common.json ? stderr : stdout;
+    FILE *out = r->args->common.json || is_trace_on_stdout(r->args) ? stderr : stdout;
     if (out == stderr && r->args->common.quiet)
         return;
     crash_wipe();
@@ -279,6 +286,7 @@ static kb_code check_verdict(const run *r)
 static kb_code conclude(run *r, kb_error *err)
 {
     bool has_summary = !err || kb_error_code(err) == KB_ERR_CHECK || r->args->common.json;
+    has_summary = has_summary && !is_trace_on_stdout(r->args);
     kb_error *trace_error = run_trace_close(r->trace);
     r->trace = NULL;
     kb_code code = KB_OK;
@@ -303,16 +311,12 @@ static void give_up(void *self, kb_error *err)
     watch(r, false);
     kb_code code = conclude(r, err);
     fflush(stdout);
-    _exit((int)code);
+    crash_exit((int)code);
 }
 
 static kb_code run_plugin(const run_args *args, const plugin *p, const collectives *c)
 {
-    run r = {.args = args, .spec = p->spec, .collectives = c};
-    if (p->library)
-        r.file = args->bench;
-    else if (args->collectives.plugins.count > 0)
-        r.file = args->collectives.plugins.items[0];
+    run r = {.args = args, .spec = p->spec, .collectives = c, .file = c->plugin_file};
     kb_error *err = prepare(&r);
     kb_code code = err ? cli_report(err) : conclude(&r, run_bench(&r));
     kb_context_destroy(r.ctx);
@@ -333,11 +337,16 @@ static kb_code run_with(const run_args *args, const char *word)
         return cli_fail(KB_ERR_INPUT, "missing --bench NAME; see kernbench list");
     if (args->verify && args->timing_only)
         return cli_fail(KB_ERR_INPUT, "--verify-data and --timing-only exclude each other");
+    if (args->common.json && is_trace_on_stdout(args))
+        return cli_fail(KB_ERR_INPUT,
+                        "--trace - and --json both write to stdout: give --trace a file");
     plugin p;
     collectives c = {0};
     kb_code code = plugin_open(args->bench, &p);
     if (code == KB_OK)
         code = collectives_open(&args->collectives, &c);
+    if (code == KB_OK && p.library)
+        c.plugin_file = args->bench;
     if (code == KB_OK)
         code = collectives_add(&c, p.collectives);
     if (code == KB_OK) /* a mistake there is told whether or not the bench has collectives */
@@ -345,7 +354,6 @@ static kb_code run_with(const run_args *args, const char *word)
     if (code == KB_OK)
         code = run_plugin(args, &p, &c);
     collectives_close(&c);
-    plugin_close(&p);
     return code;
 }
 

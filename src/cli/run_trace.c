@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "classes.h"
+#include "files.h"
 
 #define NO_COUNTER UINT32_MAX
 
@@ -19,6 +20,7 @@ typedef struct link_counters {
 } link_counters;
 
 struct run_trace {
+    cli_output *output;
     obs_trace *trace;
     kb_context *ctx;
     net *fabric;
@@ -153,13 +155,17 @@ kb_error *run_trace_open(const char *path, kb_context *ctx, run_trace **trace)
         return kb_error_nomem();
     t->ctx = ctx;
     kb_machine machine = kb_context_machine(ctx);
-    kb_error *err = obs_trace_create(path, &machine, &t->trace);
+    kb_error *err = cli_output_open(path, &t->output);
+    if (!err)
+        err = obs_trace_create(cli_output_file(t->output), path, &machine, &t->trace);
     if (!err)
         err = count(t);
     if (!err)
         err = kb_oplog_watch_states(rt_get_figures(ctx).log, on_state, t);
     if (err) {
-        kb_error_free(run_trace_close(t));
+        kb_error_free(obs_trace_close(t->trace));
+        cli_output_discard(t->output);
+        destroy(t);
         return err;
     }
     *trace = t;
@@ -183,6 +189,10 @@ kb_error *run_trace_close(run_trace *trace)
     if (!trace)
         return NULL;
     kb_error *err = obs_trace_close(trace->trace);
+    if (err)
+        cli_output_discard(trace->output);
+    else
+        err = cli_output_commit(trace->output);
     destroy(trace);
     return err;
 }

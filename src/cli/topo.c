@@ -162,9 +162,7 @@ static kb_code draw(const topo_machine *machine, const topo_args *args)
 {
     kb_text text = KB_TEXT_INIT;
     kb_error *err = draw_svg(machine, &text);
-    if (!err && strcmp(args->svg, "-") == 0)
-        fwrite(kb_text_peek(&text), 1, text.length, stdout);
-    else if (!err)
+    if (!err)
         err = cli_write_file(args->svg, &text);
     kb_code code = err ? cli_report(err) : KB_OK;
     if (code == KB_OK && args->common.json)

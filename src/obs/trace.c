@@ -17,8 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/base.h"
 #include "bins.h"
@@ -92,7 +90,7 @@ typedef struct counter {
 
 struct obs_trace {
     obs_writer writer;
-    char *path;
+    char *name; /* of the file, for messages */
     uint64_t sips, cubes, pes;
     lanes host;
     pe_tracks **tracks; /* by PE; NULL for those that did nothing */
@@ -556,11 +554,11 @@ static void destroy(obs_trace *t)
     free(t->totals);
     free(t->tracks);
     free(t->named);
-    free(t->path);
+    free(t->name);
     free(t);
 }
 
-kb_error *obs_trace_create(const char *path, const kb_machine *machine, obs_trace **out)
+kb_error *obs_trace_create(FILE *file, const char *name, const kb_machine *machine, obs_trace **out)
 {
     *out = NULL;
     obs_trace *t = kb_alloc_zeroed(1, sizeof *t);
@@ -570,18 +568,14 @@ kb_error *obs_trace_create(const char *path, const kb_machine *machine, obs_trac
     t->cubes = machine->cubes;
     t->pes = machine->pes;
     kb_text copy = KB_TEXT_INIT;
-    kb_text_puts(&copy, path);
-    t->path = kb_text_take(&copy);
+    kb_text_puts(&copy, name);
+    t->name = kb_text_take(&copy);
+    t->writer.file = file;
     t->tracks = kb_alloc_zeroed(t->sips * t->cubes * t->pes, sizeof(pe_tracks *));
     t->named = kb_alloc_zeroed(FIRST_CUBE + t->sips * t->cubes, sizeof *t->named);
-    kb_error *err = t->path && t->tracks && t->named ? NULL : kb_error_nomem();
+    kb_error *err = t->name && t->tracks && t->named ? NULL : kb_error_nomem();
     if (!err)
         err = obs_bins_init(&t->bins, 0, t->sips * t->cubes * t->pes);
-    if (!err) {
-        t->writer.file = fopen(path, "w");
-        if (!t->writer.file)
-            err = kb_error_new(KB_ERR_INPUT, "cannot write %s: %s", path, strerror(errno));
-    }
     if (err) {
         destroy(t);
         return err;
@@ -595,14 +589,6 @@ kb_error *obs_trace_create(const char *path, const kb_machine *machine, obs_trac
     return NULL;
 }
 
-/* A device or a pipe stays; half a file would only be taken for a whole one. */
-static void remove_regular(const char *path)
-{
-    struct stat status;
-    if (lstat(path, &status) == 0 && S_ISREG(status.st_mode))
-        (void)unlink(path);
-}
-
 kb_error *obs_trace_close(obs_trace *t)
 {
     if (!t)
@@ -611,17 +597,13 @@ kb_error *obs_trace_close(obs_trace *t)
     if (t->error == 0)
         put_counters(t);
     fputs("\n]}\n", t->writer.file);
-    if (ferror(t->writer.file))
-        fail(t, errno);
-    if (fclose(t->writer.file) != 0)
+    if (fflush(t->writer.file) != 0 || ferror(t->writer.file))
         fail(t, errno);
     kb_error *err = NULL;
     if (t->error == ENOMEM)
         err = kb_error_nomem();
     else if (t->error != 0)
-        err = kb_error_new(KB_ERR_HOST, "cannot write %s: %s", t->path, strerror(t->error));
-    if (err)
-        remove_regular(t->path);
+        err = kb_error_new(KB_ERR_HOST, "cannot write %s: %s", t->name, strerror(t->error));
     destroy(t);
     return err;
 }

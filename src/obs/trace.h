@@ -3,7 +3,7 @@
  * chrome://tracing show: the JSON of Chrome's "Trace Event Format".
  *
  *     obs_trace *trace;
- *     KB_TRY(obs_trace_create("run.json", &machine, &trace));
+ *     KB_TRY(obs_trace_create(file, "run.json", &machine, &trace));
  *     KB_TRY(obs_trace_count(trace, &counters));
  *     ... kb_context_options.on_op calls obs_trace_op(trace, op) for every operation ...
  *     ... kb_context_options.on_tcm calls obs_trace_tcm(trace, pe, now, bytes) ...
@@ -26,12 +26,14 @@
 #ifndef KB_OBS_TRACE_H
 #define KB_OBS_TRACE_H
 
+#include <stdio.h>
+
 #include <kernbench/kernbench.h>
 
 typedef struct obs_trace obs_trace;
 
-/* Creates the file, or empties it. */
-KB_MUST_USE kb_error *obs_trace_create(const char *path, const kb_machine *machine,
+/* Writes to the file, which stays the caller's. Its name is for messages. */
+KB_MUST_USE kb_error *obs_trace_create(FILE *file, const char *name, const kb_machine *machine,
                                        obs_trace **trace);
 
 /* To be called in the order of ends. Failures are kept for closing. */
@@ -63,10 +65,8 @@ void obs_trace_tcm(obs_trace *trace, kb_pe pe, kb_time now, uint64_t bytes);
  * each PE. */
 void obs_trace_state(obs_trace *trace, uint64_t pe, kb_cause cause, kb_time start, kb_time end);
 
-/*
- * Completes the file and frees the trace; NULL does nothing. An error if not everything got out:
- * then a regular file is removed.
- */
+/* Completes the file, which stays open, and frees the trace; NULL does nothing. An error if not
+ * everything got out. */
 KB_MUST_USE kb_error *obs_trace_close(obs_trace *trace);
 
 #endif

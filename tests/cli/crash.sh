@@ -49,7 +49,8 @@ check "a null pointer in the simulator, while code of the user's runs" \
     outcome 70 '' "kernbench: SIGSEGV at address 0x0: $bug" "$overflow" handler user
 check "a division by zero" outcome 70 '' "kernbench: SIGFPE at address 0x*: $bug" "$overflow" divide
 check "abort()" outcome 70 '' "kernbench: SIGABRT: $bug" "$overflow" abort
-check "exit()" outcome 0 'printed before' '' "$overflow" exit
+check "exit()" outcome 71 'printed before' \
+    'kernbench: a library has called exit() in the middle of the run' "$overflow" exit
 
 # mistakes MODE WORDS: what is said if the code is the user's, in a kernel and on the host's side.
 mistakes() {

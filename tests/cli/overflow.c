@@ -12,7 +12,7 @@
  *     handler    a handler of an event does, beside a coroutine
  *     outside    the same, without any coroutine
  *     divide     a division by zero; ill: an instruction that is none; abort: abort()
- *     exit       exit(), which is a crash only in code of the user's
+ *     exit       exit(), in the middle of the run
  *     forgotten  recurse, in a simulator that is watched no more
  *     sent       SIGSEGV comes from kill()
  *     none       does nothing wrong
@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "cli/crash.h"
+#include "cli/descriptors.h"
 #include "sim/sim.h"
 
 enum { STACK = 32 * 1024 };
@@ -244,15 +245,18 @@ static void crash(const char *mode, bool in_coroutine)
 int main(int argc, char **argv)
 {
     kb_waitlist_init(&list, "list");
+    descriptors_open();
     (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* no files left about */
     bool installed = crash_install();
     if (argc < 2)
-        return 2;
+        return crash_finish(2);
     if (strcmp(argv[1], "sanitized") == 0)
-        return installed;
+        return crash_finish(installed);
+    if (argc > 2)
+        crash_loading("./mine.c");
     crash_blame(argc > 2 ? "./mine.c" : NULL);
     crash(argv[1], argc < 3 || strcmp(argv[2], "host") != 0);
     crash_blame(NULL);
     printf("no crash\n");
-    return 0;
+    return crash_finish(0);
 }

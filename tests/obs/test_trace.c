@@ -25,6 +25,22 @@ static const char *path_of_trace(void)
     return path;
 }
 
+static FILE *file_of_trace;
+
+static kb_error *open_trace(const char *path, obs_trace **trace)
+{
+    file_of_trace = fopen(path, "w");
+    assert_non_null(file_of_trace);
+    return obs_trace_create(file_of_trace, path, &machine, trace);
+}
+
+static kb_error *close_trace(obs_trace *trace)
+{
+    kb_error *err = obs_trace_close(trace);
+    (void)fclose(file_of_trace);
+    return err;
+}
+
 static kb_op op_of(kb_unit unit, const char *name, kb_pe pe, kb_time start, kb_time end)
 {
     return (kb_op){.unit = unit, .name = name, .label = "", .pe = pe, .start = start, .end = end};
@@ -40,12 +56,12 @@ static int compare_ends(const void *a, const void *b)
 static void write_trace(kb_op *ops, size_t count)
 {
     obs_trace *trace;
-    expect_ok(obs_trace_create(path_of_trace(), &machine, &trace));
+    expect_ok(open_trace(path_of_trace(), &trace));
     if (count > 0)
         qsort(ops, count, sizeof *ops, compare_ends);
     for (size_t i = 0; i < count; i++)
         obs_trace_op(trace, &ops[i]);
-    expect_ok(obs_trace_close(trace));
+    expect_ok(close_trace(trace));
 }
 
 /* A trace without problems. */
@@ -406,7 +422,7 @@ static obs_trace *open_counted(fabric *f)
         {.name = "HBM bandwidth", .of_cube = true, .cube = {1, 2, 0}},
     };
     obs_trace *trace;
-    expect_ok(obs_trace_create(path_of_trace(), &machine, &trace));
+    expect_ok(open_trace(path_of_trace(), &trace));
     expect_ok(obs_trace_count(trace, &(obs_counters){counters, 2, sample, f}));
     return trace;
 }
@@ -441,7 +457,7 @@ static void bandwidth_is_bytes_by_time(void **state)
     f.now = 200 * KB_NS;
     tell_op(trace, 200 * KB_NS);
     f = (fabric){{5600, 0}, 210 * KB_NS};
-    expect_ok(obs_trace_close(trace));
+    expect_ok(close_trace(trace));
     trace_facts facts = read_back();
     assert_int_equal(facts.counter_count, 1); /* the other never counted anything */
     const trace_counter *c = counter_of(&facts, "link bandwidth: \"odd\"");
@@ -462,7 +478,7 @@ static void what_is_counted_at_the_end_is_not_lost(void **state)
 {
     (void)state;
     fabric f = {{0, 77}, 0};
-    expect_ok(obs_trace_close(open_counted(&f)));
+    expect_ok(close_trace(open_counted(&f)));
     trace_facts facts = read_back();
     const trace_counter *c = counter_of(&facts, "HBM bandwidth");
     assert_true(fabs(c->integral - 77) < 1e-9);
@@ -492,7 +508,7 @@ static void bandwidths_add_up(void **state)
         }
         f.counts[0] += 100; /* after the last operation */
         f.now += (kb_time)kb_rng_below(&rng, 2) * KB_NS;
-        expect_ok(obs_trace_close(trace));
+        expect_ok(close_trace(trace));
         trace_facts facts = read_back();
         double sum = trace_sum_counters(&facts, "link bandwidth: \"odd\"");
         assert_true(fabs(sum - (double)f.counts[0]) < 1e-6 * (1 + (double)f.counts[0] * 1e-6));
@@ -521,7 +537,7 @@ static void tcm_in_use_is_a_peak_for_each_bin(void **state)
     f.now += KB_NS;
     obs_trace_tcm(trace, (kb_pe){0, 0, 1}, f.now, 0);
     f.now = 300 * KB_NS;
-    expect_ok(obs_trace_close(trace));
+    expect_ok(close_trace(trace));
     trace_facts facts = read_back();
     const trace_counter *c = counter_of(&facts, "pe1 TCM in use");
     assert_int_equal(c->events, 4);
@@ -533,13 +549,9 @@ static void tcm_in_use_is_a_peak_for_each_bin(void **state)
 
 /* ---- Failures ---------------------------------------------------------------------------- */
 
-static void a_file_that_cannot_be_made_is_an_error(void **state)
+static void no_trace_need_not_be_closed(void **state)
 {
     (void)state;
-    obs_trace *trace;
-    expect_error(obs_trace_create("/nonexistent/t.json", &machine, &trace), KB_ERR_INPUT,
-                 "cannot write /nonexistent/t.json: No such file or directory");
-    assert_null(trace);
     expect_ok(obs_trace_close(NULL));
 }
 
@@ -556,17 +568,17 @@ static void a_full_device_is_told_at_the_end(void **state)
 {
     (void)state;
     obs_trace *trace;
-    expect_ok(obs_trace_create("/dev/full", &machine, &trace));
+    expect_ok(open_trace("/dev/full", &trace));
     tell_much(trace);
-    expect_error(obs_trace_close(trace), KB_ERR_HOST,
+    expect_error(close_trace(trace), KB_ERR_HOST,
                  "cannot write /dev/full: No space left on device");
     assert_int_equal(access("/dev/full", F_OK), 0);
-    expect_ok(obs_trace_create("/dev/full", &machine, &trace)); /* nothing but its frame */
-    expect_error(obs_trace_close(trace), KB_ERR_HOST,
+    expect_ok(open_trace("/dev/full", &trace)); /* nothing but its frame */
+    expect_error(close_trace(trace), KB_ERR_HOST,
                  "cannot write /dev/full: No space left on device");
 }
 
-static void half_a_file_is_removed(void **state)
+static void half_a_file_is_an_error(void **state)
 {
     (void)state;
     struct rlimit before, small;
@@ -574,16 +586,15 @@ static void half_a_file_is_removed(void **state)
     small = (struct rlimit){.rlim_cur = 10000, .rlim_max = before.rlim_max};
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     obs_trace *trace;
-    expect_ok(obs_trace_create(path_of_trace(), &machine, &trace));
+    expect_ok(open_trace(path_of_trace(), &trace));
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     tell_much(trace);
-    kb_error *err = obs_trace_close(trace);
+    kb_error *err = close_trace(trace);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     signal(SIGXFSZ, handler);
     assert_int_equal(kb_error_code(err), KB_ERR_HOST);
     assert_non_null(strstr(kb_error_message(err), ": File too large"));
     kb_error_free(err);
-    assert_int_equal(access(path_of_trace(), F_OK), -1);
 }
 
 static int remove_trace(void **state)
@@ -598,10 +609,10 @@ static void states_have_a_track(void **state)
 {
     (void)state;
     obs_trace *trace;
-    expect_ok(obs_trace_create(path_of_trace(), &machine, &trace));
+    expect_ok(open_trace(path_of_trace(), &trace));
     obs_trace_state(trace, 21, KB_CAUSE_ISSUE, 0, 5 * KB_NS);
     obs_trace_state(trace, 21, KB_CAUSE_OTHER_SIPS, 5 * KB_NS, 7 * KB_NS);
-    expect_ok(obs_trace_close(trace));
+    expect_ok(close_trace(trace));
     trace_facts facts = read_back();
     assert_int_equal(facts.slices, 2);
     assert_int_equal(trace_find(&facts, "state")->time_fs, 7 * KB_NS);
@@ -634,9 +645,9 @@ int main(void)
         cmocka_unit_test(bandwidths_add_up),
         cmocka_unit_test(tcm_in_use_is_a_peak_for_each_bin),
         cmocka_unit_test(states_have_a_track),
-        cmocka_unit_test(a_file_that_cannot_be_made_is_an_error),
+        cmocka_unit_test(no_trace_need_not_be_closed),
         cmocka_unit_test(a_full_device_is_told_at_the_end),
-        cmocka_unit_test(half_a_file_is_removed),
+        cmocka_unit_test(half_a_file_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, remove_trace);
 }

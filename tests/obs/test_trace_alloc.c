@@ -15,13 +15,13 @@ static kb_time sample(void *self, uint64_t *counts)
     return *now;
 }
 
-static kb_error *write_trace(void)
+static kb_error *write_trace(FILE *file)
 {
     obs_trace *trace;
     kb_time now = 0;
     const obs_counter counter = {.name = "links"};
     const kb_op_access access = {.tensor = "x", .bytes = 4};
-    KB_TRY(obs_trace_create(path, &machine, &trace));
+    KB_TRY(obs_trace_create(file, path, &machine, &trace));
     kb_error *err = obs_trace_count(trace, &(obs_counters){&counter, 1, sample, &now});
     if (err) {
         kb_error_free(obs_trace_close(trace));
@@ -46,10 +46,18 @@ static kb_error *write_trace(void)
 
 static void body(void)
 {
-    kb_error *err = write_trace();
-    if (err)
+    FILE *file = fopen(path, "w+");
+    assert_non_null(file);
+    kb_error *err = write_trace(file);
+    if (err) {
         assert_int_equal(kb_error_code(err), KB_ERR_HOST);
-    assert_int_equal(access(path, F_OK), err ? -1 : 0);
+    } else {
+        char end[4] = "";
+        assert_int_equal(fseek(file, -3, SEEK_END), 0);
+        assert_int_equal(fread(end, 1, 3, file), 3);
+        assert_string_equal(end, "]}\n");
+    }
+    (void)fclose(file);
     kb_error_free(err);
     (void)unlink(path);
 }
