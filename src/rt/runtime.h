@@ -242,6 +242,7 @@ struct kb_context {          /* NOLINT(clang-analyzer-optin.performance.Padding)
     kb_source after_workers, after_all;
     kb_handler on_failure, on_ends, on_turn, on_step, on_stop, on_cancel;
     kb_waitlist yielders;
+    kb_event turn;       /* decides on the next turn of yielders, or gives it */
     bool turn_pending;   /* it is settled when yielders have their next turn: */
     bool turn_at_end;    /* when the next request ends */
     bool went_on;        /* a worker has started or stopped waiting since the last turn */

@@ -253,10 +253,22 @@ kb_error *rt_enter(kb_context *ctx, rt_call call, kb_tensor handle, rt_tensor **
 
 static void give_turn(kb_context *ctx)
 {
+    ctx->turn = (kb_event){0};
     ctx->went_on = false;
     ctx->turn_pending = false;
     ctx->turn_at_end = false;
     kb_wake_all(ctx->sim, &ctx->yielders);
+}
+
+/* Workers have gone. A turn that they were to have must not come to those after them; nor may the
+ * driver, when it lets time pass, find an event there. */
+static void forget_turn(kb_context *ctx)
+{
+    if (ctx->yielders.head) /* a coroutine of the program's own, which goes on */
+        return;
+    (void)kb_sim_cancel(ctx->sim, ctx->turn);
+    ctx->turn = (kb_event){0};
+    ctx->turn_at_end = ctx->turn_pending = false;
 }
 
 /* Kernels wait for each other, and workers ask again and again whether they are done. */
@@ -282,7 +294,7 @@ static void on_turn(kb_sim *sim, void *self, uint64_t arg)
     (void)arg;
     kb_context *ctx = self;
     if (ctx->ends.slot != 0) { /* first, so that the next event is none of ours */
-        (void)kb_sim_after(sim, &ctx->after_workers, 0, ctx->on_turn, 0);
+        ctx->turn = kb_sim_after(sim, &ctx->after_workers, 0, ctx->on_turn, 0);
         return;
     }
     kb_time next = kb_sim_next_time(sim);
@@ -295,7 +307,7 @@ static void on_turn(kb_sim *sim, void *self, uint64_t arg)
     else if (ctx->moving > 0)
         ctx->turn_at_end = true;
     else
-        (void)kb_sim_at(sim, &ctx->after_all, next, ctx->on_step, 0);
+        ctx->turn = kb_sim_at(sim, &ctx->after_all, next, ctx->on_step, 0);
 }
 
 static void on_step(kb_sim *sim, void *self, uint64_t arg)
@@ -308,7 +320,7 @@ void rt_request_ended(kb_context *ctx)
 {
     if (ctx->turn_at_end) {
         ctx->turn_at_end = false;
-        (void)kb_sim_after(ctx->sim, &ctx->after_all, 0, ctx->on_step, 0);
+        ctx->turn = kb_sim_after(ctx->sim, &ctx->after_all, 0, ctx->on_step, 0);
     }
     if (ctx->driver_waits)
         kb_sim_stop(ctx->sim);
@@ -325,9 +337,10 @@ kb_error *kb_cooperative_yield(kb_context *ctx)
         return next == KB_FOREVER ? NULL : run_machine(ctx, next);
     }
     KB_TRY(check_unwinding(co));
-    if (!ctx->turn_pending)
-        ctx->turn_pending =
-            kb_sim_after(ctx->sim, &ctx->after_workers, 0, ctx->on_turn, 0).slot != 0;
+    if (!ctx->turn_pending) {
+        ctx->turn = kb_sim_after(ctx->sim, &ctx->after_workers, 0, ctx->on_turn, 0);
+        ctx->turn_pending = ctx->turn.slot != 0;
+    }
     kb_wait(co, &ctx->yielders);
     return NULL;
 }
@@ -529,12 +542,11 @@ kb_error *kb_spawn(kb_context *ctx, kb_worker_fn *fn, void *arg, uint32_t nprocs
     ctx->went_on = false;
     ctx->vain_turns = 0;
     rt_failures_forget(ctx);
-    if (ctx->turn_at_end) /* of workers before these */
-        ctx->turn_at_end = ctx->turn_pending = false;
     kb_error *err = run_workers(ctx, fn, arg);
     (void)kb_sim_cancel(ctx->sim, ctx->failure); /* if all were done before they came */
     (void)kb_sim_cancel(ctx->sim, ctx->ends);
     unwind_workers(ctx);
+    forget_turn(ctx);
     leave_behind(ctx, err || count_failed(ctx) > 0);
     kb_error *own = rt_sum_up_failures(ctx);
     for (uint32_t rank = 0; rank < nprocs; rank++)

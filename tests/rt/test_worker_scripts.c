@@ -385,9 +385,35 @@ static void those_to_blame_are_named_and_nothing_else_happens(void **state)
     kb_context_destroy(used);
 }
 
+/* A worker yields until a request ends, another one fails, and the request ends when all are gone.
+ * Workers after these have turns of their own. */
+static void turns_end_with_the_workers(void **state)
+{
+    (void)state;
+    static const script failing = {
+        .workers = 2,
+        .op_counts = {2, 1},
+        .ops = {{{WRITE_LATER, 0}, {FAIL, 0}}, {{YIELD, 1}}},
+    };
+    static const script next = {
+        .workers = 3,
+        .op_counts = {1, 2, 2},
+        .ops = {{{SLEEP, 2}}, {{WRITE_LATER, 0}, {SYNC, 0}}, {{SLEEP, 2}, {YIELD, 1}}},
+    };
+    kb_context *used = open_small(NULL);
+    kb_time write_time = carry_out(used, write_to(hbm(0, 0), 1000));
+    uint32_t failures = 0;
+    check_script(used, &failing, write_time, &failures);
+    assert_int_equal(failures, 1);
+    check_script(used, &next, write_time, &failures);
+    assert_int_equal(failures, 1);
+    kb_context_destroy(used);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(turns_end_with_the_workers),
         cmocka_unit_test(those_to_blame_are_named_and_nothing_else_happens),
     };
     return cmocka_run_group_tests_name("worker scripts", tests, NULL, NULL);
