@@ -69,8 +69,15 @@ KB_API const char *kb_version(void);
 
 /* ---- Time -------------------------------------------------------------------------------- */
 
-/* Simulated time and durations, in femtoseconds: never negative, enough for 2.5 hours. */
+/*
+ * Simulated time and durations, in femtoseconds: never negative, at most 9,223 s (2.5 hours). The
+ * last instant of the clock is KB_FOREVER - 1. Work that would take longer than that ends the run
+ * with KB_ERR_INPUT; a deadline of KB_FOREVER never comes.
+ */
 typedef int64_t kb_time;
+
+/* A sum of times, over PEs, links or commands: it passes 9,223 s long before the clock does. */
+__extension__ typedef __int128 kb_time_sum;
 
 #define KB_PS ((kb_time)1000)
 #define KB_NS (1000 * KB_PS)
@@ -80,8 +87,21 @@ typedef int64_t kb_time;
 
 #define KB_FOREVER INT64_MAX
 
-/* For printing. */
-static inline double kb_to_ns(kb_time time)
+/* a + b, and count * each; KB_FOREVER if that is more than a kb_time holds. None is negative. */
+static inline kb_time kb_time_add(kb_time a, kb_time b)
+{
+    kb_time sum;
+    return __builtin_expect(__builtin_add_overflow(a, b, &sum), 0) ? KB_FOREVER : sum;
+}
+
+static inline kb_time kb_time_times(uint64_t count, kb_time each)
+{
+    kb_time product;
+    return __builtin_mul_overflow(count, each, &product) ? KB_FOREVER : product;
+}
+
+/* For printing: of a time, or of a sum of times. */
+static inline double kb_to_ns(kb_time_sum time)
 {
     return (double)time / (double)KB_NS;
 }
@@ -654,7 +674,7 @@ struct kb_op {
 /* Sums over operations. */
 typedef struct kb_op_total {
     uint64_t count;
-    kb_time busy; /* sum of their times */
+    kb_time_sum busy; /* of their times */
     uint64_t bytes, flops;
 } kb_op_total;
 
@@ -696,13 +716,13 @@ KB_API const char *kb_cause_name(kb_cause cause); /* "local_memory" */
 
 /* The same in four groups. */
 typedef struct kb_split_time {
-    kb_time compute;       /* an engine works, or results leave it */
-    kb_time memory;        /* stalled on memory of the cube */
-    kb_time communication; /* waiting for other PEs, cubes and SIPs, or for a launch */
-    kb_time idle;          /* none of them */
+    kb_time_sum compute;       /* an engine works, or results leave it */
+    kb_time_sum memory;        /* stalled on memory of the cube */
+    kb_time_sum communication; /* waiting for other PEs, cubes and SIPs, or for a launch */
+    kb_time_sum idle;          /* none of them */
 } kb_split_time;
 
-KB_API kb_split_time kb_split_causes(const kb_time causes[KB_CAUSES]);
+KB_API kb_split_time kb_split_causes(const kb_time_sum causes[KB_CAUSES]);
 
 /* ---- Launching kernels ------------------------------------------------------------------- */
 
@@ -818,12 +838,12 @@ typedef struct kb_launch_result {
     uint32_t sip;
     uint32_t pes; /* that ran it */
     kb_time issued, ended;
-    kb_time pe_exec;           /* from the first PE that began to the last that ended */
-    kb_time held;              /* at the io_cpu, until what came before in its stream had ended */
-    kb_time network;           /* all the rest: on the way there and back */
-    kb_time busy[KB_UNITS];    /* of the units of all PEs */
-    kb_split_time split;       /* of the PEs' time in this kernel, summed over all PEs */
-    kb_time causes[KB_CAUSES]; /* the same in detail; of LAUNCH and IMBALANCE there is none */
+    kb_time pe_exec;            /* from the first PE that began to the last that ended */
+    kb_time held;               /* at the io_cpu, until what came before in its stream had ended */
+    kb_time network;            /* all the rest: on the way there and back */
+    kb_time_sum busy[KB_UNITS]; /* of the units of all PEs */
+    kb_split_time split;        /* of the PEs' time in this kernel, summed over all PEs */
+    kb_time_sum causes[KB_CAUSES]; /* the same in detail; of LAUNCH and IMBALANCE there is none */
 } kb_launch_result;
 
 /* Of a launch that is done: one a device, in their order. Writes at most `room`, and how many there
@@ -1517,7 +1537,8 @@ typedef struct kb_event {
 
 /*
  * Calls the handler with `arg` at time `when`, which must not be in the past. If there is no
- * memory for the event, the run fails with KB_ERR_HOST.
+ * memory for the event, the run fails with KB_ERR_HOST; if `when` is KB_FOREVER, and so past the
+ * end of the clock, with KB_ERR_INPUT.
  */
 KB_API kb_event kb_sim_at(kb_sim *sim, kb_source *source, kb_time when, kb_handler handler,
                           uint64_t arg);

@@ -188,9 +188,10 @@ int64_t kb_config_int(kb_config_node *node, int64_t min, int64_t max, int64_t fa
         if (errno == 0 && value >= min && value <= max)
             return value;
     }
-    if (min == INT64_MIN && max == INT64_MAX)
+    bool is_int = looks_like_int(node); /* then it is out of range, and that is what to tell */
+    if (!is_int && min == INT64_MIN && max == INT64_MAX)
         kb_config_unexpected(node, NULL, "an integer");
-    else if (max == INT64_MAX)
+    else if (!is_int && max == INT64_MAX)
         kb_config_unexpected(node, NULL, "an integer of at least %" PRId64, min);
     else
         kb_config_unexpected(node, NULL, "an integer from %" PRId64 " to %" PRId64, min, max);
@@ -215,12 +216,12 @@ double kb_config_double(kb_config_node *node, kb_range range, double fallback)
     bool has_min = isfinite(range.min), has_max = isfinite(range.max);
     const char *from = range.above_min ? "above" : "of at least";
     if (has_min && has_max)
-        kb_config_unexpected(node, NULL, "a number %s %g and at most %g", from, range.min,
+        kb_config_unexpected(node, NULL, "a number %s %.15g and at most %.15g", from, range.min,
                              range.max);
     else if (has_min)
-        kb_config_unexpected(node, NULL, "a number %s %g", from, range.min);
+        kb_config_unexpected(node, NULL, "a number %s %.15g", from, range.min);
     else if (has_max)
-        kb_config_unexpected(node, NULL, "a number of at most %g", range.max);
+        kb_config_unexpected(node, NULL, "a number of at most %.15g", range.max);
     else
         kb_config_unexpected(node, NULL, "a number");
     return fallback;
@@ -243,16 +244,9 @@ int64_t kb_config_decimal(kb_config_node *node, int digits, int64_t min, int64_t
         return fallback;
     }
     kb_text range = KB_TEXT_INIT;
-    if (min == 1 && digits > 0) /* the least there is above nothing */
-        kb_text_puts(&range, "a number above 0");
-    else {
-        kb_text_puts(&range, "a number of at least ");
-        kb_decimal_print(min, digits, &range);
-    }
-    kb_text_puts(&range, " and at most ");
-    kb_decimal_print(max, digits, &range);
+    kb_decimal_print_range(min, max, digits, &range);
     node->config->out_of_memory |= range.failed;
-    kb_config_unexpected(node, NULL, "%s", kb_text_peek(&range));
+    kb_config_unexpected(node, NULL, "a number %s", kb_text_peek(&range));
     kb_text_fini(&range);
     return fallback;
 }

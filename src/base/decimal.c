@@ -105,16 +105,32 @@ kb_decimal_result kb_decimal_parse(const char *text, int digits, int64_t *value)
     return KB_DECIMAL_OK;
 }
 
+#define KIB ((uint64_t)1 << 10)
+#define KB ((uint64_t)1000)
+
+static const struct {
+    const char *name;
+    uint64_t bytes;
+} units[] = {
+    {"TiB", KIB *KIB *KIB *KIB},
+    {"GiB", KIB *KIB *KIB},
+    {"MiB", KIB *KIB},
+    {"KiB", KIB},
+    {"", 1},
+    {"B", 1},
+    {"T", KIB *KIB *KIB *KIB},
+    {"G", KIB *KIB *KIB},
+    {"M", KIB *KIB},
+    {"K", KIB},
+    {"TB", KB *KB *KB *KB},
+    {"GB", KB *KB *KB},
+    {"MB", KB *KB},
+    {"KB", KB},
+    {"kB", KB},
+};
+
 bool kb_bytes_parse(const char *text, uint64_t *value)
 {
-    static const struct {
-        const char *name;
-        uint64_t bytes;
-    } units[] = {
-        {"", 1},          {"B", 1},       {"KiB", 1 << 10}, {"MiB", 1 << 20},
-        {"GiB", 1 << 30}, {"K", 1 << 10}, {"M", 1 << 20},   {"G", 1 << 30},
-        {"KB", 1000},     {"kB", 1000},   {"MB", 1000000},  {"GB", 1000000000},
-    };
     size_t digits = count_digits(text);
     char number[20];
     int64_t count;
@@ -154,4 +170,26 @@ void kb_decimal_print(int64_t value, int digits, kb_text *text)
     kb_text_printf(text, "%s%" PRIu64, value < 0 ? "-" : "", magnitude / unit);
     if (digits > 0)
         kb_text_printf(text, ".%0*" PRIu64, digits, part);
+}
+
+void kb_decimal_print_range(int64_t min, int64_t max, int digits, kb_text *text)
+{
+    if (min == 1 && digits > 0) { /* the least there is above nothing */
+        kb_text_puts(text, "above 0");
+    } else {
+        kb_text_puts(text, "of at least ");
+        kb_decimal_print(min, digits, text);
+    }
+    kb_text_puts(text, " and at most ");
+    kb_decimal_print(max, digits, text);
+}
+
+void kb_bytes_print_limit(uint64_t bytes, kb_text *text)
+{
+    size_t unit = 0; /* the first ones are the largest, and the last of them is a byte */
+    while (units[unit].bytes > 1 && (bytes == 0 || bytes % units[unit].bytes != 0))
+        unit++;
+    kb_text_printf(text, "%" PRIu64, bytes);
+    if (units[unit].bytes > 1)
+        kb_text_printf(text, " (%" PRIu64 "%s)", bytes / units[unit].bytes, units[unit].name);
 }

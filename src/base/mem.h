@@ -13,6 +13,9 @@
 
 #include <kernbench/kernbench.h>
 
+/* For sums and products that 64 bits do not hold. */
+__extension__ typedef unsigned __int128 kb_u128;
+
 /* False on overflow, and then *out is not to be used. */
 static inline KB_MUST_USE bool kb_size_add(size_t a, size_t b, size_t *out)
 {

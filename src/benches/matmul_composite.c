@@ -60,7 +60,7 @@ static kb_dtype result_of(kb_dtype dtype)
     }
 }
 
-static double percent(kb_time part, kb_time whole)
+static double percent(kb_time_sum part, kb_time_sum whole)
 {
     return whole > 0 ? 100 * (double)part / (double)whole : 0;
 }
@@ -94,8 +94,8 @@ static void print_head(kb_bench *bench, const product *p)
 static void print_row(kb_bench *bench, int operands, const kb_launch_result *result)
 {
     const char *name = operand_names[operands];
-    kb_time busy = result->busy[KB_UNIT_GEMM], composite = result->busy[KB_UNIT_SCHEDULER],
-            launch = result->ended - result->issued;
+    kb_time_sum busy = result->busy[KB_UNIT_GEMM], composite = result->busy[KB_UNIT_SCHEDULER],
+                launch = result->ended - result->issued;
     double pipeline_efficiency = percent(busy, composite),
            launch_efficiency = percent(busy, launch);
     kb_bench_print(bench, "%-10s %12.3f %12.3f %12.3f %10.2f %10.2f", name, kb_to_ns(busy),

@@ -183,7 +183,7 @@ static kb_error *measure(const bench *b, const ccl_question *question, const cha
     call.options.work = &work;
     KB_TRY(kb_distributed_call(b->ctx, &call));
     if (limit != KB_FOREVER) {
-        KB_TRY(kb_sim_run(kb_context_sim(b->ctx), before + limit));
+        KB_TRY(kb_sim_run(kb_context_sim(b->ctx), kb_time_add(before, limit)));
         KB_TRY(kb_request_test(b->ctx, work, &done));
     }
     result->time = KB_FOREVER;

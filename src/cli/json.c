@@ -6,9 +6,14 @@
 #include <inttypes.h>
 #include <math.h>
 
-json_t *cli_json_ns(kb_time time_fs)
+json_t *cli_json_ns(kb_time_sum time_fs)
 {
     return json_real((double)time_fs / (double)KB_NS);
+}
+
+json_t *cli_json_count(kb_u128 count)
+{
+    return count <= INT64_MAX ? json_integer((json_int_t)count) : json_real((double)count);
 }
 
 json_t *cli_json_real(double value)

@@ -20,7 +20,10 @@
 #include "options.h"
 
 /* Nanoseconds, exact to the femtosecond up to a second. */
-json_t *cli_json_ns(kb_time time_fs);
+json_t *cli_json_ns(kb_time_sum time_fs);
+
+/* A whole number; one that jansson's integers do not hold, as a real number. */
+json_t *cli_json_count(kb_u128 count);
 
 /* A number: jansson makes none of infinity or NaN; these become null. */
 json_t *cli_json_real(double value);

@@ -7,6 +7,7 @@
 
 #include "cli.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,11 +92,15 @@ static kb_code bad_value(const parser *p, const cli_option *option, const char *
         kb_text_puts(&expected, "a number");
         break;
     }
-    if (option->min < option->max) {
-        if (option->kind == CLI_BYTES)
-            kb_text_printf(&expected, ", from %.0f to %.0f", option->min, option->max);
-        else
-            kb_text_printf(&expected, " from %.15g to %.15g", option->min, option->max);
+    if (option->kind == CLI_UINT && option->min >= option->max) {
+        kb_text_printf(&expected, " from 0 to %" PRId64, INT64_MAX);
+    } else if (option->min < option->max && option->kind == CLI_BYTES) {
+        kb_text_puts(&expected, ", from ");
+        kb_bytes_print_limit((uint64_t)option->min, &expected);
+        kb_text_puts(&expected, " to ");
+        kb_bytes_print_limit((uint64_t)option->max, &expected);
+    } else if (option->min < option->max) {
+        kb_text_printf(&expected, " from %.15g to %.15g", option->min, option->max);
     }
     kb_code code =
         cli_fail(KB_ERR_INPUT, "%s: expected %s, found '%s'; see kernbench %s --help", option->name,

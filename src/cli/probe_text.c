@@ -164,7 +164,7 @@ static void print_hints(const probe_view *view, const probe_report *last)
 
 static kb_code print_all(const probe_view *view, const probe_report *reports, size_t count)
 {
-    char title[120];
+    char title[160];
     snprintf(title, sizeof title,
              "One transfer of %s at a time: latency = overhead + wire + drain + queueing, in ns",
              cli_bytes(view->bytes).text);

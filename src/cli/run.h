@@ -27,8 +27,8 @@
 
 /* What the units of a kind did, on all PEs. */
 typedef struct run_unit {
-    kb_time busy;    /* sum of the times of their operations */
-    kb_time at_work; /* time with at least one, summed over PEs */
+    kb_time_sum busy;    /* of the times of their operations */
+    kb_time_sum at_work; /* time with at least one, over PEs */
     uint64_t count, bytes, flops;
 } run_unit;
 
@@ -39,7 +39,7 @@ typedef struct run_link {
     uint64_t bytes;
     kb_time busy;       /* that the bytes take */
     double utilization; /* of the whole run */
-    kb_time waited;     /* by packets, summed */
+    kb_time_sum waited; /* by packets */
     double queue;       /* packets that waited, on average over the run */
     uint64_t alike;     /* the others */
 } run_link;
@@ -47,10 +47,10 @@ typedef struct run_link {
 /* The links of a kind. Those that take part carried something, or join devices that work. */
 typedef struct run_kind {
     const link_class *kind;
-    uint64_t bytes;
+    kb_u128 bytes;
     uint64_t active;  /* links that take part */
     double mean, max; /* utilization of these */
-    kb_time waited;
+    kb_time_sum waited;
     double queue; /* packets that waited for a link, on average over these links and the run */
 } run_kind;
 
@@ -61,9 +61,8 @@ typedef struct run_kernel {
     uint64_t launches;
     uint32_t sips; /* different ones */
     uint64_t pes;  /* the most of each SIP, summed */
-    kb_time total_sum, total_min, total_max;
-    kb_time exec_sum, exec_min, exec_max;
-    kb_time network_sum, held_sum;
+    kb_time total_min, total_max, exec_min, exec_max;
+    kb_time_sum total_sum, exec_sum, network_sum, held_sum;
 } run_kernel;
 
 /* What bounds the kernels from above. */
@@ -117,11 +116,11 @@ enum { RUN_BUSIEST = 8 }; /* links that are shown */
 
 typedef struct run_figures {
     const topo_machine *machine;
-    kb_time sim;                /* how long the run took */
-    kb_time causes[RUN_CAUSES]; /* of that time: adds up to it */
-    kb_split_time split;        /* the same in groups */
-    kb_timeline timeline;       /* what they come from */
-    uint64_t pes;               /* that ran kernels */
+    kb_time sim;                    /* how long the run took */
+    kb_time_sum causes[RUN_CAUSES]; /* of that time: adds up to it */
+    kb_split_time split;            /* the same in groups */
+    kb_timeline timeline;           /* what they come from */
+    uint64_t pes;                   /* that ran kernels */
     const kb_launch_result *launches;
     size_t launch_count;
     KB_VEC(run_kernel) kernels; /* by name; the one that took most time first */
@@ -134,7 +133,8 @@ typedef struct run_figures {
     KB_VEC(run_kind) kinds; /* those that carried something; the one with the busiest link first */
     run_roofline roofline;
     const kb_profile *profile; /* NULL if none was asked for */
-    uint64_t events, hops, link_bytes;
+    uint64_t events, hops;
+    kb_u128 link_bytes;
     tl_stand_ins stand_ins;
 } run_figures;
 
@@ -142,7 +142,7 @@ typedef struct run_figures {
 KB_MUST_USE kb_error *run_figures_init(run_figures *f, kb_context *ctx);
 void run_figures_fini(run_figures *f);
 
-static inline double run_share(kb_time part, kb_time whole)
+static inline double run_share(kb_time_sum part, kb_time_sum whole)
 {
     return whole > 0 ? (double)part / (double)whole : 0;
 }

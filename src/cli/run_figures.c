@@ -18,7 +18,7 @@ run_group run_group_of(int cause)
         return RUN_IDLE;
     if (cause >= KB_CAUSES)
         return RUN_COMMUNICATION;
-    kb_time one[KB_CAUSES] = {0};
+    kb_time_sum one[KB_CAUSES] = {0};
     one[cause] = 1;
     kb_split_time split = kb_split_causes(one);
     return split.compute         ? RUN_COMPUTE
@@ -69,15 +69,19 @@ static void split_time(run_figures *f, kb_oplog *log)
     f->timeline = kb_oplog_timeline(log);
     const kb_timeline *t = &f->timeline;
     f->pes = t->pes;
-    uint64_t weights[KB_CAUSES];
-    for (int c = 0; c < KB_CAUSES; c++)
-        weights[c] = (uint64_t)t->causes[c];
-    if (t->kernels > 0)
-        kb_divide_time(t->kernels, weights, KB_CAUSES, f->causes);
+    /* Causes add up to pes * kernels; the parts, rounded as kb_divide_time() does, to kernels. */
+    kb_time_sum before = 0;
+    kb_time given = 0;
+    for (int c = 0; c < KB_CAUSES && t->pes > 0; c++) {
+        before += t->causes[c];
+        kb_time up_to = (kb_time)(before / (kb_time_sum)t->pes);
+        f->causes[c] = up_to - given;
+        given = up_to;
+    }
     f->causes[RUN_LAUNCHES] = t->launching;
     f->causes[RUN_REQUESTS] = t->requesting;
     f->causes[RUN_NOTHING] = t->idle;
-    kb_time groups[RUN_GROUPS] = {0};
+    kb_time_sum groups[RUN_GROUPS] = {0};
     for (int c = 0; c < RUN_CAUSES; c++)
         groups[run_group_of(c)] += f->causes[c];
     f->split = (kb_split_time){groups[RUN_COMPUTE], groups[RUN_MEMORY], groups[RUN_COMMUNICATION],

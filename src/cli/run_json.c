@@ -28,7 +28,7 @@ static void set(json_t **object, const char *key, json_t *value)
 }
 
 /* Times by cause, all of them. */
-static json_t *causes_json(const kb_time *causes, int count)
+static json_t *causes_json(const kb_time_sum *causes, int count)
 {
     json_t *object = json_object();
     for (int c = 0; c < count; c++) {
@@ -103,11 +103,11 @@ static json_t *kinds_json(const run_figures *f)
     for (size_t i = 0; i < f->kinds.count; i++) {
         const run_kind *k = &f->kinds.items[i];
         cli_json_append(
-            &kinds, json_pack("{s:[ss], s:b, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "between",
+            &kinds, json_pack("{s:[ss], s:b, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "between",
                               topo_kind_name(k->kind->a), topo_kind_name(k->kind->b), "service",
                               k->kind->service, "gbs", cli_json_rate(k->kind->rate), "count",
                               (json_int_t)k->kind->count, "active", (json_int_t)k->active, "bytes",
-                              (json_int_t)k->bytes, "mean_utilization", cli_json_real(k->mean),
+                              cli_json_count(k->bytes), "mean_utilization", cli_json_real(k->mean),
                               "max_utilization", cli_json_real(k->max), "waited_ns",
                               cli_json_ns(k->waited), "mean_queue", cli_json_real(k->queue)));
     }
@@ -253,7 +253,7 @@ kb_code run_print_json(const run_view *view)
     set(&document, "units", units_json(f));
     set(&document, "busiest_links", links_json(f));
     set(&document, "link_kinds", kinds_json(f));
-    set(&document, "link_bytes", json_integer((json_int_t)f->link_bytes));
+    set(&document, "link_bytes", cli_json_count(f->link_bytes));
     set(&document, "roofline", roofline_json(f));
     if (f->profile)
         set(&document, "profile", run_profile_json(f));

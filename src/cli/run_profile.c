@@ -26,7 +26,7 @@ typedef KB_VEC(const kb_profile_row *) row_list;
 typedef struct line {
     const kb_profile_row *const *rows;
     size_t count;
-    kb_time time;
+    kb_time_sum time;
 } line;
 
 typedef KB_VEC(line) line_list;
@@ -88,7 +88,7 @@ static double whole_time(const run_figures *f)
     return (double)f->timeline.kernels * (double)f->timeline.pes;
 }
 
-static double share_of(const run_figures *f, kb_time time)
+static double share_of(const run_figures *f, kb_time_sum time)
 {
     double whole = whole_time(f);
     return whole > 0 ? (double)time / whole : 0;
@@ -168,10 +168,10 @@ static void put_blanks(cli_table *table, int count)
         cli_table_cell(table, "%s", "");
 }
 
-static void put_time(const run_figures *f, cli_table *table, kb_time time)
+static void put_time(const run_figures *f, cli_table *table, kb_time_sum time)
 {
     cli_table_cell(table, "%s", cli_percent(share_of(f, time)).text);
-    cli_table_cell(table, "%s", cli_ns(time / (kb_time)f->timeline.pes).text);
+    cli_table_cell(table, "%s", cli_ns(time / (kb_time_sum)f->timeline.pes).text);
 }
 
 static void put_row(const run_figures *f, cli_table *table, const kb_profile_row *row)
@@ -213,7 +213,7 @@ static void put_line(const run_figures *f, cli_table *table, const line *l, sour
 /* What PEs without a kernel wait for. */
 static void put_no_kernel(const run_figures *f, cli_table *table, kb_cause cause)
 {
-    kb_time time = f->timeline.causes[cause];
+    kb_time_sum time = f->timeline.causes[cause];
     if (time == 0)
         return;
     cli_table_cell(table, "(%s)", kb_cause_name(cause));
@@ -237,7 +237,7 @@ static kb_code print_lines(const run_figures *f, const line_list *lines, bool al
     source s = {.text = KB_TEXT_INIT};
     cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
     size_t shown = 0;
-    kb_time rest = 0;
+    kb_time_sum rest = 0;
     for (size_t i = 0; i < lines->count; i++) {
         const line *l = &lines->items[i];
         if (all || (i < SHOWN_LINES && share_of(f, l->time) >= negligible)) {
@@ -262,7 +262,7 @@ kb_code run_profile_print(const run_figures *f, bool all)
     row_list rows = {0};
     line_list lines = {0};
     bool right = sort_rows(f->profile, &rows, &lines);
-    char title[160];
+    char title[200];
     snprintf(title, sizeof title, "Profile by source line: %s PE%s, %s ns each while kernels run",
              cli_count(f->pes).text, f->pes == 1 ? "" : "s", cli_ns(f->timeline.kernels).text);
     if (right)

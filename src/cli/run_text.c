@@ -52,7 +52,7 @@ static void print_causes(const run_figures *f, run_group group, int column)
     putchar('\n');
 }
 
-static void print_part(const run_figures *f, const char *name, kb_time time, run_group group)
+static void print_part(const run_figures *f, const char *name, kb_time_sum time, run_group group)
 {
     int column = printf("  %-14s %14s ns  %5s %%", name, cli_ns(time).text,
                         cli_percent(run_share(time, f->sim)).text);
@@ -79,10 +79,10 @@ static void print_time(const run_view *view)
 /* ---- Kernels and units ------------------------------------------------------------------- */
 
 /* Mean, least and most; the mean alone if no kernel has several launches. */
-static void put_times(cli_table *table, const run_kernel *k, kb_time sum, kb_time min, kb_time max,
-                      bool several)
+static void put_times(cli_table *table, const run_kernel *k, kb_time_sum sum, kb_time min,
+                      kb_time max, bool several)
 {
-    cli_table_cell(table, "%s", cli_ns(sum / (kb_time)k->launches).text);
+    cli_table_cell(table, "%s", cli_ns(sum / (kb_time_sum)k->launches).text);
     if (!several)
         return;
     cli_table_cell(table, "%s", cli_ns(min).text);
@@ -133,9 +133,9 @@ static kb_code print_launches(const run_figures *f)
         cli_table_cell(&table, "%s", cli_count(k->pes).text);
         put_times(&table, k, k->total_sum, k->total_min, k->total_max, several);
         put_times(&table, k, k->exec_sum, k->exec_min, k->exec_max, several);
-        cli_table_cell(&table, "%s", cli_ns(k->network_sum / (kb_time)k->launches).text);
+        cli_table_cell(&table, "%s", cli_ns(k->network_sum / (kb_time_sum)k->launches).text);
         if (held)
-            cli_table_cell(&table, "%s", cli_ns(k->held_sum / (kb_time)k->launches).text);
+            cli_table_cell(&table, "%s", cli_ns(k->held_sum / (kb_time_sum)k->launches).text);
     }
     kb_code code = cli_table_print(&table, stdout);
     if (f->kernels.count > shown)

@@ -23,7 +23,7 @@ static const double matters = 0.2;       /* of the run: kernels get a sentence o
 static const double is_notable = 0.1;    /* of the run: what is worth a clause */
 static const double is_shortfall = 0.05; /* of peak */
 
-static double share_of(const run_figures *f, kb_time part)
+static double share_of(const run_figures *f, kb_time_sum part)
 {
     return run_share(part, f->sim);
 }
@@ -39,9 +39,9 @@ static int largest_in(const run_figures *f, run_group group, int end)
 }
 
 /* The largest cause of the group that bounds, of the causes before `end`. */
-static int largest_cause(const run_figures *f, int end, kb_time *group_time)
+static int largest_cause(const run_figures *f, int end, kb_time_sum *group_time)
 {
-    kb_time groups[RUN_GROUPS] = {0}, others = 0;
+    kb_time_sum groups[RUN_GROUPS] = {0}, others = 0;
     for (int c = 0; c < end; c++)
         groups[run_group_of(c)] += f->causes[c];
     int group = RUN_MEMORY;
@@ -316,14 +316,14 @@ static void put_cause(const run_figures *f, int cause, kb_text *text)
 /* What is largest inside kernels, if something else bounds the run and they matter. */
 static void add_kernels(const run_figures *f, int cause, kb_text *text)
 {
-    kb_time inside =
+    kb_time_sum inside =
         f->timeline.kernels - f->causes[KB_CAUSE_LAUNCH] - f->causes[KB_CAUSE_IMBALANCE];
     bool is_outside = cause >= KB_CAUSES || cause == KB_CAUSE_LAUNCH || cause == KB_CAUSE_IMBALANCE;
     if (!is_outside || share_of(f, inside) < matters)
         return;
     run_figures kernels = *f;
     kernels.causes[KB_CAUSE_LAUNCH] = kernels.causes[KB_CAUSE_IMBALANCE] = 0;
-    kb_time group;
+    kb_time_sum group;
     int largest = largest_cause(&kernels, KB_CAUSES, &group);
     kb_text_printf(text, ". Inside kernels the largest part is: %s, %s %% of their time",
                    run_cause_label(largest),
@@ -359,7 +359,7 @@ void run_verdict(const run_figures *f, kb_text *text)
         kb_text_puts(text, "Nothing took any time.");
         return;
     }
-    kb_time group;
+    kb_time_sum group;
     int cause = largest_cause(f, RUN_CAUSES, &group);
     put_cause(f, cause, text);
     if (share_of(f, group - f->causes[cause]) >= is_shortfall)

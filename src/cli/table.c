@@ -160,12 +160,29 @@ kb_code cli_table_print(cli_table *table, FILE *out)
 
 /* ---- Numbers ----------------------------------------------------------------------------- */
 
-cli_number cli_ns(kb_time time_fs)
+enum { DIGITS = 39 }; /* of a number of 128 bits */
+
+/* Decimal digits, which printf() has none for. */
+static void put_digits(kb_u128 number, char text[DIGITS + 1])
+{
+    char reversed[DIGITS];
+    size_t count = 0;
+    do {
+        reversed[count++] = (char)('0' + (int)(number % 10));
+        number /= 10;
+    } while (number > 0);
+    for (size_t i = 0; i < count; i++)
+        text[i] = reversed[count - 1 - i];
+    text[count] = '\0';
+}
+
+cli_number cli_ns(kb_time_sum time_fs)
 {
     cli_number number;
-    kb_time ps = time_fs / KB_PS + (time_fs % KB_PS >= KB_PS / 2);
-    snprintf(number.text, sizeof number.text, "%lld.%03lld", (long long)(ps / 1000),
-             (long long)(ps % 1000));
+    char digits[DIGITS + 1];
+    kb_time_sum ps = time_fs / KB_PS + (time_fs % KB_PS >= KB_PS / 2);
+    put_digits((kb_u128)(ps / 1000), digits);
+    snprintf(number.text, sizeof number.text, "%s.%03d", digits, (int)(ps % 1000));
     return number;
 }
 
@@ -208,13 +225,14 @@ cli_number cli_percent(double share)
     return number;
 }
 
-cli_number cli_count(uint64_t count)
+cli_number cli_count(kb_u128 count)
 {
-    char digits[24];
-    int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)count);
+    char digits[DIGITS + 1];
+    put_digits(count, digits);
+    size_t length = strlen(digits);
     cli_number number;
     size_t at = 0;
-    for (int i = 0; i < length; i++) {
+    for (size_t i = 0; i < length; i++) {
         if (i > 0 && (length - i) % 3 == 0)
             number.text[at++] = ',';
         number.text[at++] = digits[i];

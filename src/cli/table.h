@@ -59,15 +59,15 @@ void cli_print_wrapped(FILE *out, const char *text);
 /* ---- Numbers ----------------------------------------------------------------------------- */
 
 typedef struct cli_number {
-    char text[40];
+    char text[56]; /* a number of 128 bits, with its commas */
 } cli_number;
 
-cli_number cli_ns(kb_time time_fs);        /* "135.250", to the picosecond */
+cli_number cli_ns(kb_time_sum time_fs);    /* "135.250", to the picosecond */
 cli_number cli_bytes(uint64_t bytes);      /* exact: "4 KiB", "1.5 MiB", "4097 B" */
 cli_number cli_rate(uint64_t bytes_per_s); /* GB/s, all digits: "204.8" */
 cli_number cli_gbs(double gbs);            /* "28.31" */
 cli_number cli_percent(double share);      /* 0.5 is "50.0" */
-cli_number cli_count(uint64_t count);      /* "12,345" */
+cli_number cli_count(kb_u128 count);       /* "12,345" */
 
 /* Bytes in a time, in GB/s (bytes a ns); 0 if there was none. */
 double cli_bandwidth(uint64_t bytes, kb_time time_fs);

@@ -78,24 +78,28 @@ static const cli_option options[] = {
 
 /* ---- Options ----------------------------------------------------------------------------- */
 
-/* A decimal number of at least 0, times 10^digits. */
-static kb_code read_decimal(const char *option, const char *text, int digits, int64_t *value)
+/* An option whose value is a decimal number, times 10^digits. */
+typedef struct decimal_option {
+    const char *name;
+    int digits;
+    int64_t min, max;
+} decimal_option;
+
+static kb_code read_decimal(const decimal_option *option, const char *text, int64_t *value)
 {
     char buffer[CLI_CLIP];
-    switch (kb_decimal_parse(text, digits, value)) {
-    case KB_DECIMAL_OK:
-        if (*value >= 0)
-            return KB_OK;
-        break;
-    case KB_DECIMAL_TOO_FINE:
+    kb_decimal_result result = kb_decimal_parse(text, option->digits, value);
+    if (result == KB_DECIMAL_OK && *value >= option->min && *value <= option->max)
+        return KB_OK;
+    if (result == KB_DECIMAL_TOO_FINE)
         return cli_fail(KB_ERR_INPUT, "%s: expected at most %d digits after the point, found '%s'",
-                        option, digits, cli_clip(text, buffer));
-    default:
-        break;
-    }
-    return cli_fail(KB_ERR_INPUT,
-                    "%s: expected a decimal number of at least 0, such as 0.25, found '%s'", option,
-                    cli_clip(text, buffer));
+                        option->name, option->digits, cli_clip(text, buffer));
+    kb_text range = KB_TEXT_INIT;
+    kb_decimal_print_range(option->min, option->max, option->digits, &range);
+    kb_code code = cli_fail(KB_ERR_INPUT, "%s: expected a decimal number %s, found '%s'",
+                            option->name, kb_text_peek(&range), cli_clip(text, buffer));
+    kb_text_fini(&range);
+    return code;
 }
 
 static kb_code read_hot(const char *text, traffic_options *o)
@@ -129,13 +133,16 @@ static kb_code read_args(const traffic_args *args, const topo_machine *machine, 
         .bytes = args->bytes > 0 ? args->bytes : topo_machine_shape(machine)->packet_bytes,
         .seed = args->seed,
     };
+    static const decimal_option rate_option = {"--rate", 9, 1, (int64_t)TRAFFIC_MAX_RATE};
+    static const decimal_option warmup_option = {"--warmup-ns", 6, 0, TRAFFIC_MAX_TIME};
+    static const decimal_option measure_option = {"--measure-ns", 6, 2, TRAFFIC_MAX_TIME};
     int64_t rate = 0;
-    kb_code code = read_decimal("--rate", args->rate, 9, &rate);
+    kb_code code = read_decimal(&rate_option, args->rate, &rate);
     o->rate_ppb = (uint64_t)rate;
     if (code == KB_OK)
-        code = read_decimal("--warmup-ns", args->warmup, 6, &o->warmup);
+        code = read_decimal(&warmup_option, args->warmup, &o->warmup);
     if (code == KB_OK)
-        code = read_decimal("--measure-ns", args->measure, 6, &o->measure);
+        code = read_decimal(&measure_option, args->measure, &o->measure);
     if (code == KB_OK && args->hot)
         code = read_hot(args->hot, o);
     return code;
@@ -147,7 +154,7 @@ static kb_code read_args(const traffic_args *args, const topo_machine *machine, 
 typedef struct kind_load {
     const link_class *kind;
     double mean, max; /* utilization */
-    kb_time waited_fs;
+    kb_time_sum waited_fs;
 } kind_load;
 
 typedef struct traffic_view {

@@ -14,6 +14,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "sim/sim.h"
+
 enum { NONE = 0 }; /* of knots: pools give out no index 0 */
 
 typedef struct target {
@@ -127,6 +129,7 @@ kb_error *io_create(kb_sim *sim, const topo_machine *machine, net *fabric, uint3
         io_destroy(control);
         return err;
     }
+    kb_sim_name_work(sim, control->on_work_done, "a command of a control processor");
     *out = control;
     return NULL;
 }
@@ -275,8 +278,8 @@ static void on_arrival(void *self, uint64_t arg, const net_receipt *leg)
         end_flight(control, (uint32_t)arg);
         return;
     }
-    fl->leg.overhead += fl->work;
-    fl->leg.ended += fl->work;
+    fl->leg.overhead = kb_time_add(fl->leg.overhead, fl->work);
+    fl->leg.ended = kb_time_add(fl->leg.ended, fl->work);
     kb_sim_after(control->sim, &control->source, fl->work, control->on_work_done, arg);
 }
 
@@ -583,7 +586,7 @@ static void trigger(io *control, uint32_t c)
         return;
     }
     kb_time now = cm->chain.ended, work = control->io_cpu->trigger_fs;
-    net_receipt leg = {.issued = now, .ended = now + work, .overhead = work};
+    net_receipt leg = {.issued = now, .ended = kb_time_add(now, work), .overhead = work};
     *flight_at(control, l) = (flight){.then = on_io_cpu, .self = control, .arg = c, .leg = leg};
     kb_sim_after(control->sim, &control->source, work, control->on_work_done, l);
 }

@@ -437,7 +437,8 @@ void ipcq_free_slot(ipcq_end *end)
         return;
     KB_ASSERT(end->my_tail < end->handed);
     end->my_tail++;
-    kb_time now = kb_sim_now(sim_of(end)), arrives = now + credit_time(end);
+    kb_time now = kb_sim_now(sim_of(end)), arrives = kb_time_add(now, credit_time(end));
+    kb_sim_expect(sim_of(end), arrives, "a credit"); /* it has no event */
     log_credit(end, now, arrives);
     ipcq_end *sender = end->from;
     if (KB_UNLIKELY(!sender->member->installed || sender->to != end))

@@ -221,9 +221,10 @@ static void add_launch(time_sums *sums, const kb_launch_result *result)
         times->parts[sums->part] += result->ended - sums->last;
     sums->last = result->ended > sums->last ? result->ended : sums->last;
     if ((sums->part == KB_MODEL_OUT || sums->part == KB_MODEL_DOWN) && result->pes > 0)
-        times->all_reduce += (result->causes[KB_CAUSE_OTHER_SIPS] +
-                              result->causes[KB_CAUSE_MESSAGE] + result->causes[KB_CAUSE_CREDIT]) /
-                             (kb_time)result->pes;
+        times->all_reduce +=
+            (kb_time)((result->causes[KB_CAUSE_OTHER_SIPS] + result->causes[KB_CAUSE_MESSAGE] +
+                       result->causes[KB_CAUSE_CREDIT]) /
+                      result->pes);
 }
 
 static kb_error *add_request(kb_context *ctx, kb_request request, time_sums *sums)

@@ -61,11 +61,17 @@ typedef struct link {
     uint32_t blocked; /* the same */
     uint32_t profile;
     uint8_t flags;
-    uint8_t turn; /* the virtual channel to be taken next */
-    uint64_t bytes;
-    kb_time waited;
-    uint32_t last; /* the step that was booked last: tells transfers apart */
+    uint8_t turn;         /* the virtual channel to be taken next */
+    uint64_t bytes;       /* at most 10^15 a second for 9,223 s, which is 2^63 */
+    uint64_t waited;      /* by all packets, in fs: the lower 64 bits of 96, */
+    uint32_t waited_high; /* and the others, so that a link stays in a cache line */
+    uint32_t last;        /* the step that was booked last: tells transfers apart */
 } link;
+
+static inline void add_waited(link *l, kb_time time)
+{
+    l->waited_high += __builtin_add_overflow(l->waited, (uint64_t)time, &l->waited);
+}
 
 /*
  * With serial ports, what there is beside each link: the state of the port that it feeds, out of

@@ -133,7 +133,7 @@ static __attribute__((noinline)) void occupy_port(net *n, uint32_t feeder, uint3
 {
     port *from = &n->ports[feeder];
     const profile *pr = &n->profiles.items[n->links[feeder].profile];
-    from->free_at = n->now + occupancy(n, &pr->pace, pk, bytes_of(n, pk));
+    from->free_at = kb_time_add(n->now, occupancy(n, &pr->pace, pk, bytes_of(n, pk)));
     /* A link that is not faster never waits for the port, though rounding may say so by 1 fs. */
     const link *l = &n->links[at];
     if (n->profiles.items[l->profile].pace.bytes_per_s <= pr->pace.bytes_per_s &&
@@ -227,12 +227,12 @@ static void start(net *n, link *l, uint32_t at, uint32_t from, uint32_t p, uint3
     packet *pk = packet_at(n, p);
     const profile *pr = &n->profiles.items[l->profile];
     uint32_t bytes = bytes_of(n, pk);
-    kb_time free_at = n->now + occupancy(n, &pr->pace, pk, bytes);
+    kb_time free_at = kb_time_add(n->now, occupancy(n, &pr->pace, pk, bytes));
     kb_time leaves = free_at > pk->tail_at ? free_at : pk->tail_at;
 
     /* The memory of a path may have been another's before: a first packet is always a new one. */
     if (n->now > pk->head_at && (l->last != pk->path || index_of(n, pk) == 0))
-        l->waited += n->now - pk->head_at;
+        add_waited(l, n->now - pk->head_at);
     l->last = pk->path;
     l->free_at = free_at;
     l->bytes += bytes;
@@ -251,12 +251,12 @@ static void start(net *n, link *l, uint32_t at, uint32_t from, uint32_t p, uint3
 
     const uint32_t *step = paths_at(&n->paths, pk->path);
     if (to == NOTHING) {
-        deliver(n, at, p, step, leaves + pr->latency);
+        deliver(n, at, p, step, kb_time_add(leaves, pr->latency));
     } else {
         if (pk->flags & PACKET_LAST)
             n->channels[to].taken = 0;
-        pk->head_at = n->now + pr->latency;
-        pk->tail_at = leaves + pr->latency;
+        pk->head_at = kb_time_add(n->now, pr->latency);
+        pk->tail_at = kb_time_add(leaves, pr->latency);
         pk->path++;
         pk->step = step[1];
         pk->flags &= PACKET_LAST;
@@ -591,8 +591,8 @@ static void on_accept(kb_sim *sim, void *self, uint64_t arg)
         next = n->ports[at].next_bid;
         l->flags &= (uint8_t)~LINK_GRANT_PENDING;
         if (at != winner) {
-            l->free_at =
-                n->now + occupancy(n, &n->profiles.items[l->profile].pace, pk, bytes_of(n, pk));
+            l->free_at = kb_time_add(
+                n->now, occupancy(n, &n->profiles.items[l->profile].pace, pk, bytes_of(n, pk)));
         } else if (can_enter(n, l, at, pk, &to)) { /* as it could when it was chosen */
             ring_remove(n, &l->ready, c);
             start(n, l, at, c, p, to);
@@ -627,5 +627,10 @@ kb_error *flow_add_handlers(net *n)
     KB_TRY(kb_sim_add_handler(n->sim, on_credit, n, &n->on_credit));
     KB_TRY(kb_sim_add_handler(n->sim, on_inject, n, &n->on_inject));
     KB_TRY(kb_sim_add_handler(n->sim, on_accept, n, &n->on_accept));
-    return kb_sim_add_handler(n->sim, on_end, n, &n->on_end);
+    KB_TRY(kb_sim_add_handler(n->sim, on_end, n, &n->on_end));
+    const kb_handler all[] = {n->on_arrival, n->on_grant,  n->on_space, n->on_credit,
+                              n->on_inject,  n->on_accept, n->on_end};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        kb_sim_name_work(n->sim, all[i], "a transfer");
+    return NULL;
 }

@@ -54,7 +54,7 @@ static kb_error *add_profile(net *n, uint32_t at, uint32_t *index)
 {
     const topo_link *l = &n->graph->links.items[at];
     uint64_t rate = topo_link_rate(n->graph, at);
-    kb_time latency = l->wire_fs + topo_link_overhead(n->graph, at);
+    kb_time latency = kb_time_add(l->wire_fs, topo_link_overhead(n->graph, at));
     /* Links of a kind stand together, so the newest profiles are the likeliest. */
     for (size_t i = n->profiles.count; i-- > 0;) {
         const profile *known = &n->profiles.items[i];
@@ -221,12 +221,12 @@ static void foresee_leg(const net *n, const net_leg *leg, net_receipt *receipt)
     for (uint32_t i = 0; i < leg->count; i++) {
         uint32_t at = topo_step_link(leg->steps[i]);
         uint64_t rate = topo_link_rate(g, at);
-        receipt->overhead += topo_link_overhead(g, at);
-        receipt->wire += g->links.items[at].wire_fs;
+        receipt->overhead = kb_time_add(receipt->overhead, topo_link_overhead(g, at));
+        receipt->wire = kb_time_add(receipt->wire, g->links.items[at].wire_fs);
         slowest = rate < slowest ? rate : slowest;
     }
     if (leg->count > 0)
-        receipt->drain += topo_rate_time(slowest, leg->bytes);
+        receipt->drain = kb_time_add(receipt->drain, topo_rate_time(slowest, leg->bytes));
 }
 
 static uint32_t end_of_leg(const net *n, uint32_t from, const net_leg *leg)
@@ -242,10 +242,10 @@ net_receipt net_foresee(const net *n, const net_order *order)
     foresee_leg(n, &order->out, &receipt);
     if (order->back.bytes > 0) {
         uint32_t end = end_of_leg(n, order->from, &order->out);
-        receipt.overhead += topo_source_overhead(n->graph, end);
+        receipt.overhead = kb_time_add(receipt.overhead, topo_source_overhead(n->graph, end));
         foresee_leg(n, &order->back, &receipt);
     }
-    receipt.ended = receipt.overhead + receipt.wire + receipt.drain;
+    receipt.ended = kb_time_add(kb_time_add(receipt.overhead, receipt.wire), receipt.drain);
     return receipt;
 }
 
@@ -291,7 +291,7 @@ static void begin_leg(net *n, uint32_t t, kb_time now, bool forwarded)
     tr->arrived = false;
     tr->in_train = false;
     tr->on_links = false;
-    tr->ready_at = now + (forwarded ? 0 : r->overhead);
+    tr->ready_at = kb_time_add(now, forwarded ? 0 : r->overhead);
     tr->ends_at = tr->ready_at;
     flow_begin_leg(n, t, tr->returning);
 }
@@ -370,9 +370,9 @@ static kb_error *use_routes(net *n, const net_order *order, uint32_t *out, uint3
 static void foresee_route(const net *n, route *r, uint64_t bytes, transfer *tr)
 {
     routes_survey(n, r);
-    tr->overhead += r->node_time;
-    tr->wire += r->wire_time;
-    tr->drain += topo_rate_time(r->slowest->bytes_per_s, bytes);
+    tr->overhead = kb_time_add(tr->overhead, r->node_time);
+    tr->wire = kb_time_add(tr->wire, r->wire_time);
+    tr->drain = kb_time_add(tr->drain, topo_rate_time(r->slowest->bytes_per_s, bytes));
 }
 
 static void foresee(const net *n, const net_order *order, transfer *tr)
@@ -382,7 +382,7 @@ static void foresee(const net *n, const net_order *order, transfer *tr)
     tr->overhead = order->forwarded ? 0 : out->overhead;
     foresee_route(n, out, order->out.bytes, tr);
     if (tr->back != NONE) {
-        tr->overhead += route_at(n, tr->back)->overhead;
+        tr->overhead = kb_time_add(tr->overhead, route_at(n, tr->back)->overhead);
         foresee_route(n, route_at(n, tr->back), order->back.bytes, tr);
     }
 }
@@ -454,11 +454,19 @@ static train_figures look(const net *n, uint32_t at)
     return (train_figures){0};
 }
 
+/* Of 96 bits. */
+static kb_time_sum waited_of(const link *l, kb_time_sum more)
+{
+    const kb_time_sum modulus = (kb_time_sum)1 << 96;
+    kb_time_sum waited = ((kb_time_sum)l->waited_high << 64) + l->waited + more;
+    return waited < modulus ? waited : waited - modulus; /* it was reset while a train waited */
+}
+
 net_link_figures net_link_get(const net *n, uint32_t at)
 {
     train_figures more = look(n, at);
     return (net_link_figures){.bytes = n->links[at].bytes + more.bytes,
-                              .waited_fs = n->links[at].waited + more.waited};
+                              .waited_fs = waited_of(&n->links[at], more.waited)};
 }
 
 static size_t pool_bytes(const kb_pool *pool)
@@ -497,7 +505,8 @@ void net_reset_figures(net *n)
         train_figures more = look(n, at);
         n->hops -= more.packets;
         n->links[at].bytes = 0 - more.bytes;
-        n->links[at].waited = 0 - more.waited;
+        n->links[at].waited = (uint64_t)-more.waited;
+        n->links[at].waited_high = (uint32_t)(-more.waited >> 64);
     }
 }
 

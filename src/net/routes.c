@@ -145,8 +145,8 @@ void routes_survey(const net *n, route *r)
     for (uint32_t i = 0; i < r->steps; i++) {
         uint32_t at = step_link(step[i]);
         const profile *pr = &n->profiles.items[n->links[at].profile];
-        r->node_time += topo_link_overhead(n->graph, at);
-        r->wire_time += n->graph->links.items[at].wire_fs;
+        r->node_time = kb_time_add(r->node_time, topo_link_overhead(n->graph, at));
+        r->wire_time = kb_time_add(r->wire_time, n->graph->links.items[at].wire_fs);
         r->latency = pr->latency > FARTHEST - r->latency ? KB_FOREVER : r->latency + pr->latency;
         r->roomy &= pr->roomy || i + 1 == r->steps;
         if (&pr->pace == before)

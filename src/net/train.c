@@ -239,7 +239,8 @@ static bool is_clear(const net *n, const route *r, const transfer *ahead, kb_tim
         if (vc != VC_OPEN && l->turn != (vc + 1 == n->options.vcs ? 0 : vc + 1))
             return false; /* it is not certain which channels legs will find */
         kb_time first = first_head(n, path[i]);
-        next = first < KB_FOREVER ? first : next + n->profiles.items[l->profile].latency;
+        next =
+            first < KB_FOREVER ? first : kb_time_add(next, n->profiles.items[l->profile].latency);
     }
     return true;
 }
@@ -316,7 +317,7 @@ void train_release(net *n, route *r)
 {
     const uint32_t *step = paths_at(&n->paths, r->words);
     uint32_t vcs = n->options.vcs;
-    n->links[r->first_link].waited += r->ended_waited;
+    add_waited(&n->links[r->first_link], r->ended_waited);
     for (uint32_t i = 0; i < r->steps; i++) {
         uint32_t at = step_link(step[i]);
         link *l = &n->links[at];
@@ -346,7 +347,12 @@ void train_end_leg(net *n, uint32_t t)
     r->first_leg = tr->behind;
     r->ended_turns = (uint8_t)(r->ended_turns + 1u == n->options.vcs ? 0 : r->ended_turns + 1u);
     r->ended_bytes += tr->bytes;
-    r->ended_waited += tr->start - tr->ready_at;
+    kb_time waited = tr->start - tr->ready_at;
+    if (KB_UNLIKELY(waited > KB_FOREVER - r->ended_waited)) { /* the link has more bits */
+        add_waited(&n->links[r->first_link], r->ended_waited);
+        r->ended_waited = 0;
+    }
+    r->ended_waited += waited;
     n->hops += (uint64_t)tr->packets * r->steps;
     tr->in_train = false;
 }

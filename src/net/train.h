@@ -40,7 +40,7 @@ void train_dissolve_all(net *n);
 typedef struct train_figures {
     uint64_t packets; /* of legs that have not ended: others are among the net's hops */
     uint64_t bytes;
-    kb_time waited;
+    kb_time_sum waited;
 } train_figures;
 
 train_figures train_look(const net *n, uint32_t index, uint32_t at);

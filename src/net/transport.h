@@ -95,8 +95,8 @@ net_receipt net_foresee(const net *n, const net_order *order);
 /* ---- Figures ----------------------------------------------------------------------------- */
 
 typedef struct net_link_figures {
-    uint64_t bytes;    /* carried */
-    kb_time waited_fs; /* by packets, for this link, behind other transfers */
+    uint64_t bytes;        /* carried */
+    kb_time_sum waited_fs; /* by packets, for this link, behind other transfers */
 } net_link_figures;
 
 /*
@@ -106,12 +106,12 @@ typedef struct net_link_figures {
 net_link_figures net_link_get(const net *n, uint32_t at);
 
 typedef struct net_figures {
-    uint64_t hops;       /* packets booked on links */
-    uint64_t link_bytes; /* bytes over all links */
-    uint64_t transfers;  /* done; a read counts as one */
-    uint32_t live;       /* transfers under way */
-    size_t state_bytes;  /* memory of an idle net of this size */
-    size_t live_bytes;   /* and of what is or was under way at a time */
+    uint64_t hops;      /* packets booked on links */
+    kb_u128 link_bytes; /* bytes over all links */
+    uint64_t transfers; /* done; a read counts as one */
+    uint32_t live;      /* transfers under way */
+    size_t state_bytes; /* memory of an idle net of this size */
+    size_t live_bytes;  /* and of what is or was under way at a time */
 } net_figures;
 
 net_figures net_get_figures(const net *n);

@@ -118,10 +118,10 @@ static void walk(const net *n, uint32_t steps, uint32_t index, uint32_t bytes)
         if (st->window > 0 && st->departures[st->cursor] > start)
             start = st->departures[st->cursor];
         st->start = start;
-        st->free_at = start + stage_time(st, index, bytes);
+        st->free_at = kb_time_add(start, stage_time(st, index, bytes));
         st->leaves = st->free_at > tail ? st->free_at : tail;
-        head = start + st->latency;
-        tail = st->leaves + st->latency;
+        head = kb_time_add(start, st->latency);
+        tail = kb_time_add(st->leaves, st->latency);
         if (st > n->stages.items && st[-1].window > 0) {
             st[-1].departures[st[-1].cursor] = st->leaves;
             st[-1].cursor = st[-1].cursor + 1 == st[-1].window ? 0 : st[-1].cursor + 1;
@@ -251,7 +251,7 @@ static void unfold(net *n, const route *r, uint32_t t)
         }
         tr->made = tr->delivered = count_gone(r, tr, n->now);
         begin_walk(n, r, tr, tr->made);
-        n->links[n->stages.items[0].at].waited += tr->start - tr->ready_at;
+        add_waited(&n->links[n->stages.items[0].at], tr->start - tr->ready_at);
         for (uint32_t i = 0; i < r->steps; i++)
             n->links[n->stages.items[i].at].bytes += (uint64_t)tr->made * n->options.packet_bytes;
         n->hops += (uint64_t)tr->made * r->steps;

@@ -5,7 +5,8 @@
 
 static kb_time to_time(double ns)
 {
-    return (kb_time)(ns * (double)KB_NS);
+    double time = ns * (double)KB_NS;
+    return time < (double)KB_FOREVER ? (kb_time)time : KB_FOREVER;
 }
 
 /* What a call does, over all PEs. */

@@ -121,7 +121,8 @@ static kb_time look_at_way(pe_composites *all, uint32_t from, uint32_t to, bool 
         uint32_t link = topo_step_link(all->steps[i]);
         uint64_t rate = topo_link_rate(graph, link);
         *bytes_per_s = rate < *bytes_per_s ? rate : *bytes_per_s;
-        latency += graph->links.items[link].wire_fs + topo_link_overhead(graph, link);
+        latency = kb_time_add(latency, graph->links.items[link].wire_fs);
+        latency = kb_time_add(latency, topo_link_overhead(graph, link));
     }
     return latency;
 }
@@ -138,13 +139,13 @@ static void add_pace(pe_composites *all, kb_pe pe, const gemm_matrix *x, pace *p
         if (node != last) {
             bytes_per_s = TOPO_RATE_MAX;
             kb_time latency = look_at_way(all, own, node, false, &(uint64_t){TOPO_RATE_MAX});
-            latency += look_at_way(all, node, own, true, &bytes_per_s);
+            latency = kb_time_add(latency, look_at_way(all, node, own, true, &bytes_per_s));
             p->latency = latency > p->latency ? latency : p->latency;
             last = node;
         }
         uint64_t bytes = mem_rect_bytes(&x->rects[i]);
         p->bytes += bytes;
-        p->time += topo_rate_time(bytes_per_s, bytes);
+        p->time = kb_time_add(p->time, topo_rate_time(bytes_per_s, bytes));
     }
 }
 
@@ -225,7 +226,7 @@ static void end_job(job *jb)
     op.start = jb->begun_at;
     op.end = kb_sim_now(all->sim);
     op.bytes = jb->plan.loaded + jb->plan.stored;
-    op.flops = 2 * jb->is.m * jb->is.k * jb->is.n;
+    op.flops = pe_gemm_flops(jb->is.m, jb->is.k, jb->is.n);
     kb_oplog_add(all->log, pe_units_number(all->units, at->pe), &op);
     at->under_way--;
     *(jb->previous ? &jb->previous->next : &at->first) = jb->next;
@@ -327,7 +328,7 @@ static kb_error *multiply(scheduler *at, uint32_t t)
     const gemm_step *s = &next->step;
     pe_gemm_time time = pe_gemm_time_of(figures, s->rows, s->depths, s->columns);
     if (figures->gemm_fill_per_fold && !next->is_final)
-        time.occupied += figures->gemm_cycle_fs;
+        time.occupied = kb_time_add(time.occupied, figures->gemm_cycle_fs);
     uint64_t elements = s->rows * s->columns, sums = elements * GEMM_SUM_BYTES;
     pe_command command = {
         .unit = KB_UNIT_GEMM,
@@ -343,7 +344,7 @@ static kb_error *multiply(scheduler *at, uint32_t t)
         .arg = t,
         .op = op_of(jb, "gemm"),
     };
-    command.op.flops = 2 * elements * s->depths;
+    command.op.flops = pe_gemm_flops(s->rows, s->depths, s->columns);
     pe_op op;
     return pe_units_issue(all->units, at->pe, &command, &op);
 }

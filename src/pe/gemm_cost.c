@@ -156,7 +156,7 @@ static uint64_t first_wait(const gemm_search *s, const gemm_plan *p, const tile_
     const uint64_t strip = times(short_slice / widths, widest / p->width);
 
     uint64_t wait = loading_time(s, p, t, depths, width);
-    wait = most(wait, wait_for(loading_time(s, p, t, depths, 3 * widest), 2 * strip));
+    wait = most(wait, wait_for(loading_time(s, p, t, depths, 3 * widest), times(2, strip)));
     if (folds == 1)
         return wait;
     uint64_t second =

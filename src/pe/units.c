@@ -371,6 +371,10 @@ kb_error *pe_units_create(const pe_units_options *options, pe_units **units)
         err = kb_sim_add_handler(options->sim, on_free, made, &made->on_free);
     if (!err)
         err = kb_sim_add_handler(options->sim, on_end, made, &made->on_end);
+    if (!err) {
+        kb_sim_name_work(options->sim, made->on_free, "a command of a PE");
+        kb_sim_name_work(options->sim, made->on_end, "a command of a PE");
+    }
     if (err) {
         pe_units_destroy(made);
         return err;

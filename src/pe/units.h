@@ -129,6 +129,9 @@ typedef struct pe_gemm_time {
 
 pe_gemm_time pe_gemm_time_of(const topo_pe_figures *figures, uint64_t m, uint64_t k, uint64_t n);
 
+/* 2 m k n; UINT64_MAX if that is more, which the log refuses. */
+uint64_t pe_gemm_flops(uint64_t m, uint64_t k, uint64_t n);
+
 /* What such a command reads of the TCM: a once for each fold of columns, and b once. One that adds
  * to what is there reads that too, which is not counted here. */
 uint64_t pe_gemm_reads(const topo_pe_figures *figures, uint64_t m, uint64_t k, uint64_t n,

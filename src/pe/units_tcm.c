@@ -38,8 +38,7 @@ kb_error *pe_tcm_book(pe_tcm_port *port, kb_time now, kb_time work, kb_time *don
     if (work == 0)
         return NULL;
     KB_TRY(close_gap(port, now));
-    KB_ASSERT(work < KB_FOREVER - port->free_at);
-    port->free_at += work;
+    port->free_at = kb_time_add(port->free_at, work);
     *done = port->free_at;
     return NULL;
 }

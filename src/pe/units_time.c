@@ -4,7 +4,7 @@
  * The matrix engine holds R x C weights. A product of m x k x n is cut into ceil(k / R) x
  * ceil(n / C) folds; each streams m rows of a through, one a cycle, and the last result leaves the
  * array 2R + C - 2 cycles after the last row went in. What does not fill the array pays for all of
- * it. Operands are in the TCM and so of a size that no product here overflows.
+ * it.
  */
 #include "units.h"
 
@@ -13,25 +13,17 @@ static uint64_t divide_up(uint64_t a, uint64_t b)
     return a / b + (a % b != 0);
 }
 
+/* Counts and times saturate: an engine that takes for ever ends the run (kb_sim_at()). */
 static uint64_t times(uint64_t a, uint64_t b)
 {
     uint64_t product;
-    KB_ASSERT(!__builtin_mul_overflow(a, b, &product));
-    return product;
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
 static uint64_t plus(uint64_t a, uint64_t b)
 {
     uint64_t sum;
-    KB_ASSERT(!__builtin_add_overflow(a, b, &sum));
-    return sum;
-}
-
-static kb_time cycles_to_time(uint64_t cycles, kb_time cycle)
-{
-    uint64_t time = times(cycles, (uint64_t)cycle);
-    KB_ASSERT(time < (uint64_t)KB_FOREVER);
-    return (kb_time)time;
+    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
 }
 
 uint64_t pe_math_cycles(const topo_pe_figures *figures, uint64_t elements,
@@ -40,13 +32,13 @@ uint64_t pe_math_cycles(const topo_pe_figures *figures, uint64_t elements,
     _Static_assert((int)PE_MATH_CLASSES == (int)TOPO_MATH_CLASSES, "a key for each class");
     uint64_t cycles = 0;
     for (int c = 0; c < PE_MATH_CLASSES; c++)
-        cycles += (uint64_t)counts[c] * figures->math_cycles[c];
+        cycles = plus(cycles, times(counts[c], figures->math_cycles[c]));
     return times(divide_up(elements, figures->math_lanes), cycles);
 }
 
 kb_time pe_math_time(const topo_pe_figures *figures, uint64_t cycles)
 {
-    return cycles_to_time(plus(cycles, figures->math_latency_cycles), figures->math_cycle_fs);
+    return kb_time_times(plus(cycles, figures->math_latency_cycles), figures->math_cycle_fs);
 }
 
 pe_gemm_time pe_gemm_time_of(const topo_pe_figures *figures, uint64_t m, uint64_t k, uint64_t n)
@@ -57,10 +49,15 @@ pe_gemm_time pe_gemm_time_of(const topo_pe_figures *figures, uint64_t m, uint64_
     kb_time cycle = figures->gemm_cycle_fs;
     if (figures->gemm_fill_per_fold) {
         uint64_t cycles = times(folds, plus(m, fill));
-        return (pe_gemm_time){.occupied = cycles_to_time(cycles > 0 ? cycles - 1 : 0, cycle)};
+        return (pe_gemm_time){.occupied = kb_time_times(cycles > 0 ? cycles - 1 : 0, cycle)};
     }
-    return (pe_gemm_time){.occupied = cycles_to_time(times(folds, m), cycle),
-                          .fill = cycles_to_time(fill, cycle)};
+    return (pe_gemm_time){.occupied = kb_time_times(times(folds, m), cycle),
+                          .fill = kb_time_times(fill, cycle)};
+}
+
+uint64_t pe_gemm_flops(uint64_t m, uint64_t k, uint64_t n)
+{
+    return times(2, times(times(m, k), n));
 }
 
 uint64_t pe_gemm_reads(const topo_pe_figures *figures, uint64_t m, uint64_t k, uint64_t n,

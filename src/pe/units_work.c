@@ -36,8 +36,9 @@ kb_error *units_begin_engine(pe_units *units, uint32_t index)
     kb_oplog_begin(units->has.log, op->pe->number,
                    op->lane->unit == KB_UNIT_GEMM ? KB_CAUSE_MATRIX : KB_CAUSE_VECTOR, 0,
                    units_entry(op));
-    kb_time free_at = later_of(op->start + op->engine.time, passed);
-    kb_time end = later_of(op->start + op->engine.time + op->engine.tail, passed);
+    kb_time worked = kb_time_add(op->start, op->engine.time);
+    kb_time free_at = later_of(worked, passed);
+    kb_time end = later_of(kb_time_add(worked, op->engine.tail), passed);
     if (free_at < end)
         (void)kb_sim_at(sim, &op->lane->source, free_at, units->on_free, index);
     if (op->start < end)

@@ -110,11 +110,18 @@ static kb_error *read_number(const kb_bench_spec *spec, const kb_param *param, c
         *value = number;
         return NULL;
     }
-    return kb_error_new(KB_ERR_INPUT,
-                        "parameter %s of bench '%s': expected a whole number%s from %" PRId64
-                        " to %" PRId64 ", found '%.80s'",
-                        param->name, spec->name, param->max >= 4096 ? " (4096, 4KiB)" : "",
-                        param->min, param->max, text);
+    kb_text max = KB_TEXT_INIT; /* in the form of what was given: with a unit, if that has one */
+    if (param->max > 0 && strpbrk(text, "KMGTB"))
+        kb_bytes_print_limit((uint64_t)param->max, &max);
+    else
+        kb_decimal_print(param->max, 0, &max);
+    kb_error *err = kb_error_new(KB_ERR_INPUT,
+                                 "parameter %s of bench '%s': expected a whole number%s from "
+                                 "%" PRId64 " to %s, found '%.80s'",
+                                 param->name, spec->name, param->max >= 4096 ? " (4096, 4KiB)" : "",
+                                 param->min, kb_text_peek(&max), text);
+    kb_text_fini(&max);
+    return err;
 }
 
 static kb_error *read_setting(kb_bench *bench, const char *setting)

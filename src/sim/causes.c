@@ -42,7 +42,7 @@ const char *kb_cause_name(kb_cause cause)
     return (size_t)cause < KB_CAUSES ? names[cause] : "?";
 }
 
-kb_split_time kb_split_causes(const kb_time causes[KB_CAUSES])
+kb_split_time kb_split_causes(const kb_time_sum causes[KB_CAUSES])
 {
     kb_split_time split = {0};
     for (int c = 0; c < KB_CAUSES; c++) {
@@ -380,7 +380,7 @@ void kb_oplog_kernel_begin(kb_oplog *log, uint64_t pe, kb_time posted)
     memset(record->charged, 0, sizeof record->charged);
 }
 
-void kb_oplog_kernel_end(kb_oplog *log, uint64_t pe, kb_time causes[KB_CAUSES])
+void kb_oplog_kernel_end(kb_oplog *log, uint64_t pe, kb_time_sum causes[KB_CAUSES])
 {
     KB_ASSERT(log->kernels > 0);
     settle_run(log);
@@ -452,6 +452,6 @@ kb_timeline kb_oplog_timeline(kb_oplog *log)
     for (uint64_t pe = 0; pe < log->pe_count && timeline.pes > 0; pe++)
         add_pe(log, pe, &timeline);
     if (timeline.pes > 0)
-        timeline.mean = timeline.in_kernels / (kb_time)timeline.pes;
+        timeline.mean = (kb_time)(timeline.in_kernels / (kb_time_sum)timeline.pes);
     return timeline;
 }

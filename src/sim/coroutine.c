@@ -229,7 +229,7 @@ void kb_co_sleep(kb_co *co, kb_time duration)
     kb_sim *sim = co->sim;
     if (KB_UNLIKELY(co->unwinding))
         return;
-    kb_time when = kb_sim_later(sim, duration);
+    kb_time when = kb_time_add(sim->now, duration);
     if (kb_sim_would_be_next(sim, &co->source, when) && kb_sim_advance(sim, &co->source, when))
         return;
     co->wake = kb_sim_schedule(sim, &co->source, when, sim->resume, (uintptr_t)co);

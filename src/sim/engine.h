@@ -16,6 +16,9 @@ typedef struct kb_handler_entry {
     void *self;
 } kb_handler_entry;
 
+/* Handlers whose work has a name: those of a machine are fewer. */
+enum { KB_NAMED_HANDLERS = 64 };
+
 struct kb_sim {
     kb_eventset set;
     kb_time now;
@@ -31,6 +34,8 @@ struct kb_sim {
     uint64_t cancelled;
     uint64_t resumes;
     kb_error *failure; /* what run is to return */
+
+    const char *work_names[KB_NAMED_HANDLERS]; /* kb_sim_name_work(); NULL: not known */
 
     kb_handler resume; /* the handler that resumes the coroutine in its argument */
     kb_stack_pool stacks;
@@ -80,13 +85,6 @@ struct kb_co {
     char name[48]; /* cut off if longer */
 };
 
-/* So much from now; KB_FOREVER if that is beyond all times. */
-static inline kb_time kb_sim_later(const kb_sim *sim, kb_time delay)
-{
-    kb_time when;
-    return __builtin_add_overflow(sim->now, delay, &when) ? KB_FOREVER : when;
-}
-
 /* What kb_sim_at() does when it cannot do its work: fails the run. */
 kb_event kb_sim_refuse_event(kb_sim *sim, kb_time when, kb_handler handler);
 
@@ -94,8 +92,11 @@ kb_event kb_sim_refuse_event(kb_sim *sim, kb_time when, kb_handler handler);
 static inline kb_event kb_sim_schedule(kb_sim *sim, kb_source *source, kb_time when,
                                        kb_handler handler, uint64_t arg)
 {
-    /* Handler 0 is nobody's: subtracting 1 makes it a large number. */
-    if (KB_UNLIKELY(when < sim->now) || KB_UNLIKELY(handler - 1 >= sim->handler_count - 1))
+    /* Outside now .. KB_FOREVER - 1? A difference below 0 becomes a large number, and so does
+     * handler 0, which stands for none. */
+    if (KB_UNLIKELY((uint64_t)when - (uint64_t)sim->now >=
+                    (uint64_t)KB_FOREVER - (uint64_t)sim->now) ||
+        KB_UNLIKELY(handler - 1 >= sim->handler_count - 1))
         return kb_sim_refuse_event(sim, when, handler);
     kb_event event = kb_eventset_push(&sim->set, when, source->next_key++, handler, arg);
     if (KB_UNLIKELY(event.slot == 0))

@@ -188,8 +188,29 @@ static kb_op_brief brief_of(const kb_op *op)
                          .flops = op->flops};
 }
 
-static void add_to_sum(kb_op_sum *sum, const kb_op_brief *op, kb_time end)
+/* No sum of bytes or flops is larger than that of its unit, so none wraps around. */
+static __attribute__((noinline, cold)) void fail_sum(const kb_oplog *log, const kb_op_brief *op)
 {
+    kb_sim_fail(log->sim, kb_error_new(KB_ERR_INPUT,
+                                       "more than 2^63 - 1 bytes or floating-point operations in "
+                                       "all in %s: use less work",
+                                       kb_unit_name(op->unit)));
+}
+
+static inline bool is_within(uint64_t sum, uint64_t more)
+{
+    return KB_LIKELY(more <= (uint64_t)INT64_MAX - sum);
+}
+
+static void add_to_sum(kb_oplog *log, kb_op_sum *sum, const kb_op_brief *op, kb_time end)
+{
+    uint64_t *bytes = &log->unit_bytes[op->unit], *flops = &log->unit_flops[op->unit];
+    if (!is_within(*bytes, op->bytes) || !is_within(*flops, op->flops)) {
+        fail_sum(log, op);
+        return;
+    }
+    *bytes += op->bytes;
+    *flops += op->flops;
     sum->count++;
     sum->busy += end - op->start;
     sum->bytes += op->bytes;
@@ -203,7 +224,7 @@ static inline bool add_by_name(kb_oplog *log, const kb_op_brief *op, kb_time end
     KB_ASSERT(op->start <= end);
     kb_op_sum *sum = sum_of(log, op->unit, op->name);
     if (KB_LIKELY(sum))
-        add_to_sum(sum, op, end);
+        add_to_sum(log, sum, op, end);
     return sum;
 }
 

@@ -109,7 +109,7 @@ kb_time kb_oplog_kernel_clock(const kb_oplog *log);
 void kb_oplog_kernel_begin(kb_oplog *log, uint64_t pe, kb_time posted);
 
 /* It ends there; what its time went to is added to `causes`. */
-void kb_oplog_kernel_end(kb_oplog *log, uint64_t pe, kb_time causes[KB_CAUSES]);
+void kb_oplog_kernel_end(kb_oplog *log, uint64_t pe, kb_time_sum causes[KB_CAUSES]);
 
 /* A request of the host is under way, and no longer is. */
 void kb_oplog_request_begin(kb_oplog *log);
@@ -146,7 +146,7 @@ typedef struct kb_op_sum {
     kb_unit unit;
     const char *name; /* "add" */
     uint64_t count;
-    kb_time busy; /* sum of their times */
+    kb_time_sum busy; /* of their times */
     uint64_t bytes, flops;
     uint64_t kernel_bytes; /* of those bytes: of operations that belong to launches */
 } kb_op_sum;
@@ -164,14 +164,14 @@ typedef struct kb_timeline {
     kb_time launching;  /* none runs, but a launch is under way */
     kb_time requesting; /* no launch either, but another request */
     kb_time idle;
-    uint64_t pes;              /* that ran a kernel so far: they take part */
-    kb_time causes[KB_CAUSES]; /* summed over these: adds up to pes * kernels */
-    uint64_t bytes[KB_CAUSES]; /* of what was begun while a kernel ran there */
-    kb_time both_engines;      /* of the causes' sum: both engines worked, */
-    kb_time needed_drain;      /* products waited for nothing but results that drain */
-    kb_time in_kernels;        /* of the PEs' time: the kernels' own */
-    uint64_t longest_pe;       /* the PE whose kernels took longest, all together, */
-    kb_time longest, mean;     /* and how long they took, there and on average */
+    uint64_t pes;                  /* that ran a kernel so far: they take part */
+    kb_time_sum causes[KB_CAUSES]; /* over these: adds up to pes * kernels */
+    uint64_t bytes[KB_CAUSES];     /* of what was begun while a kernel ran there */
+    kb_time_sum both_engines;      /* of the causes' sum: both engines worked, */
+    kb_time_sum needed_drain;      /* products waited for nothing but results that drain */
+    kb_time_sum in_kernels;        /* of the PEs' time: the kernels' own */
+    uint64_t longest_pe;           /* the PE whose kernels took longest, all together, */
+    kb_time longest, mean;         /* and how long they took, there and on average */
 } kb_timeline;
 
 kb_timeline kb_oplog_timeline(kb_oplog *log);

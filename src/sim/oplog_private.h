@@ -80,7 +80,8 @@ struct kb_oplog {
     KB_VEC(kb_op_sum) sorted; /* a sorted copy; has room for all */
     known_name known[KNOWN_NAMES];
     size_t known_count;
-    bool told_ahead[KB_UNITS]; /* the unit's operations are */
+    bool told_ahead[KB_UNITS];                           /* the unit's operations are */
+    uint64_t unit_bytes[KB_UNITS], unit_flops[KB_UNITS]; /* of all names: at most INT64_MAX */
 
     kb_timeline timeline; /* its causes lack the kernels that run, and PEs that wait for others */
     kb_time charged_to;   /* the run's time up to here is in the timeline */

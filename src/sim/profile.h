@@ -23,8 +23,8 @@ typedef struct kb_profile_row {
     kb_unit unit;
     const char *name; /* of the operation: "load" */
     uint64_t count, bytes, flops;
-    kb_time causes[KB_CAUSES]; /* summed over PEs */
-    kb_time time;              /* all of them */
+    kb_time_sum causes[KB_CAUSES]; /* over PEs */
+    kb_time_sum time;              /* all of them */
 } kb_profile_row;
 
 /* In the order in which operations first began. */

@@ -8,6 +8,7 @@
 #include "sim/sim.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "sim/engine.h"
@@ -117,6 +118,45 @@ kb_error *kb_sim_add_handler(kb_sim *sim, kb_handler_fn *fn, void *self, kb_hand
     return NULL;
 }
 
+void kb_sim_name_work(kb_sim *sim, kb_handler handler, const char *work)
+{
+    KB_ASSERT(handler > 0 && handler < sim->handler_count);
+    if (handler < KB_NAMED_HANDLERS)
+        sim->work_names[handler] = work;
+}
+
+/* The clock ends before the work does. */
+static kb_error *clock_error(const kb_sim *sim, const char *work)
+{
+    kb_line at = sim->current ? kb_co_get_line(sim->current) : (kb_line){0};
+    kb_text place = KB_TEXT_INIT;
+    if (at.file)
+        kb_text_printf(&place, " (%s:%d)", at.file, at.line);
+    kb_error *err = kb_error_new(KB_ERR_INPUT,
+                                 "simulated time exceeds its limit of 9,223 s: %s%s that begins at "
+                                 "%" PRId64 ".%06" PRId64 " ns would end later; use faster figures "
+                                 "(shorter cycles and latencies, more bandwidth) or less work",
+                                 work, kb_text_peek(&place), sim->now / KB_NS, sim->now % KB_NS);
+    kb_text_fini(&place);
+    return err;
+}
+
+static kb_error *late_event_error(const kb_sim *sim, kb_handler handler)
+{
+    const char *work = handler < KB_NAMED_HANDLERS ? sim->work_names[handler] : NULL;
+    if (handler != sim->resume || !sim->current)
+        return clock_error(sim, work ? work : "an operation");
+    char wait[sizeof sim->current->name + 16];
+    snprintf(wait, sizeof wait, "a wait of %s", sim->current->name);
+    return clock_error(sim, wait);
+}
+
+void kb_sim_expect(kb_sim *sim, kb_time when, const char *work)
+{
+    if (KB_UNLIKELY(when == KB_FOREVER))
+        kb_sim_fail(sim, clock_error(sim, work));
+}
+
 __attribute__((cold)) kb_event kb_sim_refuse_event(kb_sim *sim, kb_time when, kb_handler handler)
 {
     kb_error *err;
@@ -126,6 +166,8 @@ __attribute__((cold)) kb_event kb_sim_refuse_event(kb_sim *sim, kb_time when, kb
                            when, sim->now);
     else if (handler == 0 || handler >= sim->handler_count)
         err = kb_error_new(KB_ERR_BUG, "event scheduled for invalid handler %u", handler);
+    else if (when == KB_FOREVER)
+        err = late_event_error(sim, handler);
     else
         err = kb_error_nomem();
     kb_sim_fail(sim, err);
@@ -140,7 +182,7 @@ kb_event kb_sim_at(kb_sim *sim, kb_source *source, kb_time when, kb_handler hand
 kb_event kb_sim_after(kb_sim *sim, kb_source *source, kb_time delay, kb_handler handler,
                       uint64_t arg)
 {
-    return kb_sim_schedule(sim, source, kb_sim_later(sim, delay), handler, arg);
+    return kb_sim_schedule(sim, source, kb_time_add(sim->now, delay), handler, arg);
 }
 
 bool kb_sim_cancel(kb_sim *sim, kb_event event)

@@ -31,6 +31,12 @@ kb_outlook kb_sim_look_ahead(const kb_sim *sim);
 /* The time of the next event, KB_FOREVER if none is left. */
 kb_time kb_sim_next_time(const kb_sim *sim);
 
+/* Says what ends when the handler is called, such as "a transfer", for messages. Not copied. */
+void kb_sim_name_work(kb_sim *sim, kb_handler handler, const char *work);
+
+/* Work without an event ends then: fails the run if that is past the end of the clock. */
+void kb_sim_expect(kb_sim *sim, kb_time when, const char *work);
+
 /* Whether it runs, so that this is called by a handler or a coroutine. */
 bool kb_sim_is_running(const kb_sim *sim);
 

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-__extension__ typedef unsigned __int128 kb_u128;
+#include "base/base.h"
 
 /* Ascending. `scratch` is as long as `words` and gets overwritten. */
 void kb_sort_u128(kb_u128 *words, kb_u128 *scratch, uint32_t count);

@@ -80,7 +80,7 @@ static void issue_dot(const tl_call *call, const tl_operand *inputs, uint32_t co
     for (uint32_t i = 0; i < count; i++)
         result->structural = result->structural && tl_is_structural(&inputs[i]);
     pe_command what = {
-        .unit = KB_UNIT_GEMM, .tcm_writes = result->bytes, .op.flops = 2 * m * k * n};
+        .unit = KB_UNIT_GEMM, .tcm_writes = result->bytes, .op.flops = pe_gemm_flops(m, k, n)};
     if (m > 0 && k > 0 && n > 0) {
         pe_gemm_time time = pe_gemm_time_of(figures, m, k, n);
         what.time = time.occupied;
@@ -231,7 +231,7 @@ tl_future tl_composite_(tl_context *tl, tl_place at, tl_composite_op op, tl_tens
                        .k = (uint64_t)matrices[0].shape.dims[1],
                        .n = (uint64_t)shape->dims[1],
                        .op.name = "gemm"};
-    what.op.flops = 2 * what.m * what.k * what.n;
+    what.op.flops = pe_gemm_flops(what.m, what.k, what.n);
     pe_matrix *const sides[TL_MATRICES] = {&what.a, &what.b, &what.c};
     const tl_tensor given[TL_MATRICES] = {a, b, out};
     after = tl_join(&call, after, command->after);

@@ -43,9 +43,9 @@ void tl_runner_destroy(tl_runner *runner);
 
 /* How a kernel ended on a PE. */
 typedef struct tl_outcome {
-    kb_time start, end;        /* its turn came; it and all its commands were done */
-    kb_time busy[KB_UNITS];    /* of the PE's units meanwhile; of the pe_cpu, issuing commands */
-    kb_time causes[KB_CAUSES]; /* what the PE's time went to meanwhile */
+    kb_time start, end;     /* its turn came; it and all its commands were done */
+    kb_time busy[KB_UNITS]; /* of the PE's units meanwhile; of the pe_cpu, issuing commands */
+    kb_time_sum causes[KB_CAUSES]; /* what the PE's time went to meanwhile */
 } tl_outcome;
 
 /* Takes over the error. */

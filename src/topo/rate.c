@@ -29,12 +29,12 @@ topo_pace topo_pace_make(uint64_t bytes_per_s, uint64_t packet_bytes)
 {
     KB_ASSERT(bytes_per_s >= 1 && bytes_per_s <= TOPO_RATE_MAX && packet_bytes >= 1);
     wide scaled = (wide)packet_bytes * fs_per_s;
-    KB_ASSERT(scaled / bytes_per_s <= (wide)KB_FOREVER);
+    bool endless = scaled / bytes_per_s >= (wide)KB_FOREVER;
     return (topo_pace){
         .bytes_per_s = bytes_per_s,
         .packet_bytes = packet_bytes,
-        .quotient = (uint64_t)(scaled / bytes_per_s),
-        .remainder = (uint64_t)(scaled % bytes_per_s),
+        .quotient = endless ? (uint64_t)KB_FOREVER : (uint64_t)(scaled / bytes_per_s),
+        .remainder = endless ? 0 : (uint64_t)(scaled % bytes_per_s),
     };
 }
 
@@ -53,6 +53,6 @@ kb_time topo_pace_time(const topo_pace *pace, uint64_t index, uint64_t bytes)
     if (bytes == pace->packet_bytes)
         return (kb_time)(pace->quotient + leftovers(pace, index + 1) - leftovers(pace, index));
     uint64_t start = index * pace->packet_bytes;
-    return topo_rate_time(pace->bytes_per_s, start + bytes) -
-           topo_rate_time(pace->bytes_per_s, start);
+    kb_time end = topo_rate_time(pace->bytes_per_s, start + bytes);
+    return end < KB_FOREVER ? end - topo_rate_time(pace->bytes_per_s, start) : KB_FOREVER;
 }

@@ -35,14 +35,14 @@ double topo_utilization(uint64_t bytes_per_s, uint64_t bytes, kb_time time);
 typedef struct topo_pace {
     uint64_t bytes_per_s;
     uint64_t packet_bytes;
-    uint64_t quotient;  /* whole femtoseconds of a packet */
+    uint64_t quotient;  /* whole femtoseconds of a packet, KB_FOREVER at most */
     uint64_t remainder; /* and what is left, in parts of bytes_per_s */
 } topo_pace;
 
 topo_pace topo_pace_make(uint64_t bytes_per_s, uint64_t packet_bytes);
 
-/* The time of packet `index` of a transfer, which has `bytes` bytes (the last one may have fewer).
- */
+/* The time of packet `index` of a transfer, which has `bytes` bytes (the last one may have fewer);
+ * KB_FOREVER if it ends later than that. */
 kb_time topo_pace_time(const topo_pace *pace, uint64_t index, uint64_t bytes);
 
 /* Whether packets of so many bytes take `quotient` each, wherever in their transfer they are. */

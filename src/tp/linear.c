@@ -165,7 +165,7 @@ static void note_times(kb_context *ctx, tp_layer *layer, kb_time began)
         if (result->sip != layer->sip || strcmp(result->name, layer->name) != 0)
             continue;
         times->kernel = result->pe_exec;
-        times->gemm = result->pe_exec - result->split.communication / (kb_time)result->pes;
+        times->gemm = result->pe_exec - (kb_time)(result->split.communication / result->pes);
     }
     times->exposed = times->total - times->gemm;
 }

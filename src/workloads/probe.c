@@ -208,7 +208,7 @@ static void on_booking(void *self, const net_booking *booking)
     add_stop(o, (probe_stop){.node = link->to,
                              .link = booking->link,
                              .back = booking->back,
-                             .at = booking->start + link->wire_fs - o->issued});
+                             .at = kb_time_add(booking->start, link->wire_fs) - o->issued});
 }
 
 static void on_done(void *self, uint64_t arg, const net_receipt *receipt)

@@ -105,7 +105,7 @@ typedef struct probe_load {
     kb_time mean, p50, p99, max; /* latencies of those issued in it */
     kb_time wait;                /* the mean of them, less what the same transfers take alone */
     double utilization;          /* of the bottleneck */
-    kb_time waited;              /* by packets for the bottleneck, behind other transfers */
+    kb_time_sum waited;          /* by packets for the bottleneck, behind other transfers */
 } probe_load;
 
 KB_MUST_USE kb_error *probe_run_load(const topo_machine *machine, size_t which,

@@ -142,7 +142,7 @@ static void on_done(void *self, uint64_t arg, const net_receipt *receipt)
 static void schedule_next(run *r, uint64_t number)
 {
     source *s = &r->sources[number];
-    kb_time when = kb_sim_now(r->sim) + kb_rng_exponential_time(&s->rng, r->gap);
+    kb_time when = kb_time_add(kb_sim_now(r->sim), kb_rng_exponential_time(&s->rng, r->gap));
     if (when < r->end)
         kb_sim_at(r->sim, &s->order, when, r->issue, number);
 }

@@ -289,7 +289,8 @@ static bool is_growing(const traffic *t)
  */
 static bool has_stragglers(const traffic *t, const traffic_result *r)
 {
-    return r->p99_fs > t->until / 10 && r->p99_fs > 4 * r->p50_fs && r->p99_fs > 2 * t->lone;
+    return r->p99_fs > t->until / 10 && r->p99_fs > 4 * r->p50_fs &&
+           r->p99_fs > kb_time_add(t->lone, t->lone);
 }
 
 /* At the end of the window, or where the run gave up before that. */
@@ -315,7 +316,7 @@ static void note_latencies(const traffic *t, traffic_result *r)
         r->end = TRAFFIC_CROWDED;
     else if (missing)
         r->end = TRAFFIC_PATIENCE;
-    r->too_short = r->end == TRAFFIC_PATIENCE && t->last - t->until < 2 * t->lone;
+    r->too_short = r->end == TRAFFIC_PATIENCE && t->last - t->until < kb_time_add(t->lone, t->lone);
     r->saturated =
         t->gave_up || (missing && !r->too_short) || is_growing(t) || has_stragglers(t, r);
     r->live = t->live;

@@ -94,9 +94,9 @@ typedef struct traffic_options {
 
 typedef struct traffic_link {
     uint32_t link;
-    uint64_t bytes;     /* in the window */
-    double utilization; /* of the window */
-    kb_time waited_fs;  /* by all packets for it, behind other transfers */
+    uint64_t bytes;        /* in the window */
+    double utilization;    /* of the window */
+    kb_time_sum waited_fs; /* by all packets for it, behind other transfers */
 } traffic_link;
 
 /* Why a run ended. */

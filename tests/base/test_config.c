@@ -141,9 +141,8 @@ static void the_keys_may_be_the_users_choice(void **state)
 static void integers_are_strict(void **state)
 {
     (void)state;
-    static const char *const bad[] = {
-        "1.0", "0x10", "1e3",  "007",  "+5",  "1_000", "-x",
-        "--1", "1 2",  "four", "true", "-01", "~",     "9223372036854775808"};
+    static const char *const bad[] = {"1.0", "0x10", "1e3",  "007",  "+5",  "1_000", "-x",
+                                      "--1", "1 2",  "four", "true", "-01", "~"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char text[64], message[160];
         snprintf(text, sizeof text, "n: %s\n", bad[i]);
@@ -160,16 +159,23 @@ static void integers_are_strict(void **state)
     assert_int_equal(kb_config_int(kb_config_need(root, "c"), 0, 1, 9), 0);
     expect_finish(config, NULL);
 
+    /* What is an integer but out of range is told the range. */
+    config = load("n: 9223372036854775808\n");
+    (void)kb_config_int(kb_config_need(kb_config_root(config), "n"), INT64_MIN, INT64_MAX, 0);
+    expect_finish(config, "f.yaml:1:4: n: expected an integer from -9223372036854775808 to "
+                          "9223372036854775807, found '9223372036854775808'");
+
     config = load("a: 65\nb: 0\nc: \"8\"\n");
     root = kb_config_root(config);
     assert_int_equal(kb_config_int(kb_config_need(root, "a"), 1, 64, 3), 3);
     assert_int_equal(kb_config_int(kb_config_need(root, "b"), 1, INT64_MAX, 4), 4);
     assert_int_equal(kb_config_int(kb_config_need(root, "c"), 1, 64, 5), 5);
     kb_error *err = kb_config_finish(config);
-    assert_string_equal(kb_error_detail(err),
-                        "f.yaml:1:4: a: expected an integer from 1 to 64, found '65'\n"
-                        "f.yaml:2:4: b: expected an integer of at least 1, found '0'\n"
-                        "f.yaml:3:4: c: expected an integer from 1 to 64, found the string '8'");
+    assert_string_equal(
+        kb_error_detail(err),
+        "f.yaml:1:4: a: expected an integer from 1 to 64, found '65'\n"
+        "f.yaml:2:4: b: expected an integer from 1 to 9223372036854775807, found '0'\n"
+        "f.yaml:3:4: c: expected an integer from 1 to 64, found the string '8'");
     expect_error(err, KB_ERR_INPUT,
                  "f.yaml:1:4: a: expected an integer from 1 to 64, found '65' "
                  "(and 2 more problems)");

@@ -212,6 +212,9 @@ static void bytes_have_units(void **state)
         {"1MiB", 1 << 20},
         {"3GiB", 3ull << 30},
         {"5 MiB", 5 << 20},
+        {"1TiB", 1ull << 40},
+        {"2T", 2ull << 40},
+        {"1TB", 1000000000000},
         {"16777215GiB", 16777215ull << 30},
     };
     uint64_t value;
@@ -242,6 +245,37 @@ static void bytes_are_rounded_for_people(void **state)
         assert_string_equal(kb_bytes_print(cases[i].bytes).text, cases[i].text);
 }
 
+static void limits_are_printed_in_both_forms(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } cases[] = {
+        {0, "0"},
+        {1, "1"},
+        {1000, "1000"},
+        {4096, "4096 (4KiB)"},
+        {4097, "4097"},
+        {3 << 20, "3145728 (3MiB)"},
+        {1ull << 40, "1099511627776 (1TiB)"},
+        {UINT64_MAX, "18446744073709551615"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        kb_text text = KB_TEXT_INIT;
+        kb_bytes_print_limit(cases[i].bytes, &text);
+        assert_string_equal(kb_text_peek(&text), cases[i].text);
+        kb_text_fini(&text);
+    }
+    kb_text text = KB_TEXT_INIT;
+    kb_decimal_print_range(1, 1500000, 6, &text);
+    kb_text_puts(&text, "; ");
+    kb_decimal_print_range(2, 10, 1, &text);
+    assert_string_equal(kb_text_peek(&text),
+                        "above 0 and at most 1.5; of at least 0.2 and at most 1");
+    kb_text_fini(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -254,6 +288,7 @@ int main(void)
         cmocka_unit_test(settings_are_read_exactly_or_refused),
         cmocka_unit_test(bytes_have_units),
         cmocka_unit_test(bytes_are_rounded_for_people),
+        cmocka_unit_test(limits_are_printed_in_both_forms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,7 +120,7 @@ check "mistyped option" outcome 2 '' "kernbench: unknown option '--byts'; did yo
     "$kernbench" probe --byts 1
 check "no value" outcome 2 '' 'kernbench: --bytes needs a value: --bytes N' "$kernbench" probe --bytes
 check "a bad value" outcome 2 '' \
-    "kernbench: --bytes: expected a number of bytes, such as 4096 or 4KiB, from 1 to 1073741824, found '0'*" \
+    "kernbench: --bytes: expected a number of bytes, such as 4096 or 4KiB, from 1 to 1073741824 (1GiB), found '0'*" \
     "$kernbench" probe --bytes 0
 check "a value for a flag" outcome 2 '' 'kernbench: --json takes no value' "$kernbench" probe --json=1
 check "a word" outcome 2 '' "kernbench: too many arguments: 'x'; see kernbench probe --help" \

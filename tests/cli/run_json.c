@@ -150,7 +150,7 @@ static void check_kernels(const json_t *document)
     for (size_t i = 0; i < json_array_size(kernels); i++) {
         const json_t *kernel = json_array_get(kernels, i);
         double total = number(kernel, "total_ns"), exec = number(kernel, "pe_exec_ns");
-        if (!same_ns(total - exec, number(kernel, "network_ns")))
+        if (!same_ns(total, exec + number(kernel, "network_ns")))
             complain("kernels", "network is not the rest");
         if (total <= 0 || exec < 0 || total > number(document, "sim_ns"))
             complain("kernels", "times are odd");

@@ -551,6 +551,95 @@ static void a_net_at_work_can_be_destroyed(void **state)
     topo_graph_fini(&shared_graph);
 }
 
+/* ---- The end of the clock ---------------------------------------------------------------- */
+
+static void add_queueing(void *self, uint64_t arg, const net_receipt *receipt)
+{
+    (void)arg;
+    *(kb_time_sum *)self += receipt->ended - receipt->issued;
+}
+
+/* a > b > c at 100 GB/s and at a byte a second. */
+static topo_graph slow_graph(void)
+{
+    topo_graph g = {0};
+    (void)topo_graph_add_node(&g, (topo_node){0});
+    (void)topo_graph_add_node(&g, (topo_node){.kind = TOPO_ROUTER});
+    (void)topo_graph_add_node(&g, (topo_node){0});
+    (void)topo_graph_add_link(&g, A, B, 100 * TOPO_GBS, 0);
+    (void)topo_graph_add_link(&g, B, C, 1, 0);
+    expect_ok(topo_graph_finish(&g));
+    return g;
+}
+
+/*
+ * The k-th of 30 transfers of 250 bytes ends at 250 k s: together 116250 s after they were issued.
+ * Nearly all of that but 250 s each is waiting for links, twelve times what 64 bits hold. Then 1723
+ * bytes take until 9223 s, and another one would end 0.6 s after the last instant.
+ */
+static void links_count_and_end_at_the_limit(void **state)
+{
+    (void)state;
+    enum { COUNT = 30 };
+    const uint32_t steps[] = {step(AB), step(BC)};
+    topo_graph g = slow_graph();
+    for (int plain = 0; plain < 2; plain++) {
+        kb_sim *sim;
+        net *n;
+        kb_time_sum all = 0;
+        net_options options = {.packet_bytes = 10, .vcs = 1, .no_elision = plain != 0};
+        expect_ok(kb_sim_create(NULL, &sim));
+        expect_ok(net_create(sim, &g, &options, &n));
+        net_order order = {
+            .from = A, .out = {steps, 2, 250}, .done = add_queueing, .self = &all, .plain = true};
+        for (int i = 0; i < COUNT; i++)
+            expect_ok(net_submit(n, &order));
+        expect_ok(kb_sim_run(sim, KB_FOREVER));
+        kb_time_sum ends = (kb_time_sum)250 * COUNT * (COUNT + 1) / 2 * KB_S;
+        assert_true(all == ends);
+        assert_true(kb_sim_now(sim) == (kb_time)250 * COUNT * KB_S);
+        kb_time_sum waited = net_link_get(n, AB).waited_fs + net_link_get(n, BC).waited_fs;
+        assert_true(waited > (kb_time_sum)KB_FOREVER && waited < ends);
+
+        order.out.bytes = 1723;
+        expect_ok(net_submit(n, &order));
+        expect_ok(kb_sim_run(sim, KB_FOREVER));
+        assert_true(kb_sim_now(sim) == 9223 * KB_S);
+        order.out.bytes = 1; /* one second more than there is */
+        expect_ok(net_submit(n, &order));
+        expect_error(kb_sim_run(sim, KB_FOREVER), KB_ERR_INPUT,
+                     "simulated time exceeds its limit of 9,223 s: a transfer that begins at "
+                     "9223000000000.000000 ns would end later; use faster figures (shorter cycles "
+                     "and latencies, more bandwidth) or less work");
+        kb_sim_abandon(sim);
+        net_destroy(n);
+        kb_sim_destroy(sim);
+    }
+    topo_graph_fini(&g);
+}
+
+/* A packet of 10 kB takes more than the clock has, and so does what is foreseen of it. */
+static void a_packet_may_take_for_ever(void **state)
+{
+    (void)state;
+    const uint32_t steps[] = {step(AB), step(BC)};
+    topo_graph g = slow_graph();
+    kb_sim *sim;
+    net *n;
+    expect_ok(kb_sim_create(NULL, &sim));
+    expect_ok(net_create(sim, &g, &(net_options){.packet_bytes = 10000, .vcs = 1}, &n));
+    net_order order = {.from = A, .out = {steps, 2, 10000}};
+    assert_true(net_foresee(n, &order).ended == KB_FOREVER);
+    expect_ok(net_submit(n, &order));
+    kb_error *err = kb_sim_run(sim, KB_FOREVER);
+    assert_int_equal(kb_error_code(err), KB_ERR_INPUT);
+    kb_error_free(err);
+    kb_sim_abandon(sim);
+    net_destroy(n);
+    kb_sim_destroy(sim);
+    topo_graph_fini(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -567,6 +656,8 @@ int main(void)
         cmocka_unit_test(memory_is_used_again),
         cmocka_unit_test(without_memory_it_fails_cleanly),
         cmocka_unit_test(a_net_at_work_can_be_destroyed),
+        cmocka_unit_test(links_count_and_end_at_the_limit),
+        cmocka_unit_test(a_packet_may_take_for_ever),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -368,7 +368,7 @@ static void engines_are_logged(void **state)
     (void)issue_at(&r, pe, dot);
     (void)issue_at(&r, pe, other);
     expect_ok(kb_sim_run(r.sim, 100 * KB_NS));
-    kb_time causes[KB_CAUSES] = {0};
+    kb_time_sum causes[KB_CAUSES] = {0};
     kb_oplog_kernel_end(r.log, number, causes);
     assert_int_equal(causes[KB_CAUSE_VECTOR], 15 * KB_NS);
     assert_int_equal(causes[KB_CAUSE_MATRIX], 20 * KB_NS);
@@ -391,7 +391,7 @@ static void engines_are_logged(void **state)
 /* Runs all, and says how long results drained, and how long of it a product waited for them. */
 static void expect_drain(unit_rig *r, kb_time drain, kb_time needed)
 {
-    kb_time causes[KB_CAUSES] = {0};
+    kb_time_sum causes[KB_CAUSES] = {0};
     run_all(r);
     kb_oplog_kernel_end(r->log, 0, causes);
     assert_int_equal(causes[KB_CAUSE_MATRIX_DRAIN], drain);

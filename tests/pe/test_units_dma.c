@@ -360,7 +360,7 @@ static void dmas_are_logged(void **state)
     command.rect_count = 2;
     (void)issue(&r, command);
     run_all(&r);
-    kb_time causes[KB_CAUSES] = {0};
+    kb_time_sum causes[KB_CAUSES] = {0};
     kb_oplog_kernel_end(r.log, 0, causes);
     assert_int_equal(causes[KB_CAUSE_LOCAL_MEMORY], 2 * (READ_4K / 2));
     assert_int_equal(causes[KB_CAUSE_OTHER_CUBES], 2 * (alone - READ_4K / 2));
@@ -391,7 +391,7 @@ static void a_command_waits_for_each_memory_by_itself(void **state)
     size_t a = issue(&r, (pe_command){.unit = KB_UNIT_DMA_READ, .rects = rects, .rect_count = 3});
     run_all(&r);
     expect_times(&r, a, 0, far_end);
-    kb_time causes[KB_CAUSES] = {0};
+    kb_time_sum causes[KB_CAUSES] = {0};
     kb_oplog_kernel_end(r.log, 0, causes);
     assert_int_equal(causes[KB_CAUSE_LOCAL_MEMORY], near_end / 4);
     assert_int_equal(causes[KB_CAUSE_OTHER_SIPS], far_end - near_end / 4);
@@ -407,7 +407,7 @@ static void the_tcm_is_waited_for_too(void **state)
 {
     (void)state;
     unit_rig r;
-    kb_time causes[KB_CAUSES] = {0};
+    kb_time_sum causes[KB_CAUSES] = {0};
     unit_rig_make(&r, default_machine());
     mem_rect other = bytes_at(KB_TCM, 0, 0, 1, 0, 4096), own = bytes_at(KB_TCM, 0, 0, 0, 0, 5120);
     kb_oplog_kernel_begin(r.log, 0, 0);

@@ -387,7 +387,7 @@ static void operations_are_told(void **state)
     expect_ok(kb_launch_results(ctx, request, &result, 1, &count));
     assert_int_equal(t.launches, 1);
     assert_int_equal(t.kernels, result.pes);
-    kb_time split =
+    kb_time_sum split =
         result.split.compute + result.split.memory + result.split.communication + result.split.idle;
     assert_int_equal(split, t.kernel_time);
     assert_true(result.busy[KB_UNIT_MATH] > 0 && result.busy[KB_UNIT_DMA_READ] > 0);

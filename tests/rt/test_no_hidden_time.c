@@ -215,7 +215,7 @@ static uint64_t number_of(const kb_machine *machine, kb_pe pe)
 /* All causes add up to the time of the PEs that ran a kernel; those of kernels to their time. */
 static void expect_causes(const records *r, const kb_timeline *timeline, const kb_machine *machine)
 {
-    kb_time kernels = 0, causes = 0;
+    kb_time_sum kernels = 0, causes = 0;
     bool ran[MOST_PES] = {0};
     uint64_t pes = 0;
     for (size_t i = 0; i < r->count; i++) {
@@ -257,7 +257,7 @@ static void expect_compute(const records *r, const kb_timeline *timeline, kb_opl
             most += r->ops[i].end - r->ops[i].start;
     for (uint64_t pe = 0; pe < pes; pe++)
         least += kb_oplog_busy(log, pe, KB_UNIT_MATH);
-    kb_time compute = kb_split_causes(timeline->causes).compute;
+    kb_time_sum compute = kb_split_causes(timeline->causes).compute;
     assert_in_range(compute, least, most);
 }
 
@@ -267,7 +267,7 @@ static void expect_profile(kb_oplog *log, const kb_timeline *timeline)
     size_t count;
     const kb_profile_row *rows = kb_profile_rows(kb_oplog_profile(log), &count);
     for (int c = 0; c < KB_CAUSES; c++) {
-        kb_time sum = 0;
+        kb_time_sum sum = 0;
         for (size_t i = 0; i < count; i++)
             sum += rows[i].causes[c];
         bool has_line = c != KB_CAUSE_LAUNCH && c != KB_CAUSE_IMBALANCE;

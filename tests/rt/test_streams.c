@@ -289,7 +289,7 @@ static void a_pe_runs_one_kernel_at_a_time(void **state)
     expect_ok(kb_synchronize(p.ctx));
     for (int i = 0; i < 2; i++)
         expect_ok(kb_launch_results(p.ctx, requests[i], &results[i], 1, &count));
-    kb_time busy = results[0].busy[KB_UNIT_MATH] + results[1].busy[KB_UNIT_MATH];
+    kb_time_sum busy = results[0].busy[KB_UNIT_MATH] + results[1].busy[KB_UNIT_MATH];
     assert_true(busy <= kb_context_kernel_time(p.ctx) * results[0].pes);
     expect_all(p.ctx, p.x, 1);
     expect_all(p.ctx, p.y, 2);

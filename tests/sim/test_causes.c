@@ -18,7 +18,7 @@ static void end(rig *r, uint64_t pe, kb_cause cause, uint64_t bytes)
     kb_oplog_end(r->log, pe, cause, bytes, NULL);
 }
 
-static void expect_causes(const kb_time *found, const kb_time *expected)
+static void expect_causes(const kb_time_sum *found, const kb_time_sum *expected)
 {
     for (int c = 0; c < KB_CAUSES; c++)
         if (found[c] != expected[c])
@@ -26,9 +26,9 @@ static void expect_causes(const kb_time *found, const kb_time *expected)
                      (long long)expected[c]);
 }
 
-static kb_time sum_of(const kb_time causes[KB_CAUSES])
+static kb_time_sum sum_of(const kb_time_sum causes[KB_CAUSES])
 {
-    kb_time sum = 0;
+    kb_time_sum sum = 0;
     for (int c = 0; c < KB_CAUSES; c++)
         sum += causes[c];
     return sum;
@@ -39,7 +39,7 @@ static kb_time sum_of(const kb_time causes[KB_CAUSES])
 static void causes_have_names_and_groups(void **state)
 {
     (void)state;
-    kb_time causes[KB_CAUSES];
+    kb_time_sum causes[KB_CAUSES];
     for (int a = 0; a < KB_CAUSES; a++) {
         causes[a] = (kb_time)1 << a;
         for (int b = 0; b < a; b++)
@@ -134,9 +134,9 @@ static void engines_then_bytes_then_drains(void **state)
     go_to(&r, 90);
     end(&r, 2, KB_CAUSE_MATRIX_DRAIN, 0);
     go_to(&r, 100);
-    kb_time causes[KB_CAUSES] = {0};
+    kb_time_sum causes[KB_CAUSES] = {0};
     kb_oplog_kernel_end(r.log, 2, causes);
-    const kb_time expected[KB_CAUSES] = {
+    const kb_time_sum expected[KB_CAUSES] = {
         [KB_CAUSE_MATRIX] = 15,       [KB_CAUSE_VECTOR] = 15,      [KB_CAUSE_MATRIX_DRAIN] = 10,
         [KB_CAUSE_LOCAL_MEMORY] = 30, [KB_CAUSE_OTHER_CUBES] = 20, [KB_CAUSE_ISSUE] = 10,
     };
@@ -167,9 +167,9 @@ static void each_change_of_bytes_counts(void **state)
     go_to(&r, 22);
     end(&r, 0, KB_CAUSE_CREDIT, 1);
     end(&r, 0, KB_CAUSE_MESSAGE, 0);
-    kb_time causes[KB_CAUSES] = {0};
+    kb_time_sum causes[KB_CAUSES] = {0};
     kb_oplog_kernel_end(r.log, 0, causes);
-    expect_causes(causes, (const kb_time[KB_CAUSES]){
+    expect_causes(causes, (const kb_time_sum[KB_CAUSES]){
                               [KB_CAUSE_MESSAGE] = 5 + 3 + 1, [KB_CAUSE_CREDIT] = 5 + 6 + 2});
     drop(&r);
 }
@@ -191,9 +191,9 @@ static void drains_that_products_wait_for_come_first(void **state)
     end(&r, 0, KB_CAUSE_MATRIX_DRAIN, 0);
     go_to(&r, 35);
     end(&r, 0, KB_CAUSE_LOCAL_MEMORY, 64);
-    kb_time causes[KB_CAUSES] = {0};
+    kb_time_sum causes[KB_CAUSES] = {0};
     kb_oplog_kernel_end(r.log, 0, causes);
-    expect_causes(causes, (const kb_time[KB_CAUSES]){
+    expect_causes(causes, (const kb_time_sum[KB_CAUSES]){
                               [KB_CAUSE_MATRIX_DRAIN] = 10, [KB_CAUSE_LOCAL_MEMORY] = 25});
     assert_int_equal(kb_oplog_timeline(r.log).needed_drain, 10);
     drop(&r);
@@ -216,7 +216,7 @@ static void pes_without_a_kernel_wait_for_a_launch_or_for_others(void **state)
 {
     (void)state;
     rig r = make(5);
-    kb_time causes[KB_CAUSES] = {0};
+    kb_time_sum causes[KB_CAUSES] = {0};
     go_to(&r, 10);
     kb_oplog_kernel_begin(r.log, 0, 0);
     go_to(&r, 20);
@@ -237,9 +237,9 @@ static void pes_without_a_kernel_wait_for_a_launch_or_for_others(void **state)
     go_to(&r, 80);
     kb_oplog_kernel_end(r.log, 1, causes);
     go_to(&r, 90);
-    expect_causes(causes, (const kb_time[KB_CAUSES]){[KB_CAUSE_ISSUE] = 40 + 10 + 20 + 5});
+    expect_causes(causes, (const kb_time_sum[KB_CAUSES]){[KB_CAUSE_ISSUE] = 40 + 10 + 20 + 5});
     kb_timeline t = kb_oplog_timeline(r.log);
-    expect_causes(t.causes, (const kb_time[KB_CAUSES]){
+    expect_causes(t.causes, (const kb_time_sum[KB_CAUSES]){
                                 [KB_CAUSE_ISSUE] = 75,
                                 [KB_CAUSE_LAUNCH] = 10 + 3,
                                 [KB_CAUSE_IMBALANCE] = 20 + 42 + 20 + 10,
@@ -256,7 +256,7 @@ static void the_run_is_divided_too(void **state)
 {
     (void)state;
     rig r = make(1);
-    kb_time causes[KB_CAUSES] = {0};
+    kb_time_sum causes[KB_CAUSES] = {0};
     go_to(&r, 10);
     kb_oplog_request_begin(r.log);
     go_to(&r, 20);
@@ -376,7 +376,7 @@ static void change_thing(rig *r, kb_rng *rng, present *p, int pe)
 static void do_something(rig *r, kb_rng *rng, present *p)
 {
     int pe = (int)kb_rng_below(rng, PES);
-    kb_time causes[KB_CAUSES] = {0};
+    kb_time_sum causes[KB_CAUSES] = {0};
     switch (kb_rng_below(rng, 8)) {
     case 0:
         if (p->kernel[pe])
@@ -437,7 +437,7 @@ static void expect_profile(rig *r)
     kb_timeline t = kb_oplog_timeline(r->log);
     size_t count;
     const kb_profile_row *rows = kb_profile_rows(kb_oplog_profile(r->log), &count);
-    kb_time causes[KB_CAUSES] = {0};
+    kb_time_sum causes[KB_CAUSES] = {0};
     for (size_t i = 0; i < count; i++) {
         assert_int_equal(sum_of(rows[i].causes), rows[i].time);
         for (int c = 0; c < KB_CAUSES; c++)
@@ -518,7 +518,7 @@ static void states_are_intervals_of_the_largest_cause(void **state)
     (void)state;
     rig r = make(2);
     diary d = {0};
-    kb_time causes[KB_CAUSES] = {0};
+    kb_time_sum causes[KB_CAUSES] = {0};
     expect_ok(kb_oplog_watch_states(r.log, keep_state, &d));
     go_to(&r, 5);
     kb_oplog_kernel_begin(r.log, 1, 0);
@@ -569,7 +569,7 @@ static void lines_share_a_cause_by_bytes(void **state)
     kb_op second = {.name = name, .unit = KB_UNIT_DMA_READ, .file = file, .line = 8};
     kb_op third = second;
     kb_op issue = {.name = "issue", .unit = KB_UNIT_CPU, .file = "k.c", .line = 9};
-    kb_time causes[KB_CAUSES] = {0};
+    kb_time_sum causes[KB_CAUSES] = {0};
     expect_ok(kb_oplog_start_profile(r.log));
     assert_true(kb_oplog_is_watched(r.log));
     third.name = "load";
@@ -644,7 +644,7 @@ static void a_profile_leaves_causes_as_they_are(void **state)
 static void on_event(kb_sim *sim, void *self, uint64_t arg)
 {
     kb_oplog *log = self;
-    kb_time causes[KB_CAUSES] = {0};
+    kb_time_sum causes[KB_CAUSES] = {0};
     kb_op op = *op_of((int)arg);
     op.label = "";
     op.start = op.end = kb_sim_now(sim);
@@ -687,6 +687,38 @@ static void lack_of_memory_fails_the_run(void **state)
     failing_alloc_try_all(try_without_memory);
 }
 
+/* Three PEs in kernels of 9000 s, with a profile: 27000 s in all, and rows that add up to it. */
+static void sums_over_pes_do_not_wrap(void **state)
+{
+    (void)state;
+    rig r = make(3);
+    const kb_time whole = 9000 * KB_S + 1;
+    expect_ok(kb_oplog_start_profile(r.log));
+    for (uint64_t pe = 0; pe < 3; pe++) {
+        kb_oplog_kernel_begin(r.log, pe, 0);
+        begin(&r, pe, KB_CAUSE_LOCAL_MEMORY, 100);
+    }
+    go_to(&r, whole);
+    kb_time_sum causes[KB_CAUSES] = {0};
+    for (uint64_t pe = 0; pe < 3; pe++) {
+        end(&r, pe, KB_CAUSE_LOCAL_MEMORY, 100);
+        kb_oplog_kernel_end(r.log, pe, causes);
+    }
+    kb_timeline t = kb_oplog_timeline(r.log);
+    assert_true(t.causes[KB_CAUSE_LOCAL_MEMORY] == (kb_time_sum)27000 * KB_S + 3);
+    assert_true(causes[KB_CAUSE_LOCAL_MEMORY] == t.causes[KB_CAUSE_LOCAL_MEMORY]);
+    assert_true(t.in_kernels == (kb_time_sum)27000 * KB_S + 3);
+    assert_true(t.mean == whole && t.longest == whole && t.kernels == whole);
+    assert_true(kb_split_causes(t.causes).memory == (kb_time_sum)27000 * KB_S + 3);
+    size_t count;
+    const kb_profile_row *rows = kb_profile_rows(kb_oplog_profile(r.log), &count);
+    kb_time_sum profiled = 0;
+    for (size_t i = 0; i < count; i++)
+        profiled += rows[i].time;
+    assert_true(profiled == t.in_kernels);
+    drop(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -703,6 +735,7 @@ int main(void)
         cmocka_unit_test(lines_share_a_cause_by_bytes),
         cmocka_unit_test(a_profile_leaves_causes_as_they_are),
         cmocka_unit_test(lack_of_memory_fails_the_run),
+        cmocka_unit_test(sums_over_pes_do_not_wrap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,8 +70,8 @@ static void events_with_equal_keys_reach_their_handlers(void **state)
     assert_int_equal(late, 100);
 }
 
-/* From the present time on: 100 + 30 = 130. Beyond the end of time is never, and before now is an
- * error. */
+/* From the present time on: 100 + 30 = 130. Beyond the end of the clock and before now are errors.
+ */
 static void after_counts_from_now(void **state)
 {
     (void)state;
@@ -80,11 +80,30 @@ static void after_counts_from_now(void **state)
     kb_source source = kb_source_make(1);
     expect_ok(kb_sim_run(sim, 100));
     (void)kb_sim_after(sim, &source, 30, id, 1);
-    kb_event never = kb_sim_after(sim, &source, KB_FOREVER, id, 10);
     expect_ok(kb_sim_run(sim, KB_FOREVER));
     assert_int_equal(sum, 1);
     assert_int_equal(kb_sim_now(sim), 130);
-    assert_true(kb_sim_cancel(sim, never));
+    kb_sim_name_work(sim, id, "a delivery");
+    kb_event never = kb_sim_after(sim, &source, KB_FOREVER, id, 10);
+    expect_error(kb_sim_run(sim, KB_FOREVER), KB_ERR_INPUT,
+                 "simulated time exceeds its limit of 9,223 s: a delivery that begins at 0.000130 "
+                 "ns would end later; use faster figures (shorter cycles and latencies, more "
+                 "bandwidth) or less work");
+    assert_false(kb_sim_cancel(sim, never));
+    assert_int_equal(kb_sim_get_stats(sim).pending, 0);
+    kb_event last = kb_sim_after(sim, &source, KB_FOREVER - 131, id, 10); /* the last instant */
+    assert_true(kb_sim_cancel(sim, last));
+    (void)kb_sim_at(sim, &source, KB_FOREVER, id, 10);
+    kb_error *err = kb_sim_run(sim, KB_FOREVER);
+    assert_int_equal(kb_error_code(err), KB_ERR_INPUT);
+    kb_error_free(err);
+    kb_sim_expect(sim, KB_FOREVER - 1, "a credit");
+    expect_ok(kb_sim_run(sim, 130));
+    kb_sim_expect(sim, KB_FOREVER, "a credit");
+    err = kb_sim_run(sim, 130);
+    assert_non_null(strstr(kb_error_message(err), "9,223 s: a credit that begins"));
+    kb_error_free(err);
+    assert_int_equal(sum, 1);
     (void)kb_sim_after(sim, &source, -1, id, 100);
     expect_error(kb_sim_run(sim, KB_FOREVER), KB_ERR_BUG,
                  "event scheduled in the past: at 129 fs, now 130 fs");
@@ -281,10 +300,10 @@ static void does_nothing(kb_co *co, void *arg)
     (void)co, (void)arg;
 }
 
-static void sleeps_for_ever(kb_co *co, void *arg)
+static void sleeps_long(kb_co *co, void *arg)
 {
     (void)arg;
-    kb_co_sleep(co, KB_FOREVER);
+    kb_co_sleep(co, KB_S);
 }
 
 /* However a coroutine ends, whoever gave it something learns of it. */
@@ -297,7 +316,7 @@ static void on_end_is_called_in_every_case(void **state)
     kb_co_options options = {.name = "c", .source_id = 1, .on_end = count_end};
     expect_ok(kb_co_spawn(sim, &options, does_nothing, &weights[0], NULL));
     options.source_id = 2;
-    expect_ok(kb_co_spawn(sim, &options, sleeps_for_ever, &weights[1], &co));
+    expect_ok(kb_co_spawn(sim, &options, sleeps_long, &weights[1], &co));
     expect_ok(kb_sim_run(sim, 5));
     assert_int_equal(ended, 1);
     kb_co_kill(co);

@@ -334,6 +334,47 @@ static void lack_of_memory_fails_the_run(void **state)
     failing_alloc_try_all(try_without_memory);
 }
 
+/* Four times 9000 s are 36000 s, four times what 64 bits hold: exact all the same. */
+static void sums_of_times_do_not_wrap(void **state)
+{
+    (void)state;
+    rig r = make(4);
+    size_t count;
+    go_to(&r, 9000 * KB_S + 1);
+    for (uint64_t pe = 0; pe < 4; pe++)
+        add(&r, pe, KB_UNIT_MATH, "add", 0, 0, 0);
+    const kb_op_sum *sums = kb_oplog_sums(r.log, &count);
+    assert_int_equal(count, 1);
+    assert_true(sums[0].busy == (kb_time_sum)36000 * KB_S + 4);
+    drop(&r);
+}
+
+/* Of bytes and flops there may be 2^63 - 1 in a unit, whatever the names of the operations. */
+static void sums_of_bytes_and_flops_have_a_limit(void **state)
+{
+    (void)state;
+    size_t count;
+    for (int flops = 0; flops < 2; flops++) {
+        rig r = make(1);
+        const uint64_t half = (uint64_t)1 << 62;
+        add(&r, 0, KB_UNIT_MATH, "add", 0, flops ? 0 : half, flops ? half : 0);
+        add(&r, 0, KB_UNIT_GEMM, "dot", 0, half, half);
+        add(&r, 0, KB_UNIT_MATH, "mul", 0, flops ? 0 : half - 1, flops ? half - 1 : 0);
+        expect_ok(kb_sim_run(r.sim, 10));
+        add(&r, 0, KB_UNIT_MATH, "mul", 0, flops ? 0 : 1, flops ? 1 : 0);
+        expect_error(kb_sim_run(r.sim, 20), KB_ERR_INPUT,
+                     "more than 2^63 - 1 bytes or floating-point operations in all in pe_math: use "
+                     "less work");
+        const kb_op_sum *sums = kb_oplog_sums(r.log, &count);
+        assert_true((flops ? sums[1].flops : sums[1].bytes) == half);
+        add(&r, 0, KB_UNIT_MATH, "max", 0, UINT64_MAX, UINT64_MAX);
+        kb_error *err = kb_sim_run(r.sim, 30);
+        assert_int_equal(kb_error_code(err), KB_ERR_INPUT);
+        kb_error_free(err);
+        drop(&r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -346,6 +387,8 @@ int main(void)
         cmocka_unit_test(what_is_told_ahead_counts_as_it_passes),
         cmocka_unit_test(records_told_ahead_come_in_their_places),
         cmocka_unit_test(many_records_told_ahead_are_sorted),
+        cmocka_unit_test(sums_of_times_do_not_wrap),
+        cmocka_unit_test(sums_of_bytes_and_flops_have_a_limit),
         cmocka_unit_test(lack_of_memory_fails_the_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -202,7 +202,7 @@ static void waiting_counts_as_communication(void **state)
     /* PE 0 computes for 5, and sends or waits from 26 until 62.0625 but for 1 of issuing. Its
      * sends, to another PE of its cube, take 12 each. It lacks credit from 22 to 49.0625: for as
      * many bytes as it sends from 26 to 38, so they share that time; alone from there on. */
-    const kb_time *causes = ends[0].outcome.causes;
+    const kb_time_sum *causes = ends[0].outcome.causes;
     assert_int_equal(causes[KB_CAUSE_VECTOR], 5 * KB_NS);
     assert_int_equal(causes[KB_CAUSE_CUBE_PES], 6 * KB_NS + 12 * KB_NS);
     assert_int_equal(causes[KB_CAUSE_CREDIT], 6 * KB_NS + 11062500);

@@ -39,6 +39,18 @@ static void what_does_not_fit_is_forever(void **state)
     assert_true(topo_rate_time(1, UINT64_MAX) == KB_FOREVER);
     assert_true(topo_rate_time(TOPO_RATE_MAX, INT64_MAX) == KB_FOREVER);
     assert_true(topo_rate_time(TOPO_RATE_MAX, INT64_MAX - 1) == INT64_MAX - 1);
+
+    /* At a byte a second a packet of 9224 bytes takes more than the clock has; one of 5000 does
+     * not, but the second one ends too late, and so does a short one behind it. */
+    topo_pace slow = topo_pace_make(1, 9224);
+    assert_true(topo_pace_time(&slow, 0, 9224) == KB_FOREVER);
+    assert_true(topo_pace_time(&slow, 1, 9224) == KB_FOREVER);
+    assert_true(topo_pace_time(&slow, 0, 100) == 100 * KB_S);
+    assert_true(topo_pace_time(&slow, 1, 100) == KB_FOREVER);
+    topo_pace pace = topo_pace_make(1, 5000);
+    assert_true(topo_pace_time(&pace, 0, 5000) == 5000 * KB_S);
+    assert_true(topo_pace_time(&pace, 1, 4000) == 4000 * KB_S);
+    assert_true(topo_pace_time(&pace, 1, 4999) == KB_FOREVER);
 }
 
 static uint64_t random_rate(kb_rng *rng)
