@@ -12,8 +12,28 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* What a PE can read of its own slice: the slowest link of the way, in bytes a second. */
-static kb_error *slice_rate(const topo_machine *machine, uint64_t *rate)
+/* What limits a PE at its own slice, in bytes a second: the links from there and to there, and the
+ * memory, which serves reads and writes together. */
+typedef struct slice_rates {
+    uint64_t read, write, service;
+} slice_rates;
+
+/* The slowest link of the route, without the memory's service. */
+static uint64_t slowest_link(const topo_machine *machine, uint32_t from, uint32_t to,
+                             uint32_t service, uint32_t *steps)
+{
+    const topo_graph *graph = topo_machine_graph(machine);
+    uint32_t count = topo_route(machine, from, to, true, steps);
+    uint64_t slowest = UINT64_MAX;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t link = topo_step_link(steps[i]);
+        uint64_t rate = topo_link_rate(graph, link);
+        slowest = link != service && rate < slowest ? rate : slowest;
+    }
+    return slowest;
+}
+
+static kb_error *find_slice_rates(const topo_machine *machine, slice_rates *rates)
 {
     const topo_graph *graph = topo_machine_graph(machine);
     uint32_t *steps = kb_alloc_array(topo_machine_shape(machine)->max_steps, sizeof *steps);
@@ -21,14 +41,27 @@ static kb_error *slice_rate(const topo_machine *machine, uint64_t *rate)
         return kb_error_nomem();
     uint32_t pe = topo_node_at(machine, TOPO_PE_DMA, 0, 0, 0);
     uint32_t slice = topo_node_at(machine, TOPO_HBM_CTRL, 0, 0, 0);
-    uint32_t count = topo_route(machine, slice, pe, true, steps);
-    *rate = UINT64_MAX;
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t of_link = topo_link_rate(graph, topo_step_link(steps[i]));
-        *rate = of_link < *rate ? of_link : *rate;
-    }
+    uint32_t service = graph->nodes.items[slice].service;
+    rates->read = slowest_link(machine, slice, pe, service, steps);
+    rates->write = slowest_link(machine, pe, slice, service, steps);
+    rates->service = service != TOPO_NONE ? topo_link_rate(graph, service) : UINT64_MAX;
     free(steps);
     return NULL;
+}
+
+/* Bytes a second that a PE can move, of which the DMAs read and wrote in these proportions. */
+static double slice_peak(const run_figures *f, const slice_rates *rates)
+{
+    double read = (double)f->units[KB_UNIT_DMA_READ].bytes;
+    double written = (double)f->units[KB_UNIT_DMA_WRITE].bytes;
+    double all = read + written, peak = (double)rates->service;
+    if (all <= 0)
+        return fmin(peak, (double)rates->read);
+    if (read > 0)
+        peak = fmin(peak, (double)rates->read * all / read);
+    if (written > 0)
+        peak = fmin(peak, (double)rates->write * all / written);
+    return peak;
 }
 
 /* Time is in femtoseconds: a flop a femtosecond is 1000 TFLOP/s. */
@@ -50,7 +83,7 @@ static void place_engines(run_figures *f, double time)
 }
 
 /* A byte a femtosecond is 10^6 GB/s. */
-static void place_memory(run_figures *f, double time, uint64_t rate)
+static void place_memory(run_figures *f, double time, double rate)
 {
     run_roofline *r = &f->roofline;
     const uint64_t *bytes = f->timeline.bytes;
@@ -58,7 +91,7 @@ static void place_memory(run_figures *f, double time, uint64_t rate)
         bytes[KB_CAUSE_CUBE_PES] + bytes[KB_CAUSE_OTHER_CUBES] + bytes[KB_CAUSE_OTHER_SIPS];
     double local = (double)bytes[KB_CAUSE_LOCAL_MEMORY];
     const run_link *busiest = run_busiest(f, run_remote_way(f));
-    r->peak_gbs = (double)f->pes * (double)rate / (double)TOPO_GBS;
+    r->peak_gbs = (double)f->pes * rate / (double)TOPO_GBS;
     r->gbs = local * 1e6 / time;
     r->remote_gbs = (double)remote * 1e6 / time;
     if (remote > 0 && busiest)
@@ -71,11 +104,11 @@ static void place_memory(run_figures *f, double time, uint64_t rate)
 kb_error *run_roofline_gather(run_figures *f)
 {
     run_roofline *r = &f->roofline;
-    uint64_t rate = 0;
-    KB_TRY(slice_rate(f->machine, &rate));
+    slice_rates rates = {0};
+    KB_TRY(find_slice_rates(f->machine, &rates));
     double time = f->timeline.kernels > 0 ? (double)f->timeline.kernels : HUGE_VAL;
     place_engines(f, time);
-    place_memory(f, time, rate);
+    place_memory(f, time, slice_peak(f, &rates));
     const double parts[] = {
         [RUN_MATRIX_ROOF] = r->peak_tflops > 0 ? r->tflops / r->peak_tflops : 0,
         [RUN_VECTOR_ROOF] = r->vector_busy,

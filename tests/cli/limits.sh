@@ -29,7 +29,7 @@ sums_are_right() {
         --set cube.xbar_to_hbm_bw_gbs=0.002 >doc || return 1
     "$tests/run-json" <doc || return 1
     if grep -n ': -' doc; then return 1; fi
-    grep -q '"busy_ns": 1[0-9]\{12\}\.' doc
+    grep -q '"busy_ns": 1[0-9]\{13\}\.' doc
 }
 check "sums over PEs beyond the limit of time" sums_are_right
 

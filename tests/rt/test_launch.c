@@ -21,6 +21,12 @@ KB_KERNEL(add_rows, tl_ptr x, int rows, int columns, float number)
     tl_store(at, tl_add(v, number));
 }
 
+/* An exponential of each of n numbers. */
+KB_KERNEL(exponentials, tl_ptr x, int n)
+{
+    tl_store(x + 4 * tl_program_id(0), tl_sum(tl_exp(tl_full(tl_shape(n), TL_F32, 0)), 0));
+}
+
 /* Counts those that ran it: every PE writes its place in the grid into its part. */
 KB_KERNEL(who, tl_ptr x, int64_t elements)
 {
@@ -395,6 +401,54 @@ static void operations_are_told(void **state)
     kb_context_destroy(ctx);
 }
 
+/*
+ * A lane that takes 5000 ms for an exponential: 1000 of them take 5000 s, and moving or adding a
+ * number takes 1 ms. The PEs' times add up beyond what 64 bits hold, and a second launch would end
+ * after the limit of 9223 s: it fails, and says so.
+ */
+static void time_has_a_limit_and_sums_have_none(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"sip.cube_mesh.w=1",
+                                           "sip.cube_mesh.h=1",
+                                           "cube.pe_math.lanes=1",
+                                           "cube.pe_math.cycle_ns=1e6",
+                                           "cube.pe_math.exp_cycles=5000",
+                                           "cube.pe_math.move_cycles=1",
+                                           "cube.pe_math.latency_cycles=0"};
+    kb_context *ctx;
+    expect_ok(kb_context_create(
+        &(kb_context_options){.settings = settings, .setting_count = 7, .timing_only = true},
+        &ctx));
+    kb_policy policy = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE, .num_pes = 8};
+    kb_tensor_spec spec = {.dtype = KB_F32, .shape = KB_SHAPE(8), .policy = &policy};
+    kb_tensor x;
+    expect_ok(kb_zeros(ctx, &spec, &x));
+    kb_request request;
+    expect_ok(kb_launch_async(ctx, &request, "one", &exponentials, x, 1000));
+    expect_ok(kb_request_wait(ctx, request, NULL));
+    kb_launch_result result;
+    size_t count;
+    expect_ok(kb_launch_results(ctx, request, &result, 1, &count));
+    assert_int_equal(result.pes, 8);
+    kb_time_sum each = result.busy[KB_UNIT_MATH] / 8;
+    assert_true(result.busy[KB_UNIT_MATH] == each * 8);
+    assert_true(each >= 5000 * KB_S && each <= 5003 * KB_S && each % KB_MS == 0);
+    assert_true(result.busy[KB_UNIT_MATH] > (kb_time_sum)KB_FOREVER);
+    assert_true(result.causes[KB_CAUSE_VECTOR] == result.busy[KB_UNIT_MATH]);
+    assert_true(result.split.compute == result.busy[KB_UNIT_MATH]);
+    assert_true(kb_context_op_total(ctx, KB_UNIT_MATH, NULL).busy == result.busy[KB_UNIT_MATH]);
+    expect_ok(kb_request_free(ctx, request));
+
+    kb_error *err = kb_launch(ctx, "two", &exponentials, x, 1000);
+    assert_int_equal(kb_error_code(err), KB_ERR_INPUT);
+    assert_non_null(strstr(kb_error_message(err), "simulated time exceeds its limit of 9,223 s: a "
+                                                  "command of a PE"));
+    kb_error_free(err);
+    assert_true(kb_context_now(ctx) < KB_FOREVER);
+    kb_context_destroy(ctx);
+}
+
 /* ---- What goes wrong --------------------------------------------------------------------- */
 
 static void wrong_arguments_are_refused(void **state)
@@ -515,6 +569,7 @@ int main(void)
         cmocka_unit_test(it_does_not_matter_how_elements_are_named),
         cmocka_unit_test(a_mask_holds_across_shards),
         cmocka_unit_test(operations_are_told),
+        cmocka_unit_test(time_has_a_limit_and_sums_have_none),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(a_fault_is_told_and_survived),
         cmocka_unit_test(workers_launch_side_by_side),
