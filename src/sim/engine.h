@@ -92,10 +92,9 @@ kb_event kb_sim_refuse_event(kb_sim *sim, kb_time when, kb_handler handler);
 static inline kb_event kb_sim_schedule(kb_sim *sim, kb_source *source, kb_time when,
                                        kb_handler handler, uint64_t arg)
 {
-    /* Outside now .. KB_FOREVER - 1? A difference below 0 becomes a large number, and so does
-     * handler 0, which stands for none. */
-    if (KB_UNLIKELY((uint64_t)when - (uint64_t)sim->now >=
-                    (uint64_t)KB_FOREVER - (uint64_t)sim->now) ||
+    /* KB_FOREVER + 1 is far below 0, so one comparison finds both what is in the past and what is
+     * past the end of the clock. Handler 0 stands for none: 0 - 1 is a large number. */
+    if (KB_UNLIKELY((kb_time)((uint64_t)when + 1) <= sim->now) ||
         KB_UNLIKELY(handler - 1 >= sim->handler_count - 1))
         return kb_sim_refuse_event(sim, when, handler);
     kb_event event = kb_eventset_push(&sim->set, when, source->next_key++, handler, arg);

@@ -275,13 +275,6 @@ enum {
 };
 
 /* The cycle of an engine. */
-static void read_cycle(kb_config_node *engine, kb_time *cycle)
-{
-    topo_read_time(engine, "cycle_ns", cycle);
-    if (*cycle == 0)
-        kb_config_problem(kb_config_find(engine, "cycle_ns"), "expected more than 0");
-}
-
 static void read_engines(kb_config_node *cube, topo_pe_figures *pe)
 {
     kb_config_node *cpu = kb_config_mapping(kb_config_find(cube, "pe_cpu"));
@@ -293,14 +286,14 @@ static void read_engines(kb_config_node *cube, topo_pe_figures *pe)
     static const char *const fills[] = {"once", "per_fold"};
     topo_read_count(gemm, "rows", 1, max_array_side, &pe->gemm_rows);
     topo_read_count(gemm, "columns", 1, max_array_side, &pe->gemm_columns);
-    read_cycle(gemm, &pe->gemm_cycle_fs);
+    topo_read_cycle(gemm, "cycle_ns", &pe->gemm_cycle_fs);
     size_t fill = kb_config_enum(kb_config_find(gemm, "fill"), fills, 2, 2);
     if (fill < 2) /* else it is not there: as it was */
         pe->gemm_fill_per_fold = fill == 1;
 
     kb_config_node *math = kb_config_mapping(kb_config_find(cube, "pe_math"));
     topo_read_count(math, "lanes", 1, max_lanes, &pe->math_lanes);
-    read_cycle(math, &pe->math_cycle_fs);
+    topo_read_cycle(math, "cycle_ns", &pe->math_cycle_fs);
     for (int i = 0; i < TOPO_MATH_CLASSES; i++)
         topo_read_count(math, topo_math_class_keys[i], 1, max_cycles, &pe->math_cycles[i]);
     topo_read_count(math, "latency_cycles", 0, max_cycles, &pe->math_latency_cycles);

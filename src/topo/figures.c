@@ -12,6 +12,11 @@ void topo_read_time(kb_config_node *mapping, const char *key, kb_time *value)
     *value = kb_config_decimal(kb_config_find(mapping, key), time_digits, 0, KB_MS, *value);
 }
 
+void topo_read_cycle(kb_config_node *mapping, const char *key, kb_time *value)
+{
+    *value = kb_config_decimal(kb_config_find(mapping, key), time_digits, 1, KB_MS, *value);
+}
+
 static void read_unsigned(kb_config_node *mapping, const char *key, int digits, int64_t min,
                           int64_t max, uint64_t *value)
 {

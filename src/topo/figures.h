@@ -22,6 +22,9 @@
  */
 void topo_read_time(kb_config_node *mapping, const char *key, kb_time *value);
 
+/* The same, above 0: of a clock. */
+void topo_read_cycle(kb_config_node *mapping, const char *key, kb_time *value);
+
 /* GB/s, to the byte a second. */
 void topo_read_bandwidth(kb_config_node *mapping, const char *key, uint64_t *value);
 

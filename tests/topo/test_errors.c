@@ -72,8 +72,10 @@ static const wrong cases[] = {
      "--set cube.pe_gemm.rows: expected an integer from 1 to 65536, found '0'"},
     {"{}", "cube.pe_gemm.fill=twice",
      "--set cube.pe_gemm.fill: expected once or per_fold, found 'twice'"},
-    {"{}", "cube.pe_gemm.cycle_ns=0", "--set cube.pe_gemm.cycle_ns: expected more than 0"},
-    {"{}", "cube.pe_math.cycle_ns=0.0", "--set cube.pe_math.cycle_ns: expected more than 0"},
+    {"{}", "cube.pe_gemm.cycle_ns=0",
+     "--set cube.pe_gemm.cycle_ns: expected a number above 0 and at most 1000000, found '0'"},
+    {"{}", "cube.pe_math.cycle_ns=0.0",
+     "--set cube.pe_math.cycle_ns: expected a number above 0 and at most 1000000, found '0.0'"},
     {"{}", "cube.pe_math.lanes=-4",
      "--set cube.pe_math.lanes: expected an integer from 1 to 65536, found "
      "'-4'"},
