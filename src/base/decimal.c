@@ -111,7 +111,7 @@ kb_decimal_result kb_decimal_parse(const char *text, int digits, int64_t *value)
 static const struct {
     const char *name;
     uint64_t bytes;
-} units[] = {
+} byte_units[] = {
     {"TiB", KIB *KIB *KIB *KIB},
     {"GiB", KIB *KIB *KIB},
     {"MiB", KIB *KIB},
@@ -139,10 +139,10 @@ bool kb_bytes_parse(const char *text, uint64_t *value)
     memcpy(number, text, digits);
     number[digits] = '\0';
     const char *unit = text + digits + strspn(text + digits, " ");
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-        if (strcmp(unit, units[i].name) == 0)
+    for (size_t i = 0; i < sizeof byte_units / sizeof byte_units[0]; i++)
+        if (strcmp(unit, byte_units[i].name) == 0)
             return kb_decimal_parse(number, 0, &count) == KB_DECIMAL_OK &&
-                   !__builtin_mul_overflow((uint64_t)count, units[i].bytes, value);
+                   !__builtin_mul_overflow((uint64_t)count, byte_units[i].bytes, value);
     return false;
 }
 
@@ -187,9 +187,10 @@ void kb_decimal_print_range(int64_t min, int64_t max, int digits, kb_text *text)
 void kb_bytes_print_limit(uint64_t bytes, kb_text *text)
 {
     size_t unit = 0; /* the first ones are the largest, and the last of them is a byte */
-    while (units[unit].bytes > 1 && (bytes == 0 || bytes % units[unit].bytes != 0))
+    while (byte_units[unit].bytes > 1 && (bytes == 0 || bytes % byte_units[unit].bytes != 0))
         unit++;
     kb_text_printf(text, "%" PRIu64, bytes);
-    if (units[unit].bytes > 1)
-        kb_text_printf(text, " (%" PRIu64 "%s)", bytes / units[unit].bytes, units[unit].name);
+    if (byte_units[unit].bytes > 1)
+        kb_text_printf(text, " (%" PRIu64 "%s)", bytes / byte_units[unit].bytes,
+                       byte_units[unit].name);
 }

@@ -609,7 +609,7 @@ static void a_profile_leaves_causes_as_they_are(void **state)
     (void)state;
     for (int profiled = 0; profiled < 2; profiled++) {
         rig r = make(1);
-        kb_time causes[KB_CAUSES] = {0};
+        kb_time_sum causes[KB_CAUSES] = {0};
         if (profiled)
             expect_ok(kb_oplog_start_profile(r.log));
         kb_oplog_kernel_begin(r.log, 0, 0);
@@ -629,7 +629,7 @@ static void a_profile_leaves_causes_as_they_are(void **state)
         }
         go_to(&r, 17);
         kb_oplog_kernel_end(r.log, 0, causes);
-        expect_causes(causes, (const kb_time[KB_CAUSES]){
+        expect_causes(causes, (const kb_time_sum[KB_CAUSES]){
                                   [KB_CAUSE_LOCAL_MEMORY] = 5,
                                   [KB_CAUSE_MESSAGE] = 5,
                                   [KB_CAUSE_MATRIX] = 4,
