@@ -253,7 +253,13 @@ def setup(attack):
              *ccl_settings(attack), *option_settings(attack), *param_settings(attack)]
     if len(found) < 60:
         attack.finding(None, f"only {len(found)} keys and options were found")
-    learned = [setting for setting in found if learn(attack, setting)]
+    known = {}  # by name: a key has the same limits in each machine
+    for setting in found:
+        if setting.name in known:
+            setting.low, setting.high = known[setting.name].low, known[setting.name].high
+        elif learn(attack, setting):
+            known[setting.name] = setting
+    learned = [setting for setting in found if setting.name in known]
     attack.keys = [s for s in learned if s.words[0] == "topo" and s.words[2:] == list(SMALL)]
     # Every setting at both limits, with each of its commands: first one command of each.
     attack.singles = []
