@@ -379,7 +379,7 @@ static kb_error *read_file(const char *path, kb_text *text)
     kb_place place = {.file = path};
     FILE *file = fopen(path, "re");
     if (!file)
-        return kb_error_at(KB_ERR_INPUT, &place, "cannot open: %s", strerror(errno));
+        return kb_error_at(kb_code_of_errno(errno), &place, "cannot open: %s", strerror(errno));
     char block[8192];
     size_t got;
     /* One block more than is allowed: kb_config_check_text then says that it is too large. */
@@ -388,7 +388,7 @@ static kb_error *read_file(const char *path, kb_text *text)
         kb_text_append(text, block, got);
     kb_error *err = NULL;
     if (ferror(file))
-        err = kb_error_at(KB_ERR_INPUT, &place, "cannot read: %s", strerror(errno));
+        err = kb_error_at(kb_code_of_errno(errno), &place, "cannot read: %s", strerror(errno));
     else if (text->failed)
         err = kb_error_nomem();
     fclose(file);

@@ -7,6 +7,7 @@
  */
 #include "base/error.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -46,6 +47,22 @@ static bool is_error_code(kb_code code)
         return true;
     default:
         return false;
+    }
+}
+
+kb_code kb_code_of_errno(int error)
+{
+    switch (error) {
+    case ENOMEM:
+    case EAGAIN:
+    case EMFILE:
+    case ENFILE:
+    case ENOSPC:
+    case EDQUOT:
+    case EIO:
+        return KB_ERR_HOST;
+    default:
+        return KB_ERR_INPUT;
     }
 }
 

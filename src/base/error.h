@@ -27,6 +27,12 @@ KB_MUST_USE kb_error *kb_error_at(kb_code code, const kb_place *place, const cha
 KB_MUST_USE kb_error *kb_error_nomem(void);
 
 /*
+ * The code of an error of a file, by errno: KB_ERR_HOST if the host has no memory, descriptors or
+ * space left, else KB_ERR_INPUT: it is missing, or may not be touched.
+ */
+kb_code kb_code_of_errno(int error);
+
+/*
  * Takes over `cause` and puts "context: " before its message; code and detail stay. Returns cause
  * unchanged if there is no memory, and if it is the constant of kb_error_nomem().
  */

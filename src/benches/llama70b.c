@@ -164,6 +164,7 @@ typedef struct group_job {
     model_inputs inputs;
     model_check *check; /* NULL: there is no data */
     bool is_prepared;   /* inputs and check */
+    bool is_ready;      /* that succeeded */
     uint32_t ranks;
     model_figures figures; /* of rank 0 */
 } group_job;
@@ -173,12 +174,13 @@ typedef struct group_job {
 static kb_error *prepare(kb_context *ctx, group_job *is)
 {
     if (is->is_prepared)
-        return NULL;
+        return is->is_ready ? NULL : kb_error_new(KB_ERR_HOST, "out of memory");
     is->is_prepared = true;
     KB_TRY(model_inputs_draw(is->job, &is->inputs));
-    return kb_context_is_timing_only(ctx)
-               ? NULL
-               : model_check_create(is->job, &is->inputs, is->ranks, &is->check);
+    if (!kb_context_is_timing_only(ctx))
+        KB_TRY(model_check_create(is->job, &is->inputs, is->ranks, &is->check));
+    is->is_ready = true;
+    return NULL;
 }
 
 static kb_error *run_prompt(kb_context *ctx, group_job *is, uint32_t rank, kb_model model)

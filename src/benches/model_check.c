@@ -107,7 +107,7 @@ kb_error *model_check_create(const model_job *job, const model_inputs *inputs, u
 {
     const kb_model_spec *spec = &job->spec;
     model_check *check = calloc(1, sizeof *check);
-    *out = check;
+    *out = NULL;
     if (!check)
         return no_memory();
     check->job = *job;
@@ -122,11 +122,18 @@ kb_error *model_check_create(const model_job *job, const model_inputs *inputs, u
     check->rows = calloc(rows, sizeof *check->rows);
     check->logits = calloc(batch * (size_t)spec->vocab, sizeof *check->logits);
     if (!check->rank_steps || !check->positions || !check->tokens || !check->sampled ||
-        !check->rows_in || !check->rows || !check->logits)
+        !check->rows_in || !check->rows || !check->logits) {
+        model_check_destroy(check);
         return no_memory();
+    }
     begin(check);
     fill_random(spec, spec->seed + 17, check->rows_in, row_count(check) * spec->hidden);
-    return reference_create(spec, &check->ref);
+    kb_error *err = reference_create(spec, &check->ref);
+    if (err)
+        model_check_destroy(check); /* other ranks must not find one that is half made */
+    else
+        *out = check;
+    return err;
 }
 
 void model_check_destroy(model_check *check)

@@ -229,7 +229,7 @@ static kb_code print_text(const tune_args *args, kb_context *ctx, const ccl_conf
     const tune_rows *rows = &results->rows;
     kb_text title = KB_TEXT_INIT;
     cli_machine_title(rt_machine(ctx), &args->common.settings, &title);
-    printf("Machine %s, %" PRIu32 " ranks. Times in ns, * is the best.\n", kb_text_peek(&title),
+    printf("Machine %s, %" PRIu32 " ranks. Times in ns, * is the best.\n", cli_text(&title),
            results->ranks.world);
     if (!args->common.quiet)
         puts(

@@ -79,6 +79,17 @@ kb_code cli_unknown(const char *what, const char *word, const char *const *names
 /* Reports an argument too many, be it an option or not. Returns KB_ERR_INPUT. */
 kb_code cli_too_many(const char *command, const char *word);
 
+/* ---- Output ------------------------------------------------------------------------------ */
+
+/*
+ * The text, to print it or to draw it. If memory ran out while it was made, what is printed is not
+ * whole: main() then reports that and exits with KB_ERR_HOST, so that callers need not check.
+ */
+const char *cli_text(const kb_text *text);
+
+/* Whether a text that cli_text() returned was not whole. */
+bool cli_text_was_lost(void);
+
 enum { CLI_CLIP = 80 };
 
 /* The word itself, or its beginning and "..." in the buffer; never half a character. */

@@ -112,7 +112,7 @@ void draw_text(draw_canvas *c, const char *style, draw_point at, double size, co
     va_start(args, format);
     kb_text_vprintf(&text, format, args);
     va_end(args);
-    put_text(c, style, at, size, anchor, NULL, kb_text_peek(&text));
+    put_text(c, style, at, size, anchor, NULL, cli_text(&text));
     kb_text_fini(&text);
 }
 
@@ -147,13 +147,13 @@ void draw_label(draw_canvas *c, const char *style, draw_rect r, double size, con
     va_start(args, format);
     kb_text_vprintf(&text, format, args);
     va_end(args);
-    double width = draw_text_width(kb_text_peek(&text), 1);
+    double width = draw_text_width(cli_text(&text), 1);
     if (width * size > r.w - 2 * pad)
         size = (r.w - 2 * pad) / width;
     draw_point middle = draw_middle(r);
     if (size >= 7 && size < r.h)
         put_text(c, style, (draw_point){middle.x, middle.y + 0.36 * size}, size, "middle", NULL,
-                 kb_text_peek(&text));
+                 cli_text(&text));
     kb_text_fini(&text);
 }
 

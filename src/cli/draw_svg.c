@@ -81,7 +81,7 @@ static void print_memories(const draw_canvas *c, kb_text *text)
 /* Of the text, which is freed, or of the widest one before it. */
 static double wider(double width, kb_text *text, double size)
 {
-    double this = draw_text_width(kb_text_peek(text), size);
+    double this = draw_text_width(cli_text(text), size);
     kb_text_fini(text);
     *text = (kb_text)KB_TEXT_INIT;
     return this > width ? this : width;
@@ -421,7 +421,7 @@ static double legend_height(const draw_canvas *c, const plan *p)
 /* Frees the text. */
 static void draw_plain(draw_canvas *c, draw_point at, double size, kb_text *text)
 {
-    draw_text(c, "plain", at, size, "start", "%s", kb_text_peek(text));
+    draw_text(c, "plain", at, size, "start", "%s", cli_text(text));
     kb_text_fini(text);
 }
 

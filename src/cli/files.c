@@ -24,7 +24,7 @@ kb_error *cli_read_file(const char *path, kb_text *text)
 {
     FILE *file = fopen(path, "rb");
     if (!file)
-        return kb_error_new(KB_ERR_INPUT, "%s: %s", path, strerror(errno));
+        return kb_error_new(kb_code_of_errno(errno), "%s: %s", path, strerror(errno));
     char buffer[4096];
     size_t size;
     while ((size = fread(buffer, 1, sizeof buffer, file)) > 0)
@@ -252,7 +252,7 @@ static kb_error *open_beside(cli_output *out, const struct stat *old)
     if (refused && old && faccessat(AT_FDCWD, out->target, W_OK, AT_EACCESS) == 0)
         why = use_descriptor(out, open(out->target, O_WRONLY | O_TRUNC | O_CLOEXEC));
     if (why != 0)
-        return cannot_write(KB_ERR_INPUT, out->path, why);
+        return cannot_write(kb_code_of_errno(why), out->path, why);
     if (!out->temporary)
         return NULL;
     if (old)
@@ -276,7 +276,7 @@ static kb_error *open_path(cli_output *out)
         return open_beside(out, is_there ? &old : NULL);
     if (why == 0)
         why = use_descriptor(out, open(out->target, O_WRONLY | O_NOCTTY | O_CLOEXEC));
-    return why != 0 ? cannot_write(KB_ERR_INPUT, out->path, why) : NULL;
+    return why != 0 ? cannot_write(kb_code_of_errno(why), out->path, why) : NULL;
 }
 
 /* No link is followed, and nothing may be there. */
@@ -287,7 +287,7 @@ static kb_error *open_new(cli_output *out)
     out->is_new = true;
     if (why == 0 && lstat(out->target, &old) == 0)
         return kb_error_new(KB_ERR_INPUT, "%s already exists: choose another name", out->path);
-    return why != 0 ? cannot_write(KB_ERR_INPUT, out->path, why) : open_beside(out, NULL);
+    return why != 0 ? cannot_write(kb_code_of_errno(why), out->path, why) : open_beside(out, NULL);
 }
 
 static kb_error *open_output(const char *path, bool is_new, cli_output **result)
@@ -406,6 +406,8 @@ void cli_output_discard(cli_output *out)
 
 static kb_error *write_whole(const char *path, bool is_new, const kb_text *text)
 {
+    if (text->failed)
+        return kb_error_nomem();
     cli_output *out;
     KB_TRY(open_output(path, is_new, &out));
     errno = 0;

@@ -75,7 +75,7 @@ static void add_choice(cli_table *table, const kb_param *param)
     for (size_t i = 0; param->names[i]; i++)
         kb_text_printf(&names, "%s%s", i > 0 ? ", " : "", param->names[i]);
     cli_table_cell(table, "%s", param->names[param->value]);
-    cli_table_cell(table, "%s", kb_text_peek(&names));
+    cli_table_cell(table, "%s", cli_text(&names));
     kb_text_fini(&names);
 }
 
@@ -92,7 +92,7 @@ static void print_who(const kb_bench_spec *spec)
         if (has_params_of(benches[i], spec))
             kb_text_printf(&who, "%s%s", who.length > 0 ? ", " : "Parameters of ",
                            benches[i]->name);
-    cli_print_wrapped(stdout, kb_text_peek(&who));
+    cli_print_wrapped(stdout, cli_text(&who));
     kb_text_fini(&who);
 }
 
@@ -143,7 +143,7 @@ static kb_code print_topologies(void)
         kb_text what = KB_TEXT_INIT;
         append_what(machine, &what);
         cli_table_cell(&table, "%s", machine->name);
-        cli_table_cell(&table, "%s", kb_text_peek(&what));
+        cli_table_cell(&table, "%s", cli_text(&what));
         kb_text_fini(&what);
     }
     return cli_table_print(&table, stdout);
@@ -181,7 +181,7 @@ static kb_code print_algorithms(const collectives *c)
         kb_text kinds = KB_TEXT_INIT;
         append_collectives(entry->algorithm, &kinds);
         cli_table_cell(&table, "%s", entry->name);
-        cli_table_cell(&table, "%s", kb_text_peek(&kinds));
+        cli_table_cell(&table, "%s", cli_text(&kinds));
         cli_table_cell(&table, "%s", entry->algorithm->name);
         cli_table_cell(&table, "%s", entry->topology ? entry->topology->name : "none");
         cli_table_cell(&table, "%s", entry->mapper->name);
@@ -291,8 +291,8 @@ static json_t *topologies_json(void)
     for (const topo_builtin *machine = topo_builtins; machine->name; machine++) {
         kb_text what = KB_TEXT_INIT;
         append_what(machine, &what);
-        cli_json_append(&topologies, json_pack("{s:s, s:s}", "name", machine->name, "summary",
-                                               kb_text_peek(&what)));
+        cli_json_append(&topologies,
+                        json_pack("{s:s, s:s}", "name", machine->name, "summary", cli_text(&what)));
         kb_text_fini(&what);
     }
     return topologies;

@@ -97,6 +97,8 @@ static kb_code check_stdout(kb_code code)
         int duplicate = dup(STDOUT_FILENO);
         failed = duplicate >= 0 && close(duplicate) != 0;
     }
+    if (!failed && code != KB_ERR_HOST && cli_text_was_lost())
+        return cli_report(kb_error_nomem());
     if (!failed)
         return code;
     return cli_fail(KB_ERR_HOST, "cannot write the output: %s",

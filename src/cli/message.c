@@ -1,6 +1,7 @@
 /*
  * message.c: what the program says on stderr. A message is one line whatever the user typed:
- * control characters and bytes that are not UTF-8 are escaped, long words are clipped.
+ * control characters and bytes that are not UTF-8 are escaped, long words are clipped. Also, texts
+ * on their way to the output: one that memory ran out for is not forgotten.
  */
 #include "cli.h"
 
@@ -50,6 +51,19 @@ kb_code cli_report(kb_error *err)
     }
     kb_error_free(err);
     return code;
+}
+
+static bool text_was_lost;
+
+const char *cli_text(const kb_text *text)
+{
+    text_was_lost |= text->failed;
+    return kb_text_peek(text);
+}
+
+bool cli_text_was_lost(void)
+{
+    return text_was_lost;
 }
 
 const char *cli_clip(const char *word, char buffer[static CLI_CLIP])

@@ -313,6 +313,9 @@ static kb_code compile(const char *source, const char *library)
 static kb_code cannot_load(const char *file, const char *why)
 {
     static const char undefined[] = "undefined symbol: ";
+    /* The loader has no code for it. Without memory it may have no words either. */
+    if (!why || strcmp(why, "out of memory") == 0 || strstr(why, strerror(ENOMEM)))
+        return cli_report(kb_error_nomem());
     const char *symbol = strstr(why, undefined);
     if (symbol)
         return cli_fail(KB_ERR_INPUT,

@@ -35,7 +35,7 @@ static void print_machine(const probe_view *view)
     const topo_shape *s = topo_machine_shape(view->machine);
     kb_text title = KB_TEXT_INIT;
     cli_machine_title(view->machine, &view->common->settings, &title);
-    printf("Machine %s: %u SIP%s of %u x %u cube%s of %u PE%s\n", kb_text_peek(&title), s->sips,
+    printf("Machine %s: %u SIP%s of %u x %u cube%s of %u PE%s\n", cli_text(&title), s->sips,
            kb_plural(s->sips), s->cube_w, s->cube_h, kb_plural(s->cubes), s->pes,
            kb_plural(s->pes));
     kb_text_fini(&title);
@@ -45,7 +45,7 @@ static void add_link_cell(cli_table *table, const probe_view *view, uint32_t lin
 {
     kb_text name = KB_TEXT_INIT;
     cli_short_link_name(view->machine, link, &name);
-    cli_table_cell(table, "%s", kb_text_peek(&name));
+    cli_table_cell(table, "%s", cli_text(&name));
     kb_text_fini(&name);
 }
 
@@ -158,7 +158,7 @@ static void print_hints(const probe_view *view, const probe_report *last)
     cli_machine_options(view->common, &machine);
     printf("\nHop by hop:             kernbench probe --case %s%s\n"
            "Many transfers at once: kernbench probe --load --case %s%s\n",
-           name, kb_text_peek(&machine), name, kb_text_peek(&machine));
+           name, cli_text(&machine), name, cli_text(&machine));
     kb_text_fini(&machine);
 }
 
@@ -195,7 +195,7 @@ static void print_ends(const probe_view *view, const probe_result *r)
     kb_text from = KB_TEXT_INIT, to = KB_TEXT_INIT;
     topo_node_name(view->machine, r->from, &from);
     topo_node_name(view->machine, r->to, &to);
-    printf("  from %s to %s\n", kb_text_peek(&from), kb_text_peek(&to));
+    printf("  from %s to %s\n", cli_text(&from), cli_text(&to));
     kb_text_fini(&from);
     kb_text_fini(&to);
 }
@@ -206,7 +206,7 @@ static void print_parts(const probe_view *view, const probe_result *r)
     double gbs = cli_bandwidth(r->bytes, receipt->ended);
     kb_text link = KB_TEXT_INIT, unit = KB_TEXT_INIT;
     topo_link_name(view->machine, r->bottleneck, &link);
-    kb_text_printf(&unit, "%% of the bottleneck, %s, %s GB/s", kb_text_peek(&link),
+    kb_text_printf(&unit, "%% of the bottleneck, %s, %s GB/s", cli_text(&link),
                    cli_rate(rate_of(view, r->bottleneck)).text);
     print_ends(view, r);
     print_line("size", cli_bytes(r->bytes).text, "");
@@ -217,7 +217,7 @@ static void print_parts(const probe_view *view, const probe_result *r)
     print_line("  queueing", cli_ns(receipt->queueing).text, "ns behind other transfers");
     print_line("bandwidth", cli_gbs(gbs).text, "GB/s");
     print_line("utilisation", cli_percent(gbs / rate_gbs(view, r->bottleneck)).text,
-               kb_text_peek(&unit));
+               cli_text(&unit));
     kb_text_fini(&unit);
     kb_text_fini(&link);
 }
@@ -244,9 +244,9 @@ static void print_drain_verdict(const probe_view *view, const probe_report *repo
     printf("  %s %% of the latency is the time of the bytes at ", cli_percent(share).text);
     if (links > 1)
         printf("the slowest links, %s\n  and %u more: more bandwidth at all of them helps\n",
-               kb_text_peek(&name), links - 1);
+               cli_text(&name), links - 1);
     else
-        printf("the slowest link,\n  %s: more bandwidth there helps\n", kb_text_peek(&name));
+        printf("the slowest link,\n  %s: more bandwidth there helps\n", cli_text(&name));
     kb_text_fini(&name);
 }
 
@@ -321,7 +321,7 @@ static void add_stop_rows(cli_table *table, const probe_view *view, const probe_
     kb_text name = KB_TEXT_INIT;
     topo_node_name(view->machine, stop->node, &name);
     cli_table_cell(table, "%s", cli_ns(stop->at).text);
-    cli_table_cell(table, "%s", kb_text_peek(&name));
+    cli_table_cell(table, "%s", cli_text(&name));
     bool first = stop->link == TOPO_NONE;
     cli_table_cell(table, "%s", first ? "" : cli_rate(rate_of(view, stop->link)).text);
     cli_table_cell(table, "%s", first ? "" : cli_ns(probe_stop_wire(view, stop)).text);
@@ -358,7 +358,7 @@ static kb_code print_case(const probe_view *view, const probe_report *report)
     kb_text title = KB_TEXT_INIT;
     kb_text_printf(&title, "%s: %s", probe_cases[report->which].name,
                    probe_cases[report->which].what);
-    cli_print_heading(stdout, kb_text_peek(&title));
+    cli_print_heading(stdout, cli_text(&title));
     kb_text_fini(&title);
     print_parts(view, &report->result);
     putchar('\n');
@@ -427,10 +427,10 @@ static void print_load_title(const probe_view *view, const probe_load_report *re
     kb_text_printf(&title, "%s under load: transfers of %s from %u source%s",
                    probe_cases[report->which].name, cli_bytes(view->bytes).text, c->sources,
                    kb_plural(c->sources));
-    cli_print_heading(stdout, kb_text_peek(&title));
+    cli_print_heading(stdout, cli_text(&title));
     topo_link_name(view->machine, c->bottleneck, &link);
     printf("  100 %% is %s GB/s of data: then %s (%s GB/s) is fully used\n", cli_gbs(c->gbs).text,
-           kb_text_peek(&link), cli_rate(rate_of(view, c->bottleneck)).text);
+           cli_text(&link), cli_rate(rate_of(view, c->bottleneck)).text);
     kb_text_fini(&title);
     kb_text_fini(&link);
 }

@@ -11,7 +11,7 @@ static json_t *name_json(const char *name)
     kb_text text = KB_TEXT_INIT;
     kb_text_puts(&text, name);
     kb_text_escape_from(&text, 0);
-    json_t *value = text.failed ? NULL : json_string(kb_text_peek(&text));
+    json_t *value = text.failed ? NULL : json_string(cli_text(&text));
     kb_text_fini(&text);
     return value;
 }
@@ -156,7 +156,7 @@ static void set_named(json_t **object, const char *name, json_t *value)
     kb_text key = KB_TEXT_INIT;
     kb_text_puts(&key, name);
     kb_text_escape_from(&key, 0);
-    set(object, kb_text_peek(&key), value);
+    set(object, cli_text(&key), value);
     kb_text_fini(&key);
 }
 
@@ -167,7 +167,7 @@ static json_t *group_of(json_t *metrics, const char *name, size_t length)
     kb_text key = KB_TEXT_INIT;
     kb_text_append(&key, name, length);
     kb_text_escape_from(&key, 0);
-    const char *text = key.failed ? NULL : kb_text_peek(&key);
+    const char *text = key.failed ? NULL : cli_text(&key);
     if (text && !json_object_get(metrics, text))
         (void)json_object_set_new(metrics, text, json_object());
     json_t *group = text ? json_object_get(metrics, text) : NULL;
@@ -248,7 +248,7 @@ kb_code run_print_json(const run_view *view)
     set(&document, "sim_ns", cli_json_ns(f->sim));
     set(&document, "breakdown", split_json(&f->split));
     set(&document, "causes", causes_json(f->causes, RUN_CAUSES));
-    set(&document, "verdict", json_string(kb_text_peek(&verdict)));
+    set(&document, "verdict", json_string(cli_text(&verdict)));
     set(&document, "kernels", kernels_json(f));
     set(&document, "units", units_json(f));
     set(&document, "busiest_links", links_json(f));

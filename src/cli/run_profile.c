@@ -117,7 +117,7 @@ static const char *find_line(source *s, const char *path, int number, size_t *le
             kb_text_fini(&s->text);
         kb_error_free(err);
     }
-    const char *at = kb_text_peek(&s->text);
+    const char *at = cli_text(&s->text);
     for (int i = 1; i < number && at; i++) {
         at = strchr(at, '\n');
         at = at ? at + 1 : NULL;
@@ -186,7 +186,7 @@ static void put_row(const run_figures *f, cli_table *table, const kb_profile_row
         cli_table_cell(table, "%.3f", (double)row->flops * 1e-6);
     else
         put_blanks(table, 1);
-    cli_table_cell(table, "%s", kb_text_peek(&causes));
+    cli_table_cell(table, "%s", cli_text(&causes));
     kb_text_fini(&causes);
 }
 
@@ -296,7 +296,7 @@ static json_t *text_json(const char *text, size_t length)
     kb_text plain = KB_TEXT_INIT;
     kb_text_printf(&plain, "%.*s", (int)length, text);
     kb_text_escape_from(&plain, 0);
-    json_t *value = plain.failed ? NULL : json_string(kb_text_peek(&plain));
+    json_t *value = plain.failed ? NULL : json_string(cli_text(&plain));
     kb_text_fini(&plain);
     return value;
 }

@@ -72,7 +72,7 @@ static void print_time(const run_view *view)
     print_part(f, "idle", s->idle, RUN_IDLE);
     kb_text verdict = KB_TEXT_INIT;
     run_verdict(f, &verdict);
-    cli_print_wrapped(stdout, kb_text_peek(&verdict));
+    cli_print_wrapped(stdout, cli_text(&verdict));
     kb_text_fini(&verdict);
 }
 
@@ -207,7 +207,7 @@ static kb_code print_links(const run_figures *f, bool all)
         cli_short_link_name(f->machine, link->link, &name);
         if (link->alike > 0)
             kb_text_printf(&name, " and %s more like it", cli_count(link->alike).text);
-        cli_table_cell(&table, "%s", kb_text_peek(&name));
+        cli_table_cell(&table, "%s", cli_text(&name));
         cli_table_cell(&table, "%s", cli_count(link->bytes).text);
         cli_table_cell(&table, "%s", cli_percent(link->utilization).text);
         cli_table_cell(&table, "%.2f", link->queue);
@@ -234,7 +234,7 @@ static kb_code print_kinds(const run_figures *f, bool all)
             break;
         kb_text name = KB_TEXT_INIT;
         link_class_name(k->kind, &name);
-        cli_table_cell(&table, "%s", kb_text_peek(&name));
+        cli_table_cell(&table, "%s", cli_text(&name));
         cli_table_cell(&table, "%s", cli_rate(k->kind->rate).text);
         cli_table_cell(&table, "%s", cli_count(k->active).text);
         cli_table_cell(&table, "%s", cli_count(k->bytes).text);
@@ -272,7 +272,7 @@ static void print_remote(const run_figures *f)
     kb_text name = KB_TEXT_INIT;
     cli_short_link_name(f->machine, link->link, &name);
     printf("  remote memory  %10s GB/s; the busiest link, %s, %s %% busy\n",
-           cli_gbs(r->remote_gbs).text, kb_text_peek(&name), cli_percent(r->remote_busy).text);
+           cli_gbs(r->remote_gbs).text, cli_text(&name), cli_percent(r->remote_busy).text);
     kb_text_fini(&name);
 }
 
@@ -309,7 +309,7 @@ static void print_title(const run_view *view)
     kb_text title = KB_TEXT_INIT;
     kb_text_printf(&title, "%s on machine ", view->spec->name);
     cli_machine_title(view->figures->machine, &view->common->settings, &title);
-    cli_print_heading(stdout, kb_text_peek(&title));
+    cli_print_heading(stdout, cli_text(&title));
     kb_text_fini(&title);
     if (view->spec->param_count > 0)
         printf("  parameters:");

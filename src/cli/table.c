@@ -206,7 +206,7 @@ cli_number cli_rate(uint64_t bytes_per_s)
     kb_text text = KB_TEXT_INIT;
     cli_number number;
     kb_decimal_print((int64_t)bytes_per_s, 9, &text);
-    snprintf(number.text, sizeof number.text, "%s", kb_text_peek(&text));
+    snprintf(number.text, sizeof number.text, "%s", cli_text(&text));
     kb_text_fini(&text);
     return number;
 }

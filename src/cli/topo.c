@@ -117,7 +117,7 @@ static kb_error *verify(const topo_machine *machine, const cli_common *common, c
 {
     topo_machine *again;
     topo_source source = {.path = common->topology ? common->topology : "default",
-                          .text = kb_text_peek(text),
+                          .text = cli_text(text),
                           .length = text->length};
     KB_TRY(topo_machine_load(&source, &again));
     bool same = topo_machine_hash(again) == topo_machine_hash(machine);
@@ -149,9 +149,9 @@ static kb_code print(const topo_machine *machine, const topo_args *args)
     else if (common->json)
         code = cli_json_print(json_pack("{s:o, s:s}", "topology",
                                         cli_json_machine(machine, &common->settings), "text",
-                                        kb_text_peek(&text)));
+                                        cli_text(&text)));
     else
-        fwrite(kb_text_peek(&text), 1, text.length, stdout);
+        fwrite(cli_text(&text), 1, text.length, stdout);
     kb_text_fini(&text);
     return code;
 }
@@ -162,6 +162,8 @@ static kb_code draw(const topo_machine *machine, const topo_args *args)
 {
     kb_text text = KB_TEXT_INIT;
     kb_error *err = draw_svg(machine, &text);
+    if (!err && cli_text_was_lost())
+        err = kb_error_nomem();
     if (!err)
         err = cli_write_file(args->svg, &text);
     kb_code code = err ? cli_report(err) : KB_OK;

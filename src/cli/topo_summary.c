@@ -132,7 +132,7 @@ static kb_code print_links(const summary *s)
         const link_class *c = &s->links.all.items[i];
         kb_text name = KB_TEXT_INIT;
         link_class_name(c, &name);
-        cli_table_cell(&table, "%s%s", kb_text_peek(&name), c->service ? " (serving)" : "");
+        cli_table_cell(&table, "%s%s", cli_text(&name), c->service ? " (serving)" : "");
         cli_table_cell(&table, "%s", cli_count(c->count).text);
         cli_table_cell(&table, "%s", cli_rate(c->rate).text);
         cli_table_cell(&table, "%s", cli_gbs(gbs_of(c->rate, c->count)).text);
@@ -152,7 +152,7 @@ kb_code topo_print_summary(const topo_machine *machine, const cli_list *settings
     kb_text_puts(&title, "Machine ");
     cli_machine_title(machine, settings, &title);
     kb_text_printf(&title, ", hash %016" PRIx64, topo_machine_hash(machine));
-    cli_print_heading(stdout, kb_text_peek(&title));
+    cli_print_heading(stdout, cli_text(&title));
     kb_text_fini(&title);
     print_machine(&s);
     putchar('\n');

@@ -249,7 +249,7 @@ static kb_code print_links(const traffic_view *v)
         const traffic_link *link = &v->result->busiest[i];
         kb_text name = KB_TEXT_INIT;
         cli_short_link_name(v->machine, link->link, &name);
-        cli_table_cell(&table, "%s", kb_text_peek(&name));
+        cli_table_cell(&table, "%s", cli_text(&name));
         cli_table_cell(&table, "%s", cli_count(link->bytes).text);
         cli_table_cell(&table, "%s", cli_percent(link->utilization).text);
         cli_table_cell(&table, "%s", cli_ns(link->waited_fs).text);
@@ -272,7 +272,7 @@ static kb_code print_kinds(const traffic_view *v)
         const kind_load *k = &v->kinds[i];
         kb_text name = KB_TEXT_INIT;
         link_class_name(k->kind, &name);
-        cli_table_cell(&table, "%s", kb_text_peek(&name));
+        cli_table_cell(&table, "%s", cli_text(&name));
         cli_table_cell(&table, "%s", cli_rate(k->kind->rate).text);
         cli_table_cell(&table, "%s", cli_count(k->kind->count).text);
         cli_table_cell(&table, "%s", cli_percent(k->mean).text);
@@ -288,7 +288,7 @@ static void print_title(const traffic_view *v)
     const traffic_options *o = v->options;
     kb_text title = KB_TEXT_INIT;
     cli_machine_title(v->machine, &v->common->settings, &title);
-    printf("Traffic on machine %s: %s within %s %s, %s\n", kb_text_peek(&title),
+    printf("Traffic on machine %s: %s within %s %s, %s\n", cli_text(&title),
            traffic_pattern_names[o->pattern], o->level == TRAFFIC_SYSTEM ? "the" : "each",
            traffic_level_names[o->level], traffic_process_names[o->process]);
     kb_text_fini(&title);

@@ -159,7 +159,7 @@ static kb_code print_machines(void)
         printf("Single transfers run on machine 'default' (%s), all other checks\n"
                "on 'mesh-reference' (%s), which models a mesh at the level of flits\n"
                "as the reference simulator does.\n\n",
-               kb_text_peek(&plain), kb_text_peek(&mesh));
+               cli_text(&plain), cli_text(&mesh));
     kb_text_fini(&plain);
     kb_text_fini(&mesh);
     return err ? cli_report(err) : KB_OK;

@@ -24,7 +24,7 @@ static void KB_PRINTF(2, 0) warn_formatted(kb_context *ctx, const char *format, 
     kb_text text = KB_TEXT_INIT;
     kb_text_vprintf(&text, format, args);
     kb_text_escape_from(&text, 0);
-    warn_line(ctx, kb_text_peek(&text));
+    warn_line(ctx, text.failed ? "out of memory for the text of a warning" : kb_text_peek(&text));
     kb_text_fini(&text);
 }
 
@@ -46,7 +46,7 @@ void rt_debug_warn(kb_context *ctx, const char *format, ...)
     va_end(args);
 }
 
-/* Whether the line is new; it is remembered. A line that cannot be kept counts as told. */
+/* Whether the line is new; it is remembered. A line that cannot be kept is told again. */
 static bool is_new_note(kb_context *ctx, const char *line)
 {
     for (size_t i = 0; i < ctx->notes.count; i++)
@@ -55,10 +55,9 @@ static bool is_new_note(kb_context *ctx, const char *line)
     kb_text text = KB_TEXT_INIT;
     kb_text_puts(&text, line);
     char *kept = kb_text_take(&text);
-    if (kept && kb_vec_push(&ctx->notes, kept))
-        return true;
-    free(kept);
-    return false;
+    if (!kept || !kb_vec_push(&ctx->notes, kept))
+        free(kept);
+    return true;
 }
 
 void rt_note(kb_context *ctx, const char *format, ...)
@@ -71,8 +70,9 @@ void rt_note(kb_context *ctx, const char *format, ...)
     kb_text_vprintf(&text, format, args);
     va_end(args);
     kb_text_escape_from(&text, 0);
-    if (is_new_note(ctx, kb_text_peek(&text)))
-        ctx->on_note(ctx->on_note_self, kb_text_peek(&text));
+    const char *note = text.failed ? "out of memory for the text of a note" : kb_text_peek(&text);
+    if (is_new_note(ctx, note))
+        ctx->on_note(ctx->on_note_self, note);
     kb_text_fini(&text);
 }
 
@@ -108,10 +108,7 @@ static void warn_of_idle_settings(kb_context *ctx)
     const char *line = topo_machine_idle_settings(ctx->machine);
     while (line && *line != '\0') {
         int length = (int)strcspn(line, "\n");
-        kb_text text = KB_TEXT_INIT;
-        kb_text_printf(&text, "%.*s", length, line);
-        warn_line(ctx, kb_text_peek(&text));
-        kb_text_fini(&text);
+        rt_warn(ctx, "%.*s", length, line);
         line += length + (line[length] == '\n');
     }
 }

@@ -70,7 +70,7 @@ static tl_point point_of(const tl_order *order, tl_mark mark)
 
 tl_mark tl_mark_join(tl_runner *runner, tl_mark a, tl_mark b)
 {
-    tl_order *order = runner->order;
+    tl_order *order = runner ? runner->order : NULL; /* a context on its way out has no runner */
     if (!order)
         return 0;
     tl_point both = tl_order_join(order, point_of(order, a), point_of(order, b));

@@ -133,12 +133,14 @@ static uint32_t node_of(const topo_machine *machine, end e)
 }
 
 /* The case, and where it ends: all that do not begin at the host begin at the first PE. */
-static void name_path(const topo_machine *machine, const path *p, validate_form *form)
+static kb_error *name_path(const topo_machine *machine, const path *p, validate_form *form)
 {
     kb_text to = KB_TEXT_INIT;
     topo_node_name(machine, node_of(machine, p->to), &to);
     snprintf(form->name, sizeof form->name, "%s: %s", p->name, kb_text_peek(&to));
+    kb_error *err = to.failed ? kb_error_nomem() : NULL;
     kb_text_fini(&to);
+    return err;
 }
 
 static kb_error *run_path(quiet *q, const path *p, validate_form *form)
@@ -161,8 +163,9 @@ static kb_error *run_paths(const char *setting, validate_form *forms)
     quiet q;
     kb_error *err = quiet_init(&q, machine);
     for (size_t i = 0; i < path_count && !err; i++) {
-        name_path(machine, &paths[i], &forms[i]);
-        err = run_path(&q, &paths[i], &forms[i]);
+        err = name_path(machine, &paths[i], &forms[i]);
+        if (!err)
+            err = run_path(&q, &paths[i], &forms[i]);
     }
     quiet_fini(&q);
     topo_machine_destroy(machine);

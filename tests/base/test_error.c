@@ -1,4 +1,6 @@
 /* test_error.c: messages, places, wrapping, detail; behaviour without memory. */
+#include <errno.h>
+
 #include "support/expect.h"
 #include "support/failing_alloc.h"
 
@@ -191,6 +193,17 @@ static void invalid_codes_are_faults(void **state)
     }
 }
 
+static void errno_tells_the_host_from_the_user(void **state)
+{
+    (void)state;
+    static const int of_host[] = {ENOMEM, EMFILE, ENFILE, ENOSPC, EDQUOT, EIO, EAGAIN};
+    for (size_t i = 0; i < sizeof of_host / sizeof of_host[0]; i++)
+        assert_int_equal(kb_code_of_errno(of_host[i]), KB_ERR_HOST);
+    static const int of_user[] = {ENOENT, EACCES, EISDIR, ENOTDIR, ENAMETOOLONG};
+    for (size_t i = 0; i < sizeof of_user / sizeof of_user[0]; i++)
+        assert_int_equal(kb_code_of_errno(of_user[i]), KB_ERR_INPUT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +220,7 @@ int main(void)
         cmocka_unit_test(nomem_is_constant),
         cmocka_unit_test(try_returns_the_error),
         cmocka_unit_test(survives_lack_of_memory),
+        cmocka_unit_test(errno_tells_the_host_from_the_user),
     };
     return cmocka_run_group_tests_name("error", tests, NULL, NULL);
 }

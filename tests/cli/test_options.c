@@ -182,6 +182,20 @@ static void tables_are_aligned(void **state)
     free(text);
 }
 
+static void a_text_that_is_not_whole_is_remembered(void **state)
+{
+    (void)state;
+    kb_text text = KB_TEXT_INIT;
+    kb_text_puts(&text, "whole");
+    assert_string_equal(cli_text(&text), "whole");
+    assert_false(cli_text_was_lost());
+    text.failed = true; /* as when memory runs out */
+    assert_string_equal(cli_text(&text), "whole");
+    kb_text_fini(&text);
+    assert_string_equal(cli_text(&text), "");
+    assert_true(cli_text_was_lost());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +205,7 @@ int main(void)
         cmocka_unit_test(numbers_are_printed_alike),
         cmocka_unit_test(widths_are_those_of_a_terminal),
         cmocka_unit_test(tables_are_aligned),
+        cmocka_unit_test(a_text_that_is_not_whole_is_remembered),
     };
     return cmocka_run_group_tests_name("options", tests, NULL, NULL);
 }

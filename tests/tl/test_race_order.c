@@ -770,8 +770,15 @@ static void random_kernels_race_as_the_model_says(void **state)
                 3, 200);
 }
 
+static void marks_without_a_runner_are_none(void **state)
+{
+    (void)state;
+    assert_int_equal(tl_mark_join(NULL, 1, 2), 0); /* as in a context on its way out */
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_kernels_race_as_the_model_says)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_kernels_race_as_the_model_says),
+                                       cmocka_unit_test(marks_without_a_runner_are_none)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
