@@ -73,14 +73,22 @@ void cli_json_append(json_t **array, json_t *value)
     *array = NULL;
 }
 
+static int append(const char *bytes, size_t size, void *text)
+{
+    kb_text_append(text, bytes, size);
+    return ((kb_text *)text)->failed ? -1 : 0;
+}
+
 kb_code cli_json_print(json_t *document)
 {
+    /* Into a text of ours: json_dumps() of jansson 2.14 goes on behind a key that did not fit. */
+    kb_text text = KB_TEXT_INIT;
     /* 15 digits are what a double keeps of any decimal number: 0.1 is printed as 0.1. */
-    char *text = document ? json_dumps(document, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
+    size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION(15);
+    bool good = document && json_dump_callback(document, append, &text, flags) == 0 && !text.failed;
     json_decref(document);
-    if (!text)
-        return cli_report(kb_error_nomem());
-    puts(text); /* main() sees whether it got out */
-    free(text);
-    return KB_OK;
+    if (good)
+        puts(kb_text_peek(&text)); /* main() sees whether it got out */
+    kb_text_fini(&text);
+    return good ? KB_OK : cli_report(kb_error_nomem());
 }
