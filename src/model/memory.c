@@ -132,7 +132,7 @@ static size activations_of(const kb_machine *machine, const kb_model_spec *spec,
 /* Tokens for which a PE has room, of each of its kv heads. A plan is exact. Many sequences take too
  * long to plan: they are about one after the other at each PE, in pages of up to 512 tokens. */
 static uint64_t tokens_of_pe(kb_context *ctx, const kb_model_spec *spec, const model_share *share,
-                             uint64_t lanes)
+                             uint64_t lanes, bool *out_of_memory)
 {
     static const uint64_t most_planned = 1024, longest_page = 512;
     uint64_t page = spec->page_tokens > 0 ? spec->page_tokens : longest_page;
@@ -144,11 +144,13 @@ static uint64_t tokens_of_pe(kb_context *ctx, const kb_model_spec *spec, const m
     kb_error *err = kb_kv_cache_plan(ctx, &cache, &info);
     if (!err)
         tokens = times(info.pages, info.page_tokens);
+    *out_of_memory |= kb_error_code(err) == KB_ERR_HOST;
     kb_error_free(err); /* creation reports it */
     return tokens;
 }
 
-static size cache_of(kb_context *ctx, const kb_model_spec *spec, const model_share *share)
+static size cache_of(kb_context *ctx, const kb_model_spec *spec, const model_share *share,
+                     bool *out_of_memory)
 {
     const kb_machine machine = kb_context_machine(ctx);
     uint64_t page = spec->page_tokens > 0 ? spec->page_tokens : KB_PAGE_TOKENS;
@@ -158,7 +160,7 @@ static size cache_of(kb_context *ctx, const kb_model_spec *spec, const model_sha
     size sum = {0};
     if (spec->context == 0)
         return sum;
-    uint64_t tokens = tokens_of_pe(ctx, spec, share, lanes);
+    uint64_t tokens = tokens_of_pe(ctx, spec, share, lanes, out_of_memory);
     add(&sum, layers * spec->head_dim, (width){times(tokens * heads, pes), times(tokens, heads)},
         kb_dtype_bytes(spec->dtype));
     /* Each PE has a copy of the records of sequences, of 4 numbers, and of the table of pages. */
@@ -169,11 +171,14 @@ static size cache_of(kb_context *ctx, const kb_model_spec *spec, const model_sha
 
 /* ---- What is needed, and what fits ---- */
 
-static kb_model_memory need(kb_context *ctx, const kb_model_spec *spec, uint32_t ranks)
+/* *out_of_memory becomes true if the host had none to compute it; then it is an estimate. */
+static kb_model_memory need(kb_context *ctx, const kb_model_spec *spec, uint32_t ranks,
+                            bool *out_of_memory)
 {
     const kb_machine machine = kb_context_machine(ctx);
     const model_share share = model_share_of(spec, ranks);
-    size weights = weights_of(ctx, spec, &share), cache = cache_of(ctx, spec, &share);
+    size weights = weights_of(ctx, spec, &share),
+         cache = cache_of(ctx, spec, &share, out_of_memory);
     size activations = activations_of(&machine, spec, &share);
     kb_model_memory memory = {
         .weights = weights.all,
@@ -191,14 +196,14 @@ static kb_model_memory need(kb_context *ctx, const kb_model_spec *spec, uint32_t
 
 /* The largest batch, or context, with which it fits if all else stays; 0: none. */
 static uint64_t find_most(kb_context *ctx, const kb_model_spec *given, uint32_t ranks,
-                          bool is_batch)
+                          bool is_batch, bool *out_of_memory)
 {
     kb_model_spec spec = *given;
     uint64_t *number = is_batch ? &spec.batch : &spec.context;
     uint64_t low = 0, above = (is_batch ? MODEL_MAX_BATCH : MODEL_MAX_TOKENS) + 1;
     while (low + 1 < above) {
         *number = low + (above - low) / 2;
-        if (need(ctx, &spec, ranks).fits)
+        if (need(ctx, &spec, ranks, out_of_memory).fits)
             low = *number;
         else
             above = *number;
@@ -207,13 +212,14 @@ static uint64_t find_most(kb_context *ctx, const kb_model_spec *given, uint32_t 
     return is_batch || low >= given->prompt ? low : 0;
 }
 
-static uint32_t find_least_ranks(kb_context *ctx, const kb_model_spec *spec)
+static uint32_t find_least_ranks(kb_context *ctx, const kb_model_spec *spec, bool *out_of_memory)
 {
     for (uint32_t ranks = 1; ranks <= MODEL_MAX_RANKS; ranks++) {
         kb_error *err = model_check(spec, ranks);
         bool can_be_divided = !err;
+        *out_of_memory |= kb_error_code(err) == KB_ERR_HOST;
         kb_error_free(err);
-        if (can_be_divided && need(ctx, spec, ranks).fits)
+        if (can_be_divided && need(ctx, spec, ranks, out_of_memory).fits)
             return ranks;
     }
     return 0;
@@ -225,11 +231,12 @@ kb_error *kb_model_plan_memory(kb_context *ctx, const kb_model_spec *given, uint
     const kb_model_spec spec = model_complete(given);
     *memory = (kb_model_memory){0};
     KB_TRY(model_check(&spec, ranks));
-    *memory = need(ctx, &spec, ranks);
-    memory->most_batch = find_most(ctx, &spec, ranks, true);
-    memory->most_context = find_most(ctx, &spec, ranks, false);
-    memory->least_ranks = find_least_ranks(ctx, &spec);
-    return NULL;
+    bool out_of_memory = false;
+    *memory = need(ctx, &spec, ranks, &out_of_memory);
+    memory->most_batch = find_most(ctx, &spec, ranks, true, &out_of_memory);
+    memory->most_context = find_most(ctx, &spec, ranks, false, &out_of_memory);
+    memory->least_ranks = find_least_ranks(ctx, &spec, &out_of_memory);
+    return out_of_memory ? kb_error_nomem() : NULL;
 }
 
 kb_error *model_refuse(const kb_model_spec *spec, uint32_t ranks, const kb_model_memory *memory)
