@@ -29,7 +29,7 @@ listed_by_kb() {
     "$here/../../kb" help | sed -n '/^The simulator/,/^$/s|^  ./kb \([a-z]*\).*|\1|p' | sort
 }
 in_table() {
-    sed -n '/^const cli_command \*const cli_commands/,/^};/p' "$here/../../src/cli/main.c" |
+    sed -n '/^const cli_command \*const cli_commands/,/^};/p' "$here/../../src/cli/commands.c" |
         grep -o 'cli_[a-z]*_command' | sed 's/cli_\(.*\)_command/\1/' | sort
 }
 same_commands() {
