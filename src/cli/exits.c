@@ -114,19 +114,19 @@ static bool is_first_thread(void)
 }
 
 /* The process would go on without its first thread, and at last end with status 0. */
-EXPORTED void pthread_exit(void *result)
+EXPORTED void pthread_exit(void *retval)
 {
     if (is_first_thread())
         crash_on_leave("pthread_exit()");
-    REAL(pthread_exit)(result);
+    REAL(pthread_exit)(retval);
     __builtin_unreachable();
 }
 
 /* Ends this process, and goes on in another. */
-EXPORTED int daemon(int keep_directory, int keep_descriptors)
+EXPORTED int daemon(int nochdir, int noclose)
 {
     crash_on_leave("daemon()");
-    return REAL(daemon)(keep_directory, keep_descriptors);
+    return REAL(daemon)(nochdir, noclose);
 }
 
 static void check_syscall(long number)
@@ -137,17 +137,17 @@ static void check_syscall(long number)
         crash_on_leave("the system call execve");
 }
 
-EXPORTED long syscall(long number, ...)
+EXPORTED long syscall(long sysno, ...)
 {
     enum { ARGUMENTS = 6 };
     long a[ARGUMENTS];
     va_list args;
-    va_start(args, number);
+    va_start(args, sysno);
     for (int i = 0; i < ARGUMENTS; i++)
-        a[i] = va_arg(args, long);
+        a[i] = va_arg(args, long); /* NOLINT(clang-analyzer-valist.Uninitialized) */
     va_end(args);
-    check_syscall(number);
-    return REAL(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    check_syscall(sysno);
+    return REAL(syscall)(sysno, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 /* ---- Becoming another program ------------------------------------------------------------ */
@@ -176,62 +176,77 @@ EXPORTED int execvpe(const char *file, char *const argv[], char *const envp[])
     return REAL(execvpe)(file, argv, envp);
 }
 
-EXPORTED int fexecve(int descriptor, char *const argv[], char *const envp[])
+EXPORTED int fexecve(int fd, char *const argv[], char *const envp[])
 {
     crash_on_leave("fexecve()");
-    return REAL(fexecve)(descriptor, argv, envp);
+    return REAL(fexecve)(fd, argv, envp);
 }
 
-EXPORTED int execveat(int directory, const char *path, char *const argv[], char *const envp[],
-                      int flags)
+EXPORTED int execveat(int fd, const char *path, char *const argv[], char *const envp[], int flags)
 {
     crash_on_leave("execveat()");
-    return REAL(execveat)(directory, path, argv, envp, flags);
+    return REAL(execveat)(fd, path, argv, envp, flags);
 }
 
-static size_t count_words(const char *first, va_list args)
+/* The analyzer does not see that va_start() was called. */
+/* NOLINTBEGIN(clang-analyzer-valist.Uninitialized) */
+
+typedef enum list_call { EXECL, EXECLP, EXECLE } list_call;
+
+static size_t count_words(const char *first, va_list words)
 {
     size_t count = 0;
-    for (const char *word = first; word; word = va_arg(args, const char *))
+    for (const char *word = first; word; word = va_arg(words, const char *))
         count++;
     return count;
 }
 
-/* Makes `argv` of the words of a variadic call, up to and with NULL; `rest` is behind them. */
-#define COLLECT(argv, first, rest)                                                                 \
-    va_list rest;                                                                                  \
-    va_start(rest, first);                                                                         \
-    char **argv = __builtin_alloca((count_words(first, rest) + 1) * sizeof *argv);                 \
-    va_end(rest);                                                                                  \
-    va_start(rest, first);                                                                         \
-    memcpy(&argv[0], &(first), sizeof argv[0]);                                                    \
-    for (size_t i = 0; argv[i]; i++)                                                               \
-    argv[i + 1] = va_arg(rest, char *)
+/* The words of a variadic call up to NULL, and for EXECLE the environment behind them. */
+static int exec_words(list_call call, const char *path, const char *first, va_list words)
+{
+    va_list counted;
+    va_copy(counted, words);
+    char **argv = __builtin_alloca((count_words(first, counted) + 1) * sizeof *argv);
+    va_end(counted);
+    memcpy(&argv[0], &first, sizeof argv[0]);
+    for (size_t i = 0; argv[i]; i++)
+        argv[i + 1] = va_arg(words, char *);
+    if (call == EXECLE)
+        return REAL(execve)(path, argv, va_arg(words, char *const *));
+    return call == EXECL ? REAL(execv)(path, argv) : REAL(execvp)(path, argv);
+}
 
-EXPORTED int execl(const char *path, const char *first, ...)
+EXPORTED int execl(const char *path, const char *arg, ...)
 {
     crash_on_leave("execl()");
-    COLLECT(argv, first, rest);
-    va_end(rest);
-    return execv(path, argv);
+    va_list words;
+    va_start(words, arg);
+    int result = exec_words(EXECL, path, arg, words);
+    va_end(words);
+    return result;
 }
 
-EXPORTED int execlp(const char *file, const char *first, ...)
+EXPORTED int execlp(const char *file, const char *arg, ...)
 {
     crash_on_leave("execlp()");
-    COLLECT(argv, first, rest);
-    va_end(rest);
-    return execvp(file, argv);
+    va_list words;
+    va_start(words, arg);
+    int result = exec_words(EXECLP, file, arg, words);
+    va_end(words);
+    return result;
 }
 
-EXPORTED int execle(const char *path, const char *first, ...)
+EXPORTED int execle(const char *path, const char *arg, ...)
 {
     crash_on_leave("execle()");
-    COLLECT(argv, first, rest);
-    char *const *envp = va_arg(rest, char *const *);
-    va_end(rest);
-    return execve(path, argv, envp);
+    va_list words;
+    va_start(words, arg);
+    int result = exec_words(EXECLE, path, arg, words);
+    va_end(words);
+    return result;
 }
+
+/* NOLINTEND(clang-analyzer-valist.Uninitialized) */
 
 /* ---- Threads of the user's --------------------------------------------------------------- */
 
@@ -272,24 +287,24 @@ static thread_start *new_start(thread_start s)
     return start;
 }
 
-EXPORTED int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *),
-                            void *arg)
+EXPORTED int pthread_create(pthread_t *newthread, const pthread_attr_t *attr,
+                            void *(*start_routine)(void *), void *arg)
 {
-    if (!crash_is_user_code((const void *)(uintptr_t)fn))
-        return REAL(pthread_create)(thread, attr, fn, arg);
-    thread_start *start = new_start((thread_start){.fn = fn, .arg = arg});
-    int error = start ? REAL(pthread_create)(thread, attr, run_thread, start) : EAGAIN;
+    if (!crash_is_user_code((const void *)(uintptr_t)start_routine))
+        return REAL(pthread_create)(newthread, attr, start_routine, arg);
+    thread_start *start = new_start((thread_start){.fn = start_routine, .arg = arg});
+    int error = start ? REAL(pthread_create)(newthread, attr, run_thread, start) : EAGAIN;
     if (error != 0)
         free(start);
     return error;
 }
 
-EXPORTED int thrd_create(thrd_t *thread, thrd_start_t fn, void *arg)
+EXPORTED int thrd_create(thrd_t *thr, thrd_start_t func, void *arg)
 {
-    if (!crash_is_user_code((const void *)(uintptr_t)fn))
-        return REAL(thrd_create)(thread, fn, arg);
-    thread_start *start = new_start((thread_start){.int_fn = fn, .arg = arg});
-    int error = start ? REAL(thrd_create)(thread, run_int_thread, start) : thrd_nomem;
+    if (!crash_is_user_code((const void *)(uintptr_t)func))
+        return REAL(thrd_create)(thr, func, arg);
+    thread_start *start = new_start((thread_start){.int_fn = func, .arg = arg});
+    int error = start ? REAL(thrd_create)(thr, run_int_thread, start) : thrd_nomem;
     if (error != thrd_success)
         free(start);
     return error;

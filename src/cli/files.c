@@ -97,7 +97,8 @@ static int descriptor_of(const cli_output *out)
     snprintf(own, sizeof own, "/proc/%ld/fd", (long)getpid());
     if (strcmp(out->directory, own) != 0 || !isdigit((unsigned char)name[0]))
         return -1;
-    return atoi(name);
+    long number = strtol(name, NULL, 10);
+    return number <= INT_MAX ? (int)number : -1;
 }
 
 /* Follows symbolic links, also to where there is nothing yet. 0, or an error of the system. */

@@ -234,7 +234,7 @@ static void print_end(const traffic_view *v)
     if (r->too_short)
         printf("  too short: a single transfer takes up to %s ns, so the window does not show the\n"
                "            throughput; try --measure-ns %s\n",
-               cli_ns(r->lone_fs).text, cli_ns(10 * r->lone_fs).text);
+               cli_ns(r->lone_fs).text, cli_ns((kb_time_sum)10 * r->lone_fs).text);
 }
 
 static kb_code print_links(const traffic_view *v)

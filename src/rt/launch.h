@@ -40,13 +40,14 @@ struct rt_launch {
     uint64_t number;
     uint32_t sip;
     bool has_queues; /* some of its kernels have */
+    bool own_args;   /* each target has its own, one behind the other; else all have the same */
+    bool done;
+    bool recorded; /* in a stream */
     tl_arg *args;
-    bool own_args;     /* each target has its own, one behind the other; else all have these */
     kb_error *failure; /* of a kernel that others may wait for; NULL: none has failed */
     kb_error *stopped; /* why none is to start any more; NULL while they may */
-    bool done;
-    tl_races *races;  /* counted until it is over; NULL: it is not checked */
-    launch_run *runs; /* one a target */
+    tl_races *races;   /* counted until it is over; NULL: it is not checked */
+    launch_run *runs;  /* one a target */
     KB_VEC(io_target) targets;
     int64_t programs[2];
     kb_time first_start, last_end;
@@ -58,9 +59,8 @@ struct rt_launch {
     rt_lane *lane;
     const char *stream; /* for reports; NULL: none worth naming */
     kb_scope scope;
-    uint64_t ticket; /* of its command, at the io_cpu */
-    kb_time arrived; /* there */
-    bool recorded;
+    uint64_t ticket;    /* of its command, at the io_cpu */
+    kb_time arrived;    /* there */
     uint64_t changed;   /* of a recorded launch: arguments that are not as recorded */
     launch_cube *cubes; /* by cube */
     tl_mark over;       /* of the runs so far */

@@ -202,8 +202,8 @@ static void looks_are_equal(const outcome *a, const outcome *b, const char *what
             const net_link_figures *y = &b->looks[i * a->links + at];
             if (x->bytes != y->bytes || x->waited_fs != y->waited_fs)
                 fail_msg("%s: look %u: link %u: %ju or %ju bytes, waited %" PRId64 " or %" PRId64,
-                         what, i, at, (uintmax_t)x->bytes, (uintmax_t)y->bytes, x->waited_fs,
-                         y->waited_fs);
+                         what, i, at, (uintmax_t)x->bytes, (uintmax_t)y->bytes,
+                         (int64_t)x->waited_fs, (int64_t)y->waited_fs);
         }
         if (a->hops[i] != b->hops[i])
             fail_msg("%s: look %u: %ju or %ju hops", what, i, (uintmax_t)a->hops[i],
@@ -252,7 +252,7 @@ void outcomes_are_equal(const outcome *a, const outcome *b, const char *what)
                      (uintmax_t)a->figures[at].bytes, (uintmax_t)b->figures[at].bytes);
         if (a->figures[at].waited_fs != b->figures[at].waited_fs)
             fail_msg("%s: link %u waited %" PRId64 " or %" PRId64, what, at,
-                     a->figures[at].waited_fs, b->figures[at].waited_fs);
+                     (int64_t)a->figures[at].waited_fs, (int64_t)b->figures[at].waited_fs);
     }
     assert_int_equal(a->total.hops, b->total.hops);
 }
