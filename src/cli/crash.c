@@ -21,6 +21,7 @@
 #include "crash.h"
 
 #include "base/base.h"
+#include "data/data.h"
 #include "sim/sim.h"
 
 #include <fenv.h>
@@ -156,6 +157,19 @@ static void add_whereabouts(line *l)
     }
 }
 
+/*
+ * The library that multiplies matrices needs one that does not end well without memory: that calls
+ * exit(), or calls itself until the stack is full.
+ */
+static KB_NORETURN void leave_loading(void)
+{
+    line l = {.length = 0};
+    add(&l, "kernbench: cannot load OpenBLAS, which multiplies matrices: out of memory");
+    write_line(&l);
+    leftovers_remove(SIGTERM);
+    exits_now(KB_ERR_HOST);
+}
+
 /* ---- Crashes ----------------------------------------------------------------------------- */
 
 static const struct {
@@ -257,6 +271,8 @@ static void on_crash(int number, siginfo_t *info, void *context)
         default_action(number); /* it means what it means without this handler */
         return;
     }
+    if (data_is_loading_library())
+        leave_loading();
     bool bad_address = number == SIGSEGV || number == SIGBUS;
     const char *overflown =
         watched && bad_address ? kb_sim_stack_overflow(watched, info->si_addr) : NULL;
@@ -309,6 +325,8 @@ static void on_exit_call(int status, void *arg)
     if (!is_main_process() || (main_is_done && status == main_status))
         return;
     fflush(NULL);
+    if (data_is_loading_library())
+        leave_loading();
     crash_on_leave("exit()");
     line l = {.length = 0};
     add(&l, "kernbench: a library has called exit() in the middle of the run");

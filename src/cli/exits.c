@@ -25,6 +25,7 @@
 
 #include "base/base.h"
 #include "crash.h"
+#include "data/data.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 
@@ -100,7 +101,7 @@ EXPORTED void quick_exit(int status)
 EXPORTED void exit(int status)
 {
     /* A library of the program may call it, too: then a handler of exit() tells. */
-    if (crash_is_user_code(__builtin_return_address(0))) {
+    if (!data_is_loading_library() && crash_is_user_code(__builtin_return_address(0))) {
         fflush(NULL); /* what was printed is not lost */
         crash_on_leave("exit()");
     }

@@ -4,6 +4,7 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -71,13 +72,24 @@ static kb_code check_stdout(kb_code code)
                     errno != 0 ? strerror(errno) : "an earlier write failed");
 }
 
+/*
+ * OpenBLAS would start a thread for each core when it is loaded, and end the process if it cannot.
+ * It computes with one thread here anyway (src/data/blas.c).
+ */
+static bool keep_blas_from_threads(void)
+{
+    return setenv("OPENBLAS_NUM_THREADS", "1", 0) == 0;
+}
+
 int main(int argc, char **argv)
 {
     kb_code code;
 
     descriptors_open();
     (void)crash_install();
-    if (argc < 2) {
+    if (!keep_blas_from_threads()) {
+        code = cli_report(kb_error_nomem());
+    } else if (argc < 2) {
         cli_print_help(stderr);
         code = KB_ERR_INPUT;
     } else if (argv[1][0] == '-') {

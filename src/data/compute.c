@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "blas.h"
 #include "data_private.h"
 
 /* Less is done by the time a thread has woken up. About a nanosecond each, as data_kernel.cost. */
@@ -110,7 +111,7 @@ void data_job_run(data_job *job, data_scratch *scratch)
 /* What the list costs, and how much of that must be done one after the other. */
 typedef struct effort {
     uint64_t work, path;
-    bool needs_scratch;
+    bool needs_scratch, needs_blas;
 } effort;
 
 /* Numbers the parts. There is room for the numbers. */
@@ -133,6 +134,7 @@ static effort prepare(data_store *store)
         all.work += cost;
         all.path = value->soonest > all.path ? value->soonest : all.path;
         all.needs_scratch |= kernel->needs_scratch;
+        all.needs_blas |= kernel->needs_blas;
     }
     store->first_items.items[store->collected.count] = items;
     return all;
@@ -171,13 +173,17 @@ static kb_error *run(data_store *store, const effort *all)
         .computed = PTHREAD_COND_INITIALIZER,
     };
     bool shares = store->threads && all->work >= worth_sharing && all->work / 3 >= all->path / 2;
-    unsigned helpers = shares ? data_threads_start(store->threads) : 0;
-    if (all->needs_scratch && !need_scratches(store, 1 + helpers))
+    unsigned threads = 1 + (shares ? data_threads_start(store->threads) : 0);
+    if (all->needs_scratch && !need_scratches(store, threads))
         return kb_error_nomem();
-    if (helpers > 0)
+    if (all->needs_blas)
+        KB_TRY(data_blas_begin(&threads));
+    if (threads > 1)
         data_threads_run(store->threads, &job, store->scratches);
     else
         data_job_run(&job, store->scratches);
+    if (all->needs_blas)
+        data_blas_end(threads);
     return NULL;
 }
 

@@ -19,9 +19,9 @@
  * a part of a memory, as a write that still waits would end up in what is there next.
  *
  * What is computed does not depend on when, in which order, or by how many threads. A store belongs
- * to one thread; the threads that compute are its own. All errors are for want of host memory
- * (KB_ERR_HOST). A call that fails has changed no value and can be repeated; what waits goes on
- * waiting.
+ * to one thread; the threads that compute are its own. All errors are for want of host memory, or
+ * of the library that multiplies matrices (KB_ERR_HOST). A call that fails has changed no value and
+ * can be repeated; what waits goes on waiting.
  */
 #ifndef KB_DATA_DATA_H
 #define KB_DATA_DATA_H
@@ -52,6 +52,12 @@ KB_MUST_USE kb_error *data_store_create(const data_options *options, data_store 
 
 /* With all values, and all that was not settled. */
 void data_store_destroy(data_store *store);
+
+/*
+ * Whether this thread is loading a library that the operations need. Constructors of the library
+ * may end the process if there is no memory.
+ */
+bool data_is_loading_library(void);
 
 data_value *data_retain(data_value *value);
 void data_release(data_store *store, data_value *value); /* NULL is nothing */

@@ -95,6 +95,7 @@ typedef struct data_kernel {
     void (*run)(const data_value *value, uint64_t part, data_scratch *scratch);
     uint64_t (*cost)(const data_value *value); /* of all parts, in about a nanosecond */
     bool needs_scratch;
+    bool needs_blas;
     bool broadcasts; /* inputs may be repeated to give the result */
     bool along_axis; /* an axis of the first input */
     bool moves;      /* elements as they are: the result has the dtype of the first input */
@@ -108,9 +109,6 @@ extern const data_kernel data_elements_kernel, data_reduce_kernel, data_softmax_
     data_arange_kernel, data_argmax_kernel, data_cumsum_kernel, data_topk_kernel,
     data_gather_kernel, data_scatter_kernel, data_scatter_add_kernel, data_slice_kernel,
     data_concat_kernel;
-
-/* Sees to it that the BLAS has no threads of its own, if it is one that could. */
-void data_dot_init(void);
 
 /* Pieces of `piece` elements that cover all. */
 static inline uint64_t data_pieces(uint64_t elements, uint64_t piece)

@@ -6,11 +6,10 @@
  * in the end. Tiles and depth are always the same, and the BLAS uses one thread, so that sums are
  * always added up in the same order. Integers: the same in i32, modulo 2^32.
  */
-#include <cblas.h>
 #include <limits.h>
-#include <pthread.h>
 #include <string.h>
 
+#include "blas.h"
 #include "data_private.h"
 
 /* Rows and columns of a matrix. */
@@ -31,67 +30,69 @@ typedef struct block {
     size_t stride; /* from row to row */
 } block;
 
-/* Converted, row by row, or all at once if there is nothing between the rows. */
-static void load(const data_value *matrix, const area *where, data_class class, data_number *into)
+/*
+ * Converted, row by row, or all at once if there is nothing between the rows. A row has `width`
+ * numbers in `into`: zeros follow those of the matrix.
+ */
+static void load(const data_value *matrix, const area *where, data_class class, size_t width,
+                 data_number *into)
 {
     const unsigned char *from = first_of(matrix, where);
     uint64_t stride = matrix->shape.dims[1];
-    size_t runs = where->columns == stride ? 1 : where->rows;
+    size_t gap = width - where->columns;
+    size_t runs = where->columns == stride && gap == 0 ? 1 : where->rows;
     size_t count = where->rows * where->columns / runs;
-    for (size_t i = 0; i < runs; i++, from += stride * kb_dtype_bytes(matrix->dtype))
-        kb_convert(data_dtype_of_class(class), into + i * count, matrix->dtype, from, count);
+    for (size_t i = 0; i < runs; i++, from += stride * kb_dtype_bytes(matrix->dtype)) {
+        kb_convert(data_dtype_of_class(class), into + i * width, matrix->dtype, from, count);
+        memset(into + i * width + count, 0, gap * sizeof *into);
+    }
 }
 
-static void save(const data_value *matrix, const area *where, data_class class,
+static void save(const data_value *matrix, const area *where, data_class class, size_t width,
                  const data_number *numbers)
 {
     unsigned char *to = first_of(matrix, where);
     uint64_t stride = matrix->shape.dims[1];
-    size_t runs = where->columns == stride ? 1 : where->rows;
+    size_t runs = where->columns == stride && where->columns == width ? 1 : where->rows;
     size_t count = where->rows * where->columns / runs;
     for (size_t i = 0; i < runs; i++, to += stride * kb_dtype_bytes(matrix->dtype))
-        data_store_numbers(matrix->dtype, to, class, numbers + i * count, count);
+        data_store_numbers(matrix->dtype, to, class, numbers + i * width, count);
 }
 
-/* Where they are, if they need no conversion and the BLAS can count that far; or in `into`. */
-static block get_block(const data_value *matrix, const area *where, data_class class,
+/*
+ * Where they are, if they need no conversion or zeros and the BLAS can count that far; or in
+ * `into`.
+ */
+static block get_block(const data_value *matrix, const area *where, data_class class, size_t width,
                        data_number *into)
 {
     uint64_t stride = matrix->shape.dims[1];
-    if (matrix->dtype == data_dtype_of_class(class) && stride <= INT_MAX)
+    if (matrix->dtype == data_dtype_of_class(class) && stride <= INT_MAX && width == where->columns)
         return (block){(const void *)first_of(matrix, where), (size_t)stride};
-    load(matrix, where, class, into);
-    return (block){into, where->columns};
+    load(matrix, where, class, width, into);
+    return (block){into, width};
 }
 
-/* A BLAS without threads of its own has buffers that only one may use at a time. */
-static pthread_mutex_t blas_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool blas_needs_lock;
-
-static void init_blas(void)
+/*
+ * The number of columns that a tile of the result is computed with. The kernels of OpenBLAS for
+ * small matrices on CPUs with AVX-512 allocate memory for the last 1 to 8 columns after a multiple
+ * of 16, and crash if there is none. Zeros in up to 15 more columns avoid that.
+ */
+static size_t width_of(size_t columns, data_class class)
 {
-    blas_needs_lock = openblas_get_parallel() == OPENBLAS_SEQUENTIAL;
-    if (!blas_needs_lock)
-        openblas_set_num_threads(1);
-}
-
-void data_dot_init(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, init_blas);
+    enum { LANES = 16, MOST_ALLOCATED = 8 };
+    _Static_assert(DATA_TILE_COLUMNS % LANES == 0, "a wider tile fits into the scratch memory");
+    size_t last = columns % LANES;
+    bool allocates = class == DATA_IN_F32 && last >= 1 && last <= MOST_ALLOCATED;
+    return allocates ? columns - last + LANES : columns;
 }
 
 /* c += a * b: (m, k) times (k, n). */
 static void multiply_f32(const block *a, const block *b, data_number *c, size_t m, size_t n,
                          size_t k)
 {
-    if (blas_needs_lock)
-        (void)pthread_mutex_lock(&blas_lock);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, 1,
-                &a->numbers->f32, (blasint)a->stride, &b->numbers->f32, (blasint)b->stride, 1,
-                &c->f32, (blasint)n);
-    if (blas_needs_lock)
-        (void)pthread_mutex_unlock(&blas_lock);
+    data_blas_multiply_add((data_blas_matrix){&a->numbers->f32, a->stride},
+                           (data_blas_matrix){&b->numbers->f32, b->stride}, &c->f32, m, n, k);
 }
 
 static void multiply_i32(const block *a, const block *b, data_number *c, size_t m, size_t n,
@@ -124,21 +125,23 @@ static void run(const data_value *value, uint64_t part, data_scratch *scratch)
     area tile = {part / across * DATA_TILE_ROWS, part % across * DATA_TILE_COLUMNS, 0, 0};
     tile.rows = data_least(value->shape.dims[0] - tile.row, DATA_TILE_ROWS);
     tile.columns = data_least(value->shape.dims[1] - tile.column, DATA_TILE_COLUMNS);
+    const size_t width = width_of(tile.columns, class);
 
     if (value->input_count > 2)
-        load(value->inputs[2], &tile, class, scratch->c);
+        load(value->inputs[2], &tile, class, width, scratch->c);
     else
-        memset(scratch->c, 0, tile.rows * tile.columns * sizeof *scratch->c);
+        memset(scratch->c, 0, tile.rows * width * sizeof *scratch->c);
     for (uint64_t at = 0; at < depth; at += DATA_TILE_DEPTH) {
         size_t k = data_least(depth - at, DATA_TILE_DEPTH);
-        block left = get_block(a, &(area){tile.row, at, tile.rows, k}, class, scratch->a);
-        block right = get_block(b, &(area){at, tile.column, k, tile.columns}, class, scratch->b);
+        const area left = {tile.row, at, tile.rows, k}, right = {at, tile.column, k, tile.columns};
+        block rows = get_block(a, &left, class, k, scratch->a);
+        block columns = get_block(b, &right, class, width, scratch->b);
         if (class == DATA_IN_F32)
-            multiply_f32(&left, &right, scratch->c, tile.rows, tile.columns, k);
+            multiply_f32(&rows, &columns, scratch->c, tile.rows, width, k);
         else
-            multiply_i32(&left, &right, scratch->c, tile.rows, tile.columns, k);
+            multiply_i32(&rows, &columns, scratch->c, tile.rows, width, k);
     }
-    save(value, &tile, class, scratch->c);
+    save(value, &tile, class, width, scratch->c);
 }
 
 static uint64_t parts(const data_value *value)
@@ -154,4 +157,4 @@ static uint64_t cost(const data_value *value)
 }
 
 const data_kernel data_dot_kernel = {
-    .parts = parts, .run = run, .cost = cost, .needs_scratch = true};
+    .parts = parts, .run = run, .cost = cost, .needs_scratch = true, .needs_blas = true};

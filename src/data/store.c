@@ -32,7 +32,6 @@ kb_error *data_store_create(const data_options *options, data_store **store)
     made->memories = options->memories;
     made->pending_bytes = options->pending_bytes ? options->pending_bytes : default_pending_bytes;
     kb_pool_init(&made->pool, sizeof(data_value));
-    data_dot_init();
     unsigned threads = options->threads ? options->threads : host_cores();
     threads = threads < MOST_THREADS ? threads : MOST_THREADS;
     kb_error *err = threads > 1 ? data_threads_create(threads - 1, &made->threads) : NULL;

@@ -372,6 +372,16 @@ echo text >bad.so
 check "no library" outcome 2 '' 'kernbench: cannot load ./bad.so: *' "$kernbench" run --bench ./bad.so
 check "nothing is left behind" test -z "$(ls -A "$scratch/tmp")"
 
+# OpenBLAS is loaded when there are matrices to multiply: an empty file is no library.
+mkdir broken
+: >broken/libopenblas.so.0
+without_blas() { LD_LIBRARY_PATH=$PWD/broken "$kernbench" run --bench "$@"; }
+check "no BLAS" outcome 71 '*' 'kernbench: *cannot load OpenBLAS, which multiplies matrices (Debian package libopenblas0-pthread): *' \
+    without_blas gemm_single_pe --param m=64 --verify-data
+check "no BLAS, and no data" outcome 0 '*gemm_single_pe on machine *' '' \
+    without_blas gemm_single_pe --param m=64 --timing-only
+check "no BLAS, and no products" outcome 0 '*Verification: passed*' '' without_blas ./mine.so --verify-data
+
 # ---- list
 
 check "list" outcome 0 '*gemm_single_pe *va_offset_verify*  Parameters of gemm_single_pe
