@@ -120,10 +120,9 @@ typedef struct outgoing {
     uint64_t most; /* of one of them */
 } outgoing;
 
-/* Zeros if there is no memory to find out. */
-static outgoing all_outgoing(const ccl_bound_query *query)
+static kb_error *all_outgoing(const ccl_bound_query *query, outgoing *out)
 {
-    outgoing out = {0};
+    *out = (outgoing){0};
     uint32_t *steps = NULL, *seen = NULL;
     if (!query->rank_is_pe) {
         steps = kb_alloc_array(topo_machine_shape(query->machine)->max_steps, sizeof *steps);
@@ -133,12 +132,12 @@ static outgoing all_outgoing(const ccl_bound_query *query)
     for (uint32_t rank = 0; rank < query->world && possible; rank++) {
         uint64_t rate = query->rank_is_pe ? out_of_pe(query, query->ranks[rank])
                                           : out_of_sip(query, rank, steps, seen);
-        out.sum += rate;
-        out.most = rate > out.most ? rate : out.most;
+        out->sum += rate;
+        out->most = rate > out->most ? rate : out->most;
     }
     free(steps);
     free(seen);
-    return out;
+    return possible ? NULL : kb_error_nomem();
 }
 
 /* ---- The two times ---- */
@@ -182,19 +181,20 @@ static kb_time adding_time(const ccl_bound_query *query)
                      (wide)query->world * pes * shape->pe.math_lanes);
 }
 
-ccl_bound ccl_bound_of(const ccl_bound_query *query)
+kb_error *ccl_bound_of(const ccl_bound_query *query, ccl_bound *bound)
 {
-    ccl_bound bound = {0};
+    *bound = (ccl_bound){0};
     if (query->world < 2 || query->kind == KB_BARRIER)
-        return bound;
-    outgoing out = all_outgoing(query);
+        return NULL;
+    outgoing out;
+    KB_TRY(all_outgoing(query, &out));
     if (out.sum == 0)
-        return bound;
-    bound.gbs = (double)out.sum / query->world / (double)TOPO_GBS;
-    bound.moving = moving_time(query, &out);
-    bound.adding = adding_time(query);
-    bound.time = bound.moving > bound.adding ? bound.moving : bound.adding;
-    return bound;
+        return NULL;
+    bound->gbs = (double)out.sum / query->world / (double)TOPO_GBS;
+    bound->moving = moving_time(query, &out);
+    bound->adding = adding_time(query);
+    bound->time = bound->moving > bound->adding ? bound->moving : bound->adding;
+    return NULL;
 }
 
 double ccl_bus_factor(kb_collective_kind kind, uint32_t world)

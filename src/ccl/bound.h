@@ -28,7 +28,7 @@ typedef struct ccl_bound {
     double gbs;     /* that bandwidth */
 } ccl_bound;
 
-ccl_bound ccl_bound_of(const ccl_bound_query *query);
+KB_MUST_USE kb_error *ccl_bound_of(const ccl_bound_query *query, ccl_bound *bound);
 
 /* Bus bandwidth is size / time times this: 2(n-1)/n for all_reduce, and so on. */
 double ccl_bus_factor(kb_collective_kind kind, uint32_t world);

@@ -814,8 +814,11 @@ kb_error *kb_distributed_get_figures(kb_context *ctx, kb_group handle,
         .dtype = last->dtype,
         .size = shards ? last->part : last->size,
     };
-    ccl_bound bound = ccl_bound_of(&query);
+    ccl_bound bound;
+    kb_error *err = ccl_bound_of(&query, &bound);
     free(members);
+    if (err)
+        return err;
     *figures = (kb_collective_figures){
         .algorithm = last->wiring->entry->name,
         .lower_bound = bound.time,

@@ -36,8 +36,8 @@ static double read_rate(kb_context *ctx, const tp_pe_params *pe)
 }
 
 /* One sum over ranks after attention and one after the MLP, in each layer. */
-static kb_time sums_over_ranks(kb_context *ctx, const kb_model_spec *spec, uint32_t ranks,
-                               uint64_t rows)
+static kb_error *sums_over_ranks(kb_context *ctx, const kb_model_spec *spec, uint32_t ranks,
+                                 uint64_t rows, kb_time *time)
 {
     kb_pe devices[MODEL_MAX_RANKS] = {0};
     for (uint32_t i = 0; i < ranks; i++)
@@ -51,8 +51,10 @@ static kb_time sums_over_ranks(kb_context *ctx, const kb_model_spec *spec, uint3
         .dtype = spec->dtype,
         .size = rows * spec->hidden * kb_dtype_bytes(spec->dtype),
     };
-    double each = kb_to_ns(ccl_bound_of(&query).moving);
-    return ns_up(2 * (double)spec->layers * each);
+    ccl_bound bound;
+    KB_TRY(ccl_bound_of(&query, &bound));
+    *time = ns_up(2 * (double)spec->layers * kb_to_ns(bound.moving));
+    return NULL;
 }
 
 kb_error *kb_model_bound(kb_context *ctx, const kb_model_spec *given, uint32_t ranks,
@@ -84,7 +86,7 @@ kb_error *kb_model_bound(kb_context *ctx, const kb_model_spec *given, uint32_t r
     bounds->cache = ns_up(tokens * (double)counts.cache_elements * element / bytes_per_ns);
     bounds->matrix = ns_up(products / products_per_ns);
     if (ranks > 1)
-        bounds->communication = sums_over_ranks(ctx, &spec, ranks, spec.batch * step.rows);
+        KB_TRY(sums_over_ranks(ctx, &spec, ranks, spec.batch * step.rows, &bounds->communication));
     bounds->memory = bounds->weights + bounds->cache;
     bounds->best = bounds->memory > bounds->matrix ? bounds->memory : bounds->matrix;
     if (bounds->communication > bounds->best)
