@@ -125,6 +125,10 @@ void kb_config_problem(kb_config_node *node, const char *format, ...) KB_PRINTF(
 /* Where the node is. For an override the file is "--set key.path" and the line 0. */
 kb_place kb_config_place(const kb_config_node *node);
 
+/* The byte of the text at a line and column, which count from 1, the columns in characters. Lines
+ * end with LF, CR LF or CR; a byte order mark at the beginning does not count. */
+size_t kb_config_offset(const char *text, size_t length, kb_place place);
+
 static inline kb_range kb_between(double min, double max)
 {
     return (kb_range){.min = min, .max = max};

@@ -340,12 +340,9 @@ static kb_error *load(kb_config *config, const char *name, const char *text, siz
     builder b = {.config = config, .name = kb_arena_strdup(&config->arena, name)};
     if (!b.name)
         return kb_error_nomem();
-    static const char byte_order_mark[] = {'\xef', '\xbb', '\xbf'};
-    size_t skip = sizeof byte_order_mark;
-    if (length >= skip && memcmp(text, byte_order_mark, skip) == 0) {
-        text += skip;
-        length -= skip;
-    }
+    size_t skip = kb_config_offset(text, length, (kb_place){.line = 1, .column = 1});
+    text += skip;
+    length -= skip;
     KB_TRY(kb_config_check_text(config, b.name, text, length));
     KB_TRY(parse(&b, text, length));
     if (!config->root)

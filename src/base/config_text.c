@@ -31,6 +31,27 @@ static bool ends_line(const char *text, size_t length, size_t i)
     return text[i] == '\n' || (text[i] == '\r' && !before_lf);
 }
 
+/* At the beginning of a text it is no part of it. */
+static size_t mark_length(const char *text, size_t length)
+{
+    static const char byte_order_mark[] = {'\xef', '\xbb', '\xbf'};
+    size_t size = sizeof byte_order_mark;
+    return length >= size && memcmp(text, byte_order_mark, size) == 0 ? size : 0;
+}
+
+size_t kb_config_offset(const char *text, size_t length, kb_place place)
+{
+    size_t at = mark_length(text, length);
+    for (int line = 1; line < place.line && at < length; at++)
+        line += ends_line(text, length, at);
+    for (int column = 1; column < place.column && at < length; column++) {
+        uint32_t character;
+        size_t size = kb_utf8_decode(text + at, length - at, &character);
+        at += size > 0 ? size : 1;
+    }
+    return at;
+}
+
 const char *kb_config_bad_text(kb_config *config, const char *text, size_t length, kb_place *place)
 {
     int line = 1, column = 1;

@@ -13,19 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where line and column are, both from 1; columns count characters. */
 static size_t offset_of(const kb_text *text, kb_place place)
 {
-    const char *bytes = kb_text_peek(text);
-    size_t at = 0;
-    for (int line = 1; line < place.line && at < text->length; at++)
-        line += bytes[at] == '\n';
-    for (int column = 1; column < place.column && at < text->length; column++) {
-        uint32_t character;
-        size_t size = kb_utf8_decode(bytes + at, text->length - at, &character);
-        at += size > 0 ? size : 1;
-    }
-    return at;
+    return kb_config_offset(kb_text_peek(text), text->length, place);
 }
 
 /* Replaces `old` bytes. */
@@ -61,7 +51,7 @@ static void print_value(kb_text *out, const char *value)
 static size_t scalar_length(const char *at, const char *source)
 {
     if (*at == '"' || *at == '\'') {
-        for (size_t i = 1; at[i] != '\0' && at[i] != '\n'; i++) {
+        for (size_t i = 1; at[i] != '\0' && at[i] != '\n' && at[i] != '\r'; i++) {
             bool escapes = *at == '"' ? at[i] == '\\' : at[i] == *at && at[i + 1] == *at;
             if (escapes)
                 i++;
@@ -114,7 +104,7 @@ static void insert(kb_text *text, kb_place place, char *path, const char *value)
         kb_text_puts(&fresh, " }");
     if (flow) {
         const char *rest = kb_text_peek(text) + at + 1;
-        const char *gap = rest[strspn(rest, " \n")] == '}' ? " " : ",";
+        const char *gap = rest[strspn(rest, " \t\r\n")] == '}' ? " " : ",";
         kb_text line = KB_TEXT_INIT;
         kb_text_printf(&line, " %s%s", kb_text_peek(&fresh), gap);
         splice(text, at + 1, 0, kb_text_peek(&line));

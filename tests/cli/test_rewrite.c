@@ -38,6 +38,16 @@ static void keys_are_put_where_they_belong(void **state)
     expect_rewritten("{}", "x=2", "{ x: 2 }");
 }
 
+/* LF, CR LF or CR ends a line, and a byte order mark is no column. */
+static void lines_end_as_the_parser_has_it(void **state)
+{
+    (void)state;
+    expect_rewritten("a: 1\rb: 2\n", "b=3", "a: 1\rb: 3\n");
+    expect_rewritten("a: { b: 1 }\rc:\r\n  d: 2\n", "c.e=3", "a: { b: 1 }\rc:\r\n  e: 3\n  d: 2\n");
+    expect_rewritten("\xef\xbb\xbf{a: 1}", "a=2", "\xef\xbb\xbf{a: 2}");
+    expect_rewritten("a: {\r\n}\n", "a.b=2", "a: { b: 2 \r\n}\n");
+}
+
 static void values_are_quoted_if_need_be(void **state)
 {
     (void)state;
@@ -94,6 +104,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scalars_are_replaced),
         cmocka_unit_test(keys_are_put_where_they_belong),
+        cmocka_unit_test(lines_end_as_the_parser_has_it),
         cmocka_unit_test(values_are_quoted_if_need_be),
         cmocka_unit_test(words_that_mean_something_are_quoted),
         cmocka_unit_test(collections_are_replaced),
