@@ -309,12 +309,38 @@ static kb_code compile(const char *source, const char *library)
 
 /* ---- Loading ----------------------------------------------------------------------------- */
 
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), ending = strlen(end);
+    return length > ending && strcmp(text + length - ending, end) == 0;
+}
+
+/*
+ * The loader has no code for it, and without memory it may have no words either. Most of its words
+ * are in the list. If it has no memory for a name, it says that the library, which is there, cannot
+ * be opened, with any earlier errno.
+ */
+static bool is_out_of_memory(const char *library, const char *why)
+{
+    if (!why || strcmp(why, "out of memory") == 0 || strstr(why, strerror(ENOMEM)))
+        return true;
+    static const char *const words[] = {"cannot create ", "cannot allocate ", "cannot extend ",
+                                        "cannot map zero-fill pages"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strstr(why, words[i]))
+            return true;
+    size_t length = strlen(library);
+    bool names_library = strncmp(why, library, length) == 0 && why[length] == ':';
+    return names_library && access(library, R_OK) == 0 &&
+           (ends_with(why, "cannot open shared object file") ||
+            ends_with(why, "cannot open shared object file: No such file or directory"));
+}
+
 /* What the loader says, without the library that is nowhere by now. */
-static kb_code cannot_load(const char *file, const char *why)
+static kb_code cannot_load(const char *library, const char *file, const char *why)
 {
     static const char undefined[] = "undefined symbol: ";
-    /* The loader has no code for it. Without memory it may have no words either. */
-    if (!why || strcmp(why, "out of memory") == 0 || strstr(why, strerror(ENOMEM)))
+    if (is_out_of_memory(library, why))
         return cli_report(kb_error_nomem());
     const char *symbol = strstr(why, undefined);
     if (symbol)
@@ -343,7 +369,7 @@ static kb_code load_library(const char *library, const char *file, plugin *p)
 {
     p->library = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!p->library)
-        return cannot_load(file, dlerror());
+        return cannot_load(library, file, dlerror());
     const char *of_collectives = dlsym(p->library, "kb_exported_ccl_interface");
     kb_code code = check_interface(file, dlsym(p->library, "kb_exported_interface"));
     if (code == KB_OK)
@@ -453,12 +479,6 @@ static kb_code load_file(const char *file, plugin *p)
     kb_code code = path.failed ? cli_report(kb_error_nomem()) : load(kb_text_peek(&path), file, p);
     kb_text_fini(&path);
     return code;
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), ending = strlen(end);
-    return length > ending && strcmp(text + length - ending, end) == 0;
 }
 
 /* `kinds`: what it may be, for people. */

@@ -3,7 +3,8 @@
  */
 #include "validate_private.h"
 
-static void read_point(reference_mesh *mesh, kb_config_node *node)
+/* False without memory, as read_curve(). */
+static bool read_point(reference_mesh *mesh, kb_config_node *node)
 {
     kb_config_node *map = kb_config_mapping(node);
     reference_point point = {
@@ -12,11 +13,10 @@ static void read_point(reference_mesh *mesh, kb_config_node *node)
         .latency = kb_config_double(kb_config_need(map, "latency"), kb_above(0), 1),
         .ci95 = kb_config_double(kb_config_need(map, "ci95"), kb_at_least(0), 0),
     };
-    if (!kb_vec_push(&mesh->points, point))
-        kb_config_problem(node, "out of memory");
+    return kb_vec_push(&mesh->points, point);
 }
 
-static void read_curve(reference_mesh *mesh, kb_config_node *node)
+static bool read_curve(reference_mesh *mesh, kb_config_node *node)
 {
     kb_config_node *map = kb_config_mapping(node);
     reference_curve curve = {
@@ -28,10 +28,10 @@ static void read_curve(reference_mesh *mesh, kb_config_node *node)
     };
     kb_config_node *points = kb_config_sequence(kb_config_need(map, "points"));
     for (kb_config_node *p = kb_config_first(points); p; p = kb_config_next(p))
-        read_point(mesh, p);
+        if (!read_point(mesh, p))
+            return false;
     curve.count = mesh->points.count - curve.first;
-    if (!kb_vec_push(&mesh->curves, curve))
-        kb_config_problem(node, "out of memory");
+    return kb_vec_push(&mesh->curves, curve);
 }
 
 kb_error *reference_load(reference_mesh *mesh)
@@ -41,9 +41,10 @@ kb_error *reference_load(reference_mesh *mesh)
     KB_TRY(kb_config_load_text("mesh-uniform.yaml", reference_mesh_text, reference_mesh_length,
                                &config));
     kb_config_node *curves = kb_config_sequence(kb_config_need(kb_config_root(config), "curves"));
-    for (kb_config_node *c = kb_config_first(curves); c; c = kb_config_next(c))
-        read_curve(mesh, c);
-    kb_error *err = kb_config_finish(config);
+    bool has_memory = true;
+    for (kb_config_node *c = kb_config_first(curves); c && has_memory; c = kb_config_next(c))
+        has_memory = read_curve(mesh, c);
+    kb_error *err = has_memory ? kb_config_finish(config) : kb_error_nomem();
     kb_config_destroy(config);
     return err;
 }
