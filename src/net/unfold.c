@@ -45,8 +45,13 @@ bool train_reserve(net *n, const route *r, const transfer *tr)
     if (r->first != r->slowest)
         for (uint32_t i = 0; i + 1 < r->steps; i++)
             departures += window_of(n, r, tr, step_link(path[i]));
-    return departures <= MOST_DEPARTURES && kb_vec_reserve(&n->stages, r->steps) &&
-           kb_vec_reserve(&n->departures, departures);
+    if (departures > MOST_DEPARTURES)
+        return false;
+    if (kb_vec_reserve(&n->stages, r->steps) && kb_vec_reserve(&n->departures, departures))
+        return true;
+    /* Packets would take the same time, but another number of events. */
+    kb_sim_fail(n->sim, kb_error_nomem());
+    return false;
 }
 
 /* ---- When packets start ------------------------------------------------------------------ */
