@@ -2,6 +2,7 @@
 #include "trial.h"
 
 #include "ccl/ccl.h"
+#include "support/failing_alloc.h"
 #include "support/seed.h"
 
 static topo_machine *load(const char *const *settings, size_t count)
@@ -139,6 +140,28 @@ static void over_pes(void **state)
     topo_machine_destroy(machine);
 }
 
+/* A bound of 0 would look like a collective that costs nothing. */
+static void without_memory(void **state)
+{
+    (void)state;
+    topo_machine *machine = load(NULL, 0);
+    const ccl_bound_query query = {.machine = machine,
+                                   .kind = KB_ALL_REDUCE,
+                                   .ranks = sips,
+                                   .world = 2,
+                                   .dtype = KB_F16,
+                                   .size = MIB};
+    for (long n = 1; n <= 2; n++) {
+        ccl_bound bound;
+        failing_alloc_arm(n, FAIL_ONCE);
+        kb_error *err = ccl_bound_of(&query, &bound);
+        assert_true(failing_alloc_disarm());
+        assert_int_equal(kb_error_code(err), KB_ERR_HOST);
+        kb_error_free(err);
+    }
+    topo_machine_destroy(machine);
+}
+
 static void bus_factors_are_those_of_nccl_tests(void **state)
 {
     (void)state;
@@ -186,8 +209,11 @@ static void calls_take_longer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(through_the_switch), cmocka_unit_test(over_direct_links),
-        cmocka_unit_test(over_pes),           cmocka_unit_test(bus_factors_are_those_of_nccl_tests),
+        cmocka_unit_test(through_the_switch),
+        cmocka_unit_test(over_direct_links),
+        cmocka_unit_test(over_pes),
+        cmocka_unit_test(without_memory),
+        cmocka_unit_test(bus_factors_are_those_of_nccl_tests),
         cmocka_unit_test(calls_take_longer),
     };
     return cmocka_run_group_tests_name("bound", tests, NULL, NULL);
