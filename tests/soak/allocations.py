@@ -3,12 +3,15 @@
 
 Each command of COMMANDS is run with its n-th allocation failing, once or from then on, for n from 1
 to the number of allocations that it makes (libfailing.so, made from failing.c, does that), and with
-an address space of a few sizes. The rule: exit code 71 and a message, or the same result as without
-the failure. A command that fails anyway may keep its exit code. Never a crash, and never an exit
+an address space of a few sizes. For a few commands that includes the allocations of constructors,
+before main(). The rule: exit code 71 and a message, or the same result as without
+the failure. A command that fails anyway may keep its exit code. Before main(), the dynamic linker may
+end the process with 127. Never a crash, and never an exit
 code of 0 with another output.
 
-With --stride a fixed sample that takes seconds: it is the test soak-allocations. Without it, all
-cases until --seconds are over: first one allocation of each place in the program (of the same calls
+With --stride a fixed sample, however long it takes, of cases that are spread evenly over all places
+it is the test soak-allocations. Without it, all cases until --seconds are over:
+first one allocation of each place in the program (of the same calls
 on the stack), then the others, both in a random order that the seed gives.
 """
 import concurrent.futures
@@ -121,7 +124,13 @@ CODES = {
 SLOW = ("validate", "validate as JSON", "a user's bench from its source",
         "a bench that does not compile")  # a twentieth of a second and more
 MESSAGE = re.compile(r"(?m)^kernbench: ")
-ADDRESS_SPACES = [size * harness.MIB for size in (192, 200, 208, 216, 224, 240, 256, 320, 448)]
+ADDRESS_SPACES = [size * harness.MIB for size in (
+    6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 80, 96, 112, 128, 160, 176, 192, 200, 208,
+    216, 224, 240, 256, 320, 448)]
+# Their allocations before main() fail, too.
+FROM_START = ("version", "topo", "run", "a user's bench", "no command")
+PLACES = 8  # of each command, in the sample
+LOADER = 127  # the exit code of the dynamic linker without memory
 
 
 class Commands:
@@ -136,6 +145,7 @@ class Commands:
         self.references = {}
         self.counts = {}
         self.sites = {}
+        self.before_main = {}  # by command: the number of allocations
 
     def make_inputs(self):
         os.mkdir(self.inputs)
@@ -190,10 +200,16 @@ class Commands:
         self.references[name] = (outcome, made)
         self.counts[name] = found["count"][0]
         self.sites[name] = found["sites"]
+        if name in FROM_START:
+            env = {"LD_PRELOAD": self.library, "KB_FAIL_COUNT": "count", "KB_FAIL_FROM": "start"}
+            all_of_them = self.run(name, env)[2]["count"][0]
+            self.before_main[name] = all_of_them - self.counts[name]
 
-    def judge(self, name, outcome, made):
+    def judge(self, name, outcome, made, may_not_start=False):
         """What is wrong with a run, or None."""
         reference, reference_made = self.references[name]
+        if may_not_start and outcome.code == LOADER and not outcome.stdout and outcome.err:
+            return None
         found = harness.problems(outcome, timeout_is_finding=True)
         if found:
             return "; ".join(found)
@@ -211,22 +227,19 @@ class Commands:
             return "exit code 0 with other files"
         return None
 
-    def spaces(self):
-        """The address spaces in which the program starts and ends at all. In smaller ones OpenBLAS
-        has no room for its threads, and interrupts the program or never lets it end."""
-        return [size for size in ADDRESS_SPACES
-                if harness.run([self.attack.program, "version"], address_space=size,
-                               timeout=2).code == 0]
-
-    def failing(self, name, number, mode):
+    def failing(self, name, number, mode, start=False):
         env = {"LD_PRELOAD": self.library, "KB_FAIL_AT": str(number), "KB_FAIL_MODE": mode}
+        if start:
+            env["KB_FAIL_FROM"] = "start"
         outcome, made, _ = self.run(name, env)
-        return f"{name}, allocation {number} {mode}", outcome, self.judge(name, outcome, made)
+        where = " from the start" if start else ""
+        return (f"{name}, allocation {number} {mode}{where}", outcome,
+                self.judge(name, outcome, made, may_not_start=start))
 
     def limited(self, name, size):
         outcome, made, _ = self.run(name, {}, address_space=size)
         outcome.where = f"ulimit -v {size >> 10}; "
-        return f"{name}, {size // harness.MIB} MiB", outcome, self.judge(name, outcome, made)
+        return f"{name}, {size // harness.MIB} MiB", outcome, self.judge(name, outcome, made, True)
 
 
 def mask(output):
@@ -240,42 +253,53 @@ def write(folder, name, text):
         file.write(text)
 
 
-def failing_cases(commands, name, numbers):
+def failing_cases(commands, name, numbers, start=False):
     for number in numbers:
         for mode in ("once", "onwards"):
-            yield lambda i=number, m=mode: commands.failing(name, i, m)
+            yield lambda i=number, m=mode: commands.failing(name, i, m, start)
+
+
+def start_cases(commands, stride=1):
+    """The allocations before main(), and the first few of main()."""
+    for name, count in commands.before_main.items():
+        yield from failing_cases(commands, name, range(1, count + 10, stride), True)
 
 
 def sample(commands):
     """A fixed sample: of each command some allocations that have a place in the program of their
-    own."""
+    own, and a few address spaces."""
+    yield from start_cases(commands, 8)
+    for name in FROM_START:
+        for size in ADDRESS_SPACES[::6]:
+            yield lambda n=name, s=size: commands.limited(n, s)
     for name, sites in commands.sites.items():
-        most = 1 if name in SLOW else 24
+        most = 1 if name in SLOW else PLACES
         yield from failing_cases(commands, name, sites[::-(-len(sites) // most) or 1])
 
 
 def all_cases(commands, rng):
-    """First an allocation of each place in the program and all address spaces, then the rest."""
-    places, rest = [], []
-    spaces = commands.spaces()
+    """First an allocation of each place in the program and all address spaces, then the rest. A
+    compiler does not tell that it has no memory: it gets enough."""
+    places, rest = list(start_cases(commands)), []
     for name, sites in commands.sites.items():
         others = set(range(1, commands.counts[name] + 1)) - set(sites)
         places.extend(failing_cases(commands, name, sites))
         rest.extend(failing_cases(commands, name, sorted(others)))
-        places.extend(lambda n=name, s=size: commands.limited(n, s) for size in spaces)
+        places.extend(lambda n=name, s=size: commands.limited(n, s) for size in ADDRESS_SPACES
+                      if size >= 192 * harness.MIB or not name.endswith("from its source"))
     rng.shuffle(places)
     rng.shuffle(rest)
     return itertools.chain(places, rest)
 
 
-def attack_all(attack, cases):
-    """Runs the cases, two at a time, until the time is over."""
+def attack_all(attack, cases, limited_time):
+    """Runs the cases, two at a time, until they or the time are over."""
     shown = {}
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         waiting = set()
         try:
             for case in cases:
-                if attack.seconds_left() <= 0:
+                if limited_time and attack.seconds_left() <= 0:
                     return
                 waiting.add(pool.submit(case))
                 if len(waiting) >= 4:
@@ -334,9 +358,9 @@ def main():
                 print(f"{count:6} allocations, {len(commands.sites[name]):5} places, {commands.references[name][0].ended()},"
                       f" {commands.references[name][0].seconds:.3f} s: {name}")
         if options.stride:
-            attack_all(attack, sample(commands))
+            attack_all(attack, sample(commands), False)
         else:
-            attack_all(attack, all_cases(commands, random.Random(options.seed)))
+            attack_all(attack, all_cases(commands, random.Random(options.seed)), True)
     except KeyboardInterrupt:
         print("allocations: interrupted")
     sys.exit(attack.close())

@@ -7,13 +7,14 @@
  * KB_FAIL_MODE   "once", or "onwards": all that follow fail too
  * KB_FAIL_COUNT  a file that gets the number of allocations when the program exits
  * KB_FAIL_SITES  a file that gets the number of each allocation whose calls on the stack are new
+ * KB_FAIL_FROM   "start": counts from the start of the process on, see below
  * KB_FAIL_SHOW   if set, each allocation that fails shows where it comes from, on stderr
  *
- * Allocations are counted from the start of main(): what the dynamic linker and constructors of
- * libraries do is not the program's. They are those of the malloc family in all libraries, and
- * anonymous mappings that the program itself makes: stacks of coroutines and large blocks. Children
- * of the program are left alone. Only for glibc, and not for programs with a sanitizer, which has
- * an allocator of its own.
+ * Allocations are counted from the start of main(), or from the first call that the dynamic linker
+ * makes after it has relocated this library: those of constructors are among them. They are those
+ * of the malloc family in all libraries, and anonymous mappings that the program itself makes:
+ * stacks of coroutines and large blocks. Children of the program are left alone. Only for glibc,
+ * and not for programs with a sanitizer, which has an allocator of its own.
  */
 #include <errno.h>
 #include <execinfo.h>
@@ -37,12 +38,14 @@ void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *old, size_t size);
 void *__libc_memalign(size_t align, size_t size);
 
-typedef int main_function(int argc, char **argv, char **environment);
+typedef int main_function(int argc, char **argv, char **variables);
 
 static atomic_long allocations;
 static atomic_bool active;
+static bool is_prepared;
 static long fail_at = 0;
 static bool onwards, show;
+static char environment[1 << 17];
 static char count_path[4096];
 static main_function *program_main;
 static uintptr_t program_start, program_end;
@@ -95,9 +98,46 @@ static void show_place(long number)
     looking = false;
 }
 
+/* getenv() does not work before constructors of the C library have run. */
+static const char *get_setting(const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = environment; *at; at += strlen(at) + 1)
+        if (strncmp(at, name, length) == 0 && at[length] == '=')
+            return at + length + 1;
+    return NULL;
+}
+
+static void read_environment(void)
+{
+    size_t length = 0;
+    ssize_t got = 0;
+    int fd = open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && length < sizeof environment - 2 &&
+           (got = read(fd, environment + length, sizeof environment - 2 - length)) > 0)
+        length += (size_t)got;
+    if (fd >= 0)
+        close(fd);
+}
+
+/* With the first allocation of the process, while there is one thread. */
+static void prepare(void)
+{
+    is_prepared = true;
+    read_environment();
+    const char *at = get_setting("KB_FAIL_AT"), *mode = get_setting("KB_FAIL_MODE");
+    const char *from = get_setting("KB_FAIL_FROM");
+    fail_at = at ? atol(at) : 0;
+    onwards = mode && strcmp(mode, "onwards") == 0;
+    show = get_setting("KB_FAIL_SHOW") != NULL;
+    atomic_store(&active, from && strcmp(from, "start") == 0);
+}
+
 /* Counts an allocation; whether it is to fail. What backtrace() and dprintf() allocate is not. */
 static bool fails(void)
 {
+    if (!is_prepared)
+        prepare();
     if (!atomic_load_explicit(&active, memory_order_relaxed) || looking)
         return false;
     long number = atomic_fetch_add(&allocations, 1) + 1;
@@ -187,14 +227,11 @@ static int find_program(struct dl_phdr_info *object, size_t size, void *unused)
     return 1;
 }
 
-static int counted_main(int argc, char **argv, char **environment)
+static int counted_main(int argc, char **argv, char **variables)
 {
-    const char *at = getenv("KB_FAIL_AT"), *mode = getenv("KB_FAIL_MODE");
-    const char *count = getenv("KB_FAIL_COUNT");
-    fail_at = at ? atol(at) : 0;
-    onwards = mode && strcmp(mode, "onwards") == 0;
-    show = getenv("KB_FAIL_SHOW") != NULL;
-    const char *sites_path = getenv("KB_FAIL_SITES");
+    if (!is_prepared)
+        prepare();
+    const char *count = get_setting("KB_FAIL_COUNT"), *sites_path = get_setting("KB_FAIL_SITES");
     if (sites_path) /* high, as the program may care about the first numbers */
         sites_fd = fcntl(open(sites_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666),
                          F_DUPFD_CLOEXEC, 100);
@@ -203,7 +240,7 @@ static int counted_main(int argc, char **argv, char **environment)
     unsetenv("LD_PRELOAD"); /* for children */
     dl_iterate_phdr(find_program, NULL);
     atomic_store(&active, true);
-    return program_main(argc, argv, environment);
+    return program_main(argc, argv, variables);
 }
 
 int __libc_start_main(main_function *main, int argc, char **argv, void (*init)(void),
