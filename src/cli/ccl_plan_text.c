@@ -157,7 +157,7 @@ static kb_code print_circles(const plan_view *view)
         append_members(view, i, &members);
         cli_table_cell(&table, "%" PRIu32, i);
         cli_table_cell(&table, "%" PRIu32, count);
-        cli_table_cell(&table, "%s", kb_text_peek(&members));
+        cli_table_cell(&table, "%s", cli_text(&members));
         kb_text_fini(&members);
     }
     kb_code code = cli_table_print(&table, stdout);
@@ -253,7 +253,7 @@ kb_code plan_print_text(const plan_view *view)
     kb_text_printf(&title, "Plan of '%s' of %s on ", view->plan->entry->name, view->config->path);
     cli_machine_title(view->machine, &view->common->settings, &title);
     kb_text_escape_from(&title, 0);
-    cli_print_heading(stdout, kb_text_peek(&title));
+    cli_print_heading(stdout, cli_text(&title));
     kb_text_fini(&title);
     print_entry(view);
     kb_code code = KB_OK;

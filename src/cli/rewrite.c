@@ -30,6 +30,12 @@ static void splice(kb_text *text, size_t at, size_t old, const char *fresh)
     *text = result;
 }
 
+static void splice_text(kb_text *text, size_t at, size_t old, const kb_text *fresh)
+{
+    splice(text, at, old, kb_text_peek(fresh));
+    text->failed = text->failed || fresh->failed;
+}
+
 /* The value as YAML takes it: plain if nothing in it means anything there. */
 static void print_value(kb_text *out, const char *value)
 {
@@ -107,11 +113,12 @@ static void insert(kb_text *text, kb_place place, char *path, const char *value)
         const char *gap = rest[strspn(rest, " \t\r\n")] == '}' ? " " : ",";
         kb_text line = KB_TEXT_INIT;
         kb_text_printf(&line, " %s%s", kb_text_peek(&fresh), gap);
-        splice(text, at + 1, 0, kb_text_peek(&line));
+        line.failed = line.failed || fresh.failed;
+        splice_text(text, at + 1, 0, &line);
         kb_text_fini(&line);
     } else {
         kb_text_printf(&fresh, "\n%*s", place.column - 1, "");
-        splice(text, at, 0, kb_text_peek(&fresh));
+        splice_text(text, at, 0, &fresh);
     }
     kb_text_fini(&fresh);
 }
@@ -153,7 +160,7 @@ static kb_error *apply(kb_text *text, kb_config *config, char *path, const char 
         return cannot(setting);
     kb_text fresh = KB_TEXT_INIT;
     print_value(&fresh, value);
-    splice(text, at, length, kb_text_peek(&fresh));
+    splice_text(text, at, length, &fresh);
     kb_text_fini(&fresh);
     return NULL;
 }
