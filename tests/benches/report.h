@@ -64,7 +64,8 @@ static inline kb_error *run_in(const job *j, kb_context *ctx, kb_bench *bench, r
 static inline kb_error *try_run(const job *j, report *r)
 {
     char setting[128];
-    snprintf(setting, sizeof setting, "ccl.defaults.algorithm=%s", j->algorithm);
+    snprintf(setting, sizeof setting, "ccl.defaults.algorithm=%s",
+             j->algorithm ? j->algorithm : "");
     kb_context_options options = j->options;
     options.settings = (const char *[]){setting};
     options.setting_count = j->algorithm ? 1 : 0;
