@@ -28,7 +28,10 @@ static void trace(const ipcq_end *end, const ipcq_message *message, const char *
                    kb_to_ns(kb_sim_now(has->sim)), ipcq_name_pe(ipcq_pe_of(end)).text, what,
                    end->direction, message->bytes, message->sequence, preposition,
                    ipcq_name_pe(ipcq_pe_of(peer)).text);
-    has->trace(has->trace_self, kb_text_peek(&line));
+    if (line.failed)
+        kb_sim_fail(has->sim, kb_error_nomem());
+    else
+        has->trace(has->trace_self, kb_text_peek(&line));
     kb_text_fini(&line);
 }
 
