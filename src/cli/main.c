@@ -74,11 +74,11 @@ static kb_code check_stdout(kb_code code)
 
 /*
  * OpenBLAS would start a thread for each core when it is loaded, and end the process if it cannot.
- * It computes with one thread here anyway (src/data/blas.c).
+ * It computes with one thread here anyway (src/data/blas.c), whatever the user has set.
  */
 static bool keep_blas_from_threads(void)
 {
-    return setenv("OPENBLAS_NUM_THREADS", "1", 0) == 0;
+    return setenv("OPENBLAS_NUM_THREADS", "1", 1) == 0;
 }
 
 int main(int argc, char **argv)
