@@ -246,8 +246,35 @@ static void tell_bug(const char *name, const siginfo_t *info)
         add(&l, " at address 0x");
         add_number(&l, (uintptr_t)info->si_addr, 16);
     }
-    add(&l, ": this is a bug in KernBench; please report it, with the command that you ran");
+    if (user_file[0] != '\0') {
+        add(&l, ": if ");
+        add(&l, user_file);
+        add(&l, " has not damaged the memory of the program,");
+    } else {
+        add(&l, ":");
+    }
+    add(&l, " this is a bug in KernBench; please report it, with the command that you ran");
     write_line(&l);
+}
+
+/* What the handler looks at is damaged. */
+static KB_NORETURN void leave_in_ruins(const char *name)
+{
+    bool is_of_user = user_file[0] != '\0';
+    line l = {.length = 0};
+    add(&l, "kernbench: ");
+    add(&l, name);
+    if (is_of_user) {
+        add(&l, ": ");
+        add(&l, user_file);
+        add(&l, " has damaged the memory of the program (a mistake in its C code, such as freeing "
+                "what is not its own)");
+    } else {
+        add(&l, ": this is a bug in KernBench; please report it, with the command that you ran");
+    }
+    write_line(&l);
+    leftovers_remove(SIGTERM);
+    exits_now(is_of_user ? KB_ERR_FAULT : KB_ERR_BUG);
 }
 
 static void default_action(int number)
@@ -271,6 +298,10 @@ static void on_crash(int number, siginfo_t *info, void *context)
         default_action(number); /* it means what it means without this handler */
         return;
     }
+    static _Thread_local volatile sig_atomic_t depth; /* 1: in the handler itself */
+    if (depth > 0)
+        leave_in_ruins(crashes[which_crash(number)].name);
+    depth = 1;
     if (data_is_loading_library())
         leave_loading();
     bool bad_address = number == SIGSEGV || number == SIGBUS;
@@ -464,10 +495,9 @@ bool crash_install(void)
     handle_interrupts();
     if (SANITIZED)
         return false;
-    struct sigaction action = {.sa_sigaction = on_crash, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    struct sigaction action = {.sa_sigaction = on_crash,
+                               .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
     sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < CRASHES; i++)
-        sigaddset(&action.sa_mask, crashes[i].number); /* a crash in the handler ends all */
     prepare_thread();
     for (size_t i = 0; i < CRASHES; i++)
         KB_ASSERT(sigaction(crashes[i].number, &action, NULL) == 0);

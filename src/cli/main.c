@@ -68,6 +68,8 @@ static kb_code check_stdout(kb_code code)
         return cli_report(kb_error_nomem());
     if (!failed)
         return code;
+    if (errno == 0) /* an earlier write failed, and its reason is gone: this one has it as well */
+        (void)!write(STDOUT_FILENO, "\n", 1);
     return cli_fail(KB_ERR_HOST, "cannot write the output: %s",
                     errno != 0 ? strerror(errno) : "an earlier write failed");
 }

@@ -8,7 +8,8 @@
 #include <stdarg.h>
 #include <string.h>
 
-static void KB_PRINTF(2, 0) print_line(const char *prefix, const char *format, va_list args)
+/* Whether it is what was to be printed. */
+static bool KB_PRINTF(2, 0) print_line(const char *prefix, const char *format, va_list args)
 {
     kb_text text = KB_TEXT_INIT;
 
@@ -16,8 +17,10 @@ static void KB_PRINTF(2, 0) print_line(const char *prefix, const char *format, v
     kb_text_vprintf(&text, format, args);
     kb_text_escape_from(&text, 0);
     kb_text_puts(&text, "\n");
-    fputs(text.failed ? "kernbench: out of memory\n" : kb_text_peek(&text), stderr);
+    bool whole = !text.failed;
+    fputs(whole ? kb_text_peek(&text) : "kernbench: out of memory\n", stderr);
     kb_text_fini(&text);
+    return whole;
 }
 
 kb_code cli_fail(kb_code code, const char *format, ...)
@@ -25,9 +28,9 @@ kb_code cli_fail(kb_code code, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    print_line("kernbench: ", format, args);
+    bool whole = print_line("kernbench: ", format, args);
     va_end(args);
-    return code;
+    return whole ? code : KB_ERR_HOST;
 }
 
 void cli_warn(const char *format, ...)
@@ -35,7 +38,7 @@ void cli_warn(const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    print_line("kernbench: warning: ", format, args);
+    (void)print_line("kernbench: warning: ", format, args);
     va_end(args);
 }
 

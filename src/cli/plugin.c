@@ -67,11 +67,13 @@ static void append_own_directory(kb_text *path)
     kb_text_append(path, link, (size_t)(strrchr(link, '/') + 1 - link));
 }
 
-static bool has_headers(const kb_text *directory)
+/* Whether there are headers; nothing if memory runs out, which is noted in the text. */
+static bool has_headers(kb_text *directory)
 {
     kb_text header = KB_TEXT_INIT;
     kb_text_printf(&header, "%s/kernbench/tl.h", kb_text_peek(directory));
-    bool found = !header.failed && access(kb_text_peek(&header), R_OK) == 0;
+    directory->failed |= header.failed;
+    bool found = !directory->failed && access(kb_text_peek(&header), R_OK) == 0;
     kb_text_fini(&header);
     return found;
 }
@@ -83,10 +85,13 @@ static kb_code find_headers(kb_text *directory)
     kb_text_puts(directory, KB_INSTALLED_HEADERS);
     if (has_headers(directory))
         return KB_OK;
+    bool failed = directory->failed;
     kb_text_fini(directory);
     kb_text_puts(directory, KB_BUILD_HEADERS);
-    if (has_headers(directory))
+    if (!failed && has_headers(directory))
         return KB_OK;
+    if (failed || directory->failed)
+        return cli_report(kb_error_nomem());
     return cli_fail(KB_ERR_HOST, "cannot find the headers <kernbench/...>: install KernBench "
                                  "with its headers");
 }
@@ -216,11 +221,17 @@ static kb_code spawn(const command *c, const char *out, int *status)
     pid_t child;
     if (c->failed || posix_spawn_file_actions_init(&actions) != 0)
         return cli_report(kb_error_nomem());
+    int error = 0;
     if (out)
-        posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, out, O_WRONLY | O_CREAT, 0600);
-    posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-    int error = start(c, &actions, &child);
+        error = posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, out, O_WRONLY | O_CREAT,
+                                                 0600);
+    if (error == 0)
+        error = posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+    if (error == 0)
+        error = start(c, &actions, &child);
     posix_spawn_file_actions_destroy(&actions);
+    if (error == ENOMEM)
+        return cli_report(kb_error_nomem());
     if (error != 0)
         return cli_fail(KB_ERR_HOST,
                         "cannot run the compiler '%s': %s; set CC to an installed compiler",

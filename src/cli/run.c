@@ -138,7 +138,11 @@ static void on_ccl_trace(void *self, const char *line)
 
 static bool is_trace_on_stdout(const run_args *args)
 {
-    return args->trace && strcmp(args->trace, "-") == 0;
+    static const char *const names[] = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"};
+    for (size_t i = 0; args->trace && i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(args->trace, names[i]) == 0)
+            return true;
+    return false;
 }
 
 /* With --json and --trace - stdout is the document's, and with --quiet nothing is said beside it.
@@ -282,16 +286,39 @@ static kb_code check_verdict(const run *r)
                     r->spec->name);
 }
 
+/*
+ * Whether the trace is worth having. That of a fault or a deadlock ends with it, and shows how it
+ * came about; one of a run that began nothing, or that memory or the clock ran out in, is cut off.
+ */
+static bool has_trace(const run *r, const kb_error *err)
+{
+    switch (kb_error_code(err)) {
+    case KB_OK:
+    case KB_ERR_CHECK:
+        return true;
+    case KB_ERR_FAULT:
+    case KB_ERR_DEADLOCK:
+        return r->ctx && kb_context_now(r->ctx) > 0;
+    default:
+        return false;
+    }
+}
+
 /* The bench has run, with this error. Takes it over. */
 static kb_code conclude(run *r, kb_error *err)
 {
     bool has_summary = !err || kb_error_code(err) == KB_ERR_CHECK || r->args->common.json;
     has_summary = has_summary && !is_trace_on_stdout(r->args);
-    kb_error *trace_error = run_trace_close(r->trace);
+    bool traced = has_trace(r, err);
+    kb_error *trace_error = NULL;
+    if (traced)
+        trace_error = run_trace_close(r->trace);
+    else
+        run_trace_discard(r->trace);
     r->trace = NULL;
     kb_code code = KB_OK;
     if (has_summary && r->ctx)
-        code = print_summary(r, trace_error ? NULL : r->args->trace, err);
+        code = print_summary(r, traced && !trace_error ? r->args->trace : NULL, err);
     if (err) {
         fflush(stdout); /* the message comes last */
         kb_code of_run = cli_report(err);
@@ -339,7 +366,8 @@ static kb_code run_with(const run_args *args, const char *word)
         return cli_fail(KB_ERR_INPUT, "--verify-data and --timing-only exclude each other");
     if (args->common.json && is_trace_on_stdout(args))
         return cli_fail(KB_ERR_INPUT,
-                        "--trace - and --json both write to stdout: give --trace a file");
+                        "--trace %s and --json both write to stdout: give --trace a file",
+                        args->trace);
     plugin p;
     collectives c = {0};
     kb_code code = plugin_open(args->bench, &p);

@@ -196,3 +196,12 @@ kb_error *run_trace_close(run_trace *trace)
     destroy(trace);
     return err;
 }
+
+void run_trace_discard(run_trace *trace)
+{
+    if (!trace)
+        return;
+    kb_error_free(obs_trace_close(trace->trace));
+    cli_output_discard(trace->output);
+    destroy(trace);
+}

@@ -17,4 +17,7 @@ void run_trace_tcm(run_trace *trace, const kb_pe *pe, kb_time now, uint64_t byte
 /* As obs_trace_close(), while there is the context. */
 KB_MUST_USE kb_error *run_trace_close(run_trace *trace);
 
+/* There is to be no trace: a file of that name stays as it was. */
+void run_trace_discard(run_trace *trace);
+
 #endif

@@ -229,15 +229,22 @@ kb_error *rt_bench_run(kb_bench *bench, kb_context *ctx)
     KB_ASSERT(!bench->verifies || !kb_context_is_timing_only(ctx));
     bench->ctx = ctx;
     ctx->is_of_bench = true;
+    kb_sim_own(ctx->sim, true);
     bool was_running = kb_sim_is_running(ctx->sim); /* a worker runs the bench */
     kb_error *err = bench->spec->run(bench);
     ctx->is_of_bench = false;
+    kb_sim_own(ctx->sim, false);
     if (kb_sim_is_running(ctx->sim) && !was_running)
         give_up_on_jump(bench);
     if (ctx->destroyed_by_bench && !err)
         err = kb_error_new(KB_ERR_FAULT,
                            "bench '%s' called kb_context_destroy() for the context that it runs "
                            "in: the context is not the bench's to destroy",
+                           bench->spec->name);
+    if (kb_sim_refused_destruction(ctx->sim) && !err)
+        err = kb_error_new(KB_ERR_FAULT,
+                           "bench '%s' called kb_sim_destroy() for the simulator of its context: "
+                           "the simulator goes with the context",
                            bench->spec->name);
     if (!err)
         err = kb_synchronize(ctx); /* what it left under way is part of it */

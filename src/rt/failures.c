@@ -110,8 +110,10 @@ static kb_error *make_message(const kb_context *ctx, uint32_t failed, uint32_t m
     }
     if (failed > told)
         kb_text_printf(&text, "; and %u more", failed - told);
-    kb_error *all = kb_error_new(code, "%u of %u worker%s failed: %s", failed, ctx->worker_count,
-                                 kb_plural(ctx->worker_count), kb_text_peek(&text));
+    kb_error *all =
+        text.failed ? kb_error_nomem()
+                    : kb_error_new(code, "%u of %u worker%s failed: %s", failed, ctx->worker_count,
+                                   kb_plural(ctx->worker_count), kb_text_peek(&text));
     kb_text_fini(&text);
     return all;
 }

@@ -26,6 +26,8 @@ struct kb_sim {
     bool elide;
     bool running;
     bool unwinding; /* all coroutines; none is born meanwhile */
+    bool is_owned;  /* kb_sim_own() */
+    bool refused_destruction;
     kb_handler_entry *handlers;
     uint32_t handler_count;
     uint32_t handler_capacity;

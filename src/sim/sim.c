@@ -53,10 +53,24 @@ fail:
     return err;
 }
 
+void kb_sim_own(kb_sim *sim, bool owned)
+{
+    sim->is_owned = owned;
+}
+
+bool kb_sim_refused_destruction(const kb_sim *sim)
+{
+    return sim->refused_destruction;
+}
+
 void kb_sim_destroy(kb_sim *sim)
 {
     if (!sim)
         return;
+    if (sim->is_owned) {
+        sim->refused_destruction = true;
+        return;
+    }
     KB_ASSERT(!sim->running);
     kb_co_kill_all(sim);
     kb_stack_pool_fini(&sim->stacks);
@@ -160,7 +174,12 @@ void kb_sim_expect(kb_sim *sim, kb_time when, const char *work)
 __attribute__((cold)) kb_event kb_sim_refuse_event(kb_sim *sim, kb_time when, kb_handler handler)
 {
     kb_error *err;
-    if (when < sim->now)
+    if (when < sim->now && sim->current)
+        err = kb_error_new(KB_ERR_FAULT,
+                           "event scheduled in the past: at %" PRId64 " fs, now %" PRId64
+                           " fs, by %s",
+                           when, sim->now, sim->current->name);
+    else if (when < sim->now)
         err = kb_error_new(KB_ERR_BUG,
                            "event scheduled in the past: at %" PRId64 " fs, now %" PRId64 " fs",
                            when, sim->now);

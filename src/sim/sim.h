@@ -37,6 +37,10 @@ void kb_sim_name_work(kb_sim *sim, kb_handler handler, const char *work);
 /* Work without an event ends then: fails the run if that is past the end of the clock. */
 void kb_sim_expect(kb_sim *sim, kb_time when, const char *work);
 
+/* While it is owned, kb_sim_destroy() does nothing but remember that it was called. */
+void kb_sim_own(kb_sim *sim, bool owned);
+bool kb_sim_refused_destruction(const kb_sim *sim);
+
 /* Whether it runs, so that this is called by a handler or a coroutine. */
 bool kb_sim_is_running(const kb_sim *sim);
 

@@ -46,7 +46,8 @@ check "a null pointer in a coroutine" \
 check "a null pointer elsewhere" \
     outcome 70 '' "kernbench: SIGSEGV at address 0x0: $bug" "$overflow" outside
 check "a null pointer in the simulator, while code of the user's runs" \
-    outcome 70 '' "kernbench: SIGSEGV at address 0x0: $bug" "$overflow" handler user
+    outcome 70 '' "kernbench: SIGSEGV at address 0x0: if ./mine.c has not damaged the memory of the program, $bug" \
+    "$overflow" handler user
 check "a division by zero" outcome 70 '' "kernbench: SIGFPE at address 0x*: $bug" "$overflow" divide
 check "abort()" outcome 70 '' "kernbench: SIGABRT: $bug" "$overflow" abort
 check "exit()" outcome 71 'printed before' \
@@ -72,6 +73,10 @@ check "the user's: exit() on the host's side" outcome 3 'printed before' \
     'kernbench: the bench ./mine.c called exit(): it must return instead' "$overflow" exit host
 check "a simulator that is not watched" \
     outcome 70 '' "kernbench: SIGSEGV at address 0x[0-9a-f]*: $bug" "$overflow" forgotten
+check "a crash in the handler" outcome 70 '' "kernbench: SIGSEGV: $bug" "$overflow" ruined
+check "the user's: memory is damaged" outcome 3 '' \
+    'kernbench: SIGSEGV: ./mine.c has damaged the memory of the program (a mistake in its C code, *' \
+    "$overflow" ruined user
 # 128 + 11: the shell's status for a process that SIGSEGV has ended; it may say so itself.
 check "a signal that was sent" outcome 139 '' '*' "$overflow" sent
 

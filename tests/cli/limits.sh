@@ -1,6 +1,6 @@
 #!/bin/sh
 # limits.sh BUILD: what the program says of simulated time that exceeds its limit, that sums over PEs
-# may exceed it, and that a value that is refused is told the limits.
+# may exceed it, and that a value that is refused is told the limits. Also outputs that fail.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 # shellcheck source=../check.sh
@@ -22,6 +22,25 @@ exceeds='kernbench: simulated time exceeds its limit of 9,223 s: a command of a 
     check "a product that just fits" outcome 0 '*Simulated time: 83886*.* ns*' '' \
         "$kernbench" run --bench gemm_single_pe --timing-only $slow $small --set cube.pe_gemm.cycle_ns=500000
 }
+
+# A trace that would be cut off does not replace a whole one; that of a fault ends with it.
+echo whole >trace.json
+# shellcheck disable=SC2086
+check "time runs out: no trace" outcome 2 '*' "$exceeds" \
+    "$kernbench" run --bench gemm_single_pe --timing-only $slow $small --trace trace.json
+check "the old one stays" grep -qx whole trace.json
+for name in - /dev/stdout /dev/fd/1; do
+    check "a trace on stdout, as $name" outcome 0 '{"displayTimeUnit"*' '*' \
+        "$kernbench" run --bench gemm_single_pe --param m=64 --param k=64 --param n=64 --quiet --trace $name
+done
+
+# Of stdout on a full disk the reason is told.
+to_full_disk() { "$@" >/dev/full; }
+for words in 'topo --print' 'list --json' version; do
+    # shellcheck disable=SC2086
+    check "$words on a full disk" outcome 71 '' \
+        'kernbench: cannot write the output: No space left on device' to_full_disk "$kernbench" $words
+done
 
 # The commands of 256 PEs that load at 2 MB/s take 10 s, many at a time.
 sums_are_right() {

@@ -14,6 +14,7 @@
  *     divide     a division by zero; ill: an instruction that is none; abort: abort()
  *     exit       exit(), in the middle of the run
  *     forgotten  recurse, in a simulator that is watched no more
+ *     ruined     a null pointer, and what is watched is no simulator
  *     sent       SIGSEGV comes from kill()
  *     none       does nothing wrong
  *
@@ -239,6 +240,10 @@ static void crash(const char *mode, bool in_coroutine)
     }
     if (strcmp(mode, "forgotten") == 0)
         crash_watch(NULL, 0);
+    if (strcmp(mode, "ruined") == 0) {
+        crash_watch((const kb_sim *)(uintptr_t)8, 0);
+        use_null();
+    }
     run(sim);
 }
 

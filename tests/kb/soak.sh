@@ -11,6 +11,7 @@ attacks=$scratch/attacks
 mkdir -p "$tree/tools" "$tree/build" "$attacks" "$tree/tests/fuzz" "$tree/build-fuzz" \
     "$tree/tests/corpus/bytes"
 cp "$here/../../tools/soak" "$tree/tools/soak"
+: >"$tree/build/kernbench"
 soak() { python3 "$tree/tools/soak" --no-build --attacks "$attacks" "$@"; }
 
 # invent NAME: an attack whose script comes on stdin.
@@ -37,6 +38,13 @@ check "refuses a second word" outcome 2 '' '*unrecognized*' soak 1 2
 check "refuses a seed that is none" outcome 2 '' '*--seed*' soak --seed x
 check "refuses an attack that is not there" outcome 2 '' '*no such attack*' soak --only none
 check "lists attacks, not modules" outcome 0 'good' '' soak --list
+# Each is started as it is named where a finding says how to repeat it.
+not_executable() {
+    for file in $(grep -l '^if __name__ ==' "$here"/../soak/*.py); do
+        { [ -x "$file" ] && head -n 1 "$file" | grep -q '^#!'; } || echo "$file"
+    done
+}
+check "attacks can be started" outcome 0 '' '' not_executable
 check "runs nothing when it checks arguments" outcome 0 '' '' soak 5 --check-arguments
 
 check "is content with attacks that find nothing" outcome 0 'seed 7*all*' '' soak 0.1 --seed 7

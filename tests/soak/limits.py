@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """limits.py: every numeric key of machines and of ccl.yaml, and every numeric option of the commands,
 at the lowest and the highest value that is allowed.
 

@@ -77,6 +77,27 @@ MISUSE(destroy_context, 3, "called kb_context_destroy() for the context that it 
     return NULL;
 }
 
+MISUSE(destroy_simulator, 3, "called kb_sim_destroy() for the simulator of its context")
+{
+    kb_sim_destroy(kb_context_sim(kb_bench_context(bench)));
+    return NULL;
+}
+
+static void sleep_backwards(kb_co *co, void *arg)
+{
+    (void)arg;
+    kb_co_sleep(co, -1);
+}
+
+MISUSE(negative_sleep, 3, "event scheduled in the past: at -1 fs, now 0 fs, by sleeper")
+{
+    kb_sim *sim = kb_context_sim(kb_bench_context(bench));
+    kb_co *co;
+    KB_TRY(kb_co_spawn(sim, &(kb_co_options){.name = "sleeper", .source_id = KB_SOURCE_ID_MAX - 1},
+                       sleep_backwards, NULL, &co));
+    return kb_sim_run(sim, KB_FOREVER);
+}
+
 MISUSE(foreign_tensor, 3, "invalid tensor handle: it belongs to another context")
 {
     kb_context *other;
@@ -177,6 +198,8 @@ SPEC(code_0);
 SPEC(code_minus_1);
 SPEC(code_99);
 SPEC(destroy_context);
+SPEC(destroy_simulator);
+SPEC(negative_sleep);
 SPEC(foreign_tensor);
 SPEC(tensor_of_destroyed_context);
 SPEC(tensor_freed_twice);
@@ -188,6 +211,7 @@ SPEC(longjmp_and_on);
 SPEC(longjmp_nowhere);
 
 KB_EXPORT_BENCHES(&acts_bench, &spec_code_256, &spec_code_0, &spec_code_minus_1, &spec_code_99,
-                  &spec_destroy_context, &spec_foreign_tensor, &spec_tensor_of_destroyed_context,
-                  &spec_tensor_freed_twice, &spec_error_freed_twice, &spec_error_from_nowhere,
-                  &spec_no_context, &spec_longjmp, &spec_longjmp_and_on, &spec_longjmp_nowhere);
+                  &spec_destroy_context, &spec_destroy_simulator, &spec_negative_sleep,
+                  &spec_foreign_tensor, &spec_tensor_of_destroyed_context, &spec_tensor_freed_twice,
+                  &spec_error_freed_twice, &spec_error_from_nowhere, &spec_no_context,
+                  &spec_longjmp, &spec_longjmp_and_on, &spec_longjmp_nowhere);
