@@ -47,7 +47,8 @@ static kb_error *write_setting(const char *setting, const char *defaults, kb_tex
     if (before)
         kb_text_printf(differences, " (default: %.*s)", (int)before_length, before);
     kb_text_puts(differences, "\n");
-    if (value[0] != '{')
+    bool is_collection = value[0] == '{' && (!before || before[0] == '{'); /* a name may have any */
+    if (!is_collection)
         return rewrite_setting(text, setting);
     kb_text path = KB_TEXT_INIT;
     kb_text_append(&path, setting, key_length);

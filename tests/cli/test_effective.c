@@ -22,7 +22,7 @@ static const char *const patterns[] = {"ring_1d", "torus_2d", "mesh_2d", "mesh_2
 static const char *const ports[] = {"parallel", "serial", NULL};
 static const char *const fills[] = {"once", "per_fold", NULL};
 static const char *const names[] = {"x", "null", "a b",      "it's", "\"q\"",
-                                    "-", "1e3",  "\303\251", NULL};
+                                    "-", "1e3",  "\303\251", "{x}",  NULL};
 
 static const key keys[] = {
     {"name", .words = names},
