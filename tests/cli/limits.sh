@@ -53,6 +53,7 @@ sums_are_right() {
 check "sums over PEs beyond the limit of time" sums_are_right
 
 refused() {
+    # shellcheck disable=SC2086 # a list of words
     check "$1" outcome 2 '*' "$2" "$kernbench" $3
 }
 # shellcheck disable=SC2086

@@ -40,7 +40,7 @@ check "refuses an attack that is not there" outcome 2 '' '*no such attack*' soak
 check "lists attacks, not modules" outcome 0 'good' '' soak --list
 # Each is started as it is named where a finding says how to repeat it.
 not_executable() {
-    for file in $(grep -l '^if __name__ ==' "$here"/../soak/*.py); do
+    grep -l '^if __name__ ==' "$here"/../soak/*.py | while read -r file; do
         { [ -x "$file" ] && head -n 1 "$file" | grep -q '^#!'; } || echo "$file"
     done
 }
