@@ -10,7 +10,9 @@
 #ifndef HOSTILE_ACTS_H
 #define HOSTILE_ACTS_H
 
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <err.h>
 #include <fcntl.h>
 #include <fenv.h>
@@ -187,6 +189,8 @@ static int recurse(volatile char *above)
     volatile char frame[1000];
     frame[0] = above[0];
     depth++;
+    if (frame[0] != above[0]) /* never */
+        return 0;
     return recurse(frame) + frame[0];
 }
 
@@ -453,7 +457,7 @@ static void *in_thread(void *arg)
 }
 
 /* Threads have done what they do when the caller goes on. */
-static void act_in_thread(void)
+static inline void act_in_thread(void)
 {
     pthread_t thread;
     pthread_create(&thread, NULL, in_thread, NULL);
