@@ -41,7 +41,7 @@ kb_bytes_text kb_bytes_print(uint64_t bytes);
 /* Appends value / 10^digits, without needless zeros: "204.8", "-0.05", "3". */
 void kb_decimal_print(int64_t value, int digits, kb_text *text);
 
-/* "above 0 and at most 1000": a range of numbers with so many digits after the point. */
+/* "above 0 and at most 1000": a range of numbers that have `digits` digits after the point. */
 void kb_decimal_print_range(int64_t min, int64_t max, int digits, kb_text *text);
 
 /* Appends a number of bytes, and in brackets the same with a unit: "4096 (4KiB)", "100". */

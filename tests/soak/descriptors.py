@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""descriptors.py: stdin, stdout and stderr closed, full, or pipes that nobody reads, and places
+"""descriptors.py: stdin, stdout and stderr closed, full, or pipes that have no reader, and places
 where files cannot be written.
 
 Every combination of closed descriptors, with every command and kind of output file: a result that

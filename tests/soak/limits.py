@@ -41,14 +41,14 @@ def strip_comment(line):
 def split_flow(text):
     """The items of the flow mapping or sequence, whose brackets are left out."""
     depth, item = 0, ""
-    for letter in text:
-        depth += letter in "{["
-        depth -= letter in "}]"
-        if letter == "," and depth == 0:
+    for character in text:
+        depth += character in "{["
+        depth -= character in "}]"
+        if character == "," and depth == 0:
             yield item.strip()
             item = ""
         else:
-            item += letter
+            item += character
     if item.strip():
         yield item.strip()
 
