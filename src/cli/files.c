@@ -122,6 +122,20 @@ static int locate(cli_output *out, int *descriptor)
     return why;
 }
 
+kb_error *cli_is_stdout(const char *path, bool *is_stdout)
+{
+    *is_stdout = strcmp(path, "-") == 0;
+    if (*is_stdout)
+        return NULL;
+    cli_output out = {.path = strdup(path)};
+    int descriptor = -1, why = out.path ? locate(&out, &descriptor) : ENOMEM;
+    free(out.path);
+    free(out.directory);
+    free(out.target);
+    *is_stdout = why == 0 && descriptor == STDOUT_FILENO;
+    return why == ENOMEM ? kb_error_nomem() : NULL;
+}
+
 /* ---- Opening ----------------------------------------------------------------------------- */
 
 /*

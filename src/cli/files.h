@@ -22,6 +22,10 @@ KB_MUST_USE kb_error *cli_read_file(const char *path, kb_text *text);
  */
 typedef struct cli_output cli_output;
 
+/* Whether a path names stdout: "-", /dev/stdout, or a link there. An error only for want of memory.
+ */
+KB_MUST_USE kb_error *cli_is_stdout(const char *path, bool *is_stdout);
+
 KB_MUST_USE kb_error *cli_output_open(const char *path, cli_output **out);
 
 FILE *cli_output_file(const cli_output *out);

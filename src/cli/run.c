@@ -9,6 +9,7 @@
 #include "cli.h"
 #include "collectives.h"
 #include "crash.h"
+#include "files.h"
 #include "plugin.h"
 #include "run_trace.h"
 
@@ -96,6 +97,7 @@ typedef struct run {
     kb_bench *bench;
     kb_context *ctx;
     run_trace *trace;
+    bool trace_on_stdout;
     double wall_s;
     bool timing_only, by_itself;
     bool printed; /* the bench has printed something */
@@ -136,21 +138,12 @@ static void on_ccl_trace(void *self, const char *line)
     fprintf(stderr, "%s\n", line);
 }
 
-static bool is_trace_on_stdout(const run_args *args)
-{
-    static const char *const names[] = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"};
-    for (size_t i = 0; args->trace && i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(args->trace, names[i]) == 0)
-            return true;
-    return false;
-}
-
 /* With --json and --trace - stdout is the document's, and with --quiet nothing is said beside it.
  */
 static void on_print(void *self, const char *line)
 {
     run *r = self;
-    FILE *out = r->args->common.json || is_trace_on_stdout(r->args) ? stderr : stdout;
+    FILE *out = r->args->common.json || r->trace_on_stdout ? stderr : stdout;
     if (out == stderr && r->args->common.quiet)
         return;
     crash_wipe();
@@ -308,7 +301,7 @@ static bool has_trace(const run *r, const kb_error *err)
 static kb_code conclude(run *r, kb_error *err)
 {
     bool has_summary = !err || kb_error_code(err) == KB_ERR_CHECK || r->args->common.json;
-    has_summary = has_summary && !is_trace_on_stdout(r->args);
+    has_summary = has_summary && !r->trace_on_stdout;
     bool traced = has_trace(r, err);
     kb_error *trace_error = NULL;
     if (traced)
@@ -341,9 +334,14 @@ static void give_up(void *self, kb_error *err)
     crash_exit((int)code);
 }
 
-static kb_code run_plugin(const run_args *args, const plugin *p, const collectives *c)
+static kb_code run_plugin(const run_args *args, bool trace_on_stdout, const plugin *p,
+                          const collectives *c)
 {
-    run r = {.args = args, .spec = p->spec, .collectives = c, .file = c->plugin_file};
+    run r = {.args = args,
+             .trace_on_stdout = trace_on_stdout,
+             .spec = p->spec,
+             .collectives = c,
+             .file = c->plugin_file};
     kb_error *err = prepare(&r);
     kb_code code = err ? cli_report(err) : conclude(&r, run_bench(&r));
     kb_context_destroy(r.ctx);
@@ -364,7 +362,11 @@ static kb_code run_with(const run_args *args, const char *word)
         return cli_fail(KB_ERR_INPUT, "missing --bench NAME; see kernbench list");
     if (args->verify && args->timing_only)
         return cli_fail(KB_ERR_INPUT, "--verify-data and --timing-only exclude each other");
-    if (args->common.json && is_trace_on_stdout(args))
+    bool trace_on_stdout = false;
+    kb_error *err = args->trace ? cli_is_stdout(args->trace, &trace_on_stdout) : NULL;
+    if (err)
+        return cli_report(err);
+    if (args->common.json && trace_on_stdout)
         return cli_fail(KB_ERR_INPUT,
                         "--trace %s and --json both write to stdout: give --trace a file",
                         args->trace);
@@ -380,7 +382,7 @@ static kb_code run_with(const run_args *args, const char *word)
     if (code == KB_OK) /* a mistake there is told whether or not the bench has collectives */
         code = collectives_load(&c, &args->common.settings);
     if (code == KB_OK)
-        code = run_plugin(args, &p, &c);
+        code = run_plugin(args, trace_on_stdout, &p, &c);
     collectives_close(&c);
     return code;
 }
