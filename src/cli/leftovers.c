@@ -6,6 +6,8 @@
  */
 #include "leftovers.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
@@ -80,6 +82,37 @@ static void end_child(int signal_number)
     (void)wait_for_end(group, true, GROUP_PATIENCE_MS);
 }
 
+/* Files that are made while it is read may be missed. Not by readdir(): signal handlers call this.
+ */
+static void remove_files_in(const char *path)
+{
+    _Alignas(struct dirent64) char entries[2048];
+    ssize_t size;
+    int directory = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    while (directory >= 0 && (size = getdents64(directory, entries, sizeof entries)) > 0) {
+        const struct dirent64 *entry;
+        for (ssize_t at = 0; at < size; at += entry->d_reclen) {
+            entry = (const void *)(entries + at);
+            (void)unlinkat(directory, entry->d_name, 0); /* directories stay, "." among them */
+        }
+    }
+    if (directory >= 0)
+        (void)close(directory);
+}
+
+static void remove_directory(const char *path)
+{
+    enum { MAX_TRIES = 4 };
+    for (int i = 0; i < MAX_TRIES && rmdir(path) != 0; i++)
+        remove_files_in(path);
+}
+
+void leftovers_discard(const char *directory)
+{
+    remove_directory(directory);
+    leftovers_drop(directory);
+}
+
 void leftovers_remove(int signal_number)
 {
     if (owner != getpid())
@@ -89,7 +122,10 @@ void leftovers_remove(int signal_number)
         const char *path = leftovers[i].path;
         if (!path)
             continue;
-        (void)(leftovers[i].is_directory ? rmdir(path) : unlink(path));
+        if (leftovers[i].is_directory)
+            remove_directory(path);
+        else
+            (void)unlink(path);
         leftovers[i].path = NULL;
     }
 }

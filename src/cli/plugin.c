@@ -99,6 +99,7 @@ static kb_code find_headers(kb_text *directory)
 /* A command to be run: words that it owns. */
 typedef struct command {
     KB_VEC(char *) words;
+    const char *directory; /* for its temporary files */
     bool failed;
 } command;
 
@@ -167,6 +168,39 @@ static void compose(command *c, const char *source, const char *headers, const c
 }
 
 /*
+ * The environment, with the directory for temporary files. A compiler that a signal ends may leave
+ * files of its own: in that directory they go with it. NULL for want of memory.
+ */
+static char **make_environment(const char *directory)
+{
+    static const char name[] = "TMPDIR=";
+    size_t count = 0, kept = 1;
+    while (environ[count])
+        count++;
+    kb_text setting = KB_TEXT_INIT;
+    kb_text_printf(&setting, "%s%s", name, directory);
+    char **made = kb_alloc_array(count + 2, sizeof *made);
+    char *first = kb_text_take(&setting);
+    if (!made || !first) {
+        free(first);
+        free(made);
+        return NULL;
+    }
+    made[0] = first;
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(environ[i], name, strlen(name)) != 0)
+            made[kept++] = environ[i];
+    made[kept] = NULL;
+    return made;
+}
+
+static void free_environment(char **made)
+{
+    free(made[0]);
+    free(made);
+}
+
+/*
  * Starts it in a process group of its own, so that a signal reaches all of its processes. Its
  * signals are as they were when this program began, but for SIGTTOU: a terminal may stop the
  * output of other groups.
@@ -178,6 +212,11 @@ static int start(const command *c, posix_spawn_file_actions_t *actions, pid_t *c
     int error = posix_spawnattr_init(&attributes);
     if (error != 0)
         return error;
+    char **environment = make_environment(c->directory);
+    if (!environment) {
+        (void)posix_spawnattr_destroy(&attributes);
+        return ENOMEM;
+    }
     (void)signal(SIGCHLD, SIG_DFL); /* else there is no status to wait for */
     (void)signal(SIGTTOU, SIG_IGN);
     sigfillset(&all);
@@ -189,12 +228,14 @@ static int start(const command *c, posix_spawn_file_actions_t *actions, pid_t *c
     (void)posix_spawnattr_setpgroup(&attributes, 0);
     (void)posix_spawnattr_setsigmask(&attributes, &before);
     (void)posix_spawnattr_setsigdefault(&attributes, &defaults);
-    error = posix_spawnp(child, c->words.items[0], actions, &attributes, c->words.items, environ);
+    error =
+        posix_spawnp(child, c->words.items[0], actions, &attributes, c->words.items, environment);
     if (error == 0)
         leftovers_set_child(*child);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     (void)signal(SIGTTOU, SIG_DFL);
     (void)posix_spawnattr_destroy(&attributes);
+    free_environment(environment);
     return error;
 }
 
@@ -260,10 +301,10 @@ static kb_code run_compiler(const command *c, const char *source)
 }
 
 /* Whether the compiler says that it is a clang. What it says goes to a file, which is `path`. */
-static kb_code ask_kind(const char *path, bool *is_clang)
+static kb_code ask_kind(const char *directory, const char *path, bool *is_clang)
 {
     char said[512];
-    command c = {0};
+    command c = {.directory = directory};
     *is_clang = false;
     add_compiler(&c);
     add_word(&c, "--version", strlen("--version"));
@@ -299,14 +340,14 @@ static void check_parens(const char *source)
     kb_text_fini(&text);
 }
 
-static kb_code compile(const char *source, const char *library)
+static kb_code compile(const char *source, const char *directory, const char *library)
 {
     kb_text headers = KB_TEXT_INIT;
-    command c = {0};
+    command c = {.directory = directory};
     bool is_clang = false;
     kb_code code = find_headers(&headers);
     if (code == KB_OK)
-        code = ask_kind(library, &is_clang);
+        code = ask_kind(directory, library, &is_clang);
     if (code == KB_OK) {
         compose(&c, source, kb_text_peek(&headers), library, is_clang);
         if (!is_clang)
@@ -452,7 +493,7 @@ static kb_code make_directory(kb_text *directory)
     bool made = mkdtemp(directory->bytes) != NULL;
     int why = errno;
     if (made)
-        (void)leftovers_add(directory->bytes, true); /* there is room: it is one of two */
+        (void)leftovers_add(directory->bytes, true); /* there is room: it is the first */
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (made)
         return KB_OK;
@@ -468,14 +509,11 @@ static kb_code compile_and_load(const char *source, plugin *p)
     if (code == KB_OK) {
         kb_text_printf(&library, "%s/bench.so", directory.bytes);
         const char *path = kb_text_peek(&library);
-        bool added = !library.failed && leftovers_add(path, false);
-        code = added ? compile(source, path) : cli_report(kb_error_nomem());
+        code =
+            library.failed ? cli_report(kb_error_nomem()) : compile(source, directory.bytes, path);
         if (code == KB_OK)
             code = load(path, source, p);
-        (void)unlink(path);
-        (void)rmdir(directory.bytes);
-        leftovers_drop(path);
-        leftovers_drop(directory.bytes);
+        leftovers_discard(directory.bytes);
     }
     kb_text_fini(&library);
     kb_text_fini(&directory);

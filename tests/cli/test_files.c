@@ -82,6 +82,46 @@ static void leftovers_are_removed_by_whatever_ends_the_process(void **state)
     expect_text("old");
 }
 
+/* More files than one read of the directory returns. */
+static void a_directory_goes_with_its_files(void **state)
+{
+    (void)state;
+    enum { FILES = 300 };
+    char directory[100], name[200];
+    for (int by_discard = 0; by_discard < 2; by_discard++) {
+        snprintf(directory, sizeof directory, "%s/many", folder);
+        assert_int_equal(mkdir(directory, 0700), 0);
+        assert_true(leftovers_add(directory, true));
+        for (int i = 0; i < FILES; i++) {
+            snprintf(name, sizeof name, "%s/file-with-a-long-name-%d", directory, i);
+            FILE *file = fopen(name, "w");
+            assert_non_null(file);
+            fclose(file);
+        }
+        if (by_discard)
+            leftovers_discard(directory);
+        else
+            leftovers_remove(15);
+        assert_int_not_equal(access(directory, F_OK), 0);
+    }
+}
+
+static void stdout_has_several_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"};
+    bool is_stdout = false;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        expect_ok(cli_is_stdout(names[i], &is_stdout));
+        assert_true(is_stdout);
+    }
+    static const char *const others[] = {"/dev/stderr", "/dev/null", "no/such/folder/file", "file"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        expect_ok(cli_is_stdout(others[i], &is_stdout));
+        assert_false(is_stdout);
+    }
+}
+
 /* As code of the user's might do: the number is that of another file then. */
 static void a_descriptor_that_was_replaced_is_noticed(void **state)
 {
@@ -169,6 +209,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_old_file_stays_until_the_new_one_is_whole),
         TEST(leftovers_are_removed_by_whatever_ends_the_process),
+        TEST(a_directory_goes_with_its_files),
+        TEST(stdout_has_several_names),
         TEST(a_descriptor_that_was_replaced_is_noticed),
         TEST(processes_of_fork_write_nothing),
         TEST(a_new_file_replaces_nothing),
