@@ -3,8 +3,8 @@
  *
  * A suite measures and reports figures by name. Names are dotted; what stands before the last dot
  * is a row of the suite's table, and what stands after it says which column: "vs_heap",
- * "vs_simpy" and "instructions" have one of their own, anything else is the value itself. All
- * figures go into one JSON object as they are named.
+ * "vs_simpy", "instructions" and some more have one of their own (report.c), anything else is the
+ * value itself. All figures go into one JSON object as they are named.
  *
  * Times are the thread's own CPU time, and a figure is the best of several rounds in which all
  * competitors take turns: other programs on the machine then disturb as little as they can, and all
@@ -36,6 +36,8 @@ typedef struct bench {
     bool instructions;
     const char *only; /* "" for everything */
     const char *json;
+    const char *against;        /* another build to compare with; NULL for none */
+    const char *check, *update; /* files with counts of instructions; NULL for none */
 
     unsigned rounds;
     bool on_terminal; /* progress is welcome */
@@ -71,6 +73,11 @@ extern const bench_suite bench_runtime;
 extern const bench_suite bench_kernels;
 extern const bench_suite bench_collectives;
 extern const bench_suite bench_messages;
+extern const bench_suite bench_memory;
+extern const bench_suite bench_commands;
+
+/* The work of this name, or NULL. */
+const bench_work *bench_find_work(const char *name);
 
 /* ---- Figures (report.c, json.c) ---------------------------------------------------------- */
 
@@ -118,16 +125,50 @@ static inline void bench_keep_most(double *best, double value)
 /* One line: processor, compiler, how it is measured. Pins the thread to the CPU it runs on. */
 void bench_print_host(const bench *b);
 
-/* Runs a program and gives what it printed, cut to `size`. Fails if the program does. */
-KB_MUST_USE kb_error *bench_capture(const char *const argv[], char *output, size_t size);
+/* What a program used while it ran. */
+typedef struct bench_usage {
+    double cpu_s;
+    double max_mb; /* resident at the same time */
+} bench_usage;
 
-/* Runs a script of this folder and gives the number it printed. */
-KB_MUST_USE kb_error *bench_python(const char *script, uint64_t a, uint64_t b, double *number);
+/* Runs a program and gives what it printed, cut to `size`, and unless `usage` is NULL what it used.
+ * Fails if the program does. */
+KB_MUST_USE kb_error *bench_capture(const char *const argv[], char *output, size_t size,
+                                    bench_usage *usage);
+
+/* Runs a script of this folder with two arguments and gives the number it printed. */
+KB_MUST_USE kb_error *bench_python(const char *script, const char *a, const char *b,
+                                   double *number);
+
+/* The path of this program. */
+KB_MUST_USE kb_error *bench_self(char *path, size_t size);
 
 /* Turns off what this machine cannot do, and says what the tables leave out. */
 void bench_check_tools(bench *b);
 
+/* Why instructions cannot be counted here, or NULL. */
+const char *bench_why_no_instructions(void);
+
+/* Instructions per event of a work. */
+KB_MUST_USE kb_error *bench_count_work(const bench_work *work, double *instructions);
+
 /* Reports the instructions per event of each work. */
 KB_MUST_USE kb_error *bench_count(bench *b, const bench_work *works);
+
+/* Counts the works that a file lists and compares with its figures, or writes new ones into it. */
+KB_MUST_USE kb_error *bench_check_counts(const bench *b, const char *path);
+KB_MUST_USE kb_error *bench_update_counts(const bench *b, const char *path);
+
+/* ---- Memory (memory.c) ------------------------------------------------------------------- */
+
+/* What a new process does for bench_memory: prints what a machine with these SIPs takes. */
+KB_MUST_USE kb_error *bench_print_memory(const char *sips);
+
+/* ---- Floor of the event set (floor.c) ---------------------------------------------------- */
+
+/* One at a time: nanoseconds per event of a model without an event set. */
+KB_MUST_USE kb_error *floor_start(uint32_t kinds);
+double floor_round(uint64_t events);
+void floor_end(void);
 
 #endif

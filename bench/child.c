@@ -3,11 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -62,11 +62,17 @@ static const char *last_line(char *output)
     return newline != NULL ? newline + 1 : output;
 }
 
-kb_error *bench_capture(const char *const argv[], char *output, size_t size)
+static double seconds(struct timeval time)
+{
+    return (double)time.tv_sec + (double)time.tv_usec / 1e6;
+}
+
+kb_error *bench_capture(const char *const argv[], char *output, size_t size, bench_usage *usage)
 {
     int ends[2];
     pid_t pid = 0;
     int status = 0;
+    struct rusage used = {0};
 
     if (pipe2(ends, O_CLOEXEC) != 0)
         return kb_error_new(KB_ERR_HOST, "cannot run %s: %s", argv[0], strerror(errno));
@@ -78,23 +84,23 @@ kb_error *bench_capture(const char *const argv[], char *output, size_t size)
     close(ends[0]);
     if (failed != 0)
         return kb_error_new(KB_ERR_HOST, "cannot run %s: %s", argv[0], strerror(failed));
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+    while (wait4(pid, &status, 0, &used) < 0 && errno == EINTR)
         continue;
+    if (usage != NULL)
+        *usage = (bench_usage){.cpu_s = seconds(used.ru_utime) + seconds(used.ru_stime),
+                               .max_mb = (double)used.ru_maxrss * 1024 / 1e6};
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         return kb_error_new(KB_ERR_CHECK, "%s failed: %s", argv[0], last_line(output));
     return NULL;
 }
 
-kb_error *bench_python(const char *script, uint64_t a, uint64_t b, double *number)
+kb_error *bench_python(const char *script, const char *a, const char *b, double *number)
 {
-    char path[4096], a_text[24], b_text[24], output[4096];
+    char path[4096], output[4096];
     char *end;
 
     snprintf(path, sizeof path, "%s/%s", KB_BENCH_DIR, script);
-    snprintf(a_text, sizeof a_text, "%" PRIu64, a);
-    snprintf(b_text, sizeof b_text, "%" PRIu64, b);
-    KB_TRY(
-        bench_capture((const char *[]){python, path, a_text, b_text, NULL}, output, sizeof output));
+    KB_TRY(bench_capture((const char *[]){python, path, a, b, NULL}, output, sizeof output, NULL));
     *number = strtod(output, &end);
     if (end == output || *number <= 0)
         return kb_error_new(KB_ERR_CHECK, "%s printed no number: %s", script, last_line(output));
@@ -104,7 +110,7 @@ kb_error *bench_python(const char *script, uint64_t a, uint64_t b, double *numbe
 static bool succeeds(const char *const argv[])
 {
     char output[4096];
-    kb_error *err = bench_capture(argv, output, sizeof output);
+    kb_error *err = bench_capture(argv, output, sizeof output, NULL);
     bool good = err == NULL;
 
     kb_error_free(err);
@@ -121,11 +127,8 @@ static const char *why_no_simpy(const bench *b)
     return NULL;
 }
 
-/* Why no instructions will be counted, or NULL. */
-static const char *why_no_instructions(const bench *b)
+const char *bench_why_no_instructions(void)
 {
-    if (!b->instructions)
-        return "--no-instructions";
     if (!bench_is_release)
         return "this is no release build"; /* valgrind does not run sanitized programs */
     if (!succeeds((const char *[]){"valgrind", "--version", NULL}))
@@ -140,7 +143,7 @@ void bench_check_tools(bench *b)
     if (reason != NULL)
         printf("Without SimPy: %s.\n", reason);
 
-    reason = why_no_instructions(b);
+    reason = b->instructions ? bench_why_no_instructions() : "--no-instructions";
     b->instructions = reason == NULL;
     if (reason != NULL)
         printf("Without counts of instructions: %s.\n", reason);

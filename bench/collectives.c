@@ -2,15 +2,15 @@
  * collectives.c: all-reduces, timing only.
  *
  * What they cost the host: the plain ring over the 256 PEs of the default machine, 8 and 2,048
- * elements a PE; and the ring that reduces and scatters, then gathers, over 1,024 PEs of 8 SIPs
- * with 1 MiB each: wall time of the call, and of the process the most memory so far.
+ * elements a PE: time of a call, and instructions of a message. SimPy runs a simplified machine,
+ * with processes and with links that are times (ring.py).
  *
  * How near they come to the lower bound on the simulated machine, in percent: over SIPs through the
  * switch, in a ring, a torus and a mesh with direct links, and over the PEs of one SIP.
  */
 #include "bench.h"
 
-#include <sys/resource.h>
+#include <stdio.h>
 
 #include <kernbench/ccl.h>
 
@@ -43,11 +43,6 @@ static const reduction costs[] = {
      .settings = SETTINGS("ccl.defaults.algorithm=ring_allreduce_tcm",
                           "ccl.algorithms.ring_allreduce_tcm.world_size=256"),
      .bytes = 4096},
-    {.name = "rsag1024",
-     .algorithm = "ring_rsag_pes",
-     .settings = SETTINGS("system.sips.count=8", "ccl.defaults.algorithm=ring_rsag_pes"),
-     .bytes = 1 << 20,
-     .is_long = true},
 };
 
 static const reduction bounds[] = {
@@ -91,14 +86,16 @@ static const reduction bounds[] = {
      .is_long = true},
 };
 
+enum { RING_PES = 256, RING_MESSAGES = RING_PES * (RING_PES - 1) };
+
 typedef struct outcome {
-    double wall_ns;
+    double host_ns;
     double share; /* of the bound, in percent */
 } outcome;
 
 /* ---- One all-reduce ---------------------------------------------------------------------- */
 
-enum { MOST_DEVICES = 16 };
+enum { MAX_DEVICES = 16 };
 
 /* A tensor on each device; where ranks are PEs, a tile for each of its ranks. */
 static kb_error *make_tensors(kb_context *ctx, const reduction *r, const kb_ccl_info *info,
@@ -125,9 +122,10 @@ static kb_error *make_tensors(kb_context *ctx, const reduction *r, const kb_ccl_
     return NULL;
 }
 
-static kb_error *reduce(kb_context *ctx, const reduction *r, outcome *o)
+/* The first calls warm up the host; the last one is measured. */
+static kb_error *reduce(kb_context *ctx, const reduction *r, uint64_t warmup, outcome *o)
 {
-    kb_tensor tensors[MOST_DEVICES];
+    kb_tensor tensors[MAX_DEVICES];
     kb_ccl_info info = {0};
     kb_collective_figures figures = {0};
     kb_collective call = {.kind = KB_ALL_REDUCE,
@@ -137,18 +135,18 @@ static kb_error *reduce(kb_context *ctx, const reduction *r, outcome *o)
     KB_TRY(kb_ccl_get_info(ctx, &info));
     KB_TRY(make_tensors(ctx, r, &info, tensors, &call.count));
     KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
-    if (!r->is_long)
-        KB_TRY(kb_distributed_call(ctx, &call)); /* warms up the host */
+    for (uint64_t i = 0; i < warmup; i++)
+        KB_TRY(kb_distributed_call(ctx, &call));
     kb_time began = kb_context_now(ctx);
     double start = bench_clock_ns();
     KB_TRY(kb_distributed_call(ctx, &call));
-    o->wall_ns = bench_clock_ns() - start;
+    o->host_ns = bench_clock_ns() - start;
     KB_TRY(kb_distributed_get_figures(ctx, (kb_group){0}, &figures));
     o->share = 100 * kb_to_ns(figures.lower_bound) / kb_to_ns(kb_context_now(ctx) - began);
     return NULL;
 }
 
-static kb_error *run_one(const reduction *r, outcome *o)
+static kb_error *run_one(const reduction *r, uint64_t warmup, outcome *o)
 {
     size_t count = 0;
     while (r->settings[count])
@@ -157,32 +155,46 @@ static kb_error *run_one(const reduction *r, outcome *o)
         .timing_only = true, .settings = r->settings, .setting_count = count, .device = r->device};
     kb_context *ctx;
     KB_TRY(kb_context_create(&options, &ctx));
-    kb_error *err = reduce(ctx, r, o);
+    kb_error *err = reduce(ctx, r, warmup, o);
     kb_context_destroy(ctx);
     return err;
 }
 
 /* ---- All of them ------------------------------------------------------------------------- */
 
-static double most_memory_mb(void)
+/* SimPy takes seconds for a call: once is enough. */
+static kb_error *run_simpy(bench *b, const reduction *r, double ms)
 {
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    return (double)usage.ru_maxrss * 1024 / 1e6;
+    static const struct {
+        const char *argument, *metric, *name;
+    } styles[] = {{"process", "vs_simpy", "simpy"}, {"lean", "vs_lean_simpy", "lean_simpy"}};
+    char elements[16];
+
+    if (!b->simpy || b->quick)
+        return NULL;
+    snprintf(elements, sizeof elements, "%u", (unsigned)(r->bytes / kb_dtype_bytes(KB_F16)));
+    for (size_t i = 0; i < sizeof styles / sizeof styles[0]; i++) {
+        double ns;
+        bench_progress(b, "collectives.%s.%s", r->name, styles[i].name);
+        KB_TRY(bench_python("ring.py", elements, styles[i].argument, &ns));
+        double simpy_ms = ns * RING_MESSAGES / 1e6;
+        bench_report(b, simpy_ms / ms, "", "collectives.%s.%s", r->name, styles[i].metric);
+        bench_report(b, simpy_ms, "ms", "collectives.%s.%s_ms", r->name, styles[i].name);
+    }
+    return NULL;
 }
 
 static kb_error *measure_cost(bench *b, const reduction *r)
 {
     double best = 0;
     bench_progress(b, "collectives.%s", r->name);
-    for (unsigned round = 0; round < (r->is_long ? 1 : b->rounds); round++) {
+    for (unsigned round = 0; round < b->rounds; round++) {
         outcome o = {0};
-        KB_TRY(run_one(r, &o));
-        bench_keep_least(&best, o.wall_ns);
+        KB_TRY(run_one(r, 1, &o));
+        bench_keep_least(&best, o.host_ns);
     }
     bench_report(b, best / 1e6, "ms", "collectives.%s.ms", r->name);
-    bench_report(b, most_memory_mb(), "MB", "collectives.%s_memory.mb", r->name);
-    return NULL;
+    return run_simpy(b, r, best / 1e6);
 }
 
 static bool wants(const bench *b, const reduction *r)
@@ -200,13 +212,29 @@ static kb_error *run(bench *b)
             continue;
         outcome o = {0};
         bench_progress(b, "collectives.%s", bounds[i].name);
-        KB_TRY(run_one(&bounds[i], &o));
+        KB_TRY(run_one(&bounds[i], 0, &o));
         bench_report(b, o.share, "% of bound", "collectives.%s.percent", bounds[i].name);
     }
     return NULL;
 }
 
+/* Instructions of the plain ring, per message: each of 256 PEs sends 255 in a call. */
+static kb_error *count_ring(uint32_t index, uint64_t messages, uint64_t *done)
+{
+    outcome o = {0};
+    uint64_t calls = (messages + RING_MESSAGES - 1) / RING_MESSAGES;
+    *done = calls * RING_MESSAGES;
+    return run_one(&costs[index], calls > 0 ? calls - 1 : 0, &o);
+}
+
+static const bench_work works[] = {
+    {"collectives.ring256_8", count_ring, 0, RING_MESSAGES, 2 * RING_MESSAGES},
+    {"collectives.ring256_2048", count_ring, 1, RING_MESSAGES, 2 * RING_MESSAGES},
+    {0},
+};
+
 const bench_suite bench_collectives = {
     .title = "Collectives: all-reduces, timing only",
     .run = run,
+    .works = works,
 };

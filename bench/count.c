@@ -40,7 +40,7 @@ static kb_error *run_once(const char *program, const char *name, uint64_t events
 
     *result = (counted){0};
     snprintf(number, sizeof number, "%" PRIu64, events);
-    KB_TRY(bench_capture(argv, output, sizeof output));
+    KB_TRY(bench_capture(argv, output, sizeof output, NULL));
     result->events = number_after(output, "events: ");
     result->instructions = number_after(output, "Collected : ");
     if (result->events == 0 || result->instructions == 0)
@@ -48,33 +48,39 @@ static kb_error *run_once(const char *program, const char *name, uint64_t events
     return NULL;
 }
 
-static kb_error *count_work(bench *b, const char *program, const bench_work *work)
+kb_error *bench_self(char *path, size_t size)
 {
+    ssize_t length = readlink("/proc/self/exe", path, size - 1);
+    if (length < 0)
+        return kb_error_new(KB_ERR_HOST, "cannot find this program: %s", strerror(errno));
+    path[length] = '\0';
+    return NULL;
+}
+
+kb_error *bench_count_work(const bench_work *work, double *instructions)
+{
+    char program[4096];
     counted few, many;
 
-    bench_progress(b, "%s.instructions", work->name);
+    KB_TRY(bench_self(program, sizeof program));
     KB_TRY(run_once(program, work->name, work->few, &few));
     KB_TRY(run_once(program, work->name, work->many, &many));
     if (many.events <= few.events)
         return kb_error_new(KB_ERR_CHECK, "%s: no more events in a longer run", work->name);
-    bench_report(b,
-                 ((double)many.instructions - (double)few.instructions) /
-                     (double)(many.events - few.events),
-                 "", "%s.instructions", work->name);
+    *instructions =
+        ((double)many.instructions - (double)few.instructions) / (double)(many.events - few.events);
     return NULL;
 }
 
 kb_error *bench_count(bench *b, const bench_work *works)
 {
-    char program[4096];
-
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (length < 0)
-        return kb_error_new(KB_ERR_HOST, "cannot find this program: %s", strerror(errno));
-    program[length] = '\0';
     for (const bench_work *work = works; work->name != NULL; work++) {
-        if (bench_wants(b, "%s", work->name))
-            KB_TRY(count_work(b, program, work));
+        double instructions = 0;
+        if (!bench_wants(b, "%s", work->name))
+            continue;
+        bench_progress(b, "%s.instructions", work->name);
+        KB_TRY(bench_count_work(work, &instructions));
+        bench_report(b, instructions, "", "%s.instructions", work->name);
     }
     return NULL;
 }

@@ -37,7 +37,9 @@ typedef struct contest {
     kb_rng rng;
     kb_time until;
     kb_time slice;     /* of simulated time that is measured in a round */
+    uint64_t done;     /* transfers */
     double ns;         /* best so far, per hop */
+    double us;         /* best so far, per transfer */
     double link_bytes; /* per second, of the same round */
     double events;     /* per hop */
 } contest;
@@ -83,6 +85,7 @@ static void on_done(void *self, uint64_t pe, const net_receipt *receipt)
 {
     (void)receipt;
     contest *c = self;
+    c->done++;
     kb_error *err = submit(c, pe);
     if (err)
         kb_sim_fail(c->sim, err);
@@ -99,7 +102,7 @@ static void contest_fini(contest *c)
     *c = (contest){0};
 }
 
-/* Sets the machine up and lets it get going. */
+/* Sets the machine up, and its first transfers. */
 static kb_error *contest_init(contest *c, traffic kind, uint32_t sips)
 {
     char setting[64];
@@ -118,16 +121,14 @@ static kb_error *contest_init(contest *c, traffic kind, uint32_t sips)
         for (uint64_t pe = 0; pe < c->shape->pe_count; pe++)
             KB_TRY(submit(c, pe));
     }
-    /* Twice as much as is measured at a time, to get going. */
     c->slice = slices[kind] / (kb_time)c->shape->pe_count;
-    c->until = 2 * c->slice;
-    return kb_sim_run(c->sim, c->until);
+    return NULL;
 }
 
 static kb_error *run_round(contest *c, bool quick)
 {
     net_reset_figures(c->fabric);
-    uint64_t events = kb_sim_get_stats(c->sim).events;
+    uint64_t events = kb_sim_get_stats(c->sim).events, done = c->done;
     c->until += quick ? c->slice / 4 : c->slice;
 
     double start = bench_clock_ns();
@@ -136,6 +137,7 @@ static kb_error *run_round(contest *c, bool quick)
     net_figures f = net_get_figures(c->fabric);
     if (c->ns == 0 || took / (double)f.hops < c->ns) {
         c->ns = took / (double)f.hops;
+        c->us = took / (double)(c->done - done) / 1e3;
         c->link_bytes = (double)f.link_bytes / took * 1e9;
         c->events = (double)(kb_sim_get_stats(c->sim).events - events) / (double)f.hops;
     }
@@ -164,6 +166,8 @@ static void report(bench *b, const contest *c, double least_ns)
     bench_report(b, c->ns, "ns/hop", "%s.ns_per_hop", name);
     bench_report(b, c->link_bytes, "link-bytes/s", "%s.link_bytes_per_s", name);
     bench_report(b, c->events, "events/hop", "%s.events_per_hop", name);
+    if (c->traffic == DMA)
+        bench_report(b, c->us, "us/read", "%s.us_per_read", name);
     if (least_ns > 0)
         bench_report(b, c->ns / least_ns, "x of pe256", "%s.vs_pe256", name);
     if (c->traffic == DMA)
@@ -174,6 +178,8 @@ static kb_error *run_contest(bench *b, contest *c, traffic kind, uint32_t sips)
 {
     bench_progress(b, "fabric.%s.pe%u", traffic_names[kind], sips * 128);
     KB_TRY(contest_init(c, kind, sips));
+    c->until = 2 * c->slice; /* to get going */
+    KB_TRY(kb_sim_run(c->sim, c->until));
     for (unsigned round = 0; round < b->rounds; round++)
         KB_TRY(run_round(c, b->quick));
     return NULL;
@@ -199,9 +205,29 @@ static kb_error *run(bench *b)
     return err;
 }
 
+/* Instructions of a hop in steady state: the machine runs until there were about this many. */
+static kb_error *count_hops(uint32_t sips, uint64_t hops, uint64_t *done)
+{
+    contest c;
+    kb_error *err = contest_init(&c, UNIFORM, sips);
+    while (!err && net_get_figures(c.fabric).hops < hops) {
+        c.until += c.slice / 64;
+        err = kb_sim_run(c.sim, c.until);
+    }
+    *done = err ? 0 : net_get_figures(c.fabric).hops;
+    contest_fini(&c);
+    return err;
+}
+
+static const bench_work works[] = {
+    {"fabric.uniform.pe256", count_hops, 2, 100000, 300000},
+    {0},
+};
+
 const bench_suite bench_fabric = {
     .title =
         "Fabric: reads of 4 KiB from other cubes (dma), writes of a packet in the SIP (uniform), reads "
         "of 16 KiB from the own slice (local)",
     .run = run,
+    .works = works,
 };

@@ -68,27 +68,43 @@ static void ring_run(ring *r, hold_state *state, uint64_t events)
     }
 }
 
-static kb_error *run_kinds(bench *b, uint32_t kinds)
+static hold_state state;
+static ring the_ring;
+
+kb_error *floor_start(uint32_t kinds)
 {
     static const uint32_t numbers[hold_kinds] = {0, 1, 2, 3};
-    static hold_state state;
-    static ring r;
 
     KB_TRY(hold_state_init(&state, &(hold_shape){.pending = ring_pending, .kinds = kinds}));
     hold_set_handlers(&state, numbers);
-    r = (ring){.handlers = {on_event_0, on_event_1, on_event_2, on_event_3}};
+    the_ring = (ring){.handlers = {on_event_0, on_event_1, on_event_2, on_event_3}};
     for (uint32_t i = 0; i < ring_pending; i++)
-        step(&r, &state, i, i % hold_kinds);
+        step(&the_ring, &state, i, i % hold_kinds);
+    return NULL;
+}
 
-    double best = 0;
-    uint64_t events = b->quick ? 200000 : 2000000;
-    for (unsigned round = 0; round < 2 * b->rounds; round++) {
-        double start = bench_clock_ns();
-        ring_run(&r, &state, events);
-        bench_keep_least(&best, (bench_clock_ns() - start) / (double)events);
-    }
-    bench_report(b, best, "ns/event", "floor.h%u.ns", kinds);
+double floor_round(uint64_t events)
+{
+    double start = bench_clock_ns();
+
+    ring_run(&the_ring, &state, events);
+    return (bench_clock_ns() - start) / (double)events;
+}
+
+void floor_end(void)
+{
     hold_state_fini(&state);
+}
+
+static kb_error *run_kinds(bench *b, uint32_t kinds)
+{
+    double best = 0;
+
+    KB_TRY(floor_start(kinds));
+    for (unsigned round = 0; round < 2 * b->rounds; round++)
+        bench_keep_least(&best, floor_round(b->quick ? 200000 : 2000000));
+    floor_end();
+    bench_report(b, best, "ns/event", "floor.h%u.ns", kinds);
     return NULL;
 }
 

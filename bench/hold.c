@@ -8,10 +8,13 @@
  * suite take turns, so that a noisy second of the machine spoils one round of many and not all of
  * one case.
  *
- * SimPy runs the same model with processes (hold.py), for two sizes.
+ * SimPy runs the same model with processes (hold.py), for two sizes. The floor (floor.c) takes
+ * turns with the cases too.
  */
 #include "bench.h"
 #include "hold_model.h"
+
+#include <stdio.h>
 
 static const uint32_t sizes[] = {100, 1000, 10000, 100000, 1000000};
 enum { size_count = sizeof sizes / sizeof sizes[0], quick_size_max = 100000 };
@@ -20,7 +23,7 @@ enum { size_count = sizeof sizes / sizeof sizes[0], quick_size_max = 100000 };
 typedef struct series {
     const char *engine;
     const char *heap; /* NULL: the engine runs alone */
-    bool simpy;
+    bool simpy, floor;
     uint32_t least, most; /* of the sizes */
     hold_shape shape;
 } series;
@@ -87,11 +90,13 @@ static kb_error *contest_run(contest *c, uint64_t events, bool timed)
 
 static kb_error *run_simpy(const bench *b, contest *c)
 {
+    char pending[16];
     double ns;
 
     if (!b->simpy || !c->series->simpy || (c->pending != 100 && c->pending != 10000))
         return NULL;
-    KB_TRY(bench_python("hold.py", c->pending, b->quick ? 50000 : 200000, &ns));
+    snprintf(pending, sizeof pending, "%u", c->pending);
+    KB_TRY(bench_python("hold.py", pending, b->quick ? "50000" : "200000", &ns));
     bench_keep_least(&c->simpy_ns, ns);
     return NULL;
 }
@@ -126,12 +131,14 @@ static kb_error *run_round(const bench *b, contest *c)
     return run_simpy(b, c);
 }
 
-static void report(bench *b, const contest *c)
+static void report(bench *b, const contest *c, double floor_ns)
 {
     const series *s = c->series;
 
     bench_report(b, c->engine_ns, "ns/event", "%s.n%u.ns", s->engine, c->pending);
     if (c->heap != NULL) {
+        if (s->floor)
+            bench_report(b, c->engine_ns / floor_ns, "", "%s.n%u.vs_floor", s->engine, c->pending);
         bench_report(b, c->heap_ns / c->engine_ns, "", "%s.n%u.vs_heap", s->engine, c->pending);
         bench_report(b, c->heap_ns, "ns/event", "%s.n%u.ns", s->heap, c->pending);
     }
@@ -152,12 +159,19 @@ static bool wants(const bench *b, const series *s, uint32_t pending)
 
 static kb_error *run_contests(bench *b, contest *contests, size_t count)
 {
+    double floor_ns = 0;
+
+    KB_TRY(floor_start(hold_kinds));
     for (unsigned round = 0; round < b->rounds; round++) {
-        for (size_t i = 0; i < count; i++)
+        for (size_t i = 0; i < count; i++) {
             KB_TRY(run_round(b, &contests[i]));
+            if (contests[i].series->floor)
+                bench_keep_least(&floor_ns, floor_round(b->quick ? 200000 : 1000000));
+        }
     }
+    floor_end();
     for (size_t i = 0; i < count; i++)
-        report(b, &contests[i]);
+        report(b, &contests[i], floor_ns);
     return NULL;
 }
 
@@ -188,6 +202,7 @@ static kb_error *run_hold(bench *b)
             .engine = "hold.h4",
             .heap = "heap.h4",
             .simpy = true,
+            .floor = true,
             .least = 100,
             .most = 1000000,
             .shape = {.kinds = 4},

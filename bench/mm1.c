@@ -126,7 +126,7 @@ static kb_error *run(bench *b)
             KB_TRY(run_entrant(e, objects, expected));
         if (b->simpy) {
             double rate;
-            KB_TRY(bench_python("mm1.py", b->quick ? 50000 : 200000, 0, &rate));
+            KB_TRY(bench_python("mm1.py", b->quick ? "50000" : "200000", "0", &rate));
             bench_keep_most(&simpy, rate);
         }
     }
