@@ -12,9 +12,14 @@ log=$scratch/log
 mkdir "$tree" "$bin" "$tree/tools"
 cp "$here/../../kb" "$tree/kb"
 printf '#!/bin/sh\necho "docs are made"\n' >"$tree/tools/docs"
-chmod +x "$tree/tools/docs"
+cat >"$tree/tools/train" <<'EOF'
+#!/bin/sh
+echo "training with $1" >>"$FAKE/log"
+exit "${FAKE_TRAIN-0}"
+EOF
+chmod +x "$tree/tools/docs" "$tree/tools/train"
 
-for tool in sh cat dirname readlink mkdir rm touch grep env flock sleep; do
+for tool in sh cat dirname readlink mkdir rm touch grep env flock sleep find; do
     ln -s "$(command -v $tool)" "$bin/$tool"
 done
 
@@ -37,22 +42,25 @@ fake cmake <<'EOF'
 echo "cmake $*" >>"$FAKE/log"
 echo "noise of cmake"
 [ "$1" != --install ] || exit 0
-touch build/build.ninja
-echo "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" >build/CMakeCache.txt
+build=build
+case "$*" in *'--preset pgo'*) build=build-pgo ;; esac
+touch "$build/build.ninja"
+echo "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" >"$build/CMakeCache.txt"
 EOF
 fake ninja <<'EOF'
+build=$2
 case "$*" in
-*-n*) test -e "$FAKE/tree/build/kernbench" && echo "ninja: no work to do."; exit 0 ;;
+*-n*) test -e "$build/kernbench" && echo "ninja: no work to do."; exit 0 ;;
 esac
 echo "ninja begins" >>"$FAKE/log"
 echo "noise of ninja"
 sleep 0.2
-cat >"$FAKE/tree/build/kernbench" <<'END'
+cat >"$build/kernbench" <<'END'
 #!/bin/sh
 echo "here: $PWD; arguments:$(printf ' [%s]' "$@")"
 exit "${FAKE_STATUS-0}"
 END
-"$FAKE/chmod" +x "$FAKE/tree/build/kernbench"
+"$FAKE/chmod" +x "$build/kernbench"
 echo "ninja ends" >>"$FAKE/log"
 exit "${FAKE_NINJA-0}"
 EOF
@@ -90,7 +98,7 @@ ln -s "$(command -v ln)" "$scratch/ln"
 
 # machine [TOOL...]: a fresh clone on a machine with these fakes; libraries among them.
 machine() {
-    rm -rf "$tree/build" "$log"
+    rm -rf "$tree/build" "$tree/build-pgo" "$log"
     rm -f "$scratch/libc6-dev" "$scratch/yaml-0.1" "$scratch/jansson" "$scratch/openblas"
     for tool in "$scratch"/fakes/*; do
         rm -f "$bin/$(basename "$tool")"
@@ -137,7 +145,9 @@ check "all there: apt-get is left alone" \
     logged "cmake --fresh --preset release -DKB_TESTS=OFF" "ninja begins" "ninja ends"
 check "again: silence" outcome 0 'here: *' '' kb probe
 check "build: prints where the program is" outcome 0 "$tree/build/kernbench" '' kb build
-check "build takes no arguments" outcome 2 '' 'kb: usage: ./kb build' kb build x
+check "build takes no other arguments" outcome 2 '' 'kb: usage: ./kb build \[--pgo]' kb build x
+check "build --pgo takes no arguments" outcome 2 '' 'kb: usage: ./kb build \[--pgo]' kb build --pgo x
+check "build: an empty argument" outcome 2 '' 'kb: usage: ./kb build \[--pgo]' kb build ''
 check "the caller's directory" outcome 0 "here: $PWD; *" '' kb probe
 check "through a link" outcome 0 'here: *' '' kb_by_link probe
 FAKE_STATUS=3 && export FAKE_STATUS
@@ -187,6 +197,21 @@ machine $all apt-get
 check "update-docs: needs Python" outcome 0 "python3 $tree/tools/check-docs $tree/build --update" \
     '*installing python3*' kb update-docs
 check "update-docs: takes no arguments" outcome 2 '' 'kb: usage: ./kb update-docs' kb update-docs README.md
+
+# shellcheck disable=SC2086
+machine $all
+check "build --pgo: prints where the program is" outcome 0 "$tree/build-pgo/kernbench" '*noise*' \
+    kb build --pgo
+check "build --pgo: builds, trains, builds again" logged "cmake --fresh --preset pgo -DKB_PGO=generate" \
+    "ninja begins" "ninja ends" "training with $tree/build-pgo/kernbench" \
+    "cmake --preset pgo -DKB_PGO=use"
+check "build --pgo: again, in silence" outcome 0 "$tree/build-pgo/kernbench" '' kb build --pgo
+check "build --pgo: leaves the other build alone" test ! -e "$tree/build"
+rm "$tree/build-pgo/trained"
+FAKE_TRAIN=1 && export FAKE_TRAIN
+check "build --pgo: a training that fails" outcome 70 '' '*kb: the training failed' kb build --pgo
+unset FAKE_TRAIN
+check "build --pgo: trains again" outcome 0 "$tree/build-pgo/kernbench" '*kb: training*' kb build --pgo
 
 # A lock that another process holds, and then two at once.
 lock_waits() {
