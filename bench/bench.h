@@ -159,6 +159,11 @@ KB_MUST_USE kb_error *bench_count(bench *b, const bench_work *works);
 KB_MUST_USE kb_error *bench_check_counts(const bench *b, const char *path);
 KB_MUST_USE kb_error *bench_update_counts(const bench *b, const char *path);
 
+/* ---- Commands (commands.c) --------------------------------------------------------------- */
+
+/* Runs a program, prints what it printed, and what it used. */
+KB_MUST_USE kb_error *bench_print_usage(const char *const argv[]);
+
 /* ---- Memory (memory.c) ------------------------------------------------------------------- */
 
 /* What a new process does for bench_memory: prints what a machine with these SIPs takes. */

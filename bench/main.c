@@ -176,6 +176,8 @@ int main(int argc, char **argv)
         err = NULL;
     } else if (argc == 4 && strcmp(argv[1], "--count") == 0) {
         err = run_work(argv[2], argv[3]);
+    } else if (argc > 2 && strcmp(argv[1], "--usage") == 0) {
+        err = bench_print_usage((const char *const *)argv + 2);
     } else if (argc == 3 && strcmp(argv[1], "--memory") == 0) {
         err = bench_print_memory(argv[2]);
     } else {
