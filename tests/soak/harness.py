@@ -209,6 +209,8 @@ class Attack:
         self.findings = 0
         self.unfinished = 0
         self.case = None
+        self.repeat_options = ""  # options of its own that a repetition needs
+        self.summary = []  # lines to print before the last one
         self.began = time.monotonic()
         self.said = self.began
         self.scratch = tempfile.mkdtemp(prefix=f"kb-{name}-")
@@ -247,7 +249,7 @@ class Attack:
                 print(f"  stderr: {line[:300]}")
         case = f" --case {self.case}" if self.case is not None else ""
         print(f"  repeat: {sys.argv[0]} --build {shlex.quote(self.options.build)}"
-              f" --seed {self.seed}{case}", flush=True)
+              f" --seed {self.seed}{case}{self.repeat_options}", flush=True)
 
     def keep(self, path):
         """Copies a file or folder to the folder of findings; returns its new path."""
@@ -272,6 +274,8 @@ class Attack:
         shutil.rmtree(self.scratch, ignore_errors=True)
         if self.unfinished:
             print(f"{self.name}: {self.unfinished} runs were cut by their timeout")
+        for line in self.summary:
+            print(f"{self.name}: {line}")
         print(f"{self.name}: {self.cases} cases, {self.findings} findings", flush=True)
         return 1 if self.findings else 0
 
@@ -301,9 +305,10 @@ def stop(number, frame):
     raise KeyboardInterrupt
 
 
-def main(name, case, description=None, add_options=None, setup=None):
+def main(name, case, description=None, add_options=None, setup=None, close=None):
     """Runs case(attack, rng, number) for number = 0, 1, ... until the time is over. A case that
-    returns the string "done" was the last. setup(attack), if given, comes first."""
+    returns the string "done" was the last. setup(attack), if given, comes first, and close(attack)
+    last: it may add lines to attack.summary."""
     signal.signal(signal.SIGTERM, stop)
     attack = Attack(name, parse(name, description, add_options))
     options = attack.options
@@ -324,4 +329,6 @@ def main(name, case, description=None, add_options=None, setup=None):
                 break
     except KeyboardInterrupt:
         print(f"{name}: interrupted")
+    if close:
+        close(attack)
     sys.exit(attack.close())
