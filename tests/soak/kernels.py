@@ -110,6 +110,13 @@ def words_of(flag, values):
     return list(itertools.chain.from_iterable((flag, str(value)) for value in values))
 
 
+def name_source(attack, build, outcome):
+    """By hand the program is compiled from its source."""
+    plugin = attack.plugins[build]
+    outcome.argv = [attack.bench if word == plugin else word for word in outcome.argv]
+    outcome.stderr = outcome.stderr.replace(plugin.encode(), attack.bench.encode())
+
+
 def record(attack, build, case, variant=None, **params):
     """Runs a case in a context of its own; returns the outcome and what was written."""
     given = {"timing_only": "yes" if case.timing_only else "no", "races": case.races,
@@ -123,9 +130,7 @@ def record(attack, build, case, variant=None, **params):
     outcome = build.run(words, env={"KERNELS_SETTINGS": "\n".join(case.settings),
                                     "KERNELS_RECORD": path, **(variant or {})},
                         timeout=attack.options.timeout)
-    # By hand the program is compiled from its source.
-    outcome.argv = [attack.bench if word == attack.plugins[build] else word
-                    for word in outcome.argv]
+    name_source(attack, build, outcome)
     try:
         with open(path, encoding="utf-8", errors="backslashreplace") as file:
             return outcome, file.read()
@@ -144,8 +149,7 @@ def command_line(attack, build, case, options, variant=None):
     if os.path.exists(trace):
         os.remove(trace)
     outcome = build.run(words, env=variant, timeout=attack.options.timeout, cwd=attack.scratch)
-    outcome.argv = [attack.bench if word == attack.plugins[build] else word
-                    for word in outcome.argv]
+    name_source(attack, build, outcome)
     try:
         with open(trace, encoding="utf-8") as file:
             return outcome, file.read()
@@ -178,9 +182,8 @@ def compare_records(first, second, names=None):
 def by_time(lines, most=12):
     """The earliest operations first, as a difference moves all that is behind it."""
     def time(line):
-        words = line.split()
-        at = words.index("to") if "to" in words else 0
-        return int(words[at - 1]) if at and words[at - 1].isdigit() else 1 << 62
+        words = line.split(" has: op ")[-1].split()
+        return int(words[1]) if words[2:3] == ["to"] else 1 << 62
 
     return sorted(lines, key=time)[:most]
 
@@ -264,7 +267,8 @@ def one_case(attack, rng, number):
     if outcome.timed_out:
         attack.unfinished += 1
         return
-    attack.judge(outcome)
+    if not attack.second:  # else what both builds do wrong is no difference
+        attack.judge(outcome)
     if found:
         report(attack, case, way, check)
 

@@ -164,7 +164,8 @@ def one_case(attack, rng, number):
     if outcome.timed_out:
         attack.unfinished += 1
         return None
-    attack.judge(outcome)
+    if not attack.second:
+        attack.judge(outcome)
     if found:
         attack.finding(outcome, found[0])
         for line in found[1:]:

@@ -170,12 +170,17 @@ static void make_room(tl_context *tl, pe_state *s, int64_t bytes)
         drop(tl, s, v);
 }
 
+static slot *free_slot(pe_state *s)
+{
+    for (int i = 0; i < SLOTS; i++)
+        if (!s->slots[i].live)
+            return &s->slots[i];
+    return NULL;
+}
+
 static slot *put(tl_context *tl, pe_state *s, tl_tensor t, tl_dims shape, kb_dtype dtype)
 {
-    slot *v = NULL;
-    for (int i = 0; i < SLOTS && !v; i++)
-        if (!s->slots[i].live)
-            v = &s->slots[i];
+    slot *v = free_slot(s);
     if (!v) {
         v = random_slot(s);
         drop(tl, s, v);
@@ -611,11 +616,9 @@ static void dot(tl_context *tl, pe_state *s)
         if (a->dtype == KB_BF16 || elements_of(&right) > s->p->elements[t])
             return;
         make_room(tl, s, bytes_of(&right, a->dtype));
-        if (!a->live)
+        if (!a->live || !free_slot(s))
             return;
         b = put(tl, s, tl_load(s->part[t], right, a->dtype), right, a->dtype);
-        if (!a->live)
-            return;
     }
     tl_dims shape = tl_shape(a->shape.dims[0], b->shape.dims[1]);
     slot *acc = one_in(&s->r, 2) ? find_matrix(s, shape.dims[0], KB_F32, shape.dims[1]) : NULL;
