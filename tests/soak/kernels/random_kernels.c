@@ -108,6 +108,21 @@ static kb_error *install(program *p, queue_plan *q)
     return kb_queues_install(p->ctx, q->set);
 }
 
+/* Where all queues stand. */
+static kb_error *write_queues(program *p, const queue_plan *q)
+{
+    kb_queue_info infos[2 * MAX_EDGES];
+    size_t count;
+    KB_TRY(kb_queues_list(p->ctx, q->set, infos, 2 * MAX_EDGES, &count));
+    for (size_t i = 0; i < count && i < 2 * MAX_EDGES; i++) {
+        const kb_queue_info *is = &infos[i];
+        SAY(p, "queue %u.%u.%u %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", is->pe.sip,
+            is->pe.cube, is->pe.pe, is->direction, is->my_head, is->peer_tail_cache,
+            is->peer_head_cache, is->my_tail);
+    }
+    return NULL;
+}
+
 /* ---- Launches ---------------------------------------------------------------------------- */
 
 static void write_result(program *p, const kb_launch_result *is)
@@ -284,6 +299,8 @@ static kb_error *run(program *p, kb_error **first)
     if (has(p, GRAPHS) && !has(p, ANY) && !*first)
         write_error(p, "graph", run_graph(p), first);
     for (int i = 0; i < p->set_count; i++)
+        write_error(p, "list", write_queues(p, &p->sets[i]), first);
+    for (int i = 0; i < p->set_count; i++)
         write_error(p, "remove", kb_queues_remove(p->ctx, p->sets[i].set), first);
     return NULL;
 }
@@ -325,18 +342,26 @@ static void write_notes(program *p)
         }
 }
 
+static void write_totals(program *p, kb_unit unit)
+{
+    static const char *const names[] = {NULL, "load", "store", "send", "recv", "issue", "dot"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        kb_op_total total = kb_context_op_total(p->ctx, unit, names[i]);
+        if (total.count > 0)
+            SAY(p, "total %s %s %llu busy %lld bytes %llu flops %llu\n", kb_unit_name(unit),
+                names[i] ? names[i] : "all", (unsigned long long)total.count, (long long)total.busy,
+                (unsigned long long)total.bytes, (unsigned long long)total.flops);
+    }
+}
+
 static kb_error *write_end(program *p)
 {
     write_notes(p);
     for (int sip = 0; sip < p->sips; sip++)
         for (int t = 0; t < TENSORS; t++)
             KB_TRY(write_contents(p, t, sip));
-    for (int unit = 0; unit < KB_UNITS; unit++) {
-        kb_op_total total = kb_context_op_total(p->ctx, (kb_unit)unit, NULL);
-        SAY(p, "total %s %llu busy %lld bytes %llu flops %llu\n", kb_unit_name((kb_unit)unit),
-            (unsigned long long)total.count, (long long)total.busy, (unsigned long long)total.bytes,
-            (unsigned long long)total.flops);
-    }
+    for (int unit = 0; unit < KB_UNITS; unit++)
+        write_totals(p, (kb_unit)unit);
     SAY(p, "end %lld kernels %lld\n", (long long)kb_context_now(p->ctx),
         (long long)kb_context_kernel_time(p->ctx));
     return NULL;
