@@ -56,6 +56,8 @@ static void receive(tl_context *tl, pe_state *s, const event *e)
 {
     const char *direction = s->p->sets[s->launch->set].edges[e->edge].recv;
     tl_dims shape = message_shape(e);
+    if (s->expects_another)
+        shape = tl_shape(e->elements + 1);
     make_room(tl, s, bytes_of(&shape, e->dtype));
     if (one_in(&s->r, 16))
         note_number(s, "can receive", tl_can_recv(direction));
@@ -65,7 +67,7 @@ static void receive(tl_context *tl, pe_state *s, const event *e)
     if (e->elements > 0 && one_in(&s->r, 4))
         dst = s->part[e->dtype == KB_F16 ? T_F16 : T_F32];
     tl_tensor t;
-    if (one_in(&s->r, 4)) {
+    if (one_in(&s->r, 4) || s->expects_another) {
         t = tl_recv_async(direction, shape, e->dtype, .dst = dst);
     } else if (one_in(&s->r, 2)) {
         t = tl_recv(direction, shape, e->dtype, .dst = dst);
@@ -135,6 +137,28 @@ static void fail(tl_context *tl, pe_state *s)
         (void)tl_load(s->part[T_F32], tl_shape(8), TL_I8);
     }
     tl_raise("the fault did not happen");
+}
+
+/* What is wrong shows later: in the numbers of an index, or in the message that comes. */
+static void fail_later(tl_context *tl, pe_state *s)
+{
+    if (one_in(&s->r, 2)) {
+        s->expects_another = true;
+        return;
+    }
+    tl_tensor x = tl_zeros(tl_shape(4), TL_F32);
+    tl_tensor index = tl_load(s->part[T_F32], tl_shape(64), TL_I32, .reinterpret = true);
+    put(tl, s, tl_gather(x, index, 0), tl_shape(64), TL_F32);
+}
+
+static void fail_if_planned(tl_context *tl, pe_state *s)
+{
+    if (s->launch->fault_at[s->pe] != s->step)
+        return;
+    if (has(s->p, LATE_FAULTS))
+        fail_later(tl, s);
+    else
+        fail(tl, s);
 }
 
 /* ---- Programs ---------------------------------------------------------------------------- */
@@ -243,8 +267,7 @@ static void run_steps(tl_context *tl, pe_state *s, int until)
             end_scope(s);
             continue;
         }
-        if (s->launch->fault_at[s->pe] == s->step)
-            fail(tl, s);
+        fail_if_planned(tl, s);
         exchange(tl, s);
         make_operation(tl, s);
         if (has(s->p, SCOPES) && one_in(&s->r, 5)) {
@@ -260,8 +283,7 @@ static void run_program(tl_context *tl, void *arg)
 {
     pe_state *s = arg;
     run_steps(tl, s, s->launch->steps);
-    if (s->launch->fault_at[s->pe] == s->step)
-        fail(tl, s);
+    fail_if_planned(tl, s);
     exchange(tl, s);
 }
 

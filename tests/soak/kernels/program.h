@@ -60,22 +60,23 @@ enum {
     VECTOR = 1 << 0,
     MATRIX = 1 << 1,
     COMPOSITE = 1 << 2,
-    INDEX = 1 << 3,      /* gather, scatter, topk, tl_items */
-    QUEUES = 1 << 4,     /* sends and receives */
-    ANY = 1 << 5,        /* receives from any direction */
-    SYNC = 1 << 6,       /* tl_now, tl_item, tl_wait */
-    SCOPES = 1 << 7,     /* TL_SCOPE, tl_assign, tl_free */
-    MASKS = 1 << 8,      /* masks, strides, reinterpreted bytes */
-    STREAMS = 1 << 9,    /* launches that overlap */
-    GRAPHS = 1 << 10,    /* a recorded graph of launches */
-    LARGE = 1 << 11,     /* values for which bandwidth matters */
-    ALIKE = 1 << 12,     /* all PEs do the same: many ties */
-    RACES = 1 << 13,     /* reads of what other PEs write */
-    FULL_TCM = 1 << 14,  /* values that nearly fill the TCM */
-    COPIES = 1 << 15,    /* copies of the host and between devices while kernels run */
-    FAULTS = 1 << 16,    /* some PEs fail at a random step */
-    DEADLOCKS = 1 << 17, /* a message is not sent, or not received */
-    LEFTOVERS = 1 << 18, /* a launch receives what the one before it sent */
+    INDEX = 1 << 3,        /* gather, scatter, topk, tl_items */
+    QUEUES = 1 << 4,       /* sends and receives */
+    ANY = 1 << 5,          /* receives from any direction */
+    SYNC = 1 << 6,         /* tl_now, tl_item, tl_wait */
+    SCOPES = 1 << 7,       /* TL_SCOPE, tl_assign, tl_free */
+    MASKS = 1 << 8,        /* masks, strides, reinterpreted bytes */
+    STREAMS = 1 << 9,      /* launches that overlap */
+    GRAPHS = 1 << 10,      /* a recorded graph of launches */
+    LARGE = 1 << 11,       /* values for which bandwidth matters */
+    ALIKE = 1 << 12,       /* all PEs do the same: many ties */
+    RACES = 1 << 13,       /* reads of what other PEs write */
+    FULL_TCM = 1 << 14,    /* values that nearly fill the TCM */
+    COPIES = 1 << 15,      /* copies of the host and between devices while kernels run */
+    FAULTS = 1 << 16,      /* some PEs fail at a random step */
+    DEADLOCKS = 1 << 17,   /* a message is not sent, or not received */
+    LEFTOVERS = 1 << 18,   /* a launch receives what the one before it sent */
+    LATE_FAULTS = 1 << 19, /* faults that show when the kernel has gone on; one needs data */
 };
 
 /* ---- Plans ------------------------------------------------------------------------------- */
@@ -425,7 +426,7 @@ static inline void plan_launches(program *p)
             memset(p->sets[k].used, 0, sizeof p->sets[k].used);
     }
     launch_plan *one = &p->launches[below(&p->r, p->launch_count)];
-    if (has(p, FAULTS))
+    if (has(p, FAULTS) || has(p, LATE_FAULTS))
         plan_faults(p, one);
     if (has(p, DEADLOCKS))
         drop_message(p, one);

@@ -47,6 +47,7 @@ typedef struct pe_state {
     posted_list posted;
     int64_t live_bytes, max_bytes;
     int step, depth, next_event;
+    bool expects_another; /* shape: its next receive is wrong */
 } pe_state;
 
 /* ---- Notes ------------------------------------------------------------------------------- */
