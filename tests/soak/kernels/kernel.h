@@ -199,7 +199,7 @@ static void make_operation(tl_context *tl, pe_state *s)
                  {VECTOR, 3, move},
                  {VECTOR, 1, make_numbers},
                  {MATRIX, 4, dot},
-                 {COMPOSITE, 1, composite},
+                 {COMPOSITE, 3, composite},
                  {INDEX, 1, use_index},
                  {INDEX, 1, use_items},
                  {SYNC, 2, ask},

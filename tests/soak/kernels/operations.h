@@ -266,7 +266,7 @@ static void move(tl_context *tl, pe_state *s)
         return;
     int axis = (int)below(&s->r, shape.rank);
     int64_t length = shape.dims[axis];
-    switch (below(&s->r, 5)) {
+    switch (below(&s->r, 6)) {
     case 0:
         if (shape.rank < 2)
             return;
@@ -293,13 +293,22 @@ static void move(tl_context *tl, pe_state *s)
             return;
         tl_tensor parts[2];
         x->shares = true;
-        tl_split(x->t, axis, parts, 2);
+        if (one_in(&s->r, 2))
+            tl_split(x->t, axis, parts, 2);
+        else
+            tl_split_sizes(x->t, axis, parts, length - length / 2, length / 2);
         shape.dims[axis] = length - length / 2;
         put(tl, s, parts[0], shape, dtype)->shares = true;
         shape.dims[axis] = length / 2;
         put(tl, s, parts[1], shape, dtype)->shares = true;
         return;
     }
+    case 4:
+        if (bytes_of(&shape, dtype) > 4096)
+            return;
+        shape.dims[axis] *= 8; /* more than one command takes */
+        put(tl, s, tl_concat(axis, x->t, x->t, x->t, x->t, x->t, x->t, x->t, x->t), shape, dtype);
+        return;
     default:
         shape.dims[axis] *= 2;
         put(tl, s, tl_concat(axis, x->t, x->t), shape, dtype);
@@ -373,18 +382,24 @@ static void composite(tl_context *tl, pe_state *s)
 {
     int64_t most = has(s->p, LARGE) ? 100 : 40;
     int64_t m = 1 + below(&s->r, most), k = 1 + below(&s->r, most), n = 1 + below(&s->r, most);
-    tl_dims left = tl_shape(m, k), right = tl_shape(k, n), result = tl_shape(m, n), packed = {0};
-    spot a = random_spot(s, &left, &packed, false), b = random_spot(s, &right, &packed, false);
-    spot c = random_spot(s, &result, &packed, true);
+    tl_dims left = tl_shape(m, k), right = tl_shape(k, n), result = tl_shape(m, n);
+    tl_dims a_strides = random_strides(s, &left, true), b_strides = random_strides(s, &right, true);
+    tl_dims c_strides = random_strides(s, &result, true);
+    spot a = random_spot(s, &left, &a_strides, false);
+    spot b = random_spot(s, &right, &b_strides, false);
+    for (int i = 0; i < 6 && b.dtype != a.dtype; i++)
+        b = random_spot(s, &right, &b_strides, false);
+    spot c = random_spot(s, &result, &c_strides, true);
     if (!a.fits || !b.fits || !c.fits || a.reinterpret || b.reinterpret || c.reinterpret ||
         a.dtype != b.dtype)
         return;
     make_room(tl, s, bytes_of(&left, a.dtype));
     bool holds = one_in(&s->r, 4);
-    tl_tensor x = holds ? tl_load(a.ptr, left, a.dtype) : tl_ref(a.ptr, left, a.dtype);
-    tl_tensor y = tl_ref(b.ptr, right, b.dtype);
-    tl_future done = tl_composite(TL_GEMM, x, y, tl_ref(c.ptr, result, c.dtype));
-    s->futures[below(&s->r, FUTURES)] = done;
+    tl_tensor x = holds ? tl_load(a.ptr, left, a.dtype, .strides = a_strides)
+                        : tl_ref(a.ptr, left, a.dtype, .strides = a_strides);
+    tl_tensor y = tl_ref(b.ptr, right, b.dtype, .strides = b_strides);
+    tl_tensor out = tl_ref(c.ptr, result, c.dtype, .strides = c_strides);
+    s->futures[below(&s->r, FUTURES)] = tl_composite(TL_GEMM, x, y, out);
     if (holds)
         put(tl, s, x, left, a.dtype);
 }

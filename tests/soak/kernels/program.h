@@ -138,7 +138,7 @@ typedef struct note_list {
     int count, room;
 } note_list;
 
-/* The tensors of a device, each cut evenly over its PEs, but for `shared`. */
+/* The tensors of a device, each cut evenly over its PEs; `shared` may be all at the first one. */
 enum { T_F16, T_F32, T_FAR, T_NEAR, T_INDEX, T_SHARED, TENSORS };
 
 typedef struct program {
@@ -154,8 +154,10 @@ typedef struct program {
     uint64_t va[TENSORS][MAX_SIPS];
     int64_t elements[TENSORS]; /* of a PE's part; of all of `shared` */
     int64_t rows, columns;     /* of most values */
-    int far_shift;             /* the part of T_FAR that a PE has is that of another */
-    bool any[MAX_PES];         /* receives from any direction */
+    bool gives_up;             /* at the first failure, with work under way */
+    bool shared_is_cut;
+    int far_shift;     /* the part of T_FAR that a PE has is that of another */
+    bool any[MAX_PES]; /* receives from any direction */
     int64_t any_elements;
     queue_plan sets[MAX_SETS];
     int set_count;

@@ -56,7 +56,7 @@ static kb_error *create_tensors(program *p, int sip)
                                      .dtype = tensor_dtypes[t],
                                      .shape = KB_SHAPE(count),
                                      .memory = t == T_NEAR ? KB_TCM : KB_HBM,
-                                     .policy = is_shared ? NULL : &cut,
+                                     .policy = is_shared && !p->shared_is_cut ? NULL : &cut,
                                      .door = KB_BACKDOOR,
                                      .is_index = t == T_INDEX};
         KB_TRY(kb_empty(p->ctx, &spec, &p->tensors[t][sip]));
@@ -223,11 +223,13 @@ static kb_error *start_copy(program *p, copies *c)
         return kb_tensor_fill_slice(p->ctx, c->here, KB_FABRIC, NULL, 1);
     default: {
         kb_request request;
-        const kb_message dma = {.kind = KB_PE_DMA,
-                                .bytes = 1 + (uint64_t)below(&p->r, 4096),
-                                .from = c->from,
-                                .to = c->to,
-                                .pe = c->pe};
+        kb_message dma = {.kind = KB_PE_DMA,
+                          .bytes = 1 + (uint64_t)below(&p->r, 4096),
+                          .from = c->from,
+                          .to = c->to,
+                          .pe = c->pe};
+        if (one_in(&p->r, 2))
+            dma.from = (kb_location){KB_VIRTUAL, c->pe, p->va[T_SHARED][c->pe.sip]};
         KB_TRY(kb_request_submit(p->ctx, &dma, &request));
         return kb_request_free(p->ctx, request);
     }
@@ -260,8 +262,10 @@ static void run_launches(program *p, copies *c, kb_error **first)
         if (l->waits)
             while (pending > 0)
                 finish(p, requests[--pending], first);
+        if (*first && p->gives_up)
+            return;
     }
-    while (pending > 0)
+    while (pending > 0 && !(*first && p->gives_up))
         finish(p, requests[--pending], first);
 }
 
@@ -295,6 +299,8 @@ static kb_error *run(program *p, kb_error **first)
     if (has(p, COPIES))
         KB_TRY(prepare_copies(p, &beside));
     run_launches(p, &beside, first);
+    if (*first && p->gives_up)
+        return NULL;
     write_error(p, "synchronize", kb_synchronize(p->ctx), first);
     if (has(p, GRAPHS) && !has(p, ANY) && !*first)
         write_error(p, "graph", run_graph(p), first);
@@ -319,6 +325,8 @@ static void choose(program *p)
     bool is_large = has(p, LARGE) && one_in(&p->r, 2);
     p->rows = 1 + below(&p->r, is_large ? 64 : 12);
     p->columns = 1 + below(&p->r, is_large ? 120 : 50);
+    p->shared_is_cut = one_in(&p->r, 2);
+    p->gives_up = one_in(&p->r, 3);
     p->far_shift = (int)below(&p->r, p->per_sip);
     for (int t = 0; t < TENSORS; t++)
         p->elements[t] = t == T_NEAR ? 1024 : PART;
