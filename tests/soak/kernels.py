@@ -70,6 +70,9 @@ class Case:
         self.timing_only = rng.random() < 0.35
         self.races = rng.choice(("warn", "warn", "fail", "off"))
         self.settings = random_settings(rng, self.features)
+        given = {setting.split("=")[0] for setting in options.set}
+        self.settings = [setting for setting in self.settings
+                         if setting.split("=")[0] not in given] + options.set
 
     def bits(self):
         return sum(1 << bit for bit, name in enumerate(FEATURES) if name in self.features)
@@ -84,6 +87,11 @@ class Case:
         other.size = size or self.size
         other.features = self.features - {without}
         return other
+
+
+# The settings that say how many PEs there are: a case keeps them when it is reduced.
+SHAPE = ("system.sips.count", "sip.cube_mesh.w", "sip.cube_mesh.h", "cube.noc.w", "cube.noc.h",
+         "cube.pe_layout.pe_per_corner")
 
 
 def random_settings(rng, features):
@@ -300,7 +308,9 @@ def reduce(differs, case):
     for name in sorted(case.features):
         if differs(case.sized(without=name)):
             case = case.sized(without=name)
-    for setting in case.settings[6:]:  # behind those that say how many PEs there are
+    for setting in case.settings:
+        if setting.split("=")[0] in SHAPE:
+            continue
         other = case.sized()
         other.settings = [item for item in case.settings if item != setting]
         if differs(other):
@@ -323,6 +333,8 @@ def setup(attack):
         value = getattr(attack.options, name)
         if value:
             attack.repeat_options += f" --{name} {','.join(sorted(value))}"
+    for setting in attack.options.set:
+        attack.repeat_options += f" --set {setting}"
     if attack.options.size:
         attack.repeat_options += f" --size {attack.options.size}"
 
@@ -342,6 +354,8 @@ def add_options(parser):
     parser.add_argument("--only", type=feature_list, metavar="NAME,...",
                         help="programs have all of these features, and no others")
     parser.add_argument("--size", type=int, help="of all programs")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
+                        help="a setting that all machines have; repeatable")
     parser.add_argument("--any-order", action="store_true",
                         help="with --against: what happens at the same time may be told in another"
                              " order, and be in other lanes of a trace")
