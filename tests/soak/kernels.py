@@ -15,6 +15,7 @@ differently can be left out: --without full_tcm,copies; --only picks the feature
 import itertools
 import os
 import shlex
+import time
 
 import builds
 import harness
@@ -193,11 +194,11 @@ def compare_records(attack, first, second, names=None):
 
 def by_time(lines, most=12):
     """The earliest operations first, as a difference moves all that is behind it."""
-    def time(line):
+    def begin(line):
         words = line.split(" has: op ")[-1].split()
         return int(words[1]) if words[2:3] == ["to"] else 1 << 62
 
-    return sorted(lines, key=time)[:most]
+    return sorted(lines, key=begin)[:most]
 
 
 CLI_OPTIONS = (["--trace", "TRACE"], ["--trace", "TRACE", "--profile"], ["--profile"], [],
@@ -327,6 +328,7 @@ def setup(attack):
     for build in filter(None, (attack.first, attack.second)):
         attack.plugins[build] = os.path.join(attack.scratch, f"plugin{len(attack.plugins)}.so")
         build.compile(attack.bench, attack.plugins[build])
+    attack.began = time.monotonic()  # compiling does not count
     if attack.options.any_order:
         attack.repeat_options += " --any-order"
     for name in ("without", "only"):
