@@ -25,7 +25,7 @@ FEATURES = ("vector", "matrix", "composite", "index", "queues", "any", "sync", "
             "streams", "graphs", "large", "alike", "races", "full_tcm", "copies", "faults",
             "deadlocks", "leftovers", "late_faults")
 # Those that end a program early, or give it another character, are drawn with this chance.
-RARE = {"races": 0.15, "full_tcm": 0.1, "copies": 0.2, "faults": 0.1, "deadlocks": 0.06,
+RARE = {"races": 0.15, "full_tcm": 0.15, "copies": 0.2, "faults": 0.1, "deadlocks": 0.06,
         "leftovers": 0.08, "late_faults": 0.06, "large": 0.3, "graphs": 0.3, "any": 0.4,
         "alike": 0.5}
 SIZES = (4, 10, 20, 20, 40, 80)
