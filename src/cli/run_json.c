@@ -82,6 +82,21 @@ static json_t *units_json(const run_figures *f)
     return units;
 }
 
+/* How requests, responses and writes moved: as packet trains from start to end, as packets from the
+ * start, or unfolded in between; and why. */
+static json_t *transport_json(const net_train_stats *trains)
+{
+    const uint64_t *packets = trains->as_packets, *unfolded = trains->unfolded;
+    return json_pack(
+        "{s:I, s:{s:I, s:I, s:I}, s:{s:I, s:I, s:I, s:I}}", "whole", (json_int_t)trains->whole,
+        "packets", "unforeseen", (json_int_t)packets[NET_UNFORESEEN], "train_in_the_way",
+        (json_int_t)packets[NET_TRAIN_IN_THE_WAY], "packets_in_the_way",
+        (json_int_t)packets[NET_PACKETS_IN_THE_WAY], "unfolded", "packet_met",
+        (json_int_t)unfolded[NET_PACKET_MET], "packet_waited",
+        (json_int_t)unfolded[NET_PACKET_WAITED], "source_taken",
+        (json_int_t)unfolded[NET_SOURCE_TAKEN], "watched", (json_int_t)unfolded[NET_WATCHED]);
+}
+
 static json_t *links_json(const run_figures *f)
 {
     json_t *links = json_array();
@@ -259,6 +274,7 @@ kb_code run_print_json(const run_view *view)
         set(&document, "profile", run_profile_json(f));
     set(&document, "events", json_integer((json_int_t)f->events));
     set(&document, "hops", json_integer((json_int_t)f->hops));
+    set(&document, "transport", transport_json(&f->trains));
     set(&document, "wall_s", cli_json_real(view->wall_s));
     set(&document, "hops_per_s", cli_json_real(run_per_second(f->hops, view->wall_s)));
     kb_text_fini(&verdict);

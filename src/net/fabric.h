@@ -34,6 +34,7 @@ enum {
 typedef struct profile {
     topo_pace pace;
     kb_time latency;   /* wire and overhead of the node behind */
+    kb_time clearance; /* of a full packet: on the link, and on any link out of the node behind */
     uint32_t capacity; /* of each channel behind the link, in bytes */
     bool roomy;        /* what a link not faster than this one sends never waits for room */
 } profile;
@@ -43,6 +44,9 @@ enum {
     LINK_OWED_AWAITED = 2, /* there will be an event when what it owes is given back */
     LINK_SPACE = 4,        /* given back to a channel that somebody waits for */
     LINK_BUSY = 8,         /* without elision only */
+    LINK_PORT_USED = 16,   /* packets have waited or chosen channels behind it, and perhaps some
+                              are still there */
+    LINK_FED_AT_ONCE = 32, /* some route comes to it over a link without latency */
 };
 
 /*
@@ -57,9 +61,10 @@ typedef struct link {
     kb_time owed_at;
     uint32_t owed_channel; /* or NOTHING */
     uint32_t owed_bytes;
-    uint32_t ready;   /* the last one of a ring of channels, or NOTHING */
-    uint32_t blocked; /* the same */
-    uint32_t profile;
+    uint32_t ready;    /* the last one of a ring of channels, or NOTHING */
+    uint32_t blocked;  /* the same */
+    uint32_t reserved; /* the earliest reservation; NONE if there is none */
+    uint16_t profile;
     uint8_t flags;
     uint8_t turn;         /* the virtual channel to be taken next */
     uint64_t bytes;       /* at most 10^15 a second for 9,223 s, which is 2^63 */
@@ -71,6 +76,11 @@ typedef struct link {
 static inline void add_waited(link *l, kb_time time)
 {
     l->waited_high += __builtin_add_overflow(l->waited, (uint64_t)time, &l->waited);
+}
+
+static inline void subtract_waited(link *l, kb_time time)
+{
+    l->waited_high -= __builtin_sub_overflow(l->waited, (uint64_t)time, &l->waited);
 }
 
 /*
@@ -113,6 +123,8 @@ typedef struct channel {
 enum {
     PACKET_LAST = 1,
     PACKET_ARRIVED = 2, /* without elision only */
+    PACKET_LATE = 2,    /* with elision: one before it in its channel has waited, so that it is not
+                           known when it starts */
     PACKET_NUMBER_BITS = 30,
 };
 #define MAX_PACKETS (1u << PACKET_NUMBER_BITS)
@@ -127,34 +139,35 @@ typedef struct packet {
     uint32_t flags : 32 - PACKET_NUMBER_BITS;
 } packet;
 
+enum { LATE_MAX = UINT16_MAX };
+
 enum { PACKET_STRIDE = sizeof(packet) + KB_REDZONE }; /* in their pool */
 
 /*
- * The first two cache lines are all that is looked at of a transfer whose legs go as trains, if its
- * receipt is plain.
+ * The first two cache lines are all that is looked at of a transfer whose messages go as trains, if
+ * its receipt is plain.
  */
 typedef struct transfer {
-    uint32_t route;       /* of the leg under way */
-    uint32_t back;        /* of a read whose request is under way: the way back; else NONE */
-    uint64_t bytes;       /* of the leg */
+    uint32_t route;       /* of the message under way */
+    uint32_t back;        /* of a read whose request is under way: the response's; else NONE */
+    uint64_t bytes;       /* of the message */
     uint32_t packets;     /* the same */
-    uint32_t behind;      /* the next transfer of the same reader, or of the same train */
+    uint32_t behind;      /* the next transfer of the same reader */
     uint32_t last_behind; /* of a reader's first transfer: the last of them, or itself */
     uint32_t next;        /* at the source: the first transfer of the next reader */
     kb_time ready_at;     /* at the source */
-    kb_time ends_at;      /* of what has been delivered; of a train's leg, of all */
-    uint32_t path;        /* of a leg that moves as packets: steps, END_OF_PATH, the number of the
-                             transfer; else NONE */
+    kb_time ends_at;      /* of what has been delivered; of a train, of all */
+    uint32_t path;        /* of a message that moves as packets: steps, END_OF_PATH, the number of
+                             the transfer; else NONE */
     uint8_t path_size;
     bool plain;
     bool returning; /* the data of a read */
     bool arrived;   /* at the source */
     bool in_train;
-    bool on_links;   /* its packets are, or will be as soon as they can */
-    bool line_whole; /* all legs of its line up to this one are of full packets */
+    bool on_links; /* its packets are, or will be as soon as they can */
 
-    kb_time start; /* of a train's leg: when it starts on its first link */
-    kb_event end;  /* of a train's leg */
+    kb_time start; /* of a train: when it starts on its first link */
+    kb_event end;  /* of a train */
     uint64_t back_bytes;
     kb_time issued;
     net_done_fn *done;
@@ -164,44 +177,58 @@ typedef struct transfer {
     kb_time overhead, wire, drain; /* of a receipt that is not plain */
     uint32_t made;                 /* packets that have been made at the source; most have left */
     uint32_t delivered;            /* have begun their last link */
-    uint32_t line;        /* of legs that move as packets one behind the other over the same way */
-    uint32_t line_length; /* of the last one of its line: how many these are that have not ended */
 } transfer;
 
 /*
- * Who uses a link: so many legs that move as packets, and behind them perhaps a train. A leg counts
- * from when it is the first at its source until it has ended.
+ * How packets move, compiled for some options (engine.h). A message begins at its source; if in the
+ * event of another one's end, as the last thing in it. Packet `p`, the first of channel `c`, is
+ * offered when it is there: it starts, or the channel waits.
  */
-#define CLAIM_TRAIN (1u << 31)
+typedef struct packet_engine {
+    void (*begin_message)(net *n, uint32_t t, bool in_end);
+    void (*offer)(net *n, uint32_t c, uint32_t p);
+    kb_handler_fn *on_arrival, *on_grant, *on_space, *on_credit, *on_inject, *on_end, *on_accept;
+} packet_engine;
+
+extern const packet_engine engine_parallel, engine_serial, engine_parallel_reference,
+    engine_serial_reference;
 
 typedef struct stage stage; /* see unfold.c */
+typedef struct visit visit; /* see contact.h */
 
 struct net {
     kb_sim *sim;
     const topo_graph *graph;
     net_options options;
     uint32_t channels_per_link;
-    bool is_large;       /* much larger than caches */
-    uint64_t link_magic; /* multiplies a channel to give its link */
+    uint32_t channel_shift; /* channels of links are a power of two apart */
+    bool is_large;          /* much larger than caches */
+    const packet_engine *engine;
 
     link *links;
     port *ports;          /* one a link, or NULL if ports are not serial */
-    channel *channels;    /* of links, channels_per_link each; then of sources */
+    channel *channels;    /* of links, 2^channel_shift each; then of sources */
     uint32_t *source_of;  /* by link: the channel for requests, the one for replies follows */
     uint32_t source_base; /* the first channel that is a source */
     uint32_t channel_count;
     KB_VEC(profile) profiles;
 
-    uint32_t *claims;   /* by link: how many legs, and CLAIM_TRAIN */
-    uint32_t *train_on; /* by link, if there is one: its route */
-    uint32_t *latest;   /* by link: the leg that began there last; NONE if it has ended */
-
+    kb_time *held_until;  /* by link: packets that are near it have passed it by then, unless they
+                             have to wait */
+    uint16_t *late;       /* by link: late packets that want it; LATE_MAX: too many to be counted */
+    uint32_t *last_begun; /* by source: the transfer that moves as packets and began there last;
+                             NONE if it has ended */
     kb_pool packets;
     kb_pool transfers;
+    kb_pool reservations;
     routes routes;
     paths paths;
     KB_VEC(stage) stages; /* room for unfolding a train */
     KB_VEC(kb_time) departures;
+    KB_VEC(uint32_t) to_clear; /* links that no trains may pass any more */
+    KB_VEC(visit) to_meet;     /* packets of trains that are being unfolded, and the links */
+    KB_VEC(uint32_t) to_offer; /* channels where some of them wait */
+    bool is_unfolding;
 
     kb_handler on_arrival, on_grant, on_space, on_credit, on_inject, on_end, on_accept;
     kb_time now;      /* in a handler: of the event in hand */
@@ -211,18 +238,21 @@ struct net {
     uint64_t done;
     uint64_t arrivals;  /* at sources, ever: their sequence at one instant */
     uint64_t delivered; /* transfers, ever: the sequence of their ends */
-    uint32_t lines;     /* ever */
+    net_train_stats trains;
     net_watch_fn *watch;
     void *watcher;
 };
 
-enum { LINK_MAGIC_SHIFT = 36, MAX_CHANNELS = 1 << 27 };
+enum { MAX_CHANNELS = 1 << 27 };
 
-/* Exact for channels below 2^27: the error of the factor is less than channels_per_link, 315 at
- * most. */
 static inline uint32_t link_of(const net *n, uint32_t c)
 {
-    return (uint32_t)((c * n->link_magic) >> LINK_MAGIC_SHIFT);
+    return c >> n->channel_shift;
+}
+
+static inline uint32_t first_channel(const net *n, uint32_t at)
+{
+    return at << n->channel_shift;
 }
 
 static inline transfer *transfer_at(const net *n, uint32_t index)
@@ -245,6 +275,17 @@ static inline uint32_t step_link(uint32_t step)
     return (step & STEP_MASK) >> TOPO_PHASE_BITS;
 }
 
+/* A constant in an engine. */
+static inline bool has_serial_ports(const net *n)
+{
+#ifdef ENGINE_SERIAL
+    (void)n;
+    return ENGINE_SERIAL;
+#else
+    return n->ports != NULL;
+#endif
+}
+
 /*
  * Places in the order of events. What arrives over a link comes before what it grants. With serial
  * ports all that arrives comes first, then what links choose, and then what ports accept: so that
@@ -252,13 +293,13 @@ static inline uint32_t step_link(uint32_t step)
  */
 static inline uint32_t arrival_id(const net *n, uint32_t at)
 {
-    return n->options.first_source + (KB_LIKELY(!n->ports) ? 2 * at : at);
+    return n->options.first_source + (has_serial_ports(n) ? at : 2 * at);
 }
 
 static inline uint32_t grant_id(const net *n, uint32_t at)
 {
     uint32_t links = (uint32_t)n->graph->links.count;
-    return n->options.first_source + (KB_LIKELY(!n->ports) ? 2 * at + 1 : links + at);
+    return n->options.first_source + (has_serial_ports(n) ? links + at : 2 * at + 1);
 }
 
 static inline uint32_t inject_id(const net *n, uint32_t source)
@@ -273,15 +314,16 @@ static inline uint32_t accept_id(const net *n, uint32_t at)
            (n->channel_count - n->source_base) + at;
 }
 
-/* flow.c: how packets move. */
-KB_MUST_USE kb_error *flow_add_handlers(net *n);
+static inline uint32_t step_class(uint32_t step)
+{
+    topo_phase phase = topo_step_phase(step);
+    return phase == TOPO_WRAPPED ? CLASSES - 1 : (step & REPLY_BIT ? 2u : 0) + (uint32_t)phase;
+}
 
-/* A leg of the transfer begins at its source; if in the event of another one's end, as the last
- * thing in it. */
-void flow_begin_leg(net *n, uint32_t t, bool in_end);
-
-/* Packet `p`, the first of channel `c`, is there: it starts, or the channel waits. */
-void flow_offer(net *n, uint32_t c, uint32_t p);
+static inline const profile *profile_of(const net *n, uint32_t at)
+{
+    return &n->profiles.items[n->links[at].profile];
+}
 
 /* net.c: the transfer's last byte is there. */
 void net_end_leg(net *n, uint32_t t);

@@ -1,7 +1,7 @@
 /*
- * flow.h: the small steps that flow.c is made of: what comes before what, rings of channels, and
- * what a packet says of itself. Private to net; in a header of its own to keep the moves in flow.c
- * readable.
+ * flow.h: the small steps that engine.h is made of: what comes before what, rings of channels, and
+ * what a packet says of itself. Private to net; in a header of its own to keep the moves in
+ * engine.h readable.
  */
 #ifndef KB_NET_FLOW_H
 #define KB_NET_FLOW_H
@@ -132,12 +132,6 @@ static inline bool is_source(const net *n, uint32_t c)
 static inline packet *first_packet(const net *n, uint32_t c)
 {
     return packet_at(n, n->channels[c].first);
-}
-
-static inline uint32_t step_class(uint32_t step)
-{
-    topo_phase phase = topo_step_phase(step);
-    return phase == TOPO_WRAPPED ? CLASSES - 1 : (step & REPLY_BIT ? 2u : 0) + (uint32_t)phase;
 }
 
 static inline uint32_t bytes_of(const net *n, const packet *pk)

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "fabric.h"
+#include "reservation.h"
+#include "sim/sim.h"
 #include "train.h"
 
 /* ---- Making a net ------------------------------------------------------------------------ */
@@ -49,17 +51,32 @@ static uint64_t moving_of(uint64_t bytes_per_s, kb_time latency)
     return moving > UINT32_MAX ? UINT32_MAX : (uint64_t)moving;
 }
 
+/* The longest that a full packet takes on the link or on one out of the node behind it. */
+static kb_time clearance_of(const net *n, uint32_t at)
+{
+    const topo_graph *g = n->graph;
+    uint32_t node = g->links.items[at].to;
+    uint64_t slowest = topo_link_rate(g, at);
+    for (uint32_t i = g->first_out[node]; i < g->first_out[node + 1]; i++) {
+        uint64_t rate = topo_link_rate(g, g->out[i]);
+        slowest = rate < slowest ? rate : slowest;
+    }
+    return topo_rate_time(slowest, n->options.packet_bytes);
+}
+
 /* The index of the link's profile; links of a kind share one. */
-static kb_error *add_profile(net *n, uint32_t at, uint32_t *index)
+static kb_error *add_profile(net *n, uint32_t at, uint16_t *index)
 {
     const topo_link *l = &n->graph->links.items[at];
     uint64_t rate = topo_link_rate(n->graph, at);
     kb_time latency = kb_time_add(l->wire_fs, topo_link_overhead(n->graph, at));
+    kb_time clearance = clearance_of(n, at);
     /* Links of a kind stand together, so the newest profiles are the likeliest. */
     for (size_t i = n->profiles.count; i-- > 0;) {
         const profile *known = &n->profiles.items[i];
-        if (known->pace.bytes_per_s == rate && known->latency == latency) {
-            *index = (uint32_t)i;
+        if (known->pace.bytes_per_s == rate && known->latency == latency &&
+            known->clearance == clearance) {
+            *index = (uint16_t)i;
             return NULL;
         }
     }
@@ -72,11 +89,15 @@ static kb_error *add_profile(net *n, uint32_t at, uint32_t *index)
                             (double)rate / 1e9, (double)latency / (double)KB_NS);
     profile fresh = {.pace = topo_pace_make(rate, n->options.packet_bytes),
                      .latency = latency,
+                     .clearance = clearance,
                      .capacity = (uint32_t)capacity,
                      /* The packets that came within the latency, the one before, and one more. */
                      .roomy = latency == 0 ||
                               capacity >= moving + 2 * (uint64_t)n->options.packet_bytes};
-    *index = (uint32_t)n->profiles.count;
+    if (n->profiles.count > UINT16_MAX)
+        return kb_error_new(KB_ERR_INPUT, "machine too large: more than %d kinds of links",
+                            UINT16_MAX);
+    *index = (uint16_t)n->profiles.count;
     return kb_vec_push(&n->profiles, fresh) ? NULL : kb_error_nomem();
 }
 
@@ -94,10 +115,9 @@ static kb_error *init_links(net *n)
     size_t count = n->graph->links.count;
     n->links = kb_alloc_large(count, sizeof *n->links);
     n->source_of = kb_alloc_array(count, sizeof *n->source_of);
-    n->claims = kb_alloc_zeroed(count, sizeof *n->claims);
-    n->train_on = kb_alloc_array(count, sizeof *n->train_on);
-    n->latest = kb_alloc_zeroed(count, sizeof *n->latest);
-    if (!n->links || !n->source_of || !n->claims || !n->train_on || !n->latest)
+    n->held_until = kb_alloc_zeroed(count, sizeof *n->held_until);
+    n->late = kb_alloc_zeroed(count, sizeof *n->late);
+    if (!n->links || !n->source_of || !n->held_until || !n->late)
         return kb_error_nomem();
     if (n->options.serial_ports) {
         n->ports = kb_alloc_array(count, sizeof *n->ports);
@@ -106,7 +126,7 @@ static kb_error *init_links(net *n)
         for (size_t i = 0; i < count; i++)
             n->ports[i] = (port){.last_taker = NOTHING, .bids = NOTHING, .last_feeder = NOTHING};
     }
-    uint64_t channels = count * n->channels_per_link;
+    uint64_t channels = (uint64_t)count << n->channel_shift;
     n->source_base = (uint32_t)channels;
     for (uint32_t at = 0; at < count; at++) {
         n->links[at] =
@@ -126,7 +146,8 @@ static kb_error *init_links(net *n)
                             KB_SOURCE_ID_MAX + 1);
     n->channel_count = (uint32_t)channels;
     n->channels = kb_alloc_large(channels, sizeof *n->channels);
-    if (!n->channels)
+    n->last_begun = kb_alloc_zeroed(channels - n->source_base + 1, sizeof *n->last_begun);
+    if (!n->channels || !n->last_begun)
         return kb_error_nomem();
     memset(n->channels, 0, channels * sizeof *n->channels);
     n->is_large = channels * sizeof *n->channels > LARGE_BYTES;
@@ -145,6 +166,32 @@ static kb_error *check_options(const net_options *options)
     return NULL;
 }
 
+static const packet_engine *select_engine(const net_options *options)
+{
+    if (options->no_elision)
+        return options->serial_ports ? &engine_serial_reference : &engine_parallel_reference;
+    return options->serial_ports ? &engine_serial : &engine_parallel;
+}
+
+static kb_error *add_handlers(net *n)
+{
+    const packet_engine *engine = n->engine;
+    const struct {
+        kb_handler_fn *fn;
+        kb_handler *number;
+    } all[] = {
+        {engine->on_arrival, &n->on_arrival}, {engine->on_grant, &n->on_grant},
+        {engine->on_space, &n->on_space},     {engine->on_credit, &n->on_credit},
+        {engine->on_inject, &n->on_inject},   {engine->on_accept, &n->on_accept},
+        {engine->on_end, &n->on_end},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        KB_TRY(kb_sim_add_handler(n->sim, all[i].fn, n, all[i].number));
+        kb_sim_name_work(n->sim, *all[i].number, "a transfer");
+    }
+    return NULL;
+}
+
 kb_error *net_create(kb_sim *sim, const topo_graph *graph, const net_options *options, net **out)
 {
     *out = NULL;
@@ -158,6 +205,7 @@ kb_error *net_create(kb_sim *sim, const topo_graph *graph, const net_options *op
     kb_pool_init(&n->packets, sizeof(packet));
     KB_ASSERT(n->packets.stride == PACKET_STRIDE);
     kb_pool_init(&n->transfers, sizeof(transfer));
+    kb_pool_init(&n->reservations, sizeof(reservation));
     routes_init(&n->routes);
     paths_init(&n->paths);
 
@@ -168,14 +216,15 @@ kb_error *net_create(kb_sim *sim, const topo_graph *graph, const net_options *op
             classes = CLASSES;
     n->channels_per_link = classes * options->vcs;
     KB_ASSERT(n->channels_per_link > 0);
-    n->link_magic =
-        (((uint64_t)1 << LINK_MAGIC_SHIFT) + n->channels_per_link - 1) / n->channels_per_link;
+    while (1u << n->channel_shift < n->channels_per_link)
+        n->channel_shift++;
+    n->engine = select_engine(options);
 
     kb_error *err = init_links(n);
     if (!err && !routes_make_table(&n->routes, (n->channel_count - n->source_base) / 2))
         err = kb_error_nomem();
     if (!err)
-        err = flow_add_handlers(n);
+        err = add_handlers(n);
     if (err) {
         net_destroy(n);
         return err;
@@ -188,17 +237,21 @@ void net_destroy(net *n)
 {
     if (!n)
         return;
+    kb_vec_fini(&n->to_offer);
+    kb_vec_fini(&n->to_meet);
+    kb_vec_fini(&n->to_clear);
     kb_vec_fini(&n->departures);
     kb_vec_fini(&n->stages);
     paths_fini(&n->paths);
     routes_fini(&n->routes);
+    kb_pool_fini(&n->reservations);
     kb_pool_fini(&n->transfers);
     kb_pool_fini(&n->packets);
     kb_vec_fini(&n->profiles);
     free(n->channels);
-    free(n->latest);
-    free(n->train_on);
-    free(n->claims);
+    free(n->last_begun);
+    free(n->late);
+    free(n->held_until);
     free(n->source_of);
     free(n->ports);
     free(n->links);
@@ -293,7 +346,7 @@ static void begin_leg(net *n, uint32_t t, kb_time now, bool forwarded)
     tr->on_links = false;
     tr->ready_at = kb_time_add(now, forwarded ? 0 : r->overhead);
     tr->ends_at = tr->ready_at;
-    flow_begin_leg(n, t, tr->returning);
+    n->engine->begin_message(n, t, tr->returning);
 }
 
 kb_error *net_bad_leg(const net_leg *leg)
@@ -447,26 +500,17 @@ void net_end_leg(net *n, uint32_t t)
 
 /* ---- Figures ----------------------------------------------------------------------------- */
 
-static train_figures look(const net *n, uint32_t at)
-{
-    if (n->claims[at] & CLAIM_TRAIN)
-        return train_look(n, n->train_on[at], at);
-    return (train_figures){0};
-}
-
 /* Of 96 bits. */
-static kb_time_sum waited_of(const link *l, kb_time_sum more)
+static kb_time_sum waited_of(const link *l)
 {
-    const kb_time_sum modulus = (kb_time_sum)1 << 96;
-    kb_time_sum waited = ((kb_time_sum)l->waited_high << 64) + l->waited + more;
-    return waited < modulus ? waited : waited - modulus; /* it was reset while a train waited */
+    return ((kb_time_sum)l->waited_high << 64) + l->waited;
 }
 
 net_link_figures net_link_get(const net *n, uint32_t at)
 {
-    train_figures more = look(n, at);
-    return (net_link_figures){.bytes = n->links[at].bytes + more.bytes,
-                              .waited_fs = waited_of(&n->links[at], more.waited)};
+    train_rest rest = train_look(n, at);
+    return (net_link_figures){.bytes = n->links[at].bytes - rest.bytes,
+                              .waited_fs = waited_of(&n->links[at]) - rest.waited};
 }
 
 static size_t pool_bytes(const kb_pool *pool)
@@ -480,34 +524,41 @@ net_figures net_get_figures(const net *n)
                      .transfers = n->done,
                      .live = kb_pool_live(&n->transfers),
                      .live_bytes = pool_bytes(&n->packets) + pool_bytes(&n->transfers) +
-                                   pool_bytes(&n->routes.pool) + paths_bytes(&n->paths)};
+                                   pool_bytes(&n->routes.pool) + pool_bytes(&n->reservations) +
+                                   paths_bytes(&n->paths)};
     size_t links = n->graph->links.count;
     for (uint32_t at = 0; at < links; at++) {
-        train_figures more = look(n, at);
-        f.hops += more.packets;
-        f.link_bytes += n->links[at].bytes + more.bytes;
+        train_rest rest = train_look(n, at);
+        f.hops -= rest.packets;
+        f.link_bytes += n->links[at].bytes - rest.bytes;
     }
-    f.state_bytes = sizeof *n +
-                    links * (sizeof *n->links + sizeof *n->source_of + sizeof *n->claims +
-                             sizeof *n->train_on + sizeof *n->latest) +
-                    (n->ports ? links * sizeof *n->ports : 0) + routes_table_bytes(&n->routes) +
-                    n->channel_count * sizeof *n->channels +
-                    n->profiles.capacity * sizeof *n->profiles.items;
+    f.state_bytes =
+        sizeof *n +
+        links *
+            (sizeof *n->links + sizeof *n->source_of + sizeof *n->held_until + sizeof *n->late) +
+        (n->channel_count - n->source_base) * sizeof *n->last_begun +
+        (n->ports ? links * sizeof *n->ports : 0) + routes_table_bytes(&n->routes) +
+        n->channel_count * sizeof *n->channels + n->profiles.capacity * sizeof *n->profiles.items;
     return f;
 }
 
-/* What trains have done comes to the links later, so these may be below 0 until then. */
+/* What trains have still to do is in the figures already. */
 void net_reset_figures(net *n)
 {
     n->hops = 0;
     n->done = 0;
     for (uint32_t at = 0; at < n->graph->links.count; at++) {
-        train_figures more = look(n, at);
-        n->hops -= more.packets;
-        n->links[at].bytes = 0 - more.bytes;
-        n->links[at].waited = (uint64_t)-more.waited;
-        n->links[at].waited_high = (uint32_t)(-more.waited >> 64);
+        train_rest rest = train_look(n, at);
+        n->hops += rest.packets;
+        n->links[at].bytes = rest.bytes;
+        n->links[at].waited = (uint64_t)rest.waited;
+        n->links[at].waited_high = (uint32_t)(rest.waited >> 64);
     }
+}
+
+net_train_stats net_get_train_stats(const net *n)
+{
+    return n->trains;
 }
 
 uint64_t net_channel_bytes(const net *n, uint32_t at)
@@ -522,7 +573,7 @@ uint32_t net_channels_per_link(const net *n)
 
 void net_watch(net *n, net_watch_fn *fn, void *self)
 {
-    train_dissolve_all(n);
+    train_unfold_all(n);
     n->watch = fn;
     n->watcher = self;
 }

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "flow.h"
-#include "train.h"
 
 enum { ROUTES_A_SOURCE = 8, FEWEST_SLOTS_SHIFT = 4 };
 
@@ -95,8 +94,6 @@ static void forget_unused(net *n)
                 place = &r->next;
                 continue;
             }
-            if (r->stands)
-                train_retire(n, index);
             *place = r->next;
             paths_give(&n->paths, r->words, r->words_size);
             kb_pool_give(&all->pool, index);
@@ -148,13 +145,10 @@ void routes_survey(const net *n, route *r)
         r->node_time = kb_time_add(r->node_time, topo_link_overhead(n->graph, at));
         r->wire_time = kb_time_add(r->wire_time, n->graph->links.items[at].wire_fs);
         r->latency = pr->latency > FARTHEST - r->latency ? KB_FOREVER : r->latency + pr->latency;
-        r->roomy &= pr->roomy || i + 1 == r->steps;
         if (&pr->pace == before)
             continue;
         if (i == 0)
             r->first = r->slowest = &pr->pace;
-        else
-            r->rising &= pr->pace.bytes_per_s >= before->bytes_per_s;
         add_rate(n, r, n->links[at].profile);
         before = &pr->pace;
     }
@@ -199,8 +193,6 @@ static kb_error *make(net *n, uint32_t from, uint32_t to, uint32_t kind, const n
         .overhead = topo_source_overhead(n->graph, from),
         .from_memory = from_memory,
         .distinct = true,
-        .rising = true,
-        .roomy = true,
     };
     *slot = *index;
     all->count++;

@@ -21,49 +21,30 @@ enum {
 };
 
 /*
- * A way, and the train that stands on it: legs over the way, one behind the other, the first one
- * alone, and those that have followed it. When the last one has ended the train stays on its links,
- * idle, until somebody else wants one of them: most often the next leg there goes the same way.
- * What ended legs did is kept here as long.
- *
- * Most legs over a way are of one size, so what follows from that is kept too.
- *
- * By cache lines: what a leg needs when it is submitted and when it ends, what it needs to leave
- * with a train that stands there, and the rest.
+ * A route, and what is known of it. Most messages over a route are of one size, so what follows
+ * from that is kept too.
  */
 typedef struct route {
     uint32_t from, to; /* nodes */
-    uint32_t uses;     /* legs that go this way or will */
+    uint32_t uses;     /* messages that take this route or will */
     uint32_t source;   /* the channel where they begin */
     uint8_t kind;
+    uint8_t words_size;
     bool from_memory;
-    bool stands; /* a train does, on all links */
-    bool whole;  /* all its legs were of full packets */
+    bool distinct;   /* no two rates are so near to each other that rounding may decide */
+    bool size_whole; /* messages of that size are of full packets */
     uint16_t steps;
-    uint8_t ended_turns;  /* legs that have ended, by the number of virtual channels */
-    bool size_whole;      /* legs of that size are of full packets */
-    uint32_t first_leg;   /* of those that have not ended; NONE: the train is idle */
-    uint32_t packets;     /* of legs of that size */
-    uint64_t size;        /* bytes: legs of so many may go as a train. 0: none were looked at */
-    kb_time overhead;     /* of the node where it begins */
-    uint64_t ended_bytes; /* what ended legs have carried, */
-    kb_time ended_waited; /* and how long they waited for the first link */
-
-    kb_time clear_at;       /* a leg that starts then meets the last one nowhere */
-    kb_time drain;          /* of legs of that size on the slowest link */
+    uint32_t packets;       /* of messages of that size */
+    uint32_t words;         /* its steps, as a path begins; never written */
+    uint64_t size;          /* bytes: messages of this size may go as trains. 0: none yet */
+    kb_time overhead;       /* of the node where it begins */
+    kb_time drain;          /* of messages of that size on the slowest link */
     kb_time latency;        /* of all links; KB_FOREVER if it is too long for trains */
     const topo_pace *first; /* NULL: latency, rates and so on are not known yet */
     const topo_pace *slowest;
-    uint32_t last_leg; /* if there is a first one */
     uint32_t first_link, last_link;
-    uint32_t next; /* route with the same place in the table */
-    bool roomy;    /* no leg will wait for room behind another */
-    bool distinct; /* no two rates are so near to each other that rounding may decide */
-    bool rising;   /* no link is slower than the one before */
-    uint8_t words_size;
-
-    uint32_t words;               /* its steps, as a path begins; nobody writes them */
-    uint32_t reader;              /* for whom legs are, at a memory; elsewhere all are alike */
+    uint32_t next;                /* route with the same place in the table */
+    uint32_t reader;              /* of messages from a memory: where they go; else 0 */
     kb_time node_time, wire_time; /* what its nodes and its wires take, but the first node */
     uint32_t rate_count;
     uint32_t rates[ROUTE_RATES]; /* profiles of links: one for each that is different */

@@ -10,6 +10,7 @@
  */
 #include "source.h"
 
+#include "contact.h"
 #include "flow.h"
 #include "train.h"
 
@@ -125,13 +126,15 @@ void source_prepare(net *n, uint32_t c)
             break;
         if (train_take(n, t))
             continue;
-        claims_clear(n, t);
-        if (ch->first_transfer != t) /* a train was dissolved that had not left the source */
+        contact_leave_source(n, route_of(n, transfer_at(n, t)), c);
+        if (ch->first_transfer != t) /* a train was unfolded that had not left the source */
             return;
         transfer *tr = transfer_at(n, t);
         tr->made = tr->delivered = 0;
-        if (!claims_enter(n, t))
+        packets_begin(n, t);
+        if (tr->path == NONE)
             return;
+        contact_feed_at_once(n, paths_at(&n->paths, tr->path));
     }
     source_make_packet(n, c);
 }

@@ -119,6 +119,35 @@ net_figures net_get_figures(const net *n);
 /* The figures of links and hops start again from 0. Transfers under way go on. */
 void net_reset_figures(net *n);
 
+/* Why a message moves as packets from the start. A read has two messages: request and response. */
+typedef enum net_packets_cause {
+    NET_UNFORESEEN,         /* its time as a train would not be exact */
+    NET_TRAIN_IN_THE_WAY,   /* a train passes one of its links at the same time */
+    NET_PACKETS_IN_THE_WAY, /* packets are near one of its links, or before it at the source */
+    NET_PACKETS_CAUSES
+} net_packets_cause;
+
+/* Why a packet train was unfolded into packets. */
+typedef enum net_unfold_cause {
+    NET_PACKET_MET,    /* a packet came to one of its links at the same time */
+    NET_PACKET_WAITED, /* a packet had to wait where it was to pass */
+    NET_SOURCE_TAKEN,  /* another message went as packets from a source where it was to pass */
+    NET_WATCHED,       /* bookings were to be watched */
+    NET_UNFOLD_CAUSES
+} net_unfold_cause;
+
+/*
+ * How messages have moved. Trains that are unfolded because they stand at the source of another one
+ * are not counted; they may set out again.
+ */
+typedef struct net_train_stats {
+    uint64_t whole; /* as trains from start to end */
+    uint64_t as_packets[NET_PACKETS_CAUSES];
+    uint64_t unfolded[NET_UNFOLD_CAUSES];
+} net_train_stats;
+
+net_train_stats net_get_train_stats(const net *n);
+
 /* The space of each channel at the end of the link. */
 uint64_t net_channel_bytes(const net *n, uint32_t at);
 

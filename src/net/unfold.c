@@ -1,40 +1,43 @@
 /*
  * unfold.c: a train becomes packets again: each is put where it is by now.
  *
- * Where packets are follows from the rules of flow.c for a leg that is alone. A packet starts on a
- * link when its head has come, the one before it has had its time there, and the one that is so far
- * ahead as the channel behind holds packets has left that channel. These times are found packet by
- * packet, link by link, and what has started up to now has happened: links, channels, sources and
- * figures are left as they would be if there had been packets all the time.
+ * Where packets are follows from the rules of engine.h for a message that is alone. A packet starts
+ * on a link when its head has come, the one before it has had its time there, and the one that is
+ * so far ahead as the channel behind holds packets has left that channel. These times are found
+ * packet by packet, link by link, and what has started up to now has happened: links, channels,
+ * sources and figures are left as they would be if there had been packets all the time.
  *
- * Legs of a train wait for nobody but on the first link, so each is looked at on its own.
+ * A train is unfolded before any packet meets it (contact.h), so whatever it does at this instant
+ * makes no difference to the rest of the instant, and counts as done.
  */
+#include "contact.h"
 #include "flow.h"
+#include "reservation.h"
 #include "source.h"
 #include "train.h"
 
 __extension__ typedef unsigned __int128 wide;
 
-/* A link of the way, and what the packet in hand does there. */
+/* A link of the route, and what the packet in hand does there. */
 struct stage {
     kb_time start, free_at, leaves;
     kb_time latency;
     const topo_pace *pace;
     uint64_t slack;      /* by how much, in parts of a rate, the time so far is rounded up */
     kb_time *departures; /* of the last packets from behind the link, as many as fit there */
-    uint32_t window;     /* how many these are; 0 if the leg has not more */
+    uint32_t window;     /* how many these are; 0 if the message has not more */
     uint32_t cursor;     /* the oldest one */
     uint32_t at;         /* the link */
-    uint32_t channel;    /* behind it; NOTHING if no packet of the leg has started there */
+    uint32_t channel;    /* behind it, if the train has started there */
     bool waits;          /* the first packet in that channel, for the next link */
 };
 
 enum { MOST_DEPARTURES = 1 << 16 };
 
-/* How many packets fit into the channel behind a link, if that limits the leg. */
+/* How many packets fit into the channel behind a link, if that limits the message. */
 static uint32_t window_of(const net *n, const route *r, const transfer *tr, uint32_t at)
 {
-    uint32_t fit = n->profiles.items[n->links[at].profile].capacity / n->options.packet_bytes;
+    uint32_t fit = profile_of(n, at)->capacity / n->options.packet_bytes;
     return r->first == r->slowest || fit >= tr->packets ? 0 : fit;
 }
 
@@ -57,8 +60,8 @@ bool train_reserve(net *n, const route *r, const transfer *tr)
 /* ---- When packets start ------------------------------------------------------------------ */
 
 /*
- * Packets of the leg that have gone for good, if those that are left can be looked at without them:
- * if nobody waits behind the first link.
+ * Packets that have gone for good, if those that are left can be looked at without them: if none
+ * waits behind the first link.
  */
 static uint32_t count_gone(const route *r, const transfer *tr, kb_time now)
 {
@@ -70,14 +73,24 @@ static uint32_t count_gone(const route *r, const transfer *tr, kb_time now)
     return gone < tr->packets ? (uint32_t)gone : tr->packets - 1;
 }
 
-/* Makes ready for packet `first` of the leg and those after it. */
+/* The channel behind a link, if the train has started there. */
+static uint32_t channel_of(const net *n, const transfer *tr, uint32_t i)
+{
+    if (tr->path == NONE)
+        return NOTHING;
+    uint32_t step = *paths_at(&n->paths, tr->path + i);
+    return first_channel(n, step_link(step)) + step_class(step) * n->options.vcs +
+           (step >> VC_SHIFT);
+}
+
+/* Makes ready for packet `first` of the message and those after it. */
 static void begin_walk(const net *n, const route *r, const transfer *tr, uint32_t first)
 {
     const uint32_t *path = paths_at(&n->paths, r->words);
     kb_time *departures = n->departures.items;
     for (uint32_t i = 0; i < r->steps; i++) {
         uint32_t at = step_link(path[i]);
-        const profile *pr = &n->profiles.items[n->links[at].profile];
+        const profile *pr = profile_of(n, at);
         const topo_pace *pace = &pr->pace;
         uint64_t over = (uint64_t)((wide)first * pace->remainder % pace->bytes_per_s);
         stage *st = &n->stages.items[i];
@@ -88,7 +101,7 @@ static void begin_walk(const net *n, const route *r, const transfer *tr, uint32_
                       .departures = departures,
                       .window = i + 1 < r->steps ? window_of(n, r, tr, at) : 0,
                       .at = at,
-                      .channel = NOTHING};
+                      .channel = channel_of(n, tr, i)};
         for (uint32_t k = 0; k < st->window; k++)
             *departures++ = -1;
     }
@@ -114,7 +127,7 @@ static uint32_t bytes_at(const net *n, const transfer *tr, uint32_t index)
     return left < n->options.packet_bytes ? (uint32_t)left : n->options.packet_bytes;
 }
 
-/* Follows a packet along the way. */
+/* Follows a packet along the route. */
 static void walk(const net *n, uint32_t steps, uint32_t index, uint32_t bytes)
 {
     kb_time head = -1, tail = -1;
@@ -136,47 +149,50 @@ static void walk(const net *n, uint32_t steps, uint32_t index, uint32_t bytes)
 
 /* ---- Where packets are ------------------------------------------------------------------- */
 
-/* The channel of the leg behind a link: each leg of a train takes the next one. */
-static uint32_t take_channel(net *n, uint32_t *step, uint32_t at)
-{
-    uint32_t base = at * n->channels_per_link + step_class(*step) * n->options.vcs;
-    uint32_t vc = *step >> VC_SHIFT;
-    if (vc == VC_OPEN) {
-        link *l = &n->links[at];
-        vc = l->turn;
-        l->turn = (uint8_t)(vc + 1 == n->options.vcs ? 0 : vc + 1);
-        *step = (*step & (STEP_MASK | REPLY_BIT)) | vc << VC_SHIFT;
-    }
-    return base + vc;
-}
-
-/* The packet has started on link `i` of the way: what start() does to what stays behind. */
-static void pass(net *n, const route *r, const transfer *tr, uint32_t i, uint32_t bytes, bool last)
+/* The packet has started on link `i` of the route: what start() does to what stays behind. */
+static void pass(net *n, const transfer *tr, uint32_t i, uint32_t bytes)
 {
     stage *st = &n->stages.items[i];
     link *l = &n->links[st->at];
-    if (l->owed_channel != NOTHING)
-        settle(n, l);
-    l->free_at = st->free_at;
-    l->last = tr->path + i;
     l->bytes += bytes;
     n->hops++;
-    if (i > 0) {
+    if (st->free_at > l->free_at) { /* else packets have passed it since */
+        l->free_at = st->free_at;
+        l->last = tr->path + i;
+    }
+    if (st->leaves > n->now && i > 0) {
+        if (l->owed_channel != NOTHING)
+            settle(n, l);
+        n->channels[st[-1].channel].used += bytes & SPACE_MASK;
         l->owed_at = st->leaves;
         l->owed_channel = st[-1].channel;
         l->owed_bytes = bytes;
     }
-    if (i + 1 == r->steps)
-        return;
-    if (st->channel == NOTHING)
-        st->channel = take_channel(n, paths_at(&n->paths, tr->path + i), st->at);
-    channel *ch = &n->channels[st->channel];
-    ch->used += bytes & SPACE_MASK;
-    if (n->options.vcs > 1)
-        ch->taken = !last;
 }
 
-/* The packet is in the port behind link `i` of the way, or comes there. */
+/* The first packet of the channel is to be offered when all trains have been unfolded. */
+static void offer_later(net *n, uint32_t c)
+{
+    if (!kb_vec_push(&n->to_offer, c))
+        kb_sim_fail(n->sim, kb_error_nomem());
+}
+
+/* The packet comes to the next link of its route. */
+static void meet_later(net *n, const packet *pk, uint32_t feeder)
+{
+    const uint32_t *step = paths_at(&n->paths, pk->path);
+    visit v = {.at = step_link(step[0]),
+               .feeder = feeder,
+               .step = step[0],
+               .is_final = step[1] == END_OF_PATH,
+               .is_last = (pk->flags & PACKET_LAST) != 0,
+               .head = pk->head_at,
+               .tail = pk->tail_at};
+    if (!kb_vec_push(&n->to_meet, v))
+        kb_sim_fail(n->sim, kb_error_nomem());
+}
+
+/* The packet is in the port behind link `i` of the route, or comes there. */
 static void put_in_port(net *n, const transfer *tr, uint32_t i, uint32_t index, uint32_t bytes,
                         bool last)
 {
@@ -188,6 +204,7 @@ static void put_in_port(net *n, const transfer *tr, uint32_t i, uint32_t index, 
         return;
     }
     packet *pk = packet_at(n, p);
+    ch->used += bytes & SPACE_MASK;
     pk->head_at = st->start + st->latency;
     pk->tail_at = st->leaves + st->latency;
     pk->path = tr->path + i + 1;
@@ -204,23 +221,11 @@ static void put_in_port(net *n, const transfer *tr, uint32_t i, uint32_t index, 
                      (uint64_t)st->channel << 32 | p);
     }
     ch->last = p;
+    if (pk->head_at > n->now)
+        meet_later(n, pk, st->at);
 }
 
-/*
- * Packets of the leg are the first in ports of the way: they wait there. (Others have events for
- * their arrival.) In each port only one leg has such packets: the next one comes when they are
- * gone.
- */
-static void wait_in_ports(net *n, uint32_t steps)
-{
-    for (uint32_t i = 0; i + 1 < steps; i++) {
-        const stage *st = &n->stages.items[i];
-        if (st->waits)
-            flow_offer(n, st->channel, n->channels[st->channel].first);
-    }
-}
-
-/* Puts the packets of a leg where they are that have left the source. */
+/* Puts the packets that have left the source where they are. */
 static void put_packets(net *n, const route *r, transfer *tr)
 {
     for (; tr->made < tr->packets; tr->made++) {
@@ -230,7 +235,7 @@ static void put_packets(net *n, const route *r, transfer *tr)
         if (n->stages.items[0].start > n->now)
             return;
         for (; i < r->steps && n->stages.items[i].start <= n->now; i++)
-            pass(n, r, tr, i, bytes, last);
+            pass(n, tr, i, bytes);
         const stage *st = &n->stages.items[i - 1];
         if (i < r->steps) {
             put_in_port(n, tr, i - 1, tr->made, bytes, last);
@@ -241,27 +246,98 @@ static void put_packets(net *n, const route *r, transfer *tr)
     }
 }
 
-/* Makes packets of a leg; its end is not certain any more, unless all are on their last link. */
+/* The links are not reserved any more, and have counted nothing. Virtual channels that the train
+ * has taken are written into its path. */
+static void withdraw(net *n, const route *r, uint32_t t)
+{
+    const transfer *tr = transfer_at(n, t);
+    kb_time from = tr->start;
+    for (uint32_t i = 0; i < r->steps; i++) {
+        uint32_t *step = paths_at(&n->paths, tr->path + i), at = step_link(*step);
+        reservation_take_turns(n, at, n->now);
+        uint32_t vc = reservation_remove(n, at, t, from);
+        if (vc != VC_OPEN && i + 1u < r->steps)
+            *step = (*step & (STEP_MASK | REPLY_BIT)) | vc << VC_SHIFT;
+        n->links[at].bytes -= tr->bytes;
+        from += profile_of(n, at)->latency;
+    }
+    subtract_waited(&n->links[r->first_link], tr->start - tr->ready_at);
+    n->hops -= (uint64_t)tr->packets * r->steps;
+}
+
+/* Virtual channels that the message has entered are taken until its last packet has. The stages are
+ * those of the newest packet that was looked at. */
+static void take_channels(net *n, const route *r, const transfer *tr)
+{
+    if (n->options.vcs == 1)
+        return;
+    kb_time from = tr->start;
+    for (uint32_t i = 0; i + 1u < r->steps && from <= n->now; i++) {
+        const stage *st = &n->stages.items[i];
+        if (tr->made < tr->packets || st->start > n->now)
+            n->channels[st->channel].taken = 1;
+        from += st->latency;
+    }
+}
+
+/* Packets are on the links where the train has started, and come to the next one: they have passed
+ * a link when the train would have, if they do not wait. */
+static void hold_links(net *n, const route *r, kb_time from, kb_time drain)
+{
+    const uint32_t *path = paths_at(&n->paths, r->words);
+    bool has_started = true;
+    for (uint32_t i = 0; i < r->steps && has_started; i++) {
+        uint32_t at = step_link(path[i]);
+        if (n->held_until[at] < from + drain)
+            n->held_until[at] = from + drain;
+        n->links[at].flags |= LINK_PORT_USED;
+        has_started = from <= n->now;
+        from += profile_of(n, at)->latency;
+    }
+}
+
+/* Its packets come to some links over a link without latency: see contact_feed_at_once(). */
+static void feed_later(net *n, const route *r)
+{
+    const uint32_t *path = paths_at(&n->paths, r->words);
+    for (uint32_t i = 1; i < r->steps; i++) {
+        uint32_t at = step_link(path[i]);
+        if (profile_of(n, step_link(path[i - 1]))->latency > 0 ||
+            n->links[at].flags & LINK_FED_AT_ONCE)
+            continue;
+        n->links[at].flags |= LINK_FED_AT_ONCE;
+        if (!kb_vec_push(&n->to_clear, at))
+            kb_sim_fail(n->sim, kb_error_nomem());
+    }
+}
+
+/* Makes packets of a train; its end is not certain any more, unless all are on their last link. */
 static void unfold(net *n, const route *r, uint32_t t)
 {
     transfer *tr = transfer_at(n, t);
-    kb_time end = tr->ends_at;
+    kb_time end = tr->ends_at, drain = end - r->latency - tr->start;
     tr->in_train = false;
     tr->made = tr->delivered = 0;
     tr->ends_at = tr->ready_at;
+    if (!net_need_path(n, t)) {
+        kb_sim_fail(n->sim, kb_error_nomem());
+        return;
+    }
+    withdraw(n, r, t);
+    feed_later(n, r);
     if (tr->start <= n->now) {
-        if (!net_need_path(n, t)) {
-            kb_sim_fail(n->sim, kb_error_nomem());
-            return;
-        }
         tr->made = tr->delivered = count_gone(r, tr, n->now);
         begin_walk(n, r, tr, tr->made);
-        add_waited(&n->links[n->stages.items[0].at], tr->start - tr->ready_at);
+        add_waited(&n->links[r->first_link], tr->start - tr->ready_at);
         for (uint32_t i = 0; i < r->steps; i++)
             n->links[n->stages.items[i].at].bytes += (uint64_t)tr->made * n->options.packet_bytes;
         n->hops += (uint64_t)tr->made * r->steps;
         put_packets(n, r, tr);
-        wait_in_ports(n, r->steps);
+        take_channels(n, r, tr);
+        hold_links(n, r, tr->start, drain);
+        for (uint32_t i = 0; i + 1u < r->steps; i++)
+            if (n->stages.items[i].waits)
+                offer_later(n, n->stages.items[i].channel);
     }
     if (tr->delivered < tr->packets)
         (void)kb_sim_cancel(n->sim, tr->end);
@@ -271,54 +347,147 @@ static void unfold(net *n, const route *r, uint32_t t)
 
 /* ---- Going on ---------------------------------------------------------------------------- */
 
-/* The legs from this one on have packets left at their source. */
-static void put_back(net *n, uint32_t t, uint32_t last_leg, uint32_t own)
+/* Unfolds the train, and those that are at the same source with it. */
+static void unfold_with_source(net *n, uint32_t t, uint32_t own);
+
+/* The first train on the link that has not left the source; NONE if there is none. */
+static uint32_t first_at_source(net *n, uint32_t at, uint32_t source)
 {
-    transfer *tr = transfer_at(n, t);
-    uint32_t source = route_of(n, tr)->source;
-    tr->last_behind = last_leg;
-    source_push(n, t);
-    source_make_packet(n, source);
-    uint32_t p = n->channels[source].first;
-    if (p != NONE && source != own)
-        flow_offer(n, source, p);
+    for (uint32_t i = reservation_first(n, at); i != NONE; i = reservation_at(n, i)->next) {
+        const reservation *r = reservation_at(n, i);
+        if (reservation_is_live(n, r) && r->feeder == NOTHING &&
+            route_of(n, transfer_at(n, r->transfer))->source == source)
+            return r->transfer;
+    }
+    return NONE;
 }
 
-void train_dissolve(net *n, uint32_t index, uint32_t own)
+/*
+ * A train that is ahead of this one in a port where both have packets, so that its packets must be
+ * put there first; NONE if there is none.
+ */
+static uint32_t find_ahead(net *n, const route *r, uint32_t t)
 {
-    route *r = route_at(n, index);
-    if (r->first_leg == NONE) {
-        train_retire(n, index);
-        return;
+    const uint32_t *path = paths_at(&n->paths, r->words);
+    kb_time from = transfer_at(n, t)->start;
+    for (uint32_t i = 0; i < r->steps && from <= n->now; i++) {
+        uint32_t at = step_link(path[i]), first = reservation_first(n, at);
+        if (first != NONE && reservation_at(n, first)->from < from)
+            return reservation_at(n, first)->transfer;
+        from += profile_of(n, at)->latency;
     }
-    kb_time now = n->now;
-    uint32_t current = n->current, left = NONE;
-    n->now = kb_sim_now(n->sim);
-    n->current = UINT32_MAX; /* all that links do at this instant has been done */
+    return NONE;
+}
 
-    train_release(n, r);
-    uint32_t t = r->first_leg;
-    for (r->first_leg = NONE; t != NONE; t = transfer_at(n, t)->behind) {
-        unfold(n, r, t);
-        if (left != NONE)
-            continue; /* it stands behind another one at the source */
-        if (claims_enter(n, t) && transfer_at(n, t)->made < transfer_at(n, t)->packets)
-            left = t;
+/* Unfolds the train, which has left its source, or is the first one there; and before it those that
+ * are ahead of it. */
+static void unfold_in_order(net *n, uint32_t t, uint32_t own)
+{
+    const route *r = route_of(n, transfer_at(n, t));
+    uint32_t ahead;
+    while ((ahead = find_ahead(n, r, t)) != NONE)
+        unfold_with_source(n, ahead, own);
+    unfold(n, r, t);
+}
+
+/* Unfolds all trains that have not left the source. Those with packets left stand there again, and
+ * the first of them goes on as packets. */
+static void unfold_source(net *n, uint32_t at, uint32_t source, uint32_t own)
+{
+    uint32_t first = NONE, last = NONE, t;
+    while ((t = first_at_source(n, at, source)) != NONE) {
+        transfer *tr = transfer_at(n, t);
+        unfold_in_order(n, t, own);
+        tr->behind = NONE;
+        if (tr->made == tr->packets) {
+            packets_begin(n, t);
+            continue;
+        }
+        if (first == NONE)
+            first = t;
+        else
+            transfer_at(n, last)->behind = t;
+        last = t;
     }
-    if (left != NONE)
-        put_back(n, left, r->last_leg, own);
+    if (first == NONE)
+        return;
+    transfer_at(n, first)->last_behind = last;
+    packets_begin(n, first);
+    source_push(n, first);
+    source_make_packet(n, source);
+    if (n->channels[source].first != NONE && source != own)
+        offer_later(n, source);
+}
+
+static void unfold_with_source(net *n, uint32_t t, uint32_t own)
+{
+    const transfer *tr = transfer_at(n, t);
+    const route *r = route_of(n, tr);
+    if (tr->ends_at - r->latency > n->now) {
+        unfold_source(n, r->first_link, r->source, own);
+    } else {
+        unfold_in_order(n, t, own);
+        packets_begin(n, t);
+    }
+}
+
+/* Lets the packets of trains that were unfolded meet others, and wait; which may unfold more. */
+static void go_on(net *n)
+{
+    size_t cleared = 0, met = 0, offered = 0;
+    for (;;) {
+        if (cleared < n->to_clear.count) {
+            contact_clear(n, n->to_clear.items[cleared++], NOTHING);
+        } else if (met < n->to_meet.count) {
+            visit v = n->to_meet.items[met++];
+            contact_meet(n, &v);
+        } else if (offered < n->to_offer.count) {
+            uint32_t c = n->to_offer.items[offered++];
+            n->engine->offer(n, c, n->channels[c].first);
+            if (!is_source(n, c))
+                contact_delay_behind(n, c);
+        } else {
+            break;
+        }
+    }
+    n->to_clear.count = n->to_meet.count = n->to_offer.count = 0;
+}
+
+void train_unfold(net *n, uint32_t t, uint32_t own, net_unfold_cause cause)
+{
+    kb_time now = n->now;
+    uint32_t current = n->current;
+    bool outermost = !n->is_unfolding;
+    n->now = kb_sim_now(n->sim);
+    n->current = UINT32_MAX; /* what the train does at this instant has been done */
+    n->is_unfolding = true;
+    n->trains.unfolded[cause]++;
+    unfold_with_source(n, t, own);
+    if (outermost) {
+        go_on(n);
+        n->is_unfolding = false;
+    }
     n->now = now;
     n->current = current;
 }
 
+void train_unfold_all(net *n)
+{
+    for (uint32_t at = 0; at < n->graph->links.count; at++)
+        for (uint32_t i = reservation_first(n, at); i != NONE; i = reservation_first(n, at))
+            train_unfold(n, reservation_at(n, i)->transfer, NOTHING, NET_WATCHED);
+}
+
 /* ---- Looking ----------------------------------------------------------------------------- */
 
-/* What the leg has done on the link, `place` in its way, by now. */
-static train_figures look_at_leg(const net *n, const route *r, const transfer *tr, uint32_t place)
+/* What the train has still to do on the link, which is `place` in its route. */
+static train_rest rest_of(const net *n, const route *r, const transfer *tr, uint32_t place)
 {
     kb_time now = kb_sim_now(n->sim);
     if (tr->start > now)
-        return (train_figures){0};
+        return (train_rest){.packets = tr->packets,
+                            .bytes = tr->bytes,
+                            .waited = place == 0 ? tr->start - tr->ready_at : 0};
     uint32_t packets = count_gone(r, tr, now);
     begin_walk(n, r, tr, packets);
     for (; packets < tr->packets; packets++) {
@@ -326,34 +495,29 @@ static train_figures look_at_leg(const net *n, const route *r, const transfer *t
         if (n->stages.items[place].start > now)
             break;
     }
-    bool all = packets == tr->packets;
-    return (train_figures){
-        .packets = packets,
-        .bytes = all ? tr->bytes : (uint64_t)packets * n->options.packet_bytes,
-        .waited = place == 0 ? tr->start - tr->ready_at : 0,
-    };
+    if (packets == tr->packets)
+        return (train_rest){0};
+    return (train_rest){.packets = tr->packets - packets,
+                        .bytes = tr->bytes - (uint64_t)packets * n->options.packet_bytes};
 }
 
-train_figures train_look(const net *n, uint32_t index, uint32_t at)
+train_rest train_look(const net *n, uint32_t at)
 {
-    const route *r = route_at(n, index);
-    const uint32_t *path = paths_at(&n->paths, r->words);
-    uint32_t place = 0;
-    while (step_link(path[place]) != at)
-        place++;
-    train_figures all = {.bytes = r->ended_bytes, .waited = place == 0 ? r->ended_waited : 0};
-    for (uint32_t t = r->first_leg; t != NONE; t = transfer_at(n, t)->behind) {
-        train_figures leg = look_at_leg(n, r, transfer_at(n, t), place);
-        all.packets += leg.packets;
-        all.bytes += leg.bytes;
-        all.waited += leg.waited;
+    train_rest all = {0};
+    for (uint32_t i = n->links[at].reserved; i != NONE; i = reservation_at(n, i)->next) {
+        const reservation *reserved = reservation_at(n, i);
+        if (!reservation_is_live(n, reserved))
+            continue;
+        const transfer *tr = transfer_at(n, reserved->transfer);
+        const route *r = route_of(n, tr);
+        const uint32_t *path = paths_at(&n->paths, r->words);
+        uint32_t place = 0;
+        while (step_link(path[place]) != at)
+            place++;
+        train_rest rest = rest_of(n, r, tr, place);
+        all.packets += rest.packets;
+        all.bytes += rest.bytes;
+        all.waited += rest.waited;
     }
     return all;
-}
-
-void train_dissolve_all(net *n)
-{
-    for (uint32_t at = 0; at < n->graph->links.count; at++)
-        if (n->claims[at] & CLAIM_TRAIN)
-            train_dissolve(n, n->train_on[at], NOTHING);
 }

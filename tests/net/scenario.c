@@ -364,6 +364,7 @@ outcome *scenario_run(scenario *s)
     for (uint32_t at = 0; at < o->links; at++)
         o->figures[at] = net_link_get(r.fabric, at);
     o->total = net_get_figures(r.fabric);
+    o->trains = net_get_train_stats(r.fabric);
     o->events = kb_sim_get_stats(r.sim).events;
     assert_int_equal(o->total.live, 0);
     assert_int_equal(o->total.transfers, o->orders);

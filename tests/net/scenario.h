@@ -68,6 +68,7 @@ typedef struct outcome {
     uint64_t hops[MAX_LOOKS];
     uint32_t look_count;
     net_figures total;
+    net_train_stats trains;
     uint64_t events;
 } outcome;
 

@@ -1,5 +1,9 @@
 /*
- * flow.c: how packets move: the hot path of every simulation.
+ * engine.h: how packets move: the hot path of every simulation. It is compiled several times, each
+ * time for other options, which are constants here: ENGINE_ELIDES (no events where nothing waits
+ * for them), ENGINE_SERIAL (ports send one packet at a time), and ENGINE, the name of the result.
+ * Elision with parallel ports is the common case, and the only one with packet trains. The engine
+ * without elision is the reference.
  *
  * A packet waits in a channel, of the port where it arrived or of its source, until it is the first
  * there, its head has come, the link that it wants is free, and the channel behind that link has
@@ -15,15 +19,23 @@
  * only while somebody is blocked. Where there was no event, has_passed() says whether it would have
  * come before the one in hand, so the result is the same.
  */
+#if !defined ENGINE || !defined ENGINE_ELIDES || !defined ENGINE_SERIAL
+#error "engine.h is for engine_*.c alone"
+#endif
+
+#include "contact.h"
 #include "flow.h"
+#include "reservation.h"
 #include "source.h"
 #include "train.h"
+
+enum { HAS_TRAINS = ENGINE_ELIDES && !ENGINE_SERIAL };
 
 /* ---- Links ------------------------------------------------------------------------------- */
 
 static inline bool is_free(const net *n, const link *l, uint32_t at)
 {
-    if (KB_UNLIKELY(n->options.no_elision))
+    if (!ENGINE_ELIDES)
         return (l->flags & LINK_BUSY) == 0;
     return has_passed(n, l->free_at, grant_id(n, at));
 }
@@ -75,12 +87,79 @@ static inline bool has_room(net *n, const link *l, uint32_t at, uint32_t c)
     return n->channels[c].used <= most;
 }
 
+/* ---- Trains ------------------------------------------------------------------------------ */
+
+static inline void hold(net *n, uint32_t at, kb_time until)
+{
+    if (n->held_until[at] < until)
+        n->held_until[at] = until;
+}
+
+static __attribute__((noinline, cold)) void
+meet_trains(net *n, uint32_t at, const packet *pk, const uint32_t *step, kb_time head, kb_time tail)
+{
+    contact_meet(n, &(visit){.at = step_link(step[0]),
+                             .feeder = at,
+                             .step = step[0],
+                             .is_final = step[1] == END_OF_PATH,
+                             .is_last = (pk->flags & PACKET_LAST) != 0,
+                             .head = head,
+                             .tail = tail});
+}
+
+/*
+ * The packet has started on link `at` and comes to the next one, through channel `to`. It is still
+ * the first where it comes from, so that trains that are unfolded behind it take their places.
+ * Returns whether it is late.
+ */
+static inline bool approach(net *n, uint32_t at, uint32_t to, const packet *pk,
+                            const uint32_t *step, kb_time head, kb_time tail)
+{
+    uint32_t next = step_link(step[0]);
+    const link *l = &n->links[next];
+    const profile *pr = &n->profiles.items[l->profile];
+    kb_time end = kb_time_add(head, pr->clearance);
+    hold(n, next, end > tail ? end : tail);
+    if (KB_UNLIKELY(l->reserved != NONE))
+        meet_trains(n, at, pk, step, head, tail);
+    if (KB_UNLIKELY(pr->latency == 0))
+        contact_feed_at_once(n, step);
+    bool is_late = n->channels[to].first != NONE && first_packet(n, to)->head_at <= n->now;
+    if (is_late)
+        contact_delay(n, next);
+    return is_late;
+}
+
+/*
+ * The packet starts on the link later than it came there, or at its source, so that it was not
+ * known when it would: it is in the way of trains for as long as it leaves the link and its port.
+ */
+static __attribute__((noinline)) void start_late(net *n, link *l, uint32_t at, uint32_t c,
+                                                 const packet *pk, kb_time leaves)
+{
+    if (HAS_TRAINS) {
+        kb_time end = kb_time_add(n->now, n->profiles.items[l->profile].clearance);
+        hold(n, at, end > leaves ? end : leaves);
+        if (!is_source(n, c))
+            hold(n, link_of(n, c), leaves);
+        if (KB_UNLIKELY(l->reserved != NONE))
+            (void)reservation_first(n, at); /* trains that have passed were the last there */
+        if (pk->flags & PACKET_LATE && n->late[at] < LATE_MAX)
+            n->late[at]--;
+    }
+    /* The memory of a path may have been another's before: a first packet is always a new one. */
+    if (n->now > pk->head_at && (l->last != pk->path || index_of(n, pk) == 0))
+        add_waited(l, n->now - pk->head_at);
+}
+
+/* ---- Channels ---------------------------------------------------------------------------- */
+
 /*
  * The first packet of a transfer that asks for a link chooses one of the channels of its class
  * behind it: one that no transfer is passing through, an empty one if it can, in rotation. It keeps
  * to it, and the others follow.
  */
-static __attribute__((noinline)) uint32_t choose_vc(net *n, link *l, uint32_t *step, uint32_t base)
+static inline uint32_t choose_vc(net *n, link *l, uint32_t base)
 {
     uint32_t vcs = n->options.vcs;
     uint32_t best = l->turn;
@@ -95,32 +174,62 @@ static __attribute__((noinline)) uint32_t choose_vc(net *n, link *l, uint32_t *s
             best = vc;
     }
     l->turn = (uint8_t)(best + 1 == vcs ? 0 : best + 1);
+    l->flags |= LINK_PORT_USED;
     n->channels[base + best].taken = 1;
-    *step = (*step & (STEP_MASK | REPLY_BIT)) | best << VC_SHIFT;
     return best;
 }
 
-/* The channel that a packet takes behind the link; NOTHING if it has arrived there. */
-static inline uint32_t channel_behind(net *n, link *l, uint32_t at, uint32_t *step)
+/* The same on a link that is reserved: trains that have passed have had their turns, and others
+ * must find theirs. */
+static __attribute__((noinline, cold)) uint32_t
+choose_vc_among_trains(net *n, link *l, uint32_t at, uint32_t c, const packet *pk, uint32_t base)
 {
+    (void)reservation_first(n, at);
+    uint32_t vc = choose_vc(n, l, base);
+    uint32_t step = pk->step & (STEP_MASK | REPLY_BIT);
+    contact_choose(n, &(visit){.at = at,
+                               .feeder = is_source(n, c) ? NOTHING : link_of(n, c),
+                               .step = step | vc << VC_SHIFT,
+                               .is_last = (pk->flags & PACKET_LAST) != 0});
+    return vc;
+}
+
+static __attribute__((noinline)) uint32_t take_vc(net *n, link *l, uint32_t at, uint32_t c,
+                                                  const packet *pk, uint32_t base)
+{
+    uint32_t vc = KB_UNLIKELY(l->reserved != NONE) ? choose_vc_among_trains(n, l, at, c, pk, base)
+                                                   : choose_vc(n, l, base);
+    uint32_t *step = paths_at(&n->paths, pk->path);
+    *step = (*step & (STEP_MASK | REPLY_BIT)) | vc << VC_SHIFT;
+    return vc;
+}
+
+/* The channel that the first packet of channel `c` takes behind the link; NOTHING if it has arrived
+ * there. */
+static inline uint32_t channel_behind(net *n, link *l, uint32_t at, uint32_t c, const packet *pk)
+{
+    const uint32_t *step = paths_at(&n->paths, pk->path);
     if (step[1] == END_OF_PATH)
         return NOTHING;
-    uint32_t base = at * n->channels_per_link + step_class(*step) * n->options.vcs;
+    uint32_t base = first_channel(n, at) + step_class(*step) * n->options.vcs;
     uint32_t vc = *step >> VC_SHIFT;
     if (KB_UNLIKELY(vc == VC_OPEN))
-        vc = choose_vc(n, l, step, base);
+        vc = take_vc(n, l, at, c, pk, base);
     return base + vc;
 }
 
-/* Whether the packet may take space in channel *to behind the link. */
-static inline bool can_enter(net *n, link *l, uint32_t at, const packet *pk, uint32_t *to)
+/* Whether the first packet of channel `c` may take space in channel *to behind the link. */
+static inline bool can_enter(net *n, link *l, uint32_t at, uint32_t c, const packet *pk,
+                             uint32_t *to)
 {
-    *to = channel_behind(n, l, at, paths_at(&n->paths, pk->path));
+    *to = channel_behind(n, l, at, c, pk);
     return *to == NOTHING || has_room(n, l, at, *to);
 }
 
-static inline void block(net *n, link *l, uint32_t c, uint32_t to)
+static inline void block(net *n, link *l, uint32_t at, uint32_t c, uint32_t to)
 {
+    if (HAS_TRAINS)
+        contact_wait(n, at, c);
     n->channels[to].awaited = 1;
     ring_append(n, &l->blocked, c);
 }
@@ -145,7 +254,7 @@ static __attribute__((noinline)) void occupy_port(net *n, uint32_t feeder, uint3
 /* The packet leaves its source: the next one is made. */
 static inline void leave_source(net *n, uint32_t at, uint32_t c)
 {
-    if (KB_UNLIKELY(n->ports != NULL))
+    if (ENGINE_SERIAL)
         n->ports[at].last_feeder = NOTHING; /* ports have a turn too */
     source_next(n, c);
 }
@@ -156,9 +265,9 @@ static inline void leave_port(net *n, link *l, uint32_t at, uint32_t c, const pa
 {
     channel *ch = &n->channels[c];
     ch->first = ch->first == ch->last ? NONE : pk->next;
-    if (KB_UNLIKELY(n->ports != NULL))
+    if (ENGINE_SERIAL)
         occupy_port(n, link_of(n, c), at, pk);
-    if (KB_UNLIKELY(n->options.no_elision)) {
+    if (!ENGINE_ELIDES) {
         schedule_credit(n, leaves, link_of(n, c), c, bytes);
         return;
     }
@@ -186,7 +295,7 @@ static inline void enter_port(net *n, uint32_t at, uint32_t c, uint32_t p, packe
     } else {
         packet_at(n, ch->last)->next = p;
         ch->last = p;
-        if (KB_LIKELY(!n->options.no_elision))
+        if (ENGINE_ELIDES)
             return;
     }
     schedule(n, pk->head_at, arrival_id(n, at), n->on_arrival, (uint64_t)c << 32 | p);
@@ -208,16 +317,17 @@ static __attribute__((noinline)) void report(const net *n, uint32_t at, uint32_t
                                              const packet *pk, kb_time leaves)
 {
     const transfer *tr = owner_of(n, pk);
-    net_booking booking = {.arg = tr->arg,
-                           .packet = index_of(n, pk),
-                           .bytes = bytes_of(n, pk),
-                           .link = at,
-                           .channel = c,
-                           .back = tr->returning,
-                           .ready_at = pk->head_at,
-                           .start = n->now,
-                           .free_at = n->links[at].free_at,
-                           .tail_leaves = leaves};
+    net_booking booking = {
+        .arg = tr->arg,
+        .packet = index_of(n, pk),
+        .bytes = bytes_of(n, pk),
+        .link = at,
+        .channel = c == NOTHING ? c : at * n->channels_per_link + (c - first_channel(n, at)),
+        .back = tr->returning,
+        .ready_at = pk->head_at,
+        .start = n->now,
+        .free_at = n->links[at].free_at,
+        .tail_leaves = leaves};
     n->watch(n->watcher, &booking);
 }
 
@@ -230,36 +340,39 @@ static void start(net *n, link *l, uint32_t at, uint32_t from, uint32_t p, uint3
     kb_time free_at = kb_time_add(n->now, occupancy(n, &pr->pace, pk, bytes));
     kb_time leaves = free_at > pk->tail_at ? free_at : pk->tail_at;
 
-    /* The memory of a path may have been another's before: a first packet is always a new one. */
-    if (n->now > pk->head_at && (l->last != pk->path || index_of(n, pk) == 0))
-        add_waited(l, n->now - pk->head_at);
+    if (n->now > pk->head_at || is_source(n, from) || (HAS_TRAINS && pk->flags & PACKET_LATE))
+        start_late(n, l, at, from, pk, leaves);
     l->last = pk->path;
     l->free_at = free_at;
     l->bytes += bytes;
     n->hops++;
     if (KB_UNLIKELY(n->watch != NULL))
         report(n, at, to, pk, leaves);
-    if (KB_UNLIKELY(n->options.no_elision)) {
+    if (!ENGINE_ELIDES) {
         l->flags |= LINK_BUSY;
         want_grant(n, l, at);
     }
+
+    const uint32_t *step = paths_at(&n->paths, pk->path);
+    kb_time head_at = kb_time_add(n->now, pr->latency), tail_at = kb_time_add(leaves, pr->latency);
+    bool is_late =
+        HAS_TRAINS && to != NOTHING && approach(n, at, to, pk, step + 1, head_at, tail_at);
 
     if (l->owed_channel != NOTHING)
         settle(n, l);
     if (KB_LIKELY(!is_source(n, from)))
         leave_port(n, l, at, from, pk, bytes, leaves);
 
-    const uint32_t *step = paths_at(&n->paths, pk->path);
     if (to == NOTHING) {
-        deliver(n, at, p, step, kb_time_add(leaves, pr->latency));
+        deliver(n, at, p, step, tail_at);
     } else {
         if (pk->flags & PACKET_LAST)
             n->channels[to].taken = 0;
-        pk->head_at = kb_time_add(n->now, pr->latency);
-        pk->tail_at = kb_time_add(leaves, pr->latency);
+        pk->head_at = head_at;
+        pk->tail_at = tail_at;
         pk->path++;
         pk->step = step[1];
-        pk->flags &= PACKET_LAST;
+        pk->flags = (pk->flags & PACKET_LAST) | (is_late ? PACKET_LATE : 0u);
         enter_port(n, at, to, p, pk, bytes);
     }
     if (KB_UNLIKELY(is_source(n, from)))
@@ -276,7 +389,7 @@ static inline bool head_is_there(net *n, uint32_t c, uint32_t p, const packet *p
 {
     if (KB_UNLIKELY(is_source(n, c)))
         return true;
-    if (KB_UNLIKELY(n->options.no_elision))
+    if (!ENGINE_ELIDES)
         return (pk->flags & PACKET_ARRIVED) != 0;
     uint32_t feeder = link_of(n, c);
     if (has_passed(n, pk->head_at, arrival_id(n, feeder)))
@@ -288,7 +401,7 @@ static inline bool head_is_there(net *n, uint32_t c, uint32_t p, const packet *p
 /* What leaves a serial port is decided when everything has come that comes at the same time. */
 static inline bool waits_for_port(const net *n, uint32_t c)
 {
-    return KB_UNLIKELY(n->ports != NULL) && !is_source(n, c);
+    return ENGINE_SERIAL && !is_source(n, c);
 }
 
 /*
@@ -302,12 +415,14 @@ static inline void offer(net *n, uint32_t c, uint32_t p)
         uint32_t at = step_link(pk->step), to;
         link *l = &n->links[at];
         if (!is_free(n, l, at) || l->ready != NOTHING || waits_for_port(n, c)) {
+            if (HAS_TRAINS)
+                contact_wait(n, at, c);
             ring_append(n, &l->ready, c);
             want_grant(n, l, at);
             return;
         }
-        if (!can_enter(n, l, at, pk, &to)) {
-            block(n, l, c, to);
+        if (!can_enter(n, l, at, c, pk, &to)) {
+            block(n, l, at, c, to);
             return;
         }
         start(n, l, at, c, p, to);
@@ -320,7 +435,7 @@ static inline void offer(net *n, uint32_t c, uint32_t p)
     }
 }
 
-void flow_offer(net *n, uint32_t c, uint32_t p)
+static void offer_from_outside(net *n, uint32_t c, uint32_t p)
 {
     offer(n, c, p);
 }
@@ -333,7 +448,7 @@ static __attribute__((noinline)) void unblock(net *n, link *l, uint32_t at)
     uint32_t stay = NOTHING, to;
     while (l->blocked != NOTHING) {
         uint32_t c = ring_take(n, &l->blocked);
-        bool room = can_enter(n, l, at, first_packet(n, c), &to);
+        bool room = can_enter(n, l, at, c, first_packet(n, c), &to);
         ring_append(n, room ? &l->ready : &stay, c);
     }
     l->blocked = stay;
@@ -345,9 +460,9 @@ static inline uint32_t take_ready(net *n, link *l, uint32_t at, uint32_t *to)
 {
     while (l->ready != NOTHING) {
         uint32_t c = ring_take(n, &l->ready);
-        if (can_enter(n, l, at, first_packet(n, c), to))
+        if (can_enter(n, l, at, c, first_packet(n, c), to))
             return c;
-        block(n, l, c, *to);
+        block(n, l, at, c, *to);
     }
     return NOTHING;
 }
@@ -364,8 +479,8 @@ static __attribute__((noinline)) uint32_t take_serial(net *n, link *l, uint32_t 
     kb_time retry_at = KB_FOREVER;
     while (l->ready != NOTHING) {
         uint32_t c = ring_take(n, &l->ready), c_to;
-        if (!can_enter(n, l, at, first_packet(n, c), &c_to)) {
-            block(n, l, c, c_to);
+        if (!can_enter(n, l, at, c, first_packet(n, c), &c_to)) {
+            block(n, l, at, c, c_to);
             continue;
         }
         ring_append(n, &looked_at, c);
@@ -404,8 +519,7 @@ static inline void grant(net *n, link *l, uint32_t at)
     uint32_t to = NOTHING;
     if (KB_UNLIKELY(l->flags & LINK_SPACE))
         unblock(n, l, at);
-    uint32_t c =
-        KB_UNLIKELY(n->ports != NULL) ? take_serial(n, l, at, &to) : take_ready(n, l, at, &to);
+    uint32_t c = ENGINE_SERIAL ? take_serial(n, l, at, &to) : take_ready(n, l, at, &to);
     if (c != NOTHING) {
         start(n, l, at, c, n->channels[c].first, to);
         uint32_t p = n->channels[c].first;
@@ -438,11 +552,11 @@ static inline void fetch_ahead(const net *n)
         const packet *pk = packet_at(n, (uint32_t)ahead.next.arg);
         uint32_t at = step_link(pk->step);
         __builtin_prefetch(&n->links[at]);
-        __builtin_prefetch(&n->channels[(size_t)at * n->channels_per_link]);
+        __builtin_prefetch(&n->channels[first_channel(n, at)]);
         __builtin_prefetch(paths_at(&n->paths, pk->path));
     } else if (ahead.next.handler == n->on_grant) {
         const link *l = &n->links[ahead.next.arg];
-        __builtin_prefetch(&n->channels[ahead.next.arg * n->channels_per_link]);
+        __builtin_prefetch(&n->channels[first_channel(n, (uint32_t)ahead.next.arg)]);
         if (l->ready != NOTHING)
             __builtin_prefetch(&n->channels[l->ready]);
     }
@@ -458,7 +572,7 @@ static void on_arrival(kb_sim *sim, void *self, uint64_t arg)
     uint32_t c = (uint32_t)(arg >> 32), p = (uint32_t)arg;
     fetch_ahead(n);
     begin(n, arrival_id(n, link_of(n, c)));
-    if (KB_UNLIKELY(n->options.no_elision)) {
+    if (!ENGINE_ELIDES) {
         /* Every packet has an event for its arrival; only the first one acts on it. */
         packet_at(n, p)->flags |= PACKET_ARRIVED;
         if (p != n->channels[c].first)
@@ -478,7 +592,7 @@ static void on_grant(kb_sim *sim, void *self, uint64_t arg)
     begin(n, grant_id(n, at));
     l->flags &= (uint8_t)~LINK_GRANT_PENDING;
     if (KB_UNLIKELY(l->free_at > n->now)) { /* it was started since */
-        if (l->ready != NOTHING || l->flags & LINK_SPACE || n->options.no_elision)
+        if (l->ready != NOTHING || l->flags & LINK_SPACE || !ENGINE_ELIDES)
             want_grant(n, l, at);
         return;
     }
@@ -548,7 +662,7 @@ static void on_inject(kb_sim *sim, void *self, uint64_t arg)
     inject(n, c, (uint32_t)arg);
 }
 
-void flow_begin_leg(net *n, uint32_t t, bool in_end)
+static void begin_message(net *n, uint32_t t, bool in_end)
 {
     const transfer *tr = transfer_at(n, t);
     const route *r = route_of(n, tr);
@@ -557,7 +671,7 @@ void flow_begin_leg(net *n, uint32_t t, bool in_end)
         source_append(n, t);
     kb_source source = kb_source_make(id);
     source.next_key += SECOND_SEQUENCE + n->arrivals++;
-    if (in_end && !n->options.no_elision && kb_sim_advance(n->sim, &source, tr->ready_at)) {
+    if (in_end && ENGINE_ELIDES && kb_sim_advance(n->sim, &source, tr->ready_at)) {
         begin(n, id);
         inject(n, r->source, t);
         return;
@@ -593,7 +707,7 @@ static void on_accept(kb_sim *sim, void *self, uint64_t arg)
         if (at != winner) {
             l->free_at = kb_time_add(
                 n->now, occupancy(n, &n->profiles.items[l->profile].pace, pk, bytes_of(n, pk)));
-        } else if (can_enter(n, l, at, pk, &to)) { /* as it could when it was chosen */
+        } else if (can_enter(n, l, at, c, pk, &to)) { /* as it could when it was chosen */
             ring_remove(n, &l->ready, c);
             start(n, l, at, c, p, to);
             p = n->channels[c].first;
@@ -613,24 +727,20 @@ static void on_end(kb_sim *sim, void *self, uint64_t arg)
     uint32_t t = (uint32_t)arg;
     begin(n, arrival_id(n, (uint32_t)(arg >> 32)));
     if (transfer_at(n, t)->in_train)
-        train_end_leg(n, t);
+        train_end(n, t);
     else
-        claims_leave(n, t);
+        packets_end(n, t);
     net_end_leg(n, t);
 }
 
-kb_error *flow_add_handlers(net *n)
-{
-    KB_TRY(kb_sim_add_handler(n->sim, on_arrival, n, &n->on_arrival));
-    KB_TRY(kb_sim_add_handler(n->sim, on_grant, n, &n->on_grant));
-    KB_TRY(kb_sim_add_handler(n->sim, on_space, n, &n->on_space));
-    KB_TRY(kb_sim_add_handler(n->sim, on_credit, n, &n->on_credit));
-    KB_TRY(kb_sim_add_handler(n->sim, on_inject, n, &n->on_inject));
-    KB_TRY(kb_sim_add_handler(n->sim, on_accept, n, &n->on_accept));
-    KB_TRY(kb_sim_add_handler(n->sim, on_end, n, &n->on_end));
-    const kb_handler all[] = {n->on_arrival, n->on_grant,  n->on_space, n->on_credit,
-                              n->on_inject,  n->on_accept, n->on_end};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        kb_sim_name_work(n->sim, all[i], "a transfer");
-    return NULL;
-}
+const packet_engine ENGINE = {
+    .begin_message = begin_message,
+    .offer = offer_from_outside,
+    .on_arrival = on_arrival,
+    .on_grant = on_grant,
+    .on_space = on_space,
+    .on_credit = on_credit,
+    .on_inject = on_inject,
+    .on_accept = on_accept,
+    .on_end = on_end,
+};

@@ -1,0 +1,275 @@
+/*
+ * contact.c: see contact.h.
+ *
+ * A packet that does not wait is on a link and in the port behind it for a known time. Its *window*
+ * on the link is from when its head is there until its tail has left, or a full packet would have
+ * left the link and the port behind it, if that is later. Trains that pass the link outside of the
+ * window do not delay the packet, and are not delayed by it: while nothing waits in a port, what is
+ * in a channel has come within the latency of its link, so it leaves room for more ("roomy"), and
+ * what came before has left before the next head comes. A packet that has to wait unfolds the
+ * trains that come to the link it waits for, and to the port where it waits.
+ *
+ * Windows of packets are closed at their beginning and open at their end; so where a packet comes
+ * to a link at the very instant when a train leaves it, the order within the instant is that of
+ * packets.
+ *
+ * With several virtual channels, a train takes the one whose turn it is. That is what a packet
+ * would do if channels are used in turn: see keeps_turns().
+ */
+#include "contact.h"
+
+#include "flow.h"
+#include "reservation.h"
+#include "train.h"
+
+/* ---- Turns of virtual channels ----------------------------------------------------------- */
+
+static bool is_newest(const net *n, uint32_t at, uint32_t vc)
+{
+    return n->links[at].turn == (vc + 1 == n->options.vcs ? 0 : vc + 1);
+}
+
+/*
+ * Whether only the channel of the class that was chosen last may hold packets, so that those who
+ * come next use the channels in turn. No transfer is passing, but perhaps one through channel
+ * `passing`, whose last packet comes first.
+ */
+static bool keeps_turns(const net *n, uint32_t at, uint32_t class, uint32_t passing)
+{
+    uint32_t vcs = n->options.vcs, base = first_channel(n, at) + class * vcs;
+    for (uint32_t vc = 0; vc < vcs; vc++) {
+        const channel *ch = &n->channels[base + vc];
+        bool newest = is_newest(n, at, vc);
+        if ((ch->first != NONE && !newest) || (ch->taken && !(newest && vc == passing)))
+            return false;
+    }
+    return true;
+}
+
+/* Whether the train, which has a port behind the link, takes the channel whose turn it is though
+ * the packet has chosen its own. */
+static bool finds_its_turn(const net *n, const visit *v, const reservation *r)
+{
+    bool same = r->vc_class == step_class(v->step);
+    return (v->is_last || r->feeder == v->feeder) &&
+           keeps_turns(n, v->at, r->vc_class, same ? v->step >> VC_SHIFT : VC_OPEN);
+}
+
+void contact_choose(net *n, const visit *v)
+{
+    uint32_t i = reservation_first(n, v->at);
+    while (i != NONE) {
+        const reservation *r = reservation_at(n, i);
+        if (r->is_final || finds_its_turn(n, v, r)) {
+            i = r->next;
+        } else {
+            train_unfold(n, r->transfer, NOTHING, NET_PACKET_MET);
+            i = reservation_first(n, v->at);
+        }
+    }
+}
+
+/* ---- Meeting ----------------------------------------------------------------------------- */
+
+/* The end of the packet's window. */
+static kb_time window_end(const net *n, const visit *v)
+{
+    kb_time end = kb_time_add(v->head, profile_of(n, v->at)->clearance);
+    return v->tail > end ? v->tail : end;
+}
+
+/* Whether the train leaves the link before the packet comes, and does not matter to it. */
+static bool is_ahead(const net *n, const visit *v, const reservation *r)
+{
+    if (r->to >= v->head)
+        return false;
+    return reservation_leaves(n, v->at, r) <= v->head || v->is_final;
+}
+
+/* Whether the packet leaves the link before the train comes, and does not matter to it. */
+static bool is_behind(const net *n, const visit *v, const reservation *r)
+{
+    kb_time end = window_end(n, v);
+    if (r->from < end)
+        return false;
+    if (v->is_final || r->is_final)
+        return true;
+    bool meet_in_port = r->from < kb_time_add(end, profile_of(n, v->at)->latency);
+    if (meet_in_port && !profile_of(n, v->at)->roomy)
+        return false;
+    if (n->options.vcs == 1)
+        return true;
+    /* Packets of the message that are still to come hold the channel; those that come over another
+     * link than the train may do so for any time. */
+    if (!v->is_last && r->feeder != v->feeder)
+        return false;
+    if (!meet_in_port || r->vc_class != step_class(v->step))
+        return true;
+    uint32_t vc = v->step >> VC_SHIFT;
+    return (vc == VC_OPEN || is_newest(n, v->at, vc)) && keeps_turns(n, v->at, r->vc_class, vc);
+}
+
+static void meet(net *n, const visit *v, uint32_t own, net_unfold_cause cause)
+{
+    uint32_t i = reservation_first(n, v->at);
+    reservation_take_turns(n, v->at, n->now - 1);
+    while (i != NONE) {
+        const reservation *r = reservation_at(n, i);
+        if (is_ahead(n, v, r) || is_behind(n, v, r)) {
+            i = r->next;
+        } else {
+            train_unfold(n, r->transfer, own, cause);
+            i = reservation_first(n, v->at);
+        }
+    }
+}
+
+void contact_meet(net *n, const visit *v)
+{
+    meet(n, v, NOTHING, NET_PACKET_MET);
+}
+
+/* Nothing comes after all that links do at this instant but what begins at sources; and a transfer
+ * that waits at its source waits for its first link for any time. */
+void contact_leave_source(net *n, const route *r, uint32_t own)
+{
+    visit v = {.at = r->first_link,
+               .feeder = NOTHING,
+               .step = *paths_at(&n->paths, r->words),
+               .is_final = r->steps == 1,
+               .head = n->now + 1,
+               .tail = KB_FOREVER};
+    if (n->links[v.at].reserved != NONE)
+        meet(n, &v, own, NET_SOURCE_TAKEN);
+}
+
+void contact_clear(net *n, uint32_t at, uint32_t own)
+{
+    uint32_t i = reservation_first(n, at);
+    while (i != NONE) {
+        const reservation *r = reservation_at(n, i);
+        if (reservation_is_live(n, r)) {
+            train_unfold(n, r->transfer, own, NET_PACKET_WAITED);
+            i = reservation_first(n, at);
+        } else {
+            i = r->next;
+        }
+    }
+}
+
+void contact_feed_at_once(net *n, const uint32_t *step)
+{
+    while (profile_of(n, step_link(step[0]))->latency == 0 && step[1] != END_OF_PATH) {
+        uint32_t at = step_link(*++step);
+        if (n->links[at].flags & LINK_FED_AT_ONCE)
+            continue;
+        n->links[at].flags |= LINK_FED_AT_ONCE;
+        contact_clear(n, at, NOTHING);
+    }
+}
+
+/* Trains of the class that come to the port, or are in it behind the packet. */
+static void clear_port(net *n, uint32_t at, uint32_t class)
+{
+    uint32_t i = reservation_first(n, at);
+    while (i != NONE) {
+        const reservation *r = reservation_at(n, i);
+        if (!r->is_final && r->vc_class == class) {
+            train_unfold(n, r->transfer, NOTHING, NET_PACKET_WAITED);
+            i = reservation_first(n, at);
+        } else {
+            i = r->next;
+        }
+    }
+}
+
+void contact_delay(net *n, uint32_t at)
+{
+    if (n->late[at] < LATE_MAX)
+        n->late[at]++;
+    if (n->links[at].reserved != NONE)
+        contact_clear(n, at, NOTHING);
+}
+
+void contact_delay_behind(net *n, uint32_t c)
+{
+    for (uint32_t p = n->channels[c].first; p != n->channels[c].last;) {
+        packet *behind = packet_at(n, p = packet_at(n, p)->next);
+        if (behind->flags & PACKET_LATE)
+            continue;
+        behind->flags |= PACKET_LATE;
+        contact_delay(n, step_link(behind->step));
+    }
+}
+
+void contact_wait(net *n, uint32_t at, uint32_t c)
+{
+    if (n->links[at].reserved != NONE)
+        contact_clear(n, at, NOTHING);
+    if (is_source(n, c))
+        return;
+    uint32_t feeder = link_of(n, c);
+    n->links[feeder].flags |= LINK_PORT_USED;
+    /* If it came earlier, one before it has waited until now, and all behind it are late. */
+    bool comes_now = first_packet(n, c)->head_at >= n->now;
+    if (KB_UNLIKELY(n->links[feeder].reserved != NONE)) {
+        clear_port(n, feeder, (c - first_channel(n, feeder)) / n->options.vcs);
+        comes_now = true;
+    }
+    if (comes_now)
+        contact_delay_behind(n, c);
+}
+
+/* ---- Quiet ------------------------------------------------------------------------------- */
+
+/* Notes it if there is nothing in the port any more. */
+static void look_into_port(net *n, uint32_t at)
+{
+    const channel *ch = &n->channels[first_channel(n, at)];
+    for (uint32_t i = 0; i < n->channels_per_link; i++)
+        if (ch[i].first != NONE || ch[i].taken)
+            return;
+    n->links[at].flags &= (uint8_t)~LINK_PORT_USED;
+}
+
+/*
+ * Whether the packets in the port do not matter to a train that comes over the link: none waits in
+ * a channel of its class, and it takes the virtual channel whose turn it is.
+ */
+static bool is_port_quiet(net *n, uint32_t at, uint32_t class, uint32_t passing)
+{
+    uint32_t vcs = n->options.vcs, base = first_channel(n, at) + class * vcs;
+    if (n->links[at].reserved != NONE)
+        reservation_take_turns(n, at, n->now - 1);
+    for (uint32_t vc = 0; vc < vcs; vc++) {
+        uint32_t p = n->channels[base + vc].first;
+        if (p != NONE &&
+            (packet_at(n, p)->head_at <= n->now || packet_at(n, p)->flags & PACKET_LATE))
+            return false;
+    }
+    if (vcs > 1 && !keeps_turns(n, at, class, passing))
+        return false;
+    look_into_port(n, at);
+    return true;
+}
+
+bool contact_is_quiet(net *n, const route *r, uint32_t i, kb_time head, uint32_t ahead)
+{
+    uint32_t step = paths_at(&n->paths, r->words)[i], at = step_link(step);
+    const link *l = &n->links[at];
+    if (n->held_until[at] > head || l->ready != NOTHING || l->blocked != NOTHING ||
+        l->flags & LINK_FED_AT_ONCE || n->late[at] > 0)
+        return false;
+    if (i + 1u == r->steps)
+        return true;
+    const profile *pr = &n->profiles.items[l->profile];
+    kb_time left = kb_time_add(n->held_until[at], pr->latency); /* the port, unless they wait */
+    if (left > head && !pr->roomy)
+        return false;
+    if (left <= n->now && !(l->flags & LINK_PORT_USED))
+        return true;
+    uint32_t passing = VC_OPEN;
+    if (ahead != NONE && l->last == transfer_at(n, ahead)->path + i)
+        passing = *paths_at(&n->paths, l->last) >> VC_SHIFT;
+    return is_port_quiet(n, at, step_class(step), passing);
+}

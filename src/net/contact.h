@@ -1,0 +1,73 @@
+/*
+ * contact.h: where packets and packet trains come near each other. Private to net.
+ *
+ * A train ignores packets, and packets ignore trains, as long as neither can make a difference to
+ * the other. This is checked whenever a packet starts on a link, for the link that it comes to
+ * next, and whenever a packet has to wait; and whenever a train sets out, for all of its links. A
+ * train that a packet would meet is unfolded before it happens, at an earlier instant.
+ */
+#ifndef KB_NET_CONTACT_H
+#define KB_NET_CONTACT_H
+
+#include "fabric.h"
+
+/* A packet that comes to a link. */
+struct visit {
+    uint32_t at;        /* the link */
+    uint32_t feeder;    /* the link that it comes from; NOTHING at a source */
+    uint32_t step;      /* of its path */
+    bool is_final;      /* it arrives behind the link */
+    bool is_last;       /* packet of its message */
+    kb_time head, tail; /* when these are there */
+};
+
+/* Unfolds the trains that the packet would meet on the link, if it does not wait there. */
+void contact_meet(net *n, const visit *v);
+
+/* Unfolds all trains that have not passed the link. A packet of the source `own` is for the caller
+ * to offer. */
+void contact_clear(net *n, uint32_t at, uint32_t own);
+
+/* The same for the first link of a route at whose source a transfer is about to go as packets. */
+void contact_leave_source(net *n, const route *r, uint32_t own);
+
+/*
+ * A packet comes to a link, at `step` of its path. If the link has no latency, the packet is at the
+ * next one in the instant in which it starts, and nothing can be known beforehand of what it meets
+ * there: so no trains pass that one any more.
+ */
+void contact_feed_at_once(net *n, const uint32_t *step);
+
+/* A packet that wants the link is late: unfolds all trains there, and none passes the link until
+ * the packet has started. */
+void contact_delay(net *n, uint32_t at);
+
+/* All packets behind the first of the channel, which waits, are late. */
+void contact_delay_behind(net *n, uint32_t c);
+
+/* A packet begins to wait for link `at`, as the first of channel `c`: unfolds the trains that
+ * depend on either, and delays the packets behind it. */
+void contact_wait(net *n, uint32_t at, uint32_t c);
+
+/* The packet is on the link and has chosen its virtual channel: unfolds trains that would not find
+ * theirs in turn any more. */
+void contact_choose(net *n, const visit *v);
+
+/* Whether no packets are near the link or in the port behind it: the common case of the next one.
+ */
+static inline bool contact_is_idle(const net *n, uint32_t at)
+{
+    const link *l = &n->links[at];
+    return l->ready == NOTHING && l->blocked == NOTHING && n->late[at] == 0 &&
+           (l->flags & (LINK_PORT_USED | LINK_FED_AT_ONCE)) == 0 &&
+           kb_time_add(n->held_until[at], n->profiles.items[l->profile].latency) <= n->now;
+}
+
+/*
+ * Whether a train that comes to the link at `head` meets no packet there or in the port behind it.
+ * `ahead` is the transfer over the same route that has just left the source as packets, or NONE;
+ * `i` is the number of the step.
+ */
+bool contact_is_quiet(net *n, const route *r, uint32_t i, kb_time head, uint32_t ahead);
+
+#endif

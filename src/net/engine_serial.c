@@ -1,0 +1,6 @@
+/* engine_serial.c: packets move with elision, for ports that send one packet at a time; see
+ * engine.h. */
+#define ENGINE engine_serial
+#define ENGINE_ELIDES 1
+#define ENGINE_SERIAL 1
+#include "engine.h"
