@@ -151,7 +151,7 @@ static inline double run_share(kb_time_sum part, kb_time_sum whole)
 /* ---- run_links.c ---- */
 
 /* What the figures have of links. */
-KB_MUST_USE kb_error *run_links_gather(run_figures *f, net *fabric, const kb_oplog *log);
+KB_MUST_USE kb_error *run_links_gather(run_figures *f, net *fabric, kb_oplog *log);
 
 /* Links that what a PE waits for passes. */
 typedef enum run_way {

@@ -196,7 +196,7 @@ static bool is_engine(kb_unit unit)
            unit == KB_UNIT_MATH;
 }
 
-static void look_at_pes(run_figures *f, const kb_oplog *log)
+static void look_at_pes(run_figures *f, kb_oplog *log)
 {
     for (uint64_t pe = 0; pe < topo_machine_shape(f->machine)->pe_count; pe++) {
         for (int unit = 0; unit < KB_UNITS; unit++) {

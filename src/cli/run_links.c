@@ -24,7 +24,7 @@ static void note_cube(const devices *d, uint32_t sip, uint32_t cube)
     d->sips[sip] = true;
 }
 
-static void find_workers(const devices *d, net *fabric, const kb_oplog *log)
+static void find_workers(const devices *d, net *fabric, kb_oplog *log)
 {
     const topo_graph *graph = topo_machine_graph(d->machine);
     for (uint64_t pe = 0; pe < d->shape->pe_count; pe++) {
@@ -142,7 +142,7 @@ static kb_error *add_link(run_figures *f, net *fabric, const devices *d, uint32_
     return kb_vec_push(&f->links, fresh) ? NULL : kb_error_nomem();
 }
 
-static kb_error *gather(run_figures *f, net *fabric, const kb_oplog *log, const devices *d)
+static kb_error *gather(run_figures *f, net *fabric, kb_oplog *log, const devices *d)
 {
     if (!d->cubes || !d->sips)
         return kb_error_nomem();
@@ -158,7 +158,7 @@ static kb_error *gather(run_figures *f, net *fabric, const kb_oplog *log, const 
     return NULL;
 }
 
-kb_error *run_links_gather(run_figures *f, net *fabric, const kb_oplog *log)
+kb_error *run_links_gather(run_figures *f, net *fabric, kb_oplog *log)
 {
     const topo_shape *shape = topo_machine_shape(f->machine);
     devices d = {

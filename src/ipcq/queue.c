@@ -402,8 +402,9 @@ static void log_credit(const ipcq_end *end, kb_time start, kb_time arrives)
     kb_oplog *log = end->set->queues->has.log;
     uint64_t bytes = end->set->settings.credit_bytes;
     if (KB_LIKELY(!kb_oplog_is_watched(log))) {
-        kb_op_brief brief = {.unit = KB_UNIT_IPCQ, .name = name, .start = start, .bytes = bytes};
-        kb_oplog_count_ahead(log, end->member->number, &brief, arrives);
+        kb_op_brief brief = {
+            .unit = KB_UNIT_IPCQ, .name = name, .start = start, .end = arrives, .bytes = bytes};
+        kb_oplog_count_ahead(log, end->member->number, &brief);
         return;
     }
     kb_op op = {

@@ -441,7 +441,8 @@ static kb_error *begin(scheduler *at, job *jb)
 {
     jb->has_begun = true;
     jb->begun_at = kb_sim_now(at->all->sim);
-    kb_oplog_start(at->all->log, pe_units_number(at->all->units, at->pe), KB_UNIT_SCHEDULER);
+    kb_oplog_start(at->all->log, pe_units_number(at->all->units, at->pe), jb->begun_at,
+                   KB_UNIT_SCHEDULER);
     return jb->is.begun ? jb->is.begun(jb->is.self, jb->is.arg) : NULL;
 }
 

@@ -159,7 +159,7 @@ void units_note_chain(pe_units *units, const operation *op)
     if (!before->drains || before->is_needed || before->pe != op->pe)
         return;
     before->is_needed = true;
-    kb_oplog_need_drain(units->has.log, op->pe->number, true);
+    kb_oplog_need_drain(units->has.log, op->pe->number, kb_sim_now(units->has.sim), true);
 }
 
 /* Of a product that is issued: it waits for those in the list of blockers. */
@@ -179,8 +179,9 @@ static void begin_drain(pe_units *units, uint32_t index)
 {
     operation *op = operation_at(units, index);
     kb_oplog *log = units->has.log;
-    kb_oplog_begin(log, op->pe->number, KB_CAUSE_MATRIX_DRAIN, 0, units_entry(op));
-    kb_oplog_end(log, op->pe->number, KB_CAUSE_MATRIX, 0, units_entry(op));
+    kb_time now = kb_sim_now(units->has.sim);
+    kb_oplog_begin(log, op->pe->number, now, KB_CAUSE_MATRIX_DRAIN, 0, units_entry(op));
+    kb_oplog_end(log, op->pe->number, now, KB_CAUSE_MATRIX, 0, units_entry(op));
     op->drains = true;
     const waiter *w;
     for (uint32_t next = op->waiters; next != NONE; next = w->next) {
@@ -195,25 +196,27 @@ static void tell_log_of_end(pe_units *units, operation *op)
 {
     kb_oplog *log = units->has.log;
     uint64_t pe = op->pe->number;
+    kb_time now = kb_sim_now(units->has.sim);
     if (op->is_needed)
-        kb_oplog_need_drain(log, pe, false);
+        kb_oplog_need_drain(log, pe, now, false);
     if (!units_is_dma(op->lane->unit))
-        kb_oplog_end(log, pe, engine_cause(op), 0, units_entry(op));
+        kb_oplog_end(log, pe, now, engine_cause(op), 0, units_entry(op));
     else if (op->in_tcm)
-        kb_oplog_end(log, pe, KB_CAUSE_TCM, op->bytes, units_entry(op));
+        kb_oplog_end(log, pe, now, KB_CAUSE_TCM, op->bytes, units_entry(op));
     if (KB_LIKELY(!op->watched)) {
         kb_oplog_count(log, pe,
                        &(kb_op_brief){.name = op->name,
                                       .unit = op->lane->unit,
                                       .of_kernel = op->of_kernel,
                                       .start = op->start,
+                                      .end = now,
                                       .bytes = op->bytes,
                                       .flops = op->flops});
         return;
     }
     op->log.pe = op->pe->pe;
     op->log.start = op->start;
-    op->log.end = kb_sim_now(units->has.sim);
+    op->log.end = now;
     op->log.bytes = op->bytes;
     kb_oplog_add(log, pe, &op->log);
 }
@@ -331,7 +334,7 @@ static kb_error *begin(pe_units *units, uint32_t index)
     op->lane->busy++;
     if (units_is_dma(op->lane->unit))
         add_to_lane(units, index);
-    kb_oplog_start(units->has.log, op->pe->number, op->lane->unit);
+    kb_oplog_start(units->has.log, op->pe->number, op->start, op->lane->unit);
     if (op->begun)
         KB_TRY(op->begun(op->self, op->arg));
     return units_is_dma(op->lane->unit) ? units_begin_dma(units, index)

@@ -33,7 +33,7 @@ kb_error *units_begin_engine(pe_units *units, uint32_t index)
     kb_sim *sim = units->has.sim;
     kb_time passed = op->start;
     KB_TRY(book_tcm(units, op->pe, op->engine.tcm_reads, op->engine.tcm_writes, &passed));
-    kb_oplog_begin(units->has.log, op->pe->number,
+    kb_oplog_begin(units->has.log, op->pe->number, kb_sim_now(sim),
                    op->lane->unit == KB_UNIT_GEMM ? KB_CAUSE_MATRIX : KB_CAUSE_VECTOR, 0,
                    units_entry(op));
     kb_time worked = kb_time_add(op->start, op->engine.time);
@@ -133,7 +133,7 @@ static void finish_dma(pe_units *units, uint32_t index)
         return;
     }
     op->in_tcm = true;
-    kb_oplog_begin(units->has.log, op->pe->number, KB_CAUSE_TCM, op->bytes, units_entry(op));
+    kb_oplog_begin(units->has.log, op->pe->number, now, KB_CAUSE_TCM, op->bytes, units_entry(op));
     (void)kb_sim_at(units->has.sim, &op->lane->source, end, units->on_end, index);
 }
 
@@ -163,7 +163,8 @@ static void on_moved(void *self, uint64_t arg, const net_receipt *receipt)
     bool is_last = --op->memory.transfers == 0;
     kb_cause cause = (kb_cause)(arg >> (32 + TRANSFER_BYTE_BITS));
     uint64_t bytes = (arg >> 32) & MAX_LOGGED_BYTES;
-    kb_oplog_end(units->has.log, op->pe->number, cause, bytes, units_entry(op));
+    kb_oplog_end(units->has.log, op->pe->number, kb_sim_now(units->has.sim), cause, bytes,
+                 units_entry(op));
     if (is_last)
         finish_dma(units, index);
 }
@@ -180,8 +181,8 @@ static kb_error *submit_shares(pe_units *units, uint32_t index)
         order.done = on_moved;
         order.self = units;
         order.arg = transfer_arg(index, s);
-        kb_oplog_begin(units->has.log, op->pe->number, s->cause, logged_bytes(s->bytes),
-                       units_entry(op));
+        kb_oplog_begin(units->has.log, op->pe->number, kb_sim_now(units->has.sim), s->cause,
+                       logged_bytes(s->bytes), units_entry(op));
         KB_TRY(net_submit(units->has.fabric, &order));
     }
     return NULL;

@@ -167,11 +167,11 @@ static __attribute__((noinline)) void charge_parts(kb_oplog *log, pe_record *rec
         tell_details(log, record, time, parts);
 }
 
-/* Charges the time up to now to the state that held. */
-static inline void charge(kb_oplog *log, pe_record *record)
+/* Charges the time up to then to the state that held. */
+static inline void charge(kb_oplog *log, pe_record *record, kb_time at)
 {
-    kb_time now = log->sim->now, time = now - record->since;
-    record->since = now;
+    kb_time time = at - record->since;
+    record->since = at;
     if (!record->runs_kernel || time == 0)
         return;
     if (KB_LIKELY(record->state < KB_CAUSES && !log->detailed))
@@ -180,12 +180,12 @@ static inline void charge(kb_oplog *log, pe_record *record)
         charge_parts(log, record, time);
 }
 
-static inline void change_state(kb_oplog *log, pe_record *record)
+static inline void change_state(kb_oplog *log, pe_record *record, kb_time at)
 {
     uint8_t state = state_of(record);
     if (state == record->state)
         return;
-    charge(log, record);
+    charge(log, record, at);
     record->state = state;
     record->odd = false;
 }
@@ -203,79 +203,237 @@ static inline uint32_t *counter_of(pe_record *record, kb_cause cause)
 }
 
 /* For the profile time is charged before anything changes that it is divided by. */
-static __attribute__((noinline)) void note_item(kb_oplog *log, uint64_t pe, kb_cause cause,
-                                                uint64_t bytes, const kb_op *op, bool begins)
+static __attribute__((noinline)) void note_item(kb_oplog *log, pe_record *record, kb_time at,
+                                                kb_cause cause, uint64_t bytes, uint32_t key,
+                                                bool begins)
 {
-    pe_record *record = record_of(log, pe);
+    uint64_t pe = (uint64_t)(record - log->pes);
     if (record->state != DIVIDED || !is_engine(cause))
-        charge(log, record);
+        charge(log, record, at);
     if (!log->profile)
         return;
     if (!begins)
-        kb_profile_end(log->profile, pe, cause, bytes, op);
-    else if (!kb_profile_begin(log->profile, pe, cause, bytes, op))
+        kb_profile_end(log->profile, pe, cause, bytes, key);
+    else if (!kb_profile_begin(log->profile, pe, cause, bytes, key))
         kb_sim_fail(log->sim, kb_error_nomem());
 }
 
-void kb_oplog_begin(kb_oplog *log, uint64_t pe, kb_cause cause, uint64_t bytes, const kb_op *op)
+static inline void begin_item(kb_oplog *log, pe_record *record, kb_time at, kb_cause cause,
+                              uint64_t bytes, uint32_t key)
 {
-    pe_record *record = record_of(log, pe);
     if (KB_UNLIKELY(log->detailed))
-        note_item(log, pe, cause, bytes, op, true);
+        note_item(log, record, at, cause, bytes, key, true);
     if (is_engine(cause)) {
         ++*counter_of(record, cause);
     } else {
-        KB_ASSERT(cause <= KB_CAUSE_CREDIT);
         if (record->state == DIVIDED)
-            charge(log, record);
+            charge(log, record, at);
         log->timeline.bytes[cause] += record->runs_kernel ? bytes : 0;
         record->bytes[cause - KB_CAUSE_LOCAL_MEMORY] += bytes > 0 ? bytes : 1;
         record->outstanding |= (uint16_t)(1u << cause);
     }
-    change_state(log, record);
+    change_state(log, record, at);
 }
 
-void kb_oplog_end(kb_oplog *log, uint64_t pe, kb_cause cause, uint64_t bytes, const kb_op *op)
+static inline void end_item(kb_oplog *log, pe_record *record, kb_time at, kb_cause cause,
+                            uint64_t bytes, uint32_t key)
 {
-    pe_record *record = record_of(log, pe);
     if (KB_UNLIKELY(log->detailed))
-        note_item(log, pe, cause, bytes, op, false);
+        note_item(log, record, at, cause, bytes, key, false);
     if (is_engine(cause)) {
-        KB_ASSERT(*counter_of(record, cause) > 0);
-        --*counter_of(record, cause);
+        uint32_t *counter = counter_of(record, cause);
+        KB_ASSERT(*counter > 0 || log->incomplete);
+        *counter -= *counter > 0;
     } else {
         if (record->state == DIVIDED)
-            charge(log, record);
+            charge(log, record, at);
         uint64_t *outstanding = &record->bytes[cause - KB_CAUSE_LOCAL_MEMORY];
         bytes = bytes > 0 ? bytes : 1;
-        KB_ASSERT(*outstanding >= bytes);
-        *outstanding -= bytes;
+        KB_ASSERT(*outstanding >= bytes || log->incomplete);
+        *outstanding -= *outstanding >= bytes ? bytes : 0;
         if (*outstanding == 0)
             record->outstanding &= (uint16_t) ~(1u << cause);
     }
-    change_state(log, record);
+    change_state(log, record, at);
 }
 
-void kb_oplog_need_drain(kb_oplog *log, uint64_t pe, bool needed)
+static inline void need_drain(kb_oplog *log, pe_record *record, kb_time at, bool needed)
+{
+    KB_ASSERT(needed || record->needed_drains > 0 || log->incomplete);
+    if (needed)
+        record->needed_drains++;
+    else
+        record->needed_drains -= record->needed_drains > 0;
+    change_state(log, record, at);
+}
+
+static void tell_item(kb_oplog *log, pe_record *record, kb_time at, transition_kind kind,
+                      kb_cause cause, uint64_t bytes, uint32_t key)
+{
+    transition *t = insert_transition(log, record, at);
+    if (!t)
+        return;
+    t->bytes = bytes;
+    t->key = key;
+    t->kind = (uint8_t)kind;
+    t->cause = (uint8_t)cause;
+}
+
+void kb_oplog_begin(kb_oplog *log, uint64_t pe, kb_time at, kb_cause cause, uint64_t bytes,
+                    const kb_op *op)
 {
     pe_record *record = record_of(log, pe);
-    KB_ASSERT(needed || record->needed_drains > 0);
-    record->needed_drains += needed ? 1 : UINT32_MAX;
-    change_state(log, record);
+    KB_ASSERT(cause <= KB_CAUSE_CREDIT);
+    catch_up(log, record);
+    uint32_t key = KB_UNLIKELY(log->detailed) ? kb_oplog_find_key(log, op) : 0;
+    if (is_ahead(log, at))
+        tell_item(log, record, at, ITEM_BEGINS, cause, bytes, key);
+    else
+        begin_item(log, record, at, cause, bytes, key);
 }
 
-/* ---- Watchers ---------------------------------------------------------------------------- */
+void kb_oplog_end(kb_oplog *log, uint64_t pe, kb_time at, kb_cause cause, uint64_t bytes,
+                  const kb_op *op)
+{
+    pe_record *record = record_of(log, pe);
+    catch_up(log, record);
+    uint32_t key = KB_UNLIKELY(log->detailed) ? kb_oplog_find_key(log, op) : 0;
+    if (is_ahead(log, at))
+        tell_item(log, record, at, ITEM_ENDS, cause, bytes, key);
+    else
+        end_item(log, record, at, cause, bytes, key);
+}
 
-void kb_oplog_set_line(kb_oplog *log, uint64_t pe, const kb_op *op)
+void kb_oplog_need_drain(kb_oplog *log, uint64_t pe, kb_time at, bool needed)
+{
+    pe_record *record = record_of(log, pe);
+    catch_up(log, record);
+    if (!is_ahead(log, at)) {
+        need_drain(log, record, at, needed);
+        return;
+    }
+    transition *t = insert_transition(log, record, at);
+    if (t)
+        t->kind = needed ? DRAIN_IS_NEEDED : DRAIN_IS_NOT_NEEDED;
+}
+
+static void set_line(kb_oplog *log, pe_record *record, kb_time at, uint32_t key)
+{
+    if (record->state != DIVIDED) /* that time is of transfers, whatever the line */
+        charge(log, record, at);
+    kb_profile_set_line(log->profile, (uint64_t)(record - log->pes), key);
+}
+
+void kb_oplog_set_line(kb_oplog *log, uint64_t pe, kb_time at, const kb_op *op)
 {
     pe_record *record = record_of(log, pe);
     if (!log->profile)
         return;
-    if (record->state != DIVIDED) /* that time is of transfers, whatever the line */
-        charge(log, record);
-    if (!kb_profile_set_line(log->profile, pe, op))
-        kb_sim_fail(log->sim, kb_error_nomem());
+    catch_up(log, record);
+    uint32_t key = kb_oplog_find_key(log, op);
+    if (!is_ahead(log, at)) {
+        set_line(log, record, at, key);
+        return;
+    }
+    transition *t = insert_transition(log, record, at);
+    if (!t)
+        return;
+    t->kind = LINE_IS_SET;
+    t->key = key;
 }
+
+/* ---- What was told ahead ------------------------------------------------------------------ */
+
+static inline void remove_first(pe_record *record)
+{
+    if (++record->first == record->end) {
+        record->first = record->end = 0;
+        record->due = 0;
+    } else {
+        set_due(record);
+    }
+}
+
+/* The PE's first transition has another time: puts it in its place. */
+static inline void move_first(pe_record *record, transition *t)
+{
+    transition *last = record->pending + record->end - 1, moved = *t;
+    for (; t < last && (t[1].at < moved.at || (t[1].at == moved.at && t[1].order < moved.order));
+         t++)
+        *t = t[1];
+    *t = moved;
+    set_due(record);
+}
+
+/* Where an engine's operation is at its start, and when it drains; see kb_oplog_work(). */
+static inline void start_engine(kb_oplog *log, pe_record *record, transition *t)
+{
+    bool is_product = t->unit == KB_UNIT_GEMM;
+    kb_time start = t->at, free_at = t->free_at;
+    start_unit(record, (kb_unit)t->unit, start);
+    begin_item(log, record, start, is_product ? KB_CAUSE_MATRIX : KB_CAUSE_VECTOR, 0, t->key);
+    bool drains = is_product && free_at < t->end;
+    t->start = start;
+    t->at = drains ? free_at : t->end;
+    t->kind = drains ? ENGINE_DRAINS : ENGINE_ENDS;
+    t->cause = is_product ? KB_CAUSE_MATRIX : KB_CAUSE_VECTOR;
+    move_first(record, t);
+}
+
+static inline void drain_engine(kb_oplog *log, pe_record *record, transition *t)
+{
+    begin_item(log, record, t->at, KB_CAUSE_MATRIX_DRAIN, 0, t->key);
+    end_item(log, record, t->at, KB_CAUSE_MATRIX, 0, t->key);
+    t->at = t->end;
+    t->kind = ENGINE_ENDS;
+    t->cause = KB_CAUSE_MATRIX_DRAIN;
+    move_first(record, t);
+}
+
+void kb_oplog_apply_first(kb_oplog *log, pe_record *record)
+{
+    transition *t = &record->pending[record->first];
+    switch ((transition_kind)t->kind) {
+    case ITEM_BEGINS:
+        begin_item(log, record, t->at, (kb_cause)t->cause, t->bytes, t->key);
+        break;
+    case ITEM_ENDS:
+        end_item(log, record, t->at, (kb_cause)t->cause, t->bytes, t->key);
+        break;
+    case DRAIN_IS_NEEDED:
+    case DRAIN_IS_NOT_NEEDED:
+        need_drain(log, record, t->at, t->kind == DRAIN_IS_NEEDED);
+        break;
+    case LINE_IS_SET:
+        set_line(log, record, t->at, t->key);
+        break;
+    case UNIT_STARTS:
+        start_unit(record, (kb_unit)t->unit, t->at);
+        break;
+    case OP_ENDS:
+        kb_oplog_apply_op_end(log, record, t);
+        break;
+    case SPAN_BEGINS:
+        kb_oplog_apply_span(log, record, t);
+        break;
+    case ROW_COUNTS:
+        kb_profile_count(log->profile, t->key, t->bytes, t->flops);
+        break;
+    case ENGINE_STARTS:
+        start_engine(log, record, t);
+        return;
+    case ENGINE_DRAINS:
+        drain_engine(log, record, t);
+        return;
+    case ENGINE_ENDS:
+        end_item(log, record, t->at, (kb_cause)t->cause, 0, t->key);
+        kb_oplog_apply_op_end(log, record, t);
+        break;
+    }
+    remove_first(record);
+}
+
+/* ---- Watchers ---------------------------------------------------------------------------- */
 
 kb_error *kb_oplog_watch_states(kb_oplog *log, kb_state_fn *fn, void *self)
 {
@@ -286,6 +444,8 @@ kb_error *kb_oplog_watch_states(kb_oplog *log, kb_state_fn *fn, void *self)
         if (!log->shown)
             return kb_error_nomem();
     }
+    if (fn && !kb_oplog_make_agenda(log))
+        return kb_error_nomem();
     log->watch_states = fn;
     log->state_watcher = self;
     log->detailed = fn || log->profile;
@@ -295,9 +455,10 @@ kb_error *kb_oplog_watch_states(kb_oplog *log, kb_state_fn *fn, void *self)
 /* Charges all time up to now. */
 static void charge_all(kb_oplog *log)
 {
+    kb_oplog_apply_all_due(log);
     for (uint64_t pe = 0; pe < log->pe_count && log->kernels > 0; pe++)
         if (log->pes[pe].runs_kernel)
-            charge(log, &log->pes[pe]);
+            charge(log, &log->pes[pe], log->sim->now);
 }
 
 void kb_oplog_flush_states(kb_oplog *log)
@@ -315,6 +476,8 @@ void kb_oplog_flush_states(kb_oplog *log)
 kb_error *kb_oplog_start_profile(kb_oplog *log)
 {
     KB_ASSERT(log->sums.count == 0 && !log->profile);
+    if (!kb_oplog_make_agenda(log))
+        return kb_error_nomem();
     log->profile = kb_profile_create(log->pe_count);
     log->detailed = log->detailed || log->profile;
     return log->profile ? NULL : kb_error_nomem();
@@ -369,6 +532,7 @@ void kb_oplog_kernel_begin(kb_oplog *log, uint64_t pe, kb_time posted)
     settle_run(log);
     log->kernels++;
     pe_record *record = record_of(log, pe);
+    catch_up(log, record);
     KB_ASSERT(!record->runs_kernel);
     log->timeline.pes += !record->takes_part;
     record->takes_part = true;
@@ -386,8 +550,9 @@ void kb_oplog_kernel_end(kb_oplog *log, uint64_t pe, kb_time_sum causes[KB_CAUSE
     settle_run(log);
     log->kernels--;
     pe_record *record = record_of(log, pe);
+    catch_up(log, record);
     KB_ASSERT(record->runs_kernel);
-    charge(log, record);
+    charge(log, record, log->sim->now);
     record->runs_kernel = false;
     record->in_kernels += log->sim->now - record->kernel_start;
     record->left_at = log->timeline.kernels;
@@ -395,6 +560,8 @@ void kb_oplog_kernel_end(kb_oplog *log, uint64_t pe, kb_time_sum causes[KB_CAUSE
         log->timeline.causes[c] += record->charged[c];
         causes[c] += record->charged[c];
     }
+    if (log->watch)
+        kb_oplog_show_early(log); /* texts of records may be the kernel's */
 }
 
 void kb_oplog_request_begin(kb_oplog *log)

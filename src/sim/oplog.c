@@ -1,6 +1,6 @@
 /*
  * oplog.c: sums over what was done, kept up as it is told. causes.c has what the time of PEs goes
- * to.
+ * to, ahead.c what is told before its time.
  *
  * A unit that begins takes the time of day from the sum of its work, and gives it back when it
  * ends: between the two the sum lacks `now`. So each instant is counted once, and no beginning has
@@ -39,7 +39,7 @@ kb_error *kb_oplog_create(kb_sim *sim, uint64_t pes, kb_oplog **log)
     made->sim = sim;
     made->pe_count = pes;
     made->charged_to = kb_sim_now(sim);
-    made->pe_memory = kb_alloc_zeroed(pes + 1, sizeof(pe_record));
+    made->pe_memory = kb_alloc_zeroed(pes + 2, sizeof(pe_record));
     if (!made->pe_memory) {
         free(made);
         return kb_error_nomem();
@@ -53,7 +53,7 @@ void kb_oplog_destroy(kb_oplog *log)
 {
     if (!log)
         return;
-    kb_vec_fini(&log->early);
+    kb_oplog_drop_ahead(log);
     kb_vec_fini(&log->sums);
     kb_vec_fini(&log->sorted);
     kb_profile_destroy(log->profile);
@@ -62,60 +62,9 @@ void kb_oplog_destroy(kb_oplog *log)
     free(log);
 }
 
-void kb_oplog_watch(kb_oplog *log, kb_op_fn *fn, void *self)
-{
-    kb_oplog_flush(log);
-    log->watch = fn;
-    log->watcher = self;
-}
-
 bool kb_oplog_is_watched(const kb_oplog *log)
 {
     return log->watch || log->profile;
-}
-
-/* ---- Records whose time has not come ------------------------------------------------------ */
-
-static bool comes_before(const early_op *a, const early_op *b)
-{
-    return a->op.end != b->op.end ? a->op.end < b->op.end : a->order < b->order;
-}
-
-/* There must be room. */
-static void push_early(kb_oplog *log, const kb_op *op)
-{
-    early_op fresh = {.op = *op, .order = log->early_count++};
-    early_op *heap = log->early.items;
-    size_t at = log->early.count++;
-    for (; at > 0 && comes_before(&fresh, &heap[(at - 1) / 2]); at = (at - 1) / 2)
-        heap[at] = heap[(at - 1) / 2];
-    heap[at] = fresh;
-}
-
-static kb_op pop_early(kb_oplog *log)
-{
-    early_op *heap = log->early.items;
-    kb_op first = heap[0].op;
-    early_op last = heap[--log->early.count];
-    size_t at = 0, child, count = log->early.count;
-    while ((child = 2 * at + 1) < count) {
-        if (child + 1 < count && comes_before(&heap[child + 1], &heap[child]))
-            child++;
-        if (!comes_before(&heap[child], &last))
-            break;
-        heap[at] = heap[child];
-        at = child;
-    }
-    heap[at] = last;
-    return first;
-}
-
-static void show_early(kb_oplog *log, kb_time up_to)
-{
-    while (log->early.count > 0 && log->early.items[0].op.end <= up_to) {
-        kb_op op = pop_early(log);
-        log->watch(log->watcher, &op);
-    }
 }
 
 /* ---- Operations -------------------------------------------------------------------------- */
@@ -134,43 +83,54 @@ static bool find_sum(kb_oplog *log, kb_unit unit, const char *name, uint32_t *in
     return kb_vec_push(&log->sums, ((kb_op_sum){.unit = unit, .name = name}));
 }
 
-/* `known` is where the name belongs. NULL if there is no memory, and then the run fails. */
-static __attribute__((noinline)) kb_op_sum *get_to_know(kb_oplog *log, kb_unit unit,
-                                                        const char *name, known_name *known)
+enum { NO_SUM = UINT32_MAX };
+
+/* `known` is where the name belongs. NO_SUM if there is no memory, and then the run fails. */
+static __attribute__((noinline)) uint32_t get_to_know(kb_oplog *log, kb_unit unit, const char *name,
+                                                      known_name *known)
 {
     uint32_t index;
     KB_ASSERT((size_t)unit < KB_UNITS);
     if (!find_sum(log, unit, name, &index)) {
-        kb_sim_fail(log->sim, kb_error_nomem());
-        return NULL;
+        kb_oplog_fail_memory(log);
+        return NO_SUM;
     }
     if (log->known_count < MOST_KNOWN) {
         *known = (known_name){.name = name, .unit = unit, .sum = index};
         log->known_count++;
     }
-    return &log->sums.items[index];
+    return index;
 }
 
-static inline kb_op_sum *sum_of(kb_oplog *log, kb_unit unit, const char *name)
+/* The index of the sum, or NO_SUM. */
+static inline uint32_t sum_of(kb_oplog *log, kb_unit unit, const char *name)
 {
     uint64_t mixed = ((uintptr_t)name + (uint64_t)unit) * UINT64_C(0x9e3779b97f4a7c15);
     for (size_t slot = mixed >> (64 - KNOWN_NAME_BITS);; slot = (slot + 1) % KNOWN_NAMES) {
         known_name *known = &log->known[slot];
         if (KB_LIKELY(known->name == name && known->unit == unit))
-            return &log->sums.items[known->sum];
+            return known->sum;
         if (!known->name)
             return get_to_know(log, unit, name, known);
     }
 }
 
-void kb_oplog_start(kb_oplog *log, uint64_t pe, kb_unit unit)
+void kb_oplog_start(kb_oplog *log, uint64_t pe, kb_time at, kb_unit unit)
 {
-    unit_work *work = &record_of(log, pe)->units[unit];
-    if (work->announced++ == 0)
-        work->busy -= log->sim->now;
+    pe_record *record = record_of(log, pe);
+    catch_up(log, record);
+    if (!is_ahead(log, at)) {
+        start_unit(record, unit, at);
+        return;
+    }
+    transition *t = insert_transition(log, record, at);
+    if (!t)
+        return;
+    t->kind = UNIT_STARTS;
+    t->unit = (uint8_t)unit;
 }
 
-static void end_work(unit_work *work, kb_time start, kb_time end)
+static inline void end_work(unit_work *work, kb_time start, kb_time end)
 {
     if (work->announced == 0)
         work->busy += end - start;
@@ -184,17 +144,18 @@ static kb_op_brief brief_of(const kb_op *op)
                          .unit = op->unit,
                          .of_kernel = op->launch != 0,
                          .start = op->start,
+                         .end = op->end,
                          .bytes = op->bytes,
                          .flops = op->flops};
 }
 
 /* No sum of bytes or flops is larger than that of its unit, so none wraps around. */
-static __attribute__((noinline, cold)) void fail_sum(const kb_oplog *log, const kb_op_brief *op)
+static __attribute__((noinline, cold)) void fail_sum(const kb_oplog *log, kb_unit unit)
 {
     kb_sim_fail(log->sim, kb_error_new(KB_ERR_INPUT,
                                        "more than 2^63 - 1 bytes or floating-point operations in "
                                        "all in %s: use less work",
-                                       kb_unit_name(op->unit)));
+                                       kb_unit_name(unit)));
 }
 
 static inline bool is_within(uint64_t sum, uint64_t more)
@@ -202,115 +163,236 @@ static inline bool is_within(uint64_t sum, uint64_t more)
     return KB_LIKELY(more <= (uint64_t)INT64_MAX - sum);
 }
 
-static void add_to_sum(kb_oplog *log, kb_op_sum *sum, const kb_op_brief *op, kb_time end)
+static inline void add_to_sum(kb_oplog *log, uint32_t index, kb_unit unit, bool of_kernel,
+                              kb_time time, uint64_t bytes, uint64_t flops)
 {
-    uint64_t *bytes = &log->unit_bytes[op->unit], *flops = &log->unit_flops[op->unit];
-    if (!is_within(*bytes, op->bytes) || !is_within(*flops, op->flops)) {
-        fail_sum(log, op);
+    kb_op_sum *sum = &log->sums.items[index];
+    uint64_t *all_bytes = &log->unit_bytes[unit], *all_flops = &log->unit_flops[unit];
+    if (!is_within(*all_bytes, bytes) || !is_within(*all_flops, flops)) {
+        fail_sum(log, unit);
         return;
     }
-    *bytes += op->bytes;
-    *flops += op->flops;
+    *all_bytes += bytes;
+    *all_flops += flops;
     sum->count++;
-    sum->busy += end - op->start;
-    sum->bytes += op->bytes;
-    sum->flops += op->flops;
-    sum->kernel_bytes += op->of_kernel ? op->bytes : 0;
+    sum->busy += time;
+    sum->bytes += bytes;
+    sum->flops += flops;
+    sum->kernel_bytes += of_kernel ? bytes : 0;
 }
 
-/* The sums by name. False if there is no memory. */
-static inline bool add_by_name(kb_oplog *log, const kb_op_brief *op, kb_time end)
+static inline void add_brief(kb_oplog *log, uint32_t sum, const kb_op_brief *op)
 {
-    KB_ASSERT(op->start <= end);
-    kb_op_sum *sum = sum_of(log, op->unit, op->name);
-    if (KB_LIKELY(sum))
-        add_to_sum(log, sum, op, end);
-    return sum;
+    add_to_sum(log, sum, op->unit, op->of_kernel, op->end - op->start, op->bytes, op->flops);
 }
 
-/* All sums. False if there is no memory. */
-static inline bool add_up(kb_oplog *log, uint64_t pe, const kb_op_brief *op)
+static inline pe_record *record_or_host(const kb_oplog *log, uint64_t pe)
 {
-    kb_time end = log->sim->now;
-    if (pe != KB_OPLOG_HOST)
-        end_work(&record_of(log, pe)->units[op->unit], op->start, end);
-    return add_by_name(log, op, end);
+    return pe == KB_OPLOG_HOST ? record_without_pe(log) : record_of(log, pe);
 }
 
 void kb_oplog_count_parts(kb_oplog *log, kb_unit unit, const char *name, uint64_t count,
                           kb_time busy)
 {
-    kb_op_sum *sum = sum_of(log, unit, name);
-    if (!sum)
+    uint32_t index = sum_of(log, unit, name);
+    if (index == NO_SUM)
         return;
-    sum->count += count;
-    sum->busy += busy;
+    log->sums.items[index].count += count;
+    log->sums.items[index].busy += busy;
+}
+
+/* ---- Operations that end ------------------------------------------------------------------ */
+
+void kb_oplog_apply_op_end(kb_oplog *log, pe_record *record, const transition *t)
+{
+    end_work(&record->units[t->unit], t->start, t->at);
+    add_to_sum(log, t->sum, (kb_unit)t->unit, t->of_kernel, t->at - t->start, t->bytes, t->flops);
+    if (KB_UNLIKELY(log->profile) && t->key != NO_KEY)
+        kb_profile_count(log->profile, t->key, t->bytes, t->flops);
+}
+
+static void insert_op(kb_oplog *log, pe_record *record, transition_kind kind, uint32_t sum,
+                      const kb_op_brief *op, uint32_t key)
+{
+    transition *t = insert_transition(log, record, kind == SPAN_BEGINS ? op->start : op->end);
+    if (!t)
+        return;
+    t->start = op->start;
+    t->end = op->end;
+    t->bytes = op->bytes;
+    t->flops = op->flops;
+    t->sum = sum;
+    t->key = key;
+    t->kind = (uint8_t)kind;
+    t->unit = (uint8_t)op->unit;
+    t->of_kernel = op->of_kernel;
+}
+
+/* All sums, but for the profile. False if there is no memory. */
+static inline bool add_up(kb_oplog *log, uint64_t pe, const kb_op_brief *op, uint32_t key)
+{
+    KB_ASSERT(op->start <= op->end);
+    pe_record *record = record_or_host(log, pe);
+    catch_up(log, record);
+    uint32_t sum = sum_of(log, op->unit, op->name);
+    if (KB_UNLIKELY(sum == NO_SUM))
+        return false;
+    if (is_ahead(log, op->end)) {
+        insert_op(log, record, OP_ENDS, sum, op, key);
+        return true;
+    }
+    if (pe != KB_OPLOG_HOST)
+        end_work(&record->units[op->unit], op->start, op->end);
+    add_brief(log, sum, op);
+    return true;
 }
 
 void kb_oplog_count(kb_oplog *log, uint64_t pe, const kb_op_brief *op)
 {
     KB_ASSERT(!kb_oplog_is_watched(log));
-    (void)add_up(log, pe, op);
+    (void)add_up(log, pe, op, NO_KEY);
+}
+
+uint32_t kb_oplog_find_key(kb_oplog *log, const kb_op *op)
+{
+    uint32_t key = 0;
+    if (log->profile && !kb_profile_find_key(log->profile, op, &key))
+        kb_oplog_fail_memory(log);
+    return key;
+}
+
+/* NO_KEY if the profile does not count it. */
+static uint32_t key_to_count(kb_oplog *log, const kb_op *op)
+{
+    return log->profile && kb_profile_counts(op) ? kb_oplog_find_key(log, op) : NO_KEY;
+}
+
+/* The record goes to the watcher at its end. */
+static void show_at_end(kb_oplog *log, const kb_op *op)
+{
+    if (!log->watch)
+        return;
+    kb_oplog_show_early(log);
+    if (is_ahead(log, op->end))
+        kb_oplog_keep_record(log, op, op->end);
+    else
+        log->watch(log->watcher, op);
 }
 
 void kb_oplog_show(kb_oplog *log, const kb_op *op)
 {
-    KB_ASSERT(op->start <= op->end && op->end == log->sim->now);
-    if (log->profile && !kb_profile_count(log->profile, op))
-        kb_sim_fail(log->sim, kb_error_nomem());
-    if (!log->watch)
-        return;
-    show_early(log, op->end);
-    log->watch(log->watcher, op);
+    KB_ASSERT(op->start <= op->end);
+    bool ahead = is_ahead(log, op->end);
+    pe_record *record = record_without_pe(log);
+    catch_up(log, record);
+    uint32_t key = key_to_count(log, op);
+    if (key != NO_KEY && ahead) {
+        transition *t = insert_transition(log, record, op->end);
+        if (t) {
+            t->kind = ROW_COUNTS;
+            t->key = key;
+            t->bytes = op->bytes;
+            t->flops = op->flops;
+        }
+    } else if (key != NO_KEY) {
+        kb_profile_count(log->profile, key, op->bytes, op->flops);
+    }
+    show_at_end(log, op);
 }
 
 void kb_oplog_add(kb_oplog *log, uint64_t pe, const kb_op *op)
 {
     kb_op_brief brief = brief_of(op);
-    if (add_up(log, pe, &brief))
-        kb_oplog_show(log, op);
+    uint32_t key = key_to_count(log, op);
+    if (!add_up(log, pe, &brief, key))
+        return;
+    if (key != NO_KEY && !is_ahead(log, op->end))
+        kb_profile_count(log->profile, key, op->bytes, op->flops);
+    show_at_end(log, op);
 }
 
-/* All sums. False if there is no memory. */
-static inline bool add_up_ahead(kb_oplog *log, uint64_t pe, const kb_op_brief *op, kb_time end)
+/* ---- Operations that count when they begin ------------------------------------------------ */
+
+static void add_span(kb_oplog *log, unit_work *work, kb_unit unit, kb_time start, kb_time end)
 {
-    KB_ASSERT(op->start == log->sim->now);
-    if (!add_by_name(log, op, end))
-        return false;
-    log->told_ahead[op->unit] = true;
-    unit_work *work = &record_of(log, pe)->units[op->unit];
-    kb_time from = op->start > work->ahead_to ? op->start : work->ahead_to;
+    log->has_spans[unit] = true;
+    kb_time from = start > work->ahead_to ? start : work->ahead_to;
     if (end > from) {
         work->busy += end - from;
         work->ahead_to = end;
     }
+}
+
+void kb_oplog_apply_span(kb_oplog *log, pe_record *record, const transition *t)
+{
+    add_to_sum(log, t->sum, (kb_unit)t->unit, t->of_kernel, t->end - t->at, t->bytes, t->flops);
+    add_span(log, &record->units[t->unit], (kb_unit)t->unit, t->at, t->end);
+}
+
+/* All sums. False if there is no memory. */
+static inline bool add_up_span(kb_oplog *log, uint64_t pe, const kb_op_brief *op)
+{
+    KB_ASSERT(op->start <= op->end);
+    pe_record *record = record_of(log, pe);
+    catch_up(log, record);
+    uint32_t sum = sum_of(log, op->unit, op->name);
+    if (KB_UNLIKELY(sum == NO_SUM))
+        return false;
+    if (is_ahead(log, op->start)) {
+        insert_op(log, record, SPAN_BEGINS, sum, op, NO_KEY);
+        return true;
+    }
+    add_brief(log, sum, op);
+    add_span(log, &record->units[op->unit], op->unit, op->start, op->end);
     return true;
 }
 
-void kb_oplog_count_ahead(kb_oplog *log, uint64_t pe, const kb_op_brief *op, kb_time end)
+void kb_oplog_count_ahead(kb_oplog *log, uint64_t pe, const kb_op_brief *op)
 {
     KB_ASSERT(!kb_oplog_is_watched(log));
-    (void)add_up_ahead(log, pe, op, end);
+    (void)add_up_span(log, pe, op);
 }
 
 void kb_oplog_add_ahead(kb_oplog *log, uint64_t pe, const kb_op *op)
 {
-    if (log->watch && !kb_vec_reserve(&log->early, 1)) {
-        kb_sim_fail(log->sim, kb_error_nomem());
-        return;
-    }
     kb_op_brief brief = brief_of(op);
-    if (add_up_ahead(log, pe, &brief, op->end) && log->watch) {
-        show_early(log, op->start);
-        push_early(log, op);
-    }
+    if (!add_up_span(log, pe, &brief) || !log->watch)
+        return;
+    kb_oplog_show_early(log);
+    kb_oplog_keep_record(log, op, op->start);
 }
 
-void kb_oplog_flush(kb_oplog *log)
+/* ---- Operations of engines ---------------------------------------------------------------- */
+
+void kb_oplog_work(kb_oplog *log, uint64_t pe, const kb_work *work)
 {
-    show_early(log, KB_FOREVER);
-    kb_oplog_flush_states(log);
+    KB_ASSERT(work->start <= work->free_at && work->free_at <= work->end);
+    pe_record *record = record_of(log, pe);
+    catch_up(log, record);
+    uint32_t sum = sum_of(log, work->unit, work->name);
+    if (KB_UNLIKELY(sum == NO_SUM))
+        return;
+    uint32_t key = KB_UNLIKELY(log->profile) ? kb_oplog_find_key(log, work->op) : NO_KEY;
+    /* One that starts now is put in place like others: then there is one way to apply it. */
+    (void)is_ahead(log, work->start);
+    transition *t = insert_transition(log, record, work->start);
+    if (!t)
+        return;
+    t->free_at = work->free_at;
+    t->end = work->end;
+    t->bytes = work->bytes;
+    t->flops = work->flops;
+    t->sum = sum;
+    t->key = key;
+    t->kind = ENGINE_STARTS;
+    t->unit = (uint8_t)work->unit;
+    t->of_kernel = work->of_kernel;
+    catch_up(log, record);
+    if (KB_UNLIKELY(log->watch))
+        show_at_end(log, work->op);
 }
+
+/* ---- Sums --------------------------------------------------------------------------------- */
 
 static int by_unit_and_name(const void *a, const void *b)
 {
@@ -320,19 +402,23 @@ static int by_unit_and_name(const void *a, const void *b)
 
 const kb_op_sum *kb_oplog_sums(kb_oplog *log, size_t *count)
 {
-    *count = log->sums.count;
-    if (*count > 0) {
-        memcpy(log->sorted.items, log->sums.items, *count * sizeof *log->sums.items);
+    kb_oplog_apply_all_due(log);
+    *count = 0;
+    for (size_t i = 0; i < log->sums.count; i++)
+        if (log->sums.items[i].count > 0) /* else it is of operations that end later */
+            log->sorted.items[(*count)++] = log->sums.items[i];
+    if (*count > 0)
         qsort(log->sorted.items, *count, sizeof *log->sorted.items, by_unit_and_name);
-    }
     return log->sorted.items;
 }
 
-kb_time kb_oplog_busy(const kb_oplog *log, uint64_t pe, kb_unit unit)
+kb_time kb_oplog_busy(kb_oplog *log, uint64_t pe, kb_unit unit)
 {
-    const unit_work *work = &record_of(log, pe)->units[unit];
+    pe_record *record = record_of(log, pe);
+    catch_up(log, record);
+    const unit_work *work = &record->units[unit];
     kb_time now = log->sim->now;
-    if (!log->told_ahead[unit])
+    if (!log->has_spans[unit])
         return work->busy + (work->announced > 0 ? now : 0);
     /* Something is under way at every instant from now to there. */
     return work->busy - (work->ahead_to > now ? work->ahead_to - now : 0);

@@ -1,7 +1,13 @@
 /*
- * oplog.h: what was done and when. Every operation that takes time is told to the log when it has
- * ended, or when it begins if its end is known. The log adds up as it goes, and hands each record
- * to whoever wants all of them; it keeps none, so its size does not depend on the length of a run.
+ * oplog.h: what was done and when. Every operation that takes time is told to the log. The log adds
+ * up as it goes and hands each record to the watcher, if there is one; it keeps none whose time has
+ * passed, so its size does not depend on the length of a run.
+ *
+ * Calls have a time `at` (for operations: their `end` or `start`), which is now or later. A model
+ * that knows early what happens at a PE may say so at once: the log keeps it and applies it when
+ * that time comes, so that all results at any time are those of calls made at their times. Calls
+ * of one PE with the same `at` apply in the order of the calls. What is told ahead lies between
+ * kb_oplog_kernel_begin() and kb_oplog_kernel_end() of its PE.
  *
  * Of each PE it also knows what its time goes to (kb_cause): causes.c has the rule. The causes of a
  * kernel add up to the time that it ran on the PE; those of all PEs that take part in a run add up
@@ -28,7 +34,8 @@ typedef struct kb_oplog kb_oplog;
 KB_MUST_USE kb_error *kb_oplog_create(kb_sim *sim, uint64_t pes, kb_oplog **log);
 void kb_oplog_destroy(kb_oplog *log);
 
-/* Gets every record, in the order of ends. NULL: nobody does. Before the first operation. */
+/* Gets every record, in the order of ends; with equal ends, in the order of calls, those of
+ * kb_oplog_add_ahead() first. NULL: no watcher. Before the first operation. */
 void kb_oplog_watch(kb_oplog *log, kb_op_fn *fn, void *self);
 
 /* Whether the log wants whole records, for a watcher or a profile. */
@@ -36,8 +43,8 @@ bool kb_oplog_is_watched(const kb_oplog *log);
 
 #define KB_OPLOG_HOST UINT64_MAX
 
-/* The operation has ended, now. `pe` is the number of its PE, or KB_OPLOG_HOST. Its name is a
- * constant: the log keeps the pointer. */
+/* The operation ends at op->end. `pe` is the number of its PE, or KB_OPLOG_HOST. Its name is a
+ * constant: the log keeps the pointer. Its other texts stay until then; accesses are copied. */
 void kb_oplog_add(kb_oplog *log, uint64_t pe, const kb_op *op);
 
 /* What the sums need of an operation. */
@@ -45,11 +52,11 @@ typedef struct kb_op_brief {
     const char *name; /* a constant */
     kb_unit unit;
     bool of_kernel; /* it belongs to a launch */
-    kb_time start;
+    kb_time start, end;
     uint64_t bytes, flops;
 } kb_op_brief;
 
-/* The same while nobody watches: then nothing else of it matters. */
+/* The same if the log is not watched: nothing else of the operation matters then. */
 void kb_oplog_count(kb_oplog *log, uint64_t pe, const kb_op_brief *op);
 
 /* The same for so many parts of an operation of their unit that is announced itself: only the sums
@@ -57,58 +64,82 @@ void kb_oplog_count(kb_oplog *log, uint64_t pe, const kb_op_brief *op);
 void kb_oplog_count_parts(kb_oplog *log, kb_unit unit, const char *name, uint64_t count,
                           kb_time busy);
 
-/* Something that is no work, such as waiting, has ended, now: it counts nowhere, and only whoever
- * gets every record gets it. */
+/* Something that is no work, such as waiting, ends at op->end: it counts nowhere, and only the
+ * watcher gets it. */
 void kb_oplog_show(kb_oplog *log, const kb_op *op);
 
 /*
- * The operation has begun, now, and when it ends is known: it counts at once, and whoever gets
- * every record gets it in its place: its texts must stay until then. Of a unit all operations are
- * told this way, or none; its time at work is that with at least one.
+ * The operation begins at op->start and its end is known: it counts when it begins, and the watcher
+ * gets it in the order of ends. Starts may come in any order. Of a unit all operations are told
+ * this way, or none; its time at work is that with at least one under way.
  */
 void kb_oplog_add_ahead(kb_oplog *log, uint64_t pe, const kb_op *op);
 
-/* The same while nobody watches. */
-void kb_oplog_count_ahead(kb_oplog *log, uint64_t pe, const kb_op_brief *op, kb_time end);
+/* The same if the log is not watched. */
+void kb_oplog_count_ahead(kb_oplog *log, uint64_t pe, const kb_op_brief *op);
 
-/* Whoever gets every record gets those too that end later than now. For the end of a run. */
+/* The watcher gets the operations that kb_oplog_add_ahead() has begun up to now, although they end
+ * later. For the end of a run. */
 void kb_oplog_flush(kb_oplog *log);
 
-/* The unit of the PE takes up an operation, now: one more kb_oplog_add() is going to end it. Only
- * for units that do several at a time; of such a unit all are to be announced. */
-void kb_oplog_start(kb_oplog *log, uint64_t pe, kb_unit unit);
+/* The unit of the PE takes up an operation: one more kb_oplog_add() is going to end it. Only for
+ * units that do several at a time; of such a unit all are to be announced. */
+void kb_oplog_start(kb_oplog *log, uint64_t pe, kb_time at, kb_unit unit);
+
+/* An operation of an engine, all of whose times are known. */
+typedef struct kb_work {
+    const char *name; /* a constant */
+    kb_unit unit;     /* KB_UNIT_GEMM or KB_UNIT_MATH */
+    bool of_kernel;   /* it belongs to a launch */
+    kb_time start;
+    kb_time free_at; /* the engine is free; before `end` if results drain until then */
+    kb_time end;
+    uint64_t bytes, flops;
+    const kb_op *op; /* if the log is watched: the record, with the same times */
+} kb_work;
+
+/*
+ * The same in one call as
+ *
+ *     at start      kb_oplog_start() of the unit, kb_oplog_begin() of KB_CAUSE_MATRIX or _VECTOR
+ *     at free_at    if that is before end: KB_CAUSE_MATRIX_DRAIN begins, KB_CAUSE_MATRIX ends
+ *     at end        kb_oplog_end() of the cause, and kb_oplog_count() or kb_oplog_add()
+ */
+void kb_oplog_work(kb_oplog *log, uint64_t pe, const kb_work *work);
 
 /* ---- What the time of a PE goes to ---- */
 
 /*
- * Something begins or ends at the PE, now:
+ * Something begins or ends at the PE:
  *
  *     KB_CAUSE_MATRIX, _VECTOR    the engine is occupied
  *     KB_CAUSE_MATRIX_DRAIN       results of a product are on their way, the engine is free
  *     KB_CAUSE_LOCAL_MEMORY to _CREDIT    `bytes` are outstanding; 0 counts as 1
  *
  * `op` is the operation it belongs to, for the profile: name, unit, file and line. It may be NULL
- * if the log is not watched, or if there is no such operation.
+ * if the log is not watched, or if there is no such operation. The texts stay, `op` need not.
  */
-void kb_oplog_begin(kb_oplog *log, uint64_t pe, kb_cause cause, uint64_t bytes, const kb_op *op);
-void kb_oplog_end(kb_oplog *log, uint64_t pe, kb_cause cause, uint64_t bytes, const kb_op *op);
+void kb_oplog_begin(kb_oplog *log, uint64_t pe, kb_time at, kb_cause cause, uint64_t bytes,
+                    const kb_op *op);
+void kb_oplog_end(kb_oplog *log, uint64_t pe, kb_time at, kb_cause cause, uint64_t bytes,
+                  const kb_op *op);
 
-/* The PE's next product waits for nothing but these draining results, from now on; or no longer.
+/* The PE's next product waits for nothing but these draining results, from then on; or no longer.
  * Then they count before bytes that are outstanding, else behind them. */
-void kb_oplog_need_drain(kb_oplog *log, uint64_t pe, bool needed);
+void kb_oplog_need_drain(kb_oplog *log, uint64_t pe, kb_time at, bool needed);
 
-/* The PE's program is at this line: what is issued from now on, or waited for without anything
+/* The PE's program is at this line: what is issued from then on, or waited for without anything
  * outstanding, is charged to it in the profile. Only if the log is watched. */
-void kb_oplog_set_line(kb_oplog *log, uint64_t pe, const kb_op *op);
+void kb_oplog_set_line(kb_oplog *log, uint64_t pe, kb_time at, const kb_op *op);
 
 /* Time so far in which at least one kernel ran. */
 kb_time kb_oplog_kernel_clock(const kb_oplog *log);
 
-/* A kernel starts at the PE; its launch was posted when the kernel clock showed `posted`. A PE runs
- * one at a time. */
+/* A kernel starts at the PE, now; its launch was posted when the kernel clock showed `posted`. A PE
+ * runs one at a time. */
 void kb_oplog_kernel_begin(kb_oplog *log, uint64_t pe, kb_time posted);
 
-/* It ends there; what its time went to is added to `causes`. */
+/* It ends there, now; what its time went to is added to `causes`. */
 void kb_oplog_kernel_end(kb_oplog *log, uint64_t pe, kb_time_sum causes[KB_CAUSES]);
 
 /* A request of the host is under way, and no longer is. */
@@ -157,7 +188,7 @@ const kb_op_sum *kb_oplog_sums(kb_oplog *log, size_t *count);
 
 /* How long the unit of the PE was at work so far: of a unit whose operations are announced or told
  * ahead, the time with at least one; of others, the sum of their times. */
-kb_time kb_oplog_busy(const kb_oplog *log, uint64_t pe, kb_unit unit);
+kb_time kb_oplog_busy(kb_oplog *log, uint64_t pe, kb_unit unit);
 
 typedef struct kb_timeline {
     kb_time kernels;    /* at least one runs */

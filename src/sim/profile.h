@@ -36,17 +36,27 @@ const kb_profile_row *kb_profile_rows(const kb_profile *profile, size_t *count);
 kb_profile *kb_profile_create(uint64_t pes);
 void kb_profile_destroy(kb_profile *profile);
 
+/*
+ * The key of an operation's row; of NULL that of what belongs to no line, 0. The texts of the
+ * operation stay, the operation need not. The row itself is made when its key is first used below,
+ * for which there is memory. False for want of host memory.
+ */
+KB_MUST_USE bool kb_profile_find_key(kb_profile *profile, const kb_op *op, uint32_t *key);
+
 /* An item begins and ends. False for want of host memory. */
 KB_MUST_USE bool kb_profile_begin(kb_profile *profile, uint64_t pe, kb_cause cause, uint64_t bytes,
-                                  const kb_op *op);
-void kb_profile_end(kb_profile *profile, uint64_t pe, kb_cause cause, uint64_t bytes,
-                    const kb_op *op);
-KB_MUST_USE bool kb_profile_set_line(kb_profile *profile, uint64_t pe, const kb_op *op);
+                                  uint32_t key);
+void kb_profile_end(kb_profile *profile, uint64_t pe, kb_cause cause, uint64_t bytes, uint32_t key);
+void kb_profile_set_line(kb_profile *profile, uint64_t pe, uint32_t key);
 
 /* Charges time of the PE to the cause. */
 void kb_profile_charge(kb_profile *profile, uint64_t pe, kb_cause cause, kb_time time);
 
-/* The operation has ended, or is told ahead. False for want of host memory. */
-KB_MUST_USE bool kb_profile_count(kb_profile *profile, const kb_op *op);
+/* Whether kb_profile_count() is to be told of the operation: a scheduler's is counted by its
+ * parts. */
+bool kb_profile_counts(const kb_op *op);
+
+/* An operation has ended. */
+void kb_profile_count(kb_profile *profile, uint32_t key, uint64_t bytes, uint64_t flops);
 
 #endif

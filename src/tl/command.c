@@ -180,10 +180,10 @@ static void log_issue(const tl_call *call, kb_time start)
         tl->unlogged_issues++;
         return;
     }
-    kb_oplog_start(log, tl->pe, KB_UNIT_CPU); /* not before: it may not have come back */
     kb_op op = issue_entry(call);
     op.start = start;
     op.end = kb_sim_now(tl->runner->has.sim);
+    kb_oplog_start(log, tl->pe, op.end, KB_UNIT_CPU); /* not before: it may not have come back */
     kb_oplog_add(log, tl->pe, &op);
 }
 
@@ -197,7 +197,7 @@ void tl_spend_issue_time(const tl_call *call)
     kb_time start = kb_sim_now(runner->has.sim);
     if (KB_UNLIKELY(kb_oplog_is_watched(runner->has.log))) {
         kb_op entry = issue_entry(call);
-        kb_oplog_set_line(runner->has.log, tl->pe, &entry);
+        kb_oplog_set_line(runner->has.log, tl->pe, start, &entry);
     }
     kb_co_sleep(tl->co, takes);
     tl->issuing += takes;

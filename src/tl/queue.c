@@ -92,7 +92,8 @@ bool tl_can_recv_(tl_context *tl, tl_place at, const char *direction)
 /* ---- Credits ----------------------------------------------------------------------------- */
 
 /* Tells the log that something begins or ends: kb_oplog_begin() or kb_oplog_end(). */
-typedef void tell_fn(kb_oplog *log, uint64_t pe, kb_cause cause, uint64_t bytes, const kb_op *op);
+typedef void tell_fn(kb_oplog *log, uint64_t pe, kb_time at, kb_cause cause, uint64_t bytes,
+                     const kb_op *op);
 
 /* What the log is told of a wait for a queue. */
 static kb_op queue_entry(const tl_call *call, const char *name)
@@ -115,7 +116,8 @@ static void tell_log_of_lack(tl_context *tl, tell_fn *tell)
     kb_op entry;
     if (KB_UNLIKELY(watched))
         entry = lack_entry(tl);
-    tell(log, tl->pe, KB_CAUSE_CREDIT, tl->lacks_bytes, watched ? &entry : NULL);
+    tell(log, tl->pe, kb_sim_now(tl->runner->has.sim), KB_CAUSE_CREDIT, tl->lacks_bytes,
+         watched ? &entry : NULL);
 }
 
 static void end_lack(tl_context *tl)
@@ -143,7 +145,7 @@ static void spend_polling_time(const tl_call *call, kb_time since, kb_time inter
     op.start = since;
     op.end = kb_sim_now(sim);
     tl->issuing += op.end - since;
-    kb_oplog_start(log, tl->pe, KB_UNIT_CPU);
+    kb_oplog_start(log, tl->pe, op.end, KB_UNIT_CPU);
     kb_oplog_add(log, tl->pe, &op);
 }
 
@@ -371,7 +373,8 @@ static void tell_log(const tl_receive *receive, tell_fn *tell)
         tl_call call = call_of(receive);
         entry = queue_entry(&call, "recv");
     }
-    tell(log, receive->tl->pe, KB_CAUSE_MESSAGE, receive->value->bytes, watched ? &entry : NULL);
+    tell(log, receive->tl->pe, kb_sim_now(receive->tl->runner->has.sim), KB_CAUSE_MESSAGE,
+         receive->value->bytes, watched ? &entry : NULL);
 }
 
 /* The PE waits for others, as far as it has nothing else to do. */

@@ -131,9 +131,9 @@ static kb_error *begin(tl_context *tl)
     kb_oplog_kernel_begin(runner->has.log, tl->pe, tl->run.posted);
     if (KB_UNLIKELY(kb_oplog_is_watched(runner->has.log))) {
         kb_op op = op_of(tl, tl->start);
-        kb_oplog_set_line(runner->has.log, tl->pe, &op);
+        kb_oplog_set_line(runner->has.log, tl->pe, tl->start, &op);
     }
-    kb_oplog_start(runner->has.log, tl->pe, KB_UNIT_CPU);
+    kb_oplog_start(runner->has.log, tl->pe, tl->start, KB_UNIT_CPU);
     return NULL;
 }
 

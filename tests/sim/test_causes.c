@@ -10,12 +10,12 @@
 
 static void begin(rig *r, uint64_t pe, kb_cause cause, uint64_t bytes)
 {
-    kb_oplog_begin(r->log, pe, cause, bytes, NULL);
+    kb_oplog_begin(r->log, pe, kb_sim_now(r->sim), cause, bytes, NULL);
 }
 
 static void end(rig *r, uint64_t pe, kb_cause cause, uint64_t bytes)
 {
-    kb_oplog_end(r->log, pe, cause, bytes, NULL);
+    kb_oplog_end(r->log, pe, kb_sim_now(r->sim), cause, bytes, NULL);
 }
 
 static void expect_causes(const kb_time_sum *found, const kb_time_sum *expected)
@@ -184,9 +184,9 @@ static void drains_that_products_wait_for_come_first(void **state)
     begin(&r, 0, KB_CAUSE_LOCAL_MEMORY, 64);
     begin(&r, 0, KB_CAUSE_MATRIX_DRAIN, 0);
     go_to(&r, 10);
-    kb_oplog_need_drain(r.log, 0, true);
+    kb_oplog_need_drain(r.log, 0, kb_sim_now(r.sim), true);
     go_to(&r, 20);
-    kb_oplog_need_drain(r.log, 0, false);
+    kb_oplog_need_drain(r.log, 0, kb_sim_now(r.sim), false);
     go_to(&r, 30);
     end(&r, 0, KB_CAUSE_MATRIX_DRAIN, 0);
     go_to(&r, 35);
@@ -363,13 +363,13 @@ static void change_thing(rig *r, kb_rng *rng, present *p, int pe)
     if (p->count[pe] < ITEMS && kb_rng_below(rng, 2) == 0) {
         thing t = {(kb_cause)kb_rng_below(rng, KB_CAUSE_CREDIT + 1), kb_rng_below(rng, 1000),
                    (int)kb_rng_below(rng, LINES)};
-        kb_oplog_begin(r->log, (uint64_t)pe, t.cause, t.bytes, op_of(t.line));
+        kb_oplog_begin(r->log, (uint64_t)pe, kb_sim_now(r->sim), t.cause, t.bytes, op_of(t.line));
         p->things[pe][p->count[pe]++] = t;
     } else if (p->count[pe] > 0) {
         int which = (int)kb_rng_below(rng, (uint64_t)p->count[pe]);
         thing t = p->things[pe][which];
         p->things[pe][which] = p->things[pe][--p->count[pe]];
-        kb_oplog_end(r->log, (uint64_t)pe, t.cause, t.bytes, op_of(t.line));
+        kb_oplog_end(r->log, (uint64_t)pe, kb_sim_now(r->sim), t.cause, t.bytes, op_of(t.line));
     }
 }
 
@@ -386,7 +386,7 @@ static void do_something(rig *r, kb_rng *rng, present *p)
         p->kernel[pe] = !p->kernel[pe];
         break;
     case 1:
-        kb_oplog_need_drain(r->log, (uint64_t)pe, !p->needed[pe]);
+        kb_oplog_need_drain(r->log, (uint64_t)pe, kb_sim_now(r->sim), !p->needed[pe]);
         p->needed[pe] = !p->needed[pe];
         break;
     case 2:
@@ -410,7 +410,8 @@ static void do_something(rig *r, kb_rng *rng, present *p)
         }
         break;
     case 4:
-        kb_oplog_set_line(r->log, (uint64_t)pe, op_of((int)kb_rng_below(rng, LINES)));
+        kb_oplog_set_line(r->log, (uint64_t)pe, kb_sim_now(r->sim),
+                          op_of((int)kb_rng_below(rng, LINES)));
         break;
     default:
         change_thing(r, rng, p, pe);
@@ -575,18 +576,18 @@ static void lines_share_a_cause_by_bytes(void **state)
     third.name = "load";
     third.file = "k.c";
     kb_oplog_kernel_begin(r.log, 0, 0);
-    kb_oplog_set_line(r.log, 0, &issue);
+    kb_oplog_set_line(r.log, 0, kb_sim_now(r.sim), &issue);
     go_to(&r, 4);
-    kb_oplog_begin(r.log, 0, KB_CAUSE_LOCAL_MEMORY, 100, &first);
-    kb_oplog_begin(r.log, 0, KB_CAUSE_LOCAL_MEMORY, 200, &second);
+    kb_oplog_begin(r.log, 0, kb_sim_now(r.sim), KB_CAUSE_LOCAL_MEMORY, 100, &first);
+    kb_oplog_begin(r.log, 0, kb_sim_now(r.sim), KB_CAUSE_LOCAL_MEMORY, 200, &second);
     go_to(&r, 35);
-    kb_oplog_end(r.log, 0, KB_CAUSE_LOCAL_MEMORY, 100, &first);
-    kb_oplog_end(r.log, 0, KB_CAUSE_LOCAL_MEMORY, 200, &third);
+    kb_oplog_end(r.log, 0, kb_sim_now(r.sim), KB_CAUSE_LOCAL_MEMORY, 100, &first);
+    kb_oplog_end(r.log, 0, kb_sim_now(r.sim), KB_CAUSE_LOCAL_MEMORY, 200, &third);
     second.label = "";
     second.start = 4;
     second.end = 35;
     second.bytes = 200;
-    kb_oplog_start(r.log, 0, KB_UNIT_DMA_READ);
+    kb_oplog_start(r.log, 0, kb_sim_now(r.sim), KB_UNIT_DMA_READ);
     kb_oplog_add(r.log, 0, &second);
     go_to(&r, 40);
     kb_oplog_kernel_end(r.log, 0, causes);
@@ -616,7 +617,7 @@ static void a_profile_leaves_causes_as_they_are(void **state)
         begin(&r, 0, KB_CAUSE_LOCAL_MEMORY, 8);
         begin(&r, 0, KB_CAUSE_MESSAGE, 8);
         go_to(&r, 1);
-        kb_oplog_set_line(r.log, 0, op_of(0));
+        kb_oplog_set_line(r.log, 0, kb_sim_now(r.sim), op_of(0));
         go_to(&r, 3);
         begin(&r, 0, KB_CAUSE_MATRIX_DRAIN, 0);
         go_to(&r, 10);
@@ -649,10 +650,10 @@ static void on_event(kb_sim *sim, void *self, uint64_t arg)
     op.label = "";
     op.start = op.end = kb_sim_now(sim);
     kb_oplog_kernel_begin(log, 1, 0);
-    kb_oplog_set_line(log, 1, op_of(0));
-    kb_oplog_begin(log, 1, KB_CAUSE_LOCAL_MEMORY, 5, op_of(1));
+    kb_oplog_set_line(log, 1, op.end, op_of(0));
+    kb_oplog_begin(log, 1, op.end, KB_CAUSE_LOCAL_MEMORY, 5, op_of(1));
     kb_oplog_add(log, 1, &op);
-    kb_oplog_end(log, 1, KB_CAUSE_LOCAL_MEMORY, 5, op_of(1));
+    kb_oplog_end(log, 1, op.end, KB_CAUSE_LOCAL_MEMORY, 5, op_of(1));
     kb_oplog_kernel_end(log, 1, causes);
     (void)kb_oplog_timeline(log);
 }

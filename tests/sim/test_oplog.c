@@ -163,10 +163,10 @@ static void busy_is_the_time_with_something_under_way(void **state)
     (void)state;
     rig r = make(2);
     assert_int_equal(kb_oplog_busy(r.log, 1, KB_UNIT_DMA_READ), 0);
-    kb_oplog_start(r.log, 1, KB_UNIT_DMA_READ);
+    kb_oplog_start(r.log, 1, kb_sim_now(r.sim), KB_UNIT_DMA_READ);
     go_to(&r, 5);
     assert_int_equal(kb_oplog_busy(r.log, 1, KB_UNIT_DMA_READ), 5);
-    kb_oplog_start(r.log, 1, KB_UNIT_DMA_READ);
+    kb_oplog_start(r.log, 1, kb_sim_now(r.sim), KB_UNIT_DMA_READ);
     go_to(&r, 10);
     add(&r, 1, KB_UNIT_DMA_READ, "load", 0, 0, 0);
     add(&r, 1, KB_UNIT_CPU, "x", 0, 0, 0);
@@ -175,7 +175,7 @@ static void busy_is_the_time_with_something_under_way(void **state)
     add(&r, 1, KB_UNIT_CPU, "x", 5, 0, 0);
     go_to(&r, 20);
     assert_int_equal(kb_oplog_busy(r.log, 1, KB_UNIT_DMA_READ), 12);
-    kb_oplog_start(r.log, 1, KB_UNIT_DMA_READ);
+    kb_oplog_start(r.log, 1, kb_sim_now(r.sim), KB_UNIT_DMA_READ);
     go_to(&r, 25);
     add(&r, 1, KB_UNIT_DMA_READ, "load", 20, 0, 0);
     add(&r, 1, KB_UNIT_CPU, "x", 20, 0, 0);
@@ -302,7 +302,7 @@ static void on_event(kb_sim *sim, void *self, uint64_t arg)
 {
     (void)arg;
     rig r = {.sim = sim, .log = self};
-    kb_oplog_start(r.log, 1, KB_UNIT_MATH);
+    kb_oplog_start(r.log, 1, kb_sim_now(r.sim), KB_UNIT_MATH);
     add(&r, 1, KB_UNIT_MATH, "add", 0, 0, 0);
     add(&r, KB_OPLOG_HOST, KB_UNIT_HOST, "copy", 0, 0, 0);
 }

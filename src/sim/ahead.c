@@ -1,0 +1,248 @@
+/*
+ * ahead.c: what the log is told before its time.
+ *
+ * A PE has an array of transitions, sorted by (time, order of the calls). They come nearly in that
+ * order, so each is inserted from the end; the array is reused, and is made when first needed. They
+ * are applied as soon as anything else is done or read at the PE once their time has come: no
+ * result can tell that from being applied at their time. A profile and a watcher of states could,
+ * as they see several PEs: while there is one, all PEs' transitions are applied in the order of
+ * time, by the agenda, a heap of the PEs' first transitions. It is corrected lazily: an item whose
+ * transition is not the first of its PE any more is skipped.
+ *
+ * Records for the watcher wait in a heap of their own, sorted by their ends. With equal ends those
+ * that would have been told first come first.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "oplog_private.h"
+
+void kb_oplog_fail_memory(kb_oplog *log)
+{
+    log->incomplete = true;
+    kb_sim_fail(log->sim, kb_error_nomem());
+}
+
+/* ---- A heap ------------------------------------------------------------------------------- */
+
+static bool comes_before(const due_item *a, const due_item *b)
+{
+    if (a->at != b->at)
+        return a->at < b->at;
+    return a->told_at != b->told_at ? a->told_at < b->told_at : a->order < b->order;
+}
+
+/* False if there is no memory. */
+static bool push(due_heap *heap, due_item fresh)
+{
+    if (!kb_vec_reserve(heap, 1))
+        return false;
+    due_item *items = heap->items;
+    size_t at = heap->count++;
+    for (; at > 0 && comes_before(&fresh, &items[(at - 1) / 2]); at = (at - 1) / 2)
+        items[at] = items[(at - 1) / 2];
+    items[at] = fresh;
+    return true;
+}
+
+static due_item pop(due_heap *heap)
+{
+    due_item *items = heap->items;
+    due_item first = items[0], last = items[--heap->count];
+    size_t at = 0, child, count = heap->count;
+    while ((child = 2 * at + 1) < count) {
+        if (child + 1 < count && comes_before(&items[child + 1], &items[child]))
+            child++;
+        if (!comes_before(&items[child], &last))
+            break;
+        items[at] = items[child];
+        at = child;
+    }
+    items[at] = last;
+    return first;
+}
+
+/* ---- Transitions -------------------------------------------------------------------------- */
+
+bool kb_oplog_make_room(kb_oplog *log, pe_record *record)
+{
+    if (record->first > record->room / 2) {
+        record->end -= record->first;
+        memmove(record->pending, record->pending + record->first,
+                record->end * sizeof *record->pending);
+        record->first = 0;
+        return true;
+    }
+    size_t room = record->room;
+    transition *grown = NULL;
+    if (room < UINT32_MAX / 2)
+        grown = kb_grow_array(record->pending, record->end, 1, sizeof *grown, &room);
+    if (!grown) {
+        kb_oplog_fail_memory(log);
+        return false;
+    }
+    if (!record->pending) {
+        uint64_t pe = (uint64_t)(record - log->pes);
+        KB_ASSERT(pe < UINT32_MAX);
+        record->next_ahead = log->ahead_pes;
+        log->ahead_pes = (uint32_t)pe + 1;
+    }
+    record->pending = grown;
+    record->room = (uint32_t)room;
+    return true;
+}
+
+/* False if there is no memory. */
+static bool push_first(kb_oplog *log, const pe_record *record)
+{
+    const transition *first = &record->pending[record->first];
+    return push(&log->agenda, (due_item){.at = first->at,
+                                         .told_at = first->at,
+                                         .order = first->order,
+                                         .pe = (uint64_t)(record - log->pes)});
+}
+
+void kb_oplog_put_on_agenda(kb_oplog *log, const pe_record *record)
+{
+    if (!push_first(log, record))
+        kb_oplog_fail_memory(log);
+}
+
+static void apply_in_order(kb_oplog *log)
+{
+    while (log->agenda.count > 0 && log->agenda.items[0].at <= log->sim->now) {
+        due_item next = pop(&log->agenda);
+        pe_record *record = &log->pes[next.pe];
+        const transition *first = &record->pending[record->first];
+        if (record->due == 0 || first->at != next.at || first->order != next.order)
+            continue;
+        kb_oplog_apply_first(log, record);
+        if (record->due != 0)
+            kb_oplog_put_on_agenda(log, record);
+    }
+}
+
+static bool is_due(const kb_oplog *log, const pe_record *record)
+{
+    return record->due - 1 <= (uint64_t)log->sim->now;
+}
+
+void kb_oplog_apply_due(kb_oplog *log, pe_record *record)
+{
+    if (log->detailed) {
+        apply_in_order(log);
+        return;
+    }
+    while (is_due(log, record))
+        kb_oplog_apply_first(log, record);
+}
+
+void kb_oplog_apply_all_due(kb_oplog *log)
+{
+    if (log->detailed)
+        apply_in_order(log);
+    for (uint32_t next = log->ahead_pes; next != 0 && !log->detailed;) {
+        pe_record *record = &log->pes[next - 1];
+        kb_oplog_apply_due(log, record);
+        next = record->next_ahead;
+    }
+}
+
+bool kb_oplog_make_agenda(kb_oplog *log)
+{
+    log->agenda.count = 0;
+    for (uint32_t next = log->ahead_pes; next != 0; next = log->pes[next - 1].next_ahead)
+        if (log->pes[next - 1].due != 0 && !push_first(log, &log->pes[next - 1]))
+            return false;
+    return true;
+}
+
+/* ---- Records ------------------------------------------------------------------------------ */
+
+void kb_oplog_keep_record(kb_oplog *log, const kb_op *op, kb_time told_at)
+{
+    size_t accesses = op->access_count * sizeof *op->accesses;
+    early_op *kept = kb_alloc_array(1, sizeof *kept + accesses);
+    if (!kept ||
+        !push(&log->early,
+              (due_item){
+                  .at = op->end, .told_at = told_at, .order = log->told_ahead++, .record = kept})) {
+        free(kept);
+        kb_oplog_fail_memory(log);
+        return;
+    }
+    kept->is_span = told_at < op->end;
+    kept->op = *op;
+    if (accesses > 0) {
+        memcpy(kept->accesses, op->accesses, accesses);
+        kept->op.accesses = kept->accesses;
+    }
+}
+
+void kb_oplog_show_early(kb_oplog *log)
+{
+    while (log->early.count > 0 && log->early.items[0].at <= log->sim->now) {
+        early_op *record = pop(&log->early).record;
+        log->watch(log->watcher, &record->op);
+        free(record);
+    }
+}
+
+static int compare_items(const void *a, const void *b)
+{
+    return comes_before(a, b) ? -1 : comes_before(b, a);
+}
+
+/* Shows the spans that have begun, and keeps the others: sorted, which is a heap too. */
+static void show_spans(kb_oplog *log)
+{
+    due_heap *early = &log->early;
+    size_t kept = 0;
+    if (early->count > 0)
+        qsort(early->items, early->count, sizeof *early->items, compare_items);
+    for (size_t i = 0; i < early->count; i++) {
+        early_op *record = early->items[i].record;
+        if (!record->is_span || record->op.start > log->sim->now) {
+            early->items[kept++] = early->items[i];
+            continue;
+        }
+        log->watch(log->watcher, &record->op);
+        free(record);
+    }
+    early->count = kept;
+}
+
+void kb_oplog_flush(kb_oplog *log)
+{
+    kb_oplog_apply_all_due(log);
+    if (log->watch) {
+        kb_oplog_show_early(log);
+        show_spans(log);
+    }
+    kb_oplog_flush_states(log);
+}
+
+static void drop_records(kb_oplog *log)
+{
+    for (size_t i = 0; i < log->early.count; i++)
+        free(log->early.items[i].record);
+    log->early.count = 0;
+}
+
+void kb_oplog_watch(kb_oplog *log, kb_op_fn *fn, void *self)
+{
+    kb_oplog_flush(log);
+    if (!fn)
+        drop_records(log);
+    log->watch = fn;
+    log->watcher = self;
+}
+
+void kb_oplog_drop_ahead(kb_oplog *log)
+{
+    drop_records(log);
+    kb_vec_fini(&log->early);
+    kb_vec_fini(&log->agenda);
+    for (uint32_t next = log->ahead_pes; next != 0; next = log->pes[next - 1].next_ahead)
+        free(log->pes[next - 1].pending);
+}
