@@ -2,12 +2,12 @@
  * ahead.c: what the log is told before its time.
  *
  * A PE has an array of transitions, sorted by (time, order of the calls). They come nearly in that
- * order, so each is inserted from the end; the array is reused, and is made when first needed. They
- * are applied as soon as anything else is done or read at the PE once their time has come: no
- * result can tell that from being applied at their time. A profile and a watcher of states could,
- * as they see several PEs: while there is one, all PEs' transitions are applied in the order of
- * time, by the agenda, a heap of the PEs' first transitions. It is corrected lazily: an item whose
- * transition is not the first of its PE any more is skipped.
+ * order, so each is inserted from the end; the array is reused, and is made when first needed.
+ * Those whose time has come are applied before anything else changes or is read at the PE, or when
+ * there is no room: no result can tell that from being applied at their time. A profile and a
+ * watcher of states could, as they see several PEs: while there is one, all PEs' transitions are
+ * applied in the order of time, by the agenda, a heap of the PEs' first transitions. It is
+ * corrected lazily: an item whose transition is not the first of its PE any more is skipped.
  *
  * Records for the watcher wait in a heap of their own, sorted by their ends. With equal ends those
  * that would have been told first come first.
@@ -66,6 +66,10 @@ static due_item pop(due_heap *heap)
 
 bool kb_oplog_make_room(kb_oplog *log, pe_record *record)
 {
+    if (record->due != 0)
+        kb_oplog_apply_due(log, record);
+    if (record->end < record->room)
+        return true;
     if (record->first > record->room / 2) {
         record->end -= record->first;
         memmove(record->pending, record->pending + record->first,
@@ -108,7 +112,7 @@ void kb_oplog_put_on_agenda(kb_oplog *log, const pe_record *record)
         kb_oplog_fail_memory(log);
 }
 
-static void apply_in_order(kb_oplog *log)
+void kb_oplog_apply_in_order(kb_oplog *log)
 {
     while (log->agenda.count > 0 && log->agenda.items[0].at <= log->sim->now) {
         due_item next = pop(&log->agenda);
@@ -122,25 +126,10 @@ static void apply_in_order(kb_oplog *log)
     }
 }
 
-static bool is_due(const kb_oplog *log, const pe_record *record)
-{
-    return record->due - 1 <= (uint64_t)log->sim->now;
-}
-
-void kb_oplog_apply_due(kb_oplog *log, pe_record *record)
-{
-    if (log->detailed) {
-        apply_in_order(log);
-        return;
-    }
-    while (is_due(log, record))
-        kb_oplog_apply_first(log, record);
-}
-
 void kb_oplog_apply_all_due(kb_oplog *log)
 {
     if (log->detailed)
-        apply_in_order(log);
+        kb_oplog_apply_in_order(log);
     for (uint32_t next = log->ahead_pes; next != 0 && !log->detailed;) {
         pe_record *record = &log->pes[next - 1];
         kb_oplog_apply_due(log, record);

@@ -218,43 +218,92 @@ static __attribute__((noinline)) void note_item(kb_oplog *log, pe_record *record
         kb_sim_fail(log->sim, kb_error_nomem());
 }
 
-static inline void begin_item(kb_oplog *log, pe_record *record, kb_time at, kb_cause cause,
-                              uint64_t bytes, uint32_t key)
+/*
+ * Whether time in the PE's state goes to one cause, and to nothing else: most often. Then a change
+ * is made without a call, which leaves the registers where they are.
+ */
+static inline bool is_simple(const kb_oplog *log, const pe_record *record)
 {
-    if (KB_UNLIKELY(log->detailed))
-        note_item(log, record, at, cause, bytes, key, true);
-    if (is_engine(cause)) {
-        ++*counter_of(record, cause);
-    } else {
-        if (record->state == DIVIDED)
-            charge(log, record, at);
-        log->timeline.bytes[cause] += record->runs_kernel ? bytes : 0;
-        record->bytes[cause - KB_CAUSE_LOCAL_MEMORY] += bytes > 0 ? bytes : 1;
-        record->outstanding |= (uint16_t)(1u << cause);
-    }
-    change_state(log, record, at);
+    return KB_LIKELY(record->state < KB_CAUSES && !log->detailed);
 }
 
-static inline void end_item(kb_oplog *log, pe_record *record, kb_time at, kb_cause cause,
-                            uint64_t bytes, uint32_t key)
+/* The same as change_state(). */
+static inline void change_simple_state(pe_record *record, kb_time at)
 {
-    if (KB_UNLIKELY(log->detailed))
-        note_item(log, record, at, cause, bytes, key, false);
+    uint8_t state = state_of(record);
+    if (state == record->state)
+        return;
+    if (record->runs_kernel)
+        record->charged[record->state] += at - record->since;
+    record->since = at;
+    record->state = state;
+    record->odd = false;
+}
+
+static inline void add_item(kb_oplog *log, pe_record *record, kb_cause cause, uint64_t bytes)
+{
+    if (is_engine(cause)) {
+        ++*counter_of(record, cause);
+        return;
+    }
+    log->timeline.bytes[cause] += record->runs_kernel ? bytes : 0;
+    record->bytes[cause - KB_CAUSE_LOCAL_MEMORY] += bytes > 0 ? bytes : 1;
+    record->outstanding |= (uint16_t)(1u << cause);
+}
+
+static inline void remove_item(const kb_oplog *log, pe_record *record, kb_cause cause,
+                               uint64_t bytes)
+{
     if (is_engine(cause)) {
         uint32_t *counter = counter_of(record, cause);
         KB_ASSERT(*counter > 0 || log->incomplete);
         *counter -= *counter > 0;
-    } else {
-        if (record->state == DIVIDED)
-            charge(log, record, at);
-        uint64_t *outstanding = &record->bytes[cause - KB_CAUSE_LOCAL_MEMORY];
-        bytes = bytes > 0 ? bytes : 1;
-        KB_ASSERT(*outstanding >= bytes || log->incomplete);
-        *outstanding -= *outstanding >= bytes ? bytes : 0;
-        if (*outstanding == 0)
-            record->outstanding &= (uint16_t) ~(1u << cause);
+        return;
     }
+    uint64_t *outstanding = &record->bytes[cause - KB_CAUSE_LOCAL_MEMORY];
+    bytes = bytes > 0 ? bytes : 1;
+    KB_ASSERT(*outstanding >= bytes || log->incomplete);
+    *outstanding -= *outstanding >= bytes ? bytes : 0;
+    if (*outstanding == 0)
+        record->outstanding &= (uint16_t) ~(1u << cause);
+}
+
+/* In any state. */
+static __attribute__((noinline)) void change_item(kb_oplog *log, pe_record *record, kb_time at,
+                                                  uint64_t bytes, uint32_t key, kb_cause cause,
+                                                  bool begins)
+{
+    if (log->detailed)
+        note_item(log, record, at, cause, bytes, key, begins);
+    if (!is_engine(cause) && record->state == DIVIDED)
+        charge(log, record, at);
+    if (begins)
+        add_item(log, record, cause, bytes);
+    else
+        remove_item(log, record, cause, bytes);
     change_state(log, record, at);
+}
+
+static inline void begin_item(kb_oplog *log, pe_record *record, kb_time at, uint64_t bytes,
+                              uint32_t key, kb_cause cause)
+{
+    if (!is_simple(log, record)) {
+        change_item(log, record, at, bytes, key, cause, true);
+        return;
+    }
+    add_item(log, record, cause, bytes);
+    change_simple_state(record, at);
+}
+
+static inline void end_item(kb_oplog *log, pe_record *record, kb_time at, uint64_t bytes,
+                            uint32_t key, kb_cause cause)
+{
+    if (!is_simple(log, record)) {
+        change_item(log, record, at, bytes, key, cause, false);
+        return;
+    }
+    remove_item(log, record, cause, bytes);
+    change_simple_state(record, at);
 }
 
 static inline void need_drain(kb_oplog *log, pe_record *record, kb_time at, bool needed)
@@ -267,16 +316,43 @@ static inline void need_drain(kb_oplog *log, pe_record *record, kb_time at, bool
     change_state(log, record, at);
 }
 
-static void tell_item(kb_oplog *log, pe_record *record, kb_time at, transition_kind kind,
-                      kb_cause cause, uint64_t bytes, uint32_t key)
+static inline void fill_item(transition *t, uint64_t bytes, uint32_t key, kb_cause cause,
+                             transition_kind kind)
 {
-    transition *t = insert_transition(log, record, at);
-    if (!t)
-        return;
     t->bytes = bytes;
     t->key = key;
     t->kind = (uint8_t)kind;
     t->cause = (uint8_t)cause;
+}
+
+static inline void tell_item(kb_oplog *log, uint64_t pe, kb_time at, kb_cause cause, uint64_t bytes,
+                             const kb_op *op, transition_kind kind)
+{
+    pe_record *record = record_of(log, pe);
+    uint32_t key = log->detailed ? kb_oplog_find_key(log, op) : 0;
+    if (!is_ahead(log, at)) {
+        catch_up(log, record);
+        change_item(log, record, at, bytes, key, cause, kind == ITEM_BEGINS);
+        return;
+    }
+    transition *t = insert_transition(log, record, at);
+    if (t)
+        fill_item(t, bytes, key, cause, kind);
+}
+
+/* If something is due, the log is detailed, or there is no room. Not inlined: so the two calls
+ * below save no registers. */
+static __attribute__((noinline)) void begin_otherwise(kb_oplog *log, uint64_t pe, kb_time at,
+                                                      kb_cause cause, uint64_t bytes,
+                                                      const kb_op *op)
+{
+    tell_item(log, pe, at, cause, bytes, op, ITEM_BEGINS);
+}
+
+static __attribute__((noinline)) void end_otherwise(kb_oplog *log, uint64_t pe, kb_time at,
+                                                    kb_cause cause, uint64_t bytes, const kb_op *op)
+{
+    tell_item(log, pe, at, cause, bytes, op, ITEM_ENDS);
 }
 
 void kb_oplog_begin(kb_oplog *log, uint64_t pe, kb_time at, kb_cause cause, uint64_t bytes,
@@ -284,31 +360,33 @@ void kb_oplog_begin(kb_oplog *log, uint64_t pe, kb_time at, kb_cause cause, uint
 {
     pe_record *record = record_of(log, pe);
     KB_ASSERT(cause <= KB_CAUSE_CREDIT);
-    catch_up(log, record);
-    uint32_t key = KB_UNLIKELY(log->detailed) ? kb_oplog_find_key(log, op) : 0;
-    if (is_ahead(log, at))
-        tell_item(log, record, at, ITEM_BEGINS, cause, bytes, key);
+    bool ahead = is_ahead(log, at);
+    if (ahead && can_insert(log, record))
+        fill_item(insert_in_room(log, record, at), bytes, 0, cause, ITEM_BEGINS);
+    else if (!ahead && is_caught_up(log, record))
+        begin_item(log, record, at, bytes, 0, cause);
     else
-        begin_item(log, record, at, cause, bytes, key);
+        begin_otherwise(log, pe, at, cause, bytes, op);
 }
 
 void kb_oplog_end(kb_oplog *log, uint64_t pe, kb_time at, kb_cause cause, uint64_t bytes,
                   const kb_op *op)
 {
     pe_record *record = record_of(log, pe);
-    catch_up(log, record);
-    uint32_t key = KB_UNLIKELY(log->detailed) ? kb_oplog_find_key(log, op) : 0;
-    if (is_ahead(log, at))
-        tell_item(log, record, at, ITEM_ENDS, cause, bytes, key);
+    bool ahead = is_ahead(log, at);
+    if (ahead && can_insert(log, record))
+        fill_item(insert_in_room(log, record, at), bytes, 0, cause, ITEM_ENDS);
+    else if (!ahead && is_caught_up(log, record))
+        end_item(log, record, at, bytes, 0, cause);
     else
-        end_item(log, record, at, cause, bytes, key);
+        end_otherwise(log, pe, at, cause, bytes, op);
 }
 
 void kb_oplog_need_drain(kb_oplog *log, uint64_t pe, kb_time at, bool needed)
 {
     pe_record *record = record_of(log, pe);
-    catch_up(log, record);
     if (!is_ahead(log, at)) {
+        catch_up(log, record);
         need_drain(log, record, at, needed);
         return;
     }
@@ -329,9 +407,9 @@ void kb_oplog_set_line(kb_oplog *log, uint64_t pe, kb_time at, const kb_op *op)
     pe_record *record = record_of(log, pe);
     if (!log->profile)
         return;
-    catch_up(log, record);
     uint32_t key = kb_oplog_find_key(log, op);
     if (!is_ahead(log, at)) {
+        catch_up(log, record);
         set_line(log, record, at, key);
         return;
     }
@@ -371,7 +449,7 @@ static inline void start_engine(kb_oplog *log, pe_record *record, transition *t)
     bool is_product = t->unit == KB_UNIT_GEMM;
     kb_time start = t->at, free_at = t->free_at;
     start_unit(record, (kb_unit)t->unit, start);
-    begin_item(log, record, start, is_product ? KB_CAUSE_MATRIX : KB_CAUSE_VECTOR, 0, t->key);
+    begin_item(log, record, start, 0, t->key, is_product ? KB_CAUSE_MATRIX : KB_CAUSE_VECTOR);
     bool drains = is_product && free_at < t->end;
     t->start = start;
     t->at = drains ? free_at : t->end;
@@ -382,23 +460,23 @@ static inline void start_engine(kb_oplog *log, pe_record *record, transition *t)
 
 static inline void drain_engine(kb_oplog *log, pe_record *record, transition *t)
 {
-    begin_item(log, record, t->at, KB_CAUSE_MATRIX_DRAIN, 0, t->key);
-    end_item(log, record, t->at, KB_CAUSE_MATRIX, 0, t->key);
+    begin_item(log, record, t->at, 0, t->key, KB_CAUSE_MATRIX_DRAIN);
+    end_item(log, record, t->at, 0, t->key, KB_CAUSE_MATRIX);
     t->at = t->end;
     t->kind = ENGINE_ENDS;
     t->cause = KB_CAUSE_MATRIX_DRAIN;
     move_first(record, t);
 }
 
-void kb_oplog_apply_first(kb_oplog *log, pe_record *record)
+static inline __attribute__((always_inline)) void apply_first(kb_oplog *log, pe_record *record)
 {
     transition *t = &record->pending[record->first];
     switch ((transition_kind)t->kind) {
     case ITEM_BEGINS:
-        begin_item(log, record, t->at, (kb_cause)t->cause, t->bytes, t->key);
+        begin_item(log, record, t->at, t->bytes, t->key, (kb_cause)t->cause);
         break;
     case ITEM_ENDS:
-        end_item(log, record, t->at, (kb_cause)t->cause, t->bytes, t->key);
+        end_item(log, record, t->at, t->bytes, t->key, (kb_cause)t->cause);
         break;
     case DRAIN_IS_NEEDED:
     case DRAIN_IS_NOT_NEEDED:
@@ -426,11 +504,27 @@ void kb_oplog_apply_first(kb_oplog *log, pe_record *record)
         drain_engine(log, record, t);
         return;
     case ENGINE_ENDS:
-        end_item(log, record, t->at, (kb_cause)t->cause, 0, t->key);
+        end_item(log, record, t->at, 0, t->key, (kb_cause)t->cause);
         kb_oplog_apply_op_end(log, record, t);
         break;
     }
     remove_first(record);
+}
+
+void kb_oplog_apply_first(kb_oplog *log, pe_record *record)
+{
+    apply_first(log, record);
+}
+
+void kb_oplog_apply_due(kb_oplog *log, pe_record *record)
+{
+    if (KB_UNLIKELY(log->detailed)) {
+        kb_oplog_apply_in_order(log);
+        return;
+    }
+    uint64_t now = (uint64_t)log->sim->now;
+    while (record->due - 1 <= now)
+        apply_first(log, record);
 }
 
 /* ---- Watchers ---------------------------------------------------------------------------- */

@@ -118,8 +118,8 @@ static inline uint32_t sum_of(kb_oplog *log, kb_unit unit, const char *name)
 void kb_oplog_start(kb_oplog *log, uint64_t pe, kb_time at, kb_unit unit)
 {
     pe_record *record = record_of(log, pe);
-    catch_up(log, record);
     if (!is_ahead(log, at)) {
+        catch_up(log, record);
         start_unit(record, unit, at);
         return;
     }
@@ -233,7 +233,6 @@ static inline bool add_up(kb_oplog *log, uint64_t pe, const kb_op_brief *op, uin
 {
     KB_ASSERT(op->start <= op->end);
     pe_record *record = record_or_host(log, pe);
-    catch_up(log, record);
     uint32_t sum = sum_of(log, op->unit, op->name);
     if (KB_UNLIKELY(sum == NO_SUM))
         return false;
@@ -241,6 +240,7 @@ static inline bool add_up(kb_oplog *log, uint64_t pe, const kb_op_brief *op, uin
         insert_op(log, record, OP_ENDS, sum, op, key);
         return true;
     }
+    catch_up(log, record);
     if (pe != KB_OPLOG_HOST)
         end_work(&record->units[op->unit], op->start, op->end);
     add_brief(log, sum, op);
@@ -334,7 +334,6 @@ static inline bool add_up_span(kb_oplog *log, uint64_t pe, const kb_op_brief *op
 {
     KB_ASSERT(op->start <= op->end);
     pe_record *record = record_of(log, pe);
-    catch_up(log, record);
     uint32_t sum = sum_of(log, op->unit, op->name);
     if (KB_UNLIKELY(sum == NO_SUM))
         return false;
@@ -342,6 +341,7 @@ static inline bool add_up_span(kb_oplog *log, uint64_t pe, const kb_op_brief *op
         insert_op(log, record, SPAN_BEGINS, sum, op, NO_KEY);
         return true;
     }
+    catch_up(log, record);
     add_brief(log, sum, op);
     add_span(log, &record->units[op->unit], op->unit, op->start, op->end);
     return true;
@@ -368,13 +368,12 @@ void kb_oplog_work(kb_oplog *log, uint64_t pe, const kb_work *work)
 {
     KB_ASSERT(work->start <= work->free_at && work->free_at <= work->end);
     pe_record *record = record_of(log, pe);
-    catch_up(log, record);
     uint32_t sum = sum_of(log, work->unit, work->name);
     if (KB_UNLIKELY(sum == NO_SUM))
         return;
     uint32_t key = KB_UNLIKELY(log->profile) ? kb_oplog_find_key(log, work->op) : NO_KEY;
     /* One that starts now is put in place like others: then there is one way to apply it. */
-    (void)is_ahead(log, work->start);
+    bool ahead = is_ahead(log, work->start);
     transition *t = insert_transition(log, record, work->start);
     if (!t)
         return;
@@ -387,7 +386,8 @@ void kb_oplog_work(kb_oplog *log, uint64_t pe, const kb_work *work)
     t->kind = ENGINE_STARTS;
     t->unit = (uint8_t)work->unit;
     t->of_kernel = work->of_kernel;
-    catch_up(log, record);
+    if (!ahead)
+        catch_up(log, record);
     if (KB_UNLIKELY(log->watch))
         show_at_end(log, work->op);
 }

@@ -172,6 +172,9 @@ uint32_t kb_oplog_find_key(kb_oplog *log, const kb_op *op);
 
 /* ---- causes.c, oplog.c: transitions that happen ---- */
 
+/* Applies what is due at the PE; if the log is detailed, at all PEs in the order of time. */
+void kb_oplog_apply_due(kb_oplog *log, pe_record *record);
+
 /* Applies the first transition of the PE, which is due, and removes it or moves it to its next
  * time. */
 void kb_oplog_apply_first(kb_oplog *log, pe_record *record);
@@ -180,9 +183,10 @@ void kb_oplog_apply_span(kb_oplog *log, pe_record *record, const transition *t);
 
 /* ---- ahead.c: what is told before its time ---- */
 
-/* Applies what is due at the PE; if the log is detailed, at all PEs in the order of time. */
-void kb_oplog_apply_due(kb_oplog *log, pe_record *record);
 void kb_oplog_apply_all_due(kb_oplog *log);
+
+/* If the log is detailed. */
+void kb_oplog_apply_in_order(kb_oplog *log);
 
 /* The log is detailed from now on. False for want of host memory. */
 KB_MUST_USE bool kb_oplog_make_agenda(kb_oplog *log);
@@ -190,7 +194,8 @@ KB_MUST_USE bool kb_oplog_make_agenda(kb_oplog *log);
 /* Frees all transitions and records. */
 void kb_oplog_drop_ahead(kb_oplog *log);
 
-/* Makes room for another transition. False if there is no memory: then the run fails. */
+/* Applies what is due, and makes room for another transition. False if there is no memory: then the
+ * run fails. */
 KB_MUST_USE bool kb_oplog_make_room(kb_oplog *log, pe_record *record);
 
 /* A transition became the PE's first one while the log is detailed. */
@@ -202,10 +207,16 @@ void kb_oplog_keep_record(kb_oplog *log, const kb_op *op, kb_time told_at);
 /* Shows the watcher the records that end by now. */
 void kb_oplog_show_early(kb_oplog *log);
 
+/* Whether nothing is due at the PE, nor has to be looked for. */
+static inline bool is_caught_up(const kb_oplog *log, const pe_record *record)
+{
+    return KB_LIKELY(record->due - 1 > (uint64_t)log->sim->now && !log->detailed);
+}
+
 /* Before anything of the PE is charged, changed or read. */
 static inline void catch_up(kb_oplog *log, pe_record *record)
 {
-    if (KB_UNLIKELY(record->due - 1 <= (uint64_t)log->sim->now || log->detailed))
+    if (!is_caught_up(log, record))
         kb_oplog_apply_due(log, record);
 }
 
@@ -221,23 +232,35 @@ static inline void set_due(pe_record *record)
     record->due = (uint64_t)record->pending[record->first].at + 1;
 }
 
-/* A new transition, whose kind and other fields are the caller's to set. NULL if there is no
- * memory. */
-static inline transition *insert_transition(kb_oplog *log, pe_record *record, kb_time at)
+/* Whether there is room, and no agenda. */
+static inline bool can_insert(const kb_oplog *log, const pe_record *record)
 {
-    if (KB_UNLIKELY(record->end == record->room) && !kb_oplog_make_room(log, record))
-        return NULL;
+    return KB_LIKELY(record->end < record->room && !log->detailed);
+}
+
+/* A new transition, whose kind and other fields are the caller's to set. There must be room; the
+ * log must not be detailed, or the agenda is the caller's as well. */
+static inline transition *insert_in_room(kb_oplog *log, pe_record *record, kb_time at)
+{
     transition *first = record->pending + record->first;
     transition *t = record->pending + record->end++;
     for (; t > first && t[-1].at > at; t--)
         *t = t[-1];
     t->at = at;
     t->order = log->told_ahead++;
-    if (t == first) {
+    if (t == first)
         record->due = (uint64_t)at + 1;
-        if (KB_UNLIKELY(log->detailed))
-            kb_oplog_put_on_agenda(log, record);
-    }
+    return t;
+}
+
+/* The same for any log. NULL if there is no memory: then the run fails. */
+static inline transition *insert_transition(kb_oplog *log, pe_record *record, kb_time at)
+{
+    if (KB_UNLIKELY(record->end == record->room) && !kb_oplog_make_room(log, record))
+        return NULL;
+    transition *t = insert_in_room(log, record, at);
+    if (KB_UNLIKELY(log->detailed) && t == record->pending + record->first)
+        kb_oplog_put_on_agenda(log, record);
     return t;
 }
 
