@@ -5,9 +5,10 @@
  * order, so each is inserted from the end; the array is reused, and is made when first needed.
  * Those whose time has come are applied before anything else changes or is read at the PE, or when
  * there is no room: no result can tell that from being applied at their time. A profile and a
- * watcher of states could, as they see several PEs: while there is one, all PEs' transitions are
- * applied in the order of time, by the agenda, a heap of the PEs' first transitions. It is
- * corrected lazily: an item whose transition is not the first of its PE any more is skipped.
+ * watcher of states could, as they see several PEs: while there is one, the log is detailed and all
+ * PEs' transitions are applied in the order of time, by the agenda, a heap of the PEs' first
+ * transitions. It is corrected lazily: an item whose transition is not the first of its PE any more
+ * is skipped.
  *
  * Records for the watcher wait in a heap of their own, sorted by their ends. With equal ends those
  * that would have been told first come first.
@@ -64,52 +65,78 @@ static due_item pop(due_heap *heap)
 
 /* ---- Transitions -------------------------------------------------------------------------- */
 
-bool kb_oplog_make_room(kb_oplog *log, pe_record *record)
+enum { FIRST_ROOM = 16 };
+
+/* Applies what is due, and makes room for another transition. False if there is no memory. */
+static bool make_room(kb_oplog *log, pe_record *record)
 {
     if (record->due != 0)
         kb_oplog_apply_due(log, record);
-    if (record->end < record->room)
+    if (record->end < record->array + record->room)
         return true;
-    if (record->first > record->room / 2) {
-        record->end -= record->first;
-        memmove(record->pending, record->pending + record->first,
-                record->end * sizeof *record->pending);
-        record->first = 0;
+    size_t before = (size_t)(record->first - record->array);
+    size_t count = (size_t)(record->end - record->first);
+    if (before > record->room / 2) {
+        memmove(record->array + 1, record->first, count * sizeof *record->array);
+        record->first = record->array + 1;
+        record->end = record->first + count;
         return true;
     }
     size_t room = record->room;
     transition *grown = NULL;
     if (room < UINT32_MAX / 2)
-        grown = kb_grow_array(record->pending, record->end, 1, sizeof *grown, &room);
-    if (!grown) {
-        kb_oplog_fail_memory(log);
+        grown = kb_grow_array(record->array, before + count, room > 0 ? 1 : FIRST_ROOM,
+                              sizeof *grown, &room);
+    if (!grown)
         return false;
-    }
-    if (!record->pending) {
+    if (!record->array) {
         uint64_t pe = (uint64_t)(record - log->pes);
         KB_ASSERT(pe < UINT32_MAX);
         record->next_ahead = log->ahead_pes;
         log->ahead_pes = (uint32_t)pe + 1;
+        before = 1;
     }
-    record->pending = grown;
+    record->array = grown;
     record->room = (uint32_t)room;
+    record->first = grown + before;
+    record->end = record->first + count;
     return true;
 }
 
 /* False if there is no memory. */
 static bool push_first(kb_oplog *log, const pe_record *record)
 {
-    const transition *first = &record->pending[record->first];
-    return push(&log->agenda, (due_item){.at = first->at,
-                                         .told_at = first->at,
-                                         .order = first->order,
+    return push(&log->agenda, (due_item){.at = record->first->at,
+                                         .told_at = record->first->at,
+                                         .order = record->first->order,
                                          .pe = (uint64_t)(record - log->pes)});
 }
 
-void kb_oplog_put_on_agenda(kb_oplog *log, const pe_record *record)
+/* A transition became the PE's first one while the log is detailed. */
+static void put_on_agenda(kb_oplog *log, const pe_record *record)
 {
     if (!push_first(log, record))
         kb_oplog_fail_memory(log);
+}
+
+transition *kb_oplog_insert(kb_oplog *log, pe_record *record, kb_time at)
+{
+    if (record->end == record->array + record->room && !make_room(log, record)) {
+        kb_oplog_fail_memory(log);
+        return NULL;
+    }
+    record->append_limit = log->detailed ? NULL : record->array + record->room;
+    transition *t = record->end++;
+    for (; t > record->first && t[-1].at > at; t--)
+        *t = t[-1];
+    t->at = at;
+    t->order = log->told_ahead++;
+    if (t == record->first) {
+        record->due = (uint64_t)at + 1;
+        if (log->detailed)
+            put_on_agenda(log, record);
+    }
+    return t;
 }
 
 void kb_oplog_apply_in_order(kb_oplog *log)
@@ -117,12 +144,12 @@ void kb_oplog_apply_in_order(kb_oplog *log)
     while (log->agenda.count > 0 && log->agenda.items[0].at <= log->sim->now) {
         due_item next = pop(&log->agenda);
         pe_record *record = &log->pes[next.pe];
-        const transition *first = &record->pending[record->first];
+        const transition *first = record->first;
         if (record->due == 0 || first->at != next.at || first->order != next.order)
             continue;
         kb_oplog_apply_first(log, record);
         if (record->due != 0)
-            kb_oplog_put_on_agenda(log, record);
+            put_on_agenda(log, record);
     }
 }
 
@@ -132,7 +159,7 @@ void kb_oplog_apply_all_due(kb_oplog *log)
         kb_oplog_apply_in_order(log);
     for (uint32_t next = log->ahead_pes; next != 0 && !log->detailed;) {
         pe_record *record = &log->pes[next - 1];
-        kb_oplog_apply_due(log, record);
+        kb_oplog_settle(log, record);
         next = record->next_ahead;
     }
 }
@@ -140,9 +167,13 @@ void kb_oplog_apply_all_due(kb_oplog *log)
 bool kb_oplog_make_agenda(kb_oplog *log)
 {
     log->agenda.count = 0;
-    for (uint32_t next = log->ahead_pes; next != 0; next = log->pes[next - 1].next_ahead)
-        if (log->pes[next - 1].due != 0 && !push_first(log, &log->pes[next - 1]))
+    for (uint32_t next = log->ahead_pes; next != 0; next = log->pes[next - 1].next_ahead) {
+        pe_record *record = &log->pes[next - 1];
+        record->append_limit = NULL;
+        KB_ASSERT(!record->has_open); /* else a kernel runs */
+        if (record->due != 0 && !push_first(log, record))
             return false;
+    }
     return true;
 }
 
@@ -175,6 +206,13 @@ void kb_oplog_show_early(kb_oplog *log)
         log->watch(log->watcher, &record->op);
         free(record);
     }
+}
+
+void kb_oplog_show_due(kb_oplog *log)
+{
+    kb_oplog_apply_all_due(log);
+    if (log->watch)
+        kb_oplog_show_early(log);
 }
 
 static int compare_items(const void *a, const void *b)
@@ -225,6 +263,7 @@ void kb_oplog_watch(kb_oplog *log, kb_op_fn *fn, void *self)
         drop_records(log);
     log->watch = fn;
     log->watcher = self;
+    log->watched = fn || log->profile;
 }
 
 void kb_oplog_drop_ahead(kb_oplog *log)
@@ -233,5 +272,5 @@ void kb_oplog_drop_ahead(kb_oplog *log)
     kb_vec_fini(&log->early);
     kb_vec_fini(&log->agenda);
     for (uint32_t next = log->ahead_pes; next != 0; next = log->pes[next - 1].next_ahead)
-        free(log->pes[next - 1].pending);
+        free(log->pes[next - 1].array);
 }

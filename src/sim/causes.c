@@ -1,5 +1,5 @@
 /*
- * causes.c: what the time of PEs goes to, and what the run as a whole is doing.
+ * causes.c: what the time of PEs goes to.
  *
  * A PE is in a state that follows from what is under way there (state_of): an engine works; else
  * the next product waits for nothing but results that drain; else bytes are outstanding, maybe of
@@ -10,63 +10,28 @@
  * is divided at the same instants as without, and of engines that share time the one that gets the
  * odd femtosecond takes turns.
  *
- * Of a PE that takes part in the run but has no kernel nothing is charged at first. The kernel
- * clock, which runs while any kernel does, tells how much there is when its next kernel begins or
- * the run ends, so no PE is visited meanwhile.
+ * An engine's own operations are charged to their ends when they start, as nothing but the other
+ * engine makes a difference to that: `since` is later than now meanwhile.
  *
  * This is called some twenty times for a message, so it is kept to a few instructions a call.
  * Not modelled: an engine that waits for the TCM counts as working.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "oplog_private.h"
 
-const char *kb_cause_name(kb_cause cause)
-{
-    static const char *const names[KB_CAUSES] = {
-        [KB_CAUSE_MATRIX] = "matrix",
-        [KB_CAUSE_VECTOR] = "vector",
-        [KB_CAUSE_MATRIX_DRAIN] = "matrix_drain",
-        [KB_CAUSE_LOCAL_MEMORY] = "local_memory",
-        [KB_CAUSE_TCM] = "tcm",
-        [KB_CAUSE_CUBE_PES] = "cube_pes",
-        [KB_CAUSE_OTHER_CUBES] = "other_cubes",
-        [KB_CAUSE_OTHER_SIPS] = "other_sips",
-        [KB_CAUSE_MESSAGE] = "message",
-        [KB_CAUSE_CREDIT] = "credit",
-        [KB_CAUSE_LAUNCH] = "launch",
-        [KB_CAUSE_ISSUE] = "issue",
-        [KB_CAUSE_IMBALANCE] = "imbalance",
-    };
-    return (size_t)cause < KB_CAUSES ? names[cause] : "?";
-}
-
-kb_split_time kb_split_causes(const kb_time_sum causes[KB_CAUSES])
-{
-    kb_split_time split = {0};
-    for (int c = 0; c < KB_CAUSES; c++) {
-        if (c <= KB_CAUSE_MATRIX_DRAIN)
-            split.compute += causes[c];
-        else if (c <= KB_CAUSE_TCM)
-            split.memory += causes[c];
-        else if (c <= KB_CAUSE_LAUNCH)
-            split.communication += causes[c];
-        else
-            split.idle += causes[c];
-    }
-    return split;
-}
-
-kb_time kb_part_of_time(kb_time whole, uint64_t part, uint64_t total)
+static inline kb_time part_of_time(kb_time whole, uint64_t part, uint64_t total)
 {
     __extension__ typedef unsigned __int128 wide;
-    KB_ASSERT(whole >= 0 && part <= total && total > 0);
     if (part == total)
         return whole;
     if (KB_LIKELY(((uint64_t)whole | total) <= UINT32_MAX))
         return (kb_time)((uint64_t)whole * part / total);
     return (kb_time)((wide)whole * part / total);
+}
+
+kb_time kb_part_of_time(kb_time whole, uint64_t part, uint64_t total)
+{
+    KB_ASSERT(whole >= 0 && part <= total && total > 0);
+    return part_of_time(whole, part, total);
 }
 
 void kb_divide_time(kb_time whole, const uint64_t *weights, size_t count, kb_time *parts)
@@ -101,6 +66,12 @@ static inline uint8_t state_of(const pe_record *record)
         return record->drains > 0 ? KB_CAUSE_MATRIX_DRAIN : KB_CAUSE_ISSUE;
     bool one = (outstanding & (outstanding - 1)) == 0;
     return one ? (uint8_t)__builtin_ctz(outstanding) : DIVIDED;
+}
+
+void kb_oplog_find_state(pe_record *record)
+{
+    record->state = state_of(record);
+    record->odd = false;
 }
 
 /* Divides time in the PE's state between causes; parts that get nothing are left as they are. */
@@ -152,6 +123,33 @@ static __attribute__((noinline)) void tell_details(kb_oplog *log, const pe_recor
             kb_profile_charge(log->profile, pe, (kb_cause)c, parts[c]);
 }
 
+/* The same as kb_divide_time() of the PE's bytes, without a list of parts. */
+static inline void charge_by_bytes(pe_record *record, kb_time time)
+{
+    uint64_t total = 0, before = 0;
+    kb_time given = 0;
+    uint32_t first = (uint32_t)__builtin_ctz(record->outstanding);
+    uint32_t rest = record->outstanding & (record->outstanding - 1u);
+    if (KB_LIKELY((rest & (rest - 1)) == 0)) { /* two causes */
+        uint32_t second = (uint32_t)__builtin_ctz(rest);
+        uint64_t part = record->bytes[first - KB_CAUSE_LOCAL_MEMORY];
+        total = part + record->bytes[second - KB_CAUSE_LOCAL_MEMORY];
+        given = part_of_time(time, part, total);
+        record->charged[first] += given;
+        record->charged[second] += time - given;
+        return;
+    }
+    for (uint32_t left = record->outstanding; left != 0; left &= left - 1)
+        total += record->bytes[__builtin_ctz(left) - KB_CAUSE_LOCAL_MEMORY];
+    for (uint32_t left = record->outstanding; left != 0; left &= left - 1) {
+        int cause = __builtin_ctz(left);
+        before += record->bytes[cause - KB_CAUSE_LOCAL_MEMORY];
+        kb_time up_to = part_of_time(time, before, total);
+        record->charged[cause] += up_to - given;
+        given = up_to;
+    }
+}
+
 /* Several causes share the time, or there is a profile or a watcher of states. */
 static __attribute__((noinline)) void charge_parts(kb_oplog *log, pe_record *record, kb_time time)
 {
@@ -167,17 +165,24 @@ static __attribute__((noinline)) void charge_parts(kb_oplog *log, pe_record *rec
         tell_details(log, record, time, parts);
 }
 
-/* Charges the time up to then to the state that held. */
+/* See kb_oplog_charge(). */
 static inline void charge(kb_oplog *log, pe_record *record, kb_time at)
 {
     kb_time time = at - record->since;
+    if (time <= 0)
+        return;
     record->since = at;
-    if (!record->runs_kernel || time == 0)
+    if (!record->runs_kernel)
         return;
     if (KB_LIKELY(record->state < KB_CAUSES && !log->detailed))
         record->charged[record->state] += time;
     else
         charge_parts(log, record, time);
+}
+
+void kb_oplog_charge(kb_oplog *log, pe_record *record, kb_time at)
+{
+    charge(log, record, at);
 }
 
 static inline void change_state(kb_oplog *log, pe_record *record, kb_time at)
@@ -216,28 +221,6 @@ static __attribute__((noinline)) void note_item(kb_oplog *log, pe_record *record
         kb_profile_end(log->profile, pe, cause, bytes, key);
     else if (!kb_profile_begin(log->profile, pe, cause, bytes, key))
         kb_sim_fail(log->sim, kb_error_nomem());
-}
-
-/*
- * Whether time in the PE's state goes to one cause, and to nothing else: most often. Then a change
- * is made without a call, which leaves the registers where they are.
- */
-static inline bool is_simple(const kb_oplog *log, const pe_record *record)
-{
-    return KB_LIKELY(record->state < KB_CAUSES && !log->detailed);
-}
-
-/* The same as change_state(). */
-static inline void change_simple_state(pe_record *record, kb_time at)
-{
-    uint8_t state = state_of(record);
-    if (state == record->state)
-        return;
-    if (record->runs_kernel)
-        record->charged[record->state] += at - record->since;
-    record->since = at;
-    record->state = state;
-    record->odd = false;
 }
 
 static inline void add_item(kb_oplog *log, pe_record *record, kb_cause cause, uint64_t bytes)
@@ -284,26 +267,107 @@ static __attribute__((noinline)) void change_item(kb_oplog *log, pe_record *reco
     change_state(log, record, at);
 }
 
-static inline void begin_item(kb_oplog *log, pe_record *record, kb_time at, uint64_t bytes,
-                              uint32_t key, kb_cause cause)
+/* ---- Bytes, if the log is not detailed: in few instructions ---- */
+
+static __attribute__((noinline)) void charge_slowly(kb_oplog *log, pe_record *record, kb_time at)
 {
-    if (!is_simple(log, record)) {
-        change_item(log, record, at, bytes, key, cause, true);
+    if (record->state != DIVIDED || !record->runs_kernel || at <= record->since) {
+        charge(log, record, at);
         return;
     }
-    add_item(log, record, cause, bytes);
-    change_simple_state(record, at);
+    charge_by_bytes(record, at - record->since);
+    record->since = at;
 }
 
-static inline void end_item(kb_oplog *log, pe_record *record, kb_time at, uint64_t bytes,
-                            uint32_t key, kb_cause cause)
+/* The same as charge(). Without a kernel what is charged is dropped when the next one begins. */
+static inline void charge_plain(kb_oplog *log, pe_record *record, kb_time at)
 {
-    if (!is_simple(log, record)) {
-        change_item(log, record, at, bytes, key, cause, false);
+    if (KB_UNLIKELY(record->state >= KB_CAUSES)) {
+        charge_slowly(log, record, at);
         return;
     }
-    remove_item(log, record, cause, bytes);
-    change_simple_state(record, at);
+    kb_time time = at - record->since;
+    if (time <= 0)
+        return;
+    record->charged[record->state] += time;
+    record->since = at;
+}
+
+/* Whether bytes make no difference to the state. */
+static inline bool is_before_bytes(uint8_t state)
+{
+    const uint32_t before =
+        1u << KB_CAUSE_MATRIX | 1u << KB_CAUSE_VECTOR | 1u << BOTH_ENGINES | 1u << NEEDED_DRAIN;
+    return (before >> state & 1) != 0;
+}
+
+/* Adds them. Whether bytes of this cause were outstanding before. */
+static inline bool had_bytes(kb_oplog *log, pe_record *record, kb_cause cause, uint64_t bytes)
+{
+    uint64_t *all = &record->bytes[cause - KB_CAUSE_LOCAL_MEMORY], before = *all;
+    if (KB_LIKELY(record->runs_kernel))
+        log->timeline.bytes[cause] += bytes;
+    *all = before + bytes + (bytes == 0);
+    return before != 0;
+}
+
+/* The first bytes of the cause. */
+static inline void change_to_bytes(pe_record *record, kb_cause cause)
+{
+    record->state = record->outstanding == 0 ? (uint8_t)cause : DIVIDED;
+    record->outstanding |= (uint16_t)(1u << cause);
+}
+
+static inline void begin_bytes(kb_oplog *log, pe_record *record, kb_time at, uint64_t bytes,
+                               kb_cause cause)
+{
+    bool is_divided = record->state == DIVIDED;
+    if (is_divided && at > record->since)
+        charge_slowly(log, record, at);
+    if (had_bytes(log, record, cause, bytes))
+        return;
+    if (is_before_bytes(record->state)) {
+        record->outstanding |= (uint16_t)(1u << cause);
+        return;
+    }
+    if (!is_divided)
+        charge_plain(log, record, at);
+    change_to_bytes(record, cause);
+}
+
+/* The last bytes of the cause. */
+static inline void change_from_bytes(pe_record *record, kb_cause cause)
+{
+    uint32_t left = record->outstanding & ~(1u << cause);
+    record->outstanding = (uint16_t)left;
+    if (left == 0)
+        record->state = record->drains > 0 ? KB_CAUSE_MATRIX_DRAIN : KB_CAUSE_ISSUE;
+    else if ((left & (left - 1)) == 0)
+        record->state = (uint8_t)__builtin_ctz(left);
+}
+
+static inline void end_bytes(kb_oplog *log, pe_record *record, kb_time at, uint64_t bytes,
+                             kb_cause cause)
+{
+    uint64_t *all = &record->bytes[cause - KB_CAUSE_LOCAL_MEMORY];
+    bool is_divided = record->state == DIVIDED;
+    if (is_divided && at > record->since)
+        charge_slowly(log, record, at);
+    bytes += bytes == 0;
+    if (KB_UNLIKELY(*all < bytes)) {
+        KB_ASSERT(log->incomplete);
+        return;
+    }
+    *all -= bytes;
+    if (*all != 0)
+        return;
+    if (is_before_bytes(record->state)) {
+        record->outstanding &= (uint16_t) ~(1u << cause);
+        return;
+    }
+    if (!is_divided)
+        charge_plain(log, record, at);
+    change_from_bytes(record, cause);
 }
 
 static inline void need_drain(kb_oplog *log, pe_record *record, kb_time at, bool needed)
@@ -316,70 +380,117 @@ static inline void need_drain(kb_oplog *log, pe_record *record, kb_time at, bool
     change_state(log, record, at);
 }
 
-static inline void fill_item(transition *t, uint64_t bytes, uint32_t key, kb_cause cause,
-                             transition_kind kind)
+static inline void fill_bytes(transition *t, uint64_t bytes, kb_cause cause, transition_kind kind)
 {
     t->bytes = bytes;
-    t->key = key;
     t->kind = (uint8_t)kind;
     t->cause = (uint8_t)cause;
 }
 
-static inline void tell_item(kb_oplog *log, uint64_t pe, kb_time at, kb_cause cause, uint64_t bytes,
-                             const kb_op *op, transition_kind kind)
+/* In any log. An engine that begins or ends now is a transition, too, if the log is not detailed:
+ * then there is one way to apply it. */
+static void tell_item(kb_oplog *log, pe_record *record, kb_time at, kb_cause cause, uint64_t bytes,
+                      const kb_op *op, bool begins)
 {
-    pe_record *record = record_of(log, pe);
+    KB_ASSERT(cause <= KB_CAUSE_CREDIT);
     uint32_t key = log->detailed ? kb_oplog_find_key(log, op) : 0;
-    if (!is_ahead(log, at)) {
+    if (!is_ahead(log, at) && log->detailed) {
         catch_up(log, record);
-        change_item(log, record, at, bytes, key, cause, kind == ITEM_BEGINS);
+        change_item(log, record, at, bytes, key, cause, begins);
         return;
     }
-    transition *t = insert_transition(log, record, at);
-    if (t)
-        fill_item(t, bytes, key, cause, kind);
+    transition *t = kb_oplog_insert(log, record, at);
+    if (!t)
+        return;
+    fill_bytes(t, bytes, cause, begins ? BYTES_BEGIN : BYTES_END);
+    if (is_engine(cause))
+        t->kind = ENGINE_ITEM;
+    t->begins = begins;
+    t->key = key;
 }
 
-/* If something is due, the log is detailed, or there is no room. Not inlined: so the two calls
- * below save no registers. */
-static __attribute__((noinline)) void begin_otherwise(kb_oplog *log, uint64_t pe, kb_time at,
+/* Anything else than in the two calls below. Not inlined: so these save no registers. */
+static __attribute__((noinline)) void begin_otherwise(kb_oplog *log, pe_record *record, kb_time at,
                                                       kb_cause cause, uint64_t bytes,
                                                       const kb_op *op)
 {
-    tell_item(log, pe, at, cause, bytes, op, ITEM_BEGINS);
+    tell_item(log, record, at, cause, bytes, op, true);
 }
 
-static __attribute__((noinline)) void end_otherwise(kb_oplog *log, uint64_t pe, kb_time at,
+static __attribute__((noinline)) void end_otherwise(kb_oplog *log, pe_record *record, kb_time at,
                                                     kb_cause cause, uint64_t bytes, const kb_op *op)
 {
-    tell_item(log, pe, at, cause, bytes, op, ITEM_ENDS);
+    tell_item(log, record, at, cause, bytes, op, false);
+}
+
+/* If something is due, or several causes share the time; the log is not detailed. */
+static __attribute__((noinline)) void begin_bytes_now(kb_oplog *log, pe_record *record, kb_time at,
+                                                      kb_cause cause, uint64_t bytes)
+{
+    if (record->due - 1 <= (uint64_t)at)
+        kb_oplog_apply_due(log, record);
+    begin_bytes(log, record, at, bytes, cause);
+}
+
+static __attribute__((noinline)) void end_bytes_now(kb_oplog *log, pe_record *record, kb_time at,
+                                                    kb_cause cause, uint64_t bytes)
+{
+    if (record->due - 1 <= (uint64_t)at)
+        kb_oplog_apply_due(log, record);
+    end_bytes(log, record, at, bytes, cause);
+}
+
+/* Whether nothing is due, and time in the PE's state goes to one cause. */
+static inline bool is_simple(const pe_record *record, kb_time now)
+{
+    return KB_LIKELY(record->due - 1 > (uint64_t)now && record->state < KB_CAUSES);
+}
+
+static inline bool counts_bytes(kb_cause cause)
+{
+    return KB_LIKELY((unsigned)cause - KB_CAUSE_LOCAL_MEMORY < BYTE_CAUSES);
 }
 
 void kb_oplog_begin(kb_oplog *log, uint64_t pe, kb_time at, kb_cause cause, uint64_t bytes,
                     const kb_op *op)
 {
     pe_record *record = record_of(log, pe);
-    KB_ASSERT(cause <= KB_CAUSE_CREDIT);
-    bool ahead = is_ahead(log, at);
-    if (ahead && can_insert(log, record))
-        fill_item(insert_in_room(log, record, at), bytes, 0, cause, ITEM_BEGINS);
-    else if (!ahead && is_caught_up(log, record))
-        begin_item(log, record, at, bytes, 0, cause);
+    bool is_plain = counts_bytes(cause) && !log->detailed;
+    if (KB_LIKELY(is_plain && at == log->sim->now)) {
+        if (is_simple(record, at))
+            begin_bytes(log, record, at, bytes, cause);
+        else
+            begin_bytes_now(log, record, at, cause, bytes);
+        return;
+    }
+    transition *t = NULL;
+    if (KB_LIKELY(is_plain && at > log->sim->now))
+        t = append_transition(log, record, at);
+    if (KB_LIKELY(t != NULL))
+        fill_bytes(t, bytes, cause, BYTES_BEGIN);
     else
-        begin_otherwise(log, pe, at, cause, bytes, op);
+        begin_otherwise(log, record, at, cause, bytes, op);
 }
 
 void kb_oplog_end(kb_oplog *log, uint64_t pe, kb_time at, kb_cause cause, uint64_t bytes,
                   const kb_op *op)
 {
     pe_record *record = record_of(log, pe);
-    bool ahead = is_ahead(log, at);
-    if (ahead && can_insert(log, record))
-        fill_item(insert_in_room(log, record, at), bytes, 0, cause, ITEM_ENDS);
-    else if (!ahead && is_caught_up(log, record))
-        end_item(log, record, at, bytes, 0, cause);
+    bool is_plain = counts_bytes(cause) && !log->detailed;
+    if (KB_LIKELY(is_plain && at == log->sim->now)) {
+        if (is_simple(record, at))
+            end_bytes(log, record, at, bytes, cause);
+        else
+            end_bytes_now(log, record, at, cause, bytes);
+        return;
+    }
+    transition *t = NULL;
+    if (KB_LIKELY(is_plain && at > log->sim->now))
+        t = append_transition(log, record, at);
+    if (KB_LIKELY(t != NULL))
+        fill_bytes(t, bytes, cause, BYTES_END);
     else
-        end_otherwise(log, pe, at, cause, bytes, op);
+        end_otherwise(log, record, at, cause, bytes, op);
 }
 
 void kb_oplog_need_drain(kb_oplog *log, uint64_t pe, kb_time at, bool needed)
@@ -422,61 +533,71 @@ void kb_oplog_set_line(kb_oplog *log, uint64_t pe, kb_time at, const kb_op *op)
 
 /* ---- What was told ahead ------------------------------------------------------------------ */
 
-static inline void remove_first(pe_record *record)
-{
-    if (++record->first == record->end) {
-        record->first = record->end = 0;
-        record->due = 0;
-    } else {
-        set_due(record);
-    }
-}
-
 /* The PE's first transition has another time: puts it in its place. */
-static inline void move_first(pe_record *record, transition *t)
+static void move_first(const pe_record *record, transition *t)
 {
-    transition *last = record->pending + record->end - 1, moved = *t;
+    transition *last = record->end - 1, moved = *t;
     for (; t < last && (t[1].at < moved.at || (t[1].at == moved.at && t[1].order < moved.order));
          t++)
         *t = t[1];
     *t = moved;
-    set_due(record);
 }
 
-/* Where an engine's operation is at its start, and when it drains; see kb_oplog_work(). */
-static inline void start_engine(kb_oplog *log, pe_record *record, transition *t)
+/* The first transition of an engine's operation becomes its next one. */
+static inline void go_on_engine(const pe_record *record, transition *t, transition_kind kind,
+                                kb_time at, kb_cause cause)
 {
-    bool is_product = t->unit == KB_UNIT_GEMM;
+    t->kind = (uint8_t)kind;
+    t->at = at;
+    t->cause = (uint8_t)cause;
+    move_first(record, t);
+}
+
+/* See kb_oplog_work(). */
+static void start_engine(kb_oplog *log, pe_record *record, transition *t)
+{
     kb_time start = t->at, free_at = t->free_at;
+    kb_cause cause = engine_cause(t->unit);
     start_unit(record, (kb_unit)t->unit, start);
-    begin_item(log, record, start, 0, t->key, is_product ? KB_CAUSE_MATRIX : KB_CAUSE_VECTOR);
-    bool drains = is_product && free_at < t->end;
+    change_item(log, record, start, 0, t->key, cause, true);
     t->start = start;
-    t->at = drains ? free_at : t->end;
-    t->kind = drains ? ENGINE_DRAINS : ENGINE_ENDS;
-    t->cause = is_product ? KB_CAUSE_MATRIX : KB_CAUSE_VECTOR;
-    move_first(record, t);
+    go_on_engine(record, t, free_at < t->end ? ENGINE_DRAINS : ENGINE_ENDS, free_at, cause);
 }
 
-static inline void drain_engine(kb_oplog *log, pe_record *record, transition *t)
+static void drain_engine(kb_oplog *log, pe_record *record, transition *t)
 {
-    begin_item(log, record, t->at, 0, t->key, KB_CAUSE_MATRIX_DRAIN);
-    end_item(log, record, t->at, 0, t->key, KB_CAUSE_MATRIX);
-    t->at = t->end;
-    t->kind = ENGINE_ENDS;
-    t->cause = KB_CAUSE_MATRIX_DRAIN;
-    move_first(record, t);
+    change_item(log, record, t->at, 0, t->key, KB_CAUSE_MATRIX_DRAIN, true);
+    change_item(log, record, t->at, 0, t->key, KB_CAUSE_MATRIX, false);
+    go_on_engine(record, t, ENGINE_ENDS, t->end, KB_CAUSE_MATRIX_DRAIN);
 }
 
-static inline __attribute__((always_inline)) void apply_first(kb_oplog *log, pe_record *record)
+static void end_op(kb_oplog *log, pe_record *record, const transition *t)
 {
-    transition *t = &record->pending[record->first];
+    end_unit(record, (kb_unit)t->unit, t->start, t->at);
+    add_to_sum(log, t->sum, (kb_unit)t->unit, t->of_kernel, t->at - t->start, t->bytes, t->flops);
+    if (KB_UNLIKELY(log->profile) && t->key != NO_KEY)
+        kb_profile_count(log->profile, t->key, t->bytes, t->flops);
+}
+
+static inline __attribute__((always_inline)) void begin_span(kb_oplog *log, pe_record *record,
+                                                             const transition *t)
+{
+    add_span(record, (kb_unit)t->unit, t->at, t->end);
+    add_to_sum(log, t->sum, (kb_unit)t->unit, t->of_kernel, t->end - t->at, t->bytes, t->flops);
+}
+
+/* Applies the first transition of the PE, of any kind and in any log. False: it is to be applied
+ * again, and has been moved to its next time. */
+static __attribute__((noinline)) bool apply_any(kb_oplog *log, pe_record *record, transition *t)
+{
     switch ((transition_kind)t->kind) {
-    case ITEM_BEGINS:
-        begin_item(log, record, t->at, t->bytes, t->key, (kb_cause)t->cause);
+    case BYTES_BEGIN:
+    case BYTES_END:
+        change_item(log, record, t->at, t->bytes, t->key, (kb_cause)t->cause,
+                    t->kind == BYTES_BEGIN);
         break;
-    case ITEM_ENDS:
-        end_item(log, record, t->at, t->bytes, t->key, (kb_cause)t->cause);
+    case ENGINE_ITEM:
+        change_item(log, record, t->at, t->bytes, t->key, (kb_cause)t->cause, t->begins);
         break;
     case DRAIN_IS_NEEDED:
     case DRAIN_IS_NOT_NEEDED:
@@ -489,31 +610,135 @@ static inline __attribute__((always_inline)) void apply_first(kb_oplog *log, pe_
         start_unit(record, (kb_unit)t->unit, t->at);
         break;
     case OP_ENDS:
-        kb_oplog_apply_op_end(log, record, t);
+        end_op(log, record, t);
         break;
     case SPAN_BEGINS:
-        kb_oplog_apply_span(log, record, t);
+        begin_span(log, record, t);
         break;
     case ROW_COUNTS:
         kb_profile_count(log->profile, t->key, t->bytes, t->flops);
         break;
     case ENGINE_STARTS:
         start_engine(log, record, t);
-        return;
+        return false;
     case ENGINE_DRAINS:
         drain_engine(log, record, t);
-        return;
+        return false;
     case ENGINE_ENDS:
-        end_item(log, record, t->at, 0, t->key, (kb_cause)t->cause);
-        kb_oplog_apply_op_end(log, record, t);
+        change_item(log, record, t->at, 0, t->key, (kb_cause)t->cause, false);
+        end_op(log, record, t);
         break;
     }
-    remove_first(record);
+    return true;
+}
+
+/* The list begins there. */
+static inline void set_first(pe_record *record, transition *t)
+{
+    if (t == record->end) {
+        record->first = record->end = record->array + 1;
+        record->due = 0;
+    } else {
+        record->first = t;
+        record->due = (uint64_t)t->at + 1;
+    }
 }
 
 void kb_oplog_apply_first(kb_oplog *log, pe_record *record)
 {
-    apply_first(log, record);
+    transition *t = record->first;
+    bool is_done = apply_any(log, record, t);
+    set_first(record, t + is_done);
+}
+
+/* ---- The same for most of them, if the log is not detailed ---- */
+
+static inline void count_engine(kb_oplog *log, pe_record *record, const transition *t)
+{
+    unit_work *work = &record->units[t->unit];
+    if (work->announced == 0)
+        work->busy += t->end - t->at;
+    add_to_sum(log, t->sum, (kb_unit)t->unit, t->of_kernel, t->end - t->at, t->bytes, t->flops);
+}
+
+/* The product is done with its engine; its results drain, and nothing else happens until `quiet`.
+ * False as in apply_any(). */
+static __attribute__((noinline)) bool drain_quietly(kb_oplog *log, pe_record *record, transition *t,
+                                                    kb_time quiet)
+{
+    if (t->end <= quiet && record->needed_drains == 0) {
+        if (record->outstanding == 0) {
+            record->charged[KB_CAUSE_MATRIX_DRAIN] += t->end - record->since;
+            record->since = t->end;
+        }
+        count_engine(log, record, t);
+        return true;
+    }
+    start_unit(record, (kb_unit)t->unit, t->at);
+    record->drains++;
+    record->state = state_of(record);
+    t->start = t->at;
+    go_on_engine(record, t, ENGINE_ENDS, t->end, KB_CAUSE_MATRIX_DRAIN);
+    return false;
+}
+
+/*
+ * An engine's operation is open: its time is charged to its end, though that may be later than
+ * now. Bytes that change meanwhile make no difference, as the engine's time is its own. It is
+ * counted at once if nothing happens until its end, and that has passed. Else its unit starts, and
+ * it is counted when it has ended (close_engine); if the other engine starts before, it becomes a
+ * transition like others (reopen_engine).
+ */
+static inline void open_engine(kb_oplog *log, pe_record *record, const transition *t)
+{
+    charge_plain(log, record, t->at);
+    record->charged[engine_cause(t->unit)] += t->end - t->at;
+    record->since = t->end;
+}
+
+static inline void close_engine(kb_oplog *log, pe_record *record, const transition *t)
+{
+    unit_work *work = &record->units[t->unit];
+    if (--work->announced == 0)
+        work->busy += t->end;
+    add_to_sum(log, t->sum, (kb_unit)t->unit, t->of_kernel, t->end - t->at, t->bytes, t->flops);
+}
+
+/* Another engine starts at `at`, when the list begins at `first`. Returns where it begins then. */
+static __attribute__((noinline)) transition *reopen_engine(pe_record *record, transition *first,
+                                                           const transition *open, kb_time at)
+{
+    kb_cause cause = engine_cause(open->unit);
+    record->charged[cause] -= record->since - at;
+    record->since = at;
+    ++*counter_of(record, cause);
+    record->state = state_of(record);
+    *--first = *open;
+    first->start = first->at;
+    go_on_engine(record, first, ENGINE_ENDS, first->end, cause);
+    return first;
+}
+
+/* The product's engine is occupied until `quiet` at most: nothing else happens before. False as in
+ * apply_any(). */
+static __attribute__((noinline)) bool apply_product(kb_oplog *log, pe_record *record, transition *t,
+                                                    kb_time quiet)
+{
+    if (t->free_at > quiet)
+        return apply_any(log, record, t);
+    charge_plain(log, record, t->at);
+    record->charged[KB_CAUSE_MATRIX] += t->free_at - t->at;
+    record->since = t->free_at;
+    return drain_quietly(log, record, t, quiet);
+}
+
+/* The rest: kinds that are rare, and engines that work together. */
+static inline bool apply_other(kb_oplog *log, pe_record *record, transition *t, kb_time now)
+{
+    if (t->kind != ENGINE_STARTS || record->engines != 0)
+        return apply_any(log, record, t);
+    bool is_last = t + 1 == record->end || t[1].at > now;
+    return apply_product(log, record, t, is_last ? now : t[1].at);
 }
 
 void kb_oplog_apply_due(kb_oplog *log, pe_record *record)
@@ -522,197 +747,62 @@ void kb_oplog_apply_due(kb_oplog *log, pe_record *record)
         kb_oplog_apply_in_order(log);
         return;
     }
-    uint64_t now = (uint64_t)log->sim->now;
-    while (record->due - 1 <= now)
-        apply_first(log, record);
-}
-
-/* ---- Watchers ---------------------------------------------------------------------------- */
-
-kb_error *kb_oplog_watch_states(kb_oplog *log, kb_state_fn *fn, void *self)
-{
-    KB_ASSERT(log->kernels == 0);
-    kb_oplog_flush_states(log);
-    if (fn && !log->shown) {
-        log->shown = kb_alloc_zeroed(log->pe_count, sizeof *log->shown);
-        if (!log->shown)
-            return kb_error_nomem();
+    kb_time now = log->sim->now;
+    transition *t = record->first;
+    const transition *end = record->end; /* nothing is told meanwhile */
+    const transition *open = record->has_open ? record->array : NULL;
+    for (; t < end && t->at <= now; t++) {
+        if (t->kind == ENGINE_STARTS || t->kind == ENGINE_ITEM) {
+            if (open && KB_UNLIKELY(open->end > t->at)) {
+                t = reopen_engine(record, t, open, t->at) - 1;
+                open = NULL;
+                continue;
+            }
+            if (open)
+                close_engine(log, record, open);
+            open = NULL;
+            if (KB_LIKELY(t->kind == ENGINE_STARTS && t->free_at == t->end &&
+                          record->engines == 0)) {
+                open_engine(log, record, t);
+                if (t->end <= now && (t + 1 == end || t[1].at >= t->end)) {
+                    count_engine(log, record, t);
+                } else {
+                    start_unit(record, (kb_unit)t->unit, t->at);
+                    open = t;
+                }
+                continue;
+            }
+        } else if (t->kind == BYTES_BEGIN) {
+            begin_bytes(log, record, t->at, t->bytes, (kb_cause)t->cause);
+            continue;
+        } else if (t->kind == BYTES_END) {
+            end_bytes(log, record, t->at, t->bytes, (kb_cause)t->cause);
+            continue;
+        } else if (t->kind == SPAN_BEGINS) {
+            begin_span(log, record, t);
+            continue;
+        } else if (open && open->end <= t->at) { /* `t` may be of its unit */
+            close_engine(log, record, open);
+            open = NULL;
+        }
+        if (!apply_other(log, record, t, now))
+            t--;
     }
-    if (fn && !kb_oplog_make_agenda(log))
-        return kb_error_nomem();
-    log->watch_states = fn;
-    log->state_watcher = self;
-    log->detailed = fn || log->profile;
-    return NULL;
-}
-
-/* Charges all time up to now. */
-static void charge_all(kb_oplog *log)
-{
-    kb_oplog_apply_all_due(log);
-    for (uint64_t pe = 0; pe < log->pe_count && log->kernels > 0; pe++)
-        if (log->pes[pe].runs_kernel)
-            charge(log, &log->pes[pe], log->sim->now);
-}
-
-void kb_oplog_flush_states(kb_oplog *log)
-{
-    charge_all(log);
-    for (uint64_t pe = 0; log->watch_states && pe < log->pe_count; pe++) {
-        shown_state *shown = &log->shown[pe];
-        if (shown->start < shown->end)
-            log->watch_states(log->state_watcher, pe, (kb_cause)shown->cause, shown->start,
-                              shown->end);
-        shown->start = shown->end;
+    if (open && open->end <= now) {
+        close_engine(log, record, open);
+        open = NULL;
     }
+    record->has_open = open != NULL;
+    if (open && open != record->array)
+        *record->array = *open;
+    set_first(record, t);
 }
 
-kb_error *kb_oplog_start_profile(kb_oplog *log)
+void kb_oplog_settle(kb_oplog *log, pe_record *record)
 {
-    KB_ASSERT(log->sums.count == 0 && !log->profile);
-    if (!kb_oplog_make_agenda(log))
-        return kb_error_nomem();
-    log->profile = kb_profile_create(log->pe_count);
-    log->detailed = log->detailed || log->profile;
-    return log->profile ? NULL : kb_error_nomem();
-}
-
-const kb_profile *kb_oplog_profile(kb_oplog *log)
-{
-    if (log->profile)
-        charge_all(log);
-    return log->profile;
-}
-
-/* ---- Kernels and requests ---------------------------------------------------------------- */
-
-static void charge_run(const kb_oplog *log, kb_timeline *timeline)
-{
-    kb_time passed = log->sim->now - log->charged_to;
-    if (log->kernels > 0)
-        timeline->kernels += passed;
-    else if (log->launches > 0)
-        timeline->launching += passed;
-    else if (log->requests > 0)
-        timeline->requesting += passed;
-    else
-        timeline->idle += passed;
-}
-
-static void settle_run(kb_oplog *log)
-{
-    charge_run(log, &log->timeline);
-    log->charged_to = log->sim->now;
-}
-
-kb_time kb_oplog_kernel_clock(const kb_oplog *log)
-{
-    kb_time passed = log->sim->now - log->charged_to;
-    return log->timeline.kernels + (log->kernels > 0 ? passed : 0);
-}
-
-/* The PE had no kernel since it left the last one, while others did. */
-static void charge_gap(kb_oplog *log, const pe_record *record, kb_time posted)
-{
-    kb_time clock = log->timeline.kernels;
-    kb_time from = posted > record->left_at ? posted : record->left_at;
-    KB_ASSERT(from <= clock);
-    log->timeline.causes[KB_CAUSE_LAUNCH] += clock - from;
-    log->timeline.causes[KB_CAUSE_IMBALANCE] += from - record->left_at;
-}
-
-void kb_oplog_kernel_begin(kb_oplog *log, uint64_t pe, kb_time posted)
-{
-    settle_run(log);
-    log->kernels++;
-    pe_record *record = record_of(log, pe);
     catch_up(log, record);
-    KB_ASSERT(!record->runs_kernel);
-    log->timeline.pes += !record->takes_part;
-    record->takes_part = true;
-    charge_gap(log, record, posted);
-    record->runs_kernel = true;
-    record->state = state_of(record);
-    record->odd = false;
-    record->since = record->kernel_start = log->sim->now;
-    memset(record->charged, 0, sizeof record->charged);
-}
-
-void kb_oplog_kernel_end(kb_oplog *log, uint64_t pe, kb_time_sum causes[KB_CAUSES])
-{
-    KB_ASSERT(log->kernels > 0);
-    settle_run(log);
-    log->kernels--;
-    pe_record *record = record_of(log, pe);
-    catch_up(log, record);
-    KB_ASSERT(record->runs_kernel);
-    charge(log, record, log->sim->now);
-    record->runs_kernel = false;
-    record->in_kernels += log->sim->now - record->kernel_start;
-    record->left_at = log->timeline.kernels;
-    for (int c = 0; c < KB_CAUSES; c++) {
-        log->timeline.causes[c] += record->charged[c];
-        causes[c] += record->charged[c];
+    if (record->has_open && record->array->end <= log->sim->now) {
+        close_engine(log, record, record->array);
+        record->has_open = false;
     }
-    if (log->watch)
-        kb_oplog_show_early(log); /* texts of records may be the kernel's */
-}
-
-void kb_oplog_request_begin(kb_oplog *log)
-{
-    settle_run(log);
-    log->requests++;
-}
-
-void kb_oplog_request_end(kb_oplog *log)
-{
-    KB_ASSERT(log->requests > 0);
-    settle_run(log);
-    log->requests--;
-}
-
-void kb_oplog_launch_begin(kb_oplog *log)
-{
-    settle_run(log);
-    log->launches++;
-}
-
-void kb_oplog_launch_end(kb_oplog *log)
-{
-    KB_ASSERT(log->launches > 0);
-    settle_run(log);
-    log->launches--;
-}
-
-/* What a PE has that is not in the timeline yet. */
-static void add_pe(const kb_oplog *log, uint64_t pe, kb_timeline *timeline)
-{
-    const pe_record *record = &log->pes[pe];
-    kb_time in_kernels = record->in_kernels;
-    if (!record->takes_part)
-        return;
-    if (record->runs_kernel) {
-        in_kernels += log->sim->now - record->kernel_start;
-        for (int c = 0; c < KB_CAUSES; c++)
-            timeline->causes[c] += record->charged[c];
-    } else {
-        timeline->causes[KB_CAUSE_IMBALANCE] += timeline->kernels - record->left_at;
-    }
-    timeline->in_kernels += in_kernels;
-    if (in_kernels > timeline->longest) {
-        timeline->longest = in_kernels;
-        timeline->longest_pe = pe;
-    }
-}
-
-kb_timeline kb_oplog_timeline(kb_oplog *log)
-{
-    charge_all(log);
-    kb_timeline timeline = log->timeline;
-    charge_run(log, &timeline);
-    for (uint64_t pe = 0; pe < log->pe_count && timeline.pes > 0; pe++)
-        add_pe(log, pe, &timeline);
-    if (timeline.pes > 0)
-        timeline.mean = (kb_time)(timeline.in_kernels / (kb_time_sum)timeline.pes);
-    return timeline;
 }

@@ -236,6 +236,19 @@ void kb_co_sleep(kb_co *co, kb_time duration)
     kb_co_suspend(co);
 }
 
+void kb_co_wake(kb_co *co)
+{
+    kb_co_detach(co);
+    co->wake = kb_sim_schedule(co->sim, &co->source, co->sim->now, co->sim->resume, (uintptr_t)co);
+}
+
+void kb_co_resume_now(kb_co *co)
+{
+    KB_ASSERT(!co->sim->current && co->started);
+    kb_co_detach(co);
+    kb_co_enter(co);
+}
+
 /* ---- Reports ---- */
 
 kb_error *kb_sim_deadlock(const kb_sim *sim)

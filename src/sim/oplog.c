@@ -64,7 +64,7 @@ void kb_oplog_destroy(kb_oplog *log)
 
 bool kb_oplog_is_watched(const kb_oplog *log)
 {
-    return log->watch || log->profile;
+    return log->watched;
 }
 
 /* ---- Operations -------------------------------------------------------------------------- */
@@ -74,68 +74,96 @@ static bool find_sum(kb_oplog *log, kb_unit unit, const char *name, uint32_t *in
 {
     size_t count = log->sums.count;
     for (*index = 0; *index < count; ++*index) {
-        const kb_op_sum *sum = &log->sums.items[*index];
+        const op_sum *sum = &log->sums.items[*index];
         if (sum->unit == unit && strcmp(sum->name, name) == 0)
             return true;
     }
     if (!kb_vec_reserve(&log->sorted, count + 1))
         return false;
-    return kb_vec_push(&log->sums, ((kb_op_sum){.unit = unit, .name = name}));
+    return kb_vec_push(&log->sums, ((op_sum){.unit = unit, .name = name}));
 }
 
 enum { NO_SUM = UINT32_MAX };
+
+/* Where the name belongs in the table of its unit. */
+static inline size_t slot_of(const char *name)
+{
+    return (uintptr_t)name * UINT64_C(0x9e3779b97f4a7c15) >> (64 - KNOWN_NAME_BITS);
+}
 
 /* `known` is where the name belongs. NO_SUM if there is no memory, and then the run fails. */
 static __attribute__((noinline)) uint32_t get_to_know(kb_oplog *log, kb_unit unit, const char *name,
                                                       known_name *known)
 {
     uint32_t index;
-    KB_ASSERT((size_t)unit < KB_UNITS);
     if (!find_sum(log, unit, name, &index)) {
         kb_oplog_fail_memory(log);
         return NO_SUM;
     }
-    if (log->known_count < MOST_KNOWN) {
-        *known = (known_name){.name = name, .unit = unit, .sum = index};
-        log->known_count++;
+    if (log->known_count[unit] < MOST_KNOWN) {
+        *known = (known_name){.name = name, .sum = index};
+        log->known_count[unit]++;
     }
     return index;
 }
 
 /* The index of the sum, or NO_SUM. */
-static inline uint32_t sum_of(kb_oplog *log, kb_unit unit, const char *name)
+static __attribute__((noinline)) uint32_t find_known(kb_oplog *log, kb_unit unit, const char *name)
 {
-    uint64_t mixed = ((uintptr_t)name + (uint64_t)unit) * UINT64_C(0x9e3779b97f4a7c15);
-    for (size_t slot = mixed >> (64 - KNOWN_NAME_BITS);; slot = (slot + 1) % KNOWN_NAMES) {
-        known_name *known = &log->known[slot];
-        if (KB_LIKELY(known->name == name && known->unit == unit))
+    KB_ASSERT((size_t)unit < KB_UNITS);
+    for (size_t slot = slot_of(name);; slot = (slot + 1) % KNOWN_NAMES) {
+        known_name *known = &log->known[unit][slot];
+        if (known->name == name)
             return known->sum;
         if (!known->name)
             return get_to_know(log, unit, name, known);
     }
 }
 
-void kb_oplog_start(kb_oplog *log, uint64_t pe, kb_time at, kb_unit unit)
+/* Where it is most often: if it is there, known->name is the name. */
+static inline const known_name *look_up(const kb_oplog *log, kb_unit unit, const char *name)
 {
-    pe_record *record = record_of(log, pe);
+    KB_DEBUG_ASSERT((size_t)unit < KB_UNITS);
+    return &log->known[unit][slot_of(name)];
+}
+
+static inline uint32_t sum_of(kb_oplog *log, kb_unit unit, const char *name)
+{
+    const known_name *known = look_up(log, unit, name);
+    return KB_LIKELY(known->name == name) ? known->sum : find_known(log, unit, name);
+}
+
+/* Whether nothing is due of the unit: what is due of other units, or of the PE's causes, makes no
+ * difference to it. */
+static inline bool is_unit_caught_up(const kb_oplog *log, const pe_record *record, kb_unit unit)
+{
+    uint32_t ahead = record->units_ahead | 1u << KB_UNIT_GEMM | 1u << KB_UNIT_MATH;
+    return (ahead >> unit & 1) == 0 && !log->detailed;
+}
+
+static __attribute__((noinline)) void start_otherwise(kb_oplog *log, pe_record *record, kb_time at,
+                                                      kb_unit unit)
+{
     if (!is_ahead(log, at)) {
-        catch_up(log, record);
+        kb_oplog_settle(log, record);
         start_unit(record, unit, at);
         return;
     }
     transition *t = insert_transition(log, record, at);
     if (!t)
         return;
+    record->units_ahead |= (uint8_t)(1u << unit);
     t->kind = UNIT_STARTS;
     t->unit = (uint8_t)unit;
 }
 
-static inline void end_work(unit_work *work, kb_time start, kb_time end)
+void kb_oplog_start(kb_oplog *log, uint64_t pe, kb_time at, kb_unit unit)
 {
-    if (work->announced == 0)
-        work->busy += end - start;
-    else if (--work->announced == 0)
-        work->busy += end;
+    pe_record *record = record_of(log, pe);
+    if (KB_LIKELY(at == log->sim->now && is_unit_caught_up(log, record, unit)))
+        start_unit(record, unit, at);
+    else
+        start_otherwise(log, record, at, unit);
 }
 
 static kb_op_brief brief_of(const kb_op *op)
@@ -149,36 +177,12 @@ static kb_op_brief brief_of(const kb_op *op)
                          .flops = op->flops};
 }
 
-/* No sum of bytes or flops is larger than that of its unit, so none wraps around. */
-static __attribute__((noinline, cold)) void fail_sum(const kb_oplog *log, kb_unit unit)
+__attribute__((cold)) void kb_oplog_fail_sum(const kb_oplog *log, kb_unit unit)
 {
     kb_sim_fail(log->sim, kb_error_new(KB_ERR_INPUT,
                                        "more than 2^63 - 1 bytes or floating-point operations in "
                                        "all in %s: use less work",
                                        kb_unit_name(unit)));
-}
-
-static inline bool is_within(uint64_t sum, uint64_t more)
-{
-    return KB_LIKELY(more <= (uint64_t)INT64_MAX - sum);
-}
-
-static inline void add_to_sum(kb_oplog *log, uint32_t index, kb_unit unit, bool of_kernel,
-                              kb_time time, uint64_t bytes, uint64_t flops)
-{
-    kb_op_sum *sum = &log->sums.items[index];
-    uint64_t *all_bytes = &log->unit_bytes[unit], *all_flops = &log->unit_flops[unit];
-    if (!is_within(*all_bytes, bytes) || !is_within(*all_flops, flops)) {
-        fail_sum(log, unit);
-        return;
-    }
-    *all_bytes += bytes;
-    *all_flops += flops;
-    sum->count++;
-    sum->busy += time;
-    sum->bytes += bytes;
-    sum->flops += flops;
-    sum->kernel_bytes += of_kernel ? bytes : 0;
 }
 
 static inline void add_brief(kb_oplog *log, uint32_t sum, const kb_op_brief *op)
@@ -198,38 +202,25 @@ void kb_oplog_count_parts(kb_oplog *log, kb_unit unit, const char *name, uint64_
     if (index == NO_SUM)
         return;
     log->sums.items[index].count += count;
-    log->sums.items[index].busy += busy;
+    add_busy(&log->sums.items[index], busy);
 }
 
 /* ---- Operations that end ------------------------------------------------------------------ */
 
-void kb_oplog_apply_op_end(kb_oplog *log, pe_record *record, const transition *t)
+static inline void fill_op(transition *t, transition_kind kind, uint32_t sum, const kb_op_brief *op)
 {
-    end_work(&record->units[t->unit], t->start, t->at);
-    add_to_sum(log, t->sum, (kb_unit)t->unit, t->of_kernel, t->at - t->start, t->bytes, t->flops);
-    if (KB_UNLIKELY(log->profile) && t->key != NO_KEY)
-        kb_profile_count(log->profile, t->key, t->bytes, t->flops);
-}
-
-static void insert_op(kb_oplog *log, pe_record *record, transition_kind kind, uint32_t sum,
-                      const kb_op_brief *op, uint32_t key)
-{
-    transition *t = insert_transition(log, record, kind == SPAN_BEGINS ? op->start : op->end);
-    if (!t)
-        return;
     t->start = op->start;
     t->end = op->end;
     t->bytes = op->bytes;
     t->flops = op->flops;
     t->sum = sum;
-    t->key = key;
     t->kind = (uint8_t)kind;
     t->unit = (uint8_t)op->unit;
     t->of_kernel = op->of_kernel;
 }
 
 /* All sums, but for the profile. False if there is no memory. */
-static inline bool add_up(kb_oplog *log, uint64_t pe, const kb_op_brief *op, uint32_t key)
+static bool add_up(kb_oplog *log, uint64_t pe, const kb_op_brief *op, uint32_t key)
 {
     KB_ASSERT(op->start <= op->end);
     pe_record *record = record_or_host(log, pe);
@@ -237,20 +228,38 @@ static inline bool add_up(kb_oplog *log, uint64_t pe, const kb_op_brief *op, uin
     if (KB_UNLIKELY(sum == NO_SUM))
         return false;
     if (is_ahead(log, op->end)) {
-        insert_op(log, record, OP_ENDS, sum, op, key);
+        transition *t = kb_oplog_insert(log, record, op->end);
+        if (t) {
+            fill_op(t, OP_ENDS, sum, op);
+            t->key = key;
+        }
+        record->units_ahead |= (uint8_t)(1u << op->unit);
         return true;
     }
-    catch_up(log, record);
+    kb_oplog_settle(log, record);
     if (pe != KB_OPLOG_HOST)
-        end_work(&record->units[op->unit], op->start, op->end);
+        end_unit(record, op->unit, op->start, op->end);
     add_brief(log, sum, op);
     return true;
 }
 
+static __attribute__((noinline)) void count_otherwise(kb_oplog *log, uint64_t pe,
+                                                      const kb_op_brief *op)
+{
+    KB_ASSERT(!log->watched);
+    (void)add_up(log, pe, op, NO_KEY);
+}
+
 void kb_oplog_count(kb_oplog *log, uint64_t pe, const kb_op_brief *op)
 {
-    KB_ASSERT(!kb_oplog_is_watched(log));
-    (void)add_up(log, pe, op, NO_KEY);
+    const known_name *known = look_up(log, op->unit, op->name);
+    if (KB_UNLIKELY(pe >= log->pe_count || known->name != op->name || op->end != log->sim->now ||
+                    op->start > op->end || !is_unit_caught_up(log, &log->pes[pe], op->unit))) {
+        count_otherwise(log, pe, op);
+        return;
+    }
+    end_unit(&log->pes[pe], op->unit, op->start, op->end);
+    add_brief(log, known->sum, op);
 }
 
 uint32_t kb_oplog_find_key(kb_oplog *log, const kb_op *op)
@@ -313,50 +322,49 @@ void kb_oplog_add(kb_oplog *log, uint64_t pe, const kb_op *op)
 
 /* ---- Operations that count when they begin ------------------------------------------------ */
 
-static void add_span(kb_oplog *log, unit_work *work, kb_unit unit, kb_time start, kb_time end)
-{
-    log->has_spans[unit] = true;
-    kb_time from = start > work->ahead_to ? start : work->ahead_to;
-    if (end > from) {
-        work->busy += end - from;
-        work->ahead_to = end;
-    }
-}
-
-void kb_oplog_apply_span(kb_oplog *log, pe_record *record, const transition *t)
-{
-    add_to_sum(log, t->sum, (kb_unit)t->unit, t->of_kernel, t->end - t->at, t->bytes, t->flops);
-    add_span(log, &record->units[t->unit], (kb_unit)t->unit, t->at, t->end);
-}
-
 /* All sums. False if there is no memory. */
-static inline bool add_up_span(kb_oplog *log, uint64_t pe, const kb_op_brief *op)
+static inline bool add_up_span(kb_oplog *log, pe_record *record, const kb_op_brief *op)
 {
     KB_ASSERT(op->start <= op->end);
-    pe_record *record = record_of(log, pe);
     uint32_t sum = sum_of(log, op->unit, op->name);
     if (KB_UNLIKELY(sum == NO_SUM))
         return false;
-    if (is_ahead(log, op->start)) {
-        insert_op(log, record, SPAN_BEGINS, sum, op, NO_KEY);
-        return true;
-    }
-    catch_up(log, record);
-    add_brief(log, sum, op);
-    add_span(log, &record->units[op->unit], op->unit, op->start, op->end);
+    log->has_spans[op->unit] = true;
+    bool ahead = is_ahead(log, op->start);
+    transition *t = insert_transition(log, record, op->start);
+    if (!t)
+        return true; /* the run fails */
+    fill_op(t, SPAN_BEGINS, sum, op);
+    if (!ahead && log->detailed)
+        catch_up(log, record);
     return true;
+}
+
+/* If it begins later, or something is due: then it is applied with that. */
+static __attribute__((noinline)) void count_span_later(kb_oplog *log, pe_record *record,
+                                                       const kb_op_brief *op)
+{
+    KB_ASSERT(!log->watched);
+    (void)add_up_span(log, record, op);
 }
 
 void kb_oplog_count_ahead(kb_oplog *log, uint64_t pe, const kb_op_brief *op)
 {
-    KB_ASSERT(!kb_oplog_is_watched(log));
-    (void)add_up_span(log, pe, op);
+    KB_DEBUG_ASSERT(op->start <= op->end);
+    pe_record *record = record_of(log, pe);
+    const known_name *known = look_up(log, op->unit, op->name);
+    if (op->start != log->sim->now || !is_caught_up(log, record) || known->name != op->name) {
+        count_span_later(log, record, op);
+        return;
+    }
+    add_span(record, op->unit, op->start, op->end); /* add_up_span() got to know the name */
+    add_brief(log, known->sum, op);
 }
 
 void kb_oplog_add_ahead(kb_oplog *log, uint64_t pe, const kb_op *op)
 {
     kb_op_brief brief = brief_of(op);
-    if (!add_up_span(log, pe, &brief) || !log->watch)
+    if (!add_up_span(log, record_of(log, pe), &brief) || !log->watch)
         return;
     kb_oplog_show_early(log);
     kb_oplog_keep_record(log, op, op->start);
@@ -364,32 +372,52 @@ void kb_oplog_add_ahead(kb_oplog *log, uint64_t pe, const kb_op *op)
 
 /* ---- Operations of engines ---------------------------------------------------------------- */
 
-void kb_oplog_work(kb_oplog *log, uint64_t pe, const kb_work *work)
+static inline void fill_work(transition *t, const kb_work *work, uint32_t sum)
 {
-    KB_ASSERT(work->start <= work->free_at && work->free_at <= work->end);
-    pe_record *record = record_of(log, pe);
-    uint32_t sum = sum_of(log, work->unit, work->name);
-    if (KB_UNLIKELY(sum == NO_SUM))
-        return;
-    uint32_t key = KB_UNLIKELY(log->profile) ? kb_oplog_find_key(log, work->op) : NO_KEY;
-    /* One that starts now is put in place like others: then there is one way to apply it. */
-    bool ahead = is_ahead(log, work->start);
-    transition *t = insert_transition(log, record, work->start);
-    if (!t)
-        return;
-    t->free_at = work->free_at;
+    t->free_at = work->unit == KB_UNIT_GEMM ? work->free_at : work->end;
     t->end = work->end;
     t->bytes = work->bytes;
     t->flops = work->flops;
     t->sum = sum;
-    t->key = key;
     t->kind = ENGINE_STARTS;
     t->unit = (uint8_t)work->unit;
     t->of_kernel = work->of_kernel;
-    if (!ahead)
-        catch_up(log, record);
-    if (KB_UNLIKELY(log->watch))
+}
+
+static __attribute__((noinline)) void tell_work_otherwise(kb_oplog *log, pe_record *record,
+                                                          const kb_work *work)
+{
+    KB_ASSERT(work->unit == KB_UNIT_GEMM || work->unit == KB_UNIT_MATH);
+    KB_ASSERT(work->start <= work->free_at && work->free_at <= work->end);
+    uint32_t sum = sum_of(log, work->unit, work->name);
+    if (sum == NO_SUM)
+        return;
+    uint32_t key = log->profile ? kb_oplog_find_key(log, work->op) : NO_KEY;
+    transition *t = insert_transition(log, record, work->start);
+    if (!t)
+        return;
+    fill_work(t, work, sum);
+    t->key = key;
+    if (log->detailed && work->start == log->sim->now)
+        catch_up(log, record); /* states are shown at their times */
+    if (log->watch)
         show_at_end(log, work->op);
+}
+
+/* One that starts now is put in place like others: then there is one way to apply it. */
+void kb_oplog_work(kb_oplog *log, uint64_t pe, const kb_work *work)
+{
+    KB_DEBUG_ASSERT(work->start <= work->free_at && work->free_at <= work->end);
+    KB_ASSERT(work->start >= log->sim->now);
+    pe_record *record = record_of(log, pe);
+    const known_name *known = look_up(log, work->unit, work->name);
+    transition *t = NULL;
+    if (KB_LIKELY(known->name == work->name && !log->watched))
+        t = append_transition(log, record, work->start);
+    if (KB_LIKELY(t != NULL))
+        fill_work(t, work, known->sum);
+    else
+        tell_work_otherwise(log, record, work);
 }
 
 /* ---- Sums --------------------------------------------------------------------------------- */
@@ -400,13 +428,24 @@ static int by_unit_and_name(const void *a, const void *b)
     return x->unit != y->unit ? (int)x->unit - (int)y->unit : strcmp(x->name, y->name);
 }
 
+static kb_op_sum shown_sum(const op_sum *sum)
+{
+    return (kb_op_sum){.unit = sum->unit,
+                       .name = sum->name,
+                       .count = sum->count,
+                       .busy = (kb_time_sum)sum->busy_high << 64 | sum->busy_low,
+                       .bytes = sum->bytes,
+                       .flops = sum->flops,
+                       .kernel_bytes = sum->kernel_bytes};
+}
+
 const kb_op_sum *kb_oplog_sums(kb_oplog *log, size_t *count)
 {
     kb_oplog_apply_all_due(log);
     *count = 0;
     for (size_t i = 0; i < log->sums.count; i++)
         if (log->sums.items[i].count > 0) /* else it is of operations that end later */
-            log->sorted.items[(*count)++] = log->sums.items[i];
+            log->sorted.items[(*count)++] = shown_sum(&log->sums.items[i]);
     if (*count > 0)
         qsort(log->sorted.items, *count, sizeof *log->sorted.items, by_unit_and_name);
     return log->sorted.items;
@@ -415,7 +454,7 @@ const kb_op_sum *kb_oplog_sums(kb_oplog *log, size_t *count)
 kb_time kb_oplog_busy(kb_oplog *log, uint64_t pe, kb_unit unit)
 {
     pe_record *record = record_of(log, pe);
-    catch_up(log, record);
+    kb_oplog_settle(log, record);
     const unit_work *work = &record->units[unit];
     kb_time now = log->sim->now;
     if (!log->has_spans[unit])

@@ -78,6 +78,10 @@ void kb_oplog_add_ahead(kb_oplog *log, uint64_t pe, const kb_op *op);
 /* The same if the log is not watched. */
 void kb_oplog_count_ahead(kb_oplog *log, uint64_t pe, const kb_op_brief *op);
 
+/* The watcher gets the records whose time has come. Else it gets them when the log is told of
+ * something else. */
+void kb_oplog_show_due(kb_oplog *log);
+
 /* The watcher gets the operations that kb_oplog_add_ahead() has begun up to now, although they end
  * later. For the end of a run. */
 void kb_oplog_flush(kb_oplog *log);

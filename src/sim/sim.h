@@ -67,6 +67,11 @@ kb_line kb_co_get_line(const kb_co *co);
 /* It ends, and its cleanups or its own frames still run: calls that would block return at once. */
 bool kb_co_is_unwinding(const kb_co *co);
 
+/* The coroutine waits in a list: takes it out and lets it go on, in an event of this instant; or,
+ * called by a handler, before this returns. */
+void kb_co_wake(kb_co *co);
+void kb_co_resume_now(kb_co *co);
+
 /*
  * Calls fn(arg). If the coroutine exits or is killed in that call, the cleanups that the call has
  * pushed run, its frames are abandoned, and this returns false instead of ending the coroutine: the

@@ -76,6 +76,32 @@ static void a_schedule_told_at_its_start(void **state)
     drop(&r);
 }
 
+/*
+ *     time       0    10   20   30   40
+ *     product 1  [====)~~~~~~~~~~~~~~)     drains from 10 on
+ *     product 2       [=========)
+ *
+ * At 20 the second one is under way. It ends before the first one: the time at work is [0, 40).
+ */
+static void results_drain_past_the_next_product(void **state)
+{
+    (void)state;
+    rig r = make(1);
+    kb_oplog_kernel_begin(r.log, 0, 0);
+    kb_work first = product_of(0, 10, 40), second = product_of(10, 30, 30);
+    kb_oplog_work(r.log, 0, &first);
+    kb_oplog_work(r.log, 0, &second);
+    go_to(&r, 20);
+    kb_oplog_begin(r.log, 0, 20, KB_CAUSE_LOCAL_MEMORY, 64, NULL);
+    assert_int_equal(kb_oplog_busy(r.log, 0, KB_UNIT_GEMM), 20);
+    assert_true(kb_oplog_timeline(r.log).causes[KB_CAUSE_MATRIX] == 20);
+    go_to(&r, 50);
+    assert_int_equal(kb_oplog_busy(r.log, 0, KB_UNIT_GEMM), 40);
+    kb_timeline t = kb_oplog_timeline(r.log);
+    assert_true(t.causes[KB_CAUSE_MATRIX] == 30 && t.causes[KB_CAUSE_LOCAL_MEMORY] == 20);
+    drop(&r);
+}
+
 /* Told out of order: [30, 50), [10, 20), [15, 35), and one that never begins. The time at work is
  * [10, 50), as much of it as has passed. */
 static void spans_count_from_their_starts(void **state)
@@ -714,6 +740,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_schedule_told_at_its_start),
+        cmocka_unit_test(results_drain_past_the_next_product),
         cmocka_unit_test(spans_count_from_their_starts),
         cmocka_unit_test(records_are_copied),
         cmocka_unit_test(telling_ahead_changes_nothing),
