@@ -135,6 +135,7 @@ typedef struct run_figures {
     const kb_profile *profile; /* NULL if none was asked for */
     uint64_t events, hops;
     net_train_stats trains;
+    pe_stats engines;
     kb_u128 link_bytes;
     tl_stand_ins stand_ins;
 } run_figures;

@@ -222,6 +222,7 @@ static kb_error *gather(run_figures *f, const rt_figures *from)
     f->profile = kb_oplog_profile(from->log);
     f->hops = fabric.hops;
     f->trains = net_get_train_stats(from->fabric);
+    f->engines = from->engines;
     f->link_bytes = fabric.link_bytes;
     split_time(f, from->log);
     sum_units(f, from->log);

@@ -97,6 +97,21 @@ static json_t *transport_json(const net_train_stats *trains)
         (json_int_t)unfolded[NET_SOURCE_TAKEN], "watched", (json_int_t)unfolded[NET_WATCHED]);
 }
 
+/* Commands of engines: how many had their times when they were issued, and why others had not. */
+static json_t *engines_json(const pe_stats *engines)
+{
+    return json_pack("{s:I, s:{s:I, s:I, s:I}}", "resolved", (json_int_t)engines->resolved,
+                     "deferred", "input", (json_int_t)engines->waited_for_input, "command",
+                     (json_int_t)engines->waited_for_command, "event",
+                     (json_int_t)engines->waited_for_event);
+}
+
+static json_t *execution_json(const run_figures *f)
+{
+    return json_pack("{s:o, s:o}", "engine_commands", engines_json(&f->engines), "transfers",
+                     transport_json(&f->trains));
+}
+
 static json_t *links_json(const run_figures *f)
 {
     json_t *links = json_array();
@@ -274,7 +289,7 @@ kb_code run_print_json(const run_view *view)
         set(&document, "profile", run_profile_json(f));
     set(&document, "events", json_integer((json_int_t)f->events));
     set(&document, "hops", json_integer((json_int_t)f->hops));
-    set(&document, "transport", transport_json(&f->trains));
+    set(&document, "execution", execution_json(f));
     set(&document, "wall_s", cli_json_real(view->wall_s));
     set(&document, "hops_per_s", cli_json_real(run_per_second(f->hops, view->wall_s)));
     kb_text_fini(&verdict);

@@ -9,7 +9,7 @@
  *     KB_TRY(ipcq_install(set, pe));                    // at each PE, when the command is there
  *
  *     ipcq_end *east = ipcq_find(set, pe, "E");
- *     ipcq_await_credit(east, co);
+ *     if (ipcq_credit_at(east, &at)) ...                // else wait until that is known
  *     kb_location slot = ipcq_take_slot(east);          // and the DMA writes there; when it has:
  *     KB_TRY(ipcq_arrive(queues, slot, message, bytes));
  *
@@ -23,8 +23,7 @@
  * larger than a slot goes in segments, a slot each.
  *
  * Credits take the time that their bytes take on the way back when nothing else is there; they
- * occupy nothing. A credit on its way is a time in its end, not an event: there is one only if
- * somebody waits for it.
+ * occupy nothing. A credit on its way is a time in its end, not an event.
  */
 #ifndef KB_IPCQ_IPCQ_H
 #define KB_IPCQ_IPCQ_H
@@ -186,13 +185,17 @@ void ipcq_message_free(ipcq *queues, ipcq_message_id id);
 
 /* ---- Sending ------------------------------------------------------------------------------- */
 
-bool ipcq_has_credit(ipcq_end *end);
+/* Whether it is known when the sender has a credit for the next slot; *at is that time, which may
+ * be in the past or in the future. */
+bool ipcq_credit_at(const ipcq_end *end, kb_time *at);
 
-/* Waits until it has one; one coroutine at a time. If it is being unwound this returns at once. */
-void ipcq_await_credit(ipcq_end *end, kb_co *co);
+/* The coroutine is going to wait in the list that this returns until that is known: then `wake` is
+ * called. One at a time. */
+kb_waitlist *ipcq_await_credit(ipcq_end *end, kb_co *co, void (*wake)(void *self), void *self);
+void ipcq_stop_awaiting(ipcq_end *end);
 
-/* The peer's next slot: uses up a credit, which it must have. The slots of a message are taken
- * before the next message is made. */
+/* The peer's next slot, which there must be a credit for. The slots of a message are taken before
+ * the next message is made. */
 kb_location ipcq_take_slot(ipcq_end *end);
 
 /*
@@ -213,6 +216,7 @@ typedef struct ipcq_segment {
     uint64_t bytes;
     bool first, last;
     kb_location at; /* its slot */
+    kb_time when;   /* it is received then: now, or when the claim is posted if that is later */
 } ipcq_segment;
 
 /*
@@ -226,6 +230,7 @@ typedef struct ipcq_claim {
     void (*got)(struct ipcq_claim *claim, const ipcq_segment *segment);
     kb_pe pe;
     ipcq_end *end;    /* NULL: any; set when the first segment comes */
+    kb_time posted;   /* now or later; of a claim for any end: now */
     const char *file; /* where the kernel waits, for reports */
     int line;
     /* the queues' own */
@@ -239,9 +244,12 @@ void ipcq_claim_post(ipcq_set *set, ipcq_claim *claim);
 /* It is no longer wanted; nothing if it does not wait. */
 void ipcq_claim_withdraw(ipcq_claim *claim);
 
-/* The oldest slot that was handed out and not freed yet is free: my_tail goes on, a credit goes
- * back. Nothing without rings. */
-void ipcq_free_slot(ipcq_end *end);
+/* The oldest slot that was handed out and not freed yet is free, now or later: my_tail goes on, a
+ * credit goes back. Nothing without rings. */
+void ipcq_free_slot(ipcq_end *end, kb_time at);
+
+/* Whether each message is told to a trace function, in the order of time. */
+bool ipcq_is_traced(const ipcq *queues);
 
 /* ---- What people are told ------------------------------------------------------------------ */
 

@@ -17,7 +17,7 @@ typedef struct slot {
 /*
  * Counts are of slots, from the beginning: what is number n is in slot n % n_slots. Of a ring
  *     my_tail <= handed <= peer_head <= the sender's my_head <= my_tail + n_slots
- * and of the sender  peer_tail <= credited = the receiver's my_tail.
+ * and of the sender  credited = the receiver's my_tail.
  */
 struct ipcq_end {
     ipcq_set *set;
@@ -28,11 +28,12 @@ struct ipcq_end {
     /* As a sender. */
     uint64_t next_sequence;
     uint64_t my_head;
-    uint64_t peer_tail;    /* credits that were there when somebody last looked */
-    uint64_t credited;     /* and those on their way */
-    kb_time *credit_times; /* when each of these is there: number n at n % n_slots */
-    kb_waitlist waiters;   /* for a credit of which it is not known yet when it comes */
-    kb_co *waiter;         /* if there is one */
+    uint64_t credited;        /* credits of which it is known when they are there, */
+    kb_time *credit_times;    /* of the newest of them: number n at n % n_slots */
+    kb_waitlist waiters;      /* for a credit of which that is not known yet */
+    kb_co *waiter;            /* if there is one, */
+    void (*wake)(void *self); /* and what wakes it; NULL: there is none */
+    void *wake_self;
     ipcq_message_id fresh; /* a message of which no slot was taken; 0: none */
     uint64_t last_bytes;   /* of the last message that was made */
     uint64_t last_until;   /* my_head when all its slots are taken */
@@ -150,6 +151,9 @@ static inline bool ipcq_ring_contains(const kb_location *base, uint64_t bytes,
  * none is installed. */
 ipcq_end *ipcq_find_ring(const ipcq *queues, const kb_location *at);
 ipcq_end *ipcq_find_sender(const ipcq *queues, uint64_t pe, const kb_location *base);
+
+/* How many credits the sender has had by now. */
+uint64_t ipcq_arrived_credits(const ipcq_end *end);
 
 /* NULL if the PE has no ends in the set. */
 member *ipcq_find_member(const ipcq_set *set, kb_pe pe);

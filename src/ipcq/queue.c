@@ -24,6 +24,11 @@ static bool has_rings(const ipcq_end *end)
     return end->set->settings.n_slots > 0;
 }
 
+bool ipcq_is_traced(const ipcq *queues)
+{
+    return queues && queues->has.trace;
+}
+
 /* ---- Messages ---------------------------------------------------------------------------- */
 
 /* Its last message is no longer one of which no slot was taken. */
@@ -158,7 +163,7 @@ static ipcq_segment take_segment(ipcq_end *end)
 
 static void drop(ipcq_end *end, const ipcq_segment *segment)
 {
-    ipcq_free_slot(end);
+    ipcq_free_slot(end, segment->when);
     if (segment->last)
         ipcq_message_free(end->set->queues, segment->message);
 }
@@ -175,10 +180,13 @@ static void hand_out_next(ipcq_end *end, ipcq_claim *claim)
     end->left--;
     end->open = segment.message;
     segment.last = end->left == 0;
+    segment.when = kb_sim_now(sim_of(end));
     if (!claim) {
         drop(end, &segment);
         return;
     }
+    if (claim->posted > segment.when)
+        segment.when = claim->posted;
     end->current = segment.last ? NULL : claim;
     claim->waits = !segment.last;
     if (segment.last && KB_UNLIKELY(queues->has.trace != NULL))
@@ -333,35 +341,45 @@ void ipcq_hand_over(ipcq_end *end, ipcq_message_id id)
 
 /* ---- Credits ----------------------------------------------------------------------------- */
 
-bool ipcq_has_credit(ipcq_end *end)
+bool ipcq_credit_at(const ipcq_end *end, kb_time *at)
 {
     uint64_t n_slots = end->set->settings.n_slots;
-    if (n_slots == 0)
+    *at = 0;
+    if (n_slots == 0 || end->my_head < n_slots)
         return true;
-    kb_time now = kb_sim_now(sim_of(end));
-    while (end->peer_tail < end->credited && end->credit_times[end->peer_tail % n_slots] <= now)
-        end->peer_tail++;
-    return end->my_head - end->peer_tail < n_slots;
+    uint64_t number = end->my_head - n_slots;
+    *at = end->credit_times[number % n_slots];
+    return number < end->credited;
 }
 
-void ipcq_await_credit(ipcq_end *end, kb_co *co)
+uint64_t ipcq_arrived_credits(const ipcq_end *end)
 {
-    while (!ipcq_has_credit(end) && !kb_co_is_unwinding(co)) {
-        if (end->peer_tail < end->credited) {
-            kb_time at = end->credit_times[end->peer_tail % end->set->settings.n_slots];
-            kb_co_sleep(co, at - kb_sim_now(sim_of(end)));
-        } else {
-            KB_ASSERT(!end->waiters.head);
-            end->waiter = co;
-            kb_wait(co, &end->waiters);
-        }
-    }
+    uint64_t n_slots = end->set->settings.n_slots, count = end->credited;
+    kb_time now = kb_sim_now(sim_of(end));
+    while (count > 0 && end->credited - count < n_slots &&
+           end->credit_times[(count - 1) % n_slots] > now)
+        count--;
+    return count;
+}
+
+kb_waitlist *ipcq_await_credit(ipcq_end *end, kb_co *co, void (*wake)(void *self), void *self)
+{
+    KB_ASSERT(!end->wake);
+    end->waiter = co;
+    end->wake = wake;
+    end->wake_self = self;
+    return &end->waiters;
+}
+
+void ipcq_stop_awaiting(ipcq_end *end)
+{
+    end->wake = NULL;
 }
 
 kb_location ipcq_take_slot(ipcq_end *end)
 {
     const ipcq_settings *settings = &end->set->settings;
-    KB_ASSERT(end->to && settings->n_slots > 0 && ipcq_has_credit(end));
+    KB_ASSERT(end->to && settings->n_slots > 0 && ipcq_credit_at(end, &(kb_time){0}));
     ipcq *queues = end->set->queues;
     if (end->fresh && KB_UNLIKELY(queues->has.trace != NULL))
         ipcq_trace_send(end, ipcq_message_at(queues, end->fresh));
@@ -376,7 +394,8 @@ static void send_credit(ipcq_end *sender, uint64_t tail, kb_time arrives)
 {
     while (sender->credited < tail)
         sender->credit_times[sender->credited++ % sender->set->settings.n_slots] = arrives;
-    (void)kb_wake_one(sim_of(sender), &sender->waiters); /* it sleeps until then */
+    if (sender->wake)
+        sender->wake(sender->wake_self);
 }
 
 /* How long a credit takes from here to the end that sends here. */
@@ -432,15 +451,15 @@ static void fail_credit(const ipcq_end *end)
     kb_text_fini(&text);
 }
 
-void ipcq_free_slot(ipcq_end *end)
+void ipcq_free_slot(ipcq_end *end, kb_time at)
 {
     if (!has_rings(end))
         return;
     KB_ASSERT(end->my_tail < end->handed);
     end->my_tail++;
-    kb_time now = kb_sim_now(sim_of(end)), arrives = kb_time_add(now, credit_time(end));
+    kb_time arrives = kb_time_add(at, credit_time(end));
     kb_sim_expect(sim_of(end), arrives, "a credit"); /* it has no event */
-    log_credit(end, now, arrives);
+    log_credit(end, at, arrives);
     ipcq_end *sender = end->from;
     if (KB_UNLIKELY(!sender->member->installed || sender->to != end))
         sender = ipcq_find_sender(end->set->queues, end->from->member->number, &end->ring);
@@ -477,14 +496,14 @@ static void free_messages(ipcq_end *end)
 
 void ipcq_forget_end(ipcq_end *end)
 {
-    KB_ASSERT(!end->waiters.head && !end->is_handing_out);
+    KB_ASSERT(!end->wake && !end->is_handing_out);
     free_messages(end);
     forget_claims(&end->claims);
     if (end->current)
         end->current->waits = false;
     end->current = NULL;
     end->left = 0;
-    end->next_sequence = end->my_head = end->peer_tail = end->credited = 0;
+    end->next_sequence = end->my_head = end->credited = 0;
     end->peer_head = end->handed = end->my_tail = 0;
     end->last = 0;
     end->last_until = 0;

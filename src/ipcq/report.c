@@ -60,7 +60,7 @@ kb_queue_info ipcq_end_info(const ipcq_end *end)
         .can_send = end->to != NULL,
         .can_receive = end->from != NULL,
         .my_head = end->my_head,
-        .peer_tail_cache = end->peer_tail,
+        .peer_tail_cache = ipcq_arrived_credits(end),
         .peer_head_cache = end->peer_head,
         .my_tail = end->my_tail,
     };
@@ -152,7 +152,7 @@ static void gather_at(wait_list *waits, const member *m)
 {
     for (uint32_t i = 0; i < m->count; i++) {
         const ipcq_end *end = &m->ends[i];
-        if (end->waiters.head)
+        if (end->wake)
             add_wait(waits, (wait){m, end, true, kb_co_get_line(end->waiter)});
         if (end->current)
             add_claim(waits, m, end->current);
@@ -421,16 +421,6 @@ bool ipcq_print_waits(const ipcq *queues, kb_text *text)
 
 /* ---- Pointers ---------------------------------------------------------------------------- */
 
-/* Without looking at credits that have come since. */
-static uint64_t credits_of(const ipcq_end *end)
-{
-    uint64_t n_slots = end->set->settings.n_slots, tail = end->peer_tail;
-    kb_time now = kb_sim_now(end->set->queues->has.sim);
-    while (tail < end->credited && end->credit_times[tail % n_slots] <= now)
-        tail++;
-    return tail;
-}
-
 static void print_count(bool has, uint64_t count, kb_text *text)
 {
     if (has)
@@ -472,7 +462,7 @@ static void print_end(const ipcq_end *end, widths w, kb_text *text)
     print_peer(end->to, w, text);
     print_peer(end->from, w, text);
     print_count(end->to, end->my_head, text);
-    print_count(end->to, credits_of(end), text);
+    print_count(end->to, ipcq_arrived_credits(end), text);
     print_count(end->from, end->my_tail, text);
     print_count(end->from, end->peer_head, text);
     kb_text_puts(text, "  ");

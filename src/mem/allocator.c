@@ -115,7 +115,7 @@ mem_taken mem_allocator_take(mem_allocator *allocator, uint64_t bytes, uint64_t 
                              uint64_t *start)
 {
     KB_ASSERT(bytes > 0 && align > 0 && (align & (align - 1)) == 0);
-    if (bytes > allocator->free_bytes)
+    if (bytes > allocator->free_bytes - allocator->held)
         return MEM_EXHAUSTED; /* before anything is allocated for an allocator without a use */
     if (!make_room(allocator))
         return MEM_NO_HOST_MEMORY;

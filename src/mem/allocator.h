@@ -35,6 +35,7 @@ typedef struct mem_allocator {
     KB_VEC(mem_span) used; /* by start */
     KB_VEC(mem_span) free; /* by start; none touches another. Valid once something was taken */
     uint64_t free_bytes;
+    uint64_t held; /* of these: promised to what needs no address; see mem_allocator_hold() */
     uint64_t next; /* MEM_NEXT_FIT: where to begin looking */
     mem_fit fit;
     uint64_t base, bytes;
@@ -49,6 +50,20 @@ void mem_allocator_fini(mem_allocator *allocator);
 /* A block of at least 1 byte, at a multiple of `align`, which is a power of two. */
 KB_MUST_USE mem_taken mem_allocator_take(mem_allocator *allocator, uint64_t bytes, uint64_t align,
                                          uint64_t *start);
+
+/* Keeps this number of bytes free, wherever they are. False if there are not enough. */
+static inline bool mem_allocator_hold(mem_allocator *allocator, uint64_t bytes)
+{
+    bool fits = bytes <= allocator->free_bytes - allocator->held;
+    allocator->held += fits ? bytes : 0;
+    return fits;
+}
+
+static inline void mem_allocator_release(mem_allocator *allocator, uint64_t bytes)
+{
+    KB_DEBUG_ASSERT(bytes <= allocator->held);
+    allocator->held -= bytes;
+}
 
 /* False if no block starts there. Never needs memory of the host. */
 bool mem_allocator_give(mem_allocator *allocator, uint64_t start);

@@ -332,7 +332,8 @@ static kb_error *exhausted(const mem_allocator *space, const char *where, uint64
     return kb_error_new(KB_ERR_FAULT,
                         "out of memory in %s: %" PRIu64 " byte%s requested%s, %" PRIu64 " free%s "
                         "(capacity %" PRIu64 ")",
-                        where, bytes, kb_plural(bytes), at, space->free_bytes, gaps, space->bytes);
+                        where, bytes, kb_plural(bytes), at, space->free_bytes - space->held, gaps,
+                        space->bytes);
 }
 
 kb_error *mem_not_taken(mem_taken taken, const mem_allocator *space, mem_name where, uint64_t bytes,
@@ -408,6 +409,35 @@ void mem_memories_watch_tcm(mem_memories *memories, mem_tcm_fn *fn, void *self)
     memories->on_tcm_self = self;
 }
 
+mem_allocator *mem_memories_tcm(mem_memories *memories, kb_pe pe)
+{
+    mem_pe_record *record = mem_need_pe(memories, pe);
+    return record ? &record->tcm.space : NULL;
+}
+
+void mem_memories_report_tcm(const mem_memories *memories, kb_pe pe)
+{
+    const mem_region *there = mem_find_region(memories, pe, KB_TCM);
+    if (there)
+        mem_report_use(memories, pe, KB_TCM, there);
+}
+
+bool mem_memories_is_tcm_watched(const mem_memories *memories)
+{
+    return memories->on_tcm != NULL;
+}
+
+kb_error *mem_memories_tcm_exhausted(const mem_memories *memories, kb_pe pe, uint64_t bytes)
+{
+    const mem_region *there = mem_find_region(memories, pe, KB_TCM);
+    KB_ASSERT(there);
+    return kb_error_new(KB_ERR_FAULT,
+                        "out of memory in %s: %" PRIu64 " byte%s requested, %" PRIu64
+                        " free (capacity %" PRIu64 ")",
+                        mem_name_of_memory(pe, KB_TCM).text, bytes, kb_plural(bytes),
+                        there->space.free_bytes - there->space.held, there->space.bytes);
+}
+
 mem_figures mem_memories_get_figures(const mem_memories *memories, kb_pe pe, kb_memory memory)
 {
     uint64_t capacity = mem_capacity_of(memories, memory);
@@ -416,7 +446,7 @@ mem_figures mem_memories_get_figures(const mem_memories *memories, kb_pe pe, kb_
         return (mem_figures){.capacity = capacity, .free = capacity, .largest = capacity};
     return (mem_figures){
         .capacity = capacity,
-        .free = there->space.free_bytes,
+        .free = there->space.free_bytes - there->space.held,
         .largest = mem_allocator_largest(&there->space),
         .blocks = there->space.used.count,
     };

@@ -54,6 +54,20 @@ KB_MUST_USE kb_error *mem_memories_release_ring(mem_memories *memories, const kb
 typedef void mem_tcm_fn(void *self, kb_pe pe, uint64_t used);
 void mem_memories_watch_tcm(mem_memories *memories, mem_tcm_fn *fn, void *self);
 
+bool mem_memories_is_tcm_watched(const mem_memories *memories);
+
+/*
+ * The space of a PE's TCM, for values of kernels: these have no addresses and fit if their bytes
+ * fit (mem_allocator_hold()). A change of what is held is to be reported. NULL for want of host
+ * memory.
+ */
+mem_allocator *mem_memories_tcm(mem_memories *memories, kb_pe pe);
+void mem_memories_report_tcm(const mem_memories *memories, kb_pe pe);
+
+/* The error of a value that does not fit into a TCM that was used. */
+KB_MUST_USE kb_error *mem_memories_tcm_exhausted(const mem_memories *memories, kb_pe pe,
+                                                 uint64_t bytes);
+
 typedef struct mem_figures {
     uint64_t capacity, free, largest;
     size_t blocks;

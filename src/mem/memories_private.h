@@ -76,7 +76,8 @@ static inline void mem_report_use(const mem_memories *memories, kb_pe pe, kb_mem
                                   const mem_region *there)
 {
     if (KB_UNLIKELY(memories->on_tcm != NULL) && memory == KB_TCM)
-        memories->on_tcm(memories->on_tcm_self, pe, there->space.bytes - there->space.free_bytes);
+        memories->on_tcm(memories->on_tcm_self, pe,
+                         there->space.bytes - there->space.free_bytes + there->space.held);
 }
 
 /* NULL if the key is not in the list. */

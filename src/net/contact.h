@@ -53,16 +53,6 @@ void contact_wait(net *n, uint32_t at, uint32_t c);
  * theirs in turn any more. */
 void contact_choose(net *n, const visit *v);
 
-/* Whether no packets are near the link or in the port behind it: the common case of the next one.
- */
-static inline bool contact_is_idle(const net *n, uint32_t at)
-{
-    const link *l = &n->links[at];
-    return l->ready == NOTHING && l->blocked == NOTHING && n->late[at] == 0 &&
-           (l->flags & (LINK_PORT_USED | LINK_FED_AT_ONCE)) == 0 &&
-           kb_time_add(n->held_until[at], n->profiles.items[l->profile].latency) <= n->now;
-}
-
 /*
  * Whether a train that comes to the link at `head` meets no packet there or in the port behind it.
  * `ahead` is the transfer over the same route that has just left the source as packets, or NONE;

@@ -180,9 +180,9 @@ typedef struct transfer {
 } transfer;
 
 /*
- * How packets move, compiled for some options (engine.h). A message begins at its source; if in the
- * event of another one's end, as the last thing in it. Packet `p`, the first of channel `c`, is
- * offered when it is there: it starts, or the channel waits.
+ * How packets move, compiled for some options (packet_engine.inc). A message begins at its source;
+ * if in the event of another one's end, as the last thing in it. Packet `p`, the first of channel
+ * `c`, is offered when it is there: it starts, or the channel waits.
  */
 typedef struct packet_engine {
     void (*begin_message)(net *n, uint32_t t, bool in_end);

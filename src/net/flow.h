@@ -1,7 +1,7 @@
 /*
- * flow.h: the small steps that engine.h is made of: what comes before what, rings of channels, and
- * what a packet says of itself. Private to net; in a header of its own to keep the moves in
- * engine.h readable.
+ * flow.h: the small steps that packet_engine.inc is made of: what comes before what, rings of
+ * channels, and what a packet says of itself. Private to net; in a header of its own to keep the
+ * moves in packet_engine.inc readable.
  */
 #ifndef KB_NET_FLOW_H
 #define KB_NET_FLOW_H

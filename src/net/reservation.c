@@ -2,10 +2,10 @@
  * reservation.c: see reservation.h.
  *
  * Which virtual channel a train takes behind a link is decided as for packets (choose_vc() in
- * engine.h), but when its reservation is looked at after it has started there. It is always the one
- * whose turn it is: trains of different classes that are near each other on a link are not
- * accepted, and among those of one class the channel whose turn it is was left alone for the
- * longest time. So if it is not empty no other one is.
+ * packet_engine.inc), but when its reservation is looked at after it has started there. It is
+ * always the one whose turn it is: trains of different classes that are near each other on a link
+ * are not accepted, and among those of one class the channel whose turn it is was left alone for
+ * the longest time. So if it is not empty no other one is.
  */
 #include "reservation.h"
 

@@ -118,28 +118,26 @@ static void withdraw(net *n, const route *r, uint32_t t, kb_time start, uint32_t
     }
 }
 
-/* The transfer over the same route that has just left the source as packets; NONE if there is none.
- */
-static uint32_t find_ahead(const net *n, const route *r, uint32_t t)
-{
-    uint32_t ahead = n->last_begun[r->source - n->source_base];
-    if (ahead == NONE || transfer_at(n, ahead)->route != transfer_at(n, t)->route ||
-        transfer_at(n, ahead)->made < transfer_at(n, ahead)->packets)
-        return NONE;
-    return ahead;
-}
-
 /* Whether no packets are near any link of the route when the train comes there. */
 static bool is_quiet(net *n, const route *r, uint32_t t, kb_time start)
 {
     const uint32_t *step = paths_at(&n->paths, r->words);
-    uint32_t ahead = find_ahead(n, r, t);
-    for (uint32_t i = 0; i < r->steps; i++) {
+    kb_time head = start;
+    for (uint32_t i = 0; i < r->steps; i++) { /* what mostly is in the way comes first */
         uint32_t at = step_link(step[i]);
-        if (n->held_until[at] > start ||
-            (!contact_is_idle(n, at) && !contact_is_quiet(n, r, i, start, ahead)))
+        kb_time latency = profile_of(n, at)->latency;
+        if (n->held_until[at] > head)
             return false;
-        start = kb_time_add(start, profile_of(n, at)->latency);
+        head = kb_time_add(head, latency);
+    }
+    uint32_t ahead = n->last_begun[r->source - n->source_base];
+    if (ahead != NONE && (transfer_at(n, ahead)->route != transfer_at(n, t)->route ||
+                          transfer_at(n, ahead)->made < transfer_at(n, ahead)->packets))
+        ahead = NONE;
+    for (uint32_t i = 0; i < r->steps; i++) {
+        if (!contact_is_quiet(n, r, i, start, ahead))
+            return false;
+        start += profile_of(n, step_link(step[i]))->latency;
     }
     return true;
 }

@@ -1,11 +1,11 @@
 /*
  * unfold.c: a train becomes packets again: each is put where it is by now.
  *
- * Where packets are follows from the rules of engine.h for a message that is alone. A packet starts
- * on a link when its head has come, the one before it has had its time there, and the one that is
- * so far ahead as the channel behind holds packets has left that channel. These times are found
- * packet by packet, link by link, and what has started up to now has happened: links, channels,
- * sources and figures are left as they would be if there had been packets all the time.
+ * Where packets are follows from the rules of packet_engine.inc for a message that is alone. A
+ * packet starts on a link when its head has come, the one before it has had its time there, and the
+ * one that is so far ahead as the channel behind holds packets has left that channel. These times
+ * are found packet by packet, link by link, and what has started up to now has happened: links,
+ * channels, sources and figures are left as they would be if there had been packets all the time.
  *
  * A train is unfolded before any packet meets it (contact.h), so whatever it does at this instant
  * makes no difference to the rest of the instant, and counts as done.

@@ -291,6 +291,7 @@ static kb_error *store(scheduler *at, uint32_t t)
         .rects = all->rects.items,
         .rect_count = all->rects.count,
         .internal = true,
+        .part_of = done->of->op,
         .ended = on_stored,
         .self = at,
         .arg = t,
@@ -339,6 +340,7 @@ static kb_error *multiply(scheduler *at, uint32_t t)
                      (s->is_first ? 0 : sums),
         .tcm_writes = s->is_last ? elements * jb->c.element_bytes : sums,
         .internal = true,
+        .part_of = jb->op,
         .ended = on_multiplied,
         .self = at,
         .arg = t,
@@ -394,6 +396,7 @@ static kb_error *load(scheduler *at, uint32_t t)
         .rects = all->rects.items,
         .rect_count = all->rects.count,
         .internal = true,
+        .part_of = jb->op,
         .ended = on_loaded,
         .self = at,
         .arg = t,
@@ -568,10 +571,12 @@ static kb_error *open_job(pe_composites *all, job *jb, const pe_product *product
         .read_count = all->rects.count,
         .writes = jb->c.rects,
         .write_count = jb->c.count,
+        .issued = product->issued,
+        .uses_engines = true,
         .ready = on_ready,
         .self = jb,
     };
-    memcpy(span.after, product->after, sizeof span.after);
+    memcpy(span.inputs, product->inputs, sizeof span.inputs);
     return pe_units_open(all->units, jb->at->pe, &span, &jb->op);
 }
 

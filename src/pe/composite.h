@@ -28,7 +28,8 @@ typedef struct pe_matrix {
 typedef struct pe_product {
     uint64_t m, k, n;
     pe_matrix a, b, c;
-    pe_op after[PE_MAX_AFTER];
+    kb_time issued;                        /* now or later */
+    const pe_ready *inputs[PE_MAX_INPUTS]; /* as of a command */
 
     /* As in pe_command: when it begins it reads a and b; when it is done c is in memory. */
     kb_error *(*begun)(void *self, uint64_t arg);

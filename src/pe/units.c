@@ -1,11 +1,12 @@
 /*
- * units.c: the units of the PEs: their queues, and whose turn it is. units_order.c has what waits
- * for what, units_work.c what a command does, units_tcm.c the TCM.
+ * units.c: the units of the PEs: the queues of the DMA's engines, and whose turn it is.
+ * units_order.c has what waits for what, units_work.c what a DMA command does, engines.c the
+ * matrix and vector engines, cpu.c the clock of the program, tcm_port.c the TCM.
  *
  * A unit has two queues, one for the program's commands and one for internal ones, each first in,
  * first out. A command of the program may wait for a composite operation, and that for commands
- * which it has yet to issue: these must be able to pass. Of two that can begin, the one issued
- * first does.
+ * which it has yet to issue: these must be able to pass. Of two that can begin at one time, the one
+ * issued first does.
  *
  * What can go on at an instant is put on a list, the agenda, and taken from there in order once the
  * call in hand has done its own part. So callbacks may issue commands, and a chain of operations
@@ -29,7 +30,12 @@ void units_fail(pe_units *units, kb_error *err)
 
 uint32_t pe_units_source_count(const topo_machine *machine)
 {
-    return (uint32_t)(topo_machine_shape(machine)->pe_count * LANES);
+    return (uint32_t)(topo_machine_shape(machine)->pe_count * SOURCES);
+}
+
+pe_stats pe_units_get_stats(const pe_units *units)
+{
+    return units->stats;
 }
 
 uint64_t pe_units_number(const pe_units *units, kb_pe pe)
@@ -37,12 +43,6 @@ uint64_t pe_units_number(const pe_units *units, kb_pe pe)
     const topo_shape *shape = units->shape;
     KB_ASSERT(pe.sip < shape->sips && pe.cube < shape->cubes && pe.pe < shape->pes);
     return ((uint64_t)pe.sip * shape->cubes + pe.cube) * shape->pes + pe.pe;
-}
-
-static lane *lane_of(pe_state *state, kb_unit unit)
-{
-    KB_ASSERT(unit >= KB_UNIT_DMA_READ && unit <= KB_UNIT_MATH);
-    return &state->lanes[unit - KB_UNIT_DMA_READ];
 }
 
 pe_state *units_need_pe(pe_units *units, kb_pe pe)
@@ -53,17 +53,22 @@ pe_state *units_need_pe(pe_units *units, kb_pe pe)
     pe_state *state = kb_alloc_zeroed(1, sizeof *state);
     if (!state)
         return NULL;
+    uint64_t source = units->has.first_source + number * SOURCES;
+    state->units = units;
     state->pe = pe;
     state->number = number;
     state->node = topo_node_at(units->has.machine, TOPO_PE_DMA, pe.sip, pe.cube, pe.pe);
-    kb_waitlist_init(&state->progress, "units of its PE");
-    kb_waitlist_init(&state->done, "units of its PE");
-    for (uint32_t l = 0; l < LANES; l++) {
-        uint64_t source = units->has.first_source + number * LANES + l;
-        state->lanes[l].unit = (kb_unit)(KB_UNIT_DMA_READ + l);
-        state->lanes[l].source = kb_source_make((uint32_t)source);
-        state->lanes[l].look.lane = &state->lanes[l];
-        kb_waitlist_init(&state->lanes[l].room, "units of its PE");
+    state->cpu.horizon = state->timer_at = state->frontier_at = KB_FOREVER;
+    state->resume = (task){.of = state, .kind = RESUME_PROGRAM};
+    state->look = (task){.of = state, .kind = LOOK_AT_ENGINES};
+    state->engine_source = kb_source_make((uint32_t)(source + LANES));
+    kb_waitlist_init(&state->waiters, "units of its PE");
+    for (uint32_t i = 0; i < LANES; i++) {
+        lane *l = &state->lanes[i];
+        l->pe = state;
+        l->unit = (kb_unit)(KB_UNIT_DMA_READ + i);
+        l->source = kb_source_make((uint32_t)(source + i));
+        l->look = (task){.of = l, .kind = LOOK_AT_LANE};
     }
     units->pes[number] = state;
     return state;
@@ -76,14 +81,16 @@ static void destroy_pe(pe_units *units, pe_state *state)
     for (uint32_t o = state->first_long; o != NONE; o = operation_at(units, o)->memory.next_long)
         free(operation_at(units, o)->memory.rects);
     kb_vec_fini(&state->marks);
-    pe_tcm_fini(&state->reads);
-    pe_tcm_fini(&state->writes);
+    kb_vec_fini(&state->event_users);
+    tcm_port_fini(&state->reads);
+    tcm_port_fini(&state->writes);
+    engines_fini(state);
     free(state);
 }
 
 /* ---- The agenda -------------------------------------------------------------------------- */
 
-static void put_on_agenda(pe_units *units, task *t)
+void units_put(pe_units *units, task *t)
 {
     if (t->listed)
         return;
@@ -96,34 +103,140 @@ static void put_on_agenda(pe_units *units, task *t)
     units->agenda_end = t;
 }
 
-void units_put_if_ready(pe_units *units, operation *op)
-{
-    if (op->waits_for == 0)
-        put_on_agenda(units, op->lane ? &op->lane->look : &op->span.ready);
-}
-
-static void look_at_lane(pe_units *units, lane *l);
-
-static void enter(pe_units *units)
+void units_enter(pe_units *units)
 {
     units->depth++;
 }
 
+static void look_at_lane(pe_units *units, lane *l);
+static void look_at_span(pe_units *units, operation *op);
+static void on_span(kb_sim *sim, void *self, uint64_t arg);
+
+static void do_task(pe_units *units, task *t)
+{
+    switch (t->kind) {
+    case LOOK_AT_LANE:
+        look_at_lane(units, t->of);
+        break;
+    case LOOK_AT_ENGINES:
+        units_look_at_engines(t->of);
+        break;
+    case LOOK_AT_SPAN:
+        look_at_span(units, t->of);
+        break;
+    case RESUME_PROGRAM:
+        units_resume_program(t->of);
+        break;
+    }
+}
+
 /* The outermost call in hand does all that can be done at this instant. */
-static void leave(pe_units *units)
+void units_leave(pe_units *units)
 {
     while (units->depth == 1 && units->agenda && !units->failed) {
         task *t = units->agenda;
         units->agenda = t->next;
         t->listed = false;
-        if (t->lane) {
-            look_at_lane(units, t->lane);
-        } else {
-            const operation *op = operation_at(units, t->span);
-            op->span.is_ready(op->self, op->arg);
-        }
+        do_task(units, t);
     }
     units->depth--;
+}
+
+void units_put_if_ready(pe_units *units, operation *op)
+{
+    if (op->waits_for > 0)
+        return;
+    if (op->lane) {
+        units_put(units, &op->lane->look);
+    } else if (op->is_engine) {
+        op->gate.at = kb_sim_now(units->has.sim);
+        units_put(units, &op->pe->look);
+    } else {
+        units_put(units, &op->span.ready);
+    }
+}
+
+static bool is_issued_before(const operation *a, const operation *b)
+{
+    return units_issued_before(a->issued, a->sequence, b->issued, b->sequence);
+}
+
+/* The command of the lane that was issued first, of those that may be next; NULL if there is none.
+ */
+static const operation *first_issued(const pe_units *units, const lane *l)
+{
+    const operation *own = l->program.first ? operation_at(units, l->program.first) : NULL;
+    const operation *inner = l->internal.first ? operation_at(units, l->internal.first) : NULL;
+    return own && inner ? (is_issued_before(inner, own) ? inner : own) : own ? own : inner;
+}
+
+/* At one time, commands of the two lanes begin in the order of their issue. */
+static void put_lanes(pe_units *units, pe_state *state)
+{
+    _Static_assert(LANES == 2, "one comparison orders them");
+    const operation *read = first_issued(units, &state->lanes[0]);
+    const operation *write = first_issued(units, &state->lanes[1]);
+    if (read && write && is_issued_before(read, write))
+        units_put(units, &state->lanes[0].look);
+    if (write)
+        units_put(units, &state->lanes[1].look);
+    if (read)
+        units_put(units, &state->lanes[0].look);
+}
+
+void units_poll_pe(pe_units *units, pe_state *state)
+{
+    if (!engine_is_idle(&state->engines[0]) || !engine_is_idle(&state->engines[1]))
+        units_put(units, &state->look);
+    put_lanes(units, state);
+    for (uint32_t s = state->first_polled; s != NONE; s = operation_at(units, s)->span.next_polled)
+        units_put(units, &operation_at(units, s)->span.ready);
+    units_progress(units, state);
+}
+
+void pe_units_poll(pe_units *units, kb_pe pe)
+{
+    pe_state *state = units->pes[pe_units_number(units, pe)];
+    if (!state)
+        return;
+    units_enter(units);
+    units_poll_pe(units, state);
+    units_leave(units);
+}
+
+/* ---- Who uses engines from events -------------------------------------------------------- */
+
+static void find_first_user(const pe_units *units, pe_state *state)
+{
+    state->first_user = NONE;
+    for (size_t i = 0; i < state->event_users.count; i++) {
+        uint32_t user = state->event_users.items[i];
+        if (state->first_user == NONE ||
+            is_issued_before(operation_at(units, user), operation_at(units, state->first_user)))
+            state->first_user = user;
+    }
+    state->cpu.shares_units = state->first_user != NONE;
+}
+
+void units_add_event_user(pe_units *units, uint32_t index)
+{
+    pe_state *state = operation_at(units, index)->pe;
+    if (!kb_vec_push(&state->event_users, index))
+        units_fail(units, kb_error_nomem());
+    find_first_user(units, state);
+}
+
+void units_remove_event_user(pe_units *units, uint32_t index)
+{
+    pe_state *state = operation_at(units, index)->pe;
+    for (size_t i = 0; i < state->event_users.count; i++)
+        if (state->event_users.items[i] == index) {
+            state->event_users.items[i] = state->event_users.items[--state->event_users.count];
+            break;
+        }
+    find_first_user(units, state);
+    if (!engine_is_idle(&state->engines[0]) || !engine_is_idle(&state->engines[1]))
+        units_put(units, &state->look); /* times of younger commands may be final now */
 }
 
 /* ---- Ends -------------------------------------------------------------------------------- */
@@ -142,66 +255,12 @@ static void remove_from_lane(pe_units *units, const operation *op)
         l->newest = op->previous;
 }
 
-/* ---- What the log is told of engines ---- */
-
-static kb_cause engine_cause(const operation *op)
-{
-    if (op->drains)
-        return KB_CAUSE_MATRIX_DRAIN;
-    return op->lane->unit == KB_UNIT_GEMM ? KB_CAUSE_MATRIX : KB_CAUSE_VECTOR;
-}
-
-void units_note_chain(pe_units *units, const operation *op)
-{
-    if (pe_units_is_done(units, op->product_before))
-        return;
-    operation *before = operation_at(units, (uint32_t)op->product_before);
-    if (!before->drains || before->is_needed || before->pe != op->pe)
-        return;
-    before->is_needed = true;
-    kb_oplog_need_drain(units->has.log, op->pe->number, kb_sim_now(units->has.sim), true);
-}
-
-/* Of a product that is issued: it waits for those in the list of blockers. */
-static void find_product_before(pe_units *units, operation *op)
-{
-    for (size_t i = 0; i < units->blockers.count; i++) {
-        const operation *blocker = operation_at(units, units->blockers.items[i]);
-        if (blocker->lane && blocker->lane->unit == KB_UNIT_GEMM)
-            op->product_before = units_name(units, units->blockers.items[i]);
-    }
-    if (op->product_before != 0 && op->waits_for == 1)
-        units_note_chain(units, op);
-}
-
-/* The product's results drain: maybe another one waits for them. */
-static void begin_drain(pe_units *units, uint32_t index)
-{
-    operation *op = operation_at(units, index);
-    kb_oplog *log = units->has.log;
-    kb_time now = kb_sim_now(units->has.sim);
-    kb_oplog_begin(log, op->pe->number, now, KB_CAUSE_MATRIX_DRAIN, 0, units_entry(op));
-    kb_oplog_end(log, op->pe->number, now, KB_CAUSE_MATRIX, 0, units_entry(op));
-    op->drains = true;
-    const waiter *w;
-    for (uint32_t next = op->waiters; next != NONE; next = w->next) {
-        w = kb_pool_at(&units->waiters, next);
-        const operation *later = operation_at(units, w->operation);
-        if (later->waits_for == 1 && later->product_before == units_name(units, index))
-            units_note_chain(units, later);
-    }
-}
-
 static void tell_log_of_end(pe_units *units, operation *op)
 {
     kb_oplog *log = units->has.log;
     uint64_t pe = op->pe->number;
     kb_time now = kb_sim_now(units->has.sim);
-    if (op->is_needed)
-        kb_oplog_need_drain(log, pe, now, false);
-    if (!units_is_dma(op->lane->unit))
-        kb_oplog_end(log, pe, now, engine_cause(op), 0, units_entry(op));
-    else if (op->in_tcm)
+    if (op->in_tcm)
         kb_oplog_end(log, pe, now, KB_CAUSE_TCM, op->bytes, units_entry(op));
     if (KB_LIKELY(!op->watched)) {
         kb_oplog_count(log, pe,
@@ -221,94 +280,142 @@ static void tell_log_of_end(pe_units *units, operation *op)
     kb_oplog_add(log, pe, &op->log);
 }
 
-static void release_lane(pe_units *units, operation *op)
-{
-    op->occupies = false;
-    op->lane->busy--;
-    put_on_agenda(units, &op->lane->look);
-}
-
 void units_end(pe_units *units, uint32_t index)
 {
-    enter(units);
+    units_enter(units);
     operation *op = operation_at(units, index);
-    if (op->lane) {
-        if (units_is_dma(op->lane->unit))
-            remove_from_lane(units, op);
-        if (op->occupies)
-            release_lane(units, op);
-        tell_log_of_end(units, op);
-    }
     pe_state *state = op->pe;
+    if (op->lane) {
+        remove_from_lane(units, op);
+        op->lane->busy--;
+        units_put(units, &op->lane->look);
+        tell_log_of_end(units, op);
+    } else if (!op->is_engine && op->span.uses_engines) {
+        units_remove_event_user(units, index);
+    }
     void (*ended)(void *self, uint64_t arg) = op->ended;
     void *self = op->self;
     uint64_t arg = op->arg;
     uint32_t waiters = op->waiters;
-    pe_op name = units_name(units, index);
     units_give_operation(units, index);
     units_release_waiters(units, waiters);
     if (ended)
         ended(self, arg);
-    if (state->progress.head)
-        kb_wake_all(units->has.sim, &state->progress);
-    if (state->awaited == name)
-        kb_wake_all(units->has.sim, &state->done);
-    leave(units);
+    units_poll_pe(units, state);
+    units_leave(units);
 }
 
 static void on_end(kb_sim *sim, void *self, uint64_t arg)
 {
     (void)sim;
-    units_end(self, (uint32_t)arg);
+    pe_units *units = self;
+    operation *op = operation_at(units, (uint32_t)arg);
+    if (op->lags)
+        units_finish_dma(units, (uint32_t)arg);
+    else
+        units_end(units, (uint32_t)arg);
 }
 
-/* An engine can begin the next command, although the last result is still on its way. */
-static void on_free(kb_sim *sim, void *self, uint64_t arg)
+/* A record of an engine's command is due: for a watcher that reads other things at its time. */
+static void on_watched(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim;
+    (void)arg;
+    kb_oplog_show_due(((pe_units *)self)->has.log);
+}
+
+static void on_frontier(kb_sim *sim, void *self, uint64_t arg)
 {
     (void)sim;
     pe_units *units = self;
-    operation *op = operation_at(units, (uint32_t)arg);
-    enter(units);
-    if (op->lane->unit == KB_UNIT_GEMM)
-        begin_drain(units, (uint32_t)arg);
-    release_lane(units, op);
-    leave(units);
+    pe_state *state = units->pes[arg];
+    state->frontier_at = KB_FOREVER;
+    units_enter(units);
+    units_put(units, &state->look);
+    units_leave(units);
 }
 
-/* ---- Beginnings -------------------------------------------------------------------------- */
+/* ---- Begins ------------------------------------------------------------------------------ */
 
+/* Behind those that are issued before: a few internal ones are issued later than now. */
 static void push(pe_units *units, queue *q, uint32_t index)
 {
-    if (q->first == NONE)
-        q->first = index;
-    else
-        operation_at(units, q->last)->next = index;
-    q->last = index;
+    operation *op = operation_at(units, index);
+    if (q->first == NONE || !is_issued_before(op, operation_at(units, q->last))) {
+        *(q->first == NONE ? &q->first : &operation_at(units, q->last)->next) = index;
+        q->last = index;
+        return;
+    }
+    uint32_t *link = &q->first;
+    while (!is_issued_before(op, operation_at(units, *link)))
+        link = &operation_at(units, *link)->next;
+    op->next = *link;
+    *link = index;
 }
 
-static bool can_begin(const pe_units *units, uint32_t index)
+/* Whether the command begins now; *at: when it does, if that is known, KB_FOREVER else. */
+static bool can_begin(const pe_units *units, uint32_t index, kb_time *at)
 {
-    return index != NONE && operation_at(units, index)->waits_for == 0;
+    *at = KB_FOREVER;
+    if (index == NONE)
+        return false;
+    operation *op = operation_at(units, index);
+    if (op->waits_for > 0 || !units_fold_inputs(op->inputs, &op->input_count, &op->earliest))
+        return false;
+    *at = op->earliest;
+    return op->earliest <= kb_sim_now(units->has.sim);
+}
+
+/*
+ * An event at the begin of the command. One that begins when it is issued does so in the order of
+ * the program's events, as if the program issued it then; others in the order of the units' events.
+ */
+static void set_timer(pe_units *units, const operation *op)
+{
+    pe_state *state = op->pe;
+    kb_time at = op->earliest;
+    if (state->timer_at <= at)
+        return;
+    if (state->timer_at != KB_FOREVER)
+        (void)kb_sim_cancel(units->has.sim, state->timer);
+    bool is_issued_then = at == op->issued && state->cpu.co;
+    kb_source *source = is_issued_then ? kb_co_source(state->cpu.co) : &state->lanes[0].source;
+    state->timer_at = at;
+    state->timer = kb_sim_at(units->has.sim, source, at, units->on_timer, state->number);
+}
+
+static void on_timer(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim;
+    pe_units *units = self;
+    pe_state *state = units->pes[arg];
+    state->timer_at = KB_FOREVER;
+    units_enter(units);
+    put_lanes(units, state);
+    units_leave(units);
 }
 
 /* The next command of the unit, out of its queue; NONE if none can begin. */
 static uint32_t take_next(pe_units *units, lane *l)
 {
     uint32_t index = l->program.first, inner = l->internal.first;
-    bool is_internal = can_begin(units, inner) &&
-                       (!can_begin(units, index) || operation_at(units, inner)->sequence <
-                                                        operation_at(units, index)->sequence);
-    if (is_internal)
-        index = inner;
-    if (!can_begin(units, index))
+    kb_time own_at, inner_at;
+    bool own_can = can_begin(units, index, &own_at);
+    bool inner_can = can_begin(units, inner, &inner_at);
+    if (!own_can && !inner_can) {
+        if (own_at != KB_FOREVER || inner_at != KB_FOREVER)
+            set_timer(units, operation_at(units, own_at <= inner_at ? index : inner));
         return NONE;
-    operation *op = operation_at(units, index);
-    (is_internal ? &l->internal : &l->program)->first = op->next;
-    op->next = NONE;
-    if (!is_internal && l->waiting-- == units->shape->pe.queue_depth) {
-        kb_wake_all(units->has.sim, &l->room);
-        kb_wake_all(units->has.sim, &op->pe->progress);
     }
+    bool takes_inner = inner_can && (!own_can || is_issued_before(operation_at(units, inner),
+                                                                  operation_at(units, index)));
+    if (takes_inner)
+        index = inner;
+    operation *op = operation_at(units, index);
+    (takes_inner ? &l->internal : &l->program)->first = op->next;
+    op->next = NONE;
+    if (!takes_inner && l->waiting-- == units->shape->pe.queue_depth)
+        units_progress(units, l->pe);
     return index;
 }
 
@@ -330,21 +437,17 @@ static kb_error *begin(pe_units *units, uint32_t index)
 {
     operation *op = operation_at(units, index);
     op->start = kb_sim_now(units->has.sim);
-    op->occupies = true;
     op->lane->busy++;
-    if (units_is_dma(op->lane->unit))
-        add_to_lane(units, index);
+    add_to_lane(units, index);
     kb_oplog_start(units->has.log, op->pe->number, op->start, op->lane->unit);
     if (op->begun)
         KB_TRY(op->begun(op->self, op->arg));
-    return units_is_dma(op->lane->unit) ? units_begin_dma(units, index)
-                                        : units_begin_engine(units, index);
+    return units_begin_dma(units, index);
 }
 
 static void look_at_lane(pe_units *units, lane *l)
 {
-    uint32_t channels = units_is_dma(l->unit) ? units->shape->pe.dma_channels : 1;
-    while (l->busy < channels && !units->failed) {
+    while (l->busy < units->shape->pe.dma_channels && !units->failed) {
         uint32_t index = take_next(units, l);
         if (index == NONE)
             return;
@@ -370,13 +473,18 @@ kb_error *pe_units_create(const pe_units_options *options, pe_units **units)
     made->pes = kb_alloc_zeroed(made->shape->pe_count, sizeof(pe_state *));
     if (!err && !made->pes)
         err = kb_error_nomem();
-    if (!err)
-        err = kb_sim_add_handler(options->sim, on_free, made, &made->on_free);
-    if (!err)
-        err = kb_sim_add_handler(options->sim, on_end, made, &made->on_end);
-    if (!err) {
-        kb_sim_name_work(options->sim, made->on_free, "a command of a PE");
-        kb_sim_name_work(options->sim, made->on_end, "a command of a PE");
+    const struct {
+        kb_handler_fn *fn;
+        kb_handler *handler;
+    } handlers[] = {{on_timer, &made->on_timer},
+                    {on_frontier, &made->on_frontier},
+                    {on_span, &made->on_span},
+                    {on_end, &made->on_end},
+                    {on_watched, &made->on_watched}};
+    for (size_t i = 0; i < sizeof handlers / sizeof handlers[0] && !err; i++) {
+        err = kb_sim_add_handler(options->sim, handlers[i].fn, made, handlers[i].handler);
+        if (!err)
+            kb_sim_name_work(options->sim, *handlers[i].handler, "a command of a PE");
     }
     if (err) {
         pe_units_destroy(made);
@@ -402,6 +510,95 @@ void pe_units_destroy(pe_units *units)
     free(units);
 }
 
+/* ---- Issuing ----------------------------------------------------------------------------- */
+
+static uint8_t copy_inputs(const pe_ready *const given[PE_MAX_INPUTS], const pe_ready **inputs)
+{
+    uint8_t count = 0;
+    for (int i = 0; i < PE_MAX_INPUTS; i++)
+        if (given[i])
+            inputs[count++] = given[i];
+    return count;
+}
+
+static kb_time issue_time(const pe_units *units, kb_time issued)
+{
+    kb_time now = kb_sim_now(units->has.sim);
+    KB_ASSERT(issued == 0 || issued >= now);
+    return issued > now ? issued : now;
+}
+
+/* The times of a command of an engine that has events: its begin is now. */
+static void on_known(pe_work *work, kb_time begin, pe_ready result)
+{
+    operation *op = (operation *)((char *)work - offsetof(operation, work));
+    pe_state *state = op->pe;
+    pe_units *units = state->units;
+    uint32_t index = op->next; /* its own: it is in no queue of a lane */
+    op->start = begin;
+    kb_error *err = op->begun ? op->begun(op->self, op->arg) : NULL;
+    if (err)
+        units_fail(units, err);
+    else if (result.at > begin)
+        (void)kb_sim_at(units->has.sim, &state->engine_source, result.at, units->on_end, index);
+    else
+        units_end(units, index);
+}
+
+static void issue_to_engine(pe_units *units, uint32_t index, const pe_command *command)
+{
+    operation *op = operation_at(units, index);
+    pe_state *state = op->pe;
+    op->is_engine = true;
+    op->next = index;
+    op->gate = (pe_ready){.at = op->waits_for > 0 ? KB_FOREVER : op->issued};
+    op->work = (pe_work){.unit = command->unit,
+                         .internal = command->internal,
+                         .in_event = true,
+                         .of_kernel = op->of_kernel,
+                         .earliest = op->issued,
+                         .issued = op->issued,
+                         .sequence = op->sequence,
+                         .time = command->time,
+                         .tail = command->tail,
+                         .tcm_reads = command->tcm_reads,
+                         .tcm_writes = command->tcm_writes,
+                         .name = op->name,
+                         .flops = op->flops,
+                         .entry = op->watched ? &op->log : NULL,
+                         .known = on_known};
+    _Static_assert(PE_MAX_INPUTS > 1, "there is room for the gate");
+    op->work.input_count = copy_inputs(command->inputs, op->work.inputs);
+    KB_ASSERT(op->work.input_count < PE_MAX_INPUTS);
+    op->work.inputs[op->work.input_count++] = &op->gate;
+    engines_put(state, &op->work);
+    units_put(units, &state->look);
+}
+
+/* Whether it moves something inside its PE's own TCM. */
+static bool copies_in_tcm(const pe_state *state, const pe_command *command)
+{
+    for (size_t i = 0; i < command->rect_count; i++)
+        if (units_is_own_tcm(&command->rects[i].at, state->pe))
+            return true;
+    return false;
+}
+
+static void issue_to_lane(pe_units *units, uint32_t index, const pe_command *command)
+{
+    operation *op = operation_at(units, index);
+    pe_state *state = op->pe;
+    op->lane = units_lane(state, command->unit);
+    op->earliest = op->issued;
+    op->input_count = copy_inputs(command->inputs, op->inputs);
+    op->memory.copies_in_tcm = copies_in_tcm(state, command);
+    if (op->memory.copies_in_tcm)
+        units_add_event_user(units, index);
+    push(units, command->internal ? &op->lane->internal : &op->lane->program, index);
+    op->lane->waiting += !command->internal;
+    units_put_if_ready(units, op);
+}
+
 kb_error *pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, pe_op *op)
 {
     *op = 0;
@@ -415,7 +612,6 @@ kb_error *pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, p
     bool unordered = command->internal || command->apart;
     KB_TRY(units_make_operation(units, pe, command->after, &memory, unordered, &index));
     operation *made = operation_at(units, index);
-    made->lane = lane_of(made->pe, command->unit);
     made->self = command->self;
     made->arg = command->arg;
     made->begun = command->begun;
@@ -424,43 +620,92 @@ kb_error *pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, p
     made->flops = command->op.flops;
     made->of_kernel = command->op.launch != 0;
     made->bytes = is_dma ? 0 : command->op.bytes;
-    if (!is_dma)
-        made->engine =
-            (engine_work){command->time, command->tail, command->tcm_reads, command->tcm_writes};
     made->watched = kb_oplog_is_watched(units->has.log);
     if (made->watched) {
         made->log = command->op;
         made->log.unit = command->unit;
+        made->log.pe = pe;
     }
-    if (command->unit == KB_UNIT_GEMM && made->waits_for > 0)
-        find_product_before(units, made);
+    made->issued = issue_time(units, command->issued);
+    if (command->part_of)
+        made->sequence = operation_at(units, (uint32_t)command->part_of)->sequence;
     *op = units_name(units, index);
-
-    enter(units);
-    push(units, command->internal ? &made->lane->internal : &made->lane->program, index);
-    made->lane->waiting += !command->internal;
-    units_put_if_ready(units, made);
-    leave(units);
+    units_enter(units);
+    if (is_dma)
+        issue_to_lane(units, index, command);
+    else
+        issue_to_engine(units, index, command);
+    units_leave(units);
     return NULL;
+}
+
+/* ---- Spans ------------------------------------------------------------------------------- */
+
+static void stop_polling(pe_units *units, const operation *op)
+{
+    uint32_t *link = &op->pe->first_polled;
+    while (*link != NONE && operation_at(units, *link) != op)
+        link = &operation_at(units, *link)->span.next_polled;
+    if (*link != NONE)
+        *link = op->span.next_polled;
+}
+
+static void look_at_span(pe_units *units, operation *op)
+{
+    if (op->waits_for > 0 || !op->span.is_ready ||
+        !units_fold_inputs(op->inputs, &op->input_count, &op->earliest))
+        return;
+    if (op->earliest > kb_sim_now(units->has.sim)) {
+        (void)kb_sim_at(units->has.sim, &op->pe->engine_source, op->earliest, units->on_span,
+                        op->next);
+        return;
+    }
+    void (*ready)(void *self, uint64_t arg) = op->span.is_ready;
+    op->span.is_ready = NULL;
+    stop_polling(units, op);
+    ready(op->self, op->arg);
+}
+
+static void on_span(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim;
+    pe_units *units = self;
+    units_enter(units);
+    units_put(units, &operation_at(units, (uint32_t)arg)->span.ready);
+    units_leave(units);
 }
 
 kb_error *pe_units_open(pe_units *units, kb_pe pe, const pe_span *span, pe_op *op)
 {
+    static const pe_op none[PE_MAX_INPUTS];
     *op = 0;
     uint32_t index = NONE;
     touches memory = {span->reads, span->writes, span->read_count, span->write_count};
-    KB_TRY(units_make_operation(units, pe, span->after, &memory, false, &index));
+    KB_TRY(units_make_operation(units, pe, none, &memory, false, &index));
     operation *made = operation_at(units, index);
+    pe_state *state = made->pe;
     made->self = span->self;
     made->arg = span->arg;
-    made->span = (span_work){.ready.span = index, .is_ready = span->ready};
+    made->next = index;
+    made->earliest = issue_time(units, span->issued);
+    made->input_count = copy_inputs(span->inputs, made->inputs);
+    made->span = (span_work){.ready = {.of = made, .kind = LOOK_AT_SPAN},
+                             .is_ready = span->ready,
+                             .uses_engines = span->uses_engines};
+    made->issued = made->earliest;
+    if (span->uses_engines)
+        units_add_event_user(units, index);
     *op = units_name(units, index);
     KB_ASSERT(span->ready || made->waits_for == 0);
     if (!span->ready)
         return NULL;
-    enter(units);
+    if (made->input_count > 0) {
+        made->span.next_polled = state->first_polled;
+        state->first_polled = index;
+    }
+    units_enter(units);
     units_put_if_ready(units, made);
-    leave(units);
+    units_leave(units);
     return NULL;
 }
 
@@ -468,45 +713,12 @@ void pe_units_close(pe_units *units, pe_op op)
 {
     KB_ASSERT(!pe_units_is_done(units, op));
     const operation *span = operation_at(units, (uint32_t)op);
-    KB_ASSERT(!span->lane && span->waits_for == 0 && !span->span.ready.listed);
+    KB_ASSERT(!span->lane && !span->span.is_ready && !span->span.ready.listed);
     units_end(units, (uint32_t)op);
-}
-
-bool pe_units_has_room(pe_units *units, kb_pe pe, kb_unit unit)
-{
-    pe_state *state = units->pes[pe_units_number(units, pe)];
-    return !state || lane_of(state, unit)->waiting < units->shape->pe.queue_depth;
 }
 
 uint64_t pe_units_under_way(pe_units *units, kb_pe pe)
 {
     const pe_state *state = units->pes[pe_units_number(units, pe)];
     return state ? state->under_way : 0;
-}
-
-void pe_units_wait_for_room(pe_units *units, kb_pe pe, kb_unit unit, kb_co *co)
-{
-    pe_state *state = units->pes[pe_units_number(units, pe)];
-    if (!state)
-        return;
-    lane *l = lane_of(state, unit);
-    while (l->waiting >= units->shape->pe.queue_depth)
-        kb_wait(co, &l->room);
-}
-
-void pe_units_wait_for(pe_units *units, pe_op op, kb_co *co)
-{
-    if (pe_units_is_done(units, op))
-        return;
-    pe_state *state = operation_at(units, (uint32_t)op)->pe;
-    KB_ASSERT(!state->done.head);
-    state->awaited = op;
-    kb_wait(co, &state->done);
-    state->awaited = 0;
-}
-
-kb_waitlist *pe_units_progress(pe_units *units, kb_pe pe)
-{
-    pe_state *state = units_need_pe(units, pe);
-    return state ? &state->progress : NULL;
 }

@@ -1,21 +1,25 @@
 /*
- * units.h: the units of the PEs: matrix engine, vector engine, the two sides of the DMA, and the
- * TCM that they share. Commands are issued to a PE's units in the order of its program; each unit
- * takes its commands in that order and begins one when it is free, the operations that the command
- * comes after are done, and (DMA) no earlier command of the same PE that is not done moves the same
- * bytes of memory, unless both only read. So the units overlap, and the program means what it says.
+ * units.h: the units of the PEs: pe_cpu, matrix engine, vector engine, the two engines of the DMA,
+ * and the TCM that they share.
  *
- *     pe_op loaded, added;
- *     pe_command load = {.unit = KB_UNIT_DMA_READ, .rects = rects, .rect_count = count};
- *     KB_TRY(pe_units_issue(units, pe, &load, &loaded));
- *     pe_command add = {.unit = KB_UNIT_MATH, .after = {loaded}, .time = pe_math_time(...)};
- *     KB_TRY(pe_units_issue(units, pe, &add, &added));
+ * A PE has a clock of its own (pe_cpu.clock), which runs ahead of global time: its program issues
+ * commands at that clock without waiting, as long as nothing that it asks for is unknown. Each unit
+ * takes its commands in the order of the program and begins one when the unit is free, the values
+ * that it reads are there, and (DMA) no earlier command of the same PE that touches the same bytes
+ * of memory is under way, unless both only read.
  *
- * The TCM has two servers, one for what units read from it and one for what they write. An engine
- * books its bytes at both when it begins, behind what is booked already, and does not end before
- * they are through: so it takes the time of its engine or of its bytes, whichever is longer, and
- * more if others are at the TCM. What a DMA moves passes the TCM on its way, in time that engines
- * leave, and if they left too little, afterwards (units_tcm.h).
+ * A command of an engine has no events: its begin and end are computed as soon as they cannot
+ * change any more (engines.h), maybe ahead of global time. A command of the DMA begins in an event,
+ * as it moves packets and reads or changes memory then.
+ *
+ *     pe_command load = {.unit = KB_UNIT_DMA_READ, .rects = rects, .rect_count = count,
+ *                        .issued = cpu->clock, .ended = on_loaded, ...};
+ *     KB_TRY(pe_units_issue(units, pe, &load, &op));
+ *     pe_work add = {.unit = KB_UNIT_MATH, .earliest = cpu->clock, .inputs = {&loaded}, ...};
+ *     if (!pe_units_resolve(cpu, &add, &end))
+ *         pe_units_queue(cpu, keep(&add));
+ *
+ * The TCM has two ports, one for what units read from it and one for what they write (tcm_port.h).
  */
 #ifndef KB_PE_UNITS_H
 #define KB_PE_UNITS_H
@@ -26,6 +30,7 @@
 
 #include <kernbench/kernbench.h>
 
+#include "engines.h"
 #include "mem/mem.h"
 #include "net/net.h"
 #include "sim/sim.h"
@@ -49,21 +54,37 @@ KB_MUST_USE kb_error *pe_units_create(const pe_units_options *options, pe_units 
 void pe_units_destroy(pe_units *units);
 uint32_t pe_units_source_count(const topo_machine *machine);
 
+/* How the times of engines' commands came about. */
+typedef struct pe_stats {
+    uint64_t resolved;           /* known when they were issued */
+    uint64_t waited_for_input;   /* an input was not known then, */
+    uint64_t waited_for_command; /* or an earlier command was not, */
+    uint64_t waited_for_event;   /* or they had to begin in an event */
+} pe_stats;
+
+pe_stats pe_units_get_stats(const pe_units *units);
+
+/* The PE's number in the op log. */
+uint64_t pe_units_number(const pe_units *units, kb_pe pe);
+
 /* Names an operation that was issued. Once it is done it is as good as 0, which is none. */
 typedef uint64_t pe_op;
 
-enum { PE_MAX_AFTER = 6 };
-
 typedef struct pe_command {
     kb_unit unit;                   /* KB_UNIT_GEMM, _MATH, _DMA_READ or _DMA_WRITE */
+    kb_time issued;                 /* now or later; 0 means now */
     kb_time time;                   /* engines: how long it occupies the unit */
     kb_time tail;                   /* and how much later its result is there: it is done then */
     uint64_t tcm_reads, tcm_writes; /* engines: bytes; DMAs know themselves */
     const mem_rect *rects;          /* DMAs: what is moved; copied */
     size_t rect_count;              /* none: nothing is moved, and it takes no time */
-    pe_op after[PE_MAX_AFTER];
+    /* When the values that it reads are there. Must stay until it begins; pe_units_poll() when one
+     * becomes known. NULL: none. */
+    const pe_ready *inputs[PE_MAX_INPUTS];
+    pe_op after[PE_MAX_INPUTS]; /* operations that it comes after */
     bool internal; /* of a composite operation, which knows itself what overlaps what: it waits only
-                      for `after`, has a queue of its own, and no limit there */
+                      for `after` and `inputs`, has a queue of its own, and no limit there */
+    pe_op part_of; /* internal: the span that it belongs to; 0: none */
     bool apart;    /* no other command of this PE touches the same bytes while it is under way */
 
     /* Called when it begins, which is when a DMA reads memory or changes it; and when it is done.
@@ -82,26 +103,77 @@ typedef struct pe_command {
 KB_MUST_USE kb_error *pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command,
                                      pe_op *op);
 
-/* Whether the unit's queue takes another command that is not internal: fewer than queue_depth wait
- * there to begin. Issuing does not ask. */
-bool pe_units_has_room(pe_units *units, kb_pe pe, kb_unit unit);
-
 bool pe_units_is_done(const pe_units *units, pe_op op);
 
 /* Operations of the PE that are not done. */
 uint64_t pe_units_under_way(pe_units *units, kb_pe pe);
 
-/* Waits until the unit's queue takes another; until the operation is done. A PE has one program, so
- * one coroutine at a time may wait for an operation of it. */
-void pe_units_wait_for_room(pe_units *units, kb_pe pe, kb_unit unit, kb_co *co);
-void pe_units_wait_for(pe_units *units, pe_op op, kb_co *co);
+/* A time that commands of the PE were given as an input is known now. */
+void pe_units_poll(pe_units *units, kb_pe pe);
 
-/* Woken whenever an operation of the PE has ended, or a queue that was full has room. NULL for want
- * of host memory. */
-kb_waitlist *pe_units_progress(pe_units *units, kb_pe pe);
+/* ---- The pe_cpu -------------------------------------------------------------------------- */
 
-/* The PE's number in the op log. */
-uint64_t pe_units_number(const pe_units *units, kb_pe pe);
+/* What the program of a PE waits for. */
+typedef enum pe_wait {
+    PE_RUNS,            /* nothing: it runs, or there is none */
+    PE_SLEEPS,          /* its clock */
+    PE_WAITS_FOR_ANY,   /* anything that becomes known or ends */
+    PE_WAITS_FOR_ROOM,  /* in the queue of a unit */
+    PE_WAITS_FOR_OP,    /* the end of an operation */
+    PE_WAITS_FOR_VALUE, /* a time to become known */
+    PE_WAITS_FOR_OTHERS /* something outside of this PE's units: pe_cpu_wake() */
+} pe_wait;
+
+typedef struct pe_cpu {
+    kb_time clock;       /* its own time; while the program runs: now or later */
+    kb_time horizon;     /* while it does not run: it issues nothing before this */
+    kb_time engines_end; /* the latest known end of an engine's command */
+    bool shares_units;   /* something else issues commands to its units, from events: a composite
+                            operation, or a copy inside the TCM. The program should follow global
+                            time meanwhile, so that commands are issued in the order of time */
+    pe_wait waits;
+    kb_unit room_of;
+    pe_op op;
+    const pe_ready *value;
+    kb_co *co;
+} pe_cpu;
+
+/* NULL for want of host memory. */
+pe_cpu *pe_units_cpu(pe_units *units, kb_pe pe);
+
+/* A program begins or ends on the PE, now; one at a time. */
+void pe_cpu_begin(pe_cpu *cpu, kb_co *co);
+void pe_cpu_end(pe_cpu *cpu);
+
+/*
+ * Each of these advances the program's clock to when it can go on, and suspends the program only
+ * if that time is not known. Called by the program itself.
+ */
+void pe_cpu_await_room(pe_cpu *cpu, kb_unit unit); /* in the unit's queue */
+void pe_cpu_await_op(pe_cpu *cpu, pe_op op);
+void pe_cpu_await_value(pe_cpu *cpu, const pe_ready *ready);
+
+/* Sleeps until global time is the program's clock. */
+void pe_cpu_synchronise(pe_cpu *cpu);
+
+/* Suspends the program until an operation of the PE ends or a time becomes known, at the latest
+ * until then. Call pe_cpu_synchronise() first: the clock is global time, before and after. */
+void pe_cpu_await_progress(pe_cpu *cpu, kb_time deadline);
+
+/* Suspends the program until pe_cpu_wake(). The list is for reports of deadlocks. */
+void pe_cpu_suspend(pe_cpu *cpu, kb_waitlist *list);
+void pe_cpu_wake(pe_cpu *cpu);
+
+/* An event of the PE. */
+void pe_cpu_schedule(pe_cpu *cpu, kb_time at, kb_handler handler, uint64_t arg);
+
+/*
+ * Issues a command of an engine at the program's clock; there must be room in its queue. True if
+ * its times are final at once: then *result is set and nothing else happens. Else pe_units_queue()
+ * takes a work that stays, and calls its `known` later.
+ */
+bool pe_units_resolve(pe_cpu *cpu, pe_work *work, pe_ready *result);
+void pe_units_queue(pe_cpu *cpu, pe_work *work);
 
 /* ---- What engines take ---- */
 
@@ -145,12 +217,14 @@ uint64_t pe_gemm_reads(const topo_pe_figures *figures, uint64_t m, uint64_t k, u
  * part in the rule about the same bytes of memory with all that it reads and writes.
  */
 typedef struct pe_span {
+    kb_time issued;                 /* now or later; 0 means now */
     const mem_rect *reads, *writes; /* copied */
     size_t read_count, write_count;
-    pe_op after[PE_MAX_AFTER];
+    const pe_ready *inputs[PE_MAX_INPUTS]; /* as of a command */
+    bool uses_engines;                     /* it will issue commands of engines */
     /* Called once, when all that it comes after is done: maybe before pe_units_open() returns, but
-     * then *op is set already. It may issue commands, open others and close this one. NULL: nobody
-     * asks, as it comes after nothing. */
+     * then *op is set already. It may issue commands, open others and close this one. NULL: it
+     * comes after nothing. */
     void (*ready)(void *self, uint64_t arg);
     void *self;
     uint64_t arg;
@@ -159,8 +233,8 @@ typedef struct pe_span {
 /* After an error nothing has been opened, and `ready` is not called. */
 KB_MUST_USE kb_error *pe_units_open(pe_units *units, kb_pe pe, const pe_span *span, pe_op *op);
 
-/* It is done: what comes after it may begin, and who waits for progress is woken. Only after
- * `ready` was called. The log is told of it by whoever closes it. */
+/* It is done, now: what comes after it may begin. Only after `ready` was called. The log is told of
+ * it by its owner. */
 void pe_units_close(pe_units *units, pe_op op);
 
 #endif

@@ -74,10 +74,10 @@ static bool do_conflict(const operation *op, const touches *memory)
 }
 
 /* Operations under way that the new one is to come after. One may be there twice. */
-static kb_error *find_makers(pe_units *units, const pe_op after[PE_MAX_AFTER])
+static kb_error *find_makers(pe_units *units, const pe_op after[PE_MAX_INPUTS])
 {
     units->blockers.count = 0;
-    for (size_t i = 0; i < PE_MAX_AFTER; i++)
+    for (size_t i = 0; i < PE_MAX_INPUTS; i++)
         if (after[i] != 0 && !pe_units_is_done(units, after[i]) &&
             !kb_vec_push(&units->blockers, (uint32_t)after[i]))
             return kb_error_nomem();
@@ -127,8 +127,7 @@ void units_release_waiters(pe_units *units, uint32_t first)
         waiter w = *(waiter *)kb_pool_at(&units->waiters, reversed);
         operation *op = operation_at(units, w.operation);
         kb_pool_give(&units->waiters, reversed);
-        if (--op->waits_for == 1 && op->product_before != 0)
-            units_note_chain(units, op);
+        op->waits_for--;
         units_put_if_ready(units, op);
         reversed = w.next;
     }
@@ -247,7 +246,7 @@ static void forget_memory(pe_units *units, operation *op)
     drop_rects(units, op);
 }
 
-kb_error *units_make_operation(pe_units *units, kb_pe pe, const pe_op after[PE_MAX_AFTER],
+kb_error *units_make_operation(pe_units *units, kb_pe pe, const pe_op after[PE_MAX_INPUTS],
                                const touches *memory, bool unordered, uint32_t *index)
 {
     pe_state *state = units_need_pe(units, pe);

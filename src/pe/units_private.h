@@ -1,21 +1,28 @@
-/* units_private.h: the state of the units, which units.c, units_order.c and units_work.c share. */
+/*
+ * units_private.h: the state of the units, which units.c, units_order.c, units_work.c, engines.c
+ * and cpu.c share.
+ */
 #ifndef KB_PE_UNITS_PRIVATE_H
 #define KB_PE_UNITS_PRIVATE_H
 
+#include "tcm_port.h"
 #include "units.h"
-#include "units_tcm.h"
 
 enum {
     NONE = 0, /* of operations and waiters: pools give out no index 0 */
-    LANES = 4,
-    FEW_RECTS = 2, /* need no memory of their own */
+    LANES = 2,
+    ENGINES = 2,
+    SOURCES = LANES + ENGINES, /* of events, each PE */
+    FEW_RECTS = 2,             /* need no memory of their own */
 };
 
-/* Something for the agenda: a unit that may have a command to begin, or a span that is ready. */
+/* What is to be looked at before the call in hand returns to the simulator. */
+typedef enum task_kind { LOOK_AT_LANE, LOOK_AT_ENGINES, LOOK_AT_SPAN, RESUME_PROGRAM } task_kind;
+
 typedef struct task {
     struct task *next;
-    struct lane *lane; /* NULL: it is a span's */
-    uint32_t span;
+    void *of; /* a lane, a pe_state or an operation */
+    task_kind kind;
     bool listed;
 } task;
 
@@ -24,17 +31,31 @@ typedef struct queue {
     uint32_t first, last;
 } queue;
 
-/* A unit of a PE. */
+/* An engine of the DMA. */
 typedef struct lane {
     task look;
+    struct pe_state *pe;
     kb_source source;
     queue program, internal;
     uint32_t waiting;        /* in the first of these */
-    uint32_t busy;           /* of its channels; an engine has one */
-    uint32_t oldest, newest; /* of a DMA: under way, in the order of their beginnings */
+    uint32_t busy;           /* of its channels */
+    uint32_t oldest, newest; /* under way, in the order of their begins */
     kb_unit unit;
-    kb_waitlist room; /* those that found the first of the queues full */
 } lane;
+
+typedef struct work_queue {
+    pe_work *first, *last;
+} work_queue;
+
+/* The matrix engine or the vector engine. */
+typedef struct engine {
+    kb_time free_at;
+    work_queue program, internal;
+    uint32_t waiting; /* in the first of these */
+    uint32_t issued;  /* commands of the program, modulo the depth of its queue */
+    kb_time *begins;  /* of the last of them, by number modulo that depth */
+    uint32_t in_ring; /* how many of these have been issued: at most the depth */
+} engine;
 
 /* Where rectangles are, roughly: between two offsets of one memory, or in several. */
 typedef struct bounds {
@@ -51,25 +72,30 @@ typedef struct mark {
 } mark;
 
 typedef struct pe_state {
+    pe_cpu cpu; /* first */
+    struct pe_units *units;
+    task resume; /* the program */
+    task look;   /* at the engines */
+    engine engines[ENGINES];
+    KB_VEC(uint32_t) event_users; /* operations that use engines or their ports from events */
+    uint32_t first_user;          /* of these, the one that was issued first; NONE: none */
+    kb_source engine_source;
+    kb_event timer;         /* at the begin of the next command of the DMA, */
+    kb_time timer_at;       /* which is this; KB_FOREVER: none */
+    kb_event frontier;      /* at the begin of an engine's next command, */
+    kb_time frontier_at;    /* which is this; KB_FOREVER: none */
+    tcm_port reads, writes; /* of the TCM */
     lane lanes[LANES];
-    pe_tcm_port reads, writes; /* of the TCM */
-    kb_waitlist progress;
-    kb_waitlist done; /* those that wait for the one operation `awaited` */
-    pe_op awaited;
+    kb_waitlist waiters; /* the program, if it waits for units */
     kb_pe pe;
     uint64_t number;
-    uint64_t issued;     /* operations, ever */
-    uint64_t under_way;  /* operations */
-    uint32_t node;       /* of the DMA */
-    uint32_t first_long; /* under way that has memory of its own for its rectangles */
-    KB_VEC(mark) marks;  /* of all under way that later ones may have to wait for */
+    uint64_t issued;       /* commands, ever */
+    uint64_t under_way;    /* operations */
+    uint32_t node;         /* of the DMA */
+    uint32_t first_long;   /* under way that has memory of its own for its rectangles */
+    uint32_t first_polled; /* span that waits for an input */
+    KB_VEC(mark) marks;    /* of all under way that later ones may have to wait for */
 } pe_state;
-
-/* Of a command of an engine. */
-typedef struct engine_work {
-    kb_time time, tail;
-    uint64_t tcm_reads, tcm_writes; /* bytes */
-} engine_work;
 
 /* Of what touches memory: DMAs and most spans. */
 typedef struct memory_work {
@@ -80,6 +106,7 @@ typedef struct memory_work {
     uint32_t read_count; /* of the rectangles */
     uint32_t marked;     /* which mark is its own, and 1; 0: none */
     uint32_t previous_long, next_long;
+    bool copies_in_tcm; /* of a DMA: it books at the ports */
     mem_rect few[FEW_RECTS];
 } memory_work;
 
@@ -87,28 +114,33 @@ typedef struct memory_work {
 typedef struct span_work {
     task ready;
     void (*is_ready)(void *self, uint64_t arg);
+    uint32_t next_polled;
+    bool uses_engines;
 } span_work;
 
 /*
- * What all operations have comes first and is set in each; the rest is set only in those that it is
- * of, so a command costs the memory that it uses.
+ * A command of the DMA, a span, or a command of an engine that has events. What all have comes
+ * first and is set in each; the rest is set only in those that it is of.
  */
 typedef struct operation {
     pe_state *pe;
-    lane *lane; /* NULL: a span */
-    uint64_t sequence;
-    pe_op product_before;    /* of a product: the last product that it comes after; 0: none */
+    lane *lane;              /* NULL: a span, or a command of an engine */
+    kb_time issued;          /* of two that can begin, the one that was issued first does, */
+    uint64_t sequence;       /* and of one time the first in the program */
+    kb_time earliest;        /* issued, and inputs that are known */
     uint32_t waits_for;      /* so many operations */
     uint32_t waiters;        /* the first of those that wait for it */
     uint32_t previous, next; /* in its queue, and then among those under way in its lane */
     uint32_t rect_count;     /* what it reads and writes in memory */
-    bool occupies;           /* its unit cannot begin another */
-    bool drains;             /* its unit is free, its results are on their way */
-    bool is_needed;          /* a product waits for nothing but these results */
-    bool in_tcm;             /* the log knows that it is at its own TCM alone */
-    bool watched;            /* `log` is there */
-    bool of_kernel;          /* it belongs to a launch */
+    uint8_t input_count;
+    bool is_engine;
+    bool in_tcm;    /* the log knows that it is at its own TCM alone */
+    bool lags;      /* its bytes have not all passed the TCM */
+    bool watched;   /* `log` is there */
+    bool of_kernel; /* it belongs to a launch */
     kb_time start;
+    const pe_ready *inputs[PE_MAX_INPUTS]; /* not known yet */
+    pe_ready gate; /* of a command of an engine: the operations that it comes after are done */
     void (*ended)(void *self, uint64_t arg);
     void *self;
     uint64_t arg;
@@ -120,11 +152,11 @@ typedef struct operation {
     uint64_t bytes; /* for the log */
 
     union {
-        engine_work engine;
+        pe_work work;
         memory_work memory;
     };
     span_work span;
-    kb_op log; /* of a command, if somebody watches */
+    kb_op log; /* of a command, if the log is watched */
 } operation;
 
 typedef struct waiter {
@@ -139,6 +171,14 @@ typedef struct share {
     kb_cause cause; /* what a PE that waits for them waits for */
 } share;
 
+/* What a number of bytes takes at a port of the TCM. */
+enum { TCM_TIMES = 16 };
+
+typedef struct tcm_time {
+    uint64_t bytes;
+    kb_time time;
+} tcm_time;
+
 struct pe_units {
     pe_units_options has;
     const topo_shape *shape;
@@ -148,7 +188,9 @@ struct pe_units {
     KB_VEC(uint32_t) generations; /* of operations, by index */
     KB_VEC(uint32_t) blockers;    /* of the operation in hand */
     KB_VEC(share) shares;         /* of the command in hand */
-    kb_handler on_free, on_end;
+    kb_handler on_timer, on_frontier, on_span, on_end, on_watched;
+    tcm_time tcm_times[TCM_TIMES]; /* by bytes: most commands are of a few sizes */
+    pe_stats stats;
     task *agenda, *agenda_end;
     uint32_t depth; /* of calls in hand: the outermost sees to the agenda */
     bool failed;    /* so has the run: nothing begins any more */
@@ -164,13 +206,84 @@ static inline bool units_is_dma(kb_unit unit)
     return unit == KB_UNIT_DMA_READ || unit == KB_UNIT_DMA_WRITE;
 }
 
+static inline kb_time units_later_of(kb_time a, kb_time b)
+{
+    return a > b ? a : b;
+}
+
+static inline kb_time units_tcm_time(pe_units *units, uint64_t bytes)
+{
+    tcm_time *known = &units->tcm_times[(bytes ^ bytes >> 6) % TCM_TIMES];
+    if (KB_UNLIKELY(known->bytes != bytes))
+        *known = (tcm_time){bytes, topo_rate_time(units->shape->pe.tcm_bytes_per_s, bytes)};
+    return known->time;
+}
+
+static inline engine *units_engine(pe_state *state, kb_unit unit)
+{
+    return &state->engines[unit - KB_UNIT_GEMM];
+}
+
+static inline lane *units_lane(pe_state *state, kb_unit unit)
+{
+    KB_ASSERT(unit >= KB_UNIT_DMA_READ && unit <= KB_UNIT_DMA_WRITE);
+    return &state->lanes[unit - KB_UNIT_DMA_READ];
+}
+
+static inline bool engine_is_idle(const engine *e)
+{
+    return !e->program.first && !e->internal.first;
+}
+
+static inline bool units_is_own_tcm(const kb_location *where, kb_pe pe)
+{
+    return where->memory == KB_TCM && where->pe.sip == pe.sip && where->pe.cube == pe.cube &&
+           where->pe.pe == pe.pe;
+}
+
+/*
+ * Commands of the program are issued ahead of global time, internal ones from events: what counts
+ * is the time of issue, not the order of the calls.
+ */
+static inline bool units_issued_before(kb_time a, uint64_t a_sequence, kb_time b,
+                                       uint64_t b_sequence)
+{
+    return a != b ? a < b : a_sequence < b_sequence;
+}
+
+/*
+ * Takes the inputs that are known out of the list; *earliest becomes the latest of their times if
+ * it is earlier. True if none is left.
+ */
+static inline bool units_fold_inputs(const pe_ready **inputs, uint8_t *count, kb_time *earliest)
+{
+    uint8_t left = 0;
+    for (uint8_t i = 0; i < *count; i++) {
+        kb_time ready = inputs[i]->at;
+        if (ready == KB_FOREVER)
+            inputs[left++] = inputs[i];
+        else if (ready > *earliest)
+            *earliest = ready;
+    }
+    *count = left;
+    return left == 0;
+}
+
 /* ---- units.c ---- */
 
 /* NULL if there is no memory. */
 pe_state *units_need_pe(pe_units *units, kb_pe pe);
 
-/* The operation waits for nobody any more, if so: its turn comes. */
+/* A call of the units begins and ends: what it has led to is done before the outermost returns. */
+void units_enter(pe_units *units);
+void units_leave(pe_units *units);
+void units_put(pe_units *units, task *t);
+
+/* The operation waits for nothing any more, if so: its turn comes. */
 void units_put_if_ready(pe_units *units, operation *op);
+
+/* A time has become known, or an operation has ended: what waits for it may go on. */
+void units_poll_pe(pe_units *units, pe_state *state);
 
 /* The operation is done. */
 void units_end(pe_units *units, uint32_t index);
@@ -178,14 +291,46 @@ void units_end(pe_units *units, uint32_t index);
 /* The run fails. */
 void units_fail(pe_units *units, kb_error *err);
 
-/* The product waits for one operation. If that is a product that drains, the log is told. */
-void units_note_chain(pe_units *units, const operation *op);
-
 /* The operation's entry for the log; NULL unless the log is watched. */
 static inline const kb_op *units_entry(const operation *op)
 {
     return op->watched ? &op->log : NULL;
 }
+
+/* Commands of engines that were issued after the operation begin in events until it is removed.
+ * There is room for it. */
+void units_add_event_user(pe_units *units, uint32_t index);
+void units_remove_event_user(pe_units *units, uint32_t index);
+
+/* ---- cpu.c ---- */
+
+/* Something of the PE has ended, begun or become known: the program goes on if it waits for it. */
+void units_progress(pe_units *units, pe_state *state);
+void units_resume_program(pe_state *state);
+
+/* The engines' commands whose times have become final. */
+void units_look_at_engines(pe_state *state);
+
+/* ---- engines.c ---- */
+
+/* What the program waits for, if the engines make it. */
+typedef struct engine_goal {
+    const pe_ready *value; /* this is known; or NULL */
+    const engine *room;    /* this has room for a command of the program; or NULL */
+} engine_goal;
+
+/*
+ * Computes begins and ends as far as they are final, given that the program issues nothing before
+ * `limit`, or before its goal is reached. Makes sure that there is an event at the next begin that
+ * is not final, unless the program runs.
+ */
+void engines_advance(pe_state *state, kb_time limit, engine_goal goal);
+
+/* Appends a command to the queue of its engine. */
+void engines_put(pe_state *state, pe_work *work);
+
+bool engine_has_room(const pe_units *units, const engine *e, kb_time *from);
+void engines_fini(pe_state *state);
 
 /* ---- units_order.c: what waits for what ---- */
 
@@ -197,7 +342,7 @@ typedef struct touches {
 
 /* An operation that knows what it waits for, and is in no queue yet. */
 KB_MUST_USE kb_error *units_make_operation(pe_units *units, kb_pe pe,
-                                           const pe_op after[PE_MAX_AFTER], const touches *memory,
+                                           const pe_op after[PE_MAX_INPUTS], const touches *memory,
                                            bool unordered, uint32_t *index);
 void units_give_operation(pe_units *units, uint32_t index);
 pe_op units_name(const pe_units *units, uint32_t index);
@@ -205,10 +350,12 @@ pe_op units_name(const pe_units *units, uint32_t index);
 /* Those in the list, an operation's `waiters`, wait for one less. */
 void units_release_waiters(pe_units *units, uint32_t first);
 
-/* ---- units_work.c: what a command does ---- */
+/* ---- units_work.c: what a command of the DMA does ---- */
 
 /* It has been begun, so its start is known. It may end before this returns. */
-KB_MUST_USE kb_error *units_begin_engine(pe_units *units, uint32_t index);
 KB_MUST_USE kb_error *units_begin_dma(pe_units *units, uint32_t index);
+
+/* The transfers have ended, and the TCM may have passed all by now. */
+void units_finish_dma(pe_units *units, uint32_t index);
 
 #endif

@@ -1,60 +1,9 @@
 /*
- * units_work.c: what a command does from when it begins.
- *
- * An engine is free again when its time is over and its bytes have passed the TCM, and the result
- * is there a tail later. A DMA has one transfer for each memory that it moves something in, and is
- * done when the last has ended and the TCM has passed all; bytes that stay in the own TCM are read
- * there and written there.
+ * units_work.c: what a command of the DMA does from when it begins. It has one transfer for each
+ * memory that it moves something in, and is done when the last has ended and the TCM has passed
+ * all; bytes that stay in the own TCM are read there and written there.
  */
 #include "units_private.h"
-
-/* ---- Engines ----------------------------------------------------------------------------- */
-
-static kb_time later_of(kb_time a, kb_time b)
-{
-    return a > b ? a : b;
-}
-
-/* Books bytes of both directions of the TCM. */
-static kb_error *book_tcm(pe_units *units, pe_state *state, uint64_t reads, uint64_t writes,
-                          kb_time *done)
-{
-    kb_time now = kb_sim_now(units->has.sim), read = now, written = now;
-    uint64_t rate = units->shape->pe.tcm_bytes_per_s;
-    KB_TRY(pe_tcm_book(&state->reads, now, topo_rate_time(rate, reads), &read));
-    KB_TRY(pe_tcm_book(&state->writes, now, topo_rate_time(rate, writes), &written));
-    *done = later_of(read, written);
-    return NULL;
-}
-
-kb_error *units_begin_engine(pe_units *units, uint32_t index)
-{
-    operation *op = operation_at(units, index);
-    kb_sim *sim = units->has.sim;
-    kb_time passed = op->start;
-    KB_TRY(book_tcm(units, op->pe, op->engine.tcm_reads, op->engine.tcm_writes, &passed));
-    kb_oplog_begin(units->has.log, op->pe->number, kb_sim_now(sim),
-                   op->lane->unit == KB_UNIT_GEMM ? KB_CAUSE_MATRIX : KB_CAUSE_VECTOR, 0,
-                   units_entry(op));
-    kb_time worked = kb_time_add(op->start, op->engine.time);
-    kb_time free_at = later_of(worked, passed);
-    kb_time end = later_of(kb_time_add(worked, op->engine.tail), passed);
-    if (free_at < end)
-        (void)kb_sim_at(sim, &op->lane->source, free_at, units->on_free, index);
-    if (op->start < end)
-        (void)kb_sim_at(sim, &op->lane->source, end, units->on_end, index);
-    else
-        units_end(units, index);
-    return NULL;
-}
-
-/* ---- DMAs -------------------------------------------------------------------------------- */
-
-static bool is_own_tcm(const kb_location *where, kb_pe pe)
-{
-    return where->memory == KB_TCM && where->pe.sip == pe.sip && where->pe.cube == pe.cube &&
-           where->pe.pe == pe.pe;
-}
 
 /* What a PE that waits for memory there waits for. */
 static kb_cause cause_of(const kb_location *where, kb_pe pe)
@@ -87,7 +36,7 @@ static kb_error *sum_up_rects(pe_units *units, operation *op, uint64_t *own)
         if (bytes == 0)
             continue;
         op->bytes += bytes;
-        if (is_own_tcm(where, op->pe->pe)) {
+        if (units_is_own_tcm(where, op->pe->pe)) {
             *own += bytes;
             continue;
         }
@@ -100,7 +49,7 @@ static kb_error *sum_up_rects(pe_units *units, operation *op, uint64_t *own)
 }
 
 /* The direction of the TCM that the DMA's streams go through. */
-static pe_tcm_port *stream_port(const operation *op)
+static tcm_port *stream_port(const operation *op)
 {
     return op->lane->unit == KB_UNIT_DMA_READ ? &op->pe->writes : &op->pe->reads;
 }
@@ -113,28 +62,50 @@ static kb_time oldest_start(const pe_units *units, uint32_t index, kb_time now)
     return oldest != NONE ? operation_at(units, oldest)->start : now;
 }
 
-/* All transfers have ended; what is left is the TCM. */
-static void finish_dma(pe_units *units, uint32_t index)
+/* The log knows what it waits for until then. */
+static void wait_for_tcm(pe_units *units, uint32_t index, kb_time until)
 {
     operation *op = operation_at(units, index);
-    kb_time now = kb_sim_now(units->has.sim), passed = now;
-    if (op->memory.streamed > 0) {
-        kb_time work = topo_rate_time(units->shape->pe.tcm_bytes_per_s, op->memory.streamed);
-        kb_error *err = pe_tcm_stream_end(stream_port(op), op->start, now, work,
-                                          oldest_start(units, index, now), &passed);
-        if (err) {
-            units_fail(units, err);
-            return;
-        }
-    }
-    kb_time end = later_of(passed, op->memory.not_before);
-    if (now == end) {
-        units_end(units, index);
-        return;
-    }
+    if (!op->in_tcm)
+        kb_oplog_begin(units->has.log, op->pe->number, kb_sim_now(units->has.sim), KB_CAUSE_TCM,
+                       op->bytes, units_entry(op));
     op->in_tcm = true;
-    kb_oplog_begin(units->has.log, op->pe->number, now, KB_CAUSE_TCM, op->bytes, units_entry(op));
-    (void)kb_sim_at(units->has.sim, &op->lane->source, end, units->on_end, index);
+    (void)kb_sim_at(units->has.sim, &op->lane->source, until, units->on_end, index);
+}
+
+/* The end of its stream: whether all bytes have passed. */
+static kb_error *end_stream(pe_units *units, uint32_t index, bool *passed)
+{
+    operation *op = operation_at(units, index);
+    kb_time now = kb_sim_now(units->has.sim);
+    *passed = true;
+    if (op->lags) {
+        KB_TRY(tcm_port_catch_up(stream_port(op), index, now, passed));
+    } else if (op->memory.streamed > 0) {
+        kb_time work = topo_rate_time(units->shape->pe.tcm_bytes_per_s, op->memory.streamed);
+        bool lags;
+        KB_TRY(tcm_port_stream_end(stream_port(op), index, op->start, now, work,
+                                   oldest_start(units, index, now), &lags));
+        *passed = !lags;
+    }
+    op->lags = !*passed;
+    return NULL;
+}
+
+void units_finish_dma(pe_units *units, uint32_t index)
+{
+    operation *op = operation_at(units, index);
+    kb_time now = kb_sim_now(units->has.sim);
+    bool passed;
+    kb_error *err = end_stream(units, index, &passed);
+    if (err)
+        units_fail(units, err);
+    else if (!passed)
+        wait_for_tcm(units, index, tcm_port_estimate(stream_port(op), index, now));
+    else if (op->memory.not_before > now)
+        wait_for_tcm(units, index, op->memory.not_before);
+    else
+        units_end(units, index);
 }
 
 /*
@@ -166,7 +137,7 @@ static void on_moved(void *self, uint64_t arg, const net_receipt *receipt)
     kb_oplog_end(units->has.log, op->pe->number, kb_sim_now(units->has.sim), cause, bytes,
                  units_entry(op));
     if (is_last)
-        finish_dma(units, index);
+        units_finish_dma(units, index);
 }
 
 static kb_error *submit_shares(pe_units *units, uint32_t index)
@@ -181,10 +152,21 @@ static kb_error *submit_shares(pe_units *units, uint32_t index)
         order.done = on_moved;
         order.self = units;
         order.arg = transfer_arg(index, s);
-        kb_oplog_begin(units->has.log, op->pe->number, kb_sim_now(units->has.sim), s->cause,
-                       logged_bytes(s->bytes), units_entry(op));
+        kb_oplog_begin(units->has.log, op->pe->number, op->start, s->cause, logged_bytes(s->bytes),
+                       units_entry(op));
         KB_TRY(net_submit(units->has.fabric, &order));
     }
+    return NULL;
+}
+
+/* What stays in the own TCM passes both of its ports, as an engine's bytes do. */
+static kb_error *copy_in_tcm(pe_units *units, operation *op, uint64_t bytes)
+{
+    kb_time work = topo_rate_time(units->shape->pe.tcm_bytes_per_s, bytes), read, written;
+    pe_state *state = op->pe;
+    KB_TRY(tcm_port_book(&state->reads, op->start, op->start, work, &read));
+    KB_TRY(tcm_port_book(&state->writes, op->start, op->start, work, &written));
+    op->memory.not_before = units_later_of(read, written);
     return NULL;
 }
 
@@ -196,11 +178,13 @@ kb_error *units_begin_dma(pe_units *units, uint32_t index)
     op->memory.streamed = 0;
     KB_TRY(sum_up_rects(units, op, &own));
     if (own > 0)
-        KB_TRY(book_tcm(units, op->pe, own, own, &op->memory.not_before));
+        KB_TRY(copy_in_tcm(units, op, own));
+    if (op->memory.copies_in_tcm)
+        units_remove_event_user(units, index);
     if (op->memory.streamed == 0) {
-        finish_dma(units, index);
+        units_finish_dma(units, index);
         return NULL;
     }
-    KB_TRY(pe_tcm_stream_begin(stream_port(op), op->start));
+    tcm_port_stream_begin(stream_port(op));
     return submit_shares(units, index);
 }

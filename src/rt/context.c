@@ -224,6 +224,25 @@ static bool is_set(const char *variable)
     return value && strcmp(value, "1") == 0;
 }
 
+/*
+ * How far kernels run ahead: results do not depend on it, and tests show that. 0: the default.
+ */
+static kb_error *read_window(uint32_t *window)
+{
+    static const char variable[] = "KERNBENCH_RUN_AHEAD";
+    const char *value = getenv(variable);
+    *window = 0;
+    if (!value || !*value)
+        return NULL;
+    char *end;
+    unsigned long number = strtoul(value, &end, 10);
+    if (*end || value[0] == '-' || number < 1 || number > 1000000)
+        return kb_error_new(KB_ERR_INPUT, "%s: invalid value '%s': expected 1 to 1000000", variable,
+                            value);
+    *window = (uint32_t)number;
+    return NULL;
+}
+
 static void choose_trace(kb_context *ctx, const kb_context_options *options)
 {
     ctx->on_note = options->on_note;
@@ -301,6 +320,7 @@ static kb_error *make_pes(kb_context *ctx, const places *first)
         .timing_only = ctx->timing_only,
         .first_source = first->kernels,
     };
+    KB_TRY(read_window(&runner_options.window));
     return tl_runner_create(&runner_options, &ctx->kernels);
 }
 
@@ -554,6 +574,7 @@ rt_figures rt_get_figures(kb_context *ctx)
         .launches = ctx->launches.items,
         .launch_count = ctx->launches.count,
         .stand_ins = tl_runner_stand_ins(ctx->kernels),
+        .engines = pe_units_get_stats(ctx->units),
     };
 }
 

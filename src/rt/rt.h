@@ -22,6 +22,7 @@ typedef struct rt_figures {
     const kb_launch_result *launches; /* those that are done, in the order of their ends */
     size_t launch_count;
     tl_stand_ins stand_ins;
+    pe_stats engines;
 } rt_figures;
 
 rt_figures rt_get_figures(kb_context *ctx);

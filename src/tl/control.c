@@ -33,7 +33,7 @@ void *tl_user_(const tl_context *tl)
 
 kb_time tl_now_(const tl_context *tl)
 {
-    return kb_sim_now(tl->runner->has.sim);
+    return tl_clock(tl);
 }
 
 void tl_wait_tensor_(tl_context *tl, tl_place at, tl_tensor x)
@@ -43,7 +43,10 @@ void tl_wait_tensor_(tl_context *tl, tl_place at, tl_tensor x)
         return;
     const tl_handle *handle = tl_handle_find(&call, x);
     tl_point after = handle->value ? handle->value->after : handle->after;
-    tl_wait_for(&call, handle->value ? handle->value->made : handle->filled);
+    if (handle->value)
+        tl_wait_for_value(&call, handle->value);
+    else
+        tl_wait_for(&call, handle->filled);
     tl_acquire(&call, after);
 }
 
@@ -64,7 +67,7 @@ void tl_wait_future_(tl_context *tl, tl_place at, tl_future future)
 /* Waits until the numbers are there. False if they never will be, because the run has no data. */
 static bool wait_for_data(const tl_call *call, const tl_value *value)
 {
-    tl_wait_for(call, value->made);
+    tl_wait_for_value(call, value);
     tl_acquire(call, value->after);
     if (!value->data && !call->tl->runner->has.timing_only)
         tl_fault(call, "the value was never computed: its kernel was stopped");

@@ -31,6 +31,10 @@ kb_error *tl_locate_error(const tl_call *call, kb_error *err)
 void tl_fail(const tl_call *call, kb_error *err)
 {
     tl_context *tl = call->tl;
+    tl->failing = err; /* owned by the context, as the kernel may be ended while it waits */
+    tl_synchronise(tl);
+    err = tl->failing;
+    tl->failing = NULL;
     if (tl->error) {
         kb_error_free(err); /* it was stopped already, for another reason */
     } else if (kb_error_code(err) == KB_ERR_FAULT) {

@@ -35,7 +35,7 @@ static bool has_inputs(const tl_command *command)
 {
     for (uint32_t i = 0; i < command->input_count; i++) {
         const tl_value *value = command->inputs[i].value;
-        if (value && !tl_instant_is_done(command->tl, value->made))
+        if (value && value->ready.at == KB_FOREVER)
             return false;
     }
     return true;

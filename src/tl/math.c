@@ -115,6 +115,8 @@ static kb_dtype meet(tl_operand *operands, uint32_t count)
 {
     bool any = false;
     kb_dtype tensors = KB_F32;
+    if (KB_LIKELY(count == 2 && operands[0].value && operands[1].value))
+        return tl_dtypes_meet(operands[0].dtype, operands[1].dtype);
     for (uint32_t i = 0; i < count; i++) {
         if (!operands[i].value)
             continue;
@@ -187,31 +189,15 @@ uint64_t tl_move_cycles(const tl_context *tl, uint64_t elements, uint32_t moves)
 
 void tl_issue_work(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second)
 {
-    tl_command *command = tl_command_new(call, is->inputs, is->input_count, result, &is->shape);
-    command->bind = is->bind;
-    command->op = is->op;
-    command->axis = is->axis;
-    command->number = is->number;
-    command->first = is->first;
-    command->at = call->at;
-    command->name = call->name;
-    result->structural = true;
-    for (uint32_t i = 0; i < is->input_count; i++)
-        result->structural = result->structural && tl_is_structural(&is->inputs[i]);
-    if (second) {
-        command->second = second;
-        second->refs++;
-        second->commands++;
-        second->structural = result->structural;
-    }
-    pe_op op = tl_issue(call, command,
-                        &(pe_command){.unit = KB_UNIT_MATH,
-                                      .time = pe_math_time(call->tl->runner->figures, is->cycles),
-                                      .tcm_reads = is->tcm_reads,
-                                      .tcm_writes = is->tcm_writes,
-                                      .op.flops = is->flops});
-    if (second)
-        second->made = op;
+    pe_work work;
+    work.unit = KB_UNIT_MATH;
+    work.in_event = is->checks_data;
+    work.time = pe_math_time(call->tl->runner->figures, is->cycles);
+    work.tail = 0;
+    work.tcm_reads = is->tcm_reads;
+    work.tcm_writes = is->tcm_writes;
+    work.flops = is->flops;
+    tl_issue_engine(call, is, result, second, &work);
 }
 
 /* An operation with one result, which has a place of its own. */
@@ -296,16 +282,19 @@ static void check_inputs(const tl_call *call, const tl_work *is)
 
 static void check_broadcast(const tl_call *call, tl_work *is)
 {
+    bool is_alike = true;
     is->shape = is->inputs[0].shape;
     for (uint32_t i = 1; i < is->input_count; i++) {
-        if (tl_same_shape(&is->shape, &is->inputs[i].shape))
+        if (KB_LIKELY(tl_same_shape(&is->shape, &is->inputs[i].shape)))
             continue;
+        is_alike = false;
         tl_dims so_far = is->shape;
         if (!tl_broadcast(&so_far, &is->inputs[i].shape, &is->shape))
             tl_fault(call, "shapes %s and %s do not broadcast", tl_shape_print(&so_far).text,
                      tl_shape_print(&is->inputs[i].shape).text);
     }
-    (void)tl_check_shape(call, &is->shape);
+    if (!is_alike)
+        (void)tl_check_shape(call, &is->shape);
 }
 
 tl_tensor tl_apply_(tl_context *tl, tl_place at, tl_op op, const tl_tensor *inputs, int axis)
@@ -313,7 +302,13 @@ tl_tensor tl_apply_(tl_context *tl, tl_place at, tl_op op, const tl_tensor *inpu
     KB_ASSERT((unsigned)op < TL_OPS_);
     const facts *known = &facts_of[op];
     tl_call call = tl_enter(tl, at, name_of[op]);
-    tl_work is = {.input_count = data_op_inputs((data_op)op)};
+    tl_work is; /* not all zeros: it is large, and this is called for most operations */
+    is.input_count = data_op_inputs((data_op)op);
+    is.axis = 0;
+    is.number = 0;
+    is.first = 0;
+    is.checks_data = false;
+    is.tcm_reads = 0;
     for (uint32_t i = 0; i < is.input_count; i++)
         is.inputs[i] = tl_take(&call, inputs[i]);
     check_inputs(&call, &is);

@@ -40,6 +40,19 @@ static kb_error *bind_dot(tl_command *command)
     return err;
 }
 
+/* The pe_cpu waits for what reads the value. */
+static void await_readers(const tl_call *call, const tl_value *value)
+{
+    tl_context *tl = call->tl;
+    while (value->readers > 0) {
+        tl_synchronise(tl);
+        if (value->readers > 0)
+            tl_wait_for_progress(call, KB_FOREVER);
+    }
+    if (tl->cpu)
+        tl->cpu->clock = tl_later_of(tl->cpu->clock, value->read_until);
+}
+
 /* What is given as .acc, ready to be written over. */
 static tl_handle *take_acc(const tl_call *call, tl_tensor given, const tl_operand *inputs,
                            const tl_dims *shape, kb_dtype dtype)
@@ -61,9 +74,7 @@ static tl_handle *take_acc(const tl_call *call, tl_tensor given, const tl_operan
     if (tl_elements(shape) * kb_dtype_bytes(acc->dtype) != acc->value->bytes)
         tl_fault(call, "acc is a slice of a larger value: copy it first, for example with "
                        "tl_add(acc, 0)");
-    const tl_value *value = acc->value;
-    while (value->readers > 0)
-        tl_wait_for_progress(call);
+    await_readers(call, acc->value);
     return tl_handle_find(call, given);
 }
 
@@ -74,23 +85,21 @@ static void issue_dot(const tl_call *call, const tl_operand *inputs, uint32_t co
     const topo_pe_figures *figures = call->tl->runner->figures;
     uint64_t m = (uint64_t)shape->dims[0], n = (uint64_t)shape->dims[1];
     uint64_t k = (uint64_t)inputs[0].shape.dims[1];
-    tl_command *command = tl_command_new(call, inputs, count, result, shape);
-    command->bind = bind_dot;
-    result->structural = true;
+    tl_work is = {.bind = bind_dot, .input_count = count, .shape = *shape};
     for (uint32_t i = 0; i < count; i++)
-        result->structural = result->structural && tl_is_structural(&inputs[i]);
-    pe_command what = {
-        .unit = KB_UNIT_GEMM, .tcm_writes = result->bytes, .op.flops = pe_gemm_flops(m, k, n)};
+        is.inputs[i] = inputs[i];
+    pe_work work = {
+        .unit = KB_UNIT_GEMM, .tcm_writes = result->bytes, .flops = pe_gemm_flops(m, k, n)};
     if (m > 0 && k > 0 && n > 0) {
         pe_gemm_time time = pe_gemm_time_of(figures, m, k, n);
-        what.time = time.occupied;
-        what.tail = time.fill;
-        what.tcm_reads = pe_gemm_reads(figures, m, k, n, (uint32_t)kb_dtype_bytes(inputs[0].dtype),
+        work.time = time.occupied;
+        work.tail = time.fill;
+        work.tcm_reads = pe_gemm_reads(figures, m, k, n, (uint32_t)kb_dtype_bytes(inputs[0].dtype),
                                        (uint32_t)kb_dtype_bytes(inputs[1].dtype));
     }
     if (count == 3)
-        what.tcm_reads += result->bytes;
-    (void)tl_issue(call, command, &what);
+        work.tcm_reads += result->bytes;
+    tl_issue_engine(call, &is, result, NULL, &work);
 }
 
 tl_tensor tl_dot_(tl_context *tl, tl_place at, tl_tensor a, tl_dot_options options)

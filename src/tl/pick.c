@@ -89,6 +89,7 @@ tl_tensor tl_gather_(tl_context *tl, tl_place at, tl_tensor x, tl_tensor index, 
     is.inputs[0] = tl_take_value(&call, x);
     is.inputs[1] = tl_take_value(&call, index);
     is.axis = check_index(&call, &is.inputs[0], &is.inputs[1], axis);
+    is.checks_data = !is.inputs[1].value->structural && !tl->runner->has.timing_only;
     is.shape = is.inputs[1].shape;
     is.cycles = index_cycles(tl, &is.inputs[1], 0, 1);
     tl_value *result = tl_value_new(&call, is.inputs[0].dtype, &is.shape);
@@ -137,6 +138,7 @@ tl_tensor tl_scatter_(tl_context *tl, tl_place at, tl_tensor x, tl_tensor index,
     if (adds)
         tl_check_not_f8(&call, &is.inputs[0]);
     is.axis = check_index(&call, &is.inputs[0], places, axis);
+    is.checks_data = !places->value->structural && !tl->runner->has.timing_only;
     is.inputs[2] = take_source(&call, src, &is.inputs[0], places);
     is.shape = is.inputs[0].shape;
     /* A copy of x; then elements are put, for which sums fetch what is there first. */

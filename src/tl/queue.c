@@ -109,84 +109,117 @@ static kb_op lack_entry(tl_context *tl)
     return queue_entry(&call, "await credit");
 }
 
-static void tell_log_of_lack(tl_context *tl, tell_fn *tell)
+static void tell_log_of_lack(tl_context *tl, kb_time at, tell_fn *tell)
 {
     kb_oplog *log = tl->runner->has.log;
     bool watched = kb_oplog_is_watched(log);
     kb_op entry;
     if (KB_UNLIKELY(watched))
         entry = lack_entry(tl);
-    tell(log, tl->pe, kb_sim_now(tl->runner->has.sim), KB_CAUSE_CREDIT, tl->lacks_bytes,
-         watched ? &entry : NULL);
+    tell(log, tl->pe, at, KB_CAUSE_CREDIT, tl->lacks_bytes, watched ? &entry : NULL);
 }
 
-static void end_lack(tl_context *tl)
+static void end_lack(tl_context *tl, kb_time at)
 {
     if (tl->lacks_credit)
-        tell_log_of_lack(tl, kb_oplog_end);
+        tell_log_of_lack(tl, tl_later_of(at, tl->lacks_since), kb_oplog_end);
     tl->lacks_credit = false;
 }
 
 /*
- * The sender has asked since then, and there was nothing until now: it sees that when it asks next.
- * All these questions are one entry of the log. They are no events, so that senders that ask in
- * vain do not keep a run going that is deadlocked.
+ * The sender has asked since then, and there was nothing until its clock: it sees that when it asks
+ * next. All these questions are one entry of the log. They are no events, so that senders that ask
+ * in vain do not keep a run going that is deadlocked.
  */
 static void spend_polling_time(const tl_call *call, kb_time since, kb_time interval)
 {
     tl_context *tl = call->tl;
     kb_oplog *log = tl->runner->has.log;
-    kb_sim *sim = tl->runner->has.sim;
-    kb_time too_much = (kb_sim_now(sim) - since) % interval;
+    kb_time too_much = (tl->cpu->clock - since) % interval;
     if (too_much > 0)
-        kb_co_sleep(tl->co, interval - too_much);
+        tl->cpu->clock = kb_time_add(tl->cpu->clock, interval - too_much);
+    if (tl->synchronous)
+        tl_synchronise(tl);
     kb_op op = tl_log_entry(call, "poll");
     op.unit = KB_UNIT_CPU;
     op.start = since;
-    op.end = kb_sim_now(sim);
+    op.end = tl->cpu->clock;
     tl->issuing += op.end - since;
     kb_oplog_start(log, tl->pe, op.end, KB_UNIT_CPU);
     kb_oplog_add(log, tl->pe, &op);
 }
 
-/* Shows that something of the kernel's has waited since then; the entry knows what for. */
-static void show_wait(const tl_context *tl, kb_op *entry, kb_time since)
+/* Shows that something of the kernel's has waited between the two; the entry knows what for. */
+static void show_wait(const tl_context *tl, kb_op *entry, kb_time since, kb_time until)
 {
     entry->start = since;
-    entry->end = kb_sim_now(tl->runner->has.sim);
+    entry->end = tl_later_of(since, until);
     kb_oplog_show(tl->runner->has.log, entry);
 }
 
-/* The kernel has waited for a credit until now. */
-static void show_lack(tl_context *tl, bool unfinished)
+/* The kernel has waited for a credit until then. */
+static void show_lack(tl_context *tl, kb_time until, bool unfinished)
 {
     if (KB_LIKELY(!kb_oplog_is_watched(tl->runner->has.log)))
         return;
     kb_op entry = lack_entry(tl);
     entry.direction = ipcq_direction(tl->lacks_on);
     entry.unfinished = unfinished;
-    show_wait(tl, &entry, tl->lacks_since);
+    show_wait(tl, &entry, tl->lacks_since, until);
 }
 
-/* `bytes`: what is to be sent. */
+static void wake_sender(void *self)
+{
+    pe_cpu_wake(((tl_context *)self)->cpu);
+}
+
+/* When the credit is there: waits only until that is known. */
+static kb_time credit_time(tl_context *tl, ipcq_end *end)
+{
+    kb_time at;
+    while (!ipcq_credit_at(end, &at) && !kb_co_is_unwinding(tl->co)) {
+        kb_waitlist *list = ipcq_await_credit(end, tl->co, wake_sender, tl);
+        tl->awaits_credit_on = end;
+        pe_cpu_suspend(tl->cpu, list);
+        ipcq_stop_awaiting(end);
+        tl->awaits_credit_on = NULL;
+    }
+    return at;
+}
+
+/* Whether it is known that there is a credit at the kernel's clock. */
+static bool has_credit(const tl_context *tl, const ipcq_end *end)
+{
+    kb_time at;
+    return ipcq_credit_at(end, &at) && at <= tl->cpu->clock;
+}
+
+/* The kernel's clock is when it has a credit, or later. `bytes`: what is to be sent. */
 static void wait_for_credit(const tl_call *call, ipcq_end *end, uint64_t bytes)
 {
     tl_context *tl = call->tl;
-    if (KB_LIKELY(ipcq_has_credit(end)))
+    if (KB_LIKELY(has_credit(tl, end)))
         return;
-    kb_time since = kb_sim_now(tl->runner->has.sim);
+    if (!ipcq_credit_at(end, &(kb_time){0})) {
+        tl_synchronise(tl); /* it may be known by then that there is one: then it does not wait */
+        if (has_credit(tl, end))
+            return;
+    }
+    kb_time since = tl->cpu->clock;
     kb_time interval = tl->runner->figures->cpu_issue_fs * POLL_ISSUES;
     tl->lacks_credit = true;
     tl->lacks_since = since;
     tl->lacks_on = end;
     tl->lacks_at = call->at;
     tl->lacks_bytes = bytes;
-    tell_log_of_lack(tl, kb_oplog_begin);
-    ipcq_await_credit(end, tl->co);
-    show_lack(tl, false);
+    tell_log_of_lack(tl, since, kb_oplog_begin);
+    tl->cpu->clock = tl_later_of(since, credit_time(tl, end));
+    if (tl->synchronous)
+        tl_synchronise(tl);
+    show_lack(tl, tl->cpu->clock, false);
     if (ipcq_set_settings(tl->run.queues)->polls && interval > 0)
         spend_polling_time(call, since, interval);
-    end_lack(tl);
+    end_lack(tl, tl->cpu->clock);
 }
 
 /* ---- Sending ----------------------------------------------------------------------------- */
@@ -230,9 +263,13 @@ void tl_end_send(tl_context *tl)
     if (tl->unsent)
         ipcq_message_free(tl->runner->has.queues, tl->unsent);
     tl->unsent = 0;
+    kb_time now = kb_sim_now(tl->runner->has.sim);
+    if (tl->awaits_credit_on)
+        ipcq_stop_awaiting(tl->awaits_credit_on);
+    tl->awaits_credit_on = NULL;
     if (tl->lacks_credit)
-        show_lack(tl, true);
-    end_lack(tl);
+        show_lack(tl, now, true);
+    end_lack(tl, now);
     pe_op delivery = tl->delivery;
     if (!delivery)
         return;
@@ -364,7 +401,7 @@ static tl_call call_of(const tl_receive *receive)
 }
 
 /* That the PE waits for the message, or no longer does. */
-static void tell_log(const tl_receive *receive, tell_fn *tell)
+static void tell_log(const tl_receive *receive, kb_time at, tell_fn *tell)
 {
     kb_oplog *log = receive->tl->runner->has.log;
     kb_op entry;
@@ -373,30 +410,29 @@ static void tell_log(const tl_receive *receive, tell_fn *tell)
         tl_call call = call_of(receive);
         entry = queue_entry(&call, "recv");
     }
-    tell(log, receive->tl->pe, kb_sim_now(receive->tl->runner->has.sim), KB_CAUSE_MESSAGE,
-         receive->value->bytes, watched ? &entry : NULL);
+    tell(log, receive->tl->pe, at, KB_CAUSE_MESSAGE, receive->value->bytes,
+         watched ? &entry : NULL);
 }
 
 /* The PE waits for others, as far as it has nothing else to do. */
 static void begin_wait(tl_receive *receive)
 {
     const tl_context *tl = receive->tl;
-    if (!tl->runner->has.instant) {
-        tell_log(receive, kb_oplog_begin);
-        receive->since = kb_sim_now(tl->runner->has.sim);
-    }
+    receive->since = tl_clock(tl);
+    if (tl->cpu)
+        tell_log(receive, receive->since, kb_oplog_begin);
     receive->lacks_message = receive->waits = true;
 }
 
-/* The message has arrived, or never will: what is left is to read its slots. */
-static void end_lack_of_message(tl_receive *receive)
+/* The message is received then, or never will be: what is left is to read its slots. */
+static void end_lack_of_message(tl_receive *receive, kb_time at)
 {
-    if (receive->lacks_message && !receive->tl->runner->has.instant)
-        tell_log(receive, kb_oplog_end);
+    if (receive->lacks_message && receive->tl->cpu)
+        tell_log(receive, tl_later_of(at, receive->since), kb_oplog_end);
     receive->lacks_message = false;
 }
 
-static void show_receive(const tl_receive *receive)
+static void show_receive(const tl_receive *receive, kb_time until)
 {
     tl_call call = call_of(receive);
     kb_op entry = queue_entry(&call, "recv");
@@ -405,26 +441,27 @@ static void show_receive(const tl_receive *receive)
     entry.result = receive->value->number;
     entry.message = receive->message;
     entry.direction = receive->claim.end ? ipcq_direction(receive->claim.end) : NULL;
-    show_wait(receive->tl, &entry, receive->since);
+    show_wait(receive->tl, &entry, receive->since, until);
 }
 
 static void end_wait(tl_receive *receive)
 {
-    const tl_runner_options *has = &receive->tl->runner->has;
-    end_lack_of_message(receive);
-    if (receive->waits && !has->instant && KB_UNLIKELY(kb_oplog_is_watched(has->log)))
-        show_receive(receive);
+    const tl_context *tl = receive->tl;
+    end_lack_of_message(receive, receive->when);
+    if (receive->waits && tl->cpu && KB_UNLIKELY(kb_oplog_is_watched(tl->runner->has.log)))
+        show_receive(receive, receive->when);
     receive->waits = false;
 }
 
 void tl_show_waits(tl_context *tl)
 {
+    kb_time now = kb_sim_now(tl->runner->has.sim);
     if (tl->lacks_credit)
-        show_lack(tl, true);
+        show_lack(tl, now, true);
     for (const tl_link *link = tl->receives.next; link != &tl->receives; link = link->next) {
         const tl_receive *receive = (const tl_receive *)link;
         if (receive->waits)
-            show_receive(receive);
+            show_receive(receive, now);
     }
 }
 
@@ -436,14 +473,17 @@ static void finish(tl_receive *receive)
     tl_value *value = receive->value;
     receive->there = true;
     receive->value = NULL;
+    value->ready = (pe_ready){.at = receive->when};
     if (!receive->in_call)
         destroy_receive(receive);
     value->commands--;
     tl_value_release(tl, value);
-    if (tl->runner->has.instant)
+    if (!tl->cpu)
         tl_instant_go_on(tl);
     else if (op)
         pe_units_close(tl->runner->has.units, op);
+    else
+        pe_units_poll(tl->runner->has.units, tl->run.pe);
     tl->under_way--;
     tl_context_progress(tl);
 }
@@ -460,6 +500,7 @@ static void on_stored(void *self, uint64_t arg)
     (void)arg;
     tl_receive *receive = self;
     tl_command_destroy(receive->store);
+    receive->when = kb_sim_now(receive->tl->runner->has.sim);
     finish(receive);
 }
 
@@ -471,6 +512,7 @@ static void start_storing(tl_receive *receive)
     pe_command what = {.unit = KB_UNIT_DMA_WRITE,
                        .rects = store->rects[0].items,
                        .rect_count = store->rects[0].count,
+                       .issued = receive->when,
                        .internal = true,
                        .begun = tl_command_binds_later(store) ? on_store_begun : NULL,
                        .ended = on_stored,
@@ -507,9 +549,10 @@ static void proceed(tl_receive *receive)
     tl_context *tl = receive->tl;
     if (receive->reads > 0 || receive->is_storing || !(receive->whole || receive->withdrawn))
         return;
+    receive->when = tl_later_of(receive->when, kb_sim_now(tl->runner->has.sim));
     end_wait(receive);
     receive->there = true;
-    kb_wake_all(tl->runner->has.sim, &tl->arrivals);
+    tl_wake(tl);
     if (receive->store && !receive->may_store)
         return;
     if (receive->store && !receive->mismatch && !receive->withdrawn) {
@@ -587,7 +630,7 @@ static void free_slots(tl_context *tl, ipcq_end *end)
             return;
         tl_unlink(link);
         kb_pool_give(&tl->runner->slot_reads, read->index);
-        ipcq_free_slot(end);
+        ipcq_free_slot(end, kb_sim_now(tl->runner->has.sim));
     }
 }
 
@@ -619,6 +662,7 @@ static kb_error *read_slot(tl_receive *receive, const ipcq_segment *segment)
     pe_command what = {.unit = KB_UNIT_DMA_READ,
                        .rects = &rect,
                        .rect_count = 1,
+                       .issued = segment->when,
                        .internal = true,
                        .ended = on_slot_read,
                        .self = read,
@@ -633,16 +677,16 @@ static void on_segment(ipcq_claim *claim, const ipcq_segment *segment)
 {
     tl_receive *receive = (tl_receive *)((char *)claim - offsetof(tl_receive, claim));
     const tl_context *tl = receive->tl;
-    bool is_exchanged =
-        tl->runner->has.instant || ipcq_set_settings(tl->run.queues)->buffer == KB_TCM;
+    bool is_exchanged = !tl->cpu || ipcq_set_settings(tl->run.queues)->buffer == KB_TCM;
     receive->whole = segment->last;
+    receive->when = segment->when;
     if (segment->last) {
-        end_lack_of_message(receive);
+        end_lack_of_message(receive, segment->when);
         take_message(receive, segment->message);
     }
     kb_error *err = NULL;
     if (is_exchanged)
-        ipcq_free_slot(segment->end);
+        ipcq_free_slot(segment->end, segment->when);
     else
         err = read_slot(receive, segment);
     if (err)
@@ -661,10 +705,18 @@ static bool is_waiting(const tl_context *tl)
     return false;
 }
 
+static void await_arrival(tl_context *tl)
+{
+    if (tl->cpu)
+        pe_cpu_suspend(tl->cpu, &tl->arrivals);
+    else
+        kb_wait(tl->co, &tl->arrivals);
+}
+
 void tl_await_receives(tl_context *tl)
 {
     while (is_waiting(tl))
-        kb_wait(tl->co, &tl->arrivals);
+        await_arrival(tl);
 }
 
 static tl_receive *find_open(const tl_context *tl)
@@ -738,7 +790,8 @@ static void open_store(const tl_call *call, tl_receive *receive, tl_command *sto
     receive->store = store;
     tl_record_access(
         call, &(tl_touch){.rects = rects, .writes = true, .after = receive->point, .waited = wait});
-    pe_span span = {.writes = rects->items,
+    pe_span span = {.issued = tl->cpu->clock,
+                    .writes = rects->items,
                     .write_count = rects->count,
                     .ready = on_may_store,
                     .self = receive};
@@ -751,22 +804,21 @@ static void post(const tl_call *call, tl_receive *receive, ipcq_end *end)
     receive->claim = (ipcq_claim){.got = on_segment,
                                   .pe = tl->run.pe,
                                   .end = end,
+                                  .posted = tl_clock(tl),
                                   .file = call->at.file,
                                   .line = call->at.line};
     begin_wait(receive);
     ipcq_claim_post(tl->run.queues, &receive->claim);
 }
 
-/* Waits until it is there; or makes it something that others can wait for. */
-static void await(const tl_call *call, tl_receive *receive, tl_value *value, bool wait)
+/* The kernel's clock is when the message is there, or later. */
+static void await(const tl_call *call, const tl_receive *receive)
 {
     tl_context *tl = call->tl;
-    while (wait && !receive->there)
-        kb_wait(tl->co, &tl->arrivals);
-    if (receive->there || receive->op)
-        return;
-    receive->op = tl->runner->has.instant ? ++tl->tickets : open_operation(call);
-    value->made = receive->op;
+    while (!receive->there)
+        await_arrival(tl);
+    if (tl->cpu)
+        tl->cpu->clock = tl_later_of(tl->cpu->clock, receive->when);
 }
 
 /* The call is done with it. A fault if what came is not what it asked for. */
@@ -800,14 +852,17 @@ static pe_op take_in(const tl_call *call, ipcq_end *end, tl_value *value, const 
                      tl_command *store, const char **from, bool wait)
 {
     tl_spend_issue_time(call);
+    if (!end) /* which message comes first is known at global time only */
+        tl_synchronise(call->tl);
     tl_receive *receive = new_receive(call, value, shape);
     if (store && !call->tl->runner->has.instant)
         open_store(call, receive, store, wait);
     tl_point point = receive->point;
     post(call, receive, end);
-    await(call, receive, value, wait);
-    if (wait)
+    if (wait) {
+        await(call, receive);
         tl_acquire(call, point);
+    }
     if (from)
         *from = ipcq_direction(receive->claim.end);
     pe_op left = receive->value ? receive->op : 0;

@@ -394,7 +394,7 @@ void tl_record_access(const tl_call *call, const tl_touch *touch)
     bool waits = touch->after != 0 && !touch->waited;
     race_access access = {
         .tick = tl_order_tick(races->order),
-        .time = kb_sim_now(tl->runner->has.sim),
+        .time = tl_clock(tl),
         .file = call->at.file,
         .call = call->name,
         .line = call->at.line,

@@ -275,12 +275,25 @@ static kb_location location_of(const tl_races *races, uint64_t memory, uint64_t 
                          .offset = offset};
 }
 
-static void tell(const finder *f, const race_access *first, const race_access *second, size_t bound)
+/* Reports name the access first that was issued first, however far kernels ran ahead. */
+static bool was_issued_before(const tl_race_side *a, const tl_race_side *b)
+{
+    const uint64_t x[] = {(uint64_t)a->time, a->pe.sip, a->pe.cube, a->pe.pe, a->id};
+    const uint64_t y[] = {(uint64_t)b->time, b->pe.sip, b->pe.cube, b->pe.pe, b->id};
+    size_t i = 0;
+    while (i + 1 < sizeof x / sizeof x[0] && x[i] == y[i])
+        i++;
+    return x[i] < y[i];
+}
+
+static void tell(const finder *f, const race_access *one, const race_access *other, size_t bound)
 {
     const uint64_t *at = &f->bounds.items[bound];
-    tl_race race = {.first = side_of(f, first),
-                    .second = side_of(f, second),
-                    .at = location_of(f->races, first->at.memory, at[0]),
+    tl_race_side a = side_of(f, one), b = side_of(f, other);
+    bool is_first = was_issued_before(&a, &b);
+    tl_race race = {.first = is_first ? a : b,
+                    .second = is_first ? b : a,
+                    .at = location_of(f->races, one->at.memory, at[0]),
                     .bytes = at[1] - at[0]};
     f->found(f->self, &race);
 }

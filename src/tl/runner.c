@@ -14,6 +14,12 @@
 
 #include "tl_private.h"
 
+/* Enough to make the cost of synchronising small. */
+enum { DEFAULT_WINDOW = 64 };
+
+static void on_drained(kb_sim *sim, void *self, uint64_t arg);
+static void on_release(kb_sim *sim, void *self, uint64_t arg);
+
 kb_error *tl_runner_create(const tl_runner_options *options, tl_runner **out)
 {
     *out = NULL;
@@ -31,6 +37,14 @@ kb_error *tl_runner_create(const tl_runner_options *options, tl_runner **out)
     kb_pool_init(&runner->commands, sizeof(tl_command));
     kb_pool_init(&runner->receives, sizeof(tl_receive));
     kb_pool_init(&runner->slot_reads, sizeof(tl_slot_read));
+    runner->window = options->window > 0 ? options->window - 1 : DEFAULT_WINDOW;
+    kb_error *err = kb_sim_add_handler(options->sim, on_drained, runner, &runner->on_drained);
+    if (!err)
+        err = kb_sim_add_handler(options->sim, on_release, runner, &runner->on_release);
+    if (err) {
+        tl_runner_destroy(runner);
+        return err;
+    }
     *out = runner;
     return NULL;
 }
@@ -74,12 +88,17 @@ static void run_kernel(kb_co *co, void *arg)
 {
     tl_context *tl = arg;
     kb_co_set_line(co, (kb_line){tl->run.kernel->file, tl->run.kernel->line});
-    if (!tl->runner->has.instant)
-        kb_co_sleep(co, tl->runner->figures->cpu_overhead_fs);
+    if (tl->cpu) {
+        pe_cpu_begin(tl->cpu, co);
+        tl->cpu->clock = kb_time_add(tl->cpu->clock, tl->runner->figures->cpu_overhead_fs);
+        if (tl->synchronous)
+            tl_synchronise(tl);
+    }
     tl->run.kernel->run(tl, tl->run.args);
     if (KB_UNLIKELY(kb_co_is_unwinding(co)))
         return; /* after an error that tl_try() returned: what ends the kernel is that error */
     tl_await_receives(tl);
+    tl_synchronise(tl);
     tl->over = true;
 }
 
@@ -87,8 +106,13 @@ static void on_coroutine_end(void *arg)
 {
     tl_context *tl = arg;
     tl->co = NULL;
+    if (tl->awaits_credit_on)
+        ipcq_stop_awaiting(tl->awaits_credit_on); /* also if it is abandoned */
+    tl->awaits_credit_on = NULL;
     if (tl->over)
         tl_end_send(tl);
+    if (tl->cpu)
+        pe_cpu_end(tl->cpu);
     tl_context_progress(tl);
 }
 
@@ -107,6 +131,15 @@ static kb_op op_of(const tl_context *tl, kb_time end)
                    .line = run->kernel->line};
 }
 
+/* Whether something wants to be told of all that happens in the order of time. */
+static bool is_watched(const tl_runner *runner)
+{
+    const tl_runner_options *has = &runner->has;
+    return !has->instant &&
+           (runner->window == 0 || kb_oplog_is_watched(has->log) ||
+            mem_memories_is_tcm_watched(has->memories) || ipcq_is_traced(has->queues));
+}
+
 /* It is its turn. */
 static kb_error *begin(tl_context *tl)
 {
@@ -118,6 +151,12 @@ static kb_error *begin(tl_context *tl)
              tl->run.kernel->name, stream ? " in stream " : "", stream ? stream : "", pe.sip,
              pe.cube, pe.pe);
     KB_TRY(tl_checked_begin(tl));
+    if (!runner->has.instant) {
+        tl->cpu = pe_units_cpu(runner->has.units, pe);
+        if (!tl->cpu)
+            return kb_error_nomem();
+    }
+    tl->synchronous = is_watched(runner);
     KB_TRY(kb_co_spawn(runner->has.sim,
                        &(kb_co_options){.name = name,
                                         .source_id = runner->has.first_source + (uint32_t)tl->pe,
@@ -131,7 +170,7 @@ static kb_error *begin(tl_context *tl)
     kb_oplog_kernel_begin(runner->has.log, tl->pe, tl->run.posted);
     if (KB_UNLIKELY(kb_oplog_is_watched(runner->has.log))) {
         kb_op op = op_of(tl, tl->start);
-        kb_oplog_set_line(runner->has.log, tl->pe, tl->start, &op);
+        kb_oplog_set_line(runner->has.log, tl->pe, op.end, &op);
     }
     kb_oplog_start(runner->has.log, tl->pe, tl->start, KB_UNIT_CPU);
     return NULL;
@@ -186,11 +225,39 @@ static tl_outcome outcome_of(tl_context *tl)
     return outcome;
 }
 
+/* The last command of a kernel's engines has ended. */
+static void on_drained(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim;
+    tl_runner *runner = self;
+    tl_context *tl = runner->turns[arg].first;
+    tl->under_way--;
+    tl_context_progress(tl);
+}
+
+static void on_release(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim;
+    tl_runner *runner = self;
+    if (runner->turns[arg].first)
+        tl_collect_releases(runner->turns[arg].first);
+}
+
+void tl_schedule_release(tl_context *tl, kb_time at)
+{
+    pe_cpu_schedule(tl->cpu, at, tl->runner->on_release, tl->pe);
+}
+
 void tl_context_progress(tl_context *tl)
 {
     if (tl->co || !tl->over || tl->under_way > 0)
         return;
     tl_runner *runner = tl->runner;
+    if (tl->cpu && tl->cpu->engines_end > kb_sim_now(runner->has.sim)) {
+        tl->under_way++; /* its engines: until on_drained() */
+        pe_cpu_schedule(tl->cpu, tl->cpu->engines_end, runner->on_drained, tl->pe);
+        return;
+    }
     tl_outcome outcome = outcome_of(tl);
     if (tl->run.races && tl->run.over)
         tl->run.over(tl->run.self, tl->run.arg, tl_checked_end(tl));

@@ -32,6 +32,8 @@ typedef struct tl_runner_options {
     bool timing_only; /* memory has no contents: values exist only where they do not depend on it */
     bool instant; /* commands take no time and no units (units, composites and fabric are NULL): for
                      mock runs, with data */
+    uint32_t window; /* how many commands a kernel issues ahead of global time at most, and 1: the
+                        results do not depend on it. 0: a default */
     uint32_t first_source; /* in the order of events: one for each PE */
 } tl_runner_options;
 

@@ -49,18 +49,25 @@ typedef struct tl_value {
     tl_link link;
     uint32_t index; /* in its pool */
     uint32_t refs;
-    uint32_t handles, commands; /* of these refs */
-    uint32_t readers;           /* and of the commands */
+    uint32_t handles, commands; /* of these refs; commands of which the end is not known */
+    uint32_t readers;           /* and of these commands */
     kb_dtype dtype;
     bool structural; /* made of numbers alone: `data` is there at once, in every run */
     bool has_place;
-    uint64_t offset, bytes; /* in the TCM */
-    uint64_t number;        /* for the log */
-    pe_op made;
-    tl_point after;   /* what it waits for beyond what the PE has waited for; 0: nothing */
-    data_value *data; /* NULL until it begins to be made, without data, and if it never will be:
-                         it was to be received, or depends on what was, by a kernel that stopped */
+    uint64_t bytes;     /* in the TCM */
+    uint64_t number;    /* for the log */
+    pe_ready ready;     /* when it is there */
+    kb_time read_until; /* by commands of which that is known */
+    tl_point after;     /* what it waits for beyond what the PE has waited for; 0: nothing */
+    data_value *data;   /* NULL until it begins to be made, without data, and if it never will be:
+                           it was to be received, or depends on what was, by a kernel that stopped */
 } tl_value;
+
+/* TCM that is released at a time ahead of the kernel's clock. */
+typedef struct tl_release {
+    kb_time at;
+    uint64_t bytes;
+} tl_release;
 
 /* What an operation works on: a value in a shape, or a number. */
 typedef struct tl_operand {
@@ -131,6 +138,8 @@ typedef struct tl_command {
     tl_operand inputs[TL_MAX_INPUTS];
 
     /* Of engines. */
+    pe_work work;
+    kb_op entry; /* of `work`, while the log is watched */
     data_op op;
     uint32_t axis;
     int64_t first;    /* of tl_arange */
@@ -164,6 +173,7 @@ typedef struct tl_receive {
     tl_value *value;  /* counted as by a command */
     tl_dims shape;
     kb_time since;      /* it waits */
+    kb_time when;       /* what has come of it is received then */
     uint64_t message;   /* its number, once it is there */
     tl_point point;     /* at which it is there */
     pe_op op;           /* open until the value is there, or is stored; 0: nobody waits for it */
@@ -220,10 +230,14 @@ struct tl_context { /* NOLINT(clang-analyzer-optin.performance.Padding): one a k
     uint64_t kernel;    /* how many were started before, and 1 */
     tl_context *next;   /* on the same PE */
     kb_co *co;          /* NULL before its turn, and when it is gone */
+    pe_cpu *cpu;        /* its clock; NULL in a run without time */
+    bool synchronous;   /* it does not run ahead: watchers get what happens in the order of time */
+    uint32_t ahead;     /* commands since its clock was global time */
     bool over;          /* it has returned, or made a mistake */
     bool stopped;       /* its next call ends it */
     kb_error *error;    /* which mistake */
     kb_error *failure;  /* that it has failed the run with */
+    kb_error *failing;  /* a mistake ahead of global time */
     uint32_t under_way; /* commands */
     kb_time start;
     kb_time busy_before[KB_UNITS];
@@ -231,6 +245,8 @@ struct tl_context { /* NOLINT(clang-analyzer-optin.performance.Padding): one a k
     uint64_t unlogged_issues; /* that the log is told of at the end */
 
     tl_link values, commands; /* heads: all there are */
+    mem_allocator *tcm;       /* of its PE */
+    KB_VEC(tl_release) releases;
     tl_link receives;
     tl_link slot_reads;   /* the newest first */
     kb_waitlist arrivals; /* woken when a receive goes on */
@@ -263,6 +279,7 @@ struct tl_context { /* NOLINT(clang-analyzer-optin.performance.Padding): one a k
     bool lacks_credit;      /* the log knows that the PE waits for it: */
     kb_time lacks_since;
     const ipcq_end *lacks_on;
+    ipcq_end *awaits_credit_on; /* it is not known when that has a credit; NULL: none */
     tl_place lacks_at;
     uint64_t lacks_bytes; /* what it is to send */
 };
@@ -285,7 +302,30 @@ struct tl_runner {
     tl_context *to_go, *last_to_go; /* kernels that can go on, in a run without time */
     bool is_going;                  /* somebody works that list off */
     tl_stand_ins stand_ins;
+    kb_handler on_release, on_drained;
+    uint32_t window; /* commands that a kernel issues ahead of global time at most */
 };
+
+/* ---- Time -------------------------------------------------------------------------------- */
+
+static inline kb_time tl_later_of(kb_time a, kb_time b)
+{
+    return a > b ? a : b;
+}
+
+/* The kernel's own time: where its program is. */
+static inline kb_time tl_clock(const tl_context *tl)
+{
+    return tl->cpu ? tl->cpu->clock : kb_sim_now(tl->runner->has.sim);
+}
+
+/* Waits until global time is the kernel's. */
+static inline void tl_synchronise(tl_context *tl)
+{
+    tl->ahead = 0;
+    if (tl->cpu)
+        pe_cpu_synchronise(tl->cpu);
+}
 
 /* ---- fault.c ---- */
 
@@ -302,6 +342,8 @@ static inline tl_call tl_enter(tl_context *tl, tl_place at, const char *name)
     if (KB_UNLIKELY(tl->stopped))
         kb_co_exit(
             tl->co); /* by what its last call led to, or by an error that tl_try() returned */
+    if (KB_UNLIKELY(tl->synchronous))
+        tl_synchronise(tl);
     kb_co_set_line(tl->co, (kb_line){at.file, at.line});
     return (tl_call){tl, at, name};
 }
@@ -364,6 +406,9 @@ void tl_handle_move(tl_context *tl, tl_handle *handle, uint32_t scope);
 tl_operand tl_take(const tl_call *call, tl_tensor tensor);
 void tl_end_call(tl_context *tl);
 
+/* Releases the TCM of values that are gone by now. */
+void tl_collect_releases(tl_context *tl);
+
 kb_error *tl_context_init(tl_context *tl); /* the parts above */
 void tl_context_fini(tl_context *tl);      /* with all values, handles and commands */
 
@@ -388,8 +433,8 @@ tl_command *tl_command_new(const tl_call *call, const tl_operand *inputs, uint32
 
 void tl_command_destroy(tl_command *command);
 
-/* Hands it to a unit, when there is room: takes the pe_cpu's time. `what` has what the unit needs;
- * the rest is filled in. */
+/* Hands it to a unit of the DMA, when there is room: takes the pe_cpu's time. `what` has what the
+ * unit needs; the rest is filled in. */
 pe_op tl_issue(const tl_call *call, tl_command *command, pe_command *what);
 
 /* The same for the scheduler. */
@@ -408,9 +453,16 @@ void tl_command_ended(void *self, uint64_t arg);
 /* Whether it has to be told that it begins: else there are no numbers, or they are there. */
 bool tl_command_binds_later(const tl_command *command);
 
-void tl_wait_for_progress(const tl_call *call);
-bool tl_is_done(const tl_context *tl, pe_op op);
+/* Until something of the PE ends or becomes known, at the latest until then. Call
+ * tl_synchronise() first. */
+void tl_wait_for_progress(const tl_call *call, kb_time deadline);
+
+/* The kernel's clock is when the operation is done, or the value is there, or later. */
 void tl_wait_for(const tl_call *call, pe_op op);
+void tl_wait_for_value(const tl_call *call, const tl_value *value);
+
+/* Wakes the kernel if it waits for a message. */
+void tl_wake(tl_context *tl);
 
 /* ---- memory.c ---- */
 
@@ -487,6 +539,7 @@ typedef struct tl_work {
     double number; /* of tl_full */
     int64_t first; /* of tl_arange, tl_slice */
     kb_error *(*bind)(tl_command *command);
+    bool checks_data; /* `bind` may find a mistake of the kernel in the data */
     uint64_t cycles, flops;
     uint64_t tcm_reads, tcm_writes; /* bytes */
 } tl_work;
@@ -503,8 +556,13 @@ static inline uint32_t tl_log2_up(uint64_t n)
 /* Cycles of `moves` passes over the elements. */
 uint64_t tl_move_cycles(const tl_context *tl, uint64_t elements, uint32_t moves);
 
-/* Issues it; the result was made for it, and so was `second`, unless that is NULL. */
+/* Issues it to the vector engine; the result was made for it, and so was `second`, unless that is
+ * NULL. */
 void tl_issue_work(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second);
+
+/* The same to either engine: `work` says to which, and how long it takes. */
+void tl_issue_engine(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second,
+                     pe_work *work);
 
 /* Makes the data by data_apply(). */
 kb_error *tl_bind_op(tl_command *command);
@@ -592,5 +650,8 @@ void tl_context_stop(tl_context *tl, kb_error *err);
 
 /* A command of the kernel is done. */
 void tl_context_progress(tl_context *tl);
+
+/* TCM of its values is released then: for a watcher of its use. */
+void tl_schedule_release(tl_context *tl, kb_time at);
 
 #endif

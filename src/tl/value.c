@@ -5,10 +5,13 @@
  * before, so one that was freed, or is another kernel's, is never taken for another. Each handle is
  * in the list of its scope.
  *
- * A place goes back as soon as its value is gone: where the next one comes, and whether it fits,
- * is decided by what is alive and nothing else, and the host sees the same room as the kernel.
+ * A value fits if its bytes fit, in multiples of 64; it has no address. Its bytes are released when
+ * its last handle is gone and the last command that makes or reads it has ended. That time may be
+ * ahead of the kernel's clock, or not known yet. What is counted as held is therefore an upper
+ * bound; only if a value does not fit are the releases up to the clock looked at, and if that is
+ * not enough the kernel waits for the next one.
  *
- * Not modelled: that the TCM is fragmented differently by an allocator of real hardware.
+ * Not modelled: fragmentation of the TCM by values.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,7 +24,8 @@ enum {
     GENERATION_BITS = 24,
     KERNEL_BITS = 64 - SLOT_BITS - GENERATION_BITS,
     MAX_HANDLES = 1 << SLOT_BITS,
-    PLACE_ALIGN = 64, /* a cache line, or a row of lanes */
+    TCM_LINE = 64, /* bytes that are held together: a row of lanes */
+    MANY_RELEASES = 32,
 };
 
 /* ---- Shapes ---- */
@@ -61,13 +65,68 @@ static tl_value *new_record(const tl_call *call, kb_dtype dtype, uint64_t bytes)
     if (index == 0)
         tl_fail(call, kb_error_nomem());
     tl_value *value = kb_pool_at(&runner->values, index);
-    *value = (tl_value){
-        .index = index, .refs = 1, .dtype = dtype, .bytes = bytes, .number = ++runner->value_count};
+    *value = (tl_value){.index = index,
+                        .refs = 1,
+                        .dtype = dtype,
+                        .bytes = bytes,
+                        .ready = {.at = KB_FOREVER},
+                        .number = ++runner->value_count};
     tl_link_to(&call->tl->values, &value->link);
     return value;
 }
 
-/* Of the TCM: what will come back without the kernel's doing, and what will not. */
+/* ---- The TCM ---- */
+
+static uint64_t round_up(uint64_t bytes)
+{
+    return (bytes + TCM_LINE - 1) & ~(uint64_t)(TCM_LINE - 1);
+}
+
+static void report_tcm(const tl_context *tl)
+{
+    mem_memories_report_tcm(tl->runner->has.memories, tl->run.pe);
+}
+
+/* Releases what is due by then. */
+static void collect_releases(tl_context *tl, kb_time by)
+{
+    size_t kept = 0;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < tl->releases.count; i++) {
+        const tl_release *r = &tl->releases.items[i];
+        if (r->at <= by)
+            bytes += r->bytes;
+        else
+            tl->releases.items[kept++] = *r;
+    }
+    tl->releases.count = kept;
+    mem_allocator_release(tl->tcm, bytes);
+    if (bytes > 0 && KB_UNLIKELY(tl->synchronous))
+        report_tcm(tl);
+}
+
+void tl_collect_releases(tl_context *tl)
+{
+    collect_releases(tl, kb_sim_now(tl->runner->has.sim));
+}
+
+static void release_bytes(tl_context *tl, uint64_t bytes, kb_time at)
+{
+    /* What comes next for the kernel is not before its clock, and not before now. */
+    kb_time clock = tl_later_of(tl_clock(tl), kb_sim_now(tl->runner->has.sim));
+    if (at <= clock || !kb_vec_push(&tl->releases, ((tl_release){.at = at, .bytes = bytes}))) {
+        mem_allocator_release(tl->tcm, bytes); /* without host memory for it: a little early */
+        if (KB_UNLIKELY(tl->synchronous))
+            report_tcm(tl);
+        return;
+    }
+    if (KB_UNLIKELY(tl->synchronous))
+        tl_schedule_release(tl, at);
+    else if (tl->releases.count > MANY_RELEASES)
+        collect_releases(tl, clock);
+}
+
+/* Of the TCM: what will be released without the kernel's doing, and what will not. */
 typedef struct holdings {
     uint64_t passing, staying;
 } holdings;
@@ -75,6 +134,8 @@ typedef struct holdings {
 static holdings what_is_held(const tl_context *tl)
 {
     holdings held = {0, 0};
+    for (size_t i = 0; i < tl->releases.count; i++)
+        held.passing += tl->releases.items[i].bytes;
     for (const tl_link *link = tl->values.next; link != &tl->values; link = link->next) {
         const tl_value *value = (const tl_value *)link;
         if (value->has_place && value->refs == value->commands)
@@ -85,47 +146,66 @@ static holdings what_is_held(const tl_context *tl)
     return held;
 }
 
-/* What the allocator says, and what could be done about it. Takes over the error. */
-static kb_error *explain(kb_error *err, uint64_t staying)
+static kb_time next_release(const tl_context *tl)
 {
-    if (staying == 0)
-        return err;
-    kb_error *explained = kb_error_new(KB_ERR_FAULT,
-                                       "%s; values of this kernel hold %" PRIu64 " bytes: "
-                                       "release them with tl_free or TL_SCOPE",
-                                       kb_error_message(err), staying);
-    kb_error_free(err);
-    return explained;
+    kb_time next = KB_FOREVER;
+    for (size_t i = 0; i < tl->releases.count; i++)
+        if (tl->releases.items[i].at < next)
+            next = tl->releases.items[i].at;
+    return next;
 }
 
-static void give_place(tl_context *tl, uint64_t offset)
+/* What could be done about a value that does not fit. */
+static KB_NORETURN void fault_exhausted(const tl_call *call, uint64_t bytes, uint64_t staying)
 {
-    kb_error *err = mem_memories_free(tl->runner->has.memories, tl->run.pe, KB_TCM, offset);
-    KB_ASSERT(!err);
+    const tl_context *tl = call->tl;
+    kb_error *err =
+        mem_memories_tcm_exhausted(tl->runner->has.memories, tl->run.pe, round_up(bytes));
+    if (staying > 0) {
+        kb_error *explained = kb_error_new(KB_ERR_FAULT,
+                                           "%s; values of this kernel hold %" PRIu64 " bytes: "
+                                           "release them with tl_free or TL_SCOPE",
+                                           kb_error_message(err), staying);
+        kb_error_free(err);
+        err = explained;
+    }
+    tl_fail(call, err);
 }
 
-static void take_place(const tl_call *call, tl_value *value)
+static __attribute__((noinline)) void wait_for_tcm(const tl_call *call, uint64_t bytes)
 {
     tl_context *tl = call->tl;
-    kb_error *err;
-    while ((err = mem_memories_alloc(tl->runner->has.memories, tl->run.pe, KB_TCM, value->bytes,
-                                     PLACE_ALIGN, &value->offset)) != NULL) {
-        if (kb_error_code(err) != KB_ERR_FAULT)
-            tl_fail(call, err);
+    uint64_t needed = round_up(bytes);
+    collect_releases(tl, tl_clock(tl));
+    if (mem_allocator_hold(tl->tcm, needed))
+        return;
+    tl_synchronise(tl);
+    for (;;) {
+        tl_collect_releases(tl);
+        if (mem_allocator_hold(tl->tcm, needed))
+            return;
         holdings held = what_is_held(tl);
         if (held.passing == 0)
-            tl_fail(call, explain(err, held.staying));
-        kb_error_free(err);
-        tl_wait_for_progress(call);
+            fault_exhausted(call, bytes, held.staying);
+        tl_wait_for_progress(call, next_release(tl));
     }
+}
+
+static void take_tcm(const tl_call *call, tl_value *value)
+{
+    tl_context *tl = call->tl;
+    if (KB_UNLIKELY(!mem_allocator_hold(tl->tcm, round_up(value->bytes))))
+        wait_for_tcm(call, value->bytes);
     value->has_place = true;
+    if (KB_UNLIKELY(tl->synchronous))
+        report_tcm(tl);
 }
 
 tl_value *tl_value_new(const tl_call *call, kb_dtype dtype, const tl_dims *shape)
 {
     tl_value *value = new_record(call, dtype, tl_elements(shape) * kb_dtype_bytes(dtype));
     if (value->bytes > 0)
-        take_place(call, value);
+        take_tcm(call, value);
     return value;
 }
 
@@ -133,7 +213,6 @@ tl_value *tl_value_in_place_of(const tl_call *call, tl_value *other)
 {
     tl_value *value = new_record(call, other->dtype, other->bytes);
     value->has_place = other->has_place;
-    value->offset = other->offset;
     other->has_place = false;
     return value;
 }
@@ -145,8 +224,12 @@ void tl_value_retain(tl_value *value)
 
 static void destroy_value(tl_context *tl, tl_value *value)
 {
-    if (value->has_place)
-        give_place(tl, value->offset);
+    if (value->has_place) {
+        kb_time at = value->read_until;
+        if (value->ready.at != KB_FOREVER)
+            at = tl_later_of(at, value->ready.at);
+        release_bytes(tl, round_up(value->bytes), at);
+    }
     if (value->data)
         data_release(tl->runner->has.store, value->data);
     tl_unlink(&value->link);
@@ -393,6 +476,9 @@ kb_error *tl_context_init(tl_context *tl)
     tl->receives = (tl_link){&tl->receives, &tl->receives};
     tl->slot_reads = (tl_link){&tl->slot_reads, &tl->slot_reads};
     kb_waitlist_init(&tl->arrivals, "a message from another PE");
+    tl->tcm = mem_memories_tcm(tl->runner->has.memories, tl->run.pe);
+    if (!tl->tcm)
+        return kb_error_nomem();
     return kb_vec_push(&tl->scopes, (tl_scope_of_kernel){0}) ? NULL : kb_error_nomem();
 }
 
@@ -405,6 +491,9 @@ void tl_context_fini(tl_context *tl)
         tl_command_destroy((tl_command *)tl->commands.next);
     while (tl->values.next != &tl->values)
         destroy_value(tl, (tl_value *)tl->values.next);
+    if (tl->tcm)
+        collect_releases(tl, KB_FOREVER);
+    kb_vec_fini(&tl->releases);
     data_release(tl->runner->has.store, tl->mask);
     for (int i = 0; i < TL_MATRICES; i++)
         kb_vec_fini(&tl->rects[i]);
@@ -413,4 +502,5 @@ void tl_context_fini(tl_context *tl)
     kb_vec_fini(&tl->handles);
     kb_error_free(tl->error);
     kb_error_free(tl->failure);
+    kb_error_free(tl->failing);
 }

@@ -148,10 +148,35 @@ static inline void go_to(rig *r, kb_time when)
     expect_ok(kb_sim_run(r->sim, when));
 }
 
+/* Whether the sender has a credit by now. */
+static inline bool has_credit(const rig *r, const ipcq_end *end)
+{
+    kb_time at;
+    return ipcq_credit_at(end, &at) && at <= kb_sim_now(r->sim);
+}
+
+static inline void wake_waiter(void *self)
+{
+    kb_co_wake(self);
+}
+
+/* Waits until it has one; if the coroutine is being unwound this returns at once. */
+static inline void await_credit(const rig *r, ipcq_end *end, kb_co *co)
+{
+    kb_time at;
+    while (!ipcq_credit_at(end, &at) && !kb_co_is_unwinding(co)) {
+        kb_wait(co, ipcq_await_credit(end, co, wake_waiter, co));
+        ipcq_stop_awaiting(end);
+    }
+    kb_time now = kb_sim_now(r->sim);
+    if (at > now && !kb_co_is_unwinding(co))
+        kb_co_sleep(co, at - now);
+}
+
 /* Sends a message of one segment, which is there at once. */
 static inline void send(rig *r, ipcq_end *end, uint64_t bytes)
 {
-    assert_true(ipcq_has_credit(end));
+    assert_true(has_credit(r, end));
     ipcq_message_id id = message_of(end, bytes);
     expect_ok(ipcq_arrive(r->queues, ipcq_take_slot(end), id, bytes));
 }
@@ -179,7 +204,7 @@ static inline void on_got(ipcq_claim *claim, const ipcq_segment *segment)
     t->sequence = message->sequence;
     t->sender = ipcq_end_pe(message->from);
     if (!t->keeps_slots)
-        ipcq_free_slot(segment->end);
+        ipcq_free_slot(segment->end, segment->when);
     if (segment->last) {
         t->messages++;
         t->segments = 0;

@@ -20,7 +20,7 @@ static kb_error *exchange(rig *r)
         ipcq_message_id id = ipcq_message_new(east, KB_I8, &KB_SHAPE(1), 1);
         if (id == 0)
             return kb_error_nomem();
-        assert_true(ipcq_has_credit(east));
+        assert_true(has_credit(r, east));
         expect_ok(ipcq_arrive(r->queues, ipcq_take_slot(east), id, 1));
         assert_true(take_now(r, end_of(r, 1, "W")));
         KB_TRY(kb_sim_run(r->sim, kb_sim_now(r->sim) + KB_US));

@@ -196,7 +196,7 @@ static void send_one(model *m, taker *takers, int end)
 {
     rig *r = takers[0].r;
     ipcq_end *const from[] = {to_west(r), to_east(r), to_north(r)};
-    if (!ipcq_has_credit(from[end]))
+    if (!has_credit(r, from[end]))
         return;
     send(r, from[end], 1);
     m->sent[end]++;
@@ -244,7 +244,7 @@ static const ipcq_settings small_slots = {
 
 static void send_segment(rig *r, ipcq_end *end, ipcq_message_id id, uint64_t bytes)
 {
-    assert_true(ipcq_has_credit(end));
+    assert_true(has_credit(r, end));
     expect_ok(ipcq_arrive(r->queues, ipcq_take_slot(end), id, bytes));
 }
 
@@ -263,7 +263,7 @@ static void a_large_message_goes_in_segments(void **state)
     assert_int_equal(ipcq_message_at(r.queues, id)->segments, 5);
     send_segment(&r, to_west(&r), id, 100);
     send_segment(&r, to_west(&r), id, 100);
-    assert_false(ipcq_has_credit(to_west(&r)));
+    assert_false(has_credit(&r, to_west(&r)));
     post(&t);
     assert_int_equal(t.segments, 2);
     for (unsigned i = 2; i < 4; i++) {
@@ -377,7 +377,7 @@ static void the_rest_of_a_message_is_dropped(void **state)
         assert_int_equal(t.segments, stored ? 2 : 1);
         ipcq_claim_withdraw(&t.claim);
         for (unsigned i = 0; i < t.segments; i++)
-            ipcq_free_slot(end_of(&r, 1, "W"));
+            ipcq_free_slot(end_of(&r, 1, "W"), kb_sim_now(r.sim));
         later(&r);
         post(&next);
         send_segment(&r, to_west(&r), id, 100);
@@ -490,7 +490,7 @@ static void a_claim_may_withdraw_itself(void **state)
     post(&t);
     assert_int_equal(t.segments, 1);
     later(&r);
-    assert_true(ipcq_has_credit(to_west(&r)));
+    assert_true(has_credit(&r, to_west(&r)));
     send(&r, to_west(&r), 1);
     assert_true(take_now(&r, end_of(&r, 1, "W")));
     rig_fini(&r);

@@ -20,15 +20,15 @@ static void a_credit_takes_its_time(void **state)
     settings.n_slots = 1;
     rig r = RIG(2, edges, &settings);
     ipcq_end *east = end_of(&r, 0, "E");
-    assert_true(ipcq_has_credit(east));
+    assert_true(has_credit(&r, east));
     send(&r, east, 4096);
-    assert_false(ipcq_has_credit(east));
+    assert_false(has_credit(&r, east));
     go_to(&r, 5 * KB_NS);
     assert_true(take_now(&r, end_of(&r, 1, "W")));
     go_to(&r, 5 * KB_NS + credit_time - 1);
-    assert_false(ipcq_has_credit(east));
+    assert_false(has_credit(&r, east));
     go_to(&r, 5 * KB_NS + credit_time);
-    assert_true(ipcq_has_credit(east));
+    assert_true(has_credit(&r, east));
     /* Without an event, and in the log. */
     kb_sim_stats stats = kb_sim_get_stats(r.sim);
     assert_int_equal(stats.events + stats.elided + stats.pending, 0);
@@ -69,9 +69,9 @@ static void a_credit_from_another_cube_takes_longer(void **state)
         send(&r, east, 1);
         assert_true(take_now(&r, west));
         go_to(&r, now + 28350000 - 1);
-        assert_false(ipcq_has_credit(east));
+        assert_false(has_credit(&r, east));
         go_to(&r, now + 28350000);
-        assert_true(ipcq_has_credit(east));
+        assert_true(has_credit(&r, east));
     }
     rig_fini(&r);
 }
@@ -91,10 +91,10 @@ static void credits_are_counted_however_they_come(void **state)
     go_to(&r, credit_time);
     for (int i = 0; i < 2; i++)
         send(&r, east, 1);
-    assert_false(ipcq_has_credit(east));
+    assert_false(has_credit(&r, east));
     go_to(&r, 7 * KB_NS + credit_time);
     send(&r, east, 1);
-    assert_false(ipcq_has_credit(east));
+    assert_false(has_credit(&r, east));
     /* Three times have come when somebody looks at last. */
     for (int i = 0; i < 4; i++) {
         assert_true(take_now(&r, west));
@@ -103,7 +103,117 @@ static void credits_are_counted_however_they_come(void **state)
     go_to(&r, KB_US);
     for (int i = 0; i < 4; i++)
         send(&r, east, 1);
-    assert_false(ipcq_has_credit(east));
+    assert_false(has_credit(&r, east));
+    rig_fini(&r);
+}
+
+/* ---- Ahead of global time ---------------------------------------------------------------- */
+
+/*
+ * Two slots. At 5 ns the receiver, whose clock is 50 ns, posts three claims, for 50, 60 and 60 ns.
+ * Two messages are there: they are received at 50 and 60, and the times of both credits are known
+ * at once: 61.0625 and 71.0625 ns. The third message arrives at 80 ns, later than its claim: it is
+ * received then.
+ */
+static void what_is_received_ahead_has_its_credit_then(void **state)
+{
+    (void)state;
+    const ipcq_edge edges[] = TWO_PES;
+    ipcq_settings settings = mostly;
+    settings.n_slots = 2;
+    rig r = RIG(2, edges, &settings);
+    ipcq_end *east = end_of(&r, 0, "E"), *west = end_of(&r, 1, "W");
+    kb_time at;
+    assert_true(ipcq_credit_at(east, &at));
+    send(&r, east, 1);
+    send(&r, east, 2);
+    assert_false(ipcq_credit_at(east, &at));
+    go_to(&r, 5 * KB_NS);
+    static const kb_time posted[] = {50 * KB_NS, 60 * KB_NS, 60 * KB_NS};
+    taker takers[3];
+    for (int i = 0; i < 3; i++) {
+        takers[i] = taker_of(&r, 1, west);
+        takers[i].claim.posted = posted[i];
+        ipcq_claim_post(r.set, &takers[i].claim);
+        assert_int_equal(takers[i].messages, i < 2);
+        if (i < 2)
+            assert_int_equal(takers[i].last.when, posted[i]);
+    }
+    assert_true(ipcq_credit_at(east, &at));
+    assert_int_equal(at, 50 * KB_NS + credit_time);
+    assert_false(has_credit(&r, east));
+    kb_location third = ipcq_take_slot(east); /* its time is known: that is enough */
+    assert_true(ipcq_credit_at(east, &at));
+    assert_int_equal(at, 60 * KB_NS + credit_time);
+    go_to(&r, 80 * KB_NS);
+    expect_ok(ipcq_arrive(r.queues, third, message_of(east, 3), 3));
+    assert_int_equal(takers[2].last.when, 80 * KB_NS);
+    (void)ipcq_take_slot(east);
+    assert_true(ipcq_credit_at(east, &at));
+    assert_int_equal(at, 80 * KB_NS + credit_time);
+    rig_fini(&r);
+}
+
+/* A slot is freed at 5 ns for 30 ns: a sender that takes a slot has that credit from 41.0625 ns on.
+ * The log has the credit from 30 ns on. */
+static void a_slot_may_be_freed_ahead(void **state)
+{
+    (void)state;
+    const ipcq_edge edges[] = TWO_PES;
+    rig r = RIG(2, edges, &mostly);
+    ipcq_end *east = end_of(&r, 0, "E"), *west = end_of(&r, 1, "W");
+    taker t = taker_of(&r, 1, west);
+    t.keeps_slots = true;
+    send(&r, east, 1);
+    ipcq_claim_post(r.set, &t.claim);
+    go_to(&r, 5 * KB_NS);
+    ipcq_free_slot(west, 30 * KB_NS);
+    assert_int_equal(ipcq_end_info(west).my_tail, 1);
+    go_to(&r, 10 * KB_NS);
+    (void)ipcq_take_slot(east); /* a sender that is ahead too */
+    assert_int_equal(ipcq_end_info(east).peer_tail_cache, 0);
+    go_to(&r, 30 * KB_NS + credit_time);
+    assert_int_equal(ipcq_end_info(east).peer_tail_cache, 1);
+    kb_oplog_flush(r.log);
+    assert_int_equal(kb_oplog_busy(r.log, 1, KB_UNIT_IPCQ), credit_time);
+    rig_fini(&r);
+}
+
+typedef struct wakes {
+    ipcq_end *end;
+    kb_time credit_at;
+    int count;
+} wakes;
+
+static void count_wake(void *self)
+{
+    wakes *w = self;
+    w->count++;
+    assert_true(ipcq_credit_at(w->end, &w->credit_at));
+}
+
+/* The sender is woken as soon as the time of its credit is known, not when the credit is there. */
+static void who_waits_is_called_when_the_time_is_known(void **state)
+{
+    (void)state;
+    const ipcq_edge edges[] = TWO_PES;
+    ipcq_settings settings = mostly;
+    settings.n_slots = 1;
+    rig r = RIG(2, edges, &settings);
+    wakes w = {.end = end_of(&r, 0, "E")};
+    send(&r, w.end, 1);
+    (void)ipcq_await_credit(w.end, NULL, count_wake, &w);
+    go_to(&r, 7 * KB_NS);
+    taker t = taker_of(&r, 1, end_of(&r, 1, "W"));
+    t.claim.posted = 9 * KB_NS;
+    ipcq_claim_post(r.set, &t.claim);
+    assert_int_equal(w.count, 1);
+    assert_int_equal(w.credit_at, 9 * KB_NS + credit_time);
+    ipcq_stop_awaiting(w.end);
+    go_to(&r, KB_US);
+    send(&r, w.end, 1);
+    assert_true(take_now(&r, end_of(&r, 1, "W")));
+    assert_int_equal(w.count, 1); /* nobody waits any more */
     rig_fini(&r);
 }
 
@@ -126,7 +236,7 @@ static void send_all(kb_co *co, void *arg)
     for (int i = 0; i < SENDS; i++) {
         if (p->pauses > 0)
             kb_co_sleep(co, p->pauses);
-        ipcq_await_credit(p->from, co);
+        await_credit(p->r, p->from, co);
         p->sent[p->count++] = kb_sim_now(p->r->sim);
         send(p->r, p->from, 8);
     }
@@ -234,7 +344,8 @@ static void await_again(void *arg)
     program *p = arg;
     kb_co *co = kb_sim_current(p->r->sim);
     assert_true(kb_co_is_unwinding(co));
-    ipcq_await_credit(p->from, co);
+    ipcq_stop_awaiting(p->from);
+    await_credit(p->r, p->from, co);
     p->cleaned = true;
 }
 
@@ -243,7 +354,7 @@ static void wait_in_vain(kb_co *co, void *arg)
     program *p = arg;
     kb_cleanup undo;
     kb_co_push_cleanup(co, &undo, await_again, p);
-    ipcq_await_credit(p->from, co);
+    await_credit(p->r, p->from, co);
     fail_msg("there is no credit");
 }
 
@@ -264,7 +375,7 @@ static void a_sender_that_is_unwound_does_not_wait(void **state)
     assert_true(p.cleaned);
     assert_true(take_now(&r, p.to));
     go_to(&r, KB_US);
-    assert_true(ipcq_has_credit(p.from));
+    assert_true(has_credit(&r, p.from));
     rig_fini(&r);
 }
 
@@ -287,7 +398,7 @@ static void slots_are_used_round_and_round(void **state)
         kb_time now = kb_sim_now(r.sim);
         while (back < taken && freed_at[back] + credit_time <= now)
             back++;
-        assert_int_equal(ipcq_has_credit(from), sent - back < SLOTS);
+        assert_int_equal(has_credit(&r, from), sent - back < SLOTS);
         if (sent < MESSAGES && sent - back < SLOTS && kb_rng_below(&rng, 2)) {
             kb_location slot = ipcq_take_slot(from);
             base = sent == 0 ? slot.offset : base;
@@ -321,7 +432,7 @@ static void arrivals_in_any_order_are_handed_out_in_order(void **state)
         ipcq_message_id ids[4];
         taker takers[4];
         for (int i = 0; i < 4; i++) {
-            assert_true(ipcq_has_credit(east));
+            assert_true(has_credit(&r, east));
             ids[i] = message_of(east, 10);
             slots[i] = ipcq_take_slot(east);
             takers[i] = taker_of(&r, 1, west);
@@ -361,10 +472,10 @@ static void two_directions_to_one_peer_do_not_mix(void **state)
     go_to(&r, KB_US);
     for (int i = 0; i < 3; i++)
         send(&r, end_of(&r, 0, "W"), 1);
-    assert_false(ipcq_has_credit(end_of(&r, 0, "W")));
+    assert_false(has_credit(&r, end_of(&r, 0, "W")));
     for (int i = 0; i < 4; i++)
         send(&r, end_of(&r, 0, "E"), 1);
-    assert_false(ipcq_has_credit(end_of(&r, 0, "E")));
+    assert_false(has_credit(&r, end_of(&r, 0, "E")));
     rig_fini(&r);
 }
 
@@ -477,7 +588,7 @@ static void without_rings_there_are_no_bounds(void **state)
     rig r = RIG(2, edges, &mock);
     ipcq_end *east = end_of(&r, 0, "E"), *west = end_of(&r, 1, "W");
     for (uint64_t i = 0; i < 3000; i++) {
-        assert_true(ipcq_has_credit(east));
+        assert_true(has_credit(&r, east));
         ipcq_hand_over(east, message_of(east, 100000 + i));
     }
     for (uint64_t i = 0; i < 3001; i++) {
@@ -520,7 +631,7 @@ static void a_reset_forgets_everything(void **state)
     assert_int_equal(ipcq_take_slot(end_of(&r, 0, "W")).offset, base);
     for (uint64_t i = 0; i < 4; i++)
         send(&r, east, 5);
-    assert_false(ipcq_has_credit(east));
+    assert_false(has_credit(&r, east));
     taker t = taker_of(&r, 1, west);
     ipcq_claim_post(r.set, &t.claim);
     assert_int_equal(t.sequence, 0);
@@ -534,6 +645,9 @@ int main(void)
         cmocka_unit_test(a_credit_takes_its_time),
         cmocka_unit_test(a_credit_from_another_cube_takes_longer),
         cmocka_unit_test(credits_are_counted_however_they_come),
+        cmocka_unit_test(what_is_received_ahead_has_its_credit_then),
+        cmocka_unit_test(a_slot_may_be_freed_ahead),
+        cmocka_unit_test(who_waits_is_called_when_the_time_is_known),
         cmocka_unit_test(a_sender_goes_on_when_its_credit_is_there),
         cmocka_unit_test(credits_are_the_same_when_somebody_watches),
         cmocka_unit_test(a_credit_that_is_on_its_way_is_waited_for),

@@ -56,18 +56,25 @@ static void messages_without_rings_are_traced_too(void **state)
 
 /* ---- Waits ------------------------------------------------------------------------------- */
 
+typedef struct sender {
+    rig *r;
+    ipcq_end *end;
+} sender;
+
 static void await(kb_co *co, void *arg)
 {
-    ipcq_await_credit(arg, co);
+    const sender *s = arg;
+    await_credit(s->r, s->end, co);
 }
 
 /* A coroutine that waits for a credit in line 7 of a file. */
 static void send_in_vain(rig *r, ipcq_end *end)
 {
-    while (ipcq_has_credit(end))
+    while (has_credit(r, end))
         send(r, end, 1);
     kb_co *co;
-    expect_ok(kb_co_spawn(r->sim, &(kb_co_options){.daemon = true}, await, end, &co));
+    sender s = {r, end}; /* its coroutine reads it at once, and is not woken again */
+    expect_ok(kb_co_spawn(r->sim, &(kb_co_options){.daemon = true}, await, &s, &co));
     kb_co_set_line(co, (kb_line){"kernels/ring.c", 7});
     go_to(r, kb_sim_now(r->sim) + 1);
 }

@@ -170,7 +170,7 @@ static void machines_beyond_addresses_have_queues(void **state)
         go_to(&r, KB_US);
         for (int i = 0; i < 4; i++)
             send(&r, end_of(&r, 0, "W"), 1);
-        assert_false(ipcq_has_credit(end_of(&r, 0, "W")));
+        assert_false(has_credit(&r, end_of(&r, 0, "W")));
         /* Their addresses are told by what they mean; asking for a physical one is an error. */
         static const char *const names[] = {
             "sip0.cube0.hbm+0x1800004000", "sip0.cube0.pe16.ipcq+0x4000", "sip0.cube0.sram+0xc000"};
@@ -324,7 +324,7 @@ static void sets_share_a_pe(void **state)
             send(&r, a, 10);
             send(&r, b, 20);
         }
-        assert_false(ipcq_has_credit(a) || ipcq_has_credit(b));
+        assert_false(has_credit(&r, a) || has_credit(&r, b));
         taker first = taker_of(&r, 1, end_of(&r, 1, "W"));
         taker other = taker_of(&r, 1, ipcq_find(second, pe(1), "W"));
         ipcq_claim_post(r.set, &first.claim);

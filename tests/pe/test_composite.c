@@ -223,8 +223,8 @@ static void kernels_commands_and_products_wait_for_each_other(void **state)
     plain_product p;
     plain_make(&p, 64, 128, 64, 2);
     size_t before = write_slice(&r.has, 128, 64); /* a row of a */
-    size_t math = issue(&r.has, (pe_command){.unit = KB_UNIT_MATH, .time = 700 * KB_NS});
-    p.is.after[0] = r.has.diary[math].op;
+    pe_ready there = {.at = KB_FOREVER};
+    p.is.inputs[0] = &there;
     size_t product = issue_product(&r, p.is);
     size_t elsewhere = read_slice(&r.has, (uint64_t)5 << 30, 64);
     size_t reads_result = read_slice(&r.has, p.c.at.offset, 64);
@@ -232,6 +232,9 @@ static void kernels_commands_and_products_wait_for_each_other(void **state)
     size_t after = issue(
         &r.has,
         (pe_command){.unit = KB_UNIT_MATH, .time = KB_NS, .after = {r.has.diary[product].op}});
+    expect_ok(kb_sim_run(r.has.sim, 650 * KB_NS));
+    there.at = 700 * KB_NS; /* which is known now */
+    pe_units_poll(r.has.units, (kb_pe){0, 0, 0});
     run_all(&r.has);
     const entry *d = r.has.diary;
     assert_true(d[before].ended < 700 * KB_NS);

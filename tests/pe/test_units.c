@@ -153,7 +153,7 @@ static void a_command_comes_after_all_it_names(void **state)
     size_t b = issue_at(&r, (kb_pe){1, 2, 3}, math(50, 0, 0));
     pe_op first = r.diary[a].op, second = r.diary[b].op;
     pe_command last = math(10, 0, 0);
-    memcpy(last.after, (pe_op[PE_MAX_AFTER]){r.diary[done].op, first, second, first, second},
+    memcpy(last.after, (pe_op[PE_MAX_INPUTS]){r.diary[done].op, first, second, first, second},
            sizeof last.after);
     size_t c = issue(&r, last);
     run_all(&r);
@@ -162,6 +162,85 @@ static void a_command_comes_after_all_it_names(void **state)
 }
 
 /* ---- Queues ------------------------------------------------------------------------------ */
+
+enum { PROGRAM = 5 };
+
+/* Issues commands to one unit as soon as there is room, and notes its clock each time. */
+typedef struct program {
+    unit_rig *r;
+    pe_command command;
+    kb_time issued[PROGRAM];
+    size_t first; /* page in the diary */
+} program;
+
+static void issue_program(kb_co *co, void *arg)
+{
+    program *p = arg;
+    pe_cpu *cpu = pe_units_cpu(p->r->units, (kb_pe){0, 0, 0});
+    pe_cpu_begin(cpu, co);
+    p->first = p->r->entries;
+    for (size_t i = 0; i < PROGRAM; i++) {
+        pe_cpu_await_room(cpu, p->command.unit);
+        p->issued[i] = cpu->clock;
+        pe_command command = p->command;
+        command.issued = cpu->clock;
+        size_t number = issue(p->r, command);
+        assert_int_equal(number, p->first + i);
+    }
+    pe_cpu_end(cpu);
+}
+
+/*
+ * Commands of 10 ns with tails of 25, in a queue of two. The first begins at once, so there is room
+ * until two others wait. The next one is issued when the second begins, at 10 ns, and then every 10
+ * ns. Others that are internal take no room of the program's: they stand behind what was issued
+ * before them, and occupy the engine for 1 ns at 30, before the fourth, which then begins at 31.
+ */
+static void a_full_queue_has_no_room(void **state)
+{
+    (void)state;
+    unit_rig r;
+    unit_rig_make(&r, machine_with("cube.pe_cpu.queue_depth=2", NULL, NULL, NULL));
+    program p = {.r = &r, .command = gemm(10, 25, 0, 0)};
+    expect_ok(kb_co_spawn(r.sim, NULL, issue_program, &p, NULL));
+    expect_ok(kb_sim_run(r.sim, 0));
+    assert_int_equal(r.entries, 3); /* no room for the fourth */
+    pe_command inner = gemm(1, 0, 0, 0);
+    inner.internal = true;
+    r.entries = PROGRAM; /* the program's come first in the diary */
+    size_t within = issue(&r, inner);
+    r.entries = 3;
+    expect_ok(kb_sim_run(r.sim, 10 * KB_NS));
+    assert_int_equal(r.entries, 4);
+    expect_ok(kb_sim_run(r.sim, KB_FOREVER));
+    static const kb_time issued[PROGRAM] = {0, 0, 0, 10, 20}, begun[PROGRAM] = {0, 10, 20, 31, 41};
+    for (size_t i = 0; i < PROGRAM; i++) {
+        assert_int_equal(p.issued[i], issued[i] * KB_NS);
+        expect_times(&r, i, begun[i] * KB_NS, (begun[i] + 35) * KB_NS);
+    }
+    expect_times(&r, within, 30 * KB_NS, 31 * KB_NS);
+    unit_rig_fini(&r);
+}
+
+/* The queues of the DMA: one channel, and room for two that wait. A load takes 110.1425 ns. */
+static void a_full_queue_of_the_dma_has_no_room(void **state)
+{
+    (void)state;
+    const kb_time load = 110142500;
+    unit_rig r;
+    unit_rig_make(&r,
+                  machine_with("cube.pe_cpu.queue_depth=2", "cube.pe_dma.channels=1", NULL, NULL));
+    mem_rect rect;
+    program p = {.r = &r, .command = slice_command(KB_UNIT_DMA_READ, &rect, 0, 4096)};
+    expect_ok(kb_co_spawn(r.sim, NULL, issue_program, &p, NULL));
+    run_all(&r);
+    const kb_time issued[PROGRAM] = {0, 0, 0, load, 2 * load};
+    for (size_t i = 0; i < PROGRAM; i++) {
+        assert_int_equal(p.issued[i], issued[i]);
+        expect_times(&r, i, (kb_time)i * load, (kb_time)(i + 1) * load);
+    }
+    unit_rig_fini(&r);
+}
 
 typedef struct watcher {
     unit_rig *r;
@@ -172,44 +251,37 @@ typedef struct watcher {
 static void watch(kb_co *co, void *arg)
 {
     watcher *w = arg;
+    pe_cpu *cpu = pe_units_cpu(w->r->units, (kb_pe){0, 0, 0});
+    pe_cpu_begin(cpu, co);
     for (;;) {
-        kb_wait(co, pe_units_progress(w->r->units, (kb_pe){0, 0, 0}));
+        pe_cpu_await_progress(cpu, 70 * KB_NS);
+        assert_int_equal(cpu->clock, kb_sim_now(w->r->sim));
         w->at[w->woken++] = kb_sim_now(w->r->sim);
+        if (w->at[w->woken - 1] >= 70 * KB_NS)
+            kb_co_sleep(co, KB_US);
     }
 }
 
-/*
- * Three commands of 10 ns with tails of 25, in a queue of two. The first begins at once, so there
- * is room until both others wait. The second begins at 10: room again, which wakes. Ends wake: 35,
- * 45, 55.
- */
-static void a_full_queue_has_no_room(void **state)
+/* Ends wake, at 35, 45 and 55 ns; and so does the deadline. */
+static void ends_are_progress(void **state)
 {
     (void)state;
-    const kb_pe pe = {0, 0, 0};
     unit_rig r;
-    unit_rig_make(&r, machine_with("cube.pe_cpu.queue_depth=2", NULL, NULL, NULL));
+    unit_rig_make(&r, default_machine());
     watcher w = {.r = &r};
     kb_co_options options = {.name = "watcher", .source_id = KB_SOURCE_ID_MAX, .daemon = true};
     expect_ok(kb_co_spawn(r.sim, &options, watch, &w, NULL));
     expect_ok(kb_sim_run(r.sim, 0));
-    assert_true(pe_units_has_room(r.units, (kb_pe){0, 0, 1}, KB_UNIT_GEMM));
-    for (int i = 0; i < 3; i++) {
-        assert_true(pe_units_has_room(r.units, pe, KB_UNIT_GEMM));
+    for (int i = 0; i < 3; i++)
         (void)issue(&r, gemm(10, 25, 0, 0));
+    expect_ok(kb_sim_run(r.sim, 100 * KB_NS));
+    static const kb_time expected[] = {35, 45, 55, 70};
+    for (size_t i = 0; i < 4; i++) {
+        size_t k = 0;
+        while (k < w.woken && w.at[k] != expected[i] * KB_NS)
+            k++;
+        assert_true(k < w.woken);
     }
-    assert_false(pe_units_has_room(r.units, pe, KB_UNIT_GEMM));
-    assert_true(pe_units_has_room(r.units, pe, KB_UNIT_MATH));
-    pe_command inner = gemm(1, 0, 0, 0);
-    inner.internal = true;
-    (void)issue(&r, inner); /* takes no room of the program's */
-    expect_ok(kb_sim_run(r.sim, 10 * KB_NS));
-    assert_true(pe_units_has_room(r.units, pe, KB_UNIT_GEMM));
-    run_all(&r);
-    static const kb_time expected[] = {10, 31, 35, 45, 55};
-    assert_int_equal(w.woken, 5);
-    for (size_t i = 0; i < w.woken; i++)
-        assert_int_equal(w.at[i], expected[i] * KB_NS);
     unit_rig_fini(&r);
 }
 
@@ -306,12 +378,14 @@ static void who_waits_goes_first(void **state)
     unit_rig_fini(&r);
 }
 
-/* Three that wait for the same go on in the order of issue, whatever their units are: each has the
- * TCM for 10 ns. */
+/* Three that wait for the same go on at one time, each has the TCM for 10 ns: the two engines one
+ * after the other, in the order of issue; the DMA before them if it was issued first, else behind
+ * them. */
 static void those_who_wait_go_on_in_order(void **state)
 {
     (void)state;
     mem_rect rect = bytes_at(KB_TCM, 0, 0, 0, 0, 5120);
+    static const kb_time ends[3][3] = {{20, 30, 40}, {20, 40, 30}, {20, 30, 40}};
     for (size_t shift = 0; shift < 3; shift++) {
         unit_rig r;
         unit_rig_make(&r, default_machine());
@@ -323,8 +397,8 @@ static void those_who_wait_go_on_in_order(void **state)
         for (size_t i = 0; i < 3; i++)
             (void)issue(&r, after(commands[(i + shift) % 3], &r, first));
         run_all(&r);
-        for (size_t i = 1; i <= 3; i++)
-            expect_times(&r, first + i, 10 * KB_NS, (kb_time)(i + 1) * 10 * KB_NS);
+        for (size_t i = 0; i < 3; i++)
+            expect_times(&r, first + 1 + i, 10 * KB_NS, ends[shift][i] * KB_NS);
         unit_rig_fini(&r);
     }
 }
@@ -388,70 +462,6 @@ static void engines_are_logged(void **state)
     unit_rig_fini(&r);
 }
 
-/* Runs all, and says how long results drained, and how long of it a product waited for them. */
-static void expect_drain(unit_rig *r, kb_time drain, kb_time needed)
-{
-    kb_time_sum causes[KB_CAUSES] = {0};
-    run_all(r);
-    kb_oplog_kernel_end(r->log, 0, causes);
-    assert_int_equal(causes[KB_CAUSE_MATRIX_DRAIN], drain);
-    assert_int_equal(kb_oplog_timeline(r->log).needed_drain, needed);
-    unit_rig_fini(r);
-}
-
-static void make_with_kernel(unit_rig *r)
-{
-    unit_rig_make(r, default_machine());
-    kb_oplog_kernel_begin(r->log, 0, 0);
-}
-
-/* Each of the three occupies the engine for 5 and drains for 20. In a chain two wait for the drain
- * of the one before; the drain of the last one is waited for by none, or by a vector operation. If
- * they need nothing of each other, only the last drain shows. */
-static void products_that_need_each_other_drain_in_between(void **state)
-{
-    (void)state;
-    unit_rig r;
-    make_with_kernel(&r);
-    size_t a = issue(&r, gemm(5, 20, 0, 0));
-    size_t b = issue(&r, after(gemm(5, 20, 0, 0), &r, a));
-    size_t c = issue(&r, after(gemm(5, 20, 0, 0), &r, b));
-    (void)issue(&r, after(math(7, 0, 0), &r, c));
-    expect_drain(&r, 60 * KB_NS, 40 * KB_NS);
-    make_with_kernel(&r);
-    for (int i = 0; i < 3; i++)
-        (void)issue(&r, gemm(5, 20, 0, 0));
-    expect_drain(&r, 20 * KB_NS, 0);
-}
-
-/*
- * A load of 4 KiB takes 110.1425 ns. A product takes 5 + 20 meanwhile. One after it alone counts
- * from when it is issued, at 12: 13 of the drain. One that comes after the load too waits for that,
- * so nothing of the drain counts. A product of 100 + 20 before one that needs the load and it: from
- * 110.1425 on it waits for the drain alone, until 120.
- */
-static void a_drain_counts_if_the_next_product_waits_for_nothing_else(void **state)
-{
-    (void)state;
-    unit_rig r;
-    make_with_kernel(&r);
-    (void)read_slice(&r, 0, 4096);
-    size_t a = issue(&r, gemm(5, 20, 0, 0));
-    expect_ok(kb_sim_run(r.sim, 12 * KB_NS));
-    (void)issue(&r, after(gemm(1, 0, 0, 0), &r, a));
-    expect_drain(&r, 13 * KB_NS, 13 * KB_NS);
-    for (int i = 0; i < 2; i++) {
-        make_with_kernel(&r);
-        size_t load = read_slice(&r, 0, 4096);
-        size_t first = issue(&r, gemm(i == 0 ? 5 : 100, 20, 0, 0));
-        pe_command next = after(gemm(1, 0, 0, 0), &r, first);
-        next.after[0] = r.diary[load].op;
-        (void)issue(&r, next);
-        kb_time drain = i == 0 ? 0 : 120 * KB_NS - 110142500;
-        expect_drain(&r, drain, drain);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -464,13 +474,13 @@ int main(void)
         cmocka_unit_test(each_unit_keeps_its_order),
         cmocka_unit_test(a_command_comes_after_all_it_names),
         cmocka_unit_test(a_full_queue_has_no_room),
+        cmocka_unit_test(a_full_queue_of_the_dma_has_no_room),
+        cmocka_unit_test(ends_are_progress),
         cmocka_unit_test(names_are_not_used_again),
         cmocka_unit_test(ends_may_issue_commands),
         cmocka_unit_test(who_waits_goes_first),
         cmocka_unit_test(those_who_wait_go_on_in_order),
         cmocka_unit_test(engines_are_logged),
-        cmocka_unit_test(products_that_need_each_other_drain_in_between),
-        cmocka_unit_test(a_drain_counts_if_the_next_product_waits_for_nothing_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,8 @@ static void a_beginning_that_fails_fails_the_run(void **state)
         expect_ok(pe_units_issue(r.units, pe0, &bad, &op));
         pe_command next = {.unit = KB_UNIT_GEMM, .after = {op}};
         size_t after = issue(&r, next);
-        pe_span span = {.after = {r.diary[before].op}, .ready = never, .self = &r};
+        const pe_ready then = {.at = 10 * KB_NS}; /* when the first one ends */
+        pe_span span = {.inputs = {&then}, .ready = never, .self = &r};
         expect_ok(pe_units_open(r.units, pe0, &span, &op_of_span));
         expect_error(kb_sim_run(r.sim, KB_FOREVER), KB_ERR_FAULT, "refused 1");
         assert_false(pe_units_is_done(r.units, op));
@@ -59,6 +60,7 @@ static void close_now(void *self, uint64_t arg)
 static kb_error *issue_some(unit_rig *r)
 {
     enum { RECTS = 9 };
+    static const pe_ready soon = {.at = 12 * KB_NS};
     mem_rect rects[RECTS];
     for (uint64_t i = 0; i < RECTS; i++)
         rects[i] = bytes_at(i % 2 ? KB_SRAM : KB_HBM, 0, 0, i % 3 == 0, 4096 * i, 1000);
@@ -84,7 +86,7 @@ static kb_error *issue_some(unit_rig *r)
                         .read_count = 4,
                         .writes = rects + 4,
                         .write_count = 3,
-                        .after = {last},
+                        .inputs = {&soon},
                         .ready = close_now,
                         .self = r,
                         .arg = i};

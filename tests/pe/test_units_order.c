@@ -77,12 +77,16 @@ static void a_span_takes_part_in_the_order_of_bytes(void **state)
     mem_rect writes[] = {bytes_at(KB_HBM, 0, 0, 0, 8192, 4096), bytes_at(KB_SRAM, 0, 0, 0, 0, 64)};
     pe_span span = {.reads = reads, .read_count = 2, .writes = writes, .write_count = 2};
     size_t a = read_slice(&r, 8192, 4096), b = write_slice(&r, 4000, 8);
-    size_t m = issue(&r, math(300));
-    span.after[PE_MAX_AFTER - 1] = r.diary[m].op;
+    pe_ready there = {.at = KB_FOREVER};
+    span.inputs[PE_MAX_INPUTS - 1] = &there;
     size_t s = open_span(&r, span);
     memset(reads, 0xff, sizeof reads); /* they were copied */
     size_t f = read_slice(&r, 100, 8), c = read_slice(&r, 8192, 8), d = write_slice(&r, 0, 8);
     size_t e = write_slice(&r, 12000, 8);
+    assert_int_equal(r.diary[s].begun, -1);
+    expect_ok(kb_sim_run(r.sim, 250 * KB_NS));
+    there.at = 300 * KB_NS; /* which is known now */
+    pe_units_poll(r.units, pe0);
     assert_int_equal(r.diary[s].begun, -1);
     expect_ok(kb_sim_run(r.sim, 500 * KB_NS));
     assert_true(r.diary[a].ended < 300 * KB_NS && r.diary[b].ended < 300 * KB_NS);
@@ -98,32 +102,53 @@ static void a_span_takes_part_in_the_order_of_bytes(void **state)
     unit_rig_fini(&r);
 }
 
+/* When each of three spans is closed. */
+static pe_ready closed[3];
+
 static void close_it_at_once(void *self, uint64_t arg)
 {
     unit_rig *r = self;
-    r->diary[arg].begun = kb_sim_now(r->sim);
+    closed[arg].at = r->diary[arg].begun = kb_sim_now(r->sim);
     close_span(r, arg);
+    pe_units_poll(r->units, pe0);
 }
 
+/* The second and third wait for the one before, and the second for something at 5 ns too. */
 static void a_span_may_be_closed_when_it_is_ready(void **state)
+{
+    (void)state;
+    const pe_ready five = {.at = 5 * KB_NS};
+    unit_rig r;
+    unit_rig_make(&r, default_machine());
+    r.entries = 3;
+    for (size_t i = 0; i < 3; i++) {
+        r.diary[i] = (entry){.begun = -1, .ended = -1};
+        closed[i] = (pe_ready){.at = KB_FOREVER};
+        pe_span span = {.ready = close_it_at_once, .self = &r, .arg = i};
+        if (i > 0)
+            span.inputs[0] = &closed[i - 1];
+        if (i == 1)
+            span.inputs[1] = &five;
+        expect_ok(pe_units_open(r.units, pe0, &span, &r.diary[i].op));
+    }
+    run_all(&r);
+    expect_times(&r, 0, 0, 0);
+    expect_times(&r, 1, five.at, five.at);
+    expect_times(&r, 2, five.at, five.at);
+    unit_rig_fini(&r);
+}
+
+/* Opened at 0 for 8 ns by a program that is ahead. */
+static void a_span_may_be_opened_ahead(void **state)
 {
     (void)state;
     unit_rig r;
     unit_rig_make(&r, default_machine());
-    pe_op before = 0;
-    r.entries = 3;
-    for (size_t i = 0; i < 3; i++) { /* the second and third wait for the one before */
-        r.diary[i] = (entry){.begun = -1, .ended = -1};
-        pe_span span = {.after = {before}, .ready = close_it_at_once, .self = &r, .arg = i};
-        if (i == 1)
-            span.after[1] = r.diary[issue(&r, math(5))].op;
-        expect_ok(pe_units_open(r.units, pe0, &span, &r.diary[i].op));
-        before = r.diary[i].op;
-    }
-    run_all(&r);
-    expect_times(&r, 0, 0, 0);
-    expect_times(&r, 1, 5 * KB_NS, 5 * KB_NS);
-    expect_times(&r, 2, 5 * KB_NS, 5 * KB_NS);
+    size_t s = open_span(&r, (pe_span){.issued = 8 * KB_NS});
+    assert_int_equal(r.diary[s].begun, -1);
+    expect_ok(kb_sim_run(r.sim, 20 * KB_NS));
+    assert_int_equal(r.diary[s].begun, 8 * KB_NS);
+    close_span(&r, s);
     unit_rig_fini(&r);
 }
 
@@ -140,15 +165,25 @@ static void close_too_early(void)
 {
     unit_rig r;
     unit_rig_make(&r, default_machine());
-    size_t m = issue(&r, math(5));
-    close_span(&r, open_span(&r, (pe_span){.after = {r.diary[m].op}}));
+    mem_rect rect = bytes_at(KB_HBM, 0, 0, 0, 0, 4096);
+    (void)write_slice(&r, 0, 4096);
+    close_span(&r, open_span(&r, (pe_span){.reads = &rect, .read_count = 1}));
+}
+
+static void close_before_its_input(void)
+{
+    unit_rig r;
+    pe_ready there = {.at = KB_FOREVER};
+    unit_rig_make(&r, default_machine());
+    close_span(&r, open_span(&r, (pe_span){.inputs = {&there}}));
 }
 
 static void closing_at_the_wrong_time_is_a_bug(void **state)
 {
     (void)state;
     expect_abort(close_twice, "pe_units_is_done");
-    expect_abort(close_too_early, "waits_for");
+    expect_abort(close_too_early, "is_ready");
+    expect_abort(close_before_its_input, "is_ready");
 }
 
 /* ---- Internal commands ------------------------------------------------------------------- */
@@ -410,6 +445,7 @@ int main(void)
         cmocka_unit_test(a_span_lasts_until_it_is_closed),
         cmocka_unit_test(a_span_takes_part_in_the_order_of_bytes),
         cmocka_unit_test(a_span_may_be_closed_when_it_is_ready),
+        cmocka_unit_test(a_span_may_be_opened_ahead),
         cmocka_unit_test(closing_at_the_wrong_time_is_a_bug),
         cmocka_unit_test(internal_commands_pass_what_waits),
         cmocka_unit_test(nobody_waits_for_internal_bytes),

@@ -50,8 +50,10 @@ OTHERS = [["traffic", "--level", "system", "--rate", "0.4", "--measure-ns", "300
           ["ccl", "tune", "--min", "1KiB", "--max", "4KiB", "--collective", "all_gather"],
           ["ccl", "plan", "--algorithm", "ring_rsag"], ["topo", "--print", "--effective"]]
 
-# What --trace and --profile add to the document of a run, and the host's own times.
-OWN_KEYS = ("wall_s", "hops_per_s", "trace", "profile", "timing_only", "verified", "stand_ins")
+# What --trace and --profile add to the document of a run, the host's own times, and how the run was
+# executed: kernels that are watched follow global time.
+OWN_KEYS = ("wall_s", "hops_per_s", "trace", "profile", "timing_only", "verified", "stand_ins",
+            "events", "execution")
 
 
 def surroundings(attack, rng):

@@ -36,7 +36,8 @@ typedef struct rig {
 typedef struct rig_options {
     bool timing_only;
     bool no_elision;
-    bool instant; /* no time passes */
+    bool instant;    /* no time passes */
+    uint32_t window; /* of the runner */
 } rig_options;
 
 static inline kb_error *rig_map(rig *r)
@@ -116,6 +117,7 @@ static inline kb_error *rig_try_with(rig *r, topo_machine *machine, rig_options 
                                                  .queues = r->queues,
                                                  .timing_only = options.timing_only,
                                                  .instant = options.instant,
+                                                 .window = options.window,
                                                  .first_source = 1 << 10},
                             &r->runner);
 }

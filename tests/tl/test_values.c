@@ -1,5 +1,6 @@
 /*
  * test_values.c: how long values live: handles, scopes and the TCM, of which there is 1 MiB here.
+ * A value holds multiples of 64 bytes, wherever they are.
  */
 #include "rig.h"
 
@@ -8,6 +9,15 @@ enum { OUT = 1 << 20, MIB = 1 << 20 };
 static rig small_tcm(void)
 {
     return rig_make(one_cube("{ pe_tcm: { capacity_mib: 2, reserved_mib: 1 } }"), false);
+}
+
+/* Kernels do not run ahead: what is held is what is held at the time. */
+static rig small_tcm_in_step(void)
+{
+    rig r;
+    expect_ok(rig_try_with(&r, one_cube("{ pe_tcm: { capacity_mib: 2, reserved_mib: 1 } }"),
+                           (rig_options){.window = 1}));
+    return r;
 }
 
 /* How much of the TCM of this PE is free, as the host sees it while the kernel runs. */
@@ -28,12 +38,12 @@ KB_KERNEL(hold, int n)
     tl_tensor a = tl_full(tl_shape(n), TL_F16, 1);
     assert_int_equal(held(), 2 * n);
     tl_tensor b = tl_full(tl_shape(1), TL_I8, 1);
-    assert_int_equal(held(), 2 * n + 1);
+    assert_int_equal(held(), 2 * n + 64);
     tl_tensor nothing = tl_full(tl_shape(0, 7), TL_F32, 1);
-    assert_int_equal(held(), 2 * n + 1);
+    assert_int_equal(held(), 2 * n + 64);
     tl_wait(b);
     tl_free(a);
-    assert_int_equal(held(), 1);
+    assert_int_equal(held(), 64);
     tl_free(nothing);
     tl_free(b);
     tl_free(tl_scalar(3));
@@ -44,7 +54,7 @@ KB_KERNEL(hold, int n)
 static void values_hold_their_bytes_until_they_are_freed(void **state)
 {
     (void)state;
-    rig r = small_tcm();
+    rig r = small_tcm_in_step();
     (void)watch(&r, hold, 4096);
     expect_tcm_free(&r); /* at the end, of what was not */
     rig_fini(&r);
@@ -54,10 +64,10 @@ KB_KERNEL(share, tl_ptr memory)
 {
     tl_tensor a = tl_load(memory, tl_shape(6), TL_F16);
     tl_tensor b = tl_reshape(a, tl_shape(2, 3));
-    assert_int_equal(held(), 12);
+    assert_int_equal(held(), 64); /* 12 bytes */
     tl_free(a);
     tl_wait(b);
-    assert_int_equal(held(), 12);
+    assert_int_equal(held(), 64); /* 12 bytes */
     tl_store(memory + OUT, tl_sum(b, 1));
     tl_tensor c = tl_reshape(b, tl_shape(3, 2));
     tl_free(b);
@@ -67,7 +77,7 @@ KB_KERNEL(share, tl_ptr memory)
 static void what_is_reshaped_shares_a_place(void **state)
 {
     (void)state;
-    rig r = small_tcm();
+    rig r = small_tcm_in_step();
     put_sequence(&r, 0, KB_F16, 6);
     (void)watch(&r, share, MEMORY);
     expect_numbers(&r, OUT, KB_F16, 3, 12, 1, 5, 9);
@@ -92,7 +102,7 @@ KB_KERNEL(free_early, tl_ptr memory)
 static void what_is_in_use_stays(void **state)
 {
     (void)state;
-    rig r = small_tcm();
+    rig r = small_tcm_in_step();
     (void)watch(&r, free_early, MEMORY);
     expect_numbers(&r, OUT, KB_F32, 1, 1);
     expect_tcm_free(&r);
@@ -117,10 +127,73 @@ KB_KERNEL(small_and_large, int64_t half, int64_t small, int64_t rest)
 static void what_is_gone_leaves_no_hole(void **state)
 {
     (void)state;
-    rig r = small_tcm();
+    rig r = small_tcm_in_step();
     (void)watch(&r, small_and_large, MIB / 2, 64, MIB - 64);
     expect_tcm_free(&r);
     rig_fini(&r);
+}
+
+/* 384 + 256 + 384 KiB fill the TCM. Without the first and the last there is room for 768 KiB,
+ * though it is not in one piece. */
+KB_KERNEL(around_the_middle, int64_t kib)
+{
+    tl_tensor first = tl_full(tl_shape(384 * kib), TL_I8, 1);
+    tl_tensor middle = tl_full(tl_shape(256 * kib), TL_I8, 2);
+    tl_tensor last = tl_full(tl_shape(384 * kib), TL_I8, 3);
+    tl_wait(last);
+    assert_int_equal(held(), MIB);
+    tl_free(first);
+    tl_free(last);
+    tl_wait(tl_full(tl_shape(768 * kib), TL_I8, 4));
+    assert_int_equal(held(), MIB);
+    tl_free(middle);
+}
+
+static void a_value_fits_if_its_bytes_fit(void **state)
+{
+    (void)state;
+    rig r = small_tcm_in_step();
+    (void)watch(&r, around_the_middle, 1024);
+    expect_tcm_free(&r);
+    rig_fini(&r);
+}
+
+/*
+ * The first two hold 1 MiB; the third does not fit before both are free, the fourth needs 64 bytes
+ * more than there are then.
+ */
+static kb_time seen[2];
+
+KB_KERNEL(one_after_the_other, int64_t half, int64_t whole)
+{
+    tl_free(tl_full(tl_shape(half), TL_I8, 1));
+    tl_free(tl_full(tl_shape(half), TL_I8, 2));
+    tl_free(tl_full(tl_shape(whole - 64), TL_I8, 3));
+    seen[0] = tl_now();
+    tl_free(tl_full(tl_shape(65), TL_I8, 4));
+    seen[1] = tl_now();
+}
+
+/*
+ * 524288 elements pass 64 lanes in 8192 cycles of 1 ns, and 4 more. The first is issued at 21 and
+ * ends at 8217; the second at 22, begins at 8217 and ends at 16413. Only then does the third fit,
+ * which is issued at 16414 and, of 1048512 elements, ends at 16414 + 16383 + 4 = 32801. The fourth
+ * takes 128 bytes of which 64 are free, so it is issued at 32802. However far the kernel runs
+ * ahead.
+ */
+static void the_pe_cpu_waits_for_bytes(void **state)
+{
+    (void)state;
+    for (uint32_t window = 0; window < 4; window++) {
+        rig r;
+        expect_ok(rig_try_with(&r, one_cube("{ pe_tcm: { capacity_mib: 2, reserved_mib: 1 } }"),
+                               (rig_options){.window = window}));
+        (void)time_of(&r, one_after_the_other, MIB / 2, MIB);
+        assert_int_equal(seen[0], 16414 * KB_NS);
+        assert_int_equal(seen[1], 32802 * KB_NS);
+        expect_tcm_free(&r);
+        rig_fini(&r);
+    }
 }
 
 /* Three parts of 600 KiB: two do not fit, so each load waits for the one before to be stored. */
@@ -220,7 +293,7 @@ KB_KERNEL(scopes, int n)
             assert_int_equal(held(), 2 * n);
         }
     assert_int_equal(held(), n);
-    assert_int_equal(leave_by_return(tl), n + 110);
+    assert_int_equal(leave_by_return(tl), n + 128 + 64);
     assert_int_equal(held(), n);
     TL_SCOPE {
         tl_wait(tl_full(tl_shape(n), TL_I8, 1));
@@ -233,7 +306,7 @@ out:
 static void scopes_free_what_was_made_in_them(void **state)
 {
     (void)state;
-    rig r = small_tcm();
+    rig r = small_tcm_in_step();
     (void)watch(&r, scopes, 64);
     rig_fini(&r);
 }
@@ -265,7 +338,7 @@ KB_KERNEL(sum_up, tl_ptr memory, int times)
 static void what_is_assigned_survives(void **state)
 {
     (void)state;
-    rig r = small_tcm();
+    rig r = small_tcm_in_step();
     put_sequence(&r, 0, KB_F32, 64);
     (void)watch(&r, sum_up, MEMORY, 10);
     expect_numbers(&r, OUT, KB_F32, 0, 10, 20, 30);
@@ -285,7 +358,7 @@ KB_KERNEL(accumulate, tl_ptr memory)
             else
                 acc = tl_dot(one, one, .acc = acc);
             tl_wait(acc);
-            assert_int_equal(held(), 64 + 32);
+            assert_int_equal(held(), 64 + 64); /* 32 bytes of the second */
         }
     assert_int_equal(held(), 64);
     tl_store(memory + OUT, acc);
@@ -294,7 +367,7 @@ KB_KERNEL(accumulate, tl_ptr memory)
 static void acc_is_taken_over(void **state)
 {
     (void)state;
-    rig r = small_tcm();
+    rig r = small_tcm_in_step();
     (void)watch(&r, accumulate, MEMORY);
     expect_numbers(&r, OUT, KB_F32, 12, 12);
     rig_fini(&r);
@@ -407,6 +480,8 @@ int main(void)
         cmocka_unit_test(what_is_reshaped_shares_a_place),
         cmocka_unit_test(what_is_in_use_stays),
         cmocka_unit_test(what_is_gone_leaves_no_hole),
+        cmocka_unit_test(a_value_fits_if_its_bytes_fit),
+        cmocka_unit_test(the_pe_cpu_waits_for_bytes),
         cmocka_unit_test(the_pe_cpu_waits_for_tcm_that_comes_back),
         cmocka_unit_test(too_much_is_a_fault),
         cmocka_unit_test(scopes_free_what_was_made_in_them),

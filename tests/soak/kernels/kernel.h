@@ -9,14 +9,14 @@
 
 /* ---- Messages ---------------------------------------------------------------------------- */
 
-static tl_dims message_shape(const event *e)
+static inline tl_dims message_shape(const event *e)
 {
     return e->elements % 4 == 0 && e->elements > 0 ? tl_shape(4, e->elements / 4)
                                                    : tl_shape(e->elements);
 }
 
 /* A value of the shape: one that is there, which may have come as a message, or a new one. */
-static slot *make_message(tl_context *tl, pe_state *s, const event *e)
+static inline slot *make_message(tl_context *tl, pe_state *s, const event *e)
 {
     tl_dims shape = message_shape(e);
     for (int i = 0; i < SLOTS && !one_in(&s->r, 4); i++) {
@@ -38,7 +38,7 @@ static slot *make_message(tl_context *tl, pe_state *s, const event *e)
     return put(tl, s, more, shape, e->dtype);
 }
 
-static void send(tl_context *tl, pe_state *s, const event *e)
+static inline void send(tl_context *tl, pe_state *s, const event *e)
 {
     const char *direction = s->p->sets[s->launch->set].edges[e->edge].send;
     slot *v = make_message(tl, s, e);
@@ -52,7 +52,7 @@ static void send(tl_context *tl, pe_state *s, const event *e)
         drop(tl, s, v);
 }
 
-static void receive(tl_context *tl, pe_state *s, const event *e)
+static inline void receive(tl_context *tl, pe_state *s, const event *e)
 {
     const char *direction = s->p->sets[s->launch->set].edges[e->edge].recv;
     tl_dims shape = message_shape(e);
@@ -84,7 +84,7 @@ static void receive(tl_context *tl, pe_state *s, const event *e)
         put(tl, s, t, shape, e->dtype);
 }
 
-static void post(tl_context *tl, pe_state *s, const event *e)
+static inline void post(tl_context *tl, pe_state *s, const event *e)
 {
     posted_list *posted = &s->posted;
     const char *direction = s->p->sets[s->launch->set].edges[e->edge].recv;
@@ -94,7 +94,7 @@ static void post(tl_context *tl, pe_state *s, const event *e)
     posted->items[posted->end++ % MAX_POSTED].depth = s->depth;
 }
 
-static void take(tl_context *tl, pe_state *s, const event *e)
+static inline void take(tl_context *tl, pe_state *s, const event *e)
 {
     if (s->posted.first == s->posted.end)
         return; /* the plan has dropped it */
@@ -111,7 +111,7 @@ static void take(tl_context *tl, pe_state *s, const event *e)
 
 /* ---- Faults ------------------------------------------------------------------------------ */
 
-static void fail(tl_context *tl, pe_state *s)
+static inline void fail(tl_context *tl, pe_state *s)
 {
     slot *v = any_value(tl, s);
     switch (below(&s->r, 7)) {
@@ -140,7 +140,7 @@ static void fail(tl_context *tl, pe_state *s)
 }
 
 /* What is wrong shows later: in the numbers of an index, or in the message that comes. */
-static void fail_later(tl_context *tl, pe_state *s)
+static inline void fail_later(tl_context *tl, pe_state *s)
 {
     if (one_in(&s->r, 2)) {
         s->expects_another = true;
@@ -151,7 +151,7 @@ static void fail_later(tl_context *tl, pe_state *s)
     put(tl, s, tl_gather(x, index, 0), tl_shape(64), TL_F32);
 }
 
-static void fail_if_planned(tl_context *tl, pe_state *s)
+static inline void fail_if_planned(tl_context *tl, pe_state *s)
 {
     if (s->launch->fault_at[s->pe] != s->step)
         return;
@@ -164,7 +164,7 @@ static void fail_if_planned(tl_context *tl, pe_state *s)
 /* ---- Programs ---------------------------------------------------------------------------- */
 
 /* A value of this scope takes the place of one of a scope around it. */
-static void assign(tl_context *tl, pe_state *s)
+static inline void assign(tl_context *tl, pe_state *s)
 {
     slot *from = random_slot(s), *to = random_slot(s);
     if (!from || s->depth == 0 || from->depth != s->depth || from->is_ref)
@@ -185,7 +185,7 @@ static void assign(tl_context *tl, pe_state *s)
     from->depth = s->depth - 1;
 }
 
-static void make_operation(tl_context *tl, pe_state *s)
+static inline void make_operation(tl_context *tl, pe_state *s)
 {
     static const struct {
         unsigned feature; /* 0: always */
@@ -220,7 +220,7 @@ static void make_operation(tl_context *tl, pe_state *s)
 }
 
 /* The messages whose turn has come, if they are spread evenly over the steps. */
-static void exchange(tl_context *tl, pe_state *s)
+static inline void exchange(tl_context *tl, pe_state *s)
 {
     const event_list *list = &s->launch->events[s->pe];
     while (s->next_event < list->count &&
@@ -244,7 +244,7 @@ static void exchange(tl_context *tl, pe_state *s)
 }
 
 /* What was made in the scope that has just ended is gone. */
-static void end_scope(pe_state *s)
+static inline void end_scope(pe_state *s)
 {
     for (int i = 0; i < SLOTS; i++)
         if (s->slots[i].live && s->slots[i].depth > s->depth)
@@ -254,7 +254,7 @@ static void end_scope(pe_state *s)
             s->posted.items[i % MAX_POSTED].depth = -1;
 }
 
-static void run_steps(tl_context *tl, pe_state *s, int until)
+static inline void run_steps(tl_context *tl, pe_state *s, int until)
 {
     while (s->step < until) {
         if (has(s->p, SCOPES) && s->depth < MAX_DEPTH && one_in(&s->r, 12)) {
@@ -279,7 +279,7 @@ static void run_steps(tl_context *tl, pe_state *s, int until)
     }
 }
 
-static void run_program(tl_context *tl, void *arg)
+static inline void run_program(tl_context *tl, void *arg)
 {
     pe_state *s = arg;
     run_steps(tl, s, s->launch->steps);
@@ -288,7 +288,7 @@ static void run_program(tl_context *tl, void *arg)
 }
 
 /* Whose addresses the kernel was given, of the devices that it may run on. */
-static int find_sip(const program *p, uint64_t va)
+static inline int find_sip(const program *p, uint64_t va)
 {
     for (int sip = 0; sip < p->sips; sip++)
         if (p->va[T_F16][sip] == va)
@@ -296,7 +296,7 @@ static int find_sip(const program *p, uint64_t va)
     return -1;
 }
 
-static void find_parts(pe_state *s, int sip, int of_sip)
+static inline void find_parts(pe_state *s, int sip, int of_sip)
 {
     const program *p = s->p;
     for (int t = 0; t < TENSORS; t++) {

@@ -9,7 +9,7 @@
 
 /* ---- Memory ------------------------------------------------------------------------------ */
 
-static slot *load(tl_context *tl, pe_state *s, tl_dims shape)
+static inline slot *load(tl_context *tl, pe_state *s, tl_dims shape)
 {
     tl_dims strides = random_strides(s, &shape, false);
     spot at = random_spot(s, &shape, &strides, false);
@@ -30,7 +30,7 @@ static slot *load(tl_context *tl, pe_state *s, tl_dims shape)
 }
 
 /* A value that is there, or a new one. */
-static slot *any_value(tl_context *tl, pe_state *s)
+static inline slot *any_value(tl_context *tl, pe_state *s)
 {
     slot *v = one_in(&s->r, 6) ? NULL : random_slot(s);
     for (int i = 0; !v && i < 8; i++)
@@ -42,7 +42,7 @@ static slot *any_value(tl_context *tl, pe_state *s)
     return v;
 }
 
-static void store(tl_context *tl, pe_state *s)
+static inline void store(tl_context *tl, pe_state *s)
 {
     slot *v = any_value(tl, s);
     tl_dims strides = random_strides(s, &v->shape, true);
@@ -64,7 +64,7 @@ static void store(tl_context *tl, pe_state *s)
 
 /* ---- Vectors ----------------------------------------------------------------------------- */
 
-static void unary(tl_context *tl, pe_state *s)
+static inline void unary(tl_context *tl, pe_state *s)
 {
     slot *x = any_value(tl, s);
     tl_dims shape = x->shape;
@@ -126,7 +126,8 @@ static void unary(tl_context *tl, pe_state *s)
     put(tl, s, t, shape, dtype);
 }
 
-static tl_tensor apply_binary(tl_context *tl, pe_state *s, tl_tensor a, tl_tensor b, bool *compares)
+static inline tl_tensor apply_binary(tl_context *tl, pe_state *s, tl_tensor a, tl_tensor b,
+                                     bool *compares)
 {
     int op = (int)below(&s->r, 12);
     *compares = op >= 6;
@@ -159,7 +160,7 @@ static tl_tensor apply_binary(tl_context *tl, pe_state *s, tl_tensor a, tl_tenso
 }
 
 /* A value that can be repeated with x; NULL: take a number. */
-static slot *partner(pe_state *s, const slot *x, tl_dims *both)
+static inline slot *partner(pe_state *s, const slot *x, tl_dims *both)
 {
     slot *y = one_in(&s->r, 4) ? NULL : random_slot(s);
     if (y && broadcast(&x->shape, &y->shape, both))
@@ -168,7 +169,7 @@ static slot *partner(pe_state *s, const slot *x, tl_dims *both)
     return NULL;
 }
 
-static void binary(tl_context *tl, pe_state *s)
+static inline void binary(tl_context *tl, pe_state *s)
 {
     slot *x = any_value(tl, s);
     tl_dims shape;
@@ -183,7 +184,7 @@ static void binary(tl_context *tl, pe_state *s)
     put(tl, s, t, shape, compares ? KB_I8 : dtype)->known = known;
 }
 
-static void ternary(tl_context *tl, pe_state *s)
+static inline void ternary(tl_context *tl, pe_state *s)
 {
     slot *x = any_value(tl, s);
     tl_dims shape;
@@ -209,7 +210,7 @@ static void ternary(tl_context *tl, pe_state *s)
     put(tl, s, t, shape, dtype);
 }
 
-static void reduce(tl_context *tl, pe_state *s)
+static inline void reduce(tl_context *tl, pe_state *s)
 {
     slot *x = any_value(tl, s);
     tl_dims shape = x->shape;
@@ -255,7 +256,7 @@ static void reduce(tl_context *tl, pe_state *s)
 }
 
 /* What moves elements, or only says where they are. */
-static void move(tl_context *tl, pe_state *s)
+static inline void move(tl_context *tl, pe_state *s)
 {
     slot *x = any_value(tl, s);
     tl_dims shape = x->shape;
@@ -315,7 +316,7 @@ static void move(tl_context *tl, pe_state *s)
     }
 }
 
-static void make_numbers(tl_context *tl, pe_state *s)
+static inline void make_numbers(tl_context *tl, pe_state *s)
 {
     static const kb_dtype dtypes[] = {KB_F16, KB_F32, KB_BF16, KB_I32, KB_I8};
     tl_dims shape = random_shape(s);
@@ -333,7 +334,7 @@ static void make_numbers(tl_context *tl, pe_state *s)
 
 /* ---- Matrices ---------------------------------------------------------------------------- */
 
-static slot *find_matrix(pe_state *s, int64_t rows, kb_dtype dtype, int64_t columns)
+static inline slot *find_matrix(pe_state *s, int64_t rows, kb_dtype dtype, int64_t columns)
 {
     int first = (int)below(&s->r, SLOTS);
     for (int i = 0; i < SLOTS; i++) {
@@ -345,7 +346,7 @@ static slot *find_matrix(pe_state *s, int64_t rows, kb_dtype dtype, int64_t colu
     return NULL;
 }
 
-static void dot(tl_context *tl, pe_state *s)
+static inline void dot(tl_context *tl, pe_state *s)
 {
     kb_dtype dtype = one_in(&s->r, 3) ? KB_F32 : KB_F16;
     slot *a = find_matrix(s, 0, dtype, 0);
@@ -378,7 +379,7 @@ static void dot(tl_context *tl, pe_state *s)
         put(tl, s, tl_dot(a->t, b->t, .out_f32 = wide), shape, result);
 }
 
-static void composite(tl_context *tl, pe_state *s)
+static inline void composite(tl_context *tl, pe_state *s)
 {
     int64_t most = has(s->p, LARGE) ? 100 : 40;
     int64_t m = 1 + below(&s->r, most), k = 1 + below(&s->r, most), n = 1 + below(&s->r, most);
@@ -407,7 +408,7 @@ static void composite(tl_context *tl, pe_state *s)
 /* ---- Indices ----------------------------------------------------------------------------- */
 
 /* Elements of the index tensor are 0 or 1. */
-static void use_index(tl_context *tl, pe_state *s)
+static inline void use_index(tl_context *tl, pe_state *s)
 {
     slot *x = any_value(tl, s);
     tl_dims shape = x->shape;
@@ -447,7 +448,7 @@ static void use_index(tl_context *tl, pe_state *s)
 }
 
 /* Addresses that are computed from an index tensor. */
-static void use_items(tl_context *tl, pe_state *s)
+static inline void use_items(tl_context *tl, pe_state *s)
 {
     int64_t items[4];
     tl_tensor line = tl_load(s->part[T_INDEX] + 4 * below(&s->r, 8), tl_shape(4), TL_I32);
@@ -460,7 +461,7 @@ static void use_items(tl_context *tl, pe_state *s)
 
 /* ---- Asking and waiting ------------------------------------------------------------------ */
 
-static void ask(tl_context *tl, pe_state *s)
+static inline void ask(tl_context *tl, pe_state *s)
 {
     switch (below(&s->r, 5)) {
     case 0: {

@@ -51,23 +51,23 @@ typedef struct recorder {
 
 /* ---- While it runs ----------------------------------------------------------------------- */
 
-static void add_line(line_list *list, const char *text)
+static inline void add_line(line_list *list, const char *text)
 {
     list->items = grow(list->items, list->count, &list->room, sizeof *list->items);
     list->items[list->count++].text = strdup(text);
 }
 
-static void on_warning(void *self, const char *line)
+static inline void on_warning(void *self, const char *line)
 {
     add_line(&((recorder *)self)->warnings, line);
 }
 
-static void on_message(void *self, const char *line)
+static inline void on_message(void *self, const char *line)
 {
     add_line(&((recorder *)self)->messages, line);
 }
 
-static void on_tcm(void *self, const kb_pe *pe, kb_time now, uint64_t bytes)
+static inline void on_tcm(void *self, const kb_pe *pe, kb_time now, uint64_t bytes)
 {
     char text[96];
     snprintf(text, sizeof text, "%u.%u.%u %lld %llu", pe->sip, pe->cube, pe->pe, (long long)now,
@@ -75,7 +75,7 @@ static void on_tcm(void *self, const kb_pe *pe, kb_time now, uint64_t bytes)
     add_line(&((recorder *)self)->tcm, text);
 }
 
-static char *describe_op(const kb_op *op)
+static inline char *describe_op(const kb_op *op)
 {
     char *text = NULL;
     size_t length = 0;
@@ -99,7 +99,7 @@ static char *describe_op(const kb_op *op)
     return text;
 }
 
-static void on_op(void *self, const kb_op *op)
+static inline void on_op(void *self, const kb_op *op)
 {
     recorder *r = self;
     r->ops = grow(r->ops, r->count, &r->room, sizeof *r->ops);
@@ -118,7 +118,7 @@ static void on_op(void *self, const kb_op *op)
 
 /* ---- Numbers ----------------------------------------------------------------------------- */
 
-static int compare_numbers(const void *a, const void *b)
+static inline int compare_numbers(const void *a, const void *b)
 {
     const owned_number *x = a, *y = b;
     if (x->owner != y->owner)
@@ -126,7 +126,7 @@ static int compare_numbers(const void *a, const void *b)
     return (x->number > y->number) - (x->number < y->number);
 }
 
-static void add_number(number_list *list, uint64_t owner, uint64_t number)
+static inline void add_number(number_list *list, uint64_t owner, uint64_t number)
 {
     if (number == 0)
         return;
@@ -134,7 +134,7 @@ static void add_number(number_list *list, uint64_t owner, uint64_t number)
     list->items[list->count++] = (owned_number){owner, number};
 }
 
-static void sort_numbers(number_list *list)
+static inline void sort_numbers(number_list *list)
 {
     int kept = 0;
     if (list->count > 0)
@@ -146,7 +146,7 @@ static void sort_numbers(number_list *list)
 }
 
 /* Its place among those of its owner, from 1 on; 0 if it is none. */
-static long rank_of(const number_list *list, uint64_t owner, uint64_t number)
+static inline long rank_of(const number_list *list, uint64_t owner, uint64_t number)
 {
     owned_number key = {owner, number}, *found = NULL;
     if (number && list->count > 0)
@@ -161,7 +161,7 @@ static long rank_of(const number_list *list, uint64_t owner, uint64_t number)
 
 /* ---- Afterwards -------------------------------------------------------------------------- */
 
-static int compare_ops(const void *a, const void *b)
+static inline int compare_ops(const void *a, const void *b)
 {
     const recorded_op *x = a, *y = b;
     if (x->pe != y->pe)
@@ -177,8 +177,8 @@ static int compare_ops(const void *a, const void *b)
     return by_values ? by_values : (x->message > y->message) - (x->message < y->message);
 }
 
-static void write_op(const recorder *r, const recorded_op *op, const number_list *values,
-                     const number_list *senders, const number_list *sent, FILE *out)
+static inline void write_op(const recorder *r, const recorded_op *op, const number_list *values,
+                            const number_list *senders, const number_list *sent, FILE *out)
 {
     (void)r;
     if (op->pe)
@@ -210,13 +210,13 @@ static void write_op(const recorder *r, const recorded_op *op, const number_list
     fputc('\n', out);
 }
 
-static void write_lines(const char *section, const line_list *list, FILE *out)
+static inline void write_lines(const char *section, const line_list *list, FILE *out)
 {
     for (int i = 0; i < list->count; i++)
         fprintf(out, "%s %s\n", section, list->items[i].text);
 }
 
-static void write_record(recorder *r, FILE *out)
+static inline void write_record(recorder *r, FILE *out)
 {
     number_list values = {0}, senders = {0}, sent = {0};
     if (r->count > 0)
@@ -244,14 +244,14 @@ static void write_record(recorder *r, FILE *out)
     free(sent.items);
 }
 
-static void free_lines(line_list *list)
+static inline void free_lines(line_list *list)
 {
     for (int i = 0; i < list->count; i++)
         free(list->items[i].text);
     free(list->items);
 }
 
-static void recorder_fini(recorder *r)
+static inline void recorder_fini(recorder *r)
 {
     for (int i = 0; i < r->count; i++)
         free(r->ops[i].text);

@@ -53,14 +53,14 @@ typedef struct pe_state {
 /* ---- Notes ------------------------------------------------------------------------------- */
 
 /* What depends on data has a name that begins with "data". */
-static void take_note(pe_state *s, const char *what, const char *value)
+static inline void take_note(pe_state *s, const char *what, const char *value)
 {
     note_list *list = &s->p->notes[s->pe];
     list->items = grow(list->items, list->count, &list->room, sizeof *list->items);
     snprintf(list->items[list->count++].text, sizeof list->items->text, "%s %s", what, value);
 }
 
-static void note_number(pe_state *s, const char *what, double number)
+static inline void note_number(pe_state *s, const char *what, double number)
 {
     char text[32];
     snprintf(text, sizeof text, "%.17g", number);
@@ -69,7 +69,7 @@ static void note_number(pe_state *s, const char *what, double number)
 
 /* ---- Shapes ------------------------------------------------------------------------------ */
 
-static int64_t elements_of(const tl_dims *shape)
+static inline int64_t elements_of(const tl_dims *shape)
 {
     int64_t n = 1;
     for (int i = 0; i < shape->rank; i++)
@@ -77,18 +77,18 @@ static int64_t elements_of(const tl_dims *shape)
     return n;
 }
 
-static int64_t bytes_of(const tl_dims *shape, kb_dtype dtype)
+static inline int64_t bytes_of(const tl_dims *shape, kb_dtype dtype)
 {
     return elements_of(shape) * (int64_t)kb_dtype_bytes(dtype);
 }
 
-static bool same_dims(const tl_dims *a, const tl_dims *b)
+static inline bool same_dims(const tl_dims *a, const tl_dims *b)
 {
     return a->rank == b->rank && memcmp(a->dims, b->dims, (size_t)a->rank * sizeof a->dims[0]) == 0;
 }
 
 /* The shape that both are repeated to. */
-static bool broadcast(const tl_dims *a, const tl_dims *b, tl_dims *out)
+static inline bool broadcast(const tl_dims *a, const tl_dims *b, tl_dims *out)
 {
     *out = a->rank >= b->rank ? *a : *b;
     for (int i = 1; i <= out->rank; i++) {
@@ -101,7 +101,7 @@ static bool broadcast(const tl_dims *a, const tl_dims *b, tl_dims *out)
     return true;
 }
 
-static tl_dims random_shape(pe_state *s)
+static inline tl_dims random_shape(pe_state *s)
 {
     int64_t rows = s->p->rows, columns = s->p->columns;
     switch (below(&s->r, 8)) {
@@ -122,13 +122,13 @@ static tl_dims random_shape(pe_state *s)
     }
 }
 
-static bool is_float(kb_dtype dtype)
+static inline bool is_float(kb_dtype dtype)
 {
     return dtype == KB_F16 || dtype == KB_BF16 || dtype == KB_F32;
 }
 
 /* The type in which two meet. */
-static kb_dtype meet(kb_dtype a, kb_dtype b)
+static inline kb_dtype meet(kb_dtype a, kb_dtype b)
 {
     if (a == b)
         return a;
@@ -141,20 +141,20 @@ static kb_dtype meet(kb_dtype a, kb_dtype b)
 
 /* ---- Values ------------------------------------------------------------------------------ */
 
-static void forget(pe_state *s, slot *v)
+static inline void forget(pe_state *s, slot *v)
 {
     if (!v->is_ref)
         s->live_bytes -= bytes_of(&v->shape, v->dtype);
     v->live = false;
 }
 
-static void drop(tl_context *tl, pe_state *s, slot *v)
+static inline void drop(tl_context *tl, pe_state *s, slot *v)
 {
     tl_free(v->t);
     forget(s, v);
 }
 
-static slot *random_slot(pe_state *s)
+static inline slot *random_slot(pe_state *s)
 {
     int first = (int)below(&s->r, SLOTS);
     for (int i = 0; i < SLOTS; i++)
@@ -164,14 +164,14 @@ static slot *random_slot(pe_state *s)
 }
 
 /* Frees values until these bytes may be taken. */
-static void make_room(tl_context *tl, pe_state *s, int64_t bytes)
+static inline void make_room(tl_context *tl, pe_state *s, int64_t bytes)
 {
     slot *v;
     while (s->live_bytes + bytes > s->max_bytes && (v = random_slot(s)) != NULL)
         drop(tl, s, v);
 }
 
-static slot *free_slot(pe_state *s)
+static inline slot *free_slot(pe_state *s)
 {
     for (int i = 0; i < SLOTS; i++)
         if (!s->slots[i].live)
@@ -179,7 +179,7 @@ static slot *free_slot(pe_state *s)
     return NULL;
 }
 
-static slot *put(tl_context *tl, pe_state *s, tl_tensor t, tl_dims shape, kb_dtype dtype)
+static inline slot *put(tl_context *tl, pe_state *s, tl_tensor t, tl_dims shape, kb_dtype dtype)
 {
     slot *v = free_slot(s);
     if (!v) {
@@ -191,7 +191,7 @@ static slot *put(tl_context *tl, pe_state *s, tl_tensor t, tl_dims shape, kb_dty
     return v;
 }
 
-static slot *put_ref(tl_context *tl, pe_state *s, tl_tensor t, tl_dims shape, kb_dtype dtype)
+static inline slot *put_ref(tl_context *tl, pe_state *s, tl_tensor t, tl_dims shape, kb_dtype dtype)
 {
     slot *v = put(tl, s, t, shape, dtype);
     s->live_bytes -= bytes_of(&shape, dtype);
@@ -211,7 +211,7 @@ typedef struct spot {
     bool fits;
 } spot;
 
-static int64_t span_of(const tl_dims *shape, const tl_dims *strides)
+static inline int64_t span_of(const tl_dims *shape, const tl_dims *strides)
 {
     int64_t last = 0, packed = 1;
     for (int i = shape->rank; i-- > 0;) {
@@ -221,7 +221,8 @@ static int64_t span_of(const tl_dims *shape, const tl_dims *strides)
     return last + 1;
 }
 
-static spot random_spot(pe_state *s, const tl_dims *shape, const tl_dims *strides, bool writes)
+static inline spot random_spot(pe_state *s, const tl_dims *shape, const tl_dims *strides,
+                               bool writes)
 {
     static const kb_dtype others[] = {KB_I8, KB_BF16, KB_I32, KB_F32, KB_F16};
     int which = (int)below(&s->r, writes ? T_INDEX : TENSORS);
@@ -244,7 +245,7 @@ static spot random_spot(pe_state *s, const tl_dims *shape, const tl_dims *stride
     return at;
 }
 
-static tl_dims random_strides(pe_state *s, const tl_dims *shape, bool writes)
+static inline tl_dims random_strides(pe_state *s, const tl_dims *shape, bool writes)
 {
     tl_dims strides = {0};
     if (shape->rank != 2 || !has(s->p, MASKS) || !one_in(&s->r, 3))
@@ -258,7 +259,7 @@ static tl_dims random_strides(pe_state *s, const tl_dims *shape, bool writes)
 }
 
 /* A mask for the shape: of numbers alone, or of data; no tensor at all mostly. */
-static tl_tensor random_mask(tl_context *tl, pe_state *s, const tl_dims *shape)
+static inline tl_tensor random_mask(tl_context *tl, pe_state *s, const tl_dims *shape)
 {
     tl_tensor mask = {0};
     if (!has(s->p, MASKS) || shape->rank == 0 || !one_in(&s->r, 4))

@@ -1,0 +1,63 @@
+/*
+ * engines.h: commands of the matrix engine and of the vector engine, whose times are computed
+ * instead of simulated.
+ *
+ * A command begins when its engine is free and its inputs are there, in the order of the program,
+ * and ends when its time is over and its bytes have passed the TCM. The two engines share the ports
+ * of the TCM in the order of their begins. So a begin b is final when nothing that is not known yet
+ * can begin earlier:
+ *
+ *   - the program issues nothing before b: its clock is there, or it waits for a result of that
+ * time or later;
+ *   - commands of the engines whose inputs are not known cannot begin before b;
+ *   - no composite operation that was issued before b is under way, and no DMA command that copies
+ *     inside the TCM: these use engines or ports from events.
+ *
+ * What is not final waits in the queue of its engine. It is looked at again when the program's
+ * clock advances or an input becomes known, and at the latest in an event at b, where all of the
+ * above is in the past.
+ */
+#ifndef KB_PE_ENGINES_H
+#define KB_PE_ENGINES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <kernbench/kernbench.h>
+
+enum { PE_MAX_INPUTS = 6 };
+
+/* When a value is there. */
+typedef struct pe_ready {
+    kb_time at;          /* KB_FOREVER: not known yet */
+    kb_time drains_from; /* of a product: its array was free then, only results were on their way;
+                            0: of anything else */
+    bool by_engine;      /* a command that waits in the queue of an engine of the PE makes it */
+} pe_ready;
+
+/* A command of an engine. Belongs to its issuer; must stay until `known` is called. */
+typedef struct pe_work {
+    struct pe_work *next;  /* in the queue of its engine */
+    kb_unit unit;          /* KB_UNIT_GEMM or KB_UNIT_MATH */
+    bool internal;         /* of a composite operation: in a queue of its own, which has no limit */
+    bool in_event;         /* `known` is to be called at its begin, not before */
+    bool of_kernel;        /* it belongs to a launch */
+    bool waits_for_others; /* an input is not known that no engine makes */
+    uint8_t input_count;
+    const pe_ready *inputs[PE_MAX_INPUTS]; /* those that are not known yet */
+    kb_time earliest;                      /* the latest of its issue and of known inputs, */
+    kb_time second;                        /* and the latest before that */
+    kb_time drains_from;                   /* of the input that is the latest */
+    kb_time time;                          /* that it occupies the engine */
+    kb_time tail;                          /* and how much later its result is there */
+    uint64_t tcm_reads, tcm_writes;        /* bytes */
+    kb_time issued;                        /* among commands that can begin, the first one does; */
+    uint64_t sequence;                     /* of one time, the first in the program */
+    const char *name;                      /* for the log: a constant */
+    uint64_t flops;
+    kb_op *entry; /* for the log, if it is watched; else NULL */
+    /* Its times are known: they never change. */
+    void (*known)(struct pe_work *work, kb_time begin, pe_ready result);
+} pe_work;
+
+#endif
