@@ -161,7 +161,7 @@ static bool is_issued_before(const operation *a, const operation *b)
     return units_issued_before(a->issued, a->sequence, b->issued, b->sequence);
 }
 
-/* The command of the lane that was issued first, of those that may be next; NULL if there is none.
+/* The next command of the lane, or the next internal one if it was issued first; NULL: none.
  */
 static const operation *first_issued(const pe_units *units, const lane *l)
 {

@@ -213,7 +213,7 @@ static void who_waits_is_called_when_the_time_is_known(void **state)
     go_to(&r, KB_US);
     send(&r, w.end, 1);
     assert_true(take_now(&r, end_of(&r, 1, "W")));
-    assert_int_equal(w.count, 1); /* nobody waits any more */
+    assert_int_equal(w.count, 1); /* the sender waits no longer */
     rig_fini(&r);
 }
 

@@ -202,7 +202,7 @@ static void end_one(tcm_port *port, diary *d, streams *s, size_t which, kb_time 
     check_estimates(port, d, now);
 }
 
-/* Whoever lags asks again at some time: it is done if the diary says so. */
+/* A stream that lags asks again at some time: it is done if the diary says so. */
 static void ask_one(tcm_port *port, diary *d, size_t which, kb_time now)
 {
     bool done;
