@@ -16,8 +16,8 @@ target_compile_options(kernbench_flags INTERFACE
     $<$<COMPILE_LANGUAGE:C>:${kb_warnings}>
     # Numbers are the same with every compiler: none may fuse a product and a sum on its own.
     $<$<COMPILE_LANGUAGE:C>:-ffp-contract=off>
-    # Stack traces and profiles stay readable in every build.
-    -fno-omit-frame-pointer)
+    # Stack traces of debuggers and sanitizers are cheap and complete where speed is no matter.
+    $<$<NOT:$<CONFIG:Release,RelWithDebInfo>>:-fno-omit-frame-pointer>)
 target_include_directories(kernbench_flags INTERFACE
     ${PROJECT_SOURCE_DIR}/include
     ${PROJECT_SOURCE_DIR}/src)

@@ -15,7 +15,7 @@ set(kb_pgo_flags "")
 
 if(KB_LTO AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
     # No program replaces functions of the shared library, so it may inline its own.
-    set(kb_lto_flags -flto=auto -ffat-lto-objects -fno-semantic-interposition)
+    set(kb_lto_flags -O3 -flto=auto -ffat-lto-objects -fno-semantic-interposition)
 endif()
 
 if(KB_PGO AND NOT CMAKE_C_COMPILER_ID STREQUAL "GNU")

@@ -16,6 +16,7 @@
 #include "base/pool.h"
 #include "base/rng.h"
 #include "base/sanitize.h"
+#include "base/slab.h"
 #include "base/suggest.h"
 #include "base/text.h"
 #include "base/utf8.h"

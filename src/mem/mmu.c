@@ -43,6 +43,7 @@ struct mem_mmu {
     KB_VEC(slot) slots; /* id - 1 is the index */
     mem_mapping_id free_head;
     KB_VEC(place) places; /* by va */
+    uint64_t changes;     /* so far */
 };
 
 kb_error *mem_mmu_create(uint32_t sip, uint32_t cubes, uint32_t pes, mem_mmu **mmu)
@@ -267,6 +268,7 @@ static mem_mapping_id take_id(mem_mmu *mmu, slot content)
 
 kb_error *mem_mmu_add(mem_mmu *mmu, const mem_mapping_spec *spec, mem_mapping_id *id)
 {
+    mmu->changes++;
     *id = 0;
     KB_TRY(check_extents(spec));
     size_t at;
@@ -288,6 +290,7 @@ kb_error *mem_mmu_add(mem_mmu *mmu, const mem_mapping_spec *spec, mem_mapping_id
 
 void mem_mmu_drop(mem_mmu *mmu, mem_mapping_id id)
 {
+    mmu->changes++;
     size_t at = places_up_to(mmu, slot_of(mmu, id)->va) - 1;
     place *here = mmu->places.items + at;
     KB_ASSERT(here->id == id);
@@ -325,6 +328,7 @@ static bool is_installed(const mem_mmu *mmu, const mapping *map, uint32_t cube, 
 
 void mem_mmu_install(mem_mmu *mmu, mem_mapping_id id, uint32_t cube, uint32_t pe)
 {
+    mmu->changes++;
     mapping *map = mapping_of(mmu, id);
     uint64_t bit, *word = bit_of(mmu, map, cube, pe, &bit);
     map->installed_count += !(*word & bit);
@@ -333,6 +337,7 @@ void mem_mmu_install(mem_mmu *mmu, mem_mapping_id id, uint32_t cube, uint32_t pe
 
 void mem_mmu_uninstall(mem_mmu *mmu, mem_mapping_id id, uint32_t cube, uint32_t pe)
 {
+    mmu->changes++;
     mapping *map = mapping_of(mmu, id);
     uint64_t bit, *word = bit_of(mmu, map, cube, pe, &bit);
     map->installed_count -= (*word & bit) != 0;
@@ -400,6 +405,11 @@ bool mem_mmu_translate(const mem_mmu *mmu, uint32_t cube, uint32_t pe, uint64_t 
     location->offset += offset - extent->offset;
     *bytes = extent->bytes - (offset - extent->offset);
     return true;
+}
+
+uint64_t mem_mmu_changes(const mem_mmu *mmu)
+{
+    return mmu->changes;
 }
 
 bool mem_mmu_get_mapped(const mem_mmu *mmu, uint64_t va, mem_mapped *mapped)

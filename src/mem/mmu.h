@@ -81,6 +81,9 @@ typedef struct mem_mapped {
     bool is_index;
 } mem_mapped;
 
+/* Grows whenever a translation may become another. */
+uint64_t mem_mmu_changes(const mem_mmu *mmu);
+
 /* False if no mapping has the address. Installed or not. */
 bool mem_mmu_get_mapped(const mem_mmu *mmu, uint64_t va, mem_mapped *mapped);
 

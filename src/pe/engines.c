@@ -166,6 +166,7 @@ static void take_out(pe_state *state, engine *e, const pe_work *work, kb_time be
 {
     work_queue *q = work->internal ? &e->internal : &e->program;
     q->first = work->next;
+    state->cpu.queued--;
     if (work->internal)
         return;
     note_begin(state->units, e, begin);
@@ -231,8 +232,8 @@ static bool is_reached(const pe_units *units, engine_goal goal)
  */
 static kb_time final_until(const pe_state *state, kb_time limit, kb_time bound, kb_time now)
 {
-    if (KB_UNLIKELY(state->first_user != NONE)) {
-        kb_time issued = operation_at(state->units, state->first_user)->issued;
+    if (KB_UNLIKELY(state->first_user != NULL)) {
+        kb_time issued = state->first_user->issued;
         bound = issued < bound ? issued : bound;
     }
     kb_time until = bound <= limit ? bound - 1 : limit;
@@ -243,7 +244,8 @@ static kb_time final_until(const pe_state *state, kb_time limit, kb_time bound, 
 static void fold_inputs_of_products(const pe_state *state)
 {
     for (pe_work *work = state->engines[0].program.first; work; work = work->next)
-        (void)has_inputs(state, work);
+        if (work->input_count > 0)
+            (void)has_inputs(state, work);
 }
 
 void engines_advance(pe_state *state, kb_time limit, engine_goal goal)
@@ -251,7 +253,7 @@ void engines_advance(pe_state *state, kb_time limit, engine_goal goal)
     pe_units *units = state->units;
     kb_time now = kb_sim_now(units->has.sim);
     bool any = false;
-    if (engine_is_idle(&state->engines[0]) && engine_is_idle(&state->engines[1]))
+    if (state->cpu.queued == 0)
         return;
     if (goal.value || goal.room)
         limit = KB_FOREVER; /* the program issues nothing until that is reached */
@@ -273,7 +275,7 @@ void engines_advance(pe_state *state, kb_time limit, engine_goal goal)
     }
     if (any) {
         fold_inputs_of_products(state);
-        units_poll_pe(units, state);
+        units_poll_inputs(units, state);
     }
     units_leave(units);
 }
@@ -284,9 +286,7 @@ bool pe_units_resolve(pe_cpu *cpu, pe_work *work, pe_ready *result)
 {
     pe_state *state = (pe_state *)cpu;
     engine *e = units_engine(state, work->unit);
-    work->issued = work->earliest;
-    if (!engine_is_idle(&state->engines[0]) || !engine_is_idle(&state->engines[1]) ||
-        state->first_user != NONE || work->in_event || !has_inputs(state, work) ||
+    if (!pe_cpu_may_resolve(cpu) || work->in_event || !has_inputs(state, work) ||
         units_later_of(work->earliest, e->free_at) > cpu->clock)
         return false;
     if (!prepare_begins(state->units, e)) {
@@ -309,6 +309,7 @@ void engines_put(pe_state *state, pe_work *work)
         units_fail(state->units, kb_error_nomem());
     KB_ASSERT(work->internal || e->waiting < state->units->shape->pe.queue_depth);
     push(work->internal ? &e->internal : &e->program, work);
+    state->cpu.queued++;
     if (work->internal)
         return;
     e->waiting++;
@@ -319,10 +320,9 @@ void pe_units_queue(pe_cpu *cpu, pe_work *work)
 {
     pe_state *state = (pe_state *)cpu;
     pe_stats *stats = &state->units->stats;
-    ++*(work->in_event || state->first_user != NONE ? &stats->waited_for_event
-        : work->input_count > 0                     ? &stats->waited_for_input
-                                                    : &stats->waited_for_command);
+    ++*(work->in_event || state->first_user ? &stats->waited_for_event
+        : work->input_count > 0             ? &stats->waited_for_input
+                                            : &stats->waited_for_command);
     work->sequence = state->issued++;
-    engines_put(state, work);
-    engines_advance(state, cpu->clock, (engine_goal){0});
+    engines_put(state, work); /* looked at when the program waits for something */
 }

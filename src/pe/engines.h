@@ -51,7 +51,7 @@ typedef struct pe_work {
     kb_time time;                          /* that it occupies the engine */
     kb_time tail;                          /* and how much later its result is there */
     uint64_t tcm_reads, tcm_writes;        /* bytes */
-    kb_time issued;                        /* among commands that can begin, the first one does; */
+    kb_time issued;                        /* by the program's clock: the first one begins first; */
     uint64_t sequence;                     /* of one time, the first in the program */
     const char *name;                      /* for the log: a constant */
     uint64_t flops;

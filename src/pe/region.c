@@ -402,3 +402,23 @@ kb_error *pe_region_resolve(const mem_mmu *mmu, const mem_memories *memories, kb
     block row = {.address = region->va, .rows = 1};
     return add_columns(&r, row, 0, region->dims[0] * region->element_bytes);
 }
+
+void pe_translations_note(pe_translations *known, const mem_mmu *mmu, kb_pe pe, uint64_t va)
+{
+    pe_translation *is = &known->entries[known->next];
+    uint64_t bytes;
+    mem_mapped tensor;
+    if (!mem_mmu_translate(mmu, pe.cube, pe.pe, va, &is->there, &bytes) ||
+        !mem_mmu_get_mapped(mmu, va, &tensor)) {
+        is->to = is->from; /* `there` may have changed */
+        return;
+    }
+    is->from = va;
+    is->to = va + bytes;
+    is->changes = mem_mmu_changes(mmu);
+    is->tensor_va = tensor.va;
+    is->has_dtype = tensor.has_dtype;
+    is->is_index = tensor.is_index;
+    is->dtype = tensor.dtype;
+    known->next = (known->next + 1) % PE_TRANSLATIONS;
+}

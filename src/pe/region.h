@@ -40,4 +40,48 @@ typedef KB_VEC(mem_rect) pe_rects;
 KB_MUST_USE kb_error *pe_region_resolve(const mem_mmu *mmu, const mem_memories *memories, kb_pe pe,
                                         const char *who, const pe_region *region, pe_rects *rects);
 
+/*
+ * What a PE has translated last. Most accesses of a kernel are near others, and a run of bytes that
+ * is in an extent which is known needs no search. All zeros is empty.
+ */
+enum { PE_TRANSLATIONS = 4 };
+
+typedef struct pe_translation {
+    uint64_t from, to;  /* virtual: these bytes are next to each other */
+    uint64_t changes;   /* of the MMU before it */
+    kb_location there;  /* of the first */
+    uint64_t tensor_va; /* the rest is as of the tensor */
+    bool has_dtype, is_index;
+    kb_dtype dtype;
+} pe_translation;
+
+typedef struct pe_translations {
+    pe_translation entries[PE_TRANSLATIONS];
+    uint32_t next; /* to be replaced */
+} pe_translations;
+
+/* Keeps where the address is, and what follows it there. */
+void pe_translations_note(pe_translations *known, const mem_mmu *mmu, kb_pe pe, uint64_t va);
+
+/* Whether it is known where such a run is, and that it may be accessed: then *rect is there. */
+static inline bool pe_translations_find(const pe_translations *known, const mem_mmu *mmu,
+                                        const pe_region *run, mem_rect *rect)
+{
+    uint64_t bytes = run->dims[0] * run->element_bytes, changes = mem_mmu_changes(mmu);
+    for (uint32_t i = 0; i < PE_TRANSLATIONS; i++) {
+        const pe_translation *is = &known->entries[i];
+        if (run->va < is->from || run->va >= is->to || bytes > is->to - run->va ||
+            is->changes != changes)
+            continue;
+        if (is->has_dtype && ((!run->reinterpret && is->dtype != run->dtype) ||
+                              (run->va - is->tensor_va) % run->element_bytes != 0))
+            return false; /* a fault, which somebody else describes */
+        *rect = (mem_rect){.at = is->there, .rows = 1, .bytes = bytes};
+        rect->at.offset += run->va - is->from;
+        *run->is_index = is->is_index;
+        return true;
+    }
+    return false;
+}
+
 #endif

@@ -132,11 +132,29 @@ static void forget_unused(tcm_port *port, kb_time now, kb_time oldest)
     forget(port, until);
 }
 
+static kb_time idle_time(const tcm_port *port, kb_time from, kb_time to)
+{
+    kb_time idle = to - from;
+    for (size_t i = port->taken.count; i-- > port->first && port->taken.items[i].to > from;) {
+        const tcm_interval *busy = &port->taken.items[i];
+        kb_time begin = busy->from > from ? busy->from : from;
+        kb_time end = busy->to < to ? busy->to : to;
+        idle -= end > begin ? end - begin : 0;
+    }
+    return idle;
+}
+
 kb_error *tcm_port_stream_end(tcm_port *port, uint64_t stream, kb_time begun, kb_time now,
                               kb_time work, kb_time oldest, bool *lags)
 {
     KB_ASSERT(port->streams > 0);
     port->streams--;
+    if (KB_LIKELY(port->streams == 0 && port->lags.count == 0) &&
+        work <= idle_time(port, begun, now)) {
+        *lags = false; /* it was alone: nobody will ask what it has taken */
+        forget(port, now);
+        return NULL;
+    }
     KB_TRY(serve_lags(port, now));
     KB_TRY(take_idle(port, begun, now, &work, &(kb_time){0}));
     *lags = work > 0;

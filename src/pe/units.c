@@ -74,12 +74,12 @@ pe_state *units_need_pe(pe_units *units, kb_pe pe)
     return state;
 }
 
-static void destroy_pe(pe_units *units, pe_state *state)
+static void destroy_pe(pe_state *state)
 {
     if (!state)
         return;
-    for (uint32_t o = state->first_long; o != NONE; o = operation_at(units, o)->memory.next_long)
-        free(operation_at(units, o)->memory.rects);
+    for (const operation *op = state->first_long; op; op = op->memory.next_long)
+        free(op->memory.rects);
     kb_vec_fini(&state->marks);
     kb_vec_fini(&state->event_users);
     tcm_port_fini(&state->reads);
@@ -101,11 +101,6 @@ void units_put(pe_units *units, task *t)
     else
         units->agenda = t;
     units->agenda_end = t;
-}
-
-void units_enter(pe_units *units)
-{
-    units->depth++;
 }
 
 static void look_at_lane(pe_units *units, lane *l);
@@ -130,16 +125,14 @@ static void do_task(pe_units *units, task *t)
     }
 }
 
-/* The outermost call in hand does all that can be done at this instant. */
-void units_leave(pe_units *units)
+void units_work_off_agenda(pe_units *units)
 {
-    while (units->depth == 1 && units->agenda && !units->failed) {
+    while (units->agenda && !units->failed) {
         task *t = units->agenda;
         units->agenda = t->next;
         t->listed = false;
         do_task(units, t);
     }
-    units->depth--;
 }
 
 void units_put_if_ready(pe_units *units, operation *op)
@@ -163,10 +156,9 @@ static bool is_issued_before(const operation *a, const operation *b)
 
 /* The next command of the lane, or the next internal one if it was issued first; NULL: none.
  */
-static const operation *first_issued(const pe_units *units, const lane *l)
+static const operation *first_issued(const lane *l)
 {
-    const operation *own = l->program.first ? operation_at(units, l->program.first) : NULL;
-    const operation *inner = l->internal.first ? operation_at(units, l->internal.first) : NULL;
+    const operation *own = l->program.first, *inner = l->internal.first;
     return own && inner ? (is_issued_before(inner, own) ? inner : own) : own ? own : inner;
 }
 
@@ -174,8 +166,8 @@ static const operation *first_issued(const pe_units *units, const lane *l)
 static void put_lanes(pe_units *units, pe_state *state)
 {
     _Static_assert(LANES == 2, "one comparison orders them");
-    const operation *read = first_issued(units, &state->lanes[0]);
-    const operation *write = first_issued(units, &state->lanes[1]);
+    const operation *read = first_issued(&state->lanes[0]);
+    const operation *write = first_issued(&state->lanes[1]);
     if (read && write && is_issued_before(read, write))
         units_put(units, &state->lanes[0].look);
     if (write)
@@ -184,14 +176,19 @@ static void put_lanes(pe_units *units, pe_state *state)
         units_put(units, &state->lanes[0].look);
 }
 
+void units_poll_inputs(pe_units *units, pe_state *state)
+{
+    put_lanes(units, state);
+    for (operation *span = state->first_polled; span; span = span->span.next_polled)
+        units_put(units, &span->span.ready);
+    units_progress(units, state);
+}
+
 void units_poll_pe(pe_units *units, pe_state *state)
 {
-    if (!engine_is_idle(&state->engines[0]) || !engine_is_idle(&state->engines[1]))
+    if (state->cpu.queued > 0)
         units_put(units, &state->look);
-    put_lanes(units, state);
-    for (uint32_t s = state->first_polled; s != NONE; s = operation_at(units, s)->span.next_polled)
-        units_put(units, &operation_at(units, s)->span.ready);
-    units_progress(units, state);
+    units_poll_inputs(units, state);
 }
 
 void pe_units_poll(pe_units *units, kb_pe pe)
@@ -206,53 +203,45 @@ void pe_units_poll(pe_units *units, kb_pe pe)
 
 /* ---- Who uses engines from events -------------------------------------------------------- */
 
-static void find_first_user(const pe_units *units, pe_state *state)
+static void find_first_user(pe_state *state)
 {
-    state->first_user = NONE;
+    state->first_user = NULL;
     for (size_t i = 0; i < state->event_users.count; i++) {
-        uint32_t user = state->event_users.items[i];
-        if (state->first_user == NONE ||
-            is_issued_before(operation_at(units, user), operation_at(units, state->first_user)))
+        operation *user = state->event_users.items[i];
+        if (!state->first_user || is_issued_before(user, state->first_user))
             state->first_user = user;
     }
-    state->cpu.shares_units = state->first_user != NONE;
+    state->cpu.shares_units = state->first_user != NULL;
 }
 
-void units_add_event_user(pe_units *units, uint32_t index)
+void units_add_event_user(pe_units *units, operation *op)
 {
-    pe_state *state = operation_at(units, index)->pe;
-    if (!kb_vec_push(&state->event_users, index))
+    if (!kb_vec_push(&op->pe->event_users, op))
         units_fail(units, kb_error_nomem());
-    find_first_user(units, state);
+    find_first_user(op->pe);
 }
 
-void units_remove_event_user(pe_units *units, uint32_t index)
+void units_remove_event_user(pe_units *units, operation *op)
 {
-    pe_state *state = operation_at(units, index)->pe;
+    pe_state *state = op->pe;
     for (size_t i = 0; i < state->event_users.count; i++)
-        if (state->event_users.items[i] == index) {
+        if (state->event_users.items[i] == op) {
             state->event_users.items[i] = state->event_users.items[--state->event_users.count];
             break;
         }
-    find_first_user(units, state);
-    if (!engine_is_idle(&state->engines[0]) || !engine_is_idle(&state->engines[1]))
+    find_first_user(state);
+    if (state->cpu.queued > 0)
         units_put(units, &state->look); /* times of younger commands may be final now */
 }
 
 /* ---- Ends -------------------------------------------------------------------------------- */
 
 /* From the list of DMAs under way. */
-static void remove_from_lane(pe_units *units, const operation *op)
+static void remove_from_lane(const operation *op)
 {
     lane *l = op->lane;
-    if (op->previous != NONE)
-        operation_at(units, op->previous)->next = op->next;
-    else
-        l->oldest = op->next;
-    if (op->next != NONE)
-        operation_at(units, op->next)->previous = op->previous;
-    else
-        l->newest = op->previous;
+    *(op->previous ? &op->previous->next : &l->oldest) = op->next;
+    *(op->next ? &op->next->previous : &l->newest) = op->previous;
 }
 
 static void tell_log_of_end(pe_units *units, operation *op)
@@ -280,25 +269,25 @@ static void tell_log_of_end(pe_units *units, operation *op)
     kb_oplog_add(log, pe, &op->log);
 }
 
-void units_end(pe_units *units, uint32_t index)
+void units_end(pe_units *units, operation *op)
 {
     units_enter(units);
-    operation *op = operation_at(units, index);
     pe_state *state = op->pe;
     if (op->lane) {
-        remove_from_lane(units, op);
+        remove_from_lane(op);
         op->lane->busy--;
         units_put(units, &op->lane->look);
         tell_log_of_end(units, op);
     } else if (!op->is_engine && op->span.uses_engines) {
-        units_remove_event_user(units, index);
+        units_remove_event_user(units, op);
     }
     void (*ended)(void *self, uint64_t arg) = op->ended;
     void *self = op->self;
     uint64_t arg = op->arg;
     uint32_t waiters = op->waiters;
-    units_give_operation(units, index);
-    units_release_waiters(units, waiters);
+    units_give_operation(units, op);
+    if (waiters != NONE)
+        units_release_waiters(units, waiters);
     if (ended)
         ended(self, arg);
     units_poll_pe(units, state);
@@ -311,9 +300,9 @@ static void on_end(kb_sim *sim, void *self, uint64_t arg)
     pe_units *units = self;
     operation *op = operation_at(units, (uint32_t)arg);
     if (op->lags)
-        units_finish_dma(units, (uint32_t)arg);
+        units_finish_dma(units, op);
     else
-        units_end(units, (uint32_t)arg);
+        units_end(units, op);
 }
 
 /* A record of an engine's command is due: for a watcher that reads other things at its time. */
@@ -338,32 +327,27 @@ static void on_frontier(kb_sim *sim, void *self, uint64_t arg)
 /* ---- Begins ------------------------------------------------------------------------------ */
 
 /* Behind those that are issued before: a few internal ones are issued later than now. */
-static void push(pe_units *units, queue *q, uint32_t index)
+static void push(queue *q, operation *op)
 {
-    operation *op = operation_at(units, index);
-    if (q->first == NONE || !is_issued_before(op, operation_at(units, q->last))) {
-        *(q->first == NONE ? &q->first : &operation_at(units, q->last)->next) = index;
-        q->last = index;
+    if (!q->first || !is_issued_before(op, q->last)) {
+        *(q->first ? &q->last->next : &q->first) = op;
+        q->last = op;
         return;
     }
-    uint32_t *link = &q->first;
-    while (!is_issued_before(op, operation_at(units, *link)))
-        link = &operation_at(units, *link)->next;
+    operation **link = &q->first;
+    while (!is_issued_before(op, *link))
+        link = &(*link)->next;
     op->next = *link;
-    *link = index;
+    *link = op;
 }
 
-/* Whether the command begins now; *at: when it does, if that is known, KB_FOREVER else. */
-static bool can_begin(const pe_units *units, uint32_t index, kb_time *at)
+/* When the command could begin; KB_FOREVER if that is not known, or there is none. */
+static kb_time begin_of(operation *op)
 {
-    *at = KB_FOREVER;
-    if (index == NONE)
-        return false;
-    operation *op = operation_at(units, index);
-    if (op->waits_for > 0 || !units_fold_inputs(op->inputs, &op->input_count, &op->earliest))
-        return false;
-    *at = op->earliest;
-    return op->earliest <= kb_sim_now(units->has.sim);
+    if (!op || op->waits_for > 0 ||
+        (op->input_count > 0 && !units_fold_inputs(op->inputs, &op->input_count, &op->earliest)))
+        return KB_FOREVER;
+    return op->earliest;
 }
 
 /*
@@ -391,67 +375,81 @@ static void on_timer(kb_sim *sim, void *self, uint64_t arg)
     pe_state *state = units->pes[arg];
     state->timer_at = KB_FOREVER;
     units_enter(units);
-    put_lanes(units, state);
+    if (state->lanes[0].program.first || state->lanes[0].internal.first)
+        put_lanes(units, state);
+    else
+        look_at_lane(units, &state->lanes[1]);
     units_leave(units);
 }
 
-/* The next command of the unit, out of its queue; NONE if none can begin. */
-static uint32_t take_next(pe_units *units, lane *l)
+/* None of these can begin now: an event at the begin that comes first, if one is known. */
+static void wait_for_begin(pe_units *units, operation *own, kb_time own_at, operation *inner,
+                           kb_time inner_at)
 {
-    uint32_t index = l->program.first, inner = l->internal.first;
-    kb_time own_at, inner_at;
-    bool own_can = can_begin(units, index, &own_at);
-    bool inner_can = can_begin(units, inner, &inner_at);
-    if (!own_can && !inner_can) {
-        if (own_at != KB_FOREVER || inner_at != KB_FOREVER)
-            set_timer(units, operation_at(units, own_at <= inner_at ? index : inner));
-        return NONE;
+    if (own_at != KB_FOREVER || inner_at != KB_FOREVER)
+        set_timer(units, own_at <= inner_at ? own : inner);
+}
+
+/* The next command of the unit, out of its queue; NULL if none can begin. */
+static operation *take_next(pe_units *units, lane *l)
+{
+    operation *own = l->program.first, *inner = l->internal.first;
+    kb_time now = kb_sim_now(units->has.sim);
+    kb_time own_at = begin_of(own), inner_at = begin_of(inner);
+    if (own_at > now && inner_at > now) {
+        wait_for_begin(units, own, own_at, inner, inner_at);
+        return NULL;
     }
-    bool takes_inner = inner_can && (!own_can || is_issued_before(operation_at(units, inner),
-                                                                  operation_at(units, index)));
-    if (takes_inner)
-        index = inner;
-    operation *op = operation_at(units, index);
-    (takes_inner ? &l->internal : &l->program)->first = op->next;
-    op->next = NONE;
-    if (!takes_inner && l->waiting-- == units->shape->pe.queue_depth)
+    if (inner_at <= now && (own_at > now || is_issued_before(inner, own))) {
+        l->internal.first = inner->next;
+        return inner;
+    }
+    l->program.first = own->next;
+    if (l->waiting-- == units->shape->pe.queue_depth)
         units_progress(units, l->pe);
-    return index;
+    return own;
+}
+
+/* A command was put into a queue of the lane: looks at the lane now, or in an event. */
+static void look_ahead(pe_units *units, lane *l)
+{
+    operation *own = l->program.first, *inner = l->internal.first;
+    kb_time now = kb_sim_now(units->has.sim);
+    kb_time own_at = begin_of(own), inner_at = begin_of(inner);
+    if (own_at <= now || inner_at <= now)
+        units_put(units, &l->look);
+    else if (l->busy < units->shape->pe.dma_channels)
+        wait_for_begin(units, own, own_at, inner, inner_at);
 }
 
 /* To the list of DMAs under way. */
-static void add_to_lane(pe_units *units, uint32_t index)
+static void add_to_lane(operation *op)
 {
-    operation *op = operation_at(units, index);
     lane *l = op->lane;
-    op->next = NONE;
+    op->next = NULL;
     op->previous = l->newest;
-    if (op->previous != NONE)
-        operation_at(units, op->previous)->next = index;
-    else
-        l->oldest = index;
-    l->newest = index;
+    *(op->previous ? &op->previous->next : &l->oldest) = op;
+    l->newest = op;
 }
 
-static kb_error *begin(pe_units *units, uint32_t index)
+static kb_error *begin(pe_units *units, operation *op)
 {
-    operation *op = operation_at(units, index);
     op->start = kb_sim_now(units->has.sim);
     op->lane->busy++;
-    add_to_lane(units, index);
+    add_to_lane(op);
     kb_oplog_start(units->has.log, op->pe->number, op->start, op->lane->unit);
     if (op->begun)
         KB_TRY(op->begun(op->self, op->arg));
-    return units_begin_dma(units, index);
+    return units_begin_dma(units, op);
 }
 
 static void look_at_lane(pe_units *units, lane *l)
 {
     while (l->busy < units->shape->pe.dma_channels && !units->failed) {
-        uint32_t index = take_next(units, l);
-        if (index == NONE)
+        operation *op = take_next(units, l);
+        if (!op)
             return;
-        kb_error *err = begin(units, index);
+        kb_error *err = begin(units, op);
         if (err)
             units_fail(units, err);
     }
@@ -499,7 +497,7 @@ void pe_units_destroy(pe_units *units)
     if (!units)
         return;
     for (uint64_t pe = 0; units->pes && pe < units->shape->pe_count; pe++)
-        destroy_pe(units, units->pes[pe]);
+        destroy_pe(units->pes[pe]);
     free(units->pes);
     kb_vec_fini(&units->shares);
     kb_vec_fini(&units->blockers);
@@ -534,23 +532,20 @@ static void on_known(pe_work *work, kb_time begin, pe_ready result)
     operation *op = (operation *)((char *)work - offsetof(operation, work));
     pe_state *state = op->pe;
     pe_units *units = state->units;
-    uint32_t index = op->next; /* its own: it is in no queue of a lane */
     op->start = begin;
     kb_error *err = op->begun ? op->begun(op->self, op->arg) : NULL;
     if (err)
         units_fail(units, err);
     else if (result.at > begin)
-        (void)kb_sim_at(units->has.sim, &state->engine_source, result.at, units->on_end, index);
+        (void)kb_sim_at(units->has.sim, &state->engine_source, result.at, units->on_end, op->index);
     else
-        units_end(units, index);
+        units_end(units, op);
 }
 
-static void issue_to_engine(pe_units *units, uint32_t index, const pe_command *command)
+static void issue_to_engine(pe_units *units, operation *op, const pe_command *command)
 {
-    operation *op = operation_at(units, index);
     pe_state *state = op->pe;
     op->is_engine = true;
-    op->next = index;
     op->gate = (pe_ready){.at = op->waits_for > 0 ? KB_FOREVER : op->issued};
     op->work = (pe_work){.unit = command->unit,
                          .internal = command->internal,
@@ -584,19 +579,19 @@ static bool copies_in_tcm(const pe_state *state, const pe_command *command)
     return false;
 }
 
-static void issue_to_lane(pe_units *units, uint32_t index, const pe_command *command)
+static void issue_to_lane(pe_units *units, operation *op, const pe_command *command)
 {
-    operation *op = operation_at(units, index);
     pe_state *state = op->pe;
     op->lane = units_lane(state, command->unit);
     op->earliest = op->issued;
     op->input_count = copy_inputs(command->inputs, op->inputs);
     op->memory.copies_in_tcm = copies_in_tcm(state, command);
     if (op->memory.copies_in_tcm)
-        units_add_event_user(units, index);
-    push(units, command->internal ? &op->lane->internal : &op->lane->program, index);
+        units_add_event_user(units, op);
+    push(command->internal ? &op->lane->internal : &op->lane->program, op);
     op->lane->waiting += !command->internal;
-    units_put_if_ready(units, op);
+    if (op->waits_for == 0)
+        look_ahead(units, op->lane);
 }
 
 kb_error *pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, pe_op *op)
@@ -608,10 +603,9 @@ kb_error *pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, p
     touches memory = {.reads = command->rects, .read_count = command->rect_count};
     if (!reads)
         memory = (touches){.writes = command->rects, .write_count = command->rect_count};
-    uint32_t index = NONE;
+    operation *made;
     bool unordered = command->internal || command->apart;
-    KB_TRY(units_make_operation(units, pe, command->after, &memory, unordered, &index));
-    operation *made = operation_at(units, index);
+    KB_TRY(units_make_operation(units, pe, command->after, &memory, unordered, &made));
     made->self = command->self;
     made->arg = command->arg;
     made->begun = command->begun;
@@ -629,24 +623,24 @@ kb_error *pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, p
     made->issued = issue_time(units, command->issued);
     if (command->part_of)
         made->sequence = operation_at(units, (uint32_t)command->part_of)->sequence;
-    *op = units_name(units, index);
+    *op = units_name(units, made->index);
     units_enter(units);
     if (is_dma)
-        issue_to_lane(units, index, command);
+        issue_to_lane(units, made, command);
     else
-        issue_to_engine(units, index, command);
+        issue_to_engine(units, made, command);
     units_leave(units);
     return NULL;
 }
 
 /* ---- Spans ------------------------------------------------------------------------------- */
 
-static void stop_polling(pe_units *units, const operation *op)
+static void stop_polling(const operation *op)
 {
-    uint32_t *link = &op->pe->first_polled;
-    while (*link != NONE && operation_at(units, *link) != op)
-        link = &operation_at(units, *link)->span.next_polled;
-    if (*link != NONE)
+    operation **link = &op->pe->first_polled;
+    while (*link && *link != op)
+        link = &(*link)->span.next_polled;
+    if (*link)
         *link = op->span.next_polled;
 }
 
@@ -657,12 +651,12 @@ static void look_at_span(pe_units *units, operation *op)
         return;
     if (op->earliest > kb_sim_now(units->has.sim)) {
         (void)kb_sim_at(units->has.sim, &op->pe->engine_source, op->earliest, units->on_span,
-                        op->next);
+                        op->index);
         return;
     }
     void (*ready)(void *self, uint64_t arg) = op->span.is_ready;
     op->span.is_ready = NULL;
-    stop_polling(units, op);
+    stop_polling(op);
     ready(op->self, op->arg);
 }
 
@@ -679,14 +673,12 @@ kb_error *pe_units_open(pe_units *units, kb_pe pe, const pe_span *span, pe_op *o
 {
     static const pe_op none[PE_MAX_INPUTS];
     *op = 0;
-    uint32_t index = NONE;
+    operation *made;
     touches memory = {span->reads, span->writes, span->read_count, span->write_count};
-    KB_TRY(units_make_operation(units, pe, none, &memory, false, &index));
-    operation *made = operation_at(units, index);
+    KB_TRY(units_make_operation(units, pe, none, &memory, false, &made));
     pe_state *state = made->pe;
     made->self = span->self;
     made->arg = span->arg;
-    made->next = index;
     made->earliest = issue_time(units, span->issued);
     made->input_count = copy_inputs(span->inputs, made->inputs);
     made->span = (span_work){.ready = {.of = made, .kind = LOOK_AT_SPAN},
@@ -694,14 +686,14 @@ kb_error *pe_units_open(pe_units *units, kb_pe pe, const pe_span *span, pe_op *o
                              .uses_engines = span->uses_engines};
     made->issued = made->earliest;
     if (span->uses_engines)
-        units_add_event_user(units, index);
-    *op = units_name(units, index);
+        units_add_event_user(units, made);
+    *op = units_name(units, made->index);
     KB_ASSERT(span->ready || made->waits_for == 0);
     if (!span->ready)
         return NULL;
     if (made->input_count > 0) {
         made->span.next_polled = state->first_polled;
-        state->first_polled = index;
+        state->first_polled = made;
     }
     units_enter(units);
     units_put_if_ready(units, made);
@@ -712,9 +704,9 @@ kb_error *pe_units_open(pe_units *units, kb_pe pe, const pe_span *span, pe_op *o
 void pe_units_close(pe_units *units, pe_op op)
 {
     KB_ASSERT(!pe_units_is_done(units, op));
-    const operation *span = operation_at(units, (uint32_t)op);
+    operation *span = operation_at(units, (uint32_t)op);
     KB_ASSERT(!span->lane && !span->span.is_ready && !span->span.ready.listed);
-    units_end(units, (uint32_t)op);
+    units_end(units, span);
 }
 
 uint64_t pe_units_under_way(pe_units *units, kb_pe pe)

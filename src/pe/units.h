@@ -128,6 +128,7 @@ typedef struct pe_cpu {
     kb_time clock;       /* its own time; while the program runs: now or later */
     kb_time horizon;     /* while it does not run: it issues nothing before this */
     kb_time engines_end; /* the latest known end of an engine's command */
+    uint32_t queued;     /* commands that wait in the queues of both engines */
     bool shares_units;   /* something else issues commands to its units, from events: a composite
                             operation, or a copy inside the TCM. The program should follow global
                             time meanwhile, so that commands are issued in the order of time */
@@ -166,6 +167,12 @@ void pe_cpu_wake(pe_cpu *cpu);
 
 /* An event of the PE. */
 void pe_cpu_schedule(pe_cpu *cpu, kb_time at, kb_handler handler, uint64_t arg);
+
+/* Whether pe_units_resolve() may succeed. */
+static inline bool pe_cpu_may_resolve(const pe_cpu *cpu)
+{
+    return cpu->queued == 0 && !cpu->shares_units;
+}
 
 /*
  * Issues a command of an engine at the program's clock; there must be room in its queue. True if

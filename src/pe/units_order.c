@@ -79,7 +79,7 @@ static kb_error *find_makers(pe_units *units, const pe_op after[PE_MAX_INPUTS])
     units->blockers.count = 0;
     for (size_t i = 0; i < PE_MAX_INPUTS; i++)
         if (after[i] != 0 && !pe_units_is_done(units, after[i]) &&
-            !kb_vec_push(&units->blockers, (uint32_t)after[i]))
+            !kb_vec_push(&units->blockers, operation_at(units, (uint32_t)after[i])))
             return kb_error_nomem();
     return NULL;
 }
@@ -93,24 +93,22 @@ static kb_error *find_conflicts(pe_units *units, const pe_state *state, const to
         const mark *m = &state->marks.items[i];
         if (KB_LIKELY(!(m->writes || writes) || are_apart(&m->where, where)))
             continue;
-        if (do_conflict(operation_at(units, m->operation), memory) &&
-            !kb_vec_push(&units->blockers, m->operation))
+        if (do_conflict(m->op, memory) && !kb_vec_push(&units->blockers, m->op))
             return kb_error_nomem();
     }
     return NULL;
 }
 
 /* There is room for all these waiters. */
-static void wait_for_blockers(pe_units *units, uint32_t index)
+static void wait_for_blockers(pe_units *units, operation *op)
 {
     for (size_t i = 0; i < units->blockers.count; i++) {
-        operation *blocker = operation_at(units, units->blockers.items[i]);
+        operation *blocker = units->blockers.items[i];
         uint32_t w = kb_pool_take(&units->waiters);
-        *(waiter *)kb_pool_at(&units->waiters, w) =
-            (waiter){.operation = index, .next = blocker->waiters};
+        *(waiter *)kb_pool_at(&units->waiters, w) = (waiter){.op = op, .next = blocker->waiters};
         blocker->waiters = w;
     }
-    operation_at(units, index)->waits_for = (uint32_t)units->blockers.count;
+    op->waits_for = (uint32_t)units->blockers.count;
 }
 
 void units_release_waiters(pe_units *units, uint32_t first)
@@ -125,10 +123,9 @@ void units_release_waiters(pe_units *units, uint32_t first)
     }
     while (reversed != NONE) {
         waiter w = *(waiter *)kb_pool_at(&units->waiters, reversed);
-        operation *op = operation_at(units, w.operation);
         kb_pool_give(&units->waiters, reversed);
-        op->waits_for--;
-        units_put_if_ready(units, op);
+        w.op->waits_for--;
+        units_put_if_ready(units, w.op);
         reversed = w.next;
     }
 }
@@ -136,32 +133,30 @@ void units_release_waiters(pe_units *units, uint32_t first)
 /* ---- Operations -------------------------------------------------------------------------- */
 
 /* Its rectangles have memory of their own. */
-static void add_long(pe_units *units, uint32_t index)
+static void add_long(operation *op)
 {
-    operation *op = operation_at(units, index);
-    op->memory.previous_long = NONE;
+    op->memory.previous_long = NULL;
     op->memory.next_long = op->pe->first_long;
-    if (op->memory.next_long != NONE)
-        operation_at(units, op->memory.next_long)->memory.previous_long = index;
-    op->pe->first_long = index;
+    if (op->memory.next_long)
+        op->memory.next_long->memory.previous_long = op;
+    op->pe->first_long = op;
 }
 
-static void drop_rects(pe_units *units, operation *op)
+static void drop_rects(operation *op)
 {
     if (KB_LIKELY(op->rect_count <= FEW_RECTS))
         return;
     free(op->memory.rects);
-    if (op->memory.next_long != NONE)
-        operation_at(units, op->memory.next_long)->memory.previous_long = op->memory.previous_long;
-    if (op->memory.previous_long != NONE)
-        operation_at(units, op->memory.previous_long)->memory.next_long = op->memory.next_long;
+    if (op->memory.next_long)
+        op->memory.next_long->memory.previous_long = op->memory.previous_long;
+    if (op->memory.previous_long)
+        op->memory.previous_long->memory.next_long = op->memory.next_long;
     else
         op->pe->first_long = op->memory.next_long;
 }
 
-static kb_error *copy_rects(pe_units *units, uint32_t index, const touches *memory)
+static kb_error *copy_rects(operation *op, const touches *memory)
 {
-    operation *op = operation_at(units, index);
     size_t count = memory->read_count + memory->write_count;
     if (count > UINT32_MAX)
         return kb_error_nomem();
@@ -173,7 +168,7 @@ static kb_error *copy_rects(pe_units *units, uint32_t index, const touches *memo
     op->rect_count = (uint32_t)count;
     op->memory.read_count = (uint32_t)memory->read_count;
     if (count > FEW_RECTS)
-        add_long(units, index);
+        add_long(op);
     mem_rect *to = op->memory.rects;
     for (size_t i = 0; i < memory->read_count; i++)
         *to++ = memory->reads[i];
@@ -182,49 +177,48 @@ static kb_error *copy_rects(pe_units *units, uint32_t index, const touches *memo
     return NULL;
 }
 
-/* One that touches no memory, with nothing in it. */
-static kb_error *take_operation(pe_units *units, pe_state *state, uint32_t *index)
+/* One that touches no memory, with nothing in it; NULL without host memory. */
+static operation *take_operation(pe_units *units, pe_state *state)
 {
-    *index = NONE;
     if (!kb_vec_reserve(&units->generations, 2)) /* the first one is at index 1 */
-        return kb_error_nomem();
-    uint32_t o = kb_pool_take(&units->operations);
-    if (o == NONE)
-        return kb_error_nomem();
-    while (units->generations.count <= o)
+        return NULL;
+    uint32_t index = kb_pool_take(&units->operations);
+    if (index == 0)
+        return NULL;
+    while (units->generations.count <= index)
         units->generations.items[units->generations.count++] = 0;
-    operation *op = operation_at(units, o);
-    memset(op, 0, offsetof(operation, begun));
+    operation *op = operation_at(units, index);
+    memset(op, 0, offsetof(operation, inputs));
     op->pe = state;
-    *index = o;
-    return NULL;
+    op->index = index;
+    return op;
 }
 
 /* Later operations see what this one touches. There is room for it. */
-static void add_mark(pe_units *units, uint32_t index, const bounds *where)
+static void add_mark(operation *op, const bounds *where)
 {
-    operation *op = operation_at(units, index);
     pe_state *state = op->pe;
-    state->marks.items[state->marks.count++] = (mark){
-        .where = *where, .operation = index, .writes = op->memory.read_count < op->rect_count};
+    state->marks.items[state->marks.count++] =
+        (mark){.where = *where, .op = op, .writes = op->memory.read_count < op->rect_count};
     op->memory.marked = (uint32_t)state->marks.count;
 }
 
 /* The last mark takes its place: their order means nothing. */
-static void remove_mark(pe_units *units, const operation *op)
+static void remove_mark(const operation *op)
 {
     pe_state *state = op->pe;
-    mark *own = &state->marks.items[op->memory.marked - 1];
-    *own = state->marks.items[--state->marks.count];
-    operation_at(units, own->operation)->memory.marked = op->memory.marked;
+    uint32_t own = op->memory.marked - 1;
+    if (own == --state->marks.count)
+        return;
+    state->marks.items[own] = state->marks.items[state->marks.count];
+    state->marks.items[own].op->memory.marked = op->memory.marked;
 }
 
 /* The operation touches memory, and comes after those that touch the same. */
-static kb_error *touch(pe_units *units, uint32_t index, const touches *memory, bool unordered)
+static kb_error *touch(pe_units *units, operation *op, const touches *memory, bool unordered)
 {
-    operation *op = operation_at(units, index);
     op->memory.marked = 0;
-    KB_TRY(copy_rects(units, index, memory));
+    KB_TRY(copy_rects(op, memory));
     if (unordered)
         return NULL;
     bounds where = {0};
@@ -233,50 +227,52 @@ static kb_error *touch(pe_units *units, uint32_t index, const touches *memory, b
     KB_TRY(find_conflicts(units, op->pe, memory, &where));
     if (!kb_vec_reserve(&op->pe->marks, 1))
         return kb_error_nomem();
-    add_mark(units, index, &where);
+    add_mark(op, &where);
     return NULL;
 }
 
-static void forget_memory(pe_units *units, operation *op)
+static void forget_memory(operation *op)
 {
     if (op->rect_count == 0)
         return;
     if (op->memory.marked)
-        remove_mark(units, op);
-    drop_rects(units, op);
+        remove_mark(op);
+    drop_rects(op);
 }
 
 kb_error *units_make_operation(pe_units *units, kb_pe pe, const pe_op after[PE_MAX_INPUTS],
-                               const touches *memory, bool unordered, uint32_t *index)
+                               const touches *memory, bool unordered, operation **op)
 {
+    *op = NULL;
     pe_state *state = units_need_pe(units, pe);
     if (!state)
         return kb_error_nomem();
     KB_TRY(find_makers(units, after));
-    KB_TRY(take_operation(units, state, index));
+    operation *made = take_operation(units, state);
+    if (!made)
+        return kb_error_nomem();
     kb_error *err = NULL;
     if (memory->read_count + memory->write_count > 0)
-        err = touch(units, *index, memory, unordered);
-    operation *op = operation_at(units, *index);
+        err = touch(units, made, memory, unordered);
     if (!err && units->blockers.count > 0 &&
         !kb_pool_reserve(&units->waiters, (uint32_t)units->blockers.count))
         err = kb_error_nomem();
     if (err) {
-        forget_memory(units, op);
-        kb_pool_give(&units->operations, *index);
+        forget_memory(made);
+        kb_pool_give(&units->operations, made->index);
         return err;
     }
-    op->sequence = state->issued++;
-    wait_for_blockers(units, *index);
+    made->sequence = state->issued++;
+    wait_for_blockers(units, made);
     state->under_way++;
+    *op = made;
     return NULL;
 }
 
-void units_give_operation(pe_units *units, uint32_t index)
+void units_give_operation(pe_units *units, operation *op)
 {
-    operation *op = operation_at(units, index);
-    forget_memory(units, op);
+    forget_memory(op);
     op->pe->under_way--;
-    units->generations.items[index]++;
-    kb_pool_give(&units->operations, index);
+    units->generations.items[op->index]++;
+    kb_pool_give(&units->operations, op->index);
 }

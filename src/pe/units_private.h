@@ -9,7 +9,7 @@
 #include "units.h"
 
 enum {
-    NONE = 0, /* of operations and waiters: pools give out no index 0 */
+    NONE = 0, /* of waiters: pools give out no index 0 */
     LANES = 2,
     ENGINES = 2,
     SOURCES = LANES + ENGINES, /* of events, each PE */
@@ -26,9 +26,11 @@ typedef struct task {
     bool listed;
 } task;
 
+typedef struct operation operation;
+
 /* First in, first out. */
 typedef struct queue {
-    uint32_t first, last;
+    operation *first, *last; /* the last is unused if there is no first */
 } queue;
 
 /* An engine of the DMA. */
@@ -37,9 +39,9 @@ typedef struct lane {
     struct pe_state *pe;
     kb_source source;
     queue program, internal;
-    uint32_t waiting;        /* in the first of these */
-    uint32_t busy;           /* of its channels */
-    uint32_t oldest, newest; /* under way, in the order of their begins */
+    uint32_t waiting;           /* in the first of these */
+    uint32_t busy;              /* of its channels */
+    operation *oldest, *newest; /* under way, in the order of their begins */
     kb_unit unit;
 } lane;
 
@@ -67,7 +69,7 @@ typedef struct bounds {
 /* Memory that an operation under way touches. */
 typedef struct mark {
     bounds where;
-    uint32_t operation;
+    operation *op;
     bool writes;
 } mark;
 
@@ -77,8 +79,8 @@ typedef struct pe_state {
     task resume; /* the program */
     task look;   /* at the engines */
     engine engines[ENGINES];
-    KB_VEC(uint32_t) event_users; /* operations that use engines or their ports from events */
-    uint32_t first_user;          /* of these, the one that was issued first; NONE: none */
+    KB_VEC(operation *) event_users; /* that use engines or their ports from events */
+    operation *first_user;           /* of these, the one that was issued first; NULL: none */
     kb_source engine_source;
     kb_event timer;         /* at the begin of the next command of the DMA, */
     kb_time timer_at;       /* which is this; KB_FOREVER: none */
@@ -89,12 +91,12 @@ typedef struct pe_state {
     kb_waitlist waiters; /* the program, if it waits for units */
     kb_pe pe;
     uint64_t number;
-    uint64_t issued;       /* commands, ever */
-    uint64_t under_way;    /* operations */
-    uint32_t node;         /* of the DMA */
-    uint32_t first_long;   /* under way that has memory of its own for its rectangles */
-    uint32_t first_polled; /* span that waits for an input */
-    KB_VEC(mark) marks;    /* of all under way that later ones may have to wait for */
+    uint64_t issued;         /* commands, ever */
+    uint64_t under_way;      /* operations */
+    uint32_t node;           /* of the DMA */
+    operation *first_long;   /* under way that has memory of its own for its rectangles */
+    operation *first_polled; /* span that waits for an input */
+    KB_VEC(mark) marks;      /* of all under way that later ones may have to wait for */
 } pe_state;
 
 /* Of what touches memory: DMAs and most spans. */
@@ -105,7 +107,7 @@ typedef struct memory_work {
     uint32_t transfers;  /* of a DMA: that have not ended */
     uint32_t read_count; /* of the rectangles */
     uint32_t marked;     /* which mark is its own, and 1; 0: none */
-    uint32_t previous_long, next_long;
+    operation *previous_long, *next_long;
     bool copies_in_tcm; /* of a DMA: it books at the ports */
     mem_rect few[FEW_RECTS];
 } memory_work;
@@ -114,7 +116,7 @@ typedef struct memory_work {
 typedef struct span_work {
     task ready;
     void (*is_ready)(void *self, uint64_t arg);
-    uint32_t next_polled;
+    operation *next_polled;
     bool uses_engines;
 } span_work;
 
@@ -122,28 +124,29 @@ typedef struct span_work {
  * A command of the DMA, a span, or a command of an engine that has events. What all have comes
  * first and is set in each; the rest is set only in those that it is of.
  */
-typedef struct operation {
+struct operation {
     pe_state *pe;
-    lane *lane;              /* NULL: a span, or a command of an engine */
-    kb_time issued;          /* of two that can begin, the one that was issued first does, */
-    uint64_t sequence;       /* and of one time the first in the program */
-    kb_time earliest;        /* issued, and inputs that are known */
-    uint32_t waits_for;      /* so many operations */
-    uint32_t waiters;        /* the first of those that wait for it */
-    uint32_t previous, next; /* in its queue, and then among those under way in its lane */
-    uint32_t rect_count;     /* what it reads and writes in memory */
+    lane *lane;                 /* NULL: a span, or a command of an engine */
+    operation *previous, *next; /* in its queue, and then among those under way in its lane */
+    kb_time issued;             /* of two that can begin, the one that was issued first does, */
+    uint64_t sequence;          /* and of one time the first in the program */
+    kb_time earliest;           /* issued, and inputs that are known */
+    uint32_t index;             /* in its pool */
+    uint32_t waits_for;         /* so many operations */
+    uint32_t waiters;           /* the first of those that wait for it */
+    uint32_t rect_count;        /* what it reads and writes in memory */
     uint8_t input_count;
     bool is_engine;
     bool in_tcm;    /* the log knows that it is at its own TCM alone */
     bool lags;      /* its bytes have not all passed the TCM */
     bool watched;   /* `log` is there */
     bool of_kernel; /* it belongs to a launch */
-    kb_time start;
-    const pe_ready *inputs[PE_MAX_INPUTS]; /* not known yet */
-    pe_ready gate; /* of a command of an engine: the operations that it comes after are done */
     void (*ended)(void *self, uint64_t arg);
     void *self;
     uint64_t arg;
+    const pe_ready *inputs[PE_MAX_INPUTS]; /* not known yet */
+    kb_time start;
+    pe_ready gate; /* of a command of an engine: the operations that it comes after are done */
 
     /* Commands. */
     kb_error *(*begun)(void *self, uint64_t arg);
@@ -157,10 +160,10 @@ typedef struct operation {
     };
     span_work span;
     kb_op log; /* of a command, if the log is watched */
-} operation;
+};
 
 typedef struct waiter {
-    uint32_t operation;
+    operation *op;
     uint32_t next;
 } waiter;
 
@@ -186,7 +189,7 @@ struct pe_units {
     net_ways ways;
     kb_pool operations, waiters;
     KB_VEC(uint32_t) generations; /* of operations, by index */
-    KB_VEC(uint32_t) blockers;    /* of the operation in hand */
+    KB_VEC(operation *) blockers; /* of the operation in hand */
     KB_VEC(share) shares;         /* of the command in hand */
     kb_handler on_timer, on_frontier, on_span, on_end, on_watched;
     tcm_time tcm_times[TCM_TIMES]; /* by bytes: most commands are of a few sizes */
@@ -213,7 +216,8 @@ static inline kb_time units_later_of(kb_time a, kb_time b)
 
 static inline kb_time units_tcm_time(pe_units *units, uint64_t bytes)
 {
-    tcm_time *known = &units->tcm_times[(bytes ^ bytes >> 6) % TCM_TIMES];
+    tcm_time *known = &units->tcm_times[bytes * UINT64_C(0x9e3779b97f4a7c15) >> 60];
+    _Static_assert(TCM_TIMES == 16, "four bits name one");
     if (KB_UNLIKELY(known->bytes != bytes))
         *known = (tcm_time){bytes, topo_rate_time(units->shape->pe.tcm_bytes_per_s, bytes)};
     return known->time;
@@ -228,11 +232,6 @@ static inline lane *units_lane(pe_state *state, kb_unit unit)
 {
     KB_ASSERT(unit >= KB_UNIT_DMA_READ && unit <= KB_UNIT_DMA_WRITE);
     return &state->lanes[unit - KB_UNIT_DMA_READ];
-}
-
-static inline bool engine_is_idle(const engine *e)
-{
-    return !e->program.first && !e->internal.first;
 }
 
 static inline bool units_is_own_tcm(const kb_location *where, kb_pe pe)
@@ -275,8 +274,20 @@ static inline bool units_fold_inputs(const pe_ready **inputs, uint8_t *count, kb
 pe_state *units_need_pe(pe_units *units, kb_pe pe);
 
 /* A call of the units begins and ends: what it has led to is done before the outermost returns. */
-void units_enter(pe_units *units);
-void units_leave(pe_units *units);
+static inline void units_enter(pe_units *units)
+{
+    units->depth++;
+}
+
+void units_work_off_agenda(pe_units *units);
+
+static inline void units_leave(pe_units *units)
+{
+    if (units->depth == 1 && units->agenda)
+        units_work_off_agenda(units);
+    units->depth--;
+}
+
 void units_put(pe_units *units, task *t);
 
 /* The operation waits for nothing any more, if so: its turn comes. */
@@ -285,8 +296,11 @@ void units_put_if_ready(pe_units *units, operation *op);
 /* A time has become known, or an operation has ended: what waits for it may go on. */
 void units_poll_pe(pe_units *units, pe_state *state);
 
+/* The same for all but the engines themselves. */
+void units_poll_inputs(pe_units *units, pe_state *state);
+
 /* The operation is done. */
-void units_end(pe_units *units, uint32_t index);
+void units_end(pe_units *units, operation *op);
 
 /* The run fails. */
 void units_fail(pe_units *units, kb_error *err);
@@ -299,8 +313,8 @@ static inline const kb_op *units_entry(const operation *op)
 
 /* Commands of engines that were issued after the operation begin in events until it is removed.
  * There is room for it. */
-void units_add_event_user(pe_units *units, uint32_t index);
-void units_remove_event_user(pe_units *units, uint32_t index);
+void units_add_event_user(pe_units *units, operation *op);
+void units_remove_event_user(pe_units *units, operation *op);
 
 /* ---- cpu.c ---- */
 
@@ -343,8 +357,8 @@ typedef struct touches {
 /* An operation that knows what it waits for, and is in no queue yet. */
 KB_MUST_USE kb_error *units_make_operation(pe_units *units, kb_pe pe,
                                            const pe_op after[PE_MAX_INPUTS], const touches *memory,
-                                           bool unordered, uint32_t *index);
-void units_give_operation(pe_units *units, uint32_t index);
+                                           bool unordered, operation **op);
+void units_give_operation(pe_units *units, operation *op);
 pe_op units_name(const pe_units *units, uint32_t index);
 
 /* Those in the list, an operation's `waiters`, wait for one less. */
@@ -353,9 +367,9 @@ void units_release_waiters(pe_units *units, uint32_t first);
 /* ---- units_work.c: what a command of the DMA does ---- */
 
 /* It has been begun, so its start is known. It may end before this returns. */
-KB_MUST_USE kb_error *units_begin_dma(pe_units *units, uint32_t index);
+KB_MUST_USE kb_error *units_begin_dma(pe_units *units, operation *op);
 
 /* The transfers have ended, and the TCM may have passed all by now. */
-void units_finish_dma(pe_units *units, uint32_t index);
+void units_finish_dma(pe_units *units, operation *op);
 
 #endif

@@ -55,57 +55,53 @@ static tcm_port *stream_port(const operation *op)
 }
 
 /* When the oldest one under way besides this one began; now if there is none. */
-static kb_time oldest_start(const pe_units *units, uint32_t index, kb_time now)
+static kb_time oldest_start(const operation *op, kb_time now)
 {
-    const operation *op = operation_at(units, index);
-    uint32_t oldest = op->lane->oldest == index ? op->next : op->lane->oldest;
-    return oldest != NONE ? operation_at(units, oldest)->start : now;
+    const operation *oldest = op->lane->oldest == op ? op->next : op->lane->oldest;
+    return oldest ? oldest->start : now;
 }
 
 /* The log knows what it waits for until then. */
-static void wait_for_tcm(pe_units *units, uint32_t index, kb_time until)
+static void wait_for_tcm(pe_units *units, operation *op, kb_time until)
 {
-    operation *op = operation_at(units, index);
     if (!op->in_tcm)
         kb_oplog_begin(units->has.log, op->pe->number, kb_sim_now(units->has.sim), KB_CAUSE_TCM,
                        op->bytes, units_entry(op));
     op->in_tcm = true;
-    (void)kb_sim_at(units->has.sim, &op->lane->source, until, units->on_end, index);
+    (void)kb_sim_at(units->has.sim, &op->lane->source, until, units->on_end, op->index);
 }
 
 /* The end of its stream: whether all bytes have passed. */
-static kb_error *end_stream(pe_units *units, uint32_t index, bool *passed)
+static kb_error *end_stream(pe_units *units, operation *op, bool *passed)
 {
-    operation *op = operation_at(units, index);
     kb_time now = kb_sim_now(units->has.sim);
     *passed = true;
     if (op->lags) {
-        KB_TRY(tcm_port_catch_up(stream_port(op), index, now, passed));
+        KB_TRY(tcm_port_catch_up(stream_port(op), op->index, now, passed));
     } else if (op->memory.streamed > 0) {
-        kb_time work = topo_rate_time(units->shape->pe.tcm_bytes_per_s, op->memory.streamed);
+        kb_time work = units_tcm_time(units, op->memory.streamed);
         bool lags;
-        KB_TRY(tcm_port_stream_end(stream_port(op), index, op->start, now, work,
-                                   oldest_start(units, index, now), &lags));
+        KB_TRY(tcm_port_stream_end(stream_port(op), op->index, op->start, now, work,
+                                   oldest_start(op, now), &lags));
         *passed = !lags;
     }
     op->lags = !*passed;
     return NULL;
 }
 
-void units_finish_dma(pe_units *units, uint32_t index)
+void units_finish_dma(pe_units *units, operation *op)
 {
-    operation *op = operation_at(units, index);
     kb_time now = kb_sim_now(units->has.sim);
     bool passed;
-    kb_error *err = end_stream(units, index, &passed);
+    kb_error *err = end_stream(units, op, &passed);
     if (err)
         units_fail(units, err);
     else if (!passed)
-        wait_for_tcm(units, index, tcm_port_estimate(stream_port(op), index, now));
+        wait_for_tcm(units, op, tcm_port_estimate(stream_port(op), op->index, now));
     else if (op->memory.not_before > now)
-        wait_for_tcm(units, index, op->memory.not_before);
+        wait_for_tcm(units, op, op->memory.not_before);
     else
-        units_end(units, index);
+        units_end(units, op);
 }
 
 /*
@@ -129,20 +125,18 @@ static void on_moved(void *self, uint64_t arg, const net_receipt *receipt)
 {
     (void)receipt;
     pe_units *units = self;
-    uint32_t index = (uint32_t)arg;
-    operation *op = operation_at(units, index);
+    operation *op = operation_at(units, (uint32_t)arg);
     bool is_last = --op->memory.transfers == 0;
     kb_cause cause = (kb_cause)(arg >> (32 + TRANSFER_BYTE_BITS));
     uint64_t bytes = (arg >> 32) & MAX_LOGGED_BYTES;
     kb_oplog_end(units->has.log, op->pe->number, kb_sim_now(units->has.sim), cause, bytes,
                  units_entry(op));
     if (is_last)
-        units_finish_dma(units, index);
+        units_finish_dma(units, op);
 }
 
-static kb_error *submit_shares(pe_units *units, uint32_t index)
+static kb_error *submit_shares(pe_units *units, operation *op)
 {
-    operation *op = operation_at(units, index);
     op->memory.transfers = (uint32_t)units->shares.count;
     for (size_t i = 0; i < units->shares.count; i++) {
         const share *s = &units->shares.items[i];
@@ -151,7 +145,7 @@ static kb_error *submit_shares(pe_units *units, uint32_t index)
         order.plain = true;
         order.done = on_moved;
         order.self = units;
-        order.arg = transfer_arg(index, s);
+        order.arg = transfer_arg(op->index, s);
         kb_oplog_begin(units->has.log, op->pe->number, op->start, s->cause, logged_bytes(s->bytes),
                        units_entry(op));
         KB_TRY(net_submit(units->has.fabric, &order));
@@ -170,9 +164,8 @@ static kb_error *copy_in_tcm(pe_units *units, operation *op, uint64_t bytes)
     return NULL;
 }
 
-kb_error *units_begin_dma(pe_units *units, uint32_t index)
+kb_error *units_begin_dma(pe_units *units, operation *op)
 {
-    operation *op = operation_at(units, index);
     uint64_t own = 0;
     op->memory.not_before = op->start;
     op->memory.streamed = 0;
@@ -180,11 +173,11 @@ kb_error *units_begin_dma(pe_units *units, uint32_t index)
     if (own > 0)
         KB_TRY(copy_in_tcm(units, op, own));
     if (op->memory.copies_in_tcm)
-        units_remove_event_user(units, index);
+        units_remove_event_user(units, op);
     if (op->memory.streamed == 0) {
-        units_finish_dma(units, index);
+        units_finish_dma(units, op);
         return NULL;
     }
     tcm_port_stream_begin(stream_port(op));
-    return submit_shares(units, index);
+    return submit_shares(units, op);
 }

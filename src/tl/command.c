@@ -29,8 +29,9 @@ kb_error *tl_operand_data(tl_context *tl, const tl_operand *operand, data_value 
 
 /* ---- Commands ---- */
 
-static void count_input(const tl_call *call, tl_command *command, tl_value *value)
+static void add_input(const tl_call *call, tl_command *command, tl_value *value)
 {
+    command->values[command->value_count++] = value;
     value->refs++;
     value->commands++;
     value->readers++;
@@ -44,85 +45,99 @@ static void count_result(tl_value *value)
     value->commands++;
 }
 
-static tl_command *take_command(const tl_call *call)
+/* One without inputs. */
+static tl_command *take_command(const tl_call *call, tl_value *result)
 {
     tl_context *tl = call->tl;
-    uint32_t index = kb_pool_take(&tl->runner->commands);
-    if (index == 0)
+    tl_command *command = kb_slab_take(&tl->runner->commands);
+    if (!command)
         tl_fail(call, kb_error_nomem());
-    tl_command *command = kb_pool_at(&tl->runner->commands, index);
     memset(&command->conclude, 0, offsetof(tl_command, shape) - offsetof(tl_command, conclude));
-    command->index = index;
     command->tl = tl;
+    command->result = result;
+    command->value_count = command->input_count = 0;
     tl_link_to(&tl->commands, &command->link);
+    if (result)
+        count_result(result);
     return command;
+}
+
+/* What `bind` needs of its inputs. */
+static void copy_inputs(tl_command *command, const tl_operand *inputs, uint32_t count,
+                        const tl_dims *shape)
+{
+    command->shape = *shape;
+    command->input_count = count;
+    for (uint32_t i = 0; i < count; i++)
+        command->inputs[i] = inputs[i];
+}
+
+static void add_inputs(const tl_call *call, tl_command *command, const tl_operand *inputs,
+                       uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (inputs[i].value)
+            add_input(call, command, inputs[i].value);
+    if (command->result)
+        command->result->after = command->after;
 }
 
 tl_command *tl_command_new(const tl_call *call, const tl_operand *inputs, uint32_t count,
                            tl_value *result, const tl_dims *shape)
 {
-    tl_command *command = take_command(call);
-    command->input_count = count;
-    command->result = result;
-    command->shape = *shape;
-    for (uint32_t i = 0; i < count; i++) {
-        command->inputs[i] = inputs[i];
-        if (inputs[i].value)
-            count_input(call, command, inputs[i].value);
-    }
-    if (result) {
-        count_result(result);
-        result->after = command->after;
-    }
+    tl_command *command = take_command(call, result);
+    copy_inputs(command, inputs, count, shape);
+    add_inputs(call, command, inputs, count);
     return command;
+}
+
+static void drop_result(tl_context *tl, tl_value *value)
+{
+    value->commands--;
+    tl_value_release(tl, value);
 }
 
 /* Its inputs and results are no longer counted, and it is gone. */
 void tl_command_destroy(tl_command *command)
 {
     tl_context *tl = command->tl;
-    for (uint32_t i = 0; i < command->input_count; i++) {
-        tl_value *value = command->inputs[i].value;
-        if (!value)
-            continue;
+    for (uint32_t i = 0; i < command->value_count; i++) {
+        tl_value *value = command->values[i];
         value->readers--;
         value->commands--;
         tl_value_release(tl, value);
     }
-    tl_value *results[] = {command->result, command->second};
-    for (int i = 0; i < 2; i++)
-        if (results[i]) {
-            results[i]->commands--;
-            tl_value_release(tl, results[i]);
-        }
+    if (command->result)
+        drop_result(tl, command->result);
+    if (KB_UNLIKELY(command->second != NULL))
+        drop_result(tl, command->second);
     for (int i = 0; i < TL_MATRICES; i++)
-        if (command->rects[i].items)
+        if (KB_UNLIKELY(command->rects[i].items != NULL))
             kb_vec_fini(&command->rects[i]);
-    if (command->product)
+    if (KB_UNLIKELY(command->product != NULL))
         data_release(tl->runner->has.store, command->product);
     tl_unlink(&command->link);
-    kb_pool_give(&tl->runner->commands, command->index);
+    kb_slab_give(&tl->runner->commands, command);
 }
 
 /* The end of a command is known: its inputs are read until then, and its results are there. */
 static void set_end(const tl_command *command, pe_ready result)
 {
-    for (uint32_t i = 0; i < command->input_count; i++) {
-        tl_value *value = command->inputs[i].value;
-        if (value && value->read_until < result.at)
-            value->read_until = result.at;
+    for (uint32_t i = 0; i < command->value_count; i++) {
+        tl_value *value = command->values[i];
+        value->read_until = tl_later_of(value->read_until, result.at);
     }
     if (command->result)
         command->result->ready = result;
-    if (command->second)
+    if (KB_UNLIKELY(command->second != NULL))
         command->second->ready = result;
 }
 
 /* Whether it works on what will never be there: then it makes nothing. */
 static bool lacks_data(const tl_command *command)
 {
-    for (uint32_t i = 0; i < command->input_count; i++)
-        if (command->inputs[i].value && !command->inputs[i].value->data)
+    for (uint32_t i = 0; i < command->value_count; i++)
+        if (!command->values[i]->data)
             return true;
     return false;
 }
@@ -294,11 +309,9 @@ static uint8_t list_inputs(const tl_command *command, const pe_ready **inputs)
     _Static_assert((int)TL_MAX_INPUTS <= (int)PE_MAX_INPUTS, "a command can wait for its inputs");
     uint8_t count = 0;
     kb_time clock = tl_clock(command->tl);
-    for (uint32_t i = 0; i < command->input_count; i++) {
-        const tl_value *value = command->inputs[i].value;
-        if (value && value->ready.at > clock)
-            inputs[count++] = &value->ready;
-    }
+    for (uint32_t i = 0; i < command->value_count; i++)
+        if (command->values[i]->ready.at > clock)
+            inputs[count++] = &command->values[i]->ready;
     return count;
 }
 
@@ -356,9 +369,11 @@ static void on_known(pe_work *work, kb_time begin, pe_ready result)
     (void)begin;
     tl_command *command = (tl_command *)((char *)work - offsetof(tl_command, work));
     tl_context *tl = command->tl;
-    kb_error *err = tl_command_binds_later(command) ? tl_command_begun(command, 0) : NULL;
-    if (err)
-        kb_sim_fail(tl->runner->has.sim, err);
+    if (KB_UNLIKELY(tl_command_binds_later(command))) {
+        kb_error *err = tl_command_begun(command, 0);
+        if (err)
+            kb_sim_fail(tl->runner->has.sim, err);
+    }
     set_end(command, result);
     tl_command_destroy(command);
     tl->under_way--;
@@ -376,6 +391,7 @@ static bool is_structural(const tl_work *is)
 /* What `bind` and the log need of it. */
 static void describe(const tl_call *call, const tl_work *is, tl_command *command)
 {
+    copy_inputs(command, is->inputs, is->input_count, &is->shape);
     command->bind = is->bind;
     command->op = is->op;
     command->axis = is->axis;
@@ -394,18 +410,20 @@ static void draft(const tl_call *call, const tl_work *is, tl_value *result, tl_v
     command->second = second;
     command->reads_index = false;
     command->access_count = 0;
-    command->shape = is->shape;
-    command->input_count = is->input_count;
+    command->value_count = 0;
     for (uint32_t i = 0; i < is->input_count; i++)
-        command->inputs[i] = is->inputs[i];
+        if (is->inputs[i].value)
+            command->values[command->value_count++] = is->inputs[i].value;
     describe(call, is, command);
 }
 
 /* A command that stays until its times are known. */
 static tl_command *keep(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second)
 {
-    tl_command *command = tl_command_new(call, is->inputs, is->input_count, result, &is->shape);
-    describe(call, is, command);
+    tl_command *command = take_command(call, result);
+    add_inputs(call, command, is->inputs, is->input_count);
+    if (!call->tl->runner->has.timing_only)
+        describe(call, is, command);
     command->second = second;
     if (second)
         count_result(second);
@@ -420,31 +438,39 @@ static __attribute__((noinline)) void bind_now(const tl_call *call, const tl_wor
     tl_check(call, result->structural ? command.bind(&command) : tl_command_begun(&command, 0));
 }
 
-static void describe_work(const tl_call *call, const tl_work *is, tl_value *result,
-                          const pe_work *work, kb_op *entry)
+/* What the units are told. */
+static void fill_work(const tl_call *call, const tl_work *is, pe_work *work)
+{
+    const tl_context *tl = call->tl;
+    work->unit = is->unit;
+    work->internal = false;
+    work->in_event = is->checks_data;
+    work->of_kernel = tl->run.launch != 0;
+    work->time = is->time;
+    work->tail = is->tail;
+    work->tcm_reads = is->tcm_reads;
+    work->tcm_writes = is->tcm_writes;
+    work->flops = is->flops;
+    work->name = name_of_call(call);
+    work->entry = NULL;
+    work->issued = work->earliest = tl->cpu->clock;
+    work->second = 0;
+    work->drains_from = 0;
+    work->input_count = 0;
+    for (uint32_t i = 0; i < is->input_count; i++) {
+        const tl_value *value = is->inputs[i].value;
+        if (value && value->ready.at > work->earliest)
+            work->inputs[work->input_count++] = &value->ready;
+    }
+}
+
+/* What the watcher of the log is told. */
+static void fill_entry(const tl_call *call, const tl_work *is, tl_value *result, kb_op *entry)
 {
     tl_command command;
     draft(call, is, result, NULL, &command);
-    *entry = (kb_op){.unit = work->unit, .flops = work->flops};
+    *entry = (kb_op){.unit = is->unit, .flops = is->flops};
     complete_entry(call, &command, entry);
-}
-
-static void queue_work(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second,
-                       const pe_work *work)
-{
-    tl_context *tl = call->tl;
-    tl_command *command = keep(call, is, result, second);
-    command->work = *work;
-    command->work.known = on_known;
-    if (KB_UNLIKELY(work->entry != NULL)) {
-        command->entry = *work->entry;
-        command->work.entry = &command->entry;
-    }
-    result->ready.by_engine = true;
-    if (second)
-        second->ready.by_engine = true;
-    tl->under_way++;
-    pe_units_queue(tl->cpu, &command->work);
 }
 
 /* Its times are known. */
@@ -466,46 +492,59 @@ static void set_result(const tl_call *call, const tl_work *is, tl_value *result,
         second->ready = ready;
 }
 
-void tl_issue_engine(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second,
-                     pe_work *work)
+/* In the call itself, if its times are final. */
+static bool resolve(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second)
 {
     tl_context *tl = call->tl;
-    const tl_runner *runner = tl->runner;
+    if (!pe_cpu_may_resolve(tl->cpu))
+        return false;
+    pe_work work;
+    kb_op entry;
+    pe_ready ready;
+    fill_work(call, is, &work);
+    if (KB_UNLIKELY(tl->synchronous && kb_oplog_is_watched(tl->runner->has.log))) {
+        fill_entry(call, is, result, &entry);
+        work.entry = &entry;
+    }
+    if (!pe_units_resolve(tl->cpu, &work, &ready))
+        return false;
+    set_result(call, is, result, second, ready);
+    return true;
+}
+
+static void queue_work(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second)
+{
+    tl_context *tl = call->tl;
+    tl_command *command = keep(call, is, result, second);
+    fill_work(call, is, &command->work);
+    command->work.known = on_known;
+    if (KB_UNLIKELY(tl->synchronous && kb_oplog_is_watched(tl->runner->has.log))) {
+        fill_entry(call, is, result, &command->entry);
+        command->work.entry = &command->entry;
+    }
+    result->ready.by_engine = true;
+    if (second)
+        second->ready.by_engine = true;
+    tl->under_way++;
+    pe_units_queue(tl->cpu, &command->work);
+}
+
+void tl_issue_engine(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second)
+{
+    tl_context *tl = call->tl;
     result->structural = is_structural(is);
     if (second)
         second->structural = result->structural;
     if (KB_UNLIKELY(result->structural))
         bind_now(call, is, result, second);
     if (KB_UNLIKELY(!tl->cpu)) {
-        (void)tl_instant_issue(keep(call, is, result, second), work->unit);
+        (void)tl_instant_issue(keep(call, is, result, second), is->unit);
         return;
     }
     tl_spend_issue_time(call);
-    pe_cpu_await_room(tl->cpu, work->unit);
-    kb_op entry;
-    work->entry = NULL;
-    if (KB_UNLIKELY(tl->synchronous && kb_oplog_is_watched(runner->has.log))) {
-        describe_work(call, is, result, work, &entry);
-        work->entry = &entry;
-    }
-    work->internal = false;
-    work->name = name_of_call(call);
-    work->of_kernel = tl->run.launch != 0;
-    work->earliest = tl->cpu->clock;
-    work->second = 0;
-    work->drains_from = 0;
-    work->input_count = 0;
-    for (uint32_t i = 0; i < is->input_count; i++) {
-        const tl_value *value = is->inputs[i].value;
-        if (value && value->ready.at > work->earliest)
-            work->inputs[work->input_count++] = &value->ready;
-    }
-    pe_ready ready;
-    if (KB_UNLIKELY(!pe_units_resolve(tl->cpu, work, &ready))) {
-        queue_work(call, is, result, second, work);
-        return;
-    }
-    set_result(call, is, result, second, ready);
-    if (!runner->has.timing_only && !result->structural)
+    pe_cpu_await_room(tl->cpu, is->unit);
+    if (!resolve(call, is, result, second))
+        queue_work(call, is, result, second);
+    else if (!tl->runner->has.timing_only && !result->structural)
         bind_now(call, is, result, second);
 }

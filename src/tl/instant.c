@@ -33,11 +33,9 @@ bool tl_instant_is_done(const tl_context *tl, pe_op op)
 
 static bool has_inputs(const tl_command *command)
 {
-    for (uint32_t i = 0; i < command->input_count; i++) {
-        const tl_value *value = command->inputs[i].value;
-        if (value && value->ready.at == KB_FOREVER)
+    for (uint32_t i = 0; i < command->value_count; i++)
+        if (command->values[i]->ready.at == KB_FOREVER)
             return false;
-    }
     return true;
 }
 

@@ -187,17 +187,12 @@ uint64_t tl_move_cycles(const tl_context *tl, uint64_t elements, uint32_t moves)
                           (uint32_t[PE_MATH_CLASSES]){[PE_MATH_MOVE] = moves});
 }
 
-void tl_issue_work(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second)
+void tl_issue_work(const tl_call *call, tl_work *is, tl_value *result, tl_value *second)
 {
-    pe_work work;
-    work.unit = KB_UNIT_MATH;
-    work.in_event = is->checks_data;
-    work.time = pe_math_time(call->tl->runner->figures, is->cycles);
-    work.tail = 0;
-    work.tcm_reads = is->tcm_reads;
-    work.tcm_writes = is->tcm_writes;
-    work.flops = is->flops;
-    tl_issue_engine(call, is, result, second, &work);
+    is->unit = KB_UNIT_MATH;
+    is->time = pe_math_time(call->tl->runner->figures, is->cycles);
+    is->tail = 0;
+    tl_issue_engine(call, is, result, second);
 }
 
 /* An operation with one result, which has a place of its own. */

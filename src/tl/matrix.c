@@ -88,18 +88,19 @@ static void issue_dot(const tl_call *call, const tl_operand *inputs, uint32_t co
     tl_work is = {.bind = bind_dot, .input_count = count, .shape = *shape};
     for (uint32_t i = 0; i < count; i++)
         is.inputs[i] = inputs[i];
-    pe_work work = {
-        .unit = KB_UNIT_GEMM, .tcm_writes = result->bytes, .flops = pe_gemm_flops(m, k, n)};
+    is.unit = KB_UNIT_GEMM;
+    is.tcm_writes = result->bytes;
+    is.flops = pe_gemm_flops(m, k, n);
     if (m > 0 && k > 0 && n > 0) {
         pe_gemm_time time = pe_gemm_time_of(figures, m, k, n);
-        work.time = time.occupied;
-        work.tail = time.fill;
-        work.tcm_reads = pe_gemm_reads(figures, m, k, n, (uint32_t)kb_dtype_bytes(inputs[0].dtype),
-                                       (uint32_t)kb_dtype_bytes(inputs[1].dtype));
+        is.time = time.occupied;
+        is.tail = time.fill;
+        is.tcm_reads = pe_gemm_reads(figures, m, k, n, (uint32_t)kb_dtype_bytes(inputs[0].dtype),
+                                     (uint32_t)kb_dtype_bytes(inputs[1].dtype));
     }
     if (count == 3)
-        work.tcm_reads += result->bytes;
-    tl_issue_engine(call, &is, result, NULL, &work);
+        is.tcm_reads += result->bytes;
+    tl_issue_engine(call, &is, result, NULL);
 }
 
 tl_tensor tl_dot_(tl_context *tl, tl_place at, tl_tensor a, tl_dot_options options)
@@ -120,7 +121,8 @@ tl_tensor tl_dot_(tl_context *tl, tl_place at, tl_tensor a, tl_dot_options optio
     }
     tl_handle *acc = take_acc(&call, options.acc, inputs, &shape, dtype);
     uint32_t scope = acc->scope;
-    inputs[2] = (tl_operand){.value = acc->value, .dtype = acc->dtype, .shape = shape};
+    inputs[2] = (tl_operand){
+        .value = acc->value, .dtype = acc->dtype, .shape = shape, .elements = tl_elements(&shape)};
     tl_value *result = tl_value_in_place_of(&call, acc->value);
     issue_dot(&call, inputs, 3, result, &shape);
     tl_end_call(tl);
@@ -186,6 +188,7 @@ static tl_operand take_matrix(const tl_call *call, tl_tensor given, int which, t
     return (tl_operand){.value = handle->value,
                         .dtype = handle->dtype,
                         .shape = handle->shape,
+                        .elements = tl_elements(&handle->shape),
                         .first = handle->first};
 }
 

@@ -10,7 +10,8 @@
 /* The distances of elements that are packed row by row. */
 static tl_dims packed(const tl_dims *shape)
 {
-    tl_dims strides = {.rank = shape->rank};
+    tl_dims strides;
+    strides.rank = shape->rank;
     int64_t stride = 1;
     for (int i = shape->rank; i-- > 0;) {
         strides.dims[i] = stride;
@@ -19,24 +20,29 @@ static tl_dims packed(const tl_dims *shape)
     return strides;
 }
 
-/* A place that a call names, if it can be one. */
-static tl_handle place_of(const tl_call *call, tl_ptr ptr, const tl_dims *shape,
-                          const tl_dims *strides, kb_dtype dtype)
+/* A place that a call names, if it can be one: not all of it is set, as it is large. */
+static void make_place(const tl_call *call, tl_ptr ptr, const tl_dims *shape,
+                       const tl_dims *strides, kb_dtype dtype, tl_handle *place)
 {
     tl_check_dtype(call, dtype);
     (void)tl_check_shape(call, shape);
-    tl_handle place = {.ptr = ptr, .shape = *shape, .dtype = dtype};
+    place->value = NULL;
+    place->ptr = ptr;
+    place->shape = *shape;
+    place->dtype = dtype;
+    place->filled = 0;
+    place->after = 0;
+    place->reinterpret = false;
     if (strides->rank == 0) {
-        place.strides = packed(shape);
-        return place;
+        place->strides = packed(shape);
+        return;
     }
     if (strides->rank != shape->rank)
         tl_fault(call, "%d strides for shape %s", strides->rank, tl_shape_print(shape).text);
     for (int i = 0; i < strides->rank; i++)
         if (strides->dims[i] < 0)
             tl_fault(call, "strides %s: none may be negative", tl_shape_print(strides).text);
-    place.strides = *strides;
-    return place;
+    place->strides = *strides;
 }
 
 uint64_t tl_row_bytes(const tl_dims *shape, kb_dtype dtype)
@@ -65,8 +71,8 @@ static void add_axis_of_one(pe_region *region)
     region->strides[region->rank++] = 1;
 }
 
-void tl_resolve(const tl_call *call, const tl_handle *place, data_value *mask, int which,
-                bool as_matrix)
+static void resolve(const tl_call *call, const tl_handle *place, data_value *mask, int which,
+                    bool as_matrix)
 {
     tl_context *tl = call->tl;
     const tl_runner_options *has = &tl->runner->has;
@@ -82,8 +88,6 @@ void tl_resolve(const tl_call *call, const tl_handle *place, data_value *mask, i
     _Static_assert((int)TL_MAX_DIMS < (int)KB_MAX_DIMS, "there is room for one more axis");
     if (!as_matrix && has_short_rows(place))
         add_axis_of_one(&region);
-    tl->rects[which].count = 0;
-    tl->is_index = false;
     region.is_index = &tl->is_index;
     const void *bytes = NULL;
     if (mask)
@@ -91,6 +95,41 @@ void tl_resolve(const tl_call *call, const tl_handle *place, data_value *mask, i
     region.mask = bytes;
     tl_check(call, pe_region_resolve(has->mmus[tl->run.pe.sip], has->memories, tl->run.pe,
                                      "the MMU", &region, &tl->rects[which]));
+}
+
+/* The same for elements next to each other along one axis: most are where others were lately. */
+static void resolve_run(const tl_call *call, const tl_handle *place, int which)
+{
+    tl_context *tl = call->tl;
+    const mem_mmu *mmu = tl->runner->has.mmus[tl->run.pe.sip];
+    pe_region run;
+    run.va = (uint64_t)place->ptr;
+    run.element_bytes = (uint32_t)kb_dtype_bytes(place->dtype);
+    run.dims[0] = (uint64_t)place->shape.dims[0];
+    run.dtype = place->dtype;
+    run.reinterpret = place->reinterpret;
+    run.is_index = &tl->is_index;
+    if (!kb_vec_reserve(&tl->rects[which], 1))
+        tl_fail(call, kb_error_nomem());
+    if (pe_translations_find(&tl->translations, mmu, &run, &tl->rects[which].items[0])) {
+        tl->rects[which].count = 1;
+        return;
+    }
+    resolve(call, place, NULL, which, false);
+    if (tl->rects[which].count == 1)
+        pe_translations_note(&tl->translations, mmu, tl->run.pe, run.va);
+}
+
+void tl_resolve(const tl_call *call, const tl_handle *place, data_value *mask, int which,
+                bool as_matrix)
+{
+    call->tl->rects[which].count = 0;
+    call->tl->is_index = false;
+    bool is_run = place->shape.rank == 1 && place->strides.dims[0] == 1 && !mask;
+    if (is_run && place->shape.dims[0] > 0 && place->shape.dims[0] <= INT32_MAX)
+        resolve_run(call, place, which);
+    else
+        resolve(call, place, mask, which, as_matrix);
 }
 
 const pe_rects *tl_rects_of(tl_command *command, int which)
@@ -222,7 +261,8 @@ tl_value *tl_load_place(const tl_call *call, const tl_handle *place, const tl_op
 tl_tensor tl_load_(tl_context *tl, tl_place at, tl_ptr ptr, tl_dims shape, tl_load_options options)
 {
     tl_call call = tl_enter(tl, at, "tl_load");
-    tl_handle place = place_of(&call, ptr, &shape, &options.strides, options.dtype);
+    tl_handle place;
+    make_place(&call, ptr, &shape, &options.strides, options.dtype, &place);
     place.reinterpret = options.reinterpret;
     tl_operand mask;
     bool masked = take_mask(&call, options.mask, &shape, &mask);
@@ -266,7 +306,8 @@ tl_future tl_store_(tl_context *tl, tl_place at, tl_ptr ptr, tl_store_options op
     const tl_dims *shape = &inputs[0].shape;
     if (!inputs[0].value)
         tl_fault(&call, "a plain number has no shape: make it a tensor with tl_full");
-    tl_handle place = place_of(&call, ptr, shape, &options.strides, inputs[0].dtype);
+    tl_handle place;
+    make_place(&call, ptr, shape, &options.strides, inputs[0].dtype, &place);
     place.reinterpret = options.reinterpret;
     tl_check_apart(&call, &place);
     bool masked = take_mask(&call, options.mask, shape, &inputs[1]);
@@ -288,13 +329,18 @@ tl_future tl_store_(tl_context *tl, tl_place at, tl_ptr ptr, tl_store_options op
 
 tl_handle tl_packed_place(const tl_call *call, tl_ptr ptr, const tl_dims *shape, kb_dtype dtype)
 {
-    return place_of(call, ptr, shape, &(tl_dims){0}, dtype);
+    tl_handle place;
+    make_place(call, ptr, shape, &(tl_dims){0}, dtype, &place);
+    return place;
 }
 
 tl_command *tl_prepare_store(const tl_call *call, const tl_handle *place, tl_value *value)
 {
     tl_context *tl = call->tl;
-    tl_operand stored = {.value = value, .dtype = place->dtype, .shape = place->shape};
+    tl_operand stored = {.value = value,
+                         .dtype = place->dtype,
+                         .shape = place->shape,
+                         .elements = tl_elements(&place->shape)};
     tl_resolve(call, place, NULL, 0, false);
     tl_command *command = tl_command_new(call, &stored, 1, NULL, &place->shape);
     command->bind = bind_store;
@@ -311,7 +357,8 @@ tl_command *tl_prepare_store(const tl_call *call, const tl_handle *place, tl_val
 tl_tensor tl_ref_(tl_context *tl, tl_place at, tl_ptr ptr, tl_dims shape, tl_load_options options)
 {
     tl_call call = tl_enter(tl, at, "tl_ref");
-    tl_handle place = place_of(&call, ptr, &shape, &options.strides, options.dtype);
+    tl_handle place;
+    make_place(&call, ptr, &shape, &options.strides, options.dtype, &place);
     place.reinterpret = options.reinterpret;
     if (options.mask.id != 0)
         tl_fault(&call, "a place in memory has no mask: load it with one");

@@ -202,8 +202,10 @@ static void join(const tl_call *call, const tl_tensor *inputs, size_t count, uin
 {
     tl_work is = {.op = DATA_CONCAT, .axis = along, .bind = bind_concat, .shape = so_far->shape};
     if (so_far->value)
-        is.inputs[is.input_count++] =
-            (tl_operand){.value = so_far->value, .dtype = result->dtype, .shape = so_far->shape};
+        is.inputs[is.input_count++] = (tl_operand){.value = so_far->value,
+                                                   .dtype = result->dtype,
+                                                   .shape = so_far->shape,
+                                                   .elements = tl_elements(&so_far->shape)};
     else
         is.shape.dims[along] = 0;
     uint64_t elements = 0;
@@ -211,7 +213,7 @@ static void join(const tl_call *call, const tl_tensor *inputs, size_t count, uin
         tl_operand *next = &is.inputs[is.input_count++];
         *next = tl_take(call, inputs[i]);
         is.shape.dims[along] += next->shape.dims[along];
-        elements += tl_elements(&next->shape);
+        elements += next->elements;
     }
     is.cycles = tl_move_cycles(call->tl, elements, 1);
     is.tcm_reads = is.tcm_writes = elements * kb_dtype_bytes(result->dtype);

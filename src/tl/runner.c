@@ -33,8 +33,8 @@ kb_error *tl_runner_create(const tl_runner_options *options, tl_runner **out)
     }
     *runner = (tl_runner){
         .has = *options, .figures = &shape->pe, .turns = turns, .pe_count = shape->pe_count};
-    kb_pool_init(&runner->values, sizeof(tl_value));
-    kb_pool_init(&runner->commands, sizeof(tl_command));
+    kb_slab_init(&runner->values, sizeof(tl_value));
+    kb_slab_init(&runner->commands, sizeof(tl_command));
     kb_pool_init(&runner->receives, sizeof(tl_receive));
     kb_pool_init(&runner->slot_reads, sizeof(tl_slot_read));
     runner->window = options->window > 0 ? options->window - 1 : DEFAULT_WINDOW;
@@ -69,8 +69,8 @@ void tl_runner_destroy(tl_runner *runner)
     }
     kb_pool_fini(&runner->slot_reads);
     kb_pool_fini(&runner->receives);
-    kb_pool_fini(&runner->commands);
-    kb_pool_fini(&runner->values);
+    kb_slab_fini(&runner->commands);
+    kb_slab_fini(&runner->values);
     tl_free_tensor_names(runner);
     tl_order_release(runner->order);
     free(runner->turns);

@@ -47,7 +47,6 @@ static inline void tl_unlink(tl_link *link)
 /* Elements in the TCM of a PE. Their number and type are fixed, their shape is the handle's. */
 typedef struct tl_value {
     tl_link link;
-    uint32_t index; /* in its pool */
     uint32_t refs;
     uint32_t handles, commands; /* of these refs; commands of which the end is not known */
     uint32_t readers;           /* and of these commands */
@@ -74,7 +73,8 @@ typedef struct tl_operand {
     tl_value *value; /* NULL: a plain number; of shape (), unless it stands for a tensor */
     kb_dtype dtype;
     tl_dims shape;
-    uint64_t first; /* element of the value: it may have more than the shape */
+    uint64_t elements; /* of the shape; of a number: 1 */
+    uint64_t first;    /* element of the value: it may have more than the shape */
     double number;
 } tl_operand;
 
@@ -91,6 +91,7 @@ typedef struct tl_handle {
     uint32_t next, prev; /* in the scope, or free; slot + 1, 0 is none */
     tl_value *value;     /* NULL: a place in memory */
     kb_dtype dtype;
+    uint64_t elements; /* of a value: as its shape has */
     union {
         tl_dims shape;
         tl_end end; /* of one that is gone, until its slot is used again */
@@ -112,14 +113,16 @@ enum { TL_MAX_INPUTS = DATA_MAX_INPUTS, TL_MATRICES = 3 };
 
 /*
  * An operation from when it is issued until it is done. A new one has what all have, and is all 0
- * up to its shape; it has as many inputs as it uses, and what is of a kind is set in that kind.
+ * from `conclude` up to its shape; it has as many values and inputs as it uses, and what is of a
+ * kind is set in that kind.
  */
 typedef struct tl_command {
     tl_link link;
-    uint32_t index; /* in its pool */
-    uint32_t input_count;
     tl_context *tl;
     tl_value *result; /* NULL: it makes no value */
+    uint32_t value_count;
+    uint32_t input_count;
+    tl_value *values[TL_MAX_INPUTS]; /* that it reads: counted */
 
     /* When it begins: makes the result's data, or changes memory. When it is done, unless NULL. */
     kb_error *(*bind)(struct tl_command *command);
@@ -134,6 +137,7 @@ typedef struct tl_command {
     uint32_t access_count;       /* of `accesses` */
     bool reads_index;            /* a load of a tensor that has contents in every run */
 
+    /* For `bind`: commands of engines have none of this in a run without data. */
     tl_dims shape; /* of the result; of what is stored */
     tl_operand inputs[TL_MAX_INPUTS];
 
@@ -258,6 +262,7 @@ struct tl_context { /* NOLINT(clang-analyzer-optin.performance.Padding): one a k
     bool can_go_on;         /* it is on that list */
 
     KB_VEC(tl_handle) handles;
+    uint64_t handle_bits; /* of the numbers of all its handles */
     uint32_t free_handle; /* slot + 1 */
     KB_VEC(tl_scope_of_kernel) scopes;
 
@@ -274,6 +279,7 @@ struct tl_context { /* NOLINT(clang-analyzer-optin.performance.Padding): one a k
     data_value *mask; /* a byte for each element */
     bool is_index;    /* what was resolved last is in a tensor that has contents in every run */
     pe_rects rects[TL_MATRICES];
+    pe_translations translations;
     ipcq_message_id unsent; /* no command has it yet */
     pe_op delivery;         /* of the message that is being sent in segments */
     bool lacks_credit;      /* the log knows that the PE waits for it: */
@@ -296,7 +302,8 @@ struct tl_runner {
     uint64_t pe_count;
     uint64_t started;     /* kernels, ever */
     uint64_t value_count; /* ever */
-    kb_pool values, commands, receives, slot_reads;
+    kb_slab values, commands;
+    kb_pool receives, slot_reads;
     KB_VEC(char *) tensor_names;    /* that the log was told of; sorted */
     tl_order *order;                /* of launches that are checked; NULL until there is one */
     tl_context *to_go, *last_to_go; /* kernels that can go on, in a run without time */
@@ -378,8 +385,25 @@ void tl_check_dtype(const tl_call *call, kb_dtype dtype);
 
 /* ---- value.c ---- */
 
-uint64_t tl_elements(const tl_dims *shape); /* of a shape that was checked */
-bool tl_same_shape(const tl_dims *a, const tl_dims *b);
+/* Of a shape that was checked. */
+static inline uint64_t tl_elements(const tl_dims *shape)
+{
+    uint64_t elements = 1;
+    for (int i = 0; i < shape->rank; i++)
+        elements *= (uint64_t)shape->dims[i];
+    return elements;
+}
+
+static inline bool tl_same_shape(const tl_dims *a, const tl_dims *b)
+{
+    if (a->rank != b->rank)
+        return false;
+    for (int i = 0; i < a->rank; i++)
+        if (a->dims[i] != b->dims[i])
+            return false;
+    return true;
+}
+
 kb_shape tl_shape_of(const tl_dims *shape);
 
 /* With its place, for which it may wait. Counted once, for the caller. */
@@ -395,16 +419,60 @@ tl_tensor tl_handle_new(const tl_call *call, const tl_handle *place);
 tl_tensor tl_handle_of(const tl_call *call, tl_value *value, const tl_dims *shape);
 void tl_handle_drop(tl_context *tl, tl_handle *handle, tl_end end);
 
+enum { TL_SLOT_BITS = 18, TL_MAX_HANDLES = 1 << TL_SLOT_BITS };
+
+static inline bool tl_is_number(tl_tensor tensor)
+{
+    return tensor.id == tl_scalar(0).id;
+}
+
+/* NULL if it is not there, or never was. */
+static inline tl_handle *tl_look_up(const tl_context *tl, uint64_t id)
+{
+    uint64_t slot = id & (TL_MAX_HANDLES - 1);
+    if (KB_UNLIKELY(slot >= tl->handles.count))
+        return NULL;
+    tl_handle *handle = &tl->handles.items[slot];
+    return KB_LIKELY(handle->id == id) && id != 0 ? handle : NULL;
+}
+
+KB_NORETURN void tl_fault_not_there(const tl_call *call, tl_tensor tensor);
+
 /* A fault unless the tensor is there. Good until the next handle is made. */
-tl_handle *tl_handle_find(const tl_call *call, tl_tensor tensor);
-bool tl_is_number(tl_tensor tensor);
+static inline tl_handle *tl_handle_find(const tl_call *call, tl_tensor tensor)
+{
+    tl_handle *handle = tl_look_up(call->tl, tensor.id);
+    if (KB_UNLIKELY(!handle))
+        tl_fault_not_there(call, tensor);
+    return handle;
+}
 
 /* Moves it to another scope. */
 void tl_handle_move(tl_context *tl, tl_handle *handle, uint32_t scope);
 
+/* A number, or what is at a place. */
+tl_operand tl_take_other(const tl_call *call, tl_tensor tensor);
+
 /* What a call is given: a place in memory is loaded, and is there until the call is over. */
-tl_operand tl_take(const tl_call *call, tl_tensor tensor);
-void tl_end_call(tl_context *tl);
+static inline tl_operand tl_take(const tl_call *call, tl_tensor tensor)
+{
+    const tl_handle *handle = tl_look_up(call->tl, tensor.id);
+    if (KB_UNLIKELY(!handle || !handle->value))
+        return tl_take_other(call, tensor);
+    return (tl_operand){.value = handle->value,
+                        .dtype = handle->dtype,
+                        .shape = handle->shape,
+                        .elements = handle->elements,
+                        .first = handle->first};
+}
+
+void tl_release_temporaries(tl_context *tl);
+
+static inline void tl_end_call(tl_context *tl)
+{
+    if (KB_UNLIKELY(tl->temporary_count > 0))
+        tl_release_temporaries(tl);
+}
 
 /* Releases the TCM of values that are gone by now. */
 void tl_collect_releases(tl_context *tl);
@@ -416,7 +484,7 @@ void tl_context_fini(tl_context *tl);      /* with all values, handles and comma
 
 static inline uint64_t tl_operand_bytes(const tl_operand *operand)
 {
-    return operand->value ? tl_elements(&operand->shape) * kb_dtype_bytes(operand->dtype) : 0;
+    return operand->value ? operand->elements * kb_dtype_bytes(operand->dtype) : 0;
 }
 
 static inline bool tl_is_structural(const tl_operand *operand)
@@ -528,7 +596,7 @@ void tl_check_not_f8(const tl_call *call, const tl_operand *operand);
 /* An operand that cannot be a number. */
 tl_operand tl_take_value(const tl_call *call, tl_tensor x);
 
-/* An operation of the vector engine that has been checked. */
+/* An operation of an engine that has been checked. */
 typedef struct tl_work {
     data_op op;
     tl_operand inputs[TL_MAX_INPUTS];
@@ -540,8 +608,11 @@ typedef struct tl_work {
     int64_t first; /* of tl_arange, tl_slice */
     kb_error *(*bind)(tl_command *command);
     bool checks_data; /* `bind` may find a mistake of the kernel in the data */
-    uint64_t cycles, flops;
+    uint64_t cycles;  /* of the vector engine */
+    uint64_t flops;
     uint64_t tcm_reads, tcm_writes; /* bytes */
+    kb_unit unit;                   /* these three are as in pe_work */
+    kb_time time, tail;
 } tl_work;
 
 /* The least s such that 2^s is n or more. */
@@ -558,11 +629,10 @@ uint64_t tl_move_cycles(const tl_context *tl, uint64_t elements, uint32_t moves)
 
 /* Issues it to the vector engine; the result was made for it, and so was `second`, unless that is
  * NULL. */
-void tl_issue_work(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second);
+void tl_issue_work(const tl_call *call, tl_work *is, tl_value *result, tl_value *second);
 
-/* The same to either engine: `work` says to which, and how long it takes. */
-void tl_issue_engine(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second,
-                     pe_work *work);
+/* The same to either engine; how long it takes is known. */
+void tl_issue_engine(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second);
 
 /* Makes the data by data_apply(). */
 kb_error *tl_bind_op(tl_command *command);

@@ -20,33 +20,13 @@
 #include "tl_private.h"
 
 enum {
-    SLOT_BITS = 18,
     GENERATION_BITS = 24,
-    KERNEL_BITS = 64 - SLOT_BITS - GENERATION_BITS,
-    MAX_HANDLES = 1 << SLOT_BITS,
+    KERNEL_BITS = 64 - TL_SLOT_BITS - GENERATION_BITS,
     TCM_LINE = 64, /* bytes that are held together: a row of lanes */
     MANY_RELEASES = 32,
 };
 
 /* ---- Shapes ---- */
-
-uint64_t tl_elements(const tl_dims *shape)
-{
-    uint64_t elements = 1;
-    for (int i = 0; i < shape->rank; i++)
-        elements *= (uint64_t)shape->dims[i];
-    return elements;
-}
-
-bool tl_same_shape(const tl_dims *a, const tl_dims *b)
-{
-    if (a->rank != b->rank)
-        return false;
-    for (int i = 0; i < a->rank; i++)
-        if (a->dims[i] != b->dims[i])
-            return false;
-    return true;
-}
 
 kb_shape tl_shape_of(const tl_dims *shape)
 {
@@ -61,12 +41,10 @@ kb_shape tl_shape_of(const tl_dims *shape)
 static tl_value *new_record(const tl_call *call, kb_dtype dtype, uint64_t bytes)
 {
     tl_runner *runner = call->tl->runner;
-    uint32_t index = kb_pool_take(&runner->values);
-    if (index == 0)
+    tl_value *value = kb_slab_take(&runner->values);
+    if (!value)
         tl_fail(call, kb_error_nomem());
-    tl_value *value = kb_pool_at(&runner->values, index);
-    *value = (tl_value){.index = index,
-                        .refs = 1,
+    *value = (tl_value){.refs = 1,
                         .dtype = dtype,
                         .bytes = bytes,
                         .ready = {.at = KB_FOREVER},
@@ -233,7 +211,7 @@ static void destroy_value(tl_context *tl, tl_value *value)
     if (value->data)
         data_release(tl->runner->has.store, value->data);
     tl_unlink(&value->link);
-    kb_pool_give(&tl->runner->values, value->index);
+    kb_slab_give(&tl->runner->values, value);
 }
 
 void tl_value_release(tl_context *tl, tl_value *value)
@@ -248,7 +226,7 @@ void tl_value_release(tl_context *tl, tl_value *value)
 /* Never 0, and never such that a handle's number would be that of plain numbers. */
 static uint64_t kernel_bits(const tl_context *tl)
 {
-    return tl->kernel % ((1u << KERNEL_BITS) - 2) + 1;
+    return (tl->kernel % ((1u << KERNEL_BITS) - 2) + 1) << (TL_SLOT_BITS + GENERATION_BITS);
 }
 
 static void enter_scope(tl_context *tl, uint32_t slot, uint32_t scope)
@@ -281,8 +259,8 @@ static uint32_t take_slot(const tl_call *call)
         tl->free_handle = tl->handles.items[slot].next;
         return slot;
     }
-    if (tl->handles.count == MAX_HANDLES)
-        tl_fault(call, "too many live values: the maximum is %d", MAX_HANDLES);
+    if (tl->handles.count == TL_MAX_HANDLES)
+        tl_fault(call, "too many live values: the maximum is %d", TL_MAX_HANDLES);
     if (!kb_vec_push(&tl->handles, (tl_handle){0}))
         tl_fail(call, kb_error_nomem());
     return (uint32_t)tl->handles.count - 1;
@@ -295,8 +273,7 @@ static tl_handle *open_handle(const tl_call *call)
     uint32_t slot = take_slot(call);
     tl_handle *handle = &tl->handles.items[slot];
     handle->generation = (handle->generation + 1) & ((1u << GENERATION_BITS) - 1);
-    handle->id = kernel_bits(tl) << (SLOT_BITS + GENERATION_BITS) |
-                 (uint64_t)handle->generation << SLOT_BITS | slot;
+    handle->id = tl->handle_bits | (uint64_t)handle->generation << TL_SLOT_BITS | slot;
     enter_scope(tl, slot, (uint32_t)tl->scopes.count - 1);
     return handle;
 }
@@ -324,6 +301,7 @@ tl_tensor tl_handle_of(const tl_call *call, tl_value *value, const tl_dims *shap
     handle->first = 0;
     handle->dtype = value->dtype;
     handle->shape = *shape;
+    handle->elements = tl_elements(shape);
     value->handles++;
     return (tl_tensor){.id = handle->id};
 }
@@ -349,26 +327,12 @@ void tl_handle_move(tl_context *tl, tl_handle *handle, uint32_t scope)
     enter_scope(tl, (uint32_t)(handle - tl->handles.items), scope);
 }
 
-bool tl_is_number(tl_tensor tensor)
-{
-    return tensor.id == tl_scalar(0).id;
-}
-
-/* NULL if it is not there, or never was. */
-static tl_handle *look_up(tl_context *tl, uint64_t id)
-{
-    uint64_t slot = id & (MAX_HANDLES - 1);
-    if (id == 0 || slot >= tl->handles.count || tl->handles.items[slot].id != id)
-        return NULL;
-    return &tl->handles.items[slot];
-}
-
 /* What freed it is known until its slot is used again. */
 static KB_NORETURN void fault_freed(const tl_call *call, uint64_t id)
 {
     const tl_context *tl = call->tl;
-    uint64_t slot = id & (MAX_HANDLES - 1);
-    uint64_t generation = id >> SLOT_BITS & ((1u << GENERATION_BITS) - 1);
+    uint64_t slot = id & (TL_MAX_HANDLES - 1);
+    uint64_t generation = id >> TL_SLOT_BITS & ((1u << GENERATION_BITS) - 1);
     const tl_handle *handle = slot < tl->handles.count ? &tl->handles.items[slot] : NULL;
     if (handle && handle->id == 0 && handle->generation == generation)
         tl_fault(call, "use of a value that was freed %s at %s:%d", handle->end.how,
@@ -377,41 +341,34 @@ static KB_NORETURN void fault_freed(const tl_call *call, uint64_t id)
                    "or at the end of its TL_SCOPE");
 }
 
-tl_handle *tl_handle_find(const tl_call *call, tl_tensor tensor)
+void tl_fault_not_there(const tl_call *call, tl_tensor tensor)
 {
-    tl_context *tl = call->tl;
-    tl_handle *handle = look_up(tl, tensor.id);
-    if (handle)
-        return handle;
     if (tensor.id == 0)
         tl_fault(call, "invalid operand: not a tensor");
     if (tl_is_number(tensor))
         tl_fault(call, "expected a tensor, found a plain number: make it a tensor with tl_full");
-    if (tensor.id >> (SLOT_BITS + GENERATION_BITS) != kernel_bits(tl))
+    uint64_t kernel = ~(uint64_t)0 << (TL_SLOT_BITS + GENERATION_BITS);
+    if ((tensor.id & kernel) != call->tl->handle_bits)
         tl_fault(call, "the value belongs to another kernel or PE");
     fault_freed(call, tensor.id);
 }
 
-tl_operand tl_take(const tl_call *call, tl_tensor tensor)
+tl_operand tl_take_other(const tl_call *call, tl_tensor tensor)
 {
     tl_context *tl = call->tl;
     if (tl_is_number(tensor))
-        return (tl_operand){.dtype = KB_F32, .number = tensor.number};
-    const tl_handle *handle = tl_handle_find(call, tensor);
-    tl_operand operand = {.value = handle->value,
-                          .dtype = handle->dtype,
-                          .shape = handle->shape,
-                          .first = handle->first};
-    if (!operand.value) {
-        tl_handle place = *handle;
-        operand.value = tl_load_place(call, &place, NULL, 0);
-        KB_ASSERT(tl->temporary_count < TL_MAX_INPUTS);
-        tl->temporaries[tl->temporary_count++] = operand.value;
-    }
-    return operand;
+        return (tl_operand){.dtype = KB_F32, .elements = 1, .number = tensor.number};
+    tl_handle place = *tl_handle_find(call, tensor);
+    tl_value *value = tl_load_place(call, &place, NULL, 0);
+    KB_ASSERT(tl->temporary_count < TL_MAX_INPUTS);
+    tl->temporaries[tl->temporary_count++] = value;
+    return (tl_operand){.value = value,
+                        .dtype = place.dtype,
+                        .shape = place.shape,
+                        .elements = tl_elements(&place.shape)};
 }
 
-void tl_end_call(tl_context *tl)
+void tl_release_temporaries(tl_context *tl)
 {
     while (tl->temporary_count > 0)
         tl_value_release(tl, tl->temporaries[--tl->temporary_count]);
@@ -448,7 +405,7 @@ void tl_scope_end_(tl_scope *scope)
 void tl_assign_(tl_context *tl, tl_place at, tl_tensor *variable, tl_tensor value)
 {
     tl_call call = tl_enter(tl, at, "tl_assign");
-    tl_handle *old = look_up(tl, variable->id);
+    tl_handle *old = tl_look_up(tl, variable->id);
     tl_handle *taken = tl_is_number(value) ? NULL : tl_handle_find(&call, value);
     if (old && old == taken)
         return;
@@ -470,6 +427,7 @@ void tl_assign_(tl_context *tl, tl_place at, tl_tensor *variable, tl_tensor valu
 
 kb_error *tl_context_init(tl_context *tl)
 {
+    tl->handle_bits = kernel_bits(tl);
     tl->values = (tl_link){&tl->values, &tl->values};
     tl->commands = (tl_link){&tl->commands, &tl->commands};
     tl->held_up = (tl_link){&tl->held_up, &tl->held_up};

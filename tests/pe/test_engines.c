@@ -58,7 +58,7 @@ static void issue_job(unit_rig *r, job *j)
     j->r = r;
     j->ready = unknown;
     j->issued = cpu->clock;
-    j->work.earliest = cpu->clock;
+    j->work.issued = j->work.earliest = cpu->clock;
     j->work.known = on_known;
     j->work.name = "job";
     j->work.entry = &j->entry;
@@ -566,7 +566,7 @@ static void issue_engine_line(random_program *p, size_t i)
     work->known = on_job_known;
     work->name = "job";
     work->entry = &l->job.entry;
-    work->earliest = cpu->clock;
+    work->issued = work->earliest = cpu->clock;
     for (size_t k = 0; k < 2; k++)
         if (l->inputs[k] != i)
             work->inputs[work->input_count++] = &p->results[l->inputs[k]].ready;

@@ -13,7 +13,7 @@ WINDOWS = tuple({"KERNBENCH_RUN_AHEAD": str(records)} for records in (1, 2, 32))
 # Keys of documents that say how a run was executed, and how long that took.
 HOST_KEYS = frozenset(("wall_s", "hops_per_s", "events", "elided", "cancelled", "resumes",
                        "pending", "max_pending", "coroutines", "execution", "trace"))
-HOST_TEXT = re.compile(r" in [0-9.]+ s: [0-9.]+ million hops/s")
+HOST_TEXT = re.compile(r" in [0-9.]+ s: [0-9.]+ million hops/s|[0-9,]+ events(?=, [0-9,]+ hops)")
 
 # What may differ between builds: how the memory that is left is cut, when a value does not fit.
 FREE_BLOCKS = re.compile(r"\d+ free(?: in \d+ blocks, the largest \d+)?")
