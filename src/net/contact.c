@@ -36,11 +36,11 @@ static bool is_newest(const net *n, uint32_t at, uint32_t vc)
  */
 static bool keeps_turns(const net *n, uint32_t at, uint32_t class, uint32_t passing)
 {
-    uint32_t vcs = n->options.vcs, base = first_channel(n, at) + class * vcs;
-    for (uint32_t vc = 0; vc < vcs; vc++) {
-        const channel *ch = &n->channels[base + vc];
+    for (uint32_t vc = 0; vc < n->options.vcs; vc++) {
+        const channel *ch = &n->channels[class + vc];
         bool newest = is_newest(n, at, vc);
-        if ((ch->first != NONE && !newest) || (ch->taken && !(newest && vc == passing)))
+        if ((ch->first != NONE && !newest) ||
+            (ch->space & SPACE_TAKEN && !(newest && vc == passing)))
             return false;
     }
     return true;
@@ -50,9 +50,9 @@ static bool keeps_turns(const net *n, uint32_t at, uint32_t class, uint32_t pass
  * the packet has chosen its own. */
 static bool finds_its_turn(const net *n, const visit *v, const reservation *r)
 {
-    bool same = r->vc_class == step_class(v->step);
+    bool same = r->vc_class == class_of(n, step_channel(v->step));
     return (v->is_last || r->feeder == v->feeder) &&
-           keeps_turns(n, v->at, r->vc_class, same ? v->step >> VC_SHIFT : VC_OPEN);
+           keeps_turns(n, v->at, r->vc_class, same ? step_vc(n, v->step) : VC_OPEN);
 }
 
 void contact_choose(net *n, const visit *v)
@@ -103,9 +103,9 @@ static bool is_behind(const net *n, const visit *v, const reservation *r)
      * link than the train may do so for any time. */
     if (!v->is_last && r->feeder != v->feeder)
         return false;
-    if (!meet_in_port || r->vc_class != step_class(v->step))
+    if (!meet_in_port || r->vc_class != class_of(n, step_channel(v->step)))
         return true;
-    uint32_t vc = v->step >> VC_SHIFT;
+    uint32_t vc = step_vc(n, v->step);
     return (vc == VC_OPEN || is_newest(n, v->at, vc)) && keeps_turns(n, v->at, r->vc_class, vc);
 }
 
@@ -159,8 +159,8 @@ void contact_clear(net *n, uint32_t at, uint32_t own)
 
 void contact_feed_at_once(net *n, const uint32_t *step)
 {
-    while (profile_of(n, step_link(step[0]))->latency == 0 && step[1] != END_OF_PATH) {
-        uint32_t at = step_link(*++step);
+    while (profile_of(n, step_link(n, step[0]))->latency == 0 && step[1] != END_OF_PATH) {
+        uint32_t at = step_link(n, *++step);
         if (n->links[at].flags & LINK_FED_AT_ONCE)
             continue;
         n->links[at].flags |= LINK_FED_AT_ONCE;
@@ -185,8 +185,7 @@ static void clear_port(net *n, uint32_t at, uint32_t class)
 
 void contact_delay(net *n, uint32_t at)
 {
-    if (n->late[at] < LATE_MAX)
-        n->late[at]++;
+    n->links[at].late++;
     if (n->links[at].reserved != NONE)
         contact_clear(n, at, NOTHING);
 }
@@ -195,10 +194,10 @@ void contact_delay_behind(net *n, uint32_t c)
 {
     for (uint32_t p = n->channels[c].first; p != n->channels[c].last;) {
         packet *behind = packet_at(n, p = packet_at(n, p)->next);
-        if (behind->flags & PACKET_LATE)
+        if (behind->number & PACKET_LATE)
             continue;
-        behind->flags |= PACKET_LATE;
-        contact_delay(n, step_link(behind->step));
+        behind->number |= PACKET_LATE;
+        contact_delay(n, step_link(n, behind->step));
     }
 }
 
@@ -213,7 +212,7 @@ void contact_wait(net *n, uint32_t at, uint32_t c)
     /* If it came earlier, one before it has waited until now, and all behind it are late. */
     bool comes_now = first_packet(n, c)->head_at >= n->now;
     if (KB_UNLIKELY(n->links[feeder].reserved != NONE)) {
-        clear_port(n, feeder, (c - first_channel(n, feeder)) / n->options.vcs);
+        clear_port(n, feeder, class_of(n, c));
         comes_now = true;
     }
     if (comes_now)
@@ -227,7 +226,7 @@ static void look_into_port(net *n, uint32_t at)
 {
     const channel *ch = &n->channels[first_channel(n, at)];
     for (uint32_t i = 0; i < n->channels_per_link; i++)
-        if (ch[i].first != NONE || ch[i].taken)
+        if (ch[i].first != NONE || ch[i].space & SPACE_TAKEN)
             return;
     n->links[at].flags &= (uint8_t)~LINK_PORT_USED;
 }
@@ -238,13 +237,13 @@ static void look_into_port(net *n, uint32_t at)
  */
 static bool is_port_quiet(net *n, uint32_t at, uint32_t class, uint32_t passing)
 {
-    uint32_t vcs = n->options.vcs, base = first_channel(n, at) + class * vcs;
+    uint32_t vcs = n->options.vcs;
     if (n->links[at].reserved != NONE)
         reservation_take_turns(n, at, n->now - 1);
     for (uint32_t vc = 0; vc < vcs; vc++) {
-        uint32_t p = n->channels[base + vc].first;
+        uint32_t p = n->channels[class + vc].first;
         if (p != NONE &&
-            (packet_at(n, p)->head_at <= n->now || packet_at(n, p)->flags & PACKET_LATE))
+            (packet_at(n, p)->head_at <= n->now || packet_at(n, p)->number & PACKET_LATE))
             return false;
     }
     if (vcs > 1 && !keeps_turns(n, at, class, passing))
@@ -255,21 +254,21 @@ static bool is_port_quiet(net *n, uint32_t at, uint32_t class, uint32_t passing)
 
 bool contact_is_quiet(net *n, const route *r, uint32_t i, kb_time head, uint32_t ahead)
 {
-    uint32_t step = paths_at(&n->paths, r->words)[i], at = step_link(step);
+    uint32_t step = paths_at(&n->paths, r->words)[i], at = step_link(n, step);
     const link *l = &n->links[at];
-    if (n->held_until[at] > head || l->ready != NOTHING || l->blocked != NOTHING ||
-        l->flags & LINK_FED_AT_ONCE || n->late[at] > 0)
+    if (l->held_until > head || l->ready != NOTHING || l->blocked != NOTHING ||
+        l->flags & LINK_FED_AT_ONCE || l->late > 0)
         return false;
     if (i + 1u == r->steps)
         return true;
     const profile *pr = &n->profiles.items[l->profile];
-    kb_time left = kb_time_add(n->held_until[at], pr->latency); /* the port, unless they wait */
+    kb_time left = kb_time_add(l->held_until, pr->latency); /* the port, unless they wait */
     if (left > head && !pr->roomy)
         return false;
     if (left <= n->now && !(l->flags & LINK_PORT_USED))
         return true;
     uint32_t passing = VC_OPEN;
     if (ahead != NONE && l->last == transfer_at(n, ahead)->path + i)
-        passing = *paths_at(&n->paths, l->last) >> VC_SHIFT;
-    return is_port_quiet(n, at, step_class(step), passing);
+        passing = step_vc(n, *paths_at(&n->paths, l->last));
+    return is_port_quiet(n, at, step_channel(step), passing);
 }

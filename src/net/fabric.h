@@ -9,6 +9,7 @@
 #include "net/net.h"
 #include "paths.h"
 #include "routes.h"
+#include "sim/sim.h"
 
 enum {
     CLASSES = 5, /* request and reply, each before and after entering the cube; wrapped around */
@@ -16,14 +17,14 @@ enum {
 };
 
 /*
- * A step of a transfer that is under way: the step of its route, the virtual channel that its first
- * packet took there, and whether it travels as a reply.
+ * A step of a message: a channel of the port behind the link that it passes. The first packet of
+ * the message chooses the channel, among the virtual channels of the message's class; until then
+ * the step is the first of these, marked as open.
  */
-#define VC_SHIFT 26
-#define VC_OPEN ((uint32_t)NET_MAX_VCS) /* not chosen yet */
-#define REPLY_BIT (1u << 25)
-#define STEP_MASK (REPLY_BIT - 1) /* link and phase: TOPO_MAX_LINKS is less than 2^23 */
-#define END_OF_PATH UINT32_MAX    /* no step: there is no phase 3 */
+#define STEP_OPEN (1u << 31)
+#define END_OF_PATH UINT32_MAX /* no step */
+
+#define VC_OPEN ((uint32_t)NET_MAX_VCS) /* of virtual channels: not chosen yet */
 
 #define NOTHING UINT32_MAX /* of channels */
 
@@ -33,10 +34,13 @@ enum {
 /* What links have in common: few are different, so this stays in the nearest cache. */
 typedef struct profile {
     topo_pace pace;
-    kb_time latency;   /* wire and overhead of the node behind */
-    kb_time clearance; /* of a full packet: on the link, and on any link out of the node behind */
-    uint32_t capacity; /* of each channel behind the link, in bytes */
-    bool roomy;        /* what a link not faster than this one sends never waits for room */
+    kb_time latency;     /* wire and overhead of the node behind */
+    kb_time clearance;   /* of a full packet: on the link, and on any link out of the node behind */
+    uint32_t capacity;   /* of each channel behind the link, in bytes */
+    uint32_t max_space;  /* `space` of a channel behind the link that has room for a full packet */
+    uint32_t even_bytes; /* a packet of so many takes pace.quotient wherever in its message it is;
+                            0 if none does */
+    bool roomy;          /* what a link not faster than this one sends never waits for room */
 } profile;
 
 enum {
@@ -57,31 +61,23 @@ enum {
  * has left; that is what the link owes. Mostly nobody looks before that time, so it takes no event.
  */
 typedef struct link {
-    kb_time free_at; /* booked until here (N1); or it tries again then, with serial ports */
+    kb_time free_at;    /* booked until here (N1); or it tries again then, with serial ports */
+    kb_time held_until; /* packets that are near it have passed it by then, unless they wait */
     kb_time owed_at;
     uint32_t owed_channel; /* or NOTHING */
     uint32_t owed_bytes;
     uint32_t ready;    /* the last one of a ring of channels, or NOTHING */
     uint32_t blocked;  /* the same */
     uint32_t reserved; /* the earliest reservation; NONE if there is none */
+    uint32_t last;     /* the step that was booked last: tells transfers apart */
+    uint64_t bytes;    /* at most 10^15 a second for 9,223 s, which is 2^63 */
+    uint32_t late;     /* late packets that want it */
     uint16_t profile;
     uint8_t flags;
-    uint8_t turn;         /* the virtual channel to be taken next */
-    uint64_t bytes;       /* at most 10^15 a second for 9,223 s, which is 2^63 */
-    uint64_t waited;      /* by all packets, in fs: the lower 64 bits of 96, */
-    uint32_t waited_high; /* and the others, so that a link stays in a cache line */
-    uint32_t last;        /* the step that was booked last: tells transfers apart */
+    uint8_t turn; /* the virtual channel to be taken next */
 } link;
 
-static inline void add_waited(link *l, kb_time time)
-{
-    l->waited_high += __builtin_add_overflow(l->waited, (uint64_t)time, &l->waited);
-}
-
-static inline void subtract_waited(link *l, kb_time time)
-{
-    l->waited_high -= __builtin_sub_overflow(l->waited, (uint64_t)time, &l->waited);
-}
+_Static_assert(sizeof(link) == 64, "a link is a cache line");
 
 /*
  * With serial ports, what there is beside each link: the state of the port that it feeds, out of
@@ -100,8 +96,12 @@ typedef struct port {
  * First in, first out. In a port it holds packets; at a source the next packet of the transfer
  * whose turn it is, and a ring of readers that have packets left, each as its first transfer.
  */
-enum { SPACE_BITS = 30 };
-#define SPACE_MASK ((1u << SPACE_BITS) - 1)
+enum {
+    SPACE_TAKEN = 1,   /* a message has begun to pass, and none has ended since */
+    SPACE_AWAITED = 2, /* a packet is blocked for want of space in the channel */
+    SPACE_SHIFT = 2,
+};
+#define MAX_SPACE (UINT32_MAX >> SPACE_SHIFT)
 
 typedef struct channel {
     uint32_t first; /* packet; NONE if empty */
@@ -111,11 +111,7 @@ typedef struct channel {
     };
     uint32_t next; /* channel in the ring of the link that it waits for */
     union {
-        struct {
-            uint32_t used : SPACE_BITS; /* port: bytes, of the profile's capacity */
-            uint32_t awaited : 1;       /* port: somebody is blocked for want of space in it */
-            uint32_t taken : 1; /* port: a transfer has begun to pass, and none has ended since */
-        };
+        uint32_t space;          /* port: bytes in use, shifted, and flags */
         uint32_t first_transfer; /* source: the one in hand; NONE if there is none */
     };
 } channel;
@@ -125,21 +121,18 @@ enum {
     PACKET_ARRIVED = 2, /* without elision only */
     PACKET_LATE = 2,    /* with elision: one before it in its channel has waited, so that it is not
                            known when it starts */
-    PACKET_NUMBER_BITS = 30,
+    PACKET_NUMBER_SHIFT = 2,
 };
-#define MAX_PACKETS (1u << PACKET_NUMBER_BITS)
+#define MAX_PACKETS (1u << (32 - PACKET_NUMBER_SHIFT))
 
 typedef struct packet {
     kb_time head_at; /* when its head is at the head of the port, overhead included */
     kb_time tail_at;
-    uint32_t path; /* the word of the step that is to be done next */
-    uint32_t step; /* and what it says; but the channel may have been chosen since */
-    uint32_t next; /* in its channel; undefined in the last one */
-    uint32_t number : PACKET_NUMBER_BITS; /* its index; but of the last one its bytes */
-    uint32_t flags : 32 - PACKET_NUMBER_BITS;
+    uint32_t path;   /* the word of the step that is to be done next */
+    uint32_t step;   /* and what it says; but the channel may have been chosen since */
+    uint32_t next;   /* in its channel; undefined in the last one */
+    uint32_t number; /* its index, but of the last one its bytes; shifted, and flags */
 } packet;
-
-enum { LATE_MAX = UINT16_MAX };
 
 enum { PACKET_STRIDE = sizeof(packet) + KB_REDZONE }; /* in their pool */
 
@@ -198,6 +191,7 @@ typedef struct visit visit; /* see contact.h */
 
 struct net {
     kb_sim *sim;
+    kb_eventset *events; /* of sim */
     const topo_graph *graph;
     net_options options;
     uint32_t channels_per_link;
@@ -213,9 +207,7 @@ struct net {
     uint32_t channel_count;
     KB_VEC(profile) profiles;
 
-    kb_time *held_until;  /* by link: packets that are near it have passed it by then, unless they
-                             have to wait */
-    uint16_t *late;       /* by link: late packets that want it; LATE_MAX: too many to be counted */
+    kb_time_sum *waited;  /* by link: by all packets, in fs */
     uint32_t *last_begun; /* by source: the transfer that moves as packets and began there last;
                              NONE if it has ended */
     kb_pool packets;
@@ -270,9 +262,37 @@ static inline route *route_of(const net *n, const transfer *tr)
     return route_at(n, tr->route);
 }
 
-static inline uint32_t step_link(uint32_t step)
+/* The channel, or the first one of the class if it is not chosen yet. */
+static inline uint32_t step_channel(uint32_t step)
 {
-    return (step & STEP_MASK) >> TOPO_PHASE_BITS;
+    return step & ~STEP_OPEN;
+}
+
+static inline uint32_t step_link(const net *n, uint32_t step)
+{
+    return link_of(n, step_channel(step));
+}
+
+/* The first virtual channel of the class that the channel is of: it stands for the class. */
+static inline uint32_t class_of(const net *n, uint32_t c)
+{
+    uint32_t of_link = c - first_channel(n, link_of(n, c));
+    return c - of_link % n->options.vcs;
+}
+
+/* The number of the virtual channel in its class, or VC_OPEN. */
+static inline uint32_t step_vc(const net *n, uint32_t step)
+{
+    return step & STEP_OPEN ? VC_OPEN : step - class_of(n, step);
+}
+
+/* The step of a message that has not started; `step` is of a route through the machine. */
+static inline uint32_t step_make(const net *n, uint32_t step, bool is_reply)
+{
+    topo_phase phase = topo_step_phase(step);
+    uint32_t class = phase == TOPO_WRAPPED ? CLASSES - 1 : (is_reply ? 2u : 0) + (uint32_t)phase;
+    return (first_channel(n, topo_step_link(step)) + class * n->options.vcs) |
+           (n->options.vcs > 1 ? STEP_OPEN : 0);
 }
 
 /* A constant in an engine. */
@@ -312,12 +332,6 @@ static inline uint32_t accept_id(const net *n, uint32_t at)
 {
     return n->options.first_source + 2 * (uint32_t)n->graph->links.count +
            (n->channel_count - n->source_base) + at;
-}
-
-static inline uint32_t step_class(uint32_t step)
-{
-    topo_phase phase = topo_step_phase(step);
-    return phase == TOPO_WRAPPED ? CLASSES - 1 : (step & REPLY_BIT ? 2u : 0) + (uint32_t)phase;
 }
 
 static inline const profile *profile_of(const net *n, uint32_t at)

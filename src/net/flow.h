@@ -38,12 +38,28 @@ static inline bool has_come(const net *n, kb_time when, uint32_t id)
  */
 enum { FIRST_SEQUENCE = 0, SECOND_SEQUENCE = 1, THIRD_SEQUENCE = 2 };
 
+/* When the clock or the memory ends, the simulator says so. */
+static __attribute__((noinline, cold, unused)) kb_event
+refuse_event(net *n, kb_time when, uint64_t key, kb_handler handler, uint64_t arg)
+{
+    kb_source source = {key};
+    return kb_sim_at(n->sim, &source, when, handler, arg);
+}
+
+/* kb_sim_at(), inlined: nothing here is scheduled for the past. */
+static inline __attribute__((always_inline)) kb_event push_event(net *n, kb_time when, uint64_t key,
+                                                                 kb_handler handler, uint64_t arg)
+{
+    if (KB_UNLIKELY(when == KB_FOREVER))
+        return refuse_event(n, when, key, handler, arg);
+    kb_event event = kb_eventset_push(n->events, when, key, handler, arg);
+    return KB_LIKELY(event.slot != 0) ? event : refuse_event(n, when, key, handler, arg);
+}
+
 static inline void schedule_in(net *n, kb_time when, uint32_t id, uint64_t sequence,
                                kb_handler handler, uint64_t arg)
 {
-    kb_source source = kb_source_make(id);
-    source.next_key += sequence;
-    (void)kb_sim_at(n->sim, &source, when, handler, arg);
+    (void)push_event(n, when, kb_source_make(id).next_key + sequence, handler, arg);
 }
 
 static inline void schedule(net *n, kb_time when, uint32_t id, kb_handler handler, uint64_t arg)
@@ -61,21 +77,30 @@ static inline void schedule_credit(net *n, kb_time when, uint32_t feeder, uint32
 /* Two may end at one instant over one link: in the order of these calls. */
 static inline kb_event schedule_end(net *n, kb_time when, uint32_t at, uint32_t t)
 {
-    kb_source source = kb_source_make(arrival_id(n, at));
-    source.next_key += THIRD_SEQUENCE + n->delivered++;
-    return kb_sim_at(n->sim, &source, when, n->on_end, (uint64_t)at << 32 | t);
+    uint64_t key = kb_source_make(arrival_id(n, at)).next_key + THIRD_SEQUENCE + n->delivered++;
+    return push_event(n, when, key, n->on_end, (uint64_t)at << 32 | t);
 }
 
 /* ---- Space ------------------------------------------------------------------------------- */
 
+static inline void take_space(channel *ch, uint32_t bytes)
+{
+    ch->space += bytes << SPACE_SHIFT;
+}
+
+static inline void return_space(channel *ch, uint32_t bytes)
+{
+    ch->space -= bytes << SPACE_SHIFT;
+}
+
 /* What the link owes is given back now, or by an event when its time comes. */
 static inline void settle(net *n, link *l)
 {
-    uint32_t feeder = link_of(n, l->owed_channel);
-    if (KB_LIKELY(has_come(n, l->owed_at, arrival_id(n, feeder))))
-        n->channels[l->owed_channel].used -= l->owed_bytes & SPACE_MASK;
+    if (KB_LIKELY(l->owed_at < n->now) ||
+        has_come(n, l->owed_at, arrival_id(n, link_of(n, l->owed_channel))))
+        return_space(&n->channels[l->owed_channel], l->owed_bytes);
     else
-        schedule_credit(n, l->owed_at, feeder, l->owed_channel, l->owed_bytes);
+        schedule_credit(n, l->owed_at, link_of(n, l->owed_channel), l->owed_channel, l->owed_bytes);
     l->owed_channel = NOTHING;
     l->flags &= (uint8_t)~LINK_OWED_AWAITED;
 }
@@ -136,7 +161,7 @@ static inline packet *first_packet(const net *n, uint32_t c)
 
 static inline uint32_t bytes_of(const net *n, const packet *pk)
 {
-    return pk->flags & PACKET_LAST ? pk->number : n->options.packet_bytes;
+    return pk->number & PACKET_LAST ? pk->number >> PACKET_NUMBER_SHIFT : n->options.packet_bytes;
 }
 
 /* A path ends with the number of its transfer. */
@@ -150,16 +175,22 @@ static inline const transfer *owner_of(const net *n, const packet *pk)
 
 static inline uint32_t index_of(const net *n, const packet *pk)
 {
-    return pk->flags & PACKET_LAST ? owner_of(n, pk)->packets - 1 : pk->number;
+    return pk->number & PACKET_LAST ? owner_of(n, pk)->packets - 1
+                                    : pk->number >> PACKET_NUMBER_SHIFT;
+}
+
+static __attribute__((noinline, unused)) kb_time uneven_occupancy(const net *n, const profile *pr,
+                                                                  const packet *pk, uint32_t bytes)
+{
+    return topo_pace_time(&pr->pace, index_of(n, pk), bytes);
 }
 
 /* Rates that divide a packet evenly, which are most, need not know where in its transfer it is. */
-static inline kb_time occupancy(const net *n, const topo_pace *pace, const packet *pk,
-                                uint32_t bytes)
+static inline kb_time occupancy(const net *n, const profile *pr, const packet *pk, uint32_t bytes)
 {
-    if (KB_LIKELY(topo_pace_is_even(pace, bytes)))
-        return (kb_time)pace->quotient;
-    return topo_pace_time(pace, index_of(n, pk), bytes);
+    if (KB_LIKELY(bytes == pr->even_bytes))
+        return (kb_time)pr->pace.quotient;
+    return uneven_occupancy(n, pr, pk, bytes);
 }
 
 #endif

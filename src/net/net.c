@@ -82,15 +82,20 @@ static kb_error *add_profile(net *n, uint32_t at, uint16_t *index)
     }
     uint64_t moving = moving_of(rate, latency);
     uint64_t capacity = capacity_of(&n->options, moving);
-    if (capacity > SPACE_MASK)
+    if (capacity > MAX_SPACE)
         return kb_error_new(KB_ERR_INPUT,
                             "a link of %.9g GB/s with a latency of %.9g ns needs buffers of "
                             "more than 1 GiB per virtual channel",
                             (double)rate / 1e9, (double)latency / (double)KB_NS);
-    profile fresh = {.pace = topo_pace_make(rate, n->options.packet_bytes),
+    topo_pace pace = topo_pace_make(rate, n->options.packet_bytes);
+    bool even = topo_pace_is_even(&pace, n->options.packet_bytes);
+    uint32_t most = (uint32_t)capacity - n->options.packet_bytes;
+    profile fresh = {.pace = pace,
                      .latency = latency,
                      .clearance = clearance,
                      .capacity = (uint32_t)capacity,
+                     .max_space = most << SPACE_SHIFT | SPACE_TAKEN | SPACE_AWAITED,
+                     .even_bytes = even ? n->options.packet_bytes : 0,
                      /* The packets that came within the latency, the one before, and one more. */
                      .roomy = latency == 0 ||
                               capacity >= moving + 2 * (uint64_t)n->options.packet_bytes};
@@ -115,9 +120,8 @@ static kb_error *init_links(net *n)
     size_t count = n->graph->links.count;
     n->links = kb_alloc_large(count, sizeof *n->links);
     n->source_of = kb_alloc_array(count, sizeof *n->source_of);
-    n->held_until = kb_alloc_zeroed(count, sizeof *n->held_until);
-    n->late = kb_alloc_zeroed(count, sizeof *n->late);
-    if (!n->links || !n->source_of || !n->held_until || !n->late)
+    n->waited = kb_alloc_zeroed(count, sizeof *n->waited);
+    if (!n->links || !n->source_of || !n->waited)
         return kb_error_nomem();
     if (n->options.serial_ports) {
         n->ports = kb_alloc_array(count, sizeof *n->ports);
@@ -200,6 +204,7 @@ kb_error *net_create(kb_sim *sim, const topo_graph *graph, const net_options *op
     if (!n)
         return kb_error_nomem();
     n->sim = sim;
+    n->events = kb_sim_events(sim);
     n->graph = graph;
     n->options = *options;
     kb_pool_init(&n->packets, sizeof(packet));
@@ -250,8 +255,7 @@ void net_destroy(net *n)
     kb_vec_fini(&n->profiles);
     free(n->channels);
     free(n->last_begun);
-    free(n->late);
-    free(n->held_until);
+    free(n->waited);
     free(n->source_of);
     free(n->ports);
     free(n->links);
@@ -500,17 +504,11 @@ void net_end_leg(net *n, uint32_t t)
 
 /* ---- Figures ----------------------------------------------------------------------------- */
 
-/* Of 96 bits. */
-static kb_time_sum waited_of(const link *l)
-{
-    return ((kb_time_sum)l->waited_high << 64) + l->waited;
-}
-
 net_link_figures net_link_get(const net *n, uint32_t at)
 {
     train_rest rest = train_look(n, at);
     return (net_link_figures){.bytes = n->links[at].bytes - rest.bytes,
-                              .waited_fs = waited_of(&n->links[at]) - rest.waited};
+                              .waited_fs = n->waited[at] - rest.waited};
 }
 
 /* Without what sanitizers put between objects. */
@@ -534,9 +532,7 @@ net_figures net_get_figures(const net *n)
         f.link_bytes += n->links[at].bytes - rest.bytes;
     }
     f.state_bytes =
-        sizeof *n +
-        links *
-            (sizeof *n->links + sizeof *n->source_of + sizeof *n->held_until + sizeof *n->late) +
+        sizeof *n + links * (sizeof *n->links + sizeof *n->source_of + sizeof *n->waited) +
         (n->channel_count - n->source_base) * sizeof *n->last_begun +
         (n->ports ? links * sizeof *n->ports : 0) + routes_table_bytes(&n->routes) +
         n->channel_count * sizeof *n->channels + n->profiles.capacity * sizeof *n->profiles.items;
@@ -552,8 +548,7 @@ void net_reset_figures(net *n)
         train_rest rest = train_look(n, at);
         n->hops += rest.packets;
         n->links[at].bytes = rest.bytes;
-        n->links[at].waited = (uint64_t)rest.waited;
-        n->links[at].waited_high = (uint32_t)(rest.waited >> 64);
+        n->waited[at] = rest.waited;
     }
 }
 

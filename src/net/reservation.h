@@ -16,12 +16,12 @@
 typedef struct reservation {
     kb_time from, to;
     uint32_t transfer;
-    uint32_t next;   /* on the link, in the order of time; NONE if it is the last */
-    uint32_t feeder; /* the link before it on the train's route; NOTHING if it is the first */
-    uint8_t vc_class;
-    uint8_t vc;    /* VC_OPEN until its turn is taken */
-    bool whole;    /* its packets are all full */
-    bool is_final; /* there is no port behind the link on its route */
+    uint32_t next;     /* on the link, in the order of time; NONE if it is the last */
+    uint32_t feeder;   /* the link before it on the train's route; NOTHING if it is the first */
+    uint32_t vc_class; /* see class_of() */
+    uint8_t vc;        /* VC_OPEN until its turn is taken */
+    bool whole;        /* its packets are all full */
+    bool is_final;     /* there is no port behind the link on its route */
 } reservation;
 
 static inline reservation *reservation_at(const net *n, uint32_t index)

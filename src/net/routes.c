@@ -140,7 +140,7 @@ void routes_survey(const net *n, route *r)
     const uint32_t *step = paths_at(&n->paths, r->words);
     const topo_pace *before = NULL;
     for (uint32_t i = 0; i < r->steps; i++) {
-        uint32_t at = step_link(step[i]);
+        uint32_t at = step_link(n, step[i]);
         const profile *pr = &n->profiles.items[n->links[at].profile];
         r->node_time = kb_time_add(r->node_time, topo_link_overhead(n->graph, at));
         r->wire_time = kb_time_add(r->wire_time, n->graph->links.items[at].wire_fs);
@@ -170,10 +170,8 @@ static kb_error *make(net *n, uint32_t from, uint32_t to, uint32_t kind, const n
             paths_give(&n->paths, words, size);
         return kb_error_nomem();
     }
-    uint32_t marks =
-        (kind & ROUTE_REPLY ? REPLY_BIT : 0) | (n->options.vcs > 1 ? VC_OPEN << VC_SHIFT : 0);
     for (uint32_t i = 0; i < leg->count; i++)
-        paths_at(&n->paths, words)[i] = leg->steps[i] | marks;
+        paths_at(&n->paths, words)[i] = step_make(n, leg->steps[i], (kind & ROUTE_REPLY) != 0);
 
     bool from_memory = n->graph->nodes.items[from].service != TOPO_NONE;
     uint32_t *slot = slot_of(all, from, to, kind);
@@ -208,7 +206,7 @@ static bool is_way_of(const net *n, const route *r, const net_leg *leg)
     if (r->steps != leg->count)
         return false;
     for (uint32_t i = 0; i < leg->count; i++)
-        if ((words[i] & STEP_MASK) != leg->steps[i])
+        if (words[i] != step_make(n, leg->steps[i], (r->kind & ROUTE_REPLY) != 0))
             return false;
     return true;
 }

@@ -110,8 +110,7 @@ void source_make_packet(net *n, uint32_t c)
     pk->tail_at = tr->ready_at;
     pk->path = tr->path;
     pk->step = *paths_at(&n->paths, tr->path);
-    pk->number = (last ? (uint32_t)left : index) & (MAX_PACKETS - 1);
-    pk->flags = last ? PACKET_LAST : 0u;
+    pk->number = (last ? (uint32_t)left : index) << PACKET_NUMBER_SHIFT | (last ? PACKET_LAST : 0u);
     ch->first = p;
 }
 

@@ -113,8 +113,8 @@ static void withdraw(net *n, const route *r, uint32_t t, kb_time start, uint32_t
 {
     const uint32_t *step = paths_at(&n->paths, r->words);
     for (uint32_t i = 0; i < count; i++) {
-        (void)reservation_remove(n, step_link(step[i]), t, start);
-        start += profile_of(n, step_link(step[i]))->latency;
+        (void)reservation_remove(n, step_link(n, step[i]), t, start);
+        start += profile_of(n, step_link(n, step[i]))->latency;
     }
 }
 
@@ -124,9 +124,9 @@ static bool is_quiet(net *n, const route *r, uint32_t t, kb_time start)
     const uint32_t *step = paths_at(&n->paths, r->words);
     kb_time head = start;
     for (uint32_t i = 0; i < r->steps; i++) { /* what mostly is in the way comes first */
-        uint32_t at = step_link(step[i]);
+        uint32_t at = step_link(n, step[i]);
         kb_time latency = profile_of(n, at)->latency;
-        if (n->held_until[at] > head)
+        if (n->links[at].held_until > head)
             return false;
         head = kb_time_add(head, latency);
     }
@@ -137,7 +137,7 @@ static bool is_quiet(net *n, const route *r, uint32_t t, kb_time start)
     for (uint32_t i = 0; i < r->steps; i++) {
         if (!contact_is_quiet(n, r, i, start, ahead))
             return false;
-        start += profile_of(n, step_link(step[i]))->latency;
+        start += profile_of(n, step_link(n, step[i]))->latency;
     }
     return true;
 }
@@ -148,9 +148,9 @@ static bool reserve(net *n, const route *r, uint32_t t, kb_time start)
     const uint32_t *step = paths_at(&n->paths, r->words);
     reservation wanted = {.from = start, .transfer = t, .feeder = NOTHING, .whole = r->size_whole};
     for (uint32_t i = 0; i < r->steps; i++) {
-        uint32_t at = step_link(step[i]);
+        uint32_t at = step_link(n, step[i]);
         wanted.to = wanted.from + r->drain;
-        wanted.vc_class = (uint8_t)step_class(step[i]);
+        wanted.vc_class = step_channel(step[i]);
         wanted.is_final = i + 1u == r->steps;
         if (!reservation_add(n, at, &wanted)) {
             withdraw(n, r, t, start, i);
@@ -173,8 +173,8 @@ static void set_out(net *n, const route *r, uint32_t t, kb_time start)
     tr->ends_at = start + r->drain + r->latency;
     tr->end = schedule_end(n, tr->ends_at, r->last_link, t);
     for (uint32_t i = 0; i < r->steps; i++)
-        n->links[step_link(step[i])].bytes += tr->bytes;
-    add_waited(&n->links[r->first_link], start - tr->ready_at);
+        n->links[step_link(n, step[i])].bytes += tr->bytes;
+    n->waited[r->first_link] += start - tr->ready_at;
     n->hops += (uint64_t)tr->packets * r->steps;
 }
 

@@ -47,7 +47,7 @@ bool train_reserve(net *n, const route *r, const transfer *tr)
     uint64_t departures = 0;
     if (r->first != r->slowest)
         for (uint32_t i = 0; i + 1 < r->steps; i++)
-            departures += window_of(n, r, tr, step_link(path[i]));
+            departures += window_of(n, r, tr, step_link(n, path[i]));
     if (departures > MOST_DEPARTURES)
         return false;
     if (kb_vec_reserve(&n->stages, r->steps) && kb_vec_reserve(&n->departures, departures))
@@ -78,9 +78,7 @@ static uint32_t channel_of(const net *n, const transfer *tr, uint32_t i)
 {
     if (tr->path == NONE)
         return NOTHING;
-    uint32_t step = *paths_at(&n->paths, tr->path + i);
-    return first_channel(n, step_link(step)) + step_class(step) * n->options.vcs +
-           (step >> VC_SHIFT);
+    return step_channel(*paths_at(&n->paths, tr->path + i));
 }
 
 /* Makes ready for packet `first` of the message and those after it. */
@@ -89,7 +87,7 @@ static void begin_walk(const net *n, const route *r, const transfer *tr, uint32_
     const uint32_t *path = paths_at(&n->paths, r->words);
     kb_time *departures = n->departures.items;
     for (uint32_t i = 0; i < r->steps; i++) {
-        uint32_t at = step_link(path[i]);
+        uint32_t at = step_link(n, path[i]);
         const profile *pr = profile_of(n, at);
         const topo_pace *pace = &pr->pace;
         uint64_t over = (uint64_t)((wide)first * pace->remainder % pace->bytes_per_s);
@@ -163,7 +161,7 @@ static void pass(net *n, const transfer *tr, uint32_t i, uint32_t bytes)
     if (st->leaves > n->now && i > 0) {
         if (l->owed_channel != NOTHING)
             settle(n, l);
-        n->channels[st[-1].channel].used += bytes & SPACE_MASK;
+        take_space(&n->channels[st[-1].channel], bytes);
         l->owed_at = st->leaves;
         l->owed_channel = st[-1].channel;
         l->owed_bytes = bytes;
@@ -181,11 +179,11 @@ static void offer_later(net *n, uint32_t c)
 static void meet_later(net *n, const packet *pk, uint32_t feeder)
 {
     const uint32_t *step = paths_at(&n->paths, pk->path);
-    visit v = {.at = step_link(step[0]),
+    visit v = {.at = step_link(n, step[0]),
                .feeder = feeder,
                .step = step[0],
                .is_final = step[1] == END_OF_PATH,
-               .is_last = (pk->flags & PACKET_LAST) != 0,
+               .is_last = (pk->number & PACKET_LAST) != 0,
                .head = pk->head_at,
                .tail = pk->tail_at};
     if (!kb_vec_push(&n->to_meet, v))
@@ -204,13 +202,12 @@ static void put_in_port(net *n, const transfer *tr, uint32_t i, uint32_t index, 
         return;
     }
     packet *pk = packet_at(n, p);
-    ch->used += bytes & SPACE_MASK;
+    take_space(ch, bytes);
     pk->head_at = st->start + st->latency;
     pk->tail_at = st->leaves + st->latency;
     pk->path = tr->path + i + 1;
     pk->step = *paths_at(&n->paths, pk->path);
-    pk->number = (last ? bytes : index) & (MAX_PACKETS - 1);
-    pk->flags = last ? PACKET_LAST : 0u;
+    pk->number = (last ? bytes : index) << PACKET_NUMBER_SHIFT | (last ? PACKET_LAST : 0u);
     if (ch->first != NONE) {
         packet_at(n, ch->last)->next = p;
     } else {
@@ -253,15 +250,15 @@ static void withdraw(net *n, const route *r, uint32_t t)
     const transfer *tr = transfer_at(n, t);
     kb_time from = tr->start;
     for (uint32_t i = 0; i < r->steps; i++) {
-        uint32_t *step = paths_at(&n->paths, tr->path + i), at = step_link(*step);
+        uint32_t *step = paths_at(&n->paths, tr->path + i), at = step_link(n, *step);
         reservation_take_turns(n, at, n->now);
         uint32_t vc = reservation_remove(n, at, t, from);
         if (vc != VC_OPEN && i + 1u < r->steps)
-            *step = (*step & (STEP_MASK | REPLY_BIT)) | vc << VC_SHIFT;
+            *step = step_channel(*step) + vc;
         n->links[at].bytes -= tr->bytes;
         from += profile_of(n, at)->latency;
     }
-    subtract_waited(&n->links[r->first_link], tr->start - tr->ready_at);
+    n->waited[r->first_link] -= tr->start - tr->ready_at;
     n->hops -= (uint64_t)tr->packets * r->steps;
 }
 
@@ -275,7 +272,7 @@ static void take_channels(net *n, const route *r, const transfer *tr)
     for (uint32_t i = 0; i + 1u < r->steps && from <= n->now; i++) {
         const stage *st = &n->stages.items[i];
         if (tr->made < tr->packets || st->start > n->now)
-            n->channels[st->channel].taken = 1;
+            n->channels[st->channel].space |= SPACE_TAKEN;
         from += st->latency;
     }
 }
@@ -287,9 +284,9 @@ static void hold_links(net *n, const route *r, kb_time from, kb_time drain)
     const uint32_t *path = paths_at(&n->paths, r->words);
     bool has_started = true;
     for (uint32_t i = 0; i < r->steps && has_started; i++) {
-        uint32_t at = step_link(path[i]);
-        if (n->held_until[at] < from + drain)
-            n->held_until[at] = from + drain;
+        uint32_t at = step_link(n, path[i]);
+        if (n->links[at].held_until < from + drain)
+            n->links[at].held_until = from + drain;
         n->links[at].flags |= LINK_PORT_USED;
         has_started = from <= n->now;
         from += profile_of(n, at)->latency;
@@ -301,8 +298,8 @@ static void feed_later(net *n, const route *r)
 {
     const uint32_t *path = paths_at(&n->paths, r->words);
     for (uint32_t i = 1; i < r->steps; i++) {
-        uint32_t at = step_link(path[i]);
-        if (profile_of(n, step_link(path[i - 1]))->latency > 0 ||
+        uint32_t at = step_link(n, path[i]);
+        if (profile_of(n, step_link(n, path[i - 1]))->latency > 0 ||
             n->links[at].flags & LINK_FED_AT_ONCE)
             continue;
         n->links[at].flags |= LINK_FED_AT_ONCE;
@@ -328,7 +325,7 @@ static void unfold(net *n, const route *r, uint32_t t)
     if (tr->start <= n->now) {
         tr->made = tr->delivered = count_gone(r, tr, n->now);
         begin_walk(n, r, tr, tr->made);
-        add_waited(&n->links[r->first_link], tr->start - tr->ready_at);
+        n->waited[r->first_link] += tr->start - tr->ready_at;
         for (uint32_t i = 0; i < r->steps; i++)
             n->links[n->stages.items[i].at].bytes += (uint64_t)tr->made * n->options.packet_bytes;
         n->hops += (uint64_t)tr->made * r->steps;
@@ -371,7 +368,7 @@ static uint32_t find_ahead(net *n, const route *r, uint32_t t)
     const uint32_t *path = paths_at(&n->paths, r->words);
     kb_time from = transfer_at(n, t)->start;
     for (uint32_t i = 0; i < r->steps && from <= n->now; i++) {
-        uint32_t at = step_link(path[i]), first = reservation_first(n, at);
+        uint32_t at = step_link(n, path[i]), first = reservation_first(n, at);
         if (first != NONE && reservation_at(n, first)->from < from)
             return reservation_at(n, first)->transfer;
         from += profile_of(n, at)->latency;
@@ -512,7 +509,7 @@ train_rest train_look(const net *n, uint32_t at)
         const route *r = route_of(n, tr);
         const uint32_t *path = paths_at(&n->paths, r->words);
         uint32_t place = 0;
-        while (step_link(path[place]) != at)
+        while (step_link(n, path[place]) != at)
             place++;
         train_rest rest = rest_of(n, r, tr, place);
         all.packets += rest.packets;

@@ -151,8 +151,8 @@ static inline kb_event kb_eventset_insert(kb_eventset *set, uint32_t index, kb_t
  * Adds an event at a time not before the last one taken; handler is not 0. Keys of pending events
  * differ. The slot of the result is 0 if there was no memory.
  */
-static inline kb_event kb_eventset_push(kb_eventset *set, kb_time time, uint64_t key,
-                                        uint32_t handler, uint64_t arg)
+static inline __attribute__((always_inline)) kb_event
+kb_eventset_push(kb_eventset *set, kb_time time, uint64_t key, uint32_t handler, uint64_t arg)
 {
     uint32_t index = set->free_node;
     if (KB_UNLIKELY(index == 0))

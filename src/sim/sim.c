@@ -93,6 +93,11 @@ kb_time kb_sim_now(const kb_sim *sim)
     return sim->now;
 }
 
+kb_eventset *kb_sim_events(kb_sim *sim)
+{
+    return &sim->set;
+}
+
 kb_time kb_sim_next_time(const kb_sim *sim)
 {
     return sim->set.next_time;

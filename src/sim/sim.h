@@ -7,6 +7,7 @@
 
 #include <kernbench/kernbench.h>
 
+#include "eventset.h"
 #include "oplog.h"
 
 /* A kb_log_clock: the time of the kb_sim that is its context. */
@@ -27,6 +28,13 @@ typedef struct kb_outlook {
 } kb_outlook;
 
 kb_outlook kb_sim_look_ahead(const kb_sim *sim);
+
+/*
+ * The events of a simulator, for models that schedule so many that they do it inline with
+ * kb_eventset_push(): never for the past, only with handlers of this simulator, and nothing else.
+ * kb_sim_at() says what went wrong if it cannot.
+ */
+kb_eventset *kb_sim_events(kb_sim *sim);
 
 /* The time of the next event, KB_FOREVER if none is left. */
 kb_time kb_sim_next_time(const kb_sim *sim);
