@@ -186,6 +186,14 @@ typedef struct packet_engine {
 extern const packet_engine engine_parallel, engine_serial, engine_parallel_reference,
     engine_serial_reference;
 
+/* Beside the channel of a source: */
+typedef struct source_state {
+    uint32_t last_begun; /* the transfer that moves as packets and began there last; NONE if it has
+                            ended */
+    uint16_t skips;      /* messages that go as packets without being tried as trains */
+    uint16_t failures;   /* how many these become with the next train that fails */
+} source_state;
+
 typedef struct stage stage; /* see unfold.c */
 typedef struct visit visit; /* see contact.h */
 
@@ -207,9 +215,8 @@ struct net {
     uint32_t channel_count;
     KB_VEC(profile) profiles;
 
-    kb_time_sum *waited;  /* by link: by all packets, in fs */
-    uint32_t *last_begun; /* by source: the transfer that moves as packets and began there last;
-                             NONE if it has ended */
+    kb_time_sum *waited;   /* by link: by all packets, in fs */
+    source_state *sources; /* by channel, from source_base on */
     kb_pool packets;
     kb_pool transfers;
     kb_pool reservations;
@@ -245,6 +252,11 @@ static inline uint32_t link_of(const net *n, uint32_t c)
 static inline uint32_t first_channel(const net *n, uint32_t at)
 {
     return at << n->channel_shift;
+}
+
+static inline source_state *source_at(const net *n, uint32_t c)
+{
+    return &n->sources[c - n->source_base];
 }
 
 static inline transfer *transfer_at(const net *n, uint32_t index)

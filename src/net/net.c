@@ -150,8 +150,8 @@ static kb_error *init_links(net *n)
                             KB_SOURCE_ID_MAX + 1);
     n->channel_count = (uint32_t)channels;
     n->channels = kb_alloc_large(channels, sizeof *n->channels);
-    n->last_begun = kb_alloc_zeroed(channels - n->source_base + 1, sizeof *n->last_begun);
-    if (!n->channels || !n->last_begun)
+    n->sources = kb_alloc_zeroed(channels - n->source_base + 1, sizeof *n->sources);
+    if (!n->channels || !n->sources)
         return kb_error_nomem();
     memset(n->channels, 0, channels * sizeof *n->channels);
     n->is_large = channels * sizeof *n->channels > LARGE_BYTES;
@@ -254,7 +254,7 @@ void net_destroy(net *n)
     kb_pool_fini(&n->packets);
     kb_vec_fini(&n->profiles);
     free(n->channels);
-    free(n->last_begun);
+    free(n->sources);
     free(n->waited);
     free(n->source_of);
     free(n->ports);
@@ -533,7 +533,7 @@ net_figures net_get_figures(const net *n)
     }
     f.state_bytes =
         sizeof *n + links * (sizeof *n->links + sizeof *n->source_of + sizeof *n->waited) +
-        (n->channel_count - n->source_base) * sizeof *n->last_begun +
+        (n->channel_count - n->source_base) * sizeof *n->sources +
         (n->ports ? links * sizeof *n->ports : 0) + routes_table_bytes(&n->routes) +
         n->channel_count * sizeof *n->channels + n->profiles.capacity * sizeof *n->profiles.items;
     return f;

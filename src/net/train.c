@@ -11,6 +11,10 @@
  * A message becomes a train in the event of its arrival at the source, or when those before it have
  * left. What links have counted for it is what it will have done when it has ended.
  *
+ * Where one train after the other fails, trying costs more than trains save. So each that fails, or
+ * is unfolded, makes its source send twice as many messages as packets before it tries again; one
+ * that ends whole makes it try each message. What is tried makes no difference to what happens.
+ *
  * These move as packets from the start: messages over a route that passes a link twice; several
  * packets where rates differ by so little that rounding may hold one up; anything over links that
  * are fed by links without latency, with serial ports, without elision, or while bookings are
@@ -22,6 +26,8 @@
 #include "flow.h"
 #include "reservation.h"
 #include "source.h"
+
+enum { FEW_FAILURES = 4, MAX_DOUBLINGS = 6 };
 
 /* ---- Messages ---------------------------------------------------------------------------- */
 
@@ -130,7 +136,7 @@ static bool is_quiet(net *n, const route *r, uint32_t t, kb_time start)
             return false;
         head = kb_time_add(head, latency);
     }
-    uint32_t ahead = n->last_begun[r->source - n->source_base];
+    uint32_t ahead = source_at(n, r->source)->last_begun;
     if (ahead != NONE && (transfer_at(n, ahead)->route != transfer_at(n, t)->route ||
                           transfer_at(n, ahead)->made < transfer_at(n, ahead)->packets))
         ahead = NONE;
@@ -178,9 +184,18 @@ static void set_out(net *n, const route *r, uint32_t t, kb_time start)
     n->hops += (uint64_t)tr->packets * r->steps;
 }
 
-static bool refuse(net *n, net_packets_cause cause)
+void train_note_failure(source_state *source)
+{
+    if (source->failures < FEW_FAILURES + MAX_DOUBLINGS)
+        source->failures++;
+    if (source->failures > FEW_FAILURES)
+        source->skips = (uint16_t)(1u << (source->failures - FEW_FAILURES));
+}
+
+static bool refuse(net *n, const route *r, net_packets_cause cause)
 {
     n->trains.as_packets[cause]++;
+    train_note_failure(source_at(n, r->source));
     return false;
 }
 
@@ -189,28 +204,36 @@ bool train_take(net *n, uint32_t t)
     const transfer *tr = transfer_at(n, t);
     route *r = route_of(n, tr);
     const channel *ch = &n->channels[r->source];
+    source_state *source = source_at(n, r->source);
     if (n->engine != &engine_parallel || n->watch)
         return false;
+    if (source->skips > 0) {
+        source->skips--;
+        n->trains.as_packets[NET_PACKETS_IN_THE_WAY]++;
+        return false;
+    }
     if (ch->first_transfer != ch->last_transfer) /* several readers take turns */
-        return refuse(n, NET_PACKETS_IN_THE_WAY);
+        return refuse(n, r, NET_PACKETS_IN_THE_WAY);
     kb_time start = start_of(n, r);
     if (!is_quiet(n, r, t, start))
-        return refuse(n, NET_PACKETS_IN_THE_WAY);
+        return refuse(n, r, NET_PACKETS_IN_THE_WAY);
     if (start > FARTHEST || !is_fit(n, r, tr))
-        return refuse(n, NET_UNFORESEEN);
+        return refuse(n, r, NET_UNFORESEEN);
     if (!kb_pool_reserve(&n->reservations, r->steps)) {
         kb_sim_fail(n->sim, kb_error_nomem());
         return false;
     }
     if (!reserve(n, r, t, start))
-        return refuse(n, NET_TRAIN_IN_THE_WAY);
+        return refuse(n, r, NET_TRAIN_IN_THE_WAY);
     set_out(n, r, t, start);
     return true;
 }
 
 void train_end(net *n, uint32_t t)
 {
-    transfer_at(n, t)->in_train = false;
+    transfer *tr = transfer_at(n, t);
+    tr->in_train = false;
+    source_at(n, route_of(n, tr)->source)->failures = 0;
     n->trains.whole++;
 }
 
@@ -224,12 +247,12 @@ void packets_begin(net *n, uint32_t t)
         return;
     }
     tr->on_links = true;
-    n->last_begun[route_of(n, tr)->source - n->source_base] = t;
+    source_at(n, route_of(n, tr)->source)->last_begun = t;
 }
 
 void packets_end(net *n, uint32_t t)
 {
-    uint32_t *last = &n->last_begun[route_of(n, transfer_at(n, t))->source - n->source_base];
+    uint32_t *last = &source_at(n, route_of(n, transfer_at(n, t))->source)->last_begun;
     if (*last == t)
         *last = NONE;
 }

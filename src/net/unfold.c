@@ -459,6 +459,7 @@ void train_unfold(net *n, uint32_t t, uint32_t own, net_unfold_cause cause)
     n->current = UINT32_MAX; /* what the train does at this instant has been done */
     n->is_unfolding = true;
     n->trains.unfolded[cause]++;
+    train_note_failure(source_at(n, route_of(n, transfer_at(n, t))->source));
     unfold_with_source(n, t, own);
     if (outermost) {
         go_on(n);

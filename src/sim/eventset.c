@@ -36,8 +36,8 @@ static bool grow(kb_eventset *set)
         return false; /* the bit is taken */
     kb_node *nodes = kb_alloc_large(capacity, sizeof *nodes);
     kb_heap_entry *heap = kb_alloc_large(capacity, sizeof *heap);
-    kb_u128 *run = kb_alloc_large(capacity, sizeof *run);
-    kb_u128 *scratch = kb_alloc_large(capacity, sizeof *scratch);
+    uint64_t *run = kb_alloc_large(capacity, sizeof *run);
+    uint64_t *scratch = kb_alloc_large(capacity, sizeof *scratch);
     if (!nodes || !heap || !run || !scratch) {
         free(nodes);
         free(heap);
@@ -217,7 +217,7 @@ static uint32_t words_of(const kb_eventset *set)
 static void reset_wheel(kb_eventset *set, uint64_t base)
 {
     memset(set->heads, 0, ((size_t)set->mask + 1) * sizeof *set->heads);
-    memset(set->bits, 0, (words_of(set) + 1) * sizeof *set->bits);
+    memset(set->bits, 0, words_of(set) * sizeof *set->bits);
     memset(set->segments, 0, sizeof set->segments);
     set->segment_bits = 0;
     set->in_segments = 0;
@@ -231,7 +231,7 @@ static void reset_wheel(kb_eventset *set, uint64_t base)
 static bool resize_wheel(kb_eventset *set, uint32_t buckets)
 {
     uint32_t *heads = kb_alloc_large(buckets, sizeof *heads);
-    uint64_t *bits = kb_alloc_array(buckets / 64 + 1, sizeof *bits);
+    uint64_t *bits = kb_alloc_array(buckets / 64, sizeof *bits);
     if (!heads || !bits) {
         free(heads);
         free(bits);
@@ -291,8 +291,6 @@ static void rebuild(kb_eventset *set, uint32_t shift, uint32_t buckets)
     reset_wheel(set, run ? set->base : (uint64_t)from >> set->shift);
     for (uint32_t i = 0; i < count; i++)
         insert(set, found[i]);
-    if (run)
-        set->word = words_of(set);
     set->cancels = 0;
 }
 
@@ -362,6 +360,47 @@ static uint64_t first_bucket(const kb_eventset *set)
     return (set->base & ~UINT64_C(63)) + (uint64_t)__builtin_ctzll(set->bits[set->word]);
 }
 
+/*
+ * Sorts a run by time and key. These are longer than words: the upper half of a word is 32 bits of
+ * them, and what is equal in these is sorted by the next 32. Times differ in the lowest `time_bits`
+ * alone, which come first. The bits of part 0 are in the words already.
+ */
+enum { LAST_PART = 2 };
+
+static void sort_run(kb_eventset *set, uint64_t *run, uint32_t count, uint32_t time_bits,
+                     uint32_t part)
+{
+    kb_sort_u64(run, set->scratch, count);
+    if (part == LAST_PART)
+        return;
+    for (uint32_t i = 1; i < count; i++) {
+        uint32_t first = i - 1;
+        if (KB_LIKELY(run[i] >> 32 != run[first] >> 32))
+            continue;
+        for (; i < count && run[i] >> 32 == run[first] >> 32; i++)
+            ;
+        for (uint32_t j = first; j < i; j++) {
+            uint32_t node = (uint32_t)run[j];
+            uint64_t key = set->nodes[node].key;
+            run[j] = (part == 0 ? key >> time_bits : key) << 32 | node;
+        }
+        sort_run(set, run + first, i - first, time_bits, part + 1);
+    }
+}
+
+/* Times of the run differ, so that they have to be in its words too. */
+static __attribute__((noinline)) uint32_t add_times(const kb_eventset *set, uint64_t *run,
+                                                    uint32_t count, uint64_t difference)
+{
+    uint32_t time_bits = 64 - (uint32_t)__builtin_clzll(difference);
+    for (uint32_t i = 0; i < count; i++) {
+        const kb_node *node = &set->nodes[(uint32_t)run[i]];
+        uint32_t time = (uint32_t)((uint64_t)node->time << (32 - time_bits));
+        run[i] = (time | node->key >> 32 >> time_bits) << 32 | (uint32_t)run[i];
+    }
+    return time_bits;
+}
+
 /* Makes the first bucket of the wheel the run. */
 static void start_run(kb_eventset *set)
 {
@@ -371,38 +410,39 @@ static void start_run(kb_eventset *set)
 
     /*
      * The list has the newest event first. Turned round, it is mostly in order already, or made of
-     * a few ordered stretches; so it fills the array from the end.
+     * a few ordered stretches; so it fills the array from the end. Most often all its times are the
+     * same.
      */
-    uint32_t first = set->capacity;
+    uint64_t *end = set->run + set->capacity, *run = end;
+    kb_time time = nodes[set->heads[slot] & ~KB_LIST_GOES_ON].time;
+    uint64_t difference = 0;
     for (uint32_t i = set->heads[slot]; i; i = nodes[i].next) {
         i &= ~KB_LIST_GOES_ON;
-        uint64_t offset = (uint64_t)nodes[i].time - (bucket << set->shift);
-        set->run[--first] = (kb_u128)offset << 96 | (kb_u128)nodes[i].key << 32 | i;
+        difference |= (uint64_t)(nodes[i].time ^ time);
+        *--run = nodes[i].key >> 32 << 32 | i;
     }
-    uint32_t count = set->capacity - first;
-    kb_sort_u128(&set->run[first], set->scratch, count);
+    uint32_t count = (uint32_t)(end - run);
+    uint32_t time_bits = difference ? add_times(set, run, count, difference) : 0;
+    sort_run(set, run, count, time_bits, 0);
 
-    set->run_first = first;
+    set->run_first = set->capacity - count;
     set->run_end = set->capacity;
-    set->run_base = bucket;
     set->in_wheel -= count;
     set->heads[slot] = 0;
     set->bits[set->word] &= set->bits[set->word] - 1;
     advance_base(set, bucket + 1); /* E3 */
-    set->word = words_of(set);
 }
 
 /* The next of the run; or of the heap, if something there comes before it. */
 static uint32_t take_from_run(kb_eventset *set)
 {
-    kb_u128 entry = set->run[set->run_first];
-    kb_time time = (kb_time)((set->run_base << set->shift) + (uint64_t)(entry >> 96));
-    if (KB_UNLIKELY(set->heap_time <= time) &&
-        kb_before(set->heap[0].time, set->heap[0].key, time, (uint64_t)(entry >> 32)))
+    uint32_t index = (uint32_t)set->run[set->run_first];
+    const kb_node *node = &set->nodes[index];
+    if (KB_UNLIKELY(set->heap_time <= node->time) &&
+        kb_before(set->heap[0].time, set->heap[0].key, node->time, node->key))
         return heap_pop(set);
-    if (++set->run_first == set->run_end)
-        set->word = ((uint32_t)set->base & set->mask) >> 6;
-    return (uint32_t)entry;
+    set->run_first++;
+    return index;
 }
 
 /* From the heap, when all else is later: the wheel, if it is empty, goes along with the clock. */
@@ -457,15 +497,6 @@ static __attribute__((noinline)) void stage_any(kb_eventset *set)
 
 void kb_eventset_stage_slowly(kb_eventset *set)
 {
-    /* In a run, mostly its next event: a path of its own, since runs can be long. */
-    if (set->run_first + 1 < set->run_end) {
-        uint32_t index = (uint32_t)set->run[set->run_first];
-        if (set->heap_time > set->nodes[index].time && set->nodes[index].handler) {
-            set->run_first++;
-            kb_eventset_set_next(set, index);
-            return;
-        }
-    }
     if (set->pending == 0 && set->dead == 0)
         kb_eventset_set_next(set, 0);
     else

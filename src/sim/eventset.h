@@ -73,10 +73,10 @@ typedef struct kb_eventset {
     uint64_t span;  /* limit - base */
     uint32_t shift; /* a bucket's width is 2^shift fs; at most 32 */
     uint32_t mask;  /* number of buckets - 1 */
-    uint32_t word;  /* of `bits` in which base is; during a run, the one past the end */
+    uint32_t word;  /* of `bits` in which base is */
     uint32_t in_wheel;
     uint32_t *heads;
-    uint64_t *bits; /* a bit for each bucket that is not empty, and a word of zeros at the end */
+    uint64_t *bits; /* a bit for each bucket that is not empty */
 
     kb_time heap_time; /* of its first entry, KB_FOREVER if empty */
     uint32_t heap_count;
@@ -85,9 +85,8 @@ typedef struct kb_eventset {
     uint32_t pending; /* everywhere, `next` included, cancelled ones not */
 
     kb_heap_entry *heap;
-    kb_u128 *run;      /* time in the bucket (32 bits), key (64), node (32): sorts as a number */
-    kb_u128 *scratch;  /* for sorting and rebuilding */
-    uint64_t run_base; /* number of the run's bucket */
+    uint64_t *run;     /* nodes, in the lower half; the upper half is for sorting */
+    uint64_t *scratch; /* for sorting and rebuilding */
     uint32_t capacity; /* of nodes, heap, run and scratch */
 
     uint32_t segment_shift; /* a segment has 2^segment_shift buckets, half the wheel */
@@ -200,10 +199,18 @@ static inline void kb_eventset_set_next(kb_eventset *set, uint32_t index)
 /* Finds the event that follows the one just taken, and makes it `next`. */
 static inline void kb_eventset_stage(kb_eventset *set)
 {
+    kb_node *nodes = set->nodes;
+    if (set->run_first < set->run_end) {
+        uint32_t index = (uint32_t)set->run[set->run_first];
+        if (KB_UNLIKELY(set->heap_time <= nodes[index].time) || KB_UNLIKELY(!nodes[index].handler))
+            goto slowly;
+        set->run_first++;
+        kb_eventset_set_next(set, index);
+        return;
+    }
     uint64_t bits = set->bits[set->word];
     if (KB_UNLIKELY(bits == 0))
-        goto slowly; /* the word is used up, or there is a run */
-    kb_node *nodes = set->nodes;
+        goto slowly; /* the word is used up */
     uint32_t *heads = &set->heads[(size_t)set->word * 64];
     uint64_t later_bits = bits & (bits - 1);
     if (set->capacity >= KB_PREFETCH_FROM && later_bits)

@@ -11,13 +11,13 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { SHORT_RUN = 8, MAX_STACK = 34 };
+enum { SHORT = 24, SHORT_RUN = 8, MAX_STACK = 34 };
 
 /* Sorts words[0, count), of which the first `sorted` are in order. */
-static void insertion_sort(kb_u128 *words, uint32_t sorted, uint32_t count)
+static void insertion_sort(uint64_t *words, uint32_t sorted, uint32_t count)
 {
     for (uint32_t i = sorted; i < count; i++) {
-        kb_u128 word = words[i];
+        uint64_t word = words[i];
         uint32_t hole = i;
         for (; hole > 0 && word < words[hole - 1]; hole--)
             words[hole] = words[hole - 1];
@@ -25,17 +25,17 @@ static void insertion_sort(kb_u128 *words, uint32_t sorted, uint32_t count)
     }
 }
 
-static void reverse(kb_u128 *words, uint32_t count)
+static void reverse(uint64_t *words, uint32_t count)
 {
     for (uint32_t i = 0; i < count / 2; i++) {
-        kb_u128 word = words[i];
+        uint64_t word = words[i];
         words[i] = words[count - 1 - i];
         words[count - 1 - i] = word;
     }
 }
 
 /* Makes an ascending run of the first words, as long as it comes cheap; returns its length. */
-static uint32_t make_run(kb_u128 *words, uint32_t count)
+static uint32_t make_run(uint64_t *words, uint32_t count)
 {
     uint32_t end = 1;
     while (end < count && words[end - 1] <= words[end])
@@ -54,18 +54,18 @@ static uint32_t make_run(kb_u128 *words, uint32_t count)
 }
 
 /* Merges two runs, the first at words[0, left), the second at words[left, left + right). */
-static void merge(kb_u128 *words, uint32_t left, uint32_t right, kb_u128 *scratch)
+static void merge(uint64_t *words, uint32_t left, uint32_t right, uint64_t *scratch)
 {
     memcpy(scratch, words, left * sizeof *words);
-    const kb_u128 *a = scratch;
-    const kb_u128 *a_end = scratch + left;
-    const kb_u128 *b = words + left;
-    const kb_u128 *b_end = b + right;
-    kb_u128 *out = words;
+    const uint64_t *a = scratch;
+    const uint64_t *a_end = scratch + left;
+    const uint64_t *b = words + left;
+    const uint64_t *b_end = b + right;
+    uint64_t *out = words;
     while (a < a_end && b < b_end) {
         /* Which one is smaller is a coin toss: computed, not branched on. */
         bool take_b = *b < *a;
-        const kb_u128 *taken = take_b ? b : a;
+        const uint64_t *taken = take_b ? b : a;
         *out++ = *taken;
         b += take_b;
         a += !take_b;
@@ -73,8 +73,12 @@ static void merge(kb_u128 *words, uint32_t left, uint32_t right, kb_u128 *scratc
     memcpy(out, a, (size_t)(a_end - a) * sizeof *out); /* what is left of b is in place */
 }
 
-void kb_sort_u128(kb_u128 *words, kb_u128 *scratch, uint32_t count)
+void kb_sort_u64(uint64_t *words, uint64_t *scratch, uint32_t count)
 {
+    if (count <= SHORT) {
+        insertion_sort(words, 1, count);
+        return;
+    }
     uint32_t lengths[MAX_STACK];
     uint32_t depth = 0;
     uint32_t done = 0;

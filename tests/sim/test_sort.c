@@ -1,5 +1,5 @@
 /*
- * test_sort.c: kb_sort_u128() sorts.
+ * test_sort.c: kb_sort_u64() sorts.
  *
  * Law: for every input the result is what qsort() makes of it. The inputs are those that a natural
  * merge sort could get wrong: ordered, reversed, equal, few runs and random ones, of every size up
@@ -15,21 +15,21 @@ enum { MOST = 2000, EVERY_SIZE_TO = 300, SIZE_STEP = 137 };
 
 static int compare(const void *left, const void *right)
 {
-    kb_u128 a = *(const kb_u128 *)left;
-    kb_u128 b = *(const kb_u128 *)right;
+    uint64_t a = *(const uint64_t *)left;
+    uint64_t b = *(const uint64_t *)right;
     return a < b ? -1 : a > b;
 }
 
 /* Sorts a copy in both ways. What lies behind the words must not be touched. */
-static void expect_sorted(const kb_u128 *input, uint32_t count)
+static void expect_sorted(const uint64_t *input, uint32_t count)
 {
-    static kb_u128 words[MOST + 1], scratch[MOST + 1], expected[MOST];
-    const kb_u128 fence = (kb_u128)0xfe2ce << 64 | 0xfe2ce;
+    static uint64_t words[MOST + 1], scratch[MOST + 1], expected[MOST];
+    const uint64_t fence = (uint64_t)0xfe2ce << 32 | 0xfe2ce;
     memcpy(words, input, count * sizeof *words);
     memcpy(expected, input, count * sizeof *words);
     memset(scratch, 0xa5, sizeof scratch);
     words[count] = scratch[count] = fence;
-    kb_sort_u128(words, scratch, count);
+    kb_sort_u64(words, scratch, count);
     qsort(expected, count, sizeof *expected, compare);
     for (uint32_t i = 0; i < count; i++) {
         if (words[i] != expected[i])
@@ -38,16 +38,21 @@ static void expect_sorted(const kb_u128 *input, uint32_t count)
     assert_true(words[count] == fence && scratch[count] == fence);
 }
 
-static kb_u128 number(uint64_t high, uint64_t low)
+static uint64_t number(uint32_t high, uint32_t low)
 {
-    return (kb_u128)high << 64 | low;
+    return (uint64_t)high << 32 | low;
 }
 
-typedef void fill_fn(kb_u128 *words, uint32_t count, kb_rng *rng);
+static uint32_t below(kb_rng *rng, uint32_t limit)
+{
+    return (uint32_t)kb_rng_below(rng, limit);
+}
+
+typedef void fill_fn(uint64_t *words, uint32_t count, kb_rng *rng);
 
 static void for_all_sizes(fill_fn *fill)
 {
-    static kb_u128 input[MOST];
+    static uint64_t input[MOST];
     kb_rng rng;
     kb_rng_init(&rng, test_seed(1));
     for (uint32_t count = 0; count <= MOST; count += count < EVERY_SIZE_TO ? 1 : SIZE_STEP) {
@@ -58,55 +63,55 @@ static void for_all_sizes(fill_fn *fill)
     expect_sorted(input, MOST);
 }
 
-static void fill_random(kb_u128 *words, uint32_t count, kb_rng *rng)
+static void fill_random(uint64_t *words, uint32_t count, kb_rng *rng)
 {
     for (uint32_t i = 0; i < count; i++)
-        words[i] = number(kb_rng_u64(rng), kb_rng_u64(rng));
+        words[i] = kb_rng_u64(rng);
 }
 
 /* Equal high halves are as frequent as different ones, and so are equal numbers. */
-static void fill_with_ties(kb_u128 *words, uint32_t count, kb_rng *rng)
+static void fill_with_ties(uint64_t *words, uint32_t count, kb_rng *rng)
 {
     for (uint32_t i = 0; i < count; i++)
-        words[i] = number(kb_rng_below(rng, 8), kb_rng_below(rng, 8) << 60);
+        words[i] = number(below(rng, 8), below(rng, 8) << 28);
 }
 
-static void fill_ascending(kb_u128 *words, uint32_t count, kb_rng *rng)
+static void fill_ascending(uint64_t *words, uint32_t count, kb_rng *rng)
 {
     (void)rng;
     for (uint32_t i = 0; i < count; i++)
         words[i] = number(i / 3, i % 3);
 }
 
-static void fill_descending(kb_u128 *words, uint32_t count, kb_rng *rng)
+static void fill_descending(uint64_t *words, uint32_t count, kb_rng *rng)
 {
     (void)rng;
     for (uint32_t i = 0; i < count; i++)
         words[i] = number((count - i) / 3, (count - i) % 3);
 }
 
-static void fill_equal(kb_u128 *words, uint32_t count, kb_rng *rng)
+static void fill_equal(uint64_t *words, uint32_t count, kb_rng *rng)
 {
-    kb_u128 word = number(kb_rng_u64(rng), kb_rng_u64(rng));
+    uint64_t word = kb_rng_u64(rng);
     for (uint32_t i = 0; i < count; i++)
         words[i] = word;
 }
 
 /* One to seven ascending runs of random lengths and offsets, so that they interleave. */
-static void fill_runs(kb_u128 *words, uint32_t count, kb_rng *rng)
+static void fill_runs(uint64_t *words, uint32_t count, kb_rng *rng)
 {
-    uint64_t runs = 1 + kb_rng_below(rng, 7);
-    uint64_t value = 0;
+    uint32_t runs = 1 + below(rng, 7);
+    uint32_t value = 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (kb_rng_below(rng, count) < runs)
-            value = kb_rng_below(rng, 100);
-        value += kb_rng_below(rng, 3);
-        words[i] = number(value >> 5, value << 59);
+        if (below(rng, count) < runs)
+            value = below(rng, 100);
+        value += below(rng, 3);
+        words[i] = number(value >> 5, value << 27);
     }
 }
 
 /* In order but for one number that belongs to the other end: both ways. */
-static void fill_one_astray(kb_u128 *words, uint32_t count, kb_rng *rng)
+static void fill_one_astray(uint64_t *words, uint32_t count, kb_rng *rng)
 {
     for (uint32_t i = 0; i < count; i++)
         words[i] = number(1, i);
@@ -165,7 +170,7 @@ static void every_short_input_is_sorted(void **state)
     uint32_t inputs = 1;
     for (uint32_t count = 0; count <= digits; count++, inputs *= digits) {
         for (uint32_t code = 0; code < inputs; code++) {
-            kb_u128 words[digits];
+            uint64_t words[digits];
             uint32_t rest = code;
             for (uint32_t i = 0; i < count; i++, rest /= digits)
                 words[i] = number(rest % digits, 7);
