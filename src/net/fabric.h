@@ -203,8 +203,9 @@ struct net {
     const topo_graph *graph;
     net_options options;
     uint32_t channels_per_link;
-    uint32_t channel_shift; /* channels of links are a power of two apart */
-    bool is_large;          /* much larger than caches */
+    uint32_t channel_shift;                   /* channels of links are a power of two apart */
+    bool is_large;                            /* much larger than caches */
+    uint32_t open_steps[2][TOPO_WRAPPED + 1]; /* by reply and phase: a step of the first link */
     const packet_engine *engine;
 
     link *links;
@@ -301,10 +302,7 @@ static inline uint32_t step_vc(const net *n, uint32_t step)
 /* The step of a message that has not started; `step` is of a route through the machine. */
 static inline uint32_t step_make(const net *n, uint32_t step, bool is_reply)
 {
-    topo_phase phase = topo_step_phase(step);
-    uint32_t class = phase == TOPO_WRAPPED ? CLASSES - 1 : (is_reply ? 2u : 0) + (uint32_t)phase;
-    return (first_channel(n, topo_step_link(step)) + class * n->options.vcs) |
-           (n->options.vcs > 1 ? STEP_OPEN : 0);
+    return first_channel(n, topo_step_link(step)) + n->open_steps[is_reply][topo_step_phase(step)];
 }
 
 /* A constant in an engine. */

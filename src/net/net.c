@@ -196,6 +196,17 @@ static kb_error *add_handlers(net *n)
     return NULL;
 }
 
+/* A step has a class of channels: request and reply are kept apart, and so are phases. */
+static void make_open_steps(net *n)
+{
+    for (uint32_t reply = 0; reply < 2; reply++)
+        for (uint32_t phase = TOPO_BEFORE; phase <= TOPO_WRAPPED; phase++) {
+            uint32_t class = phase == TOPO_WRAPPED ? CLASSES - 1 : 2 * reply + phase;
+            n->open_steps[reply][phase] =
+                class * n->options.vcs | (n->options.vcs > 1 ? STEP_OPEN : 0);
+        }
+}
+
 kb_error *net_create(kb_sim *sim, const topo_graph *graph, const net_options *options, net **out)
 {
     *out = NULL;
@@ -224,6 +235,7 @@ kb_error *net_create(kb_sim *sim, const topo_graph *graph, const net_options *op
     while (1u << n->channel_shift < n->channels_per_link)
         n->channel_shift++;
     n->engine = select_engine(options);
+    make_open_steps(n);
 
     kb_error *err = init_links(n);
     if (!err && !routes_make_table(&n->routes, (n->channel_count - n->source_base) / 2))
@@ -527,9 +539,12 @@ net_figures net_get_figures(const net *n)
                                    paths_bytes(&n->paths)};
     size_t links = n->graph->links.count;
     for (uint32_t at = 0; at < links; at++) {
+        f.link_bytes += n->links[at].bytes;
+        if (n->links[at].reserved == NONE)
+            continue;
         train_rest rest = train_look(n, at);
         f.hops -= rest.packets;
-        f.link_bytes += n->links[at].bytes - rest.bytes;
+        f.link_bytes -= rest.bytes;
     }
     f.state_bytes =
         sizeof *n + links * (sizeof *n->links + sizeof *n->source_of + sizeof *n->waited) +

@@ -363,14 +363,16 @@ static uint64_t first_bucket(const kb_eventset *set)
 /*
  * Sorts a run by time and key. These are longer than words: the upper half of a word is 32 bits of
  * them, and what is equal in these is sorted by the next 32. Times differ in the lowest `time_bits`
- * alone, which come first. The bits of part 0 are in the words already.
+ * alone, which come first. The bits of part 0 are in the words already, and a short run is sorted
+ * by these.
  */
-enum { LAST_PART = 2 };
+enum { LAST_PART = 2, SHORT_RUN = 24 };
 
 static void sort_run(kb_eventset *set, uint64_t *run, uint32_t count, uint32_t time_bits,
                      uint32_t part)
 {
-    kb_sort_u64(run, set->scratch, count);
+    if (count > SHORT_RUN || part > 0)
+        kb_sort_u64(run, set->scratch, count);
     if (part == LAST_PART)
         return;
     for (uint32_t i = 1; i < count; i++) {
@@ -398,6 +400,8 @@ static __attribute__((noinline)) uint32_t add_times(const kb_eventset *set, uint
         uint32_t time = (uint32_t)((uint64_t)node->time << (32 - time_bits));
         run[i] = (time | node->key >> 32 >> time_bits) << 32 | (uint32_t)run[i];
     }
+    if (count <= SHORT_RUN)
+        kb_sort_u64(run, set->scratch, count);
     return time_bits;
 }
 
@@ -410,16 +414,21 @@ static void start_run(kb_eventset *set)
 
     /*
      * The list has the newest event first. Turned round, it is mostly in order already, or made of
-     * a few ordered stretches; so it fills the array from the end. Most often all its times are the
-     * same.
+     * a few ordered stretches; so it fills the array from the end, and a short one is sorted on the
+     * way. Most often all its times are the same.
      */
     uint64_t *end = set->run + set->capacity, *run = end;
     kb_time time = nodes[set->heads[slot] & ~KB_LIST_GOES_ON].time;
     uint64_t difference = 0;
+    uint64_t *unsorted = end - SHORT_RUN;
     for (uint32_t i = set->heads[slot]; i; i = nodes[i].next) {
         i &= ~KB_LIST_GOES_ON;
         difference |= (uint64_t)(nodes[i].time ^ time);
-        *--run = nodes[i].key >> 32 << 32 | i;
+        uint64_t word = nodes[i].key >> 32 << 32 | i, *hole = run--;
+        if (KB_LIKELY(run >= unsorted))
+            for (; hole < end && *hole < word; hole++)
+                hole[-1] = *hole;
+        hole[-1] = word;
     }
     uint32_t count = (uint32_t)(end - run);
     uint32_t time_bits = difference ? add_times(set, run, count, difference) : 0;
