@@ -10,8 +10,12 @@
  *
  *     ipcq_end *east = ipcq_find(set, pe, "E");
  *     if (ipcq_credit_at(east, &at)) ...                // else wait until that is known
- *     kb_location slot = ipcq_take_slot(east);          // and the DMA writes there; when it has:
- *     KB_TRY(ipcq_arrive(queues, slot, message, bytes));
+ *     ipcq_message *message = ipcq_message_new(east, bytes);
+ *     ipcq_segment segment = ipcq_take_slot(message);   // and the DMA writes there; when it has:
+ *     KB_TRY(ipcq_arrive(&segment, &is_delivered));
+ *
+ *     ipcq_receive receive = {.ops = &ops, .end = west, .posted = clock};
+ *     ipcq_post(set, &receive);                         // ops are called when it has its message
  *
  * What arrives is found by its address alone: it belongs to the end whose ring has that address. A
  * credit has the base of the ring that it frees a slot of, and belongs to the end that sends to
@@ -20,7 +24,9 @@
  * machines of any size.
  *
  * A message has the value itself (data.h); contents of slots are never read as numbers. One that is
- * larger than a slot goes in segments, a slot each.
+ * larger than a slot goes in segments, a slot each. With rings in TCM the receiver takes over the
+ * memory of a slot and gives the ring other memory of the same size, which takes no time. Slots of
+ * other rings are read by the receiver's DMA first.
  *
  * Credits take the time that their bytes take on the way back when nothing else is there; they
  * occupy nothing. A credit on its way is a time in its end, not an event.
@@ -137,7 +143,7 @@ const ipcq_settings *ipcq_set_settings(const ipcq_set *set);
 KB_MUST_USE kb_error *ipcq_install(ipcq_set *set, kb_pe pe);
 KB_MUST_USE kb_error *ipcq_remove(ipcq_set *set, kb_pe pe);
 
-/* Forgets all messages, claims and credits: as after installing. When nothing is under way. */
+/* Forgets all messages, receives and credits: as after installing. When nothing is under way. */
 void ipcq_set_reset(ipcq_set *set);
 
 /* Whether the PE has any direction in the set. */
@@ -161,29 +167,38 @@ kb_queue_info ipcq_end_info(const ipcq_end *end);
 /* ---- Messages ------------------------------------------------------------------------------ */
 
 typedef struct ipcq_message {
-    kb_dtype dtype;
+    kb_dtype dtype; /* these five are the sender's to set */
     kb_shape shape;
-    uint64_t bytes;
-    uint64_t number;   /* among all messages of the machine, from 1 */
-    uint64_t sequence; /* at its sender's end, from 0 */
-    ipcq_end *from;    /* for messages to people, and to guess where it goes */
-    uint32_t segments; /* that have not arrived */
-    data_value *data;  /* owned; NULL without data, or not sent yet */
-    uint64_t order;    /* the sender's own, for the receiver */
+    data_value *data;          /* owned; NULL without data, or not sent yet */
+    uint64_t order;            /* for the receiver */
+    uint64_t delivery;         /* for the sender, when all of it has arrived */
+    uint64_t bytes;            /* may be 0: it still takes a slot, and travels as 1 byte */
+    uint64_t number;           /* among all messages of the machine, from 1 */
+    uint64_t sequence;         /* at its sender's end, from 0 */
+    ipcq_end *from;            /* for messages to people, and to guess where it goes */
+    uint64_t unsent;           /* bytes of segments that have no slot yet */
+    uint32_t to_arrive;        /* segments that have not arrived */
+    uint32_t index;            /* in its pool */
+    struct ipcq_message *next; /* of those that wait at an end without rings */
 } ipcq_message;
 
-typedef uint32_t ipcq_message_id; /* never 0 */
+/* A message from the end, with its next sequence number. NULL if there is no memory. */
+ipcq_message *ipcq_message_new(ipcq_end *end, uint64_t bytes);
 
-/* A message from the end, with its next sequence number. 0 if there is no memory. `bytes` may be 0:
- * it still takes a slot, and travels as 1 byte. */
-ipcq_message_id ipcq_message_new(ipcq_end *end, kb_dtype dtype, const kb_shape *shape,
-                                 uint64_t bytes);
-ipcq_message *ipcq_message_at(ipcq *queues, ipcq_message_id id);
-
-/* Received, or not sent after all: gives back the value too. */
-void ipcq_message_free(ipcq *queues, ipcq_message_id id);
+/* Not sent after all: gives back the value too. */
+void ipcq_message_free(ipcq_message *message);
 
 /* ---- Sending ------------------------------------------------------------------------------- */
+
+/* A part of a message, which has a slot of the peer's ring; the whole of it in most cases. */
+typedef struct ipcq_segment {
+    ipcq_message *message;
+    kb_location slot;
+    uint64_t bytes;
+} ipcq_segment;
+
+/* How much of so many bytes goes into the next slot. */
+uint64_t ipcq_slot_share(const ipcq_end *end, uint64_t bytes);
 
 /* Whether it is known when the sender has a credit for the next slot; *at is that time, which may
  * be in the past or in the future. */
@@ -194,59 +209,76 @@ bool ipcq_credit_at(const ipcq_end *end, kb_time *at);
 kb_waitlist *ipcq_await_credit(ipcq_end *end, kb_co *co, void (*wake)(void *self), void *self);
 void ipcq_stop_awaiting(ipcq_end *end);
 
-/* The peer's next slot, which there must be a credit for. The slots of a message are taken before
- * the next message is made. */
-kb_location ipcq_take_slot(ipcq_end *end);
+/* The next segment of the message, in the peer's next slot, which there must be a credit for. Once
+ * it has no `unsent` bytes it may be gone as soon as its segments have arrived. The slots of a
+ * message are taken before the next message is made. */
+ipcq_segment ipcq_take_slot(ipcq_message *message);
 
 /*
  * The last byte of a segment is in its slot. KB_ERR_FAULT if that is in no ring that is installed.
- * If somebody has claimed what arrives, he is called before this returns.
+ * *delivered: the message's `delivery` if all of it has arrived; else 0. If something is posted for
+ * what arrives, its functions are called before this returns.
  */
-KB_MUST_USE kb_error *ipcq_arrive(ipcq *queues, kb_location at, ipcq_message_id id, uint64_t bytes);
+KB_MUST_USE kb_error *ipcq_arrive(const ipcq_segment *segment, uint64_t *delivered);
 
 /* Without rings (n_slots of 0): the message is there. */
-void ipcq_hand_over(ipcq_end *end, ipcq_message_id id);
+void ipcq_hand_over(ipcq_message *message);
 
 /* ---- Receiving ----------------------------------------------------------------------------- */
 
-/* A part of a message in a slot; the whole of it in most cases. */
-typedef struct ipcq_segment {
-    ipcq_end *end; /* that it came by */
-    ipcq_message_id message;
+typedef struct ipcq_receive ipcq_receive;
+
+/* A slot that has to be read. */
+typedef struct ipcq_slot_read {
+    kb_location slot;
     uint64_t bytes;
-    bool first, last;
-    kb_location at; /* its slot */
-    kb_time when;   /* it is received then: now, or when the claim is posted if that is later */
-} ipcq_segment;
+    uint64_t number; /* among the reads of the receive's end */
+} ipcq_slot_read;
+
+/* What happens to a receive; also from within ipcq_post(). */
+typedef struct ipcq_receive_ops {
+    /* All of the message has arrived, and is received at receive->when. It is gone after this; the
+     * receiver may take `data` out. If receive->reads is 0 the receive has ended. */
+    void (*matched)(ipcq_receive *receive, ipcq_message *message);
+    /* Rings outside of the TCM: a slot has to be read, from receive->when on. Then
+     * ipcq_slot_was_read() is to be called. May be NULL for other rings. */
+    void (*read)(ipcq_receive *receive, const ipcq_slot_read *read);
+    /* The last of its slots has been read; or it was withdrawn, and none is being read. */
+    void (*ended)(ipcq_receive *receive);
+} ipcq_receive_ops;
 
 /*
- * A receive that is not satisfied yet. Messages of an end go to its claims in their order; a claim
- * for any end gets the first message that no claim for that end is waiting for, in turns of the
- * ends. From its first segment on, the message is the claim's until its last one.
+ * A receive that is posted. Messages of an end go to its receives in their order; a receive for any
+ * end gets the first message that no receive for that end is waiting for, in turns of the ends.
+ * From its first segment on, the message is the receive's until its last one.
  */
-typedef struct ipcq_claim {
-    /* Called with each segment in order, also from within ipcq_claim(). ipcq_free_slot() has to be
-     * called for it, then or later; the message is the claimant's with its last segment. */
-    void (*got)(struct ipcq_claim *claim, const ipcq_segment *segment);
-    kb_pe pe;
+struct ipcq_receive {
+    const ipcq_receive_ops *ops;
     ipcq_end *end;    /* NULL: any; set when the first segment comes */
-    kb_time posted;   /* now or later; of a claim for any end: now */
+    kb_time posted;   /* now or later; of a receive for any end: now */
+    kb_time when;     /* what has come of it so far is received then: now, or `posted` if later */
     const char *file; /* where the kernel waits, for reports */
     int line;
+    bool waits;     /* it has not got all of a message */
+    uint32_t reads; /* slots that are to be read, or being read */
     /* the queues' own */
-    ipcq_set *set;
-    struct ipcq_claim *next, *prev;
-    bool waits, any;
-} ipcq_claim;
+    bool any;
+    struct member *member; /* of one for any end */
+    ipcq_receive *next, *prev;
+};
 
-void ipcq_claim_post(ipcq_set *set, ipcq_claim *claim);
+/* For an end that it names, or for any of the PE. */
+void ipcq_post(ipcq_receive *receive);
+void ipcq_post_any(ipcq_set *set, kb_pe pe, ipcq_receive *receive);
 
-/* It is no longer wanted; nothing if it does not wait. */
-void ipcq_claim_withdraw(ipcq_claim *claim);
+/* It is no longer wanted. Nothing if it has ended; else `ended` is called, maybe later. */
+void ipcq_withdraw(ipcq_receive *receive);
 
-/* The oldest slot that was handed out and not freed yet is free, now or later: my_tail goes on, a
- * credit goes back. Nothing without rings. */
-void ipcq_free_slot(ipcq_end *end, kb_time at);
+/* It will not be called any more; nothing if it has ended. */
+void ipcq_forget(ipcq_receive *receive);
+
+/* The DMA has read the slot. Slots become free in the order of these reads. */
+void ipcq_slot_was_read(ipcq_receive *receive, uint64_t number);
 
 /* Whether each message is told to a trace function, in the order of time. */
 bool ipcq_is_traced(const ipcq *queues);

@@ -1,23 +1,25 @@
-/* ipcq_private.h: the state of the queues, which set.c, queue.c and report.c share. */
+/* ipcq_private.h: the state of the queues, which set.c, send.c, receive.c and report.c share. */
 #ifndef KB_IPCQ_PRIVATE_H
 #define KB_IPCQ_PRIVATE_H
 
 #include "ipcq.h"
 
-typedef struct claim_list {
-    ipcq_claim *head, *tail;
-} claim_list;
+typedef struct receive_list {
+    ipcq_receive *head, *tail;
+} receive_list;
 
 /* What is in a slot of a ring. */
 typedef struct slot {
+    ipcq_message *message; /* NULL: nothing that could be handed out */
     uint64_t bytes;
-    ipcq_message_id message; /* 0: nothing that could be handed out */
+    bool was_read; /* of the read number n, at n % n_slots */
 } slot;
 
 /*
  * Counts are of slots, from the beginning: what is number n is in slot n % n_slots. Of a ring
  *     my_tail <= handed <= peer_head <= the sender's my_head <= my_tail + n_slots
- * and of the sender  credited = the receiver's my_tail.
+ * and of the sender  credited = the receiver's my_tail. A slot that was handed out and is not free
+ * is being read:  reads - reads_freed = handed - my_tail.
  */
 struct ipcq_end {
     ipcq_set *set;
@@ -26,30 +28,30 @@ struct ipcq_end {
     ipcq_end *to, *from; /* NULL: nothing can be sent; nothing can be received */
 
     /* As a sender. */
-    uint64_t next_sequence;
     uint64_t my_head;
-    uint64_t credited;        /* credits of which it is known when they are there, */
-    kb_time *credit_times;    /* of the newest of them: number n at n % n_slots */
-    kb_waitlist waiters;      /* for a credit of which that is not known yet */
-    kb_co *waiter;            /* if there is one, */
-    void (*wake)(void *self); /* and what wakes it; NULL: there is none */
-    void *wake_self;
-    ipcq_message_id fresh; /* a message of which no slot was taken; 0: none */
-    uint64_t last_bytes;   /* of the last message that was made */
-    uint64_t last_until;   /* my_head when all its slots are taken */
+    uint64_t credited;     /* credits of which it is known when they are there, */
+    kb_time *credit_times; /* of the newest of them: number n at n % n_slots */
+    uint64_t next_sequence;
+    uint64_t last_bytes;      /* of the last message that was made */
+    uint64_t last_until;      /* my_head when all its slots are taken */
+    void (*wake)(void *self); /* wakes who waits for a credit of which the time is not known yet; */
+    void *wake_self;          /* NULL: nothing does */
+    kb_co *waiter;
+    kb_waitlist waiters;
 
     /* As a receiver. */
     kb_location ring; /* its first byte */
     slot *slots;
-    uint64_t peer_head;          /* all before it have arrived */
-    uint64_t handed;             /* all before it went to claims */
-    uint64_t my_tail;            /* all before it are free again */
-    kb_time credit_fs;           /* how long a credit takes; KB_FOREVER: not known yet */
-    ipcq_message_id first, last; /* without rings: what is there, in order */
-    claim_list claims;
-    ipcq_claim *current;  /* who gets the message whose segments are being handed out */
-    ipcq_message_id open; /* that message */
-    uint64_t left;        /* segments of it to come; without a claim they are dropped */
+    uint64_t peer_head; /* all before it have arrived */
+    uint64_t handed;    /* all before it went to receives */
+    uint64_t my_tail;   /* all before it are free again */
+    uint64_t reads, reads_freed;
+    kb_time credit_fs; /* how long a credit takes; KB_FOREVER: not known yet */
+    receive_list posted;
+    ipcq_receive *current;      /* gets the message whose segments are being handed out */
+    ipcq_message *open;         /* that message */
+    uint64_t left;              /* segments of it to come; without a receive they are dropped */
+    ipcq_message *first, *last; /* without rings: what is there, in order */
     bool is_handing_out;
 };
 
@@ -60,8 +62,8 @@ typedef struct member {
     ipcq_end **by_name; /* in the order of their directions */
     uint32_t count;
     bool installed;
-    uint32_t turn;     /* of the end that a claim for any looks at first */
-    claim_list claims; /* for any */
+    uint32_t turn;       /* of the end that a receive for any looks at first */
+    receive_list posted; /* for any */
 } member;
 
 struct ipcq_set {
@@ -106,24 +108,20 @@ struct ipcq {
     uint64_t message_count; /* ever */
 };
 
-/* A message with what nobody else needs to know. */
-typedef struct letter {
-    ipcq_message message; /* first */
-    ipcq_end *fresh_at;   /* the end that has it as `fresh`, or NULL */
-    ipcq_message_id next; /* of those that wait at an end without rings */
-} letter;
-
-static inline letter *ipcq_letter_at(const ipcq *queues, ipcq_message_id id)
-{
-    return kb_pool_at(&queues->messages, id);
-}
-
 /* How many slots a message takes; an empty one takes one too. */
 static inline uint64_t ipcq_segments_of(const ipcq_settings *settings, uint64_t bytes)
 {
     if (settings->n_slots == 0 || bytes <= settings->slot_bytes)
         return 1;
     return (bytes - 1) / settings->slot_bytes + 1;
+}
+
+/* With its value, unless the receiver has that. */
+static inline void ipcq_release_message(ipcq *queues, const ipcq_message *message)
+{
+    if (message->data)
+        data_release(queues->has.store, message->data);
+    kb_pool_give(&queues->messages, message->index);
 }
 
 /* "sip1.cube0.pe3" */
@@ -158,9 +156,21 @@ uint64_t ipcq_arrived_credits(const ipcq_end *end);
 /* NULL if the PE has no ends in the set. */
 member *ipcq_find_member(const ipcq_set *set, kb_pe pe);
 
-/* As after installing; messages are freed, and claims no longer wait. */
+/* ---- send.c ---- */
+
+/* All slots before `tail` are free for the sender, from then on. */
+void ipcq_send_credits(ipcq_end *sender, uint64_t tail, kb_time arrives);
+
+/* ---- receive.c ---- */
+
+/* Gives what has arrived to the receives that are posted for it. */
+void ipcq_hand_out(ipcq_end *end);
+
+/* As after installing; messages are freed, and receives no longer wait. */
 void ipcq_forget_end(ipcq_end *end);
 void ipcq_forget_any(member *m);
+
+/* ---- report.c ---- */
 
 /* Tell of a message; only if there is somebody to tell. */
 void ipcq_trace_send(const ipcq_end *end, const ipcq_message *message);

@@ -4,9 +4,9 @@
  * can be read.
  *
  * A circle of waits is looked for among waits that only one PE can end: that of a sender without
- * credit, for the PE that has to receive, and that of a claim for a direction, for the PE that has
- * to send. A claim for any direction waits for one of several, so it proves nothing and is only
- * mentioned.
+ * credit, for the PE that has to receive, and that of a receive for a direction, for the PE that
+ * has to send. A receive for any direction waits for one of several, so it proves nothing and is
+ * only mentioned.
  */
 #include "ipcq_private.h"
 
@@ -82,10 +82,10 @@ static uint64_t unread_at(const ipcq_end *end)
     uint64_t n_slots = end->set->settings.n_slots;
     if (n_slots == 0)
         return end->peer_head - end->handed;
-    ipcq_message_id before = end->left > 0 ? end->open : 0;
+    const ipcq_message *before = end->left > 0 ? end->open : NULL;
     uint64_t count = 0;
     for (uint64_t number = end->handed; number < end->peer_head; number++) {
-        ipcq_message_id message = end->slots[number % n_slots].message;
+        const ipcq_message *message = end->slots[number % n_slots].message;
         count += message != before;
         before = message;
     }
@@ -143,9 +143,9 @@ static void add_wait(wait_list *waits, wait fresh)
         waits->failed = true;
 }
 
-static void add_claim(wait_list *waits, const member *at, const ipcq_claim *claim)
+static void add_receive(wait_list *waits, const member *at, const ipcq_receive *receive)
 {
-    add_wait(waits, (wait){at, claim->end, false, {claim->file, claim->line}});
+    add_wait(waits, (wait){at, receive->end, false, {receive->file, receive->line}});
 }
 
 static void gather_at(wait_list *waits, const member *m)
@@ -155,12 +155,12 @@ static void gather_at(wait_list *waits, const member *m)
         if (end->wake)
             add_wait(waits, (wait){m, end, true, kb_co_get_line(end->waiter)});
         if (end->current)
-            add_claim(waits, m, end->current);
-        for (const ipcq_claim *c = end->claims.head; c; c = c->next)
-            add_claim(waits, m, c);
+            add_receive(waits, m, end->current);
+        for (const ipcq_receive *r = end->posted.head; r; r = r->next)
+            add_receive(waits, m, r);
     }
-    for (const ipcq_claim *c = m->claims.head; c; c = c->next)
-        add_claim(waits, m, c);
+    for (const ipcq_receive *r = m->posted.head; r; r = r->next)
+        add_receive(waits, m, r);
 }
 
 static const ipcq_end *peer_of(const wait *w)

@@ -566,7 +566,7 @@ kb_error *ipcq_create(const ipcq_options *options, ipcq **queues)
         return kb_error_nomem();
     made->has = *options;
     made->shape = topo_machine_shape(options->machine);
-    kb_pool_init(&made->messages, sizeof(letter));
+    kb_pool_init(&made->messages, sizeof(ipcq_message));
     made->pes = kb_alloc_zeroed(made->shape->pe_count, sizeof *made->pes);
     made->cubes = kb_alloc_zeroed(made->shape->sips, made->shape->cubes * sizeof *made->cubes);
     kb_error *err = net_ways_init(&made->ways, options->machine);
@@ -586,7 +586,7 @@ void ipcq_destroy(ipcq *queues)
         return;
     for (ipcq_set *set = queues->first, *next; set; set = next) {
         next = set->next;
-        release(set); /* whoever claimed something there may be gone */
+        release(set); /* the owners of receives may be gone */
     }
     for (uint64_t pe = 0; queues->pes && pe < queues->shape->pe_count; pe++) {
         kb_vec_fini(&queues->pes[pe].rings);

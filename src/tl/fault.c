@@ -90,24 +90,33 @@ tl_shape_text tl_shape_print(const tl_dims *shape)
     return is;
 }
 
+static __attribute__((noinline)) KB_NORETURN void
+fault_dimension(const tl_call *call, const tl_dims *shape, int dimension)
+{
+    if (shape->dims[dimension] < 0)
+        tl_fault(call, "shape %s has a negative dimension", tl_shape_print(shape).text);
+    tl_fault(call, "shape %s is too large", tl_shape_print(shape).text);
+}
+
 uint64_t tl_check_shape(const tl_call *call, const tl_dims *shape)
 {
-    if (shape->rank < 0 || shape->rank > TL_MAX_DIMS)
-        tl_fault(call, "too many dimensions: %d, the maximum is %d", shape->rank, TL_MAX_DIMS);
     /* Sizes in bytes, and distances in memory, are to be small against 2^63. */
-    static const int64_t most = INT64_C(1) << 56;
-    int64_t elements = 1;
+    enum { SMALL_BITS = 28, BITS = 2 * SMALL_BITS };
+    if (KB_UNLIKELY((unsigned)shape->rank > TL_MAX_DIMS))
+        tl_fault(call, "too many dimensions: %d, the maximum is %d", shape->rank, TL_MAX_DIMS);
+    uint64_t elements = 1;
     bool empty = false;
     for (int i = 0; i < shape->rank; i++) {
-        if (shape->dims[i] < 0)
-            tl_fault(call, "shape %s has a negative dimension", tl_shape_print(shape).text);
-        empty = empty || shape->dims[i] == 0;
-        int64_t factor = shape->dims[i] > 0 ? shape->dims[i] : 1;
-        if (factor > most / elements)
-            tl_fault(call, "shape %s is too large", tl_shape_print(shape).text);
+        uint64_t factor = (uint64_t)shape->dims[i];
+        empty |= factor == 0;
+        factor += factor == 0;
+        /* The product of two small ones needs no division. A negative dimension is a large one. */
+        if (KB_UNLIKELY((factor | elements) >> SMALL_BITS != 0) &&
+            factor > (UINT64_C(1) << BITS) / elements)
+            fault_dimension(call, shape, i);
         elements *= factor;
     }
-    return empty ? 0 : (uint64_t)elements;
+    return empty ? 0 : elements;
 }
 
 void tl_check_dtype(const tl_call *call, kb_dtype dtype)

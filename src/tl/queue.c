@@ -1,15 +1,14 @@
 /*
- * queue.c: what kernels send to other PEs and receive from them. The queues themselves are in
- * src/ipcq; here bytes are moved by commands of the PE's DMA, and values by messages.
+ * queue.c: what kernels send to other PEs and receive from them. The protocol of the queues is in
+ * src/ipcq; here is what a call checks, what it waits for, and the commands of the PE's DMA that
+ * move bytes for it.
  *
  * A message gets its value when the DMA begins to send it. Whoever receives it has that value,
- * whatever is in the slot later (K1). A value larger than a slot goes in segments, each a command.
+ * whatever is in the slot later (K1).
  *
- * A receive is an operation that is open until its value is there, so that commands can come after
- * it. With rings in TCM the value takes over the memory of the slot, and the ring gets other memory
- * of the same size: that takes no time. With other rings each slot is read by the DMA first, and
- * slots are freed in the order in which they came. Receives belong to the context: a kernel that
- * ends early withdraws them, and what would have been received is never there.
+ * A receive is open until its value is there, so that commands can come after it. Receives belong
+ * to the context: a kernel that ends early withdraws them, and what would have been received is
+ * never there.
  *
  * Not modelled: the bandwidth that what arrives takes from the receiver's TCM.
  */
@@ -48,28 +47,47 @@ static void check_queues(const tl_call *call)
                        "kb_queues_install() give an ordinary launch its directions");
 }
 
-/* NULL if there is none such. Kernels mostly use the same few again and again. */
-static ipcq_end *look_up(tl_context *tl, const char *direction)
+/* The first two letters of a name; most have no more. */
+static uint32_t key_of(const char *name)
 {
-    for (uint32_t i = 0; i < TL_RECENT; i++) {
-        const char *name = tl->recent[i].name;
-        if (name && name[0] == direction[0] && strcmp(name, direction) == 0)
-            return tl->recent[i].end;
-    }
-    ipcq_end *end = ipcq_find(tl->run.queues, tl->run.pe, direction);
+    uint32_t first = (uint8_t)name[0];
+    return first == 0 ? 0 : first | (uint32_t)(uint8_t)name[1] << 8;
+}
+
+static __attribute__((noinline)) ipcq_end *look_up_slowly(tl_context *tl, const char *direction)
+{
+    ipcq_end *end = tl->run.queues ? ipcq_find(tl->run.queues, tl->run.pe, direction) : NULL;
     if (end)
-        tl->recent[tl->next_recent++ % TL_RECENT] = (tl_direction){ipcq_direction(end), end};
+        tl->recent[tl->next_recent++ % TL_RECENT] =
+            (tl_direction){key_of(direction), ipcq_direction(end), end};
     return end;
 }
 
-static ipcq_end *find_direction(const tl_call *call, const char *direction)
+/* NULL if there is none such. Kernels mostly use the same few again and again. */
+static inline ipcq_end *look_up(tl_context *tl, const char *direction)
+{
+    uint32_t key = key_of(direction);
+    for (uint32_t i = 0; i < TL_RECENT && key != 0; i++)
+        if (tl->recent[i].key == key &&
+            (key >> 8 == 0 || strcmp(tl->recent[i].name, direction) == 0))
+            return tl->recent[i].end;
+    return look_up_slowly(tl, direction);
+}
+
+static __attribute__((noinline, cold)) KB_NORETURN void fault_direction(const tl_call *call,
+                                                                        const char *direction)
 {
     check_queues(call);
     if (!direction)
         tl_fault(call, "TL_ANY is for receiving only: name a direction");
-    ipcq_end *end = look_up(call->tl, direction);
-    if (!end)
-        fault_unknown(call, direction);
+    fault_unknown(call, direction);
+}
+
+static inline ipcq_end *find_direction(const tl_call *call, const char *direction)
+{
+    ipcq_end *end = KB_LIKELY(direction != NULL) ? look_up(call->tl, direction) : NULL;
+    if (KB_UNLIKELY(!end))
+        fault_direction(call, direction);
     return end;
 }
 
@@ -77,7 +95,7 @@ bool tl_can_send_(tl_context *tl, tl_place at, const char *direction)
 {
     tl_call call = tl_enter(tl, at, "tl_can_send");
     (void)call;
-    const ipcq_end *end = tl->run.queues && direction ? look_up(tl, direction) : NULL;
+    const ipcq_end *end = direction ? look_up(tl, direction) : NULL;
     return end && ipcq_can_send(end);
 }
 
@@ -85,15 +103,11 @@ bool tl_can_recv_(tl_context *tl, tl_place at, const char *direction)
 {
     tl_call call = tl_enter(tl, at, "tl_can_recv");
     (void)call;
-    const ipcq_end *end = tl->run.queues && direction ? look_up(tl, direction) : NULL;
+    const ipcq_end *end = direction ? look_up(tl, direction) : NULL;
     return end && ipcq_can_receive(end);
 }
 
 /* ---- Credits ----------------------------------------------------------------------------- */
-
-/* Tells the log that something begins or ends: kb_oplog_begin() or kb_oplog_end(). */
-typedef void tell_fn(kb_oplog *log, uint64_t pe, kb_time at, kb_cause cause, uint64_t bytes,
-                     const kb_op *op);
 
 /* What the log is told of a wait for a queue. */
 static kb_op queue_entry(const tl_call *call, const char *name)
@@ -109,20 +123,22 @@ static kb_op lack_entry(tl_context *tl)
     return queue_entry(&call, "await credit");
 }
 
-static void tell_log_of_lack(tl_context *tl, kb_time at, tell_fn *tell)
+/* From then on, or until then, the kernel waits for a credit. */
+static void tell_log_of_lack(tl_context *tl, kb_time at, bool begins)
 {
     kb_oplog *log = tl->runner->has.log;
-    bool watched = kb_oplog_is_watched(log);
     kb_op entry;
+    bool watched = kb_oplog_is_watched(log);
     if (KB_UNLIKELY(watched))
         entry = lack_entry(tl);
-    tell(log, tl->pe, at, KB_CAUSE_CREDIT, tl->lacks_bytes, watched ? &entry : NULL);
+    (begins ? kb_oplog_begin : kb_oplog_end)(log, tl->pe, at, KB_CAUSE_CREDIT, tl->lacks_bytes,
+                                             watched ? &entry : NULL);
 }
 
 static void end_lack(tl_context *tl, kb_time at)
 {
     if (tl->lacks_credit)
-        tell_log_of_lack(tl, tl_later_of(at, tl->lacks_since), kb_oplog_end);
+        tell_log_of_lack(tl, tl_later_of(at, tl->lacks_since), false);
     tl->lacks_credit = false;
 }
 
@@ -188,18 +204,17 @@ static kb_time credit_time(tl_context *tl, ipcq_end *end)
 }
 
 /* Whether it is known that there is a credit at the kernel's clock. */
-static bool has_credit(const tl_context *tl, const ipcq_end *end)
+static inline bool has_credit(const tl_context *tl, const ipcq_end *end)
 {
     kb_time at;
     return ipcq_credit_at(end, &at) && at <= tl->cpu->clock;
 }
 
 /* The kernel's clock is when it has a credit, or later. `bytes`: what is to be sent. */
-static void wait_for_credit(const tl_call *call, ipcq_end *end, uint64_t bytes)
+static __attribute__((noinline)) void wait_for_credit(const tl_call *call, ipcq_end *end,
+                                                      uint64_t bytes)
 {
     tl_context *tl = call->tl;
-    if (KB_LIKELY(has_credit(tl, end)))
-        return;
     if (!ipcq_credit_at(end, &(kb_time){0})) {
         tl_synchronise(tl); /* it may be known by then that there is one: then it does not wait */
         if (has_credit(tl, end))
@@ -212,7 +227,7 @@ static void wait_for_credit(const tl_call *call, ipcq_end *end, uint64_t bytes)
     tl->lacks_on = end;
     tl->lacks_at = call->at;
     tl->lacks_bytes = bytes;
-    tell_log_of_lack(tl, since, kb_oplog_begin);
+    tell_log_of_lack(tl, since, true);
     tl->cpu->clock = tl_later_of(since, credit_time(tl, end));
     if (tl->synchronous)
         tl_synchronise(tl);
@@ -226,43 +241,34 @@ static void wait_for_credit(const tl_call *call, ipcq_end *end, uint64_t bytes)
 
 static kb_error *bind_send(tl_command *command)
 {
-    tl_context *tl = command->tl;
-    ipcq_message *message = ipcq_message_at(tl->runner->has.queues, command->message);
-    return message->data ? NULL : tl_operand_data(tl, &command->inputs[0], &message->data);
+    ipcq_message *message = command->segment.message;
+    return message->data ? NULL : tl_operand_data(command->tl, &command->inputs[0], &message->data);
 }
 
 static kb_error *hand_over(tl_command *command)
 {
-    ipcq_hand_over(command->direction, command->message);
+    ipcq_hand_over(command->segment.message);
     return NULL;
-}
-
-/* Closes it if no command but this one belongs to it. */
-static void close_if_delivered(tl_context *tl, pe_op delivery, const tl_command *but)
-{
-    for (const tl_link *link = tl->commands.next; link != &tl->commands; link = link->next) {
-        const tl_command *command = (const tl_command *)link;
-        if (command != but && command->delivery == delivery)
-            return;
-    }
-    pe_units_close(tl->runner->has.units, delivery);
 }
 
 static kb_error *arrive(tl_command *command)
 {
     tl_context *tl = command->tl;
-    KB_TRY(ipcq_arrive(tl->runner->has.queues, command->slot, command->message,
-                       command->segment_bytes));
-    if (command->delivery && command->delivery != tl->delivery)
-        close_if_delivered(tl, command->delivery, command);
+    pe_op delivered;
+    KB_TRY(ipcq_arrive(&command->segment, &delivered));
+    if (KB_UNLIKELY(delivered != 0)) {
+        if (tl->delivery == delivered)
+            tl->delivery = 0;
+        pe_units_close(tl->runner->has.units, delivered);
+    }
     return NULL;
 }
 
 void tl_end_send(tl_context *tl)
 {
     if (tl->unsent)
-        ipcq_message_free(tl->runner->has.queues, tl->unsent);
-    tl->unsent = 0;
+        ipcq_message_free(tl->unsent);
+    tl->unsent = NULL;
     kb_time now = kb_sim_now(tl->runner->has.sim);
     if (tl->awaits_credit_on)
         ipcq_stop_awaiting(tl->awaits_credit_on);
@@ -270,99 +276,85 @@ void tl_end_send(tl_context *tl)
     if (tl->lacks_credit)
         show_lack(tl, now, true);
     end_lack(tl, now);
-    pe_op delivery = tl->delivery;
-    if (!delivery)
-        return;
-    tl->delivery = 0; /* nobody will ask when all is there: some of it will never be */
-    for (tl_link *link = tl->commands.next; link != &tl->commands; link = link->next)
-        if (((tl_command *)link)->delivery == delivery)
-            ((tl_command *)link)->delivery = 0;
-    pe_units_close(tl->runner->has.units, delivery);
+    if (tl->delivery) /* some of it will never be there */
+        pe_units_close(tl->runner->has.units, tl->delivery);
+    tl->delivery = 0;
 }
 
 /* The next message in the direction; no command has it yet. */
-static ipcq_message_id new_message(const tl_call *call, ipcq_end *end, const tl_operand *sent)
+static ipcq_message *new_message(const tl_call *call, ipcq_end *end, const tl_operand *sent,
+                                 uint64_t bytes)
 {
-    kb_shape shape = tl_shape_of(&sent->shape);
-    ipcq_message_id message = ipcq_message_new(end, sent->dtype, &shape, tl_operand_bytes(sent));
-    if (message == 0)
+    ipcq_message *message = ipcq_message_new(end, bytes);
+    if (!message)
         tl_fail(call, kb_error_nomem());
+    message->dtype = sent->dtype;
+    message->shape.rank = (uint32_t)sent->shape.rank;
+    for (int i = 0; i < sent->shape.rank; i++)
+        message->shape.dims[i] = (uint64_t)sent->shape.dims[i];
     call->tl->unsent = message;
-    ipcq_message_at(call->tl->runner->has.queues, message)->order =
-        tl_checked_send(call, sent->value->after);
+    message->order = tl_checked_send(call, sent->value->after);
     return message;
 }
 
-static tl_command *new_send(const tl_call *call, ipcq_end *end, const tl_operand *sent,
-                            ipcq_message_id message)
+static inline tl_command *new_send(const tl_call *call, const tl_operand *sent,
+                                   ipcq_message *message)
 {
     tl_command *command = tl_command_new(call, sent, 1, NULL, &sent->shape);
     command->bind = bind_send;
-    command->message = message;
-    command->direction = end;
+    command->segment.message = message;
     return command;
 }
 
-/* Something that is under way until it is closed. */
-static pe_op open_operation(const tl_call *call)
-{
-    const tl_context *tl = call->tl;
-    pe_op op = 0;
-    tl_check(call, pe_units_open(tl->runner->has.units, tl->run.pe, &(pe_span){0}, &op));
-    return op;
-}
-
 static pe_op send_segment(const tl_call *call, ipcq_end *end, const tl_operand *sent,
-                          ipcq_message_id message, uint64_t bytes)
+                          ipcq_message *message)
 {
-    tl_command *command = new_send(call, end, sent, message);
+    tl_command *command = new_send(call, sent, message);
     command->conclude = arrive;
-    command->segment_bytes = bytes;
-    command->delivery = call->tl->delivery;
-    command->slot = ipcq_take_slot(end);
-    mem_rect rect = {.at = command->slot, .rows = 1, .bytes = bytes > 0 ? bytes : 1};
+    command->segment = ipcq_take_slot(message);
+    uint64_t bytes = command->segment.bytes;
+    mem_rect rect = {.at = command->segment.slot, .rows = 1, .bytes = bytes > 0 ? bytes : 1};
     pe_command what = {.unit = KB_UNIT_DMA_WRITE,
                        .rects = &rect,
                        .rect_count = 1,
                        .apart = true, /* with the slot's credit came all that was in it before */
                        .op.name = "send"};
-    what.op.message = ipcq_message_at(call->tl->runner->has.queues, message)->number;
+    what.op.message = message->number;
     what.op.direction = ipcq_direction(end);
-    return tl_issue(call, command, &what);
-}
-
-/* What is done when all of it has arrived. */
-static pe_op send_to_slots(const tl_call *call, ipcq_end *end, const tl_operand *sent)
-{
-    tl_context *tl = call->tl;
-    uint64_t most = ipcq_set_settings(tl->run.queues)->slot_bytes;
-    uint64_t left = tl_operand_bytes(sent);
-    wait_for_credit(call, end, left < most ? left : most);
-    ipcq_message_id message = new_message(call, end, sent);
-    if (left > most)
-        tl->delivery = open_operation(call);
-    pe_op op = 0;
-    for (bool is_first = true; is_first || left > 0; is_first = false) {
-        uint64_t bytes = left < most ? left : most;
-        if (!is_first)
-            wait_for_credit(call, end, bytes);
-        op = send_segment(call, end, sent, message, bytes);
-        tl->unsent = 0;
-        left -= bytes;
-    }
-    if (tl->delivery) {
-        op = tl->delivery;
-        tl->delivery = 0;
-        close_if_delivered(tl, op, NULL);
-    }
+    pe_op op = tl_issue(call, command, &what);
+    call->tl->unsent = NULL;
     return op;
 }
 
-static pe_op send_at_once(const tl_call *call, ipcq_end *end, const tl_operand *sent)
+/* What is done when all of it has arrived. */
+static pe_op send_to_slots(const tl_call *call, ipcq_end *end, const tl_operand *sent,
+                           ipcq_message *message)
 {
-    tl_command *command = new_send(call, end, sent, new_message(call, end, sent));
+    tl_context *tl = call->tl;
+    uint64_t share = ipcq_slot_share(end, message->bytes), left = message->bytes;
+    pe_op delivery = 0;
+    if (KB_UNLIKELY(left > share)) {
+        tl_check(call, pe_units_open(tl->runner->has.units, tl->run.pe, &(pe_span){0}, &delivery));
+        tl->delivery = message->delivery = delivery;
+    }
+    for (;;) {
+        pe_op op = send_segment(call, end, sent, message);
+        if (KB_LIKELY(left == share)) { /* the message may be gone */
+            tl->delivery = 0;
+            return delivery ? delivery : op;
+        }
+        left -= share;
+        share = ipcq_slot_share(end, left);
+        if (!has_credit(tl, end))
+            wait_for_credit(call, end, share);
+    }
+}
+
+static pe_op send_at_once(const tl_call *call, const tl_operand *sent, ipcq_message *message)
+{
+    tl_command *command = new_send(call, sent, message);
     command->conclude = hand_over;
-    call->tl->unsent = 0;
+    call->tl->unsent = NULL;
     return tl_instant_issue(command, KB_UNIT_DMA_WRITE);
 }
 
@@ -370,13 +362,17 @@ tl_future tl_send_(tl_context *tl, tl_place at, const char *direction, tl_tensor
 {
     tl_call call = tl_enter(tl, at, sync ? "tl_send_sync" : "tl_send");
     ipcq_end *end = find_direction(&call, direction);
-    if (!ipcq_can_send(end))
+    if (KB_UNLIKELY(!ipcq_can_send(end)))
         tl_fault(&call, "cannot send in direction '%s': it is receive-only", direction);
     tl_operand sent = tl_take(&call, value);
-    if (!sent.value)
+    if (KB_UNLIKELY(!sent.value))
         tl_fault(&call, "a plain number has no shape: make it a tensor with tl_full");
-    pe_op op = tl->runner->has.instant ? send_at_once(&call, end, &sent)
-                                       : send_to_slots(&call, end, &sent);
+    uint64_t bytes = tl_operand_bytes(&sent);
+    if (KB_UNLIKELY(tl->cpu && !has_credit(tl, end)))
+        wait_for_credit(&call, end, ipcq_slot_share(end, bytes));
+    ipcq_message *message = new_message(&call, end, &sent, bytes);
+    pe_op op = KB_LIKELY(tl->cpu != NULL) ? send_to_slots(&call, end, &sent, message)
+                                          : send_at_once(&call, &sent, message);
     tl_point after = tl->checked.writes; /* with all that is before it in the queue of the DMA */
     tl_end_call(tl);
     if (sync) {
@@ -388,48 +384,58 @@ tl_future tl_send_(tl_context *tl, tl_place at, const char *direction, tl_tensor
 
 /* ---- Receives ---------------------------------------------------------------------------- */
 
+static tl_receive *receive_of(ipcq_receive *posted)
+{
+    return (tl_receive *)((char *)posted - offsetof(tl_receive, posted));
+}
+
 static void destroy_receive(tl_receive *receive)
 {
     kb_error_free(receive->mismatch);
     tl_unlink(&receive->link);
-    kb_pool_give(&receive->tl->runner->receives, receive->index);
+    if (receive->index)
+        kb_pool_give(&receive->tl->runner->receives, receive->index);
 }
 
 static tl_call call_of(const tl_receive *receive)
 {
-    return (tl_call){receive->tl, receive->at, receive->name};
+    tl_place at = {receive->posted.file, receive->posted.line};
+    return (tl_call){receive->tl, at, receive->name};
 }
 
-/* That the PE waits for the message, or no longer does. */
-static void tell_log(const tl_receive *receive, kb_time at, tell_fn *tell)
+/* The PE waits for the message from then on, or until then: for a log that may be watched. */
+static __attribute__((noinline)) void tell_log_in_sight(const tl_receive *receive, kb_time at,
+                                                        bool begins)
 {
-    kb_oplog *log = receive->tl->runner->has.log;
-    kb_op entry;
-    bool watched = kb_oplog_is_watched(log);
-    if (KB_UNLIKELY(watched)) {
-        tl_call call = call_of(receive);
-        entry = queue_entry(&call, "recv");
-    }
-    tell(log, receive->tl->pe, at, KB_CAUSE_MESSAGE, receive->value->bytes,
-         watched ? &entry : NULL);
+    const tl_context *tl = receive->tl;
+    kb_oplog *log = tl->runner->has.log;
+    tl_call call = call_of(receive);
+    kb_op entry = queue_entry(&call, "recv");
+    (begins ? kb_oplog_begin : kb_oplog_end)(log, tl->pe, at, KB_CAUSE_MESSAGE,
+                                             receive->value->bytes,
+                                             kb_oplog_is_watched(log) ? &entry : NULL);
 }
 
 /* The PE waits for others, as far as it has nothing else to do. */
-static void begin_wait(tl_receive *receive)
+static inline void begin_wait(const tl_receive *receive)
 {
     const tl_context *tl = receive->tl;
-    receive->since = tl_clock(tl);
-    if (tl->cpu)
-        tell_log(receive, receive->since, kb_oplog_begin);
-    receive->lacks_message = receive->waits = true;
+    if (KB_UNLIKELY(tl->synchronous))
+        tell_log_in_sight(receive, receive->posted.posted, true);
+    else if (KB_LIKELY(tl->cpu != NULL))
+        kb_oplog_begin(tl->runner->has.log, tl->pe, receive->posted.posted, KB_CAUSE_MESSAGE,
+                       receive->value->bytes, NULL);
 }
 
-/* The message is received then, or never will be: what is left is to read its slots. */
-static void end_lack_of_message(tl_receive *receive, kb_time at)
+/* The message is received, or never will be: what is left is to read its slots. */
+static inline void end_wait(const tl_receive *receive)
 {
-    if (receive->lacks_message && receive->tl->cpu)
-        tell_log(receive, tl_later_of(at, receive->since), kb_oplog_end);
-    receive->lacks_message = false;
+    const tl_context *tl = receive->tl;
+    if (KB_UNLIKELY(tl->synchronous))
+        tell_log_in_sight(receive, receive->posted.when, false);
+    else if (KB_LIKELY(tl->cpu != NULL))
+        kb_oplog_end(tl->runner->has.log, tl->pe, receive->posted.when, KB_CAUSE_MESSAGE,
+                     receive->value->bytes, NULL);
 }
 
 static void show_receive(const tl_receive *receive, kb_time until)
@@ -440,17 +446,8 @@ static void show_receive(const tl_receive *receive, kb_time until)
     entry.bytes = receive->value->bytes;
     entry.result = receive->value->number;
     entry.message = receive->message;
-    entry.direction = receive->claim.end ? ipcq_direction(receive->claim.end) : NULL;
-    show_wait(receive->tl, &entry, receive->since, until);
-}
-
-static void end_wait(tl_receive *receive)
-{
-    const tl_context *tl = receive->tl;
-    end_lack_of_message(receive, receive->when);
-    if (receive->waits && tl->cpu && KB_UNLIKELY(kb_oplog_is_watched(tl->runner->has.log)))
-        show_receive(receive, receive->when);
-    receive->waits = false;
+    entry.direction = receive->posted.end ? ipcq_direction(receive->posted.end) : NULL;
+    show_wait(receive->tl, &entry, receive->posted.posted, until);
 }
 
 void tl_show_waits(tl_context *tl)
@@ -460,9 +457,20 @@ void tl_show_waits(tl_context *tl)
         show_lack(tl, now, true);
     for (const tl_link *link = tl->receives.next; link != &tl->receives; link = link->next) {
         const tl_receive *receive = (const tl_receive *)link;
-        if (receive->waits)
+        if (!receive->there)
             show_receive(receive, now);
     }
+}
+
+/* The value is there, and nobody else counts it. */
+static inline void set_value(tl_context *tl, tl_receive *receive)
+{
+    tl_value *value = receive->value;
+    receive->value = NULL;
+    value->ready = (pe_ready){.at = receive->posted.when};
+    value->commands--;
+    tl->under_way--;
+    tl_value_release(tl, value);
 }
 
 /* It is over: what comes after it may begin. The kernel may be gone when this returns. */
@@ -470,14 +478,10 @@ static void finish(tl_receive *receive)
 {
     tl_context *tl = receive->tl;
     pe_op op = receive->op;
-    tl_value *value = receive->value;
-    receive->there = true;
-    receive->value = NULL;
-    value->ready = (pe_ready){.at = receive->when};
+    tl->under_way++; /* until the end of this */
+    set_value(tl, receive);
     if (!receive->in_call)
         destroy_receive(receive);
-    value->commands--;
-    tl_value_release(tl, value);
     if (!tl->cpu)
         tl_instant_go_on(tl);
     else if (op)
@@ -500,7 +504,7 @@ static void on_stored(void *self, uint64_t arg)
     (void)arg;
     tl_receive *receive = self;
     tl_command_destroy(receive->store);
-    receive->when = kb_sim_now(receive->tl->runner->has.sim);
+    receive->posted.when = kb_sim_now(receive->tl->runner->has.sim);
     finish(receive);
 }
 
@@ -512,7 +516,7 @@ static void start_storing(tl_receive *receive)
     pe_command what = {.unit = KB_UNIT_DMA_WRITE,
                        .rects = store->rects[0].items,
                        .rect_count = store->rects[0].count,
-                       .issued = receive->when,
+                       .issued = receive->posted.when,
                        .internal = true,
                        .begun = tl_command_binds_later(store) ? on_store_begun : NULL,
                        .ended = on_stored,
@@ -528,8 +532,6 @@ static void start_storing(tl_receive *receive)
         kb_sim_fail(tl->runner->has.sim, err);
 }
 
-/* ---- Going on ---- */
-
 /* What arrived is not what the kernel, which has gone on, said: it ends here. */
 static void blame(tl_receive *receive)
 {
@@ -543,16 +545,12 @@ static void blame(tl_receive *receive)
     tl_context_stop(tl, err);
 }
 
-/* Does what can be done next. The receive, and the kernel, may be gone when this returns. */
-static void proceed(tl_receive *receive)
+/* It is there: stores it, or ends it. The receive, and the kernel, may be gone when this returns.
+ */
+static void go_on(tl_receive *receive)
 {
-    tl_context *tl = receive->tl;
-    if (receive->reads > 0 || receive->is_storing || !(receive->whole || receive->withdrawn))
-        return;
-    receive->when = tl_later_of(receive->when, kb_sim_now(tl->runner->has.sim));
-    end_wait(receive);
-    receive->there = true;
-    tl_wake(tl);
+    const tl_context *tl = receive->tl;
+    receive->posted.when = tl_later_of(receive->posted.when, kb_sim_now(tl->runner->has.sim));
     if (receive->store && !receive->may_store)
         return;
     if (receive->store && !receive->mismatch && !receive->withdrawn) {
@@ -573,7 +571,8 @@ static void on_may_store(void *self, uint64_t arg)
     (void)arg;
     tl_receive *receive = self;
     receive->may_store = true;
-    proceed(receive);
+    if (receive->there)
+        go_on(receive);
 }
 
 /* ---- What arrives ---- */
@@ -600,100 +599,75 @@ static kb_error *describe_mismatch(const tl_receive *receive, const ipcq_message
                         kb_dtype_name(message->dtype), ipcq_direction(message->from));
 }
 
-/* The value that was sent is the one that is received. */
-static void take_message(tl_receive *receive, ipcq_message_id id)
+static void on_slot_read(void *self, uint64_t number)
 {
-    ipcq *queues = receive->tl->runner->has.queues;
-    ipcq_message *message = ipcq_message_at(queues, id);
+    ipcq_slot_was_read(&((tl_receive *)self)->posted, number);
+}
+
+static void read_slot(ipcq_receive *posted, const ipcq_slot_read *read)
+{
+    tl_receive *receive = receive_of(posted);
+    const tl_context *tl = receive->tl;
+    mem_rect rect = {.at = read->slot, .rows = 1, .bytes = read->bytes > 0 ? read->bytes : 1};
+    tl_call call = call_of(receive);
+    pe_command what = {.unit = KB_UNIT_DMA_READ,
+                       .rects = &rect,
+                       .rect_count = 1,
+                       .issued = posted->when,
+                       .internal = true,
+                       .ended = on_slot_read,
+                       .self = receive,
+                       .arg = read->number,
+                       .op = tl_log_entry(&call, "recv")};
+    what.op.result = receive->value->number;
+    what.op.direction = ipcq_direction(posted->end);
+    pe_op op;
+    kb_error *err = pe_units_issue(tl->runner->has.units, tl->run.pe, &what, &op);
+    if (err)
+        kb_sim_fail(tl->runner->has.sim, err);
+}
+
+/* It is there, or never will be. */
+static inline void end_receive(tl_receive *receive)
+{
+    tl_context *tl = receive->tl;
+    if (KB_UNLIKELY(tl->synchronous && kb_oplog_is_watched(tl->runner->has.log)))
+        show_receive(receive, receive->posted.when);
+    receive->there = true;
+    tl_wake(tl);
+    if (!receive->in_call || receive->store || !tl->cpu) /* else the call has it in hand */
+        go_on(receive);
+}
+
+static void on_ended(ipcq_receive *posted)
+{
+    tl_receive *receive = receive_of(posted);
+    if (!receive->whole)
+        end_wait(receive);
+    end_receive(receive);
+}
+
+/* The value that was sent is the one that is received. */
+static void on_matched(ipcq_receive *posted, ipcq_message *message)
+{
+    tl_receive *receive = receive_of(posted);
     tl_value *value = receive->value;
+    receive->whole = true;
     receive->message = message->number;
+    end_wait(receive);
     tl_checked_arrive(receive->tl, receive->point, message->order);
-    if (message->dtype == value->dtype && is_shape(&message->shape, &receive->shape)) {
+    if (KB_LIKELY(message->dtype == value->dtype && is_shape(&message->shape, &receive->shape))) {
         value->data = message->data;
         message->data = NULL;
     } else {
         receive->mismatch = describe_mismatch(receive, message);
     }
-    ipcq_message_free(queues, id);
+    if (KB_LIKELY(posted->reads == 0))
+        end_receive(receive);
 }
 
-/* Frees the slots that were read, up to the first that was not. */
-static void free_slots(tl_context *tl, ipcq_end *end)
-{
-    tl_link *newer;
-    for (tl_link *link = tl->slot_reads.prev; link != &tl->slot_reads; link = newer) {
-        newer = link->prev;
-        const tl_slot_read *read = (const tl_slot_read *)link;
-        if (read->end != end)
-            continue;
-        if (!read->done)
-            return;
-        tl_unlink(link);
-        kb_pool_give(&tl->runner->slot_reads, read->index);
-        ipcq_free_slot(end, kb_sim_now(tl->runner->has.sim));
-    }
-}
-
-static void on_slot_read(void *self, uint64_t arg)
-{
-    (void)arg;
-    tl_slot_read *read = self;
-    tl_receive *receive = read->receive;
-    read->done = true;
-    receive->reads--;
-    free_slots(receive->tl, read->end);
-    proceed(receive);
-}
-
-static kb_error *read_slot(tl_receive *receive, const ipcq_segment *segment)
-{
-    tl_context *tl = receive->tl;
-    tl_runner *runner = tl->runner;
-    uint32_t index = kb_pool_take(&runner->slot_reads);
-    if (index == 0)
-        return kb_error_nomem();
-    tl_slot_read *read = kb_pool_at(&runner->slot_reads, index);
-    *read = (tl_slot_read){.index = index, .receive = receive, .end = segment->end};
-    tl_link_to(&tl->slot_reads, &read->link);
-    receive->reads++;
-    mem_rect rect = {
-        .at = segment->at, .rows = 1, .bytes = segment->bytes > 0 ? segment->bytes : 1};
-    tl_call call = call_of(receive);
-    pe_command what = {.unit = KB_UNIT_DMA_READ,
-                       .rects = &rect,
-                       .rect_count = 1,
-                       .issued = segment->when,
-                       .internal = true,
-                       .ended = on_slot_read,
-                       .self = read,
-                       .op = tl_log_entry(&call, "recv")};
-    what.op.result = receive->value->number;
-    what.op.direction = ipcq_direction(segment->end);
-    pe_op op;
-    return pe_units_issue(runner->has.units, tl->run.pe, &what, &op);
-}
-
-static void on_segment(ipcq_claim *claim, const ipcq_segment *segment)
-{
-    tl_receive *receive = (tl_receive *)((char *)claim - offsetof(tl_receive, claim));
-    const tl_context *tl = receive->tl;
-    bool is_exchanged = !tl->cpu || ipcq_set_settings(tl->run.queues)->buffer == KB_TCM;
-    receive->whole = segment->last;
-    receive->when = segment->when;
-    if (segment->last) {
-        end_lack_of_message(receive, segment->when);
-        take_message(receive, segment->message);
-    }
-    kb_error *err = NULL;
-    if (is_exchanged)
-        ipcq_free_slot(segment->end, segment->when);
-    else
-        err = read_slot(receive, segment);
-    if (err)
-        kb_sim_fail(tl->runner->has.sim, err);
-    else
-        proceed(receive);
-}
+static const ipcq_receive_ops receive_ops = {
+    .matched = on_matched, .read = read_slot, .ended = on_ended};
 
 /* ---- Ends of kernels ---- */
 
@@ -735,10 +709,12 @@ void tl_withdraw_receives(tl_context *tl)
     tl->under_way++;
     tl_receive *receive;
     while ((receive = find_open(tl)) != NULL) {
-        ipcq_claim_withdraw(&receive->claim);
         receive->withdrawn = true;
         receive->in_call = receive->in_call && is_current;
-        proceed(receive);
+        if (receive->there)
+            go_on(receive);
+        else
+            ipcq_withdraw(&receive->posted);
     }
     tl->under_way--;
 }
@@ -747,34 +723,53 @@ void tl_forget_receives(tl_context *tl)
 {
     while (tl->receives.next != &tl->receives) {
         tl_receive *receive = (tl_receive *)tl->receives.next;
-        ipcq_claim_withdraw(&receive->claim);
+        ipcq_forget(&receive->posted);
         destroy_receive(receive);
-    }
-    while (tl->slot_reads.next != &tl->slot_reads) {
-        const tl_slot_read *read = (const tl_slot_read *)tl->slot_reads.next;
-        tl_unlink(tl->slot_reads.next);
-        kb_pool_give(&tl->runner->slot_reads, read->index);
     }
 }
 
 /* ---- The call ---- */
 
-static tl_receive *new_receive(const tl_call *call, tl_value *value, const tl_dims *shape)
+/* One that the kernel only waits for needs no memory of its own. */
+static tl_receive *take_receive(const tl_call *call, bool own)
 {
     tl_context *tl = call->tl;
-    value->after = tl_checked_receive(call);
+    if (own) {
+        tl->receive.index = 0;
+        return &tl->receive;
+    }
     uint32_t index = kb_pool_take(&tl->runner->receives);
     if (index == 0)
         tl_fail(call, kb_error_nomem());
     tl_receive *receive = kb_pool_at(&tl->runner->receives, index);
-    *receive = (tl_receive){.index = index,
-                            .tl = tl,
-                            .at = call->at,
-                            .name = call->name,
-                            .value = value,
-                            .shape = *shape,
-                            .point = value->after,
-                            .in_call = true};
+    receive->index = index;
+    return receive;
+}
+
+static tl_receive *new_receive(const tl_call *call, ipcq_end *end, tl_value *value,
+                               const tl_dims *shape, bool own)
+{
+    tl_context *tl = call->tl;
+    value->after = tl_checked_receive(call);
+    tl_receive *receive = take_receive(call, own);
+    receive->posted.ops = &receive_ops;
+    receive->posted.end = end;
+    receive->posted.posted = receive->posted.when = tl_clock(tl);
+    receive->posted.file = call->at.file;
+    receive->posted.line = call->at.line;
+    receive->posted.waits = false;
+    receive->tl = tl;
+    receive->name = call->name;
+    receive->value = value;
+    receive->shape = *shape;
+    receive->message = 0;
+    receive->point = value->after;
+    receive->op = 0;
+    receive->store = NULL;
+    receive->mismatch = NULL;
+    receive->in_call = true;
+    receive->whole = receive->there = receive->may_store = false;
+    receive->is_storing = receive->withdrawn = false;
     tl_link_to(&tl->receives, &receive->link);
     value->refs++;
     value->commands++;
@@ -798,17 +793,13 @@ static void open_store(const tl_call *call, tl_receive *receive, tl_command *sto
     tl_check(call, pe_units_open(tl->runner->has.units, tl->run.pe, &span, &receive->op));
 }
 
-static void post(const tl_call *call, tl_receive *receive, ipcq_end *end)
+static void post(const tl_call *call, tl_receive *receive)
 {
-    tl_context *tl = call->tl;
-    receive->claim = (ipcq_claim){.got = on_segment,
-                                  .pe = tl->run.pe,
-                                  .end = end,
-                                  .posted = tl_clock(tl),
-                                  .file = call->at.file,
-                                  .line = call->at.line};
     begin_wait(receive);
-    ipcq_claim_post(tl->run.queues, &receive->claim);
+    if (receive->posted.end)
+        ipcq_post(&receive->posted);
+    else
+        ipcq_post_any(call->tl->run.queues, call->tl->run.pe, &receive->posted);
 }
 
 /* The kernel's clock is when the message is there, or later. */
@@ -818,31 +809,38 @@ static void await(const tl_call *call, const tl_receive *receive)
     while (!receive->there)
         await_arrival(tl);
     if (tl->cpu)
-        tl->cpu->clock = tl_later_of(tl->cpu->clock, receive->when);
+        tl->cpu->clock = tl_later_of(tl->cpu->clock, receive->posted.when);
 }
 
 /* The call is done with it. A fault if what came is not what it asked for. */
 static void let_go(const tl_call *call, tl_receive *receive)
 {
     kb_error *mismatch = receive->mismatch;
+    bool is_there = receive->in_call && receive->there && receive->value && !receive->store;
     receive->mismatch = NULL;
     receive->in_call = false;
+    if (KB_LIKELY(is_there)) {
+        set_value(call->tl, receive);
+        /* Nothing has the value yet; but what can begin at this instant does so in this order. */
+        pe_units_poll(call->tl->runner->has.units, call->tl->run.pe);
+    }
     if (!receive->value)
         destroy_receive(receive);
-    if (mismatch)
+    if (KB_UNLIKELY(mismatch != NULL))
         tl_fail(call, mismatch);
 }
 
 static ipcq_end *find_receiving_end(const tl_call *call, const char *direction)
 {
     const tl_run *run = &call->tl->run;
-    check_queues(call);
-    if (!direction && !ipcq_is_member(run->queues, run->pe))
-        tl_fault(call, "this PE has no directions to receive from");
-    if (!direction)
+    if (KB_UNLIKELY(!direction)) {
+        check_queues(call);
+        if (!ipcq_is_member(run->queues, run->pe))
+            tl_fault(call, "this PE has no directions to receive from");
         return NULL;
+    }
     ipcq_end *end = find_direction(call, direction);
-    if (!ipcq_can_receive(end))
+    if (KB_UNLIKELY(!ipcq_can_receive(end)))
         tl_fault(call, "cannot receive from direction '%s': it is send-only", direction);
     return end;
 }
@@ -854,35 +852,41 @@ static pe_op take_in(const tl_call *call, ipcq_end *end, tl_value *value, const 
     tl_spend_issue_time(call);
     if (!end) /* which message comes first is known at global time only */
         tl_synchronise(call->tl);
-    tl_receive *receive = new_receive(call, value, shape);
+    tl_receive *receive = new_receive(call, end, value, shape, wait && !store);
     if (store && !call->tl->runner->has.instant)
         open_store(call, receive, store, wait);
     tl_point point = receive->point;
-    post(call, receive, end);
+    post(call, receive);
     if (wait) {
         await(call, receive);
-        tl_acquire(call, point);
+        if (KB_UNLIKELY(point != 0))
+            tl_acquire(call, point);
     }
     if (from)
-        *from = ipcq_direction(receive->claim.end);
+        *from = ipcq_direction(receive->posted.end);
     pe_op left = receive->value ? receive->op : 0;
     let_go(call, receive);
     return left;
 }
 
 /* To .dst: what the kernel gets is the place there. */
-static tl_tensor receive_to(const tl_call *call, ipcq_end *end, tl_value *value,
-                            const tl_dims *shape, const tl_recv_options *options, bool wait)
+static tl_handle find_place(const tl_call *call, const tl_dims *shape,
+                            const tl_recv_options *options)
 {
     tl_handle place = tl_packed_place(call, options->dst, shape, options->dtype);
     place.reinterpret = options->reinterpret;
-    tl_command *store = tl_prepare_store(call, &place, value);
-    place.filled = take_in(call, end, value, shape, store, options->from, wait);
-    place.after = value->after;
+    return place;
+}
+
+static tl_tensor handle_of_place(const tl_call *call, tl_handle *place, tl_value *value,
+                                 tl_command *store, pe_op filled)
+{
+    place->filled = filled;
+    place->after = value->after;
     if (call->tl->runner->has.instant)
-        place.filled = tl_instant_issue(store, TL_NO_UNIT);
+        place->filled = tl_instant_issue(store, TL_NO_UNIT);
     tl_value_release(call->tl, value);
-    return tl_handle_new(call, &place);
+    return tl_handle_new(call, place);
 }
 
 tl_tensor tl_recv_(tl_context *tl, tl_place at, const char *direction, tl_dims shape,
@@ -892,11 +896,17 @@ tl_tensor tl_recv_(tl_context *tl, tl_place at, const char *direction, tl_dims s
     tl_check_dtype(&call, options.dtype);
     (void)tl_check_shape(&call, &shape);
     ipcq_end *end = find_receiving_end(&call, direction);
-    if (options.from && !wait)
+    if (KB_UNLIKELY(options.from && !wait))
         tl_fault(&call, "the direction is not known yet: use tl_recv with .from");
     tl_value *value = tl_value_new(&call, options.dtype, &shape);
-    if (options.dst)
-        return receive_to(&call, end, value, &shape, &options, wait);
-    (void)take_in(&call, end, value, &shape, NULL, options.from, wait);
+    tl_command *store = NULL;
+    tl_handle place;
+    if (KB_UNLIKELY(options.dst)) {
+        place = find_place(&call, &shape, &options);
+        store = tl_prepare_store(&call, &place, value);
+    }
+    pe_op left = take_in(&call, end, value, &shape, store, options.from, wait);
+    if (KB_UNLIKELY(store))
+        return handle_of_place(&call, &place, value, store, left);
     return tl_handle_of(&call, value, &shape);
 }

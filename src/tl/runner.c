@@ -36,7 +36,6 @@ kb_error *tl_runner_create(const tl_runner_options *options, tl_runner **out)
     kb_slab_init(&runner->values, sizeof(tl_value));
     kb_slab_init(&runner->commands, sizeof(tl_command));
     kb_pool_init(&runner->receives, sizeof(tl_receive));
-    kb_pool_init(&runner->slot_reads, sizeof(tl_slot_read));
     runner->window = options->window > 0 ? options->window - 1 : DEFAULT_WINDOW;
     kb_error *err = kb_sim_add_handler(options->sim, on_drained, runner, &runner->on_drained);
     if (!err)
@@ -67,7 +66,6 @@ void tl_runner_destroy(tl_runner *runner)
             destroy_context(tl);
         }
     }
-    kb_pool_fini(&runner->slot_reads);
     kb_pool_fini(&runner->receives);
     kb_slab_fini(&runner->commands);
     kb_slab_fini(&runner->values);

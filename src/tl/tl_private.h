@@ -129,7 +129,6 @@ typedef struct tl_command {
     kb_error *(*conclude)(struct tl_command *command);
 
     tl_point after;              /* its inputs wait for this */
-    pe_op delivery;              /* of a send: open until all segments are there; 0: all is one */
     pe_op ticket;                /* in a run without time, if it waits for a receive */
     pe_rects rects[TL_MATRICES]; /* what a DMA moves; or of a, b and c. Only if it binds later */
     data_value *product;         /* what is to become c */
@@ -156,52 +155,34 @@ typedef struct tl_command {
     bool masked;        /* by its last input, which is not structural */
 
     /* Of a send: a segment of the message. */
-    ipcq_message_id message;
-    ipcq_end *direction;
-    kb_location slot; /* of the peer's ring */
-    uint64_t segment_bytes;
+    ipcq_segment segment;
 
     kb_op_access accesses[TL_MATRICES]; /* for the log, while it is watched */
 
     kb_unit unit; /* in a run without time: whose it would be */
 } tl_command;
 
-/* A receive from its call until the value is there. */
+/* A receive from its call until the value is there, and is stored if it is to be. */
 typedef struct tl_receive {
     tl_link link;
-    uint32_t index; /* in its pool */
-    ipcq_claim claim;
+    ipcq_receive posted;
     tl_context *tl;
-    tl_place at;
     const char *name; /* of the call */
-    tl_value *value;  /* counted as by a command */
+    tl_value *value;  /* counted as by a command; NULL: it is over */
     tl_dims shape;
-    kb_time since;      /* it waits */
-    kb_time when;       /* what has come of it is received then */
     uint64_t message;   /* its number, once it is there */
     tl_point point;     /* at which it is there */
-    pe_op op;           /* open until the value is there, or is stored; 0: nobody waits for it */
+    pe_op op;           /* open until the value is stored; 0: it is not to be */
     tl_command *store;  /* to .dst */
     kb_error *mismatch; /* what arrived is something else */
-    uint32_t reads;     /* of its slots, under way */
+    uint32_t index;     /* in its pool; 0: the context's own */
     bool in_call;       /* tl_recv_() has it in hand, and gives it back */
-    bool waits;         /* not all of it is there */
-    bool lacks_message; /* the log knows that the PE waits for the message */
-    bool whole;         /* the last segment has come */
-    bool there;         /* and so has what had to be read */
+    bool whole;         /* the message has come */
+    bool there;         /* and so has what had to be read; or it never will */
     bool may_store;     /* what was there before is done with */
     bool is_storing;
     bool withdrawn;
 } tl_receive;
-
-/* A slot that is read, for rings outside the TCM. Slots are freed in the order of their coming. */
-typedef struct tl_slot_read {
-    tl_link link;
-    uint32_t index; /* in its pool */
-    tl_receive *receive;
-    ipcq_end *end;
-    bool done;
-} tl_slot_read;
 
 /* Accesses of an operation that goes on until it is waited for: records of the race check. */
 typedef struct tl_open_accesses {
@@ -211,11 +192,12 @@ typedef struct tl_open_accesses {
 
 /* A direction that is found without looking. */
 typedef struct tl_direction {
+    uint32_t key;     /* the first two letters of its name; 0: nothing is here */
     const char *name; /* the end's own */
     ipcq_end *end;
 } tl_direction;
 
-enum { TL_RECENT = 2, TL_RECENT_ACCESSES = 8 };
+enum { TL_RECENT = 4, TL_RECENT_ACCESSES = 8 };
 
 /* A kernel in the order of its launch. */
 typedef struct tl_checked {
@@ -252,7 +234,7 @@ struct tl_context { /* NOLINT(clang-analyzer-optin.performance.Padding): one a k
     mem_allocator *tcm;       /* of its PE */
     KB_VEC(tl_release) releases;
     tl_link receives;
-    tl_link slot_reads;   /* the newest first */
+    tl_receive receive;   /* of a call that waits until its value is there */
     kb_waitlist arrivals; /* woken when a receive goes on */
 
     /* In a run without time: commands that wait for a receive, the newest first. */
@@ -280,9 +262,9 @@ struct tl_context { /* NOLINT(clang-analyzer-optin.performance.Padding): one a k
     bool is_index;    /* what was resolved last is in a tensor that has contents in every run */
     pe_rects rects[TL_MATRICES];
     pe_translations translations;
-    ipcq_message_id unsent; /* no command has it yet */
-    pe_op delivery;         /* of the message that is being sent in segments */
-    bool lacks_credit;      /* the log knows that the PE waits for it: */
+    ipcq_message *unsent; /* no command has it yet */
+    pe_op delivery;       /* of the message that is being sent in segments */
+    bool lacks_credit;    /* the log knows that the PE waits for it: */
     kb_time lacks_since;
     const ipcq_end *lacks_on;
     ipcq_end *awaits_credit_on; /* it is not known when that has a credit; NULL: none */
@@ -303,7 +285,7 @@ struct tl_runner {
     uint64_t started;     /* kernels, ever */
     uint64_t value_count; /* ever */
     kb_slab values, commands;
-    kb_pool receives, slot_reads;
+    kb_pool receives;
     KB_VEC(char *) tensor_names;    /* that the log was told of; sorted */
     tl_order *order;                /* of launches that are checked; NULL until there is one */
     tl_context *to_go, *last_to_go; /* kernels that can go on, in a run without time */

@@ -432,7 +432,6 @@ kb_error *tl_context_init(tl_context *tl)
     tl->commands = (tl_link){&tl->commands, &tl->commands};
     tl->held_up = (tl_link){&tl->held_up, &tl->held_up};
     tl->receives = (tl_link){&tl->receives, &tl->receives};
-    tl->slot_reads = (tl_link){&tl->slot_reads, &tl->slot_reads};
     kb_waitlist_init(&tl->arrivals, "a message from another PE");
     tl->tcm = mem_memories_tcm(tl->runner->has.memories, tl->run.pe);
     if (!tl->tcm)

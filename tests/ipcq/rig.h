@@ -136,11 +136,36 @@ static inline ipcq_end *end_of(rig *r, uint32_t n, const char *direction)
     return end;
 }
 
-static inline ipcq_message_id message_of(ipcq_end *end, uint64_t bytes)
+static inline ipcq_message *message_of(ipcq_end *end, uint64_t bytes)
 {
-    ipcq_message_id id = ipcq_message_new(end, KB_I8, &KB_SHAPE(bytes), bytes);
-    assert_int_not_equal(id, 0);
-    return id;
+    ipcq_message *message = ipcq_message_new(end, bytes);
+    assert_non_null(message);
+    message->dtype = KB_I8;
+    message->shape = KB_SHAPE(bytes);
+    return message;
+}
+
+/* Takes a slot for a message that is never sent. */
+static inline kb_location take_slot(ipcq_end *end)
+{
+    ipcq_message *message = message_of(end, 1);
+    kb_location slot = ipcq_take_slot(message).slot;
+    ipcq_message_free(message);
+    return slot;
+}
+
+/* The next segment of the message is there at once. */
+static inline void send_next(ipcq_message *message)
+{
+    uint64_t delivered;
+    ipcq_segment segment = ipcq_take_slot(message);
+    expect_ok(ipcq_arrive(&segment, &delivered));
+}
+
+static inline void arrive(const ipcq_segment *segment)
+{
+    uint64_t delivered;
+    expect_ok(ipcq_arrive(segment, &delivered));
 }
 
 static inline void go_to(rig *r, kb_time when)
@@ -177,56 +202,85 @@ static inline void await_credit(const rig *r, ipcq_end *end, kb_co *co)
 static inline void send(rig *r, ipcq_end *end, uint64_t bytes)
 {
     assert_true(has_credit(r, end));
-    ipcq_message_id id = message_of(end, bytes);
-    expect_ok(ipcq_arrive(r->queues, ipcq_take_slot(end), id, bytes));
+    send_next(message_of(end, bytes));
 }
 
-/* A claim that frees slots and messages as they come, and remembers them. */
+/* A receive that remembers what it gets. Slots that have to be read are read at once, unless it
+ * keeps them. */
 typedef struct taker {
-    ipcq_claim claim; /* first */
+    ipcq_receive receive; /* first */
     rig *r;
-    ipcq_segment last; /* that it got */
-    unsigned segments, messages;
+    uint32_t pe;              /* of one for any end */
+    ipcq_slot_read last_read; /* its slot */
+    unsigned reads, messages, ends;
     uint64_t bytes, sequence;
     kb_pe sender;
     bool keeps_slots;
-    void (*then)(struct taker *taker); /* with each segment; may be NULL */
+    bool withdraws_itself;             /* with its first slot */
+    void (*then)(struct taker *taker); /* when it has ended; may be NULL */
 } taker;
 
-static inline void on_got(ipcq_claim *claim, const ipcq_segment *segment)
+static inline void on_ended(ipcq_receive *receive)
 {
-    taker *t = (taker *)claim;
-    const ipcq_message *message = ipcq_message_at(t->r->queues, segment->message);
-    assert_int_equal(segment->first, t->segments == 0);
-    t->last = *segment;
-    t->segments++;
-    t->bytes += segment->bytes;
-    t->sequence = message->sequence;
-    t->sender = ipcq_end_pe(message->from);
-    if (!t->keeps_slots)
-        ipcq_free_slot(segment->end, segment->when);
-    if (segment->last) {
-        t->messages++;
-        t->segments = 0;
-        assert_int_equal(message->segments, 0);
-        ipcq_message_free(t->r->queues, segment->message);
-    }
+    taker *t = (taker *)receive;
+    assert_false(receive->waits);
+    assert_int_equal(receive->reads, 0);
+    t->ends++;
     if (t->then)
         t->then(t);
 }
 
+static inline void on_matched(ipcq_receive *receive, ipcq_message *message)
+{
+    taker *t = (taker *)receive;
+    assert_false(receive->waits);
+    assert_int_equal(message->to_arrive, 0);
+    t->messages++;
+    t->bytes += message->bytes;
+    t->sequence = message->sequence;
+    t->sender = ipcq_end_pe(message->from);
+    if (receive->reads == 0)
+        on_ended(receive);
+}
+
+static inline void on_read(ipcq_receive *receive, const ipcq_slot_read *read)
+{
+    taker *t = (taker *)receive;
+    t->last_read = *read;
+    t->reads++;
+    if (!t->keeps_slots)
+        ipcq_slot_was_read(receive, read->number);
+    if (t->withdraws_itself)
+        ipcq_withdraw(receive);
+}
+
+static const ipcq_receive_ops taker_ops = {on_matched, on_read, on_ended};
+
 /* `end` NULL: for any of PE n. */
 static inline taker taker_of(rig *r, uint32_t n, ipcq_end *end)
 {
-    return (taker){.claim = {.got = on_got, .pe = pe(n), .end = end}, .r = r};
+    return (taker){.receive = {.ops = &taker_ops, .end = end}, .r = r, .pe = n};
+}
+
+static inline void post_in(ipcq_set *set, taker *t)
+{
+    if (t->receive.end)
+        ipcq_post(&t->receive);
+    else
+        ipcq_post_any(set, pe(t->pe), &t->receive);
+}
+
+static inline void post(taker *t)
+{
+    post_in(t->r->set, t);
 }
 
 /* Takes what is there; false if it has to wait, and then it no longer does. */
 static inline bool take_now(rig *r, ipcq_end *end)
 {
     taker t = taker_of(r, 0, end);
-    ipcq_claim_post(r->set, &t.claim);
-    ipcq_claim_withdraw(&t.claim);
+    post(&t);
+    ipcq_withdraw(&t.receive);
     return t.messages == 1;
 }
 

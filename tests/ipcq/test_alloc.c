@@ -17,11 +17,11 @@ static kb_error *exchange(rig *r)
 {
     ipcq_end *east = end_of(r, 0, "E");
     for (int i = 0; i < 3; i++) {
-        ipcq_message_id id = ipcq_message_new(east, KB_I8, &KB_SHAPE(1), 1);
-        if (id == 0)
+        ipcq_message *message = ipcq_message_new(east, 1);
+        if (!message)
             return kb_error_nomem();
         assert_true(has_credit(r, east));
-        expect_ok(ipcq_arrive(r->queues, ipcq_take_slot(east), id, 1));
+        send_next(message);
         assert_true(take_now(r, end_of(r, 1, "W")));
         KB_TRY(kb_sim_run(r->sim, kb_sim_now(r->sim) + KB_US));
     }
@@ -33,16 +33,16 @@ static void look(rig *r)
 {
     taker a = taker_of(r, 0, end_of(r, 0, "W")), b = taker_of(r, 1, end_of(r, 1, "E"));
     kb_text text = KB_TEXT_INIT;
-    ipcq_claim_post(r->set, &a.claim);
-    ipcq_claim_post(r->set, &b.claim);
+    post(&a);
+    post(&b);
     assert_true(ipcq_print_waits(r->queues, &text));
     ipcq_print_pointers(r->set, &text);
     kb_text_fini(&text);
     kb_error *err = ipcq_explain_deadlock(r->queues, kb_error_new(KB_ERR_DEADLOCK, "stuck"));
     assert_non_null(err);
     kb_error_free(err);
-    ipcq_claim_withdraw(&a.claim);
-    ipcq_claim_withdraw(&b.claim);
+    ipcq_withdraw(&a.receive);
+    ipcq_withdraw(&b.receive);
 }
 
 static kb_error *use(rig *r)

@@ -110,10 +110,10 @@ static void credits_are_counted_however_they_come(void **state)
 /* ---- Ahead of global time ---------------------------------------------------------------- */
 
 /*
- * Two slots. At 5 ns the receiver, whose clock is 50 ns, posts three claims, for 50, 60 and 60 ns.
- * Two messages are there: they are received at 50 and 60, and the times of both credits are known
- * at once: 61.0625 and 71.0625 ns. The third message arrives at 80 ns, later than its claim: it is
- * received then.
+ * Two slots. At 5 ns the receiver, whose clock is 50 ns, posts three receives, for 50, 60 and 60
+ * ns. Two messages are there: they are received at 50 and 60, and the times of both credits are
+ * known at once: 61.0625 and 71.0625 ns. The third message arrives at 80 ns, later than its
+ * receive: it is received then.
  */
 static void what_is_received_ahead_has_its_credit_then(void **state)
 {
@@ -133,29 +133,29 @@ static void what_is_received_ahead_has_its_credit_then(void **state)
     taker takers[3];
     for (int i = 0; i < 3; i++) {
         takers[i] = taker_of(&r, 1, west);
-        takers[i].claim.posted = posted[i];
-        ipcq_claim_post(r.set, &takers[i].claim);
+        takers[i].receive.posted = posted[i];
+        post(&takers[i]);
         assert_int_equal(takers[i].messages, i < 2);
         if (i < 2)
-            assert_int_equal(takers[i].last.when, posted[i]);
+            assert_int_equal(takers[i].receive.when, posted[i]);
     }
     assert_true(ipcq_credit_at(east, &at));
     assert_int_equal(at, 50 * KB_NS + credit_time);
     assert_false(has_credit(&r, east));
-    kb_location third = ipcq_take_slot(east); /* its time is known: that is enough */
+    ipcq_segment third = ipcq_take_slot(message_of(east, 3)); /* its time is known: enough */
     assert_true(ipcq_credit_at(east, &at));
     assert_int_equal(at, 60 * KB_NS + credit_time);
     go_to(&r, 80 * KB_NS);
-    expect_ok(ipcq_arrive(r.queues, third, message_of(east, 3), 3));
-    assert_int_equal(takers[2].last.when, 80 * KB_NS);
-    (void)ipcq_take_slot(east);
+    arrive(&third);
+    assert_int_equal(takers[2].receive.when, 80 * KB_NS);
+    (void)take_slot(east);
     assert_true(ipcq_credit_at(east, &at));
     assert_int_equal(at, 80 * KB_NS + credit_time);
     rig_fini(&r);
 }
 
-/* A slot is freed at 5 ns for 30 ns: a sender that takes a slot has that credit from 41.0625 ns on.
- * The log has the credit from 30 ns on. */
+/* A slot is freed at 5 ns for 30 ns, as its message is received then: a sender that takes a slot
+ * has that credit from 41.0625 ns on. The log has the credit from 30 ns on. */
 static void a_slot_may_be_freed_ahead(void **state)
 {
     (void)state;
@@ -163,14 +163,13 @@ static void a_slot_may_be_freed_ahead(void **state)
     rig r = RIG(2, edges, &mostly);
     ipcq_end *east = end_of(&r, 0, "E"), *west = end_of(&r, 1, "W");
     taker t = taker_of(&r, 1, west);
-    t.keeps_slots = true;
     send(&r, east, 1);
-    ipcq_claim_post(r.set, &t.claim);
     go_to(&r, 5 * KB_NS);
-    ipcq_free_slot(west, 30 * KB_NS);
+    t.receive.posted = 30 * KB_NS;
+    post(&t);
     assert_int_equal(ipcq_end_info(west).my_tail, 1);
     go_to(&r, 10 * KB_NS);
-    (void)ipcq_take_slot(east); /* a sender that is ahead too */
+    (void)take_slot(east); /* a sender that is ahead too */
     assert_int_equal(ipcq_end_info(east).peer_tail_cache, 0);
     go_to(&r, 30 * KB_NS + credit_time);
     assert_int_equal(ipcq_end_info(east).peer_tail_cache, 1);
@@ -205,8 +204,8 @@ static void who_waits_is_called_when_the_time_is_known(void **state)
     (void)ipcq_await_credit(w.end, NULL, count_wake, &w);
     go_to(&r, 7 * KB_NS);
     taker t = taker_of(&r, 1, end_of(&r, 1, "W"));
-    t.claim.posted = 9 * KB_NS;
-    ipcq_claim_post(r.set, &t.claim);
+    t.receive.posted = 9 * KB_NS;
+    post(&t);
     assert_int_equal(w.count, 1);
     assert_int_equal(w.credit_at, 9 * KB_NS + credit_time);
     ipcq_stop_awaiting(w.end);
@@ -400,14 +399,14 @@ static void slots_are_used_round_and_round(void **state)
             back++;
         assert_int_equal(has_credit(&r, from), sent - back < SLOTS);
         if (sent < MESSAGES && sent - back < SLOTS && kb_rng_below(&rng, 2)) {
-            kb_location slot = ipcq_take_slot(from);
-            base = sent == 0 ? slot.offset : base;
-            assert_int_equal(slot.offset, base + sent % SLOTS * 1000);
-            expect_ok(ipcq_arrive(r.queues, slot, message_of(from, sent % 1001), sent % 1001));
+            ipcq_segment segment = ipcq_take_slot(message_of(from, sent % 1001));
+            base = sent == 0 ? segment.slot.offset : base;
+            assert_int_equal(segment.slot.offset, base + sent % SLOTS * 1000);
+            arrive(&segment);
             sent++;
         } else if (taken < sent && kb_rng_below(&rng, 2)) {
             taker t = taker_of(&r, 1, to);
-            ipcq_claim_post(r.set, &t.claim);
+            post(&t);
             assert_int_equal(t.messages, 1);
             assert_int_equal(t.sequence, taken);
             assert_int_equal(t.bytes, taken % 1001);
@@ -428,20 +427,18 @@ static void arrivals_in_any_order_are_handed_out_in_order(void **state)
     rig r = RIG(2, edges, &mostly);
     ipcq_end *east = end_of(&r, 0, "E"), *west = end_of(&r, 1, "W");
     for (uint64_t round = 0; round < 4; round++) {
-        kb_location slots[4];
-        ipcq_message_id ids[4];
+        ipcq_segment segments[4];
         taker takers[4];
         for (int i = 0; i < 4; i++) {
             assert_true(has_credit(&r, east));
-            ids[i] = message_of(east, 10);
-            slots[i] = ipcq_take_slot(east);
+            segments[i] = ipcq_take_slot(message_of(east, 10));
             takers[i] = taker_of(&r, 1, west);
-            ipcq_claim_post(r.set, &takers[i].claim);
+            post(&takers[i]);
         }
         bool there[4] = {false};
         for (int k = 0; k < 4; k++) {
             there[orders[round][k]] = true;
-            expect_ok(ipcq_arrive(r.queues, slots[orders[round][k]], ids[orders[round][k]], 10));
+            arrive(&segments[orders[round][k]]);
             bool all = true;
             for (int i = 0; i < 4; i++) {
                 all = all && there[i];
@@ -464,8 +461,8 @@ static void two_directions_to_one_peer_do_not_mix(void **state)
     send(&r, end_of(&r, 0, "W"), 2);
     send(&r, end_of(&r, 0, "W"), 3);
     taker west = taker_of(&r, 1, end_of(&r, 1, "W")), east = taker_of(&r, 1, end_of(&r, 1, "E"));
-    ipcq_claim_post(r.set, &east.claim);
-    ipcq_claim_post(r.set, &west.claim);
+    post(&east);
+    post(&west);
     assert_int_equal(west.bytes, 1);
     assert_int_equal(east.bytes, 2);
     /* Nor do their credits. */
@@ -484,13 +481,15 @@ static void two_directions_to_one_peer_do_not_mix(void **state)
 static void expect_lost(rig *r, kb_location at, uint64_t bytes, const char *where, const char *why)
 {
     ipcq_end *east = end_of(r, 0, "E");
-    ipcq_message_id id = message_of(east, bytes);
-    char message[256];
-    snprintf(message, sizeof message,
-             "message %d of sip0.cube0.pe0, direction E, arrives at %s: %s",
-             (int)ipcq_message_at(r->queues, id)->sequence, where, why);
-    expect_error(ipcq_arrive(r->queues, at, id, bytes), KB_ERR_FAULT, message);
-    ipcq_message_free(r->queues, id);
+    ipcq_message *message = message_of(east, bytes);
+    char expected[256];
+    snprintf(expected, sizeof expected,
+             "message %d of sip0.cube0.pe0, direction E, arrives at %s: %s", (int)message->sequence,
+             where, why);
+    ipcq_segment segment = {message, at, bytes};
+    uint64_t delivered;
+    expect_error(ipcq_arrive(&segment, &delivered), KB_ERR_FAULT, expected);
+    ipcq_message_free(message);
 }
 
 static kb_location tcm_of(kb_pe at, uint64_t offset)
@@ -524,14 +523,54 @@ static void what_arrives_nowhere_is_a_fault(void **state)
     expect_lost(&r, base, 101, at, "it is larger than the slot");
     send(&r, end_of(&r, 0, "E"), 100);
     expect_lost(&r, base, 1, at, "the slot is not free");
-    taker t = taker_of(&r, 1, end_of(&r, 1, "W"));
-    t.keeps_slots = true;
-    ipcq_claim_post(r.set, &t.claim);
-    assert_int_equal(t.messages, 1);
-    expect_lost(&r, base, 1, at, "the slot is not free"); /* its value was handed out, no more */
 
     expect_ok(ipcq_remove(r.set, pe(1)));
     expect_lost(&r, base, 1, at, none);
+    rig_fini(&r);
+}
+
+/*
+ * Rings outside of the TCM: three slots, whose reads end in the order 2, 0, 1. The second read
+ * frees the first slot, the third the other two: so the credits are there 11.0625 ns after 20, 30
+ * and 30 ns. Until then what was handed out is in its slot.
+ */
+static void slots_are_freed_in_the_order_of_their_reads(void **state)
+{
+    (void)state;
+    enum { SLOTS = 3 };
+    static const uint64_t order[SLOTS] = {2, 0, 1};
+    static const uint64_t freed[SLOTS] = {0, 1, 3};
+    const ipcq_edge edges[] = TWO_PES;
+    ipcq_settings settings = {KB_HBM, false, SLOTS, 100, 16};
+    rig r = RIG(2, edges, &settings);
+    ipcq_end *east = end_of(&r, 0, "E"), *west = end_of(&r, 1, "W");
+    taker takers[SLOTS];
+    for (int i = 0; i < SLOTS; i++) {
+        takers[i] = taker_of(&r, 1, west);
+        takers[i].keeps_slots = true;
+        post(&takers[i]);
+        send(&r, east, 1);
+        assert_int_equal(takers[i].messages, 1);
+        assert_int_equal(takers[i].ends, 0);
+        assert_int_equal(takers[i].last_read.number, i);
+    }
+    expect_lost(&r, takers[1].last_read.slot, 1, "0x21800001a4 (sip0.cube0.hbm+0x1800001a4)",
+                "the slot is not free");
+    for (int i = 0; i < SLOTS; i++) {
+        go_to(&r, (10 + 10 * i) * KB_NS);
+        taker *t = &takers[order[i]];
+        ipcq_slot_was_read(&t->receive, order[i]);
+        assert_int_equal(t->ends, 1);
+        assert_int_equal(t->receive.when, (10 + 10 * i) * KB_NS);
+        assert_int_equal(ipcq_end_info(west).my_tail, freed[i]);
+    }
+    static const kb_time credits[SLOTS] = {20 * KB_NS, 30 * KB_NS, 30 * KB_NS};
+    for (int i = 0; i < SLOTS; i++) {
+        kb_time at;
+        assert_true(ipcq_credit_at(east, &at));
+        assert_int_equal(at, credits[i] + credit_time);
+        (void)take_slot(east);
+    }
     rig_fini(&r);
 }
 
@@ -559,20 +598,19 @@ static void a_message_has_its_value_until_it_is_freed(void **state)
     rig r = RIG(2, edges, &mostly);
     ipcq_end *east = end_of(&r, 0, "E");
     for (int i = 0; i < 3; i++) {
-        ipcq_message_id id = message_of(east, 8);
-        ipcq_message *message = ipcq_message_at(r.queues, id);
+        ipcq_message *message = message_of(east, 8);
         assert_int_equal(message->sequence, i);
-        assert_int_equal(message->segments, 1);
+        assert_int_equal(message->to_arrive, 1);
         assert_int_equal(message->bytes, 8);
         assert_int_equal(message->dtype, KB_I8);
         assert_string_equal(ipcq_direction(message->from), "E");
         expect_ok(data_full(r.store, KB_I8, &KB_SHAPE(8), 1, &message->data));
-        expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east), id, 8));
+        send_next(message);
     }
     assert_int_equal(data_get_figures(r.store).live_values, 3);
     assert_true(take_now(&r, end_of(&r, 1, "W")));
     assert_int_equal(data_get_figures(r.store).live_values, 2);
-    ipcq_message_free(r.queues, message_of(east, 1)); /* not sent after all */
+    ipcq_message_free(message_of(east, 1)); /* not sent after all */
     ipcq_set_reset(r.set);
     assert_int_equal(data_get_figures(r.store).live_values, 0);
     rig_fini(&r);
@@ -589,20 +627,20 @@ static void without_rings_there_are_no_bounds(void **state)
     ipcq_end *east = end_of(&r, 0, "E"), *west = end_of(&r, 1, "W");
     for (uint64_t i = 0; i < 3000; i++) {
         assert_true(has_credit(&r, east));
-        ipcq_hand_over(east, message_of(east, 100000 + i));
+        ipcq_hand_over(message_of(east, 100000 + i));
     }
     for (uint64_t i = 0; i < 3001; i++) {
         taker t = taker_of(&r, 1, west);
-        ipcq_claim_post(r.set, &t.claim);
-        assert_int_equal(t.claim.waits, i == 3000);
+        post(&t);
+        assert_int_equal(t.receive.waits, i == 3000);
         if (i == 3000)
-            ipcq_hand_over(east, message_of(east, 100000 + i));
+            ipcq_hand_over(message_of(east, 100000 + i));
         assert_int_equal(t.messages, 1);
         assert_int_equal(t.sequence, i);
         assert_int_equal(t.bytes, 100000 + i);
     }
     for (int i = 0; i < 3; i++)
-        ipcq_hand_over(east, message_of(east, 1));
+        ipcq_hand_over(message_of(east, 1));
     ipcq_set_reset(r.set);
     assert_false(take_now(&r, west));
     assert_int_equal(kb_sim_get_stats(r.sim).pending, 0);
@@ -611,7 +649,7 @@ static void without_rings_there_are_no_bounds(void **state)
 
 /* ---- Starting again ---------------------------------------------------------------------- */
 
-/* Two messages wait, one slot is free again, a claim waits, a credit is on its way. */
+/* Two messages wait, one slot is free again, a receive waits, a credit is on its way. */
 static void a_reset_forgets_everything(void **state)
 {
     (void)state;
@@ -622,18 +660,18 @@ static void a_reset_forgets_everything(void **state)
         send(&r, east, 1);
     assert_true(take_now(&r, west));
     taker one = taker_of(&r, 1, end_of(&r, 1, "E")), any = taker_of(&r, 0, NULL);
-    ipcq_claim_post(r.set, &one.claim);
-    ipcq_claim_post(r.set, &any.claim);
-    uint64_t base = ipcq_take_slot(end_of(&r, 0, "W")).offset;
+    post(&one);
+    post(&any);
+    uint64_t base = take_slot(end_of(&r, 0, "W")).offset;
     ipcq_set_reset(r.set);
-    assert_false(one.claim.waits || any.claim.waits);
+    assert_false(one.receive.waits || any.receive.waits);
     go_to(&r, KB_US);
-    assert_int_equal(ipcq_take_slot(end_of(&r, 0, "W")).offset, base);
+    assert_int_equal(take_slot(end_of(&r, 0, "W")).offset, base);
     for (uint64_t i = 0; i < 4; i++)
         send(&r, east, 5);
     assert_false(has_credit(&r, east));
     taker t = taker_of(&r, 1, west);
-    ipcq_claim_post(r.set, &t.claim);
+    post(&t);
     assert_int_equal(t.sequence, 0);
     assert_int_equal(t.bytes, 5);
     rig_fini(&r);
@@ -656,6 +694,7 @@ int main(void)
         cmocka_unit_test(arrivals_in_any_order_are_handed_out_in_order),
         cmocka_unit_test(two_directions_to_one_peer_do_not_mix),
         cmocka_unit_test(what_arrives_nowhere_is_a_fault),
+        cmocka_unit_test(slots_are_freed_in_the_order_of_their_reads),
         cmocka_unit_test(a_credit_that_belongs_to_nobody_is_a_fault),
         cmocka_unit_test(a_message_has_its_value_until_it_is_freed),
         cmocka_unit_test(without_rings_there_are_no_bounds),

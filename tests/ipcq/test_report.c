@@ -16,14 +16,14 @@ static void each_message_is_two_lines(void **state)
     go_to(&r, 1234567);
     send(&r, east, 64);
     taker t = taker_of(&r, 1, west);
-    ipcq_claim_post(r.set, &t.claim);
+    post(&t);
     go_to(&r, 2 * KB_US);
     /* Of a message in segments: when its first slot is taken, and when its last is received. */
-    ipcq_message_id id = message_of(east, 150);
-    expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east), id, 100));
-    ipcq_claim_post(r.set, &t.claim);
+    ipcq_message *message = message_of(east, 150);
+    send_next(message);
+    post(&t);
     go_to(&r, 3 * KB_US);
-    expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east), id, 50));
+    send_next(message);
     expect_text(r.trace,
                 "       1.235 ns  sip0.cube0.pe0    send  global_E          64 bytes  #0       "
                 "to sip0.cube0.pe1\n"
@@ -43,9 +43,9 @@ static void messages_without_rings_are_traced_too(void **state)
     ipcq_settings mock = {0};
     rig r = RIG(2, edges, &mock);
     ipcq_end *east = end_of(&r, 0, "E");
-    ipcq_hand_over(east, message_of(east, 1));
+    ipcq_hand_over(message_of(east, 1));
     taker t = taker_of(&r, 1, end_of(&r, 1, "W"));
-    ipcq_claim_post(r.set, &t.claim);
+    post(&t);
     expect_text(r.trace,
                 "       0.000 ns  sip0.cube0.pe0    send  E                  1 bytes  #0       "
                 "to sip0.cube0.pe1\n"
@@ -82,8 +82,8 @@ static void send_in_vain(rig *r, ipcq_end *end)
 static taker receive_in_vain(rig *r, uint32_t n, const char *direction)
 {
     taker t = taker_of(r, n, direction ? end_of(r, n, direction) : NULL);
-    t.claim.file = "ring.c";
-    t.claim.line = 10 + (int)n;
+    t.receive.file = "ring.c";
+    t.receive.line = 10 + (int)n;
     return t;
 }
 
@@ -122,12 +122,12 @@ static void the_circle_is_found(void **state)
     ipcq_set *ring = r.set;
     expect_ok(try_set(&r, across, 2, &mostly, &r.set)); /* of another set */
     taker one = receive_in_vain(&r, 1, "x");
-    ipcq_claim_post(r.set, &one.claim);
+    post(&one);
     r.set = ring;
     taker others[] = {receive_in_vain(&r, 0, "W"), receive_in_vain(&r, 2, "W"),
                       receive_in_vain(&r, 3, "W")};
     for (int i = 0; i < 3; i++)
-        ipcq_claim_post(r.set, &others[i].claim);
+        post(&others[i]);
     expect_waits(&r, "sip0.cube0.pe0 waits to receive by W from sip0.cube0.pe3, at ring.c:10\n"
                      "sip0.cube0.pe2 waits to receive by W from sip0.cube0.pe1, at ring.c:12\n"
                      "sip0.cube0.pe3 waits to receive by W from sip0.cube0.pe2, at ring.c:13\n"
@@ -163,9 +163,9 @@ static void where_there_is_no_circle_none_is_shown(void **state)
     taker takers[] = {receive_in_vain(&r, 1, "W"), receive_in_vain(&r, 2, "W"),
                       receive_in_vain(&r, 3, "W"), receive_in_vain(&r, 3, "E"),
                       receive_in_vain(&r, 0, NULL)};
-    takers[1].claim.file = NULL;
+    takers[1].receive.file = NULL;
     for (int i = 0; i < 5; i++)
-        ipcq_claim_post(r.set, &takers[i].claim);
+        post(&takers[i]);
     expect_waits(&r, "sip0.cube0.pe0 waits to receive from any of E, W, at ring.c:10\n"
                      "sip0.cube0.pe1 waits to receive by W from sip0.cube0.pe0, at ring.c:11\n"
                      "sip0.cube0.pe2 waits to receive by W from sip0.cube0.pe1\n"
@@ -183,11 +183,11 @@ static void a_message_that_is_not_whole_is_waited_for(void **state)
     rig r = ring_of_four(&settings);
     taker t = receive_in_vain(&r, 1, NULL);
     ipcq_end *east = end_of(&r, 0, "E");
-    ipcq_message_id id = message_of(east, 20);
-    ipcq_claim_post(r.set, &t.claim);
-    expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east), id, 10));
+    ipcq_message *message = message_of(east, 20);
+    post(&t);
+    send_next(message);
     expect_waits(&r, "sip0.cube0.pe1 waits to receive by W from sip0.cube0.pe0, at ring.c:11\n");
-    ipcq_claim_withdraw(&t.claim);
+    ipcq_withdraw(&t.receive);
     expect_waits(&r, "");
     rig_fini(&r);
 }
@@ -201,9 +201,9 @@ static void a_message_that_the_ring_cannot_hold_is_explained(void **state)
     settings.slot_bytes = 10;
     rig r = RIG(2, edges, &settings);
     ipcq_end *east = end_of(&r, 0, "E");
-    ipcq_message_id id = message_of(east, 160);
+    ipcq_message *message = message_of(east, 160);
     for (int i = 0; i < 4; i++)
-        expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east), id, 10));
+        send_next(message);
     send_in_vain(&r, east);
     expect_waits(&r, "sip0.cube0.pe0 waits to send by E: sip0.cube0.pe1 has no free slot, at "
                      "ring.c:7; its message of 160 bytes needs 16 slots, the queue has 4\n");
@@ -220,9 +220,9 @@ static void a_message_that_the_ring_can_hold_is_not(void **state)
     rig r = RIG(2, edges, &settings);
     ipcq_end *east = end_of(&r, 0, "E");
     send(&r, east, 1);
-    ipcq_message_id id = message_of(east, 40);
+    ipcq_message *message = message_of(east, 40);
     for (int i = 0; i < 3; i++)
-        expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east), id, 10));
+        send_next(message);
     send_in_vain(&r, east);
     expect_waits(&r, "sip0.cube0.pe0 waits to send by E: sip0.cube0.pe1 has no free slot, at "
                      "ring.c:7\n");
@@ -239,11 +239,11 @@ static void who_waits_is_told_what_he_has_not_read(void **state)
     settings.slot_bytes = 10;
     rig r = RIG(2, edges, &settings);
     taker t = receive_in_vain(&r, 1, "W");
-    ipcq_claim_post(r.set, &t.claim);
+    post(&t);
     ipcq_end *a = end_of(&r, 0, "a");
-    ipcq_message_id id = message_of(a, 15);
-    expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(a), id, 10));
-    expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(a), id, 5));
+    ipcq_message *message = message_of(a, 15);
+    send_next(message);
+    send_next(message);
     expect_waits(&r, "sip0.cube0.pe1 waits to receive by W from sip0.cube0.pe0, at ring.c:11; it "
                      "has 1 unread message in a\n");
     send(&r, a, 1);
@@ -282,8 +282,8 @@ static void pointers_of_those_who_wait_are_shown_with_their_rings(void **state)
         assert_true(take_now(&r, end_of(&r, 1, "parent")));
     go_to(&r, 20 * KB_NS);
     taker zero = receive_in_vain(&r, 0, "child_left"), one = receive_in_vain(&r, 1, "parent");
-    ipcq_claim_post(r.set, &zero.claim);
-    ipcq_claim_post(r.set, &one.claim);
+    post(&zero);
+    post(&one);
     send_in_vain(&r, end_of(&r, 2, "up"));
     ipcq_print_pointers(r.set, &text);
     expect_text(&text,
@@ -332,7 +332,7 @@ static void reports_are_short(void **state)
     kb_text text = KB_TEXT_INIT;
     for (uint32_t n = 0; n < PES; n++) {
         takers[n] = receive_in_vain(&r, n, "W");
-        ipcq_claim_post(r.set, &takers[n].claim);
+        post(&takers[n]);
         if (n == 15) {
             assert_true(ipcq_print_waits(r.queues, &text));
             assert_int_equal(lines_with(kb_text_peek(&text), " waits to receive by W"), 16);
@@ -379,9 +379,9 @@ static void messages_that_nobody_received_are_named(void **state)
     expect_unreceived(&r, "");
 
     ipcq_end *west = end_of(&r, 0, "W");
-    ipcq_message_id id = message_of(west, 20);
+    ipcq_message *message = message_of(west, 20);
     for (int i = 0; i < 2; i++)
-        expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(west), id, 10));
+        send_next(message);
     send(&r, west, 1);
     send(&r, end_of(&r, 1, "E"), 1);
     expect_unreceived(&r, "3 messages were never received: sip0.cube0.pe2 has 1 in W from "
@@ -408,13 +408,13 @@ static void a_message_that_is_not_whole_was_not_left(void **state)
     rig r = RIG(2, edges, &settings);
     ipcq_end *east = end_of(&r, 0, "E");
     taker t = taker_of(&r, 1, end_of(&r, 1, "W"));
-    ipcq_message_id id = message_of(east, 30);
-    ipcq_claim_post(r.set, &t.claim);
-    expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east), id, 10));
-    kb_location second = ipcq_take_slot(east);
-    expect_ok(ipcq_arrive(r.queues, ipcq_take_slot(east), id, 10)); /* the third */
+    ipcq_message *message = message_of(east, 30);
+    post(&t);
+    send_next(message);
+    ipcq_segment second = ipcq_take_slot(message);
+    send_next(message); /* the third */
     expect_unreceived(&r, "");
-    expect_ok(ipcq_arrive(r.queues, second, id, 10));
+    arrive(&second);
     expect_unreceived(&r, "");
     assert_int_equal(t.messages, 1);
     rig_fini(&r);
@@ -428,7 +428,7 @@ static void without_rings_they_are_named_too(void **state)
     rig r = RIG(2, edges, &mock);
     ipcq_end *east = end_of(&r, 0, "E");
     for (int i = 0; i < 2; i++)
-        ipcq_hand_over(east, message_of(east, 1));
+        ipcq_hand_over(message_of(east, 1));
     expect_unreceived(&r, "2 messages were never received: sip0.cube0.pe1 has 2 in W from "
                           "sip0.cube0.pe0");
     assert_true(take_now(&r, end_of(&r, 1, "W")));
@@ -451,7 +451,7 @@ static void a_deadlock_is_explained(void **state)
     kb_error_add_detail(err, "two coroutines");
     taker takers[] = {receive_in_vain(&r, 0, "W"), receive_in_vain(&r, 1, "E")};
     for (int i = 0; i < 2; i++)
-        ipcq_claim_post(r.set, &takers[i].claim);
+        post(&takers[i]);
     err = ipcq_explain_deadlock(r.queues, err);
     assert_non_null(strstr(kb_error_detail(err),
                            "two coroutines\n"

@@ -73,7 +73,7 @@ static void rings_in_tcm_and_hbm_are_one_by_one(void **state)
         for (uint64_t slot = 0; slot < 3; slot++) {
             mem_pa tcm = mem_pa_of_pe(0, 0, 1, MEM_IPCQ, 320 + 100 * slot);
             mem_pa hbm = mem_pa_hbm(0, 0, slice + 320 + 100 * slot);
-            expect_slot(&r, ipcq_take_slot(east), memory, 1, 320 + 100 * slot,
+            expect_slot(&r, take_slot(east), memory, 1, 320 + 100 * slot,
                         memory == KB_TCM ? &tcm : &hbm);
         }
         ipcq_set_destroy(r.set);
@@ -109,7 +109,7 @@ static void rings_in_sram_are_one_block_a_cube(void **state)
         uint64_t ring;
     } sends[] = {{1, "W", 0}, {0, "E", 2}, {2, "W", 3}, {1, "E", 4}};
     for (size_t i = 0; i < 4; i++) {
-        kb_location slot = ipcq_take_slot(end_of(&r, sends[i].n, sends[i].direction));
+        kb_location slot = take_slot(end_of(&r, sends[i].n, sends[i].direction));
         mem_pa pa = mem_pa_sram(0, 0, sends[i].ring * 4 * 4096);
         expect_slot(&r, slot, KB_SRAM, 0, sends[i].ring * 4 * 4096, &pa);
     }
@@ -118,7 +118,7 @@ static void rings_in_sram_are_one_block_a_cube(void **state)
     ipcq_end *out = ipcq_find(r.set, (kb_pe){0, 1, 0}, "up");
     send(&r, out, 17);
     taker t = taker_of(&r, 0, end_of(&r, 0, "down"));
-    ipcq_claim_post(r.set, &t.claim);
+    post(&t);
     assert_int_equal(t.bytes, 17);
     assert_int_equal(t.sender.cube, 1);
     ipcq_set_destroy(r.set);
@@ -161,8 +161,8 @@ static void machines_beyond_addresses_have_queues(void **state)
         send(&r, end_of(&r, 15, "x"), 40);
         taker from_0 = taker_of(&r, 16, end_of(&r, 16, "E"));
         taker from_15 = taker_of(&r, 16, end_of(&r, 16, "y"));
-        ipcq_claim_post(r.set, &from_15.claim);
-        ipcq_claim_post(r.set, &from_0.claim);
+        post(&from_15);
+        post(&from_0);
         assert_int_equal(from_0.bytes, 30);
         assert_int_equal(from_0.sender.pe, 0);
         assert_int_equal(from_15.bytes, 40);
@@ -174,7 +174,7 @@ static void machines_beyond_addresses_have_queues(void **state)
         /* Their addresses are told by what they mean; asking for a physical one is an error. */
         static const char *const names[] = {
             "sip0.cube0.hbm+0x1800004000", "sip0.cube0.pe16.ipcq+0x4000", "sip0.cube0.sram+0xc000"};
-        kb_location slot = ipcq_take_slot(end_of(&r, 15, "x"));
+        kb_location slot = take_slot(end_of(&r, 15, "x"));
         uint64_t pa, slot_bytes = 4096; /* it is the second slot */
         slot.offset -= slot_bytes;
         kb_text text = KB_TEXT_INIT;
@@ -327,13 +327,13 @@ static void sets_share_a_pe(void **state)
         assert_false(has_credit(&r, a) || has_credit(&r, b));
         taker first = taker_of(&r, 1, end_of(&r, 1, "W"));
         taker other = taker_of(&r, 1, ipcq_find(second, pe(1), "W"));
-        ipcq_claim_post(r.set, &first.claim);
-        ipcq_claim_post(second, &other.claim);
+        post(&first);
+        post_in(second, &other);
         assert_int_equal(first.bytes, 10);
         assert_int_equal(other.bytes, 20);
         /* When the first goes, the other one stays. */
         ipcq_set_destroy(r.set);
-        ipcq_claim_post(second, &other.claim);
+        post_in(second, &other);
         assert_int_equal(other.bytes, 40);
         rig_fini(&r);
     }

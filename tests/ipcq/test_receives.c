@@ -1,6 +1,7 @@
 /*
- * test_claims.c: who gets what arrives: claims for a direction and for any, messages of several
- * segments, claims that are withdrawn, and what may be done while something is handed out.
+ * test_receives.c: which receive gets what arrives: receives for a direction and for any, messages
+ * of several segments, receives that are withdrawn, and what may be done while something is handed
+ * out.
  */
 #include "rig.h"
 #include "support/seed.h"
@@ -28,14 +29,9 @@ static ipcq_end *to_north(rig *r)
     return end_of(r, 3, "S");
 }
 
-static void post(taker *t)
-{
-    ipcq_claim_post(t->r->set, &t->claim);
-}
-
 /* ---- Order ------------------------------------------------------------------------------- */
 
-static void claims_of_an_end_are_served_in_order(void **state)
+static void receives_of_an_end_are_served_in_order(void **state)
 {
     (void)state;
     rig r = star(&mostly);
@@ -45,17 +41,17 @@ static void claims_of_an_end_are_served_in_order(void **state)
         post(&takers[i]);
     }
     for (int i = 0; i < 3; i++) {
-        assert_true(takers[i].claim.waits);
+        assert_true(takers[i].receive.waits);
         send(&r, to_west(&r), 10 + (uint64_t)i);
-        assert_false(takers[i].claim.waits);
+        assert_false(takers[i].receive.waits);
         assert_int_equal(takers[i].bytes, 10 + i);
         assert_int_equal(takers[i].messages, 1);
     }
     rig_fini(&r);
 }
 
-/* A claim for the end comes before one for any, though that is older. */
-static void a_claim_for_any_gets_what_no_other_waits_for(void **state)
+/* A receive for the end comes before one for any, though that is older. */
+static void a_receive_for_any_gets_what_no_other_waits_for(void **state)
 {
     (void)state;
     rig r = star(&mostly);
@@ -65,14 +61,14 @@ static void a_claim_for_any_gets_what_no_other_waits_for(void **state)
     send(&r, to_west(&r), 1);
     assert_int_equal(west.messages, 1);
     assert_int_equal(any.messages, 0);
-    assert_null(any.claim.end);
+    assert_null(any.receive.end);
     send(&r, to_west(&r), 2);
     assert_int_equal(any.bytes, 2);
-    assert_ptr_equal(any.claim.end, end_of(&r, 1, "W"));
+    assert_ptr_equal(any.receive.end, end_of(&r, 1, "W"));
     rig_fini(&r);
 }
 
-static void claims_for_any_are_served_in_order(void **state)
+static void receives_for_any_are_served_in_order(void **state)
 {
     (void)state;
     rig r = star(&mostly);
@@ -81,14 +77,14 @@ static void claims_for_any_are_served_in_order(void **state)
     post(&second);
     send(&r, to_north(&r), 7);
     assert_int_equal(first.bytes, 7);
-    assert_true(second.claim.waits);
+    assert_true(second.receive.waits);
     send(&r, to_east(&r), 8);
     assert_int_equal(second.bytes, 8);
     rig_fini(&r);
 }
 
 /* W, E and N have three, one and two messages. They take turns: W E N W N W. */
-static void claims_for_any_take_turns_of_the_ends(void **state)
+static void receives_for_any_take_turns_of_the_ends(void **state)
 {
     (void)state;
     const char *const expected[] = {"W", "E", "N", "W", "N", "W"};
@@ -100,14 +96,14 @@ static void claims_for_any_take_turns_of_the_ends(void **state)
                                   to_north(&r), to_north(&r), to_east(&r)};
         for (int i = 0; i < 6; i++) {
             if (mock)
-                ipcq_hand_over(from[i], message_of(from[i], 1));
+                ipcq_hand_over(message_of(from[i], 1));
             else
                 send(&r, from[i], 1);
         }
         for (int i = 0; i < 6; i++) {
             taker any = taker_of(&r, 1, NULL);
             post(&any);
-            assert_string_equal(ipcq_direction(any.claim.end), expected[i]);
+            assert_string_equal(ipcq_direction(any.receive.end), expected[i]);
         }
         rig_fini(&r);
     }
@@ -129,7 +125,7 @@ static void a_turn_counts_also_if_it_was_waited_for(void **state)
     for (int i = 0; i < 3; i++) {
         taker next = taker_of(&r, 1, NULL);
         post(&next);
-        assert_string_equal(ipcq_direction(next.claim.end), expected[i]);
+        assert_string_equal(ipcq_direction(next.receive.end), expected[i]);
     }
     rig_fini(&r);
 }
@@ -145,7 +141,7 @@ typedef struct model {
         int end; /* -1: any */
         bool waits;
         uint64_t posted; /* when, in steps */
-    } claims[TAKERS];
+    } receives[TAKERS];
     int turn;
 } model;
 
@@ -154,42 +150,42 @@ static int oldest(const model *m, int end)
 {
     int found = -1;
     for (int i = 0; i < TAKERS; i++)
-        if (m->claims[i].waits && m->claims[i].end == end &&
-            (found < 0 || m->claims[i].posted < m->claims[found].posted))
+        if (m->receives[i].waits && m->receives[i].end == end &&
+            (found < 0 || m->receives[i].posted < m->receives[found].posted))
             found = i;
     return found;
 }
 
-/* The claim gets the next message of the end. */
-static void expect_taken(model *m, taker *takers, int claim, int end)
+/* The receive gets the next message of the end. */
+static void expect_taken(model *m, taker *takers, int number, int end)
 {
-    taker *t = &takers[claim];
-    assert_false(t->claim.waits);
+    taker *t = &takers[number];
+    assert_false(t->receive.waits);
     assert_int_equal(t->messages, 1);
     assert_int_equal(t->sequence, m->taken[end]);
-    assert_ptr_equal(t->claim.end, end_of(t->r, 1, (const char *[]){"W", "E", "N"}[end]));
+    assert_ptr_equal(t->receive.end, end_of(t->r, 1, (const char *[]){"W", "E", "N"}[end]));
     m->taken[end]++;
-    if (m->claims[claim].end < 0)
+    if (m->receives[number].end < 0)
         m->turn = (end + 1) % ENDS;
-    m->claims[claim].waits = false;
+    m->receives[number].waits = false;
 }
 
-static void post_one(model *m, taker *takers, int claim, int end, uint64_t step)
+static void post_one(model *m, taker *takers, int number, int end, uint64_t step)
 {
-    rig *r = takers[claim].r;
+    rig *r = takers[number].r;
     const char *const names[] = {"W", "E", "N"};
-    takers[claim] = taker_of(r, 1, end < 0 ? NULL : end_of(r, 1, names[end]));
-    m->claims[claim].end = end;
-    m->claims[claim].waits = true;
-    m->claims[claim].posted = step;
-    post(&takers[claim]);
+    takers[number] = taker_of(r, 1, end < 0 ? NULL : end_of(r, 1, names[end]));
+    m->receives[number].end = end;
+    m->receives[number].waits = true;
+    m->receives[number].posted = step;
+    post(&takers[number]);
     int from = end;
     for (int i = 0; i < ENDS && from < 0; i++) {
         int next = (m->turn + i) % ENDS;
         from = m->taken[next] < m->sent[next] ? next : -1;
     }
     if (from >= 0 && m->taken[from] < m->sent[from])
-        expect_taken(m, takers, claim, from);
+        expect_taken(m, takers, number, from);
 }
 
 static void send_one(model *m, taker *takers, int end)
@@ -200,14 +196,14 @@ static void send_one(model *m, taker *takers, int end)
         return;
     send(r, from[end], 1);
     m->sent[end]++;
-    int claim = oldest(m, end);
-    if (claim < 0)
-        claim = oldest(m, -1);
-    if (claim >= 0)
-        expect_taken(m, takers, claim, end);
+    int number = oldest(m, end);
+    if (number < 0)
+        number = oldest(m, -1);
+    if (number >= 0)
+        expect_taken(m, takers, number, end);
 }
 
-static void random_claims_get_what_is_theirs(void **state)
+static void random_receives_get_what_is_theirs(void **state)
 {
     (void)state;
     rig r = star(&mostly);
@@ -218,18 +214,18 @@ static void random_claims_get_what_is_theirs(void **state)
     kb_rng rng;
     kb_rng_init(&rng, test_seed(11));
     for (uint64_t step = 0; step < STEPS; step++) {
-        int claim = (int)kb_rng_below(&rng, TAKERS), end = (int)kb_rng_below(&rng, ENDS);
+        int number = (int)kb_rng_below(&rng, TAKERS), end = (int)kb_rng_below(&rng, ENDS);
         unsigned what = (unsigned)kb_rng_below(&rng, 8);
         if (what < 4) {
             send_one(&m, takers, end);
-        } else if (!m.claims[claim].waits) {
-            post_one(&m, takers, claim, what == 4 ? -1 : end, step);
+        } else if (!m.receives[number].waits) {
+            post_one(&m, takers, number, what == 4 ? -1 : end, step);
         } else if (what == 7) {
-            ipcq_claim_withdraw(&takers[claim].claim);
-            m.claims[claim].waits = false;
+            ipcq_withdraw(&takers[number].receive);
+            m.receives[number].waits = false;
         }
         for (int i = 0; i < TAKERS; i++)
-            assert_int_equal(takers[i].claim.waits, m.claims[i].waits);
+            assert_int_equal(takers[i].receive.waits, m.receives[i].waits);
         go_to(&r, kb_sim_now(r.sim) + 5 * KB_NS);
     }
     for (int i = 0; i < ENDS; i++)
@@ -239,13 +235,18 @@ static void random_claims_get_what_is_theirs(void **state)
 
 /* ---- Segments ---------------------------------------------------------------------------- */
 
+/* Not in TCM: so receives see their segments. */
 static const ipcq_settings small_slots = {
-    .buffer = KB_TCM, .n_slots = 2, .slot_bytes = 100, .credit_bytes = 16};
+    .buffer = KB_HBM, .n_slots = 2, .slot_bytes = 100, .credit_bytes = 16};
 
-static void send_segment(rig *r, ipcq_end *end, ipcq_message_id id, uint64_t bytes)
+static void send_segment(rig *r, ipcq_message *message, uint64_t bytes)
 {
-    assert_true(has_credit(r, end));
-    expect_ok(ipcq_arrive(r->queues, ipcq_take_slot(end), id, bytes));
+    uint64_t before = message->unsent;
+    assert_true(has_credit(r, message->from));
+    ipcq_segment segment = ipcq_take_slot(message);
+    assert_int_equal(before - message->unsent, bytes);
+    assert_int_equal(segment.bytes, bytes);
+    arrive(&segment);
 }
 
 static void later(rig *r)
@@ -259,25 +260,44 @@ static void a_large_message_goes_in_segments(void **state)
     (void)state;
     rig r = star(&small_slots);
     taker t = taker_of(&r, 1, end_of(&r, 1, "W"));
-    ipcq_message_id id = message_of(to_west(&r), 450);
-    assert_int_equal(ipcq_message_at(r.queues, id)->segments, 5);
-    send_segment(&r, to_west(&r), id, 100);
-    send_segment(&r, to_west(&r), id, 100);
+    ipcq_message *message = message_of(to_west(&r), 450);
+    assert_int_equal(message->to_arrive, 5);
+    send_segment(&r, message, 100);
+    send_segment(&r, message, 100);
     assert_false(has_credit(&r, to_west(&r)));
     post(&t);
-    assert_int_equal(t.segments, 2);
+    assert_int_equal(t.reads, 2);
+    uint64_t base = t.last_read.slot.offset - 100;
     for (unsigned i = 2; i < 4; i++) {
         later(&r);
-        send_segment(&r, to_west(&r), id, 100);
-        assert_int_equal(t.segments, i + 1);
-        assert_false(t.last.first || t.last.last);
-        assert_int_equal(t.last.at.offset, i % 2 * 100); /* the ring begins at 0 */
+        send_segment(&r, message, 100);
+        assert_int_equal(t.reads, i + 1);
+        assert_int_equal(t.messages, 0);
+        assert_int_equal(t.last_read.slot.offset, base + i % 2 * 100);
+        assert_int_equal(t.last_read.bytes, 100);
     }
-    assert_true(t.claim.waits);
-    send_segment(&r, to_west(&r), id, 50);
+    assert_true(t.receive.waits);
+    send_segment(&r, message, 50);
     assert_int_equal(t.messages, 1);
     assert_int_equal(t.bytes, 450);
-    assert_true(t.last.last && !t.last.first);
+    assert_int_equal(t.last_read.bytes, 50);
+    assert_int_equal(t.ends, 1);
+    rig_fini(&r);
+}
+
+/* Its sender is told with the segment that arrives last, whichever that is. */
+static void a_message_is_delivered_with_its_last_arrival(void **state)
+{
+    (void)state;
+    rig r = star(&small_slots);
+    ipcq_message *message = message_of(to_west(&r), 150);
+    message->delivery = 77;
+    ipcq_segment first = ipcq_take_slot(message), second = ipcq_take_slot(message);
+    uint64_t delivered = 1;
+    expect_ok(ipcq_arrive(&second, &delivered));
+    assert_int_equal(delivered, 0);
+    expect_ok(ipcq_arrive(&first, &delivered));
+    assert_int_equal(delivered, 77);
     rig_fini(&r);
 }
 
@@ -288,14 +308,14 @@ static void sizes_at_the_edge_of_a_slot(void **state)
     const uint64_t bytes[] = {0, 1, 99, 100, 101, 200, 201};
     const uint32_t segments[] = {1, 1, 1, 1, 2, 2, 3};
     for (int i = 0; i < 7; i++) {
-        ipcq_message_id id = message_of(to_west(&r), bytes[i]);
-        assert_int_equal(ipcq_message_at(r.queues, id)->segments, segments[i]);
+        ipcq_message *message = message_of(to_west(&r), bytes[i]);
+        assert_int_equal(message->to_arrive, segments[i]);
         taker t = taker_of(&r, 1, end_of(&r, 1, "W"));
         post(&t);
         uint64_t left = bytes[i];
         do {
             uint64_t part = left < 100 ? left : 100;
-            send_segment(&r, to_west(&r), id, part);
+            send_segment(&r, message, part);
             left -= part;
             later(&r);
         } while (left > 0);
@@ -305,27 +325,27 @@ static void sizes_at_the_edge_of_a_slot(void **state)
     rig_fini(&r);
 }
 
-/* A claim for any that has begun with W gets all of it; N goes to the next. */
-static void a_message_stays_with_its_claim(void **state)
+/* A receive for any that has begun with W gets all of it; N goes to the next. */
+static void a_message_stays_with_its_receive(void **state)
 {
     (void)state;
     rig r = star(&small_slots);
     taker any = taker_of(&r, 1, NULL), other = taker_of(&r, 1, NULL),
           west = taker_of(&r, 1, end_of(&r, 1, "W"));
-    ipcq_message_id id = message_of(to_west(&r), 300);
+    ipcq_message *message = message_of(to_west(&r), 300);
     post(&any);
-    send_segment(&r, to_west(&r), id, 100);
-    assert_int_equal(any.segments, 1);
+    send_segment(&r, message, 100);
+    assert_int_equal(any.reads, 1);
     post(&west); /* waits for the next message there */
     post(&other);
     send(&r, to_north(&r), 5);
     assert_int_equal(other.bytes, 5);
     later(&r);
-    send_segment(&r, to_west(&r), id, 100);
-    send_segment(&r, to_west(&r), id, 100);
+    send_segment(&r, message, 100);
+    send_segment(&r, message, 100);
     assert_int_equal(any.bytes, 300);
     assert_int_equal(any.messages, 1);
-    assert_int_equal(west.segments + west.messages, 0);
+    assert_int_equal(west.reads + west.messages, 0);
     later(&r);
     send(&r, to_west(&r), 9);
     assert_int_equal(west.bytes, 9);
@@ -334,7 +354,7 @@ static void a_message_stays_with_its_claim(void **state)
 
 /* ---- Withdrawn --------------------------------------------------------------------------- */
 
-static void claims_that_are_withdrawn_get_nothing(void **state)
+static void receives_that_are_withdrawn_get_nothing(void **state)
 {
     (void)state;
     rig r = star(&mostly);
@@ -344,13 +364,13 @@ static void claims_that_are_withdrawn_get_nothing(void **state)
         post(&takers[i]);
     }
     for (int i = 0; i < 6; i += 3) { /* the first, the one in the middle, and then the last */
-        ipcq_claim_withdraw(&takers[i + 1].claim);
-        ipcq_claim_withdraw(&takers[i].claim);
-        ipcq_claim_withdraw(&takers[i].claim); /* nothing more happens */
+        ipcq_withdraw(&takers[i + 1].receive);
+        ipcq_withdraw(&takers[i].receive);
+        ipcq_withdraw(&takers[i].receive); /* nothing more happens */
     }
     send(&r, to_west(&r), 1);
     assert_int_equal(takers[2].messages, 1);
-    ipcq_claim_withdraw(&takers[5].claim);
+    ipcq_withdraw(&takers[5].receive);
     send(&r, to_west(&r), 2);
     for (int i = 0; i < 6; i++)
         assert_int_equal(takers[i].messages, i == 2);
@@ -365,24 +385,25 @@ static void the_rest_of_a_message_is_dropped(void **state)
     for (int stored = 0; stored < 2; stored++) { /* it has got the second segment, too */
         rig r = star(&small_slots);
         taker t = taker_of(&r, 1, end_of(&r, 1, "W")), next = t;
-        ipcq_message_id id = message_of(to_west(&r), 300);
-        expect_ok(
-            data_full(r.store, KB_I8, &KB_SHAPE(300), 1, &ipcq_message_at(r.queues, id)->data));
+        ipcq_message *message = message_of(to_west(&r), 300);
+        expect_ok(data_full(r.store, KB_I8, &KB_SHAPE(300), 1, &message->data));
         t.keeps_slots = true;
         post(&t);
-        send_segment(&r, to_west(&r), id, 100);
+        send_segment(&r, message, 100);
         if (!stored)
-            ipcq_claim_withdraw(&t.claim);
-        send_segment(&r, to_west(&r), id, 100);
-        assert_int_equal(t.segments, stored ? 2 : 1);
-        ipcq_claim_withdraw(&t.claim);
-        for (unsigned i = 0; i < t.segments; i++)
-            ipcq_free_slot(end_of(&r, 1, "W"), kb_sim_now(r.sim));
+            ipcq_withdraw(&t.receive);
+        send_segment(&r, message, 100);
+        assert_int_equal(t.reads, stored ? 2 : 1);
+        ipcq_withdraw(&t.receive);
+        assert_int_equal(t.ends, 0); /* until its slots have been read */
+        for (unsigned i = 0; i < t.reads; i++)
+            ipcq_slot_was_read(&t.receive, i);
+        assert_int_equal(t.ends, 1);
         later(&r);
         post(&next);
-        send_segment(&r, to_west(&r), id, 100);
+        send_segment(&r, message, 100);
         assert_int_equal(data_get_figures(r.store).live_values, 0);
-        assert_int_equal(next.segments + next.messages, 0);
+        assert_int_equal(next.reads + next.messages, 0);
         send(&r, to_west(&r), 7);
         assert_int_equal(next.bytes, 7);
         rig_fini(&r);
@@ -395,18 +416,17 @@ static void a_reset_frees_what_came_in_part(void **state)
     for (int handed = 0; handed < 3; handed++) {
         rig r = star(&small_slots);
         taker t = taker_of(&r, 1, end_of(&r, 1, "W"));
-        ipcq_message_id id = message_of(to_west(&r), 300);
-        expect_ok(
-            data_full(r.store, KB_I8, &KB_SHAPE(300), 1, &ipcq_message_at(r.queues, id)->data));
+        ipcq_message *message = message_of(to_west(&r), 300);
+        expect_ok(data_full(r.store, KB_I8, &KB_SHAPE(300), 1, &message->data));
         t.keeps_slots = true;
         if (handed > 0)
             post(&t);
-        send_segment(&r, to_west(&r), id, 100);
+        send_segment(&r, message, 100);
         if (handed > 1)
-            send_segment(&r, to_west(&r), id, 100);
-        assert_int_equal(t.segments, handed);
+            send_segment(&r, message, 100);
+        assert_int_equal(t.reads, handed);
         ipcq_set_reset(r.set);
-        assert_false(t.claim.waits);
+        assert_false(t.receive.waits);
         assert_int_equal(data_get_figures(r.store).live_values, 0);
         send(&r, to_west(&r), 1);
         assert_true(take_now(&r, end_of(&r, 1, "W")));
@@ -421,13 +441,13 @@ static taker *other_taker;
 static void post_again(taker *t)
 {
     if (t->messages < 3) {
-        t->claim.end = NULL;
+        t->receive.end = NULL;
         post(t);
     }
 }
 
-/* W has two messages, E one: a claim for any that is posted again and again gets W, E, W. */
-static void a_claim_may_be_posted_again_from_within(void **state)
+/* W has two messages, E one: a receive for any that is posted again and again gets W, E, W. */
+static void a_receive_may_be_posted_again_from_within(void **state)
 {
     (void)state;
     rig r = star(&mostly);
@@ -439,7 +459,7 @@ static void a_claim_may_be_posted_again_from_within(void **state)
     post(&t);
     assert_int_equal(t.messages, 3);
     assert_int_equal(t.bytes, 111);
-    assert_string_equal(ipcq_direction(t.last.end), "W");
+    assert_string_equal(ipcq_direction(t.receive.end), "W");
     assert_int_equal(t.sequence, 1);
     rig_fini(&r);
 }
@@ -447,10 +467,10 @@ static void a_claim_may_be_posted_again_from_within(void **state)
 static void withdraw_other(taker *t)
 {
     (void)t;
-    ipcq_claim_withdraw(&other_taker->claim);
+    ipcq_withdraw(&other_taker->receive);
 }
 
-static void a_claim_may_be_withdrawn_from_within(void **state)
+static void a_receive_may_be_withdrawn_from_within(void **state)
 {
     (void)state;
     rig r = star(&mostly);
@@ -462,33 +482,28 @@ static void a_claim_may_be_withdrawn_from_within(void **state)
     post(&b);
     post(&c);
     /* Both are there at once when the gap before them is filled. */
-    ipcq_message_id ids[2] = {message_of(to_west(&r), 1), message_of(to_west(&r), 2)};
-    kb_location slots[2] = {ipcq_take_slot(to_west(&r)), ipcq_take_slot(to_west(&r))};
-    expect_ok(ipcq_arrive(r.queues, slots[1], ids[1], 2));
-    expect_ok(ipcq_arrive(r.queues, slots[0], ids[0], 1));
+    ipcq_message *messages[2] = {message_of(to_west(&r), 1), message_of(to_west(&r), 2)};
+    ipcq_segment first = ipcq_take_slot(messages[0]), second = ipcq_take_slot(messages[1]);
+    arrive(&second);
+    arrive(&first);
     assert_int_equal(a.bytes, 1);
     assert_int_equal(b.messages, 0);
     assert_int_equal(c.bytes, 2);
     rig_fini(&r);
 }
 
-static void withdraw_itself(taker *t)
-{
-    ipcq_claim_withdraw(&t->claim);
-}
-
 /* It gets the first of two segments that are there, and no more. */
-static void a_claim_may_withdraw_itself(void **state)
+static void a_receive_may_withdraw_itself(void **state)
 {
     (void)state;
     rig r = star(&small_slots);
-    ipcq_message_id id = message_of(to_west(&r), 200);
-    send_segment(&r, to_west(&r), id, 100);
-    send_segment(&r, to_west(&r), id, 100);
+    ipcq_message *message = message_of(to_west(&r), 200);
+    send_segment(&r, message, 100);
+    send_segment(&r, message, 100);
     taker t = taker_of(&r, 1, end_of(&r, 1, "W"));
-    t.then = withdraw_itself;
+    t.withdraws_itself = true;
     post(&t);
-    assert_int_equal(t.segments, 1);
+    assert_int_equal(t.reads, 1);
     later(&r);
     assert_true(has_credit(&r, to_west(&r)));
     send(&r, to_west(&r), 1);
@@ -499,9 +514,9 @@ static void a_claim_may_withdraw_itself(void **state)
 static void answer(taker *t)
 {
     if (t->sequence < 50) {
-        ipcq_end *back = ipcq_find(t->r->set, t->claim.pe, ipcq_direction(t->last.end));
+        ipcq_end *back = t->receive.end;
         post(t);
-        ipcq_hand_over(back, message_of(back, 1));
+        ipcq_hand_over(message_of(back, 1));
     }
 }
 
@@ -516,7 +531,7 @@ static void messages_may_be_sent_from_within(void **state)
     a.then = b.then = answer;
     post(&a);
     post(&b);
-    ipcq_hand_over(end_of(&r, 0, "E"), message_of(end_of(&r, 0, "E"), 1));
+    ipcq_hand_over(message_of(end_of(&r, 0, "E"), 1));
     assert_int_equal(b.messages, 51);
     assert_int_equal(a.messages, 50);
     rig_fini(&r);
@@ -525,21 +540,22 @@ static void messages_may_be_sent_from_within(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(claims_of_an_end_are_served_in_order),
-        cmocka_unit_test(a_claim_for_any_gets_what_no_other_waits_for),
-        cmocka_unit_test(claims_for_any_are_served_in_order),
-        cmocka_unit_test(claims_for_any_take_turns_of_the_ends),
+        cmocka_unit_test(receives_of_an_end_are_served_in_order),
+        cmocka_unit_test(a_receive_for_any_gets_what_no_other_waits_for),
+        cmocka_unit_test(receives_for_any_are_served_in_order),
+        cmocka_unit_test(receives_for_any_take_turns_of_the_ends),
         cmocka_unit_test(a_turn_counts_also_if_it_was_waited_for),
-        cmocka_unit_test(random_claims_get_what_is_theirs),
+        cmocka_unit_test(random_receives_get_what_is_theirs),
         cmocka_unit_test(a_large_message_goes_in_segments),
+        cmocka_unit_test(a_message_is_delivered_with_its_last_arrival),
         cmocka_unit_test(sizes_at_the_edge_of_a_slot),
-        cmocka_unit_test(a_message_stays_with_its_claim),
-        cmocka_unit_test(claims_that_are_withdrawn_get_nothing),
+        cmocka_unit_test(a_message_stays_with_its_receive),
+        cmocka_unit_test(receives_that_are_withdrawn_get_nothing),
         cmocka_unit_test(the_rest_of_a_message_is_dropped),
         cmocka_unit_test(a_reset_frees_what_came_in_part),
-        cmocka_unit_test(a_claim_may_be_posted_again_from_within),
-        cmocka_unit_test(a_claim_may_be_withdrawn_from_within),
-        cmocka_unit_test(a_claim_may_withdraw_itself),
+        cmocka_unit_test(a_receive_may_be_posted_again_from_within),
+        cmocka_unit_test(a_receive_may_be_withdrawn_from_within),
+        cmocka_unit_test(a_receive_may_withdraw_itself),
         cmocka_unit_test(messages_may_be_sent_from_within),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
