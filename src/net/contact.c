@@ -50,9 +50,10 @@ static bool keeps_turns(const net *n, uint32_t at, uint32_t class, uint32_t pass
  * the packet has chosen its own. */
 static bool finds_its_turn(const net *n, const visit *v, const reservation *r)
 {
-    bool same = r->vc_class == class_of(n, step_channel(v->step));
+    uint32_t class = reservation_class(n, v->at, r);
+    bool same = class == class_of(n, step_channel(v->step));
     return (v->is_last || r->feeder == v->feeder) &&
-           keeps_turns(n, v->at, r->vc_class, same ? step_vc(n, v->step) : VC_OPEN);
+           keeps_turns(n, v->at, class, same ? step_vc(n, v->step) : VC_OPEN);
 }
 
 void contact_choose(net *n, const visit *v)
@@ -61,7 +62,7 @@ void contact_choose(net *n, const visit *v)
     while (i != NONE) {
         const reservation *r = reservation_at(n, i);
         if (r->is_final || finds_its_turn(n, v, r)) {
-            i = r->next;
+            i = reservation_after(n, v->at, i);
         } else {
             train_unfold(n, r->transfer, NOTHING, NET_PACKET_MET);
             i = reservation_first(n, v->at);
@@ -103,10 +104,11 @@ static bool is_behind(const net *n, const visit *v, const reservation *r)
      * link than the train may do so for any time. */
     if (!v->is_last && r->feeder != v->feeder)
         return false;
-    if (!meet_in_port || r->vc_class != class_of(n, step_channel(v->step)))
+    uint32_t class = reservation_class(n, v->at, r);
+    if (!meet_in_port || class != class_of(n, step_channel(v->step)))
         return true;
     uint32_t vc = step_vc(n, v->step);
-    return (vc == VC_OPEN || is_newest(n, v->at, vc)) && keeps_turns(n, v->at, r->vc_class, vc);
+    return (vc == VC_OPEN || is_newest(n, v->at, vc)) && keeps_turns(n, v->at, class, vc);
 }
 
 static void meet(net *n, const visit *v, uint32_t own, net_unfold_cause cause)
@@ -116,7 +118,7 @@ static void meet(net *n, const visit *v, uint32_t own, net_unfold_cause cause)
     while (i != NONE) {
         const reservation *r = reservation_at(n, i);
         if (is_ahead(n, v, r) || is_behind(n, v, r)) {
-            i = r->next;
+            i = reservation_after(n, v->at, i);
         } else {
             train_unfold(n, r->transfer, own, cause);
             i = reservation_first(n, v->at);
@@ -152,7 +154,7 @@ void contact_clear(net *n, uint32_t at, uint32_t own)
             train_unfold(n, r->transfer, own, NET_PACKET_WAITED);
             i = reservation_first(n, at);
         } else {
-            i = r->next;
+            i = reservation_after(n, at, i);
         }
     }
 }
@@ -174,11 +176,11 @@ static void clear_port(net *n, uint32_t at, uint32_t class)
     uint32_t i = reservation_first(n, at);
     while (i != NONE) {
         const reservation *r = reservation_at(n, i);
-        if (!r->is_final && r->vc_class == class) {
+        if (!r->is_final && reservation_class(n, at, r) == class) {
             train_unfold(n, r->transfer, NOTHING, NET_PACKET_WAITED);
             i = reservation_first(n, at);
         } else {
-            i = r->next;
+            i = reservation_after(n, at, i);
         }
     }
 }
@@ -252,23 +254,22 @@ static bool is_port_quiet(net *n, uint32_t at, uint32_t class, uint32_t passing)
     return true;
 }
 
-bool contact_is_quiet(net *n, const route *r, uint32_t i, kb_time head, uint32_t ahead)
+bool contact_may_pass(net *n, uint32_t t, uint32_t i, kb_time head)
 {
+    const transfer *tr = transfer_at(n, t);
+    const route *r = route_of(n, tr);
     uint32_t step = paths_at(&n->paths, r->words)[i], at = step_link(n, step);
     const link *l = &n->links[at];
-    if (l->held_until > head || l->ready != NOTHING || l->blocked != NOTHING ||
-        l->flags & LINK_FED_AT_ONCE || l->late > 0)
-        return false;
-    if (i + 1u == r->steps)
-        return true;
     const profile *pr = &n->profiles.items[l->profile];
-    kb_time left = kb_time_add(l->held_until, pr->latency); /* the port, unless they wait */
-    if (left > head && !pr->roomy)
+    /* Until then they are in the port, unless they wait. */
+    if (kb_time_add(l->held_until, pr->latency) > head && !pr->roomy)
         return false;
-    if (left <= n->now && !(l->flags & LINK_PORT_USED))
-        return true;
-    uint32_t passing = VC_OPEN;
-    if (ahead != NONE && l->last == transfer_at(n, ahead)->path + i)
-        passing = step_vc(n, *paths_at(&n->paths, l->last));
+    uint32_t passing = VC_OPEN, ahead = source_at(n, r->source)->last_begun;
+    if (ahead != NONE) {
+        const transfer *other = transfer_at(n, ahead);
+        if (other->route == tr->route && other->made == other->packets &&
+            l->last == other->path + i)
+            passing = step_vc(n, *paths_at(&n->paths, l->last));
+    }
     return is_port_quiet(n, at, step_channel(step), passing);
 }

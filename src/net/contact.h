@@ -54,10 +54,22 @@ void contact_wait(net *n, uint32_t at, uint32_t c);
 void contact_choose(net *n, const visit *v);
 
 /*
- * Whether a train that comes to the link at `head` meets no packet there or in the port behind it.
- * `ahead` is the transfer over the same route that has just left the source as packets, or NONE;
- * `i` is the number of the step.
+ * Whether a train of the transfer passes link `i` of its route, where its head comes then, without
+ * meeting the packets that have been there or in the port behind the link lately.
  */
-bool contact_is_quiet(net *n, const route *r, uint32_t i, kb_time head, uint32_t ahead);
+bool contact_may_pass(net *n, uint32_t t, uint32_t i, kb_time head);
+
+/* The same for any packets; most often there are none near the link. */
+static inline bool contact_is_quiet(net *n, const link *l, const profile *pr, uint32_t t,
+                                    uint32_t i, kb_time head, bool is_final)
+{
+    if (l->held_until > head || l->ready != NOTHING || l->blocked != NOTHING ||
+        l->flags & LINK_FED_AT_ONCE || l->late > 0)
+        return false;
+    if (is_final ||
+        (kb_time_add(l->held_until, pr->latency) <= n->now && !(l->flags & LINK_PORT_USED)))
+        return true;
+    return contact_may_pass(n, t, i, head);
+}
 
 #endif

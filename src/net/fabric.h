@@ -51,6 +51,7 @@ enum {
     LINK_PORT_USED = 16,   /* packets have waited or chosen channels behind it, and perhaps some
                               are still there */
     LINK_FED_AT_ONCE = 32, /* some route comes to it over a link without latency */
+    LINK_MARKED = 64,      /* it is on the route that is being looked at */
 };
 
 /*
@@ -152,7 +153,8 @@ typedef struct transfer {
     kb_time ends_at;      /* of what has been delivered; of a train, of all */
     uint32_t path;        /* of a message that moves as packets: steps, END_OF_PATH, the number of
                              the transfer; else NONE */
-    uint8_t path_size;
+    uint32_t train;       /* of a train: its reservations */
+    uint8_t path_size, train_size;
     bool plain;
     bool returning; /* the data of a read */
     bool arrived;   /* at the source */
@@ -220,7 +222,6 @@ struct net {
     source_state *sources; /* by channel, from source_base on */
     kb_pool packets;
     kb_pool transfers;
-    kb_pool reservations;
     routes routes;
     paths paths;
     KB_VEC(stage) stages; /* room for unfolding a train */

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "fabric.h"
-#include "reservation.h"
 #include "sim/sim.h"
 #include "train.h"
 
@@ -221,7 +220,6 @@ kb_error *net_create(kb_sim *sim, const topo_graph *graph, const net_options *op
     kb_pool_init(&n->packets, sizeof(packet));
     KB_ASSERT(n->packets.stride == PACKET_STRIDE);
     kb_pool_init(&n->transfers, sizeof(transfer));
-    kb_pool_init(&n->reservations, sizeof(reservation));
     routes_init(&n->routes);
     paths_init(&n->paths);
 
@@ -261,7 +259,6 @@ void net_destroy(net *n)
     kb_vec_fini(&n->stages);
     paths_fini(&n->paths);
     routes_fini(&n->routes);
-    kb_pool_fini(&n->reservations);
     kb_pool_fini(&n->transfers);
     kb_pool_fini(&n->packets);
     kb_vec_fini(&n->profiles);
@@ -436,7 +433,7 @@ static kb_error *use_routes(net *n, const net_order *order, uint32_t *out, uint3
 }
 
 /* Adds what a lone transfer takes for a leg, without the overhead of the node it starts at. */
-static void foresee_route(const net *n, route *r, uint64_t bytes, transfer *tr)
+static void foresee_route(net *n, route *r, uint64_t bytes, transfer *tr)
 {
     routes_survey(n, r);
     tr->overhead = kb_time_add(tr->overhead, r->node_time);
@@ -444,7 +441,7 @@ static void foresee_route(const net *n, route *r, uint64_t bytes, transfer *tr)
     tr->drain = kb_time_add(tr->drain, topo_rate_time(r->slowest->bytes_per_s, bytes));
 }
 
-static void foresee(const net *n, const net_order *order, transfer *tr)
+static void foresee(net *n, const net_order *order, transfer *tr)
 {
     route *out = route_of(n, tr);
     tr->wire = tr->drain = 0;
@@ -535,8 +532,7 @@ net_figures net_get_figures(const net *n)
                      .transfers = n->done,
                      .live = kb_pool_live(&n->transfers),
                      .live_bytes = pool_bytes(&n->packets) + pool_bytes(&n->transfers) +
-                                   pool_bytes(&n->routes.pool) + pool_bytes(&n->reservations) +
-                                   paths_bytes(&n->paths)};
+                                   pool_bytes(&n->routes.pool) + paths_bytes(&n->paths)};
     size_t links = n->graph->links.count;
     for (uint32_t at = 0; at < links; at++) {
         f.link_bytes += n->links[at].bytes;

@@ -12,7 +12,7 @@
 #include "sim/sim.h"
 
 /* The train, which is the first on the link that has not had its turn, takes it. */
-static void take_turn(net *n, link *l, reservation *r)
+static inline void take_turn(const net *n, link *l, reservation *r)
 {
     if (r->vc != VC_OPEN || r->is_final)
         return;
@@ -23,40 +23,91 @@ static void take_turn(net *n, link *l, reservation *r)
 void reservation_take_turns(net *n, uint32_t at, kb_time until)
 {
     link *l = &n->links[at];
-    if (n->options.vcs == 1)
+    if (n->options.vcs == 1 || l->reserved == NONE)
         return;
-    for (uint32_t i = l->reserved; i != NONE; i = reservation_at(n, i)->next) {
+    uint32_t i = l->reserved;
+    do {
+        i = reservation_at(n, i)->next;
         reservation *r = reservation_at(n, i);
         if (r->from > until)
             return;
         take_turn(n, l, r);
-    }
+    } while (i != l->reserved);
+}
+
+/* The train has passed the link: its reservation, after the one before it, goes. */
+static inline void leave_ring(link *l, reservation *before, uint32_t before_index, reservation *r,
+                              uint32_t index)
+{
+    r->is_listed = false;
+    before->next = r->next;
+    if (l->reserved == index)
+        l->reserved = before == r ? NONE : before_index;
 }
 
 uint32_t reservation_first_left(net *n, uint32_t at)
 {
     kb_time now = kb_sim_now(n->sim);
     link *l = &n->links[at];
+    reservation *last = reservation_at(n, l->reserved);
     do {
-        uint32_t first = l->reserved;
+        uint32_t first = last->next;
         reservation *r = reservation_at(n, first);
         if (reservation_leaves(n, at, r) > now)
-            break;
+            return first;
         if (n->options.vcs > 1)
             take_turn(n, l, r);
         if (l->free_at <= r->from)
             l->last = NONE; /* the train was the last on the link */
-        l->reserved = r->next;
-        kb_pool_give(&n->reservations, first);
+        leave_ring(l, last, l->reserved, r, first);
     } while (l->reserved != NONE);
-    return l->reserved;
+    return NONE;
+}
+
+static uint32_t find_before(const net *n, uint32_t at, uint32_t index)
+{
+    uint32_t before = n->links[at].reserved;
+    while (reservation_at(n, before)->next != index)
+        before = reservation_at(n, before)->next;
+    return before;
+}
+
+void reservation_remove(net *n, uint32_t at, uint32_t index)
+{
+    reservation *r = reservation_at(n, index);
+    if (!r->is_listed)
+        return;
+    uint32_t before = find_before(n, at, index);
+    leave_ring(&n->links[at], reservation_at(n, before), before, r, index);
+}
+
+void reservation_drop(net *n, uint32_t at, uint32_t index)
+{
+    link *l = &n->links[at];
+    reservation *r = reservation_at(n, index);
+    if (!r->is_listed)
+        return;
+    if (n->options.vcs > 1) {
+        if (reservation_at(n, l->reserved)->next == index)
+            take_turn(n, l, r);
+        else
+            reservation_take_turns(n, at, r->from);
+    }
+    if (l->free_at <= r->from)
+        l->last = NONE;
+    if (KB_LIKELY(r->next == index)) {
+        r->is_listed = false;
+        l->reserved = NONE;
+    } else {
+        reservation_remove(n, at, index);
+    }
 }
 
 /* Whether two trains, the first of which is ahead, pass the link without meeting there or behind
- * it. A train that passes the link twice might meet itself. */
+ * it. */
 static bool are_apart(const net *n, uint32_t at, const reservation *ahead, const reservation *after)
 {
-    if (ahead->to > after->from || ahead->transfer == after->transfer)
+    if (ahead->to > after->from)
         return false;
     if (reservation_leaves(n, at, ahead) <= after->from || after->is_final)
         return true;
@@ -64,47 +115,47 @@ static bool are_apart(const net *n, uint32_t at, const reservation *ahead, const
            (n->options.vcs == 1 || ahead->vc_class == after->vc_class);
 }
 
-bool reservation_add(net *n, uint32_t at, const reservation *wanted)
+/* The reservation after which this one comes, *last being that of the link; NONE if it meets
+ * another one. */
+static uint32_t find_place(net *n, uint32_t at, const reservation *wanted, uint32_t first)
 {
-    uint32_t before = NONE, after = reservation_first(n, at);
+    uint32_t last = n->links[at].reserved, before = last, after = first;
     while (after != NONE && reservation_at(n, after)->from < wanted->from) {
         if (!are_apart(n, at, reservation_at(n, after), wanted))
-            return false;
+            return NONE;
         before = after;
-        after = reservation_at(n, after)->next;
+        after = reservation_after(n, at, after);
     }
-    for (uint32_t i = after; i != NONE; i = reservation_at(n, i)->next) {
+    for (uint32_t i = after; i != NONE; i = reservation_after(n, at, i)) {
         if (!are_apart(n, at, wanted, reservation_at(n, i)))
-            return false;
+            return NONE;
         if (reservation_at(n, i)->from >= reservation_leaves(n, at, wanted))
             break;
     }
-    uint32_t index = kb_pool_take(&n->reservations);
-    KB_ASSERT(index != NONE);
-    reservation *r = reservation_at(n, index);
-    *r = *wanted;
-    r->next = after;
-    r->vc = VC_OPEN;
-    if (before == NONE)
-        n->links[at].reserved = index;
-    else
-        reservation_at(n, before)->next = index;
-    return true;
+    return before;
 }
 
-uint32_t reservation_remove(net *n, uint32_t at, uint32_t t, kb_time from)
+bool reservation_add(net *n, uint32_t at, uint32_t index)
 {
-    uint32_t *place = &n->links[at].reserved;
-    while (*place != NONE) {
-        uint32_t index = *place;
-        reservation *r = reservation_at(n, index);
-        if (r->transfer == t && r->from == from) {
-            uint32_t vc = r->vc;
-            *place = r->next;
-            kb_pool_give(&n->reservations, index);
-            return vc;
-        }
-        place = &r->next;
+    link *l = &n->links[at];
+    reservation *r = reservation_at(n, index);
+    if (reservation_first(n, at) == NONE) {
+        r->next = index;
+        l->reserved = index;
+        return true;
     }
-    return VC_OPEN;
+    /* Trains that are past the port behind the link do not matter, nor do those ahead of them. */
+    uint32_t before = l->reserved;
+    const reservation *last = reservation_at(n, before);
+    bool is_last = last->from < r->from;
+    if (!is_last || last->to + profile_of(n, at)->latency > r->from) {
+        before = find_place(n, at, r, last->next);
+        if (before == NONE)
+            return false;
+    }
+    r->next = reservation_at(n, before)->next;
+    reservation_at(n, before)->next = index;
+    if (is_last)
+        l->reserved = index;
+    return true;
 }

@@ -133,14 +133,17 @@ static void add_rate(const net *n, route *r, uint32_t index)
         r->distinct = false;
 }
 
-void routes_survey(const net *n, route *r)
+void routes_survey(net *n, route *r)
 {
     if (KB_LIKELY(r->first != NULL))
         return;
     const uint32_t *step = paths_at(&n->paths, r->words);
     const topo_pace *before = NULL;
+    r->is_simple = true;
     for (uint32_t i = 0; i < r->steps; i++) {
         uint32_t at = step_link(n, step[i]);
+        r->is_simple &= (n->links[at].flags & LINK_MARKED) == 0;
+        n->links[at].flags |= LINK_MARKED;
         const profile *pr = &n->profiles.items[n->links[at].profile];
         r->node_time = kb_time_add(r->node_time, topo_link_overhead(n->graph, at));
         r->wire_time = kb_time_add(r->wire_time, n->graph->links.items[at].wire_fs);
@@ -152,6 +155,8 @@ void routes_survey(const net *n, route *r)
         add_rate(n, r, n->links[at].profile);
         before = &pr->pace;
     }
+    for (uint32_t i = 0; i < r->steps; i++)
+        n->links[step_link(n, step[i])].flags &= (uint8_t)~LINK_MARKED;
 }
 
 static kb_error *make(net *n, uint32_t from, uint32_t to, uint32_t kind, const net_leg *leg,

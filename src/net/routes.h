@@ -32,6 +32,7 @@ typedef struct route {
     uint8_t words_size;
     bool from_memory;
     bool distinct;   /* no two rates are so near to each other that rounding may decide */
+    bool is_simple;  /* it passes no link twice */
     bool size_whole; /* messages of that size are of full packets */
     uint16_t steps;
     uint32_t packets;       /* of messages of that size */
@@ -73,6 +74,6 @@ KB_MUST_USE kb_error *routes_use(net *n, const topo_machine *machine, uint32_t f
                                  uint32_t kind, const net_leg *leg, uint32_t *index);
 
 /* Finds out what its links are like, unless that is known. */
-void routes_survey(const net *n, route *r);
+void routes_survey(net *n, route *r);
 
 #endif

@@ -75,8 +75,8 @@ static bool is_fit(net *n, route *r, const transfer *tr)
         return true;
     routes_survey(n, r);
     kb_time drain = time_of(n, r->slowest, tr);
-    if (drain > FARTHEST || r->latency > FARTHEST || !is_foreseeable(n, r, tr) ||
-        !train_reserve(n, r, tr))
+    if (drain > FARTHEST || r->latency > FARTHEST || !r->is_simple || r->steps > MAX_TRAIN_STEPS ||
+        !is_foreseeable(n, r, tr) || !train_reserve(n, r, tr))
         return false;
     r->size = tr->bytes;
     r->packets = tr->packets;
@@ -110,60 +110,56 @@ static kb_time start_of(net *n, const route *r)
                 return start;
             start = other->to;
         }
-        i = other->next;
+        i = reservation_after(n, r->first_link, i);
     }
     return start;
 }
 
-static void withdraw(net *n, const route *r, uint32_t t, kb_time start, uint32_t count)
+/* Gives the reservations back, of which the first `count` are on links. */
+static void withdraw(net *n, const route *r, transfer *tr, uint32_t count)
 {
     const uint32_t *step = paths_at(&n->paths, r->words);
     for (uint32_t i = 0; i < count; i++) {
-        (void)reservation_remove(n, step_link(n, step[i]), t, start);
-        start += profile_of(n, step_link(n, step[i]))->latency;
+        uint32_t at = step_link(n, step[i]);
+        reservation_remove(n, at, reservation_of(tr, i));
+        n->links[at].bytes -= tr->bytes;
     }
+    paths_give(&n->paths, tr->train, tr->train_size);
 }
 
-/* Whether no packets are near any link of the route when the train comes there. */
-static bool is_quiet(net *n, const route *r, uint32_t t, kb_time start)
+/* Reserves all links if no packets are near any when the train comes there, nor trains; or none. */
+static bool reserve(net *n, const route *r, uint32_t t, kb_time start, net_packets_cause *cause)
 {
     const uint32_t *step = paths_at(&n->paths, r->words);
-    kb_time head = start;
-    for (uint32_t i = 0; i < r->steps; i++) { /* what mostly is in the way comes first */
-        uint32_t at = step_link(n, step[i]);
-        kb_time latency = profile_of(n, at)->latency;
-        if (n->links[at].held_until > head)
-            return false;
-        head = kb_time_add(head, latency);
-    }
-    uint32_t ahead = source_at(n, r->source)->last_begun;
-    if (ahead != NONE && (transfer_at(n, ahead)->route != transfer_at(n, t)->route ||
-                          transfer_at(n, ahead)->made < transfer_at(n, ahead)->packets))
-        ahead = NONE;
-    for (uint32_t i = 0; i < r->steps; i++) {
-        if (!contact_is_quiet(n, r, i, start, ahead))
-            return false;
-        start += profile_of(n, step_link(n, step[i]))->latency;
-    }
-    return true;
-}
-
-/* Reserves all links, or none. */
-static bool reserve(net *n, const route *r, uint32_t t, kb_time start)
-{
-    const uint32_t *step = paths_at(&n->paths, r->words);
-    reservation wanted = {.from = start, .transfer = t, .feeder = NOTHING, .whole = r->size_whole};
+    transfer *tr = transfer_at(n, t);
+    uint32_t index = tr->train, feeder = NOTHING;
+    kb_time from = start;
     for (uint32_t i = 0; i < r->steps; i++) {
         uint32_t at = step_link(n, step[i]);
-        wanted.to = wanted.from + r->drain;
-        wanted.vc_class = step_channel(step[i]);
-        wanted.is_final = i + 1u == r->steps;
-        if (!reservation_add(n, at, &wanted)) {
-            withdraw(n, r, t, start, i);
+        link *l = &n->links[at];
+        const profile *pr = &n->profiles.items[l->profile];
+        bool is_final = i + 1u == r->steps;
+        *reservation_at(n, index) = (reservation){
+            .from = from,
+            .to = from + r->drain,
+            .transfer = t,
+            .feeder = feeder,
+            .vc_class = (uint16_t)(step_channel(step[i]) - first_channel(n, at)),
+            .vc = VC_OPEN,
+            .whole = r->size_whole,
+            .is_final = is_final,
+            .is_listed = true,
+        };
+        bool is_quiet = contact_is_quiet(n, l, pr, t, i, from, is_final);
+        if (!is_quiet || !reservation_add(n, at, index)) {
+            *cause = is_quiet ? NET_TRAIN_IN_THE_WAY : NET_PACKETS_IN_THE_WAY;
+            withdraw(n, r, tr, i);
             return false;
         }
-        wanted.from += profile_of(n, at)->latency;
-        wanted.feeder = at;
+        l->bytes += tr->bytes;
+        from += pr->latency;
+        feeder = at;
+        index += RESERVATION_WORDS;
     }
     return true;
 }
@@ -171,15 +167,12 @@ static bool reserve(net *n, const route *r, uint32_t t, kb_time start)
 /* The message, which has reserved its links, leaves its source. */
 static void set_out(net *n, const route *r, uint32_t t, kb_time start)
 {
-    const uint32_t *step = paths_at(&n->paths, r->words);
     transfer *tr = transfer_at(n, t);
     source_drop(n, r->source);
     tr->in_train = true;
     tr->start = start;
     tr->ends_at = start + r->drain + r->latency;
     tr->end = schedule_end(n, tr->ends_at, r->last_link, t);
-    for (uint32_t i = 0; i < r->steps; i++)
-        n->links[step_link(n, step[i])].bytes += tr->bytes;
     n->waited[r->first_link] += start - tr->ready_at;
     n->hops += (uint64_t)tr->packets * r->steps;
 }
@@ -201,7 +194,7 @@ static bool refuse(net *n, const route *r, net_packets_cause cause)
 
 bool train_take(net *n, uint32_t t)
 {
-    const transfer *tr = transfer_at(n, t);
+    transfer *tr = transfer_at(n, t);
     route *r = route_of(n, tr);
     const channel *ch = &n->channels[r->source];
     source_state *source = source_at(n, r->source);
@@ -215,16 +208,16 @@ bool train_take(net *n, uint32_t t)
     if (ch->first_transfer != ch->last_transfer) /* several readers take turns */
         return refuse(n, r, NET_PACKETS_IN_THE_WAY);
     kb_time start = start_of(n, r);
-    if (!is_quiet(n, r, t, start))
-        return refuse(n, r, NET_PACKETS_IN_THE_WAY);
     if (start > FARTHEST || !is_fit(n, r, tr))
         return refuse(n, r, NET_UNFORESEEN);
-    if (!kb_pool_reserve(&n->reservations, r->steps)) {
+    tr->train = paths_take(&n->paths, r->steps * RESERVATION_WORDS, &tr->train_size);
+    if (tr->train == NONE) {
         kb_sim_fail(n->sim, kb_error_nomem());
         return false;
     }
-    if (!reserve(n, r, t, start))
-        return refuse(n, r, NET_TRAIN_IN_THE_WAY);
+    net_packets_cause cause;
+    if (!reserve(n, r, t, start, &cause))
+        return refuse(n, r, cause);
     set_out(n, r, t, start);
     return true;
 }
@@ -232,8 +225,13 @@ bool train_take(net *n, uint32_t t)
 void train_end(net *n, uint32_t t)
 {
     transfer *tr = transfer_at(n, t);
+    const route *r = route_of(n, tr);
+    const uint32_t *step = paths_at(&n->paths, r->words);
+    for (uint32_t i = 0; i < r->steps; i++)
+        reservation_drop(n, step_link(n, step[i]), reservation_of(tr, i));
+    paths_give(&n->paths, tr->train, tr->train_size);
     tr->in_train = false;
-    source_at(n, route_of(n, tr)->source)->failures = 0;
+    source_at(n, r->source)->failures = 0;
     n->trains.whole++;
 }
 

@@ -248,16 +248,16 @@ static void put_packets(net *n, const route *r, transfer *tr)
 static void withdraw(net *n, const route *r, uint32_t t)
 {
     const transfer *tr = transfer_at(n, t);
-    kb_time from = tr->start;
     for (uint32_t i = 0; i < r->steps; i++) {
         uint32_t *step = paths_at(&n->paths, tr->path + i), at = step_link(n, *step);
+        const reservation *reserved = reservation_at(n, reservation_of(tr, i));
         reservation_take_turns(n, at, n->now);
-        uint32_t vc = reservation_remove(n, at, t, from);
-        if (vc != VC_OPEN && i + 1u < r->steps)
-            *step = step_channel(*step) + vc;
+        reservation_remove(n, at, reservation_of(tr, i));
+        if (reserved->vc != VC_OPEN && i + 1u < r->steps)
+            *step = step_channel(*step) + reserved->vc;
         n->links[at].bytes -= tr->bytes;
-        from += profile_of(n, at)->latency;
     }
+    paths_give(&n->paths, tr->train, tr->train_size);
     n->waited[r->first_link] -= tr->start - tr->ready_at;
     n->hops -= (uint64_t)tr->packets * r->steps;
 }
@@ -350,7 +350,7 @@ static void unfold_with_source(net *n, uint32_t t, uint32_t own);
 /* The first train on the link that has not left the source; NONE if there is none. */
 static uint32_t first_at_source(net *n, uint32_t at, uint32_t source)
 {
-    for (uint32_t i = reservation_first(n, at); i != NONE; i = reservation_at(n, i)->next) {
+    for (uint32_t i = reservation_first(n, at); i != NONE; i = reservation_after(n, at, i)) {
         const reservation *r = reservation_at(n, i);
         if (reservation_is_live(n, r) && r->feeder == NOTHING &&
             route_of(n, transfer_at(n, r->transfer))->source == source)
@@ -502,7 +502,10 @@ static train_rest rest_of(const net *n, const route *r, const transfer *tr, uint
 train_rest train_look(const net *n, uint32_t at)
 {
     train_rest all = {0};
-    for (uint32_t i = n->links[at].reserved; i != NONE; i = reservation_at(n, i)->next) {
+    if (n->links[at].reserved == NONE)
+        return all;
+    uint32_t i = reservation_at(n, n->links[at].reserved)->next;
+    for (; i != NONE; i = reservation_after(n, at, i)) {
         const reservation *reserved = reservation_at(n, i);
         if (!reservation_is_live(n, reserved))
             continue;
