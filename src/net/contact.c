@@ -61,7 +61,7 @@ void contact_choose(net *n, const visit *v)
     uint32_t i = reservation_first(n, v->at);
     while (i != NONE) {
         const reservation *r = reservation_at(n, i);
-        if (r->is_final || finds_its_turn(n, v, r)) {
+        if (reservation_is_final(r) || finds_its_turn(n, v, r)) {
             i = reservation_after(n, v->at, i);
         } else {
             train_unfold(n, r->transfer, NOTHING, NET_PACKET_MET);
@@ -93,7 +93,7 @@ static bool is_behind(const net *n, const visit *v, const reservation *r)
     kb_time end = window_end(n, v);
     if (r->from < end)
         return false;
-    if (v->is_final || r->is_final)
+    if (v->is_final || reservation_is_final(r))
         return true;
     bool meet_in_port = r->from < kb_time_add(end, profile_of(n, v->at)->latency);
     if (meet_in_port && !profile_of(n, v->at)->roomy)
@@ -176,7 +176,7 @@ static void clear_port(net *n, uint32_t at, uint32_t class)
     uint32_t i = reservation_first(n, at);
     while (i != NONE) {
         const reservation *r = reservation_at(n, i);
-        if (!r->is_final && reservation_class(n, at, r) == class) {
+        if (!reservation_is_final(r) && reservation_class(n, at, r) == class) {
             train_unfold(n, r->transfer, NOTHING, NET_PACKET_WAITED);
             i = reservation_first(n, at);
         } else {

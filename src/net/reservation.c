@@ -14,7 +14,7 @@
 /* The train, which is the first on the link that has not had its turn, takes it. */
 static inline void take_turn(const net *n, link *l, reservation *r)
 {
-    if (r->vc != VC_OPEN || r->is_final)
+    if (r->vc != VC_OPEN || reservation_is_final(r))
         return;
     r->vc = l->turn;
     l->turn = (uint8_t)(l->turn + 1u == n->options.vcs ? 0 : l->turn + 1u);
@@ -39,7 +39,7 @@ void reservation_take_turns(net *n, uint32_t at, kb_time until)
 static inline void leave_ring(link *l, reservation *before, uint32_t before_index, reservation *r,
                               uint32_t index)
 {
-    r->is_listed = false;
+    r->flags &= (uint8_t)~RESERVATION_LISTED;
     before->next = r->next;
     if (l->reserved == index)
         l->reserved = before == r ? NONE : before_index;
@@ -75,32 +75,20 @@ static uint32_t find_before(const net *n, uint32_t at, uint32_t index)
 void reservation_remove(net *n, uint32_t at, uint32_t index)
 {
     reservation *r = reservation_at(n, index);
-    if (!r->is_listed)
+    if (!(r->flags & RESERVATION_LISTED))
         return;
     uint32_t before = find_before(n, at, index);
     leave_ring(&n->links[at], reservation_at(n, before), before, r, index);
 }
 
-void reservation_drop(net *n, uint32_t at, uint32_t index)
+void reservation_drop_among(net *n, uint32_t at, uint32_t index)
 {
     link *l = &n->links[at];
     reservation *r = reservation_at(n, index);
-    if (!r->is_listed)
-        return;
-    if (n->options.vcs > 1) {
-        if (reservation_at(n, l->reserved)->next == index)
-            take_turn(n, l, r);
-        else
-            reservation_take_turns(n, at, r->from);
-    }
+    reservation_take_turns(n, at, r->from);
     if (l->free_at <= r->from)
         l->last = NONE;
-    if (KB_LIKELY(r->next == index)) {
-        r->is_listed = false;
-        l->reserved = NONE;
-    } else {
-        reservation_remove(n, at, index);
-    }
+    reservation_remove(n, at, index);
 }
 
 /* Whether two trains, the first of which is ahead, pass the link without meeting there or behind
@@ -109,9 +97,9 @@ static bool are_apart(const net *n, uint32_t at, const reservation *ahead, const
 {
     if (ahead->to > after->from)
         return false;
-    if (reservation_leaves(n, at, ahead) <= after->from || after->is_final)
+    if (reservation_leaves(n, at, ahead) <= after->from || reservation_is_final(after))
         return true;
-    return (ahead->whole || profile_of(n, at)->roomy) &&
+    return (ahead->flags & RESERVATION_WHOLE || profile_of(n, at)->roomy) &&
            (n->options.vcs == 1 || ahead->vc_class == after->vc_class);
 }
 
@@ -135,15 +123,12 @@ static uint32_t find_place(net *n, uint32_t at, const reservation *wanted, uint3
     return before;
 }
 
-bool reservation_add(net *n, uint32_t at, uint32_t index)
+bool reservation_add_among(net *n, uint32_t at, uint32_t index)
 {
+    if (reservation_first(n, at) == NONE)
+        return reservation_add(n, at, index);
     link *l = &n->links[at];
     reservation *r = reservation_at(n, index);
-    if (reservation_first(n, at) == NONE) {
-        r->next = index;
-        l->reserved = index;
-        return true;
-    }
     /* Trains that are past the port behind the link do not matter, nor do those ahead of them. */
     uint32_t before = l->reserved;
     const reservation *last = reservation_at(n, before);

@@ -23,10 +23,14 @@ typedef struct reservation {
     uint32_t feeder;   /* the link before it on the train's route; NOTHING if it is the first */
     uint16_t vc_class; /* its first channel behind the link, from the first of all on */
     uint8_t vc;        /* VC_OPEN until its turn is taken */
-    bool whole : 1;    /* its packets are all full */
-    bool is_final : 1; /* there is no port behind the link on its route */
-    bool is_listed : 1;
+    uint8_t flags;
 } reservation;
+
+enum {
+    RESERVATION_WHOLE = 1,  /* its packets are all full */
+    RESERVATION_FINAL = 2,  /* there is no port behind the link on its route */
+    RESERVATION_LISTED = 4, /* it is in the ring of the link */
+};
 
 enum {
     RESERVATION_WORDS = sizeof(reservation) / sizeof(uint32_t),
@@ -44,10 +48,15 @@ static inline uint32_t reservation_of(const transfer *tr, uint32_t i)
     return tr->train + i * RESERVATION_WORDS;
 }
 
+static inline bool reservation_is_final(const reservation *r)
+{
+    return (r->flags & RESERVATION_FINAL) != 0;
+}
+
 /* Until when packets of the train are on the link or in the port behind it. */
 static inline kb_time reservation_leaves(const net *n, uint32_t at, const reservation *r)
 {
-    return r->is_final ? r->to : r->to + profile_of(n, at)->latency;
+    return reservation_is_final(r) ? r->to : r->to + profile_of(n, at)->latency;
 }
 
 /* See class_of(). */
@@ -82,13 +91,41 @@ static inline uint32_t reservation_after(const net *n, uint32_t at, uint32_t ind
  * one, or if the packets of both would be in the port behind the link at a time and might not find
  * room or take other virtual channels than in turn.
  */
-bool reservation_add(net *n, uint32_t at, uint32_t index);
+bool reservation_add_among(net *n, uint32_t at, uint32_t index);
+
+static inline bool reservation_add(net *n, uint32_t at, uint32_t index)
+{
+    link *l = &n->links[at];
+    if (l->reserved != NONE)
+        return reservation_add_among(n, at, index);
+    reservation_at(n, index)->next = index;
+    l->reserved = index;
+    return true;
+}
 
 /* Removes the reservation, unless it has been dropped. */
 void reservation_remove(net *n, uint32_t at, uint32_t index);
 
-/* Its train has ended: it is dropped. */
-void reservation_drop(net *n, uint32_t at, uint32_t index);
+/* Reservation `r`, which has the index, is dropped: its train has ended. */
+void reservation_drop_among(net *n, uint32_t at, uint32_t index);
+
+static inline void reservation_drop(net *n, uint32_t at, uint32_t index, const reservation *r)
+{
+    link *l = &n->links[at];
+    if (!(r->flags & RESERVATION_LISTED))
+        return;
+    if (r->next != index) {
+        reservation_drop_among(n, at, index);
+        return;
+    }
+    /* It is the only one on the link: as reservation_first_left() does it. */
+    uint32_t turn = l->turn + 1u;
+    if (r->vc == VC_OPEN && !reservation_is_final(r))
+        l->turn = (uint8_t)(turn == n->options.vcs ? 0 : turn);
+    if (l->free_at <= r->from)
+        l->last = NONE;
+    l->reserved = NONE;
+}
 
 /* Trains that have started on the link up to then take their turns of its virtual channels. */
 void reservation_take_turns(net *n, uint32_t at, kb_time until);

@@ -128,35 +128,37 @@ static void withdraw(net *n, const route *r, transfer *tr, uint32_t count)
 }
 
 /* Reserves all links if no packets are near any when the train comes there, nor trains; or none. */
-static bool reserve(net *n, const route *r, uint32_t t, kb_time start, net_packets_cause *cause)
+static __attribute__((noinline)) bool reserve(net *n, const route *r, uint32_t t, kb_time start,
+                                              net_packets_cause *cause)
 {
     const uint32_t *step = paths_at(&n->paths, r->words);
     transfer *tr = transfer_at(n, t);
     uint32_t index = tr->train, feeder = NOTHING;
-    kb_time from = start;
-    for (uint32_t i = 0; i < r->steps; i++) {
+    uint32_t flags = RESERVATION_LISTED | (r->size_whole ? RESERVATION_WHOLE : 0u);
+    kb_time from = start, drain = r->drain;
+    uint64_t bytes = tr->bytes;
+    link *links = n->links;
+    const profile *profiles = n->profiles.items;
+    reservation *wanted = reservation_at(n, index);
+    for (uint32_t i = 0, steps = r->steps; i < steps; i++, wanted++) {
         uint32_t at = step_link(n, step[i]);
-        link *l = &n->links[at];
-        const profile *pr = &n->profiles.items[l->profile];
-        bool is_final = i + 1u == r->steps;
-        *reservation_at(n, index) = (reservation){
-            .from = from,
-            .to = from + r->drain,
-            .transfer = t,
-            .feeder = feeder,
-            .vc_class = (uint16_t)(step_channel(step[i]) - first_channel(n, at)),
-            .vc = VC_OPEN,
-            .whole = r->size_whole,
-            .is_final = is_final,
-            .is_listed = true,
-        };
+        link *l = &links[at];
+        const profile *pr = &profiles[l->profile];
+        bool is_final = i + 1 == steps;
         bool is_quiet = contact_is_quiet(n, l, pr, t, i, from, is_final);
+        wanted->from = from;
+        wanted->to = from + drain;
+        wanted->transfer = t;
+        wanted->feeder = feeder;
+        wanted->vc_class = (uint16_t)(step_channel(step[i]) - first_channel(n, at));
+        wanted->vc = VC_OPEN;
+        wanted->flags = (uint8_t)(flags | (is_final ? RESERVATION_FINAL : 0u));
         if (!is_quiet || !reservation_add(n, at, index)) {
             *cause = is_quiet ? NET_TRAIN_IN_THE_WAY : NET_PACKETS_IN_THE_WAY;
             withdraw(n, r, tr, i);
             return false;
         }
-        l->bytes += tr->bytes;
+        l->bytes += bytes;
         from += pr->latency;
         feeder = at;
         index += RESERVATION_WORDS;
@@ -227,8 +229,9 @@ void train_end(net *n, uint32_t t)
     transfer *tr = transfer_at(n, t);
     const route *r = route_of(n, tr);
     const uint32_t *step = paths_at(&n->paths, r->words);
-    for (uint32_t i = 0; i < r->steps; i++)
-        reservation_drop(n, step_link(n, step[i]), reservation_of(tr, i));
+    reservation *of_link = reservation_at(n, tr->train);
+    for (uint32_t i = 0, steps = r->steps; i < steps; i++, of_link++)
+        reservation_drop(n, step_link(n, step[i]), reservation_of(tr, i), of_link);
     paths_give(&n->paths, tr->train, tr->train_size);
     tr->in_train = false;
     source_at(n, r->source)->failures = 0;
