@@ -68,27 +68,31 @@ static kb_time credit_time(ipcq_end *end)
     return end->credit_fs;
 }
 
-static void log_credit(const ipcq_end *end, kb_time start, kb_time arrives)
+static const char credit_name[] = "credit";
+
+static __attribute__((noinline)) void show_credit(const ipcq_end *end, kb_time start,
+                                                  kb_time arrives)
 {
-    static const char name[] = "credit";
-    kb_oplog *log = end->set->queues->has.log;
-    uint64_t bytes = end->set->settings.credit_bytes;
-    if (KB_LIKELY(!kb_oplog_is_watched(log))) {
-        kb_op_brief brief = {
-            .unit = KB_UNIT_IPCQ, .name = name, .start = start, .end = arrives, .bytes = bytes};
-        kb_oplog_count_ahead(log, end->member->number, &brief);
-        return;
-    }
     kb_op op = {
         .unit = KB_UNIT_IPCQ,
-        .name = name,
+        .name = credit_name,
         .label = "",
         .pe = ipcq_pe_of(end),
         .start = start,
         .end = arrives,
-        .bytes = bytes,
+        .bytes = end->set->settings.credit_bytes,
     };
-    kb_oplog_add_ahead(log, end->member->number, &op);
+    kb_oplog_add_ahead(end->set->queues->has.log, end->member->number, &op);
+}
+
+static void log_credit(const ipcq_end *end, kb_time start, kb_time arrives)
+{
+    kb_oplog *log = end->set->queues->has.log;
+    if (KB_UNLIKELY(kb_oplog_is_watched(log)))
+        show_credit(end, start, arrives);
+    else
+        kb_oplog_count_ahead(log, end->member->number, KB_UNIT_IPCQ, credit_name, start, arrives,
+                             end->set->settings.credit_bytes);
 }
 
 static void fail_credit(const ipcq_end *end)

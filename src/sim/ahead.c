@@ -67,18 +67,27 @@ static due_item pop(due_heap *heap)
 
 enum { FIRST_ROOM = 16 };
 
+void kb_oplog_link_pe(kb_oplog *log, pe_record *record)
+{
+    uint64_t pe = (uint64_t)(record - log->pes);
+    KB_ASSERT(pe < UINT32_MAX);
+    if (record->array || record->ops)
+        return;
+    record->next_ahead = log->ahead_pes;
+    log->ahead_pes = (uint32_t)pe + 1;
+}
+
 /* Applies what is due, and makes room for another transition. False if there is no memory. */
 static bool make_room(kb_oplog *log, pe_record *record)
 {
-    if (record->due != 0)
-        kb_oplog_apply_due(log, record);
+    catch_up(log, record);
     if (record->end < record->array + record->room)
         return true;
     size_t before = (size_t)(record->first - record->array);
     size_t count = (size_t)(record->end - record->first);
     if (before > record->room / 2) {
-        memmove(record->array + 1, record->first, count * sizeof *record->array);
-        record->first = record->array + 1;
+        memmove(record->array + PAST, record->first, count * sizeof *record->array);
+        record->first = record->array + PAST;
         record->end = record->first + count;
         return true;
     }
@@ -90,11 +99,9 @@ static bool make_room(kb_oplog *log, pe_record *record)
     if (!grown)
         return false;
     if (!record->array) {
-        uint64_t pe = (uint64_t)(record - log->pes);
-        KB_ASSERT(pe < UINT32_MAX);
-        record->next_ahead = log->ahead_pes;
-        log->ahead_pes = (uint32_t)pe + 1;
-        before = 1;
+        kb_oplog_link_pe(log, record);
+        before = PAST;
+        memset(grown, 0, PAST * sizeof *grown);
     }
     record->array = grown;
     record->room = (uint32_t)room;
@@ -131,11 +138,10 @@ transition *kb_oplog_insert(kb_oplog *log, pe_record *record, kb_time at)
         *t = t[-1];
     t->at = at;
     t->order = log->told_ahead++;
-    if (t == record->first) {
-        record->due = (uint64_t)at + 1;
-        if (log->detailed)
-            put_on_agenda(log, record);
-    }
+    if (t == record->first && log->detailed)
+        put_on_agenda(log, record);
+    else if (!log->detailed && at < record->next_due)
+        record->next_due = at;
     return t;
 }
 
@@ -145,10 +151,10 @@ void kb_oplog_apply_in_order(kb_oplog *log)
         due_item next = pop(&log->agenda);
         pe_record *record = &log->pes[next.pe];
         const transition *first = record->first;
-        if (record->due == 0 || first->at != next.at || first->order != next.order)
+        if (first == record->end || first->at != next.at || first->order != next.order)
             continue;
         kb_oplog_apply_first(log, record);
-        if (record->due != 0)
+        if (record->first != record->end)
             put_on_agenda(log, record);
     }
 }
@@ -159,19 +165,31 @@ void kb_oplog_apply_all_due(kb_oplog *log)
         kb_oplog_apply_in_order(log);
     for (uint32_t next = log->ahead_pes; next != 0 && !log->detailed;) {
         pe_record *record = &log->pes[next - 1];
-        kb_oplog_settle(log, record);
+        catch_up(log, record);
         next = record->next_ahead;
     }
 }
 
 bool kb_oplog_make_agenda(kb_oplog *log)
 {
+    if (log->detailed)
+        return true;
     log->agenda.count = 0;
+    for (uint64_t pe = 0; pe <= log->pe_count; pe++) {
+        pe_record *record = &log->pes[pe];
+        if (record->next_due == 0 && !record->change_limit)
+            continue;
+        kb_oplog_apply_due(log, record);
+        record->change_limit = NULL;
+        record->next_due = 0;
+    }
     for (uint32_t next = log->ahead_pes; next != 0; next = log->pes[next - 1].next_ahead) {
         pe_record *record = &log->pes[next - 1];
         record->append_limit = NULL;
-        KB_ASSERT(!record->has_open); /* else a kernel runs */
-        if (record->due != 0 && !push_first(log, record))
+        record->op_limit = NULL;
+        for (transition *t = record->first; t < record->end; t++)
+            t->order = log->told_ahead++;
+        if (record->first != record->end && !push_first(log, record))
             return false;
     }
     return true;
@@ -271,6 +289,8 @@ void kb_oplog_drop_ahead(kb_oplog *log)
     drop_records(log);
     kb_vec_fini(&log->early);
     kb_vec_fini(&log->agenda);
-    for (uint32_t next = log->ahead_pes; next != 0; next = log->pes[next - 1].next_ahead)
+    for (uint32_t next = log->ahead_pes; next != 0; next = log->pes[next - 1].next_ahead) {
         free(log->pes[next - 1].array);
+        free(log->pes[next - 1].ops);
+    }
 }

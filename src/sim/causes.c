@@ -10,28 +10,25 @@
  * is divided at the same instants as without, and of engines that share time the one that gets the
  * odd femtosecond takes turns.
  *
- * An engine's own operations are charged to their ends when they start, as nothing but the other
- * engine makes a difference to that: `since` is later than now meanwhile.
+ * If the log is not detailed, operations of engines are no part of the state: work.c charges them
+ * when they are told, and charging skips their times.
  *
- * This is called some twenty times for a message, so it is kept to a few instructions a call.
+ * This is called several times for a message, so it is kept to a few instructions a call.
  * Not modelled: an engine that waits for the TCM counts as working.
  */
-#include "oplog_private.h"
+#include <string.h>
 
-static inline kb_time part_of_time(kb_time whole, uint64_t part, uint64_t total)
-{
-    __extension__ typedef unsigned __int128 wide;
-    if (part == total)
-        return whole;
-    if (KB_LIKELY(((uint64_t)whole | total) <= UINT32_MAX))
-        return (kb_time)((uint64_t)whole * part / total);
-    return (kb_time)((wide)whole * part / total);
-}
+#include "oplog_private.h"
 
 kb_time kb_part_of_time(kb_time whole, uint64_t part, uint64_t total)
 {
+    __extension__ typedef unsigned __int128 wide;
     KB_ASSERT(whole >= 0 && part <= total && total > 0);
-    return part_of_time(whole, part, total);
+    if (part == total)
+        return whole;
+    if (((uint64_t)whole | total) <= UINT32_MAX)
+        return (kb_time)((uint64_t)whole * part / total);
+    return (kb_time)((wide)whole * part / total);
 }
 
 void kb_divide_time(kb_time whole, const uint64_t *weights, size_t count, kb_time *parts)
@@ -64,8 +61,16 @@ static inline uint8_t state_of(const pe_record *record)
     uint32_t outstanding = record->outstanding;
     if (outstanding == 0)
         return record->drains > 0 ? KB_CAUSE_MATRIX_DRAIN : KB_CAUSE_ISSUE;
-    bool one = (outstanding & (outstanding - 1)) == 0;
-    return one ? (uint8_t)__builtin_ctz(outstanding) : DIVIDED;
+    uint32_t rest = outstanding & (outstanding - 1);
+    if (rest == 0)
+        return (uint8_t)__builtin_ctz(outstanding);
+    return (rest & (rest - 1)) == 0 ? PAIR : DIVIDED;
+}
+
+/* Whether bytes of several causes share the time. */
+static inline bool is_divided(const pe_record *record)
+{
+    return record->state == PAIR || record->state == DIVIDED;
 }
 
 void kb_oplog_find_state(pe_record *record)
@@ -85,7 +90,7 @@ static void divide(pe_record *record, kb_time time, kb_time parts[KB_CAUSES])
         record->odd ^= time % 2 != 0;
     } else if (record->state == NEEDED_DRAIN) {
         parts[KB_CAUSE_MATRIX_DRAIN] = time;
-    } else if (record->state == DIVIDED) {
+    } else if (is_divided(record)) {
         kb_divide_time(time, record->bytes, BYTE_CAUSES, parts + KB_CAUSE_LOCAL_MEMORY);
     } else {
         parts[record->state] = time;
@@ -123,36 +128,11 @@ static __attribute__((noinline)) void tell_details(kb_oplog *log, const pe_recor
             kb_profile_charge(log->profile, pe, (kb_cause)c, parts[c]);
 }
 
-/* The same as kb_divide_time() of the PE's bytes, without a list of parts. */
-static inline void charge_by_bytes(pe_record *record, kb_time time)
-{
-    uint64_t total = 0, before = 0;
-    kb_time given = 0;
-    uint32_t first = (uint32_t)__builtin_ctz(record->outstanding);
-    uint32_t rest = record->outstanding & (record->outstanding - 1u);
-    if (KB_LIKELY((rest & (rest - 1)) == 0)) { /* two causes */
-        uint32_t second = (uint32_t)__builtin_ctz(rest);
-        uint64_t part = record->bytes[first - KB_CAUSE_LOCAL_MEMORY];
-        total = part + record->bytes[second - KB_CAUSE_LOCAL_MEMORY];
-        given = part_of_time(time, part, total);
-        record->charged[first] += given;
-        record->charged[second] += time - given;
-        return;
-    }
-    for (uint32_t left = record->outstanding; left != 0; left &= left - 1)
-        total += record->bytes[__builtin_ctz(left) - KB_CAUSE_LOCAL_MEMORY];
-    for (uint32_t left = record->outstanding; left != 0; left &= left - 1) {
-        int cause = __builtin_ctz(left);
-        before += record->bytes[cause - KB_CAUSE_LOCAL_MEMORY];
-        kb_time up_to = part_of_time(time, before, total);
-        record->charged[cause] += up_to - given;
-        given = up_to;
-    }
-}
-
 /* Several causes share the time, or there is a profile or a watcher of states. */
-static __attribute__((noinline)) void charge_parts(kb_oplog *log, pe_record *record, kb_time time)
+static __attribute__((noinline)) void charge_shared(kb_oplog *log, pe_record *record, kb_time time)
 {
+    if (!record->runs_kernel)
+        return;
     kb_time parts[KB_CAUSES] = {0};
     divide(record, time, parts);
     for (int c = 0; c < KB_CAUSES; c++)
@@ -165,24 +145,56 @@ static __attribute__((noinline)) void charge_parts(kb_oplog *log, pe_record *rec
         tell_details(log, record, time, parts);
 }
 
-/* See kb_oplog_charge(). */
-static inline void charge(kb_oplog *log, pe_record *record, kb_time at)
+/* Charges time in the PE's state. */
+static inline void charge_time(kb_oplog *log, pe_record *record, kb_time time)
 {
-    kb_time time = at - record->since;
-    if (time <= 0)
-        return;
-    record->since = at;
-    if (!record->runs_kernel)
-        return;
     if (KB_LIKELY(record->state < KB_CAUSES && !log->detailed))
         record->charged[record->state] += time;
     else
-        charge_parts(log, record, time);
+        charge_shared(log, record, time);
+}
+
+/* From then on nothing of the time of its next engine's operation is to be charged. Returns the
+ * time from which on it is. */
+static inline kb_time pass_engine(pe_record *record, kb_time since)
+{
+    const engine_op *op = record->next_op++;
+    record->next_start = record->next_op != record->op_end ? op[1].start : KB_FOREVER;
+    return op->free_at > since ? op->free_at : since;
+}
+
+/* The time up to which the PE is in its state: at most then. */
+static inline kb_time end_of_state(const pe_record *record, kb_time at)
+{
+    return record->next_start < at ? record->next_start : at;
+}
+
+/* See kb_oplog_charge(). */
+static inline void charge(kb_oplog *log, pe_record *record, kb_time at)
+{
+    for (;;) {
+        kb_time until = end_of_state(record, at), time = until - record->since;
+        if (time > 0) {
+            record->since = until;
+            charge_time(log, record, time);
+        }
+        if (KB_LIKELY(record->next_start >= at))
+            return;
+        record->since = pass_engine(record, record->since);
+    }
 }
 
 void kb_oplog_charge(kb_oplog *log, pe_record *record, kb_time at)
 {
     charge(log, record, at);
+}
+
+void kb_oplog_pass_engines(kb_oplog *log, pe_record *record, kb_time at)
+{
+    while (record->next_start < at) {
+        charge(log, record, record->next_start);
+        record->since = pass_engine(record, record->since);
+    }
 }
 
 static inline void change_state(kb_oplog *log, pe_record *record, kb_time at)
@@ -213,7 +225,7 @@ static __attribute__((noinline)) void note_item(kb_oplog *log, pe_record *record
                                                 bool begins)
 {
     uint64_t pe = (uint64_t)(record - log->pes);
-    if (record->state != DIVIDED || !is_engine(cause))
+    if (!is_divided(record) || !is_engine(cause))
         charge(log, record, at);
     if (!log->profile)
         return;
@@ -258,7 +270,7 @@ static __attribute__((noinline)) void change_item(kb_oplog *log, pe_record *reco
 {
     if (log->detailed)
         note_item(log, record, at, cause, bytes, key, begins);
-    if (!is_engine(cause) && record->state == DIVIDED)
+    if (!is_engine(cause) && is_divided(record))
         charge(log, record, at);
     if (begins)
         add_item(log, record, cause, bytes);
@@ -269,132 +281,117 @@ static __attribute__((noinline)) void change_item(kb_oplog *log, pe_record *reco
 
 /* ---- Bytes, if the log is not detailed: in few instructions ---- */
 
-static __attribute__((noinline)) void charge_slowly(kb_oplog *log, pe_record *record, kb_time at)
+void kb_oplog_make_states(kb_oplog *log)
 {
-    if (record->state != DIVIDED || !record->runs_kernel || at <= record->since) {
-        charge(log, record, at);
-        return;
+    for (uint32_t mask = 0; mask < 1 << BYTE_CAUSES; mask++) {
+        pe_record record = {.outstanding = (uint16_t)(mask << KB_CAUSE_LOCAL_MEMORY)};
+        log->states[0][mask] = state_of(&record);
+        record.drains = 1;
+        log->states[1][mask] = state_of(&record);
     }
-    charge_by_bytes(record, at - record->since);
-    record->since = at;
 }
 
-/* The same as charge(). Without a kernel what is charged is dropped when the next one begins. */
-static inline void charge_plain(kb_oplog *log, pe_record *record, kb_time at)
+/* What apply_changes() keeps in registers of the PE's record. */
+typedef struct sweep {
+    kb_time since, next_start;
+    uint32_t state, outstanding;
+} sweep;
+
+/* Charges time to one cause, or to two, as kb_divide_time() does. Else false. Without a kernel what
+ * is charged is dropped when the next one begins. */
+static inline bool charge_plainly(pe_record *record, const sweep *s, kb_time time)
 {
-    if (KB_UNLIKELY(record->state >= KB_CAUSES)) {
-        charge_slowly(log, record, at);
-        return;
+    if (KB_LIKELY(s->state < KB_CAUSES)) {
+        record->charged[s->state] += time;
+        return true;
     }
-    kb_time time = at - record->since;
-    if (time <= 0)
-        return;
-    record->charged[record->state] += time;
-    record->since = at;
+    if (KB_UNLIKELY(s->state != PAIR))
+        return false;
+    uint32_t first = (uint32_t)__builtin_ctz(s->outstanding);
+    uint32_t second = (uint32_t)__builtin_ctz(s->outstanding & (s->outstanding - 1));
+    uint64_t part = record->bytes[first - KB_CAUSE_LOCAL_MEMORY];
+    uint64_t total = part + record->bytes[second - KB_CAUSE_LOCAL_MEMORY];
+    if (KB_UNLIKELY(((uint64_t)time | total) > UINT32_MAX))
+        return false;
+    kb_time given = (kb_time)((uint64_t)time * part / total);
+    record->charged[first] += given;
+    record->charged[second] += time - given;
+    return true;
 }
 
-/* Whether bytes make no difference to the state. */
-static inline bool is_before_bytes(uint8_t state)
+/* The same as charge(). */
+static inline void charge_sweep(kb_oplog *log, pe_record *record, sweep *s, kb_time at)
 {
-    const uint32_t before =
-        1u << KB_CAUSE_MATRIX | 1u << KB_CAUSE_VECTOR | 1u << BOTH_ENGINES | 1u << NEEDED_DRAIN;
-    return (before >> state & 1) != 0;
-}
-
-/* Adds them. Whether bytes of this cause were outstanding before. */
-static inline bool had_bytes(kb_oplog *log, pe_record *record, kb_cause cause, uint64_t bytes)
-{
-    uint64_t *all = &record->bytes[cause - KB_CAUSE_LOCAL_MEMORY], before = *all;
-    if (KB_LIKELY(record->runs_kernel))
-        log->timeline.bytes[cause] += bytes;
-    *all = before + bytes + (bytes == 0);
-    return before != 0;
-}
-
-/* The first bytes of the cause. */
-static inline void change_to_bytes(pe_record *record, kb_cause cause)
-{
-    record->state = record->outstanding == 0 ? (uint8_t)cause : DIVIDED;
-    record->outstanding |= (uint16_t)(1u << cause);
-}
-
-static inline void begin_bytes(kb_oplog *log, pe_record *record, kb_time at, uint64_t bytes,
-                               kb_cause cause)
-{
-    bool is_divided = record->state == DIVIDED;
-    if (is_divided && at > record->since)
-        charge_slowly(log, record, at);
-    if (had_bytes(log, record, cause, bytes))
-        return;
-    if (is_before_bytes(record->state)) {
-        record->outstanding |= (uint16_t)(1u << cause);
-        return;
+    for (;;) {
+        kb_time until = KB_LIKELY(s->next_start >= at) ? at : s->next_start;
+        kb_time time = until - s->since;
+        if (time > 0) {
+            s->since = until;
+            if (!charge_plainly(record, s, time)) {
+                record->state = (uint8_t)s->state;
+                record->outstanding = (uint16_t)s->outstanding;
+                charge_shared(log, record, time);
+            }
+        }
+        if (KB_LIKELY(s->next_start >= at))
+            return;
+        s->since = pass_engine(record, s->since);
+        s->next_start = record->next_start;
     }
-    if (!is_divided)
-        charge_plain(log, record, at);
-    change_to_bytes(record, cause);
 }
 
-/* The last bytes of the cause. */
-static inline void change_from_bytes(pe_record *record, kb_cause cause)
+/*
+ * Applies byte changes, and charges the time before each, although the state may stay the same: no
+ * sum depends on that, and it takes less than finding out. `states`: which state follows from what
+ * is outstanding.
+ */
+static __attribute__((noinline)) void apply_changes(kb_oplog *log, pe_record *record,
+                                                    const byte_change *c, const byte_change *end,
+                                                    const uint8_t *states)
 {
-    uint32_t left = record->outstanding & ~(1u << cause);
-    record->outstanding = (uint16_t)left;
-    if (left == 0)
-        record->state = record->drains > 0 ? KB_CAUSE_MATRIX_DRAIN : KB_CAUSE_ISSUE;
-    else if ((left & (left - 1)) == 0)
-        record->state = (uint8_t)__builtin_ctz(left);
-}
-
-static inline void end_bytes(kb_oplog *log, pe_record *record, kb_time at, uint64_t bytes,
-                             kb_cause cause)
-{
-    uint64_t *all = &record->bytes[cause - KB_CAUSE_LOCAL_MEMORY];
-    bool is_divided = record->state == DIVIDED;
-    if (is_divided && at > record->since)
-        charge_slowly(log, record, at);
-    bytes += bytes == 0;
-    if (KB_UNLIKELY(*all < bytes)) {
-        KB_ASSERT(log->incomplete);
-        return;
+    uint64_t *begun = record->runs_kernel ? log->timeline.bytes : log->uncounted;
+    sweep s = {record->since, record->next_start, record->state, record->outstanding};
+    for (; c != end; c++) {
+        uint32_t cause = c->what & (MAX_CAUSES - 1);
+        int64_t more = c->what >> CAUSE_BITS;
+        charge_sweep(log, record, &s, c->at);
+        uint64_t *all = &record->bytes[cause - KB_CAUSE_LOCAL_MEMORY], before = *all;
+        uint64_t after = before + (uint64_t)more;
+        if (more >= 0) {
+            begun[cause] += (uint64_t)more;
+        } else if (KB_UNLIKELY(after > before)) {
+            KB_ASSERT(log->incomplete);
+            continue;
+        }
+        *all = after;
+        if (before != 0 && after != 0)
+            continue;
+        s.outstanding ^= 1u << cause;
+        s.state = states[s.outstanding >> KB_CAUSE_LOCAL_MEMORY];
     }
-    *all -= bytes;
-    if (*all != 0)
-        return;
-    if (is_before_bytes(record->state)) {
-        record->outstanding &= (uint16_t) ~(1u << cause);
-        return;
-    }
-    if (!is_divided)
-        charge_plain(log, record, at);
-    change_from_bytes(record, cause);
+    record->since = s.since;
+    record->state = (uint8_t)s.state;
+    record->outstanding = (uint16_t)s.outstanding;
 }
 
-static inline void need_drain(kb_oplog *log, pe_record *record, kb_time at, bool needed)
+/* The same while something else decides the state. */
+static __attribute__((noinline)) void apply_behind(kb_oplog *log, pe_record *record,
+                                                   const byte_change *c, const byte_change *end)
 {
-    KB_ASSERT(needed || record->needed_drains > 0 || log->incomplete);
-    if (needed)
-        record->needed_drains++;
-    else
-        record->needed_drains -= record->needed_drains > 0;
-    change_state(log, record, at);
+    uint8_t states[1 << BYTE_CAUSES];
+    memset(states, record->state, sizeof states);
+    apply_changes(log, record, c, end, states);
 }
 
-static inline void fill_bytes(transition *t, uint64_t bytes, kb_cause cause, transition_kind kind)
-{
-    t->bytes = bytes;
-    t->kind = (uint8_t)kind;
-    t->cause = (uint8_t)cause;
-}
+/* ---- What is told ------------------------------------------------------------------------- */
 
-/* In any log. An engine that begins or ends now is a transition, too, if the log is not detailed:
- * then there is one way to apply it. */
+/* Anything else than in kb_oplog_begin() and kb_oplog_end(). */
 static void tell_item(kb_oplog *log, pe_record *record, kb_time at, kb_cause cause, uint64_t bytes,
                       const kb_op *op, bool begins)
 {
     KB_ASSERT(cause <= KB_CAUSE_CREDIT);
     uint32_t key = log->detailed ? kb_oplog_find_key(log, op) : 0;
-    if (!is_ahead(log, at) && log->detailed) {
+    if (!is_ahead(log, at)) {
         catch_up(log, record);
         change_item(log, record, at, bytes, key, cause, begins);
         return;
@@ -402,72 +399,85 @@ static void tell_item(kb_oplog *log, pe_record *record, kb_time at, kb_cause cau
     transition *t = kb_oplog_insert(log, record, at);
     if (!t)
         return;
-    fill_bytes(t, bytes, cause, begins ? BYTES_BEGIN : BYTES_END);
-    if (is_engine(cause))
-        t->kind = ENGINE_ITEM;
+    t->kind = ITEM_CHANGES;
+    t->bytes = bytes;
+    t->cause = (uint8_t)cause;
     t->begins = begins;
     t->key = key;
 }
 
-/* Anything else than in the two calls below. Not inlined: so these save no registers. */
+static inline bool fits_change(kb_cause cause, uint64_t bytes)
+{
+    return (unsigned)cause - KB_CAUSE_LOCAL_MEMORY < BYTE_CAUSES && bytes - 1 < MAX_CHANGE_BYTES;
+}
+
+/* Makes room for a byte change. False: all that are there are later than now. */
+static bool make_room(kb_oplog *log, pe_record *record)
+{
+    if (!record->change_limit) {
+        record->change_limit = record->changes + PAST + MAX_CHANGES;
+        record->next_change = record->changes + PAST;
+    }
+    if (record->next_change == record->change_limit)
+        kb_oplog_apply_due(log, record);
+    return record->next_change < record->change_limit;
+}
+
+static void insert_change(pe_record *record, kb_time at, int64_t what)
+{
+    byte_change *c = record->next_change++;
+    for (; c[-1].at > at; c--) /* those before the first one are in the past */
+        *c = c[-1];
+    *c = (byte_change){at, what};
+}
+
+/* Not inlined, and with as many arguments: so the calls below save no registers. */
 static __attribute__((noinline)) void begin_otherwise(kb_oplog *log, pe_record *record, kb_time at,
                                                       kb_cause cause, uint64_t bytes,
                                                       const kb_op *op)
 {
-    tell_item(log, record, at, cause, bytes, op, true);
+    if (log->detailed || !fits_change(cause, bytes) || !make_room(log, record)) {
+        tell_item(log, record, at, cause, bytes, op, true);
+        return;
+    }
+    insert_change(record, at, (int64_t)bytes * MAX_CAUSES + (int64_t)cause);
 }
 
 static __attribute__((noinline)) void end_otherwise(kb_oplog *log, pe_record *record, kb_time at,
                                                     kb_cause cause, uint64_t bytes, const kb_op *op)
 {
-    tell_item(log, record, at, cause, bytes, op, false);
+    if (log->detailed || !fits_change(cause, bytes) || !make_room(log, record)) {
+        tell_item(log, record, at, cause, bytes, op, false);
+        return;
+    }
+    insert_change(record, at, -(int64_t)bytes * MAX_CAUSES + (int64_t)cause);
 }
 
-/* If something is due, or several causes share the time; the log is not detailed. */
-static __attribute__((noinline)) void begin_bytes_now(kb_oplog *log, pe_record *record, kb_time at,
-                                                      kb_cause cause, uint64_t bytes)
+/* Whether append_change() will do. */
+static inline bool can_append(const pe_record *record, kb_time at, kb_cause cause, uint64_t bytes)
 {
-    if (record->due - 1 <= (uint64_t)at)
-        kb_oplog_apply_due(log, record);
-    begin_bytes(log, record, at, bytes, cause);
+    const byte_change *c = record->next_change;
+    return KB_LIKELY(fits_change(cause, bytes) && c < record->change_limit && c[-2].at <= at);
 }
 
-static __attribute__((noinline)) void end_bytes_now(kb_oplog *log, pe_record *record, kb_time at,
-                                                    kb_cause cause, uint64_t bytes)
+static inline void append_change(pe_record *record, kb_time at, int64_t what)
 {
-    if (record->due - 1 <= (uint64_t)at)
-        kb_oplog_apply_due(log, record);
-    end_bytes(log, record, at, bytes, cause);
-}
-
-/* Whether nothing is due, and time in the PE's state goes to one cause. */
-static inline bool is_simple(const pe_record *record, kb_time now)
-{
-    return KB_LIKELY(record->due - 1 > (uint64_t)now && record->state < KB_CAUSES);
-}
-
-static inline bool counts_bytes(kb_cause cause)
-{
-    return KB_LIKELY((unsigned)cause - KB_CAUSE_LOCAL_MEMORY < BYTE_CAUSES);
+    byte_change *c = record->next_change;
+    record->next_change = c + 1;
+    if (c[-1].at > at) {
+        *c = c[-1];
+        c--;
+    }
+    c->at = at;
+    c->what = what;
 }
 
 void kb_oplog_begin(kb_oplog *log, uint64_t pe, kb_time at, kb_cause cause, uint64_t bytes,
                     const kb_op *op)
 {
     pe_record *record = record_of(log, pe);
-    bool is_plain = counts_bytes(cause) && !log->detailed;
-    if (KB_LIKELY(is_plain && at == log->sim->now)) {
-        if (is_simple(record, at))
-            begin_bytes(log, record, at, bytes, cause);
-        else
-            begin_bytes_now(log, record, at, cause, bytes);
-        return;
-    }
-    transition *t = NULL;
-    if (KB_LIKELY(is_plain && at > log->sim->now))
-        t = append_transition(log, record, at);
-    if (KB_LIKELY(t != NULL))
-        fill_bytes(t, bytes, cause, BYTES_BEGIN);
+    if (can_append(record, at, cause, bytes))
+        append_change(record, at, (int64_t)bytes * MAX_CAUSES + (int64_t)cause);
     else
         begin_otherwise(log, record, at, cause, bytes, op);
 }
@@ -476,21 +486,20 @@ void kb_oplog_end(kb_oplog *log, uint64_t pe, kb_time at, kb_cause cause, uint64
                   const kb_op *op)
 {
     pe_record *record = record_of(log, pe);
-    bool is_plain = counts_bytes(cause) && !log->detailed;
-    if (KB_LIKELY(is_plain && at == log->sim->now)) {
-        if (is_simple(record, at))
-            end_bytes(log, record, at, bytes, cause);
-        else
-            end_bytes_now(log, record, at, cause, bytes);
-        return;
-    }
-    transition *t = NULL;
-    if (KB_LIKELY(is_plain && at > log->sim->now))
-        t = append_transition(log, record, at);
-    if (KB_LIKELY(t != NULL))
-        fill_bytes(t, bytes, cause, BYTES_END);
+    if (can_append(record, at, cause, bytes))
+        append_change(record, at, -(int64_t)bytes * MAX_CAUSES + (int64_t)cause);
     else
         end_otherwise(log, record, at, cause, bytes, op);
+}
+
+static void need_drain(kb_oplog *log, pe_record *record, kb_time at, bool needed)
+{
+    KB_ASSERT(needed || record->needed_drains > 0 || log->incomplete);
+    if (needed)
+        record->needed_drains++;
+    else
+        record->needed_drains -= record->needed_drains > 0;
+    change_state(log, record, at);
 }
 
 void kb_oplog_need_drain(kb_oplog *log, uint64_t pe, kb_time at, bool needed)
@@ -508,7 +517,7 @@ void kb_oplog_need_drain(kb_oplog *log, uint64_t pe, kb_time at, bool needed)
 
 static void set_line(kb_oplog *log, pe_record *record, kb_time at, uint32_t key)
 {
-    if (record->state != DIVIDED) /* that time is of transfers, whatever the line */
+    if (!is_divided(record)) /* that time is of transfers, whatever the line */
         charge(log, record, at);
     kb_profile_set_line(log->profile, (uint64_t)(record - log->pes), key);
 }
@@ -558,7 +567,7 @@ static void start_engine(kb_oplog *log, pe_record *record, transition *t)
 {
     kb_time start = t->at, free_at = t->free_at;
     kb_cause cause = engine_cause(t->unit);
-    start_unit(record, (kb_unit)t->unit, start);
+    add_span(record, (kb_unit)t->unit, start, t->end);
     change_item(log, record, start, 0, t->key, cause, true);
     t->start = start;
     go_on_engine(record, t, free_at < t->end ? ENGINE_DRAINS : ENGINE_ENDS, free_at, cause);
@@ -571,19 +580,20 @@ static void drain_engine(kb_oplog *log, pe_record *record, transition *t)
     go_on_engine(record, t, ENGINE_ENDS, t->end, KB_CAUSE_MATRIX_DRAIN);
 }
 
-static void end_op(kb_oplog *log, pe_record *record, const transition *t)
+static void count_op(kb_oplog *log, const transition *t)
 {
-    end_unit(record, (kb_unit)t->unit, t->start, t->at);
-    add_to_sum(log, t->sum, (kb_unit)t->unit, t->of_kernel, t->at - t->start, t->bytes, t->flops);
+    (void)add_to_sum(log, t->sum, (kb_unit)t->unit, t->of_kernel, t->at - t->start, t->bytes,
+                     t->flops);
     if (KB_UNLIKELY(log->profile) && t->key != NO_KEY)
         kb_profile_count(log->profile, t->key, t->bytes, t->flops);
 }
 
-static inline __attribute__((always_inline)) void begin_span(kb_oplog *log, pe_record *record,
-                                                             const transition *t)
+static inline void begin_span(kb_oplog *log, pe_record *record, const transition *t)
 {
+    record->span_count--;
     add_span(record, (kb_unit)t->unit, t->at, t->end);
-    add_to_sum(log, t->sum, (kb_unit)t->unit, t->of_kernel, t->end - t->at, t->bytes, t->flops);
+    (void)add_to_sum(log, t->sum, (kb_unit)t->unit, t->of_kernel, t->end - t->at, t->bytes,
+                     t->flops);
 }
 
 /* Applies the first transition of the PE, of any kind and in any log. False: it is to be applied
@@ -591,12 +601,7 @@ static inline __attribute__((always_inline)) void begin_span(kb_oplog *log, pe_r
 static __attribute__((noinline)) bool apply_any(kb_oplog *log, pe_record *record, transition *t)
 {
     switch ((transition_kind)t->kind) {
-    case BYTES_BEGIN:
-    case BYTES_END:
-        change_item(log, record, t->at, t->bytes, t->key, (kb_cause)t->cause,
-                    t->kind == BYTES_BEGIN);
-        break;
-    case ENGINE_ITEM:
+    case ITEM_CHANGES:
         change_item(log, record, t->at, t->bytes, t->key, (kb_cause)t->cause, t->begins);
         break;
     case DRAIN_IS_NEEDED:
@@ -610,7 +615,8 @@ static __attribute__((noinline)) bool apply_any(kb_oplog *log, pe_record *record
         start_unit(record, (kb_unit)t->unit, t->at);
         break;
     case OP_ENDS:
-        end_op(log, record, t);
+        end_unit(record, (kb_unit)t->unit, t->start, t->at);
+        count_op(log, t);
         break;
     case SPAN_BEGINS:
         begin_span(log, record, t);
@@ -626,7 +632,7 @@ static __attribute__((noinline)) bool apply_any(kb_oplog *log, pe_record *record
         return false;
     case ENGINE_ENDS:
         change_item(log, record, t->at, 0, t->key, (kb_cause)t->cause, false);
-        end_op(log, record, t);
+        count_op(log, t);
         break;
     }
     return true;
@@ -635,13 +641,9 @@ static __attribute__((noinline)) bool apply_any(kb_oplog *log, pe_record *record
 /* The list begins there. */
 static inline void set_first(pe_record *record, transition *t)
 {
-    if (t == record->end) {
-        record->first = record->end = record->array + 1;
-        record->due = 0;
-    } else {
-        record->first = t;
-        record->due = (uint64_t)t->at + 1;
-    }
+    if (t == record->end && t)
+        t = record->end = record->array + PAST;
+    record->first = t;
 }
 
 void kb_oplog_apply_first(kb_oplog *log, pe_record *record)
@@ -651,158 +653,50 @@ void kb_oplog_apply_first(kb_oplog *log, pe_record *record)
     set_first(record, t + is_done);
 }
 
-/* ---- The same for most of them, if the log is not detailed ---- */
-
-static inline void count_engine(kb_oplog *log, pe_record *record, const transition *t)
+/* Applies byte changes from the first one on; returns the first that is later. */
+static const byte_change *apply_changes_up_to(kb_oplog *log, pe_record *record,
+                                              const byte_change *c, kb_time at)
 {
-    unit_work *work = &record->units[t->unit];
-    if (work->announced == 0)
-        work->busy += t->end - t->at;
-    add_to_sum(log, t->sum, (kb_unit)t->unit, t->of_kernel, t->end - t->at, t->bytes, t->flops);
+    const byte_change *end = record->change_limit ? record->next_change : c;
+    while (end != c && end[-1].at > at)
+        end--;
+    if (c == end)
+        return end;
+    if (KB_LIKELY((record->engines | record->needed_drains) == 0))
+        apply_changes(log, record, c, end, log->states[record->drains > 0]);
+    else
+        apply_behind(log, record, c, end);
+    return end;
 }
 
-/* The product is done with its engine; its results drain, and nothing else happens until `quiet`.
- * False as in apply_any(). */
-static __attribute__((noinline)) bool drain_quietly(kb_oplog *log, pe_record *record, transition *t,
-                                                    kb_time quiet)
+/* Removes the changes before that one. */
+static void keep_changes(pe_record *record, const byte_change *c)
 {
-    if (t->end <= quiet && record->needed_drains == 0) {
-        if (record->outstanding == 0) {
-            record->charged[KB_CAUSE_MATRIX_DRAIN] += t->end - record->since;
-            record->since = t->end;
-        }
-        count_engine(log, record, t);
-        return true;
-    }
-    start_unit(record, (kb_unit)t->unit, t->at);
-    record->drains++;
-    record->state = state_of(record);
-    t->start = t->at;
-    go_on_engine(record, t, ENGINE_ENDS, t->end, KB_CAUSE_MATRIX_DRAIN);
-    return false;
+    byte_change *to = record->changes + PAST;
+    while (c != record->next_change)
+        *to++ = *c++;
+    record->next_change = to;
 }
 
-/*
- * An engine's operation is open: its time is charged to its end, though that may be later than
- * now. Bytes that change meanwhile make no difference, as the engine's time is its own. It is
- * counted at once if nothing happens until its end, and that has passed. Else its unit starts, and
- * it is counted when it has ended (close_engine); if the other engine starts before, it becomes a
- * transition like others (reopen_engine).
- */
-static inline void open_engine(kb_oplog *log, pe_record *record, const transition *t)
+__attribute__((noinline)) void kb_oplog_apply_due(kb_oplog *log, pe_record *record)
 {
-    charge_plain(log, record, t->at);
-    record->charged[engine_cause(t->unit)] += t->end - t->at;
-    record->since = t->end;
-}
-
-static inline void close_engine(kb_oplog *log, pe_record *record, const transition *t)
-{
-    unit_work *work = &record->units[t->unit];
-    if (--work->announced == 0)
-        work->busy += t->end;
-    add_to_sum(log, t->sum, (kb_unit)t->unit, t->of_kernel, t->end - t->at, t->bytes, t->flops);
-}
-
-/* Another engine starts at `at`, when the list begins at `first`. Returns where it begins then. */
-static __attribute__((noinline)) transition *reopen_engine(pe_record *record, transition *first,
-                                                           const transition *open, kb_time at)
-{
-    kb_cause cause = engine_cause(open->unit);
-    record->charged[cause] -= record->since - at;
-    record->since = at;
-    ++*counter_of(record, cause);
-    record->state = state_of(record);
-    *--first = *open;
-    first->start = first->at;
-    go_on_engine(record, first, ENGINE_ENDS, first->end, cause);
-    return first;
-}
-
-/* The product's engine is occupied until `quiet` at most: nothing else happens before. False as in
- * apply_any(). */
-static __attribute__((noinline)) bool apply_product(kb_oplog *log, pe_record *record, transition *t,
-                                                    kb_time quiet)
-{
-    if (t->free_at > quiet)
-        return apply_any(log, record, t);
-    charge_plain(log, record, t->at);
-    record->charged[KB_CAUSE_MATRIX] += t->free_at - t->at;
-    record->since = t->free_at;
-    return drain_quietly(log, record, t, quiet);
-}
-
-/* The rest: kinds that are rare, and engines that work together. */
-static inline bool apply_other(kb_oplog *log, pe_record *record, transition *t, kb_time now)
-{
-    if (t->kind != ENGINE_STARTS || record->engines != 0)
-        return apply_any(log, record, t);
-    bool is_last = t + 1 == record->end || t[1].at > now;
-    return apply_product(log, record, t, is_last ? now : t[1].at);
-}
-
-void kb_oplog_apply_due(kb_oplog *log, pe_record *record)
-{
+    if (record->next_op == record->op_end)
+        record->next_start = KB_FOREVER; /* 0 in a new record */
     if (KB_UNLIKELY(log->detailed)) {
         kb_oplog_apply_in_order(log);
         return;
     }
     kb_time now = log->sim->now;
+    const byte_change *c = record->changes + PAST;
     transition *t = record->first;
     const transition *end = record->end; /* nothing is told meanwhile */
-    const transition *open = record->has_open ? record->array : NULL;
-    for (; t < end && t->at <= now; t++) {
-        if (t->kind == ENGINE_STARTS || t->kind == ENGINE_ITEM) {
-            if (open && KB_UNLIKELY(open->end > t->at)) {
-                t = reopen_engine(record, t, open, t->at) - 1;
-                open = NULL;
-                continue;
-            }
-            if (open)
-                close_engine(log, record, open);
-            open = NULL;
-            if (KB_LIKELY(t->kind == ENGINE_STARTS && t->free_at == t->end &&
-                          record->engines == 0)) {
-                open_engine(log, record, t);
-                if (t->end <= now && (t + 1 == end || t[1].at >= t->end)) {
-                    count_engine(log, record, t);
-                } else {
-                    start_unit(record, (kb_unit)t->unit, t->at);
-                    open = t;
-                }
-                continue;
-            }
-        } else if (t->kind == BYTES_BEGIN) {
-            begin_bytes(log, record, t->at, t->bytes, (kb_cause)t->cause);
-            continue;
-        } else if (t->kind == BYTES_END) {
-            end_bytes(log, record, t->at, t->bytes, (kb_cause)t->cause);
-            continue;
-        } else if (t->kind == SPAN_BEGINS) {
-            begin_span(log, record, t);
-            continue;
-        } else if (open && open->end <= t->at) { /* `t` may be of its unit */
-            close_engine(log, record, open);
-            open = NULL;
-        }
-        if (!apply_other(log, record, t, now))
-            t--;
+    while (t != end && t->at <= now) {
+        c = apply_changes_up_to(log, record, c, t->at);
+        t += apply_any(log, record, t);
     }
-    if (open && open->end <= now) {
-        close_engine(log, record, open);
-        open = NULL;
-    }
-    record->has_open = open != NULL;
-    if (open && open != record->array)
-        *record->array = *open;
+    c = apply_changes_up_to(log, record, c, now);
+    if (record->change_limit)
+        keep_changes(record, c);
+    record->next_due = t != end ? t->at : KB_FOREVER;
     set_first(record, t);
-}
-
-void kb_oplog_settle(kb_oplog *log, pe_record *record)
-{
-    catch_up(log, record);
-    if (record->has_open && record->array->end <= log->sim->now) {
-        close_engine(log, record, record->array);
-        record->has_open = false;
-    }
 }

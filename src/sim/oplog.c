@@ -1,6 +1,6 @@
 /*
  * oplog.c: sums over what was done, kept up as it is told. causes.c has what the time of PEs goes
- * to, ahead.c what is told before its time.
+ * to, work.c the operations of engines, ahead.c what is told before its time.
  *
  * A unit that begins takes the time of day from the sum of its work, and gives it back when it
  * ends: between the two the sum lacks `now`. So each instant is counted once, and no beginning has
@@ -39,6 +39,7 @@ kb_error *kb_oplog_create(kb_sim *sim, uint64_t pes, kb_oplog **log)
     made->sim = sim;
     made->pe_count = pes;
     made->charged_to = kb_sim_now(sim);
+    kb_oplog_make_states(made);
     made->pe_memory = kb_alloc_zeroed(pes + 2, sizeof(pe_record));
     if (!made->pe_memory) {
         free(made);
@@ -83,14 +84,6 @@ static bool find_sum(kb_oplog *log, kb_unit unit, const char *name, uint32_t *in
     return kb_vec_push(&log->sums, ((op_sum){.unit = unit, .name = name}));
 }
 
-enum { NO_SUM = UINT32_MAX };
-
-/* Where the name belongs in the table of its unit. */
-static inline size_t slot_of(const char *name)
-{
-    return (uintptr_t)name * UINT64_C(0x9e3779b97f4a7c15) >> (64 - KNOWN_NAME_BITS);
-}
-
 /* `known` is where the name belongs. NO_SUM if there is no memory, and then the run fails. */
 static __attribute__((noinline)) uint32_t get_to_know(kb_oplog *log, kb_unit unit, const char *name,
                                                       known_name *known)
@@ -107,8 +100,8 @@ static __attribute__((noinline)) uint32_t get_to_know(kb_oplog *log, kb_unit uni
     return index;
 }
 
-/* The index of the sum, or NO_SUM. */
-static __attribute__((noinline)) uint32_t find_known(kb_oplog *log, kb_unit unit, const char *name)
+__attribute__((noinline)) uint32_t kb_oplog_find_known(kb_oplog *log, kb_unit unit,
+                                                       const char *name)
 {
     KB_ASSERT((size_t)unit < KB_UNITS);
     for (size_t slot = slot_of(name);; slot = (slot + 1) % KNOWN_NAMES) {
@@ -120,32 +113,18 @@ static __attribute__((noinline)) uint32_t find_known(kb_oplog *log, kb_unit unit
     }
 }
 
-/* Where it is most often: if it is there, known->name is the name. */
-static inline const known_name *look_up(const kb_oplog *log, kb_unit unit, const char *name)
-{
-    KB_DEBUG_ASSERT((size_t)unit < KB_UNITS);
-    return &log->known[unit][slot_of(name)];
-}
-
-static inline uint32_t sum_of(kb_oplog *log, kb_unit unit, const char *name)
-{
-    const known_name *known = look_up(log, unit, name);
-    return KB_LIKELY(known->name == name) ? known->sum : find_known(log, unit, name);
-}
-
 /* Whether nothing is due of the unit: what is due of other units, or of the PE's causes, makes no
  * difference to it. */
 static inline bool is_unit_caught_up(const kb_oplog *log, const pe_record *record, kb_unit unit)
 {
-    uint32_t ahead = record->units_ahead | 1u << KB_UNIT_GEMM | 1u << KB_UNIT_MATH;
-    return (ahead >> unit & 1) == 0 && !log->detailed;
+    return (record->units_ahead >> unit & 1) == 0 && !log->detailed;
 }
 
 static __attribute__((noinline)) void start_otherwise(kb_oplog *log, pe_record *record, kb_time at,
                                                       kb_unit unit)
 {
     if (!is_ahead(log, at)) {
-        kb_oplog_settle(log, record);
+        catch_up(log, record);
         start_unit(record, unit, at);
         return;
     }
@@ -187,7 +166,7 @@ __attribute__((cold)) void kb_oplog_fail_sum(const kb_oplog *log, kb_unit unit)
 
 static inline void add_brief(kb_oplog *log, uint32_t sum, const kb_op_brief *op)
 {
-    add_to_sum(log, sum, op->unit, op->of_kernel, op->end - op->start, op->bytes, op->flops);
+    (void)add_to_sum(log, sum, op->unit, op->of_kernel, op->end - op->start, op->bytes, op->flops);
 }
 
 static inline pe_record *record_or_host(const kb_oplog *log, uint64_t pe)
@@ -236,7 +215,7 @@ static bool add_up(kb_oplog *log, uint64_t pe, const kb_op_brief *op, uint32_t k
         record->units_ahead |= (uint8_t)(1u << op->unit);
         return true;
     }
-    kb_oplog_settle(log, record);
+    catch_up(log, record);
     if (pe != KB_OPLOG_HOST)
         end_unit(record, op->unit, op->start, op->end);
     add_brief(log, sum, op);
@@ -252,13 +231,15 @@ static __attribute__((noinline)) void count_otherwise(kb_oplog *log, uint64_t pe
 
 void kb_oplog_count(kb_oplog *log, uint64_t pe, const kb_op_brief *op)
 {
+    KB_DEBUG_ASSERT(op->start <= op->end);
+    pe_record *record = record_of(log, pe);
     const known_name *known = look_up(log, op->unit, op->name);
-    if (KB_UNLIKELY(pe >= log->pe_count || known->name != op->name || op->end != log->sim->now ||
-                    op->start > op->end || !is_unit_caught_up(log, &log->pes[pe], op->unit))) {
+    if (KB_UNLIKELY(known->name != op->name || op->end != log->sim->now ||
+                    !is_unit_caught_up(log, record, op->unit))) {
         count_otherwise(log, pe, op);
         return;
     }
-    end_unit(&log->pes[pe], op->unit, op->start, op->end);
+    end_unit(record, op->unit, op->start, op->end);
     add_brief(log, known->sum, op);
 }
 
@@ -276,8 +257,7 @@ static uint32_t key_to_count(kb_oplog *log, const kb_op *op)
     return log->profile && kb_profile_counts(op) ? kb_oplog_find_key(log, op) : NO_KEY;
 }
 
-/* The record goes to the watcher at its end. */
-static void show_at_end(kb_oplog *log, const kb_op *op)
+void kb_oplog_show_at_end(kb_oplog *log, const kb_op *op)
 {
     if (!log->watch)
         return;
@@ -306,7 +286,7 @@ void kb_oplog_show(kb_oplog *log, const kb_op *op)
     } else if (key != NO_KEY) {
         kb_profile_count(log->profile, key, op->bytes, op->flops);
     }
-    show_at_end(log, op);
+    kb_oplog_show_at_end(log, op);
 }
 
 void kb_oplog_add(kb_oplog *log, uint64_t pe, const kb_op *op)
@@ -317,7 +297,7 @@ void kb_oplog_add(kb_oplog *log, uint64_t pe, const kb_op *op)
         return;
     if (key != NO_KEY && !is_ahead(log, op->end))
         kb_profile_count(log->profile, key, op->bytes, op->flops);
-    show_at_end(log, op);
+    kb_oplog_show_at_end(log, op);
 }
 
 /* ---- Operations that count when they begin ------------------------------------------------ */
@@ -334,31 +314,36 @@ static inline bool add_up_span(kb_oplog *log, pe_record *record, const kb_op_bri
     transition *t = insert_transition(log, record, op->start);
     if (!t)
         return true; /* the run fails */
+    record->span_count++;
     fill_op(t, SPAN_BEGINS, sum, op);
     if (!ahead && log->detailed)
         catch_up(log, record);
     return true;
 }
 
-/* If it begins later, or something is due: then it is applied with that. */
+/* If it begins later, or another one that does has not been applied: then it comes after that. */
 static __attribute__((noinline)) void count_span_later(kb_oplog *log, pe_record *record,
-                                                       const kb_op_brief *op)
+                                                       const char *name, kb_time start, kb_time end,
+                                                       kb_unit unit, uint64_t bytes)
 {
     KB_ASSERT(!log->watched);
-    (void)add_up_span(log, record, op);
+    kb_op_brief op = {.unit = unit, .name = name, .start = start, .end = end, .bytes = bytes};
+    (void)add_up_span(log, record, &op);
 }
 
-void kb_oplog_count_ahead(kb_oplog *log, uint64_t pe, const kb_op_brief *op)
+void kb_oplog_count_ahead(kb_oplog *log, uint64_t pe, kb_unit unit, const char *name, kb_time start,
+                          kb_time end, uint64_t bytes)
 {
-    KB_DEBUG_ASSERT(op->start <= op->end);
+    KB_DEBUG_ASSERT(start <= end);
     pe_record *record = record_of(log, pe);
-    const known_name *known = look_up(log, op->unit, op->name);
-    if (op->start != log->sim->now || !is_caught_up(log, record) || known->name != op->name) {
-        count_span_later(log, record, op);
+    const known_name *known = look_up(log, unit, name);
+    if (KB_UNLIKELY(start != log->sim->now || record->span_count != 0 || known->name != name ||
+                    log->detailed)) {
+        count_span_later(log, record, name, start, end, unit, bytes);
         return;
     }
-    add_span(record, op->unit, op->start, op->end); /* add_up_span() got to know the name */
-    add_brief(log, known->sum, op);
+    add_span(record, unit, start, end); /* add_up_span() got to know the name */
+    (void)add_to_sum(log, known->sum, unit, false, end - start, bytes, 0);
 }
 
 void kb_oplog_add_ahead(kb_oplog *log, uint64_t pe, const kb_op *op)
@@ -368,56 +353,6 @@ void kb_oplog_add_ahead(kb_oplog *log, uint64_t pe, const kb_op *op)
         return;
     kb_oplog_show_early(log);
     kb_oplog_keep_record(log, op, op->start);
-}
-
-/* ---- Operations of engines ---------------------------------------------------------------- */
-
-static inline void fill_work(transition *t, const kb_work *work, uint32_t sum)
-{
-    t->free_at = work->unit == KB_UNIT_GEMM ? work->free_at : work->end;
-    t->end = work->end;
-    t->bytes = work->bytes;
-    t->flops = work->flops;
-    t->sum = sum;
-    t->kind = ENGINE_STARTS;
-    t->unit = (uint8_t)work->unit;
-    t->of_kernel = work->of_kernel;
-}
-
-static __attribute__((noinline)) void tell_work_otherwise(kb_oplog *log, pe_record *record,
-                                                          const kb_work *work)
-{
-    KB_ASSERT(work->unit == KB_UNIT_GEMM || work->unit == KB_UNIT_MATH);
-    KB_ASSERT(work->start <= work->free_at && work->free_at <= work->end);
-    uint32_t sum = sum_of(log, work->unit, work->name);
-    if (sum == NO_SUM)
-        return;
-    uint32_t key = log->profile ? kb_oplog_find_key(log, work->op) : NO_KEY;
-    transition *t = insert_transition(log, record, work->start);
-    if (!t)
-        return;
-    fill_work(t, work, sum);
-    t->key = key;
-    if (log->detailed && work->start == log->sim->now)
-        catch_up(log, record); /* states are shown at their times */
-    if (log->watch)
-        show_at_end(log, work->op);
-}
-
-/* One that starts now is put in place like others: then there is one way to apply it. */
-void kb_oplog_work(kb_oplog *log, uint64_t pe, const kb_work *work)
-{
-    KB_DEBUG_ASSERT(work->start <= work->free_at && work->free_at <= work->end);
-    KB_ASSERT(work->start >= log->sim->now);
-    pe_record *record = record_of(log, pe);
-    const known_name *known = look_up(log, work->unit, work->name);
-    transition *t = NULL;
-    if (KB_LIKELY(known->name == work->name && !log->watched))
-        t = append_transition(log, record, work->start);
-    if (KB_LIKELY(t != NULL))
-        fill_work(t, work, known->sum);
-    else
-        tell_work_otherwise(log, record, work);
 }
 
 /* ---- Sums --------------------------------------------------------------------------------- */
@@ -439,13 +374,22 @@ static kb_op_sum shown_sum(const op_sum *sum)
                        .kernel_bytes = sum->kernel_bytes};
 }
 
+/* The sums lack operations that were told ahead, or have them again. */
+static void take_unworked(kb_oplog *log, bool back)
+{
+    for (uint32_t next = log->ahead_pes; next != 0; next = log->pes[next - 1].next_ahead)
+        kb_oplog_take_unworked(log, &log->pes[next - 1], back);
+}
+
 const kb_op_sum *kb_oplog_sums(kb_oplog *log, size_t *count)
 {
     kb_oplog_apply_all_due(log);
+    take_unworked(log, false);
     *count = 0;
     for (size_t i = 0; i < log->sums.count; i++)
         if (log->sums.items[i].count > 0) /* else it is of operations that end later */
             log->sorted.items[(*count)++] = shown_sum(&log->sums.items[i]);
+    take_unworked(log, true);
     if (*count > 0)
         qsort(log->sorted.items, *count, sizeof *log->sorted.items, by_unit_and_name);
     return log->sorted.items;
@@ -454,11 +398,13 @@ const kb_op_sum *kb_oplog_sums(kb_oplog *log, size_t *count)
 kb_time kb_oplog_busy(kb_oplog *log, uint64_t pe, kb_unit unit)
 {
     pe_record *record = record_of(log, pe);
-    kb_oplog_settle(log, record);
+    catch_up(log, record);
     const unit_work *work = &record->units[unit];
     kb_time now = log->sim->now;
     if (!log->has_spans[unit])
         return work->busy + (work->announced > 0 ? now : 0);
+    if (!log->detailed && (unit == KB_UNIT_GEMM || unit == KB_UNIT_MATH))
+        return work->busy - kb_oplog_unworked_time(log, record, unit);
     /* Something is under way at every instant from now to there. */
     return work->busy - (work->ahead_to > now ? work->ahead_to - now : 0);
 }

@@ -75,8 +75,9 @@ void kb_oplog_show(kb_oplog *log, const kb_op *op);
  */
 void kb_oplog_add_ahead(kb_oplog *log, uint64_t pe, const kb_op *op);
 
-/* The same if the log is not watched. */
-void kb_oplog_count_ahead(kb_oplog *log, uint64_t pe, const kb_op_brief *op);
+/* The same if the log is not watched, and the operation does not belong to a launch. */
+void kb_oplog_count_ahead(kb_oplog *log, uint64_t pe, kb_unit unit, const char *name, kb_time start,
+                          kb_time end, uint64_t bytes);
 
 /* The watcher gets the records whose time has come. Else it gets them when the log is told of
  * something else. */
@@ -98,12 +99,14 @@ typedef struct kb_work {
     kb_time start;
     kb_time free_at; /* the engine is free; before `end` if results drain until then */
     kb_time end;
-    uint64_t bytes, flops;
+    uint64_t flops;
     const kb_op *op; /* if the log is watched: the record, with the same times */
 } kb_work;
 
 /*
- * The same in one call as
+ * Operations of an engine are told in the order of their starts, each of which is not before the
+ * last one's free_at. Engines are told this way, or by kb_oplog_begin() and kb_oplog_end(), not
+ * both. The same in one call as
  *
  *     at start      kb_oplog_start() of the unit, kb_oplog_begin() of KB_CAUSE_MATRIX or _VECTOR
  *     at free_at    if that is before end: KB_CAUSE_MATRIX_DRAIN begins, KB_CAUSE_MATRIX ends

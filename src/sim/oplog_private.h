@@ -1,6 +1,6 @@
 /* oplog_private.h: the state of the log, which oplog.c (operations and their sums), causes.c (what
- * the time of PEs goes to), timeline.c (what the run is doing), ahead.c (what is told before its
- * time) and profile.c (the same by source line) share. */
+ * the time of PEs goes to), work.c (operations of engines), timeline.c (what the run is doing),
+ * ahead.c (what is told before its time) and profile.c (the same by source line) share. */
 #ifndef KB_SIM_OPLOG_PRIVATE_H
 #define KB_SIM_OPLOG_PRIVATE_H
 
@@ -13,29 +13,28 @@ typedef struct unit_work {
     kb_time busy; /* lacks `now` while operations that were announced are under way */
     union {
         uint64_t announced; /* operations under way */
-        kb_time ahead_to;   /* of a unit that is told ahead: `busy` has all of them up to here */
+        kb_time ahead_to;   /* of a unit with spans: `busy` has all of them up to here */
     };
 } unit_work;
 
 /* Of the causes those of which bytes are outstanding, from LOCAL_MEMORY to CREDIT. */
 enum { BYTE_CAUSES = KB_CAUSE_CREDIT - KB_CAUSE_LOCAL_MEMORY + 1 };
 
-/* States of a PE besides the causes that count alone: both engines work; a product waits for
- * nothing but results that drain; bytes of several causes are outstanding. */
-enum { BOTH_ENGINES = KB_CAUSES, NEEDED_DRAIN, DIVIDED };
+/* States of a PE besides the causes that count alone: bytes of two causes are outstanding, or of
+ * more; both engines work; a product waits for nothing but results that drain. */
+enum { PAIR = KB_CAUSES, DIVIDED, BOTH_ENGINES, NEEDED_DRAIN };
 
 typedef enum transition_kind {
-    BYTES_BEGIN,
-    BYTES_END,
-    ENGINE_ITEM, /* of kb_oplog_begin() and kb_oplog_end(): an engine, or results that drain */
+    ITEM_CHANGES, /* of kb_oplog_begin() and kb_oplog_end(): what is no byte_change */
+    SPAN_BEGINS,  /* an operation of kb_oplog_add_ahead(): it counts */
     DRAIN_IS_NEEDED,
     DRAIN_IS_NOT_NEEDED,
     LINE_IS_SET,
     UNIT_STARTS,
-    OP_ENDS,     /* it counts */
-    SPAN_BEGINS, /* an operation of kb_oplog_add_ahead(): it counts */
-    ROW_COUNTS,  /* in the profile alone */
-    /* The same entry of the list, one after the other: */
+    OP_ENDS,    /* it counts */
+    ROW_COUNTS, /* in the profile alone */
+    /* Of kb_oplog_work() if the log is detailed: the same entry of the list, one after the other.
+     */
     ENGINE_STARTS,
     ENGINE_DRAINS,
     ENGINE_ENDS,
@@ -44,7 +43,7 @@ typedef enum transition_kind {
 /* Something that happens at a PE later than now: which fields mean something is up to its kind. */
 typedef struct transition {
     kb_time at;
-    uint64_t order; /* of the call: among all of the log */
+    uint64_t order; /* if the log is detailed: of the call, among all of the log */
     union {
         kb_time start;
         kb_time free_at; /* of ENGINE_STARTS: its start is `at`; a vector operation's is `end` */
@@ -57,20 +56,46 @@ typedef struct transition {
     uint8_t cause, unit;
     union {
         bool of_kernel;
-        bool begins; /* of ENGINE_ITEM */
+        bool begins; /* of ITEM_CHANGES */
     };
 } transition;
 
 _Static_assert(sizeof(transition) <= 64, "one fits into a cache line");
 
+/* If the log is not detailed: bytes begin or end to be outstanding. */
+typedef struct byte_change {
+    kb_time at;
+    int64_t what; /* how many more there are * MAX_CAUSES + the cause */
+} byte_change;
+
+enum { CAUSE_BITS = 4, MAX_CAUSES = 1 << CAUSE_BITS, MAX_CHANGES = 26 };
+
+/* In front of the first of a PE's transitions and byte changes there are so many of the past, or
+ * more. */
+enum { PAST = 2 };
+_Static_assert((int)KB_CAUSES <= MAX_CAUSES, "a cause fits");
+
+/* A change has less; what has more, or none, is a transition. */
+#define MAX_CHANGE_BYTES (UINT64_C(1) << 56)
+
+/* An operation of an engine that has not ended, or not long ago. See work.c. */
+typedef struct engine_op {
+    kb_time start, free_at, end; /* as in kb_work */
+    uint64_t flops;
+    uint32_t sum; /* its index */
+    uint32_t unit;
+} engine_op;
+
 /* The profile does not count the operation. */
 #define NO_KEY UINT32_MAX
 
 typedef struct pe_record {
-    kb_time since; /* its time up to here has been charged; later than now if has_open */
+    kb_time since;    /* its time up to here has been charged; later than now if an engine works */
+    kb_time next_due; /* the first transition's time, or KB_FOREVER; 0: new, or a detailed log */
+    kb_time next_start; /* of next_op, or KB_FOREVER */
     union {
         struct {
-            uint32_t matrix, vector; /* commands that occupy the engines */
+            uint32_t matrix, vector; /* items that occupy the engines */
         };
         uint64_t engines; /* 0: none does */
     };
@@ -81,24 +106,28 @@ typedef struct pe_record {
     bool takes_part;     /* it ran a kernel */
     bool odd;            /* both engines work, and an odd time of that has been charged */
     uint8_t units_ahead; /* bit u: starts or ends of unit u have been told ahead */
-    bool has_open;       /* an engine's operation has started and not been counted */
-    /* What is told ahead: from `first` to before `end`, sorted by (at, order). If has_open,
-     * array[0] is an operation of an engine whose time is charged already; else it is free. */
-    uint64_t due; /* the first one's time + 1; 0: nothing is pending */
+    kb_time engines_to;  /* all operations of engines that were told end up to here */
+    engine_op *op_end;   /* sorted by start: from next_op those that are to be charged */
+    engine_op *op_limit; /* the array's end; NULL if the log is detailed */
+    engine_op *next_op, *ops;
+    byte_change *next_change, *change_limit; /* NULL: the log is detailed, or there was none */
+    /* What is told ahead: from `first` to before `end`, sorted by time, those of the same time in
+     * the order of the calls. Two or more before `first` are in the past. */
     transition *first, *end;
     transition *append_limit; /* the array's end; NULL if the log is detailed */
     transition *array;
-    uint32_t room;
-    uint32_t next_ahead; /* number + 1 of the next PE in the list of those with an array */
-    uint64_t bytes[BYTE_CAUSES];
-    kb_time charged[KB_CAUSES]; /* to the kernel that runs */
+    uint32_t op_room, room;
+    uint32_t span_count;         /* of kb_oplog_add_ahead(), in the array */
+    uint32_t next_ahead;         /* number + 1 of the next PE in the list of those with an array */
+    uint64_t bytes[BYTE_CAUSES]; /* outstanding */
+    kb_time charged[KB_CAUSES];  /* to the kernel that runs; of engines all that was told */
+    unit_work units[KB_UNITS];
+    byte_change changes[PAST + MAX_CHANGES]; /* from [PAST] on, sorted by time */
     kb_time kernel_start;
     kb_time in_kernels; /* all that have ended */
     kb_time left_at;    /* what the kernel clock showed when its last kernel ended */
-    unit_work units[KB_UNITS];
 } __attribute__((aligned(64))) pe_record;
 
-_Static_assert(offsetof(pe_record, array) == 64, "what every call reads is in one cache line");
 _Static_assert(KB_UNITS <= 8, "units fit into a byte");
 
 /* Names are constants, so they are known by their address. Of each unit: */
@@ -176,6 +205,9 @@ struct kb_oplog {
     size_t known_count[KB_UNITS];
     bool has_spans[KB_UNITS]; /* the unit's operations are told so */
     unit_total totals[KB_UNITS];
+    uint8_t states[2][1 << BYTE_CAUSES]; /* by the causes of which bytes are outstanding; [1]:
+                                            results drain */
+    uint64_t uncounted[KB_CAUSES];       /* bytes that began while no kernel ran */
 
     kb_timeline timeline; /* its causes lack the kernels that run, and PEs that wait for others */
     kb_time charged_to;   /* the run's time up to here is in the timeline */
@@ -184,7 +216,7 @@ struct kb_oplog {
 
 static inline pe_record *record_of(const kb_oplog *log, uint64_t pe)
 {
-    KB_ASSERT(pe < log->pe_count);
+    KB_DEBUG_ASSERT(pe < log->pe_count);
     return &log->pes[pe];
 }
 
@@ -208,6 +240,9 @@ uint32_t kb_oplog_find_key(kb_oplog *log, const kb_op *op);
 /* Charges the PE's time up to then to the state that held. */
 void kb_oplog_charge(kb_oplog *log, pe_record *record, kb_time at);
 
+/* For a new log. */
+void kb_oplog_make_states(kb_oplog *log);
+
 /* A kernel begins at the PE: which state holds. */
 void kb_oplog_find_state(pe_record *record);
 
@@ -219,9 +254,6 @@ static inline kb_cause engine_cause(uint8_t unit)
 
 /* Applies what is due at the PE; if the log is detailed, at all PEs in the order of time. */
 void kb_oplog_apply_due(kb_oplog *log, pe_record *record);
-
-/* The same, and counts operations that have ended: before sums are read. */
-void kb_oplog_settle(kb_oplog *log, pe_record *record);
 
 /* Applies the first transition of the PE, which is due, and removes it or moves it to its next
  * time. If the log is detailed. */
@@ -237,8 +269,11 @@ void kb_oplog_apply_in_order(kb_oplog *log);
 /* The log is detailed from now on. False for want of host memory. */
 KB_MUST_USE bool kb_oplog_make_agenda(kb_oplog *log);
 
-/* Frees all transitions and records. */
+/* Frees all that PEs have, and records. */
 void kb_oplog_drop_ahead(kb_oplog *log);
+
+/* The PE gets its first array: puts it on the list of those that have one. */
+void kb_oplog_link_pe(kb_oplog *log, pe_record *record);
 
 /* A new transition in its place, whose kind and other fields are the caller's to set. Applies what
  * is due if there is no room. NULL if there is no memory: then the run fails. */
@@ -250,16 +285,10 @@ void kb_oplog_keep_record(kb_oplog *log, const kb_op *op, kb_time told_at);
 /* Shows the watcher the records that end by now. */
 void kb_oplog_show_early(kb_oplog *log);
 
-/* Whether nothing is due at the PE, nor has to be looked for. */
-static inline bool is_caught_up(const kb_oplog *log, const pe_record *record)
-{
-    return KB_LIKELY(record->due - 1 > (uint64_t)log->sim->now && !log->detailed);
-}
-
 /* Before anything of the PE is charged or changed. */
 static inline void catch_up(kb_oplog *log, pe_record *record)
 {
-    if (!is_caught_up(log, record))
+    if (record->next_due <= log->sim->now || record->next_change != record->changes + PAST)
         kb_oplog_apply_due(log, record);
 }
 
@@ -275,33 +304,78 @@ static inline bool is_ahead(const kb_oplog *log, kb_time at)
  * most often; else NULL, and nothing has changed. So a call that returns early calls no function
  * and saves no registers. `at` may be now: then it is applied with the others that are due.
  */
-static inline transition *append_transition(kb_oplog *log, pe_record *record, kb_time at)
+static inline transition *append_transition(pe_record *record, kb_time at)
 {
-    transition *t = record->end, *first = record->first;
+    transition *t = record->end;
     if (KB_UNLIKELY(t >= record->append_limit))
         return NULL;
-    if (t != first && t[-1].at > at) {
-        if (t - 1 != first && KB_UNLIKELY(t[-2].at > at))
+    if (t[-1].at > at) { /* those before the first one are in the past */
+        if (KB_UNLIKELY(t[-2].at > at))
             return NULL;
         *t = t[-1];
         record->end = t-- + 1;
     } else {
         record->end = t + 1;
     }
-    if (t == first)
-        record->due = (uint64_t)at + 1;
+    if (at < record->next_due)
+        record->next_due = at;
     t->at = at;
-    t->order = log->told_ahead++;
     return t;
 }
 
 static inline transition *insert_transition(kb_oplog *log, pe_record *record, kb_time at)
 {
-    transition *t = append_transition(log, record, at);
+    transition *t = append_transition(record, at);
     return KB_LIKELY(t != NULL) ? t : kb_oplog_insert(log, record, at);
 }
 
+/* ---- work.c: operations of engines, if the log is not detailed ---- */
+
+/* Charges the PE's time up to the operations that start before then, and goes to their ends. */
+void kb_oplog_pass_engines(kb_oplog *log, pe_record *record, kb_time at);
+
+/* What has been counted ahead: what of it is later than now. */
+typedef struct unworked {
+    kb_time matrix, vector; /* of the causes */
+    kb_time both;           /* both engines work */
+} unworked;
+
+unworked kb_oplog_unworked(const kb_oplog *log, const pe_record *record);
+
+/* Of the time at work of the PE's engine, that later than now. */
+kb_time kb_oplog_unworked_time(const kb_oplog *log, const pe_record *record, kb_unit unit);
+
+/* Takes the PE's operations that end later than now from the sums, or puts them back. */
+void kb_oplog_take_unworked(kb_oplog *log, const pe_record *record, bool back);
+
 /* ---- Sums of operations ---- */
+
+enum { NO_SUM = UINT32_MAX };
+
+/* Where the name belongs in the table of its unit. */
+static inline size_t slot_of(const char *name)
+{
+    return (uintptr_t)name * UINT64_C(0x9e3779b97f4a7c15) >> (64 - KNOWN_NAME_BITS);
+}
+
+/* The index of the sum, or NO_SUM. */
+uint32_t kb_oplog_find_known(kb_oplog *log, kb_unit unit, const char *name);
+
+/* Where it is most often: if it is there, known->name is the name. */
+static inline const known_name *look_up(const kb_oplog *log, kb_unit unit, const char *name)
+{
+    KB_DEBUG_ASSERT((size_t)unit < KB_UNITS);
+    return &log->known[unit][slot_of(name)];
+}
+
+static inline uint32_t sum_of(kb_oplog *log, kb_unit unit, const char *name)
+{
+    const known_name *known = look_up(log, unit, name);
+    return KB_LIKELY(known->name == name) ? known->sum : kb_oplog_find_known(log, unit, name);
+}
+
+/* The record goes to the watcher at its end. */
+void kb_oplog_show_at_end(kb_oplog *log, const kb_op *op);
 
 /* The sum would be too large: fails the run. */
 void kb_oplog_fail_sum(const kb_oplog *log, kb_unit unit);
@@ -322,14 +396,15 @@ static inline void add_busy(op_sum *sum, kb_time time)
     sum->busy_high += __builtin_add_overflow(sum->busy_low, (uint64_t)time, &sum->busy_low);
 }
 
-static inline void add_to_sum(kb_oplog *log, uint32_t index, kb_unit unit, bool of_kernel,
+/* False if the sum would be too large: then the run fails. */
+static inline bool add_to_sum(kb_oplog *log, uint32_t index, kb_unit unit, bool of_kernel,
                               kb_time time, uint64_t bytes, uint64_t flops)
 {
     op_sum *sum = &log->sums.items[index];
     if (bytes != 0) {
         if (!add_to_total(&log->totals[unit].bytes, bytes)) {
             kb_oplog_fail_sum(log, unit);
-            return;
+            return false;
         }
         sum->bytes += bytes;
         sum->kernel_bytes += of_kernel ? bytes : 0;
@@ -337,12 +412,13 @@ static inline void add_to_sum(kb_oplog *log, uint32_t index, kb_unit unit, bool 
     if (flops != 0) {
         if (!add_to_total(&log->totals[unit].flops, flops)) {
             kb_oplog_fail_sum(log, unit);
-            return;
+            return false;
         }
         sum->flops += flops;
     }
     sum->count++;
     add_busy(sum, time);
+    return true;
 }
 
 /* ---- Units ---- */
@@ -363,7 +439,7 @@ static inline void end_unit(pe_record *record, kb_unit unit, kb_time start, kb_t
         work->busy += end;
 }
 
-/* Of a unit that is told ahead: an operation begins. */
+/* Of a unit with spans: an operation begins. */
 static inline void add_span(pe_record *record, kb_unit unit, kb_time start, kb_time end)
 {
     unit_work *work = &record->units[unit];

@@ -69,9 +69,12 @@ kb_error *kb_oplog_watch_states(kb_oplog *log, kb_state_fn *fn, void *self)
 static void charge_all(kb_oplog *log)
 {
     kb_oplog_apply_all_due(log);
-    for (uint64_t pe = 0; pe < log->pe_count && log->kernels > 0; pe++)
-        if (log->pes[pe].runs_kernel)
-            kb_oplog_charge(log, &log->pes[pe], log->sim->now);
+    for (uint64_t pe = 0; pe < log->pe_count && log->kernels > 0; pe++) {
+        if (!log->pes[pe].runs_kernel)
+            continue;
+        catch_up(log, &log->pes[pe]);
+        kb_oplog_charge(log, &log->pes[pe], log->sim->now);
+    }
 }
 
 void kb_oplog_flush_states(kb_oplog *log)
@@ -148,6 +151,7 @@ void kb_oplog_kernel_begin(kb_oplog *log, uint64_t pe, kb_time posted)
     pe_record *record = record_of(log, pe);
     catch_up(log, record);
     KB_ASSERT(!record->runs_kernel);
+    kb_oplog_charge(log, record, log->sim->now);
     log->timeline.pes += !record->takes_part;
     record->takes_part = true;
     charge_gap(log, record, posted);
@@ -166,6 +170,10 @@ void kb_oplog_kernel_end(kb_oplog *log, uint64_t pe, kb_time_sum causes[KB_CAUSE
     catch_up(log, record);
     KB_ASSERT(record->runs_kernel);
     kb_oplog_charge(log, record, log->sim->now);
+    unworked later = kb_oplog_unworked(log, record);
+    record->charged[KB_CAUSE_MATRIX] -= later.matrix;
+    record->charged[KB_CAUSE_VECTOR] -= later.vector;
+    log->timeline.both_engines -= later.both;
     record->runs_kernel = false;
     record->in_kernels += log->sim->now - record->kernel_start;
     record->left_at = log->timeline.kernels;
@@ -214,8 +222,10 @@ static void add_pe(const kb_oplog *log, uint64_t pe, kb_timeline *timeline)
         in_kernels += log->sim->now - record->kernel_start;
         for (int c = 0; c < KB_CAUSES; c++)
             timeline->causes[c] += record->charged[c];
-        if (record->has_open && record->since > log->sim->now)
-            timeline->causes[engine_cause(record->array->unit)] -= record->since - log->sim->now;
+        unworked later = kb_oplog_unworked(log, record);
+        timeline->causes[KB_CAUSE_MATRIX] -= later.matrix;
+        timeline->causes[KB_CAUSE_VECTOR] -= later.vector;
+        timeline->both_engines -= later.both;
     } else {
         timeline->causes[KB_CAUSE_IMBALANCE] += timeline->kernels - record->left_at;
     }

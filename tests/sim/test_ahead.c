@@ -19,7 +19,6 @@ static kb_work product_of(kb_time start, kb_time free_at, kb_time end)
                      .start = start,
                      .free_at = free_at,
                      .end = end,
-                     .bytes = 8,
                      .flops = 100};
 }
 
@@ -40,13 +39,8 @@ static void a_schedule_told_at_its_start(void **state)
     rig r = make(2);
     kb_oplog_kernel_begin(r.log, 1, 0);
     kb_work product = product_of(10, 30, 40);
-    kb_work sum = {.name = "add",
-                   .unit = KB_UNIT_MATH,
-                   .start = 20,
-                   .free_at = 50,
-                   .end = 50,
-                   .bytes = 4,
-                   .flops = 1};
+    kb_work sum = {
+        .name = "add", .unit = KB_UNIT_MATH, .start = 20, .free_at = 50, .end = 50, .flops = 1};
     kb_oplog_begin(r.log, 1, 50, KB_CAUSE_LOCAL_MEMORY, 64, NULL);
     kb_oplog_end(r.log, 1, 100, KB_CAUSE_LOCAL_MEMORY, 64, NULL);
     kb_oplog_work(r.log, 1, &sum);
@@ -63,8 +57,7 @@ static void a_schedule_told_at_its_start(void **state)
     go_to(&r, 45);
     const kb_op_sum *sums = kb_oplog_sums(r.log, &count);
     assert_int_equal(count, 1);
-    assert_true(strcmp(sums[0].name, "dot") == 0 && sums[0].busy == 30 && sums[0].flops == 100 &&
-                sums[0].kernel_bytes == 8);
+    assert_true(strcmp(sums[0].name, "dot") == 0 && sums[0].busy == 30 && sums[0].flops == 100);
     go_to(&r, 100);
     kb_time_sum causes[KB_CAUSES] = {0};
     kb_oplog_kernel_end(r.log, 1, causes);
@@ -114,10 +107,7 @@ static void spans_count_from_their_starts(void **state)
         uint64_t count;
     } expected[] = {{9, 0, 0}, {12, 2, 1}, {25, 15, 2}, {32, 22, 3}, {60, 40, 3}};
     for (int i = 0; i < 4; i++)
-        kb_oplog_count_ahead(
-            r.log, 0,
-            &(kb_op_brief){
-                .unit = KB_UNIT_IPCQ, .name = "credit", .start = spans[i][0], .end = spans[i][1]});
+        kb_oplog_count_ahead(r.log, 0, KB_UNIT_IPCQ, "credit", spans[i][0], spans[i][1], 0);
     for (int i = 0; i < 5; i++) {
         size_t count;
         go_to(&r, expected[i].at);
@@ -200,7 +190,7 @@ typedef struct call {
     kb_time start, free_at, end;
     kb_cause cause;
     kb_unit unit;
-    uint64_t bytes;
+    uint64_t bytes, flops;
     int line;
     kb_time told;  /* to the log that is told ahead */
     uint64_t turn; /* in that instant */
@@ -260,8 +250,8 @@ static kb_op op_of(const call *c, kb_op_access *access)
                    .start = c->start,
                    .end = c->end,
                    .bytes = c->bytes,
-                   .flops = c->bytes * 2,
-                   .launch = c->line % 2 == 0,
+                   .flops = c->flops,
+                   .launch = c->line % 2 == 0 && c->kind != SPAN,
                    .accesses = access,
                    .access_count = c->line % 3 == 0,
                    .file = "f.c",
@@ -295,11 +285,10 @@ static void end_op(side *s, const call *c, const kb_op *op)
 
 static void tell_span(side *s, const call *c, const kb_op *op)
 {
-    kb_op_brief brief = brief_of(op);
     if (is_watched(s))
         kb_oplog_add_ahead(s->r.log, c->pe, op);
     else
-        kb_oplog_count_ahead(s->r.log, c->pe, &brief);
+        kb_oplog_count_ahead(s->r.log, c->pe, op->unit, op->name, op->start, op->end, op->bytes);
 }
 
 /* Everything about the call that is at its start, at its middle or at its end: those that are of
@@ -364,7 +353,6 @@ static void tell_ahead(side *s, const call *c)
                     .start = c->start,
                     .free_at = c->free_at,
                     .end = c->end,
-                    .bytes = op.bytes,
                     .flops = op.flops,
                     .op = is_watched(s) ? &op : NULL};
     kb_oplog_work(s->r.log, c->pe, &work);
@@ -388,10 +376,15 @@ static call make_call(kb_rng *rng, const schedule *s)
     c.start = pick(rng, from, to);
     c.end = pick(rng, c.start, to);
     c.free_at = pick(rng, c.start, c.end);
-    c.cause = (kb_cause)kb_rng_below(rng, KB_CAUSE_CREDIT + 1);
+    c.cause = (kb_cause)pick(rng, KB_CAUSE_MATRIX_DRAIN, KB_CAUSE_CREDIT);
     bool is_product = kb_rng_below(rng, 2) == 0;
-    if (c.kind == WORK)
+    if (c.kind == WORK) {
         c.cause = is_product ? KB_CAUSE_MATRIX : KB_CAUSE_VECTOR;
+        c.bytes = 0; /* an engine's operation has none */
+        c.flops = kb_rng_below(rng, 1000);
+        if (!is_product)
+            c.free_at = c.end;
+    }
     c.unit = c.kind == SPAN || c.kind == WAIT ? KB_UNIT_IPCQ
              : c.kind == ANNOUNCED            ? KB_UNIT_DMA_READ
              : c.kind == WORK && is_product   ? KB_UNIT_GEMM
@@ -419,6 +412,29 @@ static bool is_told_before(const call *a, const call *b)
     if (a->told != b->told)
         return a->told < b->told;
     return a->turn != b->turn ? a->turn < b->turn : a < b;
+}
+
+/* An engine's operations come one after the other, and are told in that order. */
+static bool are_in_order(const call *a, const call *b)
+{
+    bool same = a->kind == WORK && b->kind == WORK && a->pe == b->pe && a->unit == b->unit;
+    if (!same)
+        return true;
+    if (a->start >= b->free_at)
+        return !is_told_before(a, b);
+    return b->start >= a->free_at && is_told_before(a, b);
+}
+
+/* Operations that break that become waits. */
+static void keep_order_of_engines(schedule *s)
+{
+    for (call *b = s->calls; b < s->calls + CALLS; b++)
+        for (const call *a = s->calls; a < b; a++)
+            if (!are_in_order(a, b)) {
+                b->kind = WAIT;
+                b->unit = KB_UNIT_IPCQ;
+                break;
+            }
 }
 
 /* Of calls with a common time the first of the schedule is told first. */
@@ -451,6 +467,7 @@ static bool make_schedule(kb_rng *rng, schedule *s)
     for (int i = 0; i < CALLS; i++)
         s->calls[i] = make_call(rng, s);
     keep_order_of_ties(s);
+    keep_order_of_engines(s);
     for (int i = 0; i < CALLS; i++) {
         const call *c = &s->calls[i];
         size_t kernel = c->start < part ? 0 : 1;
