@@ -28,7 +28,7 @@ void pe_cpu_begin(pe_cpu *cpu, kb_co *co)
 {
     KB_ASSERT(!cpu->co);
     cpu->co = co;
-    cpu->clock = now_of(cpu);
+    cpu->clock = state_of(cpu)->program_at = now_of(cpu);
     cpu->waits = PE_RUNS;
 }
 
@@ -53,6 +53,7 @@ void pe_cpu_schedule(pe_cpu *cpu, kb_time at, kb_handler handler, uint64_t arg)
 
 static void block(pe_cpu *cpu, pe_wait what, kb_waitlist *list, kb_time deadline)
 {
+    kb_time asked = cpu->clock;
     cpu->waits = what;
     cpu->horizon = what == PE_SLEEPS ? deadline : 0;
     units_look_at_engines(state_of(cpu));
@@ -63,7 +64,10 @@ static void block(pe_cpu *cpu, pe_wait what, kb_waitlist *list, kb_time deadline
     else
         (void)kb_wait_until(cpu->co, list, deadline);
     cpu->waits = PE_RUNS;
-    cpu->clock = units_later_of(cpu->clock, now_of(cpu));
+    kb_time now = now_of(cpu);
+    if (what == PE_SLEEPS || asked < now)
+        state_of(cpu)->program_at = now;
+    cpu->clock = units_later_of(asked, now);
 }
 
 static void block_on_units(pe_cpu *cpu, pe_wait what)
@@ -73,7 +77,9 @@ static void block_on_units(pe_cpu *cpu, pe_wait what)
 
 void pe_cpu_synchronise(pe_cpu *cpu)
 {
-    if (cpu->clock > now_of(cpu) && !kb_co_is_unwinding(cpu->co))
+    kb_time now = now_of(cpu);
+    bool is_ahead = cpu->clock > now || units_is_program_early(state_of(cpu), now);
+    if (is_ahead && !kb_co_is_unwinding(cpu->co))
         block(cpu, PE_SLEEPS, &state_of(cpu)->waiters, cpu->clock);
 }
 

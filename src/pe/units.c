@@ -58,7 +58,9 @@ pe_state *units_need_pe(pe_units *units, kb_pe pe)
     state->pe = pe;
     state->number = number;
     state->node = topo_node_at(units->has.machine, TOPO_PE_DMA, pe.sip, pe.cube, pe.pe);
-    state->cpu.horizon = state->timer_at = state->frontier_at = KB_FOREVER;
+    state->cpu.horizon = state->frontier_at = KB_FOREVER;
+    state->begins.at = state->issues.at = KB_FOREVER;
+    state->program_at = -1;
     state->resume = (task){.of = state, .kind = RESUME_PROGRAM};
     state->look = (task){.of = state, .kind = LOOK_AT_ENGINES};
     state->engine_source = kb_source_make((uint32_t)(source + LANES));
@@ -341,13 +343,24 @@ static void push(queue *q, operation *op)
     *link = op;
 }
 
-/* When the command could begin; KB_FOREVER if that is not known, or there is none. */
-static kb_time begin_of(operation *op)
+/*
+ * Whether the program, had it followed global time, would not have issued the operation yet: its
+ * events are the last of an instant.
+ */
+static bool is_too_early(const operation *op, kb_time now)
 {
-    if (!op || op->waits_for > 0 ||
-        (op->input_count > 0 && !units_fold_inputs(op->inputs, &op->input_count, &op->earliest)))
-        return KB_FOREVER;
-    return op->earliest;
+    return op->ahead && op->issued == now && op->pe->program_at != now && op->pe->cpu.co;
+}
+
+/* Sets the timer, unless it is set for that time or an earlier one. */
+static void set(pe_units *units, timer *t, kb_source *source, kb_time at, kb_handler handler,
+                uint64_t arg)
+{
+    if (t->at <= at)
+        return;
+    if (t->at != KB_FOREVER)
+        (void)kb_sim_cancel(units->has.sim, t->event);
+    *t = (timer){kb_sim_at(units->has.sim, source, at, handler, arg), at};
 }
 
 /*
@@ -357,53 +370,66 @@ static kb_time begin_of(operation *op)
 static void set_timer(pe_units *units, const operation *op)
 {
     pe_state *state = op->pe;
-    kb_time at = op->earliest;
-    if (state->timer_at <= at)
-        return;
-    if (state->timer_at != KB_FOREVER)
-        (void)kb_sim_cancel(units->has.sim, state->timer);
-    bool is_issued_then = at == op->issued && state->cpu.co;
-    kb_source *source = is_issued_then ? kb_co_source(state->cpu.co) : &state->lanes[0].source;
-    state->timer_at = at;
-    state->timer = kb_sim_at(units->has.sim, source, at, units->on_timer, state->number);
+    kb_co *co = state->cpu.co;
+    if (op->ahead && op->issued == op->earliest && co)
+        set(units, &state->issues, kb_co_source(co), op->earliest, units->on_issues, state->number);
+    else
+        set(units, &state->begins, &state->lanes[0].source, op->earliest, units->on_begins,
+            state->number);
 }
 
-static void on_timer(kb_sim *sim, void *self, uint64_t arg)
+/* Whether the command begins now. If not, sets a timer if it is known when it does. */
+static bool can_begin(pe_units *units, operation *op)
 {
-    (void)sim;
-    pe_units *units = self;
-    pe_state *state = units->pes[arg];
-    state->timer_at = KB_FOREVER;
+    if (!op || op->waits_for > 0 ||
+        (op->input_count > 0 && !units_fold_inputs(op->inputs, &op->input_count, &op->earliest)))
+        return false;
+    kb_time now = kb_sim_now(units->has.sim);
+    if (op->earliest <= now && !is_too_early(op, now))
+        return true;
+    set_timer(units, op);
+    return false;
+}
+
+static void look_in_event(pe_units *units, pe_state *state)
+{
     units_enter(units);
-    if (state->lanes[0].program.first || state->lanes[0].internal.first)
+    if (first_issued(&state->lanes[0]))
         put_lanes(units, state);
     else
         look_at_lane(units, &state->lanes[1]);
     units_leave(units);
 }
 
-/* None of these can begin now: an event at the begin that comes first, if one is known. */
-static void wait_for_begin(pe_units *units, operation *own, kb_time own_at, operation *inner,
-                           kb_time inner_at)
+static void on_begins(kb_sim *sim, void *self, uint64_t arg)
 {
-    if (own_at != KB_FOREVER || inner_at != KB_FOREVER)
-        set_timer(units, own_at <= inner_at ? own : inner);
+    (void)sim;
+    pe_units *units = self;
+    pe_state *state = units->pes[arg];
+    state->begins.at = KB_FOREVER;
+    look_in_event(units, state);
+}
+
+static void on_issues(kb_sim *sim, void *self, uint64_t arg)
+{
+    pe_units *units = self;
+    pe_state *state = units->pes[arg];
+    state->issues.at = KB_FOREVER;
+    state->program_at = kb_sim_now(sim);
+    look_in_event(units, state);
 }
 
 /* The next command of the unit, out of its queue; NULL if none can begin. */
 static operation *take_next(pe_units *units, lane *l)
 {
     operation *own = l->program.first, *inner = l->internal.first;
-    kb_time now = kb_sim_now(units->has.sim);
-    kb_time own_at = begin_of(own), inner_at = begin_of(inner);
-    if (own_at > now && inner_at > now) {
-        wait_for_begin(units, own, own_at, inner, inner_at);
-        return NULL;
-    }
-    if (inner_at <= now && (own_at > now || is_issued_before(inner, own))) {
+    bool own_can = can_begin(units, own), inner_can = can_begin(units, inner);
+    if (inner_can && (!own_can || is_issued_before(inner, own))) {
         l->internal.first = inner->next;
         return inner;
     }
+    if (!own_can)
+        return NULL;
     l->program.first = own->next;
     if (l->waiting-- == units->shape->pe.queue_depth)
         units_progress(units, l->pe);
@@ -413,13 +439,11 @@ static operation *take_next(pe_units *units, lane *l)
 /* A command was put into a queue of the lane: looks at the lane now, or in an event. */
 static void look_ahead(pe_units *units, lane *l)
 {
-    operation *own = l->program.first, *inner = l->internal.first;
-    kb_time now = kb_sim_now(units->has.sim);
-    kb_time own_at = begin_of(own), inner_at = begin_of(inner);
-    if (own_at <= now || inner_at <= now)
+    if (l->busy == units->shape->pe.dma_channels)
+        return; /* when one ends */
+    bool own_can = can_begin(units, l->program.first);
+    if (can_begin(units, l->internal.first) || own_can)
         units_put(units, &l->look);
-    else if (l->busy < units->shape->pe.dma_channels)
-        wait_for_begin(units, own, own_at, inner, inner_at);
 }
 
 /* To the list of DMAs under way. */
@@ -474,11 +498,9 @@ kb_error *pe_units_create(const pe_units_options *options, pe_units **units)
     const struct {
         kb_handler_fn *fn;
         kb_handler *handler;
-    } handlers[] = {{on_timer, &made->on_timer},
-                    {on_frontier, &made->on_frontier},
-                    {on_span, &made->on_span},
-                    {on_end, &made->on_end},
-                    {on_watched, &made->on_watched}};
+    } handlers[] = {{on_begins, &made->on_begins},     {on_issues, &made->on_issues},
+                    {on_frontier, &made->on_frontier}, {on_span, &made->on_span},
+                    {on_end, &made->on_end},           {on_watched, &made->on_watched}};
     for (size_t i = 0; i < sizeof handlers / sizeof handlers[0] && !err; i++) {
         err = kb_sim_add_handler(options->sim, handlers[i].fn, made, handlers[i].handler);
         if (!err)
@@ -519,11 +541,16 @@ static uint8_t copy_inputs(const pe_ready *const given[PE_MAX_INPUTS], const pe_
     return count;
 }
 
-static kb_time issue_time(const pe_units *units, kb_time issued)
+/* When it is issued, and whether that is ahead of the program's events. */
+static void set_issue_time(const pe_units *units, operation *op, kb_time issued)
 {
-    kb_time now = kb_sim_now(units->has.sim);
+    kb_sim *sim = units->has.sim;
+    const pe_state *state = op->pe;
+    kb_time now = kb_sim_now(sim);
     KB_ASSERT(issued == 0 || issued >= now);
-    return issued > now ? issued : now;
+    bool is_program = state->cpu.co && kb_sim_current(sim) == state->cpu.co;
+    op->issued = op->earliest = issued > now ? issued : now;
+    op->ahead = issued > now || (is_program && units_is_program_early(state, now));
 }
 
 /* The times of a command of an engine that has events: its begin is now. */
@@ -583,7 +610,6 @@ static void issue_to_lane(pe_units *units, operation *op, const pe_command *comm
 {
     pe_state *state = op->pe;
     op->lane = units_lane(state, command->unit);
-    op->earliest = op->issued;
     op->input_count = copy_inputs(command->inputs, op->inputs);
     op->memory.copies_in_tcm = copies_in_tcm(state, command);
     if (op->memory.copies_in_tcm)
@@ -620,7 +646,7 @@ kb_error *pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, p
         made->log.unit = command->unit;
         made->log.pe = pe;
     }
-    made->issued = issue_time(units, command->issued);
+    set_issue_time(units, made, command->issued);
     if (command->part_of)
         made->sequence = operation_at(units, (uint32_t)command->part_of)->sequence;
     *op = units_name(units, made->index);
@@ -649,9 +675,12 @@ static void look_at_span(pe_units *units, operation *op)
     if (op->waits_for > 0 || !op->span.is_ready ||
         !units_fold_inputs(op->inputs, &op->input_count, &op->earliest))
         return;
-    if (op->earliest > kb_sim_now(units->has.sim)) {
-        (void)kb_sim_at(units->has.sim, &op->pe->engine_source, op->earliest, units->on_span,
-                        op->index);
+    kb_time now = kb_sim_now(units->has.sim);
+    if (op->earliest > now || is_too_early(op, now)) {
+        bool as_issued = op->ahead && op->earliest == op->issued && op->pe->cpu.co;
+        (void)kb_sim_at(units->has.sim,
+                        as_issued ? kb_co_source(op->pe->cpu.co) : &op->pe->engine_source,
+                        op->earliest, units->on_span, op->index);
         return;
     }
     void (*ready)(void *self, uint64_t arg) = op->span.is_ready;
@@ -662,10 +691,12 @@ static void look_at_span(pe_units *units, operation *op)
 
 static void on_span(kb_sim *sim, void *self, uint64_t arg)
 {
-    (void)sim;
     pe_units *units = self;
+    operation *op = operation_at(units, (uint32_t)arg);
+    if (is_too_early(op, kb_sim_now(sim)))
+        op->pe->program_at = kb_sim_now(sim); /* this is the program's event */
     units_enter(units);
-    units_put(units, &operation_at(units, (uint32_t)arg)->span.ready);
+    units_put(units, &op->span.ready);
     units_leave(units);
 }
 
@@ -679,12 +710,11 @@ kb_error *pe_units_open(pe_units *units, kb_pe pe, const pe_span *span, pe_op *o
     pe_state *state = made->pe;
     made->self = span->self;
     made->arg = span->arg;
-    made->earliest = issue_time(units, span->issued);
+    set_issue_time(units, made, span->issued);
     made->input_count = copy_inputs(span->inputs, made->inputs);
     made->span = (span_work){.ready = {.of = made, .kind = LOOK_AT_SPAN},
                              .is_ready = span->ready,
                              .uses_engines = span->uses_engines};
-    made->issued = made->earliest;
     if (span->uses_engines)
         units_add_event_user(units, made);
     *op = units_name(units, made->index);

@@ -73,6 +73,12 @@ typedef struct mark {
     bool writes;
 } mark;
 
+/* An event; at KB_FOREVER: none. */
+typedef struct timer {
+    kb_event event;
+    kb_time at;
+} timer;
+
 typedef struct pe_state {
     pe_cpu cpu; /* first */
     struct pe_units *units;
@@ -82,8 +88,9 @@ typedef struct pe_state {
     KB_VEC(operation *) event_users; /* that use engines or their ports from events */
     operation *first_user;           /* of these, the one that was issued first; NULL: none */
     kb_source engine_source;
-    kb_event timer;         /* at the begin of the next command of the DMA, */
-    kb_time timer_at;       /* which is this; KB_FOREVER: none */
+    timer begins;           /* at the begin of the next command of the DMA */
+    timer issues;           /* the same for one that begins when the program issues it */
+    kb_time program_at;     /* the program's event of this time has come */
     kb_event frontier;      /* at the begin of an engine's next command, */
     kb_time frontier_at;    /* which is this; KB_FOREVER: none */
     tcm_port reads, writes; /* of the TCM */
@@ -137,6 +144,7 @@ struct operation {
     uint32_t rect_count;        /* what it reads and writes in memory */
     uint8_t input_count;
     bool is_engine;
+    bool ahead;     /* the program issued it before its own event of that time */
     bool in_tcm;    /* the log knows that it is at its own TCM alone */
     bool lags;      /* its bytes have not all passed the TCM */
     bool watched;   /* `log` is there */
@@ -191,7 +199,7 @@ struct pe_units {
     KB_VEC(uint32_t) generations; /* of operations, by index */
     KB_VEC(operation *) blockers; /* of the operation in hand */
     KB_VEC(share) shares;         /* of the command in hand */
-    kb_handler on_timer, on_frontier, on_span, on_end, on_watched;
+    kb_handler on_begins, on_issues, on_frontier, on_span, on_end, on_watched;
     tcm_time tcm_times[TCM_TIMES]; /* by bytes: most commands are of a few sizes */
     pe_stats stats;
     task *agenda, *agenda_end;
@@ -289,6 +297,13 @@ static inline void units_leave(pe_units *units)
 }
 
 void units_put(pe_units *units, task *t);
+
+/* Whether the program is at a time that its own events have not come to: it waited for something
+ * at its clock, which is now, and was resumed by an event that comes before its own. */
+static inline bool units_is_program_early(const pe_state *state, kb_time now)
+{
+    return state->cpu.clock == now && state->program_at != now;
+}
 
 /* The operation waits for nothing any more, if so: its turn comes. */
 void units_put_if_ready(pe_units *units, operation *op);

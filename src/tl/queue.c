@@ -518,6 +518,7 @@ static void start_storing(tl_receive *receive)
                        .rect_count = store->rects[0].count,
                        .issued = receive->posted.when,
                        .internal = true,
+                       .part_of = receive->op,
                        .begun = tl_command_binds_later(store) ? on_store_begun : NULL,
                        .ended = on_stored,
                        .self = receive,
@@ -819,11 +820,8 @@ static void let_go(const tl_call *call, tl_receive *receive)
     bool is_there = receive->in_call && receive->there && receive->value && !receive->store;
     receive->mismatch = NULL;
     receive->in_call = false;
-    if (KB_LIKELY(is_there)) {
+    if (KB_LIKELY(is_there)) /* nothing that waits has the value yet */
         set_value(call->tl, receive);
-        /* Nothing has the value yet; but what can begin at this instant does so in this order. */
-        pe_units_poll(call->tl->runner->has.units, call->tl->run.pe);
-    }
     if (!receive->value)
         destroy_receive(receive);
     if (KB_UNLIKELY(mismatch != NULL))
