@@ -21,6 +21,11 @@ void engines_fini(pe_state *state)
         free(state->engines[i].begins);
 }
 
+static bool engine_is_idle(const engine *e)
+{
+    return !e->program.first && !e->internal.first;
+}
+
 /* ---- The queue --------------------------------------------------------------------------- */
 
 bool engine_has_room(const pe_units *units, const engine *e, kb_time *from)
@@ -144,11 +149,9 @@ static bool was_issued_before(const pe_work *a, const pe_work *b)
  */
 static pe_work *next_of(const pe_state *state, engine *e, kb_time *begin, kb_time *bound)
 {
-    pe_work *candidates[] = {e->program.first, e->internal.first}, *next = NULL;
-    for (int i = 0; i < 2; i++) {
-        pe_work *work = candidates[i];
-        if (!work)
-            continue;
+    pe_work *next = NULL;
+    for (pe_work *work = e->program.first ? e->program.first : e->internal.first; work;
+         work = work->internal ? NULL : e->internal.first) {
         bool is_known = has_inputs(state, work);
         kb_time at = units_later_of(work->earliest, e->free_at);
         if (!is_known) {
@@ -210,13 +213,18 @@ static bool begins_before(pe_state *state, const pe_work *a, kb_time a_at, const
  * before which nothing unknown begins, if it is later. */
 static pe_work *next_work(pe_state *state, kb_time *at, kb_time *bound)
 {
-    kb_time matrix_at = KB_FOREVER, vector_at = KB_FOREVER;
-    pe_work *matrix = next_of(state, &state->engines[0], &matrix_at, bound);
-    pe_work *vector = next_of(state, &state->engines[1], &vector_at, bound);
-    bool takes_vector =
-        !matrix || (vector && begins_before(state, vector, vector_at, matrix, matrix_at));
-    *at = takes_vector ? vector_at : matrix_at;
-    return takes_vector ? vector : matrix;
+    engine *matrix = &state->engines[0], *vector = &state->engines[1];
+    if (engine_is_idle(matrix))
+        return next_of(state, vector, at, bound);
+    if (engine_is_idle(vector))
+        return next_of(state, matrix, at, bound);
+    kb_time product_at = KB_FOREVER, other_at = KB_FOREVER;
+    pe_work *product = next_of(state, matrix, &product_at, bound);
+    pe_work *other = next_of(state, vector, &other_at, bound);
+    bool takes_other =
+        !product || (other && begins_before(state, other, other_at, product, product_at));
+    *at = takes_other ? other_at : product_at;
+    return takes_other ? other : product;
 }
 
 static bool is_reached(const pe_units *units, engine_goal goal)
@@ -252,13 +260,14 @@ void engines_advance(pe_state *state, kb_time limit, engine_goal goal)
 {
     pe_units *units = state->units;
     kb_time now = kb_sim_now(units->has.sim);
-    bool any = false;
+    bool any = false, any_product = state->engines[0].program.first;
     if (state->cpu.queued == 0)
         return;
     if (goal.value || goal.room)
         limit = KB_FOREVER; /* the program issues nothing until that is reached */
     units_enter(units);
-    fold_inputs_of_products(state);
+    if (any_product)
+        fold_inputs_of_products(state);
     while (!units->failed && !is_reached(units, goal)) {
         kb_time at, bound = KB_FOREVER;
         pe_work *next = next_work(state, &at, &bound);
@@ -274,7 +283,8 @@ void engines_advance(pe_state *state, kb_time limit, engine_goal goal)
         any = true;
     }
     if (any) {
-        fold_inputs_of_products(state);
+        if (any_product)
+            fold_inputs_of_products(state);
         units_poll_inputs(units, state);
     }
     units_leave(units);

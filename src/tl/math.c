@@ -305,7 +305,7 @@ tl_tensor tl_apply_(tl_context *tl, tl_place at, tl_op op, const tl_tensor *inpu
     is.checks_data = false;
     is.tcm_reads = 0;
     for (uint32_t i = 0; i < is.input_count; i++)
-        is.inputs[i] = tl_take(&call, inputs[i]);
+        tl_take_to(&call, inputs[i], &is.inputs[i]);
     check_inputs(&call, &is);
     is.dtype = result_dtype(known, is.inputs, is.input_count);
     check_broadcast(&call, &is);

@@ -436,16 +436,26 @@ void tl_handle_move(tl_context *tl, tl_handle *handle, uint32_t scope);
 tl_operand tl_take_other(const tl_call *call, tl_tensor tensor);
 
 /* What a call is given: a place in memory is loaded, and is there until the call is over. */
-static inline tl_operand tl_take(const tl_call *call, tl_tensor tensor)
+static inline void tl_take_to(const tl_call *call, tl_tensor tensor, tl_operand *operand)
 {
     const tl_handle *handle = tl_look_up(call->tl, tensor.id);
-    if (KB_UNLIKELY(!handle || !handle->value))
-        return tl_take_other(call, tensor);
-    return (tl_operand){.value = handle->value,
-                        .dtype = handle->dtype,
-                        .shape = handle->shape,
-                        .elements = handle->elements,
-                        .first = handle->first};
+    if (KB_UNLIKELY(!handle || !handle->value)) {
+        *operand = tl_take_other(call, tensor);
+        return;
+    }
+    operand->value = handle->value;
+    operand->dtype = handle->dtype;
+    operand->shape = handle->shape;
+    operand->elements = handle->elements;
+    operand->first = handle->first;
+    operand->number = 0;
+}
+
+static inline tl_operand tl_take(const tl_call *call, tl_tensor tensor)
+{
+    tl_operand operand;
+    tl_take_to(call, tensor, &operand);
+    return operand;
 }
 
 void tl_release_temporaries(tl_context *tl);
