@@ -236,7 +236,8 @@ void kb_oplog_count(kb_oplog *log, uint64_t pe, const kb_op_brief *op)
     const known_name *known = look_up(log, op->unit, op->name);
     if (KB_UNLIKELY(known->name != op->name || op->end != log->sim->now ||
                     !is_unit_caught_up(log, record, op->unit))) {
-        count_otherwise(log, pe, op);
+        kb_op_brief copy = *op; /* so a caller that has this inlined keeps `op` in registers */
+        count_otherwise(log, pe, &copy);
         return;
     }
     end_unit(record, op->unit, op->start, op->end);

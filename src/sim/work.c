@@ -164,7 +164,8 @@ void kb_oplog_work(kb_oplog *log, uint64_t pe, const kb_work *work)
     engine_op *op = record->op_end;
     if (KB_UNLIKELY(known->name != work->name || op >= record->op_limit ||
                     start < record->engines_to || work->free_at != end || log->watched)) {
-        tell_otherwise(log, record, work);
+        kb_work copy = *work; /* so a caller that has this inlined keeps `work` in registers */
+        tell_otherwise(log, record, &copy);
         return;
     }
     KB_DEBUG_ASSERT(start <= end && start >= log->sim->now);
