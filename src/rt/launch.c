@@ -40,6 +40,7 @@ void rt_launches_free(rt_launch *first)
         kb_vec_fini(&launch->targets);
         kb_error_free(launch->failure);
         kb_error_free(launch->stopped);
+        kb_error_free(launch->passed_on);
         tl_races_release(launch->races);
         free(launch->args);
         free(launch->runs);
@@ -130,6 +131,41 @@ static void note_failure(rt_launch *launch, const kb_error *err)
     rt_works_stop_soon(launch->ctx);
 }
 
+/* In a stream of several launches, which one it was. */
+static kb_error *blame(const rt_launch *launch, kb_error *err)
+{
+    if (!err || !launch->node || launch->node->inherits)
+        return err;
+    const char *name = launch->result.name;
+    if (launch->stream)
+        return kb_error_wrap(err, "launch '%s' in stream '%s'", name, launch->stream);
+    return launch->recorded ? kb_error_wrap(err, "launch '%s' of a graph", name) : err;
+}
+
+/* No kernel of the launch starts any more; those that run may wait for others that do not. */
+static void fall_behind(rt_launch *launch, const kb_error *passed_on)
+{
+    launch->passed_on = kb_error_copy(passed_on);
+    launch->is_behind = launch->node->inherits = true;
+    note_failure(launch, passed_on);
+}
+
+/* Launches of a narrow scope are at their PEs before it is known that one before them fails. */
+static void stop_followers(rt_launch *launch, const kb_error *err)
+{
+    if (!launch->lane || launch->passed_on)
+        return;
+    launch->passed_on = kb_error_wrap(blame(launch, kb_error_copy(err)), "after failed work");
+    kb_error_set_secondary(launch->passed_on);
+    bool is_follower = false;
+    for (size_t i = 0; i < launch->lane->flying.count; i++) {
+        rt_launch *other = launch->lane->flying.items[i];
+        if (is_follower && !other->passed_on && !other->stopped)
+            fall_behind(other, launch->passed_on);
+        is_follower = is_follower || other == launch;
+    }
+}
+
 /* What the PE had to do is over, or never began. Takes the error. */
 static void end_run(const launch_run *r, kb_error *err)
 {
@@ -137,6 +173,8 @@ static void end_run(const launch_run *r, kb_error *err)
     kb_time now = kb_sim_now(ctx->sim);
     net_receipt work = {.issued = r->arrived, .ended = now, .overhead = now - r->arrived};
     note_failure(r->launch, err);
+    if (err)
+        stop_followers(r->launch, err);
     if (r->set)
         r->set->kernels--;
     io_finish(ctx->control, r->ticket, &work, err);
@@ -198,13 +236,20 @@ static const char *scope_name(kb_scope scope)
     return scope == KB_SCOPE_CUBE ? "KB_SCOPE_CUBE" : scope == KB_SCOPE_PE ? "KB_SCOPE_PE" : NULL;
 }
 
+static const kb_error *refused(void *self, uint64_t index)
+{
+    (void)index;
+    const rt_launch *launch = self;
+    return launch->is_behind ? launch->passed_on : NULL;
+}
+
 static void start_run(const launch_run *r)
 {
     rt_launch *launch = r->launch;
     size_t index = (size_t)(r - launch->runs);
     const io_target *target = &launch->targets.items[index];
-    if (launch->stopped) {
-        end_run(r, kb_error_copy(launch->stopped));
+    if (launch->stopped || launch->is_behind) {
+        end_run(r, kb_error_copy(launch->stopped ? launch->stopped : launch->passed_on));
         return;
     }
     size_t own = launch->own_args ? index * launch->kernel.parameter_count : 0;
@@ -220,6 +265,7 @@ static void start_run(const launch_run *r)
         .races = launch->races,
         .stream = launch->stream,
         .scope = scope_name(launch->scope),
+        .refused = refused,
         .after = comes_after,
         .over = note_mark,
         .done = kernel_done,
@@ -282,17 +328,6 @@ static void arrive(void *self, uint64_t ticket, size_t index)
 }
 
 /* ---- The end ---- */
-
-/* In a stream of several launches, which one it was. */
-static kb_error *blame(const rt_launch *launch, kb_error *err)
-{
-    if (!err || !launch->node || launch->node->inherits)
-        return err;
-    const char *name = launch->result.name;
-    if (launch->stream)
-        return kb_error_wrap(err, "launch '%s' in stream '%s'", name, launch->stream);
-    return launch->recorded ? kb_error_wrap(err, "launch '%s' of a graph", name) : err;
-}
 
 static void finish(rt_launch *launch, kb_time ended)
 {
@@ -427,8 +462,12 @@ static kb_error *begin_in_lane(rt_launch *launch)
 {
     kb_context *ctx = launch->ctx;
     KB_TRY(rt_check_begin(ctx, &launch->races));
-    if (!kb_vec_push(&launch->lane->flying, launch))
+    rt_lane *lane = launch->lane;
+    size_t before = lane->flying.count;
+    if (!kb_vec_push(&lane->flying, launch))
         return kb_error_nomem();
+    if (before > 0 && lane->flying.items[before - 1]->passed_on)
+        fall_behind(launch, lane->flying.items[before - 1]->passed_on);
     for (size_t i = 0; i < launch->targets.count; i++)
         launch->cubes[launch->targets.items[i].cube].open = true;
     queue_runs(launch);

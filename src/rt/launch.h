@@ -44,10 +44,12 @@ struct rt_launch {
     bool done;
     bool recorded; /* in a stream */
     tl_arg *args;
-    kb_error *failure; /* of a kernel that others may wait for; NULL: none has failed */
-    kb_error *stopped; /* why none is to start any more; NULL while they may */
-    tl_races *races;   /* counted until it is over; NULL: it is not checked */
-    launch_run *runs;  /* one a target */
+    kb_error *failure;   /* of a kernel that others may wait for; NULL: none has failed */
+    kb_error *stopped;   /* why none is to start any more; NULL while they may */
+    kb_error *passed_on; /* what launches behind it in its stream fail with; NULL: nothing */
+    bool is_behind;      /* it has that from one before it: its kernels do not start any more */
+    tl_races *races;     /* counted until it is over; NULL: it is not checked */
+    launch_run *runs;    /* one a target */
     KB_VEC(io_target) targets;
     int64_t programs[2];
     kb_time first_start, last_end;

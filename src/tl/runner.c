@@ -92,6 +92,12 @@ static void run_kernel(kb_co *co, void *arg)
         if (tl->synchronous)
             tl_synchronise(tl);
     }
+    const kb_error *refused = tl->run.refused ? tl->run.refused(tl->run.self, tl->run.arg) : NULL;
+    if (KB_UNLIKELY(refused != NULL)) {
+        tl->error = kb_error_copy(refused);
+        tl->over = true;
+        return;
+    }
     tl->run.kernel->run(tl, tl->run.args);
     if (KB_UNLIKELY(kb_co_is_unwinding(co)))
         return; /* after an error that tl_try() returned: what ends the kernel is that error */

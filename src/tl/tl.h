@@ -65,6 +65,8 @@ typedef struct tl_run {
     tl_races *races;     /* of its launch; must stay. NULL: it is not checked */
     const char *stream;  /* that the launch is in; NULL: none worth naming. Must stay */
     const char *scope;   /* that it declared, if it is a narrow one; else NULL. Must stay */
+    /* Called when it begins: why it must not, which stays; NULL if it may. May be NULL itself. */
+    const kb_error *(*refused)(void *self, uint64_t arg);
     tl_mark (*after)(void *self, uint64_t arg); /* called when it begins: what comes before all of
                                                    it. NULL: nothing */
     void (*over)(void *self, uint64_t arg,

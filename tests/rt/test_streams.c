@@ -443,6 +443,33 @@ static void what_follows_closely_does_not_start(void **state)
     kb_context_destroy(p.ctx);
 }
 
+/* Nor does it if its kernels are at the PEs already, behind those that fail. */
+static void what_waits_at_its_pe_does_not_start(void **state)
+{
+    (void)state;
+    enum { BEHIND = 3 };
+    for (kb_scope scope = KB_SCOPE_CUBE; scope <= KB_SCOPE_PE; scope++) {
+        pair p = open_pair(TALL);
+        kb_request bad, behind[BEHIND], next;
+        kb_launch_options options = {.stream = p.one, .request = &bad};
+        expect_ok(kb_launch_with(p.ctx, &options, &outside, p.x));
+        for (int i = 0; i < BEHIND; i++) {
+            options = (kb_launch_options){.stream = p.one, .request = &behind[i], .scope = scope};
+            expect_ok(kb_launch_with(p.ctx, &options, &own, p.x, 0, 1));
+        }
+        expect_texts(kb_request_wait(p.ctx, bad, NULL), KB_ERR_FAULT, "not mapped", NULL);
+        for (int i = 0; i < BEHIND; i++)
+            expect_texts(kb_request_wait(p.ctx, behind[i], NULL), KB_ERR_FAULT,
+                         "after failed work: launch 'outside' in stream 'one'", NULL);
+        expect_all(p.ctx, p.x, 0);
+        options.request = &next; /* and the stream goes on */
+        expect_ok(kb_launch_with(p.ctx, &options, &own, p.x, 0, 1));
+        expect_ok(kb_request_wait(p.ctx, next, NULL));
+        expect_all(p.ctx, p.x, 1);
+        kb_context_destroy(p.ctx);
+    }
+}
+
 KB_KERNEL(fail_where_it_sends, tl_ptr x)
 {
     tl_load(tl_can_send("out") ? x + ((int64_t)1 << 30) : x, tl_shape(1), TL_F32);
@@ -580,6 +607,7 @@ int main(void)
         cmocka_unit_test(narrow_launches_may_be_many),
         cmocka_unit_test(what_follows_a_failure_does_not_start),
         cmocka_unit_test(what_follows_closely_does_not_start),
+        cmocka_unit_test(what_waits_at_its_pe_does_not_start),
         cmocka_unit_test(a_launch_that_is_stopped_leaves_no_gap),
         cmocka_unit_test(a_long_sequence_fails_as_a_whole),
         cmocka_unit_test(a_deadlock_names_streams),
