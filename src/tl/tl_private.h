@@ -8,7 +8,8 @@
  *     command.c  operations on their way through the units
  *     memory.c   load, store, ref          math.c     elements, along an axis
  *     matrix.c   dot, composite            pieces.c   reshape, slice, split, concat
- *     queue.c    send, receive             pick.c     gather, scatter, topk
+ *     queue.c    send                      pick.c     gather, scatter, topk
+ *     receive.c  receive
  *     control.c  grid, wait, item          instant.c  commands in runs without time
  *     races.c    who touches what          order.c    what messages order
  *
@@ -629,7 +630,7 @@ void tl_issue_engine(const tl_call *call, const tl_work *is, tl_value *result, t
 /* Makes the data by data_apply(). */
 kb_error *tl_bind_op(tl_command *command);
 
-/* ---- queue.c ---- */
+/* ---- queue.c, receive.c ---- */
 
 /* The kernel has ended, perhaps in the middle of a send. */
 void tl_end_send(tl_context *tl);
