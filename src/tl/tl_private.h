@@ -410,7 +410,7 @@ static inline bool tl_is_number(tl_tensor tensor)
 }
 
 /* NULL if it is not there, or never was. */
-static inline tl_handle *tl_look_up(const tl_context *tl, uint64_t id)
+static inline tl_handle *tl_handle_look_up(const tl_context *tl, uint64_t id)
 {
     uint64_t slot = id & (TL_MAX_HANDLES - 1);
     if (KB_UNLIKELY(slot >= tl->handles.count))
@@ -424,7 +424,7 @@ KB_NORETURN void tl_fault_not_there(const tl_call *call, tl_tensor tensor);
 /* A fault unless the tensor is there. Good until the next handle is made. */
 static inline tl_handle *tl_handle_find(const tl_call *call, tl_tensor tensor)
 {
-    tl_handle *handle = tl_look_up(call->tl, tensor.id);
+    tl_handle *handle = tl_handle_look_up(call->tl, tensor.id);
     if (KB_UNLIKELY(!handle))
         tl_fault_not_there(call, tensor);
     return handle;
@@ -439,7 +439,7 @@ tl_operand tl_take_other(const tl_call *call, tl_tensor tensor);
 /* What a call is given: a place in memory is loaded, and is there until the call is over. */
 static inline void tl_take_to(const tl_call *call, tl_tensor tensor, tl_operand *operand)
 {
-    const tl_handle *handle = tl_look_up(call->tl, tensor.id);
+    const tl_handle *handle = tl_handle_look_up(call->tl, tensor.id);
     if (KB_UNLIKELY(!handle || !handle->value)) {
         *operand = tl_take_other(call, tensor);
         return;

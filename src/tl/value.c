@@ -405,7 +405,7 @@ void tl_scope_end_(tl_scope *scope)
 void tl_assign_(tl_context *tl, tl_place at, tl_tensor *variable, tl_tensor value)
 {
     tl_call call = tl_enter(tl, at, "tl_assign");
-    tl_handle *old = tl_look_up(tl, variable->id);
+    tl_handle *old = tl_handle_look_up(tl, variable->id);
     tl_handle *taken = tl_is_number(value) ? NULL : tl_handle_find(&call, value);
     if (old && old == taken)
         return;
