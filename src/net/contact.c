@@ -264,7 +264,7 @@ bool contact_may_pass(net *n, uint32_t t, uint32_t i, kb_time head)
     /* Until then they are in the port, unless they wait. */
     if (kb_time_add(l->held_until, pr->latency) > head && !pr->roomy)
         return false;
-    uint32_t passing = VC_OPEN, ahead = source_at(n, r->source)->last_begun;
+    uint32_t passing = VC_OPEN, ahead = *last_begun_at(n, r->source);
     if (ahead != NONE) {
         const transfer *other = transfer_at(n, ahead);
         if (other->route == tr->route && other->made == other->packets &&

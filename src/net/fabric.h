@@ -188,13 +188,11 @@ typedef struct packet_engine {
 extern const packet_engine engine_parallel, engine_serial, engine_parallel_reference,
     engine_serial_reference;
 
-/* Beside the channel of a source: */
-typedef struct source_state {
-    uint32_t last_begun; /* the transfer that moves as packets and began there last; NONE if it has
-                            ended */
-    uint16_t skips;      /* messages that go as packets without being tried as trains */
-    uint16_t failures;   /* how many these become with the next train that fails */
-} source_state;
+/* How often trains are tried at a source. */
+typedef struct source_tries {
+    uint8_t skips;    /* messages that go as packets without being tried as trains */
+    uint8_t failures; /* trains that have failed since one ended whole, up to a limit */
+} source_tries;
 
 typedef struct stage stage; /* see unfold.c */
 typedef struct visit visit; /* see contact.h */
@@ -218,8 +216,11 @@ struct net {
     uint32_t channel_count;
     KB_VEC(profile) profiles;
 
-    kb_time_sum *waited;   /* by link: by all packets, in fs */
-    source_state *sources; /* by channel, from source_base on */
+    uint64_t *waited;      /* by link: by all packets, in fs: the lower 64 bits of 96, */
+    uint32_t *waited_high; /* and the others; NULL as long as these are all 0 */
+    uint32_t *last_begun;  /* by source: the transfer that moves as packets and began there last;
+                              NONE if it has ended */
+    source_tries *tries;   /* by source */
     kb_pool packets;
     kb_pool transfers;
     routes routes;
@@ -256,9 +257,14 @@ static inline uint32_t first_channel(const net *n, uint32_t at)
     return at << n->channel_shift;
 }
 
-static inline source_state *source_at(const net *n, uint32_t c)
+static inline uint32_t *last_begun_at(const net *n, uint32_t source)
 {
-    return &n->sources[c - n->source_base];
+    return &n->last_begun[source - n->source_base];
+}
+
+static inline source_tries *tries_at(const net *n, uint32_t source)
+{
+    return &n->tries[source - n->source_base];
 }
 
 static inline transfer *transfer_at(const net *n, uint32_t index)
@@ -348,6 +354,18 @@ static inline uint32_t accept_id(const net *n, uint32_t at)
 static inline const profile *profile_of(const net *n, uint32_t at)
 {
     return &n->profiles.items[n->links[at].profile];
+}
+
+/* net.c: the lower half of what packets have waited for the link has run over. */
+void net_carry_waited(net *n, uint32_t at, uint32_t carry);
+
+/* Packets have waited for the link; or have not, if the time is negative. */
+static inline void add_waited(net *n, uint32_t at, kb_time time)
+{
+    uint64_t before = n->waited[at], after = before + (uint64_t)time;
+    n->waited[at] = after;
+    if (KB_UNLIKELY(time >= 0 ? after < before : after > before))
+        net_carry_waited(n, at, time >= 0 ? 1 : UINT32_MAX);
 }
 
 /* net.c: the transfer's last byte is there. */

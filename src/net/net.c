@@ -149,8 +149,9 @@ static kb_error *init_links(net *n)
                             KB_SOURCE_ID_MAX + 1);
     n->channel_count = (uint32_t)channels;
     n->channels = kb_alloc_large(channels, sizeof *n->channels);
-    n->sources = kb_alloc_zeroed(channels - n->source_base + 1, sizeof *n->sources);
-    if (!n->channels || !n->sources)
+    n->last_begun = kb_alloc_zeroed(channels - n->source_base + 1, sizeof *n->last_begun);
+    n->tries = kb_alloc_zeroed(channels - n->source_base + 1, sizeof *n->tries);
+    if (!n->channels || !n->last_begun || !n->tries)
         return kb_error_nomem();
     memset(n->channels, 0, channels * sizeof *n->channels);
     n->is_large = channels * sizeof *n->channels > LARGE_BYTES;
@@ -263,7 +264,9 @@ void net_destroy(net *n)
     kb_pool_fini(&n->packets);
     kb_vec_fini(&n->profiles);
     free(n->channels);
-    free(n->sources);
+    free(n->tries);
+    free(n->last_begun);
+    free(n->waited_high);
     free(n->waited);
     free(n->source_of);
     free(n->ports);
@@ -513,11 +516,26 @@ void net_end_leg(net *n, uint32_t t)
 
 /* ---- Figures ----------------------------------------------------------------------------- */
 
+void net_carry_waited(net *n, uint32_t at, uint32_t carry)
+{
+    if (!n->waited_high)
+        n->waited_high = kb_alloc_zeroed(n->graph->links.count, sizeof *n->waited_high);
+    if (n->waited_high)
+        n->waited_high[at] += carry;
+    else
+        kb_sim_fail(n->sim, kb_error_nomem());
+}
+
+static kb_time_sum get_waited(const net *n, uint32_t at)
+{
+    return ((kb_time_sum)(n->waited_high ? n->waited_high[at] : 0) << 64) + n->waited[at];
+}
+
 net_link_figures net_link_get(const net *n, uint32_t at)
 {
     train_rest rest = train_look(n, at);
     return (net_link_figures){.bytes = n->links[at].bytes - rest.bytes,
-                              .waited_fs = n->waited[at] - rest.waited};
+                              .waited_fs = get_waited(n, at) - rest.waited};
 }
 
 /* Without what sanitizers put between objects. */
@@ -544,7 +562,7 @@ net_figures net_get_figures(const net *n)
     }
     f.state_bytes =
         sizeof *n + links * (sizeof *n->links + sizeof *n->source_of + sizeof *n->waited) +
-        (n->channel_count - n->source_base) * sizeof *n->sources +
+        (n->channel_count - n->source_base) * (sizeof *n->last_begun + sizeof *n->tries) +
         (n->ports ? links * sizeof *n->ports : 0) + routes_table_bytes(&n->routes) +
         n->channel_count * sizeof *n->channels + n->profiles.capacity * sizeof *n->profiles.items;
     return f;
@@ -559,7 +577,11 @@ void net_reset_figures(net *n)
         train_rest rest = train_look(n, at);
         n->hops += rest.packets;
         n->links[at].bytes = rest.bytes;
-        n->waited[at] = rest.waited;
+        n->waited[at] = (uint64_t)rest.waited;
+        if (n->waited_high)
+            n->waited_high[at] = 0;
+        if (rest.waited >> 64 != 0)
+            net_carry_waited(n, at, (uint32_t)(rest.waited >> 64));
     }
 }
 

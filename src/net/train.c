@@ -175,22 +175,23 @@ static void set_out(net *n, const route *r, uint32_t t, kb_time start)
     tr->start = start;
     tr->ends_at = start + r->drain + r->latency;
     tr->end = schedule_end(n, tr->ends_at, r->last_link, t);
-    n->waited[r->first_link] += start - tr->ready_at;
+    if (start > tr->ready_at)
+        add_waited(n, r->first_link, start - tr->ready_at);
     n->hops += (uint64_t)tr->packets * r->steps;
 }
 
-void train_note_failure(source_state *source)
+void train_note_failure(source_tries *tries)
 {
-    if (source->failures < FEW_FAILURES + MAX_DOUBLINGS)
-        source->failures++;
-    if (source->failures > FEW_FAILURES)
-        source->skips = (uint16_t)(1u << (source->failures - FEW_FAILURES));
+    if (tries->failures < FEW_FAILURES + MAX_DOUBLINGS)
+        tries->failures++;
+    if (tries->failures > FEW_FAILURES)
+        tries->skips = (uint8_t)(1u << (tries->failures - FEW_FAILURES));
 }
 
 static bool refuse(net *n, const route *r, net_packets_cause cause)
 {
     n->trains.as_packets[cause]++;
-    train_note_failure(source_at(n, r->source));
+    train_note_failure(tries_at(n, r->source));
     return false;
 }
 
@@ -199,11 +200,11 @@ bool train_take(net *n, uint32_t t)
     transfer *tr = transfer_at(n, t);
     route *r = route_of(n, tr);
     const channel *ch = &n->channels[r->source];
-    source_state *source = source_at(n, r->source);
+    source_tries *tries = tries_at(n, r->source);
     if (n->engine != &engine_parallel || n->watch)
         return false;
-    if (source->skips > 0) {
-        source->skips--;
+    if (tries->skips > 0) {
+        tries->skips--;
         n->trains.as_packets[NET_PACKETS_IN_THE_WAY]++;
         return false;
     }
@@ -234,7 +235,7 @@ void train_end(net *n, uint32_t t)
         reservation_drop(n, step_link(n, step[i]), reservation_of(tr, i), of_link);
     paths_give(&n->paths, tr->train, tr->train_size);
     tr->in_train = false;
-    source_at(n, r->source)->failures = 0;
+    tries_at(n, r->source)->failures = 0;
     n->trains.whole++;
 }
 
@@ -248,12 +249,12 @@ void packets_begin(net *n, uint32_t t)
         return;
     }
     tr->on_links = true;
-    source_at(n, route_of(n, tr)->source)->last_begun = t;
+    *last_begun_at(n, route_of(n, tr)->source) = t;
 }
 
 void packets_end(net *n, uint32_t t)
 {
-    uint32_t *last = &source_at(n, route_of(n, transfer_at(n, t))->source)->last_begun;
+    uint32_t *last = last_begun_at(n, route_of(n, transfer_at(n, t))->source);
     if (*last == t)
         *last = NONE;
 }

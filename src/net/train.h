@@ -13,7 +13,7 @@
 bool train_take(net *n, uint32_t t);
 
 /* A train of the source has failed, or was unfolded: fewer are tried. */
-void train_note_failure(source_state *source);
+void train_note_failure(source_tries *tries);
 
 /* The train has ended. */
 void train_end(net *n, uint32_t t);

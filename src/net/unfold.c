@@ -258,7 +258,7 @@ static void withdraw(net *n, const route *r, uint32_t t)
         n->links[at].bytes -= tr->bytes;
     }
     paths_give(&n->paths, tr->train, tr->train_size);
-    n->waited[r->first_link] -= tr->start - tr->ready_at;
+    add_waited(n, r->first_link, tr->ready_at - tr->start);
     n->hops -= (uint64_t)tr->packets * r->steps;
 }
 
@@ -325,7 +325,7 @@ static void unfold(net *n, const route *r, uint32_t t)
     if (tr->start <= n->now) {
         tr->made = tr->delivered = count_gone(r, tr, n->now);
         begin_walk(n, r, tr, tr->made);
-        n->waited[r->first_link] += tr->start - tr->ready_at;
+        add_waited(n, r->first_link, tr->start - tr->ready_at);
         for (uint32_t i = 0; i < r->steps; i++)
             n->links[n->stages.items[i].at].bytes += (uint64_t)tr->made * n->options.packet_bytes;
         n->hops += (uint64_t)tr->made * r->steps;
@@ -459,7 +459,7 @@ void train_unfold(net *n, uint32_t t, uint32_t own, net_unfold_cause cause)
     n->current = UINT32_MAX; /* what the train does at this instant has been done */
     n->is_unfolding = true;
     n->trains.unfolded[cause]++;
-    train_note_failure(source_at(n, route_of(n, transfer_at(n, t))->source));
+    train_note_failure(tries_at(n, route_of(n, transfer_at(n, t))->source));
     unfold_with_source(n, t, own);
     if (outermost) {
         go_on(n);
