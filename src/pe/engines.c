@@ -5,7 +5,50 @@
 
 #include <stdlib.h>
 
-static void push(work_queue *q, pe_work *work)
+enum { FIRST_ROOM = 4 };
+
+/* ---- Commands that wait ------------------------------------------------------------------ */
+
+void engines_fini(pe_state *state)
+{
+    for (int i = 0; i < ENGINES; i++) {
+        free(state->engines[i].begins);
+        free(state->engines[i].waiting_works);
+    }
+}
+
+static bool engine_is_idle(const engine *e)
+{
+    return e->waiting == 0 && !e->internal.first;
+}
+
+static pe_work *program_work(const engine *e, uint32_t i)
+{
+    return &e->waiting_works[(e->first_waiting + i) & (e->room - 1)];
+}
+
+static pe_work *first_of_program(const engine *e)
+{
+    return e->waiting > 0 ? program_work(e, 0) : NULL;
+}
+
+/* Twice as much room; what waits is at its beginning. */
+static __attribute__((noinline)) bool grow(engine *e)
+{
+    uint32_t room = e->room > 0 ? 2 * e->room : FIRST_ROOM;
+    pe_work *works = kb_alloc_array(room, sizeof *works);
+    if (!works)
+        return false;
+    for (uint32_t i = 0; i < e->waiting; i++)
+        works[i] = *program_work(e, i);
+    free(e->waiting_works);
+    e->waiting_works = works;
+    e->room = room;
+    e->first_waiting = 0;
+    return true;
+}
+
+static void push_internal(work_queue *q, pe_work *work)
 {
     work->next = NULL;
     if (q->first)
@@ -13,17 +56,6 @@ static void push(work_queue *q, pe_work *work)
     else
         q->first = work;
     q->last = work;
-}
-
-void engines_fini(pe_state *state)
-{
-    for (int i = 0; i < ENGINES; i++)
-        free(state->engines[i].begins);
-}
-
-static bool engine_is_idle(const engine *e)
-{
-    return !e->program.first && !e->internal.first;
 }
 
 /* ---- The queue --------------------------------------------------------------------------- */
@@ -98,42 +130,47 @@ static pe_ready carry_out(pe_state *state, const pe_work *work, kb_time begin)
     return (pe_ready){.at = end, .drains_from = work->unit == KB_UNIT_GEMM ? e->free_at : 0};
 }
 
-/* The product waits for nothing but results of another one that drain. */
-static void note_drain(const pe_state *state, const pe_work *work)
-{
-    kb_time from = units_later_of(work->drains_from, work->second);
-    from = units_later_of(from, kb_sim_now(state->units->has.sim));
-    if (work->drains_from == 0 || from >= work->earliest)
-        return;
-    kb_oplog *log = state->units->has.log;
-    kb_oplog_need_drain(log, state->number, from, true);
-    kb_oplog_need_drain(log, state->number, work->earliest, false);
-}
+/* When a command could begin if its engine were free, as far as its inputs are known. */
+typedef struct readiness {
+    kb_time earliest;      /* the latest of its issue and of known inputs, */
+    kb_time second;        /* and the latest before that */
+    kb_time drains_from;   /* of the input that is the latest */
+    bool is_known;         /* all inputs are known */
+    bool waits_for_others; /* one is not known that no engine makes */
+} readiness;
 
-/* Whether all inputs are known; then it begins at `earliest` or later. */
-static bool has_inputs(const pe_state *state, pe_work *work)
+static inline readiness look_at_inputs(const pe_work *work)
 {
-    if (work->input_count == 0)
-        return true;
-    uint8_t left = 0;
-    work->waits_for_others = false;
+    readiness r = {.earliest = work->issued, .is_known = true};
     for (uint8_t i = 0; i < work->input_count; i++) {
         const pe_ready *input = work->inputs[i];
         if (input->at == KB_FOREVER) {
-            work->inputs[left++] = input;
-            work->waits_for_others |= !input->by_engine;
-        } else if (input->at > work->earliest) {
-            work->second = work->earliest;
-            work->earliest = input->at;
-            work->drains_from = input->drains_from;
-        } else if (input->at > work->second) {
-            work->second = input->at;
+            r.is_known = false;
+            r.waits_for_others |= !input->by_engine;
+        } else if (input->at > r.earliest) {
+            r.second = r.earliest;
+            r.earliest = input->at;
+            r.drains_from = input->drains_from;
+        } else if (input->at > r.second) {
+            r.second = input->at;
         }
     }
-    work->input_count = left;
-    if (left == 0 && work->unit == KB_UNIT_GEMM)
-        note_drain(state, work);
-    return left == 0;
+    return r;
+}
+
+/* The product waits for nothing but results of another one that drain. */
+static void note_drain(const pe_state *state, pe_work *work, const readiness *r)
+{
+    if (work->noted_drain || work->unit != KB_UNIT_GEMM)
+        return;
+    work->noted_drain = true;
+    kb_time from = units_later_of(r->drains_from, r->second);
+    from = units_later_of(from, kb_sim_now(state->units->has.sim));
+    if (r->drains_from == 0 || from >= r->earliest)
+        return;
+    kb_oplog *log = state->units->has.log;
+    kb_oplog_need_drain(log, state->number, from, true);
+    kb_oplog_need_drain(log, state->number, r->earliest, false);
 }
 
 /* Calls are no order: a program issues commands ahead of global time. */
@@ -147,17 +184,20 @@ static bool was_issued_before(const pe_work *a, const pe_work *b)
  * commands of which that is so, none begins before this. What waits for the engines alone begins
  * after the first of their commands that are known.
  */
-static pe_work *next_of(const pe_state *state, engine *e, kb_time *begin, kb_time *bound)
+static pe_work *next_of(const pe_state *state, const engine *e, kb_time *begin, kb_time *bound)
 {
-    pe_work *next = NULL;
-    for (pe_work *work = e->program.first ? e->program.first : e->internal.first; work;
+    pe_work *own = first_of_program(e), *next = NULL;
+    for (pe_work *work = own ? own : e->internal.first; work;
          work = work->internal ? NULL : e->internal.first) {
-        bool is_known = has_inputs(state, work);
-        kb_time at = units_later_of(work->earliest, e->free_at);
-        if (!is_known) {
-            if (work->waits_for_others && at < *bound)
+        readiness r = look_at_inputs(work);
+        kb_time at = units_later_of(r.earliest, e->free_at);
+        if (!r.is_known) {
+            if (r.waits_for_others && at < *bound)
                 *bound = at;
-        } else if (!next || at < *begin || (at == *begin && was_issued_before(work, next))) {
+            continue;
+        }
+        note_drain(state, work, &r);
+        if (!next || at < *begin || (at == *begin && was_issued_before(work, next))) {
             next = work;
             *begin = at;
         }
@@ -167,12 +207,13 @@ static pe_work *next_of(const pe_state *state, engine *e, kb_time *begin, kb_tim
 
 static void take_out(pe_state *state, engine *e, const pe_work *work, kb_time begin)
 {
-    work_queue *q = work->internal ? &e->internal : &e->program;
-    q->first = work->next;
     state->cpu.queued--;
-    if (work->internal)
+    if (work->internal) {
+        e->internal.first = work->next;
         return;
+    }
     note_begin(state->units, e, begin);
+    e->first_waiting = (e->first_waiting + 1) & (e->room - 1);
     e->waiting--;
 }
 
@@ -249,25 +290,28 @@ static kb_time final_until(const pe_state *state, kb_time limit, kb_time bound, 
 }
 
 /* Also of those behind the first: the log is to know of drains that they wait for. */
-static void fold_inputs_of_products(const pe_state *state)
+static void note_drains(const pe_state *state)
 {
-    for (pe_work *work = state->engines[0].program.first; work; work = work->next)
-        if (work->input_count > 0)
-            (void)has_inputs(state, work);
+    const engine *matrix = &state->engines[0];
+    for (uint32_t i = 0; i < matrix->waiting; i++) {
+        readiness r = look_at_inputs(program_work(matrix, i));
+        if (r.is_known)
+            note_drain(state, program_work(matrix, i), &r);
+    }
 }
 
 void engines_advance(pe_state *state, kb_time limit, engine_goal goal)
 {
     pe_units *units = state->units;
     kb_time now = kb_sim_now(units->has.sim);
-    bool any = false, any_product = state->engines[0].program.first;
+    bool any = false, any_product = state->engines[0].waiting > 0;
     if (state->cpu.queued == 0)
         return;
     if (goal.value || goal.room)
         limit = KB_FOREVER; /* the program issues nothing until that is reached */
     units_enter(units);
     if (any_product)
-        fold_inputs_of_products(state);
+        note_drains(state);
     while (!units->failed && !is_reached(units, goal)) {
         kb_time at, bound = KB_FOREVER;
         pe_work *next = next_work(state, &at, &bound);
@@ -279,12 +323,12 @@ void engines_advance(pe_state *state, kb_time limit, engine_goal goal)
             break;
         }
         take_out(state, units_engine(state, next->unit), next, at);
-        next->known(next, at, carry_out(state, next, at));
+        next->known(next, at, carry_out(state, next, at)); /* it is still where it was */
         any = true;
     }
     if (any) {
         if (any_product)
-            fold_inputs_of_products(state);
+            note_drains(state);
         units_poll_inputs(units, state);
     }
     units_leave(units);
@@ -292,47 +336,85 @@ void engines_advance(pe_state *state, kb_time limit, engine_goal goal)
 
 /* ---- Issuing ----------------------------------------------------------------------------- */
 
-bool pe_units_resolve(pe_cpu *cpu, pe_work *work, pe_ready *result)
+/* Room for one more command of the program, behind those that wait. */
+static inline bool prepare(const pe_units *units, engine *e)
+{
+    if (KB_LIKELY(e->begins && e->waiting < e->room))
+        return true;
+    return prepare_begins(units, e) && (e->waiting < e->room || grow(e));
+}
+
+pe_work *pe_cpu_next_work(pe_cpu *cpu, kb_unit unit)
+{
+    pe_state *state = (pe_state *)cpu;
+    engine *e = units_engine(state, unit);
+    KB_ASSERT(e->waiting < state->units->shape->pe.queue_depth);
+    if (KB_UNLIKELY(!prepare(state->units, e)))
+        return NULL;
+    pe_work *work = program_work(e, e->waiting);
+    work->unit = unit;
+    work->internal = false;
+    work->noted_drain = false;
+    return work;
+}
+
+bool pe_cpu_resolve(pe_cpu *cpu, const pe_work *work, pe_ready *result)
 {
     pe_state *state = (pe_state *)cpu;
     engine *e = units_engine(state, work->unit);
-    if (!pe_cpu_may_resolve(cpu) || work->in_event || !has_inputs(state, work) ||
-        units_later_of(work->earliest, e->free_at) > cpu->clock)
+    if (cpu->queued > 0 || cpu->shares_units || work->in_event || e->free_at > cpu->clock)
         return false;
-    if (!prepare_begins(state->units, e)) {
-        units_fail(state->units, kb_error_nomem());
-        return false;
-    }
-    kb_time begin = units_later_of(work->earliest, e->free_at);
-    note_begin(state->units, e, begin);
+    for (uint8_t i = 0; i < work->input_count; i++)
+        if (work->inputs[i]->at > cpu->clock)
+            return false;
+    note_begin(state->units, e, cpu->clock);
     note_issue(state->units, e);
     state->units->stats.resolved++;
     state->issued++;
-    *result = carry_out(state, work, begin);
+    *result = carry_out(state, work, cpu->clock);
     return true;
 }
 
-void engines_put(pe_state *state, pe_work *work)
+void engines_put_internal(pe_state *state, pe_work *work)
 {
-    engine *e = units_engine(state, work->unit);
-    if (!prepare_begins(state->units, e))
-        units_fail(state->units, kb_error_nomem());
-    KB_ASSERT(work->internal || e->waiting < state->units->shape->pe.queue_depth);
-    push(work->internal ? &e->internal : &e->program, work);
     state->cpu.queued++;
-    if (work->internal)
-        return;
+    push_internal(&units_engine(state, work->unit)->internal, work);
+}
+
+static void note_waiting(pe_state *state, engine *e)
+{
+    state->cpu.queued++;
     e->waiting++;
     note_issue(state->units, e);
 }
 
-void pe_units_queue(pe_cpu *cpu, pe_work *work)
+void engines_put(pe_state *state, const pe_work *work)
+{
+    engine *e = units_engine(state, work->unit);
+    KB_ASSERT(!work->internal && e->waiting < state->units->shape->pe.queue_depth);
+    if (!prepare(state->units, e)) {
+        units_fail(state->units, kb_error_nomem());
+        return;
+    }
+    *program_work(e, e->waiting) = *work;
+    note_waiting(state, e);
+}
+
+static bool waits_for_input(const pe_work *work)
+{
+    for (uint8_t i = 0; i < work->input_count; i++)
+        if (work->inputs[i]->at > work->issued)
+            return true;
+    return false;
+}
+
+void pe_cpu_queue(pe_cpu *cpu, pe_work *work)
 {
     pe_state *state = (pe_state *)cpu;
     pe_stats *stats = &state->units->stats;
     ++*(work->in_event || state->first_user ? &stats->waited_for_event
-        : work->input_count > 0             ? &stats->waited_for_input
+        : waits_for_input(work)             ? &stats->waited_for_input
                                             : &stats->waited_for_command);
     work->sequence = state->issued++;
-    engines_put(state, work); /* looked at when the program waits for something */
+    note_waiting(state, units_engine(state, work->unit)); /* looked at when the program waits */
 }

@@ -35,19 +35,19 @@ typedef struct pe_ready {
     bool by_engine;      /* a command that waits in the queue of an engine of the PE makes it */
 } pe_ready;
 
-/* A command of an engine. Belongs to its issuer; must stay until `known` is called. */
+/*
+ * A command of an engine. The units keep a copy of one of the program until its times are known;
+ * an internal one belongs to its issuer and must stay until then. So must the times of its inputs.
+ */
 typedef struct pe_work {
-    struct pe_work *next;  /* in the queue of its engine */
-    kb_unit unit;          /* KB_UNIT_GEMM or KB_UNIT_MATH */
-    bool internal;         /* of a composite operation: in a queue of its own, which has no limit */
-    bool in_event;         /* `known` is to be called at its begin, not before */
-    bool of_kernel;        /* it belongs to a launch */
-    bool waits_for_others; /* an input is not known that no engine makes */
+    struct pe_work *next; /* of an internal one: in the queue of its engine */
+    kb_unit unit;         /* KB_UNIT_GEMM or KB_UNIT_MATH */
+    bool internal;        /* of a composite operation: in a queue of its own, which has no limit */
+    bool in_event;        /* `known` is to be called at its begin, not before */
+    bool of_kernel;       /* it belongs to a launch */
+    bool noted_drain;     /* the log knows whether it waits for results of a product */
     uint8_t input_count;
-    const pe_ready *inputs[PE_MAX_INPUTS]; /* those that are not known yet */
-    kb_time earliest;                      /* the latest of its issue and of known inputs, */
-    kb_time second;                        /* and the latest before that */
-    kb_time drains_from;                   /* of the input that is the latest */
+    const pe_ready *inputs[PE_MAX_INPUTS]; /* when the values that it reads are there */
     kb_time time;                          /* that it occupies the engine */
     kb_time tail;                          /* and how much later its result is there */
     uint64_t tcm_reads, tcm_writes;        /* bytes */
@@ -55,9 +55,12 @@ typedef struct pe_work {
     uint64_t sequence;                     /* of one time, the first in the program */
     const char *name;                      /* for the log: a constant */
     uint64_t flops;
-    kb_op *entry; /* for the log, if it is watched; else NULL */
-    /* Its times are known: they never change. */
-    void (*known)(struct pe_work *work, kb_time begin, pe_ready result);
+    kb_op *entry; /* for the log, if it is watched; else NULL. Stays until the times are known */
+    /* Its times are known: they never change. The work is there until another one is issued to the
+     * engine. */
+    void (*known)(const struct pe_work *work, kb_time begin, pe_ready result);
+    void *self, *arg;          /* these four are the issuer's own */
+    pe_ready *result, *second; /* what it makes; `second` may be NULL */
 } pe_work;
 
 #endif

@@ -168,6 +168,8 @@ static const operation *first_issued(const lane *l)
 static void put_lanes(pe_units *units, pe_state *state)
 {
     _Static_assert(LANES == 2, "one comparison orders them");
+    if (state->in_queues == 0)
+        return;
     const operation *read = first_issued(&state->lanes[0]);
     const operation *write = first_issued(&state->lanes[1]);
     if (read && write && is_issued_before(read, write))
@@ -426,11 +428,13 @@ static operation *take_next(pe_units *units, lane *l)
     bool own_can = can_begin(units, own), inner_can = can_begin(units, inner);
     if (inner_can && (!own_can || is_issued_before(inner, own))) {
         l->internal.first = inner->next;
+        l->pe->in_queues--;
         return inner;
     }
     if (!own_can)
         return NULL;
     l->program.first = own->next;
+    l->pe->in_queues--;
     if (l->waiting-- == units->shape->pe.queue_depth)
         units_progress(units, l->pe);
     return own;
@@ -554,9 +558,9 @@ static void set_issue_time(const pe_units *units, operation *op, kb_time issued)
 }
 
 /* The times of a command of an engine that has events: its begin is now. */
-static void on_known(pe_work *work, kb_time begin, pe_ready result)
+static void on_known(const pe_work *work, kb_time begin, pe_ready result)
 {
-    operation *op = (operation *)((char *)work - offsetof(operation, work));
+    operation *op = work->self;
     pe_state *state = op->pe;
     pe_units *units = state->units;
     op->start = begin;
@@ -578,7 +582,6 @@ static void issue_to_engine(pe_units *units, operation *op, const pe_command *co
                          .internal = command->internal,
                          .in_event = true,
                          .of_kernel = op->of_kernel,
-                         .earliest = op->issued,
                          .issued = op->issued,
                          .sequence = op->sequence,
                          .time = command->time,
@@ -588,12 +591,16 @@ static void issue_to_engine(pe_units *units, operation *op, const pe_command *co
                          .name = op->name,
                          .flops = op->flops,
                          .entry = op->watched ? &op->log : NULL,
-                         .known = on_known};
+                         .known = on_known,
+                         .self = op};
     _Static_assert(PE_MAX_INPUTS > 1, "there is room for the gate");
     op->work.input_count = copy_inputs(command->inputs, op->work.inputs);
     KB_ASSERT(op->work.input_count < PE_MAX_INPUTS);
     op->work.inputs[op->work.input_count++] = &op->gate;
-    engines_put(state, &op->work);
+    if (command->internal)
+        engines_put_internal(state, &op->work);
+    else
+        engines_put(state, &op->work);
     units_put(units, &state->look);
 }
 
@@ -615,6 +622,7 @@ static void issue_to_lane(pe_units *units, operation *op, const pe_command *comm
     if (op->memory.copies_in_tcm)
         units_add_event_user(units, op);
     push(command->internal ? &op->lane->internal : &op->lane->program, op);
+    state->in_queues++;
     op->lane->waiting += !command->internal;
     if (op->waits_for == 0)
         look_ahead(units, op->lane);

@@ -15,9 +15,10 @@
  *     pe_command load = {.unit = KB_UNIT_DMA_READ, .rects = rects, .rect_count = count,
  *                        .issued = cpu->clock, .ended = on_loaded, ...};
  *     KB_TRY(pe_units_issue(units, pe, &load, &op));
- *     pe_work add = {.unit = KB_UNIT_MATH, .earliest = cpu->clock, .inputs = {&loaded}, ...};
- *     if (!pe_units_resolve(cpu, &add, &end))
- *         pe_units_queue(cpu, keep(&add));
+ *     pe_work *add = pe_cpu_next_work(cpu, KB_UNIT_MATH);
+ *     add->inputs[0] = &loaded, ...;
+ *     if (!pe_cpu_resolve(cpu, add, &sum))
+ *         pe_cpu_queue(cpu, add);
  *
  * The TCM has two ports, one for what units read from it and one for what they write (tcm_port.h).
  */
@@ -168,19 +169,16 @@ void pe_cpu_wake(pe_cpu *cpu);
 /* An event of the PE. */
 void pe_cpu_schedule(pe_cpu *cpu, kb_time at, kb_handler handler, uint64_t arg);
 
-/* Whether pe_units_resolve() may succeed. */
-static inline bool pe_cpu_may_resolve(const pe_cpu *cpu)
-{
-    return cpu->queued == 0 && !cpu->shares_units;
-}
-
 /*
- * Issues a command of an engine at the program's clock; there must be room in its queue. True if
- * its times are final at once: then *result is set and nothing else happens. Else pe_units_queue()
- * takes a work that stays, and calls its `known` later.
+ * How the program issues a command of an engine at its clock, when there is room in the queue.
+ * pe_cpu_next_work() returns the command to be filled in, with its unit set: all but `next` and
+ * `sequence`. NULL if there is no host memory. Then pe_cpu_resolve() is true if its times are final
+ * at once: *result is set, and nothing else happens. Else pe_cpu_queue() puts it into the queue,
+ * and its `known` is called later.
  */
-bool pe_units_resolve(pe_cpu *cpu, pe_work *work, pe_ready *result);
-void pe_units_queue(pe_cpu *cpu, pe_work *work);
+pe_work *pe_cpu_next_work(pe_cpu *cpu, kb_unit unit);
+bool pe_cpu_resolve(pe_cpu *cpu, const pe_work *work, pe_ready *result);
+void pe_cpu_queue(pe_cpu *cpu, pe_work *work);
 
 /* ---- What engines take ---- */
 

@@ -52,11 +52,14 @@ typedef struct work_queue {
 /* The matrix engine or the vector engine. */
 typedef struct engine {
     kb_time free_at;
-    work_queue program, internal;
-    uint32_t waiting; /* in the first of these */
-    uint32_t issued;  /* commands of the program, modulo the depth of its queue */
-    kb_time *begins;  /* of the last of them, by number modulo that depth */
-    uint32_t in_ring; /* how many of these have been issued: at most the depth */
+    work_queue internal;
+    pe_work *waiting_works; /* commands of the program that wait: a ring of a power of two */
+    uint32_t room;          /* in it, */
+    uint32_t first_waiting; /* the first of them, */
+    uint32_t waiting;       /* and how many there are */
+    uint32_t issued;        /* commands of the program, modulo the depth of its queue */
+    kb_time *begins;        /* of the last of them, by number modulo that depth */
+    uint32_t in_ring;       /* how many of these have been issued: at most the depth */
 } engine;
 
 /* Where rectangles are, roughly: between two offsets of one memory, or in several. */
@@ -95,6 +98,7 @@ typedef struct pe_state {
     kb_time frontier_at;    /* which is this; KB_FOREVER: none */
     tcm_port reads, writes; /* of the TCM */
     lane lanes[LANES];
+    uint32_t in_queues;  /* operations in the queues of both lanes */
     kb_waitlist waiters; /* the program, if it waits for units */
     kb_pe pe;
     uint64_t number;
@@ -355,8 +359,10 @@ typedef struct engine_goal {
  */
 void engines_advance(pe_state *state, kb_time limit, engine_goal goal);
 
-/* Appends a command to the queue of its engine. */
-void engines_put(pe_state *state, pe_work *work);
+/* Appends a command to the queue of its engine: one of the program, which is copied, or an internal
+ * one, which stays. */
+void engines_put(pe_state *state, const pe_work *work);
+void engines_put_internal(pe_state *state, pe_work *work);
 
 bool engine_has_room(const pe_units *units, const engine *e, kb_time *from);
 void engines_fini(pe_state *state);

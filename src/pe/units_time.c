@@ -32,7 +32,8 @@ uint64_t pe_math_cycles(const topo_pe_figures *figures, uint64_t elements,
     _Static_assert((int)PE_MATH_CLASSES == (int)TOPO_MATH_CLASSES, "a key for each class");
     uint64_t cycles = 0;
     for (int c = 0; c < PE_MATH_CLASSES; c++)
-        cycles = plus(cycles, times(counts[c], figures->math_cycles[c]));
+        if (counts[c] > 0)
+            cycles = plus(cycles, times(counts[c], figures->math_cycles[c]));
     return times(divide_up(elements, figures->math_lanes), cycles);
 }
 

@@ -71,7 +71,7 @@ const kb_op_access *tl_note_access(const tl_call *call, tl_command *command, con
     const tl_context *tl = call->tl;
     const tl_runner_options *has = &tl->runner->has;
     bool is_watched = !has->instant && kb_oplog_is_watched(has->log);
-    if (KB_LIKELY(!is_watched) || tl_elements(&place->shape) == 0)
+    if (KB_LIKELY(!is_watched || !command->details) || tl_elements(&place->shape) == 0)
         return NULL;
     const mem_mmu *mmu = has->mmus[tl->run.pe.sip];
     uint64_t start = (uint64_t)place->ptr, end = end_of(place);
@@ -86,8 +86,9 @@ const kb_op_access *tl_note_access(const tl_call *call, tl_command *command, con
     const char *name = keep_name(tl->runner, tensor.name);
     if (!name)
         tl_fail(call, kb_error_nomem());
-    KB_ASSERT(command->access_count < TL_MATRICES);
-    kb_op_access *access = &command->accesses[command->access_count++];
+    tl_details *details = command->details;
+    KB_ASSERT(details->access_count < TL_MATRICES);
+    kb_op_access *access = &details->accesses[details->access_count++];
     *access = (kb_op_access){.tensor = name,
                              .dtype = tensor.dtype,
                              .write = write,

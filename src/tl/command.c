@@ -27,95 +27,159 @@ kb_error *tl_operand_data(tl_context *tl, const tl_operand *operand, data_value 
     return data_part(store, has, operand->first, &shape, data);
 }
 
-/* ---- Commands ---- */
+/* ---- Details ---- */
 
-static void add_input(const tl_call *call, tl_command *command, tl_value *value)
+/* Whether commands of the kernel have details. */
+static inline bool has_details(const tl_context *tl)
 {
-    command->values[command->value_count++] = value;
+    return !tl->runner->has.timing_only || tl->synchronous || !tl->cpu;
+}
+
+static tl_details *take_details(const tl_call *call)
+{
+    tl_details *details = kb_slab_take(&call->tl->runner->details);
+    if (!details)
+        tl_fail(call, kb_error_nomem());
+    return details;
+}
+
+/* What all have. */
+static void fill_details(const tl_call *call, const tl_operand *inputs, uint32_t count,
+                         tl_value *result, tl_value *second, const tl_dims *shape,
+                         tl_details *details)
+{
+    details->tl = call->tl;
+    details->bind = NULL;
+    details->result = result;
+    details->second = second;
+    details->shape = *shape;
+    details->input_count = count;
+    for (uint32_t i = 0; i < count; i++)
+        details->inputs[i] = inputs[i];
+    details->at = call->at;
+    details->name = call->name;
+    details->reads_index = false;
+    details->masked = false;
+    details->message = NULL;
+    details->product = NULL;
+    details->access_count = 0;
+    for (int i = 0; i < TL_MATRICES; i++)
+        details->rects[i] = (pe_rects){0};
+}
+
+static void give_details(tl_details *details)
+{
+    tl_context *tl = details->tl;
+    for (int i = 0; i < TL_MATRICES; i++)
+        kb_vec_fini(&details->rects[i]);
+    if (details->product)
+        data_release(tl->runner->has.store, details->product);
+    kb_slab_give(&tl->runner->details, details);
+}
+
+/* If an input will never be there, the operation makes nothing. */
+kb_error *tl_bind(tl_details *details)
+{
+    for (uint32_t i = 0; i < details->input_count; i++)
+        if (KB_UNLIKELY(details->inputs[i].value && !details->inputs[i].value->data))
+            return NULL;
+    return details->bind(details);
+}
+
+/* ---- Values of commands ---- */
+
+static inline void count_input(tl_value *value)
+{
     value->refs++;
     value->commands++;
     value->readers++;
-    if (KB_UNLIKELY(value->after != 0))
-        command->after = tl_join(call, command->after, value->after);
 }
 
-static void count_result(tl_value *value)
+static inline void count_result(tl_value *value)
 {
     value->refs++;
     value->commands++;
 }
 
-/* One without inputs. */
-static tl_command *take_command(const tl_call *call, tl_value *result)
+/* The command's end is known, or the command was not issued after all. */
+static inline void drop_input(tl_context *tl, tl_value *value)
 {
-    tl_context *tl = call->tl;
-    tl_command *command = kb_slab_take(&tl->runner->commands);
-    if (!command)
-        tl_fail(call, kb_error_nomem());
-    memset(&command->conclude, 0, offsetof(tl_command, shape) - offsetof(tl_command, conclude));
-    command->tl = tl;
-    command->result = result;
-    command->value_count = command->input_count = 0;
-    tl_link_to(&tl->commands, &command->link);
-    if (result)
-        count_result(result);
-    return command;
+    value->readers--;
+    value->commands--;
+    tl_value_release(tl, value);
 }
 
-/* What `bind` needs of its inputs. */
-static void copy_inputs(tl_command *command, const tl_operand *inputs, uint32_t count,
-                        const tl_dims *shape)
+static inline void drop_result(tl_context *tl, tl_value *value)
 {
-    command->shape = *shape;
-    command->input_count = count;
-    for (uint32_t i = 0; i < count; i++)
-        command->inputs[i] = inputs[i];
+    value->commands--;
+    tl_value_release(tl, value);
 }
+
+static inline void read_until(tl_value *value, kb_time at)
+{
+    value->read_until = tl_later_of(value->read_until, at);
+}
+
+/* ---- Commands ---- */
 
 static void add_inputs(const tl_call *call, tl_command *command, const tl_operand *inputs,
                        uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++)
-        if (inputs[i].value)
-            add_input(call, command, inputs[i].value);
+    for (uint32_t i = 0; i < count; i++) {
+        tl_value *value = inputs[i].value;
+        if (!value)
+            continue;
+        command->values[command->value_count++] = value;
+        count_input(value);
+        if (KB_UNLIKELY(value->after != 0))
+            command->after = tl_join(call, command->after, value->after);
+    }
     if (command->result)
         command->result->after = command->after;
 }
 
 tl_command *tl_command_new(const tl_call *call, const tl_operand *inputs, uint32_t count,
-                           tl_value *result, const tl_dims *shape)
+                           tl_value *result, const tl_dims *shape, bool needs_details)
 {
-    tl_command *command = take_command(call, result);
-    copy_inputs(command, inputs, count, shape);
+    tl_context *tl = call->tl;
+    tl_details *details = NULL;
+    if (KB_UNLIKELY(needs_details || has_details(tl))) {
+        details = take_details(call);
+        fill_details(call, inputs, count, result, NULL, shape, details);
+    }
+    tl_command *command = kb_slab_take(&tl->runner->commands);
+    if (!command) {
+        if (details)
+            give_details(details);
+        tl_fail(call, kb_error_nomem());
+    }
+    command->tl = tl;
+    command->result = result;
+    command->second = NULL;
+    command->value_count = 0;
+    command->after = 0;
+    command->details = details;
+    command->conclude = NULL;
+    command->ticket = 0;
+    tl_link_to(&tl->commands, &command->link);
+    if (result)
+        count_result(result);
     add_inputs(call, command, inputs, count);
     return command;
-}
-
-static void drop_result(tl_context *tl, tl_value *value)
-{
-    value->commands--;
-    tl_value_release(tl, value);
 }
 
 /* Its inputs and results are no longer counted, and it is gone. */
 void tl_command_destroy(tl_command *command)
 {
     tl_context *tl = command->tl;
-    for (uint32_t i = 0; i < command->value_count; i++) {
-        tl_value *value = command->values[i];
-        value->readers--;
-        value->commands--;
-        tl_value_release(tl, value);
-    }
+    for (uint32_t i = 0; i < command->value_count; i++)
+        drop_input(tl, command->values[i]);
     if (command->result)
         drop_result(tl, command->result);
     if (KB_UNLIKELY(command->second != NULL))
         drop_result(tl, command->second);
-    for (int i = 0; i < TL_MATRICES; i++)
-        if (KB_UNLIKELY(command->rects[i].items != NULL))
-            kb_vec_fini(&command->rects[i]);
-    if (KB_UNLIKELY(command->product != NULL))
-        data_release(tl->runner->has.store, command->product);
+    if (KB_UNLIKELY(command->details != NULL))
+        give_details(command->details);
     tl_unlink(&command->link);
     kb_slab_give(&tl->runner->commands, command);
 }
@@ -123,30 +187,18 @@ void tl_command_destroy(tl_command *command)
 /* The end of a command is known: its inputs are read until then, and its results are there. */
 static void set_end(const tl_command *command, pe_ready result)
 {
-    for (uint32_t i = 0; i < command->value_count; i++) {
-        tl_value *value = command->values[i];
-        value->read_until = tl_later_of(value->read_until, result.at);
-    }
+    for (uint32_t i = 0; i < command->value_count; i++)
+        read_until(command->values[i], result.at);
     if (command->result)
         command->result->ready = result;
     if (KB_UNLIKELY(command->second != NULL))
         command->second->ready = result;
 }
 
-/* Whether it works on what will never be there: then it makes nothing. */
-static bool lacks_data(const tl_command *command)
-{
-    for (uint32_t i = 0; i < command->value_count; i++)
-        if (!command->values[i]->data)
-            return true;
-    return false;
-}
-
 kb_error *tl_command_begun(void *self, uint64_t arg)
 {
     (void)arg;
-    tl_command *command = self;
-    return KB_UNLIKELY(lacks_data(command)) ? NULL : command->bind(command);
+    return tl_bind(((tl_command *)self)->details);
 }
 
 void tl_command_ended(void *self, uint64_t arg)
@@ -155,7 +207,7 @@ void tl_command_ended(void *self, uint64_t arg)
     tl_command *command = self;
     tl_context *tl = command->tl;
     kb_error *err = command->conclude ? command->conclude(command) : NULL;
-    if (err)
+    if (KB_UNLIKELY(err != NULL))
         kb_sim_fail(tl->runner->has.sim, err);
     set_end(command, (pe_ready){.at = kb_sim_now(tl->runner->has.sim)});
     tl_command_destroy(command);
@@ -225,23 +277,24 @@ static const char *name_of_call(const tl_call *call)
     return call->name + strlen("tl_");
 }
 
-/* Completes the log's entry for a command, which has what the call itself knows. */
-static void complete_entry(const tl_call *call, const tl_command *command, kb_op *op)
+/* Completes the log's entry for an operation, which has what the call itself knows; `details` is
+ * there if the log is watched. */
+static void complete_entry(const tl_call *call, const tl_details *details, kb_op *op)
 {
     if (!op->name)
         op->name = name_of_call(call);
     op->launch = call->tl->run.launch;
-    if (KB_LIKELY(!kb_oplog_is_watched(call->tl->runner->has.log)))
+    if (KB_LIKELY(!details || !kb_oplog_is_watched(call->tl->runner->has.log)))
         return;
     describe_call(call, op);
-    if (command->result)
-        op->result = command->result->number;
+    if (details->result)
+        op->result = details->result->number;
     enum { room = sizeof op->operands / sizeof op->operands[0] };
-    for (uint32_t i = 0; i < command->input_count && i < room; i++)
-        if (command->inputs[i].value)
-            op->operands[i] = command->inputs[i].value->number;
-    op->accesses = command->accesses;
-    op->access_count = command->access_count;
+    for (uint32_t i = 0; i < details->input_count && i < room; i++)
+        if (details->inputs[i].value)
+            op->operands[i] = details->inputs[i].value->number;
+    op->accesses = details->accesses;
+    op->access_count = details->access_count;
 }
 
 /* ---- Issuing ---- */
@@ -291,7 +344,8 @@ void tl_spend_issue_time(const tl_call *call)
 
 bool tl_command_binds_later(const tl_command *command)
 {
-    return (!command->tl->runner->has.timing_only || command->reads_index) &&
+    const tl_details *details = command->details;
+    return details && (!command->tl->runner->has.timing_only || details->reads_index) &&
            !(command->result && command->result->structural);
 }
 
@@ -328,7 +382,7 @@ pe_op tl_issue(const tl_call *call, tl_command *command, pe_command *what)
     what->begun = tl_command_binds_later(command) ? tl_command_begun : NULL;
     what->ended = tl_command_ended;
     what->self = command;
-    complete_entry(call, command, &what->op);
+    complete_entry(call, command->details, &what->op);
     tl->under_way++;
     pe_op op = 0;
     kb_error *err = pe_units_issue(tl->runner->has.units, tl->run.pe, what, &op);
@@ -352,7 +406,7 @@ pe_op tl_issue_product(const tl_call *call, tl_command *command, pe_product *wha
     what->begun = tl_command_binds_later(command) ? tl_command_begun : NULL;
     what->ended = tl_command_ended;
     what->self = command;
-    complete_entry(call, command, &what->op);
+    complete_entry(call, command->details, &what->op);
     tl->under_way++;
     pe_op op = 0;
     kb_error *err = pe_composites_issue(composites, tl->run.pe, what, &op);
@@ -363,24 +417,41 @@ pe_op tl_issue_product(const tl_call *call, tl_command *command, pe_product *wha
 
 /* ---- Engines ---- */
 
+static tl_value *value_of(const pe_ready *ready)
+{
+    return (tl_value *)((uintptr_t)ready - offsetof(tl_value, ready));
+}
+
 /* The times of a command that had to wait are known. */
-static void on_known(pe_work *work, kb_time begin, pe_ready result)
+static void on_known(const pe_work *work, kb_time begin, pe_ready ready)
 {
     (void)begin;
-    tl_command *command = (tl_command *)((char *)work - offsetof(tl_command, work));
-    tl_context *tl = command->tl;
-    if (KB_UNLIKELY(tl_command_binds_later(command))) {
-        kb_error *err = tl_command_begun(command, 0);
+    tl_context *tl = work->self;
+    tl_details *details = work->arg;
+    tl_value *result = value_of(work->result);
+    if (KB_UNLIKELY(details != NULL)) {
+        kb_error *err =
+            !tl->runner->has.timing_only && !result->structural ? tl_bind(details) : NULL;
         if (err)
             kb_sim_fail(tl->runner->has.sim, err);
+        give_details(details);
     }
-    set_end(command, result);
-    tl_command_destroy(command);
+    for (uint8_t i = 0; i < work->input_count; i++) {
+        tl_value *value = value_of(work->inputs[i]);
+        read_until(value, ready.at);
+        drop_input(tl, value);
+    }
+    result->ready = ready;
+    drop_result(tl, result);
+    if (KB_UNLIKELY(work->second != NULL)) {
+        *work->second = ready;
+        drop_result(tl, value_of(work->second));
+    }
     tl->under_way--;
     tl_context_progress(tl);
 }
 
-static bool is_structural(const tl_work *is)
+static inline bool is_structural(const tl_work *is)
 {
     for (uint32_t i = 0; i < is->input_count; i++)
         if (!tl_is_structural(&is->inputs[i]))
@@ -389,144 +460,116 @@ static bool is_structural(const tl_work *is)
 }
 
 /* What `bind` and the log need of it. */
-static void describe(const tl_call *call, const tl_work *is, tl_command *command)
+static void describe(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second,
+                     tl_details *details)
 {
-    copy_inputs(command, is->inputs, is->input_count, &is->shape);
-    command->bind = is->bind;
-    command->op = is->op;
-    command->axis = is->axis;
-    command->first = is->first;
-    command->number = is->number;
-    command->at = call->at;
-    command->name = call->name;
-}
-
-/* A command that is in no list and not counted: for what is done in the call itself. */
-static void draft(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second,
-                  tl_command *command)
-{
-    command->tl = call->tl;
-    command->result = result;
-    command->second = second;
-    command->reads_index = false;
-    command->access_count = 0;
-    command->value_count = 0;
-    for (uint32_t i = 0; i < is->input_count; i++)
-        if (is->inputs[i].value)
-            command->values[command->value_count++] = is->inputs[i].value;
-    describe(call, is, command);
-}
-
-/* A command that stays until its times are known. */
-static tl_command *keep(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second)
-{
-    tl_command *command = take_command(call, result);
-    add_inputs(call, command, is->inputs, is->input_count);
-    if (!call->tl->runner->has.timing_only)
-        describe(call, is, command);
-    command->second = second;
-    if (second)
-        count_result(second);
-    return command;
+    fill_details(call, is->inputs, is->input_count, result, second, &is->shape, details);
+    details->bind = is->bind;
+    details->op = is->op;
+    details->axis = is->axis;
+    details->first = is->first;
+    details->number = is->number;
 }
 
 static __attribute__((noinline)) void bind_now(const tl_call *call, const tl_work *is,
                                                tl_value *result, tl_value *second)
 {
-    tl_command command;
-    draft(call, is, result, second, &command);
-    tl_check(call, result->structural ? command.bind(&command) : tl_command_begun(&command, 0));
+    tl_details details;
+    describe(call, is, result, second, &details);
+    tl_check(call, result->structural ? details.bind(&details) : tl_bind(&details));
+}
+
+/* In a run without time it is a command like others. */
+static void issue_at_once(const tl_call *call, const tl_work *is, tl_value *result,
+                          tl_value *second)
+{
+    tl_command *command =
+        tl_command_new(call, is->inputs, is->input_count, result, &is->shape, true);
+    describe(call, is, result, second, command->details);
+    command->second = second;
+    if (second)
+        count_result(second);
+    (void)tl_instant_issue(command, is->unit);
 }
 
 /* What the units are told. */
-static void fill_work(const tl_call *call, const tl_work *is, pe_work *work)
+static inline void fill_work(const tl_call *call, const tl_work *is, tl_value *result,
+                             tl_value *second, pe_work *work)
 {
-    const tl_context *tl = call->tl;
-    work->unit = is->unit;
-    work->internal = false;
+    tl_context *tl = call->tl;
     work->in_event = is->checks_data;
     work->of_kernel = tl->run.launch != 0;
+    work->input_count = 0;
+    for (uint32_t i = 0; i < is->input_count; i++)
+        if (is->inputs[i].value)
+            work->inputs[work->input_count++] = &is->inputs[i].value->ready;
     work->time = is->time;
     work->tail = is->tail;
     work->tcm_reads = is->tcm_reads;
     work->tcm_writes = is->tcm_writes;
-    work->flops = is->flops;
+    work->issued = tl->cpu->clock;
     work->name = name_of_call(call);
+    work->flops = is->flops;
     work->entry = NULL;
-    work->issued = work->earliest = tl->cpu->clock;
-    work->second = 0;
-    work->drains_from = 0;
-    work->input_count = 0;
-    for (uint32_t i = 0; i < is->input_count; i++) {
-        const tl_value *value = is->inputs[i].value;
-        if (value && value->ready.at > work->earliest)
-            work->inputs[work->input_count++] = &value->ready;
-    }
+    work->known = on_known;
+    work->self = tl;
+    work->arg = NULL;
+    work->result = &result->ready;
+    work->second = second ? &second->ready : NULL;
 }
 
-/* What the watcher of the log is told. */
-static void fill_entry(const tl_call *call, const tl_work *is, tl_value *result, kb_op *entry)
+/* What its data, and the watcher of the log, need until its times are known. */
+static __attribute__((noinline)) void add_details(const tl_call *call, const tl_work *is,
+                                                  tl_value *result, tl_value *second, pe_work *work)
 {
-    tl_command command;
-    draft(call, is, result, NULL, &command);
-    *entry = (kb_op){.unit = is->unit, .flops = is->flops};
-    complete_entry(call, &command, entry);
+    tl_details *details = take_details(call);
+    describe(call, is, result, second, details);
+    work->arg = details;
+    if (!kb_oplog_is_watched(call->tl->runner->has.log))
+        return;
+    details->entry = (kb_op){.unit = is->unit, .flops = is->flops};
+    complete_entry(call, details, &details->entry);
+    work->entry = &details->entry;
 }
 
-/* Its times are known. */
+/* Its times were known at once. */
 static void set_result(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second,
-                       pe_ready ready)
+                       const pe_work *work, pe_ready ready)
 {
-    tl_point after = 0;
-    for (uint32_t i = 0; i < is->input_count; i++) {
-        tl_value *value = is->inputs[i].value;
-        if (!value)
-            continue;
-        value->read_until = tl_later_of(value->read_until, ready.at);
-        if (KB_UNLIKELY(value->after != 0))
-            after = tl_join(call, after, value->after);
-    }
     result->ready = ready;
-    result->after = after;
     if (second)
         second->ready = ready;
+    for (uint8_t i = 0; i < work->input_count; i++)
+        read_until(value_of(work->inputs[i]), ready.at);
+    if (KB_UNLIKELY(work->arg != NULL))
+        give_details(work->arg);
+    if (KB_UNLIKELY(!call->tl->runner->has.timing_only) && !result->structural)
+        bind_now(call, is, result, second);
 }
 
-/* In the call itself, if its times are final. */
-static bool resolve(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second)
+/* They will be known later: its values are counted until then. */
+static void queue_work(tl_context *tl, tl_value *result, tl_value *second, pe_work *work)
 {
-    tl_context *tl = call->tl;
-    if (!pe_cpu_may_resolve(tl->cpu))
-        return false;
-    pe_work work;
-    kb_op entry;
-    pe_ready ready;
-    fill_work(call, is, &work);
-    if (KB_UNLIKELY(tl->synchronous && kb_oplog_is_watched(tl->runner->has.log))) {
-        fill_entry(call, is, result, &entry);
-        work.entry = &entry;
-    }
-    if (!pe_units_resolve(tl->cpu, &work, &ready))
-        return false;
-    set_result(call, is, result, second, ready);
-    return true;
-}
-
-static void queue_work(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second)
-{
-    tl_context *tl = call->tl;
-    tl_command *command = keep(call, is, result, second);
-    fill_work(call, is, &command->work);
-    command->work.known = on_known;
-    if (KB_UNLIKELY(tl->synchronous && kb_oplog_is_watched(tl->runner->has.log))) {
-        fill_entry(call, is, result, &command->entry);
-        command->work.entry = &command->entry;
-    }
+    for (uint8_t i = 0; i < work->input_count; i++)
+        count_input(value_of(work->inputs[i]));
+    count_result(result);
     result->ready.by_engine = true;
-    if (second)
+    if (second) {
+        count_result(second);
         second->ready.by_engine = true;
+    }
     tl->under_way++;
-    pe_units_queue(tl->cpu, &command->work);
+    pe_cpu_queue(tl->cpu, work);
+}
+
+/* What its inputs wait for, in the order of races.c. */
+static inline tl_point join_inputs(const tl_call *call, const tl_work *is)
+{
+    tl_point after = 0;
+    for (uint32_t i = 0; i < is->input_count; i++)
+        if (is->inputs[i].value && KB_UNLIKELY(is->inputs[i].value->after != 0))
+            after = tl_join(call, after, is->inputs[i].value->after);
+    return after;
 }
 
 void tl_issue_engine(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second)
@@ -538,13 +581,24 @@ void tl_issue_engine(const tl_call *call, const tl_work *is, tl_value *result, t
     if (KB_UNLIKELY(result->structural))
         bind_now(call, is, result, second);
     if (KB_UNLIKELY(!tl->cpu)) {
-        (void)tl_instant_issue(keep(call, is, result, second), is->unit);
+        issue_at_once(call, is, result, second);
         return;
     }
     tl_spend_issue_time(call);
     pe_cpu_await_room(tl->cpu, is->unit);
-    if (!resolve(call, is, result, second))
-        queue_work(call, is, result, second);
-    else if (!tl->runner->has.timing_only && !result->structural)
-        bind_now(call, is, result, second);
+    pe_work *work = pe_cpu_next_work(tl->cpu, is->unit);
+    pe_ready ready;
+    if (KB_UNLIKELY(!work))
+        tl_fail(call, kb_error_nomem());
+    fill_work(call, is, result, second, work);
+    if (KB_UNLIKELY(tl->synchronous))
+        add_details(call, is, result, second, work);
+    result->after = join_inputs(call, is);
+    if (pe_cpu_resolve(tl->cpu, work, &ready)) {
+        set_result(call, is, result, second, work, ready);
+        return;
+    }
+    if (KB_UNLIKELY(!work->arg && has_details(tl)))
+        add_details(call, is, result, second, work);
+    queue_work(tl, result, second, work);
 }

@@ -57,11 +57,11 @@ static void carry_out(tl_command *command)
 /* Whether one of them writes what the other reads or writes. */
 static bool do_conflict(const tl_command *a, const tl_command *b)
 {
+    const pe_rects *x = a->details->rects, *y = b->details->rects;
     for (int i = 0; i < TL_MATRICES; i++)
         for (int j = 0; j < TL_MATRICES; j++)
             if ((writes(a, i) || writes(b, j)) &&
-                mem_rects_overlap(a->rects[i].items, a->rects[i].count, b->rects[j].items,
-                                  b->rects[j].count))
+                mem_rects_overlap(x[i].items, x[i].count, y[j].items, y[j].count))
                 return true;
     return false;
 }

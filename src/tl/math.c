@@ -111,7 +111,7 @@ kb_dtype tl_number_beside(double number, kb_dtype dtype)
 }
 
 /* The type in which the operands meet; numbers among them get theirs. f32 if all are numbers. */
-static kb_dtype meet(tl_operand *operands, uint32_t count)
+static inline kb_dtype meet(tl_operand *operands, uint32_t count)
 {
     bool any = false;
     kb_dtype tensors = KB_F32;
@@ -207,19 +207,19 @@ static tl_tensor issue(const tl_call *call, tl_work *is)
     return tl_handle_of(call, result, &is->shape);
 }
 
-kb_error *tl_bind_op(tl_command *command)
+kb_error *tl_bind_op(tl_details *details)
 {
-    tl_context *tl = command->tl;
+    tl_context *tl = details->tl;
     data_store *store = tl->runner->has.store;
     data_value *inputs[TL_MAX_INPUTS] = {NULL};
-    kb_shape shape = tl_shape_of(&command->shape);
+    kb_shape shape = tl_shape_of(&details->shape);
     kb_error *err = NULL;
-    for (uint32_t i = 0; i < command->input_count && !err; i++)
-        err = tl_operand_data(tl, &command->inputs[i], &inputs[i]);
+    for (uint32_t i = 0; i < details->input_count && !err; i++)
+        err = tl_operand_data(tl, &details->inputs[i], &inputs[i]);
     if (!err)
-        err = data_apply(store, command->op, command->result->dtype, &shape, inputs,
-                         command->input_count, command->axis, &command->result->data);
-    for (uint32_t i = 0; i < command->input_count; i++)
+        err = data_apply(store, details->op, details->result->dtype, &shape, inputs,
+                         details->input_count, details->axis, &details->result->data);
+    for (uint32_t i = 0; i < details->input_count; i++)
         data_release(store, inputs[i]);
     return err;
 }
@@ -239,17 +239,16 @@ static uint32_t passes_of_cumsum(const tl_context *tl, const tl_dims *shape, uin
     return passes > 0 ? passes : 1;
 }
 
-/* The operation of the table, with its cost. */
-static tl_tensor issue_op(const tl_call *call, tl_op op, tl_work *is)
+/* The operation of the table on so many elements, with its cost. */
+static inline tl_tensor issue_op(const tl_call *call, tl_op op, tl_work *is, uint64_t elements)
 {
     const facts *known = &facts_of[op];
-    const tl_dims *over = known->extent == EACH ? &is->shape : &is->inputs[0].shape;
-    uint64_t elements = tl_elements(over);
     is->op = (data_op)op;
     is->bind = tl_bind_op;
     is->cycles = pe_math_cycles(call->tl->runner->figures, elements, known->passes);
-    if (op == TL_CUMSUM_)
-        is->cycles = tl_move_cycles(call->tl, elements, passes_of_cumsum(call->tl, over, is->axis));
+    if (KB_UNLIKELY(op == TL_CUMSUM_))
+        is->cycles = tl_move_cycles(call->tl, elements,
+                                    passes_of_cumsum(call->tl, &is->inputs[0].shape, is->axis));
     is->flops = elements * known->flops;
     return issue(call, is);
 }
@@ -262,20 +261,22 @@ void tl_check_not_f8(const tl_call *call, const tl_operand *operand)
         tl_fault(call, "%s is for storage: cast it first", kb_dtype_name(operand->dtype));
 }
 
-static void check_inputs(const tl_call *call, const tl_work *is)
+static inline void check_inputs(const tl_call *call, const tl_work *is)
 {
     bool any = false;
     for (uint32_t i = 0; i < is->input_count; i++) {
         any = any || is->inputs[i].value;
-        tl_check_not_f8(call, &is->inputs[i]);
+        if (KB_UNLIKELY(tl_is_f8(is->inputs[i].dtype)))
+            tl_check_not_f8(call, &is->inputs[i]);
     }
-    if (!any)
+    if (KB_UNLIKELY(!any))
         tl_fault(call, "%s: use C for that",
                  is->input_count == 1 ? "its operand is a plain number"
                                       : "its operands are plain numbers");
 }
 
-static void check_broadcast(const tl_call *call, tl_work *is)
+/* The shape of the result, and its elements. */
+static inline uint64_t check_broadcast(const tl_call *call, tl_work *is)
 {
     bool is_alike = true;
     is->shape = is->inputs[0].shape;
@@ -288,8 +289,7 @@ static void check_broadcast(const tl_call *call, tl_work *is)
             tl_fault(call, "shapes %s and %s do not broadcast", tl_shape_print(&so_far).text,
                      tl_shape_print(&is->inputs[i].shape).text);
     }
-    if (!is_alike)
-        (void)tl_check_shape(call, &is->shape);
+    return is_alike ? is->inputs[0].elements : tl_check_shape(call, &is->shape);
 }
 
 tl_tensor tl_apply_(tl_context *tl, tl_place at, tl_op op, const tl_tensor *inputs, int axis)
@@ -308,7 +308,7 @@ tl_tensor tl_apply_(tl_context *tl, tl_place at, tl_op op, const tl_tensor *inpu
         tl_take_to(&call, inputs[i], &is.inputs[i]);
     check_inputs(&call, &is);
     is.dtype = result_dtype(known, is.inputs, is.input_count);
-    check_broadcast(&call, &is);
+    uint64_t elements = check_broadcast(&call, &is);
     if (known->extent != EACH)
         is.axis = tl_check_axis(&call, &is.shape, axis);
     if (known->extent == ALONG) {
@@ -317,7 +317,7 @@ tl_tensor tl_apply_(tl_context *tl, tl_place at, tl_op op, const tl_tensor *inpu
             tl_fault(&call, "axis %d of shape %s is empty", axis, tl_shape_print(&is.shape).text);
         *length = 1;
     }
-    return issue_op(&call, op, &is);
+    return issue_op(&call, op, &is, elements);
 }
 
 /* ---- Types and shapes -------------------------------------------------------------------- */
@@ -346,7 +346,7 @@ tl_tensor tl_cast_(tl_context *tl, tl_place at, tl_tensor x, kb_dtype dtype)
     tl_check_dtype(&call, dtype);
     tl_work is = work_on(&call, x);
     is.dtype = dtype;
-    return issue_op(&call, TL_CAST_, &is);
+    return issue_op(&call, TL_CAST_, &is, is.inputs[0].elements);
 }
 
 tl_tensor tl_transpose_(tl_context *tl, tl_place at, tl_tensor x)
@@ -359,16 +359,16 @@ tl_tensor tl_transpose_(tl_context *tl, tl_place at, tl_tensor x)
     int64_t columns = is.shape.dims[last];
     is.shape.dims[last] = is.shape.dims[last - 1];
     is.shape.dims[last - 1] = columns;
-    return issue_op(&call, TL_TRANSPOSE_, &is);
+    return issue_op(&call, TL_TRANSPOSE_, &is, is.inputs[0].elements);
 }
 
 /* ---- Of numbers alone -------------------------------------------------------------------- */
 
-static kb_error *bind_full(tl_command *command)
+static kb_error *bind_full(tl_details *details)
 {
-    kb_shape shape = tl_shape_of(&command->shape);
-    return data_full(command->tl->runner->has.store, command->result->dtype, &shape,
-                     command->number, &command->result->data);
+    kb_shape shape = tl_shape_of(&details->shape);
+    return data_full(details->tl->runner->has.store, details->result->dtype, &shape,
+                     details->number, &details->result->data);
 }
 
 tl_tensor tl_full_(tl_context *tl, tl_place at, tl_dims shape, kb_dtype dtype, double number)
@@ -382,10 +382,10 @@ tl_tensor tl_full_(tl_context *tl, tl_place at, tl_dims shape, kb_dtype dtype, d
                                    .cycles = tl_move_cycles(tl, tl_check_shape(&call, &shape), 1)});
 }
 
-static kb_error *bind_arange(tl_command *command)
+static kb_error *bind_arange(tl_details *details)
 {
-    return data_arange(command->tl->runner->has.store, command->result->dtype, command->first,
-                       (uint64_t)command->shape.dims[0], &command->result->data);
+    return data_arange(details->tl->runner->has.store, details->result->dtype, details->first,
+                       (uint64_t)details->shape.dims[0], &details->result->data);
 }
 
 tl_tensor tl_arange_(tl_context *tl, tl_place at, int64_t begin, int64_t end)

@@ -24,17 +24,17 @@ static kb_dtype dot_dtype(kb_dtype a, kb_dtype b, bool out_f32)
     return out_f32 || tl_is_f8(a) || tl_is_f8(b) ? KB_F32 : tl_dtypes_meet(a, b);
 }
 
-static kb_error *bind_dot(tl_command *command)
+static kb_error *bind_dot(tl_details *details)
 {
-    tl_context *tl = command->tl;
+    tl_context *tl = details->tl;
     data_store *store = tl->runner->has.store;
     data_value *inputs[3] = {NULL, NULL, NULL};
     kb_error *err = NULL;
-    for (uint32_t i = 0; i < command->input_count && !err; i++)
-        err = tl_operand_data(tl, &command->inputs[i], &inputs[i]);
+    for (uint32_t i = 0; i < details->input_count && !err; i++)
+        err = tl_operand_data(tl, &details->inputs[i], &inputs[i]);
     if (!err)
-        err = data_dot(store, inputs[0], inputs[1], inputs[2], command->result->dtype,
-                       &command->result->data);
+        err = data_dot(store, inputs[0], inputs[1], inputs[2], details->result->dtype,
+                       &details->result->data);
     for (int i = 0; i < 3; i++)
         data_release(store, inputs[i]);
     return err;
@@ -135,13 +135,13 @@ tl_tensor tl_dot_(tl_context *tl, tl_place at, tl_tensor a, tl_dot_options optio
 /* ---- Of the scheduler -------------------------------------------------------------------- */
 
 /* a or b: what the value has, or what is in memory now. To be released. */
-static kb_error *factor(tl_command *command, uint32_t which, data_value **data)
+static kb_error *factor(tl_details *details, uint32_t which, data_value **data)
 {
-    tl_context *tl = command->tl;
-    const tl_operand *is = &command->inputs[which];
+    tl_context *tl = details->tl;
+    const tl_operand *is = &details->inputs[which];
     if (is->value)
         return tl_operand_data(tl, is, data);
-    const pe_rects *rects = &command->rects[which];
+    const pe_rects *rects = &details->rects[which];
     data_source source = {.dtype = is->dtype,
                           .shape = tl_shape_of(&is->shape),
                           .row_bytes = tl_row_bytes(&is->shape, is->dtype),
@@ -150,15 +150,15 @@ static kb_error *factor(tl_command *command, uint32_t which, data_value **data)
     return data_read(tl->runner->has.store, &source, data);
 }
 
-static kb_error *bind_composite(tl_command *command)
+static kb_error *bind_composite(tl_details *details)
 {
-    data_store *store = command->tl->runner->has.store;
+    data_store *store = details->tl->runner->has.store;
     data_value *a = NULL, *b = NULL;
-    kb_error *err = factor(command, 0, &a);
+    kb_error *err = factor(details, 0, &a);
     if (!err)
-        err = factor(command, 1, &b);
+        err = factor(details, 1, &b);
     if (!err)
-        err = data_dot(store, a, b, NULL, command->inputs[2].dtype, &command->product);
+        err = data_dot(store, a, b, NULL, details->inputs[2].dtype, &details->product);
     data_release(store, b);
     data_release(store, a);
     return err;
@@ -166,11 +166,12 @@ static kb_error *bind_composite(tl_command *command)
 
 static kb_error *write_product(tl_command *command)
 {
-    const pe_rects *rects = &command->rects[2];
-    if (!command->product)
+    const tl_details *details = command->details;
+    const pe_rects *rects = &details->rects[2];
+    if (!details->product)
         return NULL; /* a factor was never there */
     return data_write(command->tl->runner->has.store, rects->items, rects->count,
-                      tl_row_bytes(&command->shape, command->inputs[2].dtype), command->product,
+                      tl_row_bytes(&details->shape, details->inputs[2].dtype), details->product,
                       NULL);
 }
 
@@ -236,8 +237,9 @@ tl_future tl_composite_(tl_context *tl, tl_place at, tl_composite_op op, tl_tens
     if (tl_elements(shape) == 0)
         return (tl_future){0};
 
-    tl_command *command = tl_command_new(&call, matrices, TL_MATRICES, NULL, shape);
-    command->bind = bind_composite;
+    tl_command *command = tl_command_new(&call, matrices, TL_MATRICES, NULL, shape, false);
+    if (command->details)
+        command->details->bind = bind_composite;
     command->conclude = tl->runner->has.timing_only ? NULL : write_product;
     pe_product what = {.m = (uint64_t)shape->dims[0],
                        .k = (uint64_t)matrices[0].shape.dims[1],

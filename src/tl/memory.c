@@ -135,11 +135,12 @@ void tl_resolve(const tl_call *call, const tl_handle *place, data_value *mask, i
 const pe_rects *tl_rects_of(tl_command *command, int which)
 {
     tl_context *tl = command->tl;
-    if (tl->runner->has.timing_only && !command->reads_index)
+    tl_details *details = command->details;
+    if (!details)
         return &tl->rects[which];
-    command->rects[which] = tl->rects[which];
+    details->rects[which] = tl->rects[which];
     tl->rects[which] = (pe_rects){0};
-    return &command->rects[which];
+    return &details->rects[which];
 }
 
 static pe_op issue_move(const tl_call *call, tl_command *command, kb_unit unit, const char *name)
@@ -199,19 +200,28 @@ static void resolve_masked(const tl_call *call, const tl_handle *place, const tl
     tl->mask = NULL;
 }
 
+/* What `bind` needs; mask NULL: none. */
+static void describe_move(tl_details *details, tl_bind_fn *bind, const tl_handle *place,
+                          const tl_operand *mask)
+{
+    details->bind = bind;
+    details->row_bytes = place_row_bytes(place);
+    details->masked = mask && !tl_is_structural(mask);
+}
+
 /* ---- Loading ---- */
 
 /* Puts `number` where the mask, the last input, is 0. */
-static kb_error *choose(tl_command *command, data_value *loaded, data_value **chosen)
+static kb_error *choose(tl_details *details, data_value *loaded, data_value **chosen)
 {
-    tl_context *tl = command->tl;
+    tl_context *tl = details->tl;
     data_store *store = tl->runner->has.store;
-    kb_dtype dtype = command->result->dtype;
-    kb_shape shape = tl_shape_of(&command->shape), single = {.rank = 0};
+    kb_dtype dtype = details->result->dtype;
+    kb_shape shape = tl_shape_of(&details->shape), single = {.rank = 0};
     data_value *inputs[3] = {NULL, loaded, NULL};
-    kb_error *err = tl_operand_data(tl, &command->inputs[command->input_count - 1], &inputs[0]);
+    kb_error *err = tl_operand_data(tl, &details->inputs[details->input_count - 1], &inputs[0]);
     if (!err)
-        err = data_full(store, dtype, &single, command->number, &inputs[2]);
+        err = data_full(store, dtype, &single, details->number, &inputs[2]);
     if (!err)
         err = data_apply(store, DATA_WHERE, dtype, &shape, inputs, 3, 0, chosen);
     data_release(store, inputs[2]);
@@ -219,21 +229,21 @@ static kb_error *choose(tl_command *command, data_value *loaded, data_value **ch
     return err;
 }
 
-static kb_error *bind_load(tl_command *command)
+static kb_error *bind_load(tl_details *details)
 {
-    data_store *store = command->tl->runner->has.store;
-    kb_dtype dtype = command->result->dtype;
+    data_store *store = details->tl->runner->has.store;
+    kb_dtype dtype = details->result->dtype;
     data_source source = {.dtype = dtype,
-                          .shape = tl_shape_of(&command->shape),
-                          .row_bytes = command->row_bytes,
-                          .rects = command->rects[0].items,
-                          .rect_count = command->rects[0].count,
-                          .other = command->number};
-    if (!command->masked)
-        return data_read(store, &source, &command->result->data);
+                          .shape = tl_shape_of(&details->shape),
+                          .row_bytes = details->row_bytes,
+                          .rects = details->rects[0].items,
+                          .rect_count = details->rects[0].count,
+                          .other = details->number};
+    if (!details->masked)
+        return data_read(store, &source, &details->result->data);
     data_value *loaded;
     KB_TRY(data_read(store, &source, &loaded));
-    kb_error *err = choose(command, loaded, &command->result->data);
+    kb_error *err = choose(details, loaded, &details->result->data);
     data_release(store, loaded);
     return err;
 }
@@ -243,12 +253,13 @@ tl_value *tl_load_place(const tl_call *call, const tl_handle *place, const tl_op
 {
     tl_value *value = tl_value_new(call, place->dtype, &place->shape); /* if it fits at all */
     resolve_masked(call, place, mask);
-    tl_command *command = tl_command_new(call, mask, mask ? 1 : 0, value, &place->shape);
-    command->bind = bind_load;
-    command->row_bytes = place_row_bytes(place);
-    command->number = other;
-    command->masked = mask && !tl_is_structural(mask);
-    command->reads_index = call->tl->is_index;
+    tl_command *command =
+        tl_command_new(call, mask, mask ? 1 : 0, value, &place->shape, call->tl->is_index);
+    if (KB_UNLIKELY(command->details != NULL)) {
+        command->details->number = other;
+        command->details->reads_index = call->tl->is_index;
+        describe_move(command->details, bind_load, place, mask);
+    }
     (void)tl_note_access(call, command, place, false);
     const pe_rects *rects = &call->tl->rects[0];
     tl_point after = tl_join(call, command->after, place->after);
@@ -281,18 +292,18 @@ void tl_check_apart(const tl_call *call, const tl_handle *place)
                      tl_shape_print(&place->strides).text);
 }
 
-static kb_error *bind_store(tl_command *command)
+static kb_error *bind_store(tl_details *details)
 {
-    tl_context *tl = command->tl;
+    tl_context *tl = details->tl;
     data_store *store = tl->runner->has.store;
-    const pe_rects *rects = &command->rects[0];
+    const pe_rects *rects = &details->rects[0];
     data_value *value, *mask = NULL;
-    KB_TRY(tl_operand_data(tl, &command->inputs[0], &value));
+    KB_TRY(tl_operand_data(tl, &details->inputs[0], &value));
     kb_error *err = NULL;
-    if (command->masked)
-        err = expand(tl, &command->inputs[1], &command->shape, &mask);
+    if (details->masked)
+        err = expand(tl, &details->inputs[1], &details->shape, &mask);
     if (!err)
-        err = data_write(store, rects->items, rects->count, command->row_bytes, value, mask);
+        err = data_write(store, rects->items, rects->count, details->row_bytes, value, mask);
     data_release(store, mask);
     data_release(store, value);
     return err;
@@ -312,10 +323,9 @@ tl_future tl_store_(tl_context *tl, tl_place at, tl_ptr ptr, tl_store_options op
     tl_check_apart(&call, &place);
     bool masked = take_mask(&call, options.mask, shape, &inputs[1]);
     resolve_masked(&call, &place, masked ? &inputs[1] : NULL);
-    tl_command *command = tl_command_new(&call, inputs, masked ? 2 : 1, NULL, shape);
-    command->bind = bind_store;
-    command->row_bytes = place_row_bytes(&place);
-    command->masked = masked && !tl_is_structural(&inputs[1]);
+    tl_command *command = tl_command_new(&call, inputs, masked ? 2 : 1, NULL, shape, false);
+    if (KB_UNLIKELY(command->details != NULL))
+        describe_move(command->details, bind_store, &place, masked ? &inputs[1] : NULL);
     (void)tl_note_access(&call, command, &place, true);
     const pe_rects *rects = &tl->rects[0];
     tl_point after = tl_after_conflicts(&call, rects, true, command->after);
@@ -336,19 +346,15 @@ tl_handle tl_packed_place(const tl_call *call, tl_ptr ptr, const tl_dims *shape,
 
 tl_command *tl_prepare_store(const tl_call *call, const tl_handle *place, tl_value *value)
 {
-    tl_context *tl = call->tl;
     tl_operand stored = {.value = value,
                          .dtype = place->dtype,
                          .shape = place->shape,
                          .elements = tl_elements(&place->shape)};
     tl_resolve(call, place, NULL, 0, false);
-    tl_command *command = tl_command_new(call, &stored, 1, NULL, &place->shape);
-    command->bind = bind_store;
-    command->row_bytes = place_row_bytes(place);
-    command->masked = false;
+    tl_command *command = tl_command_new(call, &stored, 1, NULL, &place->shape, true);
+    describe_move(command->details, bind_store, place, NULL);
     (void)tl_note_access(call, command, place, true);
-    command->rects[0] = tl->rects[0];
-    tl->rects[0] = (pe_rects){0};
+    (void)tl_rects_of(command, 0);
     return command;
 }
 

@@ -56,18 +56,18 @@ static uint32_t check_index(const tl_call *call, const tl_operand *x, const tl_o
     return along;
 }
 
-static kb_error *bind_index_op(tl_command *command)
+static kb_error *bind_index_op(tl_details *details)
 {
-    tl_context *tl = command->tl;
-    const tl_operand *x = &command->inputs[0], *index = &command->inputs[1];
+    tl_context *tl = details->tl;
+    const tl_operand *x = &details->inputs[0], *index = &details->inputs[1];
     kb_error *err = NULL;
     if (!index->value->structural)
-        err = check_numbers(tl, index, &x->shape, command->axis);
+        err = check_numbers(tl, index, &x->shape, details->axis);
     if (!err)
-        return tl_bind_op(command);
+        return tl_bind_op(details);
     if (kb_error_code(err) != KB_ERR_FAULT)
         return err;
-    tl_call call = {.tl = tl, .at = command->at, .name = command->name};
+    tl_call call = {.tl = tl, .at = details->at, .name = details->name};
     tl_context_stop(tl, tl_locate_error(&call, err));
     return NULL; /* it makes nothing, and neither does what needs it */
 }
@@ -158,20 +158,20 @@ tl_tensor tl_scatter_(tl_context *tl, tl_place at, tl_tensor x, tl_tensor index,
 
 /* ---- The largest k ----------------------------------------------------------------------- */
 
-static kb_error *bind_topk(tl_command *command)
+static kb_error *bind_topk(tl_details *details)
 {
-    tl_context *tl = command->tl;
+    tl_context *tl = details->tl;
     data_store *store = tl->runner->has.store;
-    kb_shape shape = tl_shape_of(&command->shape);
+    kb_shape shape = tl_shape_of(&details->shape);
     data_value *inputs[2] = {NULL, NULL}; /* x, the indices */
-    kb_error *err = tl_operand_data(tl, &command->inputs[0], &inputs[0]);
+    kb_error *err = tl_operand_data(tl, &details->inputs[0], &inputs[0]);
     if (!err)
-        err = data_apply(store, DATA_TOPK, KB_I32, &shape, inputs, 1, command->axis, &inputs[1]);
+        err = data_apply(store, DATA_TOPK, KB_I32, &shape, inputs, 1, details->axis, &inputs[1]);
     if (!err)
-        err = data_apply(store, DATA_GATHER, command->result->dtype, &shape, inputs, 2,
-                         command->axis, &command->result->data);
+        err = data_apply(store, DATA_GATHER, details->result->dtype, &shape, inputs, 2,
+                         details->axis, &details->result->data);
     if (!err)
-        command->second->data = data_retain(inputs[1]);
+        details->second->data = data_retain(inputs[1]);
     data_release(store, inputs[1]);
     data_release(store, inputs[0]);
     return err;

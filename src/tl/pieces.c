@@ -33,15 +33,15 @@ tl_tensor tl_reshape_(tl_context *tl, tl_place at, tl_tensor x, tl_dims shape)
 
 /* ---- Parts ------------------------------------------------------------------------------- */
 
-static kb_error *bind_slice(tl_command *command)
+static kb_error *bind_slice(tl_details *details)
 {
-    tl_context *tl = command->tl;
+    tl_context *tl = details->tl;
     data_store *store = tl->runner->has.store;
     data_value *input;
-    KB_TRY(tl_operand_data(tl, &command->inputs[0], &input));
-    uint64_t begin = (uint64_t)command->first;
-    uint64_t end = begin + (uint64_t)command->shape.dims[command->axis];
-    kb_error *err = data_slice(store, input, command->axis, begin, end, &command->result->data);
+    KB_TRY(tl_operand_data(tl, &details->inputs[0], &input));
+    uint64_t begin = (uint64_t)details->first;
+    uint64_t end = begin + (uint64_t)details->shape.dims[details->axis];
+    kb_error *err = data_slice(store, input, details->axis, begin, end, &details->result->data);
     data_release(store, input);
     return err;
 }
@@ -149,18 +149,18 @@ void tl_split_sizes_(tl_context *tl, tl_place at, tl_tensor x, int axis, tl_tens
 
 /* ---- Joined ------------------------------------------------------------------------------ */
 
-static kb_error *bind_concat(tl_command *command)
+static kb_error *bind_concat(tl_details *details)
 {
-    tl_context *tl = command->tl;
+    tl_context *tl = details->tl;
     data_store *store = tl->runner->has.store;
     data_value *inputs[TL_MAX_INPUTS] = {NULL};
     kb_error *err = NULL;
-    for (uint32_t i = 0; i < command->input_count && !err; i++)
-        err = tl_operand_data(tl, &command->inputs[i], &inputs[i]);
+    for (uint32_t i = 0; i < details->input_count && !err; i++)
+        err = tl_operand_data(tl, &details->inputs[i], &inputs[i]);
     if (!err)
         err =
-            data_concat(store, inputs, command->input_count, command->axis, &command->result->data);
-    for (uint32_t i = 0; i < command->input_count; i++)
+            data_concat(store, inputs, details->input_count, details->axis, &details->result->data);
+    for (uint32_t i = 0; i < details->input_count; i++)
         data_release(store, inputs[i]);
     return err;
 }

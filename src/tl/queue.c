@@ -205,10 +205,10 @@ static __attribute__((noinline)) void wait_for_credit(const tl_call *call, ipcq_
 
 /* ---- Sending ----------------------------------------------------------------------------- */
 
-static kb_error *bind_send(tl_command *command)
+static kb_error *bind_send(tl_details *details)
 {
-    ipcq_message *message = command->segment.message;
-    return message->data ? NULL : tl_operand_data(command->tl, &command->inputs[0], &message->data);
+    ipcq_message *message = details->message;
+    return message->data ? NULL : tl_operand_data(details->tl, &details->inputs[0], &message->data);
 }
 
 static kb_error *hand_over(tl_command *command)
@@ -266,9 +266,12 @@ static ipcq_message *new_message(const tl_call *call, ipcq_end *end, const tl_op
 static inline tl_command *new_send(const tl_call *call, const tl_operand *sent,
                                    ipcq_message *message)
 {
-    tl_command *command = tl_command_new(call, sent, 1, NULL, &sent->shape);
-    command->bind = bind_send;
+    tl_command *command = tl_command_new(call, sent, 1, NULL, &sent->shape, false);
     command->segment.message = message;
+    if (KB_UNLIKELY(command->details != NULL)) {
+        command->details->bind = bind_send;
+        command->details->message = message;
+    }
     return command;
 }
 

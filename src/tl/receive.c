@@ -139,7 +139,7 @@ static void on_stored(void *self, uint64_t arg)
 static void start_storing(tl_receive *receive)
 {
     const tl_context *tl = receive->tl;
-    const tl_command *store = receive->store;
+    const tl_details *store = receive->store->details;
     tl_call call = call_of(receive);
     pe_command what = {.unit = KB_UNIT_DMA_WRITE,
                        .rects = store->rects[0].items,
@@ -147,7 +147,7 @@ static void start_storing(tl_receive *receive)
                        .issued = receive->posted.when,
                        .internal = true,
                        .part_of = receive->op,
-                       .begun = tl_command_binds_later(store) ? on_store_begun : NULL,
+                       .begun = tl_command_binds_later(receive->store) ? on_store_begun : NULL,
                        .ended = on_stored,
                        .self = receive,
                        .op = tl_log_entry(&call, "store")};
@@ -410,7 +410,7 @@ static tl_receive *new_receive(const tl_call *call, ipcq_end *end, tl_value *val
 static void open_store(const tl_call *call, tl_receive *receive, tl_command *store, bool wait)
 {
     const tl_context *tl = call->tl;
-    const pe_rects *rects = &store->rects[0];
+    const pe_rects *rects = &store->details->rects[0];
     receive->store = store;
     tl_record_access(
         call, &(tl_touch){.rects = rects, .writes = true, .after = receive->point, .waited = wait});

@@ -35,6 +35,7 @@ kb_error *tl_runner_create(const tl_runner_options *options, tl_runner **out)
         .has = *options, .figures = &shape->pe, .turns = turns, .pe_count = shape->pe_count};
     kb_slab_init(&runner->values, sizeof(tl_value));
     kb_slab_init(&runner->commands, sizeof(tl_command));
+    kb_slab_init(&runner->details, sizeof(tl_details));
     kb_pool_init(&runner->receives, sizeof(tl_receive));
     runner->window = options->window > 0 ? options->window - 1 : DEFAULT_WINDOW;
     kb_error *err = kb_sim_add_handler(options->sim, on_drained, runner, &runner->on_drained);
@@ -67,6 +68,7 @@ void tl_runner_destroy(tl_runner *runner)
         }
     }
     kb_pool_fini(&runner->receives);
+    kb_slab_fini(&runner->details);
     kb_slab_fini(&runner->commands);
     kb_slab_fini(&runner->values);
     tl_free_tensor_names(runner);

@@ -112,55 +112,59 @@ typedef struct tl_scope_of_kernel {
 
 enum { TL_MAX_INPUTS = DATA_MAX_INPUTS, TL_MATRICES = 3 };
 
+typedef struct tl_details tl_details;
+
+/* Makes the result's data, or changes memory: when the command begins. */
+typedef kb_error *tl_bind_fn(tl_details *details);
+
 /*
- * An operation from when it is issued until it is done. A new one has what all have, and is all 0
- * from `conclude` up to its shape; it has as many values and inputs as it uses, and what is of a
- * kind is set in that kind.
+ * What is known of an operation beside its values and its time: for `bind`, and for the log while
+ * it is watched. There is none in a run without data that nothing watches.
+ */
+struct tl_details {
+    tl_context *tl;
+    tl_bind_fn *bind;
+    tl_value *result, *second; /* that it makes; or NULL */
+    tl_dims shape;             /* of the result; of what is stored */
+    uint32_t input_count;
+    tl_operand inputs[TL_MAX_INPUTS];
+    tl_place at;      /* of the call, */
+    const char *name; /* and its name */
+    bool reads_index; /* a load of a tensor that has contents in every run */
+
+    /* Of engines. */
+    data_op op;
+    uint32_t axis;
+    int64_t first; /* of tl_arange */
+    double number; /* of tl_full; what a load has where its mask is 0 */
+    kb_op entry;   /* while the log is watched */
+
+    /* Of loads, stores, sends and composites. */
+    pe_rects rects[TL_MATRICES]; /* what a DMA moves; or of a, b and c */
+    uint64_t row_bytes;          /* of what is moved, as its rectangles have it */
+    bool masked;                 /* by its last input, which is not structural */
+    ipcq_message *message;       /* that is sent */
+    data_value *product;         /* what is to become c */
+    uint32_t access_count;
+    kb_op_access accesses[TL_MATRICES]; /* for the log, while it is watched */
+};
+
+/*
+ * A command of the DMA or of the scheduler from when it is issued until it is done; in a run
+ * without time, of any unit.
  */
 typedef struct tl_command {
     tl_link link;
     tl_context *tl;
-    tl_value *result; /* NULL: it makes no value */
+    tl_value *result, *second; /* NULL: it makes no value, or only one */
     uint32_t value_count;
-    uint32_t input_count;
-    tl_value *values[TL_MAX_INPUTS]; /* that it reads: counted */
-
-    /* When it begins: makes the result's data, or changes memory. When it is done, unless NULL. */
-    kb_error *(*bind)(struct tl_command *command);
-    kb_error *(*conclude)(struct tl_command *command);
-
-    tl_point after;              /* its inputs wait for this */
-    pe_op ticket;                /* in a run without time, if it waits for a receive */
-    pe_rects rects[TL_MATRICES]; /* what a DMA moves; or of a, b and c. Only if it binds later */
-    data_value *product;         /* what is to become c */
-    tl_value *second;            /* another result, counted as the first; or NULL */
-    uint32_t access_count;       /* of `accesses` */
-    bool reads_index;            /* a load of a tensor that has contents in every run */
-
-    /* For `bind`: commands of engines have none of this in a run without data. */
-    tl_dims shape; /* of the result; of what is stored */
-    tl_operand inputs[TL_MAX_INPUTS];
-
-    /* Of engines. */
-    pe_work work;
-    kb_op entry; /* of `work`, while the log is watched */
-    data_op op;
-    uint32_t axis;
-    int64_t first;    /* of tl_arange */
-    double number;    /* of tl_full; what a load has where its mask is 0 */
-    tl_place at;      /* of one whose data may be wrong, which is seen when it begins; */
-    const char *name; /* and of its call */
-
-    /* Of loads and stores. */
-    uint64_t row_bytes; /* of what is moved, as its rectangles have it */
-    bool masked;        /* by its last input, which is not structural */
-
-    /* Of a send: a segment of the message. */
-    ipcq_segment segment;
-
-    kb_op_access accesses[TL_MATRICES]; /* for the log, while it is watched */
-
-    kb_unit unit; /* in a run without time: whose it would be */
+    tl_point after;                                    /* its inputs wait for this */
+    tl_value *values[TL_MAX_INPUTS];                   /* that it reads: counted */
+    tl_details *details;                               /* NULL: there are none */
+    kb_error *(*conclude)(struct tl_command *command); /* when it is done, unless NULL */
+    ipcq_segment segment;                              /* of a send */
+    pe_op ticket; /* in a run without time, if it waits for a receive; */
+    kb_unit unit; /* and whose it would be */
 } tl_command;
 
 /* A receive from its call until the value is there, and is stored if it is to be. */
@@ -285,7 +289,7 @@ struct tl_runner {
     uint64_t pe_count;
     uint64_t started;     /* kernels, ever */
     uint64_t value_count; /* ever */
-    kb_slab values, commands;
+    kb_slab values, commands, details;
     kb_pool receives;
     KB_VEC(char *) tensor_names;    /* that the log was told of; sorted */
     tl_order *order;                /* of launches that are checked; NULL until there is one */
@@ -488,9 +492,10 @@ static inline bool tl_is_structural(const tl_operand *operand)
 /* What the operand has, in its shape; to be released. */
 kb_error *tl_operand_data(tl_context *tl, const tl_operand *operand, data_value **data);
 
-/* One with these inputs, which are counted until it is done, and so is the result. */
+/* One with these inputs, which are counted until it is done, and so is the result. It has details
+ * if the run needs them, or the command does. */
 tl_command *tl_command_new(const tl_call *call, const tl_operand *inputs, uint32_t count,
-                           tl_value *result, const tl_dims *shape);
+                           tl_value *result, const tl_dims *shape, bool needs_details);
 
 void tl_command_destroy(tl_command *command);
 
@@ -507,7 +512,10 @@ void tl_spend_issue_time(const tl_call *call);
 /* What the log is told of everything that the call does. */
 kb_op tl_log_entry(const tl_call *call, const char *name);
 
-/* Makes the data, when it begins; concludes it and lets it go, when it is done. */
+/* Makes the data, unless an input will never be there. */
+kb_error *tl_bind(tl_details *details);
+
+/* The same, when it begins; concludes it and lets it go, when it is done. */
 kb_error *tl_command_begun(void *self, uint64_t arg);
 void tl_command_ended(void *self, uint64_t arg);
 
@@ -541,7 +549,7 @@ void tl_resolve(const tl_call *call, const tl_handle *place, data_value *mask, i
 /* A fault if two elements of the place are one. */
 void tl_check_apart(const tl_call *call, const tl_handle *place);
 
-/* What was found; with data it is the command's from here on. */
+/* What was found; if the command has details it is the command's from here on. */
 const pe_rects *tl_rects_of(tl_command *command, int which);
 
 uint64_t tl_row_bytes(const tl_dims *shape, kb_dtype dtype);
@@ -599,7 +607,7 @@ typedef struct tl_work {
     uint32_t axis;
     double number; /* of tl_full */
     int64_t first; /* of tl_arange, tl_slice */
-    kb_error *(*bind)(tl_command *command);
+    tl_bind_fn *bind;
     bool checks_data; /* `bind` may find a mistake of the kernel in the data */
     uint64_t cycles;  /* of the vector engine */
     uint64_t flops;
@@ -628,7 +636,7 @@ void tl_issue_work(const tl_call *call, tl_work *is, tl_value *result, tl_value 
 void tl_issue_engine(const tl_call *call, const tl_work *is, tl_value *result, tl_value *second);
 
 /* Makes the data by data_apply(). */
-kb_error *tl_bind_op(tl_command *command);
+kb_error *tl_bind_op(tl_details *details);
 
 /* ---- queue.c, receive.c ---- */
 

@@ -10,7 +10,7 @@ static const kb_pe pe0 = {0, 0, 0};
 
 /* A command, and what came of it. */
 typedef struct job {
-    pe_work work; /* first */
+    pe_work work;
     unit_rig *r;
     kb_op entry; /* has its begin and end */
     pe_ready ready;
@@ -20,9 +20,9 @@ typedef struct job {
 
 static const pe_ready unknown = {.at = KB_FOREVER};
 
-static void on_known(pe_work *work, kb_time begin, pe_ready result)
+static void on_known(const pe_work *work, kb_time begin, pe_ready result)
 {
-    job *j = (job *)work;
+    job *j = work->self;
     assert_int_equal(j->ready.at, KB_FOREVER);
     assert_int_equal(j->entry.start, begin);
     j->ready = result;
@@ -58,16 +58,20 @@ static void issue_job(unit_rig *r, job *j)
     j->r = r;
     j->ready = unknown;
     j->issued = cpu->clock;
-    j->work.issued = j->work.earliest = cpu->clock;
+    j->work.issued = cpu->clock;
+    j->work.self = j;
     j->work.known = on_known;
     j->work.name = "job";
     j->work.entry = &j->entry;
-    if (pe_units_resolve(cpu, &j->work, &j->ready)) {
+    pe_work *work = pe_cpu_next_work(cpu, j->work.unit);
+    assert_non_null(work);
+    *work = j->work;
+    if (pe_cpu_resolve(cpu, work, &j->ready)) {
         j->known_at = kb_sim_now(r->sim);
         return;
     }
     j->ready.by_engine = true;
-    pe_units_queue(cpu, &j->work);
+    pe_cpu_queue(cpu, work);
 }
 
 static void expect_job(const job *j, int64_t begin_ns, int64_t end_ns)
@@ -549,9 +553,9 @@ static void on_ended(void *self, uint64_t arg)
     pe_units_poll(p->r.has.units, pe0);
 }
 
-static void on_job_known(pe_work *work, kb_time begin, pe_ready ready)
+static void on_job_known(const pe_work *work, kb_time begin, pe_ready ready)
 {
-    line *l = (line *)((char *)work - offsetof(line, job.work));
+    const line *l = work->self;
     const page *at = &pages[l->offset];
     at->p->results[at->number] = (result){begin, ready};
 }
@@ -566,15 +570,19 @@ static void issue_engine_line(random_program *p, size_t i)
     work->known = on_job_known;
     work->name = "job";
     work->entry = &l->job.entry;
-    work->issued = work->earliest = cpu->clock;
+    work->issued = cpu->clock;
+    work->self = l;
     for (size_t k = 0; k < 2; k++)
         if (l->inputs[k] != i)
             work->inputs[work->input_count++] = &p->results[l->inputs[k]].ready;
     pe_ready ready;
-    if (pe_units_resolve(cpu, work, &ready))
+    pe_work *next = pe_cpu_next_work(cpu, work->unit);
+    assert_non_null(next);
+    *next = *work;
+    if (pe_cpu_resolve(cpu, next, &ready))
         p->results[i] = (result){l->job.entry.start, ready};
     else
-        pe_units_queue(cpu, work);
+        pe_cpu_queue(cpu, next);
 }
 
 static void issue_dma_line(random_program *p, size_t i)
