@@ -49,7 +49,7 @@ static inline kb_error *tcm_port_book(tcm_port *port, kb_time now, kb_time begin
                                       kb_time *done)
 {
     size_t count = port->taken.count;
-    bool is_last = count > 0 && port->taken.items[count - 1].to <= begin && work < KB_S;
+    bool is_last = (count == 0 || port->taken.items[count - 1].to <= begin) && work < KB_S;
     if (KB_UNLIKELY(!is_last || count == port->taken.capacity))
         return tcm_port_book_idle(port, now, begin, work, done);
     *done = begin + work;

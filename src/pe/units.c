@@ -381,9 +381,9 @@ static void set_timer(pe_units *units, const operation *op)
 }
 
 /* Whether the command begins now. If not, sets a timer if it is known when it does. */
-static bool can_begin(pe_units *units, operation *op)
+static inline bool can_begin(pe_units *units, operation *op)
 {
-    if (!op || op->waits_for > 0 ||
+    if (op->waits_for > 0 ||
         (op->input_count > 0 && !units_fold_inputs(op->inputs, &op->input_count, &op->earliest)))
         return false;
     kb_time now = kb_sim_now(units->has.sim);
@@ -393,13 +393,20 @@ static bool can_begin(pe_units *units, operation *op)
     return false;
 }
 
+static bool is_idle(const lane *l)
+{
+    return !l->program.first && !l->internal.first;
+}
+
 static void look_in_event(pe_units *units, pe_state *state)
 {
     units_enter(units);
-    if (first_issued(&state->lanes[0]))
-        put_lanes(units, state);
-    else
+    if (is_idle(&state->lanes[0]))
         look_at_lane(units, &state->lanes[1]);
+    else if (is_idle(&state->lanes[1]))
+        look_at_lane(units, &state->lanes[0]);
+    else
+        put_lanes(units, state);
     units_leave(units);
 }
 
@@ -425,7 +432,8 @@ static void on_issues(kb_sim *sim, void *self, uint64_t arg)
 static operation *take_next(pe_units *units, lane *l)
 {
     operation *own = l->program.first, *inner = l->internal.first;
-    bool own_can = can_begin(units, own), inner_can = can_begin(units, inner);
+    bool own_can = own && can_begin(units, own);
+    bool inner_can = KB_UNLIKELY(inner != NULL) && can_begin(units, inner);
     if (inner_can && (!own_can || is_issued_before(inner, own))) {
         l->internal.first = inner->next;
         l->pe->in_queues--;
@@ -445,8 +453,8 @@ static void look_ahead(pe_units *units, lane *l)
 {
     if (l->busy == units->shape->pe.dma_channels)
         return; /* when one ends */
-    bool own_can = can_begin(units, l->program.first);
-    if (can_begin(units, l->internal.first) || own_can)
+    bool own_can = l->program.first && can_begin(units, l->program.first);
+    if ((KB_UNLIKELY(l->internal.first != NULL) && can_begin(units, l->internal.first)) || own_can)
         units_put(units, &l->look);
 }
 
@@ -536,9 +544,12 @@ void pe_units_destroy(pe_units *units)
 
 /* ---- Issuing ----------------------------------------------------------------------------- */
 
-static uint8_t copy_inputs(const pe_ready *const given[PE_MAX_INPUTS], const pe_ready **inputs)
+static inline uint8_t copy_inputs(const pe_ready *const given[PE_MAX_INPUTS],
+                                  const pe_ready **inputs)
 {
     uint8_t count = 0;
+    if (KB_LIKELY(!given[0] && !given[1] && !given[2] && !given[3] && !given[4] && !given[5]))
+        return 0;
     for (int i = 0; i < PE_MAX_INPUTS; i++)
         if (given[i])
             inputs[count++] = given[i];
@@ -628,7 +639,7 @@ static void issue_to_lane(pe_units *units, operation *op, const pe_command *comm
         look_ahead(units, op->lane);
 }
 
-kb_error *pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, pe_op *op)
+static kb_error *issue(pe_units *units, pe_state *state, const pe_command *command, pe_op *op)
 {
     *op = 0;
     bool reads = command->unit == KB_UNIT_DMA_READ, is_dma = units_is_dma(command->unit);
@@ -639,7 +650,7 @@ kb_error *pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, p
         memory = (touches){.writes = command->rects, .write_count = command->rect_count};
     operation *made;
     bool unordered = command->internal || command->apart;
-    KB_TRY(units_make_operation(units, pe, command->after, &memory, unordered, &made));
+    KB_TRY(units_make_operation(units, state, command->after, &memory, unordered, &made));
     made->self = command->self;
     made->arg = command->arg;
     made->begun = command->begun;
@@ -649,10 +660,10 @@ kb_error *pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, p
     made->of_kernel = command->op.launch != 0;
     made->bytes = is_dma ? 0 : command->op.bytes;
     made->watched = kb_oplog_is_watched(units->has.log);
-    if (made->watched) {
+    if (KB_UNLIKELY(made->watched)) {
         made->log = command->op;
         made->log.unit = command->unit;
-        made->log.pe = pe;
+        made->log.pe = state->pe;
     }
     set_issue_time(units, made, command->issued);
     if (command->part_of)
@@ -665,6 +676,19 @@ kb_error *pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, p
         issue_to_engine(units, made, command);
     units_leave(units);
     return NULL;
+}
+
+kb_error *pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, pe_op *op)
+{
+    pe_state *state = units_need_pe(units, pe);
+    *op = 0;
+    return state ? issue(units, state, command, op) : kb_error_nomem();
+}
+
+kb_error *pe_cpu_issue(pe_cpu *cpu, const pe_command *command, pe_op *op)
+{
+    pe_state *state = (pe_state *)cpu;
+    return issue(state->units, state, command, op);
 }
 
 /* ---- Spans ------------------------------------------------------------------------------- */
@@ -713,9 +737,11 @@ kb_error *pe_units_open(pe_units *units, kb_pe pe, const pe_span *span, pe_op *o
     static const pe_op none[PE_MAX_INPUTS];
     *op = 0;
     operation *made;
+    pe_state *state = units_need_pe(units, pe);
     touches memory = {span->reads, span->writes, span->read_count, span->write_count};
-    KB_TRY(units_make_operation(units, pe, none, &memory, false, &made));
-    pe_state *state = made->pe;
+    if (!state)
+        return kb_error_nomem();
+    KB_TRY(units_make_operation(units, state, none, &memory, false, &made));
     made->self = span->self;
     made->arg = span->arg;
     set_issue_time(units, made, span->issued);

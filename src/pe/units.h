@@ -166,6 +166,9 @@ void pe_cpu_await_progress(pe_cpu *cpu, kb_time deadline);
 void pe_cpu_suspend(pe_cpu *cpu, kb_waitlist *list);
 void pe_cpu_wake(pe_cpu *cpu);
 
+/* pe_units_issue() for the program's PE. */
+KB_MUST_USE kb_error *pe_cpu_issue(pe_cpu *cpu, const pe_command *command, pe_op *op);
+
 /* An event of the PE. */
 void pe_cpu_schedule(pe_cpu *cpu, kb_time at, kb_handler handler, uint64_t arg);
 

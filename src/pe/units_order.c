@@ -76,7 +76,9 @@ static bool do_conflict(const operation *op, const touches *memory)
 /* Operations under way that the new one is to come after. One may be there twice. */
 static kb_error *find_makers(pe_units *units, const pe_op after[PE_MAX_INPUTS])
 {
-    units->blockers.count = 0;
+    _Static_assert(PE_MAX_INPUTS == 6, "all of them are looked at");
+    if (KB_LIKELY((after[0] | after[1] | after[2] | after[3] | after[4] | after[5]) == 0))
+        return NULL;
     for (size_t i = 0; i < PE_MAX_INPUTS; i++)
         if (after[i] != 0 && !pe_units_is_done(units, after[i]) &&
             !kb_vec_push(&units->blockers, operation_at(units, (uint32_t)after[i])))
@@ -240,30 +242,29 @@ static void forget_memory(operation *op)
     drop_rects(op);
 }
 
-kb_error *units_make_operation(pe_units *units, kb_pe pe, const pe_op after[PE_MAX_INPUTS],
+kb_error *units_make_operation(pe_units *units, pe_state *state, const pe_op after[PE_MAX_INPUTS],
                                const touches *memory, bool unordered, operation **op)
 {
     *op = NULL;
-    pe_state *state = units_need_pe(units, pe);
-    if (!state)
-        return kb_error_nomem();
+    units->blockers.count = 0;
     KB_TRY(find_makers(units, after));
     operation *made = take_operation(units, state);
-    if (!made)
+    if (KB_UNLIKELY(!made))
         return kb_error_nomem();
     kb_error *err = NULL;
     if (memory->read_count + memory->write_count > 0)
         err = touch(units, made, memory, unordered);
-    if (!err && units->blockers.count > 0 &&
+    if (!err && KB_UNLIKELY(units->blockers.count > 0) &&
         !kb_pool_reserve(&units->waiters, (uint32_t)units->blockers.count))
         err = kb_error_nomem();
-    if (err) {
+    if (KB_UNLIKELY(err != NULL)) {
         forget_memory(made);
         kb_pool_give(&units->operations, made->index);
         return err;
     }
     made->sequence = state->issued++;
-    wait_for_blockers(units, made);
+    if (KB_UNLIKELY(units->blockers.count > 0))
+        wait_for_blockers(units, made);
     state->under_way++;
     *op = made;
     return NULL;

@@ -376,7 +376,7 @@ typedef struct touches {
 } touches;
 
 /* An operation that knows what it waits for, and is in no queue yet. */
-KB_MUST_USE kb_error *units_make_operation(pe_units *units, kb_pe pe,
+KB_MUST_USE kb_error *units_make_operation(pe_units *units, pe_state *state,
                                            const pe_op after[PE_MAX_INPUTS], const touches *memory,
                                            bool unordered, operation **op);
 void units_give_operation(pe_units *units, operation *op);

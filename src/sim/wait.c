@@ -110,8 +110,9 @@ bool kb_wait_until(kb_co *co, kb_waitlist *list, kb_time deadline)
     kb_sim *sim = co->sim;
     if (co->unwinding || deadline < sim->now)
         return false;
-    if (deadline < KB_FOREVER)
-        co->wake = kb_sim_at(sim, &co->source, deadline, sim->resume, (uintptr_t)co);
+    if (deadline == KB_FOREVER)
+        return block(co, list, 0);
+    co->wake = kb_sim_at(sim, &co->source, deadline, sim->resume, (uintptr_t)co);
     (void)block(co, list, 0);
     return !kb_waiter_cancel(sim, &co->waiter); /* whoever wakes it takes it off the list */
 }

@@ -385,7 +385,7 @@ pe_op tl_issue(const tl_call *call, tl_command *command, pe_command *what)
     complete_entry(call, command->details, &what->op);
     tl->under_way++;
     pe_op op = 0;
-    kb_error *err = pe_units_issue(tl->runner->has.units, tl->run.pe, what, &op);
+    kb_error *err = pe_cpu_issue(tl->cpu, what, &op);
     if (err)
         refuse(call, command, err);
     return op;
