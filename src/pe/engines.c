@@ -415,6 +415,6 @@ void pe_cpu_queue(pe_cpu *cpu, pe_work *work)
     ++*(work->in_event || state->first_user ? &stats->waited_for_event
         : waits_for_input(work)             ? &stats->waited_for_input
                                             : &stats->waited_for_command);
-    work->sequence = state->issued++;
+    work->sequence = state->issued++ | BY_PROGRAM;
     note_waiting(state, units_engine(state, work->unit)); /* looked at when the program waits */
 }

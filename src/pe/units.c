@@ -15,10 +15,9 @@
  * Not modelled: banks of the TCM; what DMAs of other PEs move there, which takes none of its
  * bandwidth; and that strided rows cost a memory more than packed ones.
  */
-#include "units_private.h"
-
 #include <stdlib.h>
 #include <string.h>
+#include "units_private.h"
 
 void units_fail(pe_units *units, kb_error *err)
 {
@@ -63,6 +62,7 @@ pe_state *units_need_pe(pe_units *units, kb_pe pe)
     state->program_at = -1;
     state->resume = (task){.of = state, .kind = RESUME_PROGRAM};
     state->look = (task){.of = state, .kind = LOOK_AT_ENGINES};
+    state->look_at_lanes = (task){.of = state, .kind = LOOK_AT_LANES};
     state->engine_source = kb_source_make((uint32_t)(source + LANES));
     kb_waitlist_init(&state->waiters, "units of its PE");
     for (uint32_t i = 0; i < LANES; i++) {
@@ -70,7 +70,6 @@ pe_state *units_need_pe(pe_units *units, kb_pe pe)
         l->pe = state;
         l->unit = (kb_unit)(KB_UNIT_DMA_READ + i);
         l->source = kb_source_make((uint32_t)(source + i));
-        l->look = (task){.of = l, .kind = LOOK_AT_LANE};
     }
     units->pes[number] = state;
     return state;
@@ -105,15 +104,16 @@ void units_put(pe_units *units, task *t)
     units->agenda_end = t;
 }
 
-static void look_at_lane(pe_units *units, lane *l);
+static void look_at_lanes(pe_units *units, pe_state *state);
 static void look_at_span(pe_units *units, operation *op);
 static void on_span(kb_sim *sim, void *self, uint64_t arg);
+static void put_due_spans(pe_units *units, pe_state *state);
 
 static void do_task(pe_units *units, task *t)
 {
     switch (t->kind) {
-    case LOOK_AT_LANE:
-        look_at_lane(units, t->of);
+    case LOOK_AT_LANES:
+        look_at_lanes(units, t->of);
         break;
     case LOOK_AT_ENGINES:
         units_look_at_engines(t->of);
@@ -142,7 +142,7 @@ void units_put_if_ready(pe_units *units, operation *op)
     if (op->waits_for > 0)
         return;
     if (op->lane) {
-        units_put(units, &op->lane->look);
+        units_put(units, &op->pe->look_at_lanes);
     } else if (op->is_engine) {
         op->gate.at = kb_sim_now(units->has.sim);
         units_put(units, &op->pe->look);
@@ -156,33 +156,10 @@ static bool is_issued_before(const operation *a, const operation *b)
     return units_issued_before(a->issued, a->sequence, b->issued, b->sequence);
 }
 
-/* The next command of the lane, or the next internal one if it was issued first; NULL: none.
- */
-static const operation *first_issued(const lane *l)
-{
-    const operation *own = l->program.first, *inner = l->internal.first;
-    return own && inner ? (is_issued_before(inner, own) ? inner : own) : own ? own : inner;
-}
-
-/* At one time, commands of the two lanes begin in the order of their issue. */
-static void put_lanes(pe_units *units, pe_state *state)
-{
-    _Static_assert(LANES == 2, "one comparison orders them");
-    if (state->in_queues == 0)
-        return;
-    const operation *read = first_issued(&state->lanes[0]);
-    const operation *write = first_issued(&state->lanes[1]);
-    if (read && write && is_issued_before(read, write))
-        units_put(units, &state->lanes[0].look);
-    if (write)
-        units_put(units, &state->lanes[1].look);
-    if (read)
-        units_put(units, &state->lanes[0].look);
-}
-
 void units_poll_inputs(pe_units *units, pe_state *state)
 {
-    put_lanes(units, state);
+    if (state->in_queues > 0)
+        units_put(units, &state->look_at_lanes);
     for (operation *span = state->first_polled; span; span = span->span.next_polled)
         units_put(units, &span->span.ready);
     units_progress(units, state);
@@ -280,7 +257,6 @@ void units_end(pe_units *units, operation *op)
     if (op->lane) {
         remove_from_lane(op);
         op->lane->busy--;
-        units_put(units, &op->lane->look);
         tell_log_of_end(units, op);
     } else if (!op->is_engine && op->span.uses_engines) {
         units_remove_event_user(units, op);
@@ -393,30 +369,15 @@ static inline bool can_begin(pe_units *units, operation *op)
     return false;
 }
 
-static bool is_idle(const lane *l)
-{
-    return !l->program.first && !l->internal.first;
-}
-
-static void look_in_event(pe_units *units, pe_state *state)
-{
-    units_enter(units);
-    if (is_idle(&state->lanes[0]))
-        look_at_lane(units, &state->lanes[1]);
-    else if (is_idle(&state->lanes[1]))
-        look_at_lane(units, &state->lanes[0]);
-    else
-        put_lanes(units, state);
-    units_leave(units);
-}
-
 static void on_begins(kb_sim *sim, void *self, uint64_t arg)
 {
     (void)sim;
     pe_units *units = self;
     pe_state *state = units->pes[arg];
     state->begins.at = KB_FOREVER;
-    look_in_event(units, state);
+    units_enter(units);
+    look_at_lanes(units, state);
+    units_leave(units);
 }
 
 static void on_issues(kb_sim *sim, void *self, uint64_t arg)
@@ -425,37 +386,39 @@ static void on_issues(kb_sim *sim, void *self, uint64_t arg)
     pe_state *state = units->pes[arg];
     state->issues.at = KB_FOREVER;
     state->program_at = kb_sim_now(sim);
-    look_in_event(units, state);
+    units_enter(units);
+    if (KB_UNLIKELY(state->first_due != NULL)) {
+        put_due_spans(units, state);
+        units_put(units, &state->look_at_lanes);
+    } else {
+        look_at_lanes(units, state);
+    }
+    units_leave(units);
 }
 
-/* The next command of the unit, out of its queue; NULL if none can begin. */
-static operation *take_next(pe_units *units, lane *l)
+/* The next command of the lane that can begin now; NULL if there is none. */
+static operation *next_of(pe_units *units, const lane *l)
 {
     operation *own = l->program.first, *inner = l->internal.first;
-    bool own_can = own && can_begin(units, own);
-    bool inner_can = KB_UNLIKELY(inner != NULL) && can_begin(units, inner);
-    if (inner_can && (!own_can || is_issued_before(inner, own))) {
-        l->internal.first = inner->next;
-        l->pe->in_queues--;
-        return inner;
-    }
-    if (!own_can)
-        return NULL;
-    l->program.first = own->next;
-    l->pe->in_queues--;
-    if (l->waiting-- == units->shape->pe.queue_depth)
-        units_progress(units, l->pe);
-    return own;
+    if (l->busy == units->shape->pe.dma_channels)
+        return NULL; /* when one ends */
+    own = own && can_begin(units, own) ? own : NULL;
+    if (KB_LIKELY(!inner) || !can_begin(units, inner))
+        return own;
+    return own && is_issued_before(own, inner) ? own : inner;
 }
 
-/* A command was put into a queue of the lane: looks at the lane now, or in an event. */
-static void look_ahead(pe_units *units, lane *l)
+static void take_out(pe_units *units, const operation *op)
 {
-    if (l->busy == units->shape->pe.dma_channels)
-        return; /* when one ends */
-    bool own_can = l->program.first && can_begin(units, l->program.first);
-    if ((KB_UNLIKELY(l->internal.first != NULL) && can_begin(units, l->internal.first)) || own_can)
-        units_put(units, &l->look);
+    lane *l = op->lane;
+    l->pe->in_queues--;
+    if (op == l->internal.first) {
+        l->internal.first = op->next;
+        return;
+    }
+    l->program.first = op->next;
+    if (l->waiting-- == units->shape->pe.queue_depth)
+        units_progress(units, l->pe);
 }
 
 /* To the list of DMAs under way. */
@@ -479,12 +442,17 @@ static kb_error *begin(pe_units *units, operation *op)
     return units_begin_dma(units, op);
 }
 
-static void look_at_lane(pe_units *units, lane *l)
+/* Of commands that can begin at one time, in either lane, the one that was issued first does. */
+static void look_at_lanes(pe_units *units, pe_state *state)
 {
-    while (l->busy < units->shape->pe.dma_channels && !units->failed) {
-        operation *op = take_next(units, l);
+    _Static_assert(LANES == 2, "one comparison orders them");
+    while (state->in_queues > 0 && !units->failed) {
+        operation *read = next_of(units, &state->lanes[0]);
+        operation *write = next_of(units, &state->lanes[1]);
+        operation *op = !write || (read && is_issued_before(read, write)) ? read : write;
         if (!op)
             return;
+        take_out(units, op);
         kb_error *err = begin(units, op);
         if (err)
             units_fail(units, err);
@@ -566,6 +534,8 @@ static void set_issue_time(const pe_units *units, operation *op, kb_time issued)
     bool is_program = state->cpu.co && kb_sim_current(sim) == state->cpu.co;
     op->issued = op->earliest = issued > now ? issued : now;
     op->ahead = issued > now || (is_program && units_is_program_early(state, now));
+    if (is_program)
+        op->sequence |= BY_PROGRAM;
 }
 
 /* The times of a command of an engine that has events: its begin is now. */
@@ -635,8 +605,9 @@ static void issue_to_lane(pe_units *units, operation *op, const pe_command *comm
     push(command->internal ? &op->lane->internal : &op->lane->program, op);
     state->in_queues++;
     op->lane->waiting += !command->internal;
-    if (op->waits_for == 0)
-        look_ahead(units, op->lane);
+    if (op->waits_for == 0 && op->lane->busy < units->shape->pe.dma_channels &&
+        (op == op->lane->program.first || op == op->lane->internal.first) && can_begin(units, op))
+        units_put(units, &state->look_at_lanes);
 }
 
 static kb_error *issue(pe_units *units, pe_state *state, const pe_command *command, pe_op *op)
@@ -668,6 +639,8 @@ static kb_error *issue(pe_units *units, pe_state *state, const pe_command *comma
     set_issue_time(units, made, command->issued);
     if (command->part_of)
         made->sequence = operation_at(units, (uint32_t)command->part_of)->sequence;
+    else if (command->sequence)
+        made->sequence = command->sequence;
     *op = units_name(units, made->index);
     units_enter(units);
     if (is_dma)
@@ -688,6 +661,9 @@ kb_error *pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, p
 kb_error *pe_cpu_issue(pe_cpu *cpu, const pe_command *command, pe_op *op)
 {
     pe_state *state = (pe_state *)cpu;
+    /* What engines have made by now lets earlier commands begin before this one does. */
+    if (KB_UNLIKELY(cpu->queued > 0 && cpu->clock == kb_sim_now(state->units->has.sim)))
+        engines_advance(state, cpu->clock, (engine_goal){0});
     return issue(state->units, state, command, op);
 }
 
@@ -702,6 +678,49 @@ static void stop_polling(const operation *op)
         *link = op->span.next_polled;
 }
 
+/* An event at the begin of the span: in the order of the program's if the program issued it then.
+ */
+static void wait_for_event(pe_units *units, operation *op)
+{
+    pe_state *state = op->pe;
+    if (op->ahead && op->earliest == op->issued && state->cpu.co) {
+        op->span.next_due = state->first_due;
+        state->first_due = op;
+        op->span.event = kb_sim_at(units->has.sim, kb_co_source(state->cpu.co), op->earliest,
+                                   units->on_span, op->index);
+    } else {
+        (void)kb_sim_at(units->has.sim, &state->engine_source, op->earliest, units->on_span,
+                        op->index);
+    }
+}
+
+static void take_out_due(operation *op)
+{
+    operation **link = &op->pe->first_due;
+    while (*link && *link != op)
+        link = &(*link)->span.next_due;
+    if (*link)
+        *link = op->span.next_due;
+}
+
+/*
+ * The program's event of this time has come. Spans that it issued at this time come before later
+ * commands of the program, so they do not wait for events of their own.
+ */
+static void put_due_spans(pe_units *units, pe_state *state)
+{
+    kb_time now = kb_sim_now(units->has.sim);
+    operation *next;
+    for (operation *op = state->first_due; op; op = next) {
+        next = op->span.next_due;
+        if (op->earliest > now)
+            continue;
+        (void)kb_sim_cancel(units->has.sim, op->span.event);
+        take_out_due(op);
+        units_put(units, &op->span.ready);
+    }
+}
+
 static void look_at_span(pe_units *units, operation *op)
 {
     if (op->waits_for > 0 || !op->span.is_ready ||
@@ -709,10 +728,7 @@ static void look_at_span(pe_units *units, operation *op)
         return;
     kb_time now = kb_sim_now(units->has.sim);
     if (op->earliest > now || is_too_early(op, now)) {
-        bool as_issued = op->ahead && op->earliest == op->issued && op->pe->cpu.co;
-        (void)kb_sim_at(units->has.sim,
-                        as_issued ? kb_co_source(op->pe->cpu.co) : &op->pe->engine_source,
-                        op->earliest, units->on_span, op->index);
+        wait_for_event(units, op);
         return;
     }
     void (*ready)(void *self, uint64_t arg) = op->span.is_ready;
@@ -727,6 +743,7 @@ static void on_span(kb_sim *sim, void *self, uint64_t arg)
     operation *op = operation_at(units, (uint32_t)arg);
     if (is_too_early(op, kb_sim_now(sim)))
         op->pe->program_at = kb_sim_now(sim); /* this is the program's event */
+    take_out_due(op);
     units_enter(units);
     units_put(units, &op->span.ready);
     units_leave(units);
@@ -763,6 +780,11 @@ kb_error *pe_units_open(pe_units *units, kb_pe pe, const pe_span *span, pe_op *o
     units_put_if_ready(units, made);
     units_leave(units);
     return NULL;
+}
+
+uint64_t pe_cpu_take_sequence(pe_cpu *cpu)
+{
+    return ((pe_state *)cpu)->issued++ | BY_PROGRAM;
 }
 
 void pe_units_close(pe_units *units, pe_op op)

@@ -86,7 +86,8 @@ typedef struct pe_command {
     bool internal; /* of a composite operation, which knows itself what overlaps what: it waits only
                       for `after` and `inputs`, has a queue of its own, and no limit there */
     pe_op part_of; /* internal: the span that it belongs to; 0: none */
-    bool apart;    /* no other command of this PE touches the same bytes while it is under way */
+    uint64_t sequence; /* internal: pe_cpu_take_sequence() of the call that it is of; 0: none */
+    bool apart; /* no other command of this PE touches the same bytes while it is under way */
 
     /* Called when it begins, which is when a DMA reads memory or changes it; and when it is done.
      * Both may be NULL, and may issue commands. An error of the first fails the run. */
@@ -165,6 +166,9 @@ void pe_cpu_await_progress(pe_cpu *cpu, kb_time deadline);
 /* Suspends the program until pe_cpu_wake(). The list is for reports of deadlocks. */
 void pe_cpu_suspend(pe_cpu *cpu, kb_waitlist *list);
 void pe_cpu_wake(pe_cpu *cpu);
+
+/* The program's next place among commands of one issue time, for one that an event will issue. */
+uint64_t pe_cpu_take_sequence(pe_cpu *cpu);
 
 /* pe_units_issue() for the program's PE. */
 KB_MUST_USE kb_error *pe_cpu_issue(pe_cpu *cpu, const pe_command *command, pe_op *op);

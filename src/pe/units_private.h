@@ -17,11 +17,11 @@ enum {
 };
 
 /* What is to be looked at before the call in hand returns to the simulator. */
-typedef enum task_kind { LOOK_AT_LANE, LOOK_AT_ENGINES, LOOK_AT_SPAN, RESUME_PROGRAM } task_kind;
+typedef enum task_kind { LOOK_AT_LANES, LOOK_AT_ENGINES, LOOK_AT_SPAN, RESUME_PROGRAM } task_kind;
 
 typedef struct task {
     struct task *next;
-    void *of; /* a lane, a pe_state or an operation */
+    void *of; /* a pe_state or an operation */
     task_kind kind;
     bool listed;
 } task;
@@ -35,7 +35,6 @@ typedef struct queue {
 
 /* An engine of the DMA. */
 typedef struct lane {
-    task look;
     struct pe_state *pe;
     kb_source source;
     queue program, internal;
@@ -87,6 +86,7 @@ typedef struct pe_state {
     struct pe_units *units;
     task resume; /* the program */
     task look;   /* at the engines */
+    task look_at_lanes;
     engine engines[ENGINES];
     KB_VEC(operation *) event_users; /* that use engines or their ports from events */
     operation *first_user;           /* of these, the one that was issued first; NULL: none */
@@ -107,6 +107,7 @@ typedef struct pe_state {
     uint32_t node;           /* of the DMA */
     operation *first_long;   /* under way that has memory of its own for its rectangles */
     operation *first_polled; /* span that waits for an input */
+    operation *first_due;    /* span that waits for the program's event of its time */
     KB_VEC(mark) marks;      /* of all under way that later ones may have to wait for */
 } pe_state;
 
@@ -128,6 +129,8 @@ typedef struct span_work {
     task ready;
     void (*is_ready)(void *self, uint64_t arg);
     operation *next_polled;
+    operation *next_due; /* of those that the program has issued for a time to come, */
+    kb_event event;      /* which is the time of this */
     bool uses_engines;
 } span_work;
 
@@ -140,7 +143,7 @@ struct operation {
     lane *lane;                 /* NULL: a span, or a command of an engine */
     operation *previous, *next; /* in its queue, and then among those under way in its lane */
     kb_time issued;             /* of two that can begin, the one that was issued first does, */
-    uint64_t sequence;          /* and of one time the first in the program */
+    uint64_t sequence;          /* and of one time the first issued: see units_issued_before() */
     kb_time earliest;           /* issued, and inputs that are known */
     uint32_t index;             /* in its pool */
     uint32_t waits_for;         /* so many operations */
@@ -254,8 +257,11 @@ static inline bool units_is_own_tcm(const kb_location *where, kb_pe pe)
 
 /*
  * Commands of the program are issued ahead of global time, internal ones from events: what counts
- * is the time of issue, not the order of the calls.
+ * is the time of issue, not the order of the calls. The program's events are the last of an
+ * instant, so of one time its commands come behind those that events issued.
  */
+#define BY_PROGRAM (UINT64_C(1) << 63) /* in a sequence number */
+
 static inline bool units_issued_before(kb_time a, uint64_t a_sequence, kb_time b,
                                        uint64_t b_sequence)
 {

@@ -244,6 +244,7 @@ static void read_slot(ipcq_receive *posted, const ipcq_slot_read *read)
                        .rect_count = 1,
                        .issued = posted->when,
                        .internal = true,
+                       .sequence = receive->sequence,
                        .ended = on_slot_read,
                        .self = receive,
                        .arg = read->number,
@@ -392,6 +393,7 @@ static tl_receive *new_receive(const tl_call *call, ipcq_end *end, tl_value *val
     receive->value = value;
     receive->shape = *shape;
     receive->message = 0;
+    receive->sequence = tl->cpu ? pe_cpu_take_sequence(tl->cpu) : 0;
     receive->point = value->after;
     receive->op = 0;
     receive->store = NULL;

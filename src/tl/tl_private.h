@@ -176,6 +176,7 @@ typedef struct tl_receive {
     tl_value *value;  /* counted as by a command; NULL: it is over */
     tl_dims shape;
     uint64_t message;   /* its number, once it is there */
+    uint64_t sequence;  /* of the call, among commands of the program */
     tl_point point;     /* at which it is there */
     pe_op op;           /* open until the value is stored; 0: it is not to be */
     tl_command *store;  /* to .dst */

@@ -203,7 +203,7 @@ static void a_full_queue_has_no_room(void **state)
     unit_rig_make(&r, machine_with("cube.pe_cpu.queue_depth=2", NULL, NULL, NULL));
     program p = {.r = &r, .command = gemm(10, 25, 0, 0)};
     expect_ok(kb_co_spawn(r.sim, NULL, issue_program, &p, NULL));
-    expect_ok(kb_sim_run(r.sim, 0));
+    expect_ok(kb_sim_run(r.sim, 5 * KB_NS));
     assert_int_equal(r.entries, 3); /* no room for the fourth */
     pe_command inner = gemm(1, 0, 0, 0);
     inner.internal = true;
