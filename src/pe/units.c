@@ -5,8 +5,9 @@
  *
  * A unit has two queues, one for the program's commands and one for internal ones, each first in,
  * first out. A command of the program may wait for a composite operation, and that for commands
- * which it has yet to issue: these must be able to pass. Of two that can begin at one time, the one
- * issued first does.
+ * which it has yet to issue: these must be able to pass. Engines of the DMA have a third one for
+ * copies of the host: a kernel may wait for one that only starts after such a copy. Of two that can
+ * begin at one time, the one issued first does.
  *
  * What can go on at an instant is put on a list, the agenda, and taken from there in order once the
  * call in hand has done its own part. So callbacks may issue commands, and a chain of operations
@@ -151,17 +152,25 @@ void units_put_if_ready(pe_units *units, operation *op)
     }
 }
 
+/* At one time copies of the host come first: the program's events are the last of an instant, and a
+ * program that runs ahead does not know of copies to come. */
 static bool is_issued_before(const operation *a, const operation *b)
 {
+    if (KB_UNLIKELY(a->of_host != b->of_host) && a->issued == b->issued)
+        return a->of_host;
     return units_issued_before(a->issued, a->sequence, b->issued, b->sequence);
 }
 
-/* The next command of the lane, or the next internal one if it was issued first; NULL: none.
- */
+/* The first of both; NULL if there is none. */
+static const operation *first_of(const operation *a, const operation *b)
+{
+    return a && b ? (is_issued_before(b, a) ? b : a) : a ? a : b;
+}
+
+/* Of the next commands of the lane's queues; NULL: none. */
 static const operation *first_issued(const lane *l)
 {
-    const operation *own = l->program.first, *inner = l->internal.first;
-    return own && inner ? (is_issued_before(inner, own) ? inner : own) : own ? own : inner;
+    return first_of(first_of(l->program.first, l->internal.first), l->host.first);
 }
 
 /* At one time, commands of the two lanes begin in the order of their issue. */
@@ -277,9 +286,14 @@ void units_end(pe_units *units, operation *op)
 {
     units_enter(units);
     pe_state *state = op->pe;
+    lane *of_copy = op->of_host ? op->lane : NULL;
     if (op->lane) {
         remove_from_lane(op);
         op->lane->busy--;
+    }
+    if (of_copy) {
+        of_copy->busy_for_host--;
+    } else if (op->lane) {
         units_put(units, &op->lane->look);
         tell_log_of_end(units, op);
     } else if (!op->is_engine && op->span.uses_engines) {
@@ -294,7 +308,10 @@ void units_end(pe_units *units, operation *op)
         units_release_waiters(units, waiters);
     if (ended)
         ended(self, arg);
-    units_poll_pe(units, state);
+    if (of_copy)
+        units_put(units, &of_copy->look); /* nothing of the PE waits for it but for its channel */
+    else
+        units_poll_pe(units, state);
     units_leave(units);
 }
 
@@ -307,6 +324,14 @@ static void on_end(kb_sim *sim, void *self, uint64_t arg)
         units_finish_dma(units, op);
     else
         units_end(units, op);
+}
+
+/* The TCM may have passed the bytes of a copy inside it. */
+static void on_passed(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim;
+    pe_units *units = self;
+    units_finish_dma(units, operation_at(units, (uint32_t)arg));
 }
 
 /* A record of an engine's command is due: for a watcher that reads other things at its time. */
@@ -395,7 +420,7 @@ static inline bool can_begin(pe_units *units, operation *op)
 
 static bool is_idle(const lane *l)
 {
-    return !l->program.first && !l->internal.first;
+    return !l->program.first && !l->internal.first && !l->host.first;
 }
 
 static void look_in_event(pe_units *units, pe_state *state)
@@ -431,9 +456,15 @@ static void on_issues(kb_sim *sim, void *self, uint64_t arg)
 /* The next command of the unit, out of its queue; NULL if none can begin. */
 static operation *take_next(pe_units *units, lane *l)
 {
-    operation *own = l->program.first, *inner = l->internal.first;
+    operation *own = l->program.first, *inner = l->internal.first, *copy = l->host.first;
     bool own_can = own && can_begin(units, own);
     bool inner_can = KB_UNLIKELY(inner != NULL) && can_begin(units, inner);
+    if (KB_UNLIKELY(copy != NULL) && !(own_can && is_issued_before(own, copy)) &&
+        !(inner_can && is_issued_before(inner, copy))) {
+        l->host.first = copy->next;
+        l->pe->in_queues--;
+        return copy;
+    }
     if (inner_can && (!own_can || is_issued_before(inner, own))) {
         l->internal.first = inner->next;
         l->pe->in_queues--;
@@ -448,13 +479,28 @@ static operation *take_next(pe_units *units, lane *l)
     return own;
 }
 
+/* All channels are taken. */
+static void look_at_full_lane(pe_units *units, const lane *l)
+{
+    if (KB_LIKELY(l->busy_for_host == 0))
+        return;
+    operation *own = l->program.first, *inner = l->internal.first;
+    if (own && can_begin(units, own))
+        units_begin_hold_up(units, own);
+    if (inner && can_begin(units, inner))
+        units_begin_hold_up(units, inner);
+}
+
 /* A command was put into a queue of the lane: looks at the lane now, or in an event. */
 static void look_ahead(pe_units *units, lane *l)
 {
-    if (l->busy == units->shape->pe.dma_channels)
-        return; /* when one ends */
+    if (l->busy == units->shape->pe.dma_channels) {
+        look_at_full_lane(units, l);
+        return; /* it begins when one ends */
+    }
     bool own_can = l->program.first && can_begin(units, l->program.first);
-    if ((KB_UNLIKELY(l->internal.first != NULL) && can_begin(units, l->internal.first)) || own_can)
+    if ((KB_UNLIKELY(l->internal.first != NULL) && can_begin(units, l->internal.first)) ||
+        own_can || KB_UNLIKELY(l->host.first != NULL))
         units_put(units, &l->look);
 }
 
@@ -472,8 +518,12 @@ static kb_error *begin(pe_units *units, operation *op)
 {
     op->start = kb_sim_now(units->has.sim);
     op->lane->busy++;
+    op->lane->busy_for_host += op->of_host;
     add_to_lane(op);
-    kb_oplog_start(units->has.log, op->pe->number, op->start, op->lane->unit);
+    if (KB_LIKELY(!op->of_host))
+        kb_oplog_start(units->has.log, op->pe->number, op->start, op->lane->unit);
+    if (KB_UNLIKELY(op->held_up))
+        units_end_hold_up(units, op);
     if (op->begun)
         KB_TRY(op->begun(op->self, op->arg));
     return units_begin_dma(units, op);
@@ -489,6 +539,7 @@ static void look_at_lane(pe_units *units, lane *l)
         if (err)
             units_fail(units, err);
     }
+    look_at_full_lane(units, l);
 }
 
 /* ---- Interface --------------------------------------------------------------------------- */
@@ -512,7 +563,8 @@ kb_error *pe_units_create(const pe_units_options *options, pe_units **units)
         kb_handler *handler;
     } handlers[] = {{on_begins, &made->on_begins},     {on_issues, &made->on_issues},
                     {on_frontier, &made->on_frontier}, {on_span, &made->on_span},
-                    {on_end, &made->on_end},           {on_watched, &made->on_watched}};
+                    {on_end, &made->on_end},           {on_passed, &made->on_passed},
+                    {on_watched, &made->on_watched}};
     for (size_t i = 0; i < sizeof handlers / sizeof handlers[0] && !err; i++) {
         err = kb_sim_add_handler(options->sim, handlers[i].fn, made, handlers[i].handler);
         if (!err)
@@ -624,17 +676,28 @@ static bool copies_in_tcm(const pe_state *state, const pe_command *command)
     return false;
 }
 
+static queue *queue_of(lane *l, const pe_command *command)
+{
+    return command->of_host ? &l->host : command->internal ? &l->internal : &l->program;
+}
+
 static void issue_to_lane(pe_units *units, operation *op, const pe_command *command)
 {
     pe_state *state = op->pe;
     op->lane = units_lane(state, command->unit);
     op->input_count = copy_inputs(command->inputs, op->inputs);
-    op->memory.copies_in_tcm = copies_in_tcm(state, command);
+    op->memory.copies_in_tcm = !command->of_host && copies_in_tcm(state, command);
     if (op->memory.copies_in_tcm)
         units_add_event_user(units, op);
-    push(command->internal ? &op->lane->internal : &op->lane->program, op);
+    if (KB_UNLIKELY(command->of_host)) {
+        op->memory.moved = command->moved;
+        op->forwards = command->forwards;
+        op->fills = command->fills;
+    }
+    queue *q = queue_of(op->lane, command);
+    push(q, op);
     state->in_queues++;
-    op->lane->waiting += !command->internal;
+    op->lane->waiting += q == &op->lane->program;
     if (op->waits_for == 0)
         look_ahead(units, op->lane);
 }
@@ -645,11 +708,12 @@ static kb_error *issue(pe_units *units, pe_state *state, const pe_command *comma
     bool reads = command->unit == KB_UNIT_DMA_READ, is_dma = units_is_dma(command->unit);
     KB_ASSERT(command->time >= 0 && command->tail >= 0);
     KB_ASSERT(is_dma || command->rect_count == 0);
+    KB_ASSERT(!command->of_host || (is_dma && command->rect_count == 1));
     touches memory = {.reads = command->rects, .read_count = command->rect_count};
     if (!reads)
         memory = (touches){.writes = command->rects, .write_count = command->rect_count};
     operation *made;
-    bool unordered = command->internal || command->apart;
+    bool unordered = command->internal || command->apart || command->of_host;
     KB_TRY(units_make_operation(units, state, command->after, &memory, unordered, &made));
     made->self = command->self;
     made->arg = command->arg;
@@ -658,8 +722,9 @@ static kb_error *issue(pe_units *units, pe_state *state, const pe_command *comma
     made->name = command->op.name;
     made->flops = command->op.flops;
     made->of_kernel = command->op.launch != 0;
+    made->of_host = command->of_host;
     made->bytes = is_dma ? 0 : command->op.bytes;
-    made->watched = kb_oplog_is_watched(units->has.log);
+    made->watched = !command->of_host && kb_oplog_is_watched(units->has.log);
     if (KB_UNLIKELY(made->watched)) {
         made->log = command->op;
         made->log.unit = command->unit;
