@@ -1,18 +1,25 @@
 /*
- * dma.c: the DMAs of the PEs. What is to be moved is cut into pieces, each contiguous in one memory
- * at both ends. A piece is a read, a write, or a read and then a write.
+ * dma.c: copies of the host by the DMAs of the PEs. What is to be moved is cut into pieces, each
+ * contiguous in one memory at both ends. A piece is commands to the two engines of its PE's DMA
+ * (units.h), which kernels use too:
  *
- * Pieces that are only read or only written are as long as they can be, and start at once. What is
- * both goes in smaller ones, of which at most PE_DMA_READ_AHEAD_BYTES are under way to the DMA:
- * memories answer all who read in turns, so if all were asked for at once all would come at the
- * end, and nothing could be written before.
+ *     from memory to memory    a read, and when that has ended a write
+ *     into the own TCM         a read
+ *     out of the own TCM       a write
+ *     inside the own TCM       a read and a write at a time: the engine that reads puts bytes into
+ *                              the TCM, the one that writes takes them out
+ *     a fill                   a write, or a read into the own TCM: nothing is there to be read
+ *
+ * Pieces that are only read or only written are as long as they can be, and are issued at once.
+ * What is both goes in smaller ones, of which at most PE_DMA_READ_AHEAD_BYTES are under way to the
+ * DMA: memories answer all who read in turns, so if all were asked for at once all would come at
+ * the end, and nothing could be written before.
  *
  * Pieces wait for others of the same call, which is no queueing: it is their bytes that take time.
  * So of what is left of the time of a call without the overhead and wire of the piece that ended
  * last, as much is drain as all pieces would have drained one after the other, and the rest is
- * queueing. (What they overlap may hide that much queueing.)
- *
- * Not modelled: the TCM's own bandwidth, and that moves started one after the other share a DMA.
+ * queueing: for links, memories, channels of the DMA and the TCM. (What they overlap may hide that
+ * much queueing.)
  */
 #include "dma.h"
 
@@ -22,11 +29,20 @@
 
 enum { NONE = 0 }; /* of pieces and jobs: pools give out no index 0 */
 
-typedef struct piece {
-    kb_time overhead, wire; /* of its transfers so far */
+/* What a call moves at a time. */
+typedef struct segment {
+    kb_location from, to;
     uint64_t bytes;
-    uint32_t from; /* node to read at, or TOPO_NONE */
-    uint32_t to;   /* and to write to */
+    bool fill;
+    bool copies; /* contents */
+    bool reads;  /* through the fabric */
+    bool writes;
+} segment;
+
+typedef struct piece {
+    segment moves;
+    kb_time overhead, wire; /* of its transfers so far */
+    uint32_t commands;      /* that have not ended */
     uint32_t job;
     uint32_t next; /* that waits for its turn */
 } piece;
@@ -37,19 +53,12 @@ typedef struct job {
     void *self;
     uint64_t arg;
     kb_time issued;
-    kb_time drain;        /* of all transfers so far */
+    kb_time drain;        /* of all commands so far */
     uint64_t ahead;       /* bytes asked for that are to be written */
-    uint32_t node;        /* of the DMA */
+    kb_pe pe;             /* of the DMA */
     uint32_t left;        /* pieces that have not ended */
     uint32_t first, last; /* pieces that wait for their turn */
 } job;
-
-/* A piece before it starts. */
-typedef struct segment {
-    kb_location from, to;
-    uint64_t bytes;
-    bool reads, writes, copies;
-} segment;
 
 /* A part of a memory. */
 typedef struct span {
@@ -59,7 +68,6 @@ typedef struct span {
 
 struct pe_dma {
     pe_dma_options has;
-    net_ways ways;
     kb_pool jobs, pieces;
     KB_VEC(segment) segments; /* of the call in hand */
     KB_VEC(span) spans;       /* and what it writes to */
@@ -84,11 +92,6 @@ kb_error *pe_dma_create(const pe_dma_options *options, pe_dma **out)
     dma->has = *options;
     kb_pool_init(&dma->jobs, sizeof(job));
     kb_pool_init(&dma->pieces, sizeof(piece));
-    kb_error *err = net_ways_init(&dma->ways, options->machine);
-    if (err) {
-        pe_dma_destroy(dma);
-        return err;
-    }
     *out = dma;
     return NULL;
 }
@@ -101,7 +104,6 @@ void pe_dma_destroy(pe_dma *dma)
     kb_vec_fini(&dma->segments);
     kb_pool_fini(&dma->pieces);
     kb_pool_fini(&dma->jobs);
-    net_ways_fini(&dma->ways);
     free(dma);
 }
 
@@ -161,7 +163,7 @@ static kb_error *cut_move(pe_dma *dma, actor by, const pe_move *move)
         KB_TRY(check_bounds(dma, by, &move->to, move->bytes));
     size_t index = 0;
     for (uint64_t at = 0; at < move->bytes; index++) {
-        segment s = {.bytes = move->bytes - at};
+        segment s = {.bytes = move->bytes - at, .fill = move->fill};
         if (!move->fill)
             KB_TRY(resolve(dma, by, &move->from, at, &s.from, &s.bytes));
         KB_TRY(resolve(dma, by, &move->to, at, &s.to, &s.bytes));
@@ -296,14 +298,28 @@ static kb_error *copy_contents(pe_dma *dma)
     return NULL;
 }
 
-/* ---- Transfers --------------------------------------------------------------------------- */
+/* ---- Commands ---------------------------------------------------------------------------- */
 
-static void add_leg(pe_dma *dma, uint32_t p, const net_receipt *leg)
+static bool is_copy_of_memories(const piece *pc)
 {
-    piece *pc = piece_at(dma, p);
+    return pc->moves.reads && pc->moves.writes;
+}
+
+/* At one end of a piece is the TCM, unless the DMA makes up the bytes. */
+static kb_time tcm_time(const pe_dma *dma, const piece *pc)
+{
+    const topo_shape *shape = topo_machine_shape(dma->has.machine);
+    return topo_rate_time(shape->pe.tcm_bytes_per_s, pc->moves.bytes);
+}
+
+static void on_moved(void *self, uint64_t arg, const net_receipt *leg)
+{
+    pe_dma *dma = self;
+    piece *pc = piece_at(dma, (uint32_t)arg);
+    kb_time in_tcm = pc->moves.fill ? 0 : tcm_time(dma, pc);
     pc->overhead += leg->overhead;
     pc->wire += leg->wire;
-    job_at(dma, pc->job)->drain += leg->drain;
+    job_at(dma, pc->job)->drain += leg->drain > in_tcm ? leg->drain : in_tcm;
 }
 
 /* What the call took, when its last piece has ended. */
@@ -325,99 +341,121 @@ static void end_piece(pe_dma *dma, uint32_t p)
 {
     piece ended = *piece_at(dma, p);
     kb_pool_give(&dma->pieces, p);
-    job jb = *job_at(dma, ended.job);
-    if (--job_at(dma, ended.job)->left > 0)
+    job *under_way = job_at(dma, ended.job);
+    if (!ended.moves.reads && !ended.moves.writes)
+        under_way->drain += tcm_time(dma, &ended);
+    if (--under_way->left > 0)
         return;
+    job jb = *under_way;
     kb_pool_give(&dma->jobs, ended.job);
     net_receipt receipt = sum_up(&jb, &ended, kb_sim_now(dma->has.sim));
     if (jb.done)
         jb.done(jb.self, jb.arg, &receipt, NULL);
 }
 
-static void on_written(void *self, uint64_t arg, const net_receipt *leg)
+static void on_ended(void *self, uint64_t arg)
 {
     pe_dma *dma = self;
-    add_leg(dma, (uint32_t)arg, leg);
-    end_piece(dma, (uint32_t)arg);
+    if (--piece_at(dma, (uint32_t)arg)->commands == 0)
+        end_piece(dma, (uint32_t)arg);
 }
 
-static void on_read(void *self, uint64_t arg, const net_receipt *leg);
+static void on_read(void *self, uint64_t arg);
 
-/* The read of a piece, or its write, which is `forwarded` if it was read before. */
-static kb_error *submit(pe_dma *dma, uint32_t p, bool read, bool forwarded)
+/* The read of a piece, or its write. */
+static kb_error *issue(pe_dma *dma, uint32_t p, bool read)
 {
-    const piece *pc = piece_at(dma, p);
-    uint32_t node = job_at(dma, pc->job)->node;
-    net_order order = net_ways_between(&dma->ways, node, read ? pc->from : pc->to, pc->bytes, read);
-    order.forwarded = forwarded;
-    order.done = read ? on_read : on_written;
-    order.self = dma;
-    order.arg = p;
-    return net_submit(dma->has.fabric, &order);
+    piece *pc = piece_at(dma, p);
+    bool goes_on = is_copy_of_memories(pc);
+    mem_rect rect = {
+        .at = read && !pc->moves.fill ? pc->moves.from : pc->moves.to,
+        .rows = 1,
+        .bytes = pc->moves.bytes,
+    };
+    pe_command command = {
+        .unit = read ? KB_UNIT_DMA_READ : KB_UNIT_DMA_WRITE,
+        .rects = &rect,
+        .rect_count = 1,
+        .of_host = true,
+        .forwards = goes_on && !read,
+        .fills = pc->moves.fill && !read,
+        .ended = goes_on && read ? on_read : on_ended,
+        .moved = on_moved,
+        .self = dma,
+        .arg = p,
+    };
+    KB_TRY(pe_units_issue(dma->has.units, job_at(dma, pc->job)->pe, &command, &(pe_op){0}));
+    pc->commands++;
+    return NULL;
 }
 
-/* Starts those whose turn has come. */
-static kb_error *start_waiting(pe_dma *dma, uint32_t j)
+/* Issues the reads whose turn has come. */
+static kb_error *issue_waiting(pe_dma *dma, uint32_t j)
 {
     job *jb = job_at(dma, j);
     while (jb->first != NONE) {
         uint32_t p = jb->first;
-        piece *pc = piece_at(dma, p);
-        if (jb->ahead > 0 && jb->ahead + pc->bytes > PE_DMA_READ_AHEAD_BYTES)
+        const piece *pc = piece_at(dma, p);
+        if (jb->ahead > 0 && jb->ahead + pc->moves.bytes > PE_DMA_READ_AHEAD_BYTES)
             return NULL;
-        KB_TRY(submit(dma, p, true, false));
-        jb->ahead += pc->bytes;
+        KB_TRY(issue(dma, p, true));
+        jb->ahead += pc->moves.bytes;
         jb->first = pc->next;
     }
     return NULL;
 }
 
-static void on_read(void *self, uint64_t arg, const net_receipt *leg)
+static void on_read(void *self, uint64_t arg)
 {
     pe_dma *dma = self;
     uint32_t p = (uint32_t)arg;
     piece *pc = piece_at(dma, p);
     job *jb = job_at(dma, pc->job);
-    add_leg(dma, p, leg);
-    if (pc->to == TOPO_NONE || !jb->done) {
+    pc->commands--;
+    if (!jb->done) {
         end_piece(dma, p);
         return;
     }
-    jb->ahead -= pc->bytes;
-    kb_error *err = submit(dma, p, false, true);
+    jb->ahead -= pc->moves.bytes;
+    kb_error *err = issue(dma, p, false);
     if (!err)
-        err = start_waiting(dma, pc->job);
+        err = issue_waiting(dma, pc->job);
     if (err)
         kb_sim_fail(dma->has.sim, err);
 }
 
-/* Takes a piece for the segment, and starts it or puts it in the queue. */
+/* All commands of a piece that is not copied from memory to memory. */
+static kb_error *issue_at_once(pe_dma *dma, uint32_t p)
+{
+    const segment *s = &piece_at(dma, p)->moves;
+    bool inside_tcm = !s->reads && !s->writes && !s->fill;
+    if (!s->writes)
+        KB_TRY(issue(dma, p, true));
+    return s->writes || inside_tcm ? issue(dma, p, false) : NULL;
+}
+
+/* Takes a piece for the segment, and issues its commands or puts it in the queue. */
 static kb_error *add_piece(pe_dma *dma, uint32_t j, const segment *s)
 {
     job *jb = job_at(dma, j);
     uint32_t p = kb_pool_take(&dma->pieces);
     if (p == NONE)
         return kb_error_nomem();
-    *piece_at(dma, p) = (piece){
-        .bytes = s->bytes,
-        .from = s->reads ? mem_memories_node(dma->has.memories, &s->from) : TOPO_NONE,
-        .to = s->writes ? mem_memories_node(dma->has.memories, &s->to) : TOPO_NONE,
-        .job = j,
-    };
+    *piece_at(dma, p) = (piece){.moves = *s, .job = j};
+    jb->left++;
     if (s->reads && s->writes) {
         if (jb->first == NONE)
             jb->first = p;
         else
             piece_at(dma, jb->last)->next = p;
         jb->last = p;
-        jb->left++;
         return NULL;
     }
-    kb_error *err = submit(dma, p, s->reads, false);
-    if (err)
+    kb_error *err = issue_at_once(dma, p);
+    if (err && piece_at(dma, p)->commands == 0) {
         kb_pool_give(&dma->pieces, p);
-    else
-        jb->left++;
+        jb->left--;
+    }
     return err;
 }
 
@@ -438,12 +476,9 @@ static void give_up(pe_dma *dma, uint32_t j)
 
 static kb_error *start_pieces(pe_dma *dma, uint32_t j)
 {
-    for (size_t i = 0; i < dma->segments.count; i++) {
-        const segment *s = &dma->segments.items[i];
-        if (s->reads || s->writes)
-            KB_TRY(add_piece(dma, j, s));
-    }
-    return start_waiting(dma, j);
+    for (size_t i = 0; i < dma->segments.count; i++)
+        KB_TRY(add_piece(dma, j, &dma->segments.items[i]));
+    return issue_waiting(dma, j);
 }
 
 /* ---- Starting ---------------------------------------------------------------------------- */
@@ -475,7 +510,7 @@ kb_error *pe_dma_start(pe_dma *dma, kb_pe pe, const char *who, const pe_move *mo
         .self = self,
         .arg = arg,
         .issued = now,
-        .node = topo_node_at(dma->has.machine, TOPO_PE_DMA, pe.sip, pe.cube, pe.pe),
+        .pe = pe,
     };
     err = start_pieces(dma, j);
     if (err) {

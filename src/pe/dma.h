@@ -1,8 +1,9 @@
 /*
- * dma.h: the DMAs of the PEs. A DMA reads through the fabric into its PE's TCM, and writes from
- * there. What it copies from one memory to another goes in pieces, each of which is read as a whole
- * and then written, so that reading one overlaps with writing others; a few are read at a time. Its
- * own TCM takes no time.
+ * dma.h: copies of the host by the DMAs of the PEs. A DMA reads through the fabric into its PE's
+ * TCM, and writes from there. What it copies from one memory to another goes in pieces, each of
+ * which is read as a whole and then written, so that reading one overlaps with writing others; a
+ * few are read at a time. The pieces share the channels of the DMA and the bandwidth of the TCM
+ * with the commands of kernels.
  *
  * Virtual addresses are translated by the MMU of its PE when the copying starts, and that is also
  * when contents change.
@@ -20,6 +21,7 @@
 #include "mem/mem.h"
 #include "net/net.h"
 #include "topo/topo.h"
+#include "units.h"
 
 typedef struct pe_dma pe_dma; /* all of a machine */
 
@@ -36,7 +38,7 @@ enum {
 typedef struct pe_dma_options {
     kb_sim *sim;
     const topo_machine *machine;
-    net *fabric;
+    pe_units *units;
     mem_memories *memories;
     mem_mmu *const *mmus; /* one a SIP */
     data_store *store;    /* what is to be in memory but is not computed yet; NULL: there is none */
@@ -61,8 +63,8 @@ typedef void pe_dma_done_fn(void *self, uint64_t arg, const net_receipt *receipt
 /*
  * Copies at the present time, all moves at once, and calls `done` when the last byte is there. A
  * fault of a move (an unmapped address, bytes outside a memory) is handed to `done`, with `who` (a
- * kernel, a request) in its message; then nothing was moved. If nothing has to go through the
- * fabric, `done` is called at once, before this returns.
+ * kernel, a request) in its message; then nothing was moved. After a fault, and if there are no
+ * moves, `done` is called before this returns.
  */
 KB_MUST_USE kb_error *pe_dma_start(pe_dma *dma, kb_pe pe, const char *who, const pe_move *moves,
                                    size_t count, pe_dma_done_fn *done, void *self, uint64_t arg);

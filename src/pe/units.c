@@ -5,8 +5,9 @@
  *
  * A unit has two queues, one for the program's commands and one for internal ones, each first in,
  * first out. A command of the program may wait for a composite operation, and that for commands
- * which it has yet to issue: these must be able to pass. Of two that can begin at one time, the one
- * issued first does.
+ * which it has yet to issue: these must be able to pass. Engines of the DMA have a third one for
+ * copies of the host: a kernel may wait for one that only starts after such a copy. Of two that can
+ * begin at one time, the one issued first does.
  *
  * What can go on at an instant is put on a list, the agenda, and taken from there in order once the
  * call in hand has done its own part. So callbacks may issue commands, and a chain of operations
@@ -151,8 +152,12 @@ void units_put_if_ready(pe_units *units, operation *op)
     }
 }
 
+/* At one time copies of the host come first: the program's events are the last of an instant, and a
+ * program that runs ahead does not know of copies to come. */
 static bool is_issued_before(const operation *a, const operation *b)
 {
+    if (KB_UNLIKELY(a->of_host != b->of_host) && a->issued == b->issued)
+        return a->of_host;
     return units_issued_before(a->issued, a->sequence, b->issued, b->sequence);
 }
 
@@ -254,9 +259,14 @@ void units_end(pe_units *units, operation *op)
 {
     units_enter(units);
     pe_state *state = op->pe;
+    bool of_host = op->of_host;
     if (op->lane) {
         remove_from_lane(op);
         op->lane->busy--;
+    }
+    if (KB_UNLIKELY(of_host)) {
+        op->lane->busy_for_host--;
+    } else if (op->lane) {
         tell_log_of_end(units, op);
     } else if (!op->is_engine && op->span.uses_engines) {
         units_remove_event_user(units, op);
@@ -270,7 +280,10 @@ void units_end(pe_units *units, operation *op)
         units_release_waiters(units, waiters);
     if (ended)
         ended(self, arg);
-    units_poll_pe(units, state);
+    if (KB_UNLIKELY(of_host)) /* nothing of the PE waits for it but for its channel */
+        units_put(units, &state->look_at_lanes);
+    else
+        units_poll_pe(units, state);
     units_leave(units);
 }
 
@@ -283,6 +296,14 @@ static void on_end(kb_sim *sim, void *self, uint64_t arg)
         units_finish_dma(units, op);
     else
         units_end(units, op);
+}
+
+/* The TCM may have passed the bytes of a copy inside it. */
+static void on_passed(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim;
+    pe_units *units = self;
+    units_finish_dma(units, operation_at(units, (uint32_t)arg));
 }
 
 /* A record of an engine's command is due: for a watcher that reads other things at its time. */
@@ -396,29 +417,50 @@ static void on_issues(kb_sim *sim, void *self, uint64_t arg)
     units_leave(units);
 }
 
-/* The next command of the lane that can begin now; NULL if there is none. */
+/* Of commands of the lane that can begin now, the one that was issued first; NULL: none. */
+static operation *next_issued(pe_units *units, const lane *l)
+{
+    operation *own = l->program.first, *inner = l->internal.first, *copy = l->host.first;
+    own = own && can_begin(units, own) ? own : NULL;
+    if (KB_UNLIKELY(inner != NULL) && can_begin(units, inner))
+        own = own && is_issued_before(own, inner) ? own : inner;
+    if (KB_UNLIKELY(copy != NULL))
+        own = own && is_issued_before(own, copy) ? own : copy;
+    return own;
+}
+
+/* All channels are taken: who waits for nothing else may be held up by copies of the host. */
+static void look_at_full_lane(pe_units *units, const lane *l)
+{
+    if (KB_LIKELY(l->busy_for_host == 0))
+        return;
+    operation *own = l->program.first, *inner = l->internal.first;
+    if (own && can_begin(units, own))
+        units_begin_hold_up(units, own);
+    if (inner && can_begin(units, inner))
+        units_begin_hold_up(units, inner);
+}
+
+/* The next command of the lane that can begin now and has a channel; NULL if there is none. */
 static operation *next_of(pe_units *units, const lane *l)
 {
-    operation *own = l->program.first, *inner = l->internal.first;
-    if (l->busy == units->shape->pe.dma_channels)
-        return NULL; /* when one ends */
-    own = own && can_begin(units, own) ? own : NULL;
-    if (KB_LIKELY(!inner) || !can_begin(units, inner))
-        return own;
-    return own && is_issued_before(own, inner) ? own : inner;
+    if (KB_LIKELY(l->busy < units->shape->pe.dma_channels))
+        return next_issued(units, l);
+    look_at_full_lane(units, l); /* it begins when one ends */
+    return NULL;
 }
 
 static void take_out(pe_units *units, const operation *op)
 {
     lane *l = op->lane;
     l->pe->in_queues--;
-    if (op == l->internal.first) {
-        l->internal.first = op->next;
-        return;
+    if (op == l->program.first) {
+        l->program.first = op->next;
+        if (l->waiting-- == units->shape->pe.queue_depth)
+            units_progress(units, l->pe);
+    } else {
+        *(op->of_host ? &l->host.first : &l->internal.first) = op->next;
     }
-    l->program.first = op->next;
-    if (l->waiting-- == units->shape->pe.queue_depth)
-        units_progress(units, l->pe);
 }
 
 /* To the list of DMAs under way. */
@@ -435,8 +477,12 @@ static kb_error *begin(pe_units *units, operation *op)
 {
     op->start = kb_sim_now(units->has.sim);
     op->lane->busy++;
+    op->lane->busy_for_host += op->of_host;
     add_to_lane(op);
-    kb_oplog_start(units->has.log, op->pe->number, op->start, op->lane->unit);
+    if (KB_LIKELY(!op->of_host))
+        kb_oplog_start(units->has.log, op->pe->number, op->start, op->lane->unit);
+    if (KB_UNLIKELY(op->held_up))
+        units_end_hold_up(units, op);
     if (op->begun)
         KB_TRY(op->begun(op->self, op->arg));
     return units_begin_dma(units, op);
@@ -480,7 +526,8 @@ kb_error *pe_units_create(const pe_units_options *options, pe_units **units)
         kb_handler *handler;
     } handlers[] = {{on_begins, &made->on_begins},     {on_issues, &made->on_issues},
                     {on_frontier, &made->on_frontier}, {on_span, &made->on_span},
-                    {on_end, &made->on_end},           {on_watched, &made->on_watched}};
+                    {on_end, &made->on_end},           {on_passed, &made->on_passed},
+                    {on_watched, &made->on_watched}};
     for (size_t i = 0; i < sizeof handlers / sizeof handlers[0] && !err; i++) {
         err = kb_sim_add_handler(options->sim, handlers[i].fn, made, handlers[i].handler);
         if (!err)
@@ -594,20 +641,39 @@ static bool copies_in_tcm(const pe_state *state, const pe_command *command)
     return false;
 }
 
+static queue *queue_of(lane *l, const pe_command *command)
+{
+    return command->of_host ? &l->host : command->internal ? &l->internal : &l->program;
+}
+
+/* A command has become the first of its queue: looks at it now, or in an event. */
+static void look_at_first(pe_units *units, operation *op)
+{
+    if (op->lane->busy == units->shape->pe.dma_channels)
+        look_at_full_lane(units, op->lane);
+    else if (op->of_host || can_begin(units, op))
+        units_put(units, &op->pe->look_at_lanes);
+}
+
 static void issue_to_lane(pe_units *units, operation *op, const pe_command *command)
 {
     pe_state *state = op->pe;
     op->lane = units_lane(state, command->unit);
     op->input_count = copy_inputs(command->inputs, op->inputs);
-    op->memory.copies_in_tcm = copies_in_tcm(state, command);
+    op->memory.copies_in_tcm = !command->of_host && copies_in_tcm(state, command);
     if (op->memory.copies_in_tcm)
         units_add_event_user(units, op);
-    push(command->internal ? &op->lane->internal : &op->lane->program, op);
+    if (KB_UNLIKELY(command->of_host)) {
+        op->memory.moved = command->moved;
+        op->forwards = command->forwards;
+        op->fills = command->fills;
+    }
+    queue *q = queue_of(op->lane, command);
+    push(q, op);
     state->in_queues++;
-    op->lane->waiting += !command->internal;
-    if (op->waits_for == 0 && op->lane->busy < units->shape->pe.dma_channels &&
-        (op == op->lane->program.first || op == op->lane->internal.first) && can_begin(units, op))
-        units_put(units, &state->look_at_lanes);
+    op->lane->waiting += q == &op->lane->program;
+    if (op->waits_for == 0 && op == q->first)
+        look_at_first(units, op);
 }
 
 static kb_error *issue(pe_units *units, pe_state *state, const pe_command *command, pe_op *op)
@@ -616,11 +682,12 @@ static kb_error *issue(pe_units *units, pe_state *state, const pe_command *comma
     bool reads = command->unit == KB_UNIT_DMA_READ, is_dma = units_is_dma(command->unit);
     KB_ASSERT(command->time >= 0 && command->tail >= 0);
     KB_ASSERT(is_dma || command->rect_count == 0);
+    KB_ASSERT(!command->of_host || (is_dma && command->rect_count == 1));
     touches memory = {.reads = command->rects, .read_count = command->rect_count};
     if (!reads)
         memory = (touches){.writes = command->rects, .write_count = command->rect_count};
     operation *made;
-    bool unordered = command->internal || command->apart;
+    bool unordered = command->internal || command->apart || command->of_host;
     KB_TRY(units_make_operation(units, state, command->after, &memory, unordered, &made));
     made->self = command->self;
     made->arg = command->arg;
@@ -629,8 +696,9 @@ static kb_error *issue(pe_units *units, pe_state *state, const pe_command *comma
     made->name = command->op.name;
     made->flops = command->op.flops;
     made->of_kernel = command->op.launch != 0;
+    made->of_host = command->of_host;
     made->bytes = is_dma ? 0 : command->op.bytes;
-    made->watched = kb_oplog_is_watched(units->has.log);
+    made->watched = !command->of_host && kb_oplog_is_watched(units->has.log);
     if (KB_UNLIKELY(made->watched)) {
         made->log = command->op;
         made->log.unit = command->unit;

@@ -21,6 +21,7 @@
  *         pe_cpu_queue(cpu, add);
  *
  * The TCM has two ports, one for what units read from it and one for what they write (tcm_port.h).
+ * Copies of the host (dma.h) are commands to the same engines of the DMA.
  */
 #ifndef KB_PE_UNITS_H
 #define KB_PE_UNITS_H
@@ -88,11 +89,18 @@ typedef struct pe_command {
     pe_op part_of; /* internal: the span that it belongs to; 0: none */
     uint64_t sequence; /* internal: pe_cpu_take_sequence() of the call that it is of; 0: none */
     bool apart; /* no other command of this PE touches the same bytes while it is under way */
+    /* Of the DMA, with one rectangle: it belongs to a copy of the host. It comes after nothing, has
+     * a queue of its own, and comes first of those that are issued at one time. The log is not told
+     * of it: it knows the request of the host. */
+    bool of_host;
+    bool forwards; /* of_host: writes what a read has just brought (net_order.forwarded) */
+    bool fills;    /* of_host: writes what the DMA makes up: it reads nothing from the TCM */
 
     /* Called when it begins, which is when a DMA reads memory or changes it; and when it is done.
      * Both may be NULL, and may issue commands. An error of the first fails the run. */
     kb_error *(*begun)(void *self, uint64_t arg);
     void (*ended)(void *self, uint64_t arg);
+    net_done_fn *moved; /* of_host: called when its transfer has ended; may be NULL */
     void *self;
     uint64_t arg;
 

@@ -37,9 +37,10 @@ typedef struct queue {
 typedef struct lane {
     struct pe_state *pe;
     kb_source source;
-    queue program, internal;
+    queue program, internal, host;
     uint32_t waiting;           /* in the first of these */
     uint32_t busy;              /* of its channels */
+    uint32_t busy_for_host;     /* of these: with copies of the host */
     operation *oldest, *newest; /* under way, in the order of their begins */
     kb_unit unit;
 } lane;
@@ -121,6 +122,7 @@ typedef struct memory_work {
     uint32_t marked;     /* which mark is its own, and 1; 0: none */
     operation *previous_long, *next_long;
     bool copies_in_tcm; /* of a DMA: it books at the ports */
+    net_done_fn *moved; /* of a copy of the host */
     mem_rect few[FEW_RECTS];
 } memory_work;
 
@@ -156,6 +158,10 @@ struct operation {
     bool lags;      /* its bytes have not all passed the TCM */
     bool watched;   /* `log` is there */
     bool of_kernel; /* it belongs to a launch */
+    bool of_host;   /* it belongs to a copy of the host */
+    bool forwards;  /* see pe_command */
+    bool fills;
+    bool held_up; /* the log knows that it waits for a channel that the host has */
     void (*ended)(void *self, uint64_t arg);
     void *self;
     uint64_t arg;
@@ -206,7 +212,7 @@ struct pe_units {
     KB_VEC(uint32_t) generations; /* of operations, by index */
     KB_VEC(operation *) blockers; /* of the operation in hand */
     KB_VEC(share) shares;         /* of the command in hand */
-    kb_handler on_begins, on_issues, on_frontier, on_span, on_end, on_watched;
+    kb_handler on_begins, on_issues, on_frontier, on_span, on_end, on_passed, on_watched;
     tcm_time tcm_times[TCM_TIMES]; /* by bytes: most commands are of a few sizes */
     pe_stats stats;
     task *agenda, *agenda_end;
@@ -398,5 +404,10 @@ KB_MUST_USE kb_error *units_begin_dma(pe_units *units, operation *op);
 
 /* The transfers have ended, and the TCM may have passed all by now. */
 void units_finish_dma(pe_units *units, operation *op);
+
+/* The command waits for nothing but a channel, and copies of the host have some: until it begins
+ * its PE waits for the memory that it is to move something in. */
+void units_begin_hold_up(pe_units *units, operation *op);
+void units_end_hold_up(pe_units *units, operation *op);
 
 #endif

@@ -1,7 +1,10 @@
 /*
  * units_work.c: what a command of the DMA does from when it begins. It has one transfer for each
  * memory that it moves something in, and is done when the last has ended and the TCM has passed
- * all; bytes that stay in the own TCM are read there and written there.
+ * all. Bytes that stay in the own TCM are read there and written there, and booked as an engine's.
+ *
+ * Of a copy of the host even those are a stream, which never delays an engine: it begins at a time
+ * that a kernel which runs ahead does not know.
  */
 #include "units_private.h"
 
@@ -64,10 +67,11 @@ static kb_time oldest_start(const operation *op, kb_time now)
 /* The log knows what it waits for until then. */
 static void wait_for_tcm(pe_units *units, operation *op, kb_time until)
 {
-    if (!op->in_tcm)
+    if (!op->in_tcm && !op->of_host) {
         kb_oplog_begin(units->has.log, op->pe->number, kb_sim_now(units->has.sim), KB_CAUSE_TCM,
                        op->bytes, units_entry(op));
-    op->in_tcm = true;
+        op->in_tcm = true;
+    }
     (void)kb_sim_at(units->has.sim, &op->lane->source, until, units->on_end, op->index);
 }
 
@@ -104,6 +108,33 @@ void units_finish_dma(pe_units *units, operation *op)
         units_end(units, op);
 }
 
+/* ---- Channels that the host has ---- */
+
+/* What the PE waits for while the command does. */
+static kb_cause cause_of_command(const operation *op)
+{
+    const kb_location *where = &op->memory.rects[0].at;
+    return units_is_own_tcm(where, op->pe->pe) ? KB_CAUSE_TCM : cause_of(where, op->pe->pe);
+}
+
+void units_begin_hold_up(pe_units *units, operation *op)
+{
+    if (op->held_up || op->rect_count == 0)
+        return;
+    op->held_up = true;
+    kb_oplog_begin(units->has.log, op->pe->number, kb_sim_now(units->has.sim), cause_of_command(op),
+                   0, units_entry(op));
+}
+
+void units_end_hold_up(pe_units *units, operation *op)
+{
+    op->held_up = false;
+    kb_oplog_end(units->has.log, op->pe->number, kb_sim_now(units->has.sim), cause_of_command(op),
+                 0, units_entry(op));
+}
+
+/* ---- Transfers ---- */
+
 /*
  * What a transfer says when it has ended: the operation, the cause, and how many bytes the log was
  * told of, which are fewer than there are only if a command fills a TCM of the largest size.
@@ -135,6 +166,27 @@ static void on_moved(void *self, uint64_t arg, const net_receipt *receipt)
         units_finish_dma(units, op);
 }
 
+static void on_moved_for_host(void *self, uint64_t arg, const net_receipt *receipt)
+{
+    pe_units *units = self;
+    operation *op = operation_at(units, (uint32_t)arg);
+    if (op->memory.moved)
+        op->memory.moved(op->self, op->arg, receipt);
+    units_finish_dma(units, op);
+}
+
+static kb_error *submit_for_host(pe_units *units, const operation *op)
+{
+    const share *s = &units->shares.items[0];
+    net_order order = net_ways_between(&units->ways, op->pe->node, s->node, s->bytes,
+                                       op->lane->unit == KB_UNIT_DMA_READ);
+    order.forwarded = op->forwards;
+    order.done = on_moved_for_host;
+    order.self = units;
+    order.arg = op->index;
+    return net_submit(units->has.fabric, &order);
+}
+
 static kb_error *submit_shares(pe_units *units, operation *op)
 {
     op->memory.transfers = (uint32_t)units->shares.count;
@@ -164,12 +216,28 @@ static kb_error *copy_in_tcm(pe_units *units, operation *op, uint64_t bytes)
     return NULL;
 }
 
+/* A command of a copy of the host. Its rectangle is in its PE's own TCM, with `own` bytes, or not
+ * at all. */
+static kb_error *begin_for_host(pe_units *units, operation *op, uint64_t own)
+{
+    op->memory.streamed = op->fills ? 0 : op->bytes;
+    if (op->memory.streamed > 0)
+        tcm_port_stream_begin(stream_port(op));
+    if (own == 0)
+        return submit_for_host(units, op);
+    kb_time passed = kb_time_add(op->start, units_tcm_time(units, own));
+    (void)kb_sim_at(units->has.sim, &op->lane->source, passed, units->on_passed, op->index);
+    return NULL;
+}
+
 kb_error *units_begin_dma(pe_units *units, operation *op)
 {
     uint64_t own = 0;
     op->memory.not_before = op->start;
     op->memory.streamed = 0;
     KB_TRY(sum_up_rects(units, op, &own));
+    if (KB_UNLIKELY(op->of_host))
+        return begin_for_host(units, op, own);
     if (own > 0)
         KB_TRY(copy_in_tcm(units, op, own));
     if (op->memory.copies_in_tcm)

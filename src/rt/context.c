@@ -295,6 +295,15 @@ static kb_error *make_pes(kb_context *ctx, const places *first)
         .first_source = first->units,
     };
     KB_TRY(pe_units_create(&unit_options, &ctx->units));
+    pe_dma_options dma_options = {
+        .sim = ctx->sim,
+        .machine = ctx->machine,
+        .units = ctx->units,
+        .memories = ctx->memories,
+        .mmus = ctx->mmus,
+        .store = ctx->store,
+    };
+    KB_TRY(pe_dma_create(&dma_options, &ctx->dma));
     KB_TRY(pe_composites_create(ctx->sim, ctx->machine, ctx->units, ctx->log, &ctx->composites));
     ipcq_options queue_options = {
         .sim = ctx->sim,
@@ -339,15 +348,6 @@ static kb_error *make_machine(kb_context *ctx, const kb_context_options *options
     KB_TRY(rt_turns_init(ctx));
     KB_TRY(rt_nodes_init(ctx));
     KB_TRY(rt_streams_init(ctx));
-    pe_dma_options dma_options = {
-        .sim = ctx->sim,
-        .machine = ctx->machine,
-        .fabric = ctx->fabric,
-        .memories = ctx->memories,
-        .mmus = ctx->mmus,
-        .store = ctx->store,
-    };
-    KB_TRY(pe_dma_create(&dma_options, &ctx->dma));
     return make_pes(ctx, &(places){(uint32_t)units, (uint32_t)kernels});
 }
 
@@ -522,9 +522,9 @@ void kb_context_destroy(kb_context *ctx)
     rt_failures_forget(ctx);
     rt_works_fini(ctx);
     pe_composites_destroy(ctx->composites);
+    pe_dma_destroy(ctx->dma);
     pe_units_destroy(ctx->units);
     ipcq_destroy(ctx->queues);
-    pe_dma_destroy(ctx->dma);
     io_destroy(ctx->control);
     rt_jobs_fini(ctx);
     rt_requests_fini(ctx);

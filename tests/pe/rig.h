@@ -1,5 +1,5 @@
-/* rig.h: a machine with its fabric, its memories, its MMUs and its DMAs: what the tests of pe
- * share.
+/* rig.h: a machine with its fabric, its memories, its MMUs and the units of its PEs: what the tests
+ * of copies of the host share.
  */
 #ifndef TESTS_PE_RIG_H
 #define TESTS_PE_RIG_H
@@ -16,6 +16,8 @@ typedef struct rig {
     net *fabric;
     mem_memories *memories;
     mem_mmu **mmus;
+    kb_oplog *log;
+    pe_units *units;
     pe_dma *dma;
 } rig;
 
@@ -35,9 +37,17 @@ static inline kb_error *rig_try(rig *r, topo_machine *machine, bool no_elision)
         return kb_error_nomem();
     for (uint32_t sip = 0; sip < r->shape->sips; sip++)
         KB_TRY(mem_mmu_create(sip, r->shape->cubes, r->shape->pes, &r->mmus[sip]));
+    KB_TRY(kb_oplog_create(r->sim, r->shape->pe_count, &r->log));
+    KB_TRY(pe_units_create(&(pe_units_options){.sim = r->sim,
+                                               .machine = machine,
+                                               .fabric = r->fabric,
+                                               .memories = r->memories,
+                                               .log = r->log,
+                                               .first_source = net_source_count(r->fabric)},
+                           &r->units));
     return pe_dma_create(&(pe_dma_options){.sim = r->sim,
                                            .machine = machine,
-                                           .fabric = r->fabric,
+                                           .units = r->units,
                                            .memories = r->memories,
                                            .mmus = r->mmus},
                          &r->dma);
@@ -56,6 +66,8 @@ static inline void rig_drop(rig *r)
     if (r->sim)
         kb_sim_abandon(r->sim);
     pe_dma_destroy(r->dma);
+    pe_units_destroy(r->units);
+    kb_oplog_destroy(r->log);
     for (uint32_t sip = 0; r->mmus && sip < r->shape->sips; sip++)
         mem_mmu_destroy(r->mmus[sip]);
     free(r->mmus);

@@ -162,13 +162,13 @@ static void on_relay(void *self, uint64_t arg, const net_receipt *receipt, kb_er
         start_next(y);
 }
 
-/* Some end at once, so that they start others before they return. */
+/* Some have no moves and end at once, so that they start others before they return. */
 static void start_next(relay *y)
 {
     pe_move moves[2] = {
         {.from = place(KB_TCM, 0, 0, 0, 0), .to = place(KB_TCM, 0, 0, 0, 1 << 20), .bytes = MOVED},
         {.from = place(KB_HBM, 0, 0, 0, 0), .to = place(KB_HBM, 0, 0, 1, 0), .bytes = MOVED}};
-    expect_ok(pe_dma_start(y->r->dma, (kb_pe){0, 0, 0}, "k", moves, y->calls % 3 < 2 ? 1 : 2,
+    expect_ok(pe_dma_start(y->r->dma, (kb_pe){0, 0, 0}, "k", moves, y->calls % 3 < 2 ? 0 : 2,
                            on_relay, y, 0));
 }
 
@@ -191,6 +191,8 @@ static const pe_move all_kinds[] = {
     {.from = {KB_HBM, {0, 0, 1}, MOVED}, .to = {KB_TCM, {0, 0, 0}, 0}, .bytes = MOVED},
     {.from = {KB_TCM, {0, 0, 0}, MOVED}, .to = {KB_SRAM, {0, 0, 0}, 0}, .bytes = MOVED},
     {.to = {KB_HBM, {0, 0, 0}, MOVED}, .bytes = MOVED, .fill = true},
+    {.from = {KB_TCM, {0, 0, 0}, 0}, .to = {KB_TCM, {0, 0, 0}, MOVED}, .bytes = MOVED},
+    {.to = {KB_TCM, {0, 0, 0}, 2 * MOVED}, .bytes = MOVED, .fill = true},
 };
 enum { KINDS = sizeof all_kinds / sizeof *all_kinds };
 
@@ -256,22 +258,22 @@ static void without_memory_it_fails_cleanly(void **state)
     topo_machine_destroy(shared_machine);
 }
 
-/* The linker puts this in the place of net_submit(). */
-kb_error *__real_net_submit(net *n, const net_order *order);
-kb_error *__wrap_net_submit(net *n, const net_order *order);
+/* The linker puts this in the place of pe_units_issue(). */
+kb_error *__real_pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, pe_op *op);
+kb_error *__wrap_pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, pe_op *op);
 
-static int submissions, refused;
+static int commands, refused;
 
-kb_error *__wrap_net_submit(net *n, const net_order *order)
+kb_error *__wrap_pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, pe_op *op)
 {
-    if (++submissions == refused)
+    if (++commands == refused)
         return kb_error_nomem();
-    return __real_net_submit(n, order);
+    return __real_pe_units_issue(units, pe, command, op);
 }
 
 /*
- * Of what is submitted while it starts, an error is returned: nobody is told of what is under way,
- * and it ends. After that the run fails.
+ * Of what is issued while it starts, an error is returned: nobody is told of what is under way, and
+ * it ends. After that the run fails.
  */
 static void without_memory_on_the_way_it_ends(void **state)
 {
@@ -281,32 +283,35 @@ static void without_memory_on_the_way_it_ends(void **state)
     for (bool done = false; !done; refused++) {
         rig r = rig_make(machine_of(small_machine), false);
         outcome o = {.r = &r};
-        submissions = 0;
+        commands = 0;
         kb_error *err =
             pe_dma_start(r.dma, (kb_pe){0, 0, 0}, "k", all_kinds, KINDS, on_outcome, &o, 5);
         if (refused == 0)
-            at_start = submissions;
+            at_start = commands;
         bool refused_here = refused > 0 && refused <= at_start;
         assert_int_equal(kb_error_code(err), refused_here ? KB_ERR_HOST : KB_OK);
         kb_error_free(err);
         err = kb_sim_run(r.sim, KB_FOREVER);
         if (refused == 0)
-            all = submissions;
+            all = commands;
         bool refused_later = refused > at_start && refused <= all;
         assert_int_equal(kb_error_code(err), refused_later ? KB_ERR_HOST : KB_OK);
         kb_error_free(err);
         assert_int_equal(o.done, !refused_here && !refused_later);
         if (refused_here)
-            assert_int_equal(submissions, refused); /* what was read is not written any more */
-        if (!refused_later)
+            assert_int_equal(commands, refused); /* what was read is not written any more */
+        if (!refused_later) {
             assert_int_equal(net_get_figures(r.fabric).live, 0);
+            assert_int_equal(pe_units_under_way(r.units, (kb_pe){0, 0, 0}), 0);
+        }
         done = refused > all;
         rig_fini(&r);
     }
     /* 300000 bytes that are read and written go in pieces of 16, 32, 48 and three times 64 KiB, and
-     * the rest: 7, each two transfers, of which five begin: 224 KiB of 256. The others are one. */
-    assert_int_equal(at_start, 5 + 1 + 1 + 1);
-    assert_int_equal(all, 14 + 1 + 1 + 1);
+     * the rest: 7, each two commands, of which five are issued: 224 KiB of 256. Inside the TCM
+     * there are two commands, else one. */
+    assert_int_equal(at_start, 5 + 1 + 1 + 1 + 2 + 1);
+    assert_int_equal(all, 14 + 1 + 1 + 1 + 2 + 1);
     refused = 0;
 }
 
@@ -321,7 +326,7 @@ static void memory_is_used_again(void **state)
         {.from = {KB_TCM, {0, 0, 0}, 0}, .to = {KB_HBM, {0, 0, 1}, 1}, .bytes = 1}};
     size_t blocks = 0;
     for (int i = 0; i < 6 * KB_POOL_CHUNK; i++) {
-        submissions = 0;
+        commands = 0;
         refused = i % 3; /* none, the first, the second */
         kb_error_free(pe_dma_start(r.dma, (kb_pe){0, 0, 0}, "k", moves, 2, on_outcome, &o, 5));
         expect_ok(kb_sim_run(r.sim, KB_FOREVER));
