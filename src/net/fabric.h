@@ -190,8 +190,8 @@ extern const packet_engine engine_parallel, engine_serial, engine_parallel_refer
 
 /* How often trains are tried at a source. */
 typedef struct source_tries {
-    uint8_t skips;    /* messages that go as packets without being tried as trains */
-    uint8_t failures; /* trains that have failed since one ended whole, up to a limit */
+    uint8_t skip_hops; /* of messages that go as packets without being tried as trains */
+    uint8_t failures;  /* trains that have failed since one ended whole, up to a limit */
 } source_tries;
 
 typedef struct stage stage; /* see unfold.c */

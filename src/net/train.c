@@ -11,9 +11,11 @@
  * A message becomes a train in the event of its arrival at the source, or when those before it have
  * left. What links have counted for it is what it will have done when it has ended.
  *
- * Where one train after the other fails, trying costs more than trains save. So each that fails, or
- * is unfolded, makes its source send twice as many messages as packets before it tries again; one
- * that ends whole makes it try each message. What is tried makes no difference to what happens.
+ * Where one train after the other fails, trying small messages costs more than trains save: a try
+ * costs as much as a few hops of packets. So each that fails, or is unfolded, makes its source send
+ * twice as many hops as packets before it tries again; one that ends whole makes it try each
+ * message. A message of more hops than that is tried always. What is tried makes no difference to
+ * what happens.
  *
  * These move as packets from the start: messages over a route that passes a link twice; several
  * packets where rates differ by so little that rounding may hold one up; anything over links that
@@ -27,7 +29,11 @@
 #include "reservation.h"
 #include "source.h"
 
-enum { FEW_FAILURES = 4, MAX_DOUBLINGS = 6 };
+enum {
+    FEW_FAILURES = 4,
+    TRY_HOPS = 4, /* what a try that fails costs, in hops of packets */
+    MAX_DOUBLINGS = 5,
+};
 
 /* ---- Messages ---------------------------------------------------------------------------- */
 
@@ -185,7 +191,7 @@ void train_note_failure(source_tries *tries)
     if (tries->failures < FEW_FAILURES + MAX_DOUBLINGS)
         tries->failures++;
     if (tries->failures > FEW_FAILURES)
-        tries->skips = (uint8_t)(1u << (tries->failures - FEW_FAILURES));
+        tries->skip_hops = (uint8_t)(TRY_HOPS << (tries->failures - FEW_FAILURES));
 }
 
 static bool refuse(net *n, const route *r, net_packets_cause cause)
@@ -203,8 +209,9 @@ bool train_take(net *n, uint32_t t)
     source_tries *tries = tries_at(n, r->source);
     if (n->engine != &engine_parallel || n->watch)
         return false;
-    if (tries->skips > 0) {
-        tries->skips--;
+    uint64_t hops = (uint64_t)tr->packets * r->steps;
+    if (hops <= tries->skip_hops) {
+        tries->skip_hops = (uint8_t)(tries->skip_hops - hops);
         n->trains.as_packets[NET_PACKETS_IN_THE_WAY]++;
         return false;
     }
