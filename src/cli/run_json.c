@@ -83,18 +83,21 @@ static json_t *units_json(const run_figures *f)
 }
 
 /* How requests, responses and writes moved: as packet trains from start to end, as packets from the
- * start, or unfolded in between; and why. */
+ * start, or unfolded in between; and why. And how often the packets that were left of one were
+ * coalesced into a train. */
 static json_t *transport_json(const net_train_stats *trains)
 {
     const uint64_t *packets = trains->as_packets, *unfolded = trains->unfolded;
     return json_pack(
-        "{s:I, s:{s:I, s:I, s:I}, s:{s:I, s:I, s:I, s:I}}", "whole", (json_int_t)trains->whole,
-        "packets", "unforeseen", (json_int_t)packets[NET_UNFORESEEN], "train_in_the_way",
-        (json_int_t)packets[NET_TRAIN_IN_THE_WAY], "packets_in_the_way",
+        "{s:I, s:{s:I, s:I, s:I}, s:{s:I, s:I, s:I, s:I}, s:{s:I, s:I}}", "whole",
+        (json_int_t)trains->whole, "packets", "unforeseen", (json_int_t)packets[NET_UNFORESEEN],
+        "train_in_the_way", (json_int_t)packets[NET_TRAIN_IN_THE_WAY], "packets_in_the_way",
         (json_int_t)packets[NET_PACKETS_IN_THE_WAY], "unfolded", "packet_met",
         (json_int_t)unfolded[NET_PACKET_MET], "packet_waited",
         (json_int_t)unfolded[NET_PACKET_WAITED], "source_taken",
-        (json_int_t)unfolded[NET_SOURCE_TAKEN], "watched", (json_int_t)unfolded[NET_WATCHED]);
+        (json_int_t)unfolded[NET_SOURCE_TAKEN], "watched", (json_int_t)unfolded[NET_WATCHED],
+        "coalesced", "trains", (json_int_t)trains->coalesced, "unfolded",
+        (json_int_t)trains->coalesced_unfolded);
 }
 
 /* Commands of engines: how many had their times when they were issued, and why others had not. */

@@ -50,6 +50,8 @@ static bool keeps_turns(const net *n, uint32_t at, uint32_t class, uint32_t pass
  * the packet has chosen its own. */
 static bool finds_its_turn(const net *n, const visit *v, const reservation *r)
 {
+    if (reservation_is_rest(r))
+        return true; /* or its first packet, which is none of the train, chooses */
     uint32_t class = reservation_class(n, v->at, r);
     bool same = class == class_of(n, step_channel(v->step));
     return (v->is_last || r->feeder == v->feeder) &&
@@ -98,7 +100,7 @@ static bool is_behind(const net *n, const visit *v, const reservation *r)
     bool meet_in_port = r->from < kb_time_add(end, profile_of(n, v->at)->latency);
     if (meet_in_port && !profile_of(n, v->at)->roomy)
         return false;
-    if (n->options.vcs == 1)
+    if (n->options.vcs == 1 || reservation_is_rest(r))
         return true;
     /* Packets of the message that are still to come hold the channel; those that come over another
      * link than the train may do so for any time. */
@@ -111,13 +113,22 @@ static bool is_behind(const net *n, const visit *v, const reservation *r)
     return (vc == VC_OPEN || is_newest(n, v->at, vc)) && keeps_turns(n, v->at, class, vc);
 }
 
+/* Whether the packet is of the same message as the remainder, and so ahead of it all the way. */
+static bool is_own(const net *n, const visit *v, uint32_t index, const reservation *r)
+{
+    if (!reservation_is_rest(r))
+        return false;
+    const transfer *tr = transfer_at(n, r->transfer);
+    return v->path == tr->path + (index - tr->train) / RESERVATION_WORDS;
+}
+
 static void meet(net *n, const visit *v, uint32_t own, net_unfold_cause cause)
 {
     uint32_t i = reservation_first(n, v->at);
     reservation_take_turns(n, v->at, n->now - 1);
     while (i != NONE) {
         const reservation *r = reservation_at(n, i);
-        if (is_ahead(n, v, r) || is_behind(n, v, r)) {
+        if (is_ahead(n, v, r) || is_behind(n, v, r) || is_own(n, v, i, r)) {
             i = reservation_after(n, v->at, i);
         } else {
             train_unfold(n, r->transfer, own, cause);
@@ -170,13 +181,23 @@ void contact_feed_at_once(net *n, const uint32_t *step)
     }
 }
 
-/* Trains of the class that come to the port, or are in it behind the packet. */
-static void clear_port(net *n, uint32_t at, uint32_t class)
+/* Whether the train may come to be behind a packet that waits in the channel. */
+static bool may_be_behind(const net *n, uint32_t at, uint32_t index, uint32_t c)
+{
+    const reservation *r = reservation_at(n, index);
+    if (reservation_is_final(r) || reservation_class(n, at, r) != class_of(n, c))
+        return false;
+    uint32_t step = reservation_is_rest(r) ? reservation_step(n, index, r) : STEP_OPEN;
+    return step & STEP_OPEN || step == c;
+}
+
+/* Trains that come to the port, or are in it behind the packet that waits in the channel. */
+static void clear_port(net *n, uint32_t at, uint32_t c)
 {
     uint32_t i = reservation_first(n, at);
     while (i != NONE) {
         const reservation *r = reservation_at(n, i);
-        if (!reservation_is_final(r) && reservation_class(n, at, r) == class) {
+        if (may_be_behind(n, at, i, c)) {
             train_unfold(n, r->transfer, NOTHING, NET_PACKET_WAITED);
             i = reservation_first(n, at);
         } else {
@@ -214,7 +235,7 @@ void contact_wait(net *n, uint32_t at, uint32_t c)
     /* If it came earlier, one before it has waited until now, and all behind it are late. */
     bool comes_now = first_packet(n, c)->head_at >= n->now;
     if (KB_UNLIKELY(n->links[feeder].reserved != NONE)) {
-        clear_port(n, feeder, class_of(n, c));
+        clear_port(n, feeder, c);
         comes_now = true;
     }
     if (comes_now)
@@ -227,28 +248,58 @@ void contact_wait(net *n, uint32_t at, uint32_t c)
 static void look_into_port(net *n, uint32_t at)
 {
     const channel *ch = &n->channels[first_channel(n, at)];
+    for (uint32_t i = reservation_first(n, at); i != NONE; i = reservation_after(n, at, i))
+        if (reservation_is_rest(reservation_at(n, i)))
+            return;
     for (uint32_t i = 0; i < n->channels_per_link; i++)
         if (ch[i].first != NONE || ch[i].space & SPACE_TAKEN)
             return;
     n->links[at].flags &= (uint8_t)~LINK_PORT_USED;
 }
 
+/* Whether the first packet of the channel is there, or does not come when it was to come. */
+static bool has_waiting(const net *n, uint32_t c)
+{
+    uint32_t p = n->channels[c].first;
+    return p != NONE &&
+           (packet_at(n, p)->head_at <= n->now || packet_at(n, p)->number & PACKET_LATE);
+}
+
+/*
+ * Whether remainders, whose virtual channels may not have been chosen in turn, leave their turns to
+ * trains of the class that come after them, from `head` on. *passing is the channel of such a one.
+ */
+static bool rests_keep_turns(net *n, uint32_t at, uint32_t class, kb_time head, uint32_t *passing)
+{
+    for (uint32_t i = reservation_first(n, at); i != NONE; i = reservation_after(n, at, i)) {
+        const reservation *r = reservation_at(n, i);
+        if (!reservation_is_rest(r) || reservation_is_final(r) ||
+            reservation_class(n, at, r) != class)
+            continue;
+        uint32_t vc = step_vc(n, reservation_step(n, i, r));
+        if (vc == VC_OPEN)
+            continue; /* its first packet has still to choose: see contact_choose() */
+        if (r->to > head || !is_newest(n, at, vc))
+            return false;
+        *passing = vc;
+    }
+    return true;
+}
+
 /*
  * Whether the packets in the port do not matter to a train that comes over the link: none waits in
  * a channel of its class, and it takes the virtual channel whose turn it is.
  */
-static bool is_port_quiet(net *n, uint32_t at, uint32_t class, uint32_t passing)
+static bool is_port_quiet(net *n, uint32_t at, uint32_t class, kb_time head, uint32_t passing)
 {
     uint32_t vcs = n->options.vcs;
     if (n->links[at].reserved != NONE)
         reservation_take_turns(n, at, n->now - 1);
-    for (uint32_t vc = 0; vc < vcs; vc++) {
-        uint32_t p = n->channels[class + vc].first;
-        if (p != NONE &&
-            (packet_at(n, p)->head_at <= n->now || packet_at(n, p)->number & PACKET_LATE))
+    for (uint32_t vc = 0; vc < vcs; vc++)
+        if (has_waiting(n, class + vc))
             return false;
-    }
-    if (vcs > 1 && !keeps_turns(n, at, class, passing))
+    if (vcs > 1 &&
+        !(rests_keep_turns(n, at, class, head, &passing) && keeps_turns(n, at, class, passing)))
         return false;
     look_into_port(n, at);
     return true;
@@ -271,5 +322,20 @@ bool contact_may_pass(net *n, uint32_t t, uint32_t i, kb_time head)
             l->last == other->path + i)
             passing = step_vc(n, *paths_at(&n->paths, l->last));
     }
-    return is_port_quiet(n, at, step_channel(step), passing);
+    return is_port_quiet(n, at, step_channel(step), head, passing);
+}
+
+bool contact_may_resume(const net *n, uint32_t step, bool is_final, kb_time head)
+{
+    const link *l = &n->links[step_link(n, step)];
+    if (l->held_until > head || l->ready != NOTHING || l->blocked != NOTHING ||
+        l->flags & LINK_FED_AT_ONCE || l->late > 0)
+        return false;
+    if (is_final)
+        return true;
+    uint32_t count = step & STEP_OPEN ? n->options.vcs : 1;
+    for (uint32_t i = 0; i < count; i++)
+        if (has_waiting(n, step_channel(step) + i))
+            return false;
+    return n->profiles.items[l->profile].roomy;
 }

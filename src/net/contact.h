@@ -16,6 +16,7 @@ struct visit {
     uint32_t at;        /* the link */
     uint32_t feeder;    /* the link that it comes from; NOTHING at a source */
     uint32_t step;      /* of its path */
+    uint32_t path;      /* the word of that step; NONE if it does not matter */
     bool is_final;      /* it arrives behind the link */
     bool is_last;       /* packet of its message */
     kb_time head, tail; /* when these are there */
@@ -71,5 +72,11 @@ static inline bool contact_is_quiet(net *n, const link *l, const profile *pr, ui
         return true;
     return contact_may_pass(n, t, i, head);
 }
+
+/*
+ * Whether what is left of a message passes a link, where its head comes then, without meeting
+ * packets of other messages. The packets of its own that are ahead of it do not wait.
+ */
+bool contact_may_resume(const net *n, uint32_t step, bool is_final, kb_time head);
 
 #endif

@@ -25,6 +25,7 @@ enum {
 #define END_OF_PATH UINT32_MAX /* no step */
 
 #define VC_OPEN ((uint32_t)NET_MAX_VCS) /* of virtual channels: not chosen yet */
+#define VC_OF_PATH (VC_OPEN + 1)        /* the one that is or will be in the message's path */
 
 #define NOTHING UINT32_MAX /* of channels */
 
@@ -161,7 +162,8 @@ typedef struct transfer {
     bool in_train;
     bool on_links; /* its packets are, or will be as soon as they can */
 
-    kb_time start; /* of a train: when it starts on its first link */
+    kb_time start; /* of a train: when packet 0 starts on the first link, or would have started if
+                      all packets had left without a gap */
     kb_event end;  /* of a train */
     uint64_t back_bytes;
     kb_time issued;
@@ -172,6 +174,9 @@ typedef struct transfer {
     kb_time overhead, wire, drain; /* of a receipt that is not plain */
     uint32_t made;                 /* packets that have been made at the source; most have left */
     uint32_t delivered;            /* have begun their last link */
+    uint32_t train_first;          /* of a train: its first packet; 0 if it is the whole message */
+    uint32_t retry_at, retry_gap;  /* the packets from this one on may be tried as a train; how many
+                                      go before the next try */
 } transfer;
 
 /*
@@ -190,8 +195,8 @@ extern const packet_engine engine_parallel, engine_serial, engine_parallel_refer
 
 /* How often trains are tried at a source. */
 typedef struct source_tries {
-    uint8_t skips;    /* messages that go as packets without being tried as trains */
-    uint8_t failures; /* trains that have failed since one ended whole, up to a limit */
+    uint8_t skip_hops; /* of messages that go as packets without being tried as trains */
+    uint8_t failures;  /* trains that have failed since one ended whole, up to a limit */
 } source_tries;
 
 typedef struct stage stage; /* see unfold.c */

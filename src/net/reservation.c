@@ -20,6 +20,16 @@ static inline void take_turn(const net *n, link *l, reservation *r)
     l->turn = (uint8_t)(l->turn + 1u == n->options.vcs ? 0 : l->turn + 1u);
 }
 
+/* The last packet of a remainder has started on the link: its virtual channel is free again. */
+static void free_channel(net *n, uint32_t index, reservation *r)
+{
+    enum { MASK = RESERVATION_REST | RESERVATION_FREED | RESERVATION_FINAL };
+    if ((r->flags & MASK) != RESERVATION_REST)
+        return;
+    r->flags |= RESERVATION_FREED;
+    n->channels[step_channel(reservation_step(n, index, r))].space &= ~(uint32_t)SPACE_TAKEN;
+}
+
 void reservation_take_turns(net *n, uint32_t at, kb_time until)
 {
     link *l = &n->links[at];
@@ -32,6 +42,8 @@ void reservation_take_turns(net *n, uint32_t at, kb_time until)
         if (r->from > until)
             return;
         take_turn(n, l, r);
+        if (reservation_is_rest(r) && !reservation_is_live(n, r))
+            free_channel(n, i, r);
     } while (i != l->reserved);
 }
 
@@ -55,8 +67,10 @@ uint32_t reservation_first_left(net *n, uint32_t at)
         reservation *r = reservation_at(n, first);
         if (reservation_leaves(n, at, r) > now)
             return first;
-        if (n->options.vcs > 1)
+        if (n->options.vcs > 1) {
             take_turn(n, l, r);
+            free_channel(n, first, r);
+        }
         if (l->free_at <= r->from)
             l->last = NONE; /* the train was the last on the link */
         leave_ring(l, last, l->reserved, r, first);
@@ -86,6 +100,7 @@ void reservation_drop_among(net *n, uint32_t at, uint32_t index)
     link *l = &n->links[at];
     reservation *r = reservation_at(n, index);
     reservation_take_turns(n, at, r->from);
+    free_channel(n, index, r);
     if (l->free_at <= r->from)
         l->last = NONE;
     reservation_remove(n, at, index);

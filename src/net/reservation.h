@@ -22,7 +22,7 @@ typedef struct reservation {
     uint32_t next;     /* on the link, in the order of time; after the last one comes the first */
     uint32_t feeder;   /* the link before it on the train's route; NOTHING if it is the first */
     uint16_t vc_class; /* its first channel behind the link, from the first of all on */
-    uint8_t vc;        /* VC_OPEN until its turn is taken */
+    uint8_t vc;        /* VC_OPEN until its turn is taken; VC_OF_PATH of a remainder */
     uint8_t flags;
 } reservation;
 
@@ -30,6 +30,9 @@ enum {
     RESERVATION_WHOLE = 1,  /* its packets are all full */
     RESERVATION_FINAL = 2,  /* there is no port behind the link on its route */
     RESERVATION_LISTED = 4, /* it is in the ring of the link */
+    RESERVATION_REST = 8,   /* of what is left of a message whose first packets are ahead of it, and
+                               have taken a virtual channel or will */
+    RESERVATION_FREED = 16, /* and the channel is not marked as taken by it any more */
 };
 
 enum {
@@ -63,6 +66,18 @@ static inline kb_time reservation_leaves(const net *n, uint32_t at, const reserv
 static inline uint32_t reservation_class(const net *n, uint32_t at, const reservation *r)
 {
     return first_channel(n, at) + r->vc_class;
+}
+
+static inline bool reservation_is_rest(const reservation *r)
+{
+    return (r->flags & RESERVATION_REST) != 0;
+}
+
+/* The step of a remainder's message that it does on the link: see STEP_OPEN. */
+static inline uint32_t reservation_step(const net *n, uint32_t index, const reservation *r)
+{
+    const transfer *tr = transfer_at(n, r->transfer);
+    return *paths_at(&n->paths, tr->path + (index - tr->train) / RESERVATION_WORDS);
 }
 
 /* Whether the reservation is of a train that is not past the link; if it is, its transfer may have
@@ -114,7 +129,7 @@ static inline void reservation_drop(net *n, uint32_t at, uint32_t index, const r
     link *l = &n->links[at];
     if (!(r->flags & RESERVATION_LISTED))
         return;
-    if (r->next != index) {
+    if (r->next != index || reservation_is_rest(r)) {
         reservation_drop_among(n, at, index);
         return;
     }
@@ -127,7 +142,8 @@ static inline void reservation_drop(net *n, uint32_t at, uint32_t index, const r
     l->reserved = NONE;
 }
 
-/* Trains that have started on the link up to then take their turns of its virtual channels. */
+/* Trains that have started on the link up to then take their turns of its virtual channels; and
+ * channels are free again that remainders have passed. */
 void reservation_take_turns(net *n, uint32_t at, kb_time until);
 
 #endif

@@ -121,8 +121,11 @@ void source_prepare(net *n, uint32_t c)
         uint32_t t = ch->first_transfer;
         if (t == NONE || !transfer_at(n, t)->arrived)
             return;
-        if (transfer_at(n, t)->on_links)
-            break;
+        if (transfer_at(n, t)->on_links) {
+            if (transfer_at(n, t)->made < transfer_at(n, t)->retry_at || !train_coalesce(n, t))
+                break;
+            continue;
+        }
         if (train_take(n, t))
             continue;
         contact_leave_source(n, route_of(n, transfer_at(n, t)), c);
@@ -130,6 +133,7 @@ void source_prepare(net *n, uint32_t c)
             return;
         transfer *tr = transfer_at(n, t);
         tr->made = tr->delivered = 0;
+        train_retry(n, tr, 1);
         packets_begin(n, t);
         if (tr->path == NONE)
             return;

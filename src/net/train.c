@@ -11,9 +11,11 @@
  * A message becomes a train in the event of its arrival at the source, or when those before it have
  * left. What links have counted for it is what it will have done when it has ended.
  *
- * Where one train after the other fails, trying costs more than trains save. So each that fails, or
- * is unfolded, makes its source send twice as many messages as packets before it tries again; one
- * that ends whole makes it try each message. What is tried makes no difference to what happens.
+ * Where one train after the other fails, trying small messages costs more than trains save: a try
+ * costs as much as a few hops of packets. So each that fails, or is unfolded, makes its source send
+ * twice as many hops as packets before it tries again; one that ends whole makes it try each
+ * message. A message of more hops than that is tried always. What is tried makes no difference to
+ * what happens.
  *
  * These move as packets from the start: messages over a route that passes a link twice; several
  * packets where rates differ by so little that rounding may hold one up; anything over links that
@@ -27,7 +29,11 @@
 #include "reservation.h"
 #include "source.h"
 
-enum { FEW_FAILURES = 4, MAX_DOUBLINGS = 6 };
+enum {
+    FEW_FAILURES = 4,
+    TRY_HOPS = 4, /* what a try that fails costs, in hops of packets */
+    MAX_DOUBLINGS = 5,
+};
 
 /* ---- Messages ---------------------------------------------------------------------------- */
 
@@ -122,7 +128,7 @@ static void withdraw(net *n, const route *r, transfer *tr, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         uint32_t at = step_link(n, step[i]);
         reservation_remove(n, at, reservation_of(tr, i));
-        n->links[at].bytes -= tr->bytes;
+        n->links[at].bytes -= train_bytes(n, tr);
     }
     paths_give(&n->paths, tr->train, tr->train_size);
 }
@@ -185,7 +191,7 @@ void train_note_failure(source_tries *tries)
     if (tries->failures < FEW_FAILURES + MAX_DOUBLINGS)
         tries->failures++;
     if (tries->failures > FEW_FAILURES)
-        tries->skips = (uint8_t)(1u << (tries->failures - FEW_FAILURES));
+        tries->skip_hops = (uint8_t)(TRY_HOPS << (tries->failures - FEW_FAILURES));
 }
 
 static bool refuse(net *n, const route *r, net_packets_cause cause)
@@ -203,8 +209,9 @@ bool train_take(net *n, uint32_t t)
     source_tries *tries = tries_at(n, r->source);
     if (n->engine != &engine_parallel || n->watch)
         return false;
-    if (tries->skips > 0) {
-        tries->skips--;
+    uint64_t hops = (uint64_t)tr->packets * r->steps;
+    if (hops <= tries->skip_hops) {
+        tries->skip_hops = (uint8_t)(tries->skip_hops - hops);
         n->trains.as_packets[NET_PACKETS_IN_THE_WAY]++;
         return false;
     }
@@ -218,6 +225,7 @@ bool train_take(net *n, uint32_t t)
         kb_sim_fail(n->sim, kb_error_nomem());
         return false;
     }
+    tr->train_first = 0;
     net_packets_cause cause;
     if (!reserve(n, r, t, start, &cause))
         return refuse(n, r, cause);
@@ -235,8 +243,100 @@ void train_end(net *n, uint32_t t)
         reservation_drop(n, step_link(n, step[i]), reservation_of(tr, i), of_link);
     paths_give(&n->paths, tr->train, tr->train_size);
     tr->in_train = false;
+    if (tr->train_first > 0) {
+        packets_end(n, t);
+        return;
+    }
     tries_at(n, r->source)->failures = 0;
     n->trains.whole++;
+}
+
+/* ---- What is left of a message ----------------------------------------------------------- */
+
+enum {
+    MIN_COALESCED = 16, /* packets: fewer are not worth a try */
+    MAX_GAP = 64,
+};
+
+void train_retry(const net *n, transfer *tr, uint32_t gap)
+{
+    bool is_worth = n->engine == &engine_parallel && tr->packets - tr->made > gap &&
+                    tr->packets - tr->made - gap >= MIN_COALESCED;
+    tr->retry_gap = gap;
+    tr->retry_at = is_worth ? tr->made + gap : UINT32_MAX;
+}
+
+static bool put_off(const net *n, transfer *tr)
+{
+    train_retry(n, tr, tr->retry_gap < MAX_GAP ? 2 * tr->retry_gap : MAX_GAP);
+    return false;
+}
+
+/* Reserves all links from when packet tr->train_first comes there, which is `from` on the first. */
+static bool reserve_rest(net *n, const route *r, uint32_t t, kb_time from, kb_time to)
+{
+    transfer *tr = transfer_at(n, t);
+    const uint32_t *step = paths_at(&n->paths, tr->path);
+    uint32_t feeder = NOTHING, index = tr->train;
+    uint32_t flags =
+        RESERVATION_LISTED | RESERVATION_REST | (r->size_whole ? RESERVATION_WHOLE : 0);
+    for (uint32_t i = 0; i < r->steps; i++, index += RESERVATION_WORDS) {
+        uint32_t at = step_link(n, step[i]), c = step_channel(step[i]);
+        kb_time latency = profile_of(n, at)->latency;
+        bool is_final = i + 1u == r->steps;
+        *reservation_at(n, index) = (reservation){
+            .from = from,
+            .to = to,
+            .transfer = t,
+            .feeder = feeder,
+            .vc_class = (uint16_t)(class_of(n, c) - first_channel(n, at)),
+            .vc = VC_OF_PATH,
+            .flags = (uint8_t)(flags | (is_final ? RESERVATION_FINAL : 0u)),
+        };
+        if (!contact_may_resume(n, step[i], is_final, from) || !reservation_add(n, at, index)) {
+            withdraw(n, r, tr, i);
+            return false;
+        }
+        n->links[at].bytes += train_bytes(n, tr);
+        from += latency;
+        to += latency;
+        feeder = at;
+    }
+    return true;
+}
+
+bool train_coalesce(net *n, uint32_t t)
+{
+    transfer *tr = transfer_at(n, t);
+    route *r = route_of(n, tr);
+    const channel *ch = &n->channels[r->source];
+    const link *l = &n->links[r->first_link];
+    uint32_t first = tr->made;
+    if (ch->first_transfer != ch->last_transfer || n->watch || n->is_unfolding ||
+        l->last != tr->path || l->free_at <= n->now || l->free_at > FARTHEST)
+        return false;
+    if (!is_fit(n, r, tr) || r->first != r->slowest) {
+        tr->retry_at = UINT32_MAX;
+        return false;
+    }
+    tr->train = paths_take(&n->paths, r->steps * RESERVATION_WORDS, &tr->train_size);
+    if (tr->train == NONE) {
+        kb_sim_fail(n->sim, kb_error_nomem());
+        return false;
+    }
+    kb_time start = l->free_at - topo_rate_time(r->first->bytes_per_s,
+                                                (uint64_t)first * n->options.packet_bytes);
+    tr->train_first = first;
+    if (!reserve_rest(n, r, t, l->free_at, start + r->drain))
+        return put_off(n, tr);
+    source_drop(n, r->source);
+    tr->in_train = true;
+    tr->start = start;
+    tr->ends_at = start + r->drain + r->latency;
+    tr->end = schedule_end(n, tr->ends_at, r->last_link, t);
+    n->hops += (uint64_t)train_packets(tr) * r->steps;
+    n->trains.coalesced++;
+    return true;
 }
 
 /* ---- Messages that move as packets ------------------------------------------------------- */

@@ -12,6 +12,15 @@
  */
 bool train_take(net *n, uint32_t t);
 
+/*
+ * What is left of the transfer, which is the first at its source and whose packet has just left,
+ * goes on as a train. False if it cannot.
+ */
+bool train_coalesce(net *n, uint32_t t);
+
+/* The transfer moves as packets from packet tr->made on; from which one a train is tried. */
+void train_retry(const net *n, transfer *tr, uint32_t gap);
+
 /* A train of the source has failed, or was unfolded: fewer are tried. */
 void train_note_failure(source_tries *tries);
 
@@ -28,6 +37,17 @@ void packets_end(net *n, uint32_t t);
  */
 void train_unfold(net *n, uint32_t t, uint32_t own, net_unfold_cause cause);
 void train_unfold_all(net *n);
+
+/* What a train is of: bytes and packets of its message; all but those that went ahead of it. */
+static inline uint64_t train_bytes(const net *n, const transfer *tr)
+{
+    return tr->bytes - (uint64_t)tr->train_first * n->options.packet_bytes;
+}
+
+static inline uint32_t train_packets(const transfer *tr)
+{
+    return tr->packets - tr->train_first;
+}
 
 /* What trains have reserved on a link and not done yet, which is in the figures already. */
 typedef struct train_rest {

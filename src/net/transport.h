@@ -144,6 +144,8 @@ typedef struct net_train_stats {
     uint64_t whole; /* as trains from start to end */
     uint64_t as_packets[NET_PACKETS_CAUSES];
     uint64_t unfolded[NET_UNFOLD_CAUSES];
+    uint64_t coalesced;          /* trains of the packets that were left of a message */
+    uint64_t coalesced_unfolded; /* and those of them that were unfolded */
 } net_train_stats;
 
 net_train_stats net_get_train_stats(const net *n);

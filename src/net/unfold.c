@@ -67,9 +67,11 @@ static uint32_t count_gone(const route *r, const transfer *tr, kb_time now)
 {
     kb_time since = now - tr->start - r->latency;
     if (since <= 0 || r->first != r->slowest)
-        return 0;
+        return tr->train_first;
     wide gone = (wide)(uint64_t)since * r->first->bytes_per_s /
                 ((wide)r->first->packet_bytes * (uint64_t)KB_S);
+    if (gone < tr->train_first)
+        return tr->train_first;
     return gone < tr->packets ? (uint32_t)gone : tr->packets - 1;
 }
 
@@ -147,13 +149,26 @@ static void walk(const net *n, uint32_t steps, uint32_t index, uint32_t bytes)
 
 /* ---- Where packets are ------------------------------------------------------------------- */
 
+/* A packet is on the link, or comes to it, then: see packet_engine.inc. */
+static void hold(net *n, uint32_t at, kb_time head, kb_time leaves)
+{
+    link *l = &n->links[at];
+    kb_time end = kb_time_add(head, profile_of(n, at)->clearance);
+    end = end > leaves ? end : leaves;
+    l->held_until = l->held_until > end ? l->held_until : end;
+}
+
 /* The packet has started on link `i` of the route: what start() does to what stays behind. */
 static void pass(net *n, const transfer *tr, uint32_t i, uint32_t bytes)
 {
     stage *st = &n->stages.items[i];
     link *l = &n->links[st->at];
     l->bytes += bytes;
+    l->flags |= LINK_PORT_USED;
     n->hops++;
+    hold(n, st->at, st->start, st->leaves);
+    if (i > 0 && st->start > st[-1].start + st[-1].latency) /* it was in the port for longer */
+        hold(n, st[-1].at, st[-1].start, st->leaves);
     if (st->free_at > l->free_at) { /* else packets have passed it since */
         l->free_at = st->free_at;
         l->last = tr->path + i;
@@ -182,6 +197,7 @@ static void meet_later(net *n, const packet *pk, uint32_t feeder)
     visit v = {.at = step_link(n, step[0]),
                .feeder = feeder,
                .step = step[0],
+               .path = pk->path,
                .is_final = step[1] == END_OF_PATH,
                .is_last = (pk->number & PACKET_LAST) != 0,
                .head = pk->head_at,
@@ -218,6 +234,7 @@ static void put_in_port(net *n, const transfer *tr, uint32_t i, uint32_t index, 
                      (uint64_t)st->channel << 32 | p);
     }
     ch->last = p;
+    hold(n, step_link(n, pk->step), pk->head_at, pk->tail_at);
     if (pk->head_at > n->now)
         meet_later(n, pk, st->at);
 }
@@ -243,23 +260,33 @@ static void put_packets(net *n, const route *r, transfer *tr)
     }
 }
 
-/* The links are not reserved any more, and have counted nothing. Virtual channels that the train
- * has taken are written into its path. */
+/*
+ * The links are not reserved any more, and have counted nothing. Virtual channels that the train
+ * has taken are written into its path; those that the last packet of a remainder has entered are
+ * free again.
+ */
 static void withdraw(net *n, const route *r, uint32_t t)
 {
     const transfer *tr = transfer_at(n, t);
+    kb_time last = tr->start + topo_rate_time(r->first->bytes_per_s, (uint64_t)(tr->packets - 1) *
+                                                                         n->options.packet_bytes);
     for (uint32_t i = 0; i < r->steps; i++) {
         uint32_t *step = paths_at(&n->paths, tr->path + i), at = step_link(n, *step);
         const reservation *reserved = reservation_at(n, reservation_of(tr, i));
         reservation_take_turns(n, at, n->now);
         reservation_remove(n, at, reservation_of(tr, i));
-        if (reserved->vc != VC_OPEN && i + 1u < r->steps)
+        if (reserved->vc < VC_OPEN && i + 1u < r->steps)
             *step = step_channel(*step) + reserved->vc;
-        n->links[at].bytes -= tr->bytes;
+        if (reservation_is_rest(reserved) && !(reserved->flags & RESERVATION_FREED) &&
+            i + 1u < r->steps && last <= n->now)
+            n->channels[step_channel(*step)].space &= ~(uint32_t)SPACE_TAKEN;
+        n->links[at].bytes -= train_bytes(n, tr);
+        last += profile_of(n, at)->latency;
     }
     paths_give(&n->paths, tr->train, tr->train_size);
-    add_waited(n, r->first_link, tr->ready_at - tr->start);
-    n->hops -= (uint64_t)tr->packets * r->steps;
+    if (tr->train_first == 0)
+        add_waited(n, r->first_link, tr->ready_at - tr->start);
+    n->hops -= (uint64_t)train_packets(tr) * r->steps;
 }
 
 /* Virtual channels that the message has entered are taken until its last packet has. The stages are
@@ -271,25 +298,10 @@ static void take_channels(net *n, const route *r, const transfer *tr)
     kb_time from = tr->start;
     for (uint32_t i = 0; i + 1u < r->steps && from <= n->now; i++) {
         const stage *st = &n->stages.items[i];
+        n->links[st->at].flags |= LINK_PORT_USED;
         if (tr->made < tr->packets || st->start > n->now)
             n->channels[st->channel].space |= SPACE_TAKEN;
         from += st->latency;
-    }
-}
-
-/* Packets are on the links where the train has started, and come to the next one: they have passed
- * a link when the train would have, if they do not wait. */
-static void hold_links(net *n, const route *r, kb_time from, kb_time drain)
-{
-    const uint32_t *path = paths_at(&n->paths, r->words);
-    bool has_started = true;
-    for (uint32_t i = 0; i < r->steps && has_started; i++) {
-        uint32_t at = step_link(n, path[i]);
-        if (n->links[at].held_until < from + drain)
-            n->links[at].held_until = from + drain;
-        n->links[at].flags |= LINK_PORT_USED;
-        has_started = from <= n->now;
-        from += profile_of(n, at)->latency;
     }
 }
 
@@ -308,34 +320,58 @@ static void feed_later(net *n, const route *r)
     }
 }
 
+/* From which packet on the message is tried as a train again: sooner if this train was worth it. */
+static void note_retry(const net *n, transfer *tr)
+{
+    uint32_t gone = tr->made - tr->train_first;
+    if (tr->train_first == 0)
+        train_retry(n, tr, 4);
+    else if (gone >= 4 * tr->retry_gap)
+        train_retry(n, tr, tr->retry_gap > 8 ? tr->retry_gap / 2 : 4);
+    else
+        train_retry(n, tr, tr->retry_gap < 64 ? tr->retry_gap * 2 : 64);
+}
+
+/* Puts the packets of the train where they are by now. */
+static void put_train(net *n, const route *r, transfer *tr)
+{
+    uint32_t gone = count_gone(r, tr, n->now), done = gone - tr->train_first;
+    tr->made = gone;
+    tr->delivered += done;
+    begin_walk(n, r, tr, gone);
+    for (uint32_t i = 0; i < r->steps; i++)
+        n->links[n->stages.items[i].at].bytes += (uint64_t)done * n->options.packet_bytes;
+    n->hops += (uint64_t)done * r->steps;
+    put_packets(n, r, tr);
+    if (tr->train_first == 0) {
+        add_waited(n, r->first_link, tr->start - tr->ready_at);
+        take_channels(n, r, tr);
+    }
+    for (uint32_t i = 0; i + 1u < r->steps; i++)
+        if (n->stages.items[i].waits)
+            offer_later(n, n->stages.items[i].channel);
+}
+
 /* Makes packets of a train; its end is not certain any more, unless all are on their last link. */
 static void unfold(net *n, const route *r, uint32_t t)
 {
     transfer *tr = transfer_at(n, t);
-    kb_time end = tr->ends_at, drain = end - r->latency - tr->start;
+    kb_time end = tr->ends_at, from = reservation_at(n, tr->train)->from;
     tr->in_train = false;
-    tr->made = tr->delivered = 0;
     tr->ends_at = tr->ready_at;
+    if (tr->train_first == 0)
+        tr->made = tr->delivered = 0;
+    else
+        n->trains.coalesced_unfolded++;
     if (!net_need_path(n, t)) {
         kb_sim_fail(n->sim, kb_error_nomem());
         return;
     }
     withdraw(n, r, t);
     feed_later(n, r);
-    if (tr->start <= n->now) {
-        tr->made = tr->delivered = count_gone(r, tr, n->now);
-        begin_walk(n, r, tr, tr->made);
-        add_waited(n, r->first_link, tr->start - tr->ready_at);
-        for (uint32_t i = 0; i < r->steps; i++)
-            n->links[n->stages.items[i].at].bytes += (uint64_t)tr->made * n->options.packet_bytes;
-        n->hops += (uint64_t)tr->made * r->steps;
-        put_packets(n, r, tr);
-        take_channels(n, r, tr);
-        hold_links(n, r, tr->start, drain);
-        for (uint32_t i = 0; i + 1u < r->steps; i++)
-            if (n->stages.items[i].waits)
-                offer_later(n, n->stages.items[i].channel);
-    }
+    if (from <= n->now)
+        put_train(n, r, tr);
+    note_retry(n, tr);
     if (tr->delivered < tr->packets)
         (void)kb_sim_cancel(n->sim, tr->end);
     else
@@ -366,7 +402,7 @@ static uint32_t first_at_source(net *n, uint32_t at, uint32_t source)
 static uint32_t find_ahead(net *n, const route *r, uint32_t t)
 {
     const uint32_t *path = paths_at(&n->paths, r->words);
-    kb_time from = transfer_at(n, t)->start;
+    kb_time from = reservation_at(n, transfer_at(n, t)->train)->from;
     for (uint32_t i = 0; i < r->steps && from <= n->now; i++) {
         uint32_t at = step_link(n, path[i]), first = reservation_first(n, at);
         if (first != NONE && reservation_at(n, first)->from < from)
@@ -459,7 +495,8 @@ void train_unfold(net *n, uint32_t t, uint32_t own, net_unfold_cause cause)
     n->current = UINT32_MAX; /* what the train does at this instant has been done */
     n->is_unfolding = true;
     n->trains.unfolded[cause]++;
-    train_note_failure(tries_at(n, route_of(n, transfer_at(n, t))->source));
+    if (transfer_at(n, t)->train_first == 0)
+        train_note_failure(tries_at(n, route_of(n, transfer_at(n, t))->source));
     unfold_with_source(n, t, own);
     if (outermost) {
         go_on(n);
@@ -482,10 +519,11 @@ void train_unfold_all(net *n)
 static train_rest rest_of(const net *n, const route *r, const transfer *tr, uint32_t place)
 {
     kb_time now = kb_sim_now(n->sim);
-    if (tr->start > now)
-        return (train_rest){.packets = tr->packets,
-                            .bytes = tr->bytes,
-                            .waited = place == 0 ? tr->start - tr->ready_at : 0};
+    if (reservation_at(n, tr->train)->from > now)
+        return (train_rest){.packets = train_packets(tr),
+                            .bytes = train_bytes(n, tr),
+                            .waited =
+                                place == 0 && tr->train_first == 0 ? tr->start - tr->ready_at : 0};
     uint32_t packets = count_gone(r, tr, now);
     begin_walk(n, r, tr, packets);
     for (; packets < tr->packets; packets++) {

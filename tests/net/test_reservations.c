@@ -19,6 +19,8 @@ static void add_stats(const net_train_stats *stats)
         total.as_packets[i] += stats->as_packets[i];
     for (int i = 0; i < NET_UNFOLD_CAUSES; i++)
         total.unfolded[i] += stats->unfolded[i];
+    total.coalesced += stats->coalesced;
+    total.coalesced_unfolded += stats->coalesced_unfolded;
 }
 
 /* The two transports have the same receipts, order of ends, and figures of links. */
@@ -108,6 +110,87 @@ static void compare_lines(uint64_t first, uint64_t count, uint32_t orders, kb_ti
     }
 }
 
+/*
+ * PEs that read memories through a crossbar, large blocks and small ones, and write to them and to
+ * each other: m > x > p and back. A memory serves its readers in turns, so most of the large blocks
+ * begin as packets, or are unfolded, and what is left of them is coalesced into trains.
+ */
+typedef struct readers {
+    enum { PES = 4, MEMORIES = 2 } counts;
+    uint32_t memory[MEMORIES], to_memory[MEMORIES], from_memory[MEMORIES];
+    uint32_t to_pe[PES], from_pe[PES];
+} readers;
+
+static uint64_t draw_gbs(kb_rng *rng, bool is_even)
+{
+    static const uint64_t even[] = {1000, 500, 250}, uneven[] = {1000, 769, 613, 500, 333, 250};
+    return is_even ? even[kb_rng_below(rng, 3)] : uneven[kb_rng_below(rng, 6)];
+}
+
+static void draw_crossbar(scenario *s, kb_rng *rng, readers *all)
+{
+    bool is_even = kb_rng_below(rng, 2), is_near = kb_rng_below(rng, 2);
+    uint64_t memory_gbs = kb_rng_below(rng, 2) ? 250 : draw_gbs(rng, is_even);
+    kb_time latency = (kb_time)(is_near ? 1 + kb_rng_below(rng, 8) : 20 + kb_rng_below(rng, 60));
+    uint32_t x = scenario_node(s, (kb_time)(1 + kb_rng_below(rng, 8)) * KB_PS);
+    for (uint32_t i = 0; i < MEMORIES; i++) {
+        all->memory[i] = scenario_memory(s, latency * KB_PS, memory_gbs);
+        all->to_memory[i] = scenario_link(s, x, all->memory[i], draw_gbs(rng, is_even), 0);
+        all->from_memory[i] = scenario_link(s, all->memory[i], x, draw_gbs(rng, is_even), 0);
+    }
+    for (uint32_t i = 0; i < PES; i++) {
+        uint32_t pe = scenario_node(s, (kb_time)(1 + kb_rng_below(rng, 4)) * KB_PS);
+        all->to_pe[i] = scenario_link(s, x, pe, draw_gbs(rng, is_even), 0);
+        all->from_pe[i] = scenario_link(s, pe, x, draw_gbs(rng, is_even), 0);
+    }
+}
+
+static void draw_readers(scenario *s, kb_rng *rng, uint32_t orders, kb_time spread)
+{
+    readers all;
+    scenario_init(s, (net_options){.packet_bytes = 1 + (uint32_t)kb_rng_below(rng, 8),
+                                   .vcs = 1 + (uint32_t)kb_rng_below(rng, 4)});
+    s->options.depth_bytes = (uint32_t)kb_rng_below(rng, 4) * s->options.packet_bytes;
+    s->submit_first = kb_rng_below(rng, 2);
+    draw_crossbar(s, rng, &all);
+    uint64_t full = s->options.packet_bytes;
+    for (uint32_t k = 0; k < orders; k++) {
+        uint32_t m = (uint32_t)kb_rng_below(rng, MEMORIES), pe = (uint32_t)kb_rng_below(rng, PES);
+        bool is_large = kb_rng_below(rng, 3) == 0;
+        uint64_t packets = is_large ? 20 + kb_rng_below(rng, 100) : 1 + kb_rng_below(rng, 4);
+        uint64_t bytes = full * packets - (kb_rng_below(rng, 2) ? 0 : kb_rng_below(rng, full));
+        kb_time at = 4 * (kb_time)kb_rng_below(rng, (uint64_t)spread) * KB_PS;
+        uint32_t service = scenario_service(s, all.memory[m]);
+        planned *p;
+        switch (kb_rng_below(rng, 8)) {
+        case 0:
+            p = scenario_write(s, at, bytes, LINKS(all.from_pe[pe], all.to_memory[m], service));
+            break;
+        case 1:
+            p = scenario_write(s, at, bytes, LINKS(all.from_pe[pe], all.to_pe[(pe + 1) % PES]));
+            break;
+        default:
+            p = scenario_read(s, at, bytes, LINKS(all.from_pe[pe], all.to_memory[m]),
+                              LINKS(service, all.from_memory[m], all.to_pe[pe]));
+        }
+        if (k > 0 && kb_rng_below(rng, 4) == 0)
+            p->after = (uint32_t)kb_rng_below(rng, k);
+    }
+}
+
+static void compare_readers(uint64_t first, uint64_t count, uint32_t orders, kb_time spread)
+{
+    count = scenario_cases(count);
+    for (uint64_t seed = first; seed < first + count; seed++) {
+        kb_rng rng;
+        kb_rng_init(&rng, test_seed(seed));
+        scenario s;
+        draw_readers(&s, &rng, orders, spread);
+        compare(&s, seed);
+        scenario_fini(&s);
+    }
+}
+
 /* Of all messages some part stays whole, and each cause of unfolding and of packets is there. */
 static void causes_have_occurred(uint64_t least_whole)
 {
@@ -142,6 +225,18 @@ static void random_machines_are_exact(void **state)
     compare_many(40000000, 1000,
                  &(chance){.ties = true, .chained = true, .streams = true, .most_orders = 40});
     compare_many(50000000, 500, &(chance){.chained = true, .streams = true, .most_orders = 30});
+    causes_have_occurred(2);
+}
+
+/* Trains of what is left of messages are frequent, and so is unfolding them. */
+static void remainders_are_exact(void **state)
+{
+    (void)state;
+    compare_readers(70000000, 2000, 12, 400);
+    compare_readers(80000000, 1000, 30, 1000);
+    assert_true(2 * total.coalesced >= compared);
+    assert_true(2 * total.coalesced_unfolded >= total.coalesced);
+    assert_true(total.coalesced_unfolded < total.coalesced);
     causes_have_occurred(2);
 }
 
@@ -244,6 +339,7 @@ int main(void)
         cmocka_unit_test(sparse_traffic_stays_whole),
         cmocka_unit_test(dense_traffic_is_exact),
         cmocka_unit_test(random_machines_are_exact),
+        cmocka_unit_test(remainders_are_exact),
         cmocka_unit_test(serial_ports_have_no_trains),
         cmocka_unit_test(trains_share_a_link_one_after_the_other),
         cmocka_unit_test(trains_that_overlap_become_packets),
