@@ -175,6 +175,12 @@ static void set_base(kb_eventset *set, uint64_t base)
 /* Moves base forward, and into the wheel what thereby comes within its limit. */
 static void advance_base(kb_eventset *set, uint64_t base)
 {
+    if (KB_LIKELY(segment_of(set, set->base ^ base) == 0)) { /* the limit stays */
+        set->span -= base - set->base;
+        set->base = base;
+        set->word = ((uint32_t)base & set->mask) >> 6;
+        return;
+    }
     uint64_t segment = limit_segment(set);
     uint64_t limit = segment_of(set, base) + 2;
     set_base(set, base);
@@ -363,16 +369,14 @@ static uint64_t first_bucket(const kb_eventset *set)
 /*
  * Sorts a run by time and key. These are longer than words: the upper half of a word is 32 bits of
  * them, and what is equal in these is sorted by the next 32. Times differ in the lowest `time_bits`
- * alone, which come first. The bits of part 0 are in the words already, and a short run is sorted
- * by these.
+ * alone, which come first. The bits of part 0 are in the words already.
  */
-enum { LAST_PART = 2, SHORT_RUN = 24 };
+enum { LAST_PART = 2 };
 
 static void sort_run(kb_eventset *set, uint64_t *run, uint32_t count, uint32_t time_bits,
                      uint32_t part)
 {
-    if (count > SHORT_RUN || part > 0)
-        kb_sort_u64(run, set->scratch, count);
+    kb_sort_u64(run, set->scratch, count);
     if (part == LAST_PART)
         return;
     for (uint32_t i = 1; i < count; i++) {
@@ -400,9 +404,85 @@ static __attribute__((noinline)) uint32_t add_times(const kb_eventset *set, uint
         uint32_t time = (uint32_t)((uint64_t)node->time << (32 - time_bits));
         run[i] = (time | node->key >> 32 >> time_bits) << 32 | (uint32_t)run[i];
     }
-    if (count <= SHORT_RUN)
-        kb_sort_u64(run, set->scratch, count);
     return time_bits;
+}
+
+/*
+ * Most runs are short, and all their times are the same or all differ. So their order is decided by
+ * 31 bits of each event, which are ranked without branches.
+ */
+enum { RANKED_RUN = 48 };
+
+/* What a list of events has to be ranked by, in the order of the list. */
+typedef struct short_run {
+    uint32_t count; /* more than RANKED_RUN: the list is too long */
+    bool has_one_time;
+    uint32_t nodes[RANKED_RUN];
+    int32_t keys[KB_RANK_ROOM(RANKED_RUN)]; /* their upper bits */
+} short_run;
+
+static inline void read_list(const kb_eventset *set, uint32_t head, short_run *list)
+{
+    const kb_node *nodes = set->nodes;
+    kb_time time = nodes[head & ~KB_LIST_GOES_ON].time;
+    uint64_t difference = 0;
+    uint32_t count = 0, i = head;
+    do {
+        i &= ~KB_LIST_GOES_ON;
+        const kb_node *node = &nodes[i];
+        difference |= (uint64_t)(node->time ^ time);
+        list->nodes[count] = i;
+        list->keys[count] = (int32_t)(node->key >> 33);
+        count++;
+        i = node->next;
+    } while (i && KB_LIKELY(count < RANKED_RUN));
+    list->count = KB_LIKELY(i == 0) ? count : count + 1;
+    list->has_one_time = difference == 0;
+}
+
+/* Times in a bucket differ in `shift` bits. */
+static __attribute__((noinline)) void read_times(const kb_eventset *set, short_run *list)
+{
+    uint32_t narrow = set->shift > 31;
+    for (uint32_t i = 0; i < list->count; i++)
+        list->keys[i] = (int32_t)((uint32_t)set->nodes[list->nodes[i]].time >> narrow & INT32_MAX);
+}
+
+/* Writes the events in order to the end of the run; false if 31 bits do not tell their order. */
+static bool rank_list(kb_eventset *set, short_run *list)
+{
+    uint32_t ranks[KB_RANK_ROOM(RANKED_RUN)], count = list->count, sum = 0;
+    if (!list->has_one_time)
+        read_times(set, list);
+    kb_rank_i32(list->keys, count, ranks);
+    uint64_t *run = set->run + set->capacity - count;
+    for (uint32_t i = 0; i < count; i++) {
+        sum += ranks[i];
+        run[ranks[i]] = list->nodes[i];
+    }
+    return sum == count * (count - 1) / 2; /* less if some are equal */
+}
+
+/* Sorts the events of a list of any length to the end of the run; returns how many they are. */
+static __attribute__((noinline)) uint32_t sort_list(kb_eventset *set, uint32_t head)
+{
+    const kb_node *nodes = set->nodes;
+    /*
+     * The list has the newest event first. Turned round, it is mostly in order already, or made of
+     * a few ordered stretches; so it fills the array from the end.
+     */
+    uint64_t *end = set->run + set->capacity, *run = end;
+    kb_time time = nodes[head & ~KB_LIST_GOES_ON].time;
+    uint64_t difference = 0;
+    for (uint32_t i = head; i; i = nodes[i].next) {
+        i &= ~KB_LIST_GOES_ON;
+        difference |= (uint64_t)(nodes[i].time ^ time);
+        *--run = nodes[i].key >> 32 << 32 | i;
+    }
+    uint32_t count = (uint32_t)(end - run);
+    uint32_t time_bits = difference ? add_times(set, run, count, difference) : 0;
+    sort_run(set, run, count, time_bits, 0);
+    return count;
 }
 
 /* Makes the first bucket of the wheel the run. */
@@ -410,29 +490,11 @@ static void start_run(kb_eventset *set)
 {
     uint64_t bucket = first_bucket(set);
     uint32_t slot = (uint32_t)bucket & set->mask;
-    const kb_node *nodes = set->nodes;
-
-    /*
-     * The list has the newest event first. Turned round, it is mostly in order already, or made of
-     * a few ordered stretches; so it fills the array from the end, and a short one is sorted on the
-     * way. Most often all its times are the same.
-     */
-    uint64_t *end = set->run + set->capacity, *run = end;
-    kb_time time = nodes[set->heads[slot] & ~KB_LIST_GOES_ON].time;
-    uint64_t difference = 0;
-    uint64_t *unsorted = end - SHORT_RUN;
-    for (uint32_t i = set->heads[slot]; i; i = nodes[i].next) {
-        i &= ~KB_LIST_GOES_ON;
-        difference |= (uint64_t)(nodes[i].time ^ time);
-        uint64_t word = nodes[i].key >> 32 << 32 | i, *hole = run--;
-        if (KB_LIKELY(run >= unsorted))
-            for (; hole < end && *hole < word; hole++)
-                hole[-1] = *hole;
-        hole[-1] = word;
-    }
-    uint32_t count = (uint32_t)(end - run);
-    uint32_t time_bits = difference ? add_times(set, run, count, difference) : 0;
-    sort_run(set, run, count, time_bits, 0);
+    short_run list;
+    read_list(set, set->heads[slot], &list);
+    uint32_t count = list.count;
+    if (KB_UNLIKELY(count > RANKED_RUN || !rank_list(set, &list)))
+        count = sort_list(set, set->heads[slot]);
 
     set->run_first = set->capacity - count;
     set->run_end = set->capacity;
