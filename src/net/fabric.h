@@ -131,7 +131,7 @@ typedef struct packet {
     kb_time tail_at;
     uint32_t path;   /* the word of the step that is to be done next */
     uint32_t step;   /* and what it says; but the channel may have been chosen since */
-    uint32_t next;   /* in its channel; undefined in the last one */
+    uint32_t next;   /* in its port; NONE in the last one */
     uint32_t number; /* its index, but of the last one its bytes; shifted, and flags */
 } packet;
 
@@ -174,6 +174,18 @@ typedef struct transfer {
     uint32_t delivered;            /* have begun their last link */
 } transfer;
 
+/* What an event of the net is for. Handlers are numbered in this order, one after the other. */
+typedef enum event_kind {
+    EVENT_ARRIVAL,
+    EVENT_GRANT,
+    EVENT_SPACE,
+    EVENT_CREDIT,
+    EVENT_INJECT,
+    EVENT_ACCEPT,
+    EVENT_END,
+    EVENT_KINDS,
+} event_kind;
+
 /*
  * How packets move, compiled for some options (packet_engine.inc). A message begins at its source;
  * if in the event of another one's end, as the last thing in it. Packet `p`, the first of channel
@@ -182,7 +194,7 @@ typedef struct transfer {
 typedef struct packet_engine {
     void (*begin_message)(net *n, uint32_t t, bool in_end);
     void (*offer)(net *n, uint32_t c, uint32_t p);
-    kb_handler_fn *on_arrival, *on_grant, *on_space, *on_credit, *on_inject, *on_end, *on_accept;
+    kb_handler_fn *handlers[EVENT_KINDS];
 } packet_engine;
 
 extern const packet_engine engine_parallel, engine_serial, engine_parallel_reference,
@@ -200,6 +212,7 @@ typedef struct visit visit; /* see contact.h */
 struct net {
     kb_sim *sim;
     kb_eventset *events; /* of sim */
+    kb_clock *clock;     /* of sim */
     const topo_graph *graph;
     net_options options;
     uint32_t channels_per_link;
@@ -232,9 +245,11 @@ struct net {
     KB_VEC(uint32_t) to_offer; /* channels where some of them wait */
     bool is_unfolding;
 
-    kb_handler on_arrival, on_grant, on_space, on_credit, on_inject, on_end, on_accept;
-    kb_time now;      /* in a handler: of the event in hand */
-    uint32_t current; /* and its source */
+    kb_handler on_arrival, on_grant, on_space, on_credit, on_inject, on_accept, on_end;
+    kb_time now;        /* in a handler: of the event in hand */
+    uint32_t current;   /* and its source */
+    kb_time fast_until; /* no packet that starts until then has times near the end of the clock; -1
+                           while bookings are watched */
 
     uint64_t hops;
     uint64_t done;

@@ -56,6 +56,15 @@ static inline __attribute__((always_inline)) kb_event push_event(net *n, kb_time
     return KB_LIKELY(event.slot != 0) ? event : refuse_event(n, when, key, handler, arg);
 }
 
+/* The same for an event that is known to be before the end of the clock. */
+static inline __attribute__((always_inline)) void
+push_safe_event(net *n, kb_time when, uint64_t key, kb_handler handler, uint64_t arg)
+{
+    kb_event event = kb_eventset_push(n->events, when, key, handler, arg);
+    if (KB_UNLIKELY(event.slot == 0))
+        (void)refuse_event(n, when, key, handler, arg);
+}
+
 static inline void schedule_in(net *n, kb_time when, uint32_t id, uint64_t sequence,
                                kb_handler handler, uint64_t arg)
 {

@@ -21,8 +21,13 @@ enum { KB_NAMED_HANDLERS = 64 };
 
 struct kb_sim {
     kb_eventset set;
-    kb_time now;
-    kb_time run_until; /* events up to here may run; before all of them once stopped */
+    union {
+        kb_clock clock;
+        struct {
+            kb_time now;
+            kb_time run_until;
+        };
+    };
     bool elide;
     bool running;
     bool unwinding; /* all coroutines; none is born meanwhile */

@@ -98,6 +98,11 @@ kb_eventset *kb_sim_events(kb_sim *sim)
     return &sim->set;
 }
 
+kb_clock *kb_sim_get_clock(kb_sim *sim)
+{
+    return &sim->clock;
+}
+
 kb_time kb_sim_next_time(const kb_sim *sim)
 {
     return sim->set.next_time;
