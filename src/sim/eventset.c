@@ -46,7 +46,9 @@ static bool grow(kb_eventset *set)
         return false;
     }
 
+    size_t next = 0;
     if (set->capacity) {
+        next = kb_eventset_index(set, set->next);
         memcpy(nodes, set->nodes, set->capacity * sizeof *nodes);
         memcpy(heap, set->heap, set->heap_count * sizeof *heap);
         memcpy(&run[set->run_first], &set->run[set->run_first],
@@ -59,6 +61,7 @@ static bool grow(kb_eventset *set)
     free(set->run);
     free(set->scratch);
     set->nodes = nodes;
+    set->next = &nodes[next];
     set->heap = heap;
     set->run = run;
     set->scratch = scratch;
@@ -260,7 +263,7 @@ static uint32_t collect_list(kb_eventset *set, uint32_t index, uint32_t *found, 
         if (set->nodes[index].handler) {
             found[count++] = index;
         } else {
-            kb_eventset_release(set, index);
+            kb_eventset_release(set, &set->nodes[index]);
             set->dead--;
         }
         index = next;
@@ -293,7 +296,7 @@ static void rebuild(kb_eventset *set, uint32_t shift, uint32_t buckets)
 
     if (buckets == set->mask + 1 || resize_wheel(set, buckets))
         set->shift = shift;
-    kb_time from = set->next_node ? set->next_time : set->window_time;
+    kb_time from = set->next != set->nodes ? set->next->time : set->window_time;
     reset_wheel(set, run ? set->base : (uint64_t)from >> set->shift);
     for (uint32_t i = 0; i < count; i++)
         insert(set, found[i]);
@@ -323,9 +326,9 @@ static uint32_t buckets_for(uint32_t pending)
 static void tune(kb_eventset *set)
 {
     uint64_t taken = set->taken - set->window_taken;
-    kb_time elapsed = set->next_time - set->window_time;
+    kb_time elapsed = set->next->time - set->window_time;
     set->window_taken = set->taken;
-    set->window_time = set->next_time;
+    set->window_time = set->next->time;
     uint32_t half = set->pending / 2;
     set->tune_at = set->taken + (half > MIN_WINDOW ? half : MIN_WINDOW);
     if (elapsed <= 0)
@@ -340,7 +343,7 @@ static void tune(kb_eventset *set)
     bool wrong_width = shift > set->shift + 1 || shift < set->shift;
     bool wrong_size = buckets > present || (uint64_t)buckets * 8 <= present;
     /* A far event that was next for a while, and is not any more, has taken base with it. */
-    bool strayed = set->base > ((uint64_t)set->next_time >> set->shift) + set->mask;
+    bool strayed = set->base > ((uint64_t)set->next->time >> set->shift) + set->mask;
     if (wrong_width || wrong_size || strayed)
         rebuild(set, shift, buckets);
 }
@@ -558,10 +561,10 @@ static __attribute__((noinline)) void stage_any(kb_eventset *set)
         }
         uint32_t index = run ? take_from_run(set) : take_earliest(set);
         if (index == 0 || set->nodes[index].handler) {
-            kb_eventset_set_next(set, index);
+            set->next = &set->nodes[index];
             return;
         }
-        kb_eventset_release(set, index);
+        kb_eventset_release(set, &set->nodes[index]);
         set->dead--;
     }
 }
@@ -569,7 +572,7 @@ static __attribute__((noinline)) void stage_any(kb_eventset *set)
 void kb_eventset_stage_slowly(kb_eventset *set)
 {
     if (set->pending == 0 && set->dead == 0)
-        kb_eventset_set_next(set, 0);
+        set->next = set->nodes;
     else
         stage_any(set);
 }
@@ -584,8 +587,8 @@ bool kb_eventset_cancel(kb_eventset *set, kb_event event)
     if (node->handler == 0 || node->key != event.key)
         return false;
     set->pending--;
-    if (event.slot == set->next_node) {
-        kb_eventset_release(set, set->next_node);
+    if (node == set->next) {
+        kb_eventset_release(set, node);
         kb_eventset_stage(set);
     } else {
         node->handler = 0;
@@ -613,7 +616,7 @@ void kb_eventset_clear(kb_eventset *set)
         (void)resize_wheel(set, MIN_BUCKETS); /* keeps the old one if there is no memory */
     set->tune_at = set->taken + MIN_WINDOW;
     reset_wheel(set, (uint64_t)set->window_time >> set->shift);
-    kb_eventset_set_next(set, 0);
+    set->next = set->nodes;
 }
 
 bool kb_eventset_init(kb_eventset *set)
@@ -624,7 +627,7 @@ bool kb_eventset_init(kb_eventset *set)
         return false;
     }
     reset_wheel(set, 0);
-    kb_eventset_set_next(set, 0);
+    set->next = set->nodes;
     return true;
 }
 

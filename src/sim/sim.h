@@ -52,8 +52,8 @@ kb_clock *kb_sim_get_clock(kb_sim *sim);
 static inline __attribute__((always_inline)) bool
 kb_sim_take(kb_eventset *set, kb_clock *clock, kb_handler first, uint32_t count, kb_node *event)
 {
-    if (KB_UNLIKELY(set->nodes[set->next_node].handler - first >= count) ||
-        KB_UNLIKELY(set->next_time > clock->run_until))
+    if (KB_UNLIKELY(set->next->handler - first >= count) ||
+        KB_UNLIKELY(set->next->time > clock->run_until))
         return false;
     *event = kb_eventset_pop(set);
     clock->now = event->time;
