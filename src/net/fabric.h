@@ -6,6 +6,7 @@
 #ifndef KB_NET_FABRIC_H
 #define KB_NET_FABRIC_H
 
+#include "agenda.h"
 #include "net/net.h"
 #include "paths.h"
 #include "routes.h"
@@ -90,6 +91,7 @@ typedef struct port {
     uint32_t bids;        /* of the port: links that have chosen it at this instant, or NOTHING */
     uint32_t next_bid;    /* of the link: the next one of these */
     uint32_t chosen;      /* of the link: the channel that it has chosen */
+    uint32_t chosen_to;   /* of the link: where the packet goes; NOTHING if it arrives */
     uint32_t last_feeder; /* of the link: the port that was served last */
 } port;
 
@@ -181,7 +183,8 @@ typedef enum event_kind {
     EVENT_SPACE,
     EVENT_CREDIT,
     EVENT_INJECT,
-    EVENT_ACCEPT,
+    EVENT_ACCEPT, /* without elision only */
+    EVENT_AGENDA, /* with elision and serial ports only */
     EVENT_END,
     EVENT_KINDS,
 } event_kind;
@@ -223,6 +226,7 @@ struct net {
 
     link *links;
     port *ports;          /* one a link, or NULL if ports are not serial */
+    agenda agenda;        /* with serial ports: links that choose now, then ports that accept */
     channel *channels;    /* of links, 2^channel_shift each; then of sources */
     uint32_t *source_of;  /* by link: the channel for requests, the one for replies follows */
     uint32_t source_base; /* the first channel that is a source */
@@ -245,7 +249,7 @@ struct net {
     KB_VEC(uint32_t) to_offer; /* channels where some of them wait */
     bool is_unfolding;
 
-    kb_handler on_arrival, on_grant, on_space, on_credit, on_inject, on_accept, on_end;
+    kb_handler on_arrival, on_grant, on_space, on_credit, on_inject, on_accept, on_agenda, on_end;
     kb_time now;        /* in a handler: of the event in hand */
     uint32_t current;   /* and its source */
     kb_time fast_until; /* no packet that starts until then has times near the end of the clock; -1

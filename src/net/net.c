@@ -124,7 +124,7 @@ static kb_error *init_links(net *n)
         return kb_error_nomem();
     if (n->options.serial_ports) {
         n->ports = kb_alloc_array(count, sizeof *n->ports);
-        if (!n->ports)
+        if (!n->ports || !agenda_init(&n->agenda, 2 * count))
             return kb_error_nomem();
         for (size_t i = 0; i < count; i++)
             n->ports[i] = (port){.last_taker = NOTHING, .bids = NOTHING, .last_feeder = NOTHING};
@@ -183,7 +183,7 @@ static kb_error *add_handlers(net *n)
         [EVENT_ARRIVAL] = &n->on_arrival, [EVENT_GRANT] = &n->on_grant,
         [EVENT_SPACE] = &n->on_space,     [EVENT_CREDIT] = &n->on_credit,
         [EVENT_INJECT] = &n->on_inject,   [EVENT_ACCEPT] = &n->on_accept,
-        [EVENT_END] = &n->on_end,
+        [EVENT_AGENDA] = &n->on_agenda,   [EVENT_END] = &n->on_end,
     };
     for (uint32_t kind = 0; kind < EVENT_KINDS; kind++) {
         KB_TRY(kb_sim_add_handler(n->sim, n->engine->handlers[kind], n, numbers[kind]));
@@ -286,6 +286,7 @@ void net_destroy(net *n)
     free(n->waited_high);
     free(n->waited);
     free(n->source_of);
+    agenda_fini(&n->agenda);
     free(n->ports);
     free(n->links);
     free(n);
@@ -580,8 +581,9 @@ net_figures net_get_figures(const net *n)
     f.state_bytes =
         sizeof *n + links * (sizeof *n->links + sizeof *n->source_of + sizeof *n->waited) +
         (n->channel_count - n->source_base) * (sizeof *n->last_begun + sizeof *n->tries) +
-        (n->ports ? links * sizeof *n->ports : 0) + routes_table_bytes(&n->routes) +
-        n->channel_count * sizeof *n->channels + n->profiles.capacity * sizeof *n->profiles.items;
+        (n->ports ? links * sizeof *n->ports : 0) + agenda_bytes(&n->agenda, 2 * links) +
+        routes_table_bytes(&n->routes) + n->channel_count * sizeof *n->channels +
+        n->profiles.capacity * sizeof *n->profiles.items;
     return f;
 }
 
