@@ -194,7 +194,10 @@ static inline void kb_eventset_stage(kb_eventset *set)
     kb_node *nodes = set->nodes;
     if (set->run_first < set->run_end) {
         kb_node *node = &nodes[(uint32_t)set->run[set->run_first]];
-        if (KB_UNLIKELY(set->heap_time <= node->time) || KB_UNLIKELY(!node->handler))
+        if (KB_UNLIKELY(set->heap_time <= node->time) &&
+            kb_before(set->heap_time, set->heap[0].key, node->time, node->key))
+            goto slowly;
+        if (KB_UNLIKELY(!node->handler))
             goto slowly;
         set->run_first++;
         set->next = node;
