@@ -137,16 +137,23 @@ static inline uint32_t ring_take(net *n, uint32_t *last)
     return first;
 }
 
-static inline void ring_remove(net *n, uint32_t *last, uint32_t c)
+/* Removes the one that comes after this one. */
+static inline void ring_remove_after(net *n, uint32_t *last, uint32_t before)
 {
-    uint32_t before = *last;
-    while (n->channels[before].next != c)
-        before = n->channels[before].next;
+    uint32_t c = n->channels[before].next;
     if (before == c)
         *last = NOTHING;
     else if (*last == c)
         *last = before;
     n->channels[before].next = n->channels[c].next;
+}
+
+static inline void ring_remove(net *n, uint32_t *last, uint32_t c)
+{
+    uint32_t before = *last;
+    while (n->channels[before].next != c)
+        before = n->channels[before].next;
+    ring_remove_after(n, last, before);
 }
 
 /* ---- Packets ----------------------------------------------------------------------------- */
