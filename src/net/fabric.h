@@ -6,6 +6,7 @@
 #ifndef KB_NET_FABRIC_H
 #define KB_NET_FABRIC_H
 
+#include "agenda.h"
 #include "net/net.h"
 #include "paths.h"
 #include "routes.h"
@@ -91,6 +92,7 @@ typedef struct port {
     uint32_t bids;        /* of the port: links that have chosen it at this instant, or NOTHING */
     uint32_t next_bid;    /* of the link: the next one of these */
     uint32_t chosen;      /* of the link: the channel that it has chosen */
+    uint32_t chosen_to;   /* of the link: where the packet goes; NOTHING if it arrives */
     uint32_t last_feeder; /* of the link: the port that was served last */
 } port;
 
@@ -132,7 +134,7 @@ typedef struct packet {
     kb_time tail_at;
     uint32_t path;   /* the word of the step that is to be done next */
     uint32_t step;   /* and what it says; but the channel may have been chosen since */
-    uint32_t next;   /* in its channel; undefined in the last one */
+    uint32_t next;   /* in its port; NONE in the last one */
     uint32_t number; /* its index, but of the last one its bytes; shifted, and flags */
 } packet;
 
@@ -179,6 +181,19 @@ typedef struct transfer {
                                       go before the next try */
 } transfer;
 
+/* What an event of the net is for. Handlers are numbered in this order, one after the other. */
+typedef enum event_kind {
+    EVENT_ARRIVAL,
+    EVENT_GRANT,
+    EVENT_SPACE,
+    EVENT_CREDIT,
+    EVENT_INJECT,
+    EVENT_ACCEPT, /* without elision only */
+    EVENT_AGENDA, /* with elision and serial ports only */
+    EVENT_END,
+    EVENT_KINDS,
+} event_kind;
+
 /*
  * How packets move, compiled for some options (packet_engine.inc). A message begins at its source;
  * if in the event of another one's end, as the last thing in it. Packet `p`, the first of channel
@@ -187,7 +202,7 @@ typedef struct transfer {
 typedef struct packet_engine {
     void (*begin_message)(net *n, uint32_t t, bool in_end);
     void (*offer)(net *n, uint32_t c, uint32_t p);
-    kb_handler_fn *on_arrival, *on_grant, *on_space, *on_credit, *on_inject, *on_end, *on_accept;
+    kb_handler_fn *handlers[EVENT_KINDS];
 } packet_engine;
 
 extern const packet_engine engine_parallel, engine_serial, engine_parallel_reference,
@@ -205,6 +220,7 @@ typedef struct visit visit; /* see contact.h */
 struct net {
     kb_sim *sim;
     kb_eventset *events; /* of sim */
+    kb_clock *clock;     /* of sim */
     const topo_graph *graph;
     net_options options;
     uint32_t channels_per_link;
@@ -215,6 +231,7 @@ struct net {
 
     link *links;
     port *ports;          /* one a link, or NULL if ports are not serial */
+    agenda agenda;        /* with serial ports: links that choose now, then ports that accept */
     channel *channels;    /* of links, 2^channel_shift each; then of sources */
     uint32_t *source_of;  /* by link: the channel for requests, the one for replies follows */
     uint32_t source_base; /* the first channel that is a source */
@@ -237,9 +254,11 @@ struct net {
     KB_VEC(uint32_t) to_offer; /* channels where some of them wait */
     bool is_unfolding;
 
-    kb_handler on_arrival, on_grant, on_space, on_credit, on_inject, on_end, on_accept;
-    kb_time now;      /* in a handler: of the event in hand */
-    uint32_t current; /* and its source */
+    kb_handler on_arrival, on_grant, on_space, on_credit, on_inject, on_accept, on_agenda, on_end;
+    kb_time now;        /* in a handler: of the event in hand */
+    uint32_t current;   /* and its source */
+    kb_time fast_until; /* no packet that starts until then has times near the end of the clock; -1
+                           while bookings are watched */
 
     uint64_t hops;
     uint64_t done;

@@ -56,6 +56,15 @@ static inline __attribute__((always_inline)) kb_event push_event(net *n, kb_time
     return KB_LIKELY(event.slot != 0) ? event : refuse_event(n, when, key, handler, arg);
 }
 
+/* The same for an event that is known to be before the end of the clock. */
+static inline __attribute__((always_inline)) void
+push_safe_event(net *n, kb_time when, uint64_t key, kb_handler handler, uint64_t arg)
+{
+    kb_event event = kb_eventset_push(n->events, when, key, handler, arg);
+    if (KB_UNLIKELY(event.slot == 0))
+        (void)refuse_event(n, when, key, handler, arg);
+}
+
 static inline void schedule_in(net *n, kb_time when, uint32_t id, uint64_t sequence,
                                kb_handler handler, uint64_t arg)
 {
@@ -128,16 +137,23 @@ static inline uint32_t ring_take(net *n, uint32_t *last)
     return first;
 }
 
-static inline void ring_remove(net *n, uint32_t *last, uint32_t c)
+/* Removes the one that comes after this one. */
+static inline void ring_remove_after(net *n, uint32_t *last, uint32_t before)
 {
-    uint32_t before = *last;
-    while (n->channels[before].next != c)
-        before = n->channels[before].next;
+    uint32_t c = n->channels[before].next;
     if (before == c)
         *last = NOTHING;
     else if (*last == c)
         *last = before;
     n->channels[before].next = n->channels[c].next;
+}
+
+static inline void ring_remove(net *n, uint32_t *last, uint32_t c)
+{
+    uint32_t before = *last;
+    while (n->channels[before].next != c)
+        before = n->channels[before].next;
+    ring_remove_after(n, last, before);
 }
 
 /* ---- Packets ----------------------------------------------------------------------------- */

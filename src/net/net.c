@@ -124,7 +124,7 @@ static kb_error *init_links(net *n)
         return kb_error_nomem();
     if (n->options.serial_ports) {
         n->ports = kb_alloc_array(count, sizeof *n->ports);
-        if (!n->ports)
+        if (!n->ports || !agenda_init(&n->agenda, 2 * count))
             return kb_error_nomem();
         for (size_t i = 0; i < count; i++)
             n->ports[i] = (port){.last_taker = NOTHING, .bids = NOTHING, .last_feeder = NOTHING};
@@ -179,21 +179,36 @@ static const packet_engine *select_engine(const net_options *options)
 
 static kb_error *add_handlers(net *n)
 {
-    const packet_engine *engine = n->engine;
-    const struct {
-        kb_handler_fn *fn;
-        kb_handler *number;
-    } all[] = {
-        {engine->on_arrival, &n->on_arrival}, {engine->on_grant, &n->on_grant},
-        {engine->on_space, &n->on_space},     {engine->on_credit, &n->on_credit},
-        {engine->on_inject, &n->on_inject},   {engine->on_accept, &n->on_accept},
-        {engine->on_end, &n->on_end},
+    kb_handler *const numbers[EVENT_KINDS] = {
+        [EVENT_ARRIVAL] = &n->on_arrival, [EVENT_GRANT] = &n->on_grant,
+        [EVENT_SPACE] = &n->on_space,     [EVENT_CREDIT] = &n->on_credit,
+        [EVENT_INJECT] = &n->on_inject,   [EVENT_ACCEPT] = &n->on_accept,
+        [EVENT_AGENDA] = &n->on_agenda,   [EVENT_END] = &n->on_end,
     };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        KB_TRY(kb_sim_add_handler(n->sim, all[i].fn, n, all[i].number));
-        kb_sim_name_work(n->sim, *all[i].number, "a transfer");
+    for (uint32_t kind = 0; kind < EVENT_KINDS; kind++) {
+        KB_TRY(kb_sim_add_handler(n->sim, n->engine->handlers[kind], n, numbers[kind]));
+        KB_ASSERT(*numbers[kind] == n->on_arrival + kind);
+        kb_sim_name_work(n->sim, *numbers[kind], "a transfer");
     }
     return NULL;
+}
+
+/*
+ * A packet that starts on a link has times that are later by at most what it takes on any link, and
+ * the latency of this one; and on the next link there is its clearance.
+ */
+static void find_fast_until(net *n)
+{
+    enum { ROUNDING = 8 };
+    kb_time occupancy = 0, latency = 0;
+    for (size_t i = 0; i < n->profiles.count; i++) {
+        const profile *pr = &n->profiles.items[i];
+        occupancy = pr->clearance > occupancy ? pr->clearance : occupancy;
+        latency = pr->latency > latency ? pr->latency : latency;
+    }
+    n->fast_until = KB_FOREVER - ROUNDING - kb_time_add(kb_time_add(occupancy, occupancy), latency);
+    if (n->watch)
+        n->fast_until = -1;
 }
 
 /* A step has a class of channels: request and reply are kept apart, and so are phases. */
@@ -216,6 +231,7 @@ kb_error *net_create(kb_sim *sim, const topo_graph *graph, const net_options *op
         return kb_error_nomem();
     n->sim = sim;
     n->events = kb_sim_events(sim);
+    n->clock = kb_sim_get_clock(sim);
     n->graph = graph;
     n->options = *options;
     kb_pool_init(&n->packets, sizeof(packet));
@@ -237,6 +253,7 @@ kb_error *net_create(kb_sim *sim, const topo_graph *graph, const net_options *op
     make_open_steps(n);
 
     kb_error *err = init_links(n);
+    find_fast_until(n);
     if (!err && !routes_make_table(&n->routes, (n->channel_count - n->source_base) / 2))
         err = kb_error_nomem();
     if (!err)
@@ -269,6 +286,7 @@ void net_destroy(net *n)
     free(n->waited_high);
     free(n->waited);
     free(n->source_of);
+    agenda_fini(&n->agenda);
     free(n->ports);
     free(n->links);
     free(n);
@@ -563,8 +581,9 @@ net_figures net_get_figures(const net *n)
     f.state_bytes =
         sizeof *n + links * (sizeof *n->links + sizeof *n->source_of + sizeof *n->waited) +
         (n->channel_count - n->source_base) * (sizeof *n->last_begun + sizeof *n->tries) +
-        (n->ports ? links * sizeof *n->ports : 0) + routes_table_bytes(&n->routes) +
-        n->channel_count * sizeof *n->channels + n->profiles.capacity * sizeof *n->profiles.items;
+        (n->ports ? links * sizeof *n->ports : 0) + agenda_bytes(&n->agenda, 2 * links) +
+        routes_table_bytes(&n->routes) + n->channel_count * sizeof *n->channels +
+        n->profiles.capacity * sizeof *n->profiles.items;
     return f;
 }
 
@@ -605,4 +624,5 @@ void net_watch(net *n, net_watch_fn *fn, void *self)
     train_unfold_all(n);
     n->watch = fn;
     n->watcher = self;
+    find_fast_until(n);
 }

@@ -224,6 +224,7 @@ static void put_in_port(net *n, const transfer *tr, uint32_t i, uint32_t index, 
     pk->path = tr->path + i + 1;
     pk->step = *paths_at(&n->paths, pk->path);
     pk->number = (last ? bytes : index) << PACKET_NUMBER_SHIFT | (last ? PACKET_LAST : 0u);
+    pk->next = NONE;
     if (ch->first != NONE) {
         packet_at(n, ch->last)->next = p;
     } else {

@@ -21,8 +21,13 @@ enum { KB_NAMED_HANDLERS = 64 };
 
 struct kb_sim {
     kb_eventset set;
-    kb_time now;
-    kb_time run_until; /* events up to here may run; before all of them once stopped */
+    union {
+        kb_clock clock;
+        struct {
+            kb_time now;
+            kb_time run_until;
+        };
+    };
     bool elide;
     bool running;
     bool unwinding; /* all coroutines; none is born meanwhile */
@@ -108,7 +113,7 @@ static inline kb_event kb_sim_schedule(kb_sim *sim, kb_source *source, kb_time w
 /* Would an event that `source` schedules for `when` be the very next? */
 static inline bool kb_sim_would_be_next(const kb_sim *sim, const kb_source *source, kb_time when)
 {
-    return kb_before(when, source->next_key, sim->set.next_time, sim->set.next_key);
+    return kb_before(when, source->next_key, sim->set.next->time, sim->set.next->key);
 }
 
 /* Removes a coroutine's event or list entry, so that nothing resumes it any more. */

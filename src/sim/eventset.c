@@ -46,7 +46,9 @@ static bool grow(kb_eventset *set)
         return false;
     }
 
+    size_t next = 0;
     if (set->capacity) {
+        next = kb_eventset_index(set, set->next);
         memcpy(nodes, set->nodes, set->capacity * sizeof *nodes);
         memcpy(heap, set->heap, set->heap_count * sizeof *heap);
         memcpy(&run[set->run_first], &set->run[set->run_first],
@@ -59,6 +61,7 @@ static bool grow(kb_eventset *set)
     free(set->run);
     free(set->scratch);
     set->nodes = nodes;
+    set->next = &nodes[next];
     set->heap = heap;
     set->run = run;
     set->scratch = scratch;
@@ -175,6 +178,12 @@ static void set_base(kb_eventset *set, uint64_t base)
 /* Moves base forward, and into the wheel what thereby comes within its limit. */
 static void advance_base(kb_eventset *set, uint64_t base)
 {
+    if (KB_LIKELY(segment_of(set, set->base ^ base) == 0)) { /* the limit stays */
+        set->span -= base - set->base;
+        set->base = base;
+        set->word = ((uint32_t)base & set->mask) >> 6;
+        return;
+    }
     uint64_t segment = limit_segment(set);
     uint64_t limit = segment_of(set, base) + 2;
     set_base(set, base);
@@ -254,7 +263,7 @@ static uint32_t collect_list(kb_eventset *set, uint32_t index, uint32_t *found, 
         if (set->nodes[index].handler) {
             found[count++] = index;
         } else {
-            kb_eventset_release(set, index);
+            kb_eventset_release(set, &set->nodes[index]);
             set->dead--;
         }
         index = next;
@@ -287,7 +296,7 @@ static void rebuild(kb_eventset *set, uint32_t shift, uint32_t buckets)
 
     if (buckets == set->mask + 1 || resize_wheel(set, buckets))
         set->shift = shift;
-    kb_time from = set->next_node ? set->next_time : set->window_time;
+    kb_time from = set->next != set->nodes ? set->next->time : set->window_time;
     reset_wheel(set, run ? set->base : (uint64_t)from >> set->shift);
     for (uint32_t i = 0; i < count; i++)
         insert(set, found[i]);
@@ -317,9 +326,9 @@ static uint32_t buckets_for(uint32_t pending)
 static void tune(kb_eventset *set)
 {
     uint64_t taken = set->taken - set->window_taken;
-    kb_time elapsed = set->next_time - set->window_time;
+    kb_time elapsed = set->next->time - set->window_time;
     set->window_taken = set->taken;
-    set->window_time = set->next_time;
+    set->window_time = set->next->time;
     uint32_t half = set->pending / 2;
     set->tune_at = set->taken + (half > MIN_WINDOW ? half : MIN_WINDOW);
     if (elapsed <= 0)
@@ -334,7 +343,7 @@ static void tune(kb_eventset *set)
     bool wrong_width = shift > set->shift + 1 || shift < set->shift;
     bool wrong_size = buckets > present || (uint64_t)buckets * 8 <= present;
     /* A far event that was next for a while, and is not any more, has taken base with it. */
-    bool strayed = set->base > ((uint64_t)set->next_time >> set->shift) + set->mask;
+    bool strayed = set->base > ((uint64_t)set->next->time >> set->shift) + set->mask;
     if (wrong_width || wrong_size || strayed)
         rebuild(set, shift, buckets);
 }
@@ -363,16 +372,14 @@ static uint64_t first_bucket(const kb_eventset *set)
 /*
  * Sorts a run by time and key. These are longer than words: the upper half of a word is 32 bits of
  * them, and what is equal in these is sorted by the next 32. Times differ in the lowest `time_bits`
- * alone, which come first. The bits of part 0 are in the words already, and a short run is sorted
- * by these.
+ * alone, which come first. The bits of part 0 are in the words already.
  */
-enum { LAST_PART = 2, SHORT_RUN = 24 };
+enum { LAST_PART = 2 };
 
 static void sort_run(kb_eventset *set, uint64_t *run, uint32_t count, uint32_t time_bits,
                      uint32_t part)
 {
-    if (count > SHORT_RUN || part > 0)
-        kb_sort_u64(run, set->scratch, count);
+    kb_sort_u64(run, set->scratch, count);
     if (part == LAST_PART)
         return;
     for (uint32_t i = 1; i < count; i++) {
@@ -400,9 +407,124 @@ static __attribute__((noinline)) uint32_t add_times(const kb_eventset *set, uint
         uint32_t time = (uint32_t)((uint64_t)node->time << (32 - time_bits));
         run[i] = (time | node->key >> 32 >> time_bits) << 32 | (uint32_t)run[i];
     }
-    if (count <= SHORT_RUN)
-        kb_sort_u64(run, set->scratch, count);
     return time_bits;
+}
+
+/*
+ * Most runs are short, and all their times are the same or all differ. So their order is decided by
+ * 31 bits of each event, which are ranked without branches.
+ */
+enum { RANKED_RUN = 48 };
+
+/* What a list of events has to be ranked by, in the order of the list. */
+typedef struct short_run {
+    uint32_t count; /* more than RANKED_RUN: the list is too long */
+    bool has_one_time;
+    uint32_t nodes[RANKED_RUN];
+    int32_t keys[KB_RANK_ROOM(RANKED_RUN)]; /* their upper bits */
+} short_run;
+
+static inline void read_list(const kb_eventset *set, uint32_t head, short_run *list)
+{
+    const kb_node *nodes = set->nodes;
+    kb_time time = nodes[head & ~KB_LIST_GOES_ON].time;
+    uint64_t difference = 0;
+    uint32_t count = 0, i = head;
+    do {
+        i &= ~KB_LIST_GOES_ON;
+        const kb_node *node = &nodes[i];
+        difference |= (uint64_t)(node->time ^ time);
+        list->nodes[count] = i;
+        list->keys[count] = (int32_t)(node->key >> 33);
+        count++;
+        i = node->next;
+    } while (i && KB_LIKELY(count < RANKED_RUN));
+    list->count = KB_LIKELY(i == 0) ? count : count + 1;
+    list->has_one_time = difference == 0;
+}
+
+/* Times in a bucket differ in `shift` bits. */
+static __attribute__((noinline)) void read_times(const kb_eventset *set, short_run *list)
+{
+    uint32_t narrow = set->shift > 31;
+    for (uint32_t i = 0; i < list->count; i++)
+        list->keys[i] = (int32_t)((uint32_t)set->nodes[list->nodes[i]].time >> narrow & INT32_MAX);
+}
+
+/* Writes the events in order to the end of the run; false if 31 bits do not tell their order. */
+static bool rank_list(kb_eventset *set, short_run *list)
+{
+    uint32_t ranks[KB_RANK_ROOM(RANKED_RUN)], count = list->count, sum = 0;
+    if (!list->has_one_time)
+        read_times(set, list);
+    kb_rank_i32(list->keys, count, ranks);
+    uint64_t *run = set->run + set->capacity - count;
+    for (uint32_t i = 0; i < count; i++) {
+        sum += ranks[i];
+        run[ranks[i]] = list->nodes[i];
+    }
+    return sum == count * (count - 1) / 2; /* less if some are equal */
+}
+
+/*
+ * Sorts a run whose events share their time, if their sources are near each other, as where a whole
+ * machine acts in step: each source has a place in a table. False, with the run as it was, if they
+ * are not, or if a source has two events.
+ */
+static bool place_run(kb_eventset *set, uint64_t *run, uint32_t count)
+{
+    enum { SOURCE_SHIFT = 40, SPARSE = 16 }; /* see kb_source_make() */
+    uint64_t min = UINT64_MAX, max = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        min = run[i] < min ? run[i] : min;
+        max = run[i] > max ? run[i] : max;
+    }
+    uint32_t first = (uint32_t)(min >> SOURCE_SHIFT);
+    uint32_t range = (uint32_t)(max >> SOURCE_SHIFT) - first + 1, words = range / 64 + 1;
+    if (range / SPARSE > count || count > UINT16_MAX || count > set->capacity / 2 ||
+        words + range / 4 + 1 > set->capacity)
+        return false;
+    uint64_t *bits = set->scratch, *sorted = set->run; /* the run is at the end of that */
+    uint16_t *places = (uint16_t *)(bits + words);
+    memset(bits, 0, words * sizeof *bits);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t place = (uint32_t)(run[i] >> SOURCE_SHIFT) - first;
+        uint64_t bit = UINT64_C(1) << place % 64;
+        if (KB_UNLIKELY(bits[place / 64] & bit))
+            return false;
+        bits[place / 64] |= bit;
+        places[place] = (uint16_t)i;
+    }
+    uint64_t *end = sorted;
+    for (uint32_t word = 0; word < words; word++)
+        for (uint64_t left = bits[word]; left; left &= left - 1)
+            *end++ = run[places[word * 64 + (uint32_t)__builtin_ctzll(left)]];
+    memcpy(run, sorted, count * sizeof *run);
+    return true;
+}
+
+/* Sorts the events of a list of any length to the end of the run; returns how many they are. */
+static __attribute__((noinline)) uint32_t sort_list(kb_eventset *set, uint32_t head)
+{
+    const kb_node *nodes = set->nodes;
+    /*
+     * The list has the newest event first. Turned round, it is mostly in order already, or made of
+     * a few ordered stretches; so it fills the array from the end.
+     */
+    uint64_t *end = set->run + set->capacity, *run = end;
+    kb_time time = nodes[head & ~KB_LIST_GOES_ON].time;
+    uint64_t difference = 0;
+    for (uint32_t i = head; i; i = nodes[i].next) {
+        i &= ~KB_LIST_GOES_ON;
+        difference |= (uint64_t)(nodes[i].time ^ time);
+        *--run = nodes[i].key >> 32 << 32 | i;
+    }
+    uint32_t count = (uint32_t)(end - run);
+    if (difference == 0 && place_run(set, run, count))
+        return count;
+    uint32_t time_bits = difference ? add_times(set, run, count, difference) : 0;
+    sort_run(set, run, count, time_bits, 0);
+    return count;
 }
 
 /* Makes the first bucket of the wheel the run. */
@@ -410,29 +532,11 @@ static void start_run(kb_eventset *set)
 {
     uint64_t bucket = first_bucket(set);
     uint32_t slot = (uint32_t)bucket & set->mask;
-    const kb_node *nodes = set->nodes;
-
-    /*
-     * The list has the newest event first. Turned round, it is mostly in order already, or made of
-     * a few ordered stretches; so it fills the array from the end, and a short one is sorted on the
-     * way. Most often all its times are the same.
-     */
-    uint64_t *end = set->run + set->capacity, *run = end;
-    kb_time time = nodes[set->heads[slot] & ~KB_LIST_GOES_ON].time;
-    uint64_t difference = 0;
-    uint64_t *unsorted = end - SHORT_RUN;
-    for (uint32_t i = set->heads[slot]; i; i = nodes[i].next) {
-        i &= ~KB_LIST_GOES_ON;
-        difference |= (uint64_t)(nodes[i].time ^ time);
-        uint64_t word = nodes[i].key >> 32 << 32 | i, *hole = run--;
-        if (KB_LIKELY(run >= unsorted))
-            for (; hole < end && *hole < word; hole++)
-                hole[-1] = *hole;
-        hole[-1] = word;
-    }
-    uint32_t count = (uint32_t)(end - run);
-    uint32_t time_bits = difference ? add_times(set, run, count, difference) : 0;
-    sort_run(set, run, count, time_bits, 0);
+    short_run list;
+    read_list(set, set->heads[slot], &list);
+    uint32_t count = list.count;
+    if (KB_UNLIKELY(count > RANKED_RUN || !rank_list(set, &list)))
+        count = sort_list(set, set->heads[slot]);
 
     set->run_first = set->capacity - count;
     set->run_end = set->capacity;
@@ -496,10 +600,10 @@ static __attribute__((noinline)) void stage_any(kb_eventset *set)
         }
         uint32_t index = run ? take_from_run(set) : take_earliest(set);
         if (index == 0 || set->nodes[index].handler) {
-            kb_eventset_set_next(set, index);
+            set->next = &set->nodes[index];
             return;
         }
-        kb_eventset_release(set, index);
+        kb_eventset_release(set, &set->nodes[index]);
         set->dead--;
     }
 }
@@ -507,7 +611,7 @@ static __attribute__((noinline)) void stage_any(kb_eventset *set)
 void kb_eventset_stage_slowly(kb_eventset *set)
 {
     if (set->pending == 0 && set->dead == 0)
-        kb_eventset_set_next(set, 0);
+        set->next = set->nodes;
     else
         stage_any(set);
 }
@@ -522,8 +626,8 @@ bool kb_eventset_cancel(kb_eventset *set, kb_event event)
     if (node->handler == 0 || node->key != event.key)
         return false;
     set->pending--;
-    if (event.slot == set->next_node) {
-        kb_eventset_release(set, set->next_node);
+    if (node == set->next) {
+        kb_eventset_release(set, node);
         kb_eventset_stage(set);
     } else {
         node->handler = 0;
@@ -551,7 +655,7 @@ void kb_eventset_clear(kb_eventset *set)
         (void)resize_wheel(set, MIN_BUCKETS); /* keeps the old one if there is no memory */
     set->tune_at = set->taken + MIN_WINDOW;
     reset_wheel(set, (uint64_t)set->window_time >> set->shift);
-    kb_eventset_set_next(set, 0);
+    set->next = set->nodes;
 }
 
 bool kb_eventset_init(kb_eventset *set)
@@ -562,7 +666,7 @@ bool kb_eventset_init(kb_eventset *set)
         return false;
     }
     reset_wheel(set, 0);
-    kb_eventset_set_next(set, 0);
+    set->next = set->nodes;
     return true;
 }
 

@@ -62,12 +62,9 @@ enum { KB_SEGMENTS = 64 };
 #define KB_LIST_GOES_ON (1u << 31)
 
 typedef struct kb_eventset {
-    /* The next event: time KB_FOREVER, key ~0 and node 0 if there is none. */
-    kb_time next_time;
-    uint64_t next_key;
-    uint32_t next_node;
+    kb_node *next;      /* the earliest event, or nodes[0] */
+    kb_node *nodes;     /* nodes[0] stands for "none": time KB_FOREVER, key ~0, handler 0 */
     uint32_t free_node; /* list of nodes to take; 0: none left, grow */
-    kb_node *nodes;     /* nodes[0] stands for "none": after everything, handler 0 */
 
     uint64_t base;  /* number of the bucket from which on the wheel takes events */
     uint64_t span;  /* limit - base */
@@ -130,6 +127,11 @@ static inline bool kb_before(kb_time time_a, uint64_t key_a, kb_time time_b, uin
     return a < b;
 }
 
+static inline uint32_t kb_eventset_index(const kb_eventset *set, const kb_node *node)
+{
+    return (uint32_t)(node - set->nodes);
+}
+
 /* Puts a node that is not `next` where its time belongs; hands `event` through. */
 static inline kb_event kb_eventset_insert(kb_eventset *set, uint32_t index, kb_time time,
                                           kb_event event)
@@ -165,47 +167,40 @@ kb_eventset_push(kb_eventset *set, kb_time time, uint64_t key, uint32_t handler,
     set->pending++;
 
     kb_event event = {.key = key, .slot = index};
-    if (KB_UNLIKELY(kb_before(time, key, set->next_time, set->next_key))) {
-        uint32_t displaced = set->next_node;
-        kb_time displaced_time = set->next_time;
-        set->next_node = index;
-        set->next_time = time;
-        set->next_key = key;
-        if (displaced == 0)
+    kb_node *next = set->next;
+    if (KB_UNLIKELY(kb_before(time, key, next->time, next->key))) {
+        set->next = node;
+        if (next == set->nodes)
             return event;
-        index = displaced;
-        time = displaced_time;
+        index = kb_eventset_index(set, next);
+        time = next->time;
     }
     return kb_eventset_insert(set, index, time, event);
 }
 
-static inline void kb_eventset_release(kb_eventset *set, uint32_t index)
+static inline void kb_eventset_release(kb_eventset *set, kb_node *node)
 {
-    set->nodes[index].handler = 0; /* E4 */
-    set->nodes[index].next = set->free_node;
-    set->free_node = index;
+    node->handler = 0; /* E4 */
+    node->next = set->free_node;
+    set->free_node = kb_eventset_index(set, node);
 }
 
 /* With this many nodes they outgrow the nearest cache, and the next one is worth fetching ahead. */
 enum { KB_PREFETCH_FROM = 512 };
-
-static inline void kb_eventset_set_next(kb_eventset *set, uint32_t index)
-{
-    set->next_node = index;
-    set->next_time = set->nodes[index].time;
-    set->next_key = set->nodes[index].key;
-}
 
 /* Finds the event that follows the one just taken, and makes it `next`. */
 static inline void kb_eventset_stage(kb_eventset *set)
 {
     kb_node *nodes = set->nodes;
     if (set->run_first < set->run_end) {
-        uint32_t index = (uint32_t)set->run[set->run_first];
-        if (KB_UNLIKELY(set->heap_time <= nodes[index].time) || KB_UNLIKELY(!nodes[index].handler))
+        kb_node *node = &nodes[(uint32_t)set->run[set->run_first]];
+        if (KB_UNLIKELY(set->heap_time <= node->time) &&
+            kb_before(set->heap_time, set->heap[0].key, node->time, node->key))
+            goto slowly;
+        if (KB_UNLIKELY(!node->handler))
             goto slowly;
         set->run_first++;
-        kb_eventset_set_next(set, index);
+        set->next = node;
         return;
     }
     uint64_t bits = set->bits[set->word];
@@ -239,7 +234,7 @@ static inline void kb_eventset_stage(kb_eventset *set)
     else
         set->bits[set->word] = later_bits;
     set->in_wheel--;
-    kb_eventset_set_next(set, index);
+    set->next = &nodes[index];
     return;
 slowly:
     kb_eventset_stage_slowly(set);
@@ -267,9 +262,9 @@ static inline const kb_node *kb_eventset_upcoming(const kb_eventset *set)
 /* Takes the next event; there must be one. */
 static inline kb_node kb_eventset_pop(kb_eventset *set)
 {
-    uint32_t index = set->next_node;
-    kb_node event = set->nodes[index];
-    kb_eventset_release(set, index);
+    kb_node *next = set->next;
+    kb_node event = *next;
+    kb_eventset_release(set, next);
     set->taken++;
     set->pending--;
     kb_eventset_stage(set);

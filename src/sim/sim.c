@@ -98,9 +98,14 @@ kb_eventset *kb_sim_events(kb_sim *sim)
     return &sim->set;
 }
 
+kb_clock *kb_sim_get_clock(kb_sim *sim)
+{
+    return &sim->clock;
+}
+
 kb_time kb_sim_next_time(const kb_sim *sim)
 {
-    return sim->set.next_time;
+    return sim->set.next->time;
 }
 
 bool kb_sim_is_running(const kb_sim *sim)
@@ -116,7 +121,7 @@ kb_time kb_sim_clock(const void *sim)
 kb_outlook kb_sim_look_ahead(const kb_sim *sim)
 {
     const kb_eventset *set = &sim->set;
-    const kb_node *next = &set->nodes[set->next_node];
+    const kb_node *next = set->next;
     const kb_node *later = kb_eventset_upcoming(set);
     return (kb_outlook){.next = {next->handler, next->arg}, .later = {later->handler, later->arg}};
 }
@@ -253,15 +258,15 @@ void kb_sim_fail(kb_sim *sim, kb_error *err)
 static void run_events(kb_sim *sim)
 {
     kb_eventset *set = &sim->set;
-    kb_handler_entry handler = sim->handlers[set->nodes[set->next_node].handler];
-    while (set->next_time <= sim->run_until) {
+    kb_handler_entry handler = sim->handlers[set->next->handler];
+    while (set->next->time <= sim->run_until) {
         kb_node event = kb_eventset_pop(set);
-        kb_handler following_id = set->nodes[set->next_node].handler;
+        kb_handler following_id = set->next->handler;
         kb_handler_entry following = sim->handlers[following_id];
         __asm__ volatile("" : "+r"(following.fn)); /* now, not when it is used */
 
         if (following.fn == kb_co_resume)
-            kb_co_fetch(sim, (const kb_co *)(uintptr_t)set->nodes[set->next_node].arg);
+            kb_co_fetch(sim, (const kb_co *)(uintptr_t)set->next->arg);
 
         sim->now = event.time;
         if (handler.fn == kb_co_resume)
@@ -269,7 +274,7 @@ static void run_events(kb_sim *sim)
         else
             handler.fn(sim, handler.self, event.arg);
 
-        kb_handler next_id = set->nodes[set->next_node].handler;
+        kb_handler next_id = set->next->handler;
         if (KB_UNLIKELY(next_id != following_id))
             following = sim->handlers[next_id];
         handler = following;

@@ -36,6 +36,36 @@ kb_outlook kb_sim_look_ahead(const kb_sim *sim);
  */
 kb_eventset *kb_sim_events(kb_sim *sim);
 
+/* What such models read and move of a simulator's time. */
+typedef struct kb_clock {
+    kb_time now;
+    kb_time run_until; /* events up to here may run; before all of them once stopped */
+} kb_clock;
+
+kb_clock *kb_sim_get_clock(kb_sim *sim);
+
+/*
+ * In a handler, as the last thing that it does: if the next event is for handler `first` or one of
+ * the `count` - 1 after it, takes it out and moves the clock, so that a model that has many events
+ * runs them in a loop of its own.
+ */
+static inline __attribute__((always_inline)) bool
+kb_sim_take(kb_eventset *set, kb_clock *clock, kb_handler first, uint32_t count, kb_node *event)
+{
+    if (KB_UNLIKELY(set->next->handler - first >= count) ||
+        KB_UNLIKELY(set->next->time > clock->run_until))
+        return false;
+    *event = kb_eventset_pop(set);
+    clock->now = event->time;
+    return true;
+}
+
+/* The source that has scheduled the event with this key: see kb_source_make(). */
+static inline uint32_t kb_source_id(uint64_t key)
+{
+    return (uint32_t)(key >> 40);
+}
+
 /* The time of the next event, KB_FOREVER if none is left. */
 kb_time kb_sim_next_time(const kb_sim *sim);
 

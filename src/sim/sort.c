@@ -96,3 +96,39 @@ void kb_sort_u64(uint64_t *words, uint64_t *scratch, uint32_t count)
         }
     }
 }
+
+/* ---- Ranks ---- */
+
+typedef int32_t lanes __attribute__((vector_size(16)));
+
+enum { LANES = 4 };
+
+/* The ranks of LANES * vectors numbers from `first` on. */
+static inline __attribute__((always_inline)) void rank_block(const int32_t *numbers, uint32_t count,
+                                                             uint32_t first, uint32_t vectors,
+                                                             uint32_t *ranks)
+{
+    lanes own[LANES], rank[LANES];
+    for (uint32_t v = 0; v < vectors; v++) {
+        memcpy(&own[v], &numbers[first + LANES * v], sizeof own[v]);
+        rank[v] = (lanes){0};
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        lanes other = {numbers[i], numbers[i], numbers[i], numbers[i]};
+        for (uint32_t v = 0; v < vectors; v++)
+            rank[v] -= other < own[v]; /* true is -1 */
+    }
+    for (uint32_t v = 0; v < vectors; v++)
+        memcpy(&ranks[first + LANES * v], &rank[v], sizeof rank[v]);
+}
+
+void kb_rank_i32(int32_t *numbers, uint32_t count, uint32_t *ranks)
+{
+    uint32_t first = 0;
+    for (uint32_t i = count; i < KB_RANK_ROOM(count); i++)
+        numbers[i] = 0;
+    for (; count - first > 8 && first < count; first += 16)
+        rank_block(numbers, count, first, 4, ranks);
+    if (first < count)
+        rank_block(numbers, count, first, 2, ranks);
+}

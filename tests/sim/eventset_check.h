@@ -25,8 +25,8 @@ static const kb_node *found(census *all, uint32_t index)
     assert_true(node->time >= 0);
     if (node->handler) {
         all->alive++;
-        assert_true(set->next_node != 0);
-        assert_false(kb_before(node->time, node->key, set->next_time, set->next_key));
+        assert_true(set->next != set->nodes);
+        assert_false(kb_before(node->time, node->key, set->next->time, set->next->key));
     } else {
         all->dead++;
     }
@@ -133,14 +133,13 @@ static inline void check_invariants(const kb_eventset *set)
 {
     census all = {.set = set, .seen = calloc(set->capacity, 1)};
     assert_non_null(all.seen);
-    const kb_node *next = &set->nodes[set->next_node];
-    assert_true(next->time == set->next_time && next->key == set->next_key);
-    if (set->next_node) {
+    const kb_node *next = set->next;
+    if (next != set->nodes) {
         assert_int_not_equal(next->handler, 0);
-        (void)found(&all, set->next_node);
+        (void)found(&all, (uint32_t)(next - set->nodes));
     } else {
         assert_int_equal(next->handler, 0);
-        assert_true(set->next_time == KB_FOREVER && set->next_key == UINT64_MAX);
+        assert_true(next->time == KB_FOREVER && next->key == UINT64_MAX);
     }
     check_wheel(&all);
     check_segments(&all);

@@ -86,12 +86,13 @@ static void expect_same_next(pair *p)
     if (p->set.pending != p->heap.count)
         DIFFER(p, "the number of pending events differs");
     if (p->heap.count == 0) {
-        if (p->set.next_node || p->set.next_time != KB_FOREVER || p->set.next_key != UINT64_MAX)
+        if (p->set.next != p->set.nodes || p->set.next->time != KB_FOREVER ||
+            p->set.next->key != UINT64_MAX)
             DIFFER(p, "an empty set has a next event");
         return;
     }
     const reference_event *first = reference_heap_first(&p->heap);
-    if (p->set.next_time != first->time || p->set.next_key != first->key)
+    if (p->set.next->time != first->time || p->set.next->key != first->key)
         DIFFER(p, "the next event differs");
 }
 
@@ -453,13 +454,13 @@ static void an_empty_set_has_no_next(void **state)
     (void)state;
     kb_eventset set;
     assert_true(kb_eventset_init(&set));
-    assert_true(set.next_time == KB_FOREVER);
-    assert_true(set.next_key == UINT64_MAX);
-    assert_int_equal(set.next_node, 0);
+    assert_true(set.next->time == KB_FOREVER);
+    assert_true(set.next->key == UINT64_MAX);
+    assert_ptr_equal(set.next, set.nodes);
     assert_int_equal(set.pending, 0);
     assert_int_equal(kb_eventset_peak(&set), 0);
     kb_eventset_clear(&set); /* nothing to do */
-    assert_true(set.next_time == KB_FOREVER);
+    assert_true(set.next->time == KB_FOREVER);
     check_invariants(&set);
     kb_eventset_fini(&set);
 }
@@ -475,15 +476,15 @@ static void one_event_comes_and_goes(void **state)
         assert_int_not_equal(handle.slot, 0);
         assert_true(handle.key == key_of(3, i));
         assert_int_equal(set.pending, 1);
-        assert_true(set.next_time == times[i]);
-        assert_true(set.next_key == key_of(3, i));
+        assert_true(set.next->time == times[i]);
+        assert_true(set.next->key == key_of(3, i));
         kb_node event = kb_eventset_pop(&set);
         assert_true(event.time == times[i]);
         assert_true(event.key == key_of(3, i));
         assert_int_equal(event.handler, 7 + i);
         assert_true(event.arg == ~(uint64_t)i);
         assert_int_equal(set.pending, 0);
-        assert_int_equal(set.next_node, 0);
+        assert_ptr_equal(set.next, set.nodes);
     }
     assert_int_equal(set.taken, 6);
     assert_int_equal(kb_eventset_peak(&set), 1);
@@ -545,22 +546,22 @@ static void next_is_always_shown(void **state)
     kb_eventset set;
     assert_true(kb_eventset_init(&set));
     kb_event at_30 = kb_eventset_push(&set, 30, key_of(4, 0), 1, 0);
-    assert_true(set.next_time == 30 && set.next_key == key_of(4, 0));
+    assert_true(set.next->time == 30 && set.next->key == key_of(4, 0));
     (void)kb_eventset_push(&set, 30, key_of(4, 1), 1, 0); /* the same source, later */
     (void)kb_eventset_push(&set, 30, key_of(5, 0), 1, 0); /* a later source */
     (void)kb_eventset_push(&set, 31, key_of(0, 0), 1, 0); /* a later time */
-    assert_true(set.next_time == 30 && set.next_key == key_of(4, 0));
+    assert_true(set.next->time == 30 && set.next->key == key_of(4, 0));
     (void)kb_eventset_push(&set, 30, key_of(3, 7), 1, 0); /* an earlier source */
-    assert_true(set.next_time == 30 && set.next_key == key_of(3, 7));
+    assert_true(set.next->time == 30 && set.next->key == key_of(3, 7));
     kb_event at_29 = kb_eventset_push(&set, 29, key_of(9, 0), 1, 0);
-    assert_true(set.next_time == 29 && set.next_key == key_of(9, 0));
+    assert_true(set.next->time == 29 && set.next->key == key_of(9, 0));
 
     assert_true(kb_eventset_cancel(&set, at_29));
-    assert_true(set.next_time == 30 && set.next_key == key_of(3, 7));
+    assert_true(set.next->time == 30 && set.next->key == key_of(3, 7));
     assert_true(kb_eventset_cancel(&set, at_30));
-    assert_true(set.next_time == 30 && set.next_key == key_of(3, 7));
+    assert_true(set.next->time == 30 && set.next->key == key_of(3, 7));
     assert_true(kb_eventset_pop(&set).key == key_of(3, 7));
-    assert_true(set.next_time == 30 && set.next_key == key_of(4, 1)); /* not the cancelled one */
+    assert_true(set.next->time == 30 && set.next->key == key_of(4, 1)); /* not the cancelled one */
     check_invariants(&set);
     kb_eventset_fini(&set);
 }
@@ -595,7 +596,7 @@ static void cancel_says_whether_the_event_was_pending(void **state)
     assert_true(kb_eventset_cancel(&set, c) && kb_eventset_cancel(&set, e));
     assert_true(kb_eventset_cancel(&set, d));
     assert_int_equal(set.pending, 0);
-    assert_int_equal(set.next_node, 0);
+    assert_ptr_equal(set.next, set.nodes);
     check_invariants(&set);
     kb_eventset_fini(&set);
 }
@@ -691,7 +692,7 @@ static void the_end_of_time_is_in_reach(void **state)
     for (uint32_t i = 0; i < 62; i++)
         assert_int_equal(kb_eventset_pop(&set).arg, 62 - i);
     assert_int_equal(kb_eventset_pop(&set).arg, 0); /* source 0 before source 1 */
-    assert_true(set.next_time == KB_FOREVER - 1);
+    assert_true(set.next->time == KB_FOREVER - 1);
     (void)kb_eventset_push(&set, KB_FOREVER - 1, key_of(0, 1), 1, 64); /* now, an earlier source */
     assert_int_equal(kb_eventset_pop(&set).arg, 64);
     assert_int_equal(kb_eventset_pop(&set).arg, 63);
