@@ -147,8 +147,10 @@ struct operation {
     bool ahead;     /* the program issued it before its own event of that time */
     bool in_tcm;    /* the log knows that it is at its own TCM alone */
     bool lags;      /* its bytes have not all passed the TCM */
+    bool moves;     /* the log was told of it as one transfer, for `cause` */
     bool watched;   /* `log` is there */
     bool of_kernel; /* it belongs to a launch */
+    uint8_t cause;  /* a kb_cause */
     void (*ended)(void *self, uint64_t arg);
     void *self;
     uint64_t arg;
