@@ -238,14 +238,17 @@ static void tell_log_of_end(pe_units *units, operation *op)
     if (op->in_tcm)
         kb_oplog_end(log, pe, now, KB_CAUSE_TCM, op->bytes, units_entry(op));
     if (KB_LIKELY(!op->watched)) {
-        kb_oplog_count(log, pe,
-                       &(kb_op_brief){.name = op->name,
-                                      .unit = op->lane->unit,
-                                      .of_kernel = op->of_kernel,
-                                      .start = op->start,
-                                      .end = now,
-                                      .bytes = op->bytes,
-                                      .flops = op->flops});
+        kb_op_brief brief = {.name = op->name,
+                             .unit = op->lane->unit,
+                             .of_kernel = op->of_kernel,
+                             .start = op->start,
+                             .end = now,
+                             .bytes = op->bytes,
+                             .flops = op->flops};
+        if (KB_LIKELY(op->moves))
+            kb_oplog_end_transfer(log, pe, (kb_cause)op->cause, &brief);
+        else
+            kb_oplog_count(log, pe, &brief);
         return;
     }
     op->log.pe = op->pe->pe;
@@ -479,8 +482,6 @@ static kb_error *begin(pe_units *units, operation *op)
     op->lane->busy++;
     op->lane->busy_for_host += op->of_host;
     add_to_lane(op);
-    if (KB_LIKELY(!op->of_host))
-        kb_oplog_start(units->has.log, op->pe->number, op->start, op->lane->unit);
     if (KB_UNLIKELY(op->held_up))
         units_end_hold_up(units, op);
     if (op->begun)

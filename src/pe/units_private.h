@@ -156,12 +156,14 @@ struct operation {
     bool ahead;     /* the program issued it before its own event of that time */
     bool in_tcm;    /* the log knows that it is at its own TCM alone */
     bool lags;      /* its bytes have not all passed the TCM */
+    bool moves;     /* the log was told of it as one transfer, for `cause` */
     bool watched;   /* `log` is there */
     bool of_kernel; /* it belongs to a launch */
     bool of_host;   /* it belongs to a copy of the host */
     bool forwards;  /* see pe_command */
     bool fills;
     bool held_up; /* the log knows that it waits for a channel that the host has */
+    uint8_t cause;  /* a kb_cause */
     void (*ended)(void *self, uint64_t arg);
     void *self;
     uint64_t arg;

@@ -67,9 +67,13 @@ static kb_time oldest_start(const operation *op, kb_time now)
 /* The log knows what it waits for until then. */
 static void wait_for_tcm(pe_units *units, operation *op, kb_time until)
 {
+    kb_time now = kb_sim_now(units->has.sim);
+    if (op->moves)
+        kb_oplog_end(units->has.log, op->pe->number, now, (kb_cause)op->cause, op->bytes, NULL);
+    op->moves = false;
     if (!op->in_tcm && !op->of_host) {
-        kb_oplog_begin(units->has.log, op->pe->number, kb_sim_now(units->has.sim), KB_CAUSE_TCM,
-                       op->bytes, units_entry(op));
+        kb_oplog_begin(units->has.log, op->pe->number, now, KB_CAUSE_TCM, op->bytes,
+                       units_entry(op));
         op->in_tcm = true;
     }
     (void)kb_sim_at(units->has.sim, &op->lane->source, until, units->on_end, op->index);
@@ -160,8 +164,9 @@ static void on_moved(void *self, uint64_t arg, const net_receipt *receipt)
     bool is_last = --op->memory.transfers == 0;
     kb_cause cause = (kb_cause)(arg >> (32 + TRANSFER_BYTE_BITS));
     uint64_t bytes = (arg >> 32) & MAX_LOGGED_BYTES;
-    kb_oplog_end(units->has.log, op->pe->number, kb_sim_now(units->has.sim), cause, bytes,
-                 units_entry(op));
+    if (KB_UNLIKELY(!op->moves))
+        kb_oplog_end(units->has.log, op->pe->number, kb_sim_now(units->has.sim), cause, bytes,
+                     units_entry(op));
     if (is_last)
         units_finish_dma(units, op);
 }
@@ -198,8 +203,9 @@ static kb_error *submit_shares(pe_units *units, operation *op)
         order.done = on_moved;
         order.self = units;
         order.arg = transfer_arg(op->index, s);
-        kb_oplog_begin(units->has.log, op->pe->number, op->start, s->cause, logged_bytes(s->bytes),
-                       units_entry(op));
+        if (KB_UNLIKELY(!op->moves))
+            kb_oplog_begin(units->has.log, op->pe->number, op->start, s->cause,
+                           logged_bytes(s->bytes), units_entry(op));
         KB_TRY(net_submit(units->has.fabric, &order));
     }
     return NULL;
@@ -230,6 +236,18 @@ static kb_error *begin_for_host(pe_units *units, operation *op, uint64_t own)
     return NULL;
 }
 
+static void tell_log_of_begin(pe_units *units, operation *op)
+{
+    const share *s = units->shares.items;
+    op->moves = units->shares.count == 1 && s->bytes == op->bytes && !op->watched;
+    if (KB_LIKELY(op->moves)) {
+        op->cause = (uint8_t)s->cause;
+        kb_oplog_begin_transfer(units->has.log, op->pe->number, op->lane->unit, s->cause, s->bytes);
+    } else {
+        kb_oplog_start(units->has.log, op->pe->number, op->start, op->lane->unit);
+    }
+}
+
 kb_error *units_begin_dma(pe_units *units, operation *op)
 {
     uint64_t own = 0;
@@ -238,6 +256,7 @@ kb_error *units_begin_dma(pe_units *units, operation *op)
     KB_TRY(sum_up_rects(units, op, &own));
     if (KB_UNLIKELY(op->of_host))
         return begin_for_host(units, op, own);
+    tell_log_of_begin(units, op);
     if (own > 0)
         KB_TRY(copy_in_tcm(units, op, own));
     if (op->memory.copies_in_tcm)

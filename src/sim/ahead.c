@@ -71,7 +71,7 @@ void kb_oplog_link_pe(kb_oplog *log, pe_record *record)
 {
     uint64_t pe = (uint64_t)(record - log->pes);
     KB_ASSERT(pe < UINT32_MAX);
-    if (record->array || record->ops)
+    if (record->array || record->ops || record->buffer)
         return;
     record->next_ahead = log->ahead_pes;
     log->ahead_pes = (uint32_t)pe + 1;
@@ -177,10 +177,11 @@ bool kb_oplog_make_agenda(kb_oplog *log)
     log->agenda.count = 0;
     for (uint64_t pe = 0; pe <= log->pe_count; pe++) {
         pe_record *record = &log->pes[pe];
-        if (record->next_due == 0 && !record->change_limit)
+        if (record->next_due == 0 && !record->buffer)
             continue;
         kb_oplog_apply_due(log, record);
         record->change_limit = NULL;
+        record->edge_limit = NULL;
         record->next_due = 0;
     }
     for (uint32_t next = log->ahead_pes; next != 0; next = log->pes[next - 1].next_ahead) {
@@ -282,6 +283,8 @@ void kb_oplog_watch(kb_oplog *log, kb_op_fn *fn, void *self)
     log->watch = fn;
     log->watcher = self;
     log->watched = fn || log->profile;
+    for (uint32_t next = log->ahead_pes; next != 0; next = log->pes[next - 1].next_ahead)
+        log->pes[next - 1].op_limit = NULL; /* kb_oplog_work() looks again */
 }
 
 void kb_oplog_drop_ahead(kb_oplog *log)
@@ -292,5 +295,6 @@ void kb_oplog_drop_ahead(kb_oplog *log)
     for (uint32_t next = log->ahead_pes; next != 0; next = log->pes[next - 1].next_ahead) {
         free(log->pes[next - 1].array);
         free(log->pes[next - 1].ops);
+        free(log->pes[next - 1].buffer);
     }
 }

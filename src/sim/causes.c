@@ -63,7 +63,7 @@ static inline uint8_t state_of(const pe_record *record)
         return record->drains > 0 ? KB_CAUSE_MATRIX_DRAIN : KB_CAUSE_ISSUE;
     uint32_t rest = outstanding & (outstanding - 1);
     if (rest == 0)
-        return (uint8_t)__builtin_ctz(outstanding);
+        return (uint8_t)(__builtin_ctz(outstanding) + KB_CAUSE_LOCAL_MEMORY);
     return (rest & (rest - 1)) == 0 ? PAIR : DIVIDED;
 }
 
@@ -128,8 +128,8 @@ static __attribute__((noinline)) void tell_details(kb_oplog *log, const pe_recor
             kb_profile_charge(log->profile, pe, (kb_cause)c, parts[c]);
 }
 
-/* Several causes share the time, or there is a profile or a watcher of states. */
-static __attribute__((noinline)) void charge_shared(kb_oplog *log, pe_record *record, kb_time time)
+__attribute__((noinline)) void kb_oplog_charge_shared(kb_oplog *log, pe_record *record,
+                                                      kb_time time)
 {
     if (!record->runs_kernel)
         return;
@@ -151,50 +151,38 @@ static inline void charge_time(kb_oplog *log, pe_record *record, kb_time time)
     if (KB_LIKELY(record->state < KB_CAUSES && !log->detailed))
         record->charged[record->state] += time;
     else
-        charge_shared(log, record, time);
+        kb_oplog_charge_shared(log, record, time);
 }
 
-/* From then on nothing of the time of its next engine's operation is to be charged. Returns the
- * time from which on it is. */
-static inline kb_time pass_engine(pe_record *record, kb_time since)
+static inline void charge_up_to(kb_oplog *log, pe_record *record, kb_time at)
 {
-    const engine_op *op = record->next_op++;
-    record->next_start = record->next_op != record->op_end ? op[1].start : KB_FOREVER;
-    return op->free_at > since ? op->free_at : since;
+    kb_time time = at - record->since;
+    if (time <= 0)
+        return;
+    record->since = at;
+    charge_time(log, record, time);
 }
 
-/* The time up to which the PE is in its state: at most then. */
-static inline kb_time end_of_state(const pe_record *record, kb_time at)
+void kb_oplog_pass_engines(kb_oplog *log, pe_record *record, kb_time at)
 {
-    return record->next_start < at ? record->next_start : at;
+    const engine_op *op = record->next_op;
+    for (; op && op->start < at; op++) {
+        charge_up_to(log, record, op->start);
+        record->since = op->free_at > record->since ? op->free_at : record->since;
+    }
+    record->next_op = op;
 }
 
 /* See kb_oplog_charge(). */
 static inline void charge(kb_oplog *log, pe_record *record, kb_time at)
 {
-    for (;;) {
-        kb_time until = end_of_state(record, at), time = until - record->since;
-        if (time > 0) {
-            record->since = until;
-            charge_time(log, record, time);
-        }
-        if (KB_LIKELY(record->next_start >= at))
-            return;
-        record->since = pass_engine(record, record->since);
-    }
+    kb_oplog_pass_engines(log, record, at);
+    charge_up_to(log, record, at);
 }
 
 void kb_oplog_charge(kb_oplog *log, pe_record *record, kb_time at)
 {
     charge(log, record, at);
-}
-
-void kb_oplog_pass_engines(kb_oplog *log, pe_record *record, kb_time at)
-{
-    while (record->next_start < at) {
-        charge(log, record, record->next_start);
-        record->since = pass_engine(record, record->since);
-    }
 }
 
 static inline void change_state(kb_oplog *log, pe_record *record, kb_time at)
@@ -243,7 +231,7 @@ static inline void add_item(kb_oplog *log, pe_record *record, kb_cause cause, ui
     }
     log->timeline.bytes[cause] += record->runs_kernel ? bytes : 0;
     record->bytes[cause - KB_CAUSE_LOCAL_MEMORY] += bytes > 0 ? bytes : 1;
-    record->outstanding |= (uint16_t)(1u << cause);
+    record->outstanding |= (uint16_t)(1u << (cause - KB_CAUSE_LOCAL_MEMORY));
 }
 
 static inline void remove_item(const kb_oplog *log, pe_record *record, kb_cause cause,
@@ -260,7 +248,7 @@ static inline void remove_item(const kb_oplog *log, pe_record *record, kb_cause 
     KB_ASSERT(*outstanding >= bytes || log->incomplete);
     *outstanding -= *outstanding >= bytes ? bytes : 0;
     if (*outstanding == 0)
-        record->outstanding &= (uint16_t) ~(1u << cause);
+        record->outstanding &= (uint16_t) ~(1u << (cause - KB_CAUSE_LOCAL_MEMORY));
 }
 
 /* In any state. */
@@ -279,115 +267,22 @@ static __attribute__((noinline)) void change_item(kb_oplog *log, pe_record *reco
     change_state(log, record, at);
 }
 
-/* ---- Bytes, if the log is not detailed: in few instructions ---- */
+/* ---- */
 
 void kb_oplog_make_states(kb_oplog *log)
 {
     for (uint32_t mask = 0; mask < 1 << BYTE_CAUSES; mask++) {
-        pe_record record = {.outstanding = (uint16_t)(mask << KB_CAUSE_LOCAL_MEMORY)};
+        pe_record record = {.outstanding = (uint16_t)mask};
         log->states[0][mask] = state_of(&record);
         record.drains = 1;
         log->states[1][mask] = state_of(&record);
     }
 }
 
-/* What apply_changes() keeps in registers of the PE's record. */
-typedef struct sweep {
-    kb_time since, next_start;
-    uint32_t state, outstanding;
-} sweep;
-
-/* Charges time to one cause, or to two, as kb_divide_time() does. Else false. Without a kernel what
- * is charged is dropped when the next one begins. */
-static inline bool charge_plainly(pe_record *record, const sweep *s, kb_time time)
-{
-    if (KB_LIKELY(s->state < KB_CAUSES)) {
-        record->charged[s->state] += time;
-        return true;
-    }
-    if (KB_UNLIKELY(s->state != PAIR))
-        return false;
-    uint32_t first = (uint32_t)__builtin_ctz(s->outstanding);
-    uint32_t second = (uint32_t)__builtin_ctz(s->outstanding & (s->outstanding - 1));
-    uint64_t part = record->bytes[first - KB_CAUSE_LOCAL_MEMORY];
-    uint64_t total = part + record->bytes[second - KB_CAUSE_LOCAL_MEMORY];
-    if (KB_UNLIKELY(((uint64_t)time | total) > UINT32_MAX))
-        return false;
-    kb_time given = (kb_time)((uint64_t)time * part / total);
-    record->charged[first] += given;
-    record->charged[second] += time - given;
-    return true;
-}
-
-/* The same as charge(). */
-static inline void charge_sweep(kb_oplog *log, pe_record *record, sweep *s, kb_time at)
-{
-    for (;;) {
-        kb_time until = KB_LIKELY(s->next_start >= at) ? at : s->next_start;
-        kb_time time = until - s->since;
-        if (time > 0) {
-            s->since = until;
-            if (!charge_plainly(record, s, time)) {
-                record->state = (uint8_t)s->state;
-                record->outstanding = (uint16_t)s->outstanding;
-                charge_shared(log, record, time);
-            }
-        }
-        if (KB_LIKELY(s->next_start >= at))
-            return;
-        s->since = pass_engine(record, s->since);
-        s->next_start = record->next_start;
-    }
-}
-
-/*
- * Applies byte changes, and charges the time before each, although the state may stay the same: no
- * sum depends on that, and it takes less than finding out. `states`: which state follows from what
- * is outstanding.
- */
-static __attribute__((noinline)) void apply_changes(kb_oplog *log, pe_record *record,
-                                                    const byte_change *c, const byte_change *end,
-                                                    const uint8_t *states)
-{
-    uint64_t *begun = record->runs_kernel ? log->timeline.bytes : log->uncounted;
-    sweep s = {record->since, record->next_start, record->state, record->outstanding};
-    for (; c != end; c++) {
-        uint32_t cause = c->what & (MAX_CAUSES - 1);
-        int64_t more = c->what >> CAUSE_BITS;
-        charge_sweep(log, record, &s, c->at);
-        uint64_t *all = &record->bytes[cause - KB_CAUSE_LOCAL_MEMORY], before = *all;
-        uint64_t after = before + (uint64_t)more;
-        if (more >= 0) {
-            begun[cause] += (uint64_t)more;
-        } else if (KB_UNLIKELY(after > before)) {
-            KB_ASSERT(log->incomplete);
-            continue;
-        }
-        *all = after;
-        if (before != 0 && after != 0)
-            continue;
-        s.outstanding ^= 1u << cause;
-        s.state = states[s.outstanding >> KB_CAUSE_LOCAL_MEMORY];
-    }
-    record->since = s.since;
-    record->state = (uint8_t)s.state;
-    record->outstanding = (uint16_t)s.outstanding;
-}
-
-/* The same while something else decides the state. */
-static __attribute__((noinline)) void apply_behind(kb_oplog *log, pe_record *record,
-                                                   const byte_change *c, const byte_change *end)
-{
-    uint8_t states[1 << BYTE_CAUSES];
-    memset(states, record->state, sizeof states);
-    apply_changes(log, record, c, end, states);
-}
-
 /* ---- What is told ------------------------------------------------------------------------- */
 
-/* Anything else than in kb_oplog_begin() and kb_oplog_end(). */
-static void tell_item(kb_oplog *log, pe_record *record, kb_time at, kb_cause cause, uint64_t bytes,
-                      const kb_op *op, bool begins)
+void kb_oplog_tell_item(kb_oplog *log, pe_record *record, kb_time at, kb_cause cause,
+                        uint64_t bytes, const kb_op *op, bool begins)
 {
     KB_ASSERT(cause <= KB_CAUSE_CREDIT);
     uint32_t key = log->detailed ? kb_oplog_find_key(log, op) : 0;
@@ -404,92 +299,6 @@ static void tell_item(kb_oplog *log, pe_record *record, kb_time at, kb_cause cau
     t->cause = (uint8_t)cause;
     t->begins = begins;
     t->key = key;
-}
-
-static inline bool fits_change(kb_cause cause, uint64_t bytes)
-{
-    return (unsigned)cause - KB_CAUSE_LOCAL_MEMORY < BYTE_CAUSES && bytes - 1 < MAX_CHANGE_BYTES;
-}
-
-/* Makes room for a byte change. False: all that are there are later than now. */
-static bool make_room(kb_oplog *log, pe_record *record)
-{
-    if (!record->change_limit) {
-        record->change_limit = record->changes + PAST + MAX_CHANGES;
-        record->next_change = record->changes + PAST;
-    }
-    if (record->next_change == record->change_limit)
-        kb_oplog_apply_due(log, record);
-    return record->next_change < record->change_limit;
-}
-
-static void insert_change(pe_record *record, kb_time at, int64_t what)
-{
-    byte_change *c = record->next_change++;
-    for (; c[-1].at > at; c--) /* those before the first one are in the past */
-        *c = c[-1];
-    *c = (byte_change){at, what};
-}
-
-/* Not inlined, and with as many arguments: so the calls below save no registers. */
-static __attribute__((noinline)) void begin_otherwise(kb_oplog *log, pe_record *record, kb_time at,
-                                                      kb_cause cause, uint64_t bytes,
-                                                      const kb_op *op)
-{
-    if (log->detailed || !fits_change(cause, bytes) || !make_room(log, record)) {
-        tell_item(log, record, at, cause, bytes, op, true);
-        return;
-    }
-    insert_change(record, at, (int64_t)bytes * MAX_CAUSES + (int64_t)cause);
-}
-
-static __attribute__((noinline)) void end_otherwise(kb_oplog *log, pe_record *record, kb_time at,
-                                                    kb_cause cause, uint64_t bytes, const kb_op *op)
-{
-    if (log->detailed || !fits_change(cause, bytes) || !make_room(log, record)) {
-        tell_item(log, record, at, cause, bytes, op, false);
-        return;
-    }
-    insert_change(record, at, -(int64_t)bytes * MAX_CAUSES + (int64_t)cause);
-}
-
-/* Whether append_change() will do. */
-static inline bool can_append(const pe_record *record, kb_time at, kb_cause cause, uint64_t bytes)
-{
-    const byte_change *c = record->next_change;
-    return KB_LIKELY(fits_change(cause, bytes) && c < record->change_limit && c[-2].at <= at);
-}
-
-static inline void append_change(pe_record *record, kb_time at, int64_t what)
-{
-    byte_change *c = record->next_change;
-    record->next_change = c + 1;
-    if (c[-1].at > at) {
-        *c = c[-1];
-        c--;
-    }
-    c->at = at;
-    c->what = what;
-}
-
-void kb_oplog_begin(kb_oplog *log, uint64_t pe, kb_time at, kb_cause cause, uint64_t bytes,
-                    const kb_op *op)
-{
-    pe_record *record = record_of(log, pe);
-    if (can_append(record, at, cause, bytes))
-        append_change(record, at, (int64_t)bytes * MAX_CAUSES + (int64_t)cause);
-    else
-        begin_otherwise(log, record, at, cause, bytes, op);
-}
-
-void kb_oplog_end(kb_oplog *log, uint64_t pe, kb_time at, kb_cause cause, uint64_t bytes,
-                  const kb_op *op)
-{
-    pe_record *record = record_of(log, pe);
-    if (can_append(record, at, cause, bytes))
-        append_change(record, at, -(int64_t)bytes * MAX_CAUSES + (int64_t)cause);
-    else
-        end_otherwise(log, record, at, cause, bytes, op);
 }
 
 static void need_drain(kb_oplog *log, pe_record *record, kb_time at, bool needed)
@@ -653,50 +462,22 @@ void kb_oplog_apply_first(kb_oplog *log, pe_record *record)
     set_first(record, t + is_done);
 }
 
-/* Applies byte changes from the first one on; returns the first that is later. */
-static const byte_change *apply_changes_up_to(kb_oplog *log, pe_record *record,
-                                              const byte_change *c, kb_time at)
-{
-    const byte_change *end = record->change_limit ? record->next_change : c;
-    while (end != c && end[-1].at > at)
-        end--;
-    if (c == end)
-        return end;
-    if (KB_LIKELY((record->engines | record->needed_drains) == 0))
-        apply_changes(log, record, c, end, log->states[record->drains > 0]);
-    else
-        apply_behind(log, record, c, end);
-    return end;
-}
-
-/* Removes the changes before that one. */
-static void keep_changes(pe_record *record, const byte_change *c)
-{
-    byte_change *to = record->changes + PAST;
-    while (c != record->next_change)
-        *to++ = *c++;
-    record->next_change = to;
-}
-
 __attribute__((noinline)) void kb_oplog_apply_due(kb_oplog *log, pe_record *record)
 {
-    if (record->next_op == record->op_end)
-        record->next_start = KB_FOREVER; /* 0 in a new record */
     if (KB_UNLIKELY(log->detailed)) {
         kb_oplog_apply_in_order(log);
         return;
     }
     kb_time now = log->sim->now;
-    const byte_change *c = record->changes + PAST;
+    sweep_position position = kb_oplog_sweep_begin(record);
     transition *t = record->first;
     const transition *end = record->end; /* nothing is told meanwhile */
     while (t != end && t->at <= now) {
-        c = apply_changes_up_to(log, record, c, t->at);
+        kb_oplog_sweep(log, record, &position, t->at);
         t += apply_any(log, record, t);
     }
-    c = apply_changes_up_to(log, record, c, now);
-    if (record->change_limit)
-        keep_changes(record, c);
+    kb_oplog_sweep(log, record, &position, now);
+    kb_oplog_sweep_end(record, &position);
     record->next_due = t != end ? t->at : KB_FOREVER;
     set_first(record, t);
 }

@@ -113,16 +113,15 @@ __attribute__((noinline)) uint32_t kb_oplog_find_known(kb_oplog *log, kb_unit un
     }
 }
 
-/* Whether nothing is due of the unit: what is due of other units, or of the PE's causes, makes no
- * difference to it. */
-static inline bool is_unit_caught_up(const kb_oplog *log, const pe_record *record, kb_unit unit)
+void kb_oplog_start(kb_oplog *log, uint64_t pe, kb_time at, kb_unit unit)
 {
-    return (record->units_ahead >> unit & 1) == 0 && !log->detailed;
-}
-
-static __attribute__((noinline)) void start_otherwise(kb_oplog *log, pe_record *record, kb_time at,
-                                                      kb_unit unit)
-{
+    pe_record *record = record_of(log, pe);
+    edge *e = is_ahead(log, at) ? NULL : append_edge(log, record);
+    if (e) {
+        e->kind = UNIT_EDGE_STARTS;
+        e->unit = (uint8_t)unit;
+        return;
+    }
     if (!is_ahead(log, at)) {
         catch_up(log, record);
         start_unit(record, unit, at);
@@ -131,18 +130,8 @@ static __attribute__((noinline)) void start_otherwise(kb_oplog *log, pe_record *
     transition *t = insert_transition(log, record, at);
     if (!t)
         return;
-    record->units_ahead |= (uint8_t)(1u << unit);
     t->kind = UNIT_STARTS;
     t->unit = (uint8_t)unit;
-}
-
-void kb_oplog_start(kb_oplog *log, uint64_t pe, kb_time at, kb_unit unit)
-{
-    pe_record *record = record_of(log, pe);
-    if (KB_LIKELY(at == log->sim->now && is_unit_caught_up(log, record, unit)))
-        start_unit(record, unit, at);
-    else
-        start_otherwise(log, record, at, unit);
 }
 
 static kb_op_brief brief_of(const kb_op *op)
@@ -167,6 +156,17 @@ __attribute__((cold)) void kb_oplog_fail_sum(const kb_oplog *log, kb_unit unit)
 static inline void add_brief(kb_oplog *log, uint32_t sum, const kb_op_brief *op)
 {
     (void)add_to_sum(log, sum, op->unit, op->of_kernel, op->end - op->start, op->bytes, op->flops);
+}
+
+void kb_oplog_count_run(kb_oplog *log, op_run *run)
+{
+    if (run->count == 0)
+        return;
+    uint32_t index = sum_of(log, (kb_unit)run->unit, run->name);
+    if (index != NO_SUM && add_to_sum(log, index, (kb_unit)run->unit, run->of_kernel,
+                                      (kb_time)run->time, run->bytes, run->flops))
+        log->sums.items[index].count += run->count - 1;
+    *run = (op_run){0};
 }
 
 static inline pe_record *record_or_host(const kb_oplog *log, uint64_t pe)
@@ -212,7 +212,6 @@ static bool add_up(kb_oplog *log, uint64_t pe, const kb_op_brief *op, uint32_t k
             fill_op(t, OP_ENDS, sum, op);
             t->key = key;
         }
-        record->units_ahead |= (uint8_t)(1u << op->unit);
         return true;
     }
     catch_up(log, record);
@@ -222,26 +221,21 @@ static bool add_up(kb_oplog *log, uint64_t pe, const kb_op_brief *op, uint32_t k
     return true;
 }
 
-static __attribute__((noinline)) void count_otherwise(kb_oplog *log, uint64_t pe,
-                                                      const kb_op_brief *op)
-{
-    KB_ASSERT(!log->watched);
-    (void)add_up(log, pe, op, NO_KEY);
-}
-
 void kb_oplog_count(kb_oplog *log, uint64_t pe, const kb_op_brief *op)
 {
-    KB_DEBUG_ASSERT(op->start <= op->end);
-    pe_record *record = record_of(log, pe);
-    const known_name *known = look_up(log, op->unit, op->name);
-    if (KB_UNLIKELY(known->name != op->name || op->end != log->sim->now ||
-                    !is_unit_caught_up(log, record, op->unit))) {
-        kb_op_brief copy = *op; /* so a caller that has this inlined keeps `op` in registers */
-        count_otherwise(log, pe, &copy);
+    KB_ASSERT(!log->watched && op->start <= op->end);
+    bool is_edge = !is_ahead(log, op->end) && op->bytes <= UINT32_MAX && op->flops == 0;
+    edge *e = is_edge ? append_edge(log, record_of(log, pe)) : NULL;
+    if (!e) {
+        (void)add_up(log, pe, op, NO_KEY);
         return;
     }
-    end_unit(record, op->unit, op->start, op->end);
-    add_brief(log, known->sum, op);
+    e->start = op->start;
+    e->name = op->name;
+    e->bytes = (uint32_t)op->bytes;
+    e->kind = UNIT_EDGE_ENDS;
+    e->unit = (uint8_t)op->unit;
+    e->of_kernel = op->of_kernel;
 }
 
 uint32_t kb_oplog_find_key(kb_oplog *log, const kb_op *op)
@@ -375,22 +369,26 @@ static kb_op_sum shown_sum(const op_sum *sum)
                        .kernel_bytes = sum->kernel_bytes};
 }
 
-/* The sums lack operations that were told ahead, or have them again. */
-static void take_unworked(kb_oplog *log, bool back)
+/* The sums get operations that have ended but are not counted, or lack them again. */
+static void show_worked(kb_oplog *log, bool back)
 {
-    for (uint32_t next = log->ahead_pes; next != 0; next = log->pes[next - 1].next_ahead)
-        kb_oplog_take_unworked(log, &log->pes[next - 1], back);
+    for (uint32_t next = log->ahead_pes; next != 0; next = log->pes[next - 1].next_ahead) {
+        const pe_record *record = &log->pes[next - 1];
+        if (record->buffer)
+            kb_oplog_count_run(log, &record->buffer->run);
+        kb_oplog_show_worked(log, record, back);
+    }
 }
 
 const kb_op_sum *kb_oplog_sums(kb_oplog *log, size_t *count)
 {
     kb_oplog_apply_all_due(log);
-    take_unworked(log, false);
+    show_worked(log, false);
     *count = 0;
     for (size_t i = 0; i < log->sums.count; i++)
         if (log->sums.items[i].count > 0) /* else it is of operations that end later */
             log->sorted.items[(*count)++] = shown_sum(&log->sums.items[i]);
-    take_unworked(log, true);
+    show_worked(log, true);
     if (*count > 0)
         qsort(log->sorted.items, *count, sizeof *log->sorted.items, by_unit_and_name);
     return log->sorted.items;
@@ -402,10 +400,10 @@ kb_time kb_oplog_busy(kb_oplog *log, uint64_t pe, kb_unit unit)
     catch_up(log, record);
     const unit_work *work = &record->units[unit];
     kb_time now = log->sim->now;
+    if (record->ops && !log->detailed && (unit == KB_UNIT_GEMM || unit == KB_UNIT_MATH))
+        return kb_oplog_engine_busy(log, record, unit);
     if (!log->has_spans[unit])
         return work->busy + (work->announced > 0 ? now : 0);
-    if (!log->detailed && (unit == KB_UNIT_GEMM || unit == KB_UNIT_MATH))
-        return work->busy - kb_oplog_unworked_time(log, record, unit);
     /* Something is under way at every instant from now to there. */
     return work->busy - (work->ahead_to > now ? work->ahead_to - now : 0);
 }

@@ -64,6 +64,15 @@ void kb_oplog_count(kb_oplog *log, uint64_t pe, const kb_op_brief *op);
 void kb_oplog_count_parts(kb_oplog *log, kb_unit unit, const char *name, uint64_t count,
                           kb_time busy);
 
+/*
+ * The same for a command of the DMA with one transfer, if the log is not watched, now: in one call
+ * what kb_oplog_start() of its unit and kb_oplog_begin() of its bytes tell; and what kb_oplog_end()
+ * of these and kb_oplog_count() tell. The cause is one of bytes.
+ */
+void kb_oplog_begin_transfer(kb_oplog *log, uint64_t pe, kb_unit unit, kb_cause cause,
+                             uint64_t bytes);
+void kb_oplog_end_transfer(kb_oplog *log, uint64_t pe, kb_cause cause, const kb_op_brief *op);
+
 /* Something that is no work, such as waiting, ends at op->end: it counts nowhere, and only the
  * watcher gets it. */
 void kb_oplog_show(kb_oplog *log, const kb_op *op);

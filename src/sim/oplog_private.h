@@ -1,6 +1,7 @@
 /* oplog_private.h: the state of the log, which oplog.c (operations and their sums), causes.c (what
- * the time of PEs goes to), work.c (operations of engines), timeline.c (what the run is doing),
- * ahead.c (what is told before its time) and profile.c (the same by source line) share. */
+ * the time of PEs goes to), sweep.c (the same if the log is not detailed), work.c (operations of
+ * engines), timeline.c (what the run is doing), ahead.c (what is told before its time) and
+ * profile.c (the same by source line) share. */
 #ifndef KB_SIM_OPLOG_PRIVATE_H
 #define KB_SIM_OPLOG_PRIVATE_H
 
@@ -17,7 +18,8 @@ typedef struct unit_work {
     };
 } unit_work;
 
-/* Of the causes those of which bytes are outstanding, from LOCAL_MEMORY to CREDIT. */
+/* Of the causes those of which bytes are outstanding, from LOCAL_MEMORY to CREDIT: their slots are
+ * counted from the first one. */
 enum { BYTE_CAUSES = KB_CAUSE_CREDIT - KB_CAUSE_LOCAL_MEMORY + 1 };
 
 /* States of a PE besides the causes that count alone: bytes of two causes are outstanding, or of
@@ -62,28 +64,70 @@ typedef struct transition {
 
 _Static_assert(sizeof(transition) <= 64, "one fits into a cache line");
 
-/* If the log is not detailed: bytes begin or end to be outstanding. */
+/* ---- If the log is not detailed: what sweep.c applies ---- */
+
+/* Bytes begin or end to be outstanding, now or later. */
 typedef struct byte_change {
     kb_time at;
-    int64_t what; /* how many more there are * MAX_CAUSES + the cause */
+    int64_t what; /* how many more there are * SLOTS + the cause's slot */
 } byte_change;
 
-enum { CAUSE_BITS = 4, MAX_CAUSES = 1 << CAUSE_BITS, MAX_CHANGES = 26 };
-
-/* In front of the first of a PE's transitions and byte changes there are so many of the past, or
- * more. */
-enum { PAST = 2 };
-_Static_assert((int)KB_CAUSES <= MAX_CAUSES, "a cause fits");
+enum { SLOT_BITS = 3, SLOTS = 1 << SLOT_BITS };
+_Static_assert((int)BYTE_CAUSES <= SLOTS, "a slot fits");
 
 /* A change has less; what has more, or none, is a transition. */
 #define MAX_CHANGE_BYTES (UINT64_C(1) << 56)
 
-/* An operation of an engine that has not ended, or not long ago. See work.c. */
+typedef enum edge_kind {
+    TRANSFER_BEGINS, /* UNIT_STARTS and a byte change */
+    TRANSFER_ENDS,   /* a byte change and OP_ENDS */
+    UNIT_EDGE_STARTS,
+    UNIT_EDGE_ENDS,
+} edge_kind;
+
+/* An operation of a unit begins or ends, told at that time: so edges come in order. */
+typedef struct edge {
+    kb_time at;
+    kb_time start;    /* of one that ends */
+    const char *name; /* the same */
+    uint32_t bytes;
+    uint8_t kind; /* an edge_kind */
+    uint8_t slot; /* of its cause */
+    uint8_t unit;
+    bool of_kernel;
+} edge;
+
+_Static_assert(sizeof(edge) == 32, "an array of few takes little");
+
+/* In front of the first of a PE's transitions and byte changes there are so many of the past, or
+ * more. */
+enum { PAST = 2 };
+
+/* What a PE is told until it is applied. Behind the last edge and the last change there is room for
+ * one that never comes. */
+enum { MAX_EDGES = 10, MAX_CHANGES = 14 };
+
+/* Operations of one name that count together. */
+typedef struct op_run {
+    const char *name; /* NULL: none */
+    uint64_t count;
+    uint64_t time, bytes, flops;
+    uint8_t unit;
+    bool of_kernel;
+} op_run;
+
+typedef struct pe_buffer {
+    op_run run; /* of edges: not in the sums yet */
+    edge edges[MAX_EDGES + 1];
+    byte_change changes[PAST + MAX_CHANGES + 1]; /* from [PAST] on, sorted by time */
+} pe_buffer;
+
+/* An operation of an engine that has not been counted. See work.c. */
 typedef struct engine_op {
     kb_time start, free_at, end; /* as in kb_work */
     uint64_t flops;
-    uint32_t sum; /* its index */
-    uint32_t unit;
+    const char *name;
+    kb_unit unit;
 } engine_op;
 
 /* The profile does not count the operation. */
@@ -92,7 +136,13 @@ typedef struct engine_op {
 typedef struct pe_record {
     kb_time since;    /* its time up to here has been charged; later than now if an engine works */
     kb_time next_due; /* the first transition's time, or KB_FOREVER; 0: new, or a detailed log */
-    kb_time next_start; /* of next_op, or KB_FOREVER */
+    kb_time engines_to;          /* all operations of engines that were told end up to here */
+    const engine_op *next_op;    /* the first that is not passed; NULL: there was none */
+    edge *edge_end, *edge_limit; /* limits are NULL if the log is detailed, or there was none */
+    byte_change *change_end, *change_limit;
+    engine_op *op_end, *op_limit; /* sorted by start; *op_end never starts */
+    engine_op *ops;
+    pe_buffer *buffer; /* NULL: there was none */
     union {
         struct {
             uint32_t matrix, vector; /* items that occupy the engines */
@@ -100,17 +150,12 @@ typedef struct pe_record {
         uint64_t engines; /* 0: none does */
     };
     uint32_t drains, needed_drains; /* products that drain; of these, that products wait for */
-    uint16_t outstanding;           /* bit c: bytes of cause c are */
+    uint16_t outstanding;           /* bit s: bytes of the cause in slot s are */
     uint8_t state;                  /* what counts now: a kb_cause, or one of the above */
     bool runs_kernel;
-    bool takes_part;     /* it ran a kernel */
-    bool odd;            /* both engines work, and an odd time of that has been charged */
-    uint8_t units_ahead; /* bit u: starts or ends of unit u have been told ahead */
-    kb_time engines_to;  /* all operations of engines that were told end up to here */
-    engine_op *op_end;   /* sorted by start: from next_op those that are to be charged */
-    engine_op *op_limit; /* the array's end; NULL if the log is detailed */
-    engine_op *next_op, *ops;
-    byte_change *next_change, *change_limit; /* NULL: the log is detailed, or there was none */
+    bool takes_part; /* it ran a kernel */
+    bool odd;        /* both engines work, and an odd time of that has been charged */
+    bool mixed_ops;  /* some of `ops` overlap, or drain */
     /* What is told ahead: from `first` to before `end`, sorted by time, those of the same time in
      * the order of the calls. Two or more before `first` are in the past. */
     transition *first, *end;
@@ -118,17 +163,16 @@ typedef struct pe_record {
     transition *array;
     uint32_t op_room, room;
     uint32_t span_count;         /* of kb_oplog_add_ahead(), in the array */
-    uint32_t next_ahead;         /* number + 1 of the next PE in the list of those with an array */
+    uint32_t next_ahead;         /* number + 1 of the next PE in the list of those with memory */
     uint64_t bytes[BYTE_CAUSES]; /* outstanding */
-    kb_time charged[KB_CAUSES];  /* to the kernel that runs; of engines all that was told */
+    kb_time charged[KB_CAUSES];  /* to the kernel that runs; of engines what has been counted */
     unit_work units[KB_UNITS];
-    byte_change changes[PAST + MAX_CHANGES]; /* from [PAST] on, sorted by time */
     kb_time kernel_start;
     kb_time in_kernels; /* all that have ended */
     kb_time left_at;    /* what the kernel clock showed when its last kernel ended */
 } __attribute__((aligned(64))) pe_record;
 
-_Static_assert(KB_UNITS <= 8, "units fit into a byte");
+_Static_assert(sizeof(pe_record) == 512, "its number is multiplied by a shift");
 
 /* Names are constants, so they are known by their address. Of each unit: */
 enum { KNOWN_NAME_BITS = 6, KNOWN_NAMES = 1 << KNOWN_NAME_BITS, MOST_KNOWN = KNOWN_NAMES / 2 };
@@ -187,7 +231,7 @@ struct kb_oplog {
     bool detailed;       /* there is a profile or a watcher of states */
     bool watched;        /* there is a profile or a watcher of operations */
     bool incomplete;     /* the log lacks something for want of host memory: the run has failed */
-    uint32_t ahead_pes;  /* number + 1 of the first PE with an array of transitions */
+    uint32_t ahead_pes;  /* number + 1 of the first PE with memory of its own */
     uint64_t told_ahead; /* transitions and records, ever */
     kb_profile *profile;
     kb_op_fn *watch;
@@ -240,6 +284,13 @@ uint32_t kb_oplog_find_key(kb_oplog *log, const kb_op *op);
 /* Charges the PE's time up to then to the state that held. */
 void kb_oplog_charge(kb_oplog *log, pe_record *record, kb_time at);
 
+/* Charges time in the PE's state, which several causes share or a profile or a watcher sees. */
+void kb_oplog_charge_shared(kb_oplog *log, pe_record *record, kb_time time);
+
+/* What kb_oplog_begin() or kb_oplog_end() is told, in any log. */
+void kb_oplog_tell_item(kb_oplog *log, pe_record *record, kb_time at, kb_cause cause,
+                        uint64_t bytes, const kb_op *op, bool begins);
+
 /* For a new log. */
 void kb_oplog_make_states(kb_oplog *log);
 
@@ -272,7 +323,7 @@ KB_MUST_USE bool kb_oplog_make_agenda(kb_oplog *log);
 /* Frees all that PEs have, and records. */
 void kb_oplog_drop_ahead(kb_oplog *log);
 
-/* The PE gets its first array: puts it on the list of those that have one. */
+/* The PE gets memory of its own: puts it on the list of those that have some. */
 void kb_oplog_link_pe(kb_oplog *log, pe_record *record);
 
 /* A new transition in its place, whose kind and other fields are the caller's to set. Applies what
@@ -285,10 +336,10 @@ void kb_oplog_keep_record(kb_oplog *log, const kb_op *op, kb_time told_at);
 /* Shows the watcher the records that end by now. */
 void kb_oplog_show_early(kb_oplog *log);
 
-/* Before anything of the PE is charged or changed. */
+/* Before anything of the PE is charged, changed or read. */
 static inline void catch_up(kb_oplog *log, pe_record *record)
 {
-    if (record->next_due <= log->sim->now || record->next_change != record->changes + PAST)
+    if (record->next_due <= log->sim->now || record->buffer)
         kb_oplog_apply_due(log, record);
 }
 
@@ -329,24 +380,57 @@ static inline transition *insert_transition(kb_oplog *log, pe_record *record, kb
     return KB_LIKELY(t != NULL) ? t : kb_oplog_insert(log, record, at);
 }
 
+/* ---- sweep.c: what begins and ends, if the log is not detailed ---- */
+
+/* What of the PE's buffer has not been applied. */
+typedef struct sweep_position {
+    edge *edge;
+    byte_change *change;
+} sweep_position;
+
+/* Applies edges and byte changes up to then, from there on. */
+void kb_oplog_sweep(kb_oplog *log, pe_record *record, sweep_position *from, kb_time at);
+
+/* The first position of the PE's buffer; and all in front of that one has been applied. */
+sweep_position kb_oplog_sweep_begin(const pe_record *record);
+void kb_oplog_sweep_end(pe_record *record, const sweep_position *to);
+
+/* Makes room for another edge, which may take applying what is due. False: edges are not kept, as
+ * the log is detailed or there is no memory. */
+bool kb_oplog_make_edge_room(kb_oplog *log, pe_record *record);
+
+/* An edge that begins or ends now, whose other fields are the caller's to set; or NULL. */
+static inline edge *append_edge(kb_oplog *log, pe_record *record)
+{
+    if (KB_UNLIKELY(record->edge_end >= record->edge_limit) &&
+        !kb_oplog_make_edge_room(log, record))
+        return NULL;
+    edge *e = record->edge_end++;
+    e->at = log->sim->now;
+    return e;
+}
+
 /* ---- work.c: operations of engines, if the log is not detailed ---- */
 
 /* Charges the PE's time up to the operations that start before then, and goes to their ends. */
 void kb_oplog_pass_engines(kb_oplog *log, pe_record *record, kb_time at);
 
-/* What has been counted ahead: what of it is later than now. */
-typedef struct unworked {
-    kb_time matrix, vector; /* of the causes */
-    kb_time both;           /* both engines work */
-} unworked;
+/* Counts the operations that have been passed and have ended. */
+void kb_oplog_count_worked(kb_oplog *log, pe_record *record);
 
-unworked kb_oplog_unworked(const kb_oplog *log, const pe_record *record);
+/* What operations that have not been counted add to the PE's causes up to now. */
+typedef struct work_so_far {
+    kb_time matrix, vector;
+    kb_time both; /* both engines work */
+} work_so_far;
 
-/* Of the time at work of the PE's engine, that later than now. */
-kb_time kb_oplog_unworked_time(const kb_oplog *log, const pe_record *record, kb_unit unit);
+work_so_far kb_oplog_work_so_far(const kb_oplog *log, const pe_record *record);
 
-/* Takes the PE's operations that end later than now from the sums, or puts them back. */
-void kb_oplog_take_unworked(kb_oplog *log, const pe_record *record, bool back);
+/* The same for the time at work of the PE's engine: all of it. */
+kb_time kb_oplog_engine_busy(const kb_oplog *log, const pe_record *record, kb_unit unit);
+
+/* Adds the PE's operations that have ended but are not counted to the sums, or takes them back. */
+void kb_oplog_show_worked(kb_oplog *log, const pe_record *record, bool back);
 
 /* ---- Sums of operations ---- */
 
@@ -421,6 +505,9 @@ static inline bool add_to_sum(kb_oplog *log, uint32_t index, kb_unit unit, bool 
     return true;
 }
 
+/* Moves them to the sums. If there is no memory, or a sum would be too large, the run fails. */
+void kb_oplog_count_run(kb_oplog *log, op_run *run);
+
 /* ---- Units ---- */
 
 static inline void start_unit(pe_record *record, kb_unit unit, kb_time at)
@@ -440,14 +527,18 @@ static inline void end_unit(pe_record *record, kb_unit unit, kb_time start, kb_t
 }
 
 /* Of a unit with spans: an operation begins. */
-static inline void add_span(pe_record *record, kb_unit unit, kb_time start, kb_time end)
+static inline void extend_span(unit_work *work, kb_time start, kb_time end)
 {
-    unit_work *work = &record->units[unit];
     kb_time from = start > work->ahead_to ? start : work->ahead_to;
     if (end > from) {
         work->busy += end - from;
         work->ahead_to = end;
     }
+}
+
+static inline void add_span(pe_record *record, kb_unit unit, kb_time start, kb_time end)
+{
+    extend_span(&record->units[unit], start, end);
 }
 
 #endif

@@ -152,6 +152,7 @@ void kb_oplog_kernel_begin(kb_oplog *log, uint64_t pe, kb_time posted)
     catch_up(log, record);
     KB_ASSERT(!record->runs_kernel);
     kb_oplog_charge(log, record, log->sim->now);
+    kb_oplog_count_worked(log, record);
     log->timeline.pes += !record->takes_part;
     record->takes_part = true;
     charge_gap(log, record, posted);
@@ -170,10 +171,13 @@ void kb_oplog_kernel_end(kb_oplog *log, uint64_t pe, kb_time_sum causes[KB_CAUSE
     catch_up(log, record);
     KB_ASSERT(record->runs_kernel);
     kb_oplog_charge(log, record, log->sim->now);
-    unworked later = kb_oplog_unworked(log, record);
-    record->charged[KB_CAUSE_MATRIX] -= later.matrix;
-    record->charged[KB_CAUSE_VECTOR] -= later.vector;
-    log->timeline.both_engines -= later.both;
+    if (record->buffer)
+        kb_oplog_count_run(log, &record->buffer->run);
+    kb_oplog_count_worked(log, record);
+    work_so_far work = kb_oplog_work_so_far(log, record);
+    record->charged[KB_CAUSE_MATRIX] += work.matrix;
+    record->charged[KB_CAUSE_VECTOR] += work.vector;
+    log->timeline.both_engines += work.both;
     record->runs_kernel = false;
     record->in_kernels += log->sim->now - record->kernel_start;
     record->left_at = log->timeline.kernels;
@@ -222,10 +226,10 @@ static void add_pe(const kb_oplog *log, uint64_t pe, kb_timeline *timeline)
         in_kernels += log->sim->now - record->kernel_start;
         for (int c = 0; c < KB_CAUSES; c++)
             timeline->causes[c] += record->charged[c];
-        unworked later = kb_oplog_unworked(log, record);
-        timeline->causes[KB_CAUSE_MATRIX] -= later.matrix;
-        timeline->causes[KB_CAUSE_VECTOR] -= later.vector;
-        timeline->both_engines -= later.both;
+        work_so_far work = kb_oplog_work_so_far(log, record);
+        timeline->causes[KB_CAUSE_MATRIX] += work.matrix;
+        timeline->causes[KB_CAUSE_VECTOR] += work.vector;
+        timeline->both_engines += work.both;
     } else {
         timeline->causes[KB_CAUSE_IMBALANCE] += timeline->kernels - record->left_at;
     }

@@ -16,7 +16,7 @@
 
 #include "oplog_private.h"
 
-enum { FIRST_ROOM = 16 };
+enum { FIRST_ROOM = 9 };
 
 /* The time in which both work. */
 static kb_time common_time(const engine_op *a, const engine_op *b, kb_time up_to)
@@ -29,39 +29,112 @@ static kb_time common_time(const engine_op *a, const engine_op *b, kb_time up_to
 
 /* ---- Counting ------------------------------------------------------------------------------ */
 
-/* Removes operations that have ended and makes room for one more. False if there is no memory. */
-static bool make_room(kb_oplog *log, pe_record *record)
+/* All but its place in the sums. It may share its time with later ones of the other engine; for
+ * earlier ones that has been done. */
+static void charge_op(kb_oplog *log, pe_record *record, const engine_op *op)
 {
-    kb_time now = log->sim->now;
-    catch_up(log, record);
-    kb_oplog_pass_engines(log, record, now);
+    add_span(record, op->unit, op->start, op->end);
+    record->charged[engine_cause((uint8_t)op->unit)] += op->free_at - op->start;
+    for (const engine_op *other = op + 1; other->start < op->free_at; other++) {
+        if (other->unit == op->unit)
+            continue;
+        kb_time both = common_time(op, other, KB_FOREVER);
+        record->charged[KB_CAUSE_MATRIX] -= both / 2;
+        record->charged[KB_CAUSE_VECTOR] -= both - both / 2;
+        log->timeline.both_engines += record->runs_kernel ? both : 0;
+    }
+}
+
+/* The same for several of one engine that share no time with any other one and do not drain. */
+static void charge_run(pe_record *record, const op_run *run, kb_time end)
+{
+    unit_work *work = &record->units[run->unit];
+    work->busy += (kb_time)run->time;
+    work->ahead_to = end;
+    record->charged[engine_cause(run->unit)] += (kb_time)run->time;
+}
+
+/* From `op` on, those of one name and before `end`. Returns the first that is not. */
+static inline const engine_op *add_run(op_run *run, const engine_op *op, const engine_op *end)
+{
+    const engine_op *first = op;
+    kb_time time = 0;
+    uint64_t flops = 0;
+    do {
+        time += op->end - op->start;
+        if (KB_UNLIKELY(__builtin_add_overflow(flops, op->flops, &flops)))
+            flops = UINT64_MAX; /* too many in any case */
+        op++;
+    } while (op != end && op->name == first->name && op->unit == first->unit);
+    *run = (op_run){.name = first->name,
+                    .unit = (uint8_t)first->unit,
+                    .count = (uint64_t)(op - first),
+                    .time = (uint64_t)time,
+                    .flops = flops};
+    return op;
+}
+
+static void count_ops(kb_oplog *log, pe_record *record, const engine_op *end)
+{
+    for (const engine_op *op = record->ops; op != end;) {
+        op_run run;
+        const engine_op *next = add_run(&run, op, record->mixed_ops ? op + 1 : end);
+        if (record->mixed_ops)
+            charge_op(log, record, op);
+        else
+            charge_run(record, &run, next[-1].end);
+        kb_oplog_count_run(log, &run);
+        op = next;
+    }
+}
+
+void kb_oplog_count_worked(kb_oplog *log, pe_record *record)
+{
     engine_op *op = record->ops;
-    while (op != record->next_op && op->end <= now)
+    while (op != record->next_op && op->end <= log->sim->now)
         op++;
     size_t gone = (size_t)(op - record->ops), left = (size_t)(record->op_end - op);
-    if (gone > 0) {
-        memmove(record->ops, op, left * sizeof *op);
-        record->op_end -= gone;
-        record->next_op -= gone;
+    if (gone == 0)
+        return;
+    count_ops(log, record, op);
+    memmove(record->ops, op, (left + 1) * sizeof *op);
+    record->op_end -= gone;
+    record->next_op -= gone;
+    if (left == 0)
+        record->mixed_ops = false;
+}
+
+/* ---- What is told -------------------------------------------------------------------------- */
+
+/* Makes room for one more behind the last one, and for one that never starts. False if there is no
+ * memory. */
+static bool make_room(kb_oplog *log, pe_record *record)
+{
+    if (record->ops) {
+        catch_up(log, record);
+        kb_oplog_pass_engines(log, record, log->sim->now);
+        kb_oplog_count_worked(log, record);
     }
-    if (left < record->op_room)
+    size_t count = (size_t)(record->op_end - record->ops);
+    if (count + 1 < record->op_room)
         return true;
     size_t room = record->op_room, next = (size_t)(record->next_op - record->ops);
     engine_op *grown = NULL;
     if (room < UINT32_MAX / 2)
-        grown = kb_grow_array(record->ops, left, room > 0 ? 1 : FIRST_ROOM, sizeof *grown, &room);
+        grown =
+            kb_grow_array(record->ops, count + 1, room > 0 ? 1 : FIRST_ROOM, sizeof *grown, &room);
     if (!grown)
         return false;
     kb_oplog_link_pe(log, record);
     record->ops = grown;
     record->op_room = (uint32_t)room;
-    record->op_end = grown + left;
+    record->op_end = grown + count;
     record->next_op = grown + next;
     return true;
 }
 
 /* Puts it in its place. */
-static engine_op *insert_op(pe_record *record, const kb_work *work, uint32_t sum)
+static engine_op *insert_op(pe_record *record, const kb_work *work)
 {
     engine_op *op = record->op_end++;
     for (; op != record->next_op && op[-1].start > work->start; op--)
@@ -70,25 +143,10 @@ static engine_op *insert_op(pe_record *record, const kb_work *work, uint32_t sum
                       .free_at = work->unit == KB_UNIT_GEMM ? work->free_at : work->end,
                       .end = work->end,
                       .flops = work->flops,
-                      .sum = sum,
+                      .name = work->name,
                       .unit = work->unit};
-    if (op->start < record->next_start)
-        record->next_start = op->start;
+    record->op_end->start = KB_FOREVER;
     return op;
-}
-
-/* Charges the operation, which may share its time with some of the other engine. */
-static void charge_op(kb_oplog *log, pe_record *record, const engine_op *op)
-{
-    record->charged[engine_cause((uint8_t)op->unit)] += op->free_at - op->start;
-    for (const engine_op *other = record->ops; other != record->op_end; other++) {
-        if (other->unit == op->unit)
-            continue;
-        kb_time both = common_time(op, other, KB_FOREVER);
-        record->charged[KB_CAUSE_MATRIX] -= both / 2;
-        record->charged[KB_CAUSE_VECTOR] -= both - both / 2;
-        log->timeline.both_engines += record->runs_kernel ? both : 0;
-    }
 }
 
 /* Its results drain from free_at to its end. */
@@ -99,27 +157,28 @@ static void tell_drain(kb_oplog *log, pe_record *record, const kb_work *work)
     kb_oplog_end(log, pe, work->end, KB_CAUSE_MATRIX_DRAIN, 0, NULL);
 }
 
-static void count_work(kb_oplog *log, pe_record *record, const kb_work *work, uint32_t sum)
+static void keep_work(kb_oplog *log, pe_record *record, const kb_work *work)
 {
-    if ((record->ops == NULL || record->op_end == record->ops + record->op_room) &&
-        !make_room(log, record)) {
+    bool has_room = record->ops && record->op_end + 1 < record->ops + record->op_room;
+    if (!has_room && !make_room(log, record)) {
         kb_oplog_fail_memory(log);
         return;
     }
-    if (!add_to_sum(log, sum, work->unit, work->of_kernel, work->end - work->start, 0, work->flops))
-        return;
-    record->op_limit = record->ops + record->op_room;
-    const engine_op *op = insert_op(record, work, sum);
-    add_span(record, work->unit, op->start, op->end);
-    charge_op(log, record, op);
+    record->op_limit = log->watched ? NULL : record->ops + record->op_room - 1;
+    const engine_op *op = insert_op(record, work);
+    if (op->start < record->engines_to || op->free_at < op->end)
+        record->mixed_ops = true;
     if (op->end > record->engines_to)
         record->engines_to = op->end;
     if (op->free_at < op->end)
         tell_drain(log, record, work);
 }
 
-static void tell_detailed(kb_oplog *log, pe_record *record, const kb_work *work, uint32_t sum)
+static void tell_detailed(kb_oplog *log, pe_record *record, const kb_work *work)
 {
+    uint32_t sum = sum_of(log, work->unit, work->name);
+    if (sum == NO_SUM)
+        return;
     uint32_t key = log->profile ? kb_oplog_find_key(log, work->op) : NO_KEY;
     transition *t = kb_oplog_insert(log, record, work->start);
     if (!t)
@@ -143,14 +202,11 @@ static __attribute__((noinline)) void tell_otherwise(kb_oplog *log, pe_record *r
     KB_ASSERT(work->unit == KB_UNIT_GEMM || work->unit == KB_UNIT_MATH);
     KB_ASSERT(work->start <= work->free_at && work->free_at <= work->end);
     KB_ASSERT(work->start >= log->sim->now);
-    uint32_t sum = sum_of(log, work->unit, work->name);
-    if (sum == NO_SUM)
-        return;
     log->has_spans[work->unit] = true;
     if (log->detailed)
-        tell_detailed(log, record, work, sum);
+        tell_detailed(log, record, work);
     else
-        count_work(log, record, work, sum);
+        keep_work(log, record, work);
     if (log->watch)
         kb_oplog_show_at_end(log, work->op);
 }
@@ -159,84 +215,75 @@ static __attribute__((noinline)) void tell_otherwise(kb_oplog *log, pe_record *r
 void kb_oplog_work(kb_oplog *log, uint64_t pe, const kb_work *work)
 {
     pe_record *record = record_of(log, pe);
-    kb_time start = work->start, end = work->end;
-    const known_name *known = look_up(log, work->unit, work->name);
     engine_op *op = record->op_end;
-    if (KB_UNLIKELY(known->name != work->name || op >= record->op_limit ||
-                    start < record->engines_to || work->free_at != end || log->watched)) {
+    if (KB_UNLIKELY(op >= record->op_limit || work->start < record->engines_to ||
+                    work->free_at != work->end)) {
         kb_work copy = *work; /* so a caller that has this inlined keeps `work` in registers */
         tell_otherwise(log, record, &copy);
         return;
     }
-    KB_DEBUG_ASSERT(start <= end && start >= log->sim->now);
-    if (KB_UNLIKELY(!add_to_sum(log, known->sum, work->unit, false, end - start, 0, work->flops)))
-        return;
-    *op = (engine_op){.start = start,
-                      .free_at = end,
-                      .end = end,
-                      .flops = work->flops,
-                      .sum = known->sum,
-                      .unit = work->unit};
+    KB_DEBUG_ASSERT(work->start <= work->end && work->start >= log->sim->now);
     record->op_end = op + 1;
-    if (start < record->next_start)
-        record->next_start = start;
-    record->engines_to = end;
-    record->charged[engine_cause((uint8_t)work->unit)] += end - start;
-    record->units[work->unit].busy += end - start;
-    record->units[work->unit].ahead_to = end;
+    record->engines_to = work->end;
+    op->start = work->start;
+    op->free_at = work->end;
+    op->end = work->end;
+    op->flops = work->flops;
+    op->name = work->name;
+    op->unit = work->unit;
+    op[1].start = KB_FOREVER;
 }
 
-/* ---- What has been counted ahead ----------------------------------------------------------- */
+/* ---- What has not been counted ------------------------------------------------------------- */
 
-static kb_time later_of(kb_time a, kb_time b)
+static kb_time earlier_of(kb_time a, kb_time b)
 {
-    return a > b ? a : b;
+    return a < b ? a : b;
 }
 
-unworked kb_oplog_unworked(const kb_oplog *log, const pe_record *record)
+work_so_far kb_oplog_work_so_far(const kb_oplog *log, const pe_record *record)
 {
-    unworked later = {0};
+    work_so_far work = {0};
     kb_time now = log->sim->now;
-    for (const engine_op *op = record->ops; op != record->op_end; op++) {
-        if (op->free_at <= now)
-            continue;
-        kb_time time = op->free_at - later_of(op->start, now);
-        *(op->unit == KB_UNIT_GEMM ? &later.matrix : &later.vector) += time;
-        for (const engine_op *other = record->ops; other != record->op_end; other++) {
-            if (other->unit == op->unit || other->free_at <= now || op->unit != KB_UNIT_GEMM)
+    for (const engine_op *op = record->ops; op && op->start < now; op++) {
+        kb_time time = earlier_of(op->free_at, now) - op->start;
+        *(op->unit == KB_UNIT_GEMM ? &work.matrix : &work.vector) += time;
+        for (const engine_op *other = op + 1; other->start < op->free_at; other++) {
+            if (other->unit == op->unit)
                 continue;
-            kb_time all = common_time(op, other, KB_FOREVER), so_far = common_time(op, other, now);
-            later.matrix -= all / 2 - so_far / 2;
-            later.vector -= all - all / 2 - (so_far - so_far / 2);
-            later.both += all - so_far;
+            kb_time both = common_time(op, other, now);
+            work.matrix -= both / 2;
+            work.vector -= both - both / 2;
+            work.both += both;
         }
     }
-    return later;
+    return work;
 }
 
-kb_time kb_oplog_unworked_time(const kb_oplog *log, const pe_record *record, kb_unit unit)
+kb_time kb_oplog_engine_busy(const kb_oplog *log, const pe_record *record, kb_unit unit)
 {
-    kb_time later = 0, counted_to = log->sim->now;
-    for (const engine_op *op = record->ops; op != record->op_end; op++) {
-        if (op->unit != (uint32_t)unit || op->end <= counted_to)
-            continue;
-        later += op->end - later_of(op->start, counted_to);
-        counted_to = op->end;
-    }
-    return later;
+    unit_work work = record->units[unit];
+    kb_time now = log->sim->now;
+    for (const engine_op *op = record->ops; op && op->start < now; op++)
+        if (op->unit == unit)
+            extend_span(&work, op->start, earlier_of(op->end, now));
+    return work.busy;
 }
 
-void kb_oplog_take_unworked(kb_oplog *log, const pe_record *record, bool back)
+void kb_oplog_show_worked(kb_oplog *log, const pe_record *record, bool back)
 {
-    for (const engine_op *op = record->ops; op != record->op_end; op++) {
-        if (op->end <= log->sim->now)
+    for (const engine_op *op = record->ops; op && op->start <= log->sim->now; op++) {
+        if (op->end > log->sim->now)
             continue;
-        op_sum *sum = &log->sums.items[op->sum];
+        uint32_t index = sum_of(log, op->unit, op->name);
+        if (index == NO_SUM)
+            return;
+        op_sum *sum = &log->sums.items[index];
         kb_time_sum busy = (kb_time_sum)sum->busy_high << 64 | sum->busy_low;
-        busy += back ? op->end - op->start : op->start - op->end;
+        busy += back ? op->start - op->end : op->end - op->start;
         sum->busy_high = (uint64_t)((unsigned __int128)busy >> 64);
         sum->busy_low = (uint64_t)busy;
-        sum->flops += back ? op->flops : 0 - op->flops;
-        sum->count += back ? 1 : UINT64_MAX;
+        sum->flops += back ? 0 - op->flops : op->flops;
+        sum->count += back ? UINT64_MAX : 1;
     }
 }

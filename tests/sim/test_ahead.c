@@ -118,6 +118,60 @@ static void spans_count_from_their_starts(void **state)
     drop(&r);
 }
 
+static void see_state(void *self, uint64_t pe, kb_cause cause, kb_time start, kb_time end)
+{
+    (void)pe;
+    (void)start;
+    *(kb_time *)self += cause == KB_CAUSE_OTHER_CUBES ? end - start : 0;
+}
+
+/*
+ * Two transfers of the DMA, [10, 30) of 4096 bytes and [20, 50) of 64: the engine is at work for
+ * 40, all of it for other cubes, and the sums have 20 + 30. The same if states are watched.
+ */
+static void transfers_count_when_they_end(void **state)
+{
+    (void)state;
+    for (int watched = 0; watched < 2; watched++) {
+        rig r = make(1);
+        kb_time shown = 0;
+        if (watched)
+            expect_ok(kb_oplog_watch_states(r.log, see_state, &shown));
+        kb_oplog_kernel_begin(r.log, 0, 0);
+        kb_op_brief load = {.name = "load",
+                            .unit = KB_UNIT_DMA_READ,
+                            .of_kernel = true,
+                            .start = 10,
+                            .bytes = 4096};
+        go_to(&r, 10);
+        kb_oplog_begin_transfer(r.log, 0, KB_UNIT_DMA_READ, KB_CAUSE_OTHER_CUBES, 4096);
+        go_to(&r, 20);
+        assert_int_equal(kb_oplog_busy(r.log, 0, KB_UNIT_DMA_READ), 10);
+        kb_oplog_begin_transfer(r.log, 0, KB_UNIT_DMA_READ, KB_CAUSE_OTHER_CUBES, 64);
+        go_to(&r, 30);
+        load.end = 30;
+        kb_oplog_end_transfer(r.log, 0, KB_CAUSE_OTHER_CUBES, &load);
+        go_to(&r, 50);
+        load = (kb_op_brief){
+            .name = "load", .unit = KB_UNIT_DMA_READ, .start = 20, .end = 50, .bytes = 64};
+        kb_oplog_end_transfer(r.log, 0, KB_CAUSE_OTHER_CUBES, &load);
+        go_to(&r, 60);
+        kb_time_sum causes[KB_CAUSES] = {0};
+        kb_oplog_kernel_end(r.log, 0, causes);
+        assert_true(causes[KB_CAUSE_OTHER_CUBES] == 40 && causes[KB_CAUSE_ISSUE] == 20);
+        assert_int_equal(kb_oplog_busy(r.log, 0, KB_UNIT_DMA_READ), 40);
+        assert_int_equal(kb_oplog_timeline(r.log).bytes[KB_CAUSE_OTHER_CUBES], 4160);
+        size_t count;
+        const kb_op_sum *sums = kb_oplog_sums(r.log, &count);
+        assert_int_equal(count, 1);
+        assert_true(sums[0].count == 2 && sums[0].busy == 50 && sums[0].bytes == 4160);
+        assert_int_equal(sums[0].kernel_bytes, 4096);
+        kb_oplog_flush(r.log);
+        assert_int_equal(shown, watched ? 40 : 0);
+        drop(&r);
+    }
+}
+
 typedef struct last_seen {
     size_t count;
     kb_op op;
@@ -181,8 +235,20 @@ static void records_are_copied(void **state)
 
 enum { PES = 3, KERNELS = 2, CALLS = 90, LINES = 5, MAX_SHOWN = 4096 };
 
-/* What a schedule consists of: each is one or two calls of the log, or kb_oplog_work(). */
-typedef enum call_kind { ITEM, DRAIN, LINE, ANNOUNCED, SUMMED, SPAN, WAIT, WORK, KINDS } call_kind;
+/* What a schedule consists of: each is one or two calls of the log, or kb_oplog_work(), or a
+ * transfer: one of the DMA that is told in two calls or in four. */
+typedef enum call_kind {
+    ITEM,
+    DRAIN,
+    LINE,
+    ANNOUNCED,
+    SUMMED,
+    SPAN,
+    WAIT,
+    WORK,
+    TRANSFER,
+    KINDS
+} call_kind;
 
 typedef struct call {
     call_kind kind;
@@ -213,7 +279,7 @@ typedef struct shown {
 /* A log, and how it is looked at. */
 typedef struct side {
     rig r;
-    bool watched, profiled;
+    bool watched, profiled, shows_states;
     shown *shown;
     kb_time_sum causes[KB_CAUSES]; /* of all kernels */
 } side;
@@ -302,12 +368,12 @@ static void tell_at_start(side *s, const call *c, const kb_op *op)
         kb_oplog_need_drain(log, c->pe, c->start, true);
     else if (c->kind == LINE)
         kb_oplog_set_line(log, c->pe, c->start, op);
-    else if (c->kind == ANNOUNCED || c->kind == WORK)
+    else if (c->kind == ANNOUNCED || c->kind == WORK || c->kind == TRANSFER)
         kb_oplog_start(log, c->pe, c->start, c->unit);
     else if (c->kind == SPAN)
         tell_span(s, c, op);
-    if (c->kind == WORK)
-        kb_oplog_begin(log, c->pe, c->start, c->cause, 0, op);
+    if (c->kind == WORK || c->kind == TRANSFER)
+        kb_oplog_begin(log, c->pe, c->start, c->cause, c->bytes, op);
 }
 
 static bool drains(const call *c)
@@ -326,7 +392,7 @@ static void tell_when_free(side *s, const call *c, const kb_op *op)
 static void tell_at_end(side *s, const call *c, const kb_op *op)
 {
     kb_oplog *log = s->r.log;
-    if (c->kind == ITEM)
+    if (c->kind == ITEM || c->kind == TRANSFER)
         kb_oplog_end(log, c->pe, c->end, c->cause, c->bytes, op);
     else if (c->kind == DRAIN)
         kb_oplog_need_drain(log, c->pe, c->end, false);
@@ -334,14 +400,34 @@ static void tell_at_end(side *s, const call *c, const kb_op *op)
         kb_oplog_end(log, c->pe, c->end, drains(c) ? KB_CAUSE_MATRIX_DRAIN : c->cause, 0, op);
     if (c->kind == WAIT && is_watched(s))
         kb_oplog_show(log, op);
-    if (c->kind == ANNOUNCED || c->kind == SUMMED || c->kind == WORK)
+    if (c->kind == ANNOUNCED || c->kind == SUMMED || c->kind == WORK || c->kind == TRANSFER)
         end_op(s, c, op);
+}
+
+/* Whether it is told at its times, as a transfer. Not if a watcher could tell in which order PEs
+ * change their states at an instant. */
+static bool is_whole(const side *s, const call *c)
+{
+    return c->kind == TRANSFER && !is_watched(s) && !s->shows_states;
+}
+
+static void tell_whole(side *s, const call *c, kb_time now)
+{
+    kb_op_access access;
+    kb_op op = op_of(c, &access);
+    kb_op_brief brief = brief_of(&op);
+    if (c->start == now)
+        kb_oplog_begin_transfer(s->r.log, c->pe, c->unit, c->cause, c->bytes);
+    if (c->end == now)
+        kb_oplog_end_transfer(s->r.log, c->pe, c->cause, &brief);
 }
 
 static void tell_ahead(side *s, const call *c)
 {
     kb_op_access access;
     kb_op op = op_of(c, &access);
+    if (is_whole(s, c))
+        return;
     if (c->kind != WORK) {
         tell_at_start(s, c, &op);
         tell_at_end(s, c, &op);
@@ -385,8 +471,13 @@ static call make_call(kb_rng *rng, const schedule *s)
         if (!is_product)
             c.free_at = c.end;
     }
+    if (c.kind == TRANSFER) {
+        c.cause = (kb_cause)pick(rng, KB_CAUSE_LOCAL_MEMORY, KB_CAUSE_CREDIT);
+        c.bytes++;
+    }
     c.unit = c.kind == SPAN || c.kind == WAIT ? KB_UNIT_IPCQ
              : c.kind == ANNOUNCED            ? KB_UNIT_DMA_READ
+             : c.kind == TRANSFER             ? KB_UNIT_DMA_WRITE
              : c.kind == WORK && is_product   ? KB_UNIT_GEMM
              : c.kind == WORK                 ? KB_UNIT_MATH
                                               : KB_UNIT_CPU;
@@ -616,6 +707,9 @@ static void run_both(kb_rng *rng, const schedule *plan, side *a, side *b)
         tell_in_time(a, plan, now);
         for (; told < CALLS && sorted[told]->told == now; told++)
             tell_ahead(b, sorted[told]);
+        for (int i = 0; i < CALLS; i++)
+            if (is_whole(b, &plan->calls[i]))
+                tell_whole(b, &plan->calls[i], now);
         end_kernels(a, plan, now);
         end_kernels(b, plan, now);
         if (kb_rng_below(rng, (uint64_t)plan->length / 20) == 0)
@@ -630,14 +724,14 @@ static void run_both(kb_rng *rng, const schedule *plan, side *a, side *b)
 
 static side make_side(uint64_t mode)
 {
-    side s = {.r = make(PES), .watched = mode & 1, .profiled = mode & 2};
+    side s = {.r = make(PES), .watched = mode & 1, .profiled = mode & 2, .shows_states = mode & 4};
     s.shown = kb_alloc_zeroed(1, sizeof *s.shown);
     assert_non_null(s.shown);
     if (s.watched)
         kb_oplog_watch(s.r.log, keep_op, s.shown);
     if (s.profiled)
         expect_ok(kb_oplog_start_profile(s.r.log));
-    if (mode & 4)
+    if (s.shows_states)
         expect_ok(kb_oplog_watch_states(s.r.log, keep_state, s.shown));
     return s;
 }
@@ -759,6 +853,7 @@ int main(void)
         cmocka_unit_test(a_schedule_told_at_its_start),
         cmocka_unit_test(results_drain_past_the_next_product),
         cmocka_unit_test(spans_count_from_their_starts),
+        cmocka_unit_test(transfers_count_when_they_end),
         cmocka_unit_test(records_are_copied),
         cmocka_unit_test(telling_ahead_changes_nothing),
         cmocka_unit_test(lack_of_memory_fails_the_run),
