@@ -294,9 +294,12 @@ static void note_drains(const pe_state *state)
 {
     const engine *matrix = &state->engines[0];
     for (uint32_t i = 0; i < matrix->waiting; i++) {
-        readiness r = look_at_inputs(program_work(matrix, i));
+        pe_work *work = program_work(matrix, i);
+        if (work->noted_drain)
+            continue;
+        readiness r = look_at_inputs(work);
         if (r.is_known)
-            note_drain(state, program_work(matrix, i), &r);
+            note_drain(state, work, &r);
     }
 }
 
