@@ -242,7 +242,8 @@ static void tell_log_of_begin(pe_units *units, operation *op)
     op->moves = units->shares.count == 1 && s->bytes == op->bytes && !op->watched;
     if (KB_LIKELY(op->moves)) {
         op->cause = (uint8_t)s->cause;
-        kb_oplog_begin_transfer(units->has.log, op->pe->number, op->lane->unit, s->cause, s->bytes);
+        kb_oplog_begin_transfer(units->has.log, op->pe->number, op->start, op->lane->unit, s->cause,
+                                s->bytes);
     } else {
         kb_oplog_start(units->has.log, op->pe->number, op->start, op->lane->unit);
     }

@@ -65,7 +65,7 @@ static due_item pop(due_heap *heap)
 
 /* ---- Transitions -------------------------------------------------------------------------- */
 
-enum { FIRST_ROOM = 16 };
+enum { FIRST_ROOM = 8 };
 
 void kb_oplog_link_pe(kb_oplog *log, pe_record *record)
 {
@@ -180,8 +180,12 @@ bool kb_oplog_make_agenda(kb_oplog *log)
         if (record->next_due == 0 && !record->buffer)
             continue;
         kb_oplog_apply_due(log, record);
+        kb_oplog_pass_engines(log, record, log->sim->now);
+        kb_oplog_count_worked(log, record);
+        kb_oplog_count_runs(log, record);
         record->change_limit = NULL;
         record->edge_limit = NULL;
+        record->span_limit = NULL;
         record->next_due = 0;
     }
     for (uint32_t next = log->ahead_pes; next != 0; next = log->pes[next - 1].next_ahead) {

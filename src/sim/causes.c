@@ -10,10 +10,9 @@
  * is divided at the same instants as without, and of engines that share time the one that gets the
  * odd femtosecond takes turns.
  *
- * If the log is not detailed, operations of engines are no part of the state: work.c charges them
- * when they are told, and charging skips their times.
+ * If the log is not detailed, most of what it is told goes through sweep.c, and operations of
+ * engines are no part of the state: work.c charges them, and charging skips their times.
  *
- * This is called several times for a message, so it is kept to a few instructions a call.
  * Not modelled: an engine that waits for the TCM counts as working.
  */
 #include <string.h>
@@ -64,13 +63,15 @@ static inline uint8_t state_of(const pe_record *record)
     uint32_t rest = outstanding & (outstanding - 1);
     if (rest == 0)
         return (uint8_t)(__builtin_ctz(outstanding) + KB_CAUSE_LOCAL_MEMORY);
-    return (rest & (rest - 1)) == 0 ? PAIR : DIVIDED;
+    if ((rest & (rest - 1)) != 0)
+        return DIVIDED;
+    return (uint8_t)(PAIR + __builtin_ctz(outstanding) * SLOTS + __builtin_ctz(rest));
 }
 
 /* Whether bytes of several causes share the time. */
 static inline bool is_divided(const pe_record *record)
 {
-    return record->state == PAIR || record->state == DIVIDED;
+    return record->state >= PAIR || record->state == DIVIDED;
 }
 
 void kb_oplog_find_state(pe_record *record)
@@ -267,8 +268,6 @@ static __attribute__((noinline)) void change_item(kb_oplog *log, pe_record *reco
     change_state(log, record, at);
 }
 
-/* ---- */
-
 void kb_oplog_make_states(kb_oplog *log)
 {
     for (uint32_t mask = 0; mask < 1 << BYTE_CAUSES; mask++) {
@@ -294,6 +293,10 @@ void kb_oplog_tell_item(kb_oplog *log, pe_record *record, kb_time at, kb_cause c
     transition *t = kb_oplog_insert(log, record, at);
     if (!t)
         return;
+    if (!is_engine(cause)) {
+        record->byte_transitions++;
+        record->change_limit = NULL;
+    }
     t->kind = ITEM_CHANGES;
     t->bytes = bytes;
     t->cause = (uint8_t)cause;
@@ -399,7 +402,6 @@ static void count_op(kb_oplog *log, const transition *t)
 
 static inline void begin_span(kb_oplog *log, pe_record *record, const transition *t)
 {
-    record->span_count--;
     add_span(record, (kb_unit)t->unit, t->at, t->end);
     (void)add_to_sum(log, t->sum, (kb_unit)t->unit, t->of_kernel, t->end - t->at, t->bytes,
                      t->flops);
@@ -411,6 +413,7 @@ static __attribute__((noinline)) bool apply_any(kb_oplog *log, pe_record *record
 {
     switch ((transition_kind)t->kind) {
     case ITEM_CHANGES:
+        record->byte_transitions -= !is_engine((kb_cause)t->cause);
         change_item(log, record, t->at, t->bytes, t->key, (kb_cause)t->cause, t->begins);
         break;
     case DRAIN_IS_NEEDED:

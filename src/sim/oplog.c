@@ -1,12 +1,12 @@
 /*
  * oplog.c: sums over what was done, kept up as it is told. causes.c has what the time of PEs goes
- * to, work.c the operations of engines, ahead.c what is told before its time.
+ * to, sweep.c how most of it is applied, work.c the operations of engines, ahead.c what is told
+ * before its time.
  *
  * A unit that begins takes the time of day from the sum of its work, and gives it back when it
  * ends: between the two the sum lacks `now`. So each instant is counted once, and no beginning has
  * to be kept.
  *
- * This is called some twenty times for a message, so it is kept to a few instructions a call.
  * Memory grows with the PEs (pages of idle PEs are not touched) and with the different names, not
  * with the run.
  */
@@ -113,10 +113,18 @@ __attribute__((noinline)) uint32_t kb_oplog_find_known(kb_oplog *log, kb_unit un
     }
 }
 
+/* An edge of a unit comes after what was told ahead of it for the same instant. */
+static void apply_transitions(kb_oplog *log, pe_record *record)
+{
+    if (record->next_due <= log->sim->now)
+        catch_up(log, record);
+}
+
 void kb_oplog_start(kb_oplog *log, uint64_t pe, kb_time at, kb_unit unit)
 {
     pe_record *record = record_of(log, pe);
-    edge *e = is_ahead(log, at) ? NULL : append_edge(log, record);
+    apply_transitions(log, record);
+    edge *e = is_ahead(log, at) ? NULL : append_edge(log, record, at, 1);
     if (e) {
         e->kind = UNIT_EDGE_STARTS;
         e->unit = (uint8_t)unit;
@@ -166,7 +174,8 @@ void kb_oplog_count_run(kb_oplog *log, op_run *run)
     if (index != NO_SUM && add_to_sum(log, index, (kb_unit)run->unit, run->of_kernel,
                                       (kb_time)run->time, run->bytes, run->flops))
         log->sums.items[index].count += run->count - 1;
-    *run = (op_run){0};
+    run->time = run->bytes = run->flops = 0;
+    run->count = 0;
 }
 
 static inline pe_record *record_or_host(const kb_oplog *log, uint64_t pe)
@@ -224,18 +233,19 @@ static bool add_up(kb_oplog *log, uint64_t pe, const kb_op_brief *op, uint32_t k
 void kb_oplog_count(kb_oplog *log, uint64_t pe, const kb_op_brief *op)
 {
     KB_ASSERT(!log->watched && op->start <= op->end);
+    apply_transitions(log, record_of(log, pe));
     bool is_edge = !is_ahead(log, op->end) && op->bytes <= UINT32_MAX && op->flops == 0;
-    edge *e = is_edge ? append_edge(log, record_of(log, pe)) : NULL;
+    edge *e = is_edge ? append_edge(log, record_of(log, pe), op->end, 2) : NULL;
     if (!e) {
         (void)add_up(log, pe, op, NO_KEY);
         return;
     }
-    e->start = op->start;
-    e->name = op->name;
     e->bytes = (uint32_t)op->bytes;
     e->kind = UNIT_EDGE_ENDS;
     e->unit = (uint8_t)op->unit;
     e->of_kernel = op->of_kernel;
+    e[1].start = op->start;
+    e[1].name = op->name;
 }
 
 uint32_t kb_oplog_find_key(kb_oplog *log, const kb_op *op)
@@ -309,36 +319,17 @@ static inline bool add_up_span(kb_oplog *log, pe_record *record, const kb_op_bri
     transition *t = insert_transition(log, record, op->start);
     if (!t)
         return true; /* the run fails */
-    record->span_count++;
     fill_op(t, SPAN_BEGINS, sum, op);
     if (!ahead && log->detailed)
         catch_up(log, record);
     return true;
 }
 
-/* If it begins later, or another one that does has not been applied: then it comes after that. */
-static __attribute__((noinline)) void count_span_later(kb_oplog *log, pe_record *record,
-                                                       const char *name, kb_time start, kb_time end,
-                                                       kb_unit unit, uint64_t bytes)
+void kb_oplog_tell_span(kb_oplog *log, pe_record *record, kb_unit unit, const char *name,
+                        kb_time start, kb_time end, uint64_t bytes)
 {
-    KB_ASSERT(!log->watched);
     kb_op_brief op = {.unit = unit, .name = name, .start = start, .end = end, .bytes = bytes};
     (void)add_up_span(log, record, &op);
-}
-
-void kb_oplog_count_ahead(kb_oplog *log, uint64_t pe, kb_unit unit, const char *name, kb_time start,
-                          kb_time end, uint64_t bytes)
-{
-    KB_DEBUG_ASSERT(start <= end);
-    pe_record *record = record_of(log, pe);
-    const known_name *known = look_up(log, unit, name);
-    if (KB_UNLIKELY(start != log->sim->now || record->span_count != 0 || known->name != name ||
-                    log->detailed)) {
-        count_span_later(log, record, name, start, end, unit, bytes);
-        return;
-    }
-    add_span(record, unit, start, end); /* add_up_span() got to know the name */
-    (void)add_to_sum(log, known->sum, unit, false, end - start, bytes, 0);
 }
 
 void kb_oplog_add_ahead(kb_oplog *log, uint64_t pe, const kb_op *op)
@@ -374,8 +365,7 @@ static void show_worked(kb_oplog *log, bool back)
 {
     for (uint32_t next = log->ahead_pes; next != 0; next = log->pes[next - 1].next_ahead) {
         const pe_record *record = &log->pes[next - 1];
-        if (record->buffer)
-            kb_oplog_count_run(log, &record->buffer->run);
+        kb_oplog_count_runs(log, record);
         kb_oplog_show_worked(log, record, back);
     }
 }

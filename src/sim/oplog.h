@@ -69,7 +69,7 @@ void kb_oplog_count_parts(kb_oplog *log, kb_unit unit, const char *name, uint64_
  * what kb_oplog_start() of its unit and kb_oplog_begin() of its bytes tell; and what kb_oplog_end()
  * of these and kb_oplog_count() tell. The cause is one of bytes.
  */
-void kb_oplog_begin_transfer(kb_oplog *log, uint64_t pe, kb_unit unit, kb_cause cause,
+void kb_oplog_begin_transfer(kb_oplog *log, uint64_t pe, kb_time at, kb_unit unit, kb_cause cause,
                              uint64_t bytes);
 void kb_oplog_end_transfer(kb_oplog *log, uint64_t pe, kb_cause cause, const kb_op_brief *op);
 

@@ -22,13 +22,17 @@ typedef struct unit_work {
  * counted from the first one. */
 enum { BYTE_CAUSES = KB_CAUSE_CREDIT - KB_CAUSE_LOCAL_MEMORY + 1 };
 
-/* States of a PE besides the causes that count alone: bytes of two causes are outstanding, or of
- * more; both engines work; a product waits for nothing but results that drain. */
-enum { PAIR = KB_CAUSES, DIVIDED, BOTH_ENGINES, NEEDED_DRAIN };
+/* States of a PE besides the causes that count alone: bytes of several causes are outstanding; both
+ * engines work; a product waits for nothing but results that drain. From PAIR on: bytes of two
+ * causes are, those in the slots (state - PAIR) / SLOTS and (state - PAIR) % SLOTS. */
+enum { DIVIDED = KB_CAUSES, BOTH_ENGINES, NEEDED_DRAIN, PAIR = 64 };
+
+enum { SLOT_BITS = 3, SLOTS = 1 << SLOT_BITS };
+_Static_assert((int)BYTE_CAUSES <= SLOTS, "a slot fits");
 
 typedef enum transition_kind {
     ITEM_CHANGES, /* of kb_oplog_begin() and kb_oplog_end(): what is no byte_change */
-    SPAN_BEGINS,  /* an operation of kb_oplog_add_ahead(): it counts */
+    SPAN_BEGINS,  /* an operation of kb_oplog_add_ahead() that is no span: it counts */
     DRAIN_IS_NEEDED,
     DRAIN_IS_NOT_NEEDED,
     LINE_IS_SET,
@@ -72,9 +76,6 @@ typedef struct byte_change {
     int64_t what; /* how many more there are * SLOTS + the cause's slot */
 } byte_change;
 
-enum { SLOT_BITS = 3, SLOTS = 1 << SLOT_BITS };
-_Static_assert((int)BYTE_CAUSES <= SLOTS, "a slot fits");
-
 /* A change has less; what has more, or none, is a transition. */
 #define MAX_CHANGE_BYTES (UINT64_C(1) << 56)
 
@@ -83,43 +84,57 @@ typedef enum edge_kind {
     TRANSFER_ENDS,   /* a byte change and OP_ENDS */
     UNIT_EDGE_STARTS,
     UNIT_EDGE_ENDS,
+    LAST_EDGE, /* none: what is behind the last one */
 } edge_kind;
 
-/* An operation of a unit begins or ends, told at that time: so edges come in order. */
-typedef struct edge {
-    kb_time at;
-    kb_time start;    /* of one that ends */
-    const char *name; /* the same */
-    uint32_t bytes;
-    uint8_t kind; /* an edge_kind */
-    uint8_t slot; /* of its cause */
-    uint8_t unit;
-    bool of_kernel;
+/* An operation of a unit begins or ends, told at that time: so edges come in order. One that ends
+ * takes two places in the list: the second one has the rest. */
+typedef union edge {
+    struct {
+        kb_time at;
+        uint32_t bytes;
+        uint8_t kind; /* an edge_kind */
+        uint8_t slot; /* of its cause */
+        uint8_t unit;
+        bool of_kernel;
+    };
+    struct {
+        kb_time start;
+        const char *name;
+    };
 } edge;
 
-_Static_assert(sizeof(edge) == 32, "an array of few takes little");
+_Static_assert(sizeof(edge) == 16, "a list of few takes little");
 
-/* In front of the first of a PE's transitions and byte changes there are so many of the past, or
- * more. */
+/* An operation of kb_oplog_count_ahead(). */
+typedef struct span {
+    kb_time start, end;
+} span;
+
+/* In front of the first of a PE's transitions there are so many of the past, or more. */
 enum { PAST = 2 };
 
-/* What a PE is told until it is applied. Behind the last edge and the last change there is room for
- * one that never comes. */
-enum { MAX_EDGES = 10, MAX_CHANGES = 14 };
+/* What a PE is told until it is applied. */
+enum { EDGE_ROOM = 16, MAX_CHANGES = 12, MAX_SPANS = 5 };
 
 /* Operations of one name that count together. */
 typedef struct op_run {
     const char *name; /* NULL: none */
-    uint64_t count;
     uint64_t time, bytes, flops;
+    uint32_t count;
     uint8_t unit;
     bool of_kernel;
 } op_run;
 
+/* Changes and spans are sorted by time and start at [1]: what is in front of them is of the past.
+ * Behind the last edge and the last change there is room for one that never comes. */
 typedef struct pe_buffer {
-    op_run run; /* of edges: not in the sums yet */
-    edge edges[MAX_EDGES + 1];
-    byte_change changes[PAST + MAX_CHANGES + 1]; /* from [PAST] on, sorted by time */
+    op_run edge_run, span_run,
+        engine_run;      /* of what has been applied, but is not in the sums yet */
+    uint64_t span_bytes; /* of each span; unit and name are those of span_run */
+    edge edges[EDGE_ROOM + 1];
+    byte_change changes[1 + MAX_CHANGES + 1];
+    span spans[1 + MAX_SPANS];
 } pe_buffer;
 
 /* An operation of an engine that has not been counted. See work.c. */
@@ -140,6 +155,7 @@ typedef struct pe_record {
     const engine_op *next_op;    /* the first that is not passed; NULL: there was none */
     edge *edge_end, *edge_limit; /* limits are NULL if the log is detailed, or there was none */
     byte_change *change_end, *change_limit;
+    span *span_end, *span_limit;
     engine_op *op_end, *op_limit; /* sorted by start; *op_end never starts */
     engine_op *ops;
     pe_buffer *buffer; /* NULL: there was none */
@@ -162,8 +178,8 @@ typedef struct pe_record {
     transition *append_limit; /* the array's end; NULL if the log is detailed */
     transition *array;
     uint32_t op_room, room;
-    uint32_t span_count;         /* of kb_oplog_add_ahead(), in the array */
-    uint32_t next_ahead;         /* number + 1 of the next PE in the list of those with memory */
+    uint32_t byte_transitions; /* in the array: until they are applied there are no byte changes */
+    uint32_t next_ahead;       /* number + 1 of the next PE in the list of those with memory */
     uint64_t bytes[BYTE_CAUSES]; /* outstanding */
     kb_time charged[KB_CAUSES];  /* to the kernel that runs; of engines what has been counted */
     unit_work units[KB_UNITS];
@@ -172,7 +188,10 @@ typedef struct pe_record {
     kb_time left_at;    /* what the kernel clock showed when its last kernel ended */
 } __attribute__((aligned(64))) pe_record;
 
-_Static_assert(sizeof(pe_record) == 512, "its number is multiplied by a shift");
+_Static_assert(sizeof(pe_record) == 512, "idle PEs take little");
+
+/* A PE that is used has these, and FIRST_ROOM operations of engines: 1520 bytes in all. */
+_Static_assert(sizeof(pe_buffer) <= 720, "a PE that runs a kernel takes little");
 
 /* Names are constants, so they are known by their address. Of each unit: */
 enum { KNOWN_NAME_BITS = 6, KNOWN_NAMES = 1 << KNOWN_NAME_BITS, MOST_KNOWN = KNOWN_NAMES / 2 };
@@ -336,10 +355,18 @@ void kb_oplog_keep_record(kb_oplog *log, const kb_op *op, kb_time told_at);
 /* Shows the watcher the records that end by now. */
 void kb_oplog_show_early(kb_oplog *log);
 
+static inline bool is_empty(const pe_record *record)
+{
+    const pe_buffer *buffer = record->buffer;
+    return !buffer ||
+           (record->edge_end == buffer->edges && record->change_end == buffer->changes + 1 &&
+            record->span_end == buffer->spans + 1);
+}
+
 /* Before anything of the PE is charged, changed or read. */
 static inline void catch_up(kb_oplog *log, pe_record *record)
 {
-    if (record->next_due <= log->sim->now || record->buffer)
+    if (record->next_due <= log->sim->now || !is_empty(record))
         kb_oplog_apply_due(log, record);
 }
 
@@ -386,27 +413,38 @@ static inline transition *insert_transition(kb_oplog *log, pe_record *record, kb
 typedef struct sweep_position {
     edge *edge;
     byte_change *change;
+    span *span;
 } sweep_position;
 
-/* Applies edges and byte changes up to then, from there on. */
+/* Applies what is in the buffer up to then, from there on. */
 void kb_oplog_sweep(kb_oplog *log, pe_record *record, sweep_position *from, kb_time at);
 
 /* The first position of the PE's buffer; and all in front of that one has been applied. */
 sweep_position kb_oplog_sweep_begin(const pe_record *record);
 void kb_oplog_sweep_end(pe_record *record, const sweep_position *to);
 
-/* Makes room for another edge, which may take applying what is due. False: edges are not kept, as
- * the log is detailed or there is no memory. */
+/* Opens the PE's buffer, which it may have to get first. False: the log is detailed, or there is no
+ * memory and the run fails. */
+bool kb_oplog_open_buffer(kb_oplog *log, pe_record *record);
+
+/* Moves the runs of the PE's buffer to the sums. */
+void kb_oplog_count_runs(kb_oplog *log, const pe_record *record);
+
+/* Makes room for another edge, which may take applying what is due. False: edges are not kept. */
 bool kb_oplog_make_edge_room(kb_oplog *log, pe_record *record);
 
-/* An edge that begins or ends now, whose other fields are the caller's to set; or NULL. */
-static inline edge *append_edge(kb_oplog *log, pe_record *record)
+/* An edge that is now, of one place or two, whose other fields are the caller's to set; or NULL. */
+static inline edge *append_edge(kb_oplog *log, pe_record *record, kb_time now, size_t places)
 {
-    if (KB_UNLIKELY(record->edge_end >= record->edge_limit) &&
-        !kb_oplog_make_edge_room(log, record))
-        return NULL;
-    edge *e = record->edge_end++;
-    e->at = log->sim->now;
+    KB_DEBUG_ASSERT(now == log->sim->now);
+    edge *e = record->edge_end;
+    if (KB_UNLIKELY(e >= record->edge_limit)) {
+        if (!kb_oplog_make_edge_room(log, record))
+            return NULL;
+        e = record->edge_end;
+    }
+    record->edge_end = e + places;
+    e->at = now;
     return e;
 }
 
@@ -458,6 +496,10 @@ static inline uint32_t sum_of(kb_oplog *log, kb_unit unit, const char *name)
     return KB_LIKELY(known->name == name) ? known->sum : kb_oplog_find_known(log, unit, name);
 }
 
+/* An operation of kb_oplog_count_ahead() that is no span of a buffer. */
+void kb_oplog_tell_span(kb_oplog *log, pe_record *record, kb_unit unit, const char *name,
+                        kb_time start, kb_time end, uint64_t bytes);
+
 /* The record goes to the watcher at its end. */
 void kb_oplog_show_at_end(kb_oplog *log, const kb_op *op);
 
@@ -503,6 +545,12 @@ static inline bool add_to_sum(kb_oplog *log, uint32_t index, kb_unit unit, bool 
     sum->count++;
     add_busy(sum, time);
     return true;
+}
+
+/* Whether it has as much as it may before some more are added. */
+static inline bool is_full(const op_run *run)
+{
+    return (run->time | run->flops) > INT64_MAX || run->count > INT32_MAX;
 }
 
 /* Moves them to the sums. If there is no memory, or a sum would be too large, the run fails. */

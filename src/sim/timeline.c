@@ -171,9 +171,8 @@ void kb_oplog_kernel_end(kb_oplog *log, uint64_t pe, kb_time_sum causes[KB_CAUSE
     catch_up(log, record);
     KB_ASSERT(record->runs_kernel);
     kb_oplog_charge(log, record, log->sim->now);
-    if (record->buffer)
-        kb_oplog_count_run(log, &record->buffer->run);
     kb_oplog_count_worked(log, record);
+    kb_oplog_count_runs(log, record);
     work_so_far work = kb_oplog_work_so_far(log, record);
     record->charged[KB_CAUSE_MATRIX] += work.matrix;
     record->charged[KB_CAUSE_VECTOR] += work.vector;

@@ -1,10 +1,10 @@
 /*
  * work.c: operations of engines, all of whose times are known when they are told.
  *
- * If the log is not detailed, an operation is counted when it is told: in the sums, in the time at
- * work of its unit, and in the causes of its PE. The PE keeps it until it has ended, for two ends:
- * its time is skipped when what is outstanding is charged (kb_oplog_pass_engines), and what has
- * been counted ahead is taken back when something is read (the unworked).
+ * If the log is not detailed, the PE keeps an operation until it has ended. Meanwhile its time is
+ * skipped when what is outstanding is charged (kb_oplog_pass_engines, sweep.c); then it is counted:
+ * in the sums, in the time at work of its unit and in the causes of its PE. If something is read
+ * before, what those that are left add up to now is added (kb_oplog_work_so_far).
  *
  * While both engines work the matrix engine gets half of the time, rounded up, of each pair of
  * operations: that is what charging it event by event gives, as at the end of an operation a new
@@ -16,7 +16,7 @@
 
 #include "oplog_private.h"
 
-enum { FIRST_ROOM = 9 };
+enum { FIRST_ROOM = 6 };
 
 /* The time in which both work. */
 static kb_time common_time(const engine_op *a, const engine_op *b, kb_time up_to)
@@ -45,19 +45,19 @@ static void charge_op(kb_oplog *log, pe_record *record, const engine_op *op)
     }
 }
 
-/* The same for several of one engine that share no time with any other one and do not drain. */
-static void charge_run(pe_record *record, const op_run *run, kb_time end)
+static __attribute__((noinline)) void begin_run(kb_oplog *log, op_run *run, const engine_op *op)
 {
-    unit_work *work = &record->units[run->unit];
-    work->busy += (kb_time)run->time;
-    work->ahead_to = end;
-    record->charged[engine_cause(run->unit)] += (kb_time)run->time;
+    kb_oplog_count_run(log, run);
+    *run = (op_run){.name = op->name, .unit = (uint8_t)op->unit};
 }
 
-/* From `op` on, those of one name and before `end`. Returns the first that is not. */
-static inline const engine_op *add_run(op_run *run, const engine_op *op, const engine_op *end)
+/* From `op` on those of one name that have been passed and have ended; none shares time with any
+ * other one, or drains. Returns the first that is not. */
+static const engine_op *count_alike(kb_oplog *log, pe_record *record, const engine_op *op,
+                                    kb_time now)
 {
-    const engine_op *first = op;
+    op_run *run = &record->buffer->engine_run;
+    const engine_op *first = op, *passed = record->next_op;
     kb_time time = 0;
     uint64_t flops = 0;
     do {
@@ -65,43 +65,48 @@ static inline const engine_op *add_run(op_run *run, const engine_op *op, const e
         if (KB_UNLIKELY(__builtin_add_overflow(flops, op->flops, &flops)))
             flops = UINT64_MAX; /* too many in any case */
         op++;
-    } while (op != end && op->name == first->name && op->unit == first->unit);
-    *run = (op_run){.name = first->name,
-                    .unit = (uint8_t)first->unit,
-                    .count = (uint64_t)(op - first),
-                    .time = (uint64_t)time,
-                    .flops = flops};
+    } while (op != passed && op->end <= now && op->name == first->name && op->unit == first->unit);
+    if (run->name != first->name || run->unit != first->unit || is_full(run))
+        begin_run(log, run, first);
+    run->count += (uint32_t)(op - first);
+    run->time += (uint64_t)time;
+    if (KB_UNLIKELY(__builtin_add_overflow(run->flops, flops, &run->flops)))
+        run->flops = UINT64_MAX;
+    record->units[run->unit].busy += time;
+    record->units[run->unit].ahead_to = op[-1].end;
+    record->charged[engine_cause(run->unit)] += time;
     return op;
 }
 
-static void count_ops(kb_oplog *log, pe_record *record, const engine_op *end)
+/* One that may do either. */
+static const engine_op *count_one(kb_oplog *log, pe_record *record, const engine_op *op)
 {
-    for (const engine_op *op = record->ops; op != end;) {
-        op_run run;
-        const engine_op *next = add_run(&run, op, record->mixed_ops ? op + 1 : end);
-        if (record->mixed_ops)
-            charge_op(log, record, op);
-        else
-            charge_run(record, &run, next[-1].end);
-        kb_oplog_count_run(log, &run);
-        op = next;
-    }
+    charge_op(log, record, op);
+    op_run run = {.name = op->name,
+                  .unit = (uint8_t)op->unit,
+                  .count = 1,
+                  .time = (uint64_t)(op->end - op->start),
+                  .flops = op->flops};
+    kb_oplog_count_run(log, &run);
+    return op + 1;
 }
 
 void kb_oplog_count_worked(kb_oplog *log, pe_record *record)
 {
-    engine_op *op = record->ops;
-    while (op != record->next_op && op->end <= log->sim->now)
-        op++;
+    kb_time now = log->sim->now;
+    const engine_op *op = record->ops;
+    while (op != record->next_op && op->end <= now)
+        op = record->mixed_ops ? count_one(log, record, op) : count_alike(log, record, op, now);
     size_t gone = (size_t)(op - record->ops), left = (size_t)(record->op_end - op);
     if (gone == 0)
         return;
-    count_ops(log, record, op);
-    memmove(record->ops, op, (left + 1) * sizeof *op);
-    record->op_end -= gone;
-    record->next_op -= gone;
-    if (left == 0)
+    if (left > 0)
+        memmove(record->ops, op, left * sizeof *op);
+    else
         record->mixed_ops = false;
+    record->next_op -= gone;
+    record->op_end -= gone;
+    record->op_end->start = KB_FOREVER;
 }
 
 /* ---- What is told -------------------------------------------------------------------------- */
@@ -110,6 +115,8 @@ void kb_oplog_count_worked(kb_oplog *log, pe_record *record)
  * memory. */
 static bool make_room(kb_oplog *log, pe_record *record)
 {
+    if (!kb_oplog_open_buffer(log, record))
+        return false;
     if (record->ops) {
         catch_up(log, record);
         kb_oplog_pass_engines(log, record, log->sim->now);
@@ -120,9 +127,12 @@ static bool make_room(kb_oplog *log, pe_record *record)
         return true;
     size_t room = record->op_room, next = (size_t)(record->next_op - record->ops);
     engine_op *grown = NULL;
-    if (room < UINT32_MAX / 2)
-        grown =
-            kb_grow_array(record->ops, count + 1, room > 0 ? 1 : FIRST_ROOM, sizeof *grown, &room);
+    if (room == 0) {
+        room = FIRST_ROOM;
+        grown = kb_alloc_array(room, sizeof *grown);
+    } else if (room < UINT32_MAX / 2) {
+        grown = kb_grow_array(record->ops, count + 1, 1, sizeof *grown, &room);
+    }
     if (!grown)
         return false;
     kb_oplog_link_pe(log, record);

@@ -144,10 +144,10 @@ static void transfers_count_when_they_end(void **state)
                             .start = 10,
                             .bytes = 4096};
         go_to(&r, 10);
-        kb_oplog_begin_transfer(r.log, 0, KB_UNIT_DMA_READ, KB_CAUSE_OTHER_CUBES, 4096);
+        kb_oplog_begin_transfer(r.log, 0, 10, KB_UNIT_DMA_READ, KB_CAUSE_OTHER_CUBES, 4096);
         go_to(&r, 20);
         assert_int_equal(kb_oplog_busy(r.log, 0, KB_UNIT_DMA_READ), 10);
-        kb_oplog_begin_transfer(r.log, 0, KB_UNIT_DMA_READ, KB_CAUSE_OTHER_CUBES, 64);
+        kb_oplog_begin_transfer(r.log, 0, 20, KB_UNIT_DMA_READ, KB_CAUSE_OTHER_CUBES, 64);
         go_to(&r, 30);
         load.end = 30;
         kb_oplog_end_transfer(r.log, 0, KB_CAUSE_OTHER_CUBES, &load);
@@ -170,6 +170,32 @@ static void transfers_count_when_they_end(void **state)
         assert_int_equal(shown, watched ? 40 : 0);
         drop(&r);
     }
+}
+
+/*
+ * So many waits are told ahead that a PE's buffer is full. The last one begins and ends at 200, and
+ * its end is told when there is room again: it does not overtake the begin.
+ */
+static void more_is_told_ahead_than_a_buffer_has_room_for(void **state)
+{
+    (void)state;
+    enum { WAITS = 40 };
+    rig r = make(1);
+    kb_oplog_kernel_begin(r.log, 0, 0);
+    for (int i = 0; i < WAITS; i++) {
+        kb_oplog_begin(r.log, 0, 100 + i, KB_CAUSE_MESSAGE, 8, NULL);
+        kb_oplog_end(r.log, 0, 150, KB_CAUSE_MESSAGE, 8, NULL);
+    }
+    kb_oplog_begin(r.log, 0, 200, KB_CAUSE_CREDIT, 8, NULL);
+    go_to(&r, 120);
+    assert_true(kb_oplog_timeline(r.log).causes[KB_CAUSE_MESSAGE] == 20);
+    go_to(&r, 160);
+    kb_oplog_end(r.log, 0, 200, KB_CAUSE_CREDIT, 8, NULL);
+    go_to(&r, 210);
+    kb_timeline t = kb_oplog_timeline(r.log);
+    assert_true(t.causes[KB_CAUSE_MESSAGE] == 50 && t.causes[KB_CAUSE_CREDIT] == 0);
+    assert_true(t.bytes[KB_CAUSE_MESSAGE] == 8 * WAITS && t.bytes[KB_CAUSE_CREDIT] == 8);
+    drop(&r);
 }
 
 typedef struct last_seen {
@@ -417,7 +443,7 @@ static void tell_whole(side *s, const call *c, kb_time now)
     kb_op op = op_of(c, &access);
     kb_op_brief brief = brief_of(&op);
     if (c->start == now)
-        kb_oplog_begin_transfer(s->r.log, c->pe, c->unit, c->cause, c->bytes);
+        kb_oplog_begin_transfer(s->r.log, c->pe, now, c->unit, c->cause, c->bytes);
     if (c->end == now)
         kb_oplog_end_transfer(s->r.log, c->pe, c->cause, &brief);
 }
@@ -854,6 +880,7 @@ int main(void)
         cmocka_unit_test(results_drain_past_the_next_product),
         cmocka_unit_test(spans_count_from_their_starts),
         cmocka_unit_test(transfers_count_when_they_end),
+        cmocka_unit_test(more_is_told_ahead_than_a_buffer_has_room_for),
         cmocka_unit_test(records_are_copied),
         cmocka_unit_test(telling_ahead_changes_nothing),
         cmocka_unit_test(lack_of_memory_fails_the_run),
