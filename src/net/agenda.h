@@ -20,7 +20,7 @@ typedef struct agenda {
     uint64_t *words;    /* a bit for each number; NULL: there is no agenda */
     uint64_t *in_use;   /* a bit for each word that is not 0 */
     uint32_t guard;     /* the lowest number that an event is pending for; or AGENDA_EMPTY */
-    bool is_being_done; /* whoever does what it says looks for more by himself */
+    bool is_being_done; /* do_agenda() runs, and finds what is added */
 } agenda;
 
 /* For numbers below `count`; false if there is no memory. */
