@@ -19,6 +19,7 @@
 #include "contact.h"
 
 #include "flow.h"
+#include "forecast.h"
 #include "reservation.h"
 #include "train.h"
 
@@ -50,8 +51,6 @@ static bool keeps_turns(const net *n, uint32_t at, uint32_t class, uint32_t pass
  * the packet has chosen its own. */
 static bool finds_its_turn(const net *n, const visit *v, const reservation *r)
 {
-    if (reservation_is_rest(r))
-        return true; /* or its first packet, which is none of the train, chooses */
     uint32_t class = reservation_class(n, v->at, r);
     bool same = class == class_of(n, step_channel(v->step));
     return (v->is_last || r->feeder == v->feeder) &&
@@ -61,14 +60,21 @@ static bool finds_its_turn(const net *n, const visit *v, const reservation *r)
 void contact_choose(net *n, const visit *v)
 {
     uint32_t i = reservation_first(n, v->at);
+    bool in_turn = true; /* all trains so far */
     while (i != NONE) {
         const reservation *r = reservation_at(n, i);
-        if (reservation_is_final(r) || finds_its_turn(n, v, r)) {
-            i = reservation_after(n, v->at, i);
-        } else {
-            train_unfold(n, r->transfer, NOTHING, NET_PACKET_MET);
-            i = reservation_first(n, v->at);
+        bool is_fixed = reservation_is_final(r) || reservation_is_rest(r);
+        if (!is_fixed && r->vc >= VC_PLANNED)
+            in_turn = false;
+        if (!is_fixed && !(in_turn && finds_its_turn(n, v, r))) {
+            in_turn = false;
+            if (!forecast_again(n, v, i)) {
+                train_unfold(n, r->transfer, NOTHING, NET_PACKET_MET);
+                i = reservation_first(n, v->at);
+                continue;
+            }
         }
+        i = reservation_after(n, v->at, i);
     }
 }
 
@@ -109,6 +115,8 @@ static bool is_behind(const net *n, const visit *v, const reservation *r)
     uint32_t class = reservation_class(n, v->at, r);
     if (!meet_in_port || class != class_of(n, step_channel(v->step)))
         return true;
+    if (r->vc >= VC_PLANNED)
+        return false;
     uint32_t vc = step_vc(n, v->step);
     return (vc == VC_OPEN || is_newest(n, v->at, vc)) && keeps_turns(n, v->at, class, vc);
 }
@@ -249,7 +257,7 @@ static void look_into_port(net *n, uint32_t at)
 {
     const channel *ch = &n->channels[first_channel(n, at)];
     for (uint32_t i = reservation_first(n, at); i != NONE; i = reservation_after(n, at, i))
-        if (reservation_is_rest(reservation_at(n, i)))
+        if (reservation_is_out_of_turn(reservation_at(n, i)))
             return;
     for (uint32_t i = 0; i < n->channels_per_link; i++)
         if (ch[i].first != NONE || ch[i].space & SPACE_TAKEN)
@@ -266,16 +274,18 @@ static bool has_waiting(const net *n, uint32_t c)
 }
 
 /*
- * Whether remainders, whose virtual channels may not have been chosen in turn, leave their turns to
- * trains of the class that come after them, from `head` on. *passing is the channel of such a one.
+ * Whether trains of the class whose virtual channels may not be in turn leave their turns to others
+ * that come after them, from `head` on. *passing is the channel of a remainder.
  */
-static bool rests_keep_turns(net *n, uint32_t at, uint32_t class, kb_time head, uint32_t *passing)
+static bool trains_keep_turns(net *n, uint32_t at, uint32_t class, kb_time head, uint32_t *passing)
 {
     for (uint32_t i = reservation_first(n, at); i != NONE; i = reservation_after(n, at, i)) {
         const reservation *r = reservation_at(n, i);
-        if (!reservation_is_rest(r) || reservation_is_final(r) ||
+        if (!reservation_is_out_of_turn(r) || reservation_is_final(r) ||
             reservation_class(n, at, r) != class)
             continue;
+        if (!reservation_is_rest(r))
+            return false;
         uint32_t vc = step_vc(n, reservation_step(n, i, r));
         if (vc == VC_OPEN)
             continue; /* its first packet has still to choose: see contact_choose() */
@@ -288,24 +298,27 @@ static bool rests_keep_turns(net *n, uint32_t at, uint32_t class, kb_time head, 
 
 /*
  * Whether the packets in the port do not matter to a train that comes over the link: none waits in
- * a channel of its class, and it takes the virtual channel whose turn it is.
+ * a channel of its class, and it takes the virtual channel whose turn it is, or *vc.
  */
-static bool is_port_quiet(net *n, uint32_t at, uint32_t class, kb_time head, uint32_t passing)
+static bool is_port_quiet(net *n, uint32_t at, uint32_t class, kb_time head, uint32_t passing,
+                          uint8_t *vc)
 {
     uint32_t vcs = n->options.vcs;
     if (n->links[at].reserved != NONE)
         reservation_take_turns(n, at, n->now - 1);
-    for (uint32_t vc = 0; vc < vcs; vc++)
-        if (has_waiting(n, class + vc))
+    for (uint32_t i = 0; i < vcs; i++)
+        if (has_waiting(n, class + i))
             return false;
     if (vcs > 1 &&
-        !(rests_keep_turns(n, at, class, head, &passing) && keeps_turns(n, at, class, passing)))
-        return false;
+        !(trains_keep_turns(n, at, class, head, &passing) && keeps_turns(n, at, class, passing))) {
+        n->links[at].flags |= LINK_PORT_USED; /* so that others behind the train look here too */
+        return forecast_vc(n, at, class, head, vc);
+    }
     look_into_port(n, at);
     return true;
 }
 
-bool contact_may_pass(net *n, uint32_t t, uint32_t i, kb_time head)
+bool contact_may_pass(net *n, uint32_t t, uint32_t i, kb_time head, uint8_t *vc)
 {
     const transfer *tr = transfer_at(n, t);
     const route *r = route_of(n, tr);
@@ -322,7 +335,7 @@ bool contact_may_pass(net *n, uint32_t t, uint32_t i, kb_time head)
             l->last == other->path + i)
             passing = step_vc(n, *paths_at(&n->paths, l->last));
     }
-    return is_port_quiet(n, at, step_channel(step), head, passing);
+    return is_port_quiet(n, at, step_channel(step), head, passing, vc);
 }
 
 bool contact_may_resume(const net *n, uint32_t step, bool is_final, kb_time head)

@@ -56,13 +56,14 @@ void contact_choose(net *n, const visit *v);
 
 /*
  * Whether a train of the transfer passes link `i` of its route, where its head comes then, without
- * meeting the packets that have been there or in the port behind the link lately.
+ * meeting the packets that have been there or in the port behind the link lately. *vc is the
+ * virtual channel that it takes: VC_OPEN if it is the one whose turn it is, or planned.
  */
-bool contact_may_pass(net *n, uint32_t t, uint32_t i, kb_time head);
+bool contact_may_pass(net *n, uint32_t t, uint32_t i, kb_time head, uint8_t *vc);
 
 /* The same for any packets; most often there are none near the link. */
 static inline bool contact_is_quiet(net *n, const link *l, const profile *pr, uint32_t t,
-                                    uint32_t i, kb_time head, bool is_final)
+                                    uint32_t i, kb_time head, bool is_final, uint8_t *vc)
 {
     if (l->held_until > head || l->ready != NOTHING || l->blocked != NOTHING ||
         l->flags & LINK_FED_AT_ONCE || l->late > 0)
@@ -70,7 +71,7 @@ static inline bool contact_is_quiet(net *n, const link *l, const profile *pr, ui
     if (is_final ||
         (kb_time_add(l->held_until, pr->latency) <= n->now && !(l->flags & LINK_PORT_USED)))
         return true;
-    return contact_may_pass(n, t, i, head);
+    return contact_may_pass(n, t, i, head, vc);
 }
 
 /*

@@ -27,6 +27,7 @@ enum {
 
 #define VC_OPEN ((uint32_t)NET_MAX_VCS) /* of virtual channels: not chosen yet */
 #define VC_OF_PATH (VC_OPEN + 1)        /* the one that is or will be in the message's path */
+#define VC_PLANNED 128u                 /* and more: it will be this one, though out of turn */
 
 #define NOTHING UINT32_MAX /* of channels */
 
@@ -162,6 +163,7 @@ typedef struct transfer {
     bool returning; /* the data of a read */
     bool arrived;   /* at the source */
     bool in_train;
+    bool deferred; /* the first at its source, behind trains that leave it */
     bool on_links; /* its packets are, or will be as soon as they can */
 
     kb_time start; /* of a train: when packet 0 starts on the first link, or would have started if

@@ -377,6 +377,7 @@ static void begin_leg(net *n, uint32_t t, kb_time now, bool forwarded)
     tr->path = NONE;
     tr->arrived = false;
     tr->in_train = false;
+    tr->deferred = false;
     tr->on_links = false;
     tr->ready_at = kb_time_add(now, forwarded ? 0 : r->overhead);
     tr->ends_at = tr->ready_at;

@@ -14,10 +14,10 @@
 /* The train, which is the first on the link that has not had its turn, takes it. */
 static inline void take_turn(const net *n, link *l, reservation *r)
 {
-    if (r->vc != VC_OPEN || reservation_is_final(r))
+    if ((r->vc != VC_OPEN && r->vc < VC_PLANNED) || reservation_is_final(r))
         return;
-    r->vc = l->turn;
-    l->turn = (uint8_t)(l->turn + 1u == n->options.vcs ? 0 : l->turn + 1u);
+    r->vc = (uint8_t)(r->vc == VC_OPEN ? l->turn : r->vc - VC_PLANNED);
+    l->turn = (uint8_t)(r->vc + 1u == n->options.vcs ? 0 : r->vc + 1u);
 }
 
 /* The last packet of a remainder has started on the link: its virtual channel is free again. */
@@ -118,6 +118,14 @@ static bool are_apart(const net *n, uint32_t at, const reservation *ahead, const
            (n->options.vcs == 1 || ahead->vc_class == after->vc_class);
 }
 
+/* Whether the virtual channel of the train behind may be another one with this train ahead of it.
+ */
+static bool changes_turn(const reservation *ahead, const reservation *behind)
+{
+    return !reservation_is_final(behind) && !reservation_is_final(ahead) &&
+           (reservation_is_out_of_turn(ahead) || reservation_is_out_of_turn(behind));
+}
+
 /* The reservation after which this one comes, *last being that of the link; NONE if it meets
  * another one. */
 static uint32_t find_place(net *n, uint32_t at, const reservation *wanted, uint32_t first)
@@ -129,11 +137,14 @@ static uint32_t find_place(net *n, uint32_t at, const reservation *wanted, uint3
         before = after;
         after = reservation_after(n, at, after);
     }
+    bool is_near = true;
     for (uint32_t i = after; i != NONE; i = reservation_after(n, at, i)) {
-        if (!are_apart(n, at, wanted, reservation_at(n, i)))
+        const reservation *behind = reservation_at(n, i);
+        if (is_near && !are_apart(n, at, wanted, behind))
             return NONE;
-        if (reservation_at(n, i)->from >= reservation_leaves(n, at, wanted))
-            break;
+        if (n->options.vcs > 1 && changes_turn(wanted, behind))
+            return NONE;
+        is_near &= behind->from < reservation_leaves(n, at, wanted);
     }
     return before;
 }

@@ -22,7 +22,7 @@ typedef struct reservation {
     uint32_t next;     /* on the link, in the order of time; after the last one comes the first */
     uint32_t feeder;   /* the link before it on the train's route; NOTHING if it is the first */
     uint16_t vc_class; /* its first channel behind the link, from the first of all on */
-    uint8_t vc;        /* VC_OPEN until its turn is taken; VC_OF_PATH of a remainder */
+    uint8_t vc;        /* VC_OPEN or VC_PLANNED until it is taken; VC_OF_PATH of a remainder */
     uint8_t flags;
 } reservation;
 
@@ -33,6 +33,7 @@ enum {
     RESERVATION_REST = 8,   /* of what is left of a message whose first packets are ahead of it, and
                                have taken a virtual channel or will */
     RESERVATION_FREED = 16, /* and the channel is not marked as taken by it any more */
+    RESERVATION_PLANNED = 32, /* its virtual channel is perhaps not the one whose turn it is */
 };
 
 enum {
@@ -71,6 +72,12 @@ static inline uint32_t reservation_class(const net *n, uint32_t at, const reserv
 static inline bool reservation_is_rest(const reservation *r)
 {
     return (r->flags & RESERVATION_REST) != 0;
+}
+
+/* Whether its virtual channel may not be the one whose turn it is when it comes there. */
+static inline bool reservation_is_out_of_turn(const reservation *r)
+{
+    return (r->flags & (RESERVATION_REST | RESERVATION_PLANNED)) != 0;
 }
 
 /* The step of a remainder's message that it does on the link: see STEP_OPEN. */
@@ -129,7 +136,7 @@ static inline void reservation_drop(net *n, uint32_t at, uint32_t index, const r
     link *l = &n->links[at];
     if (!(r->flags & RESERVATION_LISTED))
         return;
-    if (r->next != index || reservation_is_rest(r)) {
+    if (r->next != index || reservation_is_out_of_turn(r)) {
         reservation_drop_among(n, at, index);
         return;
     }

@@ -36,6 +36,9 @@ void source_append(net *n, uint32_t t)
         if (i == ch->last_transfer)
             break;
     }
+    /* If the reader in hand has been deferred, a train of its own is not in order any more. */
+    if (transfer_at(n, ch->first_transfer)->deferred)
+        contact_leave_source(n, r, NOTHING);
     transfer_at(n, ch->last_transfer)->next = t;
     ch->last_transfer = t;
 }
@@ -126,8 +129,12 @@ void source_prepare(net *n, uint32_t c)
                 break;
             continue;
         }
-        if (train_take(n, t))
+        transfer_at(n, t)->deferred = false;
+        train_answer answer = train_take(n, t);
+        if (answer == TRAIN_SET_OUT)
             continue;
+        if (answer == TRAIN_DEFERRED)
+            return;
         contact_leave_source(n, route_of(n, transfer_at(n, t)), c);
         if (ch->first_transfer != t) /* a train was unfolded that had not left the source */
             return;
@@ -140,6 +147,15 @@ void source_prepare(net *n, uint32_t c)
         contact_feed_at_once(n, paths_at(&n->paths, tr->path));
     }
     source_make_packet(n, c);
+}
+
+bool source_retry(net *n, uint32_t c)
+{
+    const channel *ch = &n->channels[c];
+    if (ch->first_transfer == NONE || !transfer_at(n, ch->first_transfer)->deferred)
+        return false;
+    source_prepare(n, c);
+    return ch->first != NONE;
 }
 
 void source_next(net *n, uint32_t c)

@@ -24,6 +24,10 @@ void source_drop(net *n, uint32_t c);
  */
 void source_prepare(net *n, uint32_t c);
 
+/* The transfer whose turn it is may have been deferred: then it is looked at again. Whether there
+ * is a packet now, for the caller to offer. */
+bool source_retry(net *n, uint32_t c);
+
 /* The packet there has left, and what comes next is prepared. */
 void source_next(net *n, uint32_t c);
 

@@ -33,6 +33,7 @@ enum {
     FEW_FAILURES = 4,
     TRY_HOPS = 4, /* what a try that fails costs, in hops of packets */
     MAX_DOUBLINGS = 5,
+    DEFER_TRIES = 4, /* while the trains ahead leave the source */
 };
 
 /* ---- Messages ---------------------------------------------------------------------------- */
@@ -151,14 +152,16 @@ static __attribute__((noinline)) bool reserve(net *n, const route *r, uint32_t t
         link *l = &links[at];
         const profile *pr = &profiles[l->profile];
         bool is_final = i + 1 == steps;
-        bool is_quiet = contact_is_quiet(n, l, pr, t, i, from, is_final);
+        uint8_t vc = VC_OPEN;
+        bool is_quiet = contact_is_quiet(n, l, pr, t, i, from, is_final, &vc);
         wanted->from = from;
         wanted->to = from + drain;
         wanted->transfer = t;
         wanted->feeder = feeder;
         wanted->vc_class = (uint16_t)(step_channel(step[i]) - first_channel(n, at));
-        wanted->vc = VC_OPEN;
-        wanted->flags = (uint8_t)(flags | (is_final ? RESERVATION_FINAL : 0u));
+        wanted->vc = vc;
+        wanted->flags = (uint8_t)(flags | (is_final ? RESERVATION_FINAL : 0u) |
+                                  (vc >= VC_PLANNED ? RESERVATION_PLANNED : 0u));
         if (!is_quiet || !reservation_add(n, at, index)) {
             *cause = is_quiet ? NET_TRAIN_IN_THE_WAY : NET_PACKETS_IN_THE_WAY;
             withdraw(n, r, tr, i);
@@ -194,43 +197,90 @@ void train_note_failure(source_tries *tries)
         tries->skip_hops = (uint8_t)(TRY_HOPS << (tries->failures - FEW_FAILURES));
 }
 
-static bool refuse(net *n, const route *r, net_packets_cause cause)
+/*
+ * When the last of the trains that have not left the source starts its last packet, if messages
+ * over the route leave the source after them and not before: so nothing is to be known of these
+ * until then. KB_FOREVER if there are no such trains.
+ */
+static kb_time last_start_ahead(net *n, const route *r)
 {
-    n->trains.as_packets[cause]++;
-    train_note_failure(tries_at(n, r->source));
-    return false;
+    kb_time last = KB_FOREVER;
+    for (uint32_t i = reservation_first(n, r->first_link); i != NONE;
+         i = reservation_after(n, r->first_link, i)) {
+        const reservation *ahead = reservation_at(n, i);
+        const transfer *tr = transfer_at(n, ahead->transfer);
+        const route *of = route_of(n, tr);
+        if (!reservation_is_live(n, ahead) || ahead->feeder != NOTHING || of->source != r->source)
+            continue;
+        if (!leave_in_order(of, r) || of->first != of->slowest)
+            return KB_FOREVER;
+        last = tr->start + topo_rate_time(of->first->bytes_per_s,
+                                          (uint64_t)(tr->packets - 1) * n->options.packet_bytes);
+    }
+    return last;
 }
 
-bool train_take(net *n, uint32_t t)
+/* Tries again when there is more to know, but not later than the message may leave its source. */
+static bool defer(net *n, route *r, transfer *tr)
+{
+    kb_time last = last_start_ahead(n, r);
+    if (last == KB_FOREVER || last <= n->now)
+        return false;
+    routes_survey(n, r);
+    kb_time some = (last - n->now) / DEFER_TRIES + 1; /* where latencies are short */
+    kb_time soon = kb_time_add(n->now, r->latency > some ? r->latency : some);
+    schedule_retry(n, soon < last ? soon : last, r->source);
+    tr->deferred = true;
+    return true;
+}
+
+static train_answer refuse(net *n, route *r, transfer *tr, net_packets_cause cause)
+{
+    if (defer(n, r, tr))
+        return TRAIN_DEFERRED;
+    n->trains.as_packets[cause]++;
+    train_note_failure(tries_at(n, r->source));
+    return TRAIN_REFUSED;
+}
+
+/* The message is not worth a try. */
+static train_answer skip(net *n, route *r, transfer *tr, uint64_t hops)
+{
+    if (defer(n, r, tr))
+        return TRAIN_DEFERRED;
+    source_tries *tries = tries_at(n, r->source);
+    tries->skip_hops = (uint8_t)(tries->skip_hops - hops);
+    n->trains.as_packets[NET_PACKETS_IN_THE_WAY]++;
+    return TRAIN_REFUSED;
+}
+
+train_answer train_take(net *n, uint32_t t)
 {
     transfer *tr = transfer_at(n, t);
     route *r = route_of(n, tr);
     const channel *ch = &n->channels[r->source];
-    source_tries *tries = tries_at(n, r->source);
+    const source_tries *tries = tries_at(n, r->source);
     if (n->engine != &engine_parallel || n->watch)
-        return false;
+        return TRAIN_REFUSED;
     uint64_t hops = (uint64_t)tr->packets * r->steps;
-    if (hops <= tries->skip_hops) {
-        tries->skip_hops = (uint8_t)(tries->skip_hops - hops);
-        n->trains.as_packets[NET_PACKETS_IN_THE_WAY]++;
-        return false;
-    }
+    if (hops <= tries->skip_hops)
+        return skip(n, r, tr, hops);
     if (ch->first_transfer != ch->last_transfer) /* several readers take turns */
-        return refuse(n, r, NET_PACKETS_IN_THE_WAY);
+        return refuse(n, r, tr, NET_PACKETS_IN_THE_WAY);
     kb_time start = start_of(n, r);
     if (start > FARTHEST || !is_fit(n, r, tr))
-        return refuse(n, r, NET_UNFORESEEN);
+        return refuse(n, r, tr, NET_UNFORESEEN);
     tr->train = paths_take(&n->paths, r->steps * RESERVATION_WORDS, &tr->train_size);
     if (tr->train == NONE) {
         kb_sim_fail(n->sim, kb_error_nomem());
-        return false;
+        return TRAIN_REFUSED;
     }
     tr->train_first = 0;
     net_packets_cause cause;
     if (!reserve(n, r, t, start, &cause))
-        return refuse(n, r, cause);
+        return refuse(n, r, tr, cause);
     set_out(n, r, t, start);
-    return true;
+    return TRAIN_SET_OUT;
 }
 
 void train_end(net *n, uint32_t t)
@@ -298,6 +348,7 @@ static bool reserve_rest(net *n, const route *r, uint32_t t, kb_time from, kb_ti
             return false;
         }
         n->links[at].bytes += train_bytes(n, tr);
+        n->links[at].flags |= LINK_PORT_USED;
         from += latency;
         to += latency;
         feeder = at;

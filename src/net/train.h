@@ -6,11 +6,15 @@
 
 #include "fabric.h"
 
-/*
- * The transfer, which has come and is the first at its source, leaves it as a train. False if it
- * cannot: it is to move as packets then.
- */
-bool train_take(net *n, uint32_t t);
+typedef enum train_answer {
+    TRAIN_SET_OUT,  /* it has left its source as a train */
+    TRAIN_DEFERRED, /* it cannot now, but is not needed before trains ahead have left the source */
+    TRAIN_REFUSED,  /* it is to move as packets */
+} train_answer;
+
+/* The transfer has come and is the first at its source: whether it leaves it as a train. If that is
+ * deferred, there will be an event for source_retry(). */
+train_answer train_take(net *n, uint32_t t);
 
 /*
  * What is left of the transfer, which is the first at its source and whose packet has just left,

@@ -424,6 +424,31 @@ static void unfold_in_order(net *n, uint32_t t, uint32_t own)
     unfold(n, r, t);
 }
 
+/*
+ * The last packet of the trains ahead has left the source, if in this very instant. A message that
+ * was deferred until then has a packet there that waits for the link, before any that come later in
+ * the instant.
+ */
+static void end_deferral(net *n, uint32_t at, uint32_t source)
+{
+    uint32_t t = n->channels[source].first_transfer;
+    if (t == NONE || !transfer_at(n, t)->deferred)
+        return;
+    transfer *tr = transfer_at(n, t);
+    tr->deferred = false;
+    n->trains.as_packets[NET_PACKETS_IN_THE_WAY]++;
+    tr->made = tr->delivered = 0;
+    train_retry(n, tr, 1);
+    packets_begin(n, t);
+    if (tr->path == NONE)
+        return;
+    feed_later(n, route_of(n, tr));
+    if (!kb_vec_push(&n->to_clear, at))
+        kb_sim_fail(n->sim, kb_error_nomem());
+    source_make_packet(n, source);
+    offer_later(n, source);
+}
+
 /* Unfolds all trains that have not left the source. Those with packets left stand there again, and
  * the first of them goes on as packets. */
 static void unfold_source(net *n, uint32_t at, uint32_t source, uint32_t own)
@@ -443,8 +468,10 @@ static void unfold_source(net *n, uint32_t at, uint32_t source, uint32_t own)
             transfer_at(n, last)->behind = t;
         last = t;
     }
-    if (first == NONE)
+    if (first == NONE) {
+        end_deferral(n, at, source);
         return;
+    }
     transfer_at(n, first)->last_behind = last;
     packets_begin(n, first);
     source_push(n, first);
