@@ -212,6 +212,8 @@ typedef struct kb_context_options {
                                     stderr if KERNBENCH_CCL_TRACE=1, else nobody does */
     void *on_ccl_trace_self;
     kb_race_check races;
+    bool reasons; /* operations that on_op gets are numbered and say what determined their begin and
+                     their end (kb_reason) */
 } kb_context_options;
 
 /* NULL options are the default ones. *ctx is NULL after an error. */
@@ -650,6 +652,42 @@ typedef struct kb_op_access {
     uint64_t offset, bytes; /* the offset is from the start of the tensor */
 } kb_op_access;
 
+/*
+ * What determined when an operation began or ended: of all that it waited for, what came last. `id`
+ * names the record of an operation, which began no later. Where the time is not that record's end
+ * it is said here. docs/decisions/0032-causes-of-times.md has the rule.
+ */
+typedef enum kb_reason_kind {
+    KB_REASON_NONE,   /* not known, or not asked for (kb_context_options.reasons) */
+    KB_REASON_QUEUE,  /* the operation in front of it in its queue began then; id: that one */
+    KB_REASON_LAUNCH, /* the kernel started; id: the kernel's record. The pe_cpu's overhead comes in
+                         between. Of a kernel itself: its launch arrived; id: 0 */
+    KB_REASON_ISSUE,  /* the pe_cpu issued it; id: the record of the issue, or of polling */
+    KB_REASON_ROOM,   /* a queue had room; id: the operation that left it then: by beginning, or in
+                         the scheduler's queue by ending */
+    KB_REASON_UNIT,   /* the engine, a channel of the DMA or the scheduler became free; id: what it
+                         did before, which may end later if it is a product whose results drain. Of
+                         a kernel: the kernel before it on the PE */
+    KB_REASON_ORDER,  /* an operation on the same bytes ended; id: that one */
+    KB_REASON_SPACE,  /* space in the TCM was released; id: the operation that used it last. Of a
+                         command of a composite operation also: fewer such commands were under way */
+    KB_REASON_INPUT,  /* a value was there, or what the kernel waited for; id: what made it */
+    KB_REASON_MESSAGE,  /* a message was there; id: its send, or that of its last part */
+    KB_REASON_CREDIT,   /* a credit was there; id: the record of the credit */
+    KB_REASON_TRANSFER, /* of an end: its own last transfer ended; id: 0 */
+    KB_REASON_TCM,      /* of an end: its bytes passed a port of the TCM; id: the operation that
+                           used the port when it began, 0 if none is known */
+    KB_REASON_WORK,     /* of an end: the operation's own time was over; id: 0 */
+    KB_REASON_KINDS
+} kb_reason_kind;
+
+KB_API const char *kb_reason_name(kb_reason_kind kind); /* "message" */
+
+typedef struct kb_reason {
+    kb_reason_kind kind;
+    uint64_t id; /* of a record; 0: none */
+} kb_reason;
+
 /* Something that took time. Everything that does is one of these. */
 struct kb_op {
     kb_unit unit;
@@ -669,6 +707,9 @@ struct kb_op {
     bool unfinished;  /* it was under way when the run failed, at `end` */
     const char *file; /* of the kernel; NULL if it is of none */
     int line;
+    uint64_t id; /* its number, from 1 on, in no particular order; this and the next two are 0
+                    unless kb_context_options.reasons is set */
+    kb_reason begun_by, ended_by;
 };
 
 /* Sums over operations. */

@@ -175,6 +175,7 @@ static kb_error *make_context(run *r)
         .stack_bytes = args->stack_bytes,
         .on_op = args->trace ? on_op : NULL,
         .on_op_self = r,
+        .reasons = args->trace != NULL,
         .on_tcm = args->trace ? on_tcm : NULL,
         .on_tcm_self = r,
         .ccl = r->collectives->file,

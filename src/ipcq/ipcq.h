@@ -195,6 +195,7 @@ typedef struct ipcq_segment {
     ipcq_message *message;
     kb_location slot;
     uint64_t bytes;
+    uint32_t id; /* of the record of its send, when it arrives; 0: none */
 } ipcq_segment;
 
 /* How much of so many bytes goes into the next slot. */
@@ -203,6 +204,9 @@ uint64_t ipcq_slot_share(const ipcq_end *end, uint64_t bytes);
 /* Whether it is known when the sender has a credit for the next slot; *at is that time, which may
  * be in the past or in the future. */
 bool ipcq_credit_at(const ipcq_end *end, kb_time *at);
+
+/* The record of that credit, if that is known; 0: there was none, or records have no ids. */
+uint32_t ipcq_credit_id(const ipcq_end *end);
 
 /* The coroutine is going to wait in the list that this returns until that is known: then `wake` is
  * called. One at a time. */
@@ -261,6 +265,7 @@ struct ipcq_receive {
     int line;
     bool waits;     /* it has not got all of a message */
     uint32_t reads; /* slots that are to be read, or being read */
+    kb_reason by;   /* if records have ids: what determined `when`; at first, `posted` */
     /* the queues' own */
     bool any;
     struct member *member; /* of one for any end */
@@ -276,6 +281,9 @@ void ipcq_withdraw(ipcq_receive *receive);
 
 /* It will not be called any more; nothing if it has ended. */
 void ipcq_forget(ipcq_receive *receive);
+
+/* The record of that read; before it ends. */
+void ipcq_set_read_id(ipcq_receive *receive, uint64_t number, uint32_t id);
 
 /* The DMA has read the slot. Slots become free in the order of these reads. */
 void ipcq_slot_was_read(ipcq_receive *receive, uint64_t number);

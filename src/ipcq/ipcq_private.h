@@ -12,7 +12,10 @@ typedef struct receive_list {
 typedef struct slot {
     ipcq_message *message; /* NULL: nothing that could be handed out */
     uint64_t bytes;
-    bool was_read; /* of the read number n, at n % n_slots */
+    bool was_read;    /* of the read number n, at n % n_slots */
+    uint32_t read_by; /* the same: its record. This and the next two: 0 without ids */
+    uint32_t sent_by; /* the record of the send with which all up to here had arrived, */
+    kb_time there_at; /* and when that was */
 } slot;
 
 /*
@@ -31,6 +34,7 @@ struct ipcq_end {
     uint64_t my_head;
     uint64_t credited;     /* credits of which it is known when they are there, */
     kb_time *credit_times; /* of the newest of them: number n at n % n_slots */
+    uint32_t *credit_ids;  /* the same of their records; 0 without ids */
     uint64_t next_sequence;
     uint64_t last_bytes;      /* of the last message that was made */
     uint64_t last_until;      /* my_head when all its slots are taken */
@@ -46,7 +50,8 @@ struct ipcq_end {
     uint64_t handed;    /* all before it went to receives */
     uint64_t my_tail;   /* all before it are free again */
     uint64_t reads, reads_freed;
-    kb_time credit_fs; /* how long a credit takes; KB_FOREVER: not known yet */
+    kb_time credit_fs;  /* how long a credit takes; KB_FOREVER: not known yet */
+    kb_reason freed_by; /* why the next slot is freed, with ids */
     receive_list posted;
     ipcq_receive *current;      /* gets the message whose segments are being handed out */
     ipcq_message *open;         /* that message */
@@ -79,6 +84,7 @@ struct ipcq_set {
     size_t member_count;
     ipcq_end **by_name;
     kb_time *credit_times;
+    uint32_t *credit_ids;
     slot *slots;
     KB_VEC(kb_location) reserved; /* to release */
     kb_arena names;
@@ -158,8 +164,9 @@ member *ipcq_find_member(const ipcq_set *set, kb_pe pe);
 
 /* ---- send.c ---- */
 
-/* All slots before `tail` are free for the sender, from then on. */
-void ipcq_send_credits(ipcq_end *sender, uint64_t tail, kb_time arrives);
+/* All slots before `tail` are free for the sender, from then on. `id`: of the credit's record; 0:
+ * none. */
+void ipcq_send_credits(ipcq_end *sender, uint64_t tail, kb_time arrives, uint32_t id);
 
 /* ---- receive.c ---- */
 

@@ -70,9 +70,12 @@ static kb_time credit_time(ipcq_end *end)
 
 static const char credit_name[] = "credit";
 
-static __attribute__((noinline)) void show_credit(const ipcq_end *end, kb_time start,
-                                                  kb_time arrives)
+/* The id of its record. */
+static __attribute__((noinline)) uint32_t show_credit(const ipcq_end *end, kb_time start,
+                                                      kb_time arrives)
 {
+    kb_oplog *log = end->set->queues->has.log;
+    uint32_t id = kb_oplog_new_id(log);
     kb_op op = {
         .unit = KB_UNIT_IPCQ,
         .name = credit_name,
@@ -82,17 +85,23 @@ static __attribute__((noinline)) void show_credit(const ipcq_end *end, kb_time s
         .end = arrives,
         .bytes = end->set->settings.credit_bytes,
     };
-    kb_oplog_add_ahead(end->set->queues->has.log, end->member->number, &op);
+    if (id != 0) {
+        op.id = id;
+        op.begun_by = end->freed_by;
+        op.ended_by.kind = KB_REASON_TRANSFER;
+    }
+    kb_oplog_add_ahead(log, end->member->number, &op);
+    return id;
 }
 
-static void log_credit(const ipcq_end *end, kb_time start, kb_time arrives)
+static uint32_t log_credit(const ipcq_end *end, kb_time start, kb_time arrives)
 {
     kb_oplog *log = end->set->queues->has.log;
     if (KB_UNLIKELY(kb_oplog_is_watched(log)))
-        show_credit(end, start, arrives);
-    else
-        kb_oplog_count_ahead(log, end->member->number, KB_UNIT_IPCQ, credit_name, start, arrives,
-                             end->set->settings.credit_bytes);
+        return show_credit(end, start, arrives);
+    kb_oplog_count_ahead(log, end->member->number, KB_UNIT_IPCQ, credit_name, start, arrives,
+                         end->set->settings.credit_bytes);
+    return 0;
 }
 
 static void fail_credit(const ipcq_end *end)
@@ -115,12 +124,12 @@ static inline __attribute__((always_inline)) void free_slot(ipcq_end *end, kb_ti
     end->my_tail++;
     kb_time arrives = kb_time_add(at, credit_time(end));
     kb_sim_expect(sim_of(end), arrives, "a credit"); /* it has no event */
-    log_credit(end, at, arrives);
+    uint32_t id = log_credit(end, at, arrives);
     ipcq_end *sender = end->from;
     if (KB_UNLIKELY(!sender->member->installed || sender->to != end))
         sender = ipcq_find_sender(end->set->queues, end->from->member->number, &end->ring);
     if (KB_LIKELY(sender != NULL))
-        ipcq_send_credits(sender, end->my_tail, arrives);
+        ipcq_send_credits(sender, end->my_tail, arrives, id);
     else
         fail_credit(end);
 }
@@ -134,12 +143,21 @@ static void read_slot(ipcq_end *end, ipcq_receive *receive, const slot *read)
     receive->ops->read(receive, &what);
 }
 
+void ipcq_set_read_id(ipcq_receive *receive, uint64_t number, uint32_t id)
+{
+    ipcq_end *end = receive->end;
+    end->slots[number % end->set->settings.n_slots].read_by = id;
+}
+
 void ipcq_slot_was_read(ipcq_receive *receive, uint64_t number)
 {
     ipcq_end *end = receive->end;
     uint32_t n_slots = end->set->settings.n_slots;
     kb_time now = kb_sim_now(sim_of(end));
     end->slots[number % n_slots].was_read = true;
+    if (KB_UNLIKELY(end->slots[number % n_slots].read_by != 0))
+        receive->by = end->freed_by =
+            (kb_reason){KB_REASON_INPUT, end->slots[number % n_slots].read_by};
     while (end->reads_freed < end->reads && end->slots[end->reads_freed % n_slots].was_read) {
         end->reads_freed++;
         free_slot(end, now);
@@ -200,6 +218,16 @@ static ipcq_message *take_message(ipcq_end *end)
     return message;
 }
 
+/* Why the slot is handed out now: the receive was posted, or what is in the slot arrived. */
+static void explain_hand_out(ipcq_end *end, ipcq_receive *receive, const slot *from)
+{
+    end->freed_by = (kb_reason){KB_REASON_MESSAGE, from->sent_by};
+    if (receive && from->there_at < receive->when)
+        end->freed_by = receive->by;
+    else if (receive)
+        receive->by = end->freed_by;
+}
+
 /* To the receive, or to nothing if that was withdrawn. */
 static void hand_out_next(ipcq_end *end, ipcq_receive *receive)
 {
@@ -216,6 +244,8 @@ static void hand_out_next(ipcq_end *end, ipcq_receive *receive)
         receive->waits = !is_last;
         receive->reads += reads;
     }
+    if (KB_UNLIKELY(from && from->sent_by != 0))
+        explain_hand_out(end, receive, from);
     if (KB_LIKELY(from && !reads))
         free_slot(end, when);
     if (KB_LIKELY(is_last)) {

@@ -63,6 +63,12 @@ bool ipcq_credit_at(const ipcq_end *end, kb_time *at)
     return number < end->credited;
 }
 
+uint32_t ipcq_credit_id(const ipcq_end *end)
+{
+    uint64_t n_slots = end->set->settings.n_slots;
+    return end->my_head < n_slots ? 0 : end->credit_ids[end->my_head % n_slots];
+}
+
 uint64_t ipcq_arrived_credits(const ipcq_end *end)
 {
     uint64_t n_slots = end->set->settings.n_slots, count = end->credited;
@@ -87,8 +93,11 @@ void ipcq_stop_awaiting(ipcq_end *end)
     end->wake = NULL;
 }
 
-void ipcq_send_credits(ipcq_end *sender, uint64_t tail, kb_time arrives)
+void ipcq_send_credits(ipcq_end *sender, uint64_t tail, kb_time arrives, uint32_t id)
 {
+    if (KB_UNLIKELY(id != 0))
+        for (uint64_t number = sender->credited; number < tail; number++)
+            sender->credit_ids[number % sender->set->settings.n_slots] = id;
     while (sender->credited < tail)
         sender->credit_times[sender->credited++ % sender->set->settings.n_slots] = arrives;
     if (sender->wake)
@@ -110,7 +119,7 @@ ipcq_segment ipcq_take_slot(ipcq_message *message)
     KB_DEBUG_ASSERT(set->settings.n_slots > 0 && ipcq_credit_at(end, &(kb_time){0}));
     if (KB_UNLIKELY(set->queues->has.trace != NULL) && message->unsent == message->bytes)
         ipcq_trace_send(end, message);
-    ipcq_segment segment = {message, end->to->ring, ipcq_slot_share(end, message->unsent)};
+    ipcq_segment segment = {message, end->to->ring, ipcq_slot_share(end, message->unsent), 0};
     segment.slot.offset += end->my_head++ % set->settings.n_slots * set->settings.slot_bytes;
     message->unsent -= segment.bytes;
     return segment;
@@ -150,6 +159,17 @@ static ipcq_end *ring_at(const ipcq_segment *segment)
     return KB_LIKELY(is_there) ? likely : ipcq_find_ring(from->set->queues, &segment->slot);
 }
 
+/* All slots up to `until` are there with this segment. */
+static void note_arrival(ipcq_end *end, uint64_t until, uint32_t id)
+{
+    kb_time now = kb_sim_now(end->set->queues->has.sim);
+    for (uint64_t number = end->peer_head; number < until; number++) {
+        slot *s = &end->slots[number % end->set->settings.n_slots];
+        s->sent_by = id;
+        s->there_at = now;
+    }
+}
+
 kb_error *ipcq_arrive(const ipcq_segment *segment, uint64_t *delivered)
 {
     ipcq_message *message = segment->message;
@@ -177,6 +197,8 @@ kb_error *ipcq_arrive(const ipcq_segment *segment, uint64_t *delivered)
         do
             number++;
         while (number < limit && end->slots[number % settings->n_slots].message);
+        if (KB_UNLIKELY(segment->id != 0))
+            note_arrival(end, number, segment->id);
         end->peer_head = number;
         ipcq_hand_out(end);
     }

@@ -118,9 +118,10 @@ static kb_error *allocate(ipcq_set *set, const ipcq_plan *plan)
     set->pes = kb_alloc_zeroed(set->member_count, sizeof *set->pes);
     set->members = kb_alloc_zeroed(set->member_count, sizeof *set->members);
     set->credit_times = kb_alloc_zeroed(slots, sizeof *set->credit_times);
+    set->credit_ids = kb_alloc_zeroed(slots, sizeof *set->credit_ids);
     set->slots = kb_alloc_zeroed(slots, sizeof *set->slots);
     if (!set->ends || !set->by_name || !set->pes || !set->members || !set->credit_times ||
-        !set->slots)
+        !set->credit_ids || !set->slots)
         return kb_error_nomem();
     return NULL;
 }
@@ -138,6 +139,7 @@ static kb_error *fill_end(ipcq_set *set, const ipcq_plan *plan, size_t number)
     end->to = end_at(set, planned->to);
     end->from = end_at(set, planned->from);
     end->credit_times = &set->credit_times[number * set->settings.n_slots];
+    end->credit_ids = &set->credit_ids[number * set->settings.n_slots];
     end->slots = &set->slots[number * set->settings.n_slots];
     end->credit_fs = KB_FOREVER;
     kb_waitlist_init(&end->waiters, "a credit of a queue");
@@ -354,6 +356,7 @@ static void release(ipcq_set *set)
     free(set->pes);
     free(set->members);
     free(set->credit_times);
+    free(set->credit_ids);
     free(set->slots);
     free(set);
 }

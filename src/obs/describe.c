@@ -115,6 +115,18 @@ static void put_number(FILE *file, const char *key, uint64_t number, bool *any)
     fprintf(file, "%" PRIu64, number);
 }
 
+/* "message of record 17", "work". */
+static void put_reason(FILE *file, const char *key, kb_reason reason, bool *any)
+{
+    if (reason.kind == KB_REASON_NONE)
+        return;
+    put_key(file, key, any);
+    fprintf(file, "\"%s", kb_reason_name(reason.kind));
+    if (reason.id != 0)
+        fprintf(file, " of record %" PRIu64, reason.id);
+    fputc('"', file);
+}
+
 void obs_put_args(FILE *file, const kb_op *op)
 {
     bool any = false;
@@ -136,5 +148,8 @@ void obs_put_args(FILE *file, const kb_op *op)
         put_key(file, "line", &any);
         fprintf(file, "%d", op->line);
     }
+    put_number(file, "record", op->id, &any);
+    put_reason(file, "begun_by", op->begun_by, &any);
+    put_reason(file, "ended_by", op->ended_by, &any);
     fputc('}', file);
 }

@@ -11,10 +11,11 @@
  *
  * A process is the host, the fabric or a cube of a SIP, a thread is a unit of a PE. What a unit
  * does at the same time (a DMA has several channels) is on lanes of its own, so that on each thread
- * slices do not overlap. Slices are called by what was done to which tensors. The thread "state"
- * has what the time of a PE goes to. Arrows go from the start of a launch on the host to the start
- * of its kernels on the PEs, and from the start of a send to the arrival of the message, at which
- * the receive ends. Times are microseconds with all digits down to the femtosecond.
+ * slices do not overlap. Slices are called by what was done to which tensors, and say what
+ * determined their times if operations have reasons. The thread "state" has what the time of a PE
+ * goes to. Arrows go from the start of a launch on the host to the start of its kernels on the PEs,
+ * and from the start of a send to the arrival of the message, at which the receive ends. Times are
+ * microseconds with all digits down to the femtosecond.
  *
  * Counter tracks show bandwidths: over the whole trace each adds up to the bytes that were counted.
  * Others show the TCM in use, a peak for each stretch of time.

@@ -44,8 +44,9 @@ typedef struct job {
     bool has_step;  /* if there is one */
     bool is_ready;  /* may begin */
     bool has_begun;
-    kb_time begun_at;
-    uint64_t stores; /* of steps that were handed out, not done */
+    kb_time ready_at, begun_at;
+    kb_reason ready_by; /* if records have ids */
+    uint64_t stores;    /* of steps that were handed out, not done */
     pe_op op;
 } job;
 
@@ -56,6 +57,7 @@ typedef struct task {
     bool is_loaded;
     bool is_final;            /* of its product */
     uint32_t next;            /* in the order of steps */
+    uint32_t id;              /* of the record of its last command */
     kb_op_access accesses[2]; /* by what is loaded or stored, while the log is watched */
 } task;
 
@@ -71,6 +73,8 @@ struct scheduler {
     uint32_t loads;         /* under way */
     uint32_t waiting, tail; /* tasks that the array has not been told of, in order */
     bool is_advancing;
+    kb_reason by;      /* if records have ids: why it does now what it does */
+    uint64_t last_job; /* the record of the last product that is done */
 };
 
 typedef struct known_plan {
@@ -215,7 +219,8 @@ static kb_op op_of(const job *jb, const char *name)
         .name = name, .label = op->label, .launch = op->launch, .file = op->file, .line = op->line};
 }
 
-static void end_job(job *jb)
+/* `last`: the record of its last store. */
+static void end_job(job *jb, uint32_t last)
 {
     scheduler *at = jb->at;
     pe_composites *all = at->all;
@@ -227,6 +232,9 @@ static void end_job(job *jb)
     op.end = kb_sim_now(all->sim);
     op.bytes = jb->plan.loaded + jb->plan.stored;
     op.flops = pe_gemm_flops(jb->is.m, jb->is.k, jb->is.n);
+    if (KB_UNLIKELY(op.id != 0))
+        op.ended_by = (kb_reason){KB_REASON_INPUT, last};
+    at->last_job = op.id;
     kb_oplog_add(all->log, pe_units_number(all->units, at->pe), &op);
     at->under_way--;
     *(jb->previous ? &jb->previous->next : &at->first) = jb->next;
@@ -253,15 +261,26 @@ static void fail(const scheduler *at, kb_error *err)
         kb_sim_fail(at->all->sim, err);
 }
 
+/* A command of the task gets an id, and the reason that it is issued now. */
+static void give_id(const scheduler *at, task *t, kb_op *op)
+{
+    t->id = kb_oplog_new_id(at->all->log);
+    op->id = t->id;
+    if (KB_UNLIKELY(t->id != 0))
+        op->begun_by = at->by;
+}
+
 static void on_stored(void *self, uint64_t arg)
 {
     scheduler *at = self;
     const task *done = task_at(at, arg);
     job *jb = done->of;
+    uint32_t id = done->id;
+    at->by = (kb_reason){KB_REASON_SPACE, id};
     at->used -= gemm_sum_space(&jb->plan, done->step.rows, done->step.columns);
     kb_pool_give(&at->all->tasks, (uint32_t)arg);
     if (--jb->stores == 0 && !jb->has_step)
-        end_job(jb);
+        end_job(jb, id);
     advance(at);
 }
 
@@ -298,6 +317,7 @@ static kb_error *store(scheduler *at, uint32_t t)
         .op = op_of(done->of, "store"),
     };
     note_access(done, &done->of->is.c, rows, columns, &command.op);
+    give_id(at, done, &command.op);
     pe_op op;
     return pe_units_issue(all->units, at->pe, &command, &op);
 }
@@ -306,12 +326,15 @@ static void on_multiplied(void *self, uint64_t arg)
 {
     scheduler *at = self;
     const task *done = task_at(at, arg);
+    uint32_t id = done->id;
+    at->by = (kb_reason){KB_REASON_INPUT, id};
     at->tasks--;
     at->used -= done->step.a_freed + done->step.b_freed;
     if (done->step.is_last)
         fail(at, store(at, (uint32_t)arg));
     else
         kb_pool_give(&at->all->tasks, (uint32_t)arg);
+    at->by = (kb_reason){KB_REASON_SPACE, id};
     advance(at);
 }
 
@@ -324,7 +347,7 @@ static kb_error *multiply(scheduler *at, uint32_t t)
 {
     pe_composites *all = at->all;
     const topo_pe_figures *figures = &all->shape->pe;
-    const task *next = task_at(at, t);
+    task *next = task_at(at, t);
     const job *jb = next->of;
     const gemm_step *s = &next->step;
     pe_gemm_time time = pe_gemm_time_of(figures, s->rows, s->depths, s->columns);
@@ -347,6 +370,7 @@ static kb_error *multiply(scheduler *at, uint32_t t)
         .op = op_of(jb, "gemm"),
     };
     command.op.flops = pe_gemm_flops(s->rows, s->depths, s->columns);
+    give_id(at, next, &command.op);
     pe_op op;
     return pe_units_issue(all->units, at->pe, &command, &op);
 }
@@ -366,9 +390,12 @@ static void on_loaded(void *self, uint64_t arg)
 {
     scheduler *at = self;
     task *t = task_at(at, arg);
+    uint32_t id = t->id;
     t->is_loaded = true;
     at->loads--;
+    at->by = (kb_reason){KB_REASON_INPUT, id};
     fail(at, multiply_loaded(at));
+    at->by = (kb_reason){KB_REASON_SPACE, id}; /* a channel for the next load */
     advance(at);
 }
 
@@ -390,6 +417,7 @@ static kb_error *load(scheduler *at, uint32_t t)
         KB_TRY(gemm_matrix_cut(&jb->b, depths, columns, &all->rects));
         note_access(next, &jb->is.b, depths, columns, &op);
     }
+    give_id(at, next, &op);
     at->loads++;
     pe_command command = {
         .unit = KB_UNIT_DMA_READ,
@@ -444,6 +472,10 @@ static kb_error *begin(scheduler *at, job *jb)
 {
     jb->has_begun = true;
     jb->begun_at = kb_sim_now(at->all->sim);
+    if (KB_UNLIKELY(jb->is.op.id != 0)) {
+        kb_reason freed = {KB_REASON_UNIT, at->by.id}; /* by a command of the product before it */
+        at->by = jb->is.op.begun_by = jb->ready_at == jb->begun_at ? jb->ready_by : freed;
+    }
     kb_oplog_start(at->all->log, pe_units_number(at->all->units, at->pe), jb->begun_at,
                    KB_UNIT_SCHEDULER);
     return jb->is.begun ? jb->is.begun(jb->is.self, jb->is.arg) : NULL;
@@ -542,6 +574,8 @@ static kb_error *fill_job(pe_composites *all, job *jb, const pe_product *product
     KB_ASSERT(product->a.element_bytes > 0 && product->b.element_bytes > 0 &&
               product->c.element_bytes > 0);
     jb->is = *product;
+    if (jb->is.op.id == 0)
+        jb->is.op.id = kb_oplog_new_id(all->log);
     KB_TRY(gemm_matrix_init(&jb->a, &product->a, product->m, product->k));
     KB_TRY(gemm_matrix_init(&jb->b, &product->b, product->k, product->n));
     KB_TRY(gemm_matrix_init(&jb->c, &product->c, product->m, product->n));
@@ -553,6 +587,8 @@ static void on_ready(void *self, uint64_t arg)
     job *jb = self;
     (void)arg;
     jb->is_ready = true;
+    jb->ready_at = kb_sim_now(jb->at->all->sim);
+    jb->ready_by = pe_units_begun_by(jb->at->all->units, jb->op);
     advance(jb->at);
 }
 
@@ -575,6 +611,8 @@ static kb_error *open_job(pe_composites *all, job *jb, const pe_product *product
         .uses_engines = true,
         .ready = on_ready,
         .self = jb,
+        .id = jb->is.op.id,
+        .issued_by = jb->is.op.begun_by,
     };
     memcpy(span.inputs, product->inputs, sizeof span.inputs);
     return pe_units_open(all->units, jb->at->pe, &span, &jb->op);
@@ -612,4 +650,10 @@ uint64_t pe_composites_under_way(const pe_composites *composites, kb_pe pe)
 {
     const scheduler *at = composites->schedulers[pe_units_number(composites->units, pe)];
     return at ? at->under_way : 0;
+}
+
+uint64_t pe_composites_last_done(const pe_composites *composites, kb_pe pe)
+{
+    const scheduler *at = composites->schedulers[pe_units_number(composites->units, pe)];
+    return at ? at->last_job : 0;
 }

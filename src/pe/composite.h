@@ -51,4 +51,7 @@ KB_MUST_USE kb_error *pe_composites_issue(pe_composites *composites, kb_pe pe,
 /* Its own queue: those not done. */
 uint64_t pe_composites_under_way(const pe_composites *composites, kb_pe pe);
 
+/* The record of the last one that is done; 0: none, or records have no ids. */
+uint64_t pe_composites_last_done(const pe_composites *composites, kb_pe pe);
+
 #endif

@@ -95,6 +95,7 @@ void pe_cpu_suspend(pe_cpu *cpu, kb_waitlist *list)
 
 void pe_cpu_await_value(pe_cpu *cpu, const pe_ready *ready)
 {
+    kb_time asked = cpu->clock;
     if (ready->at == KB_FOREVER)
         engines_advance(state_of(cpu), cpu->clock, (engine_goal){.value = ready});
     while (ready->at == KB_FOREVER && !kb_co_is_unwinding(cpu->co)) {
@@ -102,15 +103,19 @@ void pe_cpu_await_value(pe_cpu *cpu, const pe_ready *ready)
         block_on_units(cpu, PE_WAITS_FOR_VALUE);
     }
     cpu->clock = units_later_of(cpu->clock, ready->at);
+    pe_cpu_explain(cpu, asked, KB_REASON_INPUT, ready->id);
 }
 
 void pe_cpu_await_op(pe_cpu *cpu, pe_op op)
 {
     const pe_units *units = state_of(cpu)->units;
+    kb_time asked = cpu->clock;
     while (!pe_units_is_done(units, op) && !kb_co_is_unwinding(cpu->co)) {
         cpu->op = op;
+        cpu->awaited = 0;
         block_on_units(cpu, PE_WAITS_FOR_OP);
     }
+    pe_cpu_explain(cpu, asked, KB_REASON_INPUT, cpu->awaited);
 }
 
 static bool has_room(const pe_units *units, pe_state *state, kb_unit unit, kb_time *from)
@@ -121,17 +126,36 @@ static bool has_room(const pe_units *units, pe_state *state, kb_unit unit, kb_ti
     return engine_has_room(units, units_engine(state, unit), from);
 }
 
-void pe_cpu_await_room(pe_cpu *cpu, kb_unit unit)
+/* The record of the command whose begin made room; 0 without ids. */
+static uint32_t left_queue(pe_state *state, kb_unit unit)
 {
-    pe_state *state = state_of(cpu);
-    kb_time from;
+    if (units_is_dma(unit))
+        return state->cpu.awaited;
+    const engine *e = units_engine(state, unit);
+    return e->begin_ids ? e->begin_ids[e->issued] : 0;
+}
+
+static __attribute__((noinline)) void wait_for_room(pe_state *state, kb_unit unit)
+{
+    pe_cpu *cpu = &state->cpu;
+    kb_time from, asked = cpu->clock;
     if (!units_is_dma(unit) && !has_room(state->units, state, unit, &from))
         engines_advance(state, cpu->clock, (engine_goal){.room = units_engine(state, unit)});
     while (!has_room(state->units, state, unit, &from) && !kb_co_is_unwinding(cpu->co)) {
         cpu->room_of = unit;
+        cpu->awaited = 0;
         block_on_units(cpu, PE_WAITS_FOR_ROOM);
     }
     cpu->clock = units_later_of(cpu->clock, from);
+    pe_cpu_explain(cpu, asked, KB_REASON_ROOM, left_queue(state, unit));
+}
+
+void pe_cpu_await_room(pe_cpu *cpu, kb_unit unit)
+{
+    pe_state *state = state_of(cpu);
+    kb_time from;
+    if (KB_UNLIKELY(!has_room(state->units, state, unit, &from) || from > cpu->clock))
+        wait_for_room(state, unit);
 }
 
 void units_look_at_engines(pe_state *state)

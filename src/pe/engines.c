@@ -13,6 +13,7 @@ void engines_fini(pe_state *state)
 {
     for (int i = 0; i < ENGINES; i++) {
         free(state->engines[i].begins);
+        free(state->engines[i].begin_ids);
         free(state->engines[i].waiting_works);
     }
 }
@@ -76,12 +77,15 @@ static bool prepare_begins(const pe_units *units, engine *e)
     return e->begins;
 }
 
-static void note_begin(const pe_units *units, engine *e, kb_time begin)
+static inline __attribute__((always_inline)) void note_begin(pe_units *units, engine *e,
+                                                             const pe_work *work, kb_time begin)
 {
     uint32_t depth = units->shape->pe.queue_depth;
     uint32_t number =
         e->issued >= e->waiting ? e->issued - e->waiting : e->issued + depth - e->waiting;
     e->begins[number] = begin;
+    if (KB_UNLIKELY(work->entry != NULL && work->entry->id != 0))
+        units_note_begin_id(units, e, number, work->entry->id);
 }
 
 static void note_issue(const pe_units *units, engine *e)
@@ -110,14 +114,18 @@ static pe_ready carry_out(pe_state *state, const pe_work *work, kb_time begin)
         units_fail(units, err);
     kb_time passed = units_later_of(read, written), worked = kb_time_add(begin, work->time);
     kb_time end = units_later_of(kb_time_add(worked, work->tail), passed);
-    e->free_at = units_later_of(worked, passed);
-    kb_sim_expect(units->has.sim, end, "a command of a PE"); /* it has no event */
-    state->cpu.engines_end = units_later_of(state->cpu.engines_end, end);
+    uint32_t id = 0;
     if (KB_UNLIKELY(work->entry != NULL)) {
         work->entry->start = begin;
         work->entry->end = end;
         (void)kb_sim_at(units->has.sim, &state->engine_source, end, units->on_watched, 0);
+        id = (uint32_t)work->entry->id;
+        if (id != 0)
+            units_explain_work(state, e, work, &(work_times){begin, read, written, end});
     }
+    e->free_at = units_later_of(worked, passed);
+    kb_sim_expect(units->has.sim, end, "a command of a PE"); /* it has no event */
+    state->cpu.engines_end = units_later_of(state->cpu.engines_end, end);
     kb_oplog_work(units->has.log, state->number,
                   &(kb_work){.start = begin,
                              .free_at = e->free_at,
@@ -127,7 +135,8 @@ static pe_ready carry_out(pe_state *state, const pe_work *work, kb_time begin)
                              .of_kernel = work->of_kernel,
                              .flops = work->flops,
                              .op = work->entry});
-    return (pe_ready){.at = end, .drains_from = work->unit == KB_UNIT_GEMM ? e->free_at : 0};
+    return (pe_ready){
+        .at = end, .drains_from = work->unit == KB_UNIT_GEMM ? e->free_at : 0, .id = id};
 }
 
 /* When a command could begin if its engine were free, as far as its inputs are known. */
@@ -212,7 +221,7 @@ static void take_out(pe_state *state, engine *e, const pe_work *work, kb_time be
         e->internal.first = work->next;
         return;
     }
-    note_begin(state->units, e, begin);
+    note_begin(state->units, e, work, begin);
     e->first_waiting = (e->first_waiting + 1) & (e->room - 1);
     e->waiting--;
 }
@@ -370,7 +379,7 @@ bool pe_cpu_resolve(pe_cpu *cpu, const pe_work *work, pe_ready *result)
     for (uint8_t i = 0; i < work->input_count; i++)
         if (work->inputs[i]->at > cpu->clock)
             return false;
-    note_begin(state->units, e, cpu->clock);
+    note_begin(state->units, e, work, cpu->clock);
     note_issue(state->units, e);
     state->units->stats.resolved++;
     state->issued++;

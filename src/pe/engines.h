@@ -33,6 +33,7 @@ typedef struct pe_ready {
     kb_time drains_from; /* of a product: its array was free then, only results were on their way;
                             0: of anything else */
     bool by_engine;      /* a command that waits in the queue of an engine of the PE makes it */
+    uint32_t id;         /* of the record of what made it; 0: unknown */
 } pe_ready;
 
 /*
@@ -55,7 +56,8 @@ typedef struct pe_work {
     uint64_t sequence;                     /* of one time, the first in the program */
     const char *name;                      /* for the log: a constant */
     uint64_t flops;
-    kb_op *entry; /* for the log, if it is watched; else NULL. Stays until the times are known */
+    kb_op *entry; /* for the log, if it is watched; else NULL. Stays until the times are known. Has
+                     the record's id, and in begun_by the reason of its issue */
     /* Its times are known: they never change. The work is there until another one is issued to the
      * engine. */
     void (*known)(const struct pe_work *work, kb_time begin, pe_ready result);

@@ -146,6 +146,8 @@ void units_put_if_ready(pe_units *units, operation *op)
         units_put(units, &op->pe->look_at_lanes);
     } else if (op->is_engine) {
         op->gate.at = kb_sim_now(units->has.sim);
+        if (KB_UNLIKELY(op->id != 0))
+            op->gate.id = (uint32_t)op->released.id;
         units_put(units, &op->pe->look);
     } else {
         units_put(units, &op->span.ready);
@@ -255,6 +257,10 @@ static void tell_log_of_end(pe_units *units, operation *op)
     op->log.start = op->start;
     op->log.end = now;
     op->log.bytes = op->bytes;
+    if (op->id != 0)
+        op->log.ended_by.kind = op->in_tcm                ? KB_REASON_TCM
+                                : op->memory.streamed > 0 ? KB_REASON_TRANSFER
+                                                          : KB_REASON_WORK;
     kb_oplog_add(log, pe, &op->log);
 }
 
@@ -263,6 +269,8 @@ void units_end(pe_units *units, operation *op)
     units_enter(units);
     pe_state *state = op->pe;
     bool of_host = op->of_host;
+    if (KB_UNLIKELY(op->id != 0))
+        units_note_end(units, op);
     if (op->lane) {
         remove_from_lane(op);
         op->lane->busy--;
@@ -383,8 +391,7 @@ static void set_timer(pe_units *units, const operation *op)
 /* Whether the command begins now. If not, sets a timer if it is known when it does. */
 static inline bool can_begin(pe_units *units, operation *op)
 {
-    if (op->waits_for > 0 ||
-        (op->input_count > 0 && !units_fold_inputs(op->inputs, &op->input_count, &op->earliest)))
+    if (op->waits_for > 0 || (op->input_count > 0 && !units_fold_inputs(op)))
         return false;
     kb_time now = kb_sim_now(units->has.sim);
     if (op->earliest <= now && !is_too_early(op, now))
@@ -479,6 +486,8 @@ static void add_to_lane(operation *op)
 static kb_error *begin(pe_units *units, operation *op)
 {
     op->start = kb_sim_now(units->has.sim);
+    if (KB_UNLIKELY(op->id != 0))
+        units_explain_begin(op, op->start);
     op->lane->busy++;
     op->lane->busy_for_host += op->of_host;
     add_to_lane(op);
@@ -669,6 +678,7 @@ static void issue_to_lane(pe_units *units, operation *op, const pe_command *comm
         op->forwards = command->forwards;
         op->fills = command->fills;
     }
+    op->internal = command->internal;
     queue *q = queue_of(op->lane, command);
     push(q, op);
     state->in_queues++;
@@ -704,6 +714,10 @@ static kb_error *issue(pe_units *units, pe_state *state, const pe_command *comma
         made->log = command->op;
         made->log.unit = command->unit;
         made->log.pe = state->pe;
+        if (made->log.id == 0)
+            made->log.id = kb_oplog_new_id(units->has.log);
+        made->id = (uint32_t)made->log.id;
+        made->released = (happening){0};
     }
     set_issue_time(units, made, command->issued);
     if (command->part_of)
@@ -792,8 +806,7 @@ static void put_due_spans(pe_units *units, pe_state *state)
 
 static void look_at_span(pe_units *units, operation *op)
 {
-    if (op->waits_for > 0 || !op->span.is_ready ||
-        !units_fold_inputs(op->inputs, &op->input_count, &op->earliest))
+    if (op->waits_for > 0 || !op->span.is_ready || !units_fold_inputs(op))
         return;
     kb_time now = kb_sim_now(units->has.sim);
     if (op->earliest > now || is_too_early(op, now)) {
@@ -801,6 +814,8 @@ static void look_at_span(pe_units *units, operation *op)
         return;
     }
     void (*ready)(void *self, uint64_t arg) = op->span.is_ready;
+    if (KB_UNLIKELY(op->id != 0))
+        units_explain_begin(op, now);
     op->span.is_ready = NULL;
     stop_polling(op);
     ready(op->self, op->arg);
@@ -830,6 +845,11 @@ kb_error *pe_units_open(pe_units *units, kb_pe pe, const pe_span *span, pe_op *o
     KB_TRY(units_make_operation(units, state, none, &memory, false, &made));
     made->self = span->self;
     made->arg = span->arg;
+    made->id = (uint32_t)span->id;
+    if (KB_UNLIKELY(made->id != 0)) {
+        made->log.begun_by = span->issued_by;
+        made->released = (happening){0};
+    }
     set_issue_time(units, made, span->issued);
     made->input_count = copy_inputs(span->inputs, made->inputs);
     made->span = (span_work){.ready = {.of = made, .kind = LOOK_AT_SPAN},

@@ -104,8 +104,8 @@ typedef struct pe_command {
     void *self;
     uint64_t arg;
 
-    kb_op op; /* for the log: name, label, flops, result, operands, launch, file, line; the rest is
-                 filled in */
+    kb_op op; /* for the log: name, label, flops, result, operands, launch, file, line, id (0: it
+                 gets one), and in begun_by the reason of its issue; the rest is filled in */
 } pe_command;
 
 /* It may begin, and even be done, before this returns; *op is set before that. After an error
@@ -147,7 +147,21 @@ typedef struct pe_cpu {
     pe_op op;
     const pe_ready *value;
     kb_co *co;
+    /* Only if records have ids: */
+    kb_reason clock_by; /* what advanced the clock to where it is, but for the pe_cpu's own time */
+    uint32_t awaited;   /* what ended the last wait for an operation or for a queue of the DMA */
+    uint32_t last_to_end; /* the record that ends at engines_end */
 } pe_cpu;
+
+/*
+ * The clock has been advanced since it was `asked`, if at all, because of that. Without ids nothing
+ * has a reason, and none is noted.
+ */
+static inline void pe_cpu_explain(pe_cpu *cpu, kb_time asked, kb_reason_kind kind, uint64_t id)
+{
+    if (KB_UNLIKELY(id != 0) && cpu->clock > asked)
+        cpu->clock_by = (kb_reason){kind, id};
+}
 
 /* NULL for want of host memory. */
 pe_cpu *pe_units_cpu(pe_units *units, kb_pe pe);
@@ -248,10 +262,18 @@ typedef struct pe_span {
     void (*ready)(void *self, uint64_t arg);
     void *self;
     uint64_t arg;
+    uint64_t id;         /* of the record whose end is its own; 0: none, or not known yet */
+    kb_reason issued_by; /* the reason of its issue */
 } pe_span;
 
 /* After an error nothing has been opened, and `ready` is not called. */
 KB_MUST_USE kb_error *pe_units_open(pe_units *units, kb_pe pe, const pe_span *span, pe_op *op);
+
+/* Of a span with an id, from `ready` on: what determined when that was called. */
+kb_reason pe_units_begun_by(const pe_units *units, pe_op op);
+
+/* The record whose end is that of the span has this id. */
+void pe_units_set_id(pe_units *units, pe_op op, uint64_t id);
 
 /* It is done, now: what comes after it may begin. Only after `ready` was called. The log is told of
  * it by its owner. */

@@ -33,6 +33,18 @@ typedef struct queue {
     operation *first, *last; /* the last is unused if there is no first */
 } queue;
 
+/* What happened last, if records have ids. */
+typedef struct happening {
+    kb_time at;
+    uint64_t id; /* of the record; 0: nothing has happened */
+} happening;
+
+/* The command of an engine whose bytes are the last to pass a port of the TCM. */
+typedef struct port_user {
+    kb_time begin, passed; /* it begins, and its bytes have passed */
+    uint64_t id;
+} port_user;
+
 /* An engine of the DMA. */
 typedef struct lane {
     struct pe_state *pe;
@@ -43,6 +55,8 @@ typedef struct lane {
     uint32_t busy_for_host;     /* of these: with copies of the host */
     operation *oldest, *newest; /* under way, in the order of their begins */
     kb_unit unit;
+    happening freed;                         /* a channel, when all were busy */
+    happening program_begun, internal_begun; /* a command of the queue */
 } lane;
 
 typedef struct work_queue {
@@ -59,6 +73,8 @@ typedef struct engine {
     uint32_t waiting;       /* and how many there are */
     uint32_t issued;        /* commands of the program, modulo the depth of its queue */
     kb_time *begins;        /* of the last of them, by number modulo that depth */
+    uint32_t *begin_ids;    /* the same of their records; NULL if these have no ids */
+    uint32_t last_id;       /* the record of the last command that has begun */
     uint32_t in_ring;       /* how many of these have been issued: at most the depth */
 } engine;
 
@@ -92,12 +108,13 @@ typedef struct pe_state {
     KB_VEC(operation *) event_users; /* that use engines or their ports from events */
     operation *first_user;           /* of these, the one that was issued first; NULL: none */
     kb_source engine_source;
-    timer begins;           /* at the begin of the next command of the DMA */
-    timer issues;           /* the same for one that begins when the program issues it */
-    kb_time program_at;     /* the program's event of this time has come */
-    kb_event frontier;      /* at the begin of an engine's next command, */
-    kb_time frontier_at;    /* which is this; KB_FOREVER: none */
-    tcm_port reads, writes; /* of the TCM */
+    timer begins;            /* at the begin of the next command of the DMA */
+    timer issues;            /* the same for one that begins when the program issues it */
+    kb_time program_at;      /* the program's event of this time has come */
+    kb_event frontier;       /* at the begin of an engine's next command, */
+    kb_time frontier_at;     /* which is this; KB_FOREVER: none */
+    tcm_port reads, writes;  /* of the TCM */
+    port_user port_users[2]; /* of these, if records have ids */
     lane lanes[LANES];
     uint32_t in_queues;  /* operations in the queues of both lanes */
     kb_waitlist waiters; /* the program, if it waits for units */
@@ -151,8 +168,11 @@ struct operation {
     uint32_t waits_for;         /* so many operations */
     uint32_t waiters;           /* the first of those that wait for it */
     uint32_t rect_count;        /* what it reads and writes in memory */
+    uint32_t id;                /* of its record, or of the one that ends with it; 0: none */
+    uint32_t input_id;          /* the record of the input that `earliest` is of; 0: of none */
     uint8_t input_count;
     bool is_engine;
+    bool internal;  /* of a command of the DMA: it is in the queue for these */
     bool ahead;     /* the program issued it before its own event of that time */
     bool in_tcm;    /* the log knows that it is at its own TCM alone */
     bool lags;      /* its bytes have not all passed the TCM */
@@ -162,8 +182,8 @@ struct operation {
     bool of_host;   /* it belongs to a copy of the host */
     bool forwards;  /* see pe_command */
     bool fills;
-    bool held_up; /* the log knows that it waits for a channel that the host has */
-    uint8_t cause;  /* a kb_cause */
+    bool held_up;  /* the log knows that it waits for a channel that the host has */
+    uint8_t cause; /* a kb_cause */
     void (*ended)(void *self, uint64_t arg);
     void *self;
     uint64_t arg;
@@ -182,7 +202,8 @@ struct operation {
         memory_work memory;
     };
     span_work span;
-    kb_op log; /* of a command, if the log is watched */
+    happening released; /* if it has an id: the last operation that it came after */
+    kb_op log;          /* of a command, if the log is watched; of a span with an id: begun_by */
 };
 
 typedef struct waiter {
@@ -277,20 +298,22 @@ static inline bool units_issued_before(kb_time a, uint64_t a_sequence, kb_time b
 }
 
 /*
- * Takes the inputs that are known out of the list; *earliest becomes the latest of their times if
+ * Takes the inputs that are known out of the list; `earliest` becomes the latest of their times if
  * it is earlier. True if none is left.
  */
-static inline bool units_fold_inputs(const pe_ready **inputs, uint8_t *count, kb_time *earliest)
+static inline bool units_fold_inputs(operation *op)
 {
     uint8_t left = 0;
-    for (uint8_t i = 0; i < *count; i++) {
-        kb_time ready = inputs[i]->at;
-        if (ready == KB_FOREVER)
-            inputs[left++] = inputs[i];
-        else if (ready > *earliest)
-            *earliest = ready;
+    for (uint8_t i = 0; i < op->input_count; i++) {
+        const pe_ready *input = op->inputs[i];
+        if (input->at == KB_FOREVER) {
+            op->inputs[left++] = input;
+        } else if (input->at >= op->earliest) {
+            op->earliest = input->at;
+            op->input_id = input->id;
+        }
     }
-    *count = left;
+    op->input_count = left;
     return left == 0;
 }
 
@@ -398,6 +421,26 @@ pe_op units_name(const pe_units *units, uint32_t index);
 
 /* Those in the list, an operation's `waiters`, wait for one less. */
 void units_release_waiters(pe_units *units, uint32_t first);
+
+/* ---- reasons.c: why operations begin and end when they do; only if records have ids ---- */
+
+/* The command of the DMA leaves its queue and begins now; or the span begins. */
+void units_explain_begin(operation *op, kb_time now);
+
+/* When an engine's command begins, its bytes have passed the ports of the TCM, and it ends. */
+typedef struct work_times {
+    kb_time begin, read, written, end;
+} work_times;
+
+/* Before the log and the engine are told of it. */
+void units_explain_work(pe_state *state, engine *e, const pe_work *work, const work_times *t);
+
+/* The record of the command with that number in the ring of begins. */
+void units_note_begin_id(pe_units *units, engine *e, uint32_t number, uint64_t id);
+
+/* The operation ends now: its channel of the DMA becomes free, and others and the program may wait
+ * for it. */
+void units_note_end(const pe_units *units, const operation *op);
 
 /* ---- units_work.c: what a command of the DMA does ---- */
 

@@ -343,6 +343,8 @@ static kb_error *make_machine(kb_context *ctx, const kb_context_options *options
         return kb_error_new(KB_ERR_INPUT, "the machine is too large to run programs on");
     KB_TRY(kb_oplog_create(ctx->sim, ctx->shape->pe_count, &ctx->log));
     kb_oplog_watch(ctx->log, options->on_op, options->on_op_self);
+    if (options->reasons)
+        kb_oplog_give_ids(ctx->log);
     KB_TRY(net_ways_init(&ctx->ways, ctx->machine));
     KB_TRY(io_create(ctx->sim, ctx->machine, ctx->fabric, (uint32_t)control, &ctx->control));
     KB_TRY(rt_turns_init(ctx));

@@ -223,6 +223,7 @@ void rt_requests_show_unfinished(kb_context *ctx)
             continue;
         kb_op op = op_of(request);
         op.unfinished = true;
+        op.id = kb_oplog_new_id(ctx->log);
         kb_oplog_show(ctx->log, &op);
     }
 }
@@ -231,8 +232,10 @@ void rt_requests_show_unfinished(kb_context *ctx)
 static void log_request(const rt_request *request)
 {
     kb_op op = op_of(request);
-    if (op.end > op.start)
-        kb_oplog_add(request->ctx->log, KB_OPLOG_HOST, &op);
+    if (op.end <= op.start)
+        return;
+    op.id = kb_oplog_new_id(request->ctx->log);
+    kb_oplog_add(request->ctx->log, KB_OPLOG_HOST, &op);
 }
 
 static void end_request(rt_request *request)

@@ -30,6 +30,20 @@ const char *kb_unit_name(kb_unit unit)
     return (size_t)unit < KB_UNITS ? names[unit] : "?";
 }
 
+const char *kb_reason_name(kb_reason_kind kind)
+{
+    static const char *const names[KB_REASON_KINDS] = {
+        [KB_REASON_NONE] = "none",     [KB_REASON_LAUNCH] = "launch",
+        [KB_REASON_ISSUE] = "issue",   [KB_REASON_ROOM] = "room",
+        [KB_REASON_QUEUE] = "queue",   [KB_REASON_UNIT] = "unit",
+        [KB_REASON_ORDER] = "order",   [KB_REASON_SPACE] = "space",
+        [KB_REASON_INPUT] = "input",   [KB_REASON_MESSAGE] = "message",
+        [KB_REASON_CREDIT] = "credit", [KB_REASON_TRANSFER] = "transfer",
+        [KB_REASON_TCM] = "tcm",       [KB_REASON_WORK] = "work",
+    };
+    return (size_t)kind < KB_REASON_KINDS ? names[kind] : "?";
+}
+
 kb_error *kb_oplog_create(kb_sim *sim, uint64_t pes, kb_oplog **log)
 {
     *log = NULL;
@@ -66,6 +80,23 @@ void kb_oplog_destroy(kb_oplog *log)
 bool kb_oplog_is_watched(const kb_oplog *log)
 {
     return log->watched;
+}
+
+void kb_oplog_give_ids(kb_oplog *log)
+{
+    log->gives_ids = true;
+}
+
+uint32_t kb_oplog_new_id(kb_oplog *log)
+{
+    if (KB_LIKELY(!log->gives_ids || !log->watch))
+        return 0;
+    if (log->last_id == UINT32_MAX) {
+        kb_sim_fail(log->sim, kb_error_new(KB_ERR_INPUT, "more than 2^32 - 1 operations: their "
+                                                         "reasons cannot be recorded"));
+        return 0;
+    }
+    return ++log->last_id;
 }
 
 /* ---- Operations -------------------------------------------------------------------------- */

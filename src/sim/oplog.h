@@ -41,6 +41,14 @@ void kb_oplog_watch(kb_oplog *log, kb_op_fn *fn, void *self);
 /* Whether the log wants whole records, for a watcher or a profile. */
 bool kb_oplog_is_watched(const kb_oplog *log);
 
+/* Records get numbers and reasons from now on, as long as there is a watcher of operations. Before
+ * the first operation. */
+void kb_oplog_give_ids(kb_oplog *log);
+
+/* The number of the next record, from 1 on; 0 if none are given. Code that passes numbers and
+ * reasons on needs no test of its own: 0 is passed on as well. Fails the run after 2^32 - 1. */
+uint32_t kb_oplog_new_id(kb_oplog *log);
+
 #define KB_OPLOG_HOST UINT64_MAX
 
 /* The operation ends at op->end. `pe` is the number of its PE, or KB_OPLOG_HOST. Its name is a

@@ -249,9 +249,11 @@ struct kb_oplog {
     uint64_t pe_count;
     bool detailed;       /* there is a profile or a watcher of states */
     bool watched;        /* there is a profile or a watcher of operations */
+    bool gives_ids;      /* to records, if there is a watcher of operations */
     bool incomplete;     /* the log lacks something for want of host memory: the run has failed */
     uint32_t ahead_pes;  /* number + 1 of the first PE with memory of its own */
     uint64_t told_ahead; /* transitions and records, ever */
+    uint32_t last_id;    /* that was given */
     kb_profile *profile;
     kb_op_fn *watch;
     void *watcher;

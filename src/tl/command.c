@@ -63,6 +63,7 @@ static void fill_details(const tl_call *call, const tl_operand *inputs, uint32_t
     details->message = NULL;
     details->product = NULL;
     details->access_count = 0;
+    details->entry.id = 0;
     for (int i = 0; i < TL_MATRICES; i++)
         details->rects[i] = (pe_rects){0};
 }
@@ -115,9 +116,11 @@ static inline void drop_result(tl_context *tl, tl_value *value)
     tl_value_release(tl, value);
 }
 
-static inline void read_until(tl_value *value, kb_time at)
+static inline void read_until(tl_value *value, const pe_ready *end)
 {
-    value->read_until = tl_later_of(value->read_until, at);
+    if (KB_UNLIKELY(end->id != 0) && end->at >= value->read_until)
+        value->read_by = end->id;
+    value->read_until = tl_later_of(value->read_until, end->at);
 }
 
 /* ---- Commands ---- */
@@ -188,7 +191,7 @@ void tl_command_destroy(tl_command *command)
 static void set_end(const tl_command *command, pe_ready result)
 {
     for (uint32_t i = 0; i < command->value_count; i++)
-        read_until(command->values[i], result.at);
+        read_until(command->values[i], &result);
     if (command->result)
         command->result->ready = result;
     if (KB_UNLIKELY(command->second != NULL))
@@ -209,7 +212,12 @@ void tl_command_ended(void *self, uint64_t arg)
     kb_error *err = command->conclude ? command->conclude(command) : NULL;
     if (KB_UNLIKELY(err != NULL))
         kb_sim_fail(tl->runner->has.sim, err);
-    set_end(command, (pe_ready){.at = kb_sim_now(tl->runner->has.sim)});
+    pe_ready end = {.at = kb_sim_now(tl->runner->has.sim)};
+    if (KB_UNLIKELY(command->details != NULL)) {
+        end.id = (uint32_t)command->details->entry.id;
+        tl_note_end(tl, end.id);
+    }
+    set_end(command, end);
     tl_command_destroy(command);
     tl->under_way--;
     tl_context_progress(tl);
@@ -279,7 +287,7 @@ static const char *name_of_call(const tl_call *call)
 
 /* Completes the log's entry for an operation, which has what the call itself knows; `details` is
  * there if the log is watched. */
-static void complete_entry(const tl_call *call, const tl_details *details, kb_op *op)
+static void complete_entry(const tl_call *call, tl_details *details, kb_op *op)
 {
     if (!op->name)
         op->name = name_of_call(call);
@@ -295,6 +303,8 @@ static void complete_entry(const tl_call *call, const tl_details *details, kb_op
             op->operands[i] = details->inputs[i].value->number;
     op->accesses = details->accesses;
     op->access_count = details->access_count;
+    op->begun_by = call->tl->cpu->clock_by;
+    op->id = details->entry.id = kb_oplog_new_id(call->tl->runner->has.log);
 }
 
 /* ---- Issuing ---- */
@@ -308,9 +318,15 @@ static void issue_in_sight(const tl_call *call, kb_time takes)
     op.unit = KB_UNIT_CPU;
     op.start = tl_clock(tl);
     op.end = op.start + takes;
+    op.id = kb_oplog_new_id(log);
+    op.begun_by = tl->cpu->clock_by;
     if (kb_oplog_is_watched(log))
         kb_oplog_set_line(log, tl->pe, op.start, &op);
     tl->cpu->clock += takes;
+    if (op.id != 0) {
+        op.ended_by.kind = KB_REASON_WORK;
+        tl->cpu->clock_by = (kb_reason){KB_REASON_ISSUE, op.id};
+    }
     tl_synchronise(tl);
     if (!kb_oplog_is_watched(log)) {
         tl->unlogged_issues++;
@@ -399,8 +415,10 @@ pe_op tl_issue_product(const tl_call *call, tl_command *command, pe_product *wha
         return tl_instant_issue(command, KB_UNIT_SCHEDULER);
     tl_spend_issue_time(call);
     tl_synchronise(tl); /* the scheduler works from events */
+    kb_time asked = tl->cpu->clock;
     while (pe_composites_under_way(composites, tl->run.pe) >= tl->runner->figures->queue_depth)
         tl_wait_for_progress(call, KB_FOREVER);
+    tl_explain_clock(tl, asked, KB_REASON_ROOM, pe_composites_last_done(composites, tl->run.pe));
     (void)list_inputs(command, what->inputs);
     what->issued = tl->cpu->clock;
     what->begun = tl_command_binds_later(command) ? tl_command_begun : NULL;
@@ -438,7 +456,7 @@ static void on_known(const pe_work *work, kb_time begin, pe_ready ready)
     }
     for (uint8_t i = 0; i < work->input_count; i++) {
         tl_value *value = value_of(work->inputs[i]);
-        read_until(value, ready.at);
+        read_until(value, &ready);
         drop_input(tl, value);
     }
     result->ready = ready;
@@ -448,6 +466,7 @@ static void on_known(const pe_work *work, kb_time begin, pe_ready ready)
         drop_result(tl, value_of(work->second));
     }
     tl->under_way--;
+    tl_note_end(tl, ready.id);
     tl_context_progress(tl);
 }
 
@@ -540,7 +559,7 @@ static void set_result(const tl_call *call, const tl_work *is, tl_value *result,
     if (second)
         second->ready = ready;
     for (uint8_t i = 0; i < work->input_count; i++)
-        read_until(value_of(work->inputs[i]), ready.at);
+        read_until(value_of(work->inputs[i]), &ready);
     if (KB_UNLIKELY(work->arg != NULL))
         give_details(work->arg);
     if (KB_UNLIKELY(!call->tl->runner->has.timing_only) && !result->structural)

@@ -44,6 +44,7 @@ static kb_error *bind_dot(tl_details *details)
 static void await_readers(const tl_call *call, const tl_value *value)
 {
     tl_context *tl = call->tl;
+    kb_time asked = tl_clock(tl);
     while (value->readers > 0) {
         tl_synchronise(tl);
         if (value->readers > 0)
@@ -51,6 +52,7 @@ static void await_readers(const tl_call *call, const tl_value *value)
     }
     if (tl->cpu)
         tl->cpu->clock = tl_later_of(tl->cpu->clock, value->read_until);
+    tl_explain_clock(tl, asked, KB_REASON_ORDER, value->read_by);
 }
 
 /* What is given as .acc, ready to be written over. */

@@ -126,6 +126,11 @@ static void spend_polling_time(const tl_call *call, kb_time since, kb_time inter
     op.unit = KB_UNIT_CPU;
     op.start = since;
     op.end = tl->cpu->clock;
+    op.id = kb_oplog_new_id(log);
+    op.begun_by = tl->lacks_by;
+    op.ended_by = tl->cpu->clock_by;
+    if (op.id != 0)
+        tl->cpu->clock_by = (kb_reason){KB_REASON_ISSUE, op.id};
     tl->issuing += op.end - since;
     kb_oplog_start(log, tl->pe, op.end, KB_UNIT_CPU);
     kb_oplog_add(log, tl->pe, &op);
@@ -147,6 +152,10 @@ void tl_show_lack(tl_context *tl, kb_time until, bool unfinished)
     kb_op entry = lack_entry(tl);
     entry.direction = ipcq_direction(tl->lacks_on);
     entry.unfinished = unfinished;
+    entry.id = kb_oplog_new_id(tl->runner->has.log);
+    entry.begun_by = tl->lacks_by;
+    if (!unfinished)
+        entry.ended_by = tl->cpu->clock_by;
     tl_show_wait(tl, &entry, tl->lacks_since, until);
 }
 
@@ -193,8 +202,10 @@ static __attribute__((noinline)) void wait_for_credit(const tl_call *call, ipcq_
     tl->lacks_on = end;
     tl->lacks_at = call->at;
     tl->lacks_bytes = bytes;
+    tl->lacks_by = tl->cpu->clock_by;
     tell_log_of_lack(tl, since, true);
     tl->cpu->clock = tl_later_of(since, credit_time(tl, end));
+    tl_explain_clock(tl, since, KB_REASON_CREDIT, ipcq_credit_id(end));
     if (tl->synchronous)
         tl_synchronise(tl);
     tl_show_lack(tl, tl->cpu->clock, false);
@@ -221,10 +232,13 @@ static kb_error *arrive(tl_command *command)
 {
     tl_context *tl = command->tl;
     pe_op delivered;
+    if (KB_UNLIKELY(command->details != NULL))
+        command->segment.id = (uint32_t)command->details->entry.id;
     KB_TRY(ipcq_arrive(&command->segment, &delivered));
     if (KB_UNLIKELY(delivered != 0)) {
         if (tl->delivery == delivered)
             tl->delivery = 0;
+        pe_units_set_id(tl->runner->has.units, delivered, command->segment.id);
         pe_units_close(tl->runner->has.units, delivered);
     }
     return NULL;

@@ -66,6 +66,17 @@ static inline void end_wait(const tl_receive *receive)
                      receive->value->bytes, NULL);
 }
 
+/* Its message may have been there when it was posted: then it took no time. */
+static void add_reasons(const tl_receive *receive, kb_time until, kb_op *entry)
+{
+    entry->id = receive->id;
+    entry->begun_by = receive->issued_by;
+    if (receive->whole && until > receive->posted.posted)
+        entry->ended_by = receive->posted.by;
+    else if (receive->whole)
+        entry->ended_by.kind = KB_REASON_WORK;
+}
+
 static void show_receive(const tl_receive *receive, kb_time until)
 {
     tl_call call = call_of(receive);
@@ -75,6 +86,8 @@ static void show_receive(const tl_receive *receive, kb_time until)
     entry.result = receive->value->number;
     entry.message = receive->message;
     entry.direction = receive->posted.end ? ipcq_direction(receive->posted.end) : NULL;
+    if (KB_UNLIKELY(receive->id != 0))
+        add_reasons(receive, until, &entry);
     tl_show_wait(receive->tl, &entry, receive->posted.posted, until);
 }
 
@@ -95,10 +108,17 @@ static inline void set_value(tl_context *tl, tl_receive *receive)
 {
     tl_value *value = receive->value;
     receive->value = NULL;
-    value->ready = (pe_ready){.at = receive->posted.when};
+    value->ready = (pe_ready){.at = receive->posted.when, .id = receive->id};
     value->commands--;
     tl->under_way--;
+    tl_note_end(tl, receive->id);
     tl_value_release(tl, value);
+}
+
+static void close_span(const tl_context *tl, pe_op op, uint32_t id)
+{
+    pe_units_set_id(tl->runner->has.units, op, id);
+    pe_units_close(tl->runner->has.units, op);
 }
 
 /* It is over: what comes after it may begin. The kernel may be gone when this returns. */
@@ -106,6 +126,7 @@ static void finish(tl_receive *receive)
 {
     tl_context *tl = receive->tl;
     pe_op op = receive->op;
+    uint32_t id = receive->id;
     tl->under_way++; /* until the end of this */
     set_value(tl, receive);
     if (!receive->in_call)
@@ -113,7 +134,7 @@ static void finish(tl_receive *receive)
     if (!tl->cpu)
         tl_instant_go_on(tl);
     else if (op)
-        pe_units_close(tl->runner->has.units, op);
+        close_span(tl, op, id);
     else
         pe_units_poll(tl->runner->has.units, tl->run.pe);
     tl->under_way--;
@@ -154,6 +175,11 @@ static void start_storing(tl_receive *receive)
     what.op.operands[0] = receive->value->number;
     what.op.accesses = store->accesses;
     what.op.access_count = store->access_count;
+    what.op.id = kb_oplog_new_id(tl->runner->has.log);
+    if (what.op.id != 0) {
+        what.op.begun_by = receive->posted.by;
+        receive->id = (uint32_t)what.op.id; /* the value is there when it is stored */
+    }
     receive->is_storing = true;
     pe_op op;
     kb_error *err = pe_units_issue(tl->runner->has.units, tl->run.pe, &what, &op);
@@ -200,8 +226,11 @@ static void on_may_store(void *self, uint64_t arg)
     (void)arg;
     tl_receive *receive = self;
     receive->may_store = true;
-    if (receive->there)
+    if (receive->there) {
+        if (KB_UNLIKELY(receive->id != 0)) /* that is the later of the two */
+            receive->posted.by = pe_units_begun_by(receive->tl->runner->has.units, receive->op);
         go_on(receive);
+    }
 }
 
 /* ---- What arrives ---- */
@@ -251,6 +280,11 @@ static void read_slot(ipcq_receive *posted, const ipcq_slot_read *read)
                        .op = tl_log_entry(&call, "recv")};
     what.op.result = receive->value->number;
     what.op.direction = ipcq_direction(posted->end);
+    what.op.id = kb_oplog_new_id(tl->runner->has.log);
+    if (what.op.id != 0) {
+        what.op.begun_by = posted->by;
+        ipcq_set_read_id(posted, read->number, (uint32_t)what.op.id);
+    }
     pe_op op;
     kb_error *err = pe_units_issue(tl->runner->has.units, tl->run.pe, &what, &op);
     if (err)
@@ -263,6 +297,8 @@ static inline void end_receive(tl_receive *receive)
     tl_context *tl = receive->tl;
     if (KB_UNLIKELY(tl->synchronous && kb_oplog_is_watched(tl->runner->has.log)))
         show_receive(receive, receive->posted.when);
+    if (KB_UNLIKELY(receive->id != 0))
+        tl->arrived_by = receive->posted.by;
     receive->there = true;
     tl_wake(tl);
     if (!receive->in_call || receive->store || !tl->cpu) /* else the call has it in hand */
@@ -319,8 +355,10 @@ static void await_arrival(tl_context *tl)
 
 void tl_await_receives(tl_context *tl)
 {
+    kb_time asked = tl_clock(tl);
     while (is_waiting(tl))
         await_arrival(tl);
+    tl_explain_clock(tl, asked, tl->arrived_by.kind, tl->arrived_by.id);
 }
 
 static tl_receive *find_open(const tl_context *tl)
@@ -376,6 +414,13 @@ static tl_receive *take_receive(const tl_call *call, bool own)
     return receive;
 }
 
+static void give_id(tl_receive *receive)
+{
+    const tl_context *tl = receive->tl;
+    receive->id = kb_oplog_new_id(tl->runner->has.log);
+    receive->issued_by = receive->posted.by = tl->cpu->clock_by;
+}
+
 static tl_receive *new_receive(const tl_call *call, ipcq_end *end, tl_value *value,
                                const tl_dims *shape, bool own)
 {
@@ -401,6 +446,9 @@ static tl_receive *new_receive(const tl_call *call, ipcq_end *end, tl_value *val
     receive->in_call = true;
     receive->whole = receive->there = receive->may_store = false;
     receive->is_storing = receive->withdrawn = false;
+    receive->id = 0;
+    if (KB_UNLIKELY(tl->synchronous && tl->cpu))
+        give_id(receive);
     tl_link_to(&tl->receives, &receive->link);
     value->refs++;
     value->commands++;
@@ -420,7 +468,9 @@ static void open_store(const tl_call *call, tl_receive *receive, tl_command *sto
                     .writes = rects->items,
                     .write_count = rects->count,
                     .ready = on_may_store,
-                    .self = receive};
+                    .self = receive,
+                    .id = receive->id,
+                    .issued_by = receive->issued_by};
     tl_check(call, pe_units_open(tl->runner->has.units, tl->run.pe, &span, &receive->op));
 }
 
@@ -437,10 +487,13 @@ static void post(const tl_call *call, tl_receive *receive)
 static void await(const tl_call *call, const tl_receive *receive)
 {
     tl_context *tl = call->tl;
+    kb_time asked = tl_clock(tl);
     while (!receive->there)
         await_arrival(tl);
     if (tl->cpu)
         tl->cpu->clock = tl_later_of(tl->cpu->clock, receive->posted.when);
+    if (KB_UNLIKELY(receive->id != 0))
+        tl_explain_clock(tl, asked, receive->posted.by.kind, receive->posted.by.id);
 }
 
 /* The call is done with it. A fault if what came is not what it asked for. */

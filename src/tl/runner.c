@@ -90,6 +90,7 @@ static void run_kernel(kb_co *co, void *arg)
     kb_co_set_line(co, (kb_line){tl->run.kernel->file, tl->run.kernel->line});
     if (tl->cpu) {
         pe_cpu_begin(tl->cpu, co);
+        tl->cpu->clock_by = (kb_reason){tl->id != 0 ? KB_REASON_LAUNCH : KB_REASON_NONE, tl->id};
         tl->cpu->clock = kb_time_add(tl->cpu->clock, tl->runner->figures->cpu_overhead_fs);
         if (tl->synchronous)
             tl_synchronise(tl);
@@ -117,8 +118,10 @@ static void on_coroutine_end(void *arg)
     tl->awaits_credit_on = NULL;
     if (tl->over)
         tl_end_send(tl);
-    if (tl->cpu)
+    if (tl->cpu) {
+        tl->ended_by = tl->cpu->clock_by;
         pe_cpu_end(tl->cpu);
+    }
     tl_context_progress(tl);
 }
 
@@ -134,7 +137,10 @@ static kb_op op_of(const tl_context *tl, kb_time end)
                    .end = end,
                    .launch = run->launch,
                    .file = run->kernel->file,
-                   .line = run->kernel->line};
+                   .line = run->kernel->line,
+                   .id = tl->id,
+                   .begun_by = tl->begun_by,
+                   .ended_by = tl->ended_by};
 }
 
 /* Whether something wants to be told of all that happens in the order of time. */
@@ -163,6 +169,10 @@ static kb_error *begin(tl_context *tl)
             return kb_error_nomem();
     }
     tl->synchronous = is_watched(runner);
+    if (!runner->has.instant)
+        tl->id = kb_oplog_new_id(runner->has.log);
+    if (KB_UNLIKELY(tl->id != 0) && tl->begun_by.kind == KB_REASON_NONE)
+        tl->begun_by.kind = KB_REASON_LAUNCH;
     KB_TRY(kb_co_spawn(runner->has.sim,
                        &(kb_co_options){.name = name,
                                         .source_id = runner->has.first_source + (uint32_t)tl->pe,
@@ -238,6 +248,7 @@ static void on_drained(kb_sim *sim, void *self, uint64_t arg)
     tl_runner *runner = self;
     tl_context *tl = runner->turns[arg].first;
     tl->under_way--;
+    tl_note_end(tl, tl->cpu->last_to_end);
     tl_context_progress(tl);
 }
 
@@ -271,6 +282,8 @@ void tl_context_progress(tl_context *tl)
     kb_error *error = tl->error;
     tl_context *next = tl->next;
     tl->error = NULL;
+    if (KB_UNLIKELY(tl->id != 0) && next)
+        next->begun_by = (kb_reason){KB_REASON_UNIT, tl->id};
     runner->turns[tl->pe].first = next;
     destroy_context(tl);
     kb_error *err = next ? begin(next) : NULL;
@@ -287,6 +300,7 @@ void tl_runner_show_unfinished(const tl_runner *runner)
             continue;
         kb_op op = op_of(tl, kb_sim_now(runner->has.sim));
         op.unfinished = true;
+        op.ended_by = (kb_reason){0};
         tl_show_waits(tl);
         kb_oplog_show(runner->has.log, &op);
     }

@@ -54,6 +54,7 @@ typedef struct tl_value {
     kb_dtype dtype;
     bool structural; /* made of numbers alone: `data` is there at once, in every run */
     bool has_place;
+    uint32_t read_by;   /* the record that `read_until` is the end of; 0 without ids */
     uint64_t bytes;     /* in the TCM */
     uint64_t number;    /* for the log */
     pe_ready ready;     /* when it is there */
@@ -67,6 +68,7 @@ typedef struct tl_value {
 typedef struct tl_release {
     kb_time at;
     uint64_t bytes;
+    uint32_t by; /* the record that ends then; 0 without ids */
 } tl_release;
 
 /* What an operation works on: a value in a shape, or a number. */
@@ -137,7 +139,7 @@ struct tl_details {
     uint32_t axis;
     int64_t first; /* of tl_arange */
     double number; /* of tl_full; what a load has where its mask is 0 */
-    kb_op entry;   /* while the log is watched */
+    kb_op entry;   /* while the log is watched; its id is there for all units */
 
     /* Of loads, stores, sends and composites. */
     pe_rects rects[TL_MATRICES]; /* what a DMA moves; or of a, b and c */
@@ -188,6 +190,8 @@ typedef struct tl_receive {
     bool may_store;     /* what was there before is done with */
     bool is_storing;
     bool withdrawn;
+    uint32_t id;         /* of the record that ends when the value is there; 0 without ids */
+    kb_reason issued_by; /* with ids: what determined when it was posted */
 } tl_receive;
 
 /* Accesses of an operation that goes on until it is waited for: records of the race check. */
@@ -232,6 +236,10 @@ struct tl_context { /* NOLINT(clang-analyzer-optin.performance.Padding): one a k
     kb_error *failing;  /* a mistake ahead of global time */
     uint32_t under_way; /* commands */
     kb_time start;
+    uint32_t id;                  /* of its record; this and the next three only with ids */
+    kb_reason begun_by, ended_by; /* what determined its begin, and its end as far as is known */
+    kb_reason arrived_by;         /* and the last receive that ended */
+    uint32_t space_by;            /* the record at the end of which TCM was released last */
     kb_time busy_before[KB_UNITS];
     kb_time issuing;          /* how long so far */
     uint64_t unlogged_issues; /* that the log is told of at the end */
@@ -275,6 +283,7 @@ struct tl_context { /* NOLINT(clang-analyzer-optin.performance.Padding): one a k
     const ipcq_end *lacks_on;
     ipcq_end *awaits_credit_on; /* it is not known when that has a credit; NULL: none */
     tl_place lacks_at;
+    kb_reason lacks_by;   /* with ids: what determined lacks_since */
     uint64_t lacks_bytes; /* what it is to send */
 };
 
@@ -320,6 +329,21 @@ static inline void tl_synchronise(tl_context *tl)
     tl->ahead = 0;
     if (tl->cpu)
         pe_cpu_synchronise(tl->cpu);
+}
+
+/* An operation of the kernel has ended: that is the end of the kernel unless something is later. */
+static inline void tl_note_end(tl_context *tl, uint32_t id)
+{
+    if (KB_UNLIKELY(id != 0))
+        tl->ended_by = (kb_reason){KB_REASON_INPUT, id};
+}
+
+/* The kernel's clock has been advanced since it was `asked`, if at all, because of that. */
+static inline void tl_explain_clock(const tl_context *tl, kb_time asked, kb_reason_kind kind,
+                                    uint64_t id)
+{
+    if (tl->cpu)
+        pe_cpu_explain(tl->cpu, asked, kind, id);
 }
 
 /* ---- fault.c ---- */

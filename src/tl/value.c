@@ -70,12 +70,17 @@ static void collect_releases(tl_context *tl, kb_time by)
 {
     size_t kept = 0;
     uint64_t bytes = 0;
+    kb_time latest = 0;
     for (size_t i = 0; i < tl->releases.count; i++) {
         const tl_release *r = &tl->releases.items[i];
-        if (r->at <= by)
-            bytes += r->bytes;
-        else
+        if (r->at > by) {
             tl->releases.items[kept++] = *r;
+            continue;
+        }
+        bytes += r->bytes;
+        if (r->at >= latest)
+            tl->space_by = r->by;
+        latest = tl_later_of(latest, r->at);
     }
     tl->releases.count = kept;
     mem_allocator_release(tl->tcm, bytes);
@@ -88,12 +93,14 @@ void tl_collect_releases(tl_context *tl)
     collect_releases(tl, kb_sim_now(tl->runner->has.sim));
 }
 
-static void release_bytes(tl_context *tl, uint64_t bytes, kb_time at)
+/* `by`: the record that ends then. */
+static void release_bytes(tl_context *tl, uint64_t bytes, kb_time at, uint32_t by)
 {
     /* What comes next for the kernel is not before its clock, and not before now. */
     kb_time clock = tl_later_of(tl_clock(tl), kb_sim_now(tl->runner->has.sim));
-    if (at <= clock || !kb_vec_push(&tl->releases, ((tl_release){.at = at, .bytes = bytes}))) {
+    if (at <= clock || !kb_vec_push(&tl->releases, ((tl_release){at, bytes, by}))) {
         mem_allocator_release(tl->tcm, bytes); /* without host memory for it: a little early */
+        tl->space_by = by;
         if (KB_UNLIKELY(tl->synchronous))
             report_tcm(tl);
         return;
@@ -158,10 +165,13 @@ static __attribute__((noinline)) void wait_for_tcm(const tl_call *call, uint64_t
     if (mem_allocator_hold(tl->tcm, needed))
         return;
     tl_synchronise(tl);
+    kb_time asked = tl_clock(tl);
     for (;;) {
         tl_collect_releases(tl);
-        if (mem_allocator_hold(tl->tcm, needed))
+        if (mem_allocator_hold(tl->tcm, needed)) {
+            tl_explain_clock(tl, asked, KB_REASON_SPACE, tl->space_by);
             return;
+        }
         holdings held = what_is_held(tl);
         if (held.passing == 0)
             fault_exhausted(call, bytes, held.staying);
@@ -204,9 +214,12 @@ static void destroy_value(tl_context *tl, tl_value *value)
 {
     if (value->has_place) {
         kb_time at = value->read_until;
-        if (value->ready.at != KB_FOREVER)
-            at = tl_later_of(at, value->ready.at);
-        release_bytes(tl, round_up(value->bytes), at);
+        uint32_t by = value->read_by;
+        if (value->ready.at != KB_FOREVER && value->ready.at > at) {
+            at = value->ready.at;
+            by = value->ready.id;
+        }
+        release_bytes(tl, round_up(value->bytes), at, by);
     }
     if (value->data)
         data_release(tl->runner->has.store, value->data);

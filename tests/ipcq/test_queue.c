@@ -486,7 +486,7 @@ static void expect_lost(rig *r, kb_location at, uint64_t bytes, const char *wher
     snprintf(expected, sizeof expected,
              "message %d of sip0.cube0.pe0, direction E, arrives at %s: %s", (int)message->sequence,
              where, why);
-    ipcq_segment segment = {message, at, bytes};
+    ipcq_segment segment = {.message = message, .slot = at, .bytes = bytes};
     uint64_t delivered;
     expect_error(ipcq_arrive(&segment, &delivered), KB_ERR_FAULT, expected);
     ipcq_message_free(message);

@@ -3,7 +3,8 @@
 
 Slices of a thread nest; arrows begin and end in slices; counters are not negative, and the
 bandwidths add up to the bytes that the document of `kernbench run --json` has for each kind of link;
-loads and stores name their tensor.
+loads and stores name their tensor; from each operation of a kernel, what determined its times leads
+to a launch.
 """
 import bisect
 import collections
@@ -105,6 +106,54 @@ def check_tensors(events):
                 fail(f"a slice '{e['name']}' accesses {names}")
 
 
+OWN_TIME = ("transfer", "tcm", "work")
+
+
+def parse_reason(text):
+    """"message of record 17": its kind and the number of the record; 0 if it has none."""
+    kind, _, record = (text or "none").partition(" of record ")
+    return kind, int(record or 0)
+
+
+def walk(records, record, known):
+    """Along the reasons of times (docs/decisions/0032-causes-of-times.md) to a launch, or to a time
+    of a record from which a walk has led to one."""
+    time = records[record][1]
+    passed = set()
+    while (record, time) not in passed:
+        if (record, time) in known:
+            break
+        passed.add((record, time))
+        start, end, begun_by, ended_by = records[record]
+        at_end = time == end and ended_by[0] not in OWN_TIME
+        kind, record = ended_by if at_end else begun_by
+        time = time if at_end else start
+        if kind == "launch":
+            break
+        if kind == "none" or record not in records:
+            fail(f"no record {record} for a reason '{kind}' of {start} to {end} fs")
+        time = min(time, records[record][1])
+        if time < records[record][0]:
+            fail(f"record {record} is the reason of a time before it")
+    else:
+        fail("reasons lead in a circle")
+    known |= passed
+
+
+def check_reasons(events):
+    records = {}
+    for e in events:
+        if e["ph"] == "X" and "record" in e["args"] and e["cat"] not in ("host", "unfinished"):
+            start = fs(e["ts"])
+            by = [parse_reason(e["args"].get(key)) for key in ("begun_by", "ended_by")]
+            records[int(e["args"]["record"])] = (start, start + fs(e["dur"]), *by)
+    if not records:
+        fail("operations have no numbers")
+    known = set()
+    for record in records:
+        walk(records, record, known)
+
+
 def main(trace, results):
     decimal.getcontext().prec = 50
     events = read(trace)["traceEvents"]
@@ -112,6 +161,7 @@ def main(trace, results):
     arrows = check_arrows(events, threads)
     check_bytes(integrate(events), read(results))
     check_tensors(events)
+    check_reasons(events)
     print(f"{sum(map(len, threads.values()))} slices, {arrows} arrows")
 
 

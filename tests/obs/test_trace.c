@@ -151,9 +151,32 @@ static void an_operation_says_what_it_was(void **state)
     assert_int_equal(json_integer_value(json_object_get(args, "line")), 42);
     assert_int_equal(json_integer_value(json_object_get(args, "bytes")), 4096);
     assert_int_equal(json_integer_value(json_object_get(args, "flops")), 7);
+    assert_null(json_object_get(args, "record")); /* it has none, */
+    assert_null(json_object_get(args, "begun_by"));
     expect_member(json_object_get(event_of(root, "M", 0), "args"), "name", "sip1.cube2");
     expect_member(json_object_get(event_of(root, "M", 2), "args"), "name", "pe3 pe_dma read 0");
     expect_member(json_object_get(root, "otherData"), "machine", "tiny");
+    json_decref(root);
+}
+
+static void an_operation_says_what_determined_its_times(void **state)
+{
+    (void)state;
+    kb_op op = op_of(KB_UNIT_IPCQ, "recv", (kb_pe){1, 2, 3}, 5, 9);
+    op.id = 18;
+    op.begun_by = (kb_reason){KB_REASON_ISSUE, 16};
+    op.ended_by = (kb_reason){KB_REASON_MESSAGE, 17};
+    write_trace(&op, 1);
+    json_t *root = load();
+    const json_t *args = json_object_get(event_of(root, "X", 0), "args");
+    assert_int_equal(json_integer_value(json_object_get(args, "record")), 18);
+    expect_member(args, "begun_by", "issue of record 16");
+    expect_member(args, "ended_by", "message of record 17");
+    json_decref(root);
+    op.ended_by = (kb_reason){KB_REASON_WORK, 0};
+    write_trace(&op, 1);
+    root = load();
+    expect_member(json_object_get(event_of(root, "X", 0), "args"), "ended_by", "work");
     json_decref(root);
 }
 
@@ -632,6 +655,7 @@ int main(void)
         cmocka_unit_test(an_empty_trace_is_one),
         cmocka_unit_test(times_are_exact),
         cmocka_unit_test(an_operation_says_what_it_was),
+        cmocka_unit_test(an_operation_says_what_determined_its_times),
         cmocka_unit_test(units_have_threads_of_their_own),
         cmocka_unit_test(lanes_are_as_few_as_can_be),
         cmocka_unit_test(arrows_go_from_launches_to_kernels),

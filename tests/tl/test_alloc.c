@@ -85,8 +85,10 @@ static void run_everything_while(bool watched)
 {
     rig r;
     kb_error *err = rig_try(&r, machine, false);
-    if (!err && watched)
+    if (!err && watched) {
         kb_oplog_watch(r.log, see_op, NULL);
+        kb_oplog_give_ids(r.log);
+    }
     if (!err)
         err = go(&r, &everything);
     if (err)

@@ -1,175 +1,10 @@
 /*
  * test_windows.c: results do not depend on how far kernels run ahead of global time: random small
- * kernels on a ring of PEs, with loads, stores, both engines, composite operations, messages and
- * values that come and go. A window of 1 does not run ahead at all.
+ * kernels (random_kernel.h). A window of 1 does not run ahead at all.
  */
-#include "queue_rig.h"
-#include "support/seed.h"
+#include "random_kernel.h"
 
-enum {
-    PES = 4,
-    STEPS = 60,
-    MAX_VALUES = 6,
-    REGION = 64 << 10, /* of memory that kernels load and store */
-    MATRICES = 1 << 20,
-    NOTES = PES * STEPS,
-    MAX_OPS = 40000,
-};
-
-/* What the kernels of a run share. */
-typedef struct plan {
-    uint64_t seed;
-    int64_t side; /* values are square matrices of f16 */
-    int values;   /* that a kernel keeps */
-    bool fits;    /* a message fits into the ring at once */
-    bool composites, messages;
-} plan;
-
-static plan now_running;
-static kb_time notes[NOTES]; /* what tl_now() said */
-static size_t note_count[PES];
-
-/* ---- The kernel -------------------------------------------------------------------------- */
-
-typedef struct desk {
-    tl_tensor values[MAX_VALUES];
-    tl_future stored;
-    bool has_stored;
-    kb_rng rng;
-} desk;
-
-static tl_tensor *some_value(desk *d)
-{
-    return &d->values[kb_rng_below(&d->rng, (uint64_t)now_running.values)];
-}
-
-static void replace(tl_context *tl, tl_tensor *old, tl_tensor by)
-{
-    tl_free(*old);
-    *old = by;
-}
-
-static tl_ptr some_place(desk *d, tl_ptr memory)
-{
-    return memory + (tl_ptr)(kb_rng_below(&d->rng, REGION / 256) * 256);
-}
-
-static void compute(tl_context *tl, desk *d)
-{
-    tl_tensor a = *some_value(d), b = *some_value(d);
-    tl_tensor *to = some_value(d);
-    switch (kb_rng_below(&d->rng, 5)) {
-    case 0:
-        replace(tl, to, tl_add(a, b));
-        break;
-    case 1:
-        replace(tl, to, tl_exp(a));
-        break;
-    case 2:
-        replace(tl, to, tl_full(tl_shape(now_running.side, now_running.side), TL_F16, 0.5));
-        break;
-    default:
-        replace(tl, to, tl_dot(a, b));
-        break;
-    }
-}
-
-static void multiply_in_memory(tl_context *tl, desk *d, tl_ptr memory)
-{
-    tl_dims shape = tl_shape(64, 64);
-    tl_ptr at = memory + MATRICES;
-    tl_tensor a = tl_ref(at, shape, TL_F16), b = tl_ref(at + 8192, shape, TL_F16);
-    tl_tensor out = tl_ref(at + 16384 * (1 + (tl_ptr)kb_rng_below(&d->rng, 2)), shape, TL_F16);
-    d->stored = tl_composite(TL_GEMM, a, b, out);
-    d->has_stored = true;
-    tl_free(a);
-    tl_free(b);
-    tl_free(out);
-}
-
-static void move(tl_context *tl, desk *d, tl_ptr memory)
-{
-    tl_dims shape = tl_shape(now_running.side, now_running.side);
-    if (kb_rng_below(&d->rng, 2)) {
-        replace(tl, some_value(d), tl_load(some_place(d, memory), shape, TL_F16));
-        return;
-    }
-    d->stored = tl_store(some_place(d, memory), *some_value(d));
-    d->has_stored = true;
-}
-
-static void note_time(tl_context *tl)
-{
-    size_t pe = (size_t)tl_program_id(0);
-    notes[pe * STEPS + note_count[pe]++] = tl_now();
-}
-
-static void await(tl_context *tl, desk *d)
-{
-    uint64_t what = kb_rng_below(&d->rng, 4);
-    if (what == 0)
-        note_time(tl);
-    else if (what == 1 && d->has_stored)
-        tl_wait(d->stored);
-    else
-        tl_wait(*some_value(d));
-}
-
-static void do_something(tl_context *tl, desk *d, tl_ptr memory)
-{
-    uint64_t what = kb_rng_below(&d->rng, 12);
-    if (what < 6)
-        compute(tl, d);
-    else if (what < 10)
-        move(tl, d, memory);
-    else if (what == 10 && now_running.composites)
-        multiply_in_memory(tl, d, memory);
-    else
-        await(tl, d);
-}
-
-/* To the next PE and from the one before. All PEs decide alike. */
-static void exchange(tl_context *tl, desk *d, tl_ptr memory, kb_rng *shared)
-{
-    tl_dims shape = tl_shape(now_running.side, now_running.side);
-    uint64_t how = kb_rng_below(shared, 4);
-    if (how == 0 && now_running.fits) {
-        (void)tl_send("E", *some_value(d));
-        replace(tl, some_value(d), tl_recv("W", shape, TL_F16));
-        return;
-    }
-    if (how == 1 && now_running.fits) {
-        (void)tl_send("E", *some_value(d));
-        do_something(tl, d, memory);
-        replace(tl, some_value(d), tl_recv(TL_ANY, shape, TL_F16));
-        return;
-    }
-    tl_tensor received = tl_recv_async("W", shape, TL_F16);
-    if (how == 2)
-        do_something(tl, d, memory);
-    (void)tl_send("E", *some_value(d));
-    if (how == 3)
-        do_something(tl, d, memory);
-    replace(tl, some_value(d), received);
-}
-
-KB_KERNEL(anything, tl_ptr memory)
-{
-    kb_rng shared;
-    desk d = {.has_stored = false};
-    kb_rng_init(&shared, now_running.seed);
-    kb_rng_init(&d.rng, now_running.seed * 1000 + (uint64_t)tl_program_id(0));
-    tl_dims shape = tl_shape(now_running.side, now_running.side);
-    for (int i = 0; i < now_running.values; i++)
-        d.values[i] = tl_load(some_place(&d, memory), shape, TL_F16);
-    for (int i = 0; i < STEPS / 2; i++) {
-        if (kb_rng_below(&shared, 4) == 0 && now_running.messages)
-            exchange(tl, &d, memory, &shared);
-        else
-            do_something(tl, &d, memory);
-    }
-    note_time(tl);
-}
+enum { MAX_OPS = 40000 };
 
 /* ---- Runs -------------------------------------------------------------------------------- */
 
@@ -201,24 +36,6 @@ static void note_op(void *self, const kb_op *op)
     memcpy(&t->name, op->name, strnlen(op->name, sizeof t->name));
 }
 
-static const char *const machines[] = {
-    NULL,
-    "{ pe_cpu: { queue_depth: 1 } }",
-    "{ pe_cpu: { queue_depth: 2 }, pe_dma: { channels: 1 } }",
-    "{ pe_tcm: { capacity_mib: 2, reserved_mib: 1 } }",
-    "{ pe_tcm: { capacity_mib: 2, reserved_mib: 1, bw_gbs: 100 }, pe_cpu: { queue_depth: 2 } }",
-};
-
-static ipcq_settings random_settings(kb_rng *rng)
-{
-    static const kb_memory buffers[] = {KB_TCM, KB_TCM, KB_HBM, KB_SRAM};
-    return (ipcq_settings){.buffer = buffers[kb_rng_below(rng, 4)],
-                           .polls = kb_rng_below(rng, 3) == 0,
-                           .n_slots = 1 + (uint32_t)kb_rng_below(rng, 4),
-                           .slot_bytes = kb_rng_below(rng, 2) ? 1024 : 65536,
-                           .credit_bytes = 16};
-}
-
 static void gather(rig *r, findings *f)
 {
     memcpy(f->notes, notes, sizeof notes);
@@ -237,29 +54,9 @@ static void gather(rig *r, findings *f)
 
 static void run_once(uint64_t seed, uint32_t window, bool watched, bool timing_only, findings *f)
 {
-    kb_rng rng;
-    kb_rng_init(&rng, test_seed(seed));
     rig r;
-    const char *machine = machines[kb_rng_below(&rng, sizeof machines / sizeof machines[0])];
-    ipcq_settings settings = random_settings(&rng);
-    bool large = kb_rng_below(&rng, 4) == 0;
-    now_running = (plan){.seed = test_seed(seed) + 1,
-                         .side = large ? 256 : 32,
-                         .values = large ? 3 : MAX_VALUES,
-                         .composites = kb_rng_below(&rng, 2),
-                         .messages = kb_rng_below(&rng, 4) > 0};
-    uint64_t bytes = (uint64_t)(now_running.side * now_running.side) * 2;
-    if (large)
-        settings.slot_bytes = 65536;
-    if (large && settings.n_slots > 2)
-        settings.n_slots = 2; /* there is little TCM */
-    now_running.fits = bytes <= settings.n_slots * settings.slot_bytes;
     memset(f, 0, sizeof *f);
-    memset(notes, 0, sizeof notes);
-    memset(note_count, 0, sizeof note_count);
-    expect_ok(rig_try_with(&r, one_cube(machine),
-                           (rig_options){.window = window, .timing_only = timing_only}));
-    expect_ok(ring_try(&r, PES, &settings));
+    prepare(seed, false, (rig_options){.window = window, .timing_only = timing_only}, &r);
     if (watched)
         kb_oplog_watch(r.log, note_op, f);
     ending ends[PES];
