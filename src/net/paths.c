@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/extent.h"
-
 void paths_init(paths *store)
 {
     *store = (paths){0};
@@ -14,7 +12,7 @@ void paths_init(paths *store)
 void paths_fini(paths *store)
 {
     for (size_t i = 0; i < store->chunk_count; i++)
-        kb_extent_free(store->chunks[i]);
+        free(store->chunks[i]);
     free(store->chunks);
     paths_init(store);
 }
@@ -31,7 +29,7 @@ static bool add_chunk(paths *store)
             return false;
         store->chunks = grown;
     }
-    uint32_t *chunk = kb_extent_alloc(sizeof *chunk << PATHS_CHUNK_SHIFT, store->chunk_count > 0);
+    uint32_t *chunk = kb_alloc_aligned(64, (size_t)1 << PATHS_CHUNK_SHIFT, sizeof *chunk);
     if (!chunk)
         return false;
     store->used = store->chunk_count == 0 ? 1u << PATHS_LEAST_SHIFT : 0; /* word 0 means none */

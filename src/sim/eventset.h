@@ -240,10 +240,7 @@ slowly:
     kb_eventset_stage_slowly(set);
 }
 
-/*
- * An event that comes soon after the next one, or node 0; and fetches another one: for models that
- * are much larger than the caches, which can fetch what it will need.
- */
+/* An event that comes soon after the next one, or node 0; and fetches another one. */
 static inline const kb_node *kb_eventset_upcoming(const kb_eventset *set)
 {
     if (set->run_first < set->run_end) {

@@ -118,6 +118,14 @@ kb_time kb_sim_clock(const void *sim)
     return kb_sim_now(sim);
 }
 
+kb_outlook kb_sim_look_ahead(const kb_sim *sim)
+{
+    const kb_eventset *set = &sim->set;
+    const kb_node *next = set->next;
+    const kb_node *later = kb_eventset_upcoming(set);
+    return (kb_outlook){.next = {next->handler, next->arg}, .later = {later->handler, later->arg}};
+}
+
 kb_error *kb_sim_add_handler(kb_sim *sim, kb_handler_fn *fn, void *self, kb_handler *handler)
 {
     if (sim->handler_count == sim->handler_capacity) {

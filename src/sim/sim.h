@@ -14,6 +14,22 @@
 kb_time kb_sim_clock(const void *sim);
 
 /*
+ * The event that comes next as things stand, and one that probably comes soon after it, for
+ * fetching what they will need while the one in hand is dealt with: worth it where a model is much
+ * larger than the caches. Handler 0 if there is none, or none that is easily found.
+ */
+typedef struct kb_preview {
+    kb_handler handler;
+    uint64_t arg;
+} kb_preview;
+
+typedef struct kb_outlook {
+    kb_preview next, later;
+} kb_outlook;
+
+kb_outlook kb_sim_look_ahead(const kb_sim *sim);
+
+/*
  * The events of a simulator, for models that schedule so many that they do it inline with
  * kb_eventset_push(): never for the past, only with handlers of this simulator, and nothing else.
  * kb_sim_at() says what went wrong if it cannot.
