@@ -463,10 +463,11 @@ static void a_kernel_waits_for_the_one_before(void **state)
 {
     (void)state;
     rig r = rig_make(one_cube(NULL), true);
+    const tl_arg args[] = {MEMORY}; /* until the kernels have run */
     ending ends[2];
     give_reasons(&r);
     for (int i = 0; i < 2; i++)
-        expect_ok(start_on(&r, pe0, &chain, (const tl_arg[]){MEMORY}, &ends[i]));
+        expect_ok(start_on(&r, pe0, &chain, args, &ends[i]));
     expect_ok(kb_sim_run(r.sim, KB_FOREVER));
     rig_fini(&r);
     expect_laws();
