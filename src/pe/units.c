@@ -274,11 +274,9 @@ void units_end(pe_units *units, operation *op)
     if (op->lane) {
         remove_from_lane(op);
         op->lane->busy--;
-    }
-    if (KB_UNLIKELY(of_host)) {
-        op->lane->busy_for_host--;
-    } else if (op->lane) {
-        tell_log_of_end(units, op);
+        op->lane->busy_for_host -= of_host;
+        if (KB_LIKELY(!of_host))
+            tell_log_of_end(units, op);
     } else if (!op->is_engine && op->span.uses_engines) {
         units_remove_event_user(units, op);
     }

@@ -253,7 +253,7 @@ static ipcq_settings random_settings(kb_rng *rng)
 }
 
 /* A machine with queues for the kernels of that seed, and `now_running` for them. */
-static void prepare(uint64_t seed, bool more, rig_options options, rig *r)
+static inline void prepare(uint64_t seed, bool more, rig_options options, rig *r)
 {
     kb_rng rng;
     kb_rng_init(&rng, test_seed(seed));
