@@ -90,8 +90,7 @@ static inline kb_event schedule_end(net *n, kb_time when, uint32_t at, uint32_t 
     return push_event(n, when, key, n->on_end, (uint64_t)at << 32 | t);
 }
 
-/* An event for source_retry(): of the kind of those that come when a message enters its source, but
- * without a message. */
+/* An event for source_retry(): an inject event without a message. */
 static inline void schedule_retry(net *n, kb_time when, uint32_t source)
 {
     uint64_t key = kb_source_make(inject_id(n, source)).next_key + SECOND_SEQUENCE + n->arrivals++;

@@ -16,9 +16,10 @@
  * Not modelled: banks of the TCM; what DMAs of other PEs move there, which takes none of its
  * bandwidth; and that strided rows cost a memory more than packed ones.
  */
+#include "units_private.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include "units_private.h"
 
 void units_fail(pe_units *units, kb_error *err)
 {

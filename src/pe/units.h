@@ -90,7 +90,7 @@ typedef struct pe_command {
     uint64_t sequence; /* internal: pe_cpu_take_sequence() of the call that it is of; 0: none */
     bool apart; /* no other command of this PE touches the same bytes while it is under way */
     /* Of the DMA, with one rectangle: it belongs to a copy of the host. It comes after nothing, has
-     * a queue of its own, and comes first of those that are issued at one time. The log is not told
+     * a queue of its own, and begins before others of the same issue time. The log is not told
      * of it: it knows the request of the host. */
     bool of_host;
     bool forwards; /* of_host: writes what a read has just brought (net_order.forwarded) */

@@ -148,8 +148,8 @@ typedef struct span_work {
     task ready;
     void (*is_ready)(void *self, uint64_t arg);
     operation *next_polled;
-    operation *next_due; /* of those that the program has issued for a time to come, */
-    kb_event event;      /* which is the time of this */
+    operation *next_due; /* among spans that the program issued ahead; */
+    kb_event event;      /* at its begin */
     bool uses_engines;
 } span_work;
 

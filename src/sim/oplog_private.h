@@ -111,7 +111,7 @@ typedef struct span {
     kb_time start, end;
 } span;
 
-/* In front of the first of a PE's transitions there are so many of the past, or more. */
+/* Past transitions that are kept in front of a PE's first one, at least. */
 enum { PAST = 2 };
 
 /* What a PE is told until it is applied. */
@@ -344,7 +344,7 @@ KB_MUST_USE bool kb_oplog_make_agenda(kb_oplog *log);
 /* Frees all that PEs have, and records. */
 void kb_oplog_drop_ahead(kb_oplog *log);
 
-/* The PE gets memory of its own: puts it on the list of those that have some. */
+/* The PE gets memory of its own: puts it on the list of PEs with memory. */
 void kb_oplog_link_pe(kb_oplog *log, pe_record *record);
 
 /* A new transition in its place, whose kind and other fields are the caller's to set. Applies what

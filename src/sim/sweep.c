@@ -324,7 +324,7 @@ __attribute__((noinline)) bool kb_oplog_make_edge_room(kb_oplog *log, pe_record 
     return true;
 }
 
-/* What a byte change says of so many more, or fewer. */
+/* Encodes by how many bytes the outstanding ones change. */
 static inline int64_t change_of(kb_cause cause, int64_t more)
 {
     return more * SLOTS + (int64_t)cause - KB_CAUSE_LOCAL_MEMORY;

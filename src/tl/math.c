@@ -239,7 +239,7 @@ static uint32_t passes_of_cumsum(const tl_context *tl, const tl_dims *shape, uin
     return passes > 0 ? passes : 1;
 }
 
-/* The operation of the table on so many elements, with its cost. */
+/* Issues the operation of the table on `elements` elements, with its cost. */
 static inline tl_tensor issue_op(const tl_call *call, tl_op op, tl_work *is, uint64_t elements)
 {
     const facts *known = &facts_of[op];
