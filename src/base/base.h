@@ -11,7 +11,6 @@
 #include "base/config.h"
 #include "base/decimal.h"
 #include "base/error.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/rng.h"

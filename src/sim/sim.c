@@ -113,11 +113,6 @@ bool kb_sim_is_running(const kb_sim *sim)
     return sim->running;
 }
 
-kb_time kb_sim_clock(const void *sim)
-{
-    return kb_sim_now(sim);
-}
-
 kb_outlook kb_sim_look_ahead(const kb_sim *sim)
 {
     const kb_eventset *set = &sim->set;

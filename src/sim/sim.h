@@ -10,9 +10,6 @@
 #include "eventset.h"
 #include "oplog.h"
 
-/* A kb_log_clock: the time of the kb_sim that is its context. */
-kb_time kb_sim_clock(const void *sim);
-
 /*
  * The event that comes next as things stand, and one that probably comes soon after it, for
  * fetching what they will need while the one in hand is dealt with: worth it where a model is much

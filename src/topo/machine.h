@@ -135,12 +135,6 @@ void topo_link_name(const topo_machine *machine, uint32_t link, kb_text *text);
 const char *topo_kind_name(topo_kind kind);
 const char *topo_sip_pattern_name(topo_sip_pattern pattern);
 
-/* Where a node is drawn, in mm from the north-west corner of the picture. */
-typedef struct topo_point {
-    double x, y;
-} topo_point;
-topo_point topo_node_position(const topo_machine *machine, uint32_t node);
-
 /*
  * Writes the way between two nodes and returns the number of steps. `data`: memories at the ends
  * serve what is carried; false for requests, which only arrive there.

@@ -1,5 +1,4 @@
 /* test_machine.c: what is in a compiled machine: numbering, names, figures, positions. */
-#include <math.h>
 
 #include "machines.h"
 
@@ -417,53 +416,6 @@ static void the_mesh_for_comparisons_is_as_its_comment_says(void **state)
     topo_machine_destroy(m);
 }
 
-static void positions_tell_nodes_apart(void **state)
-{
-    (void)state;
-    static const char *const texts[] = {
-        "{}",
-        ("system: { sips: { w: 2, h: 2, topology: torus_2d, "
-         "link: { bw_gbs: 1, length_mm: 1, overhead_ns: 1 } } }"),
-        "cube: { noc: { w: 1, h: 1 } }",
-        "cube: { noc: { k: 6, length_mm: 0 }, pe_layout: { pe_per_router: 2 }, hbm_gib: 72 }",
-    };
-    for (size_t t = 0; t < sizeof texts / sizeof texts[0]; t++) {
-        topo_machine *m = machine_of(texts[t]);
-        uint32_t count = (uint32_t)topo_machine_graph(m)->nodes.count;
-        topo_point *points = kb_alloc_array(count, sizeof *points);
-        assert_non_null(points);
-        for (uint32_t n = 0; n < count; n++) {
-            points[n] = topo_node_position(m, n);
-            assert_true(points[n].x > 0 && points[n].y > 0);
-            for (uint32_t o = 0; o < n; o++) {
-                if (fabs(points[n].x - points[o].x) + fabs(points[n].y - points[o].y) < 0.01)
-                    fail_msg("%u and %u (%s) are in one place", o, n, name_of(m, n));
-            }
-        }
-        free(points);
-        topo_machine_destroy(m);
-    }
-}
-
-static void positions_are_to_scale(void **state)
-{
-    (void)state;
-    topo_machine *m = default_machine();
-    topo_point a = topo_node_position(m, topo_node_at(m, TOPO_ROUTER, 0, 5, 0));
-    topo_point east = topo_node_position(m, topo_node_at(m, TOPO_ROUTER, 0, 5, 1));
-    topo_point next = topo_node_position(m, topo_node_at(m, TOPO_ROUTER, 0, 6, 0));
-    topo_point below = topo_node_position(m, topo_node_at(m, TOPO_ROUTER, 0, 9, 0));
-    topo_point other = topo_node_position(m, topo_node_at(m, TOPO_ROUTER, 1, 5, 0));
-    topo_point io = topo_node_position(m, topo_node_at(m, TOPO_IO_NOC, 0, 0, 0));
-    topo_point host = topo_node_position(m, topo_node_at(m, TOPO_HOST, 0, 0, 0));
-    assert_true(fabs(east.x - a.x - 2.5) < 1e-9 && fabs(east.y - a.y) < 1e-9);
-    assert_true(fabs(next.x - a.x - 10) < 1e-9 && fabs(next.y - a.y) < 1e-9);
-    assert_true(fabs(below.y - a.y - 10) < 1e-9 && fabs(below.x - a.x) < 1e-9);
-    assert_true(other.x - a.x > 40 && fabs(other.y - a.y) < 1e-9);
-    assert_true(io.y < a.y && host.y < io.y);
-    topo_machine_destroy(m);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -481,8 +433,6 @@ int main(void)
         cmocka_unit_test(wires_are_rounded_to_the_nearest_femtosecond),
         cmocka_unit_test(the_default_description_is_complete),
         cmocka_unit_test(the_mesh_for_comparisons_is_as_its_comment_says),
-        cmocka_unit_test(positions_tell_nodes_apart),
-        cmocka_unit_test(positions_are_to_scale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
