@@ -1,4 +1,4 @@
-/* new_texts.h: files of data/ as text; made by CMake. */
+/* new_texts.h: the files of templates as text; made by CMake. */
 #ifndef KB_CLI_NEW_TEXTS_H
 #define KB_CLI_NEW_TEXTS_H
 

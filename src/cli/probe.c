@@ -1,6 +1,6 @@
 /*
  * probe.c: the command that shows what a machine's fabric can do: predefined transfers, alone or
- * many at once. Measuring is in workloads, printing in probe_text.c and probe_json.c.
+ * many at once. Measuring is in src/measure, printing in probe_text.c and probe_json.c.
  */
 #include "probe.h"
 

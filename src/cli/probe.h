@@ -2,7 +2,7 @@
 #ifndef KB_CLI_PROBE_H
 #define KB_CLI_PROBE_H
 
-#include "workloads/workloads.h"
+#include "measure/measure.h"
 
 #include <stdbool.h>
 #include <stddef.h>

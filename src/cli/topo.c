@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "workloads/workloads.h"
+#include "measure/measure.h"
 
 typedef struct topo_args {
     cli_common common;

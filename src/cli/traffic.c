@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "workloads/workloads.h"
+#include "measure/measure.h"
 
 typedef struct traffic_args {
     cli_common common;

@@ -1,6 +1,6 @@
 /*
  * validate.c: the command that shows how far the model is off figures that others have measured,
- * and closed forms. The checks are in workloads.
+ * and closed forms. The checks are in src/measure.
  */
 #include "cli.h"
 #include "json.h"
@@ -8,7 +8,7 @@
 #include "progress.h"
 #include "table.h"
 
-#include "workloads/workloads.h"
+#include "measure/measure.h"
 
 typedef struct validate_args {
     bool quick, json, quiet;

@@ -133,7 +133,7 @@ check "all that is wrong" outcome 2 '' \
 
 # ---- What is built in
 
-built_in() { "$kernbench" ccl print >"$scratch/printed" && diff "$scratch/printed" "$here/../../machines/ccl.yaml"; }
+built_in() { "$kernbench" ccl print >"$scratch/printed" && diff "$scratch/printed" "$here/../../collectives/ccl.yaml"; }
 check "print" built_in
 check "is a file that means the same" outcome 0 "Plan of 'intercube_allreduce' of $scratch/printed *" '' \
     plan --ccl "$scratch/printed"

@@ -113,7 +113,7 @@ class Case:
         rng = self.rng
         self.maybe(0.2, "--set", rng.choice(CCL_SETTINGS))
         if rng.random() < 0.15:
-            with open(os.path.join(self.attack.source, "machines", "ccl.yaml"),
+            with open(os.path.join(self.attack.source, "collectives", "ccl.yaml"),
                       encoding="utf-8") as file:
                 text = file.read()
             whole = rng.random() < 0.5

@@ -1,7 +1,7 @@
 /*
  * validate.h: checks the model against figures that nobody here made: those of a cycle-level
- * simulator of networks on chip, which are part of the program (data/mesh-uniform.yaml), and closed
- * forms.
+ * simulator of networks on chip, which are part of the program (reference/mesh-uniform.yaml), and
+ * closed forms.
  *
  *     validate_report report;
  *     KB_TRY(validate_run(&(validate_options){.quick = true}, &report));
@@ -10,8 +10,8 @@
  *
  * Seeds are fixed: the same figures come out every time, on every machine.
  */
-#ifndef KB_WORKLOADS_VALIDATE_H
-#define KB_WORKLOADS_VALIDATE_H
+#ifndef KB_MEASURE_VALIDATE_H
+#define KB_MEASURE_VALIDATE_H
 
 #include <stdbool.h>
 #include <stdint.h>

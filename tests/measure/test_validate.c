@@ -4,7 +4,7 @@
  */
 #include "support/expect.h"
 
-#include "workloads/validate.h"
+#include "measure/validate.h"
 
 static uint64_t steps, total_steps;
 

@@ -4,10 +4,10 @@
 #include "support/expect.h"
 #include "support/seed.h"
 
-#include "workloads/arrivals.h"
-#include "workloads/latency.h"
-#include "workloads/pattern.h"
-#include "workloads/traffic.h"
+#include "measure/arrivals.h"
+#include "measure/latency.h"
+#include "measure/pattern.h"
+#include "measure/traffic.h"
 
 static void expect_near(double found, double expected, double tolerance)
 {

@@ -1,5 +1,5 @@
 /*
- * stored.c: counts of instructions that are kept in a file, such as bench/instructions.txt, so that
+ * stored.c: counts of instructions that are kept in a file, such as perf/instructions.txt, so that
  * CI sees when one rises.
  *
  * The file has a line for each case, its name and its instructions; lines that begin with # are

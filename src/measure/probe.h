@@ -12,8 +12,8 @@
  * Each case is a transfer that has the machine to itself, run through the simulator. probe_load
  * runs many at once.
  */
-#ifndef KB_WORKLOADS_PROBE_H
-#define KB_WORKLOADS_PROBE_H
+#ifndef KB_MEASURE_PROBE_H
+#define KB_MEASURE_PROBE_H
 
 #include <stdbool.h>
 #include <stdint.h>

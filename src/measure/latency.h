@@ -1,14 +1,14 @@
 /*
  * latency.h: latencies of any number of transfers in bounded memory: mean and maximum exactly,
- * quantiles to 0.05 %. Private to workloads.
+ * quantiles to 0.05 %. Private to measure.
  *
  * Counted in buckets: one a value up to 2^12 fs, and 2^11 for each power of two above, so a bucket
  * is never wider than 1/2048 of what is in it. Each knows the largest value that it got, which is
  * what a quantile gives: where latencies are few different values, as on a machine of one clock, it
  * is exact.
  */
-#ifndef KB_WORKLOADS_LATENCY_H
-#define KB_WORKLOADS_LATENCY_H
+#ifndef KB_MEASURE_LATENCY_H
+#define KB_MEASURE_LATENCY_H
 
 #include <stdint.h>
 

@@ -14,8 +14,8 @@
  * The latency of a transfer counts from the moment it was created, so it includes waiting at the
  * source, to the arrival of its last byte.
  */
-#ifndef KB_WORKLOADS_TRAFFIC_H
-#define KB_WORKLOADS_TRAFFIC_H
+#ifndef KB_MEASURE_TRAFFIC_H
+#define KB_MEASURE_TRAFFIC_H
 
 #include <stdbool.h>
 #include <stdint.h>

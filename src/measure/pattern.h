@@ -4,8 +4,8 @@
  * PEs are numbered through the machine, cube by cube and SIP by SIP, so the PEs of a level are a
  * row of numbers.
  */
-#ifndef KB_WORKLOADS_PATTERN_H
-#define KB_WORKLOADS_PATTERN_H
+#ifndef KB_MEASURE_PATTERN_H
+#define KB_MEASURE_PATTERN_H
 
 #include <stdint.h>
 

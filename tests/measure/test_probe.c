@@ -2,8 +2,8 @@
 #include "support/expect.h"
 #include "support/seed.h"
 
+#include "measure/measure.h"
 #include "topo/machines.h"
-#include "workloads/workloads.h"
 
 static size_t case_named(const char *name)
 {

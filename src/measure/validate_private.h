@@ -1,8 +1,8 @@
 /*
  * validate_private.h: what the files of validate share. Private to them.
  */
-#ifndef KB_WORKLOADS_VALIDATE_PRIVATE_H
-#define KB_WORKLOADS_VALIDATE_PRIVATE_H
+#ifndef KB_MEASURE_VALIDATE_PRIVATE_H
+#define KB_MEASURE_VALIDATE_PRIVATE_H
 
 #include "traffic.h"
 #include "validate.h"
@@ -50,7 +50,7 @@ typedef struct reference_mesh {
 KB_MUST_USE kb_error *reference_load(reference_mesh *mesh);
 void reference_fini(reference_mesh *mesh);
 
-/* The text of data/mesh-uniform.yaml. */
+/* The text of reference/mesh-uniform.yaml. */
 extern const char reference_mesh_text[];
 extern const size_t reference_mesh_length;
 

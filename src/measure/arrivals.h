@@ -3,8 +3,8 @@
  *
  * Times are exact: a cycle that is no whole number of femtoseconds does not drift.
  */
-#ifndef KB_WORKLOADS_ARRIVALS_H
-#define KB_WORKLOADS_ARRIVALS_H
+#ifndef KB_MEASURE_ARRIVALS_H
+#define KB_MEASURE_ARRIVALS_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* probe_private.h: what probe.c and probe_load.c share. */
-#ifndef KB_WORKLOADS_PROBE_PRIVATE_H
-#define KB_WORKLOADS_PROBE_PRIVATE_H
+#ifndef KB_MEASURE_PROBE_PRIVATE_H
+#define KB_MEASURE_PROBE_PRIVATE_H
 
 #include <stdint.h>
 

@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-#include "workloads/workloads.h"
+#include "measure/measure.h"
 
 enum { OUTSTANDING = 4, DMA_BYTES = 4096, LOCAL_BYTES = 16384 };
 
