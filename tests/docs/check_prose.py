@@ -56,7 +56,8 @@ def check_paths(name, text):
     """Names of files and folders in code spans; `function()` in `file` is looked up there."""
     for number, line in prose_lines(text):
         for span in re.findall(r"`([^`]+)`", line):
-            if re.fullmatch(r"(src|tests|docs|include|machines|tools|examples|bench|data)/[\w./*-]+",
+            if re.fullmatch(r"(src|tests|docs|include|machines|tools|examples|perf|reference|"
+                            r"templates|collectives)/[\w./*-]+",
                             span) and not exists(span.rstrip("/")) and not exists("docs/" + span):
                 yield "%s:%d: there is no %s" % (name, number, span)
         for function, path in re.findall(r"`(\w+)\(\)`[^`]* in `([\w./]+\.[ch])`", line):
