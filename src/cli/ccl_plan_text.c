@@ -3,6 +3,7 @@
 
 #include "cli.h"
 #include "machine.h"
+#include "obs/obs.h"
 #include "table.h"
 
 #include <inttypes.h>
@@ -63,10 +64,10 @@ static void print_entry(const plan_view *view)
     print_line("validator", "%s", entry->validator ? entry->validator->name : "none");
     print_line("buffer_kind", "%s, %s", plan_memory_name(entry->buffer), of);
     print_line("n_slots", "%" PRIu32, entry->n_slots);
-    print_line("slot_size", "%s", cli_bytes(view->plan->queues.settings.slot_bytes).text);
+    print_line("slot_size", "%s", obs_bytes(view->plan->queues.settings.slot_bytes).text);
     print_line("backpressure", "%s", entry->polls ? "poll" : "sleep");
-    print_line("credit", "%s", cli_bytes(entry->credit_bytes).text);
-    print_line("vc_chunk_size", "%s", cli_bytes(entry->vc_chunk_bytes).text);
+    print_line("credit", "%s", obs_bytes(entry->credit_bytes).text);
+    print_line("vc_chunk_size", "%s", obs_bytes(entry->vc_chunk_bytes).text);
     print_line("reduce_op", "%s", kb_reduce_op_name(entry->reduce_op));
     print_settings(entry);
     print_line("ranks", "%" PRIu32 " %s%s", view->plan->scope.world,
@@ -90,10 +91,10 @@ static void add(total *t, const plan_pe *pe)
 static void add_total(cli_table *table, const char *name, const total *t)
 {
     cli_table_cell(table, "%s", name);
-    cli_table_cell(table, "%s", cli_count(t->pes).text);
-    cli_table_cell(table, "%s", cli_count(t->ends).text);
-    cli_table_cell(table, "%s", cli_bytes(t->ring_bytes).text);
-    cli_table_cell(table, "%s", cli_bytes(t->install_bytes).text);
+    cli_table_cell(table, "%s", obs_count(t->pes).text);
+    cli_table_cell(table, "%s", obs_count(t->ends).text);
+    cli_table_cell(table, "%s", obs_bytes(t->ring_bytes).text);
+    cli_table_cell(table, "%s", obs_bytes(t->install_bytes).text);
 }
 
 static kb_code print_sips(const plan_view *view)
@@ -193,9 +194,9 @@ static kb_code print_pes(const plan_view *view)
         cli_table_cell(&table, "%" PRIu32, pe->circle);
         cli_table_cell(&table, "%" PRIu32, pe->place);
         cli_table_cell(&table, "%zu", pe->end_count);
-        cli_table_cell(&table, "%s", cli_bytes(pe->ring_bytes).text);
-        cli_table_cell(&table, "%s", cli_percent((double)pe->ring_bytes / (double)view->room).text);
-        cli_table_cell(&table, "%s", cli_bytes(pe->install_bytes).text);
+        cli_table_cell(&table, "%s", obs_bytes(pe->ring_bytes).text);
+        cli_table_cell(&table, "%s", obs_percent((double)pe->ring_bytes / (double)view->room).text);
+        cli_table_cell(&table, "%s", obs_bytes(pe->install_bytes).text);
     }
     kb_code code = cli_table_print(&table, stdout);
     print_rest(view, rows, "PE");
@@ -237,7 +238,7 @@ static kb_code print_directions(const plan_view *view)
             cli_table_cell(&table, "none");
         else
             cli_table_cell(&table, "%" PRIu32 " x %s in %s", queues->settings.n_slots,
-                           cli_bytes(queues->settings.slot_bytes).text,
+                           obs_bytes(queues->settings.slot_bytes).text,
                            plan_memory_name(queues->settings.buffer));
     }
     kb_code code = cli_table_print(&table, stdout);

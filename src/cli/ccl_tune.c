@@ -10,6 +10,7 @@
 #include "crash.h"
 #include "json.h"
 #include "machine.h"
+#include "obs/obs.h"
 #include "progress.h"
 #include "rt/rt.h"
 #include "table.h"
@@ -181,13 +182,13 @@ static kb_code print_collective(const ccl_config *config, const tune_rows *rows,
     cli_table_init(&table, columns, count + 2);
     for (size_t i = first; i < end; i++) {
         const tune_row *row = &rows->items[i];
-        cli_table_cell(&table, "%s", cli_bytes(row->bytes).text);
-        cli_table_cell(&table, "%s", cli_ns(row->results.items[0].bound).text);
+        cli_table_cell(&table, "%s", obs_bytes(row->bytes).text);
+        cli_table_cell(&table, "%s", obs_ns(row->results.items[0].bound).text);
         for (size_t k = 0; k < count; k++) {
             const ccl_measurement *result = find_result(row, entries[k]);
             bool best = result == &row->results.items[0]; /* of equals what auto takes */
             cli_table_cell(&table, "%s%s", best ? "* " : "",
-                           result ? cli_ns(result->time).text : "-");
+                           result ? obs_ns(result->time).text : "-");
         }
     }
     kb_code code = cli_table_print(&table, stdout);

@@ -4,6 +4,7 @@
  */
 #include "ccl_tune.h"
 
+#include "obs/obs.h"
 #include "table.h"
 
 #include <inttypes.h>
@@ -84,6 +85,6 @@ void tune_note_refused(void *self, size_t entry, const kb_error *err)
             return;
     }
     kb_text why = KB_TEXT_INIT;
-    kb_text_printf(&why, "at %s: %s", cli_bytes(results->bytes).text, kb_error_message(err));
+    kb_text_printf(&why, "at %s: %s", obs_bytes(results->bytes).text, kb_error_message(err));
     leave_out(results, entry, &why);
 }

@@ -3,6 +3,7 @@
 
 #include "cli.h"
 #include "json.h"
+#include "obs/obs.h"
 #include "table.h"
 
 static double rate_gbs(const probe_view *view, uint32_t link)
@@ -49,7 +50,7 @@ static json_t *sweep_json(const probe_view *view, const probe_report *report)
     double bottleneck = rate_gbs(view, report->result.bottleneck);
     for (size_t i = 0; i < PROBE_SWEEP_COUNT; i++) {
         uint64_t bytes = probe_sweep_bytes(i);
-        double gbs = cli_bandwidth(bytes, report->sweep[i]);
+        double gbs = obs_bandwidth(bytes, report->sweep[i]);
         cli_json_append(&sweep, json_pack("{s:I, s:o, s:o, s:o}", "nbytes", (json_int_t)bytes,
                                           "total_ns", cli_json_ns(report->sweep[i]),
                                           "effective_gbs", cli_json_real(gbs), "utilization",
@@ -63,7 +64,7 @@ static json_t *case_json(const probe_view *view, const probe_report *report)
     const probe_result *r = &report->result;
     const net_receipt *receipt = &r->receipt;
     double bottleneck = rate_gbs(view, r->bottleneck);
-    double gbs = cli_bandwidth(r->bytes, receipt->ended);
+    double gbs = obs_bandwidth(r->bytes, receipt->ended);
     return json_pack(
         "{s:s, s:s, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "name", probe_cases[report->which].name, "what", probe_cases[report->which].what, "from",

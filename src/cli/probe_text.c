@@ -3,6 +3,7 @@
 
 #include "cli.h"
 #include "machine.h"
+#include "obs/obs.h"
 #include "table.h"
 
 #include <string.h>
@@ -69,16 +70,16 @@ static kb_code print_summary(const probe_view *view, const probe_report *reports
     cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
     for (size_t i = 0; i < count; i++) {
         const probe_result *r = &reports[i].result;
-        double gbs = cli_bandwidth(r->bytes, r->receipt.ended);
+        double gbs = obs_bandwidth(r->bytes, r->receipt.ended);
         cli_table_cell(&table, "%s", probe_cases[reports[i].which].name);
-        cli_table_cell(&table, "%s", cli_ns(r->receipt.ended).text);
-        cli_table_cell(&table, "%s", cli_ns(r->receipt.overhead).text);
-        cli_table_cell(&table, "%s", cli_ns(r->receipt.wire).text);
-        cli_table_cell(&table, "%s", cli_ns(r->receipt.drain).text);
-        cli_table_cell(&table, "%s", cli_ns(r->receipt.queueing).text);
-        cli_table_cell(&table, "%s", cli_gbs(gbs).text);
-        cli_table_cell(&table, "%s", cli_percent(gbs / rate_gbs(view, r->bottleneck)).text);
-        cli_table_cell(&table, "%s", cli_rate(rate_of(view, r->bottleneck)).text);
+        cli_table_cell(&table, "%s", obs_ns(r->receipt.ended).text);
+        cli_table_cell(&table, "%s", obs_ns(r->receipt.overhead).text);
+        cli_table_cell(&table, "%s", obs_ns(r->receipt.wire).text);
+        cli_table_cell(&table, "%s", obs_ns(r->receipt.drain).text);
+        cli_table_cell(&table, "%s", obs_ns(r->receipt.queueing).text);
+        cli_table_cell(&table, "%s", obs_gbs(gbs).text);
+        cli_table_cell(&table, "%s", obs_percent(gbs / rate_gbs(view, r->bottleneck)).text);
+        cli_table_cell(&table, "%s", obs_rate(rate_of(view, r->bottleneck)).text);
         add_link_cell(&table, view, r->bottleneck);
     }
     return cli_table_print(&table, stdout);
@@ -123,10 +124,10 @@ static void print_missing(const probe_view *view)
 /* A row a case, a column a size. */
 static kb_code print_sweeps(const probe_report *reports, size_t count)
 {
-    cli_number sizes[PROBE_SWEEP_COUNT];
+    obs_number sizes[PROBE_SWEEP_COUNT];
     cli_column columns[PROBE_SWEEP_COUNT + 1] = {{.title = "case", .left = true}};
     for (size_t i = 0; i < PROBE_SWEEP_COUNT; i++) {
-        sizes[i] = cli_bytes(probe_sweep_bytes(i));
+        sizes[i] = obs_bytes(probe_sweep_bytes(i));
         columns[i + 1] = (cli_column){.title = sizes[i].text};
     }
     cli_table table;
@@ -134,8 +135,8 @@ static kb_code print_sweeps(const probe_report *reports, size_t count)
     for (size_t c = 0; c < count; c++) {
         cli_table_cell(&table, "%s", probe_cases[reports[c].which].name);
         for (size_t i = 0; i < PROBE_SWEEP_COUNT; i++) {
-            double gbs = cli_bandwidth(probe_sweep_bytes(i), reports[c].sweep[i]);
-            cli_table_cell(&table, "%s", cli_gbs(gbs).text);
+            double gbs = obs_bandwidth(probe_sweep_bytes(i), reports[c].sweep[i]);
+            cli_table_cell(&table, "%s", obs_gbs(gbs).text);
         }
     }
     return cli_table_print(&table, stdout);
@@ -167,7 +168,7 @@ static kb_code print_all(const probe_view *view, const probe_report *reports, si
     char title[160];
     snprintf(title, sizeof title,
              "One transfer of %s at a time: latency = overhead + wire + drain + queueing, in ns",
-             cli_bytes(view->bytes).text);
+             obs_bytes(view->bytes).text);
     cli_print_heading(stdout, title);
     kb_code code = print_summary(view, reports, count);
     if (code != KB_OK)
@@ -203,20 +204,20 @@ static void print_ends(const probe_view *view, const probe_result *r)
 static void print_parts(const probe_view *view, const probe_result *r)
 {
     const net_receipt *receipt = &r->receipt;
-    double gbs = cli_bandwidth(r->bytes, receipt->ended);
+    double gbs = obs_bandwidth(r->bytes, receipt->ended);
     kb_text link = KB_TEXT_INIT, unit = KB_TEXT_INIT;
     topo_link_name(view->machine, r->bottleneck, &link);
     kb_text_printf(&unit, "%% of the bottleneck, %s, %s GB/s", cli_text(&link),
-                   cli_rate(rate_of(view, r->bottleneck)).text);
+                   obs_rate(rate_of(view, r->bottleneck)).text);
     print_ends(view, r);
-    print_line("size", cli_bytes(r->bytes).text, "");
-    print_line("latency", cli_ns(receipt->ended).text, "ns");
-    print_line("  overhead", cli_ns(receipt->overhead).text, "ns in nodes");
-    print_line("  wire", cli_ns(receipt->wire).text, "ns in links");
-    print_line("  drain", cli_ns(receipt->drain).text, "ns for the bytes to pass the slowest link");
-    print_line("  queueing", cli_ns(receipt->queueing).text, "ns behind other transfers");
-    print_line("bandwidth", cli_gbs(gbs).text, "GB/s");
-    print_line("utilisation", cli_percent(gbs / rate_gbs(view, r->bottleneck)).text,
+    print_line("size", obs_bytes(r->bytes).text, "");
+    print_line("latency", obs_ns(receipt->ended).text, "ns");
+    print_line("  overhead", obs_ns(receipt->overhead).text, "ns in nodes");
+    print_line("  wire", obs_ns(receipt->wire).text, "ns in links");
+    print_line("  drain", obs_ns(receipt->drain).text, "ns for the bytes to pass the slowest link");
+    print_line("  queueing", obs_ns(receipt->queueing).text, "ns behind other transfers");
+    print_line("bandwidth", obs_gbs(gbs).text, "GB/s");
+    print_line("utilisation", obs_percent(gbs / rate_gbs(view, r->bottleneck)).text,
                cli_text(&unit));
     kb_text_fini(&unit);
     kb_text_fini(&link);
@@ -241,7 +242,7 @@ static void print_drain_verdict(const probe_view *view, const probe_report *repo
     uint32_t links = count_slowest(view, r, probe_cases[report->which].read);
     kb_text name = KB_TEXT_INIT;
     topo_link_name(view->machine, r->bottleneck, &name);
-    printf("  %s %% of the latency is the time of the bytes at ", cli_percent(share).text);
+    printf("  %s %% of the latency is the time of the bytes at ", obs_percent(share).text);
     if (links > 1)
         printf("the slowest links, %s\n  and %u more: more bandwidth at all of them helps\n",
                cli_text(&name), links - 1);
@@ -261,13 +262,13 @@ static void print_verdict(const probe_view *view, const probe_report *report,
     else if (r->wire > r->overhead)
         printf("  %s %% of the latency is in wires: a larger transfer uses the route better;\n"
                "  more bandwidth could save %s %% at most\n",
-               cli_percent((double)r->wire / total).text, cli_percent(drain).text);
+               obs_percent((double)r->wire / total).text, obs_percent(drain).text);
     else
         printf("  %s %% of the latency is overhead of nodes, %s %% that of %s: a larger transfer\n"
                "  makes better use of the way; more bandwidth could save %s %% at most\n",
-               cli_percent((double)r->overhead / total).text,
-               cli_percent((double)largest->total / total).text, topo_kind_name(largest->kind),
-               cli_percent(drain).text);
+               obs_percent((double)r->overhead / total).text,
+               obs_percent((double)largest->total / total).text, topo_kind_name(largest->kind),
+               obs_percent(drain).text);
 }
 
 static kb_code print_overheads(const probe_view *view, const probe_report *report)
@@ -286,9 +287,9 @@ static kb_code print_overheads(const probe_view *view, const probe_report *repor
         const probe_overhead *o = &overheads[i];
         cli_table_cell(&table, "%s", topo_kind_name(o->kind));
         cli_table_cell(&table, "%u x", o->count);
-        cli_table_cell(&table, "%s", cli_ns(o->each).text);
-        cli_table_cell(&table, "%s", cli_ns(o->total).text);
-        cli_table_cell(&table, "%s", cli_percent((double)o->total / (double)r->receipt.ended).text);
+        cli_table_cell(&table, "%s", obs_ns(o->each).text);
+        cli_table_cell(&table, "%s", obs_ns(o->total).text);
+        cli_table_cell(&table, "%s", obs_percent((double)o->total / (double)r->receipt.ended).text);
     }
     kb_code code = cli_table_print(&table, stdout);
     if (!view->quiet) {
@@ -305,12 +306,12 @@ static kb_code print_sweep(const probe_view *view, const probe_report *report)
     cli_table table;
     cli_table_init(&table, columns, 4);
     for (size_t i = 0; i < PROBE_SWEEP_COUNT; i++) {
-        double gbs = cli_bandwidth(probe_sweep_bytes(i), report->sweep[i]);
-        cli_table_cell(&table, "%s", cli_bytes(probe_sweep_bytes(i)).text);
-        cli_table_cell(&table, "%s", cli_ns(report->sweep[i]).text);
-        cli_table_cell(&table, "%s", cli_gbs(gbs).text);
+        double gbs = obs_bandwidth(probe_sweep_bytes(i), report->sweep[i]);
+        cli_table_cell(&table, "%s", obs_bytes(probe_sweep_bytes(i)).text);
+        cli_table_cell(&table, "%s", obs_ns(report->sweep[i]).text);
+        cli_table_cell(&table, "%s", obs_gbs(gbs).text);
         cli_table_cell(&table, "%s",
-                       cli_percent(gbs / rate_gbs(view, report->result.bottleneck)).text);
+                       obs_percent(gbs / rate_gbs(view, report->result.bottleneck)).text);
     }
     return cli_table_print(&table, stdout);
 }
@@ -320,12 +321,12 @@ static void add_stop_rows(cli_table *table, const probe_view *view, const probe_
 {
     kb_text name = KB_TEXT_INIT;
     topo_node_name(view->machine, stop->node, &name);
-    cli_table_cell(table, "%s", cli_ns(stop->at).text);
+    cli_table_cell(table, "%s", obs_ns(stop->at).text);
     cli_table_cell(table, "%s", cli_text(&name));
     bool first = stop->link == TOPO_NONE;
-    cli_table_cell(table, "%s", first ? "" : cli_rate(rate_of(view, stop->link)).text);
-    cli_table_cell(table, "%s", first ? "" : cli_ns(probe_stop_wire(view, stop)).text);
-    cli_table_cell(table, "%s", cli_ns(probe_stop_overhead(view, stop)).text);
+    cli_table_cell(table, "%s", first ? "" : obs_rate(rate_of(view, stop->link)).text);
+    cli_table_cell(table, "%s", first ? "" : obs_ns(probe_stop_wire(view, stop)).text);
+    cli_table_cell(table, "%s", obs_ns(probe_stop_overhead(view, stop)).text);
     cli_table_cell(table, "%s", note);
     kb_text_fini(&name);
 }
@@ -406,16 +407,16 @@ static kb_code print_load_table(const probe_load_report *report)
     cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
     for (size_t i = 0; i < PROBE_LOAD_COUNT; i++) {
         const probe_load *load = &report->points[i];
-        cli_table_cell(&table, "%s", cli_percent(probe_loads[i]).text);
-        cli_table_cell(&table, "%s", cli_gbs(load->offered_gbs).text);
-        cli_table_cell(&table, "%s", cli_gbs(load->accepted_gbs).text);
-        cli_table_cell(&table, "%s", cli_ns(load->mean).text);
-        cli_table_cell(&table, "%s", cli_ns(load->wait).text);
-        cli_table_cell(&table, "%s", cli_ns(load->p50).text);
-        cli_table_cell(&table, "%s", cli_ns(load->p99).text);
-        cli_table_cell(&table, "%s", cli_ns(load->max).text);
-        cli_table_cell(&table, "%s", cli_percent(load->utilization).text);
-        cli_table_cell(&table, "%s", cli_ns(load->waited).text);
+        cli_table_cell(&table, "%s", obs_percent(probe_loads[i]).text);
+        cli_table_cell(&table, "%s", obs_gbs(load->offered_gbs).text);
+        cli_table_cell(&table, "%s", obs_gbs(load->accepted_gbs).text);
+        cli_table_cell(&table, "%s", obs_ns(load->mean).text);
+        cli_table_cell(&table, "%s", obs_ns(load->wait).text);
+        cli_table_cell(&table, "%s", obs_ns(load->p50).text);
+        cli_table_cell(&table, "%s", obs_ns(load->p99).text);
+        cli_table_cell(&table, "%s", obs_ns(load->max).text);
+        cli_table_cell(&table, "%s", obs_percent(load->utilization).text);
+        cli_table_cell(&table, "%s", obs_ns(load->waited).text);
     }
     return cli_table_print(&table, stdout);
 }
@@ -425,12 +426,12 @@ static void print_load_title(const probe_view *view, const probe_load_report *re
     const probe_capacity *c = &report->capacity;
     kb_text title = KB_TEXT_INIT, link = KB_TEXT_INIT;
     kb_text_printf(&title, "%s under load: transfers of %s from %u source%s",
-                   probe_cases[report->which].name, cli_bytes(view->bytes).text, c->sources,
+                   probe_cases[report->which].name, obs_bytes(view->bytes).text, c->sources,
                    kb_plural(c->sources));
     cli_print_heading(stdout, cli_text(&title));
     topo_link_name(view->machine, c->bottleneck, &link);
-    printf("  100 %% is %s GB/s of data: then %s (%s GB/s) is fully used\n", cli_gbs(c->gbs).text,
-           cli_text(&link), cli_rate(rate_of(view, c->bottleneck)).text);
+    printf("  100 %% is %s GB/s of data: then %s (%s GB/s) is fully used\n", obs_gbs(c->gbs).text,
+           cli_text(&link), obs_rate(rate_of(view, c->bottleneck)).text);
     kb_text_fini(&title);
     kb_text_fini(&link);
 }

@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "classes.h"
+#include "obs/obs.h"
 #include "options.h"
 #include "sim/sim.h"
 

@@ -170,8 +170,8 @@ static void put_blanks(cli_table *table, int count)
 
 static void put_time(const run_figures *f, cli_table *table, kb_time_sum time)
 {
-    cli_table_cell(table, "%s", cli_percent(share_of(f, time)).text);
-    cli_table_cell(table, "%s", cli_ns(time / (kb_time_sum)f->timeline.pes).text);
+    cli_table_cell(table, "%s", obs_percent(share_of(f, time)).text);
+    cli_table_cell(table, "%s", obs_ns(time / (kb_time_sum)f->timeline.pes).text);
 }
 
 static void put_row(const run_figures *f, cli_table *table, const kb_profile_row *row)
@@ -180,8 +180,8 @@ static void put_row(const run_figures *f, cli_table *table, const kb_profile_row
     put_causes(row, &causes);
     cli_table_cell(table, "  %s, %s", row->name, kb_unit_name(row->unit));
     put_time(f, table, row->time);
-    cli_table_cell(table, "%s", cli_count(row->count).text);
-    cli_table_cell(table, "%s", row->bytes > 0 ? cli_count(row->bytes).text : "");
+    cli_table_cell(table, "%s", obs_count(row->count).text);
+    cli_table_cell(table, "%s", row->bytes > 0 ? obs_count(row->bytes).text : "");
     if (row->flops > 0)
         cli_table_cell(table, "%.3f", (double)row->flops * 1e-6);
     else
@@ -253,7 +253,7 @@ static kb_code print_lines(const run_figures *f, const line_list *lines, bool al
     kb_code code = cli_table_print(&table, stdout);
     if (shown < lines->count)
         printf("  ... and %zu more, %s %% in all (--verbose shows them)\n", lines->count - shown,
-               cli_percent(share_of(f, rest)).text);
+               obs_percent(share_of(f, rest)).text);
     return code;
 }
 
@@ -264,7 +264,7 @@ kb_code run_profile_print(const run_figures *f, bool all)
     bool right = sort_rows(f->profile, &rows, &lines);
     char title[200];
     snprintf(title, sizeof title, "Profile by source line: %s PE%s, %s ns each while kernels run",
-             cli_count(f->pes).text, f->pes == 1 ? "" : "s", cli_ns(f->timeline.kernels).text);
+             obs_count(f->pes).text, f->pes == 1 ? "" : "s", obs_ns(f->timeline.kernels).text);
     if (right)
         cli_print_heading(stdout, title);
     kb_code code = right ? print_lines(f, &lines, all) : cli_report(kb_error_nomem());

@@ -36,7 +36,7 @@ static void print_causes(const run_figures *f, run_group group, int column)
         done[most] = true;
         char text[100];
         int length = snprintf(text, sizeof text, "%s %s %%", run_cause_label(most),
-                              cli_percent(run_share(f->causes[most], f->sim)).text);
+                              obs_percent(run_share(f->causes[most], f->sim)).text);
         if (is_first)
             fputs("  ", stdout);
         if (!is_first && at + 2 + length > LINE_CHARACTERS) {
@@ -54,8 +54,8 @@ static void print_causes(const run_figures *f, run_group group, int column)
 
 static void print_part(const run_figures *f, const char *name, kb_time_sum time, run_group group)
 {
-    int column = printf("  %-14s %14s ns  %5s %%", name, cli_ns(time).text,
-                        cli_percent(run_share(time, f->sim)).text);
+    int column = printf("  %-14s %14s ns  %5s %%", name, obs_ns(time).text,
+                        obs_percent(run_share(time, f->sim)).text);
     print_causes(f, group, column + 2);
 }
 
@@ -64,7 +64,7 @@ static void print_time(const run_view *view)
     const run_figures *f = view->figures;
     const kb_split_time *s = &f->split;
     char title[80];
-    snprintf(title, sizeof title, "Simulated time: %s ns", cli_ns(f->sim).text);
+    snprintf(title, sizeof title, "Simulated time: %s ns", obs_ns(f->sim).text);
     cli_print_heading(stdout, title);
     print_part(f, "compute", s->compute, RUN_COMPUTE);
     print_part(f, "memory", s->memory, RUN_MEMORY);
@@ -82,11 +82,11 @@ static void print_time(const run_view *view)
 static void put_times(cli_table *table, const run_kernel *k, kb_time_sum sum, kb_time min,
                       kb_time max, bool several)
 {
-    cli_table_cell(table, "%s", cli_ns(sum / (kb_time_sum)k->launches).text);
+    cli_table_cell(table, "%s", obs_ns(sum / (kb_time_sum)k->launches).text);
     if (!several)
         return;
-    cli_table_cell(table, "%s", cli_ns(min).text);
-    cli_table_cell(table, "%s", cli_ns(max).text);
+    cli_table_cell(table, "%s", obs_ns(min).text);
+    cli_table_cell(table, "%s", obs_ns(max).text);
 }
 
 static kb_code print_launches(const run_figures *f)
@@ -128,14 +128,14 @@ static kb_code print_launches(const run_figures *f)
         const run_kernel *k = &f->kernels.items[i];
         cli_table_cell(&table, "%s", k->name);
         if (several)
-            cli_table_cell(&table, "%s", cli_count(k->launches).text);
+            cli_table_cell(&table, "%s", obs_count(k->launches).text);
         cli_table_cell(&table, "%u", k->sips);
-        cli_table_cell(&table, "%s", cli_count(k->pes).text);
+        cli_table_cell(&table, "%s", obs_count(k->pes).text);
         put_times(&table, k, k->total_sum, k->total_min, k->total_max, several);
         put_times(&table, k, k->exec_sum, k->exec_min, k->exec_max, several);
-        cli_table_cell(&table, "%s", cli_ns(k->network_sum / (kb_time_sum)k->launches).text);
+        cli_table_cell(&table, "%s", obs_ns(k->network_sum / (kb_time_sum)k->launches).text);
         if (held)
-            cli_table_cell(&table, "%s", cli_ns(k->held_sum / (kb_time_sum)k->launches).text);
+            cli_table_cell(&table, "%s", obs_ns(k->held_sum / (kb_time_sum)k->launches).text);
     }
     kb_code code = cli_table_print(&table, stdout);
     if (f->kernels.count > shown)
@@ -160,11 +160,11 @@ static kb_code print_units(const run_figures *f)
         if (i == KB_UNIT_HOST || unit->count == 0)
             continue;
         cli_table_cell(&table, "%s", kb_unit_name((kb_unit)i));
-        cli_table_cell(&table, "%s", cli_count(unit->count).text);
-        cli_table_cell(&table, "%s", cli_ns(unit->at_work).text);
+        cli_table_cell(&table, "%s", obs_count(unit->count).text);
+        cli_table_cell(&table, "%s", obs_ns(unit->at_work).text);
         cli_table_cell(&table, "%s",
-                       cli_percent(run_share(unit->at_work, f->timeline.in_kernels)).text);
-        cli_table_cell(&table, "%s", unit->bytes > 0 ? cli_count(unit->bytes).text : "-");
+                       obs_percent(run_share(unit->at_work, f->timeline.in_kernels)).text);
+        cli_table_cell(&table, "%s", unit->bytes > 0 ? obs_count(unit->bytes).text : "-");
         if (unit->flops > 0)
             cli_table_cell(&table, "%.3f", (double)unit->flops * 1e-6);
         else
@@ -183,7 +183,7 @@ static void print_busiest_unit(const run_figures *f)
            kb_unit_name(f->busiest_unit), (unsigned long long)(cube / shape->cubes),
            (unsigned long long)(cube % shape->cubes),
            (unsigned long long)(f->busiest_pe % shape->pes),
-           cli_percent(run_share(f->busiest_time, f->sim)).text);
+           obs_percent(run_share(f->busiest_time, f->sim)).text);
 }
 
 /* ---- Links ------------------------------------------------------------------------------- */
@@ -206,10 +206,10 @@ static kb_code print_links(const run_figures *f, bool all)
         kb_text name = KB_TEXT_INIT;
         cli_short_link_name(f->machine, link->link, &name);
         if (link->alike > 0)
-            kb_text_printf(&name, " and %s more like it", cli_count(link->alike).text);
+            kb_text_printf(&name, " and %s more like it", obs_count(link->alike).text);
         cli_table_cell(&table, "%s", cli_text(&name));
-        cli_table_cell(&table, "%s", cli_count(link->bytes).text);
-        cli_table_cell(&table, "%s", cli_percent(link->utilization).text);
+        cli_table_cell(&table, "%s", obs_count(link->bytes).text);
+        cli_table_cell(&table, "%s", obs_percent(link->utilization).text);
         cli_table_cell(&table, "%.2f", link->queue);
         kb_text_fini(&name);
     }
@@ -235,11 +235,11 @@ static kb_code print_kinds(const run_figures *f, bool all)
         kb_text name = KB_TEXT_INIT;
         link_class_name(k->kind, &name);
         cli_table_cell(&table, "%s", cli_text(&name));
-        cli_table_cell(&table, "%s", cli_rate(k->kind->rate).text);
-        cli_table_cell(&table, "%s", cli_count(k->active).text);
-        cli_table_cell(&table, "%s", cli_count(k->bytes).text);
-        cli_table_cell(&table, "%s", cli_percent(k->mean).text);
-        cli_table_cell(&table, "%s", cli_percent(k->max).text);
+        cli_table_cell(&table, "%s", obs_rate(k->kind->rate).text);
+        cli_table_cell(&table, "%s", obs_count(k->active).text);
+        cli_table_cell(&table, "%s", obs_count(k->bytes).text);
+        cli_table_cell(&table, "%s", obs_percent(k->mean).text);
+        cli_table_cell(&table, "%s", obs_percent(k->max).text);
         cli_table_cell(&table, "%.2f", k->queue);
         kb_text_fini(&name);
     }
@@ -272,7 +272,7 @@ static void print_remote(const run_figures *f)
     kb_text name = KB_TEXT_INIT;
     cli_short_link_name(f->machine, link->link, &name);
     printf("  remote memory  %10s GB/s; the busiest link, %s, %s %% busy\n",
-           cli_gbs(r->remote_gbs).text, cli_text(&name), cli_percent(r->remote_busy).text);
+           obs_gbs(r->remote_gbs).text, cli_text(&name), obs_percent(r->remote_busy).text);
     kb_text_fini(&name);
 }
 
@@ -281,24 +281,24 @@ static void print_roofline(const run_figures *f)
     const run_roofline *r = &f->roofline;
     char title[120];
     snprintf(title, sizeof title, "Roofline of the %s PE%s that ran kernels, while they ran",
-             cli_count(f->pes).text, f->pes == 1 ? "" : "s");
+             obs_count(f->pes).text, f->pes == 1 ? "" : "s");
     cli_print_heading(stdout, title);
     if (r->tflops > 0)
         printf("  matrix engines %10.3f TFLOP/s of %.3f, %s %% of peak\n", r->tflops,
-               r->peak_tflops, cli_percent(r->tflops / r->peak_tflops).text);
+               r->peak_tflops, obs_percent(r->tflops / r->peak_tflops).text);
     if (r->tflops > 0 && r->slots < 0.95)
         printf("  array slots    %10s %% without work while the arrays are occupied\n",
-               cli_percent(1 - r->slots).text);
+               obs_percent(1 - r->slots).text);
     if (r->vector_busy > 0)
         printf("  vector engines %10.3f TFLOP/s of %.3f with simple operations, %s %% busy\n",
-               r->vector_tflops, r->vector_peak_tflops, cli_percent(r->vector_busy).text);
-    printf("  local memory   %10s GB/s of %s that HBM has, %s %% of peak\n", cli_gbs(r->gbs).text,
-           cli_gbs(r->peak_gbs).text, cli_percent(r->gbs / r->peak_gbs).text);
+               r->vector_tflops, r->vector_peak_tflops, obs_percent(r->vector_busy).text);
+    printf("  local memory   %10s GB/s of %s that HBM has, %s %% of peak\n", obs_gbs(r->gbs).text,
+           obs_gbs(r->peak_gbs).text, obs_percent(r->gbs / r->peak_gbs).text);
     print_remote(f);
     if (r->tflops > 0 && isfinite(r->intensity))
         printf("  intensity      %10.1f FLOP a byte of local memory, the ridge is at %.1f\n",
                r->intensity, r->ridge);
-    printf("  of the roof    %10s %%; the nearest roof: %s\n", cli_percent(r->of_roof).text,
+    printf("  of the roof    %10s %%; the nearest roof: %s\n", obs_percent(r->of_roof).text,
            roof_name(r->roof));
 }
 
@@ -361,8 +361,8 @@ static void print_end(const run_view *view)
     if (view->trace)
         printf("Trace: %s, for https://ui.perfetto.dev\n", view->trace);
     if (!view->common->quiet)
-        printf("%s events, %s hops in %.2f s: %.2f million hops/s\n", cli_count(f->events).text,
-               cli_count(f->hops).text, view->wall_s, run_per_second(f->hops, view->wall_s) / 1e6);
+        printf("%s events, %s hops in %.2f s: %.2f million hops/s\n", obs_count(f->events).text,
+               obs_count(f->hops).text, view->wall_s, run_per_second(f->hops, view->wall_s) / 1e6);
 }
 
 static kb_code print_kernels(const run_view *view)

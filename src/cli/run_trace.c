@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "classes.h"
 #include "files.h"
+#include "obs/obs.h"
 
 #define NO_COUNTER UINT32_MAX
 

@@ -70,8 +70,8 @@ static void full_memory_verdict(const run_figures *f, const char *engines, doubl
     kb_text_printf(text,
                    "Memory bound: HBM delivers %s of %s GB/s, %s %% of peak, while kernels run: "
                    "bandwidth bound. The %s engines keep up with it, busy %s %% of the time",
-                   cli_gbs(r->gbs).text, cli_gbs(r->peak_gbs).text,
-                   cli_percent(r->gbs / r->peak_gbs).text, engines, cli_percent(busy).text);
+                   obs_gbs(r->gbs).text, obs_gbs(r->peak_gbs).text,
+                   obs_percent(r->gbs / r->peak_gbs).text, engines, obs_percent(busy).text);
 }
 
 static void matrix_verdict(const run_figures *f, kb_text *text)
@@ -87,12 +87,12 @@ static void matrix_verdict(const run_figures *f, kb_text *text)
     kb_text_printf(text,
                    "Compute bound: the matrix engines are busy %s %% of the time and reach %s %% "
                    "of peak while kernels run",
-                   cli_percent(busy).text, cli_percent(reached).text);
+                   obs_percent(busy).text, obs_percent(reached).text);
     if (r->occupied > reached + is_shortfall)
         kb_text_printf(text,
                        ", as %s %% of the array slots have no work: operands do not fill the "
                        "%u x %u array%s",
-                       cli_percent(1 - r->slots).text, pe->gemm_rows, pe->gemm_columns,
+                       obs_percent(1 - r->slots).text, pe->gemm_rows, pe->gemm_columns,
                        pe->gemm_fill_per_fold ? ", or it fills and drains with each fold" : "");
 }
 
@@ -106,7 +106,7 @@ static void vector_verdict(const run_figures *f, kb_text *text)
     kb_text_printf(text,
                    "Compute bound: the vector engines are busy %s %% of the time, and %s %% while "
                    "kernels run",
-                   cli_percent(busy).text, cli_percent(f->roofline.vector_busy).text);
+                   obs_percent(busy).text, obs_percent(f->roofline.vector_busy).text);
 }
 
 /* In which products wait for nothing but results that drain: of the run's time. */
@@ -127,7 +127,7 @@ static void drain_verdict(const run_figures *f, kb_text *text)
     kb_text_printf(text,
                    "Compute bound: %s %% of the time the matrix engines only drain their "
                    "pipelines: %s",
-                   cli_percent(share).text,
+                   obs_percent(share).text,
                    dependent ? advice : "nothing else is under way until results are out");
 }
 
@@ -138,7 +138,7 @@ static void add_dependent_products(const run_figures *f, kb_text *text)
     if (share >= is_notable)
         kb_text_printf(text,
                        ". %s %% of the time the matrix engines only drain their pipelines: %s",
-                       cli_percent(share).text, advice);
+                       obs_percent(share).text, advice);
 }
 
 /* ---- Memory ------------------------------------------------------------------------------ */
@@ -154,7 +154,7 @@ static void put_link(const run_figures *f, const run_link *link, kb_text *text)
 {
     cli_short_link_name(f->machine, link->link, text);
     kb_text_printf(text, ", is busy %s %% of the time that kernels run",
-                   cli_percent(busy_share(f, link)).text);
+                   obs_percent(busy_share(f, link)).text);
 }
 
 static void local_memory_verdict(const run_figures *f, kb_text *text)
@@ -166,8 +166,8 @@ static void local_memory_verdict(const run_figures *f, kb_text *text)
     kb_text_printf(text,
                    "Memory bound: stalled on local memory %s %% of the time; HBM delivers %s of "
                    "%s GB/s, %s %% of peak, while kernels run",
-                   cli_percent(share_of(f, f->causes[KB_CAUSE_LOCAL_MEMORY])).text,
-                   cli_gbs(r->gbs).text, cli_gbs(r->peak_gbs).text, cli_percent(used).text);
+                   obs_percent(share_of(f, f->causes[KB_CAUSE_LOCAL_MEMORY])).text,
+                   obs_gbs(r->gbs).text, obs_gbs(r->peak_gbs).text, obs_percent(used).text);
     if (used >= is_busy) {
         kb_text_puts(text, ": bandwidth bound");
     } else if (hottest && busy_share(f, hottest) >= is_busy) {
@@ -187,8 +187,8 @@ static void tcm_verdict(const run_figures *f, kb_text *text)
     kb_text_printf(text,
                    "Memory bound: stalled on TCM %s %% of the time; each direction of a PE's TCM "
                    "has %s GB/s",
-                   cli_percent(share_of(f, f->causes[KB_CAUSE_TCM])).text,
-                   cli_rate(pe->tcm_bytes_per_s).text);
+                   obs_percent(share_of(f, f->causes[KB_CAUSE_TCM])).text,
+                   obs_rate(pe->tcm_bytes_per_s).text);
 }
 
 /* ---- Communication ----------------------------------------------------------------------- */
@@ -223,7 +223,7 @@ static void add_remote_resource(const run_figures *f, int cause, kb_text *text)
 static void remote_verdict(const run_figures *f, int cause, kb_text *text)
 {
     kb_text_printf(text, "Communication bound: %s %s %% of the time", run_cause_label(cause),
-                   cli_percent(share_of(f, f->causes[cause])).text);
+                   obs_percent(share_of(f, f->causes[cause])).text);
     if (cause == KB_CAUSE_CREDIT)
         kb_text_puts(text, "; receivers free their slots too late, or have too few");
     add_remote_resource(f, cause, text);
@@ -235,12 +235,12 @@ static void request_verdict(const run_figures *f, kb_text *text)
     kb_text_printf(text,
                    "Host bound: %s %% of the time copies, mappings or queue set-up of the host are "
                    "under way, and no kernel runs",
-                   cli_percent(share_of(f, f->causes[RUN_REQUESTS])).text);
+                   obs_percent(share_of(f, f->causes[RUN_REQUESTS])).text);
     if (!link || link->utilization < is_notable)
         return;
     kb_text_puts(text, "; the busiest link, ");
     cli_short_link_name(f->machine, link->link, text);
-    kb_text_printf(text, ", is busy %s %% of the run", cli_percent(link->utilization).text);
+    kb_text_printf(text, ", is busy %s %% of the run", obs_percent(link->utilization).text);
 }
 
 /* ---- Idle -------------------------------------------------------------------------------- */
@@ -253,17 +253,17 @@ static void imbalance_verdict(const run_figures *f, kb_text *text)
     kb_text_printf(text,
                    "Load imbalance: %s %% of the time PEs have no kernel while others run one; "
                    "kernels take %s ns on sip%llu.cube%llu.pe%llu, %s ns on average",
-                   cli_percent(share_of(f, f->causes[KB_CAUSE_IMBALANCE])).text,
-                   cli_ns(t->longest).text, (unsigned long long)(cube / shape->cubes),
+                   obs_percent(share_of(f, f->causes[KB_CAUSE_IMBALANCE])).text,
+                   obs_ns(t->longest).text, (unsigned long long)(cube / shape->cubes),
                    (unsigned long long)(cube % shape->cubes),
-                   (unsigned long long)(t->longest_pe % shape->pes), cli_ns(t->mean).text);
+                   (unsigned long long)(t->longest_pe % shape->pes), obs_ns(t->mean).text);
 }
 
 /* ---- All of it --------------------------------------------------------------------------- */
 
 static void put_cause(const run_figures *f, int cause, kb_text *text)
 {
-    cli_number share = cli_percent(share_of(f, f->causes[cause]));
+    obs_number share = obs_percent(share_of(f, f->causes[cause]));
     switch (cause) {
     case KB_CAUSE_MATRIX:
         matrix_verdict(f, text);
@@ -327,7 +327,7 @@ static void add_kernels(const run_figures *f, int cause, kb_text *text)
     int largest = largest_cause(&kernels, KB_CAUSES, &group);
     kb_text_printf(text, ". Inside kernels the largest part is: %s, %s %% of their time",
                    run_cause_label(largest),
-                   cli_percent(run_share(f->causes[largest], inside)).text);
+                   obs_percent(run_share(f->causes[largest], inside)).text);
     if (run_group_of(largest) == RUN_COMMUNICATION)
         add_remote_resource(f, largest, text);
 }
@@ -342,7 +342,7 @@ static void add_stall(const run_figures *f, int cause, kb_text *text)
     if (run_group_of(cause) != RUN_COMPUTE || share_of(f, f->causes[stall]) < is_notable)
         return;
     kb_text_printf(text, ". The largest other part: %s, %s %% of the time", run_cause_label(stall),
-                   cli_percent(share_of(f, f->causes[stall])).text);
+                   obs_percent(share_of(f, f->causes[stall])).text);
     if (run_group_of(stall) == RUN_COMMUNICATION && stall < KB_CAUSES && stall != KB_CAUSE_LAUNCH)
         add_remote_resource(f, stall, text);
 }
@@ -364,7 +364,7 @@ void run_verdict(const run_figures *f, kb_text *text)
     put_cause(f, cause, text);
     if (share_of(f, group - f->causes[cause]) >= is_shortfall)
         kb_text_printf(text, " (%s in all: %s %%)", group_name(run_group_of(cause)),
-                       cli_percent(share_of(f, group)).text);
+                       obs_percent(share_of(f, group)).text);
     if (cause != KB_CAUSE_MATRIX_DRAIN)
         add_dependent_products(f, text);
     add_kernels(f, cause, text);

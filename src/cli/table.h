@@ -1,11 +1,11 @@
 /*
- * table.h: aligned tables of text, and numbers as all commands print them.
+ * table.h: aligned tables of text.
  *
  *     static const cli_column columns[] = {{.title = "case", .left = true}, {.title = "ns"}};
  *     cli_table table;
  *     cli_table_init(&table, columns, 2);
  *     cli_table_cell(&table, "%s", name);
- *     cli_table_cell(&table, "%s", cli_ns(time).text);
+ *     cli_table_cell(&table, "%s", obs_ns(time).text);
  *     kb_code code = cli_table_print(&table, stdout);
  *
  * Cells are added row by row. Out of memory is sticky; printing says so. A cell is one line of
@@ -55,21 +55,5 @@ void cli_print_heading(FILE *out, const char *text);
 
 /* Words on lines of some length, indented. */
 void cli_print_wrapped(FILE *out, const char *text);
-
-/* ---- Numbers ----------------------------------------------------------------------------- */
-
-typedef struct cli_number {
-    char text[56]; /* a number of 128 bits, with its commas */
-} cli_number;
-
-cli_number cli_ns(kb_time_sum time_fs);    /* "135.250", to the picosecond */
-cli_number cli_bytes(uint64_t bytes);      /* exact: "4 KiB", "1.5 MiB", "4097 B" */
-cli_number cli_rate(uint64_t bytes_per_s); /* GB/s, all digits: "204.8" */
-cli_number cli_gbs(double gbs);            /* "28.31" */
-cli_number cli_percent(double share);      /* 0.5 is "50.0" */
-cli_number cli_count(kb_u128 count);       /* "12,345" */
-
-/* Bytes in a time, in GB/s (bytes a ns); 0 if there was none. */
-double cli_bandwidth(uint64_t bytes, kb_time time_fs);
 
 #endif

@@ -1,11 +1,10 @@
 /* topo.c: the command that summarises, checks, prints and draws a machine. */
-#include "classes.h"
 #include "cli.h"
-#include "draw_svg.h"
 #include "effective.h"
 #include "files.h"
 #include "json.h"
 #include "machine.h"
+#include "obs/obs.h"
 #include "rewrite.h"
 #include "topo_summary.h"
 

@@ -1,10 +1,10 @@
 /* topo_summary.c: a machine in figures: counts, capacities, bandwidths, and its nodes and links. */
 #include "topo_summary.h"
 
-#include "classes.h"
 #include "cli.h"
 #include "json.h"
 #include "machine.h"
+#include "obs/obs.h"
 #include "table.h"
 
 #include <inttypes.h>
@@ -72,29 +72,29 @@ static void print_machine(const summary *s)
         printf(" %u x %u", m->sip_w, m->sip_h);
     if (m->sips > 1)
         printf(", %s", m->sip_links ? "with direct SIP-to-SIP links" : "connected by the switch");
-    printf("\n  cubes    %u x %u per SIP, %s total\n", m->cube_w, m->cube_h, cli_count(cubes).text);
-    printf("  PEs      %u per cube, %s total\n", m->pes, cli_count(m->pe_count).text);
+    printf("\n  cubes    %u x %u per SIP, %s total\n", m->cube_w, m->cube_h, obs_count(cubes).text);
+    printf("  PEs      %u per cube, %s total\n", m->pes, obs_count(m->pe_count).text);
     printf("  NOC      %u x %u router%s per cube\n", m->noc_w, m->noc_h,
            kb_plural((uint64_t)m->noc_w * m->noc_h));
-    printf("  HBM      %s per cube in %u slice%s of %s, %s total\n", cli_bytes(m->hbm_bytes).text,
-           m->pes, kb_plural(m->pes), cli_bytes(m->slice_bytes).text,
-           cli_bytes(m->hbm_bytes * cubes).text);
-    printf("           %s GB/s per slice, %s per cube, %s total\n", cli_rate(s->slice_rate).text,
-           cli_gbs(gbs_of(s->slice_rate, m->pes)).text,
-           cli_gbs(gbs_of(s->slice_rate, m->pe_count)).text);
-    printf("  SRAM     %s per cube, %s total\n", cli_bytes(m->sram_bytes).text,
-           cli_bytes(m->sram_bytes * cubes).text);
-    printf("           %s GB/s per cube, %s total\n", cli_rate(s->sram_rate).text,
-           cli_gbs(gbs_of(s->sram_rate, cubes)).text);
+    printf("  HBM      %s per cube in %u slice%s of %s, %s total\n", obs_bytes(m->hbm_bytes).text,
+           m->pes, kb_plural(m->pes), obs_bytes(m->slice_bytes).text,
+           obs_bytes(m->hbm_bytes * cubes).text);
+    printf("           %s GB/s per slice, %s per cube, %s total\n", obs_rate(s->slice_rate).text,
+           obs_gbs(gbs_of(s->slice_rate, m->pes)).text,
+           obs_gbs(gbs_of(s->slice_rate, m->pe_count)).text);
+    printf("  SRAM     %s per cube, %s total\n", obs_bytes(m->sram_bytes).text,
+           obs_bytes(m->sram_bytes * cubes).text);
+    printf("           %s GB/s per cube, %s total\n", obs_rate(s->sram_rate).text,
+           obs_gbs(gbs_of(s->sram_rate, cubes)).text);
     printf("  TCM      %s per PE, %s of it reserved for the scheduler, %s total\n",
-           cli_bytes(m->tcm_bytes).text, cli_bytes(m->tcm_reserved_bytes).text,
-           cli_bytes(m->tcm_bytes * m->pe_count).text);
+           obs_bytes(m->tcm_bytes).text, obs_bytes(m->tcm_reserved_bytes).text,
+           obs_bytes(m->tcm_bytes * m->pe_count).text);
     printf("  fabric   packets of %s; %u virtual channel%s per class and port, %s deep%s\n",
-           cli_bytes(m->packet_bytes).text, m->vcs, kb_plural(m->vcs),
-           cli_bytes(m->depth_bytes).text,
+           obs_bytes(m->packet_bytes).text, m->vcs, kb_plural(m->vcs),
+           obs_bytes(m->depth_bytes).text,
            m->serial_ports ? "; ports send one packet at a time" : "");
     printf("  graph    %s nodes, %s links; at most %u links on a route\n",
-           cli_count(s->graph->nodes.count).text, cli_count(s->graph->links.count).text,
+           obs_count(s->graph->nodes.count).text, obs_count(s->graph->links.count).text,
            m->max_steps);
 }
 
@@ -113,8 +113,8 @@ static kb_code print_nodes(const summary *s)
         if (c->count == 0)
             continue;
         cli_table_cell(&table, "%s", topo_kind_name((topo_kind)kind));
-        cli_table_cell(&table, "%s", cli_count(c->count).text);
-        cli_table_cell(&table, "%s", cli_ns(c->overhead_fs).text);
+        cli_table_cell(&table, "%s", obs_count(c->count).text);
+        cli_table_cell(&table, "%s", obs_ns(c->overhead_fs).text);
         cli_table_cell(&table, "%s", impl_name(s, (topo_kind)kind));
     }
     return cli_table_print(&table, stdout);
@@ -133,10 +133,10 @@ static kb_code print_links(const summary *s)
         kb_text name = KB_TEXT_INIT;
         link_class_name(c, &name);
         cli_table_cell(&table, "%s%s", cli_text(&name), c->service ? " (serving)" : "");
-        cli_table_cell(&table, "%s", cli_count(c->count).text);
-        cli_table_cell(&table, "%s", cli_rate(c->rate).text);
-        cli_table_cell(&table, "%s", cli_gbs(gbs_of(c->rate, c->count)).text);
-        cli_table_cell(&table, "%s", cli_ns(c->wire_fs).text);
+        cli_table_cell(&table, "%s", obs_count(c->count).text);
+        cli_table_cell(&table, "%s", obs_rate(c->rate).text);
+        cli_table_cell(&table, "%s", obs_gbs(gbs_of(c->rate, c->count)).text);
+        cli_table_cell(&table, "%s", obs_ns(c->wire_fs).text);
         kb_text_fini(&name);
     }
     return cli_table_print(&table, stdout);

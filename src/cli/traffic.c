@@ -1,10 +1,10 @@
 /*
  * traffic.c: the command that offers synthetic traffic to a machine and shows what it carries.
  */
-#include "classes.h"
 #include "cli.h"
 #include "json.h"
 #include "machine.h"
+#include "obs/obs.h"
 #include "progress.h"
 #include "table.h"
 
@@ -184,8 +184,8 @@ static kb_time nearest_fs(double time)
 static void print_load(const char *name, double load, const traffic_result *r)
 {
     printf("  %-9s %6.2f %% of each PE's %s GB/s: %s GB/s per PE, %s GB/s total\n", name,
-           100 * load, cli_rate(r->bytes_per_s).text, cli_gbs(load * rate_gbs(r)).text,
-           cli_gbs(load * rate_gbs(r) * (double)r->pes).text);
+           100 * load, obs_rate(r->bytes_per_s).text, obs_gbs(load * rate_gbs(r)).text,
+           obs_gbs(load * rate_gbs(r) * (double)r->pes).text);
 }
 
 /* Of a few that arrived first nothing follows for the others: they had the shortest ways. */
@@ -199,14 +199,14 @@ static void print_latency(const traffic_view *v)
     const traffic_result *r = v->result;
     if (!has_latency(r)) {
         printf("  latency   not meaningful: only %s of %s measured transfers arrived\n",
-               cli_count(r->arrived).text, cli_count(r->measured).text);
+               obs_count(r->arrived).text, obs_count(r->measured).text);
         return;
     }
     printf("  latency   mean %s ns, p50 %s ns, p99 %s ns, max %s ns\n",
-           cli_ns(nearest_fs(r->mean_fs)).text, cli_ns(r->p50_fs).text, cli_ns(r->p99_fs).text,
-           cli_ns(r->max_fs).text);
+           obs_ns(nearest_fs(r->mean_fs)).text, obs_ns(r->p50_fs).text, obs_ns(r->p99_fs).text,
+           obs_ns(r->max_fs).text);
     printf("            over %s transfers issued in the window of %s ns\n",
-           cli_count(r->arrived).text, cli_ns(v->options->measure).text);
+           obs_count(r->arrived).text, obs_ns(v->options->measure).text);
 }
 
 static void print_saturation(const traffic_result *r)
@@ -225,16 +225,16 @@ static void print_end(const traffic_view *v)
     const traffic_result *r = v->result;
     if (r->end == TRAFFIC_CROWDED)
         printf("  cut off   at %s ns, with %s transfers in flight: the maximum of a run\n",
-               cli_ns(r->ended_fs).text, cli_count(r->live).text);
+               obs_ns(r->ended_fs).text, obs_count(r->live).text);
     if (r->end == TRAFFIC_PATIENCE)
         printf(
             "  cut off   at %s ns, ten windows after the measurement window: %s of its transfers\n"
             "            had not arrived\n",
-            cli_ns(r->ended_fs).text, cli_count(r->measured - r->arrived).text);
+            obs_ns(r->ended_fs).text, obs_count(r->measured - r->arrived).text);
     if (r->too_short)
         printf("  too short: a single transfer takes up to %s ns, so the window does not show the\n"
                "            throughput; try --measure-ns %s\n",
-               cli_ns(r->lone_fs).text, cli_ns((kb_time_sum)10 * r->lone_fs).text);
+               obs_ns(r->lone_fs).text, obs_ns((kb_time_sum)10 * r->lone_fs).text);
 }
 
 static kb_code print_links(const traffic_view *v)
@@ -250,9 +250,9 @@ static kb_code print_links(const traffic_view *v)
         kb_text name = KB_TEXT_INIT;
         cli_short_link_name(v->machine, link->link, &name);
         cli_table_cell(&table, "%s", cli_text(&name));
-        cli_table_cell(&table, "%s", cli_count(link->bytes).text);
-        cli_table_cell(&table, "%s", cli_percent(link->utilization).text);
-        cli_table_cell(&table, "%s", cli_ns(link->waited_fs).text);
+        cli_table_cell(&table, "%s", obs_count(link->bytes).text);
+        cli_table_cell(&table, "%s", obs_percent(link->utilization).text);
+        cli_table_cell(&table, "%s", obs_ns(link->waited_fs).text);
         kb_text_fini(&name);
     }
     return cli_table_print(&table, stdout);
@@ -273,11 +273,11 @@ static kb_code print_kinds(const traffic_view *v)
         kb_text name = KB_TEXT_INIT;
         link_class_name(k->kind, &name);
         cli_table_cell(&table, "%s", cli_text(&name));
-        cli_table_cell(&table, "%s", cli_rate(k->kind->rate).text);
-        cli_table_cell(&table, "%s", cli_count(k->kind->count).text);
-        cli_table_cell(&table, "%s", cli_percent(k->mean).text);
-        cli_table_cell(&table, "%s", cli_percent(k->max).text);
-        cli_table_cell(&table, "%s", cli_ns(k->waited_fs).text);
+        cli_table_cell(&table, "%s", obs_rate(k->kind->rate).text);
+        cli_table_cell(&table, "%s", obs_count(k->kind->count).text);
+        cli_table_cell(&table, "%s", obs_percent(k->mean).text);
+        cli_table_cell(&table, "%s", obs_percent(k->max).text);
+        cli_table_cell(&table, "%s", obs_ns(k->waited_fs).text);
         kb_text_fini(&name);
     }
     return cli_table_print(&table, stdout);
@@ -299,8 +299,8 @@ static kb_code print_text(const traffic_view *v)
     const traffic_options *o = v->options;
     const traffic_result *r = v->result;
     print_title(v);
-    printf("  %s PE%s, transfers of %s, seed %llu\n", cli_count(r->pes).text, kb_plural(r->pes),
-           cli_bytes(o->bytes).text, (unsigned long long)o->seed);
+    printf("  %s PE%s, transfers of %s, seed %llu\n", obs_count(r->pes).text, kb_plural(r->pes),
+           obs_bytes(o->bytes).text, (unsigned long long)o->seed);
     print_load("offered", r->offered, r);
     print_load("accepted", r->accepted, r);
     print_latency(v);
@@ -316,7 +316,7 @@ static kb_code print_text(const traffic_view *v)
             "\n  waited: sum over all packets of their waiting time for the link. Each direction of a\n"
             "  link is counted separately.\n"
             "\n  %s transfers, %s hops, %s events in %.2f s: %.2f million hops/s\n",
-            cli_count(r->transfers).text, cli_count(r->hops).text, cli_count(r->events).text,
+            obs_count(r->transfers).text, obs_count(r->hops).text, obs_count(r->events).text,
             r->wall_s, per_second(r->hops, r->wall_s) / 1e6);
     return code;
 }

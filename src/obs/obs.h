@@ -2,6 +2,9 @@
 #ifndef KB_OBS_OBS_H
 #define KB_OBS_OBS_H
 
+#include "obs/draw_svg.h"
+#include "obs/link_classes.h"
+#include "obs/number.h"
 #include "obs/trace.h"
 
 #endif

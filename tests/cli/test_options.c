@@ -3,6 +3,7 @@
 
 #include "cli/cli.h"
 #include "cli/table.h"
+#include "obs/number.h"
 
 typedef struct test_args {
     cli_common common;
@@ -127,27 +128,27 @@ static void mistakes_are_refused(void **state)
 static void numbers_are_printed_alike(void **state)
 {
     (void)state;
-    assert_string_equal(cli_ns(135250 * KB_PS).text, "135.250");
-    assert_string_equal(cli_ns(1499).text, "0.001");
-    assert_string_equal(cli_ns(1500).text, "0.002");
-    assert_string_equal(cli_bytes(4096).text, "4 KiB");
-    assert_string_equal(cli_bytes(1536).text, "1.5 KiB");
-    assert_string_equal(cli_bytes(100).text, "100 B");
-    assert_string_equal(cli_bytes(48ull << 30).text, "48 GiB");
-    assert_string_equal(cli_bytes(47ull << 27).text, "5.875 GiB");
-    assert_string_equal(cli_bytes(4097).text, "4097 B");
-    assert_string_equal(cli_bytes((5 << 20) + 1024).text, "5121 KiB");
-    assert_string_equal(cli_bytes(0).text, "0 B");
-    assert_string_equal(cli_bytes(1023).text, "1023 B");
-    assert_string_equal(cli_bytes(UINT64_MAX).text, "18446744073709551615 B");
-    assert_string_equal(cli_bytes((uint64_t)1 << 63).text, "8192 PiB");
-    assert_string_equal(cli_rate(204800000000).text, "204.8");
-    assert_string_equal(cli_rate(1).text, "0.000000001");
-    assert_string_equal(cli_count(1234567).text, "1,234,567");
-    assert_string_equal(cli_count(123).text, "123");
-    assert_string_equal(cli_percent(0.5).text, "50.0");
-    assert_true(cli_bandwidth(4096, 16 * KB_NS) == 256);
-    assert_true(cli_bandwidth(4096, 0) == 0);
+    assert_string_equal(obs_ns(135250 * KB_PS).text, "135.250");
+    assert_string_equal(obs_ns(1499).text, "0.001");
+    assert_string_equal(obs_ns(1500).text, "0.002");
+    assert_string_equal(obs_bytes(4096).text, "4 KiB");
+    assert_string_equal(obs_bytes(1536).text, "1.5 KiB");
+    assert_string_equal(obs_bytes(100).text, "100 B");
+    assert_string_equal(obs_bytes(48ull << 30).text, "48 GiB");
+    assert_string_equal(obs_bytes(47ull << 27).text, "5.875 GiB");
+    assert_string_equal(obs_bytes(4097).text, "4097 B");
+    assert_string_equal(obs_bytes((5 << 20) + 1024).text, "5121 KiB");
+    assert_string_equal(obs_bytes(0).text, "0 B");
+    assert_string_equal(obs_bytes(1023).text, "1023 B");
+    assert_string_equal(obs_bytes(UINT64_MAX).text, "18446744073709551615 B");
+    assert_string_equal(obs_bytes((uint64_t)1 << 63).text, "8192 PiB");
+    assert_string_equal(obs_rate(204800000000).text, "204.8");
+    assert_string_equal(obs_rate(1).text, "0.000000001");
+    assert_string_equal(obs_count(1234567).text, "1,234,567");
+    assert_string_equal(obs_count(123).text, "123");
+    assert_string_equal(obs_percent(0.5).text, "50.0");
+    assert_true(obs_bandwidth(4096, 16 * KB_NS) == 256);
+    assert_true(obs_bandwidth(4096, 0) == 0);
 }
 
 static void widths_are_those_of_a_terminal(void **state)

@@ -4,7 +4,7 @@
  */
 #include "topo/machines.h"
 
-#include "cli/draw_svg.h"
+#include "obs/draw_svg.h"
 
 #include <stdio.h>
 #include <stdlib.h>

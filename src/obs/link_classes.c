@@ -1,5 +1,5 @@
-/* classes.c: groups links by the kinds of their ends, bandwidth and length. */
-#include "classes.h"
+/* link_classes.c: groups links by the kinds of their ends, bandwidth and length. */
+#include "link_classes.h"
 
 static bool joins(const link_class *c, topo_kind a, topo_kind b, bool service)
 {

@@ -1,8 +1,7 @@
 /* draw_shapes.c: boxes, lines and texts of a drawing, and the colours of links. */
 #include "draw.h"
 
-#include "cli.h"
-#include "table.h"
+#include "number.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -104,6 +103,12 @@ static void put_text(draw_canvas *c, const char *style, draw_point at, double si
     kb_text_puts(c->out, "</text>\n");
 }
 
+const char *draw_words(const draw_canvas *c, const kb_text *text)
+{
+    c->out->failed |= text->failed;
+    return kb_text_peek(text);
+}
+
 void draw_text(draw_canvas *c, const char *style, draw_point at, double size, const char *anchor,
                const char *format, ...)
 {
@@ -112,7 +117,7 @@ void draw_text(draw_canvas *c, const char *style, draw_point at, double size, co
     va_start(args, format);
     kb_text_vprintf(&text, format, args);
     va_end(args);
-    put_text(c, style, at, size, anchor, NULL, cli_text(&text));
+    put_text(c, style, at, size, anchor, NULL, draw_words(c, &text));
     kb_text_fini(&text);
 }
 
@@ -147,13 +152,13 @@ void draw_label(draw_canvas *c, const char *style, draw_rect r, double size, con
     va_start(args, format);
     kb_text_vprintf(&text, format, args);
     va_end(args);
-    double width = draw_text_width(cli_text(&text), 1);
+    double width = draw_text_width(draw_words(c, &text), 1);
     if (width * size > r.w - 2 * pad)
         size = (r.w - 2 * pad) / width;
     draw_point middle = draw_middle(r);
     if (size >= 7 && size < r.h)
         put_text(c, style, (draw_point){middle.x, middle.y + 0.36 * size}, size, "middle", NULL,
-                 cli_text(&text));
+                 draw_words(c, &text));
     kb_text_fini(&text);
 }
 
@@ -161,5 +166,5 @@ void draw_rate(draw_canvas *c, draw_ink i, draw_point at, const char *anchor)
 {
     const link_class *class = draw_class(c, i);
     if (class)
-        put_text(c, "rate", at, 10, anchor, draw_colour(i), cli_rate(class->rate).text);
+        put_text(c, "rate", at, 10, anchor, draw_colour(i), obs_rate(class->rate).text);
 }

@@ -1,6 +1,6 @@
-/* classes.h: the links of a machine by kind, for summaries and legends. */
-#ifndef KB_CLI_CLASSES_H
-#define KB_CLI_CLASSES_H
+/* link_classes.h: the links of a machine by kind, for summaries and legends. */
+#ifndef KB_OBS_LINK_CLASSES_H
+#define KB_OBS_LINK_CLASSES_H
 
 #include "topo/topo.h"
 

@@ -4,12 +4,12 @@
  * One unit is a pixel of the drawing at its natural size. Dies lie in a grid to the scale of the
  * machine; what is on a die is placed so that it can be read.
  */
-#ifndef KB_CLI_DRAW_H
-#define KB_CLI_DRAW_H
+#ifndef KB_OBS_DRAW_H
+#define KB_OBS_DRAW_H
 
 #include "topo/topo.h"
 
-#include "classes.h"
+#include "link_classes.h"
 
 typedef struct draw_rect {
     double x, y, w, h;
@@ -69,6 +69,9 @@ double draw_width(const draw_canvas *c, draw_ink ink);
 /* The class of links that has this ink; NULL if the machine has none. */
 const link_class *draw_class(const draw_canvas *c, draw_ink ink);
 const char *draw_ink_name(draw_ink ink);
+
+/* A text that could not be made whole spoils the drawing, not just its own place. */
+const char *draw_words(const draw_canvas *c, const kb_text *text);
 
 void draw_box(draw_canvas *c, const char *style, draw_rect r);
 void draw_line(draw_canvas *c, draw_ink ink, draw_point from, draw_point to);

@@ -1,6 +1,6 @@
 /* draw_svg.h: a drawing of a machine. */
-#ifndef KB_CLI_DRAW_SVG_H
-#define KB_CLI_DRAW_SVG_H
+#ifndef KB_OBS_DRAW_SVG_H
+#define KB_OBS_DRAW_SVG_H
 
 #include "topo/topo.h"
 

@@ -14,9 +14,8 @@
  */
 #include "draw_svg.h"
 
-#include "cli.h"
 #include "draw.h"
-#include "table.h"
+#include "number.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -52,7 +51,7 @@ static void print_subtitle(const draw_canvas *c, kb_text *text)
     const topo_shape *s = c->shape;
     kb_text_printf(text, "%u SIP%s of %u x %u cubes of %u PEs: %s PEs, %s of HBM", s->sips,
                    s->sips == 1 ? "" : "s", s->cube_w, s->cube_h, s->pes,
-                   cli_count(s->pe_count).text, cli_bytes(s->hbm_bytes * s->cubes * s->sips).text);
+                   obs_count(s->pe_count).text, obs_bytes(s->hbm_bytes * s->cubes * s->sips).text);
 }
 
 /* Links that are on every die, but would hide it. */
@@ -64,7 +63,7 @@ static bool is_left_out(const draw_canvas *c, draw_ink ink)
 static void print_legend_entry(const draw_canvas *c, draw_ink ink, kb_text *text)
 {
     kb_text_printf(text, "%s: %s GB/s%s", draw_ink_name(ink),
-                   cli_rate(draw_class(c, ink)->rate).text,
+                   obs_rate(draw_class(c, ink)->rate).text,
                    is_left_out(c, ink) ? ", not drawn" : "");
 }
 
@@ -75,13 +74,13 @@ static void print_memories(const draw_canvas *c, kb_text *text)
     if (hbm && sram)
         kb_text_printf(
             text, "A slice (hbm) serves %s GB/s of reads and writes together, the sram %s GB/s.",
-            cli_rate(hbm->rate).text, cli_rate(sram->rate).text);
+            obs_rate(hbm->rate).text, obs_rate(sram->rate).text);
 }
 
 /* Of the text, which is freed, or of the widest one before it. */
-static double wider(double width, kb_text *text, double size)
+static double wider(const draw_canvas *c, double width, kb_text *text, double size)
 {
-    double this = draw_text_width(cli_text(text), size);
+    double this = draw_text_width(draw_words(c, text), size);
     kb_text_fini(text);
     *text = (kb_text)KB_TEXT_INIT;
     return this > width ? this : width;
@@ -95,7 +94,7 @@ static double legend_column(const draw_canvas *c)
         if (!draw_class(c, (draw_ink)ink))
             continue;
         print_legend_entry(c, (draw_ink)ink, &text);
-        width = wider(width, &text, LEGEND_SIZE);
+        width = wider(c, width, &text, LEGEND_SIZE);
     }
     return LEGEND_LINE + width + 40;
 }
@@ -106,11 +105,11 @@ static double text_width(const draw_canvas *c)
     kb_text text = KB_TEXT_INIT;
     double width = 2 * legend_column(c);
     kb_text_puts(&text, topo_machine_name(c->machine));
-    width = wider(width, &text, 1.1 * TITLE_SIZE);
+    width = wider(c, width, &text, 1.1 * TITLE_SIZE);
     print_subtitle(c, &text);
-    width = wider(width, &text, SUBTITLE_SIZE);
+    width = wider(c, width, &text, SUBTITLE_SIZE);
     print_memories(c, &text);
-    return wider(width, &text, LEGEND_SIZE);
+    return wider(c, width, &text, LEGEND_SIZE);
 }
 
 static plan make_plan(const draw_canvas *c)
@@ -421,7 +420,7 @@ static double legend_height(const draw_canvas *c, const plan *p)
 /* Frees the text. */
 static void draw_plain(draw_canvas *c, draw_point at, double size, kb_text *text)
 {
-    draw_text(c, "plain", at, size, "start", "%s", cli_text(text));
+    draw_text(c, "plain", at, size, "start", "%s", draw_words(c, text));
     kb_text_fini(text);
 }
 
