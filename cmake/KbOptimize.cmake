@@ -9,7 +9,7 @@
 #
 # KB_PGO: with `generate` a program writes a profile beside each object file when it ends, with `use`
 # the compiler reads it. Both must be of the same sources in the same directory: see ./kb build --pgo.
-set(kb_lto_folders base sim topo net mem io ipcq pe tl)
+set(kb_lto_folders base sim oplog topo net mem io ipcq pe tl)
 set(kb_lto_flags "")
 set(kb_pgo_flags "")
 

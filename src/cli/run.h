@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "obs/obs.h"
+#include "oplog/oplog.h"
 #include "options.h"
 #include "sim/sim.h"
 

@@ -44,6 +44,7 @@
 #include "data/data.h"
 #include "mem/mem.h"
 #include "net/net.h"
+#include "oplog/oplog.h"
 #include "sim/sim.h"
 #include "topo/topo.h"
 

@@ -35,6 +35,7 @@
 #include "engines.h"
 #include "mem/mem.h"
 #include "net/net.h"
+#include "oplog/oplog.h"
 #include "sim/sim.h"
 #include "topo/topo.h"
 

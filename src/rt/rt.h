@@ -9,6 +9,7 @@
 
 #include "bench.h"
 #include "net/net.h"
+#include "oplog/oplog.h"
 #include "sim/sim.h"
 #include "tl/tl.h"
 #include "topo/topo.h"

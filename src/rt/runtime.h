@@ -34,6 +34,7 @@
 #include "ipcq/ipcq.h"
 #include "mem/mem.h"
 #include "net/net.h"
+#include "oplog/oplog.h"
 #include "order.h"
 #include "pe/pe.h"
 #include "sim/sim.h"

@@ -8,7 +8,6 @@
 #include <kernbench/kernbench.h>
 
 #include "eventset.h"
-#include "oplog.h"
 
 /*
  * The event that comes next as things stand, and one that probably comes soon after it, for

@@ -12,6 +12,7 @@
 #include "data/data.h"
 #include "ipcq/ipcq.h"
 #include "mem/mem.h"
+#include "oplog/oplog.h"
 #include "pe/pe.h"
 #include "races.h"
 #include "sim/sim.h"

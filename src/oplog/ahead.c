@@ -147,7 +147,7 @@ transition *kb_oplog_insert(kb_oplog *log, pe_record *record, kb_time at)
 
 void kb_oplog_apply_in_order(kb_oplog *log)
 {
-    while (log->agenda.count > 0 && log->agenda.items[0].at <= log->sim->now) {
+    while (log->agenda.count > 0 && log->agenda.items[0].at <= log->clock->now) {
         due_item next = pop(&log->agenda);
         pe_record *record = &log->pes[next.pe];
         const transition *first = record->first;
@@ -180,7 +180,7 @@ bool kb_oplog_make_agenda(kb_oplog *log)
         if (record->next_due == 0 && !record->buffer)
             continue;
         kb_oplog_apply_due(log, record);
-        kb_oplog_pass_engines(log, record, log->sim->now);
+        kb_oplog_pass_engines(log, record, log->clock->now);
         kb_oplog_count_worked(log, record);
         kb_oplog_count_runs(log, record);
         record->change_limit = NULL;
@@ -224,7 +224,7 @@ void kb_oplog_keep_record(kb_oplog *log, const kb_op *op, kb_time told_at)
 
 void kb_oplog_show_early(kb_oplog *log)
 {
-    while (log->early.count > 0 && log->early.items[0].at <= log->sim->now) {
+    while (log->early.count > 0 && log->early.items[0].at <= log->clock->now) {
         early_op *record = pop(&log->early).record;
         log->watch(log->watcher, &record->op);
         free(record);
@@ -252,7 +252,7 @@ static void show_spans(kb_oplog *log)
         qsort(early->items, early->count, sizeof *early->items, compare_items);
     for (size_t i = 0; i < early->count; i++) {
         early_op *record = early->items[i].record;
-        if (!record->is_span || record->op.start > log->sim->now) {
+        if (!record->is_span || record->op.start > log->clock->now) {
             early->items[kept++] = early->items[i];
             continue;
         }

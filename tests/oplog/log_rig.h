@@ -1,10 +1,11 @@
 /* log_rig.h: a simulator with an op log. */
-#ifndef TESTS_SIM_LOG_RIG_H
-#define TESTS_SIM_LOG_RIG_H
+#ifndef TESTS_OPLOG_LOG_RIG_H
+#define TESTS_OPLOG_LOG_RIG_H
 
 #include "support/expect.h"
 
 #include "base/base.h"
+#include "oplog/oplog.h"
 #include "sim/sim.h"
 
 typedef struct rig {

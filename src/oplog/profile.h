@@ -6,8 +6,8 @@
  * that several operations share at a time each has its part in proportion to its bytes. Time in
  * which nothing is outstanding belongs to the line where the pe_cpu is.
  */
-#ifndef KB_SIM_PROFILE_H
-#define KB_SIM_PROFILE_H
+#ifndef KB_OPLOG_PROFILE_H
+#define KB_OPLOG_PROFILE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,7 +3,7 @@
  * schedules, told call by call at their times to one log and ahead to another one: all that the two
  * show is the same at any time.
  */
-#include "log_rig.h"
+#include "oplog/log_rig.h"
 #include "support/failing_alloc.h"
 #include "support/seed.h"
 

@@ -2,13 +2,13 @@
  * the time of PEs goes to), sweep.c (the same if the log is not detailed), work.c (operations of
  * engines), timeline.c (what the run is doing), ahead.c (what is told before its time) and
  * profile.c (the same by source line) share. */
-#ifndef KB_SIM_OPLOG_PRIVATE_H
-#define KB_SIM_OPLOG_PRIVATE_H
+#ifndef KB_OPLOG_OPLOG_PRIVATE_H
+#define KB_OPLOG_OPLOG_PRIVATE_H
 
 #include "oplog.h"
 #include "profile.h"
 
-#include "sim/engine.h"
+#include "sim/sim.h"
 
 typedef struct unit_work {
     kb_time busy; /* lacks `now` while operations that were announced are under way */
@@ -245,6 +245,7 @@ typedef struct shown_state {
 
 struct kb_oplog {
     kb_sim *sim;
+    const kb_clock *clock; /* its */
     pe_record *pes; /* in pe_memory, where cache lines begin; the last + 1 is for what has no PE */
     uint64_t pe_count;
     bool detailed;       /* there is a profile or a watcher of states */
@@ -368,15 +369,15 @@ static inline bool is_empty(const pe_record *record)
 /* Before anything of the PE is charged, changed or read. */
 static inline void catch_up(kb_oplog *log, pe_record *record)
 {
-    if (record->next_due <= log->sim->now || !is_empty(record))
+    if (record->next_due <= log->clock->now || !is_empty(record))
         kb_oplog_apply_due(log, record);
 }
 
 /* Whether it is told ahead. */
 static inline bool is_ahead(const kb_oplog *log, kb_time at)
 {
-    KB_ASSERT(at >= log->sim->now);
-    return at > log->sim->now;
+    KB_ASSERT(at >= log->clock->now);
+    return at > log->clock->now;
 }
 
 /*
@@ -438,7 +439,7 @@ bool kb_oplog_make_edge_room(kb_oplog *log, pe_record *record);
 /* An edge that is now, of one place or two, whose other fields are the caller's to set; or NULL. */
 static inline edge *append_edge(kb_oplog *log, pe_record *record, kb_time now, size_t places)
 {
-    KB_DEBUG_ASSERT(now == log->sim->now);
+    KB_DEBUG_ASSERT(now == log->clock->now);
     edge *e = record->edge_end;
     if (KB_UNLIKELY(e >= record->edge_limit)) {
         if (!kb_oplog_make_edge_room(log, record))

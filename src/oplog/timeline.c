@@ -73,7 +73,7 @@ static void charge_all(kb_oplog *log)
         if (!log->pes[pe].runs_kernel)
             continue;
         catch_up(log, &log->pes[pe]);
-        kb_oplog_charge(log, &log->pes[pe], log->sim->now);
+        kb_oplog_charge(log, &log->pes[pe], log->clock->now);
     }
 }
 
@@ -111,7 +111,7 @@ const kb_profile *kb_oplog_profile(kb_oplog *log)
 
 static void charge_run(const kb_oplog *log, kb_timeline *timeline)
 {
-    kb_time passed = log->sim->now - log->charged_to;
+    kb_time passed = log->clock->now - log->charged_to;
     if (log->kernels > 0)
         timeline->kernels += passed;
     else if (log->launches > 0)
@@ -125,12 +125,12 @@ static void charge_run(const kb_oplog *log, kb_timeline *timeline)
 static void settle_run(kb_oplog *log)
 {
     charge_run(log, &log->timeline);
-    log->charged_to = log->sim->now;
+    log->charged_to = log->clock->now;
 }
 
 kb_time kb_oplog_kernel_clock(const kb_oplog *log)
 {
-    kb_time passed = log->sim->now - log->charged_to;
+    kb_time passed = log->clock->now - log->charged_to;
     return log->timeline.kernels + (log->kernels > 0 ? passed : 0);
 }
 
@@ -151,14 +151,14 @@ void kb_oplog_kernel_begin(kb_oplog *log, uint64_t pe, kb_time posted)
     pe_record *record = record_of(log, pe);
     catch_up(log, record);
     KB_ASSERT(!record->runs_kernel);
-    kb_oplog_charge(log, record, log->sim->now);
+    kb_oplog_charge(log, record, log->clock->now);
     kb_oplog_count_worked(log, record);
     log->timeline.pes += !record->takes_part;
     record->takes_part = true;
     charge_gap(log, record, posted);
     record->runs_kernel = true;
     kb_oplog_find_state(record);
-    record->since = record->kernel_start = log->sim->now;
+    record->since = record->kernel_start = log->clock->now;
     memset(record->charged, 0, sizeof record->charged);
 }
 
@@ -170,7 +170,7 @@ void kb_oplog_kernel_end(kb_oplog *log, uint64_t pe, kb_time_sum causes[KB_CAUSE
     pe_record *record = record_of(log, pe);
     catch_up(log, record);
     KB_ASSERT(record->runs_kernel);
-    kb_oplog_charge(log, record, log->sim->now);
+    kb_oplog_charge(log, record, log->clock->now);
     kb_oplog_count_worked(log, record);
     kb_oplog_count_runs(log, record);
     work_so_far work = kb_oplog_work_so_far(log, record);
@@ -178,7 +178,7 @@ void kb_oplog_kernel_end(kb_oplog *log, uint64_t pe, kb_time_sum causes[KB_CAUSE
     record->charged[KB_CAUSE_VECTOR] += work.vector;
     log->timeline.both_engines += work.both;
     record->runs_kernel = false;
-    record->in_kernels += log->sim->now - record->kernel_start;
+    record->in_kernels += log->clock->now - record->kernel_start;
     record->left_at = log->timeline.kernels;
     for (int c = 0; c < KB_CAUSES; c++) {
         log->timeline.causes[c] += record->charged[c];
@@ -222,7 +222,7 @@ static void add_pe(const kb_oplog *log, uint64_t pe, kb_timeline *timeline)
     if (!record->takes_part)
         return;
     if (record->runs_kernel) {
-        in_kernels += log->sim->now - record->kernel_start;
+        in_kernels += log->clock->now - record->kernel_start;
         for (int c = 0; c < KB_CAUSES; c++)
             timeline->causes[c] += record->charged[c];
         work_so_far work = kb_oplog_work_so_far(log, record);

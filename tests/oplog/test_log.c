@@ -1,5 +1,5 @@
-/* test_oplog.c: sums over operations. test_causes.c has what the time of PEs goes to. */
-#include "log_rig.h"
+/* test_log.c: sums over operations. test_causes.c has what the time of PEs goes to. */
+#include "oplog/log_rig.h"
 #include "support/failing_alloc.h"
 #include "support/seed.h"
 

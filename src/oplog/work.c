@@ -93,7 +93,7 @@ static const engine_op *count_one(kb_oplog *log, pe_record *record, const engine
 
 void kb_oplog_count_worked(kb_oplog *log, pe_record *record)
 {
-    kb_time now = log->sim->now;
+    kb_time now = log->clock->now;
     const engine_op *op = record->ops;
     while (op != record->next_op && op->end <= now)
         op = record->mixed_ops ? count_one(log, record, op) : count_alike(log, record, op, now);
@@ -119,7 +119,7 @@ static bool make_room(kb_oplog *log, pe_record *record)
         return false;
     if (record->ops) {
         catch_up(log, record);
-        kb_oplog_pass_engines(log, record, log->sim->now);
+        kb_oplog_pass_engines(log, record, log->clock->now);
         kb_oplog_count_worked(log, record);
     }
     size_t count = (size_t)(record->op_end - record->ops);
@@ -202,7 +202,7 @@ static void tell_detailed(kb_oplog *log, pe_record *record, const kb_work *work)
     t->key = key;
     t->unit = (uint8_t)work->unit;
     t->of_kernel = work->of_kernel;
-    if (work->start == log->sim->now)
+    if (work->start == log->clock->now)
         catch_up(log, record); /* states are shown at their times */
 }
 
@@ -211,7 +211,7 @@ static __attribute__((noinline)) void tell_otherwise(kb_oplog *log, pe_record *r
 {
     KB_ASSERT(work->unit == KB_UNIT_GEMM || work->unit == KB_UNIT_MATH);
     KB_ASSERT(work->start <= work->free_at && work->free_at <= work->end);
-    KB_ASSERT(work->start >= log->sim->now);
+    KB_ASSERT(work->start >= log->clock->now);
     log->has_spans[work->unit] = true;
     if (log->detailed)
         tell_detailed(log, record, work);
@@ -232,7 +232,7 @@ void kb_oplog_work(kb_oplog *log, uint64_t pe, const kb_work *work)
         tell_otherwise(log, record, &copy);
         return;
     }
-    KB_DEBUG_ASSERT(work->start <= work->end && work->start >= log->sim->now);
+    KB_DEBUG_ASSERT(work->start <= work->end && work->start >= log->clock->now);
     record->op_end = op + 1;
     record->engines_to = work->end;
     op->start = work->start;
@@ -254,7 +254,7 @@ static kb_time earlier_of(kb_time a, kb_time b)
 work_so_far kb_oplog_work_so_far(const kb_oplog *log, const pe_record *record)
 {
     work_so_far work = {0};
-    kb_time now = log->sim->now;
+    kb_time now = log->clock->now;
     for (const engine_op *op = record->ops; op && op->start < now; op++) {
         kb_time time = earlier_of(op->free_at, now) - op->start;
         *(op->unit == KB_UNIT_GEMM ? &work.matrix : &work.vector) += time;
@@ -273,7 +273,7 @@ work_so_far kb_oplog_work_so_far(const kb_oplog *log, const pe_record *record)
 kb_time kb_oplog_engine_busy(const kb_oplog *log, const pe_record *record, kb_unit unit)
 {
     unit_work work = record->units[unit];
-    kb_time now = log->sim->now;
+    kb_time now = log->clock->now;
     for (const engine_op *op = record->ops; op && op->start < now; op++)
         if (op->unit == unit)
             extend_span(&work, op->start, earlier_of(op->end, now));
@@ -282,8 +282,8 @@ kb_time kb_oplog_engine_busy(const kb_oplog *log, const pe_record *record, kb_un
 
 void kb_oplog_show_worked(kb_oplog *log, const pe_record *record, bool back)
 {
-    for (const engine_op *op = record->ops; op && op->start <= log->sim->now; op++) {
-        if (op->end > log->sim->now)
+    for (const engine_op *op = record->ops; op && op->start <= log->clock->now; op++) {
+        if (op->end > log->clock->now)
             continue;
         uint32_t index = sum_of(log, op->unit, op->name);
         if (index == NO_SUM)

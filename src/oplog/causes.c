@@ -471,7 +471,7 @@ __attribute__((noinline)) void kb_oplog_apply_due(kb_oplog *log, pe_record *reco
         kb_oplog_apply_in_order(log);
         return;
     }
-    kb_time now = log->sim->now;
+    kb_time now = log->clock->now;
     sweep_position position = kb_oplog_sweep_begin(record);
     transition *t = record->first;
     const transition *end = record->end; /* nothing is told meanwhile */

@@ -232,7 +232,7 @@ void kb_oplog_sweep(kb_oplog *log, pe_record *record, sweep_position *from, kb_t
     if (!record->buffer)
         return;
     sweep_position to = {record->edge_end, record->change_end, from->span};
-    if (at < log->sim->now)
+    if (at < log->clock->now)
         to.edge = first_edge_after(from->edge, record->edge_end, at);
     while (to.change != from->change && to.change[-1].at > at)
         to.change--;
@@ -416,14 +416,14 @@ void kb_oplog_end(kb_oplog *log, uint64_t pe, kb_time at, kb_cause cause, uint64
 static __attribute__((noinline)) void begin_apart(kb_oplog *log, uint64_t pe, kb_unit unit,
                                                   kb_cause cause, uint64_t bytes)
 {
-    kb_oplog_start(log, pe, log->sim->now, unit);
-    kb_oplog_begin(log, pe, log->sim->now, cause, bytes, NULL);
+    kb_oplog_start(log, pe, log->clock->now, unit);
+    kb_oplog_begin(log, pe, log->clock->now, cause, bytes, NULL);
 }
 
 static __attribute__((noinline)) void end_apart(kb_oplog *log, uint64_t pe, kb_cause cause,
                                                 const kb_op_brief *op)
 {
-    kb_oplog_end(log, pe, log->sim->now, cause, op->bytes, NULL);
+    kb_oplog_end(log, pe, log->clock->now, cause, op->bytes, NULL);
     kb_oplog_count(log, pe, op);
 }
 
@@ -495,7 +495,7 @@ static __attribute__((noinline)) void count_otherwise(kb_oplog *log, pe_record *
                                                       const char *name, kb_time start, kb_time end,
                                                       kb_unit unit, uint64_t bytes)
 {
-    KB_ASSERT(!log->watched && start <= end && start >= log->sim->now);
+    KB_ASSERT(!log->watched && start <= end && start >= log->clock->now);
     log->has_spans[unit] = true;
     if (!make_span_room(log, record, unit, name, bytes)) {
         kb_oplog_tell_span(log, record, unit, name, start, end, bytes);

@@ -17,8 +17,8 @@
  *
  * If there is no host memory for what the log has to remember, it fails the run.
  */
-#ifndef KB_SIM_OPLOG_H
-#define KB_SIM_OPLOG_H
+#ifndef KB_OPLOG_OPLOG_H
+#define KB_OPLOG_OPLOG_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -51,6 +51,7 @@ kb_error *kb_oplog_create(kb_sim *sim, uint64_t pes, kb_oplog **log)
     if (!made)
         return kb_error_nomem();
     made->sim = sim;
+    made->clock = kb_sim_get_clock(sim);
     made->pe_count = pes;
     made->charged_to = kb_sim_now(sim);
     kb_oplog_make_states(made);
@@ -147,7 +148,7 @@ __attribute__((noinline)) uint32_t kb_oplog_find_known(kb_oplog *log, kb_unit un
 /* An edge of a unit comes after what was told ahead of it for the same instant. */
 static void apply_transitions(kb_oplog *log, pe_record *record)
 {
-    if (record->next_due <= log->sim->now)
+    if (record->next_due <= log->clock->now)
         catch_up(log, record);
 }
 
@@ -420,7 +421,7 @@ kb_time kb_oplog_busy(kb_oplog *log, uint64_t pe, kb_unit unit)
     pe_record *record = record_of(log, pe);
     catch_up(log, record);
     const unit_work *work = &record->units[unit];
-    kb_time now = log->sim->now;
+    kb_time now = log->clock->now;
     if (record->ops && !log->detailed && (unit == KB_UNIT_GEMM || unit == KB_UNIT_MATH))
         return kb_oplog_engine_busy(log, record, unit);
     if (!log->has_spans[unit])

@@ -2,7 +2,7 @@
  * test_causes.c: what the time of PEs goes to, and that it adds up: the rule on cases worked out by
  * hand, and random histories against a replay instant by instant; the same by source line.
  */
-#include "log_rig.h"
+#include "oplog/log_rig.h"
 #include "support/failing_alloc.h"
 #include "support/seed.h"
 
