@@ -127,8 +127,11 @@ static uint32_t bytes_at(const net *n, const transfer *tr, uint32_t index)
     return left < n->options.packet_bytes ? (uint32_t)left : n->options.packet_bytes;
 }
 
-/* Follows a packet along the route. */
-static void walk(const net *n, uint32_t steps, uint32_t index, uint32_t bytes)
+/*
+ * Follows a packet along the route; returns on how many links it has started by then. Where it
+ * starts next is the last stage that is looked at: no packet behind it comes farther.
+ */
+static uint32_t walk(const net *n, uint32_t steps, uint32_t index, uint32_t bytes, kb_time now)
 {
     kb_time head = -1, tail = -1;
     for (stage *st = n->stages.items, *end = st + steps; st < end; st++) {
@@ -144,7 +147,10 @@ static void walk(const net *n, uint32_t steps, uint32_t index, uint32_t bytes)
             st[-1].departures[st[-1].cursor] = st->leaves;
             st[-1].cursor = st[-1].cursor + 1 == st[-1].window ? 0 : st[-1].cursor + 1;
         }
+        if (start > now)
+            return (uint32_t)(st - n->stages.items);
     }
+    return steps;
 }
 
 /* ---- Where packets are ------------------------------------------------------------------- */
@@ -245,15 +251,15 @@ static void put_packets(net *n, const route *r, transfer *tr)
 {
     for (; tr->made < tr->packets; tr->made++) {
         bool last = tr->made + 1 == tr->packets;
-        uint32_t bytes = bytes_at(n, tr, tr->made), i = 0;
-        walk(n, r->steps, tr->made, bytes);
-        if (n->stages.items[0].start > n->now)
+        uint32_t bytes = bytes_at(n, tr, tr->made);
+        uint32_t started = walk(n, r->steps, tr->made, bytes, n->now);
+        if (started == 0)
             return;
-        for (; i < r->steps && n->stages.items[i].start <= n->now; i++)
+        for (uint32_t i = 0; i < started; i++)
             pass(n, tr, i, bytes);
-        const stage *st = &n->stages.items[i - 1];
-        if (i < r->steps) {
-            put_in_port(n, tr, i - 1, tr->made, bytes, last);
+        const stage *st = &n->stages.items[started - 1];
+        if (started < r->steps) {
+            put_in_port(n, tr, started - 1, tr->made, bytes, last);
         } else {
             tr->delivered++;
             tr->ends_at = st->leaves + st->latency;
@@ -290,17 +296,19 @@ static void withdraw(net *n, const route *r, uint32_t t)
     n->hops -= (uint64_t)train_packets(tr) * r->steps;
 }
 
-/* Virtual channels that the message has entered are taken until its last packet has. The stages are
- * those of the newest packet that was looked at. */
+/* Virtual channels that the message has entered are taken until its last packet has. The stages, up
+ * to where that one has not started, are those of the newest packet that was looked at. */
 static void take_channels(net *n, const route *r, const transfer *tr)
 {
     if (n->options.vcs == 1)
         return;
     kb_time from = tr->start;
+    bool is_taken = tr->made < tr->packets;
     for (uint32_t i = 0; i + 1u < r->steps && from <= n->now; i++) {
         const stage *st = &n->stages.items[i];
         n->links[st->at].flags |= LINK_PORT_USED;
-        if (tr->made < tr->packets || st->start > n->now)
+        is_taken |= st->start > n->now;
+        if (is_taken)
             n->channels[st->channel].space |= SPACE_TAKEN;
         from += st->latency;
     }
@@ -555,8 +563,7 @@ static train_rest rest_of(const net *n, const route *r, const transfer *tr, uint
     uint32_t packets = count_gone(r, tr, now);
     begin_walk(n, r, tr, packets);
     for (; packets < tr->packets; packets++) {
-        walk(n, r->steps, packets, bytes_at(n, tr, packets));
-        if (n->stages.items[place].start > now)
+        if (walk(n, r->steps, packets, bytes_at(n, tr, packets), now) <= place)
             break;
     }
     if (packets == tr->packets)
