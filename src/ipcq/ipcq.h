@@ -176,7 +176,7 @@ typedef struct ipcq_message {
     uint64_t bytes;            /* may be 0: it still takes a slot, and travels as 1 byte */
     uint64_t number;           /* among all messages of the machine, from 1 */
     uint64_t sequence;         /* at its sender's end, from 0 */
-    ipcq_end *from;            /* for messages to people, and to guess where it goes */
+    ipcq_end *from;            /* for messages to people */
     uint64_t unsent;           /* bytes of segments that have no slot yet */
     uint32_t to_arrive;        /* segments that have not arrived */
     uint32_t index;            /* in its pool */
@@ -196,7 +196,8 @@ typedef struct ipcq_segment {
     ipcq_message *message;
     kb_location slot;
     uint64_t bytes;
-    uint32_t id; /* of the record of its send, when it arrives; 0: none */
+    ipcq_end *to; /* where it will most likely arrive: the slot is what counts. NULL: not known */
+    uint32_t id;  /* of the record of its send, when it arrives; 0: none */
 } ipcq_segment;
 
 /* How much of so many bytes goes into the next slot. */

@@ -24,40 +24,43 @@ typedef struct slot {
  * and of the sender  credited = the receiver's my_tail. A slot that was handed out and is not free
  * is being read:  reads - reads_freed = handed - my_tail.
  */
-struct ipcq_end {
+struct ipcq_end { /* first what each message touches, of the receiver and of the sender */
     ipcq_set *set;
-    struct member *member;
-    const char *direction;
     ipcq_end *to, *from; /* NULL: nothing can be sent; nothing can be received */
+    uint64_t pe;         /* the number of its PE in the machine */
+
+    /* As a receiver. */
+    slot *slots;
+    receive_list posted;
+    bool installed;
+    bool is_handing_out;
+    kb_location ring;      /* its first byte */
+    uint64_t peer_head;    /* all before it have arrived */
+    uint64_t handed;       /* all before it went to receives */
+    uint64_t my_tail;      /* all before it are free again */
+    kb_time credit_fs;     /* how long a credit takes; KB_FOREVER: not known yet */
+    uint64_t left;         /* segments of `open` to come; without a receive they are dropped */
+    ipcq_message *open;    /* the message whose segments are being handed out, */
+    ipcq_receive *current; /* and what gets them */
 
     /* As a sender. */
     uint64_t my_head;
     uint64_t credited;     /* credits of which it is known when they are there, */
     kb_time *credit_times; /* of the newest of them: number n at n % n_slots */
-    uint32_t *credit_ids;  /* the same of their records; 0 without ids */
     uint64_t next_sequence;
-    uint64_t last_bytes;      /* of the last message that was made */
-    uint64_t last_until;      /* my_head when all its slots are taken */
     void (*wake)(void *self); /* wakes who waits for a credit of which the time is not known yet; */
     void *wake_self;          /* NULL: nothing does */
+    uint64_t last_bytes;      /* of the last message that was made */
+    uint64_t last_until;      /* my_head when all its slots are taken */
+
+    struct member *member;
+    const char *direction;
     kb_co *waiter;
     kb_waitlist waiters;
-
-    /* As a receiver. */
-    kb_location ring; /* its first byte */
-    slot *slots;
-    uint64_t peer_head; /* all before it have arrived */
-    uint64_t handed;    /* all before it went to receives */
-    uint64_t my_tail;   /* all before it are free again */
     uint64_t reads, reads_freed;
-    kb_time credit_fs;  /* how long a credit takes; KB_FOREVER: not known yet */
-    kb_reason freed_by; /* why the next slot is freed, with ids */
-    receive_list posted;
-    ipcq_receive *current;      /* gets the message whose segments are being handed out */
-    ipcq_message *open;         /* that message */
-    uint64_t left;              /* segments of it to come; without a receive they are dropped */
+    uint32_t *credit_ids;       /* as credit_times, of their records; 0 without ids */
+    kb_reason freed_by;         /* why the next slot is freed, with ids */
     ipcq_message *first, *last; /* without rings: what is there, in order */
-    bool is_handing_out;
 };
 
 /* A PE of a set. */
@@ -66,7 +69,6 @@ typedef struct member {
     ipcq_end *ends;
     ipcq_end **by_name; /* in the order of their directions */
     uint32_t count;
-    bool installed;
     uint32_t turn;       /* of the end that a receive for any looks at first */
     receive_list posted; /* for any */
 } member;

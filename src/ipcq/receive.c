@@ -90,7 +90,7 @@ static __attribute__((noinline)) uint32_t show_credit(const ipcq_end *end, kb_ti
         op.begun_by = end->freed_by;
         op.ended_by.kind = KB_REASON_TRANSFER;
     }
-    kb_oplog_add_ahead(log, end->member->number, &op);
+    kb_oplog_add_ahead(log, end->pe, &op);
     return id;
 }
 
@@ -99,7 +99,7 @@ static uint32_t log_credit(const ipcq_end *end, kb_time start, kb_time arrives)
     kb_oplog *log = end->set->queues->has.log;
     if (KB_UNLIKELY(kb_oplog_is_watched(log)))
         return show_credit(end, start, arrives);
-    kb_oplog_count_ahead(log, end->member->number, KB_UNIT_IPCQ, credit_name, start, arrives,
+    kb_oplog_count_ahead(log, end->pe, KB_UNIT_IPCQ, credit_name, start, arrives,
                          end->set->settings.credit_bytes);
     return 0;
 }
@@ -126,8 +126,8 @@ static inline __attribute__((always_inline)) void free_slot(ipcq_end *end, kb_ti
     kb_sim_expect(sim_of(end), arrives, "a credit"); /* it has no event */
     uint32_t id = log_credit(end, at, arrives);
     ipcq_end *sender = end->from;
-    if (KB_UNLIKELY(!sender->member->installed || sender->to != end))
-        sender = ipcq_find_sender(end->set->queues, end->from->member->number, &end->ring);
+    if (KB_UNLIKELY(!sender->installed || sender->to != end))
+        sender = ipcq_find_sender(end->set->queues, end->from->pe, &end->ring);
     if (KB_LIKELY(sender != NULL))
         ipcq_send_credits(sender, end->my_tail, arrives, id);
     else

@@ -119,7 +119,10 @@ ipcq_segment ipcq_take_slot(ipcq_message *message)
     KB_DEBUG_ASSERT(set->settings.n_slots > 0 && ipcq_credit_at(end, &(kb_time){0}));
     if (KB_UNLIKELY(set->queues->has.trace != NULL) && message->unsent == message->bytes)
         ipcq_trace_send(end, message);
-    ipcq_segment segment = {message, end->to->ring, ipcq_slot_share(end, message->unsent), 0};
+    ipcq_segment segment = {.message = message,
+                            .slot = end->to->ring,
+                            .bytes = ipcq_slot_share(end, message->unsent),
+                            .to = end->to};
     segment.slot.offset += end->my_head++ % set->settings.n_slots * set->settings.slot_bytes;
     message->unsent -= segment.bytes;
     return segment;
@@ -149,14 +152,15 @@ static bool number_of(const ipcq_end *end, uint64_t slot_number, uint64_t *numbe
     return *number < end->my_tail + n_slots && !end->slots[slot_number].message;
 }
 
-/* The end whose ring has the address: most likely the one that the message was sent to. */
+/* The end whose ring has the address. */
 static ipcq_end *ring_at(const ipcq_segment *segment)
 {
-    const ipcq_end *from = segment->message->from;
-    ipcq_end *likely = from->to;
-    bool is_there = likely->member->installed &&
+    ipcq_end *likely = segment->to;
+    bool is_there = likely && likely->installed &&
                     ipcq_ring_contains(&likely->ring, likely->set->ring_bytes, &segment->slot);
-    return KB_LIKELY(is_there) ? likely : ipcq_find_ring(from->set->queues, &segment->slot);
+    return KB_LIKELY(is_there)
+               ? likely
+               : ipcq_find_ring(segment->message->from->set->queues, &segment->slot);
 }
 
 /* All slots up to `until` are there with this segment. */

@@ -161,6 +161,7 @@ static kb_error *fill(ipcq_set *set, const ipcq_plan *plan)
             set->pes[m - set->members] = (ipcq_member){.pe = pe, .bytes = IPCQ_SETTINGS_BYTES};
         }
         set->ends[i].member = m;
+        set->ends[i].pe = m->number;
         set->pes[m - set->members].bytes += IPCQ_END_BYTES;
         m->count++;
         KB_TRY(fill_end(set, plan, i));
@@ -537,13 +538,20 @@ static kb_error *find_to(ipcq_set *set, kb_pe pe, bool remove, member **m)
     return NULL;
 }
 
+static void note_installed(ipcq_set *set, const member *m, bool installed)
+{
+    set->pes[m - set->members].installed = installed;
+    for (uint32_t i = 0; i < m->count; i++)
+        m->ends[i].installed = installed;
+}
+
 kb_error *ipcq_install(ipcq_set *set, kb_pe pe)
 {
     member *m;
     KB_TRY(find_to(set, pe, false, &m));
     if (set->settings.n_slots > 0)
         KB_TRY(add_users(set, m));
-    set->pes[m - set->members].installed = m->installed = true;
+    note_installed(set, m, true);
     return NULL;
 }
 
@@ -555,7 +563,7 @@ kb_error *ipcq_remove(ipcq_set *set, kb_pe pe)
         remove_users(list_of_rings(set, m), m);
         remove_users(&set->queues->pes[m->number].senders, m);
     }
-    set->pes[m - set->members].installed = m->installed = false;
+    note_installed(set, m, false);
     return NULL;
 }
 
