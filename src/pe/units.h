@@ -105,8 +105,9 @@ typedef struct pe_command {
     void *self;
     uint64_t arg;
 
-    kb_op op; /* for the log: name, label, flops, result, operands, launch, file, line, id (0: it
-                 gets one), and in begun_by the reason of its issue; the rest is filled in */
+    kb_op op; /* for the log: name, flops (of engines), launch; and if it is watched: label, result,
+                 operands, file, line, id (0: it gets one), and in begun_by the reason of its issue.
+                 The rest is filled in */
 } pe_command;
 
 /* It may begin, and even be done, before this returns; *op is set before that. After an error

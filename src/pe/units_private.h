@@ -137,10 +137,10 @@ typedef struct memory_work {
     uint32_t transfers;  /* of a DMA: that have not ended */
     uint32_t read_count; /* of the rectangles */
     uint32_t marked;     /* which mark is its own, and 1; 0: none */
-    operation *previous_long, *next_long;
-    bool copies_in_tcm; /* of a DMA: it books at the ports */
-    net_done_fn *moved; /* of a copy of the host */
+    bool copies_in_tcm;  /* of a DMA: it books at the ports */
     mem_rect few[FEW_RECTS];
+    operation *previous_long, *next_long;
+    net_done_fn *moved; /* of a copy of the host */
 } memory_work;
 
 /* Of a span. */
@@ -155,7 +155,8 @@ typedef struct span_work {
 
 /*
  * A command of the DMA, a span, or a command of an engine that has events. What all have comes
- * first and is set in each; the rest is set only in those that it is of.
+ * first and is set in each; the rest is set only in those that it is of. With many PEs an operation
+ * is in no cache when its turn comes: what commands of the DMA use is in five lines.
  */
 struct operation {
     pe_state *pe;
@@ -166,10 +167,11 @@ struct operation {
     kb_time earliest;           /* issued, and inputs that are known */
     uint32_t index;             /* in its pool */
     uint32_t waits_for;         /* so many operations */
-    uint32_t waiters;           /* the first of those that wait for it */
-    uint32_t rect_count;        /* what it reads and writes in memory */
-    uint32_t id;                /* of its record, or of the one that ends with it; 0: none */
-    uint32_t input_id;          /* the record of the input that `earliest` is of; 0: of none */
+
+    uint32_t waiters;    /* the first of those that wait for it */
+    uint32_t rect_count; /* what it reads and writes in memory */
+    uint32_t id;         /* of its record, or of the one that ends with it; 0: none */
+    uint32_t input_id;   /* the record of the input that `earliest` is of; 0: of none */
     uint8_t input_count;
     bool is_engine;
     bool internal;  /* of a command of the DMA: it is in the queue for these */
@@ -187,20 +189,19 @@ struct operation {
     void (*ended)(void *self, uint64_t arg);
     void *self;
     uint64_t arg;
+    kb_error *(*begun)(void *self, uint64_t arg); /* of a command */
+
     const pe_ready *inputs[PE_MAX_INPUTS]; /* not known yet */
     kb_time start;
-    pe_ready gate; /* of a command of an engine: the operations that it comes after are done */
+    uint64_t bytes; /* this and the next two: of a command, for the log */
 
-    /* Commands. */
-    kb_error *(*begun)(void *self, uint64_t arg);
     const char *name;
     uint64_t flops;
-    uint64_t bytes; /* for the log */
-
     union {
         pe_work work;
         memory_work memory;
     };
+    pe_ready gate; /* of a command of an engine: the operations that it comes after are done */
     span_work span;
     happening released; /* if it has an id: the last operation that it came after */
     kb_op log;          /* of a command, if the log is watched; of a span with an id: begun_by */

@@ -146,8 +146,10 @@ const pe_rects *tl_rects_of(tl_command *command, int which)
 static pe_op issue_move(const tl_call *call, tl_command *command, kb_unit unit, const char *name)
 {
     const pe_rects *rects = tl_rects_of(command, 0);
-    pe_command what = {
-        .unit = unit, .rects = rects->items, .rect_count = rects->count, .op.name = name};
+    pe_command what;
+    tl_describe_move(command, unit, name, &what);
+    what.rects = rects->items;
+    what.rect_count = rects->count;
     return tl_issue(call, command, &what);
 }
 
@@ -313,7 +315,7 @@ tl_future tl_store_(tl_context *tl, tl_place at, tl_ptr ptr, tl_store_options op
 {
     tl_call call = tl_enter(tl, at, "tl_store");
     tl_operand inputs[2];
-    inputs[0] = tl_take(&call, options.value);
+    tl_take_to(&call, options.value, &inputs[0]);
     const tl_dims *shape = &inputs[0].shape;
     if (!inputs[0].value)
         tl_fault(&call, "a plain number has no shape: make it a tensor with tl_full");

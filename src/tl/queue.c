@@ -297,13 +297,15 @@ static pe_op send_segment(const tl_call *call, ipcq_end *end, const tl_operand *
     command->segment = ipcq_take_slot(message);
     uint64_t bytes = command->segment.bytes;
     mem_rect rect = {.at = command->segment.slot, .rows = 1, .bytes = bytes > 0 ? bytes : 1};
-    pe_command what = {.unit = KB_UNIT_DMA_WRITE,
-                       .rects = &rect,
-                       .rect_count = 1,
-                       .apart = true, /* with the slot's credit came all that was in it before */
-                       .op.name = "send"};
-    what.op.message = message->number;
-    what.op.direction = ipcq_direction(end);
+    pe_command what;
+    tl_describe_move(command, KB_UNIT_DMA_WRITE, "send", &what);
+    what.rects = &rect;
+    what.rect_count = 1;
+    what.apart = true; /* with the slot's credit came all that was in it before */
+    if (KB_UNLIKELY(command->details != NULL)) {
+        what.op.message = message->number;
+        what.op.direction = ipcq_direction(end);
+    }
     pe_op op = tl_issue(call, command, &what);
     call->tl->unsent = NULL;
     return op;
@@ -347,7 +349,8 @@ tl_future tl_send_(tl_context *tl, tl_place at, const char *direction, tl_tensor
     ipcq_end *end = tl_find_direction(&call, direction);
     if (KB_UNLIKELY(!ipcq_can_send(end)))
         tl_fault(&call, "cannot send in direction '%s': it is receive-only", direction);
-    tl_operand sent = tl_take(&call, value);
+    tl_operand sent;
+    tl_take_to(&call, value, &sent);
     if (KB_UNLIKELY(!sent.value))
         tl_fault(&call, "a plain number has no shape: make it a tensor with tl_full");
     uint64_t bytes = tl_operand_bytes(&sent);

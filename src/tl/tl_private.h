@@ -23,6 +23,8 @@
 #ifndef KB_TL_PRIVATE_H
 #define KB_TL_PRIVATE_H
 
+#include <string.h>
+
 #include "late.h"
 #include "order.h"
 #include "tl.h"
@@ -523,6 +525,23 @@ tl_command *tl_command_new(const tl_call *call, const tl_operand *inputs, uint32
                            tl_value *result, const tl_dims *shape, bool needs_details);
 
 void tl_command_destroy(tl_command *command);
+
+/*
+ * What a unit of the DMA is told of the command, with nothing to move yet. What the log's entry has
+ * besides the name is set only if the command has details: else nobody reads it, and clearing it
+ * would take longer than all the rest.
+ */
+static inline void tl_describe_move(const tl_command *command, kb_unit unit, const char *name,
+                                    pe_command *what)
+{
+    _Static_assert(offsetof(pe_command, op) + sizeof(kb_op) == sizeof(pe_command), "it is last");
+    memset(what, 0, offsetof(pe_command, op));
+    if (KB_UNLIKELY(command->details != NULL))
+        what->op = (kb_op){0};
+    what->unit = unit;
+    what->op.name = name;
+    what->op.flops = 0;
+}
 
 /* Hands it to a unit of the DMA, when there is room: takes the pe_cpu's time. `what` has what the
  * unit needs; the rest is filled in. */

@@ -44,11 +44,17 @@ static tl_value *new_record(const tl_call *call, kb_dtype dtype, uint64_t bytes)
     tl_value *value = kb_slab_take(&runner->values);
     if (!value)
         tl_fail(call, kb_error_nomem());
-    *value = (tl_value){.refs = 1,
-                        .dtype = dtype,
-                        .bytes = bytes,
-                        .ready = {.at = KB_FOREVER},
-                        .number = ++runner->value_count};
+    value->refs = 1; /* one by one: many are made, and clearing one first takes as long again */
+    value->handles = value->commands = value->readers = 0;
+    value->dtype = dtype;
+    value->structural = value->has_place = false;
+    value->read_by = 0;
+    value->bytes = bytes;
+    value->number = ++runner->value_count;
+    value->ready = (pe_ready){.at = KB_FOREVER};
+    value->read_until = 0;
+    value->after = 0;
+    value->data = NULL;
     tl_link_to(&call->tl->values, &value->link);
     return value;
 }
