@@ -222,17 +222,17 @@ typedef struct kb_collective {
 KB_API KB_MUST_USE kb_error *kb_distributed_call(kb_context *ctx, const kb_collective *call);
 
 /* What is known of a collective before it runs, and of the last one. */
-typedef struct kb_collective_figures {
+typedef struct kb_collective_stats {
     const char *algorithm; /* that is used, or was: the entry's name */
     kb_time lower_bound;   /* no algorithm can be faster on this machine */
     double bus_factor;     /* bus bandwidth = size / time * this, as in nccl-tests */
     uint64_t size;         /* in bytes, as in nccl-tests: of one rank's larger buffer */
     uint32_t participants;
-} kb_collective_figures;
+} kb_collective_stats;
 
 /* Of the caller's last collective in the group that is done. */
-KB_API KB_MUST_USE kb_error *kb_distributed_get_figures(kb_context *ctx, kb_group group,
-                                                        kb_collective_figures *figures);
+KB_API KB_MUST_USE kb_error *kb_distributed_get_stats(kb_context *ctx, kb_group group,
+                                                      kb_collective_stats *stats);
 
 #ifdef __cplusplus
 }
