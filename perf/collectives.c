@@ -127,7 +127,7 @@ static kb_error *reduce(kb_context *ctx, const reduction *r, uint64_t warmup, ou
 {
     kb_tensor tensors[MAX_DEVICES];
     kb_ccl_info info = {0};
-    kb_collective_figures figures = {0};
+    kb_collective_stats figures = {0};
     kb_collective call = {.kind = KB_ALL_REDUCE,
                           .inputs = tensors,
                           .outputs = tensors,
@@ -141,7 +141,7 @@ static kb_error *reduce(kb_context *ctx, const reduction *r, uint64_t warmup, ou
     double start = bench_clock_ns();
     KB_TRY(kb_distributed_call(ctx, &call));
     o->host_ns = bench_clock_ns() - start;
-    KB_TRY(kb_distributed_get_figures(ctx, (kb_group){0}, &figures));
+    KB_TRY(kb_distributed_get_stats(ctx, (kb_group){0}, &figures));
     o->share = 100 * kb_to_ns(figures.lower_bound) / kb_to_ns(kb_context_now(ctx) - began);
     return NULL;
 }

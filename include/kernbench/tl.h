@@ -46,8 +46,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <kernbench/detail/preprocessor.h>
 #include <kernbench/kernbench.h>
-#include <kernbench/tl_ops.h>
 
 typedef struct tl_context tl_context;
 
@@ -117,22 +117,21 @@ struct kb_kernel {
         _Pragma("GCC diagnostic ignored \"-Wfloat-conversion\"") static void kernel##_run_(        \
             tl_context *tl, const tl_arg *kb_args_)                                                \
     {                                                                                              \
-        kernel##_body_(tl, KB_EACH_INDEX_(KB_ARGUMENT_, __VA_ARGS__));                             \
+        kernel##_body_(tl, KB_DETAIL_EACH_INDEX(KB_DETAIL_ARGUMENT, __VA_ARGS__));                 \
     }                                                                                              \
     _Pragma("GCC diagnostic pop") static const kb_kernel kernel = {                                \
-        #kernel, #__VA_ARGS__, KB_COUNT_(__VA_ARGS__), __FILE__, __LINE__, kernel##_run_, NULL,    \
+        #kernel,       #__VA_ARGS__, KB_DETAIL_COUNT(__VA_ARGS__), __FILE__, __LINE__,             \
+        kernel##_run_, NULL,                                                                       \
     };                                                                                             \
     static void kernel##_body_(__attribute__((unused)) tl_context *tl, __VA_ARGS__)
-
-#define KB_ARGUMENT_(index) kb_args_[index]
 
 /* ---- Grid -------------------------------------------------------------------------------- */
 
 /* Axis 0: the PE in its cube; axis 1: the cube in its SIP. */
-#define tl_program_id(axis) tl_program_id_(tl, TL_HERE_, (axis))
+#define tl_program_id(axis) tl_program_id_(tl, TL_DETAIL_HERE, (axis))
 
 /* How many PEs of a cube, and how many cubes, run the kernel: the most there are of the first. */
-#define tl_num_programs(axis) tl_num_programs_(tl, TL_HERE_, (axis))
+#define tl_num_programs(axis) tl_num_programs_(tl, TL_DETAIL_HERE, (axis))
 
 /* How often b goes into a, rounded up; b is at least 1. */
 static inline int64_t tl_cdiv(int64_t a, int64_t b)
@@ -172,9 +171,6 @@ static inline int64_t tl_part_size(int64_t n, int64_t parts, int64_t index)
  * and has to be mapped.
  */
 #define tl_load(...) tl_load_takes_ptr_shape_dtype_(__VA_ARGS__, )
-#define tl_load_takes_ptr_shape_dtype_(ptr, shape, type, ...)                                      \
-    tl_load_(tl, TL_HERE_, (ptr), (shape),                                                         \
-             (tl_load_options){.dtype = tl_needs_a_dtype_(type), __VA_ARGS__})
 
 /* What follows the arguments that a call must have is given by name. What is not, meets a member of
  * this type, which takes nothing: the compiler refuses it. */
@@ -196,9 +192,6 @@ typedef struct tl_load_options {
  * stored before, and a kernel is not over before its stores are.
  */
 #define tl_store(...) tl_store_takes_ptr_value_(__VA_ARGS__, )
-#define tl_store_takes_ptr_value_(ptr, tensor, ...)                                                \
-    tl_store_(tl, TL_HERE_, (ptr),                                                                 \
-              (tl_store_options){.value = tl_needs_a_tensor_(tensor), __VA_ARGS__})
 
 typedef struct tl_store_options {
     tl_tensor value;
@@ -214,9 +207,6 @@ typedef struct tl_store_options {
  * through the TCM piece by piece; other operations load it as a whole first.
  */
 #define tl_ref(...) tl_ref_takes_ptr_shape_dtype_(__VA_ARGS__, )
-#define tl_ref_takes_ptr_shape_dtype_(ptr, shape, type, ...)                                       \
-    tl_ref_(tl, TL_HERE_, (ptr), (shape),                                                          \
-            (tl_load_options){.dtype = tl_needs_a_dtype_(type), __VA_ARGS__})
 
 /* ---- Matrices ---------------------------------------------------------------------------- */
 
@@ -240,8 +230,6 @@ typedef struct tl_store_options {
  * vector unit, and may have to wait there for the end of the last tile (see Vectors).
  */
 #define tl_dot(...) tl_dot_takes_a_b_(__VA_ARGS__, )
-#define tl_dot_takes_a_b_(left, right, ...)                                                        \
-    tl_dot_(tl, TL_HERE_, (left), (tl_dot_options){.b = tl_needs_a_tensor_(right), __VA_ARGS__})
 
 typedef struct tl_dot_options {
     tl_tensor b;
@@ -261,7 +249,7 @@ typedef enum tl_composite_op { TL_GEMM } tl_composite_op;
  * before one that tells another PE to use `out`, or to overwrite a or b, tl_wait() for the future;
  * else it is a data race, which is reported.
  */
-#define tl_composite(op, a, b, out) tl_composite_(tl, TL_HERE_, (op), (a), (b), (out))
+#define tl_composite(op, a, b, out) tl_composite_(tl, TL_DETAIL_HERE, (op), (a), (b), (out))
 
 /* ---- Vectors ----------------------------------------------------------------------------- */
 
@@ -278,57 +266,57 @@ typedef enum tl_composite_op { TL_GEMM } tl_composite_op;
  * that an integer type cannot hold does not become another one: it is i32 or f32, and so is the
  * result.
  */
-#define tl_add(a, b) TL_BINARY_(ADD, a, b)
-#define tl_sub(a, b) TL_BINARY_(SUB, a, b)
-#define tl_mul(a, b) TL_BINARY_(MUL, a, b)
-#define tl_div(a, b) TL_BINARY_(DIV, a, b) /* integers: towards 0, and 0 for x / 0 */
-#define tl_maximum(a, b) TL_BINARY_(MAXIMUM, a, b)
-#define tl_minimum(a, b) TL_BINARY_(MINIMUM, a, b)
+#define tl_add(a, b) TL_DETAIL_BINARY(ADD, a, b)
+#define tl_sub(a, b) TL_DETAIL_BINARY(SUB, a, b)
+#define tl_mul(a, b) TL_DETAIL_BINARY(MUL, a, b)
+#define tl_div(a, b) TL_DETAIL_BINARY(DIV, a, b) /* integers: towards 0, and 0 for x / 0 */
+#define tl_maximum(a, b) TL_DETAIL_BINARY(MAXIMUM, a, b)
+#define tl_minimum(a, b) TL_DETAIL_BINARY(MINIMUM, a, b)
 
 /* Comparisons give 1 or 0, as TL_I8. */
-#define tl_lt(a, b) TL_BINARY_(LT, a, b)
-#define tl_le(a, b) TL_BINARY_(LE, a, b)
-#define tl_gt(a, b) TL_BINARY_(GT, a, b)
-#define tl_ge(a, b) TL_BINARY_(GE, a, b)
-#define tl_eq(a, b) TL_BINARY_(EQ, a, b)
-#define tl_ne(a, b) TL_BINARY_(NE, a, b)
+#define tl_lt(a, b) TL_DETAIL_BINARY(LT, a, b)
+#define tl_le(a, b) TL_DETAIL_BINARY(LE, a, b)
+#define tl_gt(a, b) TL_DETAIL_BINARY(GT, a, b)
+#define tl_ge(a, b) TL_DETAIL_BINARY(GE, a, b)
+#define tl_eq(a, b) TL_DETAIL_BINARY(EQ, a, b)
+#define tl_ne(a, b) TL_DETAIL_BINARY(NE, a, b)
 
-#define tl_fma(a, b, c) TL_TERNARY_(FMA, a, b, c) /* a * b + c */
-#define tl_clamp(x, low, high) TL_TERNARY_(CLAMP, x, low, high)
+#define tl_fma(a, b, c) TL_DETAIL_TERNARY(FMA, a, b, c) /* a * b + c */
+#define tl_clamp(x, low, high) TL_DETAIL_TERNARY(CLAMP, x, low, high)
 
 /* a where the condition is not 0, else b. If both are numbers the result is f32. */
-#define tl_where(condition, a, b) TL_TERNARY_(WHERE, condition, a, b)
+#define tl_where(condition, a, b) TL_DETAIL_TERNARY(WHERE, condition, a, b)
 
 /* Of integers these are f32; but tl_abs and tl_neg keep the type. */
-#define tl_exp(x) TL_UNARY_(EXP, x)
-#define tl_log(x) TL_UNARY_(LOG, x)
-#define tl_sqrt(x) TL_UNARY_(SQRT, x)
-#define tl_rsqrt(x) TL_UNARY_(RSQRT, x)
-#define tl_abs(x) TL_UNARY_(ABS, x)
-#define tl_neg(x) TL_UNARY_(NEG, x)
-#define tl_sigmoid(x) TL_UNARY_(SIGMOID, x)
-#define tl_tanh(x) TL_UNARY_(TANH, x)
-#define tl_cos(x) TL_UNARY_(COS, x)
-#define tl_sin(x) TL_UNARY_(SIN, x)
-#define tl_gelu(x) TL_UNARY_(GELU, x) /* x * (1 + erf(x / sqrt(2))) / 2 */
-#define tl_silu(x) TL_UNARY_(SILU, x) /* x * sigmoid(x) */
+#define tl_exp(x) TL_DETAIL_UNARY(EXP, x)
+#define tl_log(x) TL_DETAIL_UNARY(LOG, x)
+#define tl_sqrt(x) TL_DETAIL_UNARY(SQRT, x)
+#define tl_rsqrt(x) TL_DETAIL_UNARY(RSQRT, x)
+#define tl_abs(x) TL_DETAIL_UNARY(ABS, x)
+#define tl_neg(x) TL_DETAIL_UNARY(NEG, x)
+#define tl_sigmoid(x) TL_DETAIL_UNARY(SIGMOID, x)
+#define tl_tanh(x) TL_DETAIL_UNARY(TANH, x)
+#define tl_cos(x) TL_DETAIL_UNARY(COS, x)
+#define tl_sin(x) TL_DETAIL_UNARY(SIN, x)
+#define tl_gelu(x) TL_DETAIL_UNARY(GELU, x) /* x * (1 + erf(x / sqrt(2))) / 2 */
+#define tl_silu(x) TL_DETAIL_UNARY(SILU, x) /* x * sigmoid(x) */
 
 /* Along an axis, of which 1 is left: (n, m) and axis 1 gives (n, 1). Axis -1 is the last. Sums are
  * made in f32 and rounded once; of integers they are i32. */
-#define tl_sum(x, axis) TL_ALONG_(SUM, x, axis)
-#define tl_max(x, axis) TL_ALONG_(MAX, x, axis)
-#define tl_min(x, axis) TL_ALONG_(MIN, x, axis)
+#define tl_sum(x, axis) TL_DETAIL_ALONG(SUM, x, axis)
+#define tl_max(x, axis) TL_DETAIL_ALONG(MAX, x, axis)
+#define tl_min(x, axis) TL_DETAIL_ALONG(MIN, x, axis)
 
 /*
  * The index of the largest or smallest along an axis, as TL_I32; the axis stays with length 1. Of
  * equal ones the lowest index; if there is a NaN, the index of the first one, as in PyTorch. Takes
  * two passes: one compares, one keeps the index.
  */
-#define tl_argmax(x, axis) TL_ALONG_(ARGMAX, x, axis)
-#define tl_argmin(x, axis) TL_ALONG_(ARGMIN, x, axis)
+#define tl_argmax(x, axis) TL_DETAIL_ALONG(ARGMAX, x, axis)
+#define tl_argmin(x, axis) TL_DETAIL_ALONG(ARGMIN, x, axis)
 
 /* exp(x - max) / sum(exp(x - max)) along an axis. */
-#define tl_softmax(x, axis) TL_ALONG_(SOFTMAX, x, axis)
+#define tl_softmax(x, axis) TL_DETAIL_ALONG(SOFTMAX, x, axis)
 
 /*
  * Element i is the sum of elements 0 to i along an axis. The running sum is not rounded: each
@@ -338,7 +326,7 @@ typedef enum tl_composite_op { TL_GEMM } tl_composite_op;
  * passes within rows of lanes, and one more to add what came before if it is longer than a row;
  * along any other axis, one.
  */
-#define tl_cumsum(x, axis) TL_ALONG_(CUMSUM, x, axis)
+#define tl_cumsum(x, axis) TL_DETAIL_ALONG(CUMSUM, x, axis)
 
 /*
  * The k largest along an axis, the largest first, and their indices: two tensors that have k in
@@ -352,17 +340,17 @@ typedef enum tl_composite_op { TL_GEMM } tl_composite_op;
  * least one round: k times finding the largest, keeping its index and taking it out; or all steps
  * of a bitonic sort.
  */
-#define tl_topk(x, k, axis) tl_topk_(tl, TL_HERE_, (x), (k), (axis))
+#define tl_topk(x, k, axis) tl_topk_(tl, TL_DETAIL_HERE, (x), (k), (axis))
 
 typedef struct tl_topk_result {
     tl_tensor values, indices;
 } tl_topk_result;
 
-#define tl_cast(x, dtype) tl_cast_(tl, TL_HERE_, (x), (dtype))
-#define tl_transpose(x) tl_transpose_(tl, TL_HERE_, (x)) /* swaps the last two axes */
+#define tl_cast(x, dtype) tl_cast_(tl, TL_DETAIL_HERE, (x), (dtype))
+#define tl_transpose(x) tl_transpose_(tl, TL_DETAIL_HERE, (x)) /* swaps the last two axes */
 
 /* The same elements in another shape. Takes no time; x can still be used, and shares its place. */
-#define tl_reshape(x, shape) tl_reshape_(tl, TL_HERE_, (x), (shape))
+#define tl_reshape(x, shape) tl_reshape_(tl, TL_DETAIL_HERE, (x), (shape))
 
 /*
  * A part along an axis: the elements from begin to before end, which must be there. If they follow
@@ -370,7 +358,7 @@ typedef struct tl_topk_result {
  * are, which takes no time, and x holds its place as long as the part does. Otherwise they are
  * moved to a place of their own: one pass over the part.
  */
-#define tl_slice(x, axis, begin, end) tl_slice_(tl, TL_HERE_, (x), (axis), (begin), (end))
+#define tl_slice(x, axis, begin, end) tl_slice_(tl, TL_DETAIL_HERE, (x), (axis), (begin), (end))
 
 /*
  * Slices that together are all of x, into an array:
@@ -379,9 +367,9 @@ typedef struct tl_topk_result {
  *     tl_split(x, 0, part, 3);                 parts as tl_part_begin() has them: 7 is 3, 2, 2
  *     tl_split_sizes(x, 0, part, 4, 2, 1);     sizes that add up to the axis' length
  */
-#define tl_split(x, axis, parts, count) tl_split_(tl, TL_HERE_, (x), (axis), (parts), (count))
+#define tl_split(x, axis, parts, count) tl_split_(tl, TL_DETAIL_HERE, (x), (axis), (parts), (count))
 #define tl_split_sizes(x, axis, parts, ...)                                                        \
-    tl_split_sizes_(tl, TL_HERE_, (x), (axis), (parts), (const int64_t[]){__VA_ARGS__},            \
+    tl_split_sizes_(tl, TL_DETAIL_HERE, (x), (axis), (parts), (const int64_t[]){__VA_ARGS__},      \
                     (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 
 /*
@@ -390,7 +378,7 @@ typedef struct tl_topk_result {
  * one for every five more.
  */
 #define tl_concat(axis, ...)                                                                       \
-    tl_concat_(tl, TL_HERE_, (axis), (const tl_tensor[]){__VA_ARGS__},                             \
+    tl_concat_(tl, TL_DETAIL_HERE, (axis), (const tl_tensor[]){__VA_ARGS__},                       \
                sizeof((const tl_tensor[]){__VA_ARGS__}) / sizeof(tl_tensor))
 
 /* ---- Elements at places that an index says ----------------------------------------------- */
@@ -420,19 +408,20 @@ typedef struct tl_topk_result {
  * over x, to copy it, and n * gather_cycles; tl_scatter_add a pass over x and n * (2 *
  * gather_cycles + 1), as it fetches, adds and puts.
  */
-#define tl_gather(x, index, axis) tl_gather_(tl, TL_HERE_, (x), (index), (axis))
+#define tl_gather(x, index, axis) tl_gather_(tl, TL_DETAIL_HERE, (x), (index), (axis))
 #define tl_scatter(x, index, axis, src)                                                            \
-    tl_scatter_(tl, TL_HERE_, (x), (index), (axis), TL_OPERAND_(src), false)
+    tl_scatter_(tl, TL_DETAIL_HERE, (x), (index), (axis), TL_DETAIL_OPERAND(src), false)
 #define tl_scatter_add(x, index, axis, src)                                                        \
-    tl_scatter_(tl, TL_HERE_, (x), (index), (axis), TL_OPERAND_(src), true)
+    tl_scatter_(tl, TL_DETAIL_HERE, (x), (index), (axis), TL_DETAIL_OPERAND(src), true)
 
 /* ---- Tensors of numbers alone ------------------------------------------------------------ */
 
-#define tl_full(shape, dtype, number) tl_full_(tl, TL_HERE_, (shape), (dtype), (double)(number))
-#define tl_zeros(shape, dtype) tl_full_(tl, TL_HERE_, (shape), (dtype), 0)
+#define tl_full(shape, dtype, number)                                                              \
+    tl_full_(tl, TL_DETAIL_HERE, (shape), (dtype), (double)(number))
+#define tl_zeros(shape, dtype) tl_full_(tl, TL_DETAIL_HERE, (shape), (dtype), 0)
 
 /* begin, begin + 1, .., end - 1 as TL_I32. */
-#define tl_arange(begin, end) tl_arange_(tl, TL_HERE_, (begin), (end))
+#define tl_arange(begin, end) tl_arange_(tl, TL_DETAIL_HERE, (begin), (end))
 
 /* A plain number as a tensor, for functions of one's own; it takes no TCM. */
 static inline tl_tensor tl_scalar(double number)
@@ -454,8 +443,9 @@ static inline tl_tensor tl_scalar(double number)
  * done when it has arrived; tl_send_sync() waits for that. A value larger than a slot goes in
  * several, and then waits until the last part has a slot.
  */
-#define tl_send(direction, value) tl_send_(tl, TL_HERE_, (direction), (value), false)
-#define tl_send_sync(direction, value) ((void)tl_send_(tl, TL_HERE_, (direction), (value), true))
+#define tl_send(direction, value) tl_send_(tl, TL_DETAIL_HERE, (direction), (value), false)
+#define tl_send_sync(direction, value)                                                             \
+    ((void)tl_send_(tl, TL_DETAIL_HERE, (direction), (value), true))
 
 /*
  * Receives the next value that arrives in the direction, which must have that shape and type:
@@ -473,9 +463,6 @@ static inline tl_tensor tl_scalar(double number)
  */
 #define tl_recv(...) tl_recv_takes_direction_shape_dtype_(true, __VA_ARGS__, )
 #define tl_recv_async(...) tl_recv_takes_direction_shape_dtype_(false, __VA_ARGS__, )
-#define tl_recv_takes_direction_shape_dtype_(waits, direction, shape, type, ...)                   \
-    tl_recv_(tl, TL_HERE_, (direction), (shape),                                                   \
-             (tl_recv_options){.dtype = tl_needs_a_dtype_(type), __VA_ARGS__}, waits)
 
 #define TL_ANY ((const char *)0)
 
@@ -488,14 +475,16 @@ typedef struct tl_recv_options {
 } tl_recv_options;
 
 /* Whether this PE can send, or receive, in the direction. */
-#define tl_can_send(direction) tl_can_send_(tl, TL_HERE_, (direction))
-#define tl_can_recv(direction) tl_can_recv_(tl, TL_HERE_, (direction))
+#define tl_can_send(direction) tl_can_send_(tl, TL_DETAIL_HERE, (direction))
+#define tl_can_recv(direction) tl_can_recv_(tl, TL_DETAIL_HERE, (direction))
 
 /* ---- Control ----------------------------------------------------------------------------- */
 
 /* Waits until a value is there, or something under way is done. */
 #define tl_wait(what)                                                                              \
-    _Generic((what), tl_tensor : tl_wait_tensor_, tl_future : tl_wait_future_)(tl, TL_HERE_, (what))
+    _Generic((what), tl_tensor                                                                     \
+             : tl_wait_tensor_, tl_future                                                          \
+             : tl_wait_future_)(tl, TL_DETAIL_HERE, (what))
 
 /*
  * The number in a tensor of one element: waits for it. A run without data has it only if it is made
@@ -503,8 +492,8 @@ typedef struct tl_recv_options {
  * same time, and the run's summary says how often that was so: what the kernel does with it may
  * take another time than with data.
  */
-#define tl_item(x) tl_item_(tl, TL_HERE_, (x))
-#define tl_item_or(x, stand_in) tl_item_or_(tl, TL_HERE_, (x), (double)(stand_in))
+#define tl_item(x) tl_item_(tl, TL_DETAIL_HERE, (x))
+#define tl_item_or(x, stand_in) tl_item_or_(tl, TL_DETAIL_HERE, (x), (double)(stand_in))
 
 /*
  * All numbers of a tensor of integers, row by row: tl_items(x, numbers, count) puts them into an
@@ -512,11 +501,11 @@ typedef struct tl_recv_options {
  * kernel computes addresses. A run without data has those of index tensors
  * (kb_tensor_spec.is_index) as they were loaded, and fails for others.
  */
-#define tl_items(x, numbers, count) tl_items_(tl, TL_HERE_, (x), (numbers), (count))
+#define tl_items(x, numbers, count) tl_items_(tl, TL_DETAIL_HERE, (x), (numbers), (count))
 
 /* Ends the kernel with an error that has this message, which is printed as printf() does: for what
  * is wrong with the numbers that it was given. */
-#define tl_raise(...) tl_raise_(tl, TL_HERE_, __VA_ARGS__)
+#define tl_raise(...) tl_raise_(tl, TL_DETAIL_HERE, __VA_ARGS__)
 
 /* What kb_kernel.user is: the object behind a kernel that another language supplies. */
 #define tl_user() tl_user_(tl)
@@ -561,7 +550,7 @@ KB_API KB_MUST_USE kb_error *tl_try(tl_context *tl, void (*call)(tl_context *tl,
 #define tl_now() tl_now_(tl)
 
 /* Gives back the value's TCM when all that uses it is done. It cannot be used from here on. */
-#define tl_free(x) tl_free_(tl, TL_HERE_, (x))
+#define tl_free(x) tl_free_(tl, TL_DETAIL_HERE, (x))
 
 /*
  * TL_SCOPE { ... } frees the values that were made in it, also when it is left by return, goto or
@@ -571,130 +560,9 @@ KB_API KB_MUST_USE kb_error *tl_try(tl_context *tl, void (*call)(tl_context *tl,
  * long as acc would have. If acc was no tensor yet, that is until the end of the scope around this
  * one.
  */
-#define TL_SCOPE TL_SCOPE_AS_(KB_JOIN_(tl_scope_of_line_, __LINE__))
-#define TL_SCOPE_AS_(scope)                                                                        \
-    for (tl_scope scope __attribute__((cleanup(tl_scope_end_))) = tl_scope_begin_(tl, TL_HERE_);   \
-         (scope).open; (scope).open = false)
+#define TL_SCOPE TL_DETAIL_SCOPE_AS(KB_DETAIL_JOIN(tl_scope_of_line_, __LINE__))
+#define tl_assign(variable, value) tl_assign_(tl, TL_DETAIL_HERE, (variable), (value))
 
-typedef struct tl_scope {
-    tl_context *tl;
-    bool open;
-} tl_scope;
-
-#define tl_assign(variable, value) tl_assign_(tl, TL_HERE_, (variable), (value))
-
-/* ---- What the macros call ---------------------------------------------------------------- */
-
-typedef struct tl_place {
-    const char *file;
-    int line;
-} tl_place;
-
-#define TL_HERE_ ((tl_place){__FILE__, __LINE__})
-
-#define TL_OP_(op, name, inputs, kernel) TL_##op##_,
-typedef enum tl_op { TL_EACH_OP_(TL_OP_) TL_OPS_ } tl_op;
-#undef TL_OP_
-
-/* A tensor, or a number as one. */
-#define TL_OPERAND_(x)                                                                             \
-    _Generic((x), tl_tensor                                                                        \
-             : tl_needs_a_tensor_, tl_tensor *                                                     \
-             : tl_needs_a_tensor_, const tl_tensor *                                               \
-             : tl_needs_a_tensor_, float                                                           \
-             : tl_of_float_, long                                                                  \
-             : tl_of_integer_, long long                                                           \
-             : tl_of_integer_, unsigned long                                                       \
-             : tl_of_size_, unsigned long long                                                     \
-             : tl_of_size_, default                                                                \
-             : tl_scalar)(x)
-
-/* These do nothing but have a name, for the compiler's message if there is no tensor or dtype. */
-static inline tl_tensor tl_needs_a_tensor_(tl_tensor x)
-{
-    return x;
-}
-
-static inline kb_dtype tl_needs_a_dtype_(kb_dtype dtype)
-{
-    return dtype;
-}
-
-static inline tl_tensor tl_of_float_(float number)
-{
-    return tl_scalar((double)number);
-}
-
-static inline tl_tensor tl_of_integer_(int64_t number)
-{
-    return tl_scalar((double)number);
-}
-
-static inline tl_tensor tl_of_size_(uint64_t number)
-{
-    return tl_scalar((double)number);
-}
-
-#define TL_UNARY_(op, x) tl_apply_(tl, TL_HERE_, TL_##op##_, (tl_tensor[]){TL_OPERAND_(x)}, 0)
-#define TL_BINARY_(op, a, b)                                                                       \
-    tl_apply_(tl, TL_HERE_, TL_##op##_, (tl_tensor[]){TL_OPERAND_(a), TL_OPERAND_(b)}, 0)
-#define TL_TERNARY_(op, a, b, c)                                                                   \
-    tl_apply_(tl, TL_HERE_, TL_##op##_,                                                            \
-              (tl_tensor[]){TL_OPERAND_(a), TL_OPERAND_(b), TL_OPERAND_(c)}, 0)
-#define TL_ALONG_(op, x, axis)                                                                     \
-    tl_apply_(tl, TL_HERE_, TL_##op##_, (tl_tensor[]){tl_needs_a_tensor_(x)}, (axis))
-
-KB_API int64_t tl_program_id_(tl_context *tl, tl_place at, int axis);
-KB_API int64_t tl_num_programs_(tl_context *tl, tl_place at, int axis);
-KB_API tl_tensor tl_load_(tl_context *tl, tl_place at, tl_ptr ptr, tl_dims shape,
-                          tl_load_options options);
-KB_API tl_future tl_store_(tl_context *tl, tl_place at, tl_ptr ptr, tl_store_options options);
-KB_API tl_tensor tl_ref_(tl_context *tl, tl_place at, tl_ptr ptr, tl_dims shape,
-                         tl_load_options options);
-KB_API KB_MUST_USE tl_tensor tl_dot_(tl_context *tl, tl_place at, tl_tensor a,
-                                     tl_dot_options options);
-KB_API tl_future tl_composite_(tl_context *tl, tl_place at, tl_composite_op op, tl_tensor a,
-                               tl_tensor b, tl_tensor out);
-KB_API KB_MUST_USE tl_tensor tl_apply_(tl_context *tl, tl_place at, tl_op op,
-                                       const tl_tensor *inputs, int axis);
-KB_API tl_tensor tl_cast_(tl_context *tl, tl_place at, tl_tensor x, kb_dtype dtype);
-KB_API tl_tensor tl_transpose_(tl_context *tl, tl_place at, tl_tensor x);
-KB_API tl_tensor tl_reshape_(tl_context *tl, tl_place at, tl_tensor x, tl_dims shape);
-KB_API tl_tensor tl_slice_(tl_context *tl, tl_place at, tl_tensor x, int axis, int64_t begin,
-                           int64_t end);
-KB_API void tl_split_(tl_context *tl, tl_place at, tl_tensor x, int axis, tl_tensor *parts,
-                      int64_t count);
-KB_API void tl_split_sizes_(tl_context *tl, tl_place at, tl_tensor x, int axis, tl_tensor *parts,
-                            const int64_t *sizes, int count);
-KB_API KB_MUST_USE tl_tensor tl_concat_(tl_context *tl, tl_place at, int axis,
-                                        const tl_tensor *inputs, size_t count);
-KB_API KB_MUST_USE tl_topk_result tl_topk_(tl_context *tl, tl_place at, tl_tensor x, int64_t k,
-                                           int axis);
-KB_API KB_MUST_USE tl_tensor tl_gather_(tl_context *tl, tl_place at, tl_tensor x, tl_tensor index,
-                                        int axis);
-KB_API KB_MUST_USE tl_tensor tl_scatter_(tl_context *tl, tl_place at, tl_tensor x, tl_tensor index,
-                                         int axis, tl_tensor src, bool adds);
-KB_API tl_tensor tl_full_(tl_context *tl, tl_place at, tl_dims shape, kb_dtype dtype,
-                          double number);
-KB_API tl_tensor tl_arange_(tl_context *tl, tl_place at, int64_t begin, int64_t end);
-KB_API tl_future tl_send_(tl_context *tl, tl_place at, const char *direction, tl_tensor value,
-                          bool sync);
-KB_API tl_tensor tl_recv_(tl_context *tl, tl_place at, const char *direction, tl_dims shape,
-                          tl_recv_options options, bool wait);
-KB_API bool tl_can_send_(tl_context *tl, tl_place at, const char *direction);
-KB_API bool tl_can_recv_(tl_context *tl, tl_place at, const char *direction);
-KB_API void tl_wait_tensor_(tl_context *tl, tl_place at, tl_tensor x);
-KB_API void tl_wait_future_(tl_context *tl, tl_place at, tl_future future);
-KB_API double tl_item_(tl_context *tl, tl_place at, tl_tensor x);
-KB_API void tl_items_(tl_context *tl, tl_place at, tl_tensor x, int64_t *numbers, int64_t count);
-KB_API KB_NORETURN void tl_raise_(tl_context *tl, tl_place at, const char *format, ...)
-    KB_PRINTF(3, 4);
-KB_API void *tl_user_(const tl_context *tl);
-KB_API double tl_item_or_(tl_context *tl, tl_place at, tl_tensor x, double stand_in);
-KB_API kb_time tl_now_(const tl_context *tl);
-KB_API void tl_free_(tl_context *tl, tl_place at, tl_tensor x);
-KB_API tl_scope tl_scope_begin_(tl_context *tl, tl_place at);
-KB_API void tl_scope_end_(tl_scope *scope);
-KB_API void tl_assign_(tl_context *tl, tl_place at, tl_tensor *variable, tl_tensor value);
+#include <kernbench/detail/tl.h>
 
 #endif

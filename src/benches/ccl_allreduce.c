@@ -46,7 +46,7 @@ typedef struct job {
     kb_time time;      /* of the last call */
     uint64_t right, wrong; /* ranks or shards; elements */
     double mean;           /* of what is wrong */
-    kb_collective_figures figures;
+    kb_collective_stats figures;
 } job;
 
 static bool has_data(const job *j)
@@ -280,7 +280,7 @@ static kb_error *work(kb_context *ctx, uint32_t rank, void *arg)
     for (uint32_t i = first; i < end && has_data(j); i++)
         KB_TRY(check(j, i));
     if (rank == 0)
-        KB_TRY(kb_distributed_get_figures(ctx, (kb_group){0}, &j->figures));
+        KB_TRY(kb_distributed_get_stats(ctx, (kb_group){0}, &j->figures));
     for (uint32_t i = first; i < end; i++)
         KB_TRY(kb_tensor_free(ctx, j->tensors[i]));
     return kb_distributed_destroy_process_group(ctx);

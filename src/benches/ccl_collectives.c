@@ -39,7 +39,7 @@ typedef struct job {
     double **inputs; /* by rank; NULL without data */
     kb_time time;    /* of the last call */
     uint64_t wrong;
-    kb_collective_figures figures;
+    kb_collective_stats figures;
 } job;
 
 typedef struct tensors {
@@ -190,7 +190,7 @@ static kb_error *work(kb_context *ctx, uint32_t rank, void *arg)
     if (has_data(j) && t.output.id != 0)
         KB_TRY(check(j, rank, t.output));
     if (rank == 0)
-        KB_TRY(kb_distributed_get_figures(ctx, (kb_group){0}, &j->figures));
+        KB_TRY(kb_distributed_get_stats(ctx, (kb_group){0}, &j->figures));
     if (t.input.id != 0)
         KB_TRY(kb_tensor_free(ctx, t.input));
     if (t.output.id != 0 && !j->is->in_place)

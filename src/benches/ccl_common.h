@@ -43,7 +43,7 @@ typedef struct bench_row {
     kb_time time;
     bool checked;
     uint64_t wrong; /* elements */
-    kb_collective_figures figures;
+    kb_collective_stats figures;
 } bench_row;
 
 /* The sizes of a sweep, as they are asked for: what is run has whole elements, and at least one for

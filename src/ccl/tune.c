@@ -192,8 +192,8 @@ static kb_error *measure(const bench *b, const ccl_question *question, const cha
     KB_TRY(kb_request_wait(b->ctx, work, &completion));
     result->time = completion.ended - before;
     KB_TRY(kb_request_free(b->ctx, work));
-    kb_collective_figures figures;
-    KB_TRY(kb_distributed_get_figures(b->ctx, ccl_group_handle(b->ctx, b->group), &figures));
+    kb_collective_stats figures;
+    KB_TRY(kb_distributed_get_stats(b->ctx, ccl_group_handle(b->ctx, b->group), &figures));
     result->bound = figures.lower_bound;
     return NULL;
 }

@@ -238,7 +238,7 @@ kb_error *data_compute(data_store *store)
 unsigned data_op_inputs(data_op op)
 {
 #define INPUTS(op, name, inputs, kernel) [DATA_##op] = (inputs),
-    static const unsigned char inputs[] = {TL_EACH_OP_(INPUTS)};
+    static const unsigned char inputs[] = {TL_DETAIL_EACH_OP(INPUTS)};
 #undef INPUTS
     return inputs[op];
 }
@@ -247,7 +247,7 @@ const data_kernel *data_kernel_of(int op)
 {
 #define KERNEL(op, name, inputs, kernel) [DATA_##op] = &data_##kernel##_kernel,
     static const data_kernel *const kernels[] = {
-        TL_EACH_OP_(KERNEL)[DATA_DOT] = &data_dot_kernel,
+        TL_DETAIL_EACH_OP(KERNEL)[DATA_DOT] = &data_dot_kernel,
         [DATA_FULL] = &data_full_kernel,
         [DATA_ARANGE] = &data_arange_kernel,
     };

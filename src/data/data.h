@@ -30,8 +30,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <kernbench/detail/tl_ops.h>
 #include <kernbench/kernbench.h>
-#include <kernbench/tl_ops.h>
 
 #include "mem/mem.h"
 
@@ -83,7 +83,7 @@ typedef struct data_source {
 KB_MUST_USE kb_error *data_read(data_store *store, const data_source *source, data_value **value);
 
 /*
- * Operations, as <kernbench/tl_ops.h> lists them.
+ * Operations, as <kernbench/detail/tl_ops.h> lists them.
  *
  * On elements (ADD to CAST): inputs broadcast: shapes are aligned at their last axes, and an axis
  * of 1 is repeated. If all inputs and the result are integers, they are computed with in i32 and
@@ -111,7 +111,7 @@ KB_MUST_USE kb_error *data_read(data_store *store, const data_source *source, da
  * data_concat().
  */
 #define DATA_OP_(op, name, inputs, kernel) DATA_##op,
-typedef enum data_op { TL_EACH_OP_(DATA_OP_) DATA_OPS } data_op;
+typedef enum data_op { TL_DETAIL_EACH_OP(DATA_OP_) DATA_OPS } data_op;
 #undef DATA_OP_
 
 unsigned data_op_inputs(data_op op); /* 0: any number of them */

@@ -87,7 +87,7 @@ static tl_tensor apply(tl_context *tl, const map *m, const rectangle *r)
         return in[0];
     if (m->op == DT_MAP_RELU)
         return tl_maximum(in[0], 0);
-    return tl_apply_(tl, TL_HERE_, (tl_op)m->op, in, 0);
+    return tl_apply_(tl, TL_DETAIL_HERE, (tl_op)m->op, in, 0);
 }
 
 static map read_map(const tl_arg *args, int axes)
@@ -217,7 +217,7 @@ static tl_tensor reduce_some(tl_context *tl, const reduction *r, const piece *p,
     bool narrow = r->dtype == KB_F16 || r->dtype == KB_BF16;
     if (narrow && r->op == TL_SUM_)
         x = tl_cast(x, TL_F32);
-    return tl_apply_(tl, TL_HERE_, (tl_op)r->op, &x, rows ? 1 : 0);
+    return tl_apply_(tl, TL_DETAIL_HERE, (tl_op)r->op, &x, rows ? 1 : 0);
 }
 
 static tl_tensor combine(tl_context *tl, const reduction *r, tl_tensor a, tl_tensor b)

@@ -115,8 +115,8 @@ static nn_largest search_bands(tl_context *tl, const argmax_plan *plan, tl_ptr l
     }
     if (count == 1)
         return (nn_largest){values[0], indices[0]};
-    nn_largest all = {tl_concat_(tl, TL_HERE_, 0, values, count),
-                      tl_concat_(tl, TL_HERE_, 0, indices, count)};
+    nn_largest all = {tl_concat_(tl, TL_DETAIL_HERE, 0, values, count),
+                      tl_concat_(tl, TL_DETAIL_HERE, 0, indices, count)};
     for (size_t i = 0; i < count; i++) {
         tl_free(values[i]);
         tl_free(indices[i]);

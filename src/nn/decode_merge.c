@@ -95,7 +95,7 @@ static tl_tensor make_weights(tl_context *tl, const nn_merge *merge)
     tl_tensor weights = {0};
     int64_t members = merge->unit.members;
     TL_SCOPE {
-        tl_tensor all = tl_concat_(tl, TL_HERE_, 0, merge->stats, (size_t)members);
+        tl_tensor all = tl_concat_(tl, TL_DETAIL_HERE, 0, merge->stats, (size_t)members);
         tl_tensor stats = tl_reshape(all, tl_shape(members, merge->rows, 2));
         tl_tensor max = tl_slice(stats, 2, 0, 1), sum = tl_slice(stats, 2, 1, 2);
         tl_tensor weight = tl_exp(tl_sub(max, tl_max(max, 0)));

@@ -129,7 +129,7 @@ static tl_tensor gather(tl_context *tl, const subgroup *group, int axis, tl_tens
     }
     if (count == 1)
         return parts[0];
-    tl_tensor all = tl_concat_(tl, TL_HERE_, axis, parts, count);
+    tl_tensor all = tl_concat_(tl, TL_DETAIL_HERE, axis, parts, count);
     for (size_t i = 0; i < count; i++)
         tl_free(parts[i]);
     return all;

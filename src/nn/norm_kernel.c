@@ -217,7 +217,7 @@ static tl_tensor statistic_of(tl_context *tl, const share *s, block *b, const st
         parts[i] = chunk_statistic(tl, s, b, i, stats, which);
     tl_tensor all = parts[0];
     if (count > 1) {
-        all = tl_concat_(tl, TL_HERE_, 0, parts, (size_t)count);
+        all = tl_concat_(tl, TL_DETAIL_HERE, 0, parts, (size_t)count);
         for (int64_t i = 0; i < count; i++)
             tl_free(parts[i]);
     }

@@ -86,7 +86,7 @@ static const facts facts_of[TL_OPS_] = {
 
 static const char *const name_of[TL_OPS_] = {
 #define NAME(op, name, inputs, kernel) [TL_##op##_] = "tl_" #name,
-    TL_EACH_OP_(NAME)
+    TL_DETAIL_EACH_OP(NAME)
 #undef NAME
 };
 

@@ -221,7 +221,7 @@ tl_tensor tp_join(tl_context *tl, tp_joint *j)
 {
     tl_tensor all = j->parts[0];
     if (j->count > 1) {
-        all = tl_concat_(tl, TL_HERE_, j->axis, j->parts, j->count);
+        all = tl_concat_(tl, TL_DETAIL_HERE, j->axis, j->parts, j->count);
         for (size_t i = 0; i < j->count; i++)
             tl_free(j->parts[i]);
     }

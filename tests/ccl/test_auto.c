@@ -46,8 +46,8 @@ static kb_time time_with(kb_context *ctx, const char *algorithm, const kb_policy
     kb_time before = kb_context_now(ctx);
     expect_ok(kb_distributed_call(ctx, &call));
     kb_time took = kb_context_now(ctx) - before;
-    kb_collective_figures figures;
-    expect_ok(kb_distributed_get_figures(ctx, (kb_group){0}, &figures));
+    kb_collective_stats figures;
+    expect_ok(kb_distributed_get_stats(ctx, (kb_group){0}, &figures));
     *entry = figures.algorithm;
     for (uint32_t sip = 0; sip < devices; sip++)
         expect_ok(kb_tensor_free(ctx, tensors[sip]));

@@ -241,8 +241,8 @@ static kb_error *works_in_groups(kb_context *ctx, uint32_t rank, void *arg)
     assert_true(first_of(ctx, x) == (rank == 1 ? 3 : 17));
     KB_TRY(kb_distributed_all_reduce(ctx, x, KB_SUM, NULL));
     assert_true(first_of(ctx, x) == 3 * 17 + 3);
-    kb_collective_figures figures;
-    KB_TRY(kb_distributed_get_figures(ctx, pair, &figures));
+    kb_collective_stats figures;
+    KB_TRY(kb_distributed_get_stats(ctx, pair, &figures));
     assert_int_equal(figures.participants, 2);
     assert_int_equal(figures.size, 2000);
     assert_true(figures.bus_factor == 1 && figures.lower_bound > 0);
@@ -586,8 +586,8 @@ static kb_error *drives_pes(kb_context *ctx, uint32_t rank, void *arg)
         for (uint32_t i = 0; i < each * N; i++)
             assert_true(numbers[i] == (float)(p->world * (p->world + 1) / 2));
     }
-    kb_collective_figures figures;
-    KB_TRY(kb_distributed_get_figures(ctx, (kb_group){0}, &figures));
+    kb_collective_stats figures;
+    KB_TRY(kb_distributed_get_stats(ctx, (kb_group){0}, &figures));
     assert_int_equal(figures.participants, p->world);
     assert_int_equal(figures.size, N * sizeof(float));
     return NULL;
@@ -633,8 +633,8 @@ static kb_error *adds_up_shards(kb_context *ctx, uint32_t rank, void *arg)
     KB_TRY(kb_distributed_all_reduce(ctx, x, KB_SUM,
                                      &(kb_collective_options){.algorithm = "intercube_allreduce"}));
     assert_true(first_of(ctx, x) == 2 * 10);
-    kb_collective_figures figures;
-    KB_TRY(kb_distributed_get_figures(ctx, (kb_group){0}, &figures));
+    kb_collective_stats figures;
+    KB_TRY(kb_distributed_get_stats(ctx, (kb_group){0}, &figures));
     assert_string_equal(figures.algorithm, "intercube_allreduce");
     assert_int_equal(figures.participants, 2 * WORLD);
     assert_int_equal(figures.size, 16);

@@ -59,7 +59,7 @@ static void expect_reached(const reach *r)
         .timing_only = true, .settings = settings, .setting_count = count, .device = r->device};
     kb_context *ctx;
     kb_tensor tensors[MOST_DEVICES];
-    kb_collective_figures figures;
+    kb_collective_stats figures;
     expect_ok(kb_context_create(&options, &ctx));
     kb_collective call = {.kind = KB_ALL_REDUCE,
                           .inputs = tensors,
@@ -70,7 +70,7 @@ static void expect_reached(const reach *r)
     kb_time began = kb_context_now(ctx);
     expect_ok(kb_distributed_call(ctx, &call));
     kb_time took = kb_context_now(ctx) - began;
-    expect_ok(kb_distributed_get_figures(ctx, (kb_group){0}, &figures));
+    expect_ok(kb_distributed_get_stats(ctx, (kb_group){0}, &figures));
     double share = 100 * kb_to_ns(figures.lower_bound) / kb_to_ns(took);
     if (share < r->least || share > 100)
         fail_msg("%s with %s: %.1f %% of the bound, not %g to 100", r->algorithm,

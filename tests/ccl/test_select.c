@@ -47,8 +47,8 @@ static kb_error *reduce(kb_context *ctx, uint32_t rank, void *arg)
     kb_collective_options options = {.algorithm = c->algorithm};
     KB_TRY(kb_distributed_all_reduce(ctx, x, KB_SUM, c->algorithm ? &options : NULL));
     c->result[rank] = first_of(ctx, x);
-    kb_collective_figures figures;
-    KB_TRY(kb_distributed_get_figures(ctx, (kb_group){0}, &figures));
+    kb_collective_stats figures;
+    KB_TRY(kb_distributed_get_stats(ctx, (kb_group){0}, &figures));
     snprintf(c->used[rank], sizeof c->used[rank], "%s", figures.algorithm);
     return kb_distributed_destroy_process_group(ctx);
 }

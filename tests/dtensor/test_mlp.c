@@ -19,7 +19,7 @@ typedef struct job {
     plain expected;
     char calls[MOST_CALLS][32]; /* collectives of all ranks */
     size_t count;
-    kb_collective_figures figures; /* of the last one */
+    kb_collective_stats figures; /* of the last one */
 } job;
 
 static void watch(void *self, const kb_op *op)
@@ -60,7 +60,7 @@ static kb_error *run_layers(kb_context *ctx, job *j, kb_tensor *y)
     KB_TRY(kb_launch(ctx, "relu", &relu, h, TOKENS * HIDDEN / j->ranks));
     KB_TRY(kb_row_parallel_linear_forward(ctx, down, h, y));
     KB_TRY(kb_tp_get_tensor_model_parallel_group(ctx, &group));
-    KB_TRY(kb_distributed_get_figures(ctx, group, &j->figures));
+    KB_TRY(kb_distributed_get_stats(ctx, group, &j->figures));
     KB_TRY(kb_tp_layer_free(ctx, up));
     KB_TRY(kb_tp_layer_free(ctx, down));
     KB_TRY(kb_tensor_free(ctx, h));
@@ -82,7 +82,7 @@ static kb_error *run_dtensors(kb_context *ctx, job *j, kb_tensor *y)
     KB_TRY(kb_dtensor_matmul(ctx, h, w2, &terms));
     KB_TRY(kb_dtensor_redistribute(ctx, terms, all, &sum));
     KB_TRY(kb_device_mesh_get_group(ctx, mesh, "dim0", &group));
-    KB_TRY(kb_distributed_get_figures(ctx, group, &j->figures));
+    KB_TRY(kb_distributed_get_stats(ctx, group, &j->figures));
     KB_TRY(kb_dtensor_full_tensor(ctx, sum, y)); /* is there: a copy */
     const kb_dtensor made[] = {x, w1, w2, up, h, terms, sum};
     for (size_t i = 0; i < sizeof made / sizeof *made; i++)

@@ -8,10 +8,10 @@
  * and data_kernel_kernel in src/data computes it. New ones come last, so that programs that are
  * compiled already keep their numbers.
  */
-#ifndef KERNBENCH_TL_OPS_H
-#define KERNBENCH_TL_OPS_H
+#ifndef KERNBENCH_DETAIL_TL_OPS_H
+#define KERNBENCH_DETAIL_TL_OPS_H
 
-#define TL_EACH_OP_(X)                                                                             \
+#define TL_DETAIL_EACH_OP(X)                                                                       \
     X(ADD, add, 2, elements)                                                                       \
     X(SUB, sub, 2, elements)                                                                       \
     X(MUL, mul, 2, elements)                                                                       \
