@@ -1,5 +1,5 @@
 /*
- * kernels_rsag.c: rings on which every PE sends no byte more than it has to.
+ * ring_rsag.c: rings on which every PE sends no byte more than it has to.
  *
  * What is to be reduced is cut into n chunks, one for each member of the ring. In a reduce-scatter
  * of n-1 steps the sum of a chunk starts behind its member and goes around to it; each member that
@@ -30,7 +30,7 @@
 #include "algorithms.h"
 
 #include "base/base.h"
-#include "rings.h"
+#include "ccl/graph/rings.h"
 
 enum { MAX_PIECES = 4 }; /* of a slice */
 

@@ -1,5 +1,5 @@
 /*
- * bound.c: the time that no algorithm can beat. Two things take time whatever the algorithm:
+ * lower_bound.c: the time that no algorithm can beat. Two things take time whatever the algorithm:
  *
  *   moving   what has to leave the participants, at the bandwidth that they have together. A sum of
  *            n buffers needs n - 1 transfers of each element to come about and n - 1 to be
@@ -9,7 +9,7 @@
  * Exact: rounded up once, to the femtosecond. Ignores latencies, what launching takes, and that
  * ways may cross.
  */
-#include "bound.h"
+#include "lower_bound.h"
 
 #include <stdlib.h>
 

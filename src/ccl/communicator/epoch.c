@@ -15,7 +15,7 @@
  * would take for its own. Ranks may be apart, so what lies in a queue may be for a call to come:
  * only the last call of those that use the queues can tell.
  */
-#include "state.h"
+#include "communicator.h"
 
 #include <stdlib.h>
 #include <string.h>

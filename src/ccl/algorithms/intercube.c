@@ -1,5 +1,5 @@
 /*
- * kernels_intercube.c: over PE 0 of every cube, along the mesh of cubes, which has no wrap-around:
+ * intercube.c: over PE 0 of every cube, along the mesh of cubes, which has no wrap-around:
  *
  *     > > > v      rows are reduced towards the column of the root cube, that column towards the
  *     > > > v      root; the roots of the SIPs exchange their sums; then it all goes back: along

@@ -16,7 +16,7 @@
  * A call belongs to its group until it is done. If its worker is unwound while it waits, or
  * something goes wrong, the epoch fails for the others: they would wait for ever.
  */
-#include "state.h"
+#include "communicator.h"
 
 #include <stdlib.h>
 

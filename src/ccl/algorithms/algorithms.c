@@ -9,7 +9,7 @@
 #include <inttypes.h>
 
 #include "base/base.h"
-#include "registry.h"
+#include "ccl/config/registry.h"
 
 const kb_ccl_algorithm *const ccl_algorithms[] = {
     &ccl_hello_send_algorithm,

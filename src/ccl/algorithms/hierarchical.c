@@ -1,5 +1,5 @@
 /*
- * kernels_hierarchical.c: reduce level by level: over the PEs of a cube to PE 0, over the cubes of
+ * hierarchical.c: reduce level by level: over the PEs of a cube to PE 0, over the cubes of
  * a SIP to cube 0, over the SIPs to the first; then the result goes back down the same levels. A
  * level of one member has nothing to do.
  *

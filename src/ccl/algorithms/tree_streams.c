@@ -1,5 +1,5 @@
 /*
- * kernels_streams.c: all-reduce along spanning trees of the SIPs (trees.h), with a PE for each step
+ * tree_streams.c: all-reduce along spanning trees of the SIPs (trees.h), with a PE for each step
  * of each tree. A tree has its part of the elements, whichever PEs' memories these are in; in every
  * SIP it has stations, each a PE of its own:
  *
@@ -25,7 +25,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
-#include "trees.h"
+#include "ccl/graph/trees.h"
 
 /* Links of a SIP: to the east, north, west and south. Trees: with fewer the streams of a link do
  * not fill it, with more they take turns in ways that leave gaps. */

@@ -4,7 +4,7 @@
  * The first rank that needs the queues has them installed in all PEs of the group; every rank waits
  * until they are before it sends kernels there: so nobody ever sends to a PE without queues.
  */
-#include "state.h"
+#include "communicator.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  * them have been in it and left it: who initialises again before waits, so that the n-th process
  * group of one rank is the n-th of all.
  */
-#include "state.h"
+#include "communicator.h"
 
 #include <stdlib.h>
 #include <string.h>

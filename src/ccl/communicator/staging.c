@@ -1,5 +1,5 @@
 /*
- * stage.c: tensors in a layout that lanes can work on.
+ * staging.c: tensors in a layout that lanes can work on.
  *
  * A lane is the PE at one place of every rank's device: each has its part of the tensor, and all
  * have the same elements. So ranks need the same layout, without copies, and each PE's part in one
@@ -10,7 +10,7 @@
  * the canonical one. Whoever has another one copies what it has into a staging tensor, and back
  * afterwards. Staging tensors stay for later calls.
  */
-#include "state.h"
+#include "communicator.h"
 
 #include <stdlib.h>
 

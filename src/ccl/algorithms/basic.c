@@ -1,10 +1,10 @@
 /*
- * kernels_toys.c: the simplest collectives, to learn from and to compare with. They move more than
+ * basic.c: the simplest collectives, to learn from and to compare with. They move more than
  * they have to, or in more steps, and nothing overlaps: fine for a few KiB.
  */
 #include "algorithms.h"
 
-#include "plan.h"
+#include "ccl/graph/plan.h"
 
 /* ---- hello_send: everybody gets what its neighbour to the west had ----------------------- */
 

@@ -1,5 +1,5 @@
 /*
- * kernels_trees.c: all-reduce along spanning trees of the SIPs (trees.h). A PE talks to the PEs in
+ * tree_allreduce.c: all-reduce along spanning trees of the SIPs (trees.h). A PE talks to the PEs in
  * its place of the other SIPs, along one tree or several ("channels"), each of which has its part
  * of the elements: sums go up to the root of the tree, results come down. Trees differ from lane to
  * lane so that all links are used alike.
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
-#include "trees.h"
+#include "ccl/graph/trees.h"
 
 enum { MAX_CHANNELS = 16, MAX_AHEAD = 16 };
 

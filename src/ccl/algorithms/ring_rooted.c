@@ -1,5 +1,5 @@
 /*
- * kernels_chain.c: from one to all, or from all to one, along a ring that is cut open at the root:
+ * ring_rooted.c: from one to all, or from all to one, along a ring that is cut open at the root:
  *
  *     broadcast   root > root+1 > .. > root-1
  *     reduce      root+1 > root+2 > .. > root

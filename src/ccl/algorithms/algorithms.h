@@ -1,14 +1,14 @@
 /*
  * algorithms.h: what the collectives that ship share. Private to ccl.
  *
- *     kernels_toys.c          hello_send, ring, mesh, tree: the simplest there are
- *     kernels_hierarchical.c  over the PEs of a cube, the cubes of a SIP, the SIPs
- *     kernels_intercube.c     over the mesh of cubes and the pattern of SIPs
- *     kernels_rsag.c          rings that move no byte more than they have to
- *     kernels_chain.c         from one, or to one, along a ring
- *     kernels_pairs.c         everybody with everybody
- *     kernels_trees.c         many trees that share the links of SIPs
- *     kernels_streams.c       such trees, with a PE for each step of each
+ *     basic.c                 hello_send, ring, mesh, tree: the simplest there are
+ *     hierarchical.c          over the PEs of a cube, the cubes of a SIP, the SIPs
+ *     intercube.c             over the mesh of cubes and the pattern of SIPs
+ *     ring_rsag.c             rings that move no byte more than they have to
+ *     ring_rooted.c           from one, or to one, along a ring
+ *     pairwise.c              everybody with everybody
+ *     tree_allreduce.c         many trees that share the links of SIPs
+ *     tree_streams.c          such trees, with a PE for each step of each
  *
  * A kernel works on its PE's part in tiles, each of which goes in one slot of a queue and whose
  * values are freed when it is done: so parts may be larger than the TCM. All members of a circle

@@ -1,5 +1,5 @@
 /*
- * kernels_pairs.c: everybody talks to everybody, by directions "r0", "r1", .. to the place of that
+ * pairwise.c: everybody talks to everybody, by directions "r0", "r1", .. to the place of that
  * number. One step, whatever the number of members: the best for small sizes, and for what has to
  * go from each to each anyway.
  *
