@@ -50,7 +50,7 @@ typedef struct ccl_tile {
     kb_reduce_op op;
 } ccl_tile;
 
-static inline int64_t ccl_least(int64_t a, int64_t b)
+static inline int64_t ccl_min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -71,8 +71,8 @@ tl_tensor ccl_finish(tl_context *tl, kb_reduce_op op, tl_tensor sum, int64_t cou
  * Members in a circle, each with a value: everybody gets them all, by sending on what it receives,
  * and adds them up, each beginning with its own.
  */
-void ccl_go_around(tl_context *tl, const ccl_tile *tile, tl_tensor *sum, int64_t members,
-                   const char *to, const char *from);
+void ccl_ring_exchange(tl_context *tl, const ccl_tile *tile, tl_tensor *sum, int64_t members,
+                       const char *to, const char *from);
 
 /* Members in a line. `up` leads to the next place, `down` to the one before. */
 typedef struct ccl_line {
@@ -130,7 +130,7 @@ KB_MUST_USE kb_error *ccl_order_of_ranks(const kb_ccl_call *call, const kb_ccl_p
                                          int64_t *order);
 
 /* Where the call's root is in the circle. */
-int64_t ccl_root_place(const kb_ccl_call *call, const kb_ccl_part *part);
+int64_t ccl_root_index(const kb_ccl_call *call, const kb_ccl_part *part);
 
 /* Topologies that ship, by the directions that kernels use. */
 extern const char *const ccl_ring_topologies[];

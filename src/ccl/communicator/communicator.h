@@ -225,7 +225,7 @@ struct ccl_state {
     KB_VEC(ccl_group *) leaving; /* of a process group that is gone: their queues are not yet */
     bool clearing;               /* somebody removes those */
     kb_waitlist returning;       /* ranks that want to initialise again */
-    ccl_wiring *graves;          /* whose commands may still be under way: they go with the state */
+    ccl_wiring *retired;         /* whose commands may still be under way: they go with the state */
 };
 
 /* ---- group.c ---- */
@@ -309,7 +309,7 @@ KB_MUST_USE kb_error *ccl_freshen(ccl_group *group, ccl_wiring *wiring);
 /* Removes the queues of all and waits for it. */
 KB_MUST_USE kb_error *ccl_remove_wirings(ccl_group *group);
 void ccl_free_wirings(ccl_group *group);
-void ccl_free_graves(ccl_state *state);
+void ccl_free_retired(ccl_state *state);
 
 /* ---- check_call.c ---- */
 

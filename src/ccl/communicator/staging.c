@@ -14,7 +14,7 @@
 
 #include <stdlib.h>
 
-enum { MOST_IDLE = 4 }; /* staging tensors that a device keeps for later */
+enum { MAX_IDLE = 4 }; /* staging tensors that a device keeps for later */
 
 static const kb_policy by_columns = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
 
@@ -155,7 +155,7 @@ static void tidy(ccl_group *group, uint32_t seat)
     uint32_t idle = 0;
     for (ccl_stage *stage = group->stages, *next; stage; stage = next) {
         next = stage->next; /* the newest comes first */
-        if (stage->seat == seat && !stage->busy && ++idle > MOST_IDLE)
+        if (stage->seat == seat && !stage->busy && ++idle > MAX_IDLE)
             discard(group, stage);
     }
 }
