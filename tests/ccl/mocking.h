@@ -15,7 +15,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "ccl/algorithms.h"
+#include "ccl/algorithms/algorithms.h"
 #include "ccl/ccl.h"
 
 typedef struct scene {

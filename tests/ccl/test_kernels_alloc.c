@@ -3,9 +3,9 @@
 #include "support/expect.h"
 #include "support/failing_alloc.h"
 
-#include "ccl/algorithms.h"
-#include "ccl/plan.h"
-#include "ccl/trees.h"
+#include "ccl/algorithms/algorithms.h"
+#include "ccl/graph/plan.h"
+#include "ccl/graph/trees.h"
 
 static void expect_done_or_no_memory(kb_error *err)
 {

@@ -4,7 +4,7 @@
 
 #include "grid.h"
 
-#include "ccl/rings.h"
+#include "ccl/graph/rings.h"
 
 static bool are_joined(const kb_ccl_scope *scope, uint32_t a, uint32_t b)
 {

@@ -4,8 +4,8 @@
  */
 #include "trial.h"
 
-#include "ccl/algorithms.h"
-#include "ccl/plan.h"
+#include "ccl/algorithms/algorithms.h"
+#include "ccl/graph/plan.h"
 #include "support/seed.h"
 
 #define LINKS                                                                                      \

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "ccl/trees.h"
+#include "ccl/graph/trees.h"
 
 /* Whether the machine has a link between two SIPs; a row of two has one, which does not wrap. */
 static bool are_joined(const kb_ccl_scope *scope, uint32_t a, uint32_t b)

@@ -67,8 +67,8 @@ def check_paths(name, text):
 
 def check_files_of_tour(name, text):
     """Every `file.c` and `file.h` without a folder that the tour names is a source file."""
-    sources = {os.path.basename(path) for path in glob.glob(ROOT + "/src/*/*") +
-               glob.glob(ROOT + "/include/*/*") + glob.glob(ROOT + "/tests/*/*")}
+    folders = ("/src/*/*", "/src/*/*/*", "/include/*/*", "/tests/*/*")
+    sources = {os.path.basename(path) for folder in folders for path in glob.glob(ROOT + folder)}
     for number, line in prose_lines(text):
         for span in re.findall(r"`(\w+\.[ch])`", line):
             if span not in sources:

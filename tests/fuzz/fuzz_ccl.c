@@ -5,9 +5,9 @@
 #include "fuzz.h"
 
 #include "ccl/ccl.h"
-#include "ccl/config.h"
-#include "ccl/plan.h"
-#include "ccl/registry.h"
+#include "ccl/config/config.h"
+#include "ccl/config/registry.h"
+#include "ccl/graph/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,14 +1,14 @@
 /*
  * algorithms.h: what the collectives that ship share. Private to ccl.
  *
- *     kernels_toys.c          hello_send, ring, mesh, tree: the simplest there are
- *     kernels_hierarchical.c  over the PEs of a cube, the cubes of a SIP, the SIPs
- *     kernels_intercube.c     over the mesh of cubes and the pattern of SIPs
- *     kernels_rsag.c          rings that move no byte more than they have to
- *     kernels_chain.c         from one, or to one, along a ring
- *     kernels_pairs.c         everybody with everybody
- *     kernels_trees.c         many trees that share the links of SIPs
- *     kernels_streams.c       such trees, with a PE for each step of each
+ *     basic.c                 hello_send, ring, mesh, tree: the simplest there are
+ *     hierarchical.c          over the PEs of a cube, the cubes of a SIP, the SIPs
+ *     intercube.c             over the mesh of cubes and the pattern of SIPs
+ *     ring_rsag.c             rings that move no byte more than they have to
+ *     ring_rooted.c           from one, or to one, along a ring
+ *     pairwise.c              everybody with everybody
+ *     tree_allreduce.c         many trees that share the links of SIPs
+ *     tree_streams.c          such trees, with a PE for each step of each
  *
  * A kernel works on its PE's part in tiles, each of which goes in one slot of a queue and whose
  * values are freed when it is done: so parts may be larger than the TCM. All members of a circle
@@ -50,7 +50,7 @@ typedef struct ccl_tile {
     kb_reduce_op op;
 } ccl_tile;
 
-static inline int64_t ccl_least(int64_t a, int64_t b)
+static inline int64_t ccl_min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -71,8 +71,8 @@ tl_tensor ccl_finish(tl_context *tl, kb_reduce_op op, tl_tensor sum, int64_t cou
  * Members in a circle, each with a value: everybody gets them all, by sending on what it receives,
  * and adds them up, each beginning with its own.
  */
-void ccl_go_around(tl_context *tl, const ccl_tile *tile, tl_tensor *sum, int64_t members,
-                   const char *to, const char *from);
+void ccl_ring_exchange(tl_context *tl, const ccl_tile *tile, tl_tensor *sum, int64_t members,
+                       const char *to, const char *from);
 
 /* Members in a line. `up` leads to the next place, `down` to the one before. */
 typedef struct ccl_line {
@@ -130,7 +130,7 @@ KB_MUST_USE kb_error *ccl_order_of_ranks(const kb_ccl_call *call, const kb_ccl_p
                                          int64_t *order);
 
 /* Where the call's root is in the circle. */
-int64_t ccl_root_place(const kb_ccl_call *call, const kb_ccl_part *part);
+int64_t ccl_root_index(const kb_ccl_call *call, const kb_ccl_part *part);
 
 /* Topologies that ship, by the directions that kernels use. */
 extern const char *const ccl_ring_topologies[];

@@ -1,5 +1,5 @@
 /*
- * stage.c: tensors in a layout that lanes can work on.
+ * staging.c: tensors in a layout that lanes can work on.
  *
  * A lane is the PE at one place of every rank's device: each has its part of the tensor, and all
  * have the same elements. So ranks need the same layout, without copies, and each PE's part in one
@@ -10,11 +10,11 @@
  * the canonical one. Whoever has another one copies what it has into a staging tensor, and back
  * afterwards. Staging tensors stay for later calls.
  */
-#include "state.h"
+#include "communicator.h"
 
 #include <stdlib.h>
 
-enum { MOST_IDLE = 4 }; /* staging tensors that a device keeps for later */
+enum { MAX_IDLE = 4 }; /* staging tensors that a device keeps for later */
 
 static const kb_policy by_columns = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
 
@@ -155,7 +155,7 @@ static void tidy(ccl_group *group, uint32_t seat)
     uint32_t idle = 0;
     for (ccl_stage *stage = group->stages, *next; stage; stage = next) {
         next = stage->next; /* the newest comes first */
-        if (stage->seat == seat && !stage->busy && ++idle > MOST_IDLE)
+        if (stage->seat == seat && !stage->busy && ++idle > MAX_IDLE)
             discard(group, stage);
     }
 }

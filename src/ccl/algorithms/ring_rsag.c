@@ -1,5 +1,5 @@
 /*
- * kernels_rsag.c: rings on which every PE sends no byte more than it has to.
+ * ring_rsag.c: rings on which every PE sends no byte more than it has to.
  *
  * What is to be reduced is cut into n chunks, one for each member of the ring. In a reduce-scatter
  * of n-1 steps the sum of a chunk starts behind its member and goes around to it; each member that
@@ -30,7 +30,7 @@
 #include "algorithms.h"
 
 #include "base/base.h"
-#include "rings.h"
+#include "ccl/graph/rings.h"
 
 enum { MAX_PIECES = 4 }; /* of a slice */
 
@@ -92,9 +92,9 @@ static span piece_of(const ring *r, int64_t place, piece p)
 {
     span chunk = chunk_of(r, place);
     int64_t slice = slice_begin(r, p.slice), whole = slice_begin(r, p.slice + 1) - slice;
-    int64_t size = tl_cdiv(whole, p.pieces), end = ccl_least(slice + whole, chunk.count);
-    int64_t begin = ccl_least(slice + p.index * size, end);
-    return (span){chunk.begin + begin, ccl_least(size, end - begin)};
+    int64_t size = tl_cdiv(whole, p.pieces), end = ccl_min(slice + whole, chunk.count);
+    int64_t begin = ccl_min(slice + p.index * size, end);
+    return (span){chunk.begin + begin, ccl_min(size, end - begin)};
 }
 
 /* ---- A step ------------------------------------------------------------------------------ */
@@ -289,12 +289,12 @@ static cut cut_of(const kb_ccl_call *call, int64_t elements, bool hands_over)
     int64_t size = (int64_t)kb_dtype_bytes(call->dtype), bytes = elements * size;
     int64_t slice = bytes / 4;
     bool stays = hands_over && bytes >= (int64_t)MANY_SLICES * USUAL_SLICE;
-    slice = slice < USUAL_SLICE || stays ? USUAL_SLICE : ccl_least(slice, LARGE_SLICE);
+    slice = slice < USUAL_SLICE || stays ? USUAL_SLICE : ccl_min(slice, LARGE_SLICE);
     slice = kb_ccl_setting(call->scope, "kernel_slice", slice / size);
-    slice = ccl_least(slice, ccl_tile_elements(call, 32));
-    int64_t pieces = stays || ccl_least(bytes, slice * size) < SMALL_SLICE ? 1 : 2;
+    slice = ccl_min(slice, ccl_tile_elements(call, 32));
+    int64_t pieces = stays || ccl_min(bytes, slice * size) < SMALL_SLICE ? 1 : 2;
     pieces = kb_ccl_setting(call->scope, "kernel_pieces", pieces);
-    pieces = pieces < 1 ? 1 : ccl_least(pieces, MAX_PIECES);
+    pieces = pieces < 1 ? 1 : ccl_min(pieces, MAX_PIECES);
     return (cut){slice < 1 ? 1 : slice, pieces};
 }
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state.h"
+#include "communicator.h"
 
 enum { PE_BYTES = 64 }; /* what a PE keeps of a call: its place, and some arguments */
 

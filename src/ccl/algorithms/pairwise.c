@@ -1,5 +1,5 @@
 /*
- * kernels_pairs.c: everybody talks to everybody, by directions "r0", "r1", .. to the place of that
+ * pairwise.c: everybody talks to everybody, by directions "r0", "r1", .. to the place of that
  * number. One step, whatever the number of members: the best for small sizes, and for what has to
  * go from each to each anyway.
  *
@@ -21,7 +21,7 @@ KB_KERNEL(one_shot, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op,
     for (int64_t begin = 0; begin < count && members > 1; begin += tile)
         TL_SCOPE {
             tl_ptr at = ccl_at(mine, begin, dtype);
-            tl_dims shape = tl_shape(ccl_least(tile, count - begin));
+            tl_dims shape = tl_shape(ccl_min(tile, count - begin));
             tl_tensor own = tl_load(at, shape, dtype), sum = {0};
             for (int step = 1; step < members; step++)
                 tl_send(peer((place + step) % members).text, own);
@@ -62,7 +62,7 @@ KB_KERNEL(pairs_gather, tl_ptr input, tl_ptr output, int64_t count, kb_dtype dty
           int place, int64_t order, int root, int64_t tile)
 {
     for (int64_t begin = 0; begin < count; begin += tile) {
-        tl_dims shape = tl_shape(ccl_least(tile, count - begin));
+        tl_dims shape = tl_shape(ccl_min(tile, count - begin));
         if (place != root)
             TL_SCOPE {
                 tl_send(peer(root).text, tl_load(ccl_at(input, begin, dtype), shape, dtype));
@@ -82,7 +82,7 @@ KB_KERNEL(pairs_scatter, tl_ptr input, tl_ptr output, int64_t count, kb_dtype dt
           int place, int64_t order, int root, int64_t tile)
 {
     for (int64_t begin = 0; begin < count; begin += tile) {
-        tl_dims shape = tl_shape(ccl_least(tile, count - begin));
+        tl_dims shape = tl_shape(ccl_min(tile, count - begin));
         tl_ptr to = ccl_at(output, begin, dtype);
         if (place != root)
             TL_SCOPE {
@@ -109,7 +109,7 @@ KB_KERNEL(pairs_all_to_all, tl_ptr input, tl_ptr output, int64_t count, kb_dtype
     for (int64_t begin = 0; begin < count; begin += tile)
         for (int step = 0; step < members; step++)
             TL_SCOPE {
-                tl_dims shape = tl_shape(ccl_least(tile, count - begin));
+                tl_dims shape = tl_shape(ccl_min(tile, count - begin));
                 int to = (place + step) % members, from = (place - step + members) % members;
                 int64_t there = ccl_rank_at(order, to) * count + begin;
                 int64_t here = ccl_rank_at(order, from) * count + begin;
@@ -130,7 +130,7 @@ KB_KERNEL(pairs_send, tl_ptr mine, int64_t count, kb_dtype dtype, int other, boo
     for (int64_t begin = 0; begin < count; begin += tile)
         TL_SCOPE {
             tl_ptr at = ccl_at(mine, begin, dtype);
-            tl_dims shape = tl_shape(ccl_least(tile, count - begin));
+            tl_dims shape = tl_shape(ccl_min(tile, count - begin));
             if (sends)
                 tl_send(peer(other).text, tl_load(at, shape, dtype));
             else
@@ -159,7 +159,7 @@ static kb_error *rooted_arguments(const kb_ccl_call *call, const kb_ccl_part *pa
                                   kb_ccl_arguments *args)
 {
     KB_TRY(add_blocks(call, part, args));
-    kb_ccl_add_integer(args, ccl_root_place(call, part));
+    kb_ccl_add_integer(args, ccl_root_index(call, part));
     kb_ccl_add_integer(args, ccl_tile_elements(call, 32));
     return NULL;
 }
@@ -211,7 +211,7 @@ static kb_error *send_arguments(const kb_ccl_call *call, const kb_ccl_part *part
     kb_ccl_add_address(args, call->kind == KB_SEND ? part->input : part->output);
     kb_ccl_add_integer(args, (int64_t)part->elements);
     kb_ccl_add_integer(args, call->dtype);
-    kb_ccl_add_integer(args, ccl_root_place(call, part));
+    kb_ccl_add_integer(args, ccl_root_index(call, part));
     kb_ccl_add_integer(args, call->kind == KB_SEND);
     kb_ccl_add_integer(args, ccl_tile_elements(call, 32));
     return NULL;

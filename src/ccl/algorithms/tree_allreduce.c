@@ -1,5 +1,5 @@
 /*
- * kernels_trees.c: all-reduce along spanning trees of the SIPs (trees.h). A PE talks to the PEs in
+ * tree_allreduce.c: all-reduce along spanning trees of the SIPs (trees.h). A PE talks to the PEs in
  * its place of the other SIPs, along one tree or several ("channels"), each of which has its part
  * of the elements: sums go up to the root of the tree, results come down. Trees differ from lane to
  * lane so that all links are used alike.
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
-#include "trees.h"
+#include "ccl/graph/trees.h"
 
 enum { MAX_CHANNELS = 16, MAX_AHEAD = 16 };
 
@@ -43,9 +43,9 @@ static bool open_channel(tl_context *tl, int number, channel *c)
 static ccl_tile tile_of(const channel *c, int64_t index, int64_t elements, kb_dtype dtype,
                         kb_reduce_op op)
 {
-    int64_t begin = ccl_least(index * elements, c->count);
+    int64_t begin = ccl_min(index * elements, c->count);
     return (ccl_tile){.at = ccl_at(c->at, begin, dtype),
-                      .shape = tl_shape(ccl_least(elements, c->count - begin)),
+                      .shape = tl_shape(ccl_min(elements, c->count - begin)),
                       .dtype = dtype,
                       .op = op};
 }
@@ -192,7 +192,7 @@ static kb_error *trees_arguments(const kb_ccl_call *call, const kb_ccl_part *par
                                  kb_ccl_arguments *args)
 {
     int64_t ahead = kb_ccl_setting(call->scope, "kernel_ahead", 2);
-    ahead = ahead < 1 ? 1 : ccl_least(ahead, MAX_AHEAD);
+    ahead = ahead < 1 ? 1 : ccl_min(ahead, MAX_AHEAD);
     ccl_add_common(call, part, args);
     kb_ccl_add_integer(args, part->circle_size);
     kb_ccl_add_integer(args, ahead);

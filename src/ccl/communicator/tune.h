@@ -9,7 +9,7 @@
 #include <kernbench/ccl.h>
 
 #include "base/base.h"
-#include "config.h"
+#include "ccl/config/config.h"
 
 typedef struct ccl_measurement {
     size_t entry;  /* of the config */

@@ -1,5 +1,5 @@
 /*
- * kernels_streams.c: all-reduce along spanning trees of the SIPs (trees.h), with a PE for each step
+ * tree_streams.c: all-reduce along spanning trees of the SIPs (trees.h), with a PE for each step
  * of each tree. A tree has its part of the elements, whichever PEs' memories these are in; in every
  * SIP it has stations, each a PE of its own:
  *
@@ -25,7 +25,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
-#include "trees.h"
+#include "ccl/graph/trees.h"
 
 /* Links of a SIP: to the east, north, west and south. Trees: with fewer the streams of a link do
  * not fill it, with more they take turns in ways that leave gaps. */
@@ -140,7 +140,7 @@ KB_KERNEL(streams, tl_ptr whole, int64_t count, kb_dtype dtype, kb_reduce_op op,
     int64_t end = begin + tl_part_size(count, trees, s.tree);
     for (; begin < end; begin += elements) {
         ccl_tile tile = {.at = ccl_at(whole, begin, dtype),
-                         .shape = tl_shape(ccl_least(elements, end - begin)),
+                         .shape = tl_shape(ccl_min(elements, end - begin)),
                          .dtype = dtype,
                          .op = op};
         TL_SCOPE {
@@ -168,7 +168,7 @@ static kb_error *count_trees(const kb_ccl_scope *scope, uint32_t *trees)
     if (links.count == 0)
         return NULL;
     uint32_t pes = scope->machine.cubes * scope->machine.pes;
-    uint32_t most = (uint32_t)ccl_least(MANY_TREES, pes / (links.most + 1));
+    uint32_t most = (uint32_t)ccl_min(MANY_TREES, pes / (links.most + 1));
     uint32_t even = links.count / common_divisor(links.count, scope->world - 1);
     uint32_t enough = (FEW_TREES + even - 1) / even * even;
     *trees = enough <= most ? enough : even <= most ? most / even * even : most;

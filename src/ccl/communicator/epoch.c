@@ -15,7 +15,7 @@
  * would take for its own. Ranks may be apart, so what lies in a queue may be for a call to come:
  * only the last call of those that use the queues can tell.
  */
-#include "state.h"
+#include "communicator.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -87,16 +87,16 @@ static kb_error *differs(const ccl_group *group, const ccl_epoch *epoch, uint32_
 
 static void print_joined(const ccl_group *group, const ccl_epoch *epoch, kb_text *text)
 {
-    enum { MOST = 16 };
+    enum { MAX_LISTED = 16 };
     uint32_t said = 0;
     for (uint32_t seat = 0; seat < group->seats; seat++) {
         if (!epoch->joined[seat])
             continue;
-        if (said++ < MOST)
+        if (said++ < MAX_LISTED)
             kb_text_printf(text, "%s%u", said > 1 ? ", " : "", group->members[seat]);
     }
-    if (said > MOST)
-        kb_text_printf(text, " and %u more", said - MOST);
+    if (said > MAX_LISTED)
+        kb_text_printf(text, " and %u more", said - MAX_LISTED);
 }
 
 static kb_error *lacks(const ccl_group *group, const ccl_epoch *epoch, uint32_t seat)

@@ -1,10 +1,10 @@
 /*
- * kernels_toys.c: the simplest collectives, to learn from and to compare with. They move more than
+ * basic.c: the simplest collectives, to learn from and to compare with. They move more than
  * they have to, or in more steps, and nothing overlaps: fine for a few KiB.
  */
 #include "algorithms.h"
 
-#include "plan.h"
+#include "ccl/graph/plan.h"
 
 /* ---- hello_send: everybody gets what its neighbour to the west had ----------------------- */
 
@@ -13,7 +13,7 @@ KB_KERNEL(hello_send, tl_ptr mine, int64_t count, kb_dtype dtype, int world, int
     for (int64_t begin = 0; begin < count && world > 1; begin += tile)
         TL_SCOPE {
             tl_ptr at = ccl_at(mine, begin, dtype);
-            tl_dims shape = tl_shape(ccl_least(tile, count - begin));
+            tl_dims shape = tl_shape(ccl_min(tile, count - begin));
             tl_send("E", tl_load(at, shape, dtype));
             tl_store(at, tl_recv("W", shape, dtype));
         }
@@ -49,11 +49,11 @@ KB_KERNEL(ring, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op, int
     for (int64_t begin = 0; begin < count && world > 1; begin += tile)
         TL_SCOPE {
             ccl_tile t = {.at = ccl_at(mine, begin, dtype),
-                          .shape = tl_shape(ccl_least(tile, count - begin)),
+                          .shape = tl_shape(ccl_min(tile, count - begin)),
                           .dtype = dtype,
                           .op = op};
             tl_tensor sum = tl_load(t.at, t.shape, dtype);
-            ccl_go_around(tl, &t, &sum, world, "E", behind);
+            ccl_ring_exchange(tl, &t, &sum, world, "E", behind);
             tl_store(t.at, ccl_finish(tl, op, sum, world));
         }
 }
@@ -84,12 +84,12 @@ KB_KERNEL(mesh, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op, int
     for (int64_t begin = 0; begin < count && w * h > 1; begin += tile)
         TL_SCOPE {
             ccl_tile t = {.at = ccl_at(mine, begin, dtype),
-                          .shape = tl_shape(ccl_least(tile, count - begin)),
+                          .shape = tl_shape(ccl_min(tile, count - begin)),
                           .dtype = dtype,
                           .op = op};
             tl_tensor sum = tl_load(t.at, t.shape, dtype);
-            ccl_go_around(tl, &t, &sum, w, "E", "W");
-            ccl_go_around(tl, &t, &sum, h, "S", "N");
+            ccl_ring_exchange(tl, &t, &sum, w, "E", "W");
+            ccl_ring_exchange(tl, &t, &sum, h, "S", "N");
             tl_store(t.at, ccl_finish(tl, op, sum, (int64_t)w * h));
         }
 }
@@ -126,7 +126,7 @@ KB_KERNEL(tree, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op, int
     for (int64_t begin = 0; begin < count && world > 1; begin += tile)
         TL_SCOPE {
             tl_ptr at = ccl_at(mine, begin, dtype);
-            tl_dims shape = tl_shape(ccl_least(tile, count - begin));
+            tl_dims shape = tl_shape(ccl_min(tile, count - begin));
             tl_tensor sum = tl_load(at, shape, dtype);
             for (int i = 0; i < 2; i++)
                 if (tl_can_recv(children[i]))

@@ -4,7 +4,7 @@
  * The first rank that needs the queues has them installed in all PEs of the group; every rank waits
  * until they are before it sends kernels there: so nobody ever sends to a PE without queues.
  */
-#include "state.h"
+#include "communicator.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -149,16 +149,16 @@ void ccl_free_wirings(ccl_group *group)
             free_wiring(state->ctx, wiring);
             continue;
         }
-        wiring->next = state->graves;
-        state->graves = wiring;
+        wiring->next = state->retired;
+        state->retired = wiring;
     }
 }
 
-void ccl_free_graves(ccl_state *state)
+void ccl_free_retired(ccl_state *state)
 {
-    while (state->graves) {
-        ccl_wiring *wiring = state->graves;
-        state->graves = wiring->next;
+    while (state->retired) {
+        ccl_wiring *wiring = state->retired;
+        state->retired = wiring->next;
         free_wiring(state->ctx, wiring);
     }
 }
@@ -223,8 +223,8 @@ static void give_up(ccl_group *group, ccl_wiring *wiring)
     if (!*link)
         return; /* another rank was here before */
     *link = wiring->next;
-    wiring->next = group->state->graves;
-    group->state->graves = wiring;
+    wiring->next = group->state->retired;
+    group->state->retired = wiring;
 }
 
 kb_error *ccl_install(ccl_group *group, ccl_wiring *wiring)

@@ -3,7 +3,7 @@
  * chosen PEs, or a list of edges, to a set that the runtime installs. What a specification leaves
  * open is as in ccl.yaml: in the entry, or in `defaults`.
  */
-#include "state.h"
+#include "communicator.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * kernels_hierarchical.c: reduce level by level: over the PEs of a cube to PE 0, over the cubes of
+ * hierarchical.c: reduce level by level: over the PEs of a cube to PE 0, over the cubes of
  * a SIP to cube 0, over the SIPs to the first; then the result goes back down the same levels. A
  * level of one member has nothing to do.
  *
@@ -32,7 +32,7 @@ KB_KERNEL(hierarchical, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op
     for (int64_t begin = 0; begin < count; begin += tile)
         TL_SCOPE {
             ccl_tile t = {.at = ccl_at(mine, begin, dtype),
-                          .shape = tl_shape(ccl_least(tile, count - begin)),
+                          .shape = tl_shape(ccl_min(tile, count - begin)),
                           .dtype = dtype,
                           .op = op};
             tl_tensor sum = tl_load(t.at, t.shape, dtype);

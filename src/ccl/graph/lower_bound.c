@@ -1,5 +1,5 @@
 /*
- * bound.c: the time that no algorithm can beat. Two things take time whatever the algorithm:
+ * lower_bound.c: the time that no algorithm can beat. Two things take time whatever the algorithm:
  *
  *   moving   what has to leave the participants, at the bandwidth that they have together. A sum of
  *            n buffers needs n - 1 transfers of each element to come about and n - 1 to be
@@ -9,7 +9,7 @@
  * Exact: rounded up once, to the femtosecond. Ignores latencies, what launching takes, and that
  * ways may cross.
  */
-#include "bound.h"
+#include "lower_bound.h"
 
 #include <stdlib.h>
 
@@ -23,7 +23,7 @@ static kb_time divide_up(wide a, wide b)
     return quotient > (wide)KB_FOREVER ? KB_FOREVER : (kb_time)quotient;
 }
 
-static uint64_t less(uint64_t a, uint64_t b)
+static uint64_t min_rate(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -50,9 +50,9 @@ static uint64_t out_of_pe(const ccl_bound_query *query, kb_pe pe)
         topo_node_at(machine, TOPO_ROUTER, pe.sip, pe.cube, topo_pe_router(machine, pe.pe));
     uint64_t port = rate_between(machine, dma, router);
     if (query->memory == KB_TCM)
-        return less(port, topo_machine_shape(machine)->pe.tcm_bytes_per_s);
+        return min_rate(port, topo_machine_shape(machine)->pe.tcm_bytes_per_s);
     uint32_t slice = topo_node_at(machine, TOPO_HBM_CTRL, pe.sip, pe.cube, pe.pe);
-    return less(port, topo_link_rate(graph, graph->nodes.items[slice].service));
+    return min_rate(port, topo_link_rate(graph, graph->nodes.items[slice].service));
 }
 
 /* Through the ports of a SIP's cubes to its IO chiplet. */
@@ -64,7 +64,7 @@ static uint64_t out_of_cubes(const topo_machine *machine, uint32_t sip)
     for (uint32_t column = 0; column < columns; column++) {
         uint32_t inner = topo_node_at(machine, TOPO_UCIE, sip, column, TOPO_NORTH);
         uint32_t outer = topo_node_at(machine, TOPO_IO_UCIE, sip, 0, column);
-        sum += less(rate_between(machine, inner, outer), rate_between(machine, outer, noc));
+        sum += min_rate(rate_between(machine, inner, outer), rate_between(machine, outer, noc));
     }
     return sum;
 }
@@ -112,7 +112,7 @@ static uint64_t out_of_sip(const ccl_bound_query *query, uint32_t rank, uint32_t
         seen[count++] = link;
         sum += topo_link_rate(topo_machine_graph(machine), link);
     }
-    return less(sum, out_of_cubes(machine, sip));
+    return min_rate(sum, out_of_cubes(machine, sip));
 }
 
 typedef struct outgoing {

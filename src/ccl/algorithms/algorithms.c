@@ -9,7 +9,7 @@
 #include <inttypes.h>
 
 #include "base/base.h"
-#include "registry.h"
+#include "ccl/config/registry.h"
 
 const kb_ccl_algorithm *const ccl_algorithms[] = {
     &ccl_hello_send_algorithm,
@@ -63,8 +63,8 @@ tl_tensor ccl_finish(tl_context *tl, kb_reduce_op op, tl_tensor sum, int64_t cou
     return op == KB_AVG && count > 1 ? tl_div(sum, count) : sum;
 }
 
-void ccl_go_around(tl_context *tl, const ccl_tile *tile, tl_tensor *sum, int64_t members,
-                   const char *to, const char *from)
+void ccl_ring_exchange(tl_context *tl, const ccl_tile *tile, tl_tensor *sum, int64_t members,
+                       const char *to, const char *from)
 {
     if (members == 1)
         return;
@@ -171,7 +171,7 @@ kb_error *ccl_order_of_ranks(const kb_ccl_call *call, const kb_ccl_part *part, i
     return NULL;
 }
 
-int64_t ccl_root_place(const kb_ccl_call *call, const kb_ccl_part *part)
+int64_t ccl_root_index(const kb_ccl_call *call, const kb_ccl_part *part)
 {
     uint32_t place = 0;
     if (!part->ranks)

@@ -1,8 +1,8 @@
 /*
- * check.c: what collectives there are, and whether a call of one makes sense: what can be known
- * before any other rank has called. Nothing has happened if it does not.
+ * check_call.c: what collectives there are, and whether a call of one makes sense: what can be
+ * known before any other rank has called. Nothing has happened if it does not.
  */
-#include "state.h"
+#include "communicator.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /*
- * bound.h: the time that a collective takes at least, whatever the algorithm, on a machine: what
- * has to leave each participant at the bandwidth that it has, and what has to be added at the rate
- * of its vector engines. docs/decisions/0013-collectives.md has the reasons.
+ * lower_bound.h: the time that a collective takes at least, whatever the algorithm, on a machine:
+ * what has to leave each participant at the bandwidth that it has, and what has to be added at the
+ * rate of its vector engines. docs/decisions/0013-collectives.md has the reasons.
  */
-#ifndef KB_CCL_BOUND_H
-#define KB_CCL_BOUND_H
+#ifndef KB_CCL_LOWER_BOUND_H
+#define KB_CCL_LOWER_BOUND_H
 
 #include <kernbench/ccl.h>
 

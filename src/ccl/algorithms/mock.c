@@ -15,7 +15,7 @@
 #include <kernbench/ccl.h>
 
 #include "base/base.h"
-#include "plan.h"
+#include "ccl/graph/plan.h"
 #include "tl/tl.h"
 
 enum { MAX_CUBES_A_ROW = 64 };

@@ -1,23 +1,24 @@
 /*
- * state.h: what collectives keep in a context. Private to ccl.
+ * communicator.h: what collectives keep in a context. Private to ccl.
  *
- *     group.c    the process group, sub-groups, who is in them
- *     call.c     a call, from its arguments to its end
- *     recorded.c a call that a graph makes
- *     epoch.c    which calls of the ranks belong together
- *     check.c    whether arguments make sense
- *     wiring.c   an entry of ccl.yaml for a group: plan, queues
- *     stage.c    layouts, and tensors to stage in
- *     parts.c    what each PE is given
- *     select.c   which entry serves a call
- *     tune.c     which entry is the fastest
- *     bound.c    what none can beat
+ *     group.c       the process group and its subgroups: their ranks
+ *     call.c        a call, from its arguments to its end
+ *     recorded.c    a call that a graph makes
+ *     epoch.c       which calls of the ranks belong together
+ *     check_call.c  whether arguments make sense
+ *     wiring.c      an entry of ccl.yaml for a group: plan, queues
+ *     staging.c     layouts, and staging tensors
+ *     targets.c     the kernel arguments of each PE
+ *     select.c      which entry serves a call
+ *     tune.c        which entry is the fastest
+ *     validators.c  the layouts that algorithms need
+ *     queue_sets.c  queues for ordinary launches
  *
  * A *seat* is a device of a group, with one tensor of a call. Where ranks are devices, seats are
  * ranks; where ranks are PEs, a seat has several of them.
  */
-#ifndef KB_CCL_STATE_H
-#define KB_CCL_STATE_H
+#ifndef KB_CCL_COMMUNICATOR_H
+#define KB_CCL_COMMUNICATOR_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,11 +27,11 @@
 #include <kernbench/ccl.h>
 
 #include "base/base.h"
-#include "bound.h"
-#include "config.h"
-#include "plan.h"
+#include "ccl/config/config.h"
+#include "ccl/config/registry.h"
+#include "ccl/graph/lower_bound.h"
+#include "ccl/graph/plan.h"
 #include "ranks.h"
-#include "registry.h"
 #include "rt/rt.h"
 #include "topo/topo.h"
 #include "tune.h"
@@ -224,7 +225,7 @@ struct ccl_state {
     KB_VEC(ccl_group *) leaving; /* of a process group that is gone: their queues are not yet */
     bool clearing;               /* somebody removes those */
     kb_waitlist returning;       /* ranks that want to initialise again */
-    ccl_wiring *graves;          /* whose commands may still be under way: they go with the state */
+    ccl_wiring *retired;         /* whose commands may still be under way: they go with the state */
 };
 
 /* ---- group.c ---- */
@@ -308,9 +309,9 @@ KB_MUST_USE kb_error *ccl_freshen(ccl_group *group, ccl_wiring *wiring);
 /* Removes the queues of all and waits for it. */
 KB_MUST_USE kb_error *ccl_remove_wirings(ccl_group *group);
 void ccl_free_wirings(ccl_group *group);
-void ccl_free_graves(ccl_state *state);
+void ccl_free_retired(ccl_state *state);
 
-/* ---- check.c ---- */
+/* ---- check_call.c ---- */
 
 /* Whether every rank has a block for each rank in what it is given, or is given. */
 bool ccl_input_has_blocks(kb_collective_kind kind);
@@ -333,7 +334,7 @@ KB_MUST_USE kb_error *ccl_no_such_entry(const ccl_config *config, const char *na
 KB_MUST_USE kb_error *ccl_find_entry(const ccl_group *group, kb_collective_kind kind,
                                      const char *name, const ccl_entry **entry);
 
-/* ---- stage.c ---- */
+/* ---- staging.c ---- */
 
 /* How lanes are to share out the tensors of the op, which is the first of its epoch. */
 KB_MUST_USE kb_error *ccl_choose_base(ccl_op *op);
@@ -348,7 +349,7 @@ void ccl_free_stages(ccl_group *group);
 KB_MUST_USE kb_error *ccl_copy_in(ccl_op *op);
 KB_MUST_USE kb_error *ccl_copy_out(ccl_op *op);
 
-/* ---- parts.c ---- */
+/* ---- targets.c ---- */
 
 /* What the PEs of each share are given. */
 KB_MUST_USE kb_error *ccl_make_targets(ccl_op *op);

@@ -1,5 +1,5 @@
 /*
- * kernels_chain.c: from one to all, or from all to one, along a ring that is cut open at the root:
+ * ring_rooted.c: from one to all, or from all to one, along a ring that is cut open at the root:
  *
  *     broadcast   root > root+1 > .. > root-1
  *     reduce      root+1 > root+2 > .. > root
@@ -17,7 +17,7 @@ KB_KERNEL(ring_broadcast, tl_ptr mine, int64_t count, kb_dtype dtype, int member
     for (int64_t begin = 0; begin < count && members > 1; begin += tile)
         TL_SCOPE {
             tl_ptr at = ccl_at(mine, begin, dtype);
-            tl_dims shape = tl_shape(ccl_least(tile, count - begin));
+            tl_dims shape = tl_shape(ccl_min(tile, count - begin));
             tl_tensor value =
                 distance == 0 ? tl_load(at, shape, dtype) : tl_recv_async(behind, shape, dtype);
             if (distance + 1 < members)
@@ -31,7 +31,7 @@ KB_KERNEL(ring_broadcast, tl_ptr mine, int64_t count, kb_dtype dtype, int member
 static int64_t distance_of(const kb_ccl_call *call, const kb_ccl_part *part)
 {
     int64_t members = part->circle_size;
-    return (part->place - ccl_root_place(call, part) + members) % members;
+    return (part->place - ccl_root_index(call, part) + members) % members;
 }
 
 static kb_error *ring_broadcast_arguments(const kb_ccl_call *call, const kb_ccl_part *part,
@@ -67,7 +67,7 @@ KB_KERNEL(ring_reduce, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op 
     for (int64_t begin = 0; begin < count && members > 1; begin += tile)
         TL_SCOPE {
             tl_ptr at = ccl_at(mine, begin, dtype);
-            tl_dims shape = tl_shape(ccl_least(tile, count - begin));
+            tl_dims shape = tl_shape(ccl_min(tile, count - begin));
             tl_tensor sum = tl_load(at, shape, dtype);
             if (distance + 1 < members)
                 sum = ccl_combine(tl, op, tl_recv_async(behind, shape, dtype), sum);

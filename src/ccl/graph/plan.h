@@ -8,7 +8,7 @@
 #include <kernbench/ccl.h>
 
 #include "base/base.h"
-#include "config.h"
+#include "ccl/config/config.h"
 #include "ipcq/ipcq.h"
 #include "topo/topo.h"
 

@@ -16,7 +16,7 @@
  * A call belongs to its group until it is done. If its worker is unwound while it waits, or
  * something goes wrong, the epoch fails for the others: they would wait for ever.
  */
-#include "state.h"
+#include "communicator.h"
 
 #include <stdlib.h>
 
@@ -72,7 +72,7 @@ static void fail_others(ccl_op *op, const kb_error *why)
     kb_error_free(err);
 }
 
-static void note_figures(const ccl_op *op)
+static void note_stats(const ccl_op *op)
 {
     for (size_t i = 0; i < op->share_count; i++)
         op->group->last[op->shares[i].seat] = (ccl_last){
@@ -334,7 +334,7 @@ static void op_done(void *self, const kb_error *err)
         op->wiring->stale = true; /* also if nobody else is in it */
         fail_others(op, err);
     } else {
-        note_figures(op);
+        note_stats(op);
     }
     free_op(op);
     call_next(state);

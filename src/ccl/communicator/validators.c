@@ -5,7 +5,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "plan.h"
+#include "base/base.h"
+#include "ccl/config/registry.h"
 
 static size_t in_sip(const kb_ccl_scope *scope, uint32_t cube, uint32_t pe)
 {

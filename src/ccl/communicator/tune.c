@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state.h"
+#include "communicator.h"
 
 static const uint64_t largest_measured = 16 << 20;
 

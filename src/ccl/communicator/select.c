@@ -10,7 +10,7 @@
  * several PEs of a rank into one ring or tree adds up PEs, not ranks: that is another operation, so
  * the entry has to say that it is meant (reduce_shards: true).
  */
-#include "state.h"
+#include "communicator.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * kernels_intercube.c: over PE 0 of every cube, along the mesh of cubes, which has no wrap-around:
+ * intercube.c: over PE 0 of every cube, along the mesh of cubes, which has no wrap-around:
  *
  *     > > > v      rows are reduced towards the column of the root cube, that column towards the
  *     > > > v      root; the roots of the SIPs exchange their sums; then it all goes back: along
@@ -23,8 +23,8 @@ typedef struct sip_grid {
 static void exchange(tl_context *tl, const ccl_tile *tile, tl_tensor *sum, const sip_grid *sips)
 {
     if (sips->pattern != KB_SIPS_MESH) { /* a ring is a torus of one row */
-        ccl_go_around(tl, tile, sum, sips->w, "global_E", "global_W");
-        ccl_go_around(tl, tile, sum, sips->h, "global_S", "global_N");
+        ccl_ring_exchange(tl, tile, sum, sips->w, "global_E", "global_W");
+        ccl_ring_exchange(tl, tile, sum, sips->h, "global_S", "global_N");
         return;
     }
     const ccl_line lines[] = {
@@ -48,7 +48,7 @@ KB_KERNEL(intercube, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op
     for (int64_t begin = 0; begin < count; begin += tile)
         TL_SCOPE {
             ccl_tile t = {.at = ccl_at(mine, begin, dtype),
-                          .shape = tl_shape(ccl_least(tile, count - begin)),
+                          .shape = tl_shape(ccl_min(tile, count - begin)),
                           .dtype = dtype,
                           .op = op};
             tl_tensor sum = tl_load(t.at, t.shape, dtype);

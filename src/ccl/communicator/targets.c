@@ -1,10 +1,10 @@
 /*
- * parts.c: what each PE is given: where its part of the tensors is, how many elements that has, and
- * the arguments that the algorithm makes of it. A PE that has nothing runs nothing, as its whole
- * circle has nothing: all members of a circle have equally much. Unless PEs share their work: then
- * all run.
+ * targets.c: what each PE is given: where its part of the tensors is, how many elements that has,
+ * and the arguments that the algorithm makes of it. A PE that has nothing runs nothing, as its
+ * whole circle has nothing: all members of a circle have equally much. Unless PEs share their work:
+ * then all run.
  */
-#include "state.h"
+#include "communicator.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

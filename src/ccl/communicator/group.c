@@ -8,7 +8,7 @@
  * them have been in it and left it: who initialises again before waits, so that the n-th process
  * group of one rank is the n-th of all.
  */
-#include "state.h"
+#include "communicator.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -120,7 +120,7 @@ static void dissolve(ccl_state *state)
     state->exists = state->of_driver = false;
 }
 
-static void bury_leaving(ccl_state *state)
+static void free_leaving(ccl_state *state)
 {
     while (state->leaving.count > 0)
         free_group(state->leaving.items[--state->leaving.count]);
@@ -215,7 +215,7 @@ static kb_error *remove_leaving(ccl_state *state)
         KB_TRY(ccl_await_calls(state->leaving.items[i]));
         KB_TRY(ccl_remove_wirings(state->leaving.items[i]));
     }
-    bury_leaving(state);
+    free_leaving(state);
     return NULL;
 }
 
@@ -399,11 +399,11 @@ static kb_error *check_members(const ccl_state *state, const uint32_t *ranks, si
 
 static void print_ranks(const uint32_t *ranks, size_t count, kb_text *text)
 {
-    enum { MOST = 16 };
-    for (size_t i = 0; i < count && i < MOST; i++)
+    enum { MAX_LISTED = 16 };
+    for (size_t i = 0; i < count && i < MAX_LISTED; i++)
         kb_text_printf(text, "%s%u", i > 0 ? ", " : "", ranks[i]);
-    if (count > MOST)
-        kb_text_printf(text, " and %zu more", count - MOST);
+    if (count > MAX_LISTED)
+        kb_text_printf(text, " and %zu more", count - MAX_LISTED);
 }
 
 /* Ranks make the same groups in the same order. */
@@ -561,7 +561,7 @@ static void workers_gone(void *self, bool failed)
         if (failed)
             forget_messages(state->groups.items[i]);
     }
-    bury_leaving(state);
+    free_leaving(state);
     state->clearing = false;
     if (!state->of_driver) {
         dissolve(state);
@@ -575,8 +575,8 @@ static void fini(void *self)
 {
     ccl_state *state = self;
     dissolve(state);
-    bury_leaving(state);
-    ccl_free_graves(state);
+    free_leaving(state);
+    ccl_free_retired(state);
     kb_vec_fini(&state->groups);
     kb_vec_fini(&state->leaving);
     if (state->has_config)
