@@ -461,7 +461,10 @@ static kb_error *hand_out(scheduler *at, job *jb)
     if (t == NONE)
         return kb_error_nomem();
     task *new = task_at(at, t);
-    *new = (task){.of = jb, .step = jb->step};
+    new->of = jb;
+    new->step = jb->step;
+    new->next = NONE;
+    new->id = 0; /* the rest is set before it is used */
     uint64_t loaded = jb->step.a_loaded + jb->step.b_loaded;
     new->is_loaded = loaded == 0;
     at->tasks++;
