@@ -58,7 +58,9 @@ typedef struct task {
     bool is_final;            /* of its product */
     uint32_t next;            /* in the order of steps */
     uint32_t id;              /* of the record of its last command */
-    kb_op_access accesses[2]; /* by what is loaded or stored, while the log is watched */
+    pe_part part;             /* its command of the array */
+    kb_op entry;              /* of that, for the log; */
+    kb_op_access accesses[2]; /* and by what is loaded or stored, while the log is watched */
 } task;
 
 /* Of a PE. */
@@ -338,12 +340,23 @@ static void on_multiplied(void *self, uint64_t arg)
     advance(at);
 }
 
+/* What the log is told of the array's command. */
+static kb_op *entry_of(const scheduler *at, task *t)
+{
+    t->entry = op_of(t->of, "gemm");
+    t->entry.unit = KB_UNIT_GEMM;
+    t->entry.pe = at->pe;
+    t->entry.flops = t->part.work.flops;
+    give_id(at, t, &t->entry);
+    return &t->entry;
+}
+
 /*
  * The array goes from one step to the next without waiting for results: only what is stored has to
  * have left it. If it fills and drains with each fold a step ends one cycle before the next may
  * begin.
  */
-static kb_error *multiply(scheduler *at, uint32_t t)
+static void multiply(scheduler *at, uint32_t t)
 {
     pe_composites *all = at->all;
     const topo_pe_figures *figures = &all->shape->pe;
@@ -354,36 +367,33 @@ static kb_error *multiply(scheduler *at, uint32_t t)
     if (figures->gemm_fill_per_fold && !next->is_final)
         time.occupied = kb_time_add(time.occupied, figures->gemm_cycle_fs);
     uint64_t elements = s->rows * s->columns, sums = elements * GEMM_SUM_BYTES;
-    pe_command command = {
-        .unit = KB_UNIT_GEMM,
-        .time = time.occupied,
-        .tail = s->is_last ? time.fill : 0,
-        .tcm_reads = pe_gemm_reads(figures, s->rows, s->depths, s->columns, jb->a.element_bytes,
-                                   jb->b.element_bytes) +
-                     (s->is_first ? 0 : sums),
-        .tcm_writes = s->is_last ? elements * jb->c.element_bytes : sums,
-        .internal = true,
-        .part_of = jb->op,
-        .ended = on_multiplied,
-        .self = at,
-        .arg = t,
-        .op = op_of(jb, "gemm"),
-    };
-    command.op.flops = pe_gemm_flops(s->rows, s->depths, s->columns);
-    give_id(at, next, &command.op);
-    pe_op op;
-    return pe_units_issue(all->units, at->pe, &command, &op);
+    pe_part *part = &next->part;
+    pe_work *work = &part->work;
+    part->ended = on_multiplied;
+    part->self = at;
+    part->arg = t;
+    work->unit = KB_UNIT_GEMM;
+    work->time = time.occupied;
+    work->tail = s->is_last ? time.fill : 0;
+    work->tcm_reads = pe_gemm_reads(figures, s->rows, s->depths, s->columns, jb->a.element_bytes,
+                                    jb->b.element_bytes) +
+                      (s->is_first ? 0 : sums);
+    work->tcm_writes = s->is_last ? elements * jb->c.element_bytes : sums;
+    work->name = "gemm";
+    work->of_kernel = jb->is.op.launch != 0;
+    work->flops = pe_gemm_flops(s->rows, s->depths, s->columns);
+    work->entry = KB_UNLIKELY(kb_oplog_is_watched(all->log)) ? entry_of(at, next) : NULL;
+    pe_units_issue_part(all->units, jb->op, part);
 }
 
 /* The array takes steps in their order. */
-static kb_error *multiply_loaded(scheduler *at)
+static void multiply_loaded(scheduler *at)
 {
     while (at->waiting != NONE && task_at(at, at->waiting)->is_loaded) {
         uint32_t t = at->waiting;
         at->waiting = task_at(at, t)->next;
-        KB_TRY(multiply(at, t));
+        multiply(at, t);
     }
-    return NULL;
 }
 
 static void on_loaded(void *self, uint64_t arg)
@@ -394,7 +404,7 @@ static void on_loaded(void *self, uint64_t arg)
     t->is_loaded = true;
     at->loads--;
     at->by = (kb_reason){KB_REASON_INPUT, id};
-    fail(at, multiply_loaded(at));
+    multiply_loaded(at);
     at->by = (kb_reason){KB_REASON_SPACE, id}; /* a channel for the next load */
     advance(at);
 }
@@ -451,7 +461,10 @@ static kb_error *hand_out(scheduler *at, job *jb)
     if (t == NONE)
         return kb_error_nomem();
     task *new = task_at(at, t);
-    *new = (task){.of = jb, .step = jb->step};
+    new->of = jb;
+    new->step = jb->step;
+    new->next = NONE;
+    new->id = 0; /* the rest is set before it is used */
     uint64_t loaded = jb->step.a_loaded + jb->step.b_loaded;
     new->is_loaded = loaded == 0;
     at->tasks++;
@@ -465,7 +478,10 @@ static kb_error *hand_out(scheduler *at, job *jb)
     at->tail = t;
     jb->has_step = gemm_plan_next(&jb->plan, &jb->cursor, &jb->step);
     new->is_final = !jb->has_step;
-    return loaded > 0 ? load(at, t) : multiply_loaded(at);
+    if (loaded > 0)
+        return load(at, t);
+    multiply_loaded(at);
+    return NULL;
 }
 
 static kb_error *begin(scheduler *at, job *jb)

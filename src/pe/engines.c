@@ -226,11 +226,15 @@ static void take_out(pe_state *state, engine *e, const pe_work *work, kb_time be
     e->waiting--;
 }
 
-/* An event at the next begin. It may turn out to be too early: then nothing happens. */
+/*
+ * An event at the next begin. It may turn out to be too early: then nothing happens. The event at
+ * the end of the command before, if there is one, does as well.
+ */
 static void set_frontier(pe_state *state, kb_time at)
 {
     pe_units *units = state->units;
-    if (state->frontier_at <= at)
+    if (state->frontier_at <= at || state->engines[0].looked_at == at ||
+        state->engines[1].looked_at == at)
         return;
     if (state->frontier_at != KB_FOREVER)
         (void)kb_sim_cancel(units->has.sim, state->frontier);

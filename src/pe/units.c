@@ -109,6 +109,7 @@ void units_put(pe_units *units, task *t)
 static void look_at_lanes(pe_units *units, pe_state *state);
 static void look_at_span(pe_units *units, operation *op);
 static void on_span(kb_sim *sim, void *self, uint64_t arg);
+static void on_part_end(kb_sim *sim, void *self, uint64_t arg);
 static void put_due_spans(pe_units *units, pe_state *state);
 
 static void do_task(pe_units *units, task *t)
@@ -535,8 +536,8 @@ kb_error *pe_units_create(const pe_units_options *options, pe_units **units)
         kb_handler *handler;
     } handlers[] = {{on_begins, &made->on_begins},     {on_issues, &made->on_issues},
                     {on_frontier, &made->on_frontier}, {on_span, &made->on_span},
-                    {on_end, &made->on_end},           {on_passed, &made->on_passed},
-                    {on_watched, &made->on_watched}};
+                    {on_end, &made->on_end},           {on_part_end, &made->on_part_end},
+                    {on_passed, &made->on_passed},     {on_watched, &made->on_watched}};
     for (size_t i = 0; i < sizeof handlers / sizeof handlers[0] && !err; i++) {
         err = kb_sim_add_handler(options->sim, handlers[i].fn, made, handlers[i].handler);
         if (!err)
@@ -594,6 +595,13 @@ static void set_issue_time(const pe_units *units, operation *op, kb_time issued)
         op->sequence |= BY_PROGRAM;
 }
 
+/* An event at the end of a command of an engine; at its begin, which is now. */
+static void set_end(pe_state *state, kb_unit unit, kb_time end, kb_handler handler, uint64_t arg)
+{
+    units_engine(state, unit)->looked_at = end;
+    (void)kb_sim_at(state->units->has.sim, &state->engine_source, end, handler, arg);
+}
+
 /* The times of a command of an engine that has events: its begin is now. */
 static void on_known(const pe_work *work, kb_time begin, pe_ready result)
 {
@@ -605,7 +613,7 @@ static void on_known(const pe_work *work, kb_time begin, pe_ready result)
     if (err)
         units_fail(units, err);
     else if (result.at > begin)
-        (void)kb_sim_at(units->has.sim, &state->engine_source, result.at, units->on_end, op->index);
+        set_end(state, work->unit, result.at, units->on_end, op->index);
     else
         units_end(units, op);
 }
@@ -868,6 +876,51 @@ kb_error *pe_units_open(pe_units *units, kb_pe pe, const pe_span *span, pe_op *o
     units_put_if_ready(units, made);
     units_leave(units);
     return NULL;
+}
+
+static void end_part(pe_state *state, const pe_part *part)
+{
+    pe_units *units = state->units;
+    units_enter(units);
+    part->ended(part->self, part->arg);
+    units_poll_pe(units, state);
+    units_leave(units);
+}
+
+static void on_part_end(kb_sim *sim, void *self, uint64_t arg)
+{
+    (void)sim, (void)self;
+    const pe_part *part = (const pe_part *)(uintptr_t)arg;
+    end_part(part->work.self, part);
+}
+
+/* Its begin is now. */
+static void on_part_known(const pe_work *work, kb_time begin, pe_ready result)
+{
+    pe_state *state = work->self;
+    if (result.at > begin)
+        set_end(state, work->unit, result.at, state->units->on_part_end, (uintptr_t)work);
+    else
+        end_part(state, (const pe_part *)work);
+}
+
+void pe_units_issue_part(pe_units *units, pe_op span, pe_part *part)
+{
+    const operation *of = operation_at(units, (uint32_t)span);
+    pe_state *state = of->pe;
+    pe_work *work = &part->work;
+    work->internal = true;
+    work->in_event = true;
+    work->noted_drain = false;
+    work->input_count = 0;
+    work->issued = kb_sim_now(units->has.sim);
+    work->sequence = of->sequence;
+    work->known = on_part_known;
+    work->self = state;
+    units_enter(units);
+    engines_put_internal(state, work);
+    units_put(units, &state->look);
+    units_leave(units);
 }
 
 uint64_t pe_cpu_take_sequence(pe_cpu *cpu)

@@ -271,6 +271,20 @@ typedef struct pe_span {
 /* After an error nothing has been opened, and `ready` is not called. */
 KB_MUST_USE kb_error *pe_units_open(pe_units *units, kb_pe pe, const pe_span *span, pe_op *op);
 
+/*
+ * A command of an engine that is part of a span. It is issued now and waits for nothing but its
+ * engine. Of `work` its issuer fills in the unit, what it takes, and what the log is told.
+ */
+typedef struct pe_part {
+    pe_work work;                            /* first */
+    void (*ended)(void *self, uint64_t arg); /* called when it is done: its memory is free then */
+    void *self;
+    uint64_t arg;
+} pe_part;
+
+/* The part belongs to its issuer and stays where it is until it is done. */
+void pe_units_issue_part(pe_units *units, pe_op span, pe_part *part);
+
 /* Of a span with an id, from `ready` on: what determined when that was called. */
 kb_reason pe_units_begun_by(const pe_units *units, pe_op op);
 

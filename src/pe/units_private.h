@@ -66,6 +66,7 @@ typedef struct work_queue {
 /* The matrix engine or the vector engine. */
 typedef struct engine {
     kb_time free_at;
+    kb_time looked_at; /* an event of the last command's end, which looks at both engines */
     work_queue internal;
     pe_work *waiting_works; /* commands of the program that wait: a ring of a power of two */
     uint32_t room;          /* in it, */
@@ -236,7 +237,8 @@ struct pe_units {
     KB_VEC(uint32_t) generations; /* of operations, by index */
     KB_VEC(operation *) blockers; /* of the operation in hand */
     KB_VEC(share) shares;         /* of the command in hand */
-    kb_handler on_begins, on_issues, on_frontier, on_span, on_end, on_passed, on_watched;
+    kb_handler on_begins, on_issues, on_frontier, on_span, on_end, on_part_end, on_passed,
+        on_watched;
     tcm_time tcm_times[TCM_TIMES]; /* by bytes: most commands are of a few sizes */
     pe_stats stats;
     task *agenda, *agenda_end;

@@ -110,15 +110,25 @@ static bool count_moved(laid_out *x, const mem_rect *r)
 kb_error *__real_pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, pe_op *op);
 kb_error *__wrap_pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, pe_op *op);
 
+void __real_pe_units_issue_part(pe_units *units, pe_op span, pe_part *part);
+void __wrap_pe_units_issue_part(pe_units *units, pe_op span, pe_part *part);
+
+/* The linker puts this in the place of pe_units_issue_part(). */
+void __wrap_pe_units_issue_part(pe_units *units, pe_op span, pe_part *part)
+{
+    assert_int_equal(part->work.unit, KB_UNIT_GEMM);
+    results += part->work.tail > 0;
+    tcm_reads += part->work.tcm_reads;
+    tcm_writes += part->work.tcm_writes;
+    __real_pe_units_issue_part(units, span, part);
+}
+
 /* The linker puts this in the place of pe_units_issue(). */
 kb_error *__wrap_pe_units_issue(pe_units *units, kb_pe pe, const pe_command *command, pe_op *op)
 {
     assert_true(command->internal);
-    assert_int_equal(command->rect_count > 0, command->unit != KB_UNIT_GEMM);
+    assert_true(command->rect_count > 0);
     stores += command->unit == KB_UNIT_DMA_WRITE;
-    results += command->tail > 0;
-    tcm_reads += command->tcm_reads;
-    tcm_writes += command->tcm_writes;
     for (size_t i = 0; i < command->rect_count; i++) {
         const mem_rect *r = &command->rects[i];
         assert_true(mem_rect_bytes(r) > 0);
