@@ -87,7 +87,7 @@ static kb_error *work(kb_context *ctx, uint32_t rank, void *arg)
     uint16_t halves[TOKENS * MODEL];
     kb_tensor local; /* stays that of y */
     KB_TRY(kb_dtensor_to_local(ctx, y, &local));
-    KB_TRY(kb_tensor_to_host(ctx, local, KB_FABRIC, halves, sizeof halves));
+    KB_TRY(kb_tensor_to_host(ctx, local, KB_TIMED, halves, sizeof halves));
     kb_convert(KB_F32, j->results[rank], KB_F16, halves, TOKENS * MODEL);
 
     KB_TRY(kb_dtensor_free(ctx, y));

@@ -49,7 +49,7 @@ static kb_error *print_layout(kb_context *ctx, const struct layout *layout)
     policy.num_cubes = CUBES;
     policy.num_pes = PES;
     const kb_tensor_spec spec = {
-        .dtype = KB_I8, .shape = KB_SHAPE(3, 5), .policy = &policy, .door = KB_BACKDOOR};
+        .dtype = KB_I8, .shape = KB_SHAPE(3, 5), .policy = &policy, .access = KB_UNTIMED};
     kb_tensor x;
     KB_TRY(kb_empty(ctx, &spec, &x));
 

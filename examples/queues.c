@@ -61,9 +61,9 @@ static kb_error *spread_spike(kb_context *ctx, int steps)
     kb_tensor x;
     float host[ELEMENTS] = {[2 * PART] = 1}, sum = 0;
     KB_TRY(kb_empty(ctx, &spec, &x));
-    KB_TRY(kb_tensor_set_slice(ctx, x, KB_FABRIC, NULL, host, sizeof host));
+    KB_TRY(kb_tensor_set_slice(ctx, x, KB_TIMED, NULL, host, sizeof host));
     KB_TRY(kb_launch(ctx, NULL, &smooth, x, steps));
-    KB_TRY(kb_tensor_to_host(ctx, x, KB_FABRIC, host, sizeof host));
+    KB_TRY(kb_tensor_to_host(ctx, x, KB_TIMED, host, sizeof host));
     printf("a spike after %d step%s:%s", steps, steps == 1 ? "" : "s", steps == 1 ? "  " : " ");
     for (int i = spike - 2; i <= spike + 2; i++)
         printf(" %.3f", (double)host[i]);

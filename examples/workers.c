@@ -31,10 +31,10 @@ static kb_error *look_at(kb_context *ctx, uint32_t rank, kb_tensor x, double lim
 {
     double value;
     char *text;
-    KB_TRY(kb_tensor_get(ctx, x, KB_FABRIC, &KB_INDEX(31, 63), &value));
+    KB_TRY(kb_tensor_get(ctx, x, KB_TIMED, &KB_INDEX(31, 63), &value));
     if (!(value < limit))
         return kb_error_new(KB_ERR_CHECK, "%g is not below %g", value, limit);
-    KB_TRY(kb_tensor_repr(ctx, x, KB_FABRIC, &text));
+    KB_TRY(kb_tensor_repr(ctx, x, KB_TIMED, &text));
     printf("rank %" PRIu32 ": %s\n", rank, text);
     free(text);
     return NULL;

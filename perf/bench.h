@@ -41,7 +41,7 @@ typedef struct bench {
 
     unsigned rounds;
     bool on_terminal; /* progress is welcome */
-    KB_VEC(bench_figure) figures;
+    KB_VEC(bench_figure) stats;
     size_t printed; /* so many figures have been in a table */
     bool failed;    /* memory ran out for figures */
 } bench;

@@ -114,7 +114,7 @@ static kb_error *make_tensors(kb_context *ctx, const reduction *r, const kb_ccl_
         kb_tensor_spec spec = {.dtype = KB_F16,
                                .shape = KB_SHAPE(1, ranks * elements),
                                .policy = &policy,
-                               .door = KB_BACKDOOR};
+                               .access = KB_UNTIMED};
         KB_TRY(kb_ahbm_set_device(ctx, (uint32_t)*count));
         KB_TRY(kb_empty(ctx, &spec, &tensors[*count]));
         left -= ranks;
@@ -127,7 +127,7 @@ static kb_error *reduce(kb_context *ctx, const reduction *r, uint64_t warmup, ou
 {
     kb_tensor tensors[MAX_DEVICES];
     kb_ccl_info info = {0};
-    kb_collective_stats figures = {0};
+    kb_collective_stats stats = {0};
     kb_collective call = {.kind = KB_ALL_REDUCE,
                           .inputs = tensors,
                           .outputs = tensors,
@@ -141,8 +141,8 @@ static kb_error *reduce(kb_context *ctx, const reduction *r, uint64_t warmup, ou
     double start = bench_clock_ns();
     KB_TRY(kb_distributed_call(ctx, &call));
     o->host_ns = bench_clock_ns() - start;
-    KB_TRY(kb_distributed_get_stats(ctx, (kb_group){0}, &figures));
-    o->share = 100 * kb_to_ns(figures.lower_bound) / kb_to_ns(kb_context_now(ctx) - began);
+    KB_TRY(kb_distributed_get_stats(ctx, (kb_group){0}, &stats));
+    o->share = 100 * kb_to_ns(stats.lower_bound) / kb_to_ns(kb_context_now(ctx) - began);
     return NULL;
 }
 

@@ -127,14 +127,14 @@ static kb_error *contest_init(contest *c, traffic kind, uint32_t sips)
 
 static kb_error *run_round(contest *c, bool quick)
 {
-    net_reset_figures(c->fabric);
+    net_reset_stats(c->fabric);
     uint64_t events = kb_sim_get_stats(c->sim).events, done = c->done;
     c->until += quick ? c->slice / 4 : c->slice;
 
     double start = bench_clock_ns();
     KB_TRY(kb_sim_run(c->sim, c->until));
     double took = bench_clock_ns() - start;
-    net_figures f = net_get_figures(c->fabric);
+    net_stats f = net_get_stats(c->fabric);
     if (c->ns == 0 || took / (double)f.hops < c->ns) {
         c->ns = took / (double)f.hops;
         c->us = took / (double)(c->done - done) / 1e3;
@@ -148,7 +148,7 @@ static kb_error *run_round(contest *c, bool quick)
 static double memory_share(const contest *c)
 {
     const topo_graph *g = topo_machine_graph(c->machine);
-    double used = (double)(net_get_figures(c->fabric).state_bytes +
+    double used = (double)(net_get_stats(c->fabric).state_bytes +
                            g->nodes.count * (sizeof(topo_node) + sizeof *g->first_out) +
                            g->links.count * (sizeof(topo_link) + sizeof *g->out));
     double channels = (double)g->links.count * net_channels_per_link(c->fabric);
@@ -210,11 +210,11 @@ static kb_error *count_hops(uint32_t sips, uint64_t hops, uint64_t *done)
 {
     contest c;
     kb_error *err = contest_init(&c, UNIFORM, sips);
-    while (!err && net_get_figures(c.fabric).hops < hops) {
+    while (!err && net_get_stats(c.fabric).hops < hops) {
         c.until += c.slice / 64;
         err = kb_sim_run(c.sim, c.until);
     }
-    *done = err ? 0 : net_get_figures(c.fabric).hops;
+    *done = err ? 0 : net_get_stats(c.fabric).hops;
     contest_fini(&c);
     return err;
 }

@@ -57,8 +57,8 @@ kb_error *bench_probe_json(const bench *b)
 static void write_figures(const bench *b, FILE *file)
 {
     fputs("{", file);
-    for (size_t i = 0; i < b->figures.count; i++) {
-        const bench_figure *figure = &b->figures.items[i];
+    for (size_t i = 0; i < b->stats.count; i++) {
+        const bench_figure *figure = &b->stats.items[i];
         fprintf(file, "%s\n    \"%s\": %.6g", i > 0 ? "," : "", figure->name, figure->value);
     }
     fputs("\n}\n", file);

@@ -43,7 +43,8 @@ KB_KERNEL(nothing, tl_ptr x)
 static kb_error *make(kb_context *ctx, uint64_t rows, uint64_t columns, const kb_policy *policy,
                       kb_tensor *tensor)
 {
-    kb_tensor_spec spec = {.shape = KB_SHAPE(rows, columns), .policy = policy, .door = KB_BACKDOOR};
+    kb_tensor_spec spec = {
+        .shape = KB_SHAPE(rows, columns), .policy = policy, .access = KB_UNTIMED};
     return kb_empty(ctx, &spec, tensor);
 }
 
@@ -66,10 +67,10 @@ static kb_error *qkv(kb_context *ctx, cost *c)
         KB_TRY(kb_launch(ctx, "project", &project, x, w, y, TOKENS, WIDTH));
     }
     c->ns = bench_clock_ns() - start;
-    rt_figures figures = rt_get_figures(ctx);
-    c->hops = net_get_figures(figures.fabric).hops;
+    rt_stats stats = rt_get_stats(ctx);
+    c->hops = net_get_stats(stats.fabric).hops;
     size_t count;
-    const kb_op_sum *sums = kb_oplog_sums(figures.log, &count);
+    const kb_op_sum *sums = kb_oplog_sums(stats.log, &count);
     for (size_t i = 0; i < count; i++)
         c->commands += sums[i].count;
     return NULL;
@@ -106,7 +107,7 @@ static kb_error *product(kb_context *ctx, cost *c)
     KB_TRY(make(ctx, SIDE, SIDE, NULL, &b));
     KB_TRY(make(ctx, SIDE, SIDE, NULL, &y));
     KB_TRY(kb_launch(ctx, NULL, &project, a, b, y, SIDE, SIDE));
-    KB_TRY(kb_tensor_get(ctx, y, KB_BACKDOOR, &KB_INDEX(1, 1), &number));
+    KB_TRY(kb_tensor_get(ctx, y, KB_UNTIMED, &KB_INDEX(1, 1), &number));
     c->ns = bench_clock_ns() - start;
     return NULL;
 }

@@ -127,7 +127,7 @@ static kb_error *run_suites(bench *b)
             KB_TRY(bench_count(b, suites[i]->works));
         bench_print_table(b, suites[i]->title);
     }
-    if (b->figures.count == 0)
+    if (b->stats.count == 0)
         return kb_error_new(KB_ERR_INPUT, "no figure has a name that begins with '%s'", b->only);
     return NULL;
 }
@@ -192,6 +192,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "kb-bench: %s\n%s", kb_error_message(err), kb_error_detail(err));
     kb_code code = kb_error_code(err);
     kb_error_free(err);
-    kb_vec_fini(&b.figures);
+    kb_vec_fini(&b.stats);
     return (int)code;
 }

@@ -69,9 +69,9 @@ static kb_error *read_resident(uint64_t *all, uint64_t *stacks)
 /* The part of the machine that is not a PE's. */
 static uint64_t bytes_of_links(kb_context *ctx)
 {
-    rt_figures figures = rt_get_figures(ctx);
-    uint64_t links = topo_machine_graph(figures.machine)->links.count;
-    return links * (64 + 16 * (uint64_t)net_channels_per_link(figures.fabric));
+    rt_stats stats = rt_get_stats(ctx);
+    uint64_t links = topo_machine_graph(stats.machine)->links.count;
+    return links * (64 + 16 * (uint64_t)net_channels_per_link(stats.fabric));
 }
 
 static kb_error *run_kernels(kb_context *ctx, uint32_t sips)
@@ -83,7 +83,7 @@ static kb_error *run_kernels(kb_context *ctx, uint32_t sips)
     kb_tensor_spec spec = {.shape = KB_SHAPE(1, elements),
                            .memory = KB_TCM,
                            .policy = &by_columns,
-                           .door = KB_BACKDOOR};
+                           .access = KB_UNTIMED};
     for (uint32_t sip = 0; sip < sips; sip++) {
         KB_TRY(kb_ahbm_set_device(ctx, sip));
         KB_TRY(kb_empty(ctx, &spec, &tensors[sip]));

@@ -55,7 +55,7 @@ static kb_error *pass_messages(kb_context *ctx, uint64_t elements, uint64_t mess
     kb_tensor_spec spec = {.shape = KB_SHAPE(1, pes * SLOTS * elements),
                            .memory = KB_TCM,
                            .policy = &by_columns,
-                           .door = KB_BACKDOOR};
+                           .access = KB_UNTIMED};
     kb_tensor slots[SIPS];
     for (uint32_t sip = 0; sip < SIPS; sip++) {
         KB_TRY(kb_ahbm_set_device(ctx, sip));
@@ -67,7 +67,7 @@ static kb_error *pass_messages(kb_context *ctx, uint64_t elements, uint64_t mess
     *c = (cost){.ns = bench_clock_ns() - start,
                 .messages = times * all,
                 .events = kb_sim_get_stats(kb_context_sim(ctx)).events - events,
-                .hops = net_get_figures(rt_get_figures(ctx).fabric).hops};
+                .hops = net_get_stats(rt_get_stats(ctx).fabric).hops};
     return NULL;
 }
 

@@ -68,7 +68,7 @@ enum { column_count = sizeof columns / sizeof columns[0], column_width = 9 };
 
 bool bench_wants(const bench *b, const char *format, ...)
 {
-    char name[sizeof b->figures.items->name];
+    char name[sizeof b->stats.items->name];
     va_list args;
 
     va_start(args, format);
@@ -90,7 +90,7 @@ void bench_report(bench *b, double value, const char *unit, const char *format, 
     va_start(args, format);
     vsnprintf(figure.name, sizeof figure.name, format, args);
     va_end(args);
-    if (!kb_vec_push(&b->figures, figure))
+    if (!kb_vec_push(&b->stats, figure))
         b->failed = true;
 }
 
@@ -133,8 +133,8 @@ static const struct column *column_of(const bench_figure *figure)
 /* The figure of a row that belongs into a column, among those that are being printed. */
 static const bench_figure *cell(const bench *b, const bench_figure *row, const struct column *c)
 {
-    for (size_t i = b->printed; i < b->figures.count; i++) {
-        const bench_figure *figure = &b->figures.items[i];
+    for (size_t i = b->printed; i < b->stats.count; i++) {
+        const bench_figure *figure = &b->stats.items[i];
         if (column_of(figure) == c && (row == NULL || same_row(row, figure)))
             return figure;
     }
@@ -217,14 +217,14 @@ static void print_heading(const bench *b, const char *title)
 void bench_print_table(bench *b, const char *title)
 {
     bench_progress(b, "%s", "");
-    if (b->printed == b->figures.count)
+    if (b->printed == b->stats.count)
         return;
 
     print_heading(b, title);
-    for (size_t i = b->printed; i < b->figures.count; i++) {
-        if (column_of(&b->figures.items[i]) == NULL)
-            print_row(b, &b->figures.items[i]);
+    for (size_t i = b->printed; i < b->stats.count; i++) {
+        if (column_of(&b->stats.items[i]) == NULL)
+            print_row(b, &b->stats.items[i]);
     }
     fflush(stdout);
-    b->printed = b->figures.count;
+    b->printed = b->stats.count;
 }

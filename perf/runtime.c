@@ -43,10 +43,10 @@ static kb_error *requests(stage *s)
     return NULL;
 }
 
-static kb_error *tensors(stage *s, kb_door door)
+static kb_error *tensors(stage *s, kb_access access)
 {
     kb_policy policy = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
-    kb_tensor_spec spec = {.shape = KB_SHAPE(COLUMNS), .policy = &policy, .door = door};
+    kb_tensor_spec spec = {.shape = KB_SHAPE(COLUMNS), .policy = &policy, .access = access};
     for (uint64_t i = 0; i < s->times; i++) {
         kb_tensor tensor;
         KB_TRY(kb_empty(s->ctx, &spec, &tensor));
@@ -58,18 +58,18 @@ static kb_error *tensors(stage *s, kb_door door)
 
 static kb_error *mapped_tensors(stage *s)
 {
-    return tensors(s, KB_FABRIC);
+    return tensors(s, KB_TIMED);
 }
 
 static kb_error *plain_tensors(stage *s)
 {
-    return tensors(s, KB_BACKDOOR);
+    return tensors(s, KB_UNTIMED);
 }
 
 static kb_error *uploads(stage *s)
 {
     for (uint64_t i = 0; i < s->times; i++) {
-        KB_TRY(kb_tensor_copy(s->ctx, s->device, s->host, KB_FABRIC));
+        KB_TRY(kb_tensor_copy(s->ctx, s->device, s->host, KB_TIMED));
         KB_TRY(kb_synchronize(s->ctx));
     }
     return NULL;
@@ -78,7 +78,7 @@ static kb_error *uploads(stage *s)
 static kb_error *scatters(stage *s)
 {
     for (uint64_t i = 0; i < s->times; i++)
-        KB_TRY(kb_tensor_copy(s->ctx, s->device, s->host, KB_BACKDOOR));
+        KB_TRY(kb_tensor_copy(s->ctx, s->device, s->host, KB_UNTIMED));
     return NULL;
 }
 
@@ -105,8 +105,8 @@ static const struct thing {
 } things[] = {
     {"runtime.context.ns", contexts, 10, 1, false, "ns/context"},
     {"runtime.request.ns", requests, 20000, 1, false, "ns/request"},
-    {"runtime.tensor.fabric.ns", mapped_tensors, 20, 1, false, "ns/tensor"},
-    {"runtime.tensor.backdoor.ns", plain_tensors, 2000, 1, false, "ns/tensor"},
+    {"runtime.tensor.timed.ns", mapped_tensors, 20, 1, false, "ns/tensor"},
+    {"runtime.tensor.untimed.ns", plain_tensors, 2000, 1, false, "ns/tensor"},
     {"runtime.upload.bytes_per_s", uploads, 2, UPLOAD_BYTES, true, "bytes/s"},
     {"runtime.contents.bytes_per_s", scatters, 20, UPLOAD_BYTES, true, "bytes/s"},
     {"runtime.spawn.ns", spawns, 50, WORKERS, false, "ns/worker"},

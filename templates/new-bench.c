@@ -39,14 +39,14 @@ static kb_error *scale(kb_bench *bench, int64_t n, float *numbers, double *expec
                            .dtype = KB_F32,
                            .shape = KB_SHAPE((uint64_t)n),
                            .policy = &split,
-                           .door = KB_BACKDOOR}; /* set up without simulated time */
+                           .access = KB_UNTIMED}; /* set up without simulated time */
     kb_tensor x, y;
     KB_TRY(kb_empty(ctx, &spec, &x));
     spec.name = "y";
     KB_TRY(kb_empty(ctx, &spec, &y));
 
     kb_bench_random(1, KB_F32, numbers, (size_t)n);
-    KB_TRY(kb_tensor_set_slice(ctx, x, KB_BACKDOOR, NULL, numbers, (size_t)n * sizeof *numbers));
+    KB_TRY(kb_tensor_set_slice(ctx, x, KB_UNTIMED, NULL, numbers, (size_t)n * sizeof *numbers));
     KB_TRY(kb_launch(ctx, "axpb", &axpb, x, y, n, a, b));
 
     for (int64_t i = 0; i < n; i++)

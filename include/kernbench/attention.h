@@ -76,7 +76,7 @@ typedef struct kb_kv_cache_spec {
     uint64_t page_seed;       /* paged: 0: pages follow each other in memory; else they are
                                  shuffled by this seed */
     kb_rope rope;             /* of queries and keys */
-    kb_door door;             /* for making it and for kb_kv_cache_set_lengths() */
+    kb_access access;         /* for making it and for kb_kv_cache_set_lengths() */
 } kb_kv_cache_spec;
 
 /* On the current device. All sequences are empty, and none is active. */
@@ -87,7 +87,7 @@ KB_API KB_MUST_USE kb_error *kb_kv_cache_free(kb_context *ctx, kb_kv_cache cache
 /*
  * Tokens of each sequence: `cached` are in the cache already, and `added` are appended by the next
  * calls, one call for each layer. They may be up to `capacity` together. A sequence to which none
- * is added is not active: its results are 0. Through the backdoor they change at once, so not while
+ * is added is not active: its results are 0. With KB_UNTIMED they change at once, so not while
  * a step is under way.
  */
 KB_API KB_MUST_USE kb_error *kb_kv_cache_set_lengths(kb_context *ctx, kb_kv_cache cache,

@@ -17,8 +17,8 @@
  *         kb_tensor host, x;
  *         KB_TRY(kb_from_host(ctx, &spec, numbers, sizeof numbers, &host));
  *         KB_TRY(kb_empty(ctx, &spec, &x));
- *         KB_TRY(kb_tensor_copy(ctx, x, host, KB_FABRIC));
- *         KB_TRY(kb_tensor_to_host(ctx, x, KB_FABRIC, back, sizeof back));
+ *         KB_TRY(kb_tensor_copy(ctx, x, host, KB_TIMED));
+ *         KB_TRY(kb_tensor_to_host(ctx, x, KB_TIMED, back, sizeof back));
  *         printf("%g came back after %.3f ns\n", back[1][2], kb_to_ns(kb_context_now(ctx)));
  *         KB_TRY(kb_tensor_free(ctx, host));
  *         return kb_tensor_free(ctx, x);
@@ -40,7 +40,7 @@
  *
  * Names follow PyTorch's where it has the thing. Calls that can fail return an error, NULL if all
  * went well, and their results through their last arguments; a handle that could not be had is 0.
- * The first argument is the context; then come the object or objects, through which door (whether
+ * The first argument is the context; then come the object or objects, through which access (whether
  * it takes simulated time), what goes in, and what comes out.
  *
  * Nothing here is global: a context belongs to the thread that uses it, and a process may have

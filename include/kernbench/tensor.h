@@ -85,10 +85,10 @@ typedef struct kb_policy {
 } kb_policy;
 
 /* Whether something takes simulated time. */
-typedef enum kb_door {
-    KB_FABRIC,  /* through the fabric of the machine, as hardware would */
-    KB_BACKDOOR /* in no time at all: to set a stage, or to look without disturbing */
-} kb_door;
+typedef enum kb_access {
+    KB_TIMED,  /* through the fabric of the machine, as hardware would */
+    KB_UNTIMED /* in no time at all: to set a stage, or to look without disturbing */
+} kb_access;
 
 typedef struct kb_tensor_spec {
     const char *name; /* for messages; copied; NULL: one is made up */
@@ -96,7 +96,7 @@ typedef struct kb_tensor_spec {
     kb_shape shape;
     kb_memory memory;        /* KB_HBM or KB_TCM */
     const kb_policy *policy; /* copied; NULL: all of it at PE 0 of cube 0 */
-    kb_door door;            /* for making it, mapping it and freeing it */
+    kb_access access;        /* for making it, mapping it and freeing it */
     bool is_index;           /* I32 alone: its numbers decide addresses (page tables, lengths, token
                                 ids), so it has contents in timing-only contexts too: those that the
                                 host writes. What kernels store there is not computed */
@@ -120,7 +120,7 @@ KB_API KB_MUST_USE kb_error *kb_full(kb_context *ctx, const kb_tensor_spec *spec
 
 /*
  * A tensor that stays with the host: it is on no device. `data` has the elements row by row in the
- * spec's dtype, `bytes` of them in all; it is copied. The spec's memory, policy and door mean
+ * spec's dtype, `bytes` of them in all; it is copied. The spec's memory, policy and access mean
  * nothing.
  */
 KB_API KB_MUST_USE kb_error *kb_from_host(kb_context *ctx, const kb_tensor_spec *spec,
@@ -175,10 +175,10 @@ KB_API KB_MUST_USE kb_error *kb_tensor_shard_location(kb_context *ctx, kb_tensor
  * itself. Copying a tensor to itself does nothing.
  */
 KB_API KB_MUST_USE kb_error *kb_tensor_copy(kb_context *ctx, kb_tensor to, kb_tensor from,
-                                            kb_door door);
+                                            kb_access access);
 
 /* All elements, row by row, in the tensor's dtype. `bytes` must be what that takes. */
-KB_API KB_MUST_USE kb_error *kb_tensor_to_host(kb_context *ctx, kb_tensor tensor, kb_door door,
+KB_API KB_MUST_USE kb_error *kb_tensor_to_host(kb_context *ctx, kb_tensor tensor, kb_access access,
                                                void *data, size_t bytes);
 
 /* Which element: as many numbers as the tensor has dimensions. */
@@ -191,10 +191,10 @@ typedef struct kb_index {
 #define KB_INDEX(...)                                                                              \
     ((kb_index){.rank = sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t), .at = {__VA_ARGS__}})
 
-/* One element, as in kb_tensor_get(ctx, x, KB_FABRIC, &KB_INDEX(3, 7), &value). */
-KB_API KB_MUST_USE kb_error *kb_tensor_get(kb_context *ctx, kb_tensor tensor, kb_door door,
+/* One element, as in kb_tensor_get(ctx, x, KB_TIMED, &KB_INDEX(3, 7), &value). */
+KB_API KB_MUST_USE kb_error *kb_tensor_get(kb_context *ctx, kb_tensor tensor, kb_access access,
                                            const kb_index *index, double *value);
-KB_API KB_MUST_USE kb_error *kb_tensor_set(kb_context *ctx, kb_tensor tensor, kb_door door,
+KB_API KB_MUST_USE kb_error *kb_tensor_set(kb_context *ctx, kb_tensor tensor, kb_access access,
                                            const kb_index *index, double value);
 
 /* Elements from `start` to before `stop` along an axis. */
@@ -219,18 +219,20 @@ typedef struct kb_slice {
  * The elements of a slice, row by row; all of the tensor if the slice is NULL. `bytes` must be what
  * they take.
  */
-KB_API KB_MUST_USE kb_error *kb_tensor_get_slice(kb_context *ctx, kb_tensor tensor, kb_door door,
-                                                 const kb_slice *slice, void *data, size_t bytes);
-KB_API KB_MUST_USE kb_error *kb_tensor_set_slice(kb_context *ctx, kb_tensor tensor, kb_door door,
-                                                 const kb_slice *slice, const void *data,
-                                                 size_t bytes);
+KB_API KB_MUST_USE kb_error *kb_tensor_get_slice(kb_context *ctx, kb_tensor tensor,
+                                                 kb_access access, const kb_slice *slice,
+                                                 void *data, size_t bytes);
+KB_API KB_MUST_USE kb_error *kb_tensor_set_slice(kb_context *ctx, kb_tensor tensor,
+                                                 kb_access access, const kb_slice *slice,
+                                                 const void *data, size_t bytes);
 
 /* Sets all elements of the slice to the same. */
-KB_API KB_MUST_USE kb_error *kb_tensor_fill_slice(kb_context *ctx, kb_tensor tensor, kb_door door,
-                                                  const kb_slice *slice, double value);
+KB_API KB_MUST_USE kb_error *kb_tensor_fill_slice(kb_context *ctx, kb_tensor tensor,
+                                                  kb_access access, const kb_slice *slice,
+                                                  double value);
 
 /* "'x' (4, 8) f16 on sip0, mean 0.5, norm 4": free() it. */
-KB_API KB_MUST_USE kb_error *kb_tensor_repr(kb_context *ctx, kb_tensor tensor, kb_door door,
+KB_API KB_MUST_USE kb_error *kb_tensor_repr(kb_context *ctx, kb_tensor tensor, kb_access access,
                                             char **text);
 
 #ifdef __cplusplus

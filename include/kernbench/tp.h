@@ -98,7 +98,7 @@ typedef struct kb_tp_linear_spec {
                                            the same for any number of ranks; 0: weights of 0 */
     uint64_t batch;                     /* rows of input that are expected: weights are laid out
                                            for that; 0: 64 */
-    kb_door door;                       /* for making the layer's tensors */
+    kb_access access;                   /* for making the layer's tensors */
 } kb_tp_linear_spec;
 
 /*
@@ -132,7 +132,7 @@ typedef struct kb_tp_embedding_spec {
     kb_dtype dtype;
     kb_tensor weight; /* of the host: (num_embeddings, embedding_dim), or the rank's rows */
     uint64_t seed;    /* as of kb_tp_linear_spec */
-    kb_door door;
+    kb_access access;
 } kb_tp_embedding_spec;
 
 /*

@@ -41,7 +41,7 @@ kb_error *reference_set_tensor(kb_context *ctx, kb_tensor tensor, kb_dtype dtype
         return reference_no_memory();
     kb_convert(dtype, stored, KB_F32, numbers, count);
     kb_error *err =
-        kb_tensor_set_slice(ctx, tensor, KB_BACKDOOR, NULL, stored, count * kb_dtype_bytes(dtype));
+        kb_tensor_set_slice(ctx, tensor, KB_UNTIMED, NULL, stored, count * kb_dtype_bytes(dtype));
     free(stored);
     return err;
 }

@@ -168,7 +168,7 @@ static kb_error *make_tensor(kb_context *ctx, const attention_shape *s, const ch
                                  .dtype = s->dtype,
                                  .shape = KB_SHAPE(all_ranks, elements / all_ranks),
                                  .policy = &policy,
-                                 .door = KB_BACKDOOR};
+                                 .access = KB_UNTIMED};
     return kb_empty(ctx, &spec, tensor);
 }
 

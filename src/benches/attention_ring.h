@@ -46,7 +46,7 @@ typedef struct attention {
     kb_queue_set *queues; /* of each ring; all 0 if a ring has one rank */
 } attention;
 
-/* Makes the tensors through the backdoor, and installs the queues through the fabric, which takes
+/* Makes the tensors untimed, and installs the queues through the fabric, which takes
  * simulated time. The attention is to be destroyed also after an error. */
 KB_MUST_USE kb_error *attention_create(kb_context *ctx, const attention_shape *shape, attention *a);
 

@@ -32,7 +32,7 @@ kb_kv_cache_spec attention_cache_spec(const kb_bench *bench)
                              .dtype = dtypes[kb_bench_param(bench, "dtype")],
                              .split = (uint32_t)kb_bench_param(bench, "split"),
                              .rope = {.style = KB_ROPE_HALF_SPLIT, .base = 500000},
-                             .door = KB_BACKDOOR};
+                             .access = KB_UNTIMED};
     if (spec.head_dim % 2 != 0)
         spec.rope.style = KB_ROPE_NONE; /* it rotates pairs */
     return spec;
@@ -81,7 +81,7 @@ kb_error *attention_make_rows(const attention_run *run, const char *name, const 
                                  .dtype = s->dtype,
                                  .shape = KB_SHAPE((uint64_t)s->batch * run->prompt, columns),
                                  .policy = policy,
-                                 .door = KB_BACKDOOR};
+                                 .access = KB_UNTIMED};
     return kb_empty(kb_bench_context(run->bench), &spec, tensor);
 }
 
@@ -160,7 +160,7 @@ static kb_error *compare_head(const attention_run *run, uint32_t b, uint32_t hea
 static kb_error *compare_all(const attention_run *run, size_t count, const scratch *w)
 {
     const kb_kv_cache_spec *s = &run->spec;
-    KB_TRY(kb_tensor_to_host(kb_bench_context(run->bench), run->out, KB_BACKDOOR, w->stored,
+    KB_TRY(kb_tensor_to_host(kb_bench_context(run->bench), run->out, KB_UNTIMED, w->stored,
                              count * kb_dtype_bytes(s->dtype)));
     kb_convert(KB_F32, w->found, s->dtype, w->stored, count);
     for (uint32_t b = 0; b < s->batch; b++) {

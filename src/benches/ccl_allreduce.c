@@ -46,7 +46,7 @@ typedef struct job {
     kb_time time;      /* of the last call */
     uint64_t right, wrong; /* ranks or shards; elements */
     double mean;           /* of what is wrong */
-    kb_collective_stats figures;
+    kb_collective_stats stats;
 } job;
 
 static bool has_data(const job *j)
@@ -127,7 +127,7 @@ static kb_error *make_tensor(const job *j, uint32_t index)
     uint64_t columns = h->shards * j->n_elem;
     kb_policy policy = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
     kb_tensor_spec spec = {
-        .name = "x", .dtype = j->dtype, .shape = KB_SHAPE(1, columns), .door = KB_BACKDOOR};
+        .name = "x", .dtype = j->dtype, .shape = KB_SHAPE(1, columns), .access = KB_UNTIMED};
     spec.policy = &policy;
     if (j->info.rank_is_pe) /* the first PEs, whatever their number: a tile each */
         policy =
@@ -280,7 +280,7 @@ static kb_error *work(kb_context *ctx, uint32_t rank, void *arg)
     for (uint32_t i = first; i < end && has_data(j); i++)
         KB_TRY(check(j, i));
     if (rank == 0)
-        KB_TRY(kb_distributed_get_stats(ctx, (kb_group){0}, &j->figures));
+        KB_TRY(kb_distributed_get_stats(ctx, (kb_group){0}, &j->stats));
     for (uint32_t i = first; i < end; i++)
         KB_TRY(kb_tensor_free(ctx, j->tensors[i]));
     return kb_distributed_destroy_process_group(ctx);
@@ -302,7 +302,7 @@ static kb_error *say_once(job *j)
 {
     kb_bench_metric(j->bench, "first_call", kb_to_ns(j->time),
                     "ns for the first call, which also installs the queues");
-    kb_bench_metric(j->bench, "bound", kb_to_ns(j->figures.lower_bound),
+    kb_bench_metric(j->bench, "bound", kb_to_ns(j->stats.lower_bound),
                     "ns that any algorithm needs at least");
     if (!has_data(j)) {
         kb_bench_print(j->bench, "%s (ws=%u): not checked (timing-only)", j->info.algorithm,
@@ -351,7 +351,7 @@ static kb_error *sweep(job *j)
                          .time = j->time,
                          .checked = has_data(j),
                          .wrong = j->wrong,
-                         .figures = j->figures};
+                         .stats = j->stats};
         bench_print_row(j->bench, &row);
         wrong += j->wrong;
     }

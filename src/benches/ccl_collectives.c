@@ -39,7 +39,7 @@ typedef struct job {
     double **inputs; /* by rank; NULL without data */
     kb_time time;    /* of the last call */
     uint64_t wrong;
-    kb_collective_stats figures;
+    kb_collective_stats stats;
 } job;
 
 typedef struct tensors {
@@ -126,7 +126,7 @@ static kb_error *make_tensor(const job *j, const char *name, bool many, kb_tenso
                            .dtype = j->dtype,
                            .shape = many ? KB_SHAPE(j->world, j->block) : KB_SHAPE(j->block),
                            .policy = j->at_one_pe ? NULL : &policy,
-                           .door = KB_BACKDOOR};
+                           .access = KB_UNTIMED};
     return kb_empty(kb_bench_context(j->bench), &spec, tensor);
 }
 
@@ -190,7 +190,7 @@ static kb_error *work(kb_context *ctx, uint32_t rank, void *arg)
     if (has_data(j) && t.output.id != 0)
         KB_TRY(check(j, rank, t.output));
     if (rank == 0)
-        KB_TRY(kb_distributed_get_stats(ctx, (kb_group){0}, &j->figures));
+        KB_TRY(kb_distributed_get_stats(ctx, (kb_group){0}, &j->stats));
     if (t.input.id != 0)
         KB_TRY(kb_tensor_free(ctx, t.input));
     if (t.output.id != 0 && !j->is->in_place)
@@ -242,7 +242,7 @@ static kb_error *run_size(job *j, uint64_t size)
                      .time = j->time,
                      .checked = has_data(j),
                      .wrong = j->wrong - before,
-                     .figures = j->figures};
+                     .stats = j->stats};
     bench_print_row(j->bench, &row);
     return NULL;
 }

@@ -66,8 +66,8 @@ static void add_metrics(kb_bench *bench, const bench_row *row, double us, double
     } all[] = {
         {"time", us, "us"},
         {"algbw", algbw, "GB/s"},
-        {"busbw", algbw * row->figures.bus_factor, "GB/s"},
-        {"bound", kb_to_ns(row->figures.lower_bound) / 1000, "us"},
+        {"busbw", algbw * row->stats.bus_factor, "GB/s"},
+        {"bound", kb_to_ns(row->stats.lower_bound) / 1000, "us"},
         {"wrong", (double)row->wrong, "elements"},
     };
     size_t count = sizeof all / sizeof all[0] - (row->checked ? 0 : 1);
@@ -93,7 +93,7 @@ static figure print_figure(double value)
 
 void bench_print_row(kb_bench *bench, const bench_row *row)
 {
-    double us = kb_to_ns(row->time) / 1000, bound = kb_to_ns(row->figures.lower_bound) / 1000;
+    double us = kb_to_ns(row->time) / 1000, bound = kb_to_ns(row->stats.lower_bound) / 1000;
     double algbw = us > 0 ? (double)row->size / us / 1000 : 0;
     char wrong[24] = "n/a";
     if (row->checked)
@@ -101,8 +101,8 @@ void bench_print_row(kb_bench *bench, const bench_row *row)
     kb_bench_print(bench, "%12" PRIu64 " %12" PRIu64 " %5s %5s %5s %12s %8s %8s %7s %12s %7.1f  %s",
                    row->size, row->count, kb_dtype_name(row->dtype), row->op, row->root,
                    print_figure(us).text, print_figure(algbw).text,
-                   print_figure(algbw * row->figures.bus_factor).text, wrong,
-                   print_figure(bound).text, us > 0 ? 100 * bound / us : 0, row->figures.algorithm);
+                   print_figure(algbw * row->stats.bus_factor).text, wrong,
+                   print_figure(bound).text, us > 0 ? 100 * bound / us : 0, row->stats.algorithm);
     add_metrics(bench, row, us, algbw);
 }
 
@@ -155,7 +155,7 @@ kb_error *bench_fill(kb_context *ctx, kb_tensor tensor, kb_dtype dtype, const do
         for (uint64_t i = 0; i < count; i++)
             floats[i] = (float)numbers[i];
         kb_convert(dtype, data, KB_F32, floats, count);
-        err = kb_tensor_set_slice(ctx, tensor, KB_BACKDOOR, NULL, data, bytes);
+        err = kb_tensor_set_slice(ctx, tensor, KB_UNTIMED, NULL, data, bytes);
     }
     free(floats);
     free(data);
@@ -169,7 +169,7 @@ kb_error *bench_read(kb_context *ctx, kb_tensor tensor, kb_dtype dtype, double *
     void *data = malloc(bytes > 0 ? bytes : 1);
     if (!data)
         return no_memory();
-    kb_error *err = kb_tensor_to_host(ctx, tensor, KB_BACKDOOR, data, bytes);
+    kb_error *err = kb_tensor_to_host(ctx, tensor, KB_UNTIMED, data, bytes);
     if (!err && !to_doubles(dtype, data, numbers, count))
         err = no_memory();
     free(data);

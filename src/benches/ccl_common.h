@@ -43,7 +43,7 @@ typedef struct bench_row {
     kb_time time;
     bool checked;
     uint64_t wrong; /* elements */
-    kb_collective_stats figures;
+    kb_collective_stats stats;
 } bench_row;
 
 /* The sizes of a sweep, as they are asked for: what is run has whole elements, and at least one for
@@ -72,7 +72,7 @@ void bench_print_row(kb_bench *bench, const bench_row *row);
 /* The numbers of a rank: the same for the same seed. free() them; NULL if there is no memory. */
 double *bench_numbers(uint64_t seed, kb_dtype dtype, uint64_t count);
 
-/* Writes numbers into a tensor through the backdoor, and reads them. */
+/* Writes numbers into a tensor untimed, and reads them. */
 KB_MUST_USE kb_error *bench_fill(kb_context *ctx, kb_tensor tensor, kb_dtype dtype,
                                  const double *numbers, uint64_t count);
 KB_MUST_USE kb_error *bench_read(kb_context *ctx, kb_tensor tensor, kb_dtype dtype, double *numbers,

@@ -20,7 +20,7 @@ kb_error *matrix_empty(kb_bench *bench, const matrix_spec *spec, matrix *m)
                                    .dtype = spec->dtype,
                                    .shape = KB_SHAPE(spec->rows, spec->columns),
                                    .policy = spec->policy,
-                                   .door = KB_BACKDOOR};
+                                   .access = KB_UNTIMED};
     *m = (matrix){.rows = spec->rows, .columns = spec->columns, .dtype = spec->dtype};
     return kb_empty(kb_bench_context(bench), &tensor, &m->tensor);
 }
@@ -30,7 +30,7 @@ static kb_error *fill(kb_bench *bench, matrix *m, uint64_t seed, void *elements,
 {
     size_t count = (size_t)(m->rows * m->columns);
     kb_bench_random(seed, m->dtype, elements, count);
-    KB_TRY(kb_tensor_set_slice(kb_bench_context(bench), m->tensor, KB_BACKDOOR, NULL, elements,
+    KB_TRY(kb_tensor_set_slice(kb_bench_context(bench), m->tensor, KB_UNTIMED, NULL, elements,
                                count * kb_dtype_bytes(m->dtype)));
     if (!kb_bench_verifies(bench))
         return NULL;

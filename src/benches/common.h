@@ -27,7 +27,7 @@ typedef struct matrix_spec {
 
 /*
  * A matrix on the current device, laid out by the policy and filled with random numbers, all
- * through the backdoor. matrix_fini() frees the numbers; the tensor is left to its context.
+ * untimed. matrix_fini() frees the numbers; the tensor is left to its context.
  */
 KB_MUST_USE kb_error *matrix_random(kb_bench *bench, const matrix_spec *spec, uint64_t seed,
                                     matrix *m);

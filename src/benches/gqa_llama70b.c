@@ -106,7 +106,7 @@ static kb_error *fill(kb_context *ctx, const attention *a, kb_tensor tensor, uin
         if (tensor.id == a->q.id)
             copy_query(&a->shape, halves);
         kb_convert(KB_F32, *floats, a->shape.dtype, halves, (size_t)count);
-        err = kb_tensor_set_slice(ctx, tensor, KB_BACKDOOR, NULL, halves,
+        err = kb_tensor_set_slice(ctx, tensor, KB_UNTIMED, NULL, halves,
                                   (size_t)count * sizeof *halves);
     } else {
         err = kb_error_new(KB_ERR_HOST, "out of memory");
@@ -203,7 +203,7 @@ static kb_error *read_tensor(kb_context *ctx, const attention *a, kb_tensor tens
 {
     uint16_t *halves = malloc((size_t)count * sizeof *halves);
     *floats = malloc((size_t)count * sizeof **floats);
-    kb_error *err = halves && *floats ? kb_tensor_to_host(ctx, tensor, KB_BACKDOOR, halves,
+    kb_error *err = halves && *floats ? kb_tensor_to_host(ctx, tensor, KB_UNTIMED, halves,
                                                           (size_t)count * sizeof *halves)
                                       : kb_error_new(KB_ERR_HOST, "out of memory");
     if (!err)
@@ -247,11 +247,11 @@ static totals totals_now(kb_context *ctx)
                     .sends = kb_context_op_total(ctx, KB_UNIT_DMA_WRITE, "send")};
 }
 
-typedef struct figures {
+typedef struct stats {
     kb_time install; /* of the queues */
     kb_launch_result launch;
     totals before, after;
-} figures;
+} stats;
 
 static void detail(kb_bench *bench, const panel *p, const char *name, double value,
                    const char *unit)
@@ -274,7 +274,7 @@ static void report_shape(kb_bench *bench, const panel *p, const attention_shape 
     detail(bench, p, "keys", (double)s->keys, "of a user");
 }
 
-static void report(kb_bench *bench, const panel *p, const attention *made, const figures *f)
+static void report(kb_bench *bench, const panel *p, const attention *made, const stats *f)
 {
     const attention_shape *s = &made->shape;
     const totals *a = &f->before, *b = &f->after;
@@ -328,7 +328,7 @@ static void print_heading(kb_bench *bench)
 
 /* ---- Running ----------------------------------------------------------------------------- */
 
-static kb_error *launch(kb_context *ctx, const attention *a, figures *f)
+static kb_error *launch(kb_context *ctx, const attention *a, stats *f)
 {
     kb_request request;
     size_t count;
@@ -340,7 +340,7 @@ static kb_error *launch(kb_context *ctx, const attention *a, figures *f)
     return kb_request_free(ctx, request);
 }
 
-static kb_error *run_attention(kb_bench *bench, const panel *p, const attention *a, figures *f)
+static kb_error *run_attention(kb_bench *bench, const panel *p, const attention *a, stats *f)
 {
     kb_context *ctx = kb_bench_context(bench);
     contents c = {0};
@@ -360,7 +360,7 @@ static kb_error *run_panel(kb_bench *bench, const panel *p)
     kb_context *ctx = kb_bench_context(bench);
     attention_shape shape = shape_of(bench, p);
     attention a;
-    figures f = {0};
+    stats f = {0};
     kb_time began = kb_context_now(ctx);
     kb_error *err = attention_create(ctx, &shape, &a);
     f.install = kb_context_now(ctx) - began;

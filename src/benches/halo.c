@@ -147,12 +147,12 @@ static kb_error *run_grid(kb_bench *bench, numbers *n)
                            .dtype = KB_F32,
                            .shape = KB_SHAPE((uint64_t)rows, (uint64_t)columns),
                            .policy = &by_rows,
-                           .door = KB_BACKDOOR};
+                           .access = KB_UNTIMED};
     kb_tensor grid;
     kb_queue_set queues;
     KB_TRY(kb_empty(ctx, &spec, &grid));
     KB_TRY(
-        kb_tensor_set_slice(ctx, grid, KB_BACKDOOR, NULL, n->floats, n->count * sizeof *n->floats));
+        kb_tensor_set_slice(ctx, grid, KB_UNTIMED, NULL, n->floats, n->count * sizeof *n->floats));
     kb_bench_print(bench,
                    "%lld steps of a 4-point stencil on a grid (%lld, %lld) in f32, cut by rows "
                    "over the PEs of one SIP",

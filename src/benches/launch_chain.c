@@ -66,7 +66,7 @@ static kb_error *make(kb_context *ctx, const char *name, uint64_t elements, kb_t
                                       .dtype = KB_F32,
                                       .shape = KB_SHAPE(elements),
                                       .policy = &by_blocks,
-                                      .door = KB_BACKDOOR},
+                                      .access = KB_UNTIMED},
                     x);
 }
 

@@ -166,7 +166,7 @@ typedef struct group_job {
     bool is_prepared;   /* inputs and check */
     bool is_ready;      /* that succeeded */
     uint32_t ranks;
-    model_figures figures; /* of rank 0 */
+    model_stats stats; /* of rank 0 */
 } group_job;
 
 /* By the first rank that has a model: one that does not fit is refused before its inputs are made.
@@ -192,9 +192,9 @@ static kb_error *run_prompt(kb_context *ctx, group_job *is, uint32_t rank, kb_mo
         KB_TRY(model_check_begin_prompt(is->check, ctx, model));
     KB_TRY(kb_model_prefill(ctx, model, is->inputs.prompt, is->inputs.lengths, &times));
     if (rank == 0) {
-        is->figures.prefill = times;
+        is->stats.prefill = times;
         for (uint64_t i = 0; i < is->job->spec.batch; i++)
-            is->figures.prompt_tokens += is->inputs.lengths[i];
+            is->stats.prompt_tokens += is->inputs.lengths[i];
     }
     return is->check ? model_check_prompt(is->check, ctx, rank, model) : NULL;
 }
@@ -216,7 +216,7 @@ static kb_error *run_steps(kb_context *ctx, group_job *is, uint32_t rank, kb_mod
         kb_model_times times;
         KB_TRY(kb_model_decode(ctx, model, &times));
         if (rank == 0)
-            model_figures_add(&is->figures, &times);
+            model_stats_add(&is->stats, &times);
         if (is->check)
             KB_TRY(model_check_step(is->check, ctx, rank, model));
     }
@@ -235,7 +235,7 @@ static kb_error *run_rank(kb_context *ctx, uint32_t rank, void *arg)
     if (rank == 0) {
         kb_kv_cache cache;
         KB_TRY(kb_model_cache(ctx, model, &cache));
-        KB_TRY(kb_kv_cache_get_info(ctx, cache, &is->figures.cache));
+        KB_TRY(kb_kv_cache_get_info(ctx, cache, &is->stats.cache));
     }
     KB_TRY(run_prompt(ctx, is, rank, model));
     KB_TRY(run_steps(ctx, is, rank, model));
@@ -284,7 +284,7 @@ static kb_error *run_job(kb_bench *bench, const model_job *job)
         err = model_check_end(is.check, bench);
     model_check_destroy(is.check);
     model_inputs_free(&is.inputs);
-    return err ? err : model_report_times(bench, job, is.ranks, &is.figures);
+    return err ? err : model_report_times(bench, job, is.ranks, &is.stats);
 }
 
 static kb_error *run_layer(kb_bench *bench)

@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-void model_figures_add(model_figures *figures, const kb_model_times *times)
+void model_stats_add(model_stats *stats, const kb_model_times *times)
 {
-    kb_model_times *sum = &figures->decode;
-    figures->steps++;
+    kb_model_times *sum = &stats->decode;
+    stats->steps++;
     sum->total += times->total;
     sum->all_reduce += times->all_reduce;
     sum->launch += times->launch;
@@ -255,30 +255,30 @@ static kb_error *report_phase(kb_bench *bench, const phase *p, const model_job *
 }
 
 kb_error *model_report_times(kb_bench *bench, const model_job *job, uint32_t ranks,
-                             const model_figures *figures)
+                             const model_stats *stats)
 {
     const kb_model_spec *spec = &job->spec;
-    if (figures->cache.rule[0] != '\0')
-        kb_bench_print(bench, "cache: %s", figures->cache.rule);
+    if (stats->cache.rule[0] != '\0')
+        kb_bench_print(bench, "cache: %s", stats->cache.rule);
     if (job->prompt > 0) {
         /* Bounds are those of prompts of the mean length. */
         const phase prefill = {"prefill",
-                               &figures->prefill,
+                               &stats->prefill,
                                1,
-                               figures->prompt_tokens,
-                               {.rows = figures->prompt_tokens / spec->batch}};
+                               stats->prompt_tokens,
+                               {.rows = stats->prompt_tokens / spec->batch}};
         KB_TRY(report_phase(bench, &prefill, job, ranks));
         kb_bench_metric(bench, spec->layers_only ? "prefill_time" : "time_to_first_token",
-                        kb_to_ns(figures->prefill.total) / 1e6, "ms");
+                        kb_to_ns(stats->prefill.total) / 1e6, "ms");
     }
-    if (figures->steps > 0) {
+    if (stats->steps > 0) {
         uint64_t first = job->prompt > 0 ? job->prompt : job->context - 1;
         const phase decode = {"decode",
-                              &figures->decode,
-                              figures->steps,
+                              &stats->decode,
+                              stats->steps,
                               spec->batch,
-                              {.rows = 1, .cached = first + (figures->steps - 1) / 2}};
-        double us = us_of(figures->decode.total, figures->steps);
+                              {.rows = 1, .cached = first + (stats->steps - 1) / 2}};
+        double us = us_of(stats->decode.total, stats->steps);
         KB_TRY(report_phase(bench, &decode, job, ranks));
         kb_bench_metric(bench, spec->layers_only ? "decode_time" : "time_per_token", us / 1e3,
                         "ms");

@@ -141,7 +141,7 @@ static kb_error *make_zeros(const job *j, const char *name, kb_memory memory, co
                                  .shape = KB_SHAPE(bytes * policy.num_cubes * policy.num_pes),
                                  .memory = memory,
                                  .policy = &policy,
-                                 .door = KB_BACKDOOR};
+                                 .access = KB_UNTIMED};
     KB_TRY(kb_ahbm_set_device(j->ctx, last->sip));
     return kb_zeros(j->ctx, &spec, tensor);
 }
@@ -153,7 +153,7 @@ static kb_error *make_payload(job *j)
     KB_TRY(make_zeros(j, "payload", KB_HBM, &j->source, total, &j->payload));
     KB_TRY(kb_tensor_va(j->ctx, j->payload, &j->payload_va));
     kb_bench_random(1, KB_F16, j->sent, (size_t)(total + 1) / 2); /* all bits of a byte vary */
-    return kb_tensor_set_slice(j->ctx, j->payload, KB_BACKDOOR, NULL, j->sent, (size_t)total);
+    return kb_tensor_set_slice(j->ctx, j->payload, KB_UNTIMED, NULL, j->sent, (size_t)total);
 }
 
 /* ---- Which PEs --------------------------------------------------------------------------- */
@@ -235,7 +235,7 @@ static kb_error *verify(const job *j, kb_tensor inbox, uint64_t offset, pe2pe_di
     if (!kb_bench_verifies(j->bench))
         return NULL;
     uint64_t total = j->table.sizes.total;
-    KB_TRY(kb_tensor_get_slice(j->ctx, inbox, KB_BACKDOOR, &KB_SLICE({offset, offset + total}),
+    KB_TRY(kb_tensor_get_slice(j->ctx, inbox, KB_UNTIMED, &KB_SLICE({offset, offset + total}),
                                j->arrived, (size_t)total));
     for (uint64_t i = 0; i < total; i++)
         if (j->sent[i] != j->arrived[i])

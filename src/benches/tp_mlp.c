@@ -80,7 +80,7 @@ static kb_error *make_layers(kb_context *ctx, const mlp *is, kb_tp_layer *up, kb
                               .dtype = is->dtype,
                               .seed = 1,
                               .batch = is->batch,
-                              .door = KB_BACKDOOR};
+                              .access = KB_UNTIMED};
     KB_TRY(kb_column_parallel_linear_create(ctx, &spec, up));
     spec.name = "down";
     spec.in_features = is->hidden;
@@ -99,7 +99,7 @@ static kb_error *make_input(kb_context *ctx, const mlp *is, kb_tensor *x)
                                  .dtype = is->dtype,
                                  .shape = KB_SHAPE(is->batch, is->width),
                                  .policy = &columns,
-                                 .door = KB_BACKDOOR};
+                                 .access = KB_UNTIMED};
     KB_TRY(kb_empty(ctx, &spec, x));
     return is->x ? bench_fill(ctx, *x, is->dtype, is->x, is->batch * is->width) : NULL;
 }
@@ -186,7 +186,7 @@ static kb_error *work(kb_context *ctx, uint32_t rank, void *arg)
                                  .dtype = is->dtype,
                                  .shape = KB_SHAPE(is->batch, is->hidden / is->size),
                                  .policy = &columns,
-                                 .door = KB_BACKDOOR};
+                                 .access = KB_UNTIMED};
     KB_TRY(kb_empty(ctx, &spec, &h));
     for (int pass = 0; pass < 2; pass++) /* the first one installs what collectives need */
         KB_TRY(run_pass(ctx, is, rank, layers, x, &h, out));

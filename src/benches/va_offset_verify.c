@@ -55,11 +55,11 @@ static kb_error *make(kb_bench *bench, const char *name, const char *copy, kb_sh
 {
     kb_context *ctx = kb_bench_context(bench);
     kb_tensor_spec spec = {
-        .name = name, .dtype = KB_F16, .shape = shape, .policy = policy, .door = KB_BACKDOOR};
+        .name = name, .dtype = KB_F16, .shape = shape, .policy = policy, .access = KB_UNTIMED};
     KB_TRY(kb_empty(ctx, &spec, &p->from));
     spec.name = copy;
     KB_TRY(kb_empty(ctx, &spec, &p->to));
-    return kb_tensor_set_slice(ctx, p->from, KB_BACKDOOR, NULL, numbers, bytes);
+    return kb_tensor_set_slice(ctx, p->from, KB_UNTIMED, NULL, numbers, bytes);
 }
 
 static kb_error *copy_both(kb_bench *bench, const uint16_t *numbers, const double *expected)

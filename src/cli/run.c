@@ -190,7 +190,7 @@ static kb_error *make_context(run *r)
 
 static kb_error *start_profile(run *r)
 {
-    return r->args->profile ? kb_oplog_start_profile(rt_get_figures(r->ctx).log) : NULL;
+    return r->args->profile ? kb_oplog_start_profile(rt_get_stats(r->ctx).log) : NULL;
 }
 
 static void give_up(void *self, kb_error *err);
@@ -246,15 +246,15 @@ static kb_error *run_bench(run *r)
 /* `failure`: how the run ended, NULL if well; stays the caller's. */
 static kb_code print_summary(const run *r, const char *trace, const kb_error *failure)
 {
-    run_figures figures;
-    kb_error *err = run_figures_init(&figures, r->ctx);
+    run_stats stats;
+    kb_error *err = run_stats_init(&stats, r->ctx);
     if (err)
         return cli_report(err);
     run_view view = {
         .common = &r->args->common,
         .spec = r->spec,
         .bench = r->bench,
-        .figures = &figures,
+        .stats = &stats,
         .timing_only = r->timing_only,
         .by_itself = r->by_itself,
         .verify = r->args->verify,
@@ -266,7 +266,7 @@ static kb_code print_summary(const run *r, const char *trace, const kb_error *fa
     if (r->printed && !r->args->common.json)
         putchar('\n');
     kb_code code = r->args->common.json ? run_print_json(&view) : run_print_text(&view);
-    run_figures_fini(&figures);
+    run_stats_fini(&stats);
     return code;
 }
 

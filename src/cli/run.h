@@ -3,7 +3,7 @@
  *
  *     run.c           options; one run from beginning to end
  *     plugin.c        which bench is meant; benches in files of the user's
- *     run_figures.c   what came of a run, in figures: time, units, kernels
+ *     run_stats.c   what came of a run, in figures: time, units, kernels
  *     run_links.c     the same of links            run_roofline.c  and of the roofline
  *     run_verdict.c   what bound the run, in a sentence
  *     run_text.c      for people                   run_json.c      for programs
@@ -115,7 +115,7 @@ const char *run_cause_key(int cause);   /* "local_memory", as in JSON */
 
 enum { RUN_BUSIEST = 8 }; /* links that are shown */
 
-typedef struct run_figures {
+typedef struct run_stats {
     const topo_machine *machine;
     kb_time sim;                    /* how long the run took */
     kb_time_sum causes[RUN_CAUSES]; /* of that time: adds up to it */
@@ -139,11 +139,11 @@ typedef struct run_figures {
     pe_stats engines;
     kb_u128 link_bytes;
     tl_stand_ins stand_ins;
-} run_figures;
+} run_stats;
 
 /* The context must stay as long as the figures. */
-KB_MUST_USE kb_error *run_figures_init(run_figures *f, kb_context *ctx);
-void run_figures_fini(run_figures *f);
+KB_MUST_USE kb_error *run_stats_init(run_stats *f, kb_context *ctx);
+void run_stats_fini(run_stats *f);
 
 static inline double run_share(kb_time_sum part, kb_time_sum whole)
 {
@@ -153,7 +153,7 @@ static inline double run_share(kb_time_sum part, kb_time_sum whole)
 /* ---- run_links.c ---- */
 
 /* What the figures have of links. */
-KB_MUST_USE kb_error *run_links_gather(run_figures *f, net *fabric, kb_oplog *log);
+KB_MUST_USE kb_error *run_links_gather(run_stats *f, net *fabric, kb_oplog *log);
 
 /* Links that what a PE waits for passes. */
 typedef enum run_way {
@@ -165,26 +165,26 @@ typedef enum run_way {
 
 /* The links that remote bytes of kernels can pass: launches alone use those between SIPs if no
  * kernel reaches another SIP. */
-run_way run_remote_way(const run_figures *f);
+run_way run_remote_way(const run_stats *f);
 
 /* The busiest link of the way; NULL if none carried anything. */
-const run_link *run_busiest(const run_figures *f, run_way way);
+const run_link *run_busiest(const run_stats *f, run_way way);
 
 /* ---- run_roofline.c ---- */
 
-KB_MUST_USE kb_error *run_roofline_gather(run_figures *f);
+KB_MUST_USE kb_error *run_roofline_gather(run_stats *f);
 
 /* ---- run_verdict.c ---- */
 
 /* A sentence or two: what bound the run. */
-void run_verdict(const run_figures *f, kb_text *text);
+void run_verdict(const run_stats *f, kb_text *text);
 
 /* ---- run_profile.c ---- */
 
-KB_MUST_USE kb_code run_profile_print(const run_figures *f, bool all);
+KB_MUST_USE kb_code run_profile_print(const run_stats *f, bool all);
 
 /* If there is a profile: an array of jansson's, NULL for want of memory. */
-struct json_t *run_profile_json(const run_figures *f);
+struct json_t *run_profile_json(const run_stats *f);
 
 /* ---- Printing ---------------------------------------------------------------------------- */
 
@@ -192,7 +192,7 @@ typedef struct run_view {
     const cli_common *common;
     const kb_bench_spec *spec;
     const kb_bench *bench;
-    const run_figures *figures;
+    const run_stats *stats;
     bool timing_only;
     bool by_itself; /* timing-only because the bench says so */
     bool verify, verbose;

@@ -39,7 +39,7 @@ static json_t *causes_json(const kb_time_sum *causes, int count)
     return object;
 }
 
-static json_t *kernels_json(const run_figures *f)
+static json_t *kernels_json(const run_stats *f)
 {
     json_t *kernels = json_array();
     for (size_t i = 0; i < f->launch_count; i++) {
@@ -64,7 +64,7 @@ static json_t *split_json(const kb_split_time *split)
                      cli_json_ns(split->communication), "idle_ns", cli_json_ns(split->idle));
 }
 
-static json_t *units_json(const run_figures *f)
+static json_t *units_json(const run_stats *f)
 {
     json_t *units = json_array();
     for (int i = 0; i < KB_UNITS; i++) {
@@ -109,13 +109,13 @@ static json_t *engines_json(const pe_stats *engines)
                      (json_int_t)engines->waited_for_event);
 }
 
-static json_t *execution_json(const run_figures *f)
+static json_t *execution_json(const run_stats *f)
 {
     return json_pack("{s:o, s:o}", "engine_commands", engines_json(&f->engines), "transfers",
                      transport_json(&f->trains));
 }
 
-static json_t *links_json(const run_figures *f)
+static json_t *links_json(const run_stats *f)
 {
     json_t *links = json_array();
     for (size_t i = 0; i < f->links.count && i < RUN_BUSIEST; i++) {
@@ -130,7 +130,7 @@ static json_t *links_json(const run_figures *f)
     return links;
 }
 
-static json_t *kinds_json(const run_figures *f)
+static json_t *kinds_json(const run_stats *f)
 {
     json_t *kinds = json_array();
     for (size_t i = 0; i < f->kinds.count; i++) {
@@ -158,7 +158,7 @@ static const struct {
 };
 
 /* Of a run without kernels there is none. */
-static json_t *roofline_json(const run_figures *f)
+static json_t *roofline_json(const run_stats *f)
 {
     const run_roofline *r = &f->roofline;
     if (f->pes == 0)
@@ -266,7 +266,7 @@ static json_t *error_json(const kb_error *err)
 
 kb_code run_print_json(const run_view *view)
 {
-    const run_figures *f = view->figures;
+    const run_stats *f = view->stats;
     kb_text verdict = KB_TEXT_INIT;
     run_verdict(f, &verdict);
     json_t *document = json_object();

@@ -64,7 +64,7 @@ static int compare_links(const void *a, const void *b)
     return (x->link > y->link) - (x->link < y->link);
 }
 
-static void rank_links(run_figures *f)
+static void rank_links(run_stats *f)
 {
     run_link *links = f->links.items;
     size_t kept = 0;
@@ -90,7 +90,7 @@ static int compare_kinds(const void *a, const void *b)
 }
 
 /* Their sums become means; those that carried nothing go. */
-static void finish_kinds(run_figures *f)
+static void finish_kinds(run_stats *f)
 {
     size_t used = 0;
     for (size_t i = 0; i < f->kinds.count; i++) {
@@ -117,11 +117,11 @@ static void add_to_kind(run_kind *kind, const run_link *link)
     kind->queue += link->queue;
 }
 
-static kb_error *add_link(run_figures *f, net *fabric, const devices *d, uint32_t number)
+static kb_error *add_link(run_stats *f, net *fabric, const devices *d, uint32_t number)
 {
     const topo_graph *graph = topo_machine_graph(f->machine);
     const topo_link *link = &graph->links.items[number];
-    net_link_figures carried = net_link_get(fabric, number);
+    net_link_stats carried = net_link_get(fabric, number);
     if (carried.bytes == 0 && !(is_at_work(d, link->from) && is_at_work(d, link->to)))
         return NULL;
     size_t kind = link_classes_index(&f->classes, f->machine, number);
@@ -142,7 +142,7 @@ static kb_error *add_link(run_figures *f, net *fabric, const devices *d, uint32_
     return kb_vec_push(&f->links, fresh) ? NULL : kb_error_nomem();
 }
 
-static kb_error *gather(run_figures *f, net *fabric, kb_oplog *log, const devices *d)
+static kb_error *gather(run_stats *f, net *fabric, kb_oplog *log, const devices *d)
 {
     if (!d->cubes || !d->sips)
         return kb_error_nomem();
@@ -158,7 +158,7 @@ static kb_error *gather(run_figures *f, net *fabric, kb_oplog *log, const device
     return NULL;
 }
 
-kb_error *run_links_gather(run_figures *f, net *fabric, kb_oplog *log)
+kb_error *run_links_gather(run_stats *f, net *fabric, kb_oplog *log)
 {
     const topo_shape *shape = topo_machine_shape(f->machine);
     devices d = {
@@ -203,12 +203,12 @@ static bool is_on_way(const link_class *c, run_way way)
     }
 }
 
-run_way run_remote_way(const run_figures *f)
+run_way run_remote_way(const run_stats *f)
 {
     return f->timeline.bytes[KB_CAUSE_OTHER_SIPS] > 0 ? RUN_FABRIC : RUN_IN_SIP;
 }
 
-const run_link *run_busiest(const run_figures *f, run_way way)
+const run_link *run_busiest(const run_stats *f, run_way way)
 {
     for (size_t i = 0; i < f->links.count; i++)
         if (is_on_way(&f->classes.all.items[f->links.items[i].kind], way))

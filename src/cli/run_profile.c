@@ -83,12 +83,12 @@ static bool sort_rows(const kb_profile *profile, row_list *rows, line_list *line
 }
 
 /* All that is divided: of each PE the time in which kernels run. */
-static double whole_time(const run_figures *f)
+static double whole_time(const run_stats *f)
 {
     return (double)f->timeline.kernels * (double)f->timeline.pes;
 }
 
-static double share_of(const run_figures *f, kb_time_sum time)
+static double share_of(const run_stats *f, kb_time_sum time)
 {
     double whole = whole_time(f);
     return whole > 0 ? (double)time / whole : 0;
@@ -168,13 +168,13 @@ static void put_blanks(cli_table *table, int count)
         cli_table_cell(table, "%s", "");
 }
 
-static void put_time(const run_figures *f, cli_table *table, kb_time_sum time)
+static void put_time(const run_stats *f, cli_table *table, kb_time_sum time)
 {
     cli_table_cell(table, "%s", obs_percent(share_of(f, time)).text);
     cli_table_cell(table, "%s", obs_ns(time / (kb_time_sum)f->timeline.pes).text);
 }
 
-static void put_row(const run_figures *f, cli_table *table, const kb_profile_row *row)
+static void put_row(const run_stats *f, cli_table *table, const kb_profile_row *row)
 {
     kb_text causes = KB_TEXT_INIT;
     put_causes(row, &causes);
@@ -191,7 +191,7 @@ static void put_row(const run_figures *f, cli_table *table, const kb_profile_row
 }
 
 /* The line with its source, and its operations. */
-static void put_line(const run_figures *f, cli_table *table, const line *l, source *s, bool all)
+static void put_line(const run_stats *f, cli_table *table, const line *l, source *s, bool all)
 {
     const kb_profile_row *first = l->rows[0];
     size_t length;
@@ -211,7 +211,7 @@ static void put_line(const run_figures *f, cli_table *table, const line *l, sour
 }
 
 /* What PEs without a kernel wait for. */
-static void put_no_kernel(const run_figures *f, cli_table *table, kb_cause cause)
+static void put_no_kernel(const run_stats *f, cli_table *table, kb_cause cause)
 {
     kb_time_sum time = f->timeline.causes[cause];
     if (time == 0)
@@ -222,7 +222,7 @@ static void put_no_kernel(const run_figures *f, cli_table *table, kb_cause cause
     cli_table_cell(table, "%s", run_cause_label((int)cause));
 }
 
-static kb_code print_lines(const run_figures *f, const line_list *lines, bool all)
+static kb_code print_lines(const run_stats *f, const line_list *lines, bool all)
 {
     static const cli_column columns[] = {
         {.title = "line, operation", .left = true},
@@ -257,7 +257,7 @@ static kb_code print_lines(const run_figures *f, const line_list *lines, bool al
     return code;
 }
 
-kb_code run_profile_print(const run_figures *f, bool all)
+kb_code run_profile_print(const run_stats *f, bool all)
 {
     row_list rows = {0};
     line_list lines = {0};
@@ -301,7 +301,7 @@ static json_t *text_json(const char *text, size_t length)
     return value;
 }
 
-static json_t *row_json(const run_figures *f, const kb_profile_row *row, source *s)
+static json_t *row_json(const run_stats *f, const kb_profile_row *row, source *s)
 {
     size_t length;
     const char *text = find_line(s, row->file, row->line, &length);
@@ -315,7 +315,7 @@ static json_t *row_json(const run_figures *f, const kb_profile_row *row, source 
 }
 
 /* A row that belongs to no line. */
-static json_t *no_kernel_json(const run_figures *f, kb_cause cause)
+static json_t *no_kernel_json(const run_stats *f, kb_cause cause)
 {
     kb_profile_row row = {.name = kb_cause_name(cause), .unit = KB_UNIT_CPU};
     row.time = row.causes[cause] = f->timeline.causes[cause];
@@ -323,7 +323,7 @@ static json_t *no_kernel_json(const run_figures *f, kb_cause cause)
     return row_json(f, &row, &none);
 }
 
-static json_t *lines_json(const run_figures *f, const line_list *lines)
+static json_t *lines_json(const run_stats *f, const line_list *lines)
 {
     json_t *array = json_array();
     source s = {.text = KB_TEXT_INIT};
@@ -337,7 +337,7 @@ static json_t *lines_json(const run_figures *f, const line_list *lines)
     return array;
 }
 
-json_t *run_profile_json(const run_figures *f)
+json_t *run_profile_json(const run_stats *f)
 {
     row_list rows = {0};
     line_list lines = {0};

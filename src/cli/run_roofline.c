@@ -50,7 +50,7 @@ static kb_error *find_slice_rates(const topo_machine *machine, slice_rates *rate
 }
 
 /* Bytes a second that a PE can move, of which the DMAs read and wrote in these proportions. */
-static double slice_peak(const run_figures *f, const slice_rates *rates)
+static double slice_peak(const run_stats *f, const slice_rates *rates)
 {
     double read = (double)f->units[KB_UNIT_DMA_READ].bytes;
     double written = (double)f->units[KB_UNIT_DMA_WRITE].bytes;
@@ -65,9 +65,9 @@ static double slice_peak(const run_figures *f, const slice_rates *rates)
 }
 
 /* Time is in femtoseconds: a flop a femtosecond is 1000 TFLOP/s. */
-static void place_engines(run_figures *f, double time)
+static void place_engines(run_stats *f, double time)
 {
-    const topo_pe_figures *pe = &topo_machine_shape(f->machine)->pe;
+    const topo_pe_params *pe = &topo_machine_shape(f->machine)->pe;
     run_roofline *r = &f->roofline;
     double flops = (double)f->units[KB_UNIT_GEMM].flops, pes = (double)f->pes;
     double array = 2 * (double)pe->gemm_rows * (double)pe->gemm_columns;
@@ -83,7 +83,7 @@ static void place_engines(run_figures *f, double time)
 }
 
 /* A byte a femtosecond is 10^6 GB/s. */
-static void place_memory(run_figures *f, double time, double rate)
+static void place_memory(run_stats *f, double time, double rate)
 {
     run_roofline *r = &f->roofline;
     const uint64_t *bytes = f->timeline.bytes;
@@ -101,7 +101,7 @@ static void place_memory(run_figures *f, double time, double rate)
     r->roof_tflops = fmin(r->peak_tflops, r->peak_gbs * 1e-3 * r->intensity);
 }
 
-kb_error *run_roofline_gather(run_figures *f)
+kb_error *run_roofline_gather(run_stats *f)
 {
     run_roofline *r = &f->roofline;
     slice_rates rates = {0};

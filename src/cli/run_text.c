@@ -21,7 +21,7 @@ static const char legend[] =
 /* ---- Time -------------------------------------------------------------------------------- */
 
 /* "stalled on local memory 41.2 %", for each cause of the group that shows; the largest first. */
-static void print_causes(const run_figures *f, run_group group, int column)
+static void print_causes(const run_stats *f, run_group group, int column)
 {
     bool done[RUN_CAUSES] = {0};
     int at = column;
@@ -52,7 +52,7 @@ static void print_causes(const run_figures *f, run_group group, int column)
     putchar('\n');
 }
 
-static void print_part(const run_figures *f, const char *name, kb_time_sum time, run_group group)
+static void print_part(const run_stats *f, const char *name, kb_time_sum time, run_group group)
 {
     int column = printf("  %-14s %14s ns  %5s %%", name, obs_ns(time).text,
                         obs_percent(run_share(time, f->sim)).text);
@@ -61,7 +61,7 @@ static void print_part(const run_figures *f, const char *name, kb_time_sum time,
 
 static void print_time(const run_view *view)
 {
-    const run_figures *f = view->figures;
+    const run_stats *f = view->stats;
     const kb_split_time *s = &f->split;
     char title[80];
     snprintf(title, sizeof title, "Simulated time: %s ns", obs_ns(f->sim).text);
@@ -89,7 +89,7 @@ static void put_times(cli_table *table, const run_kernel *k, kb_time_sum sum, kb
     cli_table_cell(table, "%s", obs_ns(max).text);
 }
 
-static kb_code print_launches(const run_figures *f)
+static kb_code print_launches(const run_stats *f)
 {
     static const cli_column one[] = {
         {.title = "kernel", .left = true},
@@ -143,7 +143,7 @@ static kb_code print_launches(const run_figures *f)
     return code;
 }
 
-static kb_code print_units(const run_figures *f)
+static kb_code print_units(const run_stats *f)
 {
     static const cli_column columns[] = {
         {.title = "unit", .left = true},
@@ -173,7 +173,7 @@ static kb_code print_units(const run_figures *f)
     return cli_table_print(&table, stdout);
 }
 
-static void print_busiest_unit(const run_figures *f)
+static void print_busiest_unit(const run_stats *f)
 {
     if (f->busiest_time == 0)
         return;
@@ -191,7 +191,7 @@ static void print_busiest_unit(const run_figures *f)
 /* Links that are used less are left out, unless they are asked for. */
 static const double negligible = 0.01;
 
-static kb_code print_links(const run_figures *f, bool all)
+static kb_code print_links(const run_stats *f, bool all)
 {
     static const cli_column columns[] = {{.title = "busiest links", .left = true},
                                          {.title = "bytes"},
@@ -216,7 +216,7 @@ static kb_code print_links(const run_figures *f, bool all)
     return cli_table_print(&table, stdout);
 }
 
-static kb_code print_kinds(const run_figures *f, bool all)
+static kb_code print_kinds(const run_stats *f, bool all)
 {
     static const cli_column columns[] = {{.title = "links by kind", .left = true},
                                          {.title = "GB/s"},
@@ -263,7 +263,7 @@ static const char *roof_name(run_roof roof)
     return names[roof];
 }
 
-static void print_remote(const run_figures *f)
+static void print_remote(const run_stats *f)
 {
     const run_roofline *r = &f->roofline;
     const run_link *link = run_busiest(f, run_remote_way(f));
@@ -276,7 +276,7 @@ static void print_remote(const run_figures *f)
     kb_text_fini(&name);
 }
 
-static void print_roofline(const run_figures *f)
+static void print_roofline(const run_stats *f)
 {
     const run_roofline *r = &f->roofline;
     char title[120];
@@ -308,7 +308,7 @@ static void print_title(const run_view *view)
 {
     kb_text title = KB_TEXT_INIT;
     kb_text_printf(&title, "%s on machine ", view->spec->name);
-    cli_machine_title(view->figures->machine, &view->common->settings, &title);
+    cli_machine_title(view->stats->machine, &view->common->settings, &title);
     cli_print_heading(stdout, cli_text(&title));
     kb_text_fini(&title);
     if (view->spec->param_count > 0)
@@ -327,7 +327,7 @@ static void print_title(const run_view *view)
         printf("  Timing-only, as the bench is too large for data with these parameters\n");
     else if (view->timing_only)
         printf("  Timing-only: nothing was computed\n");
-    stand_ins_print(&view->figures->stand_ins, stdout);
+    stand_ins_print(&view->stats->stand_ins, stdout);
 }
 
 static void print_metrics(const run_view *view)
@@ -356,7 +356,7 @@ static void print_verdict(const run_view *view)
 
 static void print_end(const run_view *view)
 {
-    const run_figures *f = view->figures;
+    const run_stats *f = view->stats;
     print_verdict(view);
     if (view->trace)
         printf("Trace: %s, for https://ui.perfetto.dev\n", view->trace);
@@ -367,7 +367,7 @@ static void print_end(const run_view *view)
 
 static kb_code print_kernels(const run_view *view)
 {
-    const run_figures *f = view->figures;
+    const run_stats *f = view->stats;
     kb_code code = print_launches(f);
     putchar('\n');
     if (code == KB_OK)
@@ -379,7 +379,7 @@ static kb_code print_kernels(const run_view *view)
 
 kb_code run_print_text(const run_view *view)
 {
-    const run_figures *f = view->figures;
+    const run_stats *f = view->stats;
     kb_code code = KB_OK;
     print_title(view);
     print_metrics(view);

@@ -124,7 +124,7 @@ static void destroy(run_trace *t)
 
 static kb_error *count(run_trace *t)
 {
-    rt_figures from = rt_get_figures(t->ctx);
+    rt_stats from = rt_get_stats(t->ctx);
     t->fabric = from.fabric;
     t->link_count = topo_machine_graph(from.machine)->links.count;
     t->links = kb_alloc_array(t->link_count, sizeof *t->links);
@@ -161,7 +161,7 @@ kb_error *run_trace_open(const char *path, kb_context *ctx, run_trace **trace)
     if (!err)
         err = count(t);
     if (!err)
-        err = kb_oplog_watch_states(rt_get_figures(ctx).log, on_state, t);
+        err = kb_oplog_watch_states(rt_get_stats(ctx).log, on_state, t);
     if (err) {
         kb_error_free(obs_trace_close(t->trace));
         cli_output_discard(t->output);

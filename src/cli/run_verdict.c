@@ -23,13 +23,13 @@ static const double matters = 0.2;       /* of the run: kernels get a sentence o
 static const double is_notable = 0.1;    /* of the run: what is worth a clause */
 static const double is_shortfall = 0.05; /* of peak */
 
-static double share_of(const run_figures *f, kb_time_sum part)
+static double share_of(const run_stats *f, kb_time_sum part)
 {
     return run_share(part, f->sim);
 }
 
 /* The largest of the causes before `end` that belong to the group; of equals the first. */
-static int largest_in(const run_figures *f, run_group group, int end)
+static int largest_in(const run_stats *f, run_group group, int end)
 {
     int largest = -1;
     for (int c = 0; c < end; c++)
@@ -39,7 +39,7 @@ static int largest_in(const run_figures *f, run_group group, int end)
 }
 
 /* The largest cause of the group that bounds, of the causes before `end`. */
-static int largest_cause(const run_figures *f, int end, kb_time_sum *group_time)
+static int largest_cause(const run_stats *f, int end, kb_time_sum *group_time)
 {
     kb_time_sum groups[RUN_GROUPS] = {0}, others = 0;
     for (int c = 0; c < end; c++)
@@ -57,14 +57,13 @@ static int largest_cause(const run_figures *f, int end, kb_time_sum *group_time)
 /* ---- Engines ----------------------------------------------------------------------------- */
 
 /* Memory is as good as full, and busier than the engines: these only just keep up with it. */
-static bool memory_bounds(const run_figures *f, double engine_busy)
+static bool memory_bounds(const run_stats *f, double engine_busy)
 {
     const run_roofline *r = &f->roofline;
     return r->gbs > fmax(is_full, engine_busy) * r->peak_gbs;
 }
 
-static void full_memory_verdict(const run_figures *f, const char *engines, double busy,
-                                kb_text *text)
+static void full_memory_verdict(const run_stats *f, const char *engines, double busy, kb_text *text)
 {
     const run_roofline *r = &f->roofline;
     kb_text_printf(text,
@@ -74,10 +73,10 @@ static void full_memory_verdict(const run_figures *f, const char *engines, doubl
                    obs_percent(r->gbs / r->peak_gbs).text, engines, obs_percent(busy).text);
 }
 
-static void matrix_verdict(const run_figures *f, kb_text *text)
+static void matrix_verdict(const run_stats *f, kb_text *text)
 {
     const run_roofline *r = &f->roofline;
-    const topo_pe_figures *pe = &topo_machine_shape(f->machine)->pe;
+    const topo_pe_params *pe = &topo_machine_shape(f->machine)->pe;
     double reached = r->tflops / r->peak_tflops;
     double busy = share_of(f, f->causes[KB_CAUSE_MATRIX]);
     if (memory_bounds(f, r->occupied)) {
@@ -96,7 +95,7 @@ static void matrix_verdict(const run_figures *f, kb_text *text)
                        pe->gemm_fill_per_fold ? ", or it fills and drains with each fold" : "");
 }
 
-static void vector_verdict(const run_figures *f, kb_text *text)
+static void vector_verdict(const run_stats *f, kb_text *text)
 {
     double busy = share_of(f, f->causes[KB_CAUSE_VECTOR]);
     if (memory_bounds(f, f->roofline.vector_busy)) {
@@ -110,7 +109,7 @@ static void vector_verdict(const run_figures *f, kb_text *text)
 }
 
 /* In which products wait for nothing but results that drain: of the run's time. */
-static double dependent_share(const run_figures *f)
+static double dependent_share(const run_stats *f)
 {
     const kb_timeline *t = &f->timeline;
     double of_kernels = t->pes > 0 ? run_share(t->needed_drain, t->kernels) / (double)t->pes : 0;
@@ -120,7 +119,7 @@ static double dependent_share(const run_figures *f)
 static const char advice[] = "dependent products, each waits for the result of the one before; "
                              "interleave independent chains";
 
-static void drain_verdict(const run_figures *f, kb_text *text)
+static void drain_verdict(const run_stats *f, kb_text *text)
 {
     double share = share_of(f, f->causes[KB_CAUSE_MATRIX_DRAIN]);
     bool dependent = 2 * dependent_share(f) > share;
@@ -132,7 +131,7 @@ static void drain_verdict(const run_figures *f, kb_text *text)
 }
 
 /* Where something else is larger. */
-static void add_dependent_products(const run_figures *f, kb_text *text)
+static void add_dependent_products(const run_stats *f, kb_text *text)
 {
     double share = dependent_share(f);
     if (share >= is_notable)
@@ -144,20 +143,20 @@ static void add_dependent_products(const run_figures *f, kb_text *text)
 /* ---- Memory ------------------------------------------------------------------------------ */
 
 /* How busy the link is while kernels run; as copies use it too, with the time that these take. */
-static double busy_share(const run_figures *f, const run_link *link)
+static double busy_share(const run_stats *f, const run_link *link)
 {
     double share = run_share(link->busy, f->timeline.kernels + f->timeline.requesting);
     return share < 1 ? share : 1;
 }
 
-static void put_link(const run_figures *f, const run_link *link, kb_text *text)
+static void put_link(const run_stats *f, const run_link *link, kb_text *text)
 {
     cli_short_link_name(f->machine, link->link, text);
     kb_text_printf(text, ", is busy %s %% of the time that kernels run",
                    obs_percent(busy_share(f, link)).text);
 }
 
-static void local_memory_verdict(const run_figures *f, kb_text *text)
+static void local_memory_verdict(const run_stats *f, kb_text *text)
 {
     const run_roofline *r = &f->roofline;
     const run_link *hottest = run_busiest(f, RUN_LOCAL_MEMORY);
@@ -181,9 +180,9 @@ static void local_memory_verdict(const run_figures *f, kb_text *text)
     }
 }
 
-static void tcm_verdict(const run_figures *f, kb_text *text)
+static void tcm_verdict(const run_stats *f, kb_text *text)
 {
-    const topo_pe_figures *pe = &topo_machine_shape(f->machine)->pe;
+    const topo_pe_params *pe = &topo_machine_shape(f->machine)->pe;
     kb_text_printf(text,
                    "Memory bound: stalled on TCM %s %% of the time; each direction of a PE's TCM "
                    "has %s GB/s",
@@ -195,7 +194,7 @@ static void tcm_verdict(const run_figures *f, kb_text *text)
 
 /* The busiest link of the way to what the PEs wait for; the busiest memory, if no link is as busy.
  */
-static void add_remote_resource(const run_figures *f, int cause, kb_text *text)
+static void add_remote_resource(const run_stats *f, int cause, kb_text *text)
 {
     bool in_sip = cause == KB_CAUSE_CUBE_PES || cause == KB_CAUSE_OTHER_CUBES;
     const run_link *link = run_busiest(f, in_sip ? RUN_IN_SIP : run_remote_way(f));
@@ -220,7 +219,7 @@ static void add_remote_resource(const run_figures *f, int cause, kb_text *text)
                        cause == KB_CAUSE_MESSAGE ? "senders" : "receivers");
 }
 
-static void remote_verdict(const run_figures *f, int cause, kb_text *text)
+static void remote_verdict(const run_stats *f, int cause, kb_text *text)
 {
     kb_text_printf(text, "Communication bound: %s %s %% of the time", run_cause_label(cause),
                    obs_percent(share_of(f, f->causes[cause])).text);
@@ -229,7 +228,7 @@ static void remote_verdict(const run_figures *f, int cause, kb_text *text)
     add_remote_resource(f, cause, text);
 }
 
-static void request_verdict(const run_figures *f, kb_text *text)
+static void request_verdict(const run_stats *f, kb_text *text)
 {
     const run_link *link = run_busiest(f, RUN_ANY);
     kb_text_printf(text,
@@ -245,7 +244,7 @@ static void request_verdict(const run_figures *f, kb_text *text)
 
 /* ---- Idle -------------------------------------------------------------------------------- */
 
-static void imbalance_verdict(const run_figures *f, kb_text *text)
+static void imbalance_verdict(const run_stats *f, kb_text *text)
 {
     const topo_shape *shape = topo_machine_shape(f->machine);
     const kb_timeline *t = &f->timeline;
@@ -261,7 +260,7 @@ static void imbalance_verdict(const run_figures *f, kb_text *text)
 
 /* ---- All of it --------------------------------------------------------------------------- */
 
-static void put_cause(const run_figures *f, int cause, kb_text *text)
+static void put_cause(const run_stats *f, int cause, kb_text *text)
 {
     obs_number share = obs_percent(share_of(f, f->causes[cause]));
     switch (cause) {
@@ -314,14 +313,14 @@ static void put_cause(const run_figures *f, int cause, kb_text *text)
 }
 
 /* What is largest inside kernels, if something else bounds the run and they matter. */
-static void add_kernels(const run_figures *f, int cause, kb_text *text)
+static void add_kernels(const run_stats *f, int cause, kb_text *text)
 {
     kb_time_sum inside =
         f->timeline.kernels - f->causes[KB_CAUSE_LAUNCH] - f->causes[KB_CAUSE_IMBALANCE];
     bool is_outside = cause >= KB_CAUSES || cause == KB_CAUSE_LAUNCH || cause == KB_CAUSE_IMBALANCE;
     if (!is_outside || share_of(f, inside) < matters)
         return;
-    run_figures kernels = *f;
+    run_stats kernels = *f;
     kernels.causes[KB_CAUSE_LAUNCH] = kernels.causes[KB_CAUSE_IMBALANCE] = 0;
     kb_time_sum group;
     int largest = largest_cause(&kernels, KB_CAUSES, &group);
@@ -333,7 +332,7 @@ static void add_kernels(const run_figures *f, int cause, kb_text *text)
 }
 
 /* What engines stall on, if they bound the run and still stall for a good part of it. */
-static void add_stall(const run_figures *f, int cause, kb_text *text)
+static void add_stall(const run_stats *f, int cause, kb_text *text)
 {
     int stall = -1;
     for (int c = 0; c < RUN_CAUSES; c++)
@@ -353,7 +352,7 @@ static const char *group_name(run_group group)
     return names[group];
 }
 
-void run_verdict(const run_figures *f, kb_text *text)
+void run_verdict(const run_stats *f, kb_text *text)
 {
     if (f->sim == 0) {
         kb_text_puts(text, "Nothing took any time.");

@@ -204,7 +204,7 @@ static void finish(data_store *store)
         value->soonest = 0;
         data_value_is_computed(value);
     }
-    store->figures.computed += store->collected.count;
+    store->stats.computed += store->collected.count;
     store->collected.count = 0;
 }
 

@@ -174,15 +174,15 @@ KB_MUST_USE kb_error *data_settle(data_store *store);
 
 /* ---- Figures, for tests and reports ---- */
 
-typedef struct data_figures {
+typedef struct data_stats {
     uint64_t computed;      /* values, ever; those that were read are not computed */
     uint64_t dropped;       /* that nobody needed, never computed */
     uint64_t live_values;   /* now */
     size_t live_bytes;      /* of computed ones, now */
     size_t most_live_bytes; /* the most there were */
     uint64_t settled;       /* times that something had to be computed for memory */
-} data_figures;
+} data_stats;
 
-data_figures data_get_figures(const data_store *store);
+data_stats data_get_stats(const data_store *store);
 
 #endif

@@ -281,7 +281,7 @@ struct data_store {
     data_threads *threads; /* NULL: the owner's alone */
     data_scratch *scratches;
     unsigned scratch_count;
-    data_figures figures;
+    data_stats stats;
 };
 
 /* Computes and writes everything if too much waits. */

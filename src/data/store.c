@@ -58,9 +58,9 @@ void data_store_destroy(data_store *store)
     free(store);
 }
 
-data_figures data_get_figures(const data_store *store)
+data_stats data_get_stats(const data_store *store)
 {
-    return store->figures;
+    return store->stats;
 }
 
 kb_error *data_relieve(data_store *store)

@@ -88,7 +88,7 @@ static void destroy(data_value *value)
     data_store *store = value->store;
     data_value_unalloc(value);
     unlist(store, value);
-    store->figures.live_values--;
+    store->stats.live_values--;
     kb_pool_give(&store->pool, value->self);
 }
 
@@ -106,7 +106,7 @@ static void take_reference(data_value *value, bool of_one_who_waits, data_value 
     }
     if (!value->is_computed) {
         unlist_pending(store, value);
-        store->figures.dropped++;
+        store->stats.dropped++;
     }
     value->next_pending = *dropped;
     *dropped = value;
@@ -180,7 +180,7 @@ kb_error *data_value_make(data_store *store, int op, kb_dtype dtype, const kb_sh
     list(store, made);
     list_pending(store, made);
     end_change(made);
-    store->figures.live_values++;
+    store->stats.live_values++;
     *value = made;
     return NULL;
 }
@@ -311,13 +311,13 @@ kb_error *data_dot(data_store *store, data_value *a, data_value *b, data_value *
 bool data_value_alloc(data_value *value)
 {
     enum { cache_line = 64 };
-    data_figures *figures = &value->store->figures;
+    data_stats *stats = &value->store->stats;
     value->bytes = kb_alloc_aligned(cache_line, data_bytes_of(value), 1);
     if (!value->bytes)
         return false;
-    figures->live_bytes += data_bytes_of(value);
-    if (figures->most_live_bytes < figures->live_bytes)
-        figures->most_live_bytes = figures->live_bytes;
+    stats->live_bytes += data_bytes_of(value);
+    if (stats->most_live_bytes < stats->live_bytes)
+        stats->most_live_bytes = stats->live_bytes;
     return true;
 }
 
@@ -325,7 +325,7 @@ void data_value_unalloc(data_value *value)
 {
     if (!value->bytes)
         return;
-    value->store->figures.live_bytes -= data_bytes_of(value);
+    value->store->stats.live_bytes -= data_bytes_of(value);
     free(value->bytes);
     value->bytes = NULL;
 }

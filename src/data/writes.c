@@ -213,7 +213,7 @@ kb_error *data_settle(data_store *store)
         if (writes->list.items[i].mask)
             KB_TRY(data_collect(store, writes->list.items[i].mask));
     }
-    store->figures.settled += store->collected.count > 0;
+    store->stats.settled += store->collected.count > 0;
     KB_TRY(data_compute(store));
     for (size_t i = 0; i < writes->list.count; i++)
         KB_TRY(do_write(store, &writes->list.items[i]));

@@ -118,11 +118,11 @@ static kb_error *send_part(dt_frame *frame, kb_tensor tensor, const dt_value *va
     void *data = kb_arena_alloc(&frame->arena, bytes, sizeof(double));
     if (!data || !kb_vec_reserve(&frame->tensors, 1))
         return kb_error_nomem();
-    KB_TRY(kb_tensor_get_slice(ctx, tensor, KB_BACKDOOR, &slice, data, bytes));
+    KB_TRY(kb_tensor_get_slice(ctx, tensor, KB_UNTIMED, &slice, data, bytes));
     const kb_tensor_spec spec = {.name = value->name, .dtype = value->dtype, .shape = shape};
     KB_TRY(kb_from_host(ctx, &spec, data, bytes, &part));
     frame->tensors.items[frame->tensors.count++] = part;
-    return kb_tensor_copy(ctx, value->locals[driven], part, KB_FABRIC);
+    return kb_tensor_copy(ctx, value->locals[driven], part, KB_TIMED);
 }
 
 static kb_error *distribute_from_host(dt_frame *frame, kb_tensor tensor, dt_value *value)

@@ -181,7 +181,7 @@ kb_error *dt_make_row_major(dt_frame *frame, dt_value *value)
         kb_shape shape = dt_local_shape(mesh, position, &value->shape, value->placements, NULL);
         KB_TRY(dt_new_tensor(frame, mesh->devices[position], value->name, value->dtype, &shape,
                              &locals[i]));
-        KB_TRY(kb_tensor_copy(frame->ctx, locals[i], value->locals[i], KB_FABRIC));
+        KB_TRY(kb_tensor_copy(frame->ctx, locals[i], value->locals[i], KB_TIMED));
     }
     value->locals = locals;
     return NULL;

@@ -64,7 +64,7 @@ struct io {
     const topo_machine *machine;
     net *fabric;
     net_ways ways;
-    const topo_control_figures *io_cpu, *m_cpu;
+    const topo_control_params *io_cpu, *m_cpu;
     kb_source source;
     kb_handler on_work_done;
     kb_pool commands, groups, targets, flights;
@@ -374,9 +374,9 @@ kb_error *io_send(io *control, const io_message *message)
 /* ---- Up: completions --------------------------------------------------------------------- */
 
 /* What a control processor takes for a completion. */
-static kb_time join_time(const command *cm, const topo_control_figures *figures)
+static kb_time join_time(const command *cm, const topo_control_params *params)
 {
-    return cm->is.recorded ? figures->count_fs : figures->decode_fs;
+    return cm->is.recorded ? params->count_fs : params->decode_fs;
 }
 
 static void end_command(io *control, uint32_t c)

@@ -119,7 +119,7 @@ typedef struct run {
     KB_VEC(kb_time) latencies;
     double waited; /* by those transfers, in all */
     uint64_t issued, ended;
-    net_link_figures seen; /* of the bottleneck */
+    net_link_stats seen; /* of the bottleneck */
 } run;
 
 static bool is_counted(const run *r, kb_time when)
@@ -171,7 +171,7 @@ static void on_mark(kb_sim *sim, void *self, uint64_t is_end)
     if (is_end)
         r->seen = net_link_get(r->fabric, r->capacity.bottleneck);
     else
-        net_reset_figures(r->fabric);
+        net_reset_stats(r->fabric);
 }
 
 static kb_time lone_of(run *r, probe_ends ends)

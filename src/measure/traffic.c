@@ -227,13 +227,13 @@ static bool is_busier(const topo_graph *graph, const traffic_link *a, const traf
 /* What a link has carried in the window, which has lasted for `time`. */
 static traffic_link link_load(const traffic *t, uint32_t link, kb_time time)
 {
-    net_link_figures figures = net_link_get(t->fabric, link);
+    net_link_stats stats = net_link_get(t->fabric, link);
     uint64_t rate = topo_link_rate(topo_machine_graph(t->machine), link);
     return (traffic_link){
         .link = link,
-        .bytes = figures.bytes,
-        .utilization = topo_utilization(rate, figures.bytes, time),
-        .waited_fs = figures.waited_fs,
+        .bytes = stats.bytes,
+        .utilization = topo_utilization(rate, stats.bytes, time),
+        .waited_fs = stats.waited_fs,
     };
 }
 
@@ -324,7 +324,7 @@ static void note_latencies(const traffic *t, traffic_result *r)
 
     r->ended_fs = kb_sim_now(t->sim);
     r->transfers = t->done;
-    r->hops = t->hops_before + net_get_figures(t->fabric).hops;
+    r->hops = t->hops_before + net_get_stats(t->fabric).hops;
     r->events = kb_sim_get_stats(t->sim).events;
 }
 
@@ -375,8 +375,8 @@ static kb_error *run(traffic *t, traffic_result *r)
         schedule_next(t, pe);
 
     KB_TRY(run_to(t, t->from));
-    t->hops_before = net_get_figures(t->fabric).hops;
-    net_reset_figures(t->fabric);
+    t->hops_before = net_get_stats(t->fabric).hops;
+    net_reset_stats(t->fabric);
     KB_TRY(run_to(t, t->until));
     note_window(t, t->gave_up ? kb_sim_now(t->sim) : t->until, r);
     if (t->created == 0 && !t->gave_up)

@@ -123,10 +123,10 @@ static kb_error *check_point(validation *v, const topo_machine *machine,
 }
 
 /* A quick check takes every other point, and the highest one below twice the idle latency. */
-static bool is_wanted(const validation *v, const reference_mesh *figures,
+static bool is_wanted(const validation *v, const reference_mesh *reference,
                       const reference_curve *curve, size_t i)
 {
-    const reference_point *point = &figures->points.items[curve->first + i];
+    const reference_point *point = &reference->points.items[curve->first + i];
     double limit = 2 * validate_idle(curve->k, curve->flits);
     bool below = point->latency < limit;
     bool highest = below && (i + 1 == curve->count || point[1].latency >= limit);
@@ -134,11 +134,11 @@ static bool is_wanted(const validation *v, const reference_mesh *figures,
 }
 
 static kb_error *check_points(validation *v, const topo_machine *machine,
-                              const reference_mesh *figures, const reference_curve *curve)
+                              const reference_mesh *reference, const reference_curve *curve)
 {
     for (size_t i = 0; i < curve->count; i++)
-        if (is_wanted(v, figures, curve, i))
-            KB_TRY(check_point(v, machine, curve, &figures->points.items[curve->first + i]));
+        if (is_wanted(v, reference, curve, i))
+            KB_TRY(check_point(v, machine, curve, &reference->points.items[curve->first + i]));
     return NULL;
 }
 
@@ -233,7 +233,7 @@ static kb_error *check_packet(validation *v, const topo_machine *machine, uint32
     return kb_vec_push(&v->report->packets, packet) ? NULL : kb_error_nomem();
 }
 
-static kb_error *check_packets(validation *v, const reference_mesh *figures,
+static kb_error *check_packets(validation *v, const reference_mesh *reference,
                                const reference_curve *curve)
 {
     for (size_t s = 0; s < packet_size_count; s++) {
@@ -241,9 +241,9 @@ static kb_error *check_packets(validation *v, const reference_mesh *figures,
         KB_TRY(validate_mesh(curve->k, packet_sizes[s], &machine));
         kb_error *err = NULL;
         for (size_t i = 0; i < curve->count && !err; i++)
-            if (is_wanted(v, figures, curve, i))
+            if (is_wanted(v, reference, curve, i))
                 err = check_packet(v, machine, packet_sizes[s], curve,
-                                   &figures->points.items[curve->first + i]);
+                                   &reference->points.items[curve->first + i]);
         topo_machine_destroy(machine);
         KB_TRY(err);
     }
@@ -252,28 +252,28 @@ static kb_error *check_packets(validation *v, const reference_mesh *figures,
 
 /* ---- All of it --------------------------------------------------------------------------- */
 
-static kb_error *check_curve(validation *v, const reference_mesh *figures,
+static kb_error *check_curve(validation *v, const reference_mesh *reference,
                              const reference_curve *curve)
 {
     topo_machine *machine;
     KB_TRY(validate_mesh(curve->k, 1, &machine));
-    kb_error *err = check_points(v, machine, figures, curve);
+    kb_error *err = check_points(v, machine, reference, curve);
     if (!err && !v->options->quick)
         err = check_doubling(v, machine, curve);
     topo_machine_destroy(machine);
     if (!err && curve->flits == packet_transfer_flits)
-        err = check_packets(v, figures, curve);
+        err = check_packets(v, reference, curve);
     return err;
 }
 
-static uint64_t count_steps(const validation *v, const reference_mesh *figures)
+static uint64_t count_steps(const validation *v, const reference_mesh *reference)
 {
     uint64_t steps = validate_forms_steps();
-    for (size_t c = 0; c < figures->curves.count; c++) {
-        const reference_curve *curve = &figures->curves.items[c];
+    for (size_t c = 0; c < reference->curves.count; c++) {
+        const reference_curve *curve = &reference->curves.items[c];
         uint64_t runs = curve->flits == packet_transfer_flits ? 1 + packet_size_count : 1;
         for (size_t i = 0; i < curve->count; i++)
-            steps += is_wanted(v, figures, curve, i) ? runs : 0;
+            steps += is_wanted(v, reference, curve, i) ? runs : 0;
         steps += v->options->quick ? 0 : doubling_steps;
     }
     return steps;
@@ -283,15 +283,15 @@ kb_error *validate_run(const validate_options *options, validate_report *report)
 {
     *report = (validate_report){0};
     validation v = {.options = options, .report = report};
-    reference_mesh figures;
-    kb_error *err = reference_load(&figures);
+    reference_mesh reference;
+    kb_error *err = reference_load(&reference);
     if (!err) {
-        v.total = count_steps(&v, &figures);
+        v.total = count_steps(&v, &reference);
         err = validate_forms(&v);
     }
-    for (size_t c = 0; c < figures.curves.count && !err; c++)
-        err = check_curve(&v, &figures, &figures.curves.items[c]);
-    reference_fini(&figures);
+    for (size_t c = 0; c < reference.curves.count && !err; c++)
+        err = check_curve(&v, &reference, &reference.curves.items[c]);
+    reference_fini(&reference);
     if (err)
         validate_report_fini(report);
     return err;

@@ -438,13 +438,13 @@ kb_error *mem_memories_tcm_exhausted(const mem_memories *memories, kb_pe pe, uin
                         there->space.free_bytes - there->space.held, there->space.bytes);
 }
 
-mem_figures mem_memories_get_figures(const mem_memories *memories, kb_pe pe, kb_memory memory)
+mem_stats mem_memories_get_stats(const mem_memories *memories, kb_pe pe, kb_memory memory)
 {
     uint64_t capacity = mem_capacity_of(memories, memory);
     const mem_region *there = mem_find_region(memories, pe, memory);
     if (!there)
-        return (mem_figures){.capacity = capacity, .free = capacity, .largest = capacity};
-    return (mem_figures){
+        return (mem_stats){.capacity = capacity, .free = capacity, .largest = capacity};
+    return (mem_stats){
         .capacity = capacity,
         .free = there->space.free_bytes - there->space.held,
         .largest = mem_allocator_largest(&there->space),

@@ -68,13 +68,13 @@ void mem_memories_report_tcm(const mem_memories *memories, kb_pe pe);
 KB_MUST_USE kb_error *mem_memories_tcm_exhausted(const mem_memories *memories, kb_pe pe,
                                                  uint64_t bytes);
 
-typedef struct mem_figures {
+typedef struct mem_stats {
     uint64_t capacity, free, largest;
     size_t blocks;
-} mem_figures;
+} mem_stats;
 
 /* Of an existing PE's memory. */
-mem_figures mem_memories_get_figures(const mem_memories *memories, kb_pe pe, kb_memory memory);
+mem_stats mem_memories_get_stats(const mem_memories *memories, kb_pe pe, kb_memory memory);
 
 /* Checks that the bytes are all inside an existing memory; KB_VIRTUAL is refused. */
 KB_MUST_USE kb_error *mem_memories_check(const mem_memories *memories, const kb_location *location,

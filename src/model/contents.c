@@ -19,7 +19,7 @@ kb_error *kb_model_set_tokens(kb_context *ctx, kb_model handle, const int32_t *t
     model *m;
     KB_TRY(model_find(ctx, "kb_model_set_tokens", handle, &m));
     KB_TRY(need_ends("kb_model_set_tokens", m));
-    return kb_tensor_set_slice(ctx, m->decode.tokens, KB_BACKDOOR, NULL, tokens,
+    return kb_tensor_set_slice(ctx, m->decode.tokens, KB_UNTIMED, NULL, tokens,
                                (size_t)m->spec.batch * sizeof *tokens);
 }
 
@@ -28,7 +28,7 @@ kb_error *kb_model_get_tokens(kb_context *ctx, kb_model handle, int32_t *tokens)
     model *m;
     KB_TRY(model_find(ctx, "kb_model_get_tokens", handle, &m));
     KB_TRY(need_ends("kb_model_get_tokens", m));
-    return kb_tensor_get_slice(ctx, m->decode.tokens, KB_BACKDOOR, NULL, tokens,
+    return kb_tensor_get_slice(ctx, m->decode.tokens, KB_UNTIMED, NULL, tokens,
                                (size_t)m->spec.batch * sizeof *tokens);
 }
 
@@ -51,7 +51,7 @@ kb_error *kb_model_get_logits(kb_context *ctx, kb_model handle, float *logits)
     model *m;
     KB_TRY(model_find(ctx, "kb_model_get_logits", handle, &m));
     KB_TRY(need_ends("kb_model_get_logits", m));
-    return kb_tensor_get_slice(ctx, m->logits, KB_BACKDOOR, NULL, logits,
+    return kb_tensor_get_slice(ctx, m->logits, KB_UNTIMED, NULL, logits,
                                (size_t)(m->spec.batch * m->share.vocab) * sizeof *logits);
 }
 
@@ -99,7 +99,7 @@ kb_error *kb_model_set_hidden(kb_context *ctx, kb_model handle, bool prefill, co
     KB_TRY(begin_hidden(ctx, "kb_model_set_hidden", handle, prefill, &h));
     for (size_t i = 0; i < h.copies; i++)
         kb_convert(h.dtype, h.data + i * (h.bytes / h.copies), KB_F32, numbers, h.count);
-    kb_error *err = kb_tensor_set_slice(ctx, h.tensor, KB_BACKDOOR, NULL, h.data, h.bytes);
+    kb_error *err = kb_tensor_set_slice(ctx, h.tensor, KB_UNTIMED, NULL, h.data, h.bytes);
     free(h.data);
     return err;
 }
@@ -108,7 +108,7 @@ kb_error *kb_model_get_hidden(kb_context *ctx, kb_model handle, bool prefill, fl
 {
     hidden_rows h;
     KB_TRY(begin_hidden(ctx, "kb_model_get_hidden", handle, prefill, &h));
-    kb_error *err = kb_tensor_get_slice(ctx, h.tensor, KB_BACKDOOR, NULL, h.data, h.bytes);
+    kb_error *err = kb_tensor_get_slice(ctx, h.tensor, KB_UNTIMED, NULL, h.data, h.bytes);
     if (!err)
         kb_convert(KB_F32, numbers, h.dtype, h.data, h.count);
     free(h.data);

@@ -22,7 +22,7 @@ static kb_error *make_plain(kb_context *ctx, const model *m, const char *name,
         .dtype = m->spec.dtype,
         .shape = part.rows == 1 ? KB_SHAPE(part.columns) : KB_SHAPE(part.rows, part.columns),
         .policy = part.rows == 1 ? &by_columns : &by_rows,
-        .door = KB_BACKDOOR,
+        .access = KB_UNTIMED,
     };
     KB_TRY(tp_make_tensor(ctx, m->sip, &spec, tensor));
     return model_fill(ctx, m, kind, layer, *tensor);
@@ -44,7 +44,7 @@ static kb_error *make_product(kb_context *ctx, const model *m, const char *name,
         .dtype = m->spec.dtype,
         .shape = KB_SHAPE(part.rows, part.columns),
         .policy = &policy,
-        .door = KB_BACKDOOR,
+        .access = KB_UNTIMED,
     };
     KB_TRY(tp_make_tensor(ctx, m->sip, &spec, tensor));
     KB_TRY(model_fill(ctx, m, kind, layer, *tensor));
@@ -85,7 +85,7 @@ static kb_error *make_rows(kb_context *ctx, const model *m, const char *name, ui
                                  .dtype = m->spec.dtype,
                                  .shape = KB_SHAPE(copies * rows, columns),
                                  .policy = &policy,
-                                 .door = KB_BACKDOOR};
+                                 .access = KB_UNTIMED};
     return tp_make_tensor(ctx, m->sip, &spec, tensor);
 }
 
@@ -98,7 +98,7 @@ static kb_error *make_qkv(kb_context *ctx, const model *m, uint64_t rows, kb_ten
                                  .dtype = m->spec.dtype,
                                  .shape = KB_SHAPE(rows, m->share.qkv_columns),
                                  .policy = &policy,
-                                 .door = KB_BACKDOOR};
+                                 .access = KB_UNTIMED};
     return tp_make_tensor(ctx, m->sip, &spec, tensor);
 }
 
@@ -108,7 +108,7 @@ static kb_error *make_tokens(kb_context *ctx, const model *m, uint64_t count, kb
                                  .dtype = KB_I32,
                                  .shape = KB_SHAPE(count),
                                  .policy = &(kb_policy){.num_cubes = 1, .num_pes = 1},
-                                 .door = KB_BACKDOOR,
+                                 .access = KB_UNTIMED,
                                  .is_index = true};
     return tp_make_tensor(ctx, m->sip, &spec, tensor);
 }
@@ -133,7 +133,7 @@ static kb_error *make_logits(kb_context *ctx, model *m)
     const kb_tensor_spec spec = {.name = "logits",
                                  .dtype = KB_F32,
                                  .shape = KB_SHAPE(m->spec.batch, m->share.vocab),
-                                 .door = KB_BACKDOOR};
+                                 .access = KB_UNTIMED};
     if (m->spec.layers_only)
         return NULL;
     if (m->prefill.count > 0)
@@ -156,7 +156,7 @@ kb_kv_cache_spec model_cache_spec(const kb_model_spec *spec, const model_share *
         .dtype = spec->dtype,
         .page_tokens = (uint32_t)spec->page_tokens,
         .rope = spec->rope,
-        .door = KB_BACKDOOR,
+        .access = KB_UNTIMED,
     };
 }
 

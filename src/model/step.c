@@ -382,7 +382,7 @@ kb_error *kb_model_prefill(kb_context *ctx, kb_model handle, const int32_t *toke
                             function, m->name);
     KB_TRY(take_lengths(m, lengths));
     if (tokens && !m->spec.layers_only)
-        KB_TRY(kb_tensor_set_slice(ctx, m->prefill.tokens, KB_BACKDOOR, NULL, tokens,
+        KB_TRY(kb_tensor_set_slice(ctx, m->prefill.tokens, KB_UNTIMED, NULL, tokens,
                                    (size_t)m->prefill.count * sizeof *tokens));
     KB_TRY(begin_step(ctx, function, m));
     times = times ? times : &unused;

@@ -146,7 +146,7 @@ kb_error *model_fill(kb_context *ctx, const model *m, kb_model_weight_kind kind,
         take_part(m, kind, whole, taken);
         kb_convert(m->spec.dtype, rounded, KB_F32, taken, mine);
         kb_error_free(err);
-        err = kb_tensor_set_slice(ctx, tensor, KB_BACKDOOR, NULL, rounded, mine * bytes);
+        err = kb_tensor_set_slice(ctx, tensor, KB_UNTIMED, NULL, rounded, mine * bytes);
     }
     free(whole);
     free(taken);

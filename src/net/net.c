@@ -550,11 +550,11 @@ static kb_time_sum get_waited(const net *n, uint32_t at)
     return ((kb_time_sum)(n->waited_high ? n->waited_high[at] : 0) << 64) + n->waited[at];
 }
 
-net_link_figures net_link_get(const net *n, uint32_t at)
+net_link_stats net_link_get(const net *n, uint32_t at)
 {
     train_rest rest = train_look(n, at);
-    return (net_link_figures){.bytes = n->links[at].bytes - rest.bytes,
-                              .waited_fs = get_waited(n, at) - rest.waited};
+    return (net_link_stats){.bytes = n->links[at].bytes - rest.bytes,
+                            .waited_fs = get_waited(n, at) - rest.waited};
 }
 
 /* Without what sanitizers put between objects. */
@@ -563,13 +563,13 @@ static size_t pool_bytes(const kb_pool *pool)
     return pool->chunk_count * KB_POOL_CHUNK * (pool->stride - KB_REDZONE);
 }
 
-net_figures net_get_figures(const net *n)
+net_stats net_get_stats(const net *n)
 {
-    net_figures f = {.hops = n->hops,
-                     .transfers = n->done,
-                     .live = kb_pool_live(&n->transfers),
-                     .live_bytes = pool_bytes(&n->packets) + pool_bytes(&n->transfers) +
-                                   pool_bytes(&n->routes.pool) + paths_bytes(&n->paths)};
+    net_stats f = {.hops = n->hops,
+                   .transfers = n->done,
+                   .live = kb_pool_live(&n->transfers),
+                   .live_bytes = pool_bytes(&n->packets) + pool_bytes(&n->transfers) +
+                                 pool_bytes(&n->routes.pool) + paths_bytes(&n->paths)};
     size_t links = n->graph->links.count;
     for (uint32_t at = 0; at < links; at++) {
         f.link_bytes += n->links[at].bytes;
@@ -589,7 +589,7 @@ net_figures net_get_figures(const net *n)
 }
 
 /* What trains have still to do is in the figures already. */
-void net_reset_figures(net *n)
+void net_reset_stats(net *n)
 {
     n->hops = 0;
     n->done = 0;

@@ -94,30 +94,30 @@ net_receipt net_foresee(const net *n, const net_order *order);
 
 /* ---- Figures ----------------------------------------------------------------------------- */
 
-typedef struct net_link_figures {
+typedef struct net_link_stats {
     uint64_t bytes;        /* carried */
     kb_time_sum waited_fs; /* by packets, for this link, behind other transfers */
-} net_link_figures;
+} net_link_stats;
 
 /*
  * Figures say what has happened up to now. Asked for in the middle of an instant, they may count
  * what the rest of it brings.
  */
-net_link_figures net_link_get(const net *n, uint32_t at);
+net_link_stats net_link_get(const net *n, uint32_t at);
 
-typedef struct net_figures {
+typedef struct net_stats {
     uint64_t hops;      /* packets booked on links */
     kb_u128 link_bytes; /* bytes over all links */
     uint64_t transfers; /* done; a read counts as one */
     uint32_t live;      /* transfers under way */
     size_t state_bytes; /* memory of an idle net of this size */
     size_t live_bytes;  /* and of what is or was under way at a time */
-} net_figures;
+} net_stats;
 
-net_figures net_get_figures(const net *n);
+net_stats net_get_stats(const net *n);
 
 /* The figures of links and hops start again from 0. Transfers under way go on. */
-void net_reset_figures(net *n);
+void net_reset_stats(net *n);
 
 /* Why a message moves as packets from the start. A read has two messages: request and response. */
 typedef enum net_packets_cause {

@@ -154,10 +154,10 @@ static kb_error *make_index(kb_context *ctx, const nn_cache *cache, int64_t colu
                                  .dtype = KB_I32,
                                  .shape = KB_SHAPE((uint64_t)cache->is.batch, (uint64_t)columns),
                                  .policy = &everywhere,
-                                 .door = cache->door,
+                                 .access = cache->access,
                                  .is_index = true};
     KB_TRY(kb_empty(ctx, &spec, tensor));
-    return kb_tensor_set_slice(ctx, *tensor, cache->door, NULL, numbers,
+    return kb_tensor_set_slice(ctx, *tensor, cache->access, NULL, numbers,
                                (size_t)(cache->is.batch * columns) * sizeof *numbers);
 }
 
@@ -167,7 +167,7 @@ static kb_error *make_pages(kb_context *ctx, nn_cache *cache)
     const nn_cache_layout *is = &cache->is;
     uint64_t pages = (uint64_t)(is->pes * is->heads_of_pe * is->slots);
     kb_tensor_spec spec = {
-        .name = cache->name, .dtype = is->dtype, .policy = &by_pe, .door = cache->door};
+        .name = cache->name, .dtype = is->dtype, .policy = &by_pe, .access = cache->access};
     for (uint32_t layer = 0; layer < cache->layers; layer++) {
         spec.shape = KB_SHAPE(pages * (uint64_t)is->head_dim, (uint64_t)is->page_tokens);
         KB_TRY(kb_empty(ctx, &spec, &cache->keys[layer]));
@@ -274,7 +274,7 @@ kb_error *kb_kv_cache_create(kb_context *ctx, const kb_kv_cache_spec *spec, kb_k
     KB_TRY(begin_cache(ctx, function, spec, &cache));
     cache->sip = kb_ahbm_current_device(ctx);
     cache->rope = spec->rope;
-    cache->door = spec->door;
+    cache->access = spec->access;
     kb_error *err = fill_cache(ctx, spec, caches, cache);
     if (err)
         err = kb_error_wrap(err, "%s", function);
@@ -320,7 +320,7 @@ kb_error *kb_kv_cache_set_lengths(kb_context *ctx, kb_kv_cache handle, const uin
         cache->record_values[b * NN_RECORD + NN_CACHED] = (int32_t)cached[b];
         cache->record_values[b * NN_RECORD + NN_ADDED] = (int32_t)added[b];
     }
-    return kb_tensor_set_slice(ctx, cache->records, cache->door, NULL, cache->record_values,
+    return kb_tensor_set_slice(ctx, cache->records, cache->access, NULL, cache->record_values,
                                (size_t)(is->batch * NN_RECORD) * sizeof *cache->record_values);
 }
 
@@ -408,7 +408,7 @@ static kb_error *read_part(kb_context *ctx, const nn_cache_layout *is, const pag
                            bool values, const part_buffers *b, float *numbers)
 {
     size_t count = (size_t)(part->tokens * is->head_dim);
-    KB_TRY(kb_tensor_get_slice(ctx, part->tensor, KB_BACKDOOR, &part->slice, b->stored,
+    KB_TRY(kb_tensor_get_slice(ctx, part->tensor, KB_UNTIMED, &part->slice, b->stored,
                                count * kb_dtype_bytes(is->dtype)));
     kb_convert(KB_F32, values ? numbers : b->turned, is->dtype, b->stored, count);
     if (!values)
@@ -423,7 +423,7 @@ static kb_error *write_part(kb_context *ctx, const nn_cache_layout *is, const pa
     if (!values)
         transpose(b->turned, numbers, part->tokens, is->head_dim);
     kb_convert(is->dtype, b->stored, KB_F32, values ? numbers : b->turned, count);
-    return kb_tensor_set_slice(ctx, part->tensor, KB_BACKDOOR, &part->slice, b->stored,
+    return kb_tensor_set_slice(ctx, part->tensor, KB_UNTIMED, &part->slice, b->stored,
                                count * kb_dtype_bytes(is->dtype));
 }
 

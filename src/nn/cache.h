@@ -71,7 +71,7 @@ typedef struct nn_cache {
     uint32_t layers;
     nn_cache_layout is;
     kb_rope rope;
-    kb_door door;
+    kb_access access;
     kb_tensor *keys, *values; /* by layer: (pes * heads_of_pe * slots * rows of a page, columns) */
     kb_tensor records, table; /* I32: (batch, NN_RECORD), (batch, table_columns); {0}: contiguous */
     int32_t *record_values, *table_values; /* what these have */

@@ -126,7 +126,7 @@ static void assign(assignment *a, int64_t page, int64_t split)
 
 double nn_score_cycles(const kb_context *ctx)
 {
-    const topo_pe_figures *pe = &topo_machine_shape(rt_machine(ctx))->pe;
+    const topo_pe_params *pe = &topo_machine_shape(rt_machine(ctx))->pe;
     return 3.0 * pe->math_cycles[PE_MATH_MOVE] + pe->math_cycles[PE_MATH_EXP];
 }
 

@@ -106,10 +106,10 @@ static kb_error *fill_tensor(kb_context *ctx, uint32_t sip, const float *numbers
                                  .dtype = KB_F32,
                                  .shape = KB_SHAPE(pairs),
                                  .policy = &all,
-                                 .door = KB_BACKDOOR};
+                                 .access = KB_UNTIMED};
     KB_TRY(tp_make_tensor(ctx, sip, &spec, tensor));
     kb_error *err =
-        kb_tensor_set_slice(ctx, *tensor, KB_BACKDOOR, NULL, numbers, pairs * sizeof *numbers);
+        kb_tensor_set_slice(ctx, *tensor, KB_UNTIMED, NULL, numbers, pairs * sizeof *numbers);
     if (err) {
         kb_error_free(kb_tensor_free(ctx, *tensor));
         *tensor = (kb_tensor){0};

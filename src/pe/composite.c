@@ -359,13 +359,13 @@ static kb_op *entry_of(const scheduler *at, task *t)
 static void multiply(scheduler *at, uint32_t t)
 {
     pe_composites *all = at->all;
-    const topo_pe_figures *figures = &all->shape->pe;
+    const topo_pe_params *params = &all->shape->pe;
     task *next = task_at(at, t);
     const job *jb = next->of;
     const gemm_step *s = &next->step;
-    pe_gemm_time time = pe_gemm_time_of(figures, s->rows, s->depths, s->columns);
-    if (figures->gemm_fill_per_fold && !next->is_final)
-        time.occupied = kb_time_add(time.occupied, figures->gemm_cycle_fs);
+    pe_gemm_time time = pe_gemm_time_of(params, s->rows, s->depths, s->columns);
+    if (params->gemm_fill_per_fold && !next->is_final)
+        time.occupied = kb_time_add(time.occupied, params->gemm_cycle_fs);
     uint64_t elements = s->rows * s->columns, sums = elements * GEMM_SUM_BYTES;
     pe_part *part = &next->part;
     pe_work *work = &part->work;
@@ -375,7 +375,7 @@ static void multiply(scheduler *at, uint32_t t)
     work->unit = KB_UNIT_GEMM;
     work->time = time.occupied;
     work->tail = s->is_last ? time.fill : 0;
-    work->tcm_reads = pe_gemm_reads(figures, s->rows, s->depths, s->columns, jb->a.element_bytes,
+    work->tcm_reads = pe_gemm_reads(params, s->rows, s->depths, s->columns, jb->a.element_bytes,
                                     jb->b.element_bytes) +
                       (s->is_first ? 0 : sums);
     work->tcm_writes = s->is_last ? elements * jb->c.element_bytes : sums;

@@ -36,16 +36,16 @@ typedef struct tile_cost {
 
 static uint64_t array_time(const gemm_search *s, uint64_t rows, uint64_t folds)
 {
-    const uint64_t fill = 2 * s->figures->gemm_rows + s->figures->gemm_columns - 2;
-    uint64_t cycles = s->figures->gemm_fill_per_fold ? plus(rows, fill) : rows;
-    return times(times(folds, cycles), (uint64_t)s->figures->gemm_cycle_fs);
+    const uint64_t fill = 2 * s->params->gemm_rows + s->params->gemm_columns - 2;
+    uint64_t cycles = s->params->gemm_fill_per_fold ? plus(rows, fill) : rows;
+    return times(times(folds, cycles), (uint64_t)s->params->gemm_cycle_fs);
 }
 
 /* The bytes that the array reads for so much of k, which are more than it writes. */
 static uint64_t tcm_bytes(const gemm_search *s, const tile_cost *t, uint64_t depths)
 {
     const gemm_problem *is = s->problem;
-    const uint64_t folds = divide_up(t->columns, s->figures->gemm_columns);
+    const uint64_t folds = divide_up(t->columns, s->params->gemm_columns);
     const uint64_t a = times(times(times(t->rows, depths), is->a_bytes), folds);
     return plus(a, times(times(t->columns, depths), is->b_bytes));
 }
@@ -92,7 +92,7 @@ static phase weigh_phase(const gemm_search *s, const gemm_plan *p, const tile_co
         .array = most(array_time(s, t->rows, folds), times(passed, s->tcm_fs_per_byte)),
         .loading = loading,
         .memory = most(plus(loading, times(stored, s->fs_per_byte)),
-                       plus(latency, loading) / s->figures->dma_channels),
+                       plus(latency, loading) / s->params->dma_channels),
     };
 }
 
@@ -330,7 +330,7 @@ uint64_t gemm_least_cost(const gemm_search *s, const gemm_plan *p)
     uint64_t alone = plus(times(least(p->ramp, p->k),
                                 plus(times(p->tile_rows, p->a_bytes), times(width, p->b_bytes))),
                           times(times(p->tile_rows, width), p->c_bytes));
-    uint64_t array = times(times(s->folds, p->m), (uint64_t)s->figures->gemm_cycle_fs);
+    uint64_t array = times(times(s->folds, p->m), (uint64_t)s->params->gemm_cycle_fs);
     uint64_t memory = times(plus(gemm_count_loaded(p), stored), s->fs_per_byte);
     uint64_t time = most(plus(array, times(alone, s->fs_per_byte)), memory);
     uint64_t strips =

@@ -143,13 +143,13 @@ static void try_slices(gemm_search *s, gemm_plan *p)
 static void try_tiles(gemm_search *s, uint64_t fewest_rows)
 {
     const gemm_problem *is = s->problem;
-    const uint64_t columns = s->figures->gemm_columns, folds = divide_up(is->n, columns);
+    const uint64_t columns = s->params->gemm_columns, folds = divide_up(is->n, columns);
     gemm_plan p = {
         .m = is->m,
         .k = is->k,
         .n = is->n,
-        .fold = s->figures->gemm_rows,
-        .width = s->figures->gemm_columns,
+        .fold = s->params->gemm_rows,
+        .width = s->params->gemm_columns,
         .a_bytes = is->a_streams ? is->a_bytes : 0,
         .b_bytes = is->b_streams ? is->b_bytes : 0,
         .c_bytes = is->c_bytes,
@@ -170,10 +170,10 @@ static void try_tiles(gemm_search *s, uint64_t fewest_rows)
 }
 
 /* With tiles of one row and one fold: there is nothing less. */
-static kb_error *check_space(const topo_pe_figures *figures, const gemm_problem *is)
+static kb_error *check_space(const topo_pe_params *params, const gemm_problem *is)
 {
-    const uint64_t depths = least(figures->gemm_rows, is->k);
-    const uint64_t columns = least(figures->gemm_columns, is->n);
+    const uint64_t depths = least(params->gemm_rows, is->k);
+    const uint64_t columns = least(params->gemm_columns, is->n);
     uint64_t bytes = columns * most(is->c_bytes, GEMM_SUM_BYTES);
     bytes += is->a_streams ? depths * is->a_bytes : 0;
     bytes += is->b_streams ? depths * columns * is->b_bytes : 0;
@@ -191,17 +191,16 @@ static uint64_t fs_per_byte(uint64_t bytes_per_s)
     return most((uint64_t)topo_rate_time(bytes_per_s, 1), 1);
 }
 
-kb_error *gemm_plan_make(const topo_pe_figures *figures, const gemm_problem *problem,
-                         gemm_plan *plan)
+kb_error *gemm_plan_make(const topo_pe_params *params, const gemm_problem *problem, gemm_plan *plan)
 {
-    KB_TRY(check_space(figures, problem));
+    KB_TRY(check_space(params, problem));
     gemm_search s = {
-        .figures = figures,
+        .params = params,
         .problem = problem,
-        .folds = times(divide_up(problem->k, figures->gemm_rows),
-                       divide_up(problem->n, figures->gemm_columns)),
+        .folds = times(divide_up(problem->k, params->gemm_rows),
+                       divide_up(problem->n, params->gemm_columns)),
         .fs_per_byte = fs_per_byte(problem->bytes_per_s),
-        .tcm_fs_per_byte = fs_per_byte(figures->tcm_bytes_per_s) * 9 / 8, /* it is never all busy */
+        .tcm_fs_per_byte = fs_per_byte(params->tcm_bytes_per_s) * 9 / 8, /* it is never all busy */
     };
     for (s.ahead = AHEAD; s.ahead > 0 && !s.found; s.ahead--) {
         try_tiles(&s, FEW_ROWS);

@@ -3,7 +3,7 @@
  * and what of it stays. Nothing here takes simulated time or knows of addresses.
  *
  *     gemm_plan plan;
- *     KB_TRY(gemm_plan_make(figures, &problem, &plan));
+ *     KB_TRY(gemm_plan_make(params, &problem, &plan));
  *     gemm_step step;
  *     for (gemm_cursor at = {0}; gemm_plan_next(&plan, &at, &step);)
  *         load what it loads, multiply, give back what it frees, store what is complete
@@ -61,7 +61,7 @@ typedef struct gemm_plan {
 enum { GEMM_SUM_BYTES = 4 }; /* f32 */
 
 /* KB_ERR_FAULT if not even the least tile fits: the message says what it takes. */
-KB_MUST_USE kb_error *gemm_plan_make(const topo_pe_figures *figures, const gemm_problem *problem,
+KB_MUST_USE kb_error *gemm_plan_make(const topo_pe_params *params, const gemm_problem *problem,
                                      gemm_plan *plan);
 
 typedef struct gemm_step {

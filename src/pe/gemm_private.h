@@ -8,7 +8,7 @@
 #include "gemm_plan.h"
 
 typedef struct gemm_search {
-    const topo_pe_figures *figures;
+    const topo_pe_params *params;
     const gemm_problem *problem;
     uint64_t fs_per_byte, tcm_fs_per_byte; /* rounded: good enough to compare with */
     uint64_t folds;                        /* of the product */

@@ -223,11 +223,11 @@ typedef enum pe_math_class {
 
 /* ceil(elements / lanes) * (cycles of the classes, summed). `counts`: how often an element passes
  * in each class. */
-uint64_t pe_math_cycles(const topo_pe_figures *figures, uint64_t elements,
+uint64_t pe_math_cycles(const topo_pe_params *params, uint64_t elements,
                         const uint32_t counts[PE_MATH_CLASSES]);
 
 /* The time of an operation that takes `cycles`: these, and the latency. */
-kb_time pe_math_time(const topo_pe_figures *figures, uint64_t cycles);
+kb_time pe_math_time(const topo_pe_params *params, uint64_t cycles);
 
 /* How long m x k x n occupies the matrix engine, and what passes afterwards until the last result
  * is there. */
@@ -235,14 +235,14 @@ typedef struct pe_gemm_time {
     kb_time occupied, fill;
 } pe_gemm_time;
 
-pe_gemm_time pe_gemm_time_of(const topo_pe_figures *figures, uint64_t m, uint64_t k, uint64_t n);
+pe_gemm_time pe_gemm_time_of(const topo_pe_params *params, uint64_t m, uint64_t k, uint64_t n);
 
 /* 2 m k n; UINT64_MAX if that is more, which the log refuses. */
 uint64_t pe_gemm_flops(uint64_t m, uint64_t k, uint64_t n);
 
 /* What such a command reads of the TCM: a once for each fold of columns, and b once. One that adds
  * to what is there reads that too, which is not counted here. */
-uint64_t pe_gemm_reads(const topo_pe_figures *figures, uint64_t m, uint64_t k, uint64_t n,
+uint64_t pe_gemm_reads(const topo_pe_params *params, uint64_t m, uint64_t k, uint64_t n,
                        uint32_t a_bytes, uint32_t b_bytes);
 
 /* ---- Operations of many commands --------------------------------------------------------- */

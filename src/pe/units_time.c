@@ -26,29 +26,29 @@ static uint64_t plus(uint64_t a, uint64_t b)
     return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
 }
 
-uint64_t pe_math_cycles(const topo_pe_figures *figures, uint64_t elements,
+uint64_t pe_math_cycles(const topo_pe_params *params, uint64_t elements,
                         const uint32_t counts[PE_MATH_CLASSES])
 {
     _Static_assert((int)PE_MATH_CLASSES == (int)TOPO_MATH_CLASSES, "a key for each class");
     uint64_t cycles = 0;
     for (int c = 0; c < PE_MATH_CLASSES; c++)
         if (counts[c] > 0)
-            cycles = plus(cycles, times(counts[c], figures->math_cycles[c]));
-    return times(divide_up(elements, figures->math_lanes), cycles);
+            cycles = plus(cycles, times(counts[c], params->math_cycles[c]));
+    return times(divide_up(elements, params->math_lanes), cycles);
 }
 
-kb_time pe_math_time(const topo_pe_figures *figures, uint64_t cycles)
+kb_time pe_math_time(const topo_pe_params *params, uint64_t cycles)
 {
-    return kb_time_times(plus(cycles, figures->math_latency_cycles), figures->math_cycle_fs);
+    return kb_time_times(plus(cycles, params->math_latency_cycles), params->math_cycle_fs);
 }
 
-pe_gemm_time pe_gemm_time_of(const topo_pe_figures *figures, uint64_t m, uint64_t k, uint64_t n)
+pe_gemm_time pe_gemm_time_of(const topo_pe_params *params, uint64_t m, uint64_t k, uint64_t n)
 {
-    uint64_t rows = figures->gemm_rows, columns = figures->gemm_columns;
+    uint64_t rows = params->gemm_rows, columns = params->gemm_columns;
     uint64_t folds = times(divide_up(k, rows), divide_up(n, columns));
     uint64_t fill = 2 * rows + columns - 2;
-    kb_time cycle = figures->gemm_cycle_fs;
-    if (figures->gemm_fill_per_fold) {
+    kb_time cycle = params->gemm_cycle_fs;
+    if (params->gemm_fill_per_fold) {
         uint64_t cycles = times(folds, plus(m, fill));
         return (pe_gemm_time){.occupied = kb_time_times(cycles > 0 ? cycles - 1 : 0, cycle)};
     }
@@ -61,9 +61,9 @@ uint64_t pe_gemm_flops(uint64_t m, uint64_t k, uint64_t n)
     return times(2, times(times(m, k), n));
 }
 
-uint64_t pe_gemm_reads(const topo_pe_figures *figures, uint64_t m, uint64_t k, uint64_t n,
+uint64_t pe_gemm_reads(const topo_pe_params *params, uint64_t m, uint64_t k, uint64_t n,
                        uint32_t a_bytes, uint32_t b_bytes)
 {
-    uint64_t a = times(times(times(m, k), a_bytes), divide_up(n, figures->gemm_columns));
+    uint64_t a = times(times(times(m, k), a_bytes), divide_up(n, params->gemm_columns));
     return plus(a, times(times(k, n), b_bytes));
 }

@@ -10,20 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static kb_error *check_door(rt_call call, kb_door door)
+static kb_error *check_access(rt_call call, kb_access access)
 {
-    if (door == KB_FABRIC || door == KB_BACKDOOR)
+    if (access == KB_TIMED || access == KB_UNTIMED)
         return NULL;
     return kb_error_new(KB_ERR_INPUT,
-                        "%s: invalid access mode %d: expected KB_FABRIC or "
-                        "KB_BACKDOOR",
-                        rt_calls[call].function, (int)door);
+                        "%s: invalid access mode %d: expected KB_TIMED or "
+                        "KB_UNTIMED",
+                        rt_calls[call].function, (int)access);
 }
 
-static kb_error *enter(kb_context *ctx, rt_call call, kb_door door, kb_tensor handle,
+static kb_error *enter(kb_context *ctx, rt_call call, kb_access access, kb_tensor handle,
                        rt_tensor **tensor)
 {
-    KB_TRY(check_door(call, door));
+    KB_TRY(check_access(call, access));
     return rt_enter(ctx, call, handle, tensor);
 }
 
@@ -106,9 +106,9 @@ static kb_error *check_data(const rt_tensor *tensor, rt_call call, const mem_box
 
 /* The time of it. Waits if the host is to see what was read. */
 static kb_error *spend_time(kb_context *ctx, const rt_tensor *tensor, const mem_box *box, bool read,
-                            kb_door door)
+                            kb_access access)
 {
-    if (door == KB_BACKDOOR || tensor->on_host)
+    if (access == KB_UNTIMED || tensor->on_host)
         return NULL;
     rt_request *request;
     KB_TRY(rt_request_open(ctx, read ? "read" : "write", tensor->name, &request));
@@ -120,79 +120,79 @@ static kb_error *spend_time(kb_context *ctx, const rt_tensor *tensor, const mem_
 }
 
 static kb_error *read_box(kb_context *ctx, const rt_tensor *tensor, const mem_box *box,
-                          kb_door door, void *data)
+                          kb_access access, void *data)
 {
     KB_TRY(rt_read_box(ctx, tensor, box, data));
-    return spend_time(ctx, tensor, box, true, door);
+    return spend_time(ctx, tensor, box, true, access);
 }
 
-kb_error *kb_tensor_to_host(kb_context *ctx, kb_tensor handle, kb_door door, void *data,
+kb_error *kb_tensor_to_host(kb_context *ctx, kb_tensor handle, kb_access access, void *data,
                             size_t bytes)
 {
     rt_tensor *tensor;
-    KB_TRY(enter(ctx, RT_TENSOR_TO_HOST, door, handle, &tensor));
+    KB_TRY(enter(ctx, RT_TENSOR_TO_HOST, access, handle, &tensor));
     mem_box box = mem_box_whole(&tensor->placement.shape);
     KB_TRY(check_data(tensor, RT_TENSOR_TO_HOST, &box, data, bytes));
-    return read_box(ctx, tensor, &box, door, data);
+    return read_box(ctx, tensor, &box, access, data);
 }
 
-kb_error *kb_tensor_get(kb_context *ctx, kb_tensor handle, kb_door door, const kb_index *index,
+kb_error *kb_tensor_get(kb_context *ctx, kb_tensor handle, kb_access access, const kb_index *index,
                         double *value)
 {
     rt_tensor *tensor;
     mem_box box;
-    KB_TRY(enter(ctx, RT_TENSOR_GET, door, handle, &tensor));
+    KB_TRY(enter(ctx, RT_TENSOR_GET, access, handle, &tensor));
     KB_TRY(element_box(tensor, RT_TENSOR_GET, index, &box));
     unsigned char element[8];
     kb_dtype dtype = tensor->dtype;
-    KB_TRY(read_box(ctx, tensor, &box, door, element));
+    KB_TRY(read_box(ctx, tensor, &box, access, element));
     *value = mem_number_get(dtype, element);
     return NULL;
 }
 
-kb_error *kb_tensor_set(kb_context *ctx, kb_tensor handle, kb_door door, const kb_index *index,
+kb_error *kb_tensor_set(kb_context *ctx, kb_tensor handle, kb_access access, const kb_index *index,
                         double value)
 {
     rt_tensor *tensor;
     mem_box box;
-    KB_TRY(enter(ctx, RT_TENSOR_SET, door, handle, &tensor));
+    KB_TRY(enter(ctx, RT_TENSOR_SET, access, handle, &tensor));
     KB_TRY(element_box(tensor, RT_TENSOR_SET, index, &box));
     KB_TRY(rt_fill_box(ctx, tensor, &box, value));
-    return spend_time(ctx, tensor, &box, false, door);
+    return spend_time(ctx, tensor, &box, false, access);
 }
 
-kb_error *kb_tensor_get_slice(kb_context *ctx, kb_tensor handle, kb_door door,
+kb_error *kb_tensor_get_slice(kb_context *ctx, kb_tensor handle, kb_access access,
                               const kb_slice *slice, void *data, size_t bytes)
 {
     rt_tensor *tensor;
     mem_box box;
-    KB_TRY(enter(ctx, RT_TENSOR_GET_SLICE, door, handle, &tensor));
+    KB_TRY(enter(ctx, RT_TENSOR_GET_SLICE, access, handle, &tensor));
     KB_TRY(slice_box(tensor, RT_TENSOR_GET_SLICE, slice, &box));
     KB_TRY(check_data(tensor, RT_TENSOR_GET_SLICE, &box, data, bytes));
-    return read_box(ctx, tensor, &box, door, data);
+    return read_box(ctx, tensor, &box, access, data);
 }
 
-kb_error *kb_tensor_set_slice(kb_context *ctx, kb_tensor handle, kb_door door,
+kb_error *kb_tensor_set_slice(kb_context *ctx, kb_tensor handle, kb_access access,
                               const kb_slice *slice, const void *data, size_t bytes)
 {
     rt_tensor *tensor;
     mem_box box;
-    KB_TRY(enter(ctx, RT_TENSOR_SET_SLICE, door, handle, &tensor));
+    KB_TRY(enter(ctx, RT_TENSOR_SET_SLICE, access, handle, &tensor));
     KB_TRY(slice_box(tensor, RT_TENSOR_SET_SLICE, slice, &box));
     KB_TRY(check_data(tensor, RT_TENSOR_SET_SLICE, &box, data, bytes));
     KB_TRY(rt_write_box(ctx, tensor, &box, data));
-    return spend_time(ctx, tensor, &box, false, door);
+    return spend_time(ctx, tensor, &box, false, access);
 }
 
-kb_error *kb_tensor_fill_slice(kb_context *ctx, kb_tensor handle, kb_door door,
+kb_error *kb_tensor_fill_slice(kb_context *ctx, kb_tensor handle, kb_access access,
                                const kb_slice *slice, double value)
 {
     rt_tensor *tensor;
     mem_box box;
-    KB_TRY(enter(ctx, RT_TENSOR_FILL_SLICE, door, handle, &tensor));
+    KB_TRY(enter(ctx, RT_TENSOR_FILL_SLICE, access, handle, &tensor));
     KB_TRY(slice_box(tensor, RT_TENSOR_FILL_SLICE, slice, &box));
     KB_TRY(rt_fill_box(ctx, tensor, &box, value));
-    return spend_time(ctx, tensor, &box, false, door);
+    return spend_time(ctx, tensor, &box, false, access);
 }
 
 /* ---- Copying ---- */
@@ -240,17 +240,18 @@ static kb_error *spend_copy_time(kb_context *ctx, rt_tensor *to, const rt_tensor
     return err;
 }
 
-kb_error *kb_tensor_copy(kb_context *ctx, kb_tensor to_handle, kb_tensor from_handle, kb_door door)
+kb_error *kb_tensor_copy(kb_context *ctx, kb_tensor to_handle, kb_tensor from_handle,
+                         kb_access access)
 {
     rt_tensor *to, *from;
-    if (rt_is_recording(ctx) && door == KB_FABRIC)
+    if (rt_is_recording(ctx) && access == KB_TIMED)
         return rt_record_copy(ctx, to_handle, from_handle, (kb_stream){0});
     KB_TRY(rt_enter(ctx, RT_TENSOR_COPY_TO, to_handle, &to));
-    KB_TRY(enter(ctx, RT_TENSOR_COPY_FROM, door, from_handle, &from));
+    KB_TRY(enter(ctx, RT_TENSOR_COPY_FROM, access, from_handle, &from));
     KB_TRY(rt_enter(ctx, RT_TENSOR_COPY_TO, to_handle, &to)); /* it may have gone meanwhile */
     KB_TRY(rt_check_alike(to, from));
     KB_TRY(rt_copy_contents(ctx, to, from));
-    if (door == KB_BACKDOOR || to == from || to->bytes == 0 || (to->on_host && from->on_host))
+    if (access == KB_UNTIMED || to == from || to->bytes == 0 || (to->on_host && from->on_host))
         return NULL;
     return spend_copy_time(ctx, to, from);
 }
@@ -301,17 +302,17 @@ static kb_error *say(const rt_tensor *tensor, const moments *m, char **out)
     return *out ? NULL : kb_error_nomem();
 }
 
-kb_error *kb_tensor_repr(kb_context *ctx, kb_tensor handle, kb_door door, char **out)
+kb_error *kb_tensor_repr(kb_context *ctx, kb_tensor handle, kb_access access, char **out)
 {
     rt_tensor *tensor;
-    KB_TRY(enter(ctx, RT_TENSOR_REPR, door, handle, &tensor));
+    KB_TRY(enter(ctx, RT_TENSOR_REPR, access, handle, &tensor));
     mem_box box = mem_box_whole(&tensor->placement.shape);
     moments m = {0};
     bool has_contents = rt_has_contents(ctx, tensor);
     if (has_contents)
         KB_TRY(look(ctx, tensor, &box, &m));
     /* A worker that is unwound while it waits gives nothing back: so nothing is held here. */
-    KB_TRY(spend_time(ctx, tensor, &box, true, door));
+    KB_TRY(spend_time(ctx, tensor, &box, true, access));
     KB_TRY(rt_enter(ctx, RT_TENSOR_REPR, handle, &tensor));
     return say(tensor, has_contents ? &m : NULL, out);
 }

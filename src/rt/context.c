@@ -567,9 +567,9 @@ kb_sim *kb_context_sim(kb_context *ctx)
     return ctx->sim;
 }
 
-rt_figures rt_get_figures(kb_context *ctx)
+rt_stats rt_get_stats(kb_context *ctx)
 {
-    return (rt_figures){
+    return (rt_stats){
         .machine = ctx->machine,
         .fabric = ctx->fabric,
         .log = ctx->log,

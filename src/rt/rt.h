@@ -16,7 +16,7 @@
 #include "work.h"
 
 /* What happened in a context so far. All of it stays the context's. */
-typedef struct rt_figures {
+typedef struct rt_stats {
     const topo_machine *machine;
     net *fabric;
     kb_oplog *log;
@@ -24,8 +24,8 @@ typedef struct rt_figures {
     size_t launch_count;
     tl_stand_ins stand_ins;
     pe_stats engines;
-} rt_figures;
+} rt_stats;
 
-rt_figures rt_get_figures(kb_context *ctx);
+rt_stats rt_get_stats(kb_context *ctx);
 
 #endif

@@ -136,7 +136,7 @@ typedef struct rt_tensor {
 
     uint32_t sip;
     kb_memory memory;
-    kb_door door;
+    kb_access access;
     uint64_t va;
     mem_mapping_id mapping; /* 0 if it has no bytes */
     uint64_t map_request;   /* under way until it is mapped, and gone afterwards */

@@ -59,11 +59,11 @@ static kb_error *check_spec(kb_context *ctx, const kb_tensor_spec *spec, bool on
     if (spec->memory != KB_HBM && spec->memory != KB_TCM)
         return kb_error_new(KB_ERR_INPUT, "invalid memory %d: expected KB_HBM or KB_TCM",
                             (int)spec->memory);
-    if (spec->door != KB_FABRIC && spec->door != KB_BACKDOOR)
+    if (spec->access != KB_TIMED && spec->access != KB_UNTIMED)
         return kb_error_new(KB_ERR_INPUT,
-                            "invalid access mode %d: expected KB_FABRIC or "
-                            "KB_BACKDOOR",
-                            (int)spec->door);
+                            "invalid access mode %d: expected KB_TIMED or "
+                            "KB_UNTIMED",
+                            (int)spec->access);
     uint32_t device = kb_ahbm_current_device(ctx);
     if (ctx->limited && device != ctx->only_sip)
         return kb_error_new(KB_ERR_INPUT,
@@ -101,7 +101,7 @@ static kb_error *begin(kb_context *ctx, const kb_tensor_spec *spec, bool on_devi
         .on_host = !on_device,
         .is_index = spec->is_index,
         .memory = spec->memory,
-        .door = on_device ? spec->door : KB_BACKDOOR,
+        .access = on_device ? spec->access : KB_UNTIMED,
     };
     kb_error *err = name_tensor(ctx, tensor, spec->name);
     if (err) {
@@ -315,7 +315,7 @@ kb_error *kb_tensor_free(kb_context *ctx, kb_tensor handle)
     rt_tensor *tensor;
     KB_TRY(rt_enter(ctx, RT_TENSOR_FREE, handle, &tensor));
     KB_TRY(data_settle(ctx->store)); /* while what it is to hold is still its own */
-    if (tensor->mapping && tensor->door == KB_FABRIC)
+    if (tensor->mapping && tensor->access == KB_TIMED)
         KB_TRY(start_unmapping(ctx, tensor));
     discard(ctx, tensor);
     return NULL;
@@ -342,7 +342,7 @@ static kb_error *start(kb_context *ctx, rt_tensor *tensor, bool filled)
 {
     if (tensor->mapping == 0)
         return NULL;
-    if (tensor->door == KB_BACKDOOR) {
+    if (tensor->access == KB_UNTIMED) {
         install_everywhere(ctx, tensor);
         return NULL;
     }

@@ -341,7 +341,7 @@ void tl_spend_issue_time(const tl_call *call)
     tl_context *tl = call->tl;
     if (!tl->cpu)
         return;
-    kb_time takes = tl->runner->figures->cpu_issue_fs;
+    kb_time takes = tl->runner->params->cpu_issue_fs;
     if (KB_UNLIKELY(tl->ahead++ == tl->runner->window))
         tl_synchronise(tl);
     if (KB_UNLIKELY(tl->synchronous) && takes > 0) {
@@ -416,7 +416,7 @@ pe_op tl_issue_product(const tl_call *call, tl_command *command, pe_product *wha
     tl_spend_issue_time(call);
     tl_synchronise(tl); /* the scheduler works from events */
     kb_time asked = tl->cpu->clock;
-    while (pe_composites_under_way(composites, tl->run.pe) >= tl->runner->figures->queue_depth)
+    while (pe_composites_under_way(composites, tl->run.pe) >= tl->runner->params->queue_depth)
         tl_wait_for_progress(call, KB_FOREVER);
     tl_explain_clock(tl, asked, KB_REASON_ROOM, pe_composites_last_done(composites, tl->run.pe));
     (void)list_inputs(command, what->inputs);

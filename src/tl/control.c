@@ -12,14 +12,14 @@ static void check_grid_axis(const tl_call *call, int axis)
         tl_fault(call, "invalid axis %d: expected 0 (PEs of a cube) or 1 (cubes of a SIP)", axis);
 }
 
-int64_t tl_program_id_(tl_context *tl, tl_place at, int axis)
+int64_t tl_program_id_(tl_context *tl, tl_srcloc at, int axis)
 {
     tl_call call = tl_enter(tl, at, "tl_program_id");
     check_grid_axis(&call, axis);
     return axis == 0 ? tl->run.pe.pe : tl->run.pe.cube;
 }
 
-int64_t tl_num_programs_(tl_context *tl, tl_place at, int axis)
+int64_t tl_num_programs_(tl_context *tl, tl_srcloc at, int axis)
 {
     tl_call call = tl_enter(tl, at, "tl_num_programs");
     check_grid_axis(&call, axis);
@@ -36,7 +36,7 @@ kb_time tl_now_(const tl_context *tl)
     return tl_clock(tl);
 }
 
-void tl_wait_tensor_(tl_context *tl, tl_place at, tl_tensor x)
+void tl_wait_tensor_(tl_context *tl, tl_srcloc at, tl_tensor x)
 {
     tl_call call = tl_enter(tl, at, "tl_wait");
     if (tl_is_number(x))
@@ -50,7 +50,7 @@ void tl_wait_tensor_(tl_context *tl, tl_place at, tl_tensor x)
     tl_acquire(&call, after);
 }
 
-void tl_wait_future_(tl_context *tl, tl_place at, tl_future future)
+void tl_wait_future_(tl_context *tl, tl_srcloc at, tl_future future)
 {
     tl_call call = tl_enter(tl, at, "tl_wait");
     if (future.id == 0)
@@ -96,7 +96,7 @@ static bool read_item(const tl_call *call, tl_tensor x, double *number)
     return is_known;
 }
 
-double tl_item_(tl_context *tl, tl_place at, tl_tensor x)
+double tl_item_(tl_context *tl, tl_srcloc at, tl_tensor x)
 {
     tl_call call = tl_enter(tl, at, "tl_item");
     double number;
@@ -107,7 +107,7 @@ double tl_item_(tl_context *tl, tl_place at, tl_tensor x)
     return number;
 }
 
-void tl_items_(tl_context *tl, tl_place at, tl_tensor x, int64_t *numbers, int64_t count)
+void tl_items_(tl_context *tl, tl_srcloc at, tl_tensor x, int64_t *numbers, int64_t count)
 {
     tl_call call = tl_enter(tl, at, "tl_items");
     tl_operand is = tl_take(&call, x);
@@ -127,7 +127,7 @@ void tl_items_(tl_context *tl, tl_place at, tl_tensor x, int64_t *numbers, int64
     tl_end_call(tl);
 }
 
-double tl_item_or_(tl_context *tl, tl_place at, tl_tensor x, double stand_in)
+double tl_item_or_(tl_context *tl, tl_srcloc at, tl_tensor x, double stand_in)
 {
     tl_call call = tl_enter(tl, at, "tl_item_or");
     double number;

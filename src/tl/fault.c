@@ -69,7 +69,7 @@ void tl_fault(const tl_call *call, const char *format, ...)
     tl_fail(call, err);
 }
 
-void tl_raise_(tl_context *tl, tl_place at, const char *format, ...)
+void tl_raise_(tl_context *tl, tl_srcloc at, const char *format, ...)
 {
     tl_call call = tl_enter(tl, at, "tl_raise");
     va_list args;

@@ -183,14 +183,14 @@ uint32_t tl_check_axis(const tl_call *call, const tl_dims *shape, int axis)
 
 uint64_t tl_move_cycles(const tl_context *tl, uint64_t elements, uint32_t moves)
 {
-    return pe_math_cycles(tl->runner->figures, elements,
+    return pe_math_cycles(tl->runner->params, elements,
                           (uint32_t[PE_MATH_CLASSES]){[PE_MATH_MOVE] = moves});
 }
 
 void tl_issue_work(const tl_call *call, tl_work *is, tl_value *result, tl_value *second)
 {
     is->unit = KB_UNIT_MATH;
-    is->time = pe_math_time(call->tl->runner->figures, is->cycles);
+    is->time = pe_math_time(call->tl->runner->params, is->cycles);
     is->tail = 0;
     tl_issue_engine(call, is, result, second);
 }
@@ -231,7 +231,7 @@ kb_error *tl_bind_op(tl_details *details)
  */
 static uint32_t passes_of_cumsum(const tl_context *tl, const tl_dims *shape, uint32_t axis)
 {
-    uint64_t length = (uint64_t)shape->dims[axis], lanes = tl->runner->figures->math_lanes;
+    uint64_t length = (uint64_t)shape->dims[axis], lanes = tl->runner->params->math_lanes;
     for (int i = (int)axis + 1; i < shape->rank; i++)
         if (shape->dims[i] != 1)
             return 1;
@@ -245,7 +245,7 @@ static inline tl_tensor issue_op(const tl_call *call, tl_op op, tl_work *is, uin
     const facts *known = &facts_of[op];
     is->op = (data_op)op;
     is->bind = tl_bind_op;
-    is->cycles = pe_math_cycles(call->tl->runner->figures, elements, known->passes);
+    is->cycles = pe_math_cycles(call->tl->runner->params, elements, known->passes);
     if (KB_UNLIKELY(op == TL_CUMSUM_))
         is->cycles = tl_move_cycles(call->tl, elements,
                                     passes_of_cumsum(call->tl, &is->inputs[0].shape, is->axis));
@@ -292,7 +292,7 @@ static inline uint64_t check_broadcast(const tl_call *call, tl_work *is)
     return is_alike ? is->inputs[0].elements : tl_check_shape(call, &is->shape);
 }
 
-tl_tensor tl_apply_(tl_context *tl, tl_place at, tl_op op, const tl_tensor *inputs, int axis)
+tl_tensor tl_apply_(tl_context *tl, tl_srcloc at, tl_op op, const tl_tensor *inputs, int axis)
 {
     KB_ASSERT((unsigned)op < TL_OPS_);
     const facts *known = &facts_of[op];
@@ -340,7 +340,7 @@ static tl_work work_on(const tl_call *call, tl_tensor x)
     return is;
 }
 
-tl_tensor tl_cast_(tl_context *tl, tl_place at, tl_tensor x, kb_dtype dtype)
+tl_tensor tl_cast_(tl_context *tl, tl_srcloc at, tl_tensor x, kb_dtype dtype)
 {
     tl_call call = tl_enter(tl, at, "tl_cast");
     tl_check_dtype(&call, dtype);
@@ -349,7 +349,7 @@ tl_tensor tl_cast_(tl_context *tl, tl_place at, tl_tensor x, kb_dtype dtype)
     return issue_op(&call, TL_CAST_, &is, is.inputs[0].elements);
 }
 
-tl_tensor tl_transpose_(tl_context *tl, tl_place at, tl_tensor x)
+tl_tensor tl_transpose_(tl_context *tl, tl_srcloc at, tl_tensor x)
 {
     tl_call call = tl_enter(tl, at, "tl_transpose");
     tl_work is = work_on(&call, x);
@@ -371,7 +371,7 @@ static kb_error *bind_full(tl_details *details)
                      details->number, &details->result->data);
 }
 
-tl_tensor tl_full_(tl_context *tl, tl_place at, tl_dims shape, kb_dtype dtype, double number)
+tl_tensor tl_full_(tl_context *tl, tl_srcloc at, tl_dims shape, kb_dtype dtype, double number)
 {
     tl_call call = tl_enter(tl, at, "tl_full");
     tl_check_dtype(&call, dtype);
@@ -388,7 +388,7 @@ static kb_error *bind_arange(tl_details *details)
                        (uint64_t)details->shape.dims[0], &details->result->data);
 }
 
-tl_tensor tl_arange_(tl_context *tl, tl_place at, int64_t begin, int64_t end)
+tl_tensor tl_arange_(tl_context *tl, tl_srcloc at, int64_t begin, int64_t end)
 {
     tl_call call = tl_enter(tl, at, "tl_arange");
     if (begin > end || begin < INT32_MIN || end > (int64_t)INT32_MAX + 1)

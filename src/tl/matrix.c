@@ -84,7 +84,7 @@ static tl_handle *take_acc(const tl_call *call, tl_tensor given, const tl_operan
 static void issue_dot(const tl_call *call, const tl_operand *inputs, uint32_t count,
                       tl_value *result, const tl_dims *shape)
 {
-    const topo_pe_figures *figures = call->tl->runner->figures;
+    const topo_pe_params *params = call->tl->runner->params;
     uint64_t m = (uint64_t)shape->dims[0], n = (uint64_t)shape->dims[1];
     uint64_t k = (uint64_t)inputs[0].shape.dims[1];
     tl_work is = {.bind = bind_dot, .input_count = count, .shape = *shape};
@@ -94,10 +94,10 @@ static void issue_dot(const tl_call *call, const tl_operand *inputs, uint32_t co
     is.tcm_writes = result->bytes;
     is.flops = pe_gemm_flops(m, k, n);
     if (m > 0 && k > 0 && n > 0) {
-        pe_gemm_time time = pe_gemm_time_of(figures, m, k, n);
+        pe_gemm_time time = pe_gemm_time_of(params, m, k, n);
         is.time = time.occupied;
         is.tail = time.fill;
-        is.tcm_reads = pe_gemm_reads(figures, m, k, n, (uint32_t)kb_dtype_bytes(inputs[0].dtype),
+        is.tcm_reads = pe_gemm_reads(params, m, k, n, (uint32_t)kb_dtype_bytes(inputs[0].dtype),
                                      (uint32_t)kb_dtype_bytes(inputs[1].dtype));
     }
     if (count == 3)
@@ -105,7 +105,7 @@ static void issue_dot(const tl_call *call, const tl_operand *inputs, uint32_t co
     tl_issue_engine(call, &is, result, NULL);
 }
 
-tl_tensor tl_dot_(tl_context *tl, tl_place at, tl_tensor a, tl_dot_options options)
+tl_tensor tl_dot_(tl_context *tl, tl_srcloc at, tl_tensor a, tl_dot_options options)
 {
     tl_call call = tl_enter(tl, at, "tl_dot");
     tl_operand inputs[3];
@@ -224,7 +224,7 @@ static void check_product(const tl_call *call, const tl_operand matrices[TL_MATR
                  tl_shape_print(&b->shape).text);
 }
 
-tl_future tl_composite_(tl_context *tl, tl_place at, tl_composite_op op, tl_tensor a, tl_tensor b,
+tl_future tl_composite_(tl_context *tl, tl_srcloc at, tl_composite_op op, tl_tensor a, tl_tensor b,
                         tl_tensor out)
 {
     tl_call call = tl_enter(tl, at, "tl_composite");

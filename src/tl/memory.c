@@ -271,7 +271,7 @@ tl_value *tl_load_place(const tl_call *call, const tl_handle *place, const tl_op
     return value;
 }
 
-tl_tensor tl_load_(tl_context *tl, tl_place at, tl_ptr ptr, tl_dims shape, tl_load_options options)
+tl_tensor tl_load_(tl_context *tl, tl_srcloc at, tl_ptr ptr, tl_dims shape, tl_load_options options)
 {
     tl_call call = tl_enter(tl, at, "tl_load");
     tl_handle place;
@@ -311,7 +311,7 @@ static kb_error *bind_store(tl_details *details)
     return err;
 }
 
-tl_future tl_store_(tl_context *tl, tl_place at, tl_ptr ptr, tl_store_options options)
+tl_future tl_store_(tl_context *tl, tl_srcloc at, tl_ptr ptr, tl_store_options options)
 {
     tl_call call = tl_enter(tl, at, "tl_store");
     tl_operand inputs[2];
@@ -362,7 +362,7 @@ tl_command *tl_prepare_store(const tl_call *call, const tl_handle *place, tl_val
 
 /* ---- Places ---- */
 
-tl_tensor tl_ref_(tl_context *tl, tl_place at, tl_ptr ptr, tl_dims shape, tl_load_options options)
+tl_tensor tl_ref_(tl_context *tl, tl_srcloc at, tl_ptr ptr, tl_dims shape, tl_load_options options)
 {
     tl_call call = tl_enter(tl, at, "tl_ref");
     tl_handle place;

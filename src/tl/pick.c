@@ -77,12 +77,12 @@ static uint64_t index_cycles(const tl_context *tl, const tl_operand *index, uint
                              uint32_t picks)
 {
     uint32_t counts[PE_MATH_CLASSES] = {[PE_MATH_MOVE] = moves, [PE_MATH_GATHER] = picks};
-    return pe_math_cycles(tl->runner->figures, tl_elements(&index->shape), counts);
+    return pe_math_cycles(tl->runner->params, tl_elements(&index->shape), counts);
 }
 
 /* ---- Gather ------------------------------------------------------------------------------ */
 
-tl_tensor tl_gather_(tl_context *tl, tl_place at, tl_tensor x, tl_tensor index, int axis)
+tl_tensor tl_gather_(tl_context *tl, tl_srcloc at, tl_tensor x, tl_tensor index, int axis)
 {
     tl_call call = tl_enter(tl, at, "tl_gather");
     tl_work is = {.op = DATA_GATHER, .input_count = 2, .bind = bind_index_op};
@@ -126,7 +126,7 @@ static tl_operand take_source(const tl_call *call, tl_tensor src, const tl_opera
     return is;
 }
 
-tl_tensor tl_scatter_(tl_context *tl, tl_place at, tl_tensor x, tl_tensor index, int axis,
+tl_tensor tl_scatter_(tl_context *tl, tl_srcloc at, tl_tensor x, tl_tensor index, int axis,
                       tl_tensor src, bool adds)
 {
     tl_call call = tl_enter(tl, at, adds ? "tl_scatter_add" : "tl_scatter");
@@ -190,7 +190,7 @@ static uint32_t passes_of_topk(uint64_t length, uint64_t k)
     return 3 * (uint32_t)(k < sorting ? k : sorting);
 }
 
-tl_topk_result tl_topk_(tl_context *tl, tl_place at, tl_tensor x, int64_t k, int axis)
+tl_topk_result tl_topk_(tl_context *tl, tl_srcloc at, tl_tensor x, int64_t k, int axis)
 {
     tl_call call = tl_enter(tl, at, "tl_topk");
     tl_work is = {.op = DATA_TOPK, .input_count = 1, .bind = bind_topk};

@@ -18,7 +18,7 @@ static tl_tensor view(const tl_call *call, const tl_operand *x, const tl_dims *s
     return tensor;
 }
 
-tl_tensor tl_reshape_(tl_context *tl, tl_place at, tl_tensor x, tl_dims shape)
+tl_tensor tl_reshape_(tl_context *tl, tl_srcloc at, tl_tensor x, tl_dims shape)
 {
     tl_call call = tl_enter(tl, at, "tl_reshape");
     uint64_t elements = tl_check_shape(&call, &shape);
@@ -94,7 +94,7 @@ static tl_tensor slice(const tl_call *call, const tl_operand *x, uint32_t axis, 
     return view(call, &part, &shape);
 }
 
-tl_tensor tl_slice_(tl_context *tl, tl_place at, tl_tensor x, int axis, int64_t begin, int64_t end)
+tl_tensor tl_slice_(tl_context *tl, tl_srcloc at, tl_tensor x, int axis, int64_t begin, int64_t end)
 {
     tl_call call = tl_enter(tl, at, "tl_slice");
     tl_operand is = tl_take_value(&call, x);
@@ -107,7 +107,7 @@ tl_tensor tl_slice_(tl_context *tl, tl_place at, tl_tensor x, int axis, int64_t 
     return part;
 }
 
-void tl_split_(tl_context *tl, tl_place at, tl_tensor x, int axis, tl_tensor *parts, int64_t count)
+void tl_split_(tl_context *tl, tl_srcloc at, tl_tensor x, int axis, tl_tensor *parts, int64_t count)
 {
     tl_call call = tl_enter(tl, at, "tl_split");
     tl_operand is = tl_take_value(&call, x);
@@ -122,7 +122,7 @@ void tl_split_(tl_context *tl, tl_place at, tl_tensor x, int axis, tl_tensor *pa
     tl_end_call(tl);
 }
 
-void tl_split_sizes_(tl_context *tl, tl_place at, tl_tensor x, int axis, tl_tensor *parts,
+void tl_split_sizes_(tl_context *tl, tl_srcloc at, tl_tensor x, int axis, tl_tensor *parts,
                      const int64_t *sizes, int count)
 {
     tl_call call = tl_enter(tl, at, "tl_split_sizes");
@@ -224,7 +224,7 @@ static void join(const tl_call *call, const tl_tensor *inputs, size_t count, uin
     *so_far = (joined){result, is.shape};
 }
 
-tl_tensor tl_concat_(tl_context *tl, tl_place at, int axis, const tl_tensor *inputs, size_t count)
+tl_tensor tl_concat_(tl_context *tl, tl_srcloc at, int axis, const tl_tensor *inputs, size_t count)
 {
     tl_call call = tl_enter(tl, at, "tl_concat");
     uint32_t along;

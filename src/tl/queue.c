@@ -57,7 +57,7 @@ void tl_fault_direction(const tl_call *call, const char *direction)
     fault_unknown(call, direction);
 }
 
-bool tl_can_send_(tl_context *tl, tl_place at, const char *direction)
+bool tl_can_send_(tl_context *tl, tl_srcloc at, const char *direction)
 {
     tl_call call = tl_enter(tl, at, "tl_can_send");
     (void)call;
@@ -65,7 +65,7 @@ bool tl_can_send_(tl_context *tl, tl_place at, const char *direction)
     return end && ipcq_can_send(end);
 }
 
-bool tl_can_recv_(tl_context *tl, tl_place at, const char *direction)
+bool tl_can_recv_(tl_context *tl, tl_srcloc at, const char *direction)
 {
     tl_call call = tl_enter(tl, at, "tl_can_recv");
     (void)call;
@@ -196,7 +196,7 @@ static __attribute__((noinline)) void wait_for_credit(const tl_call *call, ipcq_
             return;
     }
     kb_time since = tl->cpu->clock;
-    kb_time interval = tl->runner->figures->cpu_issue_fs * POLL_ISSUES;
+    kb_time interval = tl->runner->params->cpu_issue_fs * POLL_ISSUES;
     tl->lacks_credit = true;
     tl->lacks_since = since;
     tl->lacks_on = end;
@@ -343,7 +343,7 @@ static pe_op send_at_once(const tl_call *call, const tl_operand *sent, ipcq_mess
     return tl_instant_issue(command, KB_UNIT_DMA_WRITE);
 }
 
-tl_future tl_send_(tl_context *tl, tl_place at, const char *direction, tl_tensor value, bool sync)
+tl_future tl_send_(tl_context *tl, tl_srcloc at, const char *direction, tl_tensor value, bool sync)
 {
     tl_call call = tl_enter(tl, at, sync ? "tl_send_sync" : "tl_send");
     ipcq_end *end = tl_find_direction(&call, direction);

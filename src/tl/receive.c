@@ -27,7 +27,7 @@ static void destroy_receive(tl_receive *receive)
 
 static tl_call call_of(const tl_receive *receive)
 {
-    tl_place at = {receive->posted.file, receive->posted.line};
+    tl_srcloc at = {receive->posted.file, receive->posted.line};
     return (tl_call){receive->tl, at, receive->name};
 }
 
@@ -570,7 +570,7 @@ static tl_tensor handle_of_place(const tl_call *call, tl_handle *place, tl_value
     return tl_handle_new(call, place);
 }
 
-tl_tensor tl_recv_(tl_context *tl, tl_place at, const char *direction, tl_dims shape,
+tl_tensor tl_recv_(tl_context *tl, tl_srcloc at, const char *direction, tl_dims shape,
                    tl_recv_options options, bool wait)
 {
     tl_call call = tl_enter(tl, at, wait ? "tl_recv" : "tl_recv_async");

@@ -32,7 +32,7 @@ kb_error *tl_runner_create(const tl_runner_options *options, tl_runner **out)
         return kb_error_nomem();
     }
     *runner = (tl_runner){
-        .has = *options, .figures = &shape->pe, .turns = turns, .pe_count = shape->pe_count};
+        .has = *options, .params = &shape->pe, .turns = turns, .pe_count = shape->pe_count};
     kb_slab_init(&runner->values, sizeof(tl_value));
     kb_slab_init(&runner->commands, sizeof(tl_command));
     kb_slab_init(&runner->details, sizeof(tl_details));
@@ -91,7 +91,7 @@ static void run_kernel(kb_co *co, void *arg)
     if (tl->cpu) {
         pe_cpu_begin(tl->cpu, co);
         tl->cpu->clock_by = (kb_reason){tl->id != 0 ? KB_REASON_LAUNCH : KB_REASON_NONE, tl->id};
-        tl->cpu->clock = kb_time_add(tl->cpu->clock, tl->runner->figures->cpu_overhead_fs);
+        tl->cpu->clock = kb_time_add(tl->cpu->clock, tl->runner->params->cpu_overhead_fs);
         if (tl->synchronous)
             tl_synchronise(tl);
     }
@@ -234,7 +234,7 @@ static tl_outcome outcome_of(tl_context *tl)
     outcome.busy[KB_UNIT_CPU] = tl->issuing;
     if (tl->unlogged_issues > 0)
         kb_oplog_count_parts(log, KB_UNIT_CPU, "issue", tl->unlogged_issues,
-                             (kb_time)tl->unlogged_issues * tl->runner->figures->cpu_issue_fs);
+                             (kb_time)tl->unlogged_issues * tl->runner->params->cpu_issue_fs);
     kb_op op = op_of(tl, outcome.end);
     kb_oplog_add(log, tl->pe, &op);
     kb_oplog_kernel_end(log, tl->pe, outcome.causes);

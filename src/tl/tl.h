@@ -99,7 +99,7 @@ void tl_runner_abort(tl_runner *runner, uint64_t launch, const kb_error *why);
  * their stand-ins, and where that was first so. */
 typedef struct tl_stand_ins {
     uint64_t count;
-    tl_place first;
+    tl_srcloc first;
 } tl_stand_ins;
 
 tl_stand_ins tl_runner_stand_ins(const tl_runner *runner);

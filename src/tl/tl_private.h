@@ -86,7 +86,7 @@ typedef struct tl_operand {
 /* What freed a handle. */
 typedef struct tl_end {
     const char *how; /* "by tl_free" */
-    tl_place at;
+    tl_srcloc at;
 } tl_end;
 
 typedef struct tl_handle {
@@ -111,7 +111,7 @@ typedef struct tl_handle {
 
 typedef struct tl_scope_of_kernel {
     uint32_t first; /* handle: slot + 1 */
-    tl_place at;
+    tl_srcloc at;
 } tl_scope_of_kernel;
 
 enum { TL_MAX_INPUTS = DATA_MAX_INPUTS, TL_MATRICES = 3 };
@@ -132,7 +132,7 @@ struct tl_details {
     tl_dims shape;             /* of the result; of what is stored */
     uint32_t input_count;
     tl_operand inputs[TL_MAX_INPUTS];
-    tl_place at;      /* of the call, */
+    tl_srcloc at;     /* of the call, */
     const char *name; /* and its name */
     bool reads_index; /* a load of a tensor that has contents in every run */
 
@@ -284,7 +284,7 @@ struct tl_context { /* NOLINT(clang-analyzer-optin.performance.Padding): one a k
     kb_time lacks_since;
     const ipcq_end *lacks_on;
     ipcq_end *awaits_credit_on; /* it is not known when that has a credit; NULL: none */
-    tl_place lacks_at;
+    tl_srcloc lacks_at;
     kb_reason lacks_by;   /* with ids: what determined lacks_since */
     uint64_t lacks_bytes; /* what it is to send */
 };
@@ -296,7 +296,7 @@ typedef struct tl_turns {
 
 struct tl_runner {
     tl_runner_options has;
-    const topo_pe_figures *figures;
+    const topo_pe_params *params;
     tl_turns *turns; /* by PE */
     uint64_t pe_count;
     uint64_t started;     /* kernels, ever */
@@ -353,12 +353,12 @@ static inline void tl_explain_clock(const tl_context *tl, kb_time asked, kb_reas
 /* A call of the kernel's. */
 typedef struct tl_call {
     tl_context *tl;
-    tl_place at;
+    tl_srcloc at;
     const char *name; /* "tl_add" */
 } tl_call;
 
 /* How a call begins. */
-static inline tl_call tl_enter(tl_context *tl, tl_place at, const char *name)
+static inline tl_call tl_enter(tl_context *tl, tl_srcloc at, const char *name)
 {
     if (KB_UNLIKELY(tl->stopped))
         kb_co_exit(

@@ -395,14 +395,14 @@ void tl_release_temporaries(tl_context *tl)
 
 /* ---- Freeing ---- */
 
-void tl_free_(tl_context *tl, tl_place at, tl_tensor x)
+void tl_free_(tl_context *tl, tl_srcloc at, tl_tensor x)
 {
     tl_call call = tl_enter(tl, at, "tl_free");
     if (!tl_is_number(x))
         tl_handle_drop(tl, tl_handle_find(&call, x), (tl_end){"by tl_free", at});
 }
 
-tl_scope tl_scope_begin_(tl_context *tl, tl_place at)
+tl_scope tl_scope_begin_(tl_context *tl, tl_srcloc at)
 {
     tl_call call = tl_enter(tl, at, "TL_SCOPE");
     if (!kb_vec_push(&tl->scopes, ((tl_scope_of_kernel){.at = at})))
@@ -421,7 +421,7 @@ void tl_scope_end_(tl_scope *scope)
     tl->scopes.count--;
 }
 
-void tl_assign_(tl_context *tl, tl_place at, tl_tensor *variable, tl_tensor value)
+void tl_assign_(tl_context *tl, tl_srcloc at, tl_tensor *variable, tl_tensor value)
 {
     tl_call call = tl_enter(tl, at, "tl_assign");
     tl_handle *old = tl_handle_look_up(tl, variable->id);

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "figures.h"
+#include "quantity.h"
 
 static void read_overhead(kb_config_node *settings, topo_parameters *parameters)
 {

@@ -24,7 +24,7 @@ typedef struct topo_parameters {
     uint64_t raw_bytes_per_s; /* of a memory, before its efficiency */
     uint64_t efficiency;      /* in parts of 10^9 */
     uint64_t bytes;           /* what the SRAM holds */
-    kb_time count_fs;         /* of a control processor: see topo_control_figures */
+    kb_time count_fs;         /* of a control processor: see topo_control_params */
     kb_time trigger_fs;
 } topo_parameters;
 
@@ -32,7 +32,7 @@ typedef struct topo_component {
     const char *name; /* "builtin.switch" */
     topo_kind kind;
 
-    /* Reads its settings. What is in *parameters before are the figures of the default machine. */
+    /* Reads its settings. what is in *parameters before are the values of the default machine. */
     void (*read)(kb_config_node *settings, topo_parameters *parameters);
 } topo_component;
 

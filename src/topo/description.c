@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "figures.h"
+#include "quantity.h"
 
 typedef struct reader {
     topo_description *d;
@@ -275,7 +275,7 @@ enum {
 };
 
 /* The cycle of an engine. */
-static void read_engines(kb_config_node *cube, topo_pe_figures *pe)
+static void read_engines(kb_config_node *cube, topo_pe_params *pe)
 {
     kb_config_node *cpu = kb_config_mapping(kb_config_find(cube, "pe_cpu"));
     topo_read_time(cpu, "overhead_ns", &pe->cpu_overhead_fs);

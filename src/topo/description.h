@@ -65,17 +65,17 @@ typedef struct topo_description {
     uint64_t ucie_to_noc, pe_to_noc, pe_to_xbar, noc_to_xbar, xbar_to_hbm, xbar_to_sram;
     uint64_t hbm_bytes;
     uint64_t tcm_bytes, tcm_reserved_bytes; /* the second is less */
-    topo_pe_figures pe;
+    topo_pe_params pe;
 
     topo_part parts[TOPO_KINDS];
 } topo_description;
 
-/* Reads a whole file; what is wrong is noted there, and *description holds usable figures anyway.
+/* Reads a whole file; what is wrong is noted there, and *description holds usable values anyway.
  */
 void topo_description_read(topo_description *description, kb_config *config,
                            const topo_registry *registry);
 
-/* The figures of machines/default.yaml. */
+/* The values of machines/default.yaml. */
 KB_MUST_USE kb_error *topo_description_default(topo_description *description);
 
 /* Of all that it says but the name: equal for equal machines, on every computer. */

@@ -1,5 +1,5 @@
 /*
- * description_hash.c: one number for all that a description says: FNV-1a over its figures, each as
+ * description_hash.c: one number for all that a description says: FNV-1a over its values, each as
  * eight bytes with the lowest first, so that it is the same on every computer.
  */
 #include "description.h"
@@ -79,7 +79,7 @@ static void add_cube(hash *h, const topo_description *d)
     add(h, d->tcm_reserved_bytes);
 }
 
-static void add_pe(hash *h, const topo_pe_figures *pe)
+static void add_pe(hash *h, const topo_pe_params *pe)
 {
     add(h, (uint64_t)pe->cpu_overhead_fs);
     add(h, (uint64_t)pe->cpu_issue_fs);

@@ -10,7 +10,7 @@
 
 #include "machine_private.h"
 
-/* Digits after the point: of figures in 10^-9 (bytes a second in GB/s) and 10^-6 (fs in ns). */
+/* Digits after the point: of values in 10^-9 (bytes a second in GB/s) and 10^-6 (fs in ns). */
 enum { nano_digits = 9, micro_digits = 6 };
 
 typedef struct printer {
@@ -192,7 +192,7 @@ static void put_cube(const printer *p)
 
 static void put_pe(const printer *p)
 {
-    const topo_pe_figures *pe = &p->d->pe;
+    const topo_pe_params *pe = &p->d->pe;
     put_time(p, "cube.pe_cpu.overhead_ns", pe->cpu_overhead_fs);
     put_time(p, "cube.pe_cpu.issue_ns", pe->cpu_issue_fs);
     put_count(p, "cube.pe_cpu.queue_depth", pe->queue_depth);

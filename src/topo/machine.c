@@ -176,10 +176,10 @@ static kb_error *find_idle_settings(topo_machine *machine, const topo_source *so
 
 /* ---- The machine ------------------------------------------------------------------------- */
 
-static topo_control_figures control_figures(const topo_description *d, topo_kind kind)
+static topo_control_params control_params(const topo_description *d, topo_kind kind)
 {
     const topo_parameters *is = &d->parts[kind].is;
-    return (topo_control_figures){is->overhead_fs, is->count_fs, is->trigger_fs};
+    return (topo_control_params){is->overhead_fs, is->count_fs, is->trigger_fs};
 }
 
 static topo_shape make_shape(const topo_description *d, const topo_layout *l)
@@ -202,8 +202,8 @@ static topo_shape make_shape(const topo_description *d, const topo_layout *l)
         .sram_bytes = d->parts[TOPO_SRAM].is.bytes,
         .tcm_bytes = d->tcm_bytes,
         .tcm_reserved_bytes = d->tcm_reserved_bytes,
-        .io_cpu = control_figures(d, TOPO_IO_CPU),
-        .m_cpu = control_figures(d, TOPO_M_CPU),
+        .io_cpu = control_params(d, TOPO_IO_CPU),
+        .m_cpu = control_params(d, TOPO_M_CPU),
         .pe = d->pe,
         .packet_bytes = d->packet_bytes,
         .vcs = d->vcs,

@@ -61,7 +61,7 @@ typedef enum topo_sip_pattern {
 /* The units of a PE. Classes of vector operations: moves and sums, divisions, exponentials. */
 enum { TOPO_MATH_CLASSES = 4 };
 
-typedef struct topo_pe_figures {
+typedef struct topo_pe_params {
     kb_time cpu_overhead_fs; /* from a launch's arrival to the first instruction */
     kb_time cpu_issue_fs;    /* to issue a command */
     uint32_t queue_depth;    /* commands that a unit holds before the pe_cpu waits */
@@ -74,14 +74,14 @@ typedef struct topo_pe_figures {
     uint32_t math_cycles[TOPO_MATH_CLASSES]; /* of a class, for each pass over the lanes */
     uint32_t math_latency_cycles;
     uint64_t tcm_bytes_per_s; /* each direction */
-} topo_pe_figures;
+} topo_pe_params;
 
 /* What a control processor does with messages, and how long it takes: none delays another. */
-typedef struct topo_control_figures {
+typedef struct topo_control_params {
     kb_time decode_fs;  /* to take a command apart and send its parts on */
     kb_time count_fs;   /* to count a completion of a recorded command */
     kb_time trigger_fs; /* to start a recorded command */
-} topo_control_figures;
+} topo_control_params;
 
 /* What the description says, in numbers. */
 typedef struct topo_shape {
@@ -99,8 +99,8 @@ typedef struct topo_shape {
     uint64_t tcm_bytes, tcm_reserved_bytes;  /* of a PE, and what its scheduler keeps of it */
     uint32_t packet_bytes, vcs, depth_bytes; /* of the fabric: see net_options */
     bool serial_ports;
-    topo_control_figures io_cpu, m_cpu;
-    topo_pe_figures pe;
+    topo_control_params io_cpu, m_cpu;
+    topo_pe_params pe;
     uint32_t max_steps; /* no route has more */
 } topo_shape;
 

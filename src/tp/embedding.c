@@ -98,7 +98,7 @@ static kb_error *fill_layer(kb_context *ctx, const char *function, const kb_tp_e
                                    .dtype = layer->dtype,
                                    .shape = KB_SHAPE(layer->rows, layer->columns),
                                    .policy = &by_rows,
-                                   .door = spec->door};
+                                   .access = spec->access};
     const tp_weight_source source = {
         .given = spec->weight,
         .seed = spec->seed,
@@ -110,7 +110,7 @@ static kb_error *fill_layer(kb_context *ctx, const char *function, const kb_tp_e
     kb_error *err = tp_make_tensor(ctx, layer->sip, &tensor, &layer->weight);
     if (!err)
         err = tp_fill_weight(ctx, layer->weight, "weight", layer->rows, layer->columns,
-                             layer->dtype, spec->door, &source);
+                             layer->dtype, spec->access, &source);
     return err ? kb_error_wrap(err, "%s: layer '%s'", function, layer->name) : NULL;
 }
 

@@ -171,7 +171,7 @@ static float random_at(uint64_t seed, uint64_t index, kb_dtype dtype, double sca
 }
 
 static kb_error *fill_random(kb_context *ctx, kb_tensor tensor, uint64_t rows, uint64_t columns,
-                             kb_dtype dtype, kb_door door, const tp_weight_source *source)
+                             kb_dtype dtype, kb_access access, const tp_weight_source *source)
 {
     size_t bytes = kb_dtype_bytes(dtype);
     float *row = kb_alloc_array(columns, sizeof *row);
@@ -188,7 +188,7 @@ static kb_error *fill_random(kb_context *ctx, kb_tensor tensor, uint64_t rows, u
                                source->scale);
         kb_convert(dtype, data + i * columns * bytes, KB_F32, row, columns);
     }
-    kb_error *err = kb_tensor_set_slice(ctx, tensor, door, NULL, data, rows * columns * bytes);
+    kb_error *err = kb_tensor_set_slice(ctx, tensor, access, NULL, data, rows * columns * bytes);
     free(row);
     free(data);
     return err;
@@ -231,7 +231,7 @@ static kb_error *check_given(kb_context *ctx, const char *what, uint64_t rows, u
 }
 
 static kb_error *fill_given(kb_context *ctx, kb_tensor tensor, const char *what, uint64_t rows,
-                            uint64_t columns, kb_dtype dtype, kb_door door,
+                            uint64_t columns, kb_dtype dtype, kb_access access,
                             const tp_weight_source *source)
 {
     kb_slice slice;
@@ -240,22 +240,22 @@ static kb_error *fill_given(kb_context *ctx, kb_tensor tensor, const char *what,
     void *data = kb_alloc_array(rows * columns, kb_dtype_bytes(dtype));
     if (!data)
         return kb_error_nomem();
-    kb_error *err = kb_tensor_get_slice(ctx, source->given, KB_BACKDOOR, &slice, data, bytes);
+    kb_error *err = kb_tensor_get_slice(ctx, source->given, KB_UNTIMED, &slice, data, bytes);
     if (!err)
-        err = kb_tensor_set_slice(ctx, tensor, door, NULL, data, bytes);
+        err = kb_tensor_set_slice(ctx, tensor, access, NULL, data, bytes);
     free(data);
     return err;
 }
 
 kb_error *tp_fill_weight(kb_context *ctx, kb_tensor tensor, const char *what, uint64_t rows,
-                         uint64_t columns, kb_dtype dtype, kb_door door,
+                         uint64_t columns, kb_dtype dtype, kb_access access,
                          const tp_weight_source *source)
 {
     if (source->given.id != 0)
-        return fill_given(ctx, tensor, what, rows, columns, dtype, door, source);
+        return fill_given(ctx, tensor, what, rows, columns, dtype, access, source);
     if (source->seed != 0 && !kb_context_is_timing_only(ctx))
-        return fill_random(ctx, tensor, rows, columns, dtype, door, source);
-    return kb_tensor_fill_slice(ctx, tensor, door, NULL, 0);
+        return fill_random(ctx, tensor, rows, columns, dtype, access, source);
+    return kb_tensor_fill_slice(ctx, tensor, access, NULL, 0);
 }
 
 /* ---- Tensors on their way ---- */

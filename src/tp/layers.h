@@ -55,8 +55,8 @@ typedef struct tp_weight_source {
 
 /* Fills a tensor of a layer, (rows, columns). */
 KB_MUST_USE kb_error *tp_fill_weight(kb_context *ctx, kb_tensor tensor, const char *what,
-                                     uint64_t rows, uint64_t columns, kb_dtype dtype, kb_door door,
-                                     const tp_weight_source *source);
+                                     uint64_t rows, uint64_t columns, kb_dtype dtype,
+                                     kb_access access, const tp_weight_source *source);
 
 /* The layer's buffer for this use, with this shape and dtype. */
 KB_MUST_USE kb_error *tp_get_buffer(kb_context *ctx, tp_layer *layer, tp_buffer_use use,

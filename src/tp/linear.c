@@ -72,7 +72,7 @@ static kb_error *make_weight(kb_context *ctx, const kb_tp_linear_spec *spec, tp_
                                    .dtype = layer->dtype,
                                    .shape = KB_SHAPE(layer->rows, layer->columns),
                                    .policy = &w,
-                                   .door = spec->door};
+                                   .access = spec->access};
     const tp_weight_source source = {
         .given = spec->weight,
         .seed = spec->seed,
@@ -85,7 +85,7 @@ static kb_error *make_weight(kb_context *ctx, const kb_tp_linear_spec *spec, tp_
     KB_TRY(tp_make_tensor(ctx, layer->sip, &tensor, &layer->weight));
     KB_TRY(tp_matmul_prepare(ctx, layer->weight, layer->at.index, shared_ranks(layer)));
     return tp_fill_weight(ctx, layer->weight, "weight", layer->rows, layer->columns, layer->dtype,
-                          spec->door, &source);
+                          spec->access, &source);
 }
 
 /* Column: of the rank's outputs. Row: of all, on each rank. */
@@ -94,7 +94,7 @@ static kb_error *make_bias(kb_context *ctx, const kb_tp_linear_spec *spec, tp_la
     const kb_tensor_spec tensor = {.name = layer->name,
                                    .dtype = layer->dtype,
                                    .shape = KB_SHAPE(layer->columns),
-                                   .door = spec->door};
+                                   .access = spec->access};
     const tp_weight_source source = {
         .given = spec->bias_values,
         .seed = spec->seed != 0 ? spec->seed + 1 : 0,
@@ -104,7 +104,7 @@ static kb_error *make_bias(kb_context *ctx, const kb_tp_linear_spec *spec, tp_la
         .scale = random_scale(spec),
     };
     KB_TRY(tp_make_tensor(ctx, layer->sip, &tensor, &layer->bias));
-    return tp_fill_weight(ctx, layer->bias, "bias", 1, layer->columns, layer->dtype, spec->door,
+    return tp_fill_weight(ctx, layer->bias, "bias", 1, layer->columns, layer->dtype, spec->access,
                           &source);
 }
 
@@ -155,11 +155,11 @@ kb_error *kb_row_parallel_linear_create(kb_context *ctx, const kb_tp_linear_spec
 /* Notes where the time went since then, of the launches that have this name. */
 static void note_times(kb_context *ctx, tp_layer *layer, kb_time began)
 {
-    const rt_figures figures = rt_get_figures(ctx);
+    const rt_stats stats = rt_get_stats(ctx);
     kb_tp_times *times = &layer->times;
     *times = (kb_tp_times){.total = kb_context_now(ctx) - began};
-    for (size_t i = figures.launch_count; i > 0 && times->kernel == 0; i--) {
-        const kb_launch_result *result = &figures.launches[i - 1];
+    for (size_t i = stats.launch_count; i > 0 && times->kernel == 0; i--) {
+        const kb_launch_result *result = &stats.launches[i - 1];
         if (result->issued < began)
             break;
         if (result->sip != layer->sip || strcmp(result->name, layer->name) != 0)

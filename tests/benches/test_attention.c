@@ -98,8 +98,8 @@ static void set_tensor(kb_context *ctx, const attention_shape *s, kb_tensor tens
     uint16_t *halves = malloc((size_t)count * sizeof *halves);
     assert_non_null(halves);
     kb_convert(s->dtype, halves, KB_F32, floats, (size_t)count);
-    expect_ok(kb_tensor_set_slice(ctx, tensor, KB_BACKDOOR, NULL, halves,
-                                  (size_t)count * sizeof *halves));
+    expect_ok(
+        kb_tensor_set_slice(ctx, tensor, KB_UNTIMED, NULL, halves, (size_t)count * sizeof *halves));
     free(halves);
 }
 
@@ -238,7 +238,7 @@ static void check_output(kb_context *ctx, const attention *a, const numbers *n)
     uint16_t *halves = malloc(count * sizeof *halves);
     float *floats = malloc(count * sizeof *floats);
     assert_true(halves && floats);
-    expect_ok(kb_tensor_to_host(ctx, a->o, KB_BACKDOOR, halves, count * sizeof *halves));
+    expect_ok(kb_tensor_to_host(ctx, a->o, KB_UNTIMED, halves, count * sizeof *halves));
     kb_convert(KB_F32, floats, a->shape.dtype, halves, count);
     expect_result(&a->shape, n, floats);
     expect_same_bits(&a->shape, halves);

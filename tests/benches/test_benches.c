@@ -57,7 +57,7 @@ static double *numbers_of(kb_context *ctx, const char *name, uint32_t sip, uint6
         float *floats = malloc(count * sizeof *floats);
         double *numbers = malloc(count * sizeof *numbers);
         assert_true(elements && floats && numbers);
-        expect_ok(kb_tensor_to_host(ctx, (kb_tensor){id}, KB_BACKDOOR, elements, bytes));
+        expect_ok(kb_tensor_to_host(ctx, (kb_tensor){id}, KB_UNTIMED, elements, bytes));
         kb_convert(KB_F32, floats, tensor->dtype, elements, count);
         for (size_t i = 0; i < count; i++)
             numbers[i] = (double)floats[i];
@@ -178,7 +178,7 @@ static void qkv_gemm_multi_pe_projects_on_every_sip(void **state)
                 expect_product(ctx, sip, "x", "wk", "k");
                 expect_product(ctx, sip, "x", "wv", "v");
             }
-            assert_int_equal(rt_get_figures(ctx).launch_count, kb_context_machine(ctx).sips);
+            assert_int_equal(rt_get_stats(ctx).launch_count, kb_context_machine(ctx).sips);
             kb_context_destroy(ctx);
         }
     }
@@ -190,9 +190,9 @@ static void a_bench_stays_on_its_device(void **state)
     static const int64_t sizes[] = {2, 10};
     kb_context *ctx =
         run(&bench_qkv_gemm_multi_pe, THREE_SIPS, sizes, (kb_context_options){.device = "sip:1"});
-    rt_figures figures = rt_get_figures(ctx);
-    assert_int_equal(figures.launch_count, 1);
-    assert_int_equal(figures.launches[0].sip, 1);
+    rt_stats stats = rt_get_stats(ctx);
+    assert_int_equal(stats.launch_count, 1);
+    assert_int_equal(stats.launches[0].sip, 1);
     expect_product(ctx, 1, "x", "wv", "v");
     kb_context_destroy(ctx);
 }
@@ -290,7 +290,7 @@ static void streams_take_few_events(void **state)
     (void)state;
     kb_context *ctx = run(&bench_qkv_gemm_multi_pe, NULL, (const int64_t[]){128, 12288},
                           (kb_context_options){.timing_only = true, .device = "sip:0"});
-    uint64_t hops = net_get_figures(rt_get_figures(ctx).fabric).hops;
+    uint64_t hops = net_get_stats(rt_get_stats(ctx).fabric).hops;
     uint64_t events = kb_sim_get_stats(kb_context_sim(ctx)).events;
     assert_true(hops > 1000000);
     assert_true(events * 8 < hops);

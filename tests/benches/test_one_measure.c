@@ -225,20 +225,20 @@ static void without_data_nothing_is_counted(void **state)
 
 static void is_what_the_log_says(kb_context *ctx, const report *r)
 {
-    rt_figures figures = rt_get_figures(ctx);
+    rt_stats stats = rt_get_stats(ctx);
     size_t count;
-    const kb_op_sum *sums = kb_oplog_sums(figures.log, &count);
+    const kb_op_sum *sums = kb_oplog_sums(stats.log, &count);
     uint64_t flops = 0;
     kb_time longest = 0;
     for (size_t i = 0; i < count; i++)
         flops += sums[i].unit == KB_UNIT_GEMM ? sums[i].flops : 0;
-    for (size_t i = 0; i < figures.launch_count; i++)
-        if (figures.launches[i].pe_exec > longest)
-            longest = figures.launches[i].pe_exec;
-    kb_time kernels = kb_oplog_timeline(figures.log).kernels;
+    for (size_t i = 0; i < stats.launch_count; i++)
+        if (stats.launches[i].pe_exec > longest)
+            longest = stats.launches[i].pe_exec;
+    kb_time kernels = kb_oplog_timeline(stats.log).kernels;
     assert_int_equal(kb_context_kernel_time(ctx), kernels);
     assert_true(*find_metric(r, "tflops") == kb_to_tflops((double)flops, kernels));
-    if (kb_context_machine(ctx).sips > 1 && figures.launch_count > 1)
+    if (kb_context_machine(ctx).sips > 1 && stats.launch_count > 1)
         assert_true(kernels > longest); /* devices do not start at one instant */
 }
 

@@ -35,7 +35,7 @@ static kb_time time_with(kb_context *ctx, const char *algorithm, const kb_policy
     for (uint32_t sip = 0; sip < devices; sip++) {
         expect_ok(kb_ahbm_set_device(ctx, sip));
         kb_tensor_spec spec = {
-            .dtype = KB_F16, .shape = shapes[sip], .policy = policy, .door = KB_BACKDOOR};
+            .dtype = KB_F16, .shape = shapes[sip], .policy = policy, .access = KB_UNTIMED};
         expect_ok(kb_empty(ctx, &spec, &tensors[sip]));
     }
     kb_collective call = {.kind = KB_ALL_REDUCE,
@@ -46,9 +46,9 @@ static kb_time time_with(kb_context *ctx, const char *algorithm, const kb_policy
     kb_time before = kb_context_now(ctx);
     expect_ok(kb_distributed_call(ctx, &call));
     kb_time took = kb_context_now(ctx) - before;
-    kb_collective_stats figures;
-    expect_ok(kb_distributed_get_stats(ctx, (kb_group){0}, &figures));
-    *entry = figures.algorithm;
+    kb_collective_stats stats;
+    expect_ok(kb_distributed_get_stats(ctx, (kb_group){0}, &stats));
+    *entry = stats.algorithm;
     for (uint32_t sip = 0; sip < devices; sip++)
         expect_ok(kb_tensor_free(ctx, tensors[sip]));
     return took;
@@ -199,7 +199,7 @@ static void without_candidates_it_is_refused(void **state)
     static const char *const pes[] = {"ccl.defaults.algorithm=ring_rsag_pes", NULL};
     kb_context *ctx = open_sips(1, 1, 1, pes, (kb_context_options){.threads = 1});
     expect_ok(kb_distributed_init_process_group(ctx, "ahbm"));
-    kb_tensor_spec spec = {.dtype = KB_F16, .shape = KB_SHAPE(8), .door = KB_BACKDOOR};
+    kb_tensor_spec spec = {.dtype = KB_F16, .shape = KB_SHAPE(8), .access = KB_UNTIMED};
     kb_tensor x;
     expect_ok(kb_empty(ctx, &spec, &x));
     expect_error_about(kb_distributed_broadcast(ctx, x, 0, NULL), KB_ERR_INPUT,

@@ -196,11 +196,11 @@ static void calls_take_longer(void **state)
         kb_time before = kb_context_now(ctx);
         expect_ok(trial_call_all(&t, ctx));
         kb_time took = kb_context_now(ctx) - before;
-        kb_collective_stats figures;
-        expect_ok(kb_distributed_get_stats(ctx, (kb_group){0}, &figures));
+        kb_collective_stats stats;
+        expect_ok(kb_distributed_get_stats(ctx, (kb_group){0}, &stats));
         bool in_place = trial_is_in_place(t.kind);
-        assert_int_equal(figures.size, 9000 * 2 * (in_place ? 1 : 3));
-        assert_true(figures.lower_bound > 0 && took > figures.lower_bound);
+        assert_int_equal(stats.size, 9000 * 2 * (in_place ? 1 : 3));
+        assert_true(stats.lower_bound > 0 && took > stats.lower_bound);
         trial_fini(&t);
         kb_context_destroy(ctx);
     }

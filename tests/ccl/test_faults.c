@@ -260,7 +260,7 @@ static void expect_all(kb_context *ctx, const kb_tensor x[WORLD], double value)
 {
     for (uint32_t rank = 0; rank < WORLD; rank++) {
         double got;
-        expect_ok(kb_tensor_get(ctx, x[rank], KB_BACKDOOR, &KB_INDEX(0), &got));
+        expect_ok(kb_tensor_get(ctx, x[rank], KB_UNTIMED, &KB_INDEX(0), &got));
         assert_true(got == value);
     }
 }
@@ -370,7 +370,7 @@ static void calls_of_late_ranks_may_overlap(void **state)
 static kb_tensor laid_out(kb_context *ctx, kb_shape shape, kb_policy policy, double value)
 {
     kb_tensor_spec spec = {
-        .name = "x", .dtype = KB_F32, .shape = shape, .policy = &policy, .door = KB_BACKDOOR};
+        .name = "x", .dtype = KB_F32, .shape = shape, .policy = &policy, .access = KB_UNTIMED};
     kb_tensor tensor;
     expect_ok(kb_full(ctx, &spec, value, &tensor));
     return tensor;
@@ -406,7 +406,7 @@ static kb_error *chains_calls(kb_context *ctx, uint32_t rank, void *arg)
     }
     for (uint64_t row = 0; row < 6; row++) {
         double value, expected = c->gathers_first ? 27 * (double)(row / 2 + 1) : 54;
-        KB_TRY(kb_tensor_get(ctx, sum, KB_BACKDOOR, &KB_INDEX(row, 63), &value));
+        KB_TRY(kb_tensor_get(ctx, sum, KB_UNTIMED, &KB_INDEX(row, 63), &value));
         assert_true(value == expected);
     }
     return NULL;

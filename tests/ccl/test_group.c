@@ -18,7 +18,7 @@ static kb_context *open_four(const char *const *more)
 /* All of it at one PE of the current device. */
 static kb_tensor at_one_pe(kb_context *ctx, kb_shape shape, double value)
 {
-    kb_tensor_spec spec = {.dtype = KB_F32, .shape = shape, .door = KB_BACKDOOR};
+    kb_tensor_spec spec = {.dtype = KB_F32, .shape = shape, .access = KB_UNTIMED};
     kb_tensor tensor;
     expect_ok(kb_full(ctx, &spec, value, &tensor));
     return tensor;
@@ -28,7 +28,7 @@ static kb_tensor spread(kb_context *ctx, uint64_t elements, double value)
 {
     static const kb_policy policy = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
     kb_tensor_spec spec = {
-        .dtype = KB_F32, .shape = KB_SHAPE(elements), .policy = &policy, .door = KB_BACKDOOR};
+        .dtype = KB_F32, .shape = KB_SHAPE(elements), .policy = &policy, .access = KB_UNTIMED};
     kb_tensor tensor;
     expect_ok(kb_full(ctx, &spec, value, &tensor));
     return tensor;
@@ -241,11 +241,11 @@ static kb_error *works_in_groups(kb_context *ctx, uint32_t rank, void *arg)
     assert_true(first_of(ctx, x) == (rank == 1 ? 3 : 17));
     KB_TRY(kb_distributed_all_reduce(ctx, x, KB_SUM, NULL));
     assert_true(first_of(ctx, x) == 3 * 17 + 3);
-    kb_collective_stats figures;
-    KB_TRY(kb_distributed_get_stats(ctx, pair, &figures));
-    assert_int_equal(figures.participants, 2);
-    assert_int_equal(figures.size, 2000);
-    assert_true(figures.bus_factor == 1 && figures.lower_bound > 0);
+    kb_collective_stats stats;
+    KB_TRY(kb_distributed_get_stats(ctx, pair, &stats));
+    assert_int_equal(stats.participants, 2);
+    assert_int_equal(stats.size, 2000);
+    assert_true(stats.bus_factor == 1 && stats.lower_bound > 0);
     return kb_distributed_destroy_process_group(ctx);
 }
 
@@ -443,7 +443,7 @@ static kb_error *waits_for_the_late(kb_context *ctx, uint32_t rank, void *arg)
     if (rank == 1) {
         kb_co_sleep(kb_context_worker(ctx), l->late);
         float numbers[64]; /* does not wait for rank 0, which waits for this one */
-        KB_TRY(kb_tensor_to_host(ctx, x, KB_BACKDOOR, numbers, sizeof numbers));
+        KB_TRY(kb_tensor_to_host(ctx, x, KB_UNTIMED, numbers, sizeof numbers));
         assert_true(numbers[0] == 3);
         l->read = kb_context_now(ctx);
     }
@@ -568,10 +568,10 @@ static kb_error *drives_pes(kb_context *ctx, uint32_t rank, void *arg)
         kb_tensor_spec spec = {.dtype = KB_F32,
                                .shape = KB_SHAPE(1, each * N),
                                .policy = &p->policy,
-                               .door = KB_BACKDOOR};
+                               .access = KB_UNTIMED};
         KB_TRY(kb_ahbm_set_device(ctx, device));
         KB_TRY(kb_empty(ctx, &spec, &tensors[device]));
-        KB_TRY(kb_tensor_set_slice(ctx, tensors[device], KB_BACKDOOR, NULL, numbers,
+        KB_TRY(kb_tensor_set_slice(ctx, tensors[device], KB_UNTIMED, NULL, numbers,
                                    each * N * sizeof *numbers));
     }
     kb_collective call = {.kind = KB_ALL_REDUCE,
@@ -581,15 +581,15 @@ static kb_error *drives_pes(kb_context *ctx, uint32_t rank, void *arg)
     KB_TRY(kb_distributed_call(ctx, &call));
     for (uint32_t device = 0; device < p->devices; device++) {
         float numbers[64 * N];
-        KB_TRY(kb_tensor_to_host(ctx, tensors[device], KB_BACKDOOR, numbers,
+        KB_TRY(kb_tensor_to_host(ctx, tensors[device], KB_UNTIMED, numbers,
                                  each * N * sizeof *numbers));
         for (uint32_t i = 0; i < each * N; i++)
             assert_true(numbers[i] == (float)(p->world * (p->world + 1) / 2));
     }
-    kb_collective_stats figures;
-    KB_TRY(kb_distributed_get_stats(ctx, (kb_group){0}, &figures));
-    assert_int_equal(figures.participants, p->world);
-    assert_int_equal(figures.size, N * sizeof(float));
+    kb_collective_stats stats;
+    KB_TRY(kb_distributed_get_stats(ctx, (kb_group){0}, &stats));
+    assert_int_equal(stats.participants, p->world);
+    assert_int_equal(stats.size, N * sizeof(float));
     return NULL;
 }
 
@@ -633,11 +633,11 @@ static kb_error *adds_up_shards(kb_context *ctx, uint32_t rank, void *arg)
     KB_TRY(kb_distributed_all_reduce(ctx, x, KB_SUM,
                                      &(kb_collective_options){.algorithm = "intercube_allreduce"}));
     assert_true(first_of(ctx, x) == 2 * 10);
-    kb_collective_stats figures;
-    KB_TRY(kb_distributed_get_stats(ctx, (kb_group){0}, &figures));
-    assert_string_equal(figures.algorithm, "intercube_allreduce");
-    assert_int_equal(figures.participants, 2 * WORLD);
-    assert_int_equal(figures.size, 16);
+    kb_collective_stats stats;
+    KB_TRY(kb_distributed_get_stats(ctx, (kb_group){0}, &stats));
+    assert_string_equal(stats.algorithm, "intercube_allreduce");
+    assert_int_equal(stats.participants, 2 * WORLD);
+    assert_int_equal(stats.size, 16);
     return NULL;
 }
 

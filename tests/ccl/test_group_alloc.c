@@ -19,8 +19,8 @@ static kb_error *use_group(kb_context *ctx, script *s)
     KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
     for (int i = 0; i < 2; i++)
         KB_TRY(trial_call_all(&s->trials[i], ctx));
-    kb_collective_stats figures;
-    KB_TRY(kb_distributed_get_stats(ctx, (kb_group){0}, &figures));
+    kb_collective_stats stats;
+    KB_TRY(kb_distributed_get_stats(ctx, (kb_group){0}, &stats));
     KB_TRY(kb_distributed_barrier(ctx, NULL));
     return kb_distributed_destroy_process_group(ctx);
 }

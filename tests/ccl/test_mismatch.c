@@ -16,7 +16,7 @@ static kb_tensor filled(kb_context *ctx, const char *name, kb_dtype dtype, kb_sh
 {
     static const kb_policy policy = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
     kb_tensor_spec spec = {
-        .name = name, .dtype = dtype, .shape = shape, .policy = &policy, .door = KB_BACKDOOR};
+        .name = name, .dtype = dtype, .shape = shape, .policy = &policy, .access = KB_UNTIMED};
     kb_tensor tensor;
     expect_ok(kb_full(ctx, &spec, value, &tensor));
     return tensor;
@@ -34,7 +34,7 @@ static kb_error *sums_ranks(kb_context *ctx, uint32_t rank, void *arg)
     for (int i = 0; i < 2; i++)
         KB_TRY(kb_distributed_all_reduce(ctx, x, KB_SUM, NULL));
     double value;
-    KB_TRY(kb_tensor_get(ctx, x, KB_BACKDOOR, &KB_INDEX(39), &value));
+    KB_TRY(kb_tensor_get(ctx, x, KB_UNTIMED, &KB_INDEX(39), &value));
     assert_true(value == 6 * WORLD);
     return kb_tensor_free(ctx, x);
 }

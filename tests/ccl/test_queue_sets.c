@@ -63,18 +63,18 @@ static kb_tensor powers(kb_context *ctx)
                            .dtype = KB_F32,
                            .shape = KB_SHAPE(ALL),
                            .policy = &policy,
-                           .door = KB_BACKDOOR};
+                           .access = KB_UNTIMED};
     kb_tensor x;
     expect_ok(kb_empty(ctx, &spec, &x));
     for (uint64_t i = 0; i < ALL; i++)
-        expect_ok(kb_tensor_set(ctx, x, KB_BACKDOOR, &KB_INDEX(i), (double)(1u << i)));
+        expect_ok(kb_tensor_set(ctx, x, KB_UNTIMED, &KB_INDEX(i), (double)(1u << i)));
     return x;
 }
 
 static void expect_element(kb_context *ctx, kb_tensor x, uint64_t i, double expected)
 {
     double value;
-    expect_ok(kb_tensor_get(ctx, x, KB_BACKDOOR, &KB_INDEX(i), &value));
+    expect_ok(kb_tensor_get(ctx, x, KB_UNTIMED, &KB_INDEX(i), &value));
     assert_true(value == expected);
 }
 
@@ -164,7 +164,7 @@ static double launch_on_fresh(kb_context *ctx, kb_queue_set set)
     kb_tensor x = powers(ctx);
     double value;
     expect_ok(kb_launch_with(ctx, (&(kb_launch_options){.queues = set}), &add_previous, x));
-    expect_ok(kb_tensor_get(ctx, x, KB_BACKDOOR, &KB_INDEX(0), &value));
+    expect_ok(kb_tensor_get(ctx, x, KB_UNTIMED, &KB_INDEX(0), &value));
     return value;
 }
 
@@ -267,7 +267,7 @@ static void queues_are_empty_after_a_deadlock(void **state)
     const kb_queue_edge edges[] = {{pe_at(1), "to0", pe_at(0)}, {pe_at(2), "from2", pe_at(0)}};
     const kb_policy first_two = {.pe = KB_COLUMN_WISE, .num_cubes = 1, .num_pes = 2};
     kb_tensor_spec spec = {
-        .dtype = KB_F32, .shape = KB_SHAPE(2), .policy = &first_two, .door = KB_BACKDOOR};
+        .dtype = KB_F32, .shape = KB_SHAPE(2), .policy = &first_two, .access = KB_UNTIMED};
     kb_tensor x, y;
     kb_queue_set set;
     expect_ok(kb_full(ctx, &spec, 111, &x));
@@ -314,7 +314,7 @@ static void sends_come_after_composites_that_were_waited_for(void **state)
     kb_context *ctx = open_two_sips((kb_context_options){.races = KB_RACES_FAIL});
     const kb_policy by_rows = {.pe = KB_ROW_WISE, .num_cubes = 1, .num_pes = 2};
     const kb_queue_edge edge = {pe_at(0), "E", pe_at(1)};
-    kb_tensor_spec spec = {.dtype = KB_F32, .shape = KB_SHAPE(SIDE, SIDE), .door = KB_BACKDOOR};
+    kb_tensor_spec spec = {.dtype = KB_F32, .shape = KB_SHAPE(SIDE, SIDE), .access = KB_UNTIMED};
     kb_tensor a, out;
     kb_queue_set set;
     expect_ok(kb_full(ctx, &spec, 1, &a));
@@ -333,7 +333,7 @@ static void sends_come_after_composites_that_were_waited_for(void **state)
     expect_ok(kb_launch(ctx, NULL, &multiply_then_tell, a, out, PRODUCTS));
     for (uint64_t row = 0; row < 2 * PRODUCTS * SIDE; row++) {
         double value;
-        expect_ok(kb_tensor_get(ctx, out, KB_BACKDOOR, &KB_INDEX(row, SIDE - 1), &value));
+        expect_ok(kb_tensor_get(ctx, out, KB_UNTIMED, &KB_INDEX(row, SIDE - 1), &value));
         assert_true(value == SIDE);
     }
     kb_context_destroy(ctx);
@@ -346,7 +346,7 @@ static void messages_stay_for_the_next_launch(void **state)
     kb_context *ctx =
         open_two_sips((kb_context_options){.on_warning = keep_line, .on_warning_self = &warnings});
     const kb_queue_edge edge = {pe_at(0), "E", pe_at(1)};
-    kb_tensor_spec spec = {.dtype = KB_F32, .shape = KB_SHAPE(1), .door = KB_BACKDOOR};
+    kb_tensor_spec spec = {.dtype = KB_F32, .shape = KB_SHAPE(1), .access = KB_UNTIMED};
     kb_tensor x;
     kb_queue_set set;
     expect_ok(kb_full(ctx, &spec, 5, &x)); /* on PE 0 alone */

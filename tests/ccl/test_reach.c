@@ -39,8 +39,10 @@ static size_t make_tensors(kb_context *ctx, const reach *r, kb_tensor *tensors)
         columns *= info.world;
     }
     for (size_t i = 0; i < count; i++) {
-        kb_tensor_spec spec = {
-            .dtype = KB_F16, .shape = KB_SHAPE(1, columns), .policy = &policy, .door = KB_BACKDOOR};
+        kb_tensor_spec spec = {.dtype = KB_F16,
+                               .shape = KB_SHAPE(1, columns),
+                               .policy = &policy,
+                               .access = KB_UNTIMED};
         expect_ok(kb_ahbm_set_device(ctx, (uint32_t)i));
         expect_ok(kb_empty(ctx, &spec, &tensors[i]));
     }
@@ -59,7 +61,7 @@ static void expect_reached(const reach *r)
         .timing_only = true, .settings = settings, .setting_count = count, .device = r->device};
     kb_context *ctx;
     kb_tensor tensors[MOST_DEVICES];
-    kb_collective_stats figures;
+    kb_collective_stats stats;
     expect_ok(kb_context_create(&options, &ctx));
     kb_collective call = {.kind = KB_ALL_REDUCE,
                           .inputs = tensors,
@@ -70,8 +72,8 @@ static void expect_reached(const reach *r)
     kb_time began = kb_context_now(ctx);
     expect_ok(kb_distributed_call(ctx, &call));
     kb_time took = kb_context_now(ctx) - began;
-    expect_ok(kb_distributed_get_stats(ctx, (kb_group){0}, &figures));
-    double share = 100 * kb_to_ns(figures.lower_bound) / kb_to_ns(took);
+    expect_ok(kb_distributed_get_stats(ctx, (kb_group){0}, &stats));
+    double share = 100 * kb_to_ns(stats.lower_bound) / kb_to_ns(took);
     if (share < r->least || share > 100)
         fail_msg("%s with %s: %.1f %% of the bound, not %g to 100", r->algorithm,
                  r->settings[0] ? r->settings[0] : "the default machine", share, r->least);

@@ -32,7 +32,7 @@ static kb_tensor make_tensor(kb_context *ctx, placement where, double value)
                            .dtype = KB_F16,
                            .shape = KB_SHAPE(CUBES_OF_SIP, 8),
                            .policy = where == ONE_SHARD ? NULL : &policies[where],
-                           .door = KB_BACKDOOR};
+                           .access = KB_UNTIMED};
     kb_tensor tensor;
     expect_ok(kb_full(ctx, &spec, value, &tensor));
     return tensor;
@@ -47,9 +47,9 @@ static kb_error *reduce(kb_context *ctx, uint32_t rank, void *arg)
     kb_collective_options options = {.algorithm = c->algorithm};
     KB_TRY(kb_distributed_all_reduce(ctx, x, KB_SUM, c->algorithm ? &options : NULL));
     c->result[rank] = first_of(ctx, x);
-    kb_collective_stats figures;
-    KB_TRY(kb_distributed_get_stats(ctx, (kb_group){0}, &figures));
-    snprintf(c->used[rank], sizeof c->used[rank], "%s", figures.algorithm);
+    kb_collective_stats stats;
+    KB_TRY(kb_distributed_get_stats(ctx, (kb_group){0}, &stats));
+    snprintf(c->used[rank], sizeof c->used[rank], "%s", stats.algorithm);
     return kb_distributed_destroy_process_group(ctx);
 }
 
@@ -294,7 +294,7 @@ static kb_error *reduce_two(kb_context *ctx, uint32_t rank, void *arg)
     (void)arg;
     static const kb_policy policy = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
     kb_tensor_spec spec = {
-        .dtype = KB_F16, .shape = KB_SHAPE(2), .policy = &policy, .door = KB_BACKDOOR};
+        .dtype = KB_F16, .shape = KB_SHAPE(2), .policy = &policy, .access = KB_UNTIMED};
     kb_tensor x;
     KB_TRY(kb_ahbm_set_device(ctx, rank));
     KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));

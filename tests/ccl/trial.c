@@ -50,7 +50,7 @@ kb_tensor filled_f16(kb_context *ctx, uint64_t elements, double value)
                            .dtype = KB_F16,
                            .shape = KB_SHAPE(elements),
                            .policy = &policy,
-                           .door = KB_BACKDOOR};
+                           .access = KB_UNTIMED};
     kb_tensor tensor;
     expect_ok(kb_full(ctx, &spec, value, &tensor));
     return tensor;
@@ -62,7 +62,7 @@ double first_of(kb_context *ctx, kb_tensor tensor)
     kb_shape shape;
     expect_ok(kb_tensor_shape(ctx, tensor, &shape));
     kb_index zero = {.rank = shape.rank};
-    expect_ok(kb_tensor_get(ctx, tensor, KB_BACKDOOR, &zero, &value));
+    expect_ok(kb_tensor_get(ctx, tensor, KB_UNTIMED, &zero, &value));
     return value;
 }
 
@@ -221,12 +221,12 @@ static void make_side(const trial *t, kb_context *ctx, trial_side *side)
         .shape = side->shape,
         .memory = t->memory,
         .policy = &side->policy,
-        .door = KB_BACKDOOR,
+        .access = KB_UNTIMED,
     };
     expect_ok(kb_empty(ctx, &spec, &side->tensor));
     size_t bytes;
     unsigned char *data = to_bytes(t, side->numbers, elements_of(&side->shape), &bytes);
-    expect_ok(kb_tensor_set_slice(ctx, side->tensor, KB_BACKDOOR, NULL, data, bytes));
+    expect_ok(kb_tensor_set_slice(ctx, side->tensor, KB_UNTIMED, NULL, data, bytes));
     free(data);
 }
 
@@ -243,7 +243,7 @@ static void check_side(const trial *t, kb_context *ctx, const trial_side *side,
     size_t bytes;
     unsigned char *data = to_bytes(t, numbers, elements_of(&side->shape), &bytes);
     if (!kb_context_is_timing_only(ctx))
-        expect_contents(ctx, side->tensor, KB_BACKDOOR, data, bytes);
+        expect_contents(ctx, side->tensor, KB_UNTIMED, data, bytes);
     free(data);
 }
 

@@ -46,9 +46,9 @@ static inline rig rig_make(unsigned threads, uint64_t pending_bytes)
 /* Nothing may be left: tests release what they make. */
 static inline void rig_end(rig *r)
 {
-    data_figures figures = data_get_figures(r->store);
-    assert_int_equal(figures.live_values, 0);
-    assert_int_equal(figures.live_bytes, 0);
+    data_stats stats = data_get_stats(r->store);
+    assert_int_equal(stats.live_values, 0);
+    assert_int_equal(stats.live_bytes, 0);
     data_store_destroy(r->store);
     mem_memories_destroy(r->memories);
     topo_machine_destroy(r->machine);

@@ -9,18 +9,18 @@ static void nobody_looks_nothing_is_computed(void **state)
     rig r = rig_make(1, 0);
     data_value *a = full(&r, KB_F16, KB_SHAPE(10), 1), *b = apply2(&r, DATA_ADD, a, a);
     data_value *c = apply2(&r, DATA_MUL, b, a), *d = apply2(&r, DATA_MUL, c, c);
-    assert_int_equal(data_get_figures(r.store).live_values, 4);
+    assert_int_equal(data_get_stats(r.store).live_values, 4);
     drop(&r, b);
     drop(&r, c);
-    assert_int_equal(data_get_figures(r.store).live_values, 4); /* d needs them */
+    assert_int_equal(data_get_stats(r.store).live_values, 4); /* d needs them */
     drop(&r, d);
-    assert_int_equal(data_get_figures(r.store).live_values, 1);
-    assert_int_equal(data_get_figures(r.store).dropped, 3);
+    assert_int_equal(data_get_stats(r.store).live_values, 1);
+    assert_int_equal(data_get_stats(r.store).dropped, 3);
     drop(&r, a);
-    data_figures figures = data_get_figures(r.store);
-    assert_int_equal(figures.dropped, 4);
-    assert_int_equal(figures.computed, 0);
-    assert_int_equal(figures.most_live_bytes, 0);
+    data_stats stats = data_get_stats(r.store);
+    assert_int_equal(stats.dropped, 4);
+    assert_int_equal(stats.computed, 0);
+    assert_int_equal(stats.most_live_bytes, 0);
     rig_end(&r);
 }
 
@@ -31,19 +31,19 @@ static void only_what_is_needed_is_computed(void **state)
     data_value *a = full(&r, KB_F16, KB_SHAPE(10), 3), *b = apply2(&r, DATA_ADD, a, a);
     data_value *c = apply2(&r, DATA_MUL, b, a), *d = apply2(&r, DATA_SUB, b, a);
     assert_true(item(&r, c, 0) == 18);
-    assert_int_equal(data_get_figures(r.store).computed, 3);
+    assert_int_equal(data_get_stats(r.store).computed, 3);
     assert_true(item(&r, c, 9) == 18); /* once is enough */
-    assert_int_equal(data_get_figures(r.store).computed, 3);
+    assert_int_equal(data_get_stats(r.store).computed, 3);
     drop(&r, a);
     assert_true(item(&r, d, 9) == 3);
-    assert_int_equal(data_get_figures(r.store).computed, 4);
+    assert_int_equal(data_get_stats(r.store).computed, 4);
     /* a is gone: nobody waits for it any more. */
-    assert_int_equal(data_get_figures(r.store).live_values, 3);
-    assert_int_equal(data_get_figures(r.store).live_bytes, 3 * 20);
+    assert_int_equal(data_get_stats(r.store).live_values, 3);
+    assert_int_equal(data_get_stats(r.store).live_bytes, 3 * 20);
     drop(&r, b);
     drop(&r, c);
     drop(&r, d);
-    assert_int_equal(data_get_figures(r.store).dropped, 0);
+    assert_int_equal(data_get_stats(r.store).dropped, 0);
     rig_end(&r);
 }
 
@@ -59,7 +59,7 @@ static void references_are_counted(void **state)
     drop(&r, a);
     drop(&r, NULL);
     assert_true(item(&r, square, 0) == 9);
-    assert_int_equal(data_get_figures(r.store).live_values, 1);
+    assert_int_equal(data_get_stats(r.store).live_values, 1);
     drop(&r, square);
     rig_end(&r);
 }
@@ -75,11 +75,11 @@ static void a_long_chain(void **state)
         data_value *next = apply2(&r, DATA_ADD, x, one);
         drop(&r, x);
         x = next;
-        assert_true(data_get_figures(r.store).live_values <= 17000);
+        assert_true(data_get_stats(r.store).live_values <= 17000);
     }
     assert_true(item(&r, x, 3) == (double)(links + 1));
     /* 16 bytes each, 16 Ki of them at once. */
-    assert_true(data_get_figures(r.store).most_live_bytes <= 17000 * 16);
+    assert_true(data_get_stats(r.store).most_live_bytes <= 17000 * 16);
     drop(&r, one);
     drop(&r, x);
     rig_end(&r);
@@ -98,8 +98,8 @@ static void a_long_chain_that_is_dropped(void **state)
     }
     drop(&r, one);
     drop(&r, x);
-    assert_int_equal(data_get_figures(r.store).dropped, 16001);
-    assert_int_equal(data_get_figures(r.store).computed, 0);
+    assert_int_equal(data_get_stats(r.store).dropped, 16001);
+    assert_int_equal(data_get_stats(r.store).computed, 0);
     rig_end(&r);
 }
 
@@ -117,7 +117,7 @@ static void large_values_wait_for_a_shorter_time(void **state)
         x = next;
     }
     assert_true(item(&r, x, 0) == (double)cases(200));
-    assert_true(data_get_figures(r.store).most_live_bytes <= limit + 3 * bytes);
+    assert_true(data_get_stats(r.store).most_live_bytes <= limit + 3 * bytes);
     drop(&r, x);
     drop(&r, one);
     rig_end(&r);
@@ -134,7 +134,7 @@ static void a_loop_of_tiles(void **state)
     rig r = rig_make(1, limit);
     data_value *held = full(&r, KB_F16, KB_SHAPE(held_bytes / 2), 1);
     (void)bytes_of(&r, held);
-    uint64_t settled = data_get_figures(r.store).settled;
+    uint64_t settled = data_get_stats(r.store).settled;
     const uint64_t tiles = cases(2000);
     for (uint64_t i = 0; i < tiles; i++) {
         data_value *a = read_row(&r, KB_F16, KB_SHAPE(32, 32), 0, i * tile);
@@ -145,11 +145,11 @@ static void a_loop_of_tiles(void **state)
         drop(&r, b);
         drop(&r, c);
     }
-    data_figures figures = data_get_figures(r.store);
-    assert_true(figures.most_live_bytes <= held_bytes + limit + 4 * tile);
-    assert_true(figures.settled - settled <= 1 + tiles * 3 * tile / limit);
+    data_stats stats = data_get_stats(r.store);
+    assert_true(stats.most_live_bytes <= held_bytes + limit + 4 * tile);
+    assert_true(stats.settled - settled <= 1 + tiles * 3 * tile / limit);
     expect_ok(data_settle(r.store));
-    assert_int_equal(data_get_figures(r.store).computed, 1 + tiles);
+    assert_int_equal(data_get_stats(r.store).computed, 1 + tiles);
     drop(&r, held);
     rig_end(&r);
 }
@@ -165,7 +165,7 @@ static void a_loop_of_copies(void **state)
         write_row(&r, 1, i * tile, a, NULL);
         drop(&r, a);
     }
-    assert_true(data_get_figures(r.store).most_live_bytes <= limit + 2 * tile);
+    assert_true(data_get_stats(r.store).most_live_bytes <= limit + 2 * tile);
     expect_ok(data_settle(r.store));
     rig_end(&r);
 }
@@ -199,11 +199,11 @@ static void what_somebody_holds_does_not_count(void **state)
     drop(&r, dropped); /* and so waits no more */
     for (size_t i = 0; i < 20; i++)
         greatest[i] = apply(&r, DATA_MAX, KB_I8, KB_SHAPE(1), &held, 0);
-    assert_int_equal(data_get_figures(r.store).computed, 1);
+    assert_int_equal(data_get_stats(r.store).computed, 1);
     drop(&r, held);
     data_value *another = full(&r, KB_I8, KB_SHAPE(1), 1);
-    assert_int_equal(data_get_figures(r.store).computed, 21);
-    assert_int_equal(data_get_figures(r.store).live_bytes, 20);
+    assert_int_equal(data_get_stats(r.store).computed, 21);
+    assert_int_equal(data_get_stats(r.store).live_bytes, 20);
     drop(&r, another);
     for (size_t i = 0; i < 20; i++)
         drop(&r, greatest[i]);
@@ -222,7 +222,7 @@ static void what_nobody_waits_for_does_not_count(void **state)
         drop(&r, dropped);
     }
     data_value *one = full(&r, KB_I8, KB_SHAPE(1), 1), *two = full(&r, KB_I8, KB_SHAPE(1), 2);
-    assert_int_equal(data_get_figures(r.store).computed, 1);
+    assert_int_equal(data_get_stats(r.store).computed, 1);
     drop(&r, one);
     drop(&r, two);
     drop(&r, held);

@@ -70,16 +70,16 @@ static void forwarding_what_is_not_computed(void **state)
     data_value *a = full(&r, KB_F16, KB_SHAPE(100), 1), *sum = apply2(&r, DATA_ADD, a, a);
     write_row(&r, 0, 0, sum, NULL);
     write_row(&r, 1, 0, sum, NULL);
-    assert_int_equal(data_get_figures(r.store).computed, 0);
+    assert_int_equal(data_get_stats(r.store).computed, 0);
     drop(&r, a);
     drop(&r, sum);
     data_value *there = read_row(&r, KB_F16, KB_SHAPE(100), 1, 0); /* settles */
-    assert_int_equal(data_get_figures(r.store).settled, 1);
-    assert_int_equal(data_get_figures(r.store).computed, 2);
+    assert_int_equal(data_get_stats(r.store).settled, 1);
+    assert_int_equal(data_get_stats(r.store).computed, 2);
     write_row(&r, 0, 512, there, NULL);
     drop(&r, there);
     expect_ok(data_settle(r.store));
-    assert_int_equal(data_get_figures(r.store).settled, 1); /* it was computed */
+    assert_int_equal(data_get_stats(r.store).settled, 1); /* it was computed */
     assert_true(first_in_memory(&r, KB_F16, 0, 0) == 2);
     assert_true(first_in_memory(&r, KB_F16, 0, 512 + 198) == 2);
     rig_end(&r);
@@ -113,9 +113,9 @@ static void reading_elsewhere_does_not_settle(void **state)
     data_value *between = read_row(&r, KB_F16, KB_SHAPE(16), 0, 2048);
     data_value *other = read_row(&r, KB_F16, KB_SHAPE(16), 1, 1024);
     data_value *nothing = read_row(&r, KB_F16, KB_SHAPE(0), 0, 1030);
-    assert_int_equal(data_get_figures(r.store).computed, 0);
+    assert_int_equal(data_get_stats(r.store).computed, 0);
     data_value *edge = read_row(&r, KB_F16, KB_SHAPE(1), 0, 1024 + 30);
-    assert_int_equal(data_get_figures(r.store).computed, 1);
+    assert_int_equal(data_get_stats(r.store).computed, 1);
     assert_true(item(&r, edge, 0) == 5);
     data_value *all[] = {a, before, between, other, nothing, edge};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

@@ -30,7 +30,7 @@ static kb_error *run(kb_context *ctx)
     double value;
     KB_TRY(kb_full(ctx, &spec, 1024, &x));
     KB_TRY(calls(ctx, x, &graph));
-    KB_TRY(kb_tensor_get(ctx, x, KB_FABRIC, &KB_INDEX(machine.pes), &value));
+    KB_TRY(kb_tensor_get(ctx, x, KB_TIMED, &KB_INDEX(machine.pes), &value));
     printf("%g\n", value);
     return kb_graph_free(ctx, graph);
 }

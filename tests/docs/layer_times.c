@@ -30,7 +30,7 @@ static kb_tensor make(kb_dtype dtype, kb_shape shape, const kb_policy *policy)
     const kb_tensor_spec spec = {.dtype = dtype,
                                  .shape = shape,
                                  .policy = policy,
-                                 .door = KB_BACKDOOR,
+                                 .access = KB_UNTIMED,
                                  .is_index = dtype == KB_I32};
     check(kb_empty(ctx, &spec, &tensor));
     return tensor;
@@ -58,7 +58,7 @@ static tensors make_tensors(uint64_t rows)
         exit(1);
     for (uint64_t i = 0; i < rows; i++)
         ids[i] = (int32_t)(i * 7919 % VOCABULARY);
-    check(kb_tensor_set_slice(ctx, t.ids, KB_BACKDOOR, NULL, ids, rows * sizeof *ids));
+    check(kb_tensor_set_slice(ctx, t.ids, KB_UNTIMED, NULL, ids, rows * sizeof *ids));
     free(ids);
     return t;
 }

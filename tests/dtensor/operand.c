@@ -90,7 +90,7 @@ void operand_open(operand *o, kb_context *ctx, kb_device_mesh mesh, uint32_t fir
         kb_tensor host = host_tensor(ctx, "host", &part, o->dtype);
         expect_ok(kb_ahbm_set_device(ctx, position));
         expect_ok(kb_empty(ctx, &spec, &o->locals[position]));
-        expect_ok(kb_tensor_copy(ctx, o->locals[position], host, KB_BACKDOOR));
+        expect_ok(kb_tensor_copy(ctx, o->locals[position], host, KB_UNTIMED));
         expect_ok(kb_tensor_free(ctx, host));
         plain_free(&part);
     }

@@ -30,7 +30,7 @@ static kb_tensor tensor_on(kb_context *ctx, const kb_shape *shape, kb_dtype dtyp
 {
     static const kb_policy policy = {.cube = KB_ROW_WISE, .pe = KB_COLUMN_WISE};
     kb_tensor_spec spec = {
-        .name = "x", .dtype = dtype, .shape = *shape, .policy = &policy, .door = KB_BACKDOOR};
+        .name = "x", .dtype = dtype, .shape = *shape, .policy = &policy, .access = KB_UNTIMED};
     kb_tensor tensor;
     expect_ok(kb_full(ctx, &spec, value, &tensor));
     return tensor;
@@ -180,7 +180,7 @@ static void distribute_from_device(kb_context *ctx, uint32_t rank)
     kb_tensor full = tensor_on(ctx, &x.shape, KB_F32, 77), local, host;
     host = host_tensor(ctx, "h", &x, KB_F32);
     if (rank == 0)
-        expect_ok(kb_tensor_copy(ctx, full, host, KB_BACKDOOR));
+        expect_ok(kb_tensor_copy(ctx, full, host, KB_UNTIMED));
     kb_dtensor d;
     expect_ok(kb_distribute_tensor(ctx, full, mesh, drawn, &d));
     expect_ok(kb_dtensor_to_local(ctx, d, &local));
@@ -221,9 +221,9 @@ static void own_local_tensors(kb_context *ctx, uint32_t rank)
     expect_ok(kb_dtensor_redistribute(ctx, d, KB_PLACEMENTS(KB_REPLICATE_PLACEMENT), &sum));
     expect_ok(kb_dtensor_to_local(ctx, sum, &made));
     assert_true(made.id != given.id);
-    expect_ok(kb_tensor_get(ctx, given, KB_BACKDOOR, &KB_INDEX(1, 1), &value));
+    expect_ok(kb_tensor_get(ctx, given, KB_UNTIMED, &KB_INDEX(1, 1), &value));
     assert_float_equal(value, rank + 1, 0); /* the operand is as it was */
-    expect_ok(kb_tensor_get(ctx, made, KB_BACKDOOR, &KB_INDEX(1, 1), &value));
+    expect_ok(kb_tensor_get(ctx, made, KB_UNTIMED, &KB_INDEX(1, 1), &value));
     assert_float_equal(value, 3, 0);
     expect_ok(kb_dtensor_free(ctx, d));
     expect_ok(kb_tensor_shape(ctx, given, &shape)); /* still the caller's */

@@ -19,7 +19,7 @@ typedef struct job {
     plain expected;
     char calls[MOST_CALLS][32]; /* collectives of all ranks */
     size_t count;
-    kb_collective_stats figures; /* of the last one */
+    kb_collective_stats stats; /* of the last one */
 } job;
 
 static void watch(void *self, const kb_op *op)
@@ -53,14 +53,14 @@ static kb_error *run_layers(kb_context *ctx, job *j, kb_tensor *y)
         .name = "down", .in_features = HIDDEN, .out_features = MODEL, .weight = j->w2};
     KB_TRY(kb_tp_initialize_model_parallel(ctx, j->ranks));
     KB_TRY(kb_empty(ctx, &spec, &x));
-    KB_TRY(kb_tensor_copy(ctx, x, j->x, KB_FABRIC));
+    KB_TRY(kb_tensor_copy(ctx, x, j->x, KB_TIMED));
     KB_TRY(kb_column_parallel_linear_create(ctx, &first, &up));
     KB_TRY(kb_row_parallel_linear_create(ctx, &second, &down));
     KB_TRY(kb_column_parallel_linear_forward(ctx, up, x, &h));
     KB_TRY(kb_launch(ctx, "relu", &relu, h, TOKENS * HIDDEN / j->ranks));
     KB_TRY(kb_row_parallel_linear_forward(ctx, down, h, y));
     KB_TRY(kb_tp_get_tensor_model_parallel_group(ctx, &group));
-    KB_TRY(kb_distributed_get_stats(ctx, group, &j->figures));
+    KB_TRY(kb_distributed_get_stats(ctx, group, &j->stats));
     KB_TRY(kb_tp_layer_free(ctx, up));
     KB_TRY(kb_tp_layer_free(ctx, down));
     KB_TRY(kb_tensor_free(ctx, h));
@@ -82,7 +82,7 @@ static kb_error *run_dtensors(kb_context *ctx, job *j, kb_tensor *y)
     KB_TRY(kb_dtensor_matmul(ctx, h, w2, &terms));
     KB_TRY(kb_dtensor_redistribute(ctx, terms, all, &sum));
     KB_TRY(kb_device_mesh_get_group(ctx, mesh, "dim0", &group));
-    KB_TRY(kb_distributed_get_stats(ctx, group, &j->figures));
+    KB_TRY(kb_distributed_get_stats(ctx, group, &j->stats));
     KB_TRY(kb_dtensor_full_tensor(ctx, sum, y)); /* is there: a copy */
     const kb_dtensor made[] = {x, w1, w2, up, h, terms, sum};
     for (size_t i = 0; i < sizeof made / sizeof *made; i++)
@@ -157,9 +157,9 @@ static void compare(uint32_t ranks)
         assert_string_equal(dtensors.calls[i], "all_reduce");
         assert_string_equal(layers.calls[i], "all_reduce");
     }
-    assert_int_equal(dtensors.figures.size, TOKENS * MODEL * 2);
-    assert_int_equal(layers.figures.size, dtensors.figures.size);
-    assert_int_equal(layers.figures.participants, dtensors.figures.participants);
+    assert_int_equal(dtensors.stats.size, TOKENS * MODEL * 2);
+    assert_int_equal(layers.stats.size, dtensors.stats.size);
+    assert_int_equal(layers.stats.participants, dtensors.stats.participants);
 }
 
 static void among_two(void **state)

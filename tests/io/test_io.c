@@ -683,7 +683,7 @@ static crowd *crowd_run(topo_machine *machine, uint32_t count, uint64_t seed, bo
             start(c, i);
     expect_ok(kb_sim_run(c->b.sim, KB_FOREVER));
     assert_int_equal(c->done, count);
-    assert_int_equal(net_get_figures(c->b.fabric).live, 0);
+    assert_int_equal(net_get_stats(c->b.fabric).live, 0);
     return c;
 }
 

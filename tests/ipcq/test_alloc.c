@@ -55,8 +55,8 @@ static kb_error *use(rig *r)
     kb_oplog_watch(r->log, ignore, NULL);
     kb_error *err = try_set(r, edges, 4, &settings, &r->set);
     if (err) { /* nothing is reserved */
-        mem_figures figures = mem_memories_get_figures(r->memories, pe(1), buffer);
-        assert_int_equal(figures.free, figures.capacity);
+        mem_stats stats = mem_memories_get_stats(r->memories, pe(1), buffer);
+        assert_int_equal(stats.free, stats.capacity);
         return err;
     }
     for (uint32_t n = 0; n < 2; n++) {

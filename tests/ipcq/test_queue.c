@@ -607,12 +607,12 @@ static void a_message_has_its_value_until_it_is_freed(void **state)
         expect_ok(data_full(r.store, KB_I8, &KB_SHAPE(8), 1, &message->data));
         send_next(message);
     }
-    assert_int_equal(data_get_figures(r.store).live_values, 3);
+    assert_int_equal(data_get_stats(r.store).live_values, 3);
     assert_true(take_now(&r, end_of(&r, 1, "W")));
-    assert_int_equal(data_get_figures(r.store).live_values, 2);
+    assert_int_equal(data_get_stats(r.store).live_values, 2);
     ipcq_message_free(message_of(east, 1)); /* not sent after all */
     ipcq_set_reset(r.set);
-    assert_int_equal(data_get_figures(r.store).live_values, 0);
+    assert_int_equal(data_get_stats(r.store).live_values, 0);
     rig_fini(&r);
 }
 

@@ -402,7 +402,7 @@ static void the_rest_of_a_message_is_dropped(void **state)
         later(&r);
         post(&next);
         send_segment(&r, message, 100);
-        assert_int_equal(data_get_figures(r.store).live_values, 0);
+        assert_int_equal(data_get_stats(r.store).live_values, 0);
         assert_int_equal(next.reads + next.messages, 0);
         send(&r, to_west(&r), 7);
         assert_int_equal(next.bytes, 7);
@@ -427,7 +427,7 @@ static void a_reset_frees_what_came_in_part(void **state)
         assert_int_equal(t.reads, handed);
         ipcq_set_reset(r.set);
         assert_false(t.receive.waits);
-        assert_int_equal(data_get_figures(r.store).live_values, 0);
+        assert_int_equal(data_get_stats(r.store).live_values, 0);
         send(&r, to_west(&r), 1);
         assert_true(take_now(&r, end_of(&r, 1, "W")));
         rig_fini(&r);

@@ -35,7 +35,7 @@ kb_error *__wrap_mem_memories_release_ring(mem_memories *memories, const kb_loca
 
 static uint64_t free_bytes(const rig *r, uint32_t n, kb_memory memory)
 {
-    return mem_memories_get_figures(r->memories, pe(n), memory).free;
+    return mem_memories_get_stats(r->memories, pe(n), memory).free;
 }
 
 static void expect_slot(const rig *r, kb_location slot, kb_memory memory, uint32_t n,
@@ -65,8 +65,7 @@ static void rings_in_tcm_and_hbm_are_one_by_one(void **state)
             assert_int_equal(free_bytes(&r, n, memory), before - (uint64_t)2 * 320);
         assert_int_equal(
             free_bytes(&r, 0, memory == KB_TCM ? KB_HBM : KB_TCM),
-            mem_memories_get_figures(r.memories, pe(0), memory == KB_TCM ? KB_HBM : KB_TCM)
-                .capacity);
+            mem_memories_get_stats(r.memories, pe(0), memory == KB_TCM ? KB_HBM : KB_TCM).capacity);
         /* E of pe0 goes to W of pe1, whose ring is the second there. */
         ipcq_end *east = end_of(&r, 0, "E");
         uint64_t slice = topo_machine_shape(r.machine)->slice_bytes;
@@ -96,12 +95,12 @@ static void rings_in_sram_are_one_block_a_cube(void **state)
     rig r;
     expect_ok(rig_try(&r, default_machine(), false));
     expect_ok(try_set(&r, edges, 6, &settings, &r.set));
-    mem_figures figures = mem_memories_get_figures(r.memories, pe(0), KB_SRAM);
-    assert_int_equal(figures.blocks, 1);
-    assert_int_equal(figures.free, 32 * MIB - (uint64_t)5 * 4 * 4096);
-    figures = mem_memories_get_figures(r.memories, (kb_pe){0, 1, 0}, KB_SRAM);
-    assert_int_equal(figures.blocks, 1);
-    assert_int_equal(figures.free, 32 * MIB - (uint64_t)4 * 4096);
+    mem_stats stats = mem_memories_get_stats(r.memories, pe(0), KB_SRAM);
+    assert_int_equal(stats.blocks, 1);
+    assert_int_equal(stats.free, 32 * MIB - (uint64_t)5 * 4 * 4096);
+    stats = mem_memories_get_stats(r.memories, (kb_pe){0, 1, 0}, KB_SRAM);
+    assert_int_equal(stats.blocks, 1);
+    assert_int_equal(stats.free, 32 * MIB - (uint64_t)4 * 4096);
     /* Rings follow each other by PE and direction: E of pe0, down of pe0, W of pe1, E of pe1, .. */
     const struct {
         uint32_t n;
@@ -122,7 +121,7 @@ static void rings_in_sram_are_one_block_a_cube(void **state)
     assert_int_equal(t.bytes, 17);
     assert_int_equal(t.sender.cube, 1);
     ipcq_set_destroy(r.set);
-    assert_int_equal(mem_memories_get_figures(r.memories, pe(0), KB_SRAM).free, 32 * MIB);
+    assert_int_equal(mem_memories_get_stats(r.memories, pe(0), KB_SRAM).free, 32 * MIB);
     rig_fini(&r);
 }
 

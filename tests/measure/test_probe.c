@@ -284,7 +284,7 @@ static void an_idle_machine_is_small(void **state)
         net *fabric;
         expect_ok(kb_sim_create(NULL, &sim));
         expect_ok(net_create_for(sim, machine, 0, false, &fabric));
-        uint64_t used = net_get_figures(fabric).state_bytes +
+        uint64_t used = net_get_stats(fabric).state_bytes +
                         g->nodes.count * (sizeof(topo_node) + sizeof *g->first_out) +
                         g->links.count * (sizeof(topo_link) + sizeof *g->out);
         uint64_t channels = g->links.count * net_channels_per_link(fabric);

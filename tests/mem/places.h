@@ -98,10 +98,10 @@ static inline void expect_named(const mem_memories *memories, kb_location locati
 static inline void expect_figures(const mem_memories *memories, kb_pe pe, kb_memory memory,
                                   uint64_t free_bytes, uint64_t largest, size_t blocks)
 {
-    mem_figures figures = mem_memories_get_figures(memories, pe, memory);
-    assert_int_equal(figures.free, free_bytes);
-    assert_int_equal(figures.largest, largest);
-    assert_int_equal(figures.blocks, blocks);
+    mem_stats stats = mem_memories_get_stats(memories, pe, memory);
+    assert_int_equal(stats.free, free_bytes);
+    assert_int_equal(stats.largest, largest);
+    assert_int_equal(stats.blocks, blocks);
 }
 
 #endif

@@ -15,11 +15,11 @@ static void capacities_come_from_the_machine(void **state)
     static const uint64_t expected[] = {
         [KB_HBM] = 6 * GIB, [KB_TCM] = 12 * MIB, [KB_SRAM] = 32 * MIB};
     for (int m = KB_HBM; m <= KB_SRAM; m++) {
-        mem_figures figures = mem_memories_get_figures(memories, pe_at(1, 15, 7), (kb_memory)m);
-        assert_int_equal(figures.capacity, expected[m]);
-        assert_int_equal(figures.free, expected[m]);
-        assert_int_equal(figures.largest, expected[m]);
-        assert_int_equal(figures.blocks, 0);
+        mem_stats stats = mem_memories_get_stats(memories, pe_at(1, 15, 7), (kb_memory)m);
+        assert_int_equal(stats.capacity, expected[m]);
+        assert_int_equal(stats.free, expected[m]);
+        assert_int_equal(stats.largest, expected[m]);
+        assert_int_equal(stats.blocks, 0);
     }
     mem_memories_destroy(memories);
     topo_machine_destroy(machine);
@@ -46,7 +46,7 @@ static void a_memory_takes_no_space_until_it_is_used(void **state)
     char byte = 1;
     mem_memories_read(memories, &somewhere, &byte, 1);
     assert_int_equal(byte, 0);
-    (void)mem_memories_get_figures(memories, somewhere.pe, KB_TCM);
+    (void)mem_memories_get_stats(memories, somewhere.pe, KB_TCM);
     assert_int_equal(failing_alloc_live(), before + 3);
     assert_int_equal(mem_memories_content_bytes(memories), 0);
     mem_memories_destroy(memories);
@@ -137,7 +137,7 @@ static void every_memory_can_be_used_up_and_used_again(void **state)
     for (int round = 0; round < 2; round++)
         for (int m = KB_HBM; m <= KB_SRAM; m++) {
             kb_memory memory = (kb_memory)m;
-            uint64_t capacity = mem_memories_get_figures(memories, pe, memory).capacity;
+            uint64_t capacity = mem_memories_get_stats(memories, pe, memory).capacity;
             uint64_t bytes = 4 * KIB, offset = 0;
             for (uint64_t i = 0; i < capacity / bytes; i++)
                 assert_int_equal(must_alloc(memories, pe, memory, bytes, bytes), i * bytes);
@@ -551,7 +551,7 @@ static kb_location draw_location(kb_rng *rng, const mem_memories *memories, cons
 {
     kb_location l = at((kb_memory)kb_rng_below(rng, 3), between(rng, 0, shape->sips - 1),
                        between(rng, 0, shape->cubes - 1), between(rng, 0, shape->pes - 1), 0);
-    uint64_t capacity = mem_memories_get_figures(memories, l.pe, l.memory).capacity;
+    uint64_t capacity = mem_memories_get_stats(memories, l.pe, l.memory).capacity;
     l.offset = kb_rng_below(rng, 4) == 0 ? capacity - 1 : kb_rng_below(rng, capacity);
     if (l.memory == KB_SRAM)
         l.pe.pe = 0;
@@ -685,7 +685,7 @@ static void use_with_failures(void)
             char back[9] = "";
             mem_memories_read(memories, &other, back, 8);
             assert_string_equal(back, "zzzzefgh");
-            assert_int_equal(mem_memories_get_figures(memories, l.pe, l.memory).blocks,
+            assert_int_equal(mem_memories_get_stats(memories, l.pe, l.memory).blocks,
                              m == KB_SRAM ? i + 1 : i / 2 + 1);
         }
     mem_memories_destroy(memories);

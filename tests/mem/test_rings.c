@@ -78,7 +78,7 @@ static void a_released_ring_is_free_again_and_empty(void **state)
     for (int round = 0; round < 3; round++)
         for (int m = KB_HBM; m <= KB_SRAM; m++) {
             kb_pe pe = pe_at(2, 1, 2);
-            uint64_t capacity = mem_memories_get_figures(memories, pe, (kb_memory)m).capacity;
+            uint64_t capacity = mem_memories_get_stats(memories, pe, (kb_memory)m).capacity;
             kb_location l = must_reserve(memories, pe, (kb_memory)m, capacity, 1);
             uint64_t byte = 0;
             mem_memories_read(memories, &l, &byte, 1);
@@ -124,11 +124,11 @@ static void rings_and_blocks_are_given_back_as_what_they_are(void **state)
         expect_error(mem_memories_free(memories, pe, memory, 0), KB_ERR_FAULT, is_ring[m]);
         within.offset++;
         expect_error(mem_memories_release_ring(memories, &within), KB_ERR_FAULT, inside[m]);
-        assert_int_equal(mem_memories_get_figures(memories, pe, memory).blocks, 2);
+        assert_int_equal(mem_memories_get_stats(memories, pe, memory).blocks, 2);
         expect_ok(mem_memories_release_ring(memories, &ring));
         expect_error(mem_memories_release_ring(memories, &ring), KB_ERR_FAULT, twice[m]);
         expect_ok(mem_memories_free(memories, pe, memory, l.offset));
-        assert_int_equal(mem_memories_get_figures(memories, pe, memory).blocks, 0);
+        assert_int_equal(mem_memories_get_stats(memories, pe, memory).blocks, 0);
     }
     kb_location none = at(KB_HBM, 3, 0, 0, 0);
     expect_error(mem_memories_release_ring(memories, &none), KB_ERR_INPUT,
@@ -152,7 +152,7 @@ static void rings_run_out_of_memory_as_blocks_do(void **state)
         "out of memory in sip0.cube1.sram: 1000 bytes requested, 999 free (capacity 65536)"};
     for (int m = KB_HBM; m <= KB_SRAM; m++) {
         kb_pe pe = pe_at(0, 1, 2);
-        uint64_t capacity = mem_memories_get_figures(memories, pe, (kb_memory)m).capacity;
+        uint64_t capacity = mem_memories_get_stats(memories, pe, (kb_memory)m).capacity;
         kb_location ring;
         (void)must_alloc(memories, pe, (kb_memory)m, capacity - 999, 1);
         expect_error(mem_memories_reserve_ring(memories, pe, (kb_memory)m, 1000, 1, &ring),
@@ -268,7 +268,7 @@ static void expect_tag(const story *s, const block *b)
 
 static uint64_t free_in_model(const story *s, const kb_location *l)
 {
-    uint64_t left = mem_memories_get_figures(s->memories, l->pe, l->memory).capacity;
+    uint64_t left = mem_memories_get_stats(s->memories, l->pe, l->memory).capacity;
     for (size_t i = 0; i < s->blocks.count; i++)
         if (same_memory(&s->blocks.items[i].location, l))
             left -= s->blocks.items[i].bytes;
@@ -291,7 +291,7 @@ static void take(story *s)
         assert_int_equal(kb_error_code(err), KB_ERR_FAULT);
         kb_error_free(err);
         s->refused++;
-        assert_int_equal(mem_memories_get_figures(s->memories, l->pe, l->memory).free,
+        assert_int_equal(mem_memories_get_stats(s->memories, l->pe, l->memory).free,
                          free_in_model(s, l));
         return;
     }
@@ -310,7 +310,7 @@ static void take(story *s)
     b.tag = (unsigned char)(1 + s->last_tag++ % 255);
     expect_ok(mem_memories_fill(s->memories, l, b.bytes, &b.tag, 1));
     assert_true(kb_vec_push(&s->blocks, b));
-    assert_int_equal(mem_memories_get_figures(s->memories, l->pe, l->memory).free,
+    assert_int_equal(mem_memories_get_stats(s->memories, l->pe, l->memory).free,
                      free_in_model(s, l));
 }
 
@@ -324,7 +324,7 @@ static void give(story *s, size_t which)
     else
         expect_ok(mem_memories_free(s->memories, l.pe, l.memory, l.offset));
     s->blocks.items[which] = s->blocks.items[--s->blocks.count];
-    assert_int_equal(mem_memories_get_figures(s->memories, l.pe, l.memory).free,
+    assert_int_equal(mem_memories_get_stats(s->memories, l.pe, l.memory).free,
                      free_in_model(s, &l));
 }
 
@@ -347,7 +347,7 @@ static void tell(const char *text, uint64_t seed, uint64_t steps)
     while (s.blocks.count > 0)
         give(&s, kb_rng_below(&s.rng, s.blocks.count));
     for (int m = KB_HBM; m <= KB_SRAM; m++) {
-        mem_figures f = mem_memories_get_figures(s.memories, pe_at(0, 0, 0), (kb_memory)m);
+        mem_stats f = mem_memories_get_stats(s.memories, pe_at(0, 0, 0), (kb_memory)m);
         assert_int_equal(f.free, f.capacity);
         assert_int_equal(f.largest, f.capacity);
     }
@@ -424,12 +424,12 @@ static void reserve_with_failures(void)
     for (size_t i = 0; i < 12; i++)
         for (int m = KB_HBM; m <= KB_SRAM; m++) {
             kb_memory memory = (kb_memory)m;
-            uint64_t capacity = mem_memories_get_figures(memories, pe, memory).capacity;
+            uint64_t capacity = mem_memories_get_stats(memories, pe, memory).capacity;
             while (
                 (err = mem_memories_reserve_ring(memories, pe, memory, 100, 128, &rings[m][i]))) {
                 failures++;
                 expect_error(err, KB_ERR_HOST, "out of memory");
-                mem_figures f = mem_memories_get_figures(memories, pe, memory);
+                mem_stats f = mem_memories_get_stats(memories, pe, memory);
                 assert_int_equal(f.free, capacity - 100 * i); /* nothing was taken */
                 assert_int_equal(f.blocks, i);
                 failing_alloc_disarm();

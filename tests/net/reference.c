@@ -253,8 +253,8 @@ static void book(world *w, uint32_t link, const piece *p, uint32_t to, int64_t l
 {
     track *t = &w->tracks[link];
     bool own = t->used_before && t->last_order == p->order && t->last_back == p->back;
-    w->o->figures[link].bytes += p->bytes;
-    w->o->figures[link].waited_fs += own ? 0 : w->now - p->head;
+    w->o->stats[link].bytes += p->bytes;
+    w->o->stats[link].waited_fs += own ? 0 : w->now - p->head;
     w->o->total.hops++;
     t->used_before = true;
     t->last_order = p->order;

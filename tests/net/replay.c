@@ -219,8 +219,8 @@ static void check_links(const replay *r)
             if (!previous || previous->arg != b->arg || previous->back != b->back)
                 waited += b->start - b->ready_at;
         }
-        CHECK(r, r->o->figures[at].bytes == bytes, "link %u", at);
-        CHECK(r, r->o->figures[at].waited_fs == waited, "link %u", at);
+        CHECK(r, r->o->stats[at].bytes == bytes, "link %u", at);
+        CHECK(r, r->o->stats[at].waited_fs == waited, "link %u", at);
         CHECK(r, busy <= makespan, "link %u", at);
         all_bytes += bytes;
     }

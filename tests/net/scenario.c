@@ -122,7 +122,7 @@ outcome *outcome_new(uint32_t orders, uint32_t links)
     o->receipts = new_array(orders, sizeof *o->receipts);
     o->done = new_array(orders, sizeof *o->done);
     o->first_of_link = new_array(links + 1, sizeof *o->first_of_link);
-    o->figures = new_array(links, sizeof *o->figures);
+    o->stats = new_array(links, sizeof *o->stats);
     o->looks = new_array((size_t)links * MAX_LOOKS, sizeof *o->looks);
     return o;
 }
@@ -133,7 +133,7 @@ void outcome_free(outcome *o)
     free(o->done);
     free(o->bookings);
     free(o->first_of_link);
-    free(o->figures);
+    free(o->stats);
     free(o->looks);
     free(o);
 }
@@ -198,8 +198,8 @@ static void looks_are_equal(const outcome *a, const outcome *b, const char *what
     assert_int_equal(a->look_count, b->look_count);
     for (uint32_t i = 0; i < a->look_count; i++) {
         for (uint32_t at = 0; at < a->links; at++) {
-            const net_link_figures *x = &a->looks[i * a->links + at];
-            const net_link_figures *y = &b->looks[i * a->links + at];
+            const net_link_stats *x = &a->looks[i * a->links + at];
+            const net_link_stats *y = &b->looks[i * a->links + at];
             if (x->bytes != y->bytes || x->waited_fs != y->waited_fs)
                 fail_msg("%s: look %u: link %u: %ju or %ju bytes, waited %" PRId64 " or %" PRId64,
                          what, i, at, (uintmax_t)x->bytes, (uintmax_t)y->bytes,
@@ -247,12 +247,12 @@ void outcomes_are_equal(const outcome *a, const outcome *b, const char *what)
         if (a->done[i] != b->done[i])
             fail_msg("%s: order %u or %u ended as number %u", what, a->done[i], b->done[i], i);
     for (uint32_t at = 0; at < a->links; at++) {
-        if (a->figures[at].bytes != b->figures[at].bytes)
+        if (a->stats[at].bytes != b->stats[at].bytes)
             fail_msg("%s: link %u carried %ju or %ju bytes", what, at,
-                     (uintmax_t)a->figures[at].bytes, (uintmax_t)b->figures[at].bytes);
-        if (a->figures[at].waited_fs != b->figures[at].waited_fs)
+                     (uintmax_t)a->stats[at].bytes, (uintmax_t)b->stats[at].bytes);
+        if (a->stats[at].waited_fs != b->stats[at].waited_fs)
             fail_msg("%s: link %u waited %" PRId64 " or %" PRId64, what, at,
-                     (int64_t)a->figures[at].waited_fs, (int64_t)b->figures[at].waited_fs);
+                     (int64_t)a->stats[at].waited_fs, (int64_t)b->stats[at].waited_fs);
     }
     assert_int_equal(a->total.hops, b->total.hops);
 }
@@ -332,7 +332,7 @@ static void look(runner *r)
         expect_ok(kb_sim_run(r->sim, r->s->looks[i]));
         for (uint32_t at = 0; at < o->links; at++)
             o->looks[i * o->links + at] = net_link_get(r->fabric, at);
-        o->hops[i] = net_get_figures(r->fabric).hops;
+        o->hops[i] = net_get_stats(r->fabric).hops;
         if (r->s->watch_from == r->s->looks[i])
             net_watch(r->fabric, on_booking, o);
     }
@@ -362,8 +362,8 @@ outcome *scenario_run(scenario *s)
 
     assert_int_equal(o->done_count, o->orders);
     for (uint32_t at = 0; at < o->links; at++)
-        o->figures[at] = net_link_get(r.fabric, at);
-    o->total = net_get_figures(r.fabric);
+        o->stats[at] = net_link_get(r.fabric, at);
+    o->total = net_get_stats(r.fabric);
     o->trains = net_get_train_stats(r.fabric);
     o->events = kb_sim_get_stats(r.sim).events;
     assert_int_equal(o->total.live, 0);

@@ -63,11 +63,11 @@ typedef struct outcome {
     uint32_t done_count;
     net_booking *bookings;
     uint32_t *first_of_link; /* index of the first booking of each link, and one more */
-    net_link_figures *figures;
-    net_link_figures *looks; /* figures of all links at each look, one after the other */
+    net_link_stats *stats;
+    net_link_stats *looks; /* figures of all links at each look, one after the other */
     uint64_t hops[MAX_LOOKS];
     uint32_t look_count;
-    net_figures total;
+    net_stats total;
     net_train_stats trains;
     uint64_t events;
 } outcome;

@@ -36,7 +36,7 @@ static void expect_always(scenario *s, kb_time overhead, kb_time wire, kb_time d
             outcome *o = scenario_run_both(s);
             expect_receipt(&o->receipts[0], overhead, wire, drain, 0);
             for (uint32_t at = 0; at < o->links; at++)
-                assert_int_equal(o->figures[at].waited_fs, 0);
+                assert_int_equal(o->stats[at].waited_fs, 0);
             outcome_free(o);
         }
 }
@@ -290,7 +290,7 @@ static void l3_a_source_is_first_in_first_out(void **state)
         expect_receipt(&o->receipts[i], 0, 0, 2 * KB_NS, 2 * KB_NS * i);
     }
     /* The first packets of the second and third; the others are behind their own. */
-    assert_int_equal(o->figures[ab].waited_fs, (2 + 4) * KB_NS);
+    assert_int_equal(o->stats[ab].waited_fs, (2 + 4) * KB_NS);
     outcome_free(o);
     scenario_fini(&s);
 }
@@ -323,9 +323,9 @@ static void l3_two_inputs_take_turns(void **state)
     for (uint32_t packet = 0; packet < 3; packet++)
         for (uint32_t input = 0; input < 2; input++)
             assert_int_equal(outcome_start(o, input, packet, out), (2 * packet + input) * KB_NS);
-    assert_int_equal(o->figures[out].waited_fs, 9 * KB_NS);
-    assert_int_equal(o->figures[0].waited_fs, 0);
-    assert_int_equal(o->figures[1].waited_fs, 0);
+    assert_int_equal(o->stats[out].waited_fs, 9 * KB_NS);
+    assert_int_equal(o->stats[0].waited_fs, 0);
+    assert_int_equal(o->stats[1].waited_fs, 0);
     expect_receipt(&o->receipts[0], 0, 0, 3 * KB_NS, 2 * KB_NS);
     expect_receipt(&o->receipts[1], 0, 0, 3 * KB_NS, 3 * KB_NS);
     outcome_free(o);
@@ -492,10 +492,10 @@ static void l5_l8_an_output_is_busy_while_there_is_work(void **state)
         busy_until = o->bookings[i].free_at;
     }
     assert_int_equal(busy_until, 19600 * KB_PS);
-    assert_int_equal(o->figures[0].bytes, 650);
-    assert_int_equal(o->figures[1].bytes, 10);
-    assert_int_equal(o->figures[2].bytes, 1300);
-    assert_int_equal(o->figures[out].bytes, 1960);
+    assert_int_equal(o->stats[0].bytes, 650);
+    assert_int_equal(o->stats[1].bytes, 10);
+    assert_int_equal(o->stats[2].bytes, 1300);
+    assert_int_equal(o->stats[out].bytes, 1960);
     assert_int_equal(o->total.link_bytes, 2 * 1960);
     assert_int_equal(o->total.hops, 2 * (7 + 1 + 13));
     outcome_free(o);
@@ -593,9 +593,9 @@ static void waiting_is_told_from_a_transfer_that_is_gone(void **state)
     scenario_write(&s, 5 * KB_NS, 100, LINKS(mn, ny));
     outcome *o = scenario_run_both(&s);
     assert_int_equal(outcome_start(o, 3, 0, mn), 20 * KB_NS);
-    assert_int_equal(o->figures[mn].waited_fs, 15 * KB_NS);
-    assert_int_equal(o->figures[nx].waited_fs, 9 * KB_NS);
-    assert_int_equal(o->figures[ny].waited_fs, 0);
+    assert_int_equal(o->stats[mn].waited_fs, 15 * KB_NS);
+    assert_int_equal(o->stats[nx].waited_fs, 9 * KB_NS);
+    assert_int_equal(o->stats[ny].waited_fs, 0);
     outcome_free(o);
     scenario_fini(&s);
 }

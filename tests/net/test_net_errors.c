@@ -240,13 +240,13 @@ static void bad_orders_are_refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         net_order order = {.from = cases[i].from, .out = cases[i].out, .back = cases[i].back};
         expect_error(net_submit(n, &order), cases[i].code, cases[i].message);
-        assert_int_equal(net_get_figures(n).live, 0);
+        assert_int_equal(net_get_stats(n).live, 0);
     }
     /* Nothing of it is left. The most packets are no mistake; but nobody waits for them here. */
     assert_int_equal(kb_sim_get_stats(sim).pending, 0);
     net_order order = {.from = A, .out = {good, 2, most}};
     expect_ok(net_submit(n, &order));
-    assert_int_equal(net_get_figures(n).live, 1);
+    assert_int_equal(net_get_stats(n).live, 1);
     expect_ok(kb_sim_run(sim, KB_US));
     kb_sim_abandon(sim);
     net_destroy(n);
@@ -335,7 +335,7 @@ static void wrapped_steps_want_a_ring(void **state)
         expect_ok(kb_sim_run(sim, KB_FOREVER));
         assert_int_equal(kb_sim_now(sim), 20 * KB_NS);
         assert_int_equal(net_channels_per_link(n), 5 * vcs);
-        assert_int_equal(net_get_figures(n).transfers, 2);
+        assert_int_equal(net_get_stats(n).transfers, 2);
         net_destroy(n);
         kb_sim_destroy(sim);
     }
@@ -384,7 +384,7 @@ static void figures_can_begin_again(void **state)
     net *n;
     expect_ok(kb_sim_create(NULL, &sim));
     expect_ok(net_create(sim, &g, &(net_options){.packet_bytes = 10, .vcs = 1}, &n));
-    net_figures idle = net_get_figures(n);
+    net_stats idle = net_get_stats(n);
     assert_true(idle.state_bytes > 0);
     assert_int_equal(idle.live_bytes, 0);
     uint32_t steps[] = {step(AB), step(BC)};
@@ -395,19 +395,19 @@ static void figures_can_begin_again(void **state)
     /* The first starts on BC at 2 ns and ends at 103, the second at 203. At 152 ns half of it, five
      * packets of 10 ns, has been passed on; all has passed AB. */
     expect_ok(kb_sim_run(sim, 152 * KB_NS - 1));
-    net_figures f = net_get_figures(n);
+    net_stats f = net_get_stats(n);
     assert_int_equal(f.transfers, 1);
     assert_int_equal(f.live, 1);
     assert_true(f.live_bytes > 0);
     assert_int_equal(net_link_get(n, BC).bytes, 150);
     uint64_t hops = f.hops;
-    net_reset_figures(n);
-    f = net_get_figures(n);
+    net_reset_stats(n);
+    f = net_get_stats(n);
     assert_int_equal(f.hops + f.link_bytes + f.transfers, 0);
     assert_int_equal(net_link_get(n, BC).waited_fs, 0);
     expect_ok(kb_sim_run(sim, KB_FOREVER));
     assert_int_equal(kb_sim_now(sim), 203 * KB_NS);
-    f = net_get_figures(n);
+    f = net_get_stats(n);
     assert_int_equal(hops + f.hops, 2 * 2 * 10);
     assert_int_equal(f.transfers, 1);
     assert_int_equal(f.live, 0);
@@ -447,10 +447,10 @@ static void memory_is_used_again(void **state)
         .from = A, .out = {steps, 2, 16}, .back = {steps + 2, 1, 100}, .done = repeat, .self = &r};
     expect_ok(net_submit(r.fabric, &r.order));
     expect_ok(kb_sim_run(sim, KB_US));
-    size_t before = net_get_figures(r.fabric).live_bytes;
+    size_t before = net_get_stats(r.fabric).live_bytes;
     expect_ok(kb_sim_run(sim, KB_FOREVER));
-    assert_int_equal(net_get_figures(r.fabric).transfers, 10001);
-    assert_int_equal(net_get_figures(r.fabric).live_bytes, before);
+    assert_int_equal(net_get_stats(r.fabric).transfers, 10001);
+    assert_int_equal(net_get_stats(r.fabric).live_bytes, before);
     net_destroy(r.fabric);
     kb_sim_destroy(sim);
     topo_graph_fini(&g);
@@ -498,8 +498,8 @@ static void all_of_it(void)
     if (went_well(kb_sim_create(NULL, &sim)) &&
         went_well(net_create(sim, &shared_graph, &shared_options, &n))) {
         if (submit_all(n) && went_well(kb_sim_run(sim, KB_FOREVER))) {
-            assert_int_equal(net_get_figures(n).transfers, 5);
-            assert_int_equal(net_get_figures(n).live, 0);
+            assert_int_equal(net_get_stats(n).transfers, 5);
+            assert_int_equal(net_get_stats(n).live, 0);
             successes_seen++;
         }
         kb_sim_abandon(sim);

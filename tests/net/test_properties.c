@@ -109,7 +109,7 @@ static void each_alone(scenario *s, kb_rng *rng, const char *what)
         assert_int_equal(foreseen.wire, r->wire);
         assert_int_equal(foreseen.drain, r->drain);
         for (uint32_t at = 0; at < o->links; at++)
-            assert_int_equal(o->figures[at].waited_fs, 0);
+            assert_int_equal(o->stats[at].waited_fs, 0);
         outcome_free(o);
     }
     net_destroy(n);

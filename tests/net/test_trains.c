@@ -172,8 +172,8 @@ static void transfers_that_follow_take_three_events_each(void **state)
         assert_int_equal(o->receipts[i].ended, (100 * (i + 1) + 6) * KB_NS);
         waited += 50 * i * KB_NS;
     }
-    assert_int_equal(o->figures[l.am].waited_fs, waited);
-    assert_int_equal(o->figures[l.mx].waited_fs, 0);
+    assert_int_equal(o->stats[l.am].waited_fs, waited);
+    assert_int_equal(o->stats[l.mx].waited_fs, 0);
     assert_int_equal(o->events, 30);
     outcome_free(o);
     scenario_fini(&l.s);
@@ -334,18 +334,18 @@ static void compare_on_machine(const topo_machine *m, uint64_t seed)
         expect_ok(kb_sim_run(trains.sim, until));
         expect_ok(kb_sim_run(packets.sim, until));
         for (uint32_t at = 0; at < links; at++) {
-            net_link_figures a = net_link_get(trains.fabric, at);
-            net_link_figures b = net_link_get(packets.fabric, at);
+            net_link_stats a = net_link_get(trains.fabric, at);
+            net_link_stats b = net_link_get(packets.fabric, at);
             assert_int_equal(a.bytes, b.bytes);
             assert_int_equal(a.waited_fs, b.waited_fs);
         }
-        net_figures a = net_get_figures(trains.fabric), b = net_get_figures(packets.fabric);
+        net_stats a = net_get_stats(trains.fabric), b = net_get_stats(packets.fabric);
         assert_int_equal(a.hops, b.hops);
         assert_int_equal(a.link_bytes, b.link_bytes);
         assert_int_equal(a.transfers, b.transfers);
         if (look == 2) {
-            net_reset_figures(trains.fabric);
-            net_reset_figures(packets.fabric);
+            net_reset_stats(trains.fabric);
+            net_reset_stats(packets.fabric);
         }
     }
     assert_memory_equal(trains.ended, packets.ended, sizeof trains.ended);

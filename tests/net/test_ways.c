@@ -136,7 +136,7 @@ static void everybody_may_talk_to_everybody(void **state)
             if (i != k && i % 2 == 1)
                 expect_lone(sim, fabric, &ways, ends[i], ends[k], true);
         }
-    net_figures f = net_get_figures(fabric);
+    net_stats f = net_get_stats(fabric);
     assert_int_equal(f.transfers, 4032 + 2016);
     assert_int_equal(f.live, 0);
     assert_in_range(f.live_bytes, 1, 1 << 20);

@@ -75,7 +75,7 @@ static inline prompt_tensors make_prompt(kb_context *ctx, const prompt_case *c)
     uint64_t rows = rows_of(c), copies = c->out_by_cube ? kb_context_machine(ctx).cubes : 1;
     bool has_data = !kb_context_is_timing_only(ctx);
     kb_kv_cache_spec spec = c->cache;
-    spec.door = KB_BACKDOOR;
+    spec.access = KB_UNTIMED;
     expect_ok(kb_kv_cache_create(ctx, &spec, &t.cache));
     expect_ok(kb_kv_cache_set_lengths(ctx, t.cache, c->cached, c->added));
     if (has_data) {

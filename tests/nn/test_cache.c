@@ -77,7 +77,7 @@ static void every_token_has_a_place(void **unused)
                                  .layers = draw(&rng, 1, 2),
                                  .dtype = KB_F32,
                                  .page_tokens = draw(&rng, 0, 1) * draw(&rng, 1, 40),
-                                 .door = KB_BACKDOOR};
+                                 .access = KB_UNTIMED};
         uint32_t expected[7];
         kb_kv_cache cache;
         kb_kv_cache_info info;
@@ -116,7 +116,7 @@ static void pages_are_at_their_pe(void **unused)
                                    .head_dim = 5,
                                    .page_tokens = 7,
                                    .split = 2,
-                                   .door = KB_BACKDOOR};
+                                   .access = KB_UNTIMED};
     kb_kv_cache handle;
     nn_cache *cache;
     expect_ok(kb_kv_cache_create(ctx, &spec, &handle));
@@ -166,7 +166,7 @@ static void the_split_follows_from_the_batch(void **unused)
                              .kv_heads = 8,
                              .head_dim = 128,
                              .dtype = KB_BF16,
-                             .door = KB_BACKDOOR};
+                             .access = KB_UNTIMED};
     const struct {
         uint32_t batch, split;
     } cases[] = {{1, 16}, {2, 8}, {4, 4}, {8, 2}, {16, 1}, {32, 1}, {64, 1}};
@@ -196,7 +196,7 @@ static void long_sequences_are_assigned_first(void **unused)
                                    .head_dim = 4,
                                    .split = 1,
                                    .expected = expected,
-                                   .door = KB_BACKDOOR};
+                                   .access = KB_UNTIMED};
     kb_kv_cache handle;
     nn_cache *cache;
     expect_ok(kb_kv_cache_create(ctx, &spec, &handle));
@@ -213,7 +213,7 @@ static void invalid_values_are_refused(void **unused)
     (void)unused;
     kb_context *ctx = open_checked(attention_machines[1], false);
     const kb_kv_cache_spec good = {
-        .batch = 2, .capacity = 10, .heads = 4, .kv_heads = 2, .head_dim = 8, .door = KB_BACKDOOR};
+        .batch = 2, .capacity = 10, .heads = 4, .kv_heads = 2, .head_dim = 8, .access = KB_UNTIMED};
     kb_kv_cache cache;
     kb_kv_cache_spec bad = good;
     bad.batch = 0;

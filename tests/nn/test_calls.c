@@ -167,7 +167,7 @@ static chain make_chain(kb_context *ctx, const kb_policy *layout)
     static const kb_tensor_spec index = {.name = "tokens",
                                          .dtype = KB_I32,
                                          .shape = {1, {ROWS}},
-                                         .door = KB_BACKDOOR,
+                                         .access = KB_UNTIMED,
                                          .is_index = true};
     chain c = {0};
     double *table = random_numbers(1, VOCABULARY * COLUMNS, KB_BF16);
@@ -177,7 +177,7 @@ static chain make_chain(kb_context *ctx, const kb_policy *layout)
     kb_shape shape = KB_SHAPE(ROWS, COLUMNS);
     c.table = make_tensor(ctx, "table", KB_BF16, KB_SHAPE(VOCABULARY, COLUMNS), by_rows, table);
     expect_ok(kb_empty(ctx, &index, &c.tokens));
-    expect_ok(kb_tensor_set_slice(ctx, c.tokens, KB_BACKDOOR, NULL, ids, sizeof ids));
+    expect_ok(kb_tensor_set_slice(ctx, c.tokens, KB_UNTIMED, NULL, ids, sizeof ids));
     c.positions = c.tokens;
     c.gain = make_tensor(ctx, "gain", KB_BF16, KB_SHAPE(COLUMNS), by_columns, table);
     c.residual = make_tensor(ctx, "residual", KB_BF16, shape, layout, NULL);

@@ -211,7 +211,7 @@ static void check_step(decode_run *run, uint32_t layer)
     double *expected = malloc(copies * s->batch * columns * sizeof *expected);
     void *data = convert_numbers(s->dtype, qkv, s->batch * width);
     assert_non_null(expected);
-    expect_ok(kb_tensor_set_slice(run->ctx, run->qkv, KB_BACKDOOR, NULL, data,
+    expect_ok(kb_tensor_set_slice(run->ctx, run->qkv, KB_UNTIMED, NULL, data,
                                   s->batch * width * kb_dtype_bytes(s->dtype)));
     expect_ok(kb_kv_cache_set_lengths(run->ctx, run->cache, run->cached, run->added));
     expect_ok(decode(run, layer));
@@ -258,7 +258,7 @@ static void draw_shape(kb_rng *rng, kb_kv_cache_spec *s)
                             .head_dim = dims[draw(rng, 0, 5)],
                             .layers = draw(rng, 1, 2),
                             .dtype = dtypes[draw(rng, 0, 2)],
-                            .door = KB_BACKDOOR};
+                            .access = KB_UNTIMED};
     if (draw(rng, 0, 1) == 1) {
         s->page_tokens = draw(rng, 1, 40);
         s->page_seed = draw(rng, 0, 3);
@@ -319,7 +319,7 @@ static void long_sequences_are_tiled(void **unused)
                                      .page_tokens = (const uint32_t[]){0, 1501, 64, 3}[page],
                                      .page_seed = page,
                                      .rope = {.style = KB_ROPE_HALF_SPLIT},
-                                     .door = KB_BACKDOOR};
+                                     .access = KB_UNTIMED};
         is.window = page == 2 ? 1000 : 0;
         run_case(&is, lengths);
     }
@@ -341,7 +341,7 @@ static void large_batches_are_read_in_parts(void **unused)
                                      .dtype = KB_F32,
                                      .split = split,
                                      .page_tokens = split == 2 ? 0 : 2,
-                                     .door = KB_BACKDOOR};
+                                     .access = KB_UNTIMED};
         for (uint32_t b = 0; b < 150; b++)
             lengths[b] = b % 4 == 0 ? b % 9 : 0;
         run_case(&is, lengths);
@@ -365,7 +365,7 @@ static void a_graph_is_launched_with_other_lengths(void **unused)
                                      .page_seed = 4,
                                      .split = 4,
                                      .rope = {.style = KB_ROPE_INTERLEAVED},
-                                     .door = KB_BACKDOOR}};
+                                     .access = KB_UNTIMED}};
     decode_run run;
     kb_graph graph;
     begin_run(&run, &is, (const uint32_t[]){30, 0, 7});
@@ -398,7 +398,7 @@ static void steps_follow_each_other_in_a_stream(void **unused)
                                      .head_dim = 8,
                                      .layers = 2,
                                      .dtype = KB_F32,
-                                     .door = KB_BACKDOOR}};
+                                     .access = KB_UNTIMED}};
     decode_run run;
     kb_stream stream;
     kb_request requests[2];
@@ -436,7 +436,7 @@ static kb_error *decode_on_rank(kb_context *ctx, uint32_t rank, void *arg)
     const kb_kv_cache_spec spec = {
         .batch = 1, .capacity = 30, .heads = 2, .kv_heads = 1, .head_dim = 4, .split = 4};
     kb_tensor_spec tensor = {
-        .name = "qkv", .shape = KB_SHAPE(1, 16), .policy = &columns, .door = KB_BACKDOOR};
+        .name = "qkv", .shape = KB_SHAPE(1, 16), .policy = &columns, .access = KB_UNTIMED};
     kb_tensor qkv, out;
     kb_kv_cache cache;
     double found;
@@ -451,7 +451,7 @@ static kb_error *decode_on_rank(kb_context *ctx, uint32_t rank, void *arg)
         KB_TRY(kb_kv_cache_set_lengths(ctx, cache, &step, (const uint32_t[]){1}));
         KB_TRY(kb_attention_decode(ctx, &decode));
     }
-    KB_TRY(kb_tensor_get(ctx, out, KB_BACKDOOR, &KB_INDEX(0, 7), &found));
+    KB_TRY(kb_tensor_get(ctx, out, KB_UNTIMED, &KB_INDEX(0, 7), &found));
     assert_true(found == 1);
     return kb_kv_cache_free(ctx, cache);
 }
@@ -476,7 +476,7 @@ static void invalid_calls_are_refused(void **unused)
                                      .kv_heads = 2,
                                      .head_dim = 8,
                                      .layers = 1,
-                                     .door = KB_BACKDOOR}};
+                                     .access = KB_UNTIMED}};
     const kb_policy copies = {.cube = KB_REPLICATE, .pe = KB_REPLICATE};
     decode_run run;
     begin_run(&run, &is, (const uint32_t[]){1, 2});

@@ -24,7 +24,7 @@ static kb_time time_of(const timed *is, bool timing_only)
                                    .page_tokens = is->page_tokens,
                                    .page_seed = is->page_seed,
                                    .rope = {.style = KB_ROPE_HALF_SPLIT, .base = 500000},
-                                   .door = KB_BACKDOOR};
+                                   .access = KB_UNTIMED};
     uint32_t cached[64], added[64];
     kb_context *ctx;
     kb_kv_cache cache;
@@ -126,7 +126,7 @@ static void bounds_follow_from_the_lengths(void **unused)
                                    .kv_heads = 8,
                                    .head_dim = 128,
                                    .dtype = KB_BF16,
-                                   .door = KB_BACKDOOR};
+                                   .access = KB_UNTIMED};
     uint32_t cached[9], added[9];
     kb_attention_bounds found;
     kb_context *ctx;

@@ -12,10 +12,10 @@ KB_KERNEL(strays, tl_ptr x)
     tl_store(x, tl_load(x + 0x123456789, tl_shape(4), TL_F32));
 }
 
-static kb_error *make(kb_bench *bench, const char *name, kb_door door, kb_tensor *x)
+static kb_error *make(kb_bench *bench, const char *name, kb_access access, kb_tensor *x)
 {
     const kb_tensor_spec spec = {
-        .name = name, .dtype = KB_F32, .shape = KB_SHAPE(1000), .door = door};
+        .name = name, .dtype = KB_F32, .shape = KB_SHAPE(1000), .access = access};
     return kb_full(kb_bench_context(bench), &spec, 1, x);
 }
 
@@ -25,7 +25,7 @@ static kb_error *make(kb_bench *bench, const char *name, kb_door door, kb_tensor
 static kb_error *run_odd(kb_bench *bench)
 {
     kb_tensor x;
-    KB_TRY(make(bench, ODD, KB_FABRIC, &x));
+    KB_TRY(make(bench, ODD, KB_TIMED, &x));
     return kb_launch(kb_bench_context(bench), ODD, &doubles, x, 1000);
 }
 static const kb_bench_spec odd = {.name = "odd", .summary = "odd names", .run = run_odd};
@@ -42,7 +42,7 @@ static const kb_bench_spec nothing = {
 static kb_error *run_fault(kb_bench *bench)
 {
     kb_tensor x;
-    KB_TRY(make(bench, "x", KB_BACKDOOR, &x));
+    KB_TRY(make(bench, "x", KB_UNTIMED, &x));
     KB_TRY(kb_launch(kb_bench_context(bench), "first", &doubles, x, 1000));
     return kb_launch(kb_bench_context(bench), "second", &strays, x);
 }

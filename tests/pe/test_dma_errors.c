@@ -26,7 +26,7 @@ static void expect_fault(rig *r, const pe_move *wrong, kb_code code, const char 
     assert_int_equal(o.done, 1); /* at once */
     expect_error(o.err, code, message);
     assert_int_equal(kb_sim_get_stats(r->sim).pending, 0);
-    assert_int_equal(net_get_figures(r->fabric).live, 0);
+    assert_int_equal(net_get_stats(r->fabric).live, 0);
     mem_memories_read(r->memories, &to, got, 16);
     assert_memory_equal(got, zeros, 16);
 }
@@ -301,7 +301,7 @@ static void without_memory_on_the_way_it_ends(void **state)
         if (refused_here)
             assert_int_equal(commands, refused); /* what was read is not written any more */
         if (!refused_later) {
-            assert_int_equal(net_get_figures(r.fabric).live, 0);
+            assert_int_equal(net_get_stats(r.fabric).live, 0);
             assert_int_equal(pe_units_under_way(r.units, (kb_pe){0, 0, 0}), 0);
         }
         done = refused > all;

@@ -3,7 +3,7 @@
 
 #include "pe/units.h"
 
-static const topo_pe_figures figures = {
+static const topo_pe_params params = {
     .gemm_rows = 64,
     .gemm_columns = 64,
     .gemm_cycle_fs = KB_NS,
@@ -16,7 +16,7 @@ static const topo_pe_figures figures = {
 static kb_time math_ns(uint64_t elements, uint32_t moves, uint32_t divisions, uint32_t exps)
 {
     uint32_t counts[PE_MATH_CLASSES] = {moves, divisions, exps};
-    return pe_math_time(&figures, pe_math_cycles(&figures, elements, counts)) / KB_NS;
+    return pe_math_time(&params, pe_math_cycles(&params, elements, counts)) / KB_NS;
 }
 
 /* ceil(elements / 64) * class + 4 cycles of 2 ns. */
@@ -31,7 +31,7 @@ static void vector_operations_pass_the_lanes(void **state)
     assert_int_equal(math_ns(0, 1, 0, 0), 2 * 4);
 }
 
-static kb_time cycles(const topo_pe_figures *f, uint64_t m, uint64_t k, uint64_t n)
+static kb_time cycles(const topo_pe_params *f, uint64_t m, uint64_t k, uint64_t n)
 {
     pe_gemm_time time = pe_gemm_time_of(f, m, k, n);
     return (time.occupied + time.fill) / f->gemm_cycle_fs;
@@ -41,19 +41,19 @@ static kb_time cycles(const topo_pe_figures *f, uint64_t m, uint64_t k, uint64_t
 static void matrices_are_folded(void **state)
 {
     (void)state;
-    pe_gemm_time time = pe_gemm_time_of(&figures, 512, 512, 512);
+    pe_gemm_time time = pe_gemm_time_of(&params, 512, 512, 512);
     assert_int_equal(time.occupied, 8 * 8 * 512 * KB_NS);
     assert_int_equal(time.fill, 190 * KB_NS);
-    assert_int_equal(cycles(&figures, 1, 1, 1), 1 + 190);
-    assert_int_equal(cycles(&figures, 3, 65, 1), 2 * 3 + 190);
-    assert_int_equal(cycles(&figures, 3, 64, 129), 3 * 3 + 190);
+    assert_int_equal(cycles(&params, 1, 1, 1), 1 + 190);
+    assert_int_equal(cycles(&params, 3, 65, 1), 2 * 3 + 190);
+    assert_int_equal(cycles(&params, 3, 64, 129), 3 * 3 + 190);
 }
 
 /* Figures of SCALE-Sim, an array of 32 x 32. */
 static void fills_are_counted_as_scale_sim_does(void **state)
 {
     (void)state;
-    topo_pe_figures f = figures;
+    topo_pe_params f = params;
     f.gemm_rows = f.gemm_columns = 32;
     f.gemm_fill_per_fold = true;
     assert_int_equal(cycles(&f, 512, 512, 512), 155135);
@@ -67,19 +67,19 @@ static void fills_are_counted_as_scale_sim_does(void **state)
 static void operands_are_read_from_the_tcm(void **state)
 {
     (void)state;
-    assert_int_equal(pe_gemm_reads(&figures, 3, 100, 65, 2, 4), 2 * 600 + 26000);
-    assert_int_equal(pe_gemm_reads(&figures, 3, 100, 64, 1, 2), 300 + 12800);
+    assert_int_equal(pe_gemm_reads(&params, 3, 100, 65, 2, 4), 2 * 600 + 26000);
+    assert_int_equal(pe_gemm_reads(&params, 3, 100, 64, 1, 2), 300 + 12800);
 }
 
 /* Times, cycles and flops that do not fit stay at the largest number, for the engine to refuse. */
 static void what_takes_too_long_takes_for_ever(void **state)
 {
     (void)state;
-    pe_gemm_time time = pe_gemm_time_of(&figures, UINT64_MAX / 2, 1000, 1000);
+    pe_gemm_time time = pe_gemm_time_of(&params, UINT64_MAX / 2, 1000, 1000);
     assert_true(time.occupied == KB_FOREVER);
     assert_true(time.fill < KB_NS * 1000);
-    assert_true(pe_math_time(&figures, UINT64_MAX) == KB_FOREVER);
-    assert_true(pe_math_cycles(&figures, UINT64_MAX, (const uint32_t[PE_MATH_CLASSES]){1000}) ==
+    assert_true(pe_math_time(&params, UINT64_MAX) == KB_FOREVER);
+    assert_true(pe_math_cycles(&params, UINT64_MAX, (const uint32_t[PE_MATH_CLASSES]){1000}) ==
                 UINT64_MAX);
     assert_true(pe_gemm_flops(3, 4, 5) == 120);
     /* 2 * 2^21 * 2^21 * 2^21 is 2^64. */

@@ -9,13 +9,13 @@
 #include "pe/gemm_plan.h"
 #include "topo/machines.h"
 
-static topo_pe_figures figures_of(uint32_t rows, uint32_t columns)
+static topo_pe_params figures_of(uint32_t rows, uint32_t columns)
 {
-    return (topo_pe_figures){.gemm_rows = rows,
-                             .gemm_columns = columns,
-                             .gemm_cycle_fs = KB_NS,
-                             .dma_channels = 4,
-                             .tcm_bytes_per_s = 512 * TOPO_GBS};
+    return (topo_pe_params){.gemm_rows = rows,
+                            .gemm_columns = columns,
+                            .gemm_cycle_fs = KB_NS,
+                            .dma_channels = 4,
+                            .tcm_bytes_per_s = 512 * TOPO_GBS};
 }
 
 /* On the default PE, with operands of two bytes in its own slice. */
@@ -49,8 +49,7 @@ typedef struct totals {
  * Walks through the steps, one after the other, each done before the next begins. That needs the
  * least space, and there has to be enough.
  */
-static totals walk(const topo_pe_figures *figures, const gemm_problem *problem,
-                   const gemm_plan *plan)
+static totals walk(const topo_pe_params *params, const gemm_problem *problem, const gemm_plan *plan)
 {
     totals sum = {0};
     uint64_t used = 0;
@@ -69,8 +68,8 @@ static totals walk(const topo_pe_figures *figures, const gemm_problem *problem,
         if (s.is_last)
             used -= gemm_sum_space(plan, s.rows, s.columns);
         sum.volume += s.rows * s.columns * s.depths;
-        sum.cycles += divide_up(s.depths, figures->gemm_rows) *
-                      divide_up(s.columns, figures->gemm_columns) * s.rows;
+        sum.cycles += divide_up(s.depths, params->gemm_rows) *
+                      divide_up(s.columns, params->gemm_columns) * s.rows;
         sum.loaded += s.a_loaded + s.b_loaded;
         sum.stored += s.is_last ? s.rows * s.columns * problem->c_bytes : 0;
     }
@@ -78,14 +77,14 @@ static totals walk(const topo_pe_figures *figures, const gemm_problem *problem,
     return sum;
 }
 
-static totals check_totals(const topo_pe_figures *figures, const gemm_problem *problem)
+static totals check_totals(const topo_pe_params *params, const gemm_problem *problem)
 {
     gemm_plan plan;
-    expect_ok(gemm_plan_make(figures, problem, &plan));
-    totals sum = walk(figures, problem, &plan);
+    expect_ok(gemm_plan_make(params, problem, &plan));
+    totals sum = walk(params, problem, &plan);
     assert_int_equal(sum.volume, problem->m * problem->k * problem->n);
-    assert_int_equal(sum.cycles, divide_up(problem->k, figures->gemm_rows) *
-                                     divide_up(problem->n, figures->gemm_columns) * problem->m);
+    assert_int_equal(sum.cycles, divide_up(problem->k, params->gemm_rows) *
+                                     divide_up(problem->n, params->gemm_columns) * problem->m);
     assert_int_equal(sum.loaded, plan.loaded);
     assert_int_equal(sum.stored, plan.stored);
     uint64_t once = (problem->a_streams ? problem->m * problem->k * problem->a_bytes : 0) +
@@ -121,9 +120,9 @@ static gemm_problem any_problem(kb_rng *rng)
 }
 
 /* What is too long to walk through is left out. */
-static bool is_short(const topo_pe_figures *figures, const gemm_problem *p)
+static bool is_short(const topo_pe_params *params, const gemm_problem *p)
 {
-    return divide_up(p->k, figures->gemm_rows) * divide_up(p->n, figures->gemm_columns) *
+    return divide_up(p->k, params->gemm_rows) * divide_up(p->n, params->gemm_columns) *
                divide_up(p->m, 64) <
            20000;
 }
@@ -136,12 +135,12 @@ static void sums_are_those_of_the_whole(void **state)
     int walked = 0;
     while (walked < 300) {
         uint32_t rows = 1u << between(&rng, 2, 6); /* with 200 columns a tile fits into 64 KiB */
-        topo_pe_figures figures = figures_of(rows, between(&rng, 4, 200));
-        figures.gemm_fill_per_fold = between(&rng, 0, 1);
+        topo_pe_params params = figures_of(rows, between(&rng, 4, 200));
+        params.gemm_fill_per_fold = between(&rng, 0, 1);
         gemm_problem problem = any_problem(&rng);
-        if (!is_short(&figures, &problem))
+        if (!is_short(&params, &problem))
             continue;
-        check_totals(&figures, &problem);
+        check_totals(&params, &problem);
         walked++;
     }
 }
@@ -151,13 +150,13 @@ static void extreme_shapes_work(void **state)
 {
     (void)state;
     static const uint64_t sizes[] = {1, 63, 64, 65, 100000};
-    const topo_pe_figures figures = figures_of(64, 64);
+    const topo_pe_params params = figures_of(64, 64);
     for (int i = 0; i < 125; i++) {
         gemm_problem problem = problem_of(sizes[i % 5], sizes[i / 5 % 5], sizes[i / 25]);
         gemm_plan plan;
-        expect_ok(gemm_plan_make(&figures, &problem, &plan));
-        if (is_short(&figures, &problem))
-            check_totals(&figures, &problem);
+        expect_ok(gemm_plan_make(&params, &problem, &plan));
+        if (is_short(&params, &problem))
+            check_totals(&params, &problem);
     }
 }
 
@@ -213,14 +212,14 @@ static void each_product_is_in_one_step(void **state)
     uint64_t steps = 0, plans = 400, kept = 0, by_columns = 0;
     for (uint64_t i = 0; i < plans; i++) {
         uint32_t rows = between(&rng, 1, 6);
-        topo_pe_figures figures = figures_of(rows, between(&rng, 1, 6));
+        topo_pe_params params = figures_of(rows, between(&rng, 1, 6));
         gemm_problem p = any_problem(&rng);
         p.m = between(&rng, 1, SMALL);
         p.k = between(&rng, 1, SMALL);
         p.n = between(&rng, 1, SMALL);
         p.space = between(&rng, 192, 2000); /* 4 * (6 + 6 * 6 + 6) is always enough for a tile */
         gemm_plan plan;
-        expect_ok(gemm_plan_make(&figures, &p, &plan));
+        expect_ok(gemm_plan_make(&params, &p, &plan));
         picture is = {0};
         gemm_step s;
         for (gemm_cursor at = {0}; gemm_plan_next(&plan, &at, &s); steps++)
@@ -230,7 +229,7 @@ static void each_product_is_in_one_step(void **state)
         static const bool empty[SMALL][SMALL];
         assert_memory_equal(is.a, empty, sizeof empty);
         assert_memory_equal(is.b, empty, sizeof empty);
-        check_totals(&figures, &p);
+        check_totals(&params, &p);
         kept += plan.keeps_a || plan.keeps_b;
         by_columns += !plan.rows_first;
     }
@@ -243,10 +242,10 @@ static void each_product_is_in_one_step(void **state)
 static void one_element_is_one_step(void **state)
 {
     (void)state;
-    const topo_pe_figures figures = figures_of(64, 64);
+    const topo_pe_params params = figures_of(64, 64);
     const gemm_problem problem = problem_of(1, 1, 1);
     gemm_plan plan;
-    expect_ok(gemm_plan_make(&figures, &problem, &plan));
+    expect_ok(gemm_plan_make(&params, &problem, &plan));
     gemm_cursor at = {0};
     gemm_step s;
     assert_true(gemm_plan_next(&plan, &at, &s));
@@ -264,9 +263,9 @@ static void one_element_is_one_step(void **state)
 static void what_fits_is_loaded_once(void **state)
 {
     (void)state;
-    const topo_pe_figures figures = figures_of(64, 64);
+    const topo_pe_params params = figures_of(64, 64);
     const gemm_problem problem = problem_of(512, 1024, 768);
-    totals sum = check_totals(&figures, &problem);
+    totals sum = check_totals(&params, &problem);
     assert_int_equal(sum.loaded, 2 * (512 * 1024 + 1024 * 768));
 }
 
@@ -274,21 +273,21 @@ static void what_fits_is_loaded_once(void **state)
 static void what_is_there_is_not_loaded(void **state)
 {
     (void)state;
-    const topo_pe_figures figures = figures_of(64, 64);
+    const topo_pe_params params = figures_of(64, 64);
     gemm_problem problem = problem_of(300, 500, 700);
     problem.a_streams = false;
-    assert_int_equal(check_totals(&figures, &problem).loaded, 2 * 500 * 700);
+    assert_int_equal(check_totals(&params, &problem).loaded, 2 * 500 * 700);
     problem.b_streams = false;
-    assert_int_equal(check_totals(&figures, &problem).loaded, 0);
+    assert_int_equal(check_totals(&params, &problem).loaded, 0);
 }
 
 static void steps_are_few(void **state)
 {
     (void)state;
-    const topo_pe_figures figures = figures_of(64, 64);
+    const topo_pe_params params = figures_of(64, 64);
     const gemm_problem layer = problem_of(128, 12288, 96), large = problem_of(4096, 4096, 4096);
-    assert_true(check_totals(&figures, &layer).steps < 300);
-    assert_true(check_totals(&figures, &large).steps < 4000);
+    assert_true(check_totals(&params, &layer).steps < 300);
+    assert_true(check_totals(&params, &large).steps < 4000);
 }
 
 /*
@@ -298,22 +297,22 @@ static void steps_are_few(void **state)
 static void too_little_space_is_a_fault(void **state)
 {
     (void)state;
-    const topo_pe_figures figures = figures_of(64, 64);
+    const topo_pe_params params = figures_of(64, 64);
     gemm_problem problem = problem_of(1000, 1000, 1000);
     gemm_plan plan;
     problem.space = 8575;
-    expect_error(gemm_plan_make(&figures, &problem, &plan), KB_ERR_FAULT,
+    expect_error(gemm_plan_make(&params, &problem, &plan), KB_ERR_FAULT,
                  "matrix product 1000 x 1000 x 1000 needs tiles of at least 8576 bytes, but "
                  "the scheduler has 8575 bytes of TCM: raise cube.pe_tcm.reserved_mib");
     problem.space = 8576;
-    assert_int_equal(check_totals(&figures, &problem).most_used, 8576);
+    assert_int_equal(check_totals(&params, &problem).most_used, 8576);
 
     /* 3 elements of a, 3 x 5 of b, 5 sums: 6 + 30 + 20. */
     problem = problem_of(7, 3, 5);
     problem.space = 56;
-    assert_int_equal(check_totals(&figures, &problem).most_used, 56);
+    assert_int_equal(check_totals(&params, &problem).most_used, 56);
     problem.space = 55;
-    expect_error(gemm_plan_make(&figures, &problem, &plan), KB_ERR_FAULT,
+    expect_error(gemm_plan_make(&params, &problem, &plan), KB_ERR_FAULT,
                  "matrix product 7 x 3 x 5 needs tiles of at least 56 bytes, but the scheduler "
                  "has 55 bytes of TCM: raise cube.pe_tcm.reserved_mib");
 }
@@ -322,12 +321,12 @@ static void too_little_space_is_a_fault(void **state)
 static void times_do_not_overflow(void **state)
 {
     (void)state;
-    topo_pe_figures figures = figures_of(1, 1);
-    figures.gemm_cycle_fs = 1000 * KB_US;
+    topo_pe_params params = figures_of(1, 1);
+    params.gemm_cycle_fs = 1000 * KB_US;
     gemm_problem problem = problem_of(100000, 100000, 100000);
     problem.bytes_per_s = 1000000;
     gemm_plan plan;
-    expect_ok(gemm_plan_make(&figures, &problem, &plan));
+    expect_ok(gemm_plan_make(&params, &problem, &plan));
 }
 
 int main(void)

@@ -56,7 +56,7 @@ static void there_is_one_transfer_for_each_memory(void **state)
     kb_time alone = foresee(&r, &far, true);
     assert_true(alone > READ_4K);
     expect_times(&r, a, 0, alone);
-    assert_int_equal(net_get_figures(r.fabric).transfers, 2);
+    assert_int_equal(net_get_stats(r.fabric).transfers, 2);
     unit_rig_fini(&r);
 }
 
@@ -94,7 +94,7 @@ static void the_own_tcm_takes_its_bandwidth(void **state)
     expect_times(&r, b, 0, 15 * KB_NS);
     expect_times(&r, c, 0, 16 * KB_NS);
     expect_times(&r, d, 0, 16 * KB_NS);
-    assert_int_equal(net_get_figures(r.fabric).transfers, 0);
+    assert_int_equal(net_get_stats(r.fabric).transfers, 0);
     unit_rig_fini(&r);
 }
 

@@ -20,7 +20,7 @@ static inline kb_error *probe_worker(kb_context *ctx, uint32_t rank, void *arg)
     KB_TRY(kb_full(ctx, &spec, rank + 1, &x));
     KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
     KB_TRY(kb_distributed_barrier(ctx, NULL));
-    KB_TRY(kb_tensor_to_host(ctx, x, KB_FABRIC, back, sizeof back));
+    KB_TRY(kb_tensor_to_host(ctx, x, KB_TIMED, back, sizeof back));
     assert_int_equal(back[4999], rank + 1);
     KB_TRY(kb_tensor_free(ctx, x));
     KB_TRY(kb_synchronize(ctx));

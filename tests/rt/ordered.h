@@ -62,7 +62,7 @@ static inline kb_tensor make_blocks(kb_context *ctx, const char *name)
                            .dtype = KB_F32,
                            .shape = KB_SHAPE(block_elements(ctx)),
                            .policy = &by_blocks,
-                           .door = KB_BACKDOOR};
+                           .access = KB_UNTIMED};
     kb_tensor x;
     expect_ok(kb_zeros(ctx, &spec, &x));
     return x;
@@ -71,7 +71,7 @@ static inline kb_tensor make_blocks(kb_context *ctx, const char *name)
 static inline double element(kb_context *ctx, kb_tensor x, uint64_t at)
 {
     double value;
-    expect_ok(kb_tensor_get(ctx, x, KB_BACKDOOR, &KB_INDEX(at), &value));
+    expect_ok(kb_tensor_get(ctx, x, KB_UNTIMED, &KB_INDEX(at), &value));
     return value;
 }
 
@@ -80,7 +80,7 @@ static inline void expect_all(kb_context *ctx, kb_tensor x, double value)
     uint64_t count = block_elements(ctx);
     float *all = malloc(count * sizeof *all);
     assert_non_null(all);
-    expect_ok(kb_tensor_to_host(ctx, x, KB_BACKDOOR, all, count * sizeof *all));
+    expect_ok(kb_tensor_to_host(ctx, x, KB_UNTIMED, all, count * sizeof *all));
     for (uint64_t i = 0; i < count; i++)
         if (all[i] != (float)value)
             fail_msg("element %ju is %g, not %g", (uintmax_t)i, (double)all[i], value);

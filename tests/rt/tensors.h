@@ -73,9 +73,9 @@ static inline bool one_in(kb_rng *rng, uint64_t count)
     return below(rng, count) == 0;
 }
 
-static inline kb_door draw_door(kb_rng *rng)
+static inline kb_access draw_access(kb_rng *rng)
 {
-    return one_in(rng, 2) ? KB_FABRIC : KB_BACKDOOR;
+    return one_in(rng, 2) ? KB_TIMED : KB_UNTIMED;
 }
 
 /* Up to four dimensions and some hundred elements; now and then none at all. */
@@ -128,7 +128,7 @@ static inline kb_tensor_spec draw_spec(kb_rng *rng, const kb_machine *machine, k
         .dtype = (kb_dtype)below(rng, KB_DTYPES),
         .memory = one_in(rng, 3) ? KB_TCM : KB_HBM,
         .policy = one_in(rng, 12) ? NULL : policy,
-        .door = draw_door(rng),
+        .access = draw_access(rng),
     };
 }
 
@@ -238,12 +238,12 @@ static inline void pe_writes(kb_context *ctx, kb_pe pe, uint64_t va, const void 
 /* The tensor has the shards of the model, each with its elements at its location. */
 void expect_shards(kb_context *ctx, kb_tensor tensor, const layout *l, const unsigned char *data);
 
-static inline void expect_contents(kb_context *ctx, kb_tensor tensor, kb_door door,
+static inline void expect_contents(kb_context *ctx, kb_tensor tensor, kb_access access,
                                    const void *expected, size_t bytes)
 {
     unsigned char *found = new_bytes(bytes);
     memset(found, 0xa5, bytes);
-    expect_ok(kb_tensor_to_host(ctx, tensor, door, found, bytes));
+    expect_ok(kb_tensor_to_host(ctx, tensor, access, found, bytes));
     expect_bytes(found, expected, bytes);
     free(found);
 }

@@ -131,7 +131,7 @@ static two open_two(const char *machine, bool timing_only, const kb_policy *poli
 {
     two t = {.ctx = open_context(machine, (kb_context_options){.timing_only = timing_only})};
     kb_tensor_spec spec = {.name = "x", .dtype = KB_F16, .shape = KB_SHAPE(64), .policy = policy};
-    spec.door = KB_BACKDOOR;
+    spec.access = KB_UNTIMED;
     expect_ok(kb_zeros(t.ctx, &spec, &t.x));
     spec.name = "y";
     expect_ok(kb_zeros(t.ctx, &spec, &t.y));
@@ -198,10 +198,10 @@ static void what_is_no_mistake_runs(void **state)
     uint16_t data[64], back[64];
     for (int i = 0; i < 64; i++)
         data[i] = (uint16_t)(0x0101 * (i + 1));
-    expect_ok(kb_tensor_set_slice(t.ctx, t.x, KB_BACKDOOR, NULL, data, sizeof data));
+    expect_ok(kb_tensor_set_slice(t.ctx, t.x, KB_UNTIMED, NULL, data, sizeof data));
     expect_ok(kb_launch(t.ctx, NULL, &reinterpret, t.x));
     expect_ok(kb_launch(t.ctx, NULL, &masked, t.x));
-    expect_ok(kb_tensor_get_slice(t.ctx, t.x, KB_BACKDOOR, NULL, back, sizeof back));
+    expect_ok(kb_tensor_get_slice(t.ctx, t.x, KB_UNTIMED, NULL, back, sizeof back));
     assert_memory_equal(back + 8, data, 16);
     assert_memory_equal((char *)back + 33, (char *)data + 1, 3);
     kb_context_destroy(t.ctx);

@@ -242,7 +242,7 @@ typedef struct scene {
     kb_tensor x;     /* four numbers, on a device */
     kb_tensor other; /* the same there */
     kb_tensor host;  /* the same of the host */
-    kb_door door;
+    kb_access access;
 } scene;
 
 /* Makes one call with `x` as the tensor that the entry is about. */
@@ -296,51 +296,51 @@ static kb_error *call_shard_location(scene *s, kb_tensor x)
 
 static kb_error *call_copy_to(scene *s, kb_tensor x)
 {
-    return kb_tensor_copy(s->ctx, x, s->host, s->door);
+    return kb_tensor_copy(s->ctx, x, s->host, s->access);
 }
 
 static kb_error *call_copy_from(scene *s, kb_tensor x)
 {
-    return kb_tensor_copy(s->ctx, s->other, x, s->door);
+    return kb_tensor_copy(s->ctx, s->other, x, s->access);
 }
 
 static kb_error *call_to_host(scene *s, kb_tensor x)
 {
     unsigned char bytes[4];
-    return kb_tensor_to_host(s->ctx, x, s->door, bytes, sizeof bytes);
+    return kb_tensor_to_host(s->ctx, x, s->access, bytes, sizeof bytes);
 }
 
 static kb_error *call_get(scene *s, kb_tensor x)
 {
     double value;
-    return kb_tensor_get(s->ctx, x, s->door, &KB_INDEX(1), &value);
+    return kb_tensor_get(s->ctx, x, s->access, &KB_INDEX(1), &value);
 }
 
 static kb_error *call_set(scene *s, kb_tensor x)
 {
-    return kb_tensor_set(s->ctx, x, s->door, &KB_INDEX(1), 5);
+    return kb_tensor_set(s->ctx, x, s->access, &KB_INDEX(1), 5);
 }
 
 static kb_error *call_get_slice(scene *s, kb_tensor x)
 {
     unsigned char bytes[2];
-    return kb_tensor_get_slice(s->ctx, x, s->door, &KB_SLICE({1, 3}), bytes, sizeof bytes);
+    return kb_tensor_get_slice(s->ctx, x, s->access, &KB_SLICE({1, 3}), bytes, sizeof bytes);
 }
 
 static kb_error *call_set_slice(scene *s, kb_tensor x)
 {
-    return kb_tensor_set_slice(s->ctx, x, s->door, &KB_SLICE({1, 3}), "ab", 2);
+    return kb_tensor_set_slice(s->ctx, x, s->access, &KB_SLICE({1, 3}), "ab", 2);
 }
 
 static kb_error *call_fill_slice(scene *s, kb_tensor x)
 {
-    return kb_tensor_fill_slice(s->ctx, x, s->door, &KB_SLICE({1, 3}), 5);
+    return kb_tensor_fill_slice(s->ctx, x, s->access, &KB_SLICE({1, 3}), 5);
 }
 
 static kb_error *call_repr(scene *s, kb_tensor x)
 {
     char *text = NULL;
-    kb_error *err = kb_tensor_repr(s->ctx, x, s->door, &text);
+    kb_error *err = kb_tensor_repr(s->ctx, x, s->access, &text);
     free(text);
     return err;
 }
@@ -426,10 +426,10 @@ static bool waits(int call)
     return rt_calls[call].shows_contents || rt_calls[call].waits_for_transfers;
 }
 
-static scene make_scene(kb_context *ctx, kb_door door)
+static scene make_scene(kb_context *ctx, kb_access access)
 {
-    scene s = {.ctx = ctx, .door = door};
-    kb_tensor_spec spec = {.name = "x", .shape = KB_SHAPE(4), .dtype = KB_I8, .door = KB_BACKDOOR};
+    scene s = {.ctx = ctx, .access = access};
+    kb_tensor_spec spec = {.name = "x", .shape = KB_SHAPE(4), .dtype = KB_I8, .access = KB_UNTIMED};
     expect_ok(kb_empty(ctx, &spec, &s.x));
     expect_ok(kb_empty(ctx, &spec, &s.other));
     expect_ok(kb_from_host(ctx, &spec, "four", 4, &s.host));
@@ -477,9 +477,9 @@ static uint32_t under_way(kb_context *ctx)
     return rt_caller_of(ctx)->under_way;
 }
 
-static void call_with_work_under_way(kb_context *ctx, rt_call call, kb_door door)
+static void call_with_work_under_way(kb_context *ctx, rt_call call, kb_access access)
 {
-    scene s = make_scene(ctx, door);
+    scene s = make_scene(ctx, access);
     kb_request request = write_somewhere(ctx, 1, 4096);
     assert_int_equal(under_way(ctx), 1);
     moment before = moment_of(ctx);
@@ -494,33 +494,33 @@ static void call_with_work_under_way(kb_context *ctx, rt_call call, kb_door door
     kb_completion completion;
     expect_ok(kb_request_wait(ctx, request, &completion));
     bool in_stream = rt_calls[call].waits_for_transfers;
-    bool by_backdoor = door == KB_BACKDOOR || call == RT_BENCH_VERIFY; /* which has no other */
-    if (by_backdoor || in_stream || call == RT_TENSOR_COPY_FROM)       /* not a moment longer */
+    bool untimed = access == KB_UNTIMED || call == RT_BENCH_VERIFY; /* which has no other */
+    if (untimed || in_stream || call == RT_TENSOR_COPY_FROM)        /* not a moment longer */
         assert_int_equal(kb_context_now(ctx), completion.ended);
     else
         assert_true(kb_context_now(ctx) > completion.ended);
-    bool sends = in_stream || (call == RT_TENSOR_COPY_FROM && door == KB_FABRIC);
+    bool sends = in_stream || (call == RT_TENSOR_COPY_FROM && access == KB_TIMED);
     assert_int_equal(under_way(ctx), sends ? 1 : 0);
 }
 
 /* With nothing to wait for, what takes no time does not even yield. */
-static void call_with_nothing_under_way(kb_context *ctx, rt_call call, kb_door door)
+static void call_with_nothing_under_way(kb_context *ctx, rt_call call, kb_access access)
 {
-    scene s = make_scene(ctx, door);
+    scene s = make_scene(ctx, access);
     moment before = moment_of(ctx);
     expect_ok(drivers[call](&s, s.x));
     bool reads = rt_calls[call].shows_contents && call != RT_TENSOR_COPY_FROM &&
                  call != RT_BENCH_VERIFY; /* which never takes time */
-    if (door == KB_BACKDOOR || !reads)
+    if (access == KB_UNTIMED || !reads)
         expect_same_moment(before, moment_of(ctx));
     else
         assert_true(kb_context_now(ctx) > before.now);
 }
 
 /* The error names the call and which of its tensors is meant, and comes without waiting. */
-static void call_with_a_tensor_that_is_gone(kb_context *ctx, rt_call call, kb_door door)
+static void call_with_a_tensor_that_is_gone(kb_context *ctx, rt_call call, kb_access access)
 {
-    scene s = make_scene(ctx, door);
+    scene s = make_scene(ctx, access);
     kb_request request = write_somewhere(ctx, 1, 4096);
     expect_ok(kb_tensor_free(ctx, s.x));
     moment before = moment_of(ctx);
@@ -533,32 +533,32 @@ static void call_with_a_tensor_that_is_gone(kb_context *ctx, rt_call call, kb_do
     assert_false(is_done(ctx, request));
 }
 
-typedef void check_fn(kb_context *ctx, rt_call call, kb_door door);
+typedef void check_fn(kb_context *ctx, rt_call call, kb_access access);
 
 typedef struct task {
     check_fn *check;
     rt_call call;
-    kb_door door;
+    kb_access access;
 } task;
 
 static kb_error *work(kb_context *ctx, uint32_t rank, void *arg)
 {
     (void)rank;
     const task *t = arg;
-    t->check(ctx, t->call, t->door);
+    t->check(ctx, t->call, t->access);
     return NULL;
 }
 
-/* Every call, through both doors, by a worker and outside workers. */
+/* Every call, timed and untimed, by a worker and outside workers. */
 static void check_all(check_fn *check)
 {
     for (int n = 0; n < RT_CALLS * 4; n++) {
-        task t = {check, (rt_call)(n / 4), (kb_door)(n % 2)};
+        task t = {check, (rt_call)(n / 4), (kb_access)(n % 2)};
         kb_context *ctx = open_machine(THREE_SIPS);
         if (n / 2 % 2)
             expect_ok(kb_spawn(ctx, work, &t, 1));
         else
-            check(ctx, t.call, t.door);
+            check(ctx, t.call, t.access);
         kb_context_destroy(ctx);
     }
 }
@@ -600,7 +600,7 @@ static kb_error *work_of_two(kb_context *ctx, uint32_t rank, void *arg)
         expect_ok(kb_request_submit(ctx, &dma, &t->long_work));
         return NULL;
     }
-    scene s = make_scene(ctx, KB_BACKDOOR);
+    scene s = make_scene(ctx, KB_UNTIMED);
     kb_request own = {0};
     if (t->own_work)
         own = write_somewhere(ctx, 1, 64);
@@ -665,7 +665,7 @@ static void a_tensor_may_be_freed_while_it_is_waited_for(void **state)
             continue;
         kb_context *ctx = open_machine(THREE_SIPS);
         shared sh = {.call = call, .delay = n & 1 ? 260 * KB_NS : 100 * KB_NS};
-        sh.s = make_scene(ctx, n & 2 ? KB_BACKDOOR : KB_FABRIC);
+        sh.s = make_scene(ctx, n & 2 ? KB_UNTIMED : KB_TIMED);
         kb_error *err = kb_spawn(ctx, work_on_shared, &sh, 2);
         expect_ok(err);
         if (!(n & 1)) {
@@ -687,22 +687,22 @@ static void a_tensor_may_be_freed_while_it_is_waited_for(void **state)
 static void a_source_of_the_host_is_not_waited_for(void **state)
 {
     (void)state;
-    for (int door = KB_FABRIC; door <= KB_BACKDOOR; door++) {
+    for (int access = KB_TIMED; access <= KB_UNTIMED; access++) {
         kb_context *ctx = open_machine(THREE_SIPS);
-        scene s = make_scene(ctx, (kb_door)door);
+        scene s = make_scene(ctx, (kb_access)access);
         kb_request request = write_somewhere(ctx, 1, 4096);
         moment before = moment_of(ctx);
-        expect_ok(kb_tensor_copy(ctx, s.x, s.host, s.door));
+        expect_ok(kb_tensor_copy(ctx, s.x, s.host, s.access));
         expect_same_moment(before, moment_of(ctx));
         assert_false(is_done(ctx, request));
         expect_ok(kb_synchronize(ctx));
-        expect_ok(kb_tensor_copy(ctx, s.host, s.x, KB_FABRIC)); /* on its way into it */
+        expect_ok(kb_tensor_copy(ctx, s.host, s.x, KB_TIMED)); /* on its way into it */
         kb_time now = kb_context_now(ctx);
-        expect_ok(kb_tensor_copy(ctx, s.other, s.host, s.door));
+        expect_ok(kb_tensor_copy(ctx, s.other, s.host, s.access));
         assert_true(kb_context_now(ctx) > now);
         expect_ok(kb_synchronize(ctx)); /* it has arrived */
         request = write_somewhere(ctx, 1, 4096);
-        expect_ok(kb_tensor_copy(ctx, s.other, s.host, s.door));
+        expect_ok(kb_tensor_copy(ctx, s.other, s.host, s.access));
         assert_false(is_done(ctx, request));
         kb_context_destroy(ctx);
     }
@@ -714,7 +714,7 @@ static void a_call_that_waits_tells_of_faults(void **state)
     (void)state;
     for (int call = 0; call < RT_CALLS; call++) {
         kb_context *ctx = open_machine(ONE_PE);
-        scene s = make_scene(ctx, KB_BACKDOOR);
+        scene s = make_scene(ctx, KB_UNTIMED);
         kb_message dma = {
             .kind = KB_PE_DMA, .from = at_va(0x200000000), .to = {.memory = KB_TCM}, .bytes = 1};
         kb_request request;
@@ -737,9 +737,9 @@ static void a_call_that_waits_tells_of_faults(void **state)
 static void what_pes_do_is_seen(void **state)
 {
     (void)state;
-    for (int door = KB_FABRIC; door <= KB_BACKDOOR; door++) {
+    for (int access = KB_TIMED; access <= KB_UNTIMED; access++) {
         kb_context *ctx = open_machine(THREE_SIPS);
-        scene s = make_scene(ctx, (kb_door)door);
+        scene s = make_scene(ctx, (kb_access)access);
         kb_location source = {.memory = KB_TCM};
         uint64_t va;
         host_writes(ctx, source, "four", 4);
@@ -747,7 +747,7 @@ static void what_pes_do_is_seen(void **state)
         kb_message dma = {.kind = KB_PE_DMA, .from = source, .to = at_va(va), .bytes = 4};
         kb_request request;
         expect_ok(kb_request_submit(ctx, &dma, &request));
-        expect_contents(ctx, s.x, s.door, "four", 4);
+        expect_contents(ctx, s.x, s.access, "four", 4);
         kb_context_destroy(ctx);
     }
 }

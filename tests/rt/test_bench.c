@@ -290,13 +290,13 @@ static kb_tensor tensor_of(kb_bench *bench, kb_dtype dtype, kb_shape shape, cons
 {
     unsigned char data[256];
     kb_tensor_spec of = {
-        .name = "y", .dtype = dtype, .shape = shape, .policy = policy, .door = KB_BACKDOOR};
+        .name = "y", .dtype = dtype, .shape = shape, .policy = policy, .access = KB_UNTIMED};
     kb_tensor y;
     kb_context *ctx = kb_bench_context(bench);
     assert_true(count * kb_dtype_bytes(dtype) <= sizeof data);
     kb_convert(dtype, data, KB_F32, numbers, count);
     expect_ok(kb_empty(ctx, &of, &y));
-    expect_ok(kb_tensor_set_slice(ctx, y, KB_BACKDOOR, NULL, data, count * kb_dtype_bytes(dtype)));
+    expect_ok(kb_tensor_set_slice(ctx, y, KB_UNTIMED, NULL, data, count * kb_dtype_bytes(dtype)));
     return y;
 }
 
@@ -415,11 +415,11 @@ static kb_error *compare_after_a_copy(kb_bench *bench)
     kb_context *ctx = kb_bench_context(bench);
     static const unsigned char zeros[64];
     static const double expected[64];
-    kb_tensor_spec of = {.name = "z", .dtype = KB_I8, .shape = KB_SHAPE(64), .door = KB_BACKDOOR};
+    kb_tensor_spec of = {.name = "z", .dtype = KB_I8, .shape = KB_SHAPE(64), .access = KB_UNTIMED};
     kb_tensor host, y;
     KB_TRY(kb_from_host(ctx, &of, zeros, sizeof zeros, &host));
     KB_TRY(kb_empty(ctx, &of, &y));
-    KB_TRY(kb_tensor_copy(ctx, y, host, KB_FABRIC));
+    KB_TRY(kb_tensor_copy(ctx, y, host, KB_TIMED));
     KB_TRY(kb_bench_verify(bench, y, kb_bench_verifies(bench) ? expected : NULL, 0, 0));
     kb_bench_metric(bench, "after", kb_to_ns(kb_context_now(ctx)), "ns");
     return NULL;

@@ -59,7 +59,7 @@ static void whichever_allocation_fails(void **state)
     (void)state;
     ctx = open_machine(ONE_PE);
     kb_tensor_spec of = {
-        .name = "x", .dtype = KB_F16, .shape = KB_SHAPE(2, 3), .door = KB_BACKDOOR};
+        .name = "x", .dtype = KB_F16, .shape = KB_SHAPE(2, 3), .access = KB_UNTIMED};
     expect_ok(kb_full(ctx, &of, 1, &tensor));
     failing_alloc_try_all(body);
     kb_context_destroy(ctx);

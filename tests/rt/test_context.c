@@ -132,7 +132,7 @@ static void take_step(program *p, int step)
             ctx, dma((kb_pe){p->seed % SIPS, 1, 0}, hbm(0, 1 << 28), hbm(1, 1 << 28), 100000));
         break;
     case 2:
-        expect_ok(kb_tensor_to_host(ctx, p->x, KB_FABRIC, back, 1000 + p->seed));
+        expect_ok(kb_tensor_to_host(ctx, p->x, KB_TIMED, back, 1000 + p->seed));
         assert_int_equal(back[p->seed], p->seed);
         break;
     case 3:

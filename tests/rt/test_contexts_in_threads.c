@@ -64,9 +64,9 @@ static kb_error *takes_part(kb_context *ctx, uint32_t rank, void *arg)
     KB_TRY(kb_full(ctx, &spec, rank + 0.5, &x));
     KB_TRY(kb_empty(ctx, &spec, &y));
     KB_TRY(kb_distributed_barrier(ctx, NULL));
-    KB_TRY(kb_tensor_copy(ctx, y, x, KB_FABRIC));
+    KB_TRY(kb_tensor_copy(ctx, y, x, KB_TIMED));
     KB_TRY(kb_cooperative_yield(ctx));
-    KB_TRY(kb_tensor_get(ctx, y, KB_FABRIC, &KB_INDEX(19, 2), &value));
+    KB_TRY(kb_tensor_get(ctx, y, KB_TIMED, &KB_INDEX(19, 2), &value));
     tell(s, (uint64_t)(value * 2) + rank);
     KB_TRY(kb_distributed_barrier(ctx, NULL));
     if (s->seed % 3 == 1 && rank == s->seed % SIPS)

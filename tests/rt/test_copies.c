@@ -36,7 +36,7 @@ static void draw_place(place *p, kb_context *ctx, kb_rng *rng, const kb_shape *s
 
 static void expect_there(kb_context *ctx, const place *p, const unsigned char *data)
 {
-    expect_contents(ctx, p->tensor, KB_BACKDOOR, data, bytes_of(&p->spec));
+    expect_contents(ctx, p->tensor, KB_UNTIMED, data, bytes_of(&p->spec));
     if (p->on_host)
         return;
     kb_machine machine = kb_context_machine(ctx);
@@ -61,7 +61,7 @@ static void random_chain(kb_context *ctx, kb_rng *rng)
     for (int i = 0; i < LENGTH; i++) {
         draw_place(&places[i], ctx, rng, &shape, dtype);
         kb_tensor from = i > 0 ? places[i - 1].tensor : first;
-        expect_ok(kb_tensor_copy(ctx, places[i].tensor, from, draw_door(rng)));
+        expect_ok(kb_tensor_copy(ctx, places[i].tensor, from, draw_access(rng)));
     }
     for (int i = LENGTH - 1; i >= 0; i--) {
         expect_there(ctx, &places[i], data);
@@ -114,9 +114,9 @@ static void large_tensors_change_layout_between_devices(void **state)
     expect_ok(kb_ahbm_set_device(ctx, 2));
     spec.policy = &columns;
     expect_ok(kb_empty(ctx, &spec, &y));
-    expect_ok(kb_tensor_copy(ctx, x, h, KB_BACKDOOR));
-    expect_ok(kb_tensor_copy(ctx, y, x, KB_FABRIC));
-    expect_contents(ctx, y, KB_BACKDOOR, data, bytes);
+    expect_ok(kb_tensor_copy(ctx, x, h, KB_UNTIMED));
+    expect_ok(kb_tensor_copy(ctx, y, x, KB_TIMED));
+    expect_contents(ctx, y, KB_UNTIMED, data, bytes);
     free(data);
     kb_context_destroy(ctx);
 }
@@ -138,7 +138,7 @@ static void of_copies_the_nearest_is_read(void **state)
     for (size_t n = 0; n < sizeof sources / sizeof *sources; n++) {
         kb_context *ctx = open_machine(ODD_ONES);
         kb_tensor_spec spec = {
-            .shape = KB_SHAPE(9), .dtype = KB_I8, .policy = &sources[n], .door = KB_BACKDOOR};
+            .shape = KB_SHAPE(9), .dtype = KB_I8, .policy = &sources[n], .access = KB_UNTIMED};
         kb_tensor from, to;
         size_t shards;
         expect_ok(kb_empty(ctx, &spec, &from));
@@ -154,7 +154,7 @@ static void of_copies_the_nearest_is_read(void **state)
         }
         spec.policy = &everywhere;
         expect_ok(kb_empty(ctx, &spec, &to));
-        expect_ok(kb_tensor_copy(ctx, to, from, KB_BACKDOOR));
+        expect_ok(kb_tensor_copy(ctx, to, from, KB_UNTIMED));
         for (size_t i = 0; i < 9; i++) {
             kb_location at;
             unsigned char found[9];
@@ -176,7 +176,7 @@ static void of_copies_the_nearest_is_read(void **state)
 
 static kb_tensor make(kb_context *ctx, const char *name, kb_shape shape, kb_dtype dtype)
 {
-    kb_tensor_spec spec = {.name = name, .shape = shape, .dtype = dtype, .door = KB_BACKDOOR};
+    kb_tensor_spec spec = {.name = name, .shape = shape, .dtype = dtype, .access = KB_UNTIMED};
     kb_tensor made;
     expect_ok(kb_zeros(ctx, &spec, &made));
     return made;
@@ -204,10 +204,10 @@ static void shapes_and_dtypes_have_to_match(void **state)
          "kb_tensor_copy: 'e' () f16 does not fit into 'x' (2, 3) f16"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        expect_ok(kb_tensor_fill_slice(ctx, bad[i].from, KB_BACKDOOR, &(kb_slice){0}, 1));
-        expect_error(kb_tensor_copy(ctx, x, bad[i].from, KB_FABRIC), KB_ERR_FAULT, bad[i].message);
+        expect_ok(kb_tensor_fill_slice(ctx, bad[i].from, KB_UNTIMED, &(kb_slice){0}, 1));
+        expect_error(kb_tensor_copy(ctx, x, bad[i].from, KB_TIMED), KB_ERR_FAULT, bad[i].message);
     }
-    expect_contents(ctx, x, KB_BACKDOOR, (unsigned char[12]){0}, 12);
+    expect_contents(ctx, x, KB_UNTIMED, (unsigned char[12]){0}, 12);
     expect_ok(kb_synchronize(ctx));
     assert_int_equal(kb_context_now(ctx), 0);
     kb_context_destroy(ctx);
@@ -219,9 +219,9 @@ static void which_of_the_two_was_freed_is_said(void **state)
     kb_context *ctx = open_machine(ONE_PE);
     kb_tensor x = make(ctx, "x", KB_SHAPE(2), KB_I8), y = make(ctx, "y", KB_SHAPE(2), KB_I8);
     expect_ok(kb_tensor_free(ctx, y));
-    expect_error(kb_tensor_copy(ctx, x, y, KB_FABRIC), KB_ERR_FAULT,
+    expect_error(kb_tensor_copy(ctx, x, y, KB_TIMED), KB_ERR_FAULT,
                  "kb_tensor_copy: from: invalid or freed tensor handle");
-    expect_error(kb_tensor_copy(ctx, y, x, KB_FABRIC), KB_ERR_FAULT,
+    expect_error(kb_tensor_copy(ctx, y, x, KB_TIMED), KB_ERR_FAULT,
                  "kb_tensor_copy: to: invalid or freed tensor handle");
     kb_context_destroy(ctx);
 }
@@ -233,9 +233,9 @@ static void a_copy_to_itself_changes_nothing_and_takes_no_time(void **state)
     (void)state;
     kb_context *ctx = open_machine(ONE_PE);
     kb_tensor x = make(ctx, "x", KB_SHAPE(2), KB_I8);
-    expect_ok(kb_tensor_fill_slice(ctx, x, KB_BACKDOOR, &(kb_slice){0}, 5));
-    expect_ok(kb_tensor_copy(ctx, x, x, KB_FABRIC));
-    expect_contents(ctx, x, KB_BACKDOOR, "\5\5", 2);
+    expect_ok(kb_tensor_fill_slice(ctx, x, KB_UNTIMED, &(kb_slice){0}, 5));
+    expect_ok(kb_tensor_copy(ctx, x, x, KB_TIMED));
+    expect_contents(ctx, x, KB_UNTIMED, "\5\5", 2);
     assert_int_equal(kb_context_now(ctx), 0);
     kb_context_destroy(ctx);
 }
@@ -248,8 +248,8 @@ static void between_tensors_of_the_host_no_time_passes(void **state)
     kb_tensor a, b;
     expect_ok(kb_from_host(ctx, &spec, "abc", 3, &a));
     expect_ok(kb_from_host(ctx, &spec, "xyz", 3, &b));
-    expect_ok(kb_tensor_copy(ctx, b, a, KB_FABRIC));
-    expect_contents(ctx, b, KB_FABRIC, "abc", 3);
+    expect_ok(kb_tensor_copy(ctx, b, a, KB_TIMED));
+    expect_contents(ctx, b, KB_TIMED, "abc", 3);
     assert_int_equal(kb_context_now(ctx), 0);
     kb_context_destroy(ctx);
 }
@@ -281,7 +281,7 @@ static void expect_full(kb_context *ctx, kb_tensor tensor, int value)
 {
     unsigned char expected[BYTES];
     memset(expected, value, BYTES);
-    expect_contents(ctx, tensor, KB_FABRIC, expected, BYTES);
+    expect_contents(ctx, tensor, KB_TIMED, expected, BYTES);
 }
 
 static const kb_policy by_rows = {.cube = KB_ROW_WISE, .pe = KB_COLUMN_WISE};
@@ -293,16 +293,16 @@ static void of_two_copies_the_later_one_counts(void **state)
     kb_tensor x = device_full(ctx, 0, &by_rows, 0), near = device_full(ctx, 0, NULL, 1),
               far = device_full(ctx, 2, &by_rows, 2);
     kb_tensor one = host_full(ctx, 3), other = host_full(ctx, 4);
-    expect_ok(kb_tensor_copy(ctx, x, one, KB_FABRIC));
-    expect_ok(kb_tensor_copy(ctx, x, other, KB_FABRIC));
+    expect_ok(kb_tensor_copy(ctx, x, one, KB_TIMED));
+    expect_ok(kb_tensor_copy(ctx, x, other, KB_TIMED));
     expect_full(ctx, x, 4);
     /* The far one takes longer, so its transfers end behind those of the near one. */
-    expect_ok(kb_tensor_copy(ctx, x, far, KB_FABRIC));
-    expect_ok(kb_tensor_copy(ctx, x, near, KB_FABRIC));
+    expect_ok(kb_tensor_copy(ctx, x, far, KB_TIMED));
+    expect_ok(kb_tensor_copy(ctx, x, near, KB_TIMED));
     expect_full(ctx, x, 1);
-    expect_ok(kb_tensor_copy(ctx, x, far, KB_FABRIC));
-    expect_ok(kb_tensor_copy(ctx, x, one, KB_FABRIC));
-    expect_ok(kb_tensor_copy(ctx, x, near, KB_BACKDOOR));
+    expect_ok(kb_tensor_copy(ctx, x, far, KB_TIMED));
+    expect_ok(kb_tensor_copy(ctx, x, one, KB_TIMED));
+    expect_ok(kb_tensor_copy(ctx, x, near, KB_UNTIMED));
     expect_full(ctx, x, 1);
     kb_context_destroy(ctx);
 }
@@ -312,14 +312,14 @@ static void what_is_set_after_a_copy_stays(void **state)
     (void)state;
     kb_context *ctx = open_machine(THREE_SIPS);
     kb_tensor x = device_full(ctx, 1, &by_rows, 0), one = host_full(ctx, 3);
-    expect_ok(kb_tensor_copy(ctx, x, one, KB_FABRIC));
-    expect_ok(kb_tensor_set(ctx, x, KB_BACKDOOR, &KB_INDEX(SIDE - 1, SIDE - 1), 9));
-    expect_ok(kb_tensor_set(ctx, x, KB_FABRIC, &KB_INDEX(0, 0), 8));
+    expect_ok(kb_tensor_copy(ctx, x, one, KB_TIMED));
+    expect_ok(kb_tensor_set(ctx, x, KB_UNTIMED, &KB_INDEX(SIDE - 1, SIDE - 1), 9));
+    expect_ok(kb_tensor_set(ctx, x, KB_TIMED, &KB_INDEX(0, 0), 8));
     unsigned char expected[BYTES];
     memset(expected, 3, BYTES);
     expected[0] = 8;
     expected[BYTES - 1] = 9;
-    expect_contents(ctx, x, KB_FABRIC, expected, BYTES);
+    expect_contents(ctx, x, KB_TIMED, expected, BYTES);
     kb_context_destroy(ctx);
 }
 
@@ -329,23 +329,23 @@ static void a_copy_has_what_was_there_when_it_was_asked_for(void **state)
     kb_context *ctx = open_machine(THREE_SIPS);
     kb_tensor from = device_full(ctx, 0, &by_rows, 1), to = device_full(ctx, 2, NULL, 0);
     kb_tensor one = host_full(ctx, 3), back = host_full(ctx, 0);
-    expect_ok(kb_tensor_copy(ctx, to, from, KB_FABRIC));
-    expect_ok(kb_tensor_fill_slice(ctx, from, KB_BACKDOOR, &(kb_slice){0}, 7));
+    expect_ok(kb_tensor_copy(ctx, to, from, KB_TIMED));
+    expect_ok(kb_tensor_fill_slice(ctx, from, KB_UNTIMED, &(kb_slice){0}, 7));
     expect_full(ctx, to, 1);
     expect_full(ctx, from, 7);
     /* From a tensor of the host, and from the caller's own array. */
-    expect_ok(kb_tensor_copy(ctx, to, one, KB_FABRIC));
-    expect_ok(kb_tensor_fill_slice(ctx, one, KB_FABRIC, &(kb_slice){0}, 6));
+    expect_ok(kb_tensor_copy(ctx, to, one, KB_TIMED));
+    expect_ok(kb_tensor_fill_slice(ctx, one, KB_TIMED, &(kb_slice){0}, 6));
     expect_full(ctx, to, 3);
     unsigned char row[SIDE];
     memset(row, 5, SIDE);
-    expect_ok(kb_tensor_fill_slice(ctx, to, KB_FABRIC, &(kb_slice){0}, 5));
-    expect_ok(kb_tensor_set_slice(ctx, to, KB_FABRIC, &KB_SLICE({3, 4}), row, SIDE));
+    expect_ok(kb_tensor_fill_slice(ctx, to, KB_TIMED, &(kb_slice){0}, 5));
+    expect_ok(kb_tensor_set_slice(ctx, to, KB_TIMED, &KB_SLICE({3, 4}), row, SIDE));
     memset(row, 0, SIDE);
     expect_full(ctx, to, 5);
     /* Into one of the host. */
-    expect_ok(kb_tensor_copy(ctx, back, to, KB_FABRIC));
-    expect_ok(kb_tensor_fill_slice(ctx, to, KB_BACKDOOR, &(kb_slice){0}, 4));
+    expect_ok(kb_tensor_copy(ctx, back, to, KB_TIMED));
+    expect_ok(kb_tensor_fill_slice(ctx, to, KB_UNTIMED, &(kb_slice){0}, 4));
     expect_full(ctx, back, 5);
     kb_context_destroy(ctx);
 }
@@ -359,8 +359,8 @@ static void memory_can_be_used_again_at_once(void **state)
     kb_tensor old = device_full(ctx, 0, &by_rows, 0);
     kb_location before, after;
     expect_ok(kb_tensor_shard_location(ctx, old, 5, &before));
-    expect_ok(kb_tensor_copy(ctx, old, far, KB_FABRIC));
-    expect_ok(kb_tensor_copy(ctx, old, one, KB_FABRIC));
+    expect_ok(kb_tensor_copy(ctx, old, far, KB_TIMED));
+    expect_ok(kb_tensor_copy(ctx, old, one, KB_TIMED));
     expect_ok(kb_tensor_free(ctx, old));
     kb_tensor fresh = device_full(ctx, 0, &by_rows, 9);
     expect_ok(kb_tensor_shard_location(ctx, fresh, 5, &after));
@@ -397,7 +397,7 @@ static void overwrite(program *p, int i)
     unsigned char *fresh = draw_bytes(&p->rng, p->bytes);
     uint64_t stop = p->shape.dims[0], start = below(&p->rng, stop + 1);
     size_t skip = p->bytes / stop * start;
-    expect_ok(kb_tensor_set_slice(p->ctx, p->places[i].tensor, draw_door(&p->rng),
+    expect_ok(kb_tensor_set_slice(p->ctx, p->places[i].tensor, draw_access(&p->rng),
                                   &KB_SLICE({start, stop}), fresh + skip, p->bytes - skip));
     memcpy(p->data[i] + skip, fresh + skip, p->bytes - skip);
     free(fresh);
@@ -408,12 +408,12 @@ static void step(program *p)
 {
     kb_context *ctx = p->ctx;
     int i = (int)below(&p->rng, TENSORS), j = (int)below(&p->rng, TENSORS);
-    kb_door door = one_in(&p->rng, 4) ? KB_BACKDOOR : KB_FABRIC;
+    kb_access access = one_in(&p->rng, 4) ? KB_UNTIMED : KB_TIMED;
     switch (below(&p->rng, 8)) {
     case 0:
     case 1:
     case 2:
-        expect_ok(kb_tensor_copy(ctx, p->places[i].tensor, p->places[j].tensor, door));
+        expect_ok(kb_tensor_copy(ctx, p->places[i].tensor, p->places[j].tensor, access));
         memmove(p->data[i], p->data[j], p->bytes);
         break;
     case 3:
@@ -421,7 +421,7 @@ static void step(program *p)
         overwrite(p, i);
         break;
     case 5:
-        expect_ok(kb_tensor_fill_slice(ctx, p->places[i].tensor, door, &(kb_slice){0}, 7));
+        expect_ok(kb_tensor_fill_slice(ctx, p->places[i].tensor, access, &(kb_slice){0}, 7));
         memset(p->data[i], 7, p->bytes);
         break;
     case 6:
@@ -429,7 +429,7 @@ static void step(program *p)
         remake(p, i);
         break;
     default:
-        expect_contents(ctx, p->places[i].tensor, door, p->data[i], p->bytes);
+        expect_contents(ctx, p->places[i].tensor, access, p->data[i], p->bytes);
     }
 }
 

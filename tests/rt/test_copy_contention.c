@@ -70,7 +70,7 @@ static void requests_share_the_channels_of_a_pe(void **state)
 static kb_tensor make(kb_context *ctx, kb_memory memory, uint64_t bytes)
 {
     kb_tensor_spec spec = {
-        .shape = KB_SHAPE(bytes), .dtype = KB_I8, .memory = memory, .door = KB_BACKDOOR};
+        .shape = KB_SHAPE(bytes), .dtype = KB_I8, .memory = memory, .access = KB_UNTIMED};
     kb_tensor made;
     expect_ok(kb_empty(ctx, &spec, &made));
     return made;
@@ -112,7 +112,7 @@ KB_KERNEL(load_blocks, tl_ptr x, int count)
 static kb_tensor make_input(kb_context *ctx, uint64_t bytes)
 {
     kb_tensor_spec spec = {
-        .name = "x", .shape = KB_SHAPE(bytes), .dtype = KB_I8, .door = KB_BACKDOOR};
+        .name = "x", .shape = KB_SHAPE(bytes), .dtype = KB_I8, .access = KB_UNTIMED};
     kb_tensor made;
     expect_ok(kb_zeros(ctx, &spec, &made));
     return made;
@@ -177,7 +177,7 @@ enum { COPIES = 24, ROUNDS = 60 };
 
 static kb_tensor make_floats(kb_context *ctx)
 {
-    kb_tensor_spec spec = {.shape = KB_SHAPE(ROUNDS * 2048), .dtype = KB_F32, .door = KB_BACKDOOR};
+    kb_tensor_spec spec = {.shape = KB_SHAPE(ROUNDS * 2048), .dtype = KB_F32, .access = KB_UNTIMED};
     kb_tensor made;
     expect_ok(kb_zeros(ctx, &spec, &made));
     return made;

@@ -70,13 +70,13 @@ static void draw_place(place *p, kb_context *ctx, kb_rng *rng, kb_dtype dtype)
     kb_machine machine = kb_context_machine(ctx);
     p->spec = draw_spec(rng, &machine, &p->policy);
     p->spec.dtype = dtype;
-    p->spec.door = KB_BACKDOOR;
+    p->spec.access = KB_UNTIMED;
     p->elements = elements_of(&p->spec.shape);
     p->bytes = bytes_of(&p->spec);
     p->data = draw_bytes(rng, p->bytes);
     expect_ok(kb_ahbm_set_device(ctx, (uint32_t)below(rng, machine.sips)));
     expect_ok(kb_empty(ctx, &p->spec, &p->tensor));
-    expect_ok(kb_tensor_set_slice(ctx, p->tensor, KB_BACKDOOR, NULL, p->data, p->bytes));
+    expect_ok(kb_tensor_set_slice(ctx, p->tensor, KB_UNTIMED, NULL, p->data, p->bytes));
 }
 
 /* In every copy. */
@@ -84,7 +84,7 @@ static void expect_there(kb_context *ctx, const place *p)
 {
     kb_machine machine = kb_context_machine(ctx);
     layout l = layout_of(&p->spec.shape, p->spec.policy, &machine);
-    expect_contents(ctx, p->tensor, KB_BACKDOOR, p->data, p->bytes);
+    expect_contents(ctx, p->tensor, KB_UNTIMED, p->data, p->bytes);
     expect_shards(ctx, p->tensor, &l, p->data);
     layout_fini(&l);
 }
@@ -157,7 +157,7 @@ static kb_time time_of_copy(kb_context *ctx, kb_tensor to, kb_tensor from)
 {
     expect_ok(kb_synchronize(ctx));
     kb_time before = kb_context_now(ctx);
-    expect_ok(kb_tensor_copy(ctx, to, from, KB_FABRIC));
+    expect_ok(kb_tensor_copy(ctx, to, from, KB_TIMED));
     expect_ok(kb_synchronize(ctx));
     return kb_context_now(ctx) - before;
 }
@@ -179,7 +179,7 @@ static void time_is_that_of_any_copy(void **state)
             kb_tensor_spec spec = {.dtype = KB_F32,
                                    .shape = KB_SHAPE(rows, columns),
                                    .policy = &from_policy,
-                                   .door = KB_BACKDOOR};
+                                   .access = KB_UNTIMED};
             kb_tensor from, to, other;
             expect_ok(kb_ahbm_set_device(ctx, (uint32_t)below(&rng, machine.sips)));
             expect_ok(kb_zeros(ctx, &spec, &from));
@@ -214,7 +214,7 @@ static void many_rows_are_few_transfers(void **state)
         kb_tensor_spec spec = {.dtype = KB_I32,
                                .shape = KB_SHAPE(ROWS, COLUMNS),
                                .policy = &split,
-                               .door = KB_BACKDOOR};
+                               .access = KB_UNTIMED};
         static int32_t numbers[ROWS * COLUMNS], found[ROWS * COLUMNS];
         kb_tensor from, to;
         for (int i = 0; i < ROWS * COLUMNS; i++)
@@ -222,12 +222,12 @@ static void many_rows_are_few_transfers(void **state)
         expect_ok(kb_empty(ctx, &spec, &from));
         spec.shape = KB_SHAPE(ROWS * COLUMNS);
         expect_ok(kb_empty(ctx, &spec, &to));
-        expect_ok(kb_tensor_set_slice(ctx, from, KB_BACKDOOR, NULL, numbers, sizeof numbers));
+        expect_ok(kb_tensor_set_slice(ctx, from, KB_UNTIMED, NULL, numbers, sizeof numbers));
         kb_completion flat =
             copy_flat(ctx, (rt_flat_copy){.to = to, .from = from, .count = ROWS * COLUMNS});
         took[timing_only] = flat.ended - flat.issued;
         assert_int_equal(flat.bytes, sizeof numbers);
-        expect_ok(kb_tensor_to_host(ctx, to, KB_BACKDOOR, found, sizeof found));
+        expect_ok(kb_tensor_to_host(ctx, to, KB_UNTIMED, found, sizeof found));
         if (!timing_only)
             assert_memory_equal(found, numbers, sizeof numbers);
         kb_context_destroy(ctx);
@@ -275,7 +275,7 @@ static void a_freed_tensor_fails_the_work(void **state)
 {
     (void)state;
     kb_context *ctx = open_machine(THREE_SIPS);
-    kb_tensor_spec spec = {.dtype = KB_I8, .shape = KB_SHAPE(4), .door = KB_BACKDOOR};
+    kb_tensor_spec spec = {.dtype = KB_I8, .shape = KB_SHAPE(4), .access = KB_UNTIMED};
     kb_tensor here, gone;
     expect_ok(kb_zeros(ctx, &spec, &here));
     expect_ok(kb_zeros(ctx, &spec, &gone));

@@ -28,7 +28,7 @@ static void a_graph_does_what_its_calls_do(void **state)
             uint64_t count = block_elements(ctx);
             kb_tensor x[2] = {make_blocks(ctx, "x"), make_blocks(ctx, "y")};
             kb_graph graph;
-            expect_ok(kb_tensor_set(ctx, x[0], KB_BACKDOOR, &KB_INDEX(3), 7));
+            expect_ok(kb_tensor_set(ctx, x[0], KB_UNTIMED, &KB_INDEX(3), 7));
             if (recorded)
                 record_chain(ctx, x, 2, &graph);
             for (int round = 0; round < 2; round++) {
@@ -39,7 +39,7 @@ static void a_graph_does_what_its_calls_do(void **state)
             }
             all[recorded] = calloc(count, sizeof(float));
             assert_non_null(all[recorded]);
-            expect_ok(kb_tensor_to_host(ctx, x[0], KB_BACKDOOR, all[recorded], count * 4));
+            expect_ok(kb_tensor_to_host(ctx, x[0], KB_UNTIMED, all[recorded], count * 4));
             if (recorded) {
                 assert_memory_equal(all[0], all[1], count * 4);
                 expect_ok(kb_graph_free(ctx, graph));
@@ -101,7 +101,7 @@ static void the_order_within_a_graph_is_that_of_streams(void **state)
     there = make_blocks(ctx, "there");
     kb_graph graph;
     expect_ok(kb_graph_begin(ctx, NULL, &graph));
-    expect_ok(kb_tensor_copy(ctx, x, host, KB_FABRIC));
+    expect_ok(kb_tensor_copy(ctx, x, host, KB_TIMED));
     expect_ok(kb_launch(ctx, NULL, &mix, y, x, 2, 1, 1)); /* 2 x + 1 */
     expect_ok(kb_stream_record(ctx, KB_DEFAULT_STREAM, made));
     expect_ok(kb_stream_wait(ctx, side, made));
@@ -116,7 +116,7 @@ static void the_order_within_a_graph_is_that_of_streams(void **state)
     expect_ok(kb_graph_node_count(ctx, graph, &nodes));
     assert_int_equal(nodes, 6);
     for (int round = 1; round <= 3; round++) {
-        expect_ok(kb_tensor_fill_slice(ctx, host, KB_BACKDOOR, NULL, round));
+        expect_ok(kb_tensor_fill_slice(ctx, host, KB_UNTIMED, NULL, round));
         kb_request request;
         expect_ok(kb_graph_launch(ctx, graph, &(kb_graph_options){.request = &request}));
         expect_all(ctx, back, 2 * round + 6);
@@ -205,7 +205,7 @@ static void arguments_can_be_changed(void **state)
                            .dtype = KB_F32,
                            .shape = KB_SHAPE(block_elements(ctx)),
                            .policy = &other,
-                           .door = KB_BACKDOOR};
+                           .access = KB_UNTIMED};
     kb_tensor odd;
     expect_ok(kb_empty(ctx, &spec, &odd));
     expect_texts(kb_graph_set_arg(ctx, graph, 0, 0, kb_arg_tensor(odd)), KB_ERR_FAULT,
@@ -239,9 +239,9 @@ static void a_recording_refuses_what_it_cannot_hold(void **state)
     expect_ok(kb_stream_event_create(ctx, &event));
     expect_ok(kb_stream_record(ctx, KB_DEFAULT_STREAM, event));
     expect_ok(kb_graph_begin(ctx, "g", &graph));
-    expect_texts(kb_tensor_get(ctx, x, KB_BACKDOOR, &KB_INDEX(0), &value), KB_ERR_FAULT,
+    expect_texts(kb_tensor_get(ctx, x, KB_UNTIMED, &KB_INDEX(0), &value), KB_ERR_FAULT,
                  "kb_tensor_get: graph 'g' is being recorded", NULL);
-    expect_texts(kb_tensor_set(ctx, x, KB_BACKDOOR, &KB_INDEX(0), 1), KB_ERR_FAULT,
+    expect_texts(kb_tensor_set(ctx, x, KB_UNTIMED, &KB_INDEX(0), 1), KB_ERR_FAULT,
                  "is being recorded", NULL);
     expect_texts(kb_synchronize(ctx), KB_ERR_FAULT, "is being recorded", NULL);
     expect_texts(kb_stream_synchronize(ctx, KB_DEFAULT_STREAM), KB_ERR_FAULT, "being recorded",
@@ -314,7 +314,7 @@ static void what_follows_waits_for_what_a_graph_sends(void **state)
     kb_request first, second;
     expect_ok(kb_ahbm_set_device(ctx, 1));
     y = make_blocks(ctx, "y");
-    expect_ok(kb_tensor_fill_slice(ctx, x, KB_BACKDOOR, NULL, 5));
+    expect_ok(kb_tensor_fill_slice(ctx, x, KB_UNTIMED, NULL, 5));
     expect_ok(kb_graph_begin(ctx, NULL, &graph));
     expect_ok(kb_stream_copy(ctx, KB_DEFAULT_STREAM, y, x, NULL));
     expect_ok(kb_graph_end(ctx, graph));

@@ -31,7 +31,7 @@ typedef struct things {
     kb_kv_cache cache;
 } things;
 
-static const kb_tensor_spec spec = {.dtype = KB_F16, .shape = {2, {8, 8}}, .door = KB_BACKDOOR};
+static const kb_tensor_spec spec = {.dtype = KB_F16, .shape = {2, {8, 8}}, .access = KB_UNTIMED};
 
 static void make_things(things *t)
 {
@@ -67,7 +67,7 @@ static void expect_refusals(const things *t, const things *from)
     kb_dtensor made;
     expect_error(kb_tensor_shape(ctx, from->tensor, &shape), KB_ERR_FAULT,
                  "kb_tensor_shape: invalid tensor" FOREIGN);
-    expect_error(kb_tensor_copy(ctx, t->tensor, from->tensor, KB_BACKDOOR), KB_ERR_FAULT,
+    expect_error(kb_tensor_copy(ctx, t->tensor, from->tensor, KB_UNTIMED), KB_ERR_FAULT,
                  "kb_tensor_copy: from: invalid tensor" FOREIGN);
     expect_error(kb_tensor_free(ctx, from->tensor), KB_ERR_FAULT,
                  "kb_tensor_free: invalid tensor" FOREIGN);

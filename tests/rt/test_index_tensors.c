@@ -55,7 +55,7 @@ static kb_tensor make(kb_context *ctx, const char *name, kb_dtype dtype, uint64_
     const kb_tensor_spec spec = {.name = name,
                                  .dtype = dtype,
                                  .shape = KB_SHAPE(elements),
-                                 .door = KB_BACKDOOR,
+                                 .access = KB_UNTIMED,
                                  .is_index = is_index};
     expect_ok(kb_zeros(ctx, &spec, &tensor));
     return tensor;
@@ -71,15 +71,15 @@ static kb_time time_walk(bool timing_only, const int32_t table[PAGES], double *s
     float numbers[PAGES * PAGE];
     for (int i = 0; i < PAGES * PAGE; i++)
         numbers[i] = (float)(i / PAGE + 1);
-    expect_ok(kb_tensor_set_slice(ctx, pages, KB_BACKDOOR, NULL, numbers, sizeof numbers));
-    expect_ok(kb_tensor_set_slice(ctx, index, KB_BACKDOOR, NULL, table, PAGES * sizeof *table));
+    expect_ok(kb_tensor_set_slice(ctx, pages, KB_UNTIMED, NULL, numbers, sizeof numbers));
+    expect_ok(kb_tensor_set_slice(ctx, index, KB_UNTIMED, NULL, table, PAGES * sizeof *table));
     kb_time began = kb_context_now(ctx);
     expect_ok(kb_launch(ctx, NULL, &walk, index, pages, out));
     kb_time took = kb_context_now(ctx) - began;
     for (int i = 0; i < PAGES; i++)
         assert_int_equal(found[i], table[i]);
     assert_int_equal(found[PAGES], table[PAGES - 1]);
-    expect_ok(kb_tensor_get(ctx, out, KB_BACKDOOR, &KB_INDEX(0), sum));
+    expect_ok(kb_tensor_get(ctx, out, KB_UNTIMED, &KB_INDEX(0), sum));
     kb_context_destroy(ctx);
     return took;
 }
@@ -111,25 +111,25 @@ static void the_host_reads_and_copies_them(void **state)
     int32_t back[2];
 
     expect_ok(kb_from_host(ctx, &spec, numbers, sizeof numbers, &host));
-    expect_ok(kb_tensor_copy(ctx, index, host, KB_FABRIC));
-    expect_ok(kb_tensor_copy(ctx, other, index, KB_FABRIC));
-    expect_ok(kb_tensor_get_slice(ctx, other, KB_BACKDOOR, NULL, back, sizeof back));
+    expect_ok(kb_tensor_copy(ctx, index, host, KB_TIMED));
+    expect_ok(kb_tensor_copy(ctx, other, index, KB_TIMED));
+    expect_ok(kb_tensor_get_slice(ctx, other, KB_UNTIMED, NULL, back, sizeof back));
     expect_bytes(back, numbers, sizeof back);
     char *repr;
-    expect_ok(kb_tensor_repr(ctx, other, KB_BACKDOOR, &repr));
+    expect_ok(kb_tensor_repr(ctx, other, KB_UNTIMED, &repr));
     assert_non_null(strstr(repr, "mean -0.5"));
     free(repr);
 
     /* What has no contents leaves them as they are. */
     spec.is_index = false;
     expect_ok(kb_from_host(ctx, &spec, numbers, sizeof numbers, &plain_host));
-    expect_ok(kb_tensor_copy(ctx, other, plain_host, KB_FABRIC));
-    expect_ok(kb_tensor_copy(ctx, other, plain, KB_FABRIC));
+    expect_ok(kb_tensor_copy(ctx, other, plain_host, KB_TIMED));
+    expect_ok(kb_tensor_copy(ctx, other, plain, KB_TIMED));
     expect_ok(kb_launch(ctx, NULL, &overwrite, other));
-    expect_ok(kb_tensor_get_slice(ctx, other, KB_BACKDOOR, NULL, back, sizeof back));
+    expect_ok(kb_tensor_get_slice(ctx, other, KB_UNTIMED, NULL, back, sizeof back));
     expect_bytes(back, numbers, sizeof back);
-    expect_ok(kb_tensor_copy(ctx, plain, index, KB_FABRIC));
-    expect_ok(kb_tensor_get_slice(ctx, plain, KB_BACKDOOR, NULL, back, sizeof back));
+    expect_ok(kb_tensor_copy(ctx, plain, index, KB_TIMED));
+    expect_ok(kb_tensor_get_slice(ctx, plain, KB_UNTIMED, NULL, back, sizeof back));
     assert_true(back[0] == 0 && back[1] == 0);
     kb_context_destroy(ctx);
 }

@@ -93,14 +93,15 @@ static kb_tensor make(kb_context *ctx, const char *name, kb_shape shape, const k
     return tensor;
 }
 
-static void upload(kb_context *ctx, kb_tensor tensor, kb_door door, const float *data, size_t count)
+static void upload(kb_context *ctx, kb_tensor tensor, kb_access access, const float *data,
+                   size_t count)
 {
-    expect_ok(kb_tensor_set_slice(ctx, tensor, door, NULL, data, count * sizeof *data));
+    expect_ok(kb_tensor_set_slice(ctx, tensor, access, NULL, data, count * sizeof *data));
 }
 
 static void expect_floats(kb_context *ctx, kb_tensor tensor, const float *expected, size_t count)
 {
-    expect_contents(ctx, tensor, KB_BACKDOOR, expected, count * sizeof *expected);
+    expect_contents(ctx, tensor, KB_UNTIMED, expected, count * sizeof *expected);
 }
 
 /* ---- Who runs it, and what it sees ------------------------------------------------------- */
@@ -121,7 +122,7 @@ static void every_part_of_a_tensor_is_worked_on(void **state)
                 expected[j] = data[j] + 2.5f;
             }
             kb_tensor x = make(ctx, "x", KB_SHAPE(rows[i], 5), &by_rows);
-            upload(ctx, x, KB_FABRIC, data, count);
+            upload(ctx, x, KB_TIMED, data, count);
             expect_ok(kb_launch(ctx, "add", &add_rows, x, rows[i], 5, 2.5));
             expect_floats(ctx, x, expected, count);
             expect_ok(kb_tensor_free(ctx, x));
@@ -149,7 +150,7 @@ static void only_those_who_have_a_part_run_it(void **state)
     assert_string_equal(result.name, "who");
     expect_ok(kb_request_free(ctx, request));
     const int32_t expected[12] = {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5};
-    expect_contents(ctx, x, KB_BACKDOOR, expected, sizeof expected);
+    expect_contents(ctx, x, KB_UNTIMED, expected, sizeof expected);
     kb_context_destroy(ctx);
 }
 
@@ -165,7 +166,7 @@ static void devices_get_their_own_addresses(void **state)
         from[sip] = make(ctx, "from", KB_SHAPE(3), NULL);
         to[sip] = make(ctx, "to", KB_SHAPE(3), NULL);
         const float data[3] = {(float)sip, 10, 20};
-        upload(ctx, from[sip], KB_FABRIC, data, 3);
+        upload(ctx, from[sip], KB_TIMED, data, 3);
     }
     kb_request request;
     expect_ok(kb_launch_async(ctx, &request, NULL, &copy, KB_EACH(to, 3), KB_EACH(from, 3), 3));
@@ -200,7 +201,7 @@ static void uploads_arrive_first(void **state)
     assert_non_null(data);
     data[0] = 1;
     kb_time before = kb_context_now(ctx);
-    upload(ctx, from, KB_FABRIC, data, COUNT); /* 400,000 bytes at 64 GB/s: 6250 ns */
+    upload(ctx, from, KB_TIMED, data, COUNT); /* 400,000 bytes at 64 GB/s: 6250 ns */
     free(data);
     kb_request request;
     expect_ok(kb_launch_async(ctx, &request, "copy", &copy, to, from, 3));
@@ -221,7 +222,7 @@ static void memory_that_is_used_again_is_clean(void **state)
     float ones[64], zeros[64] = {0};
     for (int i = 0; i < 64; i++)
         ones[i] = 1;
-    upload(ctx, from, KB_BACKDOOR, ones, 64);
+    upload(ctx, from, KB_UNTIMED, ones, 64);
     kb_tensor to = make(ctx, "to", KB_SHAPE(64), NULL);
     expect_ok(kb_launch(ctx, "copy", &copy, to, from, 64));
     expect_ok(kb_tensor_free(ctx, to)); /* nobody has looked at it */
@@ -229,7 +230,7 @@ static void memory_that_is_used_again_is_clean(void **state)
     kb_tensor next;
     expect_ok(kb_empty(ctx, &spec, &next));
     expect_floats(ctx, next, zeros, 64);
-    upload(ctx, next, KB_BACKDOOR, ones, 64);
+    upload(ctx, next, KB_UNTIMED, ones, 64);
     expect_floats(ctx, next, ones, 64);
     kb_context_destroy(ctx);
 }
@@ -242,10 +243,10 @@ static void what_the_host_writes_later_stays(void **state)
     kb_tensor from = make(ctx, "from", KB_SHAPE(4), NULL);
     kb_tensor to = make(ctx, "to", KB_SHAPE(4), NULL);
     const float one[4] = {1, 1, 1, 1}, two[4] = {2, 2, 2, 2};
-    upload(ctx, from, KB_BACKDOOR, one, 4);
+    upload(ctx, from, KB_UNTIMED, one, 4);
     expect_ok(kb_launch(ctx, "copy", &copy, to, from, 4));
-    expect_ok(kb_tensor_set(ctx, to, KB_BACKDOOR, &KB_INDEX(2), 5)); /* before anybody looked */
-    upload(ctx, from, KB_BACKDOOR, two, 4);                          /* its source has changed */
+    expect_ok(kb_tensor_set(ctx, to, KB_UNTIMED, &KB_INDEX(2), 5)); /* before anybody looked */
+    upload(ctx, from, KB_UNTIMED, two, 4);                          /* its source has changed */
     const float expected[4] = {1, 1, 5, 1};
     expect_floats(ctx, to, expected, 4);
     kb_context_destroy(ctx);
@@ -258,7 +259,7 @@ static void zeros_are_there_for_kernels_too(void **state)
     kb_tensor zero = make(ctx, "zero", KB_SHAPE(4), NULL);
     kb_tensor to = make(ctx, "to", KB_SHAPE(4), NULL);
     const float ones[4] = {1, 1, 1, 1}, zeros[4] = {0};
-    upload(ctx, to, KB_BACKDOOR, ones, 4);
+    upload(ctx, to, KB_UNTIMED, ones, 4);
     expect_ok(kb_launch(ctx, "copy", &copy, to, zero, 4));
     expect_floats(ctx, to, zeros, 4);
     kb_context_destroy(ctx);
@@ -337,7 +338,7 @@ static void it_does_not_matter_how_elements_are_named(void **state)
         expect_ok(kb_full(ctx, &spec, 1, &x));
         expect_ok(kb_launch_async(ctx, &request, NULL, &every_third, x, COUNT / 3, i + 1));
         times[i] = exec_of(ctx, request);
-        expect_ok(kb_tensor_to_host(ctx, x, KB_BACKDOOR, contents[i], sizeof contents[i]));
+        expect_ok(kb_tensor_to_host(ctx, x, KB_UNTIMED, contents[i], sizeof contents[i]));
         kb_context_destroy(ctx);
     }
     assert_int_equal(times[0], times[1]);
@@ -356,10 +357,10 @@ static void a_mask_holds_across_shards(void **state)
     kb_tensor_spec spec = {.dtype = KB_I8, .shape = KB_SHAPE(10), .policy = &policy};
     kb_tensor x; /* five bytes at each of two PEs */
     expect_ok(kb_zeros(ctx, &spec, &x));
-    expect_ok(kb_tensor_set(ctx, x, KB_BACKDOOR, &KB_INDEX(2), 7));
+    expect_ok(kb_tensor_set(ctx, x, KB_UNTIMED, &KB_INDEX(2), 7));
     expect_ok(kb_launch(ctx, NULL, &masked_pairs, x, 5));
     const unsigned char expected[10] = {0, 0x40, 7, 0, 0, 0x40, 0, 0x40, 0, 0x40}; /* 2 is 0x4000 */
-    expect_contents(ctx, x, KB_BACKDOOR, expected, sizeof expected);
+    expect_contents(ctx, x, KB_UNTIMED, expected, sizeof expected);
     kb_context_destroy(ctx);
 }
 
@@ -525,7 +526,7 @@ static kb_error *work(kb_context *ctx, uint32_t rank, void *arg)
     r->from[rank] = make(ctx, "from", KB_SHAPE(3), NULL);
     r->to[rank] = make(ctx, "to", KB_SHAPE(3), NULL);
     const float data[3] = {(float)rank, 1, 2};
-    upload(ctx, r->from[rank], KB_FABRIC, data, 3);
+    upload(ctx, r->from[rank], KB_TIMED, data, 3);
     return kb_launch(ctx, "copy", &copy, r->to[rank], r->from[rank], 3);
 }
 

@@ -44,7 +44,7 @@ static subject deploy(kb_context *ctx, kb_rng *rng, const kb_tensor_spec *spec)
     }
     kb_tensor host;
     expect_ok(kb_from_host(ctx, spec, s.data, s.bytes, &host));
-    expect_ok(kb_tensor_copy(ctx, s.tensor, host, draw_door(rng)));
+    expect_ok(kb_tensor_copy(ctx, s.tensor, host, draw_access(rng)));
     expect_ok(kb_tensor_free(ctx, host));
     return s;
 }
@@ -55,9 +55,9 @@ static void discard(subject *s)
     free(s->data);
 }
 
-static void expect_back(const subject *s, kb_door door)
+static void expect_back(const subject *s, kb_access access)
 {
-    expect_contents(s->ctx, s->tensor, door, s->data, s->bytes);
+    expect_contents(s->ctx, s->tensor, access, s->data, s->bytes);
 }
 
 /* The tensor's bytes in the order of its addresses. */
@@ -95,8 +95,8 @@ static void expect_addresses(const subject *s, const layout *l, kb_rng *rng, int
 
 static void expect_all(const subject *s, kb_rng *rng)
 {
-    expect_back(s, KB_BACKDOOR);
-    expect_back(s, KB_FABRIC);
+    expect_back(s, KB_UNTIMED);
+    expect_back(s, KB_TIMED);
     layout l = layout_of(&s->spec.shape, &s->policy, &s->machine);
     expect_shards(s->ctx, s->tensor, &l, s->data);
     if (s->bytes > 0)
@@ -123,7 +123,7 @@ static void random_tensors_come_back(const char *yaml, uint64_t seed, uint64_t c
         kb_tensor_spec spec = draw_spec(&rng, &machine, &policy);
         *s = deploy(ctx, &rng, &spec);
         if (one_in(&rng, 2))
-            expect_back(s, draw_door(&rng));
+            expect_back(s, draw_access(&rng));
     }
     for (uint64_t n = 0; n < LIVE && n < count; n++) {
         expect_all(&live[n], &rng);
@@ -183,7 +183,7 @@ static void every_policy_and_dtype_comes_back(void **state)
             .dtype = (kb_dtype)(n % KB_DTYPES),
             .memory = n % 2 ? KB_TCM : KB_HBM,
             .policy = &policy,
-            .door = n % 3 ? KB_BACKDOOR : KB_FABRIC,
+            .access = n % 3 ? KB_UNTIMED : KB_TIMED,
         };
         subject s = deploy(ctx, &rng, &spec);
         expect_all(&s, &rng);
@@ -205,9 +205,9 @@ static void large_tensors_come_back(void **state)
             .pe = n & 2 ? KB_COLUMN_WISE : KB_REPLICATE,
         };
         kb_tensor_spec spec = {
-            .shape = KB_SHAPE(37, 5003), .dtype = KB_F16, .policy = &policy, .door = KB_BACKDOOR};
+            .shape = KB_SHAPE(37, 5003), .dtype = KB_F16, .policy = &policy, .access = KB_UNTIMED};
         subject s = deploy(ctx, &rng, &spec);
-        expect_back(&s, KB_BACKDOOR);
+        expect_back(&s, KB_UNTIMED);
         discard(&s);
     }
     kb_context_destroy(ctx);
@@ -293,7 +293,7 @@ static void those_without_a_copy_see_a_near_one(void **state)
     kb_context *ctx = open_machine(ODD_ONES);
     kb_policy policy = {.num_cubes = 2, .num_pes = 2};
     kb_tensor_spec spec = {
-        .shape = KB_SHAPE(1), .dtype = KB_I8, .policy = &policy, .door = KB_BACKDOOR};
+        .shape = KB_SHAPE(1), .dtype = KB_I8, .policy = &policy, .access = KB_UNTIMED};
     kb_tensor x;
     uint64_t va;
     expect_ok(kb_empty(ctx, &spec, &x));

@@ -54,7 +54,7 @@ static void run_program(kb_context *ctx)
     expect_ok(kb_empty(ctx, &spec, &y));
     expect_ok(kb_launch(ctx, "one", &busy, x, y, 37, 24, 3));
     uint16_t host[37 * 24];
-    expect_ok(kb_tensor_to_host(ctx, y, KB_FABRIC, host, sizeof host));
+    expect_ok(kb_tensor_to_host(ctx, y, KB_TIMED, host, sizeof host));
     expect_ok(kb_launch(ctx, "two", &busy, y, x, 37, 24, 2));
     expect_ok(kb_tensor_free(ctx, x));
     expect_ok(kb_synchronize(ctx));
@@ -286,7 +286,7 @@ static void all_time_is_accounted_for(void **state)
         kb_context *ctx = open_context(
             small_machines[m % SMALL_MACHINES],
             (kb_context_options){.on_op = keep, .on_op_self = r, .timing_only = m % 2 == 1});
-        kb_oplog *log = rt_get_figures(ctx).log;
+        kb_oplog *log = rt_get_stats(ctx).log;
         kb_machine machine = kb_context_machine(ctx);
         expect_ok(kb_oplog_start_profile(log));
         if (seed == 0)
@@ -317,7 +317,7 @@ static void sums_are_the_same_when_nobody_watches(void **state)
     for (int watched = 0; watched < 2; watched++) {
         kb_context_options options = {.on_op = watched ? keep : NULL, .on_op_self = r};
         kb_context *ctx = open_context(TALL, options);
-        kb_oplog *log = rt_get_figures(ctx).log;
+        kb_oplog *log = rt_get_stats(ctx).log;
         if (watched)
             expect_ok(kb_oplog_start_profile(log));
         run_program(ctx);

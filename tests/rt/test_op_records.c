@@ -74,7 +74,7 @@ static kb_tensor matrix_of(kb_context *ctx, const char *name, uint64_t rows, uin
     expect_ok(kb_empty(
         ctx,
         &(kb_tensor_spec){
-            .name = name, .shape = KB_SHAPE(rows, columns), .dtype = KB_F16, .door = KB_BACKDOOR},
+            .name = name, .shape = KB_SHAPE(rows, columns), .dtype = KB_F16, .access = KB_UNTIMED},
         &tensor));
     return tensor;
 }
@@ -230,8 +230,11 @@ static void tcm_in_use_follows_tensors(void **state)
     record r;
     kb_context *ctx = open_recorded(ONE_PE, &r);
     kb_tensor x;
-    kb_tensor_spec spec = {
-        .name = "x", .shape = KB_SHAPE(96), .dtype = KB_F32, .memory = KB_TCM, .door = KB_BACKDOOR};
+    kb_tensor_spec spec = {.name = "x",
+                           .shape = KB_SHAPE(96),
+                           .dtype = KB_F32,
+                           .memory = KB_TCM,
+                           .access = KB_UNTIMED};
     expect_ok(kb_empty(ctx, &spec, &x));
     assert_int_equal(r.tcm_now, 384);
     expect_ok(kb_tensor_free(ctx, x));

@@ -32,7 +32,7 @@ static void shards_are_those_of_a_tensor(void **state)
         kb_tensor_spec spec = {.dtype = KB_BF16,
                                .shape = KB_SHAPE(7, 13),
                                .policy = p < 4 ? &policies[p] : NULL,
-                               .door = KB_BACKDOOR};
+                               .access = KB_UNTIMED};
         kb_shard planned[64];
         size_t count, made;
         kb_tensor tensor;

@@ -113,7 +113,7 @@ static kb_tensor make(kb_context *ctx, kb_shape shape, const kb_policy *policy, 
                            .shape = shape,
                            .policy = policy,
                            .memory = memory,
-                           .door = KB_BACKDOOR};
+                           .access = KB_UNTIMED};
     kb_tensor x;
     expect_ok(kb_empty(ctx, &spec, &x));
     return x;

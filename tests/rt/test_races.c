@@ -90,13 +90,13 @@ static stage set_up(uint64_t results)
         s.data[i] = (float)(i % 17) - 8;
     s.x = make(s.ctx, "x", N);
     s.y = make(s.ctx, "y", results);
-    expect_ok(kb_tensor_set_slice(s.ctx, s.x, KB_FABRIC, NULL, s.data, sizeof s.data));
+    expect_ok(kb_tensor_set_slice(s.ctx, s.x, KB_TIMED, NULL, s.data, sizeof s.data));
     return s;
 }
 
 static void expect_result(const stage *s, kb_tensor tensor, const float *expected, size_t count)
 {
-    expect_contents(s->ctx, tensor, KB_FABRIC, expected, count * sizeof *expected);
+    expect_contents(s->ctx, tensor, KB_TIMED, expected, count * sizeof *expected);
 }
 
 static void a_loaded_value_does_not_change(void **state)
@@ -149,7 +149,7 @@ static void a_later_kernel_changes_nothing(void **state)
     float other[N];
     for (int i = 0; i < N; i++)
         other[i] = 7;
-    expect_ok(kb_tensor_set_slice(s.ctx, s.x, KB_FABRIC, NULL, other, sizeof other));
+    expect_ok(kb_tensor_set_slice(s.ctx, s.x, KB_TIMED, NULL, other, sizeof other));
     expect_ok(kb_launch(s.ctx, "second", &mixed_operands, s.x, z, N));
     float first[N * 2], second[N * 2];
     for (int i = 0; i < N; i++) {
@@ -172,7 +172,7 @@ static void products_use_what_was_in_memory(void **state)
     float weights[K * W], expected[M * W * 3] = {0};
     for (int i = 0; i < K * W; i++)
         weights[i] = (float)(i % 5) - 2;
-    expect_ok(kb_tensor_set_slice(s.ctx, b, KB_FABRIC, NULL, weights, sizeof weights));
+    expect_ok(kb_tensor_set_slice(s.ctx, b, KB_TIMED, NULL, weights, sizeof weights));
     expect_ok(kb_launch(s.ctx, NULL, &products, s.x, b, s.y, M, K, W));
     for (int i = 0; i < M; i++)
         for (int j = 0; j < W; j++)

@@ -567,14 +567,14 @@ static void a_read_of_a_tensor_is_told_of_faults(void **state)
     (void)state;
     kb_context *ctx = open_small(NULL);
     kb_tensor_spec spec = bytes_spec("x", 8);
-    spec.door = KB_BACKDOOR;
+    spec.access = KB_UNTIMED;
     kb_tensor x;
     expect_ok(kb_zeros(ctx, &spec, &x));
     kb_request request = submit(ctx, faulty(1));
     char back[8];
-    expect_error_about(kb_tensor_to_host(ctx, x, KB_BACKDOOR, back, sizeof back), KB_ERR_FAULT,
+    expect_error_about(kb_tensor_to_host(ctx, x, KB_UNTIMED, back, sizeof back), KB_ERR_FAULT,
                        "PE DMA on sip1.cube0.pe0: address 0xdead0000 is not mapped");
-    expect_ok(kb_tensor_to_host(ctx, x, KB_BACKDOOR, back, sizeof back));
+    expect_ok(kb_tensor_to_host(ctx, x, KB_UNTIMED, back, sizeof back));
     expect_ok(kb_request_free(ctx, request));
     kb_context_destroy(ctx);
 }

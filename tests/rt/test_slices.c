@@ -44,7 +44,7 @@ static subject *draw_subject(kb_context *ctx, kb_rng *rng)
 
 static void discard(subject *s)
 {
-    expect_contents(s->ctx, s->tensor, KB_BACKDOOR, s->data, s->bytes);
+    expect_contents(s->ctx, s->tensor, KB_UNTIMED, s->data, s->bytes);
     if (!s->on_host) { /* all copies were written */
         layout l = layout_of(&s->spec.shape, s->spec.policy, &s->machine);
         expect_shards(s->ctx, s->tensor, &l, s->data);
@@ -104,7 +104,7 @@ static void get_one(subject *s, kb_rng *rng)
     index_of(&s->spec.shape, element, index.at);
     double found;
     float expected;
-    expect_ok(kb_tensor_get(s->ctx, s->tensor, draw_door(rng), &index, &found));
+    expect_ok(kb_tensor_get(s->ctx, s->tensor, draw_access(rng), &index, &found));
     if (s->spec.dtype == KB_I32) { /* which f32 cannot hold */
         int32_t whole;
         memcpy(&whole, s->data + element * s->each, sizeof whole);
@@ -122,7 +122,7 @@ static void set_one(subject *s, kb_rng *rng)
     index_of(&s->spec.shape, element, index.at);
     unsigned char bytes[4];
     double value = draw_number(rng, s->spec.dtype, bytes);
-    expect_ok(kb_tensor_set(s->ctx, s->tensor, draw_door(rng), &index, value));
+    expect_ok(kb_tensor_set(s->ctx, s->tensor, draw_access(rng), &index, value));
     memcpy(s->data + element * s->each, bytes, s->each);
 }
 
@@ -139,7 +139,7 @@ static void get_some(subject *s, kb_rng *rng)
     kb_slice slice = draw_slice(rng, &s->spec.shape);
     size_t bytes = count_in(s, &slice) * s->each;
     unsigned char *found = new_bytes(bytes), *next = found;
-    expect_ok(kb_tensor_get_slice(s->ctx, s->tensor, draw_door(rng), &slice, found, bytes));
+    expect_ok(kb_tensor_get_slice(s->ctx, s->tensor, draw_access(rng), &slice, found, bytes));
     for (uint64_t e = 0; e < s->elements; e++) {
         if (!in_slice(&s->spec.shape, &slice, e))
             continue;
@@ -154,7 +154,7 @@ static void set_some(subject *s, kb_rng *rng)
     kb_slice slice = draw_slice(rng, &s->spec.shape);
     size_t bytes = count_in(s, &slice) * s->each;
     unsigned char *fresh = draw_bytes(rng, bytes), *next = fresh;
-    expect_ok(kb_tensor_set_slice(s->ctx, s->tensor, draw_door(rng), &slice, fresh, bytes));
+    expect_ok(kb_tensor_set_slice(s->ctx, s->tensor, draw_access(rng), &slice, fresh, bytes));
     for (uint64_t e = 0; e < s->elements; e++) {
         if (!in_slice(&s->spec.shape, &slice, e))
             continue;
@@ -169,7 +169,7 @@ static void fill_some(subject *s, kb_rng *rng)
     kb_slice slice = draw_slice(rng, &s->spec.shape);
     unsigned char bytes[4];
     double value = draw_number(rng, s->spec.dtype, bytes);
-    expect_ok(kb_tensor_fill_slice(s->ctx, s->tensor, draw_door(rng), &slice, value));
+    expect_ok(kb_tensor_fill_slice(s->ctx, s->tensor, draw_access(rng), &slice, value));
     for (uint64_t e = 0; e < s->elements; e++)
         if (in_slice(&s->spec.shape, &slice, e))
             memcpy(s->data + e * s->each, bytes, s->each);
@@ -236,7 +236,7 @@ static matrix make_matrix(void)
     kb_tensor h;
     expect_ok(kb_from_host(m.ctx, &spec, numbers, sizeof numbers, &h));
     expect_ok(kb_empty(m.ctx, &spec, &m.x));
-    expect_ok(kb_tensor_copy(m.ctx, m.x, h, KB_BACKDOOR));
+    expect_ok(kb_tensor_copy(m.ctx, m.x, h, KB_UNTIMED));
     return m;
 }
 
@@ -244,19 +244,19 @@ static void a_slice_may_span_shards(void **state)
 {
     (void)state;
     matrix m = make_matrix();
-    for (int door = KB_FABRIC; door <= KB_BACKDOOR; door++) {
+    for (int access = KB_TIMED; access <= KB_UNTIMED; access++) {
         int8_t part[6];
         const int8_t expected[] = {6, 7, 8, 11, 12, 13};
-        expect_ok(kb_tensor_get_slice(m.ctx, m.x, (kb_door)door, &KB_SLICE({1, 3}, {1, 4}), part,
-                                      sizeof part));
+        expect_ok(kb_tensor_get_slice(m.ctx, m.x, (kb_access)access, &KB_SLICE({1, 3}, {1, 4}),
+                                      part, sizeof part));
         assert_memory_equal(part, expected, sizeof part);
     }
     const int8_t fresh[] = {-1, -2, -3, -4};
-    expect_ok(kb_tensor_set_slice(m.ctx, m.x, KB_FABRIC, &KB_SLICE({0, 2}, {2, 4}), fresh, 4));
+    expect_ok(kb_tensor_set_slice(m.ctx, m.x, KB_TIMED, &KB_SLICE({0, 2}, {2, 4}), fresh, 4));
     int8_t all[20];
     const int8_t expected[] = {0,  1,  -1, -2, 4,  5,  6,  -3, -4, 9,
                                10, 11, 12, 13, 14, 15, 16, 17, 18, 19};
-    expect_ok(kb_tensor_to_host(m.ctx, m.x, KB_FABRIC, all, sizeof all));
+    expect_ok(kb_tensor_to_host(m.ctx, m.x, KB_TIMED, all, sizeof all));
     assert_memory_equal(all, expected, sizeof all);
     kb_context_destroy(m.ctx);
 }
@@ -267,13 +267,13 @@ static void a_number_is_put_into_the_whole_slice(void **state)
     (void)state;
     matrix m = make_matrix();
     int8_t all[20];
-    expect_ok(kb_tensor_fill_slice(m.ctx, m.x, KB_FABRIC, &KB_SLICE({1, 3}), 7));
-    expect_ok(kb_tensor_fill_slice(m.ctx, m.x, KB_FABRIC, &KB_SLICE({0, KB_END}, {4, KB_END}), 8));
+    expect_ok(kb_tensor_fill_slice(m.ctx, m.x, KB_TIMED, &KB_SLICE({1, 3}), 7));
+    expect_ok(kb_tensor_fill_slice(m.ctx, m.x, KB_TIMED, &KB_SLICE({0, KB_END}, {4, KB_END}), 8));
     const int8_t expected[] = {0, 1, 2, 3, 8, 7, 7, 7, 7, 8, 7, 7, 7, 7, 8, 15, 16, 17, 18, 8};
-    expect_ok(kb_tensor_to_host(m.ctx, m.x, KB_FABRIC, all, sizeof all));
+    expect_ok(kb_tensor_to_host(m.ctx, m.x, KB_TIMED, all, sizeof all));
     assert_memory_equal(all, expected, sizeof all);
-    expect_ok(kb_tensor_fill_slice(m.ctx, m.x, KB_FABRIC, &(kb_slice){0}, -1.75));
-    expect_ok(kb_tensor_to_host(m.ctx, m.x, KB_FABRIC, all, sizeof all));
+    expect_ok(kb_tensor_fill_slice(m.ctx, m.x, KB_TIMED, &(kb_slice){0}, -1.75));
+    expect_ok(kb_tensor_to_host(m.ctx, m.x, KB_TIMED, all, sizeof all));
     for (int i = 0; i < 20; i++)
         assert_int_equal(all[i], -1); /* as C converts */
     kb_context_destroy(m.ctx);
@@ -288,16 +288,16 @@ static void values_are_rounded_once(void **state)
     kb_tensor x;
     double value;
     expect_ok(kb_full(ctx, &spec, 0.1, &x));
-    expect_contents(ctx, x, KB_BACKDOOR, (unsigned char[]){0x66, 0x2e}, 2);
-    expect_ok(kb_tensor_get(ctx, x, KB_BACKDOOR, &(kb_index){0}, &value));
+    expect_contents(ctx, x, KB_UNTIMED, (unsigned char[]){0x66, 0x2e}, 2);
+    expect_ok(kb_tensor_get(ctx, x, KB_UNTIMED, &(kb_index){0}, &value));
     assert_true(value == 0.0999755859375);
-    expect_ok(kb_tensor_set(ctx, x, KB_BACKDOOR, &(kb_index){0}, 1e6));
-    expect_ok(kb_tensor_get(ctx, x, KB_BACKDOOR, &(kb_index){0}, &value));
+    expect_ok(kb_tensor_set(ctx, x, KB_UNTIMED, &(kb_index){0}, 1e6));
+    expect_ok(kb_tensor_get(ctx, x, KB_UNTIMED, &(kb_index){0}, &value));
     assert_true(value == (double)INFINITY);
     /* f32 does not hold it, i32 and double do. */
     spec.dtype = KB_I32;
     expect_ok(kb_full(ctx, &spec, 16777217, &x));
-    expect_ok(kb_tensor_get(ctx, x, KB_BACKDOOR, &(kb_index){0}, &value));
+    expect_ok(kb_tensor_get(ctx, x, KB_UNTIMED, &(kb_index){0}, &value));
     assert_true(value == 16777217);
     kb_context_destroy(ctx);
 }
@@ -309,12 +309,12 @@ static void a_slice_of_nothing_takes_no_time(void **state)
     expect_ok(kb_synchronize(m.ctx));
     kb_time before = kb_context_now(m.ctx);
     char byte = 1;
-    for (int door = KB_FABRIC; door <= KB_BACKDOOR; door++) {
+    for (int access = KB_TIMED; access <= KB_UNTIMED; access++) {
         const kb_slice none = KB_SLICE({0, KB_END}, {2, 2});
-        expect_ok(kb_tensor_get_slice(m.ctx, m.x, (kb_door)door, &none, &byte, 0));
-        expect_ok(kb_tensor_get_slice(m.ctx, m.x, (kb_door)door, &none, NULL, 0));
-        expect_ok(kb_tensor_set_slice(m.ctx, m.x, (kb_door)door, &none, NULL, 0));
-        expect_ok(kb_tensor_fill_slice(m.ctx, m.x, (kb_door)door, &KB_SLICE({4, KB_END}), 3));
+        expect_ok(kb_tensor_get_slice(m.ctx, m.x, (kb_access)access, &none, &byte, 0));
+        expect_ok(kb_tensor_get_slice(m.ctx, m.x, (kb_access)access, &none, NULL, 0));
+        expect_ok(kb_tensor_set_slice(m.ctx, m.x, (kb_access)access, &none, NULL, 0));
+        expect_ok(kb_tensor_fill_slice(m.ctx, m.x, (kb_access)access, &KB_SLICE({4, KB_END}), 3));
     }
     expect_ok(kb_synchronize(m.ctx));
     assert_int_equal(kb_context_now(m.ctx), before);
@@ -331,24 +331,23 @@ static void what_is_out_of_range_is_refused(void **state)
     kb_context *ctx = m.ctx;
     double value = 5;
     unsigned char bytes[20];
-    expect_error(kb_tensor_get(ctx, m.x, KB_FABRIC, &KB_INDEX(4, 0), &value), KB_ERR_FAULT,
+    expect_error(kb_tensor_get(ctx, m.x, KB_TIMED, &KB_INDEX(4, 0), &value), KB_ERR_FAULT,
                  "kb_tensor_get: index 4 of axis 0 of tensor 'x' is out of range: the size is 4");
-    expect_error(kb_tensor_set(ctx, m.x, KB_FABRIC, &KB_INDEX(0, UINT64_MAX), 1), KB_ERR_FAULT,
+    expect_error(kb_tensor_set(ctx, m.x, KB_TIMED, &KB_INDEX(0, UINT64_MAX), 1), KB_ERR_FAULT,
                  "kb_tensor_set: index 18446744073709551615 of axis 1 of tensor 'x' is out of "
                  "range: the size is 5");
-    expect_error(kb_tensor_get_slice(ctx, m.x, KB_FABRIC, &KB_SLICE({0, 1}, {3, 6}), bytes, 3),
+    expect_error(kb_tensor_get_slice(ctx, m.x, KB_TIMED, &KB_SLICE({0, 1}, {3, 6}), bytes, 3),
                  KB_ERR_FAULT,
                  "kb_tensor_get_slice: 3:6 of axis 1 of tensor 'x' is out of range: the size "
                  "is 5");
-    expect_error(kb_tensor_set_slice(ctx, m.x, KB_FABRIC, &KB_SLICE({3, 2}), bytes, 5),
-                 KB_ERR_FAULT,
+    expect_error(kb_tensor_set_slice(ctx, m.x, KB_TIMED, &KB_SLICE({3, 2}), bytes, 5), KB_ERR_FAULT,
                  "kb_tensor_set_slice: 3:2 of axis 0 of tensor 'x' ends before it starts");
-    expect_error(kb_tensor_fill_slice(ctx, m.x, KB_FABRIC, &KB_SLICE({5, KB_END}), 1), KB_ERR_FAULT,
+    expect_error(kb_tensor_fill_slice(ctx, m.x, KB_TIMED, &KB_SLICE({5, KB_END}), 1), KB_ERR_FAULT,
                  "kb_tensor_fill_slice: 5:4 of axis 0 of tensor 'x' ends before it starts");
-    expect_error(kb_tensor_fill_slice(ctx, m.x, KB_FABRIC, &KB_SLICE({0, 1}, {0, 1}, {0, 1}), 1),
+    expect_error(kb_tensor_fill_slice(ctx, m.x, KB_TIMED, &KB_SLICE({0, 1}, {0, 1}, {0, 1}), 1),
                  KB_ERR_FAULT, "kb_tensor_fill_slice: the slice has 3 axes, but tensor 'x' has 2");
     assert_true(value == 5);
-    expect_ok(kb_tensor_to_host(ctx, m.x, KB_BACKDOOR, bytes, sizeof bytes));
+    expect_ok(kb_tensor_to_host(ctx, m.x, KB_UNTIMED, bytes, sizeof bytes));
     for (int i = 0; i < 20; i++)
         assert_int_equal(bytes[i], i);
     kb_context_destroy(ctx);
@@ -359,12 +358,12 @@ static void the_number_of_bytes_has_to_be_right(void **state)
     (void)state;
     matrix m = make_matrix();
     unsigned char bytes[24] = {0};
-    expect_error(kb_tensor_to_host(m.ctx, m.x, KB_FABRIC, bytes, 24), KB_ERR_FAULT,
+    expect_error(kb_tensor_to_host(m.ctx, m.x, KB_TIMED, bytes, 24), KB_ERR_FAULT,
                  "kb_tensor_to_host: tensor 'x': 24 bytes given, but the elements take 20");
-    expect_error(kb_tensor_get_slice(m.ctx, m.x, KB_BACKDOOR, &KB_SLICE({1, 2}), bytes, 4),
+    expect_error(kb_tensor_get_slice(m.ctx, m.x, KB_UNTIMED, &KB_SLICE({1, 2}), bytes, 4),
                  KB_ERR_FAULT,
                  "kb_tensor_get_slice: tensor 'x': 4 bytes given, but the elements take 5");
-    expect_error(kb_tensor_set_slice(m.ctx, m.x, KB_BACKDOOR, &KB_SLICE({1, 1}), bytes, 5),
+    expect_error(kb_tensor_set_slice(m.ctx, m.x, KB_UNTIMED, &KB_SLICE({1, 1}), bytes, 5),
                  KB_ERR_FAULT,
                  "kb_tensor_set_slice: tensor 'x': 5 bytes given, but the elements take 0");
     kb_context_destroy(m.ctx);

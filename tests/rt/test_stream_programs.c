@@ -460,7 +460,7 @@ static kb_tensor make_tensor(const machine *m, uint32_t index, const float *data
                            .dtype = KB_F32,
                            .shape = KB_SHAPE(block_elements(m->ctx)),
                            .policy = &policy,
-                           .door = KB_BACKDOOR};
+                           .access = KB_UNTIMED};
     size_t bytes = block_elements(m->ctx) * sizeof *data;
     kb_tensor x;
     expect_ok(kb_ahbm_set_device(m->ctx, at->sip));
@@ -471,7 +471,7 @@ static kb_tensor make_tensor(const machine *m, uint32_t index, const float *data
                               : kb_zeros(m->ctx, &spec, &x));
     else {
         expect_ok(kb_zeros(m->ctx, &spec, &x));
-        expect_ok(kb_tensor_set_slice(m->ctx, x, KB_BACKDOOR, NULL, data, bytes));
+        expect_ok(kb_tensor_set_slice(m->ctx, x, KB_UNTIMED, NULL, data, bytes));
     }
     return x;
 }
@@ -528,9 +528,9 @@ static kb_error *do_step(machine *m, const step *s)
     case SYNCHRONIZE_STREAM:
         return kb_stream_synchronize(ctx, m->streams[s->stream]);
     case READ:
-        return kb_tensor_get(ctx, m->tensors[s->to], KB_BACKDOOR, &KB_INDEX(1), &value);
+        return kb_tensor_get(ctx, m->tensors[s->to], KB_UNTIMED, &KB_INDEX(1), &value);
     case SET:
-        return kb_tensor_set(ctx, m->tensors[s->to], s->number % 2 ? KB_BACKDOOR : KB_FABRIC,
+        return kb_tensor_set(ctx, m->tensors[s->to], s->number % 2 ? KB_UNTIMED : KB_TIMED,
                              &KB_INDEX((uint64_t)s->number % block_elements(ctx)), s->number);
     case RENEW:
         KB_TRY(kb_tensor_free(ctx, m->tensors[s->to]));
@@ -568,7 +568,7 @@ static void expect_model(const machine *m, const model *expected, uint64_t seed)
     static float found[ELEMENTS];
     size_t bytes = block_elements(m->ctx) * sizeof(float);
     for (uint32_t i = 0; i < m->p->tensors; i++) {
-        expect_ok(kb_tensor_to_host(m->ctx, m->tensors[i], KB_BACKDOOR, found, bytes));
+        expect_ok(kb_tensor_to_host(m->ctx, m->tensors[i], KB_UNTIMED, found, bytes));
         for (size_t k = 0; k < bytes / sizeof(float); k++) {
             if (found[k] == expected->data[i][k])
                 continue;

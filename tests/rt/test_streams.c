@@ -91,7 +91,7 @@ static void copies_and_launches_keep_their_order(void **state)
     expect_ok(kb_stream_copy(ctx, stream, back, x, &last));
     /* A tensor of the host that something is on its way into is waited for; and one that is read
      * by a copy under way is changed when that is over. */
-    expect_ok(kb_tensor_set(ctx, host, KB_BACKDOOR, &KB_INDEX(0), 99));
+    expect_ok(kb_tensor_set(ctx, host, KB_UNTIMED, &KB_INDEX(0), 99));
     assert_true(element(ctx, back, 0) == 14);
     assert_true(element(ctx, x, 0) == 14);
     assert_true(element(ctx, y, 0) == 11);
@@ -109,7 +109,7 @@ static void what_work_uses_is_not_changed_before_it_ends(void **state)
     kb_request request;
     expect_ok(kb_launch_async(ctx, &request, NULL, &own, x, 20, 1));
     expect_ok(kb_launch_async(ctx, &request, NULL, &mix, y, x, 3, 1, 0));
-    expect_ok(kb_tensor_fill_slice(ctx, x, KB_BACKDOOR, NULL, 100)); /* waits */
+    expect_ok(kb_tensor_fill_slice(ctx, x, KB_UNTIMED, NULL, 100)); /* waits */
     expect_all(ctx, y, 2);
     expect_ok(kb_launch_async(ctx, &request, NULL, &mix, y, x, 3, 1, 0));
     expect_ok(kb_tensor_free(ctx, x)); /* waits too */
@@ -361,7 +361,7 @@ static void narrow_launches_come_after_events(void **state)
                                .dtype = KB_F32,
                                .shape = KB_SHAPE(2 * BLOCK),
                                .policy = &first_cube,
-                               .door = KB_BACKDOOR};
+                               .access = KB_UNTIMED};
         expect_ok(kb_zeros(p.ctx, &spec, &small));
         expect_ok(launch_in(&p, p.one, NULL, 20, 1));
         expect_ok(kb_stream_record(p.ctx, p.one, p.event));
@@ -539,7 +539,7 @@ static void a_deadlock_names_streams(void **state)
     expect_ok(kb_queues_create(p.ctx, &spec, &set));
     expect_ok(kb_queues_install(p.ctx, set));
     kb_tensor z;
-    kb_tensor_spec one = {.name = "z", .dtype = KB_F32, .shape = KB_SHAPE(1), .door = KB_BACKDOOR};
+    kb_tensor_spec one = {.name = "z", .dtype = KB_F32, .shape = KB_SHAPE(1), .access = KB_UNTIMED};
     expect_ok(kb_zeros(p.ctx, &one, &z));
     kb_request request, behind;
     expect_ok(kb_launch_with(p.ctx, (&(kb_launch_options){.stream = p.two, .request = &request}),

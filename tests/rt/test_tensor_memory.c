@@ -50,7 +50,7 @@ static void expect_all_gone(kb_context *ctx)
         kb_pe pe = {i / machine.pes / machine.cubes, i / machine.pes % machine.cubes,
                     i % machine.pes};
         for (int memory = KB_HBM; memory <= KB_TCM; memory++) {
-            mem_figures f = mem_memories_get_figures(ctx->memories, pe, (kb_memory)memory);
+            mem_stats f = mem_memories_get_stats(ctx->memories, pe, (kb_memory)memory);
             assert_int_equal(f.blocks, 0);
             assert_int_equal(f.free, f.capacity);
             assert_int_equal(f.largest, f.capacity);
@@ -71,15 +71,15 @@ static void use_one(kb_context *ctx, kb_rng *rng)
     static unsigned char bytes[900];
     kb_policy policy = {.cube = KB_ROW_WISE, .pe = KB_COLUMN_WISE};
     kb_tensor_spec spec = {
-        .shape = KB_SHAPE(15, 15), .dtype = KB_F32, .policy = &policy, .door = draw_door(rng)};
+        .shape = KB_SHAPE(15, 15), .dtype = KB_F32, .policy = &policy, .access = draw_access(rng)};
     kb_tensor x, y, h;
     expect_ok(kb_from_host(ctx, &spec, bytes, sizeof bytes, &h));
     expect_ok(kb_full(ctx, &spec, 1, &x));
     expect_ok(kb_empty(ctx, &spec, &y));
-    expect_ok(kb_tensor_copy(ctx, x, h, KB_FABRIC));
-    expect_ok(kb_tensor_copy(ctx, y, x, KB_FABRIC));
+    expect_ok(kb_tensor_copy(ctx, x, h, KB_TIMED));
+    expect_ok(kb_tensor_copy(ctx, y, x, KB_TIMED));
     if (one_in(rng, 2))
-        expect_ok(kb_tensor_to_host(ctx, y, KB_FABRIC, bytes, sizeof bytes));
+        expect_ok(kb_tensor_to_host(ctx, y, KB_TIMED, bytes, sizeof bytes));
     expect_ok(kb_tensor_free(ctx, x));
     expect_ok(kb_tensor_free(ctx, h));
     expect_ok(kb_tensor_free(ctx, y));
@@ -148,7 +148,7 @@ static kb_tensor_spec bytes_in(kb_memory memory, uint64_t bytes, const kb_policy
                             .dtype = KB_I8,
                             .memory = memory,
                             .policy = policy,
-                            .door = KB_BACKDOOR};
+                            .access = KB_UNTIMED};
 }
 
 /* 6 GiB of HBM; 16 MiB of TCM without the 4 that the scheduler keeps. */
@@ -200,14 +200,14 @@ static void a_tensor_that_does_not_fit_leaves_everything_as_it_was(void **state)
     for (int n = 0; n < 16; n++) {
         kb_context *ctx = open_machine(THREE_SIPS);
         kb_memory memory = n & 1 ? KB_TCM : KB_HBM;
-        kb_door door = n & 2 ? KB_FABRIC : KB_BACKDOOR;
+        kb_access access = n & 2 ? KB_TIMED : KB_UNTIMED;
         kb_machine machine = kb_context_machine(ctx);
         uint64_t capacity = memory == KB_TCM ? machine.tcm_bytes : machine.hbm_bytes;
         kb_location hog;
         kb_pe last = {0, 1, 3};
         expect_ok(kb_memory_alloc(ctx, last, memory, capacity - 100, 1, &hog));
         kb_tensor_spec spec = bytes_in(memory, 30000, &policies[n / 4]);
-        spec.door = door;
+        spec.access = access;
         kb_tensor x;
         sizes before = sizes_of(ctx);
         for (int again = 0; again < 3; again++) {
@@ -283,7 +283,7 @@ static void without_addresses_there_is_no_tensor(void **state)
         kb_empty(ctx, &spec, &x), KB_ERR_FAULT,
         "kb_empty: tensor 'x': out of virtual addresses: 8193 bytes requested, 8192 free, the "
         "largest range 8192");
-    assert_int_equal(mem_memories_get_figures(ctx->memories, (kb_pe){0}, KB_HBM).blocks, 0);
+    assert_int_equal(mem_memories_get_stats(ctx->memories, (kb_pe){0}, KB_HBM).blocks, 0);
     spec.shape.dims[0] = 4096;
     expect_ok(kb_empty(ctx, &spec, &x));
     spec.shape.dims[0] = 0; /* it has addresses too */

@@ -82,7 +82,7 @@ static void names_cannot_break_messages(void **state)
     kb_tensor x;
     expect_ok(kb_empty(ctx, &spec, &x));
     char byte;
-    expect_error(kb_tensor_to_host(ctx, x, KB_BACKDOOR, &byte, 1), KB_ERR_FAULT,
+    expect_error(kb_tensor_to_host(ctx, x, KB_UNTIMED, &byte, 1), KB_ERR_FAULT,
                  "kb_tensor_to_host: tensor 'a\\n"
                  "b': 1 byte given, but the elements take 2");
     kb_context_destroy(ctx);
@@ -135,9 +135,9 @@ static void an_empty_shard_is_nowhere(void **state)
 
 static void expect_repr(kb_context *ctx, kb_tensor tensor, const char *expected)
 {
-    for (int door = KB_FABRIC; door <= KB_BACKDOOR; door++) {
+    for (int access = KB_TIMED; access <= KB_UNTIMED; access++) {
         char *text;
-        expect_ok(kb_tensor_repr(ctx, tensor, (kb_door)door, &text));
+        expect_ok(kb_tensor_repr(ctx, tensor, (kb_access)access, &text));
         assert_string_equal(text, expected);
         free(text);
     }
@@ -156,7 +156,7 @@ static void its_text_has_shape_dtype_mean_and_norm(void **state)
     expect_repr(ctx, h, "'x' (2, 2) i8 on the host, mean 0.5, norm 5.47723");
     expect_ok(kb_ahbm_set_device(ctx, 1));
     expect_ok(kb_empty(ctx, &spec, &x));
-    expect_ok(kb_tensor_copy(ctx, x, h, KB_FABRIC));
+    expect_ok(kb_tensor_copy(ctx, x, h, KB_TIMED));
     expect_repr(ctx, x, "'x' (2, 2) i8 on sip1, mean 0.5, norm 5.47723");
     spec = (kb_tensor_spec){.name = "row", .shape = KB_SHAPE(3), .dtype = KB_F16};
     expect_ok(kb_full(ctx, &spec, 0.25, &x));
@@ -188,9 +188,9 @@ static void specs_that_make_no_sense_are_refused(void **state)
         {{.dtype = (kb_dtype)-1}, "kb_empty: invalid dtype -1"},
         {{.memory = KB_SRAM}, "kb_empty: invalid memory 2: expected KB_HBM or KB_TCM"},
         {{.memory = KB_VIRTUAL}, "kb_empty: invalid memory 3: expected KB_HBM or KB_TCM"},
-        {{.door = (kb_door)2},
-         "kb_empty: invalid access mode 2: expected KB_FABRIC or "
-         "KB_BACKDOOR"},
+        {{.access = (kb_access)2},
+         "kb_empty: invalid access mode 2: expected KB_TIMED or "
+         "KB_UNTIMED"},
         {{.policy = &third_cube}, NULL},
         {{.policy = &fifth_pe}, NULL},
         {{.policy = &no_split}, NULL},
@@ -229,10 +229,10 @@ static void data_of_the_host_has_to_fit(void **state)
     /* What means nothing for it is not looked at. */
     spec = (kb_tensor_spec){.dtype = KB_I8,
                             .memory = KB_SRAM,
-                            .door = (kb_door)9,
+                            .access = (kb_access)9,
                             .policy = &(kb_policy){.num_cubes = 99}};
     expect_ok(kb_from_host(ctx, &spec, "a", 1, &h));
-    expect_contents(ctx, h, KB_FABRIC, "a", 1);
+    expect_contents(ctx, h, KB_TIMED, "a", 1);
     kb_context_destroy(ctx);
 }
 
@@ -254,8 +254,8 @@ static void tensors_are_made_on_the_device_of_the_run_alone(void **state)
     kb_context_destroy(ctx);
 }
 
-/* Creating does not wait; what it started takes time, or none through the backdoor. */
-static void creating_takes_time_unless_by_the_backdoor(void **state)
+/* Creating does not wait; what it started takes time, or none untimed. */
+static void creating_takes_time_unless_untimed(void **state)
 {
     (void)state;
     typedef kb_error *make_fn(kb_context *, const kb_tensor_spec *, kb_tensor *);
@@ -264,12 +264,12 @@ static void creating_takes_time_unless_by_the_backdoor(void **state)
         kb_context *ctx = open_machine(THREE_SIPS);
         kb_policy policy = {.cube = KB_ROW_WISE, .pe = KB_COLUMN_WISE};
         kb_tensor_spec spec = {
-            .shape = KB_SHAPE(64, 64), .dtype = KB_F32, .policy = &policy, .door = KB_BACKDOOR};
+            .shape = KB_SHAPE(64, 64), .dtype = KB_F32, .policy = &policy, .access = KB_UNTIMED};
         kb_tensor x;
         expect_ok(makers[maker](ctx, &spec, &x));
         expect_ok(kb_synchronize(ctx));
         assert_int_equal(kb_context_now(ctx), 0);
-        spec.door = KB_FABRIC;
+        spec.access = KB_TIMED;
         expect_ok(makers[maker](ctx, &spec, &x));
         assert_int_equal(kb_context_now(ctx), 0);
         expect_ok(kb_synchronize(ctx));
@@ -304,7 +304,7 @@ static void expect_everywhere(kb_context *ctx, kb_tensor x, const unsigned char 
     unsigned char *expected = new_bytes(bytes), *found = new_bytes(bytes);
     for (uint64_t i = 0; i < elements; i++)
         memcpy(expected + i * each, element, each);
-    expect_contents(ctx, x, KB_FABRIC, expected, bytes);
+    expect_contents(ctx, x, KB_TIMED, expected, bytes);
     expect_ok(kb_tensor_shard_count(ctx, x, &shards));
     uint64_t va;
     expect_ok(kb_tensor_va(ctx, x, &va));
@@ -344,7 +344,7 @@ static void zeros_and_full_are_seen_by_all(void **state)
             .dtype = dtype,
             .policy = &policy,
             .memory = n & 1 ? KB_TCM : KB_HBM,
-            .door = n & 2 ? KB_BACKDOOR : KB_FABRIC,
+            .access = n & 2 ? KB_UNTIMED : KB_TIMED,
         };
         dirty(ctx, spec.memory);
         kb_tensor x;
@@ -364,7 +364,7 @@ static void an_empty_one_has_zeros_where_nobody_wrote(void **state)
 {
     (void)state;
     kb_context *ctx = open_machine(ONE_PE);
-    kb_tensor_spec spec = {.shape = KB_SHAPE(5000), .dtype = KB_I32, .door = KB_BACKDOOR};
+    kb_tensor_spec spec = {.shape = KB_SHAPE(5000), .dtype = KB_I32, .access = KB_UNTIMED};
     unsigned char *zeros = new_bytes(20000);
     kb_tensor x;
     kb_location first, second;
@@ -374,7 +374,7 @@ static void an_empty_one_has_zeros_where_nobody_wrote(void **state)
     expect_ok(kb_empty(ctx, &spec, &x));
     expect_ok(kb_tensor_shard_location(ctx, x, 0, &second));
     assert_int_equal(second.offset, first.offset);
-    expect_contents(ctx, x, KB_BACKDOOR, zeros, 20000);
+    expect_contents(ctx, x, KB_UNTIMED, zeros, 20000);
     free(zeros);
     kb_context_destroy(ctx);
 }
@@ -391,7 +391,7 @@ static void every_tensor_has_a_range_of_its_own(void **state)
     uint64_t starts[COUNT], ends[COUNT];
     for (int i = 0; i < COUNT; i++) {
         kb_tensor_spec spec = {
-            .shape = KB_SHAPE(below(&rng, 20000)), .dtype = KB_I8, .door = KB_BACKDOOR};
+            .shape = KB_SHAPE(below(&rng, 20000)), .dtype = KB_I8, .access = KB_UNTIMED};
         kb_tensor x;
         expect_ok(kb_ahbm_set_device(ctx, (uint32_t)i % 3)); /* one range for all devices */
         expect_ok(kb_empty(ctx, &spec, &x));
@@ -417,9 +417,10 @@ static kb_error *touch(kb_context *ctx, kb_pe pe, uint64_t va)
 static void addresses_of_a_freed_tensor_fault(void **state)
 {
     (void)state;
-    for (int door = KB_FABRIC; door <= KB_BACKDOOR; door++) {
+    for (int access = KB_TIMED; access <= KB_UNTIMED; access++) {
         kb_context *ctx = open_machine(THREE_SIPS);
-        kb_tensor_spec spec = {.shape = KB_SHAPE(5000), .dtype = KB_I8, .door = (kb_door)door};
+        kb_tensor_spec spec = {
+            .shape = KB_SHAPE(5000), .dtype = KB_I8, .access = (kb_access)access};
         kb_tensor x, y;
         spec.name = "x";
         expect_ok(kb_empty(ctx, &spec, &x));
@@ -607,7 +608,7 @@ static void a_handle_that_was_freed_is_never_another_one(void **state)
     (void)state;
     enum { COUNT = 1000 };
     kb_context *ctx = open_machine(ONE_PE);
-    kb_tensor_spec spec = {.shape = KB_SHAPE(1), .dtype = KB_I8, .door = KB_BACKDOOR};
+    kb_tensor_spec spec = {.shape = KB_SHAPE(1), .dtype = KB_I8, .access = KB_UNTIMED};
     static kb_tensor dead[COUNT];
     kb_shape shape;
     for (int i = 0; i < COUNT; i++) {
@@ -641,7 +642,7 @@ static void a_context_frees_its_tensors(void **state)
     expect_ok(kb_from_host(ctx, &spec, data, 1200, &h));
     expect_ok(kb_zeros(ctx, &spec, &x));
     expect_ok(kb_full(ctx, &spec, 1, &y));
-    expect_ok(kb_tensor_copy(ctx, x, h, KB_FABRIC));
+    expect_ok(kb_tensor_copy(ctx, x, h, KB_TIMED));
     expect_ok(kb_tensor_free(ctx, y));
     kb_context_destroy(ctx);
     free(data);
@@ -659,7 +660,7 @@ int main(void)
         cmocka_unit_test(specs_that_make_no_sense_are_refused),
         cmocka_unit_test(data_of_the_host_has_to_fit),
         cmocka_unit_test(tensors_are_made_on_the_device_of_the_run_alone),
-        cmocka_unit_test(creating_takes_time_unless_by_the_backdoor),
+        cmocka_unit_test(creating_takes_time_unless_untimed),
         cmocka_unit_test(zeros_and_full_are_seen_by_all),
         cmocka_unit_test(an_empty_one_has_zeros_where_nobody_wrote),
         cmocka_unit_test(every_tensor_has_a_range_of_its_own),

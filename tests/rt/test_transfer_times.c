@@ -34,7 +34,7 @@ static kb_tensor make(kb_context *ctx, kb_memory memory, uint64_t bytes, const k
                            .dtype = KB_I8,
                            .memory = memory,
                            .policy = policy,
-                           .door = KB_BACKDOOR};
+                           .access = KB_UNTIMED};
     kb_tensor made;
     expect_ok(kb_empty(ctx, &spec, &made));
     return made;
@@ -58,9 +58,9 @@ static void from_the_host_to_a_device(void **state)
     (void)state;
     kb_context *ctx = open_machine(ONE_PE);
     kb_tensor h = make_host(ctx, 6400);
-    expect_ok(kb_tensor_copy(ctx, make(ctx, KB_HBM, 6400, NULL), h, KB_FABRIC));
+    expect_ok(kb_tensor_copy(ctx, make(ctx, KB_HBM, 6400, NULL), h, KB_TIMED));
     assert_int_equal(settle(ctx), PS(253.19));
-    expect_ok(kb_tensor_copy(ctx, make(ctx, KB_TCM, 6400, NULL), h, KB_FABRIC));
+    expect_ok(kb_tensor_copy(ctx, make(ctx, KB_TCM, 6400, NULL), h, KB_TIMED));
     assert_int_equal(settle(ctx), PS(180.15));
     kb_context_destroy(ctx);
 }
@@ -76,12 +76,12 @@ static void from_a_device_to_the_host(void **state)
     kb_tensor h = make_host(ctx, 6400);
     unsigned char data[6400];
     kb_tensor x = make(ctx, KB_HBM, 6400, NULL), y = make(ctx, KB_TCM, 6400, NULL);
-    expect_ok(kb_tensor_to_host(ctx, x, KB_FABRIC, data, sizeof data));
+    expect_ok(kb_tensor_to_host(ctx, x, KB_TIMED, data, sizeof data));
     assert_int_equal(kb_context_now(ctx), PS(330.63));
-    expect_ok(kb_tensor_copy(ctx, h, x, KB_FABRIC)); /* does not wait for the target */
+    expect_ok(kb_tensor_copy(ctx, h, x, KB_TIMED)); /* does not wait for the target */
     assert_int_equal(kb_context_now(ctx), PS(330.63));
     assert_int_equal(settle(ctx), PS(330.63));
-    expect_ok(kb_tensor_copy(ctx, h, y, KB_FABRIC));
+    expect_ok(kb_tensor_copy(ctx, h, y, KB_TIMED));
     assert_int_equal(settle(ctx), PS(260.55));
     kb_context_destroy(ctx);
 }
@@ -91,24 +91,24 @@ static void elements_and_slices(void **state)
 {
     (void)state;
     kb_context *ctx = open_machine(ONE_PE);
-    kb_tensor_spec spec = {.shape = KB_SHAPE(3, 5), .dtype = KB_I32, .door = KB_BACKDOOR};
+    kb_tensor_spec spec = {.shape = KB_SHAPE(3, 5), .dtype = KB_I32, .access = KB_UNTIMED};
     const int32_t column[3] = {1, 2, 3};
     kb_tensor x;
     double value;
     expect_ok(kb_empty(ctx, &spec, &x));
-    expect_ok(kb_tensor_set(ctx, x, KB_FABRIC, &KB_INDEX(1, 1), 1));
+    expect_ok(kb_tensor_set(ctx, x, KB_TIMED, &KB_INDEX(1, 1), 1));
     assert_int_equal(settle(ctx), 153252500); /* 153.19 + .0625 */
-    expect_ok(kb_tensor_fill_slice(ctx, x, KB_FABRIC, &KB_SLICE({0, 3}, {2, 3}), 1));
+    expect_ok(kb_tensor_fill_slice(ctx, x, KB_TIMED, &KB_SLICE({0, 3}, {2, 3}), 1));
     assert_int_equal(settle(ctx), 153377500); /* 153.19 + .1875 */
     expect_ok(
-        kb_tensor_set_slice(ctx, x, KB_FABRIC, &KB_SLICE({0, 3}, {2, 3}), column, sizeof column));
+        kb_tensor_set_slice(ctx, x, KB_TIMED, &KB_SLICE({0, 3}, {2, 3}), column, sizeof column));
     assert_int_equal(settle(ctx), 153377500);
     kb_time before = kb_context_now(ctx);
-    expect_ok(kb_tensor_get(ctx, x, KB_FABRIC, &KB_INDEX(0, 0), &value));
+    expect_ok(kb_tensor_get(ctx, x, KB_TIMED, &KB_INDEX(0, 0), &value));
     assert_int_equal(kb_context_now(ctx) - before, 77440000 + 153252500);
     char *text;
     before = kb_context_now(ctx);
-    expect_ok(kb_tensor_repr(ctx, x, KB_FABRIC, &text)); /* all 60 bytes: .9375 */
+    expect_ok(kb_tensor_repr(ctx, x, KB_TIMED, &text)); /* all 60 bytes: .9375 */
     free(text);
     assert_int_equal(kb_context_now(ctx) - before, 77440000 + 154127500);
     kb_context_destroy(ctx);
@@ -180,7 +180,7 @@ static void from_device_to_device(void **state)
     (void)state;
     kb_context *ctx = open_machine(ONE_PE);
     kb_tensor x = make(ctx, KB_HBM, 2048, NULL), y = make(ctx, KB_HBM, 2048, NULL);
-    expect_ok(kb_tensor_copy(ctx, y, x, KB_FABRIC));
+    expect_ok(kb_tensor_copy(ctx, y, x, KB_TIMED));
     assert_int_equal(settle(ctx), 1354182500);
     kb_context_destroy(ctx);
 }
@@ -202,11 +202,11 @@ static void nothing_takes_no_time(void **state)
         expect_ok(kb_full(ctx, &spec, 1, &x));
         expect_ok(kb_empty(ctx, &spec, &y));
         expect_ok(kb_from_host(ctx, &spec, NULL, 0, &h));
-        expect_ok(kb_tensor_copy(ctx, x, h, KB_FABRIC));
-        expect_ok(kb_tensor_copy(ctx, y, x, KB_FABRIC));
-        expect_ok(kb_tensor_copy(ctx, h, y, KB_FABRIC));
-        expect_ok(kb_tensor_to_host(ctx, y, KB_FABRIC, NULL, 0));
-        expect_ok(kb_tensor_repr(ctx, y, KB_FABRIC, &text));
+        expect_ok(kb_tensor_copy(ctx, x, h, KB_TIMED));
+        expect_ok(kb_tensor_copy(ctx, y, x, KB_TIMED));
+        expect_ok(kb_tensor_copy(ctx, h, y, KB_TIMED));
+        expect_ok(kb_tensor_to_host(ctx, y, KB_TIMED, NULL, 0));
+        expect_ok(kb_tensor_repr(ctx, y, KB_TIMED, &text));
         free(text);
         expect_ok(kb_tensor_free(ctx, x));
         assert_int_equal(settle(ctx), 0);
@@ -226,10 +226,10 @@ static void each_copy_is_sent_and_one_is_read(void **state)
     static const kb_policy everywhere = {0};
     kb_context *ctx = open_machine(THREE_SIPS);
     kb_tensor h = make_host(ctx, BYTES), x = make(ctx, KB_HBM, BYTES, &everywhere);
-    expect_ok(kb_tensor_copy(ctx, x, h, KB_FABRIC));
+    expect_ok(kb_tensor_copy(ctx, x, h, KB_TIMED));
     kb_time took = settle(ctx);
     assert_true(took > COPIES * one && took < COPIES * one + KB_US);
-    expect_ok(kb_tensor_copy(ctx, h, x, KB_FABRIC));
+    expect_ok(kb_tensor_copy(ctx, h, x, KB_TIMED));
     took = settle(ctx);
     assert_true(took > one && took < one + KB_US);
     kb_context_destroy(ctx);
@@ -246,9 +246,9 @@ static void shards_go_together(void **state)
     kb_time took[2][2];
     for (int i = 0; i < 2; i++) {
         kb_tensor x = make(ctx, KB_HBM, BYTES, i ? &cut : NULL);
-        expect_ok(kb_tensor_copy(ctx, x, h, KB_FABRIC));
+        expect_ok(kb_tensor_copy(ctx, x, h, KB_TIMED));
         took[i][0] = settle(ctx);
-        expect_ok(kb_tensor_copy(ctx, h, x, KB_FABRIC));
+        expect_ok(kb_tensor_copy(ctx, h, x, KB_TIMED));
         took[i][1] = settle(ctx);
     }
     for (int way = 0; way < 2; way++) {
@@ -270,7 +270,7 @@ static void reading_and_writing_overlap(void **state)
     kb_tensor x = make(ctx, KB_HBM, BYTES, NULL);
     expect_ok(kb_ahbm_set_device(ctx, 1));
     kb_tensor y = make(ctx, KB_HBM, BYTES, NULL);
-    expect_ok(kb_tensor_copy(ctx, y, x, KB_FABRIC));
+    expect_ok(kb_tensor_copy(ctx, y, x, KB_TIMED));
     kb_time took = settle(ctx), sending = (kb_time)BYTES * KB_NS / 64;
     assert_true(took > sending + 1165 * KB_NS);
     assert_true(took < sending + 2 * KB_US);
@@ -289,11 +289,11 @@ static void a_replicated_source_is_read_where_it_is_wanted(void **state)
     kb_context *ctx = open_machine(TALL);
     kb_tensor x = make(ctx, KB_HBM, BYTES, &everywhere), y = make(ctx, KB_HBM, BYTES, &everywhere),
               z = make(ctx, KB_HBM, BYTES, &cut);
-    expect_ok(kb_tensor_copy(ctx, y, x, KB_FABRIC));
+    expect_ok(kb_tensor_copy(ctx, y, x, KB_TIMED));
     kb_time took = settle(ctx);
     assert_true(took > 1165 * KB_NS + 640 * KB_NS);
     assert_true(took < 1165 * KB_NS + 640 * KB_NS + KB_US);
-    expect_ok(kb_tensor_copy(ctx, z, y, KB_FABRIC));
+    expect_ok(kb_tensor_copy(ctx, z, y, KB_TIMED));
     took = settle(ctx);
     assert_true(took < 1165 * KB_NS + 640 * KB_NS / 12 + KB_US);
     kb_context_destroy(ctx);
@@ -329,11 +329,11 @@ static void more_takes_longer(void **state)
         kb_tensor h = make_host(ctx, bytes);
         kb_tensor x = make(ctx, KB_HBM, bytes, &rows), y = make(ctx, KB_HBM, bytes, NULL);
         kb_time took[4];
-        expect_ok(kb_tensor_copy(ctx, x, h, KB_FABRIC));
+        expect_ok(kb_tensor_copy(ctx, x, h, KB_TIMED));
         took[0] = settle(ctx);
-        expect_ok(kb_tensor_copy(ctx, y, x, KB_FABRIC));
+        expect_ok(kb_tensor_copy(ctx, y, x, KB_TIMED));
         took[1] = settle(ctx);
-        expect_ok(kb_tensor_copy(ctx, h, y, KB_FABRIC));
+        expect_ok(kb_tensor_copy(ctx, h, y, KB_TIMED));
         took[2] = settle(ctx);
         kb_tensor_spec spec = {.shape = KB_SHAPE(bytes), .dtype = KB_I8, .policy = &rows};
         kb_tensor z;

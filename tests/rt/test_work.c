@@ -104,12 +104,12 @@ static void kernels_have_arguments_of_their_own(void **state)
     expect_ok(finish_script(&s));
     expect_numbers(ctx, numbers, (const float[]){12, 10, 11}, 3);
 
-    rt_figures figures = rt_get_figures(ctx); /* it is a launch like any other */
-    assert_int_equal(figures.launch_count, 1);
-    assert_string_equal(figures.launches[0].name, "ring");
-    assert_int_equal(figures.launches[0].sip, 1);
-    assert_int_equal(figures.launches[0].pes, 3);
-    assert_true(figures.launches[0].pe_exec > 0);
+    rt_stats stats = rt_get_stats(ctx); /* it is a launch like any other */
+    assert_int_equal(stats.launch_count, 1);
+    assert_string_equal(stats.launches[0].name, "ring");
+    assert_int_equal(stats.launches[0].sip, 1);
+    assert_int_equal(stats.launches[0].pes, 3);
+    assert_true(stats.launches[0].pe_exec > 0);
     kb_context_destroy(ctx);
 }
 

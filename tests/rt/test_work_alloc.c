@@ -164,7 +164,7 @@ static void copy_some(kb_context *ctx, ipcq_set *set, kb_tensor numbers)
                            .shape = KB_SHAPE(5, 6),
                            .policy = &split,
                            .memory = KB_TCM,
-                           .door = KB_BACKDOOR};
+                           .access = KB_UNTIMED};
     script s = {.ctx = ctx, .steps = steps, .step_count = 1};
     rt_tensor_view view;
     if (!went_well(kb_zeros(ctx, &spec, &s.tensor)))

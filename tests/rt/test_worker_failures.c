@@ -47,7 +47,7 @@ static kb_error *fails_in_a_phase(kb_context *ctx, phase when)
         return boom();
     case AFTER_A_READ:
         KB_TRY(kb_zeros(ctx, &spec, &x));
-        KB_TRY(kb_tensor_get(ctx, x, KB_FABRIC, &KB_INDEX(0), &value));
+        KB_TRY(kb_tensor_get(ctx, x, KB_TIMED, &KB_INDEX(0), &value));
         return boom();
     case AFTER_A_BARRIER:
         KB_TRY(kb_distributed_barrier(ctx, NULL));
@@ -171,10 +171,10 @@ static void call_everything(void *arg)
     kb_shape shape;
     unsigned char back[8] = {0};
     expect_ok(kb_tensor_shape(ctx, u->tensor, &shape));
-    expect_no_waiting(kb_tensor_to_host(ctx, u->tensor, KB_FABRIC, back, 8), u->rank);
-    expect_no_waiting(kb_tensor_to_host(ctx, u->tensor, KB_BACKDOOR, back, 8), u->rank);
-    expect_ok(kb_tensor_set(ctx, u->tensor, KB_FABRIC, &KB_INDEX(0), 9));
-    expect_ok(kb_tensor_set(ctx, u->tensor, KB_BACKDOOR, &KB_INDEX(0), 9));
+    expect_no_waiting(kb_tensor_to_host(ctx, u->tensor, KB_TIMED, back, 8), u->rank);
+    expect_no_waiting(kb_tensor_to_host(ctx, u->tensor, KB_UNTIMED, back, 8), u->rank);
+    expect_ok(kb_tensor_set(ctx, u->tensor, KB_TIMED, &KB_INDEX(0), 9));
+    expect_ok(kb_tensor_set(ctx, u->tensor, KB_UNTIMED, &KB_INDEX(0), 9));
     expect_ok(kb_tensor_free(ctx, u->tensor));
     expect_ok(kb_tensor_free(ctx, u->other));
 
@@ -217,7 +217,7 @@ static kb_error *has_much_to_clean_up(kb_context *ctx, uint32_t rank, void *arg)
     kb_co *co = kb_context_worker(ctx);
     kb_tensor_spec spec = bytes_spec("x", 8);
     KB_TRY(kb_full(ctx, &spec, 1, &u.tensor));
-    spec.door = KB_BACKDOOR;
+    spec.access = KB_UNTIMED;
     KB_TRY(kb_full(ctx, &spec, 1, &u.other));
     u.request = submit(ctx, dma((kb_pe){0, 0, 0}, hbm(0, 0), hbm(1, 0), 1 << 22));
     kb_co_push_cleanup(co, &u.cleanups[0], poll_in_vain, &u.steps[0]);

@@ -137,7 +137,7 @@ static kb_error *run_tensor_op(kb_context *ctx, struct worker *w, const op *o)
         if (w->tensor_count == 0)
             return NULL;
         return kb_tensor_get(ctx, w->tensors[w->tensor_count - 1],
-                             o->number % 2 ? KB_FABRIC : KB_BACKDOOR, &KB_INDEX(0), &value);
+                             o->number % 2 ? KB_TIMED : KB_UNTIMED, &KB_INDEX(0), &value);
     }
 }
 

@@ -34,16 +34,16 @@ static void workers_take_turns_in_the_order_of_ranks(void **state)
 /* All are woken at one instant, by the rank that is the last to get there. */
 static kb_error *meets_twice(kb_context *ctx, uint32_t rank, void *arg)
 {
-    kb_sem *doors = arg;
+    kb_sem *gates = arg;
     kb_co *co = kb_context_worker(ctx);
-    for (int door = 0; door < 2; door++) {
+    for (int access = 0; access < 2; access++) {
         kb_co_sleep(co, (kb_time)(rank * 7 % 4) * KB_US);
         note(&seen, "%u ", rank);
-        if (rank == 1 && door == 0) {
+        if (rank == 1 && access == 0) {
             kb_co_sleep(co, 10 * KB_US);
-            kb_sem_release(kb_context_sim(ctx), &doors[0], 3);
-        } else if (door == 0) {
-            (void)kb_sem_acquire(co, &doors[0], 1);
+            kb_sem_release(kb_context_sim(ctx), &gates[0], 3);
+        } else if (access == 0) {
+            (void)kb_sem_acquire(co, &gates[0], 1);
         }
     }
     return NULL;
@@ -54,9 +54,9 @@ static void those_that_can_go_on_at_an_instant_do_in_the_order_of_ranks(void **s
 {
     (void)state;
     kb_context *ctx = open_small(NULL);
-    kb_sem doors[2];
-    kb_sem_init(&doors[0], "door", 0);
-    expect_ok(kb_spawn(ctx, meets_twice, doors, 4));
+    kb_sem gates[2];
+    kb_sem_init(&gates[0], "gate", 0);
+    expect_ok(kb_spawn(ctx, meets_twice, gates, 4));
     expect_notes(&seen, "0 3 2 1 0 3 2 1 ");
     assert_int_equal(kb_context_now(ctx), 16 * KB_US);
     kb_context_destroy(ctx);
@@ -117,7 +117,7 @@ static kb_error *exchanges(kb_context *ctx, uint32_t rank, void *arg)
     for (uint32_t other = 0; other < SIPS; other++) {
         int32_t numbers[100];
         uint32_t which = (role + other) % SIPS;
-        KB_TRY(kb_tensor_to_host(ctx, e->parts[which], KB_FABRIC, numbers, sizeof numbers));
+        KB_TRY(kb_tensor_to_host(ctx, e->parts[which], KB_TIMED, numbers, sizeof numbers));
         for (uint32_t i = 0; i < 100; i++)
             e->sums[role] = e->sums[role] * 3 + (uint32_t)numbers[i] * (which + 1);
     }
@@ -345,7 +345,7 @@ static void spawn_returns_when_all_work_has_ended(void **state)
     kb_context_destroy(ctx);
 }
 
-static kb_error *leaves_by_the_back_door(kb_context *ctx, uint32_t rank, void *arg)
+static kb_error *leaves_early(kb_context *ctx, uint32_t rank, void *arg)
 {
     kb_request *requests = arg;
     requests[rank] = submit(ctx, write_to(hbm(rank, 0), 1000));
@@ -359,7 +359,7 @@ static void a_worker_that_exits_has_its_work_waited_for(void **state)
     (void)state;
     kb_context *ctx = open_small(NULL);
     kb_request requests[2];
-    expect_ok(kb_spawn(ctx, leaves_by_the_back_door, requests, 2));
+    expect_ok(kb_spawn(ctx, leaves_early, requests, 2));
     assert_true(is_done(ctx, requests[0]));
     assert_true(is_done(ctx, requests[1]));
     kb_context_destroy(ctx);
@@ -397,7 +397,7 @@ static void what_workers_make_stays(void **state)
     expect_ok(kb_spawn(ctx, makes_a_tensor, tensors, SIPS));
     for (uint32_t rank = 0; rank < SIPS; rank++) {
         unsigned char back[4];
-        expect_ok(kb_tensor_to_host(ctx, tensors[rank], KB_BACKDOOR, back, 4));
+        expect_ok(kb_tensor_to_host(ctx, tensors[rank], KB_UNTIMED, back, 4));
         assert_int_equal(back[3], rank + 1);
         expect_ok(kb_tensor_free(ctx, tensors[rank]));
     }
@@ -430,7 +430,7 @@ static kb_error *reads_beside_a_large_transfer(kb_context *ctx, uint32_t rank, v
         if (r->barrier)
             KB_TRY(kb_distributed_barrier(ctx, &(kb_collective_options){.work = &work}));
         KB_TRY(kb_full(ctx, &spec, 5, &x));
-        KB_TRY(kb_tensor_to_host(ctx, x, KB_FABRIC, back, sizeof back));
+        KB_TRY(kb_tensor_to_host(ctx, x, KB_TIMED, back, sizeof back));
         assert_int_equal(back[63], 5);
         r->read = kb_context_now(ctx);
         if (r->barrier)
@@ -469,15 +469,15 @@ static kb_error *reads_its_own(kb_context *ctx, uint32_t rank, void *arg)
     kb_time *ended = arg;
     kb_tensor x;
     kb_tensor_spec spec = bytes_spec("x", 64);
-    spec.door = KB_BACKDOOR;
+    spec.access = KB_UNTIMED;
     double value;
     KB_TRY(kb_full(ctx, &spec, 5, &x));
     note(&seen, "%u:a ", rank);
-    KB_TRY(kb_tensor_get(ctx, x, KB_BACKDOOR, &KB_INDEX(0), &value)); /* nothing is pending */
+    KB_TRY(kb_tensor_get(ctx, x, KB_UNTIMED, &KB_INDEX(0), &value)); /* nothing is pending */
     note(&seen, "%u:b ", rank);
     assert_int_equal(kb_context_now(ctx), 0);
     kb_request request = submit(ctx, write_to(hbm(rank, 1 << 20), 100));
-    KB_TRY(kb_tensor_get(ctx, x, KB_BACKDOOR, &KB_INDEX(0), &value)); /* now there is */
+    KB_TRY(kb_tensor_get(ctx, x, KB_UNTIMED, &KB_INDEX(0), &value)); /* now there is */
     note(&seen, "%u:c ", rank);
     assert_true(is_done(ctx, request));
     ended[rank] = kb_context_now(ctx);
@@ -510,9 +510,9 @@ static void outside_workers_one_driver_may_call_everything(void **state)
     expect_ok(kb_full(ctx, &spec, 7, &x));
     expect_ok(kb_ahbm_set_device(ctx, 1));
     expect_ok(kb_empty(ctx, &spec, &y));
-    expect_ok(kb_tensor_copy(ctx, y, x, KB_FABRIC));
+    expect_ok(kb_tensor_copy(ctx, y, x, KB_TIMED));
     expect_ok(kb_distributed_barrier(ctx, NULL));
-    expect_ok(kb_tensor_to_host(ctx, y, KB_FABRIC, back, sizeof back));
+    expect_ok(kb_tensor_to_host(ctx, y, KB_TIMED, back, sizeof back));
     assert_int_equal(back[99], 7);
     expect_ok(kb_synchronize(ctx));
     expect_ok(kb_distributed_destroy_process_group(ctx));

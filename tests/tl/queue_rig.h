@@ -106,7 +106,7 @@ static inline void put_at(rig *r, uint32_t pe, uint64_t offset, kb_dtype dtype, 
 /* All TCM of the PEs but that of their rings is free. */
 static inline uint64_t tcm_free_at(const rig *r, uint32_t pe)
 {
-    return mem_memories_get_figures(r->memories, pe_at(pe), KB_TCM).free;
+    return mem_memories_get_stats(r->memories, pe_at(pe), KB_TCM).free;
 }
 
 #endif

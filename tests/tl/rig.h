@@ -324,8 +324,8 @@ static inline void put_sequence(rig *r, uint64_t offset, kb_dtype dtype, size_t 
 /* All TCM of PE 0 is free again. */
 static inline void expect_tcm_free(const rig *r)
 {
-    mem_figures figures = mem_memories_get_figures(r->memories, pe0, KB_TCM);
-    assert_int_equal(figures.free, figures.capacity);
+    mem_stats stats = mem_memories_get_stats(r->memories, pe0, KB_TCM);
+    assert_int_equal(stats.free, stats.capacity);
 }
 
 #endif

@@ -659,7 +659,7 @@ static void every_mistake_is_told_of(void **state)
         expect_fault(&r, careless, mistakes[i].said, MEMORY);
         expect_tcm_free(&r);
         expect_ok(data_settle(r.store));
-        assert_int_equal(data_get_figures(r.store).live_values, 0);
+        assert_int_equal(data_get_stats(r.store).live_values, 0);
     }
     rig_fini(&r);
 }

@@ -169,9 +169,9 @@ static void without_data_nothing_is_kept(void **state)
     (void)state;
     rig r = rig_make(one_cube(NULL), true);
     (void)time_of(&r, huge, MEMORY, 1000);
-    data_figures figures = data_get_figures(r.store);
-    assert_int_equal(figures.computed + figures.dropped, 0);
-    assert_int_equal(figures.most_live_bytes, 0);
+    data_stats stats = data_get_stats(r.store);
+    assert_int_equal(stats.computed + stats.dropped, 0);
+    assert_int_equal(stats.most_live_bytes, 0);
     rig_fini(&r);
 }
 

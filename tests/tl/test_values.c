@@ -25,8 +25,8 @@ static const rig *watched;
 
 static uint64_t held(void)
 {
-    mem_figures figures = mem_memories_get_figures(watched->memories, pe0, KB_TCM);
-    return figures.capacity - figures.free;
+    mem_stats stats = mem_memories_get_stats(watched->memories, pe0, KB_TCM);
+    return stats.capacity - stats.free;
 }
 
 #define watch(r, kernel, ...) (watched = (r), time_of((r), kernel, __VA_ARGS__))

@@ -76,14 +76,14 @@ static inline kb_tensor make_tensor(kb_context *ctx, const char *name, kb_dtype 
                                     kb_shape shape, const kb_policy *policy, const double *numbers)
 {
     const kb_tensor_spec spec = {
-        .name = name, .dtype = dtype, .shape = shape, .policy = policy, .door = KB_BACKDOOR};
+        .name = name, .dtype = dtype, .shape = shape, .policy = policy, .access = KB_UNTIMED};
     kb_tensor t;
     expect_ok(kb_empty(ctx, &spec, &t));
     if (!numbers)
         return t;
     size_t count = count_elements(&shape);
     void *data = convert_numbers(dtype, numbers, count);
-    expect_ok(kb_tensor_set_slice(ctx, t, KB_BACKDOOR, NULL, data, count * kb_dtype_bytes(dtype)));
+    expect_ok(kb_tensor_set_slice(ctx, t, KB_UNTIMED, NULL, data, count * kb_dtype_bytes(dtype)));
     free(data);
     return t;
 }
@@ -97,7 +97,7 @@ static inline float *read_tensor(kb_context *ctx, kb_tensor t, size_t count)
     float *floats = malloc(count * sizeof *floats + 1);
     assert_non_null(floats);
     assert_non_null(data);
-    expect_ok(kb_tensor_to_host(ctx, t, KB_BACKDOOR, data, count * kb_dtype_bytes(dtype)));
+    expect_ok(kb_tensor_to_host(ctx, t, KB_UNTIMED, data, count * kb_dtype_bytes(dtype)));
     kb_convert(KB_F32, floats, dtype, data, count);
     free(data);
     return floats;

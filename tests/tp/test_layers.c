@@ -31,7 +31,7 @@ static kb_error *run_column(kb_context *ctx, const mlp *is, kb_tensor x, const d
         .weight = make_host_tensor(ctx, is->dtype, KB_SHAPE(is->in, is->hidden), w),
         .bias_values =
             is->bias ? make_host_tensor(ctx, is->dtype, KB_SHAPE(is->hidden), b) : (kb_tensor){0},
-        .door = KB_BACKDOOR,
+        .access = KB_UNTIMED,
     };
     KB_TRY(kb_column_parallel_linear_create(ctx, &spec, &layer));
     KB_TRY(kb_column_parallel_linear_forward(ctx, layer, x, y));
@@ -54,7 +54,7 @@ static kb_error *run_row(kb_context *ctx, const mlp *is, kb_tensor x, const doub
         .weight = make_host_tensor(ctx, is->dtype, KB_SHAPE(is->hidden, is->out), w),
         .bias_values =
             is->bias ? make_host_tensor(ctx, is->dtype, KB_SHAPE(is->out), b) : (kb_tensor){0},
-        .door = KB_BACKDOOR,
+        .access = KB_UNTIMED,
     };
     KB_TRY(kb_row_parallel_linear_create(ctx, &spec, &layer));
     KB_TRY(kb_row_parallel_linear_forward(ctx, layer, x, y));
@@ -251,7 +251,7 @@ static kb_error *work_inexact(kb_context *ctx, uint32_t rank, void *arg)
         is->worst = fmax(is->worst, fabs((double)found[i] - y[i]) / (1 + fabs(y[i])));
     uint16_t *bits = malloc(m * is->out * 2);
     assert_non_null(bits);
-    KB_TRY(kb_tensor_to_host(ctx, ty, KB_BACKDOOR, bits, m * is->out * 2));
+    KB_TRY(kb_tensor_to_host(ctx, ty, KB_UNTIMED, bits, m * is->out * 2));
     if (rank == 0)
         memcpy(is->bits, bits, m * is->out * 2);
     KB_TRY(kb_distributed_barrier(ctx, NULL));
@@ -342,8 +342,8 @@ static kb_error *work_recorded(kb_context *ctx, uint32_t rank, void *arg)
         float numbers[ROWS * IN];
         for (uint64_t i = 0; i < ROWS * IN; i++)
             numbers[i] = (float)small_integer(seed, i);
-        KB_TRY(kb_tensor_set_slice(ctx, x, KB_BACKDOOR, NULL, numbers, sizeof numbers));
-        KB_TRY(kb_tensor_fill_slice(ctx, y, KB_BACKDOOR, NULL, 0));
+        KB_TRY(kb_tensor_set_slice(ctx, x, KB_UNTIMED, NULL, numbers, sizeof numbers));
+        KB_TRY(kb_tensor_fill_slice(ctx, y, KB_UNTIMED, NULL, 0));
         KB_TRY(kb_graph_launch(ctx, graph, NULL));
         float *recorded = read_tensor(ctx, y, ROWS * OUT);
         KB_TRY(kb_column_parallel_linear_forward(ctx, up, x, &h));

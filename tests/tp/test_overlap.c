@@ -25,7 +25,7 @@ static kb_error *time_row(kb_context *ctx, uint32_t rank, void *arg)
                                     .out_features = 8192,
                                     .dtype = KB_BF16,
                                     .overlap = is->overlap,
-                                    .door = KB_BACKDOOR};
+                                    .access = KB_UNTIMED};
     KB_TRY(kb_row_parallel_linear_create(ctx, &spec, &layer));
     for (int pass = 0; pass < 2; pass++) { /* the first one installs queues of collectives */
         KB_TRY(kb_distributed_barrier(ctx, NULL));

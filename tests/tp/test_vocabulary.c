@@ -39,7 +39,7 @@ static kb_error *embed(kb_context *ctx, uint32_t rank, void *arg)
                 .embedding_dim = DIM,
                 .dtype = (kb_dtype)dtype,
                 .weight = make_host_tensor(ctx, (kb_dtype)dtype, KB_SHAPE(VOCABULARY, DIM), table),
-                .door = KB_BACKDOOR};
+                .access = KB_UNTIMED};
             kb_shape shape = count == 1 ? KB_SHAPE(1) : KB_SHAPE(4, TOKENS / 4);
             kb_tensor t = make_tensor(ctx, "tokens", KB_I32, shape,
                                       dtype % 2 ? &by_columns : &by_rows, tokens);

@@ -12,12 +12,12 @@
 #include <kernbench/detail/tl_ops.h>
 #include <kernbench/tl.h>
 
-typedef struct tl_place {
+typedef struct tl_srcloc {
     const char *file;
     int line;
-} tl_place;
+} tl_srcloc;
 
-#define TL_DETAIL_HERE ((tl_place){__FILE__, __LINE__})
+#define TL_DETAIL_HERE ((tl_srcloc){__FILE__, __LINE__})
 
 #define TL_DETAIL_OP(op, name, inputs, kernel) TL_##op##_,
 typedef enum tl_op { TL_DETAIL_EACH_OP(TL_DETAIL_OP) TL_OPS_ } tl_op;
@@ -113,57 +113,57 @@ static inline tl_tensor tl_of_size_(uint64_t number)
 
 /* ---- Calls -------------------------------------------------------------------------------- */
 
-KB_API int64_t tl_program_id_(tl_context *tl, tl_place at, int axis);
-KB_API int64_t tl_num_programs_(tl_context *tl, tl_place at, int axis);
-KB_API tl_tensor tl_load_(tl_context *tl, tl_place at, tl_ptr ptr, tl_dims shape,
+KB_API int64_t tl_program_id_(tl_context *tl, tl_srcloc at, int axis);
+KB_API int64_t tl_num_programs_(tl_context *tl, tl_srcloc at, int axis);
+KB_API tl_tensor tl_load_(tl_context *tl, tl_srcloc at, tl_ptr ptr, tl_dims shape,
                           tl_load_options options);
-KB_API tl_future tl_store_(tl_context *tl, tl_place at, tl_ptr ptr, tl_store_options options);
-KB_API tl_tensor tl_ref_(tl_context *tl, tl_place at, tl_ptr ptr, tl_dims shape,
+KB_API tl_future tl_store_(tl_context *tl, tl_srcloc at, tl_ptr ptr, tl_store_options options);
+KB_API tl_tensor tl_ref_(tl_context *tl, tl_srcloc at, tl_ptr ptr, tl_dims shape,
                          tl_load_options options);
-KB_API KB_MUST_USE tl_tensor tl_dot_(tl_context *tl, tl_place at, tl_tensor a,
+KB_API KB_MUST_USE tl_tensor tl_dot_(tl_context *tl, tl_srcloc at, tl_tensor a,
                                      tl_dot_options options);
-KB_API tl_future tl_composite_(tl_context *tl, tl_place at, tl_composite_op op, tl_tensor a,
+KB_API tl_future tl_composite_(tl_context *tl, tl_srcloc at, tl_composite_op op, tl_tensor a,
                                tl_tensor b, tl_tensor out);
-KB_API KB_MUST_USE tl_tensor tl_apply_(tl_context *tl, tl_place at, tl_op op,
+KB_API KB_MUST_USE tl_tensor tl_apply_(tl_context *tl, tl_srcloc at, tl_op op,
                                        const tl_tensor *inputs, int axis);
-KB_API tl_tensor tl_cast_(tl_context *tl, tl_place at, tl_tensor x, kb_dtype dtype);
-KB_API tl_tensor tl_transpose_(tl_context *tl, tl_place at, tl_tensor x);
-KB_API tl_tensor tl_reshape_(tl_context *tl, tl_place at, tl_tensor x, tl_dims shape);
-KB_API tl_tensor tl_slice_(tl_context *tl, tl_place at, tl_tensor x, int axis, int64_t begin,
+KB_API tl_tensor tl_cast_(tl_context *tl, tl_srcloc at, tl_tensor x, kb_dtype dtype);
+KB_API tl_tensor tl_transpose_(tl_context *tl, tl_srcloc at, tl_tensor x);
+KB_API tl_tensor tl_reshape_(tl_context *tl, tl_srcloc at, tl_tensor x, tl_dims shape);
+KB_API tl_tensor tl_slice_(tl_context *tl, tl_srcloc at, tl_tensor x, int axis, int64_t begin,
                            int64_t end);
-KB_API void tl_split_(tl_context *tl, tl_place at, tl_tensor x, int axis, tl_tensor *parts,
+KB_API void tl_split_(tl_context *tl, tl_srcloc at, tl_tensor x, int axis, tl_tensor *parts,
                       int64_t count);
-KB_API void tl_split_sizes_(tl_context *tl, tl_place at, tl_tensor x, int axis, tl_tensor *parts,
+KB_API void tl_split_sizes_(tl_context *tl, tl_srcloc at, tl_tensor x, int axis, tl_tensor *parts,
                             const int64_t *sizes, int count);
-KB_API KB_MUST_USE tl_tensor tl_concat_(tl_context *tl, tl_place at, int axis,
+KB_API KB_MUST_USE tl_tensor tl_concat_(tl_context *tl, tl_srcloc at, int axis,
                                         const tl_tensor *inputs, size_t count);
-KB_API KB_MUST_USE tl_topk_result tl_topk_(tl_context *tl, tl_place at, tl_tensor x, int64_t k,
+KB_API KB_MUST_USE tl_topk_result tl_topk_(tl_context *tl, tl_srcloc at, tl_tensor x, int64_t k,
                                            int axis);
-KB_API KB_MUST_USE tl_tensor tl_gather_(tl_context *tl, tl_place at, tl_tensor x, tl_tensor index,
+KB_API KB_MUST_USE tl_tensor tl_gather_(tl_context *tl, tl_srcloc at, tl_tensor x, tl_tensor index,
                                         int axis);
-KB_API KB_MUST_USE tl_tensor tl_scatter_(tl_context *tl, tl_place at, tl_tensor x, tl_tensor index,
+KB_API KB_MUST_USE tl_tensor tl_scatter_(tl_context *tl, tl_srcloc at, tl_tensor x, tl_tensor index,
                                          int axis, tl_tensor src, bool adds);
-KB_API tl_tensor tl_full_(tl_context *tl, tl_place at, tl_dims shape, kb_dtype dtype,
+KB_API tl_tensor tl_full_(tl_context *tl, tl_srcloc at, tl_dims shape, kb_dtype dtype,
                           double number);
-KB_API tl_tensor tl_arange_(tl_context *tl, tl_place at, int64_t begin, int64_t end);
-KB_API tl_future tl_send_(tl_context *tl, tl_place at, const char *direction, tl_tensor value,
+KB_API tl_tensor tl_arange_(tl_context *tl, tl_srcloc at, int64_t begin, int64_t end);
+KB_API tl_future tl_send_(tl_context *tl, tl_srcloc at, const char *direction, tl_tensor value,
                           bool sync);
-KB_API tl_tensor tl_recv_(tl_context *tl, tl_place at, const char *direction, tl_dims shape,
+KB_API tl_tensor tl_recv_(tl_context *tl, tl_srcloc at, const char *direction, tl_dims shape,
                           tl_recv_options options, bool wait);
-KB_API bool tl_can_send_(tl_context *tl, tl_place at, const char *direction);
-KB_API bool tl_can_recv_(tl_context *tl, tl_place at, const char *direction);
-KB_API void tl_wait_tensor_(tl_context *tl, tl_place at, tl_tensor x);
-KB_API void tl_wait_future_(tl_context *tl, tl_place at, tl_future future);
-KB_API double tl_item_(tl_context *tl, tl_place at, tl_tensor x);
-KB_API void tl_items_(tl_context *tl, tl_place at, tl_tensor x, int64_t *numbers, int64_t count);
-KB_API KB_NORETURN void tl_raise_(tl_context *tl, tl_place at, const char *format, ...)
+KB_API bool tl_can_send_(tl_context *tl, tl_srcloc at, const char *direction);
+KB_API bool tl_can_recv_(tl_context *tl, tl_srcloc at, const char *direction);
+KB_API void tl_wait_tensor_(tl_context *tl, tl_srcloc at, tl_tensor x);
+KB_API void tl_wait_future_(tl_context *tl, tl_srcloc at, tl_future future);
+KB_API double tl_item_(tl_context *tl, tl_srcloc at, tl_tensor x);
+KB_API void tl_items_(tl_context *tl, tl_srcloc at, tl_tensor x, int64_t *numbers, int64_t count);
+KB_API KB_NORETURN void tl_raise_(tl_context *tl, tl_srcloc at, const char *format, ...)
     KB_PRINTF(3, 4);
 KB_API void *tl_user_(const tl_context *tl);
-KB_API double tl_item_or_(tl_context *tl, tl_place at, tl_tensor x, double stand_in);
+KB_API double tl_item_or_(tl_context *tl, tl_srcloc at, tl_tensor x, double stand_in);
 KB_API kb_time tl_now_(const tl_context *tl);
-KB_API void tl_free_(tl_context *tl, tl_place at, tl_tensor x);
-KB_API tl_scope tl_scope_begin_(tl_context *tl, tl_place at);
+KB_API void tl_free_(tl_context *tl, tl_srcloc at, tl_tensor x);
+KB_API tl_scope tl_scope_begin_(tl_context *tl, tl_srcloc at);
 KB_API void tl_scope_end_(tl_scope *scope);
-KB_API void tl_assign_(tl_context *tl, tl_place at, tl_tensor *variable, tl_tensor value);
+KB_API void tl_assign_(tl_context *tl, tl_srcloc at, tl_tensor *variable, tl_tensor value);
 
 #endif

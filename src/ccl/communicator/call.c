@@ -789,12 +789,12 @@ static kb_error *members_of(const ccl_wiring *wiring, kb_pe **out)
     return NULL;
 }
 
-kb_error *kb_distributed_get_stats(kb_context *ctx, kb_group handle, kb_collective_stats *figures)
+kb_error *kb_distributed_get_stats(kb_context *ctx, kb_group handle, kb_collective_stats *stats)
 {
     static const char function[] = "kb_distributed_get_stats";
     ccl_group *group;
     uint32_t seat, count;
-    *figures = (kb_collective_stats){0};
+    *stats = (kb_collective_stats){0};
     KB_TRY(ccl_find_group(ctx, function, handle, &group, &seat, &count));
     const ccl_last *last = &group->last[seat];
     if (!last->wiring)
@@ -818,7 +818,7 @@ kb_error *kb_distributed_get_stats(kb_context *ctx, kb_group handle, kb_collecti
     free(members);
     if (err)
         return err;
-    *figures = (kb_collective_stats){
+    *stats = (kb_collective_stats){
         .algorithm = last->wiring->entry->name,
         .lower_bound = bound.time,
         .bus_factor = ccl_bus_factor(last->kind, query.world),

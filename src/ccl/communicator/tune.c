@@ -89,7 +89,7 @@ static kb_error *make_tensor(const bench *b, uint32_t seat, kb_dtype dtype, uint
         .dtype = dtype,
         .shape = KB_SHAPE(blocks, elements),
         .policy = &policy,
-        .door = KB_BACKDOOR,
+        .access = KB_UNTIMED,
     };
     if (b->group->state->rank_is_pe) {
         spec.shape = KB_SHAPE(1, ccl_ranks_on(b->group, seat) * blocks * elements);
@@ -192,9 +192,9 @@ static kb_error *measure(const bench *b, const ccl_question *question, const cha
     KB_TRY(kb_request_wait(b->ctx, work, &completion));
     result->time = completion.ended - before;
     KB_TRY(kb_request_free(b->ctx, work));
-    kb_collective_stats figures;
-    KB_TRY(kb_distributed_get_stats(b->ctx, ccl_group_handle(b->ctx, b->group), &figures));
-    result->bound = figures.lower_bound;
+    kb_collective_stats stats;
+    KB_TRY(kb_distributed_get_stats(b->ctx, ccl_group_handle(b->ctx, b->group), &stats));
+    result->bound = stats.lower_bound;
     return NULL;
 }
 

@@ -6,7 +6,7 @@ static kb_error *make(kb_bench *bench, const char *name, kb_shape shape, const k
                       kb_tensor *x)
 {
     const kb_tensor_spec spec = {
-        .name = name, .dtype = KB_F16, .shape = shape, .policy = policy, .door = KB_BACKDOOR};
+        .name = name, .dtype = KB_F16, .shape = shape, .policy = policy, .access = KB_UNTIMED};
     return kb_full(kb_bench_context(bench), &spec, 1, x);
 }
 

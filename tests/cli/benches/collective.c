@@ -63,7 +63,7 @@ static kb_error *rotate(kb_bench *bench)
     KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
     KB_TRY(kb_from_host(ctx, &spec, before, sizeof before, &host));
     KB_TRY(kb_empty(ctx, &spec, &x));
-    KB_TRY(kb_tensor_copy(ctx, x, host, KB_FABRIC));
+    KB_TRY(kb_tensor_copy(ctx, x, host, KB_TIMED));
     KB_TRY(kb_distributed_all_reduce(ctx, x, KB_SUM, &options));
     KB_TRY(kb_bench_verify(bench, x, after, 0, 0));
     return kb_distributed_destroy_process_group(ctx);

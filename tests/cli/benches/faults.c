@@ -8,7 +8,7 @@
 static kb_error *make(kb_bench *bench, kb_tensor *x)
 {
     const kb_tensor_spec spec = {
-        .name = "x", .dtype = KB_F32, .shape = KB_SHAPE(16), .door = KB_BACKDOOR};
+        .name = "x", .dtype = KB_F32, .shape = KB_SHAPE(16), .access = KB_UNTIMED};
     return kb_full(kb_bench_context(bench), &spec, 1, x);
 }
 
@@ -68,7 +68,7 @@ static kb_error *run_race(kb_bench *bench)
                                  .dtype = KB_F32,
                                  .shape = KB_SHAPE(16),
                                  .policy = &policy,
-                                 .door = KB_BACKDOOR};
+                                 .access = KB_UNTIMED};
     kb_tensor x;
     KB_TRY(kb_empty(kb_bench_context(bench), &spec, &x));
     return kb_launch(kb_bench_context(bench), NULL, &clashes, x);

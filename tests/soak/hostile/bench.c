@@ -22,7 +22,7 @@ KB_KERNEL(doubles, tl_ptr x)
 static kb_error *make(kb_context *ctx, kb_tensor *x)
 {
     const kb_tensor_spec spec = {
-        .name = "x", .dtype = KB_F32, .shape = KB_SHAPE(16), .door = KB_BACKDOOR};
+        .name = "x", .dtype = KB_F32, .shape = KB_SHAPE(16), .access = KB_UNTIMED};
     return kb_full(ctx, &spec, 1, x);
 }
 

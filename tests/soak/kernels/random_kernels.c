@@ -36,7 +36,7 @@ static kb_error *fill(program *p, int t, kb_tensor tensor, uint64_t seed)
     int32_t *numbers = data;
     for (int64_t i = 0; t == T_INDEX && i < count; i++)
         numbers[i] &= 1;
-    kb_error *err = kb_tensor_set_slice(p->ctx, tensor, KB_BACKDOOR, NULL, data, bytes);
+    kb_error *err = kb_tensor_set_slice(p->ctx, tensor, KB_UNTIMED, NULL, data, bytes);
     free(data);
     return err;
 }
@@ -57,7 +57,7 @@ static kb_error *create_tensors(program *p, int sip)
                                      .shape = KB_SHAPE(count),
                                      .memory = t == T_NEAR ? KB_TCM : KB_HBM,
                                      .policy = is_shared && !p->shared_is_cut ? NULL : &cut,
-                                     .door = KB_BACKDOOR,
+                                     .access = KB_UNTIMED,
                                      .is_index = t == T_INDEX};
         KB_TRY(kb_empty(p->ctx, &spec, &p->tensors[t][sip]));
         KB_TRY(kb_tensor_va(p->ctx, p->tensors[t][sip], &p->va[t][sip]));
@@ -74,7 +74,7 @@ static kb_error *write_contents(program *p, int t, int sip)
     unsigned char *data = malloc(bytes);
     if (!data)
         return kb_error_new(KB_ERR_HOST, "out of memory");
-    kb_error *err = kb_tensor_to_host(p->ctx, p->tensors[t][sip], KB_BACKDOOR, data, bytes);
+    kb_error *err = kb_tensor_to_host(p->ctx, p->tensors[t][sip], KB_UNTIMED, data, bytes);
     uint64_t hash = 0xcbf29ce484222325u;
     for (size_t i = 0; i < bytes && !err; i++)
         hash = (hash ^ data[i]) * 0x100000001b3u;
@@ -196,7 +196,7 @@ static kb_error *prepare_copies(program *p, copies *c)
 {
     static const float numbers[4096];
     const kb_policy cut = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
-    kb_tensor_spec spec = {.name = "beside", .dtype = KB_F32, .policy = &cut, .door = KB_BACKDOOR};
+    kb_tensor_spec spec = {.name = "beside", .dtype = KB_F32, .policy = &cut, .access = KB_UNTIMED};
     spec.shape = KB_SHAPE((uint64_t)(1 + below(&p->r, 4096)));
     size_t bytes = (size_t)spec.shape.dims[0] * sizeof numbers[0];
     KB_TRY(kb_stream_create(p->ctx, "copies", &c->stream));
@@ -220,7 +220,7 @@ static kb_error *start_copy(program *p, copies *c)
     case 2:
         return kb_stream_copy(p->ctx, c->stream, c->host, c->there, NULL);
     case 3:
-        return kb_tensor_fill_slice(p->ctx, c->here, KB_FABRIC, NULL, 1);
+        return kb_tensor_fill_slice(p->ctx, c->here, KB_TIMED, NULL, 1);
     default: {
         kb_request request;
         kb_message dma = {.kind = KB_PE_DMA,

@@ -1,5 +1,5 @@
-/* figures.c: reading hardware figures. */
-#include "figures.h"
+/* quantity.c: reading hardware quantities: numbers with their units. */
+#include "quantity.h"
 
 #include "rate.h"
 

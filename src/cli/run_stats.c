@@ -1,5 +1,5 @@
 /*
- * run_figures.c: what came of a run, gathered from its context when it is over.
+ * run_stats.c: what came of a run, gathered from its context when it is over.
  *
  * The run's time is divided by cause, and the parts add up to it: while kernels run, as the PEs
  * that take part in the run spend their time, on average; while none runs, launches, else copies,
@@ -64,7 +64,7 @@ const char *run_cause_label(int cause)
     return labels[cause];
 }
 
-static void split_time(run_figures *f, kb_oplog *log)
+static void split_time(run_stats *f, kb_oplog *log)
 {
     f->timeline = kb_oplog_timeline(log);
     const kb_timeline *t = &f->timeline;
@@ -124,7 +124,7 @@ static void add_launch(run_kernel *k, const kb_launch_result *launch)
 }
 
 /* Launches of one name, in the order of SIPs. */
-static run_kernel sum_kernel(const run_figures *f, const kb_launch_result *const *of, size_t count)
+static run_kernel sum_kernel(const run_stats *f, const kb_launch_result *const *of, size_t count)
 {
     run_kernel kernel = {.name = of[0]->name, .first = SIZE_MAX};
     uint32_t most = 0; /* PEs of the SIP in hand */
@@ -142,7 +142,7 @@ static run_kernel sum_kernel(const run_figures *f, const kb_launch_result *const
     return kernel;
 }
 
-static kb_error *group_kernels(run_figures *f)
+static kb_error *group_kernels(run_stats *f)
 {
     size_t count = f->launch_count;
     if (count == 0)
@@ -173,7 +173,7 @@ static bool is_kernel(const kb_op_sum *sum)
     return sum->unit == KB_UNIT_CPU && strcmp(sum->name, "kernel") == 0;
 }
 
-static void sum_units(run_figures *f, kb_oplog *log)
+static void sum_units(run_stats *f, kb_oplog *log)
 {
     size_t count;
     const kb_op_sum *sums = kb_oplog_sums(log, &count);
@@ -196,7 +196,7 @@ static bool is_engine(kb_unit unit)
            unit == KB_UNIT_MATH;
 }
 
-static void look_at_pes(run_figures *f, kb_oplog *log)
+static void look_at_pes(run_stats *f, kb_oplog *log)
 {
     for (uint64_t pe = 0; pe < topo_machine_shape(f->machine)->pe_count; pe++) {
         for (int unit = 0; unit < KB_UNITS; unit++) {
@@ -214,9 +214,9 @@ static void look_at_pes(run_figures *f, kb_oplog *log)
 
 /* ---- All of it --------------------------------------------------------------------------- */
 
-static kb_error *gather(run_figures *f, const rt_figures *from)
+static kb_error *gather(run_stats *f, const rt_stats *from)
 {
-    net_figures fabric = net_get_figures(from->fabric);
+    net_stats fabric = net_get_stats(from->fabric);
     f->launches = from->launches;
     f->launch_count = from->launch_count;
     f->profile = kb_oplog_profile(from->log);
@@ -232,10 +232,10 @@ static kb_error *gather(run_figures *f, const rt_figures *from)
     return run_roofline_gather(f);
 }
 
-kb_error *run_figures_init(run_figures *f, kb_context *ctx)
+kb_error *run_stats_init(run_stats *f, kb_context *ctx)
 {
-    rt_figures from = rt_get_figures(ctx);
-    *f = (run_figures){
+    rt_stats from = rt_get_stats(ctx);
+    *f = (run_stats){
         .machine = from.machine,
         .sim = kb_context_now(ctx),
         .events = kb_sim_get_stats(kb_context_sim(ctx)).events,
@@ -243,11 +243,11 @@ kb_error *run_figures_init(run_figures *f, kb_context *ctx)
     };
     kb_error *err = gather(f, &from);
     if (err)
-        run_figures_fini(f);
+        run_stats_fini(f);
     return err;
 }
 
-void run_figures_fini(run_figures *f)
+void run_stats_fini(run_stats *f)
 {
     link_classes_fini(&f->classes);
     kb_vec_fini(&f->kernels);

@@ -1,11 +1,11 @@
 /*
- * figures.h: reading hardware figures, in the units that people write and exactly.
+ * quantity.h: reads hardware quantities, in the units that people write and exactly.
  *
  * Each function reads one key of a mapping and leaves *value as it was if the key is absent or
  * wrong, so what is there before is the default.
  */
-#ifndef KB_TOPO_FIGURES_H
-#define KB_TOPO_FIGURES_H
+#ifndef KB_TOPO_QUANTITY_H
+#define KB_TOPO_QUANTITY_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /*
- * test_run_figures.c: what is said of a run, with numbers that are made up here. bounds.sh has runs
+ * test_run_stats.c: the summary of a run, from made-up numbers. bounds.sh has runs
  * that are bound by something known.
  */
 #include "support/expect.h"
@@ -9,9 +9,9 @@
 
 /* Causes of a run of 1000 fs, in which kernels run on 2 PEs while none of RUN_LAUNCHES and so on is
  * true. */
-static run_figures figures_of(const topo_machine *machine, const kb_time causes[RUN_CAUSES])
+static run_stats figures_of(const topo_machine *machine, const kb_time causes[RUN_CAUSES])
 {
-    run_figures f = {
+    run_stats f = {
         .machine = machine,
         .pes = 2,
         .roofline = {.peak_tflops = 8, .tflops = 6, .gbs = 10, .peak_gbs = 20, .slots = 1},
@@ -33,7 +33,7 @@ static topo_machine *default_machine(void)
     return machine;
 }
 
-static void expect_verdict(const run_figures *f, const char *expected)
+static void expect_verdict(const run_stats *f, const char *expected)
 {
     kb_text text = KB_TEXT_INIT;
     run_verdict(f, &text);
@@ -60,7 +60,7 @@ static void every_cause_has_a_group_a_label_and_a_key(void **state)
 static void nothing_takes_no_time(void **state)
 {
     (void)state;
-    run_figures f = {0};
+    run_stats f = {0};
     expect_verdict(&f, "Nothing took any time.");
 }
 
@@ -68,9 +68,8 @@ static void engines_are_named(void **state)
 {
     (void)state;
     topo_machine *machine = default_machine();
-    run_figures f = figures_of(
-        machine,
-        (const kb_time[RUN_CAUSES]){[KB_CAUSE_MATRIX] = 780, [KB_CAUSE_LOCAL_MEMORY] = 220});
+    run_stats f = figures_of(machine, (const kb_time[RUN_CAUSES]){
+                                          [KB_CAUSE_MATRIX] = 780, [KB_CAUSE_LOCAL_MEMORY] = 220});
     f.roofline.occupied = 0.78;
     expect_verdict(&f, "Compute bound: the matrix engines are busy 78.0 % of the time and reach "
                        "75.0 % of peak while kernels run. The largest other part: stalled on local "
@@ -104,7 +103,7 @@ static void idle_engines_bound_nothing(void **state)
 {
     (void)state;
     topo_machine *machine = default_machine();
-    run_figures f = figures_of(
+    run_stats f = figures_of(
         machine,
         (const kb_time[RUN_CAUSES]){
             [KB_CAUSE_MATRIX] = 450, [KB_CAUSE_OTHER_CUBES] = 300, [KB_CAUSE_IMBALANCE] = 250});
@@ -123,9 +122,8 @@ static void dependent_products_are_named(void **state)
 {
     (void)state;
     topo_machine *machine = default_machine();
-    run_figures f = figures_of(
-        machine,
-        (const kb_time[RUN_CAUSES]){[KB_CAUSE_MATRIX] = 470, [KB_CAUSE_MATRIX_DRAIN] = 530});
+    run_stats f = figures_of(machine, (const kb_time[RUN_CAUSES]){
+                                          [KB_CAUSE_MATRIX] = 470, [KB_CAUSE_MATRIX_DRAIN] = 530});
     f.timeline.needed_drain = 960;
     expect_verdict(&f, "Compute bound: 53.0 % of the time the matrix engines only drain their "
                        "pipelines: dependent products, each waits for the result of the one "
@@ -148,7 +146,7 @@ static void dependent_products_are_named(void **state)
 static void memory_is_bound_by_bandwidth_or_latency(void **state)
 {
     (void)state;
-    run_figures f = figures_of(NULL, (const kb_time[RUN_CAUSES]){[KB_CAUSE_LOCAL_MEMORY] = 1000});
+    run_stats f = figures_of(NULL, (const kb_time[RUN_CAUSES]){[KB_CAUSE_LOCAL_MEMORY] = 1000});
     f.roofline.gbs = 19;
     expect_verdict(&f, "Memory bound: stalled on local memory 100.0 % of the time; HBM delivers "
                        "19.00 of 20.00 GB/s, 95.0 % of peak, while kernels run: bandwidth bound.");
@@ -162,7 +160,7 @@ static void memory_is_bound_by_bandwidth_or_latency(void **state)
 static void what_is_outside_kernels_does_not_hide_what_is_inside(void **state)
 {
     (void)state;
-    run_figures f = figures_of(
+    run_stats f = figures_of(
         NULL, (const kb_time[RUN_CAUSES]){
                   [RUN_LAUNCHES] = 600, [KB_CAUSE_VECTOR] = 100, [KB_CAUSE_OTHER_CUBES] = 300});
     expect_verdict(&f, "Launch bound: 60.0 % of the time launches are under way between the host "
@@ -185,7 +183,7 @@ static void stragglers_are_named(void **state)
 {
     (void)state;
     topo_machine *machine = default_machine();
-    run_figures f = figures_of(
+    run_stats f = figures_of(
         machine, (const kb_time[RUN_CAUSES]){[KB_CAUSE_IMBALANCE] = 850, [KB_CAUSE_VECTOR] = 150});
     f.timeline.longest_pe = 11;
     f.timeline.longest = 3 * KB_NS;
