@@ -23,8 +23,8 @@ static inline void take_turn(const net *n, link *l, reservation *r)
 /* The last packet of a remainder has started on the link: its virtual channel is free again. */
 static void free_channel(net *n, uint32_t index, reservation *r)
 {
-    enum { MASK = RESERVATION_REST | RESERVATION_FREED | RESERVATION_FINAL };
-    if ((r->flags & MASK) != RESERVATION_REST)
+    enum { MASK = RESERVATION_REMAINDER | RESERVATION_FREED | RESERVATION_FINAL };
+    if ((r->flags & MASK) != RESERVATION_REMAINDER)
         return;
     r->flags |= RESERVATION_FREED;
     n->channels[step_channel(reservation_step(n, index, r))].space &= ~(uint32_t)SPACE_TAKEN;
@@ -42,7 +42,7 @@ void reservation_take_turns(net *n, uint32_t at, kb_time until)
         if (r->from > until)
             return;
         take_turn(n, l, r);
-        if (reservation_is_rest(r) && !reservation_is_live(n, r))
+        if (reservation_is_remainder(r) && !reservation_is_live(n, r))
             free_channel(n, i, r);
     } while (i != l->reserved);
 }
@@ -57,7 +57,7 @@ static inline void leave_ring(link *l, reservation *before, uint32_t before_inde
         l->reserved = before == r ? NONE : before_index;
 }
 
-uint32_t reservation_first_left(net *n, uint32_t at)
+uint32_t reservation_first_remaining(net *n, uint32_t at)
 {
     kb_time now = kb_sim_now(n->sim);
     link *l = &n->links[at];

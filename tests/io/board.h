@@ -51,7 +51,7 @@ static inline topo_machine *one_router(uint32_t pes)
     return machine_of(text);
 }
 
-static inline kb_time sum_of(const net_receipt *r)
+static inline kb_time sum_of(const net_completion *r)
 {
     return r->overhead + r->wire + r->drain + r->queueing;
 }

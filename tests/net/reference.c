@@ -264,7 +264,7 @@ static void book(world *w, uint32_t link, const piece *p, uint32_t to, int64_t l
                                              .bytes = p->bytes,
                                              .link = link,
                                              .channel = to,
-                                             .back = p->back,
+                                             .is_response = p->back,
                                              .ready_at = p->head,
                                              .start = w->now,
                                              .free_at = t->free_at,
@@ -483,7 +483,7 @@ static void on_end(world *w, uint32_t order)
         begin_leg(w, order, true);
         return;
     }
-    w->o->receipts[order] = (net_receipt){.issued = t->issued, .ended = w->now};
+    w->o->completions[order] = (net_completion){.issued = t->issued, .ended = w->now};
     w->o->done[w->o->done_count++] = order;
     for (uint32_t i = 0; i < w->s->orders.count; i++)
         if (w->s->orders.items[i].after == order)
@@ -520,7 +520,7 @@ static void happen(world *w, const event *e)
 /* Splits the time of a transfer into its parts. */
 static void account(const world *w, uint32_t order)
 {
-    net_receipt *r = &w->o->receipts[order];
+    net_completion *r = &w->o->completions[order];
     for (int back = 0; back < 2; back++) {
         const planned_leg *leg = leg_of(w, order, back);
         int64_t drain = 0;

@@ -68,7 +68,7 @@ static uint64_t capacity(const replay *r, uint32_t link)
 static const planned_leg *leg_of(const replay *r, const net_booking *b)
 {
     const planned *p = &r->s->orders.items[b->arg];
-    return b->back ? &p->back : &p->out;
+    return b->is_response ? &p->back : &p->out;
 }
 
 /* ---- Putting it together ----------------------------------------------------------------- */
@@ -77,7 +77,8 @@ static hop *find(const replay *r, const net_booking *b, uint32_t link)
 {
     for (uint32_t i = r->o->first_of_link[link]; i < r->o->first_of_link[link + 1]; i++) {
         const net_booking *other = &r->o->bookings[i];
-        if (other->arg == b->arg && other->back == b->back && other->packet == b->packet)
+        if (other->arg == b->arg && other->is_response == b->is_response &&
+            other->packet == b->packet)
             return &r->hops[i];
     }
     return NULL;
@@ -114,7 +115,7 @@ static void find_ways(replay *r)
         h->order = (uint32_t)h->b->arg;
         h->step = step;
         h->last = step + 1 == leg->count;
-        h->reply = h->b->back || r->s->orders.items[h->order].reply;
+        h->reply = h->b->is_response || r->s->orders.items[h->order].reply;
         if (step > 0)
             h->before = find(r, h->b, topo_step_link(leg->steps[step - 1]));
         if (!h->last)
@@ -155,7 +156,7 @@ static kb_time end_of_leg(const replay *r, uint32_t order, bool back)
     for (uint32_t i = 0; i < r->o->count; i++) {
         const hop *h = &r->hops[i];
         kb_time there = h->b->tail_leaves + latency(r, h->b->link);
-        if (h->order == order && h->b->back == back && h->last && there > end)
+        if (h->order == order && h->b->is_response == back && h->last && there > end)
             end = there;
     }
     return end;
@@ -164,7 +165,7 @@ static kb_time end_of_leg(const replay *r, uint32_t order, bool back)
 /* When the leg was put at its source: the source's overhead comes after that. */
 static kb_time start_of_leg(const replay *r, const hop *h)
 {
-    return h->b->back ? end_of_leg(r, h->order, false) : r->o->receipts[h->order].issued;
+    return h->b->is_response ? end_of_leg(r, h->order, false) : r->o->completions[h->order].issued;
 }
 
 static void check_times(const replay *r)
@@ -178,7 +179,7 @@ static void check_times(const replay *r)
             tail = h->before->b->tail_leaves + latency(r, h->before->b->link);
         } else {
             head = start_of_leg(r, h);
-            if (b->back || !r->s->orders.items[h->order].forwarded)
+            if (b->is_response || !r->s->orders.items[h->order].forwarded)
                 head += topo_source_overhead(&r->s->graph, r->s->graph.links.items[b->link].from);
             tail = head;
         }
@@ -191,7 +192,7 @@ static void check_times(const replay *r)
               b->link);
     }
     for (uint32_t i = 0; i < r->o->orders; i++) {
-        const net_receipt *p = &r->o->receipts[i];
+        const net_completion *p = &r->o->completions[i];
         bool back = r->s->orders.items[i].back.bytes > 0;
         CHECK(r, p->ended == end_of_leg(r, i, back), "order %u", i);
         CHECK(r, p->queueing >= 0, "order %u", i);
@@ -204,8 +205,8 @@ static void check_links(const replay *r)
 {
     kb_time makespan = 0;
     for (uint32_t i = 0; i < r->o->orders; i++)
-        if (r->o->receipts[i].ended > makespan)
-            makespan = r->o->receipts[i].ended;
+        if (r->o->completions[i].ended > makespan)
+            makespan = r->o->completions[i].ended;
     uint64_t all_bytes = 0;
     for (uint32_t at = 0; at < r->o->links; at++) {
         uint64_t bytes = 0;
@@ -216,7 +217,7 @@ static void check_links(const replay *r)
             CHECK(r, !previous || previous->free_at <= b->start, "link %u", at);
             bytes += b->bytes;
             busy += b->free_at - b->start;
-            if (!previous || previous->arg != b->arg || previous->back != b->back)
+            if (!previous || previous->arg != b->arg || previous->is_response != b->is_response)
                 waited += b->start - b->ready_at;
         }
         CHECK(r, r->o->stats[at].bytes == bytes, "link %u", at);
@@ -244,7 +245,7 @@ static void check_channels(const replay *r)
         if (!h->before && !serves_itself(r, h->b->link)) {
             /* At sources: transfers one after the other, in order of coming. */
             const hop *a = h->ahead;
-            bool same = a && a->order == h->order && a->b->back == h->b->back;
+            bool same = a && a->order == h->order && a->b->is_response == h->b->is_response;
             CHECK(r, h->b->packet == (same ? a->b->packet + 1 : 0), "source of link %u",
                   h->b->link);
             CHECK(r, !a || start_of_leg(r, a) <= start_of_leg(r, h), "source of link %u",
@@ -260,7 +261,7 @@ static void check_channels(const replay *r)
               h->b->channel, h->b->link);
         for (uint32_t j = i; j-- > 0 && r->hops[j].b->link == h->b->link;) {
             const net_booking *other = r->hops[j].b;
-            if (other->arg == h->b->arg && other->back == h->b->back)
+            if (other->arg == h->b->arg && other->is_response == h->b->is_response)
                 CHECK(r, other->channel == h->b->channel, "one channel on link %u", h->b->link);
         }
     }

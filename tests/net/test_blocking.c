@@ -39,8 +39,8 @@ static void expect_hold_up(uint32_t vcs, c_is what, kb_time c_starts)
     assert_int_equal(outcome_start(o, 2, 0, am), 2 * KB_NS);
     assert_int_equal(outcome_start(o, 2, 0, my), c_starts);
     assert_int_equal(outcome_start(o, 3, 0, my), 1 * KB_NS);
-    assert_int_equal(o->receipts[2].ended, c_starts + KB_NS);
-    assert_int_equal(o->receipts[3].ended, 2 * KB_NS);
+    assert_int_equal(o->completions[2].ended, c_starts + KB_NS);
+    assert_int_equal(o->completions[3].ended, 2 * KB_NS);
     outcome_free(o);
     scenario_fini(&s);
 }
@@ -299,7 +299,7 @@ static void small_packets_do_not_keep_a_large_one_out(void **state)
         scenario_write(&s, 0, 10, LINKS(cm, mn, nx));
     }
     outcome *o = scenario_run_both(&s);
-    kb_time took = o->receipts[0].ended - o->receipts[0].issued;
+    kb_time took = o->completions[0].ended - o->completions[0].issued;
     assert_true(took > 100 * KB_NS);
     assert_true(took < 240 * KB_NS); /* all of the others take 400 */
     outcome_free(o);
@@ -324,7 +324,7 @@ static void a_source_leaves_serial_ports_their_turn(void **state)
     for (uint32_t i = 0; i < 100; i++)
         scenario_write(&s, 0, 100, LINKS(mx));
     outcome *o = scenario_run_both(&s);
-    assert_true(o->receipts[0].ended < 25 * KB_NS);
+    assert_true(o->completions[0].ended < 25 * KB_NS);
     outcome_free(o);
     scenario_fini(&s);
 }

@@ -23,7 +23,7 @@ static void add_stats(const net_train_stats *stats)
     total.coalesced_unfolded += stats->coalesced_unfolded;
 }
 
-/* The two transports have the same receipts, order of ends, and figures of links. */
+/* The two transports have the same completions, order of ends, and figures of links. */
 static void compare(scenario *s, uint64_t seed)
 {
     s->watch_from = KB_FOREVER;
@@ -281,8 +281,8 @@ static void trains_share_a_link_one_after_the_other(void **state)
     scenario_write(&c.s, 0, 1000, LINKS(c.am, c.mz));
     scenario_write(&c.s, 10 * KB_NS, 1000, LINKS(c.bm, c.mz));
     outcome *o = scenario_run_both(&c.s);
-    assert_int_equal(o->receipts[0].ended, 16 * KB_NS);
-    assert_int_equal(o->receipts[1].ended, 26 * KB_NS);
+    assert_int_equal(o->completions[0].ended, 16 * KB_NS);
+    assert_int_equal(o->completions[1].ended, 26 * KB_NS);
     assert_int_equal(o->trains.whole, 2);
     assert_int_equal(o->events, 6);
     outcome_free(o);
@@ -302,8 +302,8 @@ static void trains_that_overlap_become_packets(void **state)
     scenario_write(&c.s, 0, 1000, LINKS(c.am, c.mz));
     scenario_write(&c.s, 10 * KB_NS - 1, 1000, LINKS(c.bm, c.mz));
     outcome *o = scenario_run_both(&c.s);
-    assert_int_equal(o->receipts[0].ended, 16 * KB_NS);
-    assert_int_equal(o->receipts[1].ended, 26 * KB_NS);
+    assert_int_equal(o->completions[0].ended, 16 * KB_NS);
+    assert_int_equal(o->completions[1].ended, 26 * KB_NS);
     assert_int_equal(o->trains.whole, 0);
     assert_int_equal(o->trains.as_packets[NET_TRAIN_IN_THE_WAY], 1);
     assert_int_equal(o->trains.unfolded[NET_PACKET_MET], 1);
@@ -326,8 +326,8 @@ static void a_train_passes_before_one_that_set_out_earlier(void **state)
     scenario_write(&s, 0, 1000, LINKS(af, fm, mz));      /* on m > z from 53 to 63 ns */
     scenario_write(&s, 10 * KB_NS, 1000, LINKS(bm, mz)); /* from 13 to 23 ns */
     outcome *o = scenario_run_both(&s);
-    assert_int_equal(o->receipts[0].ended, 66 * KB_NS);
-    assert_int_equal(o->receipts[1].ended, 26 * KB_NS);
+    assert_int_equal(o->completions[0].ended, 66 * KB_NS);
+    assert_int_equal(o->completions[1].ended, 26 * KB_NS);
     assert_int_equal(o->trains.whole, 2);
     outcome_free(o);
     scenario_fini(&s);

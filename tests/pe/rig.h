@@ -82,7 +82,7 @@ static inline void rig_fini(rig *r)
     topo_machine_destroy(r->machine);
 }
 
-static inline kb_time sum_of(const net_receipt *r)
+static inline kb_time sum_of(const net_completion *r)
 {
     return r->overhead + r->wire + r->drain + r->queueing;
 }
@@ -97,17 +97,18 @@ static inline kb_location place(kb_memory memory, uint32_t sip, uint32_t cube, u
 typedef struct outcome {
     rig *r;
     int done;
-    net_receipt receipt;
+    net_completion completion;
     kb_error *err;
 } outcome;
 
-static inline void on_outcome(void *self, uint64_t arg, const net_receipt *receipt, kb_error *err)
+static inline void on_outcome(void *self, uint64_t arg, const net_completion *completion,
+                              kb_error *err)
 {
     outcome *o = self;
     assert_int_equal(arg, 5);
-    assert_int_equal(receipt->ended, kb_sim_now(o->r->sim));
-    assert_int_equal(sum_of(receipt), receipt->ended - receipt->issued);
-    o->receipt = *receipt;
+    assert_int_equal(completion->ended, kb_sim_now(o->r->sim));
+    assert_int_equal(sum_of(completion), completion->ended - completion->issued);
+    o->completion = *completion;
     o->err = err;
     o->done++;
 }
