@@ -185,8 +185,8 @@ static kb_error *traffic_init(traffic *t, const topo_machine *machine,
     t->last = t->until + patience * options->measure;
     KB_TRY(pattern_init(&t->where, machine, options));
     uint64_t bytes_per_s = injection_rate(topo_machine_graph(machine), t->where.nodes[0]);
-    KB_TRY(arrivals_init(&t->when, options, bytes_per_s, topo_machine_shape(machine)->packet_bytes,
-                         t->last));
+    KB_TRY(arrivals_init(&t->when, options, bytes_per_s,
+                         topo_machine_shape(machine)->fabric.packet_bytes, t->last));
     KB_TRY(latency_init(&t->latencies));
     KB_TRY(net_route_buffer_init(&t->routes, machine));
     KB_TRY(kb_sim_create(NULL, &t->sim));

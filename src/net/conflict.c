@@ -27,7 +27,7 @@
 
 static bool is_newest(const net *n, uint32_t at, uint32_t vc)
 {
-    return n->links[at].turn == (vc + 1 == n->options.vcs ? 0 : vc + 1);
+    return n->links[at].turn == (vc + 1 == n->options.fabric.vcs ? 0 : vc + 1);
 }
 
 /*
@@ -37,7 +37,7 @@ static bool is_newest(const net *n, uint32_t at, uint32_t vc)
  */
 static bool keeps_turns(const net *n, uint32_t at, uint32_t class, uint32_t passing)
 {
-    for (uint32_t vc = 0; vc < n->options.vcs; vc++) {
+    for (uint32_t vc = 0; vc < n->options.fabric.vcs; vc++) {
         const channel *ch = &n->channels[class + vc];
         bool newest = is_newest(n, at, vc);
         if ((ch->first != NONE && !newest) ||
@@ -106,7 +106,7 @@ static bool is_behind(const net *n, const visit *v, const reservation *r)
     bool meet_in_port = r->from < kb_time_add(end, profile_of(n, v->at)->latency);
     if (meet_in_port && !profile_of(n, v->at)->roomy)
         return false;
-    if (n->options.vcs == 1 || reservation_is_remainder(r))
+    if (n->options.fabric.vcs == 1 || reservation_is_remainder(r))
         return true;
     /* Packets of the message that are still to come hold the channel; those that come over another
      * link than the train may do so for any time. */
@@ -303,7 +303,7 @@ static bool trains_keep_turns(net *n, uint32_t at, uint32_t class, kb_time head,
 static bool is_port_quiet(net *n, uint32_t at, uint32_t class, kb_time head, uint32_t passing,
                           uint8_t *vc)
 {
-    uint32_t vcs = n->options.vcs;
+    uint32_t vcs = n->options.fabric.vcs;
     if (n->links[at].reserved != NONE)
         reservation_take_turns(n, at, n->now - 1);
     for (uint32_t i = 0; i < vcs; i++)
@@ -346,7 +346,7 @@ bool conflict_may_resume(const net *n, uint32_t step, bool is_final, kb_time hea
         return false;
     if (is_final)
         return true;
-    uint32_t count = step & STEP_OPEN ? n->options.vcs : 1;
+    uint32_t count = step & STEP_OPEN ? n->options.fabric.vcs : 1;
     for (uint32_t i = 0; i < count; i++)
         if (has_waiting(n, step_channel(step) + i))
             return false;

@@ -323,7 +323,7 @@ static inline uint32_t step_link(const net *n, uint32_t step)
 static inline uint32_t class_of(const net *n, uint32_t c)
 {
     uint32_t of_link = c - first_channel(n, link_of(n, c));
-    return c - of_link % n->options.vcs;
+    return c - of_link % n->options.fabric.vcs;
 }
 
 /* Returns the index of the virtual channel in its class, or VC_OPEN. */

@@ -108,7 +108,7 @@ void injection_make_packet(net *n, uint32_t c)
     packet *pk = packet_at(n, p);
     uint32_t index = tr->made++;
     bool last = tr->made == tr->packets;
-    uint64_t left = tr->bytes - (uint64_t)index * n->options.packet_bytes;
+    uint64_t left = tr->bytes - (uint64_t)index * n->options.fabric.packet_bytes;
     pk->head_at = tr->ready_at;
     pk->tail_at = tr->ready_at;
     pk->next_step = tr->own_route;

@@ -35,9 +35,9 @@ static bool is_end(uint8_t kind)
  */
 static uint64_t capacity_of(const net_options *options, uint64_t moving)
 {
-    uint64_t packets = (moving + options->packet_bytes - 1) / options->packet_bytes;
-    uint64_t least = (packets + 1) * options->packet_bytes;
-    uint64_t wished = moving + options->depth_bytes;
+    uint64_t packets = (moving + options->fabric.packet_bytes - 1) / options->fabric.packet_bytes;
+    uint64_t least = (packets + 1) * options->fabric.packet_bytes;
+    uint64_t wished = moving + options->fabric.depth_bytes;
     return wished > least ? wished : least;
 }
 
@@ -60,7 +60,7 @@ static kb_time clearance_of(const net *n, uint32_t at)
         uint64_t rate = topo_link_rate(g, g->out[i]);
         slowest = rate < slowest ? rate : slowest;
     }
-    return topo_rate_time(slowest, n->options.packet_bytes);
+    return topo_rate_time(slowest, n->options.fabric.packet_bytes);
 }
 
 /* The index of the link's profile; links of a kind share one. */
@@ -86,18 +86,18 @@ static kb_error *add_profile(net *n, uint32_t at, uint16_t *index)
                             "a link of %.9g GB/s with a latency of %.9g ns needs buffers of "
                             "more than 1 GiB per virtual channel",
                             (double)rate / 1e9, (double)latency / (double)KB_NS);
-    topo_pace pace = topo_pace_make(rate, n->options.packet_bytes);
-    bool even = topo_pace_is_even(&pace, n->options.packet_bytes);
-    uint32_t most = (uint32_t)capacity - n->options.packet_bytes;
+    topo_pace pace = topo_pace_make(rate, n->options.fabric.packet_bytes);
+    bool even = topo_pace_is_even(&pace, n->options.fabric.packet_bytes);
+    uint32_t most = (uint32_t)capacity - n->options.fabric.packet_bytes;
     profile fresh = {.pace = pace,
                      .latency = latency,
                      .clearance = clearance,
                      .capacity = (uint32_t)capacity,
                      .max_space = most << SPACE_SHIFT | SPACE_TAKEN | SPACE_AWAITED,
-                     .even_bytes = even ? n->options.packet_bytes : 0,
+                     .even_bytes = even ? n->options.fabric.packet_bytes : 0,
                      /* The packets that came within the latency, the one before, and one more. */
                      .roomy = latency == 0 ||
-                              capacity >= moving + 2 * (uint64_t)n->options.packet_bytes};
+                              capacity >= moving + 2 * (uint64_t)n->options.fabric.packet_bytes};
     if (n->profiles.count > UINT16_MAX)
         return kb_error_new(KB_ERR_INPUT, "machine too large: more than %d kinds of links",
                             UINT16_MAX);
@@ -122,7 +122,7 @@ static kb_error *init_links(net *n)
     n->waited = kb_alloc_zeroed(count, sizeof *n->waited);
     if (!n->links || !n->injection_of || !n->waited)
         return kb_error_nomem();
-    if (n->options.serial_ports) {
+    if (n->options.fabric.serial_ports) {
         n->ports = kb_alloc_array(count, sizeof *n->ports);
         if (!n->ports || !pending_set_init(&n->pending, 2 * count))
             return kb_error_nomem();
@@ -160,21 +160,22 @@ static kb_error *init_links(net *n)
 
 static kb_error *check_options(const net_options *options)
 {
-    if (options->packet_bytes < 1 || options->packet_bytes > NET_MAX_PACKET_BYTES ||
-        options->vcs < 1 || options->vcs > NET_MAX_VCS ||
-        options->depth_bytes > NET_MAX_DEPTH_BYTES)
+    if (options->fabric.packet_bytes < 1 || options->fabric.packet_bytes > NET_MAX_PACKET_BYTES ||
+        options->fabric.vcs < 1 || options->fabric.vcs > NET_MAX_VCS ||
+        options->fabric.depth_bytes > NET_MAX_DEPTH_BYTES)
         return kb_error_new(KB_ERR_BUG,
                             "fabric settings out of range: packet_bytes %u, vcs %u, "
                             "depth_bytes %u",
-                            options->packet_bytes, options->vcs, options->depth_bytes);
+                            options->fabric.packet_bytes, options->fabric.vcs,
+                            options->fabric.depth_bytes);
     return NULL;
 }
 
 static const packet_engine *select_engine(const net_options *options)
 {
     if (options->no_elision)
-        return options->serial_ports ? &engine_serial_reference : &engine_parallel_reference;
-    return options->serial_ports ? &engine_serial : &engine_parallel;
+        return options->fabric.serial_ports ? &engine_serial_reference : &engine_parallel_reference;
+    return options->fabric.serial_ports ? &engine_serial : &engine_parallel;
 }
 
 static kb_error *add_handlers(net *n)
@@ -218,7 +219,7 @@ static void make_open_steps(net *n)
         for (uint32_t phase = TOPO_BEFORE; phase <= TOPO_WRAPPED; phase++) {
             uint32_t class = phase == TOPO_WRAPPED ? CLASSES - 1 : 2 * reply + phase;
             n->open_steps[reply][phase] =
-                class * n->options.vcs | (n->options.vcs > 1 ? STEP_OPEN : 0);
+                class * n->options.fabric.vcs | (n->options.fabric.vcs > 1 ? STEP_OPEN : 0);
         }
 }
 
@@ -245,7 +246,7 @@ kb_error *net_create(kb_sim *sim, const topo_graph *graph, const net_options *op
     for (size_t i = 0; i < graph->nodes.count; i++)
         if (graph->nodes.items[i].kind == TOPO_SIP_PORT)
             classes = CLASSES;
-    n->channels_per_link = classes * options->vcs;
+    n->channels_per_link = classes * options->fabric.vcs;
     KB_ASSERT(n->channels_per_link > 0);
     while (1u << n->channel_shift < n->channels_per_link)
         n->channel_shift++;
@@ -368,7 +369,7 @@ static void leave_route(net *n, transfer *tr)
 
 static uint64_t packets_of(const net *n, uint64_t bytes)
 {
-    return (bytes - 1) / n->options.packet_bytes + 1;
+    return (bytes - 1) / n->options.fabric.packet_bytes + 1;
 }
 
 /* Puts the message in hand at its source: the second one in the event that ends the first. */
@@ -398,10 +399,10 @@ static kb_error *check_bytes(const net *n, const net_message *message)
 {
     if (KB_UNLIKELY(message->bytes == 0 || message->bytes > INT64_MAX))
         return net_bad_message(message);
-    if (KB_UNLIKELY(message->bytes > (uint64_t)(MAX_PACKETS - 1) * n->options.packet_bytes))
-        return kb_error_new(KB_ERR_INPUT,
-                            "transfer too large: %ju bytes exceed %u packets of %u bytes",
-                            (uintmax_t)message->bytes, MAX_PACKETS - 1, n->options.packet_bytes);
+    if (KB_UNLIKELY(message->bytes > (uint64_t)(MAX_PACKETS - 1) * n->options.fabric.packet_bytes))
+        return kb_error_new(
+            KB_ERR_INPUT, "transfer too large: %ju bytes exceed %u packets of %u bytes",
+            (uintmax_t)message->bytes, MAX_PACKETS - 1, n->options.fabric.packet_bytes);
     return NULL;
 }
 
@@ -409,7 +410,7 @@ static kb_error *check_leg(const net *n, uint32_t from, const net_message *messa
 {
     uint32_t node = from;
     topo_phase last_phase =
-        n->channels_per_link == CLASSES * n->options.vcs ? TOPO_WRAPPED : TOPO_AFTER;
+        n->channels_per_link == CLASSES * n->options.fabric.vcs ? TOPO_WRAPPED : TOPO_AFTER;
     if (message->count == 0 || message->count > NET_MAX_STEPS)
         return net_bad_message(message);
     KB_TRY(check_bytes(n, message));

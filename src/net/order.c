@@ -9,12 +9,8 @@
 kb_error *net_create_for(kb_sim *sim, const topo_machine *machine, uint32_t first_source,
                          bool no_elision, net **out)
 {
-    const topo_shape *shape = topo_machine_shape(machine);
     net_options options = {
-        .packet_bytes = shape->packet_bytes,
-        .vcs = shape->vcs,
-        .depth_bytes = shape->depth_bytes,
-        .serial_ports = shape->serial_ports,
+        .fabric = topo_machine_shape(machine)->fabric,
         .first_source = first_source,
         .no_elision = no_elision,
     };

@@ -184,7 +184,8 @@ static inline packet *first_packet(const net *n, uint32_t c)
 
 static inline uint32_t bytes_of(const net *n, const packet *pk)
 {
-    return pk->number & PACKET_LAST ? pk->number >> PACKET_NUMBER_SHIFT : n->options.packet_bytes;
+    return pk->number & PACKET_LAST ? pk->number >> PACKET_NUMBER_SHIFT
+                                    : n->options.fabric.packet_bytes;
 }
 
 /* Returns the transfer of a packet: its number follows the last step of its own route. */

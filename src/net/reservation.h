@@ -142,7 +142,7 @@ static inline void reservation_drop(net *n, uint32_t at, uint32_t index, const r
     /* It is the only one on the link: the same as in reservation_first_remaining(). */
     uint32_t turn = l->turn + 1u;
     if (r->vc == VC_OPEN && !reservation_is_final(r))
-        l->turn = (uint8_t)(turn == n->options.vcs ? 0 : turn);
+        l->turn = (uint8_t)(turn == n->options.fabric.vcs ? 0 : turn);
     if (l->free_at <= r->from)
         l->last = NONE;
     l->reserved = NONE;

@@ -40,12 +40,12 @@ enum {
 
 static uint64_t last_bytes(const net *n, const transfer *tr)
 {
-    return tr->bytes - (uint64_t)(tr->packets - 1) * n->options.packet_bytes;
+    return tr->bytes - (uint64_t)(tr->packets - 1) * n->options.fabric.packet_bytes;
 }
 
 static bool is_whole(const net *n, const transfer *tr)
 {
-    return last_bytes(n, tr) == n->options.packet_bytes;
+    return last_bytes(n, tr) == n->options.fabric.packet_bytes;
 }
 
 static kb_time time_of(const net *n, const topo_pace *pace, const transfer *tr)
@@ -215,8 +215,9 @@ static kb_time last_start_ahead(net *n, const route *r)
             continue;
         if (!leave_in_order(of, r) || of->first != of->slowest)
             return KB_FOREVER;
-        last = tr->start + topo_rate_time(of->first->bytes_per_s,
-                                          (uint64_t)(tr->packets - 1) * n->options.packet_bytes);
+        last = tr->start +
+               topo_rate_time(of->first->bytes_per_s,
+                              (uint64_t)(tr->packets - 1) * n->options.fabric.packet_bytes);
     }
     return last;
 }
@@ -377,7 +378,7 @@ bool train_coalesce(net *n, uint32_t t)
         return false;
     }
     kb_time start = l->free_at - topo_rate_time(r->first->bytes_per_s,
-                                                (uint64_t)first * n->options.packet_bytes);
+                                                (uint64_t)first * n->options.fabric.packet_bytes);
     tr->train_first = first;
     if (!reserve_rest(n, r, t, l->free_at, start + r->drain))
         return put_off(n, tr);

@@ -47,7 +47,7 @@ void train_unfold_all(net *n);
 /* The bytes and packets of a train: those of its message without the packets ahead of it. */
 static inline uint64_t train_bytes(const net *n, const transfer *tr)
 {
-    return tr->bytes - (uint64_t)tr->train_first * n->options.packet_bytes;
+    return tr->bytes - (uint64_t)tr->train_first * n->options.fabric.packet_bytes;
 }
 
 static inline uint32_t train_packets(const transfer *tr)

@@ -4,12 +4,10 @@
  * describes the model.
  *
  *     net *fabric;
- *     KB_TRY(net_create(sim, graph, &(net_options){.packet_bytes = 256, .vcs = 2}, &fabric));
- *     net_order order = {.from = pe, .request = {.steps = steps, .count = count, .bytes = 4096},
- *                        .done = on_done, .self = me};
- *     KB_TRY(net_submit(fabric, &order));
- *     KB_TRY(kb_sim_run(sim, KB_FOREVER));
- *     net_destroy(fabric);
+ *     KB_TRY(net_create(sim, graph, &(net_options){.fabric.packet_bytes = 256, .fabric.vcs = 2},
+ * &fabric)); net_order order = {.from = pe, .request = {.steps = steps, .count = count, .bytes =
+ * 4096}, .done = on_done, .self = me}; KB_TRY(net_submit(fabric, &order)); KB_TRY(kb_sim_run(sim,
+ * KB_FOREVER)); net_destroy(fabric);
  *
  * A net uses the source ids first_source .. first_source + net_source_count() - 1 of its simulator,
  * in the order of the graph's links. It must outlive the events of its transfers: abandon the
@@ -38,10 +36,7 @@ enum {
 };
 
 typedef struct net_options {
-    uint32_t packet_bytes; /* maximum size of a packet */
-    uint32_t vcs;          /* virtual channels of each class in a port */
-    uint32_t depth_bytes;  /* buffer space of a channel, beside packets on the link */
-    bool serial_ports;     /* a port sends one packet at a time, from one of its channels */
+    topo_fabric_params fabric;
     uint32_t first_source; /* first source id */
     bool no_elision;       /* one event per step: slower, same results */
 } net_options;

@@ -37,7 +37,7 @@ enum { MOST_DEPARTURES = 1 << 16 };
 /* How many packets fit into the channel behind a link, if that limits the message. */
 static uint32_t window_of(const net *n, const route *r, const transfer *tr, uint32_t at)
 {
-    uint32_t fit = profile_of(n, at)->capacity / n->options.packet_bytes;
+    uint32_t fit = profile_of(n, at)->capacity / n->options.fabric.packet_bytes;
     return r->first == r->slowest || fit >= tr->packets ? 0 : fit;
 }
 
@@ -107,7 +107,7 @@ static void begin_walk(const net *n, const route *r, const transfer *tr, uint32_
     }
     n->stages.items[0].free_at =
         tr->start +
-        topo_rate_time(r->first->bytes_per_s, (uint64_t)first * n->options.packet_bytes);
+        topo_rate_time(r->first->bytes_per_s, (uint64_t)first * n->options.fabric.packet_bytes);
 }
 
 /* topo_pace_time(), for one packet after the other. */
@@ -123,8 +123,8 @@ static inline kb_time stage_time(stage *st, uint32_t index, uint32_t bytes)
 
 static uint32_t bytes_at(const net *n, const transfer *tr, uint32_t index)
 {
-    uint64_t left = tr->bytes - (uint64_t)index * n->options.packet_bytes;
-    return left < n->options.packet_bytes ? (uint32_t)left : n->options.packet_bytes;
+    uint64_t left = tr->bytes - (uint64_t)index * n->options.fabric.packet_bytes;
+    return left < n->options.fabric.packet_bytes ? (uint32_t)left : n->options.fabric.packet_bytes;
 }
 
 /*
@@ -275,8 +275,9 @@ static void put_packets(net *n, const route *r, transfer *tr)
 static void withdraw(net *n, const route *r, uint32_t t)
 {
     const transfer *tr = transfer_at(n, t);
-    kb_time last = tr->start + topo_rate_time(r->first->bytes_per_s, (uint64_t)(tr->packets - 1) *
-                                                                         n->options.packet_bytes);
+    kb_time last =
+        tr->start + topo_rate_time(r->first->bytes_per_s,
+                                   (uint64_t)(tr->packets - 1) * n->options.fabric.packet_bytes);
     for (uint32_t i = 0; i < r->steps; i++) {
         uint32_t *step = step_pool_at(&n->step_pool, tr->own_route + i), at = step_link(n, *step);
         const reservation *reserved = reservation_at(n, reservation_of(tr, i));
@@ -300,7 +301,7 @@ static void withdraw(net *n, const route *r, uint32_t t)
  * to where that one has not started, are those of the newest packet that was looked at. */
 static void take_channels(net *n, const route *r, const transfer *tr)
 {
-    if (n->options.vcs == 1)
+    if (n->options.fabric.vcs == 1)
         return;
     kb_time from = tr->start;
     bool is_taken = tr->made < tr->packets;
@@ -349,7 +350,7 @@ static void put_train(net *n, const route *r, transfer *tr)
     tr->delivered += done;
     begin_walk(n, r, tr, gone);
     for (uint32_t i = 0; i < r->steps; i++)
-        n->links[n->stages.items[i].at].bytes += (uint64_t)done * n->options.packet_bytes;
+        n->links[n->stages.items[i].at].bytes += (uint64_t)done * n->options.fabric.packet_bytes;
     n->hops += (uint64_t)done * r->steps;
     put_packets(n, r, tr);
     if (tr->train_first == 0) {
@@ -569,7 +570,8 @@ static train_remaining rest_of(const net *n, const route *r, const transfer *tr,
     if (packets == tr->packets)
         return (train_remaining){0};
     return (train_remaining){.packets = tr->packets - packets,
-                             .bytes = tr->bytes - (uint64_t)packets * n->options.packet_bytes};
+                             .bytes =
+                                 tr->bytes - (uint64_t)packets * n->options.fabric.packet_bytes};
 }
 
 train_remaining train_get_remaining(const net *n, uint32_t at)

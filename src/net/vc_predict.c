@@ -30,7 +30,7 @@ static bool add_occupant(outlook *ahead, uint32_t vc, kb_time gone, kb_time head
 
 static bool add_packets(const net *n, uint32_t class, kb_time head, outlook *ahead)
 {
-    for (uint32_t vc = 0; vc < n->options.vcs; vc++) {
+    for (uint32_t vc = 0; vc < n->options.fabric.vcs; vc++) {
         const channel *ch = &n->channels[class + vc];
         if (ch->space & SPACE_TAKEN)
             ahead->taken |= (uint64_t)1 << vc;
@@ -49,7 +49,7 @@ static kb_time gone_at(const net *n, uint32_t at, const reservation *r, kb_time 
     if (ro->first != ro->slowest) /* a packet leaves the port before its tail does */
         return r->to + latency <= head ? r->to + latency - 1 : head;
     kb_time drain = tr->ends_at - ro->latency - tr->start;
-    uint64_t before = (uint64_t)(tr->packets - 1) * n->options.packet_bytes;
+    uint64_t before = (uint64_t)(tr->packets - 1) * n->options.fabric.packet_bytes;
     return r->to - drain + topo_rate_time(ro->first->bytes_per_s, before) + latency;
 }
 
@@ -75,7 +75,7 @@ static bool add_train(const net *n, uint32_t at, uint32_t class, uint32_t index,
             ahead->taken &= ~((uint64_t)1 << vc);
     } else if (vc >= VC_OPEN) {
         vc = vc == VC_OPEN ? ahead->turn : vc - VC_PLANNED;
-        ahead->turn = vc + 1 == n->options.vcs ? 0 : vc + 1;
+        ahead->turn = vc + 1 == n->options.fabric.vcs ? 0 : vc + 1;
     }
     return !same || add_occupant(ahead, vc, gone_at(n, at, r, head), head);
 }
@@ -85,10 +85,10 @@ static uint32_t choose(const net *n, const outlook *ahead)
 {
     if (ahead->taken != 0)
         return VC_OPEN;
-    for (uint32_t i = 0, vc = ahead->turn; i < n->options.vcs; i++) {
+    for (uint32_t i = 0, vc = ahead->turn; i < n->options.fabric.vcs; i++) {
         if (!(ahead->occupied >> vc & 1))
             return vc;
-        vc = vc + 1 == n->options.vcs ? 0 : vc + 1;
+        vc = vc + 1 == n->options.fabric.vcs ? 0 : vc + 1;
     }
     return VC_OPEN;
 }

@@ -301,7 +301,7 @@ static void completions_travel_as_replies(void **state)
     errand *e = errand_new(&b);
     channels_seen seen = {.e = e,
                           .per_link = net_channels_per_link(b.fabric),
-                          .vcs = topo_machine_shape(b.machine)->vcs};
+                          .vcs = topo_machine_shape(b.machine)->fabric.vcs};
     assert_int_equal(seen.per_link, 4 * seen.vcs);
     net_watch(b.fabric, on_booking, &seen);
     submit(e, 0, (io_target[]){{.bytes = 16}}, 1, 32);

@@ -55,13 +55,13 @@ static kb_time time_of_part(const replay *r, uint32_t link, uint64_t from, uint6
 /* To be compared with what the net says. */
 static uint64_t capacity(const replay *r, uint32_t link)
 {
-    uint64_t packet = r->s->options.packet_bytes;
+    uint64_t packet = r->s->options.fabric.packet_bytes;
     __extension__ typedef unsigned __int128 wide;
     wide product = (wide)topo_link_rate(&r->s->graph, link) * (uint64_t)latency(r, link);
     const uint64_t second = (uint64_t)KB_S;
     uint64_t flying = (uint64_t)((product + second - 1) / second);
     uint64_t least = (flying + packet - 1) / packet * packet + packet;
-    uint64_t wished = flying + r->s->options.depth_bytes;
+    uint64_t wished = flying + r->s->options.fabric.depth_bytes;
     return wished > least ? wished : least;
 }
 
@@ -89,7 +89,7 @@ static void find_ways(replay *r)
     uint64_t expected = 0;
     for (uint32_t i = 0; i < r->o->orders; i++) {
         const planned *p = &r->s->orders.items[i];
-        uint64_t packet = r->s->options.packet_bytes;
+        uint64_t packet = r->s->options.fabric.packet_bytes;
         expected += p->out.count * ((p->out.bytes + packet - 1) / packet);
         expected += p->back.count * ((p->back.bytes + packet - 1) / packet);
     }
@@ -105,12 +105,13 @@ static void find_ways(replay *r)
         CHECK(r, step < leg->count, "link %u", h->b->link);
         CHECK(r, find(r, h->b, h->b->link) == h, "a packet was booked twice on link %u",
               h->b->link);
-        uint64_t offset = (uint64_t)h->b->packet * r->s->options.packet_bytes;
+        uint64_t offset = (uint64_t)h->b->packet * r->s->options.fabric.packet_bytes;
         uint64_t left = leg->bytes - offset;
         CHECK(r, offset < leg->bytes, "packet %u", h->b->packet);
         CHECK(r,
-              h->b->bytes ==
-                  (left < r->s->options.packet_bytes ? left : r->s->options.packet_bytes),
+              h->b->bytes == (left < r->s->options.fabric.packet_bytes
+                                  ? left
+                                  : r->s->options.fabric.packet_bytes),
               "packet %u", h->b->packet);
         h->order = (uint32_t)h->b->arg;
         h->step = step;
@@ -183,7 +184,7 @@ static void check_times(const replay *r)
                 head += topo_source_overhead(&r->s->graph, r->s->graph.links.items[b->link].from);
             tail = head;
         }
-        uint64_t offset = (uint64_t)b->packet * r->s->options.packet_bytes;
+        uint64_t offset = (uint64_t)b->packet * r->s->options.fabric.packet_bytes;
         kb_time busy = time_of_part(r, b->link, offset, offset + b->bytes);
         CHECK(r, b->ready_at == head, "head on link %u", b->link);
         CHECK(r, b->start >= head, "start on link %u", b->link);
@@ -257,8 +258,8 @@ static void check_channels(const replay *r)
         uint32_t class = scenario_class(leg_of(r, h->b)->steps[h->step], h->reply);
         CHECK(r, h->b->channel >= first && h->b->channel < first + r->per_link, "channel %u",
               h->b->channel);
-        CHECK(r, (h->b->channel - first) / r->s->options.vcs == class, "channel %u of link %u",
-              h->b->channel, h->b->link);
+        CHECK(r, (h->b->channel - first) / r->s->options.fabric.vcs == class,
+              "channel %u of link %u", h->b->channel, h->b->link);
         for (uint32_t j = i; j-- > 0 && r->hops[j].b->link == h->b->link;) {
             const net_booking *other = r->hops[j].b;
             if (other->arg == h->b->arg && other->is_response == h->b->is_response)
@@ -297,7 +298,7 @@ static void check_idle(const replay *r, const hop *h, kb_time from, kb_time to)
         return;
     uint32_t link = h->b->link, channel = h->b->channel;
     uint64_t most = capacity(r, link);
-    CHECK(r, !h->last && used_at(r, link, channel, from) + r->s->options.packet_bytes > most,
+    CHECK(r, !h->last && used_at(r, link, channel, from) + r->s->options.fabric.packet_bytes > most,
           "link %u idle at %" PRId64 " while packet %u of order %u waits", link, from, h->b->packet,
           h->order);
     for (uint32_t i = r->o->first_of_link[link]; i < r->o->first_of_link[link + 1]; i++) {
@@ -307,7 +308,7 @@ static void check_idle(const replay *r, const hop *h, kb_time from, kb_time to)
         kb_time when = other->after->b->tail_leaves;
         CHECK(r,
               when <= from || when >= to ||
-                  used_at(r, link, channel, when) + r->s->options.packet_bytes > most,
+                  used_at(r, link, channel, when) + r->s->options.fabric.packet_bytes > most,
               "link %u idle at %" PRId64 " while packet %u of order %u waits", link, when,
               h->b->packet, h->order);
     }
@@ -379,7 +380,8 @@ static void check_serial_ports(const replay *r)
 
 void replay_check(const scenario *s, const outcome *o, const char *what)
 {
-    replay r = {.s = s, .o = o, .what = what, .per_link = scenario_classes(s) * s->options.vcs};
+    replay r = {
+        .s = s, .o = o, .what = what, .per_link = scenario_classes(s) * s->options.fabric.vcs};
     r.hops = calloc(o->count + 1, sizeof *r.hops);
     assert_non_null(r.hops);
     find_ways(&r);
@@ -388,7 +390,7 @@ void replay_check(const scenario *s, const outcome *o, const char *what)
     check_links(&r);
     check_channels(&r);
     check_space(&r);
-    if (s->options.serial_ports) {
+    if (s->options.fabric.serial_ports) {
         check_serial_ports(&r);
     } else {
         check_work(&r);

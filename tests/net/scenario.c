@@ -511,14 +511,14 @@ static void draw_again(kb_rng *rng, const scenario *s, const chance *how, planne
         order->at = draw_time(rng, how);
     planned_leg *leg = order->back.bytes > 0 ? &order->back : &order->out;
     if (below(rng, 2))
-        leg->bytes = draw_bytes(rng, how, s->options.packet_bytes);
+        leg->bytes = draw_bytes(rng, how, s->options.fabric.packet_bytes);
     order->forwarded = below(rng, 4) == 0;
 }
 
 static bool draw_order(kb_rng *rng, const scenario *s, const chance *how, planned *order)
 {
     const topo_graph *g = &s->graph;
-    uint32_t packet = s->options.packet_bytes;
+    uint32_t packet = s->options.fabric.packet_bytes;
     if (how->streams && s->orders.count > 0 && below(rng, 3)) {
         draw_again(rng, s, how, order);
         return true;
@@ -588,15 +588,16 @@ static void draw_links(kb_rng *rng, const chance *how, uint32_t nodes, topo_grap
 void scenario_random(scenario *s, kb_rng *rng, const chance *how)
 {
     static const uint32_t sizes[] = {1, 3, 16, 64, 100, 256};
-    scenario_init(s,
-                  (net_options){
-                      .packet_bytes = how->ties ? 1 + (uint32_t)below(rng, 4)
+    scenario_init(
+        s, (net_options){
+               .fabric.packet_bytes = how->ties ? 1 + (uint32_t)below(rng, 4)
                                                 : sizes[below(rng, sizeof sizes / sizeof *sizes)],
-                      .vcs = 1 + (uint32_t)(below(rng, 2) * below(rng, how->streams ? 4 : 3)),
-                      .serial_ports = how->serial,
-                  });
+               .fabric.vcs = 1 + (uint32_t)(below(rng, 2) * below(rng, how->streams ? 4 : 3)),
+               .fabric.serial_ports = how->serial,
+           });
     if (below(rng, 2))
-        s->options.depth_bytes = (uint32_t)below(rng, 6) * s->options.packet_bytes / 2;
+        s->options.fabric.depth_bytes =
+            (uint32_t)below(rng, 6) * s->options.fabric.packet_bytes / 2;
     s->submit_first = below(rng, 2);
     uint32_t nodes = 2 + (uint32_t)below(rng, 6);
     draw_nodes(rng, how, nodes, &s->graph);
@@ -605,7 +606,7 @@ void scenario_random(scenario *s, kb_rng *rng, const chance *how)
         uint32_t a = scenario_node(s, 0), b = scenario_node(s, 0);
         for (uint32_t i = 0; i < 300; i++)
             (void)scenario_link(s, a, b, 64, 0);
-        s->options.vcs = NET_MAX_VCS;
+        s->options.fabric.vcs = NET_MAX_VCS;
     }
     uint32_t wanted = 1 + (uint32_t)below(rng, how->most_orders);
     for (uint32_t tries = 0; s->orders.count < wanted && tries < 20 * wanted; tries++) {
@@ -624,8 +625,9 @@ static void print_leg(const char *name, const planned_leg *leg)
 
 void scenario_print(const scenario *s)
 {
-    print_error("packets of %u, vcs %u, depth %u%s, submissions %s\n", s->options.packet_bytes,
-                s->options.vcs, s->options.depth_bytes, s->options.serial_ports ? ", serial" : "",
+    print_error("packets of %u, vcs %u, depth %u%s, submissions %s\n",
+                s->options.fabric.packet_bytes, s->options.fabric.vcs,
+                s->options.fabric.depth_bytes, s->options.fabric.serial_ports ? ", serial" : "",
                 s->submit_first ? "first" : "last");
     for (uint32_t i = 0; i < s->graph.nodes.count; i++)
         print_error("node %u: %" PRId64 " fs, kind %u\n", i, s->graph.nodes.items[i].overhead_fs,

@@ -3,7 +3,7 @@
  * transport share.
  *
  *     scenario s;
- *     scenario_init(&s, (net_options){.packet_bytes = 256, .vcs = 1});
+ *     scenario_init(&s, (net_options){.fabric.packet_bytes = 256, .fabric.vcs = 1});
  *     uint32_t a = scenario_node(&s, 5 * KB_NS), b = scenario_node(&s, 0);
  *     uint32_t ab = scenario_link(&s, a, b, 256, 0);
  *     scenario_write(&s, 0, 4096, LINKS(ab));

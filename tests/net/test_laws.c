@@ -7,7 +7,8 @@
  */
 #include "net/scenario.h"
 
-static const net_options plain = {.packet_bytes = 100, .vcs = 1, .depth_bytes = 100000};
+static const net_options plain = {
+    .fabric.packet_bytes = 100, .fabric.vcs = 1, .fabric.depth_bytes = 100000};
 
 /* For one order alone: total, and that its parts are as given. */
 static void expect_receipt(const net_completion *r, kb_time overhead, kb_time wire, kb_time drain,
@@ -30,9 +31,9 @@ static void expect_always(scenario *s, kb_time overhead, kb_time wire, kb_time d
 {
     for (size_t i = 0; i < sizeof packet_sizes / sizeof *packet_sizes; i++)
         for (size_t j = 0; j < sizeof depths / sizeof *depths; j++) {
-            s->options.packet_bytes = packet_sizes[i];
-            s->options.depth_bytes = depths[j];
-            s->options.vcs = 1 + j % 2;
+            s->options.fabric.packet_bytes = packet_sizes[i];
+            s->options.fabric.depth_bytes = depths[j];
+            s->options.fabric.vcs = 1 + j % 2;
             outcome *o = scenario_run_both(s);
             expect_receipt(&o->completions[0], overhead, wire, drain, 0);
             for (uint32_t at = 0; at < o->links; at++)
@@ -255,8 +256,9 @@ static void channels_hold_what_is_on_its_way_and_a_packet(void **state)
         uint32_t ab = scenario_link(&s, a, b, 256, 25 * KB_PS);
         uint32_t ba = scenario_link(&s, b, a, 256, 0);
         expect_ok(topo_graph_finish(&s.graph));
-        net_options options = {
-            .packet_bytes = cases[i].packet, .vcs = 1, .depth_bytes = cases[i].depth};
+        net_options options = {.fabric.packet_bytes = cases[i].packet,
+                               .fabric.vcs = 1,
+                               .fabric.depth_bytes = cases[i].depth};
         kb_sim *sim;
         net *n;
         expect_ok(kb_sim_create(NULL, &sim));
@@ -403,8 +405,8 @@ static void l4_writes_follow_each_other_at_the_bottleneck(void **state)
     for (uint32_t n = 1; n <= 9; n++)
         for (uint32_t depth = 0; depth <= 8192; depth += 4096) {
             scenario s;
-            scenario_init(&s, (net_options){.packet_bytes = 256, .vcs = 1 + n % 2});
-            s.options.depth_bytes = depth;
+            scenario_init(&s, (net_options){.fabric.packet_bytes = 256, .fabric.vcs = 1 + n % 2});
+            s.options.fabric.depth_bytes = depth;
             uint32_t links[3], from = scenario_node(&s, KB_NS);
             for (uint32_t j = 0; j < 3; j++) {
                 uint32_t to = scenario_node(&s, KB_NS);
@@ -415,7 +417,7 @@ static void l4_writes_follow_each_other_at_the_bottleneck(void **state)
                 scenario_write(&s, 0, 4096, 3, links);
             outcome *o = scenario_run_both(&s);
             /* With several channels they share the way, but the last one ends at the same time. */
-            for (uint32_t i = s.options.vcs == 1 ? 0 : n - 1; i < n; i++) {
+            for (uint32_t i = s.options.fabric.vcs == 1 ? 0 : n - 1; i < n; i++) {
                 const net_completion *r = &o->completions[o->done[i]];
                 expect_receipt(r, 4 * KB_NS, 0, 64 * KB_NS, 64 * KB_NS * i);
             }
@@ -433,7 +435,7 @@ static void l4_reads_follow_each_other_at_the_memory(void **state)
 {
     (void)state;
     scenario s;
-    scenario_init(&s, (net_options){.packet_bytes = 256, .vcs = 1});
+    scenario_init(&s, (net_options){.fabric.packet_bytes = 256, .fabric.vcs = 1});
     uint32_t pe = scenario_node(&s, 10 * KB_NS), router = scenario_node(&s, KB_NS);
     uint32_t memory = scenario_memory(&s, 50 * KB_NS, 200);
     uint32_t up = scenario_link(&s, pe, router, 256, 0);
@@ -507,7 +509,7 @@ static void l5_l8_an_output_is_busy_while_there_is_work(void **state)
 static kb_time alone(uint64_t bytes, uint32_t hops, uint64_t gbs, uint32_t packet)
 {
     scenario s;
-    scenario_init(&s, (net_options){.packet_bytes = packet, .vcs = 1});
+    scenario_init(&s, (net_options){.fabric.packet_bytes = packet, .fabric.vcs = 1});
     uint32_t links[6], from = scenario_node(&s, 300);
     for (uint32_t i = 0; i < hops; i++) {
         uint32_t to = scenario_node(&s, 700);
@@ -581,7 +583,7 @@ static void waiting_is_told_from_a_transfer_that_is_gone(void **state)
 {
     (void)state;
     scenario s;
-    scenario_init(&s, (net_options){.packet_bytes = 100, .vcs = 1});
+    scenario_init(&s, (net_options){.fabric.packet_bytes = 100, .fabric.vcs = 1});
     uint32_t m = scenario_node(&s, 0), n = scenario_node(&s, 0);
     uint32_t en = scenario_link(&s, scenario_node(&s, 0), n, 100, 0);
     uint32_t mn = scenario_link(&s, m, n, 100, 0);

@@ -56,8 +56,9 @@ static void options_have_limits(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         kb_sim *sim;
         net *n = (net *)&g;
-        net_options options = {
-            .packet_bytes = cases[i].packet, .vcs = cases[i].vcs, .depth_bytes = cases[i].depth};
+        net_options options = {.fabric.packet_bytes = cases[i].packet,
+                               .fabric.vcs = cases[i].vcs,
+                               .fabric.depth_bytes = cases[i].depth};
         expect_ok(kb_sim_create(NULL, &sim));
         kb_error *err = net_create(sim, &g, &options, &n);
         if (cases[i].message) {
@@ -96,7 +97,8 @@ static void channels_have_limits(void **state)
         kb_sim *sim;
         net *n;
         expect_ok(kb_sim_create(NULL, &sim));
-        kb_error *err = net_create(sim, &g, &(net_options){.packet_bytes = 64, .vcs = 1}, &n);
+        kb_error *err =
+            net_create(sim, &g, &(net_options){.fabric.packet_bytes = 64, .fabric.vcs = 1}, &n);
         if (cases[i].message) {
             expect_error(err, KB_ERR_INPUT, cases[i].message);
             assert_null(n);
@@ -119,7 +121,8 @@ static void places_in_the_order_of_events_have_limits(void **state)
     net *n;
     expect_ok(kb_sim_create(NULL, &sim));
     for (int serial = 0; serial < 2; serial++) {
-        net_options options = {.packet_bytes = 64, .vcs = 1, .serial_ports = serial};
+        net_options options = {
+            .fabric.packet_bytes = 64, .fabric.vcs = 1, .fabric.serial_ports = serial};
         expect_ok(net_create(sim, &g, &options, &n));
         uint32_t count = net_source_count(n);
         assert_int_equal(count, 2 * 4 + 3 * 2 + (serial ? 4 : 0)); /* and ports decide, too */
@@ -146,7 +149,7 @@ static void a_machine_without_links_is_a_machine(void **state)
     kb_sim *sim;
     net *n;
     expect_ok(kb_sim_create(NULL, &sim));
-    expect_ok(net_create(sim, &g, &(net_options){.packet_bytes = 64, .vcs = 2}, &n));
+    expect_ok(net_create(sim, &g, &(net_options){.fabric.packet_bytes = 64, .fabric.vcs = 2}, &n));
     assert_int_equal(net_source_count(n), 0);
     net_destroy(n);
     net_destroy(NULL);
@@ -163,7 +166,7 @@ static void bad_orders_are_refused(void **state)
     kb_sim *sim;
     net *n;
     expect_ok(kb_sim_create(NULL, &sim));
-    expect_ok(net_create(sim, &g, &(net_options){.packet_bytes = 64, .vcs = 1}, &n));
+    expect_ok(net_create(sim, &g, &(net_options){.fabric.packet_bytes = 64, .fabric.vcs = 1}, &n));
 
     const uint32_t good[] = {step(AB), step(BC)}, gap[] = {step(AB), step(CA)};
     const uint32_t router[] = {step(BC)}, nowhere[] = {step(AB), step(4)};
@@ -268,7 +271,7 @@ static void a_memory_is_served_first(void **state)
     kb_sim *sim;
     net *n;
     expect_ok(kb_sim_create(NULL, &sim));
-    expect_ok(net_create(sim, &g, &(net_options){.packet_bytes = 64, .vcs = 1}, &n));
+    expect_ok(net_create(sim, &g, &(net_options){.fabric.packet_bytes = 64, .fabric.vcs = 1}, &n));
     const uint32_t steps[] = {step(g.nodes.items[memory].service), step(out)};
     net_order order = {.from = memory, .request = {steps + 1, 1, 100}};
     expect_error(net_submit(n, &order), KB_ERR_BUG,
@@ -292,7 +295,7 @@ static void a_way_may_be_very_long(void **state)
     kb_sim *sim;
     net *n;
     expect_ok(kb_sim_create(NULL, &sim));
-    expect_ok(net_create(sim, &g, &(net_options){.packet_bytes = 64, .vcs = 2}, &n));
+    expect_ok(net_create(sim, &g, &(net_options){.fabric.packet_bytes = 64, .fabric.vcs = 2}, &n));
     uint32_t *steps = calloc(TOO_LONG, sizeof *steps);
     assert_non_null(steps);
     for (uint32_t i = 0; i < TOO_LONG; i++)
@@ -327,7 +330,8 @@ static void wrapped_steps_want_a_ring(void **state)
         kb_sim *sim;
         net *n;
         expect_ok(kb_sim_create(NULL, &sim));
-        expect_ok(net_create(sim, &g, &(net_options){.packet_bytes = 64, .vcs = vcs}, &n));
+        expect_ok(
+            net_create(sim, &g, &(net_options){.fabric.packet_bytes = 64, .fabric.vcs = vcs}, &n));
         const uint32_t steps[] = {topo_step(0, TOPO_WRAPPED), topo_step(1, TOPO_WRAPPED)};
         for (int reply = 0; reply < 2; reply++) {
             net_order order = {.from = 0, .request = {steps, 2, 1000}, .is_response = reply};
@@ -359,7 +363,7 @@ static void a_plain_receipt_has_two_times(void **state)
     kb_sim *sim;
     net *n;
     expect_ok(kb_sim_create(NULL, &sim));
-    expect_ok(net_create(sim, &g, &(net_options){.packet_bytes = 64, .vcs = 1}, &n));
+    expect_ok(net_create(sim, &g, &(net_options){.fabric.packet_bytes = 64, .fabric.vcs = 1}, &n));
     const uint32_t steps[] = {step(AB), step(BC)};
     net_completion completion = {0};
     net_order order = {.from = A,
@@ -387,7 +391,7 @@ static void figures_can_begin_again(void **state)
     kb_sim *sim;
     net *n;
     expect_ok(kb_sim_create(NULL, &sim));
-    expect_ok(net_create(sim, &g, &(net_options){.packet_bytes = 10, .vcs = 1}, &n));
+    expect_ok(net_create(sim, &g, &(net_options){.fabric.packet_bytes = 10, .fabric.vcs = 1}, &n));
     net_stats idle = net_get_stats(n);
     assert_true(idle.state_bytes > 0);
     assert_int_equal(idle.live_bytes, 0);
@@ -445,7 +449,8 @@ static void memory_is_used_again(void **state)
     kb_sim *sim;
     repeater r = {.left = 10000};
     expect_ok(kb_sim_create(NULL, &sim));
-    expect_ok(net_create(sim, &g, &(net_options){.packet_bytes = 10, .vcs = 2}, &r.fabric));
+    expect_ok(
+        net_create(sim, &g, &(net_options){.fabric.packet_bytes = 10, .fabric.vcs = 2}, &r.fabric));
     uint32_t steps[] = {step(AB), step(BC), step(CA)};
     r.order = (net_order){.from = A,
                           .request = {steps, 2, 16},
@@ -523,10 +528,10 @@ static void without_memory_it_fails_cleanly(void **state)
     (void)state;
     shared_graph = small_graph();
     for (uint32_t i = 0; i < 4; i++) {
-        shared_options = (net_options){.packet_bytes = 1,
-                                       .vcs = 1 + (i > 1),
-                                       .depth_bytes = 3000,
-                                       .serial_ports = i == 1 || i == 2,
+        shared_options = (net_options){.fabric.packet_bytes = 1,
+                                       .fabric.vcs = 1 + (i > 1),
+                                       .fabric.depth_bytes = 3000,
+                                       .fabric.serial_ports = i == 1 || i == 2,
                                        .no_elision = i % 2};
         failures_seen = successes_seen = 0;
         failing_alloc_try_all(all_of_it);
@@ -546,7 +551,8 @@ static void a_net_at_work_can_be_destroyed(void **state)
         kb_sim *sim;
         net *n;
         expect_ok(kb_sim_create(NULL, &sim));
-        net_options options = {.packet_bytes = 16, .vcs = 2, .depth_bytes = 64};
+        net_options options = {
+            .fabric.packet_bytes = 16, .fabric.vcs = 2, .fabric.depth_bytes = 64};
         expect_ok(net_create(sim, &shared_graph, &options, &n));
         assert_true(submit_all(n));
         expect_ok(kb_sim_run(sim, until));
@@ -594,7 +600,8 @@ static void links_count_and_end_at_the_limit(void **state)
         kb_sim *sim;
         net *n;
         kb_time_sum all = 0;
-        net_options options = {.packet_bytes = 10, .vcs = 1, .no_elision = plain != 0};
+        net_options options = {
+            .fabric.packet_bytes = 10, .fabric.vcs = 1, .no_elision = plain != 0};
         expect_ok(kb_sim_create(NULL, &sim));
         expect_ok(net_create(sim, &g, &options, &n));
         net_order order = {.from = A,
@@ -637,7 +644,8 @@ static void a_packet_may_take_for_ever(void **state)
     kb_sim *sim;
     net *n;
     expect_ok(kb_sim_create(NULL, &sim));
-    expect_ok(net_create(sim, &g, &(net_options){.packet_bytes = 10000, .vcs = 1}, &n));
+    expect_ok(
+        net_create(sim, &g, &(net_options){.fabric.packet_bytes = 10000, .fabric.vcs = 1}, &n));
     net_order order = {.from = A, .request = {steps, 2, 10000}};
     assert_true(net_predict(n, &order).ended == KB_FOREVER);
     expect_ok(net_submit(n, &order));

@@ -57,7 +57,10 @@ static void a_fabric_has_the_settings_of_its_machine(void **state)
     net *a, *b;
     expect_ok(kb_sim_create(NULL, &sim));
     expect_ok(net_create_for(sim, m, 0, false, &a));
-    net_options options = {.packet_bytes = 100, .vcs = 3, .depth_bytes = 700, .serial_ports = true};
+    net_options options = {.fabric.packet_bytes = 100,
+                           .fabric.vcs = 3,
+                           .fabric.depth_bytes = 700,
+                           .fabric.serial_ports = true};
     expect_ok(net_create(sim, graph, &options, &b));
     assert_int_equal(net_channels_per_link(a), net_channels_per_link(b));
     assert_int_equal(net_source_count(a), net_source_count(b));

@@ -67,7 +67,7 @@ static scenario only(const scenario *s, planned *order)
  */
 static bool is_exact(const scenario *s, const planned_leg *leg)
 {
-    uint64_t packet = s->options.packet_bytes;
+    uint64_t packet = s->options.fabric.packet_bytes;
     if (leg->bytes <= packet)
         return true;
     for (uint32_t i = 0; i < leg->count; i++)

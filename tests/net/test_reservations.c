@@ -61,9 +61,9 @@ static void compare_many(uint64_t first, uint64_t count, const chance *how)
 static void draw_line(scenario *s, kb_rng *rng, uint32_t orders, kb_time spread)
 {
     enum { MIDDLES = 4 };
-    scenario_init(s, (net_options){.packet_bytes = 1 + (uint32_t)kb_rng_below(rng, 4),
-                                   .vcs = 1 + (uint32_t)kb_rng_below(rng, 4)});
-    s->options.depth_bytes = (uint32_t)kb_rng_below(rng, 4) * s->options.packet_bytes;
+    scenario_init(s, (net_options){.fabric.packet_bytes = 1 + (uint32_t)kb_rng_below(rng, 4),
+                                   .fabric.vcs = 1 + (uint32_t)kb_rng_below(rng, 4)});
+    s->options.fabric.depth_bytes = (uint32_t)kb_rng_below(rng, 4) * s->options.fabric.packet_bytes;
     s->submit_first = kb_rng_below(rng, 2);
     uint32_t middle[MIDDLES], in[MIDDLES], out[MIDDLES], along[MIDDLES - 1];
     kb_time equal = 1 + (kb_time)kb_rng_below(rng, 8);
@@ -88,8 +88,9 @@ static void draw_line(scenario *s, kb_rng *rng, uint32_t orders, kb_time spread)
             links[count++] = along[i];
         links[count++] = out[last];
         kb_time at = 4 * (kb_time)kb_rng_below(rng, (uint64_t)spread) * KB_PS;
-        uint64_t bytes = kb_rng_below(rng, 2) ? s->options.packet_bytes * (1 + kb_rng_below(rng, 6))
-                                              : 1 + kb_rng_below(rng, 12);
+        uint64_t bytes = kb_rng_below(rng, 2)
+                             ? s->options.fabric.packet_bytes * (1 + kb_rng_below(rng, 6))
+                             : 1 + kb_rng_below(rng, 12);
         planned *p = scenario_write(s, at, bytes, count, links);
         p->reply = kb_rng_below(rng, 8) == 0;
         if (k > 0 && kb_rng_below(rng, 4) == 0)
@@ -148,12 +149,12 @@ static void draw_crossbar(scenario *s, kb_rng *rng, readers *all)
 static void draw_readers(scenario *s, kb_rng *rng, uint32_t orders, kb_time spread)
 {
     readers all;
-    scenario_init(s, (net_options){.packet_bytes = 1 + (uint32_t)kb_rng_below(rng, 8),
-                                   .vcs = 1 + (uint32_t)kb_rng_below(rng, 4)});
-    s->options.depth_bytes = (uint32_t)kb_rng_below(rng, 4) * s->options.packet_bytes;
+    scenario_init(s, (net_options){.fabric.packet_bytes = 1 + (uint32_t)kb_rng_below(rng, 8),
+                                   .fabric.vcs = 1 + (uint32_t)kb_rng_below(rng, 4)});
+    s->options.fabric.depth_bytes = (uint32_t)kb_rng_below(rng, 4) * s->options.fabric.packet_bytes;
     s->submit_first = kb_rng_below(rng, 2);
     draw_crossbar(s, rng, &all);
-    uint64_t full = s->options.packet_bytes;
+    uint64_t full = s->options.fabric.packet_bytes;
     for (uint32_t k = 0; k < orders; k++) {
         uint32_t m = (uint32_t)kb_rng_below(rng, MEMORIES), pe = (uint32_t)kb_rng_below(rng, PES);
         bool is_large = kb_rng_below(rng, 3) == 0;
@@ -261,7 +262,9 @@ typedef struct crossing {
 
 static void crossing_init(crossing *c)
 {
-    scenario_init(&c->s, (net_options){.packet_bytes = 100, .vcs = 2, .depth_bytes = 200});
+    scenario_init(
+        &c->s,
+        (net_options){.fabric.packet_bytes = 100, .fabric.vcs = 2, .fabric.depth_bytes = 200});
     uint32_t m = scenario_node(&c->s, 3 * KB_NS), z = scenario_node(&c->s, 3 * KB_NS);
     c->am = scenario_link(&c->s, scenario_node(&c->s, 0), m, 100, 0);
     c->bm = scenario_link(&c->s, scenario_node(&c->s, 0), m, 100, 0);
@@ -316,7 +319,8 @@ static void a_train_passes_before_one_that_set_out_earlier(void **state)
 {
     (void)state;
     scenario s;
-    scenario_init(&s, (net_options){.packet_bytes = 100, .vcs = 1, .depth_bytes = 200});
+    scenario_init(
+        &s, (net_options){.fabric.packet_bytes = 100, .fabric.vcs = 1, .fabric.depth_bytes = 200});
     uint32_t far = scenario_node(&s, 50 * KB_NS), m = scenario_node(&s, 3 * KB_NS);
     uint32_t af = scenario_link(&s, scenario_node(&s, 0), far, 100, 0);
     uint32_t fm = scenario_link(&s, far, m, 100, 0);

@@ -134,7 +134,9 @@ typedef struct line {
 
 static void line_init(line *l, uint32_t vcs)
 {
-    scenario_init(&l->s, (net_options){.packet_bytes = 100, .vcs = vcs, .depth_bytes = 200});
+    scenario_init(
+        &l->s,
+        (net_options){.fabric.packet_bytes = 100, .fabric.vcs = vcs, .fabric.depth_bytes = 200});
     uint32_t m = scenario_node(&l->s, 3 * KB_NS), x = scenario_node(&l->s, 3 * KB_NS);
     l->am = scenario_link(&l->s, scenario_node(&l->s, 0), m, 100, 0);
     l->mx = scenario_link(&l->s, m, x, 200, 0);
@@ -215,7 +217,8 @@ static void transfers_that_come_late_enough_may_queue_on_their_way(void **state)
 {
     (void)state;
     scenario s;
-    scenario_init(&s, (net_options){.packet_bytes = 100, .vcs = 2, .depth_bytes = 200});
+    scenario_init(
+        &s, (net_options){.fabric.packet_bytes = 100, .fabric.vcs = 2, .fabric.depth_bytes = 200});
     uint32_t m = scenario_node(&s, 3 * KB_NS), x = scenario_node(&s, 3 * KB_NS);
     uint32_t am = scenario_link(&s, scenario_node(&s, 0), m, 200, 0);
     uint32_t mx = scenario_link(&s, m, x, 100, 0);
@@ -242,7 +245,9 @@ static void channels_are_those_of_packets(void **state)
     for (kb_time look = 50; look < 500; look += 100)
         for (uint32_t vcs = 1; vcs <= 4; vcs++) {
             scenario s;
-            scenario_init(&s, (net_options){.packet_bytes = 100, .vcs = vcs, .depth_bytes = 200});
+            scenario_init(&s, (net_options){.fabric.packet_bytes = 100,
+                                            .fabric.vcs = vcs,
+                                            .fabric.depth_bytes = 200});
             uint32_t k = scenario_node(&s, 3 * KB_NS), m = scenario_node(&s, 5 * KB_NS);
             uint32_t ak = scenario_link(&s, scenario_node(&s, 0), k, 100, 0);
             uint32_t bk = scenario_link(&s, scenario_node(&s, 0), k, 100, 0);

@@ -25,10 +25,7 @@ typedef struct rig {
 static inline kb_error *rig_try(rig *r, topo_machine *machine, bool no_elision)
 {
     *r = (rig){.machine = machine, .shape = topo_machine_shape(machine)};
-    net_options options = {.packet_bytes = r->shape->packet_bytes,
-                           .vcs = r->shape->vcs,
-                           .depth_bytes = r->shape->depth_bytes,
-                           .no_elision = no_elision};
+    net_options options = {.fabric = r->shape->fabric, .no_elision = no_elision};
     KB_TRY(kb_sim_create(NULL, &r->sim));
     KB_TRY(net_create(r->sim, topo_machine_graph(machine), &options, &r->fabric));
     KB_TRY(mem_memories_create(machine, TOPO_NONE, &r->memories));
