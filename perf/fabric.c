@@ -70,7 +70,7 @@ static kb_error *submit(contest *c, uint64_t pe)
     if (c->traffic == UNIFORM) {
         uint64_t here = (uint64_t)s->cubes * s->pes;
         uint64_t other = pe / here * here + kb_rng_below(&c->rng, here);
-        return submit_to(c, pe, node_of(c, TOPO_PE_DMA, other), s->packet_bytes, false);
+        return submit_to(c, pe, node_of(c, TOPO_PE_DMA, other), s->fabric.packet_bytes, false);
     }
     if (c->traffic == LOCAL)
         return submit_to(c, pe, node_of(c, TOPO_HBM_CTRL, pe), LOCAL_BYTES, true);

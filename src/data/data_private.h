@@ -1,9 +1,12 @@
 /*
  * data_private.h: what the files of data know of each other.
  *
- *     value.c     values: made, counted, dropped       compute.c   which to compute, and in which
- * order writes.c    what memory is to hold               threads.c   who computes store.c     the
- * whole, and reading memory        the rest    how one operation is computed
+ *     value.c  values: made, counted, dropped
+ *     compute.c     which values to compute, and in which order
+ *     writes.c      pending writes to memory
+ *     threads.c     the threads that compute
+ *     store.c       the whole, and reading memory
+ *     the others    how one operation is computed
  *
  * Threads other than the owner's only run parts of operations (data_kernel.run). All else, counting
  * references and allocating among it, is the owner's, so that computing cannot fail half-way.
@@ -45,7 +48,7 @@ struct data_value {
     atomic_uint_fast64_t parts_left; /* to compute, while that is under way; otherwise 0 */
     uint64_t soonest;                /* when it could be computed, with any number of threads */
 
-    data_value *previous, *next;                 /* of all values, or when dropped */
+    data_value *prev, *next;                     /* of all values, or when dropped */
     data_value *previous_pending, *next_pending; /* of those not computed, by serial */
 };
 
@@ -109,22 +112,6 @@ extern const data_kernel data_elements_kernel, data_reduce_kernel, data_softmax_
     data_arange_kernel, data_argmax_kernel, data_cumsum_kernel, data_topk_kernel,
     data_gather_kernel, data_scatter_kernel, data_scatter_add_kernel, data_slice_kernel,
     data_concat_kernel;
-
-/* Pieces of `piece` elements that cover all. */
-static inline uint64_t data_pieces(uint64_t elements, uint64_t piece)
-{
-    return elements / piece + (elements % piece > 0);
-}
-
-static inline uint64_t data_least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline bool data_is_integer(kb_dtype dtype)
-{
-    return dtype == KB_I8 || dtype == KB_I32;
-}
 
 static inline kb_dtype data_dtype_of_class(data_class class)
 {

@@ -14,11 +14,6 @@
 
 /* ---- Records ----------------------------------------------------------------------------- */
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 uint64_t mem_capacity_of(const mem_memories *memories, kb_memory memory)
 {
     const topo_shape *shape = memories->shape;
@@ -33,16 +28,6 @@ uint64_t mem_capacity_of(const mem_memories *memories, kb_memory memory)
         break;
     }
     return 0;
-}
-
-static inline size_t cube_index(const mem_memories *memories, kb_pe pe)
-{
-    return (size_t)pe.sip * memories->shape->cubes + pe.cube;
-}
-
-size_t mem_pe_index(const mem_memories *memories, kb_pe pe)
-{
-    return cube_index(memories, pe) * memories->shape->pes + pe.pe;
 }
 
 static void region_init(mem_region *memory, uint64_t bytes)
@@ -67,14 +52,14 @@ static __attribute__((noinline)) mem_pe_record *make_pe(mem_memories *memories)
     *record = (mem_pe_record){0};
     region_init(&record->hbm, mem_capacity_of(memories, KB_HBM));
     region_init(&record->tcm, tcm);
-    mem_allocator_init(&record->ring_space, 0, least(tcm, mem_ranges[MEM_IPCQ].bytes),
+    mem_allocator_init(&record->ring_space, 0, kb_min(tcm, mem_ranges[MEM_IPCQ].bytes),
                        MEM_FIRST_FIT);
     return record;
 }
 
 mem_pe_record *mem_need_pe(mem_memories *memories, kb_pe pe)
 {
-    mem_pe_record **record = &memories->pes[mem_pe_index(memories, pe)];
+    mem_pe_record **record = &memories->pes[topo_pe_index(memories->shape, pe)];
     if (KB_UNLIKELY(!*record))
         *record = make_pe(memories);
     return *record;
@@ -82,7 +67,7 @@ mem_pe_record *mem_need_pe(mem_memories *memories, kb_pe pe)
 
 static mem_cube_record *need_cube(mem_memories *memories, kb_pe pe)
 {
-    mem_cube_record **record = &memories->cubes[cube_index(memories, pe)];
+    mem_cube_record **record = &memories->cubes[topo_cube_index(memories->shape, pe)];
     if (!*record && (*record = kb_alloc_zeroed(1, sizeof **record)))
         region_init(&(*record)->sram, mem_capacity_of(memories, KB_SRAM));
     return *record;
@@ -103,10 +88,10 @@ mem_region *mem_need_region(mem_memories *memories, kb_pe pe, kb_memory memory)
 mem_region *mem_find_region(const mem_memories *memories, kb_pe pe, kb_memory memory)
 {
     if (memory == KB_SRAM) {
-        mem_cube_record *cube = memories->cubes[cube_index(memories, pe)];
+        mem_cube_record *cube = memories->cubes[topo_cube_index(memories->shape, pe)];
         return cube ? &cube->sram : NULL;
     }
-    mem_pe_record *record = memories->pes[mem_pe_index(memories, pe)];
+    mem_pe_record *record = memories->pes[topo_pe_index(memories->shape, pe)];
     if (!record)
         return NULL;
     return memory == KB_HBM ? &record->hbm : &record->tcm;
@@ -196,8 +181,7 @@ static const char *memory_name(kb_memory memory)
 mem_name mem_name_of_pe(kb_pe pe, const char *what)
 {
     mem_name n;
-    (void)snprintf(n.text, sizeof n.text, "sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 ".%s", pe.sip,
-                   pe.cube, pe.pe, what);
+    (void)snprintf(n.text, sizeof n.text, "%s.%s", topo_pe_name(pe).text, what);
     return n;
 }
 

@@ -113,4 +113,12 @@ void mem_location_print(const kb_location *location, kb_text *text);
  */
 void mem_address_print(const mem_memories *memories, const kb_location *location, kb_text *text);
 
+/* The index of the memory that a physical location lies in: equal for one memory only. */
+static inline uint64_t mem_memory_index(const topo_shape *shape, const kb_location *at)
+{
+    uint64_t cube = topo_cube_index(shape, at->pe);
+    uint64_t pe = cube * shape->pes + (at->memory == KB_SRAM ? 0 : at->pe.pe);
+    return pe * KB_VIRTUAL + (uint64_t)at->memory;
+}
+
 #endif

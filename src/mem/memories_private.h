@@ -55,7 +55,6 @@ KB_MUST_USE kb_error *mem_check_request(const mem_memories *memories, kb_pe pe, 
 /* For all that follow the place must exist. */
 
 uint64_t mem_capacity_of(const mem_memories *memories, kb_memory memory);
-size_t mem_pe_index(const mem_memories *memories, kb_pe pe);
 
 /* NULL if there is no host memory. */
 mem_pe_record *mem_need_pe(mem_memories *memories, kb_pe pe);

@@ -489,10 +489,8 @@ kb_error *mem_mmu_fault(const mem_mmu *mmu, const char *who, uint32_t cube, uint
                         uint64_t va)
 {
     kb_text text = KB_TEXT_INIT;
-    kb_text_printf(&text,
-                   "%s on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 ": address 0x%" PRIx64
-                   " is not mapped: ",
-                   who, mmu->sip, cube, pe, va);
+    kb_text_printf(&text, "%s on %s: address 0x%" PRIx64 " is not mapped: ", who,
+                   topo_pe_name((kb_pe){mmu->sip, cube, pe}).text, va);
     const place *here = place_with(mmu, va);
     if (here) {
         const mapping *map = mapping_of(mmu, here->id);

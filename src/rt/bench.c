@@ -420,7 +420,8 @@ static void print_element(const rt_tensor *tensor, uint64_t at, kb_text *text)
     mem_cells cells = mem_grid_find(&tensor->grid, &box);
     uint32_t shard = *mem_grid_cell(&tensor->grid, cells.first_row, cells.first_column);
     const mem_shard *where = &tensor->placement.shards.items[shard];
-    kb_text_printf(text, " at sip%u.cube%u.pe%u", tensor->sip, where->cube, where->pe);
+    kb_pe pe = {tensor->sip, where->cube, where->pe};
+    kb_text_printf(text, " at %s", topo_pe_name(pe).text);
 }
 
 static kb_error *wrong(const rt_tensor *tensor, const mistake *found, uint64_t elements,
@@ -478,7 +479,7 @@ kb_error *kb_bench_verify(kb_bench *bench, kb_tensor handle, const double *expec
 void kb_bench_random(uint64_t seed, kb_dtype dtype, void *data, size_t count)
 {
     kb_rng rng;
-    bool whole = dtype == KB_I8 || dtype == KB_I32;
+    bool whole = mem_is_integer(dtype);
     unsigned char *to = data;
     kb_rng_init(&rng, seed);
     for (size_t first = 0; first < count; first += CHUNK) {

@@ -1,7 +1,7 @@
 /*
- * message.c: requests of the user that are about memory and not about tensors, and the memory and
- * addresses that they need. What is wrong with a message is said when it is submitted; what only
- * the machine can find out (an unmapped address) when the request is waited for.
+ * message.c: requests of the user that are about memory and not about tensors, and the
+ * memory and addresses that they need. What is wrong with a message is said when it is submitted;
+ * what only the machine can find out (an unmapped address) when the request is waited for.
  */
 #include "runtime.h"
 

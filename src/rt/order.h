@@ -16,8 +16,8 @@
  *
  * docs/decisions/0021-streams-and-graphs.md has the reasons.
  */
-#ifndef KB_RT_ORDER_H
-#define KB_RT_ORDER_H
+#ifndef KB_RT_DEVICE_ORDER_H
+#define KB_RT_DEVICE_ORDER_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,20 +1,31 @@
 /*
  * runtime.h: what the files of rt know of a context. Private to rt.
  *
- *     context.c   making and leaving it          worker.c   spawn, who calls, waiting, devices
- *     request.c   handles, completions           message.c  requests of the user
- *     job.c       commands to PEs: DMA, MMU      tensor.c   creating, describing, freeing
- *     move.c      contents and their transfers   access.c   copy, to_host, slices, repr
- *     flat.c      copies by the count of elements
- *     launch_call.c, launch.c  running kernels   arguments.c  what they are given
- *     node.c      work in an order               stream.c   streams and their events
- *     copy.c      copies in streams              graph.c    recorded sequences of work
- *     races.c     what is checked together
- *     view.c      tensors as collectives see them
- *     work.c      requests in steps              queues.c   installing queues
- *     calls.c     which calls are barriers       bench.c    running benches
- *     failures.c  what is said of workers that failed
- *     handles.c   handles and their contexts
+ *     context.c            a context, from creation to the end
+ *     worker.c             workers: starting, waiting, their devices
+ *     request.c            handles of requests, completions
+ *     message.c    requests on memory: writes, reads, mappings
+ *     job.c                commands to PEs: DMA, MMU
+ *     tensor.c             tensors: creating, describing, freeing
+ *     access.c      contents of tensors: copies, elements, slices
+ *     view.c        tensors as collectives see them
+ *     move.c               contents and their transfers
+ *     flat.c               copies by the count of elements
+ *     launch_call.c        the call that launches a kernel
+ *     launch.c             launches under way
+ *     arguments.c          the arguments of kernels
+ *     node.c               dependencies between launches and copies
+ *     stream.c             streams and their events
+ *     copy.c               copies in streams
+ *     graph.c              recorded sequences of work
+ *     races.c         which launches are checked for data races together
+ *     work.c               requests of several steps
+ *     queues.c      installing queues in PEs
+ *     calls.c              which calls wait for pending work
+ *     bench.c              running benches
+ *     failures.c           the report of failed workers
+ *     handles.c            handles and their contexts
+ *     table.c       objects by their handles
  *
  * work.h is what the layer of collectives above sees of all this.
  */
@@ -30,15 +41,15 @@
 #include "base/base.h"
 #include "calls.h"
 #include "data/data.h"
+#include "order.h"
+#include "table.h"
 #include "io/io.h"
 #include "ipcq/ipcq.h"
 #include "mem/mem.h"
 #include "net/net.h"
 #include "oplog/oplog.h"
-#include "order.h"
 #include "pe/pe.h"
 #include "sim/sim.h"
-#include "table.h"
 #include "tl/tl.h"
 #include "topo/topo.h"
 #include "work.h"

@@ -1,4 +1,5 @@
-/* table.c: numbers of objects: see table.h. Places are those of the pool, from 1 on. */
+/* table.c: numbers of objects: see table.h. Places are those of the pool, from 1 on.
+ */
 #include "table.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
 /*
- * table.h: objects that users name by number. A number has the context of the object, its place and
- * how often that place was used before. So the number of an object that is gone, or of another
- * context, is recognised, and places can be used again.
+ * table.h: objects that users name by number. A number has the context of the object, its
+ * place and how often that place was used before. So the number of an object that is gone, or of
+ * another context, is recognised, and places can be used again.
  */
-#ifndef KB_RT_TABLE_H
-#define KB_RT_TABLE_H
+#ifndef KB_RT_HANDLE_TABLE_H
+#define KB_RT_HANDLE_TABLE_H
 
 #include <stddef.h>
 #include <stdint.h>

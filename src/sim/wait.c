@@ -20,25 +20,12 @@ static void append(kb_waitlist *list, kb_waiter *waiter)
 {
     KB_ASSERT(!waiter->list);
     waiter->list = list;
-    waiter->next = NULL;
-    waiter->prev = list->tail;
-    if (list->tail)
-        list->tail->next = waiter;
-    else
-        list->head = waiter;
-    list->tail = waiter;
+    KB_LIST_APPEND(list->head, list->tail, waiter);
 }
 
 static void unlink_waiter(kb_waitlist *list, kb_waiter *waiter)
 {
-    if (waiter->next)
-        waiter->next->prev = waiter->prev;
-    else
-        list->tail = waiter->prev;
-    if (waiter->prev)
-        waiter->prev->next = waiter->next;
-    else
-        list->head = waiter->next;
+    KB_LIST_REMOVE(list->head, list->tail, waiter);
     waiter->list = NULL;
 }
 

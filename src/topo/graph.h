@@ -15,8 +15,8 @@
  *     ...
  *     topo_graph_fini(&graph);
  */
-#ifndef KB_TOPO_GRAPH_H
-#define KB_TOPO_GRAPH_H
+#ifndef KB_TOPO_NODE_GRAPH_H
+#define KB_TOPO_NODE_GRAPH_H
 
 #include <stdbool.h>
 #include <stdint.h>
