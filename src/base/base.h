@@ -6,7 +6,7 @@
 #ifndef KB_BASE_BASE_H
 #define KB_BASE_BASE_H
 
-#include "base/mem.h"
+#include "base/alloc.h"
 #include "base/arena.h"
 #include "base/check.h"
 #include "base/config.h"

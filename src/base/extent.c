@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "base/mem.h"
+#include "base/alloc.h"
 #include "base/check.h"
 #include "base/sanitize.h"
 #include "base/vec.h"

@@ -1,7 +1,7 @@
 /*
  * data_private.h: what the files of data know of each other.
  *
- *     value.c  values: made, counted, dropped
+ *     lazy_value.c  values: made, counted, dropped
  *     compute.c     which values to compute, and in which order
  *     writes.c      pending writes to memory
  *     threads.c     the threads that compute

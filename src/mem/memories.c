@@ -1,6 +1,6 @@
 /*
  * memories.c: the memories of a machine: their records, blocks and contents. Rings and physical
- * addresses are in rings.c.
+ * addresses are in receive_rings.c.
  *
  * A PE's record and a cube's are made when something is first taken from or written to them. All
  * blocks of a memory, rings among them, come from one allocator, so they never overlap.

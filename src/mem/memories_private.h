@@ -1,4 +1,4 @@
-/* memories_private.h: what memories.c and rings.c know of memories. */
+/* memories_private.h: what memories.c and receive_rings.c know of memories. */
 #ifndef KB_MEM_MEMORIES_PRIVATE_H
 #define KB_MEM_MEMORIES_PRIVATE_H
 

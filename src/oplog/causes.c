@@ -11,7 +11,7 @@
  * odd femtosecond takes turns.
  *
  * If the log is not detailed, most of what it is told goes through sweep.c, and operations of
- * engines are no part of the state: work.c charges them, and charging skips their times.
+ * engines are no part of the state: engine_work.c charges them, and charging skips their times.
  *
  * Not modelled: an engine that waits for the TCM counts as working.
  */

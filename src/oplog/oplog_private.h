@@ -1,5 +1,5 @@
 /* oplog_private.h: the state of the log, which oplog.c (operations and their sums), causes.c (what
- * the time of PEs goes to), sweep.c (the same if the log is not detailed), work.c
+ * the time of PEs goes to), sweep.c (the same if the log is not detailed), engine_work.c
  * (operations of engines), timeline.c (what the run is doing), ahead.c (what is told before its
  * time) and profile.c (the same by source line) share. */
 #ifndef KB_OPLOG_OPLOG_PRIVATE_H
@@ -137,7 +137,7 @@ typedef struct pe_buffer {
     span spans[1 + MAX_SPANS];
 } pe_buffer;
 
-/* An operation of an engine that has not been counted. See work.c. */
+/* An operation of an engine that has not been counted. See engine_work.c. */
 typedef struct engine_op {
     kb_time start, free_at, end; /* as in kb_work */
     uint64_t flops;
@@ -451,7 +451,7 @@ static inline edge *append_edge(kb_oplog *log, pe_record *record, kb_time now, s
     return e;
 }
 
-/* ---- work.c: operations of engines, if the log is not detailed ---- */
+/* ---- engine_work.c: operations of engines, if the log is not detailed ---- */
 
 /* Charges the PE's time up to the operations that start before then, and goes to their ends. */
 void kb_oplog_pass_engines(kb_oplog *log, pe_record *record, kb_time at);

@@ -6,7 +6,7 @@
  * full or something is read, in one loop over all that is due in the order of time, which keeps the
  * PE's state in registers. Of two at the same instant either may be first: states in between last
  * for no time. Operations of engines are no part of the state: the loop skips their times, and
- * work.c charges them.
+ * engine_work.c charges them.
  *
  * Operations that end in a row and have the same name are added to the sums together.
  */

@@ -4,11 +4,11 @@
  *     context.c            a context, from creation to the end
  *     worker.c             workers: starting, waiting, their devices
  *     request.c            handles of requests, completions
- *     message.c    requests on memory: writes, reads, mappings
+ *     memory_requests.c    requests on memory: writes, reads, mappings
  *     job.c                commands to PEs: DMA, MMU
  *     tensor.c             tensors: creating, describing, freeing
- *     access.c      contents of tensors: copies, elements, slices
- *     view.c        tensors as collectives see them
+ *     tensor_access.c      contents of tensors: copies, elements, slices
+ *     tensor_view.c        tensors as collectives see them
  *     move.c               contents and their transfers
  *     flat.c               copies by the count of elements
  *     launch_call.c        the call that launches a kernel
@@ -18,14 +18,14 @@
  *     stream.c             streams and their events
  *     copy.c               copies in streams
  *     graph.c              recorded sequences of work
- *     races.c         which launches are checked for data races together
+ *     race_check.c         which launches are checked for data races together
  *     work.c               requests of several steps
- *     queues.c      installing queues in PEs
+ *     queue_install.c      installing queues in PEs
  *     calls.c              which calls wait for pending work
  *     bench.c              running benches
  *     failures.c           the report of failed workers
  *     handles.c            handles and their contexts
- *     table.c       objects by their handles
+ *     handle_table.c       objects by their handles
  *
  * work.h is what the layer of collectives above sees of all this.
  */
@@ -41,8 +41,8 @@
 #include "base/base.h"
 #include "calls.h"
 #include "data/data.h"
-#include "order.h"
-#include "table.h"
+#include "device_order.h"
+#include "handle_table.h"
 #include "io/io.h"
 #include "ipcq/ipcq.h"
 #include "mem/mem.h"
@@ -356,7 +356,7 @@ void rt_requests_show_unfinished(kb_context *ctx);
 void rt_requests_disown(kb_context *ctx);
 void rt_requests_fini(kb_context *ctx);
 
-/* ---- message.c ---- */
+/* ---- memory_requests.c ---- */
 
 /* A range of virtual addresses, in whole pages. */
 KB_MUST_USE kb_error *rt_va_take(kb_context *ctx, uint64_t bytes, uint64_t *va);
@@ -428,7 +428,7 @@ kb_location rt_shard_location(const rt_tensor *tensor, size_t shard);
 /* What users see of it. */
 kb_shard rt_describe_shard(const rt_tensor *tensor, size_t shard);
 
-/* ---- access.c ---- */
+/* ---- tensor_access.c ---- */
 
 /* Whether one can be copied to the other: the same shape and dtype. */
 KB_MUST_USE kb_error *rt_check_alike(const rt_tensor *to, const rt_tensor *from);
@@ -545,7 +545,7 @@ void rt_turns_fini(kb_context *ctx);
 
 void rt_launches_free(rt_launch *first);
 
-/* ---- queues.c ---- */
+/* ---- queue_install.c ---- */
 
 /* The set that was installed last in the PE; NULL if none is. */
 rt_queue_set *rt_queues_of_pe(kb_context *ctx, kb_pe pe);

@@ -16,7 +16,7 @@
 
 #include "base/base.h"
 #include "key.h"
-#include "graph.h"
+#include "node_graph.h"
 
 /*
  * How long a component takes: bytes occupy it for topo_rate_time(bytes_per_s, bytes), one transfer

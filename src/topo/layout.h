@@ -17,7 +17,7 @@
 
 #include "base/base.h"
 #include "description.h"
-#include "graph.h"
+#include "node_graph.h"
 
 /* A place in a mesh; x grows to the east, y to the south. */
 typedef struct topo_spot {

@@ -22,7 +22,7 @@
 
 #include "base/base.h"
 #include "component.h"
-#include "graph.h"
+#include "node_graph.h"
 #include "route.h"
 
 typedef struct topo_machine topo_machine;

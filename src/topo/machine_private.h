@@ -5,7 +5,7 @@
 #include "description.h"
 #include "layout.h"
 #include "machine.h"
-#include "graph.h"
+#include "node_graph.h"
 
 struct topo_machine {
     topo_graph graph;

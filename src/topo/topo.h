@@ -4,7 +4,7 @@
 
 #include "topo/component.h"
 #include "topo/machine.h"
-#include "topo/graph.h"
+#include "topo/node_graph.h"
 #include "topo/pe_index.h"
 #include "topo/rate.h"
 #include "topo/route.h"

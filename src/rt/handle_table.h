@@ -1,5 +1,5 @@
 /*
- * table.h: objects that users name by number. A number has the context of the object, its
+ * handle_table.h: objects that users name by number. A number has the context of the object, its
  * place and how often that place was used before. So the number of an object that is gone, or of
  * another context, is recognised, and places can be used again.
  */

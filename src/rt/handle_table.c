@@ -1,6 +1,6 @@
-/* table.c: numbers of objects: see table.h. Places are those of the pool, from 1 on.
+/* handle_table.c: numbers of objects: see handle_table.h. Places are those of the pool, from 1 on.
  */
-#include "table.h"
+#include "handle_table.h"
 
 #include <string.h>
 

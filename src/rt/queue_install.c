@@ -1,5 +1,5 @@
 /*
- * queues.c: installing queues in PEs, and removing them; the sets that the program has made.
+ * queue_install.c: installing queues in PEs, and removing them; the sets that the program has made.
  *
  * A set is installed by one command for each SIP that has members, all sent at once. Whoever waits
  * for the request learns of everything that went wrong once something is under way: a call that

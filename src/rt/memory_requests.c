@@ -1,5 +1,5 @@
 /*
- * message.c: requests of the user that are about memory and not about tensors, and the
+ * memory_requests.c: requests of the user that are about memory and not about tensors, and the
  * memory and addresses that they need. What is wrong with a message is said when it is submitted;
  * what only the machine can find out (an unmapped address) when the request is waited for.
  */

@@ -1,5 +1,5 @@
 /*
- * move.c: operations that compute nothing: they fill, count up, or put elements elsewhere, in
+ * rearrange.c: operations that compute nothing: they fill, count up, or put elements elsewhere, in
  * an order that the shapes alone say.
  */
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * mem.h: allocation with sizes that cannot overflow.
+ * alloc.h: allocation with sizes that cannot overflow.
  *
  * All of base and sim allocates with the malloc family and releases with free(), so that a test
  * can replace it at link time (tests/support/failing_alloc.h). NULL means out of memory and

@@ -1,5 +1,5 @@
 /*
- * rings.c: receive rings, and physical addresses of what is in a machine.
+ * receive_rings.c: receive rings, and physical addresses of what is in a machine.
  *
  * A ring in TCM is a block of the TCM and another of the same size in the ring region, which has no
  * bytes of its own: it is where the ring's address comes from. Each byte has one physical address:

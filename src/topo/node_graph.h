@@ -1,5 +1,5 @@
 /*
- * graph.h: a machine as the transport sees it: nodes that delay, and directed links that are
+ * node_graph.h: a machine as the transport sees it: nodes that delay, and directed links that are
  * occupied. Dense arrays, indexed by small integers.
  *
  * A memory (an HBM slice, the SRAM) is a node with a *service link* from itself to itself: reads

@@ -1,5 +1,5 @@
 /*
- * work.c: operations of engines, all of whose times are known when they are told.
+ * engine_work.c: operations of engines, all of whose times are known when they are told.
  *
  * If the log is not detailed, the PE keeps an operation until it has ended. Meanwhile its time is
  * skipped when what is outstanding is charged (kb_oplog_pass_engines, sweep.c); then it is counted:

@@ -1,5 +1,5 @@
 /*
- * view.c: tensors as collectives see them: what they are, where their elements are, and
+ * tensor_view.c: tensors as collectives see them: what they are, where their elements are, and
  * whether two lie alike.
  */
 #include "runtime.h"

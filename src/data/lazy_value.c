@@ -1,5 +1,5 @@
 /*
- * value.c: values and who needs them.
+ * lazy_value.c: values and who needs them.
  *
  * A value lives as long as somebody has a reference: its makers, and values and writes that wait
  * for it. Values that are not computed are listed in the order they were made, in which inputs come
