@@ -3,9 +3,9 @@
  *
  * dma: every PE keeps four reads of 4 KiB from slices of other cubes under way, anywhere in the
  * machine. uniform: every PE keeps four writes of one packet to any PE of its SIP under way. local:
- * every PE keeps four reads of 16 KiB from its own slice under way, which meet nobody. All go on
- * for ever; runs are bounded by simulated time, and the time of a slice is divided by the hops that
- * were in it. The machines are the default one with more SIPs.
+ * every PE keeps four reads of 16 KiB from its own slice under way, which are uncontended. All go
+ * on for ever; runs are bounded by simulated time, and the time of a slice is divided by the hops
+ * that were in it. The machines are the default one with more SIPs.
  */
 #include "bench.h"
 

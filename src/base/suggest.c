@@ -81,7 +81,7 @@ size_t kb_edit_distance(const char *a, const char *b)
     return measure(first, second).whole;
 }
 
-/* Whether so many changes of a text of that length leave it recognisable. */
+/* Whether a text of that length is recognisable after `distance` changes. */
 static bool is_near(size_t distance, size_t length)
 {
     size_t limit = kb_min(3, length / 3);

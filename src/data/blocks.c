@@ -10,7 +10,7 @@
 
 /* ---- Views ------------------------------------------------------------------------------- */
 
-/* One more axis, outside of those that are there; joined with the outermost one if it can be. */
+/* Adds an outermost axis; joined with the outermost one if it can be. */
 static void add_axis(data_view *view, uint64_t dim, uint64_t stride)
 {
     if (dim == 1)

@@ -61,7 +61,7 @@ static inline size_t data_bytes_of(const data_value *value)
 KB_MUST_USE kb_error *data_value_make(data_store *store, int op, kb_dtype dtype,
                                       const kb_shape *shape, data_value **value);
 
-/* The reference of somebody who waits for the value. */
+/* A reference of a value or write that waits for the value. */
 void data_wait_for(data_value *value);
 void data_wait_over(data_value *value);
 
@@ -120,7 +120,7 @@ static inline kb_dtype data_dtype_of_class(data_class class)
 
 /* ---- Blocks of elements: blocks.c -------------------------------------------------------- */
 
-/* So many elements are worked on at a time: they stay in the first cache. */
+/* Elements that are worked on at a time: they stay in the L1 cache. */
 enum { DATA_BLOCK = 1024 };
 
 /* From what is computed in to the dtype of a result; integers wrap around. */
@@ -225,7 +225,7 @@ typedef struct data_pending_write {
 
 /* What is to be written to one memory: the bytes from `low` to `high` at most. */
 typedef struct data_target {
-    kb_location memory; /* of any place in it */
+    kb_location memory; /* of any location in it */
     uint64_t low, high;
     size_t last_rect; /* the others follow from it by data_writes.before */
     bool is_used;
@@ -257,7 +257,7 @@ struct data_store {
 
     /*
      * What would go if all were computed and written: the bytes of values that are computed and
-     * that nobody has but who waits; and those of values that are not computed, as it is
+     * that only waiting values and writes have; and those of values that are not computed, as it is
      * unknown for how long they are needed.
      */
     uint64_t waiting_bytes;

@@ -4,8 +4,8 @@
  *
  * Sums, products, quotients and roots in f32 are rounded right, and stay so when they are rounded
  * again to a type with less than half its digits. Functions of the C library are good to about one
- * place; those that consist of several are computed in double, and so are as good. Not kept: which
- * of two NaNs comes out.
+ * unit in the last digit; those that consist of several are computed in double, and so are as good.
+ * Not kept: which of two NaNs comes out.
  */
 #include <math.h>
 #include <string.h>

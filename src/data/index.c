@@ -1,10 +1,11 @@
 /*
- * index.c: elements picked, put and added where an index says. Whoever makes such a value has
+ * index.c: elements picked, put and added where an index says. The caller has
  * checked the index (data_check_index()).
  *
  * An index has as many axes as x and is walked in rows of its last axis. An element of it belongs
- * to the place in x with the same coordinates, but for the axis, where the place is its number.
- * What is put is cut into parts along the axes before that one: no two parts write to one place,
+ * to the element of x with the same coordinates, but for the axis, where its number is the
+ * coordinate.
+ * What is put is cut into parts along the axes before that one: no two parts write to one element,
  * and within a part elements come in order.
  */
 #include <string.h>
@@ -26,8 +27,8 @@ static strides strides_of(const kb_shape *shape)
     return s;
 }
 
-/* Where a row of an index leads to: element j of it has place `at` + j * `step` + number * `stride`
- * in x. */
+/* Where a row of an index leads to: element j of it has position `at` + j * `step` + number *
+ * `stride` in x. */
 typedef struct row {
     uint64_t at, step, stride;
 } row;
@@ -37,7 +38,7 @@ typedef struct walk {
     strides x, src;
     uint32_t last;        /* axis */
     uint64_t row_length;  /* of the index */
-    uint64_t rows_of_one; /* rows for each place on the axes before the one of the operation */
+    uint64_t rows_of_one; /* rows for each position on the axes before the one of the operation */
 } walk;
 
 static walk walk_of(const data_value *value)
@@ -135,7 +136,8 @@ const data_kernel data_gather_kernel = {.parts = parts_of_gather,
 
 /* ---- Putting ----------------------------------------------------------------------------- */
 
-/* A slab has all elements of x with the same place on the axes before the one of the operation. */
+/* A slab has all elements of x with the same position on the axes before the one of the operation.
+ */
 static uint64_t slab_elements(const data_value *value)
 {
     data_axis is = data_axis_of(&value->shape, value->axis);

@@ -1,8 +1,8 @@
 /*
- * lazy_value.c: values and who needs them.
+ * lazy_value.c: values and their references.
  *
- * A value lives as long as somebody has a reference: its makers, and values and writes that wait
- * for it. Values that are not computed are listed in the order they were made, in which inputs come
+ * A value lives as long as it has a reference: of its maker, or of a value or write that waits for
+ * it. Values that are not computed are listed in the order they were made, in which inputs come
  * first. Nothing here recurses: a chain of any length is dropped link by link.
  */
 #include <stdlib.h>

@@ -14,7 +14,7 @@ enum { FIRST_TARGETS = 16 };
 
 /* ---- Memories that are written to -------------------------------------------------------- */
 
-/* The place of the memory in the table, or the free one where it would go. There must be one. */
+/* The entry of the memory in the table, or the free one where it would go. There must be one. */
 static size_t find_target(const data_target *targets, size_t capacity, const kb_location *memory)
 {
     uint64_t key = (uint64_t)memory->pe.sip << 32 ^ (uint64_t)memory->pe.cube << 16 ^

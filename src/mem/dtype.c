@@ -1,7 +1,7 @@
 /*
  * dtype.c: what the bits of numbers mean, and conversion between the types.
  *
- * Every conversion rounds once, to nearest and to even, by way of f32: that holds all values of the
+ * Every conversion rounds once, to nearest and to even, through f32: that holds all values of the
  * small types and of i8, so that only the step out of it rounds. What f32 cannot hold, doubles and
  * large integers, gets there rounded to odd, if it has further to go: cut off, with the last bit
  * set if something was lost. That bit stands for all the lost ones in the second rounding, which
@@ -137,8 +137,8 @@ static const small_float f8e4m3 = {0x80, 3, 7, 0x7f, false};
 static const small_float f8e5m2 = {0x80, 2, 15, 0x7c, true};
 
 /*
- * Both ways the results for normal numbers, for those below and for NaN are all worked out, and
- * then one is chosen: that takes no jumps, and compilers can do several at a time.
+ * In both directions the results for normal numbers, for those below and for NaN are all worked
+ * out, and then one is chosen: that takes no jumps, and compilers can do several at a time.
  */
 static inline __attribute__((always_inline)) uint32_t widen(uint32_t bits, small_float type)
 {
@@ -168,7 +168,7 @@ static inline __attribute__((always_inline)) uint32_t narrow(uint32_t bits, smal
     uint32_t small = (magnitude + half - rebias) >> shift;
     small = small < type.top ? small : type.top;
 
-    /* Next to a number whose last place is the unit of the small ones, the FPU rounds to units. */
+    /* Next to a number whose last digit is the unit of the small ones, the FPU rounds to units. */
     uint32_t beside = (f32_bias + 1 - type.bias + shift) << f32_fraction_bits;
     uint32_t tiny = bits_of(float_of(magnitude) + float_of(beside)) - beside;
     small = magnitude < smallest_normal ? tiny : small;

@@ -222,15 +222,15 @@ static kb_error *does_not_exist(const char *what, uint32_t number, uint32_t coun
                         what, number, of, count);
 }
 
-static inline bool is_place(const mem_memories *memories, kb_pe pe, kb_memory memory)
+static inline bool is_location(const mem_memories *memories, kb_pe pe, kb_memory memory)
 {
     const topo_shape *shape = memories->shape;
     return (unsigned)memory < KB_VIRTUAL && pe.sip < shape->sips && pe.cube < shape->cubes &&
            (memory == KB_SRAM || pe.pe < shape->pes);
 }
 
-/* Says what is wrong with a place that is none. */
-static kb_error *no_place(const mem_memories *memories, kb_pe pe, kb_memory memory)
+/* The error for a location that does not exist. */
+static kb_error *no_location(const mem_memories *memories, kb_pe pe, kb_memory memory)
 {
     const topo_shape *shape = memories->shape;
     if (memory == KB_VIRTUAL)
@@ -250,8 +250,8 @@ static kb_error *no_place(const mem_memories *memories, kb_pe pe, kb_memory memo
 kb_error *mem_memories_check(const mem_memories *memories, const kb_location *location,
                              uint64_t bytes)
 {
-    if (KB_UNLIKELY(!is_place(memories, location->pe, location->memory)))
-        return no_place(memories, location->pe, location->memory);
+    if (KB_UNLIKELY(!is_location(memories, location->pe, location->memory)))
+        return no_location(memories, location->pe, location->memory);
     uint64_t capacity = mem_capacity_of(memories, location->memory);
     if (bytes <= capacity && location->offset <= capacity - bytes)
         return NULL;
@@ -267,15 +267,15 @@ static inline bool may_take(const mem_memories *memories, kb_pe pe, kb_memory me
 {
     bool aligned = align != 0 && (align & (align - 1)) == 0;
     bool allowed = memories->only_sip == TOPO_NONE || memories->only_sip == pe.sip;
-    return is_place(memories, pe, memory) && bytes > 0 && aligned && allowed;
+    return is_location(memories, pe, memory) && bytes > 0 && aligned && allowed;
 }
 
 /* Why it may not. */
 static kb_error *cannot_take(const mem_memories *memories, kb_pe pe, kb_memory memory,
                              uint64_t bytes, uint64_t align)
 {
-    if (!is_place(memories, pe, memory))
-        return no_place(memories, pe, memory);
+    if (!is_location(memories, pe, memory))
+        return no_location(memories, pe, memory);
     mem_name where = mem_name_of_memory(pe, memory);
     if (bytes == 0)
         return kb_error_new(KB_ERR_INPUT, "invalid size of 0 bytes in %s: expected at least 1",
@@ -374,8 +374,8 @@ static kb_error *cannot_free(const kb_location *location, const mem_span *block,
 
 kb_error *mem_memories_free(mem_memories *memories, kb_pe pe, kb_memory memory, uint64_t offset)
 {
-    if (KB_UNLIKELY(!is_place(memories, pe, memory)))
-        return no_place(memories, pe, memory);
+    if (KB_UNLIKELY(!is_location(memories, pe, memory)))
+        return no_location(memories, pe, memory);
     mem_region *there = mem_find_region(memories, pe, memory);
     const mem_span *block = there ? mem_allocator_find(&there->space, offset) : NULL;
     bool is_ring =

@@ -80,7 +80,7 @@ mem_stats mem_memories_get_stats(const mem_memories *memories, kb_pe pe, kb_memo
 KB_MUST_USE kb_error *mem_memories_check(const mem_memories *memories, const kb_location *location,
                                          uint64_t bytes);
 
-/* Contents of a location that was checked. Reading what nobody wrote gives 0. */
+/* Contents of a location that was checked. What was never written reads as 0. */
 KB_MUST_USE kb_error *mem_memories_write(mem_memories *memories, const kb_location *location,
                                          const void *data, uint64_t bytes);
 void mem_memories_read(const mem_memories *memories, const kb_location *location, void *into,

@@ -354,7 +354,7 @@ void kb_oplog_set_line(kb_oplog *log, uint64_t pe, kb_time at, const kb_op *op)
 
 /* ---- What was told ahead ------------------------------------------------------------------ */
 
-/* The PE's first transition has another time: puts it in its place. */
+/* The PE's first transition has another time: moves it into order. */
 static void move_first(const pe_record *record, transition *t)
 {
     transition *last = record->end - 1, moved = *t;

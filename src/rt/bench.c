@@ -1,6 +1,6 @@
 /*
- * bench.c: a bench while it runs: its parameters, its lines and figures, and what came of comparing
- * its results. Nothing here takes simulated time.
+ * bench.c: a bench while it runs: its parameters, lines, metrics, and the verification of its
+ * results. Nothing here takes simulated time.
  *
  * Calls that return nothing cannot say that memory ran out: that is kept, and rt_bench_run() says
  * it when the bench is done.
@@ -151,7 +151,7 @@ static kb_error *read_settings(kb_bench *bench, const rt_bench_options *options)
     return NULL;
 }
 
-/* Ends the run, or the process if nobody runs the bench. */
+/* Ends the run, or the process if the bench runs by itself. */
 static KB_NORETURN void give_up_on_param(const kb_bench *bench, const char *name)
 {
     if (bench->give_up)

@@ -300,7 +300,7 @@ static kb_error *raw_mapping_for(kb_context *ctx, const kb_message *message, rt_
     return NULL;
 }
 
-/* A mapping that is in no MMU, and that nobody is about to install, is forgotten. */
+/* A mapping that is in no MMU, and is not about to be installed, is forgotten. */
 static void drop_if_unused(kb_context *ctx, mem_mapping_id id, uint32_t sip)
 {
     for (size_t i = 0; i < ctx->raw_mappings.count; i++) {

@@ -1,9 +1,9 @@
 /*
  * queue_install.c: installing queues in PEs, and removing them; the sets that the program has made.
  *
- * A set is installed by one command for each SIP that has members, all sent at once. Whoever waits
- * for the request learns of everything that went wrong once something is under way: a call that
- * returns an error has sent nothing.
+ * A set is installed by one command for each SIP that has participants, all sent at once. Once
+ * something is under way, errors are returned when the request is waited for: a call that returns
+ * an error has sent nothing.
  */
 #include "runtime.h"
 

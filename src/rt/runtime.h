@@ -55,7 +55,7 @@
 #include "work.h"
 
 /*
- * Places in the order of events: workers by rank, then what has to come after all workers at an
+ * Source ids: workers by rank, then what has to come after all workers at an
  * instant, then the machine, what the program adds itself, and at last what comes after everything
  * at an instant.
  */
@@ -81,7 +81,7 @@ typedef struct rt_caller {
     uint32_t under_way;                   /* its requests that move something and have not ended */
     uint32_t launches;                    /* of them */
     kb_waitlist idle;                     /* woken when none of them is, or launches alone */
-    rt_request *first_fault, *last_fault; /* requests that failed and nobody was told of */
+    rt_request *first_fault, *last_fault; /* failed requests whose errors were not reported */
     bool nameless_fault;                  /* one of them has no handle: it stays for being told */
     rt_work *works;                       /* its own that were not aborted, the newest first */
     uint32_t streamed;                    /* of those under way: in streams */
@@ -95,15 +95,15 @@ typedef struct rt_caller {
     bool ended;                  /* its function is done */
     bool to_be_told_of, told_of; /* that it has ended well, to the layer of collectives */
     kb_error *error;             /* what its function returned */
-    uint32_t spokesman;          /* if it failed: the first rank whose error says the same */
-    uint32_t spoken_for;         /* how many that one speaks for */
+    uint32_t representative;     /* if it failed: the first rank whose error says the same */
+    uint32_t group_size;         /* how many that one speaks for */
 } rt_caller;
 
 /* Something under way, in one or several parts that start together. */
 struct rt_request {
     kb_context *ctx;
     uint64_t id;
-    rt_caller *owner; /* NULL if nobody cares any more */
+    rt_caller *owner; /* NULL if it has ended */
     bool counts;      /* in its owner's work under way */
     bool is_launch, logs_launch;
     bool has_handle; /* stays when it is done, until the user frees it */
@@ -319,7 +319,7 @@ KB_MUST_USE kb_error *rt_request_open(kb_context *ctx, const char *what, const c
                                       rt_request **request);
 void rt_request_add_part(rt_request *request);
 
-/* Nobody who reads tensors needs to wait for it. To be said at once. */
+/* Reading tensors does not wait for it. To be called at once. */
 void rt_request_moves_nothing(rt_request *request);
 
 /* Transfers and mappings of others do not wait for it. To be said at once. `all_of_it`: to the log
@@ -352,7 +352,7 @@ KB_MUST_USE kb_error *rt_take_faults(rt_caller *caller);
 /* The run has failed: shows the log's watcher those under way, as unfinished. */
 void rt_requests_show_unfinished(kb_context *ctx);
 
-/* Whoever owned requests no longer does. */
+/* Requests lose their owner. */
 void rt_requests_disown(kb_context *ctx);
 void rt_requests_fini(kb_context *ctx);
 

@@ -1,5 +1,5 @@
 /*
- * work.c: requests that consist of steps: copies, launches, and parts that somebody else ends. A
+ * work.c: requests that consist of steps: copies, launches, and parts that another module ends. A
  * step begins when all parts of the one before have ended, and none begins once something failed.
  *
  * A work's request has one part that is the work's own, so a step is over when no other is left.

@@ -1,7 +1,7 @@
 /*
  * coroutine.c: functions that can wait, each on a stack of its own.
  *
- * A coroutine is entered by switching to it and left by switching back to whoever entered it: from
+ * A coroutine is entered by switching to it and left by switching back to its caller: from
  * outside, resuming one is a call. At most one event or list entry can resume it at any time
  * (kb_co_detach() finds it), so a coroutine that is killed leaves nothing behind.
  *

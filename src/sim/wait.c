@@ -1,7 +1,7 @@
 /*
- * wait.c: lists of things that wait, and semaphores and channels made of them.
+ * wait.c: wait lists, and the semaphores and channels made of them.
  *
- * Lists are first come, first served, and nobody overtakes: a request that could be met at once
+ * Lists are first come, first served, without overtaking: a request that could be met at once
  * still queues behind one that could not. What a waiter waited for has been done for it when it is
  * woken, at the same instant; it need not check again. What need not wait costs no event.
  */
@@ -101,7 +101,7 @@ bool kb_wait_until(kb_co *co, kb_waitlist *list, kb_time deadline)
         return block(co, list, 0);
     co->wake = kb_sim_at(sim, &co->source, deadline, sim->resume, (uintptr_t)co);
     (void)block(co, list, 0);
-    return !kb_waiter_cancel(sim, &co->waiter); /* whoever wakes it takes it off the list */
+    return !kb_waiter_cancel(sim, &co->waiter); /* waking it takes it off the list */
 }
 
 void kb_wait_then(kb_waitlist *list, kb_waiter *waiter)
@@ -184,10 +184,10 @@ void kb_channel_fini(kb_channel *channel)
 
 static void store(kb_channel *channel, uint64_t word)
 {
-    uint32_t place = channel->first + channel->count++;
-    if (place >= channel->capacity || place < channel->first)
-        place -= channel->capacity;
-    channel->words[place] = word;
+    uint32_t index = channel->first + channel->count++;
+    if (index >= channel->capacity || index < channel->first)
+        index -= channel->capacity;
+    channel->words[index] = word;
 }
 
 bool kb_channel_try_put(kb_sim *sim, kb_channel *channel, uint64_t word)

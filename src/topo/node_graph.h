@@ -34,7 +34,7 @@
 /* Of topo_fabric_params. */
 enum { TOPO_MAX_PACKET_BYTES = 1 << 20, TOPO_MAX_VCS = 63, TOPO_MAX_DEPTH_BYTES = 1 << 25 };
 
-/* A link has two places in the order of events, and these are 24 bits (kb_source). */
+/* A link has two source ids in the order of events, and these are 24 bits (kb_source). */
 #define TOPO_MAX_LINKS ((1u << 23) - 1)
 
 typedef enum topo_kind {
