@@ -3,6 +3,8 @@
  *
  * The reference works with exact doubles: the values come from the definition of the format, and
  * rounding is a search for the nearest one in the table, to the even pattern of two.
+ *
+ * Checks M7.
  */
 #include "support/expect.h"
 #include "support/seed.h"
