@@ -47,8 +47,8 @@ typedef struct kb_failure {
 KB_API size_t kb_spawn_failures(const kb_context *ctx, kb_failure *failures, size_t room);
 
 /*
- * Lets the other workers go on that can. If none can, time passes until a request of anybody ends.
- * For long loops, and for loops around kb_request_test().
+ * Lets the other workers go on that can. If none can, time passes until a request of any worker
+ * ends. For long loops, and for loops around kb_request_test().
  */
 KB_API KB_MUST_USE kb_error *kb_cooperative_yield(kb_context *ctx);
 
@@ -63,8 +63,8 @@ KB_API kb_co *kb_context_worker(kb_context *ctx);
  * does it once for all, and then stands for all ranks. Queues between PEs are installed by
  * commands through the fabric, which takes simulated time; it returns when all are.
  *
- * ccl.yaml may say that ranks are PEs (`rank: pe`, or a `world_size`): the first so many of the
- * machine. One worker then drives all of them, with one tensor for each device that has some.
+ * ccl.yaml may say that ranks are PEs (`rank: pe`, or a `world_size`): those are the
+ * first PEs of the machine. One worker then drives all of them, with one tensor for each device that has some.
  */
 KB_API KB_MUST_USE kb_error *kb_distributed_init_process_group(kb_context *ctx,
                                                                const char *backend); /* "ahbm" */

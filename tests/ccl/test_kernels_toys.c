@@ -1,4 +1,4 @@
-/* test_kernels_toys.c: hello_send, ring, mesh, tree. */
+/* test_kernels_toys.c: hello_send, ring, mesh, tree. Checks Q7. */
 #include "mocking.h"
 
 static void test_ring(void **state)

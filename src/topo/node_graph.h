@@ -1,5 +1,5 @@
 /*
- * graph.h: a machine as the transport sees it: nodes that delay, and directed links that are
+ * node_graph.h: a machine as the transport sees it: nodes that delay, and directed links that are
  * occupied. Dense arrays, indexed by small integers.
  *
  * A memory (an HBM slice, the SRAM) is a node with a *service link* from itself to itself: reads
@@ -15,8 +15,8 @@
  *     ...
  *     topo_graph_fini(&graph);
  */
-#ifndef KB_TOPO_GRAPH_H
-#define KB_TOPO_GRAPH_H
+#ifndef KB_TOPO_NODE_GRAPH_H
+#define KB_TOPO_NODE_GRAPH_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,7 +34,7 @@
 /* Of topo_fabric_params. */
 enum { TOPO_MAX_PACKET_BYTES = 1 << 20, TOPO_MAX_VCS = 63, TOPO_MAX_DEPTH_BYTES = 1 << 25 };
 
-/* A link has two places in the order of events, and these are 24 bits (kb_source). */
+/* A link has two source ids in the order of events, and these are 24 bits (kb_source). */
 #define TOPO_MAX_LINKS ((1u << 23) - 1)
 
 typedef enum topo_kind {

@@ -1,5 +1,5 @@
-/* graph.c: building a graph. */
-#include "graph.h"
+/* node_graph.c: building a graph. */
+#include "node_graph.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /*
- * queues.c: installing queues in PEs, and removing them; the sets that the program has made.
+ * queue_install.c: installing queues in PEs, and removing them; the sets that the program has made.
  *
- * A set is installed by one command for each SIP that has members, all sent at once. Whoever waits
- * for the request learns of everything that went wrong once something is under way: a call that
- * returns an error has sent nothing.
+ * A set is installed by one command for each SIP that has participants, all sent at once. Once
+ * something is under way, errors are returned when the request is waited for: a call that returns
+ * an error has sent nothing.
  */
 #include "runtime.h"
 
@@ -208,7 +208,7 @@ kb_error *kb_queues_list(kb_context *ctx, kb_queue_set handle, kb_queue_info *in
 
 static void print_pe(kb_pe pe, kb_text *text)
 {
-    kb_text_printf(text, "sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32, pe.sip, pe.cube, pe.pe);
+    kb_text_printf(text, "%s", topo_pe_name(pe).text);
 }
 
 /* "sip0.cube0.pe0 E  to sip0.cube0.pe1: my_head 3, peer_tail_cache 2; from ..." */

@@ -1,8 +1,8 @@
 /*
- * value.c: values and who needs them.
+ * lazy_value.c: values and their references.
  *
- * A value lives as long as somebody has a reference: its makers, and values and writes that wait
- * for it. Values that are not computed are listed in the order they were made, in which inputs come
+ * A value lives as long as it has a reference: of its maker, or of a value or write that waits for
+ * it. Values that are not computed are listed in the order they were made, in which inputs come
  * first. Nothing here recurses: a chain of any length is dropped link by link.
  */
 #include <stdlib.h>
@@ -10,22 +10,6 @@
 #include "data_private.h"
 
 /* ---- Lists ------------------------------------------------------------------------------- */
-
-static void list(data_store *store, data_value *value)
-{
-    value->previous = NULL;
-    value->next = store->values;
-    if (store->values)
-        store->values->previous = value;
-    store->values = value;
-}
-
-static void unlist(data_store *store, data_value *value)
-{
-    *(value->previous ? &value->previous->next : &store->values) = value->next;
-    if (value->next)
-        value->next->previous = value->previous;
-}
 
 static void list_pending(data_store *store, data_value *value)
 {
@@ -87,7 +71,7 @@ static void destroy(data_value *value)
 {
     data_store *store = value->store;
     data_value_unalloc(value);
-    unlist(store, value);
+    KB_LIST_TAKE_OUT(store->values, value);
     store->stats.live_values--;
     kb_pool_give(&store->pool, value->self);
 }
@@ -177,7 +161,7 @@ kb_error *data_value_make(data_store *store, int op, kb_dtype dtype, const kb_sh
         .serial = store->serial++,
         .references = 1,
     };
-    list(store, made);
+    KB_LIST_PUSH(store->values, made);
     list_pending(store, made);
     end_change(made);
     store->stats.live_values++;

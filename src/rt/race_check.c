@@ -1,5 +1,6 @@
 /*
- * races.c: which launches are checked for data races together, and what becomes of what is found.
+ * race_check.c: which launches are checked for data races together, and what becomes of what is
+ * found.
  *
  * Launches and copies of streams are checked together as long as one of them is under way as the
  * host sees it: they may touch the same bytes without an order between them, whether or not their

@@ -1,6 +1,6 @@
 /*
- * move.c: operations that compute nothing: they fill, count up, or put elements elsewhere, in an
- * order that the shapes alone say.
+ * rearrange.c: operations that compute nothing: they fill, count up, or put elements elsewhere, in
+ * an order that the shapes alone say.
  */
 #include <string.h>
 
@@ -12,7 +12,7 @@ enum { PIECE = 1 << 16 };
 
 static uint64_t pieces(const data_value *value)
 {
-    return data_pieces(value->elements, PIECE);
+    return KB_DIV_UP(value->elements, PIECE);
 }
 
 static uint64_t cost_of_copying(const data_value *value)
@@ -28,7 +28,7 @@ typedef struct piece {
 static piece piece_of(const data_value *value, uint64_t part)
 {
     uint64_t first = part * PIECE;
-    return (piece){first, data_least(value->elements - first, PIECE),
+    return (piece){first, kb_min(value->elements - first, PIECE),
                    value->bytes + first * kb_dtype_bytes(value->dtype)};
 }
 
@@ -77,7 +77,7 @@ static void slice(const data_value *value, uint64_t part, data_scratch *scratch)
     for (uint64_t done = 0, count; done < p.count; done += count) {
         uint64_t outer = (p.first + done) / run, within = (p.first + done) % run;
         uint64_t at = (outer * from.length + (uint64_t)value->first) * from.inner + within;
-        count = data_least(p.count - done, run - within);
+        count = kb_min(p.count - done, run - within);
         memcpy(p.bytes + done * size, input->bytes + at * size, count * size);
     }
 }
@@ -96,7 +96,7 @@ static void concat(const data_value *value, uint64_t part, data_scratch *scratch
             within -= run;
             i++;
         }
-        count = data_least(p.count - done, run - within);
+        count = kb_min(p.count - done, run - within);
         memcpy(p.bytes + done * size, value->inputs[i]->bytes + (outer * run + within) * size,
                count * size);
     }
@@ -114,7 +114,7 @@ enum { TILE = 32, BAND = 256 };
 
 static uint64_t bands_of_matrix(const data_value *value)
 {
-    return data_pieces(value->shape.dims[value->shape.rank - 2], BAND);
+    return KB_DIV_UP(value->shape.dims[value->shape.rank - 2], BAND);
 }
 
 static uint64_t bands(const data_value *value)
@@ -146,12 +146,12 @@ static void transpose(const data_value *value, uint64_t part, data_scratch *scra
     uint64_t matrix = part / bands_of_matrix(value), band = part % bands_of_matrix(value);
     unsigned char *to = value->bytes + matrix * rows * columns * size;
     const unsigned char *from = value->inputs[0]->bytes + matrix * rows * columns * size;
-    uint64_t end = data_least(rows, (band + 1) * BAND);
+    uint64_t end = kb_min(rows, (band + 1) * BAND);
     for (uint64_t i = band * BAND; i < end; i += TILE)
         for (uint64_t j = 0; j < columns; j += TILE) {
             void *there = to + (i * columns + j) * size;
             const void *here = from + (j * rows + i) * size;
-            size_t height = data_least(end - i, TILE), width = data_least(columns - j, TILE);
+            size_t height = kb_min(end - i, TILE), width = kb_min(columns - j, TILE);
             if (size == sizeof(uint8_t))
                 transpose_1(there, columns, here, rows, height, width);
             else if (size == sizeof(uint16_t))

@@ -1,12 +1,12 @@
 /*
- * mem.h: allocation with sizes that cannot overflow.
+ * alloc.h: allocation with sizes that cannot overflow.
  *
  * All of base and sim allocates with the malloc family and releases with free(), so that a test
  * can replace it at link time (tests/support/failing_alloc.h). NULL means out of memory and
  * nothing else: a size of zero is served like a size of one.
  */
-#ifndef KB_BASE_MEM_H
-#define KB_BASE_MEM_H
+#ifndef KB_BASE_ALLOC_H
+#define KB_BASE_ALLOC_H
 
 #include <stdbool.h>
 #include <stddef.h>

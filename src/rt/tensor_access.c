@@ -1,7 +1,7 @@
 /*
- * access.c: what the host does with the contents of tensors: copies, elements, slices, a line to
- * print. Each call finds the box that is meant, changes or reads contents at once, and then has the
- * transfers take their time; calls that show contents wait for theirs to end.
+ * tensor_access.c: what the host does with the contents of tensors: copies, elements, slices, a
+ * line to print. Each call finds the box that is meant, changes or reads contents at once, and then
+ * has the transfers take their time; calls that show contents wait for theirs to end.
  */
 #include "runtime.h"
 

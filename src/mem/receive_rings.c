@@ -1,5 +1,5 @@
 /*
- * rings.c: receive rings, and physical addresses of what is in a machine.
+ * receive_rings.c: receive rings, and physical addresses of what is in a machine.
  *
  * A ring in TCM is a block of the TCM and another of the same size in the ring region, which has no
  * bytes of its own: it is where the ring's address comes from. Each byte has one physical address:
@@ -137,7 +137,7 @@ void mem_address_print(const mem_memories *memories, const kb_location *location
 static kb_error *find_in_ring(const mem_memories *memories, const mem_pa *parts,
                               kb_location *location)
 {
-    const mem_pe_record *record = memories->pes[mem_pe_index(memories, location->pe)];
+    const mem_pe_record *record = memories->pes[topo_pe_index(memories->shape, location->pe)];
     const mem_span *block = record ? mem_allocator_find(&record->ring_space, parts->offset) : NULL;
     if (!block)
         return kb_error_new(KB_ERR_FAULT, "no receive ring is at %s", name_of_address(parts).text);
@@ -175,8 +175,7 @@ static bool is_inside(const mem_memories *memories, const mem_pa *parts,
                       const kb_location *location)
 {
     const topo_shape *shape = memories->shape;
-    return parts->rack == 0 && location->pe.sip < shape->sips && location->pe.cube < shape->cubes &&
-           location->pe.pe < shape->pes &&
+    return parts->rack == 0 && topo_has_pe(shape, location->pe) &&
            location->offset < mem_capacity_of(memories, location->memory);
 }
 
@@ -251,7 +250,7 @@ static void release(mem_memories *memories, const kb_location *ring)
 {
     mem_region *there = mem_find_region(memories, ring->pe, ring->memory);
     if (ring->memory == KB_TCM) {
-        mem_pe_record *record = memories->pes[mem_pe_index(memories, ring->pe)];
+        mem_pe_record *record = memories->pes[topo_pe_index(memories->shape, ring->pe)];
         uint64_t address = mem_find_pair(&there->rings, ring->offset)->value;
         bool given = mem_allocator_give(&record->ring_space, address);
         KB_ASSERT(given);

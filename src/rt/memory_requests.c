@@ -1,7 +1,7 @@
 /*
- * message.c: requests of the user that are about memory and not about tensors, and the memory and
- * addresses that they need. What is wrong with a message is said when it is submitted; what only
- * the machine can find out (an unmapped address) when the request is waited for.
+ * memory_requests.c: requests of the user that are about memory and not about tensors, and the
+ * memory and addresses that they need. What is wrong with a message is said when it is submitted;
+ * what only the machine can find out (an unmapped address) when the request is waited for.
  */
 #include "runtime.h"
 
@@ -300,7 +300,7 @@ static kb_error *raw_mapping_for(kb_context *ctx, const kb_message *message, rt_
     return NULL;
 }
 
-/* A mapping that is in no MMU, and that nobody is about to install, is forgotten. */
+/* A mapping that is in no MMU, and is not about to be installed, is forgotten. */
 static void drop_if_unused(kb_context *ctx, mem_mapping_id id, uint32_t sip)
 {
     for (size_t i = 0; i < ctx->raw_mappings.count; i++) {

@@ -1,6 +1,6 @@
 /*
- * view.c: tensors as collectives see them: what they are, where their elements are, and whether two
- * lie alike.
+ * tensor_view.c: tensors as collectives see them: what they are, where their elements are, and
+ * whether two lie alike.
  */
 #include "runtime.h"
 

@@ -1,5 +1,5 @@
 /*
- * order.h: the order of work on devices. Private to rt.
+ * device_order.h: the order of work on devices. Private to rt.
  *
  * A node is a piece of work on one device, a launch or a copy, that begins when other nodes have
  * ended there. A stream is a sequence of nodes: on each device they run in order. The control
@@ -16,8 +16,8 @@
  *
  * docs/decisions/0021-streams-and-graphs.md has the reasons.
  */
-#ifndef KB_RT_ORDER_H
-#define KB_RT_ORDER_H
+#ifndef KB_RT_DEVICE_ORDER_H
+#define KB_RT_DEVICE_ORDER_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -154,7 +154,7 @@ typedef struct rt_stream_event {
 KB_MUST_USE kb_error *rt_event_record(kb_context *ctx, rt_moment *moment, const rt_stream *stream);
 KB_MUST_USE kb_error *rt_event_wait(rt_stream *stream, const rt_moment *moment);
 
-/* ---- races.c ---- */
+/* ---- race_check.c ---- */
 
 /* Which launches and copies of streams are checked together for data races. */
 typedef struct rt_check {

@@ -1,5 +1,5 @@
 /*
- * work.c: operations of engines, all of whose times are known when they are told.
+ * engine_work.c: operations of engines, all of whose times are known when they are told.
  *
  * If the log is not detailed, the PE keeps an operation until it has ended. Meanwhile its time is
  * skipped when what is outstanding is charged (kb_oplog_pass_engines, sweep.c); then it is counted:
@@ -29,7 +29,7 @@ static kb_time common_time(const engine_op *a, const engine_op *b, kb_time up_to
 
 /* ---- Counting ------------------------------------------------------------------------------ */
 
-/* All but its place in the sums. It may share its time with later ones of the other engine; for
+/* All but its part of the sums. It may share its time with later ones of the other engine; for
  * earlier ones that has been done. */
 static void charge_op(kb_oplog *log, pe_record *record, const engine_op *op)
 {
@@ -143,7 +143,7 @@ static bool make_room(kb_oplog *log, pe_record *record)
     return true;
 }
 
-/* Puts it in its place. */
+/* Inserts it in order. */
 static engine_op *insert_op(pe_record *record, const kb_work *work)
 {
     engine_op *op = record->op_end++;

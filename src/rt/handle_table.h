@@ -1,10 +1,10 @@
 /*
- * table.h: objects that users name by number. A number has the context of the object, its place and
- * how often that place was used before. So the number of an object that is gone, or of another
- * context, is recognised, and places can be used again.
+ * handle_table.h: objects that users name by number. A number has the context of the object, its
+ * index and how often that index was used before. So the number of an object that is gone, or of
+ * another context, is recognised, and indices can be used again.
  */
-#ifndef KB_RT_TABLE_H
-#define KB_RT_TABLE_H
+#ifndef KB_RT_HANDLE_TABLE_H
+#define KB_RT_HANDLE_TABLE_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 
 #include "base/base.h"
 
-/* The bits of a number, from the top: context, generation, place. */
+/* The bits of a number, from the top: context, generation, index. */
 enum {
     RT_PLACE_BITS = 24,
     RT_GENERATION_BITS = 20,
@@ -24,14 +24,14 @@ enum {
 typedef struct rt_table {
     uint32_t context; /* its number */
     kb_pool pool;
-    KB_VEC(uint32_t) generations; /* by place: odd while an object is there */
+    KB_VEC(uint32_t) generations; /* by index: odd while an object is there */
 } rt_table;
 
 void rt_table_init(rt_table *table, size_t object_size, uint32_t context);
 void rt_table_fini(rt_table *table);
 
 /*
- * An object of zeros, and its number; NULL if there is no memory, or if all 2^24 places are taken.
+ * An object of zeros, and its number; NULL if there is no memory, or if all 2^24 indices are taken.
  * It never moves.
  */
 void *rt_table_add(rt_table *table, uint64_t *id);
@@ -41,7 +41,8 @@ void *rt_table_get(const rt_table *table, uint64_t id);
 
 void rt_table_remove(rt_table *table, uint64_t id);
 
-/* The number of the first object in a place behind that of `id` (0: in any); 0 if none is left. */
+/* The number of the first object with an index above that of `id` (0: in any); 0 if none is left.
+ */
 uint64_t rt_table_next(const rt_table *table, uint64_t id);
 
 #endif

@@ -1,5 +1,5 @@
-/* mem.c: allocation with sizes that cannot overflow. */
-#include "base/mem.h"
+/* alloc.c: allocation with sizes that cannot overflow. */
+#include "base/alloc.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
