@@ -1,8 +1,8 @@
 /*
- * queues.c: see queues.h. A set is in the list of the context before it is installed, so that other
+ * queue_cache.c: see queue_cache.h. A set is in the list before it is installed, so that other
  * workers wait for it and do not create a second one.
  */
-#include "queues.h"
+#include "queue_cache.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ kb_pe tp_pe_at(const kb_machine *machine, uint32_t sip, int64_t index)
 
 enum {
     SLOTS = 4,      /* of a queue */
-    TCM_SHARE = 16, /* the slots of a PE take at most this part of its TCM */
+    TCM_SHARE = 16, /* the slots of a PE take at most 1 / TCM_SHARE of its TCM */
 };
 
 bool tp_slots_fit(const kb_machine *machine, uint64_t peers, uint64_t slot_bytes)

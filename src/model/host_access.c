@@ -1,5 +1,6 @@
 /*
- * contents.c: what the host sees of a model and puts into it, without simulated time.
+ * host_access.c: reads and writes of a model's tokens, lengths, hidden rows and logits by the host,
+ * without simulated time.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +66,7 @@ kb_error *kb_model_cache(kb_context *ctx, kb_model handle, kb_kv_cache *cache)
 
 /* ---- Hidden rows ---- */
 
-/* The hidden rows of a model as its tensor has them. */
+/* The hidden rows of a model in the layout of their tensor. */
 typedef struct hidden_rows {
     kb_tensor tensor;
     kb_dtype dtype;

@@ -1,10 +1,11 @@
 /*
- * create.c: making DTensors, looking at them, and freeing them.
+ * conversions.c: distribute_tensor, from_local, to_local, full_tensor and redistribute, queries,
+ * and the end of DTensors.
  *
- * A DTensor owns the local tensors that calls have made for it. Those that it was given
- * (from_local) stay the caller's.
+ * Invariant: a DTensor owns the local tensors that calls have made for it; those given to
+ * from_local stay the caller's.
  */
-#include "create.h"
+#include "conversions.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -36,7 +37,7 @@ kb_error *dt_read(dt_frame *frame, const dt_tensor *tensor, dt_value *value)
     return NULL;
 }
 
-/* Local tensors that a DTensor can own. */
+/* Makes local tensors that a DTensor can own. */
 static kb_error *own_locals(dt_frame *frame, dt_value *value)
 {
     if (value->temporary)
@@ -100,7 +101,7 @@ kb_error *dt_finish(dt_frame *frame, dt_value *value, const kb_dtensor_report *r
 
 /* ---- distribute_tensor ---- */
 
-/* The host sends the position its part. */
+/* Copies the part of a position from the host. */
 static kb_error *send_part(dt_frame *frame, kb_tensor tensor, const dt_value *value,
                            uint32_t driven)
 {
@@ -133,7 +134,7 @@ static kb_error *distribute_from_host(dt_frame *frame, kb_tensor tensor, dt_valu
     return kb_synchronize(frame->ctx);
 }
 
-/* The tensor of the mesh's first rank is sent to all, along one dimension after the other. */
+/* Sends the tensor of the mesh's first rank to all ranks, one dimension after the other. */
 static kb_error *distribute_from_device(dt_frame *frame, kb_tensor tensor, dt_value *value)
 {
     kb_placements to = value->placements;
@@ -194,14 +195,14 @@ kb_error *kb_distribute_tensor(kb_context *ctx, kb_tensor tensor, kb_device_mesh
     dt_mesh *mesh;
     dt_frame frame;
     *dtensor = (kb_dtensor){0};
-    KB_TRY(dt_find_member(ctx, function, mesh_handle, &mesh));
+    KB_TRY(dt_find_own_mesh(ctx, function, mesh_handle, &mesh));
     KB_TRY(dt_frame_begin(&frame, ctx, function));
     return dt_frame_end(&frame, distribute(&frame, tensor, mesh, placements, dtensor));
 }
 
 /* ---- from_local ---- */
 
-/* The shape of the whole, if all ranks have parts like this one. */
+/* The shape of the whole, if all ranks have parts of this size. */
 static kb_shape infer_shape(const dt_mesh *mesh, const kb_shape *local, kb_placements placements)
 {
     kb_shape shape = *local;
@@ -211,7 +212,7 @@ static kb_shape infer_shape(const dt_mesh *mesh, const kb_shape *local, kb_place
     return shape;
 }
 
-/* The local tensor of a driven position is where and what it should be. */
+/* Checks device, dtype and shape of the local tensor of a driven position. */
 static kb_error *check_local(kb_context *ctx, const dt_value *value, uint32_t driven)
 {
     const dt_mesh *mesh = value->mesh;
@@ -253,7 +254,7 @@ kb_error *kb_dtensor_from_locals(kb_context *ctx, const kb_tensor *locals, size_
     dt_mesh *mesh;
     rt_tensor_view view;
     *dtensor = (kb_dtensor){0};
-    KB_TRY(dt_find_member(ctx, function, mesh_handle, &mesh));
+    KB_TRY(dt_find_own_mesh(ctx, function, mesh_handle, &mesh));
     if (!locals)
         return kb_error_new(KB_ERR_INPUT, "%s: locals is NULL", function);
     if (count != mesh->driven)
@@ -296,7 +297,7 @@ kb_error *kb_dtensor_from_local(kb_context *ctx, kb_tensor local, kb_device_mesh
     return kb_dtensor_from_locals(ctx, &local, 1, mesh, placements, shape, dtensor);
 }
 
-/* ---- Local tensors, and all of it ---- */
+/* ---- to_local, full_tensor, redistribute ---- */
 
 kb_error *kb_dtensor_to_local(kb_context *ctx, kb_dtensor handle, kb_tensor *local)
 {
@@ -377,7 +378,7 @@ kb_error *kb_dtensor_redistribute(kb_context *ctx, kb_dtensor handle, kb_placeme
     return dt_frame_end(&frame, redistribute(&frame, tensor, placements, result));
 }
 
-/* ---- Freeing and asking ---- */
+/* ---- End and queries ---- */
 
 kb_error *kb_dtensor_free(kb_context *ctx, kb_dtensor handle)
 {

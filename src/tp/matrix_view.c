@@ -1,9 +1,9 @@
 /*
- * view.c: where the elements of a matrix are. The rule is that of src/mem/placement.c: parts as
- * equal as possible, the larger ones first; first over the cubes, then over the PEs of each; or
- * tiles, dealt out one by one.
+ * matrix_view.c: where the elements of a matrix are. The rule is that of src/mem/placement.c: parts
+ * of equal size, or one larger for the first ones; first over the cubes, then over the PEs of each.
+ * Tiles are distributed one by one.
  */
-#include "view.h"
+#include "matrix_view.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -28,20 +28,20 @@ tp_view tp_view_plan(const kb_machine *machine, const kb_shape *shape, kb_dtype 
                      const kb_policy *policy)
 {
     static const kb_policy one_pe = {.num_cubes = 1, .num_pes = 1};
-    const kb_policy *is = policy ? policy : &one_pe;
+    const kb_policy *p = policy ? policy : &one_pe;
     tp_view view;
-    memset(&view, 0, sizeof view); /* padding too: views are compared byte by byte */
+    memset(&view, 0, sizeof view); /* also the padding: views are compared byte by byte */
     view.rows = product_of_rows(shape, &view.row_unit);
     view.columns = shape->rank > 0 ? (int64_t)shape->dims[shape->rank - 1] : 1;
     view.dtype = dtype;
-    view.cube = is->cube;
-    view.pe = is->pe;
-    view.tiling = is->tiling;
-    view.cubes = is->num_cubes > 0 ? is->num_cubes : machine->cubes;
-    view.pes = is->num_pes > 0 ? is->num_pes : machine->pes;
-    view.tile_rows = (int64_t)is->tile_rows * view.row_unit;
-    view.tile_columns = (int64_t)is->tile_columns;
-    view.copies = view.slabs = 1;
+    view.cube = p->cube;
+    view.pe = p->pe;
+    view.tiling = p->tiling;
+    view.cubes = p->num_cubes > 0 ? p->num_cubes : machine->cubes;
+    view.pes = p->num_pes > 0 ? p->num_pes : machine->pes;
+    view.tile_rows = (int64_t)p->tile_rows * view.row_unit;
+    view.tile_columns = (int64_t)p->tile_columns;
+    view.copies = view.cube_copies = 1;
     if (view.tiling == KB_NOT_TILED && view.cube == KB_REPLICATE)
         view.copies *= view.cubes;
     if (view.tiling == KB_NOT_TILED && view.pe == KB_REPLICATE)
@@ -73,14 +73,14 @@ kb_error *tp_view_make_by_cube(kb_context *ctx, kb_tensor tensor, tp_view *view)
                             "a tensor of %" PRId64 " rows is not a matrix by cube: its rows have "
                             "to be cut over all %" PRId64 " cubes, the same number for each",
                             view->rows, cubes);
-    view->slabs = cubes;
+    view->cube_copies = cubes;
     view->rows /= cubes;
     return NULL;
 }
 
 /* ---- Blocks ---- */
 
-/* The part that has the position, of n positions in parts as tl_part_begin() has them. */
+/* The part that contains a position, for n positions in parts as defined by tl_part_begin(). */
 static int64_t part_of(int64_t n, int64_t parts, int64_t position)
 {
     int64_t each = n / parts, larger = n % parts;
@@ -89,7 +89,7 @@ static int64_t part_of(int64_t n, int64_t parts, int64_t position)
     return larger + (position - larger * (each + 1)) / each;
 }
 
-/* Cuts the block down to one of `parts` parts, in units of `unit` rows. */
+/* Reduces the block to one of `parts` parts, in units of `unit` rows. */
 static void take_part(tp_block *block, const tp_view *view, kb_split split, int64_t parts,
                       int64_t part)
 {
@@ -130,7 +130,7 @@ static tp_block tile_at(const tp_view *view, int64_t down, int64_t across)
     tp_rect at = {.row = down * view->tile_rows, .column = across * view->tile_columns};
     at.rows = min_of(view->rows - at.row, view->tile_rows);
     at.columns = min_of(view->columns - at.column, view->tile_columns);
-    /* All tiles before this one along the axis that is walked last are complete. */
+    /* Tiles before this one along the outer axis are complete. */
     int64_t before = view->tiling == KB_TILED_COLUMN_MAJOR
                          ? at.row * view->columns + at.rows * at.column
                          : at.column * view->rows + at.columns * at.row;
@@ -139,7 +139,7 @@ static tp_block tile_at(const tp_view *view, int64_t down, int64_t across)
 
 static tp_block whole(const tp_view *view)
 {
-    return (tp_block){.at = {.rows = view->rows * view->slabs, .columns = view->columns}};
+    return (tp_block){.at = {.rows = view->rows * view->cube_copies, .columns = view->columns}};
 }
 
 tp_block tp_find_block(const tp_view *view, int64_t row, int64_t column)
@@ -183,7 +183,7 @@ tp_block tp_get_block(const tp_view *view, int64_t cube, int64_t pe, int64_t ind
 
 /* ---- In kernels ---- */
 
-/* The part of the rectangle that is in the block which has its first element. */
+/* The intersection of the rectangle and the block that has its first element. */
 static tp_rect first_piece(const tp_block *block, const tp_rect *rect)
 {
     tp_rect piece = *rect;
@@ -200,14 +200,14 @@ static tl_ptr address_of(const tp_view *view, const tp_block *block, tl_ptr tens
     return tensor + block->offset + before * (int64_t)kb_dtype_bytes(view->dtype);
 }
 
-bool tp_find_place(const tp_view *view, tl_ptr tensor, const tp_rect *rect, tl_ptr *address,
-                   int64_t *stride)
+bool tp_find_address(const tp_view *view, tl_ptr tensor, const tp_rect *rect, tl_ptr *address,
+                     int64_t *stride)
 {
     tp_block block = tp_find_block(view, rect->row, rect->column);
     tp_rect piece = first_piece(&block, rect);
     *address = address_of(view, &block, tensor, rect);
     *stride = block.at.columns;
-    return view->slabs == 1 && piece.rows == rect->rows && piece.columns == rect->columns;
+    return view->cube_copies == 1 && piece.rows == rect->rows && piece.columns == rect->columns;
 }
 
 static tl_tensor load_piece(tl_context *tl, const tp_view *view, const tp_block *block,
@@ -217,7 +217,7 @@ static tl_tensor load_piece(tl_context *tl, const tp_view *view, const tp_block 
                    view->dtype, .strides = tl_strides(block->at.columns, 1));
 }
 
-tl_tensor tp_join(tl_context *tl, tp_joint *j)
+tl_tensor tp_concat_finish(tl_context *tl, tp_concat *j)
 {
     tl_tensor all = j->parts[0];
     if (j->count > 1) {
@@ -230,44 +230,44 @@ tl_tensor tp_join(tl_context *tl, tp_joint *j)
     return all;
 }
 
-void tp_add_part(tl_context *tl, tp_joint *j, tl_tensor part)
+void tp_concat_add(tl_context *tl, tp_concat *j, tl_tensor part)
 {
     if (j->count == sizeof j->parts / sizeof j->parts[0])
-        (void)tp_join(tl, j);
+        (void)tp_concat_finish(tl, j);
     j->parts[j->count++] = part;
 }
 
-/* Whole rows of the rectangle, as many as the blocks of its first row have. */
+/* Whole rows of the rectangle: as many as the blocks of its first row have in common. */
 static tl_tensor load_band(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect)
 {
-    tp_joint across = {.axis = 1};
+    tp_concat across = {.axis = 1};
     while (rect.columns > 0) {
         tp_block block = tp_find_block(view, rect.row, rect.column);
         tp_rect piece = first_piece(&block, &rect);
-        tp_add_part(tl, &across, load_piece(tl, view, &block, tensor, &piece));
+        tp_concat_add(tl, &across, load_piece(tl, view, &block, tensor, &piece));
         rect.column += piece.columns;
         rect.columns -= piece.columns;
     }
-    return tp_join(tl, &across);
+    return tp_concat_finish(tl, &across);
 }
 
 tl_tensor tp_load(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect)
 {
-    tp_joint down = {.axis = 0};
-    if (view->slabs > 1)
+    tp_concat down = {.axis = 0};
+    if (view->cube_copies > 1)
         rect.row += tl_program_id(1) * view->rows;
     while (rect.rows > 0) {
         tp_block block = tp_find_block(view, rect.row, rect.column);
         tp_rect band = rect;
         band.rows = first_piece(&block, &rect).rows;
-        tp_add_part(tl, &down, load_band(tl, view, tensor, band));
+        tp_concat_add(tl, &down, load_band(tl, view, tensor, band));
         rect.row += band.rows;
         rect.rows -= band.rows;
     }
-    return tp_join(tl, &down);
+    return tp_concat_finish(tl, &down);
 }
 
-/* The part of a value: itself, or a copy. */
+/* A part of a value: the value itself, or a copy of the part. */
 static tl_tensor part_of_value(tl_context *tl, tl_tensor value, const tp_rect *rect,
                                const tp_rect *piece)
 {
@@ -284,21 +284,21 @@ static tl_tensor part_of_value(tl_context *tl, tl_tensor value, const tp_rect *r
     return part;
 }
 
-int64_t tp_slab_at(tl_context *tl, const tp_view *view, int64_t step)
+int64_t tp_cube_copy_at(tl_context *tl, const tp_view *view, int64_t step)
 {
-    if (view->slabs == 1)
+    if (view->cube_copies == 1)
         return 0;
-    int64_t first = tl_program_id(1) + 1 + tl_program_id(0) * view->slabs / view->pes;
-    return (first + step) % view->slabs;
+    int64_t first = tl_program_id(1) + 1 + tl_program_id(0) * view->cube_copies / view->pes;
+    return (first + step) % view->cube_copies;
 }
 
-/* A piece of the matrix that is in one shard: to that, by cube to the same one of each cube. */
+/* Stores a piece that is in one shard; by cube: in the same shard of each cube. */
 static void store_piece(tl_context *tl, const tp_view *view, tl_ptr tensor, const tp_rect *piece,
                         tl_tensor value)
 {
-    for (int64_t step = 0; step < view->slabs; step++) {
+    for (int64_t step = 0; step < view->cube_copies; step++) {
         tp_rect at = *piece;
-        at.row += tp_slab_at(tl, view, step) * view->rows;
+        at.row += tp_cube_copy_at(tl, view, step) * view->rows;
         tp_block block = tp_find_block(view, at.row, at.column);
         tl_store(address_of(view, &block, tensor, &at), value,
                  .strides = tl_strides(block.at.columns, 1));

@@ -1,16 +1,15 @@
 /*
- * norm.c: the RMSNorm of x, in the kernel that multiplies it.
+ * fused_norm.c: the RMSNorm of x, fused into the matmul kernel.
  *
  *     rms_norm(x) * w  =  ((x * gain) * w) / rms(x)
  *
- * The gain is applied to x, chunk by chunk as it arrives. Each member adds up the squares of its
- * part of each row; when the products of the first group have been issued the members send each
- * other their sums, which all add up in the order of members. The rms divides each row of the
- * result when it is complete: what crosses the NOC for it arrives while the array works.
+ * The gain is applied to x chunk by chunk. Each PE of a team adds up the squares of its part of
+ * each row. After the products of the first group have been issued, the PEs of the team exchange
+ * their sums, and each adds all of them in the order of PEs. The rms divides each row of the
+ * complete result, so the exchange overlaps with products.
  *
- * Squares are added up element by element over the chunks of k, and along the row at the end: one
- * pass of the vector engine for each chunk. The last chunk may be narrower, and has a sum of its
- * own.
+ * Squares are added element by element over the chunks of k, and along the row at the end: one pass
+ * of the vector engine for each chunk. The last chunk may be narrower and has a separate sum.
  */
 #include "matmul_private.h"
 
@@ -19,7 +18,7 @@ static bool is_f8(kb_dtype dtype)
     return dtype == KB_F8E4M3 || dtype == KB_F8E5M2;
 }
 
-static tl_tensor load_gain(tl_context *tl, member *me, int64_t chunk)
+static tl_tensor load_gain(tl_context *tl, team_pe *me, int64_t chunk)
 {
     const tp_steps *steps = &me->plan->steps;
     int64_t begin = chunk * steps->chunk, left = me->depths - begin;
@@ -27,7 +26,7 @@ static tl_tensor load_gain(tl_context *tl, member *me, int64_t chunk)
     if (me->gains[chunk].id != 0)
         return me->gains[chunk];
     tl_tensor gain = tp_load(tl, &me->plan->gain, me->gain, at);
-    /* Operands of one dtype make a product of this dtype; others meet in f32. */
+    /* Operands of one dtype are multiplied in it; others in f32. */
     if (is_f8(me->plan->gain.dtype))
         gain = tp_cast(tl, gain, me->plan->gain.dtype, KB_F32);
     if (steps->keeps_x)
@@ -43,9 +42,9 @@ static void add_squares(tl_context *tl, tl_tensor x, tl_tensor *sum)
     tl_free(before);
 }
 
-tl_tensor tp_apply_gain(tl_context *tl, member *me, int64_t chunk, tl_tensor x, bool is_new)
+tl_tensor tp_apply_gain(tl_context *tl, team_pe *me, int64_t chunk, tl_tensor x, bool is_new)
 {
-    const kb_dtype x_dtype = me->plan->is.x, gain_dtype = me->plan->gain.dtype;
+    const kb_dtype x_dtype = me->plan->problem.x, gain_dtype = me->plan->gain.dtype;
     bool is_narrower = (chunk + 1) * me->plan->steps.chunk > me->depths;
     if (is_f8(x_dtype))
         x = tp_cast(tl, x, x_dtype, KB_F32);
@@ -61,8 +60,8 @@ tl_tensor tp_apply_gain(tl_context *tl, member *me, int64_t chunk, tl_tensor x, 
     return gained;
 }
 
-/* Of this member's part of each row: (rows, 1). */
-static tl_tensor sum_squares(tl_context *tl, member *me)
+/* Of this PE's part of each row: (rows, 1). */
+static tl_tensor sum_squares(tl_context *tl, team_pe *me)
 {
     tl_tensor sums[2] = {me->squares, me->last_squares}, all = {0};
     for (int i = 0; i < 2; i++) {
@@ -82,16 +81,16 @@ static tl_tensor sum_squares(tl_context *tl, member *me)
     return all;
 }
 
-tl_tensor tp_exchange_squares(tl_context *tl, member *me, int64_t rows)
+tl_tensor tp_exchange_squares(tl_context *tl, team_pe *me, int64_t rows)
 {
     const int64_t team = me->plan->grid.team;
     tl_tensor from[TP_MAX_TEAM], sum = {0};
     for (int64_t i = 0; i < team; i++)
         if (i != me->index)
-            from[i] = tl_recv_async(tp_member_name(i), tl_shape(rows, 1), KB_F32);
+            from[i] = tl_recv_async(tp_team_queue_name(i), tl_shape(rows, 1), KB_F32);
     from[me->index] = sum_squares(tl, me);
     for (int64_t step = 1; step < team; step++)
-        tl_send(tp_member_name((me->index + step) % team), from[me->index]);
+        tl_send(tp_team_queue_name((me->index + step) % team), from[me->index]);
     for (int64_t i = 0; i < team; i++) {
         tl_tensor more = sum.id != 0 ? tl_add(sum, from[i]) : from[i];
         if (sum.id != 0) {
@@ -100,7 +99,7 @@ tl_tensor tp_exchange_squares(tl_context *tl, member *me, int64_t rows)
         }
         sum = more;
     }
-    tl_tensor mean = tl_fma(sum, 1 / (double)me->plan->is.k, me->plan->eps);
+    tl_tensor mean = tl_fma(sum, 1 / (double)me->plan->problem.k, me->plan->eps);
     tl_tensor scale = tl_rsqrt(mean);
     tl_free(sum);
     tl_free(mean);

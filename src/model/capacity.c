@@ -1,22 +1,22 @@
 /*
- * memory.c: what a model needs of the HBM of a device, and what would fit.
+ * capacity.c: the HBM that a model needs on a device, and what would fit.
  *
- * A tensor has a part in the slice of each PE, and parts are about equal. What counts is the slice
- * that is filled most: sizes that do not divide leave room in others.
+ * A tensor has a part in the slice of each PE; parts are nearly equal. The fullest slice decides:
+ * sizes that do not divide leave unused space in others.
  */
 #include <inttypes.h>
 
 #include "state.h"
 #include "tp/tp.h"
 
-/* Of fewer rows the copies are small stores, which take longer than loading from other cubes saves:
- * measured in docs/decisions/0023-tensor-parallel.md, and with whole layers of Llama 70B. */
+/* For few rows the copies are small stores, which take longer than loads from other cubes: measured
+ * in docs/decisions/0023-tensor-parallel.md, and with whole layers of Llama 70B. */
 bool model_keeps_by_cube(uint64_t rows)
 {
     return rows >= 32;
 }
 
-/* Rows of the step that counts: a prompt, if there is one. */
+/* The rows of the dominant step: prefill, if there is a prompt. */
 static uint64_t usual_rows(const kb_model_spec *spec)
 {
     return spec->batch * (spec->prompt > 0 ? spec->prompt : 1);
@@ -34,12 +34,12 @@ kb_policy model_weight_policy(kb_context *ctx, const kb_model_spec *spec, const 
 
 /* ---- Sums ---- */
 
-/* Bytes of a device, and of the slice that has most. */
+/* Bytes of a device, and of its fullest slice. */
 typedef struct size {
     uint64_t all, slice;
 } size;
 
-/* A product that would wrap around is UINT64_MAX: more than any device has. */
+/* UINT64_MAX on overflow, which is more than any device has. */
 static uint64_t times(uint64_t a, uint64_t b)
 {
     uint64_t product;
@@ -52,7 +52,7 @@ static uint64_t plus(uint64_t a, uint64_t b)
     return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
 }
 
-/* The columns of a tensor: all of them, and those in the slice that has most. */
+/* The columns of a tensor: all of them, and those in the fullest slice. */
 typedef struct width {
     uint64_t all, slice;
 } width;
@@ -63,14 +63,14 @@ static void add(size *sum, uint64_t rows, width columns, uint64_t bytes)
     sum->slice = plus(sum->slice, times(times(rows, columns.slice), bytes));
 }
 
-static uint64_t divide_up(uint64_t a, uint64_t b)
+static uint64_t divide_round_up(uint64_t a, uint64_t b)
 {
     return a / b + (a % b != 0);
 }
 
 static uint64_t per_pe(const kb_machine *machine, uint64_t n)
 {
-    return divide_up(divide_up(n, machine->cubes), machine->pes);
+    return divide_round_up(divide_round_up(n, machine->cubes), machine->pes);
 }
 
 static size weights_of(kb_context *ctx, const kb_model_spec *spec, const model_share *share)
@@ -105,12 +105,14 @@ static void add_rows(size *sum, const kb_machine *machine, const kb_model_spec *
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
         add(sum, rows,
             (width){columns[i] * (by_cube ? machine->cubes : 1),
-                    by_cube ? divide_up(columns[i], machine->pes) : per_pe(machine, columns[i])},
+                    by_cube ? divide_round_up(columns[i], machine->pes)
+                            : per_pe(machine, columns[i])},
             bytes);
     uint64_t heads = share->heads + 2 * share->kv_heads;
-    add(sum, rows, (width){share->qkv_columns, spec->head_dim * divide_up(heads, pes)}, bytes);
+    add(sum, rows, (width){share->qkv_columns, spec->head_dim * divide_round_up(heads, pes)},
+        bytes);
     if (!spec->layers_only)
-        add(sum, rows, (width){1, 1}, sizeof(int32_t)); /* tokens: all at one PE */
+        add(sum, rows, (width){1, 1}, sizeof(int32_t)); /* tokens: all on one PE */
 }
 
 static size activations_of(const kb_machine *machine, const kb_model_spec *spec,
@@ -129,15 +131,17 @@ static size activations_of(const kb_machine *machine, const kb_model_spec *spec,
     return sum;
 }
 
-/* Tokens for which a PE has room, of each of its kv heads. A plan is exact. Many sequences take too
- * long to plan: they are about one after the other at each PE, in pages of up to 512 tokens. */
+/* The tokens of each of its kv heads for which a PE has slots. A plan is exact. For many sequences
+ * a plan takes too long; then sequences are assumed to be packed on each PE, in pages of up to 512
+ * tokens. */
 static uint64_t tokens_of_pe(kb_context *ctx, const kb_model_spec *spec, const model_share *share,
                              uint64_t lanes, bool *out_of_memory)
 {
-    static const uint64_t most_planned = 1024, longest_page = 512;
+    static const uint64_t max_planned = 1024, longest_page = 512;
     uint64_t page = spec->page_tokens > 0 ? spec->page_tokens : longest_page;
-    uint64_t tokens = times(divide_up(spec->batch, lanes), divide_up(spec->context, page) * page);
-    if (spec->batch > most_planned || divide_up(spec->context, page) > most_planned * 64)
+    uint64_t tokens =
+        times(divide_round_up(spec->batch, lanes), divide_round_up(spec->context, page) * page);
+    if (spec->batch > max_planned || divide_round_up(spec->context, page) > max_planned * 64)
         return tokens;
     const kb_kv_cache_spec cache = model_cache_spec(spec, share);
     kb_kv_cache_info info;
@@ -156,22 +160,24 @@ static size cache_of(kb_context *ctx, const kb_model_spec *spec, const model_sha
     uint64_t page = spec->page_tokens > 0 ? spec->page_tokens : KB_PAGE_TOKENS;
     uint64_t pes = (uint64_t)machine.cubes * machine.pes;
     uint64_t lanes = pes / share->kv_heads > 0 ? pes / share->kv_heads : 1;
-    uint64_t heads = divide_up(share->kv_heads, pes), layers = 2 * spec->layers; /* keys, values */
+    uint64_t heads = divide_round_up(share->kv_heads, pes),
+             layers = 2 * spec->layers; /* keys, values */
     size sum = {0};
     if (spec->context == 0)
         return sum;
     uint64_t tokens = tokens_of_pe(ctx, spec, share, lanes, out_of_memory);
     add(&sum, layers * spec->head_dim, (width){times(tokens * heads, pes), times(tokens, heads)},
         kb_dtype_bytes(spec->dtype));
-    /* Each PE has a copy of the records of sequences, of 4 numbers, and of the table of pages. */
-    uint64_t numbers = 4 + (spec->page_tokens > 0 ? divide_up(spec->context, page) : 0);
+    /* Each PE has a copy of the records, 4 numbers per sequence, and of the table of pages. */
+    uint64_t numbers = 4 + (spec->page_tokens > 0 ? divide_round_up(spec->context, page) : 0);
     add(&sum, spec->batch, (width){pes * numbers, numbers}, sizeof(int32_t));
     return sum;
 }
 
-/* ---- What is needed, and what fits ---- */
+/* ---- Required and maximum sizes ---- */
 
-/* *out_of_memory becomes true if the host had none to compute it; then it is an estimate. */
+/* *out_of_memory becomes true if the host has no memory for the computation; then the result is an
+ * estimate. */
 static kb_model_memory need(kb_context *ctx, const kb_model_spec *spec, uint32_t ranks,
                             bool *out_of_memory)
 {
@@ -188,15 +194,15 @@ static kb_model_memory need(kb_context *ctx, const kb_model_spec *spec, uint32_t
         .slice_needed = plus(plus(weights.slice, cache.slice), activations.slice),
         .slice_capacity = machine.hbm_bytes,
     };
-    /* Each tensor begins at a burst. */
+    /* Each tensor is aligned to a burst. */
     memory.slice_needed = plus(memory.slice_needed, times(spec->layers * 8 + 32, 64));
     memory.fits = memory.slice_needed <= memory.slice_capacity;
     return memory;
 }
 
-/* The largest batch, or context, with which it fits if all else stays; 0: none. */
-static uint64_t find_most(kb_context *ctx, const kb_model_spec *given, uint32_t ranks,
-                          bool is_batch, bool *out_of_memory)
+/* The maximum batch, or context, that fits with all other sizes unchanged; 0: none. */
+static uint64_t find_max(kb_context *ctx, const kb_model_spec *given, uint32_t ranks, bool is_batch,
+                         bool *out_of_memory)
 {
     kb_model_spec spec = *given;
     uint64_t *number = is_batch ? &spec.batch : &spec.context;
@@ -208,11 +214,11 @@ static uint64_t find_most(kb_context *ctx, const kb_model_spec *given, uint32_t 
         else
             above = *number;
     }
-    /* The context has to hold the prompt. */
+    /* The context must hold the prompt. */
     return is_batch || low >= given->prompt ? low : 0;
 }
 
-static uint32_t find_least_ranks(kb_context *ctx, const kb_model_spec *spec, bool *out_of_memory)
+static uint32_t find_min_ranks(kb_context *ctx, const kb_model_spec *spec, bool *out_of_memory)
 {
     for (uint32_t ranks = 1; ranks <= MODEL_MAX_RANKS; ranks++) {
         kb_error *err = model_check(spec, ranks);
@@ -233,24 +239,24 @@ kb_error *kb_model_plan_memory(kb_context *ctx, const kb_model_spec *given, uint
     KB_TRY(model_check(&spec, ranks));
     bool out_of_memory = false;
     *memory = need(ctx, &spec, ranks, &out_of_memory);
-    memory->most_batch = find_most(ctx, &spec, ranks, true, &out_of_memory);
-    memory->most_context = find_most(ctx, &spec, ranks, false, &out_of_memory);
-    memory->least_ranks = find_least_ranks(ctx, &spec, &out_of_memory);
+    memory->max_batch = find_max(ctx, &spec, ranks, true, &out_of_memory);
+    memory->max_context = find_max(ctx, &spec, ranks, false, &out_of_memory);
+    memory->min_ranks = find_min_ranks(ctx, &spec, &out_of_memory);
     return out_of_memory ? kb_error_nomem() : NULL;
 }
 
 kb_error *model_refuse(const kb_model_spec *spec, uint32_t ranks, const kb_model_memory *memory)
 {
     kb_text fits = KB_TEXT_INIT;
-    if (memory->most_batch > 0)
-        kb_text_printf(&fits, "batch %" PRIu64, memory->most_batch);
-    if (memory->most_context > 0)
-        kb_text_printf(&fits, "%scontext %" PRIu64, memory->most_batch > 0 ? ", or " : "",
-                       memory->most_context);
-    if (memory->least_ranks > 0)
+    if (memory->max_batch > 0)
+        kb_text_printf(&fits, "batch %" PRIu64, memory->max_batch);
+    if (memory->max_context > 0)
+        kb_text_printf(&fits, "%scontext %" PRIu64, memory->max_batch > 0 ? ", or " : "",
+                       memory->max_context);
+    if (memory->min_ranks > 0)
         kb_text_printf(&fits, "%s%" PRIu32 " device%s",
-                       memory->most_batch > 0 || memory->most_context > 0 ? ", or " : "",
-                       memory->least_ranks, kb_plural(memory->least_ranks));
+                       memory->max_batch > 0 || memory->max_context > 0 ? ", or " : "",
+                       memory->min_ranks, kb_plural(memory->min_ranks));
     kb_error *err = kb_error_new(
         KB_ERR_INPUT,
         "'%s' does not fit on %" PRIu32 " device%s: of its HBM slice of %s the fullest PE "

@@ -1,9 +1,9 @@
 /*
- * placement.c: placements, and which part of a tensor they give to a position of a mesh.
+ * placements.c: placements, and the part of a tensor that a position of a mesh has.
  *
- * Parts follow torch.chunk(): of n elements that w ranks share, each has ceil(n / w) while some are
- * left. Dimensions of the mesh apply from left to right, so that the second one divides what the
- * first has given if both shard the same dimension of the tensor.
+ * Parts follow torch.chunk(): of n elements that w ranks share, each has ceil(n / w) as long as
+ * there are some left. Dimensions of the mesh apply from left to right: if both shard the same
+ * dimension of the tensor, the second divides the part of the first.
  */
 #include "state.h"
 

@@ -1,20 +1,20 @@
 /*
- * part.c: what becomes of a part of a product when its sum is complete: bias, gate, residual,
- * rounding, and the store. All of it is made in the dtype of sums.
+ * epilogue.c: the epilogue of a product: bias, gate, residual, rounding, and the store. Everything
+ * before the rounding is computed in the dtype of sums.
  */
 #include "matmul_private.h"
 
-tp_rect tp_out_rect(const member *me, const tp_rect *at)
+tp_rect tp_out_rect(const team_pe *me, const tp_rect *at)
 {
     tp_rect out = *at;
-    if (me->plan->is.gated) {
+    if (me->plan->problem.gated) {
         out.column /= 2;
         out.columns /= 2;
     }
     return out;
 }
 
-part_operands tp_load_operands(tl_context *tl, const member *me, const tp_rect *at)
+part_operands tp_load_operands(tl_context *tl, const team_pe *me, const tp_rect *at)
 {
     const tp_matmul_plan *plan = me->plan;
     const tp_rect bias_at = {0, 1, at->column, at->columns};
@@ -26,15 +26,15 @@ part_operands tp_load_operands(tl_context *tl, const member *me, const tp_rect *
     return operands;
 }
 
-/* Whether the vector engine adds it to a sum of that dtype without a cast, and the sum keeps its
- * dtype. */
+/* Whether the vector engine can add the dtypes without a cast, with a result in the dtype of the
+ * sum. */
 static bool adds_directly(kb_dtype dtype, kb_dtype sum)
 {
     return sum == KB_I32 ? dtype == KB_I32 || dtype == KB_I8
                          : dtype == KB_F32 || dtype == KB_F16 || dtype == KB_BF16;
 }
 
-/* Consumes both. */
+/* Consumes the sum and the operand. */
 static tl_tensor add_operand(tl_context *tl, tl_tensor sum, kb_dtype sum_dtype, tl_tensor operand,
                              kb_dtype dtype)
 {
@@ -66,18 +66,18 @@ static tl_tensor apply_gate(tl_context *tl, tl_tensor sum, const tp_rect *at)
     return result;
 }
 
-tl_tensor tp_finish_part(tl_context *tl, const member *me, tl_tensor sum, kb_dtype dtype,
+tl_tensor tp_finish_part(tl_context *tl, const team_pe *me, tl_tensor sum, kb_dtype dtype,
                          const tp_rect *at, part_operands *operands)
 {
     const tp_matmul_plan *plan = me->plan;
-    const kb_dtype wide = tp_member_sum_dtype(me);
-    if (plan->has_bias || plan->has_residual || plan->is.gated) {
+    const kb_dtype wide = tp_team_sum_dtype(me);
+    if (plan->has_bias || plan->has_residual || plan->problem.gated) {
         sum = tp_cast(tl, sum, dtype, wide);
         dtype = wide;
     }
     if (plan->has_bias)
         sum = add_operand(tl, sum, wide, operands->bias, plan->bias.dtype);
-    if (plan->is.gated)
+    if (plan->problem.gated)
         sum = apply_gate(tl, sum, at);
     if (plan->has_residual)
         sum = add_operand(tl, sum, wide, operands->residual, plan->residual.dtype);
@@ -87,12 +87,12 @@ tl_tensor tp_finish_part(tl_context *tl, const member *me, tl_tensor sum, kb_dty
 
 /* ---- Stores ---- */
 
-/* Stores to all cubes occupy the write channels, which sums of the team and of ranks need too, and
- * a store of fewer bytes than these mostly waits for the latency. So parts of sums over ranks are
- * stored together. Without such sums, only the last stores matter: holding parts delays these. */
+/* A store to all cubes occupies write channels of the DMA that sums also need, and a smaller store
+ * than this is dominated by latency. So parts of sums over ranks are
+ * stored together. Other parts are not held, which would delay the last stores. */
 enum { SMALL_STORE_BYTES = 2048 };
 
-/* The axis along which the next part continues the one before; -1: it does not. */
+/* The axis along which the next part is adjacent to the previous one; -1: none. */
 static int find_axis(const tp_rect *before, const tp_rect *next)
 {
     if (next->row == before->row && next->rows == before->rows &&
@@ -104,21 +104,21 @@ static int find_axis(const tp_rect *before, const tp_rect *next)
     return -1;
 }
 
-/* Adds a part to the one that is held, along the axis. */
+/* Appends a part to the held part, along the axis. */
 static void extend_held(tl_context *tl, held_part *held, int axis, const tp_rect *at,
                         tl_tensor value)
 {
-    tp_joint joint = {.axis = axis};
-    tp_add_part(tl, &joint, held->value);
-    tp_add_part(tl, &joint, value);
-    held->value = tp_join(tl, &joint);
+    tp_concat joint = {.axis = axis};
+    tp_concat_add(tl, &joint, held->value);
+    tp_concat_add(tl, &joint, value);
+    held->value = tp_concat_finish(tl, &joint);
     if (axis == 0)
         held->at.rows += at->rows;
     else
         held->at.columns += at->columns;
 }
 
-void tp_flush_parts(tl_context *tl, const member *me)
+void tp_flush_parts(tl_context *tl, const team_pe *me)
 {
     held_part *held = me->held;
     if (held->value.id == 0)
@@ -128,7 +128,7 @@ void tp_flush_parts(tl_context *tl, const member *me)
     held->value = (tl_tensor){0};
 }
 
-void tp_store_part(tl_context *tl, const member *me, const tp_rect *at, tl_tensor value)
+void tp_store_part(tl_context *tl, const team_pe *me, const tp_rect *at, tl_tensor value)
 {
     const tp_view *out = &me->plan->out;
     held_part *held = me->held;
@@ -141,7 +141,7 @@ void tp_store_part(tl_context *tl, const member *me, const tp_rect *at, tl_tenso
         *held = (held_part){next, value};
     }
     int64_t bytes = held->at.rows * held->at.columns * (int64_t)kb_dtype_bytes(out->dtype);
-    bool is_held = out->slabs > 1 && me->plan->ranks > 1 && bytes < SMALL_STORE_BYTES;
+    bool is_held = out->cube_copies > 1 && me->plan->ranks > 1 && bytes < SMALL_STORE_BYTES;
     if (!is_held)
         tp_flush_parts(tl, me);
 }

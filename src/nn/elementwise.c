@@ -1,7 +1,7 @@
 /*
- * elements.c: layers that work element by element: SwiGLU, GELU, sums. Each PE makes the shards of
- * the output that it has, from the same places of the inputs: in its own memory if the layouts are
- * alike. Large shards go piece by piece, so that loads, the vector engine and stores overlap.
+ * elements.c: element-wise layers: SwiGLU, GELU, sums. Each PE computes its shards of the output
+ * from the same indices of the inputs: in its own memory if the layouts are equal. Large shards are
+ * processed in pieces, so that loads, the vector engine and stores overlap.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 typedef enum element_op { SWIGLU, SWIGLU_PAIRS, GELU, ADD } element_op;
 
-/* Only numbers: plans are compared byte by byte. */
+/* Numbers only: plans are compared byte by byte. */
 typedef struct element_plan {
     element_op op;
     tp_view a, b, out;
@@ -19,13 +19,13 @@ typedef struct element_plan {
 } element_plan;
 
 enum {
-    TCM_PER_ELEMENT = 128, /* bytes: a few pieces under way, with several values each */
+    TCM_PER_ELEMENT = 128, /* bytes, for a few pieces in flight with several values each */
     MAX_PIECE = 16384,
 };
 
 /* ---- The kernel ---- */
 
-/* Gate and up of columns that alternate. Consumes x, (rows, 2 * columns). */
+/* Splits alternating columns into gate and up. Consumes x, (rows, 2 * columns). */
 static void take_pairs_apart(tl_context *tl, tl_tensor x, const tp_rect *at, tl_tensor *gate,
                              tl_tensor *up)
 {
@@ -50,8 +50,9 @@ static tl_tensor apply_swiglu(tl_context *tl, kb_dtype dtype, tl_tensor gate, tl
     return result;
 }
 
-/* The dtype that a result is computed in: that of the output, if the operation rounds to it once;
- * else f32. */
+/*
+ * The dtype of the computation: that of the output, if the operation rounds to it once; else f32.
+ */
 static kb_dtype result_dtype(const element_plan *plan)
 {
     bool is_one = plan->a.dtype == plan->out.dtype &&
@@ -102,9 +103,9 @@ static void run_piece(tl_context *tl, const element_plan *plan, tl_ptr a_at, tl_
     tl_free(result);
 }
 
-KB_KERNEL(elements, tl_ptr a, tl_ptr b, tl_ptr out, tl_ptr everywhere)
+KB_KERNEL(elements, tl_ptr a, tl_ptr b, tl_ptr out, tl_ptr all_pes)
 {
-    (void)everywhere;
+    (void)all_pes;
     const element_plan *plan = tl_user();
     int64_t cube = tl_program_id(1), pe = tl_program_id(0);
     for (int64_t i = 0; i < tp_block_count(&plan->out, cube, pe); i++) {
@@ -123,7 +124,7 @@ KB_KERNEL(elements, tl_ptr a, tl_ptr b, tl_ptr out, tl_ptr everywhere)
 /* ---- The host ---- */
 
 typedef struct element_call {
-    nn_call is;
+    nn_call call;
     const char *name;
     const char *a_name, *b_name; /* for messages */
     element_op op;
@@ -135,13 +136,13 @@ typedef struct element_call {
 /* The size of the output: that of the input, or half of it. */
 static kb_error *find_shape(const element_call *c, const tp_view *a, kb_shape *shape)
 {
-    KB_TRY(kb_tensor_shape(c->is.ctx, c->a, shape));
+    KB_TRY(kb_tensor_shape(c->call.ctx, c->a, shape));
     if (c->op != SWIGLU_PAIRS)
         return NULL;
     if (a->columns % 2 != 0)
         return kb_error_new(KB_ERR_INPUT,
                             "%s: %s has %" PRId64 " columns: expected pairs of columns (gate, up)",
-                            c->is.function, c->a_name, a->columns);
+                            c->call.function, c->a_name, a->columns);
     shape->dims[shape->rank - 1] /= 2;
     return NULL;
 }
@@ -149,7 +150,7 @@ static kb_error *find_shape(const element_call *c, const tp_view *a, kb_shape *s
 static kb_error *launch(element_call *c, element_plan *plan, kb_tensor out)
 {
     const kb_tensor tensors[] = {c->a, c->b, out};
-    const uint64_t tcm = kb_context_machine(c->is.ctx).tcm_bytes;
+    const uint64_t tcm = kb_context_machine(c->call.ctx).tcm_bytes;
     plan->op = c->op;
     plan->piece = nn_max(1, nn_min(MAX_PIECE, (int64_t)tcm / TCM_PER_ELEMENT));
     const nn_launch_spec launch = {.name = c->name,
@@ -160,7 +161,7 @@ static kb_error *launch(element_call *c, element_plan *plan, kb_tensor out)
                                    .tensor_count = sizeof tensors / sizeof tensors[0],
                                    .stream = c->stream,
                                    .request = c->request};
-    return nn_launch(&c->is, &launch);
+    return nn_launch(&c->call, &launch);
 }
 
 static kb_error *run(element_call *c, kb_tensor *out)
@@ -168,7 +169,7 @@ static kb_error *run(element_call *c, kb_tensor *out)
     element_plan plan;
     nn_output made = {0};
     memset(&plan, 0, sizeof plan); /* padding too */
-    KB_TRY(nn_take_input(&c->is, c->a_name, c->a, NN_FLOATS, &plan.a));
+    KB_TRY(nn_take_input(&c->call, c->a_name, c->a, NN_FLOATS, &plan.a));
     nn_output_spec spec = {.what = "output",
                            .dtype = plan.a.dtype,
                            .dtypes = NN_FLOATS,
@@ -176,21 +177,21 @@ static kb_error *run(element_call *c, kb_tensor *out)
                            .name = c->name};
     KB_TRY(find_shape(c, &plan.a, &spec.shape));
     if (c->op == SWIGLU || c->op == ADD) {
-        KB_TRY(nn_take_input(&c->is, c->b_name, c->b, NN_FLOATS, &plan.b));
-        KB_TRY(nn_check_size(&c->is, c->b_name, &plan.b, &plan.a));
+        KB_TRY(nn_take_input(&c->call, c->b_name, c->b, NN_FLOATS, &plan.b));
+        KB_TRY(nn_check_size(&c->call, c->b_name, &plan.b, &plan.a));
     }
-    kb_error *err = nn_take_output(&c->is, &spec, out, &made, &plan.out);
+    kb_error *err = nn_take_output(&c->call, &spec, out, &made, &plan.out);
     if (!err && c->op == SWIGLU_PAIRS && out->id == c->a.id)
-        err = kb_error_new(KB_ERR_INPUT, "%s: the output cannot be %s itself", c->is.function,
+        err = kb_error_new(KB_ERR_INPUT, "%s: the output cannot be %s itself", c->call.function,
                            c->a_name);
     if (!err)
         err = launch(c, &plan, *out);
-    return nn_end_outputs(&c->is, err, &made, 1);
+    return nn_end_outputs(&c->call, err, &made, 1);
 }
 
 kb_error *kb_swiglu(kb_context *ctx, const kb_swiglu_spec *spec, kb_tensor *out)
 {
-    element_call c = {.is = {.ctx = ctx, .function = "kb_swiglu"},
+    element_call c = {.call = {.ctx = ctx, .function = "kb_swiglu"},
                       .name = spec->name ? spec->name : "swiglu",
                       .a_name = "gate",
                       .b_name = "up",
@@ -204,7 +205,7 @@ kb_error *kb_swiglu(kb_context *ctx, const kb_swiglu_spec *spec, kb_tensor *out)
 
 kb_error *kb_gelu(kb_context *ctx, const kb_gelu_spec *spec, kb_tensor *out)
 {
-    element_call c = {.is = {.ctx = ctx, .function = "kb_gelu"},
+    element_call c = {.call = {.ctx = ctx, .function = "kb_gelu"},
                       .name = spec->name ? spec->name : "gelu",
                       .a_name = "x",
                       .op = GELU,
@@ -216,7 +217,7 @@ kb_error *kb_gelu(kb_context *ctx, const kb_gelu_spec *spec, kb_tensor *out)
 
 kb_error *kb_add(kb_context *ctx, const kb_add_spec *spec, kb_tensor *out)
 {
-    element_call c = {.is = {.ctx = ctx, .function = "kb_add"},
+    element_call c = {.call = {.ctx = ctx, .function = "kb_add"},
                       .name = spec->name ? spec->name : "add",
                       .a_name = "a",
                       .b_name = "b",

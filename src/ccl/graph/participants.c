@@ -1,6 +1,6 @@
 /*
- * members.c: what mappers and topologies build: circles of PEs, and who is joined to whom. Whether
- * that makes sense on the machine is checked when all is there, in plan.c.
+ * participants.c: what mappers and topologies build: subgroups of PEs, and connections between PEs.
+ * plan.c checks the result against the machine.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -15,45 +15,47 @@ int64_t kb_ccl_setting(const kb_ccl_scope *scope, const char *key, int64_t fallb
     return fallback;
 }
 
-kb_error *kb_ccl_add_member(kb_ccl_members *members, uint32_t circle, uint32_t rank, kb_pe pe)
+kb_error *kb_ccl_add_participant(kb_ccl_participants *participants, uint32_t subgroup,
+                                 uint32_t rank, kb_pe pe)
 {
-    size_t count = members->circles.count;
-    if (circle > count)
+    size_t count = participants->subgroups.count;
+    if (subgroup > count)
         return kb_error_new(KB_ERR_INPUT,
                             "invalid group %" PRIu32 ": groups are numbered from 0 without "
                             "gaps, and there are %zu so far",
-                            circle, count);
-    if (circle == count && !kb_vec_push(&members->circles, (ccl_circle){0}))
+                            subgroup, count);
+    if (subgroup == count && !kb_vec_push(&participants->subgroups, (ccl_subgroup){0}))
         return kb_error_nomem();
-    if (!kb_vec_push(&members->circles.items[circle].members,
-                     ((kb_ccl_member){.rank = rank, .pe = pe})))
+    if (!kb_vec_push(&participants->subgroups.items[subgroup].participants,
+                     ((kb_ccl_participant){.rank = rank, .pe = pe})))
         return kb_error_nomem();
     return NULL;
 }
 
-uint32_t kb_ccl_circle_count(const kb_ccl_members *members)
+uint32_t kb_ccl_subgroup_count(const kb_ccl_participants *participants)
 {
-    return (uint32_t)members->circles.count;
+    return (uint32_t)participants->subgroups.count;
 }
 
-const kb_ccl_member *kb_ccl_circle(const kb_ccl_members *members, uint32_t circle, uint32_t *count)
+const kb_ccl_participant *kb_ccl_subgroup(const kb_ccl_participants *participants,
+                                          uint32_t subgroup, uint32_t *count)
 {
-    if (circle >= members->circles.count) {
+    if (subgroup >= participants->subgroups.count) {
         *count = 0;
         return NULL;
     }
-    *count = (uint32_t)members->circles.items[circle].members.count;
-    return members->circles.items[circle].members.items;
+    *count = (uint32_t)participants->subgroups.items[subgroup].participants.count;
+    return participants->subgroups.items[subgroup].participants.items;
 }
 
-void ccl_members_fini(kb_ccl_members *members)
+void ccl_participants_fini(kb_ccl_participants *participants)
 {
-    for (size_t i = 0; i < members->circles.count; i++)
-        kb_vec_fini(&members->circles.items[i].members);
-    kb_vec_fini(&members->circles);
+    for (size_t i = 0; i < participants->subgroups.count; i++)
+        kb_vec_fini(&participants->subgroups.items[i].participants);
+    kb_vec_fini(&participants->subgroups);
 }
 
-/* Names are shown in messages and traces. */
+/* Names appear in messages and traces. */
 static kb_error *check_direction(kb_pe from, const char *direction)
 {
     enum { LONGEST = 31 };

@@ -1,12 +1,12 @@
 /*
- * plan.c: in which order the dimensions of a mesh change their placements, and what it costs.
+ * steps.c: chooses the order in which the dimensions of a mesh change their placements, by cost.
  *
- * A dimension can change by itself unless the other one comes behind it and shards the same
- * dimension of the tensor, before or after: the second dimension of the mesh divides what the first
- * has given, so parts of the first would not be blocks. Nor can it become Partial while the other
- * is Partial of an operation that does not commute with its own. Then the second one is changed
- * first, or replicated meanwhile. Costs are those of ring algorithms, from sizes that all ranks
- * know alike.
+ * A dimension can change by itself, with two exceptions. First: the other one comes after it and
+ * shards the same dimension of the tensor, before or after the change. The second dimension of the
+ * mesh divides the part of the first, so parts of the first would not be blocks. Second: it would
+ * become Partial while the other one is Partial of an operation that does not commute with its own.
+ * Then the second dimension is changed first, or temporarily replicated. Costs are those of ring
+ * algorithms, computed from global sizes, so that all ranks choose alike.
  */
 #include "redistribute.h"
 
@@ -15,7 +15,7 @@ bool dt_costs_less(dt_cost a, dt_cost b)
     return a.sent < b.sent || (a.sent == b.sent && a.moved < b.moved);
 }
 
-/* The most bytes that a rank has with these placements. */
+/* The maximum bytes of a rank with these placements. */
 static double local_bytes(const dt_mesh *mesh, const kb_shape *shape, kb_dtype dtype,
                           kb_placements placements)
 {
@@ -23,7 +23,7 @@ static double local_bytes(const dt_mesh *mesh, const kb_shape *shape, kb_dtype d
     return (double)dt_elements(&local) * (double)kb_dtype_bytes(dtype);
 }
 
-/* `bytes` are those of a rank if the dimension were replicated. */
+/* `bytes`: of a rank if the dimension were replicated. */
 static dt_cost step_cost(kb_placement from, kb_placement to, double bytes, double ranks)
 {
     double share = bytes * (ranks - 1) / ranks;
@@ -42,9 +42,9 @@ static bool is_blocked(kb_placement from, kb_placement to, kb_placement other)
            (dt_shards(from, (uint32_t)other.dim) || dt_shards(to, (uint32_t)other.dim));
 }
 
-/* Appends a step, and its cost; false if it cannot be done in this state. */
+/* Appends a step and its cost; false if it cannot be done in this state. */
 static bool add_step(const dt_mesh *mesh, const kb_shape *shape, kb_dtype dtype,
-                     kb_placements *state, dt_step step, dt_plan *plan)
+                     kb_placements *state, dt_step step, dt_steps *plan)
 {
     kb_placement now = state->items[step.dim];
     if (dt_same_placement(now, step.to))
@@ -66,22 +66,22 @@ static bool add_step(const dt_mesh *mesh, const kb_shape *shape, kb_dtype dtype,
     return true;
 }
 
-dt_plan dt_plan_steps(const dt_mesh *mesh, const kb_shape *shape, kb_dtype dtype,
-                      kb_placements from, kb_placements to)
+dt_steps dt_choose_steps(const dt_mesh *mesh, const kb_shape *shape, kb_dtype dtype,
+                         kb_placements from, kb_placements to)
 {
     const dt_step ways[][DT_MAX_STEPS] = {
         {{0, to.items[0]}, {1, to.items[1]}, {1, to.items[1]}},
         {{1, to.items[1]}, {0, to.items[0]}, {1, to.items[1]}},
         {{1, KB_REPLICATE_PLACEMENT}, {0, to.items[0]}, {1, to.items[1]}},
     };
-    dt_plan best = {0};
+    dt_steps best = {0};
     bool found = false;
     if (from.count == 1) {
         add_step(mesh, shape, dtype, &from, ways[0][0], &best);
         return best;
     }
     for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
-        dt_plan plan = {0};
+        dt_steps plan = {0};
         kb_placements state = from;
         bool possible = true;
         for (int i = 0; i < DT_MAX_STEPS && possible; i++)
@@ -91,6 +91,6 @@ dt_plan dt_plan_steps(const dt_mesh *mesh, const kb_shape *shape, kb_dtype dtype
             found = true;
         }
     }
-    KB_ASSERT(found); /* replicating the second dimension meanwhile is always possible */
+    KB_ASSERT(found); /* replicating the second dimension temporarily is always possible */
     return best;
 }
