@@ -5,7 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static const double patience = 1, period = 0.2; /* seconds before the first line, and between */
+static const double delay = 1, period = 0.2; /* seconds before the first line, and between lines */
 
 static double now(void)
 {
@@ -24,8 +24,7 @@ cli_progress cli_progress_start(const char *what, uint64_t total, bool quiet)
     };
 }
 
-/* A line was written. */
-static void show(cli_progress *progress, double t)
+static void note_line(cli_progress *progress, double t)
 {
     fflush(stderr);
     progress->shown = t;
@@ -37,18 +36,18 @@ void cli_progress_show(cli_progress *progress, uint64_t done)
     if (progress->silent)
         return;
     double t = now(), passed = t - progress->began;
-    if (passed < patience || t - progress->shown < period || done == 0)
+    if (passed < delay || t - progress->shown < period || done == 0)
         return;
     double rate = (double)done / passed;
     if (progress->total == 0) {
         fprintf(stderr, "\r\033[K%s: %llu, %.3g/s", progress->what, (unsigned long long)done, rate);
-        show(progress, t);
+        note_line(progress, t);
         return;
     }
     double left = (double)(progress->total > done ? progress->total - done : 0) / rate;
     fprintf(stderr, "\r\033[K%s: %llu of %llu, %.3g/s, %.0f s left", progress->what,
             (unsigned long long)done, (unsigned long long)progress->total, rate, left);
-    show(progress, t);
+    note_line(progress, t);
 }
 
 void cli_progress_end(cli_progress *progress)
