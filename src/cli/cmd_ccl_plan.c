@@ -21,23 +21,12 @@ typedef struct plan_args {
 enum { NO_SIP = UINT32_MAX, DEFAULT_LIMIT = 16 };
 
 static const cli_option options[] = {
-    {.name = "--algorithm",
-     .value = "NAME",
-     .help = "an entry of ccl.yaml; default: defaults.algorithm of that file",
-     .kind = CLI_STRING,
-     CLI_INTO(plan_args, algorithm)},
-    {.name = "--sip",
-     .value = "N",
-     .help = "prints only the PEs of this SIP",
-     .kind = CLI_UINT,
-     .min = 0,
-     .max = 65535,
-     CLI_INTO(plan_args, sip)},
-    {.name = "--limit",
-     .value = "N",
-     .help = "maximum rows of each table; 0: no limit; default: 16",
-     .kind = CLI_UINT,
-     CLI_INTO(plan_args, limit)},
+    CLI_OPTION("--algorithm", "NAME", CLI_STRING, plan_args, algorithm,
+               "an entry of ccl.yaml; default: defaults.algorithm of that file"),
+    CLI_OPTION("--sip", "N", CLI_UINT, plan_args, sip, "prints only the PEs of this SIP", .min = 0,
+               .max = 65535),
+    CLI_OPTION("--limit", "N", CLI_UINT, plan_args, limit,
+               "maximum rows of each table; 0: no limit; default: 16"),
     COLLECTIVES_OPTIONS(plan_args),
 };
 

@@ -16,14 +16,9 @@ typedef struct list_args {
 } list_args;
 
 static const cli_option options[] = {
-    {.name = "--json",
-     .help = "prints one JSON document instead of text",
-     .kind = CLI_FLAG,
-     CLI_INTO(list_args, json)},
-    {.name = "--quiet",
-     .help = "prints only the names, one per line",
-     .kind = CLI_FLAG,
-     CLI_INTO(list_args, quiet)},
+    CLI_OPTION("--json", NULL, CLI_FLAG, list_args, json,
+               "prints one JSON document instead of text"),
+    CLI_OPTION("--quiet", NULL, CLI_FLAG, list_args, quiet, "prints only the names, one per line"),
     COLLECTIVES_OPTIONS(list_args),
 };
 

@@ -16,11 +16,8 @@ typedef struct new_args {
 } new_args;
 
 static const cli_option options[] = {
-    {.name = "--dir",
-     .value = "DIR",
-     .help = "directory of the new files; default: the current one",
-     .kind = CLI_STRING,
-     CLI_INTO(new_args, dir)},
+    CLI_OPTION("--dir", "DIR", CLI_STRING, new_args, dir,
+               "directory of the new files; default: the current one"),
 };
 
 static bool is_identifier(const char *name)

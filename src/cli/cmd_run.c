@@ -28,64 +28,38 @@ typedef struct run_args {
 } run_args;
 
 static const cli_option options[] = {
-    {.name = "--bench",
-     .value = "NAME",
-     .help = "a bench of kernbench list, or a file: ./mine.c, which is compiled, or ./mine.so;\n"
-             "./mine.c:NAME if the file has several",
-     .kind = CLI_STRING,
-     CLI_INTO(run_args, bench)},
-    {.name = "--param",
-     .value = "NAME=VALUE",
-     .help = "sets a parameter of the bench: a whole number, a size such as 64KiB, or a name;\n"
-             "kernbench list shows all; repeatable",
-     .kind = CLI_LIST,
-     CLI_INTO(run_args, params)},
-    {.name = "--device",
-     .value = "all|sip:N",
-     .help = "uses all SIPs (default), or only this one",
-     .kind = CLI_STRING,
-     CLI_INTO(run_args, device)},
-    {.name = "--verify-data",
-     .help = "compares the results with a reference; exit status 1 if an element is wrong",
-     .kind = CLI_FLAG,
-     CLI_INTO(run_args, verify)},
-    {.name = "--timing-only",
-     .help = "computes no data: same simulated times, less wall time and memory",
-     .kind = CLI_FLAG,
-     CLI_INTO(run_args, timing_only)},
-    {.name = "--check-races",
-     .help =
-         "ends with 3 if two PEs of a launch, or launches and copies of two streams, access the\n"
-         "same bytes unordered, and at least one writes; without it that is a warning",
-     .kind = CLI_FLAG,
-     CLI_INTO(run_args, check_races)},
-    {.name = "--trace",
-     .value = "FILE",
-     .help = "writes a timeline of all units, for https://ui.perfetto.dev; - is stdout, which has\n"
-             "no other text then",
-     .kind = CLI_STRING,
-     CLI_INTO(run_args, trace)},
-    {.name = "--profile",
-     .help = "prints the time of the PEs by source line and operation, with the causes of stalls",
-     .kind = CLI_FLAG,
-     CLI_INTO(run_args, profile)},
+    CLI_OPTION("--bench", "NAME", CLI_STRING, run_args, bench,
+               "a bench of kernbench list, or a file: ./mine.c, which is compiled, or ./mine.so;\n"
+               "./mine.c:NAME if the file has several"),
+    CLI_OPTION("--param", "NAME=VALUE", CLI_LIST, run_args, params,
+               "sets a parameter of the bench: a whole number, a size such as 64KiB, or a name;\n"
+               "kernbench list shows all; repeatable"),
+    CLI_OPTION("--device", "all|sip:N", CLI_STRING, run_args, device,
+               "uses all SIPs (default), or only this one"),
+    CLI_OPTION("--verify-data", NULL, CLI_FLAG, run_args, verify,
+               "compares the results with a reference; exit status 1 if an element is wrong"),
+    CLI_OPTION("--timing-only", NULL, CLI_FLAG, run_args, timing_only,
+               "computes no data: same simulated times, less wall time and memory"),
+    CLI_OPTION(
+        "--check-races", NULL, CLI_FLAG, run_args, check_races,
+        "ends with 3 if two PEs of a launch, or launches and copies of two streams, access the\n"
+        "same bytes unordered, and at least one writes; without it that is a warning"),
+    CLI_OPTION(
+        "--trace", "FILE", CLI_STRING, run_args, trace,
+        "writes a timeline of all units, for https://ui.perfetto.dev; - is stdout, which has\n"
+        "no other text then"),
+    CLI_OPTION(
+        "--profile", NULL, CLI_FLAG, run_args, profile,
+        "prints the time of the PEs by source line and operation, with the causes of stalls"),
     COLLECTIVES_OPTIONS(run_args),
-    {.name = "--ccl-trace",
-     .help = "prints a line on stderr for each message that PEs send or receive",
-     .kind = CLI_FLAG,
-     CLI_INTO(run_args, ccl_trace)},
-    {.name = "--verbose",
-     .help = "prints all links that carried data, not only the busiest; and on stderr the\n"
-             "algorithm of each collective and the reason",
-     .kind = CLI_FLAG,
-     CLI_INTO(run_args, verbose)},
-    {.name = "--stack-bytes",
-     .value = "N",
-     .help = "stack size in bytes of each kernel and worker; default: 1MiB",
-     .kind = CLI_SIZE,
-     .min = 16 << 10,
-     .max = 1 << 30,
-     CLI_INTO(run_args, stack_bytes)},
+    CLI_OPTION("--ccl-trace", NULL, CLI_FLAG, run_args, ccl_trace,
+               "prints a line on stderr for each message that PEs send or receive"),
+    CLI_OPTION("--verbose", NULL, CLI_FLAG, run_args, verbose,
+               "prints all links that carried data, not only the busiest; and on stderr the\n"
+               "algorithm of each collective and the reason"),
+    CLI_OPTION("--stack-bytes", "N", CLI_SIZE, run_args, stack_bytes,
+               "stack size in bytes of each kernel and worker; default: 1MiB", .min = 16 << 10,
+               .max = 1 << 30),
 };
 
 /* A run in progress. */

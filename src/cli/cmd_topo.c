@@ -21,25 +21,16 @@ typedef struct topo_args {
 } topo_args;
 
 static const cli_option options[] = {
-    {.name = "--check",
-     .help = "prints ok if the machine is valid, else all problems with their places",
-     .kind = CLI_FLAG,
-     CLI_INTO(topo_args, check)},
-    {.name = "--print",
-     .help = "prints the text of the machine's file, or of the built-in machine, with its\n"
-             "comments; values of --set are written into it",
-     .kind = CLI_FLAG,
-     CLI_INTO(topo_args, print)},
-    {.name = "--effective",
-     .help = "with --print: all settings of the machine, those that the file leaves out\n"
-             "included, with the comments of the built-in machine",
-     .kind = CLI_FLAG,
-     CLI_INTO(topo_args, effective)},
-    {.name = "--svg",
-     .value = "FILE",
-     .help = "draws the machine as SVG into a file; - for stdout",
-     .kind = CLI_STRING,
-     CLI_INTO(topo_args, svg)},
+    CLI_OPTION("--check", NULL, CLI_FLAG, topo_args, check,
+               "prints ok if the machine is valid, else all problems with their places"),
+    CLI_OPTION("--print", NULL, CLI_FLAG, topo_args, print,
+               "prints the text of the machine's file, or of the built-in machine, with its\n"
+               "comments; values of --set are written into it"),
+    CLI_OPTION("--effective", NULL, CLI_FLAG, topo_args, effective,
+               "with --print: all settings of the machine, those that the file leaves out\n"
+               "included, with the comments of the built-in machine"),
+    CLI_OPTION("--svg", "FILE", CLI_STRING, topo_args, svg,
+               "draws the machine as SVG into a file; - for stdout"),
 };
 
 /* ---- --check ----------------------------------------------------------------------------- */

@@ -16,18 +16,12 @@ typedef struct validate_args {
 } validate_args;
 
 static const cli_option options[] = {
-    {.name = "--quick",
-     .help = "runs fewer points and shorter windows",
-     .kind = CLI_FLAG,
-     CLI_INTO(validate_args, quick)},
-    {.name = "--json",
-     .help = "prints one JSON document instead of text",
-     .kind = CLI_FLAG,
-     CLI_INTO(validate_args, json)},
-    {.name = "--quiet",
-     .help = "prints only the number of passed checks, and no progress",
-     .kind = CLI_FLAG,
-     CLI_INTO(validate_args, quiet)},
+    CLI_OPTION("--quick", NULL, CLI_FLAG, validate_args, quick,
+               "runs fewer points and shorter windows"),
+    CLI_OPTION("--json", NULL, CLI_FLAG, validate_args, json,
+               "prints one JSON document instead of text"),
+    CLI_OPTION("--quiet", NULL, CLI_FLAG, validate_args, quiet,
+               "prints only the number of passed checks, and no progress"),
 };
 
 /* ---- Tables ------------------------------------------------------------------------------ */

@@ -15,9 +15,9 @@ static bool is_of_collectives(const char *setting)
     return strncmp(setting, prefix, PREFIX) == 0;
 }
 
-kb_code collectives_add_plugin(collectives *c, const kb_ccl_plugin *plugin)
+kb_code collectives_add_plugin(collectives *c, const kb_ccl_plugin *added)
 {
-    if (plugin && !kb_vec_push(&c->plugins, plugin))
+    if (added && !kb_vec_push(&c->plugins, added))
         return cli_report(kb_error_nomem());
     return KB_OK;
 }

@@ -28,23 +28,17 @@ typedef struct collectives_args {
 
 /* For a struct with a member `collectives`. */
 #define COLLECTIVES_OPTIONS(type)                                                                  \
-    {.name = "--ccl",                                                                              \
-     .value = "FILE",                                                                              \
-     .help = "the file that configures collectives; default: ./ccl.yaml if it exists, else the\n"  \
-             "built-in one; --set ccl.KEY=VALUE overrides a setting of it",                        \
-     .kind = CLI_STRING,                                                                           \
-     CLI_INTO(type, collectives.ccl)},                                                             \
-    {                                                                                              \
-        .name = "--plugin", .value = "FILE",                                                       \
-        .help = "adds collectives of your own: ./mine.c, which is compiled, or ./mine.so;\n"       \
-                "repeatable",                                                                      \
-        .kind = CLI_LIST, CLI_INTO(type, collectives.plugins)                                      \
-    }
+    CLI_OPTION(                                                                                    \
+        "--ccl", "FILE", CLI_STRING, type, collectives.ccl,                                        \
+        "the file that configures collectives; default: ./ccl.yaml if it exists, else the\n"       \
+        "built-in one; --set ccl.KEY=VALUE overrides a setting of it"),                            \
+        CLI_OPTION("--plugin", "FILE", CLI_LIST, type, collectives.plugins,                        \
+                   "adds collectives of your own: ./mine.c, which is compiled, or ./mine.so;\n"    \
+                   "repeatable")
 
 typedef struct collectives {
-    const char *file; /* NULL: the built-in one */
-    const char
-        *plugin_file; /* a file of user code, for reports of crashes; NULL if there is none */
+    const char *file;        /* NULL: the built-in one */
+    const char *plugin_file; /* a file of user code, for reports of crashes, or NULL */
     KB_VEC(const kb_ccl_plugin *) plugins;
     ccl_registry registry;
     ccl_config config;
@@ -59,9 +53,9 @@ KB_MUST_USE kb_code collectives_init(collectives *c, const collectives_args *arg
                                      const cli_list *settings);
 void collectives_fini(collectives *c);
 
-/* The same in steps, for a bench that has collectives of its own. `plugin` may be NULL. */
+/* The same in steps, for a bench that has collectives of its own. `added` may be NULL. */
 KB_MUST_USE kb_code collectives_load_plugins(collectives *c, const collectives_args *args);
-KB_MUST_USE kb_code collectives_add_plugin(collectives *c, const kb_ccl_plugin *plugin);
+KB_MUST_USE kb_code collectives_add_plugin(collectives *c, const kb_ccl_plugin *added);
 KB_MUST_USE kb_code collectives_load_config(collectives *c, const cli_list *settings);
 
 /* The settings of the machine: all others. False if out of memory. Free with cli_list_fini(). */

@@ -15,24 +15,14 @@
 #include "base/base.h"
 
 static const cli_option common_options[] = {
-    {.name = "--topology",
-     .value = "FILE",
-     .help = "the machine: a YAML file, or the name of a built-in machine; default: default",
-     .kind = CLI_STRING,
-     CLI_INTO(cli_common, topology)},
-    {.name = "--set",
-     .value = "KEY=VALUE",
-     .help = "overrides a setting of the machine, such as sip.ucie.bw_gbs=1024; repeatable",
-     .kind = CLI_LIST,
-     CLI_INTO(cli_common, settings)},
-    {.name = "--json",
-     .help = "prints one JSON document instead of text",
-     .kind = CLI_FLAG,
-     CLI_INTO(cli_common, json)},
-    {.name = "--quiet",
-     .help = "no warnings, progress or explanations",
-     .kind = CLI_FLAG,
-     CLI_INTO(cli_common, quiet)},
+    CLI_OPTION("--topology", "FILE", CLI_STRING, cli_common, topology,
+               "the machine: a YAML file, or the name of a built-in machine; default: default"),
+    CLI_OPTION("--set", "KEY=VALUE", CLI_LIST, cli_common, settings,
+               "overrides a setting of the machine, such as sip.ucie.bw_gbs=1024; repeatable"),
+    CLI_OPTION("--json", NULL, CLI_FLAG, cli_common, json,
+               "prints one JSON document instead of text"),
+    CLI_OPTION("--quiet", NULL, CLI_FLAG, cli_common, quiet,
+               "no warnings, progress or explanations"),
 };
 enum { COMMON_COUNT = sizeof common_options / sizeof common_options[0] };
 

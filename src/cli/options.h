@@ -7,8 +7,8 @@
  *     } probe_args;
  *
  *     static const cli_option options[] = {
- *         {.name = "--bytes", .value = "N", .help = "size of a transfer", .kind = CLI_SIZE,
- *          .min = 1, .max = 1 << 30, CLI_INTO(probe_args, bytes)},
+ *         CLI_OPTION("--bytes", "N", CLI_SIZE, probe_args, bytes, "size of a transfer", .min = 1,
+ *                    .max = 1 << 30),
  *     };
  *
  *     probe_args args = {.bytes = 4096};
@@ -45,13 +45,19 @@ typedef struct cli_option {
     const char *value; /* "N", as help shows it; NULL for a flag */
     const char *help;  /* one line or more */
     cli_kind kind;
-    size_t at, size;          /* of the member that it sets: CLI_INTO */
+    size_t at, size;          /* of the member that it sets */
     double min, max;          /* of numbers, inclusive, up to 2^53; min == max: no bounds */
     const char *const *names; /* of an enum */
     size_t name_count;
 } cli_option;
 
-#define CLI_INTO(type, member) .at = offsetof(type, member), .size = sizeof(((type *)0)->member)
+/* An option that sets a member of the struct `type`: its name, value, kind and help, then bounds.
+ */
+#define CLI_OPTION(name_, value_, kind_, type, member, ...)                                        \
+    {                                                                                              \
+        .name = (name_), .value = (value_), .kind = (kind_), .at = offsetof(type, member),         \
+        .size = sizeof(((type *)0)->member), .help = __VA_ARGS__                                   \
+    }
 #define CLI_NAMES(array) .names = (array), .name_count = sizeof(array) / sizeof(array)[0]
 
 typedef struct cli_list {

@@ -1,5 +1,5 @@
-/* writer.c: events of a trace as JSON: see writer.h. */
-#include "writer.h"
+/* trace_writer.c: events of a trace as JSON: see trace_writer.h. */
+#include "trace_writer.h"
 
 #include <inttypes.h>
 #include <string.h>

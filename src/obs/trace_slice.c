@@ -1,11 +1,11 @@
-/* describe.c: what a trace says of an operation: see describe.h. */
-#include "describe.h"
+/* trace_slice.c: title and arguments of the slice of an operation: see trace_slice.h. */
+#include "trace_slice.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/base.h"
-#include "writer.h"
+#include "trace_writer.h"
 
 bool obs_is_wait(const kb_op *op)
 {
@@ -18,7 +18,7 @@ bool obs_is_kernel(const kb_op *op)
     return op->unit == KB_UNIT_CPU && strcmp(op->name, "kernel") == 0;
 }
 
-/* The names of the tensors that are read, and then of those that are written. */
+/* The names of the tensors that are read, then of those that are written. */
 static void add_tensors(const kb_op *op, kb_text *title)
 {
     const char *before = " ";
@@ -35,7 +35,7 @@ static void add_tensors(const kb_op *op, kb_text *title)
     }
 }
 
-/* What a slice is called: a kernel by its launch, a request by what it does to what. */
+/* A kernel has the name of its launch; other operations have theirs, with tensors. */
 static void compose_title(const kb_op *op, kb_text *title)
 {
     bool on_host = op->unit == KB_UNIT_HOST;
@@ -68,7 +68,7 @@ bool obs_put_title(FILE *file, const kb_op *op)
     return whole;
 }
 
-/* Elements if the access is of whole ones, else bytes; the end is that behind the last one. */
+/* Elements if the access is aligned to them, else bytes; the end is exclusive. */
 static void put_access(FILE *file, const kb_op_access *access)
 {
     uint64_t size = kb_dtype_bytes(access->dtype), end = access->offset + access->bytes;
