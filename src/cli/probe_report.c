@@ -55,7 +55,7 @@ static void add_overheads(cli_table *table, const void *result)
         snprintf(passed, sizeof passed, "%u x", o->count);
         CLI_ROW(table, {.text = topo_kind_name(o->kind)}, {.n = o->count}, {.text = passed},
                 {.n = o->each}, {.n = o->total},
-                {.real = (double)o->total / (double)r->receipt.ended});
+                {.real = (double)o->total / (double)r->completion.ended});
     }
 }
 
@@ -152,12 +152,12 @@ static void add_cases(cli_table *table, const void *view)
         const probe_case *which = &probe_cases[report->which];
         const probe_result *r = &report->result;
         uint64_t rate = rate_of(machine, r->bottleneck);
-        double gbs = obs_bandwidth(r->bytes, r->receipt.ended);
+        double gbs = obs_bandwidth(r->bytes, r->completion.ended);
         bool is_json = table->is_json;
         CLI_ROW(table, {.text = which->name}, {.text = which->what}, {.n = r->from}, {.n = r->to},
-                {.n = r->bytes}, {.n = r->receipt.ended}, {.n = r->receipt.overhead},
-                {.n = r->receipt.wire}, {.n = r->receipt.drain}, {.n = r->receipt.queueing},
-                {.n = r->bottleneck}, {.n = rate}, {.real = gbs},
+                {.n = r->bytes}, {.n = r->completion.ended}, {.n = r->completion.overhead},
+                {.n = r->completion.wire}, {.n = r->completion.drain},
+                {.n = r->completion.queueing}, {.n = r->bottleneck}, {.n = rate}, {.real = gbs},
                 {.real = gbs / rate_gbs(machine, r->bottleneck)}, {.n = rate}, {.n = r->bottleneck},
                 {.json = is_json ? cli_rows_json(&overheads_by_kind, machine, r) : NULL},
                 {.json = is_json ? cli_rows_json(&route, machine, r) : NULL},
@@ -371,19 +371,20 @@ static void print_ends(const probe_view *view, const probe_result *r)
 
 static void print_parts(const probe_view *view, const probe_result *r)
 {
-    const net_receipt *receipt = &r->receipt;
-    double gbs = obs_bandwidth(r->bytes, receipt->ended);
+    const net_completion *completion = &r->completion;
+    double gbs = obs_bandwidth(r->bytes, completion->ended);
     kb_text link = KB_TEXT_INIT, unit = KB_TEXT_INIT;
     topo_link_name(view->machine, r->bottleneck, &link);
     kb_text_printf(&unit, "%% of the bottleneck, %s, %s GB/s", cli_text(&link),
                    obs_rate(rate_of(view->machine, r->bottleneck)).text);
     print_ends(view, r);
     print_line("size", obs_bytes(r->bytes).text, "");
-    print_line("latency", obs_ns(receipt->ended).text, "ns");
-    print_line("  overhead", obs_ns(receipt->overhead).text, "ns in nodes");
-    print_line("  wire", obs_ns(receipt->wire).text, "ns in links");
-    print_line("  drain", obs_ns(receipt->drain).text, "ns for the bytes to pass the slowest link");
-    print_line("  queueing", obs_ns(receipt->queueing).text, "ns behind other transfers");
+    print_line("latency", obs_ns(completion->ended).text, "ns");
+    print_line("  overhead", obs_ns(completion->overhead).text, "ns in nodes");
+    print_line("  wire", obs_ns(completion->wire).text, "ns in links");
+    print_line("  drain", obs_ns(completion->drain).text,
+               "ns for the bytes to pass the slowest link");
+    print_line("  queueing", obs_ns(completion->queueing).text, "ns behind other transfers");
     print_line("bandwidth", obs_gbs(gbs).text, "GB/s");
     print_line("utilization", obs_percent(gbs / rate_gbs(view->machine, r->bottleneck)).text,
                cli_text(&unit));
@@ -423,7 +424,7 @@ static void print_drain_verdict(const probe_view *view, const probe_report *repo
 /* The largest part of the latency, and what would reduce it. */
 static void print_verdict(const probe_view *view, const probe_report *report)
 {
-    const net_receipt *r = &report->result.receipt;
+    const net_completion *r = &report->result.completion;
     double total = (double)r->ended, drain = (double)r->drain / total;
     probe_overhead overheads[TOPO_KINDS] = {0}, *largest = &overheads[0];
     (void)probe_overheads(view->machine, &report->result, overheads);

@@ -111,7 +111,7 @@ struct ipcq {
     pe_queues *pes;   /* of the machine */
     user_list *cubes; /* of the machine: rings in SRAM */
     ipcq_set *first, *last;
-    net_ways ways;
+    net_route_buffer routes;
     kb_pool messages;
     uint64_t message_count; /* ever */
 };

@@ -62,9 +62,9 @@ static kb_time credit_time(ipcq_end *end)
     uint32_t from = topo_node_at(machine, TOPO_PE_DMA, here.sip, here.cube, here.pe);
     uint32_t to = topo_node_at(machine, TOPO_PE_DMA, there.sip, there.cube, there.pe);
     net_order order =
-        net_ways_order(&queues->ways, from, to, end->set->settings.credit_bytes, false);
-    order.reply = true;
-    end->credit_fs = net_foresee(queues->has.fabric, &order).ended;
+        net_make_order(&queues->routes, from, to, end->set->settings.credit_bytes, false);
+    order.is_response = true;
+    end->credit_fs = net_predict(queues->has.fabric, &order).ended;
     return end->credit_fs;
 }
 

@@ -580,7 +580,7 @@ kb_error *ipcq_create(const ipcq_options *options, ipcq **queues)
     kb_pool_init(&made->messages, sizeof(ipcq_message));
     made->pes = kb_alloc_zeroed(made->shape->pe_count, sizeof *made->pes);
     made->cubes = kb_alloc_zeroed(made->shape->sips, made->shape->cubes * sizeof *made->cubes);
-    kb_error *err = net_ways_init(&made->ways, options->machine);
+    kb_error *err = net_route_buffer_init(&made->routes, options->machine);
     if (!err && (!made->pes || !made->cubes))
         err = kb_error_nomem();
     if (err) {
@@ -608,7 +608,7 @@ void ipcq_destroy(ipcq *queues)
         kb_vec_fini(&queues->cubes[cube]);
     free(queues->pes);
     free(queues->cubes);
-    net_ways_fini(&queues->ways);
+    net_route_buffer_fini(&queues->routes);
     kb_pool_fini(&queues->messages);
     free(queues);
 }

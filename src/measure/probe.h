@@ -63,8 +63,8 @@ typedef struct probe_stop {
 typedef struct probe_result {
     uint32_t from, to;
     uint64_t bytes;
-    net_receipt receipt; /* issued is 0 */
-    uint32_t bottleneck; /* the slowest link that the data pass, the first one of equals */
+    net_completion completion; /* issued is 0 */
+    uint32_t bottleneck;       /* the slowest link that the data pass, the first one of equals */
     KB_VEC(probe_stop) stops;
 } probe_result;
 

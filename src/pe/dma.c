@@ -312,7 +312,7 @@ static kb_time tcm_time(const pe_dma *dma, const piece *pc)
     return topo_rate_time(shape->pe.tcm_bytes_per_s, pc->moves.bytes);
 }
 
-static void on_moved(void *self, uint64_t arg, const net_receipt *leg)
+static void on_moved(void *self, uint64_t arg, const net_completion *leg)
 {
     pe_dma *dma = self;
     piece *pc = piece_at(dma, (uint32_t)arg);
@@ -323,11 +323,11 @@ static void on_moved(void *self, uint64_t arg, const net_receipt *leg)
 }
 
 /* What the call took, when its last piece has ended. */
-static net_receipt sum_up(const job *jb, const piece *last, kb_time now)
+static net_completion sum_up(const job *jb, const piece *last, kb_time now)
 {
     kb_time left = now - jb->issued - last->overhead - last->wire;
     kb_time drain = left < jb->drain ? left : jb->drain;
-    return (net_receipt){
+    return (net_completion){
         .issued = jb->issued,
         .ended = now,
         .overhead = last->overhead,
@@ -348,9 +348,9 @@ static void end_piece(pe_dma *dma, uint32_t p)
         return;
     job jb = *under_way;
     kb_pool_give(&dma->jobs, ended.job);
-    net_receipt receipt = sum_up(&jb, &ended, kb_sim_now(dma->has.sim));
+    net_completion completion = sum_up(&jb, &ended, kb_sim_now(dma->has.sim));
     if (jb.done)
-        jb.done(jb.self, jb.arg, &receipt, NULL);
+        jb.done(jb.self, jb.arg, &completion, NULL);
 }
 
 static void on_ended(void *self, uint64_t arg)
@@ -493,7 +493,7 @@ kb_error *pe_dma_start(pe_dma *dma, kb_pe pe, const char *who, const pe_move *mo
                        pe_dma_done_fn *done, void *self, uint64_t arg)
 {
     kb_time now = kb_sim_now(dma->has.sim);
-    net_receipt nothing = {.issued = now, .ended = now};
+    net_completion nothing = {.issued = now, .ended = now};
     kb_error *err = cut(dma, (actor){.pe = pe, .who = who}, moves, count);
     if (err && !is_fault(err))
         return err;

@@ -345,7 +345,7 @@ static kb_error *make_machine(kb_context *ctx, const kb_context_options *options
     kb_oplog_watch(ctx->log, options->on_op, options->on_op_self);
     if (options->reasons)
         kb_oplog_give_ids(ctx->log);
-    KB_TRY(net_ways_init(&ctx->ways, ctx->machine));
+    KB_TRY(net_route_buffer_init(&ctx->routes, ctx->machine));
     KB_TRY(io_create(ctx->sim, ctx->machine, ctx->fabric, (uint32_t)control, &ctx->control));
     KB_TRY(rt_turns_init(ctx));
     KB_TRY(rt_nodes_init(ctx));
@@ -535,7 +535,7 @@ void kb_context_destroy(kb_context *ctx)
     rt_nodes_fini_all(ctx);
     rt_turns_fini(ctx);
     rt_caller_fini(&ctx->driver);
-    net_ways_fini(&ctx->ways);
+    net_route_buffer_fini(&ctx->routes);
     net_destroy(ctx->fabric);
     for (uint32_t sip = 0; ctx->mmus && sip < ctx->shape->sips; sip++)
         mem_mmu_destroy(ctx->mmus[sip]);

@@ -133,10 +133,10 @@ static void unlink_job(rt_job *job)
         job->ctx->jobs = job->next;
 }
 
-static void dma_done(void *self, uint64_t ticket, const net_receipt *receipt, kb_error *err)
+static void dma_done(void *self, uint64_t ticket, const net_completion *completion, kb_error *err)
 {
     rt_job *job = self;
-    io_finish(job->ctx->control, ticket, receipt, err);
+    io_finish(job->ctx->control, ticket, completion, err);
 }
 
 static void arrive(void *self, uint64_t ticket, size_t index)
@@ -171,7 +171,7 @@ static void arrive(void *self, uint64_t ticket, size_t index)
     io_finish(ctx->control, ticket, NULL, err);
 }
 
-static void done(void *self, uint64_t arg, const net_receipt *receipt, kb_error *err)
+static void done(void *self, uint64_t arg, const net_completion *completion, kb_error *err)
 {
     (void)arg;
     rt_job *job = self;
@@ -181,7 +181,7 @@ static void done(void *self, uint64_t arg, const net_receipt *receipt, kb_error 
     rt_job_destroy(job);
     if (order.done)
         err = order.done(order.self, err);
-    rt_request_end_part(request, receipt, err);
+    rt_request_end_part(request, completion, err);
 }
 
 static void held(void *self, uint64_t arg, uint64_t ticket)

@@ -171,7 +171,7 @@ static void end_run(const launch_run *r, kb_error *err)
 {
     kb_context *ctx = r->launch->ctx;
     kb_time now = kb_sim_now(ctx->sim);
-    net_receipt work = {.issued = r->arrived, .ended = now, .overhead = now - r->arrived};
+    net_completion work = {.issued = r->arrived, .ended = now, .overhead = now - r->arrived};
     note_failure(r->launch, err);
     if (err)
         stop_followers(r->launch, err);
@@ -341,11 +341,11 @@ static void finish(rt_launch *launch, kb_time ended)
     ctx->launches_open--;
 }
 
-static void done(void *self, uint64_t arg, const net_receipt *receipt, kb_error *err)
+static void done(void *self, uint64_t arg, const net_completion *completion, kb_error *err)
 {
     (void)arg;
     rt_launch *launch = self;
-    finish(launch, receipt->ended);
+    finish(launch, completion->ended);
     err = blame(launch, err);
     if (launch->node)
         kb_oplog_launch_end(launch->ctx->log);
@@ -354,7 +354,7 @@ static void done(void *self, uint64_t arg, const net_receipt *receipt, kb_error 
               : rt_check_end_request(launch->request, launch->races, launch->result.name, err);
     if (!launch->node)
         launch->races = NULL;
-    rt_request_end_part(launch->request, receipt, err);
+    rt_request_end_part(launch->request, completion, err);
 }
 
 static io_command command_of(rt_launch *launch)

@@ -182,7 +182,7 @@ struct kb_context {          /* NOLINT(clang-analyzer-optin.performance.Padding)
     bool owns_machine; /* else it is another context's */
     const topo_shape *shape;
     net *fabric;
-    net_ways ways;
+    net_route_buffer routes;
     uint32_t host_node;
     mem_memories *memories;
     mem_mmu **mmus; /* one a SIP */
@@ -316,7 +316,7 @@ void rt_request_moves_nothing(rt_request *request);
 void rt_request_is_launch(rt_request *request, bool all_of_it);
 
 /* A part has ended; of the parts the last one says how the time came about. Takes the error. */
-void rt_request_end_part(rt_request *request, const net_receipt *receipt, kb_error *err);
+void rt_request_end_part(rt_request *request, const net_completion *transfer, kb_error *err);
 
 /* Ends the caller's own part, which took no time. */
 void rt_request_close(rt_request *request, kb_error *err);

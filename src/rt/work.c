@@ -63,20 +63,20 @@ static void add_times(rt_work *work)
 static void end_work(rt_work *work)
 {
     rt_request *request = work->request;
-    net_receipt receipt = {
+    net_completion completion = {
         .issued = request->completion.issued,
         .ended = kb_sim_now(work->ctx->sim),
         .overhead = work->overhead,
         .wire = work->wire,
         .drain = work->drain,
     };
-    receipt.queueing = receipt.ended - receipt.issued;
-    receipt.queueing -= receipt.overhead + receipt.wire + receipt.drain;
+    completion.queueing = completion.ended - completion.issued;
+    completion.queueing -= completion.overhead + completion.wire + completion.drain;
     request->work = NULL;
     work->done(work->self, request->error);
     unlink_work(work);
     free(work);
-    rt_request_end_part(request, &receipt, NULL);
+    rt_request_end_part(request, &completion, NULL);
 }
 
 void rt_work_advance(rt_work *work)

@@ -31,7 +31,7 @@
 /* One GB/s in bytes a second. */
 #define TOPO_GBS ((uint64_t)1000000000)
 
-/* Of the fabric; see net_options. */
+/* Of topo_fabric_params. */
 enum { TOPO_MAX_PACKET_BYTES = 1 << 20, TOPO_MAX_VCS = 63, TOPO_MAX_DEPTH_BYTES = 1 << 25 };
 
 /* A link has two places in the order of events, and these are 24 bits (kb_source). */

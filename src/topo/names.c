@@ -12,9 +12,6 @@ static const char *const kind_names[TOPO_KINDS] = {
 const char *const topo_corner_names[TOPO_CORNERS] = {
     [TOPO_NW] = "NW", [TOPO_NE] = "NE", [TOPO_SW] = "SW", [TOPO_SE] = "SE"};
 
-const char *const topo_math_class_keys[TOPO_MATH_CLASSES] = {"move_cycles", "div_cycles",
-                                                             "exp_cycles", "gather_cycles"};
-
 const char *topo_sip_pattern_name(topo_sip_pattern pattern)
 {
     static const char *const names[] = {

@@ -1,5 +1,5 @@
 /*
- * source.c: the order in which transfers leave a source.
+ * injection.c: the order in which transfers leave a source.
  *
  * Transfers go one after the other. But a memory serves those who read in turns, packet by packet,
  * so that one who takes the data slowly does not hold up the others; what one reader asked for
@@ -8,17 +8,17 @@
  *
  * Only the packet that comes next exists. There is no limit to what a source holds.
  */
-#include "source.h"
+#include "injection.h"
 
-#include "contact.h"
-#include "flow.h"
+#include "conflict.h"
+#include "packet_ops.h"
 #include "train.h"
 
-void source_append(net *n, uint32_t t)
+void injection_append(net *n, uint32_t t)
 {
     transfer *tr = transfer_at(n, t);
     const route *r = route_of(n, tr);
-    channel *ch = &n->channels[r->source];
+    channel *ch = &n->channels[r->injection];
     tr->behind = NONE;
     tr->last_behind = t;
     if (ch->first_transfer == NONE) {
@@ -38,16 +38,16 @@ void source_append(net *n, uint32_t t)
     }
     /* If the reader in hand has been deferred, a train of its own is not in order any more. */
     if (transfer_at(n, ch->first_transfer)->deferred)
-        contact_leave_source(n, r, NOTHING);
+        conflict_leave_source(n, r, NOTHING);
     transfer_at(n, ch->last_transfer)->next = t;
     ch->last_transfer = t;
 }
 
-void source_push(net *n, uint32_t t)
+void injection_push(net *n, uint32_t t)
 {
     transfer *tr = transfer_at(n, t);
     const route *r = route_of(n, tr);
-    channel *ch = &n->channels[r->source];
+    channel *ch = &n->channels[r->injection];
     uint32_t other = ch->first_transfer;
     KB_ASSERT(other == ch->last_transfer || other == NONE);
     ch->first_transfer = t;
@@ -62,7 +62,7 @@ void source_push(net *n, uint32_t t)
     }
 }
 
-void source_drop(net *n, uint32_t c)
+void injection_drop(net *n, uint32_t c)
 {
     channel *ch = &n->channels[c];
     const transfer *tr = transfer_at(n, ch->first_transfer);
@@ -96,7 +96,7 @@ static void turn(net *n, channel *ch)
     }
 }
 
-void source_make_packet(net *n, uint32_t c)
+void injection_make_packet(net *n, uint32_t c)
 {
     channel *ch = &n->channels[c];
     transfer *tr = transfer_at(n, ch->first_transfer);
@@ -108,16 +108,16 @@ void source_make_packet(net *n, uint32_t c)
     packet *pk = packet_at(n, p);
     uint32_t index = tr->made++;
     bool last = tr->made == tr->packets;
-    uint64_t left = tr->bytes - (uint64_t)index * n->options.packet_bytes;
+    uint64_t left = tr->bytes - (uint64_t)index * n->options.fabric.packet_bytes;
     pk->head_at = tr->ready_at;
     pk->tail_at = tr->ready_at;
-    pk->path = tr->path;
-    pk->step = *paths_at(&n->paths, tr->path);
+    pk->next_step = tr->own_route;
+    pk->step = *step_pool_at(&n->step_pool, tr->own_route);
     pk->number = (last ? (uint32_t)left : index) << PACKET_NUMBER_SHIFT | (last ? PACKET_LAST : 0u);
     ch->first = p;
 }
 
-void source_prepare(net *n, uint32_t c)
+void injection_prepare(net *n, uint32_t c)
 {
     const channel *ch = &n->channels[c];
     for (;;) {
@@ -130,38 +130,38 @@ void source_prepare(net *n, uint32_t c)
             continue;
         }
         transfer_at(n, t)->deferred = false;
-        train_answer answer = train_take(n, t);
-        if (answer == TRAIN_SET_OUT)
+        train_outcome answer = train_try_start(n, t);
+        if (answer == TRAIN_STARTED)
             continue;
         if (answer == TRAIN_DEFERRED)
             return;
-        contact_leave_source(n, route_of(n, transfer_at(n, t)), c);
+        conflict_leave_source(n, route_of(n, transfer_at(n, t)), c);
         if (ch->first_transfer != t) /* a train was unfolded that had not left the source */
             return;
         transfer *tr = transfer_at(n, t);
         tr->made = tr->delivered = 0;
         train_retry(n, tr, 1);
         packets_begin(n, t);
-        if (tr->path == NONE)
+        if (tr->own_route == NONE)
             return;
-        contact_feed_at_once(n, paths_at(&n->paths, tr->path));
+        conflict_feed_at_once(n, step_pool_at(&n->step_pool, tr->own_route));
     }
-    source_make_packet(n, c);
+    injection_make_packet(n, c);
 }
 
-bool source_retry(net *n, uint32_t c)
+bool injection_retry(net *n, uint32_t c)
 {
     const channel *ch = &n->channels[c];
     if (ch->first_transfer == NONE || !transfer_at(n, ch->first_transfer)->deferred)
         return false;
-    source_prepare(n, c);
+    injection_prepare(n, c);
     return ch->first != NONE;
 }
 
-void source_next(net *n, uint32_t c)
+void injection_next(net *n, uint32_t c)
 {
     channel *ch = &n->channels[c];
     ch->first = NONE;
     turn(n, ch);
-    source_prepare(n, c);
+    injection_prepare(n, c);
 }

@@ -1,5 +1,5 @@
 /*
- * contact.c: see contact.h.
+ * conflict.c: see conflict.h.
  *
  * A packet that does not wait is on a link and in the port behind it for a known time. Its *window*
  * on the link is from when its head is there until its tail has left, or a full packet would have
@@ -16,18 +16,18 @@
  * With several virtual channels, a train takes the one whose turn it is. That is what a packet
  * would do if channels are used in turn: see keeps_turns().
  */
-#include "contact.h"
+#include "conflict.h"
 
-#include "flow.h"
-#include "forecast.h"
+#include "packet_ops.h"
 #include "reservation.h"
 #include "train.h"
+#include "vc_predict.h"
 
 /* ---- Turns of virtual channels ----------------------------------------------------------- */
 
 static bool is_newest(const net *n, uint32_t at, uint32_t vc)
 {
-    return n->links[at].turn == (vc + 1 == n->options.vcs ? 0 : vc + 1);
+    return n->links[at].turn == (vc + 1 == n->options.fabric.vcs ? 0 : vc + 1);
 }
 
 /*
@@ -37,7 +37,7 @@ static bool is_newest(const net *n, uint32_t at, uint32_t vc)
  */
 static bool keeps_turns(const net *n, uint32_t at, uint32_t class, uint32_t passing)
 {
-    for (uint32_t vc = 0; vc < n->options.vcs; vc++) {
+    for (uint32_t vc = 0; vc < n->options.fabric.vcs; vc++) {
         const channel *ch = &n->channels[class + vc];
         bool newest = is_newest(n, at, vc);
         if ((ch->first != NONE && !newest) ||
@@ -57,18 +57,18 @@ static bool finds_its_turn(const net *n, const visit *v, const reservation *r)
            keeps_turns(n, v->at, class, same ? step_vc(n, v->step) : VC_OPEN);
 }
 
-void contact_choose(net *n, const visit *v)
+void conflict_choose(net *n, const visit *v)
 {
     uint32_t i = reservation_first(n, v->at);
     bool in_turn = true; /* all trains so far */
     while (i != NONE) {
         const reservation *r = reservation_at(n, i);
-        bool is_fixed = reservation_is_final(r) || reservation_is_rest(r);
+        bool is_fixed = reservation_is_final(r) || reservation_is_remainder(r);
         if (!is_fixed && r->vc >= VC_PLANNED)
             in_turn = false;
         if (!is_fixed && !(in_turn && finds_its_turn(n, v, r))) {
             in_turn = false;
-            if (!forecast_again(n, v, i)) {
+            if (!repredict_vc(n, v, i)) {
                 train_unfold(n, r->transfer, NOTHING, NET_PACKET_MET);
                 i = reservation_first(n, v->at);
                 continue;
@@ -106,7 +106,7 @@ static bool is_behind(const net *n, const visit *v, const reservation *r)
     bool meet_in_port = r->from < kb_time_add(end, profile_of(n, v->at)->latency);
     if (meet_in_port && !profile_of(n, v->at)->roomy)
         return false;
-    if (n->options.vcs == 1 || reservation_is_rest(r))
+    if (n->options.fabric.vcs == 1 || reservation_is_remainder(r))
         return true;
     /* Packets of the message that are still to come hold the channel; those that come over another
      * link than the train may do so for any time. */
@@ -124,10 +124,10 @@ static bool is_behind(const net *n, const visit *v, const reservation *r)
 /* Whether the packet is of the same message as the remainder, and so ahead of it all the way. */
 static bool is_own(const net *n, const visit *v, uint32_t index, const reservation *r)
 {
-    if (!reservation_is_rest(r))
+    if (!reservation_is_remainder(r))
         return false;
     const transfer *tr = transfer_at(n, r->transfer);
-    return v->path == tr->path + (index - tr->train) / RESERVATION_WORDS;
+    return v->next_step == tr->own_route + (index - tr->train) / RESERVATION_WORDS;
 }
 
 static void meet(net *n, const visit *v, uint32_t own, net_unfold_cause cause)
@@ -145,18 +145,18 @@ static void meet(net *n, const visit *v, uint32_t own, net_unfold_cause cause)
     }
 }
 
-void contact_meet(net *n, const visit *v)
+void conflict_meet(net *n, const visit *v)
 {
     meet(n, v, NOTHING, NET_PACKET_MET);
 }
 
 /* Nothing comes after all that links do at this instant but what begins at sources; and a transfer
  * that waits at its source waits for its first link for any time. */
-void contact_leave_source(net *n, const route *r, uint32_t own)
+void conflict_leave_source(net *n, const route *r, uint32_t own)
 {
     visit v = {.at = r->first_link,
                .feeder = NOTHING,
-               .step = *paths_at(&n->paths, r->words),
+               .step = *step_pool_at(&n->step_pool, r->words),
                .is_final = r->steps == 1,
                .head = n->now + 1,
                .tail = KB_FOREVER};
@@ -164,7 +164,7 @@ void contact_leave_source(net *n, const route *r, uint32_t own)
         meet(n, &v, own, NET_SOURCE_TAKEN);
 }
 
-void contact_clear(net *n, uint32_t at, uint32_t own)
+void conflict_clear(net *n, uint32_t at, uint32_t own)
 {
     uint32_t i = reservation_first(n, at);
     while (i != NONE) {
@@ -178,14 +178,14 @@ void contact_clear(net *n, uint32_t at, uint32_t own)
     }
 }
 
-void contact_feed_at_once(net *n, const uint32_t *step)
+void conflict_feed_at_once(net *n, const uint32_t *step)
 {
-    while (profile_of(n, step_link(n, step[0]))->latency == 0 && step[1] != END_OF_PATH) {
+    while (profile_of(n, step_link(n, step[0]))->latency == 0 && step[1] != END_OF_ROUTE) {
         uint32_t at = step_link(n, *++step);
         if (n->links[at].flags & LINK_FED_AT_ONCE)
             continue;
         n->links[at].flags |= LINK_FED_AT_ONCE;
-        contact_clear(n, at, NOTHING);
+        conflict_clear(n, at, NOTHING);
     }
 }
 
@@ -195,7 +195,7 @@ static bool may_be_behind(const net *n, uint32_t at, uint32_t index, uint32_t c)
     const reservation *r = reservation_at(n, index);
     if (reservation_is_final(r) || reservation_class(n, at, r) != class_of(n, c))
         return false;
-    uint32_t step = reservation_is_rest(r) ? reservation_step(n, index, r) : STEP_OPEN;
+    uint32_t step = reservation_is_remainder(r) ? reservation_step(n, index, r) : STEP_OPEN;
     return step & STEP_OPEN || step == c;
 }
 
@@ -214,29 +214,29 @@ static void clear_port(net *n, uint32_t at, uint32_t c)
     }
 }
 
-void contact_delay(net *n, uint32_t at)
+void conflict_delay(net *n, uint32_t at)
 {
     n->links[at].late++;
     if (n->links[at].reserved != NONE)
-        contact_clear(n, at, NOTHING);
+        conflict_clear(n, at, NOTHING);
 }
 
-void contact_delay_behind(net *n, uint32_t c)
+void conflict_delay_behind(net *n, uint32_t c)
 {
     for (uint32_t p = n->channels[c].first; p != n->channels[c].last;) {
         packet *behind = packet_at(n, p = packet_at(n, p)->next);
         if (behind->number & PACKET_LATE)
             continue;
         behind->number |= PACKET_LATE;
-        contact_delay(n, step_link(n, behind->step));
+        conflict_delay(n, step_link(n, behind->step));
     }
 }
 
-void contact_wait(net *n, uint32_t at, uint32_t c)
+void conflict_wait(net *n, uint32_t at, uint32_t c)
 {
     if (n->links[at].reserved != NONE)
-        contact_clear(n, at, NOTHING);
-    if (is_source(n, c))
+        conflict_clear(n, at, NOTHING);
+    if (is_injection(n, c))
         return;
     uint32_t feeder = link_of(n, c);
     n->links[feeder].flags |= LINK_PORT_USED;
@@ -247,7 +247,7 @@ void contact_wait(net *n, uint32_t at, uint32_t c)
         comes_now = true;
     }
     if (comes_now)
-        contact_delay_behind(n, c);
+        conflict_delay_behind(n, c);
 }
 
 /* ---- Quiet ------------------------------------------------------------------------------- */
@@ -284,11 +284,11 @@ static bool trains_keep_turns(net *n, uint32_t at, uint32_t class, kb_time head,
         if (!reservation_is_out_of_turn(r) || reservation_is_final(r) ||
             reservation_class(n, at, r) != class)
             continue;
-        if (!reservation_is_rest(r))
+        if (!reservation_is_remainder(r))
             return false;
         uint32_t vc = step_vc(n, reservation_step(n, i, r));
         if (vc == VC_OPEN)
-            continue; /* its first packet has still to choose: see contact_choose() */
+            continue; /* its first packet has still to choose: see conflict_choose() */
         if (r->to > head || !is_newest(n, at, vc))
             return false;
         *passing = vc;
@@ -303,7 +303,7 @@ static bool trains_keep_turns(net *n, uint32_t at, uint32_t class, kb_time head,
 static bool is_port_quiet(net *n, uint32_t at, uint32_t class, kb_time head, uint32_t passing,
                           uint8_t *vc)
 {
-    uint32_t vcs = n->options.vcs;
+    uint32_t vcs = n->options.fabric.vcs;
     if (n->links[at].reserved != NONE)
         reservation_take_turns(n, at, n->now - 1);
     for (uint32_t i = 0; i < vcs; i++)
@@ -312,33 +312,33 @@ static bool is_port_quiet(net *n, uint32_t at, uint32_t class, kb_time head, uin
     if (vcs > 1 &&
         !(trains_keep_turns(n, at, class, head, &passing) && keeps_turns(n, at, class, passing))) {
         n->links[at].flags |= LINK_PORT_USED; /* so that others behind the train look here too */
-        return forecast_vc(n, at, class, head, vc);
+        return predict_vc(n, at, class, head, vc);
     }
     look_into_port(n, at);
     return true;
 }
 
-bool contact_may_pass(net *n, uint32_t t, uint32_t i, kb_time head, uint8_t *vc)
+bool conflict_may_pass(net *n, uint32_t t, uint32_t i, kb_time head, uint8_t *vc)
 {
     const transfer *tr = transfer_at(n, t);
     const route *r = route_of(n, tr);
-    uint32_t step = paths_at(&n->paths, r->words)[i], at = step_link(n, step);
+    uint32_t step = step_pool_at(&n->step_pool, r->words)[i], at = step_link(n, step);
     const link *l = &n->links[at];
     const profile *pr = &n->profiles.items[l->profile];
     /* Until then they are in the port, unless they wait. */
     if (kb_time_add(l->held_until, pr->latency) > head && !pr->roomy)
         return false;
-    uint32_t passing = VC_OPEN, ahead = *last_begun_at(n, r->source);
+    uint32_t passing = VC_OPEN, ahead = *last_begun_at(n, r->injection);
     if (ahead != NONE) {
         const transfer *other = transfer_at(n, ahead);
         if (other->route == tr->route && other->made == other->packets &&
-            l->last == other->path + i)
-            passing = step_vc(n, *paths_at(&n->paths, l->last));
+            l->last == other->own_route + i)
+            passing = step_vc(n, *step_pool_at(&n->step_pool, l->last));
     }
     return is_port_quiet(n, at, step_channel(step), head, passing, vc);
 }
 
-bool contact_may_resume(const net *n, uint32_t step, bool is_final, kb_time head)
+bool conflict_may_resume(const net *n, uint32_t step, bool is_final, kb_time head)
 {
     const link *l = &n->links[step_link(n, step)];
     if (l->held_until > head || l->ready != NOTHING || l->blocked != NOTHING ||
@@ -346,7 +346,7 @@ bool contact_may_resume(const net *n, uint32_t step, bool is_final, kb_time head
         return false;
     if (is_final)
         return true;
-    uint32_t count = step & STEP_OPEN ? n->options.vcs : 1;
+    uint32_t count = step & STEP_OPEN ? n->options.fabric.vcs : 1;
     for (uint32_t i = 0; i < count; i++)
         if (has_waiting(n, step_channel(step) + i))
             return false;

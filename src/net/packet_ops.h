@@ -1,10 +1,9 @@
 /*
- * flow.h: the small steps that packet_engine.inc is made of: what comes before what, rings of
- * channels, and what a packet says of itself. Private to net; in a header of its own to keep the
- * moves in packet_engine.inc readable.
+ * packet_ops.h: the primitives of packet_engine.inc: order of events, credits, rings of channels
+ * and fields of packets. Private to net.
  */
-#ifndef KB_NET_FLOW_H
-#define KB_NET_FLOW_H
+#ifndef KB_NET_PACKET_OPS_H
+#define KB_NET_PACKET_OPS_H
 
 #include "fabric.h"
 
@@ -20,25 +19,25 @@ static inline void begin(net *n, uint32_t id)
     n->now = now;
 }
 
-/* Whether what needs no event would have come before the event in hand. */
+/* Whether an elided event would have come before the current event (N5). */
 static inline bool has_passed(const net *n, kb_time when, uint32_t id)
 {
     return when < n->now || (when == n->now && id < n->current);
 }
 
-/* The same for what comes first of all that has its id, such as space that is given back. */
+/* The same for an elided event that comes first of all with its id, such as a credit. */
 static inline bool has_come(const net *n, kb_time when, uint32_t id)
 {
     return when < n->now || (when == n->now && id <= n->current);
 }
 
 /*
- * At one place and one instant: space that is given back, so that what arrives finds it; then what
- * arrives or is granted; then transfers that end, each with a number of its own from there on.
+ * The order at one source id and one instant: credits first, so that arrivals find the space; then
+ * arrivals or grants; then ends of transfers, with consecutive sequence numbers.
  */
 enum { FIRST_SEQUENCE = 0, SECOND_SEQUENCE = 1, THIRD_SEQUENCE = 2 };
 
-/* When the clock or the memory ends, the simulator says so. */
+/* At the end of the clock or of memory, the simulator reports the error. */
 static __attribute__((noinline, cold, unused)) kb_event
 refuse_event(net *n, kb_time when, uint64_t key, kb_handler handler, uint64_t arg)
 {
@@ -46,7 +45,7 @@ refuse_event(net *n, kb_time when, uint64_t key, kb_handler handler, uint64_t ar
     return kb_sim_at(n->sim, &source, when, handler, arg);
 }
 
-/* kb_sim_at(), inlined: nothing here is scheduled for the past. */
+/* kb_sim_at(), inlined: no event is scheduled in the past. */
 static inline __attribute__((always_inline)) kb_event push_event(net *n, kb_time when, uint64_t key,
                                                                  kb_handler handler, uint64_t arg)
 {
@@ -83,14 +82,14 @@ static inline void schedule_credit(net *n, kb_time when, uint32_t feeder, uint32
                 (uint64_t)c << 32 | bytes);
 }
 
-/* Two may end at one instant over one link: in the order of these calls. */
+/* Two transfers may end at one instant over one link: in the order of these calls. */
 static inline kb_event schedule_end(net *n, kb_time when, uint32_t at, uint32_t t)
 {
     uint64_t key = kb_source_make(arrival_id(n, at)).next_key + THIRD_SEQUENCE + n->delivered++;
     return push_event(n, when, key, n->on_end, (uint64_t)at << 32 | t);
 }
 
-/* An event for source_retry(): an inject event without a message. */
+/* Schedules injection_retry(): an inject event without a message. */
 static inline void schedule_retry(net *n, kb_time when, uint32_t source)
 {
     uint64_t key = kb_source_make(inject_id(n, source)).next_key + SECOND_SEQUENCE + n->arrivals++;
@@ -109,16 +108,17 @@ static inline void return_space(channel *ch, uint32_t bytes)
     ch->space -= bytes << SPACE_SHIFT;
 }
 
-/* What the link owes is given back now, or by an event when its time comes. */
-static inline void settle(net *n, link *l)
+/* Returns the link's credit now if it is due, or else by an event. */
+static inline void return_credit(net *n, link *l)
 {
-    if (KB_LIKELY(l->owed_at < n->now) ||
-        has_come(n, l->owed_at, arrival_id(n, link_of(n, l->owed_channel))))
-        return_space(&n->channels[l->owed_channel], l->owed_bytes);
+    if (KB_LIKELY(l->credit_due_at < n->now) ||
+        has_come(n, l->credit_due_at, arrival_id(n, link_of(n, l->credit_channel))))
+        return_space(&n->channels[l->credit_channel], l->credit_bytes);
     else
-        schedule_credit(n, l->owed_at, link_of(n, l->owed_channel), l->owed_channel, l->owed_bytes);
-    l->owed_channel = NOTHING;
-    l->flags &= (uint8_t)~LINK_OWED_AWAITED;
+        schedule_credit(n, l->credit_due_at, link_of(n, l->credit_channel), l->credit_channel,
+                        l->credit_bytes);
+    l->credit_channel = NOTHING;
+    l->flags &= (uint8_t)~LINK_CREDIT_AWAITED;
 }
 
 /* ---- Rings of channels ------------------------------------------------------------------- */
@@ -144,7 +144,7 @@ static inline uint32_t ring_take(net *n, uint32_t *last)
     return first;
 }
 
-/* Removes the one that comes after this one. */
+/* Removes the channel behind `before`. */
 static inline void ring_remove_after(net *n, uint32_t *last, uint32_t before)
 {
     uint32_t c = n->channels[before].next;
@@ -172,9 +172,9 @@ static inline packet *packet_at(const net *n, uint32_t index)
     return (void *)(chunk + (size_t)(index & (KB_POOL_CHUNK - 1)) * PACKET_STRIDE);
 }
 
-static inline bool is_source(const net *n, uint32_t c)
+static inline bool is_injection(const net *n, uint32_t c)
 {
-    return c >= n->source_base;
+    return c >= n->injection_base;
 }
 
 static inline packet *first_packet(const net *n, uint32_t c)
@@ -184,14 +184,15 @@ static inline packet *first_packet(const net *n, uint32_t c)
 
 static inline uint32_t bytes_of(const net *n, const packet *pk)
 {
-    return pk->number & PACKET_LAST ? pk->number >> PACKET_NUMBER_SHIFT : n->options.packet_bytes;
+    return pk->number & PACKET_LAST ? pk->number >> PACKET_NUMBER_SHIFT
+                                    : n->options.fabric.packet_bytes;
 }
 
-/* A path ends with the number of its transfer. */
+/* Returns the transfer of a packet: its number follows the last step of its own route. */
 static inline const transfer *owner_of(const net *n, const packet *pk)
 {
-    const uint32_t *step = paths_at(&n->paths, pk->path);
-    while (*step != END_OF_PATH)
+    const uint32_t *step = step_pool_at(&n->step_pool, pk->next_step);
+    while (*step != END_OF_ROUTE)
         step++;
     return transfer_at(n, step[1]);
 }
@@ -208,7 +209,7 @@ static __attribute__((noinline, unused)) kb_time uneven_occupancy(const net *n, 
     return topo_pace_time(&pr->pace, index_of(n, pk), bytes);
 }
 
-/* Rates that divide a packet evenly, which are most, need not know where in its transfer it is. */
+/* Most rates divide a packet evenly; then its index in the message does not matter. */
 static inline kb_time occupancy(const net *n, const profile *pr, const packet *pk, uint32_t bytes)
 {
     if (KB_LIKELY(bytes == pr->even_bytes))

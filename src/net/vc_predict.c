@@ -1,15 +1,15 @@
 /*
- * forecast.c: see forecast.h.
+ * vc_predict.c: see vc_predict.h.
  *
  * A message takes the virtual channel whose turn it is; or if that one is taken or not empty, the
  * next one that is (search_vc() in packet_engine.inc). Packets in the port leave it when their
  * heads have come, and the last packet of a train ahead does so when the latency of the link has
  * passed since it started there. So the channels that will be empty are known, as long as nothing
- * waits and no other message comes in between; and both unfold the train (contact.c).
+ * waits and no other message comes in between; and both unfold the train (conflict.c).
  */
-#include "forecast.h"
+#include "vc_predict.h"
 
-#include "flow.h"
+#include "packet_ops.h"
 #include "reservation.h"
 
 /* The port as it will be: sets of virtual channels of the class. */
@@ -30,7 +30,7 @@ static bool add_occupant(outlook *ahead, uint32_t vc, kb_time gone, kb_time head
 
 static bool add_packets(const net *n, uint32_t class, kb_time head, outlook *ahead)
 {
-    for (uint32_t vc = 0; vc < n->options.vcs; vc++) {
+    for (uint32_t vc = 0; vc < n->options.fabric.vcs; vc++) {
         const channel *ch = &n->channels[class + vc];
         if (ch->space & SPACE_TAKEN)
             ahead->taken |= (uint64_t)1 << vc;
@@ -49,7 +49,7 @@ static kb_time gone_at(const net *n, uint32_t at, const reservation *r, kb_time 
     if (ro->first != ro->slowest) /* a packet leaves the port before its tail does */
         return r->to + latency <= head ? r->to + latency - 1 : head;
     kb_time drain = tr->ends_at - ro->latency - tr->start;
-    uint64_t before = (uint64_t)(tr->packets - 1) * n->options.packet_bytes;
+    uint64_t before = (uint64_t)(tr->packets - 1) * n->options.fabric.packet_bytes;
     return r->to - drain + topo_rate_time(ro->first->bytes_per_s, before) + latency;
 }
 
@@ -65,7 +65,7 @@ static bool add_train(const net *n, uint32_t at, uint32_t class, uint32_t index,
         return true;
     uint32_t vc = r->vc;
     bool same = reservation_class(n, at, r) == class;
-    if (reservation_is_rest(r)) {
+    if (reservation_is_remainder(r)) {
         if (!same)
             return true;
         vc = step_vc(n, reservation_step(n, index, r));
@@ -75,7 +75,7 @@ static bool add_train(const net *n, uint32_t at, uint32_t class, uint32_t index,
             ahead->taken &= ~((uint64_t)1 << vc);
     } else if (vc >= VC_OPEN) {
         vc = vc == VC_OPEN ? ahead->turn : vc - VC_PLANNED;
-        ahead->turn = vc + 1 == n->options.vcs ? 0 : vc + 1;
+        ahead->turn = vc + 1 == n->options.fabric.vcs ? 0 : vc + 1;
     }
     return !same || add_occupant(ahead, vc, gone_at(n, at, r, head), head);
 }
@@ -85,15 +85,15 @@ static uint32_t choose(const net *n, const outlook *ahead)
 {
     if (ahead->taken != 0)
         return VC_OPEN;
-    for (uint32_t i = 0, vc = ahead->turn; i < n->options.vcs; i++) {
+    for (uint32_t i = 0, vc = ahead->turn; i < n->options.fabric.vcs; i++) {
         if (!(ahead->occupied >> vc & 1))
             return vc;
-        vc = vc + 1 == n->options.vcs ? 0 : vc + 1;
+        vc = vc + 1 == n->options.fabric.vcs ? 0 : vc + 1;
     }
     return VC_OPEN;
 }
 
-bool forecast_vc(net *n, uint32_t at, uint32_t class, kb_time head, uint8_t *vc)
+bool predict_vc(net *n, uint32_t at, uint32_t class, kb_time head, uint8_t *vc)
 {
     outlook ahead = {.turn = n->links[at].turn};
     if (!add_packets(n, class, head, &ahead))
@@ -116,7 +116,7 @@ static bool add_visitor(const net *n, const visit *v, uint32_t class, kb_time he
     return add_occupant(ahead, c - class, n->now + profile_of(n, v->at)->latency, head);
 }
 
-bool forecast_again(net *n, const visit *v, uint32_t index)
+bool repredict_vc(net *n, const visit *v, uint32_t index)
 {
     reservation *r = reservation_at(n, index);
     uint32_t at = v->at, class = reservation_class(n, at, r);
