@@ -356,7 +356,7 @@ static kb_error *open_context(const tune_args *args, const collectives *c, cli_l
 static kb_code check_options(const cli_call *call)
 {
     const tune_args *args = call->args;
-    return args->min > args->max ? cli_fail(KB_ERR_INPUT, "--min is more than --max") : KB_OK;
+    return args->min > args->max ? cli_fail(KB_ERR_INPUT, "--min is greater than --max") : KB_OK;
 }
 
 static kb_code run_tune(const cli_call *call)

@@ -11,10 +11,10 @@
 #include "crash.h"
 #include "files.h"
 #include "plugin.h"
+#include "progress.h"
 #include "run_trace.h"
 
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 typedef struct run_args {
@@ -125,13 +125,6 @@ static void on_print(void *self, const char *line)
     r->printed = true;
 }
 
-static double wall_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* ---- The run ----------------------------------------------------------------------------- */
 
 static kb_error *make_context(run *r)
@@ -211,11 +204,11 @@ static void watch(const run *r, bool on)
 
 static kb_error *run_bench(run *r)
 {
-    double began = wall_now();
+    double began = cli_wall_seconds();
     watch(r, true);
     kb_error *err = rt_bench_run(r->bench, r->ctx);
     watch(r, false);
-    r->wall_s = wall_now() - began;
+    r->wall_s = cli_wall_seconds() - began;
     return err;
 }
 
@@ -341,7 +334,7 @@ static kb_code check_options(const cli_call *call)
     if (!args->bench)
         return cli_fail(KB_ERR_INPUT, "missing --bench NAME; see kernbench list");
     if (args->verify && args->timing_only)
-        return cli_fail(KB_ERR_INPUT, "--verify-data and --timing-only exclude each other");
+        return cli_fail(KB_ERR_INPUT, "--verify-data and --timing-only are mutually exclusive");
     return KB_OK;
 }
 

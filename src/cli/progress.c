@@ -7,7 +7,7 @@
 
 static const double delay = 1, period = 0.2; /* seconds before the first line, and between lines */
 
-static double now(void)
+double cli_wall_seconds(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -19,7 +19,7 @@ cli_progress cli_progress_start(const char *what, uint64_t total, bool quiet)
     return (cli_progress){
         .what = what,
         .total = total,
-        .began = now(),
+        .began = cli_wall_seconds(),
         .silent = quiet || isatty(STDERR_FILENO) != 1,
     };
 }
@@ -35,7 +35,7 @@ void cli_progress_show(cli_progress *progress, uint64_t done)
 {
     if (progress->silent)
         return;
-    double t = now(), passed = t - progress->began;
+    double t = cli_wall_seconds(), passed = t - progress->began;
     if (passed < delay || t - progress->shown < period || done == 0)
         return;
     double rate = (double)done / passed;

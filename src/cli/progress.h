@@ -28,4 +28,7 @@ void cli_progress_show(cli_progress *progress, uint64_t done);
 /* Removes the line: call it before other output. */
 void cli_progress_end(cli_progress *progress);
 
+/* Seconds of the wall clock, for differences. */
+double cli_wall_seconds(void);
+
 #endif

@@ -116,6 +116,10 @@ run_group run_group_of(int cause);
 const char *run_cause_label(int cause); /* "stalled on local memory" */
 const char *run_cause_key(int cause);   /* "local_memory", as in JSON */
 
+/* Sorts the causes that are not 0 in descending order of time; ties: in the order of causes.
+ * Returns how many. */
+size_t run_sort_causes(const kb_time_sum *causes, int count, int *order);
+
 enum { RUN_BUSIEST = 8 }; /* links in the summary */
 
 typedef struct run_stats {

@@ -146,17 +146,14 @@ static const char *without_folders(const char *path)
 /* "stalled on local memory 80 %, issuing commands 20 %": the largest few. */
 static void put_causes(const kb_profile_row *row, kb_text *text)
 {
-    bool done[KB_CAUSES] = {0};
-    for (int shown = 0; shown < CAUSES_SHOWN; shown++) {
-        int max = -1;
-        for (int c = 0; c < KB_CAUSES; c++)
-            if (!done[c] && row->causes[c] > 0 && (max < 0 || row->causes[c] > row->causes[max]))
-                max = c;
-        if (max < 0 || run_share(row->causes[max], row->time) < negligible)
+    int order[KB_CAUSES];
+    size_t count = run_sort_causes(row->causes, KB_CAUSES, order);
+    for (size_t i = 0; i < count && i < CAUSES_SHOWN; i++) {
+        double share = run_share(row->causes[order[i]], row->time);
+        if (share < negligible)
             break;
-        done[max] = true;
-        kb_text_printf(text, "%s%s %.0f %%", shown > 0 ? ", " : "", run_cause_label(max),
-                       100 * run_share(row->causes[max], row->time));
+        kb_text_printf(text, "%s%s %.0f %%", i > 0 ? ", " : "", run_cause_label(order[i]),
+                       100 * share);
     }
 }
 

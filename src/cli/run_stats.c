@@ -64,6 +64,20 @@ const char *run_cause_label(int cause)
     return labels[cause];
 }
 
+size_t run_sort_causes(const kb_time_sum *causes, int count, int *order)
+{
+    size_t sorted = 0;
+    for (int c = 0; c < count; c++) {
+        if (causes[c] <= 0)
+            continue;
+        size_t at = sorted++;
+        for (; at > 0 && causes[order[at - 1]] < causes[c]; at--)
+            order[at] = order[at - 1];
+        order[at] = c;
+    }
+    return sorted;
+}
+
 static void split_time(run_stats *s, kb_oplog *log)
 {
     s->timeline = kb_oplog_timeline(log);

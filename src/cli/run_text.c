@@ -10,42 +10,35 @@
 enum { SHOWN_KERNELS = 20, LINE_CHARACTERS = 100 };
 
 static const char legend[] =
-    "  Time: while kernels run, that of the PEs that ran one, on average. Kernels: launches count\n"
-    "  once for each SIP. Units: busy with at least one command, summed over PEs; the shares are of\n"
-    "  the PEs' time in kernels. Links count in each direction; mean queue: packets that wait for\n"
-    "  the link behind other transfers, on average over the run; of links that are alike, the one\n"
-    "  with the longest queue is shown; means by kind are over links of devices that work.\n";
+    "  Time by cause: mean over PEs that ran a kernel. Kernels: a launch counts once per SIP. Units:\n"
+    "  time with at least one command, summed over PEs; % busy is of the PEs' time in kernels. Links:\n"
+    "  one per direction; mean queue: packets waiting for the link, mean over the run; of links that\n"
+    "  are alike, the one with the longest queue is shown; means by kind are over active links.\n";
 
 /* ---- Time -------------------------------------------------------------------------------- */
 
 /* "stalled on local memory 41.2 %" for each cause of the group, in descending order. */
 static void print_causes(const run_stats *s, run_group group, int column)
 {
-    bool done[RUN_CAUSES] = {0};
-    int at = column;
-    for (bool is_first = true;; is_first = false) {
-        int max = -1;
-        for (int c = 0; c < RUN_CAUSES; c++)
-            if (run_group_of(c) == group && !done[c] && s->causes[c] > 0 &&
-                (max < 0 || s->causes[c] > s->causes[max]))
-                max = c;
-        if (max < 0 || (!is_first && run_share(s->causes[max], s->sim) < 0.0005))
-            break;
-        done[max] = true;
+    int order[RUN_CAUSES], at = column;
+    size_t count = run_sort_causes(s->causes, RUN_CAUSES, order);
+    bool is_first = true;
+    for (size_t i = 0; i < count; i++) {
+        double share = run_share(s->causes[order[i]], s->sim);
+        if (run_group_of(order[i]) != group || (!is_first && share < 0.0005))
+            continue;
         char text[100];
-        int length = snprintf(text, sizeof text, "%s %s %%", run_cause_label(max),
-                              obs_percent(run_share(s->causes[max], s->sim)).text);
-        if (is_first)
-            fputs("  ", stdout);
+        int length = snprintf(text, sizeof text, "%s %s %%", run_cause_label(order[i]),
+                              obs_percent(share).text);
         if (!is_first && at + 2 + length > LINE_CHARACTERS) {
             printf(",\n%*s", column, "");
-            at = column;
-        } else if (!is_first) {
-            fputs(", ", stdout);
-            at += 2;
+            at = column - 2;
+        } else {
+            fputs(is_first ? "  " : ", ", stdout);
         }
         fputs(text, stdout);
-        at += length;
+        at += length + (is_first ? 0 : 2);
+        is_first = false;
     }
     putchar('\n');
 }
@@ -126,12 +119,8 @@ static void print_busiest_unit(const run_stats *s)
 {
     if (s->busiest_time == 0)
         return;
-    const topo_shape *shape = topo_machine_shape(s->machine);
-    uint64_t cube = s->busiest_pe / shape->pes;
-    printf("  Busiest unit: %s of sip%llu.cube%llu.pe%llu, busy %s %% of the run\n",
-           kb_unit_name(s->busiest_unit), (unsigned long long)(cube / shape->cubes),
-           (unsigned long long)(cube % shape->cubes),
-           (unsigned long long)(s->busiest_pe % shape->pes),
+    printf("  Busiest unit: %s of %s, busy %s %% of the run\n", kb_unit_name(s->busiest_unit),
+           cli_name_pe_number(s->machine, s->busiest_pe).text,
            obs_percent(run_share(s->busiest_time, s->sim)).text);
 }
 
@@ -172,18 +161,18 @@ static void print_roofline(const run_stats *s)
         printf("  matrix engines %10.3f TFLOP/s of %.3f, %s %% of peak\n", r->tflops,
                r->peak_tflops, obs_percent(r->tflops / r->peak_tflops).text);
     if (r->tflops > 0 && r->slots < 0.95)
-        printf("  array slots    %10s %% without work while the arrays are occupied\n",
+        printf("  array slots    %10s %% idle while the arrays are occupied\n",
                obs_percent(1 - r->slots).text);
     if (r->vector_busy > 0)
         printf("  vector engines %10.3f TFLOP/s of %.3f with simple operations, %s %% busy\n",
                r->vector_tflops, r->vector_peak_tflops, obs_percent(r->vector_busy).text);
-    printf("  local memory   %10s GB/s of %s that HBM has, %s %% of peak\n", obs_gbs(r->gbs).text,
+    printf("  local memory   %10s GB/s of %s, %s %% of peak\n", obs_gbs(r->gbs).text,
            obs_gbs(r->peak_gbs).text, obs_percent(r->gbs / r->peak_gbs).text);
     print_remote(s);
     if (r->tflops > 0 && isfinite(r->intensity))
-        printf("  intensity      %10.1f FLOP a byte of local memory, the ridge is at %.1f\n",
+        printf("  intensity      %10.1f FLOP/byte of local memory; ridge at %.1f\n",
                r->intensity, r->ridge);
-    printf("  of the roof    %10s %%; the nearest roof: %s\n", obs_percent(r->of_roof).text,
+    printf("  roofline       %10s %% of the lowest roof: %s\n", obs_percent(r->of_roof).text,
            roof_name(r->roof));
 }
 

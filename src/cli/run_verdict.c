@@ -241,16 +241,13 @@ static void request_verdict(const run_stats *s, kb_text *text)
 
 static void imbalance_verdict(const run_stats *s, kb_text *text)
 {
-    const topo_shape *shape = topo_machine_shape(s->machine);
     const kb_timeline *t = &s->timeline;
-    uint64_t cube = t->longest_pe / shape->pes;
     kb_text_printf(text,
                    "Load imbalance: %s %% of the time PEs have no kernel while others run one; "
-                   "kernels take %s ns on sip%llu.cube%llu.pe%llu, %s ns on average",
+                   "kernels take %s ns on %s, %s ns on average",
                    obs_percent(share_of(s, s->causes[KB_CAUSE_IMBALANCE])).text,
-                   obs_ns(t->longest).text, (unsigned long long)(cube / shape->cubes),
-                   (unsigned long long)(cube % shape->cubes),
-                   (unsigned long long)(t->longest_pe % shape->pes), obs_ns(t->mean).text);
+                   obs_ns(t->longest).text, cli_name_pe_number(s->machine, t->longest_pe).text,
+                   obs_ns(t->mean).text);
 }
 
 /* ---- The verdict ------------------------------------------------------------------------- */

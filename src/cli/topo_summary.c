@@ -101,7 +101,7 @@ static void add_links(cli_table *table, const void *from)
         const link_class *c = &s->links.all.items[i];
         kb_text name = KB_TEXT_INIT;
         link_class_name(c, &name);
-        kb_text_puts(&name, c->service ? " (serving)" : "");
+        kb_text_puts(&name, c->service ? " (service)" : "");
         CLI_ROW(table, {.text = cli_text(&name)}, {.link_class = c}, {.n = c->service},
                 {.n = c->count}, {.n = c->rate}, {.real = gbs_of(c->rate, c->count)},
                 {.n = c->wire_fs});

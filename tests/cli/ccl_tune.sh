@@ -36,7 +36,7 @@ check "its help" outcome 0 'usage: kernbench ccl tune *--collective *--output *E
     "$kernbench" ccl tune --help
 check "unknown collective" outcome 2 '' "kernbench: --collective: unknown value 'all_redce'; did you mean 'all_reduce'?" \
     tune --collective all_redce
-check "min and max" outcome 2 '' 'kernbench: --min is more than --max' tune --min 2KiB --max 1KiB
+check "min and max" outcome 2 '' 'kernbench: --min is greater than --max' tune --min 2KiB --max 1KiB
 check "one SIP" outcome 2 '' 'kernbench: cannot tune with a single rank*system.sips.count=2*' \
     tune --set system.sips.count=1
 
