@@ -170,8 +170,7 @@ static kb_code check_options(const cli_call *call)
 {
     const topo_args *args = call->args;
     if (args->print + args->check + (args->svg != NULL) > 1)
-        return cli_fail(KB_ERR_INPUT,
-                        "--check, --print and --svg are mutually exclusive");
+        return cli_fail(KB_ERR_INPUT, "--check, --print and --svg are mutually exclusive");
     if (args->effective && !args->print)
         return cli_fail(KB_ERR_INPUT, "--effective needs --print");
     if (args->svg && strcmp(args->svg, "-") == 0 && args->common.json)

@@ -170,8 +170,8 @@ static void print_roofline(const run_stats *s)
            obs_gbs(r->peak_gbs).text, obs_percent(r->gbs / r->peak_gbs).text);
     print_remote(s);
     if (r->tflops > 0 && isfinite(r->intensity))
-        printf("  intensity      %10.1f FLOP/byte of local memory; ridge at %.1f\n",
-               r->intensity, r->ridge);
+        printf("  intensity      %10.1f FLOP/byte of local memory; ridge at %.1f\n", r->intensity,
+               r->ridge);
     printf("  roofline       %10s %% of the lowest roof: %s\n", obs_percent(r->of_roof).text,
            roof_name(r->roof));
 }
