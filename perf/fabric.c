@@ -3,9 +3,9 @@
  *
  * dma: every PE keeps four reads of 4 KiB from slices of other cubes under way, anywhere in the
  * machine. uniform: every PE keeps four writes of one packet to any PE of its SIP under way. local:
- * every PE keeps four reads of 16 KiB from its own slice under way, which meet nobody. All go on
- * for ever; runs are bounded by simulated time, and the time of a slice is divided by the hops that
- * were in it. The machines are the default one with more SIPs.
+ * every PE keeps four reads of 16 KiB from its own slice under way, which are uncontended. All go
+ * on for ever; runs are bounded by simulated time, and the time of a slice is divided by the hops
+ * that were in it. The machines are the default one with more SIPs.
  */
 #include "bench.h"
 
@@ -70,7 +70,7 @@ static kb_error *submit(contest *c, uint64_t pe)
     if (c->traffic == UNIFORM) {
         uint64_t here = (uint64_t)s->cubes * s->pes;
         uint64_t other = pe / here * here + kb_rng_below(&c->rng, here);
-        return submit_to(c, pe, node_of(c, TOPO_PE_DMA, other), s->packet_bytes, false);
+        return submit_to(c, pe, node_of(c, TOPO_PE_DMA, other), s->fabric.packet_bytes, false);
     }
     if (c->traffic == LOCAL)
         return submit_to(c, pe, node_of(c, TOPO_HBM_CTRL, pe), LOCAL_BYTES, true);

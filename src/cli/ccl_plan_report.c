@@ -140,7 +140,7 @@ static void append_members(const plan_view *view, uint32_t group, kb_text *text)
 {
     enum { SHOWN = 4 };
     uint32_t count;
-    const kb_ccl_member *members = kb_ccl_circle(&view->plan->members, group, &count);
+    const kb_ccl_participant *members = kb_ccl_subgroup(&view->plan->participants, group, &count);
     bool all = view->limit == 0 || count <= SHOWN + 1;
     for (uint32_t i = 0; i < count; i++) {
         bool skipped = !all && i >= SHOWN - 1 && i + 1 < count;
@@ -156,13 +156,13 @@ static kb_code print_groups(const plan_view *view)
     static const cli_column columns[] = {CLI_TEXT("group", CLI_INTEGER),
                                          CLI_TEXT("PEs", CLI_INTEGER),
                                          CLI_TEXT("in order", CLI_WORD)};
-    uint32_t groups = kb_ccl_circle_count(&view->plan->members);
+    uint32_t groups = kb_ccl_subgroup_count(&view->plan->participants);
     cli_table table;
     cli_table_init(&table, CLI_COLUMNS(columns));
     for (uint32_t i = 0; i < groups && !is_full(view, i); i++) {
         uint32_t count;
         kb_text members = KB_TEXT_INIT;
-        (void)kb_ccl_circle(&view->plan->members, i, &count);
+        (void)kb_ccl_subgroup(&view->plan->participants, i, &count);
         append_members(view, i, &members);
         CLI_ROW(&table, {.n = i}, {.n = count}, {.text = cli_text(&members)});
         kb_text_fini(&members);
@@ -172,12 +172,12 @@ static kb_code print_groups(const plan_view *view)
     return code;
 }
 
-static json_t *groups_json(const kb_ccl_members *members)
+static json_t *groups_json(const kb_ccl_participants *members)
 {
     json_t *groups = json_array();
-    for (uint32_t i = 0; i < kb_ccl_circle_count(members); i++) {
+    for (uint32_t i = 0; i < kb_ccl_subgroup_count(members); i++) {
         uint32_t count;
-        const kb_ccl_member *member = kb_ccl_circle(members, i, &count);
+        const kb_ccl_participant *member = kb_ccl_subgroup(members, i, &count);
         json_t *list = json_array();
         for (uint32_t k = 0; k < count; k++)
             cli_json_append(&list, json_pack("{s:i, s:s}", "rank", (int)member[k].rank, "pe",
@@ -360,7 +360,7 @@ static kb_code print_json(const plan_view *view)
                                     view->config->path, "algorithm", entry_json(view->plan),
                                     "world_size", (int)view->plan->scope.world, "memory_bytes",
                                     (json_int_t)view->memory_bytes, "circles",
-                                    groups_json(&view->plan->members), "pes", pes_json(view)));
+                                    groups_json(&view->plan->participants), "pes", pes_json(view)));
 }
 
 static kb_code print_text(const plan_view *view)

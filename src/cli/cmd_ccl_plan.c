@@ -48,10 +48,10 @@ static int by_pe(const void *a, const void *b)
 
 static kb_error *gather_members(plan_view *view)
 {
-    const kb_ccl_members *members = &view->plan->members;
-    for (uint32_t group = 0; group < kb_ccl_circle_count(members); group++) {
+    const kb_ccl_participants *members = &view->plan->participants;
+    for (uint32_t group = 0; group < kb_ccl_subgroup_count(members); group++) {
         uint32_t count;
-        const kb_ccl_member *member = kb_ccl_circle(members, group, &count);
+        const kb_ccl_participant *member = kb_ccl_subgroup(members, group, &count);
         for (uint32_t i = 0; i < count; i++) {
             plan_pe pe = {.pe = member[i].pe, .rank = member[i].rank, .group = group, .index = i};
             if (!kb_vec_push(&view->pes, pe))

@@ -36,7 +36,7 @@ enum {
     IO_COMPLETION_BYTES = 16, /* ticket and outcome */
 };
 
-/* All three must stay. Uses one place in the order of events. */
+/* All three must stay. Uses one source id. */
 KB_MUST_USE kb_error *io_create(kb_sim *sim, const topo_machine *machine, net *fabric,
                                 uint32_t source_id, io **out);
 

@@ -82,7 +82,7 @@ void probe_result_fini(probe_result *result);
  */
 typedef struct probe_load_options {
     uint64_t bytes;     /* of a transfer */
-    uint64_t transfers; /* about so many, over all sources */
+    uint64_t transfers; /* approximate number, over all sources */
     double offered;     /* 1 is as much as the bottleneck can carry */
     uint64_t seed;
 } probe_load_options;

@@ -11,7 +11,7 @@ typedef struct probe_ends {
     uint32_t from, to;
 } probe_ends;
 
-/* The ends of a case that the machine has. PE `source` is in the place of PE 0. */
+/* The ends of a case that the machine has. PE `source` stands for PE 0. */
 probe_ends probe_find_ends(net_route_buffer *routes, size_t which, uint32_t source);
 
 /* How many such ends there are. */

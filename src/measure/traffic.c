@@ -5,8 +5,8 @@
  * into three parts: the warm-up, the window, and what it takes for all transfers of the window to
  * arrive, while others go on being created so that these see the same load to the end.
  *
- * The third part is cut off when it has lasted ten windows or when so many transfers are under way
- * that memory would be at stake. The machine is called saturated then, unless ten windows are too
+ * The third part is cut off when it has lasted ten windows or when the transfers under way
+ * would exhaust memory. The machine is called saturated then, unless ten windows are too
  * short for transfers to arrive at all.
  */
 #include "traffic.h"
@@ -52,7 +52,7 @@ typedef struct traffic {
     latency_counts latencies;
     latency_wide half_sum[2], half_squares[2]; /* of those created in each half of the window */
     uint64_t half_count[2];
-    uint64_t hops_before; /* the window: figures of links begin again there */
+    uint64_t hops_before; /* the window: statistics of links are reset there */
 } traffic;
 
 /* ---- Transfers --------------------------------------------------------------------------- */
@@ -209,7 +209,7 @@ static void traffic_fini(traffic *t)
 
 /* ---- Results ----------------------------------------------------------------------------- */
 
-/* The part of all PEs' bandwidth that so many transfers in a time take. */
+/* The share of all PEs' bandwidth that `transfers` in `time` take. */
 static double load_of(const traffic *t, const traffic_result *r, uint64_t transfers, kb_time time)
 {
     double bytes = (double)transfers * (double)t->options->bytes;
@@ -246,16 +246,16 @@ static void note_links(const traffic *t, kb_time time, traffic_result *r)
             t->options->links[link] = here;
         if (here.bytes == 0)
             continue;
-        uint32_t place = r->busiest_count;
-        while (place > 0 && is_busier(graph, &here, &r->busiest[place - 1]))
-            place--;
-        if (place == TRAFFIC_BUSIEST)
+        uint32_t index = r->busiest_count;
+        while (index > 0 && is_busier(graph, &here, &r->busiest[index - 1]))
+            index--;
+        if (index == TRAFFIC_BUSIEST)
             continue;
         if (r->busiest_count < TRAFFIC_BUSIEST)
             r->busiest_count++;
-        for (uint32_t i = r->busiest_count - 1; i > place; i--)
+        for (uint32_t i = r->busiest_count - 1; i > index; i--)
             r->busiest[i] = r->busiest[i - 1];
-        r->busiest[place] = here;
+        r->busiest[index] = here;
     }
 }
 

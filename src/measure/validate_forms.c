@@ -1,5 +1,5 @@
 /*
- * validate_forms.c: the model beside closed forms: transfers that meet nobody, on the default
+ * validate_forms.c: the model beside closed forms: uncontended transfers, on the default
  * machine and on a mesh, and queues at one link.
  */
 #include "validate_private.h"

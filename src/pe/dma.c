@@ -124,9 +124,7 @@ typedef struct actor {
 static kb_error *check_bounds(const pe_dma *dma, actor by, const kb_location *at, uint64_t bytes)
 {
     kb_error *err = mem_memories_check(dma->has.memories, at, bytes);
-    return err ? kb_error_wrap(err, "%s on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32, by.who,
-                               by.pe.sip, by.pe.cube, by.pe.pe)
-               : NULL;
+    return err ? kb_error_wrap(err, "%s on %s", by.who, topo_pe_name(by.pe).text) : NULL;
 }
 
 /* Where byte `at` of what is at `whole` is, and how many of `*bytes` from there on are together. */
@@ -183,9 +181,8 @@ static kb_error *cut_move(pe_dma *dma, actor by, const pe_move *move)
 static kb_error *cut(pe_dma *dma, actor by, const pe_move *moves, size_t count)
 {
     const topo_shape *shape = topo_machine_shape(dma->has.machine);
-    if (by.pe.sip >= shape->sips || by.pe.cube >= shape->cubes || by.pe.pe >= shape->pes)
-        return kb_error_new(KB_ERR_BUG, "no such DMA: sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32,
-                            by.pe.sip, by.pe.cube, by.pe.pe);
+    if (!topo_has_pe(shape, by.pe))
+        return kb_error_new(KB_ERR_BUG, "no such DMA: %s", topo_pe_name(by.pe).text);
     dma->segments.count = 0;
     for (size_t i = 0; i < count; i++)
         KB_TRY(cut_move(dma, by, &moves[i]));
@@ -196,12 +193,9 @@ static kb_error *cut(pe_dma *dma, actor by, const pe_move *moves, size_t count)
 
 static span span_of(const pe_dma *dma, const kb_location *at, uint64_t bytes)
 {
-    const topo_shape *shape = topo_machine_shape(dma->has.machine);
-    uint64_t cube = (uint64_t)at->pe.sip * shape->cubes + at->pe.cube;
-    uint64_t pe = cube * shape->pes + (at->memory == KB_SRAM ? 0 : at->pe.pe);
-    enum { kinds = KB_VIRTUAL }; /* which comes last, and is none of them */
-    return (span){
-        .memory = pe * kinds + at->memory, .start = at->offset, .end = at->offset + bytes};
+    return (span){.memory = mem_memory_index(topo_machine_shape(dma->has.machine), at),
+                  .start = at->offset,
+                  .end = at->offset + bytes};
 }
 
 static int by_place(const void *a, const void *b)

@@ -42,8 +42,8 @@ pe_stats pe_units_get_stats(const pe_units *units)
 uint64_t pe_units_number(const pe_units *units, kb_pe pe)
 {
     const topo_shape *shape = units->shape;
-    KB_ASSERT(pe.sip < shape->sips && pe.cube < shape->cubes && pe.pe < shape->pes);
-    return ((uint64_t)pe.sip * shape->cubes + pe.cube) * shape->pes + pe.pe;
+    KB_ASSERT(topo_has_pe(shape, pe));
+    return topo_pe_index(shape, pe);
 }
 
 pe_state *units_need_pe(pe_units *units, kb_pe pe)

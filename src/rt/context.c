@@ -279,12 +279,12 @@ static kb_error *make_memory(kb_context *ctx, const kb_context_options *options)
     return NULL;
 }
 
-/* The first place in the order of events of each kind of thing in PEs. */
-typedef struct places {
+/* The first source id of each kind of component in PEs. */
+typedef struct first_sources {
     uint32_t units, kernels;
-} places;
+} first_sources;
 
-static kb_error *make_pes(kb_context *ctx, const places *first)
+static kb_error *make_pes(kb_context *ctx, const first_sources *first)
 {
     pe_units_options unit_options = {
         .sim = ctx->sim,
@@ -350,7 +350,7 @@ static kb_error *make_machine(kb_context *ctx, const kb_context_options *options
     KB_TRY(rt_turns_init(ctx));
     KB_TRY(rt_nodes_init(ctx));
     KB_TRY(rt_streams_init(ctx));
-    return make_pes(ctx, &(places){(uint32_t)units, (uint32_t)kernels});
+    return make_pes(ctx, &(first_sources){(uint32_t)units, (uint32_t)kernels});
 }
 
 /* What stands on the machine. */

@@ -296,7 +296,7 @@ static void queue_runs(rt_launch *launch)
 }
 
 /* Each run uses the queues of its PE until it has ended, or is known never to begin. */
-static void claim_queues(rt_launch *launch)
+static void hold_queues(rt_launch *launch)
 {
     for (size_t i = 0; i < launch->targets.count; i++) {
         launch->runs[i].launch = launch;
@@ -305,7 +305,7 @@ static void claim_queues(rt_launch *launch)
     }
 }
 
-static void give_queues_back(const rt_launch *launch)
+static void release_queues(const rt_launch *launch)
 {
     for (size_t i = 0; i < launch->targets.count; i++)
         if (launch->runs[i].set)
@@ -497,7 +497,7 @@ static void cancel(void *self, const kb_error *why)
 {
     rt_launch *launch = self;
     kb_context *ctx = launch->ctx;
-    give_queues_back(launch);
+    release_queues(launch);
     if (!launch->node->run) {
         launch->result.held = kb_sim_now(ctx->sim) - launch->arrived;
         kb_oplog_launch_begin(ctx->log);
@@ -544,7 +544,7 @@ static kb_error *submit_in_stream(rt_launch *launch, rt_stream *stream, bool is_
     }
     if (!stream->run)
         kb_oplog_launch_begin(ctx->log);
-    claim_queues(launch);
+    hold_queues(launch);
     rt_check_open(ctx);
     return NULL;
 }
@@ -559,7 +559,7 @@ static kb_error *submit_alone(rt_launch *launch)
         launch->races = NULL;
         return err;
     }
-    claim_queues(launch);
+    hold_queues(launch);
     queue_runs(launch);
     return NULL;
 }

@@ -130,7 +130,7 @@ static void leave_stream(rt_request *request)
         kb_wake_all(ctx->sim, &owner->idle);
 }
 
-/* ---- Faults that nobody was told of ---- */
+/* ---- Faults that were not reported ---- */
 
 static void note_fault(rt_request *request)
 {
@@ -161,7 +161,7 @@ static void strike_fault(rt_request *request)
     request->fault_before = request->fault_after = NULL;
 }
 
-/* It is done and has no handle. Of those that failed and nobody can ask for, one stays. */
+/* It is done and has no handle. Of failed requests without a handle one stays, for its error. */
 static void dismiss(rt_request *request)
 {
     if (request->untold && !request->owner->nameless_fault) {
@@ -364,7 +364,7 @@ kb_error *kb_request_wait(kb_context *ctx, kb_request handle, kb_completion *com
     rt_observe(ctx, request->over);
     if (!request->error)
         return NULL;
-    strike_fault(request); /* whoever waited for it has been told */
+    strike_fault(request); /* its error is returned here */
     return kb_error_copy(request->error);
 }
 

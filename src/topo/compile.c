@@ -112,7 +112,7 @@ static void add_mesh(const builder *b, uint32_t first, topo_side side)
     }
 }
 
-static uint32_t router_at(const topo_layout *l, topo_spot at)
+static uint32_t router_at(const topo_layout *l, topo_point at)
 {
     return (uint32_t)at.y * l->noc_w + at.x;
 }

@@ -15,8 +15,8 @@
 #include <kernbench/kernbench.h>
 
 #include "base/base.h"
-#include "graph.h"
 #include "key.h"
+#include "node_graph.h"
 
 /*
  * How long a component takes: bytes occupy it for topo_rate_time(bytes_per_s, bytes), one transfer

@@ -21,7 +21,7 @@ enum {
     TOPO_MAX_PES = 4096 /* of a cube */
 };
 
-/* A pair of links, one each way. */
+/* A pair of links, one in each direction. */
 typedef struct topo_wire {
     uint64_t bytes_per_s;
     uint64_t length_nm;

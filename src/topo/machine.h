@@ -22,7 +22,7 @@
 
 #include "base/base.h"
 #include "component.h"
-#include "graph.h"
+#include "node_graph.h"
 #include "route.h"
 
 typedef struct topo_machine topo_machine;
@@ -143,7 +143,7 @@ const char *topo_kind_name(topo_kind kind);
 const char *topo_sip_pattern_name(topo_sip_pattern pattern);
 
 /*
- * Writes the way between two nodes and returns the number of steps. `data`: memories at the ends
+ * Writes the route between two nodes and returns the number of steps. `data`: memories at the ends
  * serve what is carried; false for requests, which only arrive there.
  *
  * Ends may be hosts, IO CPUs, PCIe endpoints, M CPUs, PEs' DMAs and memories, in any pair.

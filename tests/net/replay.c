@@ -9,6 +9,8 @@
  * - work: a link is not idle while a packet is first in its channel, is there, and has room
  * - rotation: while one waits that has room, no other channel is served twice
  * - ports: if they are serial, a port sends one packet at a time
+ *
+ * Checks N1, N2, N3 and N4.
  */
 #include "net/replay.h"
 

@@ -1,5 +1,7 @@
 /*
  * test_properties.c: the laws of the transport on random machines with random traffic.
+ *
+ * Checks N6.
  */
 #include "net/replay.h"
 #include "support/seed.h"

@@ -4,6 +4,8 @@
  *
  * Much of the traffic has all its times in whole picoseconds, so that much happens at one instant
  * and the order within it counts.
+ *
+ * Checks N5.
  */
 #include "net/reference.h"
 #include "support/seed.h"

@@ -3,6 +3,8 @@
  * any result; nor do packets that come near them. Traffic has equal times everywhere, few links and
  * many transfers, so that most of what can happen at one instant does. How messages moved is
  * counted, so that no case passes because everything moved as packets.
+ *
+ * Checks N7.
  */
 #include "net/scenario.h"
 #include "support/seed.h"

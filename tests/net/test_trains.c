@@ -5,6 +5,8 @@
  *
  * Trains are met at every kind of moment: other transfers come, and somebody looks, when a packet
  * starts, when its head or its tail comes or goes, and a femtosecond before and after.
+ *
+ * Checks N8 and N9.
  */
 #include "net/scenario.h"
 #include "support/seed.h"

@@ -4,6 +4,8 @@
  * 110.1425 ns, of which 90 are overhead, .08 wire and 20.0625 drain; writing them takes 103.04, of
  * which 83 are overhead and .04 wire (test_dma.c has the parts). The TCM passes 512 bytes a ns each
  * way.
+ *
+ * Checks K10.
  */
 #include "rig.h"
 

@@ -1,4 +1,5 @@
-/* test_machine.c: what is in a compiled machine: numbering, names, figures, positions. */
+/* test_machine.c: what is in a compiled machine: numbering, names, figures, positions. Checks T4.
+ */
 
 #include "machines.h"
 
