@@ -1,0 +1,221 @@
+"""ccl.yaml, and queues between PEs for kernels that send and receive.
+
+    >>> cfg = load_ccl_config()
+    >>> merged = resolve_algorithm_config(cfg, "ring_allreduce_tcm")
+    >>> merged["topology"], merged["n_slots"]
+    ('ring_1d', 4)
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any, Optional, Sequence
+
+from kernbench import _core
+from kernbench.ccl import topologies
+
+__all__ = [
+    "install_ipcq",
+    "linear_rank_to_pe",
+    "load_ccl_config",
+    "resolve_algorithm_config",
+]
+
+DEFAULT_FILE = "ccl.yaml"  # of the working directory
+
+_PACKAGE = "kernbench.ccl.algorithms."
+
+Pe = tuple[int, int, int]
+
+
+# ---- ccl.yaml
+
+
+def _parse(text: Any, path: str) -> dict[str, Any]:
+    config = _core.parse_yaml(text)
+    if config is None:
+        config = {}
+    if not isinstance(config, dict):
+        raise ValueError(f"{path}: expected a mapping with defaults and algorithms")
+    return {
+        "defaults": dict(config.get("defaults") or {}),
+        "algorithms": dict(config.get("algorithms") or {}),
+    }
+
+
+def _builtin() -> dict[str, Any]:
+    return _parse(_core.builtin_ccl(), "built-in ccl.yaml")
+
+
+def load_ccl_config(path: Optional[Any] = None) -> dict[str, Any]:
+    """{"defaults": .., "algorithms": ..} of a file; None: ./ccl.yaml as it is now, or if there is
+    none what is built in. What the file's defaults do not say is as built in."""
+    if path is None:
+        if not os.path.exists(DEFAULT_FILE):
+            return _builtin()
+        path = DEFAULT_FILE
+    with open(path, "rb") as file:
+        config = _parse(file.read(), os.fspath(path))
+    config["defaults"] = {**_builtin()["defaults"], **config["defaults"]}
+    return config
+
+
+def resolve_algorithm_config(cfg: dict[str, Any], name: Optional[str] = None) -> dict[str, Any]:
+    """The defaults overlaid by an entry, and its name as "algorithm". None: defaults.algorithm.
+
+    Built-in entries are there too, under names that the file does not use.
+    """
+    defaults = cfg.get("defaults") or {}
+    wanted = defaults.get("algorithm") if name is None else name
+    entries = {**_builtin()["algorithms"], **(cfg.get("algorithms") or {})}
+    if wanted not in entries:
+        raise ValueError(f"unknown algorithm {wanted!r} (known: {', '.join(entries)})")
+    return {**defaults, **(entries[wanted] or {}), "algorithm": wanted}
+
+
+def shipped_name(module: str) -> Optional[str]:
+    """The engine's name of a shipped algorithm: "ring" of kernbench.ccl.algorithms.ring_allreduce.
+    None of another module."""
+    if "." not in module:
+        return module
+    if not module.startswith(_PACKAGE):
+        return None
+    name = module[len(_PACKAGE) :]
+    return name[: -len("_allreduce")] if name.endswith("_allreduce") else name
+
+
+def import_algorithm(module: str) -> Any:
+    """The Python module of an entry; None if it is one of the engine's without one."""
+    name = shipped_name(module)
+    if name is None:
+        return importlib.import_module(module)
+    for candidate in (f"{_PACKAGE}{name}_allreduce", f"{_PACKAGE}{name}"):
+        try:
+            return importlib.import_module(candidate)
+        except ModuleNotFoundError as exc:
+            if exc.name != candidate:
+                raise
+    return None
+
+
+def _check_hook(entry: dict[str, Any], key: str, name: str) -> None:
+    """A mapper or validator that is given as "pkg.mod.fn" has to be there."""
+    path = entry.get(key)
+    if not isinstance(path, str) or "." not in path:
+        return
+    module, _, function = path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), function, None)
+    except ImportError:
+        found = None
+    if not callable(found):
+        raise ValueError(f"unknown {key} {path!r} of algorithm {name!r}")
+
+
+def modules_of_users(cfg: dict[str, Any]) -> dict[str, Any]:
+    """The Python modules that entries of a file name and that do not ship, by that name."""
+    modules = {}
+    for name, entry in cfg["algorithms"].items():
+        module = (entry or {}).get("module")
+        if isinstance(module, str) and shipped_name(module) is None:
+            modules[module] = importlib.import_module(module)
+        for key in ("mapper", "validator"):
+            _check_hook(entry or {}, key, name)
+    return modules
+
+
+# ---- Ranks and PEs
+
+
+def _counts(spec: dict[str, Any]) -> tuple[int, int, int]:
+    """SIPs, cubes of a SIP, PEs of a cube."""
+    mesh, layout = spec["sip"]["cube_mesh"], spec["cube"]["pe_layout"]
+    per_corner, corners = layout.get("pe_per_corner"), layout.get("corners")
+    if per_corner is None or corners is None:
+        raise ValueError("cube.pe_layout has no pe_per_corner and corners: give rank_to_pe")
+    return spec["system"]["sips"]["count"], mesh["w"] * mesh["h"], per_corner * len(corners)
+
+
+def linear_rank_to_pe(rank: int, spec: dict[str, Any]) -> Pe:
+    """The PE of a rank if ranks are PEs, in the order of (sip, cube, pe)."""
+    sips, cubes, pes = _counts(spec)
+    if not 0 <= rank < sips * cubes * pes:
+        raise ValueError(f"rank {rank}: the machine has {sips * cubes * pes} PEs")
+    return rank // (cubes * pes), rank // pes % cubes, rank % pes
+
+
+# ---- Queues
+
+
+def _form(merged: dict[str, Any]) -> dict[str, Any]:
+    """What an entry says of the queues themselves."""
+    return {
+        "buffer_kind": merged.get("buffer_kind"),
+        "n_slots": int(merged.get("n_slots") or 0),
+        "slot_bytes": int(merged.get("slot_size") or 0),
+    }
+
+
+def install_table(
+    engine: Any, merged: dict[str, Any], ranks: Sequence[Pe], table: dict[int, dict[str, int]]
+) -> dict[str, Any]:
+    """Installs the queues of a table of neighbours, and returns the plan."""
+    edges = [
+        (ranks[rank], direction, ranks[peer])
+        for rank, neighbors in table.items()
+        for direction, peer in neighbors.items()
+    ]
+    if edges:
+        engine.add_queues(edges=edges, **_form(merged))
+    return {
+        "world_size": len(ranks),
+        "buffer_kind": merged.get("buffer_kind", "tcm"),
+        "rank_to_pe": list(ranks),
+        "neighbor_table": table,
+    }
+
+
+def install_ipcq(
+    engine: Any,
+    spec: dict[str, Any],
+    merged: dict[str, Any],
+    *,
+    algo_module: Optional[Any] = None,
+    rank_to_pe: Optional[Sequence[Pe]] = None,
+) -> dict[str, Any]:
+    """Installs the queues of an entry, by commands through the fabric, and waits.
+
+    Rank r is the PE ``rank_to_pe[r]``, else ``linear_rank_to_pe(r, spec)``; there are
+    ``merged["world_size"]`` of them, else as many as PEs. Kernels of later launches on these PEs
+    use the queues. Returns {"world_size", "buffer_kind", "rank_to_pe", "neighbor_table"}.
+    """
+    if rank_to_pe is None:
+        sips, cubes, pes = _counts(spec)
+        world = merged.get("world_size") or sips * cubes * pes
+        ranks = [linear_rank_to_pe(rank, spec) for rank in range(world)]
+    else:
+        ranks = [tuple(int(n) for n in pe) for pe in rank_to_pe]
+        world = merged.get("world_size") or len(ranks)
+        if world > len(ranks):
+            raise ValueError(f"world_size is {world}, but rank_to_pe has {len(ranks)} PEs")
+        ranks = ranks[:world]
+    if algo_module is None and isinstance(merged.get("module"), str):
+        algo_module = import_algorithm(merged["module"])
+    neighbors = topologies.resolve_topology(merged.get("topology", "none"), algo_module)
+    table = {rank: neighbors(rank, len(ranks)) for rank in range(len(ranks))}
+    return install_table(engine, merged, ranks, table)
+
+
+def install_entry(engine: Any, spec: dict[str, Any], merged: dict[str, Any]) -> dict[str, Any]:
+    """The queues of an entry, whatever its mapper: those of cube leaders are along the meshes of
+    cubes and SIPs."""
+    module = merged.get("module")
+    leaders = merged.get("mapper", "").endswith("cube_leaders") or (
+        isinstance(module, str) and shipped_name(module) == "intercube"
+    )
+    if leaders:
+        from kernbench.ccl.sfr_config import configure_sfr_intercube_multisip
+
+        return configure_sfr_intercube_multisip(engine, spec, merged)
+    return install_ipcq(engine, spec, merged)

@@ -1,0 +1,360 @@
+"""Ranks that do things together, with the names of torch.distributed.
+
+Collectives are those of the engine. A call uses the entry that ``defaults.algorithm`` of ccl.yaml
+names if it does that collective and the tensor's layout is the one that it needs; else ``auto``,
+the fastest one that works in any layout. `work = ...(async_op=True)` returns at once; ``work.wait()``.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Optional, Sequence
+
+from kernbench.runtime_api.tensor import Tensor
+
+if TYPE_CHECKING:
+    from kernbench.runtime_api.context import RuntimeContext
+
+__all__ = ["Distributed", "Group", "Work"]
+
+_OPS = ("sum", "max", "min", "prod", "avg")
+
+
+class Work:
+    """A collective under way."""
+
+    def __init__(self, context: "RuntimeContext", request: Any) -> None:
+        self._context, self._request = context, request
+
+    def wait(self) -> bool:
+        """Waits until the result is there."""
+        self._context.wait(self._request)
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether it is, without waiting."""
+        return self._request.done
+
+
+class Group:
+    """Some of the ranks."""
+
+    def __init__(self, number: int, ranks: Sequence[int]) -> None:
+        self.number, self.ranks = number, list(ranks)
+
+    def __repr__(self) -> str:
+        return f"Group({self.ranks})"
+
+
+def _number(group: Optional[Group]) -> int:
+    return 0 if group is None else group.number
+
+
+class Distributed:
+    """``ctx.distributed``."""
+
+    def __init__(self, context: "RuntimeContext") -> None:
+        self._context = context
+        self._initialized = False
+
+    # ---- The process group
+
+    def init_process_group(self, backend: str = "ahbm", **unused: Any) -> None:
+        """Reads ./ccl.yaml, if it is there, and installs the queues, which takes simulated time.
+
+        Outside workers, once a context. `world_size`, `rank` and `init_method` are accepted and
+        ignored.
+        """
+        from kernbench.ccl import install
+
+        if self._initialized:
+            raise RuntimeError("init_process_group: the process group is initialized already")
+        path = install.DEFAULT_FILE if os.path.exists(install.DEFAULT_FILE) else None
+        modules = install.modules_of_users(install.load_ccl_config(path))
+        engine = self._context.engine
+        engine.take_process_group(self)
+        engine.core.init_process_group(backend, ccl=path, modules=modules)
+        self._initialized = True
+        engine.install_queues_of_group()
+
+    def destroy_process_group(self) -> None:
+        """Removes the queues."""
+        self._core().destroy_process_group()
+        self._initialized = False
+
+    def leave(self, failed: bool) -> None:
+        """The context is left: another one on the same engine may initialize."""
+        if self._initialized and not failed and not self._context.engine.closed:
+            self.destroy_process_group()
+
+    def _core(self) -> Any:
+        if not self._initialized:
+            raise RuntimeError("the process group is not initialized: call init_process_group()")
+        return self._context.engine.core
+
+    def is_initialized(self) -> bool:
+        """Whether init_process_group() was called."""
+        return self._initialized
+
+    def get_world_size(self, group: Optional[Group] = None) -> int:
+        """How many ranks there are."""
+        core = self._core()
+        return core.world_size() if group is None else core.group_size(group.number)
+
+    def get_rank(self, group: Optional[Group] = None) -> int:
+        """The rank of the worker; outside workers 0; -1 if it is not in the group."""
+        core = self._core()
+        rank = core.rank() if group is None else core.group_rank(group.number)
+        return -1 if rank is None else rank
+
+    def get_backend(self, group: Optional[Group] = None) -> str:
+        """ "ahbm"."""
+        del group
+        return self._core().backend()
+
+    def new_group(self, ranks: Optional[Sequence[int]] = None) -> Group:
+        """A group of these ranks. Every rank calls it, also those that are not in it."""
+        core = self._core()
+        members = list(range(core.world_size())) if ranks is None else [int(r) for r in ranks]
+        return Group(core.new_group(members), members)
+
+    # ---- Collectives
+
+    def _tensor(self, what: str, tensor: Any) -> Tensor:
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{what}: expected a Tensor, found {type(tensor).__name__}")
+        if not tensor._id:
+            raise RuntimeError(
+                f"{what}: tensor '{tensor.name}' is not deployed: it has no shards on a device"
+            )
+        return tensor
+
+    @staticmethod
+    def _op(op: Any) -> str:
+        name = str(getattr(op, "name", op)).lower()
+        if name not in _OPS:
+            raise NotImplementedError(f"op {op!r} (known: {', '.join(_OPS)})")
+        return name
+
+    def _call(
+        self,
+        kind: str,
+        inputs: Sequence[Optional[Tensor]],
+        outputs: Sequence[Optional[Tensor]],
+        op: str = "sum",
+        root: int = 0,
+        group: Optional[Group] = None,
+        async_op: bool = False,
+        algorithm: Optional[str] = None,
+    ) -> Optional[Work]:
+        request = self._core().collective(
+            kind,
+            [self._tensor(kind, tensor) for tensor in inputs if tensor is not None],
+            [self._tensor(kind, tensor) for tensor in outputs if tensor is not None],
+            op=op,
+            root=root,
+            group=_number(group),
+            algorithm=algorithm,
+            wait=not async_op,
+        )
+        return Work(self._context, request) if async_op else None
+
+    def describe(self) -> dict[str, Any]:
+        """What ccl.yaml chose: algorithm, validator (the layout that it needs), n_elem, op,
+        rank_is_pe, reduce_shards (the shards of a SIP are combined too), and more."""
+        return self._core().ccl_info()
+
+    def all_reduce(
+        self,
+        tensor: Any,
+        op: Any = "sum",
+        group: Optional[Group] = None,
+        async_op: bool = False,
+        algorithm: Optional[str] = None,
+    ) -> Optional[Work]:
+        """What `op` (sum, max, min, prod, avg) makes of the ranks' tensors becomes each of them.
+
+        A program outside workers that drives ranks of several SIPs gives a list, with one tensor
+        for each SIP.
+        """
+        self._core()
+        name = self._op(op)
+        inside = list(tensor) if isinstance(tensor, (list, tuple)) else [tensor]
+        return self._call(
+            "all_reduce", inside, inside, name, group=group, async_op=async_op, algorithm=algorithm
+        )
+
+    def all_gather(
+        self,
+        output: Any,
+        tensor: Tensor,
+        group: Optional[Group] = None,
+        async_op: bool = False,
+    ) -> Optional[Work]:
+        """The tensors of all ranks: in a list with one for each rank, or in one tensor."""
+        if isinstance(output, Tensor):
+            return self.all_gather_into_tensor(output, tensor, group, async_op)
+        self._core()
+        parts = [self._tensor("all_gather", part) for part in output]
+        whole = self._stacked(tensor, len(parts))
+        self._call("all_gather", [tensor], [whole], group=group)
+        self._unstack(whole, parts)
+        return None
+
+    def all_gather_into_tensor(
+        self,
+        output: Tensor,
+        tensor: Tensor,
+        group: Optional[Group] = None,
+        async_op: bool = False,
+    ) -> Optional[Work]:
+        """The tensors of all ranks, one behind the other."""
+        return self._call("all_gather", [tensor], [output], group=group, async_op=async_op)
+
+    def reduce_scatter(
+        self,
+        output: Tensor,
+        inputs: Any,
+        op: Any = "sum",
+        group: Optional[Group] = None,
+        async_op: bool = False,
+    ) -> Optional[Work]:
+        """Of the sum of the inputs, each rank gets its block."""
+        if isinstance(inputs, Tensor):
+            return self.reduce_scatter_tensor(output, inputs, op, group, async_op)
+        whole = self._stack(inputs)
+        self.reduce_scatter_tensor(output, whole, op, group)
+        return None
+
+    def reduce_scatter_tensor(
+        self,
+        output: Tensor,
+        tensor: Tensor,
+        op: Any = "sum",
+        group: Optional[Group] = None,
+        async_op: bool = False,
+    ) -> Optional[Work]:
+        """The same with the blocks in one tensor."""
+        name = self._op(op)
+        return self._call(
+            "reduce_scatter", [tensor], [output], name, group=group, async_op=async_op
+        )
+
+    def broadcast(
+        self,
+        tensor: Tensor,
+        src: int = 0,
+        group: Optional[Group] = None,
+        async_op: bool = False,
+    ) -> Optional[Work]:
+        """The tensor of rank `src` becomes that of all."""
+        inside = [tensor]
+        return self._call("broadcast", inside, inside, root=src, group=group, async_op=async_op)
+
+    def reduce(
+        self,
+        tensor: Tensor,
+        dst: int = 0,
+        op: Any = "sum",
+        group: Optional[Group] = None,
+        async_op: bool = False,
+    ) -> Optional[Work]:
+        """As all_reduce, but only the tensor of rank `dst` changes."""
+        inside = [tensor]
+        return self._call(
+            "reduce", inside, inside, self._op(op), root=dst, group=group, async_op=async_op
+        )
+
+    def gather(
+        self,
+        tensor: Tensor,
+        gather_list: Any = None,
+        dst: int = 0,
+        group: Optional[Group] = None,
+    ) -> None:
+        """Rank `dst` gets the tensors of all: in a list with one for each rank, or in one tensor."""
+        if gather_list is None or isinstance(gather_list, Tensor):
+            self._call("gather", [tensor], [gather_list], root=dst, group=group)
+            return
+        whole = self._stacked(tensor, len(gather_list))
+        self._call("gather", [tensor], [whole], root=dst, group=group)
+        self._unstack(whole, gather_list)
+
+    def scatter(
+        self,
+        tensor: Tensor,
+        scatter_list: Any = None,
+        src: int = 0,
+        group: Optional[Group] = None,
+    ) -> None:
+        """Each rank gets its block of what rank `src` has, in a list or in one tensor."""
+        whole = scatter_list
+        if scatter_list is not None and not isinstance(scatter_list, Tensor):
+            whole = self._stack(scatter_list)
+        self._call("scatter", [whole], [tensor], root=src, group=group)
+
+    def all_to_all(
+        self, output: Any, inputs: Any, group: Optional[Group] = None, async_op: bool = False
+    ) -> Optional[Work]:
+        """Block s of rank r's output is block r of rank s's input. Lists, or one tensor each."""
+        if isinstance(output, Tensor) and isinstance(inputs, Tensor):
+            return self.all_to_all_single(output, inputs, group, async_op)
+        whole = self._stack(inputs)
+        result = self._stacked(inputs[0], len(output))
+        self.all_to_all_single(result, whole, group)
+        self._unstack(result, output)
+        return None
+
+    def all_to_all_single(
+        self,
+        output: Tensor,
+        tensor: Tensor,
+        group: Optional[Group] = None,
+        async_op: bool = False,
+    ) -> Optional[Work]:
+        """The same with the blocks in one tensor."""
+        return self._call("all_to_all", [tensor], [output], group=group, async_op=async_op)
+
+    def send(self, tensor: Tensor, dst: int, group: Optional[Group] = None) -> None:
+        """To another rank, which receives."""
+        self._call("send", [tensor], [], root=dst, group=group)
+
+    def recv(self, tensor: Tensor, src: int, group: Optional[Group] = None) -> None:
+        """From another rank, which sends."""
+        self._call("recv", [], [tensor], root=src, group=group)
+
+    def isend(self, tensor: Tensor, dst: int, group: Optional[Group] = None) -> Optional[Work]:
+        """The same without waiting."""
+        return self._call("send", [tensor], [], root=dst, group=group, async_op=True)
+
+    def irecv(self, tensor: Tensor, src: int, group: Optional[Group] = None) -> Optional[Work]:
+        """The same without waiting."""
+        return self._call("recv", [], [tensor], root=src, group=group, async_op=True)
+
+    def barrier(self, group: Optional[Group] = None, async_op: bool = False) -> Optional[Work]:
+        """Waits until all ranks have called it."""
+        return self._call("barrier", [], [], group=group, async_op=async_op)
+
+    def cooperative_yield(self) -> None:
+        """Lets other workers go on: for long loops of the host."""
+        self._context.engine.core.cooperative_yield()
+
+    # ---- Lists of tensors, as one tensor with a block for each rank
+
+    def _stacked(self, like: Tensor, count: int) -> Tensor:
+        elements = 1
+        for size in like.shape:
+            elements *= size
+        return self._context.empty((count, elements), like.dtype)
+
+    def _stack(self, parts: Sequence[Tensor]) -> Tensor:
+        whole = self._stacked(parts[0], len(parts))
+        for index, part in enumerate(parts):
+            whole[index] = part.numpy().reshape(-1)
+        return whole
+
+    @staticmethod
+    def _unstack(whole: Tensor, parts: Sequence[Tensor]) -> None:
+        blocks = whole.numpy()
+        for part, block in zip(parts, blocks):
+            part[...] = block.reshape(part.shape)
