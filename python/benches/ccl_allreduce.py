@@ -61,10 +61,11 @@ def _run_sips(torch, entry):
     tally = _Tally(_expected(op, [rank + 1 for rank in range(world)] * copies))
 
     def worker(rank):
-        torch.ahbm.set_device(rank)
+        if world > 1:  # else the device is that of the run
+            torch.ahbm.set_device(rank)
         tensor = torch.zeros(shape, dtype="f16", dp=policy, name=f"x{rank}")
         tensor.copy_(torch.from_numpy(np.full(shape, rank + 1, dtype=np.float16)))
-        d.all_reduce(tensor, op=op)
+        d.all_reduce(tensor, op=op, algorithm=entry["algorithm"])
         for row in tensor.numpy():
             tally.add(row)
 

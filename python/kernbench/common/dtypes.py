@@ -7,6 +7,7 @@ makes f32 of the former.
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 
@@ -49,9 +50,14 @@ _NAMES = {
 }
 
 
-def canonical(name: str) -> str:
-    """The short name of a type: "float16" is "f16". An unknown name means f16, with a warning."""
-    key = str(name).lower()
+def canonical(name: Any) -> str:
+    """The short name of a type: "float16" and numpy.float16 are "f16".
+
+    An unknown name means f16, with a warning.
+    """
+    if not isinstance(name, str):
+        return name_of(np.dtype(name))
+    key = name.lower()
     key = _ALIASES.get(key, key)
     if key not in _NUMPY:
         known = ", ".join(_NUMPY)
@@ -60,19 +66,21 @@ def canonical(name: str) -> str:
     return key
 
 
-def numpy_dtype(name: str) -> np.dtype:
-    """What numpy calls a type."""
+def numpy_dtype(name: Any) -> np.dtype:
+    """What numpy calls a type. A type of numpy's is itself."""
+    if not isinstance(name, str):
+        return np.dtype(name)
     return _NUMPY[canonical(name)]
 
 
-def itemsize(name: str) -> int:
+def itemsize(name: Any) -> int:
     """Bytes of an element."""
     return numpy_dtype(name).itemsize
 
 
 def name_of(dtype: np.dtype) -> str:
     """The short name of a type of numpy's; ValueError if there is none."""
-    name = _NAMES.get(np.dtype(dtype))
+    name = _NAMES.get(np.dtype(dtype).newbyteorder("="))
     if name is None:
         known = ", ".join(str(known) for known in _NAMES)
         raise ValueError(f"unsupported numpy dtype {dtype} (supported: {known})")

@@ -226,7 +226,8 @@ class RuntimeContext:
         if listed:
             self._pending_worker_waits.append(handle)
         try:
-            core.wait(handle)
+            with self.engine.explaining():
+                core.wait(handle)
         finally:
             if listed:
                 self._forget(handle)
@@ -240,7 +241,8 @@ class RuntimeContext:
 
     def synchronize(self) -> None:
         """Waits for all of the caller's work."""
-        self.engine.core.synchronize()
+        with self.engine.explaining():
+            self.engine.core.synchronize()
 
     # ---- Queues
 

@@ -50,12 +50,24 @@ def _number(group: Optional[Group]) -> int:
     return 0 if group is None else group.number
 
 
+def _adds_in_another_order(info: dict[str, Any], config: dict[str, Any]) -> bool:
+    """Whether the configured all-reduce gives ranks other last bits than their neighbours: the
+    rings that ship, over more than two devices. Calls then use `auto`, unless they name it."""
+    from kernbench.ccl import install
+
+    if info["algorithm"] == "auto" or info["rank_is_pe"] or info["world"] <= 2:
+        return False
+    entry = install.resolve_algorithm_config(config, info["algorithm"])
+    return install.shipped_name(str(entry.get("module"))) in ("ring", "mesh")
+
+
 class Distributed:
     """``ctx.distributed``."""
 
     def __init__(self, context: "RuntimeContext") -> None:
         self._context = context
         self._initialized = False
+        self._needs_auto = False
 
     # ---- The process group
 
@@ -70,17 +82,20 @@ class Distributed:
         if self._initialized:
             raise RuntimeError("init_process_group: the process group is initialized already")
         path = install.DEFAULT_FILE if os.path.exists(install.DEFAULT_FILE) else None
-        modules = install.modules_of_users(install.load_ccl_config(path))
+        config = install.load_ccl_config(path)
+        modules = install.modules_of_users(config)
         engine = self._context.engine
         engine.take_process_group(self)
         engine.core.init_process_group(backend, ccl=path, modules=modules)
         self._initialized = True
+        self._needs_auto = _adds_in_another_order(engine.core.ccl_info(), config)
         engine.install_queues_of_group()
 
     def destroy_process_group(self) -> None:
         """Removes the queues."""
         self._core().destroy_process_group()
         self._initialized = False
+        self._context.engine.remove_queues_of_group()
 
     def leave(self, failed: bool) -> None:
         """The context is left: another one on the same engine may initialize."""
@@ -147,16 +162,20 @@ class Distributed:
         async_op: bool = False,
         algorithm: Optional[str] = None,
     ) -> Optional[Work]:
-        request = self._core().collective(
-            kind,
-            [self._tensor(kind, tensor) for tensor in inputs if tensor is not None],
-            [self._tensor(kind, tensor) for tensor in outputs if tensor is not None],
-            op=op,
-            root=root,
-            group=_number(group),
-            algorithm=algorithm,
-            wait=not async_op,
-        )
+        core = self._core()
+        given = [self._tensor(kind, tensor) for tensor in inputs if tensor is not None]
+        results = [self._tensor(kind, tensor) for tensor in outputs if tensor is not None]
+        with self._context.engine.explaining():
+            request = core.collective(
+                kind,
+                given,
+                results,
+                op=op,
+                root=root,
+                group=_number(group),
+                algorithm=algorithm,
+                wait=not async_op,
+            )
         return Work(self._context, request) if async_op else None
 
     def describe(self) -> dict[str, Any]:
@@ -179,6 +198,8 @@ class Distributed:
         """
         self._core()
         name = self._op(op)
+        if algorithm is None and self._needs_auto:
+            algorithm = "auto"
         inside = list(tensor) if isinstance(tensor, (list, tuple)) else [tensor]
         return self._call(
             "all_reduce", inside, inside, name, group=group, async_op=async_op, algorithm=algorithm

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Optional
+from contextlib import contextmanager
+from typing import Any, Iterator, Optional
 
 from kernbench import _core
 from kernbench.ccl import diagnostics
@@ -56,6 +57,7 @@ class GraphEngine:
         self._closed = False
         self._queue_sets: list[int] = []
         self._group_owner: Any = None
+        self._queues_of_group: Optional[int] = None
         self._env = EnvironmentView(self)
         self._components = ComponentsView(self)
         self.memory_store = MemoryView(self)
@@ -157,6 +159,17 @@ class GraphEngine:
                 )
         return "\n".join(lines)
 
+    @contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Adds the pointers of all queues to the text of a deadlock."""
+        try:
+            yield
+        except _core.IpcqDeadlock as deadlock:
+            text, pointers = str(deadlock), self.queues_dump()
+            if pointers not in text:
+                deadlock.args = (f"{text}\n{pointers}",)
+            raise
+
     # ---- The process group, of which an engine has one at a time
 
     def take_process_group(self, owner: Any) -> None:
@@ -171,4 +184,11 @@ class GraphEngine:
         core = self.core
         algorithm = core.ccl_info()["algorithm"]
         if algorithm != "auto" and core.worker_rank() is None:
-            self.add_queues(algorithm=algorithm)
+            self._queues_of_group = self.add_queues(algorithm=algorithm)
+
+    def remove_queues_of_group(self) -> None:
+        """The process group ends."""
+        number, self._queues_of_group = self._queues_of_group, None
+        if number is not None:
+            self._queue_sets.remove(number)
+            self.core.queues_remove(number)
