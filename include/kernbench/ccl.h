@@ -256,9 +256,13 @@ typedef struct kb_mock {
     /* Buffers are slices of one tensor: that of rank r is at the address and r times its bytes, as
      * base + pid * stride. Else every rank sees its own at the address. */
     bool sliced;
-    /* Appends the kernel's arguments for a rank, whose buffer is at that address. */
+    /* Each rank has a memory of its own instead, from address 0 on: its buffer is at its rank times
+     * the buffer's bytes, and there is 0 around it. Messages may then be left unreceived. */
+    bool own_memory;
+    /* Appends the kernel's arguments for a rank, whose buffer is at that address. NULL: none. */
     void (*arguments)(void *self, uint32_t rank, uint64_t address, kb_ccl_arguments *args);
     void *self;
+    size_t stack_bytes; /* of a kernel, as in kb_context_options; 0 means 64 KiB */
 } kb_mock;
 
 /* `data`: the ranks' buffers one behind the other, in the mock's dtype; each is replaced by what is
