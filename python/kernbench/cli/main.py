@@ -100,16 +100,12 @@ def find_bench(argv: Sequence[str]) -> Optional[Bench]:
 
 
 def _run_bench(argv: Sequence[str], bench: Bench) -> int:
-    from kernbench.runtime_api.context import RuntimeContext  # not needed by other commands
-    from kernbench.sim_engine.engine import GraphEngine
+    from kernbench.runtime_api.bench_runner import run_on  # not needed by other commands
     from kernbench.topology.builder import resolve_topology
 
     def run(core: _core.Context) -> None:
         topology = resolve_topology(_option(argv, "--topology") or "default", _settings(argv))
-        engine = GraphEngine(topology, core=core)
-        with RuntimeContext(engine=engine, target_device=_option(argv, "--device")) as torch:
-            bench(torch)
-            torch.synchronize()
+        run_on(core, bench, topology, _option(argv, "--device"))
 
     return _core.run_cli(list(argv), bench=run)
 

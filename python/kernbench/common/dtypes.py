@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["canonical", "itemsize", "name_of", "numpy_dtype", "widen_bf16"]
+__all__ = ["canonical", "has_bits", "itemsize", "name_of", "numpy_dtype", "widen_bf16"]
 
 _NUMPY = {
     "f16": np.dtype(np.float16),
@@ -76,6 +76,11 @@ def numpy_dtype(name: Any) -> np.dtype:
 def itemsize(name: Any) -> int:
     """Bytes of an element."""
     return numpy_dtype(name).itemsize
+
+
+def has_bits(name: Any) -> bool:
+    """Whether arrays of the type have its bits, as numpy has no such numbers."""
+    return canonical(name) in ("bf16", "f8e4m3", "f8e5m2")
 
 
 def name_of(dtype: np.dtype) -> str:

@@ -9,7 +9,7 @@ from kernbench.runtime_api.context import RuntimeContext
 from kernbench.runtime_api.types import Completion, DeviceSelector, resolve_device
 from kernbench.sim_engine.engine import GraphEngine
 
-__all__ = ["BenchResult", "run_bench"]
+__all__ = ["BenchResult", "run_bench", "run_on"]
 
 
 @dataclass
@@ -24,6 +24,14 @@ class BenchResult:
 def _default_engine(topology: Any, device: Any) -> GraphEngine:
     del device
     return GraphEngine(getattr(topology, "topology_obj", topology), enable_data=True)
+
+
+def run_on(core: Any, bench_fn: Callable[[RuntimeContext], Any], topology: Any, device: Any) -> None:
+    """Runs a bench on a simulation that is there already, and waits for all that it launched."""
+    engine = GraphEngine(topology, core=core)
+    with RuntimeContext(engine=engine, target_device=device, correlation_id="bench") as context:
+        bench_fn(context)
+        context.synchronize()
 
 
 def run_bench(
@@ -47,4 +55,5 @@ def run_bench(
     with context:
         bench_fn(context)
         context.synchronize()
-    return BenchResult(Completion(), engine.traces(), engine._env.now)
+        sim_ns = engine._env.now
+    return BenchResult(Completion(), engine.traces(), sim_ns)

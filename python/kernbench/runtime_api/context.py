@@ -36,8 +36,8 @@ def active_context() -> Optional["RuntimeContext"]:
 class RuntimeContext:
     """Tensors, launches, devices and ranks on an engine.
 
-    It works with and without ``with``. Leaving it waits for nothing: what the program did not wait
-    for ends with the engine.
+    It works with and without ``with``. The engine goes on when it is left: its tensors can be read,
+    and other contexts use it. Memory is free again when the objects are gone.
     """
 
     def __init__(
@@ -69,7 +69,6 @@ class RuntimeContext:
 
     def __exit__(self, exc_type: Any, exc: Any, traceback: Any) -> None:
         self._leave()
-        self.distributed.leave(failed=exc_type is not None)
 
     def _leave(self) -> None:
         for index in range(len(_entered) - 1, -1, -1):

@@ -97,11 +97,6 @@ class Distributed:
         self._initialized = False
         self._context.engine.remove_queues_of_group()
 
-    def leave(self, failed: bool) -> None:
-        """The context is left: another one on the same engine may initialize."""
-        if self._initialized and not failed and not self._context.engine.closed:
-            self.destroy_process_group()
-
     def _core(self) -> Any:
         if not self._initialized:
             raise RuntimeError("the process group is not initialized: call init_process_group()")

@@ -197,12 +197,12 @@ class Tensor(_core.Tensor):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if not self._id:
-            self._host_array()[key] = value
+            self._host_array()[key] = _elements(value, self.dtype)
             return
         found = _ranges(key, self.shape)
         if found is None:
             array = self.numpy()
-            array[key] = value
+            array[key] = _elements(value, self.dtype)
             self._context.write(self, array)
             return
         ranges, picks = found
@@ -213,7 +213,7 @@ class Tensor(_core.Tensor):
             self._context.fill(self, float(value), slice=ranges)
             return
         array = np.empty(shape, dtypes.numpy_dtype(self.dtype))
-        array[picks] = value.numpy() if isinstance(value, Tensor) else value
+        array[picks] = _elements(value, self.dtype)
         self._context.write(self, array, slice=ranges)
 
     def copy_(self, src: Any) -> "Tensor":
@@ -230,11 +230,9 @@ class Tensor(_core.Tensor):
         if own and src._id and src._context is self._context and self._same_type(src):
             self._context.copy(self, src)
             return self
-        array = src.numpy() if own else source
         wanted = dtypes.numpy_dtype(self.dtype)
-        if own and not self._same_type(src):
-            array = _converted(array, src.dtype, self.dtype)
-        array = np.ascontiguousarray(array, dtype=wanted).reshape(self.shape)
+        elements = _elements(src if own else source, self.dtype)
+        array = np.ascontiguousarray(elements, dtype=wanted).reshape(self.shape)
         if array.size:
             self._context.write(self, array)
         return self
@@ -305,10 +303,20 @@ def _converted(array: np.ndarray, source: str, target: str) -> np.ndarray:
     return result
 
 
+def _elements(value: Any, dtype: str) -> np.ndarray:
+    """What numpy has for the values in a type: bits of bf16 and f8, unless they are bits already."""
+    if isinstance(value, Tensor):
+        array, source = value.numpy(), dtypes.canonical(value.dtype)
+        return array if source == dtypes.canonical(dtype) else _converted(array, source, dtype)
+    array = np.asarray(value)
+    if dtypes.has_bits(dtype) and array.dtype != dtypes.numpy_dtype(dtype):
+        return _converted(array.astype(np.float32), "f32", dtype)
+    return array
+
+
 def _as_double(array: np.ndarray, dtype: str) -> np.ndarray:
-    name = dtypes.canonical(dtype)
-    if name in ("bf16", "f8e4m3", "f8e5m2"):
-        array = _converted(array, name, "f32")
+    if dtypes.has_bits(dtype):
+        array = _converted(array, dtype, "f32")
     return array.astype(np.float64)
 
 
