@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "effective.h"
 #include "options.h"
 
 typedef struct cli_command cli_command;

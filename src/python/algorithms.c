@@ -1,0 +1,362 @@
+/*
+ * algorithms.c: a module in Python as an algorithm of collectives. It has
+ *
+ *     def kernel(t_ptr, *args, tl)               what runs on each PE; t_ptr: the tensor
+ *     def kernel_args(world_size, n_elem)        a tuple: its arguments
+ *     def neighbors(rank, world_size)            optional: {direction: rank} of a rank
+ *     TOPO_NAME_TO_KIND = {"ring_1d": 0, ...}    optional: then the arguments get more:
+ *                                                sip_rank, kind, width and height
+ *
+ * A module by the name of one that ships takes its place: it has the same mapper, layout and
+ * connections, and another kernel. Other modules have one PE a rank.
+ *
+ * The engine passes numbers to kernels. A kernel of a module is given two: the address, and which
+ * of the tuples that were made for the call is its own.
+ */
+#include "algorithms.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ccl/ccl.h"
+#include "errors.h"
+#include "rt/rt.h"
+#include "threads.h"
+
+typedef struct py_algorithm {
+    kb_ccl_algorithm algorithm; /* what the engine has */
+    py_launch *launch;          /* of all calls: its variants are the tuples */
+    PyObject *kernel_args, *kinds, *neighbors; /* the last two may be NULL */
+    char *name;
+} py_algorithm;
+
+struct py_algorithms {
+    py_algorithms *before; /* that were loaded before: their kernels may still run */
+    py_algorithm *items;
+    size_t count;
+    const kb_ccl_algorithm **list; /* ends with NULL */
+    kb_ccl_plugin plugin;
+};
+
+static py_algorithm *algorithm_of(const kb_ccl_algorithm *algorithm)
+{
+    return (py_algorithm *)((char *)(uintptr_t)algorithm - offsetof(py_algorithm, algorithm));
+}
+
+/* ---- Arguments --------------------------------------------------------------------------- */
+
+/* An exception of a module's function: the engine is told its text, and the call raises it. */
+static kb_error *refuse(py_algorithm *is)
+{
+    PyObject *exception = py_take_exception();
+    kb_error *err = py_error_of(KB_ERR_INPUT, exception);
+    py_launch_keep(is->launch, exception, err);
+    Py_DECREF(exception);
+    return err;
+}
+
+static const char *name_of_pattern(kb_sip_pattern pattern)
+{
+    static const char *const names[] = {[KB_SIPS_RING] = "ring_1d",
+                                        [KB_SIPS_TORUS] = "torus_2d",
+                                        [KB_SIPS_MESH] = "mesh_2d_no_wrap"};
+    return names[pattern];
+}
+
+/* The rank of the SIP, the kind of topology, and its sides: 0 for a ring. */
+static PyObject *add_topology(const py_algorithm *is, PyObject *args, const kb_ccl_call *call,
+                              const kb_ccl_part *part)
+{
+    const kb_ccl_scope *scope = call->scope;
+    bool ring = scope->sips == KB_SIPS_RING;
+    PyObject *kind = PyMapping_GetItemString(is->kinds, name_of_pattern(scope->sips));
+    PyObject *more = kind ? Py_BuildValue("(INII)", part->rank, kind, ring ? 0 : scope->sip_w,
+                                          ring ? 0 : scope->sip_h)
+                          : NULL;
+    PyObject *all = more ? PySequence_Concat(args, more) : NULL;
+    Py_XDECREF(more);
+    return all;
+}
+
+static PyObject *make_tuple(const py_algorithm *is, const kb_ccl_call *call,
+                            const kb_ccl_part *part)
+{
+    PyObject *made = PyObject_CallFunction(is->kernel_args, "IK", call->scope->world,
+                                           (unsigned long long)part->elements);
+    PyObject *args = made ? PySequence_Tuple(made) : NULL;
+    Py_XDECREF(made);
+    if (!args || !is->kinds)
+        return args;
+    PyObject *all = add_topology(is, args, call, part);
+    Py_DECREF(args);
+    return all;
+}
+
+/* Its number among the tuples of the algorithm. -1 with an exception set. */
+static Py_ssize_t number_of(py_launch *launch, PyObject *args)
+{
+    Py_ssize_t count = PyList_GET_SIZE(launch->variants);
+    for (Py_ssize_t i = count; i-- > 0;) {
+        int same = PyObject_RichCompareBool(PyList_GET_ITEM(launch->variants, i), args, Py_EQ);
+        if (same != 0)
+            return same > 0 ? i : -1;
+    }
+    return PyList_Append(launch->variants, args) == 0 ? count : -1;
+}
+
+/* Where the tensor is: of ranks that are PEs, what all of the device have. */
+static uint64_t address_of(const kb_ccl_call *call, const kb_ccl_part *part)
+{
+    if (!call->scope->rank_is_pe)
+        return part->whole;
+    uint32_t first = part->rank;
+    while (first > 0 && call->scope->ranks[first - 1].sip == part->pe.sip)
+        first--;
+    return part->output - (part->rank - first) * part->elements * kb_dtype_bytes(call->dtype);
+}
+
+static kb_error *arguments(const kb_ccl_call *call, const kb_ccl_part *part,
+                           kb_ccl_arguments *args)
+{
+    py_algorithm *is = algorithm_of(call->scope->settings->algorithm);
+    py_callback_begin();
+    PyObject *tuple = make_tuple(is, call, part);
+    Py_ssize_t number = tuple ? number_of(is->launch, tuple) : -1;
+    Py_XDECREF(tuple);
+    kb_error *err = number < 0 ? refuse(is) : NULL;
+    if (err)
+        return err;
+    kb_ccl_add_address(args, address_of(call, part));
+    kb_ccl_add_integer(args, number);
+    return NULL;
+}
+
+/* ---- Connections ------------------------------------------------------------------------- */
+
+static bool connect_rank(PyObject *map, const kb_ccl_member *members, uint32_t count, uint32_t rank,
+                         kb_ccl_graph *graph, kb_error **err)
+{
+    Py_ssize_t at = 0;
+    PyObject *direction, *peer;
+    if (!PyDict_Check(map)) {
+        PyErr_Format(PyExc_TypeError, "neighbors() returns a dict {direction: rank}, found %R",
+                     map);
+        return false;
+    }
+    while (PyDict_Next(map, &at, &direction, &peer)) {
+        int64_t to;
+        const char *name = PyUnicode_AsUTF8(direction);
+        if (!name || !py_get_integer(peer, &to))
+            return false;
+        if (to < 0 || to >= count) {
+            PyErr_Format(PyExc_ValueError, "neighbors(): %R of rank %u leads to rank %R of %u",
+                         direction, rank, peer, count);
+            return false;
+        }
+        *err = kb_ccl_connect(graph, members[rank].pe, name, members[to].pe);
+        if (*err)
+            return true;
+    }
+    return true;
+}
+
+static kb_error *connect_circle(py_algorithm *is, const kb_ccl_member *members, uint32_t count,
+                                kb_ccl_graph *graph)
+{
+    kb_error *err = NULL;
+    for (uint32_t rank = 0; rank < count && !err; rank++) {
+        PyObject *map = PyObject_CallFunction(is->neighbors, "II", rank, count);
+        if (!map || !connect_rank(map, members, count, rank, graph, &err))
+            err = refuse(is);
+        Py_XDECREF(map);
+    }
+    return err;
+}
+
+static kb_error *connect(const kb_ccl_scope *scope, const kb_ccl_members *members,
+                         kb_ccl_graph *graph)
+{
+    py_algorithm *is = algorithm_of(scope->settings->algorithm);
+    py_callback_begin();
+    kb_error *err = NULL;
+    for (uint32_t circle = 0; circle < kb_ccl_circle_count(members) && !err; circle++) {
+        uint32_t count;
+        const kb_ccl_member *ranks = kb_ccl_circle(members, circle, &count);
+        err = connect_circle(is, ranks, count, graph);
+    }
+    return err;
+}
+
+/* ---- Making them ------------------------------------------------------------------------- */
+
+/* NULL if the module has none. */
+static PyObject *optional(PyObject *module, const char *name)
+{
+    PyObject *value = PyObject_GetAttrString(module, name);
+    PyErr_Clear();
+    if (value == Py_None)
+        Py_CLEAR(value);
+    return value;
+}
+
+/* What it has of the algorithm that ships under its name. */
+static kb_ccl_algorithm form_of(const char *name)
+{
+    ccl_registry shipped;
+    kb_error_free(ccl_registry_init(&shipped, NULL, 0));
+    const kb_ccl_algorithm *found = ccl_find_algorithm(&shipped, name);
+    return found ? *found : (kb_ccl_algorithm){.collectives = 1 << KB_ALL_REDUCE};
+}
+
+static bool fill(py_context *self, py_algorithm *is, PyObject *name, PyObject *module)
+{
+    const char *text = PyUnicode_AsUTF8(name);
+    PyObject *kernel = text ? PyObject_GetAttrString(module, "kernel") : NULL;
+    is->kernel_args = kernel ? PyObject_GetAttrString(module, "kernel_args") : NULL;
+    if (!is->kernel_args) {
+        Py_XDECREF(kernel);
+        return false;
+    }
+    is->kinds = optional(module, "TOPO_NAME_TO_KIND");
+    is->neighbors = optional(module, "neighbors");
+    const bool is_address = true;
+    is->launch = py_launch_new(kernel, &kernel, &is_address, 1, NULL, self->stack_bytes);
+    Py_DECREF(kernel);
+    is->name = strdup(text);
+    if (!is->launch || !is->name || !py_launch_take_variants(is->launch)) {
+        if (!PyErr_Occurred())
+            PyErr_NoMemory();
+        return false;
+    }
+    is->algorithm = form_of(text);
+    is->algorithm.name = is->name;
+    is->algorithm.summary = "a module in Python";
+    is->algorithm.kernel = &is->launch->kernel;
+    is->algorithm.arguments = arguments;
+    is->algorithm.by_name_only = false;
+    if (is->neighbors) {
+        is->algorithm.connect = connect;
+        is->algorithm.topologies = NULL;
+    }
+    return true;
+}
+
+static py_algorithms *make(py_context *self, PyObject *modules)
+{
+    py_algorithms *made = kb_alloc_zeroed(1, sizeof *made);
+    size_t count = (size_t)PyDict_GET_SIZE(modules);
+    Py_ssize_t at = 0;
+    PyObject *name, *module;
+    if (!made) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    made->items = kb_alloc_zeroed(count, sizeof *made->items);
+    made->list = kb_alloc_zeroed(count + 1, sizeof *made->list);
+    bool good = made->items && made->list;
+    if (!good)
+        PyErr_NoMemory();
+    while (good && PyDict_Next(modules, &at, &name, &module)) {
+        py_algorithm *is = &made->items[made->count];
+        made->list[made->count++] = &is->algorithm;
+        good = fill(self, is, name, module);
+    }
+    made->plugin.algorithms = made->list;
+    if (good)
+        return made;
+    py_algorithms_free(made);
+    return NULL;
+}
+
+void py_algorithms_free(py_algorithms *is)
+{
+    while (is) {
+        py_algorithms *before = is->before;
+        for (size_t i = 0; i < is->count; i++) {
+            py_launch_free(is->items[i].launch);
+            Py_XDECREF(is->items[i].kernel_args);
+            Py_XDECREF(is->items[i].kinds);
+            Py_XDECREF(is->items[i].neighbors);
+            free(is->items[i].name);
+        }
+        free(is->items);
+        free(is->list);
+        free(is);
+        is = before;
+    }
+}
+
+int py_algorithms_traverse(const py_algorithms *is, visitproc visit, void *arg)
+{
+    for (; is; is = is->before) {
+        for (size_t i = 0; i < is->count; i++) {
+            Py_VISIT(is->items[i].kernel_args);
+            Py_VISIT(is->items[i].kinds);
+            Py_VISIT(is->items[i].neighbors);
+            int result = is->items[i].launch ? py_launch_traverse(is->items[i].launch, visit, arg) : 0;
+            if (result != 0)
+                return result;
+        }
+    }
+    return 0;
+}
+
+/* ---- Loading ----------------------------------------------------------------------------- */
+
+static const char **get_settings(PyObject *list, size_t *count, PyObject **kept)
+{
+    *kept = list ? PySequence_Tuple(list) : PyTuple_New(0);
+    *count = *kept ? (size_t)PyTuple_GET_SIZE(*kept) : 0;
+    const char **texts = *kept ? kb_alloc_array(*count, sizeof *texts) : NULL;
+    for (size_t i = 0; i < *count && texts; i++) {
+        texts[i] = PyUnicode_AsUTF8(PyTuple_GET_ITEM(*kept, (Py_ssize_t)i));
+        if (!texts[i]) {
+            free(texts);
+            return NULL;
+        }
+    }
+    if (!texts && !PyErr_Occurred())
+        PyErr_NoMemory();
+    return texts;
+}
+
+bool py_algorithms_load(py_context *self, const char *file, PyObject *modules, PyObject *settings)
+{
+    py_algorithms *made = NULL;
+    PyObject *kept = NULL;
+    size_t count;
+    if (modules && PyDict_GET_SIZE(modules) > 0 && !(made = make(self, modules)))
+        return false;
+    const char **texts = get_settings(settings, &count, &kept);
+    const kb_ccl_plugin *plugin = made ? &made->plugin : NULL;
+    bool good = texts && py_succeeded(ccl_reload(self->kb, &(rt_ccl_options){.file = file,
+                                                                              .settings = texts,
+                                                                              .setting_count = count,
+                                                                              .plugins = &plugin,
+                                                                              .plugin_count = made ? 1 : 0}));
+    free(texts);
+    Py_XDECREF(kept);
+    if (!good) {
+        py_algorithms_free(made);
+        return false;
+    }
+    if (made) {
+        made->before = self->algorithms;
+        self->algorithms = made;
+    }
+    return true;
+}
+
+void py_algorithms_raise(const py_context *self, kb_error *err)
+{
+    for (const py_algorithms *is = self->algorithms; is; is = is->before) {
+        for (size_t i = 0; i < is->count; i++) {
+            if (py_launch_has_fault(is->items[i].launch, err)) {
+                py_launch_raise(is->items[i].launch, err);
+                return;
+            }
+        }
+    }
+    py_raise(err);
+}

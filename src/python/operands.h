@@ -1,0 +1,32 @@
+/*
+ * operands.h: what operations of kernels are given and what they return.
+ */
+#ifndef KB_PYTHON_OPERANDS_H
+#define KB_PYTHON_OPERANDS_H
+
+#include "kernel.h"
+
+/* What an operand is before the call of the engine: a value, a number, or a place that a program
+ * has named, for which the call makes a reference. */
+typedef struct py_operand {
+    tl_tensor tensor;
+    bool is_place;
+    tl_ptr address;
+    tl_dims shape;
+    kb_dtype dtype;
+} py_operand;
+
+/* From Python: a handle; or a number, if `numbers` are allowed. False with an exception set. */
+bool py_get_operand(py_tl *self, PyObject *object, bool numbers, py_operand *operand);
+
+/* What names memory in a call: an integer, or what int() makes one. */
+bool py_get_address(PyObject *object, tl_ptr *address);
+
+/* In the call of the engine: the tensor, and the end of what it was made for. */
+tl_tensor py_use_operand(tl_context *tl, tl_srcloc at, const py_operand *operand);
+void py_drop_operand(tl_context *tl, tl_srcloc at, const py_operand *operand, tl_tensor tensor);
+
+/* A new handle of a value that the kernel has made. */
+PyObject *py_result(py_tl *self, tl_tensor value);
+
+#endif
