@@ -116,7 +116,7 @@ static bool call_from_worker(py_context *self, kb_co *co, py_host_fn *fn, void *
     PyThreadState *state = PyThreadState_Get();
     bool returned = kb_co_try(co, make_worker_call, &call);
     py_state_resume(state);
-    py_forget_running_tl();
+    (void)py_set_running_tl(NULL);
     *err = call.err;
     if (!returned)
         PyErr_SetString(py_stopped, "the worker is stopped, because the spawn has failed");
@@ -129,10 +129,11 @@ static void call_from_driver(py_context *self, py_host_fn *fn, void *arg, kb_err
     self->thread = PyThread_get_thread_ident();
     self->depth++;
     bool watched = watch_interrupts(self);
+    py_tl *running = py_set_running_tl(NULL);
     py_stay_begin(&stay);
     *err = fn(self->kb, arg);
     py_stay_end(&stay);
-    py_forget_running_tl();
+    (void)py_set_running_tl(running);
     if (watched)
         ignore_interrupts(self);
     self->depth--;

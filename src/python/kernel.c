@@ -23,9 +23,11 @@ py_tl *py_running_tl(void)
     return running;
 }
 
-void py_forget_running_tl(void)
+py_tl *py_set_running_tl(py_tl *tl)
 {
-    running = NULL;
+    py_tl *before = running;
+    running = tl;
+    return before;
 }
 
 /* ---- Faults ------------------------------------------------------------------------------ */

@@ -81,8 +81,9 @@ extern PyTypeObject *py_tl_type;
 /* The one of the kernel that runs on this thread; NULL: none does. Borrowed. */
 py_tl *py_running_tl(void);
 
-/* None does: after a call of the engine by a worker or by the driver. */
-void py_forget_running_tl(void);
+/* Another one does, or none: returns the one before. Around a call of the engine by the driver, which
+ * may be a kernel of another context that destroys this one; and after one by a worker. */
+py_tl *py_set_running_tl(py_tl *tl);
 
 /* Makes a call that contains operations. False with an exception set if one failed. */
 bool py_tl_perform(py_tl *self, void (*call)(tl_context *tl, void *arg), void *arg);

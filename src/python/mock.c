@@ -139,10 +139,11 @@ static bool make_launch(PyObject *function, PyObject *args, mock_call *is)
 static bool run(mock_call *is)
 {
     py_stay stay;
+    py_tl *running = py_set_running_tl(NULL);
     py_stay_begin(&stay);
     kb_error *err = kb_mock_run(&is->mock, is->data, is->buffer_bytes * is->mock.ranks);
     py_stay_end(&stay);
-    py_forget_running_tl();
+    (void)py_set_running_tl(running);
     if (err)
         py_launch_raise(is->launch, err);
     return !err;

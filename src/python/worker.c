@@ -86,7 +86,7 @@ static kb_error *run_worker(kb_context *kb, uint32_t rank, void *arg)
     PyThreadState *state = py_state_take(spawn->context->stack_bytes);
     if (!state)
         return kb_error_nomem();
-    py_forget_running_tl();
+    (void)py_set_running_tl(NULL);
     kb_error *err = NULL;
     PyObject *result = call_function(spawn->function, rank);
     if (!result) {
