@@ -8,12 +8,17 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
+import json
 import os
-from typing import Any, Optional, Sequence
+import tempfile
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, Callable, Iterator, Optional, Sequence
 
 from kernbench import _core
-from kernbench.ccl import topologies
+from kernbench.ccl import sfr_config, topologies
 
 __all__ = [
     "install_ipcq",
@@ -44,6 +49,7 @@ def _parse(text: Any, path: str) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=1)
 def _builtin() -> dict[str, Any]:
     return _parse(_core.builtin_ccl(), "built-in ccl.yaml")
 
@@ -53,7 +59,7 @@ def load_ccl_config(path: Optional[Any] = None) -> dict[str, Any]:
     none what is built in. What the file's defaults do not say is as built in."""
     if path is None:
         if not os.path.exists(DEFAULT_FILE):
-            return _builtin()
+            return copy.deepcopy(_builtin())
         path = DEFAULT_FILE
     with open(path, "rb") as file:
         config = _parse(file.read(), os.fspath(path))
@@ -77,7 +83,7 @@ def resolve_algorithm_config(cfg: dict[str, Any], name: Optional[str] = None) ->
 def shipped_name(module: str) -> Optional[str]:
     """The engine's name of a shipped algorithm: "ring" of kernbench.ccl.algorithms.ring_allreduce.
     None of another module."""
-    if "." not in module:
+    if module in {entry["module"] for entry in _builtin()["algorithms"].values()}:
         return module
     if not module.startswith(_PACKAGE):
         return None
@@ -113,16 +119,71 @@ def _check_hook(entry: dict[str, Any], key: str, name: str) -> None:
         raise ValueError(f"unknown {key} {path!r} of algorithm {name!r}")
 
 
-def modules_of_users(cfg: dict[str, Any]) -> dict[str, Any]:
-    """The Python modules that entries of a file name and that do not ship, by that name."""
-    modules = {}
+def modules_of_users(cfg: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    """The Python modules that entries of a file name and that do not ship, by that name.
+
+    A module with neighbors() has connections of its own, and so has one for the leaders of cubes:
+    such an entry is changed, to a module of its own without a topology.
+    """
+    modules: dict[str, Any] = {}
     for name, entry in cfg["algorithms"].items():
-        module = (entry or {}).get("module")
-        if isinstance(module, str) and shipped_name(module) is None:
-            modules[module] = importlib.import_module(module)
+        entry = entry or {}
         for key in ("mapper", "validator"):
-            _check_hook(entry or {}, key, name)
+            _check_hook(entry, key, name)
+        path = entry.get("module")
+        if not isinstance(path, str) or shipped_name(path) is not None:
+            continue
+        module = importlib.import_module(path)
+        topology = entry.get("topology", "none")
+        own = {"module": f"{path} of {name}", "topology": "none"}
+        if hasattr(module, "neighbors"):
+            neighbors = topologies.resolve_topology(topology, module)
+        elif topology == "none" and _is_for_leaders(entry, module):
+            neighbors = sfr_config.intercube_neighbors(spec)
+            own.update(_FOR_LEADERS)
+        else:
+            modules[path] = module
+            continue
+        cfg["algorithms"][name] = {**entry, **own}
+        modules[own["module"]] = _Connected(module, neighbors)
     return modules
+
+
+# What an algorithm over PE 0 of every cube needs: it combines the shards of the cubes too.
+_FOR_LEADERS = {"mapper": "cube_leaders", "validator": "shard_per_cube", "reduce_shards": True}
+
+
+def _is_for_leaders(entry: dict[str, Any], module: Any) -> bool:
+    mapper = entry.get("mapper")
+    if mapper is None:
+        return hasattr(module, "TOPO_NAME_TO_KIND")
+    return mapper.endswith("cube_leaders")
+
+
+class _Connected:
+    """An algorithm's module with connections of its own: neighbors(rank, count) -> {dir: rank}."""
+
+    def __init__(self, module: Any, neighbors: Callable[[int, int], dict[str, int]]) -> None:
+        self._module, self.neighbors = module, neighbors
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+@contextmanager
+def file_for_engine(path: Optional[str], cfg: dict[str, Any]) -> Iterator[Optional[str]]:
+    """The file that the engine reads: that of the user, or one with the entries as they were
+    changed."""
+    if path is None or load_ccl_config(path) == cfg:
+        yield path
+        return
+    handle, changed = tempfile.mkstemp(prefix="kernbench-ccl-", suffix=".yaml")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(cfg, file)  # which is YAML too
+        yield changed
+    finally:
+        os.unlink(changed)
 
 
 # ---- Ranks and PEs
@@ -215,7 +276,5 @@ def install_entry(engine: Any, spec: dict[str, Any], merged: dict[str, Any]) -> 
         isinstance(module, str) and shipped_name(module) == "intercube"
     )
     if leaders:
-        from kernbench.ccl.sfr_config import configure_sfr_intercube_multisip
-
-        return configure_sfr_intercube_multisip(engine, spec, merged)
+        return sfr_config.configure_sfr_intercube_multisip(engine, spec, merged)
     return install_ipcq(engine, spec, merged)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from math import isqrt
-from typing import Any
-
-from kernbench.ccl.install import install_table
+from typing import Any, Callable
 
 __all__ = ["configure_sfr_intercube_multisip"]
 
@@ -39,6 +37,27 @@ def _sip_grid(sips: dict[str, Any]) -> tuple[int, int, bool]:
     return w, h, topology != "mesh_2d_no_wrap"
 
 
+def intercube_neighbors(spec: dict[str, Any]) -> Callable[[int, int], dict[str, int]]:
+    """The neighbours of a cube's leader: a function (rank, count) -> {dir: rank}.
+
+    Ranks are cubes, SIP by SIP. If they are not those of all SIPs, these are a ring.
+    """
+    mesh, sips = spec["sip"]["cube_mesh"], spec["system"]["sips"]
+    w, h = mesh["w"], mesh["h"]
+    cubes = w * h
+
+    def neighbors(rank: int, count: int) -> dict[str, int]:
+        sip, cube = divmod(rank, cubes)
+        grid = _sip_grid(sips) if count == sips["count"] * cubes else (count // cubes, 1, True)
+        inside = _neighbors(cube, w, h, wraps=False)
+        outside = _neighbors(sip, *grid, prefix="global_")
+        found = {direction: sip * cubes + peer for direction, peer in inside.items()}
+        found.update({direction: peer * cubes + cube for direction, peer in outside.items()})
+        return found
+
+    return neighbors
+
+
 def configure_sfr_intercube_multisip(
     engine: Any, spec: dict[str, Any], merged: dict[str, Any]
 ) -> dict[str, Any]:
@@ -48,17 +67,11 @@ def configure_sfr_intercube_multisip(
     global_E and global_W to the same cube of the SIP's neighbours in system.sips.topology. A single
     SIP has none of these. Ranks are cubes, SIP by SIP.
     """
+    from kernbench.ccl.install import install_table  # which needs this module too
+
     mesh, sips = spec["sip"]["cube_mesh"], spec["system"]["sips"]
-    w, h = mesh["w"], mesh["h"]
-    cubes = w * h
-    sip_w, sip_h, wraps = _sip_grid(sips)
+    cubes = mesh["w"] * mesh["h"]
     ranks = [(sip, cube, 0) for sip in range(sips["count"]) for cube in range(cubes)]
-    table = {}
-    for rank, (sip, cube, _) in enumerate(ranks):
-        inside = _neighbors(cube, w, h, wraps=False)
-        outside = _neighbors(sip, sip_w, sip_h, wraps, prefix="global_")
-        table[rank] = {direction: sip * cubes + peer for direction, peer in inside.items()}
-        table[rank].update(
-            {direction: peer * cubes + cube for direction, peer in outside.items()}
-        )
+    neighbors = intercube_neighbors(spec)
+    table = {rank: neighbors(rank, len(ranks)) for rank in range(len(ranks))}
     return install_table(engine, merged, ranks, table)

@@ -25,10 +25,18 @@ class AllocatorView:
 
 
 class AllocatorsView(Mapping):
-    """``ctx._allocators``: by (sip, cube, pe), of every PE that has a part of a tensor."""
+    """``ctx._allocators``: by (sip, cube, pe), of every PE that has, or had, a part of a tensor.
 
-    def __init__(self, tensors: Iterable[Any]) -> None:
-        blocks: dict[tuple[int, int, int], list[tuple[int, int, str]]] = {}
+    `places` has a SIP with the numbers of cubes and of PEs of a cube for each layout so far.
+    """
+
+    def __init__(self, tensors: Iterable[Any], places: Iterable[tuple[int, int, int]]) -> None:
+        blocks: dict[tuple[int, int, int], list[tuple[int, int, str]]] = {
+            (sip, cube, pe): []
+            for sip, cubes, pes in places
+            for cube in range(cubes)
+            for pe in range(pes)
+        }
         for tensor in tensors:
             handle = tensor._handle
             for shard in handle.shards if handle is not None else ():

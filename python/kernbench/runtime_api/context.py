@@ -57,7 +57,9 @@ class RuntimeContext:
         self.multiprocessing = Multiprocessing(self)
         self.distributed = Distributed(self)
         self._tensor_parallel: Any = None  # of kernbench.tp.parallel_state
+        # What a worker waits for is the engine's; a worker that goes on finds its own done.
         self._pending_worker_waits: list[Any] = []
+        self._places: set[tuple[int, int, int]] = set()
         self._tensors: "weakref.WeakSet[Tensor]" = weakref.WeakSet()
         engine.limit_to(self.target_device.sip)
 
@@ -83,7 +85,7 @@ class RuntimeContext:
 
     @property
     def _allocators(self) -> AllocatorsView:
-        return AllocatorsView(list(self._tensors))
+        return AllocatorsView(list(self._tensors), self._places)
 
     # ---- Tensors
 
@@ -97,8 +99,11 @@ class RuntimeContext:
         **options: Any,
     ) -> Tensor:
         tensor = Tensor(shape, dtype, name)
+        if not tensor.shape or 0 in tensor.shape:
+            raise ValueError(f"tensor '{tensor.name}' has shape {tensor.shape}: no elements")
         policy = DPPolicy() if dp is None else dp
-        self.engine.core.deploy(
+        core = self.engine.core
+        core.deploy(
             tensor,
             tensor.shape,
             dtypes.canonical(dtype),
@@ -111,6 +116,10 @@ class RuntimeContext:
             **options,
         )
         tensor._runtime = self
+        machine = self.engine.machine
+        cubes = policy.num_cubes or machine["cubes"]
+        pes = policy.num_pes or machine["pes"]
+        self._places.add((core.device(tensor), cubes, pes))
         self._tensors.add(tensor)
         return tensor
 
@@ -221,22 +230,9 @@ class RuntimeContext:
         The exception of a kernel comes out of here.
         """
         core = self.engine.core
-        listed = not handle.done and core.worker_rank() is not None
-        if listed:
-            self._pending_worker_waits.append(handle)
-        try:
-            with self.engine.explaining():
-                core.wait(handle)
-        finally:
-            if listed:
-                self._forget(handle)
+        with self.engine.explaining():
+            core.wait(handle)
         return Completion(True, handle)
-
-    def _forget(self, handle: Any) -> None:
-        for index, waited in enumerate(self._pending_worker_waits):
-            if waited is handle:
-                del self._pending_worker_waits[index]
-                return
 
     def synchronize(self) -> None:
         """Waits for all of the caller's work."""

@@ -18,7 +18,10 @@ class Ahbm:
 
     def set_device(self, device: int) -> None:
         """Makes a SIP the current device, by its number in the machine."""
-        self._context.engine.core.set_device(int(device))
+        number = int(device)
+        if number < 0:
+            raise ValueError(f"device {number}: devices are numbered from 0")
+        self._context.engine.core.set_device(number)
 
     def current_device(self) -> Optional[int]:
         """The current device; None until it is set: tensors then go to SIP 0."""

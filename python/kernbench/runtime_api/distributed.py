@@ -83,10 +83,11 @@ class Distributed:
             raise RuntimeError("init_process_group: the process group is initialized already")
         path = install.DEFAULT_FILE if os.path.exists(install.DEFAULT_FILE) else None
         config = install.load_ccl_config(path)
-        modules = install.modules_of_users(config)
+        modules = install.modules_of_users(config, self._context.spec)
         engine = self._context.engine
         engine.take_process_group(self)
-        engine.core.init_process_group(backend, ccl=path, modules=modules)
+        with install.file_for_engine(path, config) as file:
+            engine.core.init_process_group(backend, ccl=file, modules=modules)
         self._initialized = True
         self._needs_auto = _adds_in_another_order(engine.core.ccl_info(), config)
         engine.install_queues_of_group()
@@ -333,19 +334,21 @@ class Distributed:
 
     def send(self, tensor: Tensor, dst: int, group: Optional[Group] = None) -> None:
         """To another rank, which receives."""
-        self._call("send", [tensor], [], root=dst, group=group)
+        self._call("send", [tensor], [tensor], root=dst, group=group)
 
     def recv(self, tensor: Tensor, src: int, group: Optional[Group] = None) -> None:
         """From another rank, which sends."""
-        self._call("recv", [], [tensor], root=src, group=group)
+        self._call("recv", [tensor], [tensor], root=src, group=group)
 
     def isend(self, tensor: Tensor, dst: int, group: Optional[Group] = None) -> Optional[Work]:
         """The same without waiting."""
-        return self._call("send", [tensor], [], root=dst, group=group, async_op=True)
+        inside = [tensor]
+        return self._call("send", inside, inside, root=dst, group=group, async_op=True)
 
     def irecv(self, tensor: Tensor, src: int, group: Optional[Group] = None) -> Optional[Work]:
         """The same without waiting."""
-        return self._call("recv", [], [tensor], root=src, group=group, async_op=True)
+        inside = [tensor]
+        return self._call("recv", inside, inside, root=src, group=group, async_op=True)
 
     def barrier(self, group: Optional[Group] = None, async_op: bool = False) -> Optional[Work]:
         """Waits until all ranks have called it."""

@@ -34,7 +34,10 @@ class PhysAddr:
     @staticmethod
     def decode(address: int) -> "PhysAddr":
         """What an address means; ValueError if it means nothing."""
-        return PhysAddr(*_core.pa_decode(int(address)))
+        try:
+            return PhysAddr(*_core.pa_decode(int(address)))
+        except _core.KernbenchError as error:
+            raise _core.InputError(str(error)) from None
 
     def encode(self) -> int:
         """The address as a number; ValueError if a field is out of range."""
