@@ -61,6 +61,16 @@ const cli_command *cli_find_subcommand(const cli_command *command, const char *w
 /* The word: "plan". */
 const char *cli_subcommand_word(const cli_command *subcommand);
 
+/* Runs the command that the arguments name; argv[0] is the program. */
+kb_code cli_run(int argc, char **argv);
+
+/*
+ * The same inside another program, whose signals and descriptors stay as they are. With a spec, that
+ * is the bench of `run`, whatever --bench says, and its kernels and workers have stacks of so many
+ * bytes by default.
+ */
+kb_code cli_run_embedded(int argc, char **argv, const kb_bench_spec *spec, uint64_t stack_bytes);
+
 /* ---- Messages ---------------------------------------------------------------------------- */
 
 /* Prints "kernbench: " and the message on one line of stderr. Returns the code it was given. */

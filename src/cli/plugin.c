@@ -24,6 +24,7 @@
 #include "benches/benches.h"
 #include "cli.h"
 #include "crash.h"
+#include "embedded.h"
 #include "files.h"
 #include "leftovers.h"
 #include "parens.h"
@@ -560,9 +561,13 @@ static const char *find_name(const char *what)
     return source || library ? colon + 1 : NULL;
 }
 
+embedded_bench embedded_bench_given;
+
 kb_code plugin_open(const char *what, plugin *p)
 {
-    *p = (plugin){0};
+    *p = (plugin){.spec = embedded_bench_given.spec};
+    if (p->spec)
+        return KB_OK;
     const char *name = find_name(what);
     if (!name && !strchr(what, '/') && !ends_with(what, ".c") && !ends_with(what, ".so"))
         return open_shipped(what, p);

@@ -18,6 +18,7 @@
  * docs/decisions/0033-python.md has the reasons.
  */
 #include "address.h"
+#include "cli.h"
 #include "compile.h"
 #include "context.h"
 #include "describe.h"
@@ -54,7 +55,7 @@ PyMODINIT_FUNC PyInit__core(void)
                 py_handle_init_types(module) && py_tl_init_type(module) &&
                 py_tensor_init_type(module) && py_launch_init_types(module) &&
                 py_context_init_type(module) && py_compile_init(module) &&
-                py_describe_init(module) && py_address_init(module) && py_mock_init(module) &&
+                py_describe_init(module) && py_address_init(module) && py_mock_init(module) && py_cli_init(module) &&
                 PyModule_AddStringConstant(module, "version", kb_version()) == 0;
     if (!good)
         Py_CLEAR(module);
