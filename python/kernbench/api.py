@@ -86,8 +86,8 @@ def kernel(function: Kernel) -> Kernel:
 class RunResult:
     """What a run took, as ``kernbench run --json`` has it."""
 
-    def __init__(self, document: dict[str, Any], repeat: Callable[[Sequence[str]], str]) -> None:
-        self._document, self._repeat = document, repeat
+    def __init__(self, document: dict[str, Any]) -> None:
+        self._document = document
 
     @property
     def sim_ns(self) -> float:
@@ -118,9 +118,11 @@ class RunResult:
         """All of it."""
         return self._document
 
-    def save(self, path: str = "kernbench.db") -> None:
-        """Runs it again and keeps the run in a store, for `kernbench explain` and `report`."""
-        self._repeat([f"--save={path}"])
+    def save(self, path: Any = "run.json") -> None:
+        """Writes all of it to a file, as JSON."""
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(self._document, file, indent=2)
+            file.write("\n")
 
     def __repr__(self) -> str:
         count = len(self.kernels)
@@ -189,10 +191,8 @@ def run(
     function = find_bench(["run", f"--bench={name}", *options]) if bench is name else bench
     graph = _as_machine(machine).topology_obj
 
-    def once(more: Sequence[str]) -> str:
-        with graph.description() as (source, settings):
-            argv = ["run", "--json", f"--bench={name}", f"--topology={source}", *options, *more]
-            argv += [f"--set={setting}" for setting in settings]
-            return _call(argv, function, lambda core: run_on(core, function, graph, device))
-
-    return RunResult(json.loads(once(())), once)
+    with graph.description() as (source, settings):
+        argv = ["run", "--json", f"--bench={name}", f"--topology={source}", *options]
+        argv += [f"--set={setting}" for setting in settings]
+        output = _call(argv, function, lambda core: run_on(core, function, graph, device))
+    return RunResult(json.loads(output))

@@ -7,6 +7,7 @@ or a module ``benches.NAME``: in the working directory, anywhere on sys.path, or
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -105,7 +106,9 @@ def _run_bench(argv: Sequence[str], bench: Bench) -> int:
 
     def run(core: _core.Context) -> None:
         topology = resolve_topology(_option(argv, "--topology") or "default", _settings(argv))
-        run_on(core, bench, topology, _option(argv, "--device"))
+        output = sys.stderr if _has_option(argv, "--json") else sys.stdout
+        with contextlib.redirect_stdout(output):
+            run_on(core, bench, topology, _option(argv, "--device"))
 
     return _core.run_cli(list(argv), bench=run)
 

@@ -42,7 +42,6 @@ class RuntimeContext:
 
     def __init__(
         self,
-        *,
         engine: Any,
         target_device: Any = None,
         correlation_id: Optional[str] = None,
@@ -119,6 +118,7 @@ class RuntimeContext:
         machine = self.engine.machine
         cubes = policy.num_cubes or machine["cubes"]
         pes = policy.num_pes or machine["pes"]
+        tensor._pe_count = cubes * pes
         self._places.add((core.device(tensor), cubes, pes))
         self._tensors.add(tensor)
         return tensor
@@ -214,14 +214,8 @@ class RuntimeContext:
 
     @staticmethod
     def _meta(name: str, sip: int, args: Sequence[Any]) -> dict[str, Any]:
-        pes = {
-            (shard.cube, shard.pe)
-            for arg in args
-            if isinstance(arg, Tensor) and arg._handle is not None
-            for shard in arg._handle.shards
-            if shard.sip == sip
-        }
-        target = next(iter(pes))[1] if len(pes) == 1 else "all"
+        tensors = [arg for arg in args if isinstance(arg, Tensor)]
+        target = 0 if all(tensor._pe_count == 1 for tensor in tensors) else "all"
         return {"phase": "kernel", "name": name, "sip": sip, "target_pe": target}
 
     def wait(self, handle: Any, *, _meta: Optional[dict] = None) -> Completion:

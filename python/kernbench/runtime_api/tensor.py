@@ -115,6 +115,7 @@ class Tensor(_core.Tensor):
         self._placement: Optional[list[ShardSpec]] = None
         self._known_handle: Optional[TensorHandle] = None
         self._runtime: Any = None  # the RuntimeContext, of a deployed tensor
+        self._pe_count = 0  # PEs that its layout has, of a deployed tensor
 
     # ---- What it is: never waits
 
