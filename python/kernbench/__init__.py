@@ -44,8 +44,8 @@ if _TYPE_CHECKING:
         InputError,
         KernbenchError,
         KernelError,
-        compile_c,
     )
+    from kernbench.compiling import compile_c
     from kernbench.api import Context, Machine, RunResult, kernel, run
     from kernbench.policy.placement.dp import DPPolicy
 
@@ -55,12 +55,16 @@ _CORE = {
     "InputError": "InputError",
     "KernbenchError": "KernbenchError",
     "KernelError": "KernelError",
-    "compile_c": "compile_c",
     "tl": "TL",
 }
 _API = ("Context", "Machine", "RunResult", "kernel", "run")
 
-__all__ = sorted([*_CORE, *_API, "DPPolicy"])
+_OTHERS = {
+    "DPPolicy": "kernbench.policy.placement.dp",
+    "compile_c": "kernbench.compiling",
+}
+
+__all__ = sorted([*_CORE, *_API, *_OTHERS])
 
 
 def __getattr__(name):
@@ -71,8 +75,8 @@ def __getattr__(name):
         value = getattr(importlib.import_module("kernbench._core"), _CORE[name])
     elif name in _API:
         value = getattr(importlib.import_module("kernbench.api"), name)
-    elif name == "DPPolicy":
-        value = importlib.import_module("kernbench.policy.placement.dp").DPPolicy
+    elif name in _OTHERS:
+        value = getattr(importlib.import_module(_OTHERS[name]), name)
     else:
         raise AttributeError(f"module 'kernbench' has no attribute {name!r}")
     globals()[name] = value
