@@ -10,6 +10,8 @@ import sys
 from typing import Any, Callable, Mapping, Optional, Sequence, TypeVar, Union
 
 from kernbench import _core
+from kernbench.cli.main import find_bench, without_ccl_file
+from kernbench.runtime_api.bench_runner import run_on
 from kernbench.runtime_api.context import RuntimeContext
 from kernbench.sim_engine.engine import GraphEngine
 from kernbench.topology.builder import TopologyGraph, resolve_topology
@@ -155,7 +157,11 @@ def _call(argv: list[str], bench: Optional[Callable[..., Any]], body: Any) -> st
 
     output = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(warnings):
-        code = _core.run_cli(argv, bench=guarded) if bench is not None else _core.run_cli(argv)
+        if bench is None:
+            code = _core.run_cli(argv)
+        else:
+            with without_ccl_file(argv) as words:
+                code = _core.run_cli(words, bench=guarded)
     if failures:
         raise failures[0]
     if code != 0:
@@ -180,9 +186,6 @@ def run(
     has it compare its results; ``data=False`` simulates times without numbers. What a function
     raises comes out of here.
     """
-    from kernbench.cli.main import find_bench
-    from kernbench.runtime_api.bench_runner import run_on
-
     name = bench if isinstance(bench, str) else getattr(bench, "__name__", "bench")
     options = [f"--param={key}={value}" for key, value in (params or {}).items()]
     options += ["--verify-data"] if verify else []

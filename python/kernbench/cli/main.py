@@ -12,9 +12,11 @@ import importlib
 import importlib.util
 import os
 import sys
-from typing import Any, Callable, Optional, Sequence
+import tempfile
+from typing import Any, Callable, Iterator, Optional, Sequence
 
 from kernbench import _core
+from kernbench.ccl.install import DEFAULT_FILE
 
 __all__ = ["main"]
 
@@ -100,6 +102,29 @@ def find_bench(argv: Sequence[str]) -> Optional[Bench]:
     return _load_module(name)
 
 
+@contextlib.contextmanager
+def without_ccl_file(argv: Sequence[str]) -> Iterator[list[str]]:
+    """The command line for the engine, which gets no ccl.yaml: the package reads it when the bench
+    asks for it, as it may name algorithms in Python."""
+    words = _without_option(argv, "--ccl")
+    if len(words) == len(argv) and not os.path.exists(DEFAULT_FILE):
+        yield words
+        return
+    with tempfile.NamedTemporaryFile("w", prefix="kernbench-ccl-", suffix=".yaml") as file:
+        file.write("defaults: {}\n")
+        file.flush()
+        yield [*words, "--ccl", file.name]
+
+
+def _without_option(argv: Sequence[str], name: str) -> list[str]:
+    words, skip = [], False
+    for word in argv:
+        if not skip and word != name and not word.startswith(name + "="):
+            words.append(word)
+        skip = not skip and word == name
+    return words
+
+
 def _run_bench(argv: Sequence[str], bench: Bench) -> int:
     from kernbench.runtime_api.bench_runner import run_on  # not needed by other commands
     from kernbench.topology.builder import resolve_topology
@@ -108,9 +133,10 @@ def _run_bench(argv: Sequence[str], bench: Bench) -> int:
         topology = resolve_topology(_option(argv, "--topology") or "default", _settings(argv))
         output = sys.stderr if _has_option(argv, "--json") else sys.stdout
         with contextlib.redirect_stdout(output):
-            run_on(core, bench, topology, _option(argv, "--device"))
+            run_on(core, bench, topology, _option(argv, "--device"), _option(argv, "--ccl"))
 
-    return _core.run_cli(list(argv), bench=run)
+    with without_ccl_file(argv) as words:
+        return _core.run_cli(words, bench=run)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

@@ -26,9 +26,16 @@ def _default_engine(topology: Any, device: Any) -> GraphEngine:
     return GraphEngine(getattr(topology, "topology_obj", topology), enable_data=True)
 
 
-def run_on(core: Any, bench_fn: Callable[[RuntimeContext], Any], topology: Any, device: Any) -> None:
+def run_on(
+    core: Any,
+    bench_fn: Callable[[RuntimeContext], Any],
+    topology: Any,
+    device: Any,
+    ccl_file: Optional[str] = None,
+) -> None:
     """Runs a bench on a simulation that is there already, and waits for all that it launched."""
     engine = GraphEngine(topology, core=core)
+    engine.ccl_file = ccl_file
     with RuntimeContext(engine=engine, target_device=device, correlation_id="bench") as context:
         bench_fn(context)
         context.synchronize()

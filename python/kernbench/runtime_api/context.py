@@ -244,7 +244,8 @@ class RuntimeContext:
         """
         from kernbench.ccl import install  # kernels of ccl need no context, but this call does
 
-        merged = install.resolve_algorithm_config(install.load_ccl_config(), algorithm)
+        config = install.load_ccl_config(self.engine.ccl_file)
+        merged = install.resolve_algorithm_config(config, algorithm)
         if world_size_override is not None:
             merged["world_size"] = world_size_override
         return install.install_entry(self.engine, self.spec, merged)

@@ -81,10 +81,12 @@ class Distributed:
 
         if self._initialized:
             raise RuntimeError("init_process_group: the process group is initialized already")
-        path = install.DEFAULT_FILE if os.path.exists(install.DEFAULT_FILE) else None
+        engine = self._context.engine
+        path = engine.ccl_file
+        if path is None and os.path.exists(install.DEFAULT_FILE):
+            path = install.DEFAULT_FILE
         config = install.load_ccl_config(path)
         modules = install.modules_of_users(config, self._context.spec)
-        engine = self._context.engine
         engine.take_process_group(self)
         with install.file_for_engine(path, config) as file:
             engine.core.init_process_group(backend, ccl=file, modules=modules)

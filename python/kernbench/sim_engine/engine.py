@@ -61,6 +61,7 @@ class GraphEngine:
         self._env = EnvironmentView(self)
         self._components = ComponentsView(self)
         self.memory_store = MemoryView(self)
+        self.ccl_file: Optional[str] = None  # instead of ./ccl.yaml
 
     @property
     def spec(self) -> dict[str, Any]:
