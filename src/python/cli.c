@@ -15,7 +15,7 @@
 #include "threads.h"
 
 /* Of the kernels and workers of a bench in Python: as those of contexts. */
-enum { STACK_BYTES = 2 << 20 };
+enum { STACK_BYTES = 8 << 20 };
 
 /* A bench in Python while it runs. The context stays until the engine's is gone: kernels that are
  * unwound with that are still its own. */

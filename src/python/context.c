@@ -20,8 +20,9 @@
 
 PyTypeObject *py_context_type;
 
-/* Deep recursion through C in a kernel is to end in RecursionError before the stack does. */
-enum { STACK_BYTES = 2 << 20 };
+/* As large as those of threads: deep recursion through C in a kernel is to end in RecursionError
+ * before the stack does. Only what is touched takes memory. */
+enum { STACK_BYTES = 8 << 20 };
 
 /* ---- Interrupts -------------------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@
 #include "threads.h"
 
 /* As those of contexts: Python needs more than kernels in C. */
-enum { STACK_BYTES = 2 << 20 };
+enum { STACK_BYTES = 8 << 20 };
 
 /* What a run needs, made from Python's arguments. */
 typedef struct mock_call {
