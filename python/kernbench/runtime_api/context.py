@@ -33,6 +33,11 @@ def active_context() -> Optional["RuntimeContext"]:
     return None
 
 
+def _is_tensors(arg: Any) -> bool:
+    """Whether it is a list with a tensor for each SIP."""
+    return isinstance(arg, (list, tuple)) and bool(arg) and all(isinstance(t, Tensor) for t in arg)
+
+
 class RuntimeContext:
     """Tensors, launches, devices and ranks on an engine.
 
@@ -195,10 +200,12 @@ class RuntimeContext:
         """Runs a kernel on every PE that has a part of a tensor argument, and waits.
 
         The kernel gets, for each tensor, its address on the PE's SIP as an int, other arguments as
-        they are, and `tl` by that name. Returns the handle; with ``_defer_wait=True`` it does not
+        they are, and `tl` by that name. A list of tensors, one on each SIP, launches it on all of
+        them: each gets its own. Returns the handle; with ``_defer_wait=True`` it does not
         wait and returns [(handle, sip, meta)], one for each SIP.
         """
-        request = self.engine.core.launch(kernel_name, kernel_fn, args, kwargs)
+        given = tuple(_core.Each(arg) if _is_tensors(arg) else arg for arg in args)
+        request = self.engine.core.launch(kernel_name, kernel_fn, given, kwargs)
         if _defer_wait:
             return [(request, sip, self._meta(kernel_name, sip, args)) for sip in self._sips(args)]
         self.wait(request)
@@ -207,7 +214,7 @@ class RuntimeContext:
     def _sips(self, args: Sequence[Any]) -> list[int]:
         core, sips = self.engine.core, set()
         for arg in args:
-            for tensor in arg.tensors if isinstance(arg, _core.Each) else (arg,):
+            for tensor in arg if isinstance(arg, (list, tuple)) else (arg,):
                 if isinstance(tensor, _core.Tensor):
                     sips.add(core.device(tensor))
         return sorted(sips)
