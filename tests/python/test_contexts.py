@@ -215,6 +215,25 @@ class TestContexts:
         except RuntimeError:
             pass
 
+    def test_two_contexts_on_one_engine(self):
+        engine = make_engine()
+        contexts = [RuntimeContext(engine=engine, target_device=resolve_device("all"),
+                                   correlation_id=str(i), spec=None) for i in range(2)]
+        tensors = [put(ctx, np.full((1, 8), i, np.float16)) for i, ctx in enumerate(contexts)]
+        assert tensors[0].va != tensors[1].va
+        for i, ctx in enumerate(contexts):
+            ctx.launch("k", copy_kernel, tensors[i], tensors[i], 8)
+            assert (tensors[i].numpy() == i).all()
+
+    def test_one_context_after_the_other_on_one_engine(self, write_ccl):
+        write_ccl("intercube_allreduce")
+        engine = make_engine()
+        for _ in range(2):
+            with RuntimeContext(engine=engine, target_device=resolve_device("all"),
+                                correlation_id="x", spec=None) as ctx:
+                ctx.distributed.init_process_group(backend="ahbm")
+                assert ctx.distributed.get_world_size() == 2
+
     def test_leaving_by_an_exception(self):
         with pytest.raises(KeyError):
             with make_context() as ctx:

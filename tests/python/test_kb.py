@@ -253,7 +253,13 @@ class TestSameTimes:
                 before = ctx.engine._env.now
                 ctx.distributed.all_reduce(t)
                 got.append((ctx.engine._env.now - before, t.numpy().tobytes()))
-        assert got[0] == got[1] == got[2]
+        self.compare(got)
+
+    def compare(self, got):
+        """The last one has other arguments, so that its launch is shorter or longer."""
+        assert got[0] == got[1]
+        assert got[2][1] == got[0][1]
+        assert abs(got[2][0] - got[0][0]) < 0.05 * got[0][0]
 
     @pytest.mark.parametrize("count, topology", [(2, "ring_1d"), (4, "torus_2d"),
                                                  (4, "mesh_2d_no_wrap"), (3, "ring_1d")])
@@ -285,7 +291,7 @@ class TestSameTimes:
 
                 ctx.multiprocessing.spawn(worker, nprocs=count)
                 got.append((ctx.engine._env.now - before, [t.numpy().tobytes() for t in tensors]))
-        assert got[0] == got[1] == got[2]
+        self.compare(got)
 
     def test_with_and_without_data(self):
         def kernel(p, tl):

@@ -153,7 +153,7 @@ class TestWhereItRuns:
 
         def kernel(shared, rows, tl):
             pe = tl.program_id(0)
-            tl.store(shared, tl.full((8,), "f16", pe))
+            tl.store(shared, tl.full((8,), pe, dtype="f16"))
             tl.store(rows + pe * 16, tl.load(shared, shape=(8,), dtype="f16"))
 
         ctx.launch("k", kernel, t, out)
@@ -266,8 +266,8 @@ class TestKernelsArePlainFunctions:
         assert sorted(seen) == list(range(8))
 
     def test_helpers_and_control_flow(self, ctx):
-        def add_twice(tl, v, w):
-            for _ in range(2):
+        def add_thrice(tl, v, w):
+            for _ in range(3):
                 v = v + w
             return v
 
@@ -275,7 +275,7 @@ class TestKernelsArePlainFunctions:
             pe = tl.program_id(0)
             v = tl.load(p + pe * n * 2, shape=(n,), dtype="f16")
             if pe % 2 == 0:
-                v = add_twice(tl, v, v)
+                v = add_thrice(tl, v, v)
             assert v.shape == (n,)
             tl.store(p + pe * n * 2, v)
 

@@ -94,7 +94,8 @@ class TestMath:
         assert np.allclose(got, want(-1), atol=1e-3)
         got = run_on_pe(ctx, lambda tl, x: tl.softmax(x, axis=0), a, out=(4, 16))
         assert np.allclose(got, want(0), atol=1e-3)
-        got = run_on_pe(ctx, lambda tl, x: tl.softmax(x, axis=-1), a * 0 + 60000, out=(4, 16))
+        got = run_on_pe(ctx, lambda tl, x: tl.softmax(x, axis=-1), a * 0 + np.float16(60000),
+                        out=(4, 16))
         assert np.allclose(got, 1 / 16, atol=1e-3)
 
     def test_where_and_comparisons(self, ctx):
@@ -132,7 +133,7 @@ class TestMath:
     def test_arange_full_zeros(self, ctx):
         got = run_on_pe(ctx, lambda tl: tl.arange(3, 11), out=(8,), out_dtype="i32")
         assert (got == np.arange(3, 11)).all()
-        got = run_on_pe(ctx, lambda tl: tl.full((2, 4), "f16", 1.5), out=(2, 4))
+        got = run_on_pe(ctx, lambda tl: tl.full((2, 4), 1.5, "f16"), out=(2, 4))
         assert (got == 1.5).all()
         assert (run_on_pe(ctx, lambda tl: tl.zeros((2, 4), "f16"), out=(2, 4)) == 0).all()
 
@@ -275,7 +276,7 @@ class TestHandles:
             for _ in range(100):
                 kept.append(tl.load(p, shape=(512, 1024), dtype="f16"))
 
-        with pytest.raises(kb.KernelError, match="TCM"):
+        with pytest.raises(kb.KernelError, match="(?i)tcm"):
             ctx.launch("k", kernel, ctx.zeros((512, 1024), dp=one_pe()))
 
     def test_a_value_of_another_kernel_is_refused(self, ctx):
@@ -492,7 +493,7 @@ class TestQueues:
             got = []
             for i in range(rounds):
                 shape = (8,) if i % 2 else (2, 4)
-                tl.send(dir="E", src=tl.full(shape, "f16", pe * 100 + i))
+                tl.send(dir="E", src=tl.full(shape, pe * 100 + i, dtype="f16"))
                 got.append(tl.recv(dir="W", shape=shape, dtype="f16"))
             for i, v in enumerate(got):
                 tl.store(p + (pe * rounds + i) * 16, v)
@@ -541,7 +542,7 @@ class TestEverythingOfTheHeader:
         a = random((4, 8), 1)
         got = run_on_pe(ctx, lambda tl, x: tl.slice(x, 1, 2, 6), a, out=(4, 4))
         assert (got == a[:, 2:6]).all()
-        got = run_on_pe(ctx, lambda tl, x: tl.concat(0, *reversed(tl.split(x, 0, 2))), a,
+        got = run_on_pe(ctx, lambda tl, x: tl.concat(tl.split(x, 0, 2)[::-1], axis=0), a,
                         out=(4, 8))
         assert (got == np.concatenate([a[2:], a[:2]])).all()
 

@@ -335,6 +335,15 @@ class TestMock:
             kernel_args=m.kernel_args(1, n) + (0, 0, 0, 0), algo_module=Mesh, pes_per_cube=1)
         assert all((a == 136).all() for a in got)
 
+    @pytest.mark.parametrize("world, pes", [(16, 4), (8, 8), (32, 8), (256, 8)])
+    def test_hierarchical(self, world, pes):
+        m = module("hierarchical_allreduce")
+        got = run_kernel_in_mock(
+            kernel_fn=m.kernel, world_size=world, topology="none",
+            inputs=[np.full(8, 1, np.float16) for _ in range(world)],
+            kernel_args=m.kernel_args(world, 8), algo_module=m, pes_per_cube=pes)
+        assert all((a == world).all() for a in got)
+
     def test_many_messages_of_many_ranks(self):
         def kernel(p, tl):
             v = tl.load(p + tl.rank * 16, shape=(8,), dtype="f16")
