@@ -13,6 +13,7 @@
 
 typedef struct new_args {
     const char *dir;
+    bool python;
 } new_args;
 
 static const cli_option options[] = {
@@ -21,6 +22,7 @@ static const cli_option options[] = {
      .help = "directory of the new files; default: the current one",
      .kind = CLI_STRING,
      CLI_INTO(new_args, dir)},
+    {.name = "--python", .help = "a bench in Python", .kind = CLI_FLAG, CLI_INTO(new_args, python)},
 };
 
 /* The names of the file, what is in it and the kernel. */
@@ -62,7 +64,9 @@ static kb_code write_template(const new_args *args, const char *name, const char
 static kb_code new_bench(const char *name, const new_args *args)
 {
     kb_text path = KB_TEXT_INIT;
-    kb_code code = write_template(args, name, "c", new_bench_text, "my_bench", &path);
+    kb_code code =
+        write_template(args, name, args->python ? "py" : "c",
+                       args->python ? new_python_bench_text : new_bench_text, "my_bench", &path);
     if (code == KB_OK)
         printf("Created %s, a bench with its own kernel. Next:\n"
                "  kernbench run --bench %s --verify-data\n",
@@ -106,6 +110,9 @@ static kb_code run_new(const cli_command *self, int argc, char **argv)
     bool is_bench = strcmp(argv[1], kinds[0]) == 0;
     if (!is_bench && strcmp(argv[1], kinds[1]) != 0)
         return cli_unknown("kind of file", argv[1], kinds, 2, self->name);
+    if (!is_bench && args.python)
+        return cli_fail(KB_ERR_INPUT, "--python is for benches: a collective in Python is a module "
+                                      "that ccl.yaml names (docs/python.md)");
     if (!is_identifier(argv[2]))
         return cli_fail(KB_ERR_INPUT,
                         "invalid name '%s' of a %s: expected a C identifier (letters, digits, _)",
@@ -117,9 +124,11 @@ const cli_command cli_new_command = {
     .name = "new",
     .arguments = "bench|collective NAME [OPTIONS]",
     .summary = "create a bench or a collective to start from",
-    .help = "bench: writes NAME.c, a short bench with its own kernel that verifies its result.\n"
-            "collective: writes NAME.c, an all-reduce around a ring, and NAME.yaml, its entry for\n"
-            "--ccl. An existing file is never overwritten.\n",
+    .help =
+        "bench: writes NAME.c, a short bench with its own kernel that verifies its result; with\n"
+        "--python NAME.py.\n"
+        "collective: writes NAME.c, an all-reduce around a ring, and NAME.yaml, its entry for\n"
+        "--ccl. An existing file is never overwritten.\n",
     .example = "Example: kernbench new bench mine\n",
     CLI_OPTIONS(options),
     .max_words = 2,
