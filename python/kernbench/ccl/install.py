@@ -13,9 +13,9 @@ import importlib
 import json
 import os
 import tempfile
-from contextlib import contextmanager
+import weakref
 from functools import lru_cache
-from typing import Any, Callable, Iterator, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 from kernbench import _core
 from kernbench.ccl import sfr_config, topologies
@@ -30,6 +30,7 @@ __all__ = [
 DEFAULT_FILE = "ccl.yaml"  # of the working directory
 
 _PACKAGE = "kernbench.ccl.algorithms."
+_FIRST_NAMES = {"allreduce_intercube_multidevice": "intercube"}
 
 Pe = tuple[int, int, int]
 
@@ -88,6 +89,8 @@ def shipped_name(module: str) -> Optional[str]:
     if not module.startswith(_PACKAGE):
         return None
     name = module[len(_PACKAGE) :]
+    if name in _FIRST_NAMES:
+        return _FIRST_NAMES[name]
     return name[: -len("_allreduce")] if name.endswith("_allreduce") else name
 
 
@@ -131,7 +134,12 @@ def modules_of_users(cfg: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any
         for key in ("mapper", "validator"):
             _check_hook(entry, key, name)
         path = entry.get("module")
-        if not isinstance(path, str) or shipped_name(path) is not None:
+        if not isinstance(path, str):
+            continue
+        shipped = shipped_name(path)
+        if shipped is not None:
+            if path.rpartition(".")[2] in _FIRST_NAMES:
+                cfg["algorithms"][name] = {**entry, "module": shipped}
             continue
         module = importlib.import_module(path)
         topology = entry.get("topology", "none")
@@ -170,20 +178,16 @@ class _Connected:
         return getattr(self._module, name)
 
 
-@contextmanager
-def file_for_engine(path: Optional[str], cfg: dict[str, Any]) -> Iterator[Optional[str]]:
+def file_for_engine(engine: Any, path: Optional[str], cfg: dict[str, Any]) -> Optional[str]:
     """The file that the engine reads: that of the user, or one with the entries as they were
-    changed."""
+    changed, which is there as long as the engine."""
     if path is None or load_ccl_config(path) == cfg:
-        yield path
-        return
+        return path
     handle, changed = tempfile.mkstemp(prefix="kernbench-ccl-", suffix=".yaml")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(cfg, file)  # which is YAML too
-        yield changed
-    finally:
-        os.unlink(changed)
+    weakref.finalize(engine, os.unlink, changed)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        json.dump(cfg, file)  # which is YAML too
+    return changed
 
 
 # ---- Ranks and PEs

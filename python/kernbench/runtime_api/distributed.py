@@ -88,8 +88,8 @@ class Distributed:
         config = install.load_ccl_config(path)
         modules = install.modules_of_users(config, self._context.spec)
         engine.take_process_group(self)
-        with install.file_for_engine(path, config) as file:
-            engine.core.init_process_group(backend, ccl=file, modules=modules)
+        file = install.file_for_engine(engine, path, config)
+        engine.core.init_process_group(backend, ccl=file, modules=modules)
         self._initialized = True
         self._needs_auto = _adds_in_another_order(engine.core.ccl_info(), config)
         engine.install_queues_of_group()
