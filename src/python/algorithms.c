@@ -129,6 +129,8 @@ static kb_error *arguments(const kb_ccl_call *call, const kb_ccl_part *part,
         return err;
     kb_ccl_add_address(args, address_of(call, part));
     kb_ccl_add_integer(args, number);
+    while (args->count < is->algorithm.kernel->parameter_count)
+        kb_ccl_add_integer(args, 0);
     return NULL;
 }
 
@@ -201,12 +203,21 @@ static PyObject *optional(PyObject *module, const char *name)
 }
 
 /* What it has of the algorithm that ships under its name. */
-static kb_ccl_algorithm form_of(const char *name)
+static kb_ccl_algorithm form_of(const py_algorithm *is, const char *name)
 {
     ccl_registry shipped;
     kb_error_free(ccl_registry_init(&shipped, NULL, 0));
     const kb_ccl_algorithm *found = ccl_find_algorithm(&shipped, name);
-    return found ? *found : (kb_ccl_algorithm){.collectives = 1 << KB_ALL_REDUCE};
+    if (found)
+        return *found;
+    /* Without a topology of its entry, it has the connections of the cubes and SIPs. */
+    kb_ccl_algorithm form = *ccl_find_algorithm(&shipped, "intercube");
+    form.collectives = 1 << KB_ALL_REDUCE;
+    if (!is->kinds) {
+        form.mapper = NULL;
+        form.reduce_shards = false;
+    }
+    return form;
 }
 
 static bool fill(py_context *self, py_algorithm *is, PyObject *name, PyObject *module)
@@ -221,7 +232,7 @@ static bool fill(py_context *self, py_algorithm *is, PyObject *name, PyObject *m
     is->kinds = optional(module, "TOPO_NAME_TO_KIND");
     is->neighbors = optional(module, "neighbors");
     const bool is_address = true;
-    is->launch = py_launch_new(kernel, &kernel, &is_address, 1, NULL, self->stack_bytes);
+    is->launch = py_launch_new(NULL, kernel, &kernel, &is_address, 1, NULL, self->stack_bytes);
     Py_DECREF(kernel);
     is->name = strdup(text);
     if (!is->launch || !is->name || !py_launch_take_variants(is->launch)) {
@@ -229,7 +240,7 @@ static bool fill(py_context *self, py_algorithm *is, PyObject *name, PyObject *m
             PyErr_NoMemory();
         return false;
     }
-    is->algorithm = form_of(text);
+    is->algorithm = form_of(is, text);
     is->algorithm.name = is->name;
     is->algorithm.summary = "a module in Python";
     is->algorithm.kernel = &is->launch->kernel;

@@ -157,7 +157,7 @@ static bool check_interruption(py_context *self, kb_error *err)
     if (stopped && !self->borrowed) {
         kb_error_free(err);
         close_context(self);
-        PyErr_SetString(py_kernbench_error, "a signal has stopped the run; the context is closed");
+        PyErr_SetNone(PyExc_KeyboardInterrupt); /* a kernel has had the one that Python raised */
         return false;
     }
     if (!self->raised)

@@ -214,13 +214,13 @@ static PyObject *collective(PyObject *object, PyObject *args, PyObject *kwargs)
     bool good = (!inputs || (in = py_get_tensors(self, inputs, &input_count))) &&
                 (!outputs || (out = py_get_tensors(self, outputs, &output_count)));
     kb_collective call = {.kind = (kb_collective_kind)kind,
-                          .inputs = in,
-                          .outputs = out ? out : in,
+                          .inputs = kind == KB_RECV ? NULL : input_count > 0 ? in : out,
+                          .outputs = kind == KB_SEND ? NULL : output_count > 0 ? out : in,
                           .count = input_count > output_count ? input_count : output_count,
                           .op = (kb_reduce_op)op,
                           .root = root,
                           .options = {.group = {group}, .algorithm = algorithm}};
-    if (good && in && out && input_count != output_count) {
+    if (good && input_count > 0 && output_count > 0 && input_count != output_count) {
         PyErr_SetString(PyExc_ValueError, "collective: as many inputs as outputs are needed");
         good = false;
     }

@@ -49,7 +49,7 @@ static py_handle *new_handle(py_tl *owner, tl_tensor value, const tl_dims *shape
     self->value = value;
     self->shape = *shape;
     self->dtype = dtype;
-    self->is_place = false;
+    self->is_freed = self->is_place = false;
     self->address = 0;
     self->space = self->id = self->data = NULL;
     self->shape_given = self->dtype_given = self->nbytes_given = NULL;
@@ -116,7 +116,7 @@ static void handle_dealloc(PyObject *object)
     py_tl *owner = self->owner;
     if (owner) {
         /* Without memory to note it, it stays until the kernel ends. */
-        if (owner->tl && self->value.id != 0)
+        if (owner->tl && !self->is_freed)
             (void)!kb_vec_push(&owner->released, self->value);
         Py_DECREF(owner);
     }

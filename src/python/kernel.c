@@ -215,7 +215,7 @@ static PyObject *call_with(const py_launch *launch, PyObject **args, size_t posi
 }
 
 /* The program's arguments, the addresses, and tl. */
-static PyObject *call_launched(py_tl *self, const py_launch *launch, const tl_arg *addresses)
+static PyObject *call_launched(py_tl *self, const py_launch *launch, const tl_arg *numbers)
 {
     PyObject *few[FEW_ARGUMENTS];
     size_t count = launch->arg_count + (size_t)PyTuple_GET_SIZE(launch->names), made = 0;
@@ -224,7 +224,7 @@ static PyObject *call_launched(py_tl *self, const py_launch *launch, const tl_ar
         return NULL;
     for (; made < count - 1; made++) {
         args[made] = launch->args[made] ? Py_NewRef(launch->args[made])
-                                        : PyLong_FromLongLong((int64_t)*addresses++);
+                                        : PyLong_FromLongLong((int64_t)numbers[made]);
         if (!args[made])
             break;
     }
@@ -307,27 +307,29 @@ bool py_is_python_kernel(const kb_kernel *kernel)
 
 /* ---- What is launched -------------------------------------------------------------------- */
 
-/* The name of the function, which messages show. */
-static const char *name_of(PyObject *function)
+/* The name of the launch, which messages show; without one, that of the function. */
+static const char *name_of(PyObject *name, PyObject *function)
 {
-    PyObject *name = PyObject_GetAttrString(function, "__name__");
+    PyObject *found = name ? Py_NewRef(name) : PyObject_GetAttrString(function, "__name__");
     PyErr_Clear();
-    if (!name || !PyUnicode_Check(name)) {
-        Py_XDECREF(name);
-        name = PyUnicode_FromString(Py_TYPE(function)->tp_name);
+    if (!found || !PyUnicode_Check(found)) {
+        Py_XDECREF(found);
+        found = PyUnicode_FromString(Py_TYPE(function)->tp_name);
     }
-    const char *kept = name ? py_keep_text(name) : NULL;
-    Py_XDECREF(name);
+    const char *kept = found ? py_keep_text(found) : NULL;
+    Py_XDECREF(found);
     return kept;
 }
 
-/* The engine reads what a parameter takes from its text. */
-static char *parameters_of(size_t addresses)
+/* The engine reads what a parameter takes from its text. Arguments that Python keeps are numbers to
+ * it, as they would be of a kernel in C: a launch takes as long as its arguments are. */
+static char *parameters_of(const bool *is_address, size_t count, size_t all)
 {
     kb_text text = KB_TEXT_INIT;
-    for (size_t i = 0; i < addresses; i++)
-        kb_text_printf(&text, "%stl_ptr address_%zu", i > 0 ? ", " : "", i);
     kb_text_puts(&text, "");
+    for (size_t i = 0; i < all; i++)
+        kb_text_printf(&text, "%s%s argument_%zu", i > 0 ? ", " : "",
+                       i < count && is_address[i] ? "tl_ptr" : "int64_t", i);
     return kb_text_take(&text);
 }
 
@@ -348,12 +350,13 @@ static PyObject *names_of(PyObject *kwargs)
     return names;
 }
 
-static bool fill_launch(py_launch *launch, PyObject *function, PyObject *const *args,
-                        const bool *is_address, size_t count, PyObject *kwargs)
+static bool fill_launch(py_launch *launch, PyObject *name, PyObject *function,
+                        PyObject *const *args, const bool *is_address, size_t count,
+                        PyObject *kwargs)
 {
     Py_ssize_t at = 0;
     PyObject *key, *value;
-    size_t addresses = 0, named = kwargs ? (size_t)PyDict_GET_SIZE(kwargs) : 0;
+    size_t named = kwargs ? (size_t)PyDict_GET_SIZE(kwargs) : 0;
     tl_srcloc loc = py_srcloc_of_function(function);
     launch->function = Py_NewRef(function);
     launch->args = kb_alloc_zeroed(count + named, sizeof *launch->args);
@@ -361,15 +364,13 @@ static bool fill_launch(py_launch *launch, PyObject *function, PyObject *const *
     launch->names = names_of(kwargs);
     if (!launch->args || !launch->names)
         return false;
-    for (size_t i = 0; i < count; i++) {
-        addresses += is_address[i];
+    for (size_t i = 0; i < count; i++)
         launch->args[i] = is_address[i] ? NULL : Py_NewRef(args[i]);
-    }
     for (size_t i = count; kwargs && PyDict_Next(kwargs, &at, &key, &value); i++)
         launch->args[i] = Py_NewRef(value);
-    launch->kernel = (kb_kernel){.name = name_of(function),
-                                 .parameters = parameters_of(addresses),
-                                 .parameter_count = addresses,
+    launch->kernel = (kb_kernel){.name = name_of(name, function),
+                                 .parameters = parameters_of(is_address, count, count + named),
+                                 .parameter_count = count + named,
                                  .file = loc.file,
                                  .line = loc.line,
                                  .run = run_kernel,
@@ -377,7 +378,7 @@ static bool fill_launch(py_launch *launch, PyObject *function, PyObject *const *
     return launch->kernel.name && launch->kernel.parameters;
 }
 
-py_launch *py_launch_new(PyObject *function, PyObject *const *args, const bool *is_address,
+py_launch *py_launch_new(PyObject *name, PyObject *function, PyObject *const *args, const bool *is_address,
                          size_t count, PyObject *kwargs, size_t stack_bytes)
 {
     if (!py_threads_check())
@@ -392,7 +393,7 @@ py_launch *py_launch_new(PyObject *function, PyObject *const *args, const bool *
         return NULL;
     }
     launch->stack_bytes = stack_bytes;
-    if (fill_launch(launch, function, args, is_address, count, kwargs))
+    if (fill_launch(launch, name, function, args, is_address, count, kwargs))
         return launch;
     if (!PyErr_Occurred())
         PyErr_NoMemory();
@@ -400,9 +401,21 @@ py_launch *py_launch_new(PyObject *function, PyObject *const *args, const bool *
     return NULL;
 }
 
+/* How many positional parameters the function has, without tl; 0 if that is not known. */
+static size_t count_parameters(PyObject *function)
+{
+    PyObject *code = PyObject_GetAttrString(function, "__code__");
+    PyErr_Clear();
+    int count = code && PyCode_Check(code) ? ((PyCodeObject *)code)->co_argcount : 0;
+    Py_XDECREF(code);
+    return count > 0 ? (size_t)count - 1 : 0;
+}
+
 bool py_launch_take_variants(py_launch *launch)
 {
-    char *parameters = strdup("tl_ptr address, int64_t variant");
+    size_t count = count_parameters(launch->function);
+    count = count < 2 ? 2 : count;
+    char *parameters = parameters_of((const bool[]){true}, 1, count);
     launch->variants = PyList_New(0);
     if (!parameters || !launch->variants) {
         free(parameters);
@@ -410,7 +423,7 @@ bool py_launch_take_variants(py_launch *launch)
     }
     free((char *)(uintptr_t)launch->kernel.parameters);
     launch->kernel.parameters = parameters;
-    launch->kernel.parameter_count = 2;
+    launch->kernel.parameter_count = count;
     return true;
 }
 

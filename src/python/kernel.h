@@ -44,9 +44,9 @@ struct py_launch {
 
 /*
  * `args` are the positional arguments, of which `is_address` says which the engine supplies;
- * `kwargs` is a dict or NULL. NULL with an exception set if it cannot be.
+ * `kwargs` is a dict or NULL. The name is that of messages, NULL: the function's. NULL with an exception set if it cannot be.
  */
-py_launch *py_launch_new(PyObject *function, PyObject *const *args, const bool *is_address,
+py_launch *py_launch_new(PyObject *name, PyObject *function, PyObject *const *args, const bool *is_address,
                          size_t count, PyObject *kwargs, size_t stack_bytes);
 void py_launch_free(py_launch *launch);
 int py_launch_traverse(const py_launch *launch, visitproc visit, void *arg);
@@ -54,8 +54,8 @@ int py_launch_traverse(const py_launch *launch, visitproc visit, void *arg);
 /* Whether it is a kernel in Python. */
 bool py_is_python_kernel(const kb_kernel *kernel);
 
-/* From here on the engine gives two numbers: the address, and which of the launch's variants the
- * further arguments are. False with an exception set. */
+/* From here on the engine gives the address, and which of the launch's variants the further
+ * arguments are; then as many zeros as make the number of parameters. False with an exception set. */
 bool py_launch_take_variants(py_launch *launch);
 
 /* Keeps an exception that the engine has as an error; whether an error is of one that was kept. */
@@ -102,7 +102,8 @@ void py_tl_free_released(py_tl *self, tl_srcloc at);
  */
 typedef struct py_handle {
     PyObject_HEAD py_tl *owner; /* NULL: made by a program */
-    tl_tensor value;            /* id 0: freed */
+    tl_tensor value;
+    bool is_freed; /* by tl.free(), or as acc of a product */
     tl_dims shape;
     kb_dtype dtype;
     bool is_place;          /* in memory, at `address` */

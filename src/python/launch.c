@@ -67,7 +67,7 @@ static void each_dealloc(PyObject *object)
 typedef struct arguments {
     kb_arg *args;
     bool *is_address;
-    size_t count, sent; /* of the program's arguments; of those that the engine has */
+    size_t count, sent; /* of the program's positional arguments; of those that the engine has */
 } arguments;
 
 static void arguments_fini(arguments *is)
@@ -116,10 +116,11 @@ static bool add_number(PyObject *object, arguments *is)
     return true;
 }
 
-static bool get_arguments(const py_context *self, PyObject *args, bool is_c, arguments *is)
+static bool get_arguments(const py_context *self, PyObject *args, size_t named, bool is_c,
+                          arguments *is)
 {
     is->count = (size_t)PyTuple_GET_SIZE(args);
-    is->args = kb_alloc_zeroed(is->count, sizeof *is->args);
+    is->args = kb_alloc_zeroed(is->count + named, sizeof *is->args);
     is->is_address = kb_alloc_zeroed(is->count, sizeof *is->is_address);
     if (!is->args || !is->is_address) {
         PyErr_NoMemory();
@@ -135,11 +136,15 @@ static bool get_arguments(const py_context *self, PyObject *args, bool is_c, arg
             good = add_each(self, object, is);
         else if (is_c)
             good = add_number(object, is);
-        else
+        else {
             is->is_address[i] = false;
+            is->args[is->sent++] = kb_arg_integer(0);
+        }
         if (!good)
             return false;
     }
+    for (size_t i = 0; i < named; i++)
+        is->args[is->sent++] = kb_arg_integer(0);
     return true;
 }
 
@@ -195,10 +200,11 @@ static PyObject *launch(PyObject *object, PyObject *args, PyObject *kwargs)
                         .args = &is};
     py_launch *made = NULL;
     PyObject *request = NULL;
-    bool good = call.options.name && get_arguments(self, given, of_c, &is);
+    size_t count_named = named && !of_c ? (size_t)PyDict_GET_SIZE(named) : 0;
+    bool good = call.options.name && get_arguments(self, given, count_named, of_c, &is);
     if (good && !of_c) {
         PyObject *const *items = ((PyTupleObject *)given)->ob_item;
-        made = py_launch_new(function, items, is.is_address, is.count, named, self->stack_bytes);
+        made = py_launch_new(name, function, items, is.is_address, is.count, named, self->stack_bytes);
         good = made;
         call.kernel = made ? &made->kernel : NULL;
     } else if (good && named && PyDict_GET_SIZE(named) > 0) {
@@ -216,7 +222,7 @@ static PyObject *launch(PyObject *object, PyObject *args, PyObject *kwargs)
 PyObject *py_request_new(py_context *context, kb_request request, PyObject *name, py_launch *launch,
                          bool is_launch)
 {
-    py_request *self = PyObject_New(py_request, py_request_type);
+    py_request *self = PyObject_GC_New(py_request, py_request_type);
     if (!self)
         return NULL;
     self->context = (py_context *)Py_NewRef((PyObject *)context);
@@ -225,7 +231,25 @@ PyObject *py_request_new(py_context *context, kb_request request, PyObject *name
     self->name = Py_NewRef(name);
     self->results = self->exception = NULL;
     self->is_launch = is_launch;
+    PyObject_GC_Track((PyObject *)self);
     return (PyObject *)self;
+}
+
+static int request_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    py_request *self = (py_request *)object;
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->context);
+    Py_VISIT(self->results);
+    Py_VISIT(self->exception);
+    return 0;
+}
+
+/* Its context stays: what is under way is freed there. */
+static int request_clear(PyObject *object)
+{
+    Py_CLEAR(((py_request *)object)->exception);
+    return 0;
 }
 
 /* It is done: no kernel of it can run any more. */
@@ -245,6 +269,7 @@ static void request_dealloc(PyObject *object)
 {
     py_request *self = (py_request *)object;
     PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
     kb_context *kb = self->context->kb;
     if (kb && self->request.id != 0) /* what is under way goes on, with its launch */
         kb_error_free(kb_request_free(kb, self->request));
@@ -350,13 +375,16 @@ bool py_launch_init_types(PyObject *module)
     static PyType_Slot of_requests[] = {
         {Py_tp_doc, (void *)(uintptr_t) "Work under way: Context.wait() waits for it."},
         {Py_tp_dealloc, request_dealloc},
+        {Py_tp_traverse, request_traverse},
+        {Py_tp_clear, request_clear},
         {Py_tp_members, request_members},
         {Py_tp_getset, request_getters},
         {0, NULL},
     };
     static PyType_Spec requests = {.name = "kernbench._core.Request",
                                    .basicsize = sizeof(py_request),
-                                   .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                   .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
+                                            Py_TPFLAGS_DISALLOW_INSTANTIATION,
                                    .slots = of_requests};
     static PyType_Slot of_each[] = {
         {Py_tp_doc,

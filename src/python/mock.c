@@ -118,7 +118,7 @@ static bool make_launch(PyObject *function, PyObject *args, mock_call *is)
         items[0] = zero;
         for (size_t i = 1; i < count; i++)
             items[i] = PyTuple_GET_ITEM(args, (Py_ssize_t)i - 1);
-        is->launch = py_launch_new(function, items, is_address, count, NULL, STACK_BYTES);
+        is->launch = py_launch_new(NULL, function, items, is_address, count, NULL, STACK_BYTES);
     } else {
         PyErr_NoMemory();
     }
@@ -130,6 +130,7 @@ static bool make_launch(PyObject *function, PyObject *args, mock_call *is)
     is->launch->rank_count = PyLong_FromUnsignedLong(is->mock.ranks);
     is->launch->mock_pes_per_cube =
         is->mock.pes_per_cube > 0 ? is->mock.pes_per_cube : is->mock.ranks;
+    is->launch->kernel.parameter_count = 0; /* Python has all of its arguments */
     is->mock.kernel = &is->launch->kernel;
     return is->launch->rank_count;
 }

@@ -272,7 +272,7 @@ static PyObject *dot(py_tl *self, PyObject *a, PyObject *b, PyObject *acc, bool 
     if (!py_tl_perform(self, dot_now, &call))
         return NULL;
     if (call.has_acc)
-        ((py_handle *)acc)->value = (tl_tensor){0}; /* the result has its place */
+        ((py_handle *)acc)->is_freed = true; /* the result has its place */
     return py_result(self, call.is.result);
 }
 
@@ -1081,34 +1081,30 @@ typedef struct control_call {
     int64_t *numbers;
 } control_call;
 
-static void program_id_now(tl_context *tl, void *arg)
+/* Works also in a kernel that is being stopped: where it is does not change. */
+static bool get_grid_axis(py_tl *self, PyObject *object, int *axis)
 {
-    control_call *call = arg;
-    call->answer = tl_program_id_(tl, call->is.at, call->is.axis);
-}
-
-static void num_programs_now(tl_context *tl, void *arg)
-{
-    control_call *call = arg;
-    call->answer = tl_num_programs_(tl, call->is.at, call->is.axis);
-}
-
-static PyObject *ask_grid(PyObject *object, PyObject *axis, void (*ask)(tl_context *tl, void *arg))
-{
-    control_call call = {.is = begin(object)};
-    if (!py_tl_check(call.is.self) || !get_axis(axis, 0, &call.is.axis) ||
-        !py_tl_perform(call.is.self, ask, &call))
-        return NULL;
-    return PyLong_FromLongLong(call.answer);
+    if (!py_tl_check(self) || !get_axis(object, 0, axis))
+        return false;
+    if (*axis == 0 || *axis == 1)
+        return true;
+    PyErr_Format(PyExc_ValueError,
+                 "invalid axis %d: expected 0 (PEs of a cube) or 1 (cubes of a SIP)", *axis);
+    return false;
 }
 
 static PyObject *do_program_id(ARGUMENTS)
 {
-    static py_parameters parameters = {.function = "program_id", .required = 0, .names = {"axis"}};
+    static py_parameters parameters = {
+        .function = "program_id", .required = 0, .names = {"axis"}};
     PyObject *values[PY_MAX_PARAMETERS];
-    if (!py_get_arguments(&parameters, args, nargs, kwnames, values))
+    py_tl *self = (py_tl *)object;
+    int axis;
+    if (!py_get_arguments(&parameters, args, nargs, kwnames, values) ||
+        !get_grid_axis(self, values[0], &axis))
         return NULL;
-    return ask_grid(object, values[0], program_id_now);
+    kb_pe pe = tl_pe(self->tl);
+    return PyLong_FromUnsignedLong(axis == 0 ? pe.pe : pe.cube);
 }
 
 static PyObject *do_num_programs(ARGUMENTS)
@@ -1116,9 +1112,12 @@ static PyObject *do_num_programs(ARGUMENTS)
     static py_parameters parameters = {
         .function = "num_programs", .required = 0, .names = {"axis"}};
     PyObject *values[PY_MAX_PARAMETERS];
-    if (!py_get_arguments(&parameters, args, nargs, kwnames, values))
+    py_tl *self = (py_tl *)object;
+    int axis;
+    if (!py_get_arguments(&parameters, args, nargs, kwnames, values) ||
+        !get_grid_axis(self, values[0], &axis))
         return NULL;
-    return ask_grid(object, values[0], num_programs_now);
+    return PyLong_FromLongLong(tl_programs(self->tl, axis));
 }
 
 static void wait_for_value_now(tl_context *tl, void *arg)
@@ -1252,6 +1251,12 @@ static PyObject *do_now(PyObject *object, PyObject *unused)
     return py_tl_check(self) ? PyFloat_FromDouble(kb_to_ns(tl_now_(self->tl))) : NULL;
 }
 
+static void free_now(tl_context *tl, void *arg)
+{
+    const operation *is = arg;
+    tl_free_(tl, is->at, is->inputs[0].tensor);
+}
+
 static PyObject *do_free(PyObject *object, PyObject *value)
 {
     py_tl *self = (py_tl *)object;
@@ -1259,13 +1264,15 @@ static PyObject *do_free(PyObject *object, PyObject *value)
     if (!py_tl_check(self) || !py_get_operand(self, value, false, &operand))
         return NULL;
     py_handle *handle = (py_handle *)value;
-    if (handle->owner != self || handle->value.id == 0) {
-        PyErr_SetString(py_kernbench_error, "free() takes a value of this kernel, once");
+    if (handle->owner != self) {
+        PyErr_SetString(py_kernbench_error, "free() takes a value of this kernel");
         return NULL;
     }
-    if (!kb_vec_push(&self->released, handle->value))
-        return PyErr_NoMemory();
-    handle->value = (tl_tensor){0};
+    operation is = begin(object);
+    is.inputs[0] = operand;
+    if (!py_tl_perform(self, free_now, &is))
+        return NULL;
+    handle->is_freed = true;
     Py_RETURN_NONE;
 }
 

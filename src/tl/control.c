@@ -36,6 +36,11 @@ kb_pe tl_pe(const tl_context *tl)
     return tl->run.pe;
 }
 
+int64_t tl_programs(const tl_context *tl, int axis)
+{
+    return tl->run.programs[axis];
+}
+
 kb_time tl_now_(const tl_context *tl)
 {
     return tl_clock(tl);

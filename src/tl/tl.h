@@ -111,6 +111,9 @@ void tl_describe(const tl_context *tl, tl_tensor x, tl_dims *shape, kb_dtype *dt
 
 kb_pe tl_pe(const tl_context *tl);
 
+/* What tl_num_programs() says; also when the kernel is being stopped. */
+int64_t tl_programs(const tl_context *tl, int axis);
+
 /* The part of the numbers of tensors that all of the kernel have in common. */
 uint64_t tl_kernel_bits(const tl_context *tl);
 
