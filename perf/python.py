@@ -213,7 +213,7 @@ def imports():
 
 
 def copies(array, policy):
-    """The times of an array into a tensor and out of it, without and with the simulated transfer."""
+    """The times of an array into a tensor and out of it; and both with the simulated transfer."""
     import numpy as np
 
     ctx = make_context(enable_data=True)

@@ -7,6 +7,7 @@ Also a program, for Pythons that have neither numpy nor pytest:
 
 import array
 import gc
+import json
 import sys
 import threading
 
@@ -171,9 +172,28 @@ def test_recursion():
     def through_c(n):
         return sorted([n, n], key=through_c)
 
+    class Loop:
+        def __repr__(self):
+            return repr([self])
+
+    def through_repr(n):
+        return repr(Loop())
+
+    def through_parser(n):
+        try:
+            return compile("-" * 100000 + "1", "x", "eval")
+        except (MemoryError, SyntaxError):  # what some versions raise
+            raise RecursionError from None
+
+    def through_json(n):
+        deep = []
+        for _ in range(100000):
+            deep = [deep]
+        return json.dumps(deep)
+
     def kernel(p, tl):
         v = down(tl, mine(p, tl), 100)
-        for f in (endless, through_c):
+        for f in (endless, through_c, through_repr, through_parser, through_json):
             raises(RecursionError, f, 0)
             v = exchange(tl, v)
 

@@ -6,7 +6,7 @@ import pytest
 
 import kernbench.ccl.diagnostics as diagnostics
 from kernbench.ccl.diagnostics import IpcqDeadlock
-from support import make_context, one_pe, pe_columns
+from support import cube_rows, make_context, one_pe, pe_columns
 
 
 @pytest.fixture
@@ -83,6 +83,23 @@ class TestTrace:
         assert len(sends) == 4 and len(recvs) == 4
         for pe in range(4):
             assert any(f"sip0.cube0.pe{pe}" in line for line in sends)
+
+    def test_lines_of_a_run_that_sets_it_late(self, monkeypatch, capsys, write_ccl):
+        """The variable is set, and nothing is reloaded."""
+        monkeypatch.setenv("KERNBENCH_CCL_TRACE", "1")
+        write_ccl("intercube_allreduce")
+        with make_context() as ctx:
+            ctx.distributed.init_process_group(backend="ahbm")
+
+            def worker(rank):
+                ctx.ahbm.set_device(rank)
+                ctx.distributed.all_reduce(ctx.zeros((16, 8), dp=cube_rows()))
+
+            ctx.multiprocessing.spawn(worker, nprocs=2)
+        captured = capsys.readouterr()
+        assert "dir=E" in captured.out and "send" in captured.out and "recv" in captured.out
+        assert "sip0.cube0.pe0" in captured.out
+        assert "dir=" not in captured.err
 
     def test_a_quiet_run(self, setting, capsys, ring):
         setting(None)

@@ -380,6 +380,54 @@ class TestQueues:
 
         assert (self.launch(ring, kernel) == (np.arange(8)[:, None] - 1) % 8).all()
 
+    def test_forwarding_from_where_a_message_is(self, ring):
+        """Each PE gets the value of the PE two places before it, sent on by its address."""
+        def kernel(p, tl):
+            mine = p + tl.program_id(0) * 16
+            tl.send(dir="E", src=tl.load(mine, shape=(8,), dtype="f16"))
+            h = tl.recv(dir="W", shape=(8,), dtype="f16")
+            tl.send(dir="E", src_addr=h.addr, nbytes=h.nbytes, shape=h.shape, dtype=h.dtype,
+                    space=h.space)
+            tl.store(mine, tl.recv(dir="W", shape=(8,), dtype="f16"))
+
+        assert (self.launch(ring, kernel) == (np.arange(8)[:, None] - 2) % 8).all()
+
+    def test_send_of_a_handle_with_data(self, ring):
+        """The value that the handle carries, whatever is at its address; made outside, too."""
+        outside = TensorHandle("outside", 0, (8,), "f16", 16, data=np.full(8, 50, np.float16))
+
+        def kernel(p, tl):
+            mine = p + tl.program_id(0) * 16
+            h = TensorHandle(id="h", addr=mine, shape=(8,), dtype="f16", nbytes=16,
+                             data=np.full(8, 100 + tl.program_id(0), np.float16))
+            tl.send(dir="E", src=h)
+            tl.send(dir="E", src=outside)
+            a = tl.recv(dir="W", shape=(8,), dtype="f16")
+            b = tl.recv(dir="W", shape=(8,), dtype="f16")
+            tl.store(mine, a + b)
+
+        assert (self.launch(ring, kernel) == (np.arange(8)[:, None] - 1) % 8 + 150).all()
+
+    def test_math_with_a_handle_made_by_the_kernel(self, ring):
+        def kernel(p, tl):
+            mine = p + tl.program_id(0) * 16
+            h = TensorHandle(id="h", addr=mine, shape=(8,), dtype="f16", nbytes=16, space="hbm")
+            tl.store(mine, tl.maximum(h + 1, tl.full((8,), 3.0)))
+
+        assert (self.launch(ring, kernel) == np.maximum(np.arange(8)[:, None] + 1, 3)).all()
+
+    def test_recv_into_the_tcm(self, ring):
+        """Into the place of a value of the kernel."""
+        def kernel(p, tl):
+            mine = p + tl.program_id(0) * 16
+            place = tl.load(mine, shape=(8,), dtype="f16")
+            tl.send(dir="E", src=place)
+            h = tl.recv(dir="W", shape=(8,), dtype="f16", dst_addr=place.addr, dst_space="tcm")
+            assert h.addr == place.addr and h.space == "tcm"
+            tl.store(mine, h)
+
+        assert (self.launch(ring, kernel) == (np.arange(8)[:, None] - 1) % 8).all()
+
     def test_recv_into_memory(self, ring):
         handles = []
 

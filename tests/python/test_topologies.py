@@ -282,6 +282,18 @@ class TestMock:
                                  inputs=self.inputs(4, 8))
         assert [a[0] for a in got] == [8, 2, 4, 6]
 
+    def test_data_of_values(self):
+        seen = []
+
+        def kernel(p, tl):
+            v = tl.load(p, shape=(8,), dtype="f16")
+            seen.append(np.array((v + 1).data))
+            seen.append(np.array(v.data))
+
+        run_kernel_in_mock(kernel_fn=kernel, world_size=1, topology="none",
+                           inputs=[np.arange(8, dtype=np.float16)])
+        assert (seen[0] == np.arange(1, 9)).all() and (seen[1] == np.arange(8)).all()
+
     def test_math(self):
         def kernel(p, tl):
             v = tl.load(p, shape=(8,), dtype="f16")
