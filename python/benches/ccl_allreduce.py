@@ -1,8 +1,8 @@
 """ccl_allreduce: the all-reduce that ./ccl.yaml chooses, with a line that says how many results are
 right.
 
-Where ranks are SIPs each has a worker, whose tensor is filled with its rank + 1. Where the entry has
-a world_size, ranks are PEs: one program drives them all, with slice r filled with r + 1.
+Where ranks are SIPs each has a worker, whose tensor is filled with its rank + 1. Where the entry
+has a world_size, ranks are PEs: one program drives them all, with slice r filled with r + 1.
 """
 
 import numpy as np

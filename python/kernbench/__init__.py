@@ -17,8 +17,8 @@
     print(result.sim_ns, result.kernels)
 
 - ``Machine(source, settings)`` is a machine: a file or a built-in name, with settings.
-- ``Context(machine)`` is a simulation of it: tensors, launches, devices, ranks. As a context manager
-  it is closed in the end.
+- ``Context(machine)`` is a simulation of it: tensors, launches, devices, ranks. As a context
+  manager it is closed in the end.
 - ``run(bench, machine)`` runs a function that gets a context, or a bench by its name, and returns a
   ``RunResult``: ``sim_ns``, ``kernels``, ``breakdown``, ``units``, ``links``.
 - ``kernel`` marks a function as a kernel; ``tl`` is the class whose methods kernels call.
@@ -27,7 +27,8 @@
   ``IpcqDeadlock``.
 
 docs/python.md is a tutorial. The modules below this one have the names of the Python original:
-``kernbench.runtime_api``, ``kernbench.ccl``, ``kernbench.tp`` and so on; their objects are the same.
+``kernbench.runtime_api``, ``kernbench.ccl``, ``kernbench.tp`` and so on. Their objects are the
+same.
 """
 
 import os as _os

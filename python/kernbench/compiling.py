@@ -41,7 +41,8 @@ class CKernels:
         kernels = self.__dict__.get("_kernels", {})
         if name not in kernels:
             known = ", ".join(kernels) or "none"
-            raise AttributeError(f"{self.__dict__.get('_path')} has no kernel {name!r} (it has: {known})")
+            path = self.__dict__.get("_path")
+            raise AttributeError(f"{path} has no kernel {name!r} (it has: {known})")
         return kernels[name]
 
     def __iter__(self) -> Iterator[str]:

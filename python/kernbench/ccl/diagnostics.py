@@ -41,7 +41,8 @@ def reload_trace_setting() -> None:
 def log_send(*, t_ns: float, sender: str, direction: str, nbytes: int, sender_seq: int) -> None:
     """Prints a line for a send, if sends are traced."""
     if _trace:
-        print(f"[ccl] t={t_ns:.1f} ns send {sender} dir={direction} {nbytes} bytes seq={sender_seq}")
+        what = f"{nbytes} bytes seq={sender_seq}"
+        print(f"[ccl] t={t_ns:.1f} ns send {sender} dir={direction} {what}")
 
 
 def log_recv(*, t_ns: float, receiver: str, direction: str, nbytes: int) -> None:

@@ -1,8 +1,8 @@
 """The program `kernbench` in this process: its output goes to sys.stdout and sys.stderr.
 
-`run --bench NAME` also takes Python benches: modules with ``run(torch)``. NAME is a path, ./mine.py,
-or a module ``benches.NAME``: in the working directory, anywhere on sys.path, or one of ours. With
---param the engine's bench of that name runs.
+`run --bench NAME` also takes Python benches: modules with ``run(torch)``. NAME is a path,
+./mine.py, or a module ``benches.NAME``: in the working directory, anywhere on sys.path, or one of
+ours. With --param the engine's bench of that name runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Views of an engine's inside, under the names of the Python original.
 
-Tests of the original's users look at these. Each shows what the engine has at the moment; none keeps
-or makes up anything:
+Tests of the original's users look at these. Each shows what the engine has at the moment; none
+keeps or makes up anything:
 
 - ``EnvironmentView``: ``engine._env.now``
 - ``MemoryView``: ``engine.memory_store``

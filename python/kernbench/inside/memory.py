@@ -14,8 +14,8 @@ __all__ = ["MemoryView"]
 class MemoryView:
     """``engine.memory_store``.
 
-    Addresses are those of kernels: virtual ones, or physical ones. Of a replicated tensor all copies
-    are written and the first is read.
+    Addresses are those of kernels: virtual ones, or physical ones. Of a replicated tensor all
+    copies are written and the first is read.
     """
 
     def __init__(self, engine: Any) -> None:

@@ -162,7 +162,7 @@ class RuntimeContext:
         name: Optional[str] = None,
         **options: Any,
     ) -> Tensor:
-        """The same with whatever is in its memory, which is 0 where nobody wrote."""
+        """The same with whatever is in its memory, which is 0 where nothing was written."""
         return self._deploy(shape, dtype, dp, name, None, **options)
 
     def from_numpy(

@@ -2,7 +2,7 @@
 
 Collectives are those of the engine. A call uses the entry that ``defaults.algorithm`` of ccl.yaml
 names if it does that collective and the tensor's layout is the one that it needs; else ``auto``,
-the fastest one that works in any layout. `work = ...(async_op=True)` returns at once; ``work.wait()``.
+the fastest one that works in any layout. With ``async_op=True`` a call returns ``Work`` at once.
 """
 
 from __future__ import annotations
@@ -291,7 +291,7 @@ class Distributed:
         dst: int = 0,
         group: Optional[Group] = None,
     ) -> None:
-        """Rank `dst` gets the tensors of all: in a list with one for each rank, or in one tensor."""
+        """Rank `dst` gets the tensors of all: a list with one for each rank, or one tensor."""
         if gather_list is None or isinstance(gather_list, Tensor):
             self._call("gather", [tensor], [gather_list], root=dst, group=group)
             return

@@ -305,7 +305,7 @@ def _converted(array: np.ndarray, source: str, target: str) -> np.ndarray:
 
 
 def _elements(value: Any, dtype: str) -> np.ndarray:
-    """What numpy has for the values in a type: bits of bf16 and f8, unless they are bits already."""
+    """What numpy has for the values in a type: of bf16 and f8 the bits."""
     if isinstance(value, Tensor):
         array, source = value.numpy(), dtypes.canonical(value.dtype)
         return array if source == dtypes.canonical(dtype) else _converted(array, source, dtype)

@@ -1,7 +1,7 @@
 """A log of commands with the values that they consumed, without a machine.
 
-A command consumes values, not addresses: a value that a handle carries is the one that was received,
-whatever is written to its place later.
+A command consumes values, not addresses: a value that a handle carries is the one that was
+received, whatever is written to its place later.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class OpLogger:
 
     def record_start(self, t_ns: float, node: str, cmd: Any) -> None:
         """A command begins on a node."""
-        record = OpRecord(node, _kind(cmd), t_ns, params={"cmd": cmd, "op": getattr(cmd, "op", None)})
+        params = {"cmd": cmd, "op": getattr(cmd, "op", None)}
+        record = OpRecord(node, _kind(cmd), t_ns, params=params)
         if _inputs(cmd):
             record.params["input_snapshots"] = [_carried(handle) for handle in _inputs(cmd)]
         self.records.append(record)

@@ -72,7 +72,8 @@ class _Linear:
                 f"{type(self).__name__}: the input has {x.shape[-1]} columns, the weight {inner} "
                 "rows"
             )
-        out = self._torch.empty((rows, columns), x.dtype, dp=_ONE_PE, name=f"{self.launch_name}_out")
+        name = f"{self.launch_name}_out"
+        out = self._torch.empty((rows, columns), x.dtype, dp=_ONE_PE, name=name)
         self._torch.launch(
             self.launch_name,
             _gemm_kernel,
