@@ -21,6 +21,7 @@
 
 #include "ccl/ccl.h"
 #include "errors.h"
+#include "parse.h"
 #include "rt/rt.h"
 #include "threads.h"
 
@@ -202,8 +203,49 @@ static PyObject *optional(PyObject *module, const char *name)
     return value;
 }
 
+/* The file as dicts. NULL with an exception set. */
+static PyObject *read_config(const char *path)
+{
+    if (!path)
+        return py_parse_yaml(ccl_builtin_text, ccl_builtin_length);
+    kb_text text = KB_TEXT_INIT;
+    char part[4096];
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return PyErr_SetFromErrnoWithFilename(PyExc_OSError, path);
+    for (size_t got; (got = fread(part, 1, sizeof part, file)) > 0;)
+        kb_text_append(&text, part, got);
+    fclose(file);
+    PyObject *config = text.failed ? PyErr_NoMemory() : py_parse_yaml(kb_text_peek(&text), text.length);
+    kb_text_fini(&text);
+    return config;
+}
+
+/* Borrowed; NULL without an exception if it is not there. */
+static PyObject *member(PyObject *dict, const char *key)
+{
+    return dict && PyDict_Check(dict) ? PyDict_GetItemString(dict, key) : NULL;
+}
+
+/* Whether an entry with the module has a topology. The engine refuses one for algorithms that have
+ * connections of their own. */
+static bool has_topology(PyObject *config, PyObject *module)
+{
+    Py_ssize_t at = 0;
+    PyObject *name, *entry, *entries = member(config, "algorithms");
+    while (entries && PyDict_Check(entries) && PyDict_Next(entries, &at, &name, &entry)) {
+        PyObject *of = member(entry, "module"), *topology = member(entry, "topology");
+        bool same = of && PyUnicode_Check(of) && PyUnicode_Compare(of, module) == 0;
+        bool none = !topology || !PyUnicode_Check(topology) ||
+                    PyUnicode_CompareWithASCIIString(topology, "none") == 0;
+        if (same && !none)
+            return true;
+    }
+    return false;
+}
+
 /* What it has of the algorithm that ships under its name. */
-static kb_ccl_algorithm form_of(const py_algorithm *is, const char *name)
+static kb_ccl_algorithm form_of(const py_algorithm *is, const char *name, bool has_topology)
 {
     ccl_registry shipped;
     kb_error_free(ccl_registry_init(&shipped, NULL, 0));
@@ -213,14 +255,15 @@ static kb_ccl_algorithm form_of(const py_algorithm *is, const char *name)
     /* Without a topology of its entry, it has the connections of the cubes and SIPs. */
     kb_ccl_algorithm form = *ccl_find_algorithm(&shipped, "intercube");
     form.collectives = 1 << KB_ALL_REDUCE;
-    if (!is->kinds) {
+    if (!is->kinds || has_topology) {
         form.mapper = NULL;
         form.reduce_shards = false;
     }
     return form;
 }
 
-static bool fill(py_context *self, py_algorithm *is, PyObject *name, PyObject *module)
+static bool fill(py_context *self, py_algorithm *is, PyObject *config, PyObject *name,
+                 PyObject *module)
 {
     const char *text = PyUnicode_AsUTF8(name);
     PyObject *kernel = text ? PyObject_GetAttrString(module, "kernel") : NULL;
@@ -240,7 +283,8 @@ static bool fill(py_context *self, py_algorithm *is, PyObject *name, PyObject *m
             PyErr_NoMemory();
         return false;
     }
-    is->algorithm = form_of(is, text);
+    bool topology = has_topology(config, name);
+    is->algorithm = form_of(is, text, topology);
     is->algorithm.name = is->name;
     is->algorithm.summary = "a module in Python";
     is->algorithm.kernel = &is->launch->kernel;
@@ -249,11 +293,13 @@ static bool fill(py_context *self, py_algorithm *is, PyObject *name, PyObject *m
     if (is->neighbors) {
         is->algorithm.connect = connect;
         is->algorithm.topologies = NULL;
+    } else if (topology) {
+        is->algorithm.connect = NULL;
     }
     return true;
 }
 
-static py_algorithms *make(py_context *self, PyObject *modules)
+static py_algorithms *make(py_context *self, PyObject *config, PyObject *modules)
 {
     py_algorithms *made = kb_alloc_zeroed(1, sizeof *made);
     size_t count = (size_t)PyDict_GET_SIZE(modules);
@@ -271,7 +317,7 @@ static py_algorithms *make(py_context *self, PyObject *modules)
     while (good && PyDict_Next(modules, &at, &name, &module)) {
         py_algorithm *is = &made->items[made->count];
         made->list[made->count++] = &is->algorithm;
-        good = fill(self, is, name, module);
+        good = fill(self, is, config, name, module);
     }
     made->plugin.algorithms = made->list;
     if (good)
@@ -337,8 +383,13 @@ bool py_algorithms_load(py_context *self, const char *file, PyObject *modules, P
     py_algorithms *made = NULL;
     PyObject *kept = NULL;
     size_t count;
-    if (modules && PyDict_GET_SIZE(modules) > 0 && !(made = make(self, modules)))
-        return false;
+    if (modules && PyDict_GET_SIZE(modules) > 0) {
+        PyObject *config = read_config(file);
+        made = config ? make(self, config, modules) : NULL;
+        Py_XDECREF(config);
+        if (!made)
+            return false;
+    }
     const char **texts = get_settings(settings, &count, &kept);
     const kb_ccl_plugin *plugin = made ? &made->plugin : NULL;
     bool good = texts && py_succeeded(ccl_reload(self->kb, &(rt_ccl_options){.file = file,
