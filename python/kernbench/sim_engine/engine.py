@@ -25,11 +25,8 @@ def _print_queue_line(line: str) -> None:
 
 
 def _queue_trace() -> Any:
-    if diagnostics.trace_enabled():
-        return _print_queue_line
-    if os.environ.get("KERNBENCH_CCL_TRACE") == "1":
-        return lambda line: None  # it was set after the setting was read
-    return None
+    wanted = diagnostics.trace_enabled() or os.environ.get("KERNBENCH_CCL_TRACE") == "1"
+    return _print_queue_line if wanted else None
 
 
 class GraphEngine:

@@ -6,7 +6,7 @@ has layers that use all PEs of a device: ``include/kernbench/tp.h``.
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Optional
 
 from kernbench.policy.placement.dp import DPPolicy
 from kernbench.runtime_api.context import RuntimeContext, active_context
