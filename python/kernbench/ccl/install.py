@@ -138,8 +138,7 @@ def modules_of_users(cfg: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any
             continue
         shipped = shipped_name(path)
         if shipped is not None:
-            if path.rpartition(".")[2] in _FIRST_NAMES:
-                cfg["algorithms"][name] = {**entry, "module": shipped}
+            cfg["algorithms"][name] = _for_engine(entry, path, shipped)
             continue
         module = importlib.import_module(path)
         topology = entry.get("topology", "none")
@@ -155,6 +154,21 @@ def modules_of_users(cfg: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any
         cfg["algorithms"][name] = {**entry, **own}
         modules[own["module"]] = _Connected(module, neighbors)
     return modules
+
+
+# Algorithms whose connections are their own: files of the original name any topology for them.
+_OWN_TOPOLOGY = {"intercube": "none", "hierarchical": "hierarchical_3level"}
+
+
+def _for_engine(entry: dict[str, Any], path: str, shipped: str) -> dict[str, Any]:
+    """The entry of a shipped algorithm by its dotted name as the engine has it: unchanged, but for
+    a name and a topology that only the original knows."""
+    changed = dict(entry)
+    if path.rpartition(".")[2] in _FIRST_NAMES:
+        changed["module"] = shipped
+    if "." in path and shipped in _OWN_TOPOLOGY:
+        changed["topology"] = _OWN_TOPOLOGY[shipped]
+    return changed
 
 
 # What an algorithm over PE 0 of every cube needs: it combines the shards of the cubes too.
@@ -267,7 +281,10 @@ def install_ipcq(
         ranks = ranks[:world]
     if algo_module is None and isinstance(merged.get("module"), str):
         algo_module = import_algorithm(merged["module"])
-    neighbors = topologies.resolve_topology(merged.get("topology", "none"), algo_module)
+    topology = merged.get("topology", "none")
+    if topology in _OWN_TOPOLOGY.values() and hasattr(algo_module, "neighbors"):
+        topology = "none"  # the module connects its ranks
+    neighbors = topologies.resolve_topology(topology, algo_module)
     table = {rank: neighbors(rank, len(ranks)) for rank in range(len(ranks))}
     return install_table(engine, merged, ranks, table)
 

@@ -158,7 +158,8 @@ class Tensor(_core.Tensor):
         shape = self.shape if ranges is None else tuple(end - start for start, end in ranges)
         array = np.empty(shape, dtypes.numpy_dtype(self.dtype))
         if array.size:
-            self._context.read(self, array, slice=ranges)
+            with self._runtime.engine.explaining():
+                self._context.read(self, array, slice=ranges)
         return array
 
     def _host_array(self) -> np.ndarray:
