@@ -231,9 +231,19 @@ def _form(merged: dict[str, Any]) -> dict[str, Any]:
     """What an entry says of the queues themselves."""
     return {
         "buffer_kind": merged.get("buffer_kind"),
-        "n_slots": int(merged.get("n_slots") or 0),
-        "slot_bytes": int(merged.get("slot_size") or 0),
+        "n_slots": _positive(merged, "n_slots"),
+        "slot_bytes": _positive(merged, "slot_size"),
     }
+
+
+def _positive(merged: dict[str, Any], key: str) -> int:
+    """A number of an entry; 0 if it has none."""
+    value = merged.get(key)
+    if value is None:
+        return 0
+    if int(value) < 1:
+        raise ValueError(f"{key} is {value}: expected at least 1")
+    return int(value)
 
 
 def install_table(

@@ -40,7 +40,8 @@ def reduce_from_tp_region(x: Tensor, torch: Optional[RuntimeContext] = None) -> 
     """The sum over the ranks, in place, with the same bits on each."""
     if get_tensor_model_parallel_world_size() > 1:
         group = get_tensor_model_parallel_group()
-        _torch(torch).distributed.all_reduce(x, op="sum", group=group)
+        of_group = {} if group is None else {"group": group}
+        _torch(torch).distributed.all_reduce(x, op="sum", **of_group)
     return x
 
 
