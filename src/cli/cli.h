@@ -65,9 +65,9 @@ const char *cli_subcommand_word(const cli_command *subcommand);
 kb_code cli_run(int argc, char **argv);
 
 /*
- * The same inside another program, whose signals and descriptors stay as they are. With a spec, that
- * is the bench of `run`, whatever --bench says, and its kernels and workers have stacks of so many
- * bytes by default.
+ * The same inside another program, whose signals and descriptors stay as they are. With a spec,
+ * that is the bench of `run`, whatever --bench says, and its kernels and workers have stacks of so
+ * many bytes by default.
  */
 kb_code cli_run_embedded(int argc, char **argv, const kb_bench_spec *spec, uint64_t stack_bytes);
 

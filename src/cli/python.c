@@ -69,8 +69,8 @@ static bool set_environment(void)
     if (good && access(kb_text_peek(&package), R_OK) == 0)
         good = add_to_path(kb_text_peek(&installed));
     else if (good)
-        good = add_to_path(KB_BUILD_PYTHON) &&
-               setenv("KB_PYTHON_BUILD", kb_text_peek(&build), 1) == 0;
+        good =
+            add_to_path(KB_BUILD_PYTHON) && setenv("KB_PYTHON_BUILD", kb_text_peek(&build), 1) == 0;
     kb_text_fini(&package);
     kb_text_fini(&build);
     kb_text_fini(&installed);

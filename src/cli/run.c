@@ -391,8 +391,8 @@ static kb_code run_with(const run_args *args, const char *word)
 
 static kb_code run_run(const cli_command *self, int argc, char **argv)
 {
-    run_args args = {.stack_bytes = embedded_bench_given.spec ? embedded_bench_given.stack_bytes
-                                                              : 1 << 20};
+    run_args args = {.stack_bytes =
+                         embedded_bench_given.spec ? embedded_bench_given.stack_bytes : 1 << 20};
     kb_code code = cli_parse(self, &argc, argv, &args);
     if (code == KB_OK)
         code = run_with(&args, argc > 1 ? argv[1] : NULL);

@@ -26,8 +26,8 @@
 #include "threads.h"
 
 typedef struct py_algorithm {
-    kb_ccl_algorithm algorithm; /* what the engine has */
-    py_launch *launch;          /* of all calls: its variants are the tuples */
+    kb_ccl_algorithm algorithm;                /* what the engine has */
+    py_launch *launch;                         /* of all calls: its variants are the tuples */
     PyObject *kernel_args, *kinds, *neighbors; /* the last two may be NULL */
     char *name;
 } py_algorithm;
@@ -117,8 +117,7 @@ static uint64_t address_of(const kb_ccl_call *call, const kb_ccl_part *part)
     return part->output - (part->rank - first) * part->elements * kb_dtype_bytes(call->dtype);
 }
 
-static kb_error *arguments(const kb_ccl_call *call, const kb_ccl_part *part,
-                           kb_ccl_arguments *args)
+static kb_error *arguments(const kb_ccl_call *call, const kb_ccl_part *part, kb_ccl_arguments *args)
 {
     py_algorithm *is = algorithm_of(call->scope->settings->algorithm);
     py_callback_begin();
@@ -216,7 +215,8 @@ static PyObject *read_config(const char *path)
     for (size_t got; (got = fread(part, 1, sizeof part, file)) > 0;)
         kb_text_append(&text, part, got);
     fclose(file);
-    PyObject *config = text.failed ? PyErr_NoMemory() : py_parse_yaml(kb_text_peek(&text), text.length);
+    PyObject *config =
+        text.failed ? PyErr_NoMemory() : py_parse_yaml(kb_text_peek(&text), text.length);
     kb_text_fini(&text);
     return config;
 }
@@ -351,7 +351,8 @@ int py_algorithms_traverse(const py_algorithms *is, visitproc visit, void *arg)
             Py_VISIT(is->items[i].kernel_args);
             Py_VISIT(is->items[i].kinds);
             Py_VISIT(is->items[i].neighbors);
-            int result = is->items[i].launch ? py_launch_traverse(is->items[i].launch, visit, arg) : 0;
+            int result =
+                is->items[i].launch ? py_launch_traverse(is->items[i].launch, visit, arg) : 0;
             if (result != 0)
                 return result;
         }
@@ -392,11 +393,12 @@ bool py_algorithms_load(py_context *self, const char *file, PyObject *modules, P
     }
     const char **texts = get_settings(settings, &count, &kept);
     const kb_ccl_plugin *plugin = made ? &made->plugin : NULL;
-    bool good = texts && py_succeeded(ccl_reload(self->kb, &(rt_ccl_options){.file = file,
-                                                                              .settings = texts,
-                                                                              .setting_count = count,
-                                                                              .plugins = &plugin,
-                                                                              .plugin_count = made ? 1 : 0}));
+    bool good = texts &&
+                py_succeeded(ccl_reload(self->kb, &(rt_ccl_options){.file = file,
+                                                                    .settings = texts,
+                                                                    .setting_count = count,
+                                                                    .plugins = &plugin,
+                                                                    .plugin_count = made ? 1 : 0}));
     free(texts);
     Py_XDECREF(kept);
     if (!good) {

@@ -71,7 +71,8 @@ static kb_error *run_bench(kb_bench *bench)
     return err;
 }
 
-/* The words as C has them, behind the name of the program; to be freed. NULL with an exception set. */
+/* The words as C has them, behind the name of the program; to be freed. NULL with an exception set.
+ */
 static char **get_words(PyObject *tuple, int *count)
 {
     Py_ssize_t given = PyTuple_GET_SIZE(tuple);
@@ -110,9 +111,8 @@ static const char *name_of_bench(char **words, int count)
 
 static kb_code call_engine(char **words, int count, bool has_bench)
 {
-    kb_bench_spec spec = {.name = name_of_bench(words, count),
-                          .summary = "a bench in Python",
-                          .run = run_bench};
+    kb_bench_spec spec = {
+        .name = name_of_bench(words, count), .summary = "a bench in Python", .run = run_bench};
     py_stay stay;
     py_tl *before = py_set_running_tl(NULL);
     py_stay_begin(&stay);

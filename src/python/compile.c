@@ -11,8 +11,7 @@
 #include "errors.h"
 
 typedef struct py_ckernel {
-    PyObject_HEAD
-    const kb_kernel *kernel; /* of a library that stays loaded */
+    PyObject_HEAD const kb_kernel *kernel; /* of a library that stays loaded */
 } py_ckernel;
 
 static PyTypeObject *ckernel_type;
@@ -93,7 +92,8 @@ bool py_compile_init(PyObject *module)
 {
     static PyGetSetDef members[] = {
         {"name", get_name, NULL, PyDoc_STR("The name of the kernel."), NULL},
-        {"parameters", get_parameters, NULL, PyDoc_STR("Its parameters as they are written."), NULL},
+        {"parameters", get_parameters, NULL, PyDoc_STR("Its parameters as they are written."),
+         NULL},
         {0},
     };
     static PyType_Slot slots[] = {
@@ -112,6 +112,7 @@ bool py_compile_init(PyObject *module)
         {0},
     };
     ckernel_type = (PyTypeObject *)PyType_FromSpec(&spec);
-    return ckernel_type && PyModule_AddObjectRef(module, "CKernel", (PyObject *)ckernel_type) == 0 &&
+    return ckernel_type &&
+           PyModule_AddObjectRef(module, "CKernel", (PyObject *)ckernel_type) == 0 &&
            PyModule_AddFunctions(module, functions) == 0;
 }

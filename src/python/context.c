@@ -53,7 +53,8 @@ static void on_interrupt(int signal, siginfo_t *info, void *frame)
 static bool watch_interrupts(py_context *self)
 {
     struct sigaction ours = {.sa_sigaction = on_interrupt, .sa_flags = SA_SIGINFO | SA_ONSTACK};
-    if (interrupted.sim || !self->interruption || !self->kb || PyThread_get_thread_ident() != main_thread)
+    if (interrupted.sim || !self->interruption || !self->kb ||
+        PyThread_get_thread_ident() != main_thread)
         return false;
     if (sigaction(SIGINT, NULL, &interrupted.before) != 0)
         return false;

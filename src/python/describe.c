@@ -79,11 +79,16 @@ static PyObject *builtin_ccl(PyObject *module, PyObject *unused)
 static const struct {
     const char *member, *function;
 } members_of_tensors[] = {
-    {"numpy", "kb_tensor_to_host"},         {"data", "kb_tensor_to_host"},
-    {"__getitem__", "kb_tensor_get_slice"}, {"__repr__", "kb_tensor_repr"},
-    {"copy_", "kb_tensor_copy"},            {"__setitem__", "kb_tensor_set_slice"},
-    {"free", "kb_tensor_free"},             {"shape", "kb_tensor_shape"},
-    {"dtype", "kb_tensor_dtype"},           {"name", "kb_tensor_name"},
+    {"numpy", "kb_tensor_to_host"},
+    {"data", "kb_tensor_to_host"},
+    {"__getitem__", "kb_tensor_get_slice"},
+    {"__repr__", "kb_tensor_repr"},
+    {"copy_", "kb_tensor_copy"},
+    {"__setitem__", "kb_tensor_set_slice"},
+    {"free", "kb_tensor_free"},
+    {"shape", "kb_tensor_shape"},
+    {"dtype", "kb_tensor_dtype"},
+    {"name", "kb_tensor_name"},
     {"va", "kb_tensor_va"},
 };
 

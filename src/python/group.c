@@ -214,8 +214,12 @@ static PyObject *collective(PyObject *object, PyObject *args, PyObject *kwargs)
     bool good = (!inputs || (in = py_get_tensors(self, inputs, &input_count))) &&
                 (!outputs || (out = py_get_tensors(self, outputs, &output_count)));
     kb_collective call = {.kind = (kb_collective_kind)kind,
-                          .inputs = kind == KB_RECV ? NULL : input_count > 0 ? in : out,
-                          .outputs = kind == KB_SEND ? NULL : output_count > 0 ? out : in,
+                          .inputs = kind == KB_RECV   ? NULL
+                                    : input_count > 0 ? in
+                                                      : out,
+                          .outputs = kind == KB_SEND    ? NULL
+                                     : output_count > 0 ? out
+                                                        : in,
                           .count = input_count > output_count ? input_count : output_count,
                           .op = (kb_reduce_op)op,
                           .root = root,
@@ -277,10 +281,11 @@ static PyObject *load_ccl(PyObject *object, PyObject *args, PyObject *kwargs)
 }
 
 PyMethodDef py_group_methods[] = {
-    PY_METHOD("init_process_group", init_process_group,
-              "init_process_group($self, backend='ahbm', ccl=None, modules=None, settings=None)\n--\n\n"
-              "Initialises the process group with what a ccl.yaml says. modules: algorithms in "
-              "Python by the names that the file uses."),
+    PY_METHOD(
+        "init_process_group", init_process_group,
+        "init_process_group($self, backend='ahbm', ccl=None, modules=None, settings=None)\n--\n\n"
+        "Initialises the process group with what a ccl.yaml says. modules: algorithms in "
+        "Python by the names that the file uses."),
     PY_PLAIN_METHOD("destroy_process_group", destroy_process_group,
                     "destroy_process_group($self)\n--\n\nRemoves the queues and leaves the group."),
     PY_PLAIN_METHOD("is_initialized", is_initialized,

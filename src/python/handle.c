@@ -29,12 +29,38 @@ uint64_t py_address_of_value(tl_tensor value)
     return UINT64_C(1) << MARK_BIT | (value.id & ((UINT64_C(1) << NUMBER_BITS) - 1));
 }
 
+bool py_names_value(uint64_t address)
+{
+    return address >> MARK_BIT == 1;
+}
+
+bool py_name_value(py_tl *tl, uint64_t address, PyObject *handle)
+{
+    if (!tl->named && !(tl->named = PyDict_New()))
+        return false;
+    PyObject *key = PyLong_FromUnsignedLongLong(address);
+    bool done = key && PyDict_SetItem(tl->named, key, handle) == 0;
+    Py_XDECREF(key);
+    return done;
+}
+
+/* Borrowed; NULL if nothing was received there. */
+static PyObject *find_named(const py_tl *tl, uint64_t address)
+{
+    PyObject *key = tl->named ? PyLong_FromUnsignedLongLong(address) : NULL;
+    PyObject *found = key ? PyDict_GetItem(tl->named, key) : NULL;
+    Py_XDECREF(key);
+    return found;
+}
+
 bool py_value_at_address(const py_tl *tl, uint64_t address, tl_tensor *value)
 {
-    if (address >> MARK_BIT != 1)
+    if (!py_names_value(address))
         return false;
+    PyObject *named = find_named(tl, address);
     uint64_t number = address & ((UINT64_C(1) << NUMBER_BITS) - 1);
-    *value = (tl_tensor){.id = tl_kernel_bits(tl->tl) | number};
+    *value =
+        named ? ((py_handle *)named)->value : (tl_tensor){.id = tl_kernel_bits(tl->tl) | number};
     return true;
 }
 
@@ -52,7 +78,7 @@ static py_handle *new_handle(py_tl *owner, tl_tensor value, const tl_dims *shape
     self->is_freed = self->is_place = false;
     self->address = 0;
     self->space = self->id = self->data = NULL;
-    self->shape_given = self->dtype_given = self->nbytes_given = NULL;
+    self->shape_given = self->dtype_given = self->nbytes_given = self->bytes = NULL;
     return self;
 }
 
@@ -126,6 +152,7 @@ static void handle_dealloc(PyObject *object)
     Py_XDECREF(self->shape_given);
     Py_XDECREF(self->dtype_given);
     Py_XDECREF(self->nbytes_given);
+    Py_XDECREF(self->bytes);
     type->tp_free(object);
     Py_DECREF(type);
 }
@@ -162,8 +189,8 @@ static PyObject *get_addr(PyObject *object, void *unused)
 {
     (void)unused;
     const py_handle *self = (py_handle *)object;
-    return PyLong_FromUnsignedLongLong(self->is_place ? self->address
-                                                      : py_address_of_value(self->value));
+    return PyLong_FromUnsignedLongLong(
+        self->is_place || self->address ? self->address : py_address_of_value(self->value));
 }
 
 static PyObject *get_space(PyObject *object, void *unused)
@@ -203,6 +230,51 @@ static PyObject *make_array(PyObject *bytes, const tl_dims *shape, kb_dtype dtyp
     Py_XDECREF(numpy);
     Py_XDECREF(bytes);
     return array;
+}
+
+/* The numbers of any array as bytes in the dtype: raw where the array has it, else rounded. */
+static PyObject *convert_array(PyObject *data, kb_dtype dtype)
+{
+    PyObject *numpy = PyImport_ImportModule("numpy");
+    PyObject *array = numpy ? PyObject_CallMethod(numpy, "asarray", "O", data) : NULL;
+    PyObject *type = array ? PyObject_GetAttrString(array, "dtype") : NULL;
+    PyObject *name = type ? PyObject_GetAttrString(type, "name") : NULL;
+    PyObject *bytes = NULL;
+    if (name && PyUnicode_CompareWithASCIIString(name, numpy_name(dtype)) == 0) {
+        bytes = PyObject_CallMethod(array, "tobytes", NULL);
+    } else if (name) {
+        PyObject *wide = PyObject_CallMethod(array, "astype", "s", "float32");
+        PyObject *floats = wide ? PyObject_CallMethod(wide, "tobytes", NULL) : NULL;
+        size_t count = floats ? (size_t)PyBytes_GET_SIZE(floats) / sizeof(float) : 0;
+        bytes = floats
+                    ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * kb_dtype_bytes(dtype)))
+                    : NULL;
+        if (bytes)
+            kb_convert(dtype, PyBytes_AS_STRING(bytes), KB_F32, PyBytes_AS_STRING(floats), count);
+        Py_XDECREF(floats);
+        Py_XDECREF(wide);
+    }
+    Py_XDECREF(name);
+    Py_XDECREF(type);
+    Py_XDECREF(array);
+    Py_XDECREF(numpy);
+    return bytes;
+}
+
+bool py_handle_get_bytes(py_handle *handle, const void **bytes)
+{
+    uint64_t wanted = kb_dtype_bytes(handle->dtype);
+    for (int i = 0; i < handle->shape.rank; i++)
+        wanted *= (uint64_t)handle->shape.dims[i];
+    if (!handle->bytes)
+        handle->bytes = convert_array(handle->data, handle->dtype);
+    if (!handle->bytes)
+        return false;
+    *bytes = PyBytes_AS_STRING(handle->bytes);
+    if ((uint64_t)PyBytes_GET_SIZE(handle->bytes) == wanted)
+        return true;
+    PyErr_SetString(PyExc_ValueError, "the data of a TensorHandle has another size than its shape");
+    return false;
 }
 
 typedef struct read_call {
@@ -256,6 +328,7 @@ static int set_data(PyObject *object, PyObject *data, void *unused)
         return -1;
     }
     Py_XSETREF(self->data, Py_NewRef(data ? data : Py_None));
+    Py_CLEAR(self->bytes);
     return 0;
 }
 

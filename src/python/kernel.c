@@ -189,6 +189,7 @@ static py_tl *new_tl(tl_context *tl, py_launch *launch, PyThreadState *state)
     self->launch = launch;
     memset(&self->released, 0, sizeof self->released);
     self->failed = false;
+    self->named = NULL;
     return self;
 }
 
@@ -268,6 +269,7 @@ static PyObject *call_function(py_tl *self, const py_launch *launch, const tl_ar
 /* No value or tl of the kernel can be used from here on. */
 static void end_tl(py_tl *self)
 {
+    Py_CLEAR(self->named);
     self->tl = NULL;
     self->state = NULL;
     self->launch = NULL;
@@ -378,8 +380,8 @@ static bool fill_launch(py_launch *launch, PyObject *name, PyObject *function,
     return launch->kernel.name && launch->kernel.parameters;
 }
 
-py_launch *py_launch_new(PyObject *name, PyObject *function, PyObject *const *args, const bool *is_address,
-                         size_t count, PyObject *kwargs, size_t stack_bytes)
+py_launch *py_launch_new(PyObject *name, PyObject *function, PyObject *const *args,
+                         const bool *is_address, size_t count, PyObject *kwargs, size_t stack_bytes)
 {
     if (!py_threads_check())
         return NULL;

@@ -37,17 +37,20 @@ struct py_launch {
     PyObject *names;      /* of the arguments by name, which come last, and of `tl` */
     PyObject *rank_count; /* tl.world_size; NULL: not in a mock run */
     uint32_t mock_pes_per_cube;
-    PyObject *variants; /* a list of tuples: the engine says which one follows the address; or NULL */
+    PyObject
+        *variants; /* a list of tuples: the engine says which one follows the address; or NULL */
     size_t stack_bytes;
     KB_VEC(py_fault) faults;
 };
 
 /*
  * `args` are the positional arguments, of which `is_address` says which the engine supplies;
- * `kwargs` is a dict or NULL. The name is that of messages, NULL: the function's. NULL with an exception set if it cannot be.
+ * `kwargs` is a dict or NULL. The name is that of messages, NULL: the function's. NULL with an
+ * exception set if it cannot be.
  */
-py_launch *py_launch_new(PyObject *name, PyObject *function, PyObject *const *args, const bool *is_address,
-                         size_t count, PyObject *kwargs, size_t stack_bytes);
+py_launch *py_launch_new(PyObject *name, PyObject *function, PyObject *const *args,
+                         const bool *is_address, size_t count, PyObject *kwargs,
+                         size_t stack_bytes);
 void py_launch_free(py_launch *launch);
 int py_launch_traverse(const py_launch *launch, visitproc visit, void *arg);
 
@@ -55,7 +58,8 @@ int py_launch_traverse(const py_launch *launch, visitproc visit, void *arg);
 bool py_is_python_kernel(const kb_kernel *kernel);
 
 /* From here on the engine gives the address, and which of the launch's variants the further
- * arguments are; then as many zeros as make the number of parameters. False with an exception set. */
+ * arguments are; then as many zeros as make the number of parameters. False with an exception set.
+ */
 bool py_launch_take_variants(py_launch *launch);
 
 /* Keeps an exception that the engine has as an error; whether an error is of one that was kept. */
@@ -74,6 +78,7 @@ typedef struct py_tl {
     py_launch *launch;
     KB_VEC(tl_tensor) released; /* values whose objects are gone; freed by the next operation */
     bool failed;                /* its error has been raised */
+    PyObject *named;            /* a dict from addresses to values received there; NULL: none */
 } py_tl;
 
 extern PyTypeObject *py_tl_type;
@@ -81,8 +86,8 @@ extern PyTypeObject *py_tl_type;
 /* The one of the kernel that runs on this thread; NULL: none does. Borrowed. */
 py_tl *py_running_tl(void);
 
-/* Another one does, or none: returns the one before. Around a call of the engine by the driver, which
- * may be a kernel of another context that destroys this one; and after one by a worker. */
+/* Another one does, or none: returns the one before. Around a call of the engine by the driver,
+ * which may be a kernel of another context that destroys this one; and after one by a worker. */
 py_tl *py_set_running_tl(py_tl *tl);
 
 /* Makes a call that contains operations. False with an exception set if one failed. */
@@ -114,6 +119,7 @@ typedef struct py_handle {
     PyObject *shape_given;  /* the same */
     PyObject *dtype_given;  /* the same */
     PyObject *nbytes_given; /* the same */
+    PyObject *bytes;        /* of the data, made when it is first needed */
 } py_handle;
 
 typedef struct py_future {
@@ -143,6 +149,14 @@ static inline bool py_is_handle(PyObject *object)
 /* Values have no address in the simulated machine. They are given numbers that are addresses of
  * nothing, so that a program can name a value by the number while it is alive. */
 uint64_t py_address_of_value(tl_tensor value);
+bool py_names_value(uint64_t address);
+
+/* From here on the address names the value of this handle. False with an exception set. */
+bool py_name_value(py_tl *tl, uint64_t address, PyObject *handle);
+
+/* The numbers of a handle that has data of its own, in its dtype. False with an exception set. */
+bool py_handle_get_bytes(py_handle *handle, const void **bytes);
+
 bool py_value_at_address(const py_tl *tl, uint64_t address, tl_tensor *value);
 
 /* Operators of handles are operations of the kernel that runs: tl_type.c. */

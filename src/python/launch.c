@@ -204,7 +204,8 @@ static PyObject *launch(PyObject *object, PyObject *args, PyObject *kwargs)
     bool good = call.options.name && get_arguments(self, given, count_named, of_c, &is);
     if (good && !of_c) {
         PyObject *const *items = ((PyTupleObject *)given)->ob_item;
-        made = py_launch_new(name, function, items, is.is_address, is.count, named, self->stack_bytes);
+        made =
+            py_launch_new(name, function, items, is.is_address, is.count, named, self->stack_bytes);
         good = made;
         call.kernel = made ? &made->kernel : NULL;
     } else if (good && named && PyDict_GET_SIZE(named) > 0) {

@@ -46,17 +46,18 @@ PyMODINIT_FUNC PyInit__core(void)
     static struct PyModuleDef definition = {
         PyModuleDef_HEAD_INIT,
         .m_name = "kernbench._core",
-        .m_doc = PyDoc_STR("The engine of KernBench for Python. Programs use the package kernbench."),
+        .m_doc =
+            PyDoc_STR("The engine of KernBench for Python. Programs use the package kernbench."),
         .m_size = -1,
         .m_methods = functions,
     };
     PyObject *module = PyModule_Create(&definition);
-    bool good = module && py_threads_init() && py_errors_init(module) && py_convert_init(module) &&
-                py_handle_init_types(module) && py_tl_init_type(module) &&
-                py_tensor_init_type(module) && py_launch_init_types(module) &&
-                py_context_init_type(module) && py_compile_init(module) &&
-                py_describe_init(module) && py_address_init(module) && py_mock_init(module) && py_cli_init(module) &&
-                PyModule_AddStringConstant(module, "version", kb_version()) == 0;
+    bool good =
+        module && py_threads_init() && py_errors_init(module) && py_convert_init(module) &&
+        py_handle_init_types(module) && py_tl_init_type(module) && py_tensor_init_type(module) &&
+        py_launch_init_types(module) && py_context_init_type(module) && py_compile_init(module) &&
+        py_describe_init(module) && py_address_init(module) && py_mock_init(module) &&
+        py_cli_init(module) && PyModule_AddStringConstant(module, "version", kb_version()) == 0;
     if (!good)
         Py_CLEAR(module);
     return module;

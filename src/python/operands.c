@@ -9,25 +9,18 @@
 #include "errors.h"
 #include "tl/tl.h"
 
-/* One that a program made names what is at its address. */
-static bool get_place(py_tl *self, const py_handle *handle, py_operand *operand)
+/* One that a program made has numbers of its own, or names what is at its address. */
+static bool get_made(py_tl *self, py_handle *handle, py_operand *operand)
 {
-    tl_tensor value;
-    if (handle->data && handle->data != Py_None) {
-        PyErr_SetString(PyExc_ValueError, "a TensorHandle with data of its own is no value of this "
-                                          "kernel: store the numbers in a tensor and name its "
-                                          "address (data=None)");
-        return false;
-    }
-    if (py_value_at_address(self, handle->address, &value)) {
-        operand->tensor = value;
+    bool has_data = handle->data && handle->data != Py_None;
+    if (!has_data && py_value_at_address(self, handle->address, &operand->tensor))
         return true;
-    }
-    operand->is_place = true;
+    operand->is_made = true;
+    operand->bytes = NULL;
     operand->address = (tl_ptr)handle->address;
     operand->shape = handle->shape;
     operand->dtype = handle->dtype;
-    return true;
+    return !has_data || py_handle_get_bytes(handle, &operand->bytes);
 }
 
 static bool get_number(PyObject *object, py_operand *operand)
@@ -45,11 +38,11 @@ static bool get_number(PyObject *object, py_operand *operand)
 
 bool py_get_operand(py_tl *self, PyObject *object, bool numbers, py_operand *operand)
 {
-    operand->is_place = false;
+    operand->is_made = false;
     if (KB_LIKELY(py_is_handle(object))) {
-        const py_handle *handle = (py_handle *)object;
+        py_handle *handle = (py_handle *)object;
         operand->tensor = handle->value;
-        return KB_LIKELY(handle->owner != NULL) || get_place(self, handle, operand);
+        return KB_LIKELY(handle->owner != NULL) || get_made(self, handle, operand);
     }
     if (numbers)
         return get_number(object, operand);
@@ -69,15 +62,17 @@ bool py_get_address(PyObject *object, tl_ptr *address)
 
 tl_tensor py_use_operand(tl_context *tl, tl_srcloc at, const py_operand *operand)
 {
-    if (KB_LIKELY(!operand->is_place))
+    if (KB_LIKELY(!operand->is_made))
         return operand->tensor;
+    if (operand->bytes)
+        return tl_value_of_bytes(tl, at, operand->shape, operand->dtype, operand->bytes);
     return tl_ref_(tl, at, operand->address, operand->shape,
                    (tl_load_options){.dtype = operand->dtype});
 }
 
 void py_drop_operand(tl_context *tl, tl_srcloc at, const py_operand *operand, tl_tensor tensor)
 {
-    if (KB_UNLIKELY(operand->is_place))
+    if (KB_UNLIKELY(operand->is_made))
         tl_free_(tl, at, tensor);
 }
 
@@ -87,4 +82,16 @@ PyObject *py_result(py_tl *self, tl_tensor value)
     kb_dtype dtype;
     tl_describe(self->tl, value, &shape, &dtype);
     return py_handle_new(self, value, &shape, dtype);
+}
+
+PyObject *py_result_at(py_tl *self, tl_tensor value, uint64_t address)
+{
+    PyObject *result = py_result(self, value);
+    if (!result)
+        return NULL;
+    ((py_handle *)result)->address = address;
+    if (py_name_value(self, address, result))
+        return result;
+    Py_DECREF(result);
+    return NULL;
 }

@@ -6,11 +6,12 @@
 
 #include "kernel.h"
 
-/* What an operand is before the call of the engine: a value, a number, or a place that a program
- * has named, for which the call makes a reference. */
+/* What an operand is before the call of the engine: a value, a number, or what a program has named
+ * by a handle of its own: a place or numbers, of which the call makes a reference or a value. */
 typedef struct py_operand {
     tl_tensor tensor;
-    bool is_place;
+    bool is_made;      /* by the call, which frees it */
+    const void *bytes; /* the numbers; NULL: it is a place */
     tl_ptr address;
     tl_dims shape;
     kb_dtype dtype;
@@ -28,5 +29,8 @@ void py_drop_operand(tl_context *tl, tl_srcloc at, const py_operand *operand, tl
 
 /* A new handle of a value that the kernel has made. */
 PyObject *py_result(py_tl *self, tl_tensor value);
+
+/* The same; from here on the value is what the address names in this kernel. */
+PyObject *py_result_at(py_tl *self, tl_tensor value, uint64_t address);
 
 #endif

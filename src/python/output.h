@@ -10,9 +10,9 @@
 #include <stdio.h>
 
 typedef struct py_output {
-    FILE *out, *err;               /* that stand in for the program's */
+    FILE *out, *err;                 /* that stand in for the program's */
     FILE *program_out, *program_err; /* NULL: the output is redirected already */
-    PyObject *raised; /* by sys.stdout or sys.stderr: the first; NULL: nothing */
+    PyObject *raised;                /* by sys.stdout or sys.stderr: the first; NULL: nothing */
 } py_output;
 
 /* From here on, until the end, stdout and stderr are Python's. False with an exception set. */

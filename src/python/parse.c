@@ -1,6 +1,7 @@
 /*
- * parse.c: YAML as dicts, lists and plain values, by the rules of YAML 1.1 that PyYAML's safe_load()
- * follows: what is quoted is a str; true, yes and on are True; 0x1F, 0o17 and 1_000 are integers.
+ * parse.c: YAML as dicts, lists and plain values, by the rules of YAML 1.1 that PyYAML's
+ * safe_load() follows: what is quoted is a str; true, yes and on are True; 0x1F, 0o17 and 1_000 are
+ * integers.
  */
 #include "parse.h"
 

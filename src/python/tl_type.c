@@ -905,7 +905,7 @@ static void send_now(tl_context *tl, void *arg)
 static bool get_source(py_tl *self, PyObject *const *values, py_operand *operand)
 {
     PyObject *addr = values[2], *nbytes = values[3], *shape = values[4], *dtype = values[5];
-    *operand = (py_operand){.is_place = true};
+    *operand = (py_operand){.is_made = true};
     if (!py_get_address(addr, &operand->address))
         return false;
     operand->dtype = KB_F16;
@@ -921,7 +921,7 @@ static bool get_source(py_tl *self, PyObject *const *values, py_operand *operand
         int64_t each = (int64_t)kb_dtype_bytes(operand->dtype);
         operand->shape = (tl_dims){.rank = 1, .dims = {bytes / each}};
     }
-    operand->is_place = !py_value_at_address(self, (uint64_t)operand->address, &operand->tensor);
+    operand->is_made = !py_value_at_address(self, (uint64_t)operand->address, &operand->tensor);
     return true;
 }
 
@@ -1003,6 +1003,10 @@ static PyObject *receive(PyObject *object, PyObject *const *values, bool wait)
         (values[2] && !py_get_dtype(values[2], &call.dtype)) ||
         (dst && dst != Py_None && !py_get_address(dst, &call.dst)))
         return NULL;
+    tl_ptr scratch = call.dst;
+    bool to_value = py_names_value((uint64_t)scratch);
+    if (to_value) /* what was there before is no longer reached by that address */
+        call.dst = 0;
     call.any_form = call.shape.rank == 0;
     if (call.any_form && !wait) {
         PyErr_SetString(PyExc_ValueError, "recv_async() needs the shape of the message");
@@ -1010,6 +1014,8 @@ static PyObject *receive(PyObject *object, PyObject *const *values, bool wait)
     }
     if (!py_tl_perform(self, recv_now, &call))
         return NULL;
+    if (to_value)
+        return py_result_at(self, call.is.result, (uint64_t)scratch);
     if (call.dst == 0)
         return py_result(self, call.is.result);
     PyObject *space = values[4] && values[4] != Py_None ? values[4] : NULL;
@@ -1095,8 +1101,7 @@ static bool get_grid_axis(py_tl *self, PyObject *object, int *axis)
 
 static PyObject *do_program_id(ARGUMENTS)
 {
-    static py_parameters parameters = {
-        .function = "program_id", .required = 0, .names = {"axis"}};
+    static py_parameters parameters = {.function = "program_id", .required = 0, .names = {"axis"}};
     PyObject *values[PY_MAX_PARAMETERS];
     py_tl *self = (py_tl *)object;
     int axis;
@@ -1366,8 +1371,8 @@ static void tl_dealloc(PyObject *object)
     PY_FAST_METHOD(#name, do_##name, #name signature "\n--\n\n" doc)
 #define STATIC(name, signature, doc)                                                               \
     {                                                                                              \
-        #name, (PyCFunction)(void (*)(void))do_##name,                                             \
-            METH_FASTCALL | METH_KEYWORDS | METH_STATIC, PyDoc_STR(#name signature "\n--\n\n" doc)  \
+#name, (PyCFunction)(void (*)(void))do_##name,                                             \
+            METH_FASTCALL | METH_KEYWORDS | METH_STATIC, PyDoc_STR(#name signature "\n--\n\n" doc) \
     }
 #define ONE(name, signature, doc)                                                                  \
     {                                                                                              \

@@ -120,6 +120,10 @@ uint64_t tl_kernel_bits(const tl_context *tl);
 /* Receives the next value, whatever its shape and dtype. It gets its TCM when it has arrived. */
 tl_tensor tl_recv_any_form(tl_context *tl, tl_srcloc at, const char *direction);
 
+/* A value of the kernel with these numbers, which takes TCM and no time. */
+tl_tensor tl_value_of_bytes(tl_context *tl, tl_srcloc at, tl_dims shape, kb_dtype dtype,
+                            const void *bytes);
+
 /* All elements of a value, row by row in its dtype, after waiting for them as tl_item() does; false
  * if a run without data has none. */
 bool tl_read_value(tl_context *tl, tl_srcloc at, tl_tensor x, void *data);

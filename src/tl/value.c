@@ -385,6 +385,20 @@ void tl_describe(const tl_context *tl, tl_tensor x, tl_dims *shape, kb_dtype *dt
     *dtype = handle->dtype;
 }
 
+tl_tensor tl_value_of_bytes(tl_context *tl, tl_srcloc at, tl_dims shape, kb_dtype dtype,
+                            const void *bytes)
+{
+    tl_call call = tl_enter(tl, at, "TensorHandle");
+    tl_check_dtype(&call, dtype);
+    (void)tl_check_shape(&call, &shape);
+    kb_shape form = tl_shape_of(&shape);
+    tl_value *value = tl_value_new(&call, dtype, &shape);
+    value->ready.at = tl_clock(tl);
+    if (!tl->runner->has.timing_only)
+        tl_check(&call, data_of_bytes(tl->runner->has.store, dtype, &form, bytes, &value->data));
+    return tl_handle_of(&call, value, &shape);
+}
+
 uint64_t tl_kernel_bits(const tl_context *tl)
 {
     return tl->handle_bits;

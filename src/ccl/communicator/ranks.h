@@ -13,8 +13,8 @@
 KB_MUST_USE kb_error *ccl_get_rank_device(kb_context *ctx, const char *function, uint32_t rank,
                                           uint32_t *sip);
 
-/* Reads ccl.yaml anew, with these options, for what comes from here on. Not while there is a process
- * group. */
+/* Reads ccl.yaml anew, with these options, for what comes from here on. Not while there is a
+ * process group. */
 KB_MUST_USE kb_error *ccl_reload(kb_context *ctx, const rt_ccl_options *options);
 
 #endif
