@@ -5,15 +5,15 @@
  * the ranks, their connections, the kernel's arguments and the ranks' buffers, and replaces the
  * contents of the buffers by the results. No time passes and queues are unbounded. Prints:
  *
- *     1 ranks: right
- *     2 ranks: right
- *     5 ranks: right
+ *     1 ranks: passed
+ *     2 ranks: passed
+ *     5 ranks: passed
  *     receiving first: a deadlock
  */
 #include <stdio.h>
 #include <kernbench/ccl.h>
 
-enum { COUNT = 3, MOST = 5 };
+enum { COUNT = 3, MAX_RANKS = 5 };
 
 /* "E" leads to the next rank, "W" to the previous one. Each rank forwards and adds up messages. */
 KB_KERNEL(ring, tl_ptr mine, int count, int ranks)
@@ -48,7 +48,7 @@ static void arguments(void *self, uint32_t rank, uint64_t address, kb_ccl_argume
 
 static kb_error *run(const kb_kernel *kernel, uint32_t ranks, float data[][COUNT])
 {
-    kb_mock_edge edges[2 * MOST];
+    kb_mock_edge edges[2 * MAX_RANKS];
     size_t count = 0;
     for (uint32_t rank = 0; rank < ranks && ranks > 1; rank++) {
         edges[count++] = (kb_mock_edge){.from = rank, .direction = "E", .to = (rank + 1) % ranks};
@@ -71,7 +71,7 @@ static kb_error *run(const kb_kernel *kernel, uint32_t ranks, float data[][COUNT
 /* Rank r starts with (r + 1), 2(r + 1), 3(r + 1); the sums are 1, 2 and 3 times 1 + .. + ranks. */
 static kb_error *test_ring(uint32_t ranks)
 {
-    float data[MOST][COUNT];
+    float data[MAX_RANKS][COUNT];
     for (uint32_t rank = 0; rank < ranks; rank++)
         for (int i = 0; i < COUNT; i++)
             data[rank][i] = (float)((i + 1) * ((int)rank + 1));
@@ -81,7 +81,7 @@ static kb_error *test_ring(uint32_t ranks)
             if (data[rank][i] != (float)((i + 1) * (int)(ranks * (ranks + 1) / 2)))
                 return kb_error_new(KB_ERR_CHECK, "element %d of rank %u is %g", i, (unsigned)rank,
                                     data[rank][i]);
-    printf("%u ranks: right\n", (unsigned)ranks);
+    printf("%u ranks: passed\n", (unsigned)ranks);
     return NULL;
 }
 
@@ -89,12 +89,12 @@ static kb_error *test_all(void)
 {
     KB_TRY(test_ring(1));
     KB_TRY(test_ring(2));
-    KB_TRY(test_ring(MOST));
+    KB_TRY(test_ring(MAX_RANKS));
 
     float data[2][COUNT] = {{0}};
     kb_error *err = run(&stuck, 2, data);
     printf("receiving first: %s\n",
-           kb_error_code(err) == KB_ERR_DEADLOCK ? "a deadlock" : "something else");
+           kb_error_code(err) == KB_ERR_DEADLOCK ? "a deadlock" : "another error");
     kb_error_free(err);
     return NULL;
 }

@@ -1,9 +1,9 @@
 /*
- * queues.c: PEs that talk to each other, in an ordinary launch.
+ * queues.c: PEs that exchange messages in an ordinary launch.
  *
- * A vector is cut over the eight PEs of a small machine. In each step every element becomes the
+ * A vector is split over the eight PEs of a small machine. In each step every element becomes the
  * mean of itself and its two neighbours, around a ring. A PE needs one element of each neighbouring
- * PE: they travel through queues that the program installs, and the kernel sends and receives by
+ * PE: these are sent through queues that the program installs, and the kernel sends and receives by
  * direction. Prints:
  *
  *     8 PEs in a ring, 16 directions with 2 slots each

@@ -11,7 +11,7 @@
  *     the address is mapped 1293.138  1286.000    5.700    1.438     0.000
  *     the far PE copies     1651.543  1622.000    7.980   21.562     0.000
  *     the host reads         347.650   278.000    5.400   64.250     0.000
- *     what was read is right
+ *     the copy is correct
  *     first of two copies   1651.543  1622.000    7.980   21.562     0.000
  *     second of two copies  1671.543  1622.000    7.980   21.562    20.000
  *     it is unmapped        1292.450  1286.000    5.700    0.750     0.000
@@ -63,7 +63,7 @@ static kb_error *run(kb_context *ctx)
     KB_TRY(do_one(ctx, &map, "the address is mapped"));
     KB_TRY(do_one(ctx, &fetch, "the far PE copies"));
     KB_TRY(do_one(ctx, &read, "the host reads"));
-    printf("what was read is %s\n", memcmp(sent, got, BYTES) == 0 ? "right" : "wrong");
+    printf("the copy is %s\n", memcmp(sent, got, BYTES) == 0 ? "correct" : "wrong");
 
     kb_request first, second;
     KB_TRY(kb_request_submit(ctx, &fetch, &first));

@@ -59,7 +59,7 @@ static kb_error *crowd_init(crowd *c)
     return NULL;
 }
 
-/* One slice of about so many sleeps; of those that the crowd is not about, there must be none. */
+/* One slice of about this many sleeps, by the coroutines under test alone. */
 static kb_error *crowd_run(crowd *c, uint64_t sleeps)
 {
     kb_sim_stats before = kb_sim_get_stats(c->sim);

@@ -3,9 +3,9 @@
  *
  * dma: every PE keeps four reads of 4 KiB from slices of other cubes under way, anywhere in the
  * machine. uniform: every PE keeps four writes of one packet to any PE of its SIP under way. local:
- * every PE keeps four reads of 16 KiB from its own slice under way, which meet nobody. All go on
- * for ever; runs are bounded by simulated time, and the time of a slice is divided by the hops that
- * were in it. The machines are the default one with more SIPs.
+ * every PE keeps four reads of 16 KiB from its own slice under way, which are uncontended. All go
+ * on for ever; runs are bounded by simulated time, and the time of a slice is divided by the hops
+ * that were in it. The machines are the default one with more SIPs.
  */
 #include "bench.h"
 
@@ -33,7 +33,7 @@ typedef struct contest {
     const topo_shape *shape;
     kb_sim *sim;
     net *fabric;
-    net_ways ways;
+    net_route_buffer routes;
     kb_rng rng;
     kb_time until;
     kb_time slice;     /* of simulated time that is measured in a round */
@@ -52,11 +52,11 @@ static uint32_t node_of(const contest *c, topo_kind kind, uint64_t pe)
                         (uint32_t)(pe % s->pes));
 }
 
-static void on_done(void *self, uint64_t pe, const net_receipt *receipt);
+static void on_done(void *self, uint64_t pe, const net_completion *completion);
 
 static kb_error *submit_to(contest *c, uint64_t pe, uint32_t to, uint64_t bytes, bool read)
 {
-    net_order order = net_ways_order(&c->ways, node_of(c, TOPO_PE_DMA, pe), to, bytes, read);
+    net_order order = net_make_order(&c->routes, node_of(c, TOPO_PE_DMA, pe), to, bytes, read);
     order.plain = true;
     order.done = on_done;
     order.self = c;
@@ -70,7 +70,7 @@ static kb_error *submit(contest *c, uint64_t pe)
     if (c->traffic == UNIFORM) {
         uint64_t here = (uint64_t)s->cubes * s->pes;
         uint64_t other = pe / here * here + kb_rng_below(&c->rng, here);
-        return submit_to(c, pe, node_of(c, TOPO_PE_DMA, other), s->packet_bytes, false);
+        return submit_to(c, pe, node_of(c, TOPO_PE_DMA, other), s->fabric.packet_bytes, false);
     }
     if (c->traffic == LOCAL)
         return submit_to(c, pe, node_of(c, TOPO_HBM_CTRL, pe), LOCAL_BYTES, true);
@@ -81,9 +81,9 @@ static kb_error *submit(contest *c, uint64_t pe)
     return submit_to(c, pe, slice, DMA_BYTES, true);
 }
 
-static void on_done(void *self, uint64_t pe, const net_receipt *receipt)
+static void on_done(void *self, uint64_t pe, const net_completion *completion)
 {
-    (void)receipt;
+    (void)completion;
     contest *c = self;
     c->done++;
     kb_error *err = submit(c, pe);
@@ -97,7 +97,7 @@ static void contest_fini(contest *c)
         kb_sim_abandon(c->sim);
     net_destroy(c->fabric);
     kb_sim_destroy(c->sim);
-    net_ways_fini(&c->ways);
+    net_route_buffer_fini(&c->routes);
     topo_machine_destroy(c->machine);
     *c = (contest){0};
 }
@@ -114,7 +114,7 @@ static kb_error *contest_init(contest *c, traffic kind, uint32_t sips)
     kb_rng_init(&c->rng, 1);
     KB_TRY(topo_machine_load(&source, &c->machine));
     c->shape = topo_machine_shape(c->machine);
-    KB_TRY(net_ways_init(&c->ways, c->machine));
+    KB_TRY(net_route_buffer_init(&c->routes, c->machine));
     KB_TRY(kb_sim_create(NULL, &c->sim));
     KB_TRY(net_create_for(c->sim, c->machine, 0, false, &c->fabric));
     for (uint32_t i = 0; i < OUTSTANDING; i++) {

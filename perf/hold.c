@@ -19,7 +19,7 @@
 static const uint32_t sizes[] = {100, 1000, 10000, 100000, 1000000};
 enum { size_count = sizeof sizes / sizeof sizes[0], quick_size_max = 100000 };
 
-/* The names of the figures: each of these and ".n10000.ns". */
+/* The names of the metrics: each of these and ".n10000.ns". */
 typedef struct series {
     const char *engine;
     const char *heap; /* NULL: the engine runs alone */
@@ -61,7 +61,7 @@ static void contest_fini(contest *c)
     *c = (contest){0};
 }
 
-/* Both go on for about so many events. */
+/* Both continue for about this many events. */
 static kb_error *contest_run(contest *c, uint64_t events, bool timed)
 {
     uint64_t before = kb_sim_get_stats(c->sim).events;

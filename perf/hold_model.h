@@ -1,5 +1,5 @@
 /*
- * hold_model.h: the hold model: so many events pending, and each that happens schedules one more.
+ * hold_model.h: the hold model: a number of pending events, each of which schedules one more.
  *
  * Every pending event belongs to a component with a source of its own. The delays are those of
  * hardware (hold_model.c), and the kind of the next event, which selects its handler, is random,
@@ -44,7 +44,7 @@ void hold_state_fini(hold_state *state);
 /* Tells which handlers there are, one for each kind. */
 void hold_set_handlers(hold_state *state, const uint32_t handlers[static hold_kinds]);
 
-/* The time in which about so many events happen. */
+/* The time in which about this many events happen. */
 kb_time hold_time_of(const hold_state *state, uint64_t events);
 
 /*
@@ -71,7 +71,8 @@ static inline void hold_hash(hold_state *state, kb_time now, uint64_t component)
 KB_MUST_USE kb_error *hold_engine_create(hold_state *state, bool check, kb_sim **sim);
 KB_MUST_USE kb_error *hold_heap_create(hold_state *state, bool check, ref_heap **heap);
 
-/* Run on for about so many events; for counting instructions, so with no warm-up but the fill. */
+/* Continue for about this many events; for counting instructions, so with no warm-up but the fill.
+ */
 KB_MUST_USE kb_error *hold_engine_count(uint32_t pending, uint64_t events, uint64_t *done);
 KB_MUST_USE kb_error *hold_heap_count(uint32_t pending, uint64_t events, uint64_t *done);
 

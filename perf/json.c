@@ -1,6 +1,6 @@
 /*
  * json.c: writes all figures as one flat JSON object, name to number. The file appears whole or not
- * at all: it is written beside its place and then moved there. What is no plain file, a pipe or a
+ * at all: it is written under another name and then renamed. What is no plain file, a pipe or a
  * device, is written to as it is.
  */
 #include "bench.h"

@@ -14,20 +14,21 @@
 
 enum { SLOTS = 8, SIPS = 2, MESH = 4, MESSAGES = 65280 };
 
-/* Where the PE at a place of the ring has its slots: cubes take turns row by row, to and fro. */
-static int64_t slots_of(int64_t place, int64_t pes)
+/* Where the PE at a position of the ring has its slots: cubes take turns row by row, to and fro. */
+static int64_t slots_of(int64_t position, int64_t pes)
 {
-    int64_t row = place / pes / MESH, column = place / pes % MESH;
+    int64_t row = position / pes / MESH, column = position / pes % MESH;
     int64_t cube = row * MESH + (row % 2 ? MESH - 1 - column : column);
-    return (cube * pes + place % pes) * SLOTS;
+    return (cube * pes + position % pes) * SLOTS;
 }
 
 KB_KERNEL(pass_on, tl_ptr x, int64_t elements, int64_t times, int sends)
 {
     int64_t pes = tl_num_programs(0), all = tl_num_programs(1) * pes;
     int64_t row = tl_program_id(1) / MESH, column = tl_program_id(1) % MESH;
-    int64_t place = (row * MESH + (row % 2 ? MESH - 1 - column : column)) * pes + tl_program_id(0);
-    int64_t own = slots_of(place, pes), next = slots_of((place + 1) % all, pes);
+    int64_t position =
+        (row * MESH + (row % 2 ? MESH - 1 - column : column)) * pes + tl_program_id(0);
+    int64_t own = slots_of(position, pes), next = slots_of((position + 1) % all, pes);
     tl_tensor sum = tl_load(x + own * elements * 2, tl_shape(elements), TL_F16);
     tl_tensor one = tl_load(x + own * elements * 2, tl_shape(elements), TL_F16);
     for (int64_t i = 0; i < times; i++) {
@@ -44,7 +45,7 @@ typedef struct cost {
     uint64_t messages, events, hops;
 } cost;
 
-/* At least so many messages, the same number from each PE. */
+/* At least this many messages, the same number from each PE. */
 static kb_error *pass_messages(kb_context *ctx, uint64_t elements, uint64_t messages, bool sends,
                                cost *c)
 {

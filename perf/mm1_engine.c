@@ -2,8 +2,8 @@
  * mm1_engine.c: the M/M/1 queue on KernBench's own engine.
  *
  * Handlers: an arrival schedules the next one, and the departure if the server is idle; a departure
- * schedules the next one if anybody waits. Where the next event would come first anyway the handler
- * goes on with it at once, which kb_sim_advance() tells.
+ * schedules the next one if a customer waits. Where the next event would come first anyway the
+ * handler goes on with it at once, which kb_sim_advance() tells.
  */
 #include "mm1.h"
 

@@ -3,7 +3,7 @@
  *
  * context: creating and destroying one. request: a write of one packet by the host, submitted,
  * waited for and freed, alone in the machine. tensor: creating a tensor over all PEs of a SIP and
- * freeing it, with its mapping travelling to 128 MMUs and back (fabric) or without (backdoor).
+ * freeing it, with its mapping travelling to 128 MMUs and back (fabric) or without (untimed).
  * upload: a tensor of 4 MiB copied to a device, in bytes of the tensor. contents: the same without
  * time: what gathering and scattering costs. spawn: a worker that is started, yields and ends.
  */

@@ -10,11 +10,11 @@
  * Runs on each participating PE. The PEs form a ring: "E" leads to the next PE, "W" to the previous
  * one. Each PE forwards what it receives, and adds it to its sum.
  */
-KB_KERNEL(my_collective, tl_ptr mine, int64_t count, kb_dtype dtype, int members)
+KB_KERNEL(my_collective, tl_ptr mine, int64_t count, kb_dtype dtype, int participants)
 {
     tl_tensor sum = tl_load(mine, tl_shape(count), dtype);
     tl_tensor passing = sum;
-    for (int step = 1; step < members; step++) {
+    for (int step = 1; step < participants; step++) {
         tl_send("E", passing);
         passing = tl_recv("W", tl_shape(count), dtype);
         sum = tl_add(sum, passing);
@@ -23,12 +23,13 @@ KB_KERNEL(my_collective, tl_ptr mine, int64_t count, kb_dtype dtype, int members
 }
 
 /* The kernel's arguments on one PE: one for each parameter, in their order. */
-static kb_error *arguments(const kb_ccl_call *call, const kb_ccl_part *part, kb_ccl_arguments *args)
+static kb_error *arguments(const kb_ccl_call *call, const kb_ccl_target *target,
+                           kb_ccl_arguments *args)
 {
-    kb_ccl_add_address(args, part->output);
-    kb_ccl_add_integer(args, (int64_t)part->elements);
+    kb_ccl_add_address(args, target->output);
+    kb_ccl_add_integer(args, (int64_t)target->elements);
     kb_ccl_add_integer(args, call->dtype);
-    kb_ccl_add_integer(args, part->circle_size);
+    kb_ccl_add_integer(args, target->subgroup_size);
     return NULL;
 }
 

@@ -48,7 +48,7 @@ extern "C" {
 
 /* ---- The cache --------------------------------------------------------------------------- */
 
-/* Names a cache of its context. One that was freed is never taken for another. */
+/* A handle of a cache. That of a freed cache is invalid forever. */
 typedef struct kb_kv_cache {
     uint64_t id;
 } kb_kv_cache;
@@ -56,71 +56,71 @@ typedef struct kb_kv_cache {
 /* A page size that suits most contexts, for kb_kv_cache_spec.page_tokens. */
 enum { KB_PAGE_TOKENS = 128 };
 
-/* All zeros but for the sizes: f16, one layer, contiguous, no rotation. */
+/* All zeros except for the sizes: f16, one layer, contiguous, no rotation. */
 typedef struct kb_kv_cache_spec {
     const char *name;         /* of its tensors; copied; NULL: "kv_cache" */
     uint32_t batch;           /* sequences */
-    uint32_t capacity;        /* tokens that a sequence may have */
+    uint32_t capacity;        /* maximum tokens of a sequence */
     uint32_t heads, kv_heads; /* of queries, a multiple of those of keys and values */
     uint32_t head_dim;
-    uint32_t layers; /* that have keys and values of their own; 0: 1. Lengths and page tables are
-                        the same for all */
-    kb_dtype dtype;  /* F16, BF16 or F32 */
-    uint32_t page_tokens;     /* 0: contiguous; else pages are found by a table, and have as many
+    uint32_t layers;          /* each has its own keys and values; 0: 1. Lengths and page tables are
+                                 the same for all */
+    kb_dtype dtype;           /* F16, BF16 or F32 */
+    uint32_t page_tokens;     /* 0: contiguous; else pages are found by a table, and have this many
                                  tokens, for example KB_PAGE_TOKENS */
     uint32_t split;           /* PEs that share the keys of a sequence and head, 1 to the PEs of a
-                                 head, at most 64; 0: the number that is expected to be the fastest
+                                 head, at most 64; 0: the number with the shortest expected time
                                */
     const uint32_t *expected; /* lengths of the sequences, by which work is distributed; copied;
                                  NULL: all of them have `capacity` tokens */
-    uint64_t page_seed;       /* paged: 0: pages follow each other in memory; else they are
+    uint64_t page_seed;       /* paged: 0: pages are consecutive in memory; else they are
                                  shuffled by this seed */
     kb_rope rope;             /* of queries and keys */
-    kb_access access;         /* for making it and for kb_kv_cache_set_lengths() */
+    kb_access access;         /* for its creation and for kb_kv_cache_set_lengths() */
 } kb_kv_cache_spec;
 
-/* On the current device. All sequences are empty, and none is active. */
+/* Creates a cache on the current device. All sequences are empty and not active. */
 KB_API KB_MUST_USE kb_error *kb_kv_cache_create(kb_context *ctx, const kb_kv_cache_spec *spec,
                                                 kb_kv_cache *cache);
 KB_API KB_MUST_USE kb_error *kb_kv_cache_free(kb_context *ctx, kb_kv_cache cache);
 
 /*
- * Tokens of each sequence: `cached` are in the cache already, and `added` are appended by the next
- * calls, one call for each layer. They may be up to `capacity` together. A sequence to which none
- * is added is not active: its results are 0. With KB_UNTIMED they change at once, so not while
- * a step is under way.
+ * Sets the tokens of each sequence: `cached` are in the cache already, and `added` are appended by
+ * the next calls, one call for each layer. Their sum may be up to `capacity`. A sequence without
+ * added tokens is not active: its results are 0. With KB_UNTIMED the change is immediate, so it
+ * must not be done while a step is pending.
  */
 KB_API KB_MUST_USE kb_error *kb_kv_cache_set_lengths(kb_context *ctx, kb_kv_cache cache,
                                                      const uint32_t *cached, const uint32_t *added);
 
-/* Keys or values of a sequence and kv head: `count` tokens from `token` on. */
+/* Keys or values of a sequence and kv head: `count` tokens from `token`. */
 typedef struct kb_kv_range {
     uint32_t layer, sequence, kv_head;
     uint32_t token, count;
     bool values; /* else keys */
 } kb_kv_range;
 
-/* Reads or writes (count, head_dim) numbers, in no simulated time. What is written is rounded to
- * the cache's dtype. Keys are as they are cached: rotated. */
+/* Reads or writes (count, head_dim) numbers, untimed. Written numbers are rounded to the cache's
+ * dtype. Keys are rotated, as they are cached. */
 KB_API KB_MUST_USE kb_error *kb_kv_cache_get(kb_context *ctx, kb_kv_cache cache,
                                              const kb_kv_range *range, float *numbers);
 KB_API KB_MUST_USE kb_error *kb_kv_cache_set(kb_context *ctx, kb_kv_cache cache,
                                              const kb_kv_range *range, const float *numbers);
 
-/* How a cache is laid out. */
+/* The layout of a cache. */
 typedef struct kb_kv_cache_info {
-    uint32_t pes;         /* that have a part of it */
+    uint32_t pes;         /* PEs that have a part of it */
     uint32_t pes_of_head; /* PEs of each kv head */
     uint32_t heads_of_pe; /* kv heads of each PE: more than 1 if there are fewer PEs than heads */
     uint32_t split;       /* PEs that share the keys of a sequence and head */
     uint32_t page_tokens;
     bool is_paged;
-    uint64_t pages; /* that a PE has room for, of each of its heads and each layer */
+    uint64_t pages; /* capacity of a PE, for each of its heads and each layer */
     uint64_t bytes; /* of the cache, all layers on all PEs */
-    char rule[192]; /* why it is split that way, as a sentence */
+    char rule[192]; /* the reason for the split, as a sentence */
 } kb_kv_cache_info;
 
-/* Of a cache that is not made: for planning. */
+/* The layout of a cache with this spec, without creating it. */
 KB_API KB_MUST_USE kb_error *kb_kv_cache_plan(kb_context *ctx, const kb_kv_cache_spec *spec,
                                               kb_kv_cache_info *info);
 KB_API KB_MUST_USE kb_error *kb_kv_cache_get_info(kb_context *ctx, kb_kv_cache cache,
@@ -128,7 +128,7 @@ KB_API KB_MUST_USE kb_error *kb_kv_cache_get_info(kb_context *ctx, kb_kv_cache c
 
 /* ---- Decode ------------------------------------------------------------------------------ */
 
-/* All zeros but for the tensors: layer 0, all keys, waits for the result. */
+/* All zeros except for the tensors: layer 0, all keys, waits for the result. */
 typedef struct kb_attention_decode_spec {
     const char *name; /* of the launch, for reports; NULL: "attention_decode" */
     kb_kv_cache cache;
@@ -136,17 +136,18 @@ typedef struct kb_attention_decode_spec {
     kb_tensor qkv;    /* (batch, (heads + 2 * kv_heads) * head_dim): query heads, key heads, value
                          heads; any layout; the dtype of the cache */
     kb_tensor out;    /* (batch, heads * head_dim); any layout with one copy; the same dtype */
-    bool out_by_cube; /* each cube has a copy of `out`: (cubes * batch, heads * head_dim), whose
-                         rows are cut over the cubes */
-    uint32_t window;  /* a query sees as many last keys, its own included; 0: all of them */
+    bool out_by_cube; /* `out` has a copy in each cube: (cubes * batch, heads * head_dim), whose
+                         rows are split over the cubes */
+    uint32_t window;  /* number of last keys that a query sees, its own included; 0: all */
     double scale;     /* of the scores; 0: 1 / sqrt(head_dim) */
     kb_stream stream; /* as in kb_launch_options */
     kb_request *request; /* the same */
 } kb_attention_decode_spec;
 
 /*
- * One token for each sequence that kb_kv_cache_set_lengths() adds one to: rotates its query and key
- * by its position, which is the number of cached tokens, appends key and value to the cache, and
+ * One token for each sequence to which kb_kv_cache_set_lengths() adds one: rotates its query and
+ * key by its position, which is the number of cached tokens, appends key and value to the cache,
+ * and computes
  *
  *     out = softmax(scale * q * K^T) * V
  *
@@ -156,12 +157,10 @@ typedef struct kb_attention_decode_spec {
 KB_API KB_MUST_USE kb_error *kb_attention_decode(kb_context *ctx,
                                                  const kb_attention_decode_spec *spec);
 
-/*
- * The minimum time of a step with the current lengths, if its work is divided evenly among all PEs
- * of the device: for each hardware unit that it needs.
- */
+/* The minimum time of a step with the current lengths, if its work is divided evenly among all PEs
+ * of the device: for each hardware unit by itself. */
 typedef struct kb_attention_bounds {
-    uint64_t cache_bytes; /* keys and values that are read */
+    uint64_t cache_bytes; /* bytes of keys and values that are read */
     kb_time hbm;          /* to read them at the bandwidth of all HBM slices */
     kb_time vector;       /* passes over the scores: maximum, difference, exponential, sum */
     kb_time matrix;       /* scores, and probabilities times values */
@@ -175,12 +174,12 @@ KB_API KB_MUST_USE kb_error *kb_attention_decode_bounds(kb_context *ctx, kb_kv_c
 /* ---- Prefill ----------------------------------------------------------------------------- */
 
 /*
- * Prefill is two calls: kb_kv_append() puts the new tokens into the cache, kb_attention_prefill()
- * lets them attend to all tokens up to themselves. Matrices have `prompt` rows for each sequence of
- * the cache: row b * prompt + i is added token i of sequence b (kb_kv_cache_set_lengths()). At most
- * `prompt` tokens are added, also when a graph is launched again. Sequences with fewer added tokens
- * leave rows unused. A prompt can be given in several parts, each with the ones before it in the
- * cache.
+ * Prefill is two calls: kb_kv_append() appends the new tokens to the cache, kb_attention_prefill()
+ * computes their attention to all tokens up to themselves. Matrices have `prompt` rows for each
+ * sequence of the cache: row b * prompt + i is added token i of sequence b
+ * (kb_kv_cache_set_lengths()). At most `prompt` tokens are added, also when a graph is launched
+ * again. Sequences with fewer added tokens leave rows unused. A prompt can be given in several
+ * parts, each with the previous ones in the cache.
  */
 
 typedef struct kb_kv_append_spec {
@@ -197,7 +196,7 @@ typedef struct kb_kv_append_spec {
     kb_request *request; /* as in kb_launch_options */
 } kb_kv_append_spec;
 
-/* Rotates queries and keys by the positions of their tokens, and puts keys and values into the
+/* Rotates queries and keys by the positions of their tokens, and appends keys and values to the
  * cache. */
 KB_API KB_MUST_USE kb_error *kb_kv_append(kb_context *ctx, const kb_kv_append_spec *spec);
 
@@ -208,9 +207,9 @@ typedef struct kb_attention_prefill_spec {
     kb_tensor q;      /* as kb_kv_append() made them, rotated and scaled: its q, or its qkv */
     kb_tensor out;    /* (batch * prompt, heads * head_dim), in any layout but replicated; unused
                          rows become 0 */
-    bool out_by_cube; /* out is (cubes * batch * prompt, heads * head_dim), its rows cut over the
+    bool out_by_cube; /* out is (cubes * batch * prompt, heads * head_dim), its rows split over the
                          cubes: each cube gets all rows */
-    uint32_t window;  /* a query sees that many keys at most, the last of them its own; 0: all */
+    uint32_t window;  /* number of last keys that a query sees, its own included; 0: all */
     double scale;     /* a further factor of the scores; 0: none. It costs time */
     kb_stream stream;
     kb_request *request; /* as in kb_launch_options */
@@ -222,8 +221,8 @@ KB_API KB_MUST_USE kb_error *kb_attention_prefill(kb_context *ctx,
 
 /*
  * The minimum time of kb_attention_prefill() with the current lengths. Keys and values are read
- * once, and `hbm` is for queries and results as well. `vector` is without the sum, which the matrix
- * engine makes.
+ * once; `hbm` includes queries and results. `vector` excludes the sum, which the matrix
+ * engine computes.
  */
 KB_API KB_MUST_USE kb_error *kb_attention_prefill_bounds(kb_context *ctx, kb_kv_cache cache,
                                                          uint32_t window,

@@ -77,11 +77,11 @@ typedef enum kb_code {
     KB_ERR_HOST = 71     /* the host refused: out of memory, disk full */
 } kb_code;
 
-/* NULL is success. Whoever gets an error frees it. */
+/* NULL is success. The caller frees an error that it gets. */
 typedef struct kb_error kb_error;
 
 KB_API kb_code kb_error_code(const kb_error *err);        /* KB_OK for NULL */
-KB_API const char *kb_error_message(const kb_error *err); /* one line: place, context, cause */
+KB_API const char *kb_error_message(const kb_error *err); /* one line: location, context, cause */
 KB_API const char *kb_error_detail(const kb_error *err);  /* further lines, "" if there are none */
 KB_API void kb_error_free(kb_error *err);
 

@@ -92,11 +92,11 @@ KB_API bool kb_bench_verifies(const kb_bench *bench);
 /* A line of its own in the output. */
 KB_API void kb_bench_print(kb_bench *bench, const char *format, ...) KB_PRINTF(2, 3);
 
-/* A figure of its own: in the summary and among the `metrics` of --json. Figures named "a.x" and
+/* A metric: in the summary and among the `metrics` of --json. Metrics named "a.x" and
  * "a.y" are the members x and y of an object `a` there. */
 KB_API void kb_bench_metric(kb_bench *bench, const char *name, double value, const char *unit);
 
-/* The same for --json alone: a figure that the bench prints itself. */
+/* The same for --json alone: a metric that the bench prints itself. */
 KB_API void kb_bench_detail(kb_bench *bench, const char *name, double value, const char *unit);
 
 /*

@@ -1,10 +1,10 @@
 /*
- * ccl.h: for those who write collectives of their own. docs/collectives.md walks through one.
+ * ccl.h: the interface for new collectives. docs/collectives.md is the guide.
  *
- * A collective is a kernel (kernbench/tl.h) plus what ccl.yaml says of it: which PEs take part (a
- * mapper), who is joined to whom (a topology), what layout the tensor must have (a validator), and
- * how the kernel's arguments are made. Each has a name. Those that ship are made with this header
- * too; a file that ends with KB_EXPORT_CCL(&mine) adds others:
+ * A collective is a kernel (kernbench/tl.h) and an entry in ccl.yaml, which names a mapper (it
+ * selects the participating PEs), a topology (it connects them), a validator (it checks the layout
+ * of the tensors) and the algorithm, which makes the kernel's arguments. The collectives that ship
+ * use this header too. A file that ends with KB_EXPORT_CCL(&mine) adds others:
  *
  *     KB_KERNEL(pass_on, tl_ptr mine, int64_t count, int dtype)
  *     {
@@ -12,11 +12,11 @@
  *         tl_store(mine, tl_recv("W", tl_shape(count), (kb_dtype)dtype));
  *     }
  *
- *     static kb_error *arguments(const kb_ccl_call *call, const kb_ccl_part *part,
+ *     static kb_error *arguments(const kb_ccl_call *call, const kb_ccl_target *target,
  *                                kb_ccl_arguments *args)
  *     {
- *         kb_ccl_add_address(args, part->output);
- *         kb_ccl_add_integer(args, (int64_t)part->elements);
+ *         kb_ccl_add_address(args, target->output);
+ *         kb_ccl_add_integer(args, (int64_t)target->elements);
  *         kb_ccl_add_integer(args, call->dtype);
  *         return NULL;
  *     }
@@ -37,68 +37,68 @@
 
 typedef enum kb_sip_pattern { KB_SIPS_RING, KB_SIPS_TORUS, KB_SIPS_MESH } kb_sip_pattern;
 
-/* What a group of ranks looks like, when a plan is made for it. */
+/* The ranks for which a plan is made, and their machine. */
 typedef struct kb_ccl_scope {
     kb_machine machine;
     kb_sip_pattern sips;   /* system.sips.topology */
     uint32_t sip_w, sip_h; /* of all SIPs of the machine; count x 1 for a ring */
-    bool sip_links;     /* SIPs have direct links along the pattern; else they meet at a switch */
+    bool sip_links;     /* SIPs have direct links along the pattern; else a switch connects them */
     uint32_t world;     /* ranks of the group */
     bool rank_is_pe;    /* else a rank is a SIP */
     const kb_pe *ranks; /* by rank: the PE, or PE 0 of cube 0 of the SIP */
-    const char *entry;  /* of ccl.yaml: its name */
+    const char *entry;  /* name of the entry in ccl.yaml */
     const struct ccl_entry *settings;    /* see kb_ccl_setting() */
-    const struct topo_machine *compiled; /* for what ships: the links; NULL if not known */
+    const struct topo_machine *compiled; /* the links, for the mappers that ship; may be NULL */
 } kb_ccl_scope;
 
-/* A number that the entry has (n_elem, chunk_size, root_cube, w, h, kernel_*), or the fallback. */
+/* A number of the entry (n_elem, chunk_size, root_cube, w, h, kernel_*), or the fallback if the
+ * entry does not have it. */
 KB_API int64_t kb_ccl_setting(const kb_ccl_scope *scope, const char *key, int64_t fallback);
 
-/* ---- Mappers: who takes part ------------------------------------------------------------- */
+/* ---- Mappers: the participants ----------------------------------------------------------- */
 
 /*
- * PEs that take part. They stand in circles: a topology joins those of a circle, each circle by
- * itself. With one PE a rank there is one circle; a mapper may have many, such as one for each
- * place in a SIP.
+ * The participating PEs, in subgroups. A topology connects the participants of a subgroup with each
+ * other. Mappers such as `leader_only` make one subgroup; `lanes` makes one for each PE of a SIP.
  */
-typedef struct kb_ccl_members kb_ccl_members;
+typedef struct kb_ccl_participants kb_ccl_participants;
 
-/* Appends a PE to a circle: circles are numbered from 0, without gaps. */
-KB_API KB_MUST_USE kb_error *kb_ccl_add_member(kb_ccl_members *members, uint32_t circle,
-                                               uint32_t rank, kb_pe pe);
+/* Appends a PE to a subgroup. Subgroups are numbered from 0 without gaps. */
+KB_API KB_MUST_USE kb_error *kb_ccl_add_participant(kb_ccl_participants *participants,
+                                                    uint32_t subgroup, uint32_t rank, kb_pe pe);
 
-typedef struct kb_ccl_member {
+typedef struct kb_ccl_participant {
     uint32_t rank;
     kb_pe pe;
-} kb_ccl_member;
+} kb_ccl_participant;
 
-KB_API uint32_t kb_ccl_circle_count(const kb_ccl_members *members);
-KB_API const kb_ccl_member *kb_ccl_circle(const kb_ccl_members *members, uint32_t circle,
-                                          uint32_t *count);
+KB_API uint32_t kb_ccl_subgroup_count(const kb_ccl_participants *participants);
+KB_API const kb_ccl_participant *kb_ccl_subgroup(const kb_ccl_participants *participants,
+                                                 uint32_t subgroup, uint32_t *count);
 
 typedef struct kb_ccl_mapper {
     const char *name, *summary;
-    kb_error *(*map)(const kb_ccl_scope *scope, kb_ccl_members *members);
-    /* The layout that puts a shard on each PE that takes part: the validator of entries that name
-     * none, where ranks are SIPs. NULL: any layout will do. */
+    kb_error *(*map)(const kb_ccl_scope *scope, kb_ccl_participants *participants);
+    /* The validator of entries that name none and whose ranks are SIPs: it checks that each
+     * participant has a shard. NULL: any layout is accepted. */
     const char *validator;
 } kb_ccl_mapper;
 
-/* ---- Topologies: who is joined to whom ---------------------------------------------------- */
+/* ---- Topologies: the connections --------------------------------------------------------- */
 
 typedef struct kb_ccl_graph kb_ccl_graph;
 
-/* Whatever `from` sends in the direction arrives at `to`. */
+/* Connects two PEs: messages that `from` sends in the direction arrive at `to`. */
 KB_API KB_MUST_USE kb_error *kb_ccl_connect(kb_ccl_graph *graph, kb_pe from, const char *direction,
                                             kb_pe to);
 
 typedef struct kb_ccl_topology {
     const char *name, *summary;
-    kb_error *(*connect)(const kb_ccl_scope *scope, const kb_ccl_members *members,
+    kb_error *(*connect)(const kb_ccl_scope *scope, const kb_ccl_participants *participants,
                          kb_ccl_graph *graph);
 } kb_ccl_topology;
 
-/* ---- Validators: what layout is needed ----------------------------------------------------- */
+/* ---- Validators: the required layout ------------------------------------------------------- */
 
 /* The shards of one rank's tensor, in the order of (cube, pe, offset). */
 typedef struct kb_ccl_layout {
@@ -106,19 +106,19 @@ typedef struct kb_ccl_layout {
     uint32_t rank;
     const kb_shard *shards;
     size_t shard_count;
-    bool replicated; /* some elements are there more than once */
+    bool replicated; /* some elements have several copies */
 } kb_ccl_layout;
 
 typedef struct kb_ccl_validator {
     const char *name, *summary;
-    /* NULL if the layouts will do; else an error that says what is needed, and which policy gives
-     * it. One layout for each rank that is known by now. */
+    /* NULL if the layouts are valid; else an error that names the required layout and the policy
+     * for it. There is one layout for each rank that has called so far. */
     kb_error *(*check)(const kb_ccl_scope *scope, const kb_ccl_layout *layouts, size_t count);
 } kb_ccl_validator;
 
 /* ---- Algorithms --------------------------------------------------------------------------- */
 
-/* A collective that is being called. */
+/* The collective call for which arguments are made. */
 typedef struct kb_ccl_call {
     const kb_ccl_scope *scope;
     kb_collective_kind kind;
@@ -129,24 +129,26 @@ typedef struct kb_ccl_call {
     uint32_t n_slots;
 } kb_ccl_call;
 
-/* What one PE has to do with it. */
-typedef struct kb_ccl_part {
+/*
+ * A participant in a call, with its part of the tensors: the kernel's arguments are made from it.
+ */
+typedef struct kb_ccl_target {
     kb_pe pe;
     uint32_t rank;
-    uint32_t circle, place; /* among the members */
-    uint32_t circle_size;
-    const uint32_t *ranks;  /* of the circle's members, by place; NULL: as their places */
-    uint64_t input, output; /* virtual addresses; the same if it works in place */
-    uint64_t elements;      /* of this PE in one block: all of its part, or what one rank gets of
-                               it where the input or output has a block for each rank */
-    uint64_t whole;         /* the virtual address of all that the rank has, of its output if that
-                               is another tensor; not where ranks are PEs */
+    uint32_t subgroup, index; /* index: the position in the subgroup, from 0 */
+    uint32_t subgroup_size;
+    const uint32_t *ranks;  /* of the subgroup's participants, by index; NULL: rank = index */
+    uint64_t input, output; /* virtual addresses; equal for collectives in place */
+    uint64_t elements;      /* of this PE, in one block. Where the input or output has a block for
+                               each rank this is the size of one block; else of the whole part */
+    uint64_t whole;         /* virtual address of the rank's whole tensor: of the output if that is
+                               another tensor. Only where ranks are SIPs */
     uint64_t whole_elements;
-} kb_ccl_part;
+} kb_ccl_target;
 
 enum { KB_CCL_MAX_ARGUMENTS = 16 };
 
-/* More than there is room for are counted, and the call is refused. */
+/* Arguments beyond the maximum are counted but not stored, and the call is refused. */
 typedef struct kb_ccl_arguments {
     size_t count;
     tl_arg items[KB_CCL_MAX_ARGUMENTS];
@@ -159,22 +161,22 @@ typedef struct kb_ccl_algorithm {
     const char *name; /* what ccl.yaml names as `module` */
     const char *summary;
     const kb_kernel *kernel;
-    unsigned collectives; /* 1 << KB_ALL_REDUCE | ...: which it can do */
-    const char *mapper;   /* of entries that name none; NULL: leader_only */
-    bool reduce_shards;   /* also adds up the shards inside a SIP: another operation */
-    bool same_bits;       /* every rank gets the same bits */
-    bool by_name_only;    /* does something else than its collectives mean, such as a demonstration:
+    unsigned collectives; /* 1 << KB_ALL_REDUCE | ...: those that it implements */
+    const char *mapper;   /* for entries that name none; NULL: leader_only */
+    bool reduce_shards;   /* also reduces the shards within a SIP, which is another operation */
+    bool same_bits;       /* all ranks get bitwise identical results */
+    bool by_name_only;    /* does not compute the collective, such as a demonstration:
                              only calls that name its entry use it */
-    /* NULL, or those of the topologies that ship that have the directions it needs, ended by NULL:
-     * entries with another one are refused. Topologies of plugins are taken as they are. */
+    /* The shipped topologies with the directions that the kernel needs, ended by NULL: entries with
+     * another shipped topology are refused. NULL: any. Topologies of plugins are not checked. */
     const char *const *topologies;
-    bool shares_work; /* PEs work on all that their rank has: those without a part run too.
+    bool shares_work; /* PEs work on the whole tensor of their rank: PEs without a part run too.
                          Only where ranks are SIPs */
-    /* NULL, or who is joined to whom, for entries with `topology: none`. */
-    kb_error *(*connect)(const kb_ccl_scope *scope, const kb_ccl_members *members,
+    /* The connections, for entries with `topology: none`; else NULL. */
+    kb_error *(*connect)(const kb_ccl_scope *scope, const kb_ccl_participants *participants,
                          kb_ccl_graph *graph);
-    /* Appends the kernel's arguments for one PE: as many as it has parameters. */
-    kb_error *(*arguments)(const kb_ccl_call *call, const kb_ccl_part *part,
+    /* Appends the kernel's arguments for one PE, one for each parameter. */
+    kb_error *(*arguments)(const kb_ccl_call *call, const kb_ccl_target *target,
                            kb_ccl_arguments *args);
 } kb_ccl_algorithm;
 
@@ -188,34 +190,35 @@ typedef struct kb_ccl_plugin {
     const kb_ccl_validator *const *validators;
 } kb_ccl_plugin;
 
-/* Of pointers to one kind of thing: .mappers = KB_CCL_LIST(&a, &b). */
+/* A list of pointers that ends with NULL: .mappers = KB_CCL_LIST(&a, &b). */
 #define KB_CCL_LIST(first, ...)                                                                    \
     (__typeof__(*(first)) *const[])                                                                \
     {                                                                                              \
         (first), ##__VA_ARGS__, NULL                                                               \
     }
 
-/* What a file with collectives ends with; it may have benches too (KB_EXPORT_BENCHES). */
+/* Exports the collectives of a file, at its end. The file may have benches too (KB_EXPORT_BENCHES).
+ */
 #define KB_EXPORT_CCL(plugin)                                                                      \
     KB_API extern const char kb_exported_ccl_interface[];                                          \
     const char kb_exported_ccl_interface[] = KB_INTERFACE;                                         \
     KB_API extern const kb_ccl_plugin *const kb_exported_ccl;                                      \
     const kb_ccl_plugin *const kb_exported_ccl = (plugin)
 
-/* ---- What ccl.yaml chooses ---------------------------------------------------------------- */
+/* ---- The configuration in ccl.yaml -------------------------------------------------------- */
 
 typedef struct kb_ccl_info {
     const char *algorithm; /* defaults.algorithm: an entry's name, or "auto" */
-    unsigned collectives;  /* that the entry can do, as in kb_ccl_algorithm; all with "auto" */
+    unsigned collectives;  /* of the entry, as in kb_ccl_algorithm; all with "auto" */
     const char *validator; /* the entry's; "" if it has none */
-    int64_t n_elem;        /* elements of a shard in its bench; 0 if it does not say */
-    uint32_t world;        /* ranks that a process group has */
+    int64_t n_elem;        /* elements of a shard in its bench; 0 if not given */
+    uint32_t world;        /* ranks of the process group */
     bool rank_is_pe;
     bool reduce_shards;
     kb_reduce_op op;
 } kb_ccl_info;
 
-/* Needs no process group. */
+/* Can be called before the process group is initialised. */
 KB_API KB_MUST_USE kb_error *kb_ccl_get_info(kb_context *ctx, kb_ccl_info *info);
 
 /* ---- Mock runs ------------------------------------------------------------------------------ */
@@ -226,47 +229,47 @@ typedef struct kb_mock_edge {
     uint32_t to;
 } kb_mock_edge;
 
-/* Edges that are being listed. */
+/* The connections of a mock run. */
 typedef struct kb_mock_graph kb_mock_graph;
 KB_API KB_MUST_USE kb_error *kb_mock_connect(kb_mock_graph *graph, uint32_t from,
                                              const char *direction, uint32_t to);
 
 /*
- * Runs a kernel on all ranks without a machine: no time passes, queues have no bounds and are just
- * lists. For unit tests of kernels: a small one takes less than a millisecond, most of which is
- * reading a description. As queues have no bounds it cannot find a lack of credits; an unknown
- * direction, a wrong shape and a deadlock are errors as in a real run. Each rank has a buffer of
- * `elements` in its memory.
+ * Runs a kernel on all ranks without a machine: no simulated time passes, and queues are unbounded.
+ * It is for unit tests of kernels: a small run takes less than a millisecond, mostly to parse a
+ * machine description. A mock run finds unknown directions, wrong shapes and deadlocks, with the
+ * errors of a real run, but no lack of credits. Each rank has a buffer of `elements` elements in
+ * its memory.
  */
 typedef struct kb_mock {
     const kb_kernel *kernel;
     uint32_t ranks;
-    /* Where ranks are, for tl_program_id(): filled up in their order. */
+    /* Location of the ranks, for tl_program_id(): ranks fill cubes and SIPs in order. */
     uint32_t pes_per_cube;  /* 0: all in one cube */
-    uint32_t cubes_per_sip; /* 0: as many as are needed */
-    /* Which ranks are connected: by a list, */
+    uint32_t cubes_per_sip; /* 0: all in one SIP */
+    /* The connections: a list, */
     const kb_mock_edge *edges;
     size_t edge_count;
-    const char *topology; /* by a topology that ships ("ring_1d"), over the ranks in their order, */
-    uint32_t w, h;        /* with these sides if it has two dimensions (0: a square), */
-    /* or by a function that connects one rank to its neighbours; NULL: none. */
+    const char *topology; /* or a shipped topology ("ring_1d") over the ranks in order, */
+    uint32_t w, h;        /* with these sides if it is two-dimensional (0: a square), */
+    /* or a function that connects one rank to its neighbours; NULL: none. */
     kb_error *(*neighbours)(void *self, uint32_t rank, kb_mock_graph *graph);
     kb_dtype dtype;
-    uint64_t elements; /* of a rank's buffer */
-    /* Buffers are slices of one tensor: that of rank r is at the address and r times its bytes, as
-     * base + pid * stride. Else every rank sees its own at the address. */
+    uint64_t elements; /* of the buffer of a rank */
+    /* Buffers are slices of one tensor: the buffer of rank r is at base + r * bytes. Else every
+     * rank has its own buffer at the same virtual address. */
     bool sliced;
     /* Each rank has a memory of its own instead, from address 0 on: its buffer is at its rank times
      * the buffer's bytes, and there is 0 around it. Messages may then be left unreceived. */
     bool own_memory;
-    /* Appends the kernel's arguments for a rank, whose buffer is at that address. NULL: none. */
+    /* Appends the kernel's arguments for a rank with its buffer at the address. NULL: none. */
     void (*arguments)(void *self, uint32_t rank, uint64_t address, kb_ccl_arguments *args);
     void *self;
     size_t stack_bytes; /* of a kernel, as in kb_context_options; 0 means 64 KiB */
 } kb_mock;
 
-/* `data`: the ranks' buffers one behind the other, in the mock's dtype; each is replaced by what is
- * in it afterwards. */
+/* `data` has the buffers of the ranks one after the other, in the dtype of the mock. On return it
+ * has their final contents. */
 KB_API KB_MUST_USE kb_error *kb_mock_run(const kb_mock *mock, void *data, size_t bytes);
 
 #endif

@@ -2,10 +2,10 @@
  * dtensor.h: distributed tensors, with the names of torch.distributed.tensor. Forward only.
  *
  * A device mesh is an arrangement of ranks in one or two dimensions. A distributed tensor (DTensor)
- * is one logical tensor over a mesh: for each dimension of the mesh a placement says whether the
+ * is one logical tensor over a mesh. For each dimension of the mesh a placement defines whether the
  * ranks along it have a part each (Shard), all of it (Replicate), or a term each of a sum or
- * another reduction (Partial). Each rank has one ordinary tensor of it, its local tensor. Here each
- * worker multiplies with a weight of which it has some columns, and looks at the whole result:
+ * another reduction (Partial). Each rank has one ordinary tensor of it, its local tensor. In this
+ * example each worker multiplies with some columns of a weight, and gets the whole result:
  *
  *     #include <kernbench/dtensor.h>
  *
@@ -26,17 +26,17 @@
  *     }
  *
  * Every rank of the mesh makes the same calls in the same order, as with collectives. Outside
- * workers the program stands for all ranks: its DTensors have the local tensors of all of them, and
- * each call acts for all. Handles belong to the rank that made them; what workers have left behind
- * can be freed outside workers.
+ * workers the program drives all ranks: its DTensors have the local tensors of all of them, and
+ * each call acts for all. Handles belong to the rank that made them; objects of workers that have
+ * ended can be freed outside workers.
  *
  * Dimensions of tensors may be negative: -1 is the last. Sizes need not divide: along a dimension
  * of n elements that w ranks share, each has ceil(n / w) of them as long as there are some left, as
- * torch.chunk() has it; the last ranks may have fewer, or none. If both dimensions of a mesh shard
- * the same dimension of a tensor, the second divides what the first has given.
+ * in torch.chunk(); the last ranks may have fewer, or none. If both dimensions of a mesh shard
+ * the same dimension of a tensor, the second divides the parts of the first.
  *
- * Everything runs on the machine and takes simulated time: collectives with "auto", whatever
- * ccl.yaml configures, and kernels on all PEs for what is local. docs/dtensor.md is the guide.
+ * Everything runs on the machine and takes simulated time: collectives with "auto", independent of
+ * ccl.yaml, and kernels on all PEs for local operations. docs/dtensor.md is the guide.
  */
 #ifndef KERNBENCH_DTENSOR_H
 #define KERNBENCH_DTENSOR_H
@@ -53,7 +53,7 @@ extern "C" {
 
 /* ---- Device meshes ------------------------------------------------------------------------ */
 
-/* Names a mesh of its context. One that was freed is never taken for another. */
+/* A handle of a mesh. That of a freed mesh is invalid forever. */
 typedef struct kb_device_mesh {
     uint64_t id;
 } kb_device_mesh;
@@ -64,39 +64,38 @@ typedef struct kb_device_mesh_spec {
     uint32_t ndim;                            /* 1 or 2 */
     uint32_t shape[KB_MESH_DIMS];             /* ranks along each; 0 with ndim 1: all ranks */
     const char *mesh_dim_names[KB_MESH_DIMS]; /* NULL: "dim0", "dim1" */
-    const uint32_t *ranks; /* of the process group, row by row; NULL: all of them, from 0 on */
+    const uint32_t *ranks; /* of the process group, row by row; NULL: all of them, from 0 */
 } kb_device_mesh_spec;
 
-/*
- * Makes a mesh, and the groups of ranks along its dimensions. The process group has to be
- * initialised. Every rank of the process group calls it, also those that are not in the mesh: these
- * can do nothing with it but free it.
- */
+/* Makes a mesh, and the groups of ranks along its dimensions. The process group must be
+ * initialised. Every rank of the process group calls it; a rank that is not in the mesh can only
+ * free it. */
 KB_API KB_MUST_USE kb_error *kb_init_device_mesh(kb_context *ctx, const kb_device_mesh_spec *spec,
                                                  kb_device_mesh *mesh);
 
-/* An error while DTensors or sub-meshes of it are left. Its groups last as long as the process
- * group. */
+/*
+ * An error while DTensors or sub-meshes of it exist. Its groups last as long as the process group.
+ */
 KB_API KB_MUST_USE kb_error *kb_device_mesh_free(kb_context *ctx, kb_device_mesh mesh);
 
-/* How many dimensions it has, and how many ranks along each. */
+/* The number of dimensions, and of ranks along each. */
 KB_API KB_MUST_USE kb_error *kb_device_mesh_shape(kb_context *ctx, kb_device_mesh mesh,
                                                   uint32_t *ndim, uint32_t shape[KB_MESH_DIMS]);
 
-/* Where the caller is in it. Only in workers. */
+/* The caller's coordinates. Only in workers. */
 KB_API KB_MUST_USE kb_error *kb_device_mesh_get_coordinate(kb_context *ctx, kb_device_mesh mesh,
                                                            uint32_t coordinate[KB_MESH_DIMS]);
 
-/* The same along one dimension, by its name; and the group of the ranks along it that the caller is
- * in. Only in workers. */
+/* The caller's coordinate along one dimension, by its name; and the group of the ranks along it
+ * that includes the caller. Only in workers. */
 KB_API KB_MUST_USE kb_error *kb_device_mesh_get_local_rank(kb_context *ctx, kb_device_mesh mesh,
                                                            const char *mesh_dim_name,
                                                            uint32_t *rank);
 KB_API KB_MUST_USE kb_error *kb_device_mesh_get_group(kb_context *ctx, kb_device_mesh mesh,
                                                       const char *mesh_dim_name, kb_group *group);
 
-/* mesh["tp"] of torch: the ranks of that group as a mesh of one dimension. Only in workers. To be
- * freed before the mesh. */
+/* mesh["tp"] of torch: the ranks of that group as a mesh of one dimension. Only in workers. It must
+ * be freed before the mesh. */
 KB_API KB_MUST_USE kb_error *kb_device_mesh_get_submesh(kb_context *ctx, kb_device_mesh mesh,
                                                         const char *mesh_dim_name,
                                                         kb_device_mesh *submesh);
@@ -106,7 +105,7 @@ KB_API KB_MUST_USE kb_error *kb_device_mesh_get_submesh(kb_context *ctx, kb_devi
 typedef enum kb_placement_kind {
     KB_PLACEMENT_REPLICATE, /* each rank has all of it */
     KB_PLACEMENT_SHARD,     /* each rank has a part of dimension `dim` */
-    KB_PLACEMENT_PARTIAL    /* the tensor is what `op` makes of the ranks' tensors */
+    KB_PLACEMENT_PARTIAL    /* the tensor is the reduction by `op` of the ranks' tensors */
 } kb_placement_kind;
 
 typedef struct kb_placement {
@@ -119,8 +118,8 @@ typedef struct kb_placement {
 #define KB_SHARD(tensor_dim) ((kb_placement){KB_PLACEMENT_SHARD, (tensor_dim), KB_SUM})
 #define KB_PARTIAL(reduce_op) ((kb_placement){KB_PLACEMENT_PARTIAL, 0, (reduce_op)})
 
-/* One for each dimension of the mesh. Two that are Partial have the same operation, or are sum and
- * average: with others, such as sum and max, the order of the reductions would matter. */
+/* One for each dimension of the mesh. If both are Partial they have the same operation, or are sum
+ * and average: with others, such as sum and max, the order of the reductions would matter. */
 typedef struct kb_placements {
     uint32_t count;
     kb_placement items[KB_MESH_DIMS];
@@ -138,25 +137,25 @@ KB_API void kb_placements_print(kb_placements placements, char text[KB_PLACEMENT
 
 /* ---- Distributed tensors ------------------------------------------------------------------ */
 
-/* Names a DTensor of its context. One that was freed is never taken for another. */
+/* A handle of a DTensor. That of a freed DTensor is invalid forever. */
 typedef struct kb_dtensor {
     uint64_t id;
 } kb_dtensor;
 
 /*
- * Distributes a tensor: Shard and Replicate only. A tensor of the host: each rank is sent its part
- * by the host. A tensor on the caller's device: that of the mesh's first rank counts, and is sent
- * to the others by scatter and broadcast; all ranks have to give one of the same shape and dtype.
- * Outside workers it is one of the host. The tensor stays the caller's and is not changed.
+ * Distributes a tensor: Shard and Replicate only. A tensor of the host: the host sends each rank
+ * its part. A tensor on the caller's device: that of the mesh's first rank is sent to the others by
+ * scatter and broadcast; all ranks must give one of the same shape and dtype. Outside workers it
+ * must be a tensor of the host. The tensor stays the caller's and is not changed.
  */
 KB_API KB_MUST_USE kb_error *kb_distribute_tensor(kb_context *ctx, kb_tensor tensor,
                                                   kb_device_mesh mesh, kb_placements placements,
                                                   kb_dtensor *dtensor);
 
 /*
- * The DTensor whose local tensor, on the caller's device and in any layout, is this one. Moves
- * nothing. The tensor stays the caller's, who frees it after the DTensor. `shape` is that of the
- * whole; NULL: all ranks have parts of the same size. Outside workers, use the second: one tensor
+ * A DTensor with this local tensor, on the caller's device and in any layout. Nothing is copied.
+ * The tensor stays the caller's, who frees it after the DTensor. `shape` is that of the whole;
+ * NULL: all ranks have parts of the same size. Outside workers, use the second function: one tensor
  * for each rank of the mesh, row by row.
  */
 KB_API KB_MUST_USE kb_error *kb_dtensor_from_local(kb_context *ctx, kb_tensor local,
@@ -167,30 +166,30 @@ KB_API KB_MUST_USE kb_error *kb_dtensor_from_locals(kb_context *ctx, const kb_te
                                                     kb_placements placements, const kb_shape *shape,
                                                     kb_dtensor *dtensor);
 
-/* The local tensor of the caller. It stays the DTensor's: it goes with it. Those that calls have
- * made are in HBM, in rows over all PEs. Outside workers, use the second: that of a rank of the
+/* The local tensor of the caller. The DTensor owns it. Local tensors that calls have made are in
+ * HBM, in rows over all PEs. Outside workers, use the second function: that of a rank of the
  * process group. */
 KB_API KB_MUST_USE kb_error *kb_dtensor_to_local(kb_context *ctx, kb_dtensor dtensor,
                                                  kb_tensor *local);
 KB_API KB_MUST_USE kb_error *kb_dtensor_local_of(kb_context *ctx, kb_dtensor dtensor, uint32_t rank,
                                                  kb_tensor *local);
 
-/* All of it, as a new tensor on the caller's device (outside workers: on that of the mesh's first
- * rank), which the caller frees. */
+/* The whole tensor, as a new tensor on the caller's device (outside workers: on that of the mesh's
+ * first rank), which the caller frees. */
 KB_API KB_MUST_USE kb_error *kb_dtensor_full_tensor(kb_context *ctx, kb_dtensor dtensor,
                                                     kb_tensor *full);
 
 /*
  * The same tensor with other placements, as a new DTensor. The collective follows from the pair of
  * placements: Shard to Replicate is all_gather, Partial to Replicate all_reduce, Partial to Shard
- * reduce_scatter, Shard to another Shard all_to_all; Replicate to Shard or Partial is local. Where
+ * reduce_scatter, Shard to another Shard all_to_all; Replicate to Shard or Partial is local. If
  * several orders of the mesh's dimensions are possible, the one that moves the fewest bytes is
  * taken.
  */
 KB_API KB_MUST_USE kb_error *kb_dtensor_redistribute(kb_context *ctx, kb_dtensor dtensor,
                                                      kb_placements placements, kb_dtensor *result);
 
-/* Frees it and the local tensors that it has made. Does not wait. */
+/* Frees the DTensor, and local tensors that calls have made for it. Does not wait. */
 KB_API KB_MUST_USE kb_error *kb_dtensor_free(kb_context *ctx, kb_dtensor dtensor);
 
 /* These never wait. */
@@ -205,8 +204,8 @@ KB_API KB_MUST_USE kb_error *kb_dtensor_placements(kb_context *ctx, kb_dtensor d
 
 /*
  * Operations propagate placements by a table of rules (kb_dtensor_print_rules()). If no rule fits
- * the placements of the operands, they are redistributed to those that a rule fits, the way that
- * moves the fewest bytes; a note (kb_context_options.on_note) and the result's report say so.
+ * the placements of the operands, they are redistributed so that a rule fits, with the
+ * fewest bytes; a note (kb_context_options.on_note) and the result's report record it.
  * Operands have the same dtype, which is not f8, and the same mesh. Operands are not changed.
  */
 
@@ -214,8 +213,8 @@ KB_API KB_MUST_USE kb_error *kb_dtensor_placements(kb_context *ctx, kb_dtensor d
 KB_API KB_MUST_USE kb_error *kb_dtensor_matmul(kb_context *ctx, kb_dtensor a, kb_dtensor b,
                                                kb_dtensor *result);
 
-/* Element by element. Shapes broadcast: they are aligned at their last dimensions, and one of 1 is
- * repeated. Division is for floating point only. */
+/* Element-wise operations. Shapes broadcast: they are aligned at their last dimensions, and a
+ * dimension of 1 is repeated. Division is for floating point only. */
 typedef enum kb_binary_op {
     KB_BINARY_ADD,
     KB_BINARY_SUB,
@@ -233,7 +232,7 @@ KB_API KB_MUST_USE kb_error *kb_dtensor_add(kb_context *ctx, kb_dtensor a, kb_dt
 KB_API KB_MUST_USE kb_error *kb_dtensor_mul(kb_context *ctx, kb_dtensor a, kb_dtensor b,
                                             kb_dtensor *result);
 
-/* Of integers abs, neg and relu keep the type; all others make f32. */
+/* For integers abs, neg and relu keep the dtype; all others produce f32. */
 typedef enum kb_unary_op {
     KB_UNARY_NEG,
     KB_UNARY_ABS,
@@ -254,7 +253,7 @@ typedef enum kb_unary_op {
 KB_API KB_MUST_USE kb_error *kb_dtensor_unary(kb_context *ctx, kb_unary_op op, kb_dtensor x,
                                               kb_dtensor *result);
 
-/* Over one dimension, which is left out of the result or, with keepdim, has size 1 there; or over
+/* Over one dimension, which is dropped from the result or, with keepdim, has size 1; or over
  * all (KB_ALL_DIMS). Sums and means are made in f32 and rounded once for each rank; sums of
  * integers are i32, and means are of floating point only. */
 #define KB_ALL_DIMS INT32_MIN
@@ -268,13 +267,13 @@ KB_API KB_MUST_USE kb_error *kb_dtensor_max(kb_context *ctx, kb_dtensor x, int d
 KB_API KB_MUST_USE kb_error *kb_dtensor_min(kb_context *ctx, kb_dtensor x, int dim, bool keepdim,
                                             kb_dtensor *result);
 
-/* What the operation that made a DTensor did to its operands before. */
+/* The redistribution of operands by the operation that made a DTensor. */
 typedef struct kb_dtensor_report {
-    uint32_t operands;     /* 0: no operation has made it */
+    uint32_t operands;     /* 0: not the result of an operation */
     bool redistributed[2]; /* by operand: no rule fitted its placements */
-    kb_placements from[2]; /* what it had, */
-    kb_placements to[2];   /* and what the operation was done with */
-    uint64_t bytes;        /* that each rank sent for it, about */
+    kb_placements from[2]; /* the operand's placements, */
+    kb_placements to[2];   /* and those that the operation used */
+    uint64_t bytes;        /* sent by each rank for it, approximately */
 } kb_dtensor_report;
 
 KB_API KB_MUST_USE kb_error *kb_dtensor_get_report(kb_context *ctx, kb_dtensor dtensor,

@@ -17,21 +17,21 @@
  *         return kb_tensor_free(ctx, activated);
  *     }
  *
- * Tensors are in HBM of one device, in any layout, of any sizes. A matrix is a tensor seen as
+ * Tensors are in HBM of one device, in any layout and size. A matrix is a tensor seen as
  * (product of all axes but the last, last axis), so activations may be (tokens, features) or
  * (batch, tokens, features). Activations are F16, BF16 or F32; layers compute in f32 and round each
  * element of their output once.
  *
  * Each call is one kernel. Its spec names the inputs; fields that are 0 have defaults:
- *     .name       of the launch and of outputs that are made; NULL: that of the layer
- *     .stream     that the kernel is in; 0: the default stream
- *     .request    NULL: the call waits. Else it does not, and this becomes a request to be waited
+ *     .name       of the launch and of new outputs; NULL: that of the layer
+ *     .stream     0: the default stream
+ *     .request    NULL: the call waits. Else it returns at once, with a request to be waited
  *                 for and freed
  * Calls can be recorded in graphs.
  *
- * An output that is {0} is made, in the layout of x unless noted, and the caller frees it. Else the
- * given one is used: a matrix of the right size, in any layout, of which there is one copy, or one
- * at each PE.
+ * For an output of {0} a new tensor is made, in the layout of x unless noted, and the caller frees
+ * it. Otherwise the given one is used: a matrix of the right size, in any layout, with one copy, or
+ * one on each PE.
  *
  * docs/layers.md has formulas, costs and times.
  */
@@ -46,9 +46,9 @@ extern "C" {
 
 /* ---- Rotary position embedding ----------------------------------------------------------- */
 
-/* Which elements of a head are rotated together, if `dims` of them are. */
+/* The pairs of elements of a head that are rotated, for `dims` rotated elements. */
 typedef enum kb_rope_style {
-    KB_ROPE_NONE,       /* none: there is no rotation */
+    KB_ROPE_NONE,       /* no rotation */
     KB_ROPE_HALF_SPLIT, /* i and i + dims / 2: Llama, GPT-NeoX */
     KB_ROPE_INTERLEAVED /* 2 * i and 2 * i + 1: GPT-J */
 } kb_rope_style;
@@ -69,17 +69,15 @@ typedef enum kb_rope_scaling {
 typedef struct kb_rope {
     kb_rope_style style;
     double base;   /* theta; 0: 10000 */
-    uint32_t dims; /* of a head, that are rotated: the first ones, an even number; 0: all */
+    uint32_t dims; /* rotated elements of a head: the first ones, an even number; 0: all */
     kb_rope_scaling scaling;
     double factor;                            /* LINEAR, LLAMA3: at least 1 */
     double low_freq_factor, high_freq_factor; /* LLAMA3: the second is larger */
     uint64_t original_max_position;           /* LLAMA3: tokens of the original context */
 } kb_rope;
 
-/*
- * Puts the frequencies of this rotation on the device. A call that rotates does so itself if they
- * are not there, but not while it is recorded in a graph: then it needs this call before.
- */
+/* Writes the frequencies of a rotation to the device. A call that rotates does so itself if
+ * necessary, but not while it is recorded in a graph: then this call must precede it. */
 KB_API KB_MUST_USE kb_error *kb_rope_prepare(kb_context *ctx, uint32_t sip, const kb_rope *rope,
                                              uint32_t head_dim);
 
@@ -111,7 +109,7 @@ typedef enum kb_quantisation {
 typedef struct kb_norm_spec {
     const char *name;
     kb_tensor x;
-    kb_tensor residual; /* of the size of x: what is normalised is x + residual, rounded to the
+    kb_tensor residual; /* of the size of x: normalises x + residual, rounded to the
                            residual's dtype; {0}: x */
     kb_tensor gain;     /* (columns); {0}: 1 */
     kb_tensor bias;     /* (columns), of kb_layer_norm() alone; {0}: 0 */
@@ -122,13 +120,13 @@ typedef struct kb_norm_spec {
 } kb_norm_spec;
 
 typedef struct kb_norm_outputs {
-    kb_tensor out;    /* of the dtype of x if it is made; it may be x or the residual itself */
+    kb_tensor out;    /* a new one has the dtype of x; it may be x or the residual itself */
     kb_tensor sum;    /* x + residual; only with a residual. It may be x or the residual itself */
-    kb_tensor scales; /* F32, an element for each row; only if the output is quantised. If it is
-                         made, on one PE */
+    kb_tensor scales; /* F32, an element for each row; only if the output is quantised. A new
+                         one is on one PE */
 } kb_norm_outputs;
 
-/* out = x / sqrt(mean(x^2) + eps) * gain, for each row. If quantised: out * scale is that. */
+/* out = x / sqrt(mean(x^2) + eps) * gain, for each row. If quantised, out * scale is this value. */
 KB_API KB_MUST_USE kb_error *kb_rms_norm(kb_context *ctx, const kb_norm_spec *spec,
                                          kb_norm_outputs *outputs);
 
@@ -139,8 +137,8 @@ KB_API KB_MUST_USE kb_error *kb_layer_norm(kb_context *ctx, const kb_norm_spec *
 /* ---- Element by element ------------------------------------------------------------------ */
 
 /*
- * Replicated and partly replicated outputs are welcome here: each PE makes what it has. Outputs may
- * be one of the inputs, but for kb_swiglu() with pairs.
+ * Outputs may be replicated, also partly: each PE computes its own shards. Outputs may
+ * be one of the inputs, except for kb_swiglu() with pairs.
  */
 
 typedef struct kb_swiglu_spec {
@@ -152,7 +150,7 @@ typedef struct kb_swiglu_spec {
     kb_request *request;
 } kb_swiglu_spec;
 
-/* out = silu(gate) * up, of the dtype of gate if it is made. silu(x) = x / (1 + exp(-x)). */
+/* out = silu(gate) * up; a new one has the dtype of gate. silu(x) = x / (1 + exp(-x)). */
 KB_API KB_MUST_USE kb_error *kb_swiglu(kb_context *ctx, const kb_swiglu_spec *spec, kb_tensor *out);
 
 typedef struct kb_gelu_spec {
@@ -172,7 +170,7 @@ typedef struct kb_add_spec {
     kb_request *request;
 } kb_add_spec;
 
-/* out = a + b, of the dtype of a if it is made. */
+/* out = a + b; a new one has the dtype of a. */
 KB_API KB_MUST_USE kb_error *kb_add(kb_context *ctx, const kb_add_spec *spec, kb_tensor *out);
 
 /* ---- Vocabulary -------------------------------------------------------------------------- */
@@ -181,17 +179,17 @@ typedef struct kb_embedding_spec {
     const char *name;
     kb_tensor table;  /* (vocabulary, features), of any dtype */
     kb_tensor tokens; /* I32, of any shape */
-    bool out_by_cube; /* the output is given, and each cube has a copy of it: (cubes * tokens,
-                         features), whose rows are cut over the cubes */
+    bool out_by_cube; /* the given output has a copy in each cube: (cubes * tokens,
+                         features), whose rows are split over the cubes */
     kb_stream stream;
     kb_request *request;
 } kb_embedding_spec;
 
 /*
- * The rows of the table that the tokens name: (tokens.., features). If it is made, of the table's
- * dtype and cut by columns over all PEs. A token outside the table stops the kernel with an error.
- * A timing-only run knows the tokens if they are an index tensor (kb_tensor_spec.is_index); for
- * others it takes rows that are spread over the table.
+ * The rows of the table that the tokens select: (tokens.., features). A new output has the table's
+ * dtype and is split by columns over all PEs. A token outside the table stops the kernel with an
+ * error. A timing-only run knows the tokens if they are an index tensor (kb_tensor_spec.is_index);
+ * otherwise it uses rows that are spread over the table.
  */
 KB_API KB_MUST_USE kb_error *kb_embedding(kb_context *ctx, const kb_embedding_spec *spec,
                                           kb_tensor *out);
@@ -203,15 +201,13 @@ typedef struct kb_argmax_spec {
     kb_request *request; /* not of kb_vocab_parallel_argmax(), which waits */
 } kb_argmax_spec;
 
-/* The column of the largest element of each row, I32; of equal ones the first. NaN counts as larger
- * than any number. If it is made, on one PE, without the last axis of the logits. */
+/* The column of the largest element of each row, I32; of equal elements the first. NaN counts as
+ * larger than any number. A new output is on one PE, without the last axis of the logits. */
 KB_API KB_MUST_USE kb_error *kb_argmax(kb_context *ctx, const kb_argmax_spec *spec, kb_tensor *out);
 
-/*
- * The same of logits (.., vocabulary / ranks) that are cut by columns over the ranks of the tensor
- * parallel group (kernbench/tp.h): columns of the whole vocabulary, the same on all ranks. All
- * ranks call it.
- */
+/* The same for logits (.., vocabulary / ranks) that are split by columns over the ranks of the
+ * tensor parallel group (kernbench/tp.h): columns of the whole vocabulary, equal on all ranks. All
+ * ranks call it. */
 KB_API KB_MUST_USE kb_error *kb_vocab_parallel_argmax(kb_context *ctx, const kb_argmax_spec *spec,
                                                       kb_tensor *out);
 

@@ -158,7 +158,7 @@ typedef void kb_co_fn(kb_co *co, void *arg);
 
 typedef struct kb_co_options {
     const char *name;          /* for messages; copied */
-    uint32_t source_id;        /* its place in the order of events */
+    uint32_t source_id;        /* its id in the order of events */
     bool daemon;               /* may be left waiting at the end: no deadlock */
     void (*on_end)(void *arg); /* called when it is gone, also if it never started; may be NULL */
 } kb_co_options;
@@ -221,7 +221,7 @@ KB_API const char *kb_sim_stack_overflow(const kb_sim *sim, const void *address)
  * these return true if nothing had to be waited for and no event will come, or false, and then the
  * handler is called when the thing has been done. The kb_waiter must stay until then.
  *
- * Lists, semaphores and channels must stay while somebody waits in them: before they go after a run
+ * Lists, semaphores and channels must stay while they have waiters: before they go after a run
  * that failed, kb_sim_abandon() the simulator.
  */
 typedef struct kb_waiter {
@@ -252,7 +252,7 @@ KB_API void kb_waitlist_init(kb_waitlist *list, const char *name);
 KB_API void kb_wait(kb_co *co, kb_waitlist *list);
 KB_API bool kb_wait_until(kb_co *co, kb_waitlist *list, kb_time deadline); /* false: too late */
 KB_API void kb_wait_then(kb_waitlist *list, kb_waiter *waiter);
-KB_API bool kb_wake_one(kb_sim *sim, kb_waitlist *list); /* false if nobody waits */
+KB_API bool kb_wake_one(kb_sim *sim, kb_waitlist *list); /* false if the list is empty */
 KB_API void kb_wake_all(kb_sim *sim, kb_waitlist *list);
 
 /*

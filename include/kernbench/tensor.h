@@ -79,7 +79,7 @@ typedef enum kb_tiling {
  */
 typedef struct kb_policy {
     kb_split cube, pe;           /* over the cubes, and then over the PEs of each */
-    uint32_t num_cubes, num_pes; /* use the first so many; 0 means all */
+    uint32_t num_cubes, num_pes; /* use only the first of them; 0 means all */
     kb_tiling tiling;            /* unless KB_NOT_TILED: instead of the splits */
     uint64_t tile_rows, tile_columns;
 } kb_policy;
@@ -105,7 +105,7 @@ typedef struct kb_tensor_spec {
 /*
  * Creates a tensor on the current device. It has memory at once; that it is being mapped into the
  * device's MMUs is work under way of the caller. It has whatever is in its memory, which is 0 where
- * nobody wrote.
+ * it was never written.
  */
 KB_API KB_MUST_USE kb_error *kb_empty(kb_context *ctx, const kb_tensor_spec *spec,
                                       kb_tensor *tensor);
@@ -140,7 +140,7 @@ KB_API KB_MUST_USE kb_error *kb_tensor_va(kb_context *ctx, kb_tensor tensor, uin
 /* A part of a tensor in one PE's memory: a block of rows and columns, stored without gaps. */
 typedef struct kb_shard {
     uint32_t sip, cube, pe;
-    uint64_t offset_bytes; /* its place in the tensor's virtual addresses */
+    uint64_t offset_bytes; /* its offset in the tensor's virtual addresses */
     uint64_t nbytes;       /* 0 where there was nothing left to share out */
 } kb_shard;
 
@@ -165,8 +165,9 @@ KB_API KB_MUST_USE kb_error *kb_tensor_shard_location(kb_context *ctx, kb_tensor
  *
  * Calls that show contents to the host (to_host, get, get_slice, repr, and copy for where it copies
  * from unless that is a tensor of the host) first wait for all work under way of the calling
- * worker, and of nobody else: to see what others have sent on its way, meet them in a barrier. If
- * some of that work has failed and nobody was told, they return its fault, and show nothing.
+ * worker alone: to see what others have sent on its way, meet them in a barrier. If
+ * some of that work has failed and its fault was not returned yet, they return it, and show
+ * nothing.
  */
 
 /*

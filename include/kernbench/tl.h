@@ -25,7 +25,7 @@
  * means what it says: it reads as if each operation were done at once. A kernel is over when all
  * that it issued is done.
  *
- * A tensor of a kernel is a value in the PE's TCM. It never changes. It holds its place there until
+ * A tensor of a kernel is a value in the PE's TCM. It never changes. It holds its space there until
  * it is freed, its TL_SCOPE ends or the kernel ends; if there is no room for a new one the pe_cpu
  * waits for what was freed but is still in use, and if that does not suffice the kernel fails.
  *
@@ -33,8 +33,8 @@
  * kernel with a message that has its name, the PE, the simulated time and the line.
  *
  * The operations are macros that pass on `tl`, the kernel's context, which every kernel has, and
- * the place in the source. A function of one's own that calls them takes the context as a parameter
- * of that name:
+ * the location in the source. A function of one's own that calls them takes the context as a
+ * parameter of that name:
  *
  *     static tl_tensor relu(tl_context *tl, tl_tensor x) { return tl_maximum(x, 0); }
  *
@@ -55,8 +55,8 @@ typedef struct tl_context tl_context;
 typedef int64_t tl_ptr;
 
 /*
- * A value, or a place in memory (tl_ref), or a plain number (tl_scalar). Only the kernel that made
- * it can use it. All zeros is no tensor.
+ * A value, or a location in memory (tl_ref), or a plain number (tl_scalar). Only the kernel that
+ * made it can use it. All zeros is no tensor.
  */
 typedef struct tl_tensor {
     uint64_t id;
@@ -202,7 +202,7 @@ typedef struct tl_store_options {
 } tl_store_options;
 
 /*
- * A place in memory as an operand: tl_ref(ptr, shape, dtype), and by name .strides and
+ * A location in memory as an operand: tl_ref(ptr, shape, dtype), and by name .strides and
  * .reinterpret. What is there is looked at when an operation uses it. tl_composite() streams it
  * through the TCM piece by piece; other operations load it as a whole first.
  */
@@ -213,7 +213,7 @@ typedef struct tl_store_options {
 /*
  * a (m, k) times b (k, n): tl_dot(a, b), and by name
  *     .acc = c          adds it to c (m, n), which it takes over: c is used up, and the result has
- *                       its place, its dtype and its scope: acc = tl_dot(a, b, .acc = acc).
+ *                       its space, its dtype and its scope: acc = tl_dot(a, b, .acc = acc).
  *                       c has the type that the result would have without it, or f32
  *     .out_f32 = true   the result is f32; without it, it has the type in which the inputs meet
  *                       (see Vectors), and f32 if one of them is f8
@@ -349,14 +349,14 @@ typedef struct tl_topk_result {
 #define tl_cast(x, dtype) tl_cast_(tl, TL_DETAIL_HERE, (x), (dtype))
 #define tl_transpose(x) tl_transpose_(tl, TL_DETAIL_HERE, (x)) /* swaps the last two axes */
 
-/* The same elements in another shape. Takes no time; x can still be used, and shares its place. */
+/* The same elements in another shape. Takes no time; x can still be used, and shares its space. */
 #define tl_reshape(x, shape) tl_reshape_(tl, TL_DETAIL_HERE, (x), (shape))
 
 /*
  * A part along an axis: the elements from begin to before end, which must be there. If they follow
  * each other in the TCM (along the first axis, or if all axes before it are 1) they stay where they
- * are, which takes no time, and x holds its place as long as the part does. Otherwise they are
- * moved to a place of their own: one pass over the part.
+ * are, which takes no time, and x holds its space as long as the part does. Otherwise they are
+ * moved to space of their own: one pass over the part.
  */
 #define tl_slice(x, axis, begin, end) tl_slice_(tl, TL_DETAIL_HERE, (x), (axis), (begin), (end))
 
@@ -381,16 +381,16 @@ typedef struct tl_topk_result {
     tl_concat_(tl, TL_DETAIL_HERE, (axis), (const tl_tensor[]){__VA_ARGS__},                       \
                sizeof((const tl_tensor[]){__VA_ARGS__}) / sizeof(tl_tensor))
 
-/* ---- Elements at places that an index says ----------------------------------------------- */
+/* ---- Elements that an index selects ------------------------------------------------------ */
 
 /*
  * As torch.gather and torch.scatter. An index is TL_I32 and has as many axes as x; along the axis
  * it may have any length, along others at most that of x. Its element at (i, j, k) stands, if the
- * axis is 1, for the place (i, index[i, j, k], k) of x:
+ * axis is 1, for the element (i, index[i, j, k], k) of x:
  *
  *     tl_gather(x, index, axis)             what is there, in the shape of the index
  *     tl_scatter(x, index, axis, src)       x with element (i, j, k) of src there instead. If
- *                                           several are for one place, the last one stays, in the
+ *                                           several are for one element, the last one stays, in the
  *                                           order of the index, row by row
  *     tl_scatter_add(x, index, axis, src)   x with all of these added to what was there. Sums are
  *                                           made in f32 and rounded once; integers wrap around
@@ -450,7 +450,7 @@ static inline tl_tensor tl_scalar(double number)
 /*
  * Receives the next value that arrives in the direction, which must have that shape and type:
  * tl_recv(direction, shape, dtype), and by name
- *     .dst = ptr       stores it there; what is returned is then a tl_ref() to that place.
+ *     .dst = ptr       stores it there; what is returned is then a tl_ref() to that location.
  *                      .reinterpret = true if the tensor there has another dtype
  *     .from = &name    says by which direction it came
  * TL_ANY receives what arrives first in any direction; if there is something in several, they take
@@ -536,7 +536,7 @@ typedef struct tl_recv_options {
  * - The error is final. The kernel ends with it, with the same message at the same simulated time
  *   as without tl_try(), even if the caller ignores what was returned. Until then each further
  *   tl_try() returns it at once, without making its call, and nothing waits. An operation outside
- *   tl_try() ends the kernel on the spot, and skips the frames: so destructors use tl_try() too.
+ *   tl_try() ends the kernel at once, and skips the frames: so destructors use tl_try() too.
  *   tl_user() and tl_now() can be called at any time.
  * - Each error that is returned is the caller's to free.
  *

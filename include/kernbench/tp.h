@@ -1,5 +1,5 @@
 /*
- * tp.h: tensor parallel layers, as Megatron has them: the weights of a layer are shared out to the
+ * tp.h: tensor parallel layers, as in Megatron: the weights of a layer are divided among the
  * ranks of a group, and each rank multiplies its part on all PEs of its device.
  *
  *     #include <kernbench/kernbench.h>
@@ -29,8 +29,8 @@
  *         return kb_tensor_free(ctx, x);
  *     }
  *
- * which a program runs on all ranks with kb_spawn(ctx, mlp, NULL, 2). All ranks of a group make the
- * same calls in the same order. Calls wait until their result is there.
+ * A program runs this on all ranks with kb_spawn(ctx, mlp, NULL, 2). All ranks of a group make the
+ * same calls in the same order. Calls wait for their results.
  *
  * A matrix is a tensor seen as (product of all axes but the last, last axis), so inputs may be
  * (tokens, features) or (batch, tokens, features), in any layout, in HBM. The number of rows may
@@ -48,19 +48,19 @@ extern "C" {
 /* ---- Parallel state ---------------------------------------------------------------------- */
 
 /*
- * Divides the ranks of the process group: tensor parallel groups of `size` consecutive ranks, and
- * data parallel groups of the ranks that have the same place in these. Every rank calls it after
- * kb_distributed_init_process_group(); or the program outside workers does so once for all. The
- * size has to divide the world size. It lasts until kb_tp_destroy_model_parallel(), and no longer
- * than the process group.
+ * Divides the ranks of the process group into tensor parallel groups of `size` consecutive ranks,
+ * and data parallel groups of the ranks with the same index in these. Every rank calls it after
+ * kb_distributed_init_process_group(), or the program outside workers does so once for all. The
+ * size must divide the world size. The groups last until kb_tp_destroy_model_parallel(), or the end
+ * of the process group.
  */
 KB_API KB_MUST_USE kb_error *kb_tp_initialize_model_parallel(kb_context *ctx, uint32_t size);
 KB_API bool kb_tp_model_parallel_is_initialized(kb_context *ctx);
 
-/* The caller's layers stay and can be freed, but no longer be used. */
+/* The caller's layers can still be freed, but not used. */
 KB_API KB_MUST_USE kb_error *kb_tp_destroy_model_parallel(kb_context *ctx);
 
-/* Errors before it is initialised. */
+/* An error before initialisation. */
 KB_API KB_MUST_USE kb_error *kb_tp_get_tensor_model_parallel_rank(kb_context *ctx, uint32_t *rank);
 KB_API KB_MUST_USE kb_error *kb_tp_get_tensor_model_parallel_world_size(kb_context *ctx,
                                                                         uint32_t *size);
@@ -72,42 +72,43 @@ KB_API KB_MUST_USE kb_error *kb_tp_get_data_parallel_group(kb_context *ctx, kb_g
 
 /* ---- Layers ------------------------------------------------------------------------------ */
 
-/* Names a layer of its context. One that was freed is never taken for another. */
+/* A handle of a layer. That of a freed layer is invalid forever. */
 typedef struct kb_tp_layer {
     uint64_t id;
 } kb_tp_layer;
 
-/* A choice that has a default. */
+/* A boolean option with a default. */
 typedef enum kb_tp_choice { KB_TP_DEFAULT, KB_TP_NO, KB_TP_YES } kb_tp_choice;
 
-/* All zeros but for the features: f16, weights of 0, no bias. */
+/* All zeros except for the features: f16, weights of 0, no bias. */
 typedef struct kb_tp_linear_spec {
     const char *name;                   /* of the layer's launches and tensors; copied */
     uint64_t in_features, out_features; /* of the whole layer */
     kb_dtype dtype;                     /* of weights, bias and output */
-    bool bias;                          /* there is one: of 0, unless it is given */
+    bool bias;                          /* has a bias: of 0, unless values are given */
     bool gather_output;                 /* Column: each rank gets the whole output */
     kb_tp_choice input_is_parallel;     /* Row: the input is the rank's part (default), or the
-                                           whole one, of which each rank uses its part */
-    uint32_t overlap;                   /* Row: the sum over ranks is made in as many chunks, while
-                                           the product goes on; 0: behind the product */
+                                           whole input, of which each rank uses its part */
+    uint32_t overlap;                   /* Row: chunks of the sum over ranks that overlap with the
+                                           product; 0: the sum follows the product */
     kb_tensor weight;                   /* of the host: (in_features, out_features), of which each
                                            rank takes its part, or the rank's part; {0}: none */
     kb_tensor bias_values;              /* of the host: (out_features), or the rank's part */
     uint64_t seed;                      /* of random weights (and bias), if no weights are given:
                                            the same for any number of ranks; 0: weights of 0 */
-    uint64_t batch;                     /* rows of input that are expected: weights are laid out
-                                           for that; 0: 64 */
-    kb_access access;                   /* for making the layer's tensors */
+    uint64_t batch;                     /* expected rows of the input: weights are laid out
+                                           for these; 0: 64 */
+    kb_access access;                   /* for creating the layer's tensors */
 } kb_tp_linear_spec;
 
 /*
- * y = x * W + b, with the columns of W (in_features, out_features) shared out to the ranks. x is
+ * y = x * W + b, with the columns of W (in_features, out_features) divided among the ranks. x is
  * the same on all ranks; y is (rows, out_features / ranks), the rank's columns, unless it is
- * gathered. A sum is made in f32 (i32 for integers) and rounded once.
+ * gathered. Sums are made in f32 (i32 for integers) and rounded once.
  *
- * *output {0}: a tensor is made on the caller's device, cut by columns over all PEs, and the caller
- * frees it. Else it is used: it has the shape that the result needs, in any layout.
+ * *output {0}: a new tensor is made on the caller's device, split by columns over all PEs, and the
+ * caller frees it. Otherwise the given tensor is used: it must have the shape of the result, in any
+ * layout.
  */
 KB_API KB_MUST_USE kb_error *kb_column_parallel_linear_create(kb_context *ctx,
                                                               const kb_tp_linear_spec *spec,
@@ -116,7 +117,7 @@ KB_API KB_MUST_USE kb_error *kb_column_parallel_linear_forward(kb_context *ctx, 
                                                                kb_tensor input, kb_tensor *output);
 
 /*
- * y = x * W + b, with the rows of W shared out to the ranks. x is the rank's columns, (rows,
+ * y = x * W + b, with the rows of W divided among the ranks. x is the rank's columns, (rows,
  * in_features / ranks); y is the sum over the ranks, the same bits on each. The bias is added once,
  * to the sum. Partial results are rounded to the dtype before they are added up (f8: f32, i8: i32).
  */
@@ -125,7 +126,7 @@ kb_row_parallel_linear_create(kb_context *ctx, const kb_tp_linear_spec *spec, kb
 KB_API KB_MUST_USE kb_error *kb_row_parallel_linear_forward(kb_context *ctx, kb_tp_layer layer,
                                                             kb_tensor input, kb_tensor *output);
 
-/* All zeros but for the sizes: f16, rows of 0. */
+/* All zeros except for the sizes: f16, rows of 0. */
 typedef struct kb_tp_embedding_spec {
     const char *name;
     uint64_t num_embeddings, embedding_dim;
@@ -136,10 +137,10 @@ typedef struct kb_tp_embedding_spec {
 } kb_tp_embedding_spec;
 
 /*
- * A table with a row for each token, cut by rows over the ranks. tokens are I32, of any shape, the
- * same on all ranks; the output is (tokens, embedding_dim). A token that is not in a rank's part
- * contributes 0 there, and results are added up over the ranks. One that is in no rank's part gives
- * a row of 0.
+ * A table with a row for each token, split by rows over the ranks. tokens are I32, of any shape,
+ * the same on all ranks; the output is (tokens, embedding_dim). A rank contributes 0 for tokens
+ * that are not in its part, and contributions are added up over the ranks. A token that is in no
+ * rank's part gives a row of 0.
  */
 KB_API KB_MUST_USE kb_error *kb_vocab_parallel_embedding_create(kb_context *ctx,
                                                                 const kb_tp_embedding_spec *spec,
@@ -148,23 +149,23 @@ KB_API KB_MUST_USE kb_error *kb_vocab_parallel_embedding_forward(kb_context *ctx
                                                                  kb_tensor tokens,
                                                                  kb_tensor *output);
 
-/* Frees its tensors. Other ranks keep theirs. */
+/* Frees its tensors on the caller's rank. */
 KB_API KB_MUST_USE kb_error *kb_tp_layer_free(kb_context *ctx, kb_tp_layer layer);
 
-/* The rank's part of the weights, and its bias ({0}: none). They stay the layer's. */
+/* The rank's part of the weights, and its bias ({0}: none). The layer owns them. */
 KB_API KB_MUST_USE kb_error *kb_tp_layer_weight(kb_context *ctx, kb_tp_layer layer,
                                                 kb_tensor *weight);
 KB_API KB_MUST_USE kb_error *kb_tp_layer_bias(kb_context *ctx, kb_tp_layer layer, kb_tensor *bias);
 
-/* Where the time of the last forward of a layer went, on the caller's device; all 0 if that was
+/* The times of the last forward call of a layer, on the caller's device; all 0 if the call was
  * recorded in a graph. kb_launch_results() has the times of a graph's launches. */
 typedef struct kb_tp_times {
     kb_time total;   /* from the call to its end */
-    kb_time gemm;    /* kernels of the product, without what their PEs waited for communication, on
+    kb_time gemm;    /* kernels of the product minus the time that PEs waited for communication, on
                         average */
-    kb_time kernel;  /* from the first PE that began a kernel of the product to the last that ended
-                        one: what is sent meanwhile included */
-    kb_time exposed; /* total - gemm: communication that no product hides, and launches */
+    kb_time kernel;  /* from the first begin of a kernel of the product to the last end,
+                        with the communication during it */
+    kb_time exposed; /* total - gemm: communication that does not overlap, and launches */
 } kb_tp_times;
 
 KB_API KB_MUST_USE kb_error *kb_tp_layer_times(kb_context *ctx, kb_tp_layer layer,
@@ -173,8 +174,8 @@ KB_API KB_MUST_USE kb_error *kb_tp_layer_times(kb_context *ctx, kb_tp_layer laye
 /* ---- Regions ----------------------------------------------------------------------------- */
 
 /*
- * Between what is the same on all ranks of the tensor parallel group and what is cut by columns
- * over them. Outputs are as those of layers: {0} makes one.
+ * Conversions between tensors that are replicated over the ranks of the tensor parallel group and
+ * tensors that are split by columns over them. Outputs are as those of layers: {0} makes one.
  */
 
 /* The identity: *output is the input. */
@@ -196,9 +197,9 @@ kb_gather_from_tensor_model_parallel_region(kb_context *ctx, kb_tensor input, kb
 /* ---- Parallel cross-entropy -------------------------------------------------------------- */
 
 /*
- * Of logits (.., vocabulary / ranks), cut by columns over the ranks, and targets, I32, one for each
- * row of logits. Results are F32 with one element for each row, the same bits on all ranks; outputs
- * are as those of layers. The first three are the building blocks of the last:
+ * Of logits (.., vocabulary / ranks), split by columns over the ranks, and targets, I32, one for
+ * each row of logits. Results are F32 with one element for each row, the same bits on all ranks;
+ * outputs are as those of layers. The first three are the steps of the last:
  *
  *     loss = log(sum of exp(logit - max)) - (logit of the target - max)
  */
@@ -211,7 +212,7 @@ KB_API KB_MUST_USE kb_error *kb_vocab_parallel_max(kb_context *ctx, kb_tensor lo
 KB_API KB_MUST_USE kb_error *kb_vocab_parallel_sum_exp(kb_context *ctx, kb_tensor logits,
                                                        kb_tensor max, kb_tensor *sum);
 
-/* The logit of the target, less the maximum. A target that no rank has gives 0. */
+/* The logit of the target minus the maximum. A target that no rank has gives 0. */
 KB_API KB_MUST_USE kb_error *kb_vocab_parallel_predicted_logit(kb_context *ctx, kb_tensor logits,
                                                                kb_tensor targets, kb_tensor max,
                                                                kb_tensor *predicted);

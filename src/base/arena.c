@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/check.h"
-#include "base/mem.h"
 #include "base/sanitize.h"
 
 enum { first_chunk_size = 4096, last_chunk_size = 1 << 20 };

@@ -6,12 +6,14 @@
 #ifndef KB_BASE_BASE_H
 #define KB_BASE_BASE_H
 
+#include "base/alloc.h"
 #include "base/arena.h"
 #include "base/check.h"
 #include "base/config.h"
 #include "base/decimal.h"
 #include "base/error.h"
-#include "base/mem.h"
+#include "base/list.h"
+#include "base/minmax.h"
 #include "base/pool.h"
 #include "base/rng.h"
 #include "base/sanitize.h"

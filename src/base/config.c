@@ -71,7 +71,7 @@ kb_config_node *kb_config_need(kb_config_node *mapping, const char *key)
     mapping = kb_config_mapping(mapping);
     kb_config_node *child = kb_config_find(mapping, key);
     if (mapping && !child)
-        kb_config_note(mapping->config, &mapping->place, "missing key '%s'",
+        kb_config_note(mapping->config, &mapping->loc, "missing key '%s'",
                        kb_config_path_of(mapping, key));
     return child;
 }
@@ -126,9 +126,9 @@ const char *kb_config_key(const kb_config_node *value)
     return value ? value->key : NULL;
 }
 
-kb_place kb_config_place(const kb_config_node *node)
+kb_srcloc kb_config_loc(const kb_config_node *node)
 {
-    return node ? node->place : (kb_place){.file = ""};
+    return node ? node->loc : (kb_srcloc){.file = ""};
 }
 
 const char *kb_config_source_text(const kb_config_node *node)

@@ -13,7 +13,7 @@
  *     kb_config_destroy(config);
  *
  * Only loading (no such file, not YAML) and finishing return errors. In between nothing stops: what
- * is wrong with a value is noted with its place, the getter returns the fallback, and finish
+ * is wrong with a value is noted with its location, the getter returns the fallback, and finish
  * reports all problems in one go, in the order of the file and then of the overrides. A key that
  * was never asked for is a problem too, and so is an override of such a key.
  *
@@ -123,11 +123,11 @@ const char *kb_config_source_text(const kb_config_node *node);
 void kb_config_problem(kb_config_node *node, const char *format, ...) KB_PRINTF(2, 3);
 
 /* Where the node is. For an override the file is "--set key.path" and the line 0. */
-kb_place kb_config_place(const kb_config_node *node);
+kb_srcloc kb_config_loc(const kb_config_node *node);
 
 /* The byte of the text at a line and column, which count from 1, the columns in characters. Lines
  * end with LF, CR LF or CR; a byte order mark at the beginning does not count. */
-size_t kb_config_offset(const char *text, size_t length, kb_place place);
+size_t kb_config_offset(const char *text, size_t length, kb_srcloc loc);
 
 static inline kb_range kb_between(double min, double max)
 {

@@ -3,7 +3,7 @@
  *
  * libyaml gives events, and the tree is built here rather than by its document builder, so that
  * duplicate keys can be problems among others, aliases cannot explode, nesting is bounded, and what
- * is left has a place and outlives the parser. The bytes are checked before it sees them.
+ * is left has a location and outlives the parser. The bytes are checked before it sees them.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ typedef struct builder {
     const char *name;     /* of the file */
     kb_config_node *open; /* the innermost mapping or sequence not yet closed */
     const char *key;      /* read, waiting for its value; NULL if none */
-    kb_place key_place;
+    kb_srcloc key_loc;
     bool ended; /* the document has */
 } builder;
 
@@ -48,7 +48,7 @@ static bool wants_key(const builder *b)
 
 /* Adds a value to what is open; the first of all is the root. On failure NULL, and *err says why.
  */
-static kb_config_node *add_node(builder *b, kb_config_kind kind, const kb_place *place,
+static kb_config_node *add_node(builder *b, kb_config_kind kind, const kb_srcloc *loc,
                                 kb_error **err)
 {
     kb_config_node *node;
@@ -57,8 +57,7 @@ static kb_config_node *add_node(builder *b, kb_config_kind kind, const kb_place 
     } else if (b->open->depth < KB_CONFIG_MAX_DEPTH) {
         node = kb_config_add_child(b->open, b->key);
     } else {
-        *err =
-            kb_error_at(KB_ERR_INPUT, place, "nested deeper than %d levels", KB_CONFIG_MAX_DEPTH);
+        *err = kb_error_at(KB_ERR_INPUT, loc, "nested deeper than %d levels", KB_CONFIG_MAX_DEPTH);
         return NULL;
     }
     if (!node) {
@@ -67,19 +66,19 @@ static kb_config_node *add_node(builder *b, kb_config_kind kind, const kb_place 
     }
     node->config = b->config;
     node->kind = kind;
-    node->place = *place;
-    node->key_place = b->key ? b->key_place : *place;
+    node->loc = *loc;
+    node->key_loc = b->key ? b->key_loc : *loc;
     b->key = NULL;
     return node;
 }
 
-static kb_error *on_open(builder *b, kb_config_kind kind, const kb_place *place)
+static kb_error *on_open(builder *b, kb_config_kind kind, const kb_srcloc *loc)
 {
     if (wants_key(b))
-        return kb_error_at(KB_ERR_INPUT, place, "expected a name as the key, found a %s",
+        return kb_error_at(KB_ERR_INPUT, loc, "expected a name as the key, found a %s",
                            kind == KB_CONFIG_MAPPING ? "mapping" : "sequence");
     kb_error *err = NULL;
-    kb_config_node *node = add_node(b, kind, place, &err);
+    kb_config_node *node = add_node(b, kind, loc, &err);
     if (node)
         b->open = node;
     return err;
@@ -93,30 +92,30 @@ static kb_error *copy_text(builder *b, const yaml_event_t *event, const char **c
     return *copy ? NULL : kb_error_nomem();
 }
 
-static kb_error *on_key(builder *b, const yaml_event_t *event, const kb_place *place)
+static kb_error *on_key(builder *b, const yaml_event_t *event, const kb_srcloc *loc)
 {
     const char *key;
     size_t length;
     KB_TRY(copy_text(b, event, &key, &length));
     if (length == 0)
-        return kb_error_at(KB_ERR_INPUT, place, "expected a name as the key, found nothing");
+        return kb_error_at(KB_ERR_INPUT, loc, "expected a name as the key, found nothing");
     if (length > KB_CONFIG_MAX_KEY)
-        return kb_error_at(KB_ERR_INPUT, place, "key longer than %d bytes", KB_CONFIG_MAX_KEY);
+        return kb_error_at(KB_ERR_INPUT, loc, "key longer than %d bytes", KB_CONFIG_MAX_KEY);
     const char *bad = kb_config_bad_text(b->config, key, length, NULL);
     if (bad)
-        return kb_error_at(KB_ERR_INPUT, place, "%s in a key", bad);
+        return kb_error_at(KB_ERR_INPUT, loc, "%s in a key", bad);
     b->key = key;
-    b->key_place = *place;
+    b->key_loc = *loc;
     return NULL;
 }
 
-static kb_error *on_scalar(builder *b, const yaml_event_t *event, const kb_place *place)
+static kb_error *on_scalar(builder *b, const yaml_event_t *event, const kb_srcloc *loc)
 {
     if (wants_key(b))
-        return on_key(b, event, place);
+        return on_key(b, event, loc);
 
     kb_error *err = NULL;
-    kb_config_node *node = add_node(b, KB_CONFIG_SCALAR, place, &err);
+    kb_config_node *node = add_node(b, KB_CONFIG_SCALAR, loc, &err);
     if (!node)
         return err;
     size_t length;
@@ -125,21 +124,21 @@ static kb_error *on_scalar(builder *b, const yaml_event_t *event, const kb_place
     const char *bad = kb_config_bad_text(b->config, node->text, length, NULL);
     node->faulty = bad;
     if (bad) /* by way of "\0" and the like: the file itself was checked */
-        kb_config_note(b->config, place, "%s in a string", bad);
+        kb_config_note(b->config, loc, "%s in a string", bad);
     return NULL;
 }
 
-static kb_error *on_alias(builder *b, const kb_place *place)
+static kb_error *on_alias(builder *b, const kb_srcloc *loc)
 {
     if (wants_key(b))
-        return kb_error_at(KB_ERR_INPUT, place, "expected a name as the key, found an alias");
+        return kb_error_at(KB_ERR_INPUT, loc, "expected a name as the key, found an alias");
     kb_error *err = NULL;
-    kb_config_node *node = add_node(b, KB_CONFIG_SCALAR, place, &err);
+    kb_config_node *node = add_node(b, KB_CONFIG_SCALAR, loc, &err);
     if (!node)
         return err;
     node->text = "";
     node->faulty = true;
-    kb_config_note(b->config, place, "aliases are not supported: repeat the value here");
+    kb_config_note(b->config, loc, "aliases are not supported: repeat the value here");
     return NULL;
 }
 
@@ -165,12 +164,12 @@ static kb_error *drop_duplicates(kb_config_node *mapping)
     for (size_t i = 0, first = 0; i < count; i++) {
         if (strcmp(sorted[i]->key, sorted[first]->key) != 0)
             first = i;
-        const kb_place *place = &sorted[i]->key_place;
+        const kb_srcloc *loc = &sorted[i]->key_loc;
         if (strcmp(sorted[i]->key, "<<") == 0)
-            kb_config_note(config, place, "merge keys are not supported: repeat the keys here");
+            kb_config_note(config, loc, "merge keys are not supported: repeat the keys here");
         else if (i != first)
-            kb_config_note(config, place, "duplicate key '%s', first set in line %d",
-                           kb_config_path(sorted[i]), sorted[first]->key_place.line);
+            kb_config_note(config, loc, "duplicate key '%s', first set in line %d",
+                           kb_config_path(sorted[i]), sorted[first]->key_loc.line);
         else
             continue;
         sorted[i]->parent = NULL; /* marks it, for the loop below */
@@ -199,25 +198,25 @@ static kb_error *on_close(builder *b)
     return closed->kind == KB_CONFIG_MAPPING && closed->count > 0 ? drop_duplicates(closed) : NULL;
 }
 
-static kb_place place_at(const builder *b, const yaml_mark_t *mark)
+static kb_srcloc loc_at(const builder *b, const yaml_mark_t *mark)
 {
-    return (kb_place){
+    return (kb_srcloc){
         .file = b->name, .line = (int)mark->line + 1, .column = (int)mark->column + 1};
 }
 
-static kb_place place_of(const builder *b, const yaml_event_t *event)
+static kb_srcloc loc_of(const builder *b, const yaml_event_t *event)
 {
-    kb_place place = place_at(b, &event->start_mark);
+    kb_srcloc loc = loc_at(b, &event->start_mark);
     if (event->type == YAML_ALIAS_EVENT)
-        place.column++; /* of the name, behind the * */
+        loc.column++; /* of the name, behind the * */
     /* A plain scalar of no bytes is a value that was left out; its mark is where the next is. */
     if (event->type == YAML_SCALAR_EVENT && event->data.scalar.length == 0 &&
         event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
-        place = b->key ? b->key_place : (kb_place){.file = b->name, .line = 1, .column = 1};
-    return place;
+        loc = b->key ? b->key_loc : (kb_srcloc){.file = b->name, .line = 1, .column = 1};
+    return loc;
 }
 
-static void refuse_decorations(builder *b, const yaml_event_t *event, const kb_place *place)
+static void refuse_decorations(builder *b, const yaml_event_t *event, const kb_srcloc *loc)
 {
     const yaml_char_t *anchor = NULL, *tag = NULL;
     switch (event->type) {
@@ -237,34 +236,34 @@ static void refuse_decorations(builder *b, const yaml_event_t *event, const kb_p
         break;
     }
     if (anchor)
-        kb_config_note(b->config, place, "anchors are not supported: leave out the &name");
+        kb_config_note(b->config, loc, "anchors are not supported: leave out the &name");
     if (tag)
-        kb_config_note(b->config, place, "tags are not supported: leave out the !name");
+        kb_config_note(b->config, loc, "tags are not supported: leave out the !name");
 }
 
 static kb_error *on_event(builder *b, const yaml_event_t *event)
 {
-    kb_place place = place_of(b, event);
-    refuse_decorations(b, event, &place);
+    kb_srcloc loc = loc_of(b, event);
+    refuse_decorations(b, event, &loc);
     switch (event->type) {
     case YAML_DOCUMENT_START_EVENT:
         if (b->ended)
-            return kb_error_at(KB_ERR_INPUT, &place, "expected one document, found a second one");
+            return kb_error_at(KB_ERR_INPUT, &loc, "expected one document, found a second one");
         return NULL;
     case YAML_DOCUMENT_END_EVENT:
         b->ended = true;
         return NULL;
     case YAML_MAPPING_START_EVENT:
-        return on_open(b, KB_CONFIG_MAPPING, &place);
+        return on_open(b, KB_CONFIG_MAPPING, &loc);
     case YAML_SEQUENCE_START_EVENT:
-        return on_open(b, KB_CONFIG_SEQUENCE, &place);
+        return on_open(b, KB_CONFIG_SEQUENCE, &loc);
     case YAML_MAPPING_END_EVENT:
     case YAML_SEQUENCE_END_EVENT:
         return on_close(b);
     case YAML_SCALAR_EVENT:
-        return on_scalar(b, event, &place);
+        return on_scalar(b, event, &loc);
     case YAML_ALIAS_EVENT:
-        return on_alias(b, &place);
+        return on_alias(b, &loc);
     default:
         return NULL;
     }
@@ -291,24 +290,23 @@ static kb_error *syntax_error(const builder *b, const yaml_parser_t *parser, con
     if (parser->error == YAML_READER_ERROR) /* the bytes were checked: not to be expected */
         return kb_error_new(KB_ERR_INPUT, "%s: %s (byte %zu)", b->name, problem,
                             parser->problem_offset);
-    kb_place place = place_at(b, &parser->problem_mark);
-    kb_place begin = place_at(b, &parser->context_mark);
+    kb_srcloc loc = loc_at(b, &parser->problem_mark);
+    kb_srcloc begin = loc_at(b, &parser->context_mark);
     const char *context = parser->context;
     if (strcmp(problem, "found character that cannot start any token") == 0) {
         char found = byte_behind(text, length, parser->problem_mark.index);
         if (found == '\t')
-            return kb_error_at(KB_ERR_INPUT, &place,
-                               "tab character may not be used as indentation");
-        return kb_error_at(KB_ERR_INPUT, &place, "a value must not begin with %c: put it in quotes",
+            return kb_error_at(KB_ERR_INPUT, &loc, "tab character may not be used as indentation");
+        return kb_error_at(KB_ERR_INPUT, &loc, "a value must not begin with %c: put it in quotes",
                            found);
     }
     if (!context)
-        return kb_error_at(KB_ERR_INPUT, &place, "%s", problem);
+        return kb_error_at(KB_ERR_INPUT, &loc, "%s", problem);
     if (strcmp(problem, "found unexpected end of stream") == 0)
-        place = begin; /* what has no end is what is to be looked at */
-    if (begin.line == place.line)
-        return kb_error_at(KB_ERR_INPUT, &place, "%s %s", problem, context);
-    return kb_error_at(KB_ERR_INPUT, &place, "%s %s that begins in line %d", problem, context,
+        loc = begin; /* what has no end is what is to be looked at */
+    if (begin.line == loc.line)
+        return kb_error_at(KB_ERR_INPUT, &loc, "%s %s", problem, context);
+    return kb_error_at(KB_ERR_INPUT, &loc, "%s %s that begins in line %d", problem, context,
                        begin.line);
 }
 
@@ -340,7 +338,7 @@ static kb_error *load(kb_config *config, const char *name, const char *text, siz
     builder b = {.config = config, .name = kb_arena_strdup(&config->arena, name)};
     if (!b.name)
         return kb_error_nomem();
-    size_t skip = kb_config_offset(text, length, (kb_place){.line = 1, .column = 1});
+    size_t skip = kb_config_offset(text, length, (kb_srcloc){.line = 1, .column = 1});
     text += skip;
     length -= skip;
     KB_TRY(kb_config_check_text(config, b.name, text, length));
@@ -348,7 +346,7 @@ static kb_error *load(kb_config *config, const char *name, const char *text, siz
     if (!config->root)
         return kb_error_new(KB_ERR_INPUT, "%s: expected a mapping, found an empty document", name);
     if (config->root->kind != KB_CONFIG_MAPPING)
-        return kb_error_at(KB_ERR_INPUT, &config->root->place, "expected a mapping, found a %s",
+        return kb_error_at(KB_ERR_INPUT, &config->root->loc, "expected a mapping, found a %s",
                            config->root->kind == KB_CONFIG_SCALAR ? "scalar" : "sequence");
     config->root->read = true;
     return NULL;
@@ -373,10 +371,10 @@ kb_error *kb_config_load_text(const char *name, const char *text, size_t length,
 
 static kb_error *read_file(const char *path, kb_text *text)
 {
-    kb_place place = {.file = path};
+    kb_srcloc loc = {.file = path};
     FILE *file = fopen(path, "re");
     if (!file)
-        return kb_error_at(kb_code_of_errno(errno), &place, "cannot open: %s", strerror(errno));
+        return kb_error_at(kb_code_of_errno(errno), &loc, "cannot open: %s", strerror(errno));
     char block[8192];
     size_t got;
     /* One block more than is allowed: kb_config_check_text then says that it is too large. */
@@ -385,7 +383,7 @@ static kb_error *read_file(const char *path, kb_text *text)
         kb_text_append(text, block, got);
     kb_error *err = NULL;
     if (ferror(file))
-        err = kb_error_at(kb_code_of_errno(errno), &place, "cannot read: %s", strerror(errno));
+        err = kb_error_at(kb_code_of_errno(errno), &loc, "cannot read: %s", strerror(errno));
     else if (text->failed)
         err = kb_error_nomem();
     fclose(file);

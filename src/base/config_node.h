@@ -42,19 +42,19 @@ struct kb_config_node {
     const char *key;      /* NULL in a sequence and for the root */
     const char *text;     /* of a scalar */
     kb_config_asked *asked;
-    kb_place place; /* of the value; see kb_config_is_override */
-    kb_place key_place;
+    kb_srcloc loc; /* of the value; see kb_config_is_override */
+    kb_srcloc key_loc;
     int depth; /* of the root: 0 */
     kb_config_kind kind;
     bool quoted; /* a scalar in quotes, which is a string whatever it looks like */
     bool read;   /* someone asked for it */
-    bool faulty; /* not what was expected: its children are nobody's business any more */
+    bool faulty; /* not what was expected: its children are not checked */
 };
 
 typedef struct kb_config_noted {
-    kb_place place;
+    kb_srcloc loc;
     const char *message;
-    size_t sequence; /* order of discovery, among problems of the same place */
+    size_t sequence; /* order of discovery, among problems of the same location */
 } kb_config_noted;
 
 struct kb_config {
@@ -69,9 +69,9 @@ struct kb_config {
 };
 
 /* An override has line 0, and its number for a column, which gives problems their order. */
-static inline bool kb_config_is_override(const kb_place *place)
+static inline bool kb_config_is_override(const kb_srcloc *loc)
 {
-    return place->line == 0;
+    return loc->line == 0;
 }
 
 /* Whether the node is a scalar that says "no value". */
@@ -86,7 +86,7 @@ const char *kb_config_path(const kb_config_node *node);
 /* The path of a key that `mapping` has not. */
 const char *kb_config_path_of(const kb_config_node *mapping, const char *key);
 
-void kb_config_note(kb_config *config, const kb_place *place, const char *format, ...)
+void kb_config_note(kb_config *config, const kb_srcloc *loc, const char *format, ...)
     KB_PRINTF(3, 4);
 
 /* Notes "expected <what>, found <the node>; did you mean <near>?", unless near is NULL. */
@@ -95,10 +95,10 @@ void kb_config_unexpected(kb_config_node *node, const char *near, const char *fo
 
 /*
  * The first thing in `text` that no setting may hold: a byte that is not UTF-8, a control
- * character. NULL if there is none, else what it is, and its line and column in *place unless that
+ * character. NULL if there is none, else what it is, and its line and column in *loc unless that
  * is NULL.
  */
-const char *kb_config_bad_text(kb_config *config, const char *text, size_t length, kb_place *place);
+const char *kb_config_bad_text(kb_config *config, const char *text, size_t length, kb_srcloc *loc);
 
 /* Whether the text of a file can be given to the parser at all. */
 KB_MUST_USE kb_error *kb_config_check_text(kb_config *config, const char *name, const char *text,

@@ -16,10 +16,10 @@ typedef struct override {
     kb_config *config;
     const char *path;
     const char *value;
-    kb_place place;
+    kb_srcloc loc;
 } override;
 
-#define note(o, ...) kb_config_note((o)->config, &(o)->place, __VA_ARGS__)
+#define note(o, ...) kb_config_note((o)->config, &(o)->loc, __VA_ARGS__)
 
 static kb_config_node *item_of(const kb_config_node *sequence, const char *number)
 {
@@ -43,7 +43,7 @@ static kb_config_node *make_child(const override *o, kb_config_node *mapping, co
     kb_config_node *child = kb_config_add_child(mapping, key);
     if (child) {
         child->text = "";
-        child->place = child->key_place = o->place;
+        child->loc = child->key_loc = o->loc;
     }
     return child;
 }
@@ -53,7 +53,7 @@ static kb_config_node *step_into(const override *o, kb_config_node *node, const 
 {
     if (kb_config_is_null(node)) { /* `cube:` with nothing behind it, or made by make_child */
         node->kind = KB_CONFIG_MAPPING;
-        node->place = o->place;
+        node->loc = o->loc;
     }
     kb_config_node *child = NULL;
     switch (node->kind) {
@@ -104,7 +104,7 @@ static void apply(const override *o)
     node->quoted = node->faulty = false;
     node->first = node->last = NULL;
     node->count = 0;
-    node->place = node->key_place = o->place;
+    node->loc = node->key_loc = o->loc;
 }
 
 void kb_config_override(kb_config *config, const char *setting)
@@ -122,11 +122,11 @@ void kb_config_override_given(kb_config *config, const char *prefix, const char 
         .config = config,
         .path = kb_arena_strndup(&config->arena, setting, path_length),
         .value = equals ? kb_arena_strdup(&config->arena, equals + 1) : "",
-        .place.column = ++config->override_count,
+        .loc.column = ++config->override_count,
     };
     if (o.path)
-        o.place.file = kb_arena_printf(&config->arena, "--set %s%s", prefix, o.path);
-    if (!o.path || !o.value || !o.place.file) {
+        o.loc.file = kb_arena_printf(&config->arena, "--set %s%s", prefix, o.path);
+    if (!o.path || !o.value || !o.loc.file) {
         config->out_of_memory = true;
         return;
     }

@@ -1,6 +1,5 @@
 /*
- * config_problems.c: what is wrong with a configuration: noting it, finding the keys that nobody
- * read, and the report.
+ * config_problems.c: the problems of a configuration: noting them, finding unknown keys, reporting.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -35,10 +34,10 @@ static const char *format_message(kb_config *config, const char *prefix, const c
 }
 
 /* A NULL message is one for which there was no memory. */
-static void note_message(kb_config *config, const kb_place *place, const char *message)
+static void note_message(kb_config *config, const kb_srcloc *loc, const char *message)
 {
     kb_config_noted noted = {
-        .place = *place,
+        .loc = *loc,
         .message = message,
         .sequence = config->problems.count,
     };
@@ -46,11 +45,11 @@ static void note_message(kb_config *config, const kb_place *place, const char *m
         config->out_of_memory = true;
 }
 
-void kb_config_note(kb_config *config, const kb_place *place, const char *format, ...)
+void kb_config_note(kb_config *config, const kb_srcloc *loc, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    note_message(config, place, format_message(config, "", format, args));
+    note_message(config, loc, format_message(config, "", format, args));
     va_end(args);
 }
 
@@ -80,8 +79,8 @@ void kb_config_problem(kb_config_node *node, const char *format, ...)
     if (!node)
         return;
     kb_config *config = node->config;
-    /* In a file the key says which value is meant; an override has it in its place already. */
-    const char *path = kb_config_is_override(&node->place) ? "" : kb_config_path(node);
+    /* In a file the key says which value is meant; an override has it in its path already. */
+    const char *path = kb_config_is_override(&node->loc) ? "" : kb_config_path(node);
     const char *prefix = *path ? kb_arena_printf(&config->arena, "%s: ", path) : "";
     const char *message = NULL;
     va_list args;
@@ -89,7 +88,7 @@ void kb_config_problem(kb_config_node *node, const char *format, ...)
     if (prefix)
         message = format_message(config, prefix, format, args);
     va_end(args);
-    note_message(config, &node->place, message);
+    note_message(config, &node->loc, message);
 }
 
 /* The bytes of a string that a message shows: whole characters, up to max_quote. */
@@ -143,11 +142,11 @@ static void note_unknown(const kb_config_node *node)
         kb_suggestion_offer(&known, asked->key);
     if (known.best) /* as --set takes it */
         known.best = kb_config_path_of(mapping, known.best);
-    kb_config_note(node->config, &node->key_place, "unknown key '%s'%s", kb_config_path(node),
+    kb_config_note(node->config, &node->key_loc, "unknown key '%s'%s", kb_config_path(node),
                    kb_suggestion_hint(&known, ""));
 }
 
-/* Notes the keys below a node that nobody asked for. KB_CONFIG_MAX_DEPTH bounds the recursion. */
+/* Notes the keys below a node that were not read. KB_CONFIG_MAX_DEPTH bounds the recursion. */
 static void note_unread(const kb_config_node *node)
 {
     for (const kb_config_node *child = node->first; child; child = child->next) {
@@ -161,13 +160,13 @@ static void note_unread(const kb_config_node *node)
 static int by_place(const void *a, const void *b)
 {
     const kb_config_noted *x = a, *y = b;
-    bool x_last = kb_config_is_override(&x->place), y_last = kb_config_is_override(&y->place);
+    bool x_last = kb_config_is_override(&x->loc), y_last = kb_config_is_override(&y->loc);
     if (x_last != y_last)
         return x_last ? 1 : -1;
-    if (x->place.line != y->place.line)
-        return x->place.line < y->place.line ? -1 : 1;
-    if (x->place.column != y->place.column)
-        return x->place.column < y->place.column ? -1 : 1;
+    if (x->loc.line != y->loc.line)
+        return x->loc.line < y->loc.line ? -1 : 1;
+    if (x->loc.column != y->loc.column)
+        return x->loc.column < y->loc.column ? -1 : 1;
     return (x->sequence > y->sequence) - (x->sequence < y->sequence);
 }
 
@@ -185,17 +184,17 @@ kb_error *kb_config_finish(kb_config *config)
     kb_config_noted *problems = config->problems.items;
     qsort(problems, count, sizeof *problems, by_place);
     if (count == 1)
-        return kb_error_at(KB_ERR_INPUT, &problems[0].place, "%s", problems[0].message);
-    kb_error *err = kb_error_at(KB_ERR_INPUT, &problems[0].place, "%s (and %zu more problem%s)",
+        return kb_error_at(KB_ERR_INPUT, &problems[0].loc, "%s", problems[0].message);
+    kb_error *err = kb_error_at(KB_ERR_INPUT, &problems[0].loc, "%s (and %zu more problem%s)",
                                 problems[0].message, count - 1, kb_plural(count - 1));
     size_t shown = count > max_problems ? max_problems : count;
     for (size_t i = 0; i < shown; i++) {
-        const kb_place *place = &problems[i].place;
-        if (place->line > 0)
-            kb_error_add_detail(err, "%s:%d:%d: %s", place->file, place->line, place->column,
+        const kb_srcloc *loc = &problems[i].loc;
+        if (loc->line > 0)
+            kb_error_add_detail(err, "%s:%d:%d: %s", loc->file, loc->line, loc->column,
                                 problems[i].message);
         else
-            kb_error_add_detail(err, "%s: %s", place->file, problems[i].message);
+            kb_error_add_detail(err, "%s: %s", loc->file, problems[i].message);
     }
     if (count > shown)
         kb_error_add_detail(err, "... and %zu more problem%s", count - shown,

@@ -39,12 +39,12 @@ static size_t mark_length(const char *text, size_t length)
     return length >= size && memcmp(text, byte_order_mark, size) == 0 ? size : 0;
 }
 
-size_t kb_config_offset(const char *text, size_t length, kb_place place)
+size_t kb_config_offset(const char *text, size_t length, kb_srcloc loc)
 {
     size_t at = mark_length(text, length);
-    for (int line = 1; line < place.line && at < length; at++)
+    for (int line = 1; line < loc.line && at < length; at++)
         line += ends_line(text, length, at);
-    for (int column = 1; column < place.column && at < length; column++) {
+    for (int column = 1; column < loc.column && at < length; column++) {
         uint32_t character;
         size_t size = kb_utf8_decode(text + at, length - at, &character);
         at += size > 0 ? size : 1;
@@ -52,7 +52,7 @@ size_t kb_config_offset(const char *text, size_t length, kb_place place)
     return at;
 }
 
-const char *kb_config_bad_text(kb_config *config, const char *text, size_t length, kb_place *place)
+const char *kb_config_bad_text(kb_config *config, const char *text, size_t length, kb_srcloc *loc)
 {
     int line = 1, column = 1;
     for (size_t i = 0; i < length;) {
@@ -62,8 +62,8 @@ const char *kb_config_bad_text(kb_config *config, const char *text, size_t lengt
             const char *what = step == 0 ? "a byte that is not UTF-8" : "a control character";
             unsigned value = step == 0 ? (unsigned char)text[i] : character;
             const char *message = kb_arena_printf(&config->arena, "%s (0x%02x)", what, value);
-            if (place)
-                *place = (kb_place){.file = place->file, .line = line, .column = column};
+            if (loc)
+                *loc = (kb_srcloc){.file = loc->file, .line = line, .column = column};
             return message ? message : what;
         }
         bool ends = ends_line(text, length, i);
@@ -90,15 +90,15 @@ static int too_many_directives(const char *text, size_t length)
 
 kb_error *kb_config_check_text(kb_config *config, const char *name, const char *text, size_t length)
 {
-    kb_place place = {.file = name};
+    kb_srcloc loc = {.file = name};
     if (length > KB_CONFIG_MAX_SIZE)
-        return kb_error_at(KB_ERR_INPUT, &place, "larger than %d MiB", KB_CONFIG_MAX_SIZE >> 20);
-    const char *bad = kb_config_bad_text(config, text, length, &place);
+        return kb_error_at(KB_ERR_INPUT, &loc, "larger than %d MiB", KB_CONFIG_MAX_SIZE >> 20);
+    const char *bad = kb_config_bad_text(config, text, length, &loc);
     if (bad)
-        return kb_error_at(KB_ERR_INPUT, &place, "expected YAML text, found %s", bad);
-    place.line = too_many_directives(text, length);
-    place.column = 1;
-    if (place.line > 0)
-        return kb_error_at(KB_ERR_INPUT, &place, "more than %d directives", max_directives);
+        return kb_error_at(KB_ERR_INPUT, &loc, "expected YAML text, found %s", bad);
+    loc.line = too_many_directives(text, length);
+    loc.column = 1;
+    if (loc.line > 0)
+        return kb_error_at(KB_ERR_INPUT, &loc, "more than %d directives", max_directives);
     return NULL;
 }

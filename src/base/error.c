@@ -98,12 +98,12 @@ kb_error *kb_error_new(kb_code code, const char *format, ...)
     return err;
 }
 
-kb_error *kb_error_at(kb_code code, const kb_place *place, const char *format, ...)
+kb_error *kb_error_at(kb_code code, const kb_srcloc *loc, const char *format, ...)
 {
     kb_text message = KB_TEXT_INIT;
-    kb_text_puts(&message, place->file);
-    if (place->line > 0)
-        kb_text_printf(&message, ":%d:%d", place->line, place->column);
+    kb_text_puts(&message, loc->file);
+    if (loc->line > 0)
+        kb_text_printf(&message, ":%d:%d", loc->line, loc->column);
     kb_text_puts(&message, ": ");
     va_list args;
     va_start(args, format);

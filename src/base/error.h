@@ -12,15 +12,15 @@
 
 #include <kernbench/kernbench.h>
 
-/* A place in some input. Line and column count from 1; line 0 means the input as a whole. */
-typedef struct kb_place {
+/* A location in some input. Line and column count from 1; line 0 means the input as a whole. */
+typedef struct kb_srcloc {
     const char *file;
     int line;
     int column;
-} kb_place;
+} kb_srcloc;
 
 /* The message begins with "file:line:column: ", or "file: " for line 0. */
-KB_MUST_USE kb_error *kb_error_at(kb_code code, const kb_place *place, const char *format, ...)
+KB_MUST_USE kb_error *kb_error_at(kb_code code, const kb_srcloc *loc, const char *format, ...)
     KB_PRINTF(3, 4);
 
 /* The error for lack of memory: a constant, so it always exists. */

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "base/alloc.h"
 #include "base/check.h"
-#include "base/mem.h"
 #include "base/sanitize.h"
 #include "base/vec.h"
 

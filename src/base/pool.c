@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/extent.h"
-#include "base/mem.h"
 #include "base/sanitize.h"
 
 enum { cache_line = 64, link_size = sizeof(uint32_t) };

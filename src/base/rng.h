@@ -46,7 +46,8 @@ static inline uint64_t kb_rng_below(kb_rng *rng, uint64_t bound)
     __extension__ typedef unsigned __int128 wide;
     wide product = (wide)kb_rng_u64(rng) * bound;
     if (KB_UNLIKELY((uint64_t)product < bound)) {
-        uint64_t excess = -bound % bound; /* 2^64 mod bound: so many results would come once more */
+        uint64_t excess =
+            -bound % bound; /* 2^64 mod bound: this many results would be too likely */
         while ((uint64_t)product < excess)
             product = (wide)kb_rng_u64(rng) * bound;
     }

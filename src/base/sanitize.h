@@ -1,6 +1,6 @@
 /*
- * sanitize.h: which sanitizers the build has, and poisoning: telling AddressSanitizer which bytes
- * of our own blocks nobody may touch. Without it, that is nothing.
+ * sanitize.h: which sanitizers the build has, and poisoning: marks bytes of
+ * our own blocks that must not be accessed, for AddressSanitizer; without it, it does nothing.
  */
 #ifndef KB_BASE_SANITIZE_H
 #define KB_BASE_SANITIZE_H

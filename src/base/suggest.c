@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/minmax.h"
+
 /* Lower is nearer. A name that begins with the word is nearer than one that needs two changes. */
 enum { SAME, ONE_CHANGE, BEGINS, CONTAINS, FEW_CHANGES, BEGINS_CHANGED = FEW_CHANGES + 4 };
 
@@ -19,11 +21,6 @@ typedef struct distances {
     size_t whole;
     size_t prefix; /* the least of all beginnings of the name */
 } distances;
-
-static size_t min(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 /* The character as it is compared without case. */
 static char fold(char c)
@@ -65,14 +62,14 @@ static distances measure(const char *a, const char *b)
         row[0] = i;
         for (size_t j = 1; j <= b_length; j++) {
             size_t replaced = last[j - 1] + (a[i - 1] != b[j - 1]);
-            row[j] = min(replaced, min(last[j], row[j - 1]) + 1);
+            row[j] = kb_min(replaced, kb_min(last[j], row[j - 1]) + 1);
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                row[j] = min(row[j], before[j - 2] + 1);
+                row[j] = kb_min(row[j], before[j - 2] + 1);
         }
     }
     distances d = {.whole = row[b_length], .prefix = SIZE_MAX};
     for (size_t j = 0; j <= b_length; j++)
-        d.prefix = min(d.prefix, row[j]);
+        d.prefix = kb_min(d.prefix, row[j]);
     return d;
 }
 
@@ -84,10 +81,10 @@ size_t kb_edit_distance(const char *a, const char *b)
     return measure(first, second).whole;
 }
 
-/* Whether so many changes of a text of that length leave it recognisable. */
+/* Whether a text of that length is recognisable after `distance` changes. */
 static bool is_near(size_t distance, size_t length)
 {
-    size_t limit = min(3, length / 3);
+    size_t limit = kb_min(3, length / 3);
     return distance <= limit || (distance == 1 && length > 1);
 }
 
@@ -109,7 +106,7 @@ static size_t rank(const char *word, const char *name)
         return CONTAINS;
     if (near)
         return FEW_CHANGES + d.whole;
-    return is_part && d.prefix <= min(3, length / 3) ? BEGINS_CHANGED + d.prefix : SIZE_MAX;
+    return is_part && d.prefix <= kb_min(3, length / 3) ? BEGINS_CHANGED + d.prefix : SIZE_MAX;
 }
 
 void kb_suggestion_init(kb_suggestion *suggestion, const char *word)

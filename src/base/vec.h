@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "base/mem.h"
+#include "base/alloc.h"
 
 #define KB_VEC(T)                                                                                  \
     struct {                                                                                       \

@@ -1,14 +1,14 @@
 /*
- * attention_kernels.c: attention over a ring of ranks, one a PE. attention_ring.h has the layout of
- * the tensors; m is the maximum of the scaled scores of a query, l the sum of their exponentials
- * and o the sum of the values with these as weights, all f32.
+ * attention_kernels.c: attention over a ring of ranks, one per PE. attention_ring.h has the layout
+ * of the tensors. m is the maximum of the scaled scores of a query, l the sum of their
+ * exponentials, o the sum of the values weighted by these; all are f32.
  *
- * Messages of different shapes share the queues, and slots are reused while values that came
- * through them are still unread. Both are safe here: a value that was received has its own memory,
- * and a send waits until its value is computed.
+ * Messages of different shapes share the queues, and slots are reused while received values are
+ * still unread. Both are safe: a received value has its own memory, and a send waits until its
+ * value is computed.
  *
- * In each step receives are posted before sends, so a ring makes progress with one slot a queue and
- * with messages of any number of slots.
+ * In each step receives are posted before sends, so a ring makes progress with one slot per queue,
+ * and with messages of any number of slots.
  */
 #include "attention_kernels.h"
 
@@ -16,7 +16,7 @@
 #include <math.h>
 
 /*
- * The maximum of no scores, and a score that is masked. Both are finite, so that a difference is
+ * The maximum of an empty set of scores, and a masked score. Both are finite, so a difference is
  * never NaN; and exp(MASKED - NO_SCORE) is 0.
  */
 #define NO_SCORE (-1e20)
@@ -26,7 +26,7 @@ typedef struct triplet {
     tl_tensor m, l, o; /* (rows, 1), (rows, 1), (rows, dim) */
 } triplet;
 
-/* A ring and the part of it that this PE is. */
+/* A ring, and the rank of this PE in it. */
 typedef struct ring {
     int64_t ranks, rank;
     int64_t global_rank; /* among the ranks of all rings: selects its part of the tensors */
@@ -38,7 +38,7 @@ static ring find_ring(tl_context *tl, int axis, int64_t ranks)
     return (ring){.ranks = ranks, .rank = global_rank % ranks, .global_rank = global_rank};
 }
 
-/* The rank that is `steps` to the west: what it sent eastward arrives after as many steps. */
+/* The rank `steps` steps to the west: its eastward message arrives after that many steps. */
 static int64_t rank_west(const ring *r, int64_t steps)
 {
     return (r->rank - steps + r->ranks) % r->ranks;
@@ -62,23 +62,23 @@ static triplet no_keys(tl_context *tl, int64_t rows, int64_t dim)
                      .o = tl_zeros(tl_shape(rows, dim), TL_F32)};
 }
 
-/* o / l. Where there was a key, l is about 1, the weight of the largest score, or more. Where there
- * was none, both are 0, and so is the result. */
+/* o / l. With at least one key l is 1 or more, because the weight of the largest score is 1.
+ * Without keys both are 0, and so is the result. */
 static tl_tensor normalize(tl_context *tl, const triplet *t, kb_dtype dtype)
 {
     return tl_cast(tl_div(t->o, tl_maximum(t->l, 1e-30)), dtype);
 }
 
-/* ---- mlo: partial results go round ------------------------------------------------------- */
+/* ---- mlo: partial results circulate ------------------------------------------------------ */
 
 typedef struct decode {
     int64_t heads, kv_heads, dim;
-    int64_t keys, tile_keys; /* of this rank, and the most of a product */
+    int64_t keys, tile_keys; /* of this rank; the maximum of a product */
     kb_dtype dtype;
-    tl_ptr q, k, v; /* what this rank has of the tensors */
+    tl_ptr q, k, v; /* this rank's parts of the tensors */
 } decode;
 
-/* 1 where a kv head (second axis) is that of a head (first axis). */
+/* 1 where a kv head (second axis) belongs to a head (first axis). */
 static tl_tensor heads_mask(tl_context *tl, const decode *d)
 {
     tl_tensor of_head = tl_div(tl_arange(0, d->heads), d->heads / d->kv_heads);
@@ -86,10 +86,8 @@ static tl_tensor heads_mask(tl_context *tl, const decode *d)
                  tl_reshape(tl_arange(0, d->kv_heads), tl_shape(1, d->kv_heads, 1)));
 }
 
-/*
- * Two products for all heads: each query (dim) stands in the columns of its kv head among zeros
- * (kv_heads * dim), so a product with K, which has all kv heads, makes the scores of all heads.
- */
+/* Prepares one product for the scores of all heads: each query (dim) is placed in the columns of
+ * its kv head, among zeros (kv_heads * dim), and multiplied with K, which has all kv heads. */
 static tl_tensor spread(tl_context *tl, const decode *d, tl_tensor q)
 {
     tl_tensor each = tl_reshape(q, tl_shape(d->heads, 1, d->dim));
@@ -97,7 +95,7 @@ static tl_tensor spread(tl_context *tl, const decode *d, tl_tensor q)
     return tl_reshape(all, tl_shape(d->heads, d->kv_heads * d->dim));
 }
 
-/* The inverse for the second product, which is made with the values of all kv heads. */
+/* The inverse for the second product, with the values of all kv heads. */
 static tl_tensor gather_own(tl_context *tl, const decode *d, tl_tensor o)
 {
     tl_tensor each = tl_reshape(o, tl_shape(d->heads, d->kv_heads, d->dim));
@@ -105,10 +103,7 @@ static tl_tensor gather_own(tl_context *tl, const decode *d, tl_tensor o)
     return tl_reshape(tl_sum(own, 1), tl_shape(d->heads, d->dim));
 }
 
-/*
- * Triplets as one. Sums are made in the order of the array, which is that of ranks and not of
- * arrival, so that all ranks end with the same bits.
- */
+/* Merges triplets in the order of ranks, not of arrival, so that all ranks get the same bits. */
 static triplet merge(tl_context *tl, const triplet *of_ranks, int64_t ranks)
 {
     triplet all = {.m = of_ranks[0].m};
@@ -124,7 +119,7 @@ static triplet merge(tl_context *tl, const triplet *of_ranks, int64_t ranks)
     return all;
 }
 
-/* The result of keys of this rank, from `first` on: two products. */
+/* The result for keys of this rank, from `first`: two products. */
 static triplet attend_keys(tl_context *tl, const decode *d, tl_tensor q, int64_t first,
                            int64_t count)
 {
@@ -148,7 +143,7 @@ static triplet attend_keys(tl_context *tl, const decode *d, tl_tensor q, int64_t
     return t;
 }
 
-/* The result of all keys of this rank. They are one tile if they fit in the TCM. */
+/* The result for all keys of this rank. They are one tile if they fit in the TCM. */
 static triplet attend_own_keys(tl_context *tl, const decode *d)
 {
     if (d->keys == 0)
@@ -189,7 +184,7 @@ static void send_triplet(tl_context *tl, const char *direction, const triplet *t
     tl_send(direction, t->o);
 }
 
-/* Keeps the triplet of a rank unless there is one already. Returns whether it did. */
+/* Stores the triplet of a rank unless there is one already. Returns whether it was stored. */
 static bool keep(triplet *of_rank, const triplet *t)
 {
     bool is_new = of_rank->m.id == 0;
@@ -205,7 +200,7 @@ static void free_triplet(tl_context *tl, const triplet *t)
     tl_free(t->o);
 }
 
-/* A triplet that is passed on, and then freed unless this rank keeps it. */
+/* A triplet that is forwarded, and then freed unless this rank keeps it. */
 typedef struct relayed {
     triplet t;
     bool is_kept;
@@ -263,35 +258,33 @@ const kb_kernel *attention_mlo_kernel(void)
     return &mlo;
 }
 
-/* ---- kv: keys and values go round -------------------------------------------------------- */
+/* ---- kv: keys and values circulate ------------------------------------------------------- */
 
-/*
- * The rows of a kv head are the queries of all heads that share it. As many as fit in the TCM, with
- * their results, are a pass, in which all keys go round. The rows of a pass are divided into
- * blocks, of which a product is made with a tile of keys.
- */
+/* The rows of a kv head are the queries of all heads that share it. A pass has as many rows as fit
+ * in the TCM, with their results; all keys circulate once per pass. The rows of a pass are divided
+ * into blocks, each of which is multiplied with a tile of keys. */
 typedef struct prefill {
     int64_t kv_heads, dim;
     int64_t queries, first_query; /* of this rank, and their first position */
     int64_t all_keys, tile_keys;
     kb_dtype dtype;
-    tl_ptr q, k, v, o; /* what this rank has of the tensors */
-    int64_t rows;      /* of a kv head at this rank */
+    tl_ptr q, k, v, o; /* this rank's parts of the tensors */
+    int64_t rows;      /* of a kv head on this rank */
     int64_t block_rows;
 } prefill;
 
-/* What is done in one round of all keys. */
+/* One circulation of all keys. */
 typedef struct pass {
     int64_t kv_head;
-    int64_t begin, end; /* rows; at ranks with fewer queries there may be none */
+    int64_t begin, end; /* rows; may be empty on ranks with fewer queries */
     int64_t blocks;
     tl_tensor q; /* (rows, dim) */
     triplet sums[ATTENTION_MAX_BLOCKS];
 } pass;
 
-/* Keys and values of a kv head: tile `number` of those of a rank. */
+/* Keys and values of a kv head: a tile of those of one rank. */
 typedef struct tile {
-    int64_t keys, first_key; /* how many, and the first position */
+    int64_t keys, first_key; /* their number, and the position of the first */
     tl_tensor k, v;          /* (dim, keys), (keys, dim) */
 } tile;
 
@@ -361,7 +354,7 @@ static block find_block(const prefill *p, const pass *now, int64_t number)
     return b;
 }
 
-/* Scores of keys that come after their query are masked. */
+/* Masks the scores of keys that come after their query. */
 static tl_tensor mask_future(tl_context *tl, const prefill *p, const block *b, const tile *t,
                              tl_tensor scores)
 {
@@ -399,7 +392,7 @@ static void attend(tl_context *tl, const prefill *p, pass *now, int64_t number, 
     }
 }
 
-/* One tile of each rank goes round, eastward. */
+/* Sends one tile of each rank around the ring, eastward. */
 static void circulate_tile(tl_context *tl, const prefill *p, const ring *r, pass *now,
                            int64_t number)
 {
@@ -460,7 +453,7 @@ KB_KERNEL(kv, tl_ptr q, tl_ptr k, tl_ptr v, tl_ptr o, int axis, int64_t ranks, i
                  .block_rows = block_rows};
     p.rows = group * p.queries;
 
-    /* All ranks make as many passes as the one with the most queries. */
+    /* All ranks run as many passes as the rank with the most queries. */
     for (int64_t head = 0; head < kv_heads; head++)
         for (int64_t begin = 0; begin < group * max_part(queries, ranks); begin += pass_rows)
             TL_SCOPE {

@@ -4,7 +4,7 @@
 
 #include <kernbench/tl.h>
 
-/* Blocks of rows of a pass of kv: pass_rows is at most as many times block_rows. */
+/* The maximum of blocks of rows in a pass of kv. */
 enum { ATTENTION_MAX_BLOCKS = 32 };
 
 const kb_kernel *attention_mlo_kernel(void);

@@ -1,6 +1,6 @@
 /*
- * attention_reference.h: what the benches of attention with a cache share: random numbers, and the
- * reference in double precision. It knows nothing of how kernels divide their work.
+ * attention_reference.h: random numbers and the double-precision reference for the benches of
+ * attention with a cache. It is independent of how kernels divide their work.
  */
 #ifndef KB_BENCHES_ATTENTION_REFERENCE_H
 #define KB_BENCHES_ATTENTION_REFERENCE_H
@@ -13,21 +13,21 @@
 
 KB_MUST_USE kb_error *reference_no_memory(void);
 
-/* Deterministic, and different for each seed. */
+/* Deterministic for each seed. */
 uint64_t reference_random_below(uint64_t seed, uint64_t i, uint64_t bound);
 
-/* Random numbers that the dtype has; free() them. NULL: no memory. */
+/* Random numbers, rounded to the dtype; to be freed with free(). NULL: no memory. */
 float *reference_numbers(kb_dtype dtype, uint64_t seed, size_t count);
 
-/* Puts the numbers into a tensor, in no simulated time. */
+/* Writes the numbers to a tensor, untimed. */
 KB_MUST_USE kb_error *reference_set_tensor(kb_context *ctx, kb_tensor tensor, kb_dtype dtype,
                                            const float *numbers, size_t count);
 
-/* Where the keys or values of a sequence and head begin in (sequence, kv head, token, dim). */
+/* The begin of the keys or values of a sequence and head in (sequence, kv head, token, dim). */
 float *reference_head(const kb_kv_cache_spec *spec, float *all, uint32_t sequence,
                       uint32_t kv_head);
 
-/* Puts the first `cached` tokens of all sequences into a cache, in no simulated time. */
+/* Writes the first `cached` tokens of all sequences to a cache, untimed. */
 KB_MUST_USE kb_error *reference_fill_cache(kb_context *ctx, kb_kv_cache cache,
                                            const kb_kv_cache_spec *spec, const uint32_t *cached,
                                            float *keys, float *values);
@@ -36,7 +36,7 @@ KB_MUST_USE kb_error *reference_fill_cache(kb_context *ctx, kb_kv_cache cache,
 void reference_append_key(const kb_kv_cache_spec *spec, uint32_t position, const float *from,
                           float *to, double *rotated);
 
-/* A head, rotated by its position as the cache's rope says: pairs (i, i + dim / 2), or none. */
+/* A head, rotated by its position with the cache's rope: pairs (i, i + dim / 2), or none. */
 void reference_rotate(const kb_kv_cache_spec *spec, uint32_t position, const float *from,
                       double *to);
 
@@ -45,13 +45,13 @@ void reference_rotate(const kb_kv_cache_spec *spec, uint32_t position, const flo
 void reference_attend(const double *q, const float *k, const float *v, uint32_t first, uint32_t end,
                       uint32_t dim, double *weights, double *o);
 
-/* Compares the result of a head. Results are rounded once; keys and angles a little differently
- * than by the reference. */
+/* Compares the result of a head. The tolerance covers one rounding of results, and small
+ * differences of keys and angles. */
 KB_MUST_USE kb_error *reference_compare(const kb_kv_cache_spec *spec, uint32_t sequence,
                                         uint32_t token, uint32_t head, const float *found,
                                         const double *expected);
 
-/* The name of what takes longest. */
+/* The name of the resource with the largest bound. */
 const char *reference_bound_of(const kb_attention_bounds *bounds);
 
 #endif

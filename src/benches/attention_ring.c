@@ -10,21 +10,21 @@
 
 #include "attention_kernels.h"
 
-/* ---- Where elements are ------------------------------------------------------------------ */
+/* ---- Positions of elements --------------------------------------------------------------- */
 
 static uint64_t part_size(uint64_t count, uint32_t ranks, uint32_t rank)
 {
     return (uint64_t)tl_part_size((int64_t)count, ranks, rank);
 }
 
-/* What each rank has room for; a tensor has no rows of zero elements. */
+/* The room of each rank; at least 1, because a tensor has no rows of zero elements. */
 static uint64_t max_part(uint64_t count, uint32_t ranks)
 {
     uint64_t most = part_size(count, ranks, 0);
     return most > 0 ? most : 1;
 }
 
-/* Queries at a rank: divided in kv, all of them at every rank in mlo. */
+/* The queries of a rank: divided in kv, all of them on every rank in mlo. */
 static uint64_t queries_of(const attention_shape *s, uint32_t rank)
 {
     return s->kind == ATTENTION_MLO ? s->queries : part_size(s->queries, s->ranks, rank);
@@ -50,15 +50,15 @@ uint64_t attention_k_elements(const attention_shape *s)
     return global_rank(s, s->rings, 0) * s->kv_heads * max_part(s->keys, s->ranks) * s->head_dim;
 }
 
-attention_place attention_find(uint64_t count, uint32_t ranks, uint64_t which)
+attention_position attention_find(uint64_t count, uint32_t ranks, uint64_t which)
 {
-    attention_place place = {0, which};
+    attention_position place = {0, which};
     while (place.index >= part_size(count, ranks, place.rank))
         place.index -= part_size(count, ranks, place.rank++);
     return place;
 }
 
-uint64_t attention_q_at(const attention_shape *s, uint32_t ring, attention_place query,
+uint64_t attention_q_at(const attention_shape *s, uint32_t ring, attention_position query,
                         uint64_t head, uint64_t dim)
 {
     uint64_t first = global_rank(s, ring, query.rank) * s->heads * max_queries(s);
@@ -74,7 +74,7 @@ static uint64_t first_of_rank(const attention_shape *s, uint32_t ring, uint32_t 
 uint64_t attention_k_at(const attention_shape *s, uint32_t ring, uint64_t key, uint64_t kv_head,
                         uint64_t dim)
 {
-    attention_place place = attention_find(s->keys, s->ranks, key);
+    attention_position place = attention_find(s->keys, s->ranks, key);
     uint64_t row = kv_head * s->head_dim + dim, keys = part_size(s->keys, s->ranks, place.rank);
     return first_of_rank(s, ring, place.rank) + row * keys + place.index;
 }
@@ -82,27 +82,27 @@ uint64_t attention_k_at(const attention_shape *s, uint32_t ring, uint64_t key, u
 uint64_t attention_v_at(const attention_shape *s, uint32_t ring, uint64_t key, uint64_t kv_head,
                         uint64_t dim)
 {
-    attention_place place = attention_find(s->keys, s->ranks, key);
+    attention_position place = attention_find(s->keys, s->ranks, key);
     uint64_t row = place.index * s->kv_heads + kv_head;
     return first_of_rank(s, ring, place.rank) + row * s->head_dim + dim;
 }
 
 /* ---- Counts ------------------------------------------------------------------------------ */
 
-/* Steps in which each rank passes on a triplet each way. */
+/* Steps in which each rank forwards a triplet in each direction. */
 static uint32_t mlo_steps(const attention_shape *s)
 {
     return s->half_round ? s->ranks / 2 : s->ranks - 1;
 }
 
-/* Passes over all keys, which each rank makes for each kv head. */
+/* The passes over all keys for each kv head. */
 static uint64_t passes(const attention_shape *s)
 {
     uint64_t rows = s->heads / s->kv_heads * max_queries(s);
     return (rows + s->pass_rows - 1) / s->pass_rows;
 }
 
-/* Tiles of keys of all ranks. */
+/* The tiles of keys of all ranks. */
 static uint64_t tiles(const attention_shape *s)
 {
     uint64_t count = 0;
@@ -115,7 +115,7 @@ uint64_t attention_messages(const attention *a)
 {
     const attention_shape *s = &a->shape;
     if (s->kind == ATTENTION_MLO)
-        return (uint64_t)s->rings * s->ranks * mlo_steps(s) * 2 * 3; /* two ways, m l o */
+        return (uint64_t)s->rings * s->ranks * mlo_steps(s) * 2 * 3; /* two directions, m l o */
     /* K and V, to all other ranks. */
     return s->kv_heads * passes(s) * tiles(s) * 2 * (s->ranks - 1);
 }
@@ -125,7 +125,7 @@ uint64_t attention_mlo_products(const attention *a)
     return 2 * tiles(&a->shape);
 }
 
-/* ---- Making it --------------------------------------------------------------------------- */
+/* ---- Tensors and queues ------------------------------------------------------------------ */
 
 static kb_error *check_shape(kb_context *ctx, const attention_shape *s)
 {
@@ -195,12 +195,12 @@ static kb_error *connect(kb_context *ctx, const attention_shape *s, uint32_t rin
     return err ? err : kb_queues_install(ctx, *set);
 }
 
-/* ---- What fits in the TCM ---- */
+/* ---- Sizes that fit in the TCM ---- */
 
 enum { MAX_BLOCK = 256, MIN_BLOCK = 16 };
 
-/* Keys of which K and scores fit in 3/4 of the TCM, beside queries and results of all kv heads and
- * the results of all ranks. V takes the place of K if there is no other. */
+/* The number of keys whose K and scores fit in 3/4 of the TCM, beside queries and results of all kv
+ * heads and the results of all ranks. V overwrites K if there is only one tile. */
 static uint64_t mlo_tile_keys(uint64_t tcm, const attention_shape *s)
 {
     uint64_t width = s->kv_heads * s->head_dim, bytes = kb_dtype_bytes(s->dtype);
@@ -224,7 +224,7 @@ static uint64_t kv_block(uint64_t tcm, const attention_shape *s)
     return block;
 }
 
-/* Rows of kv of which queries and f32 results take half of the TCM. */
+/* Rows of kv whose queries and f32 results take half of the TCM. */
 static uint64_t kv_pass_rows(uint64_t tcm, const attention_shape *s)
 {
     uint64_t rows = tcm / 2 / (s->head_dim * (kb_dtype_bytes(s->dtype) + sizeof(float)));
@@ -264,7 +264,7 @@ kb_error *attention_create(kb_context *ctx, const attention_shape *given, attent
     return NULL;
 }
 
-/* Keeps the first of two errors. */
+/* Returns the first of two errors. */
 static kb_error *first_of(kb_error *err, kb_error *next)
 {
     if (err)
@@ -287,12 +287,12 @@ kb_error *attention_destroy(kb_context *ctx, attention *a)
     return err;
 }
 
-/* ---- Running it -------------------------------------------------------------------------- */
+/* ---- Launch ------------------------------------------------------------------------------ */
 
 kb_error *attention_launch(kb_context *ctx, const attention *a, kb_request *launch)
 {
     const attention_shape *s = &a->shape;
-    /* Each PE is in one ring, so each uses the queues that were installed in it last: its ring's.
+    /* Each PE is in one ring, so it uses the queues that were installed last: those of its ring.
      */
     const kb_launch_options options = {.request = launch,
                                        .queues = s->rings == 1 ? a->queues[0] : (kb_queue_set){0}};

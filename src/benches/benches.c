@@ -1,4 +1,4 @@
-/* benches.c: the table of benches that ship. */
+/* benches.c: the table of shipped benches. */
 #include "benches.h"
 
 const kb_bench_spec *const benches[] = {

@@ -1,6 +1,6 @@
 /*
- * benches.h: the benches that ship. Each is a file that uses the public headers alone, as those of
- * users do, and ends with its kb_bench_spec.
+ * benches.h: the shipped benches. Each is a file that uses the public headers alone, like a bench
+ * of a user, and ends with its kb_bench_spec.
  */
 #ifndef KB_BENCHES_BENCHES_H
 #define KB_BENCHES_BENCHES_H
@@ -25,7 +25,7 @@ extern const kb_bench_spec bench_ccl_all_gather, bench_ccl_reduce_scatter, bench
 extern const kb_bench_spec bench_ccl_reduce, bench_ccl_gather, bench_ccl_scatter;
 extern const kb_bench_spec bench_ccl_all_to_all, bench_ccl_sendrecv;
 
-/* All of them, in the order that they are listed in; ends with NULL. */
+/* In the order of `kernbench list`; ends with NULL. */
 extern const kb_bench_spec *const benches[];
 
 #endif

@@ -117,7 +117,7 @@ typedef struct scratch {
     double *q, *weights, *o;
 } scratch;
 
-/* Keys and values of new tokens, as they are cached. */
+/* Appends keys and values of the new tokens, as they are cached. */
 static void append_head(const attention_run *run, uint32_t b, uint32_t kv_head, double *rotated)
 {
     const kb_kv_cache_spec *s = &run->spec;

@@ -1,6 +1,6 @@
 /*
- * cached_attention.h: what gqa_decode and gqa_prefill share: parameters, numbers, verification. A
- * decode step is a prompt of one token for each sequence.
+ * cached_attention.h: parameters, numbers and verification for gqa_decode and gqa_prefill. A decode
+ * step is a prompt of one token for each sequence.
  */
 #ifndef KB_BENCHES_CACHED_ATTENTION_H
 #define KB_BENCHES_CACHED_ATTENTION_H
@@ -38,12 +38,12 @@ extern const char *const attention_scale_names[], *const attention_dtype_names[]
         .name = "seed", .value = 1, .max = 1 << 30, .help = "of numbers, lengths and pages"        \
     }
 
-/* A parameter; if it is 0, its default at the scale of the run. */
+/* A parameter; 0 is replaced by its default at the scale of the run. */
 uint32_t attention_param(const kb_bench *bench, const char *name, uint32_t validation,
                          uint32_t headline);
 
-/* A cache with the heads, dtype and split of the parameters. The batch, the capacity and the pages
- * are left to the bench. */
+/* A cache with the heads, dtype and split of the parameters. The bench sets batch, capacity and
+ * pages. */
 kb_kv_cache_spec attention_cache_spec(const kb_bench *bench);
 
 /* ---- A run ---- */
@@ -54,14 +54,15 @@ typedef struct attention_run {
     uint32_t prompt; /* rows of each sequence in qkv and out */
     uint32_t window;
     uint64_t seed;
-    uint32_t *cached, *added; /* by sequence; added: at most `prompt` */
+    uint32_t *cached, *added; /* by sequence; added: up to `prompt` */
     kb_kv_cache cache;
     kb_tensor qkv, out;
     float *rows;          /* of qkv; NULL without data */
     float *keys, *values; /* (sequence, kv head, token, dim) */
 } attention_run;
 
-/* Sets the device of the bench, and makes room for the lengths. End it after an error, too. */
+/* Sets the device of the bench, and allocates the lengths. attention_end() must be called also
+ * after an error. */
 KB_MUST_USE kb_error *attention_begin(attention_run *run, kb_bench *bench,
                                       const kb_kv_cache_spec *spec, uint32_t prompt);
 void attention_end(attention_run *run);
@@ -75,13 +76,13 @@ KB_MUST_USE kb_error *attention_make_rows(const attention_run *run, const char *
                                           const kb_policy *policy, size_t columns,
                                           kb_tensor *tensor);
 
-/* Random numbers in qkv, and in the cache before the new tokens; in no simulated time. */
+/* Fills qkv, and the cache before the new tokens, with random numbers, untimed. */
 KB_MUST_USE kb_error *attention_fill(attention_run *run);
 
-/* Waits for a launch; its times. */
+/* Waits for a launch and returns its times. */
 KB_MUST_USE kb_error *attention_wait(kb_context *ctx, kb_request request, kb_launch_result *result);
 
-/* Compares `out` with the reference. Rows beyond the tokens of a sequence have to be 0. */
+/* Compares `out` with the reference. Rows beyond the tokens of a sequence must be 0. */
 KB_MUST_USE kb_error *attention_verify(const attention_run *run);
 
 #endif

@@ -1,13 +1,13 @@
 /*
- * ccl_allreduce.c: the all-reduce that ccl.yaml chooses, as a program of workers: each sets its
+ * ccl_allreduce.c: the all-reduce that ccl.yaml selects, as a program of workers: each sets its
  * device, joins the process group, makes its tensor and reduces it.
  *
- * As it is, rank r fills its tensor with r + 1 (where the algorithm adds up the shards of a device
- * too and each PE has one: each shard with its number + 1), and one line says how many came out
- * right. With max_bytes there is a table of sizes instead, with random numbers.
+ * By default rank r fills its tensor with r + 1 (if the algorithm also reduces the shards of a
+ * device and each PE has one: each shard with its number + 1), and one line reports how many
+ * results are correct. With max_bytes it prints a table of sizes instead, with random numbers.
  *
- * The layout is the one that the algorithm asks for. Where ranks are PEs, one worker drives them
- * all, with a tensor on each device that has some.
+ * The layout is the one that the algorithm requires. If ranks are PEs, one worker drives all of
+ * them, with a tensor on each device that has ranks.
  */
 #include <kernbench/ccl.h>
 
@@ -19,13 +19,13 @@
 #include "benches.h"
 #include "ccl_common.h"
 
-/* A tensor of n_elem elements for each of its shards. A tensor that may be cut anywhere counts as
- * one shard in a table of sizes, so that any number of elements is possible. */
-typedef struct holding {
+/* A tensor with n_elem elements per shard. In a table of sizes, a tensor that may be split anywhere
+ * counts as one shard, so that any number of elements is possible. */
+typedef struct rank_tensor {
     uint32_t device;
-    uint32_t first; /* of the shards of all ranks, the number of its first */
+    uint32_t first; /* number of its first shard, among those of all ranks */
     uint32_t shards;
-} holding;
+} rank_tensor;
 
 typedef struct job {
     kb_bench *bench;
@@ -34,18 +34,18 @@ typedef struct job {
     kb_reduce_op op;
     uint32_t warmup;
     bool sweeps;
-    uint32_t holding_count, shard_count; /* in all */
-    holding *holdings;
-    kb_tensor *tensors; /* by holding */
+    uint32_t rank_tensor_count, shard_count; /* in all */
+    rank_tensor *rank_tensors;
+    kb_tensor *tensors; /* by rank_tensor */
 
-    /* Of the size in hand. */
+    /* Of the current size. */
     uint64_t n_elem;
-    double *inputs;    /* n_elem for each shard; NULL without data */
-    double *expected;  /* n_elem for each shard of a rank, or n_elem alone if shards are added up */
-    double *magnitude; /* of what was added up for each */
-    kb_time time;      /* of the last call */
+    double *inputs;        /* n_elem for each shard; NULL without data */
+    double *expected;      /* n_elem for each shard of a rank; n_elem if shards are reduced too */
+    double *magnitude;     /* sum of the magnitudes of the terms of each */
+    kb_time time;          /* of the last call */
     uint64_t right, wrong; /* ranks or shards; elements */
-    double mean;           /* of what is wrong */
+    double mean;           /* of the wrong results */
     kb_collective_stats stats;
 } job;
 
@@ -72,7 +72,7 @@ static bool is_cut_anywhere(const job *j)
     return j->info.validator[0] == '\0' && !j->info.reduce_shards;
 }
 
-/* How many shards the rank's tensor has, where a rank is a device. */
+/* The shards of a rank's tensor, if ranks are devices. */
 static uint32_t shards_of_rank(const job *j)
 {
     kb_machine machine = kb_context_machine(kb_bench_context(j->bench));
@@ -83,24 +83,24 @@ static uint32_t shards_of_rank(const job *j)
     return machine.cubes * machine.pes;
 }
 
-static kb_error *list_holdings(job *j)
+static kb_error *list_rank_tensors(job *j)
 {
     kb_machine machine = kb_context_machine(kb_bench_context(j->bench));
     uint32_t of_device = machine.cubes * machine.pes;
     uint32_t world = j->info.world;
-    j->holding_count = j->info.rank_is_pe ? (world + of_device - 1) / of_device : world;
-    if (j->holding_count > kb_bench_device_count(j->bench))
+    j->rank_tensor_count = j->info.rank_is_pe ? (world + of_device - 1) / of_device : world;
+    if (j->rank_tensor_count > kb_bench_device_count(j->bench))
         return kb_error_new(KB_ERR_INPUT,
                             "algorithm '%s' of ccl.yaml has %u ranks: it needs %u devices, but "
                             "there are %u",
-                            j->info.algorithm, world, j->holding_count,
+                            j->info.algorithm, world, j->rank_tensor_count,
                             kb_bench_device_count(j->bench));
-    j->holdings = calloc(j->holding_count, sizeof *j->holdings);
-    j->tensors = calloc(j->holding_count, sizeof *j->tensors);
-    if (!j->holdings || !j->tensors)
+    j->rank_tensors = calloc(j->rank_tensor_count, sizeof *j->rank_tensors);
+    j->tensors = calloc(j->rank_tensor_count, sizeof *j->tensors);
+    if (!j->rank_tensors || !j->tensors)
         return kb_error_new(KB_ERR_HOST, "out of memory");
-    for (uint32_t i = 0; i < j->holding_count; i++) {
-        holding *h = &j->holdings[i];
+    for (uint32_t i = 0; i < j->rank_tensor_count; i++) {
+        rank_tensor *h = &j->rank_tensors[i];
         h->device = kb_bench_device(j->bench, i);
         h->first = j->shard_count;
         h->shards = shards_of_rank(j);
@@ -113,7 +113,7 @@ static kb_error *list_holdings(job *j)
 
 static kb_error *fill_tensor(const job *j, uint32_t index)
 {
-    const holding *h = &j->holdings[index];
+    const rank_tensor *h = &j->rank_tensors[index];
     if (!has_data(j))
         return NULL;
     return bench_fill(kb_bench_context(j->bench), j->tensors[index], j->dtype,
@@ -122,14 +122,14 @@ static kb_error *fill_tensor(const job *j, uint32_t index)
 
 static kb_error *make_tensor(const job *j, uint32_t index)
 {
-    const holding *h = &j->holdings[index];
+    const rank_tensor *h = &j->rank_tensors[index];
     kb_context *ctx = kb_bench_context(j->bench);
     uint64_t columns = h->shards * j->n_elem;
     kb_policy policy = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
     kb_tensor_spec spec = {
         .name = "x", .dtype = j->dtype, .shape = KB_SHAPE(1, columns), .access = KB_UNTIMED};
     spec.policy = &policy;
-    if (j->info.rank_is_pe) /* the first PEs, whatever their number: a tile each */
+    if (j->info.rank_is_pe) /* a tile for each of the first PEs */
         policy =
             (kb_policy){.tiling = KB_TILED_COLUMN_MAJOR, .tile_rows = 1, .tile_columns = j->n_elem};
     else if (is_per_cube(j)) {
@@ -143,19 +143,19 @@ static kb_error *make_tensor(const job *j, uint32_t index)
     return fill_tensor(j, index);
 }
 
-/* ---- What should come out ---------------------------------------------------------------- */
+/* ---- Expected results -------------------------------------------------------------------- */
 
-/* Elements of a rank that have a counterpart in every other rank. */
+/* The elements of a rank that have a counterpart on every other rank. */
 static uint64_t result_count(const job *j)
 {
     bool single = j->info.reduce_shards || j->info.rank_is_pe;
-    return (single ? 1 : j->holdings[0].shards) * j->n_elem;
+    return (single ? 1 : j->rank_tensors[0].shards) * j->n_elem;
 }
 
-static double input_of(const job *j, uint32_t holding_index, uint32_t shard)
+static double input_of(const job *j, uint32_t index, uint32_t shard)
 {
     bool by_shard = j->info.rank_is_pe || (j->info.reduce_shards && !is_per_cube(j));
-    return by_shard ? shard + 1.0 : holding_index + 1.0;
+    return by_shard ? shard + 1.0 : index + 1.0;
 }
 
 static kb_error *make_numbers(job *j, uint64_t seed)
@@ -169,9 +169,9 @@ static kb_error *make_numbers(job *j, uint64_t seed)
         free(random);
         return kb_error_new(KB_ERR_HOST, "out of memory");
     }
-    for (uint32_t i = 0; i < j->holding_count; i++)
-        for (uint64_t k = 0; k < j->holdings[i].shards * j->n_elem; k++) {
-            uint64_t at = j->holdings[i].first * j->n_elem + k;
+    for (uint32_t i = 0; i < j->rank_tensor_count; i++)
+        for (uint64_t k = 0; k < j->rank_tensors[i].shards * j->n_elem; k++) {
+            uint64_t at = j->rank_tensors[i].first * j->n_elem + k;
             j->inputs[at] = random ? random[at] : input_of(j, i, (uint32_t)(at / j->n_elem));
         }
     free(random);
@@ -188,7 +188,7 @@ static kb_error *make_numbers(job *j, uint64_t seed)
     return NULL;
 }
 
-static void forget_numbers(job *j)
+static void free_numbers(job *j)
 {
     free(j->inputs);
     free(j->expected);
@@ -216,7 +216,7 @@ static uint64_t check_shard(job *j, uint32_t shard, const double *got)
 static kb_error *check(job *j, uint32_t index)
 {
     kb_context *ctx = kb_bench_context(j->bench);
-    const holding *h = &j->holdings[index];
+    const rank_tensor *h = &j->rank_tensors[index];
     uint64_t count = h->shards * j->n_elem;
     double *got = malloc((count > 0 ? count : 1) * sizeof *got);
     if (!got)
@@ -236,9 +236,9 @@ static kb_error *check(job *j, uint32_t index)
     return err;
 }
 
-/* ---- Reducing ---------------------------------------------------------------------------- */
+/* ---- The all-reduce ---------------------------------------------------------------------- */
 
-/* The holdings that a worker drives: its rank's, or all of them where ranks are PEs. */
+/* The tensors that a worker drives: its rank's, or all of them if ranks are PEs. */
 static uint32_t first_of(const job *j, uint32_t rank)
 {
     return j->info.rank_is_pe ? 0 : rank;
@@ -246,7 +246,7 @@ static uint32_t first_of(const job *j, uint32_t rank)
 
 static uint32_t count_of(const job *j)
 {
-    return j->info.rank_is_pe ? j->holding_count : 1;
+    return j->info.rank_is_pe ? j->rank_tensor_count : 1;
 }
 
 static kb_error *reduce(void *arg, uint32_t rank)
@@ -268,7 +268,7 @@ static kb_error *work(kb_context *ctx, uint32_t rank, void *arg)
 {
     job *j = arg;
     uint32_t first = first_of(j, rank), end = first + count_of(j);
-    KB_TRY(kb_ahbm_set_device(ctx, j->holdings[first].device));
+    KB_TRY(kb_ahbm_set_device(ctx, j->rank_tensors[first].device));
     KB_TRY(kb_distributed_init_process_group(ctx, "ahbm"));
     for (uint32_t i = first; i < end; i++)
         KB_TRY(make_tensor(j, i));
@@ -296,9 +296,9 @@ static kb_error *run_size(job *j, uint64_t n_elem, uint64_t seed)
     return err;
 }
 
-/* ---- What is printed --------------------------------------------------------------------- */
+/* ---- Output ------------------------------------------------------------------------------ */
 
-static kb_error *say_once(job *j)
+static kb_error *report_single(job *j)
 {
     kb_bench_metric(j->bench, "first_call", kb_to_ns(j->time),
                     "ns for the first call, which also installs the queues");
@@ -321,8 +321,8 @@ static kb_error *say_once(job *j)
                         j->wrong);
 }
 
-/* What one participant has: a PE where shards are added up, too. */
-static const char *size_means(const job *j)
+/* The meaning of size: of one participant, which is a PE if shards are reduced too. */
+static const char *size_label(const job *j)
 {
     if (j->info.rank_is_pe)
         return "what one PE has";
@@ -331,17 +331,17 @@ static const char *size_means(const job *j)
 
 static kb_error *sweep(job *j)
 {
-    uint32_t shards = j->info.rank_is_pe || j->info.reduce_shards ? 1 : j->holdings[0].shards;
+    uint32_t shards = j->info.rank_is_pe || j->info.reduce_shards ? 1 : j->rank_tensors[0].shards;
     uint64_t grain = shards * kb_dtype_bytes(j->dtype), wrong = 0;
     bench_sizes sizes;
     KB_TRY(bench_get_sizes(j->bench, &sizes));
-    bench_print_head(j->bench, size_means(j), j->info.world);
+    bench_print_head(j->bench, size_label(j), j->info.world);
     for (uint64_t size = sizes.first; size <= sizes.last; size *= sizes.factor) {
         uint64_t n_elem = size > grain ? size / grain : 1;
         if (n_elem == j->n_elem)
-            continue; /* of whole elements it is the size before */
+            continue; /* rounds to the previous size */
         kb_error *err = run_size(j, n_elem, size);
-        forget_numbers(j);
+        free_numbers(j);
         KB_TRY(err);
         bench_row row = {.size = n_elem * grain,
                          .count = n_elem * shards,
@@ -362,7 +362,7 @@ static kb_error *sweep(job *j)
     return NULL;
 }
 
-/* Whether the sum of all that ranks begin with is more than f16 can hold. */
+/* Whether the sum of all inputs exceeds the range of f16. */
 static bool overflows_f16(const job *j)
 {
     double count = j->shard_count;
@@ -378,21 +378,21 @@ static kb_error *run_job(job *j)
     j->sweeps =
         kb_bench_param(j->bench, "max_bytes") > 0 || kb_bench_param(j->bench, "min_bytes") > 0;
     j->warmup = j->sweeps ? (uint32_t)kb_bench_param(j->bench, "warmup") : 0;
-    KB_TRY(list_holdings(j));
+    KB_TRY(list_rank_tensors(j));
     if (j->sweeps)
         return sweep(j);
     if (overflows_f16(j))
         j->dtype = KB_F32;
     KB_TRY(run_size(j, j->info.n_elem > 0 ? (uint64_t)j->info.n_elem : 8, 0));
-    return say_once(j);
+    return report_single(j);
 }
 
 static kb_error *run(kb_bench *bench)
 {
     job j = {.bench = bench};
     kb_error *err = run_job(&j);
-    forget_numbers(&j);
-    free(j.holdings);
+    free_numbers(&j);
+    free(j.rank_tensors);
     free(j.tensors);
     return err;
 }

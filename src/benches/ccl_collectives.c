@@ -1,8 +1,8 @@
 /*
- * ccl_collectives.c: a table of sizes and times for every collective but the all-reduce. Ranks are
- * devices. Each has its block, or a block for each rank as the rows of a matrix, cut by columns
- * over all its PEs; or all at one PE, if the algorithm wants that. The algorithm is the one that
- * ccl.yaml chooses, if it can do this, and else "auto". All results are checked, element by
+ * ccl_collectives.c: a table of sizes and times for every collective except all-reduce. Ranks are
+ * devices. Each has its block, or a block for each rank as the rows of a matrix, split by columns
+ * over all its PEs, or on one PE if the algorithm requires that. The algorithm is the one that
+ * ccl.yaml selects if it can do the collective, else "auto". All results are checked, element by
  * element, unless the run is timing-only.
  */
 #include <kernbench/ccl.h>
@@ -16,25 +16,25 @@
 #include "benches.h"
 #include "ccl_common.h"
 
-/* What a collective takes and gives. */
+/* The inputs and outputs of a collective. */
 typedef struct collective {
     kb_collective_kind kind;
     bool many_in, many_out; /* a block for each rank */
     bool in_place, reduces, has_root;
     bool in_at_root, out_at_root; /* only the root has it */
-    const char *size_means;
+    const char *size_label;
 } collective;
 
 typedef struct job {
     kb_bench *bench;
     const collective *is;
     const char *algorithm;
-    bool at_one_pe; /* tensors are */
+    bool at_one_pe; /* the layout of tensors */
     kb_dtype dtype;
     kb_reduce_op op;
     uint32_t root, world, warmup;
 
-    /* Of the size in hand. */
+    /* Of the current size. */
     uint64_t block;  /* elements */
     double **inputs; /* by rank; NULL without data */
     kb_time time;    /* of the last call */
@@ -62,7 +62,7 @@ static uint64_t output_count(const job *j)
     return j->block * (j->is->many_out ? j->world : 1);
 }
 
-/* ---- What should come out ---------------------------------------------------------------- */
+/* ---- Expected results -------------------------------------------------------------------- */
 
 static double combined(const job *j, uint64_t at, double *magnitude)
 {
@@ -80,7 +80,7 @@ static double expected(const job *j, uint32_t rank, uint64_t at, double *magnitu
 {
     uint32_t block = (uint32_t)(at / j->block);
     uint64_t within = at % j->block;
-    *magnitude = 0; /* what is moved does not change */
+    *magnitude = 0; /* moved elements are exact */
     switch (j->is->kind) {
     case KB_ALL_GATHER:
     case KB_GATHER:
@@ -95,7 +95,7 @@ static double expected(const job *j, uint32_t rank, uint64_t at, double *magnitu
         return j->inputs[j->root][rank * j->block + at];
     case KB_ALL_TO_ALL:
         return j->inputs[block][rank * j->block + within];
-    default: /* KB_SEND: round the ring */
+    default: /* KB_SEND: along the ring */
         return j->inputs[(rank + j->world - 1) % j->world][at];
     }
 }
@@ -200,7 +200,7 @@ static kb_error *work(kb_context *ctx, uint32_t rank, void *arg)
 
 /* ---- All sizes --------------------------------------------------------------------------- */
 
-static void forget_numbers(job *j)
+static void free_numbers(job *j)
 {
     for (uint32_t rank = 0; j->inputs && rank < j->world; rank++)
         free(j->inputs[rank]);
@@ -225,7 +225,7 @@ static kb_error *run_size(job *j, uint64_t size)
     uint64_t grain = blocks * kb_dtype_bytes(j->dtype);
     uint64_t block = size > grain ? size / grain : 1;
     if (block == j->block)
-        return NULL; /* of whole elements for each rank it is the size before */
+        return NULL; /* rounds to the previous size */
     j->block = block;
     uint64_t before = j->wrong;
     if (has_data(j))
@@ -247,7 +247,7 @@ static kb_error *run_size(job *j, uint64_t size)
     return NULL;
 }
 
-/* Which algorithm, and how many ranks. */
+/* Chooses the algorithm and the number of ranks. */
 static kb_error *choose(job *j)
 {
     kb_ccl_info info;
@@ -279,11 +279,11 @@ static kb_error *run(kb_bench *bench, const collective *is)
     bench_sizes sizes;
     KB_TRY(choose(&j));
     KB_TRY(bench_get_sizes(bench, &sizes));
-    bench_print_head(bench, is->size_means, j.world);
+    bench_print_head(bench, is->size_label, j.world);
     kb_error *err = NULL;
     for (uint64_t size = sizes.first; size <= sizes.last && !err; size *= sizes.factor) {
         err = run_size(&j, size);
-        forget_numbers(&j);
+        free_numbers(&j);
     }
     if (!err && j.wrong > 0)
         err = kb_error_new(KB_ERR_CHECK, "%" PRIu64 " elements are wrong", j.wrong);
@@ -300,7 +300,7 @@ static const kb_param params[] = {CCL_SWEEP_PARAMS(1024, 1 << 20, .names = bench
 #define BENCH(bench, text, means, ...)                                                             \
     static kb_error *run_##bench(kb_bench *b)                                                      \
     {                                                                                              \
-        static const collective is = {.size_means = (means), __VA_ARGS__};                         \
+        static const collective is = {.size_label = (means), __VA_ARGS__};                         \
         return run(b, &is);                                                                        \
     }                                                                                              \
     const kb_bench_spec bench_##bench = {                                                          \

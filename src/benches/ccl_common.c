@@ -12,8 +12,8 @@ const char *const bench_ops_or_default[] = {"sum", "max", "min", "prod", "avg", 
 
 /* ---- Time -------------------------------------------------------------------------------- */
 
-/* Barriers take no time, and all ranks leave one at the same instant: the second one opens when the
- * last rank is done. */
+/* Barriers take no time, and all ranks leave a barrier at the same instant: the second one ends
+ * when the last rank is done. */
 kb_error *bench_time(kb_context *ctx, bench_call_fn *call, void *arg, uint32_t rank, kb_time *time)
 {
     KB_TRY(kb_distributed_barrier(ctx, NULL));
@@ -40,10 +40,10 @@ kb_error *bench_get_sizes(const kb_bench *bench, bench_sizes *sizes)
                         sizes->last, sizes->first);
 }
 
-void bench_print_head(kb_bench *bench, const char *size_means, uint32_t ranks)
+void bench_print_head(kb_bench *bench, const char *size_label, uint32_t ranks)
 {
     kb_bench_print(bench, "%u rank%s; size: %s; time: from the call until the last rank is done",
-                   ranks, ranks == 1 ? "" : "s", size_means);
+                   ranks, ranks == 1 ? "" : "s", size_label);
     kb_bench_print(bench, "algbw: size / time; busbw: algbw * the bus factor of nccl-tests; wrong: "
                           "elements that differ from a reference");
     kb_bench_print(bench, "bound: from bandwidth and vector rate alone, no algorithm can be faster "
@@ -55,8 +55,7 @@ void bench_print_head(kb_bench *bench, const char *size_means, uint32_t ranks)
                    "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(%)");
 }
 
-/* The figures of the table, by size, from the same values. Elements that nothing was compared with
- * have no figure. */
+/* The values of the table as metrics, by size. Without a comparison there is no `wrong`. */
 static void add_metrics(kb_bench *bench, const bench_row *row, double us, double algbw)
 {
     const struct {
@@ -78,7 +77,7 @@ static void add_metrics(kb_bench *bench, const bench_row *row, double us, double
     }
 }
 
-/* Two decimals, and three digits of what is too small for those. */
+/* A number with two decimals, or three significant digits if it is too small for those. */
 typedef struct figure {
     char text[24];
 } figure;
@@ -195,8 +194,8 @@ double bench_combine(kb_reduce_op op, double a, double b)
 
 double bench_tolerance(kb_dtype dtype, uint32_t ranks)
 {
-    /* Each operation may be off by half a unit in the last place, up or down: they add up as the
-     * root of their number. */
+    /* The error of each operation is up to half a unit in the last place, of either sign: the sum
+     * grows as the square root of their number. */
     double unit = dtype == KB_F16 ? 0x1p-10 : dtype == KB_BF16 ? 0x1p-7 : 0x1p-23;
     return unit * (1 + sqrt((double)ranks));
 }

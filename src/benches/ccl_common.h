@@ -1,6 +1,6 @@
 /*
- * ccl_common.h: what the benches of collectives share: the numbers that ranks begin with, what
- * should come of them, and the table of sizes and times, with the columns of nccl-tests.
+ * ccl_common.h: the numbers, expected results and table of the benches of collectives, with the
+ * columns of nccl-tests.
  */
 #ifndef KB_BENCHES_CCL_COMMON_H
 #define KB_BENCHES_CCL_COMMON_H
@@ -11,10 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Values of parameters, whose index is the kb_dtype or kb_reduce_op; "default" comes behind. */
+/* Values of parameters, indexed by kb_dtype or kb_reduce_op; "default" is the last. */
 extern const char *const bench_dtypes[], *const bench_ops[], *const bench_ops_or_default[];
 
-/* Parameters that all of them have; last come names, value and help of the operation. */
+/* The common parameters; the last arguments are names, value and help of the operation. */
 #define CCL_SWEEP_PARAMS(least, most, ...)                                                         \
     {.name = "min_bytes",                                                                          \
      .value = (least),                                                                             \
@@ -39,49 +39,47 @@ extern const char *const bench_dtypes[], *const bench_ops[], *const bench_ops_or
 typedef struct bench_row {
     uint64_t size, count; /* in bytes, and elements */
     kb_dtype dtype;
-    const char *op, *root; /* "none" where there is none */
+    const char *op, *root; /* "none" if there is none */
     kb_time time;
     bool checked;
     uint64_t wrong; /* elements */
     kb_collective_stats stats;
 } bench_row;
 
-/* The sizes of a sweep, as they are asked for: what is run has whole elements, and at least one for
- * each rank or shard. An error if there is none from min_bytes to max_bytes. */
+/* The requested sizes of a sweep. Sizes are rounded down to whole elements, at least one for each
+ * rank or shard. An error if there is no size from min_bytes to max_bytes. */
 typedef struct bench_sizes {
     uint64_t first, last, factor;
 } bench_sizes;
 
 KB_MUST_USE kb_error *bench_get_sizes(const kb_bench *bench, bench_sizes *sizes);
 
-/*
- * The one way in which a collective is timed: all ranks call at one instant, with nothing else
- * under way, and the time ends when the call of the last rank is done. `kernbench ccl tune`
- * measures the same. Every worker of the process group calls this, and each gets the same time.
- */
+/* The time of a collective: all ranks call at one instant, with nothing else pending, and the time
+ * ends when the call of the last rank is done. `kernbench ccl tune` measures the same. Every worker
+ * of the process group calls bench_time(), and each gets the same time. */
 typedef kb_error *bench_call_fn(void *arg, uint32_t rank);
 KB_MUST_USE kb_error *bench_time(kb_context *ctx, bench_call_fn *call, void *arg, uint32_t rank,
                                  kb_time *time);
 
-/* What size means for the collective, how many ranks there are, and the heads of the columns. */
-void bench_print_head(kb_bench *bench, const char *size_means, uint32_t ranks);
+/* The meaning of size, the number of ranks, and the column headings. */
+void bench_print_head(kb_bench *bench, const char *size_label, uint32_t ranks);
 
-/* A line, and its figures among the metrics. */
+/* A line of the table, and its values as metrics. */
 void bench_print_row(kb_bench *bench, const bench_row *row);
 
-/* The numbers of a rank: the same for the same seed. free() them; NULL if there is no memory. */
+/* The random numbers of a rank; to be freed with free(). NULL if there is no memory. */
 double *bench_numbers(uint64_t seed, kb_dtype dtype, uint64_t count);
 
-/* Writes numbers into a tensor untimed, and reads them. */
+/* Writes numbers to a tensor, or reads them, untimed. */
 KB_MUST_USE kb_error *bench_fill(kb_context *ctx, kb_tensor tensor, kb_dtype dtype,
                                  const double *numbers, uint64_t count);
 KB_MUST_USE kb_error *bench_read(kb_context *ctx, kb_tensor tensor, kb_dtype dtype, double *numbers,
                                  uint64_t count);
 
-/* What `op` makes of two numbers, in double precision; an average is a sum until it is divided. */
+/* Reduces two numbers in double precision; an average is a sum until it is divided. */
 double bench_combine(kb_reduce_op op, double a, double b);
 
-/* By how much a result of so many numbers may be off, for each unit of their magnitude. */
+/* The tolerance of a result over this number of ranks, relative to its magnitude. */
 double bench_tolerance(kb_dtype dtype, uint32_t ranks);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * common.c: what benches share. The reference is as plain as can be, and knows nothing of how
- * kernels cut their work.
+ * common.c: matrices, references and metrics for benches. The reference is simple, and independent
+ * of how kernels divide their work.
  */
 #include "common.h"
 
@@ -25,7 +25,7 @@ kb_error *matrix_empty(kb_bench *bench, const matrix_spec *spec, matrix *m)
     return kb_empty(kb_bench_context(bench), &tensor, &m->tensor);
 }
 
-/* What the dtype makes of the numbers is what kernels see. */
+/* Fills with numbers that are rounded to the dtype, as kernels see them. */
 static kb_error *fill(kb_bench *bench, matrix *m, uint64_t seed, void *elements, float *floats)
 {
     size_t count = (size_t)(m->rows * m->columns);
@@ -73,7 +73,7 @@ static double product_at(const matrix *a, const matrix *b, uint64_t row, uint64_
     return sum;
 }
 
-/* All of it, in an order that memory likes: row by row of b. */
+/* The whole product, row by row of b for locality. */
 static void whole_product(const matrix *a, const matrix *b, double *c)
 {
     for (uint64_t row = 0; row < a->rows; row++) {
@@ -88,10 +88,10 @@ static void whole_product(const matrix *a, const matrix *b, double *c)
     }
 }
 
-/* Some elements, spread evenly over all, and the corners; the others are not compared. */
+/* Some elements, evenly spaced, and the corners; the others are not compared. */
 static void sampled_product(const matrix *a, const matrix *b, double *c)
 {
-    enum { SAMPLES = 4099 }; /* a prime: they do not all fall into a few columns */
+    enum { SAMPLES = 4099 }; /* a prime, so that samples are in many columns */
     uint64_t count = a->rows * b->columns;
     for (uint64_t i = 0; i < count; i++)
         c[i] = (double)NAN;
@@ -105,9 +105,8 @@ typedef struct tolerance {
     double relative, absolute;
 } tolerance;
 
-/*
- * Sums are made in f32 and rounded once: to the 11 bits of f16, the 8 of bf16. The sums themselves
- * are off by about 2^-24 for each of the k products, which are 1 at most. Integers are exact.
+/* Sums are made in f32 and rounded once: to the 11 bits of f16, or the 8 of bf16. The error of a
+ * sum is about 2^-24 for each of the k products, which are at max_products 1. Integers are exact.
  */
 static tolerance tolerance_of(kb_dtype dtype, uint64_t k)
 {
@@ -126,13 +125,13 @@ static tolerance tolerance_of(kb_dtype dtype, uint64_t k)
 
 kb_error *matrix_verify_product(kb_bench *bench, const matrix *c, const matrix *a, const matrix *b)
 {
-    static const double most = 1e9; /* products that are made in about a second */
+    static const double max_products = 1e9; /* computed in about a second */
     if (!kb_bench_verifies(bench))
         return kb_bench_verify(bench, c->tensor, NULL, 0, 0);
     double *expected = malloc((size_t)(c->rows * c->columns) * sizeof *expected);
     if (!expected)
         return no_memory();
-    if ((double)c->rows * (double)c->columns * (double)a->columns <= most)
+    if ((double)c->rows * (double)c->columns * (double)a->columns <= max_products)
         whole_product(a, b, expected);
     else
         sampled_product(a, b, expected);

@@ -1,6 +1,5 @@
 /*
- * common.h: what benches share: random matrices, the product that they should give, how long a
- * launch took, and the metric of how fast it was.
+ * common.h: random matrices, reference products, launch times and throughput metrics for benches.
  */
 #ifndef KB_BENCHES_COMMON_H
 #define KB_BENCHES_COMMON_H
@@ -22,13 +21,11 @@ typedef struct matrix_spec {
     const char *name;
     uint64_t rows, columns;
     kb_dtype dtype;          /* 0 is f16 */
-    const kb_policy *policy; /* NULL: all of it at PE 0 of cube 0 */
+    const kb_policy *policy; /* NULL: on PE 0 of cube 0 */
 } matrix_spec;
 
-/*
- * A matrix on the current device, laid out by the policy and filled with random numbers, all
- * untimed. matrix_fini() frees the numbers; the tensor is left to its context.
- */
+/* A matrix on the current device, laid out by the policy and filled with random numbers, untimed.
+ * matrix_fini() frees the numbers; the tensor is freed with its context. */
 KB_MUST_USE kb_error *matrix_random(kb_bench *bench, const matrix_spec *spec, uint64_t seed,
                                     matrix *m);
 
@@ -36,18 +33,16 @@ KB_MUST_USE kb_error *matrix_random(kb_bench *bench, const matrix_spec *spec, ui
 KB_MUST_USE kb_error *matrix_empty(kb_bench *bench, const matrix_spec *spec, matrix *m);
 void matrix_fini(matrix *m);
 
-/*
- * Compares c with a * b, which is made here in double precision, if results are to be verified: all
- * of it, or a sample of the elements if that would take long. The tolerance follows from the dtype
- * of c; integers have to be equal.
- */
+/* If results are to be verified: compares c with a * b in double precision, or a sample of its
+ * elements if that would take long. The tolerance follows from the dtype of c; integers must be
+ * equal. */
 KB_MUST_USE kb_error *matrix_verify_product(kb_bench *bench, const matrix *c, const matrix *a,
                                             const matrix *b);
 
 /*
- * Runs a launch that begins with nothing else under way: waits for it and frees it. `total` is from
- * the call of kb_launch_async() until the launch is complete; `kernels` is the part of it in which
- * at least one kernel ran, as in the roofline of the run.
+ * The time of a launch that begins with nothing else pending. `total` is from the call of
+ * kb_launch_async() until the launch is complete; `kernels` is the part of it in which at least one
+ * kernel ran, as in the roofline of the run. wait_for_launch() waits for the launch and frees it.
  */
 typedef struct launch_time {
     kb_time total, kernels;
@@ -55,7 +50,7 @@ typedef struct launch_time {
 KB_MUST_USE kb_error *wait_for_launch(kb_bench *bench, kb_request launch, kb_time kernels_before,
                                       launch_time *time);
 
-/* The metric `tflops`: floating-point operations in the time that kernels ran. */
+/* The metric `tflops`: floating-point operations divided by the time in which kernels ran. */
 void report_tflops(kb_bench *bench, double flops, const launch_time *time);
 
 #endif

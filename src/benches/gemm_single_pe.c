@@ -1,7 +1,7 @@
 /*
- * gemm_single_pe.c: C = A * B on one PE. All three stay in its HBM: the kernel hands them to the
- * scheduler, which streams them through the TCM tile by tile. A large enough product reaches the
- * roofline of the PE.
+ * gemm_single_pe.c: C = A * B on one PE. All three matrices are in its HBM: the kernel issues one
+ * composite operation, and the scheduler streams the matrices through the TCM tile by tile. A large
+ * product reaches the roofline of the PE.
  */
 #include <kernbench/kernbench.h>
 #include <kernbench/tl.h>

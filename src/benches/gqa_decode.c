@@ -153,7 +153,7 @@ static kb_error *run(kb_bench *bench)
     return err;
 }
 
-/* More than can be verified in a second or two. */
+/* Whether verification would take more than a second or two. */
 static bool is_large(const kb_bench *bench)
 {
     const kb_kv_cache_spec s = spec_of(bench);

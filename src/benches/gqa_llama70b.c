@@ -1,9 +1,9 @@
 /*
  * gqa_llama70b.c: grouped-query attention as in Llama 70B over rings of PEs: prefill and decode,
- * of one user over the PEs of a cube and of several users over the cubes of a SIP.
+ * for one user over the PEs of a cube and for several users over the cubes of a SIP.
  *
  * At validation scale results are computed and verified. At headline scale the shapes are those of
- * the model, and the run is timing-only unless it is to be verified.
+ * the model, and the run is timing-only unless verification is requested.
  */
 #include <kernbench/kernbench.h>
 
@@ -33,14 +33,14 @@ enum { PANELS = sizeof panels / sizeof panels[0] };
 
 /* ---- Shapes ------------------------------------------------------------------------------ */
 
-/* A parameter, or what it is by default. */
+/* A parameter, or its default. */
 static uint64_t value_or(const kb_bench *bench, const char *name, uint64_t otherwise)
 {
     int64_t value = kb_bench_param(bench, name);
     return value > 0 ? (uint64_t)value : otherwise;
 }
 
-/* Multi-user: one ring over a few cubes at validation scale, a ring for each row of cubes else. */
+/* Multi-user: at validation scale one ring over a few cubes, else a ring for each row of cubes. */
 static attention_shape shape_of(const kb_bench *bench, const panel *p)
 {
     kb_machine machine = kb_context_machine(kb_bench_context(bench));
@@ -70,7 +70,7 @@ static attention_shape shape_of(const kb_bench *bench, const panel *p)
 
 /* ---- Numbers ----------------------------------------------------------------------------- */
 
-/* What is in the tensors, element by element. */
+/* The contents of the tensors. */
 typedef struct contents {
     float *q, *k, *v, *o;
 } contents;
@@ -83,7 +83,7 @@ static void free_contents(contents *c)
     free(c->o);
 }
 
-/* With mlo the query is the same at all ranks of a ring: a copy of what the first rank has. */
+/* mlo: the query of the first rank of a ring is copied to all its ranks. */
 static void copy_query(const attention_shape *s, uint16_t *q)
 {
     size_t each = (size_t)(s->heads * s->head_dim);
@@ -94,7 +94,7 @@ static void copy_query(const attention_shape *s, uint16_t *q)
     }
 }
 
-/* Fills a tensor with random numbers; *floats are as the dtype has them. */
+/* Fills a tensor with random numbers; *floats are the numbers rounded to the dtype. */
 static kb_error *fill(kb_context *ctx, const attention *a, kb_tensor tensor, uint64_t seed,
                       uint64_t count, float **floats)
 {
@@ -125,14 +125,15 @@ static kb_error *fill_all(kb_context *ctx, const attention *a, contents *c)
 
 /* ---- Reference --------------------------------------------------------------------------- */
 
-/* softmax(q K^T / sqrt(dim)) V for a query of a head, over the keys that it may see. */
+/* softmax(q K^T / sqrt(dim)) V for a query of a head, over the keys up to its position. */
 static void attend(const attention_shape *s, const contents *c, uint32_t ring, uint64_t head,
                    uint64_t query, double *weights, double *o)
 {
     uint64_t kv_head = head / (s->heads / s->kv_heads);
     uint64_t keys = s->kind == ATTENTION_MLO ? s->keys : s->keys - s->queries + query + 1;
-    attention_place place = s->kind == ATTENTION_MLO ? (attention_place){0, query}
-                                                     : attention_find(s->queries, s->ranks, query);
+    attention_position place = s->kind == ATTENTION_MLO
+                                   ? (attention_position){0, query}
+                                   : attention_find(s->queries, s->ranks, query);
     double max = -HUGE_VAL, sum = 0;
     for (uint64_t key = 0; key < keys; key++) {
         double score = 0;
@@ -154,15 +155,15 @@ static void attend(const attention_shape *s, const contents *c, uint32_t ring, u
         o[dim] /= sum;
 }
 
-/* The result of a query is at one rank, or with mlo at all of them. Of f16 there are 11 bits, of
- * bf16 8: weights are rounded to that, and then the result. */
+/* Compares the result of a query, which is on one rank, or in mlo on all of them. f16 has 11 bits,
+ * bf16 8: weights and then the result are rounded to these. */
 static kb_error *compare(const panel *p, const attention_shape *s, const contents *c, uint32_t ring,
                          uint64_t head, uint64_t query, const double *expected)
 {
     const double unit = s->dtype == KB_F16 ? 0x1p-10 : 0x1p-7;
     uint32_t copies = s->kind == ATTENTION_MLO ? s->ranks : 1;
     for (uint32_t copy = 0; copy < copies; copy++) {
-        attention_place place = {copy, query};
+        attention_position place = {copy, query};
         if (s->kind == ATTENTION_KV)
             place = attention_find(s->queries, s->ranks, query);
         for (uint64_t dim = 0; dim < s->head_dim; dim++) {
@@ -180,11 +181,11 @@ static kb_error *compare(const panel *p, const attention_shape *s, const content
     return NULL;
 }
 
-/* All results, or some of them, evenly spread, if all would take long. */
+/* All results, or an evenly spaced sample if all would take long. */
 static kb_error *compare_all(const panel *p, const attention_shape *s, const contents *c,
                              double *weights, double *expected)
 {
-    static const double max_steps = 2e8; /* made in about a second */
+    static const double max_steps = 2e8; /* computed in about a second */
     uint64_t count = s->rings * s->heads * s->queries;
     double steps = (double)count * (double)s->keys * (double)s->head_dim * 2;
     uint64_t stride = steps > max_steps ? (uint64_t)(steps / max_steps) + 1 : 1;
@@ -212,7 +213,7 @@ static kb_error *read_tensor(kb_context *ctx, const attention *a, kb_tensor tens
     return err;
 }
 
-/* Results of validation scale are compared in every run that has data. */
+/* At validation scale results are compared in every run that has data. */
 static kb_error *verify(kb_bench *bench, const panel *p, const attention *a, contents *c)
 {
     const attention_shape *s = &a->shape;
@@ -232,7 +233,7 @@ static kb_error *verify(kb_bench *bench, const panel *p, const attention *a, con
     return err;
 }
 
-/* ---- What a panel reports ---------------------------------------------------------------- */
+/* ---- Report of a panel ------------------------------------------------------------------- */
 
 /* Operations of all PEs so far. */
 typedef struct totals {

@@ -102,7 +102,7 @@ static void report(const prompts *p, const kb_attention_bounds *bounds)
 
 static kb_error *make_tensors(prompts *p)
 {
-    /* Rows over all PEs: then each PE rotates queries of its own memory. */
+    /* Rows over all PEs, so that each PE rotates queries in its own memory. */
     static const kb_policy rows = {.cube = KB_ROW_WISE, .pe = KB_ROW_WISE};
     attention_run *run = &p->run;
     const kb_kv_cache_spec *s = &run->spec;
@@ -162,7 +162,7 @@ static kb_error *run(kb_bench *bench)
     return err;
 }
 
-/* More than can be verified in a second or two. */
+/* Whether verification would take more than a second or two. */
 static bool is_large(const kb_bench *bench)
 {
     const kb_kv_cache_spec s = spec_of(bench);

@@ -1,13 +1,13 @@
 /*
  * halo.c: a stencil with a halo exchange, as an ordinary kernel over an ordinary tensor.
  *
- * A grid is cut by rows over the cubes and over the PEs of each. In every step each cell becomes
+ * A grid is split by rows over the cubes and over the PEs of each. In every step each cell becomes
  * the mean of its four neighbours; outside the grid there are zeros. A PE needs the last row of the
- * PE before it and the first row of the PE behind it: they go through queues, N and S, which the
- * bench installs between PEs that follow each other. The rest stays in the TCM for all steps.
+ * previous PE and the first row of the next PE. They are sent through queues, N and S, which the
+ * bench installs between adjacent PEs. The other rows stay in the TCM for all steps.
  *
  * Receives are posted before the sends, so that a row that takes more slots than a queue has cannot
- * block both PEs; and the rows in between do not wait for them.
+ * block both PEs. The inner rows do not wait for the exchange.
  */
 #include <kernbench/kernbench.h>
 #include <kernbench/tl.h>
@@ -38,7 +38,7 @@ static tl_tensor shift_up(tl_context *tl, tl_tensor u, tl_tensor below, int64_t 
     return rows > 1 ? tl_concat(0, tl_slice(u, 0, 1, rows), below) : below;
 }
 
-/* The left neighbours and the right neighbours of all cells, added up. */
+/* The sums of the left and right neighbours of all cells. */
 static tl_tensor add_sides(tl_context *tl, tl_tensor u, int64_t rows, int64_t columns)
 {
     tl_tensor edge = tl_zeros(tl_shape(rows, 1), TL_F32);
@@ -77,7 +77,7 @@ KB_KERNEL(relax, tl_ptr grid, int64_t all_rows, int64_t columns, int steps)
 
 static const kb_policy by_rows = {.cube = KB_ROW_WISE, .pe = KB_ROW_WISE};
 
-/* PEs that have rows, in the order of the rows, each with the next one: S there, N back. */
+/* Connects PEs that have rows, in the order of the rows: S to the next PE, N back. */
 static size_t list_edges(const kb_shard *shards, size_t count, kb_queue_edge *edges)
 {
     size_t edge_count = 0;
@@ -96,7 +96,7 @@ static size_t list_edges(const kb_shard *shards, size_t count, kb_queue_edge *ed
     return edge_count;
 }
 
-/* Queues between PEs that follow each other. None if all rows are on one PE. */
+/* Queues between adjacent PEs. None if all rows are on one PE. */
 static kb_error *connect(kb_context *ctx, const kb_tensor_spec *spec, kb_queue_set *set)
 {
     size_t count;

@@ -1,7 +1,7 @@
 /*
- * launch_chain.c: what it costs to launch kernels that depend on each other. Every PE adds 1 to the
- * block that a PE of the next cube wrote in the launch before. The launches wait for each other at
- * the host, in a stream, or as the nodes of a graph.
+ * launch_chain.c: the cost of launching kernels that depend on each other. Every PE adds 1 to the
+ * block that a PE of the next cube wrote in the previous launch. The order is kept by the host,
+ * which waits for each launch, by a stream, or by a graph.
  */
 #include <kernbench/kernbench.h>
 #include <kernbench/tl.h>
@@ -23,7 +23,7 @@ KB_KERNEL(add_to_next, tl_ptr to, tl_ptr from)
 
 typedef struct chain {
     kb_context *ctx;
-    kb_tensor x[2]; /* read and written in turns */
+    kb_tensor x[2]; /* read and written alternately */
     int64_t launches;
     kb_time took;
 } chain;
@@ -98,7 +98,7 @@ static kb_error *run(kb_bench *bench)
     KB_TRY(order == HOST     ? launch_at_host(&c)
            : order == STREAM ? launch_in_stream(&c)
                              : launch_graph(&c));
-    if (order != GRAPH) /* which is recorded first */
+    if (order != GRAPH) /* a graph is recorded first */
         c.took = kb_context_now(ctx) - began;
     kernels = kb_context_kernel_time(ctx) - kernels;
     double launches = (double)(c.launches > 0 ? c.launches : 1);

@@ -36,7 +36,7 @@ static kb_model_spec model_of(const kb_bench *bench)
                                                         : kb_model_llama70b();
 }
 
-/* Whether parameters make another model of it; the number of layers alone does not. */
+/* Whether parameters change the model; the number of layers alone does not. */
 static bool has_own_sizes(const kb_bench *bench)
 {
     static const char *const sizes[] = {"hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab"};
@@ -46,7 +46,7 @@ static bool has_own_sizes(const kb_bench *bench)
     return false;
 }
 
-/* The model's own sizes, and those that parameters give. */
+/* The sizes of the model, overridden by parameters. */
 static kb_model_spec sizes_of(const kb_bench *bench)
 {
     kb_model_spec spec = model_of(bench);
@@ -66,7 +66,7 @@ static kb_model_spec sizes_of(const kb_bench *bench)
     return spec;
 }
 
-/* Layers of the whole model, of which some are run. */
+/* The layers of the whole model, of which some are run. */
 static uint64_t all_layers_of(const kb_bench *bench)
 {
     uint64_t all = has_own_sizes(bench) ? sizes_of(bench).layers : model_of(bench).layers;
@@ -119,8 +119,8 @@ static uint32_t ranks_of(const kb_bench *bench)
     return tp > 0 ? (uint32_t)tp : kb_bench_device_count(bench);
 }
 
-/* Numbers that are not made and compared within about a minute on one core, or whose reference
- * takes more than 1 GiB for keys and values. */
+/* Whether computation and comparison would take more than about a minute on one core, or the
+ * reference more than 1 GiB for keys and values. */
 static bool is_large(const model_job *job)
 {
     static const double most_parameters = 2e7, most_products = 2e10, most_cached = 0x1p26;
@@ -157,20 +157,20 @@ static bool is_large_prefill(const kb_bench *bench)
 
 /* ---- Ranks ------------------------------------------------------------------------------- */
 
-/* What all ranks do. */
+/* The job of all ranks. */
 typedef struct group_job {
     kb_bench *bench;
     const model_job *job;
     model_inputs inputs;
     model_check *check; /* NULL: there is no data */
     bool is_prepared;   /* inputs and check */
-    bool is_ready;      /* that succeeded */
+    bool is_ready;      /* the preparation succeeded */
     uint32_t ranks;
     model_stats stats; /* of rank 0 */
 } group_job;
 
-/* By the first rank that has a model: one that does not fit is refused before its inputs are made.
- */
+/* Called by the first rank that has created its model: a model that does not fit is refused before
+ * its inputs are made. */
 static kb_error *prepare(kb_context *ctx, group_job *is)
 {
     if (is->is_prepared)
@@ -199,7 +199,7 @@ static kb_error *run_prompt(kb_context *ctx, group_job *is, uint32_t rank, kb_mo
     return is->check ? model_check_prompt(is->check, ctx, rank, model) : NULL;
 }
 
-/* Without a prompt: as if there had been one. */
+/* Without a prompt: fills the cache as if there had been one. */
 static kb_error *begin_decode(kb_context *ctx, const group_job *is, uint32_t rank, kb_model model)
 {
     KB_TRY(model_job_set_cached(ctx, is->job, model));
@@ -257,7 +257,7 @@ static kb_error *check_devices(uint32_t devices, uint32_t ranks)
     return NULL;
 }
 
-/* Beyond this, weights and their products take minutes and gigabytes of the host. */
+/* Beyond this, weights and their products take minutes and gigabytes on the host. */
 static kb_error *check_data(kb_context *ctx, const model_job *job)
 {
     static const uint64_t most_parameters = 200000000;

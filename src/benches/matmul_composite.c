@@ -2,9 +2,9 @@
  * matmul_composite.c: C = A * B on one PE as a composite operation, with the operands in HBM
  * (`ref`: the scheduler streams them) or in the TCM (`load`: the kernel loads them first).
  *
- * Two efficiencies of the matrix engine are reported. That of the pipeline divides the time in
- * which the engine is busy by the time of the composite operation, from its first load to its last
- * store. That of the launch divides it by the time that the host sees: with the launch command, the
+ * It reports two efficiencies of the matrix engine. That of the pipeline is the busy time of the
+ * engine divided by the time of the composite operation, from its first load to its last store.
+ * That of the launch divides by the time that the host sees: it includes the launch command, the
  * loads before the composite operation, and the completion.
  */
 #include <kernbench/kernbench.h>
@@ -31,8 +31,8 @@ KB_KERNEL(matmul, tl_ptr a, tl_ptr b, tl_ptr c, int64_t m, int64_t k, int64_t n,
         operands == REF_REF ? tl_ref(a, left_shape, type) : tl_load(a, left_shape, type);
     tl_tensor right =
         operands == LOAD_LOAD ? tl_load(b, right_shape, type) : tl_ref(b, right_shape, type);
-    /* The composite operation begins when its operands are there: its time has no loads of whole
-     * operands in it. */
+    /* The composite operation begins when its operands have arrived: its time excludes loads of
+     * whole operands. */
     if (operands != REF_REF)
         tl_wait(left);
     if (operands == LOAD_LOAD)
@@ -46,7 +46,7 @@ typedef struct product {
     matrix a, b, c;
 } product;
 
-/* Results of integers are i32; those of f8, which is for storage only, f32. */
+/* The dtype of results: i32 for integers; f32 for f8, which is for storage only. */
 static kb_dtype result_of(kb_dtype dtype)
 {
     switch (dtype) {
@@ -65,7 +65,7 @@ static double percent(kb_time_sum part, kb_time_sum whole)
     return whole > 0 ? 100 * (double)part / (double)whole : 0;
 }
 
-/* A figure of one kind of operands: "pipeline_efficiency_load_ref". */
+/* A metric for one kind of operands: "pipeline_efficiency_load_ref". */
 static void report(kb_bench *bench, const char *name, const char *operands, double value,
                    const char *unit)
 {
@@ -109,7 +109,7 @@ static void print_row(kb_bench *bench, int operands, const kb_launch_result *res
            "% of the launch's time in which the matrix engine is busy");
 }
 
-/* One launch, with a result of its own, so that each is verified. */
+/* One launch with its own result, so that each is verified. */
 static kb_error *multiply(kb_bench *bench, product *p, int operands)
 {
     kb_context *ctx = kb_bench_context(bench);

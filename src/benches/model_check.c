@@ -1,6 +1,6 @@
 /*
- * model_check.c: a model beside its reference. All ranks call in turn; the first one to come to a
- * step advances the reference.
+ * model_check.c: compares a model with its reference. All ranks call in turn; the first rank that
+ * comes to a step advances the reference.
  */
 #include "model_check.h"
 
@@ -11,22 +11,22 @@
 
 #include "model_reference.h"
 
-static const double tolerance = 2e-2; /* of the largest element of a tensor */
+static const double tolerance = 2e-2; /* relative to the largest element of a tensor */
 
 struct model_check {
     model_job job;
     uint32_t ranks;
     reference *ref;
-    uint64_t steps;       /* that the reference has made, the prompt included */
-    uint64_t *rank_steps; /* and that each rank has compared */
+    uint64_t steps;       /* of the reference so far, the prompt included */
+    uint64_t *rank_steps; /* by rank: steps that were compared */
     const model_inputs *inputs;
     uint32_t *positions; /* of the next token of each sequence */
-    int32_t *tokens;     /* that the next step takes, one a sequence */
-    int32_t *sampled;    /* by the model in this step; -1: not known yet */
-    float *rows_in;      /* layers alone: what enters them */
-    double *rows;        /* what leaves the layers: (batch or batch * prompt, hidden) */
+    int32_t *tokens;     /* input of the next step, one per sequence */
+    int32_t *sampled;    /* by the model in this step; -1: unknown */
+    float *rows_in;      /* layers alone: their input */
+    double *rows;        /* output of the layers: (batch or batch * prompt, hidden) */
     double *logits;      /* (batch, vocab) */
-    double worst;        /* difference found, of the tolerance */
+    double worst;        /* largest difference, relative to the tolerance */
 };
 
 static kb_error *no_memory(void)
@@ -73,7 +73,7 @@ void model_inputs_free(model_inputs *inputs)
     *inputs = (model_inputs){0};
 }
 
-/* ---- Making it ---- */
+/* ---- Creation ---- */
 
 static uint64_t row_count(const model_check *check)
 {
@@ -81,7 +81,7 @@ static uint64_t row_count(const model_check *check)
     return job->spec.batch * (job->prompt > 0 ? job->prompt : 1);
 }
 
-/* Numbers as the model's dtype has them. */
+/* Random numbers, rounded to the model's dtype. */
 static void fill_random(const kb_model_spec *spec, uint64_t seed, float *numbers, uint64_t count)
 {
     unsigned char rounded[8];
@@ -130,7 +130,7 @@ kb_error *model_check_create(const model_job *job, const model_inputs *inputs, u
     fill_random(spec, spec->seed + 17, check->rows_in, row_count(check) * spec->hidden);
     kb_error *err = reference_create(spec, &check->ref);
     if (err)
-        model_check_destroy(check); /* other ranks must not find one that is half made */
+        model_check_destroy(check); /* other ranks must not find an incomplete one */
     else
         *out = check;
     return err;
@@ -150,7 +150,7 @@ void model_check_destroy(model_check *check)
 
 /* ---- The reference's steps ---- */
 
-/* One token; its row of what leaves the layers is `row`. */
+/* One token; `row` is its row in the output of the layers. */
 static kb_error *advance_token(model_check *check, uint64_t sequence, uint64_t row, int32_t token)
 {
     const kb_model_spec *spec = &check->job.spec;
@@ -189,7 +189,7 @@ static kb_error *advance_decode(model_check *check)
     return NULL;
 }
 
-/* Before a rank compares its step: the reference makes it if it has not. */
+/* Called before a rank compares its step: advances the reference if it is behind. */
 static kb_error *advance(model_check *check, uint32_t rank, bool is_prompt)
 {
     if (check->rank_steps[rank]++ < check->steps)
@@ -200,9 +200,9 @@ static kb_error *advance(model_check *check, uint32_t rank, bool is_prompt)
     return is_prompt ? advance_prompt(check) : advance_decode(check);
 }
 
-/* ---- Comparing ---- */
+/* ---- Comparison ---- */
 
-/* Numbers of the model, beside those of the reference. */
+/* Numbers of the model and of the reference. */
 typedef struct comparison {
     const char *what;
     uint32_t rank;
@@ -253,7 +253,7 @@ static kb_error *compare_logits(model_check *check, kb_context *ctx, uint32_t ra
     return err;
 }
 
-/* The rows of prompts that are padding have no meaning. */
+/* Padding rows of prompts are not compared. */
 static kb_error *compare_rows(model_check *check, kb_context *ctx, uint32_t rank, kb_model model,
                               bool is_prompt)
 {
@@ -314,7 +314,7 @@ static kb_error *compare_tokens(model_check *check, kb_context *ctx, uint32_t ra
 
 /* ---- The cache ---- */
 
-/* The first kv head of a rank; and how many it has. */
+/* The first kv head of a rank, and the number of its kv heads. */
 static uint64_t first_kv_head(const model_check *check, uint32_t rank)
 {
     return rank * check->job.spec.kv_heads / check->ranks;
@@ -349,7 +349,7 @@ static kb_error *compare_token_cache(model_check *check, kb_context *ctx, uint32
     return NULL;
 }
 
-/* What the last step appended: `count` tokens of each sequence, or the prompts. */
+/* Compares what the last step appended: `count` tokens of each sequence, or the prompts. */
 static kb_error *compare_cache(model_check *check, kb_context *ctx, uint32_t rank, kb_model model,
                                bool is_prompt)
 {
@@ -418,7 +418,8 @@ kb_error *model_job_set_cached(kb_context *ctx, const model_job *job, kb_model m
     return err;
 }
 
-/* Random keys or values of all tokens of a sequence in a layer, to the reference and the rank. */
+/* Writes random keys or values of all tokens of a sequence in a layer to the reference and the
+ * rank. */
 static kb_error *fill_cache(model_check *check, kb_context *ctx, uint32_t rank, kb_kv_cache cache,
                             kb_kv_range at, float *numbers)
 {

@@ -1,10 +1,10 @@
 /*
- * model_check.h: runs of a model with data beside a reference: the same tokens, keys and values,
- * and every number compared.
+ * model_check.h: runs a model with data beside a reference, with the same tokens, keys and values,
+ * and compares every number.
  *
- * An element may differ by 2e-2 of the largest of its tensor. A sampled
- * token has to be that of the reference if its logit is above all others by more than that. The
- * reference goes on with the model's token.
+ * An element may differ by 2e-2 of the largest element of its tensor. A sampled token must be that
+ * of the reference if its logit exceeds all others by more than that. The reference continues with
+ * the model's token.
  */
 #ifndef KB_BENCHES_MODEL_CHECK_H
 #define KB_BENCHES_MODEL_CHECK_H
@@ -15,7 +15,7 @@
 #include <kernbench/kernbench.h>
 #include <kernbench/model.h>
 
-/* What a model is run for. */
+/* The steps of a run. */
 typedef struct model_job {
     kb_model_spec spec;
     uint64_t all_layers; /* of the model, of which spec.layers are run */
@@ -25,7 +25,7 @@ typedef struct model_job {
     bool ragged;         /* prompts have different lengths */
 } model_job;
 
-/* Tokens that enter the model: random, so that they are spread over the embedding. */
+/* Input tokens: random, so that they are spread over the embedding. */
 typedef struct model_inputs {
     int32_t *prompt;   /* (batch, prompt) */
     uint32_t *lengths; /* of the prompts */
@@ -35,24 +35,24 @@ typedef struct model_inputs {
 KB_MUST_USE kb_error *model_inputs_draw(const model_job *job, model_inputs *inputs);
 void model_inputs_free(model_inputs *inputs);
 
-/* As if each sequence had context - 1 tokens in the cache. */
+/* Sets the lengths as if each sequence had context - 1 tokens in the cache. */
 KB_MUST_USE kb_error *model_job_set_cached(kb_context *ctx, const model_job *job, kb_model model);
 
 typedef struct model_check model_check;
 
-/* The inputs stay as long as the check. */
+/* The inputs must outlive the check. */
 KB_MUST_USE kb_error *model_check_create(const model_job *job, const model_inputs *inputs,
                                          uint32_t ranks, model_check **out);
 void model_check_destroy(model_check *check);
 
 /* ---- By every rank, in this order ---- */
 
-/* Layers alone: gives the model its rows. */
+/* Layers alone: writes the input rows of the model. */
 KB_MUST_USE kb_error *model_check_begin_prompt(model_check *check, kb_context *ctx, kb_model model);
 KB_MUST_USE kb_error *model_check_prompt(model_check *check, kb_context *ctx, uint32_t rank,
                                          kb_model model);
 
-/* Without a prompt: gives the model keys and values, and rows if it has layers alone. */
+/* Without a prompt: writes keys and values, and the input rows of layers alone. */
 KB_MUST_USE kb_error *model_check_begin_decode(model_check *check, kb_context *ctx, uint32_t rank,
                                                kb_model model);
 KB_MUST_USE kb_error *model_check_step(model_check *check, kb_context *ctx, uint32_t rank,

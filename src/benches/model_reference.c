@@ -1,5 +1,5 @@
 /*
- * model_reference.c: one token at a time through all layers, as the formulas have it.
+ * model_reference.c: computes one token at a time through all layers, directly by the formulas.
  */
 #include "model_reference.h"
 
@@ -39,7 +39,7 @@ static kb_error *no_memory(void)
     return kb_error_new(KB_ERR_HOST, "out of memory");
 }
 
-/* ---- Making it ---- */
+/* ---- Creation ---- */
 
 static kb_error *make_weights(reference *ref)
 {
@@ -123,7 +123,7 @@ static void multiply(const double *x, const float *w, uint64_t rows, uint64_t co
             out[column] += x[row] * (double)w[row * columns + column];
 }
 
-/* What a pair of elements is rotated by at a position. */
+/* The rotation angle of a pair of elements at a position. */
 static double angle_of(const kb_rope *rope, uint64_t dims, uint64_t pair, uint64_t position)
 {
     static const double pi = 3.14159265358979323846;
@@ -183,7 +183,7 @@ static void attend(reference *ref, uint64_t layer, uint64_t sequence, uint64_t p
         out[i] /= sum;
 }
 
-/* Numbers on the way through a layer. */
+/* Intermediate values of a layer. */
 typedef struct buffers {
     double *normal, *qkv, *attention, *gate_up, *gated, *added, *weights;
 } buffers;

@@ -1,6 +1,6 @@
 /*
- * model_reference.h: a dense transformer in double precision, written for clarity, to compare
- * models with. It has the weights of the model, and keys and values of its own.
+ * model_reference.h: a dense transformer in double precision, written for clarity, as a reference
+ * for models. It has the weights of the model, and its own keys and values.
  */
 #ifndef KB_BENCHES_MODEL_REFERENCE_H
 #define KB_BENCHES_MODEL_REFERENCE_H
@@ -21,8 +21,8 @@ double *reference_values(reference *ref, uint64_t layer, uint64_t sequence, uint
 /* The row of the embedding. */
 void reference_embed(const reference *ref, int32_t token, double *x);
 
-/* A token at a position of a sequence through all layers: x (hidden) is changed in place; keys and
- * values are appended. Tokens before it must have been there. */
+/* A token at a position of a sequence through all layers: modifies x (hidden) in place, and appends
+ * keys and values. The previous tokens must have been processed. */
 KB_MUST_USE kb_error *reference_layers(reference *ref, uint64_t sequence, uint64_t position,
                                        double *x);
 

@@ -33,14 +33,14 @@ static const char *with_commas(uint64_t number, char text[32])
 
 /* ---- Sizes ---- */
 
-/* The most that parameters of the benches take: beyond them a number says nothing to a user. */
-static const uint64_t most_batch = 1 << 16, most_context = 1 << 22;
+/* The limits of the parameters: larger numbers are of no use. */
+static const uint64_t batch_limit = 1 << 16, context_limit = 1 << 22;
 
 typedef struct number_text {
     char text[40];
 } number_text;
 
-static number_text print_most(uint64_t number, uint64_t most)
+static number_text print_max(uint64_t number, uint64_t most)
 {
     number_text out;
     snprintf(out.text, sizeof out.text, "%llu%s",
@@ -51,24 +51,24 @@ static number_text print_most(uint64_t number, uint64_t most)
 static void print_memory(kb_bench *bench, const kb_model_memory *memory)
 {
     char devices[48] = "no number of devices up to 16";
-    if (memory->least_ranks > 0)
-        snprintf(devices, sizeof devices, "%u device%s or more", memory->least_ranks,
-                 memory->least_ranks == 1 ? "" : "s");
+    if (memory->min_ranks > 0)
+        snprintf(devices, sizeof devices, "%u device%s or more", memory->min_ranks,
+                 memory->min_ranks == 1 ? "" : "s");
     kb_bench_print(bench,
                    "memory of a device: weights %.2f GiB, cache %.2f GiB, activations %.2f MiB, "
                    "of %.2f GiB",
                    (double)memory->weights / 0x1p30, (double)memory->cache / 0x1p30,
                    (double)memory->activations / 0x1p20, (double)memory->capacity / 0x1p30);
     kb_bench_print(bench, "what fits, if all else stays: batch %s, context %s, %s",
-                   print_most(memory->most_batch, most_batch).text,
-                   print_most(memory->most_context, most_context).text, devices);
+                   print_max(memory->max_batch, batch_limit).text,
+                   print_max(memory->max_context, context_limit).text, devices);
     kb_bench_detail(bench, "memory.weights_bytes", (double)memory->weights, "of a device");
     kb_bench_detail(bench, "memory.cache_bytes", (double)memory->cache, "of a device");
     kb_bench_detail(bench, "memory.activation_bytes", (double)memory->activations, "of a device");
     kb_bench_detail(bench, "memory.capacity_bytes", (double)memory->capacity, "of a device");
-    kb_bench_detail(bench, "memory.most_batch", (double)memory->most_batch, "that would fit");
-    kb_bench_detail(bench, "memory.most_context", (double)memory->most_context, "that would fit");
-    kb_bench_detail(bench, "memory.least_devices", memory->least_ranks, "that it would fit on");
+    kb_bench_detail(bench, "memory.most_batch", (double)memory->max_batch, "that would fit");
+    kb_bench_detail(bench, "memory.most_context", (double)memory->max_context, "that would fit");
+    kb_bench_detail(bench, "memory.least_devices", memory->min_ranks, "that it would fit on");
 }
 
 kb_error *model_report_sizes(kb_bench *bench, const model_job *job, uint32_t ranks)
@@ -105,7 +105,7 @@ kb_error *model_report_sizes(kb_bench *bench, const model_job *job, uint32_t ran
 
 /* ---- Times ---- */
 
-/* One of the two phases. */
+/* Decode or prefill. */
 typedef struct phase {
     const char *name;
     const kb_model_times *times; /* of all its steps */
@@ -163,7 +163,7 @@ static void print_bound(kb_bench *bench, const phase *p, const char *name, kb_ti
     detail(bench, p, "bound_", full, least, "at least");
 }
 
-/* Communication that products did not hide. */
+/* The communication that products did not hide. */
 static void print_overlap(kb_bench *bench, const phase *p, const kb_model_bounds *bounds)
 {
     double all = us_of(bounds->communication, 1), exposed = us_of(p->times->all_reduce, p->steps);
@@ -202,7 +202,7 @@ static kb_error *print_bounds(kb_bench *bench, const phase *p, const kb_model_sp
     return NULL;
 }
 
-/* What the whole model takes at least, and which part of the machine says so. */
+/* The minimum time of the whole model, and the resource that determines it. */
 static kb_error *print_whole_bound(kb_bench *bench, const phase *p, const model_job *job,
                                    uint32_t ranks)
 {
@@ -219,7 +219,7 @@ static kb_error *print_whole_bound(kb_bench *bench, const phase *p, const model_
     return NULL;
 }
 
-/* All layers take the same time, so that of a few tells that of all. */
+/* All layers take the same time, so the time of a few gives that of all. */
 static kb_error *print_all_layers(kb_bench *bench, const phase *p, const model_job *job,
                                   uint32_t ranks)
 {

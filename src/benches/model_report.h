@@ -1,5 +1,5 @@
 /*
- * model_report.h: what the benches of models print: sizes, memory, where the time went, bounds.
+ * model_report.h: the output of the benches of models: sizes, memory, times, bounds.
  */
 #ifndef KB_BENCHES_MODEL_REPORT_H
 #define KB_BENCHES_MODEL_REPORT_H

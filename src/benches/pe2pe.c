@@ -1,15 +1,14 @@
 /*
- * pe2pe.c: how long bytes take from the TCM of one PE to another PE, by the distance of the two and
- * by size. The source is PE 0 of cube 0 of the first SIP. Each transfer has the machine to itself.
+ * pe2pe.c: the latency from the TCM of one PE to another PE, by distance and size. The source is PE
+ * 0 of cube 0 of the first SIP. Each transfer has the machine to itself.
  *
- * - queue: tl_send() to tl_recv(). From the call of tl_send() until the receiver, which has posted
- *   its receive before, has the value and can use it.
+ * - queue: tl_send() to tl_recv(). From the call of tl_send() until the receiver, with a posted
+ *   receive, can use the value.
  * - DMA: a tl_store() to the memory of the other PE. From the call until the store is complete: the
- *   bytes are in that memory. The other PE is not told, so this is what moving the bytes costs
- *   without any notification.
+ *   bytes are in that memory. The other PE is not notified, so this is the cost of the bytes alone.
  *
- * Both put the bytes in the same kind of memory of the other PE (`memory`): the slots of the queue,
- * and the destination of the store.
+ * Both write to the same kind of memory of the other PE (`memory`): the slots of the queue, and the
+ * destination of the store.
  */
 #include <kernbench/kernbench.h>
 #include <kernbench/tl.h>
@@ -22,17 +21,17 @@
 
 /* ---- The kernels ------------------------------------------------------------------------- */
 
-/* What kernels are told, and where they leave times; kb_kernel.user. */
+/* Inputs and measured times of the kernels; kb_kernel.user. */
 typedef struct probe {
     const pe2pe_sizes *sizes;
     int64_t warmup;
     uint64_t inbox;    /* offset of the receiver's part */
-    kb_time sent;      /* when the message under way was sent */
+    kb_time sent;      /* time of the last send */
     kb_time *latency;  /* by size; of locate(), by PE */
     uint32_t pe_count; /* of locate() */
 } probe;
 
-/* One store of the smallest size after the other, to every other PE of the cube. */
+/* Stores of the smallest size, one after the other, to every other PE of the cube. */
 KB_KERNEL(locate, tl_ptr source, tl_ptr to)
 {
     const probe *p = tl_user();
@@ -60,7 +59,7 @@ KB_KERNEL(store_remotely, tl_ptr source, tl_ptr to)
         }
 }
 
-/* Sends when the receiver is ready, and goes on when the message has arrived. */
+/* Sends when the receiver is ready, and returns when the message has arrived. */
 static void send_one(tl_context *tl, probe *p, tl_ptr source, int64_t bytes)
 {
     tl_tensor value = tl_load(source, tl_shape(bytes), TL_I8);
@@ -81,8 +80,8 @@ static tl_tensor receive_one(tl_context *tl, probe *p, tl_tensor token, int64_t 
 }
 
 /*
- * Runs on all PEs that have a part of the inbox; those that are neither sender nor receiver end at
- * once. The first rounds are not timed: until then those PEs still report their end.
+ * Runs on all PEs that have a part of the inbox; PEs that are neither sender nor receiver end at
+ * once. The first rounds are not timed, because completions of those PEs are still in the fabric.
  */
 KB_KERNEL(exchange, tl_ptr inbox, tl_ptr source)
 {
@@ -113,7 +112,7 @@ typedef struct job {
     kb_pe source, targets[PE2PE_DISTANCES];
     kb_tensor payload;
     uint64_t payload_va;
-    unsigned char *sent, *arrived; /* contents of the payload, and what a target has of it */
+    unsigned char *sent, *arrived; /* contents of the payload, and of a target */
 } job;
 
 static kb_error *out_of_memory(void)
@@ -128,7 +127,7 @@ static kb_memory memory_of(const job *j)
     return kb_bench_param(j->bench, "memory") == 0 ? KB_TCM : KB_HBM;
 }
 
-/* Zeros on a device: `bytes` for each PE up to the last one, PE `last->pe` of cube `last->cube`. */
+/* Zeros on a device: `bytes` on each PE up to *last. */
 static kb_error *make_zeros(const job *j, const char *name, kb_memory memory, const kb_pe *last,
                             uint64_t bytes, kb_tensor *tensor)
 {
@@ -156,7 +155,7 @@ static kb_error *make_payload(job *j)
     return kb_tensor_set_slice(j->ctx, j->payload, KB_UNTIMED, NULL, j->sent, (size_t)total);
 }
 
-/* ---- Which PEs --------------------------------------------------------------------------- */
+/* ---- Choice of the PEs -------------------------------------------------------------------- */
 
 static kb_error *run_locate(job *j, kb_time *latency)
 {
@@ -172,10 +171,8 @@ static kb_error *run_locate(job *j, kb_time *latency)
     return kb_tensor_free(j->ctx, marks);
 }
 
-/*
- * The nearest and the farthest PE of the cube, as a store of the smallest size shows: how PEs are
- * numbered says nothing about where they are.
- */
+/* The nearest and the farthest PE of the cube, by the time of a store of the smallest size: numbers
+ * of PEs do not tell their location. */
 static kb_error *find_in_cube(job *j)
 {
     const char **missing = j->table.missing;
@@ -228,7 +225,7 @@ static kb_error *find_targets(job *j)
 
 /* ---- Transfers --------------------------------------------------------------------------- */
 
-/* What a target has received, of all sizes: compared with what was sent. */
+/* Compares the received bytes of all sizes with those sent. */
 static kb_error *verify(const job *j, kb_tensor inbox, uint64_t offset, pe2pe_distance distance,
                         pe2pe_method method)
 {
@@ -247,7 +244,7 @@ static kb_error *verify(const job *j, kb_tensor inbox, uint64_t offset, pe2pe_di
     return NULL;
 }
 
-/* Where the target's part begins: it is the last one. */
+/* The begin of the target's part, which is the last one. */
 static kb_error *find_last_shard(const job *j, kb_tensor tensor, kb_shard *shard,
                                  kb_location *location)
 {
@@ -265,10 +262,8 @@ static kb_error *request(const job *j, const kb_message *message)
     return kb_request_free(j->ctx, r);
 }
 
-/*
- * The source runs alone. A tensor is mapped on its own device alone, so the destination gets
- * further addresses, which the MMU of the source translates, also on another SIP.
- */
+/* Only the source runs. A tensor is mapped on its own device only, so the destination is mapped
+ * again, for the MMU of the source, which may be on another SIP. */
 static kb_error *measure_dma(job *j, pe2pe_distance distance)
 {
     probe p = {.sizes = &j->table.sizes, .latency = j->table.latency[distance][PE2PE_DMA]};
@@ -289,7 +284,7 @@ static kb_error *measure_dma(job *j, pe2pe_distance distance)
     return kb_tensor_free(j->ctx, inbox);
 }
 
-/* On another SIP the payload makes the source run the kernel; in the same one the inbox does. */
+/* On another SIP the payload makes the source run the kernel; on the same SIP the inbox does. */
 static kb_error *launch_exchange(const job *j, const kb_kernel *kernel, kb_queue_set queues,
                                  kb_tensor inbox, bool other_sip)
 {
@@ -328,7 +323,7 @@ static kb_error *measure_queue(job *j, pe2pe_distance distance)
 
 /* ---- The bench --------------------------------------------------------------------------- */
 
-/* From min_bytes on, each `factor` times the one before, and max_bytes at the end. */
+/* From min_bytes, each `factor` times the previous one, and max_bytes at the end. */
 static kb_error *list_sizes(const kb_bench *bench, pe2pe_sizes *sizes)
 {
     uint64_t min = (uint64_t)kb_bench_param(bench, "min_bytes");

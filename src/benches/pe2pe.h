@@ -1,5 +1,5 @@
 /*
- * pe2pe.h: what the bench pe2pe measures, and how it is shown: targets, a table, a plot.
+ * pe2pe.h: measurements and output of the bench pe2pe: targets, a table, a plot.
  */
 #ifndef KB_BENCHES_PE2PE_H
 #define KB_BENCHES_PE2PE_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How far the target is from the source, nearest first. */
+/* The distance of the target from the source, nearest first. */
 typedef enum pe2pe_distance {
     PE2PE_NEIGHBOUR, /* the nearest PE of the cube */
     PE2PE_ACROSS,    /* the farthest PE of the cube */
@@ -38,14 +38,14 @@ typedef struct pe2pe_sizes {
 
 typedef struct pe2pe_table {
     pe2pe_sizes sizes;
-    const char *missing[PE2PE_DISTANCES]; /* why the machine lacks it; NULL: it is measured */
+    const char *missing[PE2PE_DISTANCES]; /* why it is not measured; NULL: it is */
     kb_time latency[PE2PE_DISTANCES][PE2PE_METHODS][PE2PE_MAX_SIZES];
 } pe2pe_table;
 
-/* Which PE stands for each distance, or why there is none. */
+/* The target of each distance, or why there is none. */
 void pe2pe_print_targets(kb_bench *bench, const pe2pe_table *table, const kb_pe *targets);
 
-/* A line for each size; and the figures for --json. */
+/* A line for each size; and metrics for --json. */
 void pe2pe_print_table(kb_bench *bench, const pe2pe_table *table);
 
 /* Latency over size, both axes logarithmic. */

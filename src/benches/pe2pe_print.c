@@ -12,7 +12,7 @@ const char *const pe2pe_distance_names[] = {"neighbour", "across_cube", "next_cu
                                             "other_sip"};
 const char *const pe2pe_method_names[] = {"queue", "dma"};
 
-/* What stands for a distance in the plot: the first is of queues, the second of DMA. */
+/* The marks of a distance in the plot: the first for queues, the second for DMA. */
 static const struct {
     const char *label, *phrase;
     char marks[PE2PE_METHODS];
@@ -62,7 +62,7 @@ void pe2pe_print_targets(kb_bench *bench, const pe2pe_table *table, const kb_pe 
 
 /* ---- Table ------------------------------------------------------------------------------- */
 
-/* Columns of a figure, and of the two of a distance. */
+/* Width of a number, and of the two numbers of a distance. */
 enum { FIGURE = 9, PAIR = 2 * FIGURE + 2 };
 
 static void print_head(kb_bench *bench, const pe2pe_table *table)
@@ -122,14 +122,14 @@ typedef struct plot {
     char cells[ROWS][COLUMNS];
 } plot;
 
-/* Where a value lies on a logarithmic axis from min, at 0, to max, at the last of `count`. */
+/* The position of a value on a logarithmic axis from min (0) to max (count - 1). */
 static int position(double value, double min, double max, int count)
 {
     return max > min ? (int)lround(log(value / min) / log(max / min) * (count - 1)) : 0;
 }
 
-/* Where both methods of a distance meet, the queue's mark stays; other marks that meet become '*'.
- */
+/* If both methods of a distance coincide, the queue's mark stays; other coinciding marks become
+ * '*'. */
 static void mark(plot *p, double latency, double bytes, const pe2pe_sizes *sizes, char with)
 {
     int row = position(latency, p->min, p->max, ROWS);
@@ -142,7 +142,7 @@ static void mark(plot *p, double latency, double bytes, const pe2pe_sizes *sizes
         *cell = '*';
 }
 
-/* In ns, and at least the resolution of time, which a logarithm can be taken of. */
+/* In ns, and at least the resolution of time, so that it has a logarithm. */
 static double latency_of(const pe2pe_table *table, int distance, int method, size_t size)
 {
     return fmax(kb_to_ns(table->latency[distance][method][size]), kb_to_ns(1));

@@ -1,7 +1,7 @@
 /*
  * qkv_gemm.c: Q = X * Wq, K = X * Wk and V = X * Wv on one PE, with tiles that the kernel loads,
- * multiplies and stores itself. It issues the loads of the next tiles while earlier ones are
- * multiplied: the units overlap by themselves.
+ * multiplies and stores itself. It issues the loads of the next tiles before the products of
+ * earlier ones, so that the units overlap.
  */
 #include <kernbench/kernbench.h>
 #include <kernbench/tl.h>

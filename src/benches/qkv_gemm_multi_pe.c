@@ -1,7 +1,8 @@
 /*
- * qkv_gemm_multi_pe.c: the QKV projection of a model as wide as GPT-3, on all PEs. Every PE has all
- * of X and some columns of Wq, Wk and Wv, and makes those columns of Q, K and V: nothing leaves its
- * HBM. Each SIP has tokens of its own; they are all told to start before any is waited for.
+ * qkv_gemm_multi_pe.c: the QKV projection of a model as wide as GPT-3, on all PEs. Every PE has a
+ * copy of X and some columns of Wq, Wk and Wv, and computes the same columns of Q, K and V: all
+ * traffic stays in its HBM. Each SIP has its own tokens; all SIPs are launched before any is waited
+ * for.
  */
 #include <kernbench/kernbench.h>
 #include <kernbench/tl.h>
@@ -14,7 +15,8 @@
 KB_KERNEL(qkv, tl_ptr x, tl_ptr wq, tl_ptr wk, tl_ptr wv, tl_ptr q, tl_ptr k, tl_ptr v,
           int64_t tokens, int64_t width)
 {
-    /* The host cuts columns over the cubes, and those of a cube over its PEs: which are mine? */
+    /* The columns of this PE: columns are split over the cubes, and those of a cube over its PEs.
+     */
     int64_t of_cube = tl_part_size(width, tl_num_programs(1), tl_program_id(1));
     int64_t columns = tl_part_size(of_cube, tl_num_programs(0), tl_program_id(0));
     int64_t before = tl_part_begin(width, tl_num_programs(1), tl_program_id(1)) +
@@ -25,7 +27,7 @@ KB_KERNEL(qkv, tl_ptr x, tl_ptr wq, tl_ptr wk, tl_ptr wv, tl_ptr q, tl_ptr k, tl
     const tl_ptr weights[] = {wq, wk, wv}, results[] = {q, k, v};
     tl_tensor all_x = tl_ref(x, tl_shape(tokens, width), TL_F16);
     for (int i = 0; i < 3; i++) {
-        /* Shards follow each other, and each is packed. */
+        /* Shards are consecutive, and each is packed. */
         tl_tensor w = tl_ref(weights[i] + before * width * 2, tl_shape(width, columns), TL_F16);
         tl_tensor out = tl_ref(results[i] + before * tokens * 2, tl_shape(tokens, columns), TL_F16);
         tl_composite(TL_GEMM, all_x, w, out);
@@ -52,7 +54,7 @@ static kb_error *make(kb_bench *bench, uint32_t sip, uint64_t tokens, uint64_t w
     return NULL;
 }
 
-/* What all devices have of one matrix, as an argument of a launch. */
+/* A matrix of all devices, as an argument of a launch. */
 static kb_arg each(const kb_tensor *tensors, int which, uint32_t devices)
 {
     return KB_EACH(tensors + (size_t)which * devices, devices);
@@ -115,7 +117,7 @@ static kb_error *run(kb_bench *bench)
     return err;
 }
 
-/* At full width the weights of a SIP alone have 900 MB, and X is at every PE. */
+/* At full width the weights of a SIP have 900 MB, and X has a copy on every PE. */
 static bool is_large(const kb_bench *bench)
 {
     double tokens = (double)kb_bench_param(bench, "tokens");

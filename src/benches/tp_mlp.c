@@ -1,10 +1,10 @@
 /*
  * tp_mlp.c: the MLP of a transformer on all SIPs, tensor parallel as in Megatron: a column parallel
  * layer, an activation, a row parallel layer. The second layer runs twice: with its sum over ranks
- * behind the product, and in chunks while the product goes on.
+ * after the product, and in chunks that overlap with the product.
  *
- * Exposed communication is what a call takes beyond its product alone: the kernel of the second
- * layer without overlap.
+ * Exposed communication is the time of a call minus that of its product alone: the kernel of the
+ * second layer without overlap.
  */
 #include <kernbench/kernbench.h>
 #include <kernbench/tl.h>
@@ -24,7 +24,7 @@ static const char *const activations[] = {"gelu", "silu", "relu", NULL};
 
 enum { ROWS_AT_A_TIME = 64 };
 
-/* Of a matrix that is cut by columns over all PEs: each has its columns, packed. */
+/* For a matrix that is split by columns over all PEs: each PE has its columns, packed. */
 KB_KERNEL(activate, tl_ptr x, int64_t rows, int64_t columns, int which, int dtype)
 {
     int64_t of_cube = tl_part_size(columns, tl_num_programs(1), tl_program_id(1));
@@ -60,7 +60,7 @@ typedef struct mlp {
     uint32_t overlap;
     kb_dtype dtype;
     double *x;        /* (batch, width); NULL without data */
-    double *expected; /* (batch, width), added up over the ranks of the first group; NULL: none */
+    double *expected; /* (batch, width), summed over the ranks of the first group; NULL: none */
     uint64_t step;    /* of the rows that are compared */
     kb_tensor plain, chunked; /* results of rank 0 */
     kb_tp_times up, down[2];
@@ -114,7 +114,7 @@ static kb_error *read_weight(kb_context *ctx, const mlp *is, kb_tp_layer layer, 
     return *numbers ? bench_read(ctx, weight, is->dtype, *numbers, count) : no_memory();
 }
 
-/* Adds what the rank contributes to a row of the result. */
+/* Adds the rank's contribution to a row of the result. */
 static void add_row(const mlp *is, const double *w1, const double *w2, double *hidden, uint64_t row)
 {
     uint64_t part = is->hidden / is->size;
@@ -146,7 +146,7 @@ static kb_error *add_expected(kb_context *ctx, const mlp *is, kb_tp_layer up, kb
     return err;
 }
 
-/* One pass: the time of each step, on this rank, when all ranks begin together. */
+/* One pass: the time of each step on this rank, if all ranks begin together. */
 static kb_error *run_pass(kb_context *ctx, mlp *is, uint32_t rank, const kb_tp_layer *layers,
                           kb_tensor x, kb_tensor *h, kb_tensor out[2])
 {
@@ -188,7 +188,7 @@ static kb_error *work(kb_context *ctx, uint32_t rank, void *arg)
                                  .policy = &columns,
                                  .access = KB_UNTIMED};
     KB_TRY(kb_empty(ctx, &spec, &h));
-    for (int pass = 0; pass < 2; pass++) /* the first one installs what collectives need */
+    for (int pass = 0; pass < 2; pass++) /* the first one installs queues */
         KB_TRY(run_pass(ctx, is, rank, layers, x, &h, out));
     if (is->expected && rank < is->size)
         KB_TRY(add_expected(ctx, is, layers[0], layers[1]));
@@ -229,7 +229,7 @@ static kb_error *verify(const mlp *is)
     return kb_bench_verify(is->bench, is->chunked, is->expected, 1e-2, 1e-2);
 }
 
-/* Numbers of the input, and room for the results; rows that are not compared are NaN. */
+/* Numbers of the input, and the buffer of expected results; rows that are not compared are NaN. */
 static kb_error *make_numbers(mlp *is)
 {
     if (kb_context_is_timing_only(kb_bench_context(is->bench)))
@@ -285,7 +285,7 @@ static kb_error *run(kb_bench *bench)
     return err;
 }
 
-/* The weights of a 70B model have 900 MB a layer. */
+/* The weights of a 70B model have 900 MB per layer. */
 static bool is_large(const kb_bench *bench)
 {
     return (double)kb_bench_param(bench, "width") * (double)kb_bench_param(bench, "hidden") > 1e7;

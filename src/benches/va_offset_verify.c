@@ -1,8 +1,8 @@
 /*
- * va_offset_verify.c: every PE copies its block of a tensor to the same place in another one, and
- * finds it by arithmetic on virtual addresses alone: base + pid * stride if sizes divide, and what
- * the parts before it take if they do not. A matrix is cut by rows over the cubes and by columns
- * over the PEs of each; a vector is one row, cut over both.
+ * va_offset_verify.c: every PE copies its block of a tensor to the same position of another one,
+ * and finds it by arithmetic on virtual addresses alone: base + pid * stride if sizes divide, else
+ * the sum of the sizes of the parts before it. A matrix is split by rows over the cubes and by
+ * columns over the PEs of each; a vector is one row, split over both.
  */
 #include <kernbench/kernbench.h>
 #include <kernbench/tl.h>
@@ -30,7 +30,7 @@ KB_KERNEL(copy_2d, tl_ptr from, tl_ptr to, int64_t rows, int64_t columns)
     int64_t cube = tl_program_id(1), cubes = tl_num_programs(1);
     int64_t height = tl_part_size(rows, cubes, cube);
     int64_t width = tl_part_size(columns, pes, pe);
-    /* All rows of the cubes before this one, and in it the blocks of the PEs before this one. */
+    /* All rows of the previous cubes, and in this cube the blocks of the previous PEs. */
     int64_t before =
         tl_part_begin(rows, cubes, cube) * columns + height * tl_part_begin(columns, pes, pe);
     copy_block(tl, from + before * 2, to + before * 2, height * width);
@@ -45,7 +45,7 @@ KB_KERNEL(copy_1d, tl_ptr from, tl_ptr to, int64_t n)
     copy_block(tl, from + before * 2, to + before * 2, tl_part_size(of_cube, pes, pe));
 }
 
-/* Two tensors on the current device: one with the numbers, and one to be filled. */
+/* Two tensors on the current device: one with the numbers, and one for the copy. */
 typedef struct pair {
     kb_tensor from, to;
 } pair;

@@ -75,10 +75,10 @@ static int by_pe(const void *a, const void *b)
 
 static kb_error *gather_members(plan_view *view)
 {
-    const kb_ccl_members *members = &view->plan->members;
-    for (uint32_t circle = 0; circle < kb_ccl_circle_count(members); circle++) {
+    const kb_ccl_participants *members = &view->plan->participants;
+    for (uint32_t circle = 0; circle < kb_ccl_subgroup_count(members); circle++) {
         uint32_t count;
-        const kb_ccl_member *member = kb_ccl_circle(members, circle, &count);
+        const kb_ccl_participant *member = kb_ccl_subgroup(members, circle, &count);
         for (uint32_t place = 0; place < count; place++) {
             plan_pe pe = {.pe = member[place].pe,
                           .rank = member[place].rank,

@@ -31,12 +31,12 @@ static json_t *entry_json(const ccl_plan *plan)
         settings_json(entry));
 }
 
-static json_t *circles_json(const kb_ccl_members *members)
+static json_t *circles_json(const kb_ccl_participants *members)
 {
     json_t *circles = json_array();
-    for (uint32_t i = 0; i < kb_ccl_circle_count(members); i++) {
+    for (uint32_t i = 0; i < kb_ccl_subgroup_count(members); i++) {
         uint32_t count;
-        const kb_ccl_member *member = kb_ccl_circle(members, i, &count);
+        const kb_ccl_participant *member = kb_ccl_subgroup(members, i, &count);
         json_t *list = json_array();
         for (uint32_t k = 0; k < count; k++)
             cli_json_append(&list, json_pack("{s:i, s:s}", "rank", (int)member[k].rank, "pe",
@@ -89,10 +89,10 @@ static json_t *pes_json(const plan_view *view)
 
 kb_code plan_print_json(const plan_view *view)
 {
-    return cli_json_print(json_pack("{s:o, s:s, s:o, s:i, s:I, s:o, s:o}", "topology",
-                                    cli_json_machine(view->machine, &view->common->settings), "ccl",
-                                    view->config->path, "algorithm", entry_json(view->plan),
-                                    "world_size", (int)view->plan->scope.world, "memory_bytes",
-                                    (json_int_t)view->room, "circles",
-                                    circles_json(&view->plan->members), "pes", pes_json(view)));
+    return cli_json_print(
+        json_pack("{s:o, s:s, s:o, s:i, s:I, s:o, s:o}", "topology",
+                  cli_json_machine(view->machine, &view->common->settings), "ccl",
+                  view->config->path, "algorithm", entry_json(view->plan), "world_size",
+                  (int)view->plan->scope.world, "memory_bytes", (json_int_t)view->room, "circles",
+                  circles_json(&view->plan->participants), "pes", pes_json(view)));
 }

@@ -133,7 +133,7 @@ static void append_members(const plan_view *view, uint32_t circle, kb_text *text
 {
     enum { SHOWN = 4 };
     uint32_t count;
-    const kb_ccl_member *members = kb_ccl_circle(&view->plan->members, circle, &count);
+    const kb_ccl_participant *members = kb_ccl_subgroup(&view->plan->participants, circle, &count);
     bool all = view->limit == 0 || count <= SHOWN + 1;
     for (uint32_t i = 0; i < count; i++) {
         bool skipped = !all && i >= SHOWN - 1 && i + 1 < count;
@@ -148,13 +148,13 @@ static kb_code print_circles(const plan_view *view)
 {
     static const cli_column columns[] = {
         {.title = "group"}, {.title = "PEs"}, {.title = "in order", .left = true}};
-    uint32_t circles = kb_ccl_circle_count(&view->plan->members);
+    uint32_t circles = kb_ccl_subgroup_count(&view->plan->participants);
     cli_table table;
     cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
     for (uint32_t i = 0; i < circles && !is_full(view, i); i++) {
         uint32_t count;
         kb_text members = KB_TEXT_INIT;
-        (void)kb_ccl_circle(&view->plan->members, i, &count);
+        (void)kb_ccl_subgroup(&view->plan->participants, i, &count);
         append_members(view, i, &members);
         cli_table_cell(&table, "%" PRIu32, i);
         cli_table_cell(&table, "%" PRIu32, count);

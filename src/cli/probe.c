@@ -205,7 +205,7 @@ static kb_error *measure(probe *p, uint64_t bytes, probe_report *report)
     for (size_t i = 0; i < PROBE_SWEEP_COUNT; i++) {
         probe_result point;
         KB_TRY(probe_measure(p, report->which, probe_sweep_bytes(i), &point));
-        report->sweep[i] = point.receipt.ended;
+        report->sweep[i] = point.completion.ended;
         probe_result_fini(&point);
     }
     return NULL;

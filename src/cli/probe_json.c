@@ -62,16 +62,16 @@ static json_t *sweep_json(const probe_view *view, const probe_report *report)
 static json_t *case_json(const probe_view *view, const probe_report *report)
 {
     const probe_result *r = &report->result;
-    const net_receipt *receipt = &r->receipt;
+    const net_completion *completion = &r->completion;
     double bottleneck = rate_gbs(view, r->bottleneck);
-    double gbs = obs_bandwidth(r->bytes, receipt->ended);
+    double gbs = obs_bandwidth(r->bytes, completion->ended);
     return json_pack(
         "{s:s, s:s, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "name", probe_cases[report->which].name, "what", probe_cases[report->which].what, "from",
         cli_json_node(view->machine, r->from), "to", cli_json_node(view->machine, r->to), "nbytes",
-        (json_int_t)r->bytes, "total_ns", cli_json_ns(receipt->ended), "overhead_ns",
-        cli_json_ns(receipt->overhead), "wire_ns", cli_json_ns(receipt->wire), "drain_ns",
-        cli_json_ns(receipt->drain), "queueing_ns", cli_json_ns(receipt->queueing),
+        (json_int_t)r->bytes, "total_ns", cli_json_ns(completion->ended), "overhead_ns",
+        cli_json_ns(completion->overhead), "wire_ns", cli_json_ns(completion->wire), "drain_ns",
+        cli_json_ns(completion->drain), "queueing_ns", cli_json_ns(completion->queueing),
         "bottleneck_link", cli_json_link(view->machine, r->bottleneck), "bottleneck_gbs",
         cli_json_real(bottleneck), "effective_gbs", cli_json_real(gbs), "utilization",
         cli_json_real(gbs / bottleneck), "overhead_by_kind", overheads_json(view, r), "path",

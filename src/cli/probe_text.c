@@ -70,13 +70,13 @@ static kb_code print_summary(const probe_view *view, const probe_report *reports
     cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
     for (size_t i = 0; i < count; i++) {
         const probe_result *r = &reports[i].result;
-        double gbs = obs_bandwidth(r->bytes, r->receipt.ended);
+        double gbs = obs_bandwidth(r->bytes, r->completion.ended);
         cli_table_cell(&table, "%s", probe_cases[reports[i].which].name);
-        cli_table_cell(&table, "%s", obs_ns(r->receipt.ended).text);
-        cli_table_cell(&table, "%s", obs_ns(r->receipt.overhead).text);
-        cli_table_cell(&table, "%s", obs_ns(r->receipt.wire).text);
-        cli_table_cell(&table, "%s", obs_ns(r->receipt.drain).text);
-        cli_table_cell(&table, "%s", obs_ns(r->receipt.queueing).text);
+        cli_table_cell(&table, "%s", obs_ns(r->completion.ended).text);
+        cli_table_cell(&table, "%s", obs_ns(r->completion.overhead).text);
+        cli_table_cell(&table, "%s", obs_ns(r->completion.wire).text);
+        cli_table_cell(&table, "%s", obs_ns(r->completion.drain).text);
+        cli_table_cell(&table, "%s", obs_ns(r->completion.queueing).text);
         cli_table_cell(&table, "%s", obs_gbs(gbs).text);
         cli_table_cell(&table, "%s", obs_percent(gbs / rate_gbs(view, r->bottleneck)).text);
         cli_table_cell(&table, "%s", obs_rate(rate_of(view, r->bottleneck)).text);
@@ -203,19 +203,20 @@ static void print_ends(const probe_view *view, const probe_result *r)
 
 static void print_parts(const probe_view *view, const probe_result *r)
 {
-    const net_receipt *receipt = &r->receipt;
-    double gbs = obs_bandwidth(r->bytes, receipt->ended);
+    const net_completion *completion = &r->completion;
+    double gbs = obs_bandwidth(r->bytes, completion->ended);
     kb_text link = KB_TEXT_INIT, unit = KB_TEXT_INIT;
     topo_link_name(view->machine, r->bottleneck, &link);
     kb_text_printf(&unit, "%% of the bottleneck, %s, %s GB/s", cli_text(&link),
                    obs_rate(rate_of(view, r->bottleneck)).text);
     print_ends(view, r);
     print_line("size", obs_bytes(r->bytes).text, "");
-    print_line("latency", obs_ns(receipt->ended).text, "ns");
-    print_line("  overhead", obs_ns(receipt->overhead).text, "ns in nodes");
-    print_line("  wire", obs_ns(receipt->wire).text, "ns in links");
-    print_line("  drain", obs_ns(receipt->drain).text, "ns for the bytes to pass the slowest link");
-    print_line("  queueing", obs_ns(receipt->queueing).text, "ns behind other transfers");
+    print_line("latency", obs_ns(completion->ended).text, "ns");
+    print_line("  overhead", obs_ns(completion->overhead).text, "ns in nodes");
+    print_line("  wire", obs_ns(completion->wire).text, "ns in links");
+    print_line("  drain", obs_ns(completion->drain).text,
+               "ns for the bytes to pass the slowest link");
+    print_line("  queueing", obs_ns(completion->queueing).text, "ns behind other transfers");
     print_line("bandwidth", obs_gbs(gbs).text, "GB/s");
     print_line("utilisation", obs_percent(gbs / rate_gbs(view, r->bottleneck)).text,
                cli_text(&unit));
@@ -255,7 +256,7 @@ static void print_drain_verdict(const probe_view *view, const probe_report *repo
 static void print_verdict(const probe_view *view, const probe_report *report,
                           const probe_overhead *largest)
 {
-    const net_receipt *r = &report->result.receipt;
+    const net_completion *r = &report->result.completion;
     double total = (double)r->ended, drain = (double)r->drain / total;
     if (r->drain >= r->overhead && r->drain >= r->wire)
         print_drain_verdict(view, report, drain);
@@ -289,7 +290,8 @@ static kb_code print_overheads(const probe_view *view, const probe_report *repor
         cli_table_cell(&table, "%u x", o->count);
         cli_table_cell(&table, "%s", obs_ns(o->each).text);
         cli_table_cell(&table, "%s", obs_ns(o->total).text);
-        cli_table_cell(&table, "%s", obs_percent((double)o->total / (double)r->receipt.ended).text);
+        cli_table_cell(&table, "%s",
+                       obs_percent((double)o->total / (double)r->completion.ended).text);
     }
     kb_code code = cli_table_print(&table, stdout);
     if (!view->quiet) {

@@ -1,6 +1,6 @@
 /*
- * rewrite.c: puts a setting into the text of a description, which is parsed to find the place and
- * otherwise left as it is.
+ * rewrite.c: puts a setting into the text of a description, which is parsed to find the location
+ * and otherwise left as it is.
  *
  *     w: 4 # spec             cube.noc.w=8     the scalar is replaced
  *     mesh: { w: 4 }          mesh.h=2         the key is put first: { h: 2, w: 4 }
@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t offset_of(const kb_text *text, kb_place place)
+static size_t offset_of(const kb_text *text, kb_srcloc loc)
 {
-    return kb_config_offset(kb_text_peek(text), text->length, place);
+    return kb_config_offset(kb_text_peek(text), text->length, loc);
 }
 
 /* Replaces `old` bytes. */
@@ -93,10 +93,10 @@ static kb_config_node *child(kb_config_node *node, const char *key)
 }
 
 /* Puts "a: { b: value }" into the mapping that begins there. `path` is cut into its words. */
-static void insert(kb_text *text, kb_place place, char *path, const char *value)
+static void insert(kb_text *text, kb_srcloc loc, char *path, const char *value)
 {
     kb_text fresh = KB_TEXT_INIT;
-    size_t at = offset_of(text, place), depth = 0;
+    size_t at = offset_of(text, loc), depth = 0;
     bool flow = kb_text_peek(text)[at] == '{';
     for (char *word = path; word; depth++) {
         char *point = strchr(word, '.');
@@ -117,7 +117,7 @@ static void insert(kb_text *text, kb_place place, char *path, const char *value)
         splice_text(text, at + 1, 0, &line);
         kb_text_fini(&line);
     } else {
-        kb_text_printf(&fresh, "\n%*s", place.column - 1, "");
+        kb_text_printf(&fresh, "\n%*s", loc.column - 1, "");
         splice_text(text, at, 0, &fresh);
     }
     kb_text_fini(&fresh);
@@ -128,7 +128,7 @@ static bool is_mapping(const kb_text *text, kb_config_node *node)
     const kb_config_node *first = kb_config_first(node);
     if (first)
         return kb_config_key(first) != NULL;
-    return kb_text_peek(text)[offset_of(text, kb_config_place(node))] == '{';
+    return kb_text_peek(text)[offset_of(text, kb_config_loc(node))] == '{';
 }
 
 /* Follows the path as far as the text goes, then replaces or inserts. */
@@ -147,14 +147,14 @@ static kb_error *apply(kb_text *text, kb_config *config, char *path, const char 
         if (!next && !is_mapping(text, node))
             return cannot(setting);
         if (!next) {
-            insert(text, kb_config_place(node), word, value);
+            insert(text, kb_config_loc(node), word, value);
             return NULL;
         }
         node = next;
         word = point ? point + 1 : NULL;
     }
     const char *source = kb_config_source_text(node);
-    size_t at = offset_of(text, kb_config_place(node));
+    size_t at = offset_of(text, kb_config_loc(node));
     size_t length = source ? scalar_length(kb_text_peek(text) + at, source) : 0;
     if (length == 0)
         return cannot(setting);
@@ -207,7 +207,7 @@ kb_error *rewrite_collection(kb_text *text, const char *path, const char *yaml)
         node = child(node, kb_text_peek(&word));
         at += length;
     }
-    size_t at = node ? offset_of(text, kb_config_place(node)) : 0;
+    size_t at = node ? offset_of(text, kb_config_loc(node)) : 0;
     size_t length = node ? collection_length(kb_text_peek(text) + at) : 0;
     bool out_of_memory = word.failed;
     if (length > 0)

@@ -90,7 +90,7 @@ static json_t *transport_json(const net_train_stats *trains)
     const uint64_t *packets = trains->as_packets, *unfolded = trains->unfolded;
     return json_pack(
         "{s:I, s:{s:I, s:I, s:I}, s:{s:I, s:I, s:I, s:I}, s:{s:I, s:I}}", "whole",
-        (json_int_t)trains->whole, "packets", "unforeseen", (json_int_t)packets[NET_UNFORESEEN],
+        (json_int_t)trains->whole, "packets", "unforeseen", (json_int_t)packets[NET_UNPREDICTABLE],
         "train_in_the_way", (json_int_t)packets[NET_TRAIN_IN_THE_WAY], "packets_in_the_way",
         (json_int_t)packets[NET_PACKETS_IN_THE_WAY], "unfolded", "packet_met",
         (json_int_t)unfolded[NET_PACKET_MET], "packet_waited",

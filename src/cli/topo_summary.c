@@ -90,9 +90,9 @@ static void print_machine(const summary *s)
            obs_bytes(m->tcm_bytes).text, obs_bytes(m->tcm_reserved_bytes).text,
            obs_bytes(m->tcm_bytes * m->pe_count).text);
     printf("  fabric   packets of %s; %u virtual channel%s per class and port, %s deep%s\n",
-           obs_bytes(m->packet_bytes).text, m->vcs, kb_plural(m->vcs),
-           obs_bytes(m->depth_bytes).text,
-           m->serial_ports ? "; ports send one packet at a time" : "");
+           obs_bytes(m->fabric.packet_bytes).text, m->fabric.vcs, kb_plural(m->fabric.vcs),
+           obs_bytes(m->fabric.depth_bytes).text,
+           m->fabric.serial_ports ? "; ports send one packet at a time" : "");
     printf("  graph    %s nodes, %s links; at most %u links on a route\n",
            obs_count(s->graph->nodes.count).text, obs_count(s->graph->links.count).text,
            m->max_steps);
@@ -226,9 +226,9 @@ static json_t *shape_json(const summary *s)
 static json_t *fabric_json(const summary *s)
 {
     const topo_shape *m = s->shape;
-    return json_pack("{s:I, s:I, s:I, s:b}", "packet_bytes", (json_int_t)m->packet_bytes, "vcs",
-                     (json_int_t)m->vcs, "depth_bytes", (json_int_t)m->depth_bytes, "serial_ports",
-                     m->serial_ports);
+    return json_pack("{s:I, s:I, s:I, s:b}", "packet_bytes", (json_int_t)m->fabric.packet_bytes,
+                     "vcs", (json_int_t)m->fabric.vcs, "depth_bytes",
+                     (json_int_t)m->fabric.depth_bytes, "serial_ports", m->fabric.serial_ports);
 }
 
 kb_code topo_print_summary_json(const topo_machine *machine, const cli_list *settings)

@@ -130,7 +130,7 @@ static kb_code read_args(const traffic_args *args, const topo_machine *machine, 
         .pattern = (traffic_pattern)args->pattern,
         .process = (traffic_process)args->process,
         .level = (traffic_level)args->level,
-        .bytes = args->bytes > 0 ? args->bytes : topo_machine_shape(machine)->packet_bytes,
+        .bytes = args->bytes > 0 ? args->bytes : topo_machine_shape(machine)->fabric.packet_bytes,
         .seed = args->seed,
     };
     static const decimal_option rate_option = {"--rate", 9, 1, (int64_t)TRAFFIC_MAX_RATE};

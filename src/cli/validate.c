@@ -144,8 +144,8 @@ static kb_error *describe(const char *name, kb_text *text)
     topo_machine *machine;
     KB_TRY(cli_try_machine(&(cli_common){.topology = name}, &machine));
     const topo_shape *shape = topo_machine_shape(machine);
-    kb_text_printf(text, "packets of %s, %s ports", obs_bytes(shape->packet_bytes).text,
-                   shape->serial_ports ? "serial" : "parallel");
+    kb_text_printf(text, "packets of %s, %s ports", obs_bytes(shape->fabric.packet_bytes).text,
+                   shape->fabric.serial_ports ? "serial" : "parallel");
     topo_machine_destroy(machine);
     return text->failed ? kb_error_nomem() : NULL;
 }

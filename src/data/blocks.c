@@ -10,7 +10,7 @@
 
 /* ---- Views ------------------------------------------------------------------------------- */
 
-/* One more axis, outside of those that are there; joined with the outermost one if it can be. */
+/* Adds an outermost axis; joined with the outermost one if it can be. */
 static void add_axis(data_view *view, uint64_t dim, uint64_t stride)
 {
     if (dim == 1)
@@ -71,7 +71,7 @@ static void gather(const data_view *view, uint64_t at, size_t count, unsigned ch
         offset += index[axis] * view->strides[axis];
     }
     while (count > 0) {
-        size_t run = (size_t)data_least(view->dims[0] - index[0], count);
+        size_t run = (size_t)kb_min(view->dims[0] - index[0], count);
         const unsigned char *from = view->input->bytes + offset * size;
         if (view->strides[0] == 1)
             memcpy(to, from, run * size);
@@ -113,14 +113,10 @@ const void *data_view_get(const data_view *view, uint64_t at, size_t count, kb_d
 
 void data_store_numbers(kb_dtype dtype, void *to, data_class class, const void *from, size_t count)
 {
-    if (class == DATA_IN_I32 && dtype == KB_I8) {
-        const int32_t *wide = from;
-        int8_t *narrow = to;
-        for (size_t i = 0; i < count; i++)
-            narrow[i] = (int8_t)(uint8_t)(uint32_t)wide[i];
-        return;
-    }
-    kb_convert(dtype, to, data_dtype_of_class(class), from, count);
+    if (class == DATA_IN_I32 && mem_is_integer(dtype))
+        mem_wrap_integers(dtype, to, from, count);
+    else
+        kb_convert(dtype, to, data_dtype_of_class(class), from, count);
 }
 
 void data_fill(kb_dtype dtype, void *to, double number, size_t count)

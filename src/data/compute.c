@@ -1,10 +1,10 @@
 /*
  * compute.c: computes some values and all they need.
  *
- * They are ordered as they were made, so inputs come first. Whoever computes takes the next part of
- * the first value that has one left, and waits for the inputs: others have these in hand, as they
- * come earlier, so there is always one who need not wait. All memory is allocated before and all
- * references are released after that, by the owner alone.
+ * They are ordered as they were made, so inputs come first. A thread takes the next part of
+ * the first value that has one left, and waits for the inputs: other threads have these in hand, as
+ * they come earlier, so one thread never waits. All memory is allocated before and all references
+ * are released after that, by the owner alone.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -78,8 +78,8 @@ static void wait_for(data_job *job, const data_value *input)
 }
 
 /*
- * Who goes to sleep first says so and then looks again; here it is the other way round. All of it
- * is in one order, so either they see that it is ready, or they are seen here.
+ * A thread that goes to sleep first says so and then looks again; here the order is reversed. All
+ * of it is in one order, so either they see that it is ready, or they are seen here.
  */
 static void finish_part(data_job *job, data_value *value)
 {

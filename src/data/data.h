@@ -1,7 +1,7 @@
 /*
  * data.h: the numbers that a simulated program computes with. A value is an array that never
  * changes. It is described when the operation that makes it is issued, and computed later: when
- * somebody looks, or when much is waiting; on all cores. What it is computed from are values too,
+ * it is read, or when much is waiting; on all cores. What it is computed from are values too,
  * never "what is at that address", so neither the order of computing nor what memory is used for
  * afterwards can change it.
  *
@@ -13,10 +13,10 @@
  *     KB_TRY(data_settle(store));                              // now it does
  *     data_release(store, a); ...
  *
- * Memory: what is written is remembered as (where, value) until somebody settles the store;
- * data_read() does so by itself if it reads what is still to be written. Whoever else touches the
- * contents of memories has to settle first: who reads or writes them by another way, and who frees
- * a part of a memory, as a write that still waits would end up in what is there next.
+ * Memory: what is written is remembered as (where, value) until the store is settled;
+ * data_read() does so by itself if it reads what is still to be written. Other code that
+ * reads or writes the contents of memories, or frees a part of a memory, has to settle first: a
+ * pending write would end up in what is there next.
  *
  * What is computed does not depend on when, in which order, or by how many threads. A store belongs
  * to one thread; the threads that compute are its own. All errors are for want of host memory, or
@@ -38,7 +38,7 @@
 enum { DATA_MAX_INPUTS = 6 }; /* of an operation */
 
 typedef struct data_store data_store;
-typedef struct data_value data_value; /* counted: whoever gets one releases it */
+typedef struct data_value data_value; /* counted: its receiver releases it */
 
 typedef struct data_options {
     mem_memories *memories; /* must stay */
@@ -92,7 +92,7 @@ KB_MUST_USE kb_error *data_of_bytes(data_store *store, kb_dtype dtype, const kb_
  * On elements (ADD to CAST): inputs broadcast: shapes are aligned at their last axes, and an axis
  * of 1 is repeated. If all inputs and the result are integers, they are computed with in i32 and
  * wrap around, in i32 and in i8; otherwise in f32, and what is computed is rounded once to the
- * result's dtype, as kb_convert() does. Functions are good to 2 units in the last place of the
+ * result's dtype, as kb_convert() does. Functions are good to 2 units in the last digit of the
  * dtype. DIV of integers is towards 0, and by 0 gives 0. MAXIMUM and MINIMUM are NaN if one input
  * is, as IEEE has it. Comparisons are 1 or 0. FMA rounds the product to the dtype, then the sum.
  * CLAMP is of x, lowest, highest; WHERE of condition (of any dtype), if not 0, if 0. CAST is
@@ -108,11 +108,11 @@ KB_MUST_USE kb_error *data_of_bytes(data_store *store, kb_dtype dtype, const kb_
  * lowest index comes first.
  *
  * TRANSPOSE swaps the last two axes; RESHAPE keeps the elements in another shape. GATHER is of x
- * and an index: each element of the index is a place along `axis` of x; its places along the other
- * axes are the index's own. SCATTER is x with elements of src (the third input) in the places that
- * the index says, in order: the last of several in one place stays. SCATTER_ADD adds them instead,
- * rounded once, as SUM does; integers wrap around. For SLICE and CONCAT see data_slice() and
- * data_concat().
+ * and an index: each element of the index is a position along `axis` of x; its positions along the
+ * other axes are the index's own. SCATTER is x with elements of src (the third input) at the
+ * positions that the index says, in order: the last of several at one position stays. SCATTER_ADD
+ * adds them instead, rounded once, as SUM does; integers wrap around. For SLICE and CONCAT see
+ * data_slice() and data_concat().
  */
 #define DATA_OP_(op, name, inputs, kernel) DATA_##op,
 typedef enum data_op { TL_DETAIL_EACH_OP(DATA_OP_) DATA_OPS } data_op;
@@ -176,11 +176,11 @@ KB_MUST_USE kb_error *data_write(data_store *store, const mem_rect *rects, size_
  */
 KB_MUST_USE kb_error *data_settle(data_store *store);
 
-/* ---- Figures, for tests and reports ---- */
+/* ---- Statistics, for tests and reports ---- */
 
 typedef struct data_stats {
     uint64_t computed;      /* values, ever; those that were read are not computed */
-    uint64_t dropped;       /* that nobody needed, never computed */
+    uint64_t dropped;       /* never needed, so never computed */
     uint64_t live_values;   /* now */
     size_t live_bytes;      /* of computed ones, now */
     size_t most_live_bytes; /* the most there were */

@@ -1,9 +1,12 @@
 /*
  * data_private.h: what the files of data know of each other.
  *
- *     value.c     values: made, counted, dropped       compute.c   which to compute, and in which
- * order writes.c    what memory is to hold               threads.c   who computes store.c     the
- * whole, and reading memory        the rest    how one operation is computed
+ *     lazy_value.c  values: made, counted, dropped
+ *     compute.c     which values to compute, and in which order
+ *     writes.c      pending writes to memory
+ *     threads.c     the threads that compute
+ *     store.c       the whole, and reading memory
+ *     the others    how one operation is computed
  *
  * Threads other than the owner's only run parts of operations (data_kernel.run). All else, counting
  * references and allocating among it, is the owner's, so that computing cannot fail half-way.
@@ -45,7 +48,7 @@ struct data_value {
     atomic_uint_fast64_t parts_left; /* to compute, while that is under way; otherwise 0 */
     uint64_t soonest;                /* when it could be computed, with any number of threads */
 
-    data_value *previous, *next;                 /* of all values, or when dropped */
+    data_value *prev, *next;                     /* of all values, or when dropped */
     data_value *previous_pending, *next_pending; /* of those not computed, by serial */
 };
 
@@ -58,7 +61,7 @@ static inline size_t data_bytes_of(const data_value *value)
 KB_MUST_USE kb_error *data_value_make(data_store *store, int op, kb_dtype dtype,
                                       const kb_shape *shape, data_value **value);
 
-/* The reference of somebody who waits for the value. */
+/* A reference of a value or write that waits for the value. */
 void data_wait_for(data_value *value);
 void data_wait_over(data_value *value);
 
@@ -110,22 +113,6 @@ extern const data_kernel data_elements_kernel, data_reduce_kernel, data_softmax_
     data_gather_kernel, data_scatter_kernel, data_scatter_add_kernel, data_slice_kernel,
     data_concat_kernel;
 
-/* Pieces of `piece` elements that cover all. */
-static inline uint64_t data_pieces(uint64_t elements, uint64_t piece)
-{
-    return elements / piece + (elements % piece > 0);
-}
-
-static inline uint64_t data_least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline bool data_is_integer(kb_dtype dtype)
-{
-    return dtype == KB_I8 || dtype == KB_I32;
-}
-
 static inline kb_dtype data_dtype_of_class(data_class class)
 {
     return class == DATA_IN_F32 ? KB_F32 : KB_I32;
@@ -133,7 +120,7 @@ static inline kb_dtype data_dtype_of_class(data_class class)
 
 /* ---- Blocks of elements: blocks.c -------------------------------------------------------- */
 
-/* So many elements are worked on at a time: they stay in the first cache. */
+/* Elements that are worked on at a time: they stay in the L1 cache. */
 enum { DATA_BLOCK = 1024 };
 
 /* From what is computed in to the dtype of a result; integers wrap around. */
@@ -238,7 +225,7 @@ typedef struct data_pending_write {
 
 /* What is to be written to one memory: the bytes from `low` to `high` at most. */
 typedef struct data_target {
-    kb_location memory; /* of any place in it */
+    kb_location memory; /* of any location in it */
     uint64_t low, high;
     size_t last_rect; /* the others follow from it by data_writes.before */
     bool is_used;
@@ -270,7 +257,7 @@ struct data_store {
 
     /*
      * What would go if all were computed and written: the bytes of values that are computed and
-     * that nobody has but who waits; and those of values that are not computed, as it is
+     * that only waiting values and writes have; and those of values that are not computed, as it is
      * unknown for how long they are needed.
      */
     uint64_t waiting_bytes;

@@ -112,7 +112,7 @@ static data_class class_of(const data_value *value)
 {
     bool in_i32 = true;
     for (uint32_t i = 0; i < value->input_count; i++)
-        in_i32 = in_i32 && data_is_integer(value->inputs[i]->dtype);
+        in_i32 = in_i32 && mem_is_integer(value->inputs[i]->dtype);
     return in_i32 ? DATA_IN_I32 : DATA_IN_F32;
 }
 
@@ -121,10 +121,10 @@ static void run(const data_value *value, uint64_t part, data_scratch *scratch)
     const data_value *a = value->inputs[0], *b = value->inputs[1];
     const data_class class = class_of(value);
     const uint64_t depth = a->shape.dims[1];
-    const uint64_t across = data_pieces(value->shape.dims[1], DATA_TILE_COLUMNS);
+    const uint64_t across = KB_DIV_UP(value->shape.dims[1], DATA_TILE_COLUMNS);
     area tile = {part / across * DATA_TILE_ROWS, part % across * DATA_TILE_COLUMNS, 0, 0};
-    tile.rows = data_least(value->shape.dims[0] - tile.row, DATA_TILE_ROWS);
-    tile.columns = data_least(value->shape.dims[1] - tile.column, DATA_TILE_COLUMNS);
+    tile.rows = kb_min(value->shape.dims[0] - tile.row, DATA_TILE_ROWS);
+    tile.columns = kb_min(value->shape.dims[1] - tile.column, DATA_TILE_COLUMNS);
     const size_t width = width_of(tile.columns, class);
 
     if (value->input_count > 2)
@@ -132,7 +132,7 @@ static void run(const data_value *value, uint64_t part, data_scratch *scratch)
     else
         memset(scratch->c, 0, tile.rows * width * sizeof *scratch->c);
     for (uint64_t at = 0; at < depth; at += DATA_TILE_DEPTH) {
-        size_t k = data_least(depth - at, DATA_TILE_DEPTH);
+        size_t k = kb_min(depth - at, DATA_TILE_DEPTH);
         const area left = {tile.row, at, tile.rows, k}, right = {at, tile.column, k, tile.columns};
         block rows = get_block(a, &left, class, k, scratch->a);
         block columns = get_block(b, &right, class, width, scratch->b);
@@ -146,8 +146,8 @@ static void run(const data_value *value, uint64_t part, data_scratch *scratch)
 
 static uint64_t parts(const data_value *value)
 {
-    return data_pieces(value->shape.dims[0], DATA_TILE_ROWS) *
-           data_pieces(value->shape.dims[1], DATA_TILE_COLUMNS);
+    return KB_DIV_UP(value->shape.dims[0], DATA_TILE_ROWS) *
+           KB_DIV_UP(value->shape.dims[1], DATA_TILE_COLUMNS);
 }
 
 static uint64_t cost(const data_value *value)

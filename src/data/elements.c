@@ -4,8 +4,8 @@
  *
  * Sums, products, quotients and roots in f32 are rounded right, and stay so when they are rounded
  * again to a type with less than half its digits. Functions of the C library are good to about one
- * place; those that consist of several are computed in double, and so are as good. Not kept: which
- * of two NaNs comes out.
+ * unit in the last digit; those that consist of several are computed in double, and so are as good.
+ * Not kept: which of two NaNs comes out.
  */
 #include <math.h>
 #include <string.h>
@@ -148,9 +148,9 @@ static const element_op ops[] = {
 
 static data_class class_of(const data_value *value)
 {
-    bool in_i32 = ops[value->op].i32 && data_is_integer(value->dtype);
+    bool in_i32 = ops[value->op].i32 && mem_is_integer(value->dtype);
     for (uint32_t i = value->op == DATA_WHERE; i < value->input_count; i++)
-        in_i32 = in_i32 && data_is_integer(value->inputs[i]->dtype);
+        in_i32 = in_i32 && mem_is_integer(value->inputs[i]->dtype);
     return in_i32 ? DATA_IN_I32 : DATA_IN_F32;
 }
 
@@ -222,9 +222,9 @@ static void run(const data_value *value, uint64_t part, data_scratch *scratch)
     (void)scratch;
     task t;
     task_init(&t, value);
-    uint64_t end = data_least(value->elements, (part + 1) * PIECE);
+    uint64_t end = kb_min(value->elements, (part + 1) * PIECE);
     for (uint64_t at = part * PIECE; at < end; at += DATA_BLOCK) {
-        size_t count = (size_t)data_least(end - at, DATA_BLOCK);
+        size_t count = (size_t)kb_min(end - at, DATA_BLOCK);
         if (value->op == DATA_CAST)
             cast_block(&t, at, count);
         else
@@ -234,7 +234,7 @@ static void run(const data_value *value, uint64_t part, data_scratch *scratch)
 
 static uint64_t parts(const data_value *value)
 {
-    return data_pieces(value->elements, PIECE);
+    return KB_DIV_UP(value->elements, PIECE);
 }
 
 static uint64_t cost(const data_value *value)

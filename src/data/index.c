@@ -1,10 +1,11 @@
 /*
- * index.c: elements picked, put and added where an index says. Whoever makes such a value has
+ * index.c: elements picked, put and added where an index says. The caller has
  * checked the index (data_check_index()).
  *
  * An index has as many axes as x and is walked in rows of its last axis. An element of it belongs
- * to the place in x with the same coordinates, but for the axis, where the place is its number.
- * What is put is cut into parts along the axes before that one: no two parts write to one place,
+ * to the element of x with the same coordinates, but for the axis, where its number is the
+ * coordinate.
+ * What is put is cut into parts along the axes before that one: no two parts write to one element,
  * and within a part elements come in order.
  */
 #include <string.h>
@@ -26,8 +27,8 @@ static strides strides_of(const kb_shape *shape)
     return s;
 }
 
-/* Where a row of an index leads to: element j of it has place `at` + j * `step` + number * `stride`
- * in x. */
+/* Where a row of an index leads to: element j of it has position `at` + j * `step` + number *
+ * `stride` in x. */
 typedef struct row {
     uint64_t at, step, stride;
 } row;
@@ -37,7 +38,7 @@ typedef struct walk {
     strides x, src;
     uint32_t last;        /* axis */
     uint64_t row_length;  /* of the index */
-    uint64_t rows_of_one; /* rows for each place on the axes before the one of the operation */
+    uint64_t rows_of_one; /* rows for each position on the axes before the one of the operation */
 } walk;
 
 static walk walk_of(const data_value *value)
@@ -99,10 +100,10 @@ static void gather(const data_value *value, uint64_t part, data_scratch *scratch
     (void)scratch;
     const size_t size = kb_dtype_bytes(value->dtype);
     walk w = walk_of(value);
-    uint64_t end = data_least(value->elements, (part + 1) * PIECE);
+    uint64_t end = kb_min(value->elements, (part + 1) * PIECE);
     for (uint64_t at = part * PIECE, count; at < end; at += count) {
         uint64_t within = at % w.row_length;
-        count = data_least(end - at, w.row_length - within);
+        count = kb_min(end - at, w.row_length - within);
         row r = row_at(&w, at / w.row_length, NULL);
         r.at += within * r.step;
         void *to = value->bytes + at * size;
@@ -119,7 +120,7 @@ static void gather(const data_value *value, uint64_t part, data_scratch *scratch
 
 static uint64_t parts_of_gather(const data_value *value)
 {
-    return data_pieces(value->elements, PIECE);
+    return KB_DIV_UP(value->elements, PIECE);
 }
 
 static uint64_t cost_of_gather(const data_value *value)
@@ -135,7 +136,8 @@ const data_kernel data_gather_kernel = {.parts = parts_of_gather,
 
 /* ---- Putting ----------------------------------------------------------------------------- */
 
-/* A slab has all elements of x with the same place on the axes before the one of the operation. */
+/* A slab has all elements of x with the same position on the axes before the one of the operation.
+ */
 static uint64_t slab_elements(const data_value *value)
 {
     data_axis is = data_axis_of(&value->shape, value->axis);
@@ -151,7 +153,7 @@ static uint64_t slabs_in_part(const data_value *value)
 static uint64_t parts_of_scatter(const data_value *value)
 {
     uint64_t elements = slab_elements(value);
-    return elements ? data_pieces(value->elements / elements, slabs_in_part(value)) : 0;
+    return elements ? KB_DIV_UP(value->elements / elements, slabs_in_part(value)) : 0;
 }
 
 /* The first row of the index for a slab; false if the index does not reach it. */
@@ -219,7 +221,7 @@ static void scatter(const data_value *value, uint64_t part, data_scratch *scratc
     const size_t bytes = (size_t)slab_elements(value) * kb_dtype_bytes(value->dtype);
     walk w = walk_of(value);
     uint64_t slabs = value->elements / slab_elements(value), step = slabs_in_part(value);
-    for (uint64_t i = part * step; i < data_least(slabs, (part + 1) * step); i++) {
+    for (uint64_t i = part * step; i < kb_min(slabs, (part + 1) * step); i++) {
         memcpy(value->bytes + i * bytes, value->inputs[0]->bytes + i * bytes, bytes);
         for_each_row(&w, i, put_elements, NULL);
     }
@@ -286,7 +288,7 @@ static void store_sums(const window *in, kb_dtype dtype, unsigned char *to)
     data_number block[DATA_BLOCK];
     data_class class = in->is_integer ? DATA_IN_I32 : DATA_IN_F32;
     for (uint64_t done = 0, count; done < in->count; done += count) {
-        count = data_least(in->count - done, DATA_BLOCK);
+        count = kb_min(in->count - done, DATA_BLOCK);
         for (uint64_t i = 0; i < count; i++)
             if (in->is_integer)
                 block[i].i32 = (int32_t)(uint32_t)(uint64_t)in->sums[done + i].integer;
@@ -301,11 +303,11 @@ static void scatter_add(const data_value *value, uint64_t part, data_scratch *sc
     const size_t size = kb_dtype_bytes(value->dtype);
     const uint64_t elements = slab_elements(value);
     walk w = walk_of(value);
-    window in = {.sums = (sum *)(void *)scratch->c, .is_integer = data_is_integer(value->dtype)};
+    window in = {.sums = (sum *)(void *)scratch->c, .is_integer = mem_is_integer(value->dtype)};
     uint64_t slabs = value->elements / elements, step = slabs_in_part(value);
-    for (uint64_t i = part * step; i < data_least(slabs, (part + 1) * step); i++)
+    for (uint64_t i = part * step; i < kb_min(slabs, (part + 1) * step); i++)
         for (in.first = 0; in.first < elements; in.first += in.count) {
-            in.count = data_least(elements - in.first, SUMS);
+            in.count = kb_min(elements - in.first, SUMS);
             uint64_t at = (i * elements + in.first) * size;
             load_sums(&in, value->dtype, value->inputs[0]->bytes + at);
             for_each_row(&w, i, add_elements, &in);

@@ -114,7 +114,7 @@ static void reduce_stripe(const data_stripe *s)
 static void reduce(const data_value *value, uint64_t part, data_scratch *scratch)
 {
     (void)scratch;
-    bool in_i32 = data_is_integer(value->inputs[0]->dtype);
+    bool in_i32 = mem_is_integer(value->inputs[0]->dtype);
     data_for_each_stripe(value, part, in_i32 ? DATA_IN_I32 : DATA_IN_F32, reduce_stripe);
 }
 

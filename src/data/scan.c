@@ -53,7 +53,7 @@ static void find_in_stripe(const data_stripe *s)
 
 static data_class class_of(const data_value *value)
 {
-    return data_is_integer(value->inputs[0]->dtype) ? DATA_IN_I32 : DATA_IN_F32;
+    return mem_is_integer(value->inputs[0]->dtype) ? DATA_IN_I32 : DATA_IN_F32;
 }
 
 static void find(const data_value *value, uint64_t part, data_scratch *scratch)

@@ -1,10 +1,10 @@
 /*
  * store.c: the store as a whole, and values that come out of memory.
  *
- * Values wait to be computed until somebody looks, so that what nobody looks at is never computed
- * and much can be computed at once. To bound what waiting costs, all that waits is computed and
+ * Values wait to be computed until they are read, so that what is never read is never computed and
+ * much can be computed at once. To bound what waiting costs, all that waits is computed and
  * written when it keeps too many bytes, or is too much in number. Not modelled here: whether
- * anybody may look at memory at this time; a DMA knows that.
+ * memory may be read at this time; a DMA knows that.
  */
 #include <sched.h>
 #include <stdlib.h>

@@ -29,8 +29,8 @@ typedef struct cut {
 static cut cut_of(const data_value *value)
 {
     cut c = {.is = data_axis_of(&value->inputs[0]->shape, value->axis)};
-    c.width = data_least(c.is.inner, DATA_BLOCK);
-    c.stripes = c.width ? data_pieces(c.is.inner, c.width) : 0;
+    c.width = kb_min(c.is.inner, DATA_BLOCK);
+    c.stripes = c.width ? KB_DIV_UP(c.is.inner, c.width) : 0;
     uint64_t elements = c.is.length * c.width;
     c.in_part = elements < PIECE ? PIECE / (elements ? elements : 1) : 1;
     return c;
@@ -39,7 +39,7 @@ static cut cut_of(const data_value *value)
 uint64_t data_stripe_parts(const data_value *value)
 {
     cut c = cut_of(value);
-    return data_pieces(c.is.outer * c.stripes, c.in_part);
+    return KB_DIV_UP(c.is.outer * c.stripes, c.in_part);
 }
 
 void data_for_each_stripe(const data_value *value, uint64_t part, data_class class,
@@ -47,7 +47,7 @@ void data_for_each_stripe(const data_value *value, uint64_t part, data_class cla
 {
     cut c = cut_of(value);
     uint64_t all = c.is.outer * c.stripes;
-    for (uint64_t i = part * c.in_part; i < data_least(all, (part + 1) * c.in_part); i++) {
+    for (uint64_t i = part * c.in_part; i < kb_min(all, (part + 1) * c.in_part); i++) {
         uint64_t outer = i / c.stripes, column = i % c.stripes * c.width;
         fn(&(data_stripe){
             .value = value,
@@ -56,7 +56,7 @@ void data_for_each_stripe(const data_value *value, uint64_t part, data_class cla
             .inner = c.is.inner,
             .first = outer * c.is.length * c.is.inner + column,
             .first_result = outer * c.is.inner + column,
-            .columns = (size_t)data_least(c.is.inner - column, c.width),
+            .columns = (size_t)kb_min(c.is.inner - column, c.width),
         });
     }
 }
@@ -64,7 +64,7 @@ void data_for_each_stripe(const data_value *value, uint64_t part, data_class cla
 size_t data_stripe_rows(const data_stripe *s, uint64_t row)
 {
     size_t fit = s->columns == s->inner ? DATA_BLOCK / s->columns : 1;
-    return (size_t)data_least(s->length - row, fit);
+    return (size_t)kb_min(s->length - row, fit);
 }
 
 const void *data_stripe_get(const data_stripe *s, uint64_t row, size_t rows, data_number *into)

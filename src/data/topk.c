@@ -1,8 +1,8 @@
 /*
  * topk.c: the indices of the k largest elements along an axis, the largest first.
  *
- * The result's own place is a heap of indices whose root ranks lowest: an element that ranks higher
- * takes the root's place. In the end the heap is sorted. So it takes no memory, whatever k is.
+ * The result's own bytes are a heap of indices whose root ranks lowest: an element that ranks
+ * higher replaces the root. In the end the heap is sorted. So it takes no memory, whatever k is.
  * Elements are in a strict order (by number, then by index), so the result does not depend on how
  * it is found.
  */

@@ -14,7 +14,7 @@ enum { FIRST_TARGETS = 16 };
 
 /* ---- Memories that are written to -------------------------------------------------------- */
 
-/* The place of the memory in the table, or the free one where it would go. There must be one. */
+/* The entry of the memory in the table, or the free one where it would go. There must be one. */
 static size_t find_target(const data_target *targets, size_t capacity, const kb_location *memory)
 {
     uint64_t key = (uint64_t)memory->pe.sip << 32 ^ (uint64_t)memory->pe.cube << 16 ^
@@ -62,7 +62,7 @@ static void add_rect(data_writes *writes, const mem_rect *rect)
         writes->target_count++;
     }
     if (mem_rect_bytes(rect) > 0) {
-        target->low = data_least(target->low, rect->at.offset);
+        target->low = kb_min(target->low, rect->at.offset);
         target->high = mem_rect_end(rect) > target->high ? mem_rect_end(rect) : target->high;
     }
     writes->before.items[writes->before.count++] = target->last_rect;
@@ -156,7 +156,7 @@ static kb_error *write_elements(mem_memories *memories, const row *r, uint64_t f
 {
     size_t size = kb_dtype_bytes(r->value->dtype);
     uint64_t from = first * size > r->start ? first * size : r->start;
-    uint64_t to = data_least(end * size, r->end);
+    uint64_t to = kb_min(end * size, r->end);
     kb_location at = r->at;
     at.offset += from - r->start;
     return mem_memories_write(memories, &at, r->value->bytes + from, to - from);
@@ -169,7 +169,7 @@ static kb_error *write_row(mem_memories *memories, const row *r)
     uint64_t end = (r->end + size - 1) / size;
     float mask[DATA_BLOCK];
     for (uint64_t first = r->start / size, now; first < end; first += now) {
-        now = data_least(end - first, DATA_BLOCK);
+        now = kb_min(end - first, DATA_BLOCK);
         kb_convert(KB_F32, mask, r->mask->dtype, r->mask->bytes + first * mask_size, now);
         for (uint64_t i = 0, length; i < now; i += length) {
             length = run_length(mask, i, now);

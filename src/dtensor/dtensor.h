@@ -1,4 +1,4 @@
-/* dtensor.h: distributed tensors. Their interface is public; nothing in src looks inside. */
+/* dtensor.h: distributed tensors. Other folders use the public interface alone. */
 #ifndef KB_DTENSOR_DTENSOR_H
 #define KB_DTENSOR_DTENSOR_H
 

@@ -1,9 +1,9 @@
 /*
  * frame.c: temporary tensors, launches and collectives of a call.
  *
- * Local tensors that DTensors make are laid out so that their addresses follow their elements row
- * by row, and all PEs have a part if there are enough elements: kernels then address them without
- * knowing more of the layout.
+ * Local tensors that DTensors make are laid out row-major: their addresses are in the order of
+ * their elements, row by row, and all PEs have a part if there are enough elements. So kernels can
+ * address them without knowing the layout.
  */
 #include "frame.h"
 
@@ -45,7 +45,7 @@ kb_error *dt_frame_begin(dt_frame *frame, kb_context *ctx, const char *function)
 
 kb_error *dt_frame_end(dt_frame *frame, kb_error *err)
 {
-    if (frame->requests.count > 0) { /* the call failed: what it has begun ends first */
+    if (frame->requests.count > 0) { /* after an error: waits for pending requests */
         kb_error *other = dt_wait(frame);
         kb_error_free(err ? other : NULL);
         err = err ? err : other;
@@ -66,15 +66,13 @@ void dt_keep(dt_frame *frame, kb_tensor tensor)
             return;
         }
     }
-    KB_ASSERT(false); /* it is none of the frame */
+    KB_ASSERT(false); /* not a tensor of the frame */
 }
 
 /* ---- Local tensors ---- */
 
-/*
- * Rows over all PEs. A single row is cut into columns. A matrix of fewer rows than PEs is cut into
- * tiles of one row, at most one for each PE, so that each row is spread over several.
- */
+/* Rows over all PEs. A single row is split into columns. A matrix with fewer rows than PEs is split
+ * into tiles of one row, at most one for each PE, so that each row is on several PEs. */
 static kb_policy row_major_policy(const kb_machine *machine, const kb_shape *shape)
 {
     uint64_t pes = (uint64_t)machine->cubes * machine->pes;
@@ -229,7 +227,7 @@ kb_error *dt_launch(dt_frame *frame, const char *name, const kb_kernel *kernel, 
     return NULL;
 }
 
-/* The group of the position: its tensors, in the order of coordinates. */
+/* For the group of the position: its tensors, in the order of coordinates. */
 static kb_error *call_group(dt_frame *frame, const dt_collective *call, uint32_t position,
                             kb_tensor *inputs, kb_tensor *outputs)
 {

@@ -1,12 +1,12 @@
 /*
  * kernels.c: copies, element-wise operations and reductions on one device. See kernels.h.
  *
- * A PE walks over its part of the elements of the output in rectangles of the last two axes, as
+ * A PE processes its part of the elements of the output in rectangles of the last two axes, as
  * large as the TCM allows, so that loads, operations and stores of successive rectangles overlap.
  */
 #include "kernels.h"
 
-/* This PE's number, and the elements it does, of `count`. */
+/* The elements of this PE, of `count`. */
 static void own_part(tl_context *tl, int64_t pes, int64_t all_pes, int64_t count, int64_t *begin,
                      int64_t *end)
 {
@@ -15,31 +15,31 @@ static void own_part(tl_context *tl, int64_t pes, int64_t all_pes, int64_t count
     *end = *begin + tl_part_size(count, all_pes, own);
 }
 
-static int64_t at_most(int64_t a, int64_t b)
+static int64_t min_of(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
 /* ---- Element by element ---- */
 
-/* A tensor and how to walk over it. */
-typedef struct walked {
+/* A tensor with its strides. */
+typedef struct operand {
     tl_ptr tensor;
     int64_t first;
     int64_t strides[DT_MAP_AXES];
-} walked;
+} operand;
 
 typedef struct map {
     int axes;
     int64_t sizes[DT_MAP_AXES];
-    walked out, in[2];
+    operand out, in[2];
     int inputs, op;
     kb_dtype dtype; /* of the inputs */
     int64_t bytes;  /* of their elements */
     int64_t tile;
 } map;
 
-/* Indices that follow each other: `rows` of the last axis but one, `columns` of the last. */
+/* Consecutive indices: `rows` of the last axis but one, `columns` of the last. */
 typedef struct rectangle {
     int64_t index[DT_MAP_AXES];
     int64_t rows, columns;
@@ -55,13 +55,13 @@ static rectangle find_rectangle(const map *m, int64_t begin, int64_t end)
     }
     int64_t width = m->sizes[m->axes - 1], column = r.index[m->axes - 1];
     int64_t height = m->sizes[m->axes - 2] - r.index[m->axes - 2];
-    r.columns = at_most(at_most(width - column, end - begin), m->tile);
+    r.columns = min_of(min_of(width - column, end - begin), m->tile);
     if (r.columns == width)
-        r.rows = at_most(height, at_most((end - begin) / width, m->tile / width));
+        r.rows = min_of(height, min_of((end - begin) / width, m->tile / width));
     return r;
 }
 
-static int64_t first_element(const map *m, const walked *w, const rectangle *r)
+static int64_t first_element(const map *m, const operand *w, const rectangle *r)
 {
     int64_t first = w->first;
     for (int axis = 0; axis < m->axes; axis++)
@@ -69,8 +69,8 @@ static int64_t first_element(const map *m, const walked *w, const rectangle *r)
     return first;
 }
 
-/* An axis along which the tensor is repeated has one element. */
-static tl_tensor load(tl_context *tl, const map *m, const walked *w, const rectangle *r)
+/* An axis along which the operand is repeated is loaded with one element. */
+static tl_tensor load(tl_context *tl, const map *m, const operand *w, const rectangle *r)
 {
     int64_t down = w->strides[m->axes - 2], right = w->strides[m->axes - 1];
     tl_dims shape = tl_shape(down == 0 ? 1 : r->rows, right == 0 ? 1 : r->columns);
@@ -113,7 +113,7 @@ static map read_map(const tl_arg *args, int axes)
     return m;
 }
 
-/* Whether the result has other elements than the inputs: integers made f32. */
+/* The element size of the result, which is 4 for integers converted to f32. */
 static int64_t result_bytes(const map *m)
 {
     bool whole = m->dtype == KB_I8 || m->dtype == KB_I32;
@@ -183,12 +183,12 @@ typedef struct reduction {
     int64_t length, inner, segments, tile;
 } reduction;
 
-/* Part of the result: `rows` of (outer, segments) from `row` on, `columns` of inner. */
+/* A part of the result: `rows` of (outer, segments) from `row`, `columns` of inner. */
 typedef struct piece {
     int64_t row, rows, column, columns;
 } piece;
 
-/* Along the axis that is reduced: elements of the row's segment. */
+/* The first element of the row's segment, along the reduced axis. */
 static int64_t segment_begin(const reduction *r, int64_t row)
 {
     return tl_part_begin(r->length, r->segments, row % r->segments);
@@ -197,13 +197,13 @@ static int64_t segment_begin(const reduction *r, int64_t row)
 static piece find_piece(const reduction *r, int64_t begin, int64_t end)
 {
     piece p = {.row = begin / r->inner, .rows = 1, .column = begin % r->inner};
-    p.columns = at_most(at_most(r->inner - p.column, end - begin), r->tile);
+    p.columns = min_of(min_of(r->inner - p.column, end - begin), r->tile);
     if (r->inner == 1 && r->segments == 1 && r->length <= r->tile)
-        p.rows = at_most(end - begin, r->tile / r->length);
+        p.rows = min_of(end - begin, r->tile / r->length);
     return p;
 }
 
-/* `count` elements along the axis from `first` on, for a piece: reduced to one. */
+/* Reduces `count` elements along the axis, from `first`, for a piece. */
 static tl_tensor reduce_some(tl_context *tl, const reduction *r, const piece *p, int64_t first,
                              int64_t count)
 {
@@ -234,7 +234,7 @@ static tl_tensor reduce_piece(tl_context *tl, const reduction *r, const piece *p
     int64_t step = r->tile / (p->rows * p->columns);
     tl_tensor sum = {0};
     for (int64_t at = first, count; at < last; at += count) {
-        count = at_most(last - at, step > 0 ? step : 1);
+        count = min_of(last - at, step > 0 ? step : 1);
         TL_SCOPE {
             tl_tensor some = reduce_some(tl, r, p, at, count);
             tl_assign(&sum, at == first ? some : combine(tl, r, sum, some));

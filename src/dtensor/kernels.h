@@ -1,7 +1,6 @@
 /*
- * kernels.h: kernels for what is local to a device. All run on every PE, and each PE does an equal
- * part. Tensors are addressed by offsets and strides in elements, so their addresses have to follow
- * their elements row by row.
+ * kernels.h: kernels for operations within a device. All PEs run, each with an equal part. Tensors
+ * are addressed by offsets and strides in elements, so they must be row-major.
  */
 #ifndef KB_DTENSOR_KERNELS_H
 #define KB_DTENSOR_KERNELS_H
@@ -30,7 +29,7 @@ typedef enum dt_map_param {
     DT_MAP_IN_DTYPE,
     DT_MAP_PES, /* of a cube, */
     DT_MAP_ALL_PES,
-    DT_MAP_TILE, /* elements to have in the TCM at a time, of each tensor */
+    DT_MAP_TILE, /* elements of each tensor in the TCM at a time */
     DT_MAP_OUT_FIRST,
     DT_MAP_A_FIRST,
     DT_MAP_B_FIRST,

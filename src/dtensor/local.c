@@ -1,4 +1,4 @@
-/* local.c: from loops over elements to launches. See local.h. */
+/* local.c: launches for loops over elements. See local.h. */
 #include "local.h"
 
 /* ---- Loops ---- */
@@ -20,13 +20,13 @@ static void move_axis(dt_loop *loop, uint32_t to, uint32_t from)
     loop->b.strides[to] = loop->b.strides[from];
 }
 
-/* Whether a step of the outer axis is as far as all of the inner one. */
-static bool follows(const dt_side *side, uint32_t outer, uint32_t inner, uint64_t size)
+/* Whether a step of the outer axis equals the extent of the inner one. */
+static bool follows(const dt_operand *side, uint32_t outer, uint32_t inner, uint64_t size)
 {
     return side->strides[outer] == side->strides[inner] * size;
 }
 
-/* Leaves out axes of size 1, and makes one of two that every tensor steps through evenly. */
+/* Drops axes of size 1, and merges two axes along which every tensor has even strides. */
 static dt_loop merge_axes(const dt_loop *loop)
 {
     dt_loop merged = *loop;
@@ -51,7 +51,9 @@ static dt_loop merge_axes(const dt_loop *loop)
     return merged;
 }
 
-/* Of each tensor of a kernel: several are in the TCM at a time, as loads run ahead. */
+/*
+ * Per tensor of a kernel. Several tiles are in the TCM at a time, because loads are issued ahead.
+ */
 static int64_t tile_elements(const kb_machine *machine)
 {
     enum { VALUES = 16, MOST = 1 << 14 };
@@ -116,7 +118,7 @@ kb_error *dt_copy(dt_frame *frame, const dt_mesh *mesh, uint32_t driven, kb_tens
 
 /* ---- Reductions ---- */
 
-/* What sums are made in. */
+/* The dtype of sums. */
 static kb_dtype sum_dtype(const dt_reduction *r)
 {
     if (r->op != TL_SUM_)
@@ -148,7 +150,9 @@ static kb_error *launch_reduction(dt_frame *frame, const dt_mesh *mesh, uint32_t
     return dt_launch(frame, r->name, dt_reduce_kernel, args, sizeof args / sizeof *args);
 }
 
-/* If there are fewer results than PEs, each is made of several that PEs make first. */
+/*
+ * With fewer results than PEs, each result is reduced from several partial ones of different PEs.
+ */
 static uint64_t segments_for(const kb_machine *machine, const dt_reduction *r)
 {
     uint64_t pes = (uint64_t)machine->cubes * machine->pes, results = r->outer * r->inner;

@@ -1,7 +1,7 @@
 /*
  * local.h: copies, element-wise operations and reductions of local tensors, each for one driven
- * position of a mesh, by the kernels of kernels.h. All tensors have addresses that follow their
- * elements row by row (dt_make_row_major()). What they begin is over after dt_wait().
+ * position of a mesh, by the kernels of kernels.h. All tensors are row-major (dt_make_row_major()).
+ * The work is complete after dt_wait().
  */
 #ifndef KB_DTENSOR_LOCAL_H
 #define KB_DTENSOR_LOCAL_H
@@ -9,15 +9,15 @@
 #include "frame.h"
 #include "kernels.h"
 
-/* Axes of a loop before those that can be are merged: a block number, and those of a tensor. */
+/* Axes of a loop before merging: a block number, and those of a tensor. */
 enum { DT_LOOP_AXES = KB_MAX_DIMS + 1 };
 
 /* One of the tensors of a loop: element i0, i1, .. is at first + i0 * strides[0] + .. */
-typedef struct dt_side {
+typedef struct dt_operand {
     kb_tensor tensor;
     uint64_t first;
     uint64_t strides[DT_LOOP_AXES];
-} dt_side;
+} dt_operand;
 
 /* out = op(a) or op(a, b) for all indices. */
 typedef struct dt_loop {
@@ -27,21 +27,21 @@ typedef struct dt_loop {
     kb_dtype dtype;   /* of the inputs */
     uint32_t axes;
     uint64_t sizes[DT_LOOP_AXES];
-    dt_side out, a, b;
+    dt_operand out, a, b;
 } dt_loop;
 
-/* Nothing if there are no elements. */
+/* Does nothing if there are no elements. */
 KB_MUST_USE kb_error *dt_run_loop(dt_frame *frame, const dt_mesh *mesh, uint32_t driven,
                                   const dt_loop *loop);
 
-/* Strides of a tensor of this shape whose elements follow each other row by row. */
+/* The strides of a row-major tensor of this shape. */
 void dt_row_major_strides(const kb_shape *shape, uint64_t strides[KB_MAX_DIMS]);
 
-/* A copy of all elements: both tensors have as many. */
+/* Copies all elements; both tensors must have the same number. */
 KB_MUST_USE kb_error *dt_copy(dt_frame *frame, const dt_mesh *mesh, uint32_t driven, kb_tensor to,
                               kb_tensor from, kb_dtype dtype, uint64_t elements);
 
-/* (outer, length, inner) reduced to (outer, inner). The input has elements. */
+/* Reduces (outer, length, inner) to (outer, inner). The input is not empty. */
 typedef struct dt_reduction {
     const char *name;
     kb_tensor out, in;

@@ -1,7 +1,7 @@
 /*
- * mesh.c: device meshes. Positions are numbered row by row; position p of a mesh of shape (h, w)
+ * mesh.c: device meshes. Positions are numbered row by row: position p of a mesh of shape (h, w)
  * has the coordinates (p / w, p % w). Along each dimension there is a group for every coordinate in
- * the other one, whose ranks are the coordinates along the dimension.
+ * the other one; the rank in the group is the coordinate along the dimension.
  */
 #include "state.h"
 
@@ -14,7 +14,7 @@
 
 /* ---- Coordinates ---- */
 
-/* How far positions are apart that differ by one along the dimension. */
+/* The distance of positions whose coordinates differ by one along the dimension. */
 static uint32_t step_of(const dt_mesh *mesh, uint32_t dim)
 {
     return dim + 1 < mesh->ndim ? mesh->shape[1] : 1;
@@ -57,7 +57,7 @@ kb_error *dt_restore_device(kb_context *ctx, uint32_t device, kb_error *err)
     return err ? err : back;
 }
 
-/* ---- Making ---- */
+/* ---- Creation ---- */
 
 static kb_error *check_names(const dt_mesh *mesh)
 {
@@ -117,7 +117,7 @@ static kb_error *check_ranks(const dt_mesh *mesh, uint32_t world)
     return NULL;
 }
 
-/* Memory for its arrays. */
+/* Allocates the arrays of the mesh. */
 static kb_error *allocate(dt_mesh *mesh)
 {
     mesh->ranks = kb_alloc_array(mesh->size, sizeof *mesh->ranks);
@@ -132,7 +132,7 @@ static kb_error *allocate(dt_mesh *mesh)
     return made ? NULL : kb_error_nomem();
 }
 
-static kb_error *place_ranks(kb_context *ctx, const char *function, dt_mesh *mesh)
+static kb_error *find_devices(kb_context *ctx, const char *function, dt_mesh *mesh)
 {
     mesh->caller = rt_caller_rank(ctx);
     mesh->driven = mesh->caller == RT_DRIVER ? mesh->size : 0;
@@ -146,7 +146,7 @@ static kb_error *place_ranks(kb_context *ctx, const char *function, dt_mesh *mes
     return NULL;
 }
 
-/* Whether the members of the dimension's only group are all ranks, in order. */
+/* Whether the dimension's only group is all ranks, in order. */
 static bool is_world(const dt_mesh *mesh, uint32_t world)
 {
     if (mesh->size != world || mesh->ndim != 1)
@@ -161,8 +161,8 @@ static kb_error *make_groups(kb_context *ctx, dt_mesh *mesh, uint32_t world)
 {
     if (is_world(mesh, world))
         return NULL; /* the group of all ranks, which has the handle 0 */
-    uint32_t *members = kb_alloc_array(mesh->size, sizeof *members);
-    if (!members)
+    uint32_t *ranks = kb_alloc_array(mesh->size, sizeof *ranks);
+    if (!ranks)
         return kb_error_nomem();
     kb_error *err = NULL;
     for (uint32_t dim = 0; dim < mesh->ndim; dim++) {
@@ -170,12 +170,12 @@ static kb_error *make_groups(kb_context *ctx, dt_mesh *mesh, uint32_t world)
             if (dt_coordinate(mesh, position, dim) != 0)
                 continue;
             for (uint32_t i = 0; i < mesh->shape[dim]; i++)
-                members[i] = mesh->ranks[dt_position(mesh, position, dim, i)];
-            err = kb_distributed_new_group(ctx, members, mesh->shape[dim],
+                ranks[i] = mesh->ranks[dt_position(mesh, position, dim, i)];
+            err = kb_distributed_new_group(ctx, ranks, mesh->shape[dim],
                                            &mesh->groups[dim][group_index(mesh, position, dim)]);
         }
     }
-    free(members);
+    free(ranks);
     return err;
 }
 
@@ -213,10 +213,10 @@ static kb_error *fill(kb_context *ctx, const char *function, const kb_device_mes
     err = check_ranks(mesh, world);
     if (err)
         return kb_error_wrap(err, "%s", function);
-    return place_ranks(ctx, function, mesh);
+    return find_devices(ctx, function, mesh);
 }
 
-/* Takes the mesh over, also after an error. */
+/* Takes over the mesh, also after an error. */
 static kb_error *add(kb_context *ctx, dt_mesh *mesh, kb_device_mesh *handle)
 {
     dt_state *state;
@@ -273,7 +273,7 @@ kb_error *kb_device_mesh_free(kb_context *ctx, kb_device_mesh handle)
     return NULL;
 }
 
-/* ---- Asking ---- */
+/* ---- Queries ---- */
 
 kb_error *kb_device_mesh_shape(kb_context *ctx, kb_device_mesh handle, uint32_t *ndim,
                                uint32_t shape[KB_MESH_DIMS])
@@ -286,11 +286,11 @@ kb_error *kb_device_mesh_shape(kb_context *ctx, kb_device_mesh handle, uint32_t 
     return NULL;
 }
 
-/* The mesh, if the caller is one rank of it. */
+/* The mesh, if the caller is a worker whose rank is in it. */
 static kb_error *find_own(kb_context *ctx, const char *function, kb_device_mesh handle,
                           dt_mesh **mesh)
 {
-    KB_TRY(dt_find_member(ctx, function, handle, mesh));
+    KB_TRY(dt_find_own_mesh(ctx, function, handle, mesh));
     if ((*mesh)->caller != RT_DRIVER)
         return NULL;
     return kb_error_new(KB_ERR_INPUT,
@@ -350,7 +350,7 @@ kb_error *kb_device_mesh_get_group(kb_context *ctx, kb_device_mesh handle,
     return NULL;
 }
 
-/* The ranks along a dimension of the parent that the caller is among. */
+/* The ranks along a dimension of the parent, on the caller's coordinates. */
 static kb_error *fill_submesh(dt_mesh *parent, uint32_t dim, dt_mesh *mesh)
 {
     mesh->ndim = 1;

@@ -1,17 +1,17 @@
 /*
  * ops.c: operations on DTensors: checks, placements by the rules, and the local operation on every
- * rank. A local part may be empty; a reduction of nothing gives what changes no other term.
+ * rank. A local part may be empty; its reduction is the identity of the reduction.
  */
 #include <inttypes.h>
 #include <string.h>
 
-#include "create.h"
+#include "conversions.h"
 #include "local.h"
 #include "propagate.h"
 #include "redistribute.h"
 #include "tp/tp.h"
 
-/* ---- What all have in common ---- */
+/* ---- Common parts ---- */
 
 static bool is_whole(kb_dtype dtype)
 {
@@ -46,16 +46,16 @@ static kb_shape local_of(const dt_value *value, uint32_t driven)
                           value->placements, NULL);
 }
 
-/* An operation in the making. */
+/* The state of an operation. */
 typedef struct operation {
     dt_frame frame;
     const char *name; /* of the operation */
     dt_problem problem;
-    dt_value a, b, result; /* the result's shape and dtype are known before */
+    dt_value a, b, result; /* the shape and dtype of the result are set before prepare() */
     kb_dtensor_report report;
 } operation;
 
-/* Operands that the rules fit, and room for the result. */
+/* Redistributes operands so that a rule fits, and makes the local tensors of the result. */
 static kb_error *prepare(operation *o)
 {
     dt_value *b = o->problem.has_b ? &o->b : NULL;
@@ -90,7 +90,7 @@ static kb_error *check_matmul(const dt_tensor *a, const dt_tensor *b)
                         a->name, k, b->name, b->shape.dims[0]);
 }
 
-/* Matrix products are made of tensors in HBM. */
+/* Matrix products need tensors in HBM. */
 static kb_error *move_to_hbm(operation *o, dt_value *value)
 {
     dt_value copy = *value;
@@ -118,7 +118,7 @@ static kb_error *multiply_local(operation *o, uint32_t driven)
     const dt_mesh *mesh = o->a.mesh;
     if (dt_elements(&out) == 0)
         return NULL;
-    if (dt_elements(&a) == 0) /* a sum of nothing */
+    if (dt_elements(&a) == 0) /* an empty sum */
         return dt_new_filled(&o->frame, mesh->devices[mesh->first + driven], o->name,
                              o->result.dtype, &out, 0, &o->result.locals[driven]);
     kb_request request;
@@ -195,8 +195,8 @@ static kb_error *broadcast_shapes(const dt_tensor *a, const dt_tensor *b, kb_sha
     return NULL;
 }
 
-/* Strides along the dimensions of the result: 0 where the operand is repeated. */
-static void operand_strides(const kb_shape *operand, const kb_shape *result, dt_side *side)
+/* Strides along the dimensions of the result; 0 where the operand is repeated. */
+static void operand_strides(const kb_shape *operand, const kb_shape *result, dt_operand *side)
 {
     uint64_t strides[KB_MAX_DIMS];
     uint32_t missing = result->rank - operand->rank;
@@ -348,7 +348,7 @@ typedef enum reduction_op { SUM, MEAN, MAX, MIN } reduction_op;
 static const struct {
     const char *name;
     tl_op op;
-    kb_reduce_op terms; /* how terms of ranks are put together */
+    kb_reduce_op terms; /* the reduction of the ranks' terms */
     dt_op_class class;
 } reductions[] = {
     [SUM] = {"sum", TL_SUM_, KB_SUM, DT_OP_SUM},
@@ -357,7 +357,7 @@ static const struct {
     [MIN] = {"min", TL_MIN_, KB_MIN, DT_OP_MIN},
 };
 
-/* The shape of the result, and how many elements each is made of. */
+/* The shape of the result. Returns the number of elements that each is reduced from. */
 static uint64_t reduce_shape(const dt_problem *p, const kb_shape *x, kb_shape *out)
 {
     uint64_t count = 1;

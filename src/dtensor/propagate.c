@@ -1,7 +1,7 @@
 /*
- * propagate.c: chooses a rule for each dimension of the mesh, so that the operands have to be
- * redistributed as little as possible. Placements that rules fit as they are cost nothing, so they
- * win. All ranks choose the same, as costs come from shapes of the whole alone.
+ * propagate.c: chooses a rule for each dimension of the mesh, such that redistributing the operands
+ * costs the least. Placements that fit a rule cost nothing, so they win. All ranks choose alike,
+ * because costs depend on global shapes alone.
  */
 #include "propagate.h"
 
@@ -22,12 +22,13 @@ typedef struct search {
 
 static void add_cost(const dt_value *value, kb_placements to, dt_cost *cost)
 {
-    dt_plan plan = dt_plan_steps(value->mesh, &value->shape, value->dtype, value->placements, to);
+    dt_steps plan =
+        dt_choose_steps(value->mesh, &value->shape, value->dtype, value->placements, to);
     cost->sent += plan.cost.sent;
     cost->moved += plan.cost.moved;
 }
 
-/* All dimensions of the mesh have a rule. */
+/* Called when all dimensions of the mesh have a rule. */
 static void consider(search *s, candidate c)
 {
     bool legal = dt_ops_commute(c.a) && dt_ops_commute(c.b) && dt_ops_commute(c.result);
@@ -43,14 +44,14 @@ static void consider(search *s, candidate c)
     }
 }
 
-/* Averages and other reductions of integers are none that a tensor may have. */
+/* Tensors of integers cannot be Partial(avg), and so on. */
 static bool dtype_allows(const dt_value *value, kb_placement placement)
 {
     bool whole = value->dtype == KB_I8 || value->dtype == KB_I32;
     return !whole || !dt_is_partial(placement) || placement.op != KB_AVG;
 }
 
-/* Tries all rules for dimension `dim` of the mesh and those behind it. */
+/* Tries all rules for dimension `dim` of the mesh and the following ones. */
 static void try_rules(search *s, candidate c, uint32_t dim)
 {
     if (dim == s->a->mesh->ndim) {
@@ -79,7 +80,8 @@ static void note(const dt_frame *frame, const char *op, const dt_value *value, k
     char had[KB_PLACEMENTS_BYTES], gets[KB_PLACEMENTS_BYTES];
     kb_placements_print(value->placements, had);
     kb_placements_print(to, gets);
-    dt_plan plan = dt_plan_steps(value->mesh, &value->shape, value->dtype, value->placements, to);
+    dt_steps plan =
+        dt_choose_steps(value->mesh, &value->shape, value->dtype, value->placements, to);
     rt_note(frame->ctx,
             "dtensor: no rule of %s fits: operand '%s' is redistributed from %s to %s, %.0f bytes "
             "sent by each rank",
@@ -105,7 +107,7 @@ kb_error *dt_propagate(dt_frame *frame, const char *op, const dt_problem *proble
     candidate none = {
         .a.count = a->mesh->ndim, .b.count = a->mesh->ndim, .result.count = a->mesh->ndim};
     try_rules(&s, none, 0);
-    KB_ASSERT(s.found); /* each operation has a rule for operands that are replicated */
+    KB_ASSERT(s.found); /* each operation has a rule for replicated operands */
     *report = (kb_dtensor_report){.operands = b ? 2 : 1, .bytes = (uint64_t)s.best.cost.sent};
     KB_TRY(redistribute_operand(frame, op, a, s.best.a, 0, report));
     if (b)

@@ -1,4 +1,4 @@
-/* propagate.h: which rules an operation follows, and what has to be redistributed for it. */
+/* propagate.h: chooses rules for an operation, and redistributes its operands for them. */
 #ifndef KB_DTENSOR_PROPAGATE_H
 #define KB_DTENSOR_PROPAGATE_H
 
@@ -6,7 +6,7 @@
 #include "rules.h"
 
 /* Redistributes the operands if no rules fit their placements. *result: the placements of the
- * result; *report: what was done. `b` is NULL if there is none. */
+ * result; *report: what was redistributed. `b` may be NULL. */
 KB_MUST_USE kb_error *dt_propagate(dt_frame *frame, const char *op, const dt_problem *problem,
                                    dt_value *a, dt_value *b, kb_placements *result,
                                    kb_dtensor_report *report);

@@ -1,12 +1,12 @@
 /*
- * redistribute.c: one dimension of a mesh changes its placement, by the collective that the pair of
- * placements says.
+ * redistribute.c: changes the placement of one dimension of a mesh, by the collective that
+ * corresponds to the pair of placements.
  *
- * A step sees the tensor as it would be if the dimension were replicated: that is the *view*, the
- * same for all ranks of a group along the dimension. Collectives want blocks of equal size, one
- * behind the other, so where parts have different sizes, or are no blocks of the view's elements,
- * they are packed into a staging tensor of blocks before, or taken out of one behind. The room that
- * a smaller part leaves in its block is not written; what comes of it is never read.
+ * A step uses the *view* of the tensor: its shape if the dimension were replicated, equal for all
+ * ranks of a group along the dimension. Collectives need consecutive blocks of equal size. If parts
+ * have different sizes, or are not blocks of the view's elements, they are packed into a staging
+ * tensor of blocks before the collective, or unpacked after it. The padding of a smaller part in
+ * its block is not written, and results computed from it are never read.
  */
 #include "redistribute.h"
 
@@ -16,11 +16,11 @@
 
 /* ---- Blocks ---- */
 
-/* Axis `axis` of a tensor cut into parts, as many as there are ranks: part r is in block r. */
+/* Axis `axis` of a tensor split into one part for each rank: part r is in block r. */
 typedef struct cut {
     uint32_t axis;
-    uint64_t n;     /* elements along it */
-    uint64_t chunk; /* of a full part */
+    uint64_t n;     /* elements along the axis */
+    uint64_t chunk; /* elements of a full part */
     uint32_t ranks;
 } cut;
 
@@ -41,16 +41,16 @@ static bool is_blocks(const cut *c, const kb_shape *view)
     return is_even(c) && dt_outer(view, c->axis) == 1;
 }
 
-/* Between a tensor and a staging tensor of blocks. */
+/* A copy between a tensor and a staging tensor of blocks. */
 typedef struct packing {
-    bool packs;      /* into blocks; else out of them */
+    bool packs;      /* into blocks; else from blocks */
     kb_shape tensor; /* shape of the tensor */
     kb_shape block;  /* of a block, at least as large as a part along each axis */
     cut parts;       /* of the tensor */
     kb_tensor whole, blocks;
 } packing;
 
-/* Parts from `first` on, `count` of them, that have `size` elements along the axis each. */
+/* `count` parts from `first`, each with `size` elements along the axis. */
 static kb_error *move_parts(dt_frame *frame, const dt_value *value, uint32_t driven,
                             const packing *p, uint64_t first, uint64_t count, uint64_t size)
 {
@@ -58,8 +58,8 @@ static kb_error *move_parts(dt_frame *frame, const dt_value *value, uint32_t dri
     dt_row_major_strides(&p->tensor, of_tensor);
     dt_row_major_strides(&p->block, of_block);
     uint64_t part = p->parts.chunk * of_tensor[p->parts.axis];
-    dt_side whole = {.tensor = p->whole, .first = first * part, .strides = {part}};
-    dt_side blocks = {.tensor = p->blocks, .first = first * step, .strides = {step}};
+    dt_operand whole = {.tensor = p->whole, .first = first * part, .strides = {part}};
+    dt_operand blocks = {.tensor = p->blocks, .first = first * step, .strides = {step}};
     dt_loop loop = {
         .name = p->packs ? "dtensor pack" : "dtensor unpack",
         .op = DT_MAP_COPY,
@@ -78,7 +78,7 @@ static kb_error *move_parts(dt_frame *frame, const dt_value *value, uint32_t dri
     return dt_run_loop(frame, value->mesh, driven, &loop);
 }
 
-/* Full parts in one launch, and the smaller one that may come behind them in another. */
+/* Full parts in one launch, and the smaller last one, if any, in another. */
 static kb_error *move_all_parts(dt_frame *frame, const dt_value *value, uint32_t driven,
                                 const packing *p)
 {
@@ -96,12 +96,12 @@ typedef struct change {
     dt_frame *frame;
     const dt_mesh *mesh;
     uint32_t dim;    /* of the mesh */
-    dt_value before; /* its placement along the dimension is the old one, */
-    dt_value after;  /* and here the new one */
+    dt_value before; /* with the old placement along the dimension */
+    dt_value after;  /* with the new placement */
     uint32_t ranks;  /* along the dimension */
 } change;
 
-/* Of a driven position: the shape if the dimension were replicated. */
+/* The view of a driven position. */
 static kb_shape view_of(const change *c, uint32_t driven)
 {
     kb_placements view = c->before.placements;
@@ -114,7 +114,7 @@ static kb_shape shape_of(const change *c, const dt_value *value, uint32_t driven
     return dt_local_shape(c->mesh, c->mesh->first + driven, &value->shape, value->placements, NULL);
 }
 
-/* Tensors of blocks for all driven positions: `count` blocks of the shape each. */
+/* A tensor of `count` blocks of the shape, for a driven position. */
 static kb_error *new_staging(const change *c, uint32_t driven, const kb_shape *block,
                              uint64_t count, kb_tensor *tensor)
 {
@@ -123,7 +123,7 @@ static kb_error *new_staging(const change *c, uint32_t driven, const kb_shape *b
                          c->before.dtype, &shape, tensor);
 }
 
-/* The block that a part of the cut takes. */
+/* The shape of the block of a part of the cut. */
 static kb_shape block_of(const kb_shape *shape, const cut *parts)
 {
     kb_shape block = *shape;
@@ -131,7 +131,7 @@ static kb_shape block_of(const kb_shape *shape, const cut *parts)
     return block;
 }
 
-/* Copies the part of a smaller shape that is at the beginning of a larger one, along one axis. */
+/* Copies between the first part of a larger shape and a smaller shape, along one axis. */
 static kb_error *copy_corner(const change *c, uint32_t driven, kb_tensor to, const kb_shape *to_as,
                              kb_tensor from, const kb_shape *from_as, const kb_shape *part)
 {
@@ -160,7 +160,7 @@ static kb_error *call(const change *c, kb_collective_kind kind, kb_reduce_op op,
         .inputs = inputs,
         .outputs = outputs,
     };
-    KB_TRY(dt_wait(c->frame)); /* what prepares the inputs */
+    KB_TRY(dt_wait(c->frame)); /* for the inputs */
     return dt_call(c->frame, &collective);
 }
 
@@ -209,10 +209,8 @@ static kb_error *gather(change *c)
     return dt_wait(c->frame);
 }
 
-/*
- * Shard of axis i to Shard of axis j. A rank cuts its part along j; the block for each rank is
- * (.., chunk of i, .., chunk of j, ..). What it receives it puts together along i.
- */
+/* Shard of axis i to Shard of axis j. A rank splits its part along j; the block for each rank is
+ * (.., chunk of i, .., chunk of j, ..). Received blocks are concatenated along i. */
 typedef struct exchange {
     cut old, fresh; /* of the view: axes i and j */
     kb_shape block;
@@ -270,7 +268,7 @@ static kb_error *exchange_parts(change *c)
 
 /* ---- From Partial ---- */
 
-/* Partial to Replicate: in place, in tensors that are the call's own. */
+/* Partial to Replicate: in place, in tensors of the call. */
 static kb_error *reduce_all(change *c)
 {
     kb_reduce_op op = c->before.placements.items[c->dim].op;
@@ -282,8 +280,7 @@ static kb_error *reduce_all(change *c)
     return call(c, KB_ALL_REDUCE, op, c->after.locals, c->after.locals);
 }
 
-/* Blocks of the view along the axis for a collective, and room for the one that comes back; then
- * the part of it that is the rank's own. */
+/* Packs blocks of the view along the axis for a collective, and unpacks the rank's own block. */
 static kb_error *scatter_blocks(change *c, uint32_t axis, kb_collective_kind kind, kb_reduce_op op)
 {
     kb_tensor *inputs, *outputs;
@@ -364,8 +361,8 @@ double dt_identity(kb_reduce_op op, kb_dtype dtype)
     }
 }
 
-/* Replicate to Partial: of a sum or product one rank keeps the tensor, and the others have what
- * changes nothing; in all other reductions equal tensors give the same again. */
+/* Replicate to Partial: for a sum or product one rank keeps the tensor, and the others have the
+ * identity; for all other reductions equal tensors give the same result. */
 static kb_error *split_terms(change *c)
 {
     kb_reduce_op op = c->after.placements.items[c->dim].op;
@@ -387,7 +384,7 @@ static kb_error *split_terms(change *c)
 
 /* ---- Steps ---- */
 
-/* Whether the local tensors keep their shapes, and those of a temporary value can be used on. */
+/* Whether the local tensors keep their shapes, so that those of a temporary value can be reused. */
 static bool keeps_shape(kb_placement from, kb_placement to)
 {
     return !dt_is_shard(from) && !dt_is_shard(to);
@@ -404,7 +401,7 @@ static kb_error *run_change(change *c)
     return dt_is_shard(to) ? slice(c) : split_terms(c);
 }
 
-/* One that a collective, or a local operation, does. */
+/* One collective or local operation. */
 static kb_error *change_placement(dt_frame *frame, dt_value *value, dt_step step)
 {
     change c = {
@@ -417,7 +414,7 @@ static kb_error *change_placement(dt_frame *frame, dt_value *value, dt_step step
     };
     kb_placement from = value->placements.items[step.dim];
     c.after.placements.items[step.dim] = step.to;
-    if (c.ranks == 1) { /* nothing but the name changes */
+    if (c.ranks == 1) { /* only the placement changes */
         *value = c.after;
         return NULL;
     }
@@ -435,7 +432,7 @@ static kb_error *change_placement(dt_frame *frame, dt_value *value, dt_step step
     return NULL;
 }
 
-/* Shard, or Partial of one operation, becomes Partial of another by way of Replicate. */
+/* Shard, or Partial of one operation, becomes Partial of another through Replicate. */
 static kb_error *run_step(dt_frame *frame, dt_value *value, dt_step step)
 {
     kb_placement from = value->placements.items[step.dim];
@@ -446,13 +443,14 @@ static kb_error *run_step(dt_frame *frame, dt_value *value, dt_step step)
 
 kb_error *dt_redistribute(dt_frame *frame, dt_value *value, kb_placements to)
 {
-    dt_plan plan = dt_plan_steps(value->mesh, &value->shape, value->dtype, value->placements, to);
+    dt_steps plan =
+        dt_choose_steps(value->mesh, &value->shape, value->dtype, value->placements, to);
     for (uint32_t i = 0; i < plan.count; i++)
         KB_TRY(run_step(frame, value, plan.steps[i]));
     return NULL;
 }
 
-/* ---- Distributing ---- */
+/* ---- Distribution ---- */
 
 kb_error *dt_scatter(dt_frame *frame, dt_value *value, uint32_t dim, uint32_t axis)
 {

@@ -1,11 +1,11 @@
 /*
- * rules.c: the table of rules, and what each means for given shapes. The documents print the table
- * (kb_dtensor_print_rules()), and a test walks it.
+ * rules.c: the table of rules, and its application to given shapes. kb_dtensor_print_rules() prints
+ * the table for the documents; a test checks every rule.
  *
- * Every operation is linear in an operand that may be Partial(sum), so sums of terms can be taken
- * behind it; the same goes for averages. max and min may be taken behind an operation that does not
- * change the order of numbers, and is defined for all of them: not sqrt, as a term may be negative
- * though the maximum is not.
+ * Every operation is linear in an operand that may be Partial(sum), so the sum of terms can be
+ * computed after it; the same holds for averages. max and min can be computed after an operation
+ * that preserves the order of numbers and is defined for all of them: not sqrt, because a term may
+ * be negative although the maximum is not.
  */
 #include "rules.h"
 
@@ -66,7 +66,7 @@ const size_t dt_rule_count = sizeof dt_rules / sizeof *dt_rules;
 /* ---- For given shapes ---- */
 
 /* The dimension of an operand that is dimension d of the result, both counted from the end; false
- * if it has none, or one that is repeated. */
+ * if there is none or it is repeated. */
 static bool operand_dim(const kb_shape *operand, const kb_shape *result, uint32_t d, uint32_t *dim)
 {
     uint32_t missing = result->rank - operand->rank;
@@ -80,7 +80,7 @@ static bool is_repeated(const kb_shape *operand, const kb_shape *result, uint32_
     return !operand_dim(operand, result, d, &dim);
 }
 
-/* Where dimension d of the input of a reduction is in its result. */
+/* The dimension of the result of a reduction that is dimension d of its input. */
 static uint32_t kept_dim(const dt_problem *p, uint32_t d)
 {
     return d - (!p->keeps_dim && d > p->reduced);
@@ -97,7 +97,7 @@ static kb_placement partial_of(dt_term term)
 
 typedef enum side { SIDE_A, SIDE_B, SIDE_RESULT } side;
 
-/* What a term means for dimension d: false if it does not fit the shapes. */
+/* The placement of a term for dimension d; false if it does not fit the shapes. */
 static bool resolve(dt_term term, const dt_problem *p, side of, uint32_t d, kb_placement *out)
 {
     const kb_shape *shape = of == SIDE_A ? &p->a : of == SIDE_B ? &p->b : &p->result;
@@ -135,7 +135,7 @@ static bool resolve(dt_term term, const dt_problem *p, side of, uint32_t d, kb_p
     }
 }
 
-/* Whether the rule is about a dimension that can be chosen. */
+/* Whether the rule has a dimension d. */
 static bool has_dimension(const dt_rule *rule)
 {
     static const uint32_t with =
@@ -198,7 +198,7 @@ static const char *class_name(uint32_t classes)
     for (size_t i = 0; i < sizeof class_names / sizeof *class_names; i++)
         if (class_names[i].classes == classes)
             return class_names[i].name;
-    KB_ASSERT(false); /* a rule without a name in the list */
+    KB_ASSERT(false); /* every rule has a name in the list */
     return "";
 }
 

@@ -1,14 +1,14 @@
 /*
- * state.c: the meshes and DTensors of a context, found by their handles. Ids grow, so both tables
- * are sorted. What is left when the context goes is reported in debug mode; its local tensors go
- * with the context.
+ * state.c: the meshes and DTensors of a context, found by their handles. Ids increase, so both
+ * tables are sorted. Objects that are left when the context is destroyed are reported in debug
+ * mode; their local tensors are freed with the context.
  */
 #include "state.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* ---- Freeing ---- */
+/* ---- End ---- */
 
 void dt_free_mesh(dt_mesh *mesh)
 {
@@ -85,7 +85,7 @@ kb_error *dt_add_tensor(dt_state *state, dt_tensor *tensor)
     return NULL;
 }
 
-/* The index of the object with this id, or the count. All objects begin with their id. */
+/* The index of the object with this id, or the count. Every object begins with its id. */
 static size_t find(void *const *items, size_t count, uint64_t id)
 {
     size_t low = 0, high = count;
@@ -127,7 +127,7 @@ void dt_remove_tensor(dt_state *state, dt_tensor *tensor)
 
 /* ---- Handles ---- */
 
-/* What workers have left behind can be freed outside workers. */
+/* Objects of workers that have ended can be freed outside workers. */
 static kb_error *check_caller(kb_context *ctx, const char *function, const char *what,
                               uint32_t owner, dt_use use)
 {
@@ -165,8 +165,8 @@ kb_error *dt_find_mesh(kb_context *ctx, const char *function, kb_device_mesh han
     return NULL;
 }
 
-kb_error *dt_find_member(kb_context *ctx, const char *function, kb_device_mesh handle,
-                         dt_mesh **mesh)
+kb_error *dt_find_own_mesh(kb_context *ctx, const char *function, kb_device_mesh handle,
+                           dt_mesh **mesh)
 {
     KB_TRY(dt_find_mesh(ctx, function, handle, DT_TO_USE, mesh));
     if ((*mesh)->driven > 0)

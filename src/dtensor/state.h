@@ -1,20 +1,21 @@
 /*
- * state.h: what distributed tensors keep in a context. Private to dtensor.
+ * state.h: the state of distributed tensors in a context. Private to dtensor.
  *
  *     state.c         the tables of meshes and DTensors
  *     mesh.c          device meshes and their groups
- *     placement.c     placements: checks, local shapes, text
- *     frame.c         what a call makes and frees: local tensors, launches, collectives
- *     kernels.c       kernels for what is local: copies, element-wise operations, reductions
+ *     placements.c    placements: checks, local shapes, text
+ *     frame.c         temporary objects of a call: local tensors, launches, collectives
+ *     kernels.c       kernels within a device: copies, element-wise operations, reductions
  *     local.c         copies and element-wise operations on local tensors, by those kernels
- *     redistribute.c  from placements to placements
- *     create.c        distribute_tensor, from_local, to_local, full_tensor
+ *     redistribute.c  changes of placements
+ *     steps.c         the order of these changes
+ *     conversions.c   distribute_tensor, from_local, to_local, full_tensor
  *     rules.c         the table of rules for operations
- *     propagate.c     which rule an operation uses, and at which cost
+ *     propagate.c     the choice of rules for an operation, by cost
  *     ops.c           the operations
  *
  * The caller *drives* positions of a mesh: a worker its own, the program outside workers all of
- * them. Arrays of local tensors have one entry for each position that the caller drives.
+ * them. Arrays of local tensors have one entry for each driven position.
  */
 #ifndef KB_DTENSOR_STATE_H
 #define KB_DTENSOR_STATE_H
@@ -41,11 +42,11 @@ typedef struct dt_mesh {
     uint32_t *ranks;                /* by position: rank in the process group */
     uint32_t *devices;              /* by position */
     kb_group *groups[KB_MESH_DIMS]; /* along each dimension, by the coordinate in the other one */
-    uint32_t first;                 /* position that the caller drives, */
-    uint32_t driven;                /* and how many: 0 if the caller is not in the mesh */
+    uint32_t first;                 /* the first driven position */
+    uint32_t driven;                /* their number; 0: the caller is not in the mesh */
     kb_tensor *grids;               /* by driven position: see frame.h, dt_launch() */
     struct dt_mesh *parent;         /* of a sub-mesh */
-    uint32_t users;                 /* DTensors and sub-meshes of it */
+    uint32_t users;                 /* number of its DTensors and sub-meshes */
 } dt_mesh;
 
 typedef struct dt_tensor {
@@ -62,32 +63,32 @@ typedef struct dt_tensor {
 
 typedef struct dt_state {
     kb_context *ctx;
-    uint64_t last_id;       /* of meshes and DTensors: none is used twice */
+    uint64_t last_id;       /* of meshes and DTensors; ids are not reused */
     KB_VEC(void *) meshes;  /* dt_mesh, by id */
     KB_VEC(void *) tensors; /* dt_tensor, by id */
 } dt_state;
 
 /* ---- state.c ---- */
 
-/* Made at the first call that needs it. */
+/* Creates the state at the first call. */
 KB_MUST_USE kb_error *dt_get_state(kb_context *ctx, dt_state **state);
 
 KB_MUST_USE kb_error *dt_add_mesh(dt_state *state, dt_mesh *mesh);
-void dt_remove_mesh(dt_state *state, dt_mesh *mesh); /* and frees it */
-void dt_free_mesh(dt_mesh *mesh);                    /* one that was not added */
+void dt_remove_mesh(dt_state *state, dt_mesh *mesh); /* and frees the mesh */
+void dt_free_mesh(dt_mesh *mesh);                    /* of a mesh that was not added */
 
 KB_MUST_USE kb_error *dt_add_tensor(dt_state *state, dt_tensor *tensor);
-void dt_remove_tensor(dt_state *state, dt_tensor *tensor); /* and frees it */
+void dt_remove_tensor(dt_state *state, dt_tensor *tensor); /* and frees the DTensor */
 
-/* What a handle is looked up for. */
+/* The purpose of looking up a handle. */
 typedef enum dt_use { DT_TO_USE, DT_TO_FREE } dt_use;
 
-/* By handle. The caller has to be the one that made it; or, to free it, outside workers. A member
- * is in the mesh. */
+/* By handle. The caller must be the one that made the object; to free it, the program outside
+ * workers may too. dt_find_own_mesh() also requires that the caller's rank is in the mesh. */
 KB_MUST_USE kb_error *dt_find_mesh(kb_context *ctx, const char *function, kb_device_mesh handle,
                                    dt_use use, dt_mesh **mesh);
-KB_MUST_USE kb_error *dt_find_member(kb_context *ctx, const char *function, kb_device_mesh handle,
-                                     dt_mesh **mesh);
+KB_MUST_USE kb_error *dt_find_own_mesh(kb_context *ctx, const char *function, kb_device_mesh handle,
+                                       dt_mesh **mesh);
 KB_MUST_USE kb_error *dt_find_tensor_to(kb_context *ctx, const char *function, kb_dtensor handle,
                                         dt_use use, dt_tensor **tensor);
 KB_MUST_USE kb_error *dt_find_tensor(kb_context *ctx, const char *function, kb_dtensor handle,
@@ -104,8 +105,8 @@ uint32_t dt_position(const dt_mesh *mesh, uint32_t position, uint32_t dim, uint3
 /* The group along a dimension that a position is in. */
 kb_group dt_group(const dt_mesh *mesh, uint32_t position, uint32_t dim);
 
-/* The device to go back to after tensors were made on another one: the current one, or, for a
- * worker that has set none, its own. The second goes back, and hands the error on. */
+/* The current device, to be restored after tensors were made on another one; for a worker that has
+ * set none, its own. dt_restore_device() restores it and returns the error. */
 uint32_t dt_device_before(kb_context *ctx, uint32_t own);
 KB_MUST_USE kb_error *dt_restore_device(kb_context *ctx, uint32_t device, kb_error *err);
 
@@ -135,10 +136,10 @@ static inline bool dt_shards(kb_placement p, uint32_t dim)
 bool dt_same_placement(kb_placement a, kb_placement b);
 bool dt_same_placements(kb_placements a, kb_placements b);
 
-/* Whether a reduction along one dimension of a mesh may come before or after one along another. */
+/* Whether the reductions along the dimensions of a mesh can be done in any order. */
 bool dt_ops_commute(kb_placements placements);
 
-/* Whether they make sense for a tensor on the mesh. Dimensions become non-negative. */
+/* Checks placements for a tensor on the mesh, and makes dimensions non-negative. */
 KB_MUST_USE kb_error *dt_check_placements(const dt_mesh *mesh, uint32_t rank, kb_dtype dtype,
                                           kb_placements *placements);
 
@@ -148,13 +149,13 @@ uint64_t dt_chunk(uint64_t n, uint32_t parts);
 uint64_t dt_chunk_begin(uint64_t n, uint32_t parts, uint32_t index);
 uint64_t dt_chunk_size(uint64_t n, uint32_t parts, uint32_t index);
 
-/* The part of the whole that a position has: from where (may be NULL), and its shape. */
+/* The part of a position: its begin (may be NULL) and its shape. */
 kb_shape dt_local_shape(const dt_mesh *mesh, uint32_t position, const kb_shape *shape,
                         kb_placements placements, uint64_t begin[KB_MAX_DIMS]);
 
 uint64_t dt_elements(const kb_shape *shape);
 
-/* Elements of the dimensions before `dim`, and behind it. */
+/* The number of elements of the dimensions before `dim`, and after it. */
 uint64_t dt_outer(const kb_shape *shape, uint32_t dim);
 uint64_t dt_inner(const kb_shape *shape, uint32_t dim);
 

@@ -19,7 +19,7 @@
 enum { NONE = 0 }; /* of knots: pools give out no index 0 */
 
 typedef struct target {
-    net_receipt chain;
+    net_completion chain;
     size_t number; /* of the command */
     uint64_t bytes;
     uint32_t next; /* of its group */
@@ -30,7 +30,7 @@ typedef struct target {
 
 /* The targets in one cube. */
 typedef struct group {
-    net_receipt chain;
+    net_completion chain;
     uint64_t bytes; /* of all its targets */
     uint32_t next;  /* of its command */
     uint32_t command;
@@ -41,7 +41,7 @@ typedef struct group {
 } group;
 
 typedef struct command {
-    net_receipt chain;
+    net_completion chain;
     io_command is;    /* without its targets */
     kb_error *err;    /* of the first target that failed */
     uint32_t waiting; /* groups that have not completed */
@@ -56,14 +56,14 @@ typedef struct flight {
     void *self;
     uint64_t arg;
     kb_time work; /* what the node takes */
-    net_receipt leg;
+    net_completion leg;
 } flight;
 
 struct io {
     kb_sim *sim;
     const topo_machine *machine;
     net *fabric;
-    net_ways ways;
+    net_route_buffer routes;
     const topo_control_params *io_cpu, *m_cpu;
     kb_source source;
     kb_handler on_work_done;
@@ -122,7 +122,7 @@ kb_error *io_create(kb_sim *sim, const topo_machine *machine, net *fabric, uint3
     control->io_cpu = &topo_machine_shape(machine)->io_cpu;
     control->m_cpu = &topo_machine_shape(machine)->m_cpu;
     control->source = kb_source_make(source_id);
-    kb_error *err = net_ways_init(&control->ways, machine);
+    kb_error *err = net_route_buffer_init(&control->routes, machine);
     if (!err)
         err = kb_sim_add_handler(sim, work_done, control, &control->on_work_done);
     if (err) {
@@ -144,7 +144,7 @@ void io_destroy(io *control)
     kb_pool_fini(&control->targets);
     kb_pool_fini(&control->groups);
     kb_pool_fini(&control->commands);
-    net_ways_fini(&control->ways);
+    net_route_buffer_fini(&control->routes);
     free(control);
 }
 
@@ -242,7 +242,7 @@ static bool add_targets(io *control, uint32_t c, const io_command *from)
 
 /* ---- The chain of what happened ---------------------------------------------------------- */
 
-static void extend(net_receipt *chain, const net_receipt *with, kb_time ended)
+static void extend(net_completion *chain, const net_completion *with, kb_time ended)
 {
     chain->overhead += with->overhead;
     chain->wire += with->wire;
@@ -253,23 +253,23 @@ static void extend(net_receipt *chain, const net_receipt *with, kb_time ended)
               chain->ended - chain->issued);
 }
 
-static net_receipt chain_with(const net_receipt *chain, const net_receipt *leg)
+static net_completion chain_with(const net_completion *chain, const net_completion *leg)
 {
-    net_receipt longer = *chain;
+    net_completion longer = *chain;
     extend(&longer, leg, leg->ended);
     return longer;
 }
 
 /* It has been held until now. */
-static void extend_by_wait(net_receipt *chain, kb_time now)
+static void extend_by_wait(net_completion *chain, kb_time now)
 {
-    net_receipt wait = {.queueing = now - chain->ended};
+    net_completion wait = {.queueing = now - chain->ended};
     extend(chain, &wait, now);
 }
 
 /* ---- Messages ---------------------------------------------------------------------------- */
 
-static void on_arrival(void *self, uint64_t arg, const net_receipt *leg)
+static void on_arrival(void *self, uint64_t arg, const net_completion *leg)
 {
     io *control = self;
     flight *fl = flight_at(control, (uint32_t)arg);
@@ -286,7 +286,7 @@ static void on_arrival(void *self, uint64_t arg, const net_receipt *leg)
 typedef struct route {
     uint32_t from, to;
     uint64_t bytes;
-    bool reply;
+    bool is_response;
     kb_time work; /* at its end */
 } route;
 
@@ -299,9 +299,9 @@ static kb_error *send_message(io *control, const route *on, net_done_fn *then, v
     if (l == NONE)
         return kb_error_nomem();
     *flight_at(control, l) = (flight){.then = then, .self = self, .arg = arg, .work = on->work};
-    net_order order = net_ways_between(&control->ways, on->from, on->to, on->bytes, false);
+    net_order order = net_make_order_by_nodes(&control->routes, on->from, on->to, on->bytes, false);
     order.forwarded = topo_is_control(&graph->nodes.items[on->from]);
-    order.reply = on->reply;
+    order.is_response = on->is_response;
     order.done = on_arrival;
     order.self = control;
     order.arg = l;
@@ -354,12 +354,12 @@ kb_error *io_send(io *control, const io_message *message)
     case IO_DEVICE_TO_HOST:
         on.from = device;
         on.to = host;
-        on.reply = true;
+        on.is_response = true;
         break;
     case IO_CUBE_SIGNAL:
         on.from = m_cpu_node(control, message->sip, message->peer);
         on.to = device;
-        on.reply = true;
+        on.is_response = true;
         on.work = control->io_cpu->count_fs;
         break;
     case IO_DEVICE_TO_DEVICE:
@@ -387,7 +387,7 @@ static void end_command(io *control, uint32_t c)
 }
 
 /* A completion of the whole command is at the host. */
-static void on_host(void *self, uint64_t arg, const net_receipt *leg)
+static void on_host(void *self, uint64_t arg, const net_completion *leg)
 {
     io *control = self;
     extend(&command_at(control, (uint32_t)arg)->chain, leg, leg->ended);
@@ -407,12 +407,12 @@ static void complete_command(io *control, uint32_t c)
     route on = {.from = io_cpu_node(control, cm->is.sip),
                 .to = host_node(control),
                 .bytes = IO_COMPLETION_BYTES,
-                .reply = true};
+                .is_response = true};
     send(control, on, on_host, c);
 }
 
 /* A completion of a group is at the control processor of the SIP. */
-static void on_io_cpu_again(void *self, uint64_t arg, const net_receipt *leg)
+static void on_io_cpu_again(void *self, uint64_t arg, const net_completion *leg)
 {
     io *control = self;
     group *gr = group_at(control, (uint32_t)arg);
@@ -430,7 +430,7 @@ static void complete_group(io *control, uint32_t g)
     route on = {.from = m_cpu_node(control, cm->is.sip, gr->cube),
                 .to = io_cpu_node(control, cm->is.sip),
                 .bytes = IO_COMPLETION_BYTES,
-                .reply = true,
+                .is_response = true,
                 .work = join_time(cm, control->io_cpu)};
     if (cm->is.cube_joined)
         cm->is.cube_joined(cm->is.self, cm->is.arg, gr->cube);
@@ -438,7 +438,7 @@ static void complete_group(io *control, uint32_t g)
 }
 
 /* A completion of a target is at the control processor of its cube. */
-static void on_m_cpu_again(void *self, uint64_t arg, const net_receipt *leg)
+static void on_m_cpu_again(void *self, uint64_t arg, const net_completion *leg)
 {
     io *control = self;
     target *ta = target_at(control, (uint32_t)arg);
@@ -449,9 +449,9 @@ static void on_m_cpu_again(void *self, uint64_t arg, const net_receipt *leg)
     complete_group(control, ta->group);
 }
 
-void io_finish(io *control, uint64_t ticket, const net_receipt *work, kb_error *err)
+void io_finish(io *control, uint64_t ticket, const net_completion *work, kb_error *err)
 {
-    static const net_receipt no_work = {0};
+    static const net_completion no_work = {0};
     uint32_t t = (uint32_t)ticket, serial = (uint32_t)(ticket >> 32);
     KB_ASSERT(t != NONE && t < control->targets.used && serial != NONE);
     target *ta = target_at(control, t);
@@ -467,14 +467,14 @@ void io_finish(io *control, uint64_t ticket, const net_receipt *work, kb_error *
     route on = {.from = pe_node(control, cm->is.sip, gr->cube, ta->pe),
                 .to = m_cpu_node(control, cm->is.sip, gr->cube),
                 .bytes = IO_COMPLETION_BYTES,
-                .reply = true,
+                .is_response = true,
                 .work = join_time(cm, control->m_cpu)};
     send(control, on, on_m_cpu_again, t);
 }
 
 /* ---- Down: the command ------------------------------------------------------------------- */
 
-static void on_pe(void *self, uint64_t arg, const net_receipt *leg)
+static void on_pe(void *self, uint64_t arg, const net_completion *leg)
 {
     io *control = self;
     target *ta = target_at(control, (uint32_t)arg);
@@ -502,7 +502,7 @@ static void send_to_pes(io *control, uint32_t g)
     }
 }
 
-static void on_m_cpu(void *self, uint64_t arg, const net_receipt *leg)
+static void on_m_cpu(void *self, uint64_t arg, const net_completion *leg)
 {
     io *control = self;
     uint32_t g = (uint32_t)arg;
@@ -541,7 +541,7 @@ static void send_to_cubes(io *control, uint32_t c)
     }
 }
 
-static void on_io_cpu(void *self, uint64_t arg, const net_receipt *leg)
+static void on_io_cpu(void *self, uint64_t arg, const net_completion *leg)
 {
     io *control = self;
     uint32_t c = (uint32_t)arg;
@@ -586,7 +586,7 @@ static void trigger(io *control, uint32_t c)
         return;
     }
     kb_time now = cm->chain.ended, work = control->io_cpu->trigger_fs;
-    net_receipt leg = {.issued = now, .ended = kb_time_add(now, work), .overhead = work};
+    net_completion leg = {.issued = now, .ended = kb_time_add(now, work), .overhead = work};
     *flight_at(control, l) = (flight){.then = on_io_cpu, .self = control, .arg = c, .leg = leg};
     kb_sim_after(control->sim, &control->source, work, control->on_work_done, l);
 }

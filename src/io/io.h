@@ -36,7 +36,7 @@ enum {
     IO_COMPLETION_BYTES = 16, /* ticket and outcome */
 };
 
-/* All three must stay. Uses one place in the order of events. */
+/* All three must stay. Uses one source id. */
 KB_MUST_USE kb_error *io_create(kb_sim *sim, const topo_machine *machine, net *fabric,
                                 uint32_t source_id, io **out);
 
@@ -52,11 +52,11 @@ typedef struct io_target {
 typedef void io_arrive_fn(void *self, uint64_t ticket, size_t target);
 
 /*
- * All completions are back at the host. The receipt's parts are those of the chain of transfers and
- * work that was the last to end, which together are all of its time. Takes over the error: the one
- * of the first target that failed.
+ * All completions are back at the host. The completion's parts are those of the chain of transfers
+ * and work that was the last to end, which together are all of its time. Takes over the error: the
+ * one of the first target that failed.
  */
-typedef void io_done_fn(void *self, uint64_t arg, const net_receipt *receipt, kb_error *err);
+typedef void io_done_fn(void *self, uint64_t arg, const net_completion *completion, kb_error *err);
 
 /* The command is at the io_cpu, decoded. io_release() or io_cancel() is to be called, once, which
  * may be during this call. */
@@ -123,6 +123,6 @@ KB_MUST_USE kb_error *io_send(io *control, const io_message *message);
  * The target's work is done, at the present time. `work` has its parts, which must add up to the
  * time since it arrived; NULL if that is no time. Takes over the error.
  */
-void io_finish(io *control, uint64_t ticket, const net_receipt *work, kb_error *err);
+void io_finish(io *control, uint64_t ticket, const net_completion *work, kb_error *err);
 
 #endif

@@ -111,7 +111,7 @@ struct ipcq {
     pe_queues *pes;   /* of the machine */
     user_list *cubes; /* of the machine: rings in SRAM */
     ipcq_set *first, *last;
-    net_ways ways;
+    net_route_buffer routes;
     kb_pool messages;
     uint64_t message_count; /* ever */
 };
@@ -132,12 +132,6 @@ static inline void ipcq_release_message(ipcq *queues, const ipcq_message *messag
     kb_pool_give(&queues->messages, message->index);
 }
 
-/* "sip1.cube0.pe3" */
-typedef struct pe_name {
-    char text[48];
-} pe_name;
-
-pe_name ipcq_name_pe(kb_pe pe);
 int ipcq_compare_pes(kb_pe a, kb_pe b);
 
 static inline kb_pe ipcq_pe_of(const ipcq_end *end)

@@ -40,14 +40,6 @@ int ipcq_compare_pes(kb_pe a, kb_pe b)
     return (a.pe > b.pe) - (a.pe < b.pe);
 }
 
-pe_name ipcq_name_pe(kb_pe pe)
-{
-    pe_name name;
-    (void)snprintf(name.text, sizeof name.text, "sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32, pe.sip,
-                   pe.cube, pe.pe);
-    return name;
-}
-
 /* ---- Orders ------------------------------------------------------------------------------ */
 
 static int compare_sizes(size_t a, size_t b)
@@ -132,10 +124,10 @@ static kb_error *check_edge(const ipcq_edge *edge)
 {
     if (!edge->direction || edge->direction[0] == '\0')
         return kb_error_new(KB_ERR_INPUT, "missing direction name: %s to %s has none",
-                            ipcq_name_pe(edge->from).text, ipcq_name_pe(edge->to).text);
+                            topo_pe_name(edge->from).text, topo_pe_name(edge->to).text);
     if (ipcq_compare_pes(edge->from, edge->to) == 0)
         return kb_error_new(KB_ERR_INPUT, "direction %s of %s is connected to itself",
-                            edge->direction, ipcq_name_pe(edge->from).text);
+                            edge->direction, topo_pe_name(edge->from).text);
     return NULL;
 }
 
@@ -176,8 +168,8 @@ static kb_error *sort_names(maker *m)
         const draft *a = m->by_name[i - 1], *b = m->by_name[i];
         if (have_same_name(a, b))
             return kb_error_new(KB_ERR_INPUT, "%s has direction %s twice: to %s and to %s",
-                                ipcq_name_pe(a->end.pe).text, a->end.direction,
-                                ipcq_name_pe(a->peer).text, ipcq_name_pe(b->peer).text);
+                                topo_pe_name(a->end.pe).text, a->end.direction,
+                                topo_pe_name(a->peer).text, topo_pe_name(b->peer).text);
     }
     return NULL;
 }
@@ -274,9 +266,9 @@ static kb_error *refuse(const maker *m, const draft *sender, size_t has)
                         "direction %s of %s leads to %s, which has no direction back: its "
                         "messages would be received by %s, which receives from direction %s of "
                         "%s",
-                        direction, ipcq_name_pe(sender->end.pe).text,
-                        ipcq_name_pe(sender->peer).text, direction, other->end.direction,
-                        ipcq_name_pe(other->end.pe).text);
+                        direction, topo_pe_name(sender->end.pe).text,
+                        topo_pe_name(sender->peer).text, direction, other->end.direction,
+                        topo_pe_name(other->end.pe).text);
 }
 
 static draft *make_receiver(maker *m, const draft *sender)

@@ -19,29 +19,6 @@ static kb_sim *sim_of(const ipcq_end *end)
 
 /* ---- Lists of receives ------------------------------------------------------------------- */
 
-static void append(receive_list *list, ipcq_receive *receive)
-{
-    receive->next = NULL;
-    receive->prev = list->tail;
-    if (list->tail)
-        list->tail->next = receive;
-    else
-        list->head = receive;
-    list->tail = receive;
-}
-
-static void take_out(receive_list *list, ipcq_receive *receive)
-{
-    if (receive->prev)
-        receive->prev->next = receive->next;
-    else
-        list->head = receive->next;
-    if (receive->next)
-        receive->next->prev = receive->prev;
-    else
-        list->tail = receive->prev;
-}
-
 static void forget_all(receive_list *list)
 {
     for (ipcq_receive *receive = list->head; receive; receive = receive->next)
@@ -62,9 +39,9 @@ static kb_time credit_time(ipcq_end *end)
     uint32_t from = topo_node_at(machine, TOPO_PE_DMA, here.sip, here.cube, here.pe);
     uint32_t to = topo_node_at(machine, TOPO_PE_DMA, there.sip, there.cube, there.pe);
     net_order order =
-        net_ways_order(&queues->ways, from, to, end->set->settings.credit_bytes, false);
-    order.reply = true;
-    end->credit_fs = net_foresee(queues->has.fabric, &order).ended;
+        net_make_order(&queues->routes, from, to, end->set->settings.credit_bytes, false);
+    order.is_response = true;
+    end->credit_fs = net_predict(queues->has.fabric, &order).ended;
     return end->credit_fs;
 }
 
@@ -112,8 +89,8 @@ static void fail_credit(const ipcq_end *end)
                 kb_error_new(KB_ERR_FAULT,
                              "a credit of %s, direction %s, for the ring at %s: no direction of %s "
                              "that is installed leads there",
-                             ipcq_name_pe(ipcq_pe_of(end)).text, end->direction,
-                             kb_text_peek(&text), ipcq_name_pe(ipcq_pe_of(end->from)).text));
+                             topo_pe_name(ipcq_pe_of(end)).text, end->direction,
+                             kb_text_peek(&text), topo_pe_name(ipcq_pe_of(end->from)).text));
     kb_text_fini(&text);
 }
 
@@ -184,7 +161,7 @@ static ipcq_receive *choose_receive(ipcq_end *end)
     ipcq_receive *receive = list->head;
     if (!receive)
         return NULL;
-    take_out(list, receive);
+    KB_LIST_REMOVE(list->head, list->tail, receive);
     receive->end = end;
     if (receive->any)
         m->turn = (uint32_t)(end - m->ends + 1) % m->count;
@@ -297,7 +274,7 @@ void ipcq_post(ipcq_receive *receive)
         hand_out(end, receive);
         return;
     }
-    append(&end->posted, receive);
+    KB_LIST_APPEND(end->posted.head, end->posted.tail, receive);
     ipcq_hand_out(end);
 }
 
@@ -321,7 +298,7 @@ void ipcq_post_any(ipcq_set *set, kb_pe pe, ipcq_receive *receive)
     receive->reads = 0;
     receive->end = NULL;
     receive->member = m;
-    append(&m->posted, receive);
+    KB_LIST_APPEND(m->posted.head, m->posted.tail, receive);
     hand_out_any(m);
 }
 
@@ -335,7 +312,8 @@ void ipcq_forget(ipcq_receive *receive)
         end->current = NULL;
         ipcq_hand_out(end); /* what is there already is dropped */
     } else {
-        take_out(end ? &end->posted : &receive->member->posted, receive);
+        receive_list *list = end ? &end->posted : &receive->member->posted;
+        KB_LIST_REMOVE(list->head, list->tail, receive);
     }
 }
 

@@ -25,9 +25,9 @@ static void trace(const ipcq_end *end, const ipcq_message *message, const char *
     const ipcq_options *has = &end->set->queues->has;
     kb_text line = KB_TEXT_INIT;
     kb_text_printf(&line, "%12.3f ns  %-16s  %s  %-8s  %10" PRIu64 " bytes  #%-6" PRIu64 "  %s %s",
-                   kb_to_ns(kb_sim_now(has->sim)), ipcq_name_pe(ipcq_pe_of(end)).text, what,
+                   kb_to_ns(kb_sim_now(has->sim)), topo_pe_name(ipcq_pe_of(end)).text, what,
                    end->direction, message->bytes, message->sequence, preposition,
-                   ipcq_name_pe(ipcq_pe_of(peer)).text);
+                   topo_pe_name(ipcq_pe_of(peer)).text);
     if (line.failed)
         kb_sim_fail(has->sim, kb_error_nomem());
     else
@@ -111,8 +111,8 @@ bool ipcq_print_unreceived(const ipcq_set *set, kb_text *text)
         if (count == 0)
             continue;
         kb_text_printf(text, "%s%s has %" PRIu64 " in %s from %s", separator,
-                       ipcq_name_pe(ipcq_pe_of(end)).text, count, end->direction,
-                       ipcq_name_pe(ipcq_pe_of(end->from)).text);
+                       topo_pe_name(ipcq_pe_of(end)).text, count, end->direction,
+                       topo_pe_name(ipcq_pe_of(end->from)).text);
         separator = ", ";
         said += count;
         queues++;
@@ -214,12 +214,12 @@ static void print_wait(const wait *w, kb_text *text)
 {
     const ipcq_set *set = w->at->ends->set;
     kb_pe pe = ipcq_pe_of(w->at->ends);
-    kb_text_printf(text, "%s waits to ", ipcq_name_pe(pe).text);
+    kb_text_printf(text, "%s waits to ", topo_pe_name(pe).text);
     if (!w->end) {
         kb_text_puts(text, "receive from any of ");
         ipcq_list_directions(set, pe, text);
     } else {
-        pe_name peer = ipcq_name_pe(ipcq_pe_of(peer_of(w)));
+        topo_pe_text peer = topo_pe_name(ipcq_pe_of(peer_of(w)));
         kb_text_printf(text, w->sends ? "send by %s: %s has no free slot" : "receive by %s from %s",
                        w->end->direction, peer.text);
     }
@@ -345,9 +345,9 @@ static circle find_circle(const ipcq *queues, const wait_list *waits)
     return found;
 }
 
-static pe_name waiter_name(const wait *w)
+static topo_pe_text waiter_name(const wait *w)
 {
-    return ipcq_name_pe(ipcq_pe_of(w->end));
+    return topo_pe_name(ipcq_pe_of(w->end));
 }
 
 static void print_circle(const circle *c, kb_text *text)
@@ -370,7 +370,7 @@ static void retell_circle(const circle *c, kb_text *text)
         if (i == 0)
             kb_text_printf(text, ": %s", waiter_name(w).text);
         kb_text_printf(text, "%s waits for %s (%s)", i > 0 ? ", which" : "",
-                       ipcq_name_pe(ipcq_pe_of(peer_of(w))).text, w->end->direction);
+                       topo_pe_name(ipcq_pe_of(peer_of(w))).text, w->end->direction);
     }
     if (c->count > MOST_RETOLD)
         kb_text_puts(text, ", and so on in a cycle");
@@ -402,7 +402,7 @@ static void retell_chain(const wait_list *waits, kb_text *text)
         kb_text_printf(text,
                        ": %s waits for %s (%s), which runs no kernel: its kernel has ended, or the "
                        "launch does not run on it",
-                       waiter_name(last).text, ipcq_name_pe(ipcq_pe_of(peer_of(last))).text,
+                       waiter_name(last).text, topo_pe_name(ipcq_pe_of(peer_of(last))).text,
                        last->end->direction);
 }
 
@@ -444,7 +444,7 @@ static widths widths_of(const ipcq_set *set)
 {
     widths w = {(int)strlen("from"), (int)strlen("direction")};
     for (size_t i = 0; i < set->member_count; i++)
-        w.pe = wider(w.pe, ipcq_name_pe(set->pes[i].pe).text);
+        w.pe = wider(w.pe, topo_pe_name(set->pes[i].pe).text);
     for (size_t i = 0; i < set->end_count; i++)
         w.direction = wider(w.direction, set->ends[i].direction);
     return w;
@@ -452,12 +452,12 @@ static widths widths_of(const ipcq_set *set)
 
 static void print_peer(const ipcq_end *peer, widths w, kb_text *text)
 {
-    kb_text_printf(text, "  %-*s", w.pe, peer ? ipcq_name_pe(ipcq_pe_of(peer)).text : "-");
+    kb_text_printf(text, "  %-*s", w.pe, peer ? topo_pe_name(ipcq_pe_of(peer)).text : "-");
 }
 
 static void print_end(const ipcq_end *end, widths w, kb_text *text)
 {
-    kb_text_printf(text, "%-*s  %-*s", w.pe, ipcq_name_pe(ipcq_pe_of(end)).text, w.direction,
+    kb_text_printf(text, "%-*s  %-*s", w.pe, topo_pe_name(ipcq_pe_of(end)).text, w.direction,
                    end->direction);
     print_peer(end->to, w, text);
     print_peer(end->from, w, text);

@@ -137,7 +137,7 @@ static kb_error *fault_at(const ipcq_segment *segment, const char *why)
     mem_address_print(message->from->set->queues->has.memories, &segment->slot, &text);
     kb_error *err =
         kb_error_new(KB_ERR_FAULT, "message %" PRIu64 " of %s, direction %s, arrives at %s: %s",
-                     message->sequence, ipcq_name_pe(ipcq_pe_of(message->from)).text,
+                     message->sequence, topo_pe_name(ipcq_pe_of(message->from)).text,
                      message->from->direction, kb_text_peek(&text), why);
     kb_text_fini(&text);
     return err;

@@ -38,27 +38,16 @@ static size_t count_up_to(const user_list *list, const kb_location *at)
     return low;
 }
 
-static uint64_t cube_number(const ipcq *queues, kb_pe pe)
-{
-    return (uint64_t)pe.sip * queues->shape->cubes + pe.cube;
-}
-
-static uint64_t pe_number(const ipcq *queues, kb_pe pe)
-{
-    return cube_number(queues, pe) * queues->shape->pes + pe.pe;
-}
-
 /* The rings of the PE or the cube that the location is of; NULL if the machine has no such memory.
  */
 static const user_list *rings_at(const ipcq *queues, const kb_location *at)
 {
     const topo_shape *shape = queues->shape;
     kb_pe pe = at->pe;
-    if (at->memory == KB_VIRTUAL || pe.sip >= shape->sips || pe.cube >= shape->cubes ||
-        pe.pe >= shape->pes)
+    if (at->memory == KB_VIRTUAL || !topo_has_pe(shape, pe))
         return NULL;
-    return at->memory == KB_SRAM ? &queues->cubes[cube_number(queues, pe)]
-                                 : &queues->pes[pe_number(queues, pe)].rings;
+    return at->memory == KB_SRAM ? &queues->cubes[topo_cube_index(queues->shape, pe)]
+                                 : &queues->pes[topo_pe_index(queues->shape, pe)].rings;
 }
 
 ipcq_end *ipcq_find_ring(const ipcq *queues, const kb_location *at)
@@ -88,11 +77,11 @@ static kb_error *check_pes(const ipcq *queues, const ipcq_plan *plan)
     const topo_shape *shape = queues->shape;
     for (size_t i = 0; i < plan->ends.count; i++) {
         const ipcq_plan_end *end = &plan->ends.items[i];
-        if (end->pe.sip >= shape->sips || end->pe.cube >= shape->cubes || end->pe.pe >= shape->pes)
+        if (!topo_has_pe(shape, end->pe))
             return kb_error_new(KB_ERR_INPUT,
                                 "direction %s is of %s, which the machine does not have: it has "
                                 "%" PRIu32 " SIPs of %" PRIu32 " cubes of %" PRIu32 " PEs",
-                                end->direction, ipcq_name_pe(end->pe).text, shape->sips,
+                                end->direction, topo_pe_name(end->pe).text, shape->sips,
                                 shape->cubes, shape->pes);
     }
     return NULL;
@@ -155,7 +144,7 @@ static kb_error *fill(ipcq_set *set, const ipcq_plan *plan)
         kb_pe pe = plan->ends.items[i].pe;
         if (i == 0 || ipcq_compare_pes(plan->ends.items[i - 1].pe, pe) != 0) {
             m = m ? m + 1 : set->members;
-            *m = (member){.number = pe_number(set->queues, pe),
+            *m = (member){.number = topo_pe_index(set->queues->shape, pe),
                           .ends = &set->ends[i],
                           .by_name = &set->by_name[i]};
             set->pes[m - set->members] = (ipcq_member){.pe = pe, .bytes = IPCQ_SETTINGS_BYTES};
@@ -203,7 +192,7 @@ static kb_error *reserve_each(ipcq_set *set)
         kb_error *err = reserve(set, ipcq_pe_of(end), set->ring_bytes, &end->ring);
         if (err)
             return kb_error_wrap(err, "receive ring of %s, direction %s",
-                                 ipcq_name_pe(ipcq_pe_of(end)).text, end->direction);
+                                 topo_pe_name(ipcq_pe_of(end)).text, end->direction);
     }
     return NULL;
 }
@@ -252,7 +241,7 @@ static int compare_users(const void *a, const void *b)
 
 static void print_user(const ring_user *user, kb_text *text)
 {
-    kb_text_printf(text, "of %s, direction %s, at ", ipcq_name_pe(ipcq_pe_of(user->end)).text,
+    kb_text_printf(text, "of %s, direction %s, at ", topo_pe_name(ipcq_pe_of(user->end)).text,
                    user->end->direction);
     mem_address_print(user->end->set->queues->has.memories, &user->base, text);
 }
@@ -318,30 +307,6 @@ static kb_error *make_rings(ipcq_set *set)
 
 /* ---- Sets -------------------------------------------------------------------------------- */
 
-static void link_set(ipcq_set *set)
-{
-    ipcq *queues = set->queues;
-    set->prev = queues->last;
-    if (queues->last)
-        queues->last->next = set;
-    else
-        queues->first = set;
-    queues->last = set;
-}
-
-static void unlink_set(ipcq_set *set)
-{
-    ipcq *queues = set->queues;
-    if (set->prev)
-        set->prev->next = set->next;
-    else
-        queues->first = set->next;
-    if (set->next)
-        set->next->prev = set->prev;
-    else
-        queues->last = set->prev;
-}
-
 /* Gives back what it has, also of one that is not finished. */
 static void release(ipcq_set *set)
 {
@@ -383,7 +348,7 @@ kb_error *ipcq_set_create(ipcq *queues, const ipcq_plan *plan, ipcq_set **set)
     }
     for (size_t i = 0; i < made->member_count; i++)
         sort_names(&made->members[i]);
-    link_set(made);
+    KB_LIST_APPEND(queues->first, queues->last, made);
     *set = made;
     return NULL;
 }
@@ -406,7 +371,7 @@ void ipcq_set_destroy(ipcq_set *set)
         kb_error *err = set->pes[i].installed ? ipcq_remove(set, set->pes[i].pe) : NULL;
         KB_ASSERT(!err);
     }
-    unlink_set(set);
+    KB_LIST_REMOVE(set->queues->first, set->queues->last, set);
     release(set);
 }
 
@@ -531,10 +496,10 @@ static kb_error *find_to(ipcq_set *set, kb_pe pe, bool remove, member **m)
     const char *task = remove ? "remove" : "install";
     if (!*m)
         return kb_error_new(KB_ERR_INPUT, "cannot %s queues at %s: the plan has none there", task,
-                            ipcq_name_pe(pe).text);
+                            topo_pe_name(pe).text);
     if (set->pes[*m - set->members].installed != remove)
         return kb_error_new(KB_ERR_FAULT, "cannot %s queues at %s: they are %s installed", task,
-                            ipcq_name_pe(pe).text, remove ? "not" : "already");
+                            topo_pe_name(pe).text, remove ? "not" : "already");
     return NULL;
 }
 
@@ -580,7 +545,7 @@ kb_error *ipcq_create(const ipcq_options *options, ipcq **queues)
     kb_pool_init(&made->messages, sizeof(ipcq_message));
     made->pes = kb_alloc_zeroed(made->shape->pe_count, sizeof *made->pes);
     made->cubes = kb_alloc_zeroed(made->shape->sips, made->shape->cubes * sizeof *made->cubes);
-    kb_error *err = net_ways_init(&made->ways, options->machine);
+    kb_error *err = net_route_buffer_init(&made->routes, options->machine);
     if (!err && (!made->pes || !made->cubes))
         err = kb_error_nomem();
     if (err) {
@@ -608,7 +573,7 @@ void ipcq_destroy(ipcq *queues)
         kb_vec_fini(&queues->cubes[cube]);
     free(queues->pes);
     free(queues->cubes);
-    net_ways_fini(&queues->ways);
+    net_route_buffer_fini(&queues->routes);
     kb_pool_fini(&queues->messages);
     free(queues);
 }

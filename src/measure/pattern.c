@@ -18,9 +18,9 @@ const char *const traffic_level_names[TRAFFIC_LEVELS] = {
 };
 
 /* A router of a level. */
-typedef struct spot {
+typedef struct point {
     uint32_t x, y;
-} spot;
+} point;
 
 /* The grid of a level, and which PEs of a cube are at which of its routers. */
 typedef struct grid {
@@ -78,19 +78,19 @@ static uint32_t cube_at(const grid *g, uint32_t x, uint32_t y)
     return (sip * g->cube_h + y % g->cube_h) * g->cube_w + x % g->cube_w;
 }
 
-static uint32_t router_at(const grid *g, spot at)
+static uint32_t router_at(const grid *g, point at)
 {
     return at.y % g->shape->noc_h * g->shape->noc_w + at.x % g->shape->noc_w;
 }
 
-static uint32_t pes_at(const grid *g, spot at)
+static uint32_t pes_at(const grid *g, point at)
 {
     uint32_t router = router_at(g, at);
     return g->first[router + 1] - g->first[router];
 }
 
 /* Of the level; where there are fewer PEs than at the sender's router, they are shared. */
-static uint32_t pe_at(const grid *g, spot at, uint32_t slot)
+static uint32_t pe_at(const grid *g, point at, uint32_t slot)
 {
     uint32_t cube = cube_at(g, at.x / g->shape->noc_w, at.y / g->shape->noc_h);
     uint32_t pe = g->pes[g->first[router_at(g, at)] + slot % pes_at(g, at)];
@@ -102,16 +102,16 @@ static uint32_t distance(uint32_t a, uint32_t b)
     return a > b ? a - b : b - a;
 }
 
-/* Of those that are as near, the first in rows. */
-static spot nearest_to_middle(const grid *g)
+/* If several are equally near, the first by row. */
+static point nearest_to_middle(const grid *g)
 {
-    spot best = {0};
+    point best = {0};
     uint32_t best_distance = UINT32_MAX;
     for (uint32_t y = 0; y < g->h; y++) {
         for (uint32_t x = 0; x < g->w; x++) {
             uint32_t away = distance(2 * x, g->w - 1) + distance(2 * y, g->h - 1);
-            if (away < best_distance && pes_at(g, (spot){x, y}) > 0) {
-                best = (spot){x, y};
+            if (away < best_distance && pes_at(g, (point){x, y}) > 0) {
+                best = (point){x, y};
                 best_distance = away;
             }
         }
@@ -149,15 +149,15 @@ static kb_error *check_grid(const grid *g, const traffic_options *options)
     return NULL;
 }
 
-static spot target_of(const grid *g, traffic_pattern which, spot from, spot hot)
+static point target_of(const grid *g, traffic_pattern which, point from, point hot)
 {
     switch (which) {
     case TRAFFIC_TRANSPOSE:
-        return (spot){from.y, from.x};
+        return (point){from.y, from.x};
     case TRAFFIC_BITCOMP:
-        return (spot){g->w - 1 - from.x, g->h - 1 - from.y};
+        return (point){g->w - 1 - from.x, g->h - 1 - from.y};
     case TRAFFIC_NEIGHBOR:
-        return (spot){(from.x + 1) % g->w, (from.y + 1) % g->h};
+        return (point){(from.x + 1) % g->w, (from.y + 1) % g->h};
     default:
         return hot;
     }
@@ -166,12 +166,12 @@ static spot target_of(const grid *g, traffic_pattern which, spot from, spot hot)
 /* The targets of the PEs of one level; the others are alike. */
 static kb_error *fill_group(pattern *p, const grid *g, const traffic_options *options)
 {
-    spot hot = {options->hot_x, options->hot_y};
+    point hot = {options->hot_x, options->hot_y};
     if (options->pattern == TRAFFIC_HOTSPOT && !options->hot_given)
         hot = nearest_to_middle(g);
     for (uint32_t y = 0; y < g->h; y++) {
         for (uint32_t x = 0; x < g->w; x++) {
-            spot from = {x, y}, to = target_of(g, options->pattern, from, hot);
+            point from = {x, y}, to = target_of(g, options->pattern, from, hot);
             uint32_t pes = pes_at(g, from);
             if (pes > 0 && pes_at(g, to) == 0)
                 return kb_error_new(KB_ERR_INPUT,

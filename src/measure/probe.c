@@ -56,19 +56,19 @@ const char *probe_missing(const topo_machine *machine, size_t which)
 
 /* ---- Ends -------------------------------------------------------------------------------- */
 
-static uint32_t hops(net_ways *ways, uint32_t from, uint32_t to)
+static uint32_t hops(net_route_buffer *routes, uint32_t from, uint32_t to)
 {
-    return topo_route(ways->machine, from, to, true, ways->out);
+    return topo_route(routes->machine, from, to, true, routes->request);
 }
 
 /* The slice in the nearest or farthest cube of SIP 0. `first`: the first cube that counts. */
-static uint32_t slice_by_hops(net_ways *ways, uint32_t from, uint32_t first, uint32_t slice,
-                              bool far)
+static uint32_t slice_by_hops(net_route_buffer *routes, uint32_t from, uint32_t first,
+                              uint32_t slice, bool far)
 {
     uint32_t best = TOPO_NONE, best_hops = 0;
-    for (uint32_t cube = first; cube < topo_machine_shape(ways->machine)->cubes; cube++) {
-        uint32_t to = topo_node_at(ways->machine, TOPO_HBM_CTRL, 0, cube, slice);
-        uint32_t count = hops(ways, from, to);
+    for (uint32_t cube = first; cube < topo_machine_shape(routes->machine)->cubes; cube++) {
+        uint32_t to = topo_node_at(routes->machine, TOPO_HBM_CTRL, 0, cube, slice);
+        uint32_t count = hops(routes, from, to);
         if (best == TOPO_NONE || (far ? count >= best_hops : count < best_hops)) {
             best = to;
             best_hops = count;
@@ -77,12 +77,12 @@ static uint32_t slice_by_hops(net_ways *ways, uint32_t from, uint32_t first, uin
     return best;
 }
 
-static uint32_t slice_of_other_sip(net_ways *ways, uint32_t from, uint32_t slice)
+static uint32_t slice_of_other_sip(net_route_buffer *routes, uint32_t from, uint32_t slice)
 {
     uint32_t best = TOPO_NONE, best_hops = 0;
-    for (uint32_t sip = 1; sip < topo_machine_shape(ways->machine)->sips; sip++) {
-        uint32_t to = topo_node_at(ways->machine, TOPO_HBM_CTRL, sip, 0, slice);
-        uint32_t count = hops(ways, from, to);
+    for (uint32_t sip = 1; sip < topo_machine_shape(routes->machine)->sips; sip++) {
+        uint32_t to = topo_node_at(routes->machine, TOPO_HBM_CTRL, sip, 0, slice);
+        uint32_t count = hops(routes, from, to);
         if (best == TOPO_NONE || count < best_hops) {
             best = to;
             best_hops = count;
@@ -102,35 +102,35 @@ uint32_t probe_source_count(const topo_machine *machine, size_t which)
     return starts_at_host(which) ? 1 : topo_machine_shape(machine)->pes;
 }
 
-static uint32_t find_target(net_ways *ways, size_t which, uint32_t from, uint32_t source)
+static uint32_t find_target(net_route_buffer *routes, size_t which, uint32_t from, uint32_t source)
 {
-    uint32_t pes = topo_machine_shape(ways->machine)->pes;
+    uint32_t pes = topo_machine_shape(routes->machine)->pes;
     switch (probe_cases[which].target) {
     case PROBE_NEAR_CUBE:
-        return slice_by_hops(ways, from, 0, 0, false);
+        return slice_by_hops(routes, from, 0, 0, false);
     case PROBE_FAR_CUBE:
-        return slice_by_hops(ways, from, 0, 0, true);
+        return slice_by_hops(routes, from, 0, 0, true);
     case PROBE_OWN_SLICE:
-        return topo_node_at(ways->machine, TOPO_HBM_CTRL, 0, 0, source);
+        return topo_node_at(routes->machine, TOPO_HBM_CTRL, 0, 0, source);
     case PROBE_OTHER_SLICE: /* the one before, so that every slice has one visitor */
-        return topo_node_at(ways->machine, TOPO_HBM_CTRL, 0, 0, (source + pes - 1) % pes);
+        return topo_node_at(routes->machine, TOPO_HBM_CTRL, 0, 0, (source + pes - 1) % pes);
     case PROBE_SRAM:
-        return topo_node_at(ways->machine, TOPO_SRAM, 0, 0, 0);
+        return topo_node_at(routes->machine, TOPO_SRAM, 0, 0, 0);
     case PROBE_NEAR_REMOTE_CUBE:
-        return slice_by_hops(ways, from, 1, source, false);
+        return slice_by_hops(routes, from, 1, source, false);
     case PROBE_FAR_REMOTE_CUBE:
-        return slice_by_hops(ways, from, 1, source, true);
+        return slice_by_hops(routes, from, 1, source, true);
     case PROBE_REMOTE_SIP:
-        return slice_of_other_sip(ways, from, source);
+        return slice_of_other_sip(routes, from, source);
     }
     return TOPO_NONE;
 }
 
-probe_ends probe_find_ends(net_ways *ways, size_t which, uint32_t source)
+probe_ends probe_find_ends(net_route_buffer *routes, size_t which, uint32_t source)
 {
     topo_kind kind = starts_at_host(which) ? TOPO_HOST : TOPO_PE_DMA;
-    uint32_t from = topo_node_at(ways->machine, kind, 0, 0, source);
-    probe_ends ends = {.from = from, .to = find_target(ways, which, from, source)};
+    uint32_t from = topo_node_at(routes->machine, kind, 0, 0, source);
+    probe_ends ends = {.from = from, .to = find_target(routes, which, from, source)};
     KB_ASSERT(ends.from != TOPO_NONE && ends.to != TOPO_NONE);
     return ends;
 }
@@ -141,7 +141,7 @@ struct probe {
     const topo_machine *machine;
     kb_sim *sim;
     net *fabric;
-    net_ways ways;
+    net_route_buffer routes;
 };
 
 kb_error *probe_create(const topo_machine *machine, probe **out)
@@ -155,7 +155,7 @@ kb_error *probe_create(const topo_machine *machine, probe **out)
     if (!err)
         err = net_create_for(p->sim, machine, 0, false, &p->fabric);
     if (!err)
-        err = net_ways_init(&p->ways, machine);
+        err = net_route_buffer_init(&p->routes, machine);
     if (err) {
         probe_destroy(p);
         return err;
@@ -170,7 +170,7 @@ void probe_destroy(probe *p)
         return;
     if (p->sim)
         kb_sim_abandon(p->sim);
-    net_ways_fini(&p->ways);
+    net_route_buffer_fini(&p->routes);
     net_destroy(p->fabric);
     kb_sim_destroy(p->sim);
     free(p);
@@ -199,7 +199,7 @@ static void on_booking(void *self, const net_booking *booking)
     if (booking->packet != 0)
         return;
     const topo_link *link = &o->graph->links.items[booking->link];
-    if (booking->back && !o->back) {
+    if (booking->is_response && !o->back) {
         /* The request was there when its last byte was, and then the answer began. */
         o->back = true;
         probe_stop *turn = &o->result->stops.items[o->result->stops.count - 1];
@@ -207,21 +207,21 @@ static void on_booking(void *self, const net_booking *booking)
     }
     add_stop(o, (probe_stop){.node = link->to,
                              .link = booking->link,
-                             .back = booking->back,
+                             .back = booking->is_response,
                              .at = kb_time_add(booking->start, link->wire_fs) - o->issued});
 }
 
-static void on_done(void *self, uint64_t arg, const net_receipt *receipt)
+static void on_done(void *self, uint64_t arg, const net_completion *completion)
 {
     (void)arg;
     observer *o = self;
-    o->result->receipt = *receipt;
-    o->result->receipt.issued = 0;
-    o->result->receipt.ended -= receipt->issued;
-    o->result->stops.items[o->result->stops.count - 1].at = receipt->ended - receipt->issued;
+    o->result->completion = *completion;
+    o->result->completion.issued = 0;
+    o->result->completion.ended -= completion->issued;
+    o->result->stops.items[o->result->stops.count - 1].at = completion->ended - completion->issued;
 }
 
-static uint32_t slowest_link(const topo_graph *graph, const net_leg *leg)
+static uint32_t slowest_link(const topo_graph *graph, const net_message *leg)
 {
     uint32_t slowest = topo_step_link(leg->steps[0]);
     for (uint32_t i = 1; i < leg->count; i++) {
@@ -235,17 +235,19 @@ static uint32_t slowest_link(const topo_graph *graph, const net_leg *leg)
 kb_error *probe_measure(probe *p, size_t which, uint64_t bytes, probe_result *result)
 {
     KB_ASSERT(!probe_missing(p->machine, which));
-    probe_ends ends = probe_find_ends(&p->ways, which, 0);
+    probe_ends ends = probe_find_ends(&p->routes, which, 0);
     *result = (probe_result){.from = ends.from, .to = ends.to, .bytes = bytes};
     const topo_graph *graph = topo_machine_graph(p->machine);
     observer o = {.result = result, .graph = graph, .issued = kb_sim_now(p->sim)};
-    net_order order = net_ways_order(&p->ways, ends.from, ends.to, bytes, probe_cases[which].read);
+    net_order order =
+        net_make_order(&p->routes, ends.from, ends.to, bytes, probe_cases[which].read);
     order.done = on_done;
     order.self = &o;
-    result->bottleneck = slowest_link(graph, order.back.bytes > 0 ? &order.back : &order.out);
+    result->bottleneck =
+        slowest_link(graph, order.response.bytes > 0 ? &order.response : &order.request);
 
     /* Room for all stops, so that on_done has one to write to. */
-    if (!kb_vec_reserve(&result->stops, (size_t)order.out.count + order.back.count + 1))
+    if (!kb_vec_reserve(&result->stops, (size_t)order.request.count + order.response.count + 1))
         return kb_error_nomem();
     add_stop(&o, (probe_stop){.node = ends.from, .link = TOPO_NONE});
     net_watch(p->fabric, on_booking, &o);

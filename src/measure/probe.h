@@ -63,8 +63,8 @@ typedef struct probe_stop {
 typedef struct probe_result {
     uint32_t from, to;
     uint64_t bytes;
-    net_receipt receipt; /* issued is 0 */
-    uint32_t bottleneck; /* the slowest link that the data pass, the first one of equals */
+    net_completion completion; /* issued is 0 */
+    uint32_t bottleneck;       /* the slowest link that the data pass, the first one of equals */
     KB_VEC(probe_stop) stops;
 } probe_result;
 
@@ -82,7 +82,7 @@ void probe_result_fini(probe_result *result);
  */
 typedef struct probe_load_options {
     uint64_t bytes;     /* of a transfer */
-    uint64_t transfers; /* about so many, over all sources */
+    uint64_t transfers; /* approximate number, over all sources */
     double offered;     /* 1 is as much as the bottleneck can carry */
     uint64_t seed;
 } probe_load_options;

@@ -17,21 +17,22 @@ static const double warm_share = 0.2;
 
 /* ---- What it can carry ------------------------------------------------------------------- */
 
-static void add_leg(const net_leg *leg, uint64_t *bytes)
+static void add_leg(const net_message *leg, uint64_t *bytes)
 {
     for (uint32_t i = 0; i < leg->count; i++)
         bytes[topo_step_link(leg->steps[i])] += leg->bytes;
 }
 
 /* What every link carries for one transfer of each source. */
-static void add_all(net_ways *ways, size_t which, uint64_t bytes, uint64_t *load)
+static void add_all(net_route_buffer *routes, size_t which, uint64_t bytes, uint64_t *load)
 {
-    uint32_t sources = probe_source_count(ways->machine, which);
+    uint32_t sources = probe_source_count(routes->machine, which);
     for (uint32_t s = 0; s < sources; s++) {
-        probe_ends ends = probe_find_ends(ways, which, s);
-        net_order order = net_ways_order(ways, ends.from, ends.to, bytes, probe_cases[which].read);
-        add_leg(&order.out, load);
-        add_leg(&order.back, load);
+        probe_ends ends = probe_find_ends(routes, which, s);
+        net_order order =
+            net_make_order(routes, ends.from, ends.to, bytes, probe_cases[which].read);
+        add_leg(&order.request, load);
+        add_leg(&order.response, load);
     }
 }
 
@@ -42,7 +43,7 @@ static double busy_ns(const topo_graph *graph, const uint64_t *load, uint32_t li
 }
 
 /* The first link on the way of a leg that takes so long; TOPO_NONE if there is none. */
-static uint32_t first_of_leg(const topo_graph *graph, const net_leg *leg, const uint64_t *load,
+static uint32_t first_of_leg(const topo_graph *graph, const net_message *leg, const uint64_t *load,
                              double ns)
 {
     for (uint32_t i = 0; i < leg->count; i++)
@@ -52,17 +53,18 @@ static uint32_t first_of_leg(const topo_graph *graph, const net_leg *leg, const 
 }
 
 /* Of the links that take so long, the one where what waits for them waits: the first on the way. */
-static uint32_t find_bottleneck(net_ways *ways, size_t which, uint64_t bytes, const uint64_t *load,
-                                double ns)
+static uint32_t find_bottleneck(net_route_buffer *routes, size_t which, uint64_t bytes,
+                                const uint64_t *load, double ns)
 {
-    const topo_graph *graph = topo_machine_graph(ways->machine);
-    uint32_t sources = probe_source_count(ways->machine, which);
+    const topo_graph *graph = topo_machine_graph(routes->machine);
+    uint32_t sources = probe_source_count(routes->machine, which);
     for (uint32_t s = 0; s < sources; s++) {
-        probe_ends ends = probe_find_ends(ways, which, s);
-        net_order order = net_ways_order(ways, ends.from, ends.to, bytes, probe_cases[which].read);
-        uint32_t link = first_of_leg(graph, &order.out, load, ns);
+        probe_ends ends = probe_find_ends(routes, which, s);
+        net_order order =
+            net_make_order(routes, ends.from, ends.to, bytes, probe_cases[which].read);
+        uint32_t link = first_of_leg(graph, &order.request, load, ns);
         if (link == TOPO_NONE)
-            link = first_of_leg(graph, &order.back, load, ns);
+            link = first_of_leg(graph, &order.response, load, ns);
         if (link != TOPO_NONE)
             return link;
     }
@@ -73,23 +75,23 @@ kb_error *probe_capacity_of(const topo_machine *machine, size_t which, uint64_t 
                             probe_capacity *capacity)
 {
     const topo_graph *graph = topo_machine_graph(machine);
-    net_ways ways;
-    KB_TRY(net_ways_init(&ways, machine));
+    net_route_buffer routes;
+    KB_TRY(net_route_buffer_init(&routes, machine));
     uint64_t *load = kb_alloc_zeroed(graph->links.count, sizeof *load);
     if (!load) {
-        net_ways_fini(&ways);
+        net_route_buffer_fini(&routes);
         return kb_error_nomem();
     }
-    add_all(&ways, which, bytes, load);
+    add_all(&routes, which, bytes, load);
     double longest_ns = 0; /* the link that takes longest for its share is full first */
     for (uint32_t link = 0; link < graph->links.count; link++) {
         double ns = busy_ns(graph, load, link);
         longest_ns = ns > longest_ns ? ns : longest_ns;
     }
     *capacity = (probe_capacity){.sources = probe_source_count(machine, which)};
-    capacity->bottleneck = find_bottleneck(&ways, which, bytes, load, longest_ns);
+    capacity->bottleneck = find_bottleneck(&routes, which, bytes, load, longest_ns);
     capacity->gbs = (double)bytes * capacity->sources / longest_ns;
-    net_ways_fini(&ways);
+    net_route_buffer_fini(&routes);
     free(load);
     return NULL;
 }
@@ -108,7 +110,7 @@ typedef struct run {
     const probe_load_options *options;
     kb_sim *sim;
     net *fabric;
-    net_ways ways;
+    net_route_buffer routes;
     probe_capacity capacity;
     size_t which;
     kb_time gap;       /* the mean one, at each source */
@@ -127,13 +129,13 @@ static bool is_counted(const run *r, kb_time when)
     return when >= r->warm && when < r->end;
 }
 
-static void on_done(void *self, uint64_t arg, const net_receipt *receipt)
+static void on_done(void *self, uint64_t arg, const net_completion *completion)
 {
     run *r = self;
-    r->ended += is_counted(r, receipt->ended);
-    if (!is_counted(r, receipt->issued))
+    r->ended += is_counted(r, completion->ended);
+    if (!is_counted(r, completion->issued))
         return;
-    kb_time latency = receipt->ended - receipt->issued;
+    kb_time latency = completion->ended - completion->issued;
     r->waited += (double)(latency - r->sources[arg].lone);
     if (!kb_vec_push(&r->latencies, latency))
         kb_sim_fail(r->sim, kb_error_nomem());
@@ -152,7 +154,7 @@ static void on_issue(kb_sim *sim, void *self, uint64_t number)
     run *r = self;
     const source *s = &r->sources[number];
     r->issued += is_counted(r, kb_sim_now(sim));
-    net_order order = net_ways_order(&r->ways, s->ends.from, s->ends.to, r->options->bytes,
+    net_order order = net_make_order(&r->routes, s->ends.from, s->ends.to, r->options->bytes,
                                      probe_cases[r->which].read);
     order.plain = true;
     order.done = on_done;
@@ -176,9 +178,9 @@ static void on_mark(kb_sim *sim, void *self, uint64_t is_end)
 
 static kb_time lone_of(run *r, probe_ends ends)
 {
-    net_order order =
-        net_ways_order(&r->ways, ends.from, ends.to, r->options->bytes, probe_cases[r->which].read);
-    return net_foresee(r->fabric, &order).ended;
+    net_order order = net_make_order(&r->routes, ends.from, ends.to, r->options->bytes,
+                                     probe_cases[r->which].read);
+    return net_predict(r->fabric, &order).ended;
 }
 
 static kb_error *start(run *r)
@@ -196,7 +198,7 @@ static kb_error *start(run *r)
     for (uint32_t i = 0; i < count; i++) {
         source *s = &r->sources[i];
         s->order = kb_source_make(id + i);
-        s->ends = probe_find_ends(&r->ways, r->which, i);
+        s->ends = probe_find_ends(&r->routes, r->which, i);
         s->lone = lone_of(r, s->ends);
         kb_rng_init(&s->rng, kb_splitmix64(&seed));
         schedule_next(r, i);
@@ -250,7 +252,7 @@ static kb_error *run_load(run *r, probe_load *load)
 {
     KB_TRY(kb_sim_create(NULL, &r->sim));
     KB_TRY(net_create_for(r->sim, r->machine, 0, false, &r->fabric));
-    KB_TRY(net_ways_init(&r->ways, r->machine));
+    KB_TRY(net_route_buffer_init(&r->routes, r->machine));
     KB_TRY(probe_capacity_of(r->machine, r->which, r->options->bytes, &r->capacity));
     double rate = r->options->offered * r->capacity.gbs / r->capacity.sources; /* bytes a ns */
     double gap_ns = (double)r->options->bytes / rate;
@@ -275,7 +277,7 @@ kb_error *probe_run_load(const topo_machine *machine, size_t which,
     kb_error *err = run_load(&r, load);
     kb_vec_fini(&r.latencies);
     free(r.sources);
-    net_ways_fini(&r.ways);
+    net_route_buffer_fini(&r.routes);
     if (r.sim)
         kb_sim_abandon(r.sim);
     net_destroy(r.fabric);

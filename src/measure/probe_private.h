@@ -11,8 +11,8 @@ typedef struct probe_ends {
     uint32_t from, to;
 } probe_ends;
 
-/* The ends of a case that the machine has. PE `source` is in the place of PE 0. */
-probe_ends probe_find_ends(net_ways *ways, size_t which, uint32_t source);
+/* The ends of a case that the machine has. PE `source` stands for PE 0. */
+probe_ends probe_find_ends(net_route_buffer *routes, size_t which, uint32_t source);
 
 /* How many such ends there are. */
 uint32_t probe_source_count(const topo_machine *machine, size_t which);

@@ -1,5 +1,5 @@
 /*
- * reference.c: reads the figures of reference/mesh-uniform.yaml, which are part of the program.
+ * reference.c: reads the values of reference/mesh-uniform.yaml, which are part of the program.
  */
 #include "validate_private.h"
 

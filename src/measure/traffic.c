@@ -5,8 +5,8 @@
  * into three parts: the warm-up, the window, and what it takes for all transfers of the window to
  * arrive, while others go on being created so that these see the same load to the end.
  *
- * The third part is cut off when it has lasted ten windows or when so many transfers are under way
- * that memory would be at stake. The machine is called saturated then, unless ten windows are too
+ * The third part is cut off when it has lasted ten windows or when the transfers under way
+ * would exhaust memory. The machine is called saturated then, unless ten windows are too
  * short for transfers to arrive at all.
  */
 #include "traffic.h"
@@ -40,7 +40,7 @@ typedef struct traffic {
     pattern where;
     arrivals when;
     arrivals_stream *streams; /* by PE */
-    net_ways ways;            /* of the transfer in hand */
+    net_route_buffer routes;  /* of the transfer in hand */
 
     kb_time from, until; /* the window */
     kb_time last;        /* end of patience */
@@ -52,7 +52,7 @@ typedef struct traffic {
     latency_counts latencies;
     latency_wide half_sum[2], half_squares[2]; /* of those created in each half of the window */
     uint64_t half_count[2];
-    uint64_t hops_before; /* the window: figures of links begin again there */
+    uint64_t hops_before; /* the window: statistics of links are reset there */
 } traffic;
 
 /* ---- Transfers --------------------------------------------------------------------------- */
@@ -67,30 +67,30 @@ static void schedule_next(traffic *t, uint32_t pe)
     (void)kb_sim_at(t->sim, &source, at, t->on_arrival, pe);
 }
 
-static void on_delivery(void *self, uint64_t arg, const net_receipt *receipt)
+static void on_delivery(void *self, uint64_t arg, const net_completion *completion)
 {
     (void)arg;
     traffic *t = self;
     t->live--;
     t->done++;
-    if (receipt->ended >= t->from && receipt->ended < t->until)
+    if (completion->ended >= t->from && completion->ended < t->until)
         t->delivered++;
-    if (receipt->issued < t->from || receipt->issued >= t->until)
+    if (completion->issued < t->from || completion->issued >= t->until)
         return;
-    kb_time latency = receipt->ended - receipt->issued;
+    kb_time latency = completion->ended - completion->issued;
     latency_add(&t->latencies, latency);
-    bool later = receipt->issued - t->from >= (t->until - t->from) / 2;
+    bool later = completion->issued - t->from >= (t->until - t->from) / 2;
     t->half_count[later]++;
     t->half_sum[later] += (uint64_t)latency;
     t->half_squares[later] += (latency_wide)latency * (uint64_t)latency;
-    if (t->latencies.count == t->created && receipt->ended >= t->until)
+    if (t->latencies.count == t->created && completion->ended >= t->until)
         kb_sim_stop(t->sim);
 }
 
 static void note_lone(traffic *t, uint32_t from, uint32_t to)
 {
-    net_order order = net_ways_order(&t->ways, from, to, t->options->bytes, false);
-    kb_time takes = net_foresee(t->fabric, &order).ended;
+    net_order order = net_make_order(&t->routes, from, to, t->options->bytes, false);
+    kb_time takes = net_predict(t->fabric, &order).ended;
     t->lone = takes > t->lone ? takes : t->lone;
     t->lone_count++;
 }
@@ -103,8 +103,8 @@ static void on_arrival(kb_sim *sim, void *self, uint64_t arg)
     uint32_t to = pattern_draw(&t->where, pe, &t->streams[pe].rng);
     if (t->lone_count < lone_samples)
         note_lone(t, t->where.nodes[pe], t->where.nodes[to]);
-    net_order order = net_ways_between(&t->ways, t->where.nodes[pe], t->where.nodes[to],
-                                       t->options->bytes, false);
+    net_order order = net_make_order_by_nodes(&t->routes, t->where.nodes[pe], t->where.nodes[to],
+                                              t->options->bytes, false);
     order.plain = true;
     order.done = on_delivery;
     order.self = t;
@@ -185,10 +185,10 @@ static kb_error *traffic_init(traffic *t, const topo_machine *machine,
     t->last = t->until + patience * options->measure;
     KB_TRY(pattern_init(&t->where, machine, options));
     uint64_t bytes_per_s = injection_rate(topo_machine_graph(machine), t->where.nodes[0]);
-    KB_TRY(arrivals_init(&t->when, options, bytes_per_s, topo_machine_shape(machine)->packet_bytes,
-                         t->last));
+    KB_TRY(arrivals_init(&t->when, options, bytes_per_s,
+                         topo_machine_shape(machine)->fabric.packet_bytes, t->last));
     KB_TRY(latency_init(&t->latencies));
-    KB_TRY(net_ways_init(&t->ways, machine));
+    KB_TRY(net_route_buffer_init(&t->routes, machine));
     KB_TRY(kb_sim_create(NULL, &t->sim));
     KB_TRY(net_create_for(t->sim, machine, 0, false, &t->fabric));
     KB_TRY(init_sources(t));
@@ -202,14 +202,14 @@ static void traffic_fini(traffic *t)
     net_destroy(t->fabric);
     kb_sim_destroy(t->sim);
     free(t->streams);
-    net_ways_fini(&t->ways);
+    net_route_buffer_fini(&t->routes);
     latency_fini(&t->latencies);
     pattern_fini(&t->where);
 }
 
 /* ---- Results ----------------------------------------------------------------------------- */
 
-/* The part of all PEs' bandwidth that so many transfers in a time take. */
+/* The share of all PEs' bandwidth that `transfers` in `time` take. */
 static double load_of(const traffic *t, const traffic_result *r, uint64_t transfers, kb_time time)
 {
     double bytes = (double)transfers * (double)t->options->bytes;
@@ -246,16 +246,16 @@ static void note_links(const traffic *t, kb_time time, traffic_result *r)
             t->options->links[link] = here;
         if (here.bytes == 0)
             continue;
-        uint32_t place = r->busiest_count;
-        while (place > 0 && is_busier(graph, &here, &r->busiest[place - 1]))
-            place--;
-        if (place == TRAFFIC_BUSIEST)
+        uint32_t index = r->busiest_count;
+        while (index > 0 && is_busier(graph, &here, &r->busiest[index - 1]))
+            index--;
+        if (index == TRAFFIC_BUSIEST)
             continue;
         if (r->busiest_count < TRAFFIC_BUSIEST)
             r->busiest_count++;
-        for (uint32_t i = r->busiest_count - 1; i > place; i--)
+        for (uint32_t i = r->busiest_count - 1; i > index; i--)
             r->busiest[i] = r->busiest[i - 1];
-        r->busiest[place] = here;
+        r->busiest[index] = here;
     }
 }
 

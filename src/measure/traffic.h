@@ -26,7 +26,7 @@
 #include "topo/topo.h"
 
 /*
- * Who sends to whom. All but the first are fixed, and defined on the coordinates of routers in the
+ * Destinations. All but the first are fixed, and defined on the coordinates of routers in the
  * grid W x H of the level; of several PEs at a router the i-th sends to the i-th of the other one.
  */
 typedef enum traffic_pattern {
@@ -83,10 +83,10 @@ typedef struct traffic_options {
     uint64_t
         rate_ppb;   /* offered load: parts of 10^9 of the bandwidth of a PE's link to its router */
     uint64_t bytes; /* of a transfer */
-    uint64_t cycle_bytes; /* of Bernoulli arrivals: a cycle is the time of so many; 0: see there */
+    uint64_t cycle_bytes; /* of Bernoulli arrivals: a cycle is the time of these; 0: see there */
     uint64_t seed;
     kb_time warmup;  /* from 0 to here nothing is measured; */
-    kb_time measure; /* then transfers that are created in a window so long are */
+    kb_time measure; /* then transfers that are created in a window of this length are */
     void (*progress)(void *self, const traffic_progress *progress); /* may be NULL */
     void *self;
     struct traffic_link *links; /* unless NULL: filled in for every link of the machine */
@@ -103,7 +103,7 @@ typedef struct traffic_link {
 typedef enum traffic_end {
     TRAFFIC_COMPLETE, /* all transfers of the window had arrived */
     TRAFFIC_PATIENCE, /* ten windows had passed since it, and they had not */
-    TRAFFIC_CROWDED   /* so many were under way that memory was at stake */
+    TRAFFIC_CROWDED   /* transfers under way would exhaust memory */
 } traffic_end;
 
 enum { TRAFFIC_BUSIEST = 10 };

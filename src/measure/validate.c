@@ -1,5 +1,5 @@
 /*
- * validate.c: the mesh beside a cycle-level simulator: every load point that there are figures for,
+ * validate.c: the mesh beside a cycle-level simulator: every load point of the reference,
  * the rate at which latency doubles, and what larger packets cost in accuracy.
  */
 #include "validate_private.h"

@@ -1,14 +1,13 @@
 /*
- * validate.h: checks the model against figures that nobody here made: those of a cycle-level
- * simulator of networks on chip, which are part of the program (reference/mesh-uniform.yaml), and
- * closed forms.
+ * validate.h: checks the model against independent results: those of a cycle-level simulator of
+ * networks on chip, which are part of the program (reference/mesh-uniform.yaml), and closed forms.
  *
  *     validate_report report;
  *     KB_TRY(validate_run(&(validate_options){.quick = true}, &report));
  *     ... report.judged, report.inside ...
  *     validate_report_fini(&report);
  *
- * Seeds are fixed: the same figures come out every time, on every machine.
+ * Seeds are fixed: the results are the same every time, on every machine.
  */
 #ifndef KB_MEASURE_VALIDATE_H
 #define KB_MEASURE_VALIDATE_H
@@ -70,7 +69,7 @@ typedef struct validate_report {
 
 typedef struct validate_options {
     bool quick;         /* fewer points and shorter windows */
-    uint32_t transfers; /* at least so many are measured a load point; 0: as many as it takes */
+    uint32_t transfers; /* minimum to measure for each load point; 0: as many as needed */
     void (*progress)(void *self, uint64_t done, uint64_t total); /* may be NULL */
     void *self;
 } validate_options;

@@ -1,5 +1,5 @@
 /*
- * validate_forms.c: the model beside closed forms: transfers that meet nobody, on the default
+ * validate_forms.c: the model beside closed forms: uncontended transfers, on the default
  * machine and on a mesh, and queues at one link.
  */
 #include "validate_private.h"
@@ -24,7 +24,7 @@ typedef struct quiet {
     const topo_machine *machine;
     kb_sim *sim;
     net *fabric;
-    net_ways ways;
+    net_route_buffer routes;
     kb_time took; /* what the last transfer did */
 } quiet;
 
@@ -33,28 +33,28 @@ static kb_error *quiet_init(quiet *q, const topo_machine *machine)
     *q = (quiet){.machine = machine};
     KB_TRY(kb_sim_create(NULL, &q->sim));
     KB_TRY(net_create_for(q->sim, machine, 0, false, &q->fabric));
-    return net_ways_init(&q->ways, machine);
+    return net_route_buffer_init(&q->routes, machine);
 }
 
 static void quiet_fini(quiet *q)
 {
     if (q->sim)
         kb_sim_abandon(q->sim);
-    net_ways_fini(&q->ways);
+    net_route_buffer_fini(&q->routes);
     net_destroy(q->fabric);
     kb_sim_destroy(q->sim);
 }
 
-static void on_done(void *self, uint64_t arg, const net_receipt *receipt)
+static void on_done(void *self, uint64_t arg, const net_completion *completion)
 {
     (void)arg;
     quiet *q = self;
-    q->took = receipt->ended - receipt->issued;
+    q->took = completion->ended - completion->issued;
 }
 
 static kb_error *run_alone(quiet *q, uint32_t from, uint32_t to, uint64_t bytes, bool read)
 {
-    net_order order = net_ways_order(&q->ways, from, to, bytes, read);
+    net_order order = net_make_order(&q->routes, from, to, bytes, read);
     order.plain = true;
     order.done = on_done;
     order.self = q;
@@ -63,7 +63,7 @@ static kb_error *run_alone(quiet *q, uint32_t from, uint32_t to, uint64_t bytes,
 }
 
 /* Overhead of the nodes, wire of the links, and the bytes at the narrowest link. */
-static kb_time leg_takes(const topo_graph *graph, uint32_t from, const net_leg *leg)
+static kb_time leg_takes(const topo_graph *graph, uint32_t from, const net_message *leg)
 {
     kb_time time = topo_source_overhead(graph, from);
     uint64_t narrowest = TOPO_RATE_MAX;
@@ -79,9 +79,9 @@ static kb_time leg_takes(const topo_graph *graph, uint32_t from, const net_leg *
 static kb_time should_take(quiet *q, uint32_t from, uint32_t to, uint64_t bytes, bool read)
 {
     const topo_graph *graph = topo_machine_graph(q->machine);
-    net_order order = net_ways_order(&q->ways, from, to, bytes, read);
-    kb_time time = leg_takes(graph, from, &order.out);
-    return read ? time + leg_takes(graph, to, &order.back) : time;
+    net_order order = net_make_order(&q->routes, from, to, bytes, read);
+    kb_time time = leg_takes(graph, from, &order.request);
+    return read ? time + leg_takes(graph, to, &order.response) : time;
 }
 
 /* ---- Lone transfers ---------------------------------------------------------------------- */

@@ -16,7 +16,7 @@ typedef struct validation {
 /* A step is done. */
 void validate_step(validation *v);
 
-/* The mesh of the reference figures, with packets of so many flits. */
+/* The mesh of the reference values, with packets of `packet_flits`. */
 KB_MUST_USE kb_error *validate_mesh(uint32_t k, uint32_t packet_flits, topo_machine **machine);
 
 enum { VALIDATE_FLIT_BYTES = 8 };
@@ -28,7 +28,7 @@ double validate_idle(uint32_t k, uint32_t flits);
 KB_MUST_USE kb_error *validate_forms(validation *v);
 uint64_t validate_forms_steps(void);
 
-/* ---- Reference figures ------------------------------------------------------------------- */
+/* ---- Reference values -------------------------------------------------------------------- */
 
 typedef struct reference_point {
     uint64_t rate_ppb;

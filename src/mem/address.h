@@ -5,8 +5,8 @@
  *     local offset, bit 37 = 1: HBM of the cube, 128 GiB
  *                   bit 37 = 0: [36:34] unit  [33:30] pe  [29] ext  [28:0] sub-offset
  *
- * The sub-offset of a PE is cut into ranges, one for each component (mem_ranges). Nobody else looks
- * at bits: everything above works with decoded coordinates.
+ * The sub-offset of a PE is cut into ranges, one for each component (mem_ranges). All other code
+ * works with decoded coordinates.
  *
  *     mem_pa pa = mem_pa_tcm(1, 0, 3, 0x1234);
  *     uint64_t bits;
@@ -52,7 +52,7 @@ typedef struct mem_range {
     uint64_t base, bytes;
 } mem_range;
 
-/* By mem_component: in order of base, aligned to 4 KiB, without overlap; gaps are nobody's. */
+/* By mem_component: in order of base, aligned to 4 KiB, without overlap; gaps are invalid. */
 extern const mem_range mem_ranges[MEM_COMPONENTS];
 
 typedef struct mem_pa {

@@ -69,7 +69,7 @@ static bool fits(const mem_span *gap, uint64_t from, uint64_t bytes, uint64_t al
     return *at < end_of(gap) && end_of(gap) - *at >= bytes;
 }
 
-/* The first gap with a place at or behind `from`; false if there is none. */
+/* The first gap with space at or behind `from`; false if there is none. */
 static bool find_gap(const mem_allocator *allocator, uint64_t from, uint64_t bytes, uint64_t align,
                      size_t *gap, uint64_t *at)
 {

@@ -22,7 +22,7 @@
 #include "base/base.h"
 
 typedef enum mem_fit {
-    MEM_FIRST_FIT, /* the lowest place: keeps together what is used */
+    MEM_FIRST_FIT, /* the lowest gap: keeps together what is used */
     MEM_NEXT_FIT   /* behind the last one, from the start again at the end: what was given back is
                       taken again as late as possible */
 } mem_fit;

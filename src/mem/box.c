@@ -50,10 +50,10 @@ bool mem_box_meet(const mem_box *a, const mem_box *b, mem_box *both)
 /* Where an element is in the storage of a box that has it. */
 static uint64_t place_in(const mem_box *box, const uint64_t at[KB_MAX_DIMS])
 {
-    uint64_t place = 0;
+    uint64_t index = 0;
     for (uint32_t axis = 0; axis < box->rank; axis++)
-        place = place * box->size[axis] + (at[axis] - box->start[axis]);
-    return place;
+        index = index * box->size[axis] + (at[axis] - box->start[axis]);
+    return index;
 }
 
 kb_error *mem_box_runs(const mem_box *a, const mem_box *b, mem_run_fn *fn, void *self)

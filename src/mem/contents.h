@@ -1,5 +1,5 @@
 /*
- * contents.h: what is in a memory. Sparse: pages that nobody wrote to are 0 and take no space.
+ * contents.h: what is in a memory. Sparse: pages that were never written are 0 and take no space.
  *
  * Offsets and sizes are those of a memory: nothing reaches beyond 2^64. Calls that fail, which is
  * for want of host memory alone, leave all bytes as they were.
@@ -37,8 +37,8 @@ void mem_contents_read(const mem_contents *contents, uint64_t offset, void *into
 KB_MUST_USE kb_error *mem_contents_fill(mem_contents *contents, uint64_t offset, uint64_t bytes,
                                         const void *pattern, size_t size);
 
-/* The bytes become those of another place, in the same contents or others; the two must not
- * overlap. What nobody wrote there takes no space here either. */
+/* The bytes become those of another range, in the same contents or others; the two must not
+ * overlap. What was never written there takes no space here either. */
 KB_MUST_USE kb_error *mem_contents_copy(mem_contents *to, uint64_t to_offset,
                                         const mem_contents *from, uint64_t from_offset,
                                         uint64_t bytes);

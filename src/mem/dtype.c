@@ -1,7 +1,7 @@
 /*
  * dtype.c: what the bits of numbers mean, and conversion between the types.
  *
- * Every conversion rounds once, to nearest and to even, by way of f32: that holds all values of the
+ * Every conversion rounds once, to nearest and to even, through f32: that holds all values of the
  * small types and of i8, so that only the step out of it rounds. What f32 cannot hold, doubles and
  * large integers, gets there rounded to odd, if it has further to go: cut off, with the last bit
  * set if something was lost. That bit stands for all the lost ones in the second rounding, which
@@ -22,16 +22,16 @@
 
 #include "base/base.h"
 
-typedef struct dtype_facts {
+/* Elements in memory have no alignment. */
+typedef void convert_fn(void *restrict to, const void *restrict from, size_t count);
+
+typedef struct dtype_traits {
     const char *name;
     size_t bytes;
-} dtype_facts;
+    convert_fn *f32_of, *of_f32;
+} dtype_traits;
 
-static const dtype_facts dtypes[KB_DTYPES] = {
-    [KB_F16] = {"f16", 2},       [KB_BF16] = {"bf16", 2},     [KB_F32] = {"f32", 4},
-    [KB_F8E4M3] = {"f8e4m3", 1}, [KB_F8E5M2] = {"f8e5m2", 1}, [KB_I8] = {"i8", 1},
-    [KB_I32] = {"i32", 4},
-};
+static const dtype_traits dtypes[KB_DTYPES];
 
 bool mem_dtype_exists(kb_dtype dtype)
 {
@@ -137,8 +137,8 @@ static const small_float f8e4m3 = {0x80, 3, 7, 0x7f, false};
 static const small_float f8e5m2 = {0x80, 2, 15, 0x7c, true};
 
 /*
- * Both ways the results for normal numbers, for those below and for NaN are all worked out, and
- * then one is chosen: that takes no jumps, and compilers can do several at a time.
+ * In both directions the results for normal numbers, for those below and for NaN are all worked
+ * out, and then one is chosen: that takes no jumps, and compilers can do several at a time.
  */
 static inline __attribute__((always_inline)) uint32_t widen(uint32_t bits, small_float type)
 {
@@ -168,7 +168,7 @@ static inline __attribute__((always_inline)) uint32_t narrow(uint32_t bits, smal
     uint32_t small = (magnitude + half - rebias) >> shift;
     small = small < type.top ? small : type.top;
 
-    /* Next to a number whose last place is the unit of the small ones, the FPU rounds to units. */
+    /* Next to a number whose last digit is the unit of the small ones, the FPU rounds to units. */
     uint32_t beside = (f32_bias + 1 - type.bias + shift) << f32_fraction_bits;
     uint32_t tiny = bits_of(float_of(magnitude) + float_of(beside)) - beside;
     small = magnitude < smallest_normal ? tiny : small;
@@ -190,46 +190,6 @@ static inline uint32_t narrow_bf16(uint32_t bits)
 {
     uint32_t small = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
     return (bits & ~F32_SIGN) > F32_INFINITY ? (bits | F32_QUIET) >> 16 : small;
-}
-
-float mem_f16_to_f32(uint16_t bits)
-{
-    return float_of(widen(bits, f16));
-}
-
-float mem_bf16_to_f32(uint16_t bits)
-{
-    return float_of(widen_bf16(bits));
-}
-
-float mem_f8e4m3_to_f32(uint8_t bits)
-{
-    return float_of(widen(bits, f8e4m3));
-}
-
-float mem_f8e5m2_to_f32(uint8_t bits)
-{
-    return float_of(widen(bits, f8e5m2));
-}
-
-uint16_t mem_f32_to_f16(float value)
-{
-    return (uint16_t)narrow(bits_of(value), f16);
-}
-
-uint16_t mem_f32_to_bf16(float value)
-{
-    return (uint16_t)narrow_bf16(bits_of(value));
-}
-
-uint8_t mem_f32_to_f8e4m3(float value)
-{
-    return (uint8_t)narrow(bits_of(value), f8e4m3);
-}
-
-uint8_t mem_f32_to_f8e5m2(float value)
-{
-    return (uint8_t)narrow(bits_of(value), f8e5m2);
 }
 
 /* ---- Integers ---------------------------------------------------------------------------- */
@@ -256,7 +216,6 @@ static inline int32_t to_i32(uint32_t f32)
 
 /* ---- Arrays ------------------------------------------------------------------------------ */
 
-/* Elements in memory have no alignment. */
 #define CONVERT(name, TO, FROM, expression)                                                        \
     static void name(void *restrict to, const void *restrict from, size_t count)                   \
     {                                                                                              \
@@ -282,6 +241,7 @@ CONVERT(f8e4m3_of_f32, uint8_t, uint32_t, narrow(x, f8e4m3))
 CONVERT(f8e5m2_of_f32, uint8_t, uint32_t, narrow(x, f8e5m2))
 CONVERT(i8_of_f32, int8_t, uint32_t, to_i8(x))
 CONVERT(i32_of_f32, int32_t, uint32_t, to_i32(x))
+CONVERT(low_bytes, int8_t, uint32_t, (uint8_t)x)
 
 /*
  * Most numbers are f16, and most CPUs convert them, to the same bits. These do it eight at a time,
@@ -345,17 +305,14 @@ static void f16_of_f32(void *restrict to, const void *restrict from, size_t coun
     plain_f16_of_f32((char *)to + done * 2, (const char *)from + done * 4, count - done);
 }
 
-typedef void convert_fn(void *restrict to, const void *restrict from, size_t count);
+#define ROW(NAME, text, size, CLASS, widen_fn, narrow_fn)                                          \
+    [KB_##NAME] = {.name = #text, .bytes = (size), .f32_of = (widen_fn), .of_f32 = (narrow_fn)},
+static const dtype_traits dtypes[KB_DTYPES] = {MEM_EACH_DTYPE(ROW)};
+#undef ROW
 
-static convert_fn *const f32_of[KB_DTYPES] = {
-    [KB_F16] = f32_of_f16,       [KB_BF16] = f32_of_bf16, [KB_F8E4M3] = f32_of_f8e4m3,
-    [KB_F8E5M2] = f32_of_f8e5m2, [KB_I8] = f32_of_i8,     [KB_I32] = f32_of_i32,
-};
-
-static convert_fn *const of_f32[KB_DTYPES] = {
-    [KB_F16] = f16_of_f32,       [KB_BF16] = bf16_of_f32, [KB_F8E4M3] = f8e4m3_of_f32,
-    [KB_F8E5M2] = f8e5m2_of_f32, [KB_I8] = i8_of_f32,     [KB_I32] = i32_of_f32,
-};
+#define ONE(...) +1
+_Static_assert(0 MEM_EACH_DTYPE(ONE) == KB_DTYPES, "each dtype has a row");
+#undef ONE
 
 void kb_convert(kb_dtype to_dtype, void *to, kb_dtype from_dtype, const void *from, size_t count)
 {
@@ -367,19 +324,30 @@ void kb_convert(kb_dtype to_dtype, void *to, kb_dtype from_dtype, const void *fr
     if (to_dtype == from_dtype) {
         memcpy(to, from, count * to_bytes);
     } else if (to_dtype == KB_F32) {
-        f32_of[from_dtype](to, from, count);
+        dtypes[from_dtype].f32_of(to, from, count);
     } else if (from_dtype == KB_F32) {
-        of_f32[to_dtype](to, from, count);
+        dtypes[to_dtype].of_f32(to, from, count);
     } else {
         /* An odd one serves i8 too: what is not exact there is out of range. */
-        convert_fn *half_way = from_dtype == KB_I32 ? odd_f32_of_i32 : f32_of[from_dtype];
+        convert_fn *half_way = from_dtype == KB_I32 ? odd_f32_of_i32 : dtypes[from_dtype].f32_of;
         for (size_t done = 0; done < count; done += piece) {
             uint32_t f32[piece];
             size_t now = count - done < piece ? count - done : piece;
             half_way(f32, (const char *)from + done * from_bytes, now);
-            of_f32[to_dtype]((char *)to + done * to_bytes, f32, now);
+            dtypes[to_dtype].of_f32((char *)to + done * to_bytes, f32, now);
         }
     }
+}
+
+void mem_wrap_integers(kb_dtype dtype, void *to, const int32_t *from, size_t count)
+{
+    KB_ASSERT(mem_is_integer(dtype));
+    if (dtypes[dtype].bytes == sizeof *from) {
+        memcpy(to, from, count * sizeof *from);
+        return;
+    }
+    KB_ASSERT(dtypes[dtype].bytes == sizeof(int8_t)); /* there are no others */
+    low_bytes(to, from, count);
 }
 
 /* ---- Single numbers ---------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /*
  * memories.c: the memories of a machine: their records, blocks and contents. Rings and physical
- * addresses are in rings.c.
+ * addresses are in receive_rings.c.
  *
  * A PE's record and a cube's are made when something is first taken from or written to them. All
  * blocks of a memory, rings among them, come from one allocator, so they never overlap.
@@ -13,11 +13,6 @@
 #include <string.h>
 
 /* ---- Records ----------------------------------------------------------------------------- */
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
 
 uint64_t mem_capacity_of(const mem_memories *memories, kb_memory memory)
 {
@@ -33,16 +28,6 @@ uint64_t mem_capacity_of(const mem_memories *memories, kb_memory memory)
         break;
     }
     return 0;
-}
-
-static inline size_t cube_index(const mem_memories *memories, kb_pe pe)
-{
-    return (size_t)pe.sip * memories->shape->cubes + pe.cube;
-}
-
-size_t mem_pe_index(const mem_memories *memories, kb_pe pe)
-{
-    return cube_index(memories, pe) * memories->shape->pes + pe.pe;
 }
 
 static void region_init(mem_region *memory, uint64_t bytes)
@@ -67,14 +52,14 @@ static __attribute__((noinline)) mem_pe_record *make_pe(mem_memories *memories)
     *record = (mem_pe_record){0};
     region_init(&record->hbm, mem_capacity_of(memories, KB_HBM));
     region_init(&record->tcm, tcm);
-    mem_allocator_init(&record->ring_space, 0, least(tcm, mem_ranges[MEM_IPCQ].bytes),
+    mem_allocator_init(&record->ring_space, 0, kb_min(tcm, mem_ranges[MEM_IPCQ].bytes),
                        MEM_FIRST_FIT);
     return record;
 }
 
 mem_pe_record *mem_need_pe(mem_memories *memories, kb_pe pe)
 {
-    mem_pe_record **record = &memories->pes[mem_pe_index(memories, pe)];
+    mem_pe_record **record = &memories->pes[topo_pe_index(memories->shape, pe)];
     if (KB_UNLIKELY(!*record))
         *record = make_pe(memories);
     return *record;
@@ -82,7 +67,7 @@ mem_pe_record *mem_need_pe(mem_memories *memories, kb_pe pe)
 
 static mem_cube_record *need_cube(mem_memories *memories, kb_pe pe)
 {
-    mem_cube_record **record = &memories->cubes[cube_index(memories, pe)];
+    mem_cube_record **record = &memories->cubes[topo_cube_index(memories->shape, pe)];
     if (!*record && (*record = kb_alloc_zeroed(1, sizeof **record)))
         region_init(&(*record)->sram, mem_capacity_of(memories, KB_SRAM));
     return *record;
@@ -103,10 +88,10 @@ mem_region *mem_need_region(mem_memories *memories, kb_pe pe, kb_memory memory)
 mem_region *mem_find_region(const mem_memories *memories, kb_pe pe, kb_memory memory)
 {
     if (memory == KB_SRAM) {
-        mem_cube_record *cube = memories->cubes[cube_index(memories, pe)];
+        mem_cube_record *cube = memories->cubes[topo_cube_index(memories->shape, pe)];
         return cube ? &cube->sram : NULL;
     }
-    mem_pe_record *record = memories->pes[mem_pe_index(memories, pe)];
+    mem_pe_record *record = memories->pes[topo_pe_index(memories->shape, pe)];
     if (!record)
         return NULL;
     return memory == KB_HBM ? &record->hbm : &record->tcm;
@@ -196,8 +181,7 @@ static const char *memory_name(kb_memory memory)
 mem_name mem_name_of_pe(kb_pe pe, const char *what)
 {
     mem_name n;
-    (void)snprintf(n.text, sizeof n.text, "sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 ".%s", pe.sip,
-                   pe.cube, pe.pe, what);
+    (void)snprintf(n.text, sizeof n.text, "%s.%s", topo_pe_name(pe).text, what);
     return n;
 }
 
@@ -238,15 +222,15 @@ static kb_error *does_not_exist(const char *what, uint32_t number, uint32_t coun
                         what, number, of, count);
 }
 
-static inline bool is_place(const mem_memories *memories, kb_pe pe, kb_memory memory)
+static inline bool is_location(const mem_memories *memories, kb_pe pe, kb_memory memory)
 {
     const topo_shape *shape = memories->shape;
     return (unsigned)memory < KB_VIRTUAL && pe.sip < shape->sips && pe.cube < shape->cubes &&
            (memory == KB_SRAM || pe.pe < shape->pes);
 }
 
-/* Says what is wrong with a place that is none. */
-static kb_error *no_place(const mem_memories *memories, kb_pe pe, kb_memory memory)
+/* The error for a location that does not exist. */
+static kb_error *no_location(const mem_memories *memories, kb_pe pe, kb_memory memory)
 {
     const topo_shape *shape = memories->shape;
     if (memory == KB_VIRTUAL)
@@ -266,8 +250,8 @@ static kb_error *no_place(const mem_memories *memories, kb_pe pe, kb_memory memo
 kb_error *mem_memories_check(const mem_memories *memories, const kb_location *location,
                              uint64_t bytes)
 {
-    if (KB_UNLIKELY(!is_place(memories, location->pe, location->memory)))
-        return no_place(memories, location->pe, location->memory);
+    if (KB_UNLIKELY(!is_location(memories, location->pe, location->memory)))
+        return no_location(memories, location->pe, location->memory);
     uint64_t capacity = mem_capacity_of(memories, location->memory);
     if (bytes <= capacity && location->offset <= capacity - bytes)
         return NULL;
@@ -283,15 +267,15 @@ static inline bool may_take(const mem_memories *memories, kb_pe pe, kb_memory me
 {
     bool aligned = align != 0 && (align & (align - 1)) == 0;
     bool allowed = memories->only_sip == TOPO_NONE || memories->only_sip == pe.sip;
-    return is_place(memories, pe, memory) && bytes > 0 && aligned && allowed;
+    return is_location(memories, pe, memory) && bytes > 0 && aligned && allowed;
 }
 
 /* Why it may not. */
 static kb_error *cannot_take(const mem_memories *memories, kb_pe pe, kb_memory memory,
                              uint64_t bytes, uint64_t align)
 {
-    if (!is_place(memories, pe, memory))
-        return no_place(memories, pe, memory);
+    if (!is_location(memories, pe, memory))
+        return no_location(memories, pe, memory);
     mem_name where = mem_name_of_memory(pe, memory);
     if (bytes == 0)
         return kb_error_new(KB_ERR_INPUT, "invalid size of 0 bytes in %s: expected at least 1",
@@ -390,8 +374,8 @@ static kb_error *cannot_free(const kb_location *location, const mem_span *block,
 
 kb_error *mem_memories_free(mem_memories *memories, kb_pe pe, kb_memory memory, uint64_t offset)
 {
-    if (KB_UNLIKELY(!is_place(memories, pe, memory)))
-        return no_place(memories, pe, memory);
+    if (KB_UNLIKELY(!is_location(memories, pe, memory)))
+        return no_location(memories, pe, memory);
     mem_region *there = mem_find_region(memories, pe, memory);
     const mem_span *block = there ? mem_allocator_find(&there->space, offset) : NULL;
     bool is_ring =

@@ -80,7 +80,7 @@ mem_stats mem_memories_get_stats(const mem_memories *memories, kb_pe pe, kb_memo
 KB_MUST_USE kb_error *mem_memories_check(const mem_memories *memories, const kb_location *location,
                                          uint64_t bytes);
 
-/* Contents of a location that was checked. Reading what nobody wrote gives 0. */
+/* Contents of a location that was checked. What was never written reads as 0. */
 KB_MUST_USE kb_error *mem_memories_write(mem_memories *memories, const kb_location *location,
                                          const void *data, uint64_t bytes);
 void mem_memories_read(const mem_memories *memories, const kb_location *location, void *into,
@@ -112,5 +112,13 @@ void mem_location_print(const kb_location *location, kb_text *text);
  * machines larger than the format the meaning alone, "sip40.cube0.pe1.ipcq+0x280".
  */
 void mem_address_print(const mem_memories *memories, const kb_location *location, kb_text *text);
+
+/* The index of the memory that a physical location lies in: equal for one memory only. */
+static inline uint64_t mem_memory_index(const topo_shape *shape, const kb_location *at)
+{
+    uint64_t cube = topo_cube_index(shape, at->pe);
+    uint64_t pe = cube * shape->pes + (at->memory == KB_SRAM ? 0 : at->pe.pe);
+    return pe * KB_VIRTUAL + (uint64_t)at->memory;
+}
 
 #endif

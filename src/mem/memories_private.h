@@ -1,4 +1,4 @@
-/* memories_private.h: what memories.c and rings.c know of memories. */
+/* memories_private.h: what memories.c and receive_rings.c know of memories. */
 #ifndef KB_MEM_MEMORIES_PRIVATE_H
 #define KB_MEM_MEMORIES_PRIVATE_H
 
@@ -13,7 +13,7 @@ typedef KB_VEC(mem_pair) mem_pair_list;
 typedef struct mem_region {
     mem_allocator space;
     mem_contents contents;
-    uint64_t rings_up_to; /* no ring starts behind this place */
+    uint64_t rings_up_to; /* no ring starts behind this offset */
     mem_pair_list rings;  /* where each starts, and in TCM where it starts in the ring region */
 } mem_region;
 
@@ -52,10 +52,9 @@ mem_name mem_name_of_location(const kb_location *location);
 KB_MUST_USE kb_error *mem_check_request(const mem_memories *memories, kb_pe pe, kb_memory memory,
                                         uint64_t bytes, uint64_t align);
 
-/* For all that follow the place must exist. */
+/* For all that follow the location must exist. */
 
 uint64_t mem_capacity_of(const mem_memories *memories, kb_memory memory);
-size_t mem_pe_index(const mem_memories *memories, kb_pe pe);
 
 /* NULL if there is no host memory. */
 mem_pe_record *mem_need_pe(mem_memories *memories, kb_pe pe);

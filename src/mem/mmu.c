@@ -26,10 +26,10 @@ typedef struct mapping {
 } mapping;
 
 /* Where a mapping is, apart from it: a search looks at these alone. */
-typedef struct place {
+typedef struct range {
     uint64_t va, end;
     mem_mapping_id id;
-} place;
+} range;
 
 /* What an id names. */
 typedef struct slot {
@@ -42,7 +42,7 @@ struct mem_mmu {
     uint32_t sip, cubes, pes;
     KB_VEC(slot) slots; /* id - 1 is the index */
     mem_mapping_id free_head;
-    KB_VEC(place) places; /* by va */
+    KB_VEC(range) ranges; /* by va */
     uint64_t changes;     /* so far */
 };
 
@@ -76,7 +76,7 @@ void mem_mmu_destroy(mem_mmu *mmu)
     for (size_t i = 0; i < mmu->slots.count; i++)
         mapping_destroy(mmu->slots.items[i].mapping);
     kb_vec_fini(&mmu->slots);
-    kb_vec_fini(&mmu->places);
+    kb_vec_fini(&mmu->ranges);
     free(mmu);
 }
 
@@ -92,12 +92,12 @@ static mapping *mapping_of(const mem_mmu *mmu, mem_mapping_id id)
 }
 
 /* How many mappings start at the address or before it. */
-static size_t places_up_to(const mem_mmu *mmu, uint64_t va)
+static size_t ranges_up_to(const mem_mmu *mmu, uint64_t va)
 {
-    size_t low = 0, high = mmu->places.count;
+    size_t low = 0, high = mmu->ranges.count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (mmu->places.items[middle].va <= va)
+        if (mmu->ranges.items[middle].va <= va)
             low = middle + 1;
         else
             high = middle;
@@ -106,12 +106,12 @@ static size_t places_up_to(const mem_mmu *mmu, uint64_t va)
 }
 
 /* The mapping that has the address, or NULL. */
-static const place *place_with(const mem_mmu *mmu, uint64_t va)
+static const range *range_with(const mem_mmu *mmu, uint64_t va)
 {
-    size_t after = places_up_to(mmu, va);
-    if (after == 0 || va >= mmu->places.items[after - 1].end)
+    size_t after = ranges_up_to(mmu, va);
+    if (after == 0 || va >= mmu->ranges.items[after - 1].end)
         return NULL;
-    return &mmu->places.items[after - 1];
+    return &mmu->ranges.items[after - 1];
 }
 
 /* ---- Adding and dropping ----------------------------------------------------------------- */
@@ -127,7 +127,7 @@ void mem_mapped_print(const mem_mapped *mapped, kb_text *text)
     kb_text_printf(text, "0x%" PRIx64 " to 0x%" PRIx64 ")", mapped->va, mapped->end);
 }
 
-static mem_mapped describe(const mem_mmu *mmu, const place *at)
+static mem_mapped describe(const mem_mmu *mmu, const range *at)
 {
     const mapping *map = mapping_of(mmu, at->id);
     return (mem_mapped){.name = map->name,
@@ -138,7 +138,7 @@ static mem_mapped describe(const mem_mmu *mmu, const place *at)
                         .is_index = map->is_index};
 }
 
-static void say_place(const mem_mmu *mmu, const place *at, kb_text *text)
+static void print_range(const mem_mmu *mmu, const range *at, kb_text *text)
 {
     mem_mapped mapped = describe(mmu, at);
     mem_mapped_print(&mapped, text);
@@ -193,21 +193,21 @@ static kb_error *check_extents(const mem_mapping_spec *spec)
  */
 static kb_error *find_gap(const mem_mmu *mmu, const mem_mapping_spec *spec, size_t *at)
 {
-    *at = places_up_to(mmu, spec->va);
+    *at = ranges_up_to(mmu, spec->va);
     uint64_t end;
     if (__builtin_add_overflow(spec->va, spec->bytes, &end))
         return kb_error_new(KB_ERR_INPUT,
                             "sip%" PRIu32 ": 0x%" PRIx64 " bytes at the virtual address 0x%" PRIx64
                             " exceed the 64-bit address space",
                             mmu->sip, spec->bytes, spec->va);
-    const place *other = NULL;
+    const range *other = NULL;
     if (*at > 0) {
-        const place *below = &mmu->places.items[*at - 1];
+        const range *below = &mmu->ranges.items[*at - 1];
         if (below->va == spec->va || below->end > spec->va)
             other = below;
     }
-    if (!other && *at < mmu->places.count && mmu->places.items[*at].va < end)
-        other = &mmu->places.items[*at];
+    if (!other && *at < mmu->ranges.count && mmu->ranges.items[*at].va < end)
+        other = &mmu->ranges.items[*at];
     if (!other)
         return NULL;
     kb_text text = KB_TEXT_INIT;
@@ -219,7 +219,7 @@ static kb_error *find_gap(const mem_mmu *mmu, const mem_mapping_spec *spec, size
                                    .dtype = spec->dtype},
                      &text);
     kb_text_puts(&text, " cannot be mapped: it overlaps ");
-    say_place(mmu, other, &text);
+    print_range(mmu, other, &text);
     kb_text_puts(&text, ", which is still mapped");
     return error_of(KB_ERR_INPUT, &text);
 }
@@ -273,28 +273,28 @@ kb_error *mem_mmu_add(mem_mmu *mmu, const mem_mapping_spec *spec, mem_mapping_id
     KB_TRY(check_extents(spec));
     size_t at;
     KB_TRY(find_gap(mmu, spec, &at));
-    if (mmu->places.count == UINT32_MAX || !kb_vec_reserve(&mmu->slots, 1) ||
-        !kb_vec_reserve(&mmu->places, 1))
+    if (mmu->ranges.count == UINT32_MAX || !kb_vec_reserve(&mmu->slots, 1) ||
+        !kb_vec_reserve(&mmu->ranges, 1))
         return kb_error_nomem();
     mapping *map = mapping_create(mmu, spec);
     if (!map)
         return kb_error_nomem();
 
     *id = take_id(mmu, (slot){.mapping = map, .va = spec->va});
-    place *here = mmu->places.items + at;
-    memmove(here + 1, here, (mmu->places.count - at) * sizeof *here);
-    *here = (place){.va = spec->va, .end = spec->va + spec->bytes, .id = *id};
-    mmu->places.count++;
+    range *here = mmu->ranges.items + at;
+    memmove(here + 1, here, (mmu->ranges.count - at) * sizeof *here);
+    *here = (range){.va = spec->va, .end = spec->va + spec->bytes, .id = *id};
+    mmu->ranges.count++;
     return NULL;
 }
 
 void mem_mmu_drop(mem_mmu *mmu, mem_mapping_id id)
 {
     mmu->changes++;
-    size_t at = places_up_to(mmu, slot_of(mmu, id)->va) - 1;
-    place *here = mmu->places.items + at;
+    size_t at = ranges_up_to(mmu, slot_of(mmu, id)->va) - 1;
+    range *here = mmu->ranges.items + at;
     KB_ASSERT(here->id == id);
-    memmove(here, here + 1, (--mmu->places.count - at) * sizeof *here);
+    memmove(here, here + 1, (--mmu->ranges.count - at) * sizeof *here);
     mapping_destroy(mapping_of(mmu, id));
     mmu->slots.items[id - 1] = (slot){.next_free = mmu->free_head};
     mmu->free_head = id;
@@ -302,10 +302,10 @@ void mem_mmu_drop(mem_mmu *mmu, mem_mapping_id id)
 
 mem_mapping_id mem_mmu_find(const mem_mmu *mmu, uint64_t va)
 {
-    size_t after = places_up_to(mmu, va);
-    if (after == 0 || mmu->places.items[after - 1].va != va)
+    size_t after = ranges_up_to(mmu, va);
+    if (after == 0 || mmu->ranges.items[after - 1].va != va)
         return 0;
-    return mmu->places.items[after - 1].id;
+    return mmu->ranges.items[after - 1].id;
 }
 
 /* ---- Installing -------------------------------------------------------------------------- */
@@ -391,7 +391,7 @@ static const kb_location *choose_copy(const mem_mmu *mmu, const mapping *map,
 bool mem_mmu_translate(const mem_mmu *mmu, uint32_t cube, uint32_t pe, uint64_t va,
                        kb_location *location, uint64_t *bytes)
 {
-    const place *here = place_with(mmu, va);
+    const range *here = range_with(mmu, va);
     if (!here)
         return false;
     const mapping *map = mapping_of(mmu, here->id);
@@ -414,7 +414,7 @@ uint64_t mem_mmu_changes(const mem_mmu *mmu)
 
 bool mem_mmu_get_mapped(const mem_mmu *mmu, uint64_t va, mem_mapped *mapped)
 {
-    const place *here = place_with(mmu, va);
+    const range *here = range_with(mmu, va);
     if (!here)
         return false;
     *mapped = describe(mmu, here);
@@ -447,8 +447,8 @@ bool mem_mmu_find_owner(const mem_mmu *mmu, const kb_location *location, mem_map
                         uint64_t *va)
 {
     bool found = false;
-    for (size_t i = 0; i < mmu->places.count && !(found && owner->name); i++) {
-        const place *here = &mmu->places.items[i];
+    for (size_t i = 0; i < mmu->ranges.count && !(found && owner->name); i++) {
+        const range *here = &mmu->ranges.items[i];
         uint64_t offset;
         if (!mapping_has(mapping_of(mmu, here->id), location, &offset))
             continue;
@@ -462,46 +462,44 @@ bool mem_mmu_find_owner(const mem_mmu *mmu, const kb_location *location, mem_map
 /* ---- Faults ------------------------------------------------------------------------------ */
 
 /* The mapping whose end or start is nearest to an address in none; of equals the lower one. */
-static const place *nearest_place(const mem_mmu *mmu, uint64_t va)
+static const range *nearest_range(const mem_mmu *mmu, uint64_t va)
 {
-    size_t after = places_up_to(mmu, va);
-    const place *items = mmu->places.items;
+    size_t after = ranges_up_to(mmu, va);
+    const range *items = mmu->ranges.items;
     if (after == 0)
         return &items[0];
-    if (after == mmu->places.count || va - items[after - 1].end <= items[after].va - va)
+    if (after == mmu->ranges.count || va - items[after - 1].end <= items[after].va - va)
         return &items[after - 1];
     return &items[after];
 }
 
 static void say_nearest(const mem_mmu *mmu, uint64_t va, kb_text *text)
 {
-    const place *near = nearest_place(mmu, va);
+    const range *near = nearest_range(mmu, va);
     if (va == near->end)
         kb_text_puts(text, "it is just past the end of ");
     else if (va > near->end)
         kb_text_printf(text, "it is 0x%" PRIx64 " bytes past the end of ", va - near->end);
     else
         kb_text_printf(text, "it is 0x%" PRIx64 " bytes before the start of ", near->va - va);
-    say_place(mmu, near, text);
+    print_range(mmu, near, text);
 }
 
 kb_error *mem_mmu_fault(const mem_mmu *mmu, const char *who, uint32_t cube, uint32_t pe,
                         uint64_t va)
 {
     kb_text text = KB_TEXT_INIT;
-    kb_text_printf(&text,
-                   "%s on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 ": address 0x%" PRIx64
-                   " is not mapped: ",
-                   who, mmu->sip, cube, pe, va);
-    const place *here = place_with(mmu, va);
+    kb_text_printf(&text, "%s on %s: address 0x%" PRIx64 " is not mapped: ", who,
+                   topo_pe_name((kb_pe){mmu->sip, cube, pe}).text, va);
+    const range *here = range_with(mmu, va);
     if (here) {
         const mapping *map = mapping_of(mmu, here->id);
         bool installed = is_installed(mmu, map, cube, pe);
         kb_text_puts(&text, "it lies in ");
-        say_place(mmu, here, &text);
+        print_range(mmu, here, &text);
         kb_text_puts(&text, installed ? ", which has no memory at this address"
                                       : ", which is not mapped in this PE (yet, or no longer)");
-    } else if (mmu->places.count > 0) {
+    } else if (mmu->ranges.count > 0) {
         say_nearest(mmu, va, &text);
     } else {
         kb_text_puts(&text, "no tensor is mapped");

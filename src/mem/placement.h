@@ -19,7 +19,7 @@
 #include "base/base.h"
 #include "box.h"
 
-/* So many tiles are a mistake. */
+/* More tiles than this are a mistake in the policy. */
 #define MEM_MAX_SHARDS ((uint64_t)1 << 22)
 
 typedef struct mem_shard {

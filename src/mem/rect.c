@@ -92,7 +92,7 @@ static bool row_meets(const mem_rect *a, uint64_t offset, const mem_rect *b)
     return rows_meet(&one, b, (int64_t)b->at.offset - (int64_t)offset, stride);
 }
 
-/* Exact: what lies in the gaps between rows is somebody else's. */
+/* Exact: the gaps between rows belong to other rectangles. */
 static bool overlap(const mem_rect *a, const mem_rect *b)
 {
     if (mem_rect_bytes(a) == 0 || mem_rect_bytes(b) == 0 || !mem_same_memory(&a->at, &b->at) ||

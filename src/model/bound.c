@@ -1,6 +1,6 @@
 /*
- * bound.c: what a step takes at least, in closed form: each part of the machine by itself, at its
- * full rate. Latencies, launches and what the vector engines do are left out.
+ * bound.c: lower bounds of the time of a step, in closed form: each resource of the machine by
+ * itself, at its full rate. Not modelled: latencies, launches, and the work of the vector engines.
  */
 #include <math.h>
 
@@ -13,15 +13,14 @@ static kb_time ns_up(double ns)
     return ns >= (double)KB_FOREVER / 1e6 ? KB_FOREVER : (kb_time)ceil(ns * 1e6);
 }
 
-/* Tokens that the queries of one sequence see, added up: causal. */
+/* The tokens that the queries of one sequence attend to, summed: causal. */
 static double seen_tokens(const kb_model_step *step)
 {
     double rows = (double)step->rows;
     return rows * (double)step->cached + rows * (rows + 1) / 2;
 }
 
-/* Bytes that a PE reads in a ns of its slice: the memory's, or less if the PE's port is narrower.
- */
+/* Bytes per ns that a PE reads from its slice: limited by the memory and the port. */
 static double read_rate(kb_context *ctx, const tp_pe_params *pe)
 {
     const topo_machine *machine = rt_machine(ctx);
@@ -35,7 +34,7 @@ static double read_rate(kb_context *ctx, const tp_pe_params *pe)
     return rate;
 }
 
-/* One sum over ranks after attention and one after the MLP, in each layer. */
+/* Each layer has a sum over ranks after attention and one after the MLP. */
 static kb_error *sums_over_ranks(kb_context *ctx, const kb_model_spec *spec, uint32_t ranks,
                                  uint64_t rows, kb_time *time)
 {
@@ -76,7 +75,7 @@ kb_error *kb_model_bound(kb_context *ctx, const kb_model_spec *given, uint32_t r
     double element = (double)kb_dtype_bytes(spec.dtype);
     double batch = (double)spec.batch;
 
-    /* Of each prompt the last row alone goes through the head. */
+    /* Only the last row of each prompt goes through the head. */
     double layers = (double)(spec.layers * counts.layer), head = (double)counts.head;
     double tokens = (double)(step.cached + step.rows) * batch;
     double products =

@@ -1,6 +1,6 @@
 /*
- * create.c: the tensors of one rank's part of a model. Making them takes no simulated time: a run
- * starts with the weights in place.
+ * create.c: the tensors of one rank's part of a model. Their creation takes no simulated time: a
+ * run starts with the weights in place.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 /* ---- Weights ---- */
 
-/* A vector, or a table that is looked up: in one place, or cut by rows. */
+/* A vector, or a look-up table: on one PE, or split by rows. */
 static kb_error *make_plain(kb_context *ctx, const model *m, const char *name,
                             kb_model_weight_kind kind, uint64_t layer, kb_tensor *tensor)
 {
@@ -33,7 +33,7 @@ static bool sums_over_ranks(kb_model_weight_kind kind)
     return kind == KB_MODEL_OUT_WEIGHT || kind == KB_MODEL_DOWN_WEIGHT;
 }
 
-/* The weights of a product, laid out for the number of rows that it has most often. */
+/* The weights of a product, laid out for its most frequent number of rows. */
 static kb_error *make_product(kb_context *ctx, const model *m, const char *name,
                               kb_model_weight_kind kind, uint64_t layer, kb_tensor *tensor)
 {
@@ -89,7 +89,7 @@ static kb_error *make_rows(kb_context *ctx, const model *m, const char *name, ui
     return tp_make_tensor(ctx, m->sip, &spec, tensor);
 }
 
-/* Head by head: attention reads rows of a few heads at each PE. */
+/* Split by heads: attention reads rows of a few heads on each PE. */
 static kb_error *make_qkv(kb_context *ctx, const model *m, uint64_t rows, kb_tensor *tensor)
 {
     const kb_policy policy = {
@@ -141,7 +141,7 @@ static kb_error *make_logits(kb_context *ctx, model *m)
     return tp_make_tensor(ctx, m->sip, &spec, &m->logits);
 }
 
-/* ---- All of it ---- */
+/* ---- The model ---- */
 
 kb_kv_cache_spec model_cache_spec(const kb_model_spec *spec, const model_share *share)
 {
@@ -170,7 +170,7 @@ static kb_error *fill_model(kb_context *ctx, model *m)
     return make_logits(ctx, m);
 }
 
-/* The caller's place among the ranks: one rank if there is no model parallelism. */
+/* The caller's rank and the number of ranks; 0 and 1 without model parallelism. */
 static kb_error *find_rank(kb_context *ctx, uint32_t *rank, uint32_t *ranks)
 {
     *rank = 0;
@@ -221,7 +221,7 @@ kb_error *kb_model_create(kb_context *ctx, const kb_model_spec *given, kb_model 
     return NULL;
 }
 
-/* ---- Freeing ---- */
+/* ---- End ---- */
 
 /* Keeps the first error. */
 static void free_tensor(kb_context *ctx, kb_tensor tensor, kb_error **first)

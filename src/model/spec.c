@@ -1,5 +1,5 @@
 /*
- * spec.c: specs of models: those that ship, checks, and counts of parameters.
+ * spec.c: specs of models: the shipped ones, checks, and parameter counts.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -53,8 +53,8 @@ kb_model_spec model_complete(const kb_model_spec *spec)
 
 /* ---- Checks ---- */
 
-/* So that no count below wraps around: 2^22 squared times 2^13 layers is below 2^63. */
-static const uint64_t most_of_a_size = 1 << 22, most_layers = 1 << 13;
+/* Limits that prevent overflow below: 2^22 squared times 2^13 layers is below 2^63. */
+static const uint64_t max_size = 1 << 22, max_layers = 1 << 13;
 
 static kb_error *check_sizes(const kb_model_spec *spec)
 {
@@ -62,19 +62,19 @@ static kb_error *check_sizes(const kb_model_spec *spec)
         const char *name;
         uint64_t value, most;
     } sizes[] = {
-        {"hidden", spec->hidden, most_of_a_size},     {"ffn", spec->ffn, most_of_a_size},
-        {"heads", spec->heads, most_of_a_size},       {"kv_heads", spec->kv_heads, most_of_a_size},
-        {"head_dim", spec->head_dim, most_of_a_size}, {"vocab", spec->vocab, most_of_a_size},
-        {"layers", spec->layers, most_layers},
+        {"hidden", spec->hidden, max_size},     {"ffn", spec->ffn, max_size},
+        {"heads", spec->heads, max_size},       {"kv_heads", spec->kv_heads, max_size},
+        {"head_dim", spec->head_dim, max_size}, {"vocab", spec->vocab, max_size},
+        {"layers", spec->layers, max_layers},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         if (sizes[i].value == 0 || sizes[i].value > sizes[i].most)
             return kb_error_new(KB_ERR_INPUT, "model: %s is %" PRIu64 ": expected 1 to %" PRIu64,
                                 sizes[i].name, sizes[i].value, sizes[i].most);
-    if (spec->heads * spec->head_dim > most_of_a_size)
+    if (spec->heads * spec->head_dim > max_size)
         return kb_error_new(KB_ERR_INPUT,
                             "model: heads * head_dim is %" PRIu64 ": expected at most %" PRIu64,
-                            spec->heads * spec->head_dim, most_of_a_size);
+                            spec->heads * spec->head_dim, max_size);
     if (spec->batch > MODEL_MAX_BATCH || spec->context > MODEL_MAX_TOKENS ||
         spec->prompt > MODEL_MAX_TOKENS || spec->page_tokens > MODEL_MAX_TOKENS)
         return kb_error_new(
@@ -101,7 +101,7 @@ static kb_error *check_spec(const kb_model_spec *spec)
     return NULL;
 }
 
-/* Ranks share a size: each has as much. */
+/* A size that is divided over ranks must be divisible by their number. */
 static kb_error *check_shared(const char *what, uint64_t size, uint32_t ranks)
 {
     if (size % ranks == 0)
@@ -123,7 +123,7 @@ kb_error *model_check(const kb_model_spec *spec, uint32_t ranks)
         return kb_error_new(KB_ERR_INPUT, "model: %" PRIu32 " ranks: expected 1 to %d", ranks,
                             MODEL_MAX_RANKS);
     KB_TRY(check_shared("heads", spec->heads, ranks));
-    /* With more ranks than kv heads, several ranks have the same one. */
+    /* With more ranks than kv heads, several ranks have the same head. */
     if (spec->kv_heads > ranks)
         KB_TRY(check_shared("kv_heads", spec->kv_heads, ranks));
     else if (ranks % spec->kv_heads != 0)

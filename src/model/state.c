@@ -1,5 +1,6 @@
 /*
- * state.c: the models of a context, found by their handles. Their tensors go with the context.
+ * state.c: the models of a context, found by their handles. Their tensors are freed with the
+ * context.
  */
 #include <stdlib.h>
 

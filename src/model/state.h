@@ -1,14 +1,14 @@
 /*
- * state.h: models of a context. Private to model.
+ * state.h: the models of a context. Private to model.
  *
- *     spec.c      specs that ship, checks, counts of parameters
- *     bound.c     what a step takes at least
- *     memory.c    what a device needs, and what would fit
- *     weights.c   the numbers in the weights
- *     create.c    the tensors of one rank
- *     step.c      decode and prefill, and where their time went
- *     contents.c  tokens, lengths, hidden rows and logits, as the host sees them
- *     state.c     the table of models
+ *     spec.c         shipped specs, checks, parameter counts
+ *     bound.c        lower bounds of the time of a step
+ *     capacity.c     the HBM that a device needs, and what would fit
+ *     weights.c      the values of the weights
+ *     create.c       the tensors of one rank
+ *     step.c         decode and prefill, and their times
+ *     host_access.c  tokens, lengths, hidden rows and logits, for the host
+ *     state.c        the table of models
  */
 #ifndef KB_MODEL_STATE_H
 #define KB_MODEL_STATE_H
@@ -25,7 +25,7 @@
 
 enum { MODEL_MAX_RANKS = 16, MODEL_MAX_BATCH = 1 << 22, MODEL_MAX_TOKENS = 1 << 24 };
 
-/* What one of `ranks` devices has of a model. */
+/* The sizes of one of `ranks` devices. */
 typedef struct model_share {
     uint64_t heads, kv_heads, ffn, vocab;
     uint64_t q_columns, kv_columns, qkv_columns; /* of the product of queries, keys and values */
@@ -36,10 +36,10 @@ typedef struct model_part {
     uint64_t rows, columns;
 } model_part;
 
-/* Of a spec that was checked for this number of ranks. */
+/* For a spec that was checked for this number of ranks. */
 model_share model_share_of(const kb_model_spec *spec, uint32_t ranks);
 
-/* Sizes that fit each other, and the ranks. */
+/* Checks that the sizes are consistent with each other and with the ranks. */
 KB_MUST_USE kb_error *model_check(const kb_model_spec *spec, uint32_t ranks);
 
 /* The spec with its defaults filled in. */
@@ -51,12 +51,12 @@ typedef struct model_layer {
     kb_tensor attention_norm, qkv, out, mlp_norm, gate_up, down;
 } model_layer;
 
-/* Tensors of a step: of decode, or of prefill. */
+/* The tensors of a step of decode, or of prefill. */
 typedef struct model_rows {
-    uint64_t count;      /* of rows; 0: there is no such step */
-    bool by_cube;        /* x, attention and gated are kept once in each cube */
+    uint64_t count;      /* of rows; 0: no such step */
+    bool by_cube;        /* x, attention and gated have a copy in each cube */
     kb_tensor tokens;    /* (rows) */
-    kb_tensor x;         /* (rows, hidden): what enters and leaves the layers */
+    kb_tensor x;         /* (rows, hidden): input and output of the layers */
     kb_tensor qkv;       /* (rows, q, k and v) */
     kb_tensor attention; /* (rows, heads * head_dim) */
     kb_tensor gated;     /* (rows, ffn) */
@@ -72,10 +72,10 @@ typedef struct model {
     kb_tensor embedding, final_norm, head;
     kb_kv_cache cache;
     model_rows decode, prefill;
-    kb_tensor last;   /* (batch, hidden): of prefill, the last row of each sequence */
+    kb_tensor last;   /* (batch, hidden): prefill: the last row of each sequence */
     kb_tensor logits; /* (batch, vocab of the rank) */
-    uint32_t *cached; /* tokens of each sequence that the cache has */
-    uint32_t *added;  /* of the step in hand */
+    uint32_t *cached; /* by sequence: tokens in the cache */
+    uint32_t *added;  /* by sequence: tokens of the current step */
     kb_graph graph;   /* of decode; 0: not recorded yet */
 } model;
 
@@ -87,23 +87,23 @@ typedef struct model_state {
 
 KB_MUST_USE kb_error *model_get_state(kb_context *ctx, model_state **state);
 
-/* An error that names the function if there is none. */
+/* An error that names the function if the handle is invalid. */
 KB_MUST_USE kb_error *model_find(kb_context *ctx, const char *function, kb_model handle,
                                  model **out);
 
-void model_drop(kb_context *ctx, model *m); /* from the table */
+void model_drop(kb_context *ctx, model *m); /* removes it from the table */
 KB_MUST_USE kb_error *model_add(model_state *state, const kb_model_spec *spec, model **out);
 
-/* ---- memory.c ---- */
+/* ---- capacity.c ---- */
 
 /* The layout of the weights of a product. */
 kb_policy model_weight_policy(kb_context *ctx, const kb_model_spec *spec, const model_part *part,
                               kb_model_weight_kind kind);
 
-/* The error for a model that does not fit: what it needs, and what would fit. */
+/* The error for a model that does not fit, with the required and the maximum sizes. */
 kb_error *model_refuse(const kb_model_spec *spec, uint32_t ranks, const kb_model_memory *memory);
 
-/* Whether activations of as many rows are kept once in each cube. */
+/* Whether activations of this number of rows have a copy in each cube. */
 bool model_keeps_by_cube(uint64_t rows);
 
 /* ---- weights.c ---- */
@@ -111,7 +111,7 @@ bool model_keeps_by_cube(uint64_t rows);
 model_part model_part_of(const kb_model_spec *spec, const model_share *share,
                          kb_model_weight_kind kind);
 
-/* Fills the rank's tensor with its part. Nothing in a timing-only context. */
+/* Fills the rank's tensor with its part of the weights. Does nothing in a timing-only context. */
 KB_MUST_USE kb_error *model_fill(kb_context *ctx, const model *m, kb_model_weight_kind kind,
                                  uint64_t layer, kb_tensor tensor);
 
@@ -119,7 +119,7 @@ KB_MUST_USE kb_error *model_fill(kb_context *ctx, const model *m, kb_model_weigh
 
 kb_kv_cache_spec model_cache_spec(const kb_model_spec *spec, const model_share *share);
 
-/* Frees what there is. */
+/* Frees all tensors that were created. */
 KB_MUST_USE kb_error *model_release(kb_context *ctx, model *m);
 
 #endif

@@ -9,12 +9,12 @@
 #include "state.h"
 #include "tp/tp.h"
 
-/* What a step launches, so that its time can be added up. */
+/* The launches of a step, to add up their times. */
 typedef struct launches {
     KB_VEC(kb_request) requests; /* 0: recorded in a graph */
 } launches;
 
-/* Room for the request of the next launch. */
+/* The place for the request of the next launch. */
 static kb_error *next_request(launches *made, kb_request **request)
 {
     const kb_request none = {0};
@@ -26,8 +26,8 @@ static kb_error *next_request(launches *made, kb_request **request)
 
 /* ---- Products ---- */
 
-/* In which sums over ranks go out while a product goes on: more than 8 were not faster at 64 rows,
- * and the product takes fewer if there are few rows. */
+/* The chunks of sums over ranks that overlap with a product. More than 8 were not faster at 64
+ * rows; for few rows the product uses fewer. */
 enum { CHUNKS = 8 };
 
 static kb_error *multiply(kb_context *ctx, launches *made, tp_matmul_spec *product)
@@ -80,7 +80,7 @@ static kb_error *multiply_add(kb_context *ctx, const model *m, const model_rows 
 
 /* ---- Layers ---- */
 
-/* Rotation and append come first: PEs read keys and values that others appended. */
+/* Rotation and append come first, because PEs read keys and values that other PEs append. */
 static kb_error *attend_prompt(kb_context *ctx, const model *m, const model_rows *rows,
                                launches *made, uint64_t layer)
 {
@@ -150,7 +150,7 @@ static kb_error *embed(kb_context *ctx, const model *m, const model_rows *rows, 
     return kb_embedding(ctx, &spec, &out);
 }
 
-/* Of prefill, the last row of each sequence goes through the head. */
+/* Prefill: the last row of each sequence goes through the head. */
 static kb_error *take_last_rows(kb_context *ctx, const model *m, launches *made)
 {
     for (uint64_t i = 0; i < m->spec.batch; i++) {
@@ -196,7 +196,7 @@ static kb_error *run_step(kb_context *ctx, const model *m, const model_rows *row
 
 /* ---- Times ---- */
 
-/* Launches that have no part's name belong to the part before them. */
+/* Launches without the name of a part belong to the previous part. */
 static kb_model_part find_part(const char *name, kb_model_part before)
 {
     for (int part = 0; part < KB_MODEL_PARTS; part++)
@@ -207,7 +207,7 @@ static kb_model_part find_part(const char *name, kb_model_part before)
 
 typedef struct time_sums {
     kb_model_times *times;
-    kb_time first, last; /* the first launch began, the last one ended */
+    kb_time first, last; /* begin of the first launch, end of the last one */
     kb_model_part part;
 } time_sums;
 
@@ -328,7 +328,7 @@ kb_error *kb_model_decode(kb_context *ctx, kb_model handle, kb_model_times *time
 
 /* ---- Prefill ---- */
 
-/* Waits for all, adds their times up if there was no error, and frees the requests. */
+/* Waits for all launches, adds up their times if there was no error, and frees the requests. */
 static kb_error *end_launches(kb_context *ctx, const model *m, kb_error *err, launches *made,
                               time_sums *sums, kb_time began)
 {
@@ -347,7 +347,7 @@ static kb_error *end_launches(kb_context *ctx, const model *m, kb_error *err, la
             kb_error_free(failed);
     }
     if (!err) {
-        /* Over several ranks it has no request of its own: the call waits for it. */
+        /* Over several ranks it has no request: the call waits for it. */
         if (m->ranks > 1 && !m->spec.layers_only)
             sums->times->parts[KB_MODEL_SAMPLE] += kb_context_now(ctx) - sums->last;
         finish_times(sums, kb_context_now(ctx) - began);

@@ -1,13 +1,14 @@
 /*
- * weights.c: the numbers in the weights: random, of a seed, and the same for any number of ranks.
- * Matrices are scaled by 1 / sqrt(inputs), so that activations keep their size; gains are about 1.
+ * weights.c: the values of the weights: random by a seed, and equal for any number of ranks.
+ * Matrices are scaled by 1 / sqrt(inputs), so that activations keep their magnitude; gains are near
+ * 1.
  */
 #include <math.h>
 #include <stdlib.h>
 
 #include "state.h"
 
-/* Rows are inputs; a vector is one row. */
+/* The size of the whole matrix. Rows are inputs; a vector is one row. */
 static model_part whole_of(const kb_model_spec *spec, kb_model_weight_kind kind)
 {
     const model_share all = model_share_of(spec, 1);
@@ -85,8 +86,8 @@ void kb_model_weight(const kb_model_spec *spec, kb_model_weight_kind kind, uint6
 
 /* ---- A rank's part ---- */
 
-/* The column of the whole that is a column of the rank's part of queries, keys and values. With
- * more ranks than kv heads, several ranks have the same one. */
+/* The column of the whole matrix for a column of the rank's queries, keys and values. With more
+ * ranks than kv heads, several ranks have the same head. */
 static uint64_t qkv_column(const model *m, uint64_t column)
 {
     const model_share *share = &m->share;

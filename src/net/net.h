@@ -4,7 +4,7 @@
 #ifndef KB_NET_NET_H
 #define KB_NET_NET_H
 
+#include "order.h"
 #include "transport.h"
-#include "ways.h"
 
 #endif

@@ -17,14 +17,14 @@ static inline void take_turn(const net *n, link *l, reservation *r)
     if ((r->vc != VC_OPEN && r->vc < VC_PLANNED) || reservation_is_final(r))
         return;
     r->vc = (uint8_t)(r->vc == VC_OPEN ? l->turn : r->vc - VC_PLANNED);
-    l->turn = (uint8_t)(r->vc + 1u == n->options.vcs ? 0 : r->vc + 1u);
+    l->turn = (uint8_t)(r->vc + 1u == n->options.fabric.vcs ? 0 : r->vc + 1u);
 }
 
 /* The last packet of a remainder has started on the link: its virtual channel is free again. */
 static void free_channel(net *n, uint32_t index, reservation *r)
 {
-    enum { MASK = RESERVATION_REST | RESERVATION_FREED | RESERVATION_FINAL };
-    if ((r->flags & MASK) != RESERVATION_REST)
+    enum { MASK = RESERVATION_REMAINDER | RESERVATION_FREED | RESERVATION_FINAL };
+    if ((r->flags & MASK) != RESERVATION_REMAINDER)
         return;
     r->flags |= RESERVATION_FREED;
     n->channels[step_channel(reservation_step(n, index, r))].space &= ~(uint32_t)SPACE_TAKEN;
@@ -33,7 +33,7 @@ static void free_channel(net *n, uint32_t index, reservation *r)
 void reservation_take_turns(net *n, uint32_t at, kb_time until)
 {
     link *l = &n->links[at];
-    if (n->options.vcs == 1 || l->reserved == NONE)
+    if (n->options.fabric.vcs == 1 || l->reserved == NONE)
         return;
     uint32_t i = l->reserved;
     do {
@@ -42,7 +42,7 @@ void reservation_take_turns(net *n, uint32_t at, kb_time until)
         if (r->from > until)
             return;
         take_turn(n, l, r);
-        if (reservation_is_rest(r) && !reservation_is_live(n, r))
+        if (reservation_is_remainder(r) && !reservation_is_live(n, r))
             free_channel(n, i, r);
     } while (i != l->reserved);
 }
@@ -57,7 +57,7 @@ static inline void leave_ring(link *l, reservation *before, uint32_t before_inde
         l->reserved = before == r ? NONE : before_index;
 }
 
-uint32_t reservation_first_left(net *n, uint32_t at)
+uint32_t reservation_first_remaining(net *n, uint32_t at)
 {
     kb_time now = kb_sim_now(n->sim);
     link *l = &n->links[at];
@@ -67,7 +67,7 @@ uint32_t reservation_first_left(net *n, uint32_t at)
         reservation *r = reservation_at(n, first);
         if (reservation_leaves(n, at, r) > now)
             return first;
-        if (n->options.vcs > 1) {
+        if (n->options.fabric.vcs > 1) {
             take_turn(n, l, r);
             free_channel(n, first, r);
         }
@@ -115,7 +115,7 @@ static bool are_apart(const net *n, uint32_t at, const reservation *ahead, const
     if (reservation_leaves(n, at, ahead) <= after->from || reservation_is_final(after))
         return true;
     return (ahead->flags & RESERVATION_WHOLE || profile_of(n, at)->roomy) &&
-           (n->options.vcs == 1 || ahead->vc_class == after->vc_class);
+           (n->options.fabric.vcs == 1 || ahead->vc_class == after->vc_class);
 }
 
 /* Whether the virtual channel of the train behind may be another one with this train ahead of it.
@@ -142,7 +142,7 @@ static uint32_t find_place(net *n, uint32_t at, const reservation *wanted, uint3
         const reservation *behind = reservation_at(n, i);
         if (is_near && !are_apart(n, at, wanted, behind))
             return NONE;
-        if (n->options.vcs > 1 && changes_turn(wanted, behind))
+        if (n->options.fabric.vcs > 1 && changes_turn(wanted, behind))
             return NONE;
         is_near &= behind->from < reservation_leaves(n, at, wanted);
     }

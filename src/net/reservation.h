@@ -1,13 +1,13 @@
 /*
- * reservation.h: when packet trains pass a link. Private to net.
+ * reservation.h: reservations of links by packet trains. Private to net.
  *
- * A train reserves each link of its route from when its first packet starts there until its last
- * tail has left the link, however its packets are spaced in between. The packets are in the port
- * behind the link for the link's latency longer. The reservations of a link are a ring in the order
- * of time, and the link knows the last one: most trains come after all others. Those that have
- * passed are dropped when the ring is looked at, or when their train ends.
+ * A train reserves each link of its route from the start of its first packet until the last tail
+ * has left the link, gaps between packets included. The packets are in the port behind the link for
+ * the link's latency longer. The reservations of a link form a ring in the order of time. The link
+ * points to the last one, because most trains come after all others. Past reservations are removed
+ * when the ring is read or when their train ends.
  *
- * The reservations of a train stand one after the other in a block of the store of paths.
+ * The reservations of a train are consecutive in a block of the step pool.
  */
 #ifndef KB_NET_RESERVATION_H
 #define KB_NET_RESERVATION_H
@@ -19,34 +19,34 @@
 typedef struct reservation {
     kb_time from, to;
     uint32_t transfer;
-    uint32_t next;     /* on the link, in the order of time; after the last one comes the first */
-    uint32_t feeder;   /* the link before it on the train's route; NOTHING if it is the first */
-    uint16_t vc_class; /* its first channel behind the link, from the first of all on */
-    uint8_t vc;        /* VC_OPEN or VC_PLANNED until it is taken; VC_OF_PATH of a remainder */
+    uint32_t next;     /* on the link, in the order of time; the last one points to the first */
+    uint32_t feeder;   /* previous link of the train's route; NOTHING for the first */
+    uint16_t vc_class; /* first channel of its class, relative to the first behind the link */
+    uint8_t vc;        /* VC_OPEN or VC_PLANNED until chosen; VC_OF_ROUTE for a remainder */
     uint8_t flags;
 } reservation;
 
 enum {
-    RESERVATION_WHOLE = 1,  /* its packets are all full */
-    RESERVATION_FINAL = 2,  /* there is no port behind the link on its route */
-    RESERVATION_LISTED = 4, /* it is in the ring of the link */
-    RESERVATION_REST = 8,   /* of what is left of a message whose first packets are ahead of it, and
-                               have taken a virtual channel or will */
-    RESERVATION_FREED = 16, /* and the channel is not marked as taken by it any more */
-    RESERVATION_PLANNED = 32, /* its virtual channel is perhaps not the one whose turn it is */
+    RESERVATION_WHOLE = 1,     /* all packets are full */
+    RESERVATION_FINAL = 2,     /* the link is the last of its route */
+    RESERVATION_LISTED = 4,    /* in the ring of the link */
+    RESERVATION_REMAINDER = 8, /* of the remainder of a message: its first packets are ahead and
+                                  choose the virtual channel */
+    RESERVATION_FREED = 16,    /* the channel of a remainder is free again */
+    RESERVATION_PLANNED = 32,  /* its virtual channel may be out of round-robin order */
 };
 
 enum {
     RESERVATION_WORDS = sizeof(reservation) / sizeof(uint32_t),
-    MAX_TRAIN_STEPS = (1 << PATHS_CHUNK_SHIFT) / RESERVATION_WORDS,
+    MAX_TRAIN_STEPS = (1 << STEP_POOL_CHUNK_SHIFT) / RESERVATION_WORDS,
 };
 
 static inline reservation *reservation_at(const net *n, uint32_t index)
 {
-    return (void *)paths_at(&n->paths, index);
+    return (void *)step_pool_at(&n->step_pool, index);
 }
 
-/* The reservation of a train on link `i` of its route. */
+/* Returns the reservation of a train on link `i` of its route. */
 static inline uint32_t reservation_of(const transfer *tr, uint32_t i)
 {
     return tr->train + i * RESERVATION_WORDS;
@@ -57,7 +57,7 @@ static inline bool reservation_is_final(const reservation *r)
     return (r->flags & RESERVATION_FINAL) != 0;
 }
 
-/* Until when packets of the train are on the link or in the port behind it. */
+/* Returns when the last packet of the train leaves the link and the port behind it. */
 static inline kb_time reservation_leaves(const net *n, uint32_t at, const reservation *r)
 {
     return reservation_is_final(r) ? r->to : r->to + profile_of(n, at)->latency;
@@ -69,49 +69,48 @@ static inline uint32_t reservation_class(const net *n, uint32_t at, const reserv
     return first_channel(n, at) + r->vc_class;
 }
 
-static inline bool reservation_is_rest(const reservation *r)
+static inline bool reservation_is_remainder(const reservation *r)
 {
-    return (r->flags & RESERVATION_REST) != 0;
+    return (r->flags & RESERVATION_REMAINDER) != 0;
 }
 
-/* Whether its virtual channel may not be the one whose turn it is when it comes there. */
+/* Whether its virtual channel may be out of round-robin order. */
 static inline bool reservation_is_out_of_turn(const reservation *r)
 {
-    return (r->flags & (RESERVATION_REST | RESERVATION_PLANNED)) != 0;
+    return (r->flags & (RESERVATION_REMAINDER | RESERVATION_PLANNED)) != 0;
 }
 
-/* The step of a remainder's message that it does on the link: see STEP_OPEN. */
+/* Returns the step of a remainder's message on the link: see STEP_OPEN. */
 static inline uint32_t reservation_step(const net *n, uint32_t index, const reservation *r)
 {
     const transfer *tr = transfer_at(n, r->transfer);
-    return *paths_at(&n->paths, tr->path + (index - tr->train) / RESERVATION_WORDS);
+    return *step_pool_at(&n->step_pool, tr->own_route + (index - tr->train) / RESERVATION_WORDS);
 }
 
-/* Whether the reservation is of a train that is not past the link; if it is, its transfer may have
- * ended. */
+/* Whether the train has not passed the link; the transfer of a past reservation may have ended. */
 static inline bool reservation_is_live(const net *n, const reservation *r)
 {
     return r->to > kb_sim_now(n->sim);
 }
 
-/* The first reservation of the link that is not over; others are dropped. */
-uint32_t reservation_first_left(net *n, uint32_t at);
+/* Removes past reservations of the link and returns the first remaining one, or NONE. */
+uint32_t reservation_first_remaining(net *n, uint32_t at);
 
 static inline uint32_t reservation_first(net *n, uint32_t at)
 {
-    return n->links[at].reserved == NONE ? NONE : reservation_first_left(n, at);
+    return n->links[at].reserved == NONE ? NONE : reservation_first_remaining(n, at);
 }
 
-/* The one after it; NONE if it is the last. */
+/* Returns the next reservation of the link, or NONE. */
 static inline uint32_t reservation_after(const net *n, uint32_t at, uint32_t index)
 {
     return index == n->links[at].reserved ? NONE : reservation_at(n, index)->next;
 }
 
 /*
- * Adds a reservation, which says all but `next`. False, and nothing changes, if it overlaps another
- * one, or if the packets of both would be in the port behind the link at a time and might not find
- * room or take other virtual channels than in turn.
+ * Adds a reservation, complete but for `next`. Returns false and changes nothing if it overlaps
+ * another one, or if the packets of both would share the port behind the link, where they might
+ * lack space or change the round-robin choice of virtual channels.
  */
 bool reservation_add_among(net *n, uint32_t at, uint32_t index);
 
@@ -125,10 +124,10 @@ static inline bool reservation_add(net *n, uint32_t at, uint32_t index)
     return true;
 }
 
-/* Removes the reservation, unless it has been dropped. */
+/* Removes the reservation if it is in the ring. */
 void reservation_remove(net *n, uint32_t at, uint32_t index);
 
-/* Reservation `r`, which has the index, is dropped: its train has ended. */
+/* Removes the reservation `r` at `index`, whose train has ended. */
 void reservation_drop_among(net *n, uint32_t at, uint32_t index);
 
 static inline void reservation_drop(net *n, uint32_t at, uint32_t index, const reservation *r)
@@ -140,17 +139,17 @@ static inline void reservation_drop(net *n, uint32_t at, uint32_t index, const r
         reservation_drop_among(n, at, index);
         return;
     }
-    /* It is the only one on the link: as reservation_first_left() does it. */
+    /* It is the only one on the link: the same as in reservation_first_remaining(). */
     uint32_t turn = l->turn + 1u;
     if (r->vc == VC_OPEN && !reservation_is_final(r))
-        l->turn = (uint8_t)(turn == n->options.vcs ? 0 : turn);
+        l->turn = (uint8_t)(turn == n->options.fabric.vcs ? 0 : turn);
     if (l->free_at <= r->from)
         l->last = NONE;
     l->reserved = NONE;
 }
 
-/* Trains that have started on the link up to then take their turns of its virtual channels; and
- * channels are free again that remainders have passed. */
+/* Advances the round-robin choice of virtual channels by the trains that have started on the link
+ * until then, and frees the channels that remainders have passed. */
 void reservation_take_turns(net *n, uint32_t at, kb_time until);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * routes.c: the ways that legs take, each kept once.
+ * routes.c: the ways that messages take, each kept once.
  *
  * A PE talks to the same few places again and again. So a way is looked up by its ends, and what
  * can be known of it beforehand is found out once. When there are many, those that nobody uses are
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "flow.h"
+#include "packet_ops.h"
 
 enum { ROUTES_A_SOURCE = 8, FEWEST_SLOTS_SHIFT = 4 };
 
@@ -95,7 +95,7 @@ static void forget_unused(net *n)
                 continue;
             }
             *place = r->next;
-            paths_give(&n->paths, r->words, r->words_size);
+            step_pool_free(&n->step_pool, r->words, r->words_size);
             kb_pool_give(&all->pool, index);
             all->count--;
         }
@@ -133,11 +133,11 @@ static void add_rate(const net *n, route *r, uint32_t index)
         r->distinct = false;
 }
 
-void routes_survey(net *n, route *r)
+void routes_compute_timing(net *n, route *r)
 {
     if (KB_LIKELY(r->first != NULL))
         return;
-    const uint32_t *step = paths_at(&n->paths, r->words);
+    const uint32_t *step = step_pool_at(&n->step_pool, r->words);
     const topo_pace *before = NULL;
     r->is_simple = true;
     for (uint32_t i = 0; i < r->steps; i++) {
@@ -159,24 +159,25 @@ void routes_survey(net *n, route *r)
         n->links[step_link(n, step[i])].flags &= (uint8_t)~LINK_MARKED;
 }
 
-static kb_error *make(net *n, uint32_t from, uint32_t to, uint32_t kind, const net_leg *leg,
+static kb_error *make(net *n, uint32_t from, uint32_t to, uint32_t kind, const net_message *message,
                       uint32_t *index)
 {
     routes *all = &n->routes;
-    uint32_t first_link = topo_step_link(leg->steps[0]);
-    KB_ASSERT(n->source_of[first_link] != NOTHING);
+    uint32_t first_link = topo_step_link(message->steps[0]);
+    KB_ASSERT(n->injection_of[first_link] != NOTHING);
     if (all->count >= all->limit)
         forget_unused(n);
     uint8_t size;
-    uint32_t words = paths_take(&n->paths, leg->count, &size);
+    uint32_t words = step_pool_alloc(&n->step_pool, message->count, &size);
     *index = words != NONE ? kb_pool_take(&all->pool) : NONE;
     if (*index == NONE) {
         if (words != NONE)
-            paths_give(&n->paths, words, size);
+            step_pool_free(&n->step_pool, words, size);
         return kb_error_nomem();
     }
-    for (uint32_t i = 0; i < leg->count; i++)
-        paths_at(&n->paths, words)[i] = step_make(n, leg->steps[i], (kind & ROUTE_REPLY) != 0);
+    for (uint32_t i = 0; i < message->count; i++)
+        step_pool_at(&n->step_pool, words)[i] =
+            step_make(n, message->steps[i], (kind & ROUTE_RESPONSE) != 0);
 
     bool from_memory = n->graph->nodes.items[from].service != TOPO_NONE;
     uint32_t *slot = slot_of(all, from, to, kind);
@@ -186,13 +187,13 @@ static kb_error *make(net *n, uint32_t from, uint32_t to, uint32_t kind, const n
         .to = to,
         .next = *slot,
         .words = words,
-        .steps = (uint16_t)leg->count,
+        .steps = (uint16_t)message->count,
         .kind = (uint8_t)kind,
         .words_size = size,
-        .source = n->source_of[first_link] + ((kind & ROUTE_REPLY) != 0),
+        .injection = n->injection_of[first_link] + ((kind & ROUTE_RESPONSE) != 0),
         .reader = from_memory ? to : 0,
         .first_link = first_link,
-        .last_link = topo_step_link(leg->steps[leg->count - 1]),
+        .last_link = topo_step_link(message->steps[message->count - 1]),
         .overhead = topo_source_overhead(n->graph, from),
         .from_memory = from_memory,
         .distinct = true,
@@ -204,47 +205,47 @@ static kb_error *make(net *n, uint32_t from, uint32_t to, uint32_t kind, const n
 
 /* ---- Finding ----------------------------------------------------------------------------- */
 
-/* A leg that says its way must go exactly that one. */
-static bool is_way_of(const net *n, const route *r, const net_leg *leg)
+/* A message that says its way must go exactly that one. */
+static bool is_way_of(const net *n, const route *r, const net_message *message)
 {
-    const uint32_t *words = paths_at(&n->paths, r->words);
-    if (r->steps != leg->count)
+    const uint32_t *words = step_pool_at(&n->step_pool, r->words);
+    if (r->steps != message->count)
         return false;
-    for (uint32_t i = 0; i < leg->count; i++)
-        if (words[i] != step_make(n, leg->steps[i], (r->kind & ROUTE_REPLY) != 0))
+    for (uint32_t i = 0; i < message->count; i++)
+        if (words[i] != step_make(n, message->steps[i], (r->kind & ROUTE_RESPONSE) != 0))
             return false;
     return true;
 }
 
 static kb_error *make_routed(net *n, const topo_machine *machine, uint32_t from, uint32_t to,
-                             uint32_t kind, const net_leg *leg, uint32_t *index)
+                             uint32_t kind, const net_message *message, uint32_t *index)
 {
     if (!kb_vec_reserve(&n->routes.steps, topo_machine_shape(machine)->max_steps))
         return kb_error_nomem();
-    net_leg routed = {.steps = n->routes.steps.items, .bytes = leg->bytes};
+    net_message routed = {.steps = n->routes.steps.items, .bytes = message->bytes};
     routed.count = topo_route(machine, from, to, (kind & ROUTE_DATA) != 0, n->routes.steps.items);
     if (routed.count == 0 || routed.count > NET_MAX_STEPS)
-        return net_bad_leg(&routed);
+        return net_bad_message(&routed);
     return make(n, from, to, kind, &routed, index);
 }
 
-kb_error *routes_use(net *n, const topo_machine *machine, uint32_t from, uint32_t to, uint32_t kind,
-                     const net_leg *leg, uint32_t *index)
+kb_error *routes_acquire(net *n, const topo_machine *machine, uint32_t from, uint32_t to,
+                         uint32_t kind, const net_message *message, uint32_t *index)
 {
     if (!machine)
         kind |= ROUTE_GIVEN;
     for (uint32_t i = *slot_of(&n->routes, from, to, kind); i != NONE;) {
         route *r = route_at(n, i);
         if (KB_LIKELY(r->from == from && r->to == to && r->kind == kind &&
-                      (machine || is_way_of(n, r, leg)))) {
+                      (machine || is_way_of(n, r, message)))) {
             r->uses++;
             *index = i;
             return NULL;
         }
         i = r->next;
     }
-    KB_TRY(leg->count == 0 ? make_routed(n, machine, from, to, kind, leg, index)
-                           : make(n, from, to, kind, leg, index));
+    KB_TRY(message->count == 0 ? make_routed(n, machine, from, to, kind, message, index)
+                               : make(n, from, to, kind, message, index));
     route_at(n, *index)->uses++;
     return NULL;
 }

@@ -6,7 +6,7 @@
  * from when its first packet comes there (reservation.h). Trains whose reservations do not overlap
  * do not hold up each other: where one comes to a link the one before has left it, and it leaves
  * room in the ports as a lone message does for itself. Packets that come near a train unfold it
- * (contact.h, unfold.c), and then all is as if there had been packets from the start.
+ * (conflict.h, unfold.c), and then all is as if there had been packets from the start.
  *
  * A message becomes a train in the event of its arrival at the source, or when those before it have
  * left. What links have counted for it is what it will have done when it has ended.
@@ -24,10 +24,10 @@
  */
 #include "train.h"
 
-#include "contact.h"
-#include "flow.h"
+#include "conflict.h"
+#include "injection.h"
+#include "packet_ops.h"
 #include "reservation.h"
-#include "source.h"
 
 enum {
     FEW_FAILURES = 4,
@@ -40,12 +40,12 @@ enum {
 
 static uint64_t last_bytes(const net *n, const transfer *tr)
 {
-    return tr->bytes - (uint64_t)(tr->packets - 1) * n->options.packet_bytes;
+    return tr->bytes - (uint64_t)(tr->packets - 1) * n->options.fabric.packet_bytes;
 }
 
 static bool is_whole(const net *n, const transfer *tr)
 {
-    return last_bytes(n, tr) == n->options.packet_bytes;
+    return last_bytes(n, tr) == n->options.fabric.packet_bytes;
 }
 
 static kb_time time_of(const net *n, const topo_pace *pace, const transfer *tr)
@@ -80,7 +80,7 @@ static bool is_fit(net *n, route *r, const transfer *tr)
 {
     if (KB_LIKELY(r->size == tr->bytes))
         return true;
-    routes_survey(n, r);
+    routes_compute_timing(n, r);
     kb_time drain = time_of(n, r->slowest, tr);
     if (drain > FARTHEST || r->latency > FARTHEST || !r->is_simple || r->steps > MAX_TRAIN_STEPS ||
         !is_foreseeable(n, r, tr) || !train_reserve(n, r, tr))
@@ -97,7 +97,7 @@ static bool is_fit(net *n, route *r, const transfer *tr)
 /* Whether messages over the two routes leave their source one after the other, not in turns. */
 static bool leave_in_order(const route *a, const route *b)
 {
-    return a->source == b->source && a->reader == b->reader;
+    return a->injection == b->injection && a->reader == b->reader;
 }
 
 /*
@@ -125,20 +125,20 @@ static kb_time start_of(net *n, const route *r)
 /* Gives the reservations back, of which the first `count` are on links. */
 static void withdraw(net *n, const route *r, transfer *tr, uint32_t count)
 {
-    const uint32_t *step = paths_at(&n->paths, r->words);
+    const uint32_t *step = step_pool_at(&n->step_pool, r->words);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t at = step_link(n, step[i]);
         reservation_remove(n, at, reservation_of(tr, i));
         n->links[at].bytes -= train_bytes(n, tr);
     }
-    paths_give(&n->paths, tr->train, tr->train_size);
+    step_pool_free(&n->step_pool, tr->train, tr->train_size);
 }
 
 /* Reserves all links if no packets are near any when the train comes there, nor trains; or none. */
 static __attribute__((noinline)) bool reserve(net *n, const route *r, uint32_t t, kb_time start,
                                               net_packets_cause *cause)
 {
-    const uint32_t *step = paths_at(&n->paths, r->words);
+    const uint32_t *step = step_pool_at(&n->step_pool, r->words);
     transfer *tr = transfer_at(n, t);
     uint32_t index = tr->train, feeder = NOTHING;
     uint32_t flags = RESERVATION_LISTED | (r->size_whole ? RESERVATION_WHOLE : 0u);
@@ -153,7 +153,7 @@ static __attribute__((noinline)) bool reserve(net *n, const route *r, uint32_t t
         const profile *pr = &profiles[l->profile];
         bool is_final = i + 1 == steps;
         uint8_t vc = VC_OPEN;
-        bool is_quiet = contact_is_quiet(n, l, pr, t, i, from, is_final, &vc);
+        bool is_quiet = conflict_is_quiet(n, l, pr, t, i, from, is_final, &vc);
         wanted->from = from;
         wanted->to = from + drain;
         wanted->transfer = t;
@@ -179,7 +179,7 @@ static __attribute__((noinline)) bool reserve(net *n, const route *r, uint32_t t
 static void set_out(net *n, const route *r, uint32_t t, kb_time start)
 {
     transfer *tr = transfer_at(n, t);
-    source_drop(n, r->source);
+    injection_drop(n, r->injection);
     tr->in_train = true;
     tr->start = start;
     tr->ends_at = start + r->drain + r->latency;
@@ -189,7 +189,7 @@ static void set_out(net *n, const route *r, uint32_t t, kb_time start)
     n->hops += (uint64_t)tr->packets * r->steps;
 }
 
-void train_note_failure(source_tries *tries)
+void train_note_failure(injection_tries *tries)
 {
     if (tries->failures < FEW_FAILURES + MAX_DOUBLINGS)
         tries->failures++;
@@ -210,12 +210,14 @@ static kb_time last_start_ahead(net *n, const route *r)
         const reservation *ahead = reservation_at(n, i);
         const transfer *tr = transfer_at(n, ahead->transfer);
         const route *of = route_of(n, tr);
-        if (!reservation_is_live(n, ahead) || ahead->feeder != NOTHING || of->source != r->source)
+        if (!reservation_is_live(n, ahead) || ahead->feeder != NOTHING ||
+            of->injection != r->injection)
             continue;
         if (!leave_in_order(of, r) || of->first != of->slowest)
             return KB_FOREVER;
-        last = tr->start + topo_rate_time(of->first->bytes_per_s,
-                                          (uint64_t)(tr->packets - 1) * n->options.packet_bytes);
+        last = tr->start +
+               topo_rate_time(of->first->bytes_per_s,
+                              (uint64_t)(tr->packets - 1) * n->options.fabric.packet_bytes);
     }
     return last;
 }
@@ -226,40 +228,40 @@ static bool defer(net *n, route *r, transfer *tr)
     kb_time last = last_start_ahead(n, r);
     if (last == KB_FOREVER || last <= n->now)
         return false;
-    routes_survey(n, r);
+    routes_compute_timing(n, r);
     kb_time some = (last - n->now) / DEFER_TRIES + 1; /* where latencies are short */
     kb_time soon = kb_time_add(n->now, r->latency > some ? r->latency : some);
-    schedule_retry(n, soon < last ? soon : last, r->source);
+    schedule_retry(n, soon < last ? soon : last, r->injection);
     tr->deferred = true;
     return true;
 }
 
-static train_answer refuse(net *n, route *r, transfer *tr, net_packets_cause cause)
+static train_outcome refuse(net *n, route *r, transfer *tr, net_packets_cause cause)
 {
     if (defer(n, r, tr))
         return TRAIN_DEFERRED;
     n->trains.as_packets[cause]++;
-    train_note_failure(tries_at(n, r->source));
+    train_note_failure(tries_at(n, r->injection));
     return TRAIN_REFUSED;
 }
 
 /* The message is not worth a try. */
-static train_answer skip(net *n, route *r, transfer *tr, uint64_t hops)
+static train_outcome skip(net *n, route *r, transfer *tr, uint64_t hops)
 {
     if (defer(n, r, tr))
         return TRAIN_DEFERRED;
-    source_tries *tries = tries_at(n, r->source);
+    injection_tries *tries = tries_at(n, r->injection);
     tries->skip_hops = (uint8_t)(tries->skip_hops - hops);
     n->trains.as_packets[NET_PACKETS_IN_THE_WAY]++;
     return TRAIN_REFUSED;
 }
 
-train_answer train_take(net *n, uint32_t t)
+train_outcome train_try_start(net *n, uint32_t t)
 {
     transfer *tr = transfer_at(n, t);
     route *r = route_of(n, tr);
-    const channel *ch = &n->channels[r->source];
-    const source_tries *tries = tries_at(n, r->source);
+    const channel *ch = &n->channels[r->injection];
+    const injection_tries *tries = tries_at(n, r->injection);
     if (n->engine != &engine_parallel || n->watch)
         return TRAIN_REFUSED;
     uint64_t hops = (uint64_t)tr->packets * r->steps;
@@ -269,8 +271,8 @@ train_answer train_take(net *n, uint32_t t)
         return refuse(n, r, tr, NET_PACKETS_IN_THE_WAY);
     kb_time start = start_of(n, r);
     if (start > FARTHEST || !is_fit(n, r, tr))
-        return refuse(n, r, tr, NET_UNFORESEEN);
-    tr->train = paths_take(&n->paths, r->steps * RESERVATION_WORDS, &tr->train_size);
+        return refuse(n, r, tr, NET_UNPREDICTABLE);
+    tr->train = step_pool_alloc(&n->step_pool, r->steps * RESERVATION_WORDS, &tr->train_size);
     if (tr->train == NONE) {
         kb_sim_fail(n->sim, kb_error_nomem());
         return TRAIN_REFUSED;
@@ -280,24 +282,24 @@ train_answer train_take(net *n, uint32_t t)
     if (!reserve(n, r, t, start, &cause))
         return refuse(n, r, tr, cause);
     set_out(n, r, t, start);
-    return TRAIN_SET_OUT;
+    return TRAIN_STARTED;
 }
 
 void train_end(net *n, uint32_t t)
 {
     transfer *tr = transfer_at(n, t);
     const route *r = route_of(n, tr);
-    const uint32_t *step = paths_at(&n->paths, r->words);
+    const uint32_t *step = step_pool_at(&n->step_pool, r->words);
     reservation *of_link = reservation_at(n, tr->train);
     for (uint32_t i = 0, steps = r->steps; i < steps; i++, of_link++)
         reservation_drop(n, step_link(n, step[i]), reservation_of(tr, i), of_link);
-    paths_give(&n->paths, tr->train, tr->train_size);
+    step_pool_free(&n->step_pool, tr->train, tr->train_size);
     tr->in_train = false;
     if (tr->train_first > 0) {
         packets_end(n, t);
         return;
     }
-    tries_at(n, r->source)->failures = 0;
+    tries_at(n, r->injection)->failures = 0;
     n->trains.whole++;
 }
 
@@ -326,10 +328,10 @@ static bool put_off(const net *n, transfer *tr)
 static bool reserve_rest(net *n, const route *r, uint32_t t, kb_time from, kb_time to)
 {
     transfer *tr = transfer_at(n, t);
-    const uint32_t *step = paths_at(&n->paths, tr->path);
+    const uint32_t *step = step_pool_at(&n->step_pool, tr->own_route);
     uint32_t feeder = NOTHING, index = tr->train;
     uint32_t flags =
-        RESERVATION_LISTED | RESERVATION_REST | (r->size_whole ? RESERVATION_WHOLE : 0);
+        RESERVATION_LISTED | RESERVATION_REMAINDER | (r->size_whole ? RESERVATION_WHOLE : 0);
     for (uint32_t i = 0; i < r->steps; i++, index += RESERVATION_WORDS) {
         uint32_t at = step_link(n, step[i]), c = step_channel(step[i]);
         kb_time latency = profile_of(n, at)->latency;
@@ -340,10 +342,10 @@ static bool reserve_rest(net *n, const route *r, uint32_t t, kb_time from, kb_ti
             .transfer = t,
             .feeder = feeder,
             .vc_class = (uint16_t)(class_of(n, c) - first_channel(n, at)),
-            .vc = VC_OF_PATH,
+            .vc = VC_OF_ROUTE,
             .flags = (uint8_t)(flags | (is_final ? RESERVATION_FINAL : 0u)),
         };
-        if (!contact_may_resume(n, step[i], is_final, from) || !reservation_add(n, at, index)) {
+        if (!conflict_may_resume(n, step[i], is_final, from) || !reservation_add(n, at, index)) {
             withdraw(n, r, tr, i);
             return false;
         }
@@ -360,27 +362,27 @@ bool train_coalesce(net *n, uint32_t t)
 {
     transfer *tr = transfer_at(n, t);
     route *r = route_of(n, tr);
-    const channel *ch = &n->channels[r->source];
+    const channel *ch = &n->channels[r->injection];
     const link *l = &n->links[r->first_link];
     uint32_t first = tr->made;
     if (ch->first_transfer != ch->last_transfer || n->watch || n->is_unfolding ||
-        l->last != tr->path || l->free_at <= n->now || l->free_at > FARTHEST)
+        l->last != tr->own_route || l->free_at <= n->now || l->free_at > FARTHEST)
         return false;
     if (!is_fit(n, r, tr) || r->first != r->slowest) {
         tr->retry_at = UINT32_MAX;
         return false;
     }
-    tr->train = paths_take(&n->paths, r->steps * RESERVATION_WORDS, &tr->train_size);
+    tr->train = step_pool_alloc(&n->step_pool, r->steps * RESERVATION_WORDS, &tr->train_size);
     if (tr->train == NONE) {
         kb_sim_fail(n->sim, kb_error_nomem());
         return false;
     }
     kb_time start = l->free_at - topo_rate_time(r->first->bytes_per_s,
-                                                (uint64_t)first * n->options.packet_bytes);
+                                                (uint64_t)first * n->options.fabric.packet_bytes);
     tr->train_first = first;
     if (!reserve_rest(n, r, t, l->free_at, start + r->drain))
         return put_off(n, tr);
-    source_drop(n, r->source);
+    injection_drop(n, r->injection);
     tr->in_train = true;
     tr->start = start;
     tr->ends_at = start + r->drain + r->latency;
@@ -395,17 +397,17 @@ bool train_coalesce(net *n, uint32_t t)
 void packets_begin(net *n, uint32_t t)
 {
     transfer *tr = transfer_at(n, t);
-    if (!net_need_path(n, t)) {
+    if (!net_need_own_route(n, t)) {
         kb_sim_fail(n->sim, kb_error_nomem());
         return;
     }
     tr->on_links = true;
-    *last_begun_at(n, route_of(n, tr)->source) = t;
+    *last_begun_at(n, route_of(n, tr)->injection) = t;
 }
 
 void packets_end(net *n, uint32_t t)
 {
-    uint32_t *last = last_begun_at(n, route_of(n, transfer_at(n, t))->source);
+    uint32_t *last = last_begun_at(n, route_of(n, transfer_at(n, t))->injection);
     if (*last == t)
         *last = NONE;
 }

@@ -6,27 +6,29 @@
 
 #include "fabric.h"
 
-typedef enum train_answer {
-    TRAIN_SET_OUT,  /* it has left its source as a train */
-    TRAIN_DEFERRED, /* it cannot now, but is not needed before trains ahead have left the source */
-    TRAIN_REFUSED,  /* it is to move as packets */
-} train_answer;
+typedef enum train_outcome {
+    TRAIN_STARTED,  /* the message is injected as a train */
+    TRAIN_DEFERRED, /* not possible now; to be tried again before trains ahead have left injection
+                     */
+    TRAIN_REFUSED,  /* the message moves as packets */
+} train_outcome;
 
-/* The transfer has come and is the first at its source: whether it leaves it as a train. If that is
- * deferred, there will be an event for source_retry(). */
-train_answer train_take(net *n, uint32_t t);
+/* The transfer is ready and first at its injection channel: starts it as a train if possible. If
+ * deferred, an event for injection_retry() is scheduled. */
+train_outcome train_try_start(net *n, uint32_t t);
 
 /*
- * What is left of the transfer, which is the first at its source and whose packet has just left,
- * goes on as a train. False if it cannot.
+ * The transfer is first at its injection channel, and its packet has just left: continues with the
+ * remaining packets as a train. Returns false if that is not possible.
  */
 bool train_coalesce(net *n, uint32_t t);
 
-/* The transfer moves as packets from packet tr->made on; from which one a train is tried. */
+/* The transfer moves as packets from packet tr->made on: sets the packet of the next attempt at a
+ * train. */
 void train_retry(const net *n, transfer *tr, uint32_t gap);
 
-/* A train of the source has failed, or was unfolded: fewer are tried. */
-void train_note_failure(source_tries *tries);
+/* A train failed or was unfolded: makes attempts at its injection channel rarer. */
+void train_note_failure(injection_tries *tries);
 
 /* The train has ended. */
 void train_end(net *n, uint32_t t);
@@ -36,16 +38,16 @@ void packets_begin(net *n, uint32_t t);
 void packets_end(net *n, uint32_t t);
 
 /*
- * unfold.c: the train moves as packets from now on, and so do those that are at the same source
- * with it. A packet at the source `own` is for the caller to offer.
+ * unfold.c: replaces the train, and those that share its injection channel, by packets. The caller
+ * offers a packet at injection channel `own`.
  */
 void train_unfold(net *n, uint32_t t, uint32_t own, net_unfold_cause cause);
 void train_unfold_all(net *n);
 
-/* What a train is of: bytes and packets of its message; all but those that went ahead of it. */
+/* The bytes and packets of a train: those of its message without the packets ahead of it. */
 static inline uint64_t train_bytes(const net *n, const transfer *tr)
 {
-    return tr->bytes - (uint64_t)tr->train_first * n->options.packet_bytes;
+    return tr->bytes - (uint64_t)tr->train_first * n->options.fabric.packet_bytes;
 }
 
 static inline uint32_t train_packets(const transfer *tr)
@@ -53,17 +55,16 @@ static inline uint32_t train_packets(const transfer *tr)
     return tr->packets - tr->train_first;
 }
 
-/* What trains have reserved on a link and not done yet, which is in the figures already. */
-typedef struct train_rest {
+/* The remaining part of reservations on a link, which the statistics count already. */
+typedef struct train_remaining {
     uint64_t packets;
     uint64_t bytes;
     kb_time_sum waited;
-} train_rest;
+} train_remaining;
 
-train_rest train_look(const net *n, uint32_t at);
+train_remaining train_get_remaining(const net *n, uint32_t at);
 
-/* Sees that there is room for unfolding such a train. False if there is not, or it would be much.
- */
+/* Reserves memory for unfolding such a train. False if out of memory or if it needs too much. */
 KB_MUST_USE bool train_reserve(net *n, const route *r, const transfer *tr);
 
 #endif

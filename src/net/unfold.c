@@ -7,13 +7,13 @@
  * are found packet by packet, link by link, and what has started up to now has happened: links,
  * channels, sources and figures are left as they would be if there had been packets all the time.
  *
- * A train is unfolded before any packet meets it (contact.h), so whatever it does at this instant
+ * A train is unfolded before any packet meets it (conflict.h), so whatever it does at this instant
  * makes no difference to the rest of the instant, and counts as done.
  */
-#include "contact.h"
-#include "flow.h"
+#include "conflict.h"
+#include "injection.h"
+#include "packet_ops.h"
 #include "reservation.h"
-#include "source.h"
 #include "train.h"
 
 __extension__ typedef unsigned __int128 wide;
@@ -37,13 +37,13 @@ enum { MOST_DEPARTURES = 1 << 16 };
 /* How many packets fit into the channel behind a link, if that limits the message. */
 static uint32_t window_of(const net *n, const route *r, const transfer *tr, uint32_t at)
 {
-    uint32_t fit = profile_of(n, at)->capacity / n->options.packet_bytes;
+    uint32_t fit = profile_of(n, at)->capacity / n->options.fabric.packet_bytes;
     return r->first == r->slowest || fit >= tr->packets ? 0 : fit;
 }
 
 bool train_reserve(net *n, const route *r, const transfer *tr)
 {
-    const uint32_t *path = paths_at(&n->paths, r->words);
+    const uint32_t *path = step_pool_at(&n->step_pool, r->words);
     uint64_t departures = 0;
     if (r->first != r->slowest)
         for (uint32_t i = 0; i + 1 < r->steps; i++)
@@ -78,15 +78,15 @@ static uint32_t count_gone(const route *r, const transfer *tr, kb_time now)
 /* The channel behind a link, if the train has started there. */
 static uint32_t channel_of(const net *n, const transfer *tr, uint32_t i)
 {
-    if (tr->path == NONE)
+    if (tr->own_route == NONE)
         return NOTHING;
-    return step_channel(*paths_at(&n->paths, tr->path + i));
+    return step_channel(*step_pool_at(&n->step_pool, tr->own_route + i));
 }
 
 /* Makes ready for packet `first` of the message and those after it. */
 static void begin_walk(const net *n, const route *r, const transfer *tr, uint32_t first)
 {
-    const uint32_t *path = paths_at(&n->paths, r->words);
+    const uint32_t *path = step_pool_at(&n->step_pool, r->words);
     kb_time *departures = n->departures.items;
     for (uint32_t i = 0; i < r->steps; i++) {
         uint32_t at = step_link(n, path[i]);
@@ -107,7 +107,7 @@ static void begin_walk(const net *n, const route *r, const transfer *tr, uint32_
     }
     n->stages.items[0].free_at =
         tr->start +
-        topo_rate_time(r->first->bytes_per_s, (uint64_t)first * n->options.packet_bytes);
+        topo_rate_time(r->first->bytes_per_s, (uint64_t)first * n->options.fabric.packet_bytes);
 }
 
 /* topo_pace_time(), for one packet after the other. */
@@ -123,8 +123,8 @@ static inline kb_time stage_time(stage *st, uint32_t index, uint32_t bytes)
 
 static uint32_t bytes_at(const net *n, const transfer *tr, uint32_t index)
 {
-    uint64_t left = tr->bytes - (uint64_t)index * n->options.packet_bytes;
-    return left < n->options.packet_bytes ? (uint32_t)left : n->options.packet_bytes;
+    uint64_t left = tr->bytes - (uint64_t)index * n->options.fabric.packet_bytes;
+    return left < n->options.fabric.packet_bytes ? (uint32_t)left : n->options.fabric.packet_bytes;
 }
 
 /*
@@ -177,15 +177,15 @@ static void pass(net *n, const transfer *tr, uint32_t i, uint32_t bytes)
         hold(n, st[-1].at, st[-1].start, st->leaves);
     if (st->free_at > l->free_at) { /* else packets have passed it since */
         l->free_at = st->free_at;
-        l->last = tr->path + i;
+        l->last = tr->own_route + i;
     }
     if (st->leaves > n->now && i > 0) {
-        if (l->owed_channel != NOTHING)
-            settle(n, l);
+        if (l->credit_channel != NOTHING)
+            return_credit(n, l);
         take_space(&n->channels[st[-1].channel], bytes);
-        l->owed_at = st->leaves;
-        l->owed_channel = st[-1].channel;
-        l->owed_bytes = bytes;
+        l->credit_due_at = st->leaves;
+        l->credit_channel = st[-1].channel;
+        l->credit_bytes = bytes;
     }
 }
 
@@ -199,12 +199,12 @@ static void offer_later(net *n, uint32_t c)
 /* The packet comes to the next link of its route. */
 static void meet_later(net *n, const packet *pk, uint32_t feeder)
 {
-    const uint32_t *step = paths_at(&n->paths, pk->path);
+    const uint32_t *step = step_pool_at(&n->step_pool, pk->next_step);
     visit v = {.at = step_link(n, step[0]),
                .feeder = feeder,
                .step = step[0],
-               .path = pk->path,
-               .is_final = step[1] == END_OF_PATH,
+               .next_step = pk->next_step,
+               .is_final = step[1] == END_OF_ROUTE,
                .is_last = (pk->number & PACKET_LAST) != 0,
                .head = pk->head_at,
                .tail = pk->tail_at};
@@ -227,8 +227,8 @@ static void put_in_port(net *n, const transfer *tr, uint32_t i, uint32_t index, 
     take_space(ch, bytes);
     pk->head_at = st->start + st->latency;
     pk->tail_at = st->leaves + st->latency;
-    pk->path = tr->path + i + 1;
-    pk->step = *paths_at(&n->paths, pk->path);
+    pk->next_step = tr->own_route + i + 1;
+    pk->step = *step_pool_at(&n->step_pool, pk->next_step);
     pk->number = (last ? bytes : index) << PACKET_NUMBER_SHIFT | (last ? PACKET_LAST : 0u);
     pk->next = NONE;
     if (ch->first != NONE) {
@@ -275,22 +275,23 @@ static void put_packets(net *n, const route *r, transfer *tr)
 static void withdraw(net *n, const route *r, uint32_t t)
 {
     const transfer *tr = transfer_at(n, t);
-    kb_time last = tr->start + topo_rate_time(r->first->bytes_per_s, (uint64_t)(tr->packets - 1) *
-                                                                         n->options.packet_bytes);
+    kb_time last =
+        tr->start + topo_rate_time(r->first->bytes_per_s,
+                                   (uint64_t)(tr->packets - 1) * n->options.fabric.packet_bytes);
     for (uint32_t i = 0; i < r->steps; i++) {
-        uint32_t *step = paths_at(&n->paths, tr->path + i), at = step_link(n, *step);
+        uint32_t *step = step_pool_at(&n->step_pool, tr->own_route + i), at = step_link(n, *step);
         const reservation *reserved = reservation_at(n, reservation_of(tr, i));
         reservation_take_turns(n, at, n->now);
         reservation_remove(n, at, reservation_of(tr, i));
         if (reserved->vc < VC_OPEN && i + 1u < r->steps)
             *step = step_channel(*step) + reserved->vc;
-        if (reservation_is_rest(reserved) && !(reserved->flags & RESERVATION_FREED) &&
+        if (reservation_is_remainder(reserved) && !(reserved->flags & RESERVATION_FREED) &&
             i + 1u < r->steps && last <= n->now)
             n->channels[step_channel(*step)].space &= ~(uint32_t)SPACE_TAKEN;
         n->links[at].bytes -= train_bytes(n, tr);
         last += profile_of(n, at)->latency;
     }
-    paths_give(&n->paths, tr->train, tr->train_size);
+    step_pool_free(&n->step_pool, tr->train, tr->train_size);
     if (tr->train_first == 0)
         add_waited(n, r->first_link, tr->ready_at - tr->start);
     n->hops -= (uint64_t)train_packets(tr) * r->steps;
@@ -300,7 +301,7 @@ static void withdraw(net *n, const route *r, uint32_t t)
  * to where that one has not started, are those of the newest packet that was looked at. */
 static void take_channels(net *n, const route *r, const transfer *tr)
 {
-    if (n->options.vcs == 1)
+    if (n->options.fabric.vcs == 1)
         return;
     kb_time from = tr->start;
     bool is_taken = tr->made < tr->packets;
@@ -314,10 +315,10 @@ static void take_channels(net *n, const route *r, const transfer *tr)
     }
 }
 
-/* Its packets come to some links over a link without latency: see contact_feed_at_once(). */
+/* Its packets come to some links over a link without latency: see conflict_feed_at_once(). */
 static void feed_later(net *n, const route *r)
 {
-    const uint32_t *path = paths_at(&n->paths, r->words);
+    const uint32_t *path = step_pool_at(&n->step_pool, r->words);
     for (uint32_t i = 1; i < r->steps; i++) {
         uint32_t at = step_link(n, path[i]);
         if (profile_of(n, step_link(n, path[i - 1]))->latency > 0 ||
@@ -349,7 +350,7 @@ static void put_train(net *n, const route *r, transfer *tr)
     tr->delivered += done;
     begin_walk(n, r, tr, gone);
     for (uint32_t i = 0; i < r->steps; i++)
-        n->links[n->stages.items[i].at].bytes += (uint64_t)done * n->options.packet_bytes;
+        n->links[n->stages.items[i].at].bytes += (uint64_t)done * n->options.fabric.packet_bytes;
     n->hops += (uint64_t)done * r->steps;
     put_packets(n, r, tr);
     if (tr->train_first == 0) {
@@ -372,7 +373,7 @@ static void unfold(net *n, const route *r, uint32_t t)
         tr->made = tr->delivered = 0;
     else
         n->trains.coalesced_unfolded++;
-    if (!net_need_path(n, t)) {
+    if (!net_need_own_route(n, t)) {
         kb_sim_fail(n->sim, kb_error_nomem());
         return;
     }
@@ -398,7 +399,7 @@ static uint32_t first_at_source(net *n, uint32_t at, uint32_t source)
     for (uint32_t i = reservation_first(n, at); i != NONE; i = reservation_after(n, at, i)) {
         const reservation *r = reservation_at(n, i);
         if (reservation_is_live(n, r) && r->feeder == NOTHING &&
-            route_of(n, transfer_at(n, r->transfer))->source == source)
+            route_of(n, transfer_at(n, r->transfer))->injection == source)
             return r->transfer;
     }
     return NONE;
@@ -410,7 +411,7 @@ static uint32_t first_at_source(net *n, uint32_t at, uint32_t source)
  */
 static uint32_t find_ahead(net *n, const route *r, uint32_t t)
 {
-    const uint32_t *path = paths_at(&n->paths, r->words);
+    const uint32_t *path = step_pool_at(&n->step_pool, r->words);
     kb_time from = reservation_at(n, transfer_at(n, t)->train)->from;
     for (uint32_t i = 0; i < r->steps && from <= n->now; i++) {
         uint32_t at = step_link(n, path[i]), first = reservation_first(n, at);
@@ -448,12 +449,12 @@ static void end_deferral(net *n, uint32_t at, uint32_t source)
     tr->made = tr->delivered = 0;
     train_retry(n, tr, 1);
     packets_begin(n, t);
-    if (tr->path == NONE)
+    if (tr->own_route == NONE)
         return;
     feed_later(n, route_of(n, tr));
     if (!kb_vec_push(&n->to_clear, at))
         kb_sim_fail(n->sim, kb_error_nomem());
-    source_make_packet(n, source);
+    injection_make_packet(n, source);
     offer_later(n, source);
 }
 
@@ -482,8 +483,8 @@ static void unfold_source(net *n, uint32_t at, uint32_t source, uint32_t own)
     }
     transfer_at(n, first)->last_behind = last;
     packets_begin(n, first);
-    source_push(n, first);
-    source_make_packet(n, source);
+    injection_push(n, first);
+    injection_make_packet(n, source);
     if (n->channels[source].first != NONE && source != own)
         offer_later(n, source);
 }
@@ -493,7 +494,7 @@ static void unfold_with_source(net *n, uint32_t t, uint32_t own)
     const transfer *tr = transfer_at(n, t);
     const route *r = route_of(n, tr);
     if (tr->ends_at - r->latency > n->now) {
-        unfold_source(n, r->first_link, r->source, own);
+        unfold_source(n, r->first_link, r->injection, own);
     } else {
         unfold_in_order(n, t, own);
         packets_begin(n, t);
@@ -506,15 +507,15 @@ static void go_on(net *n)
     size_t cleared = 0, met = 0, offered = 0;
     for (;;) {
         if (cleared < n->to_clear.count) {
-            contact_clear(n, n->to_clear.items[cleared++], NOTHING);
+            conflict_clear(n, n->to_clear.items[cleared++], NOTHING);
         } else if (met < n->to_meet.count) {
             visit v = n->to_meet.items[met++];
-            contact_meet(n, &v);
+            conflict_meet(n, &v);
         } else if (offered < n->to_offer.count) {
             uint32_t c = n->to_offer.items[offered++];
             n->engine->offer(n, c, n->channels[c].first);
-            if (!is_source(n, c))
-                contact_delay_behind(n, c);
+            if (!is_injection(n, c))
+                conflict_delay_behind(n, c);
         } else {
             break;
         }
@@ -532,7 +533,7 @@ void train_unfold(net *n, uint32_t t, uint32_t own, net_unfold_cause cause)
     n->is_unfolding = true;
     n->trains.unfolded[cause]++;
     if (transfer_at(n, t)->train_first == 0)
-        train_note_failure(tries_at(n, route_of(n, transfer_at(n, t))->source));
+        train_note_failure(tries_at(n, route_of(n, transfer_at(n, t))->injection));
     unfold_with_source(n, t, own);
     if (outermost) {
         go_on(n);
@@ -552,14 +553,14 @@ void train_unfold_all(net *n)
 /* ---- Looking ----------------------------------------------------------------------------- */
 
 /* What the train has still to do on the link, which is `place` in its route. */
-static train_rest rest_of(const net *n, const route *r, const transfer *tr, uint32_t place)
+static train_remaining rest_of(const net *n, const route *r, const transfer *tr, uint32_t place)
 {
     kb_time now = kb_sim_now(n->sim);
     if (reservation_at(n, tr->train)->from > now)
-        return (train_rest){.packets = train_packets(tr),
-                            .bytes = train_bytes(n, tr),
-                            .waited =
-                                place == 0 && tr->train_first == 0 ? tr->start - tr->ready_at : 0};
+        return (train_remaining){
+            .packets = train_packets(tr),
+            .bytes = train_bytes(n, tr),
+            .waited = place == 0 && tr->train_first == 0 ? tr->start - tr->ready_at : 0};
     uint32_t packets = count_gone(r, tr, now);
     begin_walk(n, r, tr, packets);
     for (; packets < tr->packets; packets++) {
@@ -567,14 +568,15 @@ static train_rest rest_of(const net *n, const route *r, const transfer *tr, uint
             break;
     }
     if (packets == tr->packets)
-        return (train_rest){0};
-    return (train_rest){.packets = tr->packets - packets,
-                        .bytes = tr->bytes - (uint64_t)packets * n->options.packet_bytes};
+        return (train_remaining){0};
+    return (train_remaining){.packets = tr->packets - packets,
+                             .bytes =
+                                 tr->bytes - (uint64_t)packets * n->options.fabric.packet_bytes};
 }
 
-train_rest train_look(const net *n, uint32_t at)
+train_remaining train_get_remaining(const net *n, uint32_t at)
 {
-    train_rest all = {0};
+    train_remaining all = {0};
     if (n->links[at].reserved == NONE)
         return all;
     uint32_t i = reservation_at(n, n->links[at].reserved)->next;
@@ -584,11 +586,11 @@ train_rest train_look(const net *n, uint32_t at)
             continue;
         const transfer *tr = transfer_at(n, reserved->transfer);
         const route *r = route_of(n, tr);
-        const uint32_t *path = paths_at(&n->paths, r->words);
+        const uint32_t *path = step_pool_at(&n->step_pool, r->words);
         uint32_t place = 0;
         while (step_link(n, path[place]) != at)
             place++;
-        train_rest rest = rest_of(n, r, tr, place);
+        train_remaining rest = rest_of(n, r, tr, place);
         all.packets += rest.packets;
         all.bytes += rest.bytes;
         all.waited += rest.waited;

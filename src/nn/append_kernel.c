@@ -1,8 +1,8 @@
 /*
  * append_kernel.c: a PE's part of kb_kv_append(): see append.h.
  *
- * The scale of the scores is part of the cosines and sines of queries, so it costs no pass over
- * them. The loads of a piece are issued before the one before it is rotated.
+ * The scale of the scores is multiplied into the cosines and sines of queries, so it needs no extra
+ * pass over the queries. The loads of a piece are issued before the previous piece is rotated.
  */
 #include "append.h"
 
@@ -12,25 +12,25 @@
 #include "minmax.h"
 #include "sequences.h"
 
-/* Some tokens of a sequence, and heads: of queries, or one kv head. */
+/* Some tokens of a sequence, and some query heads or one kv head. */
 typedef struct piece {
     nn_sequence sequence;
-    int64_t token, tokens; /* among those that are added */
+    int64_t token, tokens; /* among the added ones */
     int64_t head, heads;
     bool is_query;
-    int64_t slot, lane; /* keys and values: where their page is */
+    int64_t slot, lane; /* keys and values: of their page */
     tl_tensor x, v;     /* queries or keys; values */
-    bool has_halves;    /* of queries, in place of x, with where they are */
+    bool has_halves;    /* queries are loaded as halves instead of x, with: */
     nn_pairs halves;
     tl_ptr from, to;
-    int64_t from_stride, to_stride; /* from token to token, in elements */
+    int64_t from_stride, to_stride; /* between tokens, in elements */
 } piece;
 
 typedef struct kernel {
     const nn_append_plan *plan;
     tl_ptr qkv, q, keys, values, table;
     tl_tensor frequencies;
-    piece next; /* whose loads have been issued; no tokens: none */
+    piece next; /* its loads have been issued; tokens 0: none */
 } kernel;
 
 /* ---- A piece ---- */
@@ -42,36 +42,34 @@ static tp_rect rect_of(const nn_append_plan *plan, const piece *p, int64_t first
                      (first_head + p->head) * dim, p->heads * dim};
 }
 
-/*
- * Halves of queries that are each in one shard are loaded and stored apart, if these are what is
- * rotated: then the vector engine neither separates nor joins them.
- */
+/* If half heads are rotated with each other and each half is in one shard, the halves are loaded
+ * and stored separately: then the vector engine need not split or concatenate heads. */
 static bool find_halves(const kernel *k, piece *p)
 {
     const nn_append_plan *plan = k->plan;
     const tp_rect at = rect_of(plan, p, 0);
     return p->is_query && plan->style == KB_ROPE_HALF_SPLIT &&
            2 * plan->pairs == plan->cache.head_dim &&
-           tp_find_place(&plan->qkv, k->qkv, &at, &p->from, &p->from_stride) &&
-           tp_find_place(&plan->q, k->q, &at, &p->to, &p->to_stride);
+           tp_find_address(&plan->qkv, k->qkv, &at, &p->from, &p->from_stride) &&
+           tp_find_address(&plan->q, k->q, &at, &p->to, &p->to_stride);
 }
 
 static void load_piece(tl_context *tl, const kernel *k, piece *p)
 {
     const nn_append_plan *plan = k->plan;
-    const nn_cache_layout *is = &plan->cache;
-    int64_t half_bytes = plan->pairs * (int64_t)kb_dtype_bytes(is->dtype);
+    const nn_cache_layout *layout = &plan->cache;
+    int64_t half_bytes = plan->pairs * (int64_t)kb_dtype_bytes(layout->dtype);
     p->has_halves = find_halves(k, p);
     if (p->has_halves) {
         const tl_dims shape = tl_shape(p->tokens, p->heads, plan->pairs);
-        const tl_dims strides = tl_strides(p->from_stride, is->head_dim, 1);
-        p->halves.first = tl_load(p->from, shape, is->dtype, .strides = strides);
-        p->halves.second = tl_load(p->from + half_bytes, shape, is->dtype, .strides = strides);
+        const tl_dims strides = tl_strides(p->from_stride, layout->head_dim, 1);
+        p->halves.first = tl_load(p->from, shape, layout->dtype, .strides = strides);
+        p->halves.second = tl_load(p->from + half_bytes, shape, layout->dtype, .strides = strides);
         return;
     }
-    p->x = tp_load(tl, &plan->qkv, k->qkv, rect_of(plan, p, p->is_query ? 0 : is->heads));
+    p->x = tp_load(tl, &plan->qkv, k->qkv, rect_of(plan, p, p->is_query ? 0 : layout->heads));
     if (!p->is_query)
-        p->v = tp_load(tl, &plan->qkv, k->qkv, rect_of(plan, p, is->heads + is->kv_heads));
+        p->v = tp_load(tl, &plan->qkv, k->qkv, rect_of(plan, p, layout->heads + layout->kv_heads));
 }
 
 /* ---- Rotation ---- */
@@ -85,7 +83,8 @@ static void scale_angles(tl_context *tl, nn_angles *angles, double scale)
     *angles = scaled;
 }
 
-/* Of the tokens of the piece. If all elements of a head are rotated, those of queries are scaled.
+/*
+ * The angles of the tokens of the piece. If whole heads are rotated, those of queries are scaled.
  */
 static nn_angles find_angles(tl_context *tl, const kernel *k, const piece *p)
 {
@@ -151,13 +150,14 @@ static void store_queries(tl_context *tl, const kernel *k, const piece *p, tl_te
 /* Keys become columns of their page, values rows. */
 static void store_page(tl_context *tl, const kernel *k, const piece *p, tl_tensor rotated)
 {
-    const nn_cache_layout *is = &k->plan->cache;
-    int64_t bytes = (int64_t)kb_dtype_bytes(is->dtype);
-    int64_t page = nn_page_offset(is, p->head, p->lane, p->slot);
-    int64_t token = (p->sequence.cached + p->token) % is->page_tokens;
-    tl_store(k->values + page + token * is->head_dim * bytes, p->v);
+    const nn_cache_layout *layout = &k->plan->cache;
+    int64_t bytes = (int64_t)kb_dtype_bytes(layout->dtype);
+    int64_t page = nn_page_offset(layout, p->head, p->lane, p->slot);
+    int64_t token = (p->sequence.cached + p->token) % layout->page_tokens;
+    tl_store(k->values + page + token * layout->head_dim * bytes, p->v);
     tl_tensor columns = tl_transpose(rotated);
-    tl_store(k->keys + page + token * bytes, columns, .strides = tl_strides(is->page_tokens, 1));
+    tl_store(k->keys + page + token * bytes, columns,
+             .strides = tl_strides(layout->page_tokens, 1));
     tl_free(columns);
 }
 
@@ -180,7 +180,7 @@ static void finish_piece(tl_context *tl, const kernel *k, const piece *p)
     tl_free(rotated);
 }
 
-/* Issues the loads of the piece, then completes the one before. */
+/* Issues the loads of the piece, then finishes the previous piece. */
 static void add_piece(tl_context *tl, kernel *k, piece p)
 {
     load_piece(tl, k, &p);
@@ -190,25 +190,26 @@ static void add_piece(tl_context *tl, kernel *k, piece p)
 
 /* ---- Queries ---- */
 
-/* The queries of this PE: rows of its own, or some of all tokens that are added. */
+/* The queries of this PE: rows that it has, or a range of all added tokens. */
 typedef struct query_share {
     bool by_rows;
     int64_t begin, end; /* rows, or tokens */
-    int64_t before;     /* tokens of the sequences before */
+    int64_t before;     /* tokens of the previous sequences */
     int64_t head, heads;
 } query_share;
 
 static query_share find_queries(const nn_append_plan *plan, int64_t pe, int64_t tokens)
 {
-    const nn_cache_layout *is = &plan->cache;
+    const nn_cache_layout *layout = &plan->cache;
     if (plan->q_by_rows) {
-        tp_block own = tp_get_block(&plan->q, pe / is->pes_of_cube, pe % is->pes_of_cube, 0);
-        return (query_share){true, own.at.row, own.at.row + own.at.rows, 0, 0, is->heads};
+        tp_block own =
+            tp_get_block(&plan->q, pe / layout->pes_of_cube, pe % layout->pes_of_cube, 0);
+        return (query_share){true, own.at.row, own.at.row + own.at.rows, 0, 0, layout->heads};
     }
-    int64_t parts = is->pes / plan->head_parts;
+    int64_t parts = layout->pes / plan->head_parts;
     int64_t part = pe / plan->head_parts, head_part = pe % plan->head_parts;
-    query_share share = {.head = tl_part_begin(is->heads, plan->head_parts, head_part),
-                         .heads = tl_part_size(is->heads, plan->head_parts, head_part)};
+    query_share share = {.head = tl_part_begin(layout->heads, plan->head_parts, head_part),
+                         .heads = tl_part_size(layout->heads, plan->head_parts, head_part)};
     if (part < parts) {
         share.begin = tl_part_begin(tokens, parts, part);
         share.end = share.begin + tl_part_size(tokens, parts, part);
@@ -238,63 +239,64 @@ static void add_queries(tl_context *tl, kernel *k, const nn_sequence *sequence, 
 
 /* ---- Keys and values ---- */
 
-/* Which pieces of keys this PE has. */
+/* The pages of keys that this PE processes. */
 typedef struct page_share {
     int64_t lane;
-    bool is_shared; /* all lanes of a head take part, in turns */
+    bool is_shared; /* all lanes of a head, in turns */
     int64_t turn;
-    int64_t tokens; /* of a piece, at most */
+    int64_t tokens; /* of a piece, the maximum */
 } page_share;
 
 enum { MIN_KEYS = 4, MAX_KEYS = 64 /* of a piece */ };
 
-/* The added tokens of the sequence in the pages of each lane. */
-static void count_tokens(const nn_cache_layout *is, const nn_sequence *sequence, int64_t *of_lanes)
+/* Adds the new tokens of the sequence to the counts of the lanes that have their pages. */
+static void count_tokens(const nn_cache_layout *layout, const nn_sequence *sequence,
+                         int64_t *of_lanes)
 {
     for (int64_t token = 0, tokens; token < sequence->added; token += tokens) {
         int64_t at = sequence->cached + token;
-        tokens = nn_min(is->page_tokens - at % is->page_tokens, sequence->added - token);
-        of_lanes[nn_lane_of_page(is, sequence, at / is->page_tokens)] += tokens;
+        tokens = nn_min(layout->page_tokens - at % layout->page_tokens, sequence->added - token);
+        of_lanes[nn_lane_of_page(layout, sequence, at / layout->page_tokens)] += tokens;
     }
 }
 
-/* Whether one lane has too large a part of the tokens: then all lanes share them. */
-static bool is_uneven(tl_context *tl, const nn_cache_layout *is, nn_sequences *sequences)
+/* Whether one lane has too large a share of the tokens: then all lanes share them. */
+static bool is_uneven(tl_context *tl, const nn_cache_layout *layout, nn_sequences *sequences)
 {
-    int64_t *of_lanes = alloca(sizeof *of_lanes * (size_t)is->lanes), sum = 0, most = 0;
-    memset(of_lanes, 0, sizeof *of_lanes * (size_t)is->lanes);
-    for (int64_t i = 0; i < is->batch; i++)
-        count_tokens(is, nn_get_sequence(tl, sequences, i), of_lanes);
-    for (int64_t lane = 0; lane < is->lanes; lane++) {
+    int64_t *of_lanes = alloca(sizeof *of_lanes * (size_t)layout->lanes), sum = 0, most = 0;
+    memset(of_lanes, 0, sizeof *of_lanes * (size_t)layout->lanes);
+    for (int64_t i = 0; i < layout->batch; i++)
+        count_tokens(layout, nn_get_sequence(tl, sequences, i), of_lanes);
+    for (int64_t lane = 0; lane < layout->lanes; lane++) {
         sum += of_lanes[lane];
         most = nn_max(most, of_lanes[lane]);
     }
-    return 4 * most * is->lanes > 5 * sum;
+    return 4 * most * layout->lanes > 5 * sum;
 }
 
 static int64_t slot_of(tl_context *tl, const kernel *k, const nn_sequence *sequence, int64_t page)
 {
-    const nn_cache_layout *is = &k->plan->cache;
+    const nn_cache_layout *layout = &k->plan->cache;
     int64_t slot;
-    if (!is->is_paged)
-        return nn_contiguous_slot(is, sequence, page);
+    if (!layout->is_paged)
+        return nn_contiguous_slot(layout, sequence, page);
     tl_tensor loaded =
-        nn_load_slots(tl, is, k->table, sequence->index, nn_table_column(is, page), 1);
+        nn_load_slots(tl, layout, k->table, sequence->index, nn_table_column(layout, page), 1);
     nn_read_slots(tl, loaded, 1, &slot);
     return slot;
 }
 
-/* The added tokens of a page, from `token` on. */
+/* The new tokens of a page, from `token`. */
 static void add_page(tl_context *tl, kernel *k, const nn_sequence *sequence, int64_t kv_head,
                      int64_t token, int64_t tokens, page_share *share)
 {
-    const nn_cache_layout *is = &k->plan->cache;
-    int64_t page = (sequence->cached + token) / is->page_tokens, slot = -1;
-    int64_t lane = nn_lane_of_page(is, sequence, page);
+    const nn_cache_layout *layout = &k->plan->cache;
+    int64_t page = (sequence->cached + token) / layout->page_tokens, slot = -1;
+    int64_t lane = nn_lane_of_page(layout, sequence, page);
     if (!share->is_shared && lane != share->lane)
         return;
     for (int64_t done = 0; done < tokens; done += share->tokens, share->turn++) {
-        if (share->is_shared && share->turn % is->lanes != share->lane)
+        if (share->is_shared && share->turn % layout->lanes != share->lane)
             continue;
         if (slot < 0)
             slot = slot_of(tl, k, sequence, page);
@@ -312,41 +314,42 @@ static void add_page(tl_context *tl, kernel *k, const nn_sequence *sequence, int
 static void add_keys(tl_context *tl, kernel *k, const nn_sequence *sequence, int64_t pe,
                      page_share *share)
 {
-    const nn_cache_layout *is = &k->plan->cache;
-    for (int64_t place = 0; place < is->heads_of_pe; place++) {
-        int64_t head = nn_head_at(is, pe, place);
+    const nn_cache_layout *layout = &k->plan->cache;
+    for (int64_t i = 0; i < layout->heads_of_pe; i++) {
+        int64_t head = nn_head_at(layout, pe, i);
         for (int64_t token = 0, tokens; head >= 0 && token < sequence->added; token += tokens) {
-            int64_t in_page = (sequence->cached + token) % is->page_tokens;
-            tokens = nn_min(is->page_tokens - in_page, sequence->added - token);
+            int64_t in_page = (sequence->cached + token) % layout->page_tokens;
+            tokens = nn_min(layout->page_tokens - in_page, sequence->added - token);
             add_page(tl, k, sequence, head, token, tokens, share);
         }
     }
 }
 
-/* ---- All of it ---- */
+/* ---- The kernel ---- */
 
-/* All PEs of the device have the records. */
+/* All PEs of the device have a copy of the records. */
 KB_KERNEL(append, tl_ptr qkv, tl_ptr q, tl_ptr keys, tl_ptr values, tl_ptr records, tl_ptr table,
           tl_ptr frequencies)
 {
     kernel k = {
         .plan = tl_user(), .qkv = qkv, .q = q, .keys = keys, .values = values, .table = table};
-    const nn_cache_layout *is = &k.plan->cache;
-    nn_sequences sequences = {.records = records, .batch = is->batch};
-    int64_t pe = tl_program_id(1) * is->pes_of_cube + tl_program_id(0);
+    const nn_cache_layout *layout = &k.plan->cache;
+    nn_sequences sequences = {.records = records, .batch = layout->batch};
+    int64_t pe = tl_program_id(1) * layout->pes_of_cube + tl_program_id(0);
     if (k.plan->pairs > 0)
         k.frequencies = nn_load_frequencies(tl, frequencies, k.plan->pairs);
     int64_t added = nn_count_added(tl, &sequences);
     query_share queries = find_queries(k.plan, pe, added);
-    page_share pages = {.lane = nn_lane_of_pe(is, pe), .is_shared = is_uneven(tl, is, &sequences)};
-    pages.tokens = nn_min(MAX_KEYS, nn_max(MIN_KEYS, tl_cdiv(added, is->lanes)));
-    pages.tokens = nn_min(pages.tokens, nn_max(1, k.plan->elements / is->head_dim));
-    /* Heads begin with different sequences: otherwise all PEs of the device would load the same
+    page_share pages = {.lane = nn_lane_of_pe(layout, pe),
+                        .is_shared = is_uneven(tl, layout, &sequences)};
+    pages.tokens = nn_min(MAX_KEYS, nn_max(MIN_KEYS, tl_cdiv(added, layout->lanes)));
+    pages.tokens = nn_min(pages.tokens, nn_max(1, k.plan->elements / layout->head_dim));
+    /* Heads begin with different sequences, so that not all PEs of the device load the same
      * rows of qkv at the same time. */
-    int64_t first = nn_max(nn_head_at(is, pe, 0), 0) * is->batch / is->kv_heads;
-    for (int64_t i = 0; i < is->batch; i++)
-        add_keys(tl, &k, nn_get_sequence(tl, &sequences, (first + i) % is->batch), pe, &pages);
-    for (int64_t i = 0; i < is->batch; i++)
+    int64_t first = nn_max(nn_head_at(layout, pe, 0), 0) * layout->batch / layout->kv_heads;
+    for (int64_t i = 0; i < layout->batch; i++)
+        add_keys(tl, &k, nn_get_sequence(tl, &sequences, (first + i) % layout->batch), pe, &pages);
+    for (int64_t i = 0; i < layout->batch; i++)
         add_queries(tl, &k, nn_get_sequence(tl, &sequences, i), &queries);
     finish_piece(tl, &k, &k.next);
 }

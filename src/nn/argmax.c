@@ -1,12 +1,12 @@
 /*
  * argmax.c: the column of the largest element of each row.
  *
- * Columns are distributed over the PEs as in a tensor that is cut by columns, so that each PE reads
- * its own memory; what they find is exchanged (exchange.h). If the logits are cut by rows, or there
- * are no queues to exchange by, rows are distributed instead.
+ * Columns are distributed over the PEs as in a tensor that is split by columns, so that each PE
+ * reads its own memory; the results are exchanged (exchange.h). If the logits are split by rows, or
+ * the device has no queues for the exchange, rows are distributed instead.
  *
- * Over ranks: each rank puts its values and columns into a buffer, (2, rows); these are gathered,
- * and each rank chooses among them. The values are f32 and the columns i32 in the same tensor.
+ * Over ranks: each rank writes its values and columns to a buffer, (2, rows); a collective gathers
+ * these, and each rank chooses among them. Values are f32, columns i32, in the same tensor.
  */
 #include <math.h>
 #include <string.h>
@@ -17,25 +17,25 @@
 #include "layer.h"
 #include "rows.h"
 
-/* Only numbers: plans are compared byte by byte. */
+/* Numbers only: plans are compared byte by byte. */
 typedef struct argmax_plan {
     tp_view logits, out;
     nn_peers peers;
     bool exchanges;       /* columns are distributed; else rows */
-    bool is_staged;       /* the output is a buffer, for values too */
+    bool is_staged;       /* the output is a buffer for columns and values */
     int64_t first_column; /* of the rank, in the vocabulary */
     int64_t budget;       /* elements at a time */
 } argmax_plan;
 
 enum {
-    TCM_PER_ELEMENT = 32, /* bytes: some pieces under way */
+    TCM_PER_ELEMENT = 32, /* bytes, for some pieces in flight */
     MAX_BUDGET = 65536,
-    MAX_BANDS = 16, /* of rows, that are exchanged together */
+    MAX_BANDS = 16, /* of rows in one exchange */
 };
 
 /* ---- The kernel ---- */
 
-/* Of some rows and columns: both (rows, 1). */
+/* Of a rectangle: value and column, both (rows, 1). */
 static nn_largest search_piece(tl_context *tl, const argmax_plan *plan, tl_ptr logits, tp_rect at)
 {
     tl_tensor x = nn_load(tl, &plan->logits, logits, at), local = tl_argmax(x, 1);
@@ -47,7 +47,7 @@ static nn_largest search_piece(tl_context *tl, const argmax_plan *plan, tl_ptr l
     return found;
 }
 
-/* The larger of two, in the order of their columns. Consumes both. */
+/* The larger of two, of which `a` has the lower columns. Consumes both. */
 static nn_largest larger_of(tl_context *tl, nn_largest a, nn_largest b)
 {
     nn_largest both = {tl_concat(1, a.values, b.values), tl_concat(1, a.indices, b.indices)};
@@ -89,7 +89,7 @@ static void store(tl_context *tl, const argmax_plan *plan, tl_ptr out, int64_t r
     tl_free(found.indices);
 }
 
-/* The columns that this PE has of a tensor that is cut by columns over all PEs. */
+/* The columns of this PE in a tensor that is split by columns over all PEs. */
 static tp_rect own_columns(tl_context *tl, const argmax_plan *plan)
 {
     int64_t cube = tl_program_id(1), pe = tl_program_id(0);
@@ -124,13 +124,13 @@ static nn_largest search_bands(tl_context *tl, const argmax_plan *plan, tl_ptr l
     return all;
 }
 
-/* All PEs take part in all rows; those of cube 0 store them, unless each PE has a copy. */
+/* All PEs work on all rows. The PEs of cube 0 store the results, or all PEs if each has a copy. */
 static void search_columns(tl_context *tl, const argmax_plan *plan, tl_ptr logits, tl_ptr out)
 {
     tp_rect range = own_columns(tl, plan);
     bool to_all = plan->out.copies > 1;
     int64_t pe = tl_program_id(0);
-    /* The same for all PEs: as many rows as fit where there are the most columns. */
+    /* Rows at a time: as fit on the PE with the most columns; equal on all PEs. */
     int64_t widest = tl_cdiv(tl_cdiv(plan->logits.columns, plan->peers.cubes), plan->peers.pes);
     int64_t step = nn_max(1, plan->budget / widest), rows = step * MAX_BANDS;
     for (int64_t row = 0; row < plan->logits.rows; row += rows) {
@@ -162,9 +162,9 @@ static void search_rows(tl_context *tl, const argmax_plan *plan, tl_ptr logits, 
     }
 }
 
-KB_KERNEL(argmax, tl_ptr logits, tl_ptr out, tl_ptr everywhere)
+KB_KERNEL(argmax, tl_ptr logits, tl_ptr out, tl_ptr all_pes)
 {
-    (void)everywhere;
+    (void)all_pes;
     const argmax_plan *plan = tl_user();
     if (plan->exchanges)
         search_columns(tl, plan, logits, out);
@@ -172,15 +172,15 @@ KB_KERNEL(argmax, tl_ptr logits, tl_ptr out, tl_ptr everywhere)
         search_rows(tl, plan, logits, out);
 }
 
-/* Chooses among the ranks' values, (ranks, 2, rows). */
+/* For the choice among the ranks' values, (ranks, 2, rows). */
 typedef struct choose_plan {
     tp_view out;
     int64_t rows, ranks, cubes, pes;
 } choose_plan;
 
-KB_KERNEL(choose, tl_ptr gathered, tl_ptr out, tl_ptr everywhere)
+KB_KERNEL(choose, tl_ptr gathered, tl_ptr out, tl_ptr all_pes)
 {
-    (void)everywhere;
+    (void)all_pes;
     const choose_plan *plan = tl_user();
     nn_pe own = nn_find_pe(tl, plan->cubes, plan->pes);
     if (plan->out.copies > 1)
@@ -270,7 +270,7 @@ static kb_error *find_ranks(kb_context *ctx, ranks *r)
     return kb_tp_get_tensor_model_parallel_group(ctx, &r->group);
 }
 
-/* The ranks' values become the output. */
+/* Chooses among the values of the ranks. */
 static kb_error *choose_of_ranks(const nn_call *call, const kb_argmax_spec *spec, const ranks *r,
                                  const tp_view *view, kb_tensor gathered, kb_tensor out)
 {

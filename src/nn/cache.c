@@ -17,7 +17,7 @@
 /* ---- The caches of a context ---- */
 
 typedef struct nn_caches {
-    KB_VEC(nn_cache *) items; /* by their numbers, from 1; NULL: freed */
+    KB_VEC(nn_cache *) items; /* by id - 1; NULL: freed */
     nn_lane_names *lane_names;
 } nn_caches;
 
@@ -69,7 +69,7 @@ kb_error *nn_find_cache(kb_context *ctx, const char *function, kb_kv_cache handl
     return rt_bad_handle(ctx, function, "cache", "freed", handle.id);
 }
 
-/* ---- Making one ---- */
+/* ---- Creation ---- */
 
 enum { MAX_HEADS = 1 << 16, MAX_HEAD_DIM = 1 << 16, MAX_LAYERS = 1 << 16 };
 
@@ -128,50 +128,52 @@ static int64_t lanes_of(int64_t pes, uint32_t kv_heads)
 }
 
 static void begin_layout(const kb_machine *machine, const kb_kv_cache_spec *spec,
-                         nn_cache_layout *is)
+                         nn_cache_layout *layout)
 {
     int64_t pes = (int64_t)machine->cubes * machine->pes;
-    memset(is, 0, sizeof *is); /* padding too: plans that contain it are compared byte by byte */
-    is->batch = spec->batch;
-    is->capacity = spec->capacity;
-    is->heads = spec->heads;
-    is->kv_heads = spec->kv_heads;
-    is->head_dim = spec->head_dim;
-    is->group = spec->heads / spec->kv_heads;
-    is->pes = pes;
-    is->pes_of_cube = machine->pes;
-    is->lanes = lanes_of(pes, spec->kv_heads);
-    is->heads_of_pe = tl_cdiv(spec->kv_heads, pes);
-    is->dtype = spec->dtype;
-    is->is_paged = spec->page_tokens > 0;
+    memset(layout, 0,
+           sizeof *layout); /* padding too: plans that contain it are compared byte by byte */
+    layout->batch = spec->batch;
+    layout->capacity = spec->capacity;
+    layout->heads = spec->heads;
+    layout->kv_heads = spec->kv_heads;
+    layout->head_dim = spec->head_dim;
+    layout->group = spec->heads / spec->kv_heads;
+    layout->pes = pes;
+    layout->pes_of_cube = machine->pes;
+    layout->lanes = lanes_of(pes, spec->kv_heads);
+    layout->heads_of_pe = tl_cdiv(spec->kv_heads, pes);
+    layout->dtype = spec->dtype;
+    layout->is_paged = spec->page_tokens > 0;
 }
 
 static kb_error *make_index(kb_context *ctx, const nn_cache *cache, int64_t columns,
                             const int32_t *numbers, kb_tensor *tensor)
 {
-    static const kb_policy everywhere = {.cube = KB_REPLICATE, .pe = KB_REPLICATE};
+    static const kb_policy replicated = {.cube = KB_REPLICATE, .pe = KB_REPLICATE};
     const kb_tensor_spec spec = {.name = cache->name,
                                  .dtype = KB_I32,
-                                 .shape = KB_SHAPE((uint64_t)cache->is.batch, (uint64_t)columns),
-                                 .policy = &everywhere,
+                                 .shape =
+                                     KB_SHAPE((uint64_t)cache->layout.batch, (uint64_t)columns),
+                                 .policy = &replicated,
                                  .access = cache->access,
                                  .is_index = true};
     KB_TRY(kb_empty(ctx, &spec, tensor));
     return kb_tensor_set_slice(ctx, *tensor, cache->access, NULL, numbers,
-                               (size_t)(cache->is.batch * columns) * sizeof *numbers);
+                               (size_t)(cache->layout.batch * columns) * sizeof *numbers);
 }
 
 static kb_error *make_pages(kb_context *ctx, nn_cache *cache)
 {
     static const kb_policy by_pe = {.cube = KB_ROW_WISE, .pe = KB_ROW_WISE};
-    const nn_cache_layout *is = &cache->is;
-    uint64_t pages = (uint64_t)(is->pes * is->heads_of_pe * is->slots);
+    const nn_cache_layout *layout = &cache->layout;
+    uint64_t pages = (uint64_t)(layout->pes * layout->heads_of_pe * layout->slots);
     kb_tensor_spec spec = {
-        .name = cache->name, .dtype = is->dtype, .policy = &by_pe, .access = cache->access};
+        .name = cache->name, .dtype = layout->dtype, .policy = &by_pe, .access = cache->access};
     for (uint32_t layer = 0; layer < cache->layers; layer++) {
-        spec.shape = KB_SHAPE(pages * (uint64_t)is->head_dim, (uint64_t)is->page_tokens);
+        spec.shape = KB_SHAPE(pages * (uint64_t)layout->head_dim, (uint64_t)layout->page_tokens);
         KB_TRY(kb_empty(ctx, &spec, &cache->keys[layer]));
-        spec.shape = KB_SHAPE(pages * (uint64_t)is->page_tokens, (uint64_t)is->head_dim);
+        spec.shape = KB_SHAPE(pages * (uint64_t)layout->page_tokens, (uint64_t)layout->head_dim);
         KB_TRY(kb_empty(ctx, &spec, &cache->values[layer]));
     }
     return NULL;
@@ -179,20 +181,23 @@ static kb_error *make_pages(kb_context *ctx, nn_cache *cache)
 
 static void note_layout(nn_cache *cache)
 {
-    const nn_cache_layout *is = &cache->is;
+    const nn_cache_layout *layout = &cache->layout;
     kb_kv_cache_info *info = &cache->info;
-    info->pes = (uint32_t)(is->heads_of_pe > 1 ? is->pes : is->lanes * is->kv_heads);
-    info->pes_of_head = (uint32_t)is->lanes;
-    info->heads_of_pe = (uint32_t)is->heads_of_pe;
-    info->split = (uint32_t)is->split;
-    info->page_tokens = (uint32_t)is->page_tokens;
-    info->is_paged = is->is_paged;
-    info->pages = (uint64_t)is->slots;
-    info->bytes = 2 * (uint64_t)cache->layers * (uint64_t)(is->pes * is->heads_of_pe * is->slots) *
-                  (uint64_t)(is->head_dim * is->page_tokens) * kb_dtype_bytes(is->dtype);
+    info->pes =
+        (uint32_t)(layout->heads_of_pe > 1 ? layout->pes : layout->lanes * layout->kv_heads);
+    info->pes_of_head = (uint32_t)layout->lanes;
+    info->heads_of_pe = (uint32_t)layout->heads_of_pe;
+    info->split = (uint32_t)layout->split;
+    info->page_tokens = (uint32_t)layout->page_tokens;
+    info->is_paged = layout->is_paged;
+    info->pages = (uint64_t)layout->slots;
+    info->bytes = 2 * (uint64_t)cache->layers *
+                  (uint64_t)(layout->pes * layout->heads_of_pe * layout->slots) *
+                  (uint64_t)(layout->head_dim * layout->page_tokens) *
+                  kb_dtype_bytes(layout->dtype);
 }
 
-/* Frees the tensors. One that cannot be freed is of a context that has failed. */
+/* Frees the tensors. An error means that the context has failed. */
 static kb_error *free_tensors(kb_context *ctx, nn_cache *cache)
 {
     kb_error *first = NULL;
@@ -226,15 +231,16 @@ static kb_error *fill_cache(kb_context *ctx, const kb_kv_cache_spec *spec, nn_ca
     kb_error *err = make_pages(ctx, cache);
     if (!err)
         err = make_index(ctx, cache, NN_RECORD, cache->record_values, &cache->records);
-    if (!err && cache->is.is_paged)
-        err = make_index(ctx, cache, cache->is.table_columns, cache->table_values, &cache->table);
+    if (!err && cache->layout.is_paged)
+        err =
+            make_index(ctx, cache, cache->layout.table_columns, cache->table_values, &cache->table);
     if (err)
         kb_error_free(free_tensors(ctx, cache));
     note_layout(cache);
     return err;
 }
 
-/* A cache without names and tensors. */
+/* Makes a cache without names and tensors. */
 static kb_error *begin_cache(kb_context *ctx, const char *function, const kb_kv_cache_spec *spec,
                              nn_cache **out)
 {
@@ -245,7 +251,7 @@ static kb_error *begin_cache(kb_context *ctx, const char *function, const kb_kv_
     *out = cache;
     if (!cache)
         return kb_error_nomem();
-    begin_layout(&machine, spec, &cache->is);
+    begin_layout(&machine, spec, &cache->layout);
     cache->layers = spec->layers > 0 ? spec->layers : 1;
     return NULL;
 }
@@ -309,19 +315,19 @@ kb_error *kb_kv_cache_set_lengths(kb_context *ctx, kb_kv_cache handle, const uin
     static const char function[] = "kb_kv_cache_set_lengths";
     nn_cache *cache;
     KB_TRY(nn_find_cache(ctx, function, handle, &cache));
-    const nn_cache_layout *is = &cache->is;
-    for (int64_t b = 0; b < is->batch; b++)
-        if ((int64_t)cached[b] + added[b] > is->capacity)
+    const nn_cache_layout *layout = &cache->layout;
+    for (int64_t b = 0; b < layout->batch; b++)
+        if ((int64_t)cached[b] + added[b] > layout->capacity)
             return kb_error_new(KB_ERR_INPUT,
                                 "%s: sequence %" PRId64 ": %" PRIu32 " cached and %" PRIu32
                                 " added tokens exceed the capacity of %" PRId64,
-                                function, b, cached[b], added[b], is->capacity);
-    for (int64_t b = 0; b < is->batch; b++) {
+                                function, b, cached[b], added[b], layout->capacity);
+    for (int64_t b = 0; b < layout->batch; b++) {
         cache->record_values[b * NN_RECORD + NN_CACHED] = (int32_t)cached[b];
         cache->record_values[b * NN_RECORD + NN_ADDED] = (int32_t)added[b];
     }
     return kb_tensor_set_slice(ctx, cache->records, cache->access, NULL, cache->record_values,
-                               (size_t)(is->batch * NN_RECORD) * sizeof *cache->record_values);
+                               (size_t)(layout->batch * NN_RECORD) * sizeof *cache->record_values);
 }
 
 /* The sequence as kernels read it. */
@@ -335,23 +341,23 @@ static nn_sequence get_sequence(const nn_cache *cache, int64_t index)
                          .base = record[NN_BASE]};
 }
 
-/* ---- Contents, for the host ---- */
+/* ---- Access by the host ---- */
 
 static kb_error *check_range(const char *function, const nn_cache *cache, const kb_kv_range *r)
 {
-    const nn_cache_layout *is = &cache->is;
-    if (r->layer < cache->layers && r->sequence < is->batch && r->kv_head < is->kv_heads &&
-        r->token <= is->capacity && r->count <= is->capacity - r->token)
+    const nn_cache_layout *layout = &cache->layout;
+    if (r->layer < cache->layers && r->sequence < layout->batch && r->kv_head < layout->kv_heads &&
+        r->token <= layout->capacity && r->count <= layout->capacity - r->token)
         return NULL;
     return kb_error_new(KB_ERR_INPUT,
                         "%s: layer %" PRIu32 ", sequence %" PRIu32 ", kv head %" PRIu32 ", %" PRIu32
                         " tokens from %" PRIu32 ": the cache has %" PRIu32 " layers, %" PRId64
                         " sequences, %" PRId64 " kv heads, %" PRId64 " tokens",
                         function, r->layer, r->sequence, r->kv_head, r->count, r->token,
-                        cache->layers, is->batch, is->kv_heads, is->capacity);
+                        cache->layers, layout->batch, layout->kv_heads, layout->capacity);
 }
 
-/* Tokens of a page, and where they are in the tensor of keys or values. */
+/* Tokens of a page, and their slice of the tensor of keys or values. */
 typedef struct page_part {
     kb_tensor tensor;
     kb_slice slice;
@@ -360,19 +366,20 @@ typedef struct page_part {
 
 static page_part find_part(const nn_cache *cache, const kb_kv_range *r, int64_t token)
 {
-    const nn_cache_layout *is = &cache->is;
+    const nn_cache_layout *layout = &cache->layout;
     nn_sequence s = get_sequence(cache, r->sequence);
-    int64_t page = token / is->page_tokens, at = token % is->page_tokens;
-    int64_t slot =
-        is->is_paged
-            ? cache->table_values[r->sequence * is->table_columns + nn_table_column(is, page)]
-            : nn_contiguous_slot(is, &s, page);
-    uint64_t number = (uint64_t)nn_page_number(is, r->kv_head, nn_lane_of_page(is, &s, page), slot);
-    int64_t left = (int64_t)r->token + r->count - token, room = is->page_tokens - at;
+    int64_t page = token / layout->page_tokens, at = token % layout->page_tokens;
+    int64_t slot = layout->is_paged ? cache->table_values[r->sequence * layout->table_columns +
+                                                          nn_table_column(layout, page)]
+                                    : nn_contiguous_slot(layout, &s, page);
+    uint64_t number =
+        (uint64_t)nn_page_number(layout, r->kv_head, nn_lane_of_page(layout, &s, page), slot);
+    int64_t left = (int64_t)r->token + r->count - token, room = layout->page_tokens - at;
     page_part part = {.tokens = nn_min(left, room)};
-    uint64_t first = (uint64_t)at, end = (uint64_t)(at + part.tokens), dim = (uint64_t)is->head_dim;
+    uint64_t first = (uint64_t)at, end = (uint64_t)(at + part.tokens),
+             dim = (uint64_t)layout->head_dim;
     if (r->values) {
-        uint64_t row = number * (uint64_t)is->page_tokens;
+        uint64_t row = number * (uint64_t)layout->page_tokens;
         part.tensor = cache->values[r->layer];
         part.slice = KB_SLICE({row + first, row + end});
     } else {
@@ -382,7 +389,7 @@ static page_part find_part(const nn_cache *cache, const kb_kv_range *r, int64_t 
     return part;
 }
 
-/* Numbers of a part in the order of the tensor to or from (tokens, head_dim). */
+/* Converts between the order of the tensor and (tokens, head_dim). */
 static void transpose(float *to, const float *from, int64_t rows, int64_t columns)
 {
     for (int64_t row = 0; row < rows; row++)
@@ -396,38 +403,38 @@ typedef struct part_buffers {
     float *turned;
 } part_buffers;
 
-static kb_error *make_buffers(const nn_cache_layout *is, part_buffers *buffers)
+static kb_error *make_buffers(const nn_cache_layout *layout, part_buffers *buffers)
 {
-    size_t count = (size_t)(is->page_tokens * is->head_dim);
-    buffers->stored = kb_alloc_array(count, kb_dtype_bytes(is->dtype));
+    size_t count = (size_t)(layout->page_tokens * layout->head_dim);
+    buffers->stored = kb_alloc_array(count, kb_dtype_bytes(layout->dtype));
     buffers->turned = kb_alloc_array(count, sizeof *buffers->turned);
     return buffers->stored && buffers->turned ? NULL : kb_error_nomem();
 }
 
-static kb_error *read_part(kb_context *ctx, const nn_cache_layout *is, const page_part *part,
+static kb_error *read_part(kb_context *ctx, const nn_cache_layout *layout, const page_part *part,
                            bool values, const part_buffers *b, float *numbers)
 {
-    size_t count = (size_t)(part->tokens * is->head_dim);
+    size_t count = (size_t)(part->tokens * layout->head_dim);
     KB_TRY(kb_tensor_get_slice(ctx, part->tensor, KB_UNTIMED, &part->slice, b->stored,
-                               count * kb_dtype_bytes(is->dtype)));
-    kb_convert(KB_F32, values ? numbers : b->turned, is->dtype, b->stored, count);
+                               count * kb_dtype_bytes(layout->dtype)));
+    kb_convert(KB_F32, values ? numbers : b->turned, layout->dtype, b->stored, count);
     if (!values)
-        transpose(numbers, b->turned, is->head_dim, part->tokens);
+        transpose(numbers, b->turned, layout->head_dim, part->tokens);
     return NULL;
 }
 
-static kb_error *write_part(kb_context *ctx, const nn_cache_layout *is, const page_part *part,
+static kb_error *write_part(kb_context *ctx, const nn_cache_layout *layout, const page_part *part,
                             bool values, const part_buffers *b, const float *numbers)
 {
-    size_t count = (size_t)(part->tokens * is->head_dim);
+    size_t count = (size_t)(part->tokens * layout->head_dim);
     if (!values)
-        transpose(b->turned, numbers, part->tokens, is->head_dim);
-    kb_convert(is->dtype, b->stored, KB_F32, values ? numbers : b->turned, count);
+        transpose(b->turned, numbers, part->tokens, layout->head_dim);
+    kb_convert(layout->dtype, b->stored, KB_F32, values ? numbers : b->turned, count);
     return kb_tensor_set_slice(ctx, part->tensor, KB_UNTIMED, &part->slice, b->stored,
-                               count * kb_dtype_bytes(is->dtype));
+                               count * kb_dtype_bytes(layout->dtype));
 }
 
-/* Reads into `to`, or else writes what is in `from`. */
+/* Reads into `to`, or writes `from` if `to` is NULL. */
 static kb_error *move_range(kb_context *ctx, const char *function, kb_kv_cache handle,
                             const kb_kv_range *r, float *to, const float *from)
 {
@@ -435,13 +442,14 @@ static kb_error *move_range(kb_context *ctx, const char *function, kb_kv_cache h
     part_buffers buffers;
     KB_TRY(nn_find_cache(ctx, function, handle, &cache));
     KB_TRY(check_range(function, cache, r));
-    const nn_cache_layout *is = &cache->is;
-    kb_error *err = make_buffers(is, &buffers);
+    const nn_cache_layout *layout = &cache->layout;
+    kb_error *err = make_buffers(layout, &buffers);
     for (int64_t done = 0, tokens; done < r->count && !err; done += tokens) {
         page_part part = find_part(cache, r, r->token + done);
         tokens = part.tokens;
-        err = to ? read_part(ctx, is, &part, r->values, &buffers, to + done * is->head_dim)
-                 : write_part(ctx, is, &part, r->values, &buffers, from + done * is->head_dim);
+        err = to ? read_part(ctx, layout, &part, r->values, &buffers, to + done * layout->head_dim)
+                 : write_part(ctx, layout, &part, r->values, &buffers,
+                              from + done * layout->head_dim);
     }
     free(buffers.stored);
     free(buffers.turned);
@@ -476,10 +484,11 @@ tl_tensor nn_load_records(tl_context *tl, tl_ptr records, int64_t first, int64_t
     return tl_load(records + first * NN_RECORD * 4, tl_shape(count, NN_RECORD), TL_I32);
 }
 
-tl_tensor nn_load_slots(tl_context *tl, const nn_cache_layout *is, tl_ptr table, int64_t sequence,
-                        int64_t column, int64_t count)
+tl_tensor nn_load_slots(tl_context *tl, const nn_cache_layout *layout, tl_ptr table,
+                        int64_t sequence, int64_t column, int64_t count)
 {
-    return tl_load(table + (sequence * is->table_columns + column) * 4, tl_shape(count), TL_I32);
+    return tl_load(table + (sequence * layout->table_columns + column) * 4, tl_shape(count),
+                   TL_I32);
 }
 
 void nn_read_records(tl_context *tl, tl_tensor loaded, int64_t first, int64_t count,

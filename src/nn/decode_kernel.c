@@ -1,23 +1,23 @@
 /*
  * decode_kernel.c: a PE's part of the attention of one new token for each sequence.
  *
- * Units of a PE take their commands in order, so a command that waits holds up what comes after it.
- * Tiles of all sequences therefore go through one pipeline:
+ * Units of a PE execute commands in order, so a command that waits delays those behind it. So the
+ * tiles of all sequences go through one pipeline:
  *
  *     DMA       loads of tile t + 3
  *     matrix    scores of tile t + 1, then probabilities times values of tile t
  *     vector    maximum, exponentials and sum of tile t, then the result of tile t - 1
  *
- * The new token is no part of a tile. Its score is a product of the vector engine, and it is the
- * first value of the running maximum, sum and result; its key and value are stored to the cache
- * and not read back.
+ * The new token is not part of a tile. The vector engine computes its score, which is the first
+ * value of the running maximum, sum and result. Its key and value are stored to the cache and not
+ * read back.
  */
 #include "decode.h"
 #include "rows.h"
 
-/* The results of a tile that are not added to the unit's yet. */
+/* Products of a tile that are not added to the unit's result yet. */
 typedef struct pending {
-    nn_unit *unit; /* NULL: there are none */
+    nn_unit *unit; /* NULL: none */
     tl_tensor rescale;
     tl_tensor products[NN_TILE_PIECES];
     int64_t count;
@@ -26,15 +26,15 @@ typedef struct pending {
 
 typedef struct decoder {
     nn_work work;
-    nn_tile tiles[NN_TILES_AHEAD + 1]; /* loaded: a ring */
+    nn_tile tiles[NN_TILES_AHEAD + 1]; /* loaded tiles, a circular buffer */
     int64_t loaded, done;
-    bool has_more; /* tiles that are not loaded */
+    bool has_more; /* there are more tiles to load */
     tl_tensor frequencies;
     pending last;
     nn_merge merge;
 } decoder;
 
-/* Replaces a value, which may be none. */
+/* Replaces a value; the old one may be {0}. */
 static void replace(tl_context *tl, tl_tensor *value, tl_tensor by)
 {
     if (value->id != 0)
@@ -56,23 +56,23 @@ static int64_t count_pieces_ahead(decoder *d)
     return count;
 }
 
-/* ---- Loading ---- */
+/* ---- Loads ---- */
 
-static void load_keys(tl_context *tl, const nn_cache_layout *is, nn_tile *tile)
+static void load_keys(tl_context *tl, const nn_cache_layout *layout, nn_tile *tile)
 {
     for (int64_t i = 0; i < tile->count; i++) {
         nn_piece *piece = &tile->pieces[i];
-        piece->keys = tl_load(piece->key_address, tl_shape(is->head_dim, piece->tokens), is->dtype,
-                              .strides = tl_strides(is->page_tokens, 1));
+        piece->keys = tl_load(piece->key_address, tl_shape(layout->head_dim, piece->tokens),
+                              layout->dtype, .strides = tl_strides(layout->page_tokens, 1));
     }
 }
 
-static void load_values(tl_context *tl, const nn_cache_layout *is, nn_tile *tile)
+static void load_values(tl_context *tl, const nn_cache_layout *layout, nn_tile *tile)
 {
     for (int64_t i = 0; i < tile->count; i++) {
         nn_piece *piece = &tile->pieces[i];
         piece->values =
-            tl_load(piece->value_address, tl_shape(piece->tokens, is->head_dim), is->dtype);
+            tl_load(piece->value_address, tl_shape(piece->tokens, layout->head_dim), layout->dtype);
     }
 }
 
@@ -82,28 +82,29 @@ static bool load_tile(tl_context *tl, decoder *d)
     nn_tile *tile = tile_at(d, d->loaded);
     if (!nn_next_tile(tl, &d->work, tile))
         return false;
-    load_keys(tl, &d->work.plan->is, tile);
+    load_keys(tl, &d->work.plan->layout, tile);
     if (tile->is_first)
         nn_load_token(tl, &d->work, tile->unit);
-    load_values(tl, &d->work.plan->is, tile);
+    load_values(tl, &d->work.plan->layout, tile);
     d->loaded++;
     return true;
 }
 
 /* ---- The new token ---- */
 
-/* Stores the new key and value, and begins the unit's maximum, sum and result with them. */
+/* Stores the new key and value, and initializes the unit's maximum, sum and result with them. */
 static void add_new_token(tl_context *tl, const nn_work *work, nn_unit *unit, tl_tensor key)
 {
-    const nn_cache_layout *is = &work->plan->is;
-    int64_t at = unit->s.cached % is->page_tokens, element = (int64_t)kb_dtype_bytes(is->dtype);
-    int64_t offset = nn_page_offset(is, unit->kv_head, work->lane, unit->new_slot);
+    const nn_cache_layout *layout = &work->plan->layout;
+    int64_t at = unit->s.cached % layout->page_tokens,
+            element = (int64_t)kb_dtype_bytes(layout->dtype);
+    int64_t offset = nn_page_offset(layout, unit->kv_head, work->lane, unit->new_slot);
     TL_SCOPE {
-        tl_tensor column = tl_reshape(key, tl_shape(is->head_dim, 1));
+        tl_tensor column = tl_reshape(key, tl_shape(layout->head_dim, 1));
         tl_store(work->keys + offset + at * element, column,
-                 .strides = tl_strides(is->page_tokens, 1));
-        tl_store(work->values + offset + at * is->head_dim * element, unit->v);
-        tl_tensor ones = tl_full(tl_shape(is->group, 1), TL_F32, 1);
+                 .strides = tl_strides(layout->page_tokens, 1));
+        tl_store(work->values + offset + at * layout->head_dim * element, unit->v);
+        tl_tensor ones = tl_full(tl_shape(layout->group, 1), TL_F32, 1);
         tl_assign(&unit->max, tl_sum(tl_mul(unit->q, key), 1));
         tl_assign(&unit->result, tl_mul(ones, unit->v));
         tl_assign(&unit->sum, ones);
@@ -115,10 +116,10 @@ static void add_new_token(tl_context *tl, const nn_work *work, nn_unit *unit, tl
 static void prepare_unit(tl_context *tl, const decoder *d, nn_unit *unit)
 {
     const nn_decode_plan *plan = d->work.plan;
-    const nn_cache_layout *is = &plan->is;
+    const nn_cache_layout *layout = &plan->layout;
     nn_heads heads = {.tokens = 1,
-                      .heads = is->group,
-                      .head_dim = is->head_dim,
+                      .heads = layout->group,
+                      .head_dim = layout->head_dim,
                       .style = plan->style,
                       .pairs = plan->pairs};
     nn_angles angles = {0};
@@ -130,7 +131,7 @@ static void prepare_unit(tl_context *tl, const decoder *d, nn_unit *unit)
     if (unit->has_new) {
         heads.heads = 1;
         tl_tensor wide = nn_rotate(tl, &heads, unit->k, &angles);
-        tl_tensor key = tp_cast(tl, wide, KB_F32, is->dtype);
+        tl_tensor key = tp_cast(tl, wide, KB_F32, layout->dtype);
         add_new_token(tl, &d->work, unit, key);
         tl_free(key);
         tl_free(unit->k);
@@ -147,8 +148,7 @@ static void make_score(tl_context *tl, const nn_unit *unit, nn_piece *piece)
     tl_free(piece->keys);
 }
 
-/* The running maximum with the tile's. Returns what earlier sums are multiplied by; {0}: there are
- * none. */
+/* Updates the running maximum. Returns the factor for earlier sums; {0}: there are none. */
 static tl_tensor take_maximum(tl_context *tl, nn_tile *tile)
 {
     nn_unit *unit = tile->unit;
@@ -168,7 +168,7 @@ static tl_tensor take_maximum(tl_context *tl, nn_tile *tile)
     return rescale;
 }
 
-/* The sum of exponentials, which it uses up. */
+/* Adds the sum of the exponentials. Consumes them. */
 static void add_sums(tl_context *tl, nn_unit *unit, tl_tensor *exponentials, int64_t count,
                      tl_tensor rescale)
 {
@@ -187,10 +187,10 @@ static void add_sums(tl_context *tl, nn_unit *unit, tl_tensor *exponentials, int
 }
 
 /*
- * Maximum, exponentials, sum; and the products with values, whose results are pending. An engine
- * that begins a command waits until the TCM has served what the others read. Products read much,
- * and only exponentials take longer than that. So products, those of the scores of the next tile
- * too, begin when the vector engine begins an exponential.
+ * Maximum, exponentials, sum, and the products with values, which are pending. An engine that
+ * begins a command waits until the TCM has served the reads of other engines. Products read many
+ * bytes, and only exponentials take longer than these reads. So all products, also those of the
+ * scores of the next tile, are issued to begin with an exponential.
  */
 static pending weigh_values(tl_context *tl, nn_tile *tile, nn_tile *next)
 {
@@ -243,12 +243,12 @@ static void add_products(tl_context *tl, pending *p)
 void nn_store_heads(tl_context *tl, const nn_work *work, const nn_unit *unit, int64_t row,
                     int64_t rows, tl_tensor result)
 {
-    const nn_cache_layout *is = &work->plan->is;
-    int64_t columns = rows * is->head_dim;
-    tl_tensor rounded = tp_cast(tl, result, KB_F32, is->dtype);
+    const nn_cache_layout *layout = &work->plan->layout;
+    int64_t columns = rows * layout->head_dim;
+    tl_tensor rounded = tp_cast(tl, result, KB_F32, layout->dtype);
     tl_tensor flat = tl_reshape(rounded, tl_shape(1, columns));
     nn_store_row(tl, &work->plan->out, work->out, unit->s.index,
-                 (unit->kv_head * is->group + row) * is->head_dim, columns, flat);
+                 (unit->kv_head * layout->group + row) * layout->head_dim, columns, flat);
     tl_free(flat);
     tl_free(rounded);
 }
@@ -256,18 +256,18 @@ void nn_store_heads(tl_context *tl, const nn_work *work, const nn_unit *unit, in
 static void store_result(tl_context *tl, const nn_work *work, const nn_unit *unit)
 {
     tl_tensor inverse = tl_div(1, unit->sum);
-    nn_store_heads(tl, work, unit, 0, work->plan->is.group, tl_mul(unit->result, inverse));
+    nn_store_heads(tl, work, unit, 0, work->plan->layout.group, tl_mul(unit->result, inverse));
     tl_free(inverse);
 }
 
-/* What is pending becomes part of its unit's result, which is stored or sent if it is complete. */
+/* Adds the pending products to the unit's result, which is stored or sent if it is complete. */
 static void finish_pending(tl_context *tl, decoder *d)
 {
     pending *p = &d->last;
     nn_unit *unit = p->unit;
     if (!unit)
         return;
-    bool is_shared = p->is_last && unit->members > 1;
+    bool is_shared = p->is_last && unit->sharers > 1;
     if (is_shared) {
         nn_end_merge(tl, &d->work, &d->merge);
         nn_begin_merge(tl, &d->work, unit, &d->merge);
@@ -285,8 +285,8 @@ static void finish_pending(tl_context *tl, decoder *d)
     p->unit = NULL;
 }
 
-/* Loads hold up those behind them in the DMA, among them what the next sequence needs to begin. So
- * not more pieces are loaded ahead than it takes to keep the memory busy, but always one tile. */
+/* Loads delay those behind them in the DMA, such as the first ones of the next sequence. So only as
+ * many pieces are loaded ahead as keep the memory busy, but at least one tile. */
 static void load_ahead(tl_context *tl, decoder *d)
 {
     while (d->has_more && d->loaded - d->done < NN_TILES_AHEAD + 1 &&

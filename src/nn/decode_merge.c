@@ -1,12 +1,12 @@
 /*
- * decode_merge.c: the results of PEs that share the keys of a sequence and head. Query heads are
- * dealt out to the members; each member merges what all have of its query heads, in the order of
- * members, so that results do not depend on timing:
+ * decode_merge.c: merges the results of the PEs that share the keys of a sequence and head (its
+ * sharers). Query heads are distributed over the sharers; each merges the results of all sharers
+ * for its query heads, in the order of sharers, so results do not depend on timing:
  *
  *     m = max(m_i)    w_i = exp(m_i - m)    result = sum(w_i * result_i) / sum(w_i * sum_i)
  *
- * Maxima and sums are sent before results are complete, so that the weights are there when the
- * results are.
+ * Maxima and sums are sent before results are complete, so the weights are ready when the results
+ * arrive.
  */
 #include "decode.h"
 
@@ -15,42 +15,45 @@ static int64_t min_of(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Parts of the query heads. */
+/* The number of parts of the query heads. */
 static int64_t part_count(const nn_work *work, const nn_unit *unit)
 {
-    return min_of(work->plan->is.group, unit->members);
+    return min_of(work->plan->layout.group, unit->sharers);
 }
 
-/* The member that merges a part. They are as far apart as possible: messages come in to different
- * cubes. */
+/*
+ * The sharer that merges a part. Owners are spaced evenly, so that messages go to different cubes.
+ */
 static int64_t owner_of(const nn_work *work, const nn_unit *unit, int64_t part)
 {
-    return part * unit->members / part_count(work, unit);
+    return part * unit->sharers / part_count(work, unit);
 }
 
-/* The part that the member merges; -1: none. */
-static int64_t part_of(const nn_work *work, const nn_unit *unit, int64_t member)
+/* The part that the sharer merges; -1: none. */
+static int64_t part_of(const nn_work *work, const nn_unit *unit, int64_t sharer)
 {
-    int64_t part = tl_cdiv(member * part_count(work, unit), unit->members);
-    bool is_owner = part < part_count(work, unit) && owner_of(work, unit, part) == member;
+    int64_t part = tl_cdiv(sharer * part_count(work, unit), unit->sharers);
+    bool is_owner = part < part_count(work, unit) && owner_of(work, unit, part) == sharer;
     return is_owner ? part : -1;
 }
 
-static const char *name_of(const nn_work *work, const nn_unit *unit, int64_t member)
+static const char *name_of(const nn_work *work, const nn_unit *unit, int64_t sharer)
 {
-    const nn_cache_layout *is = &work->plan->is;
-    int64_t share = unit->begin / is->page_tokens + member;
-    return work->plan->names[(unit->s.first + share % is->split) % is->lanes];
+    const nn_cache_layout *layout = &work->plan->layout;
+    int64_t share = unit->begin / layout->page_tokens + sharer;
+    return work->plan->names[(unit->s.first + share % layout->split) % layout->lanes];
 }
 
-/* Sends each owner its query heads of the value, (group, ..): different ones first. */
+/*
+ * Sends each owner its query heads of the value, (group, ..). Sharers begin with different owners.
+ */
 static void send_parts(tl_context *tl, const nn_work *work, const nn_unit *unit, tl_tensor value)
 {
-    int64_t group = work->plan->is.group, parts = part_count(work, unit);
+    int64_t group = work->plan->layout.group, parts = part_count(work, unit);
     for (int64_t step = 1; step <= parts; step++) {
-        int64_t part = (unit->member * parts / unit->members + step) % parts;
+        int64_t part = (unit->sharer * parts / unit->sharers + step) % parts;
         int64_t to = owner_of(work, unit, part), row = tl_part_begin(group, parts, part);
-        if (to == unit->member)
+        if (to == unit->sharer)
             continue;
         tl_tensor rows = tl_slice(value, 0, row, row + tl_part_size(group, parts, part));
         tl_send(name_of(work, unit, to), rows);
@@ -60,24 +63,24 @@ static void send_parts(tl_context *tl, const nn_work *work, const nn_unit *unit,
 
 void nn_begin_merge(tl_context *tl, const nn_work *work, const nn_unit *unit, nn_merge *merge)
 {
-    const nn_cache_layout *is = &work->plan->is;
-    int64_t parts = part_count(work, unit), part = part_of(work, unit, unit->member);
+    const nn_cache_layout *layout = &work->plan->layout;
+    int64_t parts = part_count(work, unit), part = part_of(work, unit, unit->sharer);
     *merge = (nn_merge){.is_open = part >= 0, .unit = *unit};
     if (merge->is_open) {
-        merge->row = tl_part_begin(is->group, parts, part);
-        merge->rows = tl_part_size(is->group, parts, part);
+        merge->row = tl_part_begin(layout->group, parts, part);
+        merge->rows = tl_part_size(layout->group, parts, part);
     }
-    for (int64_t from = 0; from < unit->members && merge->is_open; from++) {
-        if (from == unit->member)
+    for (int64_t from = 0; from < unit->sharers && merge->is_open; from++) {
+        if (from == unit->sharer)
             continue;
         const char *name = name_of(work, unit, from);
         merge->stats[from] = tl_recv_async(name, tl_shape(merge->rows, 2), TL_F32);
-        merge->results[from] = tl_recv_async(name, tl_shape(merge->rows, is->head_dim), TL_F32);
+        merge->results[from] = tl_recv_async(name, tl_shape(merge->rows, layout->head_dim), TL_F32);
     }
     tl_tensor stats = tl_concat(1, unit->max, unit->sum);
     send_parts(tl, work, unit, stats);
     if (merge->is_open)
-        merge->stats[unit->member] = tl_slice(stats, 0, merge->row, merge->row + merge->rows);
+        merge->stats[unit->sharer] = tl_slice(stats, 0, merge->row, merge->row + merge->rows);
     tl_free(stats);
 }
 
@@ -85,18 +88,18 @@ void nn_send_results(tl_context *tl, const nn_work *work, const nn_unit *unit, n
 {
     send_parts(tl, work, unit, unit->result);
     if (merge->is_open)
-        merge->results[unit->member] =
+        merge->results[unit->sharer] =
             tl_slice(unit->result, 0, merge->row, merge->row + merge->rows);
 }
 
-/* (members, rows, 1): what each result is multiplied by. */
+/* (sharers, rows, 1): the factor of each result. */
 static tl_tensor make_weights(tl_context *tl, const nn_merge *merge)
 {
     tl_tensor weights = {0};
-    int64_t members = merge->unit.members;
+    int64_t sharers = merge->unit.sharers;
     TL_SCOPE {
-        tl_tensor all = tl_concat_(tl, TL_DETAIL_HERE, 0, merge->stats, (size_t)members);
-        tl_tensor stats = tl_reshape(all, tl_shape(members, merge->rows, 2));
+        tl_tensor all = tl_concat_(tl, TL_DETAIL_HERE, 0, merge->stats, (size_t)sharers);
+        tl_tensor stats = tl_reshape(all, tl_shape(sharers, merge->rows, 2));
         tl_tensor max = tl_slice(stats, 2, 0, 1), sum = tl_slice(stats, 2, 1, 2);
         tl_tensor weight = tl_exp(tl_sub(max, tl_max(max, 0)));
         tl_assign(&weights, tl_div(weight, tl_sum(tl_mul(weight, sum), 0)));
@@ -109,18 +112,18 @@ void nn_end_merge(tl_context *tl, const nn_work *work, nn_merge *merge)
     if (!merge->is_open)
         return;
     tl_tensor weights = make_weights(tl, merge), total = {0};
-    for (int64_t member = 0; member < merge->unit.members; member++) {
-        tl_tensor part = tl_slice(weights, 0, member, member + 1);
+    for (int64_t sharer = 0; sharer < merge->unit.sharers; sharer++) {
+        tl_tensor part = tl_slice(weights, 0, sharer, sharer + 1);
         tl_tensor weight = tl_reshape(part, tl_shape(merge->rows, 1));
-        tl_tensor more = total.id == 0 ? tl_mul(merge->results[member], weight)
-                                       : tl_fma(merge->results[member], weight, total);
+        tl_tensor more = total.id == 0 ? tl_mul(merge->results[sharer], weight)
+                                       : tl_fma(merge->results[sharer], weight, total);
         if (total.id != 0)
             tl_free(total);
         total = more;
         tl_free(weight);
         tl_free(part);
-        tl_free(merge->results[member]);
-        tl_free(merge->stats[member]);
+        tl_free(merge->results[sharer]);
+        tl_free(merge->stats[sharer]);
     }
     tl_free(weights);
     nn_store_heads(tl, work, &merge->unit, merge->row, merge->rows, total);

@@ -1,6 +1,7 @@
 /*
- * decode_work.c: which tiles of keys a PE has. It goes through the sequences in the order of the
- * batch, and through its heads for each: so all PEs that share sequences meet them in one order.
+ * decode_work.c: the tiles of keys of a PE. Sequences are in the order of the batch, and for each
+ * sequence the heads of the PE. Invariant: all PEs that share sequences process them in the same
+ * order.
  */
 #include "decode.h"
 #include "rows.h"
@@ -20,13 +21,13 @@ static int64_t max_of(int64_t a, int64_t b)
 static void read_records(tl_context *tl, nn_work *work, tl_tensor loaded)
 {
     nn_read_records(tl, loaded, work->first, work->count, work->sequences);
-    work->next = work->place = 0;
+    work->next = work->head_index = 0;
 }
 
 static tl_tensor load_records(tl_context *tl, nn_work *work, int64_t first)
 {
     work->first = first;
-    work->count = min_of(NN_RECORDS_AT_A_TIME, work->plan->is.batch - first);
+    work->count = min_of(NN_RECORDS_AT_A_TIME, work->plan->layout.batch - first);
     return nn_load_records(tl, work->records, first, work->count);
 }
 
@@ -35,12 +36,12 @@ static tl_tensor load_records(tl_context *tl, nn_work *work, int64_t first)
 static void load_token(tl_context *tl, const nn_work *work, int64_t row, nn_unit *unit)
 {
     const nn_decode_plan *plan = work->plan;
-    const nn_cache_layout *is = &plan->is;
-    int64_t dim = is->head_dim, columns = is->group * dim;
+    const nn_cache_layout *layout = &plan->layout;
+    int64_t dim = layout->head_dim, columns = layout->group * dim;
     unit->q = nn_load_row(tl, &plan->qkv, work->qkv, row, unit->kv_head * columns, columns);
     if (!unit->has_new)
         return;
-    int64_t k = (is->heads + unit->kv_head) * dim, v = k + is->kv_heads * dim;
+    int64_t k = (layout->heads + unit->kv_head) * dim, v = k + layout->kv_heads * dim;
     unit->k = nn_load_row(tl, &plan->qkv, work->qkv, row, k, dim);
     unit->v = nn_load_row(tl, &plan->qkv, work->qkv, row, v, dim);
 }
@@ -61,26 +62,26 @@ void nn_load_token(tl_context *tl, nn_work *work, nn_unit *unit)
     }
 }
 
-/* ---- Beginning ---- */
+/* ---- Start ---- */
 
-/* All lanes share the first sequence: what does not depend on its record. */
+/* If all lanes share the first sequence: the loads that do not depend on its record. */
 static void load_early(tl_context *tl, nn_work *work)
 {
-    const nn_cache_layout *is = &work->plan->is;
-    int64_t row = is->table_columns / is->split;
-    work->early = (nn_unit){.kv_head = nn_head_at(is, work->pe, 0), .has_new = true};
-    if (is->split < is->lanes || is->heads_of_pe > 1 || work->early.kv_head < 0)
+    const nn_cache_layout *layout = &work->plan->layout;
+    int64_t row = layout->table_columns / layout->split;
+    work->early = (nn_unit){.kv_head = nn_head_at(layout, work->pe, 0), .has_new = true};
+    if (layout->split < layout->lanes || layout->heads_of_pe > 1 || work->early.kv_head < 0)
         return;
-    if (is->is_paged)
-        work->early_slots =
-            nn_load_slots(tl, is, work->table, 0, work->lane * row, min_of(NN_SLOT_WINDOW, row));
+    if (layout->is_paged)
+        work->early_slots = nn_load_slots(tl, layout, work->table, 0, work->lane * row,
+                                          min_of(NN_SLOT_WINDOW, row));
     load_token(tl, work, 0, &work->early);
 }
 
 void nn_begin_work(tl_context *tl, nn_work *work)
 {
-    work->pe = tl_program_id(1) * work->plan->is.pes_of_cube + tl_program_id(0);
-    work->lane = nn_lane_of_pe(&work->plan->is, work->pe);
+    work->pe = tl_program_id(1) * work->plan->layout.pes_of_cube + tl_program_id(0);
+    work->lane = nn_lane_of_pe(&work->plan->layout, work->pe);
     work->slot_sequence = -1;
     tl_tensor loaded = load_records(tl, work, 0);
     load_early(tl, work);
@@ -89,20 +90,20 @@ void nn_begin_work(tl_context *tl, nn_work *work)
 
 /* ---- Sequences and heads ---- */
 
-/* The next sequence and place of a head at this PE; false if there is none. */
+/* The next sequence and head of this PE; false if there is none. */
 static bool next_pair(tl_context *tl, nn_work *work, const nn_sequence **s, int64_t *kv_head)
 {
-    const nn_cache_layout *is = &work->plan->is;
+    const nn_cache_layout *layout = &work->plan->layout;
     for (;;) {
         if (work->next == work->count) {
-            if (work->first + work->count == is->batch)
+            if (work->first + work->count == layout->batch)
                 return false;
             read_records(tl, work, load_records(tl, work, work->first + work->count));
         }
         *s = &work->sequences[work->next];
-        *kv_head = nn_head_at(is, work->pe, work->place);
-        if (++work->place == is->heads_of_pe) {
-            work->place = 0;
+        *kv_head = nn_head_at(layout, work->pe, work->head_index);
+        if (++work->head_index == layout->heads_of_pe) {
+            work->head_index = 0;
             work->next++;
         }
         if (*kv_head >= 0)
@@ -116,35 +117,35 @@ static bool next_pair(tl_context *tl, nn_work *work, const nn_sequence **s, int6
 static bool describe_unit(const nn_work *work, const nn_sequence *s, int64_t kv_head, nn_unit *unit)
 {
     const nn_decode_plan *plan = work->plan;
-    const nn_cache_layout *is = &plan->is;
-    int64_t share = nn_share_of_lane(is, s, work->lane);
+    const nn_cache_layout *layout = &plan->layout;
+    int64_t share = nn_share_of_lane(layout, s, work->lane);
     int64_t begin = plan->window > 0 ? max_of(0, s->cached + 1 - plan->window) : 0;
-    int64_t first = begin / is->page_tokens, last = s->cached / is->page_tokens;
+    int64_t first = begin / layout->page_tokens, last = s->cached / layout->page_tokens;
     if (share < 0)
         return false;
     *unit = (nn_unit){.s = *s,
                       .kv_head = kv_head,
                       .share = share,
                       .begin = begin,
-                      .members = min_of(is->split, last - first + 1),
-                      .member = (share - first % is->split + is->split) % is->split,
-                      .has_new = last % is->split == share};
-    return unit->member < unit->members;
+                      .sharers = min_of(layout->split, last - first + 1),
+                      .sharer = (share - first % layout->split + layout->split) % layout->split,
+                      .has_new = last % layout->split == share};
+    return unit->sharer < unit->sharers;
 }
 
 static void store_zeros(tl_context *tl, const nn_work *work, const nn_sequence *s, int64_t kv_head)
 {
-    const nn_cache_layout *is = &work->plan->is;
+    const nn_cache_layout *layout = &work->plan->layout;
     const nn_unit unit = {.s = *s, .kv_head = kv_head};
-    if (nn_share_of_lane(is, s, work->lane) == 0)
-        nn_store_heads(tl, work, &unit, 0, is->group,
-                       tl_zeros(tl_shape(is->group, is->head_dim), TL_F32));
+    if (nn_share_of_lane(layout, s, work->lane) == 0)
+        nn_store_heads(tl, work, &unit, 0, layout->group,
+                       tl_zeros(tl_shape(layout->group, layout->head_dim), TL_F32));
 }
 
-/* Begins with the next unit; false if there is none. */
+/* Starts the next unit; false if there is none. */
 static bool next_unit(tl_context *tl, nn_work *work)
 {
-    const nn_cache_layout *is = &work->plan->is;
+    const nn_cache_layout *layout = &work->plan->layout;
     nn_unit *unit = &work->units[work->unit_count % NN_UNITS];
     const nn_sequence *s;
     int64_t kv_head;
@@ -155,10 +156,10 @@ static bool next_unit(tl_context *tl, nn_work *work)
         }
         if (!describe_unit(work, s, kv_head, unit))
             continue;
-        int64_t first = unit->begin / is->page_tokens;
+        int64_t first = unit->begin / layout->page_tokens;
         work->unit_count++;
         work->unit = unit;
-        work->page = first / is->split + (first % is->split > unit->share);
+        work->page = first / layout->split + (first % layout->split > unit->share);
         work->token = -1;
         return true;
     }
@@ -171,10 +172,10 @@ static bool next_unit(tl_context *tl, nn_work *work)
 /* The slot of page `index` of the unit's share. */
 static int64_t slot_of(tl_context *tl, nn_work *work, const nn_unit *unit, int64_t index)
 {
-    const nn_cache_layout *is = &work->plan->is;
-    if (!is->is_paged)
+    const nn_cache_layout *layout = &work->plan->layout;
+    if (!layout->is_paged)
         return unit->s.base + index;
-    int64_t row = is->table_columns / is->split; /* of the share */
+    int64_t row = layout->table_columns / layout->split; /* columns of the share */
     if (work->slot_sequence != unit->s.index || index < work->slot_first ||
         index >= work->slot_first + work->slot_count) {
         bool is_early = work->early_slots.id != 0 && unit->s.index == 0 && index < NN_SLOT_WINDOW;
@@ -182,7 +183,7 @@ static int64_t slot_of(tl_context *tl, nn_work *work, const nn_unit *unit, int64
         work->slot_first = is_early ? 0 : index;
         work->slot_count = min_of(NN_SLOT_WINDOW, row - work->slot_first);
         tl_tensor loaded = is_early ? work->early_slots
-                                    : nn_load_slots(tl, is, work->table, unit->s.index,
+                                    : nn_load_slots(tl, layout, work->table, unit->s.index,
                                                     unit->share * row + index, work->slot_count);
         nn_read_slots(tl, loaded, work->slot_count, work->slots);
         if (is_early)
@@ -191,31 +192,31 @@ static int64_t slot_of(tl_context *tl, nn_work *work, const nn_unit *unit, int64
     return work->slots[index - work->slot_first];
 }
 
-/* Cached tokens of a page of the unit's share that are seen: from, to. */
-static bool range_of_page(const nn_cache_layout *is, const nn_unit *unit, int64_t index,
+/* The cached tokens of a page of the unit's share that are in the window: from, to. */
+static bool range_of_page(const nn_cache_layout *layout, const nn_unit *unit, int64_t index,
                           int64_t *from, int64_t *to)
 {
-    int64_t start = (index * is->split + unit->share) * is->page_tokens;
+    int64_t start = (index * layout->split + unit->share) * layout->page_tokens;
     *from = max_of(unit->begin - start, 0);
-    *to = min_of(unit->s.cached - start, is->page_tokens);
+    *to = min_of(unit->s.cached - start, layout->page_tokens);
     return *from < *to;
 }
 
-/* The next piece of the unit in hand; false if there is none. */
+/* The next piece of the current unit; false if there is none. */
 static bool next_piece(tl_context *tl, nn_work *work, nn_piece *piece)
 {
     const nn_decode_plan *plan = work->plan;
-    const nn_cache_layout *is = &plan->is;
-    int64_t from, to, element = (int64_t)kb_dtype_bytes(is->dtype);
-    if (!range_of_page(is, work->unit, work->page, &from, &to))
+    const nn_cache_layout *layout = &plan->layout;
+    int64_t from, to, element = (int64_t)kb_dtype_bytes(layout->dtype);
+    if (!range_of_page(layout, work->unit, work->page, &from, &to))
         return false;
     from = max_of(from, work->token);
     int64_t tokens = min_of(plan->piece_tokens, to - from);
     int64_t slot = slot_of(tl, work, work->unit, work->page);
-    int64_t offset = nn_page_offset(is, work->unit->kv_head, work->lane, slot);
+    int64_t offset = nn_page_offset(layout, work->unit->kv_head, work->lane, slot);
     *piece = (nn_piece){.tokens = tokens,
                         .key_address = work->keys + offset + from * element,
-                        .value_address = work->values + offset + from * is->head_dim * element};
+                        .value_address = work->values + offset + from * layout->head_dim * element};
     work->token = from + tokens;
     if (work->token == to) {
         work->page++;
@@ -227,7 +228,7 @@ static bool next_piece(tl_context *tl, nn_work *work, nn_piece *piece)
 bool nn_next_tile(tl_context *tl, nn_work *work, nn_tile *tile)
 {
     const nn_decode_plan *plan = work->plan;
-    const nn_cache_layout *is = &plan->is;
+    const nn_cache_layout *layout = &plan->layout;
     bool is_first = work->unit == NULL;
     if (is_first && !next_unit(tl, work))
         return false;
@@ -239,9 +240,10 @@ bool nn_next_tile(tl_context *tl, nn_work *work, nn_tile *tile)
     while (tile->count < NN_TILE_PIECES && tokens < plan->tile_tokens &&
            next_piece(tl, work, &tile->pieces[tile->count]))
         tokens += tile->pieces[tile->count++].tokens;
-    tile->is_last = !range_of_page(is, unit, work->page, &from, &to);
+    tile->is_last = !range_of_page(layout, unit, work->page, &from, &to);
     if (tile->is_first && unit->has_new)
-        unit->new_slot = slot_of(tl, work, unit, unit->s.cached / is->page_tokens / is->split);
+        unit->new_slot =
+            slot_of(tl, work, unit, unit->s.cached / layout->page_tokens / layout->split);
     if (tile->is_last)
         work->unit = NULL;
     return true;

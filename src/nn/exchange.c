@@ -1,7 +1,7 @@
 /*
  * exchange.c: see exchange.h. Every PE makes the same calls in the same order and sends before it
- * receives, so a PE that waits for a free slot waits for one that is behind it, and there is no
- * cycle.
+ * receives. So a PE that waits for a free slot waits for a PE that is behind it: there is no
+ * deadlock.
  */
 #include "exchange.h"
 
@@ -9,7 +9,7 @@
 
 enum { MAX_SLOT_BYTES = 2048, MIN_SLOT_BYTES = 64 };
 
-/* Directions have names that stay. */
+/* Names of directions need static storage. */
 #define TENS(prefix, tens)                                                                         \
     prefix tens "0", prefix tens "1", prefix tens "2", prefix tens "3", prefix tens "4",           \
         prefix tens "5", prefix tens "6", prefix tens "7"
@@ -112,8 +112,8 @@ static void send_all(tl_context *tl, const subgroup *group, tl_tensor x)
         tl_send(name_of(group->of_cubes, (group->own + step) % group->count), x);
 }
 
-/* What all participants sent, (rows of each, 1), concatenated along the axis, in their
- * order. Axis 1: each sent `rows`; axis 0: each sent its part of the rows. Consumes `own`. */
+/* Receives from all participants, (rows of each, 1), and concatenates along the axis in their
+ * order. Axis 1: each sends `rows`; axis 0: each sends its part of the rows. Consumes `own`. */
 static tl_tensor gather(tl_context *tl, const subgroup *group, int axis, tl_tensor own,
                         int64_t rows, kb_dtype dtype)
 {
@@ -142,7 +142,7 @@ static tl_tensor combine(tl_context *tl, nn_combine how, tl_tensor all)
     return result;
 }
 
-/* A part of a value, which stays. */
+/* A copy of a part of a value. */
 static tl_tensor own_part(tl_context *tl, const subgroup *group, tl_tensor x, int64_t rows)
 {
     int64_t begin = tl_part_begin(rows, group->count, group->own);

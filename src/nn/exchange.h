@@ -1,14 +1,15 @@
 /*
- * exchange.h: all PEs of a device combine numbers that each has a part of. Private to nn.
+ * exchange.h: all PEs of a device combine rows of numbers, of which each PE has partial results.
+ * Private to nn.
  *
  * Queues connect each PE with the other PEs of its cube, and with the PE of the same index in every
  * other cube. An exchange of rows has three steps:
  *
- *     1. inside a cube, PE q gets part q of the rows from all PEs, and combines it;
- *     2. the PEs q of all cubes send each other what they have of part q, and combine it;
- *     3. inside a cube, each PE gets the other parts.
+ *     1. within a cube, PE q receives part q of the rows from all PEs, and combines it;
+ *     2. the PEs q of all cubes send each other their part q, and combine it;
+ *     3. within a cube, each PE receives the other parts.
  *
- * All PEs end with the same bits: step 2 combines in the order of cubes.
+ * Invariant: all PEs get the same bits, because step 2 combines in the order of cubes.
  */
 #ifndef KB_NN_EXCHANGE_H
 #define KB_NN_EXCHANGE_H
@@ -22,16 +23,16 @@
 
 /* ---- Host ---- */
 
-/* PEs of a cube, and cubes, that can exchange: with more, the queues would take too much TCM. */
+/* The maximum of PEs per cube, and of cubes: with more, the queues would take too much TCM. */
 enum { NN_MAX_PEERS = 64 };
 
-/* Whether the device can exchange: it has several PEs, and not too many for their queues. */
+/* Whether the device can exchange: it has several PEs, and their queues fit. */
 bool nn_can_exchange(const kb_machine *machine);
 
 /* Installed queues of the device. */
 KB_MUST_USE kb_error *nn_get_queues(kb_context *ctx, uint32_t sip, kb_queue_set *set);
 
-/* ---- In kernels: all PEs of the device take part, with the same shapes ---- */
+/* ---- In kernels: called by all PEs of the device, with the same shapes ---- */
 
 typedef struct nn_peers {
     int64_t cubes, pes;
@@ -43,12 +44,12 @@ typedef enum nn_combine { NN_SUM, NN_MAX } nn_combine;
 tl_tensor nn_exchange(tl_context *tl, const nn_peers *peers, nn_combine how, tl_tensor x,
                       int64_t rows);
 
-/* The largest of each row and where it is: both (rows, 1), F32 and I32. */
+/* The largest element of each row and its index: both (rows, 1), F32 and I32. */
 typedef struct nn_largest {
     tl_tensor values, indices;
 } nn_largest;
 
-/* Of (rows, n) values and indices the largest of each row: of equal ones the first; a NaN is larger
+/* The largest of each row of (rows, n) values and indices. Of equal ones the first; NaN is larger
  * than any number. Consumes both. */
 nn_largest nn_choose_largest(tl_context *tl, nn_largest all);
 

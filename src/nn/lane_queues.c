@@ -1,7 +1,7 @@
 /*
  * lane_queues.c: queues between the PEs of a kv head that share sequences. If the split divides the
- * lanes, sequences begin at its multiples, and only lanes of one such group are connected; else
- * those that are less than `split` apart.
+ * lanes, sequences begin at multiples of it, and only the lanes of one such group are connected;
+ * otherwise lanes at a distance of less than `split`.
  */
 #include "lane_queues.h"
 
@@ -12,7 +12,7 @@
 
 enum { MIN_SLOT_BYTES = 256, MAX_SLOT_BYTES = 8192 };
 
-/* The key of a set. */
+/* Indices of tp_queue_spec.key. */
 enum { SIP, KV_HEADS, LANES, SPLIT };
 
 static bool are_connected(int64_t lanes, int64_t split, int64_t a, int64_t b)
@@ -25,19 +25,19 @@ static bool are_connected(int64_t lanes, int64_t split, int64_t a, int64_t b)
     return distance < split || lanes - distance < split;
 }
 
-static int64_t count_peers(const nn_cache_layout *is)
+static int64_t count_peers(const nn_cache_layout *layout)
 {
     int64_t peers = 0;
-    for (int64_t lane = 1; lane < is->lanes; lane++)
-        peers += are_connected(is->lanes, is->split, 0, lane);
+    for (int64_t lane = 1; lane < layout->lanes; lane++)
+        peers += are_connected(layout->lanes, layout->split, 0, lane);
     return peers;
 }
 
-/* For the results of a part of the query heads. */
-static uint64_t slot_bytes(const kb_machine *machine, const nn_cache_layout *is, int64_t peers)
+/* For the results of one part of the query heads. */
+static uint64_t slot_bytes(const kb_machine *machine, const nn_cache_layout *layout, int64_t peers)
 {
-    int64_t parts = nn_min(is->group, is->split);
-    uint64_t message = (uint64_t)(tl_cdiv(is->group, parts) * is->head_dim) * 4;
+    int64_t parts = nn_min(layout->group, layout->split);
+    uint64_t message = (uint64_t)(tl_cdiv(layout->group, parts) * layout->head_dim) * 4;
     uint64_t bytes = MIN_SLOT_BYTES;
     while (bytes < message && bytes < MAX_SLOT_BYTES)
         bytes *= 2;
@@ -78,21 +78,21 @@ static kb_error *get_names(nn_lane_names **list, int64_t lanes, const nn_lane_na
 
 kb_error *nn_set_lane_queues(kb_context *ctx, nn_lane_names **list, nn_cache *cache)
 {
-    const nn_cache_layout *is = &cache->is;
+    const nn_cache_layout *layout = &cache->layout;
     kb_machine machine = kb_context_machine(ctx);
     cache->queues = (kb_queue_set){0};
     cache->lane_names = NULL;
-    if (is->split == 1)
+    if (layout->split == 1)
         return NULL;
-    int64_t peers = count_peers(is);
-    KB_TRY(get_names(list, is->lanes, &cache->lane_names));
+    int64_t peers = count_peers(layout);
+    KB_TRY(get_names(list, layout->lanes, &cache->lane_names));
     const tp_queue_spec spec = {.add_edges = add_edges,
                                 .key = {[SIP] = cache->sip,
-                                        [KV_HEADS] = is->kv_heads,
-                                        [LANES] = is->lanes,
-                                        [SPLIT] = is->split},
-                                .max_edges = (size_t)(is->kv_heads * is->lanes * peers),
-                                .slot_bytes = slot_bytes(&machine, is, peers),
+                                        [KV_HEADS] = layout->kv_heads,
+                                        [LANES] = layout->lanes,
+                                        [SPLIT] = layout->split},
+                                .max_edges = (size_t)(layout->kv_heads * layout->lanes * peers),
+                                .slot_bytes = slot_bytes(&machine, layout, peers),
                                 .names = cache->lane_names};
     return tp_get_queues(ctx, &spec, &cache->queues);
 }

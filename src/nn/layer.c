@@ -176,16 +176,16 @@ kb_shape nn_shape_of_rows(const kb_shape *shape)
 kb_error *nn_launch(const nn_call *call, const nn_launch_spec *spec)
 {
     tp_state *tp;
-    kb_tensor everywhere;
+    kb_tensor all_pes;
     const kb_kernel *kernel;
     kb_arg args[MAX_TENSORS + 1];
     KB_ASSERT(spec->tensor_count <= MAX_TENSORS);
     KB_TRY(tp_get_state(call->ctx, &tp));
-    KB_TRY(tp_get_everywhere(tp, call->sip, &everywhere));
+    KB_TRY(tp_get_all_pes_tensor(tp, call->sip, &all_pes));
     KB_TRY(nn_get_kernel(call->ctx, spec->kernel, spec->plan, spec->plan_bytes, &kernel));
     for (size_t i = 0; i < spec->tensor_count; i++)
         args[i] = spec->tensors[i].id != 0 ? kb_arg_tensor(spec->tensors[i]) : kb_arg_integer(0);
-    args[spec->tensor_count] = kb_arg_tensor(everywhere);
+    args[spec->tensor_count] = kb_arg_tensor(all_pes);
     const kb_launch_options options = {.name = spec->name,
                                        .request = spec->request,
                                        .queues = spec->queues,

@@ -1,6 +1,5 @@
 /*
- * layer.h: what the host side of all layers shares: checks of tensors, outputs, launches. Private
- * to nn.
+ * layer.h: the host side of all layers: checks of tensors, outputs, launches. Private to nn.
  */
 #ifndef KB_NN_LAYER_H
 #define KB_NN_LAYER_H
@@ -32,7 +31,7 @@ typedef struct nn_call {
 KB_MUST_USE kb_error *nn_check_tensor(nn_call *call, const char *what, kb_tensor tensor,
                                       unsigned dtypes, rt_tensor_view *seen);
 
-/* The view of a tensor that was checked; by cube: see tp/view.h. */
+/* The view of a checked tensor. By cube: see tp/matrix_view.h. */
 KB_MUST_USE kb_error *nn_make_view(const nn_call *call, const char *what, kb_tensor tensor,
                                    bool by_cube, tp_view *view);
 
@@ -51,18 +50,18 @@ KB_MUST_USE kb_error *nn_check_size(const nn_call *call, const char *what, const
 /* An error unless there is one copy of the output, or one at each PE of the device. */
 KB_MUST_USE kb_error *nn_check_copies(const nn_call *call, const char *what, const tp_view *view);
 
-/* What an output has to be. */
+/* The requirements for an output. */
 typedef struct nn_output_spec {
     const char *what;   /* for messages; the name of a new output */
     kb_shape shape;     /* of a new output; a given one is a matrix of the same size */
     kb_dtype dtype;     /* of a new output */
-    unsigned dtypes;    /* that a given one may have */
-    kb_tensor like;     /* a new output gets its layout; {0}: on one PE, or */
-    bool is_by_columns; /* cut by columns over all PEs */
+    unsigned dtypes;    /* allowed for a given one */
+    kb_tensor like;     /* a new output gets its layout; {0}: on one PE, or: */
+    bool is_by_columns; /* split by columns over all PEs */
     const char *name;   /* of the layer, for a new output; NULL: `what` */
 } nn_output_spec;
 
-/* An output: the one that is given, or a new one. */
+/* An output: the given one, or a new one. */
 typedef struct nn_output {
     kb_tensor *tensor;
     bool was_given;
@@ -71,15 +70,16 @@ typedef struct nn_output {
 KB_MUST_USE kb_error *nn_take_output(nn_call *call, const nn_output_spec *spec, kb_tensor *tensor,
                                      nn_output *output, tp_view *view);
 
-/* The same of an output with an element for each of the rows: a given one has any shape. */
+/* The same for an output with an element for each of the rows: a given one has any shape. */
 KB_MUST_USE kb_error *nn_take_rows_output(nn_call *call, const nn_output_spec *spec, int64_t rows,
                                           kb_tensor *tensor, nn_output *output, tp_view *view);
 
-/* After an error: frees the outputs that were made here. Returns the error. */
+/* After an error: frees the new outputs. Returns the error. */
 KB_MUST_USE kb_error *nn_end_outputs(const nn_call *call, kb_error *err, nn_output *outputs,
                                      size_t count);
 
-/* A launch on all PEs of the call's device. Its last argument is a tensor with a copy at each PE.
+/*
+ * A launch on all PEs of the call's device. Its last argument is a tensor with a copy on each PE.
  */
 typedef struct nn_launch_spec {
     const char *name; /* NULL: the kernel's */
@@ -95,7 +95,7 @@ typedef struct nn_launch_spec {
 
 KB_MUST_USE kb_error *nn_launch(const nn_call *call, const nn_launch_spec *spec);
 
-/* The shape without its last axis: an element for each row. (1) if nothing is left. */
+/* The shape without its last axis: one element for each row. (1) if no axis is left. */
 kb_shape nn_shape_of_rows(const kb_shape *shape);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * lookup.c: embeddings on one device. Tokens are distributed over the PEs; if there are fewer
- * tokens than PEs, several PEs share a row of the table by columns. A PE reads its tokens, and
- * loads their rows from wherever in the device they are, so the time depends on the tokens.
+ * tokens than PEs, several PEs share a row of the table by columns. A PE reads its tokens and loads
+ * their rows from any PE of the device, so the time depends on the tokens.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -11,21 +11,21 @@
 
 enum {
     TOKENS_AT_A_TIME = 64,
-    TCM_PER_ELEMENT = 64, /* bytes: some rows under way, as they are and cast */
+    TCM_PER_ELEMENT = 64, /* bytes, for some rows in flight, before and after a cast */
 };
 
-/* Only numbers: plans are compared byte by byte. */
+/* Numbers only: plans are compared byte by byte. */
 typedef struct lookup_plan {
     tp_view table, tokens, out;
     int64_t cubes, pes;
-    int64_t parts, sharing; /* of the tokens; PEs of a part */
+    int64_t parts, sharing; /* parts of the tokens; PEs per part */
     int64_t piece;          /* columns at a time */
     bool has_tokens;        /* their contents are known */
 } lookup_plan;
 
 /* ---- The kernel ---- */
 
-/* Without contents, rows that are spread over the table. */
+/* Without contents: rows that are spread over the table. */
 static void read_tokens(tl_context *tl, const lookup_plan *plan, tl_ptr tokens, int64_t first,
                         int64_t count, int64_t *rows)
 {
@@ -46,13 +46,13 @@ static void read_tokens(tl_context *tl, const lookup_plan *plan, tl_ptr tokens, 
     }
 }
 
-KB_KERNEL(embedding, tl_ptr table, tl_ptr tokens, tl_ptr out, tl_ptr everywhere)
+KB_KERNEL(embedding, tl_ptr table, tl_ptr tokens, tl_ptr out, tl_ptr all_pes)
 {
-    (void)everywhere;
+    (void)all_pes;
     const lookup_plan *plan = tl_user();
     int64_t index = nn_find_pe(tl, plan->cubes, plan->pes).index;
     if (plan->out.copies > 1)
-        index = 0; /* each PE makes all of it */
+        index = 0; /* each PE computes the whole output */
     int64_t part = index / plan->sharing, share = index % plan->sharing;
     if (part >= plan->parts)
         return;

@@ -1,4 +1,4 @@
-/* nn.h: layers of transformers: what folders above use of it besides the public headers. */
+/* nn.h: the interface of nn for the folders above, besides the public headers. */
 #ifndef KB_NN_NN_H
 #define KB_NN_NN_H
 

@@ -1,10 +1,11 @@
 /*
  * norm_kernel.c: RMSNorm and LayerNorm on a PE.
  *
- * A PE takes a block of rows at a time, as many as its budget of the TCM allows. It goes through
+ * A PE processes a block of rows at a time, as many as fit its budget of the TCM. It goes through
  * the block twice, in chunks of rows: for the statistics, and to normalise. So loads overlap with
- * the first and stores with the second, and the engines do not wait for statistics of one chunk. If
- * not even one row fits, a block is one row, which is loaded anew, piece by piece, for each step.
+ * the first pass and stores with the second, and the engines do not wait for the statistics of one
+ * chunk. If not even one row fits, a block is one row, which is loaded again, piece by piece, for
+ * each step.
  */
 #include "norm.h"
 
@@ -12,14 +13,14 @@
 
 enum {
     MAX_CHUNKS = 8,   /* of a block */
-    MIN_CHUNK = 8192, /* elements, if there are as many */
+    MIN_CHUNK = 8192, /* elements, if the block has as many */
 };
 
 typedef struct addresses {
     tl_ptr x, residual, gain, bias, out, sum, scales;
 } addresses;
 
-/* Some columns of the matrix. */
+/* A range of columns. */
 typedef struct range {
     int64_t begin, end;
 } range;
@@ -28,21 +29,21 @@ typedef struct range {
 typedef struct share {
     const nn_norm_plan *plan;
     addresses at;
-    range seen;           /* columns that it computes statistics of */
+    range seen;           /* columns of its statistics */
     range own;            /* columns that it normalises */
-    bool stores_scales;   /* of all its rows; else, if columns are exchanged, of some */
+    bool stores_scales;   /* of all its rows; else, with an exchange, of some */
     tl_tensor gain, bias; /* (1, own columns), if they are kept */
     tl_tensor ones;       /* (seen columns, 1), for sums by the matrix engine */
     tl_tensor zero;       /* (1, 1) */
 } share;
 
-/* Rows that are worked on: all of the block, in chunks. */
+/* A block of rows, in chunks. */
 typedef struct block {
     int64_t row, rows;
     int64_t step;                 /* rows of a chunk */
-    bool is_kept;                 /* the values below are there */
-    tl_tensor values[MAX_CHUNKS]; /* what is normalised: seen columns, in the dtype of the sum */
-    tl_tensor normed[MAX_CHUNKS]; /* the same, normalised, if it is quantised */
+    bool is_kept;                 /* the values below are in the TCM */
+    tl_tensor values[MAX_CHUNKS]; /* input: seen columns, in the dtype of the sum */
+    tl_tensor normed[MAX_CHUNKS]; /* the same, normalised; only if quantised */
 } block;
 
 static int64_t width(range r)
@@ -61,7 +62,7 @@ static tp_rect chunk_rect(const block *b, int64_t chunk, range columns)
     return (tp_rect){b->row + row, nn_min(b->step, b->rows - row), columns.begin, width(columns)};
 }
 
-/* The dtype of what is normalised. */
+/* The dtype of the input of the normalisation. */
 static kb_dtype value_dtype(const nn_norm_plan *plan)
 {
     return plan->has_residual ? plan->sum.dtype : plan->x.dtype;
@@ -82,7 +83,8 @@ static tl_tensor load_value(tl_context *tl, const share *s, tp_rect rect)
     return tp_cast(tl, sum, made, plan->sum.dtype);
 }
 
-/* A piece of columns of a chunk. A value that is kept stays: `is_kept` says not to free it. */
+/* A range of columns of a chunk. If the result is a kept value, *is_kept is true and it must not be
+ * freed. */
 static tl_tensor get_piece(tl_context *tl, const share *s, const block *b, int64_t chunk,
                            range columns, bool *is_kept)
 {
@@ -122,7 +124,7 @@ static tl_tensor sum_rows(tl_context *tl, const share *s, tl_tensor x, kb_dtype 
     return sum;
 }
 
-/* In f32, whatever the dtype: the sum with an f32 makes it one. */
+/* In f32 for any dtype, because the sum with an f32 is f32. */
 static tl_tensor square(tl_context *tl, const share *s, tl_tensor x, kb_dtype dtype)
 {
     return dtype == KB_F32 ? tl_mul(x, x) : tl_fma(x, x, s->zero);
@@ -130,13 +132,13 @@ static tl_tensor square(tl_context *tl, const share *s, tl_tensor x, kb_dtype dt
 
 typedef enum statistic { SUM, SQUARES, MAGNITUDE } statistic;
 
-/* What rows are divided by, and so on: (rows of the block, 1) each, F32; {0} if there is none. */
+/* Statistics of rows, each (rows of the block, 1), F32; {0}: none. */
 typedef struct statistics {
     tl_tensor mean, inverse; /* 1 / sqrt(variance + eps) */
     tl_tensor inverse_scale;
 } statistics;
 
-/* The rows of the chunk, of a value for all rows of the block. */
+/* The rows of the chunk, from a value for all rows of the block. */
 static tl_tensor rows_of_chunk(tl_context *tl, const block *b, int64_t chunk, tl_tensor all)
 {
     tp_rect rect = chunk_rect(b, chunk, (range){0});
@@ -146,7 +148,7 @@ static tl_tensor rows_of_chunk(tl_context *tl, const block *b, int64_t chunk, tl
 static tl_tensor normalise(tl_context *tl, const share *s, const block *b, int64_t chunk,
                            const statistics *stats, range columns);
 
-/* The largest magnitude of what is quantised, which is kept if rows are. */
+/* The largest magnitude of the normalised values, which are kept if rows are. */
 static tl_tensor piece_magnitude(tl_context *tl, const share *s, block *b, int64_t chunk,
                                  const statistics *stats, range columns)
 {
@@ -184,7 +186,7 @@ static tl_tensor piece_statistic(tl_context *tl, const share *s, block *b, int64
     return sum_rows(tl, s, squares, KB_F32, false);
 }
 
-/* Of the rows of a chunk, over the columns that are seen: (rows, 1). */
+/* Of the rows of a chunk, over the seen columns: (rows, 1). */
 static tl_tensor chunk_statistic(tl_context *tl, const share *s, block *b, int64_t chunk,
                                  const statistics *stats, statistic which)
 {
@@ -221,12 +223,12 @@ static tl_tensor statistic_of(tl_context *tl, const share *s, block *b, const st
         for (int64_t i = 0; i < count; i++)
             tl_free(parts[i]);
     }
-    if (s->plan->way == NN_NORM_COLUMNS)
+    if (s->plan->division == NN_NORM_COLUMNS)
         all = nn_exchange(tl, &s->plan->peers, which == MAGNITUDE ? NN_MAX : NN_SUM, all, b->rows);
     return all;
 }
 
-/* The mean over the columns, of sums. Takes them over. */
+/* The mean over the columns. Consumes the sums. */
 static tl_tensor mean_of(tl_context *tl, const share *s, tl_tensor sums)
 {
     tl_tensor mean = tl_mul(sums, 1.0 / (double)s->plan->x.columns);
@@ -234,11 +236,11 @@ static tl_tensor mean_of(tl_context *tl, const share *s, tl_tensor sums)
     return mean;
 }
 
-/* Stores the scales of the rows, each by one PE. */
+/* Stores the scales of the rows, each from one PE. */
 static void store_scales(tl_context *tl, const share *s, const block *b, tl_tensor scales)
 {
     int64_t begin = 0, rows = b->rows;
-    if (s->plan->way == NN_NORM_COLUMNS) {
+    if (s->plan->division == NN_NORM_COLUMNS) {
         nn_pe own = nn_find_pe(tl, s->plan->peers.cubes, s->plan->peers.pes);
         begin = tl_part_begin(b->rows, own.count, own.index);
         rows = tl_part_size(b->rows, own.count, own.index);
@@ -250,7 +252,8 @@ static void store_scales(tl_context *tl, const share *s, const block *b, tl_tens
     tl_free(part);
 }
 
-/* The scale of a row is its largest magnitude over that of the dtype. A row of 0 has a tiny one. */
+/* The scale of a row is its largest magnitude divided by that of the dtype; for a row of 0 it is
+ * tiny. */
 static void find_scales(tl_context *tl, const share *s, block *b, statistics *stats)
 {
     double largest = s->plan->quantisation == KB_QUANTISED_I8 ? 127 : 448;
@@ -278,9 +281,9 @@ static statistics find_statistics(tl_context *tl, const share *s, block *b)
     return stats;
 }
 
-/* ---- Normalising ---- */
+/* ---- Normalisation ---- */
 
-/* The columns of a vector that the PE keeps, or loads. */
+/* Columns of a vector, kept or loaded. */
 static tl_tensor get_columns(tl_context *tl, const share *s, const tp_view *view, tl_ptr at,
                              tl_tensor kept, range columns)
 {
@@ -335,8 +338,8 @@ static tl_tensor normalise(tl_context *tl, const share *s, const block *b, int64
     return apply_gain(tl, s, scaled, columns);
 }
 
-/* In the dtype of the output. Consumes y. Integers are rounded by a sum with 1.5 * 2^23, beside
- * which an f32 has no fraction. */
+/* Converts to the dtype of the output. Consumes y. Integers are rounded by adding 1.5 * 2^23,
+ * beside which an f32 has no fraction. */
 static tl_tensor finish(tl_context *tl, const share *s, const block *b, int64_t chunk,
                         const statistics *stats, tl_tensor y)
 {
@@ -357,7 +360,7 @@ static tl_tensor finish(tl_context *tl, const share *s, const block *b, int64_t 
     return tp_cast(tl, scaled, KB_F32, plan->out.dtype);
 }
 
-/* Columns of a chunk, normalised, which may be there already. */
+/* Normalised columns of a chunk, kept or computed. */
 static tl_tensor get_normed(tl_context *tl, const share *s, block *b, int64_t chunk,
                             const statistics *stats, range columns)
 {
@@ -377,7 +380,7 @@ static void store_chunk(tl_context *tl, const share *s, block *b, int64_t chunk,
     while (piece.end < s->own.end) {
         piece = next_piece(s, b, s->own, piece.end);
         tp_rect rect = chunk_rect(b, chunk, piece);
-        /* The sum may take the place of x or the residual, so it is stored when these have been
+        /* The sum may overwrite x or the residual, so it is stored after these have been
          * used. */
         tl_tensor y = get_normed(tl, s, b, chunk, stats, piece);
         if (s->plan->has_residual) {
@@ -411,7 +414,7 @@ static void run_block(tl_context *tl, const share *s, block *b)
     tl_free(stats.inverse);
 }
 
-/* ---- Sharing out ---- */
+/* ---- The kernel ---- */
 
 static void run_rows(tl_context *tl, const share *s, int64_t row, int64_t rows)
 {
@@ -425,7 +428,7 @@ static void run_rows(tl_context *tl, const share *s, int64_t row, int64_t rows)
     }
 }
 
-/* Vectors that all rows need, and constants. */
+/* Loads the vectors that all rows need, and constants. */
 static void keep_vectors(tl_context *tl, share *s)
 {
     const nn_norm_plan *plan = s->plan;
@@ -440,15 +443,15 @@ static void keep_vectors(tl_context *tl, share *s)
     s->zero = tl_zeros(tl_shape(1, 1), TL_F32);
 }
 
-/* Rows that the PE takes, and its columns of them. */
+/* The rows of the PE, and its columns of them. */
 static tp_rect find_share(tl_context *tl, const nn_norm_plan *plan)
 {
     int64_t rows = plan->out.rows, columns = plan->out.columns;
     int64_t cube = tl_program_id(1), pe = tl_program_id(0);
-    if (plan->way == NN_NORM_COPIES)
+    if (plan->division == NN_NORM_COPIES)
         return (tp_rect){.rows = rows, .columns = columns};
-    if (plan->way == NN_NORM_COLUMNS || plan->own_rows) {
-        tp_rect none = {.rows = plan->way == NN_NORM_COLUMNS ? rows : 0};
+    if (plan->division == NN_NORM_COLUMNS || plan->own_rows) {
+        tp_rect none = {.rows = plan->division == NN_NORM_COLUMNS ? rows : 0};
         return tp_block_count(&plan->out, cube, pe) > 0 ? tp_get_block(&plan->out, cube, pe, 0).at
                                                         : none;
     }
@@ -463,17 +466,17 @@ static tp_rect find_share(tl_context *tl, const nn_norm_plan *plan)
 }
 
 KB_KERNEL(norm, tl_ptr x, tl_ptr residual, tl_ptr gain, tl_ptr bias, tl_ptr out, tl_ptr sum,
-          tl_ptr scales, tl_ptr everywhere)
+          tl_ptr scales, tl_ptr all_pes)
 {
-    (void)everywhere;
+    (void)all_pes;
     const nn_norm_plan *plan = tl_user();
     tp_rect rect = find_share(tl, plan);
     if (rect.rows == 0)
         return;
     share s = {.plan = plan, .at = {x, residual, gain, bias, out, sum, scales}};
     s.own = (range){rect.column, rect.column + rect.columns};
-    s.seen = plan->way == NN_NORM_COLUMNS ? s.own : (range){0, plan->x.columns};
-    s.stores_scales = plan->way == NN_NORM_COLUMNS || rect.column == 0;
+    s.seen = plan->division == NN_NORM_COLUMNS ? s.own : (range){0, plan->x.columns};
+    s.stores_scales = plan->division == NN_NORM_COLUMNS || rect.column == 0;
     keep_vectors(tl, &s);
     run_rows(tl, &s, rect.row, rect.rows);
 }

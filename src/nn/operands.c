@@ -20,7 +20,7 @@ kb_error *nn_begin_call(kb_context *ctx, const char *function, const nn_cache *c
 static kb_error *check_size(const nn_call *call, const nn_cache *cache, const nn_operand *o,
                             const tp_view *view)
 {
-    int64_t batch = cache->is.batch;
+    int64_t batch = cache->layout.batch;
     bool is_wide =
         view->columns == o->columns || (o->or_columns > 0 && view->columns == o->or_columns);
     if (o->tokens > 0 && (!is_wide || view->rows != batch * o->tokens))
@@ -40,7 +40,7 @@ static kb_error *check_size(const nn_call *call, const nn_cache *cache, const nn
 kb_error *nn_view_operand(nn_call *call, const nn_cache *cache, const nn_operand *o, tp_view *view)
 {
     rt_tensor_view seen;
-    KB_TRY(nn_check_tensor(call, o->name, o->tensor, NN_DTYPE(cache->is.dtype), &seen));
+    KB_TRY(nn_check_tensor(call, o->name, o->tensor, NN_DTYPE(cache->layout.dtype), &seen));
     KB_TRY(nn_make_view(call, o->name, o->tensor, o->by_cube, view));
     if (o->is_written && view->copies > 1)
         return kb_error_new(KB_ERR_INPUT, "%s: %s is replicated: expected a layout with one copy",
@@ -50,7 +50,7 @@ kb_error *nn_view_operand(nn_call *call, const nn_cache *cache, const nn_operand
 
 kb_error *nn_check_added(const nn_call *call, const nn_cache *cache, int64_t tokens)
 {
-    for (int64_t b = 0; b < cache->is.batch; b++) {
+    for (int64_t b = 0; b < cache->layout.batch; b++) {
         int32_t added = cache->record_values[b * NN_RECORD + NN_ADDED];
         if (added > tokens)
             return kb_error_new(KB_ERR_INPUT,

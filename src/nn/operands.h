@@ -13,20 +13,20 @@
 typedef struct nn_operand {
     const char *name; /* for messages */
     kb_tensor tensor;
-    bool by_cube;       /* see tp/view.h */
-    bool is_written;    /* then it cannot be replicated */
+    bool by_cube;       /* see tp/matrix_view.h */
+    bool is_written;    /* must not be replicated */
     int64_t tokens;     /* of each sequence; 0: any number */
-    int64_t columns;    /* that it must have */
-    int64_t or_columns; /* or these; 0: no others */
+    int64_t columns;    /* required */
+    int64_t or_columns; /* also allowed; 0: none */
 } nn_operand;
 
-/* A call with a cache: its tensors have to be on the cache's device. An error if the cache has no
+/* Starts a call with a cache, whose device all tensors must be on. An error if the cache has no
  * such layer, or the scale is not finite. */
 KB_MUST_USE kb_error *nn_begin_call(kb_context *ctx, const char *function, const nn_cache *cache,
                                     uint32_t layer, double scale, nn_call *call);
 
-/* The view of an operand. An error unless it has the cache's dtype and the same number of rows for
- * each sequence of the cache. */
+/* The view of an operand. It must have the cache's dtype and the same number of rows for each
+ * sequence of the cache. */
 KB_MUST_USE kb_error *nn_view_operand(nn_call *call, const nn_cache *cache,
                                       const nn_operand *operand, tp_view *view);
 

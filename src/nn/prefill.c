@@ -1,4 +1,4 @@
-/* prefill.c: the host's side of causal attention of many tokens: checks, plan, launch. */
+/* prefill.c: the host side of causal attention of many tokens: checks, plan, launch. */
 #include "prefill.h"
 
 #include <inttypes.h>
@@ -12,19 +12,19 @@ static const char function[] = "kb_attention_prefill";
 static kb_error *make_plan(kb_context *ctx, const kb_attention_prefill_spec *spec,
                            const nn_cache *cache, nn_prefill_plan *plan)
 {
-    const nn_cache_layout *is = &cache->is;
+    const nn_cache_layout *layout = &cache->layout;
     nn_call call;
     const nn_operand q = {.name = "q",
                           .tensor = spec->q,
-                          .columns = is->heads * is->head_dim,
-                          .or_columns = (is->heads + 2 * is->kv_heads) * is->head_dim};
+                          .columns = layout->heads * layout->head_dim,
+                          .or_columns = (layout->heads + 2 * layout->kv_heads) * layout->head_dim};
     const nn_operand out = {.name = "out",
                             .tensor = spec->out,
                             .by_cube = spec->out_by_cube,
                             .is_written = true,
-                            .columns = is->heads * is->head_dim};
+                            .columns = layout->heads * layout->head_dim};
     memset(plan, 0, sizeof *plan);
-    memcpy(&plan->cache, is, sizeof *is);
+    memcpy(&plan->cache, layout, sizeof *layout);
     KB_TRY(nn_begin_call(ctx, function, cache, spec->layer, spec->scale, &call));
     KB_TRY(nn_view_operand(&call, cache, &q, &plan->q));
     KB_TRY(nn_view_operand(&call, cache, &out, &plan->out));
@@ -32,7 +32,7 @@ static kb_error *make_plan(kb_context *ctx, const kb_attention_prefill_spec *spe
         return kb_error_new(KB_ERR_INPUT,
                             "%s: q has %" PRId64 " rows and out %" PRId64 ": expected the same",
                             function, plan->q.rows, plan->out.rows);
-    plan->prompt = plan->q.rows / is->batch;
+    plan->prompt = plan->q.rows / layout->batch;
     KB_TRY(nn_check_added(&call, cache, plan->prompt));
     plan->window = spec->window;
     plan->scale = spec->scale != 0 ? spec->scale : 1;
@@ -41,7 +41,7 @@ static kb_error *make_plan(kb_context *ctx, const kb_attention_prefill_spec *spe
         return kb_error_new(KB_ERR_INPUT,
                             "%s: heads of %" PRId64 " elements do not fit in the TCM of a PE, "
                             "which has %" PRId64 " bytes",
-                            function, is->head_dim, pe.tcm_bytes);
+                            function, layout->head_dim, pe.tcm_bytes);
     return NULL;
 }
 
@@ -58,7 +58,8 @@ kb_error *kb_attention_prefill(kb_context *ctx, const kb_attention_prefill_spec 
                            kb_arg_tensor(cache->keys[spec->layer]),
                            kb_arg_tensor(cache->values[spec->layer]),
                            kb_arg_tensor(cache->records),
-                           cache->is.is_paged ? kb_arg_tensor(cache->table) : kb_arg_integer(0)};
+                           cache->layout.is_paged ? kb_arg_tensor(cache->table)
+                                                  : kb_arg_integer(0)};
     const kb_launch_options options = {.name = spec->name ? spec->name : "attention_prefill",
                                        .stream = spec->stream,
                                        .request = spec->request};

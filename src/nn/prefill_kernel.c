@@ -1,22 +1,22 @@
 /*
  * prefill_kernel.c: causal attention of a PE's blocks of queries: see prefill.h.
  *
- * For each step the scores of a block and all keys of a chunk are in the TCM at a time, so there is
- * one maximum for all of them and the results are not rescaled. Only if the keys of a sequence are
- * several chunks, m, l and o of a block are kept from chunk to chunk. m is the maximum of the
- * scores of a query, l the sum of exponentials and o the sum of values with these as weights.
+ * In each step the scores of a block and all keys of a chunk are in the TCM, so they have one
+ * maximum and results need no rescaling. Only if the keys of a sequence are several chunks, m, l
+ * and o of a block are kept from chunk to chunk: m is the maximum of the scores of a query, l the
+ * sum of exponentials, o the sum of values weighted by them.
  *
- * The vector engine is the bound: it makes the maximum, the difference and the exponential of every
- * score. All else is done by other units. The matrix engine sums the exponentials, as a product
- * with ones. Scores of the next step are multiplied between the exponentials of this one, and the
- * loads of the step after it have been issued by then:
+ * The vector engine is the bottleneck: it computes maximum, difference and exponential of every
+ * score. Other units do the rest. The matrix engine sums the exponentials, as a product with ones.
+ * Scores of the next step are multiplied between the exponentials of this one, and the loads of the
+ * step after it are in flight:
  *
  *     loads       | step 2              | step 3
  *     matrices    | scores 1, values 0  | scores 2, values 1
  *     vectors     | exponentials 0      | result 0, exponentials 1
  *
- * Only pieces at the diagonal, or at the edge of a window, have a mask. K and V of such a piece are
- * loaded for the block, as many keys as it needs; those of whole tiles stay for other blocks.
+ * Only pieces at the diagonal, or at the edge of a window, are masked. K and V of such a piece are
+ * loaded for the block, as many keys as it needs; those of whole tiles are kept for other blocks.
  */
 #include "prefill.h"
 
@@ -25,44 +25,44 @@
 #include "minmax.h"
 #include "sequences.h"
 
-/* A score that is masked: finite, so that the difference of two is not NaN. */
+/* A masked score: finite, so that the difference of two is not NaN. */
 #define MASKED (-1e30)
 
 enum {
-    STEPS = 3,     /* under way at a time */
-    NEW_TILES = 4, /* that are loaded for a step, at most */
+    STEPS = 3,     /* in flight */
+    NEW_TILES = 4, /* maximum of tiles that are loaded for a step */
 };
 
-/* Some queries and their running results. */
+/* A block of queries with its running results. */
 typedef struct block {
     bool in_use;
     nn_sequence sequence;
     int64_t kv_head;
-    int64_t token, tokens; /* among those that are added */
+    int64_t token, tokens; /* among the added ones */
     int64_t head, heads;   /* query heads */
-    int64_t key, end;      /* keys that one of its queries sees */
-    int64_t keys_left;     /* of these, that are in no step yet */
+    int64_t key, end;      /* keys that any of its queries sees */
+    int64_t keys_left;     /* of these, not yet in a step */
     tl_tensor q, m, l, o;  /* m, l, o: {0} before the first chunk */
 } block;
 
-/* Keys and values of a chunk: whole tiles, loaded when they are first needed. */
+/* Keys and values of a chunk: whole tiles, loaded at their first use. */
 typedef struct chunk {
-    int64_t sequence, kv_head, index; /* what it is of; index -1: nothing */
-    int64_t steps;                    /* under way that use it */
+    int64_t sequence, kv_head, index; /* index -1: empty */
+    int64_t steps;                    /* in flight that use it */
     tl_tensor keys[NN_MAX_TILES], values[NN_MAX_TILES];
 } chunk;
 
-/* Keys of a step that are multiplied together: a tile, or a part of one. */
+/* Keys of a step that are multiplied together: a tile or a part of one. */
 typedef struct piece {
     int64_t key, count;
-    bool is_own; /* keys and values are freed with the step */
+    bool is_own; /* keys and values belong to the step and are freed with it */
     tl_tensor keys, values, scores;
 } piece;
 
 typedef struct step {
     block *of;
     chunk *from;
-    bool is_last; /* of its block */
+    bool is_last; /* the last step of its block */
     int64_t count;
     piece pieces[NN_MAX_TILES];
 } step;
@@ -71,13 +71,13 @@ typedef struct kernel {
     const nn_prefill_plan *plan;
     nn_cache_tensors cache;
     tl_ptr q, out;
-    nn_head_share share; /* of the round under way */
+    nn_head_share share; /* of the current round */
     tl_tensor ones;      /* (tile, 1) */
     nn_page_slots slots;
     chunk chunks[STEPS];
-    chunk *current;                        /* whose slots are read */
-    block blocks[NN_MAX_KEPT + STEPS + 1]; /* of a batch, of steps, and the complete one */
-    step steps[STEPS];                     /* a ring */
+    chunk *current;                        /* its slots have been read */
+    block blocks[NN_MAX_KEPT + STEPS + 1]; /* of a batch, of steps, and `complete` */
+    step steps[STEPS];                     /* a circular buffer */
     int64_t loaded, multiplied, done;      /* steps so far */
     block *complete;                       /* to be stored */
 } kernel;
@@ -136,7 +136,7 @@ static void enter_chunk(tl_context *tl, kernel *k, const block *b, int64_t index
     for (int i = 0; i < STEPS && !k->current; i++)
         if (k->chunks[i].index < 0)
             k->current = &k->chunks[i];
-    /* There are as many as steps under way, and the current one has none yet. */
+    /* There are as many chunks as steps in flight, and the current chunk has no step yet. */
     KB_ASSERT(k->current);
     k->current->sequence = b->sequence.index;
     k->current->kv_head = b->kv_head;
@@ -153,12 +153,12 @@ static void load_range(tl_context *tl, const kernel *k, const block *b, int64_t 
     *values = nn_load_values(tl, &k->plan->cache, &k->cache, &k->slots, &range);
 }
 
-/* Whole tiles of a chunk, counted from its first one. */
+/* A range of whole tiles of a chunk. */
 typedef struct tile_range {
     int64_t first, end;
 } tile_range;
 
-/* Those that the block needs; the other keys that it needs are parts of tiles before and after. */
+/* The whole tiles that the block needs. Its other keys are parts of the tiles before and after. */
 static tile_range find_tiles(const nn_prefill_plan *plan, const block *b, int64_t index)
 {
     int64_t begin = index * plan->chunk;
@@ -187,7 +187,7 @@ static void add_tile(tl_context *tl, kernel *k, step *s, int64_t tile)
     p->values = c->values[tile];
 }
 
-/* Keys from `key` to before `end`, if there are any: a part of a tile. */
+/* A part of a tile: keys from `key` to before `end`, if any. */
 static void add_part(tl_context *tl, const kernel *k, step *s, int64_t key, int64_t end)
 {
     if (key >= end)
@@ -201,7 +201,7 @@ static void add_parts(tl_context *tl, const kernel *k, step *s, const tile_range
 {
     int64_t begin = k->current->index * k->plan->chunk, tile = k->plan->tile;
     int64_t key = nn_max(s->of->key, begin), end = nn_min(s->of->end, begin + k->plan->chunk);
-    int64_t first = begin + tiles->first * tile; /* of no tiles it may be after the end */
+    int64_t first = begin + tiles->first * tile; /* without tiles it may be after the end */
     add_part(tl, k, s, key, nn_min(first, end));
     add_part(tl, k, s, nn_max(key, begin + tiles->end * tile), end);
 }
@@ -215,7 +215,7 @@ static void multiply_keys(tl_context *tl, const step *s, piece *p)
         tl_free(p->keys);
 }
 
-/* Issues the scores of pieces `from` to before `to` of the next step, if there is one. */
+/* Issues the scores of pieces `from` to before `to` of the next step, if any. */
 static void multiply_next(tl_context *tl, kernel *k, int64_t from, int64_t to)
 {
     if (k->multiplied == k->loaded)
@@ -253,7 +253,7 @@ static tl_tensor make_mask(tl_context *tl, const nn_prefill_plan *plan, const bl
     return result;
 }
 
-/* Scores of keys that a query does not see become MASKED. */
+/* Sets the scores of keys that a query does not see to MASKED. */
 static void mask_scores(tl_context *tl, const nn_prefill_plan *plan, const block *b, piece *p)
 {
     int64_t first = b->sequence.cached + b->token;
@@ -268,7 +268,7 @@ static void mask_scores(tl_context *tl, const nn_prefill_plan *plan, const block
     }
 }
 
-/* The maximum of the step's scores, and of those of earlier chunks. */
+/* The maximum of the step's scores and of those of earlier chunks. */
 static tl_tensor find_max(tl_context *tl, const kernel *k, step *s)
 {
     tl_tensor max = {0};
@@ -290,7 +290,7 @@ static void add_product(tl_context *tl, tl_tensor a, tl_tensor b, tl_tensor *sum
     *sum = sum->id == 0 ? tl_dot(a, b, .out_f32 = true) : tl_dot(a, b, .acc = *sum);
 }
 
-/* What earlier chunks have added to l and o becomes relative to the new maximum. */
+/* Rescales l and o of earlier chunks to the new maximum. */
 static void rescale(tl_context *tl, block *b, tl_tensor max)
 {
     if (b->m.id != 0)
@@ -343,7 +343,7 @@ static void store_result(tl_context *tl, kernel *k)
     b->in_use = false;
 }
 
-/* One step, with the scores of the next. */
+/* Runs a step, and issues the scores of the next one. */
 static void run_step(tl_context *tl, kernel *k)
 {
     step *s = step_at(k, k->done);
@@ -385,37 +385,36 @@ static block *new_block(kernel *k)
         }
 }
 
-/* Blocks that go through the chunks together. */
+/* Blocks that are processed chunk by chunk together. */
 typedef struct batch {
     int64_t count;
     block *blocks[NN_MAX_KEPT];
 } batch;
 
-/* Tiles of the current chunk that a batch needs, in the order in which they are multiplied. */
+/* The tiles of the current chunk that a batch needs, in the order of their products. */
 typedef struct tile_order {
     int64_t first, count;
-    int64_t rotation; /* the one that comes first, counted from `first` */
-    int64_t group;    /* that go through all blocks together */
+    int64_t rotation; /* the first one to be multiplied, relative to `first` */
+    int64_t group;    /* tiles that are multiplied with all blocks before the next group */
 } tile_order;
 
-/* The first tile that is in the memory of this PE, if it has one. Otherwise lanes begin at
- * different tiles, evenly distributed. */
+/* The first tile in the memory of this PE, if any. Otherwise lanes begin at different tiles, evenly
+ * spaced. */
 static int64_t find_rotation(const kernel *k, const nn_sequence *sequence, int64_t tiles)
 {
-    const nn_cache_layout *is = &k->plan->cache;
-    int64_t page = k->share.lanes == is->lanes ? nn_share_of_lane(is, sequence, k->share.lane) : -1;
+    const nn_cache_layout *layout = &k->plan->cache;
+    int64_t page =
+        k->share.lanes == layout->lanes ? nn_share_of_lane(layout, sequence, k->share.lane) : -1;
     if (tiles == 0)
         return 0;
     if (page >= 0)
-        return page * is->page_tokens / k->plan->tile % tiles;
+        return page * layout->page_tokens / k->plan->tile % tiles;
     return k->share.lane * tiles / k->share.lanes;
 }
 
-/*
- * If many tiles have to be loaded, a few of them go through all blocks of the batch before the next
- * ones: the loads are then distributed over the time of the batch. Otherwise each block goes
- * through all tiles, which saves rescaling its results.
- */
+/* If many tiles must be loaded, a small group of tiles is multiplied with all blocks of the batch
+ * before the next group, so that loads are spread over the time of the batch. Otherwise each block
+ * is multiplied with all tiles, which saves rescaling. */
 static tile_order order_tiles(const kernel *k, const batch *of)
 {
     tile_range all = {INT64_MAX, 0};
@@ -435,7 +434,7 @@ static tile_order order_tiles(const kernel *k, const batch *of)
     return order;
 }
 
-/* Adds a step of the block, if it needs one of the tiles `first` to before `end` of the order or,
+/* Adds a step of the block, if it needs any of the tiles `first` to before `end` of the order or,
  * after the last of these, parts of tiles. */
 static void add_step(tl_context *tl, kernel *k, block *b, const tile_order *order, int64_t first,
                      int64_t end)
@@ -470,7 +469,7 @@ static void run_batch(tl_context *tl, kernel *k, batch *of)
     }
     for (int64_t index = key / chunk_keys; index * chunk_keys < end; index++) {
         if (k->loaded - k->done == STEPS)
-            run_step(tl, k); /* for its chunk, if it was the last step of that */
+            run_step(tl, k); /* may release its chunk */
         enter_chunk(tl, k, of->blocks[0], index);
         tile_order order = order_tiles(k, of);
         int64_t first = 0;
@@ -503,7 +502,7 @@ static block *add_block(kernel *k, const nn_blocks *blocks, const nn_sequence *s
     return b;
 }
 
-/* Rows of the prompt after the last token of a sequence are 0. */
+/* Stores 0 to rows of the prompt after the last token of a sequence. */
 static void clear_rest(tl_context *tl, const kernel *k, const nn_sequence *sequence,
                        int64_t kv_head)
 {
@@ -522,8 +521,8 @@ static void clear_rest(tl_context *tl, const kernel *k, const nn_sequence *seque
         }
 }
 
-/* Blocks that share the loads of tiles. One, if all keys fit in the TCM and its exponentials take
- * longer than their loads: then there is less rescaling. */
+/* The number of blocks that share loads of tiles. 1 if all keys fit in the TCM and the exponentials
+ * of a block take longer than its loads: then there is less rescaling. */
 static int64_t choose_batch(const nn_prefill_plan *plan, const nn_blocks *blocks,
                             const nn_sequence *sequence)
 {
@@ -539,10 +538,10 @@ static int64_t count_blocks(const nn_blocks *blocks, const nn_sequence *sequence
 
 /*
  * Runs the PE's blocks of a sequence and head. Each lane has about one block in each turn, and
- * longer blocks in earlier turns. Heads begin with different turns: otherwise all PEs of the device
- * would load the same rows of q at the same time. From there they go to the longest blocks, and on
- * with the shorter ones: a step is never much longer than the one before it, which hides its
- * products, and the last one is short.
+ * longer blocks in earlier turns. Heads begin with different turns, so that not all PEs of the
+ * device load the same rows of q at the same time. From there the order goes to the longest blocks,
+ * and continues with the shorter ones: a step is never much longer than the previous one, which
+ * hides its products, and the last step is short.
  */
 static void run_sequence(tl_context *tl, kernel *k, const nn_blocks *blocks,
                          const nn_sequence *sequence, int64_t kv_head, int64_t before)
@@ -566,9 +565,9 @@ static void run_sequence(tl_context *tl, kernel *k, const nn_blocks *blocks,
     clear_rest(tl, k, sequence, kv_head);
 }
 
-/* ---- All of it ---- */
+/* ---- The kernel ---- */
 
-/* Blocks of all sequences before this one, for one head. */
+/* The blocks of all previous sequences, for one head. */
 static int64_t count_before(tl_context *tl, nn_sequences *sequences, const nn_blocks *blocks,
                             int64_t index)
 {
@@ -609,7 +608,7 @@ static void run_kernel(tl_context *tl, kernel *k, int64_t pe)
     run_all_steps(tl, k);
 }
 
-/* All PEs of the device have the records. */
+/* All PEs of the device have a copy of the records. */
 KB_KERNEL(prefill, tl_ptr q, tl_ptr out, tl_ptr keys, tl_ptr values, tl_ptr records, tl_ptr table)
 {
     kernel k = {.plan = tl_user(), .cache = {keys, values, records, table}, .q = q, .out = out};

@@ -1,7 +1,7 @@
 /*
- * prefill_plan.c: sizes of blocks, tiles and chunks. All that is in the TCM at a time has to fit:
- * keys and values of three chunks (of the step under way, the next one, and the one whose loads
- * have begun), scores of two steps, and what is kept of blocks.
+ * prefill_plan.c: sizes of blocks, tiles and chunks. Everything that is in the TCM at a time must
+ * fit: keys and values of three chunks (of the current step, the next one, and the one being
+ * loaded), scores of two steps, and the kept values of blocks.
  */
 #include "prefill.h"
 
@@ -9,14 +9,14 @@
 
 enum {
     MAX_ROWS = 128,
-    MIN_TILE = 64, /* keys: the matrix engine is as wide */
+    MIN_TILE = 64, /* keys: the width of the matrix engine */
     MAX_TILE = 256,
     USUAL_TILE = 128,
-    SPARE_TILES = 4, /* of exponentials that wait for the matrix engine, and of joined pages */
+    SPARE_TILES = 4, /* for exponentials that wait for the matrix engine, and concatenated pages */
     PAGES_OF_CHUNK = 1024,
 };
 
-/* Whole pages, if these are neither small nor large: then no pages have to be joined. */
+/* Whole pages, unless these are small or large: then pages need not be concatenated. */
 static int64_t choose_tile(int64_t page_tokens)
 {
     if (page_tokens > MAX_TILE)
@@ -40,7 +40,7 @@ static int64_t bytes_of_key(const nn_prefill_plan *plan)
            2 * plan->rows * (int64_t)sizeof(float);
 }
 
-/* As many keys as fit; 0 if a tile does not. */
+/* As many keys as fit; 0 if not even a tile fits. */
 static int64_t choose_chunk(const nn_prefill_plan *plan, int64_t room)
 {
     int64_t tiles = (room - fixed_bytes(plan)) / (bytes_of_key(plan) * plan->tile);
@@ -50,17 +50,15 @@ static int64_t choose_chunk(const nn_prefill_plan *plan, int64_t room)
     return tiles > 0 ? tiles * plan->tile : 0;
 }
 
-/*
- * The lanes of a head read its keys from `split` slices. Measured on the default machine with 16
- * and 32 lanes, the links between their cubes carry what about three slices could.
- */
+/* The lanes of a head read its keys from `split` slices. On the default machine with 16 and 32
+ * lanes, the links between their cubes carry about as much as three slices (measured). */
 static void estimate(nn_prefill_plan *plan, const tp_pe_params *pe, double score_cycles)
 {
-    const nn_cache_layout *is = &plan->cache;
-    double bytes = 2.0 * (double)is->head_dim * (double)kb_dtype_bytes(is->dtype);
-    double slices = (double)nn_min(is->split, 3);
+    const nn_cache_layout *layout = &plan->cache;
+    double bytes = 2.0 * (double)layout->head_dim * (double)kb_dtype_bytes(layout->dtype);
+    double slices = (double)nn_min(layout->split, 3);
     plan->ns_of_score = score_cycles / pe->vector_per_ns;
-    plan->ns_of_key = (double)is->lanes * bytes / (slices * pe->hbm_bytes_per_ns);
+    plan->ns_of_key = (double)layout->lanes * bytes / (slices * pe->hbm_bytes_per_ns);
 }
 
 bool nn_size_prefill(nn_prefill_plan *plan, const tp_pe_params *pe, double score_cycles)

@@ -1,8 +1,8 @@
 /*
- * prefill_share.c: which blocks of queries a PE has, by formula. A block that comes later in its
- * sequence sees more keys. So blocks are distributed from the last one on, in turns that change
- * direction: lanes 0, 1, .., 1, 0, 0, 1, .. Each pair of turns gives all lanes the same work. What
- * is left over at the end are the shortest blocks, and the next sequence goes on from there.
+ * prefill_share.c: the blocks of queries of a PE, by formula. Later blocks of a sequence see more
+ * keys. So blocks are distributed from the last one on, in turns of alternating direction: lanes 0,
+ * 1, .., 1, 0, 0, 1, .. Each pair of turns gives all lanes the same work. The blocks of an
+ * incomplete turn are the shortest ones, and the next sequence continues from there.
  */
 #include "prefill.h"
 
@@ -10,28 +10,29 @@
 
 enum {
     BLOCK_ROWS = 8, /* overhead of a block, in rows: the latency of its commands */
-    MAX_IDLE = 8,   /* the part of the PEs that may be idle: 1 / 8 */
+    MAX_IDLE = 8,   /* 1 / MAX_IDLE of the PEs may be idle */
 };
 
-bool nn_get_head_share(const nn_cache_layout *is, int64_t pe, int64_t round, nn_head_share *share)
+bool nn_get_head_share(const nn_cache_layout *layout, int64_t pe, int64_t round,
+                       nn_head_share *share)
 {
-    int64_t whole = is->kv_heads / is->pes, left = is->kv_heads % is->pes;
+    int64_t whole = layout->kv_heads / layout->pes, left = layout->kv_heads % layout->pes;
     if (round < whole) {
-        *share = (nn_head_share){.first_head = round * is->pes + pe, .heads = 1, .lanes = 1};
+        *share = (nn_head_share){.first_head = round * layout->pes + pe, .heads = 1, .lanes = 1};
         return true;
     }
     if (round > whole || left == 0)
         return false;
-    int64_t first = whole * is->pes, lanes = is->pes / left;
-    if ((is->pes - lanes * left) * MAX_IDLE > is->pes) {
-        *share = (nn_head_share){first, left, is->pes, pe};
+    int64_t first = whole * layout->pes, lanes = layout->pes / left;
+    if ((layout->pes - lanes * left) * MAX_IDLE > layout->pes) {
+        *share = (nn_head_share){first, left, layout->pes, pe};
         return true;
     }
     *share = (nn_head_share){first + pe / lanes, 1, lanes, pe % lanes};
     return pe / lanes < left;
 }
 
-/* The cost of the lane with the most blocks, in rows: its rows, and an overhead for each block. */
+/* The cost of the lane with the most blocks, in rows: its rows plus an overhead per block. */
 static int64_t cost_of(const nn_blocks *blocks, int64_t lanes, int64_t work)
 {
     int64_t of_lane = tl_cdiv(tl_cdiv(work, blocks->tokens), lanes);

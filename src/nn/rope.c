@@ -117,7 +117,7 @@ static kb_error *fill_tensor(kb_context *ctx, uint32_t sip, const float *numbers
     return err;
 }
 
-/* The device's tensor with these numbers, or NULL. */
+/* The device's tensor with these frequencies, or NULL. */
 static const nn_frequencies *find_frequencies(const nn_state *state, uint32_t sip,
                                               const float *numbers, uint32_t pairs)
 {
@@ -235,10 +235,10 @@ static tl_tensor turn(tl_context *tl, tl_tensor a, tl_tensor b, tl_tensor cosine
     return turned;
 }
 
-nn_pairs nn_rotate_pairs(tl_context *tl, const nn_heads *is, const nn_pairs *x,
+nn_pairs nn_rotate_pairs(tl_context *tl, const nn_heads *h, const nn_pairs *x,
                          const nn_angles *angles)
 {
-    const tl_dims shape = tl_shape(is->tokens, is->heads, is->pairs);
+    const tl_dims shape = tl_shape(h->tokens, h->heads, h->pairs);
     tl_tensor a = tl_reshape(x->first, shape), b = tl_reshape(x->second, shape);
     nn_pairs turned = {.first = turn(tl, a, b, angles->cosines, angles->minus_sines),
                        .second = turn(tl, b, a, angles->cosines, angles->sines)};
@@ -247,14 +247,14 @@ nn_pairs nn_rotate_pairs(tl_context *tl, const nn_heads *is, const nn_pairs *x,
     return turned;
 }
 
-/* The elements of all pairs, apart. `all` is (tokens, heads, head_dim). */
-static nn_pairs take_apart(tl_context *tl, const nn_heads *is, tl_tensor all)
+/* Splits heads into the first and second elements of pairs. `all` is (tokens, heads, head_dim). */
+static nn_pairs take_apart(tl_context *tl, const nn_heads *h, tl_tensor all)
 {
-    int64_t pairs = is->pairs, dims = 2 * pairs;
-    if (is->style == KB_ROPE_HALF_SPLIT)
+    int64_t pairs = h->pairs, dims = 2 * pairs;
+    if (h->style == KB_ROPE_HALF_SPLIT)
         return (nn_pairs){tl_slice(all, 2, 0, pairs), tl_slice(all, 2, pairs, dims)};
-    tl_tensor rotated = dims < is->head_dim ? tl_slice(all, 2, 0, dims) : all;
-    tl_tensor apart = tl_reshape(rotated, tl_shape(is->tokens, is->heads, pairs, 2));
+    tl_tensor rotated = dims < h->head_dim ? tl_slice(all, 2, 0, dims) : all;
+    tl_tensor apart = tl_reshape(rotated, tl_shape(h->tokens, h->heads, pairs, 2));
     nn_pairs result = {tl_slice(apart, 3, 0, 1), tl_slice(apart, 3, 1, 2)};
     tl_free(apart);
     if (rotated.id != all.id)
@@ -262,16 +262,16 @@ static nn_pairs take_apart(tl_context *tl, const nn_heads *is, tl_tensor all)
     return result;
 }
 
-/* Pairs where they were in their heads: (tokens, heads, 2 * pairs). */
-static tl_tensor put_together(tl_context *tl, const nn_heads *is, const nn_pairs *apart)
+/* The inverse of take_apart(): (tokens, heads, 2 * pairs). */
+static tl_tensor put_together(tl_context *tl, const nn_heads *h, const nn_pairs *apart)
 {
-    if (is->style == KB_ROPE_HALF_SPLIT)
+    if (h->style == KB_ROPE_HALF_SPLIT)
         return tl_concat(2, apart->first, apart->second);
-    const tl_dims single = tl_shape(is->tokens, is->heads, is->pairs, 1);
+    const tl_dims single = tl_shape(h->tokens, h->heads, h->pairs, 1);
     tl_tensor first = tl_reshape(apart->first, single);
     tl_tensor second = tl_reshape(apart->second, single);
     tl_tensor both = tl_concat(3, first, second);
-    tl_tensor result = tl_reshape(both, tl_shape(is->tokens, is->heads, 2 * is->pairs));
+    tl_tensor result = tl_reshape(both, tl_shape(h->tokens, h->heads, 2 * h->pairs));
     tl_free(first);
     tl_free(second);
     tl_free(both);
@@ -284,10 +284,10 @@ static void free_pairs(tl_context *tl, const nn_pairs *pairs)
     tl_free(pairs->second);
 }
 
-/* The rotated elements of heads, with those that are not rotated behind them. */
-static tl_tensor add_rest(tl_context *tl, const nn_heads *is, tl_tensor all, tl_tensor rotated)
+/* Appends the elements of heads that are not rotated. */
+static tl_tensor add_rest(tl_context *tl, const nn_heads *h, tl_tensor all, tl_tensor rotated)
 {
-    tl_tensor rest = tl_slice(all, 2, 2 * is->pairs, is->head_dim);
+    tl_tensor rest = tl_slice(all, 2, 2 * h->pairs, h->head_dim);
     tl_tensor cast = tl_cast(rest, TL_F32);
     tl_tensor joined = tl_concat(2, rotated, cast);
     tl_free(rest);
@@ -296,20 +296,20 @@ static tl_tensor add_rest(tl_context *tl, const nn_heads *is, tl_tensor all, tl_
     return joined;
 }
 
-tl_tensor nn_rotate(tl_context *tl, const nn_heads *is, tl_tensor x, const nn_angles *angles)
+tl_tensor nn_rotate(tl_context *tl, const nn_heads *h, tl_tensor x, const nn_angles *angles)
 {
-    const tl_dims rows = tl_shape(is->tokens * is->heads, is->head_dim);
-    tl_tensor all = tl_reshape(x, tl_shape(is->tokens, is->heads, is->head_dim)), result;
-    if (is->pairs == 0) {
+    const tl_dims rows = tl_shape(h->tokens * h->heads, h->head_dim);
+    tl_tensor all = tl_reshape(x, tl_shape(h->tokens, h->heads, h->head_dim)), result;
+    if (h->pairs == 0) {
         result = tl_cast(all, TL_F32);
     } else {
-        nn_pairs apart = take_apart(tl, is, all);
-        nn_pairs turned = nn_rotate_pairs(tl, is, &apart, angles);
-        result = put_together(tl, is, &turned);
+        nn_pairs apart = take_apart(tl, h, all);
+        nn_pairs turned = nn_rotate_pairs(tl, h, &apart, angles);
+        result = put_together(tl, h, &turned);
         free_pairs(tl, &apart);
         free_pairs(tl, &turned);
-        if (2 * is->pairs < is->head_dim)
-            result = add_rest(tl, is, all, result);
+        if (2 * h->pairs < h->head_dim)
+            result = add_rest(tl, h, all, result);
     }
     tl_free(all);
     tl_tensor shaped = tl_reshape(result, rows);

@@ -1,8 +1,8 @@
 /*
  * rotate.c: rotary position embedding of a tensor. Heads and tokens are distributed over the PEs.
- * The cosines and sines of a token take longer than the rotation of a few heads, so a PE has all
- * heads of its tokens, unless the output is cut by columns over cubes (each cube keeps to its
- * heads) or there are fewer tokens than PEs.
+ * The cosines and sines of a token take longer than the rotation of a few heads. So a PE has all
+ * heads of its tokens, unless the output is split by columns over cubes (then each cube processes
+ * its heads) or there are fewer tokens than PEs.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -11,18 +11,18 @@
 #include "rope.h"
 #include "rows.h"
 
-/* Only numbers: plans are compared byte by byte. */
+/* Numbers only: plans are compared byte by byte. */
 typedef struct rotate_plan {
     tp_view x, positions, out;
     int64_t heads, head_dim, pairs;
     kb_rope_style style;
     int64_t cubes, pes;
-    int64_t head_parts, token_parts; /* of the work; each PE has one of each, at most */
+    int64_t head_parts, token_parts; /* parts of the work; a PE has at most one of each */
     int64_t budget;                  /* elements at a time */
 } rotate_plan;
 
 enum {
-    TCM_PER_ELEMENT = 128, /* bytes: a few blocks under way, with several values each */
+    TCM_PER_ELEMENT = 128, /* bytes, for a few blocks in flight with several values each */
     MAX_BUDGET = 16384,
 };
 
@@ -33,24 +33,24 @@ typedef struct addresses {
 } addresses;
 
 static nn_angles load_angles(tl_context *tl, const rotate_plan *plan, tl_ptr positions,
-                             tl_tensor frequencies, const nn_heads *is, int64_t token)
+                             tl_tensor frequencies, const nn_heads *h, int64_t token)
 {
     if (plan->pairs == 0)
         return (nn_angles){0};
-    tl_tensor loaded = nn_load_indices(tl, &plan->positions, positions, token, is->tokens);
-    tl_tensor column = tl_reshape(loaded, tl_shape(is->tokens, 1));
-    nn_angles angles = nn_angles_of(tl, frequencies, plan->pairs, column, is->tokens);
+    tl_tensor loaded = nn_load_indices(tl, &plan->positions, positions, token, h->tokens);
+    tl_tensor column = tl_reshape(loaded, tl_shape(h->tokens, 1));
+    nn_angles angles = nn_angles_of(tl, frequencies, plan->pairs, column, h->tokens);
     tl_free(loaded);
     tl_free(column);
     return angles;
 }
 
 static void rotate_block(tl_context *tl, const rotate_plan *plan, const addresses *at,
-                         const nn_heads *is, const nn_angles *angles, int64_t token, int64_t head)
+                         const nn_heads *h, const nn_angles *angles, int64_t token, int64_t head)
 {
-    const tp_rect rect = {token, is->tokens, head * plan->head_dim, is->heads * plan->head_dim};
+    const tp_rect rect = {token, h->tokens, head * plan->head_dim, h->heads * plan->head_dim};
     tl_tensor x = nn_load(tl, &plan->x, at->x, rect);
-    tl_tensor turned = tp_cast(tl, nn_rotate(tl, is, x, angles), KB_F32, plan->out.dtype);
+    tl_tensor turned = tp_cast(tl, nn_rotate(tl, h, x, angles), KB_F32, plan->out.dtype);
     tl_tensor rows = tl_reshape(turned, tl_shape(rect.rows, rect.columns));
     nn_store(tl, &plan->out, at->out, rect, rows);
     tl_free(x);
@@ -58,36 +58,36 @@ static void rotate_block(tl_context *tl, const rotate_plan *plan, const addresse
     tl_free(rows);
 }
 
-/* Some tokens and heads: `rect` counts these. */
+/* Rotates the tokens (rows) and heads (columns) of `rect`. */
 static void rotate_share(tl_context *tl, const rotate_plan *plan, const addresses *at,
                          tl_tensor frequencies, const tp_rect *share)
 {
     int64_t heads = nn_max(1, nn_min(share->columns, plan->budget / plan->head_dim));
     int64_t tokens = nn_max(1, plan->budget / (heads * plan->head_dim));
     for (int64_t token = 0; token < share->rows; token += tokens) {
-        nn_heads is = {.tokens = nn_min(tokens, share->rows - token),
-                       .head_dim = plan->head_dim,
-                       .style = plan->style,
-                       .pairs = plan->pairs};
+        nn_heads h = {.tokens = nn_min(tokens, share->rows - token),
+                      .head_dim = plan->head_dim,
+                      .style = plan->style,
+                      .pairs = plan->pairs};
         nn_angles angles =
-            load_angles(tl, plan, at->positions, frequencies, &is, share->row + token);
+            load_angles(tl, plan, at->positions, frequencies, &h, share->row + token);
         for (int64_t head = 0; head < share->columns; head += heads) {
-            is.heads = nn_min(heads, share->columns - head);
-            rotate_block(tl, plan, at, &is, &angles, share->row + token, share->column + head);
+            h.heads = nn_min(heads, share->columns - head);
+            rotate_block(tl, plan, at, &h, &angles, share->row + token, share->column + head);
         }
         if (plan->pairs > 0)
             nn_free_angles(tl, &angles);
     }
 }
 
-KB_KERNEL(rotate, tl_ptr x, tl_ptr positions, tl_ptr frequencies, tl_ptr out, tl_ptr everywhere)
+KB_KERNEL(rotate, tl_ptr x, tl_ptr positions, tl_ptr frequencies, tl_ptr out, tl_ptr all_pes)
 {
-    (void)everywhere;
+    (void)all_pes;
     const rotate_plan *plan = tl_user();
     const addresses at = {x, positions, out};
     int64_t index = nn_find_pe(tl, plan->cubes, plan->pes).index;
     if (plan->out.copies > 1)
-        index = 0; /* each PE makes all of it */
+        index = 0; /* each PE computes the whole output */
     int64_t head_part = index / plan->token_parts, token_part = index % plan->token_parts;
     if (head_part >= plan->head_parts)
         return;

@@ -1,15 +1,16 @@
-/* rows.c: rows of matrices in kernels: loads and stores, in as few commands as the layout allows.
+/* rows.c: loads and stores of rows of matrices in kernels, in as few commands as the layout allows.
  */
 #include "rows.h"
 
-/* A band of rows as stripes of columns. Each is packed; they follow each other in memory. */
+/* A band of rows, divided into stripes of columns. Each stripe is packed; stripes are consecutive
+ * in memory. */
 typedef struct stripes {
     int64_t row, rows;     /* of the band */
-    int64_t first;         /* element: where the band begins in the tensor */
+    int64_t first;         /* the first element of the band in the tensor */
     int64_t width, height; /* of each stripe */
 } stripes;
 
-/* The width of the parts that the columns are cut into, if all have the same width; else 0. */
+/* The width of the parts of the columns, if all have the same width; else 0. */
 static int64_t stripe_width(const tp_view *view)
 {
     int64_t parts = 1;
@@ -20,14 +21,12 @@ static int64_t stripe_width(const tp_view *view)
     return view->columns % parts == 0 ? view->columns / parts : 0;
 }
 
-/*
- * Rows that are cut over PEs follow each other in memory, so only cuts of columns matter: over
- * cubes and PEs, and over the PEs of a cube inside a band of rows that the cube has. A single row
- * has no gaps, whatever the widths.
- */
+/* Rows that are split over PEs are consecutive in memory, so only splits of columns matter: over
+ * cubes and PEs, or over the PEs of a cube within the band of rows of the cube. A single row is
+ * always contiguous. */
 static bool find_stripes(const tp_view *view, int64_t row, stripes *found)
 {
-    if (view->tiling != KB_NOT_TILED || view->slabs > 1)
+    if (view->tiling != KB_NOT_TILED || view->cube_copies > 1)
         return false;
     *found = (stripes){.rows = view->rows, .width = view->columns, .height = view->rows};
     if (view->rows == 1)
@@ -48,7 +47,7 @@ typedef struct strided {
     int64_t width, distance;
 } strided;
 
-static bool is_strided(const tp_view *view, const tp_rect *rect, strided *is)
+static bool is_strided(const tp_view *view, const tp_rect *rect, strided *found)
 {
     stripes s;
     if (rect->rows == 0 || rect->columns == 0 || !find_stripes(view, rect->row, &s))
@@ -59,24 +58,24 @@ static bool is_strided(const tp_view *view, const tp_rect *rect, strided *is)
     bool is_one = inside + rect->columns <= s.width;
     if (!is_one && (inside != 0 || rect->columns % s.width != 0))
         return false;
-    is->first = s.first + stripe * s.height * s.width + (rect->row - s.row) * s.width + inside;
-    is->count = is_one ? 1 : rect->columns / s.width;
-    is->width = s.width;
-    is->distance = s.height * s.width;
+    found->first = s.first + stripe * s.height * s.width + (rect->row - s.row) * s.width + inside;
+    found->count = is_one ? 1 : rect->columns / s.width;
+    found->width = s.width;
+    found->distance = s.height * s.width;
     return true;
 }
 
 tl_tensor nn_load(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect)
 {
-    strided is;
-    if (!is_strided(view, &rect, &is))
+    strided s;
+    if (!is_strided(view, &rect, &s))
         return tp_load(tl, view, tensor, rect);
-    tl_ptr at = tensor + is.first * (int64_t)kb_dtype_bytes(view->dtype);
-    if (is.count == 1)
+    tl_ptr at = tensor + s.first * (int64_t)kb_dtype_bytes(view->dtype);
+    if (s.count == 1)
         return tl_load(at, tl_shape(rect.rows, rect.columns), view->dtype,
-                       .strides = tl_strides(is.width, 1));
-    tl_tensor loaded = tl_load(at, tl_shape(rect.rows, is.count, is.width), view->dtype,
-                               .strides = tl_strides(is.width, is.distance, 1));
+                       .strides = tl_strides(s.width, 1));
+    tl_tensor loaded = tl_load(at, tl_shape(rect.rows, s.count, s.width), view->dtype,
+                               .strides = tl_strides(s.width, s.distance, 1));
     tl_tensor rows = tl_reshape(loaded, tl_shape(rect.rows, rect.columns));
     tl_free(loaded);
     return rows;
@@ -84,47 +83,48 @@ tl_tensor nn_load(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect re
 
 void nn_store(tl_context *tl, const tp_view *view, tl_ptr tensor, tp_rect rect, tl_tensor value)
 {
-    strided is;
-    if (!is_strided(view, &rect, &is)) {
+    strided s;
+    if (!is_strided(view, &rect, &s)) {
         tp_store(tl, view, tensor, rect, value);
         return;
     }
-    tl_ptr at = tensor + is.first * (int64_t)kb_dtype_bytes(view->dtype);
-    if (is.count == 1) {
-        tl_store(at, value, .strides = tl_strides(is.width, 1));
+    tl_ptr at = tensor + s.first * (int64_t)kb_dtype_bytes(view->dtype);
+    if (s.count == 1) {
+        tl_store(at, value, .strides = tl_strides(s.width, 1));
         return;
     }
-    tl_tensor apart = tl_reshape(value, tl_shape(rect.rows, is.count, is.width));
-    tl_store(at, apart, .strides = tl_strides(is.width, is.distance, 1));
+    tl_tensor apart = tl_reshape(value, tl_shape(rect.rows, s.count, s.width));
+    tl_store(at, apart, .strides = tl_strides(s.width, s.distance, 1));
     tl_free(apart);
 }
 
 /* ---- Parts of one row ---- */
 
-/* The columns of a part, if a row is cut into equal ones whose addresses follow each other at equal
- * distances; else 0. By cube: of each copy. */
+/* The columns of a part, if a row is split into equal parts with addresses at equal distances; else
+ * 0. By cube: of each copy. */
 static int64_t width_of_parts(const tp_view *view)
 {
     if (view->tiling != KB_NOT_TILED)
         return view->tile_rows >= view->rows && view->columns % view->tile_columns == 0
                    ? view->tile_columns
                    : 0;
-    bool is_cut = (view->slabs > 1 || view->cube == KB_COLUMN_WISE) && view->pe == KB_COLUMN_WISE;
+    bool is_cut =
+        (view->cube_copies > 1 || view->cube == KB_COLUMN_WISE) && view->pe == KB_COLUMN_WISE;
     return is_cut ? stripe_width(view) : 0;
 }
 
-static tl_ptr address_in_row(const tp_view *view, tl_ptr tensor, int64_t width, int64_t slab,
+static tl_ptr address_in_row(const tp_view *view, tl_ptr tensor, int64_t width, int64_t copy,
                              int64_t row, int64_t column)
 {
-    int64_t before = slab * view->rows * view->columns;
+    int64_t before = copy * view->rows * view->columns;
     int64_t element = before + (column / width * view->rows + row) * width + column % width;
     return tensor + element * (int64_t)kb_dtype_bytes(view->dtype);
 }
 
 /* The copy of this PE's cube. */
-static int64_t own_slab(tl_context *tl, const tp_view *view)
+static int64_t own_copy(tl_context *tl, const tp_view *view)
 {
-    return view->slabs > 1 ? tl_program_id(1) : 0;
+    return view->cube_copies > 1 ? tl_program_id(1) : 0;
 }
 
 tl_tensor nn_load_row(tl_context *tl, const tp_view *view, tl_ptr tensor, int64_t row,
@@ -134,7 +134,7 @@ tl_tensor nn_load_row(tl_context *tl, const tp_view *view, tl_ptr tensor, int64_
     if (width == 0 || column / width == (end - 1) / width)
         return tp_load(tl, view, tensor, (tp_rect){row, 1, column, columns});
     int64_t first = column / width * width, count = tl_cdiv(end - first, width) * width;
-    tl_tensor whole = tl_load(address_in_row(view, tensor, width, own_slab(tl, view), row, first),
+    tl_tensor whole = tl_load(address_in_row(view, tensor, width, own_copy(tl, view), row, first),
                               tl_shape(count / width, width), view->dtype,
                               .strides = tl_strides(view->rows * width, 1));
     tl_tensor flat = tl_reshape(whole, tl_shape(1, count));
@@ -159,9 +159,9 @@ void nn_store_row(tl_context *tl, const tp_view *view, tl_ptr tensor, int64_t ro
         tl_tensor part = tl_slice(value, 1, done, done + count);
         tl_tensor shaped =
             tl_reshape(part, is_whole ? tl_shape(count / width, width) : tl_shape(1, count));
-        for (int64_t step = 0; step < view->slabs; step++) {
-            int64_t slab = tp_slab_at(tl, view, step);
-            tl_store(address_in_row(view, tensor, width, slab, row, column + done), shaped,
+        for (int64_t step = 0; step < view->cube_copies; step++) {
+            int64_t copy = tp_cube_copy_at(tl, view, step);
+            tl_store(address_in_row(view, tensor, width, copy, row, column + done), shaped,
                      .strides = tl_strides(view->rows * width, 1));
         }
         tl_free(shaped);
@@ -178,7 +178,7 @@ nn_pe nn_find_pe(tl_context *tl, int64_t cubes, int64_t pes)
 
 /* ---- A number for each row ---- */
 
-/* As much of [first, first + count) as is in one row of the tensor. */
+/* The part of [first, first + count) in one row of the tensor. */
 static tp_rect next_indices(const tp_view *view, int64_t first, int64_t count)
 {
     int64_t column = first % view->columns;

@@ -1,4 +1,4 @@
-/* sequences.c: reads records of sequences, some at a time. A batch that is not larger is read
+/* sequences.c: reads records of sequences, some at a time. A small batch is read
  * once. */
 #include "sequences.h"
 

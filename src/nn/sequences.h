@@ -8,7 +8,7 @@
 
 #include "cache.h"
 
-/* The records that were read last. */
+/* A cache of the records that were read last. */
 typedef struct nn_sequences {
     tl_ptr records;
     int64_t batch;
@@ -16,11 +16,12 @@ typedef struct nn_sequences {
     nn_sequence items[NN_RECORDS_AT_A_TIME];
 } nn_sequences;
 
-/* The sequence. If its record is not among those that were read, reads it and those that follow,
- * which takes the place of the others. Waits for them. */
+/*
+ * The sequence. If its record is not cached, reads it and the following ones, and waits for them.
+ */
 const nn_sequence *nn_get_sequence(tl_context *tl, nn_sequences *sequences, int64_t index);
 
-/* Tokens that are added to all sequences together. */
+/* The number of added tokens of all sequences. */
 int64_t nn_count_added(tl_context *tl, nn_sequences *sequences);
 
 #endif

@@ -1,4 +1,4 @@
-/* state.c: one object of the context, made at the first call that needs it. */
+/* state.c: the state of nn in a context, created at the first call. */
 #include "state.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 struct nn_plan {
     nn_plan *next;
-    kb_kernel kernel; /* whose user is `numbers` */
+    kb_kernel kernel; /* with `numbers` as its user pointer */
     size_t bytes;
     _Alignas(16) unsigned char numbers[];
 };

@@ -1,10 +1,10 @@
 /*
- * state.h: what nn keeps in a context: plans of kernels, and tensors that they need on each device.
- * Private to nn.
+ * state.h: the state of nn in a context: plans of kernels, and tensors that they need on each
+ * device. Private to nn.
  *
- * A plan is what a kernel reads with tl_user(): numbers that follow from the shapes and layouts of
- * a call. Kernels under way and recorded graphs read it, so it lives as long as the context; a call
- * like an earlier one uses the same plan and allocates nothing.
+ * A plan has the numbers that a kernel reads with tl_user(); they follow from the shapes and
+ * layouts of a call. Running kernels and recorded graphs read it, so it lives as long as the
+ * context. A call like an earlier one uses the same plan and allocates nothing.
  */
 #ifndef KB_NN_STATE_H
 #define KB_NN_STATE_H
@@ -30,7 +30,7 @@ typedef struct nn_frequencies {
     float numbers[];
 } nn_frequencies;
 
-/* Tensors for values on their way in a stream: see argmax.c. */
+/* A temporary tensor for calls in a stream: see argmax.c. */
 typedef struct nn_buffer {
     struct nn_buffer *next;
     uint32_t sip;
@@ -46,17 +46,16 @@ typedef struct nn_state {
     nn_buffer *buffers;
 } nn_state;
 
-/* Made at the first call that needs it. */
+/* Creates the state at the first call. */
 KB_MUST_USE kb_error *nn_get_state(kb_context *ctx, nn_state **state);
 
-/*
- * The kernel with a plan as its user: a copy of the `bytes` of `plan`, made at the first call
- * with such a plan. Plans are compared byte by byte: they have only numbers, and padding of 0.
- */
+/* The kernel with a plan as its user pointer: a copy of the `bytes` of `plan`, made at the first
+ * call with such a plan. Plans are compared byte by byte: they contain only numbers, and padding of
+ * 0. */
 KB_MUST_USE kb_error *nn_get_kernel(kb_context *ctx, const kb_kernel *kernel, const void *plan,
                                     size_t bytes, const kb_kernel **planned);
 
-/* The buffer of this size, for calls in this stream; it stays the state's. */
+/* The buffer of this size, for calls in this stream. The state owns it. */
 KB_MUST_USE kb_error *nn_get_buffer(kb_context *ctx, uint32_t sip, kb_stream stream, uint64_t rows,
                                     uint64_t columns, kb_tensor *tensor);
 

@@ -11,7 +11,7 @@
  * odd femtosecond takes turns.
  *
  * If the log is not detailed, most of what it is told goes through sweep.c, and operations of
- * engines are no part of the state: work.c charges them, and charging skips their times.
+ * engines are no part of the state: engine_work.c charges them, and charging skips their times.
  *
  * Not modelled: an engine that waits for the TCM counts as working.
  */
@@ -354,7 +354,7 @@ void kb_oplog_set_line(kb_oplog *log, uint64_t pe, kb_time at, const kb_op *op)
 
 /* ---- What was told ahead ------------------------------------------------------------------ */
 
-/* The PE's first transition has another time: puts it in its place. */
+/* The PE's first transition has another time: moves it into order. */
 static void move_first(const pe_record *record, transition *t)
 {
     transition *last = record->end - 1, moved = *t;

@@ -67,7 +67,7 @@ typedef struct kb_op_brief {
 /* The same if the log is not watched: nothing else of the operation matters then. */
 void kb_oplog_count(kb_oplog *log, uint64_t pe, const kb_op_brief *op);
 
-/* The same for so many parts of an operation of their unit that is announced itself: only the sums
+/* The same for `count` parts of an operation of their unit that is announced itself: only the sums
  * by name have to know. */
 void kb_oplog_count_parts(kb_oplog *log, kb_unit unit, const char *name, uint64_t count,
                           kb_time busy);

@@ -1,7 +1,7 @@
 /* oplog_private.h: the state of the log, which oplog.c (operations and their sums), causes.c (what
- * the time of PEs goes to), sweep.c (the same if the log is not detailed), work.c (operations of
- * engines), timeline.c (what the run is doing), ahead.c (what is told before its time) and
- * profile.c (the same by source line) share. */
+ * the time of PEs goes to), sweep.c (the same if the log is not detailed), engine_work.c
+ * (operations of engines), timeline.c (what the run is doing), ahead.c (what is told before its
+ * time) and profile.c (the same by source line) share. */
 #ifndef KB_OPLOG_OPLOG_PRIVATE_H
 #define KB_OPLOG_OPLOG_PRIVATE_H
 
@@ -88,7 +88,7 @@ typedef enum edge_kind {
 } edge_kind;
 
 /* An operation of a unit begins or ends, told at that time: so edges come in order. One that ends
- * takes two places in the list: the second one has the rest. */
+ * takes two entries of the list: the second one has the rest. */
 typedef union edge {
     struct {
         kb_time at;
@@ -137,7 +137,7 @@ typedef struct pe_buffer {
     span spans[1 + MAX_SPANS];
 } pe_buffer;
 
-/* An operation of an engine that has not been counted. See work.c. */
+/* An operation of an engine that has not been counted. See engine_work.c. */
 typedef struct engine_op {
     kb_time start, free_at, end; /* as in kb_work */
     uint64_t flops;
@@ -348,8 +348,8 @@ void kb_oplog_drop_ahead(kb_oplog *log);
 /* The PE gets memory of its own: puts it on the list of PEs with memory. */
 void kb_oplog_link_pe(kb_oplog *log, pe_record *record);
 
-/* A new transition in its place, whose kind and other fields are the caller's to set. Applies what
- * is due if there is no room. NULL if there is no memory: then the run fails. */
+/* A new transition, inserted in order, whose kind and other fields are the caller's to set. Applies
+ * what is due if there is no room. NULL if there is no memory: then the run fails. */
 transition *kb_oplog_insert(kb_oplog *log, pe_record *record, kb_time at);
 
 /* Keeps a copy of the record until its end. `told_at`: see due_item. */
@@ -436,8 +436,9 @@ void kb_oplog_count_runs(kb_oplog *log, const pe_record *record);
 /* Makes room for another edge, which may take applying what is due. False: edges are not kept. */
 bool kb_oplog_make_edge_room(kb_oplog *log, pe_record *record);
 
-/* An edge that is now, of one place or two, whose other fields are the caller's to set; or NULL. */
-static inline edge *append_edge(kb_oplog *log, pe_record *record, kb_time now, size_t places)
+/* An edge at the present time, of one entry or two, whose other fields are the caller's to set; or
+ * NULL. */
+static inline edge *append_edge(kb_oplog *log, pe_record *record, kb_time now, size_t entries)
 {
     KB_DEBUG_ASSERT(now == log->clock->now);
     edge *e = record->edge_end;
@@ -446,12 +447,12 @@ static inline edge *append_edge(kb_oplog *log, pe_record *record, kb_time now, s
             return NULL;
         e = record->edge_end;
     }
-    record->edge_end = e + places;
+    record->edge_end = e + entries;
     e->at = now;
     return e;
 }
 
-/* ---- work.c: operations of engines, if the log is not detailed ---- */
+/* ---- engine_work.c: operations of engines, if the log is not detailed ---- */
 
 /* Charges the PE's time up to the operations that start before then, and goes to their ends. */
 void kb_oplog_pass_engines(kb_oplog *log, pe_record *record, kb_time at);

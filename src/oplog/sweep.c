@@ -2,11 +2,11 @@
  * sweep.c: what begins and ends at a PE, if the log is not detailed: in few instructions.
  *
  * A PE has two short lists: edges, which are told at their times and so come in order, and byte
- * changes, which may be told ahead and are inserted in their places. Both are applied when one is
+ * changes, which may be told ahead and are inserted in order. Both are applied when one is
  * full or something is read, in one loop over all that is due in the order of time, which keeps the
  * PE's state in registers. Of two at the same instant either may be first: states in between last
  * for no time. Operations of engines are no part of the state: the loop skips their times, and
- * work.c charges them.
+ * engine_work.c charges them.
  *
  * Operations that end in a row and have the same name are added to the sums together.
  */
@@ -302,7 +302,7 @@ bool kb_oplog_open_buffer(kb_oplog *log, pe_record *record)
 {
     if (log->detailed || (!record->buffer && !give_buffer(log, record)))
         return false;
-    record->edge_limit = record->buffer->edges + EDGE_ROOM - 1; /* one may take two places */
+    record->edge_limit = record->buffer->edges + EDGE_ROOM - 1; /* one may take two entries */
     if (record->byte_transitions == 0)
         record->change_limit = record->buffer->changes + 1 + MAX_CHANGES;
     return true;

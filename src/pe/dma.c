@@ -124,9 +124,7 @@ typedef struct actor {
 static kb_error *check_bounds(const pe_dma *dma, actor by, const kb_location *at, uint64_t bytes)
 {
     kb_error *err = mem_memories_check(dma->has.memories, at, bytes);
-    return err ? kb_error_wrap(err, "%s on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32, by.who,
-                               by.pe.sip, by.pe.cube, by.pe.pe)
-               : NULL;
+    return err ? kb_error_wrap(err, "%s on %s", by.who, topo_pe_name(by.pe).text) : NULL;
 }
 
 /* Where byte `at` of what is at `whole` is, and how many of `*bytes` from there on are together. */
@@ -183,9 +181,8 @@ static kb_error *cut_move(pe_dma *dma, actor by, const pe_move *move)
 static kb_error *cut(pe_dma *dma, actor by, const pe_move *moves, size_t count)
 {
     const topo_shape *shape = topo_machine_shape(dma->has.machine);
-    if (by.pe.sip >= shape->sips || by.pe.cube >= shape->cubes || by.pe.pe >= shape->pes)
-        return kb_error_new(KB_ERR_BUG, "no such DMA: sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32,
-                            by.pe.sip, by.pe.cube, by.pe.pe);
+    if (!topo_has_pe(shape, by.pe))
+        return kb_error_new(KB_ERR_BUG, "no such DMA: %s", topo_pe_name(by.pe).text);
     dma->segments.count = 0;
     for (size_t i = 0; i < count; i++)
         KB_TRY(cut_move(dma, by, &moves[i]));
@@ -196,12 +193,9 @@ static kb_error *cut(pe_dma *dma, actor by, const pe_move *moves, size_t count)
 
 static span span_of(const pe_dma *dma, const kb_location *at, uint64_t bytes)
 {
-    const topo_shape *shape = topo_machine_shape(dma->has.machine);
-    uint64_t cube = (uint64_t)at->pe.sip * shape->cubes + at->pe.cube;
-    uint64_t pe = cube * shape->pes + (at->memory == KB_SRAM ? 0 : at->pe.pe);
-    enum { kinds = KB_VIRTUAL }; /* which comes last, and is none of them */
-    return (span){
-        .memory = pe * kinds + at->memory, .start = at->offset, .end = at->offset + bytes};
+    return (span){.memory = mem_memory_index(topo_machine_shape(dma->has.machine), at),
+                  .start = at->offset,
+                  .end = at->offset + bytes};
 }
 
 static int by_place(const void *a, const void *b)
@@ -312,7 +306,7 @@ static kb_time tcm_time(const pe_dma *dma, const piece *pc)
     return topo_rate_time(shape->pe.tcm_bytes_per_s, pc->moves.bytes);
 }
 
-static void on_moved(void *self, uint64_t arg, const net_receipt *leg)
+static void on_moved(void *self, uint64_t arg, const net_completion *leg)
 {
     pe_dma *dma = self;
     piece *pc = piece_at(dma, (uint32_t)arg);
@@ -323,11 +317,11 @@ static void on_moved(void *self, uint64_t arg, const net_receipt *leg)
 }
 
 /* What the call took, when its last piece has ended. */
-static net_receipt sum_up(const job *jb, const piece *last, kb_time now)
+static net_completion sum_up(const job *jb, const piece *last, kb_time now)
 {
     kb_time left = now - jb->issued - last->overhead - last->wire;
     kb_time drain = left < jb->drain ? left : jb->drain;
-    return (net_receipt){
+    return (net_completion){
         .issued = jb->issued,
         .ended = now,
         .overhead = last->overhead,
@@ -348,9 +342,9 @@ static void end_piece(pe_dma *dma, uint32_t p)
         return;
     job jb = *under_way;
     kb_pool_give(&dma->jobs, ended.job);
-    net_receipt receipt = sum_up(&jb, &ended, kb_sim_now(dma->has.sim));
+    net_completion completion = sum_up(&jb, &ended, kb_sim_now(dma->has.sim));
     if (jb.done)
-        jb.done(jb.self, jb.arg, &receipt, NULL);
+        jb.done(jb.self, jb.arg, &completion, NULL);
 }
 
 static void on_ended(void *self, uint64_t arg)
@@ -493,7 +487,7 @@ kb_error *pe_dma_start(pe_dma *dma, kb_pe pe, const char *who, const pe_move *mo
                        pe_dma_done_fn *done, void *self, uint64_t arg)
 {
     kb_time now = kb_sim_now(dma->has.sim);
-    net_receipt nothing = {.issued = now, .ended = now};
+    net_completion nothing = {.issued = now, .ended = now};
     kb_error *err = cut(dma, (actor){.pe = pe, .who = who}, moves, count);
     if (err && !is_fault(err))
         return err;

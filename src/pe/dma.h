@@ -58,7 +58,8 @@ typedef struct pe_move {
 } pe_move;
 
 /* What the last piece to end took, from the start. Takes over the error. */
-typedef void pe_dma_done_fn(void *self, uint64_t arg, const net_receipt *receipt, kb_error *err);
+typedef void pe_dma_done_fn(void *self, uint64_t arg, const net_completion *completion,
+                            kb_error *err);
 
 /*
  * Copies at the present time, all moves at once, and calls `done` when the last byte is there. A

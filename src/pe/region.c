@@ -94,8 +94,7 @@ static kb_error *add_rect(resolver *r, const mem_rect *rect)
     kb_error *err =
         mem_memories_check(r->memories, &rect->at, mem_rect_end(rect) - rect->at.offset);
     if (err)
-        return kb_error_wrap(err, "%s on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32, r->who,
-                             r->pe.sip, r->pe.cube, r->pe.pe);
+        return kb_error_wrap(err, "%s on %s", r->who, topo_pe_name(r->pe).text);
     if (!kb_vec_push(r->rects, *rect))
         return kb_error_nomem();
     while (r->rects->count - r->first > 1) {
@@ -112,9 +111,8 @@ static kb_error *add_rect(resolver *r, const mem_rect *rect)
 static kb_error *too_far(const resolver *r)
 {
     return kb_error_new(KB_ERR_FAULT,
-                        "%s on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
-                        ": the array at 0x%" PRIx64 " exceeds the 64-bit address space",
-                        r->who, r->pe.sip, r->pe.cube, r->pe.pe, r->region->va);
+                        "%s on %s: the array at 0x%" PRIx64 " exceeds the 64-bit address space",
+                        r->who, topo_pe_name(r->pe).text, r->region->va);
 }
 
 /* A fault of its own text. Takes the text over. */

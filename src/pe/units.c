@@ -42,8 +42,8 @@ pe_stats pe_units_get_stats(const pe_units *units)
 uint64_t pe_units_number(const pe_units *units, kb_pe pe)
 {
     const topo_shape *shape = units->shape;
-    KB_ASSERT(pe.sip < shape->sips && pe.cube < shape->cubes && pe.pe < shape->pes);
-    return ((uint64_t)pe.sip * shape->cubes + pe.cube) * shape->pes + pe.pe;
+    KB_ASSERT(topo_has_pe(shape, pe));
+    return topo_pe_index(shape, pe);
 }
 
 pe_state *units_need_pe(pe_units *units, kb_pe pe)
@@ -527,7 +527,7 @@ kb_error *pe_units_create(const pe_units_options *options, pe_units **units)
     made->shape = topo_machine_shape(options->machine);
     kb_pool_init(&made->operations, sizeof(operation));
     kb_pool_init(&made->waiters, sizeof(waiter));
-    kb_error *err = net_ways_init(&made->ways, options->machine);
+    kb_error *err = net_route_buffer_init(&made->routes, options->machine);
     made->pes = kb_alloc_zeroed(made->shape->pe_count, sizeof(pe_state *));
     if (!err && !made->pes)
         err = kb_error_nomem();
@@ -563,7 +563,7 @@ void pe_units_destroy(pe_units *units)
     kb_vec_fini(&units->generations);
     kb_pool_fini(&units->waiters);
     kb_pool_fini(&units->operations);
-    net_ways_fini(&units->ways);
+    net_route_buffer_fini(&units->routes);
     free(units);
 }
 

@@ -26,15 +26,6 @@ bool pe_units_is_done(const pe_units *units, pe_op op)
     return op == 0 || units_name(units, index) != op;
 }
 
-/* Equal for what is in one memory, and for nothing else. */
-static uint64_t number_of_memory(const pe_units *units, const kb_location *at)
-{
-    const topo_shape *shape = units->shape;
-    uint64_t cube = (uint64_t)at->pe.sip * shape->cubes + at->pe.cube;
-    uint64_t pe = cube * shape->pes + (at->memory == KB_SRAM ? 0 : at->pe.pe);
-    return pe * KB_VIRTUAL + (uint64_t)at->memory;
-}
-
 /* Takes in more rectangles. */
 static void extend(const pe_units *units, bounds *b, const mem_rect *rects, size_t count)
 {
@@ -42,7 +33,7 @@ static void extend(const pe_units *units, bounds *b, const mem_rect *rects, size
         if (mem_rect_bytes(&rects[i]) == 0)
             continue;
         uint64_t start = rects[i].at.offset, end = mem_rect_end(&rects[i]);
-        uint64_t memory = number_of_memory(units, &rects[i].at);
+        uint64_t memory = mem_memory_index(units->shape, &rects[i].at);
         if (b->end == 0) {
             *b = (bounds){.memory = memory, .start = start, .end = end};
             continue;

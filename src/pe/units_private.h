@@ -232,7 +232,7 @@ struct pe_units {
     pe_units_options has;
     const topo_shape *shape;
     pe_state **pes; /* by number; NULL until used */
-    net_ways ways;
+    net_route_buffer routes;
     kb_pool operations, waiters;
     KB_VEC(uint32_t) generations; /* of operations, by index */
     KB_VEC(operation *) blockers; /* of the operation in hand */

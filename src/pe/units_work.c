@@ -156,9 +156,9 @@ static uint64_t transfer_arg(uint32_t index, const share *s)
     return (uint64_t)s->cause << (32 + TRANSFER_BYTE_BITS) | logged_bytes(s->bytes) << 32 | index;
 }
 
-static void on_moved(void *self, uint64_t arg, const net_receipt *receipt)
+static void on_moved(void *self, uint64_t arg, const net_completion *completion)
 {
-    (void)receipt;
+    (void)completion;
     pe_units *units = self;
     operation *op = operation_at(units, (uint32_t)arg);
     bool is_last = --op->memory.transfers == 0;
@@ -171,20 +171,20 @@ static void on_moved(void *self, uint64_t arg, const net_receipt *receipt)
         units_finish_dma(units, op);
 }
 
-static void on_moved_for_host(void *self, uint64_t arg, const net_receipt *receipt)
+static void on_moved_for_host(void *self, uint64_t arg, const net_completion *completion)
 {
     pe_units *units = self;
     operation *op = operation_at(units, (uint32_t)arg);
     if (op->memory.moved)
-        op->memory.moved(op->self, op->arg, receipt);
+        op->memory.moved(op->self, op->arg, completion);
     units_finish_dma(units, op);
 }
 
 static kb_error *submit_for_host(pe_units *units, const operation *op)
 {
     const share *s = &units->shares.items[0];
-    net_order order = net_ways_between(&units->ways, op->pe->node, s->node, s->bytes,
-                                       op->lane->unit == KB_UNIT_DMA_READ);
+    net_order order = net_make_order_by_nodes(&units->routes, op->pe->node, s->node, s->bytes,
+                                              op->lane->unit == KB_UNIT_DMA_READ);
     order.forwarded = op->forwards;
     order.done = on_moved_for_host;
     order.self = units;
@@ -197,8 +197,8 @@ static kb_error *submit_shares(pe_units *units, operation *op)
     op->memory.transfers = (uint32_t)units->shares.count;
     for (size_t i = 0; i < units->shares.count; i++) {
         const share *s = &units->shares.items[i];
-        net_order order = net_ways_between(&units->ways, op->pe->node, s->node, s->bytes,
-                                           op->lane->unit == KB_UNIT_DMA_READ);
+        net_order order = net_make_order_by_nodes(&units->routes, op->pe->node, s->node, s->bytes,
+                                                  op->lane->unit == KB_UNIT_DMA_READ);
         order.plain = true;
         order.done = on_moved;
         order.self = units;

@@ -67,12 +67,12 @@ static const char *name_of_pattern(kb_sip_pattern pattern)
 
 /* The rank of the SIP, the kind of topology, and its sides: 0 for a ring. */
 static PyObject *add_topology(const py_algorithm *is, PyObject *args, const kb_ccl_call *call,
-                              const kb_ccl_part *part)
+                              const kb_ccl_target *target)
 {
     const kb_ccl_scope *scope = call->scope;
     bool ring = scope->sips == KB_SIPS_RING;
     PyObject *kind = PyMapping_GetItemString(is->kinds, name_of_pattern(scope->sips));
-    PyObject *more = kind ? Py_BuildValue("(INII)", part->rank, kind, ring ? 0 : scope->sip_w,
+    PyObject *more = kind ? Py_BuildValue("(INII)", target->rank, kind, ring ? 0 : scope->sip_w,
                                           ring ? 0 : scope->sip_h)
                           : NULL;
     PyObject *all = more ? PySequence_Concat(args, more) : NULL;
@@ -81,15 +81,15 @@ static PyObject *add_topology(const py_algorithm *is, PyObject *args, const kb_c
 }
 
 static PyObject *make_tuple(const py_algorithm *is, const kb_ccl_call *call,
-                            const kb_ccl_part *part)
+                            const kb_ccl_target *target)
 {
     PyObject *made = PyObject_CallFunction(is->kernel_args, "IK", call->scope->world,
-                                           (unsigned long long)part->elements);
+                                           (unsigned long long)target->elements);
     PyObject *args = made ? PySequence_Tuple(made) : NULL;
     Py_XDECREF(made);
     if (!args || !is->kinds)
         return args;
-    PyObject *all = add_topology(is, args, call, part);
+    PyObject *all = add_topology(is, args, call, target);
     Py_DECREF(args);
     return all;
 }
@@ -107,27 +107,28 @@ static Py_ssize_t number_of(py_launch *launch, PyObject *args)
 }
 
 /* Where the tensor is: of ranks that are PEs, what all of the device have. */
-static uint64_t address_of(const kb_ccl_call *call, const kb_ccl_part *part)
+static uint64_t address_of(const kb_ccl_call *call, const kb_ccl_target *target)
 {
     if (!call->scope->rank_is_pe)
-        return part->whole;
-    uint32_t first = part->rank;
-    while (first > 0 && call->scope->ranks[first - 1].sip == part->pe.sip)
+        return target->whole;
+    uint32_t first = target->rank;
+    while (first > 0 && call->scope->ranks[first - 1].sip == target->pe.sip)
         first--;
-    return part->output - (part->rank - first) * part->elements * kb_dtype_bytes(call->dtype);
+    return target->output - (target->rank - first) * target->elements * kb_dtype_bytes(call->dtype);
 }
 
-static kb_error *arguments(const kb_ccl_call *call, const kb_ccl_part *part, kb_ccl_arguments *args)
+static kb_error *arguments(const kb_ccl_call *call, const kb_ccl_target *target,
+                           kb_ccl_arguments *args)
 {
     py_algorithm *is = algorithm_of(call->scope->settings->algorithm);
     py_callback_begin();
-    PyObject *tuple = make_tuple(is, call, part);
+    PyObject *tuple = make_tuple(is, call, target);
     Py_ssize_t number = tuple ? number_of(is->launch, tuple) : -1;
     Py_XDECREF(tuple);
     kb_error *err = number < 0 ? refuse(is) : NULL;
     if (err)
         return err;
-    kb_ccl_add_address(args, address_of(call, part));
+    kb_ccl_add_address(args, address_of(call, target));
     kb_ccl_add_integer(args, number);
     while (args->count < is->algorithm.kernel->parameter_count)
         kb_ccl_add_integer(args, 0);
@@ -136,8 +137,8 @@ static kb_error *arguments(const kb_ccl_call *call, const kb_ccl_part *part, kb_
 
 /* ---- Connections ------------------------------------------------------------------------- */
 
-static bool connect_rank(PyObject *map, const kb_ccl_member *members, uint32_t count, uint32_t rank,
-                         kb_ccl_graph *graph, kb_error **err)
+static bool connect_rank(PyObject *map, const kb_ccl_participant *participants, uint32_t count,
+                         uint32_t rank, kb_ccl_graph *graph, kb_error **err)
 {
     Py_ssize_t at = 0;
     PyObject *direction, *peer;
@@ -156,36 +157,37 @@ static bool connect_rank(PyObject *map, const kb_ccl_member *members, uint32_t c
                          direction, rank, peer, count);
             return false;
         }
-        *err = kb_ccl_connect(graph, members[rank].pe, name, members[to].pe);
+        *err = kb_ccl_connect(graph, participants[rank].pe, name, participants[to].pe);
         if (*err)
             return true;
     }
     return true;
 }
 
-static kb_error *connect_circle(py_algorithm *is, const kb_ccl_member *members, uint32_t count,
-                                kb_ccl_graph *graph)
+static kb_error *connect_subgroup(py_algorithm *is, const kb_ccl_participant *participants,
+                                  uint32_t count, kb_ccl_graph *graph)
 {
     kb_error *err = NULL;
     for (uint32_t rank = 0; rank < count && !err; rank++) {
         PyObject *map = PyObject_CallFunction(is->neighbors, "II", rank, count);
-        if (!map || !connect_rank(map, members, count, rank, graph, &err))
+        if (!map || !connect_rank(map, participants, count, rank, graph, &err))
             err = refuse(is);
         Py_XDECREF(map);
     }
     return err;
 }
 
-static kb_error *connect(const kb_ccl_scope *scope, const kb_ccl_members *members,
+static kb_error *connect(const kb_ccl_scope *scope, const kb_ccl_participants *participants,
                          kb_ccl_graph *graph)
 {
     py_algorithm *is = algorithm_of(scope->settings->algorithm);
     py_callback_begin();
     kb_error *err = NULL;
-    for (uint32_t circle = 0; circle < kb_ccl_circle_count(members) && !err; circle++) {
+    for (uint32_t subgroup = 0; subgroup < kb_ccl_subgroup_count(participants) && !err;
+         subgroup++) {
         uint32_t count;
-        const kb_ccl_member *ranks = kb_ccl_circle(members, circle, &count);
-        err = connect_circle(is, ranks, count, graph);
+        const kb_ccl_participant *ranks = kb_ccl_subgroup(participants, subgroup, &count);
+        err = connect_subgroup(is, ranks, count, graph);
     }
     return err;
 }

@@ -94,7 +94,7 @@ void py_callback_begin(void)
  * of the interpreter counts calls of C too, and its default fits into the stacks of kernels. */
 static void limit_recursion(PyThreadState *state, size_t stack_bytes)
 {
-#if PY_VERSION_HEX >= 0x030C0000
+#if PY_VERSION_HEX >= 0x030C0000 && PY_HAS_COROUTINES
     int limit = (int)(stack_bytes / BYTES_PER_C_CALL);
     if (state->c_recursion_remaining > limit)
         state->c_recursion_remaining = limit;

@@ -1,6 +1,6 @@
 /*
- * bench.c: a bench while it runs: its parameters, its lines and figures, and what came of comparing
- * its results. Nothing here takes simulated time.
+ * bench.c: a bench while it runs: its parameters, lines, metrics, and the verification of its
+ * results. Nothing here takes simulated time.
  *
  * Calls that return nothing cannot say that memory ran out: that is kept, and rt_bench_run() says
  * it when the bench is done.
@@ -151,7 +151,7 @@ static kb_error *read_settings(kb_bench *bench, const rt_bench_options *options)
     return NULL;
 }
 
-/* Ends the run, or the process if nobody runs the bench. */
+/* Ends the run, or the process if the bench runs by itself. */
 static KB_NORETURN void give_up_on_param(const kb_bench *bench, const char *name)
 {
     if (bench->give_up)
@@ -420,7 +420,8 @@ static void print_element(const rt_tensor *tensor, uint64_t at, kb_text *text)
     mem_cells cells = mem_grid_find(&tensor->grid, &box);
     uint32_t shard = *mem_grid_cell(&tensor->grid, cells.first_row, cells.first_column);
     const mem_shard *where = &tensor->placement.shards.items[shard];
-    kb_text_printf(text, " at sip%u.cube%u.pe%u", tensor->sip, where->cube, where->pe);
+    kb_pe pe = {tensor->sip, where->cube, where->pe};
+    kb_text_printf(text, " at %s", topo_pe_name(pe).text);
 }
 
 static kb_error *wrong(const rt_tensor *tensor, const mistake *found, uint64_t elements,
@@ -478,7 +479,7 @@ kb_error *kb_bench_verify(kb_bench *bench, kb_tensor handle, const double *expec
 void kb_bench_random(uint64_t seed, kb_dtype dtype, void *data, size_t count)
 {
     kb_rng rng;
-    bool whole = dtype == KB_I8 || dtype == KB_I32;
+    bool whole = mem_is_integer(dtype);
     unsigned char *to = data;
     kb_rng_init(&rng, seed);
     for (size_t first = 0; first < count; first += CHUNK) {

@@ -20,7 +20,7 @@ typedef struct rt_bench_options {
     const char *const *settings; /* "m=4096", of its parameters */
     size_t setting_count;
     bool verify;
-    void (*print)(void *self, const char *line); /* its lines; NULL: nobody wants them */
+    void (*print)(void *self, const char *line); /* its lines; NULL: they are dropped */
     /* A mistake in the bench that no call can return: does not return; NULL: the process aborts. */
     void (*give_up)(void *self, kb_error *err);
     void *self;

@@ -295,12 +295,12 @@ static kb_error *make_memory(kb_context *ctx, const kb_context_options *options)
     return NULL;
 }
 
-/* The first place in the order of events of each kind of thing in PEs. */
-typedef struct places {
+/* The first source id of each kind of component in PEs. */
+typedef struct first_sources {
     uint32_t units, kernels;
-} places;
+} first_sources;
 
-static kb_error *make_pes(kb_context *ctx, const places *first)
+static kb_error *make_pes(kb_context *ctx, const first_sources *first)
 {
     pe_units_options unit_options = {
         .sim = ctx->sim,
@@ -361,12 +361,12 @@ static kb_error *make_machine(kb_context *ctx, const kb_context_options *options
     kb_oplog_watch(ctx->log, options->on_op, options->on_op_self);
     if (options->reasons)
         kb_oplog_give_ids(ctx->log);
-    KB_TRY(net_ways_init(&ctx->ways, ctx->machine));
+    KB_TRY(net_route_buffer_init(&ctx->routes, ctx->machine));
     KB_TRY(io_create(ctx->sim, ctx->machine, ctx->fabric, (uint32_t)control, &ctx->control));
     KB_TRY(rt_turns_init(ctx));
     KB_TRY(rt_nodes_init(ctx));
     KB_TRY(rt_streams_init(ctx));
-    return make_pes(ctx, &(places){(uint32_t)units, (uint32_t)kernels});
+    return make_pes(ctx, &(first_sources){(uint32_t)units, (uint32_t)kernels});
 }
 
 /* What stands on the machine. */
@@ -547,7 +547,7 @@ void kb_context_destroy(kb_context *ctx)
     rt_nodes_fini_all(ctx);
     rt_turns_fini(ctx);
     rt_caller_fini(&ctx->driver);
-    net_ways_fini(&ctx->ways);
+    net_route_buffer_fini(&ctx->routes);
     net_destroy(ctx->fabric);
     for (uint32_t sip = 0; ctx->mmus && sip < ctx->shape->sips; sip++)
         mem_mmu_destroy(ctx->mmus[sip]);

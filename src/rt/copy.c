@@ -24,7 +24,7 @@ struct rt_copy {
     bool with_host, to_host;
     uint64_t ticket; /* of the job's command, at the io_cpu */
     uint32_t left;   /* transfers with the host */
-    net_receipt last;
+    net_completion last;
     tl_races *races; /* NULL: it is not checked */
     uint32_t run;    /* its number there */
 };
@@ -97,9 +97,9 @@ static void end_at_host(rt_copy *copy, kb_error *err)
 }
 
 /* The io_cpu knows that all is there. */
-static void on_host_done(void *self, uint64_t arg, const net_receipt *receipt)
+static void on_host_done(void *self, uint64_t arg, const net_completion *completion)
 {
-    (void)arg, (void)receipt;
+    (void)arg, (void)completion;
     rt_copy *copy = self;
     end_check(copy);
     rt_node_end(copy->node, NULL);
@@ -115,10 +115,10 @@ static void send_or_fail(rt_copy *copy, io_message_kind kind, uint32_t cube, net
         kb_sim_fail(copy->ctx->sim, err);
 }
 
-static void transfer_done(void *self, uint64_t cube, const net_receipt *receipt)
+static void transfer_done(void *self, uint64_t cube, const net_completion *completion)
 {
     rt_copy *copy = self;
-    copy->last = *receipt;
+    copy->last = *completion;
     if (--copy->left == 0)
         send_or_fail(copy, copy->to_host ? IO_HOST_SIGNAL : IO_CUBE_SIGNAL, (uint32_t)cube,
                      on_host_done);
@@ -129,7 +129,8 @@ static kb_error *add_transfer(void *self, const kb_location *at, uint64_t bytes)
     rt_copy *copy = self;
     kb_context *ctx = copy->ctx;
     uint32_t node = mem_memories_node(ctx->memories, at);
-    net_order order = net_ways_between(&ctx->ways, ctx->host_node, node, bytes, copy->to_host);
+    net_order order =
+        net_make_order_by_nodes(&ctx->routes, ctx->host_node, node, bytes, copy->to_host);
     order.done = transfer_done;
     order.self = copy;
     order.arg = at->pe.cube;
@@ -137,9 +138,9 @@ static kb_error *add_transfer(void *self, const kb_location *at, uint64_t bytes)
     return net_submit(ctx->fabric, &order);
 }
 
-static void on_host_told(void *self, uint64_t arg, const net_receipt *receipt)
+static void on_host_told(void *self, uint64_t arg, const net_completion *completion)
 {
-    (void)arg, (void)receipt;
+    (void)arg, (void)completion;
     rt_copy *copy = self;
     const rt_tensor *there = copy->to_host ? source_of(copy) : target_of(copy);
     if (!there) { /* freed by a worker that is being stopped */
@@ -152,9 +153,9 @@ static void on_host_told(void *self, uint64_t arg, const net_receipt *receipt)
         kb_sim_fail(copy->ctx->sim, err);
 }
 
-static void on_arrival(void *self, uint64_t arg, const net_receipt *receipt)
+static void on_arrival(void *self, uint64_t arg, const net_completion *completion)
 {
-    (void)arg, (void)receipt;
+    (void)arg, (void)completion;
     rt_copy *copy = self;
     rt_node_arrived(copy->node);
 }
@@ -247,7 +248,7 @@ static void cancel(void *self, const kb_error *why)
     }
     rt_node_end(copy->node, why);
     copy->last =
-        (net_receipt){.issued = kb_sim_now(copy->ctx->sim), .ended = kb_sim_now(copy->ctx->sim)};
+        (net_completion){.issued = kb_sim_now(copy->ctx->sim), .ended = kb_sim_now(copy->ctx->sim)};
     end_at_host(copy, kb_error_copy(why));
 }
 

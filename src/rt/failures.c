@@ -1,16 +1,16 @@
 /*
- * failures.c: what is said of workers that failed: one error for all of them. Those that only pass
- * on what went wrong elsewhere are left out, and what several have to say is said once, with their
- * ranks. The code is that of the lowest rank.
+ * failures.c: the report of failed workers: one error for all of them. Errors that only pass on the
+ * failure of another worker are left out, and equal errors are reported once, with their ranks. The
+ * code is that of the lowest rank.
  */
 #include "runtime.h"
 
 #include <string.h>
 
-/* Different errors that later ones are compared with. Beyond, what is the same is said again. */
+/* Different errors that later ones are compared with. Beyond, equal errors are reported again. */
 enum { MOST_COMPARED = 64 };
 
-/* Leaves the errors of those alone who are to blame. If none is, one may tell what happened. */
+/* Keeps the errors of workers that failed first. If there are none, keeps one consequence. */
 static uint32_t forget_consequences(kb_context *ctx)
 {
     uint32_t causes = 0, kept = 0;
@@ -31,14 +31,14 @@ static uint32_t forget_consequences(kb_context *ctx)
     return causes + kept;
 }
 
-static bool says_the_same(const kb_error *a, const kb_error *b)
+static bool are_equal(const kb_error *a, const kb_error *b)
 {
     return strcmp(kb_error_message(a), kb_error_message(b)) == 0 &&
            strcmp(kb_error_detail(a), kb_error_detail(b)) == 0;
 }
 
-/* Has each that failed know the first rank that says the same, and that one how many there are.
- * Returns how many different errors there are. */
+/* Groups failed workers by their error. The first rank of a group is its representative, and counts
+ * the group. Returns the number of groups. */
 static uint32_t group_errors(kb_context *ctx)
 {
     uint32_t compared[MOST_COMPARED], groups = 0;
@@ -47,10 +47,10 @@ static uint32_t group_errors(kb_context *ctx)
         if (!worker->error)
             continue;
         uint32_t known = groups < MOST_COMPARED ? groups : MOST_COMPARED, at = 0;
-        while (at < known && !says_the_same(ctx->workers[compared[at]].error, worker->error))
+        while (at < known && !are_equal(ctx->workers[compared[at]].error, worker->error))
             at++;
-        worker->spokesman = at < known ? compared[at] : rank;
-        ctx->workers[worker->spokesman].spoken_for++;
+        worker->representative = at < known ? compared[at] : rank;
+        ctx->workers[worker->representative].group_size++;
         if (at < known)
             continue;
         if (groups < MOST_COMPARED)
@@ -60,22 +60,22 @@ static uint32_t group_errors(kb_context *ctx)
     return groups;
 }
 
-static bool speaks_for(const kb_context *ctx, uint32_t speaker, uint32_t rank)
+static bool represents(const kb_context *ctx, uint32_t representative, uint32_t rank)
 {
-    return ctx->workers[rank].error && ctx->workers[rank].spokesman == speaker;
+    return ctx->workers[rank].error && ctx->workers[rank].representative == representative;
 }
 
-/* Appends "rank 3", or "ranks 0-3, 5": those for whom this one speaks. */
-static void print_ranks(const kb_context *ctx, uint32_t speaker, kb_text *text)
+/* Appends "rank 3", or "ranks 0-3, 5": the group of this representative. */
+static void print_ranks(const kb_context *ctx, uint32_t representative, kb_text *text)
 {
     enum { MOST_RANGES = 16 };
-    uint32_t left = ctx->workers[speaker].spoken_for, rank = speaker;
+    uint32_t left = ctx->workers[representative].group_size, rank = representative;
     kb_text_puts(text, left > 1 ? "ranks " : "rank ");
     for (uint32_t ranges = 0; left > 0 && ranges < MOST_RANGES; ranges++) {
-        while (!speaks_for(ctx, speaker, rank))
+        while (!represents(ctx, representative, rank))
             rank++;
         uint32_t first = rank;
-        for (; left > 0 && speaks_for(ctx, speaker, rank); left--)
+        for (; left > 0 && represents(ctx, representative, rank); left--)
             rank++;
         kb_text_printf(text, "%s%u", ranges > 0 ? ", " : "", first);
         if (rank - first > 1)
@@ -86,10 +86,10 @@ static void print_ranks(const kb_context *ctx, uint32_t speaker, kb_text *text)
 }
 
 /* Appends "ranks 0-3: what happened". */
-static void print_error(const kb_context *ctx, uint32_t speaker, kb_text *text)
+static void print_error(const kb_context *ctx, uint32_t representative, kb_text *text)
 {
-    print_ranks(ctx, speaker, text);
-    kb_text_printf(text, ": %s", kb_error_message(ctx->workers[speaker].error));
+    print_ranks(ctx, representative, text);
+    kb_text_printf(text, ": %s", kb_error_message(ctx->workers[representative].error));
 }
 
 /* One line with the first errors. */
@@ -99,14 +99,14 @@ static kb_error *make_message(const kb_context *ctx, uint32_t failed, uint32_t m
     kb_code code = KB_OK;
     uint32_t said = 0, told = 0;
     for (uint32_t rank = 0; rank < ctx->worker_count && said < most; rank++) {
-        if (!speaks_for(ctx, rank, rank))
+        if (!represents(ctx, rank, rank))
             continue;
         if (said++ == 0)
             code = kb_error_code(ctx->workers[rank].error);
         else
             kb_text_puts(&text, "; ");
         print_error(ctx, rank, &text);
-        told += ctx->workers[rank].spoken_for;
+        told += ctx->workers[rank].group_size;
     }
     if (failed > told)
         kb_text_printf(&text, "; and %u more", failed - told);
@@ -157,7 +157,7 @@ kb_error *rt_sum_up_failures(kb_context *ctx)
     uint32_t groups = group_errors(ctx);
     kb_error *all = make_message(ctx, failed, IN_MESSAGE);
     for (uint32_t rank = 0; rank < ctx->worker_count; rank++) {
-        if (!speaks_for(ctx, rank, rank))
+        if (!represents(ctx, rank, rank))
             continue;
         const kb_error *err = ctx->workers[rank].error;
         if (groups > IN_MESSAGE || kb_error_detail(err)[0] != '\0') {

@@ -125,7 +125,7 @@ static size_t cell_of(const walk *w)
     return w->row * w->grid->column_count + w->column;
 }
 
-/* So many elements of a cell of one tensor belong into a cell of the other. */
+/* The elements of a cell of one tensor that belong into a cell of the other. */
 typedef struct meeting {
     size_t from, to;
     uint64_t elements;

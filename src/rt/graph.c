@@ -118,11 +118,11 @@ kb_error *kb_graph_begin(kb_context *ctx, const char *name, kb_graph *handle)
     return NULL;
 }
 
-/* The place of a handle among those that the graph has seen; they are few. */
-static kb_error *place_of(graph_handles *list, uint64_t id, size_t *place)
+/* The index of a handle among those that the graph has seen; they are few. */
+static kb_error *place_of(graph_handles *list, uint64_t id, size_t *index)
 {
-    for (*place = 0; *place < list->count; ++*place)
-        if (list->items[*place] == id)
+    for (*index = 0; *index < list->count; ++*index)
+        if (list->items[*index] == id)
             return NULL;
     return kb_vec_push(list, id) ? NULL : kb_error_nomem();
 }
@@ -130,10 +130,10 @@ static kb_error *place_of(graph_handles *list, uint64_t id, size_t *place)
 static kb_error *add_op(rt_graph *graph, const char *function, kb_stream handle, graph_op *op)
 {
     rt_stream *stream;
-    size_t place;
+    size_t index;
     KB_TRY(rt_find_stream(graph->ctx, function, handle, &stream));
-    KB_TRY(place_of(&graph->streams, handle.id, &place));
-    op->stream = (uint32_t)place;
+    KB_TRY(place_of(&graph->streams, handle.id, &index));
+    op->stream = (uint32_t)index;
     return kb_vec_push(&graph->ops, *op) ? NULL : kb_error_nomem();
 }
 
@@ -221,14 +221,14 @@ kb_error *rt_record_copy(kb_context *ctx, kb_tensor to_handle, kb_tensor from_ha
 kb_error *rt_record_event(kb_context *ctx, kb_stream stream, kb_stream_event event, bool wait)
 {
     rt_graph *graph = recorded_by(ctx);
-    size_t known = graph->events.count, place;
-    KB_TRY(place_of(&graph->events, event.id, &place));
-    if (wait && place >= known)
+    size_t known = graph->events.count, index;
+    KB_TRY(place_of(&graph->events, event.id, &index));
+    if (wait && index >= known)
         return kb_error_new(KB_ERR_FAULT,
                             "kb_stream_wait: graph '%s' is being recorded, and the event was not "
                             "recorded in it",
                             graph->name);
-    graph_op op = {.kind = wait ? GRAPH_WAIT : GRAPH_EVENT, .event = (uint32_t)place};
+    graph_op op = {.kind = wait ? GRAPH_WAIT : GRAPH_EVENT, .event = (uint32_t)index};
     return add_op(graph, wait ? "kb_stream_wait" : "kb_stream_record", stream, &op);
 }
 
@@ -409,10 +409,10 @@ static bool is_node(const graph_op *op)
     return op->kind != GRAPH_EVENT && op->kind != GRAPH_WAIT;
 }
 
-size_t graph_number_of(const rt_graph *graph, size_t place)
+size_t graph_number_of(const rt_graph *graph, size_t index)
 {
     size_t number = 0;
-    for (size_t i = 0; i < place; i++)
+    for (size_t i = 0; i < index; i++)
         number += is_node(&graph->ops.items[i]);
     return number;
 }
@@ -443,13 +443,13 @@ kb_error *kb_graph_find(kb_context *ctx, kb_graph handle, const char *name, size
 }
 
 /* "graph 'step', node 3 ('scale')" */
-kb_error *graph_blame(const rt_graph *graph, size_t place, kb_error *err)
+kb_error *graph_blame(const rt_graph *graph, size_t index, kb_error *err)
 {
     return kb_error_wrap(err, "graph '%s', node %zu ('%s')", graph->name,
-                         graph_number_of(graph, place), graph->ops.items[place].name);
+                         graph_number_of(graph, index), graph->ops.items[index].name);
 }
 
-/* What differs: both have the same words if it is the place. */
+/* What differs: both have the same words if it is the index. */
 static kb_error *not_placed_alike(const rt_tensor *new, const rt_tensor *old)
 {
     kb_text text = KB_TEXT_INIT;

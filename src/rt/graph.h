@@ -20,7 +20,7 @@ typedef enum graph_kind {
 /* A recorded call. */
 typedef struct graph_op {
     graph_kind kind;
-    uint32_t stream; /* its place among those of the graph */
+    uint32_t stream; /* its index among those of the graph */
     uint32_t event;
     char *name;    /* NULL for events */
     bool *devices; /* by SIP: that take part */
@@ -50,11 +50,11 @@ void graph_free(rt_graph *graph);
 
 KB_MUST_USE kb_error *graph_copy_arg(kb_arg *to, const kb_arg *from);
 
-/* How many nodes are recorded before that place. */
-size_t graph_number_of(const rt_graph *graph, size_t place);
+/* How many nodes are recorded before that index. */
+size_t graph_number_of(const rt_graph *graph, size_t index);
 
 /* Says which node it is about. */
-KB_MUST_USE kb_error *graph_blame(const rt_graph *graph, size_t place, kb_error *err);
+KB_MUST_USE kb_error *graph_blame(const rt_graph *graph, size_t index, kb_error *err);
 
 /* The graph, which can be launched. */
 KB_MUST_USE kb_error *graph_find_ready(kb_context *ctx, const char *function, kb_graph handle,

@@ -112,11 +112,11 @@ kb_error *rt_run_add(rt_run *run, rt_node *node)
     return NULL;
 }
 
-static void on_host_told(void *self, uint64_t arg, const net_receipt *receipt)
+static void on_host_told(void *self, uint64_t arg, const net_completion *completion)
 {
     (void)arg;
     rt_run *run = self;
-    rt_request_end_part(rt_work_request(run->work), receipt, NULL); /* which may free the run */
+    rt_request_end_part(rt_work_request(run->work), completion, NULL); /* which may free the run */
 }
 
 void rt_run_node_ended(rt_run *run, uint32_t sip)
@@ -131,9 +131,9 @@ void rt_run_node_ended(rt_run *run, uint32_t sip)
 }
 
 /* The launch is at a device: nodes that wait for nothing begin. */
-static void on_device(void *self, uint64_t sip, const net_receipt *receipt)
+static void on_device(void *self, uint64_t sip, const net_completion *completion)
 {
-    (void)receipt;
+    (void)completion;
     rt_run *run = self;
     run_device *device = &run->devices[sip];
     device->is_there = true;

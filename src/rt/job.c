@@ -115,28 +115,10 @@ void rt_job_set_queues(rt_job *job, ipcq_set *set)
 
 /* ---- Under way ---- */
 
-static void link_job(rt_job *job)
-{
-    job->next = job->ctx->jobs;
-    if (job->next)
-        job->next->prev = job;
-    job->ctx->jobs = job;
-}
-
-static void unlink_job(rt_job *job)
-{
-    if (job->next)
-        job->next->prev = job->prev;
-    if (job->prev)
-        job->prev->next = job->next;
-    else
-        job->ctx->jobs = job->next;
-}
-
-static void dma_done(void *self, uint64_t ticket, const net_receipt *receipt, kb_error *err)
+static void dma_done(void *self, uint64_t ticket, const net_completion *completion, kb_error *err)
 {
     rt_job *job = self;
-    io_finish(job->ctx->control, ticket, receipt, err);
+    io_finish(job->ctx->control, ticket, completion, err);
 }
 
 static void arrive(void *self, uint64_t ticket, size_t index)
@@ -171,17 +153,17 @@ static void arrive(void *self, uint64_t ticket, size_t index)
     io_finish(ctx->control, ticket, NULL, err);
 }
 
-static void done(void *self, uint64_t arg, const net_receipt *receipt, kb_error *err)
+static void done(void *self, uint64_t arg, const net_completion *completion, kb_error *err)
 {
     (void)arg;
     rt_job *job = self;
-    unlink_job(job);
+    KB_LIST_TAKE_OUT(job->ctx->jobs, job);
     rt_request *request = job->request;
     rt_job_order order = job->order;
     rt_job_destroy(job);
     if (order.done)
         err = order.done(order.self, err);
-    rt_request_end_part(request, receipt, err);
+    rt_request_end_part(request, completion, err);
 }
 
 static void held(void *self, uint64_t arg, uint64_t ticket)
@@ -229,7 +211,7 @@ kb_error *rt_job_submit_ordered(rt_job *job, rt_request *request, const rt_job_o
         rt_job_destroy(job);
         return err;
     }
-    link_job(job);
+    KB_LIST_PUSH(job->ctx->jobs, job);
     rt_request_add_part(request);
     request->completion.bytes += job->moved_bytes;
     return NULL;

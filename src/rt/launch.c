@@ -171,7 +171,7 @@ static void end_run(const launch_run *r, kb_error *err)
 {
     kb_context *ctx = r->launch->ctx;
     kb_time now = kb_sim_now(ctx->sim);
-    net_receipt work = {.issued = r->arrived, .ended = now, .overhead = now - r->arrived};
+    net_completion work = {.issued = r->arrived, .ended = now, .overhead = now - r->arrived};
     note_failure(r->launch, err);
     if (err)
         stop_followers(r->launch, err);
@@ -296,7 +296,7 @@ static void queue_runs(rt_launch *launch)
 }
 
 /* Each run uses the queues of its PE until it has ended, or is known never to begin. */
-static void claim_queues(rt_launch *launch)
+static void hold_queues(rt_launch *launch)
 {
     for (size_t i = 0; i < launch->targets.count; i++) {
         launch->runs[i].launch = launch;
@@ -305,7 +305,7 @@ static void claim_queues(rt_launch *launch)
     }
 }
 
-static void give_queues_back(const rt_launch *launch)
+static void release_queues(const rt_launch *launch)
 {
     for (size_t i = 0; i < launch->targets.count; i++)
         if (launch->runs[i].set)
@@ -341,11 +341,11 @@ static void finish(rt_launch *launch, kb_time ended)
     ctx->launches_open--;
 }
 
-static void done(void *self, uint64_t arg, const net_receipt *receipt, kb_error *err)
+static void done(void *self, uint64_t arg, const net_completion *completion, kb_error *err)
 {
     (void)arg;
     rt_launch *launch = self;
-    finish(launch, receipt->ended);
+    finish(launch, completion->ended);
     err = blame(launch, err);
     if (launch->node)
         kb_oplog_launch_end(launch->ctx->log);
@@ -354,7 +354,7 @@ static void done(void *self, uint64_t arg, const net_receipt *receipt, kb_error 
               : rt_check_end_request(launch->request, launch->races, launch->result.name, err);
     if (!launch->node)
         launch->races = NULL;
-    rt_request_end_part(launch->request, receipt, err);
+    rt_request_end_part(launch->request, completion, err);
 }
 
 static io_command command_of(rt_launch *launch)
@@ -497,7 +497,7 @@ static void cancel(void *self, const kb_error *why)
 {
     rt_launch *launch = self;
     kb_context *ctx = launch->ctx;
-    give_queues_back(launch);
+    release_queues(launch);
     if (!launch->node->run) {
         launch->result.held = kb_sim_now(ctx->sim) - launch->arrived;
         kb_oplog_launch_begin(ctx->log);
@@ -544,7 +544,7 @@ static kb_error *submit_in_stream(rt_launch *launch, rt_stream *stream, bool is_
     }
     if (!stream->run)
         kb_oplog_launch_begin(ctx->log);
-    claim_queues(launch);
+    hold_queues(launch);
     rt_check_open(ctx);
     return NULL;
 }
@@ -559,7 +559,7 @@ static kb_error *submit_alone(rt_launch *launch)
         launch->races = NULL;
         return err;
     }
-    claim_queues(launch);
+    hold_queues(launch);
     queue_runs(launch);
     return NULL;
 }

@@ -12,7 +12,7 @@
 enum {
     LAUNCH_KERNEL_BYTES = 64, /* of a command: where the code is, the grid, how many arguments */
     LAUNCH_ARGUMENT_BYTES = 8,
-    LAUNCH_TARGET_BYTES = 16, /* for each PE: its place in the grid */
+    LAUNCH_TARGET_BYTES = 16, /* for each PE: its position in the grid */
 };
 
 /* What one PE does of a launch. */

@@ -252,9 +252,9 @@ typedef struct signal {
     rt_node *node, *before;
 } signal;
 
-static void on_signal(void *self, uint64_t arg, const net_receipt *receipt)
+static void on_signal(void *self, uint64_t arg, const net_completion *completion)
 {
-    (void)receipt;
+    (void)completion;
     kb_context *ctx = self;
     signal is = *(const signal *)kb_pool_at(&ctx->signals, (uint32_t)arg);
     kb_pool_give(&ctx->signals, (uint32_t)arg);

@@ -130,7 +130,7 @@ static void leave_stream(rt_request *request)
         kb_wake_all(ctx->sim, &owner->idle);
 }
 
-/* ---- Faults that nobody was told of ---- */
+/* ---- Faults that were not reported ---- */
 
 static void note_fault(rt_request *request)
 {
@@ -161,7 +161,7 @@ static void strike_fault(rt_request *request)
     request->fault_before = request->fault_after = NULL;
 }
 
-/* It is done and has no handle. Of those that failed and nobody can ask for, one stays. */
+/* It is done and has no handle. Of failed requests without a handle one stays, for its error. */
 static void dismiss(rt_request *request)
 {
     if (request->untold && !request->owner->nameless_fault) {
@@ -209,7 +209,7 @@ static kb_op op_of(const rt_request *request)
         .name = request->what,
         .label = request->label,
         .start = completion->issued,
-        .end = kb_sim_now(request->ctx->sim), /* later than its last receipt if it failed */
+        .end = kb_sim_now(request->ctx->sim), /* later than its last completion if it failed */
         .bytes = completion->bytes,
         .launch = request->number,
     };
@@ -260,19 +260,19 @@ static void end_request(rt_request *request)
     rt_request_ended(ctx);
 }
 
-void rt_request_end_part(rt_request *request, const net_receipt *receipt, kb_error *err)
+void rt_request_end_part(rt_request *request, const net_completion *transfer, kb_error *err)
 {
     if (!request->error)
         request->error = err;
     else
         kb_error_free(err);
-    if (receipt) {
+    if (transfer) {
         kb_completion *completion = &request->completion;
-        completion->ended = receipt->ended;
-        completion->overhead = receipt->overhead;
-        completion->wire = receipt->wire;
-        completion->drain = receipt->drain;
-        completion->queueing = receipt->queueing;
+        completion->ended = transfer->ended;
+        completion->overhead = transfer->overhead;
+        completion->wire = transfer->wire;
+        completion->drain = transfer->drain;
+        completion->queueing = transfer->queueing;
     }
     if (--request->parts == 0)
         end_request(request);
@@ -285,10 +285,10 @@ void rt_request_close(rt_request *request, kb_error *err)
     rt_request_end_part(request, NULL, err);
 }
 
-static void transfer_done(void *self, uint64_t arg, const net_receipt *receipt)
+static void transfer_done(void *self, uint64_t arg, const net_completion *completion)
 {
     (void)arg;
-    rt_request_end_part(self, receipt, NULL);
+    rt_request_end_part(self, completion, NULL);
 }
 
 kb_error *rt_request_transfer(rt_request *request, const kb_location *location, uint64_t bytes,
@@ -296,7 +296,7 @@ kb_error *rt_request_transfer(rt_request *request, const kb_location *location, 
 {
     kb_context *ctx = request->ctx;
     uint32_t node = mem_memories_node(ctx->memories, location);
-    net_order order = net_ways_between(&ctx->ways, ctx->host_node, node, bytes, read);
+    net_order order = net_make_order_by_nodes(&ctx->routes, ctx->host_node, node, bytes, read);
     order.done = transfer_done;
     order.self = request;
     KB_TRY(net_submit(ctx->fabric, &order));
@@ -364,7 +364,7 @@ kb_error *kb_request_wait(kb_context *ctx, kb_request handle, kb_completion *com
     rt_observe(ctx, request->over);
     if (!request->error)
         return NULL;
-    strike_fault(request); /* whoever waited for it has been told */
+    strike_fault(request); /* its error is returned here */
     return kb_error_copy(request->error);
 }
 

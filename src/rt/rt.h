@@ -1,6 +1,6 @@
 /*
- * rt.h: what the folders above see of a context besides the public header: figures for the command
- * line, and what collectives are made of (work.h).
+ * rt.h: what the folders above see of a context besides the public header: statistics for the
+ * command line, and what collectives are made of (work.h).
  */
 #ifndef KB_RT_RT_H
 #define KB_RT_RT_H

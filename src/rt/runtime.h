@@ -1,20 +1,31 @@
 /*
  * runtime.h: what the files of rt know of a context. Private to rt.
  *
- *     context.c   making and leaving it          worker.c   spawn, who calls, waiting, devices
- *     request.c   handles, completions           message.c  requests of the user
- *     job.c       commands to PEs: DMA, MMU      tensor.c   creating, describing, freeing
- *     move.c      contents and their transfers   access.c   copy, to_host, slices, repr
- *     flat.c      copies by the count of elements
- *     launch_call.c, launch.c  running kernels   arguments.c  what they are given
- *     node.c      work in an order               stream.c   streams and their events
- *     copy.c      copies in streams              graph.c    recorded sequences of work
- *     races.c     what is checked together
- *     view.c      tensors as collectives see them
- *     work.c      requests in steps              queues.c   installing queues
- *     calls.c     which calls are barriers       bench.c    running benches
- *     failures.c  what is said of workers that failed
- *     handles.c   handles and their contexts
+ *     context.c            a context, from creation to the end
+ *     worker.c             workers: starting, waiting, their devices
+ *     request.c            handles of requests, completions
+ *     memory_requests.c    requests on memory: writes, reads, mappings
+ *     job.c                commands to PEs: DMA, MMU
+ *     tensor.c             tensors: creating, describing, freeing
+ *     tensor_access.c      contents of tensors: copies, elements, slices
+ *     tensor_view.c        tensors as collectives see them
+ *     move.c               contents and their transfers
+ *     flat.c               copies by the count of elements
+ *     launch_call.c        the call that launches a kernel
+ *     launch.c             launches under way
+ *     arguments.c          the arguments of kernels
+ *     node.c               dependencies between launches and copies
+ *     stream.c             streams and their events
+ *     copy.c               copies in streams
+ *     graph.c              recorded sequences of work
+ *     race_check.c         which launches are checked for data races together
+ *     work.c               requests of several steps
+ *     queue_install.c      installing queues in PEs
+ *     calls.c              which calls wait for pending work
+ *     bench.c              running benches
+ *     failures.c           the report of failed workers
+ *     handles.c            handles and their contexts
+ *     handle_table.c       objects by their handles
  *
  * work.h is what the layer of collectives above sees of all this.
  */
@@ -30,21 +41,21 @@
 #include "base/base.h"
 #include "calls.h"
 #include "data/data.h"
+#include "device_order.h"
+#include "handle_table.h"
 #include "io/io.h"
 #include "ipcq/ipcq.h"
 #include "mem/mem.h"
 #include "net/net.h"
 #include "oplog/oplog.h"
-#include "order.h"
 #include "pe/pe.h"
 #include "sim/sim.h"
-#include "table.h"
 #include "tl/tl.h"
 #include "topo/topo.h"
 #include "work.h"
 
 /*
- * Places in the order of events: workers by rank, then what has to come after all workers at an
+ * Source ids: workers by rank, then what has to come after all workers at an
  * instant, then the machine, what the program adds itself, and at last what comes after everything
  * at an instant.
  */
@@ -70,7 +81,7 @@ typedef struct rt_caller {
     uint32_t under_way;                   /* its requests that move something and have not ended */
     uint32_t launches;                    /* of them */
     kb_waitlist idle;                     /* woken when none of them is, or launches alone */
-    rt_request *first_fault, *last_fault; /* requests that failed and nobody was told of */
+    rt_request *first_fault, *last_fault; /* failed requests whose errors were not reported */
     bool nameless_fault;                  /* one of them has no handle: it stays for being told */
     rt_work *works;                       /* its own that were not aborted, the newest first */
     uint32_t streamed;                    /* of those under way: in streams */
@@ -84,15 +95,15 @@ typedef struct rt_caller {
     bool ended;                  /* its function is done */
     bool to_be_told_of, told_of; /* that it has ended well, to the layer of collectives */
     kb_error *error;             /* what its function returned */
-    uint32_t spokesman;          /* if it failed: the first rank whose error says the same */
-    uint32_t spoken_for;         /* how many that one speaks for */
+    uint32_t representative;     /* if it failed: the first rank whose error says the same */
+    uint32_t group_size;         /* how many that one speaks for */
 } rt_caller;
 
 /* Something under way, in one or several parts that start together. */
 struct rt_request {
     kb_context *ctx;
     uint64_t id;
-    rt_caller *owner; /* NULL if nobody cares any more */
+    rt_caller *owner; /* NULL if it has ended */
     bool counts;      /* in its owner's work under way */
     bool is_launch, logs_launch;
     bool has_handle; /* stays when it is done, until the user frees it */
@@ -182,7 +193,7 @@ struct kb_context {          /* NOLINT(clang-analyzer-optin.performance.Padding)
     bool owns_machine; /* else it is another context's */
     const topo_shape *shape;
     net *fabric;
-    net_ways ways;
+    net_route_buffer routes;
     uint32_t host_node;
     mem_memories *memories;
     mem_mmu **mmus; /* one a SIP */
@@ -308,7 +319,7 @@ KB_MUST_USE kb_error *rt_request_open(kb_context *ctx, const char *what, const c
                                       rt_request **request);
 void rt_request_add_part(rt_request *request);
 
-/* Nobody who reads tensors needs to wait for it. To be said at once. */
+/* Reading tensors does not wait for it. To be called at once. */
 void rt_request_moves_nothing(rt_request *request);
 
 /* Transfers and mappings of others do not wait for it. To be said at once. `all_of_it`: to the log
@@ -316,7 +327,7 @@ void rt_request_moves_nothing(rt_request *request);
 void rt_request_is_launch(rt_request *request, bool all_of_it);
 
 /* A part has ended; of the parts the last one says how the time came about. Takes the error. */
-void rt_request_end_part(rt_request *request, const net_receipt *receipt, kb_error *err);
+void rt_request_end_part(rt_request *request, const net_completion *transfer, kb_error *err);
 
 /* Ends the caller's own part, which took no time. */
 void rt_request_close(rt_request *request, kb_error *err);
@@ -341,11 +352,11 @@ KB_MUST_USE kb_error *rt_take_faults(rt_caller *caller);
 /* The run has failed: shows the log's watcher those under way, as unfinished. */
 void rt_requests_show_unfinished(kb_context *ctx);
 
-/* Whoever owned requests no longer does. */
+/* Requests lose their owner. */
 void rt_requests_disown(kb_context *ctx);
 void rt_requests_fini(kb_context *ctx);
 
-/* ---- message.c ---- */
+/* ---- memory_requests.c ---- */
 
 /* A range of virtual addresses, in whole pages. */
 KB_MUST_USE kb_error *rt_va_take(kb_context *ctx, uint64_t bytes, uint64_t *va);
@@ -417,7 +428,7 @@ kb_location rt_shard_location(const rt_tensor *tensor, size_t shard);
 /* What users see of it. */
 kb_shard rt_describe_shard(const rt_tensor *tensor, size_t shard);
 
-/* ---- access.c ---- */
+/* ---- tensor_access.c ---- */
 
 /* Whether one can be copied to the other: the same shape and dtype. */
 KB_MUST_USE kb_error *rt_check_alike(const rt_tensor *to, const rt_tensor *from);
@@ -534,7 +545,7 @@ void rt_turns_fini(kb_context *ctx);
 
 void rt_launches_free(rt_launch *first);
 
-/* ---- queues.c ---- */
+/* ---- queue_install.c ---- */
 
 /* The set that was installed last in the PE; NULL if none is. */
 rt_queue_set *rt_queues_of_pe(kb_context *ctx, kb_pe pe);

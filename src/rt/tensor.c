@@ -201,17 +201,17 @@ static kb_error *add_mapping(kb_context *ctx, rt_tensor *tensor)
     const mem_grid *grid = &tensor->grid;
     size_t cells = grid->row_count * grid->column_count, copies = grid->copies;
     kb_error *err = kb_error_nomem();
-    cell_place *places = kb_alloc_array(cells, sizeof *places);
+    cell_place *cells_in_order = kb_alloc_array(cells, sizeof *cells_in_order);
     mem_extent *extents = kb_alloc_array(cells, sizeof *extents);
     kb_location *locations = kb_alloc_array(cells * copies, sizeof *locations);
-    if (!places || !extents || !locations)
+    if (!cells_in_order || !extents || !locations)
         goto out;
-    sort_cells(tensor, places, cells);
+    sort_cells(tensor, cells_in_order, cells);
     for (size_t i = 0; i < cells; i++) {
-        const mem_shard *shard = &tensor->placement.shards.items[places[i].shards[0]];
+        const mem_shard *shard = &tensor->placement.shards.items[cells_in_order[i].shards[0]];
         extents[i] = (mem_extent){shard->offset_bytes, shard->nbytes, i * copies, copies};
         for (size_t c = 0; c < copies; c++)
-            locations[i * copies + c] = rt_shard_location(tensor, places[i].shards[c]);
+            locations[i * copies + c] = rt_shard_location(tensor, cells_in_order[i].shards[c]);
     }
     mem_mapping_spec spec = {
         .name = tensor->name,
@@ -227,7 +227,7 @@ static kb_error *add_mapping(kb_context *ctx, rt_tensor *tensor)
     };
     err = mem_mmu_add(ctx->mmus[tensor->sip], &spec, &tensor->mapping);
 out:
-    free(places);
+    free(cells_in_order);
     free(extents);
     free(locations);
     return err;
@@ -242,7 +242,7 @@ static kb_error *deploy(kb_context *ctx, rt_tensor *tensor, const kb_policy *pol
                               ctx->shape->cubes, ctx->shape->pes));
     KB_TRY(mem_grid_init(&tensor->grid, &tensor->placement));
     KB_TRY(take_blocks(ctx, tensor));
-    /* A page behind it stays unmapped: who runs over the end is told so, and hits nobody else. */
+    /* A page behind it stays unmapped: an access beyond the end is a fault. */
     KB_TRY(rt_va_take(ctx, (tensor->bytes ? tensor->bytes : 1) + MEM_VA_PAGE_BYTES, &tensor->va));
     return tensor->bytes ? add_mapping(ctx, tensor) : NULL;
 }
@@ -337,7 +337,7 @@ static void discard_failed(kb_context *ctx, rt_tensor *tensor)
 
 /* ---- Making ---- */
 
-/* What creating takes time for: the mapping, and filling unless nobody asked for contents. */
+/* What creating takes time for: the mapping, and filling if contents were asked for. */
 static kb_error *start(kb_context *ctx, rt_tensor *tensor, bool filled)
 {
     if (tensor->mapping == 0)

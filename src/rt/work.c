@@ -1,5 +1,5 @@
 /*
- * work.c: requests that consist of steps: copies, launches, and parts that somebody else ends. A
+ * work.c: requests that consist of steps: copies, launches, and parts that another module ends. A
  * step begins when all parts of the one before have ended, and none begins once something failed.
  *
  * A work's request has one part that is the work's own, so a step is over when no other is left.
@@ -26,26 +26,11 @@ struct rt_work {
     rt_work *next, *prev;
 };
 
-/* ---- Lists ---- */
-
-static void link_work(rt_work *work, rt_work **list)
+static void move_to(rt_work *work, rt_work **list)
 {
+    KB_LIST_TAKE_OUT(*work->list, work);
     work->list = list;
-    work->prev = NULL;
-    work->next = *list;
-    if (work->next)
-        work->next->prev = work;
-    *list = work;
-}
-
-static void unlink_work(rt_work *work)
-{
-    if (work->next)
-        work->next->prev = work->prev;
-    if (work->prev)
-        work->prev->next = work->next;
-    else
-        *work->list = work->next;
+    KB_LIST_PUSH(*list, work);
 }
 
 /* ---- Steps ---- */
@@ -63,20 +48,20 @@ static void add_times(rt_work *work)
 static void end_work(rt_work *work)
 {
     rt_request *request = work->request;
-    net_receipt receipt = {
+    net_completion completion = {
         .issued = request->completion.issued,
         .ended = kb_sim_now(work->ctx->sim),
         .overhead = work->overhead,
         .wire = work->wire,
         .drain = work->drain,
     };
-    receipt.queueing = receipt.ended - receipt.issued;
-    receipt.queueing -= receipt.overhead + receipt.wire + receipt.drain;
+    completion.queueing = completion.ended - completion.issued;
+    completion.queueing -= completion.overhead + completion.wire + completion.drain;
     request->work = NULL;
     work->done(work->self, request->error);
-    unlink_work(work);
+    KB_LIST_TAKE_OUT(*work->list, work);
     free(work);
-    rt_request_end_part(request, &receipt, NULL);
+    rt_request_end_part(request, &completion, NULL);
 }
 
 void rt_work_advance(rt_work *work)
@@ -130,7 +115,8 @@ kb_error *rt_work_open(kb_context *ctx, const rt_work_options *options, rt_work 
         .self = options->self,
         .stream = options->stream,
     };
-    link_work(work, &request->owner->works);
+    work->list = &request->owner->works;
+    KB_LIST_PUSH(*work->list, work);
     request->work = work;
     *handle = rt_request_handle(request);
     *out = work;
@@ -219,8 +205,7 @@ void rt_work_abort(rt_work *work, const kb_error *why)
     rt_request *request = work->request;
     if (!request->error)
         request->error = kb_error_copy(why);
-    unlink_work(work);
-    link_work(work, &work->ctx->loose_works);
+    move_to(work, &work->ctx->loose_works);
     if (request->launches || request->nodes)
         rt_work_stop(work, why);
     request->parts -= work->held;
@@ -250,8 +235,7 @@ void rt_works_disown(rt_caller *caller)
 {
     while (caller->works) {
         rt_work *work = caller->works;
-        unlink_work(work);
-        link_work(work, &work->ctx->loose_works);
+        move_to(work, &work->ctx->loose_works);
     }
 }
 

@@ -25,7 +25,7 @@ uint32_t rt_caller_rank(kb_context *ctx);
 uint32_t rt_worker_count(const kb_context *ctx);                /* 0 while none run */
 bool rt_worker_has_ended(const kb_context *ctx, uint32_t rank); /* also if there is none such */
 
-/* Lets time pass until somebody wakes the list, or the machine has ended something. */
+/* Lets time pass until the list is woken, or the machine has ended something. */
 KB_MUST_USE kb_error *rt_block_on(kb_context *ctx, kb_waitlist *list);
 
 const topo_machine *rt_machine(const kb_context *ctx);

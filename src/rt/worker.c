@@ -1,7 +1,7 @@
 /*
- * worker.c: who calls, how they wait, and which device is theirs.
+ * worker.c: callers: workers and the host program, how they wait, and their current devices.
  *
- * Workers are coroutines whose places in the order of events come before all of the machine's: at
+ * Workers are coroutines whose source ids come before all of the machine's: at
  * every instant all that can go on do, in the order of ranks, before the machine moves. Outside
  * workers there is one caller, the driver, whose waiting runs the simulator.
  *
@@ -75,7 +75,7 @@ uint32_t kb_ahbm_current_device(kb_context *ctx)
     rt_caller *caller = rt_caller_of(ctx);
     bool several = caller != &ctx->driver && ctx->worker_count > 1;
     if (several && !caller->device_set && !caller->device_warned && !ctx->limited) {
-        caller->device_warned = true; /* first: whoever is warned may ask again */
+        caller->device_warned = true; /* first: the warning callback may ask again */
         rt_debug_warn(ctx, "rank %u uses device 0 by default: call kb_ahbm_set_device() first",
                       caller->rank);
     }
@@ -140,8 +140,8 @@ static kb_error *run_machine(kb_context *ctx, kb_time until)
     return err ? err : check_rounding(); /* a kernel may have changed it */
 }
 
-/* Nothing will happen any more. If works are under way, these end with the error, which whoever
- * waits for them is told; else the caller is. Takes the error over. */
+/* Nothing will happen any more. If works are under way, they end with the error, for their waiters;
+ * else the caller gets it. Takes the error over. */
 static kb_error *give_up(kb_context *ctx, kb_error *err)
 {
     err = ipcq_explain_deadlock(ctx->queues, err);

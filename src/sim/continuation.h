@@ -1,5 +1,5 @@
 /*
- * continuation.h: a place where a suspended computation goes on. Private to sim.
+ * continuation.h: where a suspended computation continues. Private to sim.
  *
  * On x86-64 it is a stack pointer; elsewhere, and with KB_UCONTEXT, it is a ucontext_t. The
  * floating point control words are not switched. Sanitizers are told of each switch.
@@ -102,7 +102,7 @@ static inline void kb_continuation_jump(kb_continuation *from, kb_continuation *
 #endif
 
 /*
- * Goes on at `to`, and comes back when somebody switches to `from`. That must be `to` itself, or
+ * Goes on at `to`, and returns when `from` is switched to. That must be `to` itself, or
  * something that goes on at `to`: they are entered and left like calls.
  */
 static inline void kb_continuation_switch(kb_continuation *from, kb_continuation *to)

@@ -1,7 +1,7 @@
 /*
  * coroutine.c: functions that can wait, each on a stack of its own.
  *
- * A coroutine is entered by switching to it and left by switching back to whoever entered it: from
+ * A coroutine is entered by switching to it and left by switching back to its caller: from
  * outside, resuming one is a call. At most one event or list entry can resume it at any time
  * (kb_co_detach() finds it), so a coroutine that is killed leaves nothing behind.
  *
@@ -68,12 +68,7 @@ kb_co *kb_sim_newest(const kb_sim *sim)
 void kb_co_release(kb_co *co)
 {
     kb_sim *sim = co->sim;
-    if (co->next)
-        co->next->prev = co->prev;
-    if (co->prev)
-        co->prev->next = co->next;
-    else
-        sim->coroutines = co->next;
+    KB_LIST_TAKE_OUT(sim->coroutines, co);
     sim->coroutine_count--;
     if (co->on_end)
         co->on_end(co->arg);
@@ -153,7 +148,6 @@ kb_error *kb_co_spawn(kb_sim *sim, const kb_co_options *options, kb_co_fn *fn, v
         .sim = sim,
         .source = own_source(sim, options->source_id),
         .daemon = options->daemon,
-        .next = sim->coroutines,
         .fn = fn,
         .arg = arg,
         .on_end = options->on_end,
@@ -168,9 +162,7 @@ kb_error *kb_co_spawn(kb_sim *sim, const kb_co_options *options, kb_co_fn *fn, v
         return kb_error_nomem();
     }
     kb_continuation_make(&co->context, low, (size_t)((char *)co - low), co_main, co);
-    if (co->next)
-        co->next->prev = co;
-    sim->coroutines = co;
+    KB_LIST_PUSH(sim->coroutines, co);
     sim->coroutine_count++;
     if (handle)
         *handle = co;

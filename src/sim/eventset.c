@@ -319,7 +319,7 @@ static uint32_t buckets_for(uint32_t pending)
 
 /*
  * Fits the wheel to the events since the last look: as wide a bucket as gives BUCKETS_PER_EVENT at
- * their rate, and as many buckets as reach so many times their mean delay, which by Little's law is
+ * their rate, and as many buckets as reach a multiple of their mean delay, which by Little's law is
  * pending / rate. Buckets up to four times too narrow and wheels up to four times too long are left
  * alone: they cost little, and what wavers is not rebuilt time and again.
  */
@@ -468,7 +468,7 @@ static bool rank_list(kb_eventset *set, short_run *list)
 
 /*
  * Sorts a run whose events share their time, if their sources are near each other, as where a whole
- * machine acts in step: each source has a place in a table. False, with the run as it was, if they
+ * machine acts in step: each source has an index in a table. False, with the run as it was, if they
  * are not, or if a source has two events.
  */
 static bool place_run(kb_eventset *set, uint64_t *run, uint32_t count)
@@ -485,20 +485,20 @@ static bool place_run(kb_eventset *set, uint64_t *run, uint32_t count)
         words + range / 4 + 1 > set->capacity)
         return false;
     uint64_t *bits = set->scratch, *sorted = set->run; /* the run is at the end of that */
-    uint16_t *places = (uint16_t *)(bits + words);
+    uint16_t *positions = (uint16_t *)(bits + words);
     memset(bits, 0, words * sizeof *bits);
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t place = (uint32_t)(run[i] >> SOURCE_SHIFT) - first;
-        uint64_t bit = UINT64_C(1) << place % 64;
-        if (KB_UNLIKELY(bits[place / 64] & bit))
+        uint32_t index = (uint32_t)(run[i] >> SOURCE_SHIFT) - first;
+        uint64_t bit = UINT64_C(1) << index % 64;
+        if (KB_UNLIKELY(bits[index / 64] & bit))
             return false;
-        bits[place / 64] |= bit;
-        places[place] = (uint16_t)i;
+        bits[index / 64] |= bit;
+        positions[index] = (uint16_t)i;
     }
     uint64_t *end = sorted;
     for (uint32_t word = 0; word < words; word++)
         for (uint64_t left = bits[word]; left; left &= left - 1)
-            *end++ = run[places[word * 64 + (uint32_t)__builtin_ctzll(left)]];
+            *end++ = run[positions[word * 64 + (uint32_t)__builtin_ctzll(left)]];
     memcpy(run, sorted, count * sizeof *run);
     return true;
 }
@@ -595,7 +595,7 @@ static __attribute__((noinline)) void stage_any(kb_eventset *set)
             tune(set);
         if (!run && set->in_wheel && set->bits[set->word] == 0) {
             next_word(set);
-            kb_eventset_stage(set); /* the usual way again */
+            kb_eventset_stage(set); /* as usual again */
             return;
         }
         uint32_t index = run ? take_from_run(set) : take_earliest(set);

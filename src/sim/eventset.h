@@ -1,7 +1,7 @@
 /*
  * eventset.h: the set of pending events, private to sim.
  *
- * A pending event is a 32-byte node. It is in one of five places:
+ * A pending event is a 32-byte node. It is in one of five structures:
  *
  *     next     the earliest event of all, kept aside so that looking at it is free
  *     wheel    buckets of 2^shift fs: the two segments of time ahead of `base`

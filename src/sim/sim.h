@@ -26,7 +26,7 @@ typedef struct kb_outlook {
 kb_outlook kb_sim_look_ahead(const kb_sim *sim);
 
 /*
- * The events of a simulator, for models that schedule so many that they do it inline with
+ * The events of a simulator, for models whose event rate requires scheduling inline with
  * kb_eventset_push(): never for the past, only with handlers of this simulator, and nothing else.
  * kb_sim_at() says what went wrong if it cannot.
  */
@@ -81,7 +81,7 @@ bool kb_sim_is_running(const kb_sim *sim);
 /* The coroutine that calls this, NULL if none does. */
 kb_co *kb_sim_current(const kb_sim *sim);
 
-/* Of those that have not ended the one that was spawned last; NULL if there is none. */
+/* The coroutine that was spawned last and has not ended; NULL if there is none. */
 kb_co *kb_sim_newest(const kb_sim *sim);
 
 /* What it was spawned with. */

@@ -30,7 +30,7 @@ void kb_stack_pool_init(kb_stack_pool *pool, size_t bytes)
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     *pool = (kb_stack_pool){.bytes = (bytes + page - 1) / page * page};
     /*
-     * An odd number of pages, with one above the stack that nobody touches if need be: the upper
+     * An odd number of pages, with an unused one above the stack if need be: the upper
      * ends of stacks, which are always in use, then are in all sets of the TLB and of the caches
      * alike, and not in every 16th.
      */

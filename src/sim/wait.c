@@ -1,7 +1,7 @@
 /*
- * wait.c: lists of things that wait, and semaphores and channels made of them.
+ * wait.c: wait lists, and the semaphores and channels made of them.
  *
- * Lists are first come, first served, and nobody overtakes: a request that could be met at once
+ * Lists are first come, first served, without overtaking: a request that could be met at once
  * still queues behind one that could not. What a waiter waited for has been done for it when it is
  * woken, at the same instant; it need not check again. What need not wait costs no event.
  */
@@ -20,25 +20,12 @@ static void append(kb_waitlist *list, kb_waiter *waiter)
 {
     KB_ASSERT(!waiter->list);
     waiter->list = list;
-    waiter->next = NULL;
-    waiter->prev = list->tail;
-    if (list->tail)
-        list->tail->next = waiter;
-    else
-        list->head = waiter;
-    list->tail = waiter;
+    KB_LIST_APPEND(list->head, list->tail, waiter);
 }
 
 static void unlink_waiter(kb_waitlist *list, kb_waiter *waiter)
 {
-    if (waiter->next)
-        waiter->next->prev = waiter->prev;
-    else
-        list->tail = waiter->prev;
-    if (waiter->prev)
-        waiter->prev->next = waiter->next;
-    else
-        list->head = waiter->next;
+    KB_LIST_REMOVE(list->head, list->tail, waiter);
     waiter->list = NULL;
 }
 
@@ -114,7 +101,7 @@ bool kb_wait_until(kb_co *co, kb_waitlist *list, kb_time deadline)
         return block(co, list, 0);
     co->wake = kb_sim_at(sim, &co->source, deadline, sim->resume, (uintptr_t)co);
     (void)block(co, list, 0);
-    return !kb_waiter_cancel(sim, &co->waiter); /* whoever wakes it takes it off the list */
+    return !kb_waiter_cancel(sim, &co->waiter); /* waking it takes it off the list */
 }
 
 void kb_wait_then(kb_waitlist *list, kb_waiter *waiter)
@@ -197,10 +184,10 @@ void kb_channel_fini(kb_channel *channel)
 
 static void store(kb_channel *channel, uint64_t word)
 {
-    uint32_t place = channel->first + channel->count++;
-    if (place >= channel->capacity || place < channel->first)
-        place -= channel->capacity;
-    channel->words[place] = word;
+    uint32_t index = channel->first + channel->count++;
+    if (index >= channel->capacity || index < channel->first)
+        index -= channel->capacity;
+    channel->words[index] = word;
 }
 
 bool kb_channel_try_put(kb_sim *sim, kb_channel *channel, uint64_t word)

@@ -121,7 +121,7 @@ void tl_items_(tl_context *tl, tl_srcloc at, tl_tensor x, int64_t *numbers, int6
 {
     tl_call call = tl_enter(tl, at, "tl_items");
     tl_operand is = tl_take(&call, x);
-    if (!is.value || (is.dtype != KB_I32 && is.dtype != KB_I8))
+    if (!is.value || !mem_is_integer(is.dtype))
         tl_fault(&call, "expected a tensor of integers");
     if ((int64_t)tl_elements(&is.shape) != count)
         tl_fault(&call, "shape %s; expected %" PRId64 " elements", tl_shape_print(&is.shape).text,

@@ -20,10 +20,8 @@ kb_error *tl_locate_error(const tl_call *call, kb_error *err)
     const tl_context *tl = call->tl;
     kb_time now = kb_sim_now(tl->runner->has.sim);
     kb_pe pe = tl->run.pe;
-    return kb_error_wrap(err,
-                         "kernel '%s' on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 " at %" PRId64
-                         ".%03" PRId64 " ns, %s:%d: %s",
-                         tl->run.kernel->name, pe.sip, pe.cube, pe.pe, now / KB_NS,
+    return kb_error_wrap(err, "kernel '%s' on %s at %" PRId64 ".%03" PRId64 " ns, %s:%d: %s",
+                         tl->run.kernel->name, topo_pe_name(pe).text, now / KB_NS,
                          now % KB_NS / KB_PS, tl_without_folders(call->at.file), call->at.line,
                          call->name);
 }

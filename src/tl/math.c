@@ -96,18 +96,18 @@ kb_dtype tl_dtypes_meet(kb_dtype a, kb_dtype b)
 {
     if (a == b)
         return a;
-    if (tl_is_float(a) != tl_is_float(b))
-        return tl_is_float(a) ? a : b;
-    return tl_is_float(a) ? KB_F32 : KB_I32;
+    if (mem_is_integer(a) != mem_is_integer(b))
+        return mem_is_integer(a) ? b : a;
+    return mem_sum_dtype(a);
 }
 
 kb_dtype tl_number_beside(double number, kb_dtype dtype)
 {
-    if (tl_is_float(dtype))
+    if (!mem_is_integer(dtype))
         return dtype;
     if (!(number >= INT32_MIN && number <= INT32_MAX) || number != trunc(number))
         return KB_F32;
-    return dtype == KB_I8 && (number < INT8_MIN || number > INT8_MAX) ? KB_I32 : dtype;
+    return number < mem_integer_min(dtype) || number > mem_integer_max(dtype) ? KB_I32 : dtype;
 }
 
 /* The type in which the operands meet; numbers among them get theirs. f32 if all are numbers. */
@@ -145,9 +145,9 @@ static kb_dtype result_dtype(const facts *is, tl_operand *operands, uint32_t cou
     case CHOOSE:
         return meet(operands + 1, count - 1);
     case FLOATING:
-        return tl_is_float(first) ? first : KB_F32;
+        return mem_is_integer(first) ? KB_F32 : first;
     case TOTAL:
-        return tl_is_float(first) ? first : KB_I32;
+        return mem_is_integer(first) ? KB_I32 : first;
     case INDEX:
         return KB_I32;
     case KEEP:
@@ -257,7 +257,7 @@ static inline tl_tensor issue_op(const tl_call *call, tl_op op, tl_work *is, uin
 
 void tl_check_not_f8(const tl_call *call, const tl_operand *operand)
 {
-    if (operand->value && tl_is_f8(operand->dtype))
+    if (operand->value && mem_is_storage(operand->dtype))
         tl_fault(call, "%s is for storage: cast it first", kb_dtype_name(operand->dtype));
 }
 
@@ -266,7 +266,7 @@ static inline void check_inputs(const tl_call *call, const tl_work *is)
     bool any = false;
     for (uint32_t i = 0; i < is->input_count; i++) {
         any = any || is->inputs[i].value;
-        if (KB_UNLIKELY(tl_is_f8(is->inputs[i].dtype)))
+        if (KB_UNLIKELY(mem_is_storage(is->inputs[i].dtype)))
             tl_check_not_f8(call, &is->inputs[i]);
     }
     if (KB_UNLIKELY(!any))

@@ -19,9 +19,9 @@ static void check_matrices(const tl_call *call, const tl_dims *a, const tl_dims 
 /* Without acc. */
 static kb_dtype dot_dtype(kb_dtype a, kb_dtype b, bool out_f32)
 {
-    if (!tl_is_float(a) && !tl_is_float(b))
+    if (mem_is_integer(a) && mem_is_integer(b))
         return KB_I32;
-    return out_f32 || tl_is_f8(a) || tl_is_f8(b) ? KB_F32 : tl_dtypes_meet(a, b);
+    return out_f32 || mem_is_storage(a) || mem_is_storage(b) ? KB_F32 : tl_dtypes_meet(a, b);
 }
 
 static kb_error *bind_dot(tl_details *details)
@@ -65,7 +65,7 @@ static tl_handle *take_acc(const tl_call *call, tl_tensor given, const tl_operan
     if (!tl_same_shape(&acc->shape, shape))
         tl_fault(call, "acc has shape %s, the product %s", tl_shape_print(&acc->shape).text,
                  tl_shape_print(shape).text);
-    if (acc->dtype != dtype && !(acc->dtype == KB_F32 && tl_is_float(dtype)))
+    if (acc->dtype != dtype && !(acc->dtype == KB_F32 && !mem_is_integer(dtype)))
         tl_fault(call, "acc is %s, the product %s", kb_dtype_name(acc->dtype),
                  kb_dtype_name(dtype));
     if (acc->value == inputs[0].value || acc->value == inputs[1].value)
@@ -215,8 +215,8 @@ static void check_product(const tl_call *call, const tl_operand matrices[TL_MATR
     if (!tl_same_shape(&out->shape, &shape))
         tl_fault(call, "out has shape %s, the product %s", tl_shape_print(&out->shape).text,
                  tl_shape_print(&shape).text);
-    bool floating = tl_is_float(a->dtype) || tl_is_float(b->dtype);
-    if (floating ? !tl_is_float(out->dtype) : out->dtype != KB_I32)
+    bool integers = mem_is_integer(a->dtype) && mem_is_integer(b->dtype);
+    if (integers ? out->dtype != KB_I32 : mem_is_integer(out->dtype))
         tl_fault(call, "%s times %s cannot be %s", kb_dtype_name(a->dtype), kb_dtype_name(b->dtype),
                  kb_dtype_name(out->dtype));
     if (a->shape.dims[1] == 0 && tl_elements(&shape) > 0)

@@ -182,7 +182,7 @@ static bool take_mask(const tl_call *call, tl_tensor given, const tl_dims *shape
     if (!tl_broadcast(&mask->shape, shape, &both) || !tl_same_shape(&both, shape))
         tl_fault(call, "a mask of shape %s for shape %s", tl_shape_print(&mask->shape).text,
                  tl_shape_print(shape).text);
-    if (tl_is_f8(mask->dtype))
+    if (mem_is_storage(mask->dtype))
         tl_fault(call, "a mask of %s: cast it first", kb_dtype_name(mask->dtype));
     return true;
 }

@@ -213,20 +213,11 @@ void tl_checked_arrive(const tl_context *tl, tl_point receive, uint64_t message)
 
 /* ---- Accesses ---- */
 
-/* Equal for what is in one memory, and for nothing else. */
-static uint64_t number_of_memory(const tl_races *races, const kb_location *at)
-{
-    const topo_shape *shape = races->shape;
-    uint64_t cube = (uint64_t)at->pe.sip * shape->cubes + at->pe.cube;
-    uint64_t pe = cube * shape->pes + (at->memory == KB_SRAM ? 0 : at->pe.pe);
-    return pe * KB_VIRTUAL + (uint64_t)at->memory;
-}
-
 static tl_bytes bytes_of(const tl_races *races, const mem_rect *rect)
 {
     bool is_run = rect->rows == 1 || rect->stride <= rect->bytes;
     return (tl_bytes){
-        .memory = number_of_memory(races, &rect->at),
+        .memory = mem_memory_index(races->shape, &rect->at),
         .offset = rect->at.offset,
         .rows = is_run ? 1 : rect->rows,
         .stride = is_run ? 0 : rect->stride,
@@ -367,7 +358,7 @@ kb_error *tl_races_add_copied(tl_races *races, uint32_t number, const kb_locatio
     if (races->cut_off || bytes == 0)
         return NULL;
     race_access access = {
-        .at = {.memory = number_of_memory(races, at),
+        .at = {.memory = mem_memory_index(races->shape, at),
                .offset = at->offset,
                .rows = 1,
                .bytes = bytes},

@@ -75,10 +75,8 @@ static void print_side(const tl_race_side *side, kb_text *text)
 {
     const char *verb = side->writes ? "writes" : "reads";
     if (side->kernel)
-        kb_text_printf(text,
-                       "kernel '%s' on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
-                       " %s them (%s at %s:%d, ",
-                       side->kernel, side->pe.sip, side->pe.cube, side->pe.pe, verb, side->call,
+        kb_text_printf(text, "kernel '%s' on %s %s them (%s at %s:%d, ", side->kernel,
+                       topo_pe_name(side->pe).text, verb, side->call,
                        tl_without_folders(side->file), side->line);
     else
         kb_text_printf(text, "the copy %s them (", verb);

@@ -249,11 +249,9 @@ static kb_error *describe_mismatch(const tl_receive *receive, const ipcq_message
     for (int i = 0; i < sent.rank; i++)
         sent.dims[i] = (int64_t)message->shape.dims[i];
     kb_pe pe = ipcq_end_pe(message->from);
-    return kb_error_new(KB_ERR_FAULT,
-                        "expected %s %s, but sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
-                        " sent %s %s in direction %s",
+    return kb_error_new(KB_ERR_FAULT, "expected %s %s, but %s sent %s %s in direction %s",
                         tl_shape_print(&receive->shape).text, kb_dtype_name(receive->value->dtype),
-                        pe.sip, pe.cube, pe.pe, tl_shape_print(&sent).text,
+                        topo_pe_name(pe).text, tl_shape_print(&sent).text,
                         kb_dtype_name(message->dtype), ipcq_direction(message->from));
 }
 

@@ -195,7 +195,7 @@ static kb_error *begin(tl_context *tl)
 static uint64_t number_of(const tl_runner *runner, kb_pe pe)
 {
     const topo_shape *shape = topo_machine_shape(runner->has.machine);
-    KB_ASSERT(pe.sip < shape->sips && pe.cube < shape->cubes && pe.pe < shape->pes);
+    KB_ASSERT(topo_has_pe(shape, pe));
     return ((uint64_t)pe.sip * shape->cubes + pe.cube) * shape->pes + pe.pe;
 }
 

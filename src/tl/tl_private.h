@@ -617,16 +617,6 @@ void tl_free_tensor_names(tl_runner *runner);
 
 /* ---- math.c ---- */
 
-static inline bool tl_is_float(kb_dtype dtype)
-{
-    return dtype != KB_I8 && dtype != KB_I32;
-}
-
-static inline bool tl_is_f8(kb_dtype dtype)
-{
-    return dtype == KB_F8E4M3 || dtype == KB_F8E5M2;
-}
-
 /* What an operation on both computes in. */
 kb_dtype tl_dtypes_meet(kb_dtype a, kb_dtype b);
 

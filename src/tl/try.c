@@ -32,9 +32,8 @@ static kb_error *copy_reason(const tl_context *tl)
         return kb_error_copy(tl->failure);
     kb_pe pe = tl->run.pe;
     return kb_error_new(KB_ERR_FAULT,
-                        "kernel '%s' on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
-                        ": stopped, because the simulation is being torn down",
-                        tl->run.kernel->name, pe.sip, pe.cube, pe.pe);
+                        "kernel '%s' on %s: stopped, because the simulation is being torn down",
+                        tl->run.kernel->name, topo_pe_name(pe).text);
 }
 
 kb_error *tl_try(tl_context *tl, void (*call)(tl_context *tl, void *arg), void *arg)

@@ -28,7 +28,7 @@ typedef struct builder {
 static void add_node(const builder *b, topo_kind kind, uint32_t sip, uint32_t cube, uint32_t index)
 {
     topo_node node = {
-        .overhead_fs = b->d->parts[kind].is.overhead_fs,
+        .overhead_fs = b->d->parts[kind].is.timing.latency_fs,
         .sip = (uint16_t)sip,
         .cube = (uint16_t)cube,
         .index = (uint16_t)index,
@@ -112,7 +112,7 @@ static void add_mesh(const builder *b, uint32_t first, topo_side side)
     }
 }
 
-static uint32_t router_at(const topo_layout *l, topo_spot at)
+static uint32_t router_at(const topo_layout *l, topo_point at)
 {
     return (uint32_t)at.y * l->noc_w + at.x;
 }
@@ -135,7 +135,7 @@ static void add_memory(const builder *b, uint32_t xbar, uint32_t memory, topo_ki
                        uint64_t bytes_per_s)
 {
     add_pair(b, xbar, memory, (topo_wire){bytes_per_s, b->d->xbar_length_nm});
-    topo_graph_add_service(b->graph, memory, b->d->parts[kind].is.bytes_per_s);
+    topo_graph_add_service(b->graph, memory, b->d->parts[kind].is.timing.bytes_per_s);
 }
 
 static void add_memories(const builder *b, uint32_t first)
@@ -159,7 +159,7 @@ static void add_ports(const builder *b, uint32_t sip, uint32_t cube)
         uint32_t router = s->cube_node + c->first_node + router_at(l, l->port_at[side]);
         add_pair(b, port, router, short_wire(b->d->ucie_to_noc));
         uint32_t other = topo_layout_cube_across(l, cube, (topo_side)side);
-        topo_wire across = {b->d->ucie_bandwidth, b->d->cube_pitch_nm};
+        topo_wire across = {b->d->parts[TOPO_UCIE].is.timing.bytes_per_s, b->d->cube_pitch_nm};
         if (other == TOPO_NONE) { /* the north row: the IO chiplet is there */
             across.length_nm = b->d->io.length_nm;
             add_link(b, port, s->io_node + TOPO_IO_NODES + c->at.x, across);
@@ -200,7 +200,7 @@ static void add_io_links(const builder *b, uint32_t sip)
     add_pair(b, ep, TOPO_NODE_SWITCH, b->d->sip_to_switch);
     add_pair(b, ep, noc, b->d->io);
     add_pair(b, s->io_node + TOPO_NODE_IO_CPU, noc, b->d->io);
-    topo_wire across = {b->d->ucie_bandwidth, b->d->io.length_nm};
+    topo_wire across = {b->d->parts[TOPO_UCIE].is.timing.bytes_per_s, b->d->io.length_nm};
     for (uint32_t column = 0; column < l->cube_w; column++) {
         uint32_t port = s->io_node + TOPO_IO_NODES + column;
         add_pair(b, port, noc, b->d->io);

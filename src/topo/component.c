@@ -1,62 +1,66 @@
 /*
- * component.c: the components that ship, and finding one by name.
+ * component.c: the component models that ship, and finding one by name.
  *
- * All that they differ in here is which settings they take: the transport treats all nodes that are
- * no memories alike.
+ * A model is a row of `builtins`, with the keys of its settings. The transport treats all nodes
+ * that are not memories alike.
  */
 #include "component.h"
 
 #include <string.h>
 
-#include "quantity.h"
+static const topo_key overhead_keys[] = {
+    {.path = "overhead_ns", TOPO_NS(topo_parameters, timing.latency_fs)},
+};
 
-static void read_overhead(kb_config_node *settings, topo_parameters *parameters)
-{
-    topo_read_time(settings, "overhead_ns", &parameters->overhead_fs);
-}
+static const topo_key control_keys[] = {
+    {.path = "overhead_ns", TOPO_NS(topo_parameters, timing.latency_fs)},
+    {.path = "count_ns", TOPO_NS(topo_parameters, count_fs)},
+    {.path = "trigger_ns", TOPO_NS(topo_parameters, trigger_fs)},
+};
 
-static void read_control(kb_config_node *settings, topo_parameters *parameters)
-{
-    read_overhead(settings, parameters);
-    topo_read_time(settings, "count_ns", &parameters->count_fs);
-    topo_read_time(settings, "trigger_ns", &parameters->trigger_fs);
-}
+static const topo_key ucie_keys[] = {
+    {.path = "overhead_ns", TOPO_NS(topo_parameters, timing.latency_fs)},
+    {.path = "bw_gbs", TOPO_GB_S(topo_parameters, timing.bytes_per_s)},
+};
 
-static void read_hbm(kb_config_node *settings, topo_parameters *parameters)
+static const topo_key hbm_keys[] = {
+    {.path = "latency_ns", TOPO_NS(topo_parameters, timing.latency_fs)},
+    {.path = "raw_gbs", TOPO_GB_S(topo_parameters, raw_bytes_per_s), .inherited = true},
+    {.path = "efficiency", TOPO_SHARE(topo_parameters, efficiency)},
+};
+
+static const topo_key sram_keys[] = {
+    {.path = "latency_ns", TOPO_NS(topo_parameters, timing.latency_fs)},
+    {.path = "bw_gbs", TOPO_GB_S(topo_parameters, timing.bytes_per_s)},
+    {.path = "capacity_mib", TOPO_MIB(topo_parameters, bytes)},
+};
+
+/* Bandwidths are whole bytes a second: the fraction is dropped. */
+static void derive_hbm(kb_config_node *settings, topo_parameters *parameters)
 {
     __extension__ typedef unsigned __int128 wide;
-    static const uint64_t whole = 1000000000;
-    topo_read_time(settings, "latency_ns", &parameters->overhead_fs);
-    topo_read_bandwidth(settings, "raw_gbs", &parameters->raw_bytes_per_s);
-    topo_read_share(settings, "efficiency", &parameters->efficiency);
-    /* Bandwidths are whole bytes a second: what is left of one is dropped. */
     wide product = (wide)parameters->raw_bytes_per_s * parameters->efficiency;
-    parameters->bytes_per_s = (uint64_t)(product / whole);
-    if (parameters->bytes_per_s < TOPO_RATE_MIN)
-        kb_config_problem(topo_blame(settings, "efficiency", NULL),
+    parameters->timing.bytes_per_s = (uint64_t)(product / (wide)TOPO_GIGA);
+    if (parameters->timing.bytes_per_s < TOPO_RATE_MIN)
+        kb_config_problem(topo_key_nearest(settings, "efficiency"),
                           "expected raw_gbs * efficiency to be at least 0.001");
 }
 
-static void read_sram(kb_config_node *settings, topo_parameters *parameters)
-{
-    topo_read_time(settings, "latency_ns", &parameters->overhead_fs);
-    topo_read_bandwidth(settings, "bw_gbs", &parameters->bytes_per_s);
-    topo_read_bytes(settings, "capacity_mib", 20, &parameters->bytes);
-}
+#define KEYS(array) .keys = (array), .key_count = sizeof(array) / sizeof((array)[0])
 
 static const topo_component builtins[] = {
-    {.name = "builtin.host", .kind = TOPO_HOST, .read = read_overhead},
-    {.name = "builtin.switch", .kind = TOPO_SWITCH, .read = read_overhead},
-    {.name = "builtin.pcie_ep", .kind = TOPO_PCIE_EP, .read = read_overhead},
-    {.name = "builtin.io_cpu", .kind = TOPO_IO_CPU, .read = read_control},
-    {.name = "builtin.io_noc", .kind = TOPO_IO_NOC, .read = read_overhead},
-    {.name = "builtin.router", .kind = TOPO_ROUTER, .read = read_overhead},
-    {.name = "builtin.ucie", .kind = TOPO_UCIE, .read = read_overhead},
-    {.name = "builtin.xbar", .kind = TOPO_XBAR, .read = read_overhead},
-    {.name = "builtin.hbm_ctrl", .kind = TOPO_HBM_CTRL, .read = read_hbm},
-    {.name = "builtin.sram", .kind = TOPO_SRAM, .read = read_sram},
-    {.name = "builtin.m_cpu", .kind = TOPO_M_CPU, .read = read_control},
-    {.name = "builtin.pe_dma", .kind = TOPO_PE_DMA, .read = read_overhead},
+    {.name = "builtin.host", .kind = TOPO_HOST, KEYS(overhead_keys)},
+    {.name = "builtin.switch", .kind = TOPO_SWITCH, KEYS(overhead_keys)},
+    {.name = "builtin.pcie_ep", .kind = TOPO_PCIE_EP, KEYS(overhead_keys)},
+    {.name = "builtin.io_cpu", .kind = TOPO_IO_CPU, KEYS(control_keys)},
+    {.name = "builtin.io_noc", .kind = TOPO_IO_NOC, KEYS(overhead_keys)},
+    {.name = "builtin.router", .kind = TOPO_ROUTER, KEYS(overhead_keys)},
+    {.name = "builtin.ucie", .kind = TOPO_UCIE, KEYS(ucie_keys)},
+    {.name = "builtin.xbar", .kind = TOPO_XBAR, KEYS(overhead_keys)},
+    {.name = "builtin.hbm_ctrl", .kind = TOPO_HBM_CTRL, KEYS(hbm_keys), .derive = derive_hbm},
+    {.name = "builtin.sram", .kind = TOPO_SRAM, KEYS(sram_keys)},
+    {.name = "builtin.m_cpu", .kind = TOPO_M_CPU, KEYS(control_keys)},
+    {.name = "builtin.pe_dma", .kind = TOPO_PE_DMA, KEYS(overhead_keys)},
 };
 
 enum { builtin_count = sizeof builtins / sizeof builtins[0] };

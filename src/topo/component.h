@@ -15,25 +15,44 @@
 #include <kernbench/kernbench.h>
 
 #include "base/base.h"
-#include "graph.h"
+#include "key.h"
+#include "node_graph.h"
 
-/* What the compiled machine knows of a component. */
+/*
+ * How long a component takes: bytes occupy it for topo_rate_time(bytes_per_s, bytes), one transfer
+ * after the other, and each leaves it `latency_fs` later.
+ */
+typedef struct topo_timing {
+    uint64_t bytes_per_s; /* of a memory, and of a UCIe port's link to another die; else 0 */
+    kb_time latency_fs;
+} topo_timing;
+
+/* The parameters of a component: what its settings say, and the timing that follows. */
 typedef struct topo_parameters {
-    kb_time overhead_fs;      /* a memory's access latency */
-    uint64_t bytes_per_s;     /* of a memory: raw bandwidth * efficiency */
-    uint64_t raw_bytes_per_s; /* of a memory, before its efficiency */
+    topo_timing timing;
+    uint64_t raw_bytes_per_s; /* of an HBM controller, before its efficiency */
     uint64_t efficiency;      /* in parts of 10^9 */
     uint64_t bytes;           /* what the SRAM holds */
     kb_time count_fs;         /* of a control processor: see topo_control_params */
     kb_time trigger_fs;
 } topo_parameters;
 
+/*
+ * A component model: its settings and its timing. Those that ship are listed in component.c. Any
+ * kind of node may have several; a description names one by `impl`.
+ */
 typedef struct topo_component {
     const char *name; /* "builtin.switch" */
     topo_kind kind;
 
-    /* Reads its settings. what is in *parameters before are the values of the default machine. */
-    void (*read)(kb_config_node *settings, topo_parameters *parameters);
+    /* Its settings, which are fields of topo_parameters. Those that are absent keep the values of
+     * the default machine. */
+    const topo_key *keys;
+    size_t key_count;
+
+    /* Sets the timing from the other parameters, and reports values that do not fit together. NULL:
+     * settings are the timing itself. */
+    void (*derive)(kb_config_node *settings, topo_parameters *parameters);
 } topo_component;
 
 /* The components that a description may name. */

@@ -1,21 +1,62 @@
 /*
- * description.c: the keys of a machine's description, and what they may hold.
+ * description.c: the keys of a machine file, in one table: `rows`.
+ *
+ * A row is a key with its field, unit and range; or a component, whose model declares its keys; or
+ * a group of keys that depend on each other and have functions of their own. Reading, printing and
+ * hashing walk the table, so a new key is one row. The order of rows is the order of the hash:
+ * moving a row changes the hash of all machines.
  *
  * What one key may hold is checked where it is read; what several must hold together, right after.
- * A check that cannot be made because a figure is wrong is made with the default figure instead.
+ * A check that cannot be made because a value is wrong is made with the default instead.
  */
 #include "description.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "quantity.h"
+enum {
+    max_tcm_mib = 256,        /* addresses have room for that */
+    max_array_side = 1 << 16, /* of the matrix engine */
+    max_lanes = 1 << 16,
+    max_cycles = 1 << 16,
+    max_queue = 1 << 16,
+    max_channels = 1 << 10,
+};
 
 typedef struct reader {
     topo_description *d;
     const topo_registry *registry;
     kb_config_node *root;
+    uint64_t slice_bytes; /* of a PE, before the file is read */
+    bool previous_right;  /* the row before the current one is right */
+    bool pes_right;       /* the layout of PEs is */
 } reader;
+
+/* FNV-1a over values, each as eight bytes with the lowest first: the same on every computer. */
+typedef struct hash {
+    uint64_t state;
+} hash;
+
+/* Keys that depend on each other. */
+typedef struct group {
+    void (*read)(reader *r);
+    void (*print)(const topo_description *d, kb_text *text);
+    void (*add)(hash *h, const topo_description *d); /* to the hash */
+} group;
+
+typedef struct row {
+    topo_key key; /* of a component: the path of its mapping */
+    bool is_part; /* a component; `kind` says which */
+    bool hashes_rate;
+    topo_kind kind;
+    const char *settings; /* of a component: the mapping of its settings, unless that is its own */
+    uint16_t link;        /* of a component with an inherited key: the field with its link's rate */
+    const group *group;
+    void (*before)(reader *r);            /* sets a default that depends on rows above */
+    void (*check)(reader *r, bool right); /* the key itself is right */
+} row;
+
+/* ---- Components -------------------------------------------------------------------------- */
 
 /* Which implementation a node names: the default if none, or if it is wrong. */
 static const topo_component *read_impl(const reader *r, kb_config_node *node, topo_kind kind)
@@ -39,33 +80,125 @@ static const topo_component *read_impl(const reader *r, kb_config_node *node, to
     return fallback;
 }
 
-/* A component whose settings stand beside its impl. */
-static kb_config_node *read_part(const reader *r, kb_config_node *mapping, const char *key,
-                                 topo_kind kind)
+/* The rate of the component's link, which is the default of its inherited keys. */
+static uint64_t link_rate(const row *w, const topo_description *d)
 {
-    kb_config_node *node = kb_config_mapping(kb_config_find(mapping, key));
-    topo_part *part = &r->d->parts[kind];
-    part->impl = read_impl(r, kb_config_find(node, "impl"), kind);
-    part->impl->read(node, &part->is);
-    return node;
+    uint64_t rate;
+    memcpy(&rate, (const char *)d + w->link, sizeof rate);
+    return rate;
 }
 
-/* A component of system.components: {kind, impl, attrs}. */
-static void read_system_part(const reader *r, kb_config_node *components, topo_kind kind)
+static void read_part(const reader *r, const row *w)
 {
-    const char *name = topo_kind_name(kind);
-    kb_config_node *node = kb_config_mapping(kb_config_find(components, name));
-    topo_part *part = &r->d->parts[kind];
-    kb_config_enum(kb_config_find(node, "kind"), &name, 1, 0);
-    part->impl = read_impl(r, kb_config_find(node, "impl"), kind);
-    part->impl->read(kb_config_mapping(kb_config_find(node, "attrs")), &part->is);
+    const char *name = topo_kind_name(w->kind);
+    kb_config_node *node = kb_config_mapping(topo_key_find(r->root, w->key.path));
+    topo_part *part = &r->d->parts[w->kind];
+    if (w->settings) /* {kind, impl, SETTINGS} */
+        kb_config_enum(kb_config_find(node, "kind"), &name, 1, 0);
+    part->impl = read_impl(r, kb_config_find(node, "impl"), w->kind);
+    kb_config_node *settings =
+        w->settings ? kb_config_mapping(kb_config_find(node, w->settings)) : node;
+    for (size_t i = 0; i < part->impl->key_count; i++) {
+        const topo_key *key = &part->impl->keys[i];
+        if (key->inherited)
+            topo_key_set(key, &part->is, link_rate(w, r->d));
+        topo_key_read(key, settings, &part->is);
+    }
+    if (part->impl->derive)
+        part->impl->derive(settings, &part->is);
+    if (w->kind == TOPO_UCIE)
+        r->d->parts[TOPO_IO_UCIE] = *part;
 }
 
-static void read_wire(kb_config_node *mapping, topo_wire *wire)
+/* The implementation, if it is not the built-in one, and the settings. */
+static void print_part(const topo_description *d, const row *w, kb_text *text)
 {
-    topo_read_bandwidth(mapping, "bw_gbs", &wire->bytes_per_s);
-    topo_read_length(mapping, "length_mm", &wire->length_nm);
+    const topo_part *part = &d->parts[w->kind];
+    kb_text prefix = KB_TEXT_INIT;
+    kb_text_printf(&prefix, "%s%s%s", w->key.path, w->settings ? "." : "",
+                   w->settings ? w->settings : "");
+    if (part->impl != topo_component_builtin(w->kind))
+        kb_text_printf(text, "%s.impl=%s\n", w->key.path, part->impl->name);
+    for (size_t i = 0; i < part->impl->key_count; i++) {
+        const topo_key *key = &part->impl->keys[i];
+        if (!key->inherited || topo_key_get(key, &part->is) != link_rate(w, d))
+            topo_key_print(key, kb_text_peek(&prefix), &part->is, text);
+    }
+    text->failed |= prefix.failed;
+    kb_text_fini(&prefix);
 }
+
+/* ---- Hash -------------------------------------------------------------------------------- */
+
+static void add_byte(hash *h, unsigned char byte)
+{
+    static const uint64_t prime = 0x100000001b3;
+    h->state = (h->state ^ byte) * prime;
+}
+
+static void add(hash *h, uint64_t value)
+{
+    for (unsigned shift = 0; shift < 64; shift += 8)
+        add_byte(h, (unsigned char)(value >> shift));
+}
+
+static void add_text(hash *h, const char *text)
+{
+    do
+        add_byte(h, (unsigned char)*text);
+    while (*text++ != '\0');
+}
+
+/* Equal effective bandwidths hash alike, however they are set. */
+static void add_parts(hash *h, const topo_description *d)
+{
+    for (int kind = 0; kind < TOPO_KINDS; kind++) {
+        const topo_part *part = &d->parts[kind];
+        bool is_memory = kind == TOPO_HBM_CTRL || kind == TOPO_SRAM;
+        add_text(h, part->impl ? part->impl->name : "");
+        add(h, (uint64_t)part->is.timing.latency_fs);
+        add(h, (uint64_t)part->is.count_fs);
+        add(h, (uint64_t)part->is.trigger_fs);
+        add(h, is_memory ? part->is.timing.bytes_per_s : 0);
+        add(h, part->is.bytes);
+    }
+}
+
+/* ---- Name -------------------------------------------------------------------------------- */
+
+static void read_name(reader *r)
+{
+    kb_config_node *node = kb_config_find(r->root, "name");
+    const char *name = kb_config_string(node, r->d->name);
+    bool printable = true;
+    for (const char *c = name; *c != '\0'; c++)
+        printable = printable && (unsigned char)*c >= ' ' && *c != 0x7f;
+    if (strlen(name) > TOPO_MAX_NAME)
+        kb_config_problem(node, "expected a name of at most %d bytes", TOPO_MAX_NAME);
+    else if (!printable)
+        kb_config_problem(node, "expected a name without control characters");
+    else if (name != r->d->name)
+        memcpy(r->d->name, name, strlen(name) + 1);
+}
+
+static void print_name(const topo_description *d, kb_text *text)
+{
+    size_t start = text->length;
+    kb_text_printf(text, "name=%s", d->name);
+    kb_text_escape_from(text, start); /* after a file's name, which may be any bytes */
+    kb_text_puts(text, "\n");
+}
+
+static const group name_group = {.read = read_name, .print = print_name};
+
+/* ---- SIPs and the links between them ----------------------------------------------------- */
+
+static const topo_key sip_count_key = {.path = "system.sips.count",
+                                       TOPO_COUNT(topo_description, sips, 1, TOPO_MAX_SIPS)};
+static const topo_key sip_w_key = {.path = "system.sips.w",
+                                   TOPO_COUNT(topo_description, sip_w, 1, TOPO_MAX_SIPS)};
+static const topo_key sip_h_key = {.path = "system.sips.h",
+                                   TOPO_COUNT(topo_description, sip_h, 1, TOPO_MAX_SIPS)};
 
 static uint32_t square_root(uint32_t square)
 {
@@ -80,14 +213,15 @@ static void read_sip_sides(const reader *r, kb_config_node *sips, bool count_and
 {
     topo_description *d = r->d;
     kb_config_node *w = kb_config_find(sips, "w"), *h = kb_config_find(sips, "h");
-    uint32_t root = square_root(d->sips), given_w = 0, given_h = 0;
-    bool right = topo_read_count(sips, "w", 1, TOPO_MAX_SIPS, &given_w);
-    right = topo_read_count(sips, "h", 1, TOPO_MAX_SIPS, &given_h) && right;
+    uint32_t root = square_root(d->sips);
+    bool right = topo_key_read(&sip_w_key, r->root, d);
+    right = topo_key_read(&sip_h_key, r->root, d) && right;
+    uint32_t given_w = d->sip_w, given_h = d->sip_h;
     d->sip_w = d->sips;
     d->sip_h = 1;
     if (!right || !count_and_pattern_are_right)
         return;
-    kb_config_node *count = topo_blame(sips, "count", r->root);
+    kb_config_node *count = topo_key_nearest(r->root, sip_count_key.path);
     if (d->sip_pattern == TOPO_RING_1D) {
         kb_config_problem(w ? w : h, "w and h need a 2D topology, such as torus_2d");
     } else if (w && h) {
@@ -107,88 +241,102 @@ static void read_sip_sides(const reader *r, kb_config_node *sips, bool count_and
     }
 }
 
-static void read_sips(const reader *r, kb_config_node *sips)
+static void read_sips(reader *r)
 {
     static const char *const names[] = {"ring_1d", "torus_2d", "mesh_2d", "mesh_2d_no_wrap"};
     static const topo_sip_pattern patterns[] = {TOPO_RING_1D, TOPO_TORUS_2D, TOPO_TORUS_2D,
                                                 TOPO_MESH_2D_NO_WRAP};
     enum { pattern_count = sizeof names / sizeof names[0] };
     topo_description *d = r->d;
-    bool right = topo_read_count(sips, "count", 1, TOPO_MAX_SIPS, &d->sips);
+    kb_config_node *sips = kb_config_mapping(topo_key_find(r->root, "system.sips"));
+    bool right = topo_key_read(&sip_count_key, r->root, d);
     kb_config_node *topology = kb_config_find(sips, "topology");
     size_t named = kb_config_enum(topology, names, pattern_count, pattern_count);
     if (named < pattern_count)
         d->sip_pattern = patterns[named];
     read_sip_sides(r, sips, right && (named < pattern_count || !topology));
+    d->sip_links = kb_config_mapping(kb_config_find(sips, "link")) != NULL;
+}
 
-    kb_config_node *link = kb_config_mapping(kb_config_find(sips, "link"));
-    d->sip_links = link != NULL;
+static void print_sips(const topo_description *d, kb_text *text)
+{
+    topo_key_print(&sip_count_key, "", d, text);
+    kb_text_printf(text, "system.sips.topology=%s\n", topo_sip_pattern_name(d->sip_pattern));
+    if (d->sip_pattern != TOPO_RING_1D) {
+        topo_key_print(&sip_w_key, "", d, text);
+        topo_key_print(&sip_h_key, "", d, text);
+    }
+}
+
+static void add_sips(hash *h, const topo_description *d)
+{
+    add(h, d->sips);
+    add(h, d->sip_w);
+    add(h, d->sip_h);
+    add(h, d->sip_pattern);
+    add(h, d->sip_links);
+}
+
+static const group sip_group = {.read = read_sips, .print = print_sips, .add = add_sips};
+
+static const topo_key sip_link_keys[] = {
+    {.path = "bw_gbs", TOPO_GB_S(topo_description, sip_to_sip.bytes_per_s)},
+    {.path = "length_mm", TOPO_MM(topo_description, sip_to_sip.length_nm)},
+    {.path = "overhead_ns", TOPO_NS(topo_description, parts[TOPO_SIP_PORT].is.timing.latency_fs)},
+};
+enum { sip_link_key_count = sizeof sip_link_keys / sizeof sip_link_keys[0] };
+static const char sip_link_path[] = "system.sips.link";
+
+/* There is no default link, so all of its keys are needed. */
+static void read_sip_link(reader *r)
+{
+    topo_description *d = r->d;
+    kb_config_node *link = topo_key_find(r->root, sip_link_path);
     d->sip_to_sip = (topo_wire){.bytes_per_s = TOPO_RATE_MIN};
     d->parts[TOPO_SIP_PORT] = (topo_part){0};
-    if (!link)
-        return;
-    kb_config_need(link, "bw_gbs");
-    kb_config_need(link, "length_mm");
-    kb_config_need(link, "overhead_ns");
-    read_wire(link, &d->sip_to_sip);
-    topo_read_time(link, "overhead_ns", &d->parts[TOPO_SIP_PORT].is.overhead_fs);
+    for (size_t i = 0; d->sip_links && i < sip_link_key_count; i++) {
+        kb_config_need(link, sip_link_keys[i].path);
+        topo_key_read(&sip_link_keys[i], link, d);
+    }
 }
 
-static void read_system(const reader *r, kb_config_node *system)
+static void print_sip_link(const topo_description *d, kb_text *text)
 {
-    static const int64_t one = 1000000000;
-    topo_description *d = r->d;
-    kb_config_node *delay = kb_config_find(system, "ns_per_mm");
-    d->wire_delay = (uint64_t)kb_config_decimal(delay, 9, 0, one, (int64_t)d->wire_delay);
-    read_sips(r, kb_config_mapping(kb_config_find(system, "sips")));
-    kb_config_node *components = kb_config_mapping(kb_config_find(system, "components"));
-    read_system_part(r, components, TOPO_HOST);
-    read_system_part(r, components, TOPO_SWITCH);
-    read_wire(kb_config_find(system, "host_to_switch"), &d->host_to_switch);
-    read_wire(kb_config_find(system, "sip_to_switch"), &d->sip_to_switch);
+    for (size_t i = 0; d->sip_links && i < sip_link_key_count; i++)
+        topo_key_print(&sip_link_keys[i], sip_link_path, d, text);
 }
 
-static void read_fabric(const reader *r, kb_config_node *fabric)
+static void add_sip_link(hash *h, const topo_description *d)
 {
-    topo_description *d = r->d;
-    topo_read_count(fabric, "packet_bytes", 1, TOPO_MAX_PACKET_BYTES, &d->packet_bytes);
-    topo_read_count(fabric, "vcs", 1, TOPO_MAX_VCS, &d->vcs);
-    topo_read_count(fabric, "depth_bytes", 0, TOPO_MAX_DEPTH_BYTES, &d->depth_bytes);
-    static const char *const ports[] = {"parallel", "serial"};
-    d->serial_ports =
-        kb_config_enum(kb_config_find(fabric, "ports"), ports, 2, d->serial_ports) == 1;
+    add(h, d->sip_to_sip.bytes_per_s);
+    add(h, d->sip_to_sip.length_nm);
 }
 
-static void read_sip(const reader *r, kb_config_node *sip)
-{
-    topo_description *d = r->d;
-    kb_config_node *mesh = kb_config_find(sip, "cube_mesh");
-    topo_read_count(mesh, "w", 1, TOPO_MAX_SIDE, &d->cube_w);
-    topo_read_count(mesh, "h", 1, TOPO_MAX_SIDE, &d->cube_h);
-    topo_read_length(sip, "cube_pitch_mm", &d->cube_pitch_nm);
-    kb_config_node *ucie = read_part(r, sip, "ucie", TOPO_UCIE);
-    d->parts[TOPO_IO_UCIE] = d->parts[TOPO_UCIE];
-    topo_read_bandwidth(ucie, "bw_gbs", &d->ucie_bandwidth);
-    kb_config_node *io = kb_config_find(sip, "io");
-    read_part(r, io, "pcie_ep", TOPO_PCIE_EP);
-    read_part(r, io, "io_cpu", TOPO_IO_CPU);
-    read_wire(read_part(r, io, "io_noc", TOPO_IO_NOC), &d->io);
-}
+static const group sip_link_group = {
+    .read = read_sip_link, .print = print_sip_link, .add = add_sip_link};
 
-static void read_noc(const reader *r, kb_config_node *noc)
+/* ---- Routers and PEs of a cube ----------------------------------------------------------- */
+
+/* The short form of a square mesh: k for w and h. */
+static void read_square(reader *r)
 {
     topo_description *d = r->d;
+    kb_config_node *noc = topo_key_find(r->root, "cube.noc");
     kb_config_node *k = kb_config_find(noc, "k");
-    bool sides = kb_config_find(noc, "w") || kb_config_find(noc, "h");
-    topo_read_count(noc, "w", 1, TOPO_MAX_SIDE, &d->noc_w);
-    topo_read_count(noc, "h", 1, TOPO_MAX_SIDE, &d->noc_h);
-    if (k && sides)
+    if (k && (kb_config_find(noc, "w") || kb_config_find(noc, "h")))
         kb_config_problem(k, "expected either k (w = h = k), or w and h");
     if (k)
         d->noc_w = d->noc_h = (uint32_t)kb_config_int(k, 1, TOPO_MAX_SIDE, d->noc_w);
-    read_part(r, noc, "router", TOPO_ROUTER);
-    read_wire(noc, &d->noc);
 }
+
+static const group square_group = {.read = read_square};
+
+static const topo_key per_router_key = {
+    .path = "cube.pe_layout.pe_per_router",
+    TOPO_COUNT(topo_description, pe_per_router, 1, TOPO_MAX_PES)};
+static const topo_key per_corner_key = {
+    .path = "cube.pe_layout.pe_per_corner",
+    TOPO_COUNT(topo_description, pe_per_corner, 1, TOPO_MAX_PES)};
 
 /* False if there is a list and it is wrong. */
 static bool read_corners(const reader *r, kb_config_node *corners)
@@ -219,144 +367,226 @@ static bool read_corners(const reader *r, kb_config_node *corners)
     return true;
 }
 
-/* False if there is no telling how many PEs there are. */
-static bool read_pe_layout(const reader *r, kb_config_node *layout)
+static void read_pe_layout(reader *r)
 {
     topo_description *d = r->d;
+    kb_config_node *layout = kb_config_mapping(topo_key_find(r->root, "cube.pe_layout"));
     kb_config_node *per_router = kb_config_find(layout, "pe_per_router");
     kb_config_node *per_corner = kb_config_find(layout, "pe_per_corner");
     kb_config_node *corners = kb_config_find(layout, "corners");
     if (per_router && (per_corner || corners))
         kb_config_problem(per_router,
                           "expected either pe_per_router, or pe_per_corner and corners");
-    bool right = topo_read_count(layout, "pe_per_corner", 1, TOPO_MAX_PES, &d->pe_per_corner);
+    bool right = topo_key_read(&per_corner_key, r->root, d);
     right = read_corners(r, corners) && right;
     if (per_corner || corners)
         d->pe_per_router = 0;
-    right = topo_read_count(layout, "pe_per_router", 1, TOPO_MAX_PES, &d->pe_per_router) && right;
+    right = topo_key_read(&per_router_key, r->root, d) && right;
 
     uint32_t routers = d->noc_w * d->noc_h; /* 4096 * 4096 at most */
     uint32_t pes =
         d->pe_per_router ? d->pe_per_router * routers : d->pe_per_corner * d->corner_count;
     if (right && pes > TOPO_MAX_PES) {
-        kb_config_problem(
-            topo_blame(layout, d->pe_per_router ? "pe_per_router" : "pe_per_corner", r->root),
-            "expected at most %d PEs per cube, found %" PRIu32, TOPO_MAX_PES, pes);
+        const topo_key *key = d->pe_per_router ? &per_router_key : &per_corner_key;
+        kb_config_problem(topo_key_nearest(r->root, key->path),
+                          "expected at most %d PEs per cube, found %" PRIu32, TOPO_MAX_PES, pes);
         right = false;
     }
     if (right)
         d->pes = pes;
-    return right;
+    r->pes_right = right;
 }
 
-/* Addresses have room for so much of a PE's TCM. */
-enum { max_tcm_mib = 256 };
-
-static void read_tcm(const reader *r, kb_config_node *tcm)
+static void print_pe_layout(const topo_description *d, kb_text *text)
 {
-    topo_description *d = r->d;
-    bool right = topo_read_bytes_within(tcm, "capacity_mib", 20, 1, max_tcm_mib, &d->tcm_bytes);
-    right =
-        topo_read_bytes_within(tcm, "reserved_mib", 20, 0, max_tcm_mib, &d->tcm_reserved_bytes) &&
-        right;
-    if (right && d->tcm_reserved_bytes >= d->tcm_bytes)
-        kb_config_problem(topo_blame(tcm, "reserved_mib", r->root),
-                          "expected less than the TCM capacity of %.9g MiB, found %.9g MiB",
-                          (double)d->tcm_bytes / (double)(1 << 20),
-                          (double)d->tcm_reserved_bytes / (double)(1 << 20));
+    if (d->pe_per_router > 0) {
+        kb_text_printf(text, "cube.pe_layout={ pe_per_router: %" PRIu32 " }\n", d->pe_per_router);
+        return;
+    }
+    kb_text_printf(text, "cube.pe_layout={ pe_per_corner: %" PRIu32 ", corners: [",
+                   d->pe_per_corner);
+    for (uint32_t i = 0; i < d->corner_count; i++)
+        kb_text_printf(text, "%s%s", i > 0 ? ", " : "", topo_corner_names[d->corners[i]]);
+    kb_text_puts(text, "] }\n");
 }
 
-enum {
-    max_array_side = 1 << 16, /* of the matrix engine */
-    max_lanes = 1 << 16,
-    max_cycles = 1 << 16,
-    max_queue = 1 << 16,
-    max_channels = 1 << 10,
-};
-
-/* The cycle of an engine. */
-static void read_engines(kb_config_node *cube, topo_pe_params *pe)
+static void add_pe_layout(hash *h, const topo_description *d)
 {
-    kb_config_node *cpu = kb_config_mapping(kb_config_find(cube, "pe_cpu"));
-    topo_read_time(cpu, "overhead_ns", &pe->cpu_overhead_fs);
-    topo_read_time(cpu, "issue_ns", &pe->cpu_issue_fs);
-    topo_read_count(cpu, "queue_depth", 1, max_queue, &pe->queue_depth);
-
-    kb_config_node *gemm = kb_config_mapping(kb_config_find(cube, "pe_gemm"));
-    static const char *const fills[] = {"once", "per_fold"};
-    topo_read_count(gemm, "rows", 1, max_array_side, &pe->gemm_rows);
-    topo_read_count(gemm, "columns", 1, max_array_side, &pe->gemm_columns);
-    topo_read_cycle(gemm, "cycle_ns", &pe->gemm_cycle_fs);
-    size_t fill = kb_config_enum(kb_config_find(gemm, "fill"), fills, 2, 2);
-    if (fill < 2) /* else it is not there: as it was */
-        pe->gemm_fill_per_fold = fill == 1;
-
-    kb_config_node *math = kb_config_mapping(kb_config_find(cube, "pe_math"));
-    topo_read_count(math, "lanes", 1, max_lanes, &pe->math_lanes);
-    topo_read_cycle(math, "cycle_ns", &pe->math_cycle_fs);
-    for (int i = 0; i < TOPO_MATH_CLASSES; i++)
-        topo_read_count(math, topo_math_class_keys[i], 1, max_cycles, &pe->math_cycles[i]);
-    topo_read_count(math, "latency_cycles", 0, max_cycles, &pe->math_latency_cycles);
+    add(h, d->pe_per_router);
+    if (d->pe_per_router)
+        return;
+    add(h, d->pe_per_corner);
+    add(h, d->corner_count);
+    for (uint32_t i = 0; i < d->corner_count; i++)
+        add(h, d->corners[i]);
 }
 
-static void read_cube(const reader *r, kb_config_node *cube)
+static const group pe_layout_group = {
+    .read = read_pe_layout, .print = print_pe_layout, .add = add_pe_layout};
+
+/* ---- Memories ---------------------------------------------------------------------------- */
+
+/* A file that has more PEs and does not say how much HBM has more slices. */
+static void keep_slice_size(reader *r)
 {
-    topo_description *d = r->d;
-    uint64_t slice = d->pes > 0 ? d->hbm_bytes / d->pes : 0;
-    read_noc(r, kb_config_mapping(kb_config_find(cube, "noc")));
-    bool right = read_pe_layout(r, kb_config_mapping(kb_config_find(cube, "pe_layout")));
-    kb_config_node *xbar = read_part(r, cube, "xbar", TOPO_XBAR);
-    topo_read_length(xbar, "length_mm", &d->xbar_length_nm);
-    /* A controller is as fast as its link unless it says so itself. */
-    topo_read_bandwidth(cube, "xbar_to_hbm_bw_gbs", &d->xbar_to_hbm);
-    if (kb_config_find(cube, "xbar_to_hbm_bw_gbs"))
-        d->parts[TOPO_HBM_CTRL].is.raw_bytes_per_s = d->xbar_to_hbm;
-    read_part(r, cube, "hbm_ctrl", TOPO_HBM_CTRL);
-    read_part(r, cube, "sram", TOPO_SRAM);
-    read_part(r, cube, "m_cpu", TOPO_M_CPU);
-    kb_config_node *tcm = kb_config_mapping(kb_config_find(cube, "pe_tcm"));
-    read_tcm(r, tcm);
-    topo_read_bandwidth(tcm, "bw_gbs", &d->pe.tcm_bytes_per_s);
-    read_engines(cube, &d->pe);
-    kb_config_node *dma = read_part(r, cube, "pe_dma", TOPO_PE_DMA);
-    topo_read_count(dma, "channels", 1, max_channels, &d->pe.dma_channels);
-    topo_read_bandwidth(cube, "ucie_to_noc_bw_gbs", &d->ucie_to_noc);
-    topo_read_bandwidth(cube, "pe_to_noc_bw_gbs", &d->pe_to_noc);
-    topo_read_bandwidth(cube, "pe_to_xbar_bw_gbs", &d->pe_to_xbar);
-    topo_read_bandwidth(cube, "noc_to_xbar_bw_gbs", &d->noc_to_xbar);
-    topo_read_bandwidth(cube, "xbar_to_sram_bw_gbs", &d->xbar_to_sram);
-    if (right && slice > 0 && !kb_config_find(cube, "hbm_gib"))
-        d->hbm_bytes = slice * d->pes; /* more PEs, more slices */
-    right = topo_read_bytes(cube, "hbm_gib", 30, &d->hbm_bytes) && right;
-    if (right && d->hbm_bytes % d->pes != 0)
-        kb_config_problem(topo_blame(cube, "hbm_gib", r->root),
+    if (r->pes_right && r->slice_bytes > 0)
+        r->d->hbm_bytes = r->slice_bytes * r->d->pes;
+}
+
+static void check_hbm(reader *r, bool right)
+{
+    const topo_description *d = r->d;
+    if (right && r->pes_right && d->hbm_bytes % d->pes != 0)
+        kb_config_problem(topo_key_nearest(r->root, "cube.hbm_gib"),
                           "expected a size divisible into %" PRIu32 " equal slices, one per PE, "
                           "found %.9g GiB",
                           d->pes, (double)d->hbm_bytes / (double)(1 << 30));
 }
 
-static void read_name(const reader *r, kb_config_node *node)
+static void check_tcm(reader *r, bool right)
 {
-    const char *name = kb_config_string(node, r->d->name);
-    bool printable = true;
-    for (const char *c = name; *c != '\0'; c++)
-        printable = printable && (unsigned char)*c >= ' ' && *c != 0x7f;
-    if (strlen(name) > TOPO_MAX_NAME)
-        kb_config_problem(node, "expected a name of at most %d bytes", TOPO_MAX_NAME);
-    else if (!printable)
-        kb_config_problem(node, "expected a name without control characters");
-    else if (name != r->d->name)
-        memcpy(r->d->name, name, strlen(name) + 1);
+    const topo_description *d = r->d;
+    if (right && r->previous_right && d->tcm_reserved_bytes >= d->tcm_bytes)
+        kb_config_problem(topo_key_nearest(r->root, "cube.pe_tcm.reserved_mib"),
+                          "expected less than the TCM capacity of %.9g MiB, found %.9g MiB",
+                          (double)d->tcm_bytes / (double)(1 << 20),
+                          (double)d->tcm_reserved_bytes / (double)(1 << 20));
+}
+
+/* ---- The table --------------------------------------------------------------------------- */
+
+static const char *const port_names[] = {"parallel", "serial"};
+static const char *const fill_names[] = {"once", "per_fold"};
+
+#define D topo_description
+#define KEY(name, ...) .key = {.path = (name), __VA_ARGS__}
+#define WIRE(name, field)                                                                          \
+    {KEY(name ".bw_gbs", TOPO_GB_S(D, field.bytes_per_s))},                                        \
+    {                                                                                              \
+        KEY(name ".length_mm", TOPO_MM(D, field.length_nm))                                        \
+    }
+#define PART(name, of_kind) .key = {.path = (name)}, .is_part = true, .kind = (of_kind)
+
+static const row rows[] = {
+    {.group = &name_group},
+
+    {KEY("system.ns_per_mm", TOPO_DECIMAL(D, wire_delay, 9, 0, TOPO_GIGA))},
+    {.group = &sip_group},
+    {PART("system.components.host", TOPO_HOST), .settings = "attrs"},
+    {PART("system.components.switch", TOPO_SWITCH), .settings = "attrs"},
+    WIRE("system.host_to_switch", host_to_switch),
+    WIRE("system.sip_to_switch", sip_to_switch),
+    {.group = &sip_link_group},
+
+    {KEY("fabric.packet_bytes", TOPO_COUNT(D, fabric.packet_bytes, 1, TOPO_MAX_PACKET_BYTES))},
+    {KEY("fabric.vcs", TOPO_COUNT(D, fabric.vcs, 1, TOPO_MAX_VCS))},
+    {KEY("fabric.depth_bytes", TOPO_COUNT(D, fabric.depth_bytes, 0, TOPO_MAX_DEPTH_BYTES))},
+    {KEY("fabric.ports", TOPO_CHOICE(D, fabric.serial_ports, port_names))},
+
+    {KEY("sip.cube_mesh.w", TOPO_COUNT(D, cube_w, 1, TOPO_MAX_SIDE))},
+    {KEY("sip.cube_mesh.h", TOPO_COUNT(D, cube_h, 1, TOPO_MAX_SIDE))},
+    {KEY("sip.cube_pitch_mm", TOPO_MM(D, cube_pitch_nm))},
+    {PART("sip.io.pcie_ep", TOPO_PCIE_EP)},
+    {PART("sip.io.io_cpu", TOPO_IO_CPU)},
+    {PART("sip.io.io_noc", TOPO_IO_NOC)},
+    WIRE("sip.io.io_noc", io),
+    {PART("sip.ucie", TOPO_UCIE), .hashes_rate = true},
+
+    {KEY("cube.noc.w", TOPO_COUNT(D, noc_w, 1, TOPO_MAX_SIDE))},
+    {KEY("cube.noc.h", TOPO_COUNT(D, noc_h, 1, TOPO_MAX_SIDE))},
+    {.group = &square_group},
+    {PART("cube.noc.router", TOPO_ROUTER)},
+    WIRE("cube.noc", noc),
+    {.group = &pe_layout_group},
+    {PART("cube.xbar", TOPO_XBAR)},
+    {KEY("cube.xbar.length_mm", TOPO_MM(D, xbar_length_nm))},
+    {KEY("cube.ucie_to_noc_bw_gbs", TOPO_GB_S(D, ucie_to_noc))},
+    {KEY("cube.pe_to_noc_bw_gbs", TOPO_GB_S(D, pe_to_noc))},
+    {KEY("cube.pe_to_xbar_bw_gbs", TOPO_GB_S(D, pe_to_xbar))},
+    {KEY("cube.noc_to_xbar_bw_gbs", TOPO_GB_S(D, noc_to_xbar))},
+    {KEY("cube.xbar_to_hbm_bw_gbs", TOPO_GB_S(D, xbar_to_hbm))},
+    {KEY("cube.xbar_to_sram_bw_gbs", TOPO_GB_S(D, xbar_to_sram))},
+    {KEY("cube.hbm_gib", TOPO_GIB(D, hbm_bytes)), .before = keep_slice_size, .check = check_hbm},
+    {PART("cube.hbm_ctrl", TOPO_HBM_CTRL), .link = offsetof(D, xbar_to_hbm)},
+    {PART("cube.sram", TOPO_SRAM)},
+    {KEY("cube.pe_tcm.capacity_mib", TOPO_MIB_FROM(D, tcm_bytes, 1, max_tcm_mib))},
+    {KEY("cube.pe_tcm.reserved_mib", TOPO_MIB_FROM(D, tcm_reserved_bytes, 0, max_tcm_mib)),
+     .check = check_tcm},
+    {PART("cube.m_cpu", TOPO_M_CPU)},
+
+    {KEY("cube.pe_cpu.overhead_ns", TOPO_NS(D, pe.cpu_overhead_fs))},
+    {KEY("cube.pe_cpu.issue_ns", TOPO_NS(D, pe.cpu_issue_fs))},
+    {KEY("cube.pe_cpu.queue_depth", TOPO_COUNT(D, pe.queue_depth, 1, max_queue))},
+    {PART("cube.pe_dma", TOPO_PE_DMA)},
+    {KEY("cube.pe_dma.channels", TOPO_COUNT(D, pe.dma_channels, 1, max_channels))},
+    {KEY("cube.pe_gemm.rows", TOPO_COUNT(D, pe.gemm_rows, 1, max_array_side))},
+    {KEY("cube.pe_gemm.columns", TOPO_COUNT(D, pe.gemm_columns, 1, max_array_side))},
+    {KEY("cube.pe_gemm.cycle_ns", TOPO_CYCLE_NS(D, pe.gemm_cycle_fs))},
+    {KEY("cube.pe_gemm.fill", TOPO_CHOICE(D, pe.gemm_fill_per_fold, fill_names))},
+    {KEY("cube.pe_math.lanes", TOPO_COUNT(D, pe.math_lanes, 1, max_lanes))},
+    {KEY("cube.pe_math.cycle_ns", TOPO_CYCLE_NS(D, pe.math_cycle_fs))},
+    {KEY("cube.pe_math.move_cycles", TOPO_COUNT(D, pe.math_cycles[0], 1, max_cycles))},
+    {KEY("cube.pe_math.div_cycles", TOPO_COUNT(D, pe.math_cycles[1], 1, max_cycles))},
+    {KEY("cube.pe_math.exp_cycles", TOPO_COUNT(D, pe.math_cycles[2], 1, max_cycles))},
+    {KEY("cube.pe_math.gather_cycles", TOPO_COUNT(D, pe.math_cycles[3], 1, max_cycles))},
+    {KEY("cube.pe_math.latency_cycles", TOPO_COUNT(D, pe.math_latency_cycles, 0, max_cycles))},
+    {KEY("cube.pe_tcm.bw_gbs", TOPO_GB_S(D, pe.tcm_bytes_per_s))},
+};
+
+enum { row_count = sizeof rows / sizeof rows[0] };
+
+static bool read_row(reader *r, const row *w)
+{
+    if (w->before)
+        w->before(r);
+    if (w->group)
+        w->group->read(r);
+    else if (w->is_part)
+        read_part(r, w);
+    else
+        return topo_key_read(&w->key, r->root, r->d);
+    return true;
 }
 
 void topo_description_read(topo_description *description, kb_config *config,
                            const topo_registry *registry)
 {
-    kb_config_node *root = kb_config_root(config);
-    reader r = {.d = description, .registry = registry, .root = root};
-    read_name(&r, kb_config_find(root, "name"));
-    read_system(&r, kb_config_mapping(kb_config_find(root, "system")));
-    read_fabric(&r, kb_config_mapping(kb_config_find(root, "fabric")));
-    read_sip(&r, kb_config_mapping(kb_config_find(root, "sip")));
-    read_cube(&r, kb_config_mapping(kb_config_find(root, "cube")));
+    reader r = {.d = description, .registry = registry, .root = kb_config_root(config)};
+    r.slice_bytes = description->pes > 0 ? description->hbm_bytes / description->pes : 0;
+    for (size_t i = 0; i < row_count; i++) {
+        bool right = read_row(&r, &rows[i]);
+        if (rows[i].check)
+            rows[i].check(&r, right);
+        r.previous_right = right;
+    }
+}
+
+void topo_description_print(const topo_description *description, kb_text *text)
+{
+    for (size_t i = 0; i < row_count; i++) {
+        const row *w = &rows[i];
+        if (w->group && w->group->print)
+            w->group->print(description, text);
+        else if (w->is_part)
+            print_part(description, w, text);
+        else if (!w->group)
+            topo_key_print(&w->key, "", description, text);
+    }
+}
+
+uint64_t topo_description_hash(const topo_description *description)
+{
+    static const uint64_t offset_basis = 0xcbf29ce484222325;
+    hash h = {offset_basis};
+    for (size_t i = 0; i < row_count; i++) {
+        const row *w = &rows[i];
+        if (w->group && w->group->add)
+            w->group->add(&h, description);
+        else if (w->hashes_rate)
+            add(&h, description->parts[w->kind].is.timing.bytes_per_s);
+        else if (!w->group && !w->is_part)
+            add(&h, topo_key_get(&w->key, description));
+    }
+    add_parts(&h, description);
+    return h.state;
 }

@@ -21,7 +21,7 @@ enum {
     TOPO_MAX_PES = 4096 /* of a cube */
 };
 
-/* A pair of links, one each way. */
+/* A pair of links, one in each direction. */
 typedef struct topo_wire {
     uint64_t bytes_per_s;
     uint64_t length_nm;
@@ -35,7 +35,6 @@ typedef struct topo_part {
 typedef enum topo_corner { TOPO_NW, TOPO_NE, TOPO_SW, TOPO_SE, TOPO_CORNERS } topo_corner;
 
 extern const char *const topo_corner_names[TOPO_CORNERS];
-extern const char *const topo_math_class_keys[TOPO_MATH_CLASSES];
 
 typedef struct topo_description {
     char name[TOPO_MAX_NAME + 1];
@@ -46,13 +45,11 @@ typedef struct topo_description {
     bool sip_links;
     topo_wire host_to_switch, sip_to_switch, sip_to_sip;
 
-    uint32_t packet_bytes, vcs, depth_bytes;
-    uint32_t serial_ports; /* 1 or 0 */
+    topo_fabric_params fabric;
 
     uint32_t cube_w, cube_h;
     uint64_t cube_pitch_nm;
-    topo_wire io;            /* io_noc to what it joins */
-    uint64_t ucie_bandwidth; /* from die to die */
+    topo_wire io; /* io_noc to what it joins */
 
     uint32_t noc_w, noc_h;
     topo_wire noc;          /* router to router */
@@ -80,5 +77,8 @@ KB_MUST_USE kb_error *topo_description_default(topo_description *description);
 
 /* Of all that it says but the name: equal for equal machines, on every computer. */
 uint64_t topo_description_hash(const topo_description *description);
+
+/* See topo_machine_print_settings(). */
+void topo_description_print(const topo_description *description, kb_text *text);
 
 #endif

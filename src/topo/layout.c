@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sides that a mesh of that size has links on, seen from a place in it. */
-static bool has_neighbour(topo_spot at, topo_side side, uint32_t w, uint32_t h)
+/* Sides that a mesh of that size has links on, seen from a point in it. */
+static bool has_neighbour(topo_point at, topo_side side, uint32_t w, uint32_t h)
 {
     switch (side) {
     case TOPO_NORTH:
@@ -27,7 +27,7 @@ static bool wraps(const topo_description *d, uint32_t length)
     return d->sip_links && d->sip_pattern != TOPO_MESH_2D_NO_WRAP && length >= 3;
 }
 
-static bool has_sip_port(const topo_layout *l, topo_spot at, topo_side side)
+static bool has_sip_port(const topo_layout *l, topo_point at, topo_side side)
 {
     bool wrap = side == TOPO_EAST || side == TOPO_WEST ? l->sip_wraps_x : l->sip_wraps_y;
     return wrap || has_neighbour(at, side, l->sip_w, l->sip_h);
@@ -35,7 +35,7 @@ static bool has_sip_port(const topo_layout *l, topo_spot at, topo_side side)
 
 uint32_t topo_layout_sip_across(const topo_layout *l, uint32_t sip, topo_side side)
 {
-    topo_spot at = l->sips[sip].at;
+    topo_point at = l->sips[sip].at;
     if (l->sips[sip].port_node[side] == TOPO_NONE)
         return TOPO_NONE;
     uint32_t x = at.x, y = at.y;
@@ -64,14 +64,14 @@ uint32_t topo_layout_cube_across(const topo_layout *l, uint32_t cube, topo_side 
     return cube - 1;
 }
 
-static topo_spot corner_at(const topo_description *d, topo_corner corner)
+static topo_point corner_at(const topo_description *d, topo_corner corner)
 {
     bool east = corner == TOPO_NE || corner == TOPO_SE;
     bool south = corner == TOPO_SW || corner == TOPO_SE;
-    return (topo_spot){(uint16_t)(east ? d->noc_w - 1 : 0), (uint16_t)(south ? d->noc_h - 1 : 0)};
+    return (topo_point){(uint16_t)(east ? d->noc_w - 1 : 0), (uint16_t)(south ? d->noc_h - 1 : 0)};
 }
 
-static bool is_same(topo_spot a, topo_spot b)
+static bool is_same(topo_point a, topo_point b)
 {
     return a.x == b.x && a.y == b.y;
 }
@@ -83,7 +83,7 @@ static void place_pes(topo_layout *l, const topo_description *d)
         topo_pe_layout *p = &l->pes[pe];
         if (d->pe_per_router) {
             uint32_t router = pe / d->pe_per_router;
-            p->at = (topo_spot){(uint16_t)(router % d->noc_w), (uint16_t)(router / d->noc_w)};
+            p->at = (topo_point){(uint16_t)(router % d->noc_w), (uint16_t)(router / d->noc_w)};
             p->gate = (uint16_t)router;
             l->gate_count = router + 1;
             continue;
@@ -106,11 +106,11 @@ static void place_ports(topo_layout *l)
 {
     uint16_t middle_x = (uint16_t)((l->noc_w - 1) / 2), middle_y = (uint16_t)((l->noc_h - 1) / 2);
     uint16_t side_y = l->noc_w < 3 ? 0 : middle_y;
-    l->port_at[TOPO_NORTH] = (topo_spot){middle_x, 0};
-    l->port_at[TOPO_SOUTH] = (topo_spot){middle_x, (uint16_t)(l->noc_h - 1)};
-    l->port_at[TOPO_EAST] = (topo_spot){(uint16_t)(l->noc_w - 1), side_y};
-    l->port_at[TOPO_WEST] = (topo_spot){0, side_y};
-    l->m_cpu_at = (topo_spot){middle_x, middle_y};
+    l->port_at[TOPO_NORTH] = (topo_point){middle_x, 0};
+    l->port_at[TOPO_SOUTH] = (topo_point){middle_x, (uint16_t)(l->noc_h - 1)};
+    l->port_at[TOPO_EAST] = (topo_point){(uint16_t)(l->noc_w - 1), side_y};
+    l->port_at[TOPO_WEST] = (topo_point){0, side_y};
+    l->m_cpu_at = (topo_point){middle_x, middle_y};
 }
 
 /* Takes `count` numbers and returns the first. */
@@ -149,7 +149,7 @@ static void number_cubes(topo_layout *l, uint32_t *nodes, uint32_t *links)
     *nodes = *links = 0;
     for (uint32_t cube = 0; cube < l->cube_count; cube++) {
         topo_cube_layout *c = &l->cubes[cube];
-        c->at = (topo_spot){(uint16_t)(cube % l->cube_w), (uint16_t)(cube / l->cube_w)};
+        c->at = (topo_point){(uint16_t)(cube % l->cube_w), (uint16_t)(cube / l->cube_w)};
         c->first_node = take(nodes, cube_nodes);
         c->first_link = take(links, cube_links);
         for (unsigned side = 0; side < TOPO_SIDES; side++) {
@@ -168,7 +168,7 @@ static void number_sips(topo_layout *l)
     uint32_t nodes = TOPO_SYSTEM_NODES, links = TOPO_HOST_LINKS;
     for (uint32_t sip = 0; sip < l->sip_count; sip++) {
         topo_sip_layout *s = &l->sips[sip];
-        s->at = (topo_spot){(uint16_t)(sip % l->sip_w), (uint16_t)(sip / l->sip_w)};
+        s->at = (topo_point){(uint16_t)(sip % l->sip_w), (uint16_t)(sip / l->sip_w)};
         s->io_node = take(&nodes, TOPO_IO_NODES + l->cube_w);
         s->io_link = take(&links, TOPO_IO_LINKS + TOPO_PORT_LINKS * l->cube_w);
         for (unsigned side = 0; side < TOPO_SIDES; side++) {

@@ -17,12 +17,12 @@
 
 #include "base/base.h"
 #include "description.h"
-#include "graph.h"
+#include "node_graph.h"
 
-/* A place in a mesh; x grows to the east, y to the south. */
-typedef struct topo_spot {
+/* Coordinates in a mesh; x grows to the east, y to the south. */
+typedef struct topo_point {
     uint16_t x, y;
-} topo_spot;
+} topo_point;
 
 static inline topo_side topo_opposite(topo_side side)
 {
@@ -62,7 +62,7 @@ typedef struct topo_cube_layout {
     uint32_t first_node, first_link;
     uint32_t port_node[TOPO_SIDES];
     uint32_t port_link[TOPO_SIDES];
-    topo_spot at;
+    topo_point at;
 } topo_cube_layout;
 
 typedef struct topo_sip_layout {
@@ -70,11 +70,11 @@ typedef struct topo_sip_layout {
     uint32_t cube_node, cube_link; /* the first of its cubes */
     uint32_t port_node[TOPO_SIDES];
     uint32_t port_link[TOPO_SIDES];
-    topo_spot at;
+    topo_point at;
 } topo_sip_layout;
 
 typedef struct topo_pe_layout {
-    topo_spot at;
+    topo_point at;
     uint16_t gate; /* its router's number among those that have PEs */
 } topo_pe_layout;
 
@@ -93,8 +93,8 @@ typedef struct topo_layout {
     uint32_t east_link, west_link, south_link, north_link;
     uint32_t gate_link, memory_link, m_cpu_link, pe_link;
 
-    topo_spot port_at[TOPO_SIDES]; /* the routers of the ports */
-    topo_spot m_cpu_at;
+    topo_point port_at[TOPO_SIDES]; /* the routers of the ports */
+    topo_point m_cpu_at;
 
     uint32_t node_count, link_count;
     topo_sip_layout *sips;

@@ -179,7 +179,7 @@ static kb_error *find_idle_settings(topo_machine *machine, const topo_source *so
 static topo_control_params control_params(const topo_description *d, topo_kind kind)
 {
     const topo_parameters *is = &d->parts[kind].is;
-    return (topo_control_params){is->overhead_fs, is->count_fs, is->trigger_fs};
+    return (topo_control_params){is->timing.latency_fs, is->count_fs, is->trigger_fs};
 }
 
 static topo_shape make_shape(const topo_description *d, const topo_layout *l)
@@ -205,10 +205,7 @@ static topo_shape make_shape(const topo_description *d, const topo_layout *l)
         .io_cpu = control_params(d, TOPO_IO_CPU),
         .m_cpu = control_params(d, TOPO_M_CPU),
         .pe = d->pe,
-        .packet_bytes = d->packet_bytes,
-        .vcs = d->vcs,
-        .depth_bytes = d->depth_bytes,
-        .serial_ports = d->serial_ports != 0,
+        .fabric = d->fabric,
         .max_steps = topo_max_steps(l),
     };
 }
@@ -248,6 +245,11 @@ void topo_machine_destroy(topo_machine *machine)
     topo_layout_fini(&machine->layout);
     free(machine->idle_settings);
     free(machine);
+}
+
+void topo_machine_print_settings(const topo_machine *machine, kb_text *text)
+{
+    topo_description_print(&machine->description, text);
 }
 
 const char *topo_machine_idle_settings(const topo_machine *machine)

@@ -22,7 +22,7 @@
 
 #include "base/base.h"
 #include "component.h"
-#include "graph.h"
+#include "node_graph.h"
 #include "route.h"
 
 typedef struct topo_machine topo_machine;
@@ -83,6 +83,14 @@ typedef struct topo_control_params {
     kb_time trigger_fs; /* to start a recorded command */
 } topo_control_params;
 
+/* How the fabric moves packets; docs/decisions/0006-transport.md. */
+typedef struct topo_fabric_params {
+    uint32_t packet_bytes; /* maximum size of a packet */
+    uint32_t vcs;          /* virtual channels of each class in a port */
+    uint32_t depth_bytes;  /* buffer space of a channel, beside packets on the link */
+    bool serial_ports;     /* a port sends one packet at a time, from one of its channels */
+} topo_fabric_params;
+
 /* What the description says, in numbers. */
 typedef struct topo_shape {
     uint32_t sips;
@@ -91,14 +99,13 @@ typedef struct topo_shape {
     bool sip_links;        /* direct links along the pattern; else SIPs meet at the switch */
     uint32_t cube_w, cube_h, cubes; /* of a SIP */
     uint32_t noc_w, noc_h;
-    uint32_t pes;                            /* of a cube */
-    uint64_t pe_count;                       /* of the machine */
-    uint64_t hbm_bytes;                      /* of a cube */
-    uint64_t slice_bytes;                    /* of a PE's slice */
-    uint64_t sram_bytes;                     /* of a cube */
-    uint64_t tcm_bytes, tcm_reserved_bytes;  /* of a PE, and what its scheduler keeps of it */
-    uint32_t packet_bytes, vcs, depth_bytes; /* of the fabric: see net_options */
-    bool serial_ports;
+    uint32_t pes;                           /* of a cube */
+    uint64_t pe_count;                      /* of the machine */
+    uint64_t hbm_bytes;                     /* of a cube */
+    uint64_t slice_bytes;                   /* of a PE's slice */
+    uint64_t sram_bytes;                    /* of a cube */
+    uint64_t tcm_bytes, tcm_reserved_bytes; /* of a PE, and what its scheduler keeps of it */
+    topo_fabric_params fabric;
     topo_control_params io_cpu, m_cpu;
     topo_pe_params pe;
     uint32_t max_steps; /* no route has more */
@@ -136,7 +143,7 @@ const char *topo_kind_name(topo_kind kind);
 const char *topo_sip_pattern_name(topo_sip_pattern pattern);
 
 /*
- * Writes the way between two nodes and returns the number of steps. `data`: memories at the ends
+ * Writes the route between two nodes and returns the number of steps. `data`: memories at the ends
  * serve what is carried; false for requests, which only arrive there.
  *
  * Ends may be hosts, IO CPUs, PCIe endpoints, M CPUs, PEs' DMAs and memories, in any pair.

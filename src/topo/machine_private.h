@@ -3,9 +3,9 @@
 #define KB_TOPO_MACHINE_PRIVATE_H
 
 #include "description.h"
-#include "graph.h"
 #include "layout.h"
 #include "machine.h"
+#include "node_graph.h"
 
 struct topo_machine {
     topo_graph graph;

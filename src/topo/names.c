@@ -1,5 +1,9 @@
 /* names.c: what nodes and links are called, in every message, trace and report. */
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "machine_private.h"
+#include "pe_index.h"
 
 static const char *const kind_names[TOPO_KINDS] = {
     [TOPO_HOST] = "host",         [TOPO_SWITCH] = "switch",     [TOPO_PCIE_EP] = "pcie_ep",
@@ -11,9 +15,6 @@ static const char *const kind_names[TOPO_KINDS] = {
 
 const char *const topo_corner_names[TOPO_CORNERS] = {
     [TOPO_NW] = "NW", [TOPO_NE] = "NE", [TOPO_SW] = "SW", [TOPO_SE] = "SE"};
-
-const char *const topo_math_class_keys[TOPO_MATH_CLASSES] = {"move_cycles", "div_cycles",
-                                                             "exp_cycles", "gather_cycles"};
 
 const char *topo_sip_pattern_name(topo_sip_pattern pattern)
 {
@@ -28,6 +29,14 @@ const char *topo_sip_pattern_name(topo_sip_pattern pattern)
 const char *topo_kind_name(topo_kind kind)
 {
     return kind_names[kind];
+}
+
+topo_pe_text topo_pe_name(kb_pe pe)
+{
+    topo_pe_text name;
+    (void)snprintf(name.text, sizeof name.text, "sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32, pe.sip,
+                   pe.cube, pe.pe);
+    return name;
 }
 
 void topo_node_name(const topo_machine *machine, uint32_t node, kb_text *text)

@@ -23,7 +23,7 @@
 kb_time topo_rate_time(uint64_t bytes_per_s, uint64_t bytes);
 
 /*
- * Which part of `time` a link of this rate needed for so many bytes: the utilization of every
+ * The share of `time` that a link of this rate is busy with `bytes`: the utilization of every
  * report. At most 1: a packet counts when it starts, so the last one may end after the time.
  */
 double topo_utilization(uint64_t bytes_per_s, uint64_t bytes, kb_time time);
@@ -45,7 +45,7 @@ topo_pace topo_pace_make(uint64_t bytes_per_s, uint64_t packet_bytes);
  * KB_FOREVER if it ends later than that. */
 kb_time topo_pace_time(const topo_pace *pace, uint64_t index, uint64_t bytes);
 
-/* Whether packets of so many bytes take `quotient` each, wherever in their transfer they are. */
+/* Whether packets of `bytes` take `quotient` each, at every position in their transfer. */
 static inline bool topo_pace_is_even(const topo_pace *pace, uint64_t bytes)
 {
     return pace->remainder == 0 && bytes == pace->packet_bytes;

@@ -1,29 +1,29 @@
 /*
- * route.c: the way between two nodes.
+ * route.c: the route between two nodes.
  *
  * Dimension order everywhere: x before y between routers, between cubes and between SIPs. A cube is
  * left and entered through the port of the side, a SIP through the IO chiplet, north in the own
  * column and south in that of the destination. Nothing is searched and nothing is stored: the
- * numbers of links follow from where one is (layout.h).
+ * numbers of links follow from the coordinates (layout.h).
  *
  * Phases: see docs/decisions/0007-routing.md.
  */
 #include "machine_private.h"
 
-/* A way that is being written. */
-typedef struct way {
+/* A route that is being written. */
+typedef struct route {
     const topo_layout *l;
     uint32_t *next;
     bool data;
-} way;
+} route;
 
-/* An end of a way, with the number of the first link of its cube. */
+/* An end of a route, with the number of the first link of its cube. */
 typedef struct end {
     const topo_node *node;
     uint32_t first;
 } end;
 
-static void take(way *w, uint32_t link, topo_phase phase)
+static void take(route *w, uint32_t link, topo_phase phase)
 {
     *w->next++ = topo_step(link, phase);
 }
@@ -51,7 +51,7 @@ static uint32_t *run(uint32_t *next, uint32_t count, uint32_t link, uint32_t str
 }
 
 /* x first. `first` is the first link of the cube; strides may be negative, around 2^32. */
-static void cross_noc(way *w, uint32_t first, topo_spot from, topo_spot to, topo_phase phase)
+static void cross_noc(route *w, uint32_t first, topo_point from, topo_point to, topo_phase phase)
 {
     const topo_layout *l = w->l;
     uint32_t width = l->noc_w, row = first + from.y * (width - 1), column = first + to.x;
@@ -86,7 +86,7 @@ static uint32_t pe_link(const topo_layout *l, end e)
     return e.first + l->pe_link + TOPO_PE_LINKS * e.node->index;
 }
 
-static void leave_memory(way *w, end from, topo_phase phase)
+static void leave_memory(route *w, end from, topo_phase phase)
 {
     uint32_t link = memory_link(w->l, from);
     if (w->data)
@@ -94,7 +94,7 @@ static void leave_memory(way *w, end from, topo_phase phase)
     take(w, link + TOPO_MEMORY_TO_XBAR, phase);
 }
 
-static void enter_memory(way *w, end to)
+static void enter_memory(route *w, end to)
 {
     uint32_t link = memory_link(w->l, to);
     take(w, link + TOPO_XBAR_TO_MEMORY, TOPO_AFTER);
@@ -103,7 +103,7 @@ static void enter_memory(way *w, end to)
 }
 
 /* From a node of a cube to its router, which is returned. */
-static topo_spot enter_noc(way *w, end from, topo_phase phase)
+static topo_point enter_noc(route *w, end from, topo_phase phase)
 {
     const topo_layout *l = w->l;
     if (from.node->kind == TOPO_PE_DMA) {
@@ -121,7 +121,7 @@ static topo_spot enter_noc(way *w, end from, topo_phase phase)
 }
 
 /* From a router of the destination's cube to the destination. */
-static void arrive(way *w, topo_spot at, end to)
+static void arrive(route *w, topo_point at, end to)
 {
     const topo_layout *l = w->l;
     if (to.node->kind == TOPO_PE_DMA) {
@@ -140,7 +140,7 @@ static void arrive(way *w, topo_spot at, end to)
 }
 
 /* Both ends in one cube. PEs and memories meet at the crossbar, others in the NOC. */
-static void stay_in_cube(way *w, end from, end to)
+static void stay_in_cube(route *w, end from, end to)
 {
     if (is_memory(from.node) && is_memory(to.node)) {
         leave_memory(w, from, TOPO_BEFORE);
@@ -162,11 +162,11 @@ static void stay_in_cube(way *w, end from, end to)
 typedef struct traveller {
     const topo_sip_layout *sip;
     uint32_t cube;
-    topo_spot at;
+    topo_point at;
 } traveller;
 
 /* Out through a port and in through the one across. */
-static void cross_ucie(way *w, traveller *t, topo_side side, uint32_t next, topo_phase phase)
+static void cross_ucie(route *w, traveller *t, topo_side side, uint32_t next, topo_phase phase)
 {
     const topo_layout *l = w->l;
     const topo_cube_layout *c = &l->cubes[t->cube];
@@ -180,11 +180,11 @@ static void cross_ucie(way *w, traveller *t, topo_side side, uint32_t next, topo
 }
 
 /* To another cube of the SIP: it is entered in the phase AFTER. */
-static void cross_cubes(way *w, traveller *t, uint32_t to)
+static void cross_cubes(route *w, traveller *t, uint32_t to)
 {
     const topo_layout *l = w->l;
     while (t->cube != to) {
-        topo_spot here = l->cubes[t->cube].at, there = l->cubes[to].at;
+        topo_point here = l->cubes[t->cube].at, there = l->cubes[to].at;
         topo_side side = TOPO_SOUTH;
         uint32_t next = t->cube + l->cube_w;
         if (here.x < there.x) {
@@ -207,7 +207,7 @@ static uint32_t column_link(const topo_sip_layout *sip, uint32_t column)
 }
 
 /* North to the IO chiplet, up to its io_noc. */
-static void leave_cubes(way *w, traveller *t)
+static void leave_cubes(route *w, traveller *t)
 {
     const topo_layout *l = w->l;
     while (t->cube >= l->cube_w)
@@ -220,7 +220,7 @@ static void leave_cubes(way *w, traveller *t)
 }
 
 /* From the io_noc south to a cube. */
-static traveller enter_cubes(way *w, const topo_sip_layout *sip, uint32_t to)
+static traveller enter_cubes(route *w, const topo_sip_layout *sip, uint32_t to)
 {
     const topo_layout *l = w->l;
     uint32_t column = l->cubes[to].at.x;
@@ -236,8 +236,8 @@ static traveller enter_cubes(way *w, const topo_sip_layout *sip, uint32_t to)
 /* ---- Between SIPs ------------------------------------------------------------------------ */
 
 /*
- * Whether the way is to the east or south. Of two equal ways round a ring even places take that one
- * and odd places the other, so that both directions are used alike.
+ * Whether the route goes east or south. If both directions round a ring are equally long, even
+ * positions take that one and odd positions the other, so that both are used alike.
  */
 static bool goes_onwards(uint32_t from, uint32_t to, uint32_t length, bool wraps)
 {
@@ -247,9 +247,9 @@ static bool goes_onwards(uint32_t from, uint32_t to, uint32_t length, bool wraps
     return 2 * distance < length || (2 * distance == length && from % 2 == 0);
 }
 
-/* From io_noc to io_noc along one dimension, from its place `from` to `to`. Returns the SIP there.
+/* From io_noc to io_noc along one dimension, from position `from` to `to`. Returns the SIP there.
  */
-static uint32_t cross_ring(way *w, uint32_t sip, uint32_t from, uint32_t to, uint32_t length,
+static uint32_t cross_ring(route *w, uint32_t sip, uint32_t from, uint32_t to, uint32_t length,
                            bool wraps, bool in_row)
 {
     const topo_layout *l = w->l;
@@ -274,10 +274,10 @@ static uint32_t cross_ring(way *w, uint32_t sip, uint32_t from, uint32_t to, uin
     return sip;
 }
 
-static void cross_sips(way *w, uint32_t from, uint32_t to)
+static void cross_sips(route *w, uint32_t from, uint32_t to)
 {
     const topo_layout *l = w->l;
-    topo_spot here = l->sips[from].at, there = l->sips[to].at;
+    topo_point here = l->sips[from].at, there = l->sips[to].at;
     from = cross_ring(w, from, here.x, there.x, l->sip_w, l->sip_wraps_x, true);
     cross_ring(w, from, here.y, there.y, l->sip_h, l->sip_wraps_y, false);
 }
@@ -287,8 +287,8 @@ static void cross_sips(way *w, uint32_t from, uint32_t to)
 /* Where a packet that is in no cube has got to. */
 typedef enum stop { AT_SWITCH, AT_EP, AT_IO_NOC } stop;
 
-/* Out of the cubes, or wherever the way begins. */
-static stop set_out(way *w, end from)
+/* Out of the cubes, or wherever the route begins. */
+static stop set_out(route *w, end from)
 {
     const topo_sip_layout *sip = &w->l->sips[from.node->sip];
     switch (from.node->kind) {
@@ -309,7 +309,7 @@ static stop set_out(way *w, end from)
 }
 
 /* To the switch, from a SIP. */
-static void climb(way *w, const topo_sip_layout *sip, stop at)
+static void climb(route *w, const topo_sip_layout *sip, stop at)
 {
     if (at == AT_IO_NOC)
         take(w, sip->io_link + TOPO_IO_NOC_TO_EP, TOPO_BEFORE);
@@ -318,7 +318,7 @@ static void climb(way *w, const topo_sip_layout *sip, stop at)
 }
 
 /* To the IO chiplet of the destination. */
-static stop reach_sip(way *w, end from, end to, stop at)
+static stop reach_sip(route *w, end from, end to, stop at)
 {
     const topo_layout *l = w->l;
     const topo_sip_layout *here = &l->sips[from.node->sip], *there = &l->sips[to.node->sip];
@@ -336,7 +336,7 @@ static stop reach_sip(way *w, end from, end to, stop at)
 }
 
 /* Through the IO chiplet of the destination and on. */
-static void finish(way *w, end to, stop at)
+static void finish(route *w, end to, stop at)
 {
     const topo_sip_layout *sip = &w->l->sips[to.node->sip];
     if (to.node->kind == TOPO_PCIE_EP) {
@@ -367,7 +367,7 @@ static end end_at(const topo_machine *machine, uint32_t node)
 uint32_t topo_route(const topo_machine *machine, uint32_t from, uint32_t to, bool data,
                     uint32_t *steps)
 {
-    way w = {.l = &machine->layout, .next = steps, .data = data};
+    route w = {.l = &machine->layout, .next = steps, .data = data};
     end a = end_at(machine, from), b = end_at(machine, to);
     if (in_cube(a.node) && in_cube(b.node) && a.node->sip == b.node->sip) {
         if (a.node->cube == b.node->cube) {

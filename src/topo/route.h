@@ -1,8 +1,8 @@
 /*
- * route.h: a way through the machine, link by link.
+ * route.h: a route through the machine, link by link.
  *
  * A step is a link and the phase that the packet is in when it has passed it; the phase and the
- * direction (request or reply) make the class of channels that the packet waits in, and they are
+ * direction (request or response) make the class of channels that the packet waits in, and they are
  * why the fabric cannot deadlock (docs/decisions/0007-routing.md).
  */
 #ifndef KB_TOPO_ROUTE_H

@@ -3,8 +3,9 @@
 #define KB_TOPO_TOPO_H
 
 #include "topo/component.h"
-#include "topo/graph.h"
 #include "topo/machine.h"
+#include "topo/node_graph.h"
+#include "topo/pe_index.h"
 #include "topo/rate.h"
 #include "topo/route.h"
 

@@ -1,7 +1,7 @@
 /*
- * cross_entropy.c: the loss of logits whose vocabulary is cut over the ranks, and its building
- * blocks. Rows are dealt out to the PEs; each goes through its rows piece by piece. What the ranks
- * have of a row is then combined by a collective.
+ * cross_entropy.c: the loss of logits whose vocabulary is split over the ranks, and its steps. Rows
+ * are distributed over the PEs; a PE processes a row piece by piece. A collective combines the
+ * results of the ranks.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static tl_tensor load_logits(tl_context *tl, const tp_row_plan *plan, tl_ptr log
     return tp_cast(tl, tp_load(tl, &plan->logits, logits, at), plan->logits.dtype, KB_F32);
 }
 
-/* The largest, or the sum of exponentials, of a row. */
+/* The maximum, or the sum of exponentials, of a row. */
 static tl_tensor reduce_row(tl_context *tl, const tp_row_plan *plan, tl_ptr logits, tl_tensor max,
                             int64_t row)
 {
@@ -40,7 +40,7 @@ static tl_tensor reduce_row(tl_context *tl, const tp_row_plan *plan, tl_ptr logi
     return result;
 }
 
-/* The logit of the target less the maximum; 0 if the rank does not have it. */
+/* The logit of the target minus the maximum; 0 if another rank has the target. */
 static tl_tensor predict_row(tl_context *tl, const tp_row_plan *plan, tl_ptr logits, tl_tensor max,
                              tl_ptr targets, int64_t row)
 {
@@ -54,9 +54,9 @@ static tl_tensor predict_row(tl_context *tl, const tp_row_plan *plan, tl_ptr log
     return tl_sub(logit, max);
 }
 
-KB_KERNEL(row_step, tl_ptr logits, tl_ptr max, tl_ptr other, tl_ptr out, tl_ptr everywhere)
+KB_KERNEL(row_step, tl_ptr logits, tl_ptr max, tl_ptr other, tl_ptr out, tl_ptr all_pes)
 {
-    (void)everywhere;
+    (void)all_pes;
     const tp_row_plan *plan = tl_user();
     int64_t pe = tl_program_id(1) * plan->pes + tl_program_id(0), all = plan->cubes * plan->pes;
     int64_t first = tl_part_begin(plan->rows, all, pe), count = tl_part_size(plan->rows, all, pe);
@@ -97,7 +97,7 @@ static kb_error *get_plan(tp_state *state, const tp_row_plan *wanted, tp_row_pla
     return NULL;
 }
 
-/* A call: the logits, and where they are. */
+/* A call: the logits, their view and device. */
 typedef struct loss_call {
     const char *function;
     tp_rank at;
@@ -124,7 +124,7 @@ static kb_error *enter(kb_context *ctx, const char *function, kb_tensor logits, 
     return NULL;
 }
 
-/* Packed on one PE: kernels find an element by its row. */
+/* The output, packed on one PE, so that kernels can index it by row. */
 static kb_error *take_result(kb_context *ctx, const loss_call *call, const char *name,
                              kb_tensor *result)
 {
@@ -153,7 +153,7 @@ static kb_error *launch_step(kb_context *ctx, const loss_call *call, tp_row_step
                                         "cross_entropy"};
     tp_state *state;
     tp_row_plan wanted, *plan;
-    kb_tensor everywhere;
+    kb_tensor all_pes;
     kb_machine machine = kb_context_machine(ctx);
     memset(&wanted, 0, sizeof wanted);
     KB_TRY(tp_get_state(ctx, &state));
@@ -165,16 +165,16 @@ static kb_error *launch_step(kb_context *ctx, const loss_call *call, tp_row_step
     wanted.pes = machine.pes;
     wanted.piece = (int64_t)machine.tcm_bytes / 64; /* elements; some values of 4 bytes at a time */
     KB_TRY(get_plan(state, &wanted, &plan));
-    KB_TRY(tp_get_everywhere(state, call->sip, &everywhere));
+    KB_TRY(tp_get_all_pes_tensor(state, call->sip, &all_pes));
     const kb_arg args[] = {kb_arg_tensor(call->logits),
                            max.id != 0 ? kb_arg_tensor(max) : kb_arg_integer(0),
                            other.id != 0 ? kb_arg_tensor(other) : kb_arg_integer(0),
-                           kb_arg_tensor(out), kb_arg_tensor(everywhere)};
+                           kb_arg_tensor(out), kb_arg_tensor(all_pes)};
     const kb_launch_options options = {.name = names[step]};
     return kb_launch_args(ctx, &options, &plan->kernel, args, sizeof args / sizeof args[0]);
 }
 
-/* A step of each rank, and what the ranks make of it. */
+/* A step on each rank, and the collective that combines the results. */
 static kb_error *run_step(kb_context *ctx, const loss_call *call, tp_row_step step, kb_tensor max,
                           kb_tensor other, kb_tensor *out)
 {
@@ -193,7 +193,7 @@ kb_error *kb_vocab_parallel_max(kb_context *ctx, kb_tensor logits, kb_tensor *ma
     return run_step(ctx, &call, TP_ROW_MAX, (kb_tensor){0}, (kb_tensor){0}, max);
 }
 
-/* The maxima have to be as this file makes them. */
+/* The maxima must have the layout that this file makes. */
 static kb_error *check_max(kb_context *ctx, const loss_call *call, kb_tensor max)
 {
     if (max.id == 0)

@@ -1,10 +1,9 @@
 /*
- * embedding.c: a table with a row for each token of a vocabulary, cut by rows over the ranks.
+ * embedding.c: a table with a row for each token of a vocabulary, split by rows over the ranks.
  *
- * Tokens are dealt out to the PEs; if there are fewer tokens than PEs, several PEs share a row of
- * the table by columns. A PE reads a token, and loads the row, wherever in the device it is, if the
- * rank has it. So the time depends on the tokens; without data each token counts as one of the
- * rank's own.
+ * Tokens are distributed over the PEs; if there are fewer tokens than PEs, several PEs share a row
+ * by columns. A PE reads a token, and loads its row from any PE of the device if the rank has it.
+ * So the time depends on the tokens; without data each token is taken as one of the rank's own.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -20,7 +19,7 @@ static int64_t min_of(int64_t a, int64_t b)
 
 enum { TOKENS_AT_A_TIME = 64 };
 
-/* One row of the output, or some columns of it. */
+/* One row of the output, or some of its columns. */
 static void look_up(tl_context *tl, const tp_embedding_plan *plan, tl_ptr table, tl_ptr out,
                     int64_t token, const tp_rect *at)
 {
@@ -34,9 +33,9 @@ static void look_up(tl_context *tl, const tp_embedding_plan *plan, tl_ptr table,
     tl_free(value);
 }
 
-KB_KERNEL(embedding, tl_ptr table, tl_ptr tokens, tl_ptr out, tl_ptr everywhere)
+KB_KERNEL(embedding, tl_ptr table, tl_ptr tokens, tl_ptr out, tl_ptr all_pes)
 {
-    (void)everywhere;
+    (void)all_pes;
     const tp_embedding_plan *plan = tl_user();
     int64_t count = plan->out.rows, columns = plan->out.columns;
     int64_t pe = tl_program_id(1) * plan->pes + tl_program_id(0), all = plan->cubes * plan->pes;
@@ -60,7 +59,7 @@ KB_KERNEL(embedding, tl_ptr table, tl_ptr tokens, tl_ptr out, tl_ptr everywhere)
         }
 }
 
-/* ---- Making it ---- */
+/* ---- Creation ---- */
 
 static kb_error *check_spec(const char *function, const kb_tp_embedding_spec *spec, uint32_t ranks)
 {
@@ -147,13 +146,13 @@ static kb_error *get_plan(tp_state *state, const tp_embedding_plan *wanted, tp_e
     return NULL;
 }
 
-/* The rank's rows, and 0 where it has none. */
+/* The rank's rows, and 0 for tokens of other ranks. */
 static kb_error *launch_look_up(kb_context *ctx, const tp_layer *layer, kb_tensor tokens,
                                 kb_tensor out)
 {
     tp_state *state;
     tp_embedding_plan wanted, *plan;
-    kb_tensor everywhere;
+    kb_tensor all_pes;
     kb_machine machine = kb_context_machine(ctx);
     memset(&wanted, 0, sizeof wanted);
     KB_TRY(tp_get_state(ctx, &state));
@@ -163,14 +162,14 @@ static kb_error *launch_look_up(kb_context *ctx, const tp_layer *layer, kb_tenso
     wanted.cubes = machine.cubes;
     wanted.pes = machine.pes;
     KB_TRY(get_plan(state, &wanted, &plan));
-    KB_TRY(tp_get_everywhere(state, layer->sip, &everywhere));
+    KB_TRY(tp_get_all_pes_tensor(state, layer->sip, &all_pes));
     const kb_arg args[] = {kb_arg_tensor(layer->weight), kb_arg_tensor(tokens), kb_arg_tensor(out),
-                           kb_arg_tensor(everywhere)};
+                           kb_arg_tensor(all_pes)};
     const kb_launch_options options = {.name = layer->name};
     return kb_launch_args(ctx, &options, &plan->kernel, args, sizeof args / sizeof args[0]);
 }
 
-/* Rows are looked up in a tensor with one copy, in a dtype that can be added up. */
+/* The rows are written to a tensor with one copy, in a dtype that collectives can add. */
 static kb_error *run_embedding(kb_context *ctx, tp_layer *layer, kb_tensor tokens, uint64_t rows,
                                kb_tensor output)
 {

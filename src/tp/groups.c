@@ -1,10 +1,11 @@
 /*
- * groups.c: which ranks share the weights of a layer (tensor parallel groups: consecutive ranks),
- * and which have the same part of them (data parallel groups).
+ * groups.c: tensor parallel groups (consecutive ranks, which share the weights of a layer) and data
+ * parallel groups (ranks with the same part of them).
  *
- * Each rank initialises for itself, and makes all groups: calls of kb_distributed_new_group() are
- * matched by their order. The program outside workers does it for all ranks at once. A rank's entry
- * holds as long as its group exists in the process group.
+ * Each rank initialises for itself and makes all groups, because calls of
+ * kb_distributed_new_group() are matched by their order. A program outside workers does it for all
+ * ranks at once. Invariant: the entry of a rank is valid as long as its group exists in the process
+ * group.
  */
 #include <kernbench/ccl.h>
 #include <kernbench/tp.h>
@@ -14,14 +15,14 @@
 
 #include "state.h"
 
-/* The caller's number in the process group; 0 outside workers. */
+/* The caller's rank in the process group; 0 outside workers. */
 static uint32_t own_rank(kb_context *ctx)
 {
     uint32_t rank = rt_caller_rank(ctx);
     return rank == RT_DRIVER ? 0 : rank;
 }
 
-/* The entry of the rank; NULL if it has none, or its groups went with their process group. */
+/* The entry of the rank; NULL if there is none, or its groups ended with their process group. */
 static const tp_rank *find_entry(kb_context *ctx)
 {
     const tp_state *state = rt_get_layer(ctx, RT_LAYER_TP);
@@ -50,7 +51,7 @@ kb_error *tp_get_rank(kb_context *ctx, const char *function, tp_rank *entry)
     return NULL;
 }
 
-/* ---- Initialising ---- */
+/* ---- Initialisation ---- */
 
 static kb_error *check_size(kb_context *ctx, const char *function, uint32_t size, uint32_t *world)
 {
@@ -77,7 +78,7 @@ static kb_error *check_size(kb_context *ctx, const char *function, uint32_t size
     return NULL;
 }
 
-/* A group of `count` ranks, each `step` behind the one before. */
+/* A group of `count` ranks at distance `step`. */
 static kb_error *make_group(kb_context *ctx, uint32_t first, uint32_t step, uint32_t count,
                             kb_group *group)
 {
@@ -105,7 +106,7 @@ static bool make_entries(tp_state *state, uint32_t world)
     return true;
 }
 
-/* Which ranks the caller initialises. */
+/* Whether the caller initialises the rank. */
 static bool is_own(kb_context *ctx, uint32_t rank)
 {
     return rt_caller_rank(ctx) == RT_DRIVER || rank == rt_caller_rank(ctx);
@@ -118,7 +119,7 @@ static kb_error *make_groups(kb_context *ctx, tp_rank *ranks, uint32_t size, uin
         KB_TRY(make_group(ctx, first, 1, size, &group));
         for (uint32_t rank = first; rank < first + size; rank++)
             if (is_own(ctx, rank))
-                ranks[rank] = (tp_rank){.tensor_group = group}; /* without a size: not yet valid */
+                ranks[rank] = (tp_rank){.tensor_group = group}; /* size 0: not valid yet */
     }
     for (uint32_t first = 0; first < size; first++) {
         KB_TRY(make_group(ctx, first, size, world / size, &group));

@@ -1,7 +1,7 @@
 /*
- * layers.c: layers as objects of a context: their numbers, tensors and weights.
+ * layers.c: the layers of a context: handles, tensors, weights.
  *
- * Random weights are a function of the seed and of the place in the whole layer, so a layer
+ * Random weights are a function of the seed and of the index in the whole layer, so a layer
  * computes the same for any number of ranks.
  */
 #include "layers.h"
@@ -13,7 +13,7 @@
 
 #include "relayout.h"
 
-/* ---- Numbers of layers ---- */
+/* ---- Handles ---- */
 
 static void free_tensor(kb_context *ctx, kb_tensor *tensor)
 {
@@ -160,7 +160,7 @@ kb_error *kb_tp_layer_times(kb_context *ctx, kb_tp_layer handle, kb_tp_times *ti
 
 /* ---- Weights ---- */
 
-/* From -scale to scale; of integers -1, 0 or 1. */
+/* From -scale to scale; for integers -1, 0 or 1. */
 static float random_at(uint64_t seed, uint64_t index, kb_dtype dtype, double scale)
 {
     uint64_t state = seed ^ (index * 0x9e3779b97f4a7c15u);
@@ -194,7 +194,8 @@ static kb_error *fill_random(kb_context *ctx, kb_tensor tensor, uint64_t rows, u
     return err;
 }
 
-/* The part that is copied of a tensor of the host; an error if that has neither shape. */
+/* The part to copy of a tensor of the host; an error if it has neither the whole shape nor that of
+ * the part. */
 static kb_error *check_given(kb_context *ctx, const char *what, uint64_t rows, uint64_t columns,
                              kb_dtype dtype, const tp_weight_source *source, kb_slice *slice)
 {
@@ -258,7 +259,7 @@ kb_error *tp_fill_weight(kb_context *ctx, kb_tensor tensor, const char *what, ui
     return kb_tensor_fill_slice(ctx, tensor, access, NULL, 0);
 }
 
-/* ---- Tensors on their way ---- */
+/* ---- Buffers and outputs ---- */
 
 kb_error *tp_get_buffer(kb_context *ctx, tp_layer *layer, tp_buffer_use use, uint64_t rows,
                         uint64_t columns, kb_dtype dtype, kb_tensor *buffer)
@@ -336,7 +337,7 @@ kb_error *tp_refuse_recording(kb_context *ctx, const char *function, const char 
 
 /* ---- Tokens and targets ---- */
 
-/* The same elements row by row on one PE. */
+/* Copies the elements, row by row, to one PE. */
 static kb_error *pack(kb_context *ctx, const char *function, kb_tensor tensor, uint32_t sip,
                       tp_indices *indices)
 {

@@ -1,6 +1,7 @@
 /*
- * linear.c: linear layers. Column cuts the weights by columns, so each rank makes some columns of
- * the output; Row cuts them by rows, so each rank makes a part of every sum.
+ * linear.c: linear layers. A column parallel layer splits the weights by columns: each rank
+ * computes some columns of the output. A row parallel layer splits them by rows: each rank computes
+ * a part of every sum.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -13,7 +14,7 @@
 enum { DEFAULT_BATCH = 64 };
 static const uint64_t max_batch = UINT32_MAX;
 
-/* ---- Making layers ---- */
+/* ---- Creation ---- */
 
 static kb_error *check_spec(const char *function, const kb_tp_linear_spec *spec, uint32_t ranks,
                             bool cuts_columns)
@@ -48,13 +49,13 @@ static kb_error *check_spec(const char *function, const kb_tp_linear_spec *spec,
     return NULL;
 }
 
-/* As torch.nn.Linear has them. */
+/* As torch.nn.Linear. */
 static double random_scale(const kb_tp_linear_spec *spec)
 {
     return 1 / sqrt((double)spec->in_features);
 }
 
-/* Ranks whose sums one kernel adds up while it multiplies; 1: a collective does that later. */
+/* The number of ranks whose sums the matmul kernel adds; 1: a collective adds them afterwards. */
 static uint32_t shared_ranks(const tp_layer *layer)
 {
     bool overlaps = layer->kind == TP_ROW && layer->overlap > 0 && layer->at.size <= TP_MAX_RANKS &&
@@ -88,7 +89,7 @@ static kb_error *make_weight(kb_context *ctx, const kb_tp_linear_spec *spec, tp_
                           spec->access, &source);
 }
 
-/* Column: of the rank's outputs. Row: of all, on each rank. */
+/* Column: of the rank's outputs. Row: of all outputs, on each rank. */
 static kb_error *make_bias(kb_context *ctx, const kb_tp_linear_spec *spec, tp_layer *layer)
 {
     const kb_tensor_spec tensor = {.name = layer->name,
@@ -152,7 +153,7 @@ kb_error *kb_row_parallel_linear_create(kb_context *ctx, const kb_tp_linear_spec
 
 /* ---- Times ---- */
 
-/* Notes where the time went since then, of the launches that have this name. */
+/* Records the times since `began` of the launches with the layer's name. */
 static void note_times(kb_context *ctx, tp_layer *layer, kb_time began)
 {
     const rt_stats stats = rt_get_stats(ctx);
@@ -172,7 +173,7 @@ static void note_times(kb_context *ctx, tp_layer *layer, kb_time began)
 
 /* ---- Forward ---- */
 
-/* An output that is also read would be overwritten while PEs still load it. */
+/* The output must not be an input: it would be overwritten while PEs still load it. */
 static kb_error *check_output(const char *function, const tp_layer *layer, kb_tensor input,
                               kb_tensor output)
 {
@@ -218,7 +219,7 @@ static kb_error *check_input(kb_context *ctx, const char *function, const tp_lay
     return NULL;
 }
 
-/* PEs that have a part of the matrix; and parts of a column. */
+/* The number of PEs that have a part of the matrix, and the number of parts of a column. */
 static int64_t count_holders(const tp_view *view)
 {
     if (view->tiling == KB_NOT_TILED)
@@ -239,10 +240,8 @@ static int64_t count_row_parts(const tp_view *view)
 
 enum { FEW_HOLDERS = 8, MANY_ROW_PARTS = 4, SMALL_BYTES = 16384 };
 
-/*
- * All PEs load x. If it is on a few of them, these would have to serve all others; if it is cut by
- * rows, loads would be many and small. Such an input is copied to a better layout first.
- */
+/* All PEs load x. If x is on a few PEs, their ports are the bottleneck; if it is split by rows,
+ * loads are many and small. Such an input is first copied to a better layout. */
 static kb_error *spread_input(kb_context *ctx, tp_layer *layer, kb_tensor *input)
 {
     tp_view view;
@@ -259,7 +258,8 @@ static kb_error *spread_input(kb_context *ctx, tp_layer *layer, kb_tensor *input
     return tp_relayout(ctx, &copy);
 }
 
-/* With a tensor that the layer keeps, if the output has several copies: a graph can record that. */
+/* For an output with several copies it uses a tensor that the layer keeps, so that a graph can
+ * record the call. */
 static kb_error *multiply(kb_context *ctx, tp_layer *layer, tp_matmul_spec *product)
 {
     tp_view out;

@@ -1,10 +1,9 @@
 /*
- * match.c: products whose sums go over ranks are compared before they are launched. Their kernels
- * exchange messages, so a rank that multiplies something else would leave the others waiting, or
- * give them parts of another size.
+ * match.c: compares products with sums over ranks before they are launched. Their kernels exchange
+ * messages: a rank that multiplies other shapes would cause a deadlock, or parts of a wrong size.
  *
- * The n-th call of a rank matches the n-th of every other rank. The first rank to call notes its
- * plan; the note goes when all ranks have called.
+ * The n-th call of a rank matches the n-th call of every other rank. The first rank to call records
+ * its plan; the record is removed when all ranks have called.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,10 +19,10 @@ typedef struct noted_call {
 
 struct tp_matched_ranks {
     struct tp_matched_ranks *next;
-    uint32_t sip, ranks;          /* the first device, and how many */
+    uint32_t sip, ranks;          /* the first device, and the number of ranks */
     uint64_t calls[TP_MAX_RANKS]; /* by rank */
     uint64_t retired;             /* calls that all ranks have made */
-    KB_VEC(noted_call) noted;     /* those that follow */
+    KB_VEC(noted_call) noted;     /* the calls after these */
 };
 
 void tp_forget_calls(tp_state *state)
@@ -63,22 +62,24 @@ static tp_matched_ranks *find_ranks(tp_state *state, uint32_t sip, uint32_t coun
 
 static bool same_product(const tp_matmul_plan *a, const tp_matmul_plan *b)
 {
-    return a->is.m == b->is.m && a->is.k == b->is.k && a->is.n == b->is.n && a->is.x == b->is.x &&
-           a->is.gated == b->is.gated && a->chunks == b->chunks &&
+    return a->problem.m == b->problem.m && a->problem.k == b->problem.k &&
+           a->problem.n == b->problem.n && a->problem.x == b->problem.x &&
+           a->problem.gated == b->problem.gated && a->chunks == b->chunks &&
            memcmp(&a->grid, &b->grid, sizeof a->grid) == 0;
 }
 
 static kb_error *refuse(const tp_matmul_plan *plan, const tp_matmul_plan *first)
 {
-    return kb_error_new(
-        KB_ERR_INPUT,
-        "ranks of a tensor parallel group do not match: rank %" PRId64 " multiplies (%" PRId64
-        ", %" PRId64 ") * (%" PRId64 ", %" PRId64 ") %s in %" PRId64 " chunks, but rank %" PRId64
-        " (%" PRId64 ", %" PRId64 ") * (%" PRId64 ", %" PRId64 ") %s in %" PRId64
-        " chunks: shapes, dtype, overlap and batch have to be the same",
-        plan->rank, plan->is.m, plan->is.k, plan->is.k, plan->is.n, kb_dtype_name(plan->is.x),
-        plan->chunks, first->rank, first->is.m, first->is.k, first->is.k, first->is.n,
-        kb_dtype_name(first->is.x), first->chunks);
+    return kb_error_new(KB_ERR_INPUT,
+                        "ranks of a tensor parallel group do not match: rank %" PRId64
+                        " multiplies (%" PRId64 ", %" PRId64 ") * (%" PRId64 ", %" PRId64
+                        ") %s in %" PRId64 " chunks, but rank %" PRId64 " (%" PRId64 ", %" PRId64
+                        ") * (%" PRId64 ", %" PRId64 ") %s in %" PRId64
+                        " chunks: shapes, dtype, overlap and batch have to be the same",
+                        plan->rank, plan->problem.m, plan->problem.k, plan->problem.k,
+                        plan->problem.n, kb_dtype_name(plan->problem.x), plan->chunks, first->rank,
+                        first->problem.m, first->problem.k, first->problem.k, first->problem.n,
+                        kb_dtype_name(first->problem.x), first->chunks);
 }
 
 static void retire_calls(tp_matched_ranks *ranks)

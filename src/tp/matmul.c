@@ -1,6 +1,6 @@
 /*
- * matmul.c: the host's side of a matrix product: checks, plan, launch. Plans are made once for each
- * combination of shapes and layouts, and kept.
+ * matmul.c: the host side of a matrix product: checks, plan, launch. A plan is made once for each
+ * combination of shapes and layouts, and cached.
  */
 #include "matmul.h"
 
@@ -13,8 +13,8 @@
 
 /* ---- Plans ---- */
 
-/* The parts of k and n that the PEs have of the weights, if the PEs are a grid as in plan.h; else
- * 0. */
+/* The sizes of the parts of k and n in the layout of the weights, if it fits a grid of division.h;
+ * else 0. */
 static void find_kept_grid(const tp_pe_params *pe, const tp_view *w, int64_t *k, int64_t *n)
 {
     *k = *n = 0;
@@ -48,12 +48,13 @@ static bool same_plan(const tp_matmul_plan *a, const tp_matmul_plan *b)
            same_view(a->has_bias, &a->bias, &b->bias) && a->has_gain == b->has_gain &&
            same_view(a->has_gain, &a->gain, &b->gain) && a->eps == b->eps &&
            a->has_residual == b->has_residual &&
-           same_view(a->has_residual, &a->residual, &b->residual) && a->is.gated == b->is.gated &&
-           a->x_column == b->x_column && a->rank == b->rank && a->ranks == b->ranks &&
-           a->chunks == b->chunks && a->sum_dtype == b->sum_dtype;
+           same_view(a->has_residual, &a->residual, &b->residual) &&
+           a->problem.gated == b->problem.gated && a->x_column == b->x_column &&
+           a->rank == b->rank && a->ranks == b->ranks && a->chunks == b->chunks &&
+           a->sum_dtype == b->sum_dtype;
 }
 
-/* Of products that take long, on machines all of whose teams take part. */
+/* Only for long products on machines where all teams take part. */
 static int64_t count_paced_groups(const tp_matmul_plan *plan)
 {
     const tp_grid *grid = &plan->grid;
@@ -68,25 +69,25 @@ static int64_t count_paced_groups(const tp_matmul_plan *plan)
 static void make_plan(kb_context *ctx, tp_matmul_plan *plan)
 {
     int64_t kept_k, kept_n;
-    plan->is = (tp_problem){.m = plan->x.rows,
-                            .k = plan->w.rows,
-                            .n = plan->w.columns,
-                            .x = plan->x.dtype,
-                            .w = plan->w.dtype,
-                            .gated = plan->is.gated,
-                            .norm = plan->has_gain,
-                            .x_by_cube = plan->x.slabs > 1};
+    plan->problem = (tp_problem){.m = plan->x.rows,
+                                 .k = plan->w.rows,
+                                 .n = plan->w.columns,
+                                 .x = plan->x.dtype,
+                                 .w = plan->w.dtype,
+                                 .gated = plan->problem.gated,
+                                 .norm = plan->has_gain,
+                                 .x_by_cube = plan->x.cube_copies > 1};
     plan->pe = tp_get_pe_params(ctx);
     find_kept_grid(&plan->pe, &plan->w, &kept_k, &kept_n);
-    plan->grid = tp_choose_grid(&plan->pe, &plan->is, kept_k, kept_n);
+    plan->grid = tp_choose_grid(&plan->pe, &plan->problem, kept_k, kept_n);
     plan->steps =
-        tp_choose_steps(&plan->pe, &plan->is, &plan->grid, plan->ranks > 1 ? plan->chunks : 0);
+        tp_choose_steps(&plan->pe, &plan->problem, &plan->grid, plan->ranks > 1 ? plan->chunks : 0);
     plan->paced = count_paced_groups(plan);
     plan->kernel = tp_matmul_kernel();
     plan->kernel.user = plan;
 }
 
-/* The plan for these views. */
+/* The cached plan for these views, or a new one. */
 static kb_error *get_plan(tp_state *state, const tp_matmul_plan *wanted, tp_matmul_plan **out)
 {
     for (*out = state->matmuls; *out; *out = (*out)->next)
@@ -105,32 +106,32 @@ static kb_error *get_plan(tp_state *state, const tp_matmul_plan *wanted, tp_matm
 
 /* ---- Arguments ---- */
 
-/* The tensors of a call are viewed one after the other, and are all on one device. */
+/* A tensor of a call, to be viewed. All must be on one device. */
 typedef struct operand {
     const char *what;
     kb_tensor tensor;
     bool by_cube;
     tp_view *view;
-    bool *is_there; /* NULL: it has to be */
+    bool *is_there; /* NULL: it is required */
 } operand;
 
-static kb_error *view_operand(kb_context *ctx, const operand *is, uint32_t *sip)
+static kb_error *view_operand(kb_context *ctx, const operand *op, uint32_t *sip)
 {
     uint32_t on;
-    if (is->is_there)
-        *is->is_there = is->tensor.id != 0;
-    if (is->is_there && is->tensor.id == 0)
+    if (op->is_there)
+        *op->is_there = op->tensor.id != 0;
+    if (op->is_there && op->tensor.id == 0)
         return NULL;
-    kb_error *err = is->by_cube ? tp_view_make_by_cube(ctx, is->tensor, is->view)
-                                : tp_view_make(ctx, is->tensor, is->view);
+    kb_error *err = op->by_cube ? tp_view_make_by_cube(ctx, op->tensor, op->view)
+                                : tp_view_make(ctx, op->tensor, op->view);
     if (err)
-        return kb_error_wrap(err, "%s", is->what);
-    KB_TRY(kb_tensor_device(ctx, is->tensor, &on));
+        return kb_error_wrap(err, "%s", op->what);
+    KB_TRY(kb_tensor_device(ctx, op->tensor, &on));
     if (*sip != TOPO_NONE && *sip != on)
         return kb_error_new(KB_ERR_INPUT,
                             "%s is on sip%" PRIu32 " and x on sip%" PRIu32
                             ": a matrix product needs all tensors on one device",
-                            is->what, on, *sip);
+                            op->what, on, *sip);
     *sip = on;
     return NULL;
 }
@@ -146,16 +147,16 @@ static kb_error *check_vector(const char *what, const tp_view *view, int64_t col
 
 static kb_error *check_shapes(const tp_matmul_plan *p, int64_t x_columns)
 {
-    if (p->is.gated && p->w.columns % 2 != 0)
+    if (p->problem.gated && p->w.columns % 2 != 0)
         return kb_error_new(KB_ERR_INPUT,
                             "gated: w has %" PRId64 " columns, which are not pairs (gate, up)",
                             p->w.columns);
     if (x_columns != p->w.rows || p->x_column + x_columns > p->x.columns ||
-        p->out.rows != p->x.rows || p->out.columns != p->w.columns / (p->is.gated ? 2 : 1))
+        p->out.rows != p->x.rows || p->out.columns != p->w.columns / (p->problem.gated ? 2 : 1))
         return kb_error_new(KB_ERR_INPUT,
                             "shapes do not match: %sx (%" PRId64 ", %" PRId64 ") * w (%" PRId64
                             ", %" PRId64 ") = out (%" PRId64 ", %" PRId64 ")",
-                            p->is.gated ? "gated " : "", p->x.rows, x_columns, p->w.rows,
+                            p->problem.gated ? "gated " : "", p->x.rows, x_columns, p->w.rows,
                             p->w.columns, p->out.rows, p->out.columns);
     if (p->x.rows == 0 || x_columns == 0 || p->w.columns == 0)
         return kb_error_new(KB_ERR_INPUT,
@@ -183,7 +184,7 @@ static bool is_integer(kb_dtype dtype)
 static kb_error *check_fused(const tp_matmul_plan *p)
 {
     bool integers = tp_sum_dtype(p->x.dtype, p->w.dtype) == KB_I32;
-    if ((p->has_gain || p->is.gated) && (integers || is_integer(p->x.dtype)))
+    if ((p->has_gain || p->problem.gated) && (integers || is_integer(p->x.dtype)))
         return kb_error_new(KB_ERR_INPUT, "%s: x is %s: expected a floating-point dtype",
                             p->has_gain ? "norm" : "gated", kb_dtype_name(p->x.dtype));
     if (p->has_gain && is_integer(p->gain.dtype))
@@ -218,7 +219,7 @@ static kb_error *plan_spec(kb_context *ctx, const tp_matmul_spec *spec, tp_state
     KB_TRY(tp_get_state(ctx, state));
     for (size_t i = 0; i < sizeof operands / sizeof operands[0]; i++)
         KB_TRY(view_operand(ctx, &operands[i], sip));
-    wanted.is.gated = spec->gated;
+    wanted.problem.gated = spec->gated;
     wanted.eps = wanted.has_gain ? spec->norm_eps : 0;
     wanted.x_column = spec->x_column;
     wanted.ranks = spec->ranks > 1 ? spec->ranks : 1;
@@ -245,7 +246,7 @@ kb_error *tp_matmul_prepare(kb_context *ctx, kb_tensor w, uint32_t rank, uint32_
 {
     tp_state *state;
     tp_view view;
-    kb_tensor everywhere;
+    kb_tensor all_pes;
     kb_queue_set queues;
     uint32_t sip;
     int64_t k, n;
@@ -254,12 +255,12 @@ kb_error *tp_matmul_prepare(kb_context *ctx, kb_tensor w, uint32_t rank, uint32_
     KB_TRY(tp_view_make(ctx, w, &view));
     KB_TRY(kb_tensor_device(ctx, w, &sip));
     find_kept_grid(&pe, &view, &k, &n);
-    KB_TRY(tp_get_everywhere(state, sip, &everywhere));
+    KB_TRY(tp_get_all_pes_tensor(state, sip, &all_pes));
     return get_queues(state, sip, k > 0 ? tl_cdiv(view.rows, k) : 1, ranks > 1 ? rank : 0,
                       ranks > 1 ? ranks : 1, &queues);
 }
 
-/* Into spec->single first, and from there to all copies. */
+/* Multiplies into spec->single, and copies that to all copies of `out`. */
 static kb_error *multiply_to_copies(kb_context *ctx, const tp_matmul_spec *spec)
 {
     tp_matmul_spec to_single = *spec;
@@ -274,7 +275,7 @@ static kb_error *multiply_to_copies(kb_context *ctx, const tp_matmul_spec *spec)
     return tp_relayout(ctx, &copy);
 }
 
-/* The same with a tensor that is made for this call. Waits: that tensor has to go. */
+/* The same with a temporary tensor. Waits, because the tensor must be freed. */
 static kb_error *multiply_by_temporary(kb_context *ctx, const tp_matmul_spec *spec, uint32_t sip,
                                        const tp_view *out)
 {
@@ -301,14 +302,14 @@ kb_error *tp_matmul(kb_context *ctx, const tp_matmul_spec *spec)
 {
     tp_state *state;
     tp_matmul_plan *plan;
-    kb_tensor everywhere;
+    kb_tensor all_pes;
     kb_queue_set queues;
     uint32_t sip;
     KB_TRY(plan_spec(ctx, spec, &state, &sip, &plan));
     if (plan->out.copies > 1)
         return spec->single.id != 0 ? multiply_to_copies(ctx, spec)
                                     : multiply_by_temporary(ctx, spec, sip, &plan->out);
-    KB_TRY(tp_get_everywhere(state, sip, &everywhere));
+    KB_TRY(tp_get_all_pes_tensor(state, sip, &all_pes));
     KB_TRY(get_queues(state, sip, plan->grid.team, (uint32_t)plan->rank, (uint32_t)plan->ranks,
                       &queues));
     if (plan->ranks > 1)
@@ -316,7 +317,7 @@ kb_error *tp_matmul(kb_context *ctx, const tp_matmul_spec *spec)
     const kb_arg args[] = {kb_arg_tensor(spec->x),       kb_arg_tensor(spec->w),
                            optional_arg(spec->bias),     optional_arg(spec->norm_gain),
                            optional_arg(spec->residual), kb_arg_tensor(spec->out),
-                           kb_arg_tensor(everywhere)};
+                           kb_arg_tensor(all_pes)};
     const kb_launch_options options = {
         .name = spec->name, .request = spec->request, .queues = queues, .stream = spec->stream};
     return kb_launch_args(ctx, &options, &plan->kernel, args, sizeof args / sizeof args[0]);
@@ -326,9 +327,9 @@ void tp_best_layout(kb_context *ctx, uint64_t m, uint64_t k, uint64_t n, kb_dtyp
                     kb_policy *w, kb_policy *x, kb_policy *out)
 {
     const tp_pe_params pe = tp_get_pe_params(ctx);
-    const tp_problem is = {
+    const tp_problem problem = {
         .m = (int64_t)m, .k = (int64_t)k, .n = (int64_t)n, .x = dtype, .w = dtype, .gated = gated};
-    tp_grid grid = tp_choose_grid(&pe, &is, 0, 0);
+    tp_grid grid = tp_choose_grid(&pe, &problem, 0, 0);
     *w = (kb_policy){.tiling = KB_TILED_ROW_MAJOR,
                      .tile_rows = (uint64_t)grid.k_size,
                      .tile_columns = (uint64_t)grid.n_size};

@@ -1,6 +1,6 @@
 /*
- * matmul.h: the matrix product of one device, on all of its PEs. What layers and distributed
- * tensors are made of.
+ * matmul.h: the matrix product of one device, on all of its PEs. Layers and distributed tensors
+ * use it.
  *
  *     kb_policy w, x, out;
  *     tp_best_layout(ctx, 64, 4096, 1024, KB_BF16, false, &w, &x, &out);  // to create tensors with
@@ -20,7 +20,7 @@
  * axis); a tensor of one dimension is one row. All are in HBM of one device, in any layout. Sums
  * are made in f32 (in i32 if x and w are integers) and rounded once to the dtype of out.
  *
- * What is fused into the product, in this order; all of it in f32, before the one rounding:
+ * Operations that can be fused into the product, in this order, in f32 before the one rounding:
  *
  *     norm       out = rms_norm(x) * w, where row i of rms_norm(x) is
  *                x[i] * norm_gain / sqrt(mean(x[i]^2) + norm_eps). x * norm_gain is rounded to the
@@ -47,12 +47,12 @@ typedef struct tp_matmul_spec {
     kb_tensor single;            /* for an `out` of several copies: a tensor of its shape and dtype
                                     with one copy; {0}: the call makes one and frees it */
     int64_t x_column, x_columns; /* the part of x that is used; no columns: all of it */
-    uint32_t ranks;  /* 0 or 1, or: each of as many ranks makes this call, on devices that follow
-                        each other, and the result of all is the sum over the ranks of their
+    uint32_t ranks;  /* 0 or 1: none. Else this number of ranks makes this call, on consecutive
+                        devices, and the result of all is the sum over the ranks of their
                         products, each rounded to sum_dtype. Bias and residual are added once, and
                         have to be the same on all ranks */
-    uint32_t rank;   /* which of them the caller is */
-    uint32_t chunks; /* in which sums are exchanged while the product goes on, about */
+    uint32_t rank;   /* of the caller, from 0 */
+    uint32_t chunks; /* in which sums are exchanged during the product, approximately */
     kb_dtype sum_dtype;
     kb_stream stream;    /* 0: the default stream */
     kb_request *request; /* NULL: the call waits. Else it does not, and this becomes a request to be
@@ -62,16 +62,13 @@ typedef struct tp_matmul_spec {
 
 KB_MUST_USE kb_error *tp_matmul(kb_context *ctx, const tp_matmul_spec *spec);
 
-/*
- * Installs what products with these weights, laid out by tp_best_layout(), need between PEs: that
- * takes simulated time, and is done by the first product otherwise. `rank` and `ranks` are as in
- * the spec.
- */
+/* Installs the queues for products with these weights, laid out by tp_best_layout(). This takes
+ * simulated time; otherwise the first product does it. `rank` and `ranks` are as in the spec. */
 KB_MUST_USE kb_error *tp_matmul_prepare(kb_context *ctx, kb_tensor w, uint32_t rank,
                                         uint32_t ranks);
 
-/* The layouts that make the product of this size fast, for tensors of one dtype; m is the number of
- * rows that is expected. `gated` is as in the spec: the columns of w are cut between pairs. */
+/* The layouts for a fast product of this size, for tensors of one dtype; m is the expected number
+ * of rows. `gated` is as in the spec: columns of w are split between pairs. */
 void tp_best_layout(kb_context *ctx, uint64_t m, uint64_t k, uint64_t n, kb_dtype dtype, bool gated,
                     kb_policy *w, kb_policy *x, kb_policy *out);
 

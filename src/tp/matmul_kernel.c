@@ -1,14 +1,14 @@
 /*
- * matmul_kernel.c: a PE's part of a matrix product: see plan.h.
+ * matmul_kernel.c: a PE's part of a matrix product: see division.h.
  *
- * A member multiplies group by group of strips. Partial sums of a group are exchanged when the
- * products of the next group have been issued, so that the array has work meanwhile, across blocks
- * of rows too.
+ * A PE multiplies group by group of strips. Partial sums of a group are exchanged after the
+ * products of the next group have been issued, so that the array stays busy, also across blocks of
+ * rows.
  */
 #include "matmul_private.h"
 
 enum {
-    AHEAD = 3, /* pieces of the weights whose loads come before that of x */
+    AHEAD = 3, /* pieces of weights that are loaded before x */
 };
 
 static int64_t min_of(int64_t a, int64_t b)
@@ -16,11 +16,11 @@ static int64_t min_of(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* False if the PE has nothing to do. */
-static bool find_part(member *me, int64_t pe)
+/* False if the PE has no part. */
+static bool find_part(team_pe *me, int64_t pe)
 {
     const tp_grid *grid = &me->plan->grid;
-    const tp_problem *is = &me->plan->is;
+    const tp_problem *problem = &me->plan->problem;
     int64_t rectangle = pe / grid->team;
     if (rectangle >= grid->m_parts * grid->n_parts)
         return false;
@@ -28,29 +28,29 @@ static bool find_part(member *me, int64_t pe)
     me->team = rectangle;
     me->rect.row = rectangle / grid->n_parts * grid->m_size;
     me->rect.column = rectangle % grid->n_parts * grid->n_size;
-    me->rect.rows = min_of(grid->m_size, is->m - me->rect.row);
-    me->rect.columns = min_of(grid->n_size, is->n - me->rect.column);
+    me->rect.rows = min_of(grid->m_size, problem->m - me->rect.row);
+    me->rect.columns = min_of(grid->n_size, problem->n - me->rect.column);
     me->depth = me->index * grid->k_size;
-    me->depths = min_of(grid->k_size, is->k - me->depth);
+    me->depths = min_of(grid->k_size, problem->k - me->depth);
     return true;
 }
 
 /* ---- Chunks of k ---- */
 
-static int64_t chunk_count(const member *me)
+static int64_t chunk_count(const team_pe *me)
 {
     return tl_cdiv(me->depths, me->plan->steps.chunk);
 }
 
-/* The chunk of k that comes at that step. Teams begin at different ones, so that they do not all
- * load the same part of x at the same time. */
-static int64_t chunk_at(const member *me, int64_t step)
+/* The chunk of k at a step. Teams begin with different chunks, so that they do not all load the
+ * same part of x at the same time. */
+static int64_t chunk_at(const team_pe *me, int64_t step)
 {
     return (step + me->team) % chunk_count(me);
 }
 
-/* x of the group's rows and the chunk. */
-static tl_tensor load_x(tl_context *tl, member *me, const group *g, int64_t chunk)
+/* x of the group's rows and one chunk of k. */
+static tl_tensor load_x(tl_context *tl, team_pe *me, const group *g, int64_t chunk)
 {
     tl_tensor *kept = &me->xs[chunk];
     if (kept->id != 0)
@@ -66,7 +66,7 @@ static tl_tensor load_x(tl_context *tl, member *me, const group *g, int64_t chun
     return x;
 }
 
-static void free_x(tl_context *tl, member *me)
+static void free_x(tl_context *tl, team_pe *me)
 {
     for (int64_t chunk = 0; chunk < TP_MAX_CHUNKS; chunk++) {
         if (me->xs[chunk].id != 0)
@@ -77,8 +77,8 @@ static void free_x(tl_context *tl, member *me)
 
 /* ---- Products ---- */
 
-/* Weights of a strip and a chunk of k. */
-static tl_tensor load_w(tl_context *tl, member *me, const group *g, int64_t strip, int64_t chunk)
+/* The weights of a strip and one chunk of k. */
+static tl_tensor load_w(tl_context *tl, team_pe *me, const group *g, int64_t strip, int64_t chunk)
 {
     int64_t begin = chunk * me->plan->steps.chunk;
     tp_rect out = tp_strip_of(me, g, strip);
@@ -87,20 +87,20 @@ static tl_tensor load_w(tl_context *tl, member *me, const group *g, int64_t stri
     return tp_load(tl, &me->plan->w, me->w, at);
 }
 
-static void multiply(tl_context *tl, const member *me, tl_tensor x, tl_tensor w, tl_tensor *sum)
+static void multiply(tl_context *tl, const team_pe *me, tl_tensor x, tl_tensor w, tl_tensor *sum)
 {
-    bool f32 = tp_member_sum_dtype(me) == KB_F32;
+    bool f32 = tp_team_sum_dtype(me) == KB_F32;
     *sum = sum->id == 0 ? tl_dot(x, w, .out_f32 = f32) : tl_dot(x, w, .acc = *sum, .out_f32 = f32);
     tl_free(w);
 }
 
 /*
- * The sums of a group, chunk by chunk. A product that adds to a sum has to wait until the one
- * before is out of the array; so several sums take turns: those of the strips or, if there is one
- * strip alone, two for even and odd chunks. If x arrives from elsewhere in small pieces, loads of
- * weights come first, and keep the PE's own memory busy meanwhile.
+ * Makes the sums of a group, chunk by chunk. A product that adds to a sum waits until the previous
+ * product is out of the array, so several sums alternate: those of the strips or, for a single
+ * strip, one for even and one for odd chunks. If x arrives from other PEs in small pieces, weights
+ * are loaded first, which keeps the PE's own memory busy meanwhile.
  */
-static void make_sums(tl_context *tl, member *me, group *g)
+static void make_sums(tl_context *tl, team_pe *me, group *g)
 {
     const tp_steps *steps = &me->plan->steps;
     for (int64_t step = 0; step < chunk_count(me); step++) {
@@ -120,17 +120,17 @@ static void make_sums(tl_context *tl, member *me, group *g)
     }
 }
 
-/* ---- All of it ---- */
+/* ---- The kernel ---- */
 
-/* Where a member is in its rectangle. */
+/* The position of a PE in its rectangle. */
 typedef struct walk {
     int64_t row;    /* of the block */
-    int64_t strip;  /* and in it */
-    int64_t groups; /* of the block that came before */
+    int64_t strip;  /* in the block */
+    int64_t groups; /* of the block, before this one */
 } walk;
 
-/* The next group, without sums yet. False if there is none. */
-static bool next_group(const member *me, walk *at, group *g)
+/* The next group, with empty sums. False if there is none. */
+static bool next_group(const team_pe *me, walk *at, group *g)
 {
     const tp_steps *steps = &me->plan->steps;
     if (at->row >= me->rect.rows)
@@ -148,7 +148,7 @@ static bool next_group(const member *me, walk *at, group *g)
     return true;
 }
 
-static void run_groups(tl_context *tl, member *me)
+static void run_groups(tl_context *tl, team_pe *me)
 {
     walk at = {0};
     group last = {0}, g;
@@ -163,7 +163,7 @@ static void run_groups(tl_context *tl, member *me)
             free_x(tl, me);
         last = g;
     }
-    /* The sums of an earlier group are stored while the last products are made. */
+    /* Sums of earlier groups are stored during the last products. */
     tp_advance_rank_sums(tl, me, &sums);
     tp_finish_group(tl, me, &last, tp_new_rank_batch(&sums));
     while (tp_advance_rank_sums(tl, me, &sums))
@@ -173,18 +173,18 @@ static void run_groups(tl_context *tl, member *me)
 }
 
 KB_KERNEL(matmul, tl_ptr x, tl_ptr w, tl_ptr bias, tl_ptr gain, tl_ptr residual, tl_ptr out,
-          tl_ptr everywhere)
+          tl_ptr all_pes)
 {
-    (void)everywhere;
+    (void)all_pes;
     held_part held = {0};
-    member me = {.plan = tl_user(),
-                 .x = x,
-                 .w = w,
-                 .bias = bias,
-                 .gain = gain,
-                 .residual = residual,
-                 .out = out,
-                 .held = &held};
+    team_pe me = {.plan = tl_user(),
+                  .x = x,
+                  .w = w,
+                  .bias = bias,
+                  .gain = gain,
+                  .residual = residual,
+                  .out = out,
+                  .held = &held};
     if (find_part(&me, tl_program_id(1) * me.plan->pe.pes + tl_program_id(0)))
         run_groups(tl, &me);
 }

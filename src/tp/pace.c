@@ -1,22 +1,22 @@
 /*
- * pace.c: teams of a device that send sums to other ranks keep pace.
+ * pace.c: synchronizes the teams of a device that send sums to other ranks.
  *
- * All PEs of a device share the link to other devices, and routers serve those near it first. So
- * near teams would go ahead at the speed of their arrays, and far ones would fall behind and have
- * products left when the others are done, and the link idles.
+ * All PEs of a device share the link to other devices, and routers favour PEs near it. Without
+ * synchronization near teams run ahead at the speed of their arrays, and far teams still compute
+ * when the others are done, while the link idles.
  *
- * Teams therefore run a dissemination barrier, one round with each group: in round r the first
- * member of team t sends a mark to team t + 2^r, and receives one from team t - 2^r, which it waits
- * for before its next mark. After ceil(log2(teams)) rounds each team has heard of all. A mark is a
- * number of a sum that came over the link, so it is not sent before that has arrived. The others of
- * a team need the sums of its first member, and so keep pace with it.
+ * So teams run a dissemination barrier, one round for each group. In round r the first PE of team t
+ * sends a mark to team t + 2^r and receives one from team t - 2^r, which it waits for before its
+ * next mark. After ceil(log2(teams)) rounds each team has heard, directly or not, of all others. A
+ * mark is an element of a sum that came over the link, so it is not sent before that sum has
+ * arrived. The other PEs of a team need the sums of its first PE and so keep pace with it.
  *
- * All teams go through as many rounds as a team of the full size has groups.
+ * Invariant: all teams run as many rounds as a team of the full size has groups.
  */
 #include "matmul_private.h"
 
-/* A number of a result of the batch. */
-static tl_tensor make_mark(tl_context *tl, const member *me, const rank_batch *batch)
+/* One element of a result of the batch. */
+static tl_tensor make_mark(tl_context *tl, const team_pe *me, const rank_batch *batch)
 {
     for (int64_t i = 0; i < batch->count; i++) {
         tl_tensor result = batch->pieces[i].results[me->plan->rank];
@@ -39,7 +39,7 @@ static void wait_for_mark(tl_context *tl, rank_sums *sums)
     sums->mark = (tl_tensor){0};
 }
 
-void tp_keep_pace(tl_context *tl, const member *me, rank_sums *sums, const rank_batch *batch)
+void tp_keep_pace(tl_context *tl, const team_pe *me, rank_sums *sums, const rank_batch *batch)
 {
     const tp_grid *grid = &me->plan->grid;
     int64_t teams = grid->m_parts * grid->n_parts;
@@ -54,7 +54,7 @@ void tp_keep_pace(tl_context *tl, const member *me, rank_sums *sums, const rank_
     tl_free(mark);
 }
 
-void tp_end_pace(tl_context *tl, const member *me, rank_sums *sums)
+void tp_end_pace(tl_context *tl, const team_pe *me, rank_sums *sums)
 {
     const rank_batch none = {0};
     while (me->index == 0 && sums->marks < me->plan->paced)

@@ -1,35 +1,35 @@
 /*
- * rank_sums.c: the sum over ranks, in the kernel that makes the products.
+ * rank_sums.c: the sum over ranks, in the matmul kernel.
  *
- * Each PE has the same parts of the product as the PE of the same place on every other rank. Of a
- * part each rank has a *share*, of rows or columns. A group of parts goes through three stages:
+ * Each PE has the same parts of the product as the PE of the same index on every other rank. Each
+ * rank has a *share* of a part, of its rows or columns. A group of parts goes through three stages:
  *
  *     scatter   each rank sends the others their shares
- *     reduce    each rank adds up its own share, in the order of ranks, and sends it to the others
+ *     reduce    each rank adds up its own share, in the order of ranks, and sends the result
  *     store     each rank stores the sums of all shares
  *
- * Two ranks send each other all of a part instead, and both add it up, in the same order: that is
- * no more to send, and nothing has to come back.
+ * With two ranks each sends the whole part instead, and both add it up, in the same order: this
+ * sends no more bytes, and no results need to return.
  *
- * The newest group is scattered when the products of the next one have been issued, and reduced and
- * stored a few groups later (TP_RANK_LAG): values cross the fabric while the array works, and the
- * vector engine does not wait for them. Every element is added up on one rank alone, or from the
- * same values in the same order, so the result is the same bits on all ranks.
+ * A group is scattered after the products of the next group have been issued, and reduced and
+ * stored some groups later (TP_RANK_LAG): messages are in transit while the array works, and the
+ * vector engine does not wait for them. Invariant: every element is added up on one rank, or from
+ * the same values in the same order, so all ranks get the same bits.
  *
- * Receives are posted before the sends of the same stage, and stages follow each other in the same
- * order on all ranks: so messages of a direction are received in the order of their sends, and a
- * rank that waits for a slot waits for one that is behind it, never in a circle.
+ * Receives are posted before the sends of the same stage, and all ranks go through the stages in
+ * the same order. So messages of a direction are received in the order of their sends, and a rank
+ * that waits for a slot waits for a rank that is behind it: there is no deadlock.
  */
 #include "matmul_private.h"
 
-/* Whether each rank adds up all of a part. */
-static bool sums_everywhere(const member *me)
+/* Whether each rank adds up whole parts. */
+static bool sums_everywhere(const team_pe *me)
 {
     return me->plan->ranks == 2;
 }
 
 /* The rank's share of a part: of its rows, or of its columns if there are too few rows. */
-static tp_rect share_of(const member *me, const tp_rect *at, int64_t rank)
+static tp_rect share_of(const team_pe *me, const tp_rect *at, int64_t rank)
 {
     tp_rect share = *at;
     int64_t ranks = me->plan->ranks;
@@ -39,7 +39,7 @@ static tp_rect share_of(const member *me, const tp_rect *at, int64_t rank)
         share.row += tl_part_begin(at->rows, ranks, rank);
         share.rows = tl_part_size(at->rows, ranks, rank);
     } else {
-        int64_t unit = me->plan->is.gated ? 2 : 1; /* pairs stay together */
+        int64_t unit = me->plan->problem.gated ? 2 : 1; /* pairs stay together */
         share.column += tl_part_begin(at->columns / unit, ranks, rank) * unit;
         share.columns = tl_part_size(at->columns / unit, ranks, rank) * unit;
     }
@@ -51,7 +51,7 @@ static bool is_empty(const tp_rect *at)
     return at->rows == 0 || at->columns == 0;
 }
 
-/* What this rank has of a share. */
+/* This rank's values of a share. */
 static tl_tensor own_share(tl_context *tl, const rank_piece *piece, const tp_rect *share)
 {
     bool by_rows = share->columns == piece->at.columns;
@@ -60,15 +60,15 @@ static tl_tensor own_share(tl_context *tl, const rank_piece *piece, const tp_rec
     return tl_slice(piece->own, by_rows ? 0 : 1, begin, begin + size);
 }
 
-/* The ranks behind this one first, so that not all send to the same. */
-static int64_t peer_at(const member *me, int64_t step)
+/* Starts with the next rank, so that not all send to the same one. */
+static int64_t peer_at(const team_pe *me, int64_t step)
 {
     return (me->plan->rank + step) % me->plan->ranks;
 }
 
 /* ---- Scatter ---- */
 
-static void receive_shares(tl_context *tl, const member *me, rank_piece *piece)
+static void receive_shares(tl_context *tl, const team_pe *me, rank_piece *piece)
 {
     tp_rect share = share_of(me, &piece->at, me->plan->rank);
     if (is_empty(&share))
@@ -81,7 +81,7 @@ static void receive_shares(tl_context *tl, const member *me, rank_piece *piece)
     }
 }
 
-static void send_shares(tl_context *tl, const member *me, const rank_piece *piece)
+static void send_shares(tl_context *tl, const team_pe *me, const rank_piece *piece)
 {
     for (int64_t step = 1; step < me->plan->ranks; step++) {
         int64_t peer = peer_at(me, step);
@@ -96,7 +96,7 @@ static void send_shares(tl_context *tl, const member *me, const rank_piece *piec
 
 /* ---- Reduce ---- */
 
-static void receive_results(tl_context *tl, const member *me, rank_piece *piece)
+static void receive_results(tl_context *tl, const team_pe *me, rank_piece *piece)
 {
     for (int64_t step = 1; step < me->plan->ranks && !sums_everywhere(me); step++) {
         int64_t peer = peer_at(me, step);
@@ -107,10 +107,10 @@ static void receive_results(tl_context *tl, const member *me, rank_piece *piece)
     }
 }
 
-/* Adds the next rank's share to the sum. Uses up both; f8 is added in f32, i8 in i32. */
-static tl_tensor add_rank(tl_context *tl, const member *me, tl_tensor sum, tl_tensor next)
+/* Adds the next rank's share to the sum. Consumes both; f8 is added in f32, i8 in i32. */
+static tl_tensor add_rank(tl_context *tl, const team_pe *me, tl_tensor sum, tl_tensor next)
 {
-    kb_dtype wire = me->plan->sum_dtype, wide = tp_member_sum_dtype(me);
+    kb_dtype wire = me->plan->sum_dtype, wide = tp_team_sum_dtype(me);
     if (wire != KB_F16 && wire != KB_BF16)
         next = tp_cast(tl, next, wire, wide);
     if (sum.id == 0)
@@ -121,26 +121,26 @@ static tl_tensor add_rank(tl_context *tl, const member *me, tl_tensor sum, tl_te
     return both;
 }
 
-/* This rank's share of all ranks, added up. A plain sum is rounded to the dtype of its parts first,
- * as a collective would. */
-static tl_tensor reduce_share(tl_context *tl, const member *me, rank_piece *piece,
+/* Adds up this rank's share of all ranks. A plain sum is first rounded to the dtype of its parts,
+ * as in a collective. */
+static tl_tensor reduce_share(tl_context *tl, const team_pe *me, rank_piece *piece,
                               const tp_rect *share)
 {
     const tp_matmul_plan *plan = me->plan;
-    kb_dtype dtype = tp_member_sum_dtype(me);
+    kb_dtype dtype = tp_team_sum_dtype(me);
     tl_tensor sum = {0};
     for (int64_t rank = 0; rank < plan->ranks; rank++) {
         bool is_own = rank == plan->rank;
         sum = add_rank(tl, me, sum, is_own ? own_share(tl, piece, share) : piece->others[rank]);
     }
-    if (!plan->is.gated && !plan->has_residual) {
+    if (!plan->problem.gated && !plan->has_residual) {
         sum = tp_cast(tl, sum, dtype, plan->sum_dtype);
         dtype = plan->sum_dtype;
     }
     return tp_finish_part(tl, me, sum, dtype, share, &piece->operands);
 }
 
-static void send_result(tl_context *tl, const member *me, rank_piece *piece)
+static void send_result(tl_context *tl, const team_pe *me, rank_piece *piece)
 {
     tp_rect share = share_of(me, &piece->at, me->plan->rank);
     if (is_empty(&share))
@@ -153,7 +153,7 @@ static void send_result(tl_context *tl, const member *me, rank_piece *piece)
 
 /* ---- Store ---- */
 
-static void store_results(tl_context *tl, const member *me, const rank_piece *piece)
+static void store_results(tl_context *tl, const team_pe *me, const rank_piece *piece)
 {
     for (int64_t rank = 0; rank < me->plan->ranks; rank++) {
         tp_rect share = share_of(me, &piece->at, rank);
@@ -166,7 +166,7 @@ static void store_results(tl_context *tl, const member *me, const rank_piece *pi
 
 /* ---- Stages ---- */
 
-/* The batch that came `ago` batches before the newest. */
+/* The batch `ago` batches before the newest. */
 static rank_batch *batch_at(rank_sums *sums, int64_t ago)
 {
     return &sums->batches[(sums->newest + TP_RANK_BATCHES - ago) % TP_RANK_BATCHES];
@@ -177,7 +177,7 @@ rank_batch *tp_new_rank_batch(rank_sums *sums)
     return batch_at(sums, 0);
 }
 
-bool tp_advance_rank_sums(tl_context *tl, const member *me, rank_sums *sums)
+bool tp_advance_rank_sums(tl_context *tl, const team_pe *me, rank_sums *sums)
 {
     const int64_t lag = TP_RANK_LAG;
     rank_batch *scatter = batch_at(sums, 0), *reduce = batch_at(sums, lag);

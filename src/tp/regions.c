@@ -1,6 +1,6 @@
 /*
- * regions.c: between tensors that are the same on all ranks of the tensor parallel group and those
- * that are cut by columns over them.
+ * regions.c: conversions between tensors that are replicated over the ranks of the tensor parallel
+ * group and tensors that are split by columns over them.
  */
 #include <inttypes.h>
 

@@ -1,6 +1,7 @@
 /*
- * relayout.c: each PE loads what becomes its shards of the destination, wherever that is, and
- * stores them: its own copy, if there are several. Large shards go piece by piece.
+ * relayout.c: copies between layouts. Each PE loads the contents of its shards of the destination
+ * from any PE, and stores them: its own copy, if there are several. Large shards are copied in
+ * pieces.
  */
 #include "relayout.h"
 
@@ -72,7 +73,7 @@ static void copy_piece(tl_context *tl, const tp_relayout_plan *plan, tl_ptr to, 
 static void copy_block(tl_context *tl, const tp_relayout_plan *plan, tl_ptr to, tl_ptr from,
                        tl_ptr bias, const tp_rect *block)
 {
-    int64_t element = 4; /* bytes, at most */
+    int64_t element = 4; /* bytes, the maximum */
     int64_t widest = max_of(1, min_of(block->columns, plan->piece_bytes / element));
     int64_t rows = max_of(1, min_of(block->rows, plan->piece_bytes / element / widest));
     int64_t source = block->column - plan->at.column + plan->from_column;

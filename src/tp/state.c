@@ -1,6 +1,6 @@
 /*
- * state.c: one object of the context, made at the first call that needs it: plans, queues between
- * PEs, and a small tensor on each device that launches are addressed by.
+ * state.c: the state of tensor parallelism in a context, created at the first call: plans, queues
+ * between PEs, and a small tensor on each device that launches use to address all PEs.
  */
 #include "state.h"
 
@@ -30,12 +30,12 @@ static void fini(void *self)
     tp_free_queues(state);
     tp_free_matched_ranks(state);
     for (uint32_t sip = 0; sip < kb_context_machine(state->ctx).sips; sip++)
-        if (state->everywhere[sip].id != 0)
-            kb_error_free(kb_tensor_free(state->ctx, state->everywhere[sip]));
+        if (state->all_pes[sip].id != 0)
+            kb_error_free(kb_tensor_free(state->ctx, state->all_pes[sip]));
     tp_free_layers(state);
     kb_vec_fini(&state->layers);
     free(state->ranks);
-    free(state->everywhere);
+    free(state->all_pes);
     free(state);
 }
 
@@ -55,14 +55,14 @@ kb_error *tp_get_state(kb_context *ctx, tp_state **out)
     if (*out)
         return NULL;
     tp_state *state = kb_alloc_zeroed(1, sizeof *state);
-    kb_tensor *everywhere = kb_alloc_zeroed(kb_context_machine(ctx).sips, sizeof *everywhere);
-    if (!state || !everywhere) {
+    kb_tensor *all_pes = kb_alloc_zeroed(kb_context_machine(ctx).sips, sizeof *all_pes);
+    if (!state || !all_pes) {
         free(state);
-        free(everywhere);
+        free(all_pes);
         return kb_error_nomem();
     }
     state->ctx = ctx;
-    state->everywhere = everywhere;
+    state->all_pes = all_pes;
     rt_set_layer(ctx, RT_LAYER_TP, &hooks, state);
     *out = state;
     return NULL;
@@ -87,27 +87,27 @@ kb_error *tp_make_tensor(kb_context *ctx, uint32_t sip, const kb_tensor_spec *sp
     return err;
 }
 
-kb_error *tp_get_everywhere(tp_state *state, uint32_t sip, kb_tensor *tensor)
+kb_error *tp_get_all_pes_tensor(tp_state *state, uint32_t sip, kb_tensor *tensor)
 {
     static const kb_policy all = {.cube = KB_REPLICATE, .pe = KB_REPLICATE};
     const kb_tensor_spec spec = {
         .name = "every PE", .dtype = KB_I8, .shape = KB_SHAPE(1), .policy = &all};
-    if (state->everywhere[sip].id == 0)
-        KB_TRY(tp_make_tensor(state->ctx, sip, &spec, &state->everywhere[sip]));
-    *tensor = state->everywhere[sip];
+    if (state->all_pes[sip].id == 0)
+        KB_TRY(tp_make_tensor(state->ctx, sip, &spec, &state->all_pes[sip]));
+    *tensor = state->all_pes[sip];
     return NULL;
 }
 
 /* ---- Names of queues ---- */
 
-const char *tp_member_name(int64_t member)
+const char *tp_team_queue_name(int64_t index)
 {
     static const char names[TP_MAX_TEAM][4] = {
         "m0",  "m1",  "m2",  "m3",  "m4",  "m5",  "m6",  "m7",  "m8",  "m9",  "m10",
         "m11", "m12", "m13", "m14", "m15", "m16", "m17", "m18", "m19", "m20", "m21",
         "m22", "m23", "m24", "m25", "m26", "m27", "m28", "m29", "m30", "m31"};
-    KB_ASSERT(member >= 0 && member < TP_MAX_TEAM);
-    return names[member];
+    KB_ASSERT(index >= 0 && index < TP_MAX_TEAM);
+    return names[index];
 }
 
 const char *tp_rank_name(int64_t rank)
@@ -148,10 +148,10 @@ int64_t tp_pace_back(int64_t teams, int64_t round)
 
 enum { MAX_SLOT_BYTES = 8192, MIN_SLOT_BYTES = 256 };
 
-/* The key of a set. */
+/* Indices of tp_queue_spec.key. */
 enum { FIRST_SIP, SIPS, TEAM };
 
-/* From the first member of a team to those of other teams of its device: see pace.c. */
+/* From the first PE of a team to those of other teams of its device: see pace.c. */
 static void add_pace_edges(const tp_queue_spec *spec, const kb_machine *machine, uint32_t sip,
                            int64_t index, tp_edges *edges)
 {
@@ -175,7 +175,7 @@ static void add_edges_of(const tp_queue_spec *spec, const kb_machine *machine, u
     bool has_team = first + team <= (int64_t)machine->cubes * machine->pes;
     for (int64_t to = 0; has_team && to < team; to++)
         if (first + to != index)
-            tp_add_edge(edges, from, tp_member_name(to), tp_pe_at(machine, sip, first + to));
+            tp_add_edge(edges, from, tp_team_queue_name(to), tp_pe_at(machine, sip, first + to));
     for (int64_t rank = 0; rank < spec->key[SIPS]; rank++) {
         uint32_t other = (uint32_t)(spec->key[FIRST_SIP] + rank);
         if (other != sip)

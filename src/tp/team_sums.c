@@ -1,12 +1,11 @@
 /*
- * team_sums.c: the members of a team add up their partial sums.
+ * team_sums.c: adds up the partial sums of the PEs of a team.
  *
- * The rows of a strip are dealt out to members, which add up what all members have of them, in the
- * order of members: the result does not depend on timing.
+ * The rows of a strip are distributed over the PEs. Each adds up its rows of all PEs, in the order
+ * of PEs, so the result does not depend on timing.
  *
- * Receives are posted before the sends of the same group, and all members go through the groups in
- * the same order: a member that waits for a slot waits for one that is behind it, never in a
- * circle.
+ * Receives are posted before the sends of the same group, and all PEs go through the groups in the
+ * same order. So a PE that waits for a slot waits for a PE that is behind it: there is no deadlock.
  */
 #include "matmul_private.h"
 
@@ -15,7 +14,7 @@ static int64_t min_of(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-tp_rect tp_strip_of(const member *me, const group *g, int64_t strip)
+tp_rect tp_strip_of(const team_pe *me, const group *g, int64_t strip)
 {
     int64_t width = me->plan->steps.strip;
     tp_rect at = g->rect;
@@ -24,18 +23,20 @@ tp_rect tp_strip_of(const member *me, const group *g, int64_t strip)
     return at;
 }
 
-/* Rows of a strip are dealt out in parts, to different members first for different strips. */
-static int64_t part_count(const member *me, const group *g)
+/*
+ * The rows of a strip are split into parts. The first part goes to a different PE for each strip.
+ */
+static int64_t part_count(const team_pe *me, const group *g)
 {
     return min_of(g->rect.rows, me->plan->grid.team);
 }
 
-static int64_t owner_of(const member *me, const group *g, int64_t strip, int64_t part)
+static int64_t owner_of(const team_pe *me, const group *g, int64_t strip, int64_t part)
 {
     return (part + (g->first + strip) * part_count(me, g)) % me->plan->grid.team;
 }
 
-static tp_rect part_of(const member *me, const group *g, int64_t strip, int64_t part)
+static tp_rect part_of(const team_pe *me, const group *g, int64_t strip, int64_t part)
 {
     tp_rect at = tp_strip_of(me, g, strip);
     int64_t parts = part_count(me, g);
@@ -44,11 +45,11 @@ static tp_rect part_of(const member *me, const group *g, int64_t strip, int64_t 
     return at;
 }
 
-/* A part of the product is complete: stores it, or hands it to the sum over ranks. */
-static void put_part(tl_context *tl, const member *me, const group *g, const tp_rect *at,
+/* Stores a complete part of the product, or passes it to the sum over ranks. */
+static void put_part(tl_context *tl, const team_pe *me, const group *g, const tp_rect *at,
                      tl_tensor sum, part_operands *operands, rank_batch *batch)
 {
-    const kb_dtype dtype = tp_member_sum_dtype(me);
+    const kb_dtype dtype = tp_team_sum_dtype(me);
     if (me->plan->ranks > 1) {
         rank_piece *piece = &batch->pieces[batch->count++];
         *piece = (rank_piece){.at = *at};
@@ -66,14 +67,14 @@ static void put_part(tl_context *tl, const member *me, const group *g, const tp_
     tp_store_part(tl, me, at, tp_finish_part(tl, me, sum, dtype, at, operands));
 }
 
-/* Of a part that this rank alone has to complete. */
-static part_operands load_operands(tl_context *tl, const member *me, const tp_rect *at)
+/* For a part without a sum over ranks. */
+static part_operands load_operands(tl_context *tl, const team_pe *me, const tp_rect *at)
 {
     return me->plan->ranks > 1 ? (part_operands){0} : tp_load_operands(tl, me, at);
 }
 
-/* This member's sums of a part of a strip. */
-static tl_tensor own_part(tl_context *tl, const member *me, const group *g, int64_t strip,
+/* This PE's sums of a part of a strip. */
+static tl_tensor own_part(tl_context *tl, const team_pe *me, const group *g, int64_t strip,
                           int64_t part)
 {
     int64_t begin = tl_part_begin(g->rect.rows, part_count(me, g), part);
@@ -81,8 +82,8 @@ static tl_tensor own_part(tl_context *tl, const member *me, const group *g, int6
                     begin + tl_part_size(g->rect.rows, part_count(me, g), part));
 }
 
-/* Parts of a group that this member adds up. In a group there are at most as many as rows of strips
- * times strips, dealt out to all members. */
+/* The parts of a group that this PE adds up: at most the rows of a strip times the strips, divided
+ * by the PEs of the team. */
 enum { MAX_OWN_PARTS = TP_MAX_STRIPS };
 
 typedef struct own_parts {
@@ -94,9 +95,9 @@ typedef struct own_parts {
     } parts[MAX_OWN_PARTS];
 } own_parts;
 
-static void post_receives(tl_context *tl, const member *me, const group *g, own_parts *own)
+static void post_receives(tl_context *tl, const team_pe *me, const group *g, own_parts *own)
 {
-    kb_dtype dtype = tp_member_sum_dtype(me);
+    kb_dtype dtype = tp_team_sum_dtype(me);
     own->count = 0;
     for (int64_t strip = 0; strip < g->count; strip++)
         for (int64_t part = 0; part < part_count(me, g); part++) {
@@ -108,14 +109,14 @@ static void post_receives(tl_context *tl, const member *me, const group *g, own_
             own->parts[i].part = part;
             for (int64_t from = 0; from < me->plan->grid.team; from++)
                 if (from != me->index)
-                    own->parts[i].from[from] =
-                        tl_recv_async(tp_member_name(from), tl_shape(at.rows, at.columns), dtype);
+                    own->parts[i].from[from] = tl_recv_async(tp_team_queue_name(from),
+                                                             tl_shape(at.rows, at.columns), dtype);
             own->parts[i].operands = load_operands(tl, me, &at);
         }
 }
 
-/* To the next member first, so that not all send to the same. */
-static void send_parts(tl_context *tl, const member *me, const group *g)
+/* Starts with the next PE, so that not all send to the same one. */
+static void send_parts(tl_context *tl, const team_pe *me, const group *g)
 {
     int64_t team = me->plan->grid.team;
     for (int64_t strip = 0; strip < g->count; strip++)
@@ -123,12 +124,12 @@ static void send_parts(tl_context *tl, const member *me, const group *g)
             for (int64_t part = 0; part < part_count(me, g); part++)
                 if (owner_of(me, g, strip, part) == (me->index + step) % team) {
                     tl_tensor value = own_part(tl, me, g, strip, part);
-                    tl_send(tp_member_name((me->index + step) % team), value);
+                    tl_send(tp_team_queue_name((me->index + step) % team), value);
                     tl_free(value);
                 }
 }
 
-static tl_tensor add_up(tl_context *tl, const member *me, const group *g, const own_parts *own,
+static tl_tensor add_up(tl_context *tl, const team_pe *me, const group *g, const own_parts *own,
                         int64_t i)
 {
     tl_tensor sum = {0};
@@ -148,7 +149,7 @@ static tl_tensor add_up(tl_context *tl, const member *me, const group *g, const 
     return sum;
 }
 
-/* Makes one of two sums of one strip. */
+/* Adds the even and odd sums of a single strip. */
 static void join_sums(tl_context *tl, group *g)
 {
     tl_tensor both = tl_add(g->sums[0], g->odd);
@@ -157,7 +158,7 @@ static void join_sums(tl_context *tl, group *g)
     g->sums[0] = both;
 }
 
-static void finish_alone(tl_context *tl, const member *me, group *g, rank_batch *batch)
+static void finish_alone(tl_context *tl, const team_pe *me, group *g, rank_batch *batch)
 {
     for (int64_t strip = 0; strip < g->count; strip++) {
         tp_rect at = tp_strip_of(me, g, strip);
@@ -166,7 +167,7 @@ static void finish_alone(tl_context *tl, const member *me, group *g, rank_batch 
     }
 }
 
-static void finish_in_team(tl_context *tl, const member *me, group *g, rank_batch *batch)
+static void finish_in_team(tl_context *tl, const team_pe *me, group *g, rank_batch *batch)
 {
     own_parts own;
     post_receives(tl, me, g, &own);
@@ -180,7 +181,7 @@ static void finish_in_team(tl_context *tl, const member *me, group *g, rank_batc
         tl_free(g->sums[strip]);
 }
 
-void tp_finish_group(tl_context *tl, const member *me, group *g, rank_batch *batch)
+void tp_finish_group(tl_context *tl, const team_pe *me, group *g, rank_batch *batch)
 {
     if (g->count == 0)
         return;

@@ -1,12 +1,12 @@
-/* tp.h: tensor parallelism: what folders above use of it besides the public header. */
+/* tp.h: the interface of tensor parallelism for the folders above, besides the public header. */
 #ifndef KB_TP_TP_H
 #define KB_TP_TP_H
 
 #include "device.h"
+#include "division.h"
 #include "matmul.h"
-#include "plan.h"
-#include "queues.h"
+#include "matrix_view.h"
+#include "queue_cache.h"
 #include "relayout.h"
-#include "view.h"
 
 #endif

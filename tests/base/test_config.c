@@ -82,10 +82,10 @@ static void reads_values_of_all_kinds(void **state)
     kb_config_node *inner =
         kb_config_mapping(kb_config_need(kb_config_mapping(kb_config_need(root, "map")), "inner"));
     assert_int_equal(kb_config_int(kb_config_need(inner, "deep"), 0, 9, 0), 7);
-    kb_place place = kb_config_place(kb_config_need(inner, "deep"));
-    assert_string_equal(place.file, "f.yaml");
-    assert_int_equal(place.line, 13);
-    assert_int_equal(place.column, 23);
+    kb_srcloc loc = kb_config_loc(kb_config_need(inner, "deep"));
+    assert_string_equal(loc.file, "f.yaml");
+    assert_int_equal(loc.line, 13);
+    assert_int_equal(loc.column, 23);
 
     kb_config_node *list = kb_config_sequence(kb_config_need(root, "list"));
     assert_int_equal(kb_config_count(list), 2);
@@ -406,9 +406,9 @@ static void overrides_replace_and_create(void **state)
     assert_string_equal(kb_config_string(kb_config_need(deep, "key"), ""), "x=y z");
     kb_config_node *k = kb_config_need(kb_config_need(root, "empty"), "k");
     assert_int_equal(kb_config_int(k, 0, 9, 0), 9);
-    kb_place place = kb_config_place(k);
-    assert_string_equal(place.file, "--set empty.k");
-    assert_int_equal(place.line, 0);
+    kb_srcloc loc = kb_config_loc(k);
+    assert_string_equal(loc.file, "--set empty.k");
+    assert_int_equal(loc.line, 0);
     expect_finish(config, NULL);
 }
 
@@ -696,7 +696,7 @@ static void files_are_read(void **state)
     kb_config *config;
     expect_ok(kb_config_load_file(path, &config));
     assert_int_equal(kb_config_int(kb_config_need(kb_config_root(config), "a"), 0, 9, 0), 7);
-    assert_string_equal(kb_config_place(kb_config_root(config)).file, path);
+    assert_string_equal(kb_config_loc(kb_config_root(config)).file, path);
     expect_finish(config, NULL);
     if (geteuid() != 0) { /* root may read everything */
         chmod(path, 0);

@@ -1,4 +1,5 @@
-/* test_error.c: messages, places, wrapping, detail; behaviour without memory. */
+/* test_error.c: messages, locations, wrapping, detail; behaviour without memory. Checks R1 and R2.
+ */
 #include <errno.h>
 
 #include "support/expect.h"
@@ -26,11 +27,10 @@ static void null_is_success(void **state)
 static void places_are_printed(void **state)
 {
     (void)state;
-    kb_place place = {.file = "m.yaml", .line = 12, .column = 3};
-    expect_error(kb_error_at(KB_ERR_INPUT, &place, "no %s", "w"), KB_ERR_INPUT,
-                 "m.yaml:12:3: no w");
-    place.line = 0;
-    expect_error(kb_error_at(KB_ERR_INPUT, &place, "gone"), KB_ERR_INPUT, "m.yaml: gone");
+    kb_srcloc loc = {.file = "m.yaml", .line = 12, .column = 3};
+    expect_error(kb_error_at(KB_ERR_INPUT, &loc, "no %s", "w"), KB_ERR_INPUT, "m.yaml:12:3: no w");
+    loc.line = 0;
+    expect_error(kb_error_at(KB_ERR_INPUT, &loc, "gone"), KB_ERR_INPUT, "m.yaml: gone");
 }
 
 static void a_message_is_one_line(void **state)
@@ -41,8 +41,8 @@ static void a_message_is_one_line(void **state)
     /* UTF-8 stays; C1 controls and stray bytes do not. */
     expect_error(kb_error_new(KB_ERR_INPUT, "%s", "gr\xc3\xbc\xc3\x9f \xc2\x9b \xff"), KB_ERR_INPUT,
                  "gr\xc3\xbc\xc3\x9f \\xc2\\x9b \\xff");
-    kb_place place = {.file = "a\nb", .line = 1, .column = 1};
-    expect_error(kb_error_at(KB_ERR_INPUT, &place, "x"), KB_ERR_INPUT, "a\\nb:1:1: x");
+    kb_srcloc loc = {.file = "a\nb", .line = 1, .column = 1};
+    expect_error(kb_error_at(KB_ERR_INPUT, &loc, "x"), KB_ERR_INPUT, "a\\nb:1:1: x");
 }
 
 static void wrap_puts_context_in_front(void **state)
@@ -152,8 +152,8 @@ static void try_returns_the_error(void **state)
 
 static void make_without_memory(void)
 {
-    kb_place place = {.file = "f", .line = 1, .column = 2};
-    kb_error *err = kb_error_at(KB_ERR_INPUT, &place, "cause \n");
+    kb_srcloc loc = {.file = "f", .line = 1, .column = 2};
+    kb_error *err = kb_error_at(KB_ERR_INPUT, &loc, "cause \n");
     err = kb_error_wrap(err, "context");
     kb_error_add_detail(err, "first");
     kb_error_add_detail(err, "second");

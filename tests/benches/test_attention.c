@@ -114,9 +114,9 @@ static float *all_nan(uint64_t count)
 }
 
 /* Ranks that have the query: all with mlo, else one. */
-static attention_place place_of(const attention_shape *s, uint64_t query, uint32_t copy)
+static attention_position place_of(const attention_shape *s, uint64_t query, uint32_t copy)
 {
-    return s->kind == ATTENTION_MLO ? (attention_place){copy, query}
+    return s->kind == ATTENTION_MLO ? (attention_position){copy, query}
                                     : attention_find(s->queries, s->ranks, query);
 }
 
@@ -170,7 +170,7 @@ static void expect_result(const attention_shape *s, const numbers *n, const floa
                 attend(s, n, ring, head, query, expected);
                 for (uint32_t copy = 0; copy < copies(s); copy++)
                     for (uint64_t i = 0; i < s->head_dim; i++) {
-                        attention_place place = place_of(s, query, copy);
+                        attention_position place = place_of(s, query, copy);
                         double got = (double)o[attention_q_at(s, ring, place, head, i)];
                         if (!(fabs(got - expected[i]) <= epsilon * (fabs(expected[i]) + 0.5)))
                             fail_msg("ring %u head %" PRIu64 " query %" PRIu64 " dim %" PRIu64

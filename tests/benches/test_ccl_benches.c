@@ -341,11 +341,11 @@ KB_KERNEL(do_nothing, tl_ptr mine)
     (void)mine;
 }
 
-static kb_error *one_address(const kb_ccl_call *call, const kb_ccl_part *part,
+static kb_error *one_address(const kb_ccl_call *call, const kb_ccl_target *target,
                              kb_ccl_arguments *args)
 {
     (void)call;
-    kb_ccl_add_address(args, part->output);
+    kb_ccl_add_address(args, target->output);
     return NULL;
 }
 

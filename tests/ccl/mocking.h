@@ -4,7 +4,7 @@
  *
  * Members, edges and arguments are made as in a real run, from mappers and topologies that ship and
  * the algorithm's own functions. Each PE's buffer has its input, and behind that its output unless
- * the collective works in place. What is expected is computed in double, circle by circle.
+ * the collective works in place. What is expected is computed in double, subgroup by subgroup.
  */
 #ifndef TESTS_CCL_MOCKING_H
 #define TESTS_CCL_MOCKING_H
@@ -46,7 +46,7 @@ typedef struct stage {
     ccl_entry entry;
     kb_ccl_scope scope;
     kb_pe ranks[64];
-    kb_ccl_members members;
+    kb_ccl_participants participants;
     kb_ccl_graph graph;
     kb_mock mock;
     kb_mock_edge *edges;
@@ -146,30 +146,31 @@ static inline void add_arguments(void *self, uint32_t number, uint64_t address,
                         .root = s->is.root,
                         .slot_bytes = s->slot_bytes,
                         .n_slots = 4};
-    for (uint32_t c = 0; c < s->members.circles.count; c++) {
+    for (uint32_t c = 0; c < s->participants.subgroups.count; c++) {
         uint32_t size, ranks[64];
-        const kb_ccl_member *circle = kb_ccl_circle(&s->members, c, &size);
+        const kb_ccl_participant *subgroup = kb_ccl_subgroup(&s->participants, c, &size);
         for (uint32_t i = 0; i < size && i < 64; i++)
-            ranks[i] = circle[i].rank;
+            ranks[i] = subgroup[i].rank;
         for (uint32_t i = 0; i < size; i++) {
-            if (number_of(s, circle[i].pe) != number)
+            if (number_of(s, subgroup[i].pe) != number)
                 continue;
             uint64_t size_of_input = s->inputs * kb_dtype_bytes(s->is.dtype);
-            kb_ccl_part part = {.pe = circle[i].pe,
-                                .rank = circle[i].rank,
-                                .circle = c,
-                                .place = i,
-                                .circle_size = size,
-                                .ranks = size <= 64 ? ranks : NULL,
-                                .input = address,
-                                .output = address + (s->outputs ? size_of_input : 0),
-                                .elements = s->is.elements};
+            kb_ccl_target target = {.pe = subgroup[i].pe,
+                                    .rank = subgroup[i].rank,
+                                    .subgroup = c,
+                                    .index = i,
+                                    .subgroup_size = size,
+                                    .ranks = size <= 64 ? ranks : NULL,
+                                    .input = address,
+                                    .output = address + (s->outputs ? size_of_input : 0),
+                                    .elements = s->is.elements};
             if (s->is.kind == KB_SEND) { /* rank 0 sends to the root, others receive from it */
-                call.kind = part.rank == 0 ? KB_SEND : KB_RECV;
-                call.root = part.rank == 0 ? s->is.root : 0;
-                part.elements = part.rank == 0 || part.rank == s->is.root ? s->is.elements : 0;
+                call.kind = target.rank == 0 ? KB_SEND : KB_RECV;
+                call.root = target.rank == 0 ? s->is.root : 0;
+                target.elements =
+                    target.rank == 0 || target.rank == s->is.root ? s->is.elements : 0;
             }
-            kb_error *err = s->is.algorithm->arguments(&call, &part, args);
+            kb_error *err = s->is.algorithm->arguments(&call, &target, args);
             if (err && s->refused)
                 kb_error_free(err);
             else if (err)
@@ -183,11 +184,11 @@ static inline void add_arguments(void *self, uint32_t number, uint64_t address,
 static inline kb_error *join_members(stage *s)
 {
     const char *mapper = s->is.mapper ? s->is.mapper : "leader_only";
-    KB_TRY(mapper_named(mapper)->map(&s->scope, &s->members));
+    KB_TRY(mapper_named(mapper)->map(&s->scope, &s->participants));
     kb_arena_init(&s->graph.names);
     if (s->is.topology)
-        return topology_named(s->is.topology)->connect(&s->scope, &s->members, &s->graph);
-    return s->is.algorithm->connect(&s->scope, &s->members, &s->graph);
+        return topology_named(s->is.topology)->connect(&s->scope, &s->participants, &s->graph);
+    return s->is.algorithm->connect(&s->scope, &s->participants, &s->graph);
 }
 
 static inline double random_number(kb_rng *rng, const scene *is)
@@ -236,8 +237,8 @@ static inline kb_error *stage_try(stage *s, const scene *is)
                         .dtype = is->dtype,
                         .arguments = add_arguments,
                         .self = s};
-    for (size_t c = 0; c < s->members.circles.count; c++)
-        s->mock.ranks += (uint32_t)s->members.circles.items[c].members.count;
+    for (size_t c = 0; c < s->participants.subgroups.count; c++)
+        s->mock.ranks += (uint32_t)s->participants.subgroups.items[c].participants.count;
     set_sizes(s);
     set_buffers(s);
     uint64_t size = kb_dtype_bytes(is->dtype), all = s->mock.elements * s->mock.ranks;
@@ -254,7 +255,7 @@ static inline kb_error *stage_try(stage *s, const scene *is)
 static inline void stage_fini(stage *s)
 {
     kb_vec_fini(&s->entry.settings);
-    ccl_members_fini(&s->members);
+    ccl_participants_fini(&s->participants);
     ccl_graph_fini(&s->graph);
     free(s->edges);
     free(s->before);
@@ -264,14 +265,14 @@ static inline void stage_fini(stage *s)
 
 /* ---- What it should be ------------------------------------------------------------------- */
 
-static inline const double *input_of(const stage *s, const kb_ccl_member *member)
+static inline const double *input_of(const stage *s, const kb_ccl_participant *participant)
 {
-    return s->before + number_of(s, member->pe) * s->mock.elements;
+    return s->before + number_of(s, participant->pe) * s->mock.elements;
 }
 
-static inline uint64_t output_at(const stage *s, const kb_ccl_member *member)
+static inline uint64_t output_at(const stage *s, const kb_ccl_participant *participant)
 {
-    return number_of(s, member->pe) * s->mock.elements + (s->outputs ? s->inputs : 0);
+    return number_of(s, participant->pe) * s->mock.elements + (s->outputs ? s->inputs : 0);
 }
 
 static inline double epsilon_of(kb_dtype dtype)
@@ -283,14 +284,14 @@ typedef struct expected {
     double number, tolerance;
 } expected;
 
-/* Element `index` of all inputs of a circle as one. Sums of n values are off by n roundings at
+/* Element `index` of all inputs of a subgroup as one. Sums of n values are off by n roundings at
  * most, each of at most half a unit of the largest sum there can be. */
-static inline expected reduced(const stage *s, const kb_ccl_member *circle, uint32_t count,
+static inline expected reduced(const stage *s, const kb_ccl_participant *subgroup, uint32_t count,
                                uint64_t index)
 {
     double sum = 0, size = 0, product = 1, max = -DBL_MAX, min = DBL_MAX;
     for (uint32_t i = 0; i < count; i++) {
-        double number = input_of(s, &circle[i])[index];
+        double number = input_of(s, &subgroup[i])[index];
         sum += number;
         size += fabs(number);
         product *= number;
@@ -316,42 +317,45 @@ static inline expected reduced(const stage *s, const kb_ccl_member *circle, uint
     return (expected){sum, off * size};
 }
 
-static inline const kb_ccl_member *with_rank(const kb_ccl_member *circle, uint32_t rank)
+static inline const kb_ccl_participant *with_rank(const kb_ccl_participant *subgroup, uint32_t rank)
 {
-    while (circle->rank != rank)
-        circle++;
-    return circle;
+    while (subgroup->rank != rank)
+        subgroup++;
+    return subgroup;
 }
 
-/* Element `index` of the output of a member. */
-static inline expected expected_at(const stage *s, const kb_ccl_member *circle, uint32_t count,
-                                   const kb_ccl_member *member, uint64_t index)
+/* Element `index` of the output of a participant. */
+static inline expected expected_at(const stage *s, const kb_ccl_participant *subgroup,
+                                   uint32_t count, const kb_ccl_participant *participant,
+                                   uint64_t index)
 {
     uint64_t n = s->is.elements, block = index / n, rest = index % n;
-    expected own = {input_of(s, member)[rest], 0};
+    expected own = {input_of(s, participant)[rest], 0};
     switch (s->is.kind) {
     case KB_ALL_REDUCE:
-        return reduced(s, circle, count, index);
+        return reduced(s, subgroup, count, index);
     case KB_REDUCE:
-        return member->rank == s->is.root ? reduced(s, circle, count, index) : own;
+        return participant->rank == s->is.root ? reduced(s, subgroup, count, index) : own;
     case KB_REDUCE_SCATTER:
-        return reduced(s, circle, count, member->rank * n + index);
+        return reduced(s, subgroup, count, participant->rank * n + index);
     case KB_BROADCAST:
-        return (expected){input_of(s, with_rank(circle, s->is.root))[index], 0};
+        return (expected){input_of(s, with_rank(subgroup, s->is.root))[index], 0};
     case KB_ALL_GATHER:
-        return (expected){input_of(s, with_rank(circle, (uint32_t)block))[rest], 0};
+        return (expected){input_of(s, with_rank(subgroup, (uint32_t)block))[rest], 0};
     case KB_GATHER:
-        if (member->rank != s->is.root) /* what was there */
-            return (expected){s->before[output_at(s, member) + index], 0};
-        return (expected){input_of(s, with_rank(circle, (uint32_t)block))[rest], 0};
+        if (participant->rank != s->is.root) /* what was there */
+            return (expected){s->before[output_at(s, participant) + index], 0};
+        return (expected){input_of(s, with_rank(subgroup, (uint32_t)block))[rest], 0};
     case KB_SCATTER:
-        return (expected){input_of(s, with_rank(circle, s->is.root))[member->rank * n + index], 0};
+        return (expected){
+            input_of(s, with_rank(subgroup, s->is.root))[participant->rank * n + index], 0};
     case KB_ALL_TO_ALL:
-        return (expected){input_of(s, with_rank(circle, (uint32_t)block))[member->rank * n + rest],
-                          0};
+        return (expected){
+            input_of(s, with_rank(subgroup, (uint32_t)block))[participant->rank * n + rest], 0};
     case KB_SEND:
-        return member->rank == s->is.root ? (expected){input_of(s, with_rank(circle, 0))[index], 0}
-                                          : own;
+        return participant->rank == s->is.root
+                   ? (expected){input_of(s, with_rank(subgroup, 0))[index], 0}
+                   : own;
     case KB_RECV:
     case KB_BARRIER:
     case KB_COLLECTIVES:
@@ -361,29 +365,30 @@ static inline expected expected_at(const stage *s, const kb_ccl_member *circle, 
     return own;
 }
 
-static inline void check_member(const stage *s, const kb_ccl_member *circle, uint32_t count,
-                                const kb_ccl_member *member)
+static inline void check_member(const stage *s, const kb_ccl_participant *subgroup, uint32_t count,
+                                const kb_ccl_participant *participant)
 {
     uint64_t outputs = s->outputs ? s->outputs : s->inputs;
     for (uint64_t i = 0; i < outputs; i++) {
-        expected e = expected_at(s, circle, count, member, i);
-        double got = s->after[output_at(s, member) + i];
+        expected e = expected_at(s, subgroup, count, participant, i);
+        double got = s->after[output_at(s, participant) + i];
         if (!(fabs(got - e.number) <= e.tolerance))
-            fail_msg("%s, world %u of %u sips, circle of %u, %s %s, %zu elements: rank %u (sip %u, "
-                     "cube %u, pe %u), element %zu is %.9g, not %.9g (+- %.2g)",
-                     s->is.algorithm->name, s->scope.world, s->scope.machine.sips, count,
-                     kb_dtype_name(s->is.dtype), kb_reduce_op_name(s->is.op),
-                     (size_t)s->is.elements, member->rank, member->pe.sip, member->pe.cube,
-                     member->pe.pe, (size_t)i, got, e.number, e.tolerance);
+            fail_msg(
+                "%s, world %u of %u sips, subgroup of %u, %s %s, %zu elements: rank %u (sip %u, "
+                "cube %u, pe %u), element %zu is %.9g, not %.9g (+- %.2g)",
+                s->is.algorithm->name, s->scope.world, s->scope.machine.sips, count,
+                kb_dtype_name(s->is.dtype), kb_reduce_op_name(s->is.op), (size_t)s->is.elements,
+                participant->rank, participant->pe.sip, participant->pe.cube, participant->pe.pe,
+                (size_t)i, got, e.number, e.tolerance);
     }
 }
 
-static inline void check_bits(const stage *s, const kb_ccl_member *circle, uint32_t count)
+static inline void check_bits(const stage *s, const kb_ccl_participant *subgroup, uint32_t count)
 {
     uint64_t size = kb_dtype_bytes(s->is.dtype);
     for (uint32_t i = 1; i < count; i++)
-        assert_memory_equal(s->bytes + output_at(s, &circle[i]) * size,
-                            s->bytes + output_at(s, &circle[0]) * size, s->is.elements * size);
+        assert_memory_equal(s->bytes + output_at(s, &subgroup[i]) * size,
+                            s->bytes + output_at(s, &subgroup[0]) * size, s->is.elements * size);
 }
 
 /* Runs it, and checks all that came out. */
@@ -391,13 +396,13 @@ static inline void play(const scene *is)
 {
     stage s;
     expect_ok(stage_try(&s, is));
-    for (uint32_t c = 0; c < s.members.circles.count; c++) {
+    for (uint32_t c = 0; c < s.participants.subgroups.count; c++) {
         uint32_t count;
-        const kb_ccl_member *circle = kb_ccl_circle(&s.members, c, &count);
+        const kb_ccl_participant *subgroup = kb_ccl_subgroup(&s.participants, c, &count);
         for (uint32_t i = 0; i < count && is->elements > 0; i++)
-            check_member(&s, circle, count, &circle[i]);
+            check_member(&s, subgroup, count, &subgroup[i]);
         if (is->algorithm->same_bits && is->kind == KB_ALL_REDUCE && is->elements > 0)
-            check_bits(&s, circle, count);
+            check_bits(&s, subgroup, count);
     }
     stage_fini(&s);
 }
@@ -416,7 +421,7 @@ static inline void play_all_ops(scene is)
 }
 
 /* Sizes around those of a tile, which is 32 elements of f16 or 16 of f32 unless a test has other
- * slots: with nothing, with less than there are members, not a multiple of anything. */
+ * slots: with nothing, with less than there are participants, not a multiple of anything. */
 static const uint64_t ragged_sizes[] = {0, 1, 17, 33, 100};
 enum { RAGGED_SIZES = sizeof ragged_sizes / sizeof ragged_sizes[0] };
 

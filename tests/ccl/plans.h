@@ -33,7 +33,7 @@ static inline const kb_ccl_mapper *mapper_of(const char *name)
     return mapper;
 }
 
-/* An entry that joins its members in a ring; tests change what they are about. */
+/* An entry that joins its participants in a ring; tests change what they are about. */
 static inline ccl_entry an_entry(void)
 {
     static const kb_ccl_algorithm nothing = {.name = "nothing"};

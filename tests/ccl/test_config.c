@@ -12,25 +12,25 @@ KB_KERNEL(do_nothing, int64_t number)
     (void)number;
 }
 
-static kb_error *no_arguments(const kb_ccl_call *call, const kb_ccl_part *part,
+static kb_error *no_arguments(const kb_ccl_call *call, const kb_ccl_target *target,
                               kb_ccl_arguments *args)
 {
     (void)call;
-    (void)part;
+    (void)target;
     (void)args;
     return NULL;
 }
 
-static kb_error *map_first(const kb_ccl_scope *scope, kb_ccl_members *members)
+static kb_error *map_first(const kb_ccl_scope *scope, kb_ccl_participants *participants)
 {
-    return kb_ccl_add_member(members, 0, 0, scope->ranks[0]);
+    return kb_ccl_add_participant(participants, 0, 0, scope->ranks[0]);
 }
 
-static kb_error *connect_none(const kb_ccl_scope *scope, const kb_ccl_members *members,
+static kb_error *connect_none(const kb_ccl_scope *scope, const kb_ccl_participants *participants,
                               kb_ccl_graph *graph)
 {
     (void)scope;
-    (void)members;
+    (void)participants;
     (void)graph;
     return NULL;
 }

@@ -24,12 +24,13 @@ KB_KERNEL(goes_wrong, tl_ptr mine, int64_t count, int way, int place)
     tl_store(mine, tl_recv("W", shape, TL_F16));
 }
 
-static kb_error *arguments(const kb_ccl_call *call, const kb_ccl_part *part, kb_ccl_arguments *args)
+static kb_error *arguments(const kb_ccl_call *call, const kb_ccl_target *target,
+                           kb_ccl_arguments *args)
 {
-    kb_ccl_add_address(args, part->output);
-    kb_ccl_add_integer(args, (int64_t)part->elements);
+    kb_ccl_add_address(args, target->output);
+    kb_ccl_add_integer(args, (int64_t)target->elements);
     kb_ccl_add_integer(args, kb_ccl_setting(call->scope, "kernel_way", PASSES_ON));
-    kb_ccl_add_integer(args, part->place);
+    kb_ccl_add_integer(args, target->index);
     for (int64_t i = kb_ccl_setting(call->scope, "kernel_more", 0); i > 0; i--)
         kb_ccl_add_integer(args, i);
     return NULL;

@@ -149,10 +149,10 @@ static void a_plan_that_is_impossible_leaves_no_group(void **state)
 
 static int plans_made;
 
-static kb_error *connect_never(const kb_ccl_scope *scope, const kb_ccl_members *members,
+static kb_error *connect_never(const kb_ccl_scope *scope, const kb_ccl_participants *participants,
                                kb_ccl_graph *graph)
 {
-    (void)scope, (void)members, (void)graph;
+    (void)scope, (void)participants, (void)graph;
     plans_made++;
     return kb_error_new(KB_ERR_INPUT, "nothing fits");
 }

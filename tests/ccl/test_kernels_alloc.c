@@ -25,15 +25,15 @@ static void join(const kb_ccl_algorithm *algorithm, kb_sip_pattern sips, uint32_
                           .world = 4,
                           .ranks = ranks,
                           .entry = "mine"};
-    kb_ccl_members members = {0};
+    kb_ccl_participants participants = {0};
     kb_ccl_graph graph = {0};
     kb_arena_init(&graph.names);
     kb_error *err = NULL;
     for (uint32_t i = 0; i < 4 * pes && !err; i++)
-        err = kb_ccl_add_member(&members, i / 4, i % 4, (kb_pe){i % 4, 0, i / 4});
+        err = kb_ccl_add_participant(&participants, i / 4, i % 4, (kb_pe){i % 4, 0, i / 4});
     if (!err)
-        err = algorithm->connect(&scope, &members, &graph);
-    ccl_members_fini(&members);
+        err = algorithm->connect(&scope, &participants, &graph);
+    ccl_participants_fini(&participants);
     ccl_graph_fini(&graph);
     expect_done_or_no_memory(err);
 }

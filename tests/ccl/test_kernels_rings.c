@@ -2,7 +2,7 @@
  * ring_reduce. */
 #include "mocking.h"
 
-/* Ranks are PEs: one circle. */
+/* Ranks are PEs: one subgroup. */
 static scene ring_of(const kb_ccl_algorithm *algorithm, kb_collective_kind kind, uint32_t world)
 {
     return (scene){.algorithm = algorithm,
@@ -97,7 +97,7 @@ static void test_roots(void **state)
     }
 }
 
-/* On a torus circles go through the SIPs along the links, not in the order of ranks. */
+/* On a torus subgroups go through the SIPs along the links, not in the order of ranks. */
 static void test_lanes(void **state)
 {
     (void)state;
@@ -142,19 +142,19 @@ static void test_order_of_many(void **state)
         .machine.tcm_bytes = 1 << 20, .world = 17, .entry = "mine", .settings = &entry};
     kb_ccl_call call = {
         .scope = &scope, .kind = KB_ALL_GATHER, .dtype = KB_F16, .slot_bytes = 4096};
-    kb_ccl_part part = {.circle_size = 17, .ranks = ranks, .elements = 1};
+    kb_ccl_target target = {.subgroup_size = 17, .ranks = ranks, .elements = 1};
     kb_ccl_arguments args = {0};
-    expect_error(ccl_ring_all_gather_algorithm.arguments(&call, &part, &args), KB_ERR_INPUT,
-                 "all_gather needs groups in rank order if they have more than 16 members, "
+    expect_error(ccl_ring_all_gather_algorithm.arguments(&call, &target, &args), KB_ERR_INPUT,
+                 "all_gather needs groups in rank order if they have more than 16 participants, "
                  "here 17");
     args.count = 0;
-    part.circle_size = 16;
-    expect_ok(ccl_ring_all_gather_algorithm.arguments(&call, &part, &args));
+    target.subgroup_size = 16;
+    expect_ok(ccl_ring_all_gather_algorithm.arguments(&call, &target, &args));
     assert_int_equal(args.count, ccl_ring_all_gather_algorithm.kernel->parameter_count);
     args.count = 0;
-    part.circle_size = 17;
-    part.ranks = NULL;
-    expect_ok(ccl_ring_all_gather_algorithm.arguments(&call, &part, &args));
+    target.subgroup_size = 17;
+    target.ranks = NULL;
+    expect_ok(ccl_ring_all_gather_algorithm.arguments(&call, &target, &args));
 }
 
 static const struct CMUnitTest tests[] = {

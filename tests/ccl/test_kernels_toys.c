@@ -1,4 +1,4 @@
-/* test_kernels_toys.c: hello_send, ring, mesh, tree. */
+/* test_kernels_toys.c: hello_send, ring, mesh, tree. Checks Q7. */
 #include "mocking.h"
 
 static void test_ring(void **state)
@@ -120,7 +120,7 @@ static void test_mesh_that_is_none(void **state)
                                         .world = 6,
                                         .pes = 6,
                                         .elements = 8}),
-                 KB_ERR_INPUT, "6 members are not a square: set w and h in the entry");
+                 KB_ERR_INPUT, "6 participants are not a square: set w and h in the entry");
     stage_fini(&s);
 }
 

@@ -1,6 +1,8 @@
 /*
  * test_mismatch.c: calls that make no sense, or do not belong together: who did what is said,
  * nobody hangs, and the context can be used on.
+ *
+ * Checks Q6.
  */
 #include "trial.h"
 

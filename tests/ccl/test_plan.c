@@ -5,16 +5,17 @@
 #include "plans.h"
 #include "support/seed.h"
 
-/* "0.1.2": where members stand, circle by circle, with a space between and "| " before the next. */
+/* "0.1.2": where participants stand, subgroup by subgroup, with a space between and "| " before the
+ * next. */
 static void append_members(const ccl_plan *plan, kb_text *text)
 {
-    for (uint32_t i = 0; i < kb_ccl_circle_count(&plan->members); i++) {
+    for (uint32_t i = 0; i < kb_ccl_subgroup_count(&plan->participants); i++) {
         uint32_t count;
-        const kb_ccl_member *members = kb_ccl_circle(&plan->members, i, &count);
+        const kb_ccl_participant *participants = kb_ccl_subgroup(&plan->participants, i, &count);
         for (uint32_t k = 0; k < count; k++)
             kb_text_printf(text, "%s%s%u.%u.%u", text->length > 0 ? " " : "",
-                           i > 0 && k == 0 ? "| " : "", members[k].pe.sip, members[k].pe.cube,
-                           members[k].pe.pe);
+                           i > 0 && k == 0 ? "| " : "", participants[k].pe.sip,
+                           participants[k].pe.cube, participants[k].pe.pe);
     }
 }
 
@@ -78,11 +79,11 @@ static void test_groups(void **state)
     ccl_plan plan;
     expect_ok(ccl_plan_make(&entry, machine, some, 2, &plan));
     uint32_t count;
-    const kb_ccl_member *members = kb_ccl_circle(&plan.members, 3, &count);
+    const kb_ccl_participant *participants = kb_ccl_subgroup(&plan.participants, 3, &count);
     assert_int_equal(count, 2);
-    assert_int_equal(members[0].rank, 0);
-    assert_int_equal(members[0].pe.sip, 2);
-    assert_int_equal(members[1].rank, 1);
+    assert_int_equal(participants[0].rank, 0);
+    assert_int_equal(participants[0].pe.sip, 2);
+    assert_int_equal(participants[1].rank, 1);
     ccl_plan_fini(&plan);
     topo_machine_destroy(machine);
 }
@@ -181,10 +182,10 @@ static void test_snake_is_short(void **state)
             ccl_plan plan;
             uint32_t count;
             expect_ok(plan_all(&entry, machine, &plan));
-            const kb_ccl_member *members = kb_ccl_circle(&plan.members, 0, &count);
+            const kb_ccl_participant *participants = kb_ccl_subgroup(&plan.participants, 0, &count);
             assert_int_equal(count, w * h);
             for (uint32_t i = 1; i < count; i++) {
-                uint32_t a = members[i - 1].pe.sip, b = members[i].pe.sip;
+                uint32_t a = participants[i - 1].pe.sip, b = participants[i].pe.sip;
                 int dx = abs((int)(a % w) - (int)(b % w)), dy = abs((int)(a / w) - (int)(b / w));
                 assert_int_equal(dx + dy, 1);
             }
@@ -291,7 +292,7 @@ static void test_refused(void **state)
     entry = an_entry();
     entry.topology = topology_of("mesh_2d");
     expect_refused(&entry, machine,
-                   "algorithm 'mine': topology mesh_2d: 3 members are not a square: set w and "
+                   "algorithm 'mine': topology mesh_2d: 3 participants are not a square: set w and "
                    "h in the entry");
     ccl_registry registry = shipped();
     ccl_setting root = {"root_cube", 2};
@@ -390,37 +391,37 @@ static void test_slots_that_fit(void **state)
 
 /* ---- Mistakes of plugins ------------------------------------------------------------------- */
 
-static kb_error *map_nowhere(const kb_ccl_scope *scope, kb_ccl_members *members)
+static kb_error *map_nowhere(const kb_ccl_scope *scope, kb_ccl_participants *participants)
 {
     (void)scope;
-    return kb_ccl_add_member(members, 0, 0, (kb_pe){0, 2, 0});
+    return kb_ccl_add_participant(participants, 0, 0, (kb_pe){0, 2, 0});
 }
 
-static kb_error *map_nobody(const kb_ccl_scope *scope, kb_ccl_members *members)
+static kb_error *map_nobody(const kb_ccl_scope *scope, kb_ccl_participants *participants)
 {
-    return kb_ccl_add_member(members, 0, scope->world, (kb_pe){0});
+    return kb_ccl_add_participant(participants, 0, scope->world, (kb_pe){0});
 }
 
-static kb_error *map_idle(const kb_ccl_scope *scope, kb_ccl_members *members)
+static kb_error *map_idle(const kb_ccl_scope *scope, kb_ccl_participants *participants)
 {
     (void)scope;
-    (void)members;
+    (void)participants;
     return NULL;
 }
 
-static kb_error *connect_stranger(const kb_ccl_scope *scope, const kb_ccl_members *members,
-                                  kb_ccl_graph *graph)
+static kb_error *connect_stranger(const kb_ccl_scope *scope,
+                                  const kb_ccl_participants *participants, kb_ccl_graph *graph)
 {
     (void)scope;
-    (void)members;
+    (void)participants;
     return kb_ccl_connect(graph, (kb_pe){0}, "E", (kb_pe){0, 1, 1});
 }
 
-static kb_error *connect_twice(const kb_ccl_scope *scope, const kb_ccl_members *members,
+static kb_error *connect_twice(const kb_ccl_scope *scope, const kb_ccl_participants *participants,
                                kb_ccl_graph *graph)
 {
-    KB_TRY(topology_of("ring_1d")->connect(scope, members, graph));
-    return topology_of("ring_1d")->connect(scope, members, graph);
+    KB_TRY(topology_of("ring_1d")->connect(scope, participants, graph));
+    return topology_of("ring_1d")->connect(scope, participants, graph);
 }
 
 static void test_directions(void **state)

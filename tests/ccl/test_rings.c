@@ -150,11 +150,11 @@ static void test_lanes_by_column(void **state)
     entry.mapper = mapper_of("lanes");
     ccl_plan plan;
     expect_ok(plan_all(&entry, machine, &plan));
-    assert_int_equal(kb_ccl_circle_count(&plan.members), 16);
+    assert_int_equal(kb_ccl_subgroup_count(&plan.participants), 16);
     uint32_t next[4][9];
     for (uint32_t lane = 0; lane < 16; lane++) {
         uint32_t count, column = lane / 2 % 4;
-        const kb_ccl_member *m = kb_ccl_circle(&plan.members, lane, &count);
+        const kb_ccl_participant *m = kb_ccl_subgroup(&plan.participants, lane, &count);
         for (uint32_t i = 0; i < 9; i++) {
             uint32_t to = m[(i + 1) % 9].pe.sip, *known = &next[column][m[i].pe.sip];
             assert_int_equal(m[i].rank, m[i].pe.sip);
@@ -177,7 +177,7 @@ static void test_lanes_by_column(void **state)
 static uint32_t most_flows(const topo_machine *machine, const ccl_plan *plan)
 {
     uint32_t world = plan->scope.world, count, most = 0;
-    const kb_ccl_member *ring = kb_ccl_circle(&plan->members, 0, &count);
+    const kb_ccl_participant *ring = kb_ccl_subgroup(&plan->participants, 0, &count);
     size_t links = topo_machine_graph(machine)->links.count;
     uint32_t *flows = calloc(links, sizeof *flows), *seen = calloc(world, sizeof *seen);
     uint32_t *steps = calloc(topo_machine_shape(machine)->max_steps, sizeof *steps);

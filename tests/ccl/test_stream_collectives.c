@@ -2,6 +2,8 @@
  * test_stream_collectives.c: collectives in streams and in graphs, mixed with launches and with
  * collectives outside of streams, in another way on each rank. Whatever each rank chooses, results
  * are those of the calls one by one, and nothing waits for ever.
+ *
+ * Checks G2.
  */
 #include "support/seed.h"
 #include "trial.h"

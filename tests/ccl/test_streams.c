@@ -19,7 +19,7 @@ enum { COLUMNS = 4, ROWS = 4, EACH = 8, PLACES = COLUMNS * ROWS * EACH, MAX_SIPS
 typedef struct plan {
     kb_ccl_scope scope;
     kb_pe ranks[MAX_SIPS];
-    kb_ccl_members members;
+    kb_ccl_participants participants;
     kb_ccl_graph graph;
 } plan;
 
@@ -40,14 +40,14 @@ static kb_error *plan_init(plan *p, kb_sip_pattern pattern, uint32_t w, uint32_t
         p->ranks[rank].sip = rank;
     for (uint32_t lane = 0; lane < p->scope.machine.cubes * m.pes; lane++)
         for (uint32_t rank = 0; rank < w * h; rank++)
-            expect_ok(kb_ccl_add_member(&p->members, lane, rank,
-                                        (kb_pe){rank, lane / m.pes, lane % m.pes}));
-    return ccl_streams_algorithm.connect(&p->scope, &p->members, &p->graph);
+            expect_ok(kb_ccl_add_participant(&p->participants, lane, rank,
+                                             (kb_pe){rank, lane / m.pes, lane % m.pes}));
+    return ccl_streams_algorithm.connect(&p->scope, &p->participants, &p->graph);
 }
 
 static void plan_fini(plan *p)
 {
-    ccl_members_fini(&p->members);
+    ccl_participants_fini(&p->participants);
     ccl_graph_fini(&p->graph);
 }
 
@@ -161,11 +161,11 @@ static void all_pes_have_to_take_part(void **state)
     plan p;
     kb_machine m = {.cube_w = 2, .cube_h = 1, .pes = 4};
     expect_ok(plan_init(&p, KB_SIPS_MESH, 2, 2, m));
-    ccl_members_fini(&p.members);
-    p.members = (kb_ccl_members){0};
+    ccl_participants_fini(&p.participants);
+    p.participants = (kb_ccl_participants){0};
     for (uint32_t rank = 0; rank < 4; rank++)
-        expect_ok(kb_ccl_add_member(&p.members, 0, rank, p.ranks[rank]));
-    expect_error(ccl_streams_algorithm.connect(&p.scope, &p.members, &p.graph), KB_ERR_INPUT,
+        expect_ok(kb_ccl_add_participant(&p.participants, 0, rank, p.ranks[rank]));
+    expect_error(ccl_streams_algorithm.connect(&p.scope, &p.participants, &p.graph), KB_ERR_INPUT,
                  "streams needs all PEs of the ranks' SIPs: mapper: lanes");
     plan_fini(&p);
 }

@@ -1,6 +1,6 @@
 /*
- * test_topologies.c: who is joined to whom: small circles edge by edge, worked out by hand, and
- * what must hold for circles of any size.
+ * test_topologies.c: who is joined to whom: small subgroups edge by edge, worked out by hand, and
+ * what must hold for subgroups of any size.
  */
 #include "plans.h"
 
@@ -11,7 +11,7 @@ typedef struct group {
     kb_ccl_scope scope;
     ccl_entry entry;
     kb_pe ranks[MAX];
-    kb_ccl_members members;
+    kb_ccl_participants participants;
     kb_ccl_graph graph;
 } group;
 
@@ -30,13 +30,13 @@ static void init(group *g, uint32_t count)
     };
     for (uint32_t i = 0; i < count; i++) {
         g->ranks[i] = (kb_pe){.sip = i};
-        expect_ok(kb_ccl_add_member(&g->members, 0, i, g->ranks[i]));
+        expect_ok(kb_ccl_add_participant(&g->participants, 0, i, g->ranks[i]));
     }
 }
 
 static void fini(group *g)
 {
-    ccl_members_fini(&g->members);
+    ccl_participants_fini(&g->participants);
     ccl_graph_fini(&g->graph);
     kb_vec_fini(&g->entry.settings);
 }
@@ -51,7 +51,7 @@ static void set_sides(group *g, int64_t w, int64_t h)
 static void expect_edges(group *g, const char *topology, const char *edges)
 {
     kb_text text = KB_TEXT_INIT;
-    expect_ok(topology_of(topology)->connect(&g->scope, &g->members, &g->graph));
+    expect_ok(topology_of(topology)->connect(&g->scope, &g->participants, &g->graph));
     for (size_t i = 0; i < g->graph.edges.count; i++) {
         const ipcq_edge *edge = &g->graph.edges.items[i];
         kb_text_printf(&text, "%s%u %s %u", i > 0 ? ", " : "", edge->from.sip, edge->direction,
@@ -75,7 +75,7 @@ static void expect_refused(uint32_t count, int64_t w, int64_t h, const char *mes
     init(&g, count);
     if (w > 0)
         set_sides(&g, w, h);
-    expect_error(topology_of("mesh_2d")->connect(&g.scope, &g.members, &g.graph), KB_ERR_INPUT,
+    expect_error(topology_of("mesh_2d")->connect(&g.scope, &g.participants, &g.graph), KB_ERR_INPUT,
                  message);
     fini(&g);
 }
@@ -104,7 +104,7 @@ static void test_one_way_ring(void **state)
 }
 
 /*
- * 0 1     In rows of two, E and W lead to the same member, and so do N and S.
+ * 0 1     In rows of two, E and W lead to the same participant, and so do N and S.
  * 2 3
  */
 static void test_torus_of_four(void **state)
@@ -158,9 +158,9 @@ static void test_mesh_ends_at_its_edges(void **state)
 static void test_sides_that_do_not_fit(void **state)
 {
     (void)state;
-    expect_refused(6, 0, 0, "6 members are not a square: set w and h in the entry");
-    expect_refused(6, 2, 2, "expected w * h members, 2 * 2, found 6");
-    expect_refused(6, 65536, 65536, "expected w * h members, 65536 * 65536, found 6");
+    expect_refused(6, 0, 0, "6 participants are not a square: set w and h in the entry");
+    expect_refused(6, 2, 2, "expected w * h participants, 2 * 2, found 6");
+    expect_refused(6, 65536, 65536, "expected w * h participants, 65536 * 65536, found 6");
 }
 
 /*
@@ -194,8 +194,9 @@ static void test_three_levels(void **state)
     for (uint32_t sip = 0; sip < 3; sip++)
         for (uint32_t cube = 0; cube < 2; cube++)
             for (uint32_t pe = 0; pe < 2; pe++)
-                expect_ok(kb_ccl_add_member(&g.members, 0, rank++, (kb_pe){sip, cube, pe}));
-    expect_ok(topology_of("hierarchical_3level")->connect(&g.scope, &g.members, &g.graph));
+                expect_ok(
+                    kb_ccl_add_participant(&g.participants, 0, rank++, (kb_pe){sip, cube, pe}));
+    expect_ok(topology_of("hierarchical_3level")->connect(&g.scope, &g.participants, &g.graph));
     kb_text text = KB_TEXT_INIT;
     for (size_t i = 0; i < g.graph.edges.count; i++) {
         const ipcq_edge *e = &g.graph.edges.items[i];
@@ -248,7 +249,8 @@ static void test_along_the_sips(void **state)
     fini(&g);
 }
 
-/* Of SIPs that are not in the circle there is no edge to them, and another circle is another. */
+/* Of SIPs that are not in the subgroup there is no edge to them, and another subgroup is another.
+ */
 static void test_along_some_sips(void **state)
 {
     (void)state;
@@ -258,27 +260,27 @@ static void test_along_some_sips(void **state)
     g.scope.machine.pes = 2;
     g.scope.sip_w = 4;
     for (uint32_t sip = 0; sip < 3; sip++)
-        expect_ok(kb_ccl_add_member(&g.members, 0, sip, (kb_pe){sip, 0, 0}));
-    expect_ok(kb_ccl_add_member(&g.members, 1, 3, (kb_pe){3, 0, 0}));
+        expect_ok(kb_ccl_add_participant(&g.participants, 0, sip, (kb_pe){sip, 0, 0}));
+    expect_ok(kb_ccl_add_participant(&g.participants, 1, 3, (kb_pe){3, 0, 0}));
     expect_edges(&g, "sip_links", "0 global_E 1, 1 global_E 2, 1 global_W 0, 2 global_W 1");
     fini(&g);
 }
 
-static void test_circles_are_joined_apart(void **state)
+static void test_subgroups_are_joined_apart(void **state)
 {
     (void)state;
     group g;
     init(&g, 2);
     for (uint32_t i = 2; i < 4; i++)
-        expect_ok(kb_ccl_add_member(&g.members, 1, i, (kb_pe){.sip = i}));
+        expect_ok(kb_ccl_add_participant(&g.participants, 1, i, (kb_pe){.sip = i}));
     expect_edges(&g, "ring_1d_unidir", "0 E 1, 1 E 0, 2 E 3, 3 E 2");
-    assert_int_equal(kb_ccl_circle_count(&g.members), 2);
+    assert_int_equal(kb_ccl_subgroup_count(&g.participants), 2);
     uint32_t count;
-    assert_int_equal(kb_ccl_circle(&g.members, 1, &count)[1].rank, 3);
+    assert_int_equal(kb_ccl_subgroup(&g.participants, 1, &count)[1].rank, 3);
     assert_int_equal(count, 2);
-    assert_null(kb_ccl_circle(&g.members, 2, &count));
+    assert_null(kb_ccl_subgroup(&g.participants, 2, &count));
     assert_int_equal(count, 0);
-    expect_error(kb_ccl_add_member(&g.members, 3, 0, (kb_pe){0}), KB_ERR_INPUT,
+    expect_error(kb_ccl_add_participant(&g.participants, 3, 0, (kb_pe){0}), KB_ERR_INPUT,
                  "invalid group 3: groups are numbered from 0 without gaps, and there are 2 so "
                  "far");
     expect_error(kb_ccl_connect(&g.graph, (kb_pe){1, 2, 3}, "", (kb_pe){0}), KB_ERR_INPUT,
@@ -332,7 +334,7 @@ static void expect_sound(const char *topology, uint32_t count, int64_t w, int64_
     init(&g, count);
     if (w > 0)
         set_sides(&g, w, h);
-    expect_ok(topology_of(topology)->connect(&g.scope, &g.members, &g.graph));
+    expect_ok(topology_of(topology)->connect(&g.scope, &g.participants, &g.graph));
     assert_true(is_connected(&g.graph, count));
     ipcq_plan plan;
     ipcq_settings settings = {.buffer = KB_TCM, .n_slots = 4, .slot_bytes = 64, .credit_bytes = 16};
@@ -376,7 +378,7 @@ int main(void)
         cmocka_unit_test(test_three_levels),
         cmocka_unit_test(test_along_the_sips),
         cmocka_unit_test(test_along_some_sips),
-        cmocka_unit_test(test_circles_are_joined_apart),
+        cmocka_unit_test(test_subgroups_are_joined_apart),
         cmocka_unit_test(test_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

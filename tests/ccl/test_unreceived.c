@@ -23,12 +23,13 @@ KB_KERNEL(mine, tl_ptr at, int64_t count, int way, int place)
         tl_store(at, tl_recv("W", shape, TL_F16));
 }
 
-static kb_error *arguments(const kb_ccl_call *call, const kb_ccl_part *part, kb_ccl_arguments *args)
+static kb_error *arguments(const kb_ccl_call *call, const kb_ccl_target *target,
+                           kb_ccl_arguments *args)
 {
-    kb_ccl_add_address(args, part->output);
-    kb_ccl_add_integer(args, (int64_t)part->elements);
+    kb_ccl_add_address(args, target->output);
+    kb_ccl_add_integer(args, (int64_t)target->elements);
     kb_ccl_add_integer(args, kb_ccl_setting(call->scope, "kernel_way", ONE_TOO_MANY));
-    kb_ccl_add_integer(args, part->place);
+    kb_ccl_add_integer(args, target->index);
     return NULL;
 }
 

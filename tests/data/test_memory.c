@@ -1,6 +1,8 @@
 /*
  * test_memory.c: values and memory: a value is what was there when it was read, whatever happens to
  * the place later; memory gets what it was given, in order.
+ *
+ * Checks K1 and K7.
  */
 #include "data/rig.h"
 #include "support/seed.h"

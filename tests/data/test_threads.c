@@ -1,6 +1,8 @@
 /*
  * test_threads.c: a program of all operations gives the same bytes with any number of threads, in
  * whatever order they are looked at, and however much may wait. Meant for ThreadSanitizer too.
+ *
+ * Checks K6.
  */
 #include "data/rig.h"
 #include "support/seed.h"

@@ -14,7 +14,7 @@ COLUMNS = 100
 DOCUMENTS = ["README.md", "CONTRIBUTING.md"] + sorted(
     os.path.relpath(path, ROOT) for path in glob.glob(ROOT + "/docs/*.md"))
 # Named by the sources, so their words change with those.
-GLOSSARY_FOLLOWS = ["docs/glossary.md", "docs/invariants.md", "docs/performance.md"]
+GLOSSARY_FOLLOWS = ["docs/glossary.md"]
 # Riddles by pronoun: name the component instead.
 RIDDLES = ["nobody", "somebody", "everybody", "whoever", "so many", "of those that", "to whom"]
 GROUPS = ["Machine", "Network and timing", "Memory and tensors", "Kernels and PEs", "Queues",
@@ -159,6 +159,22 @@ def check_riddles(name, text):
                 yield "%s:%d: '%s': name the component" % (name, number, word)
 
 
+def check_cited(text):
+    """Every invariant and law is cited by an assert or a test."""
+    sources = [path for folder in ("src", "tests") for ending in ("c", "h", "inc")
+               for path in glob.glob("%s/%s/**/*.%s" % (ROOT, folder, ending), recursive=True)]
+    cited = set()
+    for path in sources:
+        with open(path) as file:
+            source = file.read()
+        cited.update(re.findall(r"\b[A-Z]\d{1,2}\b", source))
+        for letter, first, last in re.findall(r"\b([A-Z])(\d{1,2}) to [A-Z](\d{1,2})\b", source):
+            cited.update("%s%d" % (letter, n) for n in range(int(first), int(last) + 1))
+    for number in re.findall(r"^(?:- |\| )\*\*([A-Z]\d{1,2})\*\*", text, re.M):
+        if number not in cited:
+            yield "%s is cited by no source file and no test" % number
+
+
 # ---- Cases ----------------------------------------------------------------------------------
 
 
@@ -171,6 +187,8 @@ def cases():
     tour = "docs/architecture.md"
     yield "%s: files" % tour, check_files_of_tour(tour, read(tour))
     yield "%s: folders" % tour, check_folders(tour, read(tour))
+    yield "invariants: cited", check_cited(read("docs/invariants.md"))
+    yield "laws: cited", check_cited(read("docs/timing.md"))
     terms = terms_of(read("docs/glossary.md"))
     yield "glossary: form", check_form(terms)
     yield "glossary: terms are in use", check_in_use(terms)

@@ -18,10 +18,7 @@ typedef struct board {
 static inline board board_make(topo_machine *machine, bool no_elision)
 {
     const topo_shape *shape = topo_machine_shape(machine);
-    net_options options = {.packet_bytes = shape->packet_bytes,
-                           .vcs = shape->vcs,
-                           .depth_bytes = shape->depth_bytes,
-                           .no_elision = no_elision};
+    net_options options = {.fabric = shape->fabric, .no_elision = no_elision};
     board b = {.machine = machine};
     expect_ok(kb_sim_create(NULL, &b.sim));
     expect_ok(net_create(b.sim, topo_machine_graph(machine), &options, &b.fabric));
@@ -51,7 +48,7 @@ static inline topo_machine *one_router(uint32_t pes)
     return machine_of(text);
 }
 
-static inline kb_time sum_of(const net_receipt *r)
+static inline kb_time sum_of(const net_completion *r)
 {
     return r->overhead + r->wire + r->drain + r->queueing;
 }

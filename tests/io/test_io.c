@@ -14,14 +14,14 @@ typedef struct errand {
     board *b;
     kb_source source;
     kb_handler work;
-    net_receipt takes[MOST_TARGETS]; /* by target: parts of its work */
+    net_completion takes[MOST_TARGETS]; /* by target: parts of its work */
     kb_error *fails[MOST_TARGETS];
     uint64_t tickets[MOST_TARGETS];
     kb_time arrived[MOST_TARGETS];
     uint32_t arrivals[MOST_TARGETS];
     size_t order[MOST_TARGETS]; /* of arrival */
     size_t arrival_count;
-    net_receipt receipt;
+    net_completion completion;
     kb_error *err;
     int done;
 } errand;
@@ -47,12 +47,12 @@ static void on_arrive(void *self, uint64_t ticket, size_t target)
         io_finish(e->b->control, ticket, NULL, e->fails[target]);
 }
 
-static void on_done(void *self, uint64_t arg, const net_receipt *receipt, kb_error *err)
+static void on_done(void *self, uint64_t arg, const net_completion *completion, kb_error *err)
 {
     errand *e = self;
     assert_int_equal(arg, 77);
-    assert_int_equal(receipt->ended, kb_sim_now(e->b->sim));
-    e->receipt = *receipt;
+    assert_int_equal(completion->ended, kb_sim_now(e->b->sim));
+    e->completion = *completion;
     e->err = err;
     e->done++;
 }
@@ -79,7 +79,7 @@ static void submit(errand *e, uint32_t sip, const io_target *targets, size_t cou
                                                      .arg = 77}));
 }
 
-static void expect_parts(const net_receipt *r, kb_time overhead, kb_time wire, kb_time drain,
+static void expect_parts(const net_completion *r, kb_time overhead, kb_time wire, kb_time drain,
                          kb_time queueing)
 {
     assert_int_equal(r->overhead, overhead);
@@ -110,7 +110,7 @@ static void a_command_to_one_pe(void **state)
         board b = board_make(one_router(1), false);
         errand *e = errand_new(&b);
         if (works)
-            e->takes[0] = (net_receipt){
+            e->takes[0] = (net_completion){
                 .overhead = 7 * KB_NS, .wire = 5 * KB_NS, .drain = 3 * KB_NS, .queueing = KB_NS};
         expect_ok(kb_sim_run(b.sim, 9 * KB_NS));
         submit(e, 0, (io_target[]){{.bytes = 16}}, 1, 32);
@@ -118,8 +118,8 @@ static void a_command_to_one_pe(void **state)
         assert_int_equal(e->done, 1);
         assert_null(e->err);
         assert_int_equal(e->arrived[0], 592625 * KB_PS);
-        assert_int_equal(e->receipt.issued, 9 * KB_NS);
-        expect_parts(&e->receipt, (1160 + 7 * works) * KB_NS, (4500 + 5000 * works) * KB_PS,
+        assert_int_equal(e->completion.issued, 9 * KB_NS);
+        expect_parts(&e->completion, (1160 + 7 * works) * KB_NS, (4500 + 5000 * works) * KB_PS,
                      (1750 + 3000 * works) * KB_PS, works * KB_NS);
         free(e);
         board_fini(&b);
@@ -153,7 +153,7 @@ static void a_recorded_command(void **state)
     expect_ok(kb_sim_run(b.sim, KB_FOREVER));
     assert_int_equal(e->done, 1);
     assert_int_equal(e->arrived[0], 64275 * KB_PS);
-    expect_parts(&e->receipt, 128 * KB_NS, 300 * KB_PS, 250 * KB_PS, 0);
+    expect_parts(&e->completion, 128 * KB_NS, 300 * KB_PS, 250 * KB_PS, 0);
     free(e);
     board_fini(&b);
 }
@@ -166,10 +166,10 @@ typedef struct gate {
     kb_time held, joined, cube_joined;
 } gate;
 
-static void on_gate_done(void *self, uint64_t arg, const net_receipt *receipt, kb_error *err)
+static void on_gate_done(void *self, uint64_t arg, const net_completion *completion, kb_error *err)
 {
     gate *g = self;
-    on_done(g->e, arg, receipt, err);
+    on_done(g->e, arg, completion, err);
 }
 
 static void on_gate_arrive(void *self, uint64_t ticket, size_t target)
@@ -261,13 +261,13 @@ static void a_command_is_held(void **state)
         assert_int_equal(g.held, (how == AT_CUBE ? 577500 : 359100) * KB_PS);
         if (how == CANCELLED) {
             assert_int_equal(g.joined, 1359100 * KB_PS);
-            expect_parts(&g.e->receipt, 412 * KB_NS, 4200 * KB_PS, 1250 * KB_PS, 1000 * KB_NS);
+            expect_parts(&g.e->completion, 412 * KB_NS, 4200 * KB_PS, 1250 * KB_PS, 1000 * KB_NS);
             expect_error(g.e->err, KB_ERR_FAULT, "not to be");
             assert_int_equal(g.e->arrival_count, 0);
         } else {
             assert_int_equal(g.cube_joined, 1789687500 * KB_PS / 1000);
             assert_int_equal(g.joined, 2107900 * KB_PS);
-            expect_parts(&g.e->receipt, 1160 * KB_NS, 4500 * KB_PS, 1750 * KB_PS, 1000 * KB_NS);
+            expect_parts(&g.e->completion, 1160 * KB_NS, 4500 * KB_PS, 1750 * KB_PS, 1000 * KB_NS);
             assert_null(g.e->err);
         }
         free(g.e);
@@ -301,7 +301,7 @@ static void completions_travel_as_replies(void **state)
     errand *e = errand_new(&b);
     channels_seen seen = {.e = e,
                           .per_link = net_channels_per_link(b.fabric),
-                          .vcs = topo_machine_shape(b.machine)->vcs};
+                          .vcs = topo_machine_shape(b.machine)->fabric.vcs};
     assert_int_equal(seen.per_link, 4 * seen.vcs);
     net_watch(b.fabric, on_booking, &seen);
     submit(e, 0, (io_target[]){{.bytes = 16}}, 1, 32);
@@ -347,8 +347,8 @@ static void a_join_waits_for_the_slowest(void **state)
         assert_int_equal(e->arrived[1], 599937 * KB_PS + half_ps);
         kb_time ended = cases[i].ended_ps * KB_PS + (i == 1 ? 0 : half_ps);
         kb_time queueing = cases[i].queueing_ps * KB_PS + (i == 1 ? half_ps : 0);
-        assert_int_equal(e->receipt.ended, ended);
-        expect_parts(&e->receipt, 1160 * KB_NS, 4500 * KB_PS, ended - 1164500 * KB_PS - queueing,
+        assert_int_equal(e->completion.ended, ended);
+        expect_parts(&e->completion, 1160 * KB_NS, 4500 * KB_PS, ended - 1164500 * KB_PS - queueing,
                      queueing);
         free(e);
         board_fini(&b);
@@ -407,33 +407,33 @@ static size_t draw_targets(kb_rng *rng, const topo_shape *shape, io_target *targ
     return count;
 }
 
-static net_receipt draw_work(kb_rng *rng)
+static net_completion draw_work(kb_rng *rng)
 {
     if (kb_rng_below(rng, 3) == 0)
-        return (net_receipt){0};
+        return (net_completion){0};
     kb_time most = kb_rng_below(rng, 2) ? KB_NS : KB_US;
-    return (net_receipt){.overhead = (kb_time)kb_rng_below(rng, (uint64_t)most),
-                         .wire = (kb_time)kb_rng_below(rng, (uint64_t)most),
-                         .drain = (kb_time)kb_rng_below(rng, (uint64_t)most),
-                         .queueing = (kb_time)kb_rng_below(rng, (uint64_t)most)};
+    return (net_completion){.overhead = (kb_time)kb_rng_below(rng, (uint64_t)most),
+                            .wire = (kb_time)kb_rng_below(rng, (uint64_t)most),
+                            .drain = (kb_time)kb_rng_below(rng, (uint64_t)most),
+                            .queueing = (kb_time)kb_rng_below(rng, (uint64_t)most)};
 }
 
 /* What the fabric should have carried, and how long it takes at least. */
 typedef struct plan {
     const board *b;
-    net_ways ways;
+    net_route_buffer routes;
     uint64_t *bytes; /* by link */
 } plan;
 
 /* The way of one arrow, alone in the machine. */
 static kb_time arrow(plan *p, uint32_t from, uint32_t to, uint64_t bytes, bool made, bool counts)
 {
-    net_order order = net_ways_order(&p->ways, from, to, bytes, false);
-    for (uint32_t i = 0; i < order.out.count && counts; i++)
-        p->bytes[topo_step_link(order.out.steps[i])] += bytes;
+    net_order order = net_make_order(&p->routes, from, to, bytes, false);
+    for (uint32_t i = 0; i < order.request.count && counts; i++)
+        p->bytes[topo_step_link(order.request.steps[i])] += bytes;
     const topo_node *nodes = topo_machine_graph(p->b->machine)->nodes.items;
     kb_time decoding = topo_is_control(&nodes[to]) ? nodes[to].overhead_fs : 0;
-    kb_time takes = net_foresee(p->b->fabric, &order).ended + decoding;
+    kb_time takes = net_predict(p->b->fabric, &order).ended + decoding;
     return takes - (made ? 0 : topo_source_overhead(topo_machine_graph(p->b->machine), from));
 }
 
@@ -447,7 +447,7 @@ static uint64_t bytes_of_cube(const io_target *targets, size_t count, uint32_t c
 
 /* The least time of the whole command, counting all that is carried. Fills in when each arrives. */
 static kb_time plan_command(plan *p, uint32_t sip, const io_target *targets, size_t count,
-                            uint64_t common, const net_receipt *works, kb_time *arrives)
+                            uint64_t common, const net_completion *works, kb_time *arrives)
 {
     const topo_machine *m = p->b->machine;
     uint32_t host = topo_node_at(m, TOPO_HOST, 0, 0, 0);
@@ -495,7 +495,7 @@ static void one_command_at_random(kb_rng *rng)
     kb_time *arrives = calloc(MOST_TARGETS, sizeof *arrives);
     plan p = {.b = &b, .bytes = calloc(graph->links.count, sizeof *p.bytes)};
     assert_true(targets && arrives && p.bytes);
-    expect_ok(net_ways_init(&p.ways, b.machine));
+    expect_ok(net_route_buffer_init(&p.routes, b.machine));
 
     size_t count = draw_targets(rng, shape, targets);
     uint32_t sip = between(rng, 0, shape->sips - 1);
@@ -514,16 +514,16 @@ static void one_command_at_random(kb_rng *rng)
         if (count == 1)
             assert_int_equal(e->arrived[i], arrives[i]);
     }
-    assert_true(e->receipt.ended >= least);
-    assert_int_equal(sum_of(&e->receipt), e->receipt.ended);
-    assert_true(e->receipt.queueing >= 0);
+    assert_true(e->completion.ended >= least);
+    assert_int_equal(sum_of(&e->completion), e->completion.ended);
+    assert_true(e->completion.queueing >= 0);
     if (count == 1) {
-        assert_int_equal(e->receipt.ended, least);
-        assert_int_equal(e->receipt.queueing, e->takes[0].queueing);
+        assert_int_equal(e->completion.ended, least);
+        assert_int_equal(e->completion.queueing, e->takes[0].queueing);
     }
     for (uint32_t at = 0; at < graph->links.count; at++)
         assert_int_equal(net_link_get(b.fabric, at).bytes, p.bytes[at]);
-    net_ways_fini(&p.ways);
+    net_route_buffer_fini(&p.routes);
     free(p.bytes);
     free(arrives);
     free(targets);
@@ -548,7 +548,7 @@ enum { MOST_COMMANDS = 400 };
 typedef struct happening {
     kb_time at;
     uint64_t what; /* command << 32 | target, or command << 32 | UINT32_MAX when it is done */
-    net_receipt receipt;
+    net_completion completion;
 } happening;
 
 typedef struct crowd crowd;
@@ -568,7 +568,7 @@ typedef struct order_of_crowd {
 typedef struct worker_of_crowd {
     order_of_crowd *o;
     uint64_t ticket;
-    net_receipt takes;
+    net_completion takes;
     size_t target;
 } worker_of_crowd;
 
@@ -609,7 +609,7 @@ static void on_crowd_arrive(void *self, uint64_t ticket, size_t target)
     assert_false(o->done);
     if (o->arrivals++ == 0 && o->nested)
         start(c, o->nested);
-    net_receipt takes = draw_work(&c->rng);
+    net_completion takes = draw_work(&c->rng);
     if (sum_of(&takes) == 0) {
         io_finish(c->b.control, ticket, NULL, outcome_of(o, target));
         return;
@@ -619,21 +619,22 @@ static void on_crowd_arrive(void *self, uint64_t ticket, size_t target)
     (void)kb_sim_after(c->b.sim, &c->source, sum_of(&takes), c->work, c->workers.count - 1);
 }
 
-static void on_crowd_done(void *self, uint64_t arg, const net_receipt *receipt, kb_error *err)
+static void on_crowd_done(void *self, uint64_t arg, const net_completion *completion, kb_error *err)
 {
     order_of_crowd *o = self;
     crowd *c = o->c;
     assert_int_equal(arg, o->number);
-    assert_int_equal(sum_of(receipt), receipt->ended - receipt->issued);
-    assert_int_equal(receipt->ended, kb_sim_now(c->b.sim));
+    assert_int_equal(sum_of(completion), completion->ended - completion->issued);
+    assert_int_equal(completion->ended, kb_sim_now(c->b.sim));
     assert_int_equal(o->arrivals, o->count);
     assert_false(o->done);
     o->done = true;
     bool should_fail = o->fails && o->count > 1;
     assert_int_equal(kb_error_code(err), should_fail ? KB_ERR_FAULT : KB_OK);
     kb_error_free(err);
-    happening h = {
-        .at = receipt->ended, .what = (uint64_t)o->number << 32 | UINT32_MAX, .receipt = *receipt};
+    happening h = {.at = completion->ended,
+                   .what = (uint64_t)o->number << 32 | UINT32_MAX,
+                   .completion = *completion};
     assert_true(kb_vec_push(&c->log, h));
     c->done++;
     if (o->follower)

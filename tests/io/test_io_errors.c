@@ -28,11 +28,11 @@ static void on_arrive(void *self, uint64_t ticket, size_t target)
         io_finish(v->b->control, ticket, NULL, fault_of(v, target));
 }
 
-static void on_done(void *self, uint64_t arg, const net_receipt *receipt, kb_error *err)
+static void on_done(void *self, uint64_t arg, const net_completion *completion, kb_error *err)
 {
     visit *v = self;
     (void)arg;
-    (void)receipt;
+    (void)completion;
     v->code = kb_error_code(err);
     kb_error_free(err);
     if (v->done++ > 0 || !v->again)
@@ -143,7 +143,7 @@ static void finish_with_parts_that_are_wrong(void)
     io_command command = command_of(&v, &target, 1);
     expect_ok(io_submit(b.control, &command));
     expect_ok(kb_sim_run(b.sim, 5 * KB_US));
-    io_finish(b.control, v.tickets[0], &(net_receipt){.drain = KB_US}, NULL);
+    io_finish(b.control, v.tickets[0], &(net_completion){.drain = KB_US}, NULL);
 }
 
 static void finish_what_is_nobodys(void)
@@ -178,8 +178,8 @@ static void work_may_end_whenever_it_likes(void **state)
     assert_int_equal(v.done, 0);
     /* 16 bytes to each PE, one after the other at 256 GB/s: .0625 ns. */
     kb_time gap = 62500, since = 5 * KB_US - last;
-    io_finish(b.control, v.tickets[0], &(net_receipt){.drain = since + 2 * gap}, NULL);
-    io_finish(b.control, v.tickets[1], &(net_receipt){.wire = since + gap},
+    io_finish(b.control, v.tickets[0], &(net_completion){.drain = since + 2 * gap}, NULL);
+    io_finish(b.control, v.tickets[1], &(net_completion){.wire = since + gap},
               kb_error_new(KB_ERR_FAULT, "x"));
     expect_ok(kb_sim_run(b.sim, KB_FOREVER));
     assert_int_equal(v.done, 1);

@@ -4,6 +4,8 @@
  *
  * A credit of 16 bytes between PEs at one router takes 5 + 1 + 5 ns of overhead (pe_dma, router,
  * pe_dma), no wire, and 16 / 256 ns: 11.0625 ns.
+ *
+ * Checks Q1 and Q2.
  */
 #include "rig.h"
 #include "support/seed.h"

@@ -1,4 +1,4 @@
-/* test_set.c: rings in memories, directions by name, and what is installed where. */
+/* test_set.c: rings in memories, directions by name, and what is installed where. Checks Q3. */
 #include "rig.h"
 
 /* ---- Rings ------------------------------------------------------------------------------- */

@@ -24,7 +24,7 @@ static probe_result measure(const topo_machine *machine, const char *name, uint6
     return result;
 }
 
-static void expect_parts(const net_receipt *r, kb_time overhead, kb_time wire, kb_time drain)
+static void expect_parts(const net_completion *r, kb_time overhead, kb_time wire, kb_time drain)
 {
     assert_int_equal(r->overhead, overhead);
     assert_int_equal(r->wire, wire);
@@ -54,7 +54,7 @@ static void write_to_the_own_slice(void **state)
     (void)state;
     topo_machine *machine = default_machine();
     probe_result r = measure(machine, "pe-local-hbm-write", 4096);
-    expect_parts(&r.receipt, 83 * KB_NS, 40 * KB_PS, 20 * KB_NS);
+    expect_parts(&r.completion, 83 * KB_NS, 40 * KB_PS, 20 * KB_NS);
     assert_int_equal(r.stops.count, 4);
     expect_stop(machine, &r, 0, "sip0.cube0.pe0.pe_dma", 0);
     expect_stop(machine, &r, 1, "sip0.cube0.xbar", 5020 * KB_PS);
@@ -80,7 +80,7 @@ static void read_by_the_host(void **state)
     (void)state;
     topo_machine *machine = default_machine();
     probe_result r = measure(machine, "d2h-near", 4096);
-    expect_parts(&r.receipt, 228 * KB_NS, 4430 * KB_PS, 64250 * KB_PS);
+    expect_parts(&r.completion, 228 * KB_NS, 4430 * KB_PS, 64250 * KB_PS);
     /* The request is there after 76 + 2.215 + 0.25 ns; there are 9 links to get there. */
     expect_stop(machine, &r, 0, "host", 0);
     expect_stop(machine, &r, 9, "sip0.cube0.hbm_ctrl0", 78465 * KB_PS);
@@ -108,21 +108,21 @@ static void expect_sound_stops(const topo_machine *machine, const probe_result *
         if (stop->back == read)
             assert_true(topo_link_rate(graph, stop->link) >= slowest);
     }
-    assert_int_equal(r->stops.items[r->stops.count - 1].at, r->receipt.ended);
+    assert_int_equal(r->stops.items[r->stops.count - 1].at, r->completion.ended);
 }
 
 static void expect_foreseen(const topo_machine *machine, size_t which, const probe_result *r)
 {
     kb_sim *sim;
     net *fabric;
-    net_ways ways;
+    net_route_buffer routes;
     expect_ok(kb_sim_create(NULL, &sim));
     expect_ok(net_create_for(sim, machine, 0, false, &fabric));
-    expect_ok(net_ways_init(&ways, machine));
-    net_order order = net_ways_order(&ways, r->from, r->to, r->bytes, probe_cases[which].read);
-    net_receipt foreseen = net_foresee(fabric, &order);
-    expect_parts(&r->receipt, foreseen.overhead, foreseen.wire, foreseen.drain);
-    net_ways_fini(&ways);
+    expect_ok(net_route_buffer_init(&routes, machine));
+    net_order order = net_make_order(&routes, r->from, r->to, r->bytes, probe_cases[which].read);
+    net_completion foreseen = net_predict(fabric, &order);
+    expect_parts(&r->completion, foreseen.overhead, foreseen.wire, foreseen.drain);
+    net_route_buffer_fini(&routes);
     net_destroy(fabric);
     kb_sim_destroy(sim);
 }
@@ -223,8 +223,8 @@ static void latency_grows_with_load(void **state)
         probe_load high = run_load(machine, names[i], 0.9, 1);
         probe_load over = run_load(machine, names[i], 1.5, 1);
         /* Sources at other corners may be some links nearer. */
-        assert_true(low.mean > alone.receipt.ended * 8 / 10);
-        assert_true(low.mean < alone.receipt.ended * 12 / 10);
+        assert_true(low.mean > alone.completion.ended * 8 / 10);
+        assert_true(low.mean < alone.completion.ended * 12 / 10);
         assert_true(low.mean < high.mean && high.mean < over.mean);
         assert_true(high.p50 <= high.p99 && high.p99 <= high.max);
         assert_true(low.utilization > 0.02 && low.utilization < 0.1);
@@ -236,8 +236,8 @@ static void latency_grows_with_load(void **state)
         assert_true(low.wait >= 0 && low.wait < high.wait && high.wait < over.wait);
         /* Where all sources have ways of one length, the mean is that and the wait. */
         if (i < 2)
-            assert_in_range(high.mean - high.wait, alone.receipt.ended - 1,
-                            alone.receipt.ended + 1);
+            assert_in_range(high.mean - high.wait, alone.completion.ended - 1,
+                            alone.completion.ended + 1);
         probe_result_fini(&alone);
     }
     topo_machine_destroy(machine);

@@ -1,6 +1,8 @@
 /*
  * test_address.c: physical addresses. Encoding and decoding are held against a reference that knows
  * the format as a list of fields, and against addresses that were put together by hand.
+ *
+ * Checks M1.
  */
 #include "mem/cases.h"
 #include "support/expect.h"

@@ -1,5 +1,7 @@
 /*
  * test_allocator.c: allocators, against a map that has an owner for every single byte.
+ *
+ * Checks M2.
  */
 #include "mem/cases.h"
 #include "support/expect.h"

@@ -1,6 +1,8 @@
 /*
  * test_mmu_model.c: random use of the MMUs, compared with a model that keeps mappings as they were
  * given and looks through all of them each time.
+ *
+ * Checks M6.
  */
 #include "mmu_check.h"
 #include "support/seed.h"

@@ -1,6 +1,8 @@
 /*
  * test_placement_laws.c: what must hold for every placement, on random ones; and each of them
  * against a model that asks for every single element who has it, and where.
+ *
+ * Checks M4 and M5.
  */
 #include "support/expect.h"
 #include "support/seed.h"

@@ -1,5 +1,7 @@
 /*
  * test_rings.c: receive rings in all memories, and that they and other blocks never overlap.
+ *
+ * Checks M3.
  */
 #include "mem/places.h"
 #include "support/seed.h"

@@ -171,9 +171,9 @@ static void memory_is_planned_and_limits_hold(void **state)
     assert_true(memory.fits);
     assert_int_equal(memory.slice_capacity, 1 << 20);
     assert_int_equal(memory.capacity, 4 << 20);
-    assert_int_equal(memory.least_ranks, 1);
+    assert_int_equal(memory.min_ranks, 1);
 
-    spec.batch = memory.most_batch;
+    spec.batch = memory.max_batch;
     kb_model model;
     assert_true(spec.batch > 4);
     expect_ok(kb_model_create(ctx, &spec, &model));
@@ -182,7 +182,7 @@ static void memory_is_planned_and_limits_hold(void **state)
     kb_error *err = kb_model_create(ctx, &spec, &model);
     assert_int_equal(kb_error_code(err), KB_ERR_INPUT);
     char expected[64];
-    snprintf(expected, sizeof expected, "Would fit: batch %u, or", (unsigned)memory.most_batch);
+    snprintf(expected, sizeof expected, "Would fit: batch %u, or", (unsigned)memory.max_batch);
     if (!strstr(kb_error_message(err), expected))
         fail_msg("no '%s' in: %s", expected, kb_error_message(err));
     kb_error_free(err);

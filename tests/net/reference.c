@@ -153,11 +153,11 @@ static uint64_t capacity(const world *w, uint32_t link)
     wide fill = (wide)rate_of(w, link) * (uint64_t)latency_behind(w, link);
     wide second = 1000000000000000u;
     uint64_t on_the_way = (uint64_t)(fill / second) + (fill % second != 0);
-    uint64_t packet = w->s->options.packet_bytes;
+    uint64_t packet = w->s->options.fabric.packet_bytes;
     uint64_t in_packets = packet;
     while (in_packets < on_the_way + packet)
         in_packets += packet;
-    uint64_t wished = w->s->options.depth_bytes + on_the_way;
+    uint64_t wished = w->s->options.fabric.depth_bytes + on_the_way;
     return wished > in_packets ? wished : in_packets;
 }
 
@@ -264,7 +264,7 @@ static void book(world *w, uint32_t link, const piece *p, uint32_t to, int64_t l
                                              .bytes = p->bytes,
                                              .link = link,
                                              .channel = to,
-                                             .back = p->back,
+                                             .is_response = p->back,
                                              .ready_at = p->head,
                                              .start = w->now,
                                              .free_at = t->free_at,
@@ -343,7 +343,7 @@ static bool has_space(world *w, uint32_t link, uint32_t from, uint32_t *to)
     if (is_last_hop(w, p))
         return true;
     *to = channel_for(w, p);
-    return w->basins[*to].used + w->s->options.packet_bytes <= capacity(w, link);
+    return w->basins[*to].used + w->s->options.fabric.packet_bytes <= capacity(w, link);
 }
 
 /* The first piece of the basin is there. */
@@ -416,9 +416,9 @@ static void enter_source(world *w, uint32_t order, bool back, uint32_t source, i
     const planned_leg *leg = leg_of(w, order, back);
     trip *t = &w->trips[order];
     basin *b = &w->basins[source];
-    for (uint64_t offset = 0; offset < leg->bytes; offset += w->s->options.packet_bytes) {
+    for (uint64_t offset = 0; offset < leg->bytes; offset += w->s->options.fabric.packet_bytes) {
         uint64_t left = leg->bytes - offset;
-        uint32_t packet = w->s->options.packet_bytes;
+        uint32_t packet = w->s->options.fabric.packet_bytes;
         assert_true(w->piece_count < MOST_PACKETS && b->count < MOST_PACKETS / 8);
         w->pieces[w->piece_count] = (piece){.order = order,
                                             .back = back,
@@ -483,7 +483,7 @@ static void on_end(world *w, uint32_t order)
         begin_leg(w, order, true);
         return;
     }
-    w->o->receipts[order] = (net_receipt){.issued = t->issued, .ended = w->now};
+    w->o->completions[order] = (net_completion){.issued = t->issued, .ended = w->now};
     w->o->done[w->o->done_count++] = order;
     for (uint32_t i = 0; i < w->s->orders.count; i++)
         if (w->s->orders.items[i].after == order)
@@ -520,7 +520,7 @@ static void happen(world *w, const event *e)
 /* Splits the time of a transfer into its parts. */
 static void account(const world *w, uint32_t order)
 {
-    net_receipt *r = &w->o->receipts[order];
+    net_completion *r = &w->o->completions[order];
     for (int back = 0; back < 2; back++) {
         const planned_leg *leg = leg_of(w, order, back);
         int64_t drain = 0;
@@ -547,7 +547,7 @@ outcome *reference_run(const scenario *s)
     assert_non_null(w);
     w->s = s;
     w->links = (uint32_t)s->graph.links.count;
-    w->vcs = s->options.vcs;
+    w->vcs = s->options.fabric.vcs;
     w->per_link = scenario_classes(s) * w->vcs;
     assert_true(w->links <= MOST_LINKS && w->links * (w->per_link + 2) <= MOST_CHANNELS);
     w->o = outcome_new(orders, w->links);

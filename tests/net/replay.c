@@ -9,6 +9,8 @@
  * - work: a link is not idle while a packet is first in its channel, is there, and has room
  * - rotation: while one waits that has room, no other channel is served twice
  * - ports: if they are serial, a port sends one packet at a time
+ *
+ * Checks N1, N2, N3 and N4.
  */
 #include "net/replay.h"
 
@@ -55,20 +57,20 @@ static kb_time time_of_part(const replay *r, uint32_t link, uint64_t from, uint6
 /* To be compared with what the net says. */
 static uint64_t capacity(const replay *r, uint32_t link)
 {
-    uint64_t packet = r->s->options.packet_bytes;
+    uint64_t packet = r->s->options.fabric.packet_bytes;
     __extension__ typedef unsigned __int128 wide;
     wide product = (wide)topo_link_rate(&r->s->graph, link) * (uint64_t)latency(r, link);
     const uint64_t second = (uint64_t)KB_S;
     uint64_t flying = (uint64_t)((product + second - 1) / second);
     uint64_t least = (flying + packet - 1) / packet * packet + packet;
-    uint64_t wished = flying + r->s->options.depth_bytes;
+    uint64_t wished = flying + r->s->options.fabric.depth_bytes;
     return wished > least ? wished : least;
 }
 
 static const planned_leg *leg_of(const replay *r, const net_booking *b)
 {
     const planned *p = &r->s->orders.items[b->arg];
-    return b->back ? &p->back : &p->out;
+    return b->is_response ? &p->back : &p->out;
 }
 
 /* ---- Putting it together ----------------------------------------------------------------- */
@@ -77,7 +79,8 @@ static hop *find(const replay *r, const net_booking *b, uint32_t link)
 {
     for (uint32_t i = r->o->first_of_link[link]; i < r->o->first_of_link[link + 1]; i++) {
         const net_booking *other = &r->o->bookings[i];
-        if (other->arg == b->arg && other->back == b->back && other->packet == b->packet)
+        if (other->arg == b->arg && other->is_response == b->is_response &&
+            other->packet == b->packet)
             return &r->hops[i];
     }
     return NULL;
@@ -88,7 +91,7 @@ static void find_ways(replay *r)
     uint64_t expected = 0;
     for (uint32_t i = 0; i < r->o->orders; i++) {
         const planned *p = &r->s->orders.items[i];
-        uint64_t packet = r->s->options.packet_bytes;
+        uint64_t packet = r->s->options.fabric.packet_bytes;
         expected += p->out.count * ((p->out.bytes + packet - 1) / packet);
         expected += p->back.count * ((p->back.bytes + packet - 1) / packet);
     }
@@ -104,17 +107,18 @@ static void find_ways(replay *r)
         CHECK(r, step < leg->count, "link %u", h->b->link);
         CHECK(r, find(r, h->b, h->b->link) == h, "a packet was booked twice on link %u",
               h->b->link);
-        uint64_t offset = (uint64_t)h->b->packet * r->s->options.packet_bytes;
+        uint64_t offset = (uint64_t)h->b->packet * r->s->options.fabric.packet_bytes;
         uint64_t left = leg->bytes - offset;
         CHECK(r, offset < leg->bytes, "packet %u", h->b->packet);
         CHECK(r,
-              h->b->bytes ==
-                  (left < r->s->options.packet_bytes ? left : r->s->options.packet_bytes),
+              h->b->bytes == (left < r->s->options.fabric.packet_bytes
+                                  ? left
+                                  : r->s->options.fabric.packet_bytes),
               "packet %u", h->b->packet);
         h->order = (uint32_t)h->b->arg;
         h->step = step;
         h->last = step + 1 == leg->count;
-        h->reply = h->b->back || r->s->orders.items[h->order].reply;
+        h->reply = h->b->is_response || r->s->orders.items[h->order].reply;
         if (step > 0)
             h->before = find(r, h->b, topo_step_link(leg->steps[step - 1]));
         if (!h->last)
@@ -155,7 +159,7 @@ static kb_time end_of_leg(const replay *r, uint32_t order, bool back)
     for (uint32_t i = 0; i < r->o->count; i++) {
         const hop *h = &r->hops[i];
         kb_time there = h->b->tail_leaves + latency(r, h->b->link);
-        if (h->order == order && h->b->back == back && h->last && there > end)
+        if (h->order == order && h->b->is_response == back && h->last && there > end)
             end = there;
     }
     return end;
@@ -164,7 +168,7 @@ static kb_time end_of_leg(const replay *r, uint32_t order, bool back)
 /* When the leg was put at its source: the source's overhead comes after that. */
 static kb_time start_of_leg(const replay *r, const hop *h)
 {
-    return h->b->back ? end_of_leg(r, h->order, false) : r->o->receipts[h->order].issued;
+    return h->b->is_response ? end_of_leg(r, h->order, false) : r->o->completions[h->order].issued;
 }
 
 static void check_times(const replay *r)
@@ -178,11 +182,11 @@ static void check_times(const replay *r)
             tail = h->before->b->tail_leaves + latency(r, h->before->b->link);
         } else {
             head = start_of_leg(r, h);
-            if (b->back || !r->s->orders.items[h->order].forwarded)
+            if (b->is_response || !r->s->orders.items[h->order].forwarded)
                 head += topo_source_overhead(&r->s->graph, r->s->graph.links.items[b->link].from);
             tail = head;
         }
-        uint64_t offset = (uint64_t)b->packet * r->s->options.packet_bytes;
+        uint64_t offset = (uint64_t)b->packet * r->s->options.fabric.packet_bytes;
         kb_time busy = time_of_part(r, b->link, offset, offset + b->bytes);
         CHECK(r, b->ready_at == head, "head on link %u", b->link);
         CHECK(r, b->start >= head, "start on link %u", b->link);
@@ -191,7 +195,7 @@ static void check_times(const replay *r)
               b->link);
     }
     for (uint32_t i = 0; i < r->o->orders; i++) {
-        const net_receipt *p = &r->o->receipts[i];
+        const net_completion *p = &r->o->completions[i];
         bool back = r->s->orders.items[i].back.bytes > 0;
         CHECK(r, p->ended == end_of_leg(r, i, back), "order %u", i);
         CHECK(r, p->queueing >= 0, "order %u", i);
@@ -204,8 +208,8 @@ static void check_links(const replay *r)
 {
     kb_time makespan = 0;
     for (uint32_t i = 0; i < r->o->orders; i++)
-        if (r->o->receipts[i].ended > makespan)
-            makespan = r->o->receipts[i].ended;
+        if (r->o->completions[i].ended > makespan)
+            makespan = r->o->completions[i].ended;
     uint64_t all_bytes = 0;
     for (uint32_t at = 0; at < r->o->links; at++) {
         uint64_t bytes = 0;
@@ -216,7 +220,7 @@ static void check_links(const replay *r)
             CHECK(r, !previous || previous->free_at <= b->start, "link %u", at);
             bytes += b->bytes;
             busy += b->free_at - b->start;
-            if (!previous || previous->arg != b->arg || previous->back != b->back)
+            if (!previous || previous->arg != b->arg || previous->is_response != b->is_response)
                 waited += b->start - b->ready_at;
         }
         CHECK(r, r->o->stats[at].bytes == bytes, "link %u", at);
@@ -244,7 +248,7 @@ static void check_channels(const replay *r)
         if (!h->before && !serves_itself(r, h->b->link)) {
             /* At sources: transfers one after the other, in order of coming. */
             const hop *a = h->ahead;
-            bool same = a && a->order == h->order && a->b->back == h->b->back;
+            bool same = a && a->order == h->order && a->b->is_response == h->b->is_response;
             CHECK(r, h->b->packet == (same ? a->b->packet + 1 : 0), "source of link %u",
                   h->b->link);
             CHECK(r, !a || start_of_leg(r, a) <= start_of_leg(r, h), "source of link %u",
@@ -256,11 +260,11 @@ static void check_channels(const replay *r)
         uint32_t class = scenario_class(leg_of(r, h->b)->steps[h->step], h->reply);
         CHECK(r, h->b->channel >= first && h->b->channel < first + r->per_link, "channel %u",
               h->b->channel);
-        CHECK(r, (h->b->channel - first) / r->s->options.vcs == class, "channel %u of link %u",
-              h->b->channel, h->b->link);
+        CHECK(r, (h->b->channel - first) / r->s->options.fabric.vcs == class,
+              "channel %u of link %u", h->b->channel, h->b->link);
         for (uint32_t j = i; j-- > 0 && r->hops[j].b->link == h->b->link;) {
             const net_booking *other = r->hops[j].b;
-            if (other->arg == h->b->arg && other->back == h->b->back)
+            if (other->arg == h->b->arg && other->is_response == h->b->is_response)
                 CHECK(r, other->channel == h->b->channel, "one channel on link %u", h->b->link);
         }
     }
@@ -296,7 +300,7 @@ static void check_idle(const replay *r, const hop *h, kb_time from, kb_time to)
         return;
     uint32_t link = h->b->link, channel = h->b->channel;
     uint64_t most = capacity(r, link);
-    CHECK(r, !h->last && used_at(r, link, channel, from) + r->s->options.packet_bytes > most,
+    CHECK(r, !h->last && used_at(r, link, channel, from) + r->s->options.fabric.packet_bytes > most,
           "link %u idle at %" PRId64 " while packet %u of order %u waits", link, from, h->b->packet,
           h->order);
     for (uint32_t i = r->o->first_of_link[link]; i < r->o->first_of_link[link + 1]; i++) {
@@ -306,7 +310,7 @@ static void check_idle(const replay *r, const hop *h, kb_time from, kb_time to)
         kb_time when = other->after->b->tail_leaves;
         CHECK(r,
               when <= from || when >= to ||
-                  used_at(r, link, channel, when) + r->s->options.packet_bytes > most,
+                  used_at(r, link, channel, when) + r->s->options.fabric.packet_bytes > most,
               "link %u idle at %" PRId64 " while packet %u of order %u waits", link, when,
               h->b->packet, h->order);
     }
@@ -378,7 +382,8 @@ static void check_serial_ports(const replay *r)
 
 void replay_check(const scenario *s, const outcome *o, const char *what)
 {
-    replay r = {.s = s, .o = o, .what = what, .per_link = scenario_classes(s) * s->options.vcs};
+    replay r = {
+        .s = s, .o = o, .what = what, .per_link = scenario_classes(s) * s->options.fabric.vcs};
     r.hops = calloc(o->count + 1, sizeof *r.hops);
     assert_non_null(r.hops);
     find_ways(&r);
@@ -387,7 +392,7 @@ void replay_check(const scenario *s, const outcome *o, const char *what)
     check_links(&r);
     check_channels(&r);
     check_space(&r);
-    if (s->options.serial_ports) {
+    if (s->options.fabric.serial_ports) {
         check_serial_ports(&r);
     } else {
         check_work(&r);

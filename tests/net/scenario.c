@@ -85,9 +85,9 @@ net_order order_of(const planned *p)
 {
     return (net_order){
         .from = p->from,
-        .out = {.steps = p->out.steps, .count = p->out.count, .bytes = p->out.bytes},
-        .back = {.steps = p->back.steps, .count = p->back.count, .bytes = p->back.bytes},
-        .reply = p->reply,
+        .request = {.steps = p->out.steps, .count = p->out.count, .bytes = p->out.bytes},
+        .response = {.steps = p->back.steps, .count = p->back.count, .bytes = p->back.bytes},
+        .is_response = p->reply,
         .forwarded = p->forwarded,
     };
 }
@@ -119,7 +119,7 @@ outcome *outcome_new(uint32_t orders, uint32_t links)
 {
     outcome *o = new_array(1, sizeof *o);
     *o = (outcome){.orders = orders, .links = links};
-    o->receipts = new_array(orders, sizeof *o->receipts);
+    o->completions = new_array(orders, sizeof *o->completions);
     o->done = new_array(orders, sizeof *o->done);
     o->first_of_link = new_array(links + 1, sizeof *o->first_of_link);
     o->stats = new_array(links, sizeof *o->stats);
@@ -129,7 +129,7 @@ outcome *outcome_new(uint32_t orders, uint32_t links)
 
 void outcome_free(outcome *o)
 {
-    free(o->receipts);
+    free(o->completions);
     free(o->done);
     free(o->bookings);
     free(o->first_of_link);
@@ -180,7 +180,7 @@ kb_time outcome_start(const outcome *o, uint64_t order, uint32_t packet, uint32_
 static bool bookings_are_equal(const net_booking *a, const net_booking *b)
 {
     return a->arg == b->arg && a->packet == b->packet && a->bytes == b->bytes &&
-           a->link == b->link && a->channel == b->channel && a->back == b->back &&
+           a->link == b->link && a->channel == b->channel && a->is_response == b->is_response &&
            a->ready_at == b->ready_at && a->start == b->start && a->free_at == b->free_at &&
            a->tail_leaves == b->tail_leaves;
 }
@@ -189,8 +189,8 @@ static void print_booking(const char *which, const net_booking *b)
 {
     print_error("%s link %u: order %ju%s packet %u (%u bytes) to channel %u, ready %" PRId64
                 " start %" PRId64 " free %" PRId64 " tail %" PRId64 "\n",
-                which, b->link, (uintmax_t)b->arg, b->back ? " back" : "", b->packet, b->bytes,
-                b->channel, b->ready_at, b->start, b->free_at, b->tail_leaves);
+                which, b->link, (uintmax_t)b->arg, b->is_response ? " back" : "", b->packet,
+                b->bytes, b->channel, b->ready_at, b->start, b->free_at, b->tail_leaves);
 }
 
 static void looks_are_equal(const outcome *a, const outcome *b, const char *what)
@@ -238,11 +238,11 @@ void outcomes_are_equal(const outcome *a, const outcome *b, const char *what)
     if (a->count != b->count)
         fail_msg("%s: %u and %u bookings", what, a->count, b->count);
     for (uint32_t i = 0; i < a->orders; i++)
-        if (memcmp(&a->receipts[i], &b->receipts[i], sizeof a->receipts[i]) != 0)
+        if (memcmp(&a->completions[i], &b->completions[i], sizeof a->completions[i]) != 0)
             fail_msg("%s: order %u: issued %" PRId64 " or %" PRId64 ", ended %" PRId64
                      " or %" PRId64,
-                     what, i, a->receipts[i].issued, b->receipts[i].issued, a->receipts[i].ended,
-                     b->receipts[i].ended);
+                     what, i, a->completions[i].issued, b->completions[i].issued,
+                     a->completions[i].ended, b->completions[i].ended);
     for (uint32_t i = 0; i < a->done_count; i++)
         if (a->done[i] != b->done[i])
             fail_msg("%s: order %u or %u ended as number %u", what, a->done[i], b->done[i], i);
@@ -268,13 +268,13 @@ typedef struct runner {
     kb_handler submit;
 } runner;
 
-static void on_done(void *self, uint64_t arg, const net_receipt *receipt)
+static void on_done(void *self, uint64_t arg, const net_completion *completion)
 {
     runner *r = self;
     outcome *o = r->o;
     assert_true(arg < o->orders && o->done_count < o->orders);
-    assert_int_equal(receipt->ended, kb_sim_now(r->sim));
-    o->receipts[arg] = *receipt;
+    assert_int_equal(completion->ended, kb_sim_now(r->sim));
+    o->completions[arg] = *completion;
     o->done[o->done_count++] = (uint32_t)arg;
     for (uint32_t i = 0; i < r->s->orders.count; i++)
         if (r->s->orders.items[i].after == arg)
@@ -511,14 +511,14 @@ static void draw_again(kb_rng *rng, const scenario *s, const chance *how, planne
         order->at = draw_time(rng, how);
     planned_leg *leg = order->back.bytes > 0 ? &order->back : &order->out;
     if (below(rng, 2))
-        leg->bytes = draw_bytes(rng, how, s->options.packet_bytes);
+        leg->bytes = draw_bytes(rng, how, s->options.fabric.packet_bytes);
     order->forwarded = below(rng, 4) == 0;
 }
 
 static bool draw_order(kb_rng *rng, const scenario *s, const chance *how, planned *order)
 {
     const topo_graph *g = &s->graph;
-    uint32_t packet = s->options.packet_bytes;
+    uint32_t packet = s->options.fabric.packet_bytes;
     if (how->streams && s->orders.count > 0 && below(rng, 3)) {
         draw_again(rng, s, how, order);
         return true;
@@ -588,15 +588,16 @@ static void draw_links(kb_rng *rng, const chance *how, uint32_t nodes, topo_grap
 void scenario_random(scenario *s, kb_rng *rng, const chance *how)
 {
     static const uint32_t sizes[] = {1, 3, 16, 64, 100, 256};
-    scenario_init(s,
-                  (net_options){
-                      .packet_bytes = how->ties ? 1 + (uint32_t)below(rng, 4)
+    scenario_init(
+        s, (net_options){
+               .fabric.packet_bytes = how->ties ? 1 + (uint32_t)below(rng, 4)
                                                 : sizes[below(rng, sizeof sizes / sizeof *sizes)],
-                      .vcs = 1 + (uint32_t)(below(rng, 2) * below(rng, how->streams ? 4 : 3)),
-                      .serial_ports = how->serial,
-                  });
+               .fabric.vcs = 1 + (uint32_t)(below(rng, 2) * below(rng, how->streams ? 4 : 3)),
+               .fabric.serial_ports = how->serial,
+           });
     if (below(rng, 2))
-        s->options.depth_bytes = (uint32_t)below(rng, 6) * s->options.packet_bytes / 2;
+        s->options.fabric.depth_bytes =
+            (uint32_t)below(rng, 6) * s->options.fabric.packet_bytes / 2;
     s->submit_first = below(rng, 2);
     uint32_t nodes = 2 + (uint32_t)below(rng, 6);
     draw_nodes(rng, how, nodes, &s->graph);
@@ -605,7 +606,7 @@ void scenario_random(scenario *s, kb_rng *rng, const chance *how)
         uint32_t a = scenario_node(s, 0), b = scenario_node(s, 0);
         for (uint32_t i = 0; i < 300; i++)
             (void)scenario_link(s, a, b, 64, 0);
-        s->options.vcs = NET_MAX_VCS;
+        s->options.fabric.vcs = NET_MAX_VCS;
     }
     uint32_t wanted = 1 + (uint32_t)below(rng, how->most_orders);
     for (uint32_t tries = 0; s->orders.count < wanted && tries < 20 * wanted; tries++) {
@@ -624,8 +625,9 @@ static void print_leg(const char *name, const planned_leg *leg)
 
 void scenario_print(const scenario *s)
 {
-    print_error("packets of %u, vcs %u, depth %u%s, submissions %s\n", s->options.packet_bytes,
-                s->options.vcs, s->options.depth_bytes, s->options.serial_ports ? ", serial" : "",
+    print_error("packets of %u, vcs %u, depth %u%s, submissions %s\n",
+                s->options.fabric.packet_bytes, s->options.fabric.vcs,
+                s->options.fabric.depth_bytes, s->options.fabric.serial_ports ? ", serial" : "",
                 s->submit_first ? "first" : "last");
     for (uint32_t i = 0; i < s->graph.nodes.count; i++)
         print_error("node %u: %" PRId64 " fs, kind %u\n", i, s->graph.nodes.items[i].overhead_fs,

@@ -3,12 +3,12 @@
  * transport share.
  *
  *     scenario s;
- *     scenario_init(&s, (net_options){.packet_bytes = 256, .vcs = 1});
+ *     scenario_init(&s, (net_options){.fabric.packet_bytes = 256, .fabric.vcs = 1});
  *     uint32_t a = scenario_node(&s, 5 * KB_NS), b = scenario_node(&s, 0);
  *     uint32_t ab = scenario_link(&s, a, b, 256, 0);
  *     scenario_write(&s, 0, 4096, LINKS(ab));
  *     outcome *o = scenario_run(&s);
- *     ... o->receipts[0] ...
+ *     ... o->completions[0] ...
  *     outcome_free(o);
  *     scenario_fini(&s);
  */
@@ -58,8 +58,8 @@ typedef struct scenario {
 /* Bookings of a link follow each other in time; links follow each other by number. */
 typedef struct outcome {
     uint32_t orders, links, count;
-    net_receipt *receipts; /* by order */
-    uint32_t *done;        /* orders, in the order in which they ended */
+    net_completion *completions; /* by order */
+    uint32_t *done;              /* orders, in the order in which they ended */
     uint32_t done_count;
     net_booking *bookings;
     uint32_t *first_of_link; /* index of the first booking of each link, and one more */
@@ -113,7 +113,7 @@ const net_booking *outcome_booking(const outcome *o, uint64_t order, uint32_t pa
 
 kb_time outcome_start(const outcome *o, uint64_t order, uint32_t packet, uint32_t link);
 
-/* Every receipt, every booking and every figure of links is the same. */
+/* Every completion, every booking and every figure of links is the same. */
 void outcomes_are_equal(const outcome *a, const outcome *b, const char *what);
 
 /* ---- By chance --------------------------------------------------------------------------- */

@@ -6,7 +6,8 @@
  */
 #include "net/scenario.h"
 
-static const net_options plain = {.packet_bytes = 100, .vcs = 1, .depth_bytes = 100000};
+static const net_options plain = {
+    .fabric.packet_bytes = 100, .fabric.vcs = 1, .fabric.depth_bytes = 100000};
 
 /* ---- L6: head-of-line blocking ----------------------------------------------------------- */
 
@@ -21,7 +22,9 @@ typedef enum c_is { C_THE_SAME, C_A_REPLY, C_IN_ANOTHER_PHASE } c_is;
 static void expect_hold_up(uint32_t vcs, c_is what, kb_time c_starts)
 {
     scenario s;
-    scenario_init(&s, (net_options){.packet_bytes = 1000, .vcs = vcs, .depth_bytes = 2000});
+    scenario_init(
+        &s,
+        (net_options){.fabric.packet_bytes = 1000, .fabric.vcs = vcs, .fabric.depth_bytes = 2000});
     uint32_t m = scenario_node(&s, 0), x = scenario_node(&s, 0), y = scenario_node(&s, 0);
     uint32_t am = scenario_link(&s, scenario_node(&s, 0), m, 100, 0);
     uint32_t bm = scenario_link(&s, scenario_node(&s, 0), m, 100, 0);
@@ -39,8 +42,8 @@ static void expect_hold_up(uint32_t vcs, c_is what, kb_time c_starts)
     assert_int_equal(outcome_start(o, 2, 0, am), 2 * KB_NS);
     assert_int_equal(outcome_start(o, 2, 0, my), c_starts);
     assert_int_equal(outcome_start(o, 3, 0, my), 1 * KB_NS);
-    assert_int_equal(o->receipts[2].ended, c_starts + KB_NS);
-    assert_int_equal(o->receipts[3].ended, 2 * KB_NS);
+    assert_int_equal(o->completions[2].ended, c_starts + KB_NS);
+    assert_int_equal(o->completions[3].ended, 2 * KB_NS);
     outcome_free(o);
     scenario_fini(&s);
 }
@@ -69,7 +72,7 @@ static void l6_a_packet_that_waits_holds_up_its_own_channel_alone(void **state)
 static void expect_full(uint32_t vcs, bool reply, kb_time f_starts)
 {
     scenario s;
-    scenario_init(&s, (net_options){.packet_bytes = 100, .vcs = vcs});
+    scenario_init(&s, (net_options){.fabric.packet_bytes = 100, .fabric.vcs = vcs});
     uint32_t m = scenario_node(&s, 0), n = scenario_node(&s, 0);
     uint32_t am = scenario_link(&s, scenario_node(&s, 0), m, 100, 0);
     uint32_t fm = scenario_link(&s, scenario_node(&s, 0), m, 100, 0);
@@ -113,8 +116,8 @@ static void l6_a_full_channel_throttles_its_source(void **state)
     (void)state;
     for (uint32_t depth = 1; depth <= 4; depth++) {
         scenario s;
-        scenario_init(&s, (net_options){.packet_bytes = 100, .vcs = 1});
-        s.options.depth_bytes = depth * 100;
+        scenario_init(&s, (net_options){.fabric.packet_bytes = 100, .fabric.vcs = 1});
+        s.options.fabric.depth_bytes = depth * 100;
         uint32_t m = scenario_node(&s, 0);
         uint32_t am = scenario_link(&s, scenario_node(&s, 0), m, 100, 0);
         uint32_t mx = scenario_link(&s, m, scenario_node(&s, 0), 10, 0);
@@ -142,7 +145,7 @@ static void l6_transfers_take_channels_in_rotation(void **state)
     (void)state;
     scenario s;
     scenario_init(&s, plain);
-    s.options.vcs = 3;
+    s.options.fabric.vcs = 3;
     uint32_t m = scenario_node(&s, 0);
     uint32_t am = scenario_link(&s, scenario_node(&s, 0), m, 100, 0);
     uint32_t mx = scenario_link(&s, m, scenario_node(&s, 0), 1, 0);
@@ -168,7 +171,7 @@ static void l6_a_channel_that_is_passed_through_is_left_alone(void **state)
     (void)state;
     scenario s;
     scenario_init(&s, plain);
-    s.options.vcs = 2;
+    s.options.fabric.vcs = 2;
     uint32_t m = scenario_node(&s, 0), k = scenario_node(&s, 0);
     uint32_t ak = scenario_link(&s, scenario_node(&s, 0), k, 100, 0);
     uint32_t bk = scenario_link(&s, scenario_node(&s, 0), k, 100, 0);
@@ -200,8 +203,8 @@ static void a_serial_port_sends_one_packet_at_a_time(void **state)
     (void)state;
     for (int serial = 0; serial < 2; serial++) {
         scenario s;
-        scenario_init(&s, (net_options){.packet_bytes = 1000, .vcs = 2});
-        s.options.serial_ports = serial;
+        scenario_init(&s, (net_options){.fabric.packet_bytes = 1000, .fabric.vcs = 2});
+        s.options.fabric.serial_ports = serial;
         uint32_t m = scenario_node(&s, 0), x = scenario_node(&s, 0), y = scenario_node(&s, 0);
         uint32_t am = scenario_link(&s, scenario_node(&s, 0), m, 100, 0);
         uint32_t bm = scenario_link(&s, scenario_node(&s, 0), m, 100, 0);
@@ -228,7 +231,9 @@ static void a_serial_port_takes_turns_among_links(void **state)
 {
     (void)state;
     scenario s;
-    scenario_init(&s, (net_options){.packet_bytes = 1000, .vcs = 2, .serial_ports = true});
+    scenario_init(
+        &s,
+        (net_options){.fabric.packet_bytes = 1000, .fabric.vcs = 2, .fabric.serial_ports = true});
     uint32_t m = scenario_node(&s, 0), x = scenario_node(&s, 0), y = scenario_node(&s, 0);
     uint32_t am = scenario_link(&s, scenario_node(&s, 0), m, 100, 0);
     uint32_t bm = scenario_link(&s, scenario_node(&s, 0), m, 100, 0);
@@ -257,7 +262,9 @@ static void a_link_takes_turns_among_serial_ports(void **state)
     (void)state;
     for (int serial = 0; serial < 2; serial++) {
         scenario s;
-        scenario_init(&s, (net_options){.packet_bytes = 1000, .vcs = 2, .serial_ports = serial});
+        scenario_init(&s, (net_options){.fabric.packet_bytes = 1000,
+                                        .fabric.vcs = 2,
+                                        .fabric.serial_ports = serial});
         uint32_t m = scenario_node(&s, 0);
         uint32_t am = scenario_link(&s, scenario_node(&s, 0), m, 100, 0);
         uint32_t bm = scenario_link(&s, scenario_node(&s, 0), m, 100, 0);
@@ -287,7 +294,8 @@ static void small_packets_do_not_keep_a_large_one_out(void **state)
 {
     (void)state;
     scenario s;
-    scenario_init(&s, (net_options){.packet_bytes = 100, .vcs = 1, .depth_bytes = 2000});
+    scenario_init(
+        &s, (net_options){.fabric.packet_bytes = 100, .fabric.vcs = 1, .fabric.depth_bytes = 2000});
     uint32_t m = scenario_node(&s, 0), n = scenario_node(&s, 0), x = scenario_node(&s, 0);
     uint32_t am = scenario_link(&s, scenario_node(&s, 0), m, 100, 0);
     uint32_t bm = scenario_link(&s, scenario_node(&s, 0), m, 100, 0);
@@ -299,7 +307,7 @@ static void small_packets_do_not_keep_a_large_one_out(void **state)
         scenario_write(&s, 0, 10, LINKS(cm, mn, nx));
     }
     outcome *o = scenario_run_both(&s);
-    kb_time took = o->receipts[0].ended - o->receipts[0].issued;
+    kb_time took = o->completions[0].ended - o->completions[0].issued;
     assert_true(took > 100 * KB_NS);
     assert_true(took < 240 * KB_NS); /* all of the others take 400 */
     outcome_free(o);
@@ -314,9 +322,10 @@ static void a_source_leaves_serial_ports_their_turn(void **state)
 {
     (void)state;
     scenario s;
-    scenario_init(
-        &s,
-        (net_options){.packet_bytes = 100, .vcs = 1, .depth_bytes = 1000, .serial_ports = true});
+    scenario_init(&s, (net_options){.fabric.packet_bytes = 100,
+                                    .fabric.vcs = 1,
+                                    .fabric.depth_bytes = 1000,
+                                    .fabric.serial_ports = true});
     uint32_t m = scenario_node(&s, 0), x = scenario_node(&s, 0);
     uint32_t am = scenario_link(&s, scenario_node(&s, 0), m, 100, 0);
     uint32_t mx = scenario_link(&s, m, x, 100, 0);
@@ -324,7 +333,7 @@ static void a_source_leaves_serial_ports_their_turn(void **state)
     for (uint32_t i = 0; i < 100; i++)
         scenario_write(&s, 0, 100, LINKS(mx));
     outcome *o = scenario_run_both(&s);
-    assert_true(o->receipts[0].ended < 25 * KB_NS);
+    assert_true(o->completions[0].ended < 25 * KB_NS);
     outcome_free(o);
     scenario_fini(&s);
 }

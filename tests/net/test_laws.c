@@ -7,10 +7,11 @@
  */
 #include "net/scenario.h"
 
-static const net_options plain = {.packet_bytes = 100, .vcs = 1, .depth_bytes = 100000};
+static const net_options plain = {
+    .fabric.packet_bytes = 100, .fabric.vcs = 1, .fabric.depth_bytes = 100000};
 
 /* For one order alone: total, and that its parts are as given. */
-static void expect_receipt(const net_receipt *r, kb_time overhead, kb_time wire, kb_time drain,
+static void expect_receipt(const net_completion *r, kb_time overhead, kb_time wire, kb_time drain,
                            kb_time queueing)
 {
     assert_int_equal(r->overhead, overhead);
@@ -30,11 +31,11 @@ static void expect_always(scenario *s, kb_time overhead, kb_time wire, kb_time d
 {
     for (size_t i = 0; i < sizeof packet_sizes / sizeof *packet_sizes; i++)
         for (size_t j = 0; j < sizeof depths / sizeof *depths; j++) {
-            s->options.packet_bytes = packet_sizes[i];
-            s->options.depth_bytes = depths[j];
-            s->options.vcs = 1 + j % 2;
+            s->options.fabric.packet_bytes = packet_sizes[i];
+            s->options.fabric.depth_bytes = depths[j];
+            s->options.fabric.vcs = 1 + j % 2;
             outcome *o = scenario_run_both(s);
-            expect_receipt(&o->receipts[0], overhead, wire, drain, 0);
+            expect_receipt(&o->completions[0], overhead, wire, drain, 0);
             for (uint32_t at = 0; at < o->links; at++)
                 assert_int_equal(o->stats[at].waited_fs, 0);
             outcome_free(o);
@@ -151,9 +152,9 @@ static void l1_what_is_forwarded_is_charged_once(void **state)
         second->after = 0;
         second->forwarded = forwarded;
         outcome *o = scenario_run_both(&s);
-        expect_receipt(&o->receipts[0], 7 * KB_NS, 0, 10 * KB_NS, 0);
-        expect_receipt(&o->receipts[1], (forwarded ? 3 : 5) * KB_NS, 0, 10 * KB_NS, 0);
-        assert_int_equal(o->receipts[1].issued, 18 * KB_NS);
+        expect_receipt(&o->completions[0], 7 * KB_NS, 0, 10 * KB_NS, 0);
+        expect_receipt(&o->completions[1], (forwarded ? 3 : 5) * KB_NS, 0, 10 * KB_NS, 0);
+        assert_int_equal(o->completions[1].issued, 18 * KB_NS);
         outcome_free(o);
         scenario_fini(&s);
     }
@@ -192,9 +193,9 @@ static void l3_what_is_forwarded_keeps_its_place(void **state)
     scenario_write(&s, 1 * KB_NS, 100, LINKS(ab))->forwarded = true;
     scenario_write(&s, 10 * KB_NS, 100, LINKS(ab))->forwarded = true;
     outcome *o = scenario_run_both(&s);
-    expect_receipt(&o->receipts[0], 2 * KB_NS, 0, KB_NS, 0);
-    expect_receipt(&o->receipts[1], 0, 0, KB_NS, 2 * KB_NS);
-    expect_receipt(&o->receipts[2], 0, 0, KB_NS, 0);
+    expect_receipt(&o->completions[0], 2 * KB_NS, 0, KB_NS, 0);
+    expect_receipt(&o->completions[1], 0, 0, KB_NS, 2 * KB_NS);
+    expect_receipt(&o->completions[2], 0, 0, KB_NS, 0);
     outcome_free(o);
     scenario_fini(&s);
 }
@@ -230,7 +231,7 @@ static void l1_packets_move_cut_through(void **state)
             assert_int_equal(b0->bytes, packet < 2 ? 100 : 50);
         }
     assert_int_equal(o->total.hops, 9);
-    assert_int_equal(o->receipts[0].ended, 6500 * KB_PS);
+    assert_int_equal(o->completions[0].ended, 6500 * KB_PS);
     outcome_free(o);
     scenario_fini(&s);
 }
@@ -255,8 +256,9 @@ static void channels_hold_what_is_on_its_way_and_a_packet(void **state)
         uint32_t ab = scenario_link(&s, a, b, 256, 25 * KB_PS);
         uint32_t ba = scenario_link(&s, b, a, 256, 0);
         expect_ok(topo_graph_finish(&s.graph));
-        net_options options = {
-            .packet_bytes = cases[i].packet, .vcs = 1, .depth_bytes = cases[i].depth};
+        net_options options = {.fabric.packet_bytes = cases[i].packet,
+                               .fabric.vcs = 1,
+                               .fabric.depth_bytes = cases[i].depth};
         kb_sim *sim;
         net *n;
         expect_ok(kb_sim_create(NULL, &sim));
@@ -287,7 +289,7 @@ static void l3_a_source_is_first_in_first_out(void **state)
         assert_int_equal(outcome_start(o, i, 0, ab), 2 * KB_NS * i);
         assert_int_equal(outcome_start(o, i, 1, ab), KB_NS * (2 * i + 1));
         /* They wait behind others for 0, 2 and 4 ns. */
-        expect_receipt(&o->receipts[i], 0, 0, 2 * KB_NS, 2 * KB_NS * i);
+        expect_receipt(&o->completions[i], 0, 0, 2 * KB_NS, 2 * KB_NS * i);
     }
     /* The first packets of the second and third; the others are behind their own. */
     assert_int_equal(o->stats[ab].waited_fs, (2 + 4) * KB_NS);
@@ -326,8 +328,8 @@ static void l3_two_inputs_take_turns(void **state)
     assert_int_equal(o->stats[out].waited_fs, 9 * KB_NS);
     assert_int_equal(o->stats[0].waited_fs, 0);
     assert_int_equal(o->stats[1].waited_fs, 0);
-    expect_receipt(&o->receipts[0], 0, 0, 3 * KB_NS, 2 * KB_NS);
-    expect_receipt(&o->receipts[1], 0, 0, 3 * KB_NS, 3 * KB_NS);
+    expect_receipt(&o->completions[0], 0, 0, 3 * KB_NS, 2 * KB_NS);
+    expect_receipt(&o->completions[1], 0, 0, 3 * KB_NS, 3 * KB_NS);
     outcome_free(o);
     scenario_fini(&s);
 }
@@ -403,8 +405,8 @@ static void l4_writes_follow_each_other_at_the_bottleneck(void **state)
     for (uint32_t n = 1; n <= 9; n++)
         for (uint32_t depth = 0; depth <= 8192; depth += 4096) {
             scenario s;
-            scenario_init(&s, (net_options){.packet_bytes = 256, .vcs = 1 + n % 2});
-            s.options.depth_bytes = depth;
+            scenario_init(&s, (net_options){.fabric.packet_bytes = 256, .fabric.vcs = 1 + n % 2});
+            s.options.fabric.depth_bytes = depth;
             uint32_t links[3], from = scenario_node(&s, KB_NS);
             for (uint32_t j = 0; j < 3; j++) {
                 uint32_t to = scenario_node(&s, KB_NS);
@@ -415,8 +417,8 @@ static void l4_writes_follow_each_other_at_the_bottleneck(void **state)
                 scenario_write(&s, 0, 4096, 3, links);
             outcome *o = scenario_run_both(&s);
             /* With several channels they share the way, but the last one ends at the same time. */
-            for (uint32_t i = s.options.vcs == 1 ? 0 : n - 1; i < n; i++) {
-                const net_receipt *r = &o->receipts[o->done[i]];
+            for (uint32_t i = s.options.fabric.vcs == 1 ? 0 : n - 1; i < n; i++) {
+                const net_completion *r = &o->completions[o->done[i]];
                 expect_receipt(r, 4 * KB_NS, 0, 64 * KB_NS, 64 * KB_NS * i);
             }
             outcome_free(o);
@@ -433,7 +435,7 @@ static void l4_reads_follow_each_other_at_the_memory(void **state)
 {
     (void)state;
     scenario s;
-    scenario_init(&s, (net_options){.packet_bytes = 256, .vcs = 1});
+    scenario_init(&s, (net_options){.fabric.packet_bytes = 256, .fabric.vcs = 1});
     uint32_t pe = scenario_node(&s, 10 * KB_NS), router = scenario_node(&s, KB_NS);
     uint32_t memory = scenario_memory(&s, 50 * KB_NS, 200);
     uint32_t up = scenario_link(&s, pe, router, 256, 0);
@@ -444,7 +446,7 @@ static void l4_reads_follow_each_other_at_the_memory(void **state)
         scenario_read(&s, 0, 4096, LINKS(up, in), LINKS(scenario_service(&s, memory), out, down));
     outcome *o = scenario_run_both(&s);
     for (uint32_t i = 0; i < 10; i++) {
-        assert_int_equal(o->receipts[i].ended, 72 * KB_NS + 62500 + 20480000 * (kb_time)(i + 1));
+        assert_int_equal(o->completions[i].ended, 72 * KB_NS + 62500 + 20480000 * (kb_time)(i + 1));
         assert_int_equal(o->done[i], i);
     }
     outcome_free(o);
@@ -464,7 +466,7 @@ static void l4_parts_that_do_not_divide_are_within_a_femtosecond_each(void **sta
     outcome *o = scenario_run_both(&s);
     for (kb_time n = 1; n <= 20; n++) {
         kb_time exact = n * 1000000000 / 3;
-        assert_in_range(o->receipts[n - 1].ended, exact, exact + n);
+        assert_in_range(o->completions[n - 1].ended, exact, exact + n);
     }
     outcome_free(o);
     scenario_fini(&s);
@@ -507,7 +509,7 @@ static void l5_l8_an_output_is_busy_while_there_is_work(void **state)
 static kb_time alone(uint64_t bytes, uint32_t hops, uint64_t gbs, uint32_t packet)
 {
     scenario s;
-    scenario_init(&s, (net_options){.packet_bytes = packet, .vcs = 1});
+    scenario_init(&s, (net_options){.fabric.packet_bytes = packet, .fabric.vcs = 1});
     uint32_t links[6], from = scenario_node(&s, 300);
     for (uint32_t i = 0; i < hops; i++) {
         uint32_t to = scenario_node(&s, 700);
@@ -516,7 +518,7 @@ static kb_time alone(uint64_t bytes, uint32_t hops, uint64_t gbs, uint32_t packe
     }
     scenario_write(&s, 0, bytes, hops, links);
     outcome *o = scenario_run(&s);
-    kb_time total = o->receipts[0].ended;
+    kb_time total = o->completions[0].ended;
     outcome_free(o);
     scenario_fini(&s);
     return total;
@@ -561,8 +563,8 @@ static void l7_a_faster_link_may_let_the_wrong_one_go_first(void **state)
         scenario_write(&s, 0, 200, LINKS(am, mn, ny));
         scenario_write(&s, 1500 * KB_PS, 100, LINKS(bm, mn, nx));
         outcome *o = scenario_run_both(&s);
-        assert_int_equal(o->receipts[0].ended, cases[i].a);
-        assert_int_equal(o->receipts[1].ended, cases[i].b);
+        assert_int_equal(o->completions[0].ended, cases[i].a);
+        assert_int_equal(o->completions[1].ended, cases[i].b);
         outcome_free(o);
         scenario_fini(&s);
     }
@@ -581,7 +583,7 @@ static void waiting_is_told_from_a_transfer_that_is_gone(void **state)
 {
     (void)state;
     scenario s;
-    scenario_init(&s, (net_options){.packet_bytes = 100, .vcs = 1});
+    scenario_init(&s, (net_options){.fabric.packet_bytes = 100, .fabric.vcs = 1});
     uint32_t m = scenario_node(&s, 0), n = scenario_node(&s, 0);
     uint32_t en = scenario_link(&s, scenario_node(&s, 0), n, 100, 0);
     uint32_t mn = scenario_link(&s, m, n, 100, 0);
@@ -620,7 +622,7 @@ static void ends_at_one_instant_keep_the_order_of_the_link(void **state)
         outcome *o = scenario_run_both(&s);
         for (uint32_t i = 1; i <= rounds && i < 10; i++) {
             uint32_t before = o->done[i - 1], after = o->done[i];
-            assert_int_equal(o->receipts[after].ended, 10 * KB_NS);
+            assert_int_equal(o->completions[after].ended, 10 * KB_NS);
             assert_true(outcome_start(o, before, 0, mx) < outcome_start(o, after, 0, mx));
         }
         outcome_free(o);

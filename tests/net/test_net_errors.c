@@ -56,8 +56,9 @@ static void options_have_limits(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         kb_sim *sim;
         net *n = (net *)&g;
-        net_options options = {
-            .packet_bytes = cases[i].packet, .vcs = cases[i].vcs, .depth_bytes = cases[i].depth};
+        net_options options = {.fabric.packet_bytes = cases[i].packet,
+                               .fabric.vcs = cases[i].vcs,
+                               .fabric.depth_bytes = cases[i].depth};
         expect_ok(kb_sim_create(NULL, &sim));
         kb_error *err = net_create(sim, &g, &options, &n);
         if (cases[i].message) {
@@ -96,7 +97,8 @@ static void channels_have_limits(void **state)
         kb_sim *sim;
         net *n;
         expect_ok(kb_sim_create(NULL, &sim));
-        kb_error *err = net_create(sim, &g, &(net_options){.packet_bytes = 64, .vcs = 1}, &n);
+        kb_error *err =
+            net_create(sim, &g, &(net_options){.fabric.packet_bytes = 64, .fabric.vcs = 1}, &n);
         if (cases[i].message) {
             expect_error(err, KB_ERR_INPUT, cases[i].message);
             assert_null(n);
@@ -119,7 +121,8 @@ static void places_in_the_order_of_events_have_limits(void **state)
     net *n;
     expect_ok(kb_sim_create(NULL, &sim));
     for (int serial = 0; serial < 2; serial++) {
-        net_options options = {.packet_bytes = 64, .vcs = 1, .serial_ports = serial};
+        net_options options = {
+            .fabric.packet_bytes = 64, .fabric.vcs = 1, .fabric.serial_ports = serial};
         expect_ok(net_create(sim, &g, &options, &n));
         uint32_t count = net_source_count(n);
         assert_int_equal(count, 2 * 4 + 3 * 2 + (serial ? 4 : 0)); /* and ports decide, too */
@@ -146,7 +149,7 @@ static void a_machine_without_links_is_a_machine(void **state)
     kb_sim *sim;
     net *n;
     expect_ok(kb_sim_create(NULL, &sim));
-    expect_ok(net_create(sim, &g, &(net_options){.packet_bytes = 64, .vcs = 2}, &n));
+    expect_ok(net_create(sim, &g, &(net_options){.fabric.packet_bytes = 64, .fabric.vcs = 2}, &n));
     assert_int_equal(net_source_count(n), 0);
     net_destroy(n);
     net_destroy(NULL);
@@ -163,18 +166,18 @@ static void bad_orders_are_refused(void **state)
     kb_sim *sim;
     net *n;
     expect_ok(kb_sim_create(NULL, &sim));
-    expect_ok(net_create(sim, &g, &(net_options){.packet_bytes = 64, .vcs = 1}, &n));
+    expect_ok(net_create(sim, &g, &(net_options){.fabric.packet_bytes = 64, .fabric.vcs = 1}, &n));
 
     const uint32_t good[] = {step(AB), step(BC)}, gap[] = {step(AB), step(CA)};
     const uint32_t router[] = {step(BC)}, nowhere[] = {step(AB), step(4)};
     const uint32_t far[] = {step(AB), step(TOPO_MAX_LINKS)}, home[] = {step(CA)};
     const uint32_t wrapped[] = {topo_step(AB, TOPO_WRAPPED), step(BC)};
     const uint32_t phase_3[] = {step(AB), step(BC) | 3};
-    const net_leg way = {.steps = good, .count = 2, .bytes = 100}, none = {0};
+    const net_message way = {.steps = good, .count = 2, .bytes = 100}, none = {0};
     const uint64_t most = (((uint64_t)1 << 30) - 1) * 64;
     const struct {
         const char *message;
-        net_leg out, back;
+        net_message out, back;
         uint32_t from;
         kb_code code;
     } cases[] = {
@@ -238,13 +241,14 @@ static void bad_orders_are_refused(void **state)
          KB_ERR_INPUT},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        net_order order = {.from = cases[i].from, .out = cases[i].out, .back = cases[i].back};
+        net_order order = {
+            .from = cases[i].from, .request = cases[i].out, .response = cases[i].back};
         expect_error(net_submit(n, &order), cases[i].code, cases[i].message);
         assert_int_equal(net_get_stats(n).live, 0);
     }
     /* Nothing of it is left. The most packets are no mistake; but nobody waits for them here. */
     assert_int_equal(kb_sim_get_stats(sim).pending, 0);
-    net_order order = {.from = A, .out = {good, 2, most}};
+    net_order order = {.from = A, .request = {good, 2, most}};
     expect_ok(net_submit(n, &order));
     assert_int_equal(net_get_stats(n).live, 1);
     expect_ok(kb_sim_run(sim, KB_US));
@@ -267,13 +271,13 @@ static void a_memory_is_served_first(void **state)
     kb_sim *sim;
     net *n;
     expect_ok(kb_sim_create(NULL, &sim));
-    expect_ok(net_create(sim, &g, &(net_options){.packet_bytes = 64, .vcs = 1}, &n));
+    expect_ok(net_create(sim, &g, &(net_options){.fabric.packet_bytes = 64, .fabric.vcs = 1}, &n));
     const uint32_t steps[] = {step(g.nodes.items[memory].service), step(out)};
-    net_order order = {.from = memory, .out = {steps + 1, 1, 100}};
+    net_order order = {.from = memory, .request = {steps + 1, 1, 100}};
     expect_error(net_submit(n, &order), KB_ERR_BUG,
                  "invalid route: step 0 does not continue "
                  "the one before");
-    order.out = (net_leg){steps, 2, 100};
+    order.request = (net_message){steps, 2, 100};
     expect_ok(net_submit(n, &order));
     expect_ok(kb_sim_run(sim, KB_FOREVER));
     assert_int_equal(kb_sim_now(sim), 9 * KB_NS);
@@ -291,15 +295,15 @@ static void a_way_may_be_very_long(void **state)
     kb_sim *sim;
     net *n;
     expect_ok(kb_sim_create(NULL, &sim));
-    expect_ok(net_create(sim, &g, &(net_options){.packet_bytes = 64, .vcs = 2}, &n));
+    expect_ok(net_create(sim, &g, &(net_options){.fabric.packet_bytes = 64, .fabric.vcs = 2}, &n));
     uint32_t *steps = calloc(TOO_LONG, sizeof *steps);
     assert_non_null(steps);
     for (uint32_t i = 0; i < TOO_LONG; i++)
         steps[i] = step((uint32_t[]){AB, BC, CA}[i % 3]);
-    net_order order = {.from = A, .out = {steps, TOO_LONG, 1}};
+    net_order order = {.from = A, .request = {steps, TOO_LONG, 1}};
     expect_error(net_submit(n, &order), KB_ERR_BUG, "invalid transfer: 1 byte over 65535 links");
     for (int i = 0; i < 2; i++) {
-        order.out.count = LONG;
+        order.request.count = LONG;
         expect_ok(net_submit(n, &order));
         kb_time before = kb_sim_now(sim);
         expect_ok(kb_sim_run(sim, KB_FOREVER));
@@ -326,10 +330,11 @@ static void wrapped_steps_want_a_ring(void **state)
         kb_sim *sim;
         net *n;
         expect_ok(kb_sim_create(NULL, &sim));
-        expect_ok(net_create(sim, &g, &(net_options){.packet_bytes = 64, .vcs = vcs}, &n));
+        expect_ok(
+            net_create(sim, &g, &(net_options){.fabric.packet_bytes = 64, .fabric.vcs = vcs}, &n));
         const uint32_t steps[] = {topo_step(0, TOPO_WRAPPED), topo_step(1, TOPO_WRAPPED)};
         for (int reply = 0; reply < 2; reply++) {
-            net_order order = {.from = 0, .out = {steps, 2, 1000}, .reply = reply};
+            net_order order = {.from = 0, .request = {steps, 2, 1000}, .is_response = reply};
             expect_ok(net_submit(n, &order));
         }
         expect_ok(kb_sim_run(sim, KB_FOREVER));
@@ -344,10 +349,10 @@ static void wrapped_steps_want_a_ring(void **state)
 
 /* ---- Figures ----------------------------------------------------------------------------- */
 
-static void keep_receipt(void *self, uint64_t arg, const net_receipt *receipt)
+static void keep_receipt(void *self, uint64_t arg, const net_completion *completion)
 {
     (void)arg;
-    *(net_receipt *)self = *receipt;
+    *(net_completion *)self = *completion;
 }
 
 /* 100 bytes over 1 GB/s: 100 ns, and 3 ns for the nodes. */
@@ -358,18 +363,21 @@ static void a_plain_receipt_has_two_times(void **state)
     kb_sim *sim;
     net *n;
     expect_ok(kb_sim_create(NULL, &sim));
-    expect_ok(net_create(sim, &g, &(net_options){.packet_bytes = 64, .vcs = 1}, &n));
+    expect_ok(net_create(sim, &g, &(net_options){.fabric.packet_bytes = 64, .fabric.vcs = 1}, &n));
     const uint32_t steps[] = {step(AB), step(BC)};
-    net_receipt receipt = {0};
-    net_order order = {
-        .from = A, .out = {steps, 2, 100}, .plain = true, .done = keep_receipt, .self = &receipt};
+    net_completion completion = {0};
+    net_order order = {.from = A,
+                       .request = {steps, 2, 100},
+                       .plain = true,
+                       .done = keep_receipt,
+                       .self = &completion};
     expect_ok(kb_sim_run(sim, KB_NS));
     expect_ok(net_submit(n, &order));
     expect_ok(kb_sim_run(sim, KB_FOREVER));
-    assert_int_equal(receipt.issued, KB_NS);
-    assert_int_equal(receipt.ended, 104 * KB_NS);
-    assert_int_equal(receipt.overhead, 0);
-    assert_int_equal(receipt.drain, 0);
+    assert_int_equal(completion.issued, KB_NS);
+    assert_int_equal(completion.ended, 104 * KB_NS);
+    assert_int_equal(completion.overhead, 0);
+    assert_int_equal(completion.drain, 0);
     net_destroy(n);
     kb_sim_destroy(sim);
     topo_graph_fini(&g);
@@ -383,12 +391,12 @@ static void figures_can_begin_again(void **state)
     kb_sim *sim;
     net *n;
     expect_ok(kb_sim_create(NULL, &sim));
-    expect_ok(net_create(sim, &g, &(net_options){.packet_bytes = 10, .vcs = 1}, &n));
+    expect_ok(net_create(sim, &g, &(net_options){.fabric.packet_bytes = 10, .fabric.vcs = 1}, &n));
     net_stats idle = net_get_stats(n);
     assert_true(idle.state_bytes > 0);
     assert_int_equal(idle.live_bytes, 0);
     uint32_t steps[] = {step(AB), step(BC)};
-    net_order order = {.from = A, .out = {steps, 2, 100}};
+    net_order order = {.from = A, .request = {steps, 2, 100}};
     expect_ok(net_submit(n, &order));
     expect_ok(net_submit(n, &order));
     memset(steps, 0xff, sizeof steps);
@@ -424,10 +432,10 @@ typedef struct repeater {
     uint32_t left;
 } repeater;
 
-static void repeat(void *self, uint64_t arg, const net_receipt *receipt)
+static void repeat(void *self, uint64_t arg, const net_completion *completion)
 {
     (void)arg;
-    (void)receipt;
+    (void)completion;
     repeater *r = self;
     if (r->left-- > 0)
         expect_ok(net_submit(r->fabric, &r->order));
@@ -441,10 +449,14 @@ static void memory_is_used_again(void **state)
     kb_sim *sim;
     repeater r = {.left = 10000};
     expect_ok(kb_sim_create(NULL, &sim));
-    expect_ok(net_create(sim, &g, &(net_options){.packet_bytes = 10, .vcs = 2}, &r.fabric));
+    expect_ok(
+        net_create(sim, &g, &(net_options){.fabric.packet_bytes = 10, .fabric.vcs = 2}, &r.fabric));
     uint32_t steps[] = {step(AB), step(BC), step(CA)};
-    r.order = (net_order){
-        .from = A, .out = {steps, 2, 16}, .back = {steps + 2, 1, 100}, .done = repeat, .self = &r};
+    r.order = (net_order){.from = A,
+                          .request = {steps, 2, 16},
+                          .response = {steps + 2, 1, 100},
+                          .done = repeat,
+                          .self = &r};
     expect_ok(net_submit(r.fabric, &r.order));
     expect_ok(kb_sim_run(sim, KB_US));
     size_t before = net_get_stats(r.fabric).live_bytes;
@@ -479,11 +491,11 @@ static bool submit_all(net *n)
     for (uint32_t i = 0; i < 60; i++)
         around[i] = topo_step((uint32_t[]){AB, BC, CA}[i % 3], TOPO_BEFORE);
     net_order orders[] = {
-        {.from = A, .out = {around, 2, 700}},
-        {.from = A, .out = {around, 2, 700}, .reply = true},
-        {.from = A, .out = {around, 2, 16}, .back = {around + 2, 1, 100}},
-        {.from = A, .out = {around, 60, 10}},
-        {.from = C, .out = {around + 2, 6, 10}, .back = {around + 2, 12, 10}},
+        {.from = A, .request = {around, 2, 700}},
+        {.from = A, .request = {around, 2, 700}, .is_response = true},
+        {.from = A, .request = {around, 2, 16}, .response = {around + 2, 1, 100}},
+        {.from = A, .request = {around, 60, 10}},
+        {.from = C, .request = {around + 2, 6, 10}, .response = {around + 2, 12, 10}},
     };
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
         if (!went_well(net_submit(n, &orders[i])))
@@ -516,10 +528,10 @@ static void without_memory_it_fails_cleanly(void **state)
     (void)state;
     shared_graph = small_graph();
     for (uint32_t i = 0; i < 4; i++) {
-        shared_options = (net_options){.packet_bytes = 1,
-                                       .vcs = 1 + (i > 1),
-                                       .depth_bytes = 3000,
-                                       .serial_ports = i == 1 || i == 2,
+        shared_options = (net_options){.fabric.packet_bytes = 1,
+                                       .fabric.vcs = 1 + (i > 1),
+                                       .fabric.depth_bytes = 3000,
+                                       .fabric.serial_ports = i == 1 || i == 2,
                                        .no_elision = i % 2};
         failures_seen = successes_seen = 0;
         failing_alloc_try_all(all_of_it);
@@ -539,7 +551,8 @@ static void a_net_at_work_can_be_destroyed(void **state)
         kb_sim *sim;
         net *n;
         expect_ok(kb_sim_create(NULL, &sim));
-        net_options options = {.packet_bytes = 16, .vcs = 2, .depth_bytes = 64};
+        net_options options = {
+            .fabric.packet_bytes = 16, .fabric.vcs = 2, .fabric.depth_bytes = 64};
         expect_ok(net_create(sim, &shared_graph, &options, &n));
         assert_true(submit_all(n));
         expect_ok(kb_sim_run(sim, until));
@@ -553,10 +566,10 @@ static void a_net_at_work_can_be_destroyed(void **state)
 
 /* ---- The end of the clock ---------------------------------------------------------------- */
 
-static void add_queueing(void *self, uint64_t arg, const net_receipt *receipt)
+static void add_queueing(void *self, uint64_t arg, const net_completion *completion)
 {
     (void)arg;
-    *(kb_time_sum *)self += receipt->ended - receipt->issued;
+    *(kb_time_sum *)self += completion->ended - completion->issued;
 }
 
 /* a > b > c at 100 GB/s and at a byte a second. */
@@ -587,11 +600,15 @@ static void links_count_and_end_at_the_limit(void **state)
         kb_sim *sim;
         net *n;
         kb_time_sum all = 0;
-        net_options options = {.packet_bytes = 10, .vcs = 1, .no_elision = plain != 0};
+        net_options options = {
+            .fabric.packet_bytes = 10, .fabric.vcs = 1, .no_elision = plain != 0};
         expect_ok(kb_sim_create(NULL, &sim));
         expect_ok(net_create(sim, &g, &options, &n));
-        net_order order = {
-            .from = A, .out = {steps, 2, 250}, .done = add_queueing, .self = &all, .plain = true};
+        net_order order = {.from = A,
+                           .request = {steps, 2, 250},
+                           .done = add_queueing,
+                           .self = &all,
+                           .plain = true};
         for (int i = 0; i < COUNT; i++)
             expect_ok(net_submit(n, &order));
         expect_ok(kb_sim_run(sim, KB_FOREVER));
@@ -601,11 +618,11 @@ static void links_count_and_end_at_the_limit(void **state)
         kb_time_sum waited = net_link_get(n, AB).waited_fs + net_link_get(n, BC).waited_fs;
         assert_true(waited > (kb_time_sum)KB_FOREVER && waited < ends);
 
-        order.out.bytes = 1723;
+        order.request.bytes = 1723;
         expect_ok(net_submit(n, &order));
         expect_ok(kb_sim_run(sim, KB_FOREVER));
         assert_true(kb_sim_now(sim) == 9223 * KB_S);
-        order.out.bytes = 1; /* one second more than there is */
+        order.request.bytes = 1; /* one second more than there is */
         expect_ok(net_submit(n, &order));
         expect_error(kb_sim_run(sim, KB_FOREVER), KB_ERR_INPUT,
                      "simulated time exceeds its limit of 9,223 s: a transfer that begins at "
@@ -627,9 +644,10 @@ static void a_packet_may_take_for_ever(void **state)
     kb_sim *sim;
     net *n;
     expect_ok(kb_sim_create(NULL, &sim));
-    expect_ok(net_create(sim, &g, &(net_options){.packet_bytes = 10000, .vcs = 1}, &n));
-    net_order order = {.from = A, .out = {steps, 2, 10000}};
-    assert_true(net_foresee(n, &order).ended == KB_FOREVER);
+    expect_ok(
+        net_create(sim, &g, &(net_options){.fabric.packet_bytes = 10000, .fabric.vcs = 1}, &n));
+    net_order order = {.from = A, .request = {steps, 2, 10000}};
+    assert_true(net_predict(n, &order).ended == KB_FOREVER);
     expect_ok(net_submit(n, &order));
     kb_error *err = kb_sim_run(sim, KB_FOREVER);
     assert_int_equal(kb_error_code(err), KB_ERR_INPUT);

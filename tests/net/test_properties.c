@@ -1,5 +1,7 @@
 /*
  * test_properties.c: the laws of the transport on random machines with random traffic.
+ *
+ * Checks N6.
  */
 #include "net/replay.h"
 #include "support/seed.h"
@@ -67,7 +69,7 @@ static scenario only(const scenario *s, planned *order)
  */
 static bool is_exact(const scenario *s, const planned_leg *leg)
 {
-    uint64_t packet = s->options.packet_bytes;
+    uint64_t packet = s->options.fabric.packet_bytes;
     if (leg->bytes <= packet)
         return true;
     for (uint32_t i = 0; i < leg->count; i++)
@@ -96,8 +98,8 @@ static void each_alone(scenario *s, kb_rng *rng, const char *what)
         scenario one = only(s, &order);
         outcome *o = scenario_run(&one);
         net_order real = order_of(&order);
-        net_receipt foreseen = net_foresee(n, &real);
-        const net_receipt *r = &o->receipts[0];
+        net_completion foreseen = net_predict(n, &real);
+        const net_completion *r = &o->completions[0];
         bool exact = is_exact(s, &order.out) && is_exact(s, &order.back);
         kb_time most = exact ? 0 : order.out.count + order.back.count;
         if (r->queueing < 0 || r->queueing > most) {
@@ -130,7 +132,7 @@ static void l1_l2_a_lone_transfer_waits_for_nothing(void **state)
 static kb_time time_of(scenario *s)
 {
     outcome *o = scenario_run(s);
-    kb_time total = o->receipts[0].ended;
+    kb_time total = o->completions[0].ended;
     outcome_free(o);
     return total;
 }

@@ -1,9 +1,11 @@
 /*
  * test_reference.c: the transport does what the plain one of reference.c does, to the femtosecond:
- * every booking, every receipt, every figure of a link, and the order in which transfers end.
+ * every booking, every completion, every figure of a link, and the order in which transfers end.
  *
  * Much of the traffic has all its times in whole picoseconds, so that much happens at one instant
  * and the order within it counts.
+ *
+ * Checks N5.
  */
 #include "net/reference.h"
 #include "support/seed.h"

@@ -3,6 +3,8 @@
  * any result; nor do packets that come near them. Traffic has equal times everywhere, few links and
  * many transfers, so that most of what can happen at one instant does. How messages moved is
  * counted, so that no case passes because everything moved as packets.
+ *
+ * Checks N7.
  */
 #include "net/scenario.h"
 #include "support/seed.h"
@@ -23,7 +25,7 @@ static void add_stats(const net_train_stats *stats)
     total.coalesced_unfolded += stats->coalesced_unfolded;
 }
 
-/* The two transports have the same receipts, order of ends, and figures of links. */
+/* The two transports have the same completions, order of ends, and figures of links. */
 static void compare(scenario *s, uint64_t seed)
 {
     s->watch_from = KB_FOREVER;
@@ -61,9 +63,9 @@ static void compare_many(uint64_t first, uint64_t count, const chance *how)
 static void draw_line(scenario *s, kb_rng *rng, uint32_t orders, kb_time spread)
 {
     enum { MIDDLES = 4 };
-    scenario_init(s, (net_options){.packet_bytes = 1 + (uint32_t)kb_rng_below(rng, 4),
-                                   .vcs = 1 + (uint32_t)kb_rng_below(rng, 4)});
-    s->options.depth_bytes = (uint32_t)kb_rng_below(rng, 4) * s->options.packet_bytes;
+    scenario_init(s, (net_options){.fabric.packet_bytes = 1 + (uint32_t)kb_rng_below(rng, 4),
+                                   .fabric.vcs = 1 + (uint32_t)kb_rng_below(rng, 4)});
+    s->options.fabric.depth_bytes = (uint32_t)kb_rng_below(rng, 4) * s->options.fabric.packet_bytes;
     s->submit_first = kb_rng_below(rng, 2);
     uint32_t middle[MIDDLES], in[MIDDLES], out[MIDDLES], along[MIDDLES - 1];
     kb_time equal = 1 + (kb_time)kb_rng_below(rng, 8);
@@ -88,8 +90,9 @@ static void draw_line(scenario *s, kb_rng *rng, uint32_t orders, kb_time spread)
             links[count++] = along[i];
         links[count++] = out[last];
         kb_time at = 4 * (kb_time)kb_rng_below(rng, (uint64_t)spread) * KB_PS;
-        uint64_t bytes = kb_rng_below(rng, 2) ? s->options.packet_bytes * (1 + kb_rng_below(rng, 6))
-                                              : 1 + kb_rng_below(rng, 12);
+        uint64_t bytes = kb_rng_below(rng, 2)
+                             ? s->options.fabric.packet_bytes * (1 + kb_rng_below(rng, 6))
+                             : 1 + kb_rng_below(rng, 12);
         planned *p = scenario_write(s, at, bytes, count, links);
         p->reply = kb_rng_below(rng, 8) == 0;
         if (k > 0 && kb_rng_below(rng, 4) == 0)
@@ -148,12 +151,12 @@ static void draw_crossbar(scenario *s, kb_rng *rng, readers *all)
 static void draw_readers(scenario *s, kb_rng *rng, uint32_t orders, kb_time spread)
 {
     readers all;
-    scenario_init(s, (net_options){.packet_bytes = 1 + (uint32_t)kb_rng_below(rng, 8),
-                                   .vcs = 1 + (uint32_t)kb_rng_below(rng, 4)});
-    s->options.depth_bytes = (uint32_t)kb_rng_below(rng, 4) * s->options.packet_bytes;
+    scenario_init(s, (net_options){.fabric.packet_bytes = 1 + (uint32_t)kb_rng_below(rng, 8),
+                                   .fabric.vcs = 1 + (uint32_t)kb_rng_below(rng, 4)});
+    s->options.fabric.depth_bytes = (uint32_t)kb_rng_below(rng, 4) * s->options.fabric.packet_bytes;
     s->submit_first = kb_rng_below(rng, 2);
     draw_crossbar(s, rng, &all);
-    uint64_t full = s->options.packet_bytes;
+    uint64_t full = s->options.fabric.packet_bytes;
     for (uint32_t k = 0; k < orders; k++) {
         uint32_t m = (uint32_t)kb_rng_below(rng, MEMORIES), pe = (uint32_t)kb_rng_below(rng, PES);
         bool is_large = kb_rng_below(rng, 3) == 0;
@@ -261,7 +264,9 @@ typedef struct crossing {
 
 static void crossing_init(crossing *c)
 {
-    scenario_init(&c->s, (net_options){.packet_bytes = 100, .vcs = 2, .depth_bytes = 200});
+    scenario_init(
+        &c->s,
+        (net_options){.fabric.packet_bytes = 100, .fabric.vcs = 2, .fabric.depth_bytes = 200});
     uint32_t m = scenario_node(&c->s, 3 * KB_NS), z = scenario_node(&c->s, 3 * KB_NS);
     c->am = scenario_link(&c->s, scenario_node(&c->s, 0), m, 100, 0);
     c->bm = scenario_link(&c->s, scenario_node(&c->s, 0), m, 100, 0);
@@ -281,8 +286,8 @@ static void trains_share_a_link_one_after_the_other(void **state)
     scenario_write(&c.s, 0, 1000, LINKS(c.am, c.mz));
     scenario_write(&c.s, 10 * KB_NS, 1000, LINKS(c.bm, c.mz));
     outcome *o = scenario_run_both(&c.s);
-    assert_int_equal(o->receipts[0].ended, 16 * KB_NS);
-    assert_int_equal(o->receipts[1].ended, 26 * KB_NS);
+    assert_int_equal(o->completions[0].ended, 16 * KB_NS);
+    assert_int_equal(o->completions[1].ended, 26 * KB_NS);
     assert_int_equal(o->trains.whole, 2);
     assert_int_equal(o->events, 6);
     outcome_free(o);
@@ -302,8 +307,8 @@ static void trains_that_overlap_become_packets(void **state)
     scenario_write(&c.s, 0, 1000, LINKS(c.am, c.mz));
     scenario_write(&c.s, 10 * KB_NS - 1, 1000, LINKS(c.bm, c.mz));
     outcome *o = scenario_run_both(&c.s);
-    assert_int_equal(o->receipts[0].ended, 16 * KB_NS);
-    assert_int_equal(o->receipts[1].ended, 26 * KB_NS);
+    assert_int_equal(o->completions[0].ended, 16 * KB_NS);
+    assert_int_equal(o->completions[1].ended, 26 * KB_NS);
     assert_int_equal(o->trains.whole, 0);
     assert_int_equal(o->trains.as_packets[NET_TRAIN_IN_THE_WAY], 1);
     assert_int_equal(o->trains.unfolded[NET_PACKET_MET], 1);
@@ -316,7 +321,8 @@ static void a_train_passes_before_one_that_set_out_earlier(void **state)
 {
     (void)state;
     scenario s;
-    scenario_init(&s, (net_options){.packet_bytes = 100, .vcs = 1, .depth_bytes = 200});
+    scenario_init(
+        &s, (net_options){.fabric.packet_bytes = 100, .fabric.vcs = 1, .fabric.depth_bytes = 200});
     uint32_t far = scenario_node(&s, 50 * KB_NS), m = scenario_node(&s, 3 * KB_NS);
     uint32_t af = scenario_link(&s, scenario_node(&s, 0), far, 100, 0);
     uint32_t fm = scenario_link(&s, far, m, 100, 0);
@@ -326,8 +332,8 @@ static void a_train_passes_before_one_that_set_out_earlier(void **state)
     scenario_write(&s, 0, 1000, LINKS(af, fm, mz));      /* on m > z from 53 to 63 ns */
     scenario_write(&s, 10 * KB_NS, 1000, LINKS(bm, mz)); /* from 13 to 23 ns */
     outcome *o = scenario_run_both(&s);
-    assert_int_equal(o->receipts[0].ended, 66 * KB_NS);
-    assert_int_equal(o->receipts[1].ended, 26 * KB_NS);
+    assert_int_equal(o->completions[0].ended, 66 * KB_NS);
+    assert_int_equal(o->completions[1].ended, 26 * KB_NS);
     assert_int_equal(o->trains.whole, 2);
     outcome_free(o);
     scenario_fini(&s);

@@ -1,10 +1,12 @@
 /*
- * test_trains.c: transfers that are alone move as a whole, and nobody can tell: every receipt, the
- * order of ends, and every figure at any time are those of packets that move one by one; and when
- * somebody begins to watch, so are all bookings from there on.
+ * test_trains.c: transfers that are alone move as a whole, and nobody can tell: every completion,
+ * the order of ends, and every figure at any time are those of packets that move one by one; and
+ * when somebody begins to watch, so are all bookings from there on.
  *
  * Trains are met at every kind of moment: other transfers come, and somebody looks, when a packet
  * starts, when its head or its tail comes or goes, and a femtosecond before and after.
+ *
+ * Checks N8 and N9.
  */
 #include "net/scenario.h"
 #include "support/seed.h"
@@ -21,7 +23,7 @@ static kb_time draw_moment(kb_rng *rng, const outcome *o)
         return 0;
     const net_booking *b = &o->bookings[kb_rng_below(rng, o->count)];
     kb_time moments[] = {b->ready_at, b->start, b->free_at, b->tail_leaves,
-                         o->receipts[b->arg].ended};
+                         o->completions[b->arg].ended};
     kb_time moment = moments[kb_rng_below(rng, sizeof moments / sizeof *moments)];
     if (kb_rng_below(rng, 4) == 0)
         moment += (kb_time)kb_rng_below(rng, 3) - 1;
@@ -134,7 +136,9 @@ typedef struct line {
 
 static void line_init(line *l, uint32_t vcs)
 {
-    scenario_init(&l->s, (net_options){.packet_bytes = 100, .vcs = vcs, .depth_bytes = 200});
+    scenario_init(
+        &l->s,
+        (net_options){.fabric.packet_bytes = 100, .fabric.vcs = vcs, .fabric.depth_bytes = 200});
     uint32_t m = scenario_node(&l->s, 3 * KB_NS), x = scenario_node(&l->s, 3 * KB_NS);
     l->am = scenario_link(&l->s, scenario_node(&l->s, 0), m, 100, 0);
     l->mx = scenario_link(&l->s, m, x, 200, 0);
@@ -150,7 +154,7 @@ static void a_lone_transfer_takes_three_events(void **state)
     line_init(&l, 2);
     scenario_write(&l.s, 0, 100000, LINKS(l.am, l.mx));
     outcome *o = scenario_run(&l.s);
-    assert_int_equal(o->receipts[0].ended, 1006 * KB_NS);
+    assert_int_equal(o->completions[0].ended, 1006 * KB_NS);
     assert_int_equal(o->total.hops, 2000);
     assert_int_equal(o->events, 3);
     outcome_free(o);
@@ -169,7 +173,7 @@ static void transfers_that_follow_take_three_events_each(void **state)
     outcome *o = scenario_run(&l.s);
     kb_time waited = 0;
     for (uint32_t i = 0; i < 10; i++) {
-        assert_int_equal(o->receipts[i].ended, (100 * (i + 1) + 6) * KB_NS);
+        assert_int_equal(o->completions[i].ended, (100 * (i + 1) + 6) * KB_NS);
         waited += 50 * i * KB_NS;
     }
     assert_int_equal(o->stats[l.am].waited_fs, waited);
@@ -198,8 +202,8 @@ static void who_was_met_is_followed_again(void **state)
         scenario_write(&l.s, 250 * KB_NS, 100, LINKS(l.bm, l.mx));
         outcome *o = scenario_run(&l.s);
         for (uint32_t i = 0; i < 10; i++)
-            assert_int_equal(o->receipts[i].ended, (100 * (i + 1) + 6) * KB_NS);
-        assert_int_equal(o->receipts[10].ended, 257 * KB_NS);
+            assert_int_equal(o->completions[i].ended, (100 * (i + 1) + 6) * KB_NS);
+        assert_int_equal(o->completions[10].ended, 257 * KB_NS);
         assert_in_range(o->events, 33 + 8, 33 + 40);
         assert_true(o->trains.coalesced > 0);
         outcome_free(o);
@@ -215,7 +219,8 @@ static void transfers_that_come_late_enough_may_queue_on_their_way(void **state)
 {
     (void)state;
     scenario s;
-    scenario_init(&s, (net_options){.packet_bytes = 100, .vcs = 2, .depth_bytes = 200});
+    scenario_init(
+        &s, (net_options){.fabric.packet_bytes = 100, .fabric.vcs = 2, .fabric.depth_bytes = 200});
     uint32_t m = scenario_node(&s, 3 * KB_NS), x = scenario_node(&s, 3 * KB_NS);
     uint32_t am = scenario_link(&s, scenario_node(&s, 0), m, 200, 0);
     uint32_t mx = scenario_link(&s, m, x, 100, 0);
@@ -224,7 +229,7 @@ static void transfers_that_come_late_enough_may_queue_on_their_way(void **state)
         scenario_write(&s, 100 * i * KB_NS, 10000, LINKS(am, mx));
     outcome *o = scenario_run(&s);
     for (uint32_t i = 0; i < 10; i++)
-        assert_int_equal(o->receipts[i].ended, (100 * (i + 1) + 6) * KB_NS);
+        assert_int_equal(o->completions[i].ended, (100 * (i + 1) + 6) * KB_NS);
     assert_int_equal(o->events, 30);
     outcome_free(o);
     scenario_fini(&s);
@@ -242,7 +247,9 @@ static void channels_are_those_of_packets(void **state)
     for (kb_time look = 50; look < 500; look += 100)
         for (uint32_t vcs = 1; vcs <= 4; vcs++) {
             scenario s;
-            scenario_init(&s, (net_options){.packet_bytes = 100, .vcs = vcs, .depth_bytes = 200});
+            scenario_init(&s, (net_options){.fabric.packet_bytes = 100,
+                                            .fabric.vcs = vcs,
+                                            .fabric.depth_bytes = 200});
             uint32_t k = scenario_node(&s, 3 * KB_NS), m = scenario_node(&s, 5 * KB_NS);
             uint32_t ak = scenario_link(&s, scenario_node(&s, 0), k, 100, 0);
             uint32_t bk = scenario_link(&s, scenario_node(&s, 0), k, 100, 0);
@@ -265,16 +272,16 @@ enum { MACHINE_ORDERS = 300, MACHINE_LOOKS = 5 };
 typedef struct machine_run {
     kb_sim *sim;
     net *fabric;
-    net_ways ways;
+    net_route_buffer routes;
     kb_handler submit;
     uint64_t seed;
     kb_time ended[MACHINE_ORDERS];
 } machine_run;
 
-static void on_machine_done(void *self, uint64_t arg, const net_receipt *receipt)
+static void on_machine_done(void *self, uint64_t arg, const net_completion *completion)
 {
     machine_run *r = self;
-    r->ended[arg] = receipt->ended;
+    r->ended[arg] = completion->ended;
 }
 
 /* Mostly from and to the PE's own slice, else another one's of the cube, or anywhere. */
@@ -282,7 +289,7 @@ static void on_machine_submit(kb_sim *sim, void *self, uint64_t arg)
 {
     (void)sim;
     machine_run *r = self;
-    const topo_machine *m = r->ways.machine;
+    const topo_machine *m = r->routes.machine;
     const topo_shape *shape = topo_machine_shape(m);
     kb_rng rng;
     kb_rng_init(&rng, test_seed(r->seed + arg));
@@ -294,7 +301,7 @@ static void on_machine_submit(kb_sim *sim, void *self, uint64_t arg)
         cube = (uint32_t)kb_rng_below(&rng, shape->cubes);
     uint64_t bytes =
         kb_rng_below(&rng, 2) ? 256 * (1 + kb_rng_below(&rng, 64)) : 1 + kb_rng_below(&rng, 10000);
-    net_order order = net_ways_order(&r->ways, from, topo_node_at(m, TOPO_HBM_CTRL, 0, cube, pe),
+    net_order order = net_make_order(&r->routes, from, topo_node_at(m, TOPO_HBM_CTRL, 0, cube, pe),
                                      bytes, kb_rng_below(&rng, 3) > 0);
     order.done = on_machine_done;
     order.self = r;
@@ -307,7 +314,7 @@ static void machine_run_init(machine_run *r, const topo_machine *m, uint64_t see
     *r = (machine_run){.seed = seed};
     expect_ok(kb_sim_create(NULL, &r->sim));
     expect_ok(net_create_for(r->sim, m, 1, no_elision, &r->fabric));
-    expect_ok(net_ways_init(&r->ways, m));
+    expect_ok(net_route_buffer_init(&r->routes, m));
     expect_ok(kb_sim_add_handler(r->sim, on_machine_submit, r, &r->submit));
     kb_source source = kb_source_make(0);
     kb_rng rng;
@@ -318,7 +325,7 @@ static void machine_run_init(machine_run *r, const topo_machine *m, uint64_t see
 
 static void machine_run_fini(machine_run *r)
 {
-    net_ways_fini(&r->ways);
+    net_route_buffer_fini(&r->routes);
     net_destroy(r->fabric);
     kb_sim_destroy(r->sim);
 }

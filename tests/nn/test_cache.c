@@ -121,7 +121,7 @@ static void pages_are_at_their_pe(void **unused)
     nn_cache *cache;
     expect_ok(kb_kv_cache_create(ctx, &spec, &handle));
     expect_ok(nn_find_cache(ctx, "test", handle, &cache));
-    const nn_cache_layout *is = &cache->is;
+    const nn_cache_layout *is = &cache->layout;
     assert_int_equal(is->lanes, 4);
     for (int64_t head = 0; head < 3; head++)
         for (int64_t lane = 0; lane < 4; lane++) {

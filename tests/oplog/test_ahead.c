@@ -2,6 +2,8 @@
  * test_ahead.c: what the log is told before its time. A case worked out by hand; and random
  * schedules, told call by call at their times to one log and ahead to another one: all that the two
  * show is the same at any time.
+ *
+ * Checks O1.
  */
 #include "oplog/log_rig.h"
 #include "support/failing_alloc.h"

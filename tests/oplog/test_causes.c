@@ -1,6 +1,8 @@
 /*
  * test_causes.c: what the time of PEs goes to, and that it adds up: the rule on cases worked out by
  * hand, and random histories against a replay instant by instant; the same by source line.
+ *
+ * Checks O2 and O3.
  */
 #include "oplog/log_rig.h"
 #include "support/failing_alloc.h"

@@ -25,10 +25,7 @@ typedef struct rig {
 static inline kb_error *rig_try(rig *r, topo_machine *machine, bool no_elision)
 {
     *r = (rig){.machine = machine, .shape = topo_machine_shape(machine)};
-    net_options options = {.packet_bytes = r->shape->packet_bytes,
-                           .vcs = r->shape->vcs,
-                           .depth_bytes = r->shape->depth_bytes,
-                           .no_elision = no_elision};
+    net_options options = {.fabric = r->shape->fabric, .no_elision = no_elision};
     KB_TRY(kb_sim_create(NULL, &r->sim));
     KB_TRY(net_create(r->sim, topo_machine_graph(machine), &options, &r->fabric));
     KB_TRY(mem_memories_create(machine, TOPO_NONE, &r->memories));
@@ -82,7 +79,7 @@ static inline void rig_fini(rig *r)
     topo_machine_destroy(r->machine);
 }
 
-static inline kb_time sum_of(const net_receipt *r)
+static inline kb_time sum_of(const net_completion *r)
 {
     return r->overhead + r->wire + r->drain + r->queueing;
 }
@@ -97,17 +94,18 @@ static inline kb_location place(kb_memory memory, uint32_t sip, uint32_t cube, u
 typedef struct outcome {
     rig *r;
     int done;
-    net_receipt receipt;
+    net_completion completion;
     kb_error *err;
 } outcome;
 
-static inline void on_outcome(void *self, uint64_t arg, const net_receipt *receipt, kb_error *err)
+static inline void on_outcome(void *self, uint64_t arg, const net_completion *completion,
+                              kb_error *err)
 {
     outcome *o = self;
     assert_int_equal(arg, 5);
-    assert_int_equal(receipt->ended, kb_sim_now(o->r->sim));
-    assert_int_equal(sum_of(receipt), receipt->ended - receipt->issued);
-    o->receipt = *receipt;
+    assert_int_equal(completion->ended, kb_sim_now(o->r->sim));
+    assert_int_equal(sum_of(completion), completion->ended - completion->issued);
+    o->completion = *completion;
     o->err = err;
     o->done++;
 }

@@ -22,11 +22,11 @@ static void expect_move(kb_location from, kb_location to, uint64_t bytes, bool f
     rig r = rig_make(default_machine(), false);
     expect_ok(kb_sim_run(r.sim, 3 * KB_NS));
     outcome o = run(&r, &(pe_move){.from = from, .to = to, .bytes = bytes, .fill = fill}, 1);
-    assert_int_equal(o.receipt.issued, 3 * KB_NS);
-    assert_int_equal(o.receipt.overhead, overhead);
-    assert_int_equal(o.receipt.wire, wire);
-    assert_int_equal(o.receipt.drain, drain);
-    assert_int_equal(o.receipt.queueing, queueing);
+    assert_int_equal(o.completion.issued, 3 * KB_NS);
+    assert_int_equal(o.completion.overhead, overhead);
+    assert_int_equal(o.completion.wire, wire);
+    assert_int_equal(o.completion.drain, drain);
+    assert_int_equal(o.completion.queueing, queueing);
     rig_fini(&r);
 }
 
@@ -71,14 +71,14 @@ static void the_tcm_of_another_cube_or_sip_is_not_the_own_one(void **state)
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         rig r = rig_make(default_machine(), false);
         kb_location other = place(KB_TCM, others[i].sip, others[i].cube, others[i].pe, 0);
-        net_ways ways;
-        expect_ok(net_ways_init(&ways, r.machine));
-        net_order order = net_ways_order(&ways, topo_node_at(r.machine, TOPO_PE_DMA, 0, 0, 0),
+        net_route_buffer routes;
+        expect_ok(net_route_buffer_init(&routes, r.machine));
+        net_order order = net_make_order(&routes, topo_node_at(r.machine, TOPO_PE_DMA, 0, 0, 0),
                                          mem_memories_node(r.memories, &other), 4096, false);
-        kb_time alone = net_foresee(r.fabric, &order).ended;
+        kb_time alone = net_predict(r.fabric, &order).ended;
         pe_move move = {.from = place(KB_TCM, 0, 0, 0, 0), .to = other, .bytes = 4096};
-        assert_int_equal(run(&r, &move, 1).receipt.ended, alone);
-        net_ways_fini(&ways);
+        assert_int_equal(run(&r, &move, 1).completion.ended, alone);
+        net_route_buffer_fini(&routes);
         rig_fini(&r);
     }
 }
@@ -100,8 +100,8 @@ static void the_own_tcm_takes_its_bandwidth(void **state)
     assert_int_equal(o.done, 0);
     expect_ok(kb_sim_run(r.sim, KB_FOREVER));
     assert_int_equal(o.done, 1);
-    assert_int_equal(o.receipt.ended, KB_NS);
-    assert_int_equal(o.receipt.drain, KB_NS);
+    assert_int_equal(o.completion.ended, KB_NS);
+    assert_int_equal(o.completion.drain, KB_NS);
     rig_fini(&r);
 }
 
@@ -129,9 +129,9 @@ static void the_last_piece_is_told_of(void **state)
         {.from = place(KB_TCM, 0, 0, 0, 0), .to = place(KB_HBM, 0, 0, 1, 0), .bytes = 100},
         {.from = place(KB_TCM, 0, 0, 0, 0), .to = place(KB_HBM, 0, 0, 0, 0), .bytes = 4096}};
     outcome o = run(&r, moves, 2);
-    assert_int_equal(o.receipt.ended, 103430625);
-    assert_int_equal(o.receipt.queueing, 0);
-    assert_int_equal(o.receipt.drain, 20390625);
+    assert_int_equal(o.completion.ended, 103430625);
+    assert_int_equal(o.completion.queueing, 0);
+    assert_int_equal(o.completion.drain, 20390625);
     rig_fini(&r);
 }
 
@@ -151,22 +151,22 @@ static void reading_and_writing_overlap(void **state)
     pe_move move = {
         .from = place(KB_HBM, 0, 0, 0, 0), .to = place(KB_HBM, 0, 0, 1, 0), .bytes = BYTES};
     outcome o = run(&r, &move, 1);
-    assert_true(o.receipt.ended > 5120 * KB_NS);
-    assert_true(o.receipt.ended < (5120 + 1280 + 90 + 78) * KB_NS);
+    assert_true(o.completion.ended > 5120 * KB_NS);
+    assert_true(o.completion.ended < (5120 + 1280 + 90 + 78) * KB_NS);
     rig_fini(&r);
 
     r = rig_make(default_machine(), false);
     move.to = place(KB_HBM, 0, 0, 0, BYTES);
     o = run(&r, &move, 1);
-    assert_true(o.receipt.ended > 10240 * KB_NS);
-    assert_true(o.receipt.ended < (10240 + 90 + 78) * KB_NS);
+    assert_true(o.completion.ended > 10240 * KB_NS);
+    assert_true(o.completion.ended < (10240 + 90 + 78) * KB_NS);
     rig_fini(&r);
 
     /* Into or out of the TCM it is one way: 5120 ns and the latency of it. */
     r = rig_make(default_machine(), false);
     move.to = place(KB_TCM, 0, 0, 0, 0);
     o = run(&r, &move, 1);
-    assert_int_equal(o.receipt.ended, 5120 * KB_NS + 90 * KB_NS + 80 * KB_PS + 62500);
+    assert_int_equal(o.completion.ended, 5120 * KB_NS + 90 * KB_NS + 80 * KB_PS + 62500);
     rig_fini(&r);
 }
 

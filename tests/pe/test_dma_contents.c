@@ -266,10 +266,10 @@ static void model_free(model *m)
     free(m);
 }
 
-typedef KB_VEC(net_receipt) receipt_list;
+typedef KB_VEC(net_completion) receipt_list;
 
 /* One call at a time, so that the fabric's figures are those of the calls that did not fail. */
-static void many_calls(uint64_t seed, bool no_elision, int rounds, receipt_list *receipts,
+static void many_calls(uint64_t seed, bool no_elision, int rounds, receipt_list *completions,
                        int *faults)
 {
     model *m = model_new(seed, no_elision);
@@ -289,14 +289,14 @@ static void many_calls(uint64_t seed, bool no_elision, int rounds, receipt_list 
             expect_equal_contents(m, false);
         expect_ok(kb_sim_run(m->r.sim, KB_FOREVER));
         assert_int_equal(o.done, 1);
-        assert_true(o.receipt.queueing >= 0);
+        assert_true(o.completion.queueing >= 0);
         assert_int_equal(kb_error_code(o.err), good ? KB_OK : KB_ERR_FAULT);
         if (!good)
-            assert_int_equal(o.receipt.ended, o.receipt.issued);
+            assert_int_equal(o.completion.ended, o.completion.issued);
         *faults += !good;
         kb_error_free(o.err);
-        if (receipts)
-            assert_true(kb_vec_push(receipts, o.receipt));
+        if (completions)
+            assert_true(kb_vec_push(completions, o.completion));
     }
     expect_equal_contents(m, true);
     model_free(m);

@@ -152,11 +152,11 @@ typedef struct relay {
 
 static void start_next(relay *y);
 
-static void on_relay(void *self, uint64_t arg, const net_receipt *receipt, kb_error *err)
+static void on_relay(void *self, uint64_t arg, const net_completion *completion, kb_error *err)
 {
     relay *y = self;
     (void)arg;
-    (void)receipt;
+    (void)completion;
     assert_null(err);
     if (++y->calls < 30)
         start_next(y);

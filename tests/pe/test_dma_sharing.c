@@ -4,6 +4,8 @@
  * 110.1425 ns, of which 90 are overhead, .08 wire and 20.0625 drain; writing them takes 103.04, of
  * which 83 are overhead and .04 wire (test_dma.c has the parts). The TCM passes 512 bytes a ns each
  * way.
+ *
+ * Checks K10.
  */
 #include "rig.h"
 
@@ -79,10 +81,10 @@ static void expect_receipt(const outcome *o, kb_time overhead, kb_time wire, kb_
 {
     assert_int_equal(o->done, 1);
     assert_null(o->err);
-    assert_int_equal(o->receipt.overhead, overhead);
-    assert_int_equal(o->receipt.wire, wire);
-    assert_int_equal(o->receipt.drain, drain);
-    assert_int_equal(o->receipt.queueing, queueing);
+    assert_int_equal(o->completion.overhead, overhead);
+    assert_int_equal(o->completion.wire, wire);
+    assert_int_equal(o->completion.drain, drain);
+    assert_int_equal(o->completion.queueing, queueing);
 }
 
 /* ---- Channels ---------------------------------------------------------------------------- */
@@ -100,7 +102,7 @@ static void a_copy_waits_for_the_channel_of_a_kernel(void **state)
     start(&r, &copy, 1, &o);
     run(&r);
     assert_int_equal(load.ended, READ_4K);
-    assert_int_equal(o.receipt.ended, 2 * READ_4K);
+    assert_int_equal(o.completion.ended, 2 * READ_4K);
     expect_receipt(&o, 90 * KB_NS, 80 * KB_PS, 20062500, READ_4K);
     rig_fini(&r);
 
@@ -185,7 +187,7 @@ static void a_copy_waits_for_the_first_of_four_channels(void **state)
         first = loads[i].ended < first ? loads[i].ended : first;
     }
     assert_true(first >= READ_4K);
-    assert_int_equal(o.receipt.ended, first + 38062500);
+    assert_int_equal(o.completion.ended, first + 38062500);
     expect_receipt(&o, 22 * KB_NS, 0, 16062500, first);
     rig_fini(&r);
 }
@@ -212,7 +214,7 @@ static void the_one_issued_first_begins_first(void **state)
             issue_dma(&r, KB_UNIT_DMA_READ, 4096, &load);
         run(&r);
         assert_int_equal(load.begun, copy_first ? 2 * READ_4K : READ_4K);
-        assert_int_equal(o.receipt.ended, copy_first ? 2 * READ_4K : 3 * READ_4K);
+        assert_int_equal(o.completion.ended, copy_first ? 2 * READ_4K : 3 * READ_4K);
         rig_fini(&r);
     }
 
@@ -282,7 +284,7 @@ static void pieces_of_a_copy_wait_for_a_channel(void **state)
         if (channels == 1)
             expect_receipt(&o, 100 * KB_NS, 40 * KB_PS, 72125000, 61977500);
         else /* two channels are enough */
-            assert_int_equal(o.receipt.queueing, 0);
+            assert_int_equal(o.completion.queueing, 0);
         rig_fini(&r);
     }
 }
@@ -369,8 +371,8 @@ static void a_slow_tcm_limits_copies(void **state)
     pe_move copy = load_of(1 << 20);
     start(&r, &copy, 1, &o);
     run(&r);
-    assert_int_equal(o.receipt.ended, 8192 * KB_NS);
-    assert_int_equal(o.receipt.queueing, 0);
+    assert_int_equal(o.completion.ended, 8192 * KB_NS);
+    assert_int_equal(o.completion.queueing, 0);
     rig_fini(&r);
 }
 

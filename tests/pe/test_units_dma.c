@@ -10,13 +10,13 @@
 
 static kb_time foresee(unit_rig *r, const mem_rect *rect, bool read)
 {
-    net_ways ways;
-    expect_ok(net_ways_init(&ways, r->machine));
+    net_route_buffer routes;
+    expect_ok(net_route_buffer_init(&routes, r->machine));
     net_order order =
-        net_ways_order(&ways, topo_node_at(r->machine, TOPO_PE_DMA, 0, 0, 0),
+        net_make_order(&routes, topo_node_at(r->machine, TOPO_PE_DMA, 0, 0, 0),
                        mem_memories_node(r->memories, &rect->at), mem_rect_bytes(rect), read);
-    kb_time time = net_foresee(r->fabric, &order).ended;
-    net_ways_fini(&ways);
+    kb_time time = net_predict(r->fabric, &order).ended;
+    net_route_buffer_fini(&routes);
     return time;
 }
 

@@ -1,6 +1,8 @@
 /*
  * test_units_order.c: what waits for what: spans, internal commands, and the laws on random
  * programs. Reading 4 KiB of the own slice takes 110.1425 ns, writing them 103.04.
+ *
+ * Checks K2 and K3.
  */
 #include "support/seed.h"
 #include "units_rig.h"

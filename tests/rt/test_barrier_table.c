@@ -5,6 +5,8 @@
  *
  * A call that is new in the header fails here until it is in the table, and one that is new in the
  * table until it has a function below that makes it.
+ *
+ * Checks H1.
  */
 #include "tensors.h"
 

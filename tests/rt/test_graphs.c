@@ -1,6 +1,8 @@
 /*
  * test_graphs.c: recorded sequences give the results of the same calls one by one, cost little, and
  * say what is wrong with them.
+ *
+ * Checks G4.
  */
 #include "ordered.h"
 

@@ -2,6 +2,8 @@
  * test_handles.c: a handle is refused by every context but its own, also if its own was destroyed
  * and another one made since. Both contexts make the same things in the same order, so that only
  * the context tells their handles apart.
+ *
+ * Checks H5.
  */
 #include "programs.h"
 

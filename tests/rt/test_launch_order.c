@@ -1,6 +1,8 @@
 /*
  * test_launch_order.c: a PE starts kernels in the order in which they were launched, also when
  * their commands overtake each other: a short one goes past a long one that is held up.
+ *
+ * Checks H7.
  */
 #include "tensors.h"
 #include "works.h"

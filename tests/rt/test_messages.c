@@ -1,6 +1,8 @@
 /*
  * test_messages.c: what the kinds of requests do, what is wrong with a message, and mappings. The
  * memory and the addresses that messages name are in test_addresses.c.
+ *
+ * Checks H6.
  */
 #include "programs.h"
 

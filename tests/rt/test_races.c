@@ -2,6 +2,8 @@
  * test_races.c: that numbers belong to operations and not to addresses. Each case is one in which a
  * program that replays addresses after the fact gets a wrong result: memory is overwritten, given
  * back and used again, or looked at late.
+ *
+ * Checks H2.
  */
 #include "tensors.h"
 

@@ -1,6 +1,8 @@
 /*
  * test_requests.c: handles of requests: submitting, waiting, testing, freeing, and what becomes of
  * faults. What the messages do is in test_messages.c.
+ *
+ * Checks H3.
  */
 #include "programs.h"
 #include "support/seed.h"

@@ -2,6 +2,8 @@
  * test_stream_programs.c: random programs of launches, copies and events in several streams,
  * against a plain model that runs them in the order of calls, and a model of which work comes
  * before which.
+ *
+ * Checks G3.
  */
 #include "ordered.h"
 #include "programs.h"

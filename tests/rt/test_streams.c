@@ -1,6 +1,8 @@
 /*
  * test_streams.c: the order of work in streams, what it takes, and what is said of work that has
  * none.
+ *
+ * Checks G1.
  */
 #include "ordered.h"
 #include "programs.h"

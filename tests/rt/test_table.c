@@ -4,7 +4,7 @@
  */
 #include "programs.h"
 
-#include "rt/table.h"
+#include "rt/handle_table.h"
 #include "support/seed.h"
 
 typedef struct thing {

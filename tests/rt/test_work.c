@@ -1,6 +1,8 @@
 /*
  * test_work.c: queues that are installed by commands, works in steps, kernels on chosen PEs with
  * arguments of their own, and ends that come from outside.
+ *
+ * Checks Q5.
  */
 #include "works.h"
 

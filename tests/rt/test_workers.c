@@ -1,6 +1,8 @@
 /*
  * test_workers.c: spawning workers: their turns, time, waiting and ends. Yielding is in
  * test_yielding.c; what happens when one fails in test_worker_failures.c.
+ *
+ * Checks H4.
  */
 #include "programs.h"
 

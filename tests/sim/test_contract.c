@@ -1,6 +1,8 @@
 /*
  * test_contract.c: promises of kernbench.h that are easy to break without noticing: what happens
  * with ids used twice, handles kept too long, things cancelled late, and misuse.
+ *
+ * Checks S4.
  */
 #include "support/expect.h"
 

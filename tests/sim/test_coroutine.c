@@ -1,6 +1,8 @@
 /*
  * test_coroutine.c: coroutines: their order and times, what survives a switch, stacks and spawning.
  * test_unwinding.c has how they end. Everything runs twice: with elision and without.
+ *
+ * Checks C3.
  */
 #include "sim/story.h"
 

@@ -3,6 +3,8 @@
  *
  * Law: what such a program does, told by a hash of all its steps in order, is the same with and
  * without elision, in one run or in many short ones, and with other simulators at work in between.
+ *
+ * Checks S2.
  */
 #include "support/expect.h"
 #include "support/seed.h"

@@ -2,6 +2,8 @@
  * test_sim.c: the clock, the loop, and what the public calls on a simulator promise.
  *
  * Times are worked out by hand and compared exactly. test_programs.c has random programs.
+ *
+ * Checks S1 and S3.
  */
 #include "support/expect.h"
 

@@ -1,6 +1,8 @@
 /*
  * test_unwinding.c: how coroutines end: cleanups, killing, failing runs, and the report of a
  * deadlock. Everything runs twice: with elision and without.
+ *
+ * Checks C2.
  */
 #include "sim/story.h"
 

@@ -4,6 +4,8 @@
  *
  * Most tests tell a story, "time name what; ..." with times in fs, and compare it. Coroutines have
  * low source ids and "c" names, handlers ids from 100 and "h" names.
+ *
+ * Checks C1 and C4.
  */
 #include "sim/story.h"
 #include "support/seed.h"

@@ -76,10 +76,7 @@ static inline kb_error *rig_add_units(rig *r)
 
 static inline kb_error *rig_add_fabric(rig *r, bool no_elision)
 {
-    net_options options = {.packet_bytes = r->shape->packet_bytes,
-                           .vcs = r->shape->vcs,
-                           .depth_bytes = r->shape->depth_bytes,
-                           .no_elision = no_elision};
+    net_options options = {.fabric = r->shape->fabric, .no_elision = no_elision};
     return net_create(r->sim, topo_machine_graph(r->machine), &options, &r->fabric);
 }
 

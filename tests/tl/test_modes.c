@@ -1,6 +1,8 @@
 /*
  * test_modes.c: with data and without, kernels take the same time to the femtosecond; and what is
  * made of numbers alone is known in both.
+ *
+ * Checks K5.
  */
 #include "rig.h"
 

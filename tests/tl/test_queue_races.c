@@ -3,6 +3,8 @@
  * whatever becomes of the slot or the memory that it was in. Each way in which addresses would go
  * wrong, with rings of every kind and of one slot and four, and in a run without time; and all of
  * it takes the same time with events elided, without, and without data.
+ *
+ * Checks Q4.
  */
 #include "queue_rig.h"
 

@@ -1,6 +1,8 @@
 /*
  * test_values.c: how long values live: handles, scopes and the TCM, of which there is 1 MiB here.
  * A value holds multiples of 64 bytes, wherever they are.
+ *
+ * Checks K4.
  */
 #include "rig.h"
 

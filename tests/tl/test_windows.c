@@ -1,6 +1,8 @@
 /*
  * test_windows.c: results do not depend on how far kernels run ahead of global time: random small
  * kernels (random_kernel.h). A window of 1 does not run ahead at all.
+ *
+ * Checks K8 and K9.
  */
 #include "random_kernel.h"
 

@@ -9,6 +9,8 @@
  *
  * What may be a request and what a reply: data from a memory to something else is a reply, and what
  * goes to a memory is a request (docs/decisions/0007-routing.md).
+ *
+ * Checks T5.
  */
 #include "machines.h"
 #include "support/seed.h"

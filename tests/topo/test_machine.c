@@ -1,4 +1,5 @@
-/* test_machine.c: what is in a compiled machine: numbering, names, figures, positions. */
+/* test_machine.c: what is in a compiled machine: numbering, names, figures, positions. Checks T4.
+ */
 
 #include "machines.h"
 
@@ -209,7 +210,7 @@ static void the_default_machine_is_as_specified(void **state)
     assert_int_equal(shape->sram_bytes, 32 << 20);
     assert_int_equal(shape->tcm_bytes, 16 << 20);
     assert_int_equal(shape->tcm_reserved_bytes, 4 << 20);
-    assert_int_equal(shape->packet_bytes, 256);
+    assert_int_equal(shape->fabric.packet_bytes, 256);
     /*
      * Nodes of a SIP: 3 + 4 ports in the IO chiplet; 16 routers, a crossbar, 8 slices, SRAM, M CPU
      * and 8 PEs in each of 16 cubes; and 3 ports in the corner cubes of the south, 4 in others but
@@ -379,9 +380,9 @@ static void the_default_description_is_complete(void **state)
     other.name[0] = '\0';
     /* What the kind of node has, and no more. */
     for (int kind = 0; kind < TOPO_KINDS; kind++)
-        other.parts[kind].is = (topo_parameters){.overhead_fs = 7};
+        other.parts[kind].is = (topo_parameters){.timing.latency_fs = 7};
     other.parts[TOPO_HBM_CTRL].is.raw_bytes_per_s = other.parts[TOPO_HBM_CTRL].is.efficiency = 7;
-    other.parts[TOPO_SRAM].is.bytes_per_s = other.parts[TOPO_SRAM].is.bytes = 7;
+    other.parts[TOPO_SRAM].is.timing.bytes_per_s = other.parts[TOPO_SRAM].is.bytes = 7;
     expect_ok(topo_description_default(&one));
     expect_ok(topo_description_default(&other));
     assert_true(topo_description_hash(&one) == topo_description_hash(&other));
@@ -399,9 +400,9 @@ static void the_mesh_for_comparisons_is_as_its_comment_says(void **state)
     assert_int_equal(shape->pe_count, 64);
     assert_int_equal(shape->noc_w, 8);
     assert_int_equal(shape->noc_h, 8);
-    assert_int_equal(shape->packet_bytes, 8);
-    assert_int_equal(shape->vcs, 8);
-    assert_int_equal(shape->depth_bytes, 64);
+    assert_int_equal(shape->fabric.packet_bytes, 8);
+    assert_int_equal(shape->fabric.vcs, 8);
+    assert_int_equal(shape->fabric.depth_bytes, 64);
     /* From corner to corner: 15 routers of 4 cycles and one for the ends. 8 bytes a cycle. */
     uint32_t steps[64], from = topo_node_at(m, TOPO_PE_DMA, 0, 0, 0);
     uint32_t count = topo_route(m, from, topo_node_at(m, TOPO_PE_DMA, 0, 0, 63), true, steps);

@@ -1,4 +1,5 @@
-/* test_rate.c: the time of bytes, worked out by hand and by plain 128-bit arithmetic. */
+/* test_rate.c: the time of bytes, worked out by hand and by plain 128-bit arithmetic. Checks T1 and
+ * T2. */
 #include "support/expect.h"
 #include "support/seed.h"
 

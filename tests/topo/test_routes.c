@@ -1,6 +1,8 @@
 /*
  * test_routes.c: the ways of the default machine worked out by hand, one for each kind of path, and
  * properties of ways on random machines.
+ *
+ * Checks T3.
  */
 #include "machines.h"
 #include "support/seed.h"

@@ -306,17 +306,23 @@ static void a_machine_that_does_not_exist_is_refused(void **state)
 
 /* ---- Components of others ---------------------------------------------------------------- */
 
-static void read_mine(kb_config_node *settings, topo_parameters *parameters)
+/* A router whose latency is set in cycles of 1 ps. */
+static void derive_mine(kb_config_node *settings, topo_parameters *parameters)
 {
-    assert_int_equal(parameters->overhead_fs, 1 * KB_NS); /* the default machine's */
-    parameters->overhead_fs = kb_config_int(kb_config_need(settings, "cycles"), 1, 100, 1) * KB_PS;
+    kb_config_need(settings, "cycles");
+    assert_int_equal(parameters->timing.latency_fs, 1 * KB_NS); /* the default machine's */
+    parameters->timing.latency_fs = (kb_time)parameters->bytes * KB_PS;
 }
 
 static void others_can_bring_components(void **state)
 {
     (void)state;
-    static const topo_component mine = {
-        .name = "mine.router", .kind = TOPO_ROUTER, .read = read_mine};
+    static const topo_key keys[] = {{.path = "cycles", TOPO_COUNT(topo_parameters, bytes, 1, 100)}};
+    static const topo_component mine = {.name = "mine.router",
+                                        .kind = TOPO_ROUTER,
+                                        .keys = keys,
+                                        .key_count = 1,
+                                        .derive = derive_mine};
     static const topo_component *const others[] = {&mine};
     const char text[] = "cube: { noc: { router: { impl: mine.router, cycles: 40 } } }";
     topo_source source = {.path = "f.yaml", .text = text, .length = sizeof text - 1};
@@ -329,6 +335,11 @@ static void others_can_bring_components(void **state)
     uint32_t router = topo_node_at(m, TOPO_ROUTER, 0, 0, 0);
     assert_int_equal(topo_machine_graph(m)->nodes.items[router].overhead_fs, 40 * KB_PS);
     assert_ptr_equal(topo_machine_component(m, TOPO_ROUTER), &mine);
+    kb_text settings = KB_TEXT_INIT;
+    topo_machine_print_settings(m, &settings);
+    assert_non_null(strstr(kb_text_peek(&settings), "\ncube.noc.router.impl=mine.router\n"
+                                                    "cube.noc.router.cycles=40\n"));
+    kb_text_fini(&settings);
     topo_machine_destroy(m);
     source.settings = (const char *const[]){"cube.xbar.impl=mine.rooter"};
     source.setting_count = 1;

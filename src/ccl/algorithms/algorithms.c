@@ -1,8 +1,8 @@
 /*
- * algorithms.c: the collectives that ship, and what their kernels share.
+ * algorithms.c: the table of shipped collectives, and what their kernels share.
  *
- * The order in which a kernel adds up is fixed by places in circles, lines and trees, never by what
- * arrives first: the bits of a result do not depend on time.
+ * Invariant: the order of additions follows from indices in subgroups, lines and trees, never from
+ * the order of arrival. So the bits of a result do not depend on times.
  */
 #include "algorithms.h"
 
@@ -63,16 +63,16 @@ tl_tensor ccl_finish(tl_context *tl, kb_reduce_op op, tl_tensor sum, int64_t cou
     return op == KB_AVG && count > 1 ? tl_div(sum, count) : sum;
 }
 
-void ccl_ring_exchange(tl_context *tl, const ccl_tile *tile, tl_tensor *sum, int64_t members,
+void ccl_ring_exchange(tl_context *tl, const ccl_tile *tile, tl_tensor *sum, int64_t participants,
                        const char *to, const char *from)
 {
-    if (members == 1)
+    if (participants == 1)
         return;
     tl_send(to, *sum);
-    for (int64_t step = 1; step < members; step++)
+    for (int64_t step = 1; step < participants; step++)
         TL_SCOPE {
             tl_tensor arrived = tl_recv(from, tile->shape, tile->dtype);
-            if (step + 1 < members)
+            if (step + 1 < participants)
                 tl_send(to, arrived);
             tl_assign(sum, ccl_combine(tl, tile->op, *sum, arrived));
         }
@@ -88,28 +88,28 @@ static void add_from(tl_context *tl, const ccl_tile *tile, tl_tensor *sum, const
 
 void ccl_reduce_along(tl_context *tl, const ccl_tile *tile, tl_tensor *sum, ccl_line line)
 {
-    if (line.place <= line.root && line.place > 0)
+    if (line.index <= line.root && line.index > 0)
         add_from(tl, tile, sum, line.down);
-    if (line.place >= line.root && line.place + 1 < line.members)
+    if (line.index >= line.root && line.index + 1 < line.participants)
         add_from(tl, tile, sum, line.up);
-    if (line.place != line.root)
-        tl_send(line.place < line.root ? line.up : line.down, *sum);
+    if (line.index != line.root)
+        tl_send(line.index < line.root ? line.up : line.down, *sum);
 }
 
 void ccl_broadcast_along(tl_context *tl, const ccl_tile *tile, tl_tensor *value, ccl_line line)
 {
-    if (line.place != line.root)
+    if (line.index != line.root)
         tl_assign(value,
-                  tl_recv(line.place < line.root ? line.up : line.down, tile->shape, tile->dtype));
-    if (line.place <= line.root && line.place > 0)
+                  tl_recv(line.index < line.root ? line.up : line.down, tile->shape, tile->dtype));
+    if (line.index <= line.root && line.index > 0)
         tl_send(line.down, *value);
-    if (line.place >= line.root && line.place + 1 < line.members)
+    if (line.index >= line.root && line.index + 1 < line.participants)
         tl_send(line.up, *value);
 }
 
 /* ---- For arguments ----------------------------------------------------------------------- */
 
-/* More than there is room for are counted alone: whoever asked for them refuses them. */
+/* Arguments beyond the maximum are only counted; the caller refuses them. */
 static void add_argument(kb_ccl_arguments *args, tl_arg argument)
 {
     if (args->count < KB_CCL_MAX_ARGUMENTS)
@@ -132,51 +132,51 @@ int64_t ccl_tile_elements(const kb_ccl_call *call, int64_t tiles_held)
     int64_t size = (int64_t)kb_dtype_bytes(call->dtype);
     int64_t slot = (int64_t)call->slot_bytes / size;
     int64_t tcm = (int64_t)call->scope->machine.tcm_bytes / (2 * tiles_held * size);
-    int64_t most = slot < tcm ? slot : tcm;
-    int64_t wanted = kb_ccl_setting(call->scope, "chunk_size", most);
-    int64_t tile = wanted < most ? wanted : most;
+    int64_t max = slot < tcm ? slot : tcm;
+    int64_t wanted = kb_ccl_setting(call->scope, "chunk_size", max);
+    int64_t tile = wanted < max ? wanted : max;
     return tile < 1 ? 1 : tile;
 }
 
-void ccl_add_common(const kb_ccl_call *call, const kb_ccl_part *part, kb_ccl_arguments *args)
+void ccl_add_common(const kb_ccl_call *call, const kb_ccl_target *target, kb_ccl_arguments *args)
 {
-    kb_ccl_add_address(args, part->output);
-    kb_ccl_add_integer(args, (int64_t)part->elements);
+    kb_ccl_add_address(args, target->output);
+    kb_ccl_add_integer(args, (int64_t)target->elements);
     kb_ccl_add_integer(args, call->dtype);
     kb_ccl_add_integer(args, call->op);
 }
 
-static bool in_order(const kb_ccl_part *part)
+static bool in_order(const kb_ccl_target *target)
 {
-    for (uint32_t place = 0; part->ranks && place < part->circle_size; place++)
-        if (part->ranks[place] != place)
+    for (uint32_t index = 0; target->ranks && index < target->subgroup_size; index++)
+        if (target->ranks[index] != index)
             return false;
     return true;
 }
 
-kb_error *ccl_order_of_ranks(const kb_ccl_call *call, const kb_ccl_part *part, int64_t *order)
+kb_error *ccl_order_of_ranks(const kb_ccl_call *call, const kb_ccl_target *target, int64_t *order)
 {
     *order = 0;
-    if (in_order(part))
+    if (in_order(target))
         return NULL;
-    if (part->circle_size > 16)
+    if (target->subgroup_size > 16)
         return kb_error_new(KB_ERR_INPUT,
-                            "%s needs groups in rank order if they have more than 16 members, "
+                            "%s needs groups in rank order if they have more than 16 participants, "
                             "here %" PRIu32,
-                            kb_collective_name(call->kind), part->circle_size);
+                            kb_collective_name(call->kind), target->subgroup_size);
     uint64_t packed = 0;
-    for (uint32_t place = 0; place < part->circle_size; place++)
-        packed |= (uint64_t)part->ranks[place] << (4 * place);
+    for (uint32_t index = 0; index < target->subgroup_size; index++)
+        packed |= (uint64_t)target->ranks[index] << (4 * index);
     *order = (int64_t)packed;
     return NULL;
 }
 
-int64_t ccl_root_index(const kb_ccl_call *call, const kb_ccl_part *part)
+int64_t ccl_root_index(const kb_ccl_call *call, const kb_ccl_target *target)
 {
-    uint32_t place = 0;
-    if (!part->ranks)
+    uint32_t index = 0;
+    if (!target->ranks)
         return call->root;
-    while (place + 1 < part->circle_size && part->ranks[place] != call->root)
-        place++;
-    return place;
+    while (index + 1 < target->subgroup_size && target->ranks[index] != call->root)
+        index++;
+    return index;
 }

@@ -1,12 +1,12 @@
 /*
- * basic.c: the simplest collectives, to learn from and to compare with. They move more than
- * they have to, or in more steps, and nothing overlaps: fine for a few KiB.
+ * basic.c: simple collectives, as examples and for comparison. They move more bytes than necessary,
+ * or take more steps, and overlap nothing: they suit a few KiB.
  */
 #include "algorithms.h"
 
 #include "ccl/graph/plan.h"
 
-/* ---- hello_send: everybody gets what its neighbour to the west had ----------------------- */
+/* ---- hello_send: each PE gets the elements of its neighbour in the west ------------------- */
 
 KB_KERNEL(hello_send, tl_ptr mine, int64_t count, kb_dtype dtype, int world, int64_t tile)
 {
@@ -19,13 +19,13 @@ KB_KERNEL(hello_send, tl_ptr mine, int64_t count, kb_dtype dtype, int world, int
         }
 }
 
-static kb_error *hello_send_arguments(const kb_ccl_call *call, const kb_ccl_part *part,
+static kb_error *hello_send_arguments(const kb_ccl_call *call, const kb_ccl_target *target,
                                       kb_ccl_arguments *args)
 {
-    kb_ccl_add_address(args, part->output);
-    kb_ccl_add_integer(args, (int64_t)part->elements);
+    kb_ccl_add_address(args, target->output);
+    kb_ccl_add_integer(args, (int64_t)target->elements);
     kb_ccl_add_integer(args, call->dtype);
-    kb_ccl_add_integer(args, part->circle_size);
+    kb_ccl_add_integer(args, target->subgroup_size);
     kb_ccl_add_integer(args, ccl_tile_elements(call, 8));
     return NULL;
 }
@@ -40,12 +40,12 @@ const kb_ccl_algorithm ccl_hello_send_algorithm = {
     .collectives = 1 << KB_ALL_REDUCE,
 };
 
-/* ---- ring: n-1 steps, each passes on what came and adds it ------------------------------- */
+/* ---- ring: n-1 steps, each forwards and adds what was received ---------------------------- */
 
 KB_KERNEL(ring, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op, int world,
           int64_t tile)
 {
-    const char *behind = tl_can_recv("W") ? "W" : "E"; /* of a ring that goes one way */
+    const char *behind = tl_can_recv("W") ? "W" : "E"; /* "E": ring_1d_unidir */
     for (int64_t begin = 0; begin < count && world > 1; begin += tile)
         TL_SCOPE {
             ccl_tile t = {.at = ccl_at(mine, begin, dtype),
@@ -58,11 +58,11 @@ KB_KERNEL(ring, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op, int
         }
 }
 
-static kb_error *ring_arguments(const kb_ccl_call *call, const kb_ccl_part *part,
+static kb_error *ring_arguments(const kb_ccl_call *call, const kb_ccl_target *target,
                                 kb_ccl_arguments *args)
 {
-    ccl_add_common(call, part, args);
-    kb_ccl_add_integer(args, part->circle_size);
+    ccl_add_common(call, target, args);
+    kb_ccl_add_integer(args, target->subgroup_size);
     kb_ccl_add_integer(args, ccl_tile_elements(call, 8));
     return NULL;
 }
@@ -94,12 +94,12 @@ KB_KERNEL(mesh, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op, int
         }
 }
 
-static kb_error *mesh_arguments(const kb_ccl_call *call, const kb_ccl_part *part,
+static kb_error *mesh_arguments(const kb_ccl_call *call, const kb_ccl_target *target,
                                 kb_ccl_arguments *args)
 {
     uint32_t w, h;
-    KB_TRY(ccl_mesh_sides(call->scope, part->circle_size, &w, &h));
-    ccl_add_common(call, part, args);
+    KB_TRY(ccl_mesh_sides(call->scope, target->subgroup_size, &w, &h));
+    ccl_add_common(call, target, args);
     kb_ccl_add_integer(args, w);
     kb_ccl_add_integer(args, h);
     kb_ccl_add_integer(args, ccl_tile_elements(call, 8));
@@ -115,7 +115,7 @@ const kb_ccl_algorithm ccl_mesh_algorithm = {
     .topologies = ccl_mesh_topologies,
 };
 
-/* ---- tree: sums go up, the result comes down --------------------------------------------- */
+/* ---- tree: reduces up, broadcasts down --------------------------------------------------- */
 
 static const char *const children[] = {"child_left", "child_right"};
 

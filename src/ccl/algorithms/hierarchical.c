@@ -1,18 +1,19 @@
 /*
- * hierarchical.c: reduce level by level: over the PEs of a cube to PE 0, over the cubes of
- * a SIP to cube 0, over the SIPs to the first; then the result goes back down the same levels. A
- * level of one member has nothing to do.
+ * hierarchical.c: reduces level by level: over the PEs of a cube to PE 0, over the cubes of a SIP
+ * to cube 0, over the SIPs to the first; then broadcasts the result down the same levels. A level
+ * of one participant does nothing.
  *
- * Each level is a ring, which is reduced in both directions: of n members those up to n/2 send
- * down, the others up and around, so that it takes n/2 rounds, not n-1. The way back is a chain.
+ * Each level is a ring. The reduction uses both directions: of n participants those up to n/2 send
+ * down, the others send up and around, so it takes n/2 steps instead of n-1. The broadcast is a
+ * chain.
  */
 #include "algorithms.h"
 
-/* A ring as a line from its far side over member 0 to its far side. */
+/* A ring as a line, cut at the side opposite to participant 0. */
 static ccl_line towards_first(ccl_line ring)
 {
-    int64_t upper = (ring.members - 1) / 2; /* members that go up and around */
-    ring.place = (ring.place + upper) % ring.members;
+    int64_t upper = (ring.participants - 1) / 2; /* participants that send up and around */
+    ring.index = (ring.index + upper) % ring.participants;
     ring.root = upper;
     return ring;
 }
@@ -22,11 +23,11 @@ KB_KERNEL(hierarchical, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op
 {
     int64_t pe = tl_program_id(0), cube = tl_program_id(1);
     const ccl_line levels[] = {
-        {.place = pe, .members = pes, .up = "E", .down = "W"},
-        {.place = cube, .members = cubes, .up = "N", .down = "S"},
-        {.place = sip, .members = sips, .up = "global_E", .down = "global_W"},
+        {.index = pe, .participants = pes, .up = "E", .down = "W"},
+        {.index = cube, .participants = cubes, .up = "N", .down = "S"},
+        {.index = sip, .participants = sips, .up = "global_E", .down = "global_W"},
     };
-    /* PE 0 stands for its cube, and that of cube 0 for its SIP. */
+    /* PE 0 represents its cube, and PE 0 of cube 0 its SIP. */
     int depth = pe > 0 ? 1 : cube > 0 ? 2 : 3;
 
     for (int64_t begin = 0; begin < count; begin += tile)
@@ -46,19 +47,19 @@ KB_KERNEL(hierarchical, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op
         }
 }
 
-static kb_error *hierarchical_arguments(const kb_ccl_call *call, const kb_ccl_part *part,
+static kb_error *hierarchical_arguments(const kb_ccl_call *call, const kb_ccl_target *target,
                                         kb_ccl_arguments *args)
 {
     const kb_ccl_scope *scope = call->scope;
     uint64_t expected = (uint64_t)scope->world * scope->machine.cubes * scope->machine.pes;
-    if (scope->rank_is_pe || part->circle_size != expected)
+    if (scope->rank_is_pe || target->subgroup_size != expected)
         return kb_error_new(KB_ERR_INPUT,
                             "hierarchical needs all PEs of all ranks in one group: mapper: "
                             "all_pes and rank: sip");
-    ccl_add_common(call, part, args);
+    ccl_add_common(call, target, args);
     kb_ccl_add_integer(args, scope->machine.pes);
     kb_ccl_add_integer(args, scope->machine.cubes);
-    kb_ccl_add_integer(args, part->rank);
+    kb_ccl_add_integer(args, target->rank);
     kb_ccl_add_integer(args, scope->world);
     kb_ccl_add_integer(args, ccl_tile_elements(call, 8));
     return NULL;

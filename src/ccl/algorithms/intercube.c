@@ -1,12 +1,12 @@
 /*
- * intercube.c: over PE 0 of every cube, along the mesh of cubes, which has no wrap-around:
+ * intercube.c: over PE 0 of every cube, along the mesh of cubes, which does not wrap around:
  *
- *     > > > v      rows are reduced towards the column of the root cube, that column towards the
- *     > > > v      root; the roots of the SIPs exchange their sums; then it all goes back: along
- *     > > > v      the column, along the rows. The root is the south-east cube unless the entry
- *     > > > R      has root_cube.
+ *     > > > v      Rows are reduced towards the column of the root cube, then that column
+ *     > > > v      towards the root. The roots of the SIPs exchange their sums. The result is
+ *     > > > v      broadcast along the column, then along the rows. The root is the south-east
+ *     > > > R      cube unless the entry has root_cube.
  *
- * Every cube is joined to the same cube of the neighbour SIPs, so that any can be the root.
+ * Every cube is connected to the same cube of the neighbour SIPs, so any cube can be the root.
  */
 #include "algorithms.h"
 
@@ -14,7 +14,7 @@
 
 /* ---- The kernel -------------------------------------------------------------------------- */
 
-/* Where a root stands among those of the other SIPs. */
+/* The position of a root among the roots of all SIPs. */
 typedef struct sip_grid {
     kb_sip_pattern pattern;
     int64_t x, y, w, h;
@@ -53,9 +53,9 @@ KB_KERNEL(intercube, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op
                           .op = op};
             tl_tensor sum = tl_load(t.at, t.shape, dtype);
             ccl_reduce_along(tl, &t, &sum, row);
-            if (row.place == row.root) {
+            if (row.index == row.root) {
                 ccl_reduce_along(tl, &t, &sum, column);
-                if (column.place == column.root) {
+                if (column.index == column.root) {
                     exchange(tl, &t, &sum, &sips);
                     sum = ccl_finish(tl, op, sum, (int64_t)w * h * sip_w * sip_h);
                 }
@@ -66,15 +66,15 @@ KB_KERNEL(intercube, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op
         }
 }
 
-/* ---- Who is joined to whom --------------------------------------------------------------- */
+/* ---- Connections ------------------------------------------------------------------------- */
 
-/* A group that is not all of the machine's SIPs is a ring of its ranks. */
+/* Whether the ranks are all SIPs of a grid. Other groups are a ring of their ranks. */
 static bool is_whole_grid(const kb_ccl_scope *scope)
 {
     return scope->sips != KB_SIPS_RING && scope->world == scope->machine.sips;
 }
 
-static kb_error *check_members(const kb_ccl_scope *scope, uint64_t count)
+static kb_error *check_participants(const kb_ccl_scope *scope, uint64_t count)
 {
     if (!scope->rank_is_pe && count == (uint64_t)scope->world * scope->machine.cubes)
         return NULL;
@@ -92,13 +92,13 @@ static kb_error *find_root(const kb_ccl_scope *scope, int64_t *root)
                         *root, last);
 }
 
-/* To the neighbours of a place in a grid that exist; with wrap around where it has more than one
- * row or column. */
+/* A step to a neighbour in a grid. */
 typedef struct grid_step {
     const char *direction;
     int dx, dy;
 } grid_step;
 
+/* False if the neighbour does not exist or is the same node. */
 static bool step_to(uint32_t w, uint32_t h, bool wraps, grid_step step, uint32_t from, uint32_t *to)
 {
     int64_t x = (int64_t)(from % w) + step.dx, y = (int64_t)(from / w) + step.dy;
@@ -116,54 +116,55 @@ static const grid_step cube_steps[] = {{"N", 0, -1}, {"S", 0, 1}, {"E", 1, 0}, {
 static const grid_step sip_steps[] = {
     {"global_N", 0, -1}, {"global_S", 0, 1}, {"global_E", 1, 0}, {"global_W", -1, 0}};
 
-static kb_error *connect_member(const kb_ccl_scope *scope, const kb_ccl_member *member,
-                                kb_ccl_graph *graph)
+static kb_error *connect_participant(const kb_ccl_scope *scope,
+                                     const kb_ccl_participant *participant, kb_ccl_graph *graph)
 {
     const kb_machine *machine = &scope->machine;
     bool whole = is_whole_grid(scope);
     uint32_t sip_w = whole ? scope->sip_w : scope->world, sip_h = whole ? scope->sip_h : 1;
-    uint32_t sip = whole ? member->pe.sip : member->rank, to;
+    uint32_t sip = whole ? participant->pe.sip : participant->rank, to;
     for (int i = 0; i < 4; i++)
-        if (step_to(machine->cube_w, machine->cube_h, false, cube_steps[i], member->pe.cube, &to))
-            KB_TRY(kb_ccl_connect(graph, member->pe, cube_steps[i].direction,
-                                  (kb_pe){member->pe.sip, to, 0}));
+        if (step_to(machine->cube_w, machine->cube_h, false, cube_steps[i], participant->pe.cube,
+                    &to))
+            KB_TRY(kb_ccl_connect(graph, participant->pe, cube_steps[i].direction,
+                                  (kb_pe){participant->pe.sip, to, 0}));
     for (int i = 0; i < 4; i++) {
         bool wraps = !whole || scope->sips != KB_SIPS_MESH;
         if (!step_to(sip_w, sip_h, wraps, sip_steps[i], sip, &to))
             continue;
-        kb_pe peer = {whole ? to : scope->ranks[to].sip, member->pe.cube, 0};
-        KB_TRY(kb_ccl_connect(graph, member->pe, sip_steps[i].direction, peer));
+        kb_pe peer = {whole ? to : scope->ranks[to].sip, participant->pe.cube, 0};
+        KB_TRY(kb_ccl_connect(graph, participant->pe, sip_steps[i].direction, peer));
     }
     return NULL;
 }
 
-static kb_error *intercube_connect(const kb_ccl_scope *scope, const kb_ccl_members *members,
-                                   kb_ccl_graph *graph)
+static kb_error *intercube_connect(const kb_ccl_scope *scope,
+                                   const kb_ccl_participants *participants, kb_ccl_graph *graph)
 {
     int64_t root;
     uint32_t count;
-    const kb_ccl_member *circle = kb_ccl_circle(members, 0, &count);
-    KB_TRY(check_members(scope, count));
+    const kb_ccl_participant *subgroup = kb_ccl_subgroup(participants, 0, &count);
+    KB_TRY(check_participants(scope, count));
     KB_TRY(find_root(scope, &root));
     for (uint32_t i = 0; i < count; i++)
-        KB_TRY(connect_member(scope, &circle[i], graph));
+        KB_TRY(connect_participant(scope, &subgroup[i], graph));
     return NULL;
 }
 
-static kb_error *intercube_arguments(const kb_ccl_call *call, const kb_ccl_part *part,
+static kb_error *intercube_arguments(const kb_ccl_call *call, const kb_ccl_target *target,
                                      kb_ccl_arguments *args)
 {
     const kb_ccl_scope *scope = call->scope;
     bool whole = is_whole_grid(scope);
     int64_t root;
-    KB_TRY(check_members(scope, part->circle_size));
+    KB_TRY(check_participants(scope, target->subgroup_size));
     KB_TRY(find_root(scope, &root));
-    ccl_add_common(call, part, args);
+    ccl_add_common(call, target, args);
     kb_ccl_add_integer(args, scope->machine.cube_w);
     kb_ccl_add_integer(args, scope->machine.cube_h);
     kb_ccl_add_integer(args, root);
     kb_ccl_add_integer(args, whole ? scope->sips : KB_SIPS_RING);
-    kb_ccl_add_integer(args, whole ? part->pe.sip : part->rank);
+    kb_ccl_add_integer(args, whole ? target->pe.sip : target->rank);
     kb_ccl_add_integer(args, whole ? scope->sip_w : scope->world);
     kb_ccl_add_integer(args, whole ? scope->sip_h : 1);
     kb_ccl_add_integer(args, ccl_tile_elements(call, 8));

@@ -1,12 +1,11 @@
 /*
- * mock.c: kernels of collectives without a machine. Commands are done when they are issued (see
- * tl_runner_options.instant) and queues have no slots, so nothing takes time: what is left is what
- * the kernel computes and who waits for whom.
+ * mock.c: runs kernels without a machine model. Commands complete when they are issued
+ * (tl_runner_options.instant) and queues are unbounded, so no simulated time passes. Results,
+ * unknown directions and deadlocks are those of a real run.
  *
- * There is a machine all the same, the least that has as many PEs, because kernels ask for their
- * place in it: ranks fill one cube after the other. Every PE sees its own buffer at the same
- * address, or all buffers of its SIP one behind the other. TCM is as large as that of the default
- * machine, and is used up as there.
+ * Kernels ask for their location, so there is a machine: the smallest one with enough PEs. Ranks
+ * fill one cube after the other. All PEs have their own buffer at the same virtual address, or all
+ * buffers of a SIP are consecutive (`sliced`). The TCM has the size of the default machine.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,8 +23,8 @@ enum { MAX_CUBES_A_ROW = 64 };
 
 typedef struct mock_run {
     const kb_mock *mock;
-    uint64_t buffer_bytes;     /* of a rank */
-    uint32_t pes, cubes, sips; /* of a cube, of a SIP, of all */
+    uint64_t buffer_bytes;     /* of one rank */
+    uint32_t pes, cubes, sips; /* per cube, per SIP, in total */
     topo_machine *machine;
     kb_sim *sim;
     mem_memories *memories;
@@ -35,7 +34,7 @@ typedef struct mock_run {
     ipcq_set *set;
     tl_runner *runner;
     kb_ccl_arguments *args; /* by rank */
-    kb_error *fault;        /* the first of a kernel */
+    kb_error *fault;        /* the first error of a kernel */
 } mock_run;
 
 static kb_pe pe_of(const mock_run *run, uint32_t rank)
@@ -93,7 +92,7 @@ static kb_error *map_own_memory(const mock_run *run, uint32_t sip, kb_location *
     return NULL;
 }
 
-/* One address, behind which each PE of the SIP has its own buffer; or a slice for each. */
+/* One address with a copy for each PE of the SIP, or a slice for each PE. */
 static kb_error *map_buffers(const mock_run *run, uint32_t sip, kb_location *copies,
                              mem_extent *extents)
 {
@@ -170,7 +169,7 @@ kb_error *kb_mock_connect(kb_mock_graph *graph, uint32_t from, const char *direc
     return edge.direction && kb_vec_push(&graph->edges, edge) ? NULL : kb_error_nomem();
 }
 
-/* Edges of the list, and of the function. */
+/* The connections of the list and of the function. */
 static kb_error *list_edges(const kb_mock *mock, kb_mock_graph *graph)
 {
     for (size_t i = 0; i < mock->edge_count; i++)
@@ -215,8 +214,8 @@ static kb_error *plan_topology(const mock_run *run, ipcq_plan *plan)
 static kb_error *make_plan(const mock_run *run, ipcq_plan *plan)
 {
     const kb_mock *mock = run->mock;
-    int ways = (mock->edge_count > 0) + (mock->topology != NULL) + (mock->neighbours != NULL);
-    if (ways > 1)
+    int given = (mock->edge_count > 0) + (mock->topology != NULL) + (mock->neighbours != NULL);
+    if (given > 1)
         return kb_error_new(KB_ERR_INPUT, "mock: more than one of edges, topology and neighbours");
     return mock->topology ? plan_topology(run, plan) : plan_edges(run, plan);
 }
@@ -235,9 +234,9 @@ static kb_error *make_queues(mock_run *run)
     if (err)
         return err;
     size_t count;
-    const ipcq_member *members = ipcq_set_members(run->set, &count);
+    const ipcq_member *participants = ipcq_set_members(run->set, &count);
     for (size_t i = 0; i < count; i++)
-        KB_TRY(ipcq_install(run->set, members[i].pe));
+        KB_TRY(ipcq_install(run->set, participants[i].pe));
     return NULL;
 }
 
@@ -285,7 +284,7 @@ static kb_error *start_rank(mock_run *run, uint32_t rank)
                                      .arg = rank});
 }
 
-/* It would be an error of a collective too. */
+/* Messages that were not received are an error, as in a collective. */
 static kb_error *check_unreceived(const mock_run *run)
 {
     kb_text left = KB_TEXT_INIT;
@@ -313,7 +312,7 @@ static kb_error *run_kernels(mock_run *run)
     for (uint32_t rank = 0; rank < run->mock->ranks; rank++)
         KB_TRY(start_rank(run, rank));
     kb_error *err = kb_sim_run(run->sim, KB_FOREVER);
-    if (run->fault) { /* that others wait is no wonder then */
+    if (run->fault) { /* a deadlock of other kernels is a consequence */
         kb_error_free(err);
         err = run->fault;
         run->fault = NULL;

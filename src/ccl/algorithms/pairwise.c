@@ -1,46 +1,48 @@
 /*
- * pairwise.c: everybody talks to everybody, by directions "r0", "r1", .. to the place of that
- * number. One step, whatever the number of members: the best for small sizes, and for what has to
- * go from each to each anyway.
+ * pairwise.c: every participant exchanges messages with every other, by directions "r0", "r1", ..:
+ * the index of the receiver. This takes one step for any number of participants. It is the fastest
+ * for small sizes, and for collectives in which each participant sends different data to each
+ * other.
  *
- * Members begin with their successors, so that not all send to place 0 at once.
+ * Participants send to their successors first, so that not all send to index 0 at once.
  */
 #include "algorithms.h"
 
-static ccl_label peer(int64_t place)
+static ccl_label peer(int64_t index)
 {
-    return ccl_label_of("r", place);
+    return ccl_label_of("r", index);
 }
 
 /* ---- All-reduce -------------------------------------------------------------------------- */
 
-/* Everybody gets everything and adds it in the order of places: the same bits everywhere. */
-KB_KERNEL(one_shot, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op, int members,
-          int place, int64_t tile)
+/* Each participant receives all values and adds them in the order of indices: the same bits on all
+ * ranks. */
+KB_KERNEL(one_shot, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op, int participants,
+          int index, int64_t tile)
 {
-    for (int64_t begin = 0; begin < count && members > 1; begin += tile)
+    for (int64_t begin = 0; begin < count && participants > 1; begin += tile)
         TL_SCOPE {
             tl_ptr at = ccl_at(mine, begin, dtype);
             tl_dims shape = tl_shape(ccl_min(tile, count - begin));
             tl_tensor own = tl_load(at, shape, dtype), sum = {0};
-            for (int step = 1; step < members; step++)
-                tl_send(peer((place + step) % members).text, own);
-            for (int from = 0; from < members; from++)
+            for (int step = 1; step < participants; step++)
+                tl_send(peer((index + step) % participants).text, own);
+            for (int from = 0; from < participants; from++)
                 TL_SCOPE {
-                    tl_tensor value = from == place ? tl_reshape(own, shape)
+                    tl_tensor value = from == index ? tl_reshape(own, shape)
                                                     : tl_recv_async(peer(from).text, shape, dtype);
                     tl_assign(&sum, from == 0 ? value : ccl_combine(tl, op, sum, value));
                 }
-            tl_store(at, ccl_finish(tl, op, sum, members));
+            tl_store(at, ccl_finish(tl, op, sum, participants));
         }
 }
 
-static kb_error *one_shot_arguments(const kb_ccl_call *call, const kb_ccl_part *part,
+static kb_error *one_shot_arguments(const kb_ccl_call *call, const kb_ccl_target *target,
                                     kb_ccl_arguments *args)
 {
-    ccl_add_common(call, part, args);
-    kb_ccl_add_integer(args, part->circle_size);
-    kb_ccl_add_integer(args, part->place);
+    ccl_add_common(call, target, args);
+    kb_ccl_add_integer(args, target->subgroup_size);
+    kb_ccl_add_integer(args, target->index);
     kb_ccl_add_integer(args, ccl_tile_elements(call, 32));
     return NULL;
 }
@@ -58,18 +60,18 @@ const kb_ccl_algorithm ccl_one_shot_algorithm = {
 
 /* ---- Gather and scatter ------------------------------------------------------------------ */
 
-KB_KERNEL(pairs_gather, tl_ptr input, tl_ptr output, int64_t count, kb_dtype dtype, int members,
-          int place, int64_t order, int root, int64_t tile)
+KB_KERNEL(pairs_gather, tl_ptr input, tl_ptr output, int64_t count, kb_dtype dtype,
+          int participants, int index, int64_t order, int root, int64_t tile)
 {
     for (int64_t begin = 0; begin < count; begin += tile) {
         tl_dims shape = tl_shape(ccl_min(tile, count - begin));
-        if (place != root)
+        if (index != root)
             TL_SCOPE {
                 tl_send(peer(root).text, tl_load(ccl_at(input, begin, dtype), shape, dtype));
             }
-        for (int step = 0; step < members && place == root; step++)
+        for (int step = 0; step < participants && index == root; step++)
             TL_SCOPE {
-                int from = (root + step) % members;
+                int from = (root + step) % participants;
                 int64_t block = ccl_rank_at(order, from) * count;
                 tl_tensor value = step == 0 ? tl_load(ccl_at(input, begin, dtype), shape, dtype)
                                             : tl_recv_async(peer(from).text, shape, dtype);
@@ -78,39 +80,40 @@ KB_KERNEL(pairs_gather, tl_ptr input, tl_ptr output, int64_t count, kb_dtype dty
     }
 }
 
-KB_KERNEL(pairs_scatter, tl_ptr input, tl_ptr output, int64_t count, kb_dtype dtype, int members,
-          int place, int64_t order, int root, int64_t tile)
+KB_KERNEL(pairs_scatter, tl_ptr input, tl_ptr output, int64_t count, kb_dtype dtype,
+          int participants, int index, int64_t order, int root, int64_t tile)
 {
     for (int64_t begin = 0; begin < count; begin += tile) {
         tl_dims shape = tl_shape(ccl_min(tile, count - begin));
         tl_ptr to = ccl_at(output, begin, dtype);
-        if (place != root)
+        if (index != root)
             TL_SCOPE {
                 tl_store(to, tl_recv_async(peer(root).text, shape, dtype));
             }
-        for (int step = 1; step <= members && place == root; step++)
+        for (int step = 1; step <= participants && index == root; step++)
             TL_SCOPE {
-                int member = (root + step) % members;
-                int64_t block = ccl_rank_at(order, member) * count;
+                int participant = (root + step) % participants;
+                int64_t block = ccl_rank_at(order, participant) * count;
                 tl_tensor value = tl_load(ccl_at(input, block + begin, dtype), shape, dtype);
-                if (member == root)
+                if (participant == root)
                     tl_store(to, value);
                 else
-                    tl_send(peer(member).text, value);
+                    tl_send(peer(participant).text, value);
             }
     }
 }
 
 /* ---- All to all -------------------------------------------------------------------------- */
 
-KB_KERNEL(pairs_all_to_all, tl_ptr input, tl_ptr output, int64_t count, kb_dtype dtype, int members,
-          int place, int64_t order, int64_t tile)
+KB_KERNEL(pairs_all_to_all, tl_ptr input, tl_ptr output, int64_t count, kb_dtype dtype,
+          int participants, int index, int64_t order, int64_t tile)
 {
     for (int64_t begin = 0; begin < count; begin += tile)
-        for (int step = 0; step < members; step++)
+        for (int step = 0; step < participants; step++)
             TL_SCOPE {
                 tl_dims shape = tl_shape(ccl_min(tile, count - begin));
-                int to = (place + step) % members, from = (place - step + members) % members;
+                int to = (index + step) % participants,
+                    from = (index - step + participants) % participants;
                 int64_t there = ccl_rank_at(order, to) * count + begin;
                 int64_t here = ccl_rank_at(order, from) * count + begin;
                 tl_tensor value = tl_load(ccl_at(input, there, dtype), shape, dtype);
@@ -122,7 +125,7 @@ KB_KERNEL(pairs_all_to_all, tl_ptr input, tl_ptr output, int64_t count, kb_dtype
             }
 }
 
-/* ---- From one to another ----------------------------------------------------------------- */
+/* ---- Send and receive -------------------------------------------------------------------- */
 
 KB_KERNEL(pairs_send, tl_ptr mine, int64_t count, kb_dtype dtype, int other, bool sends,
           int64_t tile)
@@ -140,26 +143,26 @@ KB_KERNEL(pairs_send, tl_ptr mine, int64_t count, kb_dtype dtype, int other, boo
 
 /* ---- Arguments --------------------------------------------------------------------------- */
 
-static kb_error *add_blocks(const kb_ccl_call *call, const kb_ccl_part *part,
+static kb_error *add_blocks(const kb_ccl_call *call, const kb_ccl_target *target,
                             kb_ccl_arguments *args)
 {
     int64_t order;
-    KB_TRY(ccl_order_of_ranks(call, part, &order));
-    kb_ccl_add_address(args, part->input);
-    kb_ccl_add_address(args, part->output);
-    kb_ccl_add_integer(args, (int64_t)part->elements);
+    KB_TRY(ccl_order_of_ranks(call, target, &order));
+    kb_ccl_add_address(args, target->input);
+    kb_ccl_add_address(args, target->output);
+    kb_ccl_add_integer(args, (int64_t)target->elements);
     kb_ccl_add_integer(args, call->dtype);
-    kb_ccl_add_integer(args, part->circle_size);
-    kb_ccl_add_integer(args, part->place);
+    kb_ccl_add_integer(args, target->subgroup_size);
+    kb_ccl_add_integer(args, target->index);
     kb_ccl_add_integer(args, order);
     return NULL;
 }
 
-static kb_error *rooted_arguments(const kb_ccl_call *call, const kb_ccl_part *part,
+static kb_error *rooted_arguments(const kb_ccl_call *call, const kb_ccl_target *target,
                                   kb_ccl_arguments *args)
 {
-    KB_TRY(add_blocks(call, part, args));
-    kb_ccl_add_integer(args, ccl_root_index(call, part));
+    KB_TRY(add_blocks(call, target, args));
+    kb_ccl_add_integer(args, ccl_root_index(call, target));
     kb_ccl_add_integer(args, ccl_tile_elements(call, 32));
     return NULL;
 }
@@ -186,10 +189,10 @@ const kb_ccl_algorithm ccl_pairs_scatter_algorithm = {
     .same_bits = true,
 };
 
-static kb_error *all_to_all_arguments(const kb_ccl_call *call, const kb_ccl_part *part,
+static kb_error *all_to_all_arguments(const kb_ccl_call *call, const kb_ccl_target *target,
                                       kb_ccl_arguments *args)
 {
-    KB_TRY(add_blocks(call, part, args));
+    KB_TRY(add_blocks(call, target, args));
     kb_ccl_add_integer(args, ccl_tile_elements(call, 32));
     return NULL;
 }
@@ -205,13 +208,13 @@ const kb_ccl_algorithm ccl_pairs_all_to_all_algorithm = {
     .same_bits = true,
 };
 
-static kb_error *send_arguments(const kb_ccl_call *call, const kb_ccl_part *part,
+static kb_error *send_arguments(const kb_ccl_call *call, const kb_ccl_target *target,
                                 kb_ccl_arguments *args)
 {
-    kb_ccl_add_address(args, call->kind == KB_SEND ? part->input : part->output);
-    kb_ccl_add_integer(args, (int64_t)part->elements);
+    kb_ccl_add_address(args, call->kind == KB_SEND ? target->input : target->output);
+    kb_ccl_add_integer(args, (int64_t)target->elements);
     kb_ccl_add_integer(args, call->dtype);
-    kb_ccl_add_integer(args, ccl_root_index(call, part));
+    kb_ccl_add_integer(args, ccl_root_index(call, target));
     kb_ccl_add_integer(args, call->kind == KB_SEND);
     kb_ccl_add_integer(args, ccl_tile_elements(call, 32));
     return NULL;

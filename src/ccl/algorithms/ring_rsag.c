@@ -1,31 +1,33 @@
 /*
- * ring_rsag.c: rings on which every PE sends no byte more than it has to.
+ * ring_rsag.c: bandwidth-optimal rings: reduce-scatter, all-gather, and all-reduce as both.
  *
- * What is to be reduced is cut into n chunks, one for each member of the ring. In a reduce-scatter
- * of n-1 steps the sum of a chunk starts behind its member and goes around to it; each member that
- * it passes adds its own. In an all-gather of n-1 steps each member's chunk goes around, and all
- * store it. Both together are an all-reduce; with three members:
+ * The elements are divided into n chunks, one for each participant of the ring. In a reduce-scatter
+ * of n-1 steps the sum of a chunk starts at the successor of its participant and goes around to it;
+ * each participant on the way adds its own elements. In an all-gather of n-1 steps each
+ * participant's chunk goes around, and all store it. With three participants:
  *
  *     step        0     1                              0     1
- *     member 0    c2 >  c1 >                           c0 >  c2 >
- *     member 1    c0 >  c2 >   now each has the sum    c1 >  c0 >
- *     member 2    c1 >  c0 >   of its own chunk        c2 >  c1 >
+ *     index 0     c2 >  c1 >                           c0 >  c2 >
+ *     index 1     c0 >  c2 >   each has the sum of     c1 >  c0 >
+ *     index 2     c1 >  c0 >   its own chunk           c2 >  c1 >
  *
- * Three things keep all of a PE busy at once:
- *  - Half of the elements go around the other way: the links of a machine lead both ways. Where
- *    other PEs of the same column do that (rings.h) all go one way.
- *  - Reducing needs the vector engine most, gathering the links alone. So chunks are cut into
- *    slices, and while one is reduced the one before is gathered, step by step. As nothing can be
- *    gathered with the first slice that one is small, and the next grows as fast as the vector
- *    engine can follow.
- *  - A slice is reduced in pieces, so that one is added while others are on their way. It is
- *    gathered as a whole, which takes fewer commands. If there are many slices they are reduced as
- *    a whole, too: then they stay at hand until they are gathered, which spares the memory a load.
+ * Three techniques keep all units of a PE busy:
  *
- * Nothing here waits: receives and loads are issued, and what is computed from them waits for them
- * in the units. The receive of a piece is posted one step ahead, before this step's piece is sent.
- * So whoever is behind all others always finds its successor ready, and no number of slots is too
- * small. Each element is summed in one place: all members get the same bits.
+ * - Half of the elements go around in the other direction, because links are bidirectional. If
+ *   other PEs of the same column use the other direction (rings.h), one direction is enough.
+ * - The reduce-scatter is limited by the vector engine, the all-gather by the links. So chunks are
+ *   divided into slices, and while a slice is reduced the previous one is gathered, step by step.
+ *   The first slice is small, because nothing is gathered meanwhile; later ones grow at the rate
+ *   that the vector engine can follow.
+ * - A slice is reduced in pieces, so that one piece is added while others are in transit. It is
+ *   gathered as a whole, which takes fewer commands. If there are many slices they are also reduced
+ *   as a whole: the result stays in the TCM until it is gathered, which saves a load.
+ *
+ * The kernel does not wait: receives and loads are issued, and operations on their values wait for
+ * them in the units. The receive of a piece is posted one step ahead, before this step's piece is
+ * sent. So the participant that is behind all others always finds its successor ready, and any
+ * number of slots suffices. Invariant: each element is summed at one participant, so all get the
+ * same bits.
  */
 #include "algorithms.h"
 
@@ -34,39 +36,39 @@
 
 enum { MAX_PIECES = 4 }; /* of a slice */
 
-/* A ring as one of its members sees it. */
+/* A ring from the view of one participant, in one direction. */
 typedef struct ring {
-    int64_t members, place;
+    int64_t participants, index;
     const char *ahead, *behind;
     tl_ptr input, output; /* of all chunks */
-    tl_ptr own;           /* where the sum of our own chunk goes, and what we have to give is */
-    int64_t elements;     /* of all chunks, or of each if they are blocks in the order of ranks */
+    tl_ptr own;       /* of the own chunk: the sum of a reduce-scatter, input of an all-gather */
+    int64_t elements; /* of all chunks; if has_blocks, of each (a block for each rank) */
     bool has_blocks;
-    int64_t order; /* of the ranks */
+    int64_t order; /* see ccl_order_of_ranks() */
     kb_dtype dtype;
     kb_reduce_op op;
-    int64_t slice; /* elements of a whole one */
-    bool grows;    /* the first is half as large, the second three quarters */
+    int64_t slice; /* elements of a full slice */
+    bool grows;    /* the first slice has half of that, the second three quarters */
 } ring;
 
-/* ---- What is where ----------------------------------------------------------------------- */
+/* ---- Chunks, slices, pieces -------------------------------------------------------------- */
 
 /* Consecutive elements. */
 typedef struct span {
     int64_t begin, count;
 } span;
 
-/* The chunk of the member at a place, which may be any number of rounds away. */
-static span chunk_of(const ring *r, int64_t place)
+/* The chunk of the participant at an index, taken modulo the number of participants. */
+static span chunk_of(const ring *r, int64_t index)
 {
-    int64_t chunk = (place % r->members + r->members) % r->members;
+    int64_t chunk = (index % r->participants + r->participants) % r->participants;
     if (r->has_blocks)
         return (span){ccl_rank_at(r->order, chunk) * r->elements, r->elements};
-    return (span){tl_part_begin(r->elements, r->members, chunk),
-                  tl_part_size(r->elements, r->members, chunk)};
+    return (span){tl_part_begin(r->elements, r->participants, chunk),
+                  tl_part_size(r->elements, r->participants, chunk)};
 }
 
-/* Where a slice begins in its chunk, if that is long enough. */
+/* The first element of a slice in a chunk that is long enough. */
 static int64_t slice_begin(const ring *r, int64_t slice)
 {
     if (!r->grows)
@@ -77,20 +79,21 @@ static int64_t slice_begin(const ring *r, int64_t slice)
 
 static int64_t slices_of(const ring *r)
 {
-    int64_t largest = r->has_blocks ? r->elements : tl_cdiv(r->elements, r->members), slices = 0;
+    int64_t largest = r->has_blocks ? r->elements : tl_cdiv(r->elements, r->participants),
+            slices = 0;
     while (slice_begin(r, slices) < largest)
         slices++;
     return slices;
 }
 
-/* A piece of a chunk: of each slice as many as there are. The last ones may be short, or empty. */
+/* A piece of a slice. The last ones of a chunk may be short or empty. */
 typedef struct piece {
     int64_t slice, index, pieces;
 } piece;
 
-static span piece_of(const ring *r, int64_t place, piece p)
+static span piece_of(const ring *r, int64_t index, piece p)
 {
-    span chunk = chunk_of(r, place);
+    span chunk = chunk_of(r, index);
     int64_t slice = slice_begin(r, p.slice), whole = slice_begin(r, p.slice + 1) - slice;
     int64_t size = tl_cdiv(whole, p.pieces), end = ccl_min(slice + whole, chunk.count);
     int64_t begin = ccl_min(slice + p.index * size, end);
@@ -104,8 +107,8 @@ static tl_tensor load_span(tl_context *tl, const ring *r, tl_ptr base, span s)
     return tl_load(ccl_at(base, s.begin, r->dtype), tl_shape(s.count), r->dtype);
 }
 
-/* Posts a receive for as many elements as the span has, in place of what was received before. */
-static void expect(tl_context *tl, const ring *r, span next, tl_tensor *arriving)
+/* Posts a receive for the elements of the span, and frees the previous value of *arriving. */
+static void post_receive(tl_context *tl, const ring *r, span next, tl_tensor *arriving)
 {
     if (arriving->id)
         tl_free(*arriving);
@@ -114,43 +117,43 @@ static void expect(tl_context *tl, const ring *r, span next, tl_tensor *arriving
         tl_assign(arriving, tl_recv_async(r->behind, tl_shape(next.count), r->dtype));
 }
 
-/* One step of the reduce-scatter, for one piece: adds our own to what arrives, and sends it on. In
- * the last step it is our own chunk's: it is stored, and stays in *arriving. */
+/* One step of the reduce-scatter for one piece: adds the own elements to what arrives, and sends
+ * the sum. The last step completes the own chunk: the result is stored, and stays in *arriving. */
 static void reduce_piece(tl_context *tl, const ring *r, int64_t step, piece p, tl_tensor *arriving)
 {
-    bool is_last = step == r->members - 1;
-    span here = piece_of(r, r->place - 1 - step, p);
-    span next = is_last ? (span){0} : piece_of(r, r->place - 2 - step, p);
+    bool is_last = step == r->participants - 1;
+    span here = piece_of(r, r->index - 1 - step, p);
+    span next = is_last ? (span){0} : piece_of(r, r->index - 2 - step, p);
     TL_SCOPE {
         tl_tensor sum = {0};
         if (here.count > 0)
             sum = load_span(tl, r, r->input, here);
         if (here.count > 0 && step > 0)
             sum = ccl_combine(tl, r->op, *arriving, sum);
-        expect(tl, r, next, arriving);
+        post_receive(tl, r, next, arriving);
         if (here.count > 0 && !is_last)
             tl_send(r->ahead, sum);
         if (here.count > 0 && is_last) {
-            int64_t offset = here.begin - chunk_of(r, r->place).begin;
-            tl_assign(arriving, ccl_finish(tl, r->op, sum, r->members));
+            int64_t offset = here.begin - chunk_of(r, r->index).begin;
+            tl_assign(arriving, ccl_finish(tl, r->op, sum, r->participants));
             tl_store(ccl_at(r->own, offset, r->dtype), *arriving);
         }
     }
 }
 
-/* One step of the all-gather, for one piece: stores what arrives, and sends it on. In the first
- * step it is our own chunk's, which may be in *arriving; it is only sent. */
+/* One step of the all-gather for one piece: stores what arrives, and sends it on. The first step
+ * sends the own chunk, which may be in *arriving. */
 static void gather_piece(tl_context *tl, const ring *r, int64_t step, piece p, tl_tensor *arriving)
 {
-    bool is_last = step == r->members - 1;
-    span here = piece_of(r, r->place - step, p);
-    span next = is_last ? (span){0} : piece_of(r, r->place - step - 1, p);
+    bool is_last = step == r->participants - 1;
+    span here = piece_of(r, r->index - step, p);
+    span next = is_last ? (span){0} : piece_of(r, r->index - step - 1, p);
     tl_tensor value = *arriving;
     *arriving = (tl_tensor){0};
     TL_SCOPE {
-        expect(tl, r, next, arriving);
+        post_receive(tl, r, next, arriving);
         if (here.count > 0 && !value.id) {
-            span own = {here.begin - chunk_of(r, r->place).begin, here.count};
+            span own = {here.begin - chunk_of(r, r->index).begin, here.count};
             tl_assign(&value, load_span(tl, r, r->own, own));
         }
         if (here.count > 0 && !is_last)
@@ -164,67 +167,67 @@ static void gather_piece(tl_context *tl, const ring *r, int64_t step, piece p, t
 
 /* ---- All-reduce -------------------------------------------------------------------------- */
 
-/* Way 0 goes along E, way 1 along W. On a ring that has but one way, what comes is received there.
- */
-static ring ring_along(tl_context *tl, int way, int64_t members, int64_t place)
+/* Direction 0 sends by E, direction 1 by W. On a one-way ring messages are received by the sender's
+ * name. */
+static ring ring_along(tl_context *tl, int dir, int64_t participants, int64_t index)
 {
-    const char *ahead = way == 0 ? "E" : "W", *behind = way == 0 ? "W" : "E";
-    return (ring){.members = members,
-                  .place = way == 0 ? place : members - 1 - place,
+    const char *ahead = dir == 0 ? "E" : "W", *behind = dir == 0 ? "W" : "E";
+    return (ring){.participants = participants,
+                  .index = dir == 0 ? index : participants - 1 - index,
                   .ahead = ahead,
                   .behind = tl_can_recv(behind) ? behind : ahead};
 }
 
-/* What was reduced in one piece is at hand when it is to be gathered, and need not be loaded. */
-static void hand_over(int ways, tl_tensor reduced[][MAX_PIECES], tl_tensor *gathering)
+/* A slice that was reduced in one piece is still in the TCM and is gathered without a load. */
+static void reuse_reduced(int directions, tl_tensor reduced[][MAX_PIECES], tl_tensor *gathering)
 {
-    for (int way = 0; way < ways; way++) {
-        gathering[way] = reduced[way][0];
-        reduced[way][0] = (tl_tensor){0};
+    for (int dir = 0; dir < directions; dir++) {
+        gathering[dir] = reduced[dir][0];
+        reduced[dir][0] = (tl_tensor){0};
     }
 }
 
-KB_KERNEL(ring_rsag, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op, int members,
-          int place, int ways, int64_t slice, int pieces, bool grows)
+KB_KERNEL(ring_rsag, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op, int participants,
+          int index, int directions, int64_t slice, int pieces, bool grows)
 {
     ring r[2];
     tl_tensor reducing[2][MAX_PIECES] = {0}, gathering[2] = {0};
-    if (members == 1)
+    if (participants == 1)
         return;
     if (!tl_can_send("W"))
-        ways = 1;
-    for (int way = 0; way < ways; way++) {
-        r[way] = ring_along(tl, way, members, place);
-        r[way].input = r[way].output = ccl_at(mine, tl_part_begin(count, ways, way), dtype);
-        r[way].elements = tl_part_size(count, ways, way);
-        r[way].dtype = dtype;
-        r[way].op = op;
-        r[way].slice = slice;
-        r[way].grows = grows;
-        r[way].own = ccl_at(r[way].input, chunk_of(&r[way], r[way].place).begin, dtype);
+        directions = 1;
+    for (int dir = 0; dir < directions; dir++) {
+        r[dir] = ring_along(tl, dir, participants, index);
+        r[dir].input = r[dir].output = ccl_at(mine, tl_part_begin(count, directions, dir), dtype);
+        r[dir].elements = tl_part_size(count, directions, dir);
+        r[dir].dtype = dtype;
+        r[dir].op = op;
+        r[dir].slice = slice;
+        r[dir].grows = grows;
+        r[dir].own = ccl_at(r[dir].input, chunk_of(&r[dir], r[dir].index).begin, dtype);
     }
 
-    int64_t slices = slices_of(&r[0]); /* way 1 may have fewer */
+    int64_t slices = slices_of(&r[0]); /* direction 1 may have fewer */
     for (int64_t s = 0; s <= slices; s++) {
         if (pieces == 1)
-            hand_over(ways, reducing, gathering);
-        for (int64_t step = 0; step < members; step++) {
+            reuse_reduced(directions, reducing, gathering);
+        for (int64_t step = 0; step < participants; step++) {
             for (int i = 0; i < pieces && s < slices; i++)
-                for (int way = 0; way < ways; way++)
-                    reduce_piece(tl, &r[way], step, (piece){s, i, pieces}, &reducing[way][i]);
-            for (int way = 0; way < ways && s > 0; way++)
-                gather_piece(tl, &r[way], step, (piece){s - 1, 0, 1}, &gathering[way]);
+                for (int dir = 0; dir < directions; dir++)
+                    reduce_piece(tl, &r[dir], step, (piece){s, i, pieces}, &reducing[dir][i]);
+            for (int dir = 0; dir < directions && s > 0; dir++)
+                gather_piece(tl, &r[dir], step, (piece){s - 1, 0, 1}, &gathering[dir]);
         }
     }
 }
 
 /* ---- Reduce-scatter and all-gather alone -------------------------------------------------- */
 
-/* One that goes along E, with a block for each rank. */
-static ring ring_of_blocks(tl_context *tl, int64_t members, int64_t place, int64_t order,
+/* A ring in direction E with a block for each rank. */
+static ring ring_of_blocks(tl_context *tl, int64_t participants, int64_t index, int64_t order,
                            int64_t count, kb_dtype dtype, int64_t slice)
 {
-    ring r = ring_along(tl, 0, members, place);
+    ring r = ring_along(tl, 0, participants, index);
     r.elements = count;
     r.has_blocks = true;
     r.order = order;
@@ -234,33 +237,33 @@ static ring ring_of_blocks(tl_context *tl, int64_t members, int64_t place, int64
 }
 
 KB_KERNEL(ring_reduce_scatter, tl_ptr input, tl_ptr output, int64_t count, kb_dtype dtype,
-          kb_reduce_op op, int members, int place, int64_t order, int64_t slice, int pieces)
+          kb_reduce_op op, int participants, int index, int64_t order, int64_t slice, int pieces)
 {
-    ring r = ring_of_blocks(tl, members, place, order, count, dtype, slice);
+    ring r = ring_of_blocks(tl, participants, index, order, count, dtype, slice);
     r.input = input;
     r.own = output;
     r.op = op;
     tl_tensor arriving[MAX_PIECES] = {0};
     for (int64_t s = 0; s < slices_of(&r); s++)
-        for (int64_t step = 0; step < members; step++)
+        for (int64_t step = 0; step < participants; step++)
             for (int i = 0; i < pieces; i++)
                 reduce_piece(tl, &r, step, (piece){s, i, pieces}, &arriving[i]);
 }
 
-KB_KERNEL(ring_all_gather, tl_ptr input, tl_ptr output, int64_t count, kb_dtype dtype, int members,
-          int place, int64_t order, int64_t slice, int pieces)
+KB_KERNEL(ring_all_gather, tl_ptr input, tl_ptr output, int64_t count, kb_dtype dtype,
+          int participants, int index, int64_t order, int64_t slice, int pieces)
 {
-    ring r = ring_of_blocks(tl, members, place, order, count, dtype, slice);
+    ring r = ring_of_blocks(tl, participants, index, order, count, dtype, slice);
     r.own = input;
     r.output = output;
     tl_tensor arriving[MAX_PIECES] = {0};
     for (int64_t s = 0; s < slices_of(&r); s++) {
-        for (int64_t step = 0; step < members; step++)
+        for (int64_t step = 0; step < participants; step++)
             for (int i = 0; i < pieces; i++)
                 gather_piece(tl, &r, step, (piece){s, i, pieces}, &arriving[i]);
-        TL_SCOPE { /* what we have is not among what arrives */
-            span to = piece_of(&r, place, (piece){s, 0, 1});
-            span from = {to.begin - chunk_of(&r, place).begin, to.count};
+        TL_SCOPE { /* the own block */
+            span to = piece_of(&r, index, (piece){s, 0, 1});
+            span from = {to.begin - chunk_of(&r, index).begin, to.count};
             tl_store(ccl_at(output, to.begin, dtype), load_span(tl, &r, input, from));
         }
     }
@@ -268,50 +271,48 @@ KB_KERNEL(ring_all_gather, tl_ptr input, tl_ptr output, int64_t count, kb_dtype 
 
 /* ---- Arguments --------------------------------------------------------------------------- */
 
-/*
- * How large slices are, in bytes. Measured on the default machine: with less a DMA with four
- * channels spends its time waiting for memory, with more a step takes longer than it has to.
- */
+/* Slice sizes in bytes, measured on the default machine: with smaller slices a DMA of four channels
+ * waits for memory latency, with larger ones the steps take longer. */
 enum { SMALL_SLICE = 8192, USUAL_SLICE = 16384, LARGE_SLICE = 32768 };
 
-/* From so many usual slices on they are reduced as a whole. Measured over PEs: with fewer, waiting
- * for whole slices costs more than loading them. */
+/* From this number of slices on, slices are reduced as a whole. Measured over PEs: with fewer,
+ * waiting for whole slices costs more than the load. */
 enum { MANY_SLICES = 6 };
 
 typedef struct cut {
     int64_t slice, pieces;
 } cut;
 
-/* For chunks of so many elements, that may be handed over from reducing to gathering. The entry may
- * say otherwise: kernel_slice, in elements, and kernel_pieces. */
-static cut cut_of(const kb_ccl_call *call, int64_t elements, bool hands_over)
+/* The slices and pieces for chunks of this size. `may_reuse`: a reduced slice may stay in the TCM
+ * until it is gathered. The entry can override: kernel_slice, in elements, and kernel_pieces. */
+static cut cut_of(const kb_ccl_call *call, int64_t elements, bool may_reuse)
 {
     int64_t size = (int64_t)kb_dtype_bytes(call->dtype), bytes = elements * size;
     int64_t slice = bytes / 4;
-    bool stays = hands_over && bytes >= (int64_t)MANY_SLICES * USUAL_SLICE;
-    slice = slice < USUAL_SLICE || stays ? USUAL_SLICE : ccl_min(slice, LARGE_SLICE);
+    bool reuses = may_reuse && bytes >= (int64_t)MANY_SLICES * USUAL_SLICE;
+    slice = slice < USUAL_SLICE || reuses ? USUAL_SLICE : ccl_min(slice, LARGE_SLICE);
     slice = kb_ccl_setting(call->scope, "kernel_slice", slice / size);
     slice = ccl_min(slice, ccl_tile_elements(call, 32));
-    int64_t pieces = stays || ccl_min(bytes, slice * size) < SMALL_SLICE ? 1 : 2;
+    int64_t pieces = reuses || ccl_min(bytes, slice * size) < SMALL_SLICE ? 1 : 2;
     pieces = kb_ccl_setting(call->scope, "kernel_pieces", pieces);
     pieces = pieces < 1 ? 1 : ccl_min(pieces, MAX_PIECES);
     return (cut){slice < 1 ? 1 : slice, pieces};
 }
 
-static kb_error *ring_rsag_arguments(const kb_ccl_call *call, const kb_ccl_part *part,
+static kb_error *ring_rsag_arguments(const kb_ccl_call *call, const kb_ccl_target *target,
                                      kb_ccl_arguments *args)
 {
-    int64_t elements = (int64_t)part->elements, members = part->circle_size;
-    bool is_small = elements * (int64_t)kb_dtype_bytes(call->dtype) < members * SMALL_SLICE;
+    int64_t elements = (int64_t)target->elements, participants = target->subgroup_size;
+    bool is_small = elements * (int64_t)kb_dtype_bytes(call->dtype) < participants * SMALL_SLICE;
     bool both = !is_small && (call->scope->rank_is_pe || !ccl_columns_go_one_way(call->scope));
-    int64_t ways = kb_ccl_setting(call->scope, "kernel_ways", both ? 2 : 1);
-    ways = ways == 1 ? 1 : 2;
-    int64_t chunk = tl_cdiv(elements, members * ways);
+    int64_t directions = kb_ccl_setting(call->scope, "kernel_ways", both ? 2 : 1);
+    directions = directions == 1 ? 1 : 2;
+    int64_t chunk = tl_cdiv(elements, participants * directions);
     cut c = cut_of(call, chunk, true);
-    ccl_add_common(call, part, args);
-    kb_ccl_add_integer(args, members);
-    kb_ccl_add_integer(args, part->place);
-    kb_ccl_add_integer(args, ways);
+    ccl_add_common(call, target, args);
+    kb_ccl_add_integer(args, participants);
+    kb_ccl_add_integer(args, target->index);
+    kb_ccl_add_integer(args, directions);
     kb_ccl_add_integer(args, c.slice);
     kb_ccl_add_integer(args, c.pieces);
     kb_ccl_add_integer(args, chunk > c.slice);
@@ -329,26 +330,26 @@ const kb_ccl_algorithm ccl_ring_rsag_algorithm = {
     .same_bits = true,
 };
 
-static kb_error *add_block_ring(const kb_ccl_call *call, const kb_ccl_part *part,
+static kb_error *add_block_ring(const kb_ccl_call *call, const kb_ccl_target *target,
                                 kb_ccl_arguments *args)
 {
     int64_t order;
-    KB_TRY(ccl_order_of_ranks(call, part, &order));
-    cut c = cut_of(call, (int64_t)part->elements, false);
-    kb_ccl_add_integer(args, part->circle_size);
-    kb_ccl_add_integer(args, part->place);
+    KB_TRY(ccl_order_of_ranks(call, target, &order));
+    cut c = cut_of(call, (int64_t)target->elements, false);
+    kb_ccl_add_integer(args, target->subgroup_size);
+    kb_ccl_add_integer(args, target->index);
     kb_ccl_add_integer(args, order);
     kb_ccl_add_integer(args, c.slice);
     kb_ccl_add_integer(args, c.pieces);
     return NULL;
 }
 
-static kb_error *ring_reduce_scatter_arguments(const kb_ccl_call *call, const kb_ccl_part *part,
+static kb_error *ring_reduce_scatter_arguments(const kb_ccl_call *call, const kb_ccl_target *target,
                                                kb_ccl_arguments *args)
 {
-    kb_ccl_add_address(args, part->input);
-    ccl_add_common(call, part, args);
-    return add_block_ring(call, part, args);
+    kb_ccl_add_address(args, target->input);
+    ccl_add_common(call, target, args);
+    return add_block_ring(call, target, args);
 }
 
 const kb_ccl_algorithm ccl_ring_reduce_scatter_algorithm = {
@@ -362,14 +363,14 @@ const kb_ccl_algorithm ccl_ring_reduce_scatter_algorithm = {
     .same_bits = true,
 };
 
-static kb_error *ring_all_gather_arguments(const kb_ccl_call *call, const kb_ccl_part *part,
+static kb_error *ring_all_gather_arguments(const kb_ccl_call *call, const kb_ccl_target *target,
                                            kb_ccl_arguments *args)
 {
-    kb_ccl_add_address(args, part->input);
-    kb_ccl_add_address(args, part->output);
-    kb_ccl_add_integer(args, (int64_t)part->elements);
+    kb_ccl_add_address(args, target->input);
+    kb_ccl_add_address(args, target->output);
+    kb_ccl_add_integer(args, (int64_t)target->elements);
     kb_ccl_add_integer(args, call->dtype);
-    return add_block_ring(call, part, args);
+    return add_block_ring(call, target, args);
 }
 
 const kb_ccl_algorithm ccl_ring_all_gather_algorithm = {

@@ -1,6 +1,6 @@
 /*
- * check_call.c: what collectives there are, and whether a call of one makes sense: what can be
- * known before any other rank has called. Nothing has happened if it does not.
+ * check_call.c: the table of collectives, and checks of calls that need no other rank. A call that
+ * fails them has had no effect.
  */
 #include "communicator.h"
 
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- What there is ---- */
+/* ---- Collectives ---- */
 
 const char *kb_reduce_op_name(kb_reduce_op op)
 {
@@ -103,7 +103,7 @@ kb_error *ccl_find_entry(const ccl_group *group, kb_collective_kind kind, const 
     return NULL;
 }
 
-/* ---- Arguments that are numbers ---- */
+/* ---- Numbers ---- */
 
 static kb_error *check_dtype(const kb_collective *call, kb_dtype dtype)
 {
@@ -122,7 +122,7 @@ static kb_error *check_dtype(const kb_collective *call, kb_dtype dtype)
     return NULL;
 }
 
-static kb_error *check_numbers(const ccl_group *group, const kb_collective *call, uint32_t seat,
+static kb_error *check_numbers(const ccl_group *group, const kb_collective *call, uint32_t device,
                                uint32_t count)
 {
     if ((unsigned)call->kind >= KB_COLLECTIVES)
@@ -139,7 +139,7 @@ static kb_error *check_numbers(const ccl_group *group, const kb_collective *call
     if (ccl_is_pair(call->kind) && stands_for_all)
         return kb_error_new(KB_ERR_INPUT,
                             "%s: only workers can call it; use kb_tensor_copy() on the host", kind);
-    if (ccl_is_pair(call->kind) && call->root == seat)
+    if (ccl_is_pair(call->kind) && call->root == device)
         return kb_error_new(KB_ERR_INPUT, "%s: rank %" PRIu32 " is the caller itself", kind,
                             call->root);
     if (call->count == count)
@@ -152,20 +152,20 @@ static kb_error *check_numbers(const ccl_group *group, const kb_collective *call
 
 /* ---- Tensors ---- */
 
-/* Whether one of the ranks on this seat is the root. */
-static bool has_the_root(const ccl_group *group, const kb_collective *call, uint32_t seat)
+/* Whether the root is a rank on this device. */
+static bool has_the_root(const ccl_group *group, const kb_collective *call, uint32_t device)
 {
-    return group->ranks[call->root].sip == group->sips[seat];
+    return group->ranks[call->root].sip == group->sips[device];
 }
 
-static bool needs_input(const ccl_group *group, const kb_collective *call, uint32_t seat)
+static bool needs_input(const ccl_group *group, const kb_collective *call, uint32_t device)
 {
-    return call->kind != KB_RECV && (call->kind != KB_SCATTER || has_the_root(group, call, seat));
+    return call->kind != KB_RECV && (call->kind != KB_SCATTER || has_the_root(group, call, device));
 }
 
-static bool needs_output(const ccl_group *group, const kb_collective *call, uint32_t seat)
+static bool needs_output(const ccl_group *group, const kb_collective *call, uint32_t device)
 {
-    return call->kind != KB_SEND && (call->kind != KB_GATHER || has_the_root(group, call, seat));
+    return call->kind != KB_SEND && (call->kind != KB_GATHER || has_the_root(group, call, device));
 }
 
 static kb_error *pick_tensors(const ccl_group *group, const kb_collective *call, size_t index,
@@ -182,8 +182,8 @@ static kb_error *pick_tensors(const ccl_group *group, const kb_collective *call,
                                 "same tensor",
                                 kind);
     }
-    bool takes = needs_input(group, call, share->seat),
-         gives = needs_output(group, call, share->seat);
+    bool takes = needs_input(group, call, share->device),
+         gives = needs_output(group, call, share->device);
     if ((takes && !inputs) || (gives && !outputs))
         return kb_error_new(KB_ERR_INPUT, "%s: no %s were given", kind,
                             takes && !inputs ? "inputs" : "outputs");
@@ -192,7 +192,7 @@ static kb_error *pick_tensors(const ccl_group *group, const kb_collective *call,
     return NULL;
 }
 
-static kb_error *view_tensor(const ccl_group *group, uint32_t seat, kb_tensor tensor,
+static kb_error *view_tensor(const ccl_group *group, uint32_t device, kb_tensor tensor,
                              rt_tensor_view *view)
 {
     KB_TRY(rt_view_tensor(group->state->ctx, tensor, view));
@@ -201,19 +201,19 @@ static kb_error *view_tensor(const ccl_group *group, uint32_t seat, kb_tensor te
                             "tensor '%s' is on the host: it was never deployed to a "
                             "device",
                             view->name);
-    if (view->sip == group->sips[seat])
+    if (view->sip == group->sips[device])
         return NULL;
     if (group->state->rank_is_pe)
         return kb_error_new(KB_ERR_FAULT,
                             "tensor '%s' is on sip%" PRIu32 ", but one on sip%" PRIu32
                             " is needed: one for each device that has ranks, in order",
-                            view->name, view->sip, group->sips[seat]);
+                            view->name, view->sip, group->sips[device]);
     return kb_error_new(KB_ERR_FAULT,
                         "tensor '%s' is on sip%" PRIu32 ", but rank %" PRIu32 " has sip%" PRIu32,
-                        view->name, view->sip, group->members[seat], group->sips[seat]);
+                        view->name, view->sip, group->global_ranks[device], group->sips[device]);
 }
 
-/* Of those that are given one tensor and give another: that these are two. */
+/* Collectives that are not in place need two tensors. */
 static kb_error *check_apart(const ccl_group *group, kb_collective_kind kind,
                              const ccl_share *share)
 {
@@ -226,7 +226,7 @@ static kb_error *check_apart(const ccl_group *group, kb_collective_kind kind,
                         kb_collective_name(kind), view.name);
 }
 
-/* A tensor of each of two shares is on one device. */
+/* Refuses tensors of two shares on one device. */
 static kb_error *check_twice(kb_context *ctx, const ccl_group *group, const ccl_op *op)
 {
     for (size_t i = 0; i < op->share_count; i++) {
@@ -246,7 +246,7 @@ static kb_error *check_twice(kb_context *ctx, const ccl_group *group, const ccl_
     return NULL;
 }
 
-/* What is known of the tensors so far: all have to agree with the first. */
+/* Properties of the first tensor, with which all others must agree. */
 typedef struct facts {
     bool known;
     char name[64];
@@ -279,39 +279,39 @@ static kb_error *agree(const ccl_group *group, const rt_tensor_view *view, bool 
                         view->name, view->elements, all->block * blocks, all->name);
 }
 
-/* The tensor that every rank has: the one whose shape is compared. */
+/* Whether this is the tensor that every rank has: its shape is compared. */
 static bool is_reference(kb_collective_kind kind, bool is_input)
 {
     bool output = kind == KB_REDUCE_SCATTER || kind == KB_SCATTER || kind == KB_RECV;
     return is_input != output;
 }
 
-static kb_error *check_tensor(const ccl_group *group, uint32_t seat, kb_tensor tensor,
+static kb_error *check_tensor(const ccl_group *group, uint32_t device, kb_tensor tensor,
                               bool is_input, ccl_op *op, facts *all)
 {
     rt_tensor_view view;
-    kb_collective_kind kind = op->what.kind;
+    kb_collective_kind kind = op->signature.kind;
     if (tensor.id == 0 && !is_reference(kind, is_input))
         return NULL; /* of another rank than the root */
-    KB_TRY(view_tensor(group, seat, tensor, &view));
+    KB_TRY(view_tensor(group, device, tensor, &view));
     KB_TRY(agree(group, &view, is_input ? ccl_input_has_blocks(kind) : ccl_output_has_blocks(kind),
                  all));
-    if (is_reference(kind, is_input) && seat == op->shares[0].seat) {
-        op->what.shape = view.shape;
+    if (is_reference(kind, is_input) && device == op->shares[0].device) {
+        op->signature.shape = view.shape;
         op->memory = view.memory;
     }
     if (is_reference(kind, is_input) && !group->state->rank_is_pe &&
-        !mem_shape_equal(&view.shape, &op->what.shape))
+        !mem_shape_equal(&view.shape, &op->signature.shape))
         return kb_error_new(KB_ERR_FAULT, "tensors '%s' and '%s' differ in shape", all->name,
                             view.name);
     return NULL;
 }
 
-uint32_t ccl_ranks_on(const ccl_group *group, uint32_t seat)
+uint32_t ccl_ranks_on(const ccl_group *group, uint32_t device)
 {
     uint32_t count = 0;
     for (uint32_t rank = 0; rank < group->world; rank++)
-        count += group->ranks[rank].sip == group->sips[seat];
+        count += group->ranks[rank].sip == group->sips[device];
     return count;
 }
 
@@ -324,33 +324,33 @@ static kb_error *check_tensors(const ccl_group *group, const kb_collective *call
     for (size_t i = 0; i < op->share_count; i++) {
         const ccl_share *share = &op->shares[i];
         KB_TRY(check_apart(group, call->kind, share));
-        KB_TRY(check_tensor(group, share->seat, share->input, true, op, &all));
+        KB_TRY(check_tensor(group, share->device, share->input, true, op, &all));
         if (share->output.id != share->input.id)
-            KB_TRY(check_tensor(group, share->seat, share->output, false, op, &all));
+            KB_TRY(check_tensor(group, share->device, share->output, false, op, &all));
     }
     KB_TRY(check_dtype(call, all.dtype));
     bool blocks = ccl_input_has_blocks(call->kind) || ccl_output_has_blocks(call->kind);
-    op->what.dtype = all.dtype;
+    op->signature.dtype = all.dtype;
     op->size = all.block * (blocks ? group->world : 1) * kb_dtype_bytes(all.dtype);
     if (group->state->rank_is_pe)
-        op->size /= ccl_ranks_on(group, op->shares[0].seat);
+        op->size /= ccl_ranks_on(group, op->shares[0].device);
     return NULL;
 }
 
-kb_error *ccl_check_call(ccl_group *group, const kb_collective *call, uint32_t seat, uint32_t count,
-                         ccl_op *op)
+kb_error *ccl_check_call(ccl_group *group, const kb_collective *call, uint32_t device,
+                         uint32_t count, ccl_op *op)
 {
-    KB_TRY(check_numbers(group, call, seat, count));
-    op->what = (ccl_signature){.kind = call->kind, .op = call->op, .root = call->root};
+    KB_TRY(check_numbers(group, call, device, count));
+    op->signature = (ccl_signature){.kind = call->kind, .op = call->op, .root = call->root};
     for (size_t i = 0; i < op->share_count; i++)
-        op->shares[i].seat = seat + (uint32_t)i;
+        op->shares[i].device = device + (uint32_t)i;
     const char *name = call->options.algorithm;
     if (name && strcmp(name, CCL_AUTO_NAME) == 0) {
-        op->what.algorithm = CCL_AUTO_NAME;
+        op->signature.algorithm = CCL_AUTO_NAME;
     } else if (name) {
         const ccl_entry *entry;
         KB_TRY(ccl_find_entry(group, call->kind, name, &entry));
-        op->what.algorithm = entry->name;
+        op->signature.algorithm = entry->name;
     }
     return check_tensors(group, call, op);
 }

@@ -1,19 +1,18 @@
 /*
- * epoch.c: which calls belong together. The n-th call of each rank of a group are one epoch; the
- * n-th send from a rank to another and the n-th receive there are one too. The first to join says
- * what it is.
+ * epoch.c: matches calls. The n-th calls of all ranks of a group form an epoch; so do the n-th send
+ * from a rank to another and the n-th receive there. The first call defines the signature.
  *
- * Ranks may be epochs apart. An epoch stays until all have joined it and their calls are over: also
- * one that has failed, so that whoever comes later learns of it. Invariant: op_count is the number
- * of entries of `ops` that are not NULL, and these are calls that are under way.
+ * Ranks may be several epochs apart. An epoch is kept until all ranks have joined it and their
+ * calls have ended, also if it has failed, so that later ranks get its error. Invariant: op_count
+ * is the number of non-NULL entries of `ops`, which are calls that have not ended.
  *
- * When an epoch fails after kernels were sent off for it, its queues hold messages that nobody will
- * receive. What other ranks have sent off behind it in the same queues cannot come to a good end
- * then, and fails as well; who comes later waits until the queues are fresh (wiring.c).
+ * If an epoch fails after kernels were launched, its queues hold messages that will not be
+ * received. Calls of later epochs in the same queues cannot complete and fail too; new calls wait
+ * until the queues are reset (ccl_reset_stale_queues()).
  *
- * Messages that are left when all went well are a mistake of the kernel, which the next collective
- * would take for its own. Ranks may be apart, so what lies in a queue may be for a call to come:
- * only the last call of those that use the queues can tell.
+ * Messages that are left after success are a mistake of the kernel: the next collective would
+ * receive them. As ranks may be apart, a message may be for a call to come, so only the last call
+ * that uses the queues can decide.
  */
 #include "communicator.h"
 
@@ -32,33 +31,33 @@ static void free_epoch(ccl_epoch *epoch)
 
 /* ---- Messages ---- */
 
-void ccl_print_signature(const ccl_group *group, const ccl_signature *what, kb_text *text)
+void ccl_print_signature(const ccl_group *group, const ccl_signature *signature, kb_text *text)
 {
-    kb_text_puts(text, kb_collective_name(what->kind));
-    if (what->kind == KB_BARRIER)
+    kb_text_puts(text, kb_collective_name(signature->kind));
+    if (signature->kind == KB_BARRIER)
         return;
-    if (ccl_reduces(what->kind))
-        kb_text_printf(text, "(%s)", kb_reduce_op_name(what->op));
+    if (ccl_reduces(signature->kind))
+        kb_text_printf(text, "(%s)", kb_reduce_op_name(signature->op));
     kb_text_puts(text, " of ");
-    mem_shape_print(&what->shape, text);
-    kb_text_printf(text, " %s", kb_dtype_name(what->dtype));
-    if (ccl_has_root(what->kind))
-        kb_text_printf(text, ", root %u", what->root);
-    else if (ccl_is_pair(what->kind))
-        kb_text_printf(text, " %s rank %u", what->kind == KB_SEND ? "to" : "from",
-                       group->members[what->root]);
-    if (what->algorithm)
-        kb_text_printf(text, ", by '%s'", what->algorithm);
+    mem_shape_print(&signature->shape, text);
+    kb_text_printf(text, " %s", kb_dtype_name(signature->dtype));
+    if (ccl_has_root(signature->kind))
+        kb_text_printf(text, ", root %u", signature->root);
+    else if (ccl_is_pair(signature->kind))
+        kb_text_printf(text, " %s rank %u", signature->kind == KB_SEND ? "to" : "from",
+                       group->global_ranks[signature->root]);
+    if (signature->algorithm)
+        kb_text_printf(text, ", by '%s'", signature->algorithm);
 }
 
-/* Sends are counted for themselves. */
+/* Sends and receives are numbered by pair of ranks. */
 static void print_number(const ccl_group *group, const ccl_epoch *epoch, kb_text *text)
 {
     kb_text_printf(text, "%s %ju", epoch->is_pair ? "send" : "collective",
                    (uintmax_t)epoch->number + 1);
     if (epoch->is_pair)
-        kb_text_printf(text, " from rank %u to rank %u", group->members[epoch->from],
-                       group->members[epoch->to]);
+        kb_text_printf(text, " from rank %u to rank %u", group->global_ranks[epoch->from],
+                       group->global_ranks[epoch->to]);
     ccl_print_group(group, text);
 }
 
@@ -66,19 +65,20 @@ void ccl_print_epoch(const ccl_group *group, const ccl_epoch *epoch, kb_text *te
 {
     print_number(group, epoch, text);
     if (!epoch->is_pair)
-        kb_text_printf(text, ", %s", kb_collective_name(epoch->what.kind));
+        kb_text_printf(text, ", %s", kb_collective_name(epoch->signature.kind));
 }
 
-static kb_error *differs(const ccl_group *group, const ccl_epoch *epoch, uint32_t seat,
-                         const ccl_signature *what)
+static kb_error *mismatch_error(const ccl_group *group, const ccl_epoch *epoch, uint32_t device,
+                                const ccl_signature *signature)
 {
     kb_text name = KB_TEXT_INIT, own = KB_TEXT_INIT, first = KB_TEXT_INIT;
     print_number(group, epoch, &name);
-    ccl_print_signature(group, what, &own);
-    ccl_print_signature(group, &epoch->what, &first);
-    kb_error *err = kb_error_new(KB_ERR_FAULT, "%s: rank %u calls %s, but rank %u called %s",
-                                 kb_text_peek(&name), group->members[seat], kb_text_peek(&own),
-                                 group->members[epoch->first], kb_text_peek(&first));
+    ccl_print_signature(group, signature, &own);
+    ccl_print_signature(group, &epoch->signature, &first);
+    kb_error *err =
+        kb_error_new(KB_ERR_FAULT, "%s: rank %u calls %s, but rank %u called %s",
+                     kb_text_peek(&name), group->global_ranks[device], kb_text_peek(&own),
+                     group->global_ranks[epoch->first], kb_text_peek(&first));
     kb_text_fini(&name);
     kb_text_fini(&own);
     kb_text_fini(&first);
@@ -89,19 +89,19 @@ static void print_joined(const ccl_group *group, const ccl_epoch *epoch, kb_text
 {
     enum { MAX_LISTED = 16 };
     uint32_t said = 0;
-    for (uint32_t seat = 0; seat < group->seats; seat++) {
-        if (!epoch->joined[seat])
+    for (uint32_t device = 0; device < group->device_count; device++) {
+        if (!epoch->joined[device])
             continue;
         if (said++ < MAX_LISTED)
-            kb_text_printf(text, "%s%u", said > 1 ? ", " : "", group->members[seat]);
+            kb_text_printf(text, "%s%u", said > 1 ? ", " : "", group->global_ranks[device]);
     }
     if (said > MAX_LISTED)
         kb_text_printf(text, " and %u more", said - MAX_LISTED);
 }
 
-static kb_error *lacks(const ccl_group *group, const ccl_epoch *epoch, uint32_t seat)
+static kb_error *missing_rank_error(const ccl_group *group, const ccl_epoch *epoch, uint32_t device)
 {
-    uint32_t rank = group->members[seat];
+    uint32_t rank = group->global_ranks[device];
     bool was_there = rank < rt_worker_count(group->state->ctx);
     kb_text name = KB_TEXT_INIT, joined = KB_TEXT_INIT;
     ccl_print_epoch(group, epoch, &name);
@@ -114,24 +114,24 @@ static kb_error *lacks(const ccl_group *group, const ccl_epoch *epoch, uint32_t 
     return err;
 }
 
-/* ---- The list ---- */
+/* ---- The list of epochs ---- */
 
 static ccl_epoch *new_epoch(const ccl_group *group)
 {
     ccl_epoch *epoch = kb_alloc_zeroed(1, sizeof *epoch);
     if (!epoch)
         return NULL;
-    epoch->expected = group->seats;
-    epoch->joined = kb_alloc_zeroed(group->seats, sizeof *epoch->joined);
-    epoch->ops = kb_alloc_zeroed(group->seats, sizeof *epoch->ops);
+    epoch->expected = group->device_count;
+    epoch->joined = kb_alloc_zeroed(group->device_count, sizeof *epoch->joined);
+    epoch->ops = kb_alloc_zeroed(group->device_count, sizeof *epoch->ops);
     if (epoch->joined && epoch->ops)
         return epoch;
     free_epoch(epoch);
     return NULL;
 }
 
-/* It goes when all have joined and all their calls are over. */
-static void drop_if_over(ccl_group *group, ccl_epoch *epoch)
+/* Frees the epoch if all ranks have joined and their calls have ended. */
+static void free_if_over(ccl_group *group, ccl_epoch *epoch)
 {
     if (epoch->joined_count < epoch->expected || epoch->op_count > 0)
         return;
@@ -147,14 +147,14 @@ void ccl_free_epochs(ccl_group *group)
     while (group->epochs) {
         ccl_epoch *epoch = group->epochs;
         group->epochs = epoch->next;
-        for (uint32_t seat = 0; seat < group->seats; seat++)
-            if (epoch->ops[seat])
-                epoch->ops[seat]->epoch = NULL;
+        for (uint32_t device = 0; device < group->device_count; device++)
+            if (epoch->ops[device])
+                epoch->ops[device]->epoch = NULL;
         free_epoch(epoch);
     }
 }
 
-/* Which epoch a call is of. */
+/* Identifies the epoch of a call. */
 typedef struct key {
     uint64_t number;
     bool is_pair;
@@ -169,12 +169,14 @@ static ccl_pair *find_pair(ccl_group *group, uint32_t from, uint32_t to)
     return NULL;
 }
 
-static key key_of(ccl_group *group, uint32_t seat, const ccl_signature *what)
+static key key_of(ccl_group *group, uint32_t device, const ccl_signature *signature)
 {
-    if (!ccl_is_pair(what->kind))
-        return (key){.number = group->calls[seat]};
-    bool sends = what->kind == KB_SEND;
-    key k = {.is_pair = true, .from = sends ? seat : what->root, .to = sends ? what->root : seat};
+    if (!ccl_is_pair(signature->kind))
+        return (key){.number = group->calls[device]};
+    bool sends = signature->kind == KB_SEND;
+    key k = {.is_pair = true,
+             .from = sends ? device : signature->root,
+             .to = sends ? signature->root : device};
     const ccl_pair *pair = find_pair(group, k.from, k.to);
     if (pair)
         k.number = sends ? pair->sent : pair->received;
@@ -190,45 +192,44 @@ static ccl_epoch *find_epoch(const ccl_group *group, const key *k)
     return NULL;
 }
 
-ccl_epoch *ccl_peek_epoch(ccl_group *group, uint32_t seat, const ccl_signature *what)
+ccl_epoch *ccl_peek_epoch(ccl_group *group, uint32_t device, const ccl_signature *signature)
 {
-    key k = key_of(group, seat, what);
+    key k = key_of(group, device, signature);
     return find_epoch(group, &k);
 }
 
 /* ---- Failing ---- */
 
-static void end_op(ccl_op *op, const kb_error *why)
+static void abort_op(ccl_op *op, const kb_error *why)
 {
     if (!op->work)
-        return; /* its caller is told when it comes back from waiting */
-    if (op->what.kind == KB_BARRIER)
+        return; /* not started: the waiting caller returns the error */
+    if (op->signature.kind == KB_BARRIER)
         rt_work_release(op->work, kb_error_copy(why));
     else
         rt_work_abort(op->work, why);
 }
 
-static void fail_one(ccl_group *group, ccl_epoch *epoch, const kb_error *why)
+static void fail_epoch(ccl_group *group, ccl_epoch *epoch, const kb_error *why)
 {
     epoch->error = kb_error_copy(why);
-    kb_error_set_secondary(epoch->error); /* whoever is to blame has its own */
-    epoch->op_count++;                    /* it stays while its calls end */
-    for (uint32_t seat = 0; seat < group->seats; seat++)
-        if (epoch->ops[seat])
-            end_op(epoch->ops[seat], epoch->error);
+    kb_error_set_secondary(epoch->error); /* the rank that failed has its own error */
+    epoch->op_count++;                    /* keeps the epoch while its calls end */
+    for (uint32_t device = 0; device < group->device_count; device++)
+        if (epoch->ops[device])
+            abort_op(epoch->ops[device], epoch->error);
     epoch->op_count--;
-    drop_if_over(group, epoch);
+    free_if_over(group, epoch);
 }
 
-/*
- * An epoch that cannot end well any more, as it comes behind another one in queues that have gone
- * stale. Sends have no order but among those of the same pair; but one that waits for its receive
- * would keep the queues from being made fresh.
- */
-static ccl_epoch *find_spoilt(const ccl_group *group, const ccl_wiring *wiring, const key *failed)
+/* An epoch that cannot complete because it uses the stale queues after a failed one. Sends are
+ * ordered only within a pair; but a send that waits for its receive would prevent the reset of the
+ * queues. */
+static ccl_epoch *find_affected(const ccl_group *group, const ccl_instance *instance,
+                                const key *failed)
 {
     for (ccl_epoch *epoch = group->epochs; epoch; epoch = epoch->next) {
-        if (epoch->wiring != wiring || !epoch->begun || epoch->error)
+        if (epoch->instance != instance || !epoch->begun || epoch->error)
             continue;
         bool same = !epoch->is_pair || (epoch->from == failed->from && epoch->to == failed->to);
         bool waits = epoch->is_pair && epoch->joined_count < epoch->expected;
@@ -242,32 +243,32 @@ void ccl_fail_epoch(ccl_group *group, ccl_epoch *epoch, const kb_error *why)
 {
     if (epoch->error)
         return;
-    ccl_wiring *wiring = epoch->begun ? epoch->wiring : NULL;
+    ccl_instance *instance = epoch->begun ? epoch->instance : NULL;
     key failed = {epoch->number, epoch->is_pair, epoch->from, epoch->to};
-    if (wiring)
-        wiring->stale = true;
-    fail_one(group, epoch, why);
-    if (!wiring)
+    if (instance)
+        instance->stale = true;
+    fail_epoch(group, epoch, why);
+    if (!instance)
         return;
     kb_error *behind = kb_error_wrap(kb_error_copy(why), "after a failed collective");
-    for (ccl_epoch *next; (next = find_spoilt(group, wiring, &failed));)
-        fail_one(group, next, behind);
+    for (ccl_epoch *next; (next = find_affected(group, instance, &failed));)
+        fail_epoch(group, next, behind);
     kb_error_free(behind);
 }
 
-static bool takes_part(const ccl_epoch *epoch, uint32_t seat)
+static bool takes_part(const ccl_epoch *epoch, uint32_t device)
 {
-    return !epoch->is_pair || seat == epoch->from || seat == epoch->to;
+    return !epoch->is_pair || device == epoch->from || device == epoch->to;
 }
 
-/* Fails the epoch if a rank that has ended is missing in it. */
-static bool fail_if_hopeless(ccl_group *group, ccl_epoch *epoch)
+/* Fails the epoch if a rank that has not joined it has ended. */
+static bool fail_if_incomplete(ccl_group *group, ccl_epoch *epoch)
 {
-    for (uint32_t seat = 0; seat < group->seats && !epoch->error; seat++) {
-        bool expected = takes_part(epoch, seat) && !epoch->joined[seat];
-        if (!expected || !group->state->gone[group->members[seat]])
+    for (uint32_t device = 0; device < group->device_count && !epoch->error; device++) {
+        bool expected = takes_part(epoch, device) && !epoch->joined[device];
+        if (!expected || !group->state->gone[group->global_ranks[device]])
             continue;
-        kb_error *why = lacks(group, epoch, seat);
+        kb_error *why = missing_rank_error(group, epoch, device);
         ccl_fail_epoch(group, epoch, why);
         kb_error_free(why);
         return true;
@@ -279,7 +280,7 @@ void ccl_worker_missing(ccl_group *group)
 {
     ccl_epoch *epoch = group->epochs;
     while (epoch)
-        epoch = !epoch->error && fail_if_hopeless(group, epoch) ? group->epochs : epoch->next;
+        epoch = !epoch->error && fail_if_incomplete(group, epoch) ? group->epochs : epoch->next;
 }
 
 void ccl_abandon_epochs(ccl_group *group)
@@ -291,7 +292,7 @@ void ccl_abandon_epochs(ccl_group *group)
             continue;
         }
         kb_error *why = kb_error_new(KB_ERR_FAULT, "the %s was abandoned",
-                                     kb_collective_name(epoch->what.kind));
+                                     kb_collective_name(epoch->signature.kind));
         ccl_fail_epoch(group, epoch, why);
         kb_error_free(why);
         epoch = group->epochs;
@@ -300,7 +301,7 @@ void ccl_abandon_epochs(ccl_group *group)
 
 /* ---- Joining and leaving ---- */
 
-static bool is_same(const ccl_signature *a, const ccl_signature *b)
+static bool is_same_call(const ccl_signature *a, const ccl_signature *b)
 {
     bool by_same = a->algorithm && b->algorithm ? strcmp(a->algorithm, b->algorithm) == 0
                                                 : a->algorithm == b->algorithm;
@@ -313,11 +314,12 @@ static bool is_same(const ccl_signature *a, const ccl_signature *b)
            (!ccl_has_root(a->kind) || a->root == b->root);
 }
 
-/* The call counts, however it ends. False if there is no memory. */
-static bool count_call(ccl_group *group, uint32_t seat, const ccl_signature *what, const key *k)
+/* Counts the call, whether it fails or not. False if there is no memory. */
+static bool count_call(ccl_group *group, uint32_t device, const ccl_signature *signature,
+                       const key *k)
 {
     if (!k->is_pair) {
-        group->calls[seat]++;
+        group->calls[device]++;
         return true;
     }
     ccl_pair *pair = find_pair(group, k->from, k->to);
@@ -326,14 +328,14 @@ static bool count_call(ccl_group *group, uint32_t seat, const ccl_signature *wha
             return false;
         pair = &group->pairs.items[group->pairs.count - 1];
     }
-    if (what->kind == KB_SEND)
+    if (signature->kind == KB_SEND)
         pair->sent++;
     else
         pair->received++;
     return true;
 }
 
-static ccl_epoch *found_epoch(ccl_group *group, const ccl_op *op, const key *k)
+static ccl_epoch *create_epoch(ccl_group *group, const ccl_op *op, const key *k)
 {
     ccl_epoch *epoch = new_epoch(group);
     if (!epoch)
@@ -342,11 +344,11 @@ static ccl_epoch *found_epoch(ccl_group *group, const ccl_op *op, const key *k)
     epoch->is_pair = k->is_pair;
     epoch->from = k->from;
     epoch->to = k->to;
-    epoch->expected = k->is_pair ? 2 : group->seats;
-    epoch->what = op->what;
-    epoch->first = op->shares[0].seat;
-    epoch->wiring = op->wiring;
-    epoch->base = op->base;
+    epoch->expected = k->is_pair ? 2 : group->device_count;
+    epoch->signature = op->signature;
+    epoch->first = op->shares[0].device;
+    epoch->instance = op->instance;
+    epoch->lane_layout = op->lane_layout;
     ccl_epoch **link = &group->epochs;
     while (*link)
         link = &(*link)->next;
@@ -357,34 +359,34 @@ static ccl_epoch *found_epoch(ccl_group *group, const ccl_op *op, const key *k)
 kb_error *ccl_join(ccl_op *op)
 {
     ccl_group *group = op->group;
-    uint32_t seat = op->shares[0].seat;
-    key k = key_of(group, seat, &op->what);
+    uint32_t device = op->shares[0].device;
+    key k = key_of(group, device, &op->signature);
     ccl_epoch *epoch = find_epoch(group, &k);
     bool is_first = !epoch;
     if (is_first)
-        epoch = found_epoch(group, op, &k);
-    if (!epoch || !count_call(group, seat, &op->what, &k)) {
+        epoch = create_epoch(group, op, &k);
+    if (!epoch || !count_call(group, device, &op->signature, &k)) {
         if (is_first && epoch) {
             epoch->joined_count = epoch->expected;
-            drop_if_over(group, epoch);
+            free_if_over(group, epoch);
         }
         return kb_error_nomem();
     }
-    epoch->joined[seat] = true;
+    epoch->joined[device] = true;
     epoch->joined_count++;
     kb_error *err = epoch->error ? kb_error_copy(epoch->error) : NULL;
-    if (!err && !is_same(&epoch->what, &op->what)) {
-        err = differs(group, epoch, seat, &op->what);
+    if (!err && !is_same_call(&epoch->signature, &op->signature)) {
+        err = mismatch_error(group, epoch, device, &op->signature);
         epoch->op_count++;
         ccl_fail_epoch(group, epoch, err);
         epoch->op_count--;
     }
     if (err) {
-        drop_if_over(group, epoch);
+        free_if_over(group, epoch);
         return err;
     }
     op->epoch = epoch;
-    epoch->ops[seat] = op;
+    epoch->ops[device] = op;
     epoch->op_count++;
     return NULL;
 }
@@ -395,48 +397,48 @@ void ccl_leave(ccl_op *op)
     if (!epoch)
         return;
     op->epoch = NULL;
-    epoch->ops[op->shares[0].seat] = NULL;
+    epoch->ops[op->shares[0].device] = NULL;
     epoch->op_count--;
-    drop_if_over(op->group, epoch);
+    free_if_over(op->group, epoch);
 }
 
-/* ---- Queues that are not empty ---- */
+/* ---- Messages that were not received ---- */
 
-/* All kernels that use its queues have ended, and those that belong to them too. */
+/* Whether all other calls that use the queues, and those of their epochs, have ended. */
 static bool is_last(const ccl_op *op)
 {
     const ccl_epoch *own = op->epoch;
-    if (op->wiring->launched > 1)
+    if (op->instance->launched > 1)
         return false;
     if (own && (own->joined_count < own->expected || own->op_count > 1))
         return false;
     for (const ccl_epoch *epoch = op->group->epochs; epoch; epoch = epoch->next)
-        if (epoch != own && epoch->wiring == op->wiring && epoch->begun && !epoch->error)
+        if (epoch != own && epoch->instance == op->instance && epoch->begun && !epoch->error)
             return false;
     return true;
 }
 
 static kb_error *describe_unreceived(const ccl_op *op, const char *messages)
 {
-    const char *kind = kb_collective_name(op->what.kind);
+    const char *kind = kb_collective_name(op->signature.kind);
     kb_text name = KB_TEXT_INIT;
     if (op->epoch)
         ccl_print_epoch(op->group, op->epoch, &name);
     else
         kb_text_puts(&name, kind);
     kb_error *err = kb_error_new(KB_ERR_FAULT, "%s: kernel '%s': %s", kb_text_peek(&name),
-                                 op->wiring->entry->algorithm->kernel->name, messages);
+                                 op->instance->entry->algorithm->kernel->name, messages);
     kb_text_fini(&name);
     return err;
 }
 
 kb_error *ccl_check_queues(const ccl_op *op)
 {
-    if (op->wiring->stale || !is_last(op))
+    if (op->instance->stale || !is_last(op))
         return NULL;
     kb_text messages = KB_TEXT_INIT;
     kb_error *err = NULL;
-    if (ipcq_print_unreceived(op->wiring->queues, &messages))
+    if (ipcq_print_unreceived(op->instance->queues, &messages))
         err = describe_unreceived(op, kb_text_peek(&messages));
     kb_text_fini(&messages);
     return err;

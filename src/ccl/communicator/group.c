@@ -1,12 +1,11 @@
 /*
- * group.c: the process group and groups of some of its ranks: who is in them, and what they leave
- * behind.
+ * group.c: the process group, and groups of some of its ranks.
  *
- * Everything about collectives hangs on one object of the context, made at the first call that
- * needs it. Groups go with their process group, and that with those who made it: at the latest when
- * the workers are gone, or with the context. A process group that workers made is over when all of
- * them have been in it and left it: who initialises again before waits, so that the n-th process
- * group of one rank is the n-th of all.
+ * The context has one ccl_state, created at the first call that needs it. Groups end with their
+ * process group. The process group ends with the workers that made it, or with the context. A
+ * process group that workers made is over when all workers have joined and left it. A worker that
+ * initialises again before that waits, so that the n-th process group of one rank is the n-th of
+ * all ranks.
  */
 #include "communicator.h"
 
@@ -23,11 +22,11 @@ static void free_group(ccl_group *group)
         return;
     ccl_free_calls(group);
     ccl_free_epochs(group);
-    ccl_free_stages(group);
-    ccl_free_wirings(group);
+    ccl_free_staging(group);
+    ccl_free_instances(group);
     kb_vec_fini(&group->pairs);
     kb_vec_fini(&group->choices);
-    free(group->members);
+    free(group->global_ranks);
     free(group->ranks);
     free(group->sips);
     free(group->calls);
@@ -36,7 +35,7 @@ static void free_group(ccl_group *group)
 }
 
 /* The PE of a rank of the process group, or PE 0 of cube 0 of its device. */
-static kb_pe place_of(const ccl_state *state, uint32_t rank)
+static kb_pe pe_of_rank(const ccl_state *state, uint32_t rank)
 {
     const topo_shape *shape = topo_machine_shape(state->machine);
     uint32_t only = rt_only_sip(state->ctx), pes = shape->pes;
@@ -50,42 +49,43 @@ static kb_pe place_of(const ccl_state *state, uint32_t rank)
     };
 }
 
-static void seat_ranks(ccl_group *group)
+static void number_devices(ccl_group *group)
 {
     for (uint32_t rank = 0; rank < group->world; rank++) {
-        uint32_t sip = group->ranks[rank].sip, seat = 0;
+        uint32_t sip = group->ranks[rank].sip, device = 0;
         if (rank > 0 && group->ranks[rank - 1].sip == sip)
-            continue; /* PEs of one SIP mostly follow each other */
-        while (seat < group->seats && group->sips[seat] != sip)
-            seat++;
-        if (seat == group->seats)
-            group->sips[group->seats++] = sip;
+            continue; /* shortcut: consecutive ranks are mostly on one SIP */
+        while (device < group->device_count && group->sips[device] != sip)
+            device++;
+        if (device == group->device_count)
+            group->sips[group->device_count++] = sip;
     }
 }
 
-/* Of these ranks of the process group; NULL: of all. NULL if there is no memory. */
-static ccl_group *new_group(ccl_state *state, const uint32_t *members, uint32_t count)
+/* A group of these ranks of the process group; global_ranks NULL: of all. NULL if there is no
+ * memory. */
+static ccl_group *new_group(ccl_state *state, const uint32_t *global_ranks, uint32_t count)
 {
     ccl_group *group = kb_alloc_zeroed(1, sizeof *group);
     if (!group)
         return NULL;
     group->state = state;
     group->world = count;
-    group->members = kb_alloc_array(count, sizeof *group->members);
+    group->global_ranks = kb_alloc_array(count, sizeof *group->global_ranks);
     group->ranks = kb_alloc_array(count, sizeof *group->ranks);
     group->sips = kb_alloc_array(count, sizeof *group->sips);
     group->calls = kb_alloc_zeroed(count, sizeof *group->calls);
     group->last = kb_alloc_zeroed(count, sizeof *group->last);
-    bool made = group->members && group->ranks && group->sips && group->calls && group->last;
+    bool made = group->global_ranks && group->ranks && group->sips && group->calls && group->last;
     if (!made || !kb_vec_reserve(&state->groups, 1)) {
         free_group(group);
         return NULL;
     }
     for (uint32_t rank = 0; rank < count; rank++) {
-        group->members[rank] = members ? members[rank] : rank;
-        group->ranks[rank] = place_of(state, group->members[rank]);
+        group->global_ranks[rank] = global_ranks ? global_ranks[rank] : rank;
+        group->ranks[rank] = pe_of_rank(state, group->global_ranks[rank]);
     }
-    seat_ranks(group);
+    number_devices(group);
     group->id = state->groups.count == 0 ? 0 : ++state->last_id;
     state->groups.items[state->groups.count++] = group;
     return group;
@@ -106,7 +106,7 @@ kb_error *ccl_await_calls(ccl_group *group)
 
 /* ---- The process group ---- */
 
-static void dissolve(ccl_state *state)
+static void destroy_process_group(ccl_state *state)
 {
     for (size_t i = 0; i < state->groups.count; i++)
         free_group(state->groups.items[i]);
@@ -126,14 +126,14 @@ static void free_leaving(ccl_state *state)
         free_group(state->leaving.items[--state->leaving.count]);
 }
 
-static void look_for_workers(ccl_state *state)
+static void note_ended_workers(ccl_state *state)
 {
     for (uint32_t rank = 0; rank < state->world; rank++)
         state->gone[rank] = rt_worker_has_ended(state->ctx, rank);
 }
 
 /* False if there is no memory. */
-static bool found(ccl_state *state)
+static bool create_process_group(ccl_state *state)
 {
     state->joined = kb_alloc_zeroed(state->world, sizeof *state->joined);
     state->left = kb_alloc_zeroed(state->world, sizeof *state->left);
@@ -141,15 +141,15 @@ static bool found(ccl_state *state)
     state->groups_made = kb_alloc_zeroed(state->world, sizeof *state->groups_made);
     bool made = state->joined && state->left && state->gone && state->groups_made;
     if (made && new_group(state, NULL, state->world)) {
-        look_for_workers(state);
+        note_ended_workers(state);
         state->exists = true;
         return true;
     }
-    dissolve(state);
+    destroy_process_group(state);
     return false;
 }
 
-static bool is_member(const ccl_state *state, uint32_t rank)
+static bool is_initialized(const ccl_state *state, uint32_t rank)
 {
     if (!state || !state->exists)
         return false;
@@ -170,7 +170,7 @@ static kb_error *check_rank(const ccl_state *state, uint32_t rank, const char *f
                         rank, state->world);
 }
 
-/* Whether the machine has the PEs that are to be ranks. */
+/* Checks that the machine has enough PEs for the ranks. */
 static kb_error *check_world(const ccl_state *state, const char *function)
 {
     const topo_shape *shape = topo_machine_shape(state->machine);
@@ -182,13 +182,13 @@ static kb_error *check_world(const ccl_state *state, const char *function)
                         state->ranks->name, state->world, kb_plural(state->world), pes);
 }
 
-/* The state, if the caller is in the process group. */
-static kb_error *enter(kb_context *ctx, const char *function, ccl_state **out)
+/* The state, if the caller has initialised the process group. */
+static kb_error *require_process_group(kb_context *ctx, const char *function, ccl_state **out)
 {
     ccl_state *state = rt_get_layer(ctx, RT_LAYER_CCL);
     uint32_t rank = rt_caller_rank(ctx);
     *out = state;
-    if (is_member(state, rank))
+    if (is_initialized(state, rank))
         return NULL;
     if (state && state->exists)
         KB_TRY(check_rank(state, rank, function));
@@ -196,24 +196,25 @@ static kb_error *enter(kb_context *ctx, const char *function, ccl_state **out)
                         function);
 }
 
-/* Installs the queues of what ccl.yaml chooses: others are installed when they are needed. */
+/* Installs the queues of the configured entry. Those of other entries are installed at their first
+ * call. */
 static kb_error *install_chosen(ccl_state *state)
 {
     if (!state->chosen)
         return NULL;
-    ccl_wiring *wiring;
-    KB_TRY(ccl_get_wiring(state->groups.items[0], state->chosen, &wiring));
-    return ccl_install(state->groups.items[0], wiring);
+    ccl_instance *instance;
+    KB_TRY(ccl_get_instance(state->groups.items[0], state->chosen, &instance));
+    return ccl_install(state->groups.items[0], instance);
 }
 
-/* ---- Leaving it, and coming back ---- */
+/* ---- Leaving the process group ---- */
 
-/* Waits for what is under way, and takes all out of the machine that is in it. */
+/* Waits for the calls of former groups, and removes their queues from the machine. */
 static kb_error *remove_leaving(ccl_state *state)
 {
     for (size_t i = 0; i < state->leaving.count; i++) {
         KB_TRY(ccl_await_calls(state->leaving.items[i]));
-        KB_TRY(ccl_remove_wirings(state->leaving.items[i]));
+        KB_TRY(ccl_remove_instances(state->leaving.items[i]));
     }
     free_leaving(state);
     return NULL;
@@ -233,7 +234,7 @@ static kb_error *clear_leaving(ccl_state *state)
     return err;
 }
 
-/* Nobody is in it, and nobody comes who has not been. */
+/* Whether all ranks have left, or ended without joining. */
 static bool all_have_left(const ccl_state *state)
 {
     uint32_t drivers = state->rank_is_pe ? 1 : state->world;
@@ -252,7 +253,7 @@ static kb_error *take_down(ccl_state *state)
         state->leaving.items[state->leaving.count++] = state->groups.items[i];
     }
     state->groups.count = 0;
-    dissolve(state);
+    destroy_process_group(state);
     return clear_leaving(state);
 }
 
@@ -261,14 +262,14 @@ static bool has_left(const ccl_state *state, uint32_t rank)
     return state->exists && rank != RT_DRIVER && state->left[rank];
 }
 
-/* Waits until nothing is left of a process group that the rank was in. */
+/* Waits until the previous process group of the rank has ended. */
 static kb_error *await_end_of_last(ccl_state *state, uint32_t rank)
 {
     while (has_left(state, rank) || state->leaving.count > 0) {
         if (has_left(state, rank) && all_have_left(state))
-            KB_TRY(take_down(state)); /* those who were missing have ended */
+            KB_TRY(take_down(state)); /* the remaining workers have ended */
         else if (state->leaving.count > 0 && !state->clearing)
-            KB_TRY(clear_leaving(state)); /* whoever was at it has failed */
+            KB_TRY(clear_leaving(state)); /* the rank that was clearing has failed */
         else
             KB_TRY(rt_block_on(state->ctx, &state->returning));
     }
@@ -278,7 +279,7 @@ static kb_error *await_end_of_last(ccl_state *state, uint32_t rank)
 kb_error *kb_distributed_destroy_process_group(kb_context *ctx)
 {
     ccl_state *state;
-    KB_TRY(enter(ctx, "kb_distributed_destroy_process_group", &state));
+    KB_TRY(require_process_group(ctx, "kb_distributed_destroy_process_group", &state));
     uint32_t rank = rt_caller_rank(ctx);
     if (rank != RT_DRIVER) {
         state->joined[rank] = false;
@@ -289,7 +290,7 @@ kb_error *kb_distributed_destroy_process_group(kb_context *ctx)
     return take_down(state);
 }
 
-/* ---- Coming in ---- */
+/* ---- Initialisation and queries ---- */
 
 kb_error *kb_distributed_init_process_group(kb_context *ctx, const char *backend)
 {
@@ -299,7 +300,7 @@ kb_error *kb_distributed_init_process_group(kb_context *ctx, const char *backend
                             backend ? backend : "", backend_name);
     uint32_t rank = rt_caller_rank(ctx);
     ccl_state *state = rt_get_layer(ctx, RT_LAYER_CCL);
-    if (is_member(state, rank))
+    if (is_initialized(state, rank))
         return kb_error_new(KB_ERR_INPUT, "%s: already initialised", function);
     kb_error *err = ccl_get_state(ctx, &state);
     if (err)
@@ -307,12 +308,12 @@ kb_error *kb_distributed_init_process_group(kb_context *ctx, const char *backend
     KB_TRY(check_rank(state, rank, function));
     KB_TRY(check_world(state, function));
     KB_TRY(await_end_of_last(state, rank));
-    if (!state->exists && !found(state))
+    if (!state->exists && !create_process_group(state))
         return kb_error_nomem();
     err = install_chosen(state);
     if (err) {
         if (rank == RT_DRIVER)
-            dissolve(state);
+            destroy_process_group(state);
         return kb_error_wrap(err, "%s", function);
     }
     if (rank == RT_DRIVER) {
@@ -326,13 +327,13 @@ kb_error *kb_distributed_init_process_group(kb_context *ctx, const char *backend
 
 bool kb_distributed_is_initialized(kb_context *ctx)
 {
-    return is_member(rt_get_layer(ctx, RT_LAYER_CCL), rt_caller_rank(ctx));
+    return is_initialized(rt_get_layer(ctx, RT_LAYER_CCL), rt_caller_rank(ctx));
 }
 
 kb_error *kb_distributed_get_rank(kb_context *ctx, uint32_t *rank)
 {
     ccl_state *state;
-    KB_TRY(enter(ctx, "kb_distributed_get_rank", &state));
+    KB_TRY(require_process_group(ctx, "kb_distributed_get_rank", &state));
     uint32_t own = rt_caller_rank(ctx);
     if (own == RT_DRIVER)
         rt_debug_warn(ctx, "kb_distributed_get_rank: outside workers the rank is 0");
@@ -343,7 +344,7 @@ kb_error *kb_distributed_get_rank(kb_context *ctx, uint32_t *rank)
 kb_error *kb_distributed_get_world_size(kb_context *ctx, uint32_t *size)
 {
     ccl_state *state;
-    KB_TRY(enter(ctx, "kb_distributed_get_world_size", &state));
+    KB_TRY(require_process_group(ctx, "kb_distributed_get_world_size", &state));
     *size = state->world;
     return NULL;
 }
@@ -351,7 +352,7 @@ kb_error *kb_distributed_get_world_size(kb_context *ctx, uint32_t *size)
 kb_error *kb_distributed_get_backend(kb_context *ctx, const char **backend)
 {
     ccl_state *state;
-    KB_TRY(enter(ctx, "kb_distributed_get_backend", &state));
+    KB_TRY(require_process_group(ctx, "kb_distributed_get_backend", &state));
     *backend = backend_name;
     return NULL;
 }
@@ -360,7 +361,7 @@ kb_error *ccl_get_rank_device(kb_context *ctx, const char *function, uint32_t ra
 {
     ccl_state *state;
     *sip = 0;
-    KB_TRY(enter(ctx, function, &state));
+    KB_TRY(require_process_group(ctx, function, &state));
     if (state->rank_is_pe)
         return kb_error_new(KB_ERR_INPUT,
                             "%s: ranks are PEs, as '%s' in ccl.yaml says: devices are needed as "
@@ -369,13 +370,13 @@ kb_error *ccl_get_rank_device(kb_context *ctx, const char *function, uint32_t ra
     if (rank >= state->world)
         return kb_error_new(KB_ERR_INPUT, "%s: no such rank %u: the world size is %u", function,
                             rank, state->world);
-    *sip = place_of(state, rank).sip;
+    *sip = pe_of_rank(state, rank).sip;
     return NULL;
 }
 
 /* ---- Groups of some ranks ---- */
 
-static kb_error *check_members(const ccl_state *state, const uint32_t *ranks, size_t count)
+static kb_error *check_group_ranks(const ccl_state *state, const uint32_t *ranks, size_t count)
 {
     static const char function[] = "kb_distributed_new_group";
     if (count == 0 || !ranks)
@@ -406,15 +407,15 @@ static void print_ranks(const uint32_t *ranks, size_t count, kb_text *text)
         kb_text_printf(text, " and %zu more", count - MAX_LISTED);
 }
 
-/* Ranks make the same groups in the same order. */
+/* All ranks must make the same groups in the same order. */
 static kb_error *check_same(const ccl_group *group, uint32_t rank, const uint32_t *ranks,
                             size_t count)
 {
-    if (count == group->world && memcmp(ranks, group->members, count * sizeof *ranks) == 0)
+    if (count == group->world && memcmp(ranks, group->global_ranks, count * sizeof *ranks) == 0)
         return NULL;
     kb_text own = KB_TEXT_INIT, first = KB_TEXT_INIT;
     print_ranks(ranks, count, &own);
-    print_ranks(group->members, group->world, &first);
+    print_ranks(group->global_ranks, group->world, &first);
     kb_error *err =
         kb_error_new(KB_ERR_FAULT,
                      "kb_distributed_new_group: rank %u makes group %ju of ranks %s, "
@@ -430,10 +431,10 @@ kb_error *kb_distributed_new_group(kb_context *ctx, const uint32_t *ranks, size_
 {
     ccl_state *state;
     *handle = (kb_group){0};
-    KB_TRY(enter(ctx, "kb_distributed_new_group", &state));
-    KB_TRY(check_members(state, ranks, count));
+    KB_TRY(require_process_group(ctx, "kb_distributed_new_group", &state));
+    KB_TRY(check_group_ranks(state, ranks, count));
     uint32_t rank = rt_caller_rank(ctx);
-    uint64_t number = state->groups.count; /* the driver makes it for all */
+    uint64_t number = state->groups.count; /* outside workers: for all ranks */
     if (rank != RT_DRIVER && !state->rank_is_pe)
         number = state->groups_made[rank] + 1;
     ccl_group *group = NULL;
@@ -462,7 +463,7 @@ static kb_error *find_group(kb_context *ctx, const char *function, kb_group hand
 {
     ccl_state *state;
     *group = NULL;
-    KB_TRY(enter(ctx, function, &state));
+    KB_TRY(require_process_group(ctx, function, &state));
     for (size_t i = 0; i < state->groups.count && !*group; i++)
         if (ccl_group_handle(ctx, state->groups.items[i]).id == handle.id)
             *group = state->groups.items[i];
@@ -471,25 +472,25 @@ static kb_error *find_group(kb_context *ctx, const char *function, kb_group hand
     return rt_bad_handle(ctx, function, "group", "destroyed", handle.id);
 }
 
-/* UINT32_MAX if it is in none. */
+/* UINT32_MAX if the rank is not in the group. */
 static uint32_t rank_in(const ccl_group *group, uint32_t rank)
 {
     if (rank == RT_DRIVER || group->state->rank_is_pe)
         return 0;
     for (uint32_t i = 0; i < group->world; i++)
-        if (group->members[i] == rank)
+        if (group->global_ranks[i] == rank)
             return i;
     return UINT32_MAX;
 }
 
 kb_error *ccl_find_group(kb_context *ctx, const char *function, kb_group handle, ccl_group **group,
-                         uint32_t *seat, uint32_t *count)
+                         uint32_t *device, uint32_t *count)
 {
     uint32_t rank = rt_caller_rank(ctx);
     KB_TRY(find_group(ctx, function, handle, group));
-    *seat = rank_in(*group, rank);
-    *count = rank == RT_DRIVER || (*group)->state->rank_is_pe ? (*group)->seats : 1;
-    if (*seat != UINT32_MAX)
+    *device = rank_in(*group, rank);
+    *count = rank == RT_DRIVER || (*group)->state->rank_is_pe ? (*group)->device_count : 1;
+    if (*device != UINT32_MAX)
         return NULL;
     return kb_error_new(KB_ERR_INPUT, "%s: rank %u is not in group %ju", function, rank,
                         (uintmax_t)(*group)->id);
@@ -511,19 +512,19 @@ kb_error *kb_distributed_get_group_size(kb_context *ctx, kb_group handle, uint32
     return NULL;
 }
 
-/* ---- What a context keeps ---- */
+/* ---- The state in the context ---- */
 
 static void workers_begin(void *self)
 {
     ccl_state *state = self;
     for (size_t i = 0; i < state->groups.count; i++) {
         ccl_group *group = state->groups.items[i];
-        memset(group->calls, 0, group->seats * sizeof *group->calls);
+        memset(group->calls, 0, group->device_count * sizeof *group->calls);
         group->pairs.count = 0;
     }
     if (!state->exists)
         return;
-    look_for_workers(state);
+    note_ended_workers(state);
     for (uint32_t rank = 0; rank < state->world; rank++)
         state->groups_made[rank] = state->groups.count - 1;
 }
@@ -539,16 +540,16 @@ static void worker_ended(void *self, uint32_t rank)
         ccl_worker_missing(state->groups.items[i]);
 }
 
-/* The queues of those who failed may hold anything. All kernels have ended, also those of calls
- * that the driver had under way: or else the machine has no memory and nothing moves any more. */
+/* Discards messages that failed kernels have left. All kernels have ended, also of calls outside
+ * workers; or the host is out of memory and the simulation has stopped. */
 static void forget_messages(ccl_group *group)
 {
-    for (ccl_wiring *wiring = group->wirings; wiring; wiring = wiring->next) {
-        if (wiring->launched > 0)
+    for (ccl_instance *instance = group->instances; instance; instance = instance->next) {
+        if (instance->launched > 0)
             continue;
-        if (wiring->queues && wiring->installed)
-            ipcq_set_reset(wiring->queues);
-        wiring->stale = false;
+        if (instance->queues && instance->installed)
+            ipcq_set_reset(instance->queues);
+        instance->stale = false;
     }
 }
 
@@ -557,15 +558,15 @@ static void workers_gone(void *self, bool failed)
     ccl_state *state = self;
     for (size_t i = 0; i < state->groups.count; i++) {
         ccl_abandon_epochs(state->groups.items[i]);
-        ccl_free_epochs(state->groups.items[i]); /* those that failed wait for nobody any more */
+        ccl_free_epochs(state->groups.items[i]); /* failed ones have no more ranks to inform */
         if (failed)
             forget_messages(state->groups.items[i]);
     }
     free_leaving(state);
     state->clearing = false;
     if (!state->of_driver) {
-        dissolve(state);
-    } else { /* who of the workers left it did so for himself */
+        destroy_process_group(state);
+    } else { /* a worker that left it left only for itself */
         memset(state->joined, true, state->world * sizeof *state->joined);
         memset(state->left, false, state->world * sizeof *state->left);
     }
@@ -574,7 +575,7 @@ static void workers_gone(void *self, bool failed)
 static void fini(void *self)
 {
     ccl_state *state = self;
-    dissolve(state);
+    destroy_process_group(state);
     free_leaving(state);
     ccl_free_retired(state);
     kb_vec_fini(&state->groups);

@@ -1,7 +1,7 @@
 /*
- * queue_sets.c: queues for ordinary launches: from an entry of ccl.yaml, a topology by name over
- * chosen PEs, or a list of edges, to a set that the runtime installs. What a specification leaves
- * open is as in ccl.yaml: in the entry, or in `defaults`.
+ * queue_sets.c: queue sets for ordinary launches: from an entry of ccl.yaml, a topology by name
+ * over given PEs, or a list of connections. Values that the specification leaves out are those of
+ * the entry, or of `defaults` in ccl.yaml.
  */
 #include "communicator.h"
 
@@ -11,7 +11,7 @@
 
 static const char function[] = "kb_queues_create";
 
-/* ---- The queues' form ---- */
+/* ---- Buffers and slots ---- */
 
 static kb_error *read_buffer(const char *word, kb_memory *memory)
 {
@@ -29,7 +29,7 @@ static kb_error *read_buffer(const char *word, kb_memory *memory)
                         kb_suggestion_hint(&near, ""));
 }
 
-/* The entry with what the specification says instead. */
+/* Overrides the entry with the values of the specification. */
 static kb_error *shape_queues(const kb_queue_spec *spec, ccl_entry *entry)
 {
     if (spec->buffer_kind)
@@ -46,9 +46,9 @@ static kb_error *shape_queues(const kb_queue_spec *spec, ccl_entry *entry)
     return NULL;
 }
 
-/* ---- Three ways to say what is connected ---- */
+/* ---- Plans from the three kinds of specification ---- */
 
-/* The plan of the entry for all its ranks; the ranks that are SIPs are the first ones. */
+/* The plan of the entry for all its ranks; ranks that are SIPs are the first SIPs. */
 static kb_error *plan_entry(const ccl_state *state, const ccl_entry *entry, ccl_plan *plan)
 {
     uint32_t only = rt_only_sip(state->ctx);
@@ -111,11 +111,11 @@ static kb_error *plan_edges(const ccl_state *state, const kb_queue_spec *spec, i
 
 static kb_error *check_spec(const kb_queue_spec *spec)
 {
-    int ways = (spec->algorithm != NULL) + (spec->topology != NULL) + (spec->edge_count > 0);
-    if (ways == 1)
+    int given = (spec->algorithm != NULL) + (spec->topology != NULL) + (spec->edge_count > 0);
+    if (given == 1)
         return NULL;
     return kb_error_new(KB_ERR_INPUT, "%s of algorithm, topology and edges: expected exactly one",
-                        ways == 0 ? "none" : "more than one");
+                        given == 0 ? "none" : "more than one");
 }
 
 static kb_error *make_plan(const ccl_state *state, const kb_queue_spec *spec, ipcq_plan *plan)

@@ -8,8 +8,8 @@
 
 #include "rt/rt.h"
 
-/* The device of a rank of the process group, which the caller has to be in. An error if there is no
- * such rank, or if ranks are PEs. */
+/* The device of a rank of the process group. An error if the caller has not initialised it, there
+ * is no such rank, or ranks are PEs. */
 KB_MUST_USE kb_error *ccl_get_rank_device(kb_context *ctx, const char *function, uint32_t rank,
                                           uint32_t *sip);
 

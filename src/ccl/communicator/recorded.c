@@ -1,13 +1,13 @@
 /*
- * recorded.c: a collective that a graph records. The call is kept; each time the graph is launched
- * it joins its next epoch, like a call of the program, and becomes nodes of the graph.
+ * recorded.c: collectives in graphs. A recorded call is kept by the graph. At each launch of the
+ * graph it joins its next epoch, as a call of the program does, and becomes nodes of the graph.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "communicator.h"
 
-enum { PE_BYTES = 64 }; /* what a PE keeps of a call: its place, and some arguments */
+enum { PE_BYTES = 64 }; /* that a PE stores for a call: its index and arguments */
 
 typedef struct recorded_call {
     kb_context *ctx;
@@ -15,7 +15,7 @@ typedef struct recorded_call {
     kb_collective call;
     kb_tensor *inputs, *outputs;
     char *algorithm;
-    ccl_op *op; /* that is about to be started; NULL: none */
+    ccl_op *op; /* prepared and not yet started; NULL: none */
 } recorded_call;
 
 static void free_call(void *self)
@@ -34,8 +34,8 @@ static kb_error *check(void *self)
     const recorded_call *is = self;
     rt_tensor_view view;
     ccl_group *group;
-    uint32_t seat, count;
-    KB_TRY(ccl_find_group(is->ctx, is->function, is->call.options.group, &group, &seat, &count));
+    uint32_t device, count;
+    KB_TRY(ccl_find_group(is->ctx, is->function, is->call.options.group, &group, &device, &count));
     for (size_t i = 0; i < is->call.count; i++) {
         if (is->inputs && is->inputs[i].id != 0)
             KB_TRY(rt_view_tensor(is->ctx, is->inputs[i], &view));
@@ -115,14 +115,14 @@ static recorded_call *keep_call(kb_context *ctx, const char *function, const kb_
 static kb_error *find_devices(kb_context *ctx, const char *function, kb_group handle, bool **out)
 {
     ccl_group *group;
-    uint32_t seat, count;
+    uint32_t device, count;
     *out = NULL;
-    KB_TRY(ccl_find_group(ctx, function, handle, &group, &seat, &count));
+    KB_TRY(ccl_find_group(ctx, function, handle, &group, &device, &count));
     *out = kb_alloc_zeroed(topo_machine_shape(group->state->machine)->sips, sizeof **out);
     if (!*out)
         return kb_error_nomem();
     for (uint32_t i = 0; i < count; i++)
-        (*out)[group->sips[seat + i]] = true;
+        (*out)[group->sips[device + i]] = true;
     return NULL;
 }
 

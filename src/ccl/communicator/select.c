@@ -1,26 +1,26 @@
 /*
- * select.c: which entry of ccl.yaml serves a call.
+ * select.c: selects the entry of ccl.yaml that serves a call.
  *
- *     named by the call        that entry; refused if it means something else than the call
- *     "auto"                   the fastest entry that works in any layout (tune.c)
- *     nothing                  the entry that defaults.algorithm names, if it can do the collective
- *                              and the tensors have the layout that it needs; else as "auto"
+ *     the call names one    that entry; an error if it does not compute the collective
+ *     "auto"                the fastest entry that works in any layout (tune.c)
+ *     no name               the entry of defaults.algorithm, if it can do the collective and the
+ *                           tensors have the layout that it needs; else as "auto"
  *
- * The first rank of an epoch selects for all, by its own tensors. An entry whose mapper takes
- * several PEs of a rank into one ring or tree adds up PEs, not ranks: that is another operation, so
- * the entry has to say that it is meant (reduce_shards: true).
+ * The first call of an epoch selects for all ranks, by its own tensors. An entry whose mapper takes
+ * several PEs of a rank into one subgroup adds up PEs, not ranks. That is another operation, so the
+ * entry must declare it (reduce_shards: true).
  */
 #include "communicator.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- What an entry means ---- */
+/* ---- Named entries ---- */
 
-static kb_error *check_meaning(const ccl_wiring *wiring)
+static kb_error *check_meaning(const ccl_instance *instance)
 {
-    const ccl_entry *entry = wiring->entry;
-    if (!wiring->mixes_shards || entry->reduce_shards)
+    const ccl_entry *entry = instance->entry;
+    if (!instance->mixes_shards || entry->reduce_shards)
         return NULL;
     return kb_error_new(KB_ERR_INPUT,
                         "'%s' combines PEs, not ranks: its mapper %s takes several PEs of a rank. "
@@ -32,16 +32,15 @@ static kb_error *check_meaning(const ccl_wiring *wiring)
 static kb_error *select_named(ccl_op *op, const char *name)
 {
     const ccl_entry *entry;
-    KB_TRY(ccl_find_entry(op->group, op->what.kind, name, &entry));
-    KB_TRY(ccl_get_wiring(op->group, entry, &op->wiring));
-    return check_meaning(op->wiring);
+    KB_TRY(ccl_find_entry(op->group, op->signature.kind, name, &entry));
+    KB_TRY(ccl_get_instance(op->group, entry, &op->instance));
+    return check_meaning(op->instance);
 }
 
-/* ---- Whether the configured entry fits ---- */
+/* ---- The configured entry ---- */
 
-/* An entry that combines shards is meant for tensors that have one on each of its PEs. Copies of
- * the same elements are no shards; nor is a small tensor meant that leaves most PEs of its policy
- * empty. */
+/* An entry that combines shards needs a shard on each of its PEs: copies of the same elements and
+ * empty shards are refused. */
 static kb_error *check_shards(const ccl_op *op, const ccl_entry *entry)
 {
     for (size_t i = 0; i < op->share_count && entry->reduce_shards; i++) {
@@ -61,12 +60,12 @@ static kb_error *check_shards(const ccl_op *op, const ccl_entry *entry)
     return NULL;
 }
 
-/* Tries the entry on the tensors of the op. */
+/* Checks the entry with the tensors of the op. */
 static kb_error *check_layout(ccl_op *op)
 {
-    if (op->wiring->lanes)
+    if (op->instance->lanes)
         return NULL;
-    KB_TRY(check_shards(op, op->wiring->entry));
+    KB_TRY(check_shards(op, op->instance->entry));
     KB_TRY(ccl_validate(op));
     kb_error *err = ccl_make_targets(op);
     ccl_drop_targets(op);
@@ -78,17 +77,17 @@ static kb_error *try_configured(ccl_op *op)
     const ccl_entry *chosen = op->group->state->chosen;
     if (chosen->algorithm->by_name_only)
         return kb_error_new(KB_ERR_INPUT, "'%s' is no %s: only calls that name it use it",
-                            chosen->name, kb_collective_name(op->what.kind));
+                            chosen->name, kb_collective_name(op->signature.kind));
     KB_TRY(select_named(op, chosen->name));
     return check_layout(op);
 }
 
-/* ---- Saying so ---- */
+/* ---- Notes ---- */
 
 static void note(const ccl_op *op, const char *entry, const char *why)
 {
     kb_text what = KB_TEXT_INIT;
-    ccl_print_signature(op->group, &op->what, &what);
+    ccl_print_signature(op->group, &op->signature, &what);
     ccl_print_group(op->group, &what);
     rt_note(op->group->state->ctx, "%s uses '%s': %s", kb_text_peek(&what), entry, why);
     kb_text_fini(&what);
@@ -110,7 +109,7 @@ static kb_error *select_auto(ccl_op *op, const kb_error *unfit)
 {
     const ccl_entry *entry;
     KB_TRY(ccl_choose(op->group, op, &entry));
-    KB_TRY(ccl_get_wiring(op->group, entry, &op->wiring));
+    KB_TRY(ccl_get_instance(op->group, entry, &op->instance));
     note_auto(op, entry->name, unfit);
     return NULL;
 }
@@ -132,7 +131,7 @@ static kb_error *select_configured(ccl_op *op)
 
 kb_error *ccl_select(ccl_op *op)
 {
-    const char *name = op->what.algorithm;
+    const char *name = op->signature.algorithm;
     if (!name)
         return select_configured(op);
     return strcmp(name, CCL_AUTO_NAME) == 0 ? select_auto(op, NULL) : select_named(op, name);

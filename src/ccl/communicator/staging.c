@@ -1,14 +1,14 @@
 /*
  * staging.c: tensors in a layout that lanes can work on.
  *
- * A lane is the PE at one place of every rank's device: each has its part of the tensor, and all
- * have the same elements. So ranks need the same layout, without copies, and each PE's part in one
- * piece. Where blocks of several ranks are in one tensor, a PE's part of it must be its parts of
- * the blocks, one behind the other: so it is split by columns alone, and blocks are rows of it.
+ * A lane is the PE at one position of every rank's device. Each lane has its part of the tensor,
+ * with the same elements on all ranks. So all ranks need the same layout, without copies, and each
+ * PE's part in one piece. If a tensor has a block for each rank, a PE's part must be its parts of
+ * the blocks, one after the other: the tensor is split by columns alone, and blocks are rows.
  *
- * The rank that comes first settles the layout: that of its tensor if lanes can work on it, else
- * the canonical one. Whoever has another one copies what it has into a staging tensor, and back
- * afterwards. Staging tensors stay for later calls.
+ * The first call of an epoch chooses the layout: that of its tensor if lanes can work on it, else
+ * the canonical one. Ranks with another layout copy their input to a staging tensor, and the result
+ * back. Staging tensors are kept for later calls.
  */
 #include "communicator.h"
 
@@ -39,7 +39,7 @@ static bool has_blocks(kb_collective_kind kind)
     return ccl_input_has_blocks(kind) || ccl_output_has_blocks(kind);
 }
 
-/* Whether what each PE has of it is in one piece, and nobody else has it. */
+/* Whether each PE has its part in one piece, and no element has copies. */
 static bool is_plain(const rt_tensor_view *view)
 {
     const kb_shard *last = NULL;
@@ -55,7 +55,7 @@ static bool is_plain(const rt_tensor_view *view)
     return !view->replicated;
 }
 
-/* Whether each PE has all rows of its columns, and would have of a tensor with more rows. */
+/* Whether each PE has all rows of its columns, for any number of rows. */
 static bool is_by_columns(const ccl_group *group, const rt_tensor_view *view)
 {
     const topo_shape *machine = topo_machine_shape(group->state->machine);
@@ -66,55 +66,55 @@ static bool is_by_columns(const ccl_group *group, const rt_tensor_view *view)
     return cubes && pes && policy->tiling == KB_NOT_TILED && view->shape.rank <= 2;
 }
 
-/* A tensor of so many blocks of that shape, one behind the other. */
+/* The shape of a tensor with this number of blocks, one after the other. */
 static kb_shape shape_of_blocks(const ccl_op *op, uint64_t blocks)
 {
-    kb_shape shape = op->base.block;
-    if (has_blocks(op->what.kind))
+    kb_shape shape = op->lane_layout.block;
+    if (has_blocks(op->signature.kind))
         shape.dims[0] *= blocks;
     return shape;
 }
 
-/* ---- Settling the layout ---- */
+/* ---- Choosing the layout ---- */
 
-/* The tensor by which the first rank decides, and how many blocks it has. */
+/* The tensor whose layout the first call chooses, and its number of blocks. */
 static kb_tensor deciding_tensor(const ccl_op *op, uint64_t *blocks)
 {
     const ccl_share *share = &op->shares[0];
-    kb_collective_kind kind = op->what.kind;
+    kb_collective_kind kind = op->signature.kind;
     *blocks = kind == KB_ALL_TO_ALL ? op->group->world : 1;
     bool output = kind == KB_REDUCE_SCATTER || kind == KB_SCATTER || kind == KB_RECV;
     return output ? share->output : share->input;
 }
 
-static ccl_base canonical_base(const ccl_op *op, uint64_t elements)
+static ccl_lane_layout canonical_layout(const ccl_op *op, uint64_t elements)
 {
-    return (ccl_base){
+    return (ccl_lane_layout){
         .canonical = true,
-        .block = has_blocks(op->what.kind) ? KB_SHAPE(1, elements) : KB_SHAPE(elements),
+        .block = has_blocks(op->signature.kind) ? KB_SHAPE(1, elements) : KB_SHAPE(elements),
         .policy = by_columns,
     };
 }
 
-kb_error *ccl_choose_base(ccl_op *op)
+kb_error *ccl_choose_layout(ccl_op *op)
 {
     kb_context *ctx = op->group->state->ctx;
     uint64_t blocks;
     kb_tensor tensor = deciding_tensor(op, &blocks);
     rt_tensor_view view;
     KB_TRY(rt_view_tensor(ctx, tensor, &view));
-    op->base = canonical_base(op, view.elements / blocks);
-    ccl_base own = {.like = tensor, .block = view.shape, .policy = view.policy};
-    if (!has_blocks(op->what.kind)) {
+    op->lane_layout = canonical_layout(op, view.elements / blocks);
+    ccl_lane_layout own = {.like = tensor, .block = view.shape, .policy = view.policy};
+    if (!has_blocks(op->signature.kind)) {
         if (is_plain(&view))
-            op->base = own;
+            op->lane_layout = own;
         return NULL;
     }
     own.block = mem_shape_normal(&view.shape);
     if (!is_by_columns(op->group, &view) || own.block.dims[0] % blocks != 0)
         return NULL;
     own.block.dims[0] /= blocks;
-    op->base = own;
+    op->lane_layout = own;
     return NULL;
 }
 
@@ -125,112 +125,112 @@ static kb_error *fits(const ccl_op *op, kb_tensor tensor, uint64_t blocks, bool 
     rt_tensor_view view;
     *out = false;
     KB_TRY(rt_view_tensor(ctx, tensor, &view));
-    if (!has_blocks(op->what.kind)) {
-        *out = !op->base.canonical &&
-               (tensor.id == op->base.like.id || rt_same_layout(ctx, op->base.like, tensor));
+    if (!has_blocks(op->signature.kind)) {
+        *out = !op->lane_layout.canonical && (tensor.id == op->lane_layout.like.id ||
+                                              rt_same_layout(ctx, op->lane_layout.like, tensor));
         return NULL;
     }
     kb_shape normal = mem_shape_normal(&view.shape), wanted = shape_of_blocks(op, blocks);
     *out = mem_shape_equal(&normal, &wanted) && is_by_columns(op->group, &view) &&
-           same_policy(op->group, &view.policy, &op->base.policy);
+           same_policy(op->group, &view.policy, &op->lane_layout.policy);
     return NULL;
 }
 
 /* ---- Staging tensors ---- */
 
-static void discard(ccl_group *group, ccl_stage *stage)
+static void discard(ccl_group *group, ccl_staging *staging)
 {
-    ccl_stage **link = &group->stages;
-    while (*link != stage)
+    ccl_staging **link = &group->staging;
+    while (*link != staging)
         link = &(*link)->next;
-    *link = stage->next;
-    if (stage->tensor.id != 0)
-        kb_error_free(kb_tensor_free(group->state->ctx, stage->tensor));
-    free(stage);
+    *link = staging->next;
+    if (staging->tensor.id != 0)
+        kb_error_free(kb_tensor_free(group->state->ctx, staging->tensor));
+    free(staging);
 }
 
-/* The oldest ones go that nobody uses, but for the last few. */
-static void tidy(ccl_group *group, uint32_t seat)
+/* Frees idle staging tensors of the device, oldest first, except for the newest few. */
+static void tidy(ccl_group *group, uint32_t device)
 {
     uint32_t idle = 0;
-    for (ccl_stage *stage = group->stages, *next; stage; stage = next) {
-        next = stage->next; /* the newest comes first */
-        if (stage->seat == seat && !stage->busy && ++idle > MAX_IDLE)
-            discard(group, stage);
+    for (ccl_staging *staging = group->staging, *next; staging; staging = next) {
+        next = staging->next; /* the newest comes first */
+        if (staging->device == device && !staging->busy && ++idle > MAX_IDLE)
+            discard(group, staging);
     }
 }
 
-void ccl_free_stages(ccl_group *group)
+void ccl_free_staging(ccl_group *group)
 {
-    while (group->stages)
-        discard(group, group->stages);
+    while (group->staging)
+        discard(group, group->staging);
 }
 
-static kb_error *make_tensor(ccl_group *group, ccl_stage *stage)
+static kb_error *make_tensor(ccl_group *group, ccl_staging *staging)
 {
     kb_context *ctx = group->state->ctx;
-    uint32_t device = kb_ahbm_current_device(ctx);
+    uint32_t current = kb_ahbm_current_device(ctx);
     kb_tensor_spec spec = {
         .name = "staging",
-        .dtype = stage->dtype,
-        .shape = stage->shape,
-        .policy = &stage->policy,
+        .dtype = staging->dtype,
+        .shape = staging->shape,
+        .policy = &staging->policy,
     };
-    KB_TRY(kb_ahbm_set_device(ctx, group->sips[stage->seat]));
-    kb_error *err = kb_empty(ctx, &spec, &stage->tensor);
-    kb_error_free(kb_ahbm_set_device(ctx, device));
+    KB_TRY(kb_ahbm_set_device(ctx, group->sips[staging->device]));
+    kb_error *err = kb_empty(ctx, &spec, &staging->tensor);
+    kb_error_free(kb_ahbm_set_device(ctx, current));
     return err;
 }
 
-static kb_error *take_stage(ccl_op *op, uint32_t seat, uint64_t blocks, ccl_stage **out)
+static kb_error *take_staging(ccl_op *op, uint32_t device, uint64_t blocks, ccl_staging **out)
 {
     ccl_group *group = op->group;
     kb_shape shape = shape_of_blocks(op, blocks);
-    for (ccl_stage *stage = group->stages; stage; stage = stage->next) {
-        if (stage->busy || stage->seat != seat || stage->dtype != op->what.dtype ||
-            !mem_shape_equal(&stage->shape, &shape) ||
-            !same_policy(group, &stage->policy, &op->base.policy))
+    for (ccl_staging *staging = group->staging; staging; staging = staging->next) {
+        if (staging->busy || staging->device != device || staging->dtype != op->signature.dtype ||
+            !mem_shape_equal(&staging->shape, &shape) ||
+            !same_policy(group, &staging->policy, &op->lane_layout.policy))
             continue;
-        stage->busy = true;
-        *out = stage;
+        staging->busy = true;
+        *out = staging;
         return NULL;
     }
-    tidy(group, seat);
-    ccl_stage *stage = kb_alloc_zeroed(1, sizeof *stage);
-    if (!stage)
+    tidy(group, device);
+    ccl_staging *staging = kb_alloc_zeroed(1, sizeof *staging);
+    if (!staging)
         return kb_error_nomem();
-    *stage = (ccl_stage){
-        .next = group->stages,
-        .seat = seat,
-        .dtype = op->what.dtype,
+    *staging = (ccl_staging){
+        .next = group->staging,
+        .device = device,
+        .dtype = op->signature.dtype,
         .shape = shape,
-        .policy = op->base.policy,
+        .policy = op->lane_layout.policy,
         .busy = true,
     };
-    group->stages = stage;
-    *out = stage;
-    return make_tensor(group, stage);
+    group->staging = staging;
+    *out = staging;
+    return make_tensor(group, staging);
 }
 
-/* A stage for the tensor if there is one, and lanes cannot work on it. */
-static kb_error *stage_one(ccl_op *op, uint32_t seat, kb_tensor tensor, bool many,
-                           ccl_stage **stage)
+/* A staging tensor for the tensor, if there is one and lanes cannot work on it. */
+static kb_error *stage_one(ccl_op *op, uint32_t device, kb_tensor tensor, bool many,
+                           ccl_staging **staging)
 {
     uint64_t blocks = many ? op->group->world : 1;
     bool fit;
     if (tensor.id == 0)
         return NULL;
     KB_TRY(fits(op, tensor, blocks, &fit));
-    return fit ? NULL : take_stage(op, seat, blocks, stage);
+    return fit ? NULL : take_staging(op, device, blocks, staging);
 }
 
 static kb_error *stage_share(ccl_op *op, ccl_share *share)
 {
-    kb_collective_kind kind = op->what.kind;
-    uint32_t seat = share->seat;
-    KB_TRY(stage_one(op, seat, share->input, ccl_input_has_blocks(kind), &share->in));
+    kb_collective_kind kind = op->signature.kind;
+    uint32_t device = share->device;
+    KB_TRY(stage_one(op, device, share->input, ccl_input_has_blocks(kind), &share->in));
     if (!ccl_is_in_place(kind))
-        return stage_one(op, seat, share->output, ccl_output_has_blocks(kind), &share->out);
+        return stage_one(op, device, share->output, ccl_output_has_blocks(kind), &share->out);
     share->out = share->in;
     return NULL;
 }
@@ -249,17 +249,17 @@ kb_error *ccl_stage_tensors(ccl_op *op)
     return NULL;
 }
 
-void ccl_unstage(ccl_op *op)
+void ccl_release_staging(ccl_op *op)
 {
     for (size_t i = 0; i < op->share_count; i++) {
         ccl_share *share = &op->shares[i];
-        ccl_stage *taken[] = {share->in, share->out == share->in ? NULL : share->out};
+        ccl_staging *taken[] = {share->in, share->out == share->in ? NULL : share->out};
         share->in = share->out = NULL;
         for (int k = 0; k < 2; k++) {
             if (!taken[k])
                 continue;
             taken[k]->busy = false;
-            if (taken[k]->tensor.id == 0) /* it could not be made */
+            if (taken[k]->tensor.id == 0) /* its creation failed */
                 discard(op->group, taken[k]);
         }
     }
@@ -269,7 +269,7 @@ void ccl_unstage(ccl_op *op)
 
 static bool is_root(const ccl_op *op, const ccl_share *share)
 {
-    return share->seat == op->what.root; /* lanes: seats are ranks */
+    return share->device == op->signature.root; /* lanes: device_count are ranks */
 }
 
 static kb_error *copy_all(ccl_op *op, kb_tensor to, kb_tensor from)
@@ -284,7 +284,7 @@ kb_error *ccl_copy_in(ccl_op *op)
 {
     for (size_t i = 0; i < op->share_count; i++) {
         const ccl_share *share = &op->shares[i];
-        bool matters = op->what.kind != KB_BROADCAST || is_root(op, share);
+        bool matters = op->signature.kind != KB_BROADCAST || is_root(op, share);
         if (share->in && matters)
             KB_TRY(copy_all(op, share->in->tensor, share->input));
     }
@@ -295,8 +295,8 @@ kb_error *ccl_copy_out(ccl_op *op)
 {
     for (size_t i = 0; i < op->share_count; i++) {
         const ccl_share *share = &op->shares[i];
-        bool changed = (op->what.kind != KB_BROADCAST || !is_root(op, share)) &&
-                       (op->what.kind != KB_REDUCE || is_root(op, share));
+        bool changed = (op->signature.kind != KB_BROADCAST || !is_root(op, share)) &&
+                       (op->signature.kind != KB_REDUCE || is_root(op, share));
         if (share->out && changed)
             KB_TRY(copy_all(op, share->output, share->out->tensor));
     }

@@ -1,8 +1,10 @@
 /*
- * targets.c: what each PE is given: where its part of the tensors is, how many elements that has,
- * and the arguments that the algorithm makes of it. A PE that has nothing runs nothing, as its
- * whole circle has nothing: all members of a circle have equally much. Unless PEs share their work:
- * then all run.
+ * targets.c: the kernel arguments of each participant, made from the location and size of its part
+ * of the tensors.
+ *
+ * All participants of a subgroup have the same number of elements. A participant without elements
+ * runs no kernel, and neither does its subgroup; but if PEs share their work (`shares_work`) all
+ * run.
  */
 #include "communicator.h"
 
@@ -14,7 +16,7 @@ typedef struct range {
     uint64_t address, elements;
 } range;
 
-/* ---- Where parts are ---- */
+/* ---- Locations of parts ---- */
 
 static kb_error *in_pieces(const ccl_op *op, const rt_tensor_view *view, kb_pe pe)
 {
@@ -22,7 +24,7 @@ static kb_error *in_pieces(const ccl_op *op, const rt_tensor_view *view, kb_pe p
                         "what sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
                         " has of tensor '%s' is in several pieces, and '%s' needs it in one; a "
                         "policy without tiles gives it",
-                        pe.sip, pe.cube, pe.pe, view->name, op->wiring->entry->name);
+                        pe.sip, pe.cube, pe.pe, view->name, op->instance->entry->name);
 }
 
 static kb_error *takes_no_part(const ccl_op *op, const rt_tensor_view *view, const kb_shard *shard)
@@ -30,8 +32,8 @@ static kb_error *takes_no_part(const ccl_op *op, const rt_tensor_view *view, con
     return kb_error_new(KB_ERR_FAULT,
                         "sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 " has a part of tensor '%s' "
                         "but none in '%s' (mapper %s)",
-                        shard->sip, shard->cube, shard->pe, view->name, op->wiring->entry->name,
-                        op->wiring->entry->mapper->name);
+                        shard->sip, shard->cube, shard->pe, view->name, op->instance->entry->name,
+                        op->instance->entry->mapper->name);
 }
 
 static int compare(const kb_shard *shard, kb_pe pe)
@@ -41,13 +43,13 @@ static int compare(const kb_shard *shard, kb_pe pe)
     return (shard->pe > pe.pe) - (shard->pe < pe.pe);
 }
 
-/* Both shards and spots are in the order of (cube, pe). */
-static kb_error *locate(const ccl_op *op, kb_tensor tensor, const ccl_spot *spots, size_t count,
-                        range *ranges, range *whole)
+/* Shards and participants are both sorted by (cube, pe). */
+static kb_error *locate(const ccl_op *op, kb_tensor tensor, const ccl_participant *participants,
+                        size_t count, range *ranges, range *whole)
 {
     rt_tensor_view view;
     KB_TRY(rt_view_tensor(op->group->state->ctx, tensor, &view));
-    size_t each = kb_dtype_bytes(view.dtype), spot = 0;
+    size_t each = kb_dtype_bytes(view.dtype), participant = 0;
     *whole = (range){.address = view.va, .elements = view.elements};
     for (size_t i = 0; i < count; i++)
         ranges[i] = (range){.address = view.va};
@@ -55,14 +57,14 @@ static kb_error *locate(const ccl_op *op, kb_tensor tensor, const ccl_spot *spot
         const kb_shard *shard = &view.shards[i];
         if (shard->nbytes == 0)
             continue;
-        while (spot < count && compare(shard, spots[spot].pe) > 0)
-            spot++;
-        if (spot == count || compare(shard, spots[spot].pe) < 0)
+        while (participant < count && compare(shard, participants[participant].pe) > 0)
+            participant++;
+        if (participant == count || compare(shard, participants[participant].pe) < 0)
             return takes_no_part(op, &view, shard);
-        range *r = &ranges[spot];
+        range *r = &ranges[participant];
         uint64_t address = view.va + shard->offset_bytes;
         if (r->elements > 0 && r->address + r->elements * each != address)
-            return in_pieces(op, &view, spots[spot].pe);
+            return in_pieces(op, &view, participants[participant].pe);
         r->address = r->elements > 0 ? r->address : address;
         r->elements += shard->nbytes / each;
     }
@@ -72,7 +74,7 @@ static kb_error *locate(const ccl_op *op, kb_tensor tensor, const ccl_spot *spot
 /* ---- One device's share ---- */
 
 typedef struct ranges {
-    range *input, *output; /* by spot; NULL: the rank has none */
+    range *input, *output; /* by participant; NULL: none */
     range whole;           /* of the output, or else of the input */
 } ranges;
 
@@ -83,24 +85,24 @@ static void free_ranges(ranges *all)
     free(all->input);
 }
 
-static kb_error *locate_new(const ccl_op *op, kb_tensor tensor, const ccl_spot *spots, size_t count,
-                            range **out, range *whole)
+static kb_error *locate_new(const ccl_op *op, kb_tensor tensor, const ccl_participant *participants,
+                            size_t count, range **out, range *whole)
 {
     *out = kb_alloc_array(count, sizeof **out);
-    return *out ? locate(op, tensor, spots, count, *out, whole) : kb_error_nomem();
+    return *out ? locate(op, tensor, participants, count, *out, whole) : kb_error_nomem();
 }
 
-static kb_error *locate_all(const ccl_op *op, const ccl_share *share, const ccl_spot *spots,
-                            size_t count, ranges *all)
+static kb_error *locate_all(const ccl_op *op, const ccl_share *share,
+                            const ccl_participant *participants, size_t count, ranges *all)
 {
     kb_tensor input = share->in ? share->in->tensor : share->input;
     kb_tensor output = share->out ? share->out->tensor : share->output;
     if (input.id != 0)
-        KB_TRY(locate_new(op, input, spots, count, &all->input, &all->whole));
+        KB_TRY(locate_new(op, input, participants, count, &all->input, &all->whole));
     if (output.id != 0 && output.id == input.id)
         all->output = all->input;
     else if (output.id != 0)
-        KB_TRY(locate_new(op, output, spots, count, &all->output, &all->whole));
+        KB_TRY(locate_new(op, output, participants, count, &all->output, &all->whole));
     return NULL;
 }
 
@@ -109,40 +111,40 @@ static kb_error *uneven(const ccl_op *op, kb_pe pe, uint64_t found, uint64_t exp
     return kb_error_new(KB_ERR_FAULT,
                         "sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 " has a part of %" PRIu64
                         " elements, but '%s' needs %" PRIu64 " there: all parts have to be equal",
-                        pe.sip, pe.cube, pe.pe, found, op->wiring->entry->name, expected);
+                        pe.sip, pe.cube, pe.pe, found, op->instance->entry->name, expected);
 }
 
-/* Elements of one block; both tensors have to agree. */
-static kb_error *count_elements(const ccl_op *op, const ccl_spot *spot, const range *input,
-                                const range *output, uint64_t *elements)
+/* The elements of one block. Input and output must agree. */
+static kb_error *count_elements(const ccl_op *op, const ccl_participant *participant,
+                                const range *input, const range *output, uint64_t *elements)
 {
-    kb_collective_kind kind = op->what.kind;
+    kb_collective_kind kind = op->signature.kind;
     uint64_t world = op->group->world;
     uint64_t in_blocks = ccl_input_has_blocks(kind) ? world : 1;
     uint64_t out_blocks = ccl_output_has_blocks(kind) ? world : 1;
     *elements = input ? input->elements / in_blocks : output->elements / out_blocks;
     if (input && input->elements != *elements * in_blocks)
-        return uneven(op, spot->pe, input->elements, (*elements + 1) * in_blocks);
+        return uneven(op, participant->pe, input->elements, (*elements + 1) * in_blocks);
     if (output && output->elements != *elements * out_blocks)
-        return uneven(op, spot->pe, output->elements, *elements * out_blocks);
+        return uneven(op, participant->pe, output->elements, *elements * out_blocks);
     return NULL;
 }
 
-static kb_error *add_target(ccl_op *op, ccl_share *share, const kb_ccl_part *part)
+static kb_error *add_target(ccl_op *op, ccl_share *share, const kb_ccl_target *target)
 {
-    const ccl_entry *entry = op->wiring->entry;
+    const ccl_entry *entry = op->instance->entry;
     const kb_kernel *kernel = entry->algorithm->kernel;
     const kb_ccl_call call = {
-        .scope = &op->wiring->plan.scope,
-        .kind = op->what.kind,
-        .op = op->what.op,
-        .dtype = op->what.dtype,
-        .root = op->what.root,
-        .slot_bytes = op->wiring->plan.queues.settings.slot_bytes,
+        .scope = &op->instance->plan.scope,
+        .kind = op->signature.kind,
+        .op = op->signature.op,
+        .dtype = op->signature.dtype,
+        .root = op->signature.root,
+        .slot_bytes = op->instance->plan.queues.settings.slot_bytes,
         .n_slots = entry->n_slots,
     };
     kb_ccl_arguments args = {0};
-    kb_error *err = entry->algorithm->arguments(&call, part, &args);
+    kb_error *err = entry->algorithm->arguments(&call, target, &args);
     if (err)
         return kb_error_wrap(err, "'%s'", entry->name);
     if (args.count != kernel->parameter_count)
@@ -157,59 +159,61 @@ static kb_error *add_target(ccl_op *op, ccl_share *share, const kb_ccl_part *par
     for (size_t i = 0; i < args.count; i++)
         own[i] = args.items[i];
     share->targets[share->target_count++] =
-        (rt_target){.cube = part->pe.cube, .pe = part->pe.pe, .args = own};
+        (rt_target){.cube = target->pe.cube, .pe = target->pe.pe, .args = own};
     return NULL;
 }
 
-static kb_error *fill_share(ccl_op *op, ccl_share *share, const ccl_spot *spots, size_t count,
-                            const ranges *all)
+static kb_error *fill_share(ccl_op *op, ccl_share *share, const ccl_participant *participants,
+                            size_t count, const ranges *all)
 {
-    const kb_ccl_algorithm *algorithm = op->wiring->entry->algorithm;
+    const kb_ccl_algorithm *algorithm = op->instance->entry->algorithm;
     size_t parameters = algorithm->kernel->parameter_count;
     bool all_run = algorithm->shares_work && all->whole.elements > 0;
     share->targets = kb_alloc_array(count, sizeof *share->targets);
     share->args = kb_alloc_array(count * parameters, sizeof *share->args);
     if (!share->targets || !share->args)
         return kb_error_nomem();
-    bool one_circle = kb_ccl_circle_count(&op->wiring->plan.members) == 1;
+    bool one_subgroup = kb_ccl_subgroup_count(&op->instance->plan.participants) == 1;
     for (size_t i = 0; i < count; i++) {
         const range *input = all->input ? &all->input[i] : NULL;
         const range *output = all->output ? &all->output[i] : NULL;
-        kb_ccl_part part = {
-            .pe = spots[i].pe,
-            .rank = spots[i].rank,
-            .circle = spots[i].circle,
-            .place = spots[i].place,
-            .circle_size = spots[i].circle_size,
-            .ranks = spots[i].ranks,
+        kb_ccl_target target = {
+            .pe = participants[i].pe,
+            .rank = participants[i].rank,
+            .subgroup = participants[i].subgroup,
+            .index = participants[i].index,
+            .subgroup_size = participants[i].subgroup_size,
+            .ranks = participants[i].ranks,
             .input = input ? input->address : 0,
             .output = output ? output->address : 0,
             .whole = all->whole.address,
             .whole_elements = all->whole.elements,
         };
-        KB_TRY(count_elements(op, &spots[i], input, output, &part.elements));
-        uint64_t bytes = part.elements * kb_dtype_bytes(op->what.dtype);
+        KB_TRY(count_elements(op, &participants[i], input, output, &target.elements));
+        uint64_t bytes = target.elements * kb_dtype_bytes(op->signature.dtype);
         if (i == 0 && share == op->shares)
             op->part = bytes;
-        if (one_circle && bytes != op->part)
-            return uneven(op, part.pe, part.elements, op->part / kb_dtype_bytes(op->what.dtype));
-        if (part.elements > 0 || all_run)
-            KB_TRY(add_target(op, share, &part));
+        if (one_subgroup && bytes != op->part)
+            return uneven(op, target.pe, target.elements,
+                          op->part / kb_dtype_bytes(op->signature.dtype));
+        if (target.elements > 0 || all_run)
+            KB_TRY(add_target(op, share, &target));
     }
     return NULL;
 }
 
 kb_error *ccl_make_targets(ccl_op *op)
 {
-    const ccl_wiring *wiring = op->wiring;
+    const ccl_instance *instance = op->instance;
     for (size_t i = 0; i < op->share_count; i++) {
         ccl_share *share = &op->shares[i];
-        const ccl_spot *spots = wiring->spots + wiring->first[share->seat];
-        size_t count = wiring->first[share->seat + 1] - wiring->first[share->seat];
+        const ccl_participant *participants =
+            instance->participants + instance->first[share->device];
+        size_t count = instance->first[share->device + 1] - instance->first[share->device];
         ranges all = {0};
-        kb_error *err = locate_all(op, share, spots, count, &all);
+        kb_error *err = locate_all(op, share, participants, count, &all);
         if (!err)
-            err = fill_share(op, share, spots, count, &all);
+            err = fill_share(op, share, participants, count, &all);
         free_ranges(&all);
         KB_TRY(err);
     }
@@ -235,13 +239,13 @@ void ccl_free_shares(ccl_op *op)
     free(op->shares);
 }
 
-/* ---- What the validator is shown ---- */
+/* ---- Layouts for the validator ---- */
 
 typedef struct layouts {
     KB_VEC(kb_ccl_layout) items;
 } layouts;
 
-/* A copy of what the tensor looks like: views last no longer than to the next one. */
+/* Adds a copy of the tensor's shards: a view is valid only until the next one. */
 static kb_error *add_layout(const ccl_op *op, const ccl_share *share, bool input, layouts *all)
 {
     kb_tensor tensor = input ? share->input : share->output;
@@ -255,7 +259,7 @@ static kb_error *add_layout(const ccl_op *op, const ccl_share *share, bool input
     for (size_t i = 0; i < view.shard_count; i++)
         shards[i] = view.shards[i];
     uint32_t rank = 0; /* the first on the device */
-    while (op->group->ranks[rank].sip != op->group->sips[share->seat])
+    while (op->group->ranks[rank].sip != op->group->sips[share->device])
         rank++;
     kb_ccl_layout layout = {
         .tensor = view.name,
@@ -275,8 +279,8 @@ static kb_error *add_layouts(const ccl_op *op, bool input, layouts *all)
     for (size_t i = 0; i < op->share_count; i++)
         KB_TRY(add_layout(op, &op->shares[i], input, all));
     const ccl_epoch *epoch = op->epoch;
-    for (uint32_t seat = 0; epoch && seat < op->group->seats; seat++) {
-        const ccl_op *other = epoch->ops[seat];
+    for (uint32_t device = 0; epoch && device < op->group->device_count; device++) {
+        const ccl_op *other = epoch->ops[device];
         if (other && other != op)
             KB_TRY(add_layout(other, &other->shares[0], input, all));
     }
@@ -285,22 +289,22 @@ static kb_error *add_layouts(const ccl_op *op, bool input, layouts *all)
 
 static kb_error *validate(const ccl_op *op, bool input)
 {
-    const ccl_wiring *wiring = op->wiring;
+    const ccl_instance *instance = op->instance;
     layouts all = {0};
     kb_error *err = add_layouts(op, input, &all);
     if (!err && all.items.count > 0)
-        err =
-            wiring->entry->validator->check(&wiring->plan.scope, all.items.items, all.items.count);
+        err = instance->entry->validator->check(&instance->plan.scope, all.items.items,
+                                                all.items.count);
     for (size_t i = 0; i < all.items.count; i++)
         free((void *)(uintptr_t)all.items.items[i].shards);
     kb_vec_fini(&all.items);
-    return err ? kb_error_wrap(err, "'%s'", wiring->entry->name) : NULL;
+    return err ? kb_error_wrap(err, "'%s'", instance->entry->name) : NULL;
 }
 
 kb_error *ccl_validate(ccl_op *op)
 {
-    if (!op->wiring->entry->validator)
+    if (!op->instance->entry->validator)
         return NULL;
     KB_TRY(validate(op, true));
-    return ccl_is_in_place(op->what.kind) ? NULL : validate(op, false);
+    return ccl_is_in_place(op->signature.kind) ? NULL : validate(op, false);
 }

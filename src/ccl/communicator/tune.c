@@ -1,14 +1,15 @@
 /*
- * tune.c: which entry is the best for a call. Entries that mean the same, in any layout, are run in
- * a context of their own on the same machine, timing-only, and the fastest is taken; outside
- * simulated time, and once for each size. Beyond 16 MiB the order is taken to be the one there.
+ * tune.c: measures which entry is the fastest for a call. Entries that compute the same in any
+ * layout are run timing-only in a separate context on the same machine, and the fastest is chosen.
+ * This takes no simulated time, and is done once for each size. Sizes above 16 MiB use the order at
+ * 16 MiB.
  *
- * What is measured is what the benches ccl_* time: all ranks call at one instant, with their queues
- * installed and nothing else in the machine, on tensors that are cut evenly over all PEs and need
- * no staging (which would take the same time with any entry); the time ends when the last rank is
- * done. A program that stands for all ranks calls here, and a worker for each rank there: both send
- * the kernels off in the order of ranks, so the times are equal to the femtosecond. Not measured:
- * groups of some of the ranks where ranks are PEs; the first entry that can do it is taken.
+ * The measurement is that of the benches ccl_*: all ranks call at one instant, with queues
+ * installed and no other load, on tensors that are split evenly over all PEs and need no staging
+ * (whose time does not depend on the entry). The time ends when the last rank is done. Here one
+ * caller drives all ranks, in the benches there is a worker for each rank; both launch kernels in
+ * the order of ranks, so the times are equal to the femtosecond. Not measured: groups of some of
+ * the ranks if ranks are PEs; there the first suitable entry is used.
  */
 #include "tune.h"
 
@@ -38,7 +39,7 @@ ccl_fitness ccl_entry_fitness(const ccl_entry *entry, kb_collective_kind kind, u
     return algorithm->same_bits ? CCL_FITS : CCL_OTHER_BITS;
 }
 
-/* Whether auto may take the entry for such a call. */
+/* Whether auto may select the entry for such a call. */
 static bool is_candidate(const ccl_state *state, const ccl_entry *entry, kb_collective_kind kind,
                          uint32_t world)
 {
@@ -53,7 +54,7 @@ static kb_error *none_can(const ccl_config *config, kb_collective_kind kind)
 
 /* ---- Measuring ---- */
 
-/* Blocks of the larger one of input and output: a size counts them all. */
+/* Blocks of the larger one of input and output: the size of a call includes all of them. */
 static uint64_t blocks_of(kb_collective_kind kind, uint32_t world)
 {
     return ccl_input_has_blocks(kind) || ccl_output_has_blocks(kind) ? world : 1;
@@ -65,22 +66,23 @@ uint64_t ccl_whole_size(kb_collective_kind kind, uint32_t world, kb_dtype dtype,
     return bytes > grain ? bytes / grain * grain : grain;
 }
 
-/* A context to measure in, with tensors on the devices of all ranks. */
+/* A context for measurements, with tensors on the devices of all ranks. */
 typedef struct bench {
     kb_context *ctx;
     ccl_group *group;   /* of that context */
-    kb_tensor *tensors; /* inputs and outputs by seat; and small ones for the first call */
+    kb_tensor *tensors; /* inputs and outputs by device; and small ones for the first call */
 } bench;
 
 enum { INPUTS, OUTPUTS, SMALL_INPUTS, SMALL_OUTPUTS, ROLES };
 
 static kb_tensor *role(const bench *b, int which)
 {
-    return b->tensors + (size_t)which * b->group->seats;
+    return b->tensors + (size_t)which * b->group->device_count;
 }
 
-/* A rank that is a device has its blocks cut over all PEs; one that is a PE has them as a tile. */
-static kb_error *make_tensor(const bench *b, uint32_t seat, kb_dtype dtype, uint64_t blocks,
+/* A rank that is a device has its blocks split over all PEs; a rank that is a PE has them as a
+ * tile. */
+static kb_error *make_tensor(const bench *b, uint32_t device, kb_dtype dtype, uint64_t blocks,
                              uint64_t elements, kb_tensor *tensor)
 {
     kb_policy policy = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};
@@ -92,11 +94,11 @@ static kb_error *make_tensor(const bench *b, uint32_t seat, kb_dtype dtype, uint
         .access = KB_UNTIMED,
     };
     if (b->group->state->rank_is_pe) {
-        spec.shape = KB_SHAPE(1, ccl_ranks_on(b->group, seat) * blocks * elements);
+        spec.shape = KB_SHAPE(1, ccl_ranks_on(b->group, device) * blocks * elements);
         policy = (kb_policy){
             .tiling = KB_TILED_COLUMN_MAJOR, .tile_rows = 1, .tile_columns = blocks * elements};
     }
-    KB_TRY(kb_ahbm_set_device(b->ctx, b->group->sips[seat]));
+    KB_TRY(kb_ahbm_set_device(b->ctx, b->group->sips[device]));
     return kb_empty(b->ctx, &spec, tensor);
 }
 
@@ -111,11 +113,11 @@ static kb_error *make_tensors(const bench *b, const ccl_question *question, bool
     uint64_t elements = ccl_whole_size(kind, b->group->world, dtype, size) / grain;
     kb_tensor *inputs = role(b, small ? SMALL_INPUTS : INPUTS);
     kb_tensor *outputs = role(b, small ? SMALL_OUTPUTS : OUTPUTS);
-    for (uint32_t seat = 0; seat < b->group->seats; seat++) {
-        KB_TRY(make_tensor(b, seat, dtype, in_blocks, elements, &inputs[seat]));
-        outputs[seat] = inputs[seat];
+    for (uint32_t device = 0; device < b->group->device_count; device++) {
+        KB_TRY(make_tensor(b, device, dtype, in_blocks, elements, &inputs[device]));
+        outputs[device] = inputs[device];
         if (!ccl_is_in_place(kind))
-            KB_TRY(make_tensor(b, seat, dtype, out_blocks, elements, &outputs[seat]));
+            KB_TRY(make_tensor(b, device, dtype, out_blocks, elements, &outputs[device]));
     }
     return NULL;
 }
@@ -130,12 +132,12 @@ static void close_bench(bench *b)
 static kb_error *fill_bench(bench *b, const ccl_question *question)
 {
     kb_group handle = {0};
-    uint32_t seat, seats;
+    uint32_t device, device_count;
     KB_TRY(kb_distributed_init_process_group(b->ctx, "ahbm"));
     if (question->ranks)
         KB_TRY(kb_distributed_new_group(b->ctx, question->ranks, question->rank_count, &handle));
-    KB_TRY(ccl_find_group(b->ctx, "ccl_measure", handle, &b->group, &seat, &seats));
-    b->tensors = kb_alloc_zeroed((size_t)ROLES * seats, sizeof *b->tensors);
+    KB_TRY(ccl_find_group(b->ctx, "ccl_measure", handle, &b->group, &device, &device_count));
+    b->tensors = kb_alloc_zeroed((size_t)ROLES * device_count, sizeof *b->tensors);
     if (!b->tensors)
         return kb_error_nomem();
     KB_TRY(make_tensors(b, question, false));
@@ -159,17 +161,15 @@ static kb_collective make_call(const bench *b, const ccl_question *question, con
         .kind = question->kind,
         .inputs = role(b, small ? SMALL_INPUTS : INPUTS),
         .outputs = role(b, small ? SMALL_OUTPUTS : OUTPUTS),
-        .count = b->group->seats,
+        .count = b->group->device_count,
         .op = question->op,
         .root = question->root,
         .options = {.group = ccl_group_handle(b->ctx, b->group), .algorithm = algorithm},
     };
 }
 
-/*
- * How long a call takes; KB_FOREVER if that is longer than the limit. The first call, a small one,
- * has the queues installed.
- */
+/* The time of a call; KB_FOREVER if it exceeds the limit. A first call, with small tensors,
+ * installs the queues. */
 static kb_error *measure(const bench *b, const ccl_question *question, const char *algorithm,
                          kb_time limit, ccl_measurement *result)
 {
@@ -188,7 +188,7 @@ static kb_error *measure(const bench *b, const ccl_question *question, const cha
     }
     result->time = KB_FOREVER;
     if (!done)
-        return NULL; /* it goes with the context */
+        return NULL; /* destroyed with the context */
     KB_TRY(kb_request_wait(b->ctx, work, &completion));
     result->time = completion.ended - before;
     KB_TRY(kb_request_free(b->ctx, work));
@@ -206,8 +206,8 @@ static int by_time(const void *a, const void *b)
     return (x->entry > y->entry) - (x->entry < y->entry);
 }
 
-/* An entry that does not work on this machine is none to choose; why, is kept for when all are so.
- * After that, and after one that was not run to its end, the context is of no use any more. */
+/* Skips entries that do not work on this machine; *refused is the last error, for the case that
+ * none works. After an error, and after a call that exceeded the limit, the context is replaced. */
 static kb_error *measure_all(kb_context *ctx, const ccl_config *config,
                              const ccl_question *question, bench *b, ccl_measurements *results,
                              kb_error **refused)
@@ -263,8 +263,8 @@ kb_error *ccl_measure(kb_context *ctx, const ccl_config *config, const ccl_quest
 
 /* ---- Choosing ---- */
 
-/* The first entry that works for the group; NULL if there are several and the best is to be found
- * out. An error if there is none. Of sending the first will do: two ranks have to agree on it. */
+/* The first entry that works for the group; NULL if there are several and they are to be measured.
+ * An error if there is none. Sends use the first one, because two ranks must agree on it. */
 static kb_error *only_candidate(ccl_group *group, kb_collective_kind kind, const ccl_entry **out)
 {
     const ccl_state *state = group->state;
@@ -273,10 +273,10 @@ static kb_error *only_candidate(ccl_group *group, kb_collective_kind kind, const
     *out = NULL;
     for (size_t i = 0; i < state->config.entries.count; i++) {
         const ccl_entry *entry = &state->config.entries.items[i];
-        ccl_wiring *wiring;
+        ccl_instance *instance;
         if (!is_candidate(state, entry, kind, group->world))
             continue;
-        kb_error *err = ccl_get_wiring(group, entry, &wiring);
+        kb_error *err = ccl_get_instance(group, entry, &instance);
         if (!err) {
             *out = count++ == 0 ? entry : *out;
             continue;
@@ -295,7 +295,8 @@ static kb_error *only_candidate(ccl_group *group, kb_collective_kind kind, const
     return NULL;
 }
 
-/* What `kernbench ccl tune` found out: of the entries for so many bytes or more the first. */
+/* From the table that `kernbench ccl tune` wrote: the entry of the smallest size not below that of
+ * the call. */
 static const ccl_entry *look_up(const ccl_group *group, const ccl_op *op)
 {
     const ccl_state *state = group->state;
@@ -303,7 +304,7 @@ static const ccl_entry *look_up(const ccl_group *group, const ccl_op *op)
     uint64_t machine = topo_machine_hash(state->machine);
     for (size_t i = 0; i < state->config.tuned.count && group->id == 0; i++) {
         const ccl_tuned *t = &state->config.tuned.items[i];
-        bool is_ours = t->machine == machine && t->kind == op->what.kind &&
+        bool is_ours = t->machine == machine && t->kind == op->signature.kind &&
                        t->world == group->world && t->up_to_bytes >= op->size;
         if (is_ours && (!best || t->up_to_bytes < best->up_to_bytes))
             best = t;
@@ -311,7 +312,7 @@ static const ccl_entry *look_up(const ccl_group *group, const ccl_op *op)
     if (!best)
         return NULL;
     const ccl_entry *entry = &state->config.entries.items[best->entry];
-    return is_candidate(state, entry, op->what.kind, group->world) ? entry : NULL;
+    return is_candidate(state, entry, op->signature.kind, group->world) ? entry : NULL;
 }
 
 static kb_error *measure_choice(ccl_group *group, const ccl_op *op, uint64_t bytes,
@@ -319,12 +320,12 @@ static kb_error *measure_choice(ccl_group *group, const ccl_op *op, uint64_t byt
 {
     ccl_state *state = group->state;
     const ccl_question question = {
-        .kind = op->what.kind,
+        .kind = op->signature.kind,
         .bytes = bytes,
-        .dtype = op->what.dtype,
-        .op = op->what.op,
-        .root = op->what.root,
-        .ranks = group->id == 0 ? NULL : group->members,
+        .dtype = op->signature.dtype,
+        .op = op->signature.op,
+        .root = op->signature.root,
+        .ranks = group->id == 0 ? NULL : group->global_ranks,
         .rank_count = group->world,
         .best_only = true,
     };
@@ -339,10 +340,10 @@ static kb_error *measure_choice(ccl_group *group, const ccl_op *op, uint64_t byt
 kb_error *ccl_choose(ccl_group *group, const ccl_op *op, const ccl_entry **entry)
 {
     ccl_choice new = {
-        .kind = op->what.kind,
-        .dtype = op->what.dtype,
-        .op = ccl_reduces(op->what.kind) ? op->what.op : KB_SUM,
-        .root = ccl_has_root(op->what.kind) ? op->what.root : 0,
+        .kind = op->signature.kind,
+        .dtype = op->signature.dtype,
+        .op = ccl_reduces(op->signature.kind) ? op->signature.op : KB_SUM,
+        .root = ccl_has_root(op->signature.kind) ? op->signature.root : 0,
         .bytes = op->size < largest_measured ? op->size : largest_measured,
     };
     for (size_t i = 0; i < group->choices.count; i++) {
@@ -355,8 +356,8 @@ kb_error *ccl_choose(ccl_group *group, const ccl_op *op, const ccl_entry **entry
     }
     *entry = look_up(group, op);
     if (*entry)
-        return NULL; /* not to be kept: its sizes are other ones */
-    KB_TRY(only_candidate(group, op->what.kind, entry));
+        return NULL; /* not cached: the table has ranges of sizes */
+    KB_TRY(only_candidate(group, op->signature.kind, entry));
     if (!*entry)
         KB_TRY(measure_choice(group, op, new.bytes, entry));
     new.entry = *entry;

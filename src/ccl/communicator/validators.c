@@ -1,6 +1,6 @@
 /*
- * validators.c: what layout an algorithm's tensor must have. Parts without bytes do not count: they
- * are what is left of a tensor that is too small for its policy.
+ * validators.c: the layouts that algorithms need. Shards without bytes are ignored: they occur if a
+ * tensor is too small for its policy.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,9 +13,7 @@ static size_t in_sip(const kb_ccl_scope *scope, uint32_t cube, uint32_t pe)
     return (size_t)cube * scope->machine.pes + pe;
 }
 
-/*
- * By (cube, pe) of a SIP: how many shards of a layout are there. NULL if there is no memory.
- */
+/* The number of shards on each PE of a SIP, by (cube, pe). NULL if there is no memory. */
 static uint32_t *count_shards(const kb_ccl_scope *scope, const kb_ccl_layout *layout)
 {
     uint32_t *counts = kb_alloc_zeroed(in_sip(scope, scope->machine.cubes, 0), sizeof *counts);
@@ -25,13 +23,13 @@ static uint32_t *count_shards(const kb_ccl_scope *scope, const kb_ccl_layout *la
     return counts;
 }
 
-/* Which PEs of the layout's SIP must have exactly one shard; all others none. */
+/* Whether the PE must have exactly one shard; other PEs must have none. */
 typedef bool wanted_fn(const kb_ccl_scope *scope, const kb_ccl_layout *layout, kb_pe pe);
 
-/* What to say of a layout that is wrong. */
+/* A required layout, for error messages. */
 typedef struct need {
     const char *what;   /* "exactly one shard, on PE 0 of cube 0" */
-    const char *policy; /* that gives it */
+    const char *policy; /* that produces it */
 } need;
 
 static kb_error *refuse(const kb_ccl_layout *layout, const need *n, kb_pe pe, uint32_t count)
@@ -99,7 +97,7 @@ static kb_error *check_leaders(const kb_ccl_scope *scope, const kb_ccl_layout *l
     return NULL;
 }
 
-/* Whether the PE is a rank: they are the first PEs of the machine, or any in a group. */
+/* Whether the PE is a rank: the first PEs of the machine, or those of a group. */
 static bool is_rank(const kb_ccl_scope *scope, const kb_ccl_layout *layout, kb_pe pe)
 {
     (void)layout;
@@ -109,7 +107,7 @@ static bool is_rank(const kb_ccl_scope *scope, const kb_ccl_layout *layout, kb_p
     return false;
 }
 
-/* Which policy puts a part on each of the first PEs of a SIP, if there is one. */
+/* Appends the policy that puts a shard on each of the first PEs of a SIP, if there is one. */
 static void append_policy(const kb_ccl_scope *scope, uint32_t sip, kb_text *policy)
 {
     uint32_t pes = scope->machine.pes, ranks = 0;
@@ -125,7 +123,7 @@ static void append_policy(const kb_ccl_scope *scope, uint32_t sip, kb_text *poli
             policy, ", with a world_size that is a multiple of the %" PRIu32 " PEs of a cube", pes);
 }
 
-/* A layout is that of a device: each rank there has its part of it; or of one rank alone. */
+/* The layout is that of a device, with a shard on each of its ranks, or that of one rank alone. */
 static kb_error *check_pes(const kb_ccl_scope *scope, const kb_ccl_layout *layout)
 {
     bool elsewhere = false;

@@ -1,9 +1,9 @@
 /*
- * config.c: the keys of ccl.yaml, and what they may hold.
+ * config.c: the keys of ccl.yaml and their allowed values.
  *
- * A file of the user's is read together with the one that is built in: its defaults go over the
- * built-in ones, and its entries stand before the built-in ones and replace those of their names.
- * So every entry, of whichever file, has what it does not say from the same defaults.
+ * A user's file is read together with the built-in file. Its defaults override the built-in ones.
+ * Its entries come before the built-in ones and replace those of the same name. All entries of both
+ * files take what they do not specify from the same defaults.
  */
 #include "config.h"
 
@@ -19,7 +19,7 @@ enum {
 };
 static const int64_t max_elements = (int64_t)1 << 40;
 
-/* An entry that is being read; the one of `defaults` has no name. */
+/* An entry while it is read; that of `defaults` has no name. */
 typedef struct draft {
     ccl_entry entry;
     bool rank_given;
@@ -35,6 +35,7 @@ typedef struct reader {
 
 /* ---- Names ------------------------------------------------------------------------------- */
 
+/* Reports an unknown algorithm, topology, mapper or validator. */
 static void note_unknown_thing(const reader *r, kb_config_node *node, ccl_kind kind,
                                const char *word)
 {
@@ -49,7 +50,7 @@ static void note_unknown_thing(const reader *r, kb_config_node *node, ccl_kind k
                       kb_suggestion_full(&near, "; see kernbench list"));
 }
 
-/* The entry that a node names: its number, or CCL_AUTO if there is none such, which is noted. */
+/* The number of the entry that a node names. If there is none: reports it, and returns CCL_AUTO. */
 static size_t read_entry_name(const reader *r, kb_config_node *node)
 {
     const char *word = kb_config_string(node, NULL);
@@ -67,7 +68,7 @@ static size_t read_entry_name(const reader *r, kb_config_node *node)
     return CCL_AUTO;
 }
 
-/* ---- What defaults and entries may have alike -------------------------------------------- */
+/* ---- Keys of defaults and entries --------------------------------------------------------- */
 
 static void set(reader *r, ccl_entry *entry, const char *key, int64_t value)
 {
@@ -172,8 +173,8 @@ static void read_topology(const reader *r, kb_config_node *mapping, ccl_entry *e
                           entry->algorithm->name);
 }
 
-/* Some modules always add up the shards inside a SIP. Others do so where the mapper takes several
- * PEs of a rank, and then the entry has to say that it is meant (ccl_check_meaning()). */
+/* Some modules always reduce the shards within a SIP. Others do so if the mapper selects several
+ * PEs of a rank; then the entry must have `reduce_shards: true` (check_meaning() in select.c). */
 static void read_reduce_shards(kb_config_node *mapping, ccl_entry *entry)
 {
     kb_config_node *node = kb_config_find(mapping, "reduce_shards");
@@ -184,8 +185,8 @@ static void read_reduce_shards(kb_config_node *mapping, ccl_entry *entry)
                           entry->algorithm->name);
 }
 
-/* The mapper that the module needs and the layout that the mapper needs, unless the entry names
- * others. Where ranks are PEs each has its part wherever that is. */
+/* Unless the entry names them: the mapper that the module needs, and the validator that the mapper
+ * needs. If ranks are PEs no validator is needed. */
 static void read_participants(const reader *r, kb_config_node *mapping, ccl_entry *entry)
 {
     kb_config_node *mapper = kb_config_find(mapping, "mapper");
@@ -216,7 +217,7 @@ static void read_entry_settings(reader *r, kb_config_node *mapping, ccl_entry *e
         set(r, entry, kb_config_key(node), kb_config_int(node, INT64_MIN, INT64_MAX, 0));
 }
 
-/* An entry begins as what `defaults` says; its settings are its own. */
+/* A new entry with the values of `defaults`. Its list of settings is its own. */
 static draft begin_entry(reader *r, const char *name)
 {
     draft d = r->defaults;
@@ -235,7 +236,7 @@ static draft begin_entry(reader *r, const char *name)
     return d;
 }
 
-/* A number of ranks is one of PEs unless it is said what ranks are. */
+/* `world_size` without `rank` counts PEs. */
 static void settle_ranks(draft *d)
 {
     if (d->entry.world_size > 0 && !d->rank_given)
@@ -357,7 +358,7 @@ static void read_tuned(reader *r, kb_config_node *root)
 
 /* ---- Files and settings ------------------------------------------------------------------- */
 
-/* The user's file, if there is one, and the one that is built in. */
+/* The user's file, if any, and the built-in file. */
 typedef struct sources {
     kb_config *file, *builtin;
 } sources;
@@ -380,10 +381,8 @@ static bool has_entry(kb_config *config, const char *name)
     return kb_config_find(algorithms, name) != NULL;
 }
 
-/*
- * Whether a setting is about an entry that only the built-in file has. That has to be known before
- * settings are applied, so it is looked up in copies.
- */
+/* Whether a setting is for an entry of the built-in file. That must be known before settings are
+ * applied, so it is looked up in copies. */
 static kb_error *is_for_builtin(const char *path, const char *setting, bool *is)
 {
     static const char prefix[] = "algorithms.";
@@ -415,7 +414,7 @@ static kb_error *apply_settings(const sources *s, const char *path, const char *
     return NULL;
 }
 
-/* All problems of both. */
+/* All problems of both files. */
 static kb_error *finish(const sources *s)
 {
     kb_error *err = s->file ? kb_config_finish(s->file) : NULL;

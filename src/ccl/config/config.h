@@ -1,7 +1,6 @@
 /*
- * config.h: ccl.yaml: which algorithms there are, and with which parameters. What an entry does not
- * say it has from `defaults`. Checked as strictly as a machine: everything wrong is reported, with
- * its place.
+ * config.h: ccl.yaml: the collectives with their parameters. Entries take what they do not specify
+ * from `defaults`. All problems of a file are reported, each with its place.
  */
 #ifndef KB_CCL_CONFIG_H
 #define KB_CCL_CONFIG_H
@@ -29,18 +28,18 @@ typedef struct ccl_entry {
     bool polls;
     uint32_t n_slots;
     uint64_t slot_bytes;
-    bool fit_slots; /* a plan has smaller slots if its rings would not fit otherwise */
+    bool fit_slots; /* reduces the slot size if the queues would not fit otherwise */
     uint32_t vc_chunk_bytes;
     uint32_t credit_bytes;
-    uint32_t world_size;     /* 0: as many as there are SIPs */
-    uint32_t auto_max_ranks; /* auto leaves it out if there are more; 0: never */
+    uint32_t world_size;     /* 0: the number of SIPs */
+    uint32_t auto_max_ranks; /* auto ignores the entry if there are more ranks; 0: no limit */
     bool rank_is_pe;
     bool reduce_shards;
     kb_reduce_op reduce_op;       /* of ccl_allreduce */
-    KB_VEC(ccl_setting) settings; /* n_elem, chunk_size, root_cube, w, h, kernel_*, as given */
+    KB_VEC(ccl_setting) settings; /* given ones of n_elem, chunk_size, root_cube, w, h, kernel_* */
 } ccl_entry;
 
-/* One line of a measured table: up to so many bytes this entry is the best. */
+/* A line of a table of measurements: up to this size the entry is the fastest. */
 typedef struct ccl_tuned {
     kb_collective_kind kind;
     uint32_t world;
@@ -50,27 +49,27 @@ typedef struct ccl_tuned {
 } ccl_tuned;
 
 typedef struct ccl_config {
-    const char *path;          /* as messages show it */
+    const char *path;          /* for messages */
     KB_VEC(ccl_entry) entries; /* in the order of the file */
     size_t chosen;             /* defaults.algorithm; CCL_AUTO if that is auto */
-    ccl_entry automatic;       /* what auto has from `defaults`: ranks and the operation; it has no
-                                  algorithm of its own */
-    KB_VEC(ccl_tuned) tuned;   /* what `kernbench ccl tune` wrote, if anything */
+    ccl_entry automatic;       /* for auto: ranks and operation of `defaults`, without an
+                                  algorithm */
+    KB_VEC(ccl_tuned) tuned;   /* written by `kernbench ccl tune` */
     kb_arena names;
 } ccl_config;
 
 #define CCL_AUTO SIZE_MAX
 
-/* path NULL: the one that is built in. Settings are "defaults.n_slots=8". */
+/* path NULL: the built-in file. Settings are strings such as "defaults.n_slots=8". */
 KB_MUST_USE kb_error *ccl_config_load(const char *path, const char *const *settings,
                                       size_t setting_count, const ccl_registry *registry,
                                       ccl_config *config);
 void ccl_config_fini(ccl_config *config);
 
-/* NULL if there is none such. */
+/* NULL if there is no such entry. */
 const ccl_entry *ccl_config_find(const ccl_config *config, const char *name);
 
-/* The text that is built in, with its comments. */
+/* The text of the built-in file, with its comments. */
 extern const char ccl_builtin_text[];
 extern const size_t ccl_builtin_length;
 

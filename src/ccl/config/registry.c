@@ -1,6 +1,7 @@
 /*
- * registry.c: things of collectives by name. Of a kind no two have the same name, so the order of
- * plugins never decides what a name means. There are few: looking through all is good enough.
+ * registry.c: finds algorithms, topologies, mappers and validators by name. Names of a kind are
+ * unique, so the order of plugins does not matter. The lists are short: a linear search is fast
+ * enough.
  */
 #include "registry.h"
 
@@ -24,9 +25,9 @@ const char *ccl_kind_name(ccl_kind kind)
     return names[kind];
 }
 
-/* ---- One after the other ----------------------------------------------------------------- */
+/* ---- Iteration ---------------------------------------------------------------------------- */
 
-/* A thing of a list that ends with NULL and may be NULL; false behind its last. */
+/* Element `index` of a list that ends with NULL, or is NULL; false at the end. */
 #define NAMED_AT(list, index, named)                                                               \
     ((list) && (list)[index] &&                                                                    \
      (*(named) = (ccl_named){.name = (list)[index]->name,                                          \
@@ -74,7 +75,7 @@ static const void *find(const ccl_registry *registry, ccl_kind kind, const char 
     return NULL;
 }
 
-/* The shipped algorithm behind a module name of the Python original; NULL if it is none. */
+/* The shipped algorithm of a module name of the Python original; NULL if there is none. */
 static const kb_ccl_algorithm *find_dotted(const char *name)
 {
     static const char package[] = "kernbench.ccl.algorithms.", suffix[] = "_allreduce";
@@ -130,10 +131,10 @@ const kb_ccl_validator *ccl_default_validator(const ccl_registry *registry,
     return mapper->validator ? ccl_find_validator(registry, mapper->validator) : NULL;
 }
 
-/* ---- What plugins may get wrong ----------------------------------------------------------- */
+/* ---- Checks of plugins -------------------------------------------------------------------- */
 
-/* Every kind has a function or two that it cannot do without. */
-static bool is_whole(ccl_kind kind, const ccl_named *named)
+/* Whether the functions that its kind requires are there. */
+static bool is_complete(ccl_kind kind, const ccl_named *named)
 {
     switch (kind) {
     case CCL_ALGORITHM: {
@@ -152,7 +153,7 @@ static bool is_whole(ccl_kind kind, const ccl_named *named)
     return false;
 }
 
-/* What the thing names as a default that does not exist; NULL: nothing. */
+/* The name of an unknown default mapper or validator; NULL: none. */
 static const char *find_dangling(const ccl_registry *registry, ccl_kind kind, const void *thing)
 {
     const kb_ccl_algorithm *algorithm = thing;
@@ -179,7 +180,7 @@ static kb_error *check_kind(const ccl_registry *registry, ccl_kind kind)
             return kb_error_new(KB_ERR_INPUT, "plugin %zu: its %s %zu %s%s%s", at.plugin, what,
                                 at.index, named.name ? "cannot be called '" : "has no name",
                                 named.name ? named.name : "", named.name ? "'" : "");
-        if (!is_whole(kind, &named))
+        if (!is_complete(kind, &named))
             return kb_error_new(KB_ERR_INPUT, "plugin %zu: %s '%s' lacks %s", at.plugin, what,
                                 named.name,
                                 kind == CCL_ALGORITHM ? "a kernel, or arguments" : "its function");

@@ -1,13 +1,13 @@
 /*
- * lower_bound.c: the time that no algorithm can beat. Two things take time whatever the algorithm:
+ * lower_bound.c: the time that no algorithm can beat. Any algorithm needs time for two things:
  *
- *   moving   what has to leave the participants, at the bandwidth that they have together. A sum of
- *            n buffers needs n - 1 transfers of each element to come about and n - 1 to be
- *            everywhere; other collectives need one of the two.
- *   adding   n - 1 additions an element, shared out evenly, at the rate of the vector engines.
+ *   transfer    the bytes that must leave the participants, at the sum of their bandwidths. A sum
+ *               of n buffers needs n - 1 transfers of each element to form it and n - 1 to
+ *               distribute it; other collectives need one of the two.
+ *   reduction   n - 1 additions per element, divided evenly, at the rate of the vector engines.
  *
- * Exact: rounded up once, to the femtosecond. Ignores latencies, what launching takes, and that
- * ways may cross.
+ * Exact: rounded up once, to the femtosecond. Not modelled: latencies, launch times, and contention
+ * of routes that cross.
  */
 #include "lower_bound.h"
 
@@ -17,7 +17,7 @@ __extension__ typedef unsigned __int128 wide;
 
 static const uint64_t fs_per_s = 1000000000000000;
 
-static kb_time divide_up(wide a, wide b)
+static kb_time divide_round_up(wide a, wide b)
 {
     wide quotient = a / b + (a % b != 0);
     return quotient > (wide)KB_FOREVER ? KB_FOREVER : (kb_time)quotient;
@@ -28,9 +28,9 @@ static uint64_t min_rate(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* ---- Bandwidth out of a participant ---- */
+/* ---- Outgoing bandwidth of a participant ---- */
 
-/* The slowest link between two neighbours; UINT64_MAX if there is none. */
+/* The bandwidth of the link between two neighbouring nodes; UINT64_MAX if there is none. */
 static uint64_t rate_between(const topo_machine *machine, uint32_t from, uint32_t to)
 {
     const topo_graph *graph = topo_machine_graph(machine);
@@ -40,8 +40,8 @@ static uint64_t rate_between(const topo_machine *machine, uint32_t from, uint32_
     return UINT64_MAX;
 }
 
-/* Out of the memory and through the port of a PE. */
-static uint64_t out_of_pe(const ccl_bound_query *query, kb_pe pe)
+/* Limited by the memory and the port of the PE. */
+static uint64_t pe_bandwidth(const ccl_bound_query *query, kb_pe pe)
 {
     const topo_machine *machine = query->machine;
     const topo_graph *graph = topo_machine_graph(machine);
@@ -55,8 +55,8 @@ static uint64_t out_of_pe(const ccl_bound_query *query, kb_pe pe)
     return min_rate(port, topo_link_rate(graph, graph->nodes.items[slice].service));
 }
 
-/* Through the ports of a SIP's cubes to its IO chiplet. */
-static uint64_t out_of_cubes(const topo_machine *machine, uint32_t sip)
+/* Of the UCIe links between the cubes of a SIP and its IO chiplet. */
+static uint64_t cube_ports_bandwidth(const topo_machine *machine, uint32_t sip)
 {
     uint32_t columns = topo_machine_shape(machine)->cube_w;
     uint32_t noc = topo_node_at(machine, TOPO_IO_NOC, sip, 0, 0);
@@ -69,15 +69,15 @@ static uint64_t out_of_cubes(const topo_machine *machine, uint32_t sip)
     return sum;
 }
 
-/* Where a link goes: the number of the SIP, or that of none for the switch. */
+/* The SIP of a node; TOPO_NONE for the host and the switch. */
 static uint32_t sip_of(const topo_graph *graph, uint32_t node)
 {
     const topo_node *n = &graph->nodes.items[node];
     return n->kind == TOPO_SWITCH || n->kind == TOPO_HOST ? TOPO_NONE : n->sip;
 }
 
-/* The link by which the way to another SIP leaves this one. */
-static uint32_t way_out(const topo_machine *machine, uint32_t from, uint32_t to, uint32_t *steps)
+/* The link by which the route from one SIP to another leaves the first SIP. */
+static uint32_t exit_link(const topo_machine *machine, uint32_t from, uint32_t to, uint32_t *steps)
 {
     const topo_graph *graph = topo_machine_graph(machine);
     uint32_t a = topo_node_at(machine, TOPO_PE_DMA, from, 0, 0);
@@ -91,19 +91,18 @@ static uint32_t way_out(const topo_machine *machine, uint32_t from, uint32_t to,
     return TOPO_NONE;
 }
 
-/*
- * By the links that its ways to the others leave by: that to the switch, or those to its neighbours
- * in the group. `seen` has room for as many links as there are others.
- */
-static uint64_t out_of_sip(const ccl_bound_query *query, uint32_t rank, uint32_t *steps,
-                           uint32_t *seen)
+/* Of the links by which routes to the other ranks leave the SIP: the link to the switch, or the
+ * links to neighbours in the group. `seen` has room for `world` links. Limited by the ports of the
+ * cubes. */
+static uint64_t sip_bandwidth(const ccl_bound_query *query, uint32_t rank, uint32_t *steps,
+                              uint32_t *seen)
 {
     const topo_machine *machine = query->machine;
     uint32_t sip = query->ranks[rank].sip, count = 0;
     uint64_t sum = 0;
     for (uint32_t other = 0; other < query->world; other++) {
         uint32_t to = query->ranks[other].sip;
-        uint32_t link = to == sip ? TOPO_NONE : way_out(machine, sip, to, steps);
+        uint32_t link = to == sip ? TOPO_NONE : exit_link(machine, sip, to, steps);
         bool is_new = link != TOPO_NONE;
         for (uint32_t i = 0; i < count && is_new; i++)
             is_new = seen[i] != link;
@@ -112,17 +111,17 @@ static uint64_t out_of_sip(const ccl_bound_query *query, uint32_t rank, uint32_t
         seen[count++] = link;
         sum += topo_link_rate(topo_machine_graph(machine), link);
     }
-    return min_rate(sum, out_of_cubes(machine, sip));
+    return min_rate(sum, cube_ports_bandwidth(machine, sip));
 }
 
-typedef struct outgoing {
-    wide sum;      /* of all participants */
-    uint64_t most; /* of one of them */
-} outgoing;
+typedef struct bandwidths {
+    wide sum;     /* of all participants */
+    uint64_t max; /* of one of them */
+} bandwidths;
 
-static kb_error *all_outgoing(const ccl_bound_query *query, outgoing *out)
+static kb_error *sum_bandwidths(const ccl_bound_query *query, bandwidths *out)
 {
-    *out = (outgoing){0};
+    *out = (bandwidths){0};
     uint32_t *steps = NULL, *seen = NULL;
     if (!query->rank_is_pe) {
         steps = kb_alloc_array(topo_machine_shape(query->machine)->max_steps, sizeof *steps);
@@ -130,10 +129,10 @@ static kb_error *all_outgoing(const ccl_bound_query *query, outgoing *out)
     }
     bool possible = query->rank_is_pe || (steps && seen);
     for (uint32_t rank = 0; rank < query->world && possible; rank++) {
-        uint64_t rate = query->rank_is_pe ? out_of_pe(query, query->ranks[rank])
-                                          : out_of_sip(query, rank, steps, seen);
+        uint64_t rate = query->rank_is_pe ? pe_bandwidth(query, query->ranks[rank])
+                                          : sip_bandwidth(query, rank, steps, seen);
         out->sum += rate;
-        out->most = rate > out->most ? rate : out->most;
+        out->max = rate > out->max ? rate : out->max;
     }
     free(steps);
     free(seen);
@@ -142,24 +141,24 @@ static kb_error *all_outgoing(const ccl_bound_query *query, outgoing *out)
 
 /* ---- The two times ---- */
 
-static kb_time moving_time(const ccl_bound_query *query, const outgoing *out)
+static kb_time transfer_time(const ccl_bound_query *query, const bandwidths *out)
 {
     wide bytes = query->size, others = query->world - 1;
     switch (query->kind) {
     case KB_ALL_REDUCE:
-        return divide_up(2 * others * bytes * fs_per_s, out->sum);
+        return divide_round_up(2 * others * bytes * fs_per_s, out->sum);
     case KB_ALL_GATHER:
     case KB_REDUCE_SCATTER:
     case KB_ALL_TO_ALL:
-        return divide_up(others * bytes * fs_per_s, out->sum);
+        return divide_round_up(others * bytes * fs_per_s, out->sum);
     case KB_GATHER:
     case KB_SCATTER: /* any participant may be the root */
-        return divide_up(others * bytes * fs_per_s, (wide)out->most * query->world);
+        return divide_round_up(others * bytes * fs_per_s, (wide)out->max * query->world);
     case KB_BROADCAST:
     case KB_REDUCE:
     case KB_SEND:
     case KB_RECV:
-        return divide_up(bytes * fs_per_s, out->most);
+        return divide_round_up(bytes * fs_per_s, out->max);
     case KB_BARRIER:
     case KB_COLLECTIVES:
         break;
@@ -167,7 +166,7 @@ static kb_time moving_time(const ccl_bound_query *query, const outgoing *out)
     return 0;
 }
 
-static kb_time adding_time(const ccl_bound_query *query)
+static kb_time reduction_time(const ccl_bound_query *query)
 {
     bool adds = query->kind == KB_ALL_REDUCE || query->kind == KB_REDUCE_SCATTER ||
                 query->kind == KB_REDUCE;
@@ -177,8 +176,8 @@ static kb_time adding_time(const ccl_bound_query *query)
     uint64_t pes = query->rank_is_pe ? 1 : (uint64_t)shape->cubes * shape->pes;
     wide elements = query->size / kb_dtype_bytes(query->dtype);
     wide passes = elements * (query->world - 1) * shape->pe.math_cycles[0];
-    return divide_up(passes * (uint64_t)shape->pe.math_cycle_fs,
-                     (wide)query->world * pes * shape->pe.math_lanes);
+    return divide_round_up(passes * (uint64_t)shape->pe.math_cycle_fs,
+                           (wide)query->world * pes * shape->pe.math_lanes);
 }
 
 kb_error *ccl_bound_of(const ccl_bound_query *query, ccl_bound *bound)
@@ -186,13 +185,13 @@ kb_error *ccl_bound_of(const ccl_bound_query *query, ccl_bound *bound)
     *bound = (ccl_bound){0};
     if (query->world < 2 || query->kind == KB_BARRIER)
         return NULL;
-    outgoing out;
-    KB_TRY(all_outgoing(query, &out));
+    bandwidths out;
+    KB_TRY(sum_bandwidths(query, &out));
     if (out.sum == 0)
         return NULL;
     bound->gbs = (double)out.sum / query->world / (double)TOPO_GBS;
-    bound->moving = moving_time(query, &out);
-    bound->adding = adding_time(query);
+    bound->moving = transfer_time(query, &out);
+    bound->adding = reduction_time(query);
     bound->time = bound->moving > bound->adding ? bound->moving : bound->adding;
     return NULL;
 }

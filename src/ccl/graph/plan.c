@@ -1,10 +1,10 @@
 /*
- * plan.c: makes plans: the mapper says who takes part, the topology (or the algorithm) who is
- * joined to whom, and the queues pair the directions.
+ * plan.c: makes plans. The mapper selects the participants, the topology (or the algorithm)
+ * connects them, and ipcq_plan_init() pairs the directions.
  *
- * Invariant: a plan that was made names PEs of the machine only, each at most once, joins none but
- * these, and its rings fit into the memory that they are to be in. What mappers and topologies of
- * plugins do wrong is found here.
+ * Invariant: a plan contains only PEs of the machine, each at most once; it connects only
+ * participants; and its queues fit into their memory. Mistakes of mappers and topologies of plugins
+ * are found here.
  */
 #include "plan.h"
 
@@ -24,7 +24,7 @@ uint32_t ccl_plan_world(const ccl_entry *entry, const topo_machine *machine, uin
                : all;
 }
 
-/* The number of a PE of the machine. */
+/* The number of a PE of the machine, in the order of (SIP, cube, PE). */
 static size_t pe_number(const topo_shape *shape, kb_pe pe)
 {
     return ((size_t)pe.sip * shape->cubes + pe.cube) * shape->pes + pe.pe;
@@ -49,8 +49,8 @@ static kb_error *too_few_pes(uint32_t world, uint64_t pes, const char *where)
 }
 
 /* The k-th rank of a SIP is its k-th PE. */
-static kb_error *spread_over_sips(const topo_shape *shape, const uint32_t *sips, uint32_t world,
-                                  kb_pe *ranks)
+static kb_error *assign_pes_by_sip(const topo_shape *shape, const uint32_t *sips, uint32_t world,
+                                   kb_pe *ranks)
 {
     size_t pes = (size_t)shape->cubes * shape->pes;
     size_t *used = kb_alloc_zeroed(shape->sips, sizeof *used);
@@ -80,7 +80,7 @@ static kb_error *choose_ranks(const ccl_entry *entry, const topo_shape *shape, c
                                 ", but the machine has %" PRIu32,
                                 rank, sips[rank], shape->sips);
     if (entry->rank_is_pe && sips)
-        return spread_over_sips(shape, sips, world, ranks);
+        return assign_pes_by_sip(shape, sips, world, ranks);
     KB_ASSERT(entry->rank_is_pe || sips);
     for (uint32_t rank = 0; rank < world; rank++)
         ranks[rank] = entry->rank_is_pe ? pe_at(shape, rank) : (kb_pe){.sip = sips[rank]};
@@ -129,7 +129,7 @@ static kb_ccl_scope scope_of(const ccl_entry *entry, const topo_machine *machine
     };
 }
 
-/* What the entry says, against the machine. */
+/* Checks the settings of the entry against the machine. */
 static kb_error *check_entry(const ccl_entry *entry, const topo_shape *shape)
 {
     if (!entry->rank_is_pe && entry->world_size > shape->sips)
@@ -140,23 +140,23 @@ static kb_error *check_entry(const ccl_entry *entry, const topo_shape *shape)
     return NULL;
 }
 
-/* ---- Checks of what was built ------------------------------------------------------------- */
+/* ---- Checks of participants, connections and queue memory --------------------------------- */
 
-static kb_error *check_member(const ccl_plan *plan, const topo_shape *shape,
-                              const kb_ccl_member *member, bool *takes_part)
+static kb_error *check_participant(const ccl_plan *plan, const topo_shape *shape,
+                                   const kb_ccl_participant *participant, bool *takes_part)
 {
     const char *mapper = plan->entry->mapper->name;
-    kb_pe pe = member->pe;
+    kb_pe pe = participant->pe;
     if (!has_pe(shape, pe))
         return kb_error_new(KB_ERR_INPUT,
                             "mapper '%s' selects sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 ", "
                             "which the machine does not have",
                             mapper, pe.sip, pe.cube, pe.pe);
-    if (member->rank >= plan->scope.world)
+    if (participant->rank >= plan->scope.world)
         return kb_error_new(KB_ERR_INPUT,
                             "mapper '%s' selects rank %" PRIu32
                             ", but the number of ranks is %" PRIu32,
-                            mapper, member->rank, plan->scope.world);
+                            mapper, participant->rank, plan->scope.world);
     if (takes_part[pe_number(shape, pe)])
         return kb_error_new(KB_ERR_INPUT,
                             "sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 " is in the plan twice",
@@ -165,14 +165,14 @@ static kb_error *check_member(const ccl_plan *plan, const topo_shape *shape,
     return NULL;
 }
 
-static kb_error *check_members(const ccl_plan *plan, const topo_shape *shape, bool *takes_part)
+static kb_error *check_participants(const ccl_plan *plan, const topo_shape *shape, bool *takes_part)
 {
-    if (plan->members.circles.count == 0)
+    if (plan->participants.subgroups.count == 0)
         return kb_error_new(KB_ERR_INPUT, "mapper '%s' selects no PEs", plan->entry->mapper->name);
-    for (size_t i = 0; i < plan->members.circles.count; i++) {
-        const ccl_circle *circle = &plan->members.circles.items[i];
-        for (size_t k = 0; k < circle->members.count; k++)
-            KB_TRY(check_member(plan, shape, &circle->members.items[k], takes_part));
+    for (size_t i = 0; i < plan->participants.subgroups.count; i++) {
+        const ccl_subgroup *subgroup = &plan->participants.subgroups.items[i];
+        for (size_t k = 0; k < subgroup->participants.count; k++)
+            KB_TRY(check_participant(plan, shape, &subgroup->participants.items[k], takes_part));
     }
     return NULL;
 }
@@ -184,103 +184,106 @@ static kb_error *check_graph(const kb_ccl_graph *graph, const topo_shape *shape,
         const ipcq_edge *edge = &graph->edges.items[i];
         bool from = has_pe(shape, edge->from) && takes_part[pe_number(shape, edge->from)];
         bool to = has_pe(shape, edge->to) && takes_part[pe_number(shape, edge->to)];
-        kb_pe stranger = from ? edge->to : edge->from;
+        kb_pe outsider = from ? edge->to : edge->from;
         if (!from || !to)
             return kb_error_new(KB_ERR_INPUT,
                                 "direction %s of sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 ": "
                                 "sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 " is not in the plan",
                                 edge->direction, edge->from.sip, edge->from.cube, edge->from.pe,
-                                stranger.sip, stranger.cube, stranger.pe);
+                                outsider.sip, outsider.cube, outsider.pe);
     }
     return NULL;
 }
 
-/* Whether two PEs have their rings in the same memory. */
+/* Whether the queues of two PEs are in the same memory. */
 static bool share_memory(kb_memory memory, kb_pe a, kb_pe b)
 {
     return a.sip == b.sip && a.cube == b.cube && (a.pe == b.pe || memory == KB_SRAM);
 }
 
-static uint64_t room_of(const topo_shape *shape, kb_memory memory)
+static uint64_t memory_size(const topo_shape *shape, kb_memory memory)
 {
     return memory == KB_TCM   ? shape->tcm_bytes - shape->tcm_reserved_bytes
            : memory == KB_HBM ? shape->slice_bytes
                               : shape->sram_bytes;
 }
 
-/* More than all of a memory never fits; whether the rest of it is free is known only later. */
-static kb_error *check_room(const topo_shape *shape, const ipcq_settings *s, kb_pe pe,
-                            uint64_t rings)
+/* Checks against the size of the memory. Whether other allocations leave enough space is known only
+ * when the queues are installed. */
+static kb_error *check_memory(const topo_shape *shape, const ipcq_settings *s, kb_pe pe,
+                              uint64_t queue_count)
 {
     const char *name = s->buffer == KB_TCM ? "TCM" : s->buffer == KB_HBM ? "HBM slice" : "SRAM";
-    uint64_t room = room_of(shape, s->buffer);
-    if (rings == 0 || s->n_slots == 0 || rings <= room / s->n_slots / s->slot_bytes)
+    uint64_t capacity = memory_size(shape, s->buffer);
+    if (queue_count == 0 || s->n_slots == 0 || queue_count <= capacity / s->n_slots / s->slot_bytes)
         return NULL;
     return kb_error_new(KB_ERR_INPUT,
                         "the slots that sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
                         " needs, %" PRIu32 " of %" PRIu64 " bytes for each direction, are "
                         "more than its %s of %" PRIu64 " bytes",
-                        pe.sip, pe.cube, pe.pe, s->n_slots, s->slot_bytes, name, room);
+                        pe.sip, pe.cube, pe.pe, s->n_slots, s->slot_bytes, name, capacity);
 }
 
-/* Goes on from the number of rings in the memory of the end before this one. */
-static uint64_t count_ring(const ipcq_plan *queues, size_t number, uint64_t rings)
+/* The number of queues in the memory of this end, counted up to it. `queue_count` is the number at
+ * the end before it; ends are sorted by memory. */
+static uint64_t count_queue(const ipcq_plan *queues, size_t number, uint64_t queue_count)
 {
     const ipcq_plan_end *end = &queues->ends.items[number];
     if (number > 0 && !share_memory(queues->settings.buffer, end[-1].pe, end->pe))
-        rings = 0;
-    return rings + (end->from != IPCQ_NONE);
+        queue_count = 0;
+    return queue_count + (end->from != IPCQ_NONE);
 }
 
-static kb_error *check_rings(const topo_shape *shape, const ipcq_plan *queues)
+static kb_error *check_queue_memory(const topo_shape *shape, const ipcq_plan *queues)
 {
-    uint64_t rings = 0;
+    uint64_t queue_count = 0;
     for (size_t i = 0; i < queues->ends.count; i++) {
-        rings = count_ring(queues, i, rings);
-        KB_TRY(check_room(shape, &queues->settings, queues->ends.items[i].pe, rings));
+        queue_count = count_queue(queues, i, queue_count);
+        KB_TRY(check_memory(shape, &queues->settings, queues->ends.items[i].pe, queue_count));
     }
     return NULL;
 }
 
-/* Halves slots until the rings leave an eighth of their memory to others. */
+/* Halves the slot size until the queues leave an eighth of their memory free. */
 static void fit_slots(const topo_shape *shape, ipcq_plan *queues)
 {
     ipcq_settings *s = &queues->settings;
-    uint64_t rings = 0, most = 0, room = room_of(shape, s->buffer) / 8 * 7;
+    uint64_t queue_count = 0, max = 0, capacity = memory_size(shape, s->buffer) / 8 * 7;
     for (size_t i = 0; i < queues->ends.count; i++) {
-        rings = count_ring(queues, i, rings);
-        most = rings > most ? rings : most;
+        queue_count = count_queue(queues, i, queue_count);
+        max = queue_count > max ? queue_count : max;
     }
-    while (most > 0 && s->slot_bytes >= (uint64_t)2 * CCL_MIN_SLOT_BYTES &&
-           most > room / s->n_slots / s->slot_bytes)
+    while (max > 0 && s->slot_bytes >= (uint64_t)2 * CCL_MIN_SLOT_BYTES &&
+           max > capacity / s->n_slots / s->slot_bytes)
         s->slot_bytes /= 2;
 }
 
 /* ---- Plans ------------------------------------------------------------------------------- */
 
-/* Pairs have as many edges as ranks squared: rings that cannot fit are better refused before. */
+/* The topology `pairs` has as many connections as participants squared: queues that cannot fit are
+ * refused before the connections are made. */
 static kb_error *check_pairs(const ccl_plan *plan, const topo_shape *shape)
 {
     const ccl_entry *entry = plan->entry;
     const ipcq_settings settings = ccl_queue_settings(entry);
     bool pairs = entry->topology && strcmp(entry->topology->name, "pairs") == 0;
-    for (size_t i = 0; i < plan->members.circles.count && pairs && !entry->fit_slots; i++) {
-        const ccl_circle *circle = &plan->members.circles.items[i];
-        if (circle->members.count > 0)
-            KB_TRY(check_room(shape, &settings, circle->members.items[0].pe,
-                              circle->members.count - 1));
+    for (size_t i = 0; i < plan->participants.subgroups.count && pairs && !entry->fit_slots; i++) {
+        const ccl_subgroup *subgroup = &plan->participants.subgroups.items[i];
+        if (subgroup->participants.count > 0)
+            KB_TRY(check_memory(shape, &settings, subgroup->participants.items[0].pe,
+                                subgroup->participants.count - 1));
     }
     return NULL;
 }
 
-static bool is_listed(const char *const *names, const char *name)
+static bool contains_name(const char *const *names, const char *name)
 {
     while (*names && strcmp(*names, name) != 0)
         names++;
     return *names;
 }
 
-static bool ships(const kb_ccl_topology *topology)
+static bool is_shipped(const kb_ccl_topology *topology)
 {
     for (const kb_ccl_topology *const *t = ccl_topologies; *t; t++)
         if (*t == topology)
@@ -288,12 +291,12 @@ static bool ships(const kb_ccl_topology *topology)
     return false;
 }
 
-/* A kernel on a graph without its directions would send nothing, or add up something else. */
+/* A kernel on a graph without its directions would send nothing, or compute something else. */
 static kb_error *check_topology(const ccl_entry *entry)
 {
     const char *const *fitting = entry->algorithm->topologies;
-    if (!fitting || !entry->topology || !ships(entry->topology) ||
-        is_listed(fitting, entry->topology->name))
+    if (!fitting || !entry->topology || !is_shipped(entry->topology) ||
+        contains_name(fitting, entry->topology->name))
         return NULL;
     kb_text names = KB_TEXT_INIT;
     for (size_t i = 0; fitting[i]; i++)
@@ -305,7 +308,7 @@ static kb_error *check_topology(const ccl_entry *entry)
     return err;
 }
 
-static kb_error *connect(const ccl_plan *plan, kb_ccl_graph *graph)
+static kb_error *make_graph(const ccl_plan *plan, kb_ccl_graph *graph)
 {
     const ccl_entry *entry = plan->entry;
     kb_error *err = NULL;
@@ -315,9 +318,9 @@ static kb_error *connect(const ccl_plan *plan, kb_ccl_graph *graph)
                             "sip, found rank: pe",
                             entry->algorithm->name);
     if (entry->topology)
-        err = entry->topology->connect(&plan->scope, &plan->members, graph);
+        err = entry->topology->connect(&plan->scope, &plan->participants, graph);
     else if (entry->algorithm->connect)
-        err = entry->algorithm->connect(&plan->scope, &plan->members, graph);
+        err = entry->algorithm->connect(&plan->scope, &plan->participants, graph);
     return err && entry->topology ? kb_error_wrap(err, "topology %s", entry->topology->name) : err;
 }
 
@@ -332,14 +335,15 @@ ipcq_settings ccl_queue_settings(const ccl_entry *entry)
     };
 }
 
-static kb_error *join(ccl_plan *plan, const topo_shape *shape, const bool *takes_part)
+static kb_error *connect_participants(ccl_plan *plan, const topo_shape *shape,
+                                      const bool *takes_part)
 {
     const ipcq_settings settings = ccl_queue_settings(plan->entry);
     kb_ccl_graph graph = {0};
     kb_arena_init(&graph.names);
     kb_error *err = check_pairs(plan, shape);
     if (!err)
-        err = connect(plan, &graph);
+        err = make_graph(plan, &graph);
     if (!err)
         err = check_graph(&graph, shape, takes_part);
     plan->edge_count = graph.edges.count;
@@ -349,33 +353,33 @@ static kb_error *join(ccl_plan *plan, const topo_shape *shape, const bool *takes
     KB_TRY(err);
     if (plan->entry->fit_slots)
         fit_slots(shape, &plan->queues);
-    return check_rings(shape, &plan->queues);
+    return check_queue_memory(shape, &plan->queues);
 }
 
-static kb_error *map_and_join(ccl_plan *plan, const topo_machine *machine)
+static kb_error *map_and_connect(ccl_plan *plan, const topo_machine *machine)
 {
     const topo_shape *shape = topo_machine_shape(machine);
     KB_TRY(check_entry(plan->entry, shape));
     KB_TRY(check_topology(plan->entry));
-    KB_TRY(plan->entry->mapper->map(&plan->scope, &plan->members));
+    KB_TRY(plan->entry->mapper->map(&plan->scope, &plan->participants));
     bool *takes_part = kb_alloc_zeroed(shape->pe_count, sizeof *takes_part);
     if (!takes_part)
         return kb_error_nomem();
-    kb_error *err = check_members(plan, shape, takes_part);
+    kb_error *err = check_participants(plan, shape, takes_part);
     if (!err)
-        err = join(plan, shape, takes_part);
+        err = connect_participants(plan, shape, takes_part);
     free(takes_part);
     return err;
 }
 
-/* Takes the ranks over, and the error that there may be already. */
-static kb_error *make(const ccl_entry *entry, const topo_machine *machine, kb_pe *ranks,
-                      uint32_t world, kb_error *err, ccl_plan *plan)
+/* Takes over the ranks, and an error from choosing them. */
+static kb_error *make_plan(const ccl_entry *entry, const topo_machine *machine, kb_pe *ranks,
+                           uint32_t world, kb_error *err, ccl_plan *plan)
 {
     *plan =
         (ccl_plan){.entry = entry, .scope = scope_of(entry, machine, world, ranks), .ranks = ranks};
     if (!err)
-        err = map_and_join(plan, machine);
+        err = map_and_connect(plan, machine);
     if (!err)
         return NULL;
     ccl_plan_fini(plan);
@@ -389,7 +393,7 @@ kb_error *ccl_plan_make(const ccl_entry *entry, const topo_machine *machine, con
     if (!ranks)
         return kb_error_nomem();
     kb_error *err = choose_ranks(entry, topo_machine_shape(machine), sips, world, ranks);
-    return make(entry, machine, ranks, world, err, plan);
+    return make_plan(entry, machine, ranks, world, err, plan);
 }
 
 kb_error *ccl_plan_make_for(const ccl_entry *entry, const topo_machine *machine, const kb_pe *ranks,
@@ -402,7 +406,7 @@ kb_error *ccl_plan_make_for(const ccl_entry *entry, const topo_machine *machine,
         KB_ASSERT(has_pe(topo_machine_shape(machine), ranks[rank]));
         copy[rank] = ranks[rank];
     }
-    return make(entry, machine, copy, world, NULL, plan);
+    return make_plan(entry, machine, copy, world, NULL, plan);
 }
 
 ipcq_plan ccl_plan_take_queues(ccl_plan *plan)
@@ -415,7 +419,7 @@ ipcq_plan ccl_plan_take_queues(ccl_plan *plan)
 
 /* ---- Queues without an algorithm ---------------------------------------------------------- */
 
-static kb_error *no_such_topology(const ccl_registry *registry, const char *name)
+static kb_error *unknown_topology(const ccl_registry *registry, const char *name)
 {
     kb_suggestion near;
     ccl_named named;
@@ -442,7 +446,7 @@ static kb_error *check_pes(const topo_shape *shape, const ccl_pe_topology *over)
     return NULL;
 }
 
-/* As an entry of ccl.yaml would be whose ranks are the PEs. */
+/* Uses a temporary entry whose ranks are the PEs. */
 kb_error *ccl_plan_topology(const ccl_registry *registry, const topo_machine *machine,
                             const ccl_pe_topology *over, const ipcq_settings *settings,
                             ipcq_plan *plan)
@@ -464,7 +468,7 @@ kb_error *ccl_plan_topology(const ccl_registry *registry, const topo_machine *ma
     entry.settings.items = sides;
     entry.settings.count = over->w > 0 || over->h > 0 ? 2 : 0;
     if (!entry.topology)
-        return no_such_topology(registry, over->name);
+        return unknown_topology(registry, over->name);
     KB_TRY(check_pes(topo_machine_shape(machine), over));
     ccl_plan made;
     KB_TRY(ccl_plan_make_for(&entry, machine, over->pes, (uint32_t)over->count, &made));
@@ -488,7 +492,7 @@ kb_error *ccl_plan_edges(const topo_machine *machine, const ipcq_edge *edges, si
             return kb_error_new(KB_ERR_INPUT, "edge %zu has no direction", i);
     }
     KB_TRY(ipcq_plan_init(plan, edges, count, settings));
-    kb_error *err = check_rings(shape, plan);
+    kb_error *err = check_queue_memory(shape, plan);
     if (err)
         ipcq_plan_fini(plan);
     return err;
@@ -497,7 +501,7 @@ kb_error *ccl_plan_edges(const topo_machine *machine, const ipcq_edge *edges, si
 void ccl_plan_fini(ccl_plan *plan)
 {
     ipcq_plan_fini(&plan->queues);
-    ccl_members_fini(&plan->members);
+    ccl_participants_fini(&plan->participants);
     free(plan->ranks);
     *plan = (ccl_plan){0};
 }

@@ -1,25 +1,25 @@
 /*
  * rings.c: rings around the SIPs of a group, along their direct links.
  *
- * A ring uses a link of each SIP; so all links are busy if there are as many rings as a SIP has
- * links, each a Hamiltonian cycle, and all links are in equally many of them. A torus splits into
- * two cycles without a link in common (here 3 x 3, links that wrap around are open-ended):
+ * A ring is a Hamiltonian cycle and uses two links of each SIP. All links are busy if there are
+ * enough rings and each link is in the same number of them. A torus splits into two cycles without
+ * a common link (here 3 x 3; open ends are links that wrap around):
  *
  *      |  |  |              |
- *     -0--1  2-       0  1--2          Each is gone around both ways: four rings, which use
- *         |  |        |  |             every link of every SIP once, one way.
+ *     -0--1  2-       0  1--2          Each cycle is used in both directions: four rings, which use
+ *         |  |        |  |             every link of every SIP once in each direction.
  *      3--4  5-      -3  4--5-
- *      |     |           |             Three cycles that share each link between two of them
- *     -6  7--8       -6--7  8-         do the same where SIPs have three links (4 x 2).
+ *      |     |           |             Where SIPs have three links (4 x 2), three cycles that share
+ *     -6  7--8       -6--7  8-         each link between two of them do the same.
  *      |  |  |              |
  *
- * They are searched for, which for so few SIPs takes no time. If the links do not split evenly one
- * cycle has to do. If there is none (SIPs odd in number, and nothing wraps around) the ring goes
- * through the grid like a snake; its last step takes several links, but none that another step
- * uses the same way.
+ * The cycles are found by a search, which is fast for so few SIPs. If the links do not split
+ * evenly, one cycle is used. If there is no cycle (an odd number of SIPs without wrap around), the
+ * ring goes through the grid row by row in alternating directions; its last step takes several
+ * links, none of which another step uses in the same direction.
  *
- * Invariant: every ring has every rank once. Ignored: a cycle through some of the links more than
- * once, which could use those that a single cycle leaves idle.
+ * Invariant: every ring has every rank once. Not modelled: closed walks that use some links more
+ * than once, which could use links that a single cycle leaves idle.
  */
 #include "rings.h"
 
@@ -27,10 +27,10 @@
 
 #include "plan.h"
 
-/* As many SIPs as an address can name, and a link to the east and to the south of each. */
+/* The SIPs that an address can name, each with a link to the east and one to the south. */
 enum { MAX_WORLD = 16, MAX_LINKS = 2 * MAX_WORLD, MAX_CYCLES = 6, MAX_DEGREE = 4 };
 
-/* More than any pattern of 16 SIPs is known to need; without an end a search could take years. */
+/* Limits the search. All patterns of up to 16 SIPs that were tried need fewer steps. */
 enum { MAX_STEPS = 1 << 20 };
 
 typedef struct neighbour {
@@ -41,8 +41,8 @@ typedef struct search {
     uint32_t world, links, steps;
     uint32_t degree[MAX_WORLD];
     neighbour next[MAX_WORLD][MAX_DEGREE];
-    uint32_t left[MAX_LINKS]; /* how many more cycles may use the link */
-    uint32_t cycles;          /* that are wanted */
+    uint32_t left[MAX_LINKS]; /* how many more cycles may use each link */
+    uint32_t cycles;          /* to be found */
     uint32_t ranks[MAX_CYCLES][MAX_WORLD];
 } search;
 
@@ -54,7 +54,7 @@ static void add_link(search *s, uint32_t a, uint32_t b)
     s->next[b][s->degree[b]++] = (neighbour){a, s->links++};
 }
 
-/* Links between ranks, each once: a row of two does not wrap around. */
+/* Links between ranks, each once. A row of two does not wrap around. */
 static void add_links(search *s, const kb_ccl_scope *scope)
 {
     uint32_t rank_of[MAX_WORLD];
@@ -78,7 +78,8 @@ static void add_links(search *s, const kb_ccl_scope *scope)
 
 static bool find_cycle(search *s, uint32_t cycle);
 
-/* The path of this cycle has so many ranks, those in `seen`; goes on with all that is to come. */
+/* Extends the path of this cycle, which has `length` ranks (the bits in `seen`), and then finds the
+ * remaining cycles. */
 static bool extend(search *s, uint32_t cycle, uint32_t length, uint32_t seen)
 {
     uint32_t last = s->ranks[cycle][length - 1];
@@ -108,7 +109,7 @@ static bool find_cycle(search *s, uint32_t cycle)
     return extend(s, cycle, 1, 1);
 }
 
-/* So many cycles, with no link in more than `share` of them. */
+/* Finds `cycles` cycles with each link in at most `share` of them. */
 static bool find_cycles(search *s, uint32_t cycles, uint32_t share)
 {
     for (uint32_t rank = 0; rank < s->world; rank++)
@@ -121,7 +122,8 @@ static bool find_cycles(search *s, uint32_t cycles, uint32_t share)
     return find_cycle(s, 0);
 }
 
-/* As many as are needed to use all links alike, or one. False if there is none. */
+/* Finds the smallest number of cycles that uses all links evenly, or else one cycle. False if there
+ * is none. */
 static bool find_best(search *s)
 {
     for (uint32_t cycles = 1; cycles <= MAX_CYCLES; cycles++)
@@ -133,7 +135,7 @@ static bool find_best(search *s)
 
 /* ---- Rings ------------------------------------------------------------------------------- */
 
-/* Rank r is SIP r, for all of a grid. */
+/* Whether rank r is SIP r, for all SIPs of a grid. */
 static bool is_whole_grid(const kb_ccl_scope *scope)
 {
     bool all = scope->world == scope->machine.sips && scope->sips != KB_SIPS_RING;
@@ -142,7 +144,7 @@ static bool is_whole_grid(const kb_ccl_scope *scope)
     return all;
 }
 
-/* Row after row, every other one backwards; other groups stand in the order of their ranks. */
+/* Row after row, every other one backwards. Other groups are in the order of their ranks. */
 static void follow_grid(const kb_ccl_scope *scope, uint32_t *ring)
 {
     uint32_t w = scope->sip_w;

@@ -1,63 +1,66 @@
 /*
- * trees.c: packing spanning trees.
+ * trees.c: packs spanning trees.
  *
- * On a mesh of SIPs without wrap they are combs: a row and all columns, or a column and all rows.
- * Of w x h SIPs with m links, each of the h rows as the back of (w-1)/m of the combs and each of
- * the w columns as that of (h-1)/m put every link into as many, (n-1)/m of them; and no comb is
- * deeper than half of its back and the length of its teeth. The next comb is the one whose links
- * were used least, which keeps near these shares.
+ * On a mesh of SIPs without wrap around, trees are combs: a row and all columns, or a column and
+ * all rows. Of w x h = n SIPs with m links, let each of the h rows be the back of (w-1)/m of the
+ * combs and each of the w columns the back of (h-1)/m. Then every link is in (n-1)/m of the combs,
+ * and no comb is deeper than half of its back plus the length of its teeth. Each comb takes the
+ * back whose links were used least so far, which approximates these shares.
  *
- * Elsewhere a tree takes the links that those before it used least (Kruskal's algorithm, with the
- * number of trees that a link is in as its weight), so links end up in almost equally many.
+ * On other graphs a tree takes the links that earlier trees used least (Kruskal's algorithm,
+ * weighted by the number of trees that a link is in), so all links are in almost equally many
+ * trees.
  *
- * The root is in the middle of its tree, so that the way up is short.
+ * The root is in the middle of its tree, which minimizes the depth.
  *
- * All links count the same: the direct links of SIPs have one bandwidth.
+ * Invariant: each tree spans all ranks. All links have the same weight: the direct links of SIPs
+ * have one bandwidth.
  */
 #include "trees.h"
 
 #include <stdlib.h>
 
-typedef struct edge {
+typedef struct sip_link {
     uint32_t a, b;  /* ranks */
-    uint32_t trees; /* that it is in */
-    uint64_t last;  /* when it was last chosen */
+    uint32_t trees; /* number of trees that it is in */
+    uint64_t last;  /* value of packing.choices when it was last chosen */
     uint32_t index;
-    bool goes_south; /* in a grid: else it goes east */
-    uint32_t line;   /* the column of one that goes south, the row of one that goes east */
-} edge;
+    bool goes_south; /* in a grid: to the south, else to the east */
+    uint32_t line;   /* its column if it goes south, else its row */
+} sip_link;
 
-/* What is needed while trees are made. */
+/* Working memory while trees are made. */
 typedef struct packing {
     uint32_t world;
-    KB_VEC(edge) links;
+    KB_VEC(sip_link) links;
     uint64_t choices;       /* so far */
-    uint32_t *set;          /* by rank: towards the representative of those it is joined to */
-    uint32_t *first, *next; /* links of the tree by rank: first[rank], next[2 * place + side] */
-    uint32_t *chosen;       /* places of these links */
-    uint32_t *queue;        /* ranks in the order of their distance */
+    uint32_t *set;          /* by rank: union-find parent */
+    uint32_t *first, *next; /* links of the tree by rank: first[rank], next[2 * index + side] */
+    uint32_t *chosen;       /* indices of these links */
+    uint32_t *queue;        /* ranks in the order of breadth-first search */
 } packing;
 
 enum { NONE = UINT32_MAX };
 
 /* ---- The graph --------------------------------------------------------------------------- */
 
-static kb_error *add_link(packing *p, edge l)
+static kb_error *add_link(packing *p, sip_link l)
 {
     l.index = (uint32_t)p->links.count;
     return kb_vec_push(&p->links, l) ? NULL : kb_error_nomem();
 }
 
-/* Of the ranks in their order; two have one link. */
+/* A ring of the ranks in order. Two ranks have one link. */
 static kb_error *add_ring(packing *p)
 {
     for (uint32_t rank = 0; rank + 1 < p->world; rank++)
-        KB_TRY(add_link(p, (edge){.a = rank, .b = rank + 1}));
-    return p->world > 2 ? add_link(p, (edge){.a = p->world - 1}) : NULL;
+        KB_TRY(add_link(p, (sip_link){.a = rank, .b = rank + 1}));
+    return p->world > 2 ? add_link(p, (sip_link){.a = p->world - 1}) : NULL;
 }
 
-/* From each SIP to the east and to the south, as the machine has its links: a row of two does not
- * wrap around. */
+/*
+ * From each SIP to the east and to the south, as on the machine: a row of two does not wrap around.
+ */
 static kb_error *add_sip_links(packing *p, const kb_ccl_scope *scope, const uint32_t *rank_of)
 {
     uint32_t w = scope->sip_w, h = scope->sip_h;
@@ -70,10 +73,10 @@ static kb_error *add_sip_links(packing *p, const kb_ccl_scope *scope, const uint
         if (rank_of[sip] == NONE)
             continue;
         if ((x + 1 < w || (wraps && w >= 3)) && rank_of[east] != NONE)
-            KB_TRY(add_link(p, (edge){.a = rank_of[sip], .b = rank_of[east], .line = y}));
+            KB_TRY(add_link(p, (sip_link){.a = rank_of[sip], .b = rank_of[east], .line = y}));
         if ((y + 1 < h || (wraps && h >= 3)) && rank_of[south] != NONE)
-            KB_TRY(
-                add_link(p, (edge){rank_of[sip], rank_of[south], .goes_south = true, .line = x}));
+            KB_TRY(add_link(
+                p, (sip_link){rank_of[sip], rank_of[south], .goes_south = true, .line = x}));
     }
     return NULL;
 }
@@ -97,11 +100,11 @@ static kb_error *add_links(packing *p, const kb_ccl_scope *scope)
 
 /* ---- One tree ---------------------------------------------------------------------------- */
 
-/* Of those that are used alike the one that was chosen last comes first: choosing by index gives
- * trees that are alike, and loads that are up to 10 % further apart. */
-static int least_used(const void *a, const void *b)
+/* Least used first. Among equally used links the one that was chosen last comes first: breaking
+ * ties by index makes similar trees, and loads that differ by up to 10 % more. */
+static int by_use(const void *a, const void *b)
 {
-    const edge *x = a, *y = b;
+    const sip_link *x = a, *y = b;
     if (x->trees != y->trees)
         return x->trees < y->trees ? -1 : 1;
     if (x->last != y->last)
@@ -116,10 +119,10 @@ static uint32_t representative(packing *p, uint32_t rank)
     return rank;
 }
 
-/* Makes the link at index i the next one of the tree, which has so many. */
+/* Makes the link at index i link number `count` of the tree. */
 static void choose_link(packing *p, uint32_t i, uint32_t count)
 {
-    edge *l = &p->links.items[i];
+    sip_link *l = &p->links.items[i];
     l->trees++;
     l->last = ++p->choices;
     p->next[(size_t)2 * count] = p->first[l->a];
@@ -129,16 +132,16 @@ static void choose_link(packing *p, uint32_t i, uint32_t count)
     p->chosen[count] = i;
 }
 
-/* Chooses world - 1 links; returns how many there are if the graph is in several parts. */
+/* Chooses world - 1 links; fewer if the graph is not connected. Returns their number. */
 static uint32_t choose_least_used(packing *p)
 {
     for (uint32_t rank = 0; rank < p->world; rank++)
         p->set[rank] = rank;
     if (p->links.count > 0)
-        qsort(p->links.items, p->links.count, sizeof *p->links.items, least_used);
+        qsort(p->links.items, p->links.count, sizeof *p->links.items, by_use);
     uint32_t count = 0;
     for (uint32_t i = 0; i < p->links.count && count + 1 < p->world; i++) {
-        const edge *l = &p->links.items[i];
+        const sip_link *l = &p->links.items[i];
         uint32_t a = representative(p, l->a), b = representative(p, l->b);
         if (a == b)
             continue;
@@ -148,8 +151,10 @@ static uint32_t choose_least_used(packing *p)
     return count;
 }
 
-/* Whether a link is in the comb whose back is a row, or else a column: teeth go the other way. */
-static bool is_in_comb(const edge *l, bool back_is_row, uint32_t back)
+/*
+ * Whether a link is in the comb whose back is this row (or column): teeth are perpendicular to it.
+ */
+static bool is_in_comb(const sip_link *l, bool back_is_row, uint32_t back)
 {
     return l->goes_south == back_is_row || l->line == back;
 }
@@ -157,15 +162,15 @@ static bool is_in_comb(const edge *l, bool back_is_row, uint32_t back)
 static uint32_t choose_comb(packing *p, uint32_t w, uint32_t h)
 {
     uint32_t best = 0, count = 0;
-    uint64_t least = UINT64_MAX;
+    uint64_t min = UINT64_MAX;
     for (uint32_t comb = 0; comb < h + w; comb++) { /* rows, then columns */
         uint64_t use = 0;
         for (uint32_t i = 0; i < p->links.count; i++) {
-            const edge *l = &p->links.items[i];
+            const sip_link *l = &p->links.items[i];
             use += is_in_comb(l, comb < h, comb < h ? comb : comb - h) ? l->trees : 0;
         }
-        if (use < least) {
-            least = use;
+        if (use < min) {
+            min = use;
             best = comb;
         }
     }
@@ -175,14 +180,15 @@ static uint32_t choose_comb(packing *p, uint32_t w, uint32_t h)
     return count;
 }
 
-/* All SIPs of a mesh, of two dimensions: else there is but one comb. */
+/* Whether the ranks are all SIPs of a two-dimensional mesh. With one dimension there is only one
+ * comb. */
 static bool is_whole_mesh(const kb_ccl_scope *scope)
 {
     return scope->sip_links && !scope->rank_is_pe && scope->sips == KB_SIPS_MESH &&
            scope->sip_w > 1 && scope->sip_h > 1 && scope->world == scope->sip_w * scope->sip_h;
 }
 
-/* False if the graph is in several parts. */
+/* False if the graph is not connected. */
 static bool choose_links(packing *p, const kb_ccl_scope *scope)
 {
     for (uint32_t rank = 0; rank < p->world; rank++)
@@ -192,7 +198,8 @@ static bool choose_links(packing *p, const kb_ccl_scope *scope)
     return count + 1 == p->world;
 }
 
-/* Who is nearer to the root, for all ranks; returns the rank that is farthest away from it. */
+/* Breadth-first search from the root: the parent of each rank. Returns the rank that is farthest
+ * away. */
 static uint32_t find_parents(packing *p, uint32_t root, uint32_t *parent)
 {
     uint32_t known = 0;
@@ -201,7 +208,7 @@ static uint32_t find_parents(packing *p, uint32_t root, uint32_t *parent)
     for (uint32_t i = 0; i < known; i++) {
         uint32_t rank = p->queue[i];
         for (uint32_t end = p->first[rank]; end != NONE; end = p->next[end]) {
-            const edge *l = &p->links.items[p->chosen[end / 2]];
+            const sip_link *l = &p->links.items[p->chosen[end / 2]];
             uint32_t other = l->a == rank ? l->b : l->a;
             if (other == parent[rank])
                 continue;
@@ -212,7 +219,7 @@ static uint32_t find_parents(packing *p, uint32_t root, uint32_t *parent)
     return p->queue[known - 1];
 }
 
-/* The middle of the longest way through the tree. */
+/* The middle of the longest path in the tree. */
 static uint32_t find_middle(packing *p, uint32_t *parent)
 {
     uint32_t one_end = find_parents(p, 0, parent);
@@ -295,7 +302,7 @@ kb_error *ccl_count_tree_links(const kb_ccl_scope *scope, ccl_tree_links *links)
         uint32_t own = 0;
         for (size_t i = 0; i < p.links.count; i++)
             own += p.links.items[i].a == rank || p.links.items[i].b == rank;
-        links->most = own > links->most ? own : links->most;
+        links->max_of_rank = own > links->max_of_rank ? own : links->max_of_rank;
     }
     links->count = (uint32_t)p.links.count;
     kb_vec_fini(&p.links);

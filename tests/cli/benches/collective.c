@@ -1,6 +1,6 @@
 /*
- * collective.c: for ccl.sh: a bench, and collectives of its own, in one file. Each member of a ring
- * gets what the one before it has. COLLECTIVE_NAME may be defined otherwise.
+ * collective.c: for ccl.sh: a bench, and collectives of its own, in one file. Each participant of a
+ * ring gets what the one before it has. COLLECTIVE_NAME may be defined otherwise.
  */
 #include <kernbench/ccl.h>
 
@@ -14,10 +14,11 @@ KB_KERNEL(pass_on, tl_ptr mine, int64_t count, int dtype)
     tl_store(mine, tl_recv("ahead", tl_shape(count), (kb_dtype)dtype));
 }
 
-static kb_error *arguments(const kb_ccl_call *call, const kb_ccl_part *part, kb_ccl_arguments *args)
+static kb_error *arguments(const kb_ccl_call *call, const kb_ccl_target *target,
+                           kb_ccl_arguments *args)
 {
-    kb_ccl_add_address(args, part->output);
-    kb_ccl_add_integer(args, (int64_t)part->elements);
+    kb_ccl_add_address(args, target->output);
+    kb_ccl_add_integer(args, (int64_t)target->elements);
     kb_ccl_add_integer(args, call->dtype);
     return NULL;
 }
@@ -30,11 +31,11 @@ static const kb_ccl_algorithm algorithm = {
     .collectives = 1 << KB_ALL_REDUCE,
 };
 
-static kb_error *connect(const kb_ccl_scope *scope, const kb_ccl_members *members,
+static kb_error *connect(const kb_ccl_scope *scope, const kb_ccl_participants *participants,
                          kb_ccl_graph *graph)
 {
     uint32_t count;
-    const kb_ccl_member *m = kb_ccl_circle(members, 0, &count);
+    const kb_ccl_participant *m = kb_ccl_subgroup(participants, 0, &count);
     uint32_t step = (uint32_t)kb_ccl_setting(scope, "kernel_step", 1);
     for (uint32_t i = 0; i < count; i++)
         KB_TRY(kb_ccl_connect(graph, m[i].pe, "ahead", m[(i + step) % count].pe));

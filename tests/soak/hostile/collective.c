@@ -4,12 +4,12 @@
 
 #include <kernbench/ccl.h>
 
-KB_KERNEL(hostile, tl_ptr mine, int64_t count, kb_dtype dtype, int members)
+KB_KERNEL(hostile, tl_ptr mine, int64_t count, kb_dtype dtype, int participants)
 {
     act_at("kernel");
     tl_tensor sum = tl_load(mine, tl_shape(count), dtype);
     tl_tensor passing = sum;
-    for (int step = 1; step < members; step++) {
+    for (int step = 1; step < participants; step++) {
         tl_send("E", passing);
         passing = tl_recv("W", tl_shape(count), dtype);
         sum = tl_add(sum, passing);
@@ -17,14 +17,15 @@ KB_KERNEL(hostile, tl_ptr mine, int64_t count, kb_dtype dtype, int members)
     tl_store(mine, sum);
 }
 
-static kb_error *arguments(const kb_ccl_call *call, const kb_ccl_part *part, kb_ccl_arguments *args)
+static kb_error *arguments(const kb_ccl_call *call, const kb_ccl_target *target,
+                           kb_ccl_arguments *args)
 {
     act_in_thread();
     act_at("host");
-    kb_ccl_add_address(args, part->output);
-    kb_ccl_add_integer(args, (int64_t)part->elements);
+    kb_ccl_add_address(args, target->output);
+    kb_ccl_add_integer(args, (int64_t)target->elements);
     kb_ccl_add_integer(args, call->dtype);
-    kb_ccl_add_integer(args, part->circle_size);
+    kb_ccl_add_integer(args, target->subgroup_size);
     return NULL;
 }
 
