@@ -51,8 +51,8 @@ static int64_t rank_east(const ring *r, int64_t steps)
 
 static int64_t max_part(int64_t count, int64_t ranks)
 {
-    int64_t most = tl_part_size(count, ranks, 0);
-    return most > 0 ? most : 1;
+    int64_t max = tl_part_size(count, ranks, 0);
+    return max > 0 ? max : 1;
 }
 
 static triplet no_keys(tl_context *tl, int64_t rows, int64_t dim)

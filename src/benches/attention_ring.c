@@ -20,8 +20,8 @@ static uint64_t part_size(uint64_t count, uint32_t ranks, uint32_t rank)
 /* The room of each rank; at least 1, because a tensor has no rows of zero elements. */
 static uint64_t max_part(uint64_t count, uint32_t ranks)
 {
-    uint64_t most = part_size(count, ranks, 0);
-    return most > 0 ? most : 1;
+    uint64_t max = part_size(count, ranks, 0);
+    return max > 0 ? max : 1;
 }
 
 /* The queries of a rank: divided in kv, all of them on every rank in mlo. */
@@ -130,10 +130,10 @@ uint64_t attention_mlo_products(const attention *a)
 static kb_error *check_shape(kb_context *ctx, const attention_shape *s)
 {
     kb_machine machine = kb_context_machine(ctx);
-    uint32_t most = s->over_cubes ? machine.cubes : machine.pes;
-    if (s->rings == 0 || s->ranks == 0 || (uint64_t)s->rings * s->ranks > most)
+    uint32_t max_ranks = s->over_cubes ? machine.cubes : machine.pes;
+    if (s->rings == 0 || s->ranks == 0 || (uint64_t)s->rings * s->ranks > max_ranks)
         return kb_error_new(KB_ERR_INPUT, "attention: %u ring%s of %u ranks: the machine has %u %s",
-                            s->rings, s->rings == 1 ? "" : "s", s->ranks, most,
+                            s->rings, s->rings == 1 ? "" : "s", s->ranks, max_ranks,
                             s->over_cubes ? "cubes in a SIP (cube_mesh)"
                                           : "PEs in a cube (pe_layout)");
     if (s->kv_heads == 0 || s->heads == 0 || s->heads % s->kv_heads != 0)
@@ -207,8 +207,8 @@ static uint64_t mlo_tile_keys(uint64_t tcm, const attention_shape *s)
     uint64_t others = s->heads * width * (bytes + 2 * sizeof(float)) +
                       (s->ranks + 4ull) * s->heads * (s->head_dim + 2) * sizeof(float);
     uint64_t of_key = width * bytes + s->heads * (3 * sizeof(float) + bytes);
-    uint64_t most = tcm / 4 * 3;
-    uint64_t keys = most > others ? (most - others) / of_key : 0;
+    uint64_t budget = tcm / 4 * 3;
+    uint64_t keys = budget > others ? (budget - others) / of_key : 0;
     return keys > MIN_BLOCK ? keys : MIN_BLOCK;
 }
 

@@ -325,8 +325,8 @@ static kb_error *report_single(job *j)
 static const char *size_label(const job *j)
 {
     if (j->info.rank_is_pe)
-        return "what one PE has";
-    return j->info.reduce_shards ? "what one PE that takes part has" : "what one device has";
+        return "bytes of one PE";
+    return j->info.reduce_shards ? "bytes of one participant" : "bytes of one device";
 }
 
 static kb_error *sweep(job *j)

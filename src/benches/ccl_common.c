@@ -46,8 +46,9 @@ void bench_print_head(kb_bench *bench, const char *size_label, uint32_t ranks)
                    ranks, ranks == 1 ? "" : "s", size_label);
     kb_bench_print(bench, "algbw: size / time; busbw: algbw * the bus factor of nccl-tests; wrong: "
                           "elements that differ from a reference");
-    kb_bench_print(bench, "bound: from bandwidth and vector rate alone, no algorithm can be faster "
-                          "on this machine; reached: bound / time");
+    kb_bench_print(bench,
+                   "bound: lower bound of any algorithm on this machine, from bandwidths and "
+                   "vector rate; reached: bound / time");
     kb_bench_print(bench, "%12s %12s %5s %5s %5s %12s %8s %8s %7s %12s %7s  %s", "size", "count",
                    "type", "redop", "root", "time", "algbw", "busbw", "wrong", "bound", "reached",
                    "algorithm");

@@ -15,14 +15,14 @@
 extern const char *const bench_dtypes[], *const bench_ops[], *const bench_ops_or_default[];
 
 /* The common parameters; the last arguments are names, value and help of the operation. */
-#define CCL_SWEEP_PARAMS(least, most, ...)                                                         \
+#define CCL_SWEEP_PARAMS(min_bytes, max_bytes, ...)                                                \
     {.name = "min_bytes",                                                                          \
-     .value = (least),                                                                             \
+     .value = (min_bytes),                                                                         \
      .min = 0,                                                                                     \
      .max = INT64_C(1) << 40,                                                                      \
      .help = "the smallest size, in bytes"},                                                       \
         {.name = "max_bytes",                                                                      \
-         .value = (most),                                                                          \
+         .value = (max_bytes),                                                                     \
          .min = 0,                                                                                 \
          .max = INT64_C(1) << 40,                                                                  \
          .help = "the largest size, in bytes"},                                                    \

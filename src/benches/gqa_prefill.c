@@ -70,10 +70,10 @@ static void report(const prompts *p, const kb_attention_bounds *bounds)
 {
     kb_bench *bench = p->run.bench;
     double append = kb_to_ns(p->append.pe_exec), attention = kb_to_ns(p->attention.pe_exec);
-    double least = kb_to_ns(bounds->vector);
-    least = kb_to_ns(bounds->matrix) > least ? kb_to_ns(bounds->matrix) : least;
-    least = kb_to_ns(bounds->hbm) > least ? kb_to_ns(bounds->hbm) : least;
-    double share = attention > 0 ? 100 * least / attention : 0;
+    double bound = kb_to_ns(bounds->vector);
+    bound = kb_to_ns(bounds->matrix) > bound ? kb_to_ns(bounds->matrix) : bound;
+    bound = kb_to_ns(bounds->hbm) > bound ? kb_to_ns(bounds->hbm) : bound;
+    double share = attention > 0 ? 100 * bound / attention : 0;
     kb_bench_print(bench, "PE execution: append %.3f us, attention %.3f us, together %.3f us",
                    append / 1e3, attention / 1e3, (append + attention) / 1e3);
     kb_bench_print(bench,

@@ -123,7 +123,7 @@ static uint32_t ranks_of(const kb_bench *bench)
  * reference more than 1 GiB for keys and values. */
 static bool is_large(const model_job *job)
 {
-    static const double most_parameters = 2e7, most_products = 2e10, most_cached = 0x1p26;
+    static const double max_parameters = 2e7, max_products = 2e10, max_cached = 0x1p26;
     const kb_model_spec *spec = &job->spec;
     kb_model_counts counts;
     kb_error *err = kb_model_count(spec, &counts);
@@ -133,8 +133,8 @@ static bool is_large(const model_job *job)
     double rows = batch * (double)(job->prompt + job->steps);
     double products = rows * ((double)counts.parameters +
                               2 * context * (double)(spec->heads * spec->head_dim * spec->layers));
-    return is_refused || (double)counts.parameters > most_parameters || products > most_products ||
-           batch * context * (double)counts.cache_elements > most_cached;
+    return is_refused || (double)counts.parameters > max_parameters || products > max_products ||
+           batch * context * (double)counts.cache_elements > max_cached;
 }
 
 static bool is_large_layer(const kb_bench *bench)
@@ -260,16 +260,16 @@ static kb_error *check_devices(uint32_t devices, uint32_t ranks)
 /* Beyond this, weights and their products take minutes and gigabytes on the host. */
 static kb_error *check_data(kb_context *ctx, const model_job *job)
 {
-    static const uint64_t most_parameters = 200000000;
+    static const uint64_t max_parameters = 200000000;
     kb_model_counts counts;
     KB_TRY(kb_model_count(&job->spec, &counts));
-    if (kb_context_is_timing_only(ctx) || counts.parameters <= most_parameters)
+    if (kb_context_is_timing_only(ctx) || counts.parameters <= max_parameters)
         return NULL;
     return kb_error_new(KB_ERR_INPUT,
                         "%llu parameters are too many to be computed and verified: expected at "
                         "most %llu. Leave out --verify-data, or give smaller sizes (hidden, ffn, "
                         "vocab, layers)",
-                        (unsigned long long)counts.parameters, (unsigned long long)most_parameters);
+                        (unsigned long long)counts.parameters, (unsigned long long)max_parameters);
 }
 
 static kb_error *run_job(kb_bench *bench, const model_job *job)

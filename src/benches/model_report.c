@@ -40,11 +40,12 @@ typedef struct number_text {
     char text[40];
 } number_text;
 
-static number_text print_max(uint64_t number, uint64_t most)
+static number_text print_max(uint64_t number, uint64_t limit)
 {
     number_text out;
     snprintf(out.text, sizeof out.text, "%llu%s",
-             (unsigned long long)(number < most ? number : most), number < most ? "" : " and more");
+             (unsigned long long)(number < limit ? number : limit),
+             number < limit ? "" : " and more");
     return out;
 }
 
@@ -59,7 +60,7 @@ static void print_memory(kb_bench *bench, const kb_model_memory *memory)
                    "of %.2f GiB",
                    (double)memory->weights / 0x1p30, (double)memory->cache / 0x1p30,
                    (double)memory->activations / 0x1p20, (double)memory->capacity / 0x1p30);
-    kb_bench_print(bench, "what fits, if all else stays: batch %s, context %s, %s",
+    kb_bench_print(bench, "maximum with other sizes unchanged: batch %s, context %s, %s",
                    print_max(memory->max_batch, batch_limit).text,
                    print_max(memory->max_context, context_limit).text, devices);
     kb_bench_detail(bench, "memory.weights_bytes", (double)memory->weights, "of a device");
@@ -153,14 +154,14 @@ static void print_parts(kb_bench *bench, const phase *p, uint32_t ranks)
 static void print_bound(kb_bench *bench, const phase *p, const char *name, kb_time bound)
 {
     char full[48];
-    double time = us_of(p->times->total, p->steps), least = us_of(bound, 1);
-    kb_bench_print(bench, "  %-26s %12.3f us %6.1f %% of the step", name, least,
-                   time > 0 ? 100 * least / time : 0);
+    double time = us_of(p->times->total, p->steps), us = us_of(bound, 1);
+    kb_bench_print(bench, "  %-26s %12.3f us %6.1f %% of the step", name, us,
+                   time > 0 ? 100 * us / time : 0);
     snprintf(full, sizeof full, "%s_us", name);
     for (char *at = full; *at; at++)
         if (*at == ' ')
             *at = '_';
-    detail(bench, p, "bound_", full, least, "at least");
+    detail(bench, p, "bound_", full, us, "at least");
 }
 
 /* The communication that products did not hide. */

@@ -1,6 +1,6 @@
 /*
- * ccl_tune_file.c: puts measurements into a ccl.yaml, as its section `tuned`. All else of the text
- * stays as it is, comments too.
+ * ccl_tune_file.c: writes results into a ccl.yaml, as its section `tuned`. The rest of the text,
+ * comments included, does not change.
  */
 #include "ccl_tune.h"
 
@@ -9,9 +9,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- The text without its section ---- */
+/* ---- The text without the section ---- */
 
-/* Lines that are part of a sequence or mapping above them. */
+/* Whether the line belongs to the sequence or mapping above it. */
 static bool continues(const char *line)
 {
     return *line == ' ' || *line == '-' || *line == '\n' || *line == '\r';

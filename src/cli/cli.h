@@ -1,8 +1,8 @@
 /*
- * cli.h: what the commands of the program share.
+ * cli.h: commands of the program, and what they share.
  *
- * Results go to stdout, everything else to stderr. A command returns the code that main() makes the
- * exit status. Each command is a file that defines one cli_command; main.c lists them.
+ * Results go to stdout, everything else to stderr. A command returns the code that becomes the exit
+ * status. Each file cmd_NAME.c defines one command; commands.c lists them.
  */
 #ifndef KB_CLI_CLI_H
 #define KB_CLI_CLI_H
@@ -17,27 +17,56 @@
 
 #include "effective.h"
 #include "options.h"
+#include "topo/topo.h"
 
 typedef struct cli_command cli_command;
+
+/* A command as it was called. */
+typedef struct cli_call {
+    const cli_command *command;
+    void *args;                  /* the struct that the options are read into */
+    const cli_common *common;    /* its beginning; NULL without options of a machine */
+    const topo_machine *machine; /* NULL unless the command is CLI_MACHINE */
+    char **words;                /* arguments that are not options */
+    int word_count;
+} cli_call;
+
+typedef enum cli_machine_use {
+    CLI_NO_MACHINE,
+    CLI_MACHINE_OPTIONS, /* has the options of cli_common; loads the machine itself */
+    CLI_MACHINE          /* the same, and the machine is loaded before run() is called */
+} cli_machine_use;
+
 struct cli_command {
     const char *name;
     const char *arguments; /* as usage shows them, "" if none */
     const char *summary;   /* its line in the list of commands: "draw the machine" */
     const char *help;      /* paragraphs of its --help before the options, "" if none */
     const char *example;   /* the end of its --help: whole lines that begin with "Example: " */
+    cli_machine_use machine;
     const cli_option *options;
     size_t option_count;
-    bool has_machine; /* it takes the options of cli_common, which its arguments begin with */
-    int max_words;    /* arguments that are no options */
-    /* NULL, or what it consists of; ends with NULL. Their names begin with this one's: "ccl plan".
-     */
+    size_t args_size;     /* of the struct that options are read into; with options of a machine it
+                             begins with a cli_common */
+    const void *defaults; /* its initial value */
+    int max_words;        /* arguments that are not options */
+    bool takes_raw_words; /* no options: all arguments are words */
+    /* NULL-terminated, or NULL. Names of subcommands begin with the command's: "ccl plan". */
     const cli_command *const *subcommands;
-    /* argv[0] is the command's name. --help is dealt with before. */
-    kb_code (*run)(const cli_command *self, int argc, char **argv);
+    kb_code (*check)(
+        const cli_call *call); /* checks options before the machine is loaded, or NULL */
+    kb_code (*run)(const cli_call *call);
 };
 
 /* For .options and .option_count. */
 #define CLI_OPTIONS(table) .options = (table), .option_count = sizeof(table) / sizeof(table)[0]
+
+/* For .args_size and .defaults: CLI_ARGS(probe_args, .bytes = 4096). */
+#define CLI_ARGS(type, ...)                                                                        \
+    .args_size = sizeof(type), .defaults = &(const type)                                           \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
 
 extern const cli_command *const cli_commands[];
 extern const size_t cli_command_count;
@@ -53,23 +82,25 @@ extern const cli_command cli_traffic_command;
 extern const cli_command cli_validate_command;
 extern const cli_command cli_version_command;
 
-/* The command of that name, or NULL after saying so. */
+/* The command of that name; NULL after reporting an unknown one. */
 const cli_command *cli_find_command(const char *name);
 
-/* The part of a command that the word names, or NULL. */
+/* The subcommand of that name, or NULL. */
 const cli_command *cli_find_subcommand(const cli_command *command, const char *word);
-/* The word: "plan". */
+/* The last word of its name: "plan". */
 const char *cli_subcommand_word(const cli_command *subcommand);
 
-/* Runs the command that the arguments name; argv[0] is the program. */
-kb_code cli_run(int argc, char **argv);
+/*
+ * Runs the command that the arguments name, as main() does: argv[0] is the program. Changes nothing
+ * of the process but what the command writes, so it can be called in a process of another program.
+ */
+kb_code cli_dispatch(int argc, char **argv);
 
 /*
- * The same inside another program, whose signals and descriptors stay as they are. With a spec,
- * that is the bench of `run`, whatever --bench says, and its kernels and workers have stacks of so
- * many bytes by default.
+ * The same with a bench of that program: what `run` runs, whatever --bench says. Its kernels and
+ * workers have stacks of so many bytes by default.
  */
-kb_code cli_run_embedded(int argc, char **argv, const kb_bench_spec *spec, uint64_t stack_bytes);
+kb_code cli_dispatch_bench(int argc, char **argv, const kb_bench_spec *spec, uint64_t stack_bytes);
 
 /* ---- Messages ---------------------------------------------------------------------------- */
 
@@ -82,23 +113,25 @@ kb_code cli_report(kb_error *err);
 /* Prints "kernbench: warning: " and the message on one line of stderr. */
 void cli_warn(const char *format, ...) KB_PRINTF(1, 2);
 
-/* Reports a word that is none of `names`, with the nearest of them and with all if they are few;
- * else with the help of the command ("": of the program). Returns KB_ERR_INPUT. */
+/*
+ * Reports a word that is not one of `names`, and suggests the nearest name, or all if they are few;
+ * else refers to the help of the command ("": of the program). Returns KB_ERR_INPUT.
+ */
 kb_code cli_unknown(const char *what, const char *word, const char *const *names, size_t count,
                     const char *command);
 
-/* Reports an argument too many, be it an option or not. Returns KB_ERR_INPUT. */
+/* Reports an unexpected argument: an option or a word. Returns KB_ERR_INPUT. */
 kb_code cli_too_many(const char *command, const char *word);
 
 /* ---- Output ------------------------------------------------------------------------------ */
 
 /*
- * The text, to print it or to draw it. If memory ran out while it was made, what is printed is not
- * whole: main() then reports that and exits with KB_ERR_HOST, so that callers need not check.
+ * The text, to print or to draw it. If memory ran out while it was composed, it is incomplete:
+ * main() then reports that and exits with KB_ERR_HOST, so callers need not check.
  */
 const char *cli_text(const kb_text *text);
 
-/* Whether a text that cli_text() returned was not whole. */
+/* Whether a text that cli_text() returned was incomplete. */
 bool cli_text_was_lost(void);
 
 enum { CLI_CLIP = 80 };

@@ -1,4 +1,4 @@
-/* collectives.c: finds ccl.yaml and plugins with collectives, and reads them. */
+/* collectives.c: loads ccl.yaml and plugins with collectives. */
 #include "collectives.h"
 
 #include "cli.h"
@@ -10,61 +10,56 @@
 static const char prefix[] = "ccl.";
 enum { PREFIX = sizeof prefix - 1 };
 
-static bool is_about_collectives(const char *setting)
+static bool is_of_collectives(const char *setting)
 {
     return strncmp(setting, prefix, PREFIX) == 0;
 }
 
-void collectives_args_fini(collectives_args *args)
+kb_code collectives_add_plugin(collectives *c, const kb_ccl_plugin *added)
 {
-    cli_list_fini(&args->plugins);
-}
-
-kb_code collectives_add(collectives *c, const kb_ccl_plugin *one)
-{
-    if (one && !kb_vec_push(&c->plugins, one))
+    if (added && !kb_vec_push(&c->plugins, added))
         return cli_report(kb_error_nomem());
     return KB_OK;
 }
 
-static kb_code open_plugin(collectives *c, const char *file)
+static kb_code load_plugin(collectives *c, const char *file)
 {
     plugin p;
     kb_code code = plugin_open_collectives(file, &p);
-    return code == KB_OK ? collectives_add(c, p.collectives) : code;
+    return code == KB_OK ? collectives_add_plugin(c, p.collectives) : code;
 }
 
-kb_code collectives_open(const collectives_args *args, collectives *c)
+kb_code collectives_load_plugins(collectives *c, const collectives_args *args)
 {
-    static const char here[] = "ccl.yaml";
+    static const char default_file[] = "ccl.yaml";
     *c = (collectives){.file = args->ccl};
     if (args->plugins.count > 0)
         c->plugin_file = args->plugins.items[0];
-    if (!c->file && access(here, F_OK) == 0)
-        c->file = here;
+    if (!c->file && access(default_file, F_OK) == 0)
+        c->file = default_file;
     kb_code code = KB_OK;
     for (size_t i = 0; i < args->plugins.count && code == KB_OK; i++)
-        code = open_plugin(c, args->plugins.items[i]);
+        code = load_plugin(c, args->plugins.items[i]);
     return code;
 }
 
-/* Reads what the plugins export, and may call their functions. */
+/* Reads the tables of the plugins, and may call their functions. */
 static kb_error *load(collectives *c, const cli_list *settings)
 {
-    crash_blame(c->plugin_file);
+    crash_enter_user_code(c->plugin_file);
     kb_error *err = ccl_registry_init(&c->registry, c->plugins.items, c->plugins.count);
     if (!err)
         err = ccl_config_load(c->file, settings->items, settings->count, &c->registry, &c->config);
-    crash_blame(NULL);
+    crash_leave_user_code();
     return err;
 }
 
-kb_code collectives_load(collectives *c, const cli_list *settings)
+kb_code collectives_load_config(collectives *c, const cli_list *settings)
 {
     cli_list ours = {0};
     kb_error *err = NULL;
     for (size_t i = 0; i < settings->count && !err; i++)
-        if (is_about_collectives(settings->items[i]) &&
+        if (is_of_collectives(settings->items[i]) &&
             !kb_vec_push(&ours, settings->items[i] + PREFIX))
             err = kb_error_nomem();
     if (!err)
@@ -74,19 +69,25 @@ kb_code collectives_load(collectives *c, const cli_list *settings)
     return err ? cli_report(err) : KB_OK;
 }
 
-void collectives_close(collectives *c)
+kb_code collectives_init(collectives *c, const collectives_args *args, const cli_list *settings)
+{
+    kb_code code = collectives_load_plugins(c, args);
+    return code == KB_OK ? collectives_load_config(c, settings) : code;
+}
+
+void collectives_fini(collectives *c)
 {
     if (c->has_config)
         ccl_config_fini(&c->config);
     kb_vec_fini(&c->plugins);
 }
 
-bool collectives_other_settings(const cli_list *settings, cli_list *others)
+bool collectives_machine_settings(const cli_list *settings, cli_list *machine_settings)
 {
     bool done = true;
-    *others = (cli_list){0};
+    *machine_settings = (cli_list){0};
     for (size_t i = 0; i < settings->count && done; i++)
-        if (!is_about_collectives(settings->items[i]))
-            done = kb_vec_push(others, settings->items[i]);
+        if (!is_of_collectives(settings->items[i]))
+            done = kb_vec_push(machine_settings, settings->items[i]);
     return done;
 }

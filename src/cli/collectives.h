@@ -1,5 +1,5 @@
 /*
- * collectives.h: which collectives a command works with: --ccl and --plugin.
+ * collectives.h: the collectives of a command: the options --ccl and --plugin.
  *
  *     typedef struct plan_args {
  *         cli_common common;
@@ -8,10 +8,8 @@
  *     static const cli_option options[] = {COLLECTIVES_OPTIONS(plan_args)};
  *
  *     collectives c;
- *     kb_code code = collectives_open(&args.collectives, &c);      // plugins are loaded
- *     if (code == KB_OK)
- *         code = collectives_load(&c, &args.common.settings);      // and ccl.yaml is read
- *     collectives_close(&c);
+ *     kb_code code = collectives_init(&c, &args->collectives, &args->common.settings);
+ *     collectives_fini(&c);
  */
 #ifndef KB_CLI_COLLECTIVES_H
 #define KB_CLI_COLLECTIVES_H
@@ -30,42 +28,37 @@ typedef struct collectives_args {
 
 /* For a struct with a member `collectives`. */
 #define COLLECTIVES_OPTIONS(type)                                                                  \
-    {.name = "--ccl",                                                                              \
-     .value = "FILE",                                                                              \
-     .help = "the file that configures collectives; default: ./ccl.yaml if it exists, else the\n"  \
-             "built-in one; --set ccl.KEY=VALUE overrides a setting of it",                        \
-     .kind = CLI_STRING,                                                                           \
-     CLI_INTO(type, collectives.ccl)},                                                             \
-    {                                                                                              \
-        .name = "--plugin", .value = "FILE",                                                       \
-        .help = "adds collectives of your own: ./mine.c, which is compiled, or ./mine.so;\n"       \
-                "repeatable",                                                                      \
-        .kind = CLI_LIST, CLI_INTO(type, collectives.plugins)                                      \
-    }
-
-void collectives_args_fini(collectives_args *args);
+    CLI_OPTION(                                                                                    \
+        "--ccl", "FILE", CLI_STRING, type, collectives.ccl,                                        \
+        "the file that configures collectives; default: ./ccl.yaml if it exists, else the\n"       \
+        "built-in one; --set ccl.KEY=VALUE overrides a setting of it"),                            \
+        CLI_OPTION("--plugin", "FILE", CLI_LIST, type, collectives.plugins,                        \
+                   "adds collectives of your own: ./mine.c, which is compiled, or ./mine.so;\n"    \
+                   "repeatable")
 
 typedef struct collectives {
-    const char *file;        /* NULL: what is built in */
-    const char *plugin_file; /* whose code is to blame if it crashes; NULL: all of it ships */
+    const char *file;        /* NULL: the built-in one */
+    const char *plugin_file; /* a file of user code, for reports of crashes, or NULL */
     KB_VEC(const kb_ccl_plugin *) plugins;
     ccl_registry registry;
     ccl_config config;
     bool has_config;
 } collectives;
 
-/* Finds ccl.yaml and loads the plugins; in any case to be closed. */
-KB_MUST_USE kb_code collectives_open(const collectives_args *args, collectives *c);
+/*
+ * Loads the plugins, then ccl.yaml with those settings that begin with "ccl.". Reports errors on
+ * stderr. collectives_fini() must be called in any case.
+ */
+KB_MUST_USE kb_code collectives_init(collectives *c, const collectives_args *args,
+                                     const cli_list *settings);
+void collectives_fini(collectives *c);
 
-/* One more, which stays its file's; nothing for NULL. */
-KB_MUST_USE kb_code collectives_add(collectives *c, const kb_ccl_plugin *one);
+/* The same in steps, for a bench that has collectives of its own. `added` may be NULL. */
+KB_MUST_USE kb_code collectives_load_plugins(collectives *c, const collectives_args *args);
+KB_MUST_USE kb_code collectives_add_plugin(collectives *c, const kb_ccl_plugin *added);
+KB_MUST_USE kb_code collectives_load_config(collectives *c, const cli_list *settings);
 
-/* Reads ccl.yaml, with those of the settings that begin with "ccl.". */
-KB_MUST_USE kb_code collectives_load(collectives *c, const cli_list *settings);
-
-void collectives_close(collectives *c);
-
-/* The settings that are about the machine. False if there is no memory. To be cli_list_fini()ed. */
-KB_MUST_USE bool collectives_other_settings(const cli_list *settings, cli_list *others);
+/* The settings of the machine: all others. False if out of memory. Free with cli_list_fini(). */
+KB_MUST_USE bool collectives_machine_settings(const cli_list *settings, cli_list *machine_settings);
 
 #endif

@@ -1,4 +1,4 @@
-/* commands.c: the commands of the program, and how they are found by name. */
+/* commands.c: the table of commands, and the search by name. */
 #include "cli.h"
 
 #include <string.h>

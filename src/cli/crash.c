@@ -1,22 +1,22 @@
 /*
- * crash.c: tells a mistake in the user's code from a bug in KernBench when the process gets a
- * signal that ends it, and says how far a run is when it is interrupted or takes long.
+ * crash.c: signal handlers that distinguish errors of user code from bugs of KernBench, and report
+ * the progress of a run that is interrupted or takes long.
  *
- * Signals belong to the process, and a handler has no argument of ours: so the handlers and which
- * simulator each thread runs are state of the process, the one place in KernBench that has any. It
- * is in the program and not in the library, which leaves the signals of its users alone.
+ * Signals belong to the process, and handlers have no argument: the handlers and the simulator of
+ * each thread are process-wide state. It is in the program, not in the library, which does not
+ * touch the signals of its users.
  *
- * A coroutine that overflows its stack has none left for the handler, which therefore gets a stack
- * of its own, one a thread. Everything that the handlers call is safe in a signal handler.
+ * A coroutine that overflowed its stack has no room for the handler, which runs on an alternate
+ * stack of each thread. The handlers are async-signal-safe.
  *
- * A debugger sees the signal before the handler does. There is no core dump: the exit status is
- * worth more to a script. What cannot be told apart: a bug in a call that a kernel makes looks like
- * one of the kernel.
+ * A debugger gets the signal before the handler. There is no core dump, as scripts need the exit
+ * status. Limitation: a bug in a function of KernBench that a kernel calls looks like an error of
+ * the kernel.
  *
- * Code of the user's may run in threads of its own, in constructors and destructors of its library
- * and in handlers of exit(). So that the process has such code is known from the moment before it
- * is loaded until the end, and main() says when its own work is done: what ends the process before
- * is no success. exits.c has the calls that end it.
+ * User code may run in its own threads, in constructors and destructors of its library and in
+ * handlers of exit(). So it is known from before the library is loaded until the process ends
+ * whether there is user code, and main() reports the end of its own work: ending the process before
+ * is a failure. exit_hooks.c has the functions that end it.
  */
 #include "crash.h"
 
@@ -37,9 +37,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cleanup.h"
 #include "descriptors.h"
-#include "exits.h"
-#include "leftovers.h"
 
 #if defined(KB_ASAN) || defined(KB_TSAN)
 enum { SANITIZED = 1 };
@@ -47,42 +46,50 @@ enum { SANITIZED = 1 };
 enum { SANITIZED = 0 };
 #endif
 
-enum { DEFAULT_KIB = 64 }; /* what a stack_bytes of 0 means */
+enum { DEFAULT_KIB = 64 }; /* for a stack_bytes of 0 */
 
 static _Thread_local const kb_sim *watched;
 static _Thread_local size_t watched_kib;
-static _Thread_local const char *blamed;
+static _Thread_local const char *running_file; /* of the user code that runs; NULL: none */
 static _Thread_local bool is_thread_of_user;
-static char user_file[256]; /* the first that was loaded; "": none */
-static pid_t main_process;
+static char user_file[256]; /* the first user file that was loaded; "": none */
+static pid_t main_process;  /* 0: not installed */
+static void (*exit_now)(int status) = _exit;
 static volatile sig_atomic_t main_is_done;
 static int main_status;
 static volatile sig_atomic_t progress_is_shown;
 static struct timespec progress_began;
 
-/* Of each thread: enough for the kernel to save any registers, and for the handler. */
+/* Large enough for all registers that the kernel saves, and for the handler. */
 static _Thread_local char handler_stack[64 * 1024] __attribute__((aligned(16)));
 
 /* ---- Lines ------------------------------------------------------------------------------- */
 
 static const char wipe[] = "\r\033[K";
 
-/* A line to be written at once, so that it stays in one piece. */
+/* A line that is written with one call. */
 typedef struct line {
     char text[512];
     size_t length;
 } line;
 
+/* Ends the process without handlers of exit(). */
+static KB_NORETURN void leave(int status)
+{
+    exit_now(status);
+    __builtin_unreachable();
+}
+
 static void add(line *l, const char *text)
 {
     for (; *text && l->length < sizeof l->text - 1; text++) {
-        /* Names are the user's: the line stays one line whatever is in them. */
+        /* Names are the user's and may contain control characters. */
         bool control = (unsigned char)*text < ' ' || *text == 127;
         l->text[l->length++] = (char)(control ? '?' : *text);
     }
 }
 
-static void add_digits(line *l, uint64_t number, unsigned base, size_t least)
+static void add_digits(line *l, uint64_t number, unsigned base, size_t min_digits)
 {
     char digits[24];
     size_t at = sizeof digits - 1;
@@ -90,7 +97,7 @@ static void add_digits(line *l, uint64_t number, unsigned base, size_t least)
     do {
         digits[--at] = "0123456789abcdef"[number % base];
         number /= base;
-    } while (number > 0 || at + least > sizeof digits - 1);
+    } while (number > 0 || at + min_digits > sizeof digits - 1);
     add(l, digits + at);
 }
 
@@ -102,10 +109,10 @@ static void add_number(line *l, uint64_t number, unsigned base)
 static void write_text(const char *text, size_t length)
 {
     ssize_t written = write(STDERR_FILENO, text, length);
-    (void)written; /* there is nobody left to tell */
+    (void)written; /* a failure cannot be reported */
 }
 
-/* Over the line of progress, if there is one. */
+/* Replaces the line of progress, if there is one. */
 static void write_line(line *l)
 {
     if (progress_is_shown)
@@ -114,7 +121,7 @@ static void write_line(line *l)
     write_text(l->text, l->length);
 }
 
-/* ---- Where it is ------------------------------------------------------------------------- */
+/* ---- Progress of the run ------------------------------------------------------------------- */
 
 /* "kernel scale on sip0.cube0.pe0" */
 static void add_coroutine(line *l, const kb_co *co)
@@ -124,7 +131,7 @@ static void add_coroutine(line *l, const kb_co *co)
     add(l, kb_co_name(co));
 }
 
-/* "mine.c:27", if a kernel runs. */
+/* "mine.c:27", if the coroutine is a kernel. */
 static void add_last_line(line *l, const kb_co *co, const char *before)
 {
     kb_line at = kb_co_get_line(co);
@@ -138,7 +145,7 @@ static void add_last_line(line *l, const kb_co *co, const char *before)
 }
 
 /* "12.345 ns simulated; kernel scale on sip0.cube0.pe0 runs, last seen at mine.c:27" */
-static void add_whereabouts(line *l)
+static void add_position(line *l)
 {
     kb_time now = kb_sim_now(watched);
     const kb_co *runs = kb_sim_current(watched);
@@ -148,7 +155,7 @@ static void add_whereabouts(line *l)
     add_digits(l, (uint64_t)(now % KB_NS / KB_PS), 10, 3);
     add(l, " ns simulated");
     if (!kb_sim_is_running(watched)) {
-        add(l, "; the host's side of the bench runs");
+        add(l, "; host program running");
     } else if (co) {
         add(l, "; ");
         add_coroutine(l, co);
@@ -157,17 +164,14 @@ static void add_whereabouts(line *l)
     }
 }
 
-/*
- * The library that multiplies matrices needs one that does not end well without memory: that calls
- * exit(), or calls itself until the stack is full.
- */
-static KB_NORETURN void leave_loading(void)
+/* Loading OpenBLAS without memory ends in exit() or in an endless recursion of its dependencies. */
+static KB_NORETURN void fail_loading(void)
 {
     line l = {.length = 0};
-    add(&l, "kernbench: cannot load OpenBLAS, which multiplies matrices: out of memory");
+    add(&l, "kernbench: cannot load OpenBLAS: out of memory");
     write_line(&l);
-    leftovers_remove(SIGTERM);
-    exits_now(KB_ERR_HOST);
+    cleanup_remove(SIGTERM);
+    leave(KB_ERR_HOST);
 }
 
 /* ---- Crashes ----------------------------------------------------------------------------- */
@@ -175,14 +179,14 @@ static KB_NORETURN void leave_loading(void)
 static const struct {
     int number;
     const char *name;
-    const char *meaning; /* in code of the user's */
+    const char *meaning; /* in user code */
 } crashes[] = {
     {SIGSEGV, "SIGSEGV",
-     "segmentation fault (a mistake in its C code, such as a bad pointer or endless recursion)"},
-    {SIGBUS, "SIGBUS", "bus error (a mistake in its C code, such as a bad pointer)"},
-    {SIGFPE, "SIGFPE", "arithmetic error (a mistake in its C code, such as dividing by zero)"},
-    {SIGILL, "SIGILL", "illegal instruction (a mistake in its C code, such as a missing return)"},
-    {SIGABRT, "SIGABRT", "aborted (by abort(), or by an assertion that failed)"},
+     "segmentation fault (an error in its C code, such as a bad pointer or endless recursion)"},
+    {SIGBUS, "SIGBUS", "bus error (an error in its C code, such as a bad pointer)"},
+    {SIGFPE, "SIGFPE", "arithmetic error (an error in its C code, such as dividing by zero)"},
+    {SIGILL, "SIGILL", "illegal instruction (an error in its C code, such as a missing return)"},
+    {SIGABRT, "SIGABRT", "aborted (by abort() or a failed assertion)"},
 };
 enum { CRASHES = sizeof crashes / sizeof crashes[0] };
 
@@ -194,42 +198,42 @@ static size_t which_crash(int number)
     return i;
 }
 
-static void tell_overflow(const char *name)
+static void report_overflow(const char *name)
 {
     line l = {.length = 0};
     add(&l, "kernbench: stack overflow in ");
     add(&l, name);
     add(&l, ": its stack has ");
     add_number(&l, watched_kib, 10);
-    add(&l, " KiB; make stacks larger (--stack-bytes), or use less of them");
+    add(&l, " KiB; increase --stack-bytes, or use less stack");
     write_line(&l);
 }
 
-/* Whose code of the user's it is: a coroutine's, a thread's, or that of the host's side. */
-static void add_culprit(line *l, const kb_co *co)
+/* The part of the user code: a coroutine, a thread, or the host program. */
+static void add_user_code(line *l, const kb_co *co)
 {
     if (co) {
         add_coroutine(l, co);
         return;
     }
     add(l, is_thread_of_user ? "a thread of the bench " : "the bench ");
-    add(l, blamed ? blamed : user_file);
+    add(l, running_file ? running_file : user_file);
     if (main_is_done)
         add(l, ", in a destructor or a handler of exit(),");
 }
 
-/* The run's own status if it failed, since what happened afterwards matters less. */
-static KB_NORETURN void leave_with_fault(void)
+/* With the status of the run if that failed before. */
+static KB_NORETURN void exit_with_fault(void)
 {
-    leftovers_remove(SIGTERM);
-    exits_now(main_is_done && main_status != 0 ? main_status : KB_ERR_FAULT);
+    cleanup_remove(SIGTERM);
+    leave(main_is_done && main_status != 0 ? main_status : KB_ERR_FAULT);
 }
 
-static void tell_mistake(const kb_co *co, const char *meaning)
+static void report_user_crash(const kb_co *co, const char *meaning)
 {
     line l = {.length = 0};
     add(&l, "kernbench: ");
-    add_culprit(&l, co);
+    add_user_code(&l, co);
     add(&l, " crashed: ");
     add(&l, meaning);
     if (co)
@@ -237,7 +241,7 @@ static void tell_mistake(const kb_co *co, const char *meaning)
     write_line(&l);
 }
 
-static void tell_bug(const char *name, const siginfo_t *info)
+static void report_bug(const char *name, const siginfo_t *info)
 {
     line l = {.length = 0};
     add(&l, "kernbench: ");
@@ -247,18 +251,18 @@ static void tell_bug(const char *name, const siginfo_t *info)
         add_number(&l, (uintptr_t)info->si_addr, 16);
     }
     if (user_file[0] != '\0') {
-        add(&l, ": if ");
+        add(&l, ": unless ");
         add(&l, user_file);
-        add(&l, " has not damaged the memory of the program,");
+        add(&l, " corrupted the memory of the program,");
     } else {
         add(&l, ":");
     }
-    add(&l, " this is a bug in KernBench; please report it, with the command that you ran");
+    add(&l, " this is a bug in KernBench; please report it with the command line");
     write_line(&l);
 }
 
-/* What the handler looks at is damaged. */
-static KB_NORETURN void leave_in_ruins(const char *name)
+/* The handler itself crashed, as the memory that it reads is corrupted. */
+static KB_NORETURN void exit_with_corruption(const char *name)
 {
     bool is_of_user = user_file[0] != '\0';
     line l = {.length = 0};
@@ -267,20 +271,20 @@ static KB_NORETURN void leave_in_ruins(const char *name)
     if (is_of_user) {
         add(&l, ": ");
         add(&l, user_file);
-        add(&l, " has damaged the memory of the program (a mistake in its C code, such as freeing "
-                "what is not its own)");
+        add(&l, " corrupted the memory of the program (an error in its C code, such as an invalid "
+                "free)");
     } else {
-        add(&l, ": this is a bug in KernBench; please report it, with the command that you ran");
+        add(&l, ": this is a bug in KernBench; please report it with the command line");
     }
     write_line(&l);
-    leftovers_remove(SIGTERM);
-    exits_now(is_of_user ? KB_ERR_FAULT : KB_ERR_BUG);
+    cleanup_remove(SIGTERM);
+    leave(is_of_user ? KB_ERR_FAULT : KB_ERR_BUG);
 }
 
 static void default_action(int number)
 {
     bool is_for_compilers = number == SIGINT || number == SIGHUP;
-    leftovers_remove(is_for_compilers ? number : SIGTERM);
+    cleanup_remove(is_for_compilers ? number : SIGTERM);
     (void)signal(number, SIG_DFL);
     (void)raise(number);
 }
@@ -295,60 +299,60 @@ static void on_crash(int number, siginfo_t *info, void *context)
 {
     (void)context;
     if (was_sent(number, info)) {
-        default_action(number); /* it means what it means without this handler */
+        default_action(number); /* as without this handler */
         return;
     }
-    static _Thread_local volatile sig_atomic_t depth; /* 1: in the handler itself */
+    static _Thread_local volatile sig_atomic_t depth; /* 1: in this handler */
     if (depth > 0)
-        leave_in_ruins(crashes[which_crash(number)].name);
+        exit_with_corruption(crashes[which_crash(number)].name);
     depth = 1;
     if (data_is_loading_library())
-        leave_loading();
+        fail_loading();
     bool bad_address = number == SIGSEGV || number == SIGBUS;
     const char *overflown =
         watched && bad_address ? kb_sim_stack_overflow(watched, info->si_addr) : NULL;
     if (overflown) {
-        tell_overflow(overflown);
-        leave_with_fault();
+        report_overflow(overflown);
+        exit_with_fault();
     }
     size_t which = which_crash(number);
     const kb_co *co = watched ? kb_sim_current(watched) : NULL;
     bool simulator = watched && kb_sim_is_running(watched) && !co;
     bool at_exit = main_is_done && user_file[0] != '\0';
-    if ((blamed || at_exit) && !simulator) {
-        tell_mistake(co, crashes[which].meaning);
-        leave_with_fault();
+    if ((running_file || at_exit) && !simulator) {
+        report_user_crash(co, crashes[which].meaning);
+        exit_with_fault();
     }
-    tell_bug(crashes[which].name, info);
-    leftovers_remove(SIGTERM);
-    exits_now(KB_ERR_BUG);
+    report_bug(crashes[which].name, info);
+    cleanup_remove(SIGTERM);
+    leave(KB_ERR_BUG);
 }
 
-/* ---- Code of the user's that ends the process -------------------------------------------- */
+/* ---- User code that ends the process ----------------------------------------------------- */
 
 static bool is_main_process(void)
 {
     return getpid() == main_process;
 }
 
-void crash_on_leave(const char *function)
+void crash_on_exit_call(const char *function)
 {
     if (user_file[0] == '\0' || !is_main_process())
-        return; /* a process that fork() made is the user's own */
+        return; /* a forked process may end as it likes */
     const kb_co *co = watched ? kb_sim_current(watched) : NULL;
     line l = {.length = 0};
     add(&l, "kernbench: ");
-    add_culprit(&l, co);
+    add_user_code(&l, co);
     add(&l, " called ");
     add(&l, function);
     add(&l, ": it must return instead");
     write_line(&l);
-    leave_with_fault();
+    exit_with_fault();
 }
 
 /*
- * exit() was called before main() was done, by whatever means: what was printed is not lost. Or by
- * a handler of exit(), afterwards: that must not change the status.
+ * exit() was called before main() returned: output is flushed, and the call reported. Or by a
+ * handler of exit(), afterwards, which must not change the status.
  */
 static void on_exit_call(int status, void *arg)
 {
@@ -357,30 +361,30 @@ static void on_exit_call(int status, void *arg)
         return;
     fflush(NULL);
     if (data_is_loading_library())
-        leave_loading();
-    crash_on_leave("exit()");
+        fail_loading();
+    crash_on_exit_call("exit()");
     line l = {.length = 0};
-    add(&l, "kernbench: a library has called exit() in the middle of the run");
+    add(&l, "kernbench: a library called exit() during the run");
     write_line(&l);
-    leftovers_remove(SIGTERM);
-    exits_now(KB_ERR_HOST);
+    cleanup_remove(SIGTERM);
+    leave(KB_ERR_HOST);
 }
 
 int crash_finish(int status)
 {
     main_status = status;
     main_is_done = 1;
-    leftovers_remove(SIGTERM);
+    cleanup_remove(SIGTERM);
     return status;
 }
 
 void crash_exit(int status)
 {
-    leftovers_remove(SIGTERM);
-    exits_now(status);
+    cleanup_remove(SIGTERM);
+    leave(status);
 }
 
-/* ---- Being interrupted, and taking long -------------------------------------------------- */
+/* ---- Interrupts and progress ------------------------------------------------------------- */
 
 static void on_interrupt(int number)
 {
@@ -388,7 +392,7 @@ static void on_interrupt(int number)
     if (watched && is_asked_for) {
         line l = {.length = 0};
         add(&l, "kernbench: interrupted at ");
-        add_whereabouts(&l);
+        add_position(&l);
         write_line(&l);
     }
     default_action(number);
@@ -413,14 +417,14 @@ static void on_tick(int number)
     if (!watched)
         return;
     line l = {.length = 0};
-    add_whereabouts(&l);
+    add_position(&l);
     add_rate(&l);
     write_text(wipe, sizeof wipe - 1);
     write_text(l.text, l.length);
     progress_is_shown = 1;
 }
 
-void crash_wipe(void)
+void crash_clear_progress(void)
 {
     if (progress_is_shown)
         write_text(wipe, sizeof wipe - 1);
@@ -429,7 +433,7 @@ void crash_wipe(void)
 
 void crash_show_progress(bool on)
 {
-    if (SANITIZED || isatty(STDERR_FILENO) != 1)
+    if (SANITIZED || main_process == 0 || isatty(STDERR_FILENO) != 1)
         return;
     struct sigaction action = {.sa_handler = on ? on_tick : SIG_IGN,
                                .sa_flags = SA_ONSTACK | SA_RESTART};
@@ -440,15 +444,15 @@ void crash_show_progress(bool on)
     KB_ASSERT(sigaction(SIGALRM, &action, NULL) == 0);
     KB_ASSERT(setitimer(ITIMER_REAL, &every, NULL) == 0);
     if (!on)
-        crash_wipe();
+        crash_clear_progress();
 }
 
 /* ---- Setting up -------------------------------------------------------------------------- */
 
 static char first_directory[PATH_MAX]; /* "": not known */
 
-/* Numbers are computed and printed, and files found, whatever code of the user's has set. */
-static void use_own_environment(void)
+/* Resets what user code may have changed: locale, rounding mode and current directory. */
+static void reset_environment(void)
 {
     static locale_t plain;
     if (!plain)
@@ -467,8 +471,8 @@ static void prepare_thread(void)
 }
 
 /*
- * All that end a process by themselves: temporary files are to go. Unless they are ignored, as
- * SIGINT is for what runs in the background. A file that grows too large is an error of write().
+ * Handles all signals that end a process, to remove temporary files; not those that are ignored, as
+ * SIGINT is in background processes. Exceeding the limit of file sizes is an error of write().
  */
 static void handle_interrupts(void)
 {
@@ -485,12 +489,13 @@ static void handle_interrupts(void)
     (void)signal(SIGXFSZ, SIG_IGN);
 }
 
-bool crash_install(void)
+bool crash_install(void (*exit_function)(int status))
 {
+    exit_now = exit_function;
     main_process = getpid();
     if (!getcwd(first_directory, sizeof first_directory))
         first_directory[0] = '\0';
-    use_own_environment();
+    reset_environment();
     KB_ASSERT(on_exit(on_exit_call, NULL) == 0);
     handle_interrupts();
     if (SANITIZED)
@@ -506,15 +511,15 @@ bool crash_install(void)
 
 void crash_watch(const kb_sim *sim, size_t stack_bytes)
 {
-    if (!SANITIZED)
+    if (!SANITIZED && main_process != 0)
         prepare_thread();
     watched_kib = stack_bytes ? (stack_bytes + 1023) / 1024 : DEFAULT_KIB;
     watched = sim;
 }
 
-/* ---- Code of the user's ------------------------------------------------------------------ */
+/* ---- User code --------------------------------------------------------------------------- */
 
-/* Where the code of the program and of its libraries is: all other code is the user's. */
+/* The code of the program and of its libraries: all other code is user code. */
 enum { MAX_OBJECTS = 64 };
 static struct {
     uintptr_t start, end;
@@ -540,9 +545,9 @@ static int note_object(struct dl_phdr_info *info, size_t size, void *arg)
     return 0;
 }
 
-void crash_loading(const char *file)
+void crash_note_user_file(const char *file)
 {
-    if (user_file[0] != '\0')
+    if (main_process == 0 || user_file[0] != '\0')
         return;
     (void)dl_iterate_phdr(note_object, NULL);
     snprintf(user_file, sizeof user_file, "%s", file);
@@ -560,37 +565,41 @@ bool crash_is_user_code(const void *address)
 
 void crash_begin_thread(void)
 {
-    blamed = user_file;
+    running_file = user_file;
     is_thread_of_user = true;
     if (!SANITIZED)
         prepare_thread();
 }
 
-/* It must not have an effect on what is printed or computed afterwards. */
 static void check_after_user_code(void)
 {
     static const char *const names[] = {"stdin", "stdout", "stderr"};
-    use_own_environment();
+    reset_environment();
     int replaced = descriptors_replaced();
     if (is_main_process() && replaced == 0)
         return;
     line l = {.length = 0};
     add(&l, "kernbench: the bench ");
-    add(&l, blamed);
+    add(&l, running_file);
     if (!is_main_process()) {
-        add(&l, " returned in a process that fork() made: that must end with _exit()");
+        add(&l, " returned in a forked process, which must end with _exit()");
     } else {
-        add(&l, " has closed or replaced ");
+        add(&l, " closed or replaced ");
         add(&l, names[replaced]);
-        add(&l, ": it must stay as it is");
+        add(&l, ": it must stay open and unchanged");
     }
     write_line(&l);
-    leave_with_fault();
+    exit_with_fault();
 }
 
-void crash_blame(const char *file)
+void crash_enter_user_code(const char *file)
 {
-    if (blamed && !file && main_process != 0)
+    running_file = file;
+}
+
+void crash_leave_user_code(void)
+{
+    if (running_file && main_process != 0)
         check_after_user_code();
-    blamed = file;
+    running_file = NULL;
 }

@@ -1,4 +1,9 @@
-/* crash.h: what the program says when it crashes, and when it is interrupted. */
+/*
+ * crash.h: reports of crashes and interrupts, and of user code that ends the process.
+ *
+ * Unless crash_install() was called, the other functions change nothing of the process, so commands
+ * can run in a process of another program.
+ */
 #ifndef KB_CLI_CRASH_H
 #define KB_CLI_CRASH_H
 
@@ -8,59 +13,57 @@
 #include <stddef.h>
 
 /*
- * From now on a crash ends the process with one line on stderr: with KB_ERR_FAULT if a coroutine of
- * the simulator that its thread watches has used up its stack, or if the crash is that of the
- * user's own code, with KB_ERR_BUG otherwise. SIGINT says how far the simulator is and what runs.
- * Signals that end the process remove temporary files first. To be called once, by main(). False if
- * crashes are left to a sanitizer, which tells more.
+ * Installs signal handlers. A crash then ends the process with one line on stderr: with
+ * KB_ERR_FAULT if a coroutine of the watched simulator overflowed its stack, or if user code
+ * crashed, else with KB_ERR_BUG. SIGINT prints the simulated time and what runs. Signals that end
+ * the process remove temporary files first. Called once, by main(). False if crashes are left to a
+ * sanitizer, which reports more.
+ *
+ * `exit_now` is the _exit() of the C library (exit_hooks.h).
  */
-bool crash_install(void);
+bool crash_install(void (*exit_now)(int status));
 
-/* To be called by main() at its end, with its status, which it returns: the work is done. */
+/* Called at the end of main() with the exit status, which it returns. */
 int crash_finish(int status);
 
 /* Ends the process at once, without handlers of exit(); removes temporary files. */
 KB_NORETURN void crash_exit(int status);
 
-/*
- * Tells which simulator this thread runs from now on, and the stack_bytes it was created with; NULL
- * before it is destroyed.
- */
+/* Sets the simulator that this thread runs, and its stack_bytes; NULL before it is destroyed. */
 void crash_watch(const kb_sim *sim, size_t stack_bytes);
 
 /*
- * Tells that this thread runs code of the user's, from this file, until it is called with NULL.
- * Coroutines, and what is not called by the simulator, are the user's then. Called with NULL it
- * restores locale, rounding mode and current directory, and ends the process with KB_ERR_FAULT if
- * stdout or stderr was closed or replaced, or if this is a process that fork() made.
+ * From enter to leave this thread runs user code from the file: coroutines, and all code outside
+ * the simulator. Without a file (NULL) nothing is user code. Leaving restores locale, rounding mode
+ * and current directory, and ends the process with KB_ERR_FAULT if stdout or stderr was closed or
+ * replaced, or if this is a forked process.
  */
-void crash_blame(const char *file);
+void crash_enter_user_code(const char *file);
+void crash_leave_user_code(void);
 
 /*
- * Tells that the file is about to be loaded: from now until the end of the process there is code of
- * the user's in it. Should that code end the process with exit() or in another way (exits.c), in
- * whichever thread, that is told, and the status is KB_ERR_FAULT.
+ * Called before the file is loaded: from then until the end of the process it has user code. If
+ * that code ends the process, by exit() or otherwise (exit_hooks.c) and in any thread, this is
+ * reported, and the status is KB_ERR_FAULT.
  */
-void crash_loading(const char *file);
+void crash_note_user_file(const char *file);
 
-/* Whether a function is the user's. */
+/* Whether the address is in user code. */
 bool crash_is_user_code(const void *address);
 
-/* To be called at the beginning of a thread that runs code of the user's. */
+/* Called at the start of a thread of user code. */
 void crash_begin_thread(void);
 
-/*
- * To be called by what replaces a function that ends the process. Does not return if code of the
- * user's calls it in this process.
- */
-void crash_on_leave(const char *function);
+/* Called by hooks of functions that end the process. Does not return if user code called it, unless
+ * in a forked process. */
+void crash_on_exit_call(const char *function);
 
 /*
- * On a terminal, shows a line from time to time until it is called with false: how far the
- * simulator that is watched is, and what runs. crash_wipe() takes it away before something else is
- * printed.
+ * Prints a line of progress from time to time on a terminal, until called with false: the simulated
+ * time of the watched simulator, and what runs. crash_clear_progress() removes the line before
+ * other output.
  */
 void crash_show_progress(bool on);
-void crash_wipe(void);
+void crash_clear_progress(void);
 
 #endif

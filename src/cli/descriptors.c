@@ -13,12 +13,12 @@ static bool was_closed[COUNT];
 static struct stat at_start[COUNT];
 static FILE *stdout_at_start;
 
-/* The lowest free number is the one that open() gives. */
-static void take_number(int descriptor)
+/* open() returns the lowest free number. */
+static void replace(int descriptor)
 {
     static const int modes[COUNT] = {O_WRONLY, O_RDONLY, O_WRONLY};
     if (open("/dev/null", modes[descriptor]) < 0)
-        (void)open("/", O_RDONLY | O_DIRECTORY); /* cannot be written to, either */
+        (void)open("/", O_RDONLY | O_DIRECTORY); /* writing fails as well */
 }
 
 void descriptors_open(void)
@@ -27,7 +27,7 @@ void descriptors_open(void)
     for (int i = 0; i < COUNT; i++) {
         was_closed[i] = fcntl(i, F_GETFD) < 0 && errno == EBADF;
         if (was_closed[i])
-            take_number(i);
+            replace(i);
         (void)fstat(i, &at_start[i]);
     }
 }

@@ -5,16 +5,16 @@
 #include <stdbool.h>
 
 /*
- * To be called before anything opens a file. A closed descriptor of 0, 1 and 2 is taken by one that
- * refuses reading (0) or writing (1) as a closed one does, and for 2 swallows what is written: so
- * no file that is opened later gets its number.
+ * Called before any file is opened. Replaces closed descriptors, so that files that are opened
+ * later do not get the numbers 0, 1 and 2: reading from 0 and writing to 1 fail as before, and
+ * output to 2 is discarded.
  */
 void descriptors_open(void);
 
 /* Whether the descriptor, of any number, was closed at the start. */
 bool descriptors_was_closed(int descriptor);
 
-/* 1 or 2 if stdout or stderr is not what it was at the start; 0 if they are. */
+/* 1 or 2 if stdout or stderr was closed or replaced since the start; 0 if neither was. */
 int descriptors_replaced(void);
 
 #endif

@@ -1,7 +1,6 @@
 /*
- * effective.c: writes a machine's values into the text of the default machine, which alone has
- * every key with a comment on it. Comments of the user's own file are not kept: they are on other
- * lines.
+ * effective.c: writes a machine's values into the text of the default machine, which has every key
+ * with a comment. Comments of the user's file are not kept.
  */
 #include "effective.h"
 
@@ -10,7 +9,7 @@
 
 #include "rewrite.h"
 
-/* The next line of *at, without its end, in `line`; false at the end. */
+/* Reads the next line of *at into `line`; false at the end. */
 static bool next_line(const char **at, kb_text *line)
 {
     if (**at == '\0')
@@ -22,7 +21,7 @@ static bool next_line(const char **at, kb_text *line)
     return !line->failed;
 }
 
-/* The value of "KEY=VALUE" among the lines, as long as its line; NULL if the key is not there. */
+/* The value of "KEY=VALUE" in the lines, up to the end of its line; NULL without the key. */
 static const char *find_value(const char *lines, const char *key, size_t key_length)
 {
     for (const char *at = lines; *at != '\0'; at += at[0] == '\n') {
@@ -33,7 +32,7 @@ static const char *find_value(const char *lines, const char *key, size_t key_len
     return NULL;
 }
 
-/* Writes one setting into the text, and into the list of differences if it is one. */
+/* Writes one setting that differs from the default into the text and the list of differences. */
 static kb_error *write_setting(const char *setting, const char *defaults, kb_text *differences,
                                kb_text *text)
 {
@@ -47,7 +46,8 @@ static kb_error *write_setting(const char *setting, const char *defaults, kb_tex
     if (before)
         kb_text_printf(differences, " (default: %.*s)", (int)before_length, before);
     kb_text_puts(differences, "\n");
-    bool is_collection = value[0] == '{' && (!before || before[0] == '{'); /* a name may have any */
+    bool is_collection =
+        value[0] == '{' && (!before || before[0] == '{'); /* names may contain braces */
     if (!is_collection)
         return rewrite_setting(text, setting);
     kb_text path = KB_TEXT_INIT;
@@ -75,7 +75,7 @@ static kb_error *write_settings(const topo_machine *machine, const topo_machine 
     return !err && out_of_memory ? kb_error_nomem() : err;
 }
 
-/* The default machine's text without the comment on itself that it begins with. */
+/* The text of the default machine, without its first comment. */
 static void append_default_text(kb_text *text)
 {
     const topo_builtin *b = topo_builtins;

@@ -1,8 +1,8 @@
 /*
- * files.c: reading files, and writing them under a temporary name: see files.h.
+ * files.c: reads files, and writes them under a temporary name: see files.h.
  *
- * Paths of outputs are made absolute when they are opened, since code of the user's may change the
- * current directory. That a disk is full shows when a file is closed.
+ * Paths of outputs become absolute when they are opened, as user code may change the current
+ * directory. A full disk is noticed at the latest when the file is closed.
  */
 #include "files.h"
 
@@ -17,8 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cleanup.h"
 #include "descriptors.h"
-#include "leftovers.h"
 
 kb_error *cli_read_file(const char *path, kb_text *text)
 {
@@ -30,23 +30,23 @@ kb_error *cli_read_file(const char *path, kb_text *text)
     while ((size = fread(buffer, 1, sizeof buffer, file)) > 0)
         kb_text_append(text, buffer, size);
     bool failed = ferror(file) != 0;
-    (void)fclose(file); /* it was only read */
+    (void)fclose(file);
     if (failed)
         return kb_error_new(KB_ERR_INPUT, "%s: cannot read the file", path);
     return text->failed ? kb_error_nomem() : NULL;
 }
 
-/* ---- Where an output goes ---------------------------------------------------------------- */
+/* ---- Paths of outputs -------------------------------------------------------------------- */
 
 struct cli_output {
     FILE *file;
     char *path;      /* as the user gave it */
     char *directory; /* absolute */
-    char *target;    /* in it */
-    char *temporary; /* NULL: the target itself is written */
-    struct stat is;  /* the temporary file */
-    bool is_new;     /* there must not be one of that name */
-    int error;       /* of the system, the first while it was written; 0: none is known */
+    char *target;    /* the file in it */
+    char *temporary; /* NULL: the target is written directly */
+    struct stat is;  /* of the temporary file */
+    bool is_new;     /* an existing file is an error */
+    int error;       /* first errno while writing; 0: none */
 };
 
 static kb_error *cannot_write(kb_code code, const char *path, int why)
@@ -64,7 +64,7 @@ static char *join(const char *directory, const char *name)
     return kb_text_take(&text);
 }
 
-/* Sets `directory` and `target` for a path. 0, or an error of the system. */
+/* Sets `directory` and `target` for a path. Returns an errno, or 0. */
 static int split(cli_output *out, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -89,7 +89,7 @@ static int split(cli_output *out, const char *path)
     return out->target ? 0 : ENOMEM;
 }
 
-/* The descriptor that the target names, as /dev/stdout and /dev/fd/3 do; else -1. */
+/* The descriptor that the target names (/dev/stdout, /dev/fd/3), or -1. */
 static int descriptor_of(const cli_output *out)
 {
     char own[64];
@@ -101,7 +101,7 @@ static int descriptor_of(const cli_output *out)
     return number <= INT_MAX ? (int)number : -1;
 }
 
-/* Follows symbolic links, also to where there is nothing yet. 0, or an error of the system. */
+/* Follows symbolic links, also to files that do not exist. Returns an errno, or 0. */
 static int locate(cli_output *out, int *descriptor)
 {
     enum { MAX_LINKS = 40 };
@@ -138,15 +138,13 @@ kb_error *cli_is_stdout(const char *path, bool *is_stdout)
 
 /* ---- Opening ----------------------------------------------------------------------------- */
 
-/*
- * Descriptors of outputs. A process that code of the user's makes with fork() has copies of their
- * buffers, and must not write these to the same files.
- */
+/* Descriptors of outputs. A forked process of user code has copies of their buffers, and must not
+ * write them to the same files. */
 enum { MAX_OPEN = 4 };
 static int open_descriptors[MAX_OPEN];
 static int open_count;
 
-static void leave_outputs_alone(void)
+static void redirect_in_child(void)
 {
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     for (int i = 0; i < open_count && null >= 0; i++)
@@ -158,7 +156,7 @@ static void leave_outputs_alone(void)
 static bool note_open(int descriptor)
 {
     static bool is_registered;
-    if (!is_registered && pthread_atfork(NULL, NULL, leave_outputs_alone) != 0)
+    if (!is_registered && pthread_atfork(NULL, NULL, redirect_in_child) != 0)
         return false;
     is_registered = true;
     if (open_count == MAX_OPEN)
@@ -167,7 +165,7 @@ static bool note_open(int descriptor)
     return true;
 }
 
-/* Takes the descriptor over. 0, or an error of the system. */
+/* Takes the descriptor over. Returns an errno, or 0. */
 static int use_descriptor(cli_output *out, int descriptor)
 {
     if (descriptor < 0)
@@ -185,7 +183,7 @@ static int use_descriptor(cli_output *out, int descriptor)
     return why;
 }
 
-/* What the process has open already. */
+/* Writes to a descriptor that is open already. */
 static kb_error *open_descriptor(cli_output *out, int descriptor)
 {
     int why = descriptors_was_closed(descriptor)
@@ -201,7 +199,7 @@ static kb_error *open_stdout(cli_output *out)
     return out->path ? open_descriptor(out, STDOUT_FILENO) : kb_error_nomem();
 }
 
-/* Signals wait until the file is among the leftovers. 0, or an error of the system. */
+/* Blocks signals until the file is registered for cleanup. Returns an errno, or 0. */
 static int create_temporary(cli_output *out)
 {
     enum { MAX_TRIES = 1000 };
@@ -221,7 +219,7 @@ static int create_temporary(cli_output *out)
         descriptor = open(out->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         why = descriptor < 0 ? errno : 0;
     }
-    if (why == 0 && !leftovers_add(out->temporary, false)) {
+    if (why == 0 && !cleanup_add(out->temporary, false)) {
         (void)unlink(out->temporary);
         (void)close(descriptor);
         why = EMFILE;
@@ -236,7 +234,7 @@ static int create_temporary(cli_output *out)
     return why;
 }
 
-/* As far as the system lets us: who may write the file need not own it. */
+/* As far as permitted: who may write a file need not own it. */
 static void keep_owner_and_mode(const cli_output *out, const struct stat *old)
 {
     int descriptor = fileno(out->file);
@@ -254,7 +252,7 @@ static bool is_stdout(const struct stat *file)
            own.st_ino == file->st_ino;
 }
 
-/* `old`: what is there; NULL if nothing is. */
+/* `old`: the existing file, or NULL. */
 static kb_error *open_beside(cli_output *out, const struct stat *old)
 {
     if (old && is_stdout(old))
@@ -294,7 +292,7 @@ static kb_error *open_path(cli_output *out)
     return why != 0 ? cannot_write(kb_code_of_errno(why), out->path, why) : NULL;
 }
 
-/* No link is followed, and nothing may be there. */
+/* Follows no link: the path must not exist. */
 static kb_error *open_new(cli_output *out)
 {
     struct stat old;
@@ -342,7 +340,7 @@ FILE *cli_output_file(const cli_output *out)
 
 /* ---- Closing ----------------------------------------------------------------------------- */
 
-/* 0, or an error of the system. */
+/* Returns an errno, or 0. */
 static int close_file(cli_output *out)
 {
     FILE *file = out->file;
@@ -353,7 +351,7 @@ static int close_file(cli_output *out)
     bool failed = fflush(file) != 0;
     int why = out->error != 0 ? out->error : errno;
     failed = ferror(file) != 0 || failed;
-    /* Code of the user's may have closed the descriptor, and another file may have it. */
+    /* User code may have closed the descriptor, and another file may have its number. */
     if (!failed && out->temporary &&
         (fstat(fileno(file), &now) != 0 || now.st_dev != out->is.st_dev ||
          now.st_ino != out->is.st_ino)) {
@@ -368,7 +366,7 @@ static int close_file(cli_output *out)
     return !failed ? 0 : why != 0 ? why : EIO;
 }
 
-/* Gives the complete file its name. 0, or an error of the system. */
+/* Renames the complete file. Returns an errno, or 0. */
 static int install(const cli_output *out)
 {
     if (!out->is_new)
@@ -377,15 +375,15 @@ static int install(const cli_output *out)
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
         return errno;
-    /* Not every file system knows how: the second name of the file is as good. */
+    /* Not every file system supports this: link to the name instead. */
     return link(out->temporary, out->target) == 0 ? 0 : errno;
 }
 
 static void free_output(cli_output *out)
 {
     if (out->temporary) {
-        (void)unlink(out->temporary); /* unless it has got its name */
-        leftovers_drop(out->temporary);
+        (void)unlink(out->temporary); /* fails if the file was renamed */
+        cleanup_drop(out->temporary);
     }
     free(out->temporary);
     free(out->target);
@@ -427,7 +425,7 @@ static kb_error *write_whole(const char *path, bool is_new, const kb_text *text)
     KB_TRY(open_output(path, is_new, &out));
     errno = 0;
     if (fwrite(kb_text_peek(text), 1, text->length, out->file) != text->length)
-        out->error = errno; /* closing tells of it */
+        out->error = errno; /* reported by cli_output_commit() */
     return cli_output_commit(out);
 }
 

@@ -1,4 +1,4 @@
-/* files.h: reading whole files, and writing them so that only whole ones appear. */
+/* files.h: reads files, and writes them atomically. */
 #ifndef KB_CLI_FILES_H
 #define KB_CLI_FILES_H
 
@@ -8,21 +8,20 @@
 
 #include "base/base.h"
 
-/* Appends what is in the file to the text. */
+/* Appends the contents of the file to the text. */
 KB_MUST_USE kb_error *cli_read_file(const char *path, kb_text *text);
 
 /*
- * A file that is being written. It has a temporary name beside its own until it is complete, so a
- * run that fails or is interrupted leaves the file that was there as it was. A new file has the
- * permissions that the umask leaves, an existing one keeps its own; a symbolic link stays, and the
- * file it points to is replaced.
+ * A file that is being written. It has a temporary name in the same directory until it is complete,
+ * so a run that fails or is interrupted does not change an existing file. New files have the
+ * permissions of the umask, existing ones keep theirs; of a symbolic link the target is replaced.
  *
- * "-" is stdout. What is not a regular file (a device, a pipe, /dev/stdout) is written directly; so
- * is an existing file in a directory where no file can be created.
+ * "-" is stdout. Devices, pipes and /dev/stdout are written directly; so is an existing file in a
+ * directory in which no file can be created.
  */
 typedef struct cli_output cli_output;
 
-/* Whether a path names stdout: "-", /dev/stdout, or a link there. An error only for want of memory.
+/* Whether a path names stdout: "-", /dev/stdout, or a link to it. The only error is out of memory.
  */
 KB_MUST_USE kb_error *cli_is_stdout(const char *path, bool *is_stdout);
 
@@ -30,16 +29,16 @@ KB_MUST_USE kb_error *cli_output_open(const char *path, cli_output **out);
 
 FILE *cli_output_file(const cli_output *out);
 
-/* The file is complete. If that fails the old one stays. Frees `out` in any case. */
+/* Completes the file; on failure an existing one stays. Frees `out` in any case. */
 KB_MUST_USE kb_error *cli_output_commit(cli_output *out);
 
-/* The file is not wanted any more. Nothing if `out` is NULL. */
+/* Drops the file. NULL does nothing. */
 void cli_output_discard(cli_output *out);
 
 /* Writes a whole file. */
 KB_MUST_USE kb_error *cli_write_file(const char *path, const kb_text *text);
 
-/* The same, but a file that is there already is an error, and stays as it is. */
+/* The same, but an existing file is an error, and is not changed. */
 KB_MUST_USE kb_error *cli_create_file(const char *path, const kb_text *text);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * options.c: reads options from a table: see options.h. A table is constant, so that help can be
- * printed from it without running the command; what an option sets is named by its place in the
- * struct of the command's arguments.
+ * printed from it without running the command; an option knows the offset of the member that it
+ * sets.
  */
 #include "options.h"
 
@@ -15,35 +15,20 @@
 #include "base/base.h"
 
 static const cli_option common_options[] = {
-    {.name = "--topology",
-     .value = "FILE",
-     .help = "the machine: a YAML file, or the name of a built-in machine; default: default",
-     .kind = CLI_STRING,
-     CLI_INTO(cli_common, topology)},
-    {.name = "--set",
-     .value = "KEY=VALUE",
-     .help = "overrides a setting of the machine, such as sip.ucie.bw_gbs=1024; repeatable",
-     .kind = CLI_LIST,
-     CLI_INTO(cli_common, settings)},
-    {.name = "--json",
-     .help = "prints one JSON document instead of text",
-     .kind = CLI_FLAG,
-     CLI_INTO(cli_common, json)},
-    {.name = "--quiet",
-     .help = "no warnings, progress or explanations",
-     .kind = CLI_FLAG,
-     CLI_INTO(cli_common, quiet)},
+    CLI_OPTION("--topology", "FILE", CLI_STRING, cli_common, topology,
+               "the machine: a YAML file, or the name of a built-in machine; default: default"),
+    CLI_OPTION("--set", "KEY=VALUE", CLI_LIST, cli_common, settings,
+               "overrides a setting of the machine, such as sip.ucie.bw_gbs=1024; repeatable"),
+    CLI_OPTION("--json", NULL, CLI_FLAG, cli_common, json,
+               "prints one JSON document instead of text"),
+    CLI_OPTION("--quiet", NULL, CLI_FLAG, cli_common, quiet,
+               "no warnings, progress or explanations"),
 };
 enum { COMMON_COUNT = sizeof common_options / sizeof common_options[0] };
 
 void cli_list_fini(cli_list *list)
 {
     kb_vec_fini(list);
-}
-
-void cli_common_fini(cli_common *common)
-{
-    cli_list_fini(&common->settings);
 }
 
 /* ---- Numbers ----------------------------------------------------------------------------- */
@@ -85,7 +70,7 @@ static kb_code bad_value(const parser *p, const cli_option *option, const char *
     case CLI_UINT:
         kb_text_puts(&expected, "a whole number");
         break;
-    case CLI_BYTES:
+    case CLI_SIZE:
         kb_text_puts(&expected, "a number of bytes, such as 4096 or 4KiB");
         break;
     default:
@@ -94,7 +79,7 @@ static kb_code bad_value(const parser *p, const cli_option *option, const char *
     }
     if (option->kind == CLI_UINT && option->min >= option->max) {
         kb_text_printf(&expected, " from 0 to %" PRId64, INT64_MAX);
-    } else if (option->min < option->max && option->kind == CLI_BYTES) {
+    } else if (option->min < option->max && option->kind == CLI_SIZE) {
         kb_text_puts(&expected, ", from ");
         kb_bytes_print_limit((uint64_t)option->min, &expected);
         kb_text_puts(&expected, " to ");
@@ -134,7 +119,7 @@ static void *target_of(const parser *p, const cli_option *option)
 {
     static const size_t sizes[] = {
         [CLI_FLAG] = sizeof(bool),     [CLI_STRING] = sizeof(const char *),
-        [CLI_UINT] = sizeof(uint64_t), [CLI_BYTES] = sizeof(uint64_t),
+        [CLI_UINT] = sizeof(uint64_t), [CLI_SIZE] = sizeof(uint64_t),
         [CLI_DOUBLE] = sizeof(double), [CLI_ENUM] = sizeof(size_t),
         [CLI_LIST] = sizeof(cli_list),
     };
@@ -175,7 +160,7 @@ static kb_code set(const parser *p, const cli_option *option, const char *text)
         *(const char **)target = text;
         return KB_OK;
     case CLI_UINT:
-    case CLI_BYTES:
+    case CLI_SIZE:
     case CLI_DOUBLE:
         return set_number(p, option, text);
     case CLI_ENUM:
@@ -190,7 +175,7 @@ static kb_code set(const parser *p, const cli_option *option, const char *text)
 
 static size_t option_total(const cli_command *command)
 {
-    return command->option_count + (command->has_machine ? COMMON_COUNT : 0);
+    return command->option_count + (command->machine != CLI_NO_MACHINE ? COMMON_COUNT : 0);
 }
 
 /* The command's own, then the common ones. */
@@ -231,7 +216,7 @@ static kb_code unknown(const cli_command *command, const char *word)
                     command->name);
 }
 
-/* Handles the option at argv[*i], and its value, which may be the next argument. */
+/* Reads the option at argv[*i], and its value, which may be the next argument. */
 static kb_code take_option(const parser *p, int argc, char **argv, int *i)
 {
     char *word = argv[*i];
@@ -274,6 +259,14 @@ kb_code cli_parse(const cli_command *command, int *argc, char **argv, void *args
     }
     *argc = words;
     return KB_OK;
+}
+
+void cli_free_lists(const cli_command *command, void *args)
+{
+    parser p = {.command = command, .args = args};
+    for (size_t i = 0; i < option_total(command); i++)
+        if (option_at(command, i)->kind == CLI_LIST)
+            cli_list_fini(target_of(&p, option_at(command, i)));
 }
 
 /* ---- Help -------------------------------------------------------------------------------- */

@@ -1,17 +1,17 @@
 /*
- * parens.c: finds a parenthesis that is not closed.
+ * parens.c: finds an unclosed parenthesis.
  *
- * Operations of kernels are macros, and a compiler looks for the end of a macro's arguments in all
- * of the file: gcc tells of its end, not of the call. But a `;` directly inside parentheses is
- * there in a `for` alone (in others it is inside braces), so the first one elsewhere shows which it
- * is. Directives are left out: a macro may be half of something.
+ * Operations of kernels are macros, and a compiler searches the end of a macro's arguments in the
+ * whole file: gcc reports the end of the file, not the call. But a `;` directly inside parentheses
+ * is valid only in a `for` (elsewhere it is inside braces), so the first other one shows which
+ * parenthesis is unclosed. Directives are skipped, as a macro may be unbalanced.
  */
 #include "parens.h"
 
 #include <ctype.h>
 #include <string.h>
 
-enum { DEEPEST = 256 };
+enum { MAX_DEPTH = 256 };
 
 typedef struct opened {
     char with;
@@ -23,9 +23,9 @@ typedef struct scan {
     const char *at, *end;
     int line;
     const char *line_start;
-    bool is_for;   /* the last word was */
-    bool is_fresh; /* nothing but blanks in this line so far */
-    opened stack[DEEPEST];
+    bool is_for;   /* the last word was `for` */
+    bool is_fresh; /* only blanks in this line so far */
+    opened stack[MAX_DEPTH];
     size_t depth;
 } scan;
 
@@ -86,7 +86,7 @@ static void skip_word(scan *s)
     s->is_for = s->at - start == 3 && memcmp(start, "for", 3) == 0;
 }
 
-static bool skip_what_is_no_code(scan *s)
+static bool skip_non_code(scan *s)
 {
     if (looking_at(s, "//"))
         skip_past(s, "\n");
@@ -103,12 +103,12 @@ static bool skip_what_is_no_code(scan *s)
     return true;
 }
 
-/* True if it is a `;` that should not be there. */
+/* True for a `;` directly inside parentheses that are not of a `for`. */
 static bool take(scan *s)
 {
     char c = *s->at;
     const opened *top = s->depth > 0 ? &s->stack[s->depth - 1] : NULL;
-    if (strchr("([{", c) && s->depth < DEEPEST)
+    if (strchr("([{", c) && s->depth < MAX_DEPTH)
         s->stack[s->depth++] = (opened){c, s->is_for, {s->line, (int)(s->at - s->line_start) + 1}};
     else if (strchr(")]}", c) && s->depth > 0)
         s->depth--;
@@ -122,8 +122,8 @@ static bool take(scan *s)
 bool parens_find_open(const char *text, size_t length, paren_place *place)
 {
     scan s = {.at = text, .end = text + length, .line = 1, .line_start = text, .is_fresh = true};
-    while (s.at < s.end && s.depth < DEEPEST) {
-        if (skip_what_is_no_code(&s))
+    while (s.at < s.end && s.depth < MAX_DEPTH) {
+        if (skip_non_code(&s))
             continue;
         s.is_fresh = false;
         if (isalnum((unsigned char)*s.at) || *s.at == '_') {

@@ -1,11 +1,11 @@
-/* parens.h: finds a parenthesis that is not closed, in a C file that does not compile. */
+/* parens.h: finds an unclosed parenthesis in a C file. */
 #ifndef KB_CLI_PARENS_H
 #define KB_CLI_PARENS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Where a parenthesis is opened, counted from 1. */
+/* The position of a parenthesis, counted from 1. */
 typedef struct paren_place {
     int line, column;
 } paren_place;

@@ -1,11 +1,11 @@
 /*
- * plugin.c: finds benches, and collectives. Those in files of the user's become a shared library
- * that is loaded into the process; the program exports the public calls to it. What the compiler
- * says goes to stderr as it is. The library is made in a directory of its own, which is gone as
- * soon as it is loaded, and whatever ends the process before.
+ * plugin.c: finds benches and collectives. Those in files of users are compiled to a shared
+ * library, which is loaded into the process; the program exports the public functions to it.
+ * Messages of the compiler go to stderr unchanged. The library is built in a temporary directory,
+ * which is removed when it is loaded or the process ends.
  *
- * Operations of kernels are macros. So the compiler is told to name the line where one is used, not
- * what it is made of, and to stop at the first error: what follows is about the rest of the macro.
+ * Operations of kernels are macros. So the compiler is told to report the line of the call, not the
+ * expansion, and to stop at the first error, as later ones concern the rest of the macro.
  */
 #include "plugin.h"
 
@@ -22,16 +22,16 @@
 #include <unistd.h>
 
 #include "benches/benches.h"
+#include "cleanup.h"
 #include "cli.h"
 #include "crash.h"
 #include "embedded.h"
 #include "files.h"
-#include "leftovers.h"
 #include "parens.h"
 
 /* ---- Benches by name --------------------------------------------------------------------- */
 
-/* The bench of that name; NULL if there is none, and then all names are in the suggestion. */
+/* The bench of that name; or NULL, and the names are offered to the suggestion. */
 static const kb_bench_spec *find(const kb_bench_spec *const *specs, const char *name,
                                  kb_suggestion *near)
 {
@@ -44,7 +44,7 @@ static const kb_bench_spec *find(const kb_bench_spec *const *specs, const char *
     return NULL;
 }
 
-static kb_code open_shipped(const char *name, plugin *p)
+static kb_code find_builtin(const char *name, plugin *p)
 {
     char buffer[CLI_CLIP];
     kb_suggestion near;
@@ -57,7 +57,7 @@ static kb_code open_shipped(const char *name, plugin *p)
 
 /* ---- Compiling --------------------------------------------------------------------------- */
 
-/* Appends the directory of this program, with "/"; nothing if the system does not tell. */
+/* Appends the directory of this program, with "/"; nothing if it is unknown. */
 static void append_own_directory(kb_text *path)
 {
     char link[4096];
@@ -68,7 +68,7 @@ static void append_own_directory(kb_text *path)
     kb_text_append(path, link, (size_t)(strrchr(link, '/') + 1 - link));
 }
 
-/* Whether there are headers; nothing if memory runs out, which is noted in the text. */
+/* Whether the directory has the headers. False if out of memory: then the text is failed. */
 static bool has_headers(kb_text *directory)
 {
     kb_text header = KB_TEXT_INIT;
@@ -79,7 +79,7 @@ static bool has_headers(kb_text *directory)
     return found;
 }
 
-/* Beside the program if it is installed, else those that it was built with. */
+/* The installed headers, or those of the build. */
 static kb_code find_headers(kb_text *directory)
 {
     append_own_directory(directory);
@@ -97,10 +97,10 @@ static kb_code find_headers(kb_text *directory)
                                  "with its headers");
 }
 
-/* A command to be run: words that it owns. */
+/* A command line of the compiler; owns its words. */
 typedef struct command {
     KB_VEC(char *) words;
-    const char *directory; /* for its temporary files */
+    const char *directory; /* for temporary files */
     bool failed;
 } command;
 
@@ -159,7 +159,7 @@ static void compose(command *c, const char *source, const char *headers, const c
     add_word(c, kb_text_peek(&include), include.length);
     add_word(c, "-o", 2);
     add_word(c, library, strlen(library));
-    /* So that it is no option (-x.c), and no file of options (@x.c). */
+    /* "./" for names that would be an option (-x.c) or a file of options (@x.c). */
     bool is_plain = isalnum((unsigned char)source[0]) || strchr("./_", source[0]);
     kb_text_printf(&path, "%s%s", is_plain ? "" : "./", source);
     add_word(c, kb_text_peek(&path), path.length);
@@ -169,8 +169,8 @@ static void compose(command *c, const char *source, const char *headers, const c
 }
 
 /*
- * The environment, with the directory for temporary files. A compiler that a signal ends may leave
- * files of its own: in that directory they go with it. NULL for want of memory.
+ * The environment, with TMPDIR set to the directory: temporary files of a compiler that a signal
+ * ends are removed with it. NULL if out of memory.
  */
 static char **make_environment(const char *directory)
 {
@@ -202,9 +202,9 @@ static void free_environment(char **made)
 }
 
 /*
- * Starts it in a process group of its own, so that a signal reaches all of its processes. Its
- * signals are as they were when this program began, but for SIGTTOU: a terminal may stop the
- * output of other groups.
+ * Starts it in its own process group, so that a signal reaches all of its processes. Signals are
+ * reset to their state at the start of this program, except SIGTTOU, which is ignored, as a
+ * terminal may stop the output of background groups.
  */
 static int start(const command *c, posix_spawn_file_actions_t *actions, pid_t *child)
 {
@@ -218,7 +218,7 @@ static int start(const command *c, posix_spawn_file_actions_t *actions, pid_t *c
         (void)posix_spawnattr_destroy(&attributes);
         return ENOMEM;
     }
-    (void)signal(SIGCHLD, SIG_DFL); /* else there is no status to wait for */
+    (void)signal(SIGCHLD, SIG_DFL); /* if ignored, waitpid() gets no status */
     (void)signal(SIGTTOU, SIG_IGN);
     sigfillset(&all);
     sigemptyset(&defaults);
@@ -232,7 +232,7 @@ static int start(const command *c, posix_spawn_file_actions_t *actions, pid_t *c
     error =
         posix_spawnp(child, c->words.items[0], actions, &attributes, c->words.items, environment);
     if (error == 0)
-        leftovers_set_child(*child);
+        cleanup_set_child(*child);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     (void)signal(SIGTTOU, SIG_DFL);
     (void)posix_spawnattr_destroy(&attributes);
@@ -240,7 +240,7 @@ static int start(const command *c, posix_spawn_file_actions_t *actions, pid_t *c
     return error;
 }
 
-/* It is among the leftovers for as long as it has not been waited for. 0, or an error. */
+/* The child stays registered for cleanup until it was waited for. Returns an errno, or 0. */
 static int wait_for(pid_t child, int *status)
 {
     siginfo_t info;
@@ -250,13 +250,13 @@ static int wait_for(pid_t child, int *status)
             return errno;
     sigfillset(&all);
     (void)pthread_sigmask(SIG_BLOCK, &all, &before);
-    leftovers_set_child(0);
+    cleanup_set_child(0);
     int error = waitpid(child, status, 0) < 0 ? errno : 0;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
 }
 
-/* Runs it. What it prints goes to the file, or if that is NULL to stderr: stdout is for results. */
+/* Runs it. Its output goes to the file, or to stderr if that is NULL: stdout is for results. */
 static kb_code spawn(const command *c, const char *out, int *status)
 {
     posix_spawn_file_actions_t actions;
@@ -284,7 +284,6 @@ static kb_code spawn(const command *c, const char *out, int *status)
     return KB_OK;
 }
 
-/* Whether it compiled is in its status. */
 static kb_code run_compiler(const command *c, const char *source)
 {
     int status;
@@ -301,10 +300,10 @@ static kb_code run_compiler(const command *c, const char *source)
     return KB_OK;
 }
 
-/* Whether the compiler says that it is a clang. What it says goes to a file, which is `path`. */
-static kb_code ask_kind(const char *directory, const char *path, bool *is_clang)
+/* Whether the compiler is clang, by its output of --version, which goes to the file `path`. */
+static kb_code detect_clang(const char *directory, const char *path, bool *is_clang)
 {
-    char said[512];
+    char output[512];
     command c = {.directory = directory};
     *is_clang = false;
     add_compiler(&c);
@@ -315,15 +314,15 @@ static kb_code ask_kind(const char *directory, const char *path, bool *is_clang)
     command_fini(&c);
     FILE *file = code == KB_OK ? fopen(path, "r") : NULL;
     if (file) {
-        said[fread(said, 1, sizeof said - 1, file)] = '\0';
-        *is_clang = strstr(said, "clang") != NULL;
+        output[fread(output, 1, sizeof output - 1, file)] = '\0';
+        *is_clang = strstr(output, "clang") != NULL;
         fclose(file);
     }
     (void)unlink(path);
     return code;
 }
 
-/* Tells of a parenthesis that is not closed. clang knows itself. */
+/* Reports an unclosed parenthesis, which gcc reports at the end of the file, unlike clang. */
 static void check_parens(const char *source)
 {
     kb_text text = KB_TEXT_INIT;
@@ -348,7 +347,7 @@ static kb_code compile(const char *source, const char *directory, const char *li
     bool is_clang = false;
     kb_code code = find_headers(&headers);
     if (code == KB_OK)
-        code = ask_kind(directory, library, &is_clang);
+        code = detect_clang(directory, library, &is_clang);
     if (code == KB_OK) {
         compose(&c, source, kb_text_peek(&headers), library, is_clang);
         if (!is_clang)
@@ -369,9 +368,9 @@ static bool ends_with(const char *text, const char *end)
 }
 
 /*
- * The loader has no code for it, and without memory it may have no words either. Most of its words
- * are in the list. If it has no memory for a name, it says that the library, which is there, cannot
- * be opened, with any earlier errno.
+ * The loader reports out of memory only in its message, if at all. The list has most messages. If
+ * it has no memory for a name, it reports that the library, which exists, cannot be opened, with
+ * any earlier errno.
  */
 static bool is_out_of_memory(const char *library, const char *why)
 {
@@ -389,8 +388,8 @@ static bool is_out_of_memory(const char *library, const char *why)
             ends_with(why, "cannot open shared object file: No such file or directory"));
 }
 
-/* What the loader says, without the library that is nowhere by now. */
-static kb_code cannot_load(const char *library, const char *file, const char *why)
+/* Reports the message of the loader with the user's file in place of the temporary library. */
+static kb_code report_load_error(const char *library, const char *file, const char *why)
 {
     static const char undefined[] = "undefined symbol: ";
     if (is_out_of_memory(library, why))
@@ -401,13 +400,13 @@ static kb_code cannot_load(const char *library, const char *file, const char *wh
                         "%s: undefined symbol %s: neither the file nor KernBench "
                         "defines it",
                         file, symbol + strlen(undefined));
-    size_t length = strlen(file); /* the loader names the file, too */
+    size_t length = strlen(file); /* the loader's message may begin with it */
     if (strncmp(why, file, length) == 0 && strncmp(why + length, ": ", 2) == 0)
         why += length + 2;
     return cli_fail(KB_ERR_INPUT, "cannot load %s: %s", file, why);
 }
 
-/* Which headers something in it was compiled with. */
+/* Checks the version of the headers that the file was compiled with. */
 static kb_code check_interface(const char *file, const char *interface)
 {
     if (!interface || strcmp(interface, KB_INTERFACE) == 0)
@@ -422,7 +421,7 @@ static kb_code load_library(const char *library, const char *file, plugin *p)
 {
     p->library = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!p->library)
-        return cannot_load(library, file, dlerror());
+        return report_load_error(library, file, dlerror());
     const char *of_collectives = dlsym(p->library, "kb_exported_ccl_interface");
     kb_code code = check_interface(file, dlsym(p->library, "kb_exported_interface"));
     if (code == KB_OK)
@@ -435,15 +434,15 @@ static kb_code load_library(const char *library, const char *file, plugin *p)
 
 static kb_code load(const char *library, const char *file, plugin *p)
 {
-    crash_loading(file);
-    crash_blame(file);
+    crash_note_user_file(file);
+    crash_enter_user_code(file);
     kb_code code = load_library(library, file, p);
-    crash_blame(NULL);
+    crash_leave_user_code();
     return code;
 }
 
-/* A file of several benches, none of which was named; there is a first one. */
-static kb_code several(const char *file, const kb_bench_spec *const *specs)
+/* The file has several benches, and the user did not name one. */
+static kb_code report_several(const char *file, const kb_bench_spec *const *specs)
 {
     const char *first = specs[0]->name;
     kb_text names = KB_TEXT_INIT;
@@ -473,7 +472,7 @@ static kb_code choose(const char *file, const char *name, plugin *p)
         if (!specs[i]->name)
             return cli_fail(KB_ERR_INPUT, "%s: bench %zu has no name", file, i + 1);
     if (!name && specs[1])
-        return several(file, specs);
+        return report_several(file, specs);
     p->spec = name ? find(specs, name, &near) : specs[0];
     if (p->spec)
         return KB_OK;
@@ -481,7 +480,7 @@ static kb_code choose(const char *file, const char *name, plugin *p)
                     kb_suggestion_full(&near, ""));
 }
 
-/* A directory of its own, which is among the leftovers. */
+/* A temporary directory, registered for cleanup. */
 static kb_code make_directory(kb_text *directory)
 {
     const char *parent = getenv("TMPDIR");
@@ -494,7 +493,7 @@ static kb_code make_directory(kb_text *directory)
     bool made = mkdtemp(directory->bytes) != NULL;
     int why = errno;
     if (made)
-        (void)leftovers_add(directory->bytes, true); /* there is room: it is the first */
+        (void)cleanup_add(directory->bytes, true); /* the first entry: cannot fail */
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (made)
         return KB_OK;
@@ -502,7 +501,7 @@ static kb_code make_directory(kb_text *directory)
                     strerror(why));
 }
 
-/* Compiles into a directory that is gone again when the library is loaded. */
+/* The temporary directory is removed when the library is loaded. */
 static kb_code compile_and_load(const char *source, plugin *p)
 {
     kb_text directory = KB_TEXT_INIT, library = KB_TEXT_INIT;
@@ -514,14 +513,14 @@ static kb_code compile_and_load(const char *source, plugin *p)
             library.failed ? cli_report(kb_error_nomem()) : compile(source, directory.bytes, path);
         if (code == KB_OK)
             code = load(path, source, p);
-        leftovers_discard(directory.bytes);
+        cleanup_discard(directory.bytes);
     }
     kb_text_fini(&library);
     kb_text_fini(&directory);
     return code;
 }
 
-/* dlopen() looks for a name without "/" where the system has its libraries. */
+/* dlopen() searches names without "/" in the directories of system libraries. */
 static kb_code load_file(const char *file, plugin *p)
 {
     kb_text path = KB_TEXT_INIT;
@@ -531,7 +530,7 @@ static kb_code load_file(const char *file, plugin *p)
     return code;
 }
 
-/* `kinds`: what it may be, for people. */
+/* `kinds`: the message for other kinds of files. */
 static kb_code open_file(const char *file, const char *kinds, plugin *p)
 {
     struct stat status;
@@ -547,9 +546,9 @@ static kb_code open_file(const char *file, const char *kinds, plugin *p)
     return cli_fail(KB_ERR_INPUT, "%s: %s", file, kinds);
 }
 
-/* ---- Either ------------------------------------------------------------------------------ */
+/* ---- Opening ---------------------------------------------------------------------------- */
 
-/* Where the name of the bench begins, behind ".c:" or ".so:"; NULL if there is none. */
+/* The name of the bench after ".c:" or ".so:"; NULL if there is none. */
 static const char *find_name(const char *what)
 {
     const char *colon = strrchr(what, ':');
@@ -561,24 +560,22 @@ static const char *find_name(const char *what)
     return source || library ? colon + 1 : NULL;
 }
 
-embedded_bench embedded_bench_given;
-
 kb_code plugin_open(const char *what, plugin *p)
 {
-    *p = (plugin){.spec = embedded_bench_given.spec};
+    *p = (plugin){.spec = embedded_bench()};
     if (p->spec)
         return KB_OK;
     const char *name = find_name(what);
     if (!name && !strchr(what, '/') && !ends_with(what, ".c") && !ends_with(what, ".so"))
-        return open_shipped(what, p);
+        return find_builtin(what, p);
     char *file = name ? strndup(what, (size_t)(name - 1 - what)) : strdup(what);
     if (!file)
         return cli_report(kb_error_nomem());
     kb_code code = open_file(file, "not a bench: expected a name, a FILE.c or a FILE.so", p);
     if (code == KB_OK) {
-        crash_blame(file); /* whatever its tables say */
+        crash_enter_user_code(file); /* its tables may be corrupt */
         code = choose(file, name, p);
-        crash_blame(NULL);
+        crash_leave_user_code();
     }
     free(file);
     return code;

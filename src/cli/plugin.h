@@ -1,7 +1,4 @@
-/*
- * plugin.h: which bench is meant, be it one that ships or one in a file of the user's; and files
- * with collectives.
- */
+/* plugin.h: finds built-in benches, and loads benches and collectives from files of users. */
 #ifndef KB_CLI_PLUGIN_H
 #define KB_CLI_PLUGIN_H
 
@@ -9,19 +6,19 @@
 #include <kernbench/kernbench.h>
 
 typedef struct plugin {
-    const kb_bench_spec *spec;        /* NULL if it is about collectives alone */
+    const kb_bench_spec *spec;        /* NULL if only collectives were requested */
     const kb_ccl_plugin *collectives; /* NULL if it has none */
-    void *library;                    /* NULL if it ships */
+    void *library;                    /* NULL if it is built in */
 } plugin;
 
 /*
- * Finds the bench of a name; or loads a file: FILE.so, or FILE.c, which is compiled first, and
- * behind a colon the name of the bench in it, unless it has one alone. What is wrong is said on
- * stderr. A library stays loaded until the end of the process: threads of its own may run in it.
+ * Finds a bench by name, or in a file: FILE.so, or FILE.c, which is compiled first; FILE:NAME if it
+ * has several. Reports errors on stderr. A library stays loaded until the process ends, as its
+ * threads may still run.
  */
 KB_MUST_USE kb_code plugin_open(const char *what, plugin *p);
 
-/* Loads a file with collectives, FILE.so or FILE.c. What is wrong is said on stderr. */
+/* Loads a file with collectives, FILE.so or FILE.c. Reports errors on stderr. */
 KB_MUST_USE kb_code plugin_open_collectives(const char *file, plugin *p);
 
 #endif

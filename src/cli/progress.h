@@ -1,6 +1,6 @@
 /*
- * progress.h: what is being done, how far it is, how fast, and how long it will still take; on
- * stderr, on a terminal alone, and only after a second.
+ * progress.h: a line of progress with rate and remaining time, on stderr if that is a terminal,
+ * after one second.
  *
  *     cli_progress progress = cli_progress_start("load points", 20, common.quiet);
  *     ...
@@ -18,14 +18,17 @@ typedef struct cli_progress {
     uint64_t total;
     double began, shown; /* seconds of the wall clock */
     bool silent;
-    bool dirty; /* there is a line to wipe out */
+    bool dirty; /* a line is shown */
 } cli_progress;
 
-/* A total of 0 is one that nobody knows. */
+/* A total of 0 is unknown. */
 cli_progress cli_progress_start(const char *what, uint64_t total, bool quiet);
 void cli_progress_show(cli_progress *progress, uint64_t done);
 
-/* Wipes the line out: before anything else is printed. */
+/* Removes the line: call it before other output. */
 void cli_progress_end(cli_progress *progress);
+
+/* Seconds of the wall clock, for differences. */
+double cli_wall_seconds(void);
 
 #endif

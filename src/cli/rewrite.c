@@ -1,9 +1,9 @@
 /*
- * rewrite.c: puts a setting into the text of a description, which is parsed to find the location
- * and otherwise left as it is.
+ * rewrite.c: writes a setting into the text of a machine. The text is parsed to find the place; the
+ * rest does not change.
  *
  *     w: 4 # spec             cube.noc.w=8     the scalar is replaced
- *     mesh: { w: 4 }          mesh.h=2         the key is put first: { h: 2, w: 4 }
+ *     mesh: { w: 4 }          mesh.h=2         the key is inserted first: { h: 2, w: 4 }
  *     mesh:                   mesh.h=2         the key gets a line before the first one
  *       w: 4
  */
@@ -36,7 +36,7 @@ static void splice_text(kb_text *text, size_t at, size_t old, const kb_text *fre
     text->failed = text->failed || fresh->failed;
 }
 
-/* The value as YAML takes it: plain if nothing in it means anything there. */
+/* The value as YAML: in quotes if it has special characters. */
 static void print_value(kb_text *out, const char *value)
 {
     static const char plain[] =
@@ -53,7 +53,7 @@ static void print_value(kb_text *out, const char *value)
     kb_text_puts(out, "\"");
 }
 
-/* The length of the scalar that begins there; 0 if it is not one on one line. */
+/* The length of the scalar at this position; 0 if it is not a scalar on one line. */
 static size_t scalar_length(const char *at, const char *source)
 {
     if (*at == '"' || *at == '\'') {
@@ -70,7 +70,7 @@ static size_t scalar_length(const char *at, const char *source)
     return strncmp(at, source, length) == 0 ? length : 0;
 }
 
-static kb_error *cannot(const char *setting)
+static kb_error *error_cannot_write(const char *setting)
 {
     return kb_error_new(KB_ERR_INPUT,
                         "cannot write --set %s into the text of the file; --print --effective "
@@ -78,7 +78,7 @@ static kb_error *cannot(const char *setting)
                         setting);
 }
 
-/* The value of a key or of an index; NULL if there is none. */
+/* The child with this key or index, or NULL. */
 static kb_config_node *child(kb_config_node *node, const char *key)
 {
     kb_config_node *item = kb_config_first(node);
@@ -92,7 +92,7 @@ static kb_config_node *child(kb_config_node *node, const char *key)
     return NULL;
 }
 
-/* Puts "a: { b: value }" into the mapping that begins there. `path` is cut into its words. */
+/* Inserts "a: { b: value }" into the mapping at this position. Splits `path` into its words. */
 static void insert(kb_text *text, kb_srcloc loc, char *path, const char *value)
 {
     kb_text fresh = KB_TEXT_INIT;
@@ -131,7 +131,7 @@ static bool is_mapping(const kb_text *text, kb_config_node *node)
     return kb_text_peek(text)[offset_of(text, kb_config_loc(node))] == '{';
 }
 
-/* Follows the path as far as the text goes, then replaces or inserts. */
+/* Follows the path as far as the text has it, then replaces the value or inserts the rest. */
 static kb_error *apply(kb_text *text, kb_config *config, char *path, const char *value,
                        const char *setting)
 {
@@ -145,7 +145,7 @@ static kb_error *apply(kb_text *text, kb_config *config, char *path, const char 
         if (point)
             *point = '.';
         if (!next && !is_mapping(text, node))
-            return cannot(setting);
+            return error_cannot_write(setting);
         if (!next) {
             insert(text, kb_config_loc(node), word, value);
             return NULL;
@@ -157,7 +157,7 @@ static kb_error *apply(kb_text *text, kb_config *config, char *path, const char 
     size_t at = offset_of(text, kb_config_loc(node));
     size_t length = source ? scalar_length(kb_text_peek(text) + at, source) : 0;
     if (length == 0)
-        return cannot(setting);
+        return error_cannot_write(setting);
     kb_text fresh = KB_TEXT_INIT;
     print_value(&fresh, value);
     splice_text(text, at, length, &fresh);
@@ -170,7 +170,7 @@ kb_error *rewrite_setting(kb_text *text, const char *setting)
     const char *equals = strchr(setting, '=');
     kb_config *config;
     if (!equals)
-        return cannot(setting);
+        return error_cannot_write(setting);
     KB_TRY(kb_config_load_text("description", kb_text_peek(text), text->length, &config));
     char *path = strndup(setting, (size_t)(equals - setting));
     kb_error *err = path ? apply(text, config, path, equals + 1, setting) : kb_error_nomem();
@@ -179,7 +179,7 @@ kb_error *rewrite_setting(kb_text *text, const char *setting)
     return !err && text->failed ? kb_error_nomem() : err;
 }
 
-/* The length of the collection in brackets that begins there; 0 if it is none. */
+/* The length of the collection in brackets at this position; 0 if there is none. */
 static size_t collection_length(const char *at)
 {
     size_t depth = 0;

@@ -1,14 +1,14 @@
 /*
- * run.h: what the files of the run command share.
+ * run.h: the statistics and the summary of a run.
  *
- *     run.c           options; one run from beginning to end
- *     plugin.c        which bench is meant; benches in files of the user's
- *     run_stats.c   what came of a run, in figures: time, units, kernels
- *     run_links.c     the same of links            run_roofline.c  and of the roofline
+ *     cmd_run.c       options; one run from beginning to end
+ *     plugin.c        finds the bench; compiles and loads files of users
+ *     run_stats.c     statistics of time, units and kernels
+ *     run_links.c     of links                     run_roofline.c  the roofline
  *     run_verdict.c   what bound the run, in a sentence
- *     run_text.c      for people                   run_json.c      for programs
- *     run_profile.c   the profile by source line, for both
- *     run_trace.c     as a trace
+ *     run_text.c      the summary as text          run_json.c      and as JSON
+ *     run_tables.c    tables of both               run_profile.c   the profile by source line
+ *     run_trace.c     the trace
  */
 #ifndef KB_CLI_RUN_H
 #define KB_CLI_RUN_H
@@ -19,54 +19,57 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cli.h"
+#include "columns.h"
+#include "machine_options.h"
 #include "obs/obs.h"
 #include "oplog/oplog.h"
 #include "options.h"
 #include "sim/sim.h"
 
-/* ---- Figures ----------------------------------------------------------------------------- */
+/* ---- Statistics -------------------------------------------------------------------------- */
 
-/* What the units of a kind did, on all PEs. */
+/* The units of a kind, of all PEs. */
 typedef struct run_unit {
-    kb_time_sum busy;    /* of the times of their operations */
-    kb_time_sum at_work; /* time with at least one, over PEs */
+    kb_time_sum busy;    /* sum of the times of operations */
+    kb_time_sum at_work; /* time with at least one operation, summed over PEs */
     uint64_t count, bytes, flops;
 } run_unit;
 
-/* A link, and how many there are of its kind that carried as many bytes. */
+/* Links of one kind that carried the same number of bytes. */
 typedef struct run_link {
-    uint32_t link; /* of them the one that waited most */
+    uint32_t link; /* the one with the longest waiting time */
     size_t kind;
     uint64_t bytes;
-    kb_time busy;       /* that the bytes take */
-    double utilization; /* of the whole run */
-    kb_time_sum waited; /* by packets */
-    double queue;       /* packets that waited, on average over the run */
-    uint64_t alike;     /* the others */
+    kb_time busy;       /* transmission time of the bytes */
+    double utilization; /* over the run */
+    kb_time_sum waited; /* sum over packets */
+    double queue;       /* waiting packets, mean over the run */
+    uint64_t alike;     /* how many others */
 } run_link;
 
-/* The links of a kind. Those that take part carried something, or join devices that work. */
+/* The links of a kind. Active links carried something, or connect devices that are active. */
 typedef struct run_kind {
     const link_class *kind;
     kb_u128 bytes;
-    uint64_t active;  /* links that take part */
-    double mean, max; /* utilization of these */
+    uint64_t active;
+    double mean, max; /* utilization of active links */
     kb_time_sum waited;
-    double queue; /* packets that waited for a link, on average over these links and the run */
+    double queue; /* waiting packets, mean over active links and the run */
 } run_kind;
 
-/* The launches of a name. */
+/* Launches with the same name. */
 typedef struct run_kernel {
     const char *name;
-    size_t first; /* of its launches */
+    size_t first; /* index of the first launch */
     uint64_t launches;
-    uint32_t sips; /* different ones */
-    uint64_t pes;  /* the most of each SIP, summed */
+    uint32_t sips; /* distinct SIPs */
+    uint64_t pes;  /* maximum of a launch, summed over SIPs */
     kb_time total_min, total_max, exec_min, exec_max;
     kb_time_sum total_sum, exec_sum, network_sum, held_sum;
 } run_kernel;
 
-/* What bounds the kernels from above. */
+/* Upper bounds of the performance of kernels. */
 typedef enum run_roof {
     RUN_MATRIX_ROOF,
     RUN_VECTOR_ROOF,
@@ -74,28 +77,28 @@ typedef enum run_roof {
     RUN_REMOTE_ROOF
 } run_roof;
 
-/* Where the run stands under its roofs: of all PEs that ran kernels, over the time they did. */
+/* The roofline of all PEs that ran kernels, over the time in which kernels ran. */
 typedef struct run_roofline {
-    double tflops;             /* achieved, by the matrix engines */
-    double peak_tflops;        /* of these */
-    double slots;              /* of the arrays: the share that had work while they were occupied */
-    double occupied;           /* the share of the time that they were */
-    double vector_tflops;      /* achieved, by the vector engines */
-    double vector_peak_tflops; /* of these, with one operation a lane and cycle */
-    double vector_busy;        /* the share of the time that they were busy */
-    double gbs, peak_gbs;      /* of local memory; and what the PEs' own HBM slices can give */
+    double tflops;             /* achieved by the matrix engines */
+    double peak_tflops;        /* of the matrix engines */
+    double slots;              /* utilized share of array slots while the arrays are occupied */
+    double occupied;           /* share of the time in which the arrays are occupied */
+    double vector_tflops;      /* achieved by the vector engines */
+    double vector_peak_tflops; /* of the vector engines, with one operation per lane and cycle */
+    double vector_busy;        /* share of the time in which the vector engines are busy */
+    double gbs, peak_gbs;      /* achieved of local memory; peak of the PEs' own HBM slices */
     double remote_gbs;         /* of memory of other cubes and SIPs, and of other PEs' TCM */
-    double remote_busy;        /* the busiest link of the fabric: its share of the time */
-    double intensity;          /* matrix flops a byte of local memory; infinite if there is none */
-    double ridge;              /* the intensity from which on the matrix peak is the lower bound */
+    double remote_busy;        /* utilization of the busiest link of the fabric */
+    double intensity;          /* matrix FLOP per byte of local memory; infinite without bytes */
+    double ridge;              /* intensity from which on the matrix peak is the lower roof */
     double roof_tflops;        /* min(peak, bandwidth * intensity) */
-    run_roof roof;             /* the lowest: it takes the largest part of the time, */
-    double of_roof;            /* which is this */
+    run_roof roof;             /* the lowest roof */
+    double of_roof;            /* achieved share of it */
 } run_roofline;
 
-/* What the time of a run goes to: a kb_cause while kernels run, and these while none does. */
+/* Causes of a run's time: a kb_cause while kernels run, and these while no kernel runs. */
 enum {
-    RUN_LAUNCHES = KB_CAUSES, /* launches are under way */
+    RUN_LAUNCHES = KB_CAUSES, /* launches are in progress */
     RUN_REQUESTS,             /* no launch, but other requests: copies, mappings, queues */
     RUN_NOTHING,
     RUN_CAUSES
@@ -113,27 +116,31 @@ run_group run_group_of(int cause);
 const char *run_cause_label(int cause); /* "stalled on local memory" */
 const char *run_cause_key(int cause);   /* "local_memory", as in JSON */
 
-enum { RUN_BUSIEST = 8 }; /* links that are shown */
+/* Sorts the causes that are not 0 in descending order of time; ties: in the order of causes.
+ * Returns how many. */
+size_t run_sort_causes(const kb_time_sum *causes, int count, int *order);
+
+enum { RUN_BUSIEST = 8 }; /* links in the summary */
 
 typedef struct run_stats {
     const topo_machine *machine;
-    kb_time sim;                    /* how long the run took */
-    kb_time_sum causes[RUN_CAUSES]; /* of that time: adds up to it */
-    kb_split_time split;            /* the same in groups */
-    kb_timeline timeline;           /* what they come from */
-    uint64_t pes;                   /* that ran kernels */
+    kb_time sim;                    /* simulated time of the run */
+    kb_time_sum causes[RUN_CAUSES]; /* add up to that time */
+    kb_split_time split;            /* causes by group */
+    kb_timeline timeline;           /* the source of the causes */
+    uint64_t pes;                   /* PEs that ran kernels */
     const kb_launch_result *launches;
     size_t launch_count;
-    KB_VEC(run_kernel) kernels; /* by name; the one that took most time first */
+    KB_VEC(run_kernel) kernels; /* by name, in descending order of time */
     run_unit units[KB_UNITS];
-    uint64_t busiest_pe; /* its number, and the unit of it that was most at work; */
+    uint64_t busiest_pe; /* number of the PE with the busiest unit */
     kb_unit busiest_unit;
-    kb_time busiest_time;   /* 0 if none was */
-    KB_VEC(run_link) links; /* those that carried something; the busiest first */
+    kb_time busiest_time;   /* 0 if no unit was busy */
+    KB_VEC(run_link) links; /* that carried something, in descending order of utilization */
     link_classes classes;
-    KB_VEC(run_kind) kinds; /* those that carried something; the one with the busiest link first */
+    KB_VEC(run_kind) kinds; /* the same, in descending order of their busiest link */
     run_roofline roofline;
-    const kb_profile *profile; /* NULL if none was asked for */
+    const kb_profile *profile; /* NULL unless requested */
     uint64_t events, hops;
     net_train_stats trains;
     pe_stats engines;
@@ -141,9 +148,9 @@ typedef struct run_stats {
     tl_stand_ins stand_ins;
 } run_stats;
 
-/* The context must stay as long as the figures. */
-KB_MUST_USE kb_error *run_stats_init(run_stats *f, kb_context *ctx);
-void run_stats_fini(run_stats *f);
+/* The context must live as long as the statistics. */
+KB_MUST_USE kb_error *run_stats_init(run_stats *s, kb_context *ctx);
+void run_stats_fini(run_stats *s);
 
 static inline double run_share(kb_time_sum part, kb_time_sum whole)
 {
@@ -152,39 +159,32 @@ static inline double run_share(kb_time_sum part, kb_time_sum whole)
 
 /* ---- run_links.c ---- */
 
-/* What the figures have of links. */
-KB_MUST_USE kb_error *run_links_gather(run_stats *f, net *fabric, kb_oplog *log);
+/* Collects the statistics of links. */
+KB_MUST_USE kb_error *run_collect_links(run_stats *s, net *fabric, kb_oplog *log);
 
-/* Links that what a PE waits for passes. */
-typedef enum run_way {
+/* Sets of links, by what a PE waits for. */
+typedef enum run_link_set {
     RUN_LOCAL_MEMORY, /* the memories of cubes */
     RUN_IN_SIP,       /* between PEs and cubes of a SIP */
     RUN_FABRIC,       /* the same, and between SIPs */
     RUN_ANY
-} run_way;
+} run_link_set;
 
-/* The links that remote bytes of kernels can pass: launches alone use those between SIPs if no
- * kernel reaches another SIP. */
-run_way run_remote_way(const run_stats *f);
+/* The links on routes of remote accesses of kernels: without those between SIPs if only launches
+ * use them. */
+run_link_set run_remote_links(const run_stats *s);
 
-/* The busiest link of the way; NULL if none carried anything. */
-const run_link *run_busiest(const run_stats *f, run_way way);
+/* The busiest link of the set; NULL if none carried anything. */
+const run_link *run_find_busiest(const run_stats *s, run_link_set set);
 
 /* ---- run_roofline.c ---- */
 
-KB_MUST_USE kb_error *run_roofline_gather(run_stats *f);
+KB_MUST_USE kb_error *run_compute_roofline(run_stats *s);
 
 /* ---- run_verdict.c ---- */
 
-/* A sentence or two: what bound the run. */
-void run_verdict(const run_stats *f, kb_text *text);
-
-/* ---- run_profile.c ---- */
-
-KB_MUST_USE kb_code run_profile_print(const run_stats *f, bool all);
-
-/* If there is a profile: an array of jansson's, NULL for want of memory. */
-struct json_t *run_profile_json(const run_stats *f);
+/* Appends one or two sentences: what bound the run. */
+void run_verdict(const run_stats *s, kb_text *text);
 
 /* ---- Printing ---------------------------------------------------------------------------- */
 
@@ -194,17 +194,27 @@ typedef struct run_view {
     const kb_bench *bench;
     const run_stats *stats;
     bool timing_only;
-    bool by_itself; /* timing-only because the bench says so */
+    bool by_bench; /* timing-only because the bench requires it */
     bool verify, verbose;
     double wall_s;
     const char *trace;       /* NULL if there is none */
-    const kb_error *failure; /* how the run ended; NULL: well */
+    const kb_error *failure; /* how the run failed; NULL if it did not */
 } run_view;
 
 KB_MUST_USE kb_code run_print_text(const run_view *view);
 KB_MUST_USE kb_code run_print_json(const run_view *view);
 
-/* Something a second; 0 if no time has passed. */
+/* Tables of a run_view. */
+extern const cli_rows run_units, run_busiest_links, run_links_by_kind;
+
+/* How many kinds of links the text omits. */
+size_t run_count_omitted_kinds(const run_view *view);
+
+/* The profile; there must be one. */
+KB_MUST_USE kb_code run_print_profile(const run_view *view);
+json_t *run_profile_json(const run_view *view); /* NULL if out of memory */
+
+/* Events per second; 0 if no time has passed. */
 static inline double run_per_second(uint64_t count, double seconds)
 {
     return seconds > 0 ? (double)count / seconds : 0;

@@ -1,31 +1,8 @@
-/* run_json.c: the results of the run command for programs. */
+/* run_json.c: the summary of a run as JSON. */
 #include "run.h"
 
-#include "cli.h"
 #include "json.h"
 #include "stand_ins.h"
-
-/* Names are the bench's, and may be no UTF-8. */
-static json_t *name_json(const char *name)
-{
-    kb_text text = KB_TEXT_INIT;
-    kb_text_puts(&text, name);
-    kb_text_escape_from(&text, 0);
-    json_t *value = text.failed ? NULL : json_string(cli_text(&text));
-    kb_text_fini(&text);
-    return value;
-}
-
-/* Sets a member of an object and takes the value over; a failure makes the object NULL. */
-static void set(json_t **object, const char *key, json_t *value)
-{
-    if (*object && json_object_set_new(*object, key, value) == 0)
-        return;
-    if (!*object)
-        json_decref(value);
-    json_decref(*object);
-    *object = NULL;
-}
 
 /* Times by cause, all of them. */
 static json_t *causes_json(const kb_time_sum *causes, int count)
@@ -34,20 +11,20 @@ static json_t *causes_json(const kb_time_sum *causes, int count)
     for (int c = 0; c < count; c++) {
         char key[48];
         snprintf(key, sizeof key, "%s_ns", run_cause_key(c));
-        set(&object, key, cli_json_ns(causes[c]));
+        cli_json_set(&object, key, cli_json_ns(causes[c]));
     }
     return object;
 }
 
-static json_t *kernels_json(const run_stats *f)
+static json_t *kernels_json(const run_stats *s)
 {
     json_t *kernels = json_array();
-    for (size_t i = 0; i < f->launch_count; i++) {
-        const kb_launch_result *launch = &f->launches[i];
+    for (size_t i = 0; i < s->launch_count; i++) {
+        const kb_launch_result *launch = &s->launches[i];
         cli_json_append(
             &kernels,
             json_pack("{s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
-                      name_json(launch->name), "sip", (json_int_t)launch->sip, "pes",
+                      cli_json_text(launch->name), "sip", (json_int_t)launch->sip, "pes",
                       (json_int_t)launch->pes, "issued_ns", cli_json_ns(launch->issued), "total_ns",
                       cli_json_ns(launch->ended - launch->issued - launch->held), "held_ns",
                       cli_json_ns(launch->held), "pe_exec_ns", cli_json_ns(launch->pe_exec),
@@ -64,27 +41,9 @@ static json_t *split_json(const kb_split_time *split)
                      cli_json_ns(split->communication), "idle_ns", cli_json_ns(split->idle));
 }
 
-static json_t *units_json(const run_stats *f)
-{
-    json_t *units = json_array();
-    for (int i = 0; i < KB_UNITS; i++) {
-        const run_unit *unit = &f->units[i];
-        if (unit->count == 0)
-            continue;
-        double share = run_share(unit->at_work, f->timeline.in_kernels);
-        cli_json_append(
-            &units,
-            json_pack("{s:s, s:I, s:o, s:o, s:o, s:I, s:I}", "unit", kb_unit_name((kb_unit)i),
-                      "count", (json_int_t)unit->count, "busy_ns", cli_json_ns(unit->busy),
-                      "at_work_ns", cli_json_ns(unit->at_work), "share", cli_json_real(share),
-                      "bytes", (json_int_t)unit->bytes, "flops", (json_int_t)unit->flops));
-    }
-    return units;
-}
-
-/* How requests, responses and writes moved: as packet trains from start to end, as packets from the
- * start, or unfolded in between; and why. And how often the packets that were left of one were
- * coalesced into a train. */
+/* How requests, responses and writes were simulated: as packet trains, as packets, or as trains
+ * that unfolded into packets, by reason; and how often packets were coalesced into a train again.
+ */
 static json_t *transport_json(const net_train_stats *trains)
 {
     const uint64_t *packets = trains->as_packets, *unfolded = trains->unfolded;
@@ -100,7 +59,7 @@ static json_t *transport_json(const net_train_stats *trains)
         (json_int_t)trains->coalesced_unfolded);
 }
 
-/* Commands of engines: how many had their times when they were issued, and why others had not. */
+/* Commands of engines: how many had their times when they were issued, and why others did not. */
 static json_t *engines_json(const pe_stats *engines)
 {
     return json_pack("{s:I, s:{s:I, s:I, s:I}}", "resolved", (json_int_t)engines->resolved,
@@ -109,45 +68,13 @@ static json_t *engines_json(const pe_stats *engines)
                      (json_int_t)engines->waited_for_event);
 }
 
-static json_t *execution_json(const run_stats *f)
+static json_t *execution_json(const run_stats *s)
 {
-    return json_pack("{s:o, s:o}", "engine_commands", engines_json(&f->engines), "transfers",
-                     transport_json(&f->trains));
+    return json_pack("{s:o, s:o}", "engine_commands", engines_json(&s->engines), "transfers",
+                     transport_json(&s->trains));
 }
 
-static json_t *links_json(const run_stats *f)
-{
-    json_t *links = json_array();
-    for (size_t i = 0; i < f->links.count && i < RUN_BUSIEST; i++) {
-        const run_link *link = &f->links.items[i];
-        cli_json_append(&links, json_pack("{s:o, s:I, s:I, s:o, s:o, s:o}", "link",
-                                          cli_json_link(f->machine, link->link), "alike",
-                                          (json_int_t)link->alike, "bytes", (json_int_t)link->bytes,
-                                          "utilization", cli_json_real(link->utilization),
-                                          "waited_ns", cli_json_ns(link->waited), "mean_queue",
-                                          cli_json_real(link->queue)));
-    }
-    return links;
-}
-
-static json_t *kinds_json(const run_stats *f)
-{
-    json_t *kinds = json_array();
-    for (size_t i = 0; i < f->kinds.count; i++) {
-        const run_kind *k = &f->kinds.items[i];
-        cli_json_append(
-            &kinds, json_pack("{s:[ss], s:b, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "between",
-                              topo_kind_name(k->kind->a), topo_kind_name(k->kind->b), "service",
-                              k->kind->service, "gbs", cli_json_rate(k->kind->rate), "count",
-                              (json_int_t)k->kind->count, "active", (json_int_t)k->active, "bytes",
-                              cli_json_count(k->bytes), "mean_utilization", cli_json_real(k->mean),
-                              "max_utilization", cli_json_real(k->max), "waited_ns",
-                              cli_json_ns(k->waited), "mean_queue", cli_json_real(k->queue)));
-    }
-    return kinds;
-}
-
-/* Which group of causes the roof belongs to, and which roof it is. */
+/* The group of causes of each roof, and its name. */
 static const struct {
     const char *bound, *name;
 } roofs[] = {
@@ -157,30 +84,30 @@ static const struct {
     [RUN_REMOTE_ROOF] = {"communication", "remote"},
 };
 
-/* Of a run without kernels there is none. */
-static json_t *roofline_json(const run_stats *f)
+/* null for a run without kernels. */
+static json_t *roofline_json(const run_stats *s)
 {
-    const run_roofline *r = &f->roofline;
-    if (f->pes == 0)
+    const run_roofline *r = &s->roofline;
+    if (s->pes == 0)
         return json_null();
     json_t *object = json_object();
-    set(&object, "pes", json_integer((json_int_t)f->pes));
-    set(&object, "tflops", cli_json_real(r->tflops));
-    set(&object, "peak_tflops", cli_json_real(r->peak_tflops));
-    set(&object, "array_slots_used", cli_json_real(r->slots));
-    set(&object, "vector_tflops", cli_json_real(r->vector_tflops));
-    set(&object, "vector_peak_tflops", cli_json_real(r->vector_peak_tflops));
-    set(&object, "vector_busy", cli_json_real(r->vector_busy));
-    set(&object, "gbs", cli_json_real(r->gbs));
-    set(&object, "peak_gbs", cli_json_real(r->peak_gbs));
-    set(&object, "remote_gbs", cli_json_real(r->remote_gbs));
-    set(&object, "remote_busy", cli_json_real(r->remote_busy));
-    set(&object, "intensity", cli_json_real(r->intensity));
-    set(&object, "ridge", cli_json_real(r->ridge));
-    set(&object, "roof_tflops", cli_json_real(r->roof_tflops));
-    set(&object, "bound", json_string(roofs[r->roof].bound));
-    set(&object, "roof", json_string(roofs[r->roof].name));
-    set(&object, "of_roof", cli_json_real(r->of_roof));
+    cli_json_set(&object, "pes", json_integer((json_int_t)s->pes));
+    cli_json_set(&object, "tflops", cli_json_real(r->tflops));
+    cli_json_set(&object, "peak_tflops", cli_json_real(r->peak_tflops));
+    cli_json_set(&object, "array_slots_used", cli_json_real(r->slots));
+    cli_json_set(&object, "vector_tflops", cli_json_real(r->vector_tflops));
+    cli_json_set(&object, "vector_peak_tflops", cli_json_real(r->vector_peak_tflops));
+    cli_json_set(&object, "vector_busy", cli_json_real(r->vector_busy));
+    cli_json_set(&object, "gbs", cli_json_real(r->gbs));
+    cli_json_set(&object, "peak_gbs", cli_json_real(r->peak_gbs));
+    cli_json_set(&object, "remote_gbs", cli_json_real(r->remote_gbs));
+    cli_json_set(&object, "remote_busy", cli_json_real(r->remote_busy));
+    cli_json_set(&object, "intensity", cli_json_real(r->intensity));
+    cli_json_set(&object, "ridge", cli_json_real(r->ridge));
+    cli_json_set(&object, "roof_tflops", cli_json_real(r->roof_tflops));
+    cli_json_set(&object, "bound", json_string(roofs[r->roof].bound));
+    cli_json_set(&object, "roof", json_string(roofs[r->roof].name));
+    cli_json_set(&object, "of_roof", cli_json_real(r->of_roof));
     return object;
 }
 
@@ -189,12 +116,12 @@ static void set_named(json_t **object, const char *name, json_t *value)
     kb_text key = KB_TEXT_INIT;
     kb_text_puts(&key, name);
     kb_text_escape_from(&key, 0);
-    set(object, cli_text(&key), value);
+    cli_json_set(object, cli_text(&key), value);
     kb_text_fini(&key);
 }
 
-/* The object that the metric "object.name" is a member of; made if there is none yet. NULL if there
- * is no memory, or if a metric of that name is no object. */
+/* The object of the metric "object.name", created if it does not exist. NULL if out of memory, or
+ * if another metric has the object's name. */
 static json_t *group_of(json_t *metrics, const char *name, size_t length)
 {
     kb_text key = KB_TEXT_INIT;
@@ -219,12 +146,12 @@ static void set_metric(json_t **metrics, const rt_metric *metric)
         set_named(metrics, metric->name, cli_json_real(metric->value));
         return;
     }
-    json_incref(group); /* set() drops it if it fails */
+    json_incref(group); /* set_named() drops it on failure */
     set_named(&group, dot + 1, cli_json_real(metric->value));
     if (group)
         json_decref(group);
     else
-        set(metrics, metric->name, NULL);
+        cli_json_set(metrics, metric->name, NULL);
 }
 
 static json_t *metrics_json(const run_view *view)
@@ -244,7 +171,7 @@ static json_t *parameters_json(const run_view *view)
         const kb_param *param = &view->spec->params[i];
         int64_t value = kb_bench_param(view->bench, param->name);
         set_named(&object, param->name,
-                  param->names ? name_json(param->names[value]) : json_integer(value));
+                  param->names ? cli_json_text(param->names[value]) : json_integer(value));
     }
     return object;
 }
@@ -255,46 +182,46 @@ static json_t *verified_json(const run_view *view)
     return verdict == RT_NOT_VERIFIED ? json_null() : json_boolean(verdict == RT_VERIFIED);
 }
 
-/* How the run ended: null if well. */
+/* How the run failed: null if it did not. */
 static json_t *error_json(const kb_error *err)
 {
     if (!err)
         return json_null();
     return json_pack("{s:i, s:o}", "code", (int)kb_error_code(err), "message",
-                     name_json(kb_error_message(err)));
+                     cli_json_text(kb_error_message(err)));
 }
 
 kb_code run_print_json(const run_view *view)
 {
-    const run_stats *f = view->stats;
+    const run_stats *s = view->stats;
     kb_text verdict = KB_TEXT_INIT;
-    run_verdict(f, &verdict);
+    run_verdict(s, &verdict);
     json_t *document = json_object();
-    set(&document, "bench", name_json(view->spec->name));
-    set(&document, "topology", cli_json_machine(f->machine, &view->common->settings));
-    set(&document, "parameters", parameters_json(view));
-    set(&document, "timing_only", json_boolean(view->timing_only));
-    set(&document, "stand_ins", stand_ins_json(&f->stand_ins));
-    set(&document, "verified", verified_json(view));
-    set(&document, "error", error_json(view->failure));
-    set(&document, "metrics", metrics_json(view));
-    set(&document, "sim_ns", cli_json_ns(f->sim));
-    set(&document, "breakdown", split_json(&f->split));
-    set(&document, "causes", causes_json(f->causes, RUN_CAUSES));
-    set(&document, "verdict", json_string(cli_text(&verdict)));
-    set(&document, "kernels", kernels_json(f));
-    set(&document, "units", units_json(f));
-    set(&document, "busiest_links", links_json(f));
-    set(&document, "link_kinds", kinds_json(f));
-    set(&document, "link_bytes", cli_json_count(f->link_bytes));
-    set(&document, "roofline", roofline_json(f));
-    if (f->profile)
-        set(&document, "profile", run_profile_json(f));
-    set(&document, "events", json_integer((json_int_t)f->events));
-    set(&document, "hops", json_integer((json_int_t)f->hops));
-    set(&document, "execution", execution_json(f));
-    set(&document, "wall_s", cli_json_real(view->wall_s));
-    set(&document, "hops_per_s", cli_json_real(run_per_second(f->hops, view->wall_s)));
+    cli_json_set(&document, "bench", cli_json_text(view->spec->name));
+    cli_json_set(&document, "topology", cli_json_machine(s->machine, &view->common->settings));
+    cli_json_set(&document, "parameters", parameters_json(view));
+    cli_json_set(&document, "timing_only", json_boolean(view->timing_only));
+    cli_json_set(&document, "stand_ins", stand_ins_json(&s->stand_ins));
+    cli_json_set(&document, "verified", verified_json(view));
+    cli_json_set(&document, "error", error_json(view->failure));
+    cli_json_set(&document, "metrics", metrics_json(view));
+    cli_json_set(&document, "sim_ns", cli_json_ns(s->sim));
+    cli_json_set(&document, "breakdown", split_json(&s->split));
+    cli_json_set(&document, "causes", causes_json(s->causes, RUN_CAUSES));
+    cli_json_set(&document, "verdict", json_string(cli_text(&verdict)));
+    cli_json_set(&document, "kernels", kernels_json(s));
+    cli_json_set(&document, "units", cli_rows_json(&run_units, s->machine, view));
+    cli_json_set(&document, "busiest_links", cli_rows_json(&run_busiest_links, s->machine, view));
+    cli_json_set(&document, "link_kinds", cli_rows_json(&run_links_by_kind, s->machine, view));
+    cli_json_set(&document, "link_bytes", cli_json_count(s->link_bytes));
+    cli_json_set(&document, "roofline", roofline_json(s));
+    if (s->profile)
+        cli_json_set(&document, "profile", run_profile_json(view));
+    cli_json_set(&document, "events", json_integer((json_int_t)s->events));
+    cli_json_set(&document, "hops", json_integer((json_int_t)s->hops));
+    cli_json_set(&document, "execution", execution_json(s));
+    cli_json_set(&document, "wall_s", cli_json_real(view->wall_s));
+    cli_json_set(&document, "hops_per_s", cli_json_real(run_per_second(s->hops, view->wall_s)));
     kb_text_fini(&verdict);
     return cli_json_print(document);
 }

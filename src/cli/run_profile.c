@@ -1,28 +1,27 @@
 /*
- * run_profile.c: the profile of a run by source line and operation.
+ * run_profile.c: the profile of a run by source line and operation, as text and as JSON.
  *
- * Times are those of all PEs that take part, over the time in which kernels run: rows, and what PEs
- * without a kernel wait for, add up to it. The source is shown if the file can be read.
+ * It divides the time in which kernels run, of all participating PEs: operations, and PEs without a
+ * kernel, add up to it. The source is shown if the file can be read.
  */
 #include "run.h"
 
-#include "cli.h"
 #include "files.h"
 #include "json.h"
-#include "table.h"
+#include "terminal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { SHOWN_LINES = 20, SOURCE_CHARACTERS = 60, CAUSES_SHOWN = 3 };
-static const double negligible = 0.005;      /* of the time: lines that are not shown, */
-static const double negligible_row = 0.0005; /* and operations of a line */
+static const double negligible = 0.005;      /* share of the time of lines that are not shown, */
+static const double negligible_row = 0.0005; /* and of operations of a line */
 
 /* ---- Rows in order ----------------------------------------------------------------------- */
 
 typedef KB_VEC(const kb_profile_row *) row_list;
 
-/* A source line: rows that follow each other in a list. */
+/* A source line: consecutive rows of a list. */
 typedef struct line {
     const kb_profile_row *const *rows;
     size_t count;
@@ -37,7 +36,7 @@ static int compare_places(const kb_profile_row *x, const kb_profile_row *y)
     return order != 0 ? order : (x->line > y->line) - (x->line < y->line);
 }
 
-/* By line; the largest first in each; of equals the order of units and names. */
+/* By line, then descending time; ties: unit and name. */
 static int compare_rows(const void *a, const void *b)
 {
     const kb_profile_row *x = *(const kb_profile_row *const *)a;
@@ -50,7 +49,7 @@ static int compare_rows(const void *a, const void *b)
     return order != 0 ? order : strcmp(x->name, y->name);
 }
 
-/* The largest first; of equals the order of files and lines. */
+/* Descending time; ties: file and line. */
 static int compare_lines(const void *a, const void *b)
 {
     const line *x = a, *y = b;
@@ -59,7 +58,7 @@ static int compare_lines(const void *a, const void *b)
     return compare_places(x->rows[0], y->rows[0]);
 }
 
-/* False for want of memory. */
+/* False if out of memory. */
 static bool sort_rows(const kb_profile *profile, row_list *rows, line_list *lines)
 {
     size_t count;
@@ -82,42 +81,42 @@ static bool sort_rows(const kb_profile *profile, row_list *rows, line_list *line
     return true;
 }
 
-/* All that is divided: of each PE the time in which kernels run. */
-static double whole_time(const run_stats *f)
+/* The time that the profile divides. */
+static double whole_time(const run_stats *s)
 {
-    return (double)f->timeline.kernels * (double)f->timeline.pes;
+    return (double)s->timeline.kernels * (double)s->timeline.pes;
 }
 
-static double share_of(const run_stats *f, kb_time_sum time)
+static double share_of(const run_stats *s, kb_time_sum time)
 {
-    double whole = whole_time(f);
+    double whole = whole_time(s);
     return whole > 0 ? (double)time / whole : 0;
 }
 
 /* ---- Source ------------------------------------------------------------------------------ */
 
-/* The last file that was asked for; "" if it cannot be read. */
+/* The file that was read last; "" if it cannot be read. */
 typedef struct source {
     const char *path;
     kb_text text;
 } source;
 
-/* The line without the white space around it; *length is 0 if there is none. */
-static const char *find_line(source *s, const char *path, int number, size_t *length)
+/* The line without leading and trailing white space; *length is 0 if it does not exist. */
+static const char *find_line(source *file, const char *path, int number, size_t *length)
 {
     *length = 0;
     if (!path || number < 1)
         return "";
-    if (!s->path || strcmp(s->path, path) != 0) {
-        kb_text_fini(&s->text);
-        s->text = (kb_text)KB_TEXT_INIT;
-        s->path = path;
-        kb_error *err = cli_read_file(path, &s->text);
+    if (!file->path || strcmp(file->path, path) != 0) {
+        kb_text_fini(&file->text);
+        file->text = (kb_text)KB_TEXT_INIT;
+        file->path = path;
+        kb_error *err = cli_read_file(path, &file->text);
         if (err)
-            kb_text_fini(&s->text);
+            kb_text_fini(&file->text);
         kb_error_free(err);
     }
-    const char *at = cli_text(&s->text);
+    const char *at = cli_text(&file->text);
     for (int i = 1; i < number && at; i++) {
         at = strchr(at, '\n');
         at = at ? at + 1 : NULL;
@@ -142,132 +141,154 @@ static const char *without_folders(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* ---- Text -------------------------------------------------------------------------------- */
+/* ---- Rows of the table ------------------------------------------------------------------- */
 
 /* "stalled on local memory 80 %, issuing commands 20 %": the largest few. */
 static void put_causes(const kb_profile_row *row, kb_text *text)
 {
-    bool done[KB_CAUSES] = {0};
-    for (int shown = 0; shown < CAUSES_SHOWN; shown++) {
-        int most = -1;
-        for (int c = 0; c < KB_CAUSES; c++)
-            if (!done[c] && row->causes[c] > 0 && (most < 0 || row->causes[c] > row->causes[most]))
-                most = c;
-        if (most < 0 || run_share(row->causes[most], row->time) < negligible)
+    int order[KB_CAUSES];
+    size_t count = run_sort_causes(row->causes, KB_CAUSES, order);
+    for (size_t i = 0; i < count && i < CAUSES_SHOWN; i++) {
+        double share = run_share(row->causes[order[i]], row->time);
+        if (share < negligible)
             break;
-        done[most] = true;
-        kb_text_printf(text, "%s%s %.0f %%", shown > 0 ? ", " : "", run_cause_label(most),
-                       100 * run_share(row->causes[most], row->time));
+        kb_text_printf(text, "%s%s %.0f %%", i > 0 ? ", " : "", run_cause_label(order[i]),
+                       100 * share);
     }
 }
 
-/* Cells that say nothing. */
-static void put_blanks(cli_table *table, int count)
+/* The text has a row for each line, with its source, and below it its operations, with what their
+ * time went to; the JSON has the operations. */
+static const cli_column columns[] = {
+    CLI_TEXT("line, operation", CLI_WORD),
+    CLI_JSON("file", CLI_WORD),
+    CLI_JSON("line", CLI_INTEGER),
+    CLI_JSON("source", CLI_WORD),
+    CLI_JSON("operation", CLI_WORD),
+    CLI_JSON("unit", CLI_WORD),
+    CLI_JSON("time_ns", CLI_NS),
+    CLI_COLUMN("% time", "share", CLI_SHARE),
+    CLI_TEXT("ns per PE", CLI_NS),
+    CLI_COLUMN("commands", "commands", CLI_COUNT),
+    CLI_COLUMN("bytes", "bytes", CLI_COUNT, .zero = ""),
+    CLI_COLUMN("MFLOP", "flops", CLI_MFLOP, .zero = ""),
+    CLI_JSON("causes", CLI_NESTED),
+    CLI_TEXT("source, causes", CLI_WORD),
+};
+
+/* Adds a row of the text for a line, or for PEs without a kernel. */
+static void add_heading(cli_table *table, const run_stats *s, const char *name, kb_time_sum time,
+                        const char *description)
 {
-    for (int i = 0; i < count; i++)
-        cli_table_cell(table, "%s", "");
+    static const cli_value none = {.none = true};
+    CLI_ROW(table, {.text = name}, none, none, none, none, none, none, {.real = share_of(s, time)},
+            {.n = time / (kb_time_sum)s->timeline.pes}, none, none, none, none,
+            {.text = description});
 }
 
-static void put_time(const run_stats *f, cli_table *table, kb_time_sum time)
+static json_t *causes_json(const kb_profile_row *row)
 {
-    cli_table_cell(table, "%s", obs_percent(share_of(f, time)).text);
-    cli_table_cell(table, "%s", obs_ns(time / (kb_time_sum)f->timeline.pes).text);
+    json_t *object = json_object();
+    for (int c = 0; c < KB_CAUSES; c++) {
+        char key[40];
+        snprintf(key, sizeof key, "%s_ns", kb_cause_name((kb_cause)c));
+        if (row->causes[c] > 0)
+            cli_json_set(&object, key, cli_json_ns(row->causes[c]));
+    }
+    return object;
 }
 
-static void put_row(const run_stats *f, cli_table *table, const kb_profile_row *row)
+static void add_operation(cli_table *table, const run_stats *s, const kb_profile_row *row,
+                          source *lines)
 {
-    kb_text causes = KB_TEXT_INIT;
+    size_t length;
+    const char *at = find_line(lines, row->file, row->line, &length);
+    kb_text name = KB_TEXT_INIT, text = KB_TEXT_INIT, causes = KB_TEXT_INIT;
+    kb_text_printf(&name, "  %s, %s", row->name, kb_unit_name(row->unit));
+    kb_text_append(&text, at, length);
     put_causes(row, &causes);
-    cli_table_cell(table, "  %s, %s", row->name, kb_unit_name(row->unit));
-    put_time(f, table, row->time);
-    cli_table_cell(table, "%s", obs_count(row->count).text);
-    cli_table_cell(table, "%s", row->bytes > 0 ? obs_count(row->bytes).text : "");
-    if (row->flops > 0)
-        cli_table_cell(table, "%.3f", (double)row->flops * 1e-6);
-    else
-        put_blanks(table, 1);
-    cli_table_cell(table, "%s", cli_text(&causes));
+    CLI_ROW(table, {.text = cli_text(&name)}, {.text = row->file}, {.n = row->line},
+            {.text = length > 0 ? cli_text(&text) : NULL}, {.text = row->name},
+            {.text = kb_unit_name(row->unit)}, {.n = row->time}, {.real = share_of(s, row->time)},
+            {.n = row->time / (kb_time_sum)s->timeline.pes}, {.n = row->count}, {.n = row->bytes},
+            {.n = row->flops}, {.json = table->is_json ? causes_json(row) : NULL},
+            {.text = cli_text(&causes)});
+    kb_text_fini(&name);
+    kb_text_fini(&text);
     kb_text_fini(&causes);
 }
 
+/* ---- Text -------------------------------------------------------------------------------- */
+
 /* The line with its source, and its operations. */
-static void put_line(const run_stats *f, cli_table *table, const line *l, source *s, bool all)
+static void add_line(cli_table *table, const run_stats *s, const line *l, source *lines, bool all)
 {
     const kb_profile_row *first = l->rows[0];
     size_t length;
-    const char *text = find_line(s, first->file, first->line, &length);
-    if (first->file)
-        cli_table_cell(table, "%s:%d", without_folders(first->file), first->line);
-    else
-        cli_table_cell(table, "%s", "(no line)");
-    put_time(f, table, l->time);
-    put_blanks(table, 3);
+    const char *at = find_line(lines, first->file, first->line, &length);
     bool is_long = length > SOURCE_CHARACTERS;
-    cli_table_cell(table, "%.*s%s", (int)(is_long ? SOURCE_CHARACTERS : length), text,
-                   is_long ? " ..." : "");
+    kb_text name = KB_TEXT_INIT, text = KB_TEXT_INIT;
+    if (first->file)
+        kb_text_printf(&name, "%s:%d", without_folders(first->file), first->line);
+    else
+        kb_text_puts(&name, "(no line)");
+    kb_text_append(&text, at, is_long ? SOURCE_CHARACTERS : length);
+    kb_text_puts(&text, is_long ? " ..." : "");
+    add_heading(table, s, cli_text(&name), l->time, cli_text(&text));
+    kb_text_fini(&name);
+    kb_text_fini(&text);
     for (size_t i = 0; i < l->count; i++)
-        if (all || share_of(f, l->rows[i]->time) >= negligible_row)
-            put_row(f, table, l->rows[i]);
+        if (all || share_of(s, l->rows[i]->time) >= negligible_row)
+            add_operation(table, s, l->rows[i], lines);
 }
 
-/* What PEs without a kernel wait for. */
-static void put_no_kernel(const run_stats *f, cli_table *table, kb_cause cause)
+/* The time of PEs without a kernel. */
+static void add_no_kernel(cli_table *table, const run_stats *s, kb_cause cause)
 {
-    kb_time_sum time = f->timeline.causes[cause];
-    if (time == 0)
-        return;
-    cli_table_cell(table, "(%s)", kb_cause_name(cause));
-    put_time(f, table, time);
-    put_blanks(table, 3);
-    cli_table_cell(table, "%s", run_cause_label((int)cause));
+    char name[48];
+    snprintf(name, sizeof name, "(%s)", kb_cause_name(cause));
+    if (s->timeline.causes[cause] > 0)
+        add_heading(table, s, name, s->timeline.causes[cause], run_cause_label((int)cause));
 }
 
-static kb_code print_lines(const run_stats *f, const line_list *lines, bool all)
+static kb_code print_lines(const run_stats *s, const line_list *lines, bool all)
 {
-    static const cli_column columns[] = {
-        {.title = "line, operation", .left = true},
-        {.title = "% time"},
-        {.title = "ns per PE"},
-        {.title = "commands"},
-        {.title = "bytes"},
-        {.title = "MFLOP"},
-        {.title = "source, causes", .left = true},
-    };
     cli_table table;
-    source s = {.text = KB_TEXT_INIT};
-    cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
+    source file = {.text = KB_TEXT_INIT};
+    cli_table_init(&table, CLI_COLUMNS(columns));
     size_t shown = 0;
     kb_time_sum rest = 0;
     for (size_t i = 0; i < lines->count; i++) {
         const line *l = &lines->items[i];
-        if (all || (i < SHOWN_LINES && share_of(f, l->time) >= negligible)) {
-            put_line(f, &table, l, &s, all);
+        if (all || (i < SHOWN_LINES && share_of(s, l->time) >= negligible)) {
+            add_line(&table, s, l, &file, all);
             shown++;
         } else {
             rest += l->time;
         }
     }
-    source_fini(&s);
-    put_no_kernel(f, &table, KB_CAUSE_LAUNCH);
-    put_no_kernel(f, &table, KB_CAUSE_IMBALANCE);
+    source_fini(&file);
+    add_no_kernel(&table, s, KB_CAUSE_LAUNCH);
+    add_no_kernel(&table, s, KB_CAUSE_IMBALANCE);
     kb_code code = cli_table_print(&table, stdout);
     if (shown < lines->count)
         printf("  ... and %zu more, %s %% in all (--verbose shows them)\n", lines->count - shown,
-               obs_percent(share_of(f, rest)).text);
+               obs_percent(share_of(s, rest)).text);
     return code;
 }
 
-kb_code run_profile_print(const run_stats *f, bool all)
+kb_code run_print_profile(const run_view *view)
 {
+    const run_stats *s = view->stats;
     row_list rows = {0};
     line_list lines = {0};
-    bool right = sort_rows(f->profile, &rows, &lines);
+    bool done = sort_rows(s->profile, &rows, &lines);
     char title[200];
     snprintf(title, sizeof title, "Profile by source line: %s PE%s, %s ns each while kernels run",
-             obs_count(f->pes).text, f->pes == 1 ? "" : "s", obs_ns(f->timeline.kernels).text);
-    if (right)
+             obs_count(s->pes).text, kb_plural(s->pes), obs_ns(s->timeline.kernels).text);
+    if (done)
         cli_print_heading(stdout, title);
-    kb_code code = right ? print_lines(f, &lines, all) : cli_report(kb_error_nomem());
+    kb_code code = done ? print_lines(s, &lines, view->verbose) : cli_report(kb_error_nomem());
     kb_vec_fini(&lines);
     kb_vec_fini(&rows);
     return code;
@@ -275,74 +296,42 @@ kb_code run_profile_print(const run_stats *f, bool all)
 
 /* ---- JSON -------------------------------------------------------------------------------- */
 
-static json_t *causes_json(const kb_profile_row *row)
-{
-    json_t *object = json_object();
-    for (int c = 0; object && c < KB_CAUSES; c++) {
-        char key[40];
-        snprintf(key, sizeof key, "%s_ns", kb_cause_name((kb_cause)c));
-        if (row->causes[c] > 0 &&
-            json_object_set_new(object, key, cli_json_ns(row->causes[c])) != 0) {
-            json_decref(object);
-            object = NULL;
-        }
-    }
-    return object;
-}
-
-/* Text of others may be no UTF-8. */
-static json_t *text_json(const char *text, size_t length)
-{
-    kb_text plain = KB_TEXT_INIT;
-    kb_text_printf(&plain, "%.*s", (int)length, text);
-    kb_text_escape_from(&plain, 0);
-    json_t *value = plain.failed ? NULL : json_string(cli_text(&plain));
-    kb_text_fini(&plain);
-    return value;
-}
-
-static json_t *row_json(const run_stats *f, const kb_profile_row *row, source *s)
-{
-    size_t length;
-    const char *text = find_line(s, row->file, row->line, &length);
-    return json_pack("{s:o, s:i, s:o, s:s, s:s, s:o, s:o, s:I, s:I, s:I, s:o}", "file",
-                     row->file ? text_json(row->file, strlen(row->file)) : json_null(), "line",
-                     row->line, "source", length > 0 ? text_json(text, length) : json_null(),
-                     "operation", row->name, "unit", kb_unit_name(row->unit), "time_ns",
-                     cli_json_ns(row->time), "share", cli_json_real(share_of(f, row->time)),
-                     "commands", (json_int_t)row->count, "bytes", (json_int_t)row->bytes, "flops",
-                     (json_int_t)row->flops, "causes", causes_json(row));
-}
-
-/* A row that belongs to no line. */
-static json_t *no_kernel_json(const run_stats *f, kb_cause cause)
+/* A row of PEs without a kernel, which belongs to no line. */
+static void add_no_kernel_json(cli_table *table, const run_stats *s, kb_cause cause)
 {
     kb_profile_row row = {.name = kb_cause_name(cause), .unit = KB_UNIT_CPU};
-    row.time = row.causes[cause] = f->timeline.causes[cause];
+    row.time = row.causes[cause] = s->timeline.causes[cause];
     source none = {.text = KB_TEXT_INIT};
-    return row_json(f, &row, &none);
+    if (row.time > 0)
+        add_operation(table, s, &row, &none);
 }
 
-static json_t *lines_json(const run_stats *f, const line_list *lines)
+static void add_all(cli_table *table, const run_stats *s, const line_list *lines)
 {
-    json_t *array = json_array();
-    source s = {.text = KB_TEXT_INIT};
+    source file = {.text = KB_TEXT_INIT};
     for (size_t i = 0; i < lines->count; i++)
         for (size_t j = 0; j < lines->items[i].count; j++)
-            cli_json_append(&array, row_json(f, lines->items[i].rows[j], &s));
-    source_fini(&s);
+            add_operation(table, s, lines->items[i].rows[j], &file);
+    source_fini(&file);
     for (int c = 0; c < KB_CAUSES; c++)
-        if ((c == KB_CAUSE_LAUNCH || c == KB_CAUSE_IMBALANCE) && f->timeline.causes[c] > 0)
-            cli_json_append(&array, no_kernel_json(f, (kb_cause)c));
-    return array;
+        if (c == KB_CAUSE_LAUNCH || c == KB_CAUSE_IMBALANCE)
+            add_no_kernel_json(table, s, (kb_cause)c);
 }
 
-json_t *run_profile_json(const run_stats *f)
+json_t *run_profile_json(const run_view *view)
 {
+    const run_stats *s = view->stats;
     row_list rows = {0};
     line_list lines = {0};
-    json_t *array = sort_rows(f->profile, &rows, &lines) ? lines_json(f, &lines) : NULL;
+    cli_table table;
+    cli_table_init_json(&table, CLI_COLUMNS(columns));
+    if (sort_rows(s->profile, &rows, &lines)) {
+        add_all(&table, s, &lines);
+    } else {
+        json_decref(table.rows);
+        table.rows = NULL;
+    }
     kb_vec_fini(&lines);
     kb_vec_fini(&rows);
-    return array;
+    return table.rows;
 }

@@ -1,24 +1,24 @@
 /*
- * run_roofline.c: what bounds the kernels of a run from above. Four roofs: the matrix engines, the
- * vector engines, local memory, and the busiest link of the fabric for what is remote. Each takes a
- * part of the time at least, whatever the program does; the largest part is the roof.
+ * run_roofline.c: upper bounds of the performance of kernels. Four roofs: the matrix engines, the
+ * vector engines, local memory, and the busiest link of the fabric for remote accesses. For each
+ * the minimum share of the time that the work takes; the largest share is the lowest roof.
  *
- * The vector engines' part is the time that they were busy: an operation's cycles an element depend
- * on what it is. A link's part is what its bytes take, over the time in which kernels ran or copies
- * of the host were under way, as both use it.
+ * For vector engines that is the time in which they are busy, as cycles per element depend on the
+ * operation. For a link it is the transmission time of its bytes, over the time in which kernels
+ * run or copies of the host are in progress, as both use it.
  */
 #include "run.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* What limits a PE at its own slice, in bytes a second: the links from there and to there, and the
- * memory, which serves reads and writes together. */
+/* Bandwidth between a PE and its own slice in bytes/s: of the links from and to the slice, and of
+ * the memory, which serves reads and writes together. */
 typedef struct slice_rates {
     uint64_t read, write, service;
 } slice_rates;
 
-/* The slowest link of the route, without the memory's service. */
+/* The bandwidth of the slowest link of the route, except the service link of the memory. */
 static uint64_t slowest_link(const topo_machine *machine, uint32_t from, uint32_t to,
                              uint32_t service, uint32_t *steps)
 {
@@ -49,11 +49,11 @@ static kb_error *find_slice_rates(const topo_machine *machine, slice_rates *rate
     return NULL;
 }
 
-/* Bytes a second that a PE can move, of which the DMAs read and wrote in these proportions. */
-static double slice_peak(const run_stats *f, const slice_rates *rates)
+/* Peak bandwidth of a PE in bytes/s, at the run's ratio of reads to writes. */
+static double slice_peak(const run_stats *s, const slice_rates *rates)
 {
-    double read = (double)f->units[KB_UNIT_DMA_READ].bytes;
-    double written = (double)f->units[KB_UNIT_DMA_WRITE].bytes;
+    double read = (double)s->units[KB_UNIT_DMA_READ].bytes;
+    double written = (double)s->units[KB_UNIT_DMA_WRITE].bytes;
     double all = read + written, peak = (double)rates->service;
     if (all <= 0)
         return fmin(peak, (double)rates->read);
@@ -65,50 +65,50 @@ static double slice_peak(const run_stats *f, const slice_rates *rates)
 }
 
 /* Time is in femtoseconds: a flop a femtosecond is 1000 TFLOP/s. */
-static void place_engines(run_stats *f, double time)
+static void compute_engines(run_stats *s, double time)
 {
-    const topo_pe_params *pe = &topo_machine_shape(f->machine)->pe;
-    run_roofline *r = &f->roofline;
-    double flops = (double)f->units[KB_UNIT_GEMM].flops, pes = (double)f->pes;
+    const topo_pe_params *pe = &topo_machine_shape(s->machine)->pe;
+    run_roofline *r = &s->roofline;
+    double flops = (double)s->units[KB_UNIT_GEMM].flops, pes = (double)s->pes;
     double array = 2 * (double)pe->gemm_rows * (double)pe->gemm_columns;
     double occupied =
-        (double)f->timeline.causes[KB_CAUSE_MATRIX] + (double)f->timeline.both_engines / 2;
+        (double)s->timeline.causes[KB_CAUSE_MATRIX] + (double)s->timeline.both_engines / 2;
     r->peak_tflops = pes * array * 1e3 / (double)pe->gemm_cycle_fs;
     r->tflops = flops * 1e3 / time;
     r->slots = occupied > 0 ? flops * (double)pe->gemm_cycle_fs / (array * occupied) : 0;
     r->occupied = pes > 0 ? occupied / (pes * time) : 0;
     r->vector_peak_tflops = pes * (double)pe->math_lanes * 1e3 / (double)pe->math_cycle_fs;
-    r->vector_tflops = (double)f->units[KB_UNIT_MATH].flops * 1e3 / time;
-    r->vector_busy = pes > 0 ? (double)f->units[KB_UNIT_MATH].at_work / (pes * time) : 0;
+    r->vector_tflops = (double)s->units[KB_UNIT_MATH].flops * 1e3 / time;
+    r->vector_busy = pes > 0 ? (double)s->units[KB_UNIT_MATH].at_work / (pes * time) : 0;
 }
 
 /* A byte a femtosecond is 10^6 GB/s. */
-static void place_memory(run_stats *f, double time, double rate)
+static void compute_memory(run_stats *s, double time, double rate)
 {
-    run_roofline *r = &f->roofline;
-    const uint64_t *bytes = f->timeline.bytes;
+    run_roofline *r = &s->roofline;
+    const uint64_t *bytes = s->timeline.bytes;
     uint64_t remote =
         bytes[KB_CAUSE_CUBE_PES] + bytes[KB_CAUSE_OTHER_CUBES] + bytes[KB_CAUSE_OTHER_SIPS];
     double local = (double)bytes[KB_CAUSE_LOCAL_MEMORY];
-    const run_link *busiest = run_busiest(f, run_remote_way(f));
-    r->peak_gbs = (double)f->pes * rate / (double)TOPO_GBS;
+    const run_link *busiest = run_find_busiest(s, run_remote_links(s));
+    r->peak_gbs = (double)s->pes * rate / (double)TOPO_GBS;
     r->gbs = local * 1e6 / time;
     r->remote_gbs = (double)remote * 1e6 / time;
     if (remote > 0 && busiest)
-        r->remote_busy = fmin(1, (double)busiest->busy / (time + (double)f->timeline.requesting));
-    r->intensity = local > 0 ? (double)f->units[KB_UNIT_GEMM].flops / local : HUGE_VAL;
+        r->remote_busy = fmin(1, (double)busiest->busy / (time + (double)s->timeline.requesting));
+    r->intensity = local > 0 ? (double)s->units[KB_UNIT_GEMM].flops / local : HUGE_VAL;
     r->ridge = r->peak_gbs > 0 ? r->peak_tflops * 1e3 / r->peak_gbs : 0;
     r->roof_tflops = fmin(r->peak_tflops, r->peak_gbs * 1e-3 * r->intensity);
 }
 
-kb_error *run_roofline_gather(run_stats *f)
+kb_error *run_compute_roofline(run_stats *s)
 {
-    run_roofline *r = &f->roofline;
+    run_roofline *r = &s->roofline;
     slice_rates rates = {0};
-    KB_TRY(find_slice_rates(f->machine, &rates));
-    double time = f->timeline.kernels > 0 ? (double)f->timeline.kernels : HUGE_VAL;
-    place_engines(f, time);
-    place_memory(f, time, slice_peak(f, &rates));
+    KB_TRY(find_slice_rates(s->machine, &rates));
+    double time = s->timeline.kernels > 0 ? (double)s->timeline.kernels : HUGE_VAL;
+    compute_engines(s, time);
+    compute_memory(s, time, slice_peak(s, &rates));
     const double parts[] = {
         [RUN_MATRIX_ROOF] = r->peak_tflops > 0 ? r->tflops / r->peak_tflops : 0,
         [RUN_VECTOR_ROOF] = r->vector_busy,

@@ -1,16 +1,16 @@
 /*
- * run_stats.c: what came of a run, gathered from its context when it is over.
+ * run_stats.c: statistics of a run, collected from its context at the end.
  *
- * The run's time is divided by cause, and the parts add up to it: while kernels run, as the PEs
- * that take part in the run spend their time, on average; while none runs, launches, else copies,
- * else nothing is under way.
+ * The time of the run is divided by cause, and the parts add up to it: while kernels run, by the
+ * causes of the participating PEs, on average; while no kernel runs, by what is in progress:
+ * launches, else copies, else nothing.
  */
 #include "run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Where the time went ----------------------------------------------------------------- */
+/* ---- Time by cause ----------------------------------------------------------------------- */
 
 run_group run_group_of(int cause)
 {
@@ -64,27 +64,41 @@ const char *run_cause_label(int cause)
     return labels[cause];
 }
 
-static void split_time(run_stats *f, kb_oplog *log)
+size_t run_sort_causes(const kb_time_sum *causes, int count, int *order)
 {
-    f->timeline = kb_oplog_timeline(log);
-    const kb_timeline *t = &f->timeline;
-    f->pes = t->pes;
-    /* Causes add up to pes * kernels; the parts, rounded as kb_divide_time() does, to kernels. */
+    size_t sorted = 0;
+    for (int c = 0; c < count; c++) {
+        if (causes[c] <= 0)
+            continue;
+        size_t at = sorted++;
+        for (; at > 0 && causes[order[at - 1]] < causes[c]; at--)
+            order[at] = order[at - 1];
+        order[at] = c;
+    }
+    return sorted;
+}
+
+static void split_time(run_stats *s, kb_oplog *log)
+{
+    s->timeline = kb_oplog_timeline(log);
+    const kb_timeline *t = &s->timeline;
+    s->pes = t->pes;
+    /* Causes add up to pes * kernels; the parts to kernels, rounded as kb_divide_time() does. */
     kb_time_sum before = 0;
     kb_time given = 0;
     for (int c = 0; c < KB_CAUSES && t->pes > 0; c++) {
         before += t->causes[c];
         kb_time up_to = (kb_time)(before / (kb_time_sum)t->pes);
-        f->causes[c] = up_to - given;
+        s->causes[c] = up_to - given;
         given = up_to;
     }
-    f->causes[RUN_LAUNCHES] = t->launching;
-    f->causes[RUN_REQUESTS] = t->requesting;
-    f->causes[RUN_NOTHING] = t->idle;
+    s->causes[RUN_LAUNCHES] = t->launching;
+    s->causes[RUN_REQUESTS] = t->requesting;
+    s->causes[RUN_NOTHING] = t->idle;
     kb_time_sum groups[RUN_GROUPS] = {0};
     for (int c = 0; c < RUN_CAUSES; c++)
-        groups[run_group_of(c)] += f->causes[c];
-    f->split = (kb_split_time){groups[RUN_COMPUTE], groups[RUN_MEMORY], groups[RUN_COMMUNICATION],
+        groups[run_group_of(c)] += s->causes[c];
+    s->split = (kb_split_time){groups[RUN_COMPUTE], groups[RUN_MEMORY], groups[RUN_COMMUNICATION],
                                groups[RUN_IDLE]};
 }
 
@@ -124,61 +138,61 @@ static void add_launch(run_kernel *k, const kb_launch_result *launch)
 }
 
 /* Launches of one name, in the order of SIPs. */
-static run_kernel sum_kernel(const run_stats *f, const kb_launch_result *const *of, size_t count)
+static run_kernel sum_kernel(const run_stats *s, const kb_launch_result *const *of, size_t count)
 {
     run_kernel kernel = {.name = of[0]->name, .first = SIZE_MAX};
-    uint32_t most = 0; /* PEs of the SIP in hand */
+    uint32_t max_pes = 0; /* of the current SIP */
     for (size_t i = 0; i < count; i++) {
-        size_t place = (size_t)(of[i] - f->launches);
-        kernel.first = place < kernel.first ? place : kernel.first;
+        size_t index = (size_t)(of[i] - s->launches);
+        kernel.first = index < kernel.first ? index : kernel.first;
         add_launch(&kernel, of[i]);
-        most = of[i]->pes > most ? of[i]->pes : most;
+        max_pes = of[i]->pes > max_pes ? of[i]->pes : max_pes;
         if (i + 1 < count && of[i + 1]->sip == of[i]->sip)
             continue;
         kernel.sips++;
-        kernel.pes += most;
-        most = 0;
+        kernel.pes += max_pes;
+        max_pes = 0;
     }
     return kernel;
 }
 
-static kb_error *group_kernels(run_stats *f)
+static kb_error *group_kernels(run_stats *s)
 {
-    size_t count = f->launch_count;
+    size_t count = s->launch_count;
     if (count == 0)
         return NULL;
     const kb_launch_result **sorted = kb_alloc_array(count, sizeof *sorted);
-    bool right = sorted;
-    for (size_t i = 0; right && i < count; i++)
-        sorted[i] = &f->launches[i];
-    if (right)
+    bool done = sorted;
+    for (size_t i = 0; done && i < count; i++)
+        sorted[i] = &s->launches[i];
+    if (done)
         qsort(sorted, count, sizeof *sorted, compare_launches);
-    for (size_t from = 0, to; right && from < count; from = to) {
+    for (size_t from = 0, to; done && from < count; from = to) {
         for (to = from + 1; to < count && strcmp(sorted[to]->name, sorted[from]->name) == 0;)
             to++;
-        right = kb_vec_push(&f->kernels, sum_kernel(f, sorted + from, to - from));
+        done = kb_vec_push(&s->kernels, sum_kernel(s, sorted + from, to - from));
     }
     free(sorted);
-    if (!right)
+    if (!done)
         return kb_error_nomem();
-    qsort(f->kernels.items, f->kernels.count, sizeof f->kernels.items[0], compare_kernels);
+    qsort(s->kernels.items, s->kernels.count, sizeof s->kernels.items[0], compare_kernels);
     return NULL;
 }
 
 /* ---- Units ------------------------------------------------------------------------------- */
 
-/* A kernel as a whole is no work of the pe_cpu, which waits most of the time. */
+/* A whole kernel does not count as work of the pe_cpu, which waits most of the time. */
 static bool is_kernel(const kb_op_sum *sum)
 {
     return sum->unit == KB_UNIT_CPU && strcmp(sum->name, "kernel") == 0;
 }
 
-static void sum_units(run_stats *f, kb_oplog *log)
+static void sum_units(run_stats *s, kb_oplog *log)
 {
     size_t count;
     const kb_op_sum *sums = kb_oplog_sums(log, &count);
     for (size_t i = 0; i < count; i++) {
-        run_unit *unit = &f->units[sums[i].unit];
+        run_unit *unit = &s->units[sums[i].unit];
         if (is_kernel(&sums[i]))
             continue;
         unit->busy += sums[i].busy;
@@ -186,71 +200,71 @@ static void sum_units(run_stats *f, kb_oplog *log)
         unit->bytes += sums[i].bytes;
         unit->flops += sums[i].flops;
     }
-    f->units[KB_UNIT_CPU].at_work = f->units[KB_UNIT_CPU].busy; /* one command at a time */
+    s->units[KB_UNIT_CPU].at_work = s->units[KB_UNIT_CPU].busy; /* one command at a time */
 }
 
-/* What takes data somewhere or changes it: the host, the pe_cpu and the scheduler only order it. */
+/* Units that move or compute data: the host, the pe_cpu and the scheduler only issue commands. */
 static bool is_engine(kb_unit unit)
 {
     return unit == KB_UNIT_DMA_READ || unit == KB_UNIT_DMA_WRITE || unit == KB_UNIT_GEMM ||
            unit == KB_UNIT_MATH;
 }
 
-static void look_at_pes(run_stats *f, kb_oplog *log)
+static void sum_pes(run_stats *s, kb_oplog *log)
 {
-    for (uint64_t pe = 0; pe < topo_machine_shape(f->machine)->pe_count; pe++) {
+    for (uint64_t pe = 0; pe < topo_machine_shape(s->machine)->pe_count; pe++) {
         for (int unit = 0; unit < KB_UNITS; unit++) {
             kb_time busy = kb_oplog_busy(log, pe, (kb_unit)unit);
             if (unit != KB_UNIT_CPU)
-                f->units[unit].at_work += busy;
-            if (is_engine((kb_unit)unit) && busy > f->busiest_time) {
-                f->busiest_time = busy;
-                f->busiest_pe = pe;
-                f->busiest_unit = (kb_unit)unit;
+                s->units[unit].at_work += busy;
+            if (is_engine((kb_unit)unit) && busy > s->busiest_time) {
+                s->busiest_time = busy;
+                s->busiest_pe = pe;
+                s->busiest_unit = (kb_unit)unit;
             }
         }
     }
 }
 
-/* ---- All of it --------------------------------------------------------------------------- */
+/* ---- All -------------------------------------------------------------------------------- */
 
-static kb_error *gather(run_stats *f, const rt_stats *from)
+static kb_error *collect(run_stats *s, const rt_stats *from)
 {
     net_stats fabric = net_get_stats(from->fabric);
-    f->launches = from->launches;
-    f->launch_count = from->launch_count;
-    f->profile = kb_oplog_profile(from->log);
-    f->hops = fabric.hops;
-    f->trains = net_get_train_stats(from->fabric);
-    f->engines = from->engines;
-    f->link_bytes = fabric.link_bytes;
-    split_time(f, from->log);
-    sum_units(f, from->log);
-    look_at_pes(f, from->log);
-    KB_TRY(group_kernels(f));
-    KB_TRY(run_links_gather(f, from->fabric, from->log));
-    return run_roofline_gather(f);
+    s->launches = from->launches;
+    s->launch_count = from->launch_count;
+    s->profile = kb_oplog_profile(from->log);
+    s->hops = fabric.hops;
+    s->trains = net_get_train_stats(from->fabric);
+    s->engines = from->engines;
+    s->link_bytes = fabric.link_bytes;
+    split_time(s, from->log);
+    sum_units(s, from->log);
+    sum_pes(s, from->log);
+    KB_TRY(group_kernels(s));
+    KB_TRY(run_collect_links(s, from->fabric, from->log));
+    return run_compute_roofline(s);
 }
 
-kb_error *run_stats_init(run_stats *f, kb_context *ctx)
+kb_error *run_stats_init(run_stats *s, kb_context *ctx)
 {
     rt_stats from = rt_get_stats(ctx);
-    *f = (run_stats){
+    *s = (run_stats){
         .machine = from.machine,
         .sim = kb_context_now(ctx),
         .events = kb_sim_get_stats(kb_context_sim(ctx)).events,
         .stand_ins = from.stand_ins,
     };
-    kb_error *err = gather(f, &from);
+    kb_error *err = collect(s, &from);
     if (err)
-        run_stats_fini(f);
+        run_stats_fini(s);
     return err;
 }
 
-void run_stats_fini(run_stats *f)
+void run_stats_fini(run_stats *s)
 {
-    link_classes_fini(&f->classes);
-    kb_vec_fini(&f->kernels);
-    kb_vec_fini(&f->links);
-    kb_vec_fini(&f->kinds);
+    link_classes_fini(&s->classes);
+    kb_vec_fini(&s->kernels);
+    kb_vec_fini(&s->links);
+    kb_vec_fini(&s->kinds);
 }

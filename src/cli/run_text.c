@@ -1,10 +1,8 @@
-/* run_text.c: the results of the run command for people. */
+/* run_text.c: the summary of a run as text. */
 #include "run.h"
 
-#include "cli.h"
-#include "machine.h"
 #include "stand_ins.h"
-#include "table.h"
+#include "terminal.h"
 
 #include <math.h>
 #include <string.h>
@@ -12,242 +10,118 @@
 enum { SHOWN_KERNELS = 20, LINE_CHARACTERS = 100 };
 
 static const char legend[] =
-    "  Time: while kernels run, that of the PEs that ran one, on average. Kernels: launches count\n"
-    "  once for each SIP. Units: busy with at least one command, summed over PEs; the shares are of\n"
-    "  the PEs' time in kernels. Links count in each direction; mean queue: packets that wait for\n"
-    "  the link behind other transfers, on average over the run; of links that are alike, the one\n"
-    "  with the longest queue is shown; means by kind are over links of devices that work.\n";
+    "  Time by cause: mean over PEs that ran a kernel. Kernels: a launch counts once per SIP. Units:\n"
+    "  time with at least one command, summed over PEs; % busy is of the PEs' time in kernels. Links:\n"
+    "  one per direction; mean queue: packets waiting for the link, mean over the run; of links that\n"
+    "  are alike, the one with the longest queue is shown; means by kind are over active links.\n";
 
 /* ---- Time -------------------------------------------------------------------------------- */
 
-/* "stalled on local memory 41.2 %", for each cause of the group that shows; the largest first. */
-static void print_causes(const run_stats *f, run_group group, int column)
+/* "stalled on local memory 41.2 %" for each cause of the group, in descending order. */
+static void print_causes(const run_stats *s, run_group group, int column)
 {
-    bool done[RUN_CAUSES] = {0};
-    int at = column;
-    for (bool is_first = true;; is_first = false) {
-        int most = -1;
-        for (int c = 0; c < RUN_CAUSES; c++)
-            if (run_group_of(c) == group && !done[c] && f->causes[c] > 0 &&
-                (most < 0 || f->causes[c] > f->causes[most]))
-                most = c;
-        if (most < 0 || (!is_first && run_share(f->causes[most], f->sim) < 0.0005))
-            break;
-        done[most] = true;
+    int order[RUN_CAUSES], at = column;
+    size_t count = run_sort_causes(s->causes, RUN_CAUSES, order);
+    bool is_first = true;
+    for (size_t i = 0; i < count; i++) {
+        double share = run_share(s->causes[order[i]], s->sim);
+        if (run_group_of(order[i]) != group || (!is_first && share < 0.0005))
+            continue;
         char text[100];
-        int length = snprintf(text, sizeof text, "%s %s %%", run_cause_label(most),
-                              obs_percent(run_share(f->causes[most], f->sim)).text);
-        if (is_first)
-            fputs("  ", stdout);
+        int length = snprintf(text, sizeof text, "%s %s %%", run_cause_label(order[i]),
+                              obs_percent(share).text);
         if (!is_first && at + 2 + length > LINE_CHARACTERS) {
             printf(",\n%*s", column, "");
-            at = column;
-        } else if (!is_first) {
-            fputs(", ", stdout);
-            at += 2;
+            at = column - 2;
+        } else {
+            fputs(is_first ? "  " : ", ", stdout);
         }
         fputs(text, stdout);
-        at += length;
+        at += length + (is_first ? 0 : 2);
+        is_first = false;
     }
     putchar('\n');
 }
 
-static void print_part(const run_stats *f, const char *name, kb_time_sum time, run_group group)
+static void print_part(const run_stats *s, const char *name, kb_time_sum time, run_group group)
 {
     int column = printf("  %-14s %14s ns  %5s %%", name, obs_ns(time).text,
-                        obs_percent(run_share(time, f->sim)).text);
-    print_causes(f, group, column + 2);
+                        obs_percent(run_share(time, s->sim)).text);
+    print_causes(s, group, column + 2);
 }
 
 static void print_time(const run_view *view)
 {
-    const run_stats *f = view->stats;
-    const kb_split_time *s = &f->split;
+    const run_stats *s = view->stats;
     char title[80];
-    snprintf(title, sizeof title, "Simulated time: %s ns", obs_ns(f->sim).text);
+    snprintf(title, sizeof title, "Simulated time: %s ns", obs_ns(s->sim).text);
     cli_print_heading(stdout, title);
-    print_part(f, "compute", s->compute, RUN_COMPUTE);
-    print_part(f, "memory", s->memory, RUN_MEMORY);
-    print_part(f, "communication", s->communication, RUN_COMMUNICATION);
-    print_part(f, "idle", s->idle, RUN_IDLE);
+    print_part(s, "compute", s->split.compute, RUN_COMPUTE);
+    print_part(s, "memory", s->split.memory, RUN_MEMORY);
+    print_part(s, "communication", s->split.communication, RUN_COMMUNICATION);
+    print_part(s, "idle", s->split.idle, RUN_IDLE);
     kb_text verdict = KB_TEXT_INIT;
-    run_verdict(f, &verdict);
+    run_verdict(s, &verdict);
     cli_print_wrapped(stdout, cli_text(&verdict));
     kb_text_fini(&verdict);
 }
 
 /* ---- Kernels and units ------------------------------------------------------------------- */
 
-/* Mean, least and most; the mean alone if no kernel has several launches. */
-static void put_times(cli_table *table, const run_kernel *k, kb_time_sum sum, kb_time min,
-                      kb_time max, bool several)
+enum { LAUNCHES = 1, TOTAL_MIN = 5, TOTAL_MAX, EXEC_MIN = 8, EXEC_MAX, HELD = 11, KERNEL_COLUMNS };
+
+static const cli_column kernel_columns[KERNEL_COLUMNS] = {
+    CLI_TEXT("kernel", CLI_WORD),          [LAUNCHES] = CLI_TEXT("launches", CLI_COUNT),
+    CLI_TEXT("SIPs", CLI_INTEGER),         CLI_TEXT("PEs", CLI_COUNT),
+    CLI_TEXT("total ns", CLI_NS),          [TOTAL_MIN] = CLI_TEXT("min", CLI_NS),
+    [TOTAL_MAX] = CLI_TEXT("max", CLI_NS), CLI_TEXT("PE exec ns", CLI_NS),
+    [EXEC_MIN] = CLI_TEXT("min", CLI_NS),  [EXEC_MAX] = CLI_TEXT("max", CLI_NS),
+    CLI_TEXT("network ns", CLI_NS),        [HELD] = CLI_TEXT("held ns", CLI_NS),
+};
+
+/* Leaves out minimum and maximum if each kernel has one launch, and "held" if none was held. */
+static void choose_kernel_columns(const run_stats *s, cli_column columns[static KERNEL_COLUMNS])
 {
-    cli_table_cell(table, "%s", obs_ns(sum / (kb_time_sum)k->launches).text);
-    if (!several)
-        return;
-    cli_table_cell(table, "%s", obs_ns(min).text);
-    cli_table_cell(table, "%s", obs_ns(max).text);
+    static const int of_several[] = {LAUNCHES, TOTAL_MIN, TOTAL_MAX, EXEC_MIN, EXEC_MAX};
+    bool any_held = false;
+    for (size_t i = 0; i < s->kernels.count; i++)
+        any_held = any_held || s->kernels.items[i].held_sum > 0;
+    memcpy(columns, kernel_columns, sizeof kernel_columns);
+    if (!any_held)
+        columns[HELD].title = NULL;
+    bool several = s->launch_count > s->kernels.count;
+    for (size_t i = 0; i < sizeof of_several / sizeof of_several[0] && !several; i++)
+        columns[of_several[i]].title = NULL;
 }
 
-static kb_code print_launches(const run_stats *f)
+static kb_code print_launches(const run_stats *s)
 {
-    static const cli_column one[] = {
-        {.title = "kernel", .left = true},
-        {.title = "SIPs"},
-        {.title = "PEs"},
-        {.title = "total ns"},
-        {.title = "PE exec ns"},
-        {.title = "network ns"},
-        {.title = "held ns"},
-    };
-    static const cli_column many[] = {
-        {.title = "kernel", .left = true},
-        {.title = "launches"},
-        {.title = "SIPs"},
-        {.title = "PEs"},
-        {.title = "total ns"},
-        {.title = "min"},
-        {.title = "max"},
-        {.title = "PE exec ns"},
-        {.title = "min"},
-        {.title = "max"},
-        {.title = "network ns"},
-        {.title = "held ns"},
-    };
-    bool several = f->launch_count > f->kernels.count;
-    bool held = false; /* some were, by what came before in their stream */
-    for (size_t i = 0; i < f->kernels.count; i++)
-        held = held || f->kernels.items[i].held_sum > 0;
-    size_t shown = f->kernels.count <= SHOWN_KERNELS ? f->kernels.count : SHOWN_KERNELS;
+    cli_column columns[KERNEL_COLUMNS];
+    size_t shown = s->kernels.count <= SHOWN_KERNELS ? s->kernels.count : SHOWN_KERNELS;
     cli_table table;
-    if (several)
-        cli_table_init(&table, many, sizeof many / sizeof many[0] - !held);
-    else
-        cli_table_init(&table, one, sizeof one / sizeof one[0] - !held);
+    choose_kernel_columns(s, columns);
+    cli_table_init(&table, columns, KERNEL_COLUMNS);
     for (size_t i = 0; i < shown; i++) {
-        const run_kernel *k = &f->kernels.items[i];
-        cli_table_cell(&table, "%s", k->name);
-        if (several)
-            cli_table_cell(&table, "%s", obs_count(k->launches).text);
-        cli_table_cell(&table, "%u", k->sips);
-        cli_table_cell(&table, "%s", obs_count(k->pes).text);
-        put_times(&table, k, k->total_sum, k->total_min, k->total_max, several);
-        put_times(&table, k, k->exec_sum, k->exec_min, k->exec_max, several);
-        cli_table_cell(&table, "%s", obs_ns(k->network_sum / (kb_time_sum)k->launches).text);
-        if (held)
-            cli_table_cell(&table, "%s", obs_ns(k->held_sum / (kb_time_sum)k->launches).text);
+        const run_kernel *k = &s->kernels.items[i];
+        kb_time_sum launches = (kb_time_sum)k->launches;
+        CLI_ROW(&table, {.text = k->name}, {.n = launches}, {.n = k->sips}, {.n = k->pes},
+                {.n = k->total_sum / launches}, {.n = k->total_min}, {.n = k->total_max},
+                {.n = k->exec_sum / launches}, {.n = k->exec_min}, {.n = k->exec_max},
+                {.n = k->network_sum / launches}, {.n = k->held_sum / launches});
     }
     kb_code code = cli_table_print(&table, stdout);
-    if (f->kernels.count > shown)
-        printf("  ... %zu more kernels\n", f->kernels.count - shown);
+    if (s->kernels.count > shown)
+        printf("  ... %zu more kernels\n", s->kernels.count - shown);
     return code;
 }
 
-static kb_code print_units(const run_stats *f)
+static void print_busiest_unit(const run_stats *s)
 {
-    static const cli_column columns[] = {
-        {.title = "unit", .left = true},
-        {.title = "commands"},
-        {.title = "busy ns"},
-        {.title = "% busy"},
-        {.title = "bytes"},
-        {.title = "MFLOP"},
-    };
-    cli_table table;
-    cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
-    for (int i = 0; i < KB_UNITS; i++) {
-        const run_unit *unit = &f->units[i];
-        if (i == KB_UNIT_HOST || unit->count == 0)
-            continue;
-        cli_table_cell(&table, "%s", kb_unit_name((kb_unit)i));
-        cli_table_cell(&table, "%s", obs_count(unit->count).text);
-        cli_table_cell(&table, "%s", obs_ns(unit->at_work).text);
-        cli_table_cell(&table, "%s",
-                       obs_percent(run_share(unit->at_work, f->timeline.in_kernels)).text);
-        cli_table_cell(&table, "%s", unit->bytes > 0 ? obs_count(unit->bytes).text : "-");
-        if (unit->flops > 0)
-            cli_table_cell(&table, "%.3f", (double)unit->flops * 1e-6);
-        else
-            cli_table_cell(&table, "%s", "-");
-    }
-    return cli_table_print(&table, stdout);
-}
-
-static void print_busiest_unit(const run_stats *f)
-{
-    if (f->busiest_time == 0)
+    if (s->busiest_time == 0)
         return;
-    const topo_shape *shape = topo_machine_shape(f->machine);
-    uint64_t cube = f->busiest_pe / shape->pes;
-    printf("  Busiest unit: %s of sip%llu.cube%llu.pe%llu, busy %s %% of the run\n",
-           kb_unit_name(f->busiest_unit), (unsigned long long)(cube / shape->cubes),
-           (unsigned long long)(cube % shape->cubes),
-           (unsigned long long)(f->busiest_pe % shape->pes),
-           obs_percent(run_share(f->busiest_time, f->sim)).text);
-}
-
-/* ---- Links ------------------------------------------------------------------------------- */
-
-/* Links that are used less are left out, unless they are asked for. */
-static const double negligible = 0.01;
-
-static kb_code print_links(const run_stats *f, bool all)
-{
-    static const cli_column columns[] = {{.title = "busiest links", .left = true},
-                                         {.title = "bytes"},
-                                         {.title = "util %"},
-                                         {.title = "mean queue"}};
-    cli_table table;
-    cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
-    for (size_t i = 0; i < f->links.count && (all || i < RUN_BUSIEST); i++) {
-        const run_link *link = &f->links.items[i];
-        if (i > 0 && link->utilization < negligible && !all)
-            break;
-        kb_text name = KB_TEXT_INIT;
-        cli_short_link_name(f->machine, link->link, &name);
-        if (link->alike > 0)
-            kb_text_printf(&name, " and %s more like it", obs_count(link->alike).text);
-        cli_table_cell(&table, "%s", cli_text(&name));
-        cli_table_cell(&table, "%s", obs_count(link->bytes).text);
-        cli_table_cell(&table, "%s", obs_percent(link->utilization).text);
-        cli_table_cell(&table, "%.2f", link->queue);
-        kb_text_fini(&name);
-    }
-    return cli_table_print(&table, stdout);
-}
-
-static kb_code print_kinds(const run_stats *f, bool all)
-{
-    static const cli_column columns[] = {{.title = "links by kind", .left = true},
-                                         {.title = "GB/s"},
-                                         {.title = "links"},
-                                         {.title = "bytes"},
-                                         {.title = "mean util %"},
-                                         {.title = "max util %"},
-                                         {.title = "mean queue"}};
-    cli_table table;
-    cli_table_init(&table, columns, sizeof columns / sizeof columns[0]);
-    size_t shown = 0;
-    for (; shown < f->kinds.count; shown++) {
-        const run_kind *k = &f->kinds.items[shown];
-        if (shown > 0 && k->max < negligible && !all)
-            break;
-        kb_text name = KB_TEXT_INIT;
-        link_class_name(k->kind, &name);
-        cli_table_cell(&table, "%s", cli_text(&name));
-        cli_table_cell(&table, "%s", obs_rate(k->kind->rate).text);
-        cli_table_cell(&table, "%s", obs_count(k->active).text);
-        cli_table_cell(&table, "%s", obs_count(k->bytes).text);
-        cli_table_cell(&table, "%s", obs_percent(k->mean).text);
-        cli_table_cell(&table, "%s", obs_percent(k->max).text);
-        cli_table_cell(&table, "%.2f", k->queue);
-        kb_text_fini(&name);
-    }
-    kb_code code = cli_table_print(&table, stdout);
-    if (shown < f->kinds.count)
-        printf("  ... %zu more, none with a link that is busy for 1 %% (--verbose shows them)\n",
-               f->kinds.count - shown);
-    return code;
+    printf("  Busiest unit: %s of %s, busy %s %% of the run\n", kb_unit_name(s->busiest_unit),
+           cli_name_pe_number(s->machine, s->busiest_pe).text,
+           obs_percent(run_share(s->busiest_time, s->sim)).text);
 }
 
 /* ---- Roofline ---------------------------------------------------------------------------- */
@@ -263,46 +137,46 @@ static const char *roof_name(run_roof roof)
     return names[roof];
 }
 
-static void print_remote(const run_stats *f)
+static void print_remote(const run_stats *s)
 {
-    const run_roofline *r = &f->roofline;
-    const run_link *link = run_busiest(f, run_remote_way(f));
-    if (r->remote_gbs <= 0 || !link || r->remote_busy < negligible)
+    const run_roofline *r = &s->roofline;
+    const run_link *link = run_find_busiest(s, run_remote_links(s));
+    if (r->remote_gbs <= 0 || !link || r->remote_busy < 0.01)
         return;
     kb_text name = KB_TEXT_INIT;
-    cli_short_link_name(f->machine, link->link, &name);
+    cli_short_link_name(s->machine, link->link, &name);
     printf("  remote memory  %10s GB/s; the busiest link, %s, %s %% busy\n",
            obs_gbs(r->remote_gbs).text, cli_text(&name), obs_percent(r->remote_busy).text);
     kb_text_fini(&name);
 }
 
-static void print_roofline(const run_stats *f)
+static void print_roofline(const run_stats *s)
 {
-    const run_roofline *r = &f->roofline;
+    const run_roofline *r = &s->roofline;
     char title[120];
     snprintf(title, sizeof title, "Roofline of the %s PE%s that ran kernels, while they ran",
-             obs_count(f->pes).text, f->pes == 1 ? "" : "s");
+             obs_count(s->pes).text, s->pes == 1 ? "" : "s");
     cli_print_heading(stdout, title);
     if (r->tflops > 0)
         printf("  matrix engines %10.3f TFLOP/s of %.3f, %s %% of peak\n", r->tflops,
                r->peak_tflops, obs_percent(r->tflops / r->peak_tflops).text);
     if (r->tflops > 0 && r->slots < 0.95)
-        printf("  array slots    %10s %% without work while the arrays are occupied\n",
+        printf("  array slots    %10s %% idle while the arrays are occupied\n",
                obs_percent(1 - r->slots).text);
     if (r->vector_busy > 0)
         printf("  vector engines %10.3f TFLOP/s of %.3f with simple operations, %s %% busy\n",
                r->vector_tflops, r->vector_peak_tflops, obs_percent(r->vector_busy).text);
-    printf("  local memory   %10s GB/s of %s that HBM has, %s %% of peak\n", obs_gbs(r->gbs).text,
+    printf("  local memory   %10s GB/s of %s, %s %% of peak\n", obs_gbs(r->gbs).text,
            obs_gbs(r->peak_gbs).text, obs_percent(r->gbs / r->peak_gbs).text);
-    print_remote(f);
+    print_remote(s);
     if (r->tflops > 0 && isfinite(r->intensity))
-        printf("  intensity      %10.1f FLOP a byte of local memory, the ridge is at %.1f\n",
-               r->intensity, r->ridge);
-    printf("  of the roof    %10s %%; the nearest roof: %s\n", obs_percent(r->of_roof).text,
+        printf("  intensity      %10.1f FLOP/byte of local memory; ridge at %.1f\n", r->intensity,
+               r->ridge);
+    printf("  roofline       %10s %% of the lowest roof: %s\n", obs_percent(r->of_roof).text,
            roof_name(r->roof));
 }
 
-/* ---- All of it --------------------------------------------------------------------------- */
+/* ---- The summary ------------------------------------------------------------------------- */
 
 static void print_title(const run_view *view)
 {
@@ -323,7 +197,7 @@ static void print_title(const run_view *view)
     }
     if (view->spec->param_count > 0)
         putchar('\n');
-    if (view->by_itself)
+    if (view->by_bench)
         printf("  Timing-only, as the bench is too large for data with these parameters\n");
     else if (view->timing_only)
         printf("  Timing-only: nothing was computed\n");
@@ -356,54 +230,64 @@ static void print_verdict(const run_view *view)
 
 static void print_end(const run_view *view)
 {
-    const run_stats *f = view->stats;
+    const run_stats *s = view->stats;
     print_verdict(view);
     if (view->trace)
         printf("Trace: %s, for https://ui.perfetto.dev\n", view->trace);
     if (!view->common->quiet)
-        printf("%s events, %s hops in %.2f s: %.2f million hops/s\n", obs_count(f->events).text,
-               obs_count(f->hops).text, view->wall_s, run_per_second(f->hops, view->wall_s) / 1e6);
+        printf("%s events, %s hops in %.2f s: %.2f million hops/s\n", obs_count(s->events).text,
+               obs_count(s->hops).text, view->wall_s, run_per_second(s->hops, view->wall_s) / 1e6);
 }
 
 static kb_code print_kernels(const run_view *view)
 {
-    const run_stats *f = view->stats;
-    kb_code code = print_launches(f);
+    const run_stats *s = view->stats;
+    kb_code code = print_launches(s);
     putchar('\n');
     if (code == KB_OK)
-        code = print_units(f);
-    print_busiest_unit(f);
+        code = cli_rows_print(&run_units, s->machine, view);
+    print_busiest_unit(s);
+    putchar('\n');
+    return code;
+}
+
+static kb_code print_links(const run_view *view)
+{
+    const topo_machine *machine = view->stats->machine;
+    kb_code code = cli_rows_print(&run_busiest_links, machine, view);
+    putchar('\n');
+    if (code == KB_OK)
+        code = cli_rows_print(&run_links_by_kind, machine, view);
+    size_t omitted = run_count_omitted_kinds(view);
+    if (code == KB_OK && omitted > 0)
+        printf("  ... %zu more, none with a link that is busy for 1 %% (--verbose shows them)\n",
+               omitted);
     putchar('\n');
     return code;
 }
 
 kb_code run_print_text(const run_view *view)
 {
-    const run_stats *f = view->stats;
+    const run_stats *s = view->stats;
     kb_code code = KB_OK;
     print_title(view);
     print_metrics(view);
     putchar('\n');
     print_time(view);
     putchar('\n');
-    if (f->launch_count > 0)
+    if (s->launch_count > 0)
         code = print_kernels(view);
-    if (code == KB_OK && f->links.count > 0) {
-        code = print_links(f, view->verbose);
-        putchar('\n');
-        if (code == KB_OK)
-            code = print_kinds(f, view->verbose);
-        putchar('\n');
-    }
-    if (f->pes > 0) {
-        print_roofline(f);
+    if (code == KB_OK && s->links.count > 0)
+        code = print_links(view);
+    if (s->pes > 0) {
+        print_roofline(s);
         putchar('\n');
     }
-    if (code == KB_OK && f->profile && f->pes > 0) {
-        code = run_profile_print(f, view->verbose);
+    if (code == KB_OK && s->profile && s->pes > 0) {
+        code = run_print_profile(view);
         putchar('\n');
     }
-    if (!view->common->quiet && f->pes > 0)
+    if (!view->common->quiet && s->pes > 0)
         printf("%s\n", legend);
     print_end(view);
     return code;

@@ -1,6 +1,6 @@
 /*
- * run_trace.c: the trace of a run. The counters of its tracks are sums over links, read from the
- * fabric when the trace asks: links by kind, as the summary has them, and the HBM of each cube.
+ * run_trace.c: the trace of a run. Its counters are sums over links, sampled from the fabric: links
+ * by kind, as in the summary, and the HBM of each cube.
  */
 #include "run_trace.h"
 
@@ -13,7 +13,7 @@
 
 #define NO_COUNTER UINT32_MAX
 
-/* The counters that a link belongs to. */
+/* The counters of a link. */
 typedef struct link_counters {
     uint32_t kind;
     uint32_t hbm; /* or NO_COUNTER */
@@ -44,7 +44,7 @@ static kb_time sample(void *self, uint64_t *counts)
     return kb_context_now(t->ctx);
 }
 
-/* Adds one of this name, which is taken over. */
+/* Adds a counter; takes the name over. */
 static kb_error *add_counter(run_trace *t, char *name, const kb_pe *cube, uint32_t *index)
 {
     *index = (uint32_t)t->counters.count;
@@ -58,7 +58,7 @@ static kb_error *add_counter(run_trace *t, char *name, const kb_pe *cube, uint32
     return kb_vec_push(&t->counters, fresh) ? NULL : kb_error_nomem();
 }
 
-/* Classes that differ only in bandwidth or length have one name, and one counter. */
+/* Classes that differ only in bandwidth or length have the same name and share a counter. */
 static kb_error *count_class(run_trace *t, const link_class *class, uint32_t *index)
 {
     kb_text text = KB_TEXT_INIT;
@@ -91,7 +91,7 @@ static kb_error *count_kinds(run_trace *t, const topo_machine *machine)
     return err;
 }
 
-/* What an HBM serves passes the link from it to itself, once. */
+/* Each byte that an HBM slice serves passes its service link once. */
 static kb_error *count_hbm(run_trace *t, const topo_machine *machine)
 {
     const topo_shape *shape = topo_machine_shape(machine);

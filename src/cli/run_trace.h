@@ -1,4 +1,4 @@
-/* run_trace.h: the trace of a run, and what is counted for it. */
+/* run_trace.h: the trace of a run, with its counters. */
 #ifndef KB_CLI_RUN_TRACE_H
 #define KB_CLI_RUN_TRACE_H
 
@@ -7,17 +7,17 @@
 
 typedef struct run_trace run_trace;
 
-/* A trace of what happens in the context: run_trace_op() and run_trace_tcm() are to be called. */
+/* The trace of a context, whose callbacks must call run_trace_op() and run_trace_tcm(). */
 KB_MUST_USE kb_error *run_trace_open(const char *path, kb_context *ctx, run_trace **trace);
 
 /* Nothing if `trace` is NULL. */
 void run_trace_op(run_trace *trace, const kb_op *op);
 void run_trace_tcm(run_trace *trace, const kb_pe *pe, kb_time now, uint64_t bytes);
 
-/* As obs_trace_close(), while there is the context. */
+/* Completes the trace like obs_trace_close(); the context must still exist. */
 KB_MUST_USE kb_error *run_trace_close(run_trace *trace);
 
-/* There is to be no trace: a file of that name stays as it was. */
+/* Drops the trace: an existing file stays as it was. */
 void run_trace_discard(run_trace *trace);
 
 #endif

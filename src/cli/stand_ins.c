@@ -1,4 +1,4 @@
-/* stand_ins.c: what a summary says of numbers that a run without data did not have. */
+/* stand_ins.c: the values that a timing-only run replaced by stand-ins: see stand_ins.h. */
 #include "stand_ins.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* stand_ins.h: what a summary says of numbers that a run without data did not have. */
+/* stand_ins.h: the values that a timing-only run replaced by stand-ins, in its summary. */
 #ifndef KB_CLI_STAND_INS_H
 #define KB_CLI_STAND_INS_H
 
@@ -8,7 +8,7 @@
 
 #include "json.h"
 
-/* A line, if there were any. */
+/* Prints a line if there were any. */
 void stand_ins_print(const tl_stand_ins *used, FILE *to);
 
 /* {"count": 3, "first": "mine.c:12"}; first is null if there were none. */

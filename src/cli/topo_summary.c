@@ -1,18 +1,19 @@
-/* topo_summary.c: a machine in figures: counts, capacities, bandwidths, and its nodes and links. */
+/* topo_summary.c: counts, capacities and bandwidths of a machine, its nodes and links. */
 #include "topo_summary.h"
 
 #include "cli.h"
+#include "columns.h"
 #include "json.h"
-#include "machine.h"
+#include "machine_options.h"
 #include "obs/obs.h"
-#include "table.h"
+#include "terminal.h"
 
 #include <inttypes.h>
 
 /* The nodes of a kind. */
 typedef struct node_class {
     uint64_t count;
-    kb_time overhead_fs; /* of the first one: all are alike */
+    kb_time overhead_fs; /* of each */
 } node_class;
 
 typedef struct summary {
@@ -61,6 +62,55 @@ static double gbs_of(uint64_t rate, uint64_t times)
     return (double)rate / (double)TOPO_GBS * (double)times;
 }
 
+/* ---- Tables ------------------------------------------------------------------------------ */
+
+static const cli_column node_columns[] = {
+    CLI_COLUMN("node", "kind", CLI_WORD),
+    CLI_COLUMN("count", "count", CLI_COUNT),
+    CLI_COLUMN("overhead ns", "overhead_ns", CLI_NS),
+    CLI_COLUMN("implementation", "impl", CLI_WORD),
+};
+
+static void add_nodes(cli_table *table, const void *from)
+{
+    const summary *s = from;
+    for (int kind = 0; kind < TOPO_KINDS; kind++) {
+        const node_class *c = &s->nodes[kind];
+        if (c->count > 0)
+            CLI_ROW(table, {.text = topo_kind_name((topo_kind)kind)}, {.n = c->count},
+                    {.n = c->overhead_fs}, {.text = impl_name(s, (topo_kind)kind)});
+    }
+}
+
+static const cli_rows nodes = {CLI_COLUMNS(node_columns), add_nodes};
+
+static const cli_column link_columns[] = {
+    CLI_TEXT("link", CLI_WORD),
+    CLI_JSON("between", CLI_LINK_CLASS),
+    CLI_JSON("service", CLI_BOOL),
+    CLI_COLUMN("count", "count", CLI_COUNT),
+    CLI_COLUMN("GB/s", "gbs", CLI_RATE),
+    CLI_TEXT("total GB/s", CLI_GBS),
+    CLI_COLUMN("wire ns", "wire_ns", CLI_NS),
+};
+
+static void add_links(cli_table *table, const void *from)
+{
+    const summary *s = from;
+    for (size_t i = 0; i < s->links.all.count; i++) {
+        const link_class *c = &s->links.all.items[i];
+        kb_text name = KB_TEXT_INIT;
+        link_class_name(c, &name);
+        kb_text_puts(&name, c->service ? " (service)" : "");
+        CLI_ROW(table, {.text = cli_text(&name)}, {.link_class = c}, {.n = c->service},
+                {.n = c->count}, {.n = c->rate}, {.real = gbs_of(c->rate, c->count)},
+                {.n = c->wire_fs});
+        kb_text_fini(&name);
+    }
+}
+
+static const cli_rows links = {CLI_COLUMNS(link_columns), add_links};
+
 /* ---- Text -------------------------------------------------------------------------------- */
 
 static void print_machine(const summary *s)
@@ -98,50 +148,6 @@ static void print_machine(const summary *s)
            m->max_steps);
 }
 
-static kb_code print_nodes(const summary *s)
-{
-    static const cli_column columns[] = {
-        {.title = "node", .left = true},
-        {.title = "count"},
-        {.title = "overhead ns"},
-        {.title = "implementation", .left = true},
-    };
-    cli_table table;
-    cli_table_init(&table, columns, 4);
-    for (unsigned kind = 0; kind < TOPO_KINDS; kind++) {
-        const node_class *c = &s->nodes[kind];
-        if (c->count == 0)
-            continue;
-        cli_table_cell(&table, "%s", topo_kind_name((topo_kind)kind));
-        cli_table_cell(&table, "%s", obs_count(c->count).text);
-        cli_table_cell(&table, "%s", obs_ns(c->overhead_fs).text);
-        cli_table_cell(&table, "%s", impl_name(s, (topo_kind)kind));
-    }
-    return cli_table_print(&table, stdout);
-}
-
-static kb_code print_links(const summary *s)
-{
-    static const cli_column columns[] = {
-        {.title = "link", .left = true}, {.title = "count"},   {.title = "GB/s"},
-        {.title = "total GB/s"},         {.title = "wire ns"},
-    };
-    cli_table table;
-    cli_table_init(&table, columns, 5);
-    for (size_t i = 0; i < s->links.all.count; i++) {
-        const link_class *c = &s->links.all.items[i];
-        kb_text name = KB_TEXT_INIT;
-        link_class_name(c, &name);
-        cli_table_cell(&table, "%s%s", cli_text(&name), c->service ? " (serving)" : "");
-        cli_table_cell(&table, "%s", obs_count(c->count).text);
-        cli_table_cell(&table, "%s", obs_rate(c->rate).text);
-        cli_table_cell(&table, "%s", obs_gbs(gbs_of(c->rate, c->count)).text);
-        cli_table_cell(&table, "%s", obs_ns(c->wire_fs).text);
-        kb_text_fini(&name);
-    }
-    return cli_table_print(&table, stdout);
-}
-
 kb_code topo_print_summary(const topo_machine *machine, const cli_list *settings)
 {
     summary s;
@@ -156,45 +162,16 @@ kb_code topo_print_summary(const topo_machine *machine, const cli_list *settings
     kb_text_fini(&title);
     print_machine(&s);
     putchar('\n');
-    kb_code code = print_nodes(&s);
+    kb_code code = cli_rows_print(&nodes, machine, &s);
     if (code == KB_OK) {
         putchar('\n');
-        code = print_links(&s);
+        code = cli_rows_print(&links, machine, &s);
     }
     link_classes_fini(&s.links);
     return code;
 }
 
 /* ---- JSON -------------------------------------------------------------------------------- */
-
-static json_t *nodes_json(const summary *s)
-{
-    json_t *nodes = json_array();
-    for (unsigned kind = 0; kind < TOPO_KINDS; kind++) {
-        const node_class *c = &s->nodes[kind];
-        if (c->count > 0)
-            cli_json_append(&nodes, json_pack("{s:s, s:I, s:o, s:s}", "kind",
-                                              topo_kind_name((topo_kind)kind), "count",
-                                              (json_int_t)c->count, "overhead_ns",
-                                              cli_json_ns(c->overhead_fs), "impl",
-                                              impl_name(s, (topo_kind)kind)));
-    }
-    return nodes;
-}
-
-static json_t *links_json(const summary *s)
-{
-    json_t *links = json_array();
-    for (size_t i = 0; i < s->links.all.count; i++) {
-        const link_class *c = &s->links.all.items[i];
-        cli_json_append(&links,
-                        json_pack("{s:[ss], s:b, s:I, s:o, s:o}", "between", topo_kind_name(c->a),
-                                  topo_kind_name(c->b), "service", c->service, "count",
-                                  (json_int_t)c->count, "gbs", cli_json_rate(c->rate), "wire_ns",
-                                  cli_json_ns(c->wire_fs)));
-    }
-    return links;
-}
 
 static json_t *memory_json(const summary *s)
 {
@@ -240,8 +217,8 @@ kb_code topo_print_summary_json(const topo_machine *machine, const cli_list *set
     json_t *document = json_pack(
         "{s:o, s:o, s:o, s:o, s:I, s:o, s:I, s:o}", "topology", cli_json_machine(machine, settings),
         "shape", shape_json(&s), "memory", memory_json(&s), "fabric", fabric_json(&s), "node_count",
-        (json_int_t)s.graph->nodes.count, "nodes", nodes_json(&s), "link_count",
-        (json_int_t)s.graph->links.count, "links", links_json(&s));
+        (json_int_t)s.graph->nodes.count, "nodes", cli_rows_json(&nodes, machine, &s), "link_count",
+        (json_int_t)s.graph->links.count, "links", cli_rows_json(&links, machine, &s));
     link_classes_fini(&s.links);
     return cli_json_print(document);
 }

@@ -1,4 +1,4 @@
-/* topo_summary.h: what there is to say of a machine in a page. */
+/* topo_summary.h: the summary of a machine. */
 #ifndef KB_CLI_TOPO_SUMMARY_H
 #define KB_CLI_TOPO_SUMMARY_H
 

@@ -259,7 +259,7 @@ kb_error *kb_dtensor_from_locals(kb_context *ctx, const kb_tensor *locals, size_
         return kb_error_new(KB_ERR_INPUT, "%s: locals is NULL", function);
     if (count != mesh->driven)
         return kb_error_new(
-            KB_ERR_INPUT, "%s: %zu tensor%s given, but the caller stands for %" PRIu32 " rank%s",
+            KB_ERR_INPUT, "%s: %zu tensor%s given, but the caller drives %" PRIu32 " rank%s",
             function, count, kb_plural(count), mesh->driven, kb_plural(mesh->driven));
     kb_error *err = rt_view_tensor(ctx, locals[0], &view);
     if (!err && shape && shape->rank != view.shape.rank)

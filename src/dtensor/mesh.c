@@ -294,7 +294,7 @@ static kb_error *find_own(kb_context *ctx, const char *function, kb_device_mesh 
     if ((*mesh)->caller != RT_DRIVER)
         return NULL;
     return kb_error_new(KB_ERR_INPUT,
-                        "%s: only workers can call it: outside workers the program stands for all "
+                        "%s: only workers can call it: outside workers the program drives all "
                         "ranks of the mesh",
                         function);
 }

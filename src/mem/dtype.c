@@ -33,11 +33,6 @@ typedef struct dtype_traits {
 
 static const dtype_traits dtypes[KB_DTYPES];
 
-bool mem_dtype_exists(kb_dtype dtype)
-{
-    return (unsigned)dtype < KB_DTYPES;
-}
-
 size_t kb_dtype_bytes(kb_dtype dtype)
 {
     return mem_dtype_exists(dtype) ? dtypes[dtype].bytes : 0;

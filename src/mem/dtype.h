@@ -32,6 +32,9 @@ enum { MEM_FLOAT, MEM_STORAGE, MEM_INTEGER };
 #define MEM_BIT(NAME, name, bytes, CLASS, widen, narrow)                                           \
     | ((uint32_t)(MEM_##CLASS == MEM_CLASS) << KB_##NAME)
 enum {
+#define MEM_CLASS MEM_FLOAT
+    MEM_FLOAT_DTYPES = 0 MEM_EACH_DTYPE(MEM_BIT),
+#undef MEM_CLASS
 #define MEM_CLASS MEM_STORAGE
     MEM_STORAGE_DTYPES = 0 MEM_EACH_DTYPE(MEM_BIT),
 #undef MEM_CLASS
@@ -41,21 +44,27 @@ enum {
 };
 #undef MEM_BIT
 
+/* Whether there is a dtype of this number. */
+static inline bool mem_dtype_exists(kb_dtype dtype)
+{
+    return (unsigned)dtype < KB_DTYPES;
+}
+
 static inline bool mem_is_integer(kb_dtype dtype)
 {
-    return (uint32_t)MEM_INTEGER_DTYPES >> dtype & 1;
+    return mem_dtype_exists(dtype) && (uint32_t)MEM_INTEGER_DTYPES >> dtype & 1;
 }
 
 /* Whether nothing computes with it: it is converted first. */
 static inline bool mem_is_storage(kb_dtype dtype)
 {
-    return (uint32_t)MEM_STORAGE_DTYPES >> dtype & 1;
+    return mem_dtype_exists(dtype) && (uint32_t)MEM_STORAGE_DTYPES >> dtype & 1;
 }
 
 /* Whether it is of floating point and has arithmetic. */
 static inline bool mem_is_float(kb_dtype dtype)
 {
-    return !mem_is_integer(dtype) && !mem_is_storage(dtype);
+    return mem_dtype_exists(dtype) && (uint32_t)MEM_FLOAT_DTYPES >> dtype & 1;
 }
 
 /* What sums of its numbers are computed in. */
@@ -81,8 +90,5 @@ void mem_number_set(kb_dtype dtype, void *to, double value);
 
 /* From i32 to an integer type; what is out of range wraps around. The arrays must not overlap. */
 void mem_wrap_integers(kb_dtype dtype, void *to, const int32_t *from, size_t count);
-
-/* Whether there is a dtype of this number. */
-bool mem_dtype_exists(kb_dtype dtype);
 
 #endif

@@ -60,7 +60,7 @@ static kb_error *check_sizes(const kb_model_spec *spec)
 {
     const struct {
         const char *name;
-        uint64_t value, most;
+        uint64_t value, max;
     } sizes[] = {
         {"hidden", spec->hidden, max_size},     {"ffn", spec->ffn, max_size},
         {"heads", spec->heads, max_size},       {"kv_heads", spec->kv_heads, max_size},
@@ -68,9 +68,9 @@ static kb_error *check_sizes(const kb_model_spec *spec)
         {"layers", spec->layers, max_layers},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        if (sizes[i].value == 0 || sizes[i].value > sizes[i].most)
+        if (sizes[i].value == 0 || sizes[i].value > sizes[i].max)
             return kb_error_new(KB_ERR_INPUT, "model: %s is %" PRIu64 ": expected 1 to %" PRIu64,
-                                sizes[i].name, sizes[i].value, sizes[i].most);
+                                sizes[i].name, sizes[i].value, sizes[i].max);
     if (spec->heads * spec->head_dim > max_size)
         return kb_error_new(KB_ERR_INPUT,
                             "model: heads * head_dim is %" PRIu64 ": expected at most %" PRIu64,

@@ -263,15 +263,15 @@ static void count_tokens(const nn_cache_layout *layout, const nn_sequence *seque
 /* Whether one lane has too large a share of the tokens: then all lanes share them. */
 static bool is_uneven(tl_context *tl, const nn_cache_layout *layout, nn_sequences *sequences)
 {
-    int64_t *of_lanes = alloca(sizeof *of_lanes * (size_t)layout->lanes), sum = 0, most = 0;
+    int64_t *of_lanes = alloca(sizeof *of_lanes * (size_t)layout->lanes), sum = 0, max = 0;
     memset(of_lanes, 0, sizeof *of_lanes * (size_t)layout->lanes);
     for (int64_t i = 0; i < layout->batch; i++)
         count_tokens(layout, nn_get_sequence(tl, sequences, i), of_lanes);
     for (int64_t lane = 0; lane < layout->lanes; lane++) {
         sum += of_lanes[lane];
-        most = nn_max(most, of_lanes[lane]);
+        max = nn_max(max, of_lanes[lane]);
     }
-    return 4 * most * layout->lanes > 5 * sum;
+    return 4 * max * layout->lanes > 5 * sum;
 }
 
 static int64_t slot_of(tl_context *tl, const kernel *k, const nn_sequence *sequence, int64_t page)

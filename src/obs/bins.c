@@ -8,8 +8,8 @@
 enum {
     MAX_BINS = 1024,
     MIN_BINS = 64,
-    MAX_VALUES = 1 << 20, /* of all counters together, unless MIN_BINS need more */
-    FIRST_WIDTH_NS = 20,  /* several packets on one link: fewer would show as spikes */
+    MAX_VALUES = 1 << 20, /* of all counters, unless MIN_BINS need more */
+    FIRST_WIDTH_NS = 20,  /* several packets on a link: narrower bins would show spikes */
 };
 
 kb_error *obs_bins_init(obs_bins *bins, size_t totals, size_t levels)
@@ -45,12 +45,12 @@ void obs_bins_fini(obs_bins *bins)
     *bins = (obs_bins){0};
 }
 
-static uint64_t larger_of(uint64_t a, uint64_t b)
+static uint64_t max_of(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
 
-/* Two bins become one, all over. */
+/* Merges pairs of bins. */
 static void merge_pairs(obs_bins *bins)
 {
     bins->count /= 2;
@@ -65,18 +65,18 @@ static void merge_pairs(obs_bins *bins)
     for (size_t i = 0; i < bins->level_count; i++) {
         obs_level *level = bins->levels[i];
         for (size_t bin = 0; level && bin < bins->count; bin++)
-            level->peaks[bin] = larger_of(level->peaks[2 * bin], level->peaks[2 * bin + 1]);
+            level->peaks[bin] = max_of(level->peaks[2 * bin], level->peaks[2 * bin + 1]);
     }
 }
 
 /*
- * What has been counted since the last bin ended belongs to this bin. In the middle of an instant a
- * total may be counted ahead of what comes at its end, and be less when asked for again.
+ * Adds the counts since the last bin ended to this bin. During an instant a total may include bytes
+ * that are subtracted again at its end.
  */
 static void add_to_bin(obs_bins *bins, size_t bin, const uint64_t *totals)
 {
     for (size_t i = 0; i < bins->total_count; i++) {
-        uint64_t total = larger_of(totals[i], bins->totals[i]);
+        uint64_t total = max_of(totals[i], bins->totals[i]);
         bins->growth[i * bins->max + bin] += total - bins->totals[i];
         bins->totals[i] = total;
     }
@@ -84,7 +84,7 @@ static void add_to_bin(obs_bins *bins, size_t bin, const uint64_t *totals)
         obs_level *level = bins->levels[i];
         if (!level)
             continue;
-        level->peaks[bin] = larger_of(level->peaks[bin], level->peak);
+        level->peaks[bin] = max_of(level->peaks[bin], level->peak);
         level->peak = level->now;
     }
 }
@@ -126,6 +126,6 @@ bool obs_bins_set_level(obs_bins *bins, size_t level, uint64_t value)
         bins->levels[level] = is;
     }
     is->now = value;
-    is->peak = larger_of(is->peak, value);
+    is->peak = max_of(is->peak, value);
     return true;
 }

@@ -1,8 +1,8 @@
 /*
- * draw.h: what the files that draw a machine share: a canvas of SVG, and where things are.
+ * draw.h: the canvas of a drawing of a machine as SVG, and the layout of cubes.
  *
- * One unit is a pixel of the drawing at its natural size. Dies lie in a grid to the scale of the
- * machine; what is on a die is placed so that it can be read.
+ * One unit is a pixel at the natural size of the drawing. Dies form the grid of the machine; the
+ * layout of a die is made for legibility.
  */
 #ifndef KB_OBS_DRAW_H
 #define KB_OBS_DRAW_H
@@ -19,7 +19,7 @@ typedef struct draw_point {
     double x, y;
 } draw_point;
 
-/* Links that have a colour of their own; each has a line in the legend. */
+/* Kinds of links with a colour and a line of the legend. */
 typedef enum draw_ink {
     DRAW_HOST,
     DRAW_PCIE,
@@ -37,13 +37,13 @@ typedef enum draw_ink {
     DRAW_INKS
 } draw_ink;
 
-/* Where things are on a cube's die, from its north-west corner. */
+/* The layout of a cube's die, relative to its north-west corner. */
 typedef struct draw_cube {
     double w, h;            /* of the die */
     double gap;             /* between dies */
-    draw_point first, step; /* the first router, and from one to the next */
+    draw_point first, step; /* the first router, and the distance of routers */
     draw_rect ring;         /* the crossbar's outer edge */
-    double cell_w;          /* what the box of a slice or a PE needs for its label */
+    double cell_w;          /* width of the box of a slice or a PE, with its label */
     uint32_t columns;       /* of slices, west and east of the ports in the north and south */
     uint32_t rows[2];       /* of slices along the north and the south edge */
     uint32_t tile_columns;  /* of the PEs beside a router */
@@ -66,25 +66,24 @@ typedef struct draw_canvas {
 const char *draw_colour(draw_ink ink);
 double draw_width(const draw_canvas *c, draw_ink ink);
 
-/* The class of links that has this ink; NULL if the machine has none. */
+/* The class of links with this ink; NULL if the machine has no such links. */
 const link_class *draw_class(const draw_canvas *c, draw_ink ink);
 const char *draw_ink_name(draw_ink ink);
 
-/* A text that could not be made whole spoils the drawing, not just its own place. */
+/* The text; if it is incomplete, the drawing fails. */
 const char *draw_words(const draw_canvas *c, const kb_text *text);
 
 void draw_box(draw_canvas *c, const char *style, draw_rect r);
 void draw_line(draw_canvas *c, draw_ink ink, draw_point from, draw_point to);
 
-/* How wide a text is at most, in any font that the drawing asks for; bold ones are a tenth wider.
- */
+/* Maximum width of a text in the fonts of the drawing; bold ones are a tenth wider. */
 double draw_text_width(const char *text, double size);
 
-/* Text in the middle of a box, smaller if it would not fit; none if it could not be read. */
+/* A centred text in a box: smaller if it does not fit, omitted if it would be illegible. */
 void draw_label(draw_canvas *c, const char *style, draw_rect r, double size, const char *format,
                 ...) KB_PRINTF(5, 6);
 
-/* `anchor` is start, middle or end. The point is on the base line. */
+/* `anchor` is start, middle or end; the point is on the base line. */
 void draw_text(draw_canvas *c, const char *style, draw_point at, double size, const char *anchor,
                const char *format, ...) KB_PRINTF(6, 7);
 
@@ -101,13 +100,13 @@ static inline draw_point draw_middle(draw_rect r)
 /* Sets c->cube. */
 void draw_plan_cube(draw_canvas *c);
 
-/* What all cubes have, as a symbol named "cube". */
+/* Defines the symbol "cube", with what all cubes have in common. */
 void draw_define_cube(draw_canvas *c);
 
-/* The port at that side of the die whose corner is given. */
+/* The port at a side of the die with this corner. */
 draw_rect draw_port(const draw_canvas *c, draw_point corner, topo_side side);
 
-/* The port and the line to its router. */
+/* Draws the port and the line to its router. */
 void draw_add_port(draw_canvas *c, draw_point corner, topo_side side);
 
 #endif

@@ -3,17 +3,16 @@
  *
  *     +-------------[ucie]-------------+
  *     | hbm0 hbm1      |     hbm2 hbm3 |
- *     | +=============xbar===========+ |    the crossbar is a ring: what it joins is near it
+ *     | +=============xbar===========+ |    the crossbar is a ring, near what it connects
  *     | # pe0 pe1      |     pe2 pe3 # |
- *     | #-o------o-----o--------o----# |    routers at the corners have their own way into it
+ *     | #-o------o-----o--------o----# |    routers at the corners have their own links to it
  *   [ucie]-----------------         [sram]
  *
- * If PEs are not at the corners they are drawn beside their routers.
+ * PEs that are not at the corners are drawn beside their routers.
  *
- * Everything has a zone of its own, and the die is as large as its zones. From north to south: rows
- * of slices, the ring, rows of PEs, the mesh, and the same in reverse. From west to east inside the
- * ring: the crossbar's name, the mesh, the PEs or the m_cpu beside its last column, the sram. So no
- * box covers another, whatever the machine.
+ * The die is divided into zones, so that boxes never overlap. From north to south: rows of slices,
+ * the ring, rows of PEs, the mesh, and the same in reverse. From west to east inside the ring: the
+ * crossbar's name, the mesh, the PEs or the m_cpu beside its last column, the sram.
  */
 #include "draw.h"
 
@@ -21,8 +20,8 @@
 
 enum {
     LABEL = 11,     /* size of letters */
-    ROW = 24,       /* from one row of slices or PEs to the next, of which 4 are left free */
-    EDGE = 14,      /* from the edge of the die to the first row: ports reach in */
+    ROW = 24,       /* pitch of rows of slices or PEs, with a gap of 4 */
+    EDGE = 14,      /* from the edge of the die to the first row, with room for ports */
     SIDE = 36,      /* from the edge of the die to the first column */
     BESIDE = 26,    /* from the line of a port to the slices beside it */
     RING_X = 22,    /* from the edge of the die to the ring */
@@ -30,8 +29,8 @@ enum {
     RING_WIDTH = 8, /* of the crossbar's bands */
     PE_GAP = 14,    /* from the ring to PEs */
     ROUTER = 13,    /* side of a router */
-    NEXT = 11,      /* from a router to what is beside it */
-    WEST = 62,      /* from the ring to the first router: the crossbar's name */
+    NEXT = 11,      /* from a router to the box beside it */
+    WEST = 62,      /* from the ring to the first router, with room for the crossbar's name */
     CPU_W = 44,     /* of the m_cpu */
     CPU_H = 16,
     SRAM_W = 38,
@@ -39,7 +38,7 @@ enum {
     GAP = 8 /* between zones */
 };
 
-/* ---- Plan -------------------------------------------------------------------------------- */
+/* ---- Layout ------------------------------------------------------------------------------ */
 
 /* The router that the first node of a kind is attached to. */
 static uint32_t router_of(const draw_canvas *c, topo_kind kind, uint32_t index)
@@ -64,31 +63,31 @@ static bool at_corner(const topo_shape *s, uint32_t router)
     return (x == 0 || x == s->noc_w - 1) && (y == 0 || y == s->noc_h - 1);
 }
 
-/* Four groups along the north and south edge: those west of the ports there, and those east. */
-typedef struct place {
+/* PEs and slices are along the north and the south edge, west and east of the ports. */
+typedef struct quadrant {
     bool south, east;
-} place;
+} quadrant;
 
-static place place_of(const draw_canvas *c, uint32_t pe)
+static quadrant quadrant_of(const draw_canvas *c, uint32_t pe)
 {
     const topo_shape *s = c->shape;
     uint32_t router = topo_pe_router(c->machine, pe);
     uint32_t x = 2 * (router % s->noc_w) + 1, y = 2 * (router / s->noc_w) + 1;
-    /* In the middle of an odd number there is no side: they take turns. */
-    return (place){
+    /* PEs in the middle of an odd number of rows or columns alternate. */
+    return (quadrant){
         .south = y == s->noc_h ? pe % 4 >= 2 : y > s->noc_h,
         .east = x == s->noc_w ? pe % 2 == 1 : x > s->noc_w,
     };
 }
 
-/* The number of PEs in the place of this one, and how many of them come before it. */
-static uint32_t share_place(const draw_canvas *c, uint32_t pe, uint32_t *before)
+/* The number of PEs in the quadrant of this one, and how many of them come before it. */
+static uint32_t count_in_quadrant(const draw_canvas *c, uint32_t pe, uint32_t *before)
 {
-    place mine = place_of(c, pe);
+    quadrant mine = quadrant_of(c, pe);
     uint32_t all = 0;
     *before = 0;
     for (uint32_t i = 0; i < c->shape->pes; i++) {
-        place other = place_of(c, i);
+        quadrant other = quadrant_of(c, i);
         if (other.south != mine.south || other.east != mine.east)
             continue;
         *before += i < pe;
@@ -97,7 +96,7 @@ static uint32_t share_place(const draw_canvas *c, uint32_t pe, uint32_t *before)
     return all;
 }
 
-static double larger(double a, double b)
+static double max_of(double a, double b)
 {
     return a > b ? a : b;
 }
@@ -110,8 +109,8 @@ static uint32_t root_of(uint32_t count)
     return root;
 }
 
-/* How many PEs there are at the router of this one, and how many of them come before it. */
-static uint32_t share_router(const draw_canvas *c, uint32_t pe, uint32_t *before)
+/* The number of PEs at the router of this one, and how many of them come before it. */
+static uint32_t count_at_router(const draw_canvas *c, uint32_t pe, uint32_t *before)
 {
     uint32_t router = topo_pe_router(c->machine, pe), all = 0;
     *before = 0;
@@ -132,7 +131,7 @@ static uint32_t port_column(const draw_canvas *c, topo_side side)
     return router == TOPO_NONE ? c->shape->noc_w / 2 : router % c->shape->noc_w;
 }
 
-/* What there is to place: `group` is the largest one of slices, `tile` the most PEs of a router. */
+/* What to lay out: `group` is the maximum of slices in a quadrant, `tile` of PEs at a router. */
 typedef struct contents {
     uint32_t group, tile, in_row[2];
 } contents;
@@ -141,8 +140,9 @@ static contents count_contents(draw_canvas *c)
 {
     contents found = {0};
     for (uint32_t pe = 0; pe < c->shape->pes; pe++) {
-        uint32_t before, group = share_place(c, pe, &before), tile = share_router(c, pe, &before);
-        uint32_t *in_row = &found.in_row[place_of(c, pe).south];
+        uint32_t before, group = count_in_quadrant(c, pe, &before),
+                         tile = count_at_router(c, pe, &before);
+        uint32_t *in_row = &found.in_row[quadrant_of(c, pe).south];
         found.group = group > found.group ? group : found.group;
         found.tile = tile > found.tile ? tile : found.tile;
         *in_row = group > *in_row ? group : *in_row;
@@ -151,7 +151,7 @@ static contents count_contents(draw_canvas *c)
     return found;
 }
 
-/* From a router to the end of what is beside it, to the east and to the south. */
+/* The extent of a router with the boxes beside it, to the east and to the south. */
 static draw_point reach_of(const draw_canvas *c, uint32_t tile)
 {
     const draw_cube *d = &c->cube;
@@ -159,10 +159,10 @@ static draw_point reach_of(const draw_canvas *c, uint32_t tile)
     if (!d->tiles)
         return (draw_point){w, h};
     uint32_t rows = (tile + d->tile_columns - 1) / d->tile_columns;
-    return (draw_point){larger(w, NEXT + d->tile_columns * d->cell_w), NEXT + (double)rows * ROW};
+    return (draw_point){max_of(w, NEXT + d->tile_columns * d->cell_w), NEXT + (double)rows * ROW};
 }
 
-/* Across: the mesh moves east until the slices west of the ports have room. */
+/* Horizontally: the mesh moves east until the slices west of the ports fit. */
 static void plan_across(draw_canvas *c, uint32_t group, draw_point reach)
 {
     draw_cube *d = &c->cube;
@@ -175,31 +175,31 @@ static void plan_across(draw_canvas *c, uint32_t group, draw_point reach)
     double west_room = first + west_most * d->step.x, all = first + mesh + east;
     double east_room = all - first - east_most * d->step.x;
     double room = (west_room < east_room ? west_room : east_room) - SIDE - BESIDE;
-    /* As many columns as there is room for, but no more rows than make a square of the die. */
+    /* As many columns as fit, but few enough that the die is about square. */
     uint32_t fit = room > d->cell_w ? (uint32_t)(room / d->cell_w) : 1, least = root_of(group);
     d->columns = fit > least ? fit : least;
     d->columns = d->columns > group && group > 0 ? group : d->columns;
     double need = SIDE + BESIDE + d->columns * d->cell_w;
-    d->first.x = first + larger(0, need - west_room);
-    d->w = larger(d->first.x + mesh + east, d->first.x + east_most * d->step.x + need);
+    d->first.x = first + max_of(0, need - west_room);
+    d->w = max_of(d->first.x + mesh + east, d->first.x + east_most * d->step.x + need);
 }
 
-/* Down: rows of slices and PEs, the mesh, rows again. */
+/* Vertically: rows of slices and PEs, the mesh, rows again. */
 static void plan_down(draw_canvas *c, const contents *has, draw_point reach)
 {
     draw_cube *d = &c->cube;
     uint32_t noc_h = c->shape->noc_h;
-    /* Above a router beside which PEs are there is room for the m_cpu. */
+    /* Room for the m_cpu above a router with PEs. */
     d->step.y = d->tiles ? reach.y + CPU_H + NEXT + 2 * GAP : reach.y + 2 * GAP + 3;
     for (int south = 0; south < 2; south++)
         d->rows[south] = (has->in_row[south] + d->columns - 1) / d->columns;
-    /* Lines spread from routers to PEs; a mesh of one row has the sram there. */
+    /* Room for the lines from routers to PEs, and for the sram of a mesh of one row. */
     double fan = noc_h > 1 ? 34 : 54, pes[2];
     for (int south = 0; south < 2; south++)
         pes[south] = d->rows[south] > 0 ? PE_GAP + (double)d->rows[south] * ROW + fan : fan;
     double north = EDGE + (double)d->rows[0] * ROW + RING_GAP;
     double above = d->tiles ? ROUTER + CPU_H + NEXT + GAP : pes[0];
-    double below = d->tiles ? larger(reach.y + GAP, fan) : pes[1];
+    double below = d->tiles ? max_of(reach.y + GAP, fan) : pes[1];
     d->first.y = north + RING_WIDTH + above;
     double ring_end = d->first.y + (noc_h - 1) * d->step.y + below + RING_WIDTH;
     d->h = ring_end + RING_GAP + (double)d->rows[1] * ROW + EDGE;
@@ -235,8 +235,8 @@ static draw_point router_point(const draw_canvas *c, uint32_t router)
 static draw_rect row_box(const draw_canvas *c, uint32_t pe, double y)
 {
     const draw_cube *d = &c->cube;
-    place p = place_of(c, pe);
-    uint32_t before, all = share_place(c, pe, &before);
+    quadrant p = quadrant_of(c, pe);
+    uint32_t before, all = count_in_quadrant(c, pe, &before);
     uint32_t columns = all < d->columns ? all : d->columns;
     double port = d->first.x + port_column(c, p.south ? TOPO_SOUTH : TOPO_NORTH) * d->step.x;
     double from = p.east ? port + BESIDE : SIDE, to = p.east ? d->w - SIDE : port - BESIDE;
@@ -258,18 +258,18 @@ static draw_rect pe_box(const draw_canvas *c, uint32_t pe)
     const draw_cube *d = &c->cube;
     if (!d->tiles) {
         double south = d->h - d->ring.y - d->ring.h;
-        return row_box(c, pe, (place_of(c, pe).south ? south : d->ring.y) + RING_WIDTH + PE_GAP);
+        return row_box(c, pe, (quadrant_of(c, pe).south ? south : d->ring.y) + RING_WIDTH + PE_GAP);
     }
     /* South-east of its router, in a square if there are several. */
     uint32_t before;
-    (void)share_router(c, pe, &before);
+    (void)count_at_router(c, pe, &before);
     draw_point at = router_point(c, topo_pe_router(c->machine, pe));
     uint32_t row = before / d->tile_columns, column = before % d->tile_columns;
     return (draw_rect){at.x + NEXT + column * d->cell_w, at.y + NEXT + row * (double)ROW,
                        d->cell_w - 4, ROW - 4};
 }
 
-/* ---- Pieces ------------------------------------------------------------------------------ */
+/* ---- Parts of a cube ---------------------------------------------------------------------- */
 
 static void draw_mesh(draw_canvas *c)
 {
@@ -292,7 +292,7 @@ static void draw_mesh(draw_canvas *c)
     }
 }
 
-/* Between the line of the port at that side and the last row, or the first: where there is room. */
+/* The y of the gap between the line of the port at that side and the nearest row. */
 static double side_gap(const draw_canvas *c, topo_side side)
 {
     const draw_cube *d = &c->cube;
@@ -304,7 +304,7 @@ static double side_gap(const draw_canvas *c, topo_side side)
     return port > top + 1 ? (port + top) / 2 : port + 32;
 }
 
-/* Four bands, so that what is inside stays clear. */
+/* Four bands, with a transparent inside. */
 static void draw_ring(draw_canvas *c)
 {
     const draw_cube *d = &c->cube;
@@ -318,7 +318,7 @@ static void draw_ring(draw_canvas *c)
               "xbar");
 }
 
-/* Lines pass below the boxes of other rows. */
+/* Lines are drawn first, below the boxes of other rows. */
 static void draw_memory_lines(draw_canvas *c)
 {
     const draw_cube *d = &c->cube;
@@ -385,7 +385,7 @@ static void draw_pes(draw_canvas *c)
     }
 }
 
-/* Routers with PEs have a way into the crossbar, drawn to the nearer side. */
+/* Routers with PEs have a link to the crossbar, drawn to the nearer side. */
 static void draw_gates(draw_canvas *c)
 {
     const draw_cube *d = &c->cube;

@@ -10,7 +10,7 @@
 typedef struct ink {
     const char *colour;
     const char *name;
-    topo_kind a, b; /* the links that it stands for */
+    topo_kind a, b; /* the ends of its links */
 } ink;
 
 static const ink inks[DRAW_INKS] = {
@@ -44,7 +44,7 @@ const link_class *draw_class(const draw_canvas *c, draw_ink i)
     return link_classes_find(&c->classes, inks[i].a, inks[i].b, false);
 }
 
-/* Wider for more bandwidth, within what can be seen and what fits. */
+/* Grows with the bandwidth, between limits. */
 double draw_width(const draw_canvas *c, draw_ink i)
 {
     const link_class *class = draw_class(c, i);
@@ -70,7 +70,7 @@ void draw_line(draw_canvas *c, draw_ink i, draw_point from, draw_point to)
                    from.x, from.y, to.x, to.y, draw_colour(i), draw_width(c, i));
 }
 
-/* XML has no control characters, and three characters that mean something. */
+/* Escapes for XML, which has no control characters. */
 static void put_escaped(kb_text *out, const char *text)
 {
     for (; *text != '\0'; text++) {
@@ -121,8 +121,8 @@ void draw_text(draw_canvas *c, const char *style, draw_point at, double size, co
     kb_text_fini(&text);
 }
 
-/* Of DejaVu Sans, which is wider than the other fonts of the style, rounded up; in parts of the
- * size. Others than ASCII are taken to be as wide as high. */
+/* Width relative to the size, of DejaVu Sans, the widest font of the style, rounded up. Characters
+ * that are not ASCII count as wide as high. */
 static double letter_width(unsigned char letter)
 {
     if (letter >= 0x80)

@@ -1,6 +1,6 @@
 /*
- * draw_svg.c: the machine: SIPs in their pattern, each with its IO chiplet along the north edge and
- * its cubes in their mesh, the host and the switch above, and a legend below.
+ * draw_svg.c: draws a machine: SIPs in their pattern, each with its IO chiplet along the north edge
+ * and its cubes in their mesh; the host and the switch above, and a legend below.
  *
  *            host
  *           switch
@@ -9,7 +9,7 @@
  *     +---------+   +---------+
  *     legend
  *
- * Lines stand for the links of both directions. Those between SIPs and to the switch keep to the
+ * A line is the links of both directions. Lines between SIPs and to the switch are routed in the
  * gutters, so that they cross no die.
  */
 #include "draw_svg.h"
@@ -30,7 +30,7 @@ enum {
     TITLE = 120
 };
 
-/* Where the SIPs are. */
+/* The layout of SIPs. */
 typedef struct plan {
     draw_point pitch;    /* of cubes */
     double sip_w, sip_h; /* of a SIP */
@@ -54,7 +54,7 @@ static void print_subtitle(const draw_canvas *c, kb_text *text)
                    obs_count(s->pe_count).text, obs_bytes(s->hbm_bytes * s->cubes * s->sips).text);
 }
 
-/* Links that are on every die, but would hide it. */
+/* Links that are not drawn, as they would hide the die. */
 static bool is_left_out(const draw_canvas *c, draw_ink ink)
 {
     return c->cube.tiles && (ink == DRAW_PE_XBAR || ink == DRAW_NOC_XBAR);
@@ -77,7 +77,7 @@ static void print_memories(const draw_canvas *c, kb_text *text)
             obs_rate(hbm->rate).text, obs_rate(sram->rate).text);
 }
 
-/* Of the text, which is freed, or of the widest one before it. */
+/* The maximum of the width so far and that of the text, which is freed. */
 static double wider(const draw_canvas *c, double width, kb_text *text, double size)
 {
     double this = draw_text_width(draw_words(c, text), size);
@@ -99,7 +99,7 @@ static double legend_column(const draw_canvas *c)
     return LEGEND_LINE + width + 40;
 }
 
-/* What the title and the legend need: two columns of links, if nothing else. */
+/* Minimum width for the title and the legend with its two columns. */
 static double text_width(const draw_canvas *c)
 {
     kb_text text = KB_TEXT_INIT;
@@ -218,7 +218,7 @@ static void draw_sip(draw_canvas *c, const plan *p, uint32_t sip)
     draw_text(c, "name", (draw_point){io.x + 8, io.y + io.h - 14}, 15, "start", "IO chiplet");
 }
 
-/* Ports to the cubes below, and what joins them. */
+/* Ports to the cubes below, the NOC, and its nodes. */
 static void draw_io(draw_canvas *c, const plan *p, draw_point corner)
 {
     draw_rect io = io_box(p, corner), noc = io_noc_box(io), ep = pcie_box(io);
@@ -250,7 +250,7 @@ static void draw_io(draw_canvas *c, const plan *p, draw_point corner)
 
 /* ---- Between SIPs ------------------------------------------------------------------------ */
 
-/* A line around corners. */
+/* A line with several segments. */
 static void draw_path(draw_canvas *c, draw_ink ink, const draw_point *points, size_t count)
 {
     kb_text_printf(c->out,
@@ -262,7 +262,7 @@ static void draw_path(draw_canvas *c, draw_ink ink, const draw_point *points, si
     kb_text_puts(c->out, "\"/>\n");
 }
 
-/* Where a port to another SIP is: at the edges of the IO chiplet, beside the io_noc. */
+/* The port to another SIP, at the edge of the IO chiplet, beside the io_noc. */
 static draw_rect sip_port_box(draw_rect io, topo_side side)
 {
     draw_rect noc = io_noc_box(io);
@@ -342,8 +342,8 @@ static void draw_sip_links(draw_canvas *c, const plan *p)
 
 /* ---- To the switch ----------------------------------------------------------------------- */
 
-/* Where the line from a SIP rises: from the first row straight, from others west of their column.
- */
+/* The x of the line from a SIP to the switch: straight up from the first row, else in the gutter
+ * west of the column. */
 static double riser_x(const draw_canvas *c, const plan *p, uint32_t sip)
 {
     draw_point corner = sip_corner(c, p, sip);
@@ -353,10 +353,7 @@ static double riser_x(const draw_canvas *c, const plan *p, uint32_t sip)
     return corner.x - 50 - 8.0 * row;
 }
 
-/*
- * Lines west of the switch are the higher the further west they rise, and so are those east of it
- * the further east: then none crosses another.
- */
+/* Lines that start further from the switch run higher, so that lines do not cross. */
 static void draw_to_switch(draw_canvas *c, const plan *p, uint32_t sip)
 {
     uint32_t sips = c->shape->sips, west = 0, further = 0;
@@ -494,7 +491,7 @@ static void draw_all(draw_canvas *c)
     draw_define_cube(c);
     kb_text_puts(c->out, "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n");
     draw_title(c);
-    /* First what lines pass over. */
+    /* Dies first: lines are drawn over them. */
     for (uint32_t sip = 0; sip < c->shape->sips; sip++)
         draw_sip(c, &p, sip);
     draw_system(c, &p);

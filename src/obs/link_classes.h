@@ -1,13 +1,13 @@
-/* link_classes.h: the links of a machine by kind, for summaries and legends. */
+/* link_classes.h: the links of a machine by kind. */
 #ifndef KB_OBS_LINK_CLASSES_H
 #define KB_OBS_LINK_CLASSES_H
 
 #include "topo/topo.h"
 
-/* Links between two kinds of nodes with one bandwidth and one length, in both directions. */
+/* Links between two kinds of nodes with the same bandwidth and length, in both directions. */
 typedef struct link_class {
     topo_kind a, b; /* the first link of the class goes from a to b */
-    bool service;   /* a memory serving: a and b are the memory */
+    bool service;   /* service links of memories: a and b are the memory */
     uint64_t rate;
     kb_time wire_fs;
     uint64_t count; /* of directed links */
@@ -24,10 +24,10 @@ void link_classes_fini(link_classes *classes);
 const link_class *link_classes_find(const link_classes *classes, topo_kind a, topo_kind b,
                                     bool service);
 
-/* The class of a link of the machine that they were made of: its place in `all`. */
+/* The index in `all` of the class of a link of the same machine. */
 size_t link_classes_index(const link_classes *classes, const topo_machine *machine, uint32_t link);
 
-/* Appends "pe_dma - xbar", or "hbm_ctrl" for the service of a memory. */
+/* Appends "pe_dma - xbar", or "hbm_ctrl" for service links. */
 void link_class_name(const link_class *c, kb_text *text);
 
 #endif

@@ -1,4 +1,4 @@
-/* number.c: numbers as text, with as many digits as a reader can use. */
+/* number.c: numbers as text: see number.h. */
 #include "number.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 enum { DIGITS = 39 }; /* of a number of 128 bits */
 
-/* Decimal digits, which printf() has none for. */
+/* Decimal digits: printf() has no format for 128 bits. */
 static void put_digits(kb_u128 number, char text[DIGITS + 1])
 {
     char reversed[DIGITS];
@@ -34,7 +34,7 @@ obs_number obs_bytes(uint64_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
     static const char *const eighths[] = {"", ".125", ".25", ".375", ".5", ".625", ".75", ".875"};
-    /* The largest unit in which it is a number of eighths: these are exact in three digits. */
+    /* The largest unit in which it is a multiple of 1/8: exact with three decimals. */
     size_t unit = sizeof units / sizeof units[0] - 1;
     while (unit > 0 && (bytes >> 10 * unit == 0 || bytes % ((uint64_t)1 << (10 * unit - 3)) != 0))
         unit--;

@@ -1,4 +1,4 @@
-/* number.h: numbers with their units, as commands, drawings and reports print them. */
+/* number.h: numbers as text, for commands and drawings. */
 #ifndef KB_OBS_NUMBER_H
 #define KB_OBS_NUMBER_H
 
@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 typedef struct obs_number {
-    char text[56]; /* a number of 128 bits, with its commas */
+    char text[56]; /* fits a number of 128 bits with commas */
 } obs_number;
 
 obs_number obs_ns(kb_time_sum time_fs);    /* "135.250", to the picosecond */
@@ -19,7 +19,7 @@ obs_number obs_gbs(double gbs);            /* "28.31" */
 obs_number obs_percent(double share);      /* 0.5 is "50.0" */
 obs_number obs_count(kb_u128 count);       /* "12,345" */
 
-/* Bytes in a time, in GB/s (bytes a ns); 0 if there was none. */
+/* Bandwidth in GB/s (bytes per ns); 0 if the time is 0. */
 double obs_bandwidth(uint64_t bytes, kb_time time_fs);
 
 #endif

@@ -1,4 +1,4 @@
-/* obs.h: what was observed in a run, for people and tools to look at. For cli alone. */
+/* obs.h: traces, drawings, and numbers as text. Included by cli only. */
 #ifndef KB_OBS_OBS_H
 #define KB_OBS_OBS_H
 

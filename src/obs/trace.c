@@ -2,13 +2,13 @@
  * trace.c: the trace of a run: see trace.h.
  *
  * Invariants: slices of a thread do not overlap. An arrow begins at the start of a slice and ends
- * in a slice, or at the start of one that takes no time; it does not go back in time. Operations
- * come in the order of their ends; each goes to the lane of its unit that became free last before
- * it started. In that order this rule needs no more lanes than there ever are operations at a time.
+ * in a slice, or at the start of one of no duration; it does not go back in time. Operations come
+ * in order of their ends; each goes to the lane of its unit that became free last before its start.
+ * So there are as many lanes as simultaneous operations.
  *
- * An arrow needs both its ends. Kernels end before their launch does, so they are kept until it is
- * told; those of a launch that is never told (the run failed) have no arrow. The first part of a
- * message is told before its receive and kept until then.
+ * An arrow needs both its ends. Kernels end before their launch, so they are kept until the launch
+ * ends; without that (the run failed) they have no arrow. The first part of a message is kept until
+ * its receive ends.
  */
 #include "trace.h"
 
@@ -20,10 +20,10 @@
 
 #include "base/base.h"
 #include "bins.h"
-#include "describe.h"
-#include "writer.h"
+#include "trace_slice.h"
+#include "trace_writer.h"
 
-/* What a PE's threads show, in the order that they are shown in. */
+/* The threads of a PE, in the order of display. */
 typedef enum track_kind {
     KERNELS,
     STATE,
@@ -40,7 +40,7 @@ typedef enum track_kind {
 
 static const struct {
     const char *name;
-    bool numbered; /* its first lane, too: others have more than one only in passing */
+    bool numbered; /* the first lane has a number as well */
 } kinds[PE_TRACKS] = {
     [KERNELS] = {"kernel", false},      [STATE] = {"state", false},
     [CPU] = {"pe_cpu", false},          [SCHEDULER] = {"pe_scheduler", false},
@@ -53,10 +53,10 @@ enum {
     HOST_PROCESS = 1,
     FABRIC_PROCESS = 2,
     FIRST_CUBE = 3,   /* the process of cube 0 of SIP 0 */
-    MAX_LANES = 10000 /* of a unit, in the numbers of threads */
+    MAX_LANES = 10000 /* of a unit: thread numbers have room for as many */
 };
 
-/* When each of its lanes was last busy. */
+/* The end of the last operation of each lane. */
 typedef struct lanes {
     KB_VEC(kb_time) ends;
 } lanes;
@@ -76,7 +76,7 @@ typedef struct waiting {
     slice kernel;
 } waiting;
 
-/* A message that was sent, and is not received yet. */
+/* A message that was sent but not received yet. */
 typedef struct sent {
     uint64_t message;
     slice send;
@@ -93,18 +93,18 @@ struct obs_trace {
     char *name; /* of the file, for messages */
     uint64_t sips, cubes, pes;
     lanes host;
-    pe_tracks **tracks; /* by PE; NULL for those that did nothing */
-    bool *named;        /* by process: it has its name */
+    pe_tracks **tracks; /* by PE; NULL before its first operation */
+    bool *named;        /* by process: its name was written */
     KB_VEC(waiting) kernels;
     KB_VEC(sent) messages; /* by number */
     uint64_t arrows;
     KB_VEC(counter) counters;
     obs_sample_fn *sample; /* NULL: there are no counters of bytes */
     void *sample_self;
-    uint64_t *totals; /* room for a sample */
+    uint64_t *totals; /* of the last sample */
     obs_bins bins;
-    kb_time last; /* time that is known to have passed */
-    int error;    /* of the system, the first */
+    kb_time last; /* the latest time of any call */
+    int error;    /* the first errno; 0: none */
 };
 
 static void fail(obs_trace *t, int error)
@@ -127,7 +127,7 @@ static size_t choose_lane(const lanes *track, kb_time start)
     return best;
 }
 
-/* False if there is no memory. */
+/* False if out of memory. */
 static bool take_lane(lanes *track, const kb_op *op, size_t *lane, bool *fresh)
 {
     *lane = choose_lane(track, op->start);
@@ -204,8 +204,8 @@ static void name_thread(obs_trace *t, const slice *at, const kb_op *op, size_t l
     obs_put_name(&t->writer, "thread", at->process, at->thread, name);
 }
 
-/* Where the operation is shown. Names process and thread when they are new. */
-static bool place(obs_trace *t, const kb_op *op, slice *at)
+/* Assigns the operation to a lane, and writes the names of a new process and thread. */
+static bool assign_lane(obs_trace *t, const kb_op *op, slice *at)
 {
     bool on_host = op->unit == KB_UNIT_HOST, fresh;
     track_kind kind = kind_of(op);
@@ -226,7 +226,7 @@ static bool place(obs_trace *t, const kb_op *op, slice *at)
 
 /* ---- Operations -------------------------------------------------------------------------- */
 
-/* What adds up to the busy time of a unit has its name. */
+/* Operations that count as busy time of a unit have the name of the unit. */
 static const char *category_of(const kb_op *op)
 {
     switch (op->unit == KB_UNIT_HOST ? PE_TRACKS : kind_of(op)) {
@@ -239,7 +239,7 @@ static const char *category_of(const kb_op *op)
     }
 }
 
-/* False if there is no memory. */
+/* False if out of memory. */
 static bool put_slice(obs_trace *t, const kb_op *op, const slice *at)
 {
     FILE *file = obs_begin_event(&t->writer, "X", at->process, at->thread);
@@ -263,8 +263,8 @@ static void put_arrow_end(obs_trace *t, const char *phase, const char *name, con
 }
 
 /*
- * An arrow from the start of a slice to this time in another. Viewers bind each end to the slice
- * that is under way on its thread then.
+ * An arrow from the start of a slice to this time in another one. Viewers bind each end to the
+ * slice of its thread at that time.
  */
 static void put_arrow(obs_trace *t, const char *name, const slice *from, const slice *to,
                       kb_time time)
@@ -276,13 +276,13 @@ static void put_arrow(obs_trace *t, const char *name, const slice *from, const s
     put_arrow_end(t, "f", name, to, time);
 }
 
-/* The last instant at which a viewer finds the slice under way. */
+/* The last time that a viewer binds to the slice. */
 static kb_time last_instant(const slice *at)
 {
     return at->end > at->start ? at->end - 1 : at->start;
 }
 
-/* Arrows to the kernels of the launch, which are forgotten then. */
+/* Writes the arrows to the kernels of the launch, and drops the kernels. */
 static void put_arrows(obs_trace *t, uint64_t launch, const slice *from)
 {
     size_t kept = 0;
@@ -297,7 +297,7 @@ static void put_arrows(obs_trace *t, uint64_t launch, const slice *from)
     t->kernels.count = kept;
 }
 
-/* Where the message is among those that were sent, or would be. Numbers mostly come in order. */
+/* The index of the message in the sorted list, or the index to insert it at. */
 static size_t find_message(const obs_trace *t, uint64_t message)
 {
     size_t low = 0, high = t->messages.count;
@@ -311,8 +311,7 @@ static size_t find_message(const obs_trace *t, uint64_t message)
     return low;
 }
 
-/* A part of the message is on its way: an arrow begins at the first. False if there is no memory.
- */
+/* Keeps the first part of a message, where its arrow begins. False if out of memory. */
 static bool keep_message(obs_trace *t, uint64_t message, const slice *send)
 {
     size_t at = find_message(t, message);
@@ -336,11 +335,11 @@ static void end_message(obs_trace *t, uint64_t message, const slice *receive)
     memmove(&items[at], &items[at + 1], (--t->messages.count - at) * sizeof *items);
 }
 
-/* False if there is no memory. */
+/* False if out of memory. */
 static bool put_op(obs_trace *t, const kb_op *op)
 {
     slice at;
-    if (!place(t, op, &at))
+    if (!assign_lane(t, op, &at))
         return false;
     if (!put_slice(t, op, &at))
         return false;
@@ -359,13 +358,13 @@ static bool put_op(obs_trace *t, const kb_op *op)
 
 /* ---- Counters ---------------------------------------------------------------------------- */
 
-/* Reads the totals, as of the time that is returned. */
+/* Reads the totals, and returns their time. */
 static kb_time sample(const obs_trace *t)
 {
     return t->sample ? t->sample(t->sample_self, t->totals) : t->last;
 }
 
-/* So much time has passed at least. Operations may be told later than they ended. */
+/* Advances the time of the counters; operations may be added later than their end. */
 static void note_time(obs_trace *t, kb_time time)
 {
     if (time <= t->last)
@@ -418,12 +417,12 @@ void obs_trace_tcm(obs_trace *t, kb_pe pe, kb_time now, uint64_t bytes)
         fail(t, ENOMEM);
 }
 
-/* The value of each bin from its start on, unless it is that of the bin before. */
+/* A counter track that is being written; equal consecutive values are written once. */
 typedef struct track {
     obs_writer *writer;
     uint64_t process;
     const char *name, *unit;
-    double value; /* that was written last; below 0: none was */
+    double value; /* the last one written; negative: none */
 } track;
 
 static void put_value(track *at, kb_time time, double value)
@@ -451,7 +450,7 @@ static void put_bandwidth(obs_trace *t, size_t which)
     put_value(&at, start, 0);
 }
 
-/* The peak in each bin, and what is left at the end. */
+/* The peak in each bin, and the level at the end. */
 static void put_occupancy(obs_trace *t, uint64_t pe)
 {
     const obs_level *level = t->bins.levels[pe];
@@ -469,7 +468,7 @@ static void put_occupancy(obs_trace *t, uint64_t pe)
     put_value(&at, start, (double)level->now);
 }
 
-/* Of the whole run, at its end. */
+/* Called at the end of the run. */
 static void put_counters(obs_trace *t)
 {
     kb_time now = sample(t);
@@ -494,8 +493,8 @@ void obs_trace_op(obs_trace *t, const kb_op *op)
 
 /* ---- States of PEs ----------------------------------------------------------------------- */
 
-/* Names the PE's track. False if there is no memory. */
-static bool need_state_track(obs_trace *t, const kb_op *op, slice *at)
+/* Finds the PE's track, and writes its name if it is new. False if out of memory. */
+static bool find_state_track(obs_trace *t, const kb_op *op, slice *at)
 {
     lanes *states = track_of(t, op, STATE);
     if (!states)
@@ -522,7 +521,7 @@ void obs_trace_state(obs_trace *t, uint64_t pe, kb_cause cause, kb_time start, k
         .pe = {(uint32_t)(cube / t->cubes), (uint32_t)(cube % t->cubes), (uint32_t)(pe % t->pes)}};
     slice at;
     errno = 0;
-    if (!need_state_track(t, &op, &at)) {
+    if (!find_state_track(t, &op, &at)) {
         fail(t, ENOMEM);
         return;
     }

@@ -116,7 +116,7 @@ static kb_code call_engine(char **words, int count, bool has_bench)
     py_stay stay;
     py_tl *before = py_set_running_tl(NULL);
     py_stay_begin(&stay);
-    kb_code code = cli_run_embedded(count, words, has_bench ? &spec : NULL, STACK_BYTES);
+    kb_code code = cli_dispatch_bench(count, words, has_bench ? &spec : NULL, STACK_BYTES);
     fflush(stdout);
     fflush(stderr);
     py_stay_end(&stay);

@@ -1,6 +1,5 @@
 /*
- * report.h: runs a bench that ships on a machine and keeps what it reports: its lines, its verdict
- * and its figures.
+ * report.h: runs a shipped bench on a machine and keeps its output: lines, verdict, metrics.
  */
 #ifndef TESTS_BENCHES_REPORT_H
 #define TESTS_BENCHES_REPORT_H

@@ -1,7 +1,7 @@
 /*
  * test_attention.c: attention over rings of PEs and of cubes. Results are compared with attention
- * as it is defined, in double precision and without rings, parts or running sums. Data races fail a
- * launch in all of these tests.
+ * by its definition, in double precision and without rings, parts or running sums. Data races fail
+ * a launch in all of these tests.
  */
 #include "rt/tensors.h"
 

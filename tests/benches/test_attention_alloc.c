@@ -1,6 +1,6 @@
 /*
- * test_attention_alloc.c: whichever allocation fails, attention over rings runs or says that there
- * is no memory, and nothing is lost.
+ * test_attention_alloc.c: for every failing allocation, attention over rings runs or reports that
+ * there is no memory, without leaks.
  */
 #include "rt/tensors.h"
 

@@ -1,7 +1,7 @@
 /*
- * test_benches.c: the benches that ship, on machines of several shapes and with sizes that do not
- * divide. Their results are compared with ones that are made here, element by element, from what
- * is in the machine: not by what the benches say of themselves.
+ * test_benches.c: the shipped benches, on machines of several shapes and with sizes that do not
+ * divide. Their results are read from the machine and compared element by element with results
+ * computed here, independent of the verification of the benches.
  */
 #include "rt/tensors.h"
 

@@ -1,7 +1,7 @@
 /*
  * test_cached_attention.c: the benches of decode and prefill attention, on machines of several
- * shapes: verified with data, the same time without; whichever allocation fails, they run or say
- * that there is no memory.
+ * shapes: verified with data, the same time without; for every failing allocation they run or
+ * report that there is no memory.
  */
 #include "rt/tensors.h"
 

@@ -1,8 +1,7 @@
 /*
- * test_ccl_benches.c: the benches of collectives: the configurations that they were first made for,
- * machines of other shapes, sizes that divide by nothing, what they say of results that are wrong,
- * and that time does not depend on contents. That collectives give the right numbers is tested in
- * tests/ccl, without these benches.
+ * test_ccl_benches.c: the benches of collectives: their original configurations, machines of other
+ * shapes, sizes that do not divide, the report of wrong results, and times that do not depend on
+ * contents. tests/ccl tests the results of collectives, without these benches.
  */
 #include "rt/tensors.h"
 

@@ -1,6 +1,6 @@
 /*
- * test_matmul_composite.c: what the bench matmul_composite reports of its three kinds of operands.
- * That products are right, test_benches.c compares.
+ * test_matmul_composite.c: the report of the bench matmul_composite for its three kinds of
+ * operands. test_benches.c checks the products.
  */
 #include "report.h"
 

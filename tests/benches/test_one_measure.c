@@ -1,7 +1,7 @@
 /*
- * test_one_measure.c: one thing is measured one way. What a bench reports is what `kernbench ccl
- * tune` measures, what `auto` chooses by, and what the summary of a run says: to the femtosecond,
- * on machines of several shapes.
+ * test_one_measure.c: each quantity has one measurement. A bench reports what `kernbench ccl tune`
+ * measures, what `auto` chooses by, and what the summary of a run prints: to the femtosecond, on
+ * machines of several shapes.
  */
 #include "report.h"
 

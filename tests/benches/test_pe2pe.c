@@ -1,6 +1,6 @@
 /*
- * test_pe2pe.c: the bench pe2pe: latencies by hand, what it measures on machines that lack some
- * distances, and that nothing but distance and size matters.
+ * test_pe2pe.c: the bench pe2pe: latencies worked out by hand, machines that lack some distances,
+ * and that only distance and size matter.
  */
 #include "report.h"
 

@@ -1,4 +1,4 @@
-/* grid.h: SIPs with direct links, as rings and trees over them see them. */
+/* grid.h: scopes of SIPs with direct links, for the tests of rings and trees. */
 #ifndef TESTS_CCL_GRID_H
 #define TESTS_CCL_GRID_H
 

@@ -1,10 +1,11 @@
 /*
- * mocking.h: what the tests of collectives' kernels share: an algorithm on a group of ranks, in a
- * mock run, against what it should have computed.
+ * mocking.h: runs an algorithm on a group of ranks as a mock run, and compares with expected
+ * results.
  *
- * Members, edges and arguments are made as in a real run, from mappers and topologies that ship and
- * the algorithm's own functions. Each PE's buffer has its input, and behind that its output unless
- * the collective works in place. What is expected is computed in double, subgroup by subgroup.
+ * Participants, connections and arguments are made as in a real run, by shipped mappers and
+ * topologies and the algorithm's functions. The buffer of each PE has its input, followed by its
+ * output unless the collective works in place. Expected results are computed in double precision,
+ * subgroup by subgroup.
  */
 #ifndef TESTS_CCL_MOCKING_H
 #define TESTS_CCL_MOCKING_H

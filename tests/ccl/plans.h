@@ -1,4 +1,4 @@
-/* plans.h: what the tests of plans share: machines, groups of PEs, and edges as text. */
+/* plans.h: machines, groups of PEs, and connections as text, for the tests of plans. */
 #ifndef TESTS_CCL_PLANS_H
 #define TESTS_CCL_PLANS_H
 

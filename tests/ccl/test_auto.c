@@ -1,4 +1,4 @@
-/* test_auto.c: `auto` takes the fastest of those that mean the same, by measuring or by a table. */
+/* test_auto.c: `auto` selects the fastest equivalent entry, by measurement or by a table. */
 #include "trial.h"
 
 #include "ccl/ccl.h"
@@ -89,7 +89,7 @@ static void auto_is_the_best_of_them(void **state)
     kb_context_destroy(ctx);
 }
 
-/* Of the 7 PEs of tree_allreduce_7, 4 of one SIP and 3 of another, each with so many bytes. */
+/* The 7 PEs of tree_allreduce_7, 4 of one SIP and 3 of another, each with this many bytes. */
 static kb_time time_of_pes(kb_context *ctx, const char *algorithm, uint64_t bytes,
                            const char **entry)
 {

@@ -1,4 +1,4 @@
-/* test_bound.c: the time that no algorithm can beat, against numbers worked out by hand. */
+/* test_bound.c: the lower bound of the time, against numbers worked out by hand. */
 #include "trial.h"
 
 #include "ccl/ccl.h"

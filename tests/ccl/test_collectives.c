@@ -1,6 +1,6 @@
 /*
  * test_collectives.c: every collective, among one to five ranks, on tensors in any layout, gives
- * what a plain reference gives, to the bit.
+ * the bits of a plain reference.
  */
 #include "support/seed.h"
 #include "trial.h"
@@ -31,7 +31,7 @@ static trial draw_trial(kb_rng *rng, kb_context *ctx, uint32_t world, kb_collect
     return t;
 }
 
-/* Some by workers, some by a program that stands for all. */
+/* Some by workers, some by a program that drives all ranks. */
 static void try_one(kb_rng *rng, kb_context *ctx, uint32_t world, kb_collective_kind kind)
 {
     trial t = draw_trial(rng, ctx, world, kind);

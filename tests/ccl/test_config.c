@@ -1,6 +1,6 @@
 /*
- * test_config.c: ccl.yaml: what ships, inheritance, settings, names of plugins, and every mistake
- * with its message and place.
+ * test_config.c: ccl.yaml: built-in entries, inheritance, settings, names of plugins, and every
+ * mistake with its message and place.
  */
 #include "plans.h"
 #include "support/temporary.h"

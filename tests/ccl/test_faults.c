@@ -1,6 +1,6 @@
 /*
- * test_faults.c: collectives whose kernels fail or never end, workers that are stopped in the
- * middle of a call, and calls that overlap: nobody hangs, and the context can be used on.
+ * test_faults.c: collectives whose kernels fail or never end, workers that are stopped during a
+ * call, and overlapping calls: no rank hangs, and the context can be used afterwards.
  */
 #include "support/seed.h"
 #include "trial.h"

@@ -1,6 +1,6 @@
 /*
- * test_group.c: the process group with its queues, groups of some ranks, who drives which ranks,
- * and how calls behave in time: waiting for late ranks, going on meanwhile.
+ * test_group.c: the process group with its queues, groups of some ranks, which ranks a caller
+ * drives, and the timing of calls: late ranks, and work that continues meanwhile.
  */
 #include "support/seed.h"
 #include "trial.h"
@@ -260,7 +260,7 @@ static void groups_of_some_ranks_work_side_by_side(void **state)
 
 /* ---- From rank to rank ---- */
 
-/* Three tensors, in various layouts, of so many elements: more than queues hold, or less. */
+/* Three tensors, in various layouts, of this many elements: more than queues hold, or less. */
 static kb_error *passes_on(kb_context *ctx, uint32_t rank, void *arg)
 {
     uint64_t n = *(uint64_t *)arg;

@@ -1,6 +1,6 @@
 /*
- * test_group_alloc.c: allocations fail in turn while a process group is made, used and left. What
- * comes of it is an error about memory, and nothing is lost.
+ * test_group_alloc.c: allocations fail in turn while a process group is made, used and left. The
+ * result is an error about memory, without leaks.
  */
 #include "support/failing_alloc.h"
 #include "support/seed.h"

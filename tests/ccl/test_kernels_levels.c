@@ -1,4 +1,4 @@
-/* test_kernels_levels.c: hierarchical and intercube, which add up the shards of a SIP too. */
+/* test_kernels_levels.c: hierarchical and intercube, which also reduce the shards of a SIP. */
 #include "mocking.h"
 
 static void play_sizes(scene is)

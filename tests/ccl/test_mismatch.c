@@ -1,6 +1,6 @@
 /*
- * test_mismatch.c: calls that make no sense, or do not belong together: who did what is said,
- * nobody hangs, and the context can be used on.
+ * test_mismatch.c: invalid calls, and calls of ranks that do not match: the message names the
+ * calls, no rank hangs, and the context can be used afterwards.
  *
  * Checks Q6.
  */
@@ -263,7 +263,7 @@ static void who_is_missing_is_said(void **state)
     }
 }
 
-static kb_error *sends_to_nobody(kb_context *ctx, uint32_t rank, void *arg)
+static kb_error *sends_without_receiver(kb_context *ctx, uint32_t rank, void *arg)
 {
     (void)arg;
     KB_TRY(kb_ahbm_set_device(ctx, rank));
@@ -277,7 +277,7 @@ static void a_send_without_receive_is_said(void **state)
 {
     (void)state;
     kb_context *ctx = open_three();
-    expect_error(kb_spawn(ctx, sends_to_nobody, NULL, WORLD), KB_ERR_FAULT,
+    expect_error(kb_spawn(ctx, sends_without_receiver, NULL, WORLD), KB_ERR_FAULT,
                  "1 of 3 workers failed: rank 0: send 1 from rank 0 to rank 2: rank 2 ended "
                  "without joining it; in it: rank 0");
     expect_usable(ctx, false);

@@ -1,4 +1,4 @@
-/* test_mock.c: mock runs of kernels that are written here, and what is said of those that fail. */
+/* test_mock.c: mock runs of kernels that are defined here, and the errors of those that fail. */
 #include "support/expect.h"
 
 #include <kernbench/ccl.h>
@@ -44,7 +44,7 @@ static void test_in_and_out(void **state)
     assert_memory_equal(data, swapped, sizeof data);
 }
 
-/* Custom neighbours: 2 sends to 0, and nobody else. Where nothing was stored the input stays. */
+/* Custom neighbours: only 2 sends to 0. Buffers without a store keep their input. */
 KB_KERNEL(one_way, tl_ptr mine)
 {
     if (tl_can_send("out"))

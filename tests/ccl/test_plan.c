@@ -1,6 +1,6 @@
 /*
- * test_plan.c: entries on machines: who takes part, in which order, how they are joined, and what
- * is refused.
+ * test_plan.c: plans of entries on machines: participants, their order, their connections, and
+ * errors.
  */
 #include "plans.h"
 #include "support/seed.h"
@@ -397,7 +397,7 @@ static kb_error *map_nowhere(const kb_ccl_scope *scope, kb_ccl_participants *par
     return kb_ccl_add_participant(participants, 0, 0, (kb_pe){0, 2, 0});
 }
 
-static kb_error *map_nobody(const kb_ccl_scope *scope, kb_ccl_participants *participants)
+static kb_error *map_unknown_rank(const kb_ccl_scope *scope, kb_ccl_participants *participants)
 {
     return kb_ccl_add_participant(participants, 0, scope->world, (kb_pe){0});
 }
@@ -458,7 +458,7 @@ static void test_plugins(void **state)
 {
     (void)state;
     static const kb_ccl_mapper nowhere = {.name = "nowhere", .map = map_nowhere};
-    static const kb_ccl_mapper nobody = {.name = "nobody", .map = map_nobody};
+    static const kb_ccl_mapper unknown_rank = {.name = "unknown_rank", .map = map_unknown_rank};
     static const kb_ccl_mapper idle = {.name = "idle", .map = map_idle};
     static const kb_ccl_topology stranger = {.name = "stranger", .connect = connect_stranger};
     static const kb_ccl_algorithm twice = {.name = "twice", .connect = connect_twice};
@@ -471,10 +471,11 @@ static void test_plugins(void **state)
         "have");
     entry.mapper = &idle;
     expect_refused(&entry, machine, "algorithm 'mine': mapper 'idle' selects no PEs");
-    entry.mapper = &nobody;
-    expect_refused(&entry, machine,
-                   "algorithm 'mine': mapper 'nobody' selects rank 3, but the number of ranks "
-                   "is 3");
+    entry.mapper = &unknown_rank;
+    expect_refused(
+        &entry, machine,
+        "algorithm 'mine': mapper 'unknown_rank' selects rank 3, but the number of ranks "
+        "is 3");
     entry = an_entry();
     entry.topology = &stranger;
     expect_refused(&entry, machine,

@@ -1,6 +1,6 @@
 /*
  * test_queue_sets.c: queues for ordinary launches: the three ways to make a set, sets beside each
- * other and beside collectives, removal, what is listed and dumped, and every mistake.
+ * other and beside collectives, removal, lists and dumps, and every mistake.
  *
  * The machine has 2 SIPs of 3 x 1 cubes of four PEs. A tensor of 12 elements has one on each PE of
  * SIP 0: element i is on PE i % 4 of cube i / 4.

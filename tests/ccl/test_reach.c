@@ -1,7 +1,7 @@
 /*
- * test_reach.c: how near large all-reduces come to the lower bound. Times are simulated, so the
- * shares are the same everywhere. SIPs are small (four cubes in a row, which have a way out each),
- * and packets long, to be quick; docs/performance.md has the default machine.
+ * test_reach.c: the share of the lower bound that large all-reduces reach. Times are simulated, so
+ * the shares are the same on every host. SIPs are small (four cubes in a row, each with a port to
+ * the IO chiplet), and packets long, for speed; docs/performance.md has the default machine.
  */
 #include "rt/tensors.h"
 

@@ -1,4 +1,4 @@
-/* test_rings.c: rings around SIPs are along links and use them alike; rings of PEs have each once.
+/* test_rings.c: rings around SIPs follow links and use them evenly; rings of PEs have each PE once.
  */
 #include "plans.h"
 

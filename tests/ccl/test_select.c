@@ -1,5 +1,5 @@
 /*
- * test_select.c: which entry of ccl.yaml serves a call, and files in the form of the Python
+ * test_select.c: the entry of ccl.yaml that serves a call, and files in the form of the Python
  * original: dotted module names, entries without mapper or validator, and calls without options.
  *
  * The machine has 3 SIPs of 2 x 1 cubes of four PEs. Rank r fills its tensor with r + 1, so that

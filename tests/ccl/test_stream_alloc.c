@@ -1,7 +1,7 @@
 /*
  * test_stream_alloc.c: allocations fail in turn while streams, events, copies, collectives in
- * streams and a graph with a collective are used. What comes of it is an error about memory, and
- * nothing is lost.
+ * streams and a graph with a collective are used. The result is an error about memory, without
+ * leaks.
  */
 #include "support/failing_alloc.h"
 #include "trial.h"

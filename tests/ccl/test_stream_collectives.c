@@ -1,7 +1,7 @@
 /*
  * test_stream_collectives.c: collectives in streams and in graphs, mixed with launches and with
- * collectives outside of streams, in another way on each rank. Whatever each rank chooses, results
- * are those of the calls one by one, and nothing waits for ever.
+ * collectives outside of streams, differently on each rank. For every choice of the ranks, results
+ * are those of the calls one by one, and there is no deadlock.
  *
  * Checks G2.
  */
@@ -106,7 +106,7 @@ typedef struct rank_state {
 } rank_state;
 
 /* The rank within the call's group; UINT32_MAX: it is not in it. */
-static uint32_t seat_of(const rank_state *r, const call *c)
+static uint32_t device_index_of(const rank_state *r, const call *c)
 {
     if (!c->by_pair)
         return r->rank;
@@ -125,7 +125,7 @@ static kb_error *launch_some(rank_state *r, uint32_t stream)
 /* All launches are on one tensor: so they are all in the default stream. */
 static kb_error *make_call(rank_state *r, call *c)
 {
-    uint32_t seat = seat_of(r, c), way = c->way[r->rank];
+    uint32_t device = device_index_of(r, c), way = c->way[r->rank];
     kb_request *later = &r->later[r->later_count];
     kb_collective_options options = {.group = c->by_pair ? r->pair : (kb_group){0}};
     if (c->launch_in[r->rank] == 0) {
@@ -134,14 +134,14 @@ static kb_error *make_call(rank_state *r, call *c)
     }
     if (c->yields[r->rank] && !r->p->as_graph)
         KB_TRY(kb_cooperative_yield(r->ctx));
-    if (seat == UINT32_MAX)
+    if (device == UINT32_MAX)
         return NULL;
     if (way < STREAMS)
         options.stream = &r->streams[way];
     bool waits = r->p->as_graph || way == OUTSIDE;
     if (!waits)
         options.work = later;
-    KB_TRY(trial_call(&c->t, r->ctx, seat, &options));
+    KB_TRY(trial_call(&c->t, r->ctx, device, &options));
     r->later_count += !waits;
     return NULL;
 }
@@ -173,12 +173,12 @@ static kb_error *make_calls(rank_state *r)
 static kb_error *start_outside(rank_state *r)
 {
     const call *c = &r->p->calls[0];
-    uint32_t seat = seat_of(r, c);
+    uint32_t device = device_index_of(r, c);
     kb_collective_options options = {.group = c->by_pair ? r->pair : (kb_group){0},
                                      .work = &r->later[r->later_count]};
-    if (seat == UINT32_MAX || r->p->seed % 2 == 0)
+    if (device == UINT32_MAX || r->p->seed % 2 == 0)
         return NULL;
-    KB_TRY(trial_call(&c->t, r->ctx, seat, &options));
+    KB_TRY(trial_call(&c->t, r->ctx, device, &options));
     return kb_request_free(r->ctx, r->later[r->later_count]);
 }
 
@@ -216,8 +216,8 @@ static kb_error *worker(kb_context *ctx, uint32_t rank, void *arg)
     for (uint32_t i = 1; i < STREAMS; i++)
         KB_TRY(kb_stream_create(ctx, NULL, &r.streams[i]));
     for (size_t i = 0; i < p->count; i++)
-        if (seat_of(&r, &p->calls[i]) != UINT32_MAX)
-            trial_make(&p->calls[i].t, ctx, seat_of(&r, &p->calls[i]));
+        if (device_index_of(&r, &p->calls[i]) != UINT32_MAX)
+            trial_make(&p->calls[i].t, ctx, device_index_of(&r, &p->calls[i]));
     uint32_t pes = kb_context_machine(ctx).cubes * kb_context_machine(ctx).pes;
     r.own = filled_f16(ctx, 10 * pes, 0);
     KB_TRY(p->as_graph ? launch_graph(&r) : make_calls(&r));
@@ -225,8 +225,8 @@ static kb_error *worker(kb_context *ctx, uint32_t rank, void *arg)
     if (p->failing < p->world)
         return NULL;
     for (size_t i = 0; i < p->count; i++)
-        if (seat_of(&r, &p->calls[i]) != UINT32_MAX)
-            trial_check(&p->calls[i].t, ctx, seat_of(&r, &p->calls[i]));
+        if (device_index_of(&r, &p->calls[i]) != UINT32_MAX)
+            trial_check(&p->calls[i].t, ctx, device_index_of(&r, &p->calls[i]));
     assert_true(first_of(ctx, r.own) == r.launches * (double)p->rounds);
     return NULL;
 }

@@ -1,6 +1,7 @@
 /*
- * test_streams.c: the all-reduce that has a PE for each step of each tree: which PE does what, and
- * that the right thing comes of it on real machines, as its PEs work on each other's memory.
+ * test_streams.c: the all-reduce `streams`, which has a PE for each stage of each tree: the
+ * assignment of PEs, and correct results on real machines, because its PEs work on each other's
+ * memory.
  */
 #include "trial.h"
 

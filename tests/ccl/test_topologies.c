@@ -1,6 +1,6 @@
 /*
- * test_topologies.c: who is joined to whom: small subgroups edge by edge, worked out by hand, and
- * what must hold for subgroups of any size.
+ * test_topologies.c: the connections of topologies: small subgroups connection by connection,
+ * worked out by hand, and properties of subgroups of any size.
  */
 #include "plans.h"
 

@@ -1,4 +1,4 @@
-/* test_trees.c: trees over SIPs span them along their links, and use all links alike. */
+/* test_trees.c: trees over SIPs span them along their links, and use all links evenly. */
 #include "grid.h"
 
 #include <math.h>

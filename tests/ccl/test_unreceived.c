@@ -1,6 +1,7 @@
 /*
  * test_unreceived.c: messages that are left in queues when a collective is over. They are a mistake
- * of its kernel, which the call is told of; but not those for a rank that has not come yet.
+ * of its kernel, which the call returns as an error, except for messages to a rank that has not
+ * called yet.
  */
 #include "trial.h"
 
@@ -93,7 +94,7 @@ static void the_last_rank_to_end_is_told(void **state)
     kb_context_destroy(ctx);
 }
 
-/* The same queues are empty for the next call, whoever was told. */
+/* The same queues are empty for the next call. */
 static kb_error *goes_on(kb_context *ctx, uint32_t rank, void *arg)
 {
     unsigned *told = arg;

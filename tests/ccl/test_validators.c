@@ -1,4 +1,4 @@
-/* test_validators.c: which layouts will do, and what is said of those that will not. */
+/* test_validators.c: valid layouts, and the errors for invalid ones. */
 #include "plans.h"
 
 /* A machine of 2 SIPs of 2 cubes of 4 PEs. */
@@ -21,7 +21,7 @@ static void add(layout_of *l, uint32_t sip, uint32_t cube, uint32_t pe, uint64_t
     l->is.shards = l->shards;
 }
 
-/* A shard on the first so many PEs of the first so many cubes. */
+/* A shard on each of the first PEs of the first cubes. */
 static layout_of layout(uint32_t rank, uint32_t sip, uint32_t cubes, uint32_t pes)
 {
     layout_of l = {.is = {.tensor = "x", .rank = rank}};

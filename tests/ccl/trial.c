@@ -252,7 +252,7 @@ void trial_check(const trial *t, kb_context *ctx, uint32_t rank)
     bool in_place = trial_is_in_place(t->kind);
     const trial_side *in = &t->inputs[rank], *out = in_place ? in : &t->outputs[rank];
     if (!in_place && in->there)
-        check_side(t, ctx, in, in->numbers); /* nobody has touched it */
+        check_side(t, ctx, in, in->numbers); /* unchanged */
     if (!out->there)
         return;
     uint64_t count = elements_of(&out->shape);

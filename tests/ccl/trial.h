@@ -1,7 +1,7 @@
 /*
- * trial.h: one collective, with what every rank puts in and what should come out, by a reference
- * that knows neither machines nor layouts. Numbers are whole and small, so that sums and products
- * of a few are exact in every type, in any order.
+ * trial.h: one collective, with the inputs of all ranks and the expected outputs, by a reference
+ * that is independent of machines and layouts. Numbers are small integers, so that sums and
+ * products of a few are exact in every dtype, in any order.
  */
 #ifndef TESTS_CCL_TRIAL_H
 #define TESTS_CCL_TRIAL_H
@@ -55,7 +55,7 @@ kb_error *trial_call_all(const trial *t, kb_context *ctx);
 /* Makes, calls and checks with a worker for each rank. */
 void trial_spawn(trial *t, kb_context *ctx);
 
-/* A machine of so many SIPs of w x h cubes of four PEs; `more` are further settings, ended by NULL.
+/* A machine of SIPs of w x h cubes of four PEs; `more` are further settings, ended by NULL.
  */
 kb_context *open_sips(uint32_t sips, uint32_t w, uint32_t h, const char *const *more,
                       kb_context_options options);

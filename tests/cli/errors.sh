@@ -42,7 +42,7 @@ near "--pattern: unknown value 'unifrm': expected uniform, transpose, bitcomp, n
 near "--level: unknown value 'chip': expected cube, sip or system" traffic --level chip
 near "no such file or built-in machine: 'Defualt': expected default or mesh-reference; did you mean 'default'[?]" \
     topo --topology Defualt
-near "--set cube.noc.ww: unknown key 'cube.noc.ww': expected k, w, h, router, bw_gbs or length_mm; did you mean 'cube.noc.w'[?]" \
+near "--set cube.noc.ww: unknown key 'cube.noc.ww': expected w, h, k, router, bw_gbs or length_mm; did you mean 'cube.noc.w'[?]" \
     topo --set cube.noc.ww=3
 near "--set fabric.ports: expected parallel or serial, found 'seral'; did you mean 'serial'[?]" \
     topo --set fabric.ports=seral

@@ -12,7 +12,7 @@
  *     handler    a handler of an event does, beside a coroutine
  *     outside    the same, without any coroutine
  *     divide     a division by zero; ill: an instruction that is none; abort: abort()
- *     exit       exit(), in the middle of the run
+ *     exit       exit(), during the run
  *     forgotten  recurse, in a simulator that is watched no more
  *     ruined     a null pointer, and what is watched is no simulator
  *     sent       SIGSEGV comes from kill()
@@ -30,6 +30,7 @@
 
 #include "cli/crash.h"
 #include "cli/descriptors.h"
+#include "cli/exit_hooks.h"
 #include "sim/sim.h"
 
 enum { STACK = 32 * 1024 };
@@ -252,16 +253,16 @@ int main(int argc, char **argv)
     kb_waitlist_init(&list, "list");
     descriptors_open();
     (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* no files left about */
-    bool installed = crash_install();
+    bool installed = crash_install(exit_hooks_exit);
     if (argc < 2)
         return crash_finish(2);
     if (strcmp(argv[1], "sanitized") == 0)
         return crash_finish(installed);
     if (argc > 2)
-        crash_loading("./mine.c");
-    crash_blame(argc > 2 ? "./mine.c" : NULL);
+        crash_note_user_file("./mine.c");
+    crash_enter_user_code(argc > 2 ? "./mine.c" : NULL);
     crash(argv[1], argc < 3 || strcmp(argv[2], "host") != 0);
-    crash_blame(NULL);
+    crash_leave_user_code();
     printf("no crash\n");
     return crash_finish(0);
 }

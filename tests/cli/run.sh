@@ -210,7 +210,7 @@ check "parameters: a size, a name" \
     "$kernbench" run --bench ccl_reduce --param max_bytes=1KiB --param dtype=bf16 --param op=max
 check "no such device" outcome 2 '' "kernbench: no such device 'sip:2': the machine has 2 SIPs, numbered from 0" \
     "$kernbench" run --bench qkv_gemm --device sip:2
-check "verify without data" outcome 2 '' 'kernbench: --verify-data and --timing-only exclude each other' \
+check "verify without data" outcome 2 '' 'kernbench: --verify-data and --timing-only are mutually exclusive' \
     "$kernbench" run --bench qkv_gemm --verify-data --timing-only
 check "no such machine" outcome 2 '' 'kernbench: *nowhere*' "$kernbench" run --bench qkv_gemm --topology nowhere
 

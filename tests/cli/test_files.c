@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/cleanup.h"
 #include "cli/files.h"
-#include "cli/leftovers.h"
 
 static char folder[64], path[80];
 
@@ -69,12 +69,12 @@ static void the_old_file_stays_until_the_new_one_is_whole(void **state)
     cli_output_discard(NULL);
 }
 
-static void leftovers_are_removed_by_whatever_ends_the_process(void **state)
+static void cleanup_are_removed_by_whatever_ends_the_process(void **state)
 {
     (void)state;
     expect_ok(write_text("old"));
     cli_output *out = begin("new");
-    leftovers_remove(15);
+    cleanup_remove(15);
     expect_text("old");
     kb_error *err = cli_output_commit(out);
     assert_int_equal(kb_error_code(err), KB_ERR_HOST);
@@ -91,7 +91,7 @@ static void a_directory_goes_with_its_files(void **state)
     for (int by_discard = 0; by_discard < 2; by_discard++) {
         snprintf(directory, sizeof directory, "%s/many", folder);
         assert_int_equal(mkdir(directory, 0700), 0);
-        assert_true(leftovers_add(directory, true));
+        assert_true(cleanup_add(directory, true));
         for (int i = 0; i < FILES; i++) {
             snprintf(name, sizeof name, "%s/file-with-a-long-name-%d", directory, i);
             FILE *file = fopen(name, "w");
@@ -99,9 +99,9 @@ static void a_directory_goes_with_its_files(void **state)
             fclose(file);
         }
         if (by_discard)
-            leftovers_discard(directory);
+            cleanup_discard(directory);
         else
-            leftovers_remove(15);
+            cleanup_remove(15);
         assert_int_not_equal(access(directory, F_OK), 0);
     }
 }
@@ -146,7 +146,7 @@ static void processes_of_fork_write_nothing(void **state)
     fputs("once", cli_output_file(out));
     pid_t child = fork();
     if (child == 0) {
-        leftovers_remove(15); /* is the parent's */
+        cleanup_remove(15); /* is the parent's */
         fflush(cli_output_file(out));
         _exit(0);
     }
@@ -208,7 +208,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         TEST(the_old_file_stays_until_the_new_one_is_whole),
-        TEST(leftovers_are_removed_by_whatever_ends_the_process),
+        TEST(cleanup_are_removed_by_whatever_ends_the_process),
         TEST(a_directory_goes_with_its_files),
         TEST(stdout_has_several_names),
         TEST(a_descriptor_that_was_replaced_is_noticed),

@@ -1,9 +1,9 @@
-/* test_options.c: options from a table: values, mistakes, words that are no options. */
+/* test_options.c: options from a table; tables of columns as text and as JSON. */
 #include "support/expect.h"
 
 #include "cli/cli.h"
-#include "cli/table.h"
-#include "obs/number.h"
+#include "cli/columns.h"
+#include "cli/terminal.h"
 
 typedef struct test_args {
     cli_common common;
@@ -17,29 +17,12 @@ typedef struct test_args {
 static const char *const colours[] = {"red", "green"};
 
 static const cli_option options[] = {
-    {.name = "--flag", .help = "a flag", .kind = CLI_FLAG, CLI_INTO(test_args, flag)},
-    {.name = "--text", .value = "S", .help = "t", .kind = CLI_STRING, CLI_INTO(test_args, text)},
-    {.name = "--count",
-     .value = "N",
-     .help = "c",
-     .kind = CLI_UINT,
-     .min = 1,
-     .max = 10,
-     CLI_INTO(test_args, count)},
-    {.name = "--bytes", .value = "N", .help = "b", .kind = CLI_BYTES, CLI_INTO(test_args, bytes)},
-    {.name = "--share",
-     .value = "X",
-     .help = "s",
-     .kind = CLI_DOUBLE,
-     .min = 0,
-     .max = 1,
-     CLI_INTO(test_args, share)},
-    {.name = "--colour",
-     .value = "C",
-     .help = "c",
-     .kind = CLI_ENUM,
-     CLI_NAMES(colours),
-     CLI_INTO(test_args, colour)},
+    CLI_OPTION("--flag", NULL, CLI_FLAG, test_args, flag, "a flag"),
+    CLI_OPTION("--text", "S", CLI_STRING, test_args, text, "t"),
+    CLI_OPTION("--count", "N", CLI_UINT, test_args, count, "c", .min = 1, .max = 10),
+    CLI_OPTION("--bytes", "N", CLI_SIZE, test_args, bytes, "b"),
+    CLI_OPTION("--share", "X", CLI_DOUBLE, test_args, share, "s", .min = 0, .max = 1),
+    CLI_OPTION("--colour", "C", CLI_ENUM, test_args, colour, "c", CLI_NAMES(colours)),
 };
 
 static const cli_command command = {.name = "test",
@@ -48,10 +31,10 @@ static const cli_command command = {.name = "test",
                                     .help = "",
                                     .example = "",
                                     CLI_OPTIONS(options),
-                                    .has_machine = true,
+                                    .machine = CLI_MACHINE_OPTIONS,
                                     .max_words = 2};
 
-/* options.c and message.c look these up. */
+/* options.c and diagnostics.c look these up. */
 const cli_command *const cli_commands[] = {&command};
 const size_t cli_command_count = 1;
 
@@ -87,7 +70,7 @@ static void every_kind(void **state)
     assert_int_equal(argc, 3);
     assert_string_equal(argv[1], "a");
     assert_string_equal(argv[2], "--flag");
-    cli_common_fini(&args.common);
+    cli_free_lists(&command, &args);
 }
 
 static void what_is_not_given_stays(void **state)
@@ -120,7 +103,7 @@ static void mistakes_are_refused(void **state)
         assert_non_null(line);
         if (parse(line, &argc, argv, &args) != KB_ERR_INPUT)
             fail_msg("taken: %s", lines[i]);
-        cli_common_fini(&args.common);
+        cli_free_lists(&command, &args);
         free(line);
     }
 }
@@ -164,23 +147,74 @@ static void widths_are_those_of_a_terminal(void **state)
 static void tables_are_aligned(void **state)
 {
     (void)state;
-    static const cli_column columns[] = {{.title = "name", .left = true}, {.title = "ns"}};
+    static const cli_column columns[] = {CLI_TEXT("name", CLI_WORD), CLI_JSON("hidden", CLI_COUNT),
+                                         CLI_COLUMN("ns", "ns", CLI_FIGURE)};
     cli_table table;
     char *text = NULL;
     size_t size;
     FILE *file = open_memstream(&text, &size);
     assert_non_null(file);
-    cli_table_init(&table, columns, 2);
-    cli_table_cell(&table, "%s", "\303\251t\303\251"); /* three letters in five bytes */
-    cli_table_cell(&table, "%d", 5);
-    cli_table_cell(&table, "%s", "a\nb");
-    cli_table_cell(&table, "%s", "12.5");
+    cli_table_init(&table, CLI_COLUMNS(columns));
+    CLI_ROW(&table, {.text = "\303\251t\303\251"}, {.n = 1},
+            {.text = "5"}); /* 5 bytes, 3 letters */
+    CLI_ROW(&table, {.text = "a\nb"}, {.n = 2}, {.text = "12.5"});
     assert_int_equal(cli_table_print(&table, file), KB_OK);
     assert_int_equal(fclose(file), 0);
     assert_string_equal(text, "  name    ns\n"
                               "  \303\251t\303\251      5\n"
                               "  a\\nb  12.5\n");
     free(text);
+}
+
+/* Every format: its text, and its JSON value. */
+static void add_formats(cli_table *table, const void *from)
+{
+    (void)from;
+    CLI_ROW(table, {.text = "w"}, {.n = 1}, {.n = 12345}, {.n = 4096}, {.n = 1500000},
+            {.n = 135250 * KB_PS}, {.n = 204800000000}, {.real = 28.314}, {.real = 0.5},
+            {.real = -0.05}, {.real = 2.5}, {.none = true}, {.n = 0});
+}
+
+static void formats_of_columns(void **state)
+{
+    (void)state;
+    static const cli_column columns[] = {
+        CLI_COLUMN("word", "word", CLI_WORD),
+        CLI_COLUMN("bool", "bool", CLI_BOOL),
+        CLI_COLUMN("count", "count", CLI_COUNT),
+        CLI_COLUMN("bytes", "bytes", CLI_BYTES),
+        CLI_COLUMN("mflop", "flops", CLI_MFLOP),
+        CLI_COLUMN("ns", "ns", CLI_NS),
+        CLI_COLUMN("rate", "rate", CLI_RATE),
+        CLI_COLUMN("gbs", "gbs", CLI_GBS),
+        CLI_COLUMN("share", "share", CLI_SHARE),
+        CLI_COLUMN("error", "error", CLI_ERROR),
+        CLI_COLUMN("real", "real", CLI_REAL, .decimals = 2),
+        CLI_COLUMN("none", "none", CLI_COUNT),
+        CLI_COLUMN("zero", "zero", CLI_COUNT, .zero = "-"),
+    };
+    static const cli_rows rows = {CLI_COLUMNS(columns), add_formats};
+    cli_table table;
+    cli_table_init(&table, CLI_COLUMNS(columns));
+    add_formats(&table, NULL);
+    char *text = NULL;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    assert_non_null(file);
+    assert_int_equal(cli_table_print(&table, file), KB_OK);
+    assert_int_equal(fclose(file), 0);
+    assert_string_equal(strchr(text, '\n') + 1,
+                        "  w     yes   12,345  4 KiB  1.500  135.250  204.8  28.31   50.0   -5.0  "
+                        "2.50           -\n");
+    free(text);
+    json_t *array = cli_rows_json(&rows, NULL, NULL);
+    char *json = json_dumps(array, JSON_COMPACT | JSON_REAL_PRECISION(15));
+    assert_string_equal(json, "[{\"word\":\"w\",\"bool\":true,\"count\":12345,\"bytes\":4096,"
+                              "\"flops\":1500000,\"ns\":135.25,\"rate\":204.8,\"gbs\":28.314,"
+                              "\"share\":0.5,\"error\":-0.05,\"real\":2.5,\"none\":null,"
+                              "\"zero\":0}]");
+    free(json);
+    json_decref(array);
 }
 
 static void a_text_that_is_not_whole_is_remembered(void **state)
@@ -206,6 +240,7 @@ int main(void)
         cmocka_unit_test(numbers_are_printed_alike),
         cmocka_unit_test(widths_are_those_of_a_terminal),
         cmocka_unit_test(tables_are_aligned),
+        cmocka_unit_test(formats_of_columns),
         cmocka_unit_test(a_text_that_is_not_whole_is_remembered),
     };
     return cmocka_run_group_tests_name("options", tests, NULL, NULL);

@@ -14,7 +14,7 @@ grep_out() { grep -q -- "$1" "$scratch/out" || complain "not in stdout: $1"; }
 check "summary" outcome 0 "Machine 'default', hash *SIPs *2, ring_1d*256 total*1.5 TiB*" '' topo
 check "summary: nodes" grep_out '^  pe_dma  *256  *5.000  builtin.pe_dma'
 check "summary: links" grep_out '^  ucie - ucie  *96  *512'
-check "summary: memories serve" grep_out '^  hbm_ctrl (serving)  *256  *204.8'
+check "summary: memories serve" grep_out '^  hbm_ctrl (service)  *256  *204.8'
 check "summary: memories of PEs" grep_out '^  TCM  *16 MiB per PE, 4 MiB of it reserved for the scheduler, 4 GiB total'
 check "summary as JSON" outcome 0 '{*"pes": 256,*"tcm": {*"pe_bytes": 16777216*"reserved_bytes": 4194304*"kind": "pe_dma"*"gbs": 204.8*}' '' topo --json
 check "summary with settings" outcome 0 '*SIPs *6, torus_2d 3 x 2, *' '' topo \
@@ -109,7 +109,7 @@ check "svg: the disk is full" outcome 71 '' \
 check "svg: stdout is full" outcome 71 '' 'kernbench: cannot write the output: *' to_full topo --svg -
 check "svg and JSON on stdout" outcome 2 '' 'kernbench: --svg - and --json *' topo --svg - --json
 check "effective without print" outcome 2 '' 'kernbench: --effective needs --print' topo --effective
-check "two things at a time" outcome 2 '' 'kernbench: --check, --print and --svg exclude each other: give one of them' topo --check --print
+check "two things at a time" outcome 2 '' 'kernbench: --check, --print and --svg are mutually exclusive' topo --check --print
 check "print: stdout is full" outcome 71 '' 'kernbench: cannot write the output: *' to_full topo --print
 # On a machine that has one of everything nouns are singular: no "1 SIPs".
 one="--set system.sips.count=1 --set sip.cube_mesh.w=1 --set sip.cube_mesh.h=1 --set cube.noc.w=1

@@ -1,6 +1,6 @@
 /*
- * operand.h: DTensors with known numbers in given placements. Terms of a reduction differ from rank
- * to rank, so that an operation that treats them wrongly gives wrong numbers.
+ * operand.h: DTensors with known numbers in given placements. Terms of a reduction differ between
+ * ranks, so that a wrong treatment of them gives wrong numbers.
  */
 #ifndef TESTS_DTENSOR_OPERAND_H
 #define TESTS_DTENSOR_OPERAND_H

@@ -1,7 +1,7 @@
 /*
- * plain.h: tensors as plain arrays of doubles, what placements give to each rank of a mesh, and
- * small machines. Written without the sources under test: parts are found by asking for every
- * index of an axis which rank has it.
+ * plain.h: tensors as plain arrays of doubles, the parts of the ranks of a mesh by placements, and
+ * small machines. Independent of the sources under test: parts are found by computing the rank of
+ * every index of an axis.
  */
 #ifndef TESTS_DTENSOR_PLAIN_H
 #define TESTS_DTENSOR_PLAIN_H

@@ -1,6 +1,6 @@
 /*
  * test_alloc.c: allocations fail in turn while DTensors are made, redistributed and computed with.
- * What comes of it is an error about memory, and nothing is lost.
+ * The result is an error about memory, without leaks.
  */
 #include "plain.h"
 

@@ -1,6 +1,6 @@
 /*
- * test_dtensor.c: meshes, distributing tensors that are on a device, local tensors and who owns
- * them, mistakes and what is said of them, leaks.
+ * test_dtensor.c: meshes, distribution of tensors on a device, local tensors and their owners,
+ * errors, leaks.
  */
 #include "operand.h"
 
@@ -557,13 +557,13 @@ static void calls_for_workers_only(void **state)
     kb_tensor x = tensor_on(ctx, &KB_SHAPE(4), KB_F32, 1);
     expect_error(kb_device_mesh_get_coordinate(ctx, mesh, coordinate), KB_ERR_INPUT,
                  "kb_device_mesh_get_coordinate: only workers can call it: outside workers the "
-                 "program stands for all ranks of the mesh");
+                 "program drives all ranks of the mesh");
     expect_error(kb_distribute_tensor(ctx, x, mesh, KB_PLACEMENTS(KB_SHARD(0)), &d), KB_ERR_INPUT,
                  "kb_distribute_tensor: tensor 'x' is on a device: outside workers, distribute one "
                  "of the host");
     expect_error(kb_dtensor_from_local(ctx, x, mesh, KB_PLACEMENTS(KB_SHARD(0)), NULL, &d),
                  KB_ERR_INPUT,
-                 "kb_dtensor_from_local: 1 tensor given, but the caller stands for 2 ranks");
+                 "kb_dtensor_from_local: 1 tensor given, but the caller drives 2 ranks");
     expect_error(kb_dtensor_from_locals(ctx, NULL, 2, mesh, KB_PLACEMENTS(KB_SHARD(0)), NULL, &d),
                  KB_ERR_INPUT, "kb_dtensor_from_local: locals is NULL");
     expect_ok(kb_distribute_tensor(ctx, host, mesh, KB_PLACEMENTS(KB_SHARD(0)), &d));
@@ -650,7 +650,7 @@ static void multiply_in_tcm(kb_context *ctx, uint32_t rank)
     expect_ok(kb_device_mesh_free(ctx, mesh));
 }
 
-/* The program stands for ranks 2 and 0 of three. */
+/* The program drives ranks 2 and 0 of three. */
 static void for_some_ranks(void **state)
 {
     (void)state;

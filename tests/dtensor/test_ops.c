@@ -1,7 +1,7 @@
 /*
  * test_ops.c: operations on operands in any legal placements give the numbers of the plain
  * operation, also where no rule fits and operands are redistributed: on meshes of one and two
- * dimensions, by workers and by a program that stands for all ranks.
+ * dimensions, by workers and by a program that drives all ranks.
  */
 #include "operand.h"
 

@@ -1,7 +1,7 @@
 /*
  * test_redistribute.c: a tensor is the same after any redistributions, bit for bit, and every rank
- * has the part of it that the placements say: on meshes of one and two dimensions, with sizes that
- * do not divide, by workers and by a program that stands for all ranks.
+ * has the part that the placements define: on meshes of one and two dimensions, with sizes that do
+ * not divide, by workers and by a program that drives all ranks.
  */
 #include "plain.h"
 

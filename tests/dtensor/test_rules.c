@@ -1,7 +1,7 @@
 /*
- * test_rules.c: walks the table of rules. Each rule is tried with operands placed as it says, for
- * every dimension that it may be about and every operation that it is of: the result is placed as
- * the rule says, nothing was redistributed, and the numbers are those of the plain operation.
+ * test_rules.c: checks every rule of the table. Each rule is applied to operands with its
+ * placements, for every dimension and operation that it covers: the result has the placement of the
+ * rule, nothing was redistributed, and the numbers are those of the plain operation.
  */
 #include "operand.h"
 

@@ -13,15 +13,10 @@
 
 enum { MAX_ARGS_BYTES = 4096 };
 
-/* In the options that are not the command's own: their struct is at the start. */
-static const cli_option common_lists[] = {
-    {.name = "--set", .kind = CLI_LIST, CLI_INTO(cli_common, settings)},
-};
-
 static void check_value(const cli_option *option, const void *member)
 {
     double number = 0;
-    if (option->kind == CLI_UINT || option->kind == CLI_BYTES)
+    if (option->kind == CLI_UINT || option->kind == CLI_SIZE)
         number = (double)*(const uint64_t *)member;
     else if (option->kind == CLI_DOUBLE)
         number = *(const double *)member;
@@ -32,13 +27,6 @@ static void check_value(const cli_option *option, const void *member)
     /* A value that was not given is 0 here, whatever the command begins with. */
     KB_ASSERT(number == 0 || option->min >= option->max ||
               (number >= option->min && number <= option->max));
-}
-
-static void free_lists(const cli_option *options, size_t count, char *args)
-{
-    for (size_t i = 0; i < count; i++)
-        if (options[i].kind == CLI_LIST)
-            cli_list_fini((cli_list *)(void *)(args + options[i].at));
 }
 
 static kb_code parse(const cli_command *command, int argc, char **argv)
@@ -53,9 +41,7 @@ static kb_code parse(const cli_command *command, int argc, char **argv)
         for (size_t i = 0; i < command->option_count; i++)
             check_value(&command->options[i], args + command->options[i].at);
     }
-    free_lists(command->options, command->option_count, args);
-    if (command->has_machine)
-        free_lists(common_lists, sizeof common_lists / sizeof common_lists[0], args);
+    cli_free_lists(command, args);
     return code;
 }
 

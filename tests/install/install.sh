@@ -41,7 +41,7 @@ exports_only_ours() {
 # The program exports the same calls to benches that it loads, beside what the linker adds.
 # And the calls of the C library that exits.c replaces.
 program_exports_the_same() {
-    sed -nE 's/^EXPORTED [a-z]+ ([a-z]\w*)\(.*/\1/p' "$here/../../src/cli/exits.c" |
+    sed -nE 's/^EXPORTED [a-z]+ ([a-z]\w*)\(.*/\1/p' "$here/../../src/cli/exit_hooks.c" |
         LC_ALL=C sort - "$scratch/symbols" >"$scratch/of_program"
     nm -D --defined-only "$prefix/bin/kernbench" | awk '{ print $3 }' |
         grep -vE '@|^_|^data_start$' | LC_ALL=C sort >"$scratch/exported"

@@ -1,5 +1,5 @@
 /*
- * test_sizes.c: closed forms of models: parameters, cache, bounds, memory, and what is refused.
+ * test_sizes.c: closed forms of models: parameters, cache, bounds, memory, and errors.
  */
 #include "rt/tensors.h"
 

@@ -1,9 +1,9 @@
 /*
- * test_time.c: a step of Llama 70B on the default machine takes no longer than it should. One or
+ * test_time.c: limits of the time of a step of Llama 70B on the default machine. One or
  * two layers are run; the bench works out the whole step from them, as all layers take the same
  * time.
  *
- * Of a token at batch 1 the weights alone take 2.651 ms. At batch 64 the matrix engines need 4.57
+ * At batch 1 the weights alone take 2.651 ms per token. At batch 64 the matrix engines need 4.57
  * ms and the links between the SIPs 2.62 ms, of which 1.15 ms cannot be hidden by the products.
  */
 #include "benches/report.h"

@@ -1,5 +1,5 @@
 /*
- * attention.h: what the tests of attention share: machines and random numbers.
+ * attention.h: machines and random numbers for the tests of attention.
  */
 #ifndef TESTS_NN_ATTENTION_H
 #define TESTS_NN_ATTENTION_H

@@ -1,4 +1,4 @@
-/* layouts.h: machines and layouts that the tests of layers go through. */
+/* layouts.h: the machines and layouts of the tests of layers. */
 #ifndef TESTS_NN_LAYOUTS_H
 #define TESTS_NN_LAYOUTS_H
 

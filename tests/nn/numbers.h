@@ -1,6 +1,6 @@
 /*
- * numbers.h: what the tests of layers share: random numbers, references in double precision, and
- * comparison with them.
+ * numbers.h: random numbers, references in double precision, and comparison, for the tests of
+ * layers.
  */
 #ifndef TESTS_NN_NUMBERS_H
 #define TESTS_NN_NUMBERS_H

@@ -1,6 +1,6 @@
 /*
  * prompts.h: a prompt that is appended to a cache and attends to it, with a double-precision
- * reference. The tests of prefill share it.
+ * reference, for the tests of prefill.
  */
 #ifndef TESTS_NN_PROMPTS_H
 #define TESTS_NN_PROMPTS_H

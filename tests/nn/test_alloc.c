@@ -1,6 +1,6 @@
 /*
- * test_alloc.c: allocations fail in turn while layers are called. What comes of it is an error
- * about memory, and nothing is lost.
+ * test_alloc.c: allocations fail in turn while layers are called. The result is an error about
+ * memory, without leaks.
  */
 #include "layouts.h"
 #include "tp/failing_ranks.h"

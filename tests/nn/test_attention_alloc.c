@@ -1,6 +1,6 @@
 /*
- * test_attention_alloc.c: allocations fail in turn while a cache is made and used. What comes of it
- * is an error about memory, and nothing is lost.
+ * test_attention_alloc.c: allocations fail in turn while a cache is made and used. The result is an
+ * error about memory, without leaks.
  */
 #include "support/failing_alloc.h"
 

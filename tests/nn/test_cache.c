@@ -1,6 +1,6 @@
 /*
- * test_cache.c: caches of keys and values: each token of each sequence, head and layer has a place
- * of its own, in the memory of the PEs of its head; work is balanced; invalid values are refused.
+ * test_cache.c: caches of keys and values: each token of each sequence, head and layer has its own
+ * address, in the memory of the PEs of its head; work is balanced; invalid values are refused.
  */
 #include "attention.h"
 

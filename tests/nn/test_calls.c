@@ -1,5 +1,5 @@
 /*
- * test_calls.c: layers as calls: what they refuse, in streams and graphs, without data, and races.
+ * test_calls.c: calls of layers: errors, streams and graphs, runs without data, and races.
  */
 #include <kernbench/tl.h>
 

@@ -1,5 +1,5 @@
 /*
- * test_decode_time.c: how fast attention of one token is on the default machine: the share of the
+ * test_decode_time.c: the time of attention of one token on the default machine: the share of the
  * HBM bandwidth that reading the cache reaches, contiguous and paged.
  */
 #include "attention.h"

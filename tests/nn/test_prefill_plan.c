@@ -1,6 +1,6 @@
 /*
- * test_prefill_plan.c: how prefill attention is divided: each block has one PE, PEs have the same
- * work, and what is in use at a time fits in the TCM.
+ * test_prefill_plan.c: the division of prefill attention: each block has one PE, PEs have the same
+ * work, and everything in use at a time fits in the TCM.
  */
 #include "nn/prefill.h"
 

@@ -1,5 +1,5 @@
 /*
- * test_prefill_time.c: how long a prompt takes on the default machine, in simulated time.
+ * test_prefill_time.c: the simulated time of a prompt on the default machine.
  *
  * 2,048 tokens of 64 heads, causal: 64 * 2048 * 2049 / 2 = 134.3 million scores, 1,049,088 for each
  * of the 128 PEs. A vector engine of 64 lanes makes the exponentials of these in 16,392 * 8 =

@@ -1,4 +1,4 @@
-/* test_ranks.c: the argmax of logits that are cut over ranks, against a plain loop. */
+/* test_ranks.c: the argmax of logits that are split over ranks, against a plain loop. */
 #include "layouts.h"
 #include "tp/ranks.h"
 

@@ -1,6 +1,6 @@
 /*
- * machines.h: what the tests of tensor parallel layers share: small machines, contexts that fail on
- * data races, and tensors with chosen contents.
+ * machines.h: small machines, contexts that fail on data races, and tensors with given contents,
+ * for the tests of tensor parallel layers.
  */
 #ifndef TESTS_TP_MACHINES_H
 #define TESTS_TP_MACHINES_H

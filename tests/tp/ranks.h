@@ -1,6 +1,6 @@
 /*
- * ranks.h: what tests of layers share: a machine with some ranks, a worker on each, and matrices in
- * double precision.
+ * ranks.h: a machine with some ranks, a worker on each, and matrices in double precision, for the
+ * tests of layers.
  */
 #ifndef TESTS_TP_RANKS_H
 #define TESTS_TP_RANKS_H

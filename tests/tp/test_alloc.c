@@ -1,6 +1,6 @@
 /*
  * test_alloc.c: allocations fail in turn while model parallelism is initialised and layers are made
- * and used. What comes of it is an error about memory, and nothing is lost.
+ * and used. The result is an error about memory, without leaks.
  */
 #include "failing_ranks.h"
 

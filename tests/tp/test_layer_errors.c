@@ -1,6 +1,6 @@
 /*
- * test_layer_errors.c: specs and outputs that layers refuse, what graphs cannot contain, and layers
- * that are not freed, or freed while a graph still needs them.
+ * test_layer_errors.c: specs and outputs that layers refuse, calls that graphs cannot contain, and
+ * layers that are not freed, or freed while a graph still needs them.
  */
 #include "ranks.h"
 

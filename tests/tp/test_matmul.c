@@ -1,6 +1,6 @@
 /*
  * test_matmul.c: matrix products of random shapes, layouts, dtypes and machines against a product
- * in double precision; and what is refused.
+ * in double precision; and errors.
  *
  * Contents are small integers, so that all sums are exact and results are compared bit for bit.
  */

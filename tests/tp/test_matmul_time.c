@@ -3,7 +3,7 @@
  *
  * x (64, 8192) * (8192, 14336) and back. The array of a PE does 64 x 64 products a cycle; of the
  * 128 PEs each has 8192 * 14336 / 4096 / 128 = 224 folds of 64 cycles: 14336 ns for each product,
- * 28672 ns for both. What comes on top is filling, loading the first pieces, and the exchange.
+ * 28672 ns for both. The rest is the fill, the first loads, and the exchange.
  */
 #include "ranks.h"
 

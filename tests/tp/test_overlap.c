@@ -1,9 +1,9 @@
 /*
  * test_overlap.c: a row parallel layer of a 70B model on both SIPs of the default machine, with its
- * sum over ranks behind the product and in chunks while the product goes on.
+ * sum over ranks after the product, and in chunks that overlap with the product.
  *
  * The sum has 64 * 8192 * 2 bytes, which take 16.4 us on a SIP's link of 64 GB/s, and the product
- * alone takes 16.3 us. What is exposed is what the layer takes beyond the product.
+ * alone takes 16.3 us. The exposed time is that of the layer minus that of the product.
  */
 #include "ranks.h"
 

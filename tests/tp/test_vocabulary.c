@@ -1,6 +1,6 @@
 /*
- * test_vocabulary.c: what is cut by the vocabulary, and the four regions: embeddings, the
- * cross-entropy and its building blocks, against plain loops; and what layers refuse.
+ * test_vocabulary.c: layers that are split by the vocabulary, and the four regions: embeddings, the
+ * cross-entropy and its steps, against plain loops; and errors.
  */
 #include "ranks.h"
 

@@ -229,12 +229,12 @@ ACT(c11_thread_crashes, 3, "a thread of the bench ")
 
 /* ---- Descriptors ---- */
 
-ACT(fclose_stdout, 3, "has closed or replaced stdout: it must stay as it is")
+ACT(fclose_stdout, 3, "closed or replaced stdout: it must stay open and unchanged")
 {
     fclose(stdout);
 }
 
-ACT(close_stdout, 3, "has closed or replaced stdout: it must stay as it is")
+ACT(close_stdout, 3, "closed or replaced stdout: it must stay open and unchanged")
 {
     close(1);
 }
@@ -250,14 +250,14 @@ ACT(close_all, 3, "")
         close(i);
 }
 
-ACT(replace_stdout, 3, "has closed or replaced stdout: it must stay as it is")
+ACT(replace_stdout, 3, "closed or replaced stdout: it must stay open and unchanged")
 {
     int null = open("/dev/null", O_WRONLY);
     dup2(null, 1);
     close(null);
 }
 
-ACT(assign_stdout, 3, "has closed or replaced stdout: it must stay as it is")
+ACT(assign_stdout, 3, "closed or replaced stdout: it must stay open and unchanged")
 {
     stdout = stderr;
 }
