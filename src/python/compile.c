@@ -40,7 +40,7 @@ static PyObject *ckernel_repr(PyObject *object)
 }
 
 /* Libraries find the calls of the engine in this one. */
-static bool export_calls(void)
+bool py_export_calls(void)
 {
     static bool done;
     Dl_info info;
@@ -55,17 +55,12 @@ static bool export_calls(void)
     return true;
 }
 
-bool py_export_calls(void)
-{
-    return export_calls();
-}
-
 /* A dict from names to kernels. */
 static PyObject *load_kernels(PyObject *module, PyObject *path)
 {
     (void)module;
     const char *file = PyUnicode_Check(path) ? PyUnicode_AsUTF8(path) : NULL;
-    if (!file || !export_calls()) {
+    if (!file || !py_export_calls()) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_TypeError, "load_kernels() takes the path of a library");
         return NULL;

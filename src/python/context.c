@@ -195,7 +195,7 @@ bool py_host_do(py_context *self, py_host_fn *fn, void *arg)
 
 /* ---- Callbacks --------------------------------------------------------------------------- */
 
-void py_print_line(const char *stream, const char *line)
+static void print_line(const char *stream, const char *line)
 {
     PyObject *file = PySys_GetObject(stream);
     PyObject *text = PyUnicode_DecodeUTF8(line, (Py_ssize_t)strlen(line), "replace");
@@ -236,7 +236,7 @@ static void tell(py_context *self, PyObject *callback, const char *stream, const
     } else {
         kb_text text = KB_TEXT_INIT;
         kb_text_printf(&text, "%s%s", prefix, line);
-        py_print_line(stream, kb_text_peek(&text));
+        print_line(stream, kb_text_peek(&text));
         kb_text_fini(&text);
     }
     PyErr_Restore(type, value, traceback);

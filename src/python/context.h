@@ -13,7 +13,6 @@
 #include "base/base.h"
 #include "kernel.h"
 
-typedef struct py_spawn py_spawn;
 typedef struct py_algorithms py_algorithms;
 
 typedef struct py_context {
@@ -25,7 +24,6 @@ typedef struct py_context {
     PyObject *weak_references;
     py_launch launches;        /* head of the list of those that may still run */
     KB_VEC(kb_tensor) unnamed; /* tensors whose objects are gone */
-    py_spawn *spawn;           /* workers that run; NULL: none do */
     py_algorithms *algorithms; /* in Python, for collectives; NULL: none */
     kb_error *interruption;    /* that a signal fails the run with; NULL: used */
     unsigned long thread;      /* that is in a call */
@@ -75,9 +73,6 @@ bool py_context_check(py_context *self);
 PyObject *py_context_borrow(kb_context *kb, size_t stack_bytes);
 void py_context_give_back(PyObject *context);
 
-/* Prints a line to sys.stdout or sys.stderr. */
-void py_print_line(const char *stream, const char *line);
-
 /* ---- Tensors ----------------------------------------------------------------------------- */
 
 /* Of an object that is a tensor of this context. False with an exception set. */
@@ -111,7 +106,6 @@ void py_unlist_launch(py_launch *launch);
 
 /* ---- Workers ----------------------------------------------------------------------------- */
 
-int py_spawn_traverse(const py_spawn *spawn, visitproc visit, void *arg);
 void py_algorithms_free(py_algorithms *algorithms);
 int py_algorithms_traverse(const py_algorithms *algorithms, visitproc visit, void *arg);
 

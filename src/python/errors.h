@@ -40,7 +40,7 @@ void py_raise_exception(PyObject *exception);
 /* Adds a line to the exception's traceback (PEP 678). */
 void py_add_note(PyObject *exception, const char *format, ...) KB_PRINTF(2, 3);
 
-/* Whether the error is one that an exception became in a worker, because another worker failed. */
+/* Whether the exception only passes on what went wrong in another worker. */
 bool py_is_secondary(PyObject *exception);
 
 #endif

@@ -302,11 +302,6 @@ static void run_kernel(tl_context *tl, const tl_arg *args)
     py_state_give(state);
 }
 
-bool py_is_python_kernel(const kb_kernel *kernel)
-{
-    return kernel->run == run_kernel;
-}
-
 /* ---- What is launched -------------------------------------------------------------------- */
 
 /* The name of the launch, which messages show; without one, that of the function. */

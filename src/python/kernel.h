@@ -54,9 +54,6 @@ py_launch *py_launch_new(PyObject *name, PyObject *function, PyObject *const *ar
 void py_launch_free(py_launch *launch);
 int py_launch_traverse(const py_launch *launch, visitproc visit, void *arg);
 
-/* Whether it is a kernel in Python. */
-bool py_is_python_kernel(const kb_kernel *kernel);
-
 /* From here on the engine gives the address, and which of the launch's variants the further
  * arguments are; then as many zeros as make the number of parameters. False with an exception set.
  */

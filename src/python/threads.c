@@ -62,11 +62,6 @@ void py_state_resume(PyThreadState *state)
     follow(state);
 }
 
-bool py_state_is_current(const PyThreadState *state)
-{
-    return current == state;
-}
-
 void py_stay_begin(py_stay *stay)
 {
     *stay = (py_stay){.own = PyThreadState_Get(), .driver = driver};

@@ -35,9 +35,6 @@ void py_state_resume(PyThreadState *state);
 /* The engine calls back, from wherever. The current thread state is then the driver's. */
 void py_callback_begin(void);
 
-/* Whether the current thread state is this one. */
-bool py_state_is_current(const PyThreadState *state);
-
 /* Refuses interpreters on which coroutines cannot run Python: false with an exception set. */
 bool py_threads_check(void);
 

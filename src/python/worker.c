@@ -12,12 +12,12 @@
 #include "threads.h"
 
 /* Workers that run. */
-struct py_spawn {
+typedef struct py_spawn {
     py_context *context;
     PyObject *function;
     PyObject **raised; /* by rank: what it ended with; NULL: it has not, or well */
     uint32_t count;
-};
+} py_spawn;
 
 /* ---- Devices ----------------------------------------------------------------------------- */
 
@@ -181,10 +181,7 @@ static PyObject *spawn(PyObject *object, PyObject *args, PyObject *kwargs)
     workers.raised = kb_alloc_zeroed((size_t)count, sizeof *workers.raised);
     if (!workers.raised)
         return PyErr_NoMemory();
-    py_spawn *before = self->spawn;
-    self->spawn = &workers;
     bool returned = py_host_call(self, spawn_now, &workers, &err);
-    self->spawn = before;
     if (returned)
         result = conclude(self, &workers, err);
     for (int rank = 0; rank < count; rank++)
