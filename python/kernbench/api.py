@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import html
+import inspect
 import io
 import json
 import sys
@@ -78,9 +79,7 @@ class Context(RuntimeContext):
 
 def kernel(function: Kernel) -> Kernel:
     """Marks a function as a kernel: it is returned as it is, and checked to take `tl`."""
-    code = function.__code__
-    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    if "tl" not in parameters:
+    if "tl" not in inspect.signature(function).parameters:
         raise TypeError(f"kernel {function.__name__}() has no parameter `tl`")
     return function
 

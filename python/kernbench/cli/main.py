@@ -56,7 +56,7 @@ def _run_of(module: Any, where: str) -> Bench:
 
 
 def _load_file(path: str, name: str) -> Bench:
-    """The bench in a file, read anew."""
+    """The bench in a file, read anew. Its module is known by the name until main() returns."""
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not os.path.isfile(path):
         raise _core.InputError(f"{path}: no such Python file")
@@ -88,6 +88,10 @@ def _folders_of(argv: Sequence[str]) -> list[str]:
     return own + [os.getcwd()]
 
 
+def _module_of(path: str) -> str:
+    return os.path.splitext(os.path.basename(path))[0]
+
+
 def find_bench(argv: Sequence[str]) -> Optional[Bench]:
     """The Python bench that a command line runs; None if it is one of the engine's or no run."""
     if not argv or argv[0] != "run" or _has_option(argv, "--help"):
@@ -96,7 +100,7 @@ def find_bench(argv: Sequence[str]) -> Optional[Bench]:
     if name is None:
         return None
     if name.endswith(".py"):
-        return _load_file(name, os.path.splitext(os.path.basename(name))[0])
+        return _load_file(name, _module_of(name))
     if os.sep in name or _has_option(argv, "--param"):
         return None
     return _load_module(name)
@@ -125,6 +129,14 @@ def _without_option(argv: Sequence[str], name: str) -> list[str]:
     return words
 
 
+def _forget_bench(argv: Sequence[str], modules: dict[str, Any]) -> None:
+    """The next command line reads its bench anew, maybe in another folder."""
+    bench = _option(argv, "--bench") or ""
+    name = _module_of(bench) if bench.endswith(".py") else f"benches.{bench}"
+    if name in sys.modules and name not in modules:
+        del sys.modules[name]
+
+
 def _run_bench(argv: Sequence[str], bench: Bench) -> int:
     from kernbench.runtime_api.bench_runner import run_on  # not needed by other commands
     from kernbench.topology.builder import resolve_topology
@@ -142,7 +154,7 @@ def _run_bench(argv: Sequence[str], bench: Bench) -> int:
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs a command line, sys.argv[1:] if there is none, and returns its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    folders = _folders_of(words)
+    folders, modules = _folders_of(words), dict(sys.modules)
     sys.path[:0] = folders
     try:
         bench = find_bench(words)
@@ -154,3 +166,4 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         for folder in folders:
             if folder in sys.path:
                 sys.path.remove(folder)
+        _forget_bench(words, modules)

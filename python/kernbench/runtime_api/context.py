@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from typing import Any, Callable, Optional, Sequence
 
@@ -36,6 +37,24 @@ def active_context() -> Optional["RuntimeContext"]:
 def _is_tensors(arg: Any) -> bool:
     """Whether it is a list with a tensor for each SIP."""
     return isinstance(arg, (list, tuple)) and bool(arg) and all(isinstance(t, Tensor) for t in arg)
+
+
+def _without_named_tensors(
+    kernel_fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """A launch whose tensors are all given by position: the engine knows addresses there alone."""
+    named = {k: v for k, v in kwargs.items() if isinstance(v, Tensor) or _is_tensors(v)}
+    if not named:
+        return kernel_fn, args, kwargs
+    count = len(args)
+
+    @functools.wraps(kernel_fn)
+    def kernel(*values: Any, tl: Any, **others: Any) -> None:
+        addresses = dict(zip(named, values[count:]))
+        kernel_fn(*values[:count], tl=tl, **addresses, **others)
+
+    rest = {k: v for k, v in kwargs.items() if k not in named}
+    return kernel, (*args, *named.values()), rest
 
 
 class RuntimeContext:
@@ -204,6 +223,7 @@ class RuntimeContext:
         them: each gets its own. Returns the handle; with ``_defer_wait=True`` it does not
         wait and returns [(handle, sip, meta)], one for each SIP.
         """
+        kernel_fn, args, kwargs = _without_named_tensors(kernel_fn, args, kwargs)
         given = tuple(_core.Each(arg) if _is_tensors(arg) else arg for arg in args)
         request = self.engine.core.launch(kernel_name, kernel_fn, given, kwargs)
         if _defer_wait:

@@ -15,9 +15,15 @@ from kernbench.runtime_api.tensor import Tensor
 if TYPE_CHECKING:
     from kernbench.runtime_api.context import RuntimeContext
 
-__all__ = ["Distributed", "Group", "Work"]
+__all__ = ["Distributed", "Group", "ReduceOp", "Work"]
 
 _OPS = ("sum", "max", "min", "prod", "avg")
+
+
+class ReduceOp:
+    """Names of operations, as in torch.distributed: each is its text."""
+
+    SUM, MAX, MIN, PRODUCT, AVG = "sum", "max", "min", "prod", "avg"
 
 
 class Work:
@@ -46,6 +52,12 @@ class Group:
         return f"Group({self.ranks})"
 
 
+def _refuse_async(async_op: bool) -> None:
+    """Lists are copied from one tensor when the collective is done."""
+    if async_op:
+        raise NotImplementedError("async_op with lists of tensors: use one tensor")
+
+
 def _number(group: Optional[Group]) -> int:
     return 0 if group is None else group.number
 
@@ -63,6 +75,8 @@ def _adds_in_another_order(info: dict[str, Any], config: dict[str, Any]) -> bool
 
 class Distributed:
     """``ctx.distributed``."""
+
+    ReduceOp = ReduceOp
 
     def __init__(self, context: "RuntimeContext") -> None:
         self._context = context
@@ -205,16 +219,17 @@ class Distributed:
 
     def all_gather(
         self,
-        output: Any,
+        tensor_list: Any,
         tensor: Tensor,
         group: Optional[Group] = None,
         async_op: bool = False,
     ) -> Optional[Work]:
         """The tensors of all ranks: in a list with one for each rank, or in one tensor."""
-        if isinstance(output, Tensor):
-            return self.all_gather_into_tensor(output, tensor, group, async_op)
+        if isinstance(tensor_list, Tensor):
+            return self.all_gather_into_tensor(tensor_list, tensor, group, async_op)
         self._core()
-        parts = [self._tensor("all_gather", part) for part in output]
+        _refuse_async(async_op)
+        parts = [self._tensor("all_gather", part) for part in tensor_list]
         whole = self._stacked(tensor, len(parts))
         self._call("all_gather", [tensor], [whole], group=group)
         self._unstack(whole, parts)
@@ -222,33 +237,34 @@ class Distributed:
 
     def all_gather_into_tensor(
         self,
-        output: Tensor,
-        tensor: Tensor,
+        output_tensor: Tensor,
+        input_tensor: Tensor,
         group: Optional[Group] = None,
         async_op: bool = False,
     ) -> Optional[Work]:
         """The tensors of all ranks, one behind the other."""
-        return self._call("all_gather", [tensor], [output], group=group, async_op=async_op)
+        return self._call(
+            "all_gather", [input_tensor], [output_tensor], group=group, async_op=async_op
+        )
 
     def reduce_scatter(
         self,
         output: Tensor,
-        inputs: Any,
+        input_list: Any,
         op: Any = "sum",
         group: Optional[Group] = None,
         async_op: bool = False,
     ) -> Optional[Work]:
         """Of the sum of the inputs, each rank gets its block."""
-        if isinstance(inputs, Tensor):
-            return self.reduce_scatter_tensor(output, inputs, op, group, async_op)
-        whole = self._stack(inputs)
-        self.reduce_scatter_tensor(output, whole, op, group)
-        return None
+        if isinstance(input_list, Tensor):
+            return self.reduce_scatter_tensor(output, input_list, op, group, async_op)
+        _refuse_async(async_op)
+        return self.reduce_scatter_tensor(output, self._stack(input_list), op, group)
 
     def reduce_scatter_tensor(
         self,
         output: Tensor,
-        tensor: Tensor,
+        input: Tensor,
         op: Any = "sum",
         group: Optional[Group] = None,
         async_op: bool = False,
@@ -256,7 +272,7 @@ class Distributed:
         """The same with the blocks in one tensor."""
         name = self._op(op)
         return self._call(
-            "reduce_scatter", [tensor], [output], name, group=group, async_op=async_op
+            "reduce_scatter", [input], [output], name, group=group, async_op=async_op
         )
 
     def broadcast(
@@ -290,14 +306,18 @@ class Distributed:
         gather_list: Any = None,
         dst: int = 0,
         group: Optional[Group] = None,
-    ) -> None:
+        async_op: bool = False,
+    ) -> Optional[Work]:
         """Rank `dst` gets the tensors of all: a list with one for each rank, or one tensor."""
         if gather_list is None or isinstance(gather_list, Tensor):
-            self._call("gather", [tensor], [gather_list], root=dst, group=group)
-            return
+            return self._call(
+                "gather", [tensor], [gather_list], root=dst, group=group, async_op=async_op
+            )
+        _refuse_async(async_op)
         whole = self._stacked(tensor, len(gather_list))
         self._call("gather", [tensor], [whole], root=dst, group=group)
         self._unstack(whole, gather_list)
+        return None
 
     def scatter(
         self,
@@ -305,34 +325,46 @@ class Distributed:
         scatter_list: Any = None,
         src: int = 0,
         group: Optional[Group] = None,
-    ) -> None:
+        async_op: bool = False,
+    ) -> Optional[Work]:
         """Each rank gets its block of what rank `src` has, in a list or in one tensor."""
         whole = scatter_list
         if scatter_list is not None and not isinstance(scatter_list, Tensor):
+            _refuse_async(async_op)
             whole = self._stack(scatter_list)
-        self._call("scatter", [whole], [tensor], root=src, group=group)
+        return self._call("scatter", [whole], [tensor], root=src, group=group, async_op=async_op)
 
     def all_to_all(
-        self, output: Any, inputs: Any, group: Optional[Group] = None, async_op: bool = False
+        self,
+        output_tensor_list: Any,
+        input_tensor_list: Any,
+        group: Optional[Group] = None,
+        async_op: bool = False,
     ) -> Optional[Work]:
         """Block s of rank r's output is block r of rank s's input. Lists, or one tensor each."""
-        if isinstance(output, Tensor) and isinstance(inputs, Tensor):
-            return self.all_to_all_single(output, inputs, group, async_op)
+        outputs, inputs = output_tensor_list, input_tensor_list
+        if isinstance(outputs, Tensor) and isinstance(inputs, Tensor):
+            return self.all_to_all_single(outputs, inputs, group=group, async_op=async_op)
+        _refuse_async(async_op)
         whole = self._stack(inputs)
-        result = self._stacked(inputs[0], len(output))
-        self.all_to_all_single(result, whole, group)
-        self._unstack(result, output)
+        result = self._stacked(inputs[0], len(outputs))
+        self.all_to_all_single(result, whole, group=group)
+        self._unstack(result, outputs)
         return None
 
     def all_to_all_single(
         self,
         output: Tensor,
-        tensor: Tensor,
+        input: Tensor,
+        output_split_sizes: Optional[Sequence[int]] = None,
+        input_split_sizes: Optional[Sequence[int]] = None,
         group: Optional[Group] = None,
         async_op: bool = False,
     ) -> Optional[Work]:
-        """The same with the blocks in one tensor."""
-        return self._call("all_to_all", [tensor], [output], group=group, async_op=async_op)
+        """The same with the blocks in one tensor. Blocks are equally large."""
+        if output_split_sizes is not None or input_split_sizes is not None:
+            raise NotImplementedError("all_to_all_single: blocks of different sizes")
+        return self._call("all_to_all", [input], [output], group=group, async_op=async_op)
 
     def send(self, tensor: Tensor, dst: int, group: Optional[Group] = None) -> None:
         """To another rank, which receives."""
