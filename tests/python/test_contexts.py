@@ -15,7 +15,17 @@ from kernbench.runtime_api.context import RuntimeContext
 from kernbench.runtime_api.types import DeviceSelector, resolve_device
 from kernbench.sim_engine.engine import GraphEngine
 from kernbench.topology.builder import resolve_topology
-from support import (MACHINE, cube_rows, make_context, make_engine, one_pe, pe_columns, put, random)
+from support import (
+    MACHINE,
+    cube_rows,
+    make_context,
+    make_engine,
+    one_pe,
+    pe_columns,
+    put,
+    python,
+    random,
+)
 
 
 def walk(node):
@@ -305,6 +315,42 @@ class TestEngine:
                 return ctx.engine._env.now, x.numpy().tobytes()
 
         assert once() == once()
+
+
+    def test_surroundings_change_nothing(self, tmp_path):
+        """Hash seeds, optimization, the collector, a tracer."""
+        program = """
+import gc, hashlib, sys
+import numpy as np
+from support import *
+exec(sys.argv[1])
+write_ccl("ccl.yaml", "intercube_allreduce")
+with make_context() as ctx:
+    ctx.distributed.init_process_group(backend="ahbm")
+    digest = hashlib.sha256()
+    def worker(rank):
+        ctx.ahbm.set_device(rank)
+        t = put(ctx, random((16, 64), rank), cube_rows())
+        ctx.distributed.all_reduce(t)
+        names = {str(i): i for i in range(50)}
+        def kernel(p, tl):
+            at = p + tl.program_id(1) * 128
+            v = tl.load(at, (64,), "f16")
+            for i in {str(tl.program_id(1) + i) for i in range(5)}:
+                v = tl.softmax(v * 0.5)
+            tl.store(at, v)
+        ctx.launch("k", kernel, t)
+        digest.update(t.numpy().tobytes())
+    ctx.multiprocessing.spawn(worker, nprocs=2)
+    print(ctx.engine._env.now, digest.hexdigest())
+"""
+        outputs = set()
+        for seed, option, statement in (("0", "-B", ""), ("1", "-O", "gc.disable()"),
+                                        ("2", "-OO", "gc.set_threshold(1)"),
+                                        ("3", "-B", "sys.settrace(lambda *a: None)")):
+            outputs.add(python(option, "-c", program, statement, cwd=tmp_path,
+                               PYTHONHASHSEED=seed).stdout)
+        assert len(outputs) == 1
 
 
 class TestMemoryStore:

@@ -253,6 +253,22 @@ class TestLayers:
                  if isinstance(t, dict) and "name" in t}
         assert {"col_parallel_gemm", "row_parallel_gemm"} <= names
 
+    def test_calls_that_are_watched(self, group, monkeypatch):
+        """Row adds up by the context's own all_reduce and launches by its launch."""
+        calls = []
+        all_reduce, launch = group.distributed.all_reduce, group.launch
+        monkeypatch.setattr(group.distributed, "all_reduce", lambda tensor, op="sum": (
+            calls.append("all_reduce"), all_reduce(tensor, op=op))[1])
+        monkeypatch.setattr(group, "launch", lambda name, *args, **kwargs: (
+            calls.append(name), launch(name, *args, **kwargs))[1])
+
+        def body(rank):
+            layer = tp.RowParallelLinear(64, 32, torch=group)
+            layer.forward(put(group, random((4, 32))))
+
+        on_ranks(group, body)
+        assert sorted(calls) == ["all_reduce"] * 2 + ["row_parallel_gemm"] * 2
+
     def test_in_a_spawn_with_a_failure(self, group):
         def body(rank):
             tp.ColumnParallelLinear(32, 33, torch=group)
