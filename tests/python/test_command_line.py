@@ -162,6 +162,22 @@ class TestUsersBenches:
         assert "run" in capsys.readouterr().err
 
 
+    def test_of_a_folder_that_was_left(self, tmp_path, monkeypatch, capsys):
+        """Each run looks where the program is then."""
+        for folder, text in (("one", "first"), ("two", "second"), ("none", None)):
+            (tmp_path / folder / "benches").mkdir(parents=True)
+            if text:
+                (tmp_path / folder / "benches" / "mine.py").write_text(
+                    f"def run(torch):\n    print('{text}')\n")
+            monkeypatch.chdir(tmp_path / folder)
+            code = run("--bench", "mine")
+            captured = capsys.readouterr()
+            if text:
+                assert code == 0 and text in captured.out
+            else:
+                assert code == 2 and "mine" in captured.err
+
+
 class TestCommandsInProcess:
     def test_a_bench_in_c(self, capsys, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)

@@ -70,6 +70,20 @@ class TestArguments:
         ctx.launch("k", kernel, x, n=4, DTYPE="f32")
         assert seen == [(3, "f16", 2.0), (4, "f32", 1.0)]
 
+    def test_tensors_by_keyword(self, ctx):
+        """They are addresses too, and the kernel runs where they have shards."""
+        ran = []
+
+        def kernel(a, out, tl, n=8):
+            ran.append(tl.program_id(0))
+            assert type(out) is int
+            tl.store(out + tl.program_id(0) * n * 2, tl.load(a, shape=(n,), dtype="f16") + 1)
+
+        x = ctx.zeros((1, 8), dp=DPPolicy(num_cubes=1), name="x")
+        y = ctx.zeros((1, 64), dp=pe_columns(), name="y")
+        ctx.launch("k", kernel, x, out=y)
+        assert sorted(ran) == list(range(8)) and (y.numpy() == 1).all()
+
     def test_tl_as_a_keyword_only_parameter(self, ctx):
         seen = []
 
