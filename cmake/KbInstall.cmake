@@ -8,6 +8,15 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/machines
     DESTINATION ${CMAKE_INSTALL_DATADIR}/kernbench
     FILES_MATCHING PATTERN "*.yaml")
+# The package for Python, where src/cli/python.c looks for it.
+if(TARGET kernbench_python)
+    set(kb_python_dir ${CMAKE_INSTALL_LIBDIR}/python3/dist-packages)
+    install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/
+        DESTINATION ${kb_python_dir}
+        FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN "py.typed"
+        PATTERN "__pycache__" EXCLUDE)
+    install(TARGETS kernbench_python LIBRARY DESTINATION ${kb_python_dir}/kernbench)
+endif()
 
 # The prefix is found from where the .pc file lies, so an installed tree can be moved.
 set(kb_pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -259,9 +259,13 @@ typedef struct kb_mock {
     /* Buffers are slices of one tensor: the buffer of rank r is at base + r * bytes. Else every
      * rank has its own buffer at the same virtual address. */
     bool sliced;
-    /* Appends the kernel's arguments for a rank with its buffer at the address. */
+    /* Each rank has a memory of its own instead, from address 0 on: its buffer is at its rank times
+     * the buffer's bytes, and there is 0 around it. Messages may then be left unreceived. */
+    bool own_memory;
+    /* Appends the kernel's arguments for a rank with its buffer at the address. NULL: none. */
     void (*arguments)(void *self, uint32_t rank, uint64_t address, kb_ccl_arguments *args);
     void *self;
+    size_t stack_bytes; /* of a kernel, as in kb_context_options; 0 means 64 KiB */
 } kb_mock;
 
 /* `data` has the buffers of the ranks one after the other, in the dtype of the mock. On return it

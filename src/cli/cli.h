@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "effective.h"
 #include "options.h"
 #include "topo/topo.h"
 
@@ -94,6 +95,12 @@ const char *cli_subcommand_word(const cli_command *subcommand);
  * of the process but what the command writes, so it can be called in a process of another program.
  */
 kb_code cli_dispatch(int argc, char **argv);
+
+/*
+ * The same with a bench of that program: what `run` runs, whatever --bench says. Its kernels and
+ * workers have stacks of so many bytes by default.
+ */
+kb_code cli_dispatch_bench(int argc, char **argv, const kb_bench_spec *spec, uint64_t stack_bytes);
 
 /* ---- Messages ---------------------------------------------------------------------------- */
 

@@ -13,11 +13,13 @@
 
 typedef struct new_args {
     const char *dir;
+    bool python;
 } new_args;
 
 static const cli_option options[] = {
     CLI_OPTION("--dir", "DIR", CLI_STRING, new_args, dir,
                "directory of the new files; default: the current one"),
+    CLI_OPTION("--python", NULL, CLI_FLAG, new_args, python, "a bench in Python"),
 };
 
 static bool is_identifier(const char *name)
@@ -58,7 +60,9 @@ static kb_code write_template(const new_args *args, const char *name, const char
 static kb_code new_bench(const char *name, const new_args *args)
 {
     kb_text path = KB_TEXT_INIT;
-    kb_code code = write_template(args, name, "c", new_bench_text, "my_bench", &path);
+    kb_code code =
+        write_template(args, name, args->python ? "py" : "c",
+                       args->python ? new_python_bench_text : new_bench_text, "my_bench", &path);
     if (code == KB_OK)
         printf("Created %s, a bench with its own kernel. Next:\n"
                "  kernbench run --bench %s --verify-data\n",
@@ -99,6 +103,10 @@ static kb_code run_new(const cli_call *call)
     bool is_bench = strcmp(kind, kinds[0]) == 0;
     if (!is_bench && strcmp(kind, kinds[1]) != 0)
         return cli_unknown("kind of file", kind, kinds, 2, call->command->name);
+    const new_args *args = call->args;
+    if (!is_bench && args->python)
+        return cli_fail(KB_ERR_INPUT, "--python is for benches: a collective in Python is a module "
+                                      "that ccl.yaml names (docs/python.md)");
     if (!is_identifier(name))
         return cli_fail(KB_ERR_INPUT,
                         "invalid name '%s' of a %s: expected a C identifier (letters, digits, _)",
@@ -110,9 +118,11 @@ const cli_command cli_new_command = {
     .name = "new",
     .arguments = "bench|collective NAME [OPTIONS]",
     .summary = "create a bench or a collective to start from",
-    .help = "bench: writes NAME.c, a short bench with its own kernel that verifies its result.\n"
-            "collective: writes NAME.c, an all-reduce around a ring, and NAME.yaml, its entry for\n"
-            "--ccl. An existing file is never overwritten.\n",
+    .help =
+        "bench: writes NAME.c, a short bench with its own kernel that verifies its result; with\n"
+        "--python NAME.py.\n"
+        "collective: writes NAME.c, an all-reduce around a ring, and NAME.yaml, its entry for\n"
+        "--ccl. An existing file is never overwritten.\n",
     .example = "Example: kernbench new bench mine\n",
     CLI_OPTIONS(options),
     CLI_ARGS(new_args),

@@ -9,6 +9,7 @@
 #include "cli.h"
 #include "collectives.h"
 #include "crash.h"
+#include "embedded.h"
 #include "files.h"
 #include "plugin.h"
 #include "progress.h"
@@ -16,6 +17,8 @@
 
 #include <string.h>
 #include <unistd.h>
+
+enum { DEFAULT_STACK = 1 << 20 };
 
 typedef struct run_args {
     cli_common common;
@@ -138,7 +141,7 @@ static kb_error *make_context(run *r)
         .timing_only = r->timing_only,
         .on_warning = on_warning,
         .on_warning_self = r,
-        .stack_bytes = args->stack_bytes,
+        .stack_bytes = embedded_stack_bytes(args->stack_bytes, DEFAULT_STACK),
         .on_op = args->trace ? on_op : NULL,
         .on_op_self = r,
         .reasons = args->trace != NULL,
@@ -390,7 +393,7 @@ const cli_command cli_run_command = {
         "Example: kernbench run --bench gemm_single_pe --param m=256 --json --quiet\n"
         "Example: kernbench run --bench qkv_gemm_multi_pe --param width=768 --trace qkv.json\n",
     CLI_OPTIONS(options),
-    CLI_ARGS(run_args, .stack_bytes = 1 << 20),
+    CLI_ARGS(run_args, .stack_bytes = DEFAULT_STACK),
     .machine = CLI_MACHINE_OPTIONS,
     .max_words = 1, /* for the message that --bench is missing */
     .check = check_options,

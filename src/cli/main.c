@@ -6,13 +6,13 @@
 #include "cli.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "crash.h"
 #include "descriptors.h"
 #include "exit_hooks.h"
+#include "python.h"
 
 /*
  * A full disk shows here at the latest; a result that was not written is a failure. stdout stays
@@ -52,6 +52,7 @@ int main(int argc, char **argv)
 {
     descriptors_open();
     (void)crash_install(exit_hooks_exit);
+    python_take_over(argc, argv);
     kb_code code = limit_blas_threads() ? cli_dispatch(argc, argv) : cli_report(kb_error_nomem());
     return crash_finish((int)check_stdout(code));
 }

@@ -3,6 +3,7 @@
 #define KB_CLI_TEMPLATES_H
 
 extern const char new_bench_text[];
+extern const char new_python_bench_text[];
 extern const char new_collective_text[];
 extern const char new_collective_yaml[];
 

@@ -82,6 +82,10 @@ typedef struct data_source {
 
 KB_MUST_USE kb_error *data_read(data_store *store, const data_source *source, data_value **value);
 
+/* A copy of these numbers, packed row by row. */
+KB_MUST_USE kb_error *data_of_bytes(data_store *store, kb_dtype dtype, const kb_shape *shape,
+                                    const void *bytes, data_value **value);
+
 /*
  * Operations, as <kernbench/detail/tl_ops.h> lists them.
  *

@@ -8,6 +8,7 @@
  */
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "data_private.h"
 
@@ -83,6 +84,27 @@ static void fill_gaps(data_value *value, const data_source *source)
         covered += mem_rect_bytes(&source->rects[i]);
     if (covered < data_bytes_of(value))
         data_fill(value->dtype, value->bytes, source->other, value->elements);
+}
+
+kb_error *data_of_bytes(data_store *store, kb_dtype dtype, const kb_shape *shape, const void *bytes,
+                        data_value **value)
+{
+    *value = NULL;
+    data_value *made = NULL;
+    kb_error *err = data_value_make(store, DATA_READ, dtype, shape, &made);
+    if (!made)
+        return err;
+    if (!data_value_alloc(made)) {
+        data_release(store, made);
+        return kb_error_nomem();
+    }
+    size_t size = kb_dtype_bytes(dtype);
+    for (uint32_t axis = 0; axis < shape->rank; axis++)
+        size *= shape->dims[axis];
+    memcpy(made->bytes, bytes, size);
+    data_value_is_computed(made);
+    *value = made;
+    return NULL;
 }
 
 kb_error *data_read(data_store *store, const data_source *source, data_value **value)

@@ -1,6 +1,10 @@
 /* calls.c: the table of calls that take a tensor. */
 #include "calls.h"
 
+#include <string.h>
+
+#include "rt.h"
+
 const rt_call_entry rt_calls[RT_CALLS] = {
     [RT_TENSOR_FREE] = {.function = "kb_tensor_free", .frees = true},
     [RT_TENSOR_SHAPE] = {.function = "kb_tensor_shape"},
@@ -33,3 +37,11 @@ const rt_call_entry rt_calls[RT_CALLS] = {
                              .waits_for_transfers = true},
     [RT_BENCH_VERIFY] = {.function = "kb_bench_verify", .shows_contents = true},
 };
+
+bool rt_shows_contents(const char *function)
+{
+    for (int call = 0; call < RT_CALLS; call++)
+        if (rt_calls[call].shows_contents && strcmp(rt_calls[call].function, function) == 0)
+            return true;
+    return false;
+}

@@ -194,6 +194,22 @@ static kb_error *keep_ccl_options(kb_context *ctx, const rt_ccl_options *options
     return NULL;
 }
 
+static void drop_ccl_options(kb_context *ctx)
+{
+    for (size_t i = 0; i < ctx->ccl_settings.count; i++)
+        free(ctx->ccl_settings.items[i]);
+    kb_vec_fini(&ctx->ccl_settings);
+    kb_vec_fini(&ctx->ccl_plugins);
+    free(ctx->ccl_file);
+    ctx->ccl_file = NULL;
+}
+
+kb_error *rt_set_ccl_options(kb_context *ctx, const rt_ccl_options *options)
+{
+    drop_ccl_options(ctx);
+    return keep_ccl_options(ctx, options);
+}
+
 static kb_error *find_ccl_options(kb_context *ctx, const kb_context_options *options)
 {
     size_t count;
@@ -491,11 +507,7 @@ static void free_texts(kb_context *ctx)
     for (size_t i = 0; i < ctx->notes.count; i++)
         free(ctx->notes.items[i]);
     kb_vec_fini(&ctx->notes);
-    for (size_t i = 0; i < ctx->ccl_settings.count; i++)
-        free(ctx->ccl_settings.items[i]);
-    kb_vec_fini(&ctx->ccl_settings);
-    kb_vec_fini(&ctx->ccl_plugins);
-    free(ctx->ccl_file);
+    drop_ccl_options(ctx);
 }
 
 void kb_context_destroy(kb_context *ctx)

@@ -28,4 +28,13 @@ typedef struct rt_stats {
 
 rt_stats rt_get_stats(kb_context *ctx);
 
+/* Whether a public call that takes a tensor shows its contents to the host, and so waits first for
+ * the caller's work. */
+bool rt_shows_contents(const char *function);
+
+/* Reads or writes contents at a virtual address of a tensor, or a physical one, in no time. All
+ * copies of a replicated tensor are written, the first one is read. */
+KB_MUST_USE kb_error *rt_access_address(kb_context *ctx, uint64_t address, void *data, size_t bytes,
+                                        bool write);
+
 #endif

@@ -44,6 +44,9 @@ typedef struct rt_ccl_options {
 } rt_ccl_options;
 const rt_ccl_options *rt_get_ccl_options(const kb_context *ctx);
 
+/* Others from here on, which are copied. */
+KB_MUST_USE kb_error *rt_set_ccl_options(kb_context *ctx, const rt_ccl_options *options);
+
 /*
  * Handles of layers: a number from 1 on, below 2^44, with the context. The number of a handle is 0
  * if it belongs to another context. rt_bad_handle() is the error for one that names nothing: `what`

@@ -31,6 +31,16 @@ void *tl_user_(const tl_context *tl)
     return tl->run.kernel->user;
 }
 
+kb_pe tl_pe(const tl_context *tl)
+{
+    return tl->run.pe;
+}
+
+int64_t tl_programs(const tl_context *tl, int axis)
+{
+    return tl->run.programs[axis];
+}
+
 kb_time tl_now_(const tl_context *tl)
 {
     return tl_clock(tl);
@@ -125,6 +135,23 @@ void tl_items_(tl_context *tl, tl_srcloc at, tl_tensor x, int64_t *numbers, int6
         numbers[i] = (int64_t)number;
     }
     tl_end_call(tl);
+}
+
+bool tl_read_value(tl_context *tl, tl_srcloc at, tl_tensor x, void *data)
+{
+    tl_call call = tl_enter(tl, at, "tl_data");
+    tl_operand is = tl_take(&call, x);
+    if (!is.value)
+        tl_fault(&call, "a plain number has no data");
+    bool is_known = wait_for_data(&call, is.value);
+    if (is_known) {
+        const void *bytes;
+        size_t each = kb_dtype_bytes(is.dtype);
+        tl_check(&call, data_bytes(tl->runner->has.store, is.value->data, &bytes));
+        memcpy(data, (const char *)bytes + is.first * each, tl_elements(&is.shape) * each);
+    }
+    tl_end_call(tl);
+    return is_known;
 }
 
 double tl_item_or_(tl_context *tl, tl_srcloc at, tl_tensor x, double stand_in)

@@ -311,6 +311,16 @@ static void on_ended(ipcq_receive *posted)
     end_receive(receive);
 }
 
+/* The receiver did not say what it expects. */
+static void adopt_form(tl_receive *receive, const ipcq_message *message)
+{
+    receive->shape = (tl_dims){.rank = (int)message->shape.rank};
+    for (int i = 0; i < receive->shape.rank; i++)
+        receive->shape.dims[i] = (int64_t)message->shape.dims[i];
+    receive->value->dtype = message->dtype;
+    receive->value->bytes = message->bytes;
+}
+
 /* The value that was sent is the one that is received. */
 static void on_matched(ipcq_receive *posted, ipcq_message *message)
 {
@@ -320,6 +330,8 @@ static void on_matched(ipcq_receive *posted, ipcq_message *message)
     receive->message = message->number;
     end_wait(receive);
     tl_checked_arrive(receive->tl, receive->point, message->order);
+    if (KB_UNLIKELY(receive->any_form))
+        adopt_form(receive, message);
     if (KB_LIKELY(message->dtype == value->dtype && is_shape(&message->shape, &receive->shape))) {
         value->data = message->data;
         message->data = NULL;
@@ -419,6 +431,7 @@ static void give_id(tl_receive *receive)
     receive->issued_by = receive->posted.by = tl->cpu->clock_by;
 }
 
+/* `shape` NULL: that of what arrives. */
 static tl_receive *new_receive(const tl_call *call, ipcq_end *end, tl_value *value,
                                const tl_dims *shape, bool own)
 {
@@ -434,7 +447,8 @@ static tl_receive *new_receive(const tl_call *call, ipcq_end *end, tl_value *val
     receive->tl = tl;
     receive->name = call->name;
     receive->value = value;
-    receive->shape = *shape;
+    receive->any_form = !shape;
+    receive->shape = KB_LIKELY(shape != NULL) ? *shape : (tl_dims){0};
     receive->message = 0;
     receive->sequence = tl->cpu ? pe_cpu_take_sequence(tl->cpu) : 0;
     receive->point = value->after;
@@ -526,7 +540,7 @@ static ipcq_end *find_receiving_end(const tl_call *call, const char *direction)
 
 /* Posts it and waits for it, or not. What others can wait for until it is there; 0: it is. */
 static pe_op take_in(const tl_call *call, ipcq_end *end, tl_value *value, const tl_dims *shape,
-                     tl_command *store, const char **from, bool wait)
+                     tl_command *store, const char **from, bool wait, tl_dims *arrived)
 {
     tl_spend_issue_time(call);
     if (!end) /* which message comes first is known at global time only */
@@ -543,6 +557,8 @@ static pe_op take_in(const tl_call *call, ipcq_end *end, tl_value *value, const 
     }
     if (from)
         *from = ipcq_direction(receive->posted.end);
+    if (KB_UNLIKELY(arrived != NULL))
+        *arrived = receive->shape;
     pe_op left = receive->value ? receive->op : 0;
     let_go(call, receive);
     return left;
@@ -584,8 +600,19 @@ tl_tensor tl_recv_(tl_context *tl, tl_srcloc at, const char *direction, tl_dims 
         place = find_place(&call, &shape, &options);
         store = tl_prepare_store(&call, &place, value);
     }
-    pe_op left = take_in(&call, end, value, &shape, store, options.from, wait);
+    pe_op left = take_in(&call, end, value, &shape, store, options.from, wait, NULL);
     if (KB_UNLIKELY(store))
         return handle_of_place(&call, &place, value, store, left);
+    return tl_handle_of(&call, value, &shape);
+}
+
+tl_tensor tl_recv_any_form(tl_context *tl, tl_srcloc at, const char *direction)
+{
+    tl_call call = tl_enter(tl, at, "tl_recv");
+    ipcq_end *end = find_receiving_end(&call, direction);
+    tl_value *value = tl_value_new(&call, KB_I8, &(tl_dims){.rank = 1}); /* without elements */
+    tl_dims shape;
+    take_in(&call, end, value, NULL, NULL, NULL, true, &shape);
+    tl_value_take_place(&call, value);
     return tl_handle_of(&call, value, &shape);
 }

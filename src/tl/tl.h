@@ -104,4 +104,28 @@ typedef struct tl_stand_ins {
 
 tl_stand_ins tl_runner_stand_ins(const tl_runner *runner);
 
+/* ---- For kernels in other languages -------------------------------------------------------- */
+
+/* What a tensor of the kernel is: its shape and dtype. Not of a plain number. */
+void tl_describe(const tl_context *tl, tl_tensor x, tl_dims *shape, kb_dtype *dtype);
+
+kb_pe tl_pe(const tl_context *tl);
+
+/* What tl_num_programs() says; also when the kernel is being stopped. */
+int64_t tl_programs(const tl_context *tl, int axis);
+
+/* The part of the numbers of tensors that all of the kernel have in common. */
+uint64_t tl_kernel_bits(const tl_context *tl);
+
+/* Receives the next value, whatever its shape and dtype. It gets its TCM when it has arrived. */
+tl_tensor tl_recv_any_form(tl_context *tl, tl_srcloc at, const char *direction);
+
+/* A value of the kernel with these numbers, which takes TCM and no time. */
+tl_tensor tl_value_of_bytes(tl_context *tl, tl_srcloc at, tl_dims shape, kb_dtype dtype,
+                            const void *bytes);
+
+/* All elements of a value, row by row in its dtype, after waiting for them as tl_item() does; false
+ * if a run without data has none. */
+bool tl_read_value(tl_context *tl, tl_srcloc at, tl_tensor x, void *data);
+
 #endif

@@ -187,6 +187,7 @@ typedef struct tl_receive {
     kb_error *mismatch; /* what arrived is something else */
     uint32_t index;     /* in its pool; 0: the context's own */
     bool in_call;       /* tl_recv_() has it in hand, and gives it back */
+    bool any_form;      /* the value gets the dtype and the shape of what arrives */
     bool whole;         /* the message has come */
     bool there;         /* and so has what had to be read; or it never will */
     bool may_store;     /* what was there before is done with */
@@ -423,7 +424,10 @@ kb_shape tl_shape_of(const tl_dims *shape);
 /* With its place, for which it may wait. Counted once, for the caller. */
 tl_value *tl_value_new(const tl_call *call, kb_dtype dtype, const tl_dims *shape);
 
-/* The same, in the place of another, which has none any more. */
+/* Gives a value without a place the one that its bytes take; may wait for it. */
+void tl_value_take_place(const tl_call *call, tl_value *value);
+
+/* A value in the place of another, which has none any more. */
 tl_value *tl_value_in_place_of(const tl_call *call, tl_value *other);
 void tl_value_retain(tl_value *value);
 void tl_value_release(tl_context *tl, tl_value *value);

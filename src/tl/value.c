@@ -198,9 +198,14 @@ static void take_tcm(const tl_call *call, tl_value *value)
 tl_value *tl_value_new(const tl_call *call, kb_dtype dtype, const tl_dims *shape)
 {
     tl_value *value = new_record(call, dtype, tl_elements(shape) * kb_dtype_bytes(dtype));
+    tl_value_take_place(call, value);
+    return value;
+}
+
+void tl_value_take_place(const tl_call *call, tl_value *value)
+{
     if (value->bytes > 0)
         take_tcm(call, value);
-    return value;
 }
 
 tl_value *tl_value_in_place_of(const tl_call *call, tl_value *other)
@@ -370,6 +375,33 @@ void tl_fault_not_there(const tl_call *call, tl_tensor tensor)
     if ((tensor.id & kernel) != call->tl->handle_bits)
         tl_fault(call, "the value belongs to another kernel or PE");
     fault_freed(call, tensor.id);
+}
+
+void tl_describe(const tl_context *tl, tl_tensor x, tl_dims *shape, kb_dtype *dtype)
+{
+    const tl_handle *handle = &tl->handles.items[x.id & (TL_MAX_HANDLES - 1)];
+    KB_ASSERT(handle->id == x.id);
+    *shape = handle->shape;
+    *dtype = handle->dtype;
+}
+
+tl_tensor tl_value_of_bytes(tl_context *tl, tl_srcloc at, tl_dims shape, kb_dtype dtype,
+                            const void *bytes)
+{
+    tl_call call = tl_enter(tl, at, "TensorHandle");
+    tl_check_dtype(&call, dtype);
+    (void)tl_check_shape(&call, &shape);
+    kb_shape form = tl_shape_of(&shape);
+    tl_value *value = tl_value_new(&call, dtype, &shape);
+    value->ready.at = tl_clock(tl);
+    if (!tl->runner->has.timing_only)
+        tl_check(&call, data_of_bytes(tl->runner->has.store, dtype, &form, bytes, &value->data));
+    return tl_handle_of(&call, value, &shape);
+}
+
+uint64_t tl_kernel_bits(const tl_context *tl)
+{
+    return tl->handle_bits;
 }
 
 tl_operand tl_take_other(const tl_call *call, tl_tensor tensor)

@@ -99,6 +99,38 @@ static void test_places(void **state)
     expect_places(16, 0, 2, (const float[]){102000, 102001});
 }
 
+/* Each rank reads what is around its buffer, and sends what nobody receives. */
+KB_KERNEL(look_around, tl_ptr mine, int rank)
+{
+    tl_ptr first = mine - 4 * rank;
+    tl_tensor sum = tl_full(tl_shape(1), TL_F32, 0);
+    for (int i = 0; i < 4; i++)
+        sum = tl_add(sum, tl_load(first + 4 * i, tl_shape(1), TL_F32));
+    tl_send("E", sum);
+    tl_store(first + 400, sum);
+    if (rank > 0)
+        tl_store(mine, tl_add(tl_load(first + 400, tl_shape(1), TL_F32), first == 0));
+}
+
+static void test_own_memory(void **state)
+{
+    (void)state;
+    float data[3] = {1, 2, 3};
+    const kb_mock_edge ring[] = {{0, "E", 1}, {1, "E", 2}, {2, "E", 0}};
+    kb_mock mock = {.kernel = &look_around,
+                    .ranks = 3,
+                    .pes_per_cube = 2,
+                    .edges = ring,
+                    .edge_count = 3,
+                    .dtype = KB_F32,
+                    .elements = 1,
+                    .own_memory = true,
+                    .stack_bytes = 1 << 20,
+                    .arguments = add_address_and_rank};
+    expect_ok(kb_mock_run(&mock, data, sizeof data));
+    assert_true(data[0] == 1 && data[1] == 3 && data[2] == 4);
+}
+
 /* More ranks than a row of cubes has. */
 KB_KERNEL(count_up, tl_ptr mine, int rank)
 {
@@ -287,10 +319,11 @@ static void test_wrong_calls(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_in_and_out),      cmocka_unit_test(test_custom_neighbours),
-    cmocka_unit_test(test_places),          cmocka_unit_test(test_many_ranks),
-    cmocka_unit_test(test_rings_in_slices), cmocka_unit_test(test_no_elements),
-    cmocka_unit_test(test_failures),        cmocka_unit_test(test_wrong_calls),
+    cmocka_unit_test(test_in_and_out),  cmocka_unit_test(test_custom_neighbours),
+    cmocka_unit_test(test_places),      cmocka_unit_test(test_own_memory),
+    cmocka_unit_test(test_many_ranks),  cmocka_unit_test(test_rings_in_slices),
+    cmocka_unit_test(test_no_elements), cmocka_unit_test(test_failures),
+    cmocka_unit_test(test_wrong_calls),
 };
 
 int main(void)

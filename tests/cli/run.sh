@@ -338,6 +338,10 @@ for name in int run axpb x main kb_launch tl_load exit NULL; do
     check "new: it works as '$name'" outcome 0 "*$name on machine *Verification: passed*" '' \
         "$kernbench" run --bench ./$name.c --verify-data --param n=100
 done
+check "new: in Python" outcome 0 'Created ./mine.py, a bench *kernbench run --bench ./mine.py --verify-data' '' \
+    "$kernbench" new bench mine --python
+check "new: a collective in Python" outcome 2 '' 'kernbench: --python is for benches: *' \
+    "$kernbench" new collective mine --python
 check "new: what?" outcome 2 '' "kernbench: unknown kind of file 'bnech': expected bench or collective; did you mean 'bench'?" "$kernbench" new bnech x
 check "new: nothing" outcome 2 '' 'kernbench: missing arguments: kernbench new bench NAME*' "$kernbench" new
 

@@ -57,6 +57,20 @@ uses_installed_headers() {
     outcome 0 '*Verification: passed*' '' "$prefix/bin/kernbench" run --bench ./mine.c --verify-data --param n=1000
 }
 
+# The package for Python, if the build has it. The program finds it where it is installed.
+has_python() { [ -n "$(find "$prefix" -name '_core.*.so')" ]; }
+runs_python_bench() {
+    rm -f mine.py
+    "$prefix/bin/kernbench" new bench mine --python >/dev/null || return 1
+    cat >>mine.py <<'END'
+
+
+print("package:", __import__("kernbench").__file__)
+END
+    outcome 0 "package: $prefix/*are right*" '' env -u KB_PYTHON_BUILD -u PYTHONPATH \
+        "$prefix/bin/kernbench" run --bench ./mine.py --verify-data
+}
+
 same_headers() {
     (cd "$here/../../include/kernbench" && find . -type f | LC_ALL=C sort) >"$scratch/want"
     (cd "$prefix/include/kernbench" && find . -type f | LC_ALL=C sort) >"$scratch/got"
@@ -104,6 +118,10 @@ check "the shared library exports kb_ and tl_ alone" exports_only_ours
 check "so does the program, and what ends a process" program_exports_the_same
 check "a bench is compiled with the installed headers" uses_installed_headers
 
+if has_python; then
+    check "a bench in Python runs with the installed package" runs_python_bench
+fi
+
 check "C11, shared: compiles" compile hello "$cc" -std=c11 hello.c
 check "C11, shared: uses the library" needs_library hello
 check "C11, shared: runs" outcome 0 "hello from kernbench $version: closed at 9 ns" '' ./hello
@@ -138,6 +156,9 @@ find_prefix
 rm "$LD_LIBRARY_PATH"/libkernbench.so*
 static=--static
 check "moved: a bench is compiled with its headers" uses_installed_headers
+if has_python; then
+    check "moved: a bench in Python" runs_python_bench
+fi
 check "C11, static, moved: compiles" compile hello-static "$cc" -std=c11 hello.c
 check "C11, static, moved: self-contained" self_contained hello-static
 check "C11, static, moved: runs" outcome 0 "hello from kernbench $version: closed at 9 ns" '' ./hello-static

@@ -46,6 +46,7 @@ build=build
 case "$*" in *'--preset pgo'*) build=build-pgo ;; esac
 touch "$build/build.ninja"
 echo "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" >"$build/CMakeCache.txt"
+case "$*" in *-DKB_PYTHON=ON*) echo "KB_PYTHON:BOOL=ON" >>"$build/CMakeCache.txt" ;; esac
 EOF
 fake ninja <<'EOF'
 build=$2
@@ -212,6 +213,23 @@ FAKE_TRAIN=1 && export FAKE_TRAIN
 check "build --pgo: a training that fails" outcome 70 '' '*kb: the training failed' kb build --pgo
 unset FAKE_TRAIN
 check "build --pgo: trains again" outcome 0 "$tree/build-pgo/kernbench" '*kb: training*' kb build --pgo
+
+# shellcheck disable=SC2086
+machine $all
+unset PYTHONPATH
+environment='import os; print(os.environ["PYTHONPATH"], os.environ["KB_PYTHON_BUILD"], os.getcwd())'
+check "python: finds the package, in the caller's directory" \
+    outcome 0 "$tree/python $tree/build/python $PWD" '*noise*' kb python -c "$environment"
+check "python: has it built" logged "cmake --fresh --preset release -DKB_TESTS=OFF -DKB_PYTHON=ON" \
+    "ninja begins" "ninja ends"
+check "python: the caller's PYTHONPATH is behind it" \
+    outcome 0 "$tree/python:/mine *" '' env PYTHONPATH=/mine PATH="$bin" FAKE="$scratch" \
+    "$tree/kb" python -c "$environment"
+# shellcheck disable=SC2086
+machine $all
+check "a bench in Python has the package built" outcome 0 'here: *' '*' kb run --bench ./mine.py
+check "a bench in Python: set up for that" \
+    grep -qx "cmake --fresh --preset release -DKB_TESTS=OFF -DKB_PYTHON=ON" "$log"
 
 # A lock that another process holds, and then two at once.
 lock_waits() {

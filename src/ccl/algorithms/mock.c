@@ -45,7 +45,9 @@ static kb_pe pe_of(const mock_run *run, uint32_t rank)
 
 static kb_location buffer_of(const mock_run *run, uint32_t rank)
 {
-    return (kb_location){.memory = KB_HBM, .pe = pe_of(run, rank)};
+    return (kb_location){.memory = KB_HBM,
+                         .pe = pe_of(run, rank),
+                         .offset = run->mock->own_memory ? rank * run->buffer_bytes : 0};
 }
 
 /* ---- The machine ------------------------------------------------------------------------- */
@@ -62,6 +64,32 @@ static kb_error *load_machine(mock_run *run)
                  run->sips, w, (run->cubes + w - 1) / w, run->pes);
     return topo_machine_load(&(topo_source){.path = "mock", .text = text, .length = (size_t)length},
                              &run->machine);
+}
+
+/* All of each PE's slice of the HBM, from address 0 on. */
+static kb_error *map_own_memory(const mock_run *run, uint32_t sip, kb_location *copies)
+{
+    uint32_t each = run->cubes * run->pes;
+    uint64_t bytes = topo_machine_shape(run->machine)->slice_bytes;
+    if (run->buffer_bytes > bytes / run->mock->ranks)
+        return kb_error_new(KB_ERR_INPUT,
+                            "mock: %" PRIu32 " buffers of %" PRIu64
+                            " bytes do not fit into the %" PRIu64 " bytes of a PE's memory",
+                            run->mock->ranks, run->buffer_bytes, bytes);
+    for (uint32_t i = 0; i < each; i++)
+        copies[i] = (kb_location){.memory = KB_HBM, .pe = pe_of(run, sip * each + i)};
+    mem_extent all = {.bytes = bytes, .copy_count = each};
+    mem_mapping_spec spec = {.name = "memory",
+                             .bytes = bytes,
+                             .extents = &all,
+                             .extent_count = 1,
+                             .copies = copies,
+                             .copy_count = each};
+    mem_mapping_id id;
+    KB_TRY(mem_mmu_add(run->mmus[sip], &spec, &id));
+    for (uint32_t i = 0; i < each; i++)
+        mem_mmu_install(run->mmus[sip], id, copies[i].pe.cube, copies[i].pe.pe);
+    return NULL;
 }
 
 /* One address with a copy for each PE of the SIP, or a slice for each PE. */
@@ -104,7 +132,9 @@ static kb_error *make_mmus(mock_run *run)
     kb_error *err = copies && extents && run->mmus ? NULL : kb_error_nomem();
     for (uint32_t sip = 0; sip < run->sips && !err; sip++) {
         err = mem_mmu_create(sip, shape->cubes, shape->pes, &run->mmus[sip]);
-        if (!err && run->buffer_bytes > 0)
+        if (!err && run->mock->own_memory)
+            err = map_own_memory(run, sip, copies);
+        else if (!err && run->buffer_bytes > 0)
             err = map_buffers(run, sip, copies, extents);
     }
     free(extents);
@@ -230,7 +260,9 @@ static kb_error *start_rank(mock_run *run, uint32_t rank)
 {
     const kb_mock *mock = run->mock;
     kb_ccl_arguments *args = &run->args[rank];
-    mock->arguments(mock->self, rank, BUFFER, args);
+    if (mock->arguments)
+        mock->arguments(mock->self, rank, mock->own_memory ? rank * run->buffer_bytes : BUFFER,
+                        args);
     if (args->count != mock->kernel->parameter_count)
         return kb_error_new(KB_ERR_INPUT, "mock: kernel '%s' expects %zu argument%s, found %zu",
                             mock->kernel->name, mock->kernel->parameter_count,
@@ -287,13 +319,13 @@ static kb_error *run_kernels(mock_run *run)
     }
     if (kb_error_code(err) == KB_ERR_DEADLOCK)
         err = ipcq_explain_deadlock(run->queues, err);
-    return err ? err : check_unreceived(run);
+    return err || run->mock->own_memory ? err : check_unreceived(run);
 }
 
 static kb_error *run_mock(mock_run *run, unsigned char *data)
 {
     KB_TRY(load_machine(run));
-    KB_TRY(kb_sim_create(NULL, &run->sim));
+    KB_TRY(kb_sim_create(&(kb_sim_options){.stack_bytes = run->mock->stack_bytes}, &run->sim));
     KB_TRY(make_memories(run));
     KB_TRY(make_queues(run));
     for (uint32_t rank = 0; rank < run->mock->ranks; rank++) {

@@ -585,6 +585,19 @@ static void fini(void *self)
     free(state);
 }
 
+kb_error *ccl_reload(kb_context *ctx, const rt_ccl_options *options)
+{
+    ccl_state *state = rt_get_layer(ctx, RT_LAYER_CCL);
+    if (state && (state->exists || state->leaving.count > 0))
+        return kb_error_new(KB_ERR_FAULT, "ccl.yaml cannot be read while there is a process group");
+    if (state) {
+        rt_set_layer(ctx, RT_LAYER_CCL, NULL, NULL);
+        fini(state);
+    }
+    KB_TRY(rt_set_ccl_options(ctx, options));
+    return ccl_get_state(ctx, &state);
+}
+
 static const rt_hooks hooks = {
     .workers_begin = workers_begin,
     .worker_ended = worker_ended,

@@ -1,0 +1,1 @@
+"""What kernels, the engine and the host share."""

@@ -1,0 +1,1 @@
+"""Placement of tensors, and addresses."""

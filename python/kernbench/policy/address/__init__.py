@@ -1,0 +1,1 @@
+"""Physical and virtual addresses, and allocators that keep books without a machine."""

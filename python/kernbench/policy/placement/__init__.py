@@ -1,0 +1,1 @@
+"""Which PE has which part of a tensor."""

@@ -1,0 +1,1 @@
+"""The engine, and records of what it did."""

@@ -1,0 +1,1 @@
+"""Empty, as in the Python original: the regions are in ``kernbench.tp.primitives``."""

@@ -1,0 +1,64 @@
+/*
+ * module.c: the extension kernbench._core.
+ *
+ *     threads.c     thread states of coroutines        errors.c      errors as exceptions
+ *     kernel.c      kernels in Python                  srcloc.c      lines of source
+ *     tl_type.c     tl, and operators of values        operands.c    what operations are given
+ *     handle.c      values                             parameters.c  arguments of methods
+ *     convert.c     shapes, data types                 compile.c     kernels in C
+ *     context.c     contexts, calls of the engine      tensor.c      tensors
+ *     launch.c      launches, requests                 results.c     their results
+ *     worker.c      devices, workers                   group.c       process group, collectives
+ *     algorithms.c  algorithms in Python               queues.c      queues between PEs
+ *     stats.c       what took time                     mock.c        kernels without a machine
+ *     parse.c       YAML                               address.c     physical addresses
+ *     describe.c    machines and files as text         cli.c         the command line
+ *     output.c      what the engine prints             process.c     what belongs to the program
+ *
+ * docs/decisions/0033-python.md has the reasons.
+ */
+#include "address.h"
+#include "cli.h"
+#include "compile.h"
+#include "context.h"
+#include "describe.h"
+#include "errors.h"
+#include "kernel.h"
+#include "mock.h"
+#include "threads.h"
+
+static PyObject *running_kernel(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    py_tl *tl = py_running_tl();
+    return Py_NewRef(tl ? (PyObject *)tl : Py_None);
+}
+
+static PyMethodDef functions[] = {
+    PY_PLAIN_METHOD("now_kernel", running_kernel,
+                    "now_kernel()\n--\n\nThe tl of the kernel that runs, or None."),
+    {0},
+};
+
+PyMODINIT_FUNC PyInit__core(void);
+PyMODINIT_FUNC PyInit__core(void)
+{
+    static struct PyModuleDef definition = {
+        PyModuleDef_HEAD_INIT,
+        .m_name = "kernbench._core",
+        .m_doc =
+            PyDoc_STR("The engine of KernBench for Python. Programs use the package kernbench."),
+        .m_size = -1,
+        .m_methods = functions,
+    };
+    PyObject *module = PyModule_Create(&definition);
+    bool good =
+        module && py_threads_init() && py_errors_init(module) && py_convert_init(module) &&
+        py_handle_init_types(module) && py_tl_init_type(module) && py_tensor_init_type(module) &&
+        py_launch_init_types(module) && py_context_init_type(module) && py_compile_init(module) &&
+        py_describe_init(module) && py_address_init(module) && py_mock_init(module) &&
+        py_cli_init(module) && PyModule_AddStringConstant(module, "version", kb_version()) == 0;
+    if (!good)
+        Py_CLEAR(module);
+    return module;
+}
