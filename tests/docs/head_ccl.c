@@ -16,7 +16,7 @@ static void mock_arguments(void *self, uint32_t rank, uint64_t address, kb_ccl_a
 {
     (void)self;
     const kb_ccl_call call = {.dtype = KB_F32};
-    const kb_ccl_target part = {.rank = rank, .output = address, .elements = ELEMENTS};
+    const kb_ccl_target target = {.rank = rank, .output = address, .elements = ELEMENTS};
     kb_error_free(arguments(&call, &target, args));
 }
 
