@@ -3,7 +3,7 @@
  * a subfolder to those above it in this list, and other folders include this header alone:
  *
  *     config        ccl.yaml, and the registry of algorithms, topologies, mappers and validators
- *     graph         participants and connections: rings, trees, topologies, mappers, queue plans, and
+ *     graph         participants and connections: rings, trees, topologies, mappers, queue plans;
  *                   the lower bound of the time
  *     algorithms    the kernels of collectives, and mock runs of kernels
  *     communicator  process group and subgroups, calls and their matching, staging, selection

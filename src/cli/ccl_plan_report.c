@@ -147,7 +147,7 @@ static void append_members(const plan_view *view, uint32_t group, kb_text *text)
         if (skipped && i == SHOWN - 1)
             kb_text_puts(text, " ..");
         if (!skipped)
-            kb_text_printf(text, "%s%s", i > 0 ? " " : "", cli_name_pe(members[i].pe).text);
+            kb_text_printf(text, "%s%s", i > 0 ? " " : "", topo_pe_name(members[i].pe).text);
     }
 }
 
@@ -181,7 +181,7 @@ static json_t *groups_json(const kb_ccl_participants *members)
         json_t *list = json_array();
         for (uint32_t k = 0; k < count; k++)
             cli_json_append(&list, json_pack("{s:i, s:s}", "rank", (int)member[k].rank, "pe",
-                                             cli_name_pe(member[k].pe).text));
+                                             topo_pe_name(member[k].pe).text));
         cli_json_append(&groups, list);
     }
     return groups;
@@ -195,7 +195,7 @@ static json_t *peer_json(const ipcq_plan *queues, size_t peer)
     if (peer == IPCQ_NONE)
         return json_null();
     const ipcq_plan_end *end = &queues->ends.items[peer];
-    return json_pack("{s:s, s:s}", "pe", cli_name_pe(end->pe).text, "direction", end->direction);
+    return json_pack("{s:s, s:s}", "pe", topo_pe_name(end->pe).text, "direction", end->direction);
 }
 
 static json_t *directions_json(const plan_view *view, const plan_pe *pe)
@@ -221,7 +221,7 @@ static void add_pes(cli_table *table, const plan_view *view, uint64_t *rows)
         const plan_pe *pe = &view->pes.items[i];
         if (!table->is_json && (!is_shown(view, pe->pe) || is_full(view, (*rows)++)))
             continue;
-        CLI_ROW(table, {.text = cli_name_pe(pe->pe).text}, {.n = pe->pe.sip}, {.n = pe->pe.cube},
+        CLI_ROW(table, {.text = topo_pe_name(pe->pe).text}, {.n = pe->pe.sip}, {.n = pe->pe.cube},
                 {.n = pe->pe.pe}, {.n = pe->rank}, {.n = pe->group}, {.n = pe->index},
                 {.n = pe->end_count}, {.n = pe->slots_bytes},
                 {.real = (double)pe->slots_bytes / (double)view->memory_bytes},
@@ -284,7 +284,7 @@ static void add_peer(kb_text *text, const ipcq_plan *queues, size_t peer)
         return;
     }
     const ipcq_plan_end *end = &queues->ends.items[peer];
-    kb_text_printf(text, "%s %s", cli_name_pe(end->pe).text, end->direction);
+    kb_text_printf(text, "%s %s", topo_pe_name(end->pe).text, end->direction);
 }
 
 static void add_direction(cli_table *table, const ipcq_plan *queues, const ipcq_plan_end *end)
@@ -298,7 +298,7 @@ static void add_direction(cli_table *table, const ipcq_plan *queues, const ipcq_
     else
         kb_text_printf(&slots, "%" PRIu32 " x %s in %s", settings->n_slots,
                        obs_bytes(settings->slot_bytes).text, memory_name(settings->buffer));
-    CLI_ROW(table, {.text = cli_name_pe(end->pe).text}, {.text = end->direction},
+    CLI_ROW(table, {.text = topo_pe_name(end->pe).text}, {.text = end->direction},
             {.text = cli_text(&to)}, {.text = cli_text(&from)}, {.text = cli_text(&slots)});
     kb_text_fini(&to);
     kb_text_fini(&from);

@@ -3,7 +3,6 @@
 
 #include "cli.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 kb_error *cli_try_machine(const cli_common *common, topo_machine **machine)
@@ -90,20 +89,4 @@ void cli_short_link_name(const topo_machine *machine, uint32_t link, kb_text *te
     text->failed = text->failed || from.failed || to.failed;
     kb_text_fini(&from);
     kb_text_fini(&to);
-}
-
-cli_pe_name cli_name_pe(kb_pe pe)
-{
-    cli_pe_name name;
-    snprintf(name.text, sizeof name.text, "sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32, pe.sip,
-             pe.cube, pe.pe);
-    return name;
-}
-
-cli_pe_name cli_name_pe_number(const topo_machine *machine, uint64_t number)
-{
-    const topo_shape *shape = topo_machine_shape(machine);
-    uint64_t cube = number / shape->pes;
-    return cli_name_pe((kb_pe){(uint32_t)(cube / shape->cubes), (uint32_t)(cube % shape->cubes),
-                               (uint32_t)(number % shape->pes)});
 }

@@ -27,14 +27,4 @@ void cli_machine_options(const cli_common *common, kb_text *text);
  */
 void cli_short_link_name(const topo_machine *machine, uint32_t link, kb_text *text);
 
-/* "sip0.cube5.pe3" */
-typedef struct cli_pe_name {
-    char text[48];
-} cli_pe_name;
-
-cli_pe_name cli_name_pe(kb_pe pe);
-
-/* The name of the PE with this number of the machine. */
-cli_pe_name cli_name_pe_number(const topo_machine *machine, uint64_t number);
-
 #endif

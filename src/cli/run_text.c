@@ -120,7 +120,7 @@ static void print_busiest_unit(const run_stats *s)
     if (s->busiest_time == 0)
         return;
     printf("  Busiest unit: %s of %s, busy %s %% of the run\n", kb_unit_name(s->busiest_unit),
-           cli_name_pe_number(s->machine, s->busiest_pe).text,
+           topo_pe_name(topo_pe_at(topo_machine_shape(s->machine), s->busiest_pe)).text,
            obs_percent(run_share(s->busiest_time, s->sim)).text);
 }
 

@@ -246,7 +246,8 @@ static void imbalance_verdict(const run_stats *s, kb_text *text)
                    "Load imbalance: %s %% of the time PEs have no kernel while others run one; "
                    "kernels take %s ns on %s, %s ns on average",
                    obs_percent(share_of(s, s->causes[KB_CAUSE_IMBALANCE])).text,
-                   obs_ns(t->longest).text, cli_name_pe_number(s->machine, t->longest_pe).text,
+                   obs_ns(t->longest).text,
+                   topo_pe_name(topo_pe_at(topo_machine_shape(s->machine), t->longest_pe)).text,
                    obs_ns(t->mean).text);
 }
 

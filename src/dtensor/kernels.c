@@ -5,6 +5,8 @@
  * large as the TCM allows, so that loads, operations and stores of successive rectangles overlap.
  */
 #include "kernels.h"
+#include "base/base.h"
+#include "mem/mem.h"
 
 /* The elements of this PE, of `count`. */
 static void own_part(tl_context *tl, int64_t pes, int64_t all_pes, int64_t count, int64_t *begin,
@@ -13,11 +15,6 @@ static void own_part(tl_context *tl, int64_t pes, int64_t all_pes, int64_t count
     int64_t own = tl_program_id(1) * pes + tl_program_id(0);
     *begin = tl_part_begin(count, all_pes, own);
     *end = *begin + tl_part_size(count, all_pes, own);
-}
-
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* ---- Element by element ---- */
@@ -55,9 +52,9 @@ static rectangle find_rectangle(const map *m, int64_t begin, int64_t end)
     }
     int64_t width = m->sizes[m->axes - 1], column = r.index[m->axes - 1];
     int64_t height = m->sizes[m->axes - 2] - r.index[m->axes - 2];
-    r.columns = min_of(min_of(width - column, end - begin), m->tile);
+    r.columns = kb_min(kb_min(width - column, end - begin), m->tile);
     if (r.columns == width)
-        r.rows = min_of(height, min_of((end - begin) / width, m->tile / width));
+        r.rows = kb_min(height, kb_min((end - begin) / width, m->tile / width));
     return r;
 }
 
@@ -116,7 +113,7 @@ static map read_map(const tl_arg *args, int axes)
 /* The element size of the result, which is 4 for integers converted to f32. */
 static int64_t result_bytes(const map *m)
 {
-    bool whole = m->dtype == KB_I8 || m->dtype == KB_I32;
+    bool whole = mem_is_integer(m->dtype);
     bool keeps = m->inputs == 2 || m->op == DT_MAP_COPY || m->op == DT_MAP_RELU ||
                  m->op == TL_ABS_ || m->op == TL_NEG_;
     return whole && !keeps ? (int64_t)sizeof(float) : m->bytes;
@@ -197,9 +194,9 @@ static int64_t segment_begin(const reduction *r, int64_t row)
 static piece find_piece(const reduction *r, int64_t begin, int64_t end)
 {
     piece p = {.row = begin / r->inner, .rows = 1, .column = begin % r->inner};
-    p.columns = min_of(min_of(r->inner - p.column, end - begin), r->tile);
+    p.columns = kb_min(kb_min(r->inner - p.column, end - begin), r->tile);
     if (r->inner == 1 && r->segments == 1 && r->length <= r->tile)
-        p.rows = min_of(end - begin, r->tile / r->length);
+        p.rows = kb_min(end - begin, r->tile / r->length);
     return p;
 }
 
@@ -214,7 +211,7 @@ static tl_tensor reduce_some(tl_context *tl, const reduction *r, const piece *p,
                                  .strides = tl_strides(r->length, 1))
                        : tl_load(from, tl_shape(count, p->columns), r->dtype,
                                  .strides = tl_strides(r->inner, 1));
-    bool narrow = r->dtype == KB_F16 || r->dtype == KB_BF16;
+    bool narrow = mem_is_float(r->dtype) && r->dtype != KB_F32;
     if (narrow && r->op == TL_SUM_)
         x = tl_cast(x, TL_F32);
     return tl_apply_(tl, TL_DETAIL_HERE, (tl_op)r->op, &x, rows ? 1 : 0);
@@ -234,7 +231,7 @@ static tl_tensor reduce_piece(tl_context *tl, const reduction *r, const piece *p
     int64_t step = r->tile / (p->rows * p->columns);
     tl_tensor sum = {0};
     for (int64_t at = first, count; at < last; at += count) {
-        count = min_of(last - at, step > 0 ? step : 1);
+        count = kb_min(last - at, step > 0 ? step : 1);
         TL_SCOPE {
             tl_tensor some = reduce_some(tl, r, p, at, count);
             tl_assign(&sum, at == first ? some : combine(tl, r, sum, some));

@@ -123,7 +123,7 @@ static kb_dtype sum_dtype(const dt_reduction *r)
 {
     if (r->op != TL_SUM_)
         return r->dtype;
-    return r->dtype == KB_I8 || r->dtype == KB_I32 ? KB_I32 : KB_F32;
+    return mem_sum_dtype(r->dtype);
 }
 
 static kb_error *launch_reduction(dt_frame *frame, const dt_mesh *mesh, uint32_t driven,

@@ -13,14 +13,9 @@
 
 /* ---- Common parts ---- */
 
-static bool is_whole(kb_dtype dtype)
-{
-    return dtype == KB_I8 || dtype == KB_I32;
-}
-
 static kb_error *check_dtype(const dt_tensor *x)
 {
-    if (x->dtype != KB_F8E4M3 && x->dtype != KB_F8E5M2)
+    if (!mem_is_storage(x->dtype))
         return NULL;
     return kb_error_new(KB_ERR_FAULT,
                         "unsupported dtype %s of DTensor '%s': it is for storage only",
@@ -139,7 +134,7 @@ static kb_error *matmul(operation *o, const dt_tensor *a, const dt_tensor *b, kb
     KB_TRY(dt_read(&o->frame, b, &o->b));
     o->result.shape = a->shape;
     o->result.shape.dims[a->shape.rank - 1] = b->shape.dims[1];
-    o->result.dtype = is_whole(a->dtype) ? KB_I32 : a->dtype;
+    o->result.dtype = mem_is_integer(a->dtype) ? KB_I32 : a->dtype;
     KB_TRY(prepare(o));
     KB_TRY(move_to_hbm(o, &o->a));
     KB_TRY(move_to_hbm(o, &o->b));
@@ -233,7 +228,7 @@ static kb_error *binary(operation *o, kb_binary_op op, const dt_tensor *a, const
                         kb_dtensor *handle)
 {
     KB_TRY(check_pair(a, b));
-    if (op == KB_BINARY_DIV && is_whole(a->dtype))
+    if (op == KB_BINARY_DIV && mem_is_integer(a->dtype))
         return kb_error_new(KB_ERR_FAULT,
                             "division of DTensor '%s', which is %s: division needs floating point",
                             a->name, kb_dtype_name(a->dtype));
@@ -306,7 +301,7 @@ static kb_error *unary(operation *o, kb_unary_op op, const dt_tensor *x, kb_dten
 {
     KB_TRY(check_dtype(x));
     KB_TRY(dt_read(&o->frame, x, &o->a));
-    bool widens = is_whole(x->dtype) && !unary_ops[op].keeps_integers;
+    bool widens = mem_is_integer(x->dtype) && !unary_ops[op].keeps_integers;
     o->result.shape = x->shape;
     o->result.dtype = widens ? KB_F32 : x->dtype;
     KB_TRY(prepare(o));
@@ -375,7 +370,7 @@ static uint64_t reduce_shape(const dt_problem *p, const kb_shape *x, kb_shape *o
 static kb_error *check_reduction(reduction_op op, const dt_tensor *x, uint64_t count)
 {
     KB_TRY(check_dtype(x));
-    if (op == MEAN && is_whole(x->dtype))
+    if (op == MEAN && mem_is_integer(x->dtype))
         return kb_error_new(KB_ERR_FAULT,
                             "mean of DTensor '%s', which is %s: a mean is not a whole "
                             "number",
@@ -425,7 +420,7 @@ static kb_error *reduce(operation *o, reduction_op op, const dt_tensor *x, int d
     uint64_t count = reduce_shape(p, &x->shape, &o->result.shape);
     KB_TRY(check_reduction(op, x, count));
     KB_TRY(dt_read(&o->frame, x, &o->a));
-    o->result.dtype = (op == SUM && is_whole(x->dtype)) ? KB_I32 : x->dtype;
+    o->result.dtype = (op == SUM && mem_is_integer(x->dtype)) ? KB_I32 : x->dtype;
     KB_TRY(prepare(o));
     double scale = op == MEAN ? 1 / (double)count : 1;
     for (uint32_t i = 0; i < o->a.mesh->driven; i++)

@@ -64,10 +64,10 @@ static kb_error *check_partial(kb_placement p, kb_dtype dtype)
 {
     if ((unsigned)p.op >= KB_REDUCE_OPS)
         return kb_error_new(KB_ERR_INPUT, "Partial with an invalid reduce operation %d", (int)p.op);
-    if (dtype == KB_F8E4M3 || dtype == KB_F8E5M2)
+    if (mem_is_storage(dtype))
         return kb_error_new(KB_ERR_INPUT, "Partial of a tensor of %s, which is for storage only",
                             kb_dtype_name(dtype));
-    if (p.op == KB_AVG && (dtype == KB_I8 || dtype == KB_I32))
+    if (p.op == KB_AVG && mem_is_integer(dtype))
         return kb_error_new(KB_ERR_INPUT,
                             "Partial(avg) of a tensor of %s: an average is not a whole number",
                             kb_dtype_name(dtype));

@@ -47,7 +47,7 @@ static void consider(search *s, candidate c)
 /* Tensors of integers cannot be Partial(avg), and so on. */
 static bool dtype_allows(const dt_value *value, kb_placement placement)
 {
-    bool whole = value->dtype == KB_I8 || value->dtype == KB_I32;
+    bool whole = mem_is_integer(value->dtype);
     return !whole || !dt_is_partial(placement) || placement.op != KB_AVG;
 }
 

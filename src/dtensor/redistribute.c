@@ -346,9 +346,8 @@ static kb_error *slice(change *c)
 
 double dt_identity(kb_reduce_op op, kb_dtype dtype)
 {
-    bool whole = dtype == KB_I8 || dtype == KB_I32;
-    double low = dtype == KB_I8 ? INT8_MIN : INT32_MIN,
-           high = dtype == KB_I8 ? INT8_MAX : INT32_MAX;
+    bool whole = mem_is_integer(dtype);
+    double low = mem_integer_min(dtype), high = mem_integer_max(dtype);
     switch (op) {
     case KB_MAX:
         return whole ? low : -HUGE_VAL;

@@ -92,7 +92,7 @@ static kb_error *check_spec(const kb_model_spec *spec)
         return kb_error_new(
             KB_ERR_INPUT, "model: heads (%" PRIu64 ") is not a multiple of kv_heads (%" PRIu64 ")",
             spec->heads, spec->kv_heads);
-    if (spec->dtype != KB_F16 && spec->dtype != KB_BF16 && spec->dtype != KB_F32)
+    if (!mem_is_float(spec->dtype))
         return kb_error_new(KB_ERR_INPUT, "model: dtype is %s: expected f16, bf16 or f32",
                             (unsigned)spec->dtype < KB_DTYPES ? kb_dtype_name(spec->dtype) : "?");
     if (!(spec->norm_eps >= 0))

@@ -9,7 +9,6 @@
 #include <alloca.h>
 #include <string.h>
 
-#include "minmax.h"
 #include "sequences.h"
 
 /* Some tokens of a sequence, and some query heads or one kv head. */
@@ -221,18 +220,18 @@ static void add_queries(tl_context *tl, kernel *k, const nn_sequence *sequence, 
 {
     int64_t dim = k->plan->cache.head_dim;
     int64_t before = share->by_rows ? sequence->index * k->plan->prompt : share->before;
-    int64_t token = nn_max(share->begin - before, 0);
-    int64_t end = nn_min(share->end - before, sequence->added);
-    int64_t heads = nn_min(share->heads, nn_max(1, k->plan->elements / dim));
-    int64_t tokens = nn_max(1, k->plan->elements / (heads * dim));
+    int64_t token = kb_max(share->begin - before, 0);
+    int64_t end = kb_min(share->end - before, sequence->added);
+    int64_t heads = kb_min(share->heads, kb_max(1, k->plan->elements / dim));
+    int64_t tokens = kb_max(1, k->plan->elements / (heads * dim));
     for (; token < end; token += tokens)
         for (int64_t head = 0; head < share->heads; head += heads)
             add_piece(tl, k,
                       (piece){.sequence = *sequence,
                               .token = token,
-                              .tokens = nn_min(tokens, end - token),
+                              .tokens = kb_min(tokens, end - token),
                               .head = share->head + head,
-                              .heads = nn_min(heads, share->heads - head),
+                              .heads = kb_min(heads, share->heads - head),
                               .is_query = true});
     share->before += sequence->added;
 }
@@ -255,7 +254,7 @@ static void count_tokens(const nn_cache_layout *layout, const nn_sequence *seque
 {
     for (int64_t token = 0, tokens; token < sequence->added; token += tokens) {
         int64_t at = sequence->cached + token;
-        tokens = nn_min(layout->page_tokens - at % layout->page_tokens, sequence->added - token);
+        tokens = kb_min(layout->page_tokens - at % layout->page_tokens, sequence->added - token);
         of_lanes[nn_lane_of_page(layout, sequence, at / layout->page_tokens)] += tokens;
     }
 }
@@ -269,7 +268,7 @@ static bool is_uneven(tl_context *tl, const nn_cache_layout *layout, nn_sequence
         count_tokens(layout, nn_get_sequence(tl, sequences, i), of_lanes);
     for (int64_t lane = 0; lane < layout->lanes; lane++) {
         sum += of_lanes[lane];
-        max = nn_max(max, of_lanes[lane]);
+        max = kb_max(max, of_lanes[lane]);
     }
     return 4 * max * layout->lanes > 5 * sum;
 }
@@ -303,7 +302,7 @@ static void add_page(tl_context *tl, kernel *k, const nn_sequence *sequence, int
         add_piece(tl, k,
                   (piece){.sequence = *sequence,
                           .token = token + done,
-                          .tokens = nn_min(share->tokens, tokens - done),
+                          .tokens = kb_min(share->tokens, tokens - done),
                           .head = kv_head,
                           .heads = 1,
                           .slot = slot,
@@ -319,7 +318,7 @@ static void add_keys(tl_context *tl, kernel *k, const nn_sequence *sequence, int
         int64_t head = nn_head_at(layout, pe, i);
         for (int64_t token = 0, tokens; head >= 0 && token < sequence->added; token += tokens) {
             int64_t in_page = (sequence->cached + token) % layout->page_tokens;
-            tokens = nn_min(layout->page_tokens - in_page, sequence->added - token);
+            tokens = kb_min(layout->page_tokens - in_page, sequence->added - token);
             add_page(tl, k, sequence, head, token, tokens, share);
         }
     }
@@ -342,11 +341,11 @@ KB_KERNEL(append, tl_ptr qkv, tl_ptr q, tl_ptr keys, tl_ptr values, tl_ptr recor
     query_share queries = find_queries(k.plan, pe, added);
     page_share pages = {.lane = nn_lane_of_pe(layout, pe),
                         .is_shared = is_uneven(tl, layout, &sequences)};
-    pages.tokens = nn_min(MAX_KEYS, nn_max(MIN_KEYS, tl_cdiv(added, layout->lanes)));
-    pages.tokens = nn_min(pages.tokens, nn_max(1, k.plan->elements / layout->head_dim));
+    pages.tokens = kb_min(MAX_KEYS, kb_max(MIN_KEYS, tl_cdiv(added, layout->lanes)));
+    pages.tokens = kb_min(pages.tokens, kb_max(1, k.plan->elements / layout->head_dim));
     /* Heads begin with different sequences, so that not all PEs of the device load the same
      * rows of qkv at the same time. */
-    int64_t first = nn_max(nn_head_at(layout, pe, 0), 0) * layout->batch / layout->kv_heads;
+    int64_t first = kb_max(nn_head_at(layout, pe, 0), 0) * layout->batch / layout->kv_heads;
     for (int64_t i = 0; i < layout->batch; i++)
         add_keys(tl, &k, nn_get_sequence(tl, &sequences, (first + i) % layout->batch), pe, &pages);
     for (int64_t i = 0; i < layout->batch; i++)

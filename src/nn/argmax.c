@@ -65,11 +65,11 @@ static nn_largest search(tl_context *tl, const argmax_plan *plan, tl_ptr logits,
     if (range.columns == 0)
         return (nn_largest){tl_full(tl_shape(range.rows, 1), TL_F32, -INFINITY),
                             tl_zeros(tl_shape(range.rows, 1), TL_I32)};
-    int64_t step = nn_max(1, nn_min(range.columns, plan->budget / range.rows));
+    int64_t step = kb_max(1, kb_min(range.columns, plan->budget / range.rows));
     for (int64_t column = 0; column < range.columns; column += step) {
         tp_rect at = range;
         at.column += column;
-        at.columns = nn_min(step, range.columns - column);
+        at.columns = kb_min(step, range.columns - column);
         nn_largest next = search_piece(tl, plan, logits, at);
         best = best.values.id == 0 ? next : larger_of(tl, best, next);
     }
@@ -108,7 +108,7 @@ static nn_largest search_bands(tl_context *tl, const argmax_plan *plan, tl_ptr l
     for (int64_t row = 0; row < range.rows; row += step) {
         tp_rect band = range;
         band.row += row;
-        band.rows = nn_min(step, range.rows - row);
+        band.rows = kb_min(step, range.rows - row);
         nn_largest found = search(tl, plan, logits, band);
         values[count] = found.values;
         indices[count++] = found.indices;
@@ -132,10 +132,10 @@ static void search_columns(tl_context *tl, const argmax_plan *plan, tl_ptr logit
     int64_t pe = tl_program_id(0);
     /* Rows at a time: as fit on the PE with the most columns; equal on all PEs. */
     int64_t widest = tl_cdiv(tl_cdiv(plan->logits.columns, plan->peers.cubes), plan->peers.pes);
-    int64_t step = nn_max(1, plan->budget / widest), rows = step * MAX_BANDS;
+    int64_t step = kb_max(1, plan->budget / widest), rows = step * MAX_BANDS;
     for (int64_t row = 0; row < plan->logits.rows; row += rows) {
         range.row = row;
-        range.rows = nn_min(rows, plan->logits.rows - row);
+        range.rows = kb_min(rows, plan->logits.rows - row);
         nn_largest found = search_bands(tl, plan, logits, range, step);
         found = nn_exchange_largest(tl, &plan->peers, found, range.rows, to_all);
         int64_t begin = 0, size = range.rows;
@@ -155,9 +155,9 @@ static void search_rows(tl_context *tl, const argmax_plan *plan, tl_ptr logits, 
         own = (nn_pe){.index = 0, .count = 1};
     int64_t first = tl_part_begin(plan->logits.rows, own.count, own.index);
     int64_t rows = tl_part_size(plan->logits.rows, own.count, own.index);
-    int64_t step = nn_max(1, plan->budget / plan->logits.columns);
+    int64_t step = kb_max(1, plan->budget / plan->logits.columns);
     for (int64_t done = 0; done < rows; done += step) {
-        tp_rect range = {first + done, nn_min(step, rows - done), 0, plan->logits.columns};
+        tp_rect range = {first + done, kb_min(step, rows - done), 0, plan->logits.columns};
         store(tl, plan, out, range.row, range.rows, search(tl, plan, logits, range));
     }
 }
@@ -214,7 +214,7 @@ static kb_error *launch(const nn_call *call, const kb_argmax_spec *spec, argmax_
     plan->peers = (nn_peers){.cubes = machine.cubes, .pes = machine.pes};
     plan->exchanges = nn_can_exchange(&machine) &&
                       !is_cut_by_rows(&plan->logits, (int64_t)machine.cubes * machine.pes);
-    plan->budget = nn_max(1, nn_min(MAX_BUDGET, (int64_t)machine.tcm_bytes / TCM_PER_ELEMENT));
+    plan->budget = kb_max(1, kb_min(MAX_BUDGET, (int64_t)machine.tcm_bytes / TCM_PER_ELEMENT));
     if (plan->exchanges)
         KB_TRY(nn_get_queues(call->ctx, call->sip, &queues));
     const kb_tensor tensors[] = {spec->logits, out};

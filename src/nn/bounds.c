@@ -1,6 +1,5 @@
 /* bounds.c: the minimum time of attention, for each hardware unit that it needs. */
 #include "cache_layout.h"
-#include "minmax.h"
 #include "prefill.h"
 
 static kb_time to_time(double ns)
@@ -45,9 +44,9 @@ kb_error *kb_attention_decode_bounds(kb_context *ctx, kb_kv_cache handle, uint32
     for (int64_t b = 0; b < cache->layout.batch; b++) {
         const int32_t *record = &cache->record_values[b * NN_RECORD];
         int64_t keys = record[NN_ADDED] > 0 ? record[NN_CACHED] + 1 : 0;
-        keys = window > 0 ? nn_min(keys, window) : keys;
+        keys = window > 0 ? kb_min(keys, window) : keys;
         w.scores += (double)(keys * cache->layout.heads);
-        w.keys += (double)nn_max(keys - 1, 0); /* the new one is not read */
+        w.keys += (double)kb_max(keys - 1, 0); /* the new one is not read */
     }
     *bounds = bound(ctx, &cache->layout, &w);
     return NULL;
@@ -75,7 +74,7 @@ static double count_keys(int64_t cached, int64_t added, int64_t window)
     double all = sum_to(last) - sum_to(first);
     if (window == 0 || cached + added <= window)
         return all;
-    double from = (double)nn_max(cached, window), beyond = last - from;
+    double from = (double)kb_max(cached, window), beyond = last - from;
     return sum_to(from) - sum_to(first) + beyond * (double)window;
 }
 
@@ -92,7 +91,7 @@ kb_error *kb_attention_prefill_bounds(kb_context *ctx, kb_kv_cache handle, uint3
     for (int64_t b = 0; b < layout->batch; b++) {
         const int32_t *record = &cache->record_values[b * NN_RECORD];
         int64_t cached = record[NN_CACHED], added = record[NN_ADDED];
-        int64_t unseen = window > 0 ? nn_max(cached + 1 - window, 0) : 0;
+        int64_t unseen = window > 0 ? kb_max(cached + 1 - window, 0) : 0;
         w.scores += (double)layout->heads * count_keys(cached, added, window);
         w.keys += added > 0 ? (double)(cached + added - unseen) : 0;
         w.bytes += 2 * (double)added * bytes_of_row; /* queries and results */

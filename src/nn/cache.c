@@ -10,7 +10,6 @@
 
 #include "cache_layout.h"
 #include "lane_queues.h"
-#include "minmax.h"
 #include "rope.h"
 #include "rt/rt.h"
 
@@ -97,7 +96,7 @@ static kb_error *check_sizes(const char *function, const kb_kv_cache_spec *s)
 static kb_error *check_spec(const char *function, const kb_kv_cache_spec *s, int64_t lanes)
 {
     KB_TRY(check_sizes(function, s));
-    if (s->dtype != KB_F16 && s->dtype != KB_BF16 && s->dtype != KB_F32)
+    if (!mem_is_float(s->dtype))
         return kb_error_new(KB_ERR_INPUT, "%s: dtype is %s: expected f16, bf16 or f32", function,
                             (unsigned)s->dtype < KB_DTYPES ? kb_dtype_name(s->dtype) : "invalid");
     if (s->page_tokens > s->capacity && s->page_tokens > INT32_MAX)
@@ -375,7 +374,7 @@ static page_part find_part(const nn_cache *cache, const kb_kv_range *r, int64_t 
     uint64_t number =
         (uint64_t)nn_page_number(layout, r->kv_head, nn_lane_of_page(layout, &s, page), slot);
     int64_t left = (int64_t)r->token + r->count - token, room = layout->page_tokens - at;
-    page_part part = {.tokens = nn_min(left, room)};
+    page_part part = {.tokens = kb_min(left, room)};
     uint64_t first = (uint64_t)at, end = (uint64_t)(at + part.tokens),
              dim = (uint64_t)layout->head_dim;
     if (r->values) {

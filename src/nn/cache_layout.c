@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "minmax.h"
 #include "pe/pe.h"
 #include "rt/rt.h"
 
@@ -26,11 +25,6 @@ enum {
 /* The time of a step in addition to its keys, measured on the default machine: fixed; per shared
  * sequence of a PE; and per PE that shares it. */
 static const double begin_ns = 750, merge_ns = 350, merge_lane_ns = 8;
-
-static int64_t round_up(int64_t n, int64_t multiple)
-{
-    return tl_cdiv(n, multiple) * multiple;
-}
 
 /* ---- Assignment of sequences to lanes ---- */
 
@@ -91,7 +85,7 @@ static int64_t max_share_tokens(const assignment *a, int64_t first, int64_t spli
     int64_t max = 0;
     for (int64_t share = 0; share < split; share++) {
         int64_t tokens = a->tokens[(first + share) % a->lanes];
-        max = nn_max(max, tokens);
+        max = kb_max(max, tokens);
     }
     return max;
 }
@@ -118,7 +112,7 @@ static void assign(assignment *a, int64_t page, int64_t split)
             int64_t *tokens = &a->tokens[(best + share) % a->lanes];
             /* An empty sequence counts as one token, because it grows. */
             *tokens += tokens_of_share(e->length > 0 ? e->length : 1, page, split, share);
-            a->max_tokens = nn_max(a->max_tokens, *tokens);
+            a->max_tokens = kb_max(a->max_tokens, *tokens);
         }
     }
 }
@@ -156,8 +150,8 @@ static int64_t page_for(const nn_cache_layout *layout, const kb_kv_cache_spec *s
         return spec->page_tokens;
     int64_t share = tl_cdiv(longest > 0 ? longest : layout->capacity, split);
     int64_t pages = tl_cdiv(share, TILE_TOKENS);
-    return nn_min(round_up(tl_cdiv(share, pages), TOKENS_MULTIPLE),
-                  round_up(layout->capacity, TOKENS_MULTIPLE));
+    return kb_min(KB_ROUND_UP(tl_cdiv(share, pages), TOKENS_MULTIPLE),
+                  KB_ROUND_UP(layout->capacity, TOKENS_MULTIPLE));
 }
 
 static int64_t longest_of(const assignment *a)
@@ -172,7 +166,7 @@ static double estimate(const costs *key, const nn_cache_layout *layout,
 {
     assign(a, page_for(layout, spec, longest_of(a), split), split);
     double each = key->hbm_ns > key->vector_ns ? key->hbm_ns : key->vector_ns;
-    double last = (double)nn_min(a->max_tokens, TILE_TOKENS) * key->vector_ns;
+    double last = (double)kb_min(a->max_tokens, TILE_TOKENS) * key->vector_ns;
     double shared = (double)tl_cdiv(layout->batch * split, layout->lanes);
     double merge = split > 1 ? shared * merge_ns + (double)split * merge_lane_ns : 0;
     return begin_ns + (double)a->max_tokens * each + last + merge;
@@ -226,7 +220,7 @@ static void assign_bases(nn_cache *cache, int64_t *used)
         int64_t base = 0;
         for (int64_t share = 0; share < layout->split; share++) {
             int64_t lane = (record[NN_FIRST] + share) % layout->lanes;
-            base = nn_max(base, used[lane]);
+            base = kb_max(base, used[lane]);
         }
         record[NN_BASE] = (int32_t)base;
         for (int64_t share = 0; share < layout->split; share++)
@@ -297,7 +291,7 @@ static kb_error *place_pages(nn_cache *cache, const kb_kv_cache_spec *spec, int6
     }
     layout->slots = 0;
     for (int64_t lane = 0; lane < layout->lanes; lane++)
-        layout->slots = nn_max(layout->slots, used[lane]);
+        layout->slots = kb_max(layout->slots, used[lane]);
     return layout->is_paged && spec->page_seed != 0 ? shuffle_slots(cache, spec->page_seed) : NULL;
 }
 

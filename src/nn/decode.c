@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "minmax.h"
 #include "operands.h"
 #include "state.h"
 
@@ -34,8 +33,8 @@ static kb_error *choose_tiles(kb_context *ctx, nn_decode_plan *plan)
                             "%s: %" PRId64 " query heads of %" PRId64
                             " elements of a kv head do not fit in a TCM of %" PRId64 " bytes",
                             function, layout->group, layout->head_dim, tcm);
-    plan->tile_tokens = nn_min(tokens, TILE_TOKENS);
-    plan->piece_tokens = nn_min(plan->tile_tokens, PIECE_TOKENS);
+    plan->tile_tokens = kb_min(tokens, TILE_TOKENS);
+    plan->piece_tokens = kb_min(plan->tile_tokens, PIECE_TOKENS);
     return NULL;
 }
 

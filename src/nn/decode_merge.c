@@ -10,15 +10,10 @@
  */
 #include "decode.h"
 
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* The number of parts of the query heads. */
 static int64_t part_count(const nn_work *work, const nn_unit *unit)
 {
-    return min_of(work->plan->layout.group, unit->sharers);
+    return kb_min(work->plan->layout.group, unit->sharers);
 }
 
 /*

@@ -6,16 +6,6 @@
 #include "decode.h"
 #include "rows.h"
 
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t max_of(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* ---- Sequences ---- */
 
 static void read_records(tl_context *tl, nn_work *work, tl_tensor loaded)
@@ -27,7 +17,7 @@ static void read_records(tl_context *tl, nn_work *work, tl_tensor loaded)
 static tl_tensor load_records(tl_context *tl, nn_work *work, int64_t first)
 {
     work->first = first;
-    work->count = min_of(NN_RECORDS_AT_A_TIME, work->plan->layout.batch - first);
+    work->count = kb_min(NN_RECORDS_AT_A_TIME, work->plan->layout.batch - first);
     return nn_load_records(tl, work->records, first, work->count);
 }
 
@@ -74,7 +64,7 @@ static void load_early(tl_context *tl, nn_work *work)
         return;
     if (layout->is_paged)
         work->early_slots = nn_load_slots(tl, layout, work->table, 0, work->lane * row,
-                                          min_of(NN_SLOT_WINDOW, row));
+                                          kb_min(NN_SLOT_WINDOW, row));
     load_token(tl, work, 0, &work->early);
 }
 
@@ -119,7 +109,7 @@ static bool describe_unit(const nn_work *work, const nn_sequence *s, int64_t kv_
     const nn_decode_plan *plan = work->plan;
     const nn_cache_layout *layout = &plan->layout;
     int64_t share = nn_share_of_lane(layout, s, work->lane);
-    int64_t begin = plan->window > 0 ? max_of(0, s->cached + 1 - plan->window) : 0;
+    int64_t begin = plan->window > 0 ? kb_max(0, s->cached + 1 - plan->window) : 0;
     int64_t first = begin / layout->page_tokens, last = s->cached / layout->page_tokens;
     if (share < 0)
         return false;
@@ -127,7 +117,7 @@ static bool describe_unit(const nn_work *work, const nn_sequence *s, int64_t kv_
                       .kv_head = kv_head,
                       .share = share,
                       .begin = begin,
-                      .sharers = min_of(layout->split, last - first + 1),
+                      .sharers = kb_min(layout->split, last - first + 1),
                       .sharer = (share - first % layout->split + layout->split) % layout->split,
                       .has_new = last % layout->split == share};
     return unit->sharer < unit->sharers;
@@ -181,7 +171,7 @@ static int64_t slot_of(tl_context *tl, nn_work *work, const nn_unit *unit, int64
         bool is_early = work->early_slots.id != 0 && unit->s.index == 0 && index < NN_SLOT_WINDOW;
         work->slot_sequence = unit->s.index;
         work->slot_first = is_early ? 0 : index;
-        work->slot_count = min_of(NN_SLOT_WINDOW, row - work->slot_first);
+        work->slot_count = kb_min(NN_SLOT_WINDOW, row - work->slot_first);
         tl_tensor loaded = is_early ? work->early_slots
                                     : nn_load_slots(tl, layout, work->table, unit->s.index,
                                                     unit->share * row + index, work->slot_count);
@@ -197,8 +187,8 @@ static bool range_of_page(const nn_cache_layout *layout, const nn_unit *unit, in
                           int64_t *from, int64_t *to)
 {
     int64_t start = (index * layout->split + unit->share) * layout->page_tokens;
-    *from = max_of(unit->begin - start, 0);
-    *to = min_of(unit->s.cached - start, layout->page_tokens);
+    *from = kb_max(unit->begin - start, 0);
+    *to = kb_min(unit->s.cached - start, layout->page_tokens);
     return *from < *to;
 }
 
@@ -210,8 +200,8 @@ static bool next_piece(tl_context *tl, nn_work *work, nn_piece *piece)
     int64_t from, to, element = (int64_t)kb_dtype_bytes(layout->dtype);
     if (!range_of_page(layout, work->unit, work->page, &from, &to))
         return false;
-    from = max_of(from, work->token);
-    int64_t tokens = min_of(plan->piece_tokens, to - from);
+    from = kb_max(from, work->token);
+    int64_t tokens = kb_min(plan->piece_tokens, to - from);
     int64_t slot = slot_of(tl, work, work->unit, work->page);
     int64_t offset = nn_page_offset(layout, work->unit->kv_head, work->lane, slot);
     *piece = (nn_piece){.tokens = tokens,

@@ -110,12 +110,12 @@ KB_KERNEL(elements, tl_ptr a, tl_ptr b, tl_ptr out, tl_ptr all_pes)
     int64_t cube = tl_program_id(1), pe = tl_program_id(0);
     for (int64_t i = 0; i < tp_block_count(&plan->out, cube, pe); i++) {
         const tp_rect block = tp_get_block(&plan->out, cube, pe, i).at;
-        int64_t columns = nn_max(1, nn_min(block.columns, plan->piece));
-        int64_t rows = nn_max(1, plan->piece / columns);
+        int64_t columns = kb_max(1, kb_min(block.columns, plan->piece));
+        int64_t rows = kb_max(1, plan->piece / columns);
         for (int64_t row = 0; row < block.rows; row += rows)
             for (int64_t column = 0; column < block.columns; column += columns) {
-                const tp_rect at = {block.row + row, nn_min(rows, block.rows - row),
-                                    block.column + column, nn_min(columns, block.columns - column)};
+                const tp_rect at = {block.row + row, kb_min(rows, block.rows - row),
+                                    block.column + column, kb_min(columns, block.columns - column)};
                 run_piece(tl, plan, a, b, out, &at);
             }
     }
@@ -152,7 +152,7 @@ static kb_error *launch(element_call *c, element_plan *plan, kb_tensor out)
     const kb_tensor tensors[] = {c->a, c->b, out};
     const uint64_t tcm = kb_context_machine(c->call.ctx).tcm_bytes;
     plan->op = c->op;
-    plan->piece = nn_max(1, nn_min(MAX_PIECE, (int64_t)tcm / TCM_PER_ELEMENT));
+    plan->piece = kb_max(1, kb_min(MAX_PIECE, (int64_t)tcm / TCM_PER_ELEMENT));
     const nn_launch_spec launch = {.name = c->name,
                                    .kernel = &elements,
                                    .plan = plan,

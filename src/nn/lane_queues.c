@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "minmax.h"
-
 enum { MIN_SLOT_BYTES = 256, MAX_SLOT_BYTES = 8192 };
 
 /* Indices of tp_queue_spec.key. */
@@ -36,7 +34,7 @@ static int64_t count_peers(const nn_cache_layout *layout)
 /* For the results of one part of the query heads. */
 static uint64_t slot_bytes(const kb_machine *machine, const nn_cache_layout *layout, int64_t peers)
 {
-    int64_t parts = nn_min(layout->group, layout->split);
+    int64_t parts = kb_min(layout->group, layout->split);
     uint64_t message = (uint64_t)(tl_cdiv(layout->group, parts) * layout->head_dim) * 4;
     uint64_t bytes = MIN_SLOT_BYTES;
     while (bytes < message && bytes < MAX_SLOT_BYTES)

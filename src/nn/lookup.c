@@ -62,11 +62,11 @@ KB_KERNEL(embedding, tl_ptr table, tl_ptr tokens, tl_ptr out, tl_ptr all_pes)
     int64_t size = tl_part_size(plan->out.rows, plan->parts, part);
     for (int64_t done = 0; done < size; done += TOKENS_AT_A_TIME)
         TL_SCOPE {
-            int64_t rows[TOKENS_AT_A_TIME], count = nn_min(TOKENS_AT_A_TIME, size - done);
+            int64_t rows[TOKENS_AT_A_TIME], count = kb_min(TOKENS_AT_A_TIME, size - done);
             read_tokens(tl, plan, tokens, first + done, count, rows);
             for (int64_t i = 0; i < count; i++)
                 for (int64_t column = begin; column < end; column += plan->piece) {
-                    tp_rect at = {rows[i], 1, column, nn_min(plan->piece, end - column)};
+                    tp_rect at = {rows[i], 1, column, kb_min(plan->piece, end - column)};
                     tl_tensor row = nn_load(tl, &plan->table, table, at);
                     row = tp_cast(tl, row, plan->table.dtype, plan->out.dtype);
                     at.row = first + done + i;
@@ -119,11 +119,11 @@ static void share_out(kb_context *ctx, lookup_plan *plan)
     plan->cubes = machine.cubes;
     plan->pes = machine.pes;
     plan->parts = plan->sharing = 1;
-    plan->piece = nn_max(1, (int64_t)machine.tcm_bytes / TCM_PER_ELEMENT);
+    plan->piece = kb_max(1, (int64_t)machine.tcm_bytes / TCM_PER_ELEMENT);
     if (plan->out.copies > 1)
         return;
-    plan->parts = nn_min(plan->out.rows, pes);
-    plan->sharing = nn_min(pes / plan->parts, plan->out.columns);
+    plan->parts = kb_min(plan->out.rows, pes);
+    plan->sharing = kb_min(pes / plan->parts, plan->out.columns);
 }
 
 kb_error *kb_embedding(kb_context *ctx, const kb_embedding_spec *spec, kb_tensor *out)

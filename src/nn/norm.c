@@ -166,7 +166,7 @@ static void share_out(norm_call *c)
     int64_t pes = (int64_t)machine.cubes * machine.pes;
     bool is_in_place = is_one_of(c->outputs->out, c) || is_one_of(c->outputs->sum, c);
     plan->peers = (nn_peers){.cubes = machine.cubes, .pes = machine.pes};
-    plan->budget = nn_max(1, (int64_t)machine.tcm_bytes / TCM_PER_ELEMENT);
+    plan->budget = kb_max(1, (int64_t)machine.tcm_bytes / TCM_PER_ELEMENT);
     plan->sharing = 1;
     int64_t rows_of_pe = tl_cdiv(plan->x.rows, pes);
     if (plan->out.copies > 1) {
@@ -181,12 +181,12 @@ static void share_out(norm_call *c)
          */
         plan->own_rows = is_cut_by_rows(&plan->out, pes) &&
                          (is_in_place || plan->out.rows / plan->out.row_unit >= pes);
-        int64_t sharing = nn_min(pes / nn_min(plan->x.rows, pes), MAX_SHARING);
+        int64_t sharing = kb_min(pes / kb_min(plan->x.rows, pes), MAX_SHARING);
         if (!is_in_place && !plan->own_rows)
-            plan->sharing = nn_min(sharing, plan->x.columns);
+            plan->sharing = kb_min(sharing, plan->x.columns);
     }
     int64_t seen = plan->division == NN_NORM_COLUMNS ? widest_part(&plan->out) : plan->x.columns;
-    plan->block_rows = nn_max(1, plan->budget / seen);
+    plan->block_rows = kb_max(1, plan->budget / seen);
     plan->sums_by_dot = rows_of_pe >= DOT_ROWS;
 }
 

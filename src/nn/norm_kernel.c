@@ -59,7 +59,7 @@ static int64_t chunk_count(const block *b)
 static tp_rect chunk_rect(const block *b, int64_t chunk, range columns)
 {
     int64_t row = chunk * b->step;
-    return (tp_rect){b->row + row, nn_min(b->step, b->rows - row), columns.begin, width(columns)};
+    return (tp_rect){b->row + row, kb_min(b->step, b->rows - row), columns.begin, width(columns)};
 }
 
 /* The dtype of the input of the normalisation. */
@@ -100,8 +100,8 @@ static tl_tensor get_piece(tl_context *tl, const share *s, const block *b, int64
 /* The next piece of the range, from `begin`: all of it if rows are kept. */
 static range next_piece(const share *s, const block *b, range all, int64_t begin)
 {
-    int64_t size = b->is_kept ? width(all) : nn_min(s->plan->budget, all.end - begin);
-    return (range){begin, nn_min(begin + size, all.end)};
+    int64_t size = b->is_kept ? width(all) : kb_min(s->plan->budget, all.end - begin);
+    return (range){begin, kb_min(begin + size, all.end)};
 }
 
 /* ---- Statistics ---- */
@@ -418,12 +418,12 @@ static void run_block(tl_context *tl, const share *s, block *b)
 
 static void run_rows(tl_context *tl, const share *s, int64_t row, int64_t rows)
 {
-    int64_t columns = nn_max(1, width(s->seen)), step = s->plan->block_rows;
+    int64_t columns = kb_max(1, width(s->seen)), step = s->plan->block_rows;
     for (int64_t done = 0; done < rows; done += step) {
-        block b = {.row = row + done, .rows = nn_min(step, rows - done)};
+        block b = {.row = row + done, .rows = kb_min(step, rows - done)};
         b.is_kept = columns <= s->plan->budget;
-        b.step = nn_max(tl_cdiv(b.rows, MAX_CHUNKS), tl_cdiv(MIN_CHUNK, columns));
-        b.step = nn_min(b.step, b.rows);
+        b.step = kb_max(tl_cdiv(b.rows, MAX_CHUNKS), tl_cdiv(MIN_CHUNK, columns));
+        b.step = kb_min(b.step, b.rows);
         run_block(tl, s, &b);
     }
 }
@@ -456,7 +456,7 @@ static tp_rect find_share(tl_context *tl, const nn_norm_plan *plan)
                                                         : none;
     }
     nn_pe own = nn_find_pe(tl, plan->peers.cubes, plan->peers.pes);
-    int64_t parts = nn_min(rows, own.count), part = own.index / plan->sharing;
+    int64_t parts = kb_min(rows, own.count), part = own.index / plan->sharing;
     if (part >= parts)
         return (tp_rect){0};
     int64_t index = own.index % plan->sharing;

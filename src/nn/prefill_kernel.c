@@ -22,7 +22,6 @@
 
 #include <alloca.h>
 
-#include "minmax.h"
 #include "sequences.h"
 
 /* A masked score: finite, so that the difference of two is not NaN. */
@@ -126,7 +125,7 @@ static void enter_chunk(tl_context *tl, kernel *k, const block *b, int64_t index
 {
     chunk *last = k->current;
     int64_t first = index * k->plan->chunk;
-    int64_t end = nn_min(first + k->plan->chunk, b->sequence.cached + b->sequence.added);
+    int64_t end = kb_min(first + k->plan->chunk, b->sequence.cached + b->sequence.added);
     if (last && last->index == index && last->sequence == b->sequence.index &&
         last->kv_head == b->kv_head)
         return;
@@ -162,9 +161,9 @@ typedef struct tile_range {
 static tile_range find_tiles(const nn_prefill_plan *plan, const block *b, int64_t index)
 {
     int64_t begin = index * plan->chunk;
-    tile_range tiles = {.first = tl_cdiv(nn_max(b->key - begin, 0), plan->tile),
-                        .end = nn_min(b->end - begin, plan->chunk) / plan->tile};
-    tiles.end = nn_max(tiles.end, tiles.first);
+    tile_range tiles = {.first = tl_cdiv(kb_max(b->key - begin, 0), plan->tile),
+                        .end = kb_min(b->end - begin, plan->chunk) / plan->tile};
+    tiles.end = kb_max(tiles.end, tiles.first);
     return tiles;
 }
 
@@ -200,10 +199,10 @@ static void add_part(tl_context *tl, const kernel *k, step *s, int64_t key, int6
 static void add_parts(tl_context *tl, const kernel *k, step *s, const tile_range *tiles)
 {
     int64_t begin = k->current->index * k->plan->chunk, tile = k->plan->tile;
-    int64_t key = nn_max(s->of->key, begin), end = nn_min(s->of->end, begin + k->plan->chunk);
+    int64_t key = kb_max(s->of->key, begin), end = kb_min(s->of->end, begin + k->plan->chunk);
     int64_t first = begin + tiles->first * tile; /* without tiles it may be after the end */
-    add_part(tl, k, s, key, nn_min(first, end));
-    add_part(tl, k, s, nn_max(key, begin + tiles->end * tile), end);
+    add_part(tl, k, s, key, kb_min(first, end));
+    add_part(tl, k, s, kb_max(key, begin + tiles->end * tile), end);
 }
 
 /* ---- Scores ---- */
@@ -354,7 +353,7 @@ static void run_step(tl_context *tl, kernel *k)
     rescale(tl, s->of, max);
     int64_t next = next_count(k), issued = 0;
     for (int64_t i = 0; i < s->count; i++) {
-        int64_t until = nn_min((i + 2) * next / s->count, next); /* one piece ahead */
+        int64_t until = kb_min((i + 2) * next / s->count, next); /* one piece ahead */
         if (issued < next)
             multiply_next(tl, k, issued, until);
         issued = until;
@@ -423,14 +422,14 @@ static tile_order order_tiles(const kernel *k, const batch *of)
         tile_range tiles = find_tiles(k->plan, of->blocks[i], k->current->index);
         if (tiles.first == tiles.end)
             continue;
-        all.first = nn_min(all.first, tiles.first);
-        all.end = nn_max(all.end, tiles.end);
+        all.first = kb_min(all.first, tiles.first);
+        all.end = kb_max(all.end, tiles.end);
     }
     for (int64_t tile = all.first; tile < all.end; tile++)
         missing += k->current->keys[tile].id == 0;
-    tile_order order = {.first = all.first, .count = nn_max(0, all.end - all.first)};
+    tile_order order = {.first = all.first, .count = kb_max(0, all.end - all.first)};
     order.rotation = find_rotation(k, &of->blocks[0]->sequence, order.count);
-    order.group = missing > NEW_TILES ? NEW_TILES : nn_max(order.count, 1);
+    order.group = missing > NEW_TILES ? NEW_TILES : kb_max(order.count, 1);
     return order;
 }
 
@@ -464,8 +463,8 @@ static void run_batch(tl_context *tl, kernel *k, batch *of)
 {
     int64_t chunk_keys = k->plan->chunk, key = INT64_MAX, end = 0;
     for (int64_t i = 0; i < of->count; i++) {
-        key = nn_min(key, of->blocks[i]->key);
-        end = nn_max(end, of->blocks[i]->end);
+        key = kb_min(key, of->blocks[i]->key);
+        end = kb_max(end, of->blocks[i]->end);
     }
     for (int64_t index = key / chunk_keys; index * chunk_keys < end; index++) {
         if (k->loaded - k->done == STEPS)
@@ -474,7 +473,7 @@ static void run_batch(tl_context *tl, kernel *k, batch *of)
         tile_order order = order_tiles(k, of);
         int64_t first = 0;
         do {
-            int64_t next = nn_min(first + order.group, order.count);
+            int64_t next = kb_min(first + order.group, order.count);
             for (int64_t i = 0; i < of->count; i++)
                 add_step(tl, k, of->blocks[i], &order, first, next);
             first = next;
@@ -492,12 +491,12 @@ static block *add_block(kernel *k, const nn_blocks *blocks, const nn_sequence *s
     b->sequence = *sequence;
     b->kv_head = kv_head;
     b->token = number / blocks->head_parts * blocks->tokens;
-    b->tokens = nn_min(blocks->tokens, sequence->added - b->token);
+    b->tokens = kb_min(blocks->tokens, sequence->added - b->token);
     b->head = kv_head * plan->cache.group + part * blocks->heads;
-    b->heads = nn_min(blocks->heads, plan->cache.group - part * blocks->heads);
+    b->heads = kb_min(blocks->heads, plan->cache.group - part * blocks->heads);
     b->end = sequence->cached + b->token + b->tokens;
     if (plan->window > 0)
-        b->key = nn_max(0, sequence->cached + b->token + 1 - plan->window);
+        b->key = kb_max(0, sequence->cached + b->token + 1 - plan->window);
     b->keys_left = b->end - b->key;
     return b;
 }
@@ -512,10 +511,10 @@ static void clear_rest(tl_context *tl, const kernel *k, const nn_sequence *seque
     int64_t row = sequence->index * plan->prompt + sequence->added +
                   tl_part_begin(rest, share->lanes, share->lane);
     int64_t left = tl_part_size(rest, share->lanes, share->lane);
-    int64_t at_a_time = nn_max(1, plan->rows / plan->cache.group);
+    int64_t at_a_time = kb_max(1, plan->rows / plan->cache.group);
     for (; left > 0; row += at_a_time, left -= at_a_time)
         TL_SCOPE {
-            const tp_rect at = {row, nn_min(left, at_a_time), kv_head * width, width};
+            const tp_rect at = {row, kb_min(left, at_a_time), kv_head * width, width};
             tp_store(tl, &plan->out, k->out, at,
                      tl_zeros(tl_shape(at.rows, at.columns), plan->out.dtype));
         }
@@ -553,7 +552,7 @@ static void run_sequence(tl_context *tl, kernel *k, const nn_blocks *blocks,
     for (int64_t n = 0; n < turns; n++) {
         int64_t turn = n <= first ? first - n : n;
         int64_t i = count - 1 - turn * lanes;
-        for (int64_t end = nn_max(i - lanes, -1); i > end; i--) {
+        for (int64_t end = kb_max(i - lanes, -1); i > end; i--) {
             if (nn_lane_of_block(lanes, before, count, i) != k->share.lane)
                 continue;
             of.blocks[of.count++] = add_block(k, blocks, sequence, kv_head, i);

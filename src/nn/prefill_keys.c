@@ -2,8 +2,6 @@
  * device. */
 #include "prefill.h"
 
-#include "minmax.h"
-
 /* ---- Slots of pages ---- */
 
 int64_t nn_count_page_slots(const nn_prefill_plan *plan)
@@ -53,7 +51,7 @@ static page_part find_part(const nn_cache_layout *layout, const nn_page_slots *s
 {
     int64_t page = key / layout->page_tokens, left = range->key + range->count - key;
     page_part part = {.token = key % layout->page_tokens};
-    part.count = nn_min(layout->page_tokens - part.token, left);
+    part.count = kb_min(layout->page_tokens - part.token, left);
     part.offset =
         nn_page_offset(layout, range->kv_head, nn_lane_of_page(layout, range->sequence, page),
                        slot_of(layout, slots, range->sequence, page));

@@ -5,8 +5,6 @@
  */
 #include "prefill.h"
 
-#include "minmax.h"
-
 enum {
     MAX_ROWS = 128,
     MIN_TILE = 64, /* keys: the width of the matrix engine */
@@ -44,9 +42,9 @@ static int64_t bytes_of_key(const nn_prefill_plan *plan)
 static int64_t choose_chunk(const nn_prefill_plan *plan, int64_t room)
 {
     int64_t tiles = (room - fixed_bytes(plan)) / (bytes_of_key(plan) * plan->tile);
-    tiles = nn_min(tiles, NN_MAX_TILES);
+    tiles = kb_min(tiles, NN_MAX_TILES);
     if (plan->cache.is_paged && tiles > 1)
-        tiles = nn_min(tiles, tl_cdiv(PAGES_OF_CHUNK * plan->cache.page_tokens, plan->tile));
+        tiles = kb_min(tiles, tl_cdiv(PAGES_OF_CHUNK * plan->cache.page_tokens, plan->tile));
     return tiles > 0 ? tiles * plan->tile : 0;
 }
 
@@ -56,7 +54,7 @@ static void estimate(nn_prefill_plan *plan, const tp_pe_params *pe, double score
 {
     const nn_cache_layout *layout = &plan->cache;
     double bytes = 2.0 * (double)layout->head_dim * (double)kb_dtype_bytes(layout->dtype);
-    double slices = (double)nn_min(layout->split, 3);
+    double slices = (double)kb_min(layout->split, 3);
     plan->ns_of_score = score_cycles / pe->vector_per_ns;
     plan->ns_of_key = (double)layout->lanes * bytes / (slices * pe->hbm_bytes_per_ns);
 }

@@ -6,8 +6,6 @@
  */
 #include "prefill.h"
 
-#include "minmax.h"
-
 enum {
     BLOCK_ROWS = 8, /* overhead of a block, in rows: the latency of its commands */
     MAX_IDLE = 8,   /* 1 / MAX_IDLE of the PEs may be idle */
@@ -42,7 +40,7 @@ static int64_t cost_of(const nn_blocks *blocks, int64_t lanes, int64_t work)
 nn_blocks nn_divide_queries(const nn_prefill_plan *plan, const nn_head_share *share, int64_t tokens)
 {
     int64_t group = plan->cache.group;
-    nn_blocks blocks = {.heads = nn_min(group, plan->rows)}, best;
+    nn_blocks blocks = {.heads = kb_min(group, plan->rows)}, best;
     blocks.head_parts = tl_cdiv(group, blocks.heads);
     blocks.tokens = plan->rows / blocks.heads;
     int64_t work = tokens * share->heads * blocks.head_parts;

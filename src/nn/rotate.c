@@ -62,17 +62,17 @@ static void rotate_block(tl_context *tl, const rotate_plan *plan, const addresse
 static void rotate_share(tl_context *tl, const rotate_plan *plan, const addresses *at,
                          tl_tensor frequencies, const tp_rect *share)
 {
-    int64_t heads = nn_max(1, nn_min(share->columns, plan->budget / plan->head_dim));
-    int64_t tokens = nn_max(1, plan->budget / (heads * plan->head_dim));
+    int64_t heads = kb_max(1, kb_min(share->columns, plan->budget / plan->head_dim));
+    int64_t tokens = kb_max(1, plan->budget / (heads * plan->head_dim));
     for (int64_t token = 0; token < share->rows; token += tokens) {
-        nn_heads h = {.tokens = nn_min(tokens, share->rows - token),
+        nn_heads h = {.tokens = kb_min(tokens, share->rows - token),
                       .head_dim = plan->head_dim,
                       .style = plan->style,
                       .pairs = plan->pairs};
         nn_angles angles =
             load_angles(tl, plan, at->positions, frequencies, &h, share->row + token);
         for (int64_t head = 0; head < share->columns; head += heads) {
-            h.heads = nn_min(heads, share->columns - head);
+            h.heads = kb_min(heads, share->columns - head);
             rotate_block(tl, plan, at, &h, &angles, share->row + token, share->column + head);
         }
         if (plan->pairs > 0)
@@ -124,13 +124,13 @@ static void share_out(rotate_plan *plan, const kb_machine *machine)
     plan->cubes = machine->cubes;
     plan->pes = machine->pes;
     plan->head_parts = plan->token_parts = 1;
-    plan->budget = nn_max(1, nn_min(MAX_BUDGET, (int64_t)machine->tcm_bytes / TCM_PER_ELEMENT));
+    plan->budget = kb_max(1, kb_min(MAX_BUDGET, (int64_t)machine->tcm_bytes / TCM_PER_ELEMENT));
     if (plan->out.copies > 1)
         return;
     bool is_by_cube = plan->out.tiling == KB_NOT_TILED && plan->out.cube == KB_COLUMN_WISE;
-    int64_t parts = nn_max(is_by_cube ? machine->cubes : 1, pes / nn_min(plan->x.rows, pes));
-    plan->head_parts = nn_min(plan->heads, parts);
-    plan->token_parts = nn_min(plan->x.rows, pes / plan->head_parts);
+    int64_t parts = kb_max(is_by_cube ? machine->cubes : 1, pes / kb_min(plan->x.rows, pes));
+    plan->head_parts = kb_min(plan->heads, parts);
+    plan->token_parts = kb_min(plan->x.rows, pes / plan->head_parts);
 }
 
 static kb_error *launch(const nn_call *call, const kb_rope_spec *spec, const rotate_plan *plan,

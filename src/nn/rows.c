@@ -1,6 +1,7 @@
 /* rows.c: loads and stores of rows of matrices in kernels, in as few commands as the layout allows.
  */
 #include "rows.h"
+#include "base/base.h"
 
 /* A band of rows, divided into stripes of columns. Each stripe is packed; stripes are consecutive
  * in memory. */
@@ -155,7 +156,7 @@ void nn_store_row(tl_context *tl, const tp_view *view, tl_ptr tensor, int64_t ro
     for (int64_t done = 0, count; done < columns; done += count) {
         int64_t left = columns - done, at = (column + done) % width;
         bool is_whole = at == 0 && left >= width;
-        count = is_whole ? left / width * width : nn_min(width - at, left);
+        count = is_whole ? left / width * width : kb_min(width - at, left);
         tl_tensor part = tl_slice(value, 1, done, done + count);
         tl_tensor shaped =
             tl_reshape(part, is_whole ? tl_shape(count / width, width) : tl_shape(1, count));
@@ -182,7 +183,7 @@ nn_pe nn_find_pe(tl_context *tl, int64_t cubes, int64_t pes)
 static tp_rect next_indices(const tp_view *view, int64_t first, int64_t count)
 {
     int64_t column = first % view->columns;
-    return (tp_rect){first / view->columns, 1, column, nn_min(count, view->columns - column)};
+    return (tp_rect){first / view->columns, 1, column, kb_min(count, view->columns - column)};
 }
 
 tl_tensor nn_load_indices(tl_context *tl, const tp_view *view, tl_ptr tensor, int64_t first,

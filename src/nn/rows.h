@@ -12,7 +12,6 @@
 
 #include <kernbench/tl.h>
 
-#include "minmax.h"
 #include "tp/tp.h"
 
 /* As tp_load() and tp_store(), with fewer commands. */

@@ -45,7 +45,7 @@ static uint64_t array_time(const gemm_search *s, uint64_t rows, uint64_t folds)
 static uint64_t tcm_bytes(const gemm_search *s, const tile_cost *t, uint64_t depths)
 {
     const gemm_problem *is = s->problem;
-    const uint64_t folds = divide_up(t->columns, s->params->gemm_columns);
+    const uint64_t folds = KB_DIV_UP(t->columns, s->params->gemm_columns);
     const uint64_t a = times(times(times(t->rows, depths), is->a_bytes), folds);
     return plus(a, times(times(t->columns, depths), is->b_bytes));
 }
@@ -58,7 +58,7 @@ static uint64_t sum_bytes(const tile_cost *t)
 bool gemm_folds_are_slow(const gemm_search *s, const gemm_plan *p)
 {
     const tile_cost t = {.rows = p->tile_rows, .columns = p->tile_columns};
-    const uint64_t array = array_time(s, t.rows, divide_up(t.columns, p->width));
+    const uint64_t array = array_time(s, t.rows, KB_DIV_UP(t.columns, p->width));
     const uint64_t bytes = plus(tcm_bytes(s, &t, p->fold), sum_bytes(&t));
     return times(bytes, s->tcm_fs_per_byte) > array;
 }
@@ -74,7 +74,7 @@ static uint64_t loading_time(const gemm_search *s, const gemm_plan *p, const til
 
 static uint64_t strips_of(const gemm_plan *p, const tile_cost *t)
 {
-    return divide_up(t->columns, p->strip);
+    return KB_DIV_UP(t->columns, p->strip);
 }
 
 /* Slices of so much of k together, of which so many add to sums. */
@@ -82,17 +82,17 @@ static phase weigh_phase(const gemm_search *s, const gemm_plan *p, const tile_co
                          uint64_t depths, uint64_t slices, uint64_t sums, uint64_t stored)
 {
     const uint64_t strips = strips_of(p, t);
-    const uint64_t folds = times(divide_up(depths, p->fold), divide_up(t->columns, p->width));
+    const uint64_t folds = times(KB_DIV_UP(depths, p->fold), KB_DIV_UP(t->columns, p->width));
     const uint64_t loads = t->loads_b ? times(slices, strips) : t->loads_a ? slices : 0;
     const uint64_t loading = loading_time(s, p, t, depths, t->columns);
     uint64_t passed = plus(plus(tcm_bytes(s, t, depths), times(sum_bytes(t), sums)), stored);
     uint64_t latency = times(loads, 2 * (uint64_t)s->problem->latency); /* or queueing */
     return (phase){
         .steps = times(slices, strips),
-        .array = most(array_time(s, t->rows, folds), times(passed, s->tcm_fs_per_byte)),
+        .array = kb_max(array_time(s, t->rows, folds), times(passed, s->tcm_fs_per_byte)),
         .loading = loading,
-        .memory = most(plus(loading, times(stored, s->fs_per_byte)),
-                       plus(latency, loading) / s->params->dma_channels),
+        .memory = kb_max(plus(loading, times(stored, s->fs_per_byte)),
+                         plus(latency, loading) / s->params->dma_channels),
     };
 }
 
@@ -146,25 +146,25 @@ static uint64_t first_wait(const gemm_search *s, const gemm_plan *p, const tile_
 {
     /* Half of what came before is no more than what is left, or than a third of that. */
     const uint64_t share = ends ? 5 : 3;
-    const uint64_t folds = divide_up(p->k, p->fold), widths = divide_up(t->columns, p->width);
-    const uint64_t depths = least(p->ramp, p->k), width = least(p->width, t->columns);
-    const uint64_t longest = least(divide_up(p->slice, p->fold), divide_up(folds, share));
-    const uint64_t widest = least(divide_up(p->strip, p->width), divide_up(widths, 3)) * p->width;
+    const uint64_t folds = KB_DIV_UP(p->k, p->fold), widths = KB_DIV_UP(t->columns, p->width);
+    const uint64_t depths = kb_min(p->ramp, p->k), width = kb_min(p->width, t->columns);
+    const uint64_t longest = kb_min(KB_DIV_UP(p->slice, p->fold), KB_DIV_UP(folds, share));
+    const uint64_t widest = kb_min(KB_DIV_UP(p->strip, p->width), KB_DIV_UP(widths, 3)) * p->width;
     const uint64_t array = plus(t->body.array, t->last.array) / folds;
     const uint64_t loading = plus(t->body.loading, t->last.loading) / folds;
     const uint64_t short_slice = times(array, p->ramp / p->fold);
     const uint64_t strip = times(short_slice / widths, widest / p->width);
 
     uint64_t wait = loading_time(s, p, t, depths, width);
-    wait = most(wait, wait_for(loading_time(s, p, t, depths, 3 * widest), times(2, strip)));
+    wait = kb_max(wait, wait_for(loading_time(s, p, t, depths, 3 * widest), times(2, strip)));
     if (folds == 1)
         return wait;
     uint64_t second =
         plus(times(loading, p->ramp / p->fold), loading_time(s, p, t, depths, p->strip));
-    wait = most(wait, wait_for(second, short_slice));
+    wait = kb_max(wait, wait_for(second, short_slice));
     uint64_t full =
         plus(times(loading, 2 * longest), loading_time(s, p, t, longest * p->fold, p->strip));
-    return most(wait, wait_for(full, times(array, 2 * longest)));
+    return kb_max(wait, wait_for(full, times(array, 2 * longest)));
 }
 
 /* When the memory and the array are done with what they had to do so far. */
@@ -179,13 +179,13 @@ typedef struct clocks {
 static uint64_t last_end(const gemm_search *s, const gemm_plan *p, const tile_cost *t,
                          const clocks *c)
 {
-    const uint64_t widths = divide_up(t->columns, p->width);
-    const uint64_t strips = least(widths, most(strips_of(p, t), 3));
+    const uint64_t widths = KB_DIV_UP(t->columns, p->width);
+    const uint64_t strips = kb_min(widths, kb_max(strips_of(p, t), 3));
     const uint64_t slice = array_time(s, t->rows, times(widths, p->ramp / p->fold));
     const uint64_t before = slice - slice / strips; /* from the first strip on */
     uint64_t storing = times(times(times(t->rows, t->columns), p->c_bytes), s->fs_per_byte);
-    storing = most(storing / widths, storing - least(storing, before));
-    return most(plus(c->array, storing), c->memory);
+    storing = kb_max(storing / widths, storing - kb_min(storing, before));
+    return kb_max(plus(c->array, storing), c->memory);
 }
 
 /*
@@ -196,17 +196,17 @@ static void run_phase(clocks *c, const phase *f, uint64_t count, uint64_t lead)
 {
     if (f->steps == 0)
         return;
-    uint64_t memory = most(c->memory, c->array - least(c->array, lead));
-    uint64_t start = most(c->array, plus(memory, f->loading / f->steps));
+    uint64_t memory = kb_max(c->memory, c->array - kb_min(c->array, lead));
+    uint64_t start = kb_max(c->array, plus(memory, f->loading / f->steps));
     c->memory = plus(memory, times(count, f->memory));
-    c->array = most(plus(start, times(count, f->array)), plus(c->memory, f->array / f->steps));
+    c->array = kb_max(plus(start, times(count, f->array)), plus(c->memory, f->array / f->steps));
 }
 
 /* What is to come takes as long as what passed since `before`, so many times. */
 static void repeat(clocks *c, const clocks *before, uint64_t count)
 {
     c->memory = plus(c->memory, times(count, c->memory - before->memory));
-    c->array = most(plus(c->array, times(count, c->array - before->array)), c->memory);
+    c->array = kb_max(plus(c->array, times(count, c->array - before->array)), c->memory);
 }
 
 /* Equal tiles one after the other. */
@@ -217,7 +217,7 @@ static void run_tiles(clocks *c, const tile_cost *t, uint64_t count, uint64_t le
         return;
     }
     clocks before = *c;
-    for (uint64_t i = 0; i < least(count, 2); i++) {
+    for (uint64_t i = 0; i < kb_min(count, 2); i++) {
         before = *c;
         run_phase(c, &t->body, 1, lead);
         run_phase(c, &t->last, 1, lead);
@@ -233,7 +233,7 @@ typedef struct part {
 
 static void cut_parts(uint64_t whole, uint64_t size, part parts[3])
 {
-    uint64_t count = divide_up(whole, size);
+    uint64_t count = KB_DIV_UP(whole, size);
     parts[0] = (part){1, size};
     parts[1] = (part){count > 2 ? count - 2 : 0, size};
     parts[2] = (part){count > 1, whole - (count - 1) * size};
@@ -263,7 +263,7 @@ static void run_passes(const estimator *e, clocks *c)
     const part *outers = e->rows_first ? e->lines : e->stacks;
     run_pass(e, c, 0);
     clocks before = *c;
-    for (uint64_t i = 0; i < least(outers[1].count, 2); i++) {
+    for (uint64_t i = 0; i < kb_min(outers[1].count, 2); i++) {
         before = *c;
         run_pass(e, c, 1);
     }
@@ -325,14 +325,14 @@ uint64_t gemm_cost(const gemm_search *s, gemm_plan *p)
 
 uint64_t gemm_least_cost(const gemm_search *s, const gemm_plan *p)
 {
-    const uint64_t width = least(p->width, p->tile_columns);
+    const uint64_t width = kb_min(p->width, p->tile_columns);
     uint64_t stored = times(times(p->m, p->n), p->c_bytes);
-    uint64_t alone = plus(times(least(p->ramp, p->k),
+    uint64_t alone = plus(times(kb_min(p->ramp, p->k),
                                 plus(times(p->tile_rows, p->a_bytes), times(width, p->b_bytes))),
                           times(times(p->tile_rows, width), p->c_bytes));
     uint64_t array = times(times(s->folds, p->m), (uint64_t)s->params->gemm_cycle_fs);
     uint64_t memory = times(plus(gemm_count_loaded(p), stored), s->fs_per_byte);
-    uint64_t time = most(plus(array, times(alone, s->fs_per_byte)), memory);
+    uint64_t time = kb_max(plus(array, times(alone, s->fs_per_byte)), memory);
     uint64_t strips =
         times(times(gemm_tile_lines(p), gemm_tile_stacks(p)), p->tile_columns / p->strip);
     return cost_of(s, p, time, times(strips, p->k / p->slice));

@@ -26,10 +26,10 @@ enum {
 static uint64_t space_of(const gemm_plan *p, uint64_t ahead)
 {
     const uint64_t lines = gemm_tile_lines(p), stacks = gemm_tile_stacks(p);
-    const uint64_t depths = least(p->slice, p->k);
+    const uint64_t depths = kb_min(p->slice, p->k);
     const uint64_t a_slice = times(times(p->tile_rows, depths), p->a_bytes);
     const uint64_t b_strip = times(times(depths, p->strip), p->b_bytes);
-    const uint64_t a_ahead = p->strip < p->tile_columns ? least(ahead, 2) : ahead;
+    const uint64_t a_ahead = p->strip < p->tile_columns ? kb_min(ahead, 2) : ahead;
     uint64_t space = 0;
     if (p->keeps_a)
         space = times(times(p->rows_first ? p->tile_rows : p->m, p->k), p->a_bytes);
@@ -41,7 +41,7 @@ static uint64_t space_of(const gemm_plan *p, uint64_t ahead)
         space = plus(space, times(b_strip, ahead));
     uint64_t tiles = 1; /* at a time: one at work, one that is stored, those that begin */
     if (ahead > 1)
-        tiles = least(times(lines, stacks), p->slice >= p->k ? ahead + 1 : 2);
+        tiles = kb_min(times(lines, stacks), p->slice >= p->k ? ahead + 1 : 2);
     return plus(space, times(tiles, gemm_sum_space(p, p->tile_rows, p->tile_columns)));
 }
 
@@ -103,9 +103,9 @@ static void try_strips(gemm_search *s, gemm_plan *p)
 {
     const uint64_t a = times(times(p->slice, p->tile_rows), p->a_bytes);
     const uint64_t b = times(p->slice, p->b_bytes);
-    uint64_t widths = divide_up(p->tile_columns, p->width);
-    for (;; widths = divide_up(widths, 2)) {
-        p->strip = least(times(widths, p->width), p->tile_columns);
+    uint64_t widths = KB_DIV_UP(p->tile_columns, p->width);
+    for (;; widths = KB_DIV_UP(widths, 2)) {
+        p->strip = kb_min(times(widths, p->width), p->tile_columns);
         uint64_t loaded = plus(a, times(b, p->strip));
         if (loaded <= MAX_LOAD_BYTES || widths == 1)
             try_ramps(s, p);
@@ -126,11 +126,11 @@ static uint64_t next_parts(uint64_t parts)
 /* Equal ones, as far as they go. */
 static void try_slices(gemm_search *s, gemm_plan *p)
 {
-    const uint64_t folds = divide_up(p->k, p->fold);
+    const uint64_t folds = KB_DIV_UP(p->k, p->fold);
     const uint64_t bytes =
-        plus(times(p->tile_rows, p->a_bytes), times(least(p->width, p->tile_columns), p->b_bytes));
+        plus(times(p->tile_rows, p->a_bytes), times(kb_min(p->width, p->tile_columns), p->b_bytes));
     for (uint64_t parts = 1, last = 0;; parts = next_parts(parts)) {
-        p->slice = divide_up(folds, parts) * p->fold;
+        p->slice = KB_DIV_UP(folds, parts) * p->fold;
         bool is_least = p->slice == p->fold;
         if (p->slice != last && (is_least || times(p->slice, bytes) <= MAX_LOAD_BYTES))
             try_strips(s, p);
@@ -143,7 +143,7 @@ static void try_slices(gemm_search *s, gemm_plan *p)
 static void try_tiles(gemm_search *s, uint64_t fewest_rows)
 {
     const gemm_problem *is = s->problem;
-    const uint64_t columns = s->params->gemm_columns, folds = divide_up(is->n, columns);
+    const uint64_t columns = s->params->gemm_columns, folds = KB_DIV_UP(is->n, columns);
     gemm_plan p = {
         .m = is->m,
         .k = is->k,
@@ -155,11 +155,11 @@ static void try_tiles(gemm_search *s, uint64_t fewest_rows)
         .c_bytes = is->c_bytes,
     };
     for (uint64_t lines = 1;; lines = next_parts(lines)) {
-        p.tile_rows = divide_up(is->m, lines);
+        p.tile_rows = KB_DIV_UP(is->m, lines);
         if (lines > 1 && p.tile_rows < fewest_rows)
             break;
         for (uint64_t stacks = 1;; stacks = next_parts(stacks)) {
-            p.tile_columns = least(divide_up(folds, stacks) * columns, is->n);
+            p.tile_columns = kb_min(KB_DIV_UP(folds, stacks) * columns, is->n);
             try_slices(s, &p);
             if (p.tile_columns <= columns)
                 break;
@@ -172,9 +172,9 @@ static void try_tiles(gemm_search *s, uint64_t fewest_rows)
 /* With tiles of one row and one fold: there is nothing less. */
 static kb_error *check_space(const topo_pe_params *params, const gemm_problem *is)
 {
-    const uint64_t depths = least(params->gemm_rows, is->k);
-    const uint64_t columns = least(params->gemm_columns, is->n);
-    uint64_t bytes = columns * most(is->c_bytes, GEMM_SUM_BYTES);
+    const uint64_t depths = kb_min(params->gemm_rows, is->k);
+    const uint64_t columns = kb_min(params->gemm_columns, is->n);
+    uint64_t bytes = columns * kb_max(is->c_bytes, GEMM_SUM_BYTES);
     bytes += is->a_streams ? depths * is->a_bytes : 0;
     bytes += is->b_streams ? depths * columns * is->b_bytes : 0;
     if (bytes <= is->space)
@@ -188,7 +188,7 @@ static kb_error *check_space(const topo_pe_params *params, const gemm_problem *i
 
 static uint64_t fs_per_byte(uint64_t bytes_per_s)
 {
-    return most((uint64_t)topo_rate_time(bytes_per_s, 1), 1);
+    return kb_max((uint64_t)topo_rate_time(bytes_per_s, 1), 1);
 }
 
 kb_error *gemm_plan_make(const topo_pe_params *params, const gemm_problem *problem, gemm_plan *plan)
@@ -197,8 +197,8 @@ kb_error *gemm_plan_make(const topo_pe_params *params, const gemm_problem *probl
     gemm_search s = {
         .params = params,
         .problem = problem,
-        .folds = times(divide_up(problem->k, params->gemm_rows),
-                       divide_up(problem->n, params->gemm_columns)),
+        .folds = times(KB_DIV_UP(problem->k, params->gemm_rows),
+                       KB_DIV_UP(problem->n, params->gemm_columns)),
         .fs_per_byte = fs_per_byte(problem->bytes_per_s),
         .tcm_fs_per_byte = fs_per_byte(params->tcm_bytes_per_s) * 9 / 8, /* it is never all busy */
     };

@@ -37,21 +37,6 @@ uint64_t gemm_slice_at(const gemm_plan *plan, uint64_t at, bool begins, bool end
 /* Bytes that all steps load. */
 uint64_t gemm_count_loaded(const gemm_plan *plan);
 
-static inline uint64_t divide_up(uint64_t a, uint64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
-static inline uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline uint64_t most(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Both stay at the largest number rather than overflow. */
 static inline uint64_t times(uint64_t a, uint64_t b)
 {

@@ -12,17 +12,17 @@ enum { MIN_STRIP_BYTES = 8 << 10 };
 
 uint64_t gemm_tile_lines(const gemm_plan *p)
 {
-    return divide_up(p->m, p->tile_rows);
+    return KB_DIV_UP(p->m, p->tile_rows);
 }
 
 uint64_t gemm_tile_stacks(const gemm_plan *p)
 {
-    return divide_up(p->n, p->tile_columns);
+    return KB_DIV_UP(p->n, p->tile_columns);
 }
 
 uint64_t gemm_sum_space(const gemm_plan *plan, uint64_t rows, uint64_t columns)
 {
-    return times(times(rows, columns), most(plan->c_bytes, GEMM_SUM_BYTES));
+    return times(times(rows, columns), kb_max(plan->c_bytes, GEMM_SUM_BYTES));
 }
 
 /*
@@ -35,10 +35,10 @@ static uint64_t piece_at(uint64_t at, uint64_t whole, uint64_t unit, uint64_t al
 {
     uint64_t left = whole - at, piece = allowed;
     if (begins)
-        piece = least(piece, most(at / (2 * unit), 1) * unit);
+        piece = kb_min(piece, kb_max(at / (2 * unit), 1) * unit);
     if (ends)
-        piece = least(piece, divide_up(left, 3 * unit) * unit);
-    return least(piece, left);
+        piece = kb_min(piece, KB_DIV_UP(left, 3 * unit) * unit);
+    return kb_min(piece, left);
 }
 
 /* The same for slices, none of which is shorter than `ramp` if that can be had. */
@@ -59,9 +59,9 @@ static uint64_t least_strip(const gemm_plan *p, const gemm_step *s)
     const uint64_t moved = s->depths * p->b_bytes + (s->is_last ? s->rows * p->c_bytes : 0);
     if (moved == 0)
         return p->width;
-    const uint64_t enough = divide_up(MIN_STRIP_BYTES, p->width * moved);
-    const uint64_t fitting = times(least(p->slice, p->k), p->strip) / (s->depths * p->width);
-    return most(least(enough, fitting), 1) * p->width;
+    const uint64_t enough = KB_DIV_UP(MIN_STRIP_BYTES, p->width * moved);
+    const uint64_t fitting = times(kb_min(p->slice, p->k), p->strip) / (s->depths * p->width);
+    return kb_max(kb_min(enough, fitting), 1) * p->width;
 }
 
 /* Where a step is, in tiles. */
@@ -112,10 +112,10 @@ bool gemm_plan_next(const gemm_plan *plan, gemm_cursor *at, gemm_step *step)
         .is_first = at->depth == 0,
     };
     s.is_last = s.depth + s.depths == plan->k;
-    s.rows = least(plan->tile_rows, plan->m - s.row);
-    const uint64_t columns = least(plan->tile_columns, plan->n - (s.column - at->column));
+    s.rows = kb_min(plan->tile_rows, plan->m - s.row);
+    const uint64_t columns = kb_min(plan->tile_columns, plan->n - (s.column - at->column));
     const uint64_t strip = least_strip(plan, &s);
-    s.columns = piece_at(at->column, columns, strip, most(plan->strip, strip),
+    s.columns = piece_at(at->column, columns, strip, kb_max(plan->strip, strip),
                          in_first && s.is_first, in_last && s.is_last);
     const bool in_first_strip = at->column == 0, in_last_strip = at->column + s.columns == columns;
 

@@ -10,16 +10,11 @@
 
 /* ---- The kernel ---- */
 
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* A piece of a row of logits, as f32. */
 static tl_tensor load_logits(tl_context *tl, const tp_row_plan *plan, tl_ptr logits, int64_t row,
                              int64_t column)
 {
-    const tp_rect at = {row, 1, column, min_of(plan->piece, plan->logits.columns - column)};
+    const tp_rect at = {row, 1, column, kb_min(plan->piece, plan->logits.columns - column)};
     return tp_cast(tl, tp_load(tl, &plan->logits, logits, at), plan->logits.dtype, KB_F32);
 }
 

@@ -9,21 +9,6 @@
 
 #include "rt/rt.h"
 
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t max_of(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t round_up(int64_t a, int64_t unit)
-{
-    return tl_cdiv(a, unit) * unit;
-}
-
 /* ---- The machine ---- */
 
 static uint64_t port_rate(const topo_machine *machine, uint32_t node)
@@ -97,8 +82,8 @@ static double exposed_exchange_ns(const tp_pe_params *pe, const tp_grid *g)
 {
     if (g->team == 1)
         return 0;
-    double sums = (double)min_of(g->m_size, BLOCK_ROWS) *
-                  (double)min_of(g->n_size, STRIP_COLUMNS * pe->array_columns);
+    double sums = (double)kb_min(g->m_size, BLOCK_ROWS) *
+                  (double)kb_min(g->n_size, STRIP_COLUMNS * pe->array_columns);
     double share = (double)(g->team - 1) / (double)g->team;
     double ns = sums * share * (4 / pe->noc_bytes_per_ns + 1 / pe->vector_per_ns) + message_ns;
     return crosses_cubes(pe, g) ? 2 * ns + exposed_share * exchange_ns(pe, g) : ns;
@@ -121,7 +106,7 @@ static double arriving_ns(const tp_pe_params *pe, const tp_problem *problem, con
 {
     if (pe->cubes == 1)
         return 0;
-    double busy = (double)min_of(pe->pes, g->m_parts * g->n_parts * g->team);
+    double busy = (double)kb_min(pe->pes, g->m_parts * g->n_parts * g->team);
     double each = x_bytes(problem, g) + (g->m_parts > 1 ? w_bytes(problem, g) : 0);
     return each * busy / (2 * pe->noc_bytes_per_ns);
 }
@@ -142,7 +127,7 @@ static double cost_ns(const tp_pe_params *pe, const tp_problem *problem, const t
     slowest = slowest > arriving ? slowest : arriving;
     double exchange = exchange_ns(pe, g);
     slowest = slowest > exchange ? slowest : exchange;
-    double first_block = (double)min_of(g->m_size, BLOCK_ROWS) / (double)g->m_size;
+    double first_block = (double)kb_min(g->m_size, BLOCK_ROWS) / (double)g->m_size;
     return slowest + exposed_share * first_block * arriving + exposed_exchange_ns(pe, g);
 }
 
@@ -157,9 +142,9 @@ static tp_grid make_grid(const tp_problem *problem, int64_t m_parts, int64_t n_p
 {
     int64_t unit = column_unit(problem), units = problem->n / unit;
     tp_grid g = {
-        .m_size = tl_cdiv(problem->m, min_of(m_parts, problem->m)),
-        .n_size = tl_cdiv(units, min_of(n_parts, units)) * unit,
-        .k_size = tl_cdiv(problem->k, min_of(team, problem->k)),
+        .m_size = tl_cdiv(problem->m, kb_min(m_parts, problem->m)),
+        .n_size = tl_cdiv(units, kb_min(n_parts, units)) * unit,
+        .k_size = tl_cdiv(problem->k, kb_min(team, problem->k)),
     };
     g.m_parts = tl_cdiv(problem->m, g.m_size);
     g.n_parts = tl_cdiv(problem->n, g.n_size);
@@ -177,8 +162,8 @@ tp_grid tp_choose_grid(const tp_pe_params *pe, const tp_problem *problem, int64_
                  kept_n % column_unit(problem) == 0;
     tp_grid best = {0};
     double best_ns = 0;
-    for (int64_t team = 1; team <= min_of(all, TP_MAX_TEAM); team++)
-        for (int64_t m_parts = 1; m_parts <= min_of(all / team, problem->m); m_parts++) {
+    for (int64_t team = 1; team <= kb_min(all, TP_MAX_TEAM); team++)
+        for (int64_t m_parts = 1; m_parts <= kb_min(all / team, problem->m); m_parts++) {
             if (keeps && (team != kept_team || m_parts * kept_parts * team > all))
                 continue;
             tp_grid g =
@@ -226,7 +211,7 @@ static void fit_pieces(const tp_pe_params *pe, const tp_problem *problem, const 
         s->strip -= unit;
     while (s->chunk > pe->array_rows && s->chunk * s->strip * w_bytes > pe->tcm_bytes / 16)
         s->chunk -= pe->array_rows;
-    s->chunk = max_of(s->chunk, round_up(tl_cdiv(grid->k_size, TP_MAX_CHUNKS), pe->array_rows));
+    s->chunk = kb_max(s->chunk, KB_ROUND_UP(tl_cdiv(grid->k_size, TP_MAX_CHUNKS), pe->array_rows));
 }
 
 /* An eighth of the TCM is for the sums of one group; less for sums over ranks, because several
@@ -250,8 +235,8 @@ tp_steps tp_choose_steps(const tp_pe_params *pe, const tp_problem *problem, cons
     const int64_t unit = strip_unit(pe, problem);
     /* For few rows the time on the link is negligible, and small messages cost more than they hide.
      */
-    chunks = min_of(chunks, max_of(2, grid->m_size / 2));
-    tp_steps s = {.block = min_of(grid->m_size, BLOCK_ROWS),
+    chunks = kb_min(chunks, kb_max(2, grid->m_size / 2));
+    tp_steps s = {.block = kb_min(grid->m_size, BLOCK_ROWS),
                   .chunk = (chunks > 0 ? LONG_CHUNK : CHUNK_ROWS) * pe->array_rows,
                   .strip = STRIP_COLUMNS * unit,
                   .strips = TP_MAX_STRIPS,
@@ -280,11 +265,11 @@ int64_t tp_next_strips(const tp_steps *steps, int64_t strips, int64_t done, int6
 {
     int64_t left = strips - done, limit = steps->strips;
     if (steps->chunks > 0)
-        return min_of(limit, tl_cdiv(left, max_of(steps->chunks - groups, 1)));
-    int64_t before_last = max_of(left - 1, 1);
+        return kb_min(limit, tl_cdiv(left, kb_max(steps->chunks - groups, 1)));
+    int64_t before_last = kb_max(left - 1, 1);
     if (groups > 0 || steps->local_x)
         return before_last > PAIR ? PAIR + before_last % PAIR : before_last;
-    int64_t count = min_of(limit, before_last);
+    int64_t count = kb_min(limit, before_last);
     return before_last - count == 1 ? count - 1 : count;
 }
 

@@ -12,11 +12,6 @@
 
 /* ---- The kernel ---- */
 
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 enum { TOKENS_AT_A_TIME = 64 };
 
 /* One row of the output, or some of its columns. */
@@ -39,7 +34,7 @@ KB_KERNEL(embedding, tl_ptr table, tl_ptr tokens, tl_ptr out, tl_ptr all_pes)
     const tp_embedding_plan *plan = tl_user();
     int64_t count = plan->out.rows, columns = plan->out.columns;
     int64_t pe = tl_program_id(1) * plan->pes + tl_program_id(0), all = plan->cubes * plan->pes;
-    int64_t parts = min_of(count, all), sharing = min_of(all / parts, columns);
+    int64_t parts = kb_min(count, all), sharing = kb_min(all / parts, columns);
     if (pe >= parts * sharing)
         return;
     int64_t part = pe / sharing, share = pe % sharing;
@@ -49,7 +44,7 @@ KB_KERNEL(embedding, tl_ptr table, tl_ptr tokens, tl_ptr out, tl_ptr all_pes)
     int64_t first = tl_part_begin(count, parts, part), size = tl_part_size(count, parts, part);
     for (int64_t done = 0; done < size; done += TOKENS_AT_A_TIME)
         TL_SCOPE {
-            int64_t some = min_of(TOKENS_AT_A_TIME, size - done);
+            int64_t some = kb_min(TOKENS_AT_A_TIME, size - done);
             tl_tensor read = tl_load(tokens + (first + done) * 4, tl_shape(some), TL_I32);
             for (int64_t i = 0; i < some; i++) {
                 double token = tl_item_or(tl_slice(read, 0, i, i + 1), plan->first_token);

@@ -30,8 +30,7 @@ part_operands tp_load_operands(tl_context *tl, const team_pe *me, const tp_rect 
  * sum. */
 static bool adds_directly(kb_dtype dtype, kb_dtype sum)
 {
-    return sum == KB_I32 ? dtype == KB_I32 || dtype == KB_I8
-                         : dtype == KB_F32 || dtype == KB_F16 || dtype == KB_BF16;
+    return sum == KB_I32 ? mem_is_integer(dtype) : mem_is_float(dtype);
 }
 
 /* Consumes the sum and the operand. */

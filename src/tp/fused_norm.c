@@ -13,11 +13,6 @@
  */
 #include "matmul_private.h"
 
-static bool is_f8(kb_dtype dtype)
-{
-    return dtype == KB_F8E4M3 || dtype == KB_F8E5M2;
-}
-
 static tl_tensor load_gain(tl_context *tl, team_pe *me, int64_t chunk)
 {
     const tp_steps *steps = &me->plan->steps;
@@ -27,7 +22,7 @@ static tl_tensor load_gain(tl_context *tl, team_pe *me, int64_t chunk)
         return me->gains[chunk];
     tl_tensor gain = tp_load(tl, &me->plan->gain, me->gain, at);
     /* Operands of one dtype are multiplied in it; others in f32. */
-    if (is_f8(me->plan->gain.dtype))
+    if (mem_is_storage(me->plan->gain.dtype))
         gain = tp_cast(tl, gain, me->plan->gain.dtype, KB_F32);
     if (steps->keeps_x)
         me->gains[chunk] = gain;
@@ -46,11 +41,11 @@ tl_tensor tp_apply_gain(tl_context *tl, team_pe *me, int64_t chunk, tl_tensor x,
 {
     const kb_dtype x_dtype = me->plan->problem.x, gain_dtype = me->plan->gain.dtype;
     bool is_narrower = (chunk + 1) * me->plan->steps.chunk > me->depths;
-    if (is_f8(x_dtype))
+    if (mem_is_storage(x_dtype))
         x = tp_cast(tl, x, x_dtype, KB_F32);
     tl_tensor gain = load_gain(tl, me, chunk);
     tl_tensor gained = tl_mul(x, gain);
-    if (is_f8(x_dtype) || gain_dtype != x_dtype)
+    if (mem_is_storage(x_dtype) || gain_dtype != x_dtype)
         gained = tp_cast(tl, gained, KB_F32, x_dtype);
     if (is_new)
         add_squares(tl, x, is_narrower ? &me->last_squares : &me->squares);

@@ -165,7 +165,7 @@ static float random_at(uint64_t seed, uint64_t index, kb_dtype dtype, double sca
 {
     uint64_t state = seed ^ (index * 0x9e3779b97f4a7c15u);
     uint64_t bits = kb_splitmix64(&state);
-    if (dtype == KB_I8 || dtype == KB_I32)
+    if (mem_is_integer(dtype))
         return (float)(int)(bits % 3) - 1;
     return (float)(((double)(bits >> 11) * 0x1p-53 * 2 - 1) * scale);
 }
@@ -391,9 +391,7 @@ kb_error *tp_free_indices(kb_context *ctx, const tp_indices *indices, kb_error *
 
 kb_dtype tp_reduce_dtype(kb_dtype dtype)
 {
-    if (dtype == KB_F8E4M3 || dtype == KB_F8E5M2)
-        return KB_F32;
-    return dtype == KB_I8 ? KB_I32 : dtype;
+    return mem_is_float(dtype) ? dtype : mem_sum_dtype(dtype);
 }
 
 kb_collective_options tp_collective_options(const tp_rank *at)

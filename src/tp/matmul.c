@@ -176,21 +176,16 @@ static kb_error *check_shapes(const tp_matmul_plan *p, int64_t x_columns)
     return NULL;
 }
 
-static bool is_integer(kb_dtype dtype)
-{
-    return dtype == KB_I8 || dtype == KB_I32;
-}
-
 static kb_error *check_fused(const tp_matmul_plan *p)
 {
     bool integers = tp_sum_dtype(p->x.dtype, p->w.dtype) == KB_I32;
-    if ((p->has_gain || p->problem.gated) && (integers || is_integer(p->x.dtype)))
+    if ((p->has_gain || p->problem.gated) && (integers || mem_is_integer(p->x.dtype)))
         return kb_error_new(KB_ERR_INPUT, "%s: x is %s: expected a floating-point dtype",
                             p->has_gain ? "norm" : "gated", kb_dtype_name(p->x.dtype));
-    if (p->has_gain && is_integer(p->gain.dtype))
+    if (p->has_gain && mem_is_integer(p->gain.dtype))
         return kb_error_new(KB_ERR_INPUT, "norm: the gain is %s: expected a floating-point dtype",
                             kb_dtype_name(p->gain.dtype));
-    if (p->has_residual && is_integer(p->residual.dtype) != integers)
+    if (p->has_residual && mem_is_integer(p->residual.dtype) != integers)
         return kb_error_new(KB_ERR_INPUT, "the residual is %s, but sums are %s",
                             kb_dtype_name(p->residual.dtype),
                             integers ? kb_dtype_name(KB_I32) : kb_dtype_name(KB_F32));

@@ -11,11 +11,6 @@ enum {
     AHEAD = 3, /* pieces of weights that are loaded before x */
 };
 
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* False if the PE has no part. */
 static bool find_part(team_pe *me, int64_t pe)
 {
@@ -28,10 +23,10 @@ static bool find_part(team_pe *me, int64_t pe)
     me->team = rectangle;
     me->rect.row = rectangle / grid->n_parts * grid->m_size;
     me->rect.column = rectangle % grid->n_parts * grid->n_size;
-    me->rect.rows = min_of(grid->m_size, problem->m - me->rect.row);
-    me->rect.columns = min_of(grid->n_size, problem->n - me->rect.column);
+    me->rect.rows = kb_min(grid->m_size, problem->m - me->rect.row);
+    me->rect.columns = kb_min(grid->n_size, problem->n - me->rect.column);
     me->depth = me->index * grid->k_size;
-    me->depths = min_of(grid->k_size, problem->k - me->depth);
+    me->depths = kb_min(grid->k_size, problem->k - me->depth);
     return true;
 }
 
@@ -57,7 +52,7 @@ static tl_tensor load_x(tl_context *tl, team_pe *me, const group *g, int64_t chu
         return *kept;
     int64_t begin = chunk * me->plan->steps.chunk;
     const tp_rect at = {g->rect.row, g->rect.rows, me->plan->x_column + me->depth + begin,
-                        min_of(me->plan->steps.chunk, me->depths - begin)};
+                        kb_min(me->plan->steps.chunk, me->depths - begin)};
     tl_tensor x = tp_load(tl, &me->plan->x, me->x, at);
     if (me->plan->has_gain)
         x = tp_apply_gain(tl, me, chunk, x, g->is_first);
@@ -82,7 +77,7 @@ static tl_tensor load_w(tl_context *tl, team_pe *me, const group *g, int64_t str
 {
     int64_t begin = chunk * me->plan->steps.chunk;
     tp_rect out = tp_strip_of(me, g, strip);
-    const tp_rect at = {me->depth + begin, min_of(me->plan->steps.chunk, me->depths - begin),
+    const tp_rect at = {me->depth + begin, kb_min(me->plan->steps.chunk, me->depths - begin),
                         out.column, out.columns};
     return tp_load(tl, &me->plan->w, me->w, at);
 }
@@ -105,7 +100,7 @@ static void make_sums(tl_context *tl, team_pe *me, group *g)
     const tp_steps *steps = &me->plan->steps;
     for (int64_t step = 0; step < chunk_count(me); step++) {
         int64_t chunk = chunk_at(me, step);
-        int64_t ahead = steps->local_x ? 0 : min_of(g->count, AHEAD);
+        int64_t ahead = steps->local_x ? 0 : kb_min(g->count, AHEAD);
         tl_tensor ws[AHEAD];
         for (int64_t strip = 0; strip < ahead; strip++)
             ws[strip] = load_w(tl, me, g, strip, chunk);
@@ -135,12 +130,12 @@ static bool next_group(const team_pe *me, walk *at, group *g)
     const tp_steps *steps = &me->plan->steps;
     if (at->row >= me->rect.rows)
         return false;
-    int64_t rows = min_of(steps->block, me->rect.rows - at->row);
+    int64_t rows = kb_min(steps->block, me->rect.rows - at->row);
     int64_t strips = tl_cdiv(me->rect.columns, steps->strip), column = at->strip * steps->strip;
     int64_t count = tp_next_strips(steps, strips, at->strip, at->groups);
     *g = (group){.first = at->strip, .count = count};
     g->rect = (tp_rect){me->rect.row + at->row, rows, me->rect.column + column,
-                        min_of(count * steps->strip, me->rect.columns - column)};
+                        kb_min(count * steps->strip, me->rect.columns - column)};
     g->is_first = at->strip == 0;
     g->is_last = at->strip + count == strips;
     *at = g->is_last ? (walk){.row = at->row + rows}

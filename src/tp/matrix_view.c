@@ -120,16 +120,11 @@ static int64_t find_part(const tp_block *block, const tp_view *view, kb_split sp
     return 0;
 }
 
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static tp_block tile_at(const tp_view *view, int64_t down, int64_t across)
 {
     tp_rect at = {.row = down * view->tile_rows, .column = across * view->tile_columns};
-    at.rows = min_of(view->rows - at.row, view->tile_rows);
-    at.columns = min_of(view->columns - at.column, view->tile_columns);
+    at.rows = kb_min(view->rows - at.row, view->tile_rows);
+    at.columns = kb_min(view->columns - at.column, view->tile_columns);
     /* Tiles before this one along the outer axis are complete. */
     int64_t before = view->tiling == KB_TILED_COLUMN_MAJOR
                          ? at.row * view->columns + at.rows * at.column
@@ -187,8 +182,8 @@ tp_block tp_get_block(const tp_view *view, int64_t cube, int64_t pe, int64_t ind
 static tp_rect first_piece(const tp_block *block, const tp_rect *rect)
 {
     tp_rect piece = *rect;
-    piece.rows = min_of(rect->rows, block->at.row + block->at.rows - rect->row);
-    piece.columns = min_of(rect->columns, block->at.column + block->at.columns - rect->column);
+    piece.rows = kb_min(rect->rows, block->at.row + block->at.rows - rect->row);
+    piece.columns = kb_min(rect->columns, block->at.column + block->at.columns - rect->column);
     return piece;
 }
 

@@ -111,10 +111,10 @@ static void receive_results(tl_context *tl, const team_pe *me, rank_piece *piece
 static tl_tensor add_rank(tl_context *tl, const team_pe *me, tl_tensor sum, tl_tensor next)
 {
     kb_dtype wire = me->plan->sum_dtype, wide = tp_team_sum_dtype(me);
-    if (wire != KB_F16 && wire != KB_BF16)
+    if (!mem_is_float(wire))
         next = tp_cast(tl, next, wire, wide);
     if (sum.id == 0)
-        return tp_cast(tl, next, wire == KB_F16 || wire == KB_BF16 ? wire : wide, wide);
+        return tp_cast(tl, next, mem_is_float(wire) ? wire : wide, wide);
     tl_tensor both = tl_add(sum, next);
     tl_free(sum);
     tl_free(next);

@@ -12,27 +12,17 @@
 
 /* ---- The kernel ---- */
 
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t max_of(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static tp_rect intersect(const tp_rect *a, const tp_rect *b)
 {
-    tp_rect both = {.row = max_of(a->row, b->row), .column = max_of(a->column, b->column)};
-    both.rows = min_of(a->row + a->rows, b->row + b->rows) - both.row;
-    both.columns = min_of(a->column + a->columns, b->column + b->columns) - both.column;
+    tp_rect both = {.row = kb_max(a->row, b->row), .column = kb_max(a->column, b->column)};
+    both.rows = kb_min(a->row + a->rows, b->row + b->rows) - both.row;
+    both.columns = kb_min(a->column + a->columns, b->column + b->columns) - both.column;
     return both;
 }
 
 kb_dtype tp_sum_dtype(kb_dtype x, kb_dtype w)
 {
-    bool integers = (x == KB_I8 || x == KB_I32) && (w == KB_I8 || w == KB_I32);
+    bool integers = mem_is_integer(x) && mem_is_integer(w);
     return integers ? KB_I32 : KB_F32;
 }
 
@@ -74,14 +64,14 @@ static void copy_block(tl_context *tl, const tp_relayout_plan *plan, tl_ptr to, 
                        tl_ptr bias, const tp_rect *block)
 {
     int64_t element = 4; /* bytes, the maximum */
-    int64_t widest = max_of(1, min_of(block->columns, plan->piece_bytes / element));
-    int64_t rows = max_of(1, min_of(block->rows, plan->piece_bytes / element / widest));
+    int64_t widest = kb_max(1, kb_min(block->columns, plan->piece_bytes / element));
+    int64_t rows = kb_max(1, kb_min(block->rows, plan->piece_bytes / element / widest));
     int64_t source = block->column - plan->at.column + plan->from_column;
     for (int64_t row = 0; row < block->rows; row += rows)
         for (int64_t column = 0, columns; column < block->columns; column += columns) {
             int64_t left_of_fold = plan->fold - (source + column) % plan->fold;
-            columns = min_of(min_of(widest, block->columns - column), left_of_fold);
-            const tp_rect piece = {block->row + row, min_of(rows, block->rows - row),
+            columns = kb_min(kb_min(widest, block->columns - column), left_of_fold);
+            const tp_rect piece = {block->row + row, kb_min(rows, block->rows - row),
                                    block->column + column, columns};
             copy_piece(tl, plan, to, from, bias, &piece);
         }

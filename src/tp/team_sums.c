@@ -9,17 +9,12 @@
  */
 #include "matmul_private.h"
 
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 tp_rect tp_strip_of(const team_pe *me, const group *g, int64_t strip)
 {
     int64_t width = me->plan->steps.strip;
     tp_rect at = g->rect;
     at.column += strip * width;
-    at.columns = min_of(width, g->rect.columns - strip * width);
+    at.columns = kb_min(width, g->rect.columns - strip * width);
     return at;
 }
 
@@ -28,7 +23,7 @@ tp_rect tp_strip_of(const team_pe *me, const group *g, int64_t strip)
  */
 static int64_t part_count(const team_pe *me, const group *g)
 {
-    return min_of(g->rect.rows, me->plan->grid.team);
+    return kb_min(g->rect.rows, me->plan->grid.team);
 }
 
 static int64_t owner_of(const team_pe *me, const group *g, int64_t strip, int64_t part)

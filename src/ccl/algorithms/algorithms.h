@@ -21,6 +21,8 @@
 
 #include <kernbench/ccl.h>
 
+#include "base/base.h"
+
 extern const kb_ccl_algorithm ccl_hello_send_algorithm;
 extern const kb_ccl_algorithm ccl_ring_algorithm;
 extern const kb_ccl_algorithm ccl_mesh_algorithm;
@@ -49,11 +51,6 @@ typedef struct ccl_tile {
     kb_dtype dtype;
     kb_reduce_op op;
 } ccl_tile;
-
-static inline int64_t ccl_min(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* The address of an element. */
 static inline tl_ptr ccl_at(tl_ptr base, int64_t element, kb_dtype dtype)

@@ -13,7 +13,7 @@ KB_KERNEL(hello_send, tl_ptr mine, int64_t count, kb_dtype dtype, int world, int
     for (int64_t begin = 0; begin < count && world > 1; begin += tile)
         TL_SCOPE {
             tl_ptr at = ccl_at(mine, begin, dtype);
-            tl_dims shape = tl_shape(ccl_min(tile, count - begin));
+            tl_dims shape = tl_shape(kb_min(tile, count - begin));
             tl_send("E", tl_load(at, shape, dtype));
             tl_store(at, tl_recv("W", shape, dtype));
         }
@@ -49,7 +49,7 @@ KB_KERNEL(ring, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op, int
     for (int64_t begin = 0; begin < count && world > 1; begin += tile)
         TL_SCOPE {
             ccl_tile t = {.at = ccl_at(mine, begin, dtype),
-                          .shape = tl_shape(ccl_min(tile, count - begin)),
+                          .shape = tl_shape(kb_min(tile, count - begin)),
                           .dtype = dtype,
                           .op = op};
             tl_tensor sum = tl_load(t.at, t.shape, dtype);
@@ -84,7 +84,7 @@ KB_KERNEL(mesh, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op, int
     for (int64_t begin = 0; begin < count && w * h > 1; begin += tile)
         TL_SCOPE {
             ccl_tile t = {.at = ccl_at(mine, begin, dtype),
-                          .shape = tl_shape(ccl_min(tile, count - begin)),
+                          .shape = tl_shape(kb_min(tile, count - begin)),
                           .dtype = dtype,
                           .op = op};
             tl_tensor sum = tl_load(t.at, t.shape, dtype);
@@ -126,7 +126,7 @@ KB_KERNEL(tree, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op, int
     for (int64_t begin = 0; begin < count && world > 1; begin += tile)
         TL_SCOPE {
             tl_ptr at = ccl_at(mine, begin, dtype);
-            tl_dims shape = tl_shape(ccl_min(tile, count - begin));
+            tl_dims shape = tl_shape(kb_min(tile, count - begin));
             tl_tensor sum = tl_load(at, shape, dtype);
             for (int i = 0; i < 2; i++)
                 if (tl_can_recv(children[i]))

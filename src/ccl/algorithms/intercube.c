@@ -48,7 +48,7 @@ KB_KERNEL(intercube, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op
     for (int64_t begin = 0; begin < count; begin += tile)
         TL_SCOPE {
             ccl_tile t = {.at = ccl_at(mine, begin, dtype),
-                          .shape = tl_shape(ccl_min(tile, count - begin)),
+                          .shape = tl_shape(kb_min(tile, count - begin)),
                           .dtype = dtype,
                           .op = op};
             tl_tensor sum = tl_load(t.at, t.shape, dtype);

@@ -23,7 +23,7 @@ KB_KERNEL(one_shot, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op op,
     for (int64_t begin = 0; begin < count && participants > 1; begin += tile)
         TL_SCOPE {
             tl_ptr at = ccl_at(mine, begin, dtype);
-            tl_dims shape = tl_shape(ccl_min(tile, count - begin));
+            tl_dims shape = tl_shape(kb_min(tile, count - begin));
             tl_tensor own = tl_load(at, shape, dtype), sum = {0};
             for (int step = 1; step < participants; step++)
                 tl_send(peer((index + step) % participants).text, own);
@@ -64,7 +64,7 @@ KB_KERNEL(pairs_gather, tl_ptr input, tl_ptr output, int64_t count, kb_dtype dty
           int participants, int index, int64_t order, int root, int64_t tile)
 {
     for (int64_t begin = 0; begin < count; begin += tile) {
-        tl_dims shape = tl_shape(ccl_min(tile, count - begin));
+        tl_dims shape = tl_shape(kb_min(tile, count - begin));
         if (index != root)
             TL_SCOPE {
                 tl_send(peer(root).text, tl_load(ccl_at(input, begin, dtype), shape, dtype));
@@ -84,7 +84,7 @@ KB_KERNEL(pairs_scatter, tl_ptr input, tl_ptr output, int64_t count, kb_dtype dt
           int participants, int index, int64_t order, int root, int64_t tile)
 {
     for (int64_t begin = 0; begin < count; begin += tile) {
-        tl_dims shape = tl_shape(ccl_min(tile, count - begin));
+        tl_dims shape = tl_shape(kb_min(tile, count - begin));
         tl_ptr to = ccl_at(output, begin, dtype);
         if (index != root)
             TL_SCOPE {
@@ -111,7 +111,7 @@ KB_KERNEL(pairs_all_to_all, tl_ptr input, tl_ptr output, int64_t count, kb_dtype
     for (int64_t begin = 0; begin < count; begin += tile)
         for (int step = 0; step < participants; step++)
             TL_SCOPE {
-                tl_dims shape = tl_shape(ccl_min(tile, count - begin));
+                tl_dims shape = tl_shape(kb_min(tile, count - begin));
                 int to = (index + step) % participants,
                     from = (index - step + participants) % participants;
                 int64_t there = ccl_rank_at(order, to) * count + begin;
@@ -133,7 +133,7 @@ KB_KERNEL(pairs_send, tl_ptr mine, int64_t count, kb_dtype dtype, int other, boo
     for (int64_t begin = 0; begin < count; begin += tile)
         TL_SCOPE {
             tl_ptr at = ccl_at(mine, begin, dtype);
-            tl_dims shape = tl_shape(ccl_min(tile, count - begin));
+            tl_dims shape = tl_shape(kb_min(tile, count - begin));
             if (sends)
                 tl_send(peer(other).text, tl_load(at, shape, dtype));
             else

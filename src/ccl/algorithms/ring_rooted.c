@@ -17,7 +17,7 @@ KB_KERNEL(ring_broadcast, tl_ptr mine, int64_t count, kb_dtype dtype, int partic
     for (int64_t begin = 0; begin < count && participants > 1; begin += tile)
         TL_SCOPE {
             tl_ptr at = ccl_at(mine, begin, dtype);
-            tl_dims shape = tl_shape(ccl_min(tile, count - begin));
+            tl_dims shape = tl_shape(kb_min(tile, count - begin));
             tl_tensor value =
                 distance == 0 ? tl_load(at, shape, dtype) : tl_recv_async(behind, shape, dtype);
             if (distance + 1 < participants)
@@ -67,7 +67,7 @@ KB_KERNEL(ring_reduce, tl_ptr mine, int64_t count, kb_dtype dtype, kb_reduce_op 
     for (int64_t begin = 0; begin < count && participants > 1; begin += tile)
         TL_SCOPE {
             tl_ptr at = ccl_at(mine, begin, dtype);
-            tl_dims shape = tl_shape(ccl_min(tile, count - begin));
+            tl_dims shape = tl_shape(kb_min(tile, count - begin));
             tl_tensor sum = tl_load(at, shape, dtype);
             if (distance + 1 < participants)
                 sum = ccl_combine(tl, op, tl_recv_async(behind, shape, dtype), sum);

@@ -95,9 +95,9 @@ static span piece_of(const ring *r, int64_t index, piece p)
 {
     span chunk = chunk_of(r, index);
     int64_t slice = slice_begin(r, p.slice), whole = slice_begin(r, p.slice + 1) - slice;
-    int64_t size = tl_cdiv(whole, p.pieces), end = ccl_min(slice + whole, chunk.count);
-    int64_t begin = ccl_min(slice + p.index * size, end);
-    return (span){chunk.begin + begin, ccl_min(size, end - begin)};
+    int64_t size = tl_cdiv(whole, p.pieces), end = kb_min(slice + whole, chunk.count);
+    int64_t begin = kb_min(slice + p.index * size, end);
+    return (span){chunk.begin + begin, kb_min(size, end - begin)};
 }
 
 /* ---- A step ------------------------------------------------------------------------------ */
@@ -290,12 +290,12 @@ static cut cut_of(const kb_ccl_call *call, int64_t elements, bool may_reuse)
     int64_t size = (int64_t)kb_dtype_bytes(call->dtype), bytes = elements * size;
     int64_t slice = bytes / 4;
     bool reuses = may_reuse && bytes >= (int64_t)MANY_SLICES * USUAL_SLICE;
-    slice = slice < USUAL_SLICE || reuses ? USUAL_SLICE : ccl_min(slice, LARGE_SLICE);
+    slice = slice < USUAL_SLICE || reuses ? USUAL_SLICE : kb_min(slice, LARGE_SLICE);
     slice = kb_ccl_setting(call->scope, "kernel_slice", slice / size);
-    slice = ccl_min(slice, ccl_tile_elements(call, 32));
-    int64_t pieces = reuses || ccl_min(bytes, slice * size) < SMALL_SLICE ? 1 : 2;
+    slice = kb_min(slice, ccl_tile_elements(call, 32));
+    int64_t pieces = reuses || kb_min(bytes, slice * size) < SMALL_SLICE ? 1 : 2;
     pieces = kb_ccl_setting(call->scope, "kernel_pieces", pieces);
-    pieces = pieces < 1 ? 1 : ccl_min(pieces, MAX_PIECES);
+    pieces = pieces < 1 ? 1 : kb_min(pieces, MAX_PIECES);
     return (cut){slice < 1 ? 1 : slice, pieces};
 }
 

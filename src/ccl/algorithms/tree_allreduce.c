@@ -43,9 +43,9 @@ static bool find_node(tl_context *tl, int number, tree_node *c)
 static ccl_tile tile_of(const tree_node *c, int64_t tile_index, int64_t elements, kb_dtype dtype,
                         kb_reduce_op op)
 {
-    int64_t begin = ccl_min(tile_index * elements, c->count);
+    int64_t begin = kb_min(tile_index * elements, c->count);
     return (ccl_tile){.at = ccl_at(c->at, begin, dtype),
-                      .shape = tl_shape(ccl_min(elements, c->count - begin)),
+                      .shape = tl_shape(kb_min(elements, c->count - begin)),
                       .dtype = dtype,
                       .op = op};
 }
@@ -196,7 +196,7 @@ static kb_error *trees_arguments(const kb_ccl_call *call, const kb_ccl_target *t
                                  kb_ccl_arguments *args)
 {
     int64_t ahead = kb_ccl_setting(call->scope, "kernel_ahead", 2);
-    ahead = ahead < 1 ? 1 : ccl_min(ahead, MAX_AHEAD);
+    ahead = ahead < 1 ? 1 : kb_min(ahead, MAX_AHEAD);
     ccl_add_common(call, target, args);
     kb_ccl_add_integer(args, target->subgroup_size);
     kb_ccl_add_integer(args, ahead);

@@ -140,7 +140,7 @@ KB_KERNEL(streams, tl_ptr whole, int64_t count, kb_dtype dtype, kb_reduce_op op,
     int64_t end = begin + tl_part_size(count, trees, s.tree);
     for (; begin < end; begin += elements) {
         ccl_tile tile = {.at = ccl_at(whole, begin, dtype),
-                         .shape = tl_shape(ccl_min(elements, end - begin)),
+                         .shape = tl_shape(kb_min(elements, end - begin)),
                          .dtype = dtype,
                          .op = op};
         TL_SCOPE {
@@ -168,7 +168,7 @@ static kb_error *count_trees(const kb_ccl_scope *scope, uint32_t *trees)
     if (links.count == 0)
         return NULL;
     uint32_t pes = scope->machine.cubes * scope->machine.pes;
-    uint32_t max = (uint32_t)ccl_min(MANY_TREES, pes / (links.max_of_rank + 1));
+    uint32_t max = (uint32_t)kb_min(MANY_TREES, pes / (links.max_of_rank + 1));
     uint32_t even = links.count / common_divisor(links.count, scope->world - 1);
     uint32_t enough = (FEW_TREES + even - 1) / even * even;
     *trees = enough <= max ? enough : even <= max ? max / even * even : max;

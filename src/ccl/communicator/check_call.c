@@ -18,52 +18,77 @@ const char *kb_reduce_op_name(kb_reduce_op op)
     return (unsigned)op < KB_REDUCE_OPS ? names[op] : "";
 }
 
+/* Properties of collectives. */
+enum {
+    INPUT_BLOCKS = 1,      /* the input has a block for each rank */
+    OUTPUT_BLOCKS = 2,     /* the output does */
+    IN_PLACE = 4,          /* one tensor is input and output */
+    REDUCES = 8,           /* has a reduce operation */
+    ROOTED = 16,           /* one rank is the root */
+    PAIR = 32,             /* between two ranks */
+    OUTPUT_REFERENCE = 64, /* every rank has the output, and not every rank the input */
+};
+
+static const struct {
+    const char *name;
+    unsigned is;
+} kinds[KB_COLLECTIVES] = {
+    [KB_ALL_REDUCE] = {"all_reduce", IN_PLACE | REDUCES},
+    [KB_ALL_GATHER] = {"all_gather", OUTPUT_BLOCKS},
+    [KB_REDUCE_SCATTER] = {"reduce_scatter", INPUT_BLOCKS | REDUCES | OUTPUT_REFERENCE},
+    [KB_BROADCAST] = {"broadcast", IN_PLACE | ROOTED},
+    [KB_REDUCE] = {"reduce", IN_PLACE | REDUCES | ROOTED},
+    [KB_GATHER] = {"gather", OUTPUT_BLOCKS | ROOTED},
+    [KB_SCATTER] = {"scatter", INPUT_BLOCKS | ROOTED | OUTPUT_REFERENCE},
+    [KB_ALL_TO_ALL] = {"all_to_all", INPUT_BLOCKS | OUTPUT_BLOCKS},
+    [KB_SEND] = {"send", PAIR},
+    [KB_RECV] = {"recv", PAIR | OUTPUT_REFERENCE},
+    [KB_BARRIER] = {"barrier", 0},
+};
+
+static bool is(kb_collective_kind kind, unsigned property)
+{
+    return (unsigned)kind < KB_COLLECTIVES && (kinds[kind].is & property) != 0;
+}
+
 const char *kb_collective_name(kb_collective_kind kind)
 {
-    static const char *const names[KB_COLLECTIVES] = {
-        [KB_ALL_REDUCE] = "all_reduce",
-        [KB_ALL_GATHER] = "all_gather",
-        [KB_REDUCE_SCATTER] = "reduce_scatter",
-        [KB_BROADCAST] = "broadcast",
-        [KB_REDUCE] = "reduce",
-        [KB_GATHER] = "gather",
-        [KB_SCATTER] = "scatter",
-        [KB_ALL_TO_ALL] = "all_to_all",
-        [KB_SEND] = "send",
-        [KB_RECV] = "recv",
-        [KB_BARRIER] = "barrier",
-    };
-    return (unsigned)kind < KB_COLLECTIVES ? names[kind] : "";
+    return (unsigned)kind < KB_COLLECTIVES ? kinds[kind].name : "";
 }
 
 bool ccl_input_has_blocks(kb_collective_kind kind)
 {
-    return kind == KB_REDUCE_SCATTER || kind == KB_SCATTER || kind == KB_ALL_TO_ALL;
+    return is(kind, INPUT_BLOCKS);
 }
 
 bool ccl_output_has_blocks(kb_collective_kind kind)
 {
-    return kind == KB_ALL_GATHER || kind == KB_GATHER || kind == KB_ALL_TO_ALL;
+    return is(kind, OUTPUT_BLOCKS);
 }
 
 bool ccl_is_in_place(kb_collective_kind kind)
 {
-    return kind == KB_ALL_REDUCE || kind == KB_BROADCAST || kind == KB_REDUCE;
+    return is(kind, IN_PLACE);
 }
 
 bool ccl_reduces(kb_collective_kind kind)
 {
-    return kind == KB_ALL_REDUCE || kind == KB_REDUCE || kind == KB_REDUCE_SCATTER;
+    return is(kind, REDUCES);
 }
 
 bool ccl_has_root(kb_collective_kind kind)
 {
-    return kind == KB_BROADCAST || kind == KB_REDUCE || kind == KB_GATHER || kind == KB_SCATTER;
+    return is(kind, ROOTED);
 }
 
 bool ccl_is_pair(kb_collective_kind kind)
 {
-    return kind == KB_SEND || kind == KB_RECV;
+    return is(kind, PAIR);
+}
+
+bool ccl_output_is_reference(kb_collective_kind kind)
+{
+    return is(kind, OUTPUT_REFERENCE);
 }
 
 /* ---- Entries ---- */
@@ -110,10 +135,10 @@ static kb_error *check_dtype(const kb_collective *call, kb_dtype dtype)
     const char *kind = kb_collective_name(call->kind);
     if (!ccl_reduces(call->kind))
         return NULL;
-    if (dtype == KB_F8E4M3 || dtype == KB_F8E5M2)
+    if (mem_is_storage(dtype))
         return kb_error_new(KB_ERR_FAULT, "%s: unsupported dtype %s: it is for storage only", kind,
                             kb_dtype_name(dtype));
-    bool whole = dtype == KB_I8 || dtype == KB_I32;
+    bool whole = mem_is_integer(dtype);
     if (whole && call->op == KB_AVG)
         return kb_error_new(KB_ERR_FAULT,
                             "%s: unsupported dtype %s: an average is not a whole "
@@ -282,8 +307,7 @@ static kb_error *agree(const ccl_group *group, const rt_tensor_view *view, bool 
 /* Whether this is the tensor that every rank has: its shape is compared. */
 static bool is_reference(kb_collective_kind kind, bool is_input)
 {
-    bool output = kind == KB_REDUCE_SCATTER || kind == KB_SCATTER || kind == KB_RECV;
-    return is_input != output;
+    return is_input != ccl_output_is_reference(kind);
 }
 
 static kb_error *check_tensor(const ccl_group *group, uint32_t device, kb_tensor tensor,

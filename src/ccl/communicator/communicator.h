@@ -357,7 +357,8 @@ bool ccl_output_has_blocks(kb_collective_kind kind);
 bool ccl_is_in_place(kb_collective_kind kind);
 bool ccl_reduces(kb_collective_kind kind);
 bool ccl_has_root(kb_collective_kind kind);
-bool ccl_is_pair(kb_collective_kind kind); /* between two ranks: send and recv */
+bool ccl_output_is_reference(kb_collective_kind kind); /* every rank has the output */
+bool ccl_is_pair(kb_collective_kind kind);             /* between two ranks: send and recv */
 
 /* The number of ranks of the group on a device: 1 unless ranks are PEs. */
 uint32_t ccl_ranks_on(const ccl_group *group, uint32_t device);

@@ -83,8 +83,7 @@ static kb_tensor deciding_tensor(const ccl_op *op, uint64_t *blocks)
     const ccl_share *share = &op->shares[0];
     kb_collective_kind kind = op->signature.kind;
     *blocks = kind == KB_ALL_TO_ALL ? op->group->world : 1;
-    bool output = kind == KB_REDUCE_SCATTER || kind == KB_SCATTER || kind == KB_RECV;
-    return output ? share->output : share->input;
+    return ccl_output_is_reference(kind) ? share->output : share->input;
 }
 
 static ccl_lane_layout canonical_layout(const ccl_op *op, uint64_t elements)

@@ -20,20 +20,20 @@ typedef struct range {
 
 static kb_error *in_pieces(const ccl_op *op, const rt_tensor_view *view, kb_pe pe)
 {
-    return kb_error_new(KB_ERR_FAULT,
-                        "what sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
-                        " has of tensor '%s' is in several pieces, and '%s' needs it in one; a "
-                        "policy without tiles gives it",
-                        pe.sip, pe.cube, pe.pe, view->name, op->instance->entry->name);
+    return kb_error_new(
+        KB_ERR_FAULT,
+        "what %s has of tensor '%s' is in several pieces, and '%s' needs it in one; a "
+        "policy without tiles gives it",
+        topo_pe_name(pe).text, view->name, op->instance->entry->name);
 }
 
 static kb_error *takes_no_part(const ccl_op *op, const rt_tensor_view *view, const kb_shard *shard)
 {
     return kb_error_new(KB_ERR_FAULT,
-                        "sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 " has a part of tensor '%s' "
+                        "%s has a part of tensor '%s' "
                         "but none in '%s' (mapper %s)",
-                        shard->sip, shard->cube, shard->pe, view->name, op->instance->entry->name,
-                        op->instance->entry->mapper->name);
+                        topo_pe_name((kb_pe){shard->sip, shard->cube, shard->pe}).text, view->name,
+                        op->instance->entry->name, op->instance->entry->mapper->name);
 }
 
 static int compare(const kb_shard *shard, kb_pe pe)
@@ -109,9 +109,9 @@ static kb_error *locate_all(const ccl_op *op, const ccl_share *share,
 static kb_error *uneven(const ccl_op *op, kb_pe pe, uint64_t found, uint64_t expected)
 {
     return kb_error_new(KB_ERR_FAULT,
-                        "sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 " has a part of %" PRIu64
-                        " elements, but '%s' needs %" PRIu64 " there: all parts have to be equal",
-                        pe.sip, pe.cube, pe.pe, found, op->instance->entry->name, expected);
+                        "%s has a part of %" PRIu64 " elements, but '%s' needs %" PRIu64
+                        " there: all parts have to be equal",
+                        topo_pe_name(pe).text, found, op->instance->entry->name, expected);
 }
 
 /* The elements of one block. Input and output must agree. */

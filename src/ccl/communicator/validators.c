@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "ccl/config/registry.h"
+#include "topo/topo.h"
 
 static size_t in_sip(const kb_ccl_scope *scope, uint32_t cube, uint32_t pe)
 {
@@ -39,12 +40,11 @@ static kb_error *refuse(const kb_ccl_layout *layout, const need *n, kb_pe pe, ui
         kb_text_puts(&found, "no shard");
     else
         kb_text_printf(&found, "%" PRIu32 " shard%s", count, kb_plural(count));
-    kb_error *err =
-        kb_error_new(KB_ERR_INPUT,
-                     "tensor '%s' of rank %" PRIu32 " has %s on sip%" PRIu32 ".cube%" PRIu32
-                     ".pe%" PRIu32 ", but %s is needed; the policy for it: %s",
-                     layout->tensor, layout->rank, kb_text_peek(&found), pe.sip, pe.cube, pe.pe,
-                     n->what, n->policy);
+    kb_error *err = kb_error_new(KB_ERR_INPUT,
+                                 "tensor '%s' of rank %" PRIu32
+                                 " has %s on %s, but %s is needed; the policy for it: %s",
+                                 layout->tensor, layout->rank, kb_text_peek(&found),
+                                 topo_pe_name(pe).text, n->what, n->policy);
     kb_text_fini(&found);
     return err;
 }

@@ -23,11 +23,6 @@ static kb_time divide_round_up(wide a, wide b)
     return quotient > (wide)KB_FOREVER ? KB_FOREVER : (kb_time)quotient;
 }
 
-static uint64_t min_rate(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* ---- Outgoing bandwidth of a participant ---- */
 
 /* The bandwidth of the link between two neighbouring nodes; UINT64_MAX if there is none. */
@@ -50,9 +45,9 @@ static uint64_t pe_bandwidth(const ccl_bound_query *query, kb_pe pe)
         topo_node_at(machine, TOPO_ROUTER, pe.sip, pe.cube, topo_pe_router(machine, pe.pe));
     uint64_t port = rate_between(machine, dma, router);
     if (query->memory == KB_TCM)
-        return min_rate(port, topo_machine_shape(machine)->pe.tcm_bytes_per_s);
+        return kb_min(port, topo_machine_shape(machine)->pe.tcm_bytes_per_s);
     uint32_t slice = topo_node_at(machine, TOPO_HBM_CTRL, pe.sip, pe.cube, pe.pe);
-    return min_rate(port, topo_link_rate(graph, graph->nodes.items[slice].service));
+    return kb_min(port, topo_link_rate(graph, graph->nodes.items[slice].service));
 }
 
 /* Of the UCIe links between the cubes of a SIP and its IO chiplet. */
@@ -64,7 +59,7 @@ static uint64_t cube_ports_bandwidth(const topo_machine *machine, uint32_t sip)
     for (uint32_t column = 0; column < columns; column++) {
         uint32_t inner = topo_node_at(machine, TOPO_UCIE, sip, column, TOPO_NORTH);
         uint32_t outer = topo_node_at(machine, TOPO_IO_UCIE, sip, 0, column);
-        sum += min_rate(rate_between(machine, inner, outer), rate_between(machine, outer, noc));
+        sum += kb_min(rate_between(machine, inner, outer), rate_between(machine, outer, noc));
     }
     return sum;
 }
@@ -111,7 +106,7 @@ static uint64_t sip_bandwidth(const ccl_bound_query *query, uint32_t rank, uint3
         seen[count++] = link;
         sum += topo_link_rate(topo_machine_graph(machine), link);
     }
-    return min_rate(sum, cube_ports_bandwidth(machine, sip));
+    return kb_min(sum, cube_ports_bandwidth(machine, sip));
 }
 
 typedef struct bandwidths {

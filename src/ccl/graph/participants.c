@@ -61,19 +61,18 @@ static kb_error *check_direction(kb_pe from, const char *direction)
     enum { LONGEST = 31 };
     size_t length = direction ? strlen(direction) : 0;
     if (length == 0)
-        return kb_error_new(KB_ERR_INPUT, "a direction of sip%u.cube%u.pe%u has no name", from.sip,
-                            from.cube, from.pe);
+        return kb_error_new(KB_ERR_INPUT, "a direction of %s has no name", topo_pe_name(from).text);
     if (length > LONGEST)
         return kb_error_new(KB_ERR_INPUT,
-                            "direction '%.*s...' of sip%u.cube%u.pe%u: a name has at most %d "
+                            "direction '%.*s...' of %s: a name has at most %d "
                             "characters, but this has %zu",
-                            LONGEST, direction, from.sip, from.cube, from.pe, LONGEST, length);
+                            LONGEST, direction, topo_pe_name(from).text, LONGEST, length);
     for (size_t i = 0; i < length; i++)
         if (direction[i] <= ' ' || direction[i] > '~')
             return kb_error_new(KB_ERR_INPUT,
-                                "direction '%s' of sip%u.cube%u.pe%u: a name is made of printable "
+                                "direction '%s' of %s: a name is made of printable "
                                 "ASCII characters, without spaces",
-                                direction, from.sip, from.cube, from.pe);
+                                direction, topo_pe_name(from).text);
     return NULL;
 }
 

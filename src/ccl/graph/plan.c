@@ -25,23 +25,6 @@ uint32_t ccl_plan_world(const ccl_entry *entry, const topo_machine *machine, uin
 }
 
 /* The number of a PE of the machine, in the order of (SIP, cube, PE). */
-static size_t pe_number(const topo_shape *shape, kb_pe pe)
-{
-    return ((size_t)pe.sip * shape->cubes + pe.cube) * shape->pes + pe.pe;
-}
-
-static kb_pe pe_at(const topo_shape *shape, size_t number)
-{
-    return (kb_pe){.sip = (uint32_t)(number / shape->pes / shape->cubes),
-                   .cube = (uint32_t)(number / shape->pes % shape->cubes),
-                   .pe = (uint32_t)(number % shape->pes)};
-}
-
-static bool has_pe(const topo_shape *shape, kb_pe pe)
-{
-    return pe.sip < shape->sips && pe.cube < shape->cubes && pe.pe < shape->pes;
-}
-
 static kb_error *too_few_pes(uint32_t world, uint64_t pes, const char *where)
 {
     return kb_error_new(KB_ERR_INPUT, "rank: pe needs %" PRIu32 " PE%s, but %s has %" PRIu64, world,
@@ -62,7 +45,7 @@ static kb_error *assign_pes_by_sip(const topo_shape *shape, const uint32_t *sips
         if (*of_sip == pes)
             err = too_few_pes(world, pes, "a SIP");
         else
-            ranks[rank] = pe_at(shape, sips[rank] * pes + (*of_sip)++);
+            ranks[rank] = topo_pe_at(shape, sips[rank] * pes + (*of_sip)++);
     }
     free(used);
     return err;
@@ -83,7 +66,7 @@ static kb_error *choose_ranks(const ccl_entry *entry, const topo_shape *shape, c
         return assign_pes_by_sip(shape, sips, world, ranks);
     KB_ASSERT(entry->rank_is_pe || sips);
     for (uint32_t rank = 0; rank < world; rank++)
-        ranks[rank] = entry->rank_is_pe ? pe_at(shape, rank) : (kb_pe){.sip = sips[rank]};
+        ranks[rank] = entry->rank_is_pe ? topo_pe_at(shape, rank) : (kb_pe){.sip = sips[rank]};
     return NULL;
 }
 
@@ -147,21 +130,19 @@ static kb_error *check_participant(const ccl_plan *plan, const topo_shape *shape
 {
     const char *mapper = plan->entry->mapper->name;
     kb_pe pe = participant->pe;
-    if (!has_pe(shape, pe))
+    if (!topo_has_pe(shape, pe))
         return kb_error_new(KB_ERR_INPUT,
-                            "mapper '%s' selects sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 ", "
+                            "mapper '%s' selects %s, "
                             "which the machine does not have",
-                            mapper, pe.sip, pe.cube, pe.pe);
+                            mapper, topo_pe_name(pe).text);
     if (participant->rank >= plan->scope.world)
         return kb_error_new(KB_ERR_INPUT,
                             "mapper '%s' selects rank %" PRIu32
                             ", but the number of ranks is %" PRIu32,
                             mapper, participant->rank, plan->scope.world);
-    if (takes_part[pe_number(shape, pe)])
-        return kb_error_new(KB_ERR_INPUT,
-                            "sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 " is in the plan twice",
-                            pe.sip, pe.cube, pe.pe);
-    takes_part[pe_number(shape, pe)] = true;
+    if (takes_part[topo_pe_index(shape, pe)])
+        return kb_error_new(KB_ERR_INPUT, "%s is in the plan twice", topo_pe_name(pe).text);
+    takes_part[topo_pe_index(shape, pe)] = true;
     return NULL;
 }
 
@@ -182,15 +163,15 @@ static kb_error *check_graph(const kb_ccl_graph *graph, const topo_shape *shape,
 {
     for (size_t i = 0; i < graph->edges.count; i++) {
         const ipcq_edge *edge = &graph->edges.items[i];
-        bool from = has_pe(shape, edge->from) && takes_part[pe_number(shape, edge->from)];
-        bool to = has_pe(shape, edge->to) && takes_part[pe_number(shape, edge->to)];
+        bool from = topo_has_pe(shape, edge->from) && takes_part[topo_pe_index(shape, edge->from)];
+        bool to = topo_has_pe(shape, edge->to) && takes_part[topo_pe_index(shape, edge->to)];
         kb_pe outsider = from ? edge->to : edge->from;
         if (!from || !to)
             return kb_error_new(KB_ERR_INPUT,
-                                "direction %s of sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 ": "
-                                "sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 " is not in the plan",
-                                edge->direction, edge->from.sip, edge->from.cube, edge->from.pe,
-                                outsider.sip, outsider.cube, outsider.pe);
+                                "direction %s of %s: "
+                                "%s is not in the plan",
+                                edge->direction, topo_pe_name(edge->from).text,
+                                topo_pe_name(outsider).text);
     }
     return NULL;
 }
@@ -218,10 +199,10 @@ static kb_error *check_memory(const topo_shape *shape, const ipcq_settings *s, k
     if (queue_count == 0 || s->n_slots == 0 || queue_count <= capacity / s->n_slots / s->slot_bytes)
         return NULL;
     return kb_error_new(KB_ERR_INPUT,
-                        "the slots that sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32
-                        " needs, %" PRIu32 " of %" PRIu64 " bytes for each direction, are "
+                        "the slots that %s needs, %" PRIu32 " of %" PRIu64
+                        " bytes for each direction, are "
                         "more than its %s of %" PRIu64 " bytes",
-                        pe.sip, pe.cube, pe.pe, s->n_slots, s->slot_bytes, name, capacity);
+                        topo_pe_name(pe).text, s->n_slots, s->slot_bytes, name, capacity);
 }
 
 /* The number of queues in the memory of this end, counted up to it. `queue_count` is the number at
@@ -403,7 +384,7 @@ kb_error *ccl_plan_make_for(const ccl_entry *entry, const topo_machine *machine,
     if (!copy)
         return kb_error_nomem();
     for (uint32_t rank = 0; rank < world; rank++) {
-        KB_ASSERT(has_pe(topo_machine_shape(machine), ranks[rank]));
+        KB_ASSERT(topo_has_pe(topo_machine_shape(machine), ranks[rank]));
         copy[rank] = ranks[rank];
     }
     return make_plan(entry, machine, copy, world, NULL, plan);
@@ -437,11 +418,9 @@ static kb_error *check_pes(const topo_shape *shape, const ccl_pe_topology *over)
                             over->name, over->count, (uint64_t)shape->pe_count);
     for (size_t i = 0; i < over->count; i++) {
         kb_pe pe = over->pes[i];
-        if (!has_pe(shape, pe))
-            return kb_error_new(KB_ERR_INPUT,
-                                "PE %zu: the machine has no sip%" PRIu32 ".cube%" PRIu32
-                                ".pe%" PRIu32,
-                                i, pe.sip, pe.cube, pe.pe);
+        if (!topo_has_pe(shape, pe))
+            return kb_error_new(KB_ERR_INPUT, "PE %zu: the machine has no %s", i,
+                                topo_pe_name(pe).text);
     }
     return NULL;
 }
@@ -481,13 +460,11 @@ kb_error *ccl_plan_edges(const topo_machine *machine, const ipcq_edge *edges, si
 {
     const topo_shape *shape = topo_machine_shape(machine);
     for (size_t i = 0; i < count; i++) {
-        kb_pe pe = has_pe(shape, edges[i].from) ? edges[i].to : edges[i].from;
-        if (!has_pe(shape, pe))
-            return kb_error_new(KB_ERR_INPUT,
-                                "edge %zu (%s): the machine has no sip%" PRIu32 ".cube%" PRIu32
-                                ".pe%" PRIu32,
-                                i, edges[i].direction ? edges[i].direction : "without direction",
-                                pe.sip, pe.cube, pe.pe);
+        kb_pe pe = topo_has_pe(shape, edges[i].from) ? edges[i].to : edges[i].from;
+        if (!topo_has_pe(shape, pe))
+            return kb_error_new(KB_ERR_INPUT, "edge %zu (%s): the machine has no %s", i,
+                                edges[i].direction ? edges[i].direction : "without direction",
+                                topo_pe_name(pe).text);
         if (!edges[i].direction || edges[i].direction[0] == '\0')
             return kb_error_new(KB_ERR_INPUT, "edge %zu has no direction", i);
     }
