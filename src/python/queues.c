@@ -128,17 +128,24 @@ static PyObject *queues_create(PyObject *object, PyObject *args, PyObject *kwarg
     py_context *self = (py_context *)object;
     creation is = {0};
     PyObject *edges = Py_None, *pes = Py_None;
-    unsigned int w = 0, h = 0, world = 0, n_slots = 0;
-    unsigned long long slot_bytes = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OzOIIzIzIK:queues_create", names, &edges,
+    int w = 0, h = 0, world = 0, n_slots = 0;
+    long long slot_bytes = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OzOiiziziL:queues_create", names, &edges,
                                      &is.spec.topology, &pes, &w, &h, &is.spec.algorithm, &world,
                                      &is.spec.buffer_kind, &n_slots, &slot_bytes))
         return NULL;
-    is.spec.w = w;
-    is.spec.h = h;
-    is.spec.world = world;
-    is.spec.n_slots = n_slots;
-    is.spec.slot_bytes = slot_bytes;
+    if (w < 0 || h < 0 || world < 0 || n_slots < 0 || slot_bytes < 0) {
+        PyErr_Format(
+            py_input_error,
+            "queues: a size is negative: w %d, h %d, world %d, n_slots %d, slot_bytes %lld", w, h,
+            world, n_slots, slot_bytes);
+        return NULL;
+    }
+    is.spec.w = (uint32_t)w;
+    is.spec.h = (uint32_t)h;
+    is.spec.world = (uint32_t)world;
+    is.spec.n_slots = (uint32_t)n_slots;
+    is.spec.slot_bytes = (uint64_t)slot_bytes;
     bool done = (edges == Py_None || get_edges(edges, &is)) &&
                 (pes == Py_None || get_pes(pes, &is)) && py_host_do(self, create_now, &is);
     creation_fini(&is);
