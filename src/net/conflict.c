@@ -13,6 +13,13 @@
  * to a link at the very instant when a train leaves it, the order within the instant is that of
  * packets.
  *
+ * Followers: packets may be behind a train in a port, if its first link is its slowest one. It does
+ * not wait, so it has left the port when the first of them could; and the port holds all that comes
+ * within the latency of its link ("roomy"). If the train is unfolded nevertheless, its packets are
+ * put before them. A message that chooses a virtual channel counts those in which a train is: that
+ * matters only if the channel whose turn it is is not empty. With more than two virtual channels
+ * the train is unfolded instead.
+ *
  * With several virtual channels, a train takes the one whose turn it is. That is what a packet
  * would do if channels are used in turn: see keeps_turns().
  */
@@ -63,7 +70,7 @@ void conflict_choose(net *n, const visit *v)
     bool in_turn = true; /* all trains so far */
     while (i != NONE) {
         const reservation *r = reservation_at(n, i);
-        bool is_fixed = reservation_is_final(r) || reservation_is_remainder(r);
+        bool is_fixed = reservation_is_final(r) || reservation_is_remainder(r) || r->vc < VC_OPEN;
         if (!is_fixed && r->vc >= VC_PLANNED)
             in_turn = false;
         if (!is_fixed && !(in_turn && finds_its_turn(n, v, r))) {
@@ -87,12 +94,34 @@ static kb_time window_end(const net *n, const visit *v)
     return v->tail > end ? v->tail : end;
 }
 
+/*
+ * Whether packets may be behind the train in the port: see "Followers". Those of a train whose
+ * first link is its slowest one never wait.
+ */
+static bool may_follow(const net *n, uint32_t at, const route *r)
+{
+    return n->options.fabric.vcs <= 2 && r->first == r->slowest && profile_of(n, at)->roomy;
+}
+
+/* Whether the link is busy with the train up to the end of its reservation: the last packet takes
+ * as long as on the first link. */
+static bool is_last_as_long(const net *n, uint32_t at, const reservation *r, const route *ro)
+{
+    const topo_pace *pace = &profile_of(n, at)->pace;
+    const transfer *tr = transfer_at(n, r->transfer);
+    uint64_t last = tr->bytes - (uint64_t)(tr->packets - 1) * n->options.fabric.packet_bytes;
+    kb_time most = topo_rate_time(pace->bytes_per_s, last);
+    return pace == ro->first || reservation_last_start(n, r) + most + 1 >= r->to;
+}
+
 /* Whether the train leaves the link before the packet comes, and does not matter to it. */
 static bool is_ahead(const net *n, const visit *v, const reservation *r)
 {
-    if (r->to >= v->head)
+    const route *ro = route_of(n, transfer_at(n, r->transfer));
+    if (r->to >= v->head &&
+        (r->to > v->head || !may_follow(n, v->at, ro) || is_last_as_long(n, v->at, r, ro)))
         return false;
-    return reservation_leaves(n, v->at, r) <= v->head || v->is_final;
+    return reservation_leaves(n, v->at, r) <= v->head || v->is_final || may_follow(n, v->at, ro);
 }
 
 /* Whether the packet leaves the link before the train comes, and does not matter to it. */

@@ -124,10 +124,11 @@ typedef struct channel {
 
 enum {
     PACKET_LAST = 1,
-    PACKET_ARRIVED = 2, /* without elision only */
-    PACKET_LATE = 2,    /* with elision: a packet ahead in its channel has waited, so its start is
-                           not known */
-    PACKET_NUMBER_SHIFT = 2,
+    PACKET_ARRIVED = 2,  /* without elision only */
+    PACKET_LATE = 2,     /* with elision: a packet ahead in its channel has waited, so its start is
+                            not known */
+    PACKET_FORESEEN = 4, /* behind others in its channel, with an event for its arrival */
+    PACKET_NUMBER_SHIFT = 3,
 };
 #define MAX_PACKETS (1u << (32 - PACKET_NUMBER_SHIFT))
 

@@ -212,6 +212,38 @@ static void meet_later(net *n, const packet *pk, uint32_t feeder)
         kb_sim_fail(n->sim, kb_error_nomem());
 }
 
+/*
+ * Puts the packet into the channel, in the order in which packets come there: others may follow the
+ * train. Returns whether it is the first.
+ */
+static bool insert(net *n, channel *ch, uint32_t p)
+{
+    packet *pk = packet_at(n, p);
+    pk->next = NONE;
+    if (ch->first == NONE) {
+        ch->first = ch->last = p;
+        return true;
+    }
+    packet *last = packet_at(n, ch->last), *first = packet_at(n, ch->first);
+    if (KB_LIKELY(last->head_at < pk->head_at)) {
+        last->next = p;
+        ch->last = p;
+        return false;
+    }
+    if (first->head_at > pk->head_at) {
+        first->number |= PACKET_FORESEEN;
+        pk->next = ch->first;
+        ch->first = p;
+        return true;
+    }
+    packet *before = first;
+    while (packet_at(n, before->next)->head_at < pk->head_at)
+        before = packet_at(n, before->next);
+    pk->next = before->next;
+    before->next = p;
+    return false;
+}
+
 /* The packet is in the port behind link `i` of the route, or comes there. */
 static void put_in_port(net *n, const transfer *tr, uint32_t i, uint32_t index, uint32_t bytes,
                         bool last)
@@ -230,17 +262,12 @@ static void put_in_port(net *n, const transfer *tr, uint32_t i, uint32_t index, 
     pk->next_step = tr->own_route + i + 1;
     pk->step = *step_pool_at(&n->step_pool, pk->next_step);
     pk->number = (last ? bytes : index) << PACKET_NUMBER_SHIFT | (last ? PACKET_LAST : 0u);
-    pk->next = NONE;
-    if (ch->first != NONE) {
-        packet_at(n, ch->last)->next = p;
-    } else {
-        ch->first = p;
+    if (insert(n, ch, p)) {
         st->waits = pk->head_at <= n->now;
         if (!st->waits)
             schedule(n, pk->head_at, arrival_id(n, st->at), n->on_arrival,
                      (uint64_t)st->channel << 32 | p);
     }
-    ch->last = p;
     hold(n, step_link(n, pk->step), pk->head_at, pk->tail_at);
     if (pk->head_at > n->now)
         meet_later(n, pk, st->at);
