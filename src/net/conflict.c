@@ -76,7 +76,7 @@ void conflict_choose(net *n, const visit *v)
         if (!is_fixed && !(in_turn && finds_its_turn(n, v, r))) {
             in_turn = false;
             if (!repredict_vc(n, v, i)) {
-                train_unfold(n, r->transfer, NOTHING, NET_PACKET_MET);
+                train_unfold(n, r->transfer, NOTHING, NOTHING, NET_PACKET_MET);
                 i = reservation_first(n, v->at);
                 continue;
             }
@@ -98,7 +98,7 @@ static kb_time window_end(const net *n, const visit *v)
  * Whether packets may be behind the train in the port: see "Followers". Those of a train whose
  * first link is its slowest one never wait.
  */
-static bool may_follow(const net *n, uint32_t at, const route *r)
+bool conflict_may_follow(const net *n, uint32_t at, const route *r)
 {
     return n->options.fabric.vcs <= 2 && r->first == r->slowest && profile_of(n, at)->roomy;
 }
@@ -118,10 +118,11 @@ static bool is_last_as_long(const net *n, uint32_t at, const reservation *r, con
 static bool is_ahead(const net *n, const visit *v, const reservation *r)
 {
     const route *ro = route_of(n, transfer_at(n, r->transfer));
-    if (r->to >= v->head &&
-        (r->to > v->head || !may_follow(n, v->at, ro) || is_last_as_long(n, v->at, r, ro)))
+    if (!(r->flags & RESERVATION_PASSED) && r->to >= v->head &&
+        (r->to > v->head || !conflict_may_follow(n, v->at, ro) || is_last_as_long(n, v->at, r, ro)))
         return false;
-    return reservation_leaves(n, v->at, r) <= v->head || v->is_final || may_follow(n, v->at, ro);
+    return reservation_leaves(n, v->at, r) <= v->head || v->is_final ||
+           conflict_may_follow(n, v->at, ro);
 }
 
 /* Whether the packet leaves the link before the train comes, and does not matter to it. */
@@ -168,7 +169,7 @@ static void meet(net *n, const visit *v, uint32_t own, net_unfold_cause cause)
         if (is_ahead(n, v, r) || is_behind(n, v, r) || is_own(n, v, i, r)) {
             i = reservation_after(n, v->at, i);
         } else {
-            train_unfold(n, r->transfer, own, cause);
+            train_unfold(n, r->transfer, v->at, own, cause);
             i = reservation_first(n, v->at);
         }
     }
@@ -198,8 +199,8 @@ void conflict_clear(net *n, uint32_t at, uint32_t own)
     uint32_t i = reservation_first(n, at);
     while (i != NONE) {
         const reservation *r = reservation_at(n, i);
-        if (reservation_is_live(n, r)) {
-            train_unfold(n, r->transfer, own, NET_PACKET_WAITED);
+        if (reservation_is_live(n, r) && !(r->flags & RESERVATION_PASSED)) {
+            train_unfold(n, r->transfer, at, own, NET_PACKET_WAITED);
             i = reservation_first(n, at);
         } else {
             i = reservation_after(n, at, i);
@@ -235,7 +236,7 @@ static void clear_port(net *n, uint32_t at, uint32_t c)
     while (i != NONE) {
         const reservation *r = reservation_at(n, i);
         if (may_be_behind(n, at, i, c)) {
-            train_unfold(n, r->transfer, NOTHING, NET_PACKET_WAITED);
+            train_unfold(n, r->transfer, NOTHING, NOTHING, NET_PACKET_WAITED);
             i = reservation_first(n, at);
         } else {
             i = reservation_after(n, at, i);
@@ -313,7 +314,7 @@ static bool trains_keep_turns(net *n, uint32_t at, uint32_t class, kb_time head,
         if (!reservation_is_out_of_turn(r) || reservation_is_final(r) ||
             reservation_class(n, at, r) != class)
             continue;
-        if (!reservation_is_remainder(r))
+        if (!reservation_is_remainder(r) || r->flags & RESERVATION_PART)
             return false;
         uint32_t vc = step_vc(n, reservation_step(n, i, r));
         if (vc == VC_OPEN)

@@ -175,6 +175,8 @@ typedef struct transfer {
     net_done_fn *done;
     void *self;
     uint64_t arg;
+    uint32_t part_of; /* of a train of the first packets of a message, which is cut off: the
+                         message; else NONE. It uses the message's own route. */
 
     kb_time overhead, wire, drain; /* of a completion that is not plain */
     uint32_t made;                 /* packets made at injection; most have left */
@@ -263,6 +265,7 @@ struct net {
     kb_time fast_until; /* packets that start until then have times far from the end of the clock;
                            -1 while bookings are watched */
 
+    uint32_t parts; /* transfers that are parts of others */
     uint64_t hops;
     uint64_t done;
     uint64_t arrivals;  /* injected messages: sequence numbers of their events */

@@ -34,6 +34,8 @@ enum {
                                   choose the virtual channel */
     RESERVATION_FREED = 16,    /* the channel of a remainder is free again */
     RESERVATION_PLANNED = 32,  /* its virtual channel may be out of round-robin order */
+    RESERVATION_PART = 64,     /* of the first packets of a message: others of it come later */
+    RESERVATION_PASSED = 128,  /* the state of the link says how long the train is there */
 };
 
 enum {
