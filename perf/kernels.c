@@ -6,6 +6,11 @@
  * what it takes for each of the commands to units. op: a vector operation of one PE. launch: a
  * kernel that does nothing, for each of 128 PEs. product: 1024 x 1024 x 1024 in f16 with data, by
  * one PE, in operations a second.
+ *
+ * Instructions are counted of two cases, for each command to a unit. composite: a product of width
+ * 3,072 over the 128 PEs of a SIP, in its tiles. shared: each PE reads blocks of 64 KiB from its
+ * own slice of HBM, and 256 bytes from that of its neighbour after each, so memories serve two
+ * readers.
  */
 #include "bench.h"
 
@@ -35,6 +40,20 @@ KB_KERNEL(add_often, tl_ptr x, int64_t times)
     tl_store(x, sum);
 }
 
+enum { BLOCK = 32 << 10, FEW = 128 }; /* elements of f16 */
+
+KB_KERNEL(share, tl_ptr x, int64_t times)
+{
+    int64_t pes = tl_num_programs(0), own = tl_program_id(1) * pes + tl_program_id(0);
+    int64_t other = tl_program_id(1) * pes + (tl_program_id(0) + 1) % pes;
+    for (int64_t i = 0; i < times; i++) {
+        tl_tensor block = tl_load(x + own * BLOCK * 2, tl_shape(BLOCK), TL_F16);
+        tl_tensor few = tl_load(x + other * BLOCK * 2, tl_shape(FEW), TL_F16);
+        tl_assign(&few, tl_add(few, 1));
+        tl_assign(&block, tl_add(block, 1));
+    }
+}
+
 KB_KERNEL(nothing, tl_ptr x)
 {
     (void)x;
@@ -56,6 +75,16 @@ typedef struct cost {
     uint64_t hops, commands;
 } cost;
 
+static uint64_t count_commands(kb_context *ctx)
+{
+    size_t count;
+    uint64_t commands = 0;
+    const kb_op_sum *sums = kb_oplog_sums(rt_get_stats(ctx).log, &count);
+    for (size_t i = 0; i < count; i++)
+        commands += sums[i].count;
+    return commands;
+}
+
 static kb_error *qkv(kb_context *ctx, cost *c)
 {
     kb_tensor x, w, y;
@@ -67,12 +96,8 @@ static kb_error *qkv(kb_context *ctx, cost *c)
         KB_TRY(kb_launch(ctx, "project", &project, x, w, y, TOKENS, WIDTH));
     }
     c->ns = bench_clock_ns() - start;
-    rt_stats stats = rt_get_stats(ctx);
-    c->hops = net_get_stats(stats.fabric).hops;
-    size_t count;
-    const kb_op_sum *sums = kb_oplog_sums(stats.log, &count);
-    for (size_t i = 0; i < count; i++)
-        c->commands += sums[i].count;
+    c->hops = net_get_stats(rt_get_stats(ctx).fabric).hops;
+    c->commands = count_commands(ctx);
     return NULL;
 }
 
@@ -162,7 +187,44 @@ static kb_error *run(bench *b)
     return bench_wants(b, "kernels") ? measure(b) : NULL;
 }
 
+static kb_error *run_products(kb_context *ctx, uint64_t width, uint64_t times)
+{
+    kb_tensor x, w, y;
+    KB_TRY(make(ctx, TOKENS, width, &everywhere, &x));
+    KB_TRY(make(ctx, width, width, &by_columns, &w));
+    KB_TRY(make(ctx, TOKENS, width, &by_columns, &y));
+    for (uint64_t i = 0; i < times; i++)
+        KB_TRY(kb_launch(ctx, "project", &project, x, w, y, TOKENS, width));
+    return NULL;
+}
+
+static kb_error *run_shared(kb_context *ctx, uint64_t times)
+{
+    kb_tensor x;
+    kb_machine machine = kb_context_machine(ctx);
+    KB_TRY(make(ctx, 1, (uint64_t)machine.cubes * machine.pes * BLOCK, &by_columns, &x));
+    return kb_launch(ctx, "share", &share, x, times);
+}
+
+/* A product of that width, so many times; or with width 0 so many blocks. */
+static kb_error *count(uint32_t width, uint64_t times, uint64_t *done)
+{
+    kb_context *ctx;
+    KB_TRY(kb_context_create(&(kb_context_options){.timing_only = true}, &ctx));
+    kb_error *err = width > 0 ? run_products(ctx, width, times) : run_shared(ctx, times);
+    *done = count_commands(ctx);
+    kb_context_destroy(ctx);
+    return err;
+}
+
+static const bench_work works[] = {
+    {"kernels.composite", count, 3072, 1, 3},
+    {"kernels.shared", count, 0, 4, 12},
+    {0},
+};
+
 const bench_suite bench_kernels = {
     .title = "Kernels: commands, launches, products on the default machine",
     .run = run,
+    .works = works,
 };

@@ -13,6 +13,13 @@
  * to a link at the very instant when a train leaves it, the order within the instant is that of
  * packets.
  *
+ * Followers: packets may be behind a train in a port, if its first link is its slowest one. It does
+ * not wait, so it has left the port when the first of them could; and the port holds all that comes
+ * within the latency of its link ("roomy"). If the train is unfolded nevertheless, its packets are
+ * put before them. A message that chooses a virtual channel counts those in which a train is: that
+ * matters only if the channel whose turn it is is not empty. With more than two virtual channels
+ * the train is unfolded instead.
+ *
  * With several virtual channels, a train takes the one whose turn it is. That is what a packet
  * would do if channels are used in turn: see keeps_turns().
  */
@@ -63,13 +70,13 @@ void conflict_choose(net *n, const visit *v)
     bool in_turn = true; /* all trains so far */
     while (i != NONE) {
         const reservation *r = reservation_at(n, i);
-        bool is_fixed = reservation_is_final(r) || reservation_is_remainder(r);
+        bool is_fixed = reservation_is_final(r) || reservation_is_remainder(r) || r->vc < VC_OPEN;
         if (!is_fixed && r->vc >= VC_PLANNED)
             in_turn = false;
         if (!is_fixed && !(in_turn && finds_its_turn(n, v, r))) {
             in_turn = false;
             if (!repredict_vc(n, v, i)) {
-                train_unfold(n, r->transfer, NOTHING, NET_PACKET_MET);
+                train_unfold(n, r->transfer, NOTHING, NOTHING, NET_PACKET_MET);
                 i = reservation_first(n, v->at);
                 continue;
             }
@@ -87,12 +94,35 @@ static kb_time window_end(const net *n, const visit *v)
     return v->tail > end ? v->tail : end;
 }
 
+/*
+ * Whether packets may be behind the train in the port: see "Followers". Those of a train whose
+ * first link is its slowest one never wait.
+ */
+bool conflict_may_follow(const net *n, uint32_t at, const route *r)
+{
+    return n->options.fabric.vcs <= 2 && r->first == r->slowest && profile_of(n, at)->roomy;
+}
+
+/* Whether the link is busy with the train up to the end of its reservation: the last packet takes
+ * as long as on the first link. */
+static bool is_last_as_long(const net *n, uint32_t at, const reservation *r, const route *ro)
+{
+    const topo_pace *pace = &profile_of(n, at)->pace;
+    const transfer *tr = transfer_at(n, r->transfer);
+    uint64_t last = tr->bytes - (uint64_t)(tr->packets - 1) * n->options.fabric.packet_bytes;
+    kb_time most = topo_rate_time(pace->bytes_per_s, last);
+    return pace == ro->first || reservation_last_start(n, r) + most + 1 >= r->to;
+}
+
 /* Whether the train leaves the link before the packet comes, and does not matter to it. */
 static bool is_ahead(const net *n, const visit *v, const reservation *r)
 {
-    if (r->to >= v->head)
+    const route *ro = route_of(n, transfer_at(n, r->transfer));
+    if (!(r->flags & RESERVATION_PASSED) && r->to >= v->head &&
+        (r->to > v->head || !conflict_may_follow(n, v->at, ro) || is_last_as_long(n, v->at, r, ro)))
         return false;
-    return reservation_leaves(n, v->at, r) <= v->head || v->is_final;
+    return reservation_leaves(n, v->at, r) <= v->head || v->is_final ||
+           conflict_may_follow(n, v->at, ro);
 }
 
 /* Whether the packet leaves the link before the train comes, and does not matter to it. */
@@ -139,7 +169,7 @@ static void meet(net *n, const visit *v, uint32_t own, net_unfold_cause cause)
         if (is_ahead(n, v, r) || is_behind(n, v, r) || is_own(n, v, i, r)) {
             i = reservation_after(n, v->at, i);
         } else {
-            train_unfold(n, r->transfer, own, cause);
+            train_unfold(n, r->transfer, v->at, own, cause);
             i = reservation_first(n, v->at);
         }
     }
@@ -169,8 +199,8 @@ void conflict_clear(net *n, uint32_t at, uint32_t own)
     uint32_t i = reservation_first(n, at);
     while (i != NONE) {
         const reservation *r = reservation_at(n, i);
-        if (reservation_is_live(n, r)) {
-            train_unfold(n, r->transfer, own, NET_PACKET_WAITED);
+        if (reservation_is_live(n, r) && !(r->flags & RESERVATION_PASSED)) {
+            train_unfold(n, r->transfer, at, own, NET_PACKET_WAITED);
             i = reservation_first(n, at);
         } else {
             i = reservation_after(n, at, i);
@@ -206,7 +236,7 @@ static void clear_port(net *n, uint32_t at, uint32_t c)
     while (i != NONE) {
         const reservation *r = reservation_at(n, i);
         if (may_be_behind(n, at, i, c)) {
-            train_unfold(n, r->transfer, NOTHING, NET_PACKET_WAITED);
+            train_unfold(n, r->transfer, NOTHING, NOTHING, NET_PACKET_WAITED);
             i = reservation_first(n, at);
         } else {
             i = reservation_after(n, at, i);
@@ -284,7 +314,7 @@ static bool trains_keep_turns(net *n, uint32_t at, uint32_t class, kb_time head,
         if (!reservation_is_out_of_turn(r) || reservation_is_final(r) ||
             reservation_class(n, at, r) != class)
             continue;
-        if (!reservation_is_remainder(r))
+        if (!reservation_is_remainder(r) || r->flags & RESERVATION_PART)
             return false;
         uint32_t vc = step_vc(n, reservation_step(n, i, r));
         if (vc == VC_OPEN)

@@ -25,6 +25,10 @@ struct visit {
 /* Unfolds the trains that conflict with the packet on the link, unless it waits there. */
 void conflict_meet(net *n, const visit *v);
 
+/* Whether packets may come to the port behind the link while those of a train over the route are
+ * there. */
+bool conflict_may_follow(const net *n, uint32_t at, const route *r);
+
 /* Unfolds all trains that have not passed the link. The caller offers a packet of injection channel
  * `own`. */
 void conflict_clear(net *n, uint32_t at, uint32_t own);

@@ -124,10 +124,11 @@ typedef struct channel {
 
 enum {
     PACKET_LAST = 1,
-    PACKET_ARRIVED = 2, /* without elision only */
-    PACKET_LATE = 2,    /* with elision: a packet ahead in its channel has waited, so its start is
-                           not known */
-    PACKET_NUMBER_SHIFT = 2,
+    PACKET_ARRIVED = 2,  /* without elision only */
+    PACKET_LATE = 2,     /* with elision: a packet ahead in its channel has waited, so its start is
+                            not known */
+    PACKET_FORESEEN = 4, /* behind others in its channel, with an event for its arrival */
+    PACKET_NUMBER_SHIFT = 3,
 };
 #define MAX_PACKETS (1u << (32 - PACKET_NUMBER_SHIFT))
 
@@ -174,6 +175,8 @@ typedef struct transfer {
     net_done_fn *done;
     void *self;
     uint64_t arg;
+    uint32_t part_of; /* of a train of the first packets of a message, which is cut off: the
+                         message; else NONE. It uses the message's own route. */
 
     kb_time overhead, wire, drain; /* of a completion that is not plain */
     uint32_t made;                 /* packets made at injection; most have left */
@@ -262,6 +265,7 @@ struct net {
     kb_time fast_until; /* packets that start until then have times far from the end of the clock;
                            -1 while bookings are watched */
 
+    uint32_t parts; /* transfers that are parts of others */
     uint64_t hops;
     uint64_t done;
     uint64_t arrivals;  /* injected messages: sequence numbers of their events */

@@ -383,6 +383,7 @@ static void begin_leg(net *n, uint32_t t, kb_time now, bool forwarded)
     tr->in_train = false;
     tr->deferred = false;
     tr->on_links = false;
+    tr->part_of = NONE;
     tr->ready_at = kb_time_add(now, forwarded ? 0 : r->overhead);
     tr->ends_at = tr->ready_at;
     n->engine->begin_message(n, t, tr->returning);
@@ -572,7 +573,7 @@ net_stats net_get_stats(const net *n)
 {
     net_stats f = {.hops = n->hops,
                    .transfers = n->done,
-                   .live = kb_pool_live(&n->transfers),
+                   .live = kb_pool_live(&n->transfers) - n->parts,
                    .live_bytes = pool_bytes(&n->packets) + pool_bytes(&n->transfers) +
                                  pool_bytes(&n->routes.pool) + step_pool_bytes(&n->step_pool)};
     size_t links = n->graph->links.count;

@@ -47,6 +47,58 @@ void reservation_take_turns(net *n, uint32_t at, kb_time until)
     } while (i != l->reserved);
 }
 
+/* What the link booked last, if that was the train. */
+static uint32_t last_of(const net *n, uint32_t index, const reservation *r)
+{
+    if (KB_LIKELY(!(r->flags & RESERVATION_PART)))
+        return NONE;
+    const transfer *tr = transfer_at(n, r->transfer);
+    return tr->own_route + (index - tr->train) / RESERVATION_WORDS;
+}
+
+void reservation_note_passed(net *n, uint32_t at)
+{
+    link *l = &n->links[at];
+    uint32_t i = reservation_first(n, at);
+    for (; i != NONE && !reservation_is_live(n, reservation_at(n, i));
+         i = reservation_after(n, at, i))
+        if (l->free_at <= reservation_at(n, i)->from)
+            l->last = last_of(n, i, reservation_at(n, i));
+}
+
+kb_time reservation_last_start(const net *n, const reservation *r)
+{
+    const transfer *tr = transfer_at(n, r->transfer);
+    const route *ro = route_of(n, tr);
+    kb_time drain = tr->ends_at - ro->latency - tr->start;
+    uint64_t before = (uint64_t)(tr->packets - 1) * n->options.fabric.packet_bytes;
+    return r->to - drain + topo_rate_time(ro->first->bytes_per_s, before);
+}
+
+/* Whether the last packet of the train, which has passed the link, is in the port behind it. */
+static bool is_in_port(const net *n, uint32_t at, const reservation *r)
+{
+    kb_time gone = reservation_last_start(n, r) + profile_of(n, at)->latency;
+    return gone > n->now || (gone == n->now && n->current < arrival_id(n, at));
+}
+
+bool reservation_occupies(const net *n, uint32_t at, uint32_t c)
+{
+    uint32_t i = reservation_at(n, n->links[at].reserved)->next;
+    for (; i != NONE; i = reservation_after(n, at, i)) {
+        const reservation *r = reservation_at(n, i);
+        if (r->from >= n->now)
+            return false;
+        if (reservation_is_final(r) || reservation_class(n, at, r) != class_of(n, c))
+            continue;
+        uint32_t used = reservation_is_remainder(r) ? step_channel(reservation_step(n, i, r))
+                                                    : class_of(n, c) + r->vc;
+        if (used == c && is_in_port(n, at, r))
+            return true;
+    }
+    return false;
+}
+
 /* The train has passed the link: its reservation, after the one before it, goes. */
 static inline void leave_ring(link *l, reservation *before, uint32_t before_index, reservation *r,
                               uint32_t index)
@@ -72,7 +124,7 @@ uint32_t reservation_first_remaining(net *n, uint32_t at)
             free_channel(n, first, r);
         }
         if (l->free_at <= r->from)
-            l->last = NONE; /* the train was the last on the link */
+            l->last = last_of(n, first, r); /* the train was the last on the link */
         leave_ring(l, last, l->reserved, r, first);
     } while (l->reserved != NONE);
     return NONE;
@@ -102,7 +154,7 @@ void reservation_drop_among(net *n, uint32_t at, uint32_t index)
     reservation_take_turns(n, at, r->from);
     free_channel(n, index, r);
     if (l->free_at <= r->from)
-        l->last = NONE;
+        l->last = last_of(n, index, r);
     reservation_remove(n, at, index);
 }
 

@@ -34,6 +34,8 @@ enum {
                                   choose the virtual channel */
     RESERVATION_FREED = 16,    /* the channel of a remainder is free again */
     RESERVATION_PLANNED = 32,  /* its virtual channel may be out of round-robin order */
+    RESERVATION_PART = 64,     /* of the first packets of a message: others of it come later */
+    RESERVATION_PASSED = 128,  /* the state of the link says how long the train is there */
 };
 
 enum {
@@ -147,6 +149,16 @@ static inline void reservation_drop(net *n, uint32_t at, uint32_t index, const r
         l->last = NONE;
     l->reserved = NONE;
 }
+
+/* Trains that have passed the link since its last booking: that was not the last one. */
+void reservation_note_passed(net *n, uint32_t at);
+
+/* Whether packets of a train that has passed the link are in that channel behind it. Only the
+ * channels of trains whose first link is their slowest are known. */
+bool reservation_occupies(const net *n, uint32_t at, uint32_t c);
+
+/* When the last packet of the train, whose first link is its slowest, starts on the link. */
+kb_time reservation_last_start(const net *n, const reservation *r);
 
 /* Advances the round-robin choice of virtual channels by the trains that have started on the link
  * until then, and frees the channels that remainders have passed. */

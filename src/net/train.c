@@ -285,7 +285,13 @@ train_outcome train_try_start(net *n, uint32_t t)
     return TRAIN_STARTED;
 }
 
-void train_end(net *n, uint32_t t)
+void train_give_part(net *n, uint32_t t)
+{
+    kb_pool_give(&n->transfers, t);
+    n->parts--;
+}
+
+bool train_end(net *n, uint32_t t)
 {
     transfer *tr = transfer_at(n, t);
     const route *r = route_of(n, tr);
@@ -295,12 +301,17 @@ void train_end(net *n, uint32_t t)
         reservation_drop(n, step_link(n, step[i]), reservation_of(tr, i), of_link);
     step_pool_free(&n->step_pool, tr->train, tr->train_size);
     tr->in_train = false;
+    if (KB_UNLIKELY(tr->part_of != NONE)) {
+        train_give_part(n, t);
+        return false;
+    }
     if (tr->train_first > 0) {
         packets_end(n, t);
-        return;
+        return true;
     }
     tries_at(n, r->injection)->failures = 0;
     n->trains.whole++;
+    return true;
 }
 
 /* ---- What is left of a message ----------------------------------------------------------- */

@@ -30,8 +30,12 @@ void train_retry(const net *n, transfer *tr, uint32_t gap);
 /* A train failed or was unfolded: makes attempts at its injection channel rarer. */
 void train_note_failure(injection_tries *tries);
 
-/* The train has ended. */
-void train_end(net *n, uint32_t t);
+/* The train has ended. False if it was a part of a message: the transfer does not exist any more.
+ */
+bool train_end(net *n, uint32_t t);
+
+/* The part does not exist any more. */
+void train_give_part(net *n, uint32_t t);
 
 /* The message moves as packets, until it has ended. */
 void packets_begin(net *n, uint32_t t);
@@ -39,9 +43,10 @@ void packets_end(net *n, uint32_t t);
 
 /*
  * unfold.c: replaces the train, and those that share its injection channel, by packets. The caller
- * offers a packet at injection channel `own`.
+ * offers a packet at injection channel `own`. Only link `at` is wanted by something else, or
+ * NOTHING if that is not known: what has passed it may stay a train.
  */
-void train_unfold(net *n, uint32_t t, uint32_t own, net_unfold_cause cause);
+void train_unfold(net *n, uint32_t t, uint32_t at, uint32_t own, net_unfold_cause cause);
 void train_unfold_all(net *n);
 
 /* The bytes and packets of a train: those of its message without the packets ahead of it. */

@@ -122,7 +122,7 @@ typedef enum net_packets_cause {
     NET_PACKETS_CAUSES
 } net_packets_cause;
 
-/* Why a packet train was unfolded into packets. */
+/* Why a packet train was unfolded into packets, or cut. */
 typedef enum net_unfold_cause {
     NET_PACKET_MET,    /* a packet came to one of its links at the same time */
     NET_PACKET_WAITED, /* a packet waited for one of its links */

@@ -212,6 +212,38 @@ static void meet_later(net *n, const packet *pk, uint32_t feeder)
         kb_sim_fail(n->sim, kb_error_nomem());
 }
 
+/*
+ * Puts the packet into the channel, in the order in which packets come there: others may follow the
+ * train. Returns whether it is the first.
+ */
+static bool insert(net *n, channel *ch, uint32_t p)
+{
+    packet *pk = packet_at(n, p);
+    pk->next = NONE;
+    if (ch->first == NONE) {
+        ch->first = ch->last = p;
+        return true;
+    }
+    packet *last = packet_at(n, ch->last), *first = packet_at(n, ch->first);
+    if (KB_LIKELY(last->head_at < pk->head_at)) {
+        last->next = p;
+        ch->last = p;
+        return false;
+    }
+    if (first->head_at > pk->head_at) {
+        first->number |= PACKET_FORESEEN;
+        pk->next = ch->first;
+        ch->first = p;
+        return true;
+    }
+    packet *before = first;
+    while (packet_at(n, before->next)->head_at < pk->head_at)
+        before = packet_at(n, before->next);
+    pk->next = before->next;
+    before->next = p;
+    return false;
+}
+
 /* The packet is in the port behind link `i` of the route, or comes there. */
 static void put_in_port(net *n, const transfer *tr, uint32_t i, uint32_t index, uint32_t bytes,
                         bool last)
@@ -230,17 +262,12 @@ static void put_in_port(net *n, const transfer *tr, uint32_t i, uint32_t index, 
     pk->next_step = tr->own_route + i + 1;
     pk->step = *step_pool_at(&n->step_pool, pk->next_step);
     pk->number = (last ? bytes : index) << PACKET_NUMBER_SHIFT | (last ? PACKET_LAST : 0u);
-    pk->next = NONE;
-    if (ch->first != NONE) {
-        packet_at(n, ch->last)->next = p;
-    } else {
-        ch->first = p;
+    if (insert(n, ch, p)) {
         st->waits = pk->head_at <= n->now;
         if (!st->waits)
             schedule(n, pk->head_at, arrival_id(n, st->at), n->on_arrival,
                      (uint64_t)st->channel << 32 | p);
     }
-    ch->last = p;
     hold(n, step_link(n, pk->step), pk->head_at, pk->tail_at);
     if (pk->head_at > n->now)
         meet_later(n, pk, st->at);
@@ -250,7 +277,7 @@ static void put_in_port(net *n, const transfer *tr, uint32_t i, uint32_t index, 
 static void put_packets(net *n, const route *r, transfer *tr)
 {
     for (; tr->made < tr->packets; tr->made++) {
-        bool last = tr->made + 1 == tr->packets;
+        bool last = tr->made + 1 == tr->packets && tr->part_of == NONE;
         uint32_t bytes = bytes_at(n, tr, tr->made);
         uint32_t started = walk(n, r->steps, tr->made, bytes, n->now);
         if (started == 0)
@@ -353,13 +380,25 @@ static void put_train(net *n, const route *r, transfer *tr)
         n->links[n->stages.items[i].at].bytes += (uint64_t)done * n->options.fabric.packet_bytes;
     n->hops += (uint64_t)done * r->steps;
     put_packets(n, r, tr);
-    if (tr->train_first == 0) {
+    if (tr->train_first == 0)
         add_waited(n, r->first_link, tr->start - tr->ready_at);
+    if (tr->train_first == 0 && tr->part_of == NONE)
         take_channels(n, r, tr);
-    }
     for (uint32_t i = 0; i + 1u < r->steps; i++)
         if (n->stages.items[i].waits)
             offer_later(n, n->stages.items[i].channel);
+}
+
+/* The packets of the part are packets of its message, which has counted all of them as delivered.
+ */
+static void end_part(net *n, uint32_t t)
+{
+    transfer *part = transfer_at(n, t), *of = transfer_at(n, part->part_of);
+    of->delivered -= train_packets(part) - part->delivered;
+    if (part->ends_at > of->ends_at && !of->in_train)
+        of->ends_at = part->ends_at;
+    (void)kb_sim_cancel(n->sim, part->end);
+    train_give_part(n, t);
 }
 
 /* Makes packets of a train; its end is not certain any more, unless all are on their last link. */
@@ -369,7 +408,9 @@ static void unfold(net *n, const route *r, uint32_t t)
     kb_time end = tr->ends_at, from = reservation_at(n, tr->train)->from;
     tr->in_train = false;
     tr->ends_at = tr->ready_at;
-    if (tr->train_first == 0)
+    if (tr->part_of != NONE)
+        tr->delivered = 0;
+    else if (tr->train_first == 0)
         tr->made = tr->delivered = 0;
     else
         n->trains.coalesced_unfolded++;
@@ -381,6 +422,10 @@ static void unfold(net *n, const route *r, uint32_t t)
     feed_later(n, r);
     if (from <= n->now)
         put_train(n, r, tr);
+    if (KB_UNLIKELY(tr->part_of != NONE)) {
+        end_part(n, t);
+        return;
+    }
     note_retry(n, tr);
     if (tr->delivered < tr->packets)
         (void)kb_sim_cancel(n->sim, tr->end);
@@ -391,14 +436,16 @@ static void unfold(net *n, const route *r, uint32_t t)
 /* ---- Going on ---------------------------------------------------------------------------- */
 
 /* Unfolds the train, and those that are at the same source with it. */
-static void unfold_with_source(net *n, uint32_t t, uint32_t own);
+static void unfold_with_source(net *n, uint32_t t, uint32_t wanted, uint32_t own);
 
-/* The first train on the link that has not left the source; NONE if there is none. */
-static uint32_t first_at_source(net *n, uint32_t at, uint32_t source)
+/* The first train on the link, other than `except`, that has not left the source; NONE if there is
+ * none. */
+static uint32_t first_at_source(net *n, uint32_t at, uint32_t source, uint32_t except)
 {
     for (uint32_t i = reservation_first(n, at); i != NONE; i = reservation_after(n, at, i)) {
         const reservation *r = reservation_at(n, i);
-        if (reservation_is_live(n, r) && r->feeder == NOTHING &&
+        if (r->transfer != except && reservation_is_live(n, r) && r->feeder == NOTHING &&
+            !(r->flags & RESERVATION_PASSED) &&
             route_of(n, transfer_at(n, r->transfer))->injection == source)
             return r->transfer;
     }
@@ -406,8 +453,8 @@ static uint32_t first_at_source(net *n, uint32_t at, uint32_t source)
 }
 
 /*
- * A train that is ahead of this one in a port where both have packets, so that its packets must be
- * put there first; NONE if there is none.
+ * A train that is ahead of this one in a port where both have packets, and that packets may not
+ * follow; NONE if there is none.
  */
 static uint32_t find_ahead(net *n, const route *r, uint32_t t)
 {
@@ -415,8 +462,12 @@ static uint32_t find_ahead(net *n, const route *r, uint32_t t)
     kb_time from = reservation_at(n, transfer_at(n, t)->train)->from;
     for (uint32_t i = 0; i < r->steps && from <= n->now; i++) {
         uint32_t at = step_link(n, path[i]), first = reservation_first(n, at);
-        if (first != NONE && reservation_at(n, first)->from < from)
-            return reservation_at(n, first)->transfer;
+        for (; first != NONE && reservation_at(n, first)->from < from;
+             first = reservation_after(n, at, first)) {
+            uint32_t ahead = reservation_at(n, first)->transfer;
+            if (!conflict_may_follow(n, at, route_of(n, transfer_at(n, ahead))))
+                return ahead;
+        }
         from += profile_of(n, at)->latency;
     }
     return NONE;
@@ -429,8 +480,119 @@ static void unfold_in_order(net *n, uint32_t t, uint32_t own)
     const route *r = route_of(n, transfer_at(n, t));
     uint32_t ahead;
     while ((ahead = find_ahead(n, r, t)) != NONE)
-        unfold_with_source(n, ahead, own);
+        unfold_with_source(n, ahead, NOTHING, own);
     unfold(n, r, t);
+}
+
+/* ---- Cutting ----------------------------------------------------------------------------- */
+
+/* How many packets of the train have left its source. */
+static uint32_t count_started(const net *n, const route *r, const transfer *tr)
+{
+    uint64_t rate = r->first->bytes_per_s, bytes = n->options.fabric.packet_bytes;
+    wide passed = (wide)(uint64_t)(n->now - tr->start) * rate / ((wide)bytes * (uint64_t)KB_S);
+    uint32_t count = passed < tr->packets ? (uint32_t)passed : tr->packets;
+    while (count < tr->packets && tr->start + topo_rate_time(rate, count * bytes) <= n->now)
+        count++;
+    while (count > 0 && tr->start + topo_rate_time(rate, (count - 1) * bytes) > n->now)
+        count--;
+    return count;
+}
+
+/* Whether its packets so far may stay a train: other packets may follow them, no train is behind
+ * them that reckons with the others, and the virtual channels are known. */
+static bool may_cut(const net *n, const route *r, const transfer *tr)
+{
+    const uint32_t *path = step_pool_at(&n->step_pool, r->words);
+    for (uint32_t i = 0; i < r->steps; i++) {
+        uint32_t at = step_link(n, path[i]), index = reservation_of(tr, i);
+        const reservation *reserved = reservation_at(n, index);
+        if (!(reserved->flags & RESERVATION_LISTED) || n->links[at].reserved != index)
+            return false;
+        if (i + 1u == r->steps)
+            break;
+        if (!conflict_may_follow(n, at, r) || profile_of(n, at)->latency == 0 ||
+            (reserved->from > n->now && !reservation_is_remainder(reserved)))
+            return false;
+    }
+    return true;
+}
+
+/* The first packets of the train keep the reservations, for a shorter time. The channels that they
+ * have taken stay taken until the last packet of the message has entered them. */
+static void shorten(net *n, const route *r, const transfer *tr, uint32_t part, kb_time earlier)
+{
+    uint64_t rest = tr->bytes - transfer_at(n, part)->bytes;
+    for (uint32_t i = 0; i < r->steps; i++) {
+        uint32_t *step = step_pool_at(&n->step_pool, tr->own_route + i), at = step_link(n, *step);
+        reservation *reserved = reservation_at(n, reservation_of(tr, i));
+        reservation_take_turns(n, at, n->now);
+        if (reserved->vc < VC_OPEN && i + 1u < r->steps) {
+            *step = step_channel(*step) + reserved->vc;
+            n->links[at].flags |= LINK_PORT_USED;
+            if (n->options.fabric.vcs > 1)
+                n->channels[*step].space |= SPACE_TAKEN;
+        }
+        reserved->to -= earlier;
+        reserved->transfer = part;
+        reserved->vc = VC_OF_ROUTE;
+        reserved->flags |= RESERVATION_WHOLE | RESERVATION_REMAINDER | RESERVATION_FREED |
+                           RESERVATION_PART | (i == 0 ? RESERVATION_PASSED : 0);
+        n->links[at].bytes -= rest;
+    }
+}
+
+/* Makes a transfer of the first packets of the train: a part of its message. */
+static bool make_part(net *n, const route *r, uint32_t t, uint32_t count)
+{
+    uint32_t p = net_need_own_route(n, t) ? kb_pool_take(&n->transfers) : NONE;
+    if (p == NONE) {
+        kb_sim_fail(n->sim, kb_error_nomem());
+        return false;
+    }
+    transfer *tr = transfer_at(n, t), *part = transfer_at(n, p);
+    uint64_t rate = r->first->bytes_per_s, bytes = (uint64_t)count * n->options.fabric.packet_bytes;
+    kb_time to = tr->start + topo_rate_time(rate, bytes);
+    kb_time last = tr->start + topo_rate_time(rate, bytes - n->options.fabric.packet_bytes);
+    kb_time earlier = tr->ends_at - r->latency - to;
+    *part = *tr;
+    part->response = NONE;
+    part->bytes = bytes;
+    part->packets = part->made = count;
+    part->ends_at -= earlier;
+    part->part_of = t;
+    n->parts++;
+    shorten(n, r, tr, p, earlier);
+    n->hops -= (uint64_t)(tr->packets - count) * r->steps;
+    (void)kb_sim_cancel(n->sim, tr->end);
+    part->end = schedule_end(n, part->ends_at, r->last_link, p);
+    link *l = &n->links[r->first_link];
+    l->free_at = to;
+    l->last = tr->own_route;
+    hold(n, r->first_link, last, to);
+    return true;
+}
+
+/*
+ * Cuts the train: the packets that have left the source stay a train, and the others stand at the
+ * source again. False if that is not possible.
+ */
+static bool cut(net *n, const route *r, uint32_t t)
+{
+    transfer *tr = transfer_at(n, t);
+    if (tr->start > n->now || r->first != r->slowest || !may_cut(n, r, tr))
+        return false;
+    uint32_t count = count_started(n, r, tr);
+    if (count <= tr->train_first || count >= tr->packets || !make_part(n, r, t, count))
+        return false;
+    if (tr->train_first == 0)
+        tr->delivered = 0;
+    tr->delivered += count - tr->train_first;
+    tr->made = count;
+    tr->in_train = false;
+    tr->ends_at = tr->ready_at;
+    train_retry(n, tr, 1);
+    return true;
 }
 
 /*
@@ -458,43 +620,71 @@ static void end_deferral(net *n, uint32_t at, uint32_t source)
     offer_later(n, source);
 }
 
-/* Unfolds all trains that have not left the source. Those with packets left stand there again, and
- * the first of them goes on as packets. */
-static void unfold_source(net *n, uint32_t at, uint32_t source, uint32_t own)
+/* Transfers that stand at their source again, in order. */
+typedef struct standing {
+    uint32_t first, last;
+} standing;
+
+static void stand(net *n, standing *all, uint32_t t)
 {
-    uint32_t first = NONE, last = NONE, t;
-    while ((t = first_at_source(n, at, source)) != NONE) {
-        transfer *tr = transfer_at(n, t);
+    transfer_at(n, t)->behind = NONE;
+    if (all->first == NONE)
+        all->first = t;
+    else
+        transfer_at(n, all->last)->behind = t;
+    all->last = t;
+}
+
+/* Unfolds all trains that have not left the source, or cuts the one that leaves it. */
+static void unfold_leaving(net *n, uint32_t at, uint32_t source, uint32_t wanted, uint32_t own,
+                           standing *all)
+{
+    uint32_t leaving = first_at_source(n, at, source, NONE), t;
+    standing behind = {NONE, NONE};
+    while (wanted == at && (t = first_at_source(n, at, source, leaving)) != NONE) {
         unfold_in_order(n, t, own);
-        tr->behind = NONE;
-        if (tr->made == tr->packets) {
-            packets_begin(n, t);
-            continue;
-        }
-        if (first == NONE)
-            first = t;
-        else
-            transfer_at(n, last)->behind = t;
-        last = t;
+        stand(n, &behind, t);
     }
-    if (first == NONE) {
+    while ((t = first_at_source(n, at, source, NONE)) != NONE) {
+        if (wanted != at || !cut(n, route_of(n, transfer_at(n, t)), t))
+            unfold_in_order(n, t, own);
+        if (transfer_at(n, t)->made == transfer_at(n, t)->packets)
+            packets_begin(n, t);
+        else
+            stand(n, all, t);
+    }
+    while ((t = behind.first) != NONE) {
+        behind.first = transfer_at(n, t)->behind;
+        stand(n, all, t);
+    }
+}
+
+/* The same. Those with packets left stand at the source again, and the first of them goes on as
+ * packets. */
+static void unfold_source(net *n, uint32_t at, uint32_t source, uint32_t wanted, uint32_t own)
+{
+    standing all = {NONE, NONE};
+    unfold_leaving(n, at, source, wanted, own, &all);
+    if (all.first == NONE) {
         end_deferral(n, at, source);
         return;
     }
-    transfer_at(n, first)->last_behind = last;
-    packets_begin(n, first);
-    injection_push(n, first);
+    transfer_at(n, all.first)->last_behind = all.last;
+    packets_begin(n, all.first);
+    injection_push(n, all.first);
     injection_make_packet(n, source);
     if (n->channels[source].first != NONE && source != own)
         offer_later(n, source);
 }
 
-static void unfold_with_source(net *n, uint32_t t, uint32_t own)
+static void unfold_with_source(net *n, uint32_t t, uint32_t wanted, uint32_t own)
 {
     const transfer *tr = transfer_at(n, t);
     const route *r = route_of(n, tr);
-    if (tr->ends_at - r->latency > n->now) {
-        unfold_source(n, r->first_link, r->injection, own);
+    if (KB_UNLIKELY(tr->part_of != NONE)) {
+        unfold_in_order(n, t, own);
+    } else if (tr->ends_at - r->latency > n->now) {
+        unfold_source(n, r->first_link, r->injection, wanted, own);
     } else {
         unfold_in_order(n, t, own);
         packets_begin(n, t);
@@ -523,7 +713,7 @@ static void go_on(net *n)
     n->to_clear.count = n->to_meet.count = n->to_offer.count = 0;
 }
 
-void train_unfold(net *n, uint32_t t, uint32_t own, net_unfold_cause cause)
+void train_unfold(net *n, uint32_t t, uint32_t at, uint32_t own, net_unfold_cause cause)
 {
     kb_time now = n->now;
     uint32_t current = n->current;
@@ -534,7 +724,7 @@ void train_unfold(net *n, uint32_t t, uint32_t own, net_unfold_cause cause)
     n->trains.unfolded[cause]++;
     if (transfer_at(n, t)->train_first == 0)
         train_note_failure(tries_at(n, route_of(n, transfer_at(n, t))->injection));
-    unfold_with_source(n, t, own);
+    unfold_with_source(n, t, at, own);
     if (outermost) {
         go_on(n);
         n->is_unfolding = false;
@@ -547,7 +737,7 @@ void train_unfold_all(net *n)
 {
     for (uint32_t at = 0; at < n->graph->links.count; at++)
         for (uint32_t i = reservation_first(n, at); i != NONE; i = reservation_first(n, at))
-            train_unfold(n, reservation_at(n, i)->transfer, NOTHING, NET_WATCHED);
+            train_unfold(n, reservation_at(n, i)->transfer, NOTHING, NOTHING, NET_WATCHED);
 }
 
 /* ---- Looking ----------------------------------------------------------------------------- */

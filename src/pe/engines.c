@@ -144,6 +144,7 @@ typedef struct readiness {
     kb_time earliest;      /* the latest of its issue and of known inputs, */
     kb_time second;        /* and the latest before that */
     kb_time drains_from;   /* of the input that is the latest */
+    uint8_t unknown;       /* an input that is not known */
     bool is_known;         /* all inputs are known */
     bool waits_for_others; /* one is not known that no engine makes */
 } readiness;
@@ -155,6 +156,7 @@ static inline readiness look_at_inputs(const pe_work *work)
         const pe_ready *input = work->inputs[i];
         if (input->at == KB_FOREVER) {
             r.is_known = false;
+            r.unknown = i;
             r.waits_for_others |= !input->by_engine;
         } else if (input->at > r.earliest) {
             r.second = r.earliest;
@@ -308,11 +310,14 @@ static void note_drains(const pe_state *state)
     const engine *matrix = &state->engines[0];
     for (uint32_t i = 0; i < matrix->waiting; i++) {
         pe_work *work = program_work(matrix, i);
-        if (work->noted_drain)
+        if (work->noted_drain ||
+            (work->input_count > 0 && work->inputs[work->unknown_input]->at == KB_FOREVER))
             continue;
         readiness r = look_at_inputs(work);
         if (r.is_known)
             note_drain(state, work, &r);
+        else
+            work->unknown_input = r.unknown;
     }
 }
 
@@ -371,6 +376,7 @@ pe_work *pe_cpu_next_work(pe_cpu *cpu, kb_unit unit)
     work->unit = unit;
     work->internal = false;
     work->noted_drain = false;
+    work->unknown_input = 0;
     return work;
 }
 

@@ -48,6 +48,7 @@ typedef struct pe_work {
     bool of_kernel;       /* it belongs to a launch */
     bool noted_drain;     /* the log knows whether it waits for results of a product */
     uint8_t input_count;
+    uint8_t unknown_input;                 /* one that was not known when all were looked at last */
     const pe_ready *inputs[PE_MAX_INPUTS]; /* when the values that it reads are there */
     kb_time time;                          /* that it occupies the engine */
     kb_time tail;                          /* and how much later its result is there */

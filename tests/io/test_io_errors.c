@@ -87,7 +87,7 @@ static void bad_commands_are_refused(void **state)
                  "a command for 2 PEs is more than 2^64 bytes");
     command.cube_bytes = (uint64_t)1 << 40; /* refused by the fabric */
     expect_error(io_submit(b.control, &command), KB_ERR_INPUT,
-                 "transfer too large: 1099511627792 bytes exceed 1073741823 packets of 256 "
+                 "transfer too large: 1099511627792 bytes exceed 536870911 packets of 256 "
                  "bytes");
     size_t blocks = failing_alloc_live();
     for (int i = 0; i < 2 * KB_POOL_CHUNK; i++)
