@@ -555,12 +555,16 @@ static pe_op take_in(const tl_call *call, ipcq_end *end, tl_value *value, const 
         if (KB_UNLIKELY(point != 0))
             tl_acquire(call, point);
     }
-    if (from)
-        *from = ipcq_direction(receive->posted.end);
     if (KB_UNLIKELY(arrived != NULL))
         *arrived = receive->shape;
+    const ipcq_end *matched = receive->posted.end;
     pe_op left = receive->value ? receive->op : 0;
     let_go(call, receive);
+    if (!from)
+        return left;
+    if (!matched) /* this call has led to the fault that stops the kernel */
+        kb_co_exit(call->tl->co);
+    *from = ipcq_direction(matched);
     return left;
 }
 
