@@ -184,6 +184,9 @@ def cases():
         yield "%s: links" % name, check_links(name, text)
         yield "%s: paths" % name, check_paths(name, text)
         yield "%s: %d columns" % (name, COLUMNS), check_width(name, text)
+    for path in sorted(glob.glob(ROOT + "/docs/decisions/*.md")):
+        name = os.path.relpath(path, ROOT)
+        yield "%s: %d columns" % (name, COLUMNS), check_width(name, read(name))
     tour = "docs/architecture.md"
     yield "%s: files" % tour, check_files_of_tour(tour, read(tour))
     yield "%s: folders" % tour, check_folders(tour, read(tour))
