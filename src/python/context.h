@@ -106,8 +106,8 @@ void py_unlist_launch(py_launch *launch);
 
 /* ---- Workers ----------------------------------------------------------------------------- */
 
-void py_algorithms_free(py_algorithms *algorithms);
-int py_algorithms_traverse(const py_algorithms *algorithms, visitproc visit, void *arg);
+void py_algorithms_free(py_algorithms *is);
+int py_algorithms_traverse(const py_algorithms *is, visitproc visit, void *arg);
 
 /* A str: "sip0.cube1.pe2", and a tuple (sip, cube, pe). */
 PyObject *py_tuple_of_pe(kb_pe pe);

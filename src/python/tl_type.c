@@ -271,7 +271,7 @@ static PyObject *dot(py_tl *self, PyObject *a, PyObject *b, PyObject *acc, bool 
         return NULL;
     if (!py_tl_perform(self, dot_now, &call))
         return NULL;
-    if (call.has_acc)
+    if (acc && call.has_acc)
         ((py_handle *)acc)->is_freed = true; /* the result has its place */
     return py_result(self, call.is.result);
 }

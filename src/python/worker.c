@@ -115,7 +115,9 @@ static PyObject *list_failures(const py_context *self, const py_spawn *spawn)
 {
     size_t count = kb_spawn_failures(self->kb, NULL, 0);
     kb_failure *failures = kb_alloc_array(count, sizeof *failures);
-    PyObject *dict = failures ? PyDict_New() : PyErr_NoMemory();
+    if (!failures)
+        return PyErr_NoMemory();
+    PyObject *dict = PyDict_New();
     if (dict)
         (void)kb_spawn_failures(self->kb, failures, count);
     for (size_t i = 0; i < count && dict; i++) {
