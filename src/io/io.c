@@ -1,6 +1,6 @@
 /*
  * io.c: a command is a tree: the host, the control processor of the SIP, those of cubes, and PEs.
- * It is sent down the tree and its completions come up. Each knot of the tree keeps the chain of
+ * It is sent down the tree and its completions come up. Each vertex of the tree keeps the chain of
  * what happened before it: its parts always add up to chain.ended - chain.issued, and the next link
  * of the chain begins when the last one has ended. Where completions join, the chain of the one
  * that came last goes on.
@@ -16,7 +16,7 @@
 
 #include "sim/sim.h"
 
-enum { NONE = 0 }; /* of knots: pools give out no index 0 */
+enum { NONE = 0 }; /* of vertices: pools give out no index 0 */
 
 typedef struct target {
     net_completion chain;
@@ -56,7 +56,7 @@ typedef struct flight {
     void *self;
     uint64_t arg;
     kb_time work; /* what the node takes */
-    net_completion leg;
+    net_completion part;
 } flight;
 
 struct io {
@@ -96,7 +96,7 @@ static void end_flight(io *control, uint32_t l)
 {
     flight last = *flight_at(control, l);
     kb_pool_give(&control->flights, l);
-    last.then(last.self, last.arg, &last.leg);
+    last.then(last.self, last.arg, &last.part);
 }
 
 static void work_done(kb_sim *sim, void *self, uint64_t arg)
@@ -253,10 +253,10 @@ static void extend(net_completion *chain, const net_completion *with, kb_time en
               chain->ended - chain->issued);
 }
 
-static net_completion chain_with(const net_completion *chain, const net_completion *leg)
+static net_completion chain_with(const net_completion *chain, const net_completion *part)
 {
     net_completion longer = *chain;
-    extend(&longer, leg, leg->ended);
+    extend(&longer, part, part->ended);
     return longer;
 }
 
@@ -269,17 +269,17 @@ static void extend_by_wait(net_completion *chain, kb_time now)
 
 /* ---- Messages ---------------------------------------------------------------------------- */
 
-static void on_arrival(void *self, uint64_t arg, const net_completion *leg)
+static void on_arrival(void *self, uint64_t arg, const net_completion *part)
 {
     io *control = self;
     flight *fl = flight_at(control, (uint32_t)arg);
-    fl->leg = *leg;
+    fl->part = *part;
     if (fl->work == 0) {
         end_flight(control, (uint32_t)arg);
         return;
     }
-    fl->leg.overhead = kb_time_add(fl->leg.overhead, fl->work);
-    fl->leg.ended = kb_time_add(fl->leg.ended, fl->work);
+    fl->part.overhead = kb_time_add(fl->part.overhead, fl->work);
+    fl->part.ended = kb_time_add(fl->part.ended, fl->work);
     kb_sim_after(control->sim, &control->source, fl->work, control->on_work_done, arg);
 }
 
@@ -387,10 +387,10 @@ static void end_command(io *control, uint32_t c)
 }
 
 /* A completion of the whole command is at the host. */
-static void on_host(void *self, uint64_t arg, const net_completion *leg)
+static void on_host(void *self, uint64_t arg, const net_completion *part)
 {
     io *control = self;
-    extend(&command_at(control, (uint32_t)arg)->chain, leg, leg->ended);
+    extend(&command_at(control, (uint32_t)arg)->chain, part, part->ended);
     end_command(control, (uint32_t)arg);
 }
 
@@ -412,14 +412,14 @@ static void complete_command(io *control, uint32_t c)
 }
 
 /* A completion of a group is at the control processor of the SIP. */
-static void on_io_cpu_again(void *self, uint64_t arg, const net_completion *leg)
+static void on_io_cpu_again(void *self, uint64_t arg, const net_completion *part)
 {
     io *control = self;
     group *gr = group_at(control, (uint32_t)arg);
     command *cm = command_at(control, gr->command);
     if (--cm->waiting > 0)
         return;
-    cm->chain = chain_with(&gr->chain, leg);
+    cm->chain = chain_with(&gr->chain, part);
     complete_command(control, gr->command);
 }
 
@@ -438,14 +438,14 @@ static void complete_group(io *control, uint32_t g)
 }
 
 /* A completion of a target is at the control processor of its cube. */
-static void on_m_cpu_again(void *self, uint64_t arg, const net_completion *leg)
+static void on_m_cpu_again(void *self, uint64_t arg, const net_completion *part)
 {
     io *control = self;
     target *ta = target_at(control, (uint32_t)arg);
     group *gr = group_at(control, ta->group);
     if (--gr->waiting > 0)
         return;
-    gr->chain = chain_with(&ta->chain, leg);
+    gr->chain = chain_with(&ta->chain, part);
     complete_group(control, ta->group);
 }
 
@@ -474,13 +474,13 @@ void io_finish(io *control, uint64_t ticket, const net_completion *work, kb_erro
 
 /* ---- Down: the command ------------------------------------------------------------------- */
 
-static void on_pe(void *self, uint64_t arg, const net_completion *leg)
+static void on_pe(void *self, uint64_t arg, const net_completion *part)
 {
     io *control = self;
     target *ta = target_at(control, (uint32_t)arg);
     const group *gr = group_at(control, ta->group);
     const command *cm = command_at(control, gr->command);
-    ta->chain = chain_with(&gr->chain, leg);
+    ta->chain = chain_with(&gr->chain, part);
     if (++control->serials == NONE)
         control->serials++;
     ta->serial = control->serials;
@@ -502,13 +502,13 @@ static void send_to_pes(io *control, uint32_t g)
     }
 }
 
-static void on_m_cpu(void *self, uint64_t arg, const net_completion *leg)
+static void on_m_cpu(void *self, uint64_t arg, const net_completion *part)
 {
     io *control = self;
     uint32_t g = (uint32_t)arg;
     group *gr = group_at(control, g);
     const command *cm = command_at(control, gr->command);
-    gr->chain = chain_with(&cm->chain, leg);
+    gr->chain = chain_with(&cm->chain, part);
     gr->held = cm->is.cube_held != NULL;
     if (gr->held)
         cm->is.cube_held(cm->is.self, cm->is.arg, gr->cube, g);
@@ -541,12 +541,12 @@ static void send_to_cubes(io *control, uint32_t c)
     }
 }
 
-static void on_io_cpu(void *self, uint64_t arg, const net_completion *leg)
+static void on_io_cpu(void *self, uint64_t arg, const net_completion *part)
 {
     io *control = self;
     uint32_t c = (uint32_t)arg;
     command *cm = command_at(control, c);
-    extend(&cm->chain, leg, leg->ended);
+    extend(&cm->chain, part, part->ended);
     cm->held = cm->is.held != NULL;
     if (cm->held)
         cm->is.held(cm->is.self, cm->is.arg, c);
@@ -586,8 +586,8 @@ static void trigger(io *control, uint32_t c)
         return;
     }
     kb_time now = cm->chain.ended, work = control->io_cpu->trigger_fs;
-    net_completion leg = {.issued = now, .ended = kb_time_add(now, work), .overhead = work};
-    *flight_at(control, l) = (flight){.then = on_io_cpu, .self = control, .arg = c, .leg = leg};
+    net_completion part = {.issued = now, .ended = kb_time_add(now, work), .overhead = work};
+    *flight_at(control, l) = (flight){.then = on_io_cpu, .self = control, .arg = c, .part = part};
     kb_sim_after(control->sim, &control->source, work, control->on_work_done, l);
 }
 

@@ -442,7 +442,7 @@ static kb_error *check_order(const net *n, const net_order *order)
                  : NULL;
 }
 
-/* The ways of an order; `back` is NONE unless it reads. */
+/* The routes of an order; `back` is NONE unless it reads. */
 static kb_error *use_routes(net *n, const net_order *order, uint32_t *out, uint32_t *back)
 {
     bool reads = order->response.bytes > 0;
@@ -594,7 +594,7 @@ net_stats net_get_stats(const net *n)
     return f;
 }
 
-/* What trains have still to do is in the figures already. */
+/* The statistics include what trains have still to do. */
 void net_reset_stats(net *n)
 {
     n->hops = 0;

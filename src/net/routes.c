@@ -1,10 +1,9 @@
 /*
- * routes.c: the ways that messages take, each kept once.
+ * routes.c: the route cache, with one entry per (source, destination, kind).
  *
- * A PE talks to the same few places again and again. So a way is looked up by its ends, and what
- * can be known of it beforehand is found out once. When there are many, those that nobody uses are
- * forgotten: who talks to everybody once does not fill the memory. What is remembered makes no
- * difference to what happens.
+ * A PE exchanges messages with few nodes, so its routes and what follows from them are computed
+ * once. When there are many entries, those without a message under way are evicted. The content of
+ * the cache has no influence on results.
  */
 #include "routes.h"
 

@@ -5,7 +5,8 @@
  * packet starts on a link when its head has come, the one before it has had its time there, and the
  * one that is so far ahead as the channel behind holds packets has left that channel. These times
  * are found packet by packet, link by link, and what has started up to now has happened: links,
- * channels, sources and figures are left as they would be if there had been packets all the time.
+ * channels, sources and statistics are left as they would be if there had been packets all the
+ * time.
  *
  * A train is unfolded before any packet meets it (conflict.h), so whatever it does at this instant
  * makes no difference to the rest of the instant, and counts as done.
@@ -742,19 +743,19 @@ void train_unfold_all(net *n)
 
 /* ---- Looking ----------------------------------------------------------------------------- */
 
-/* What the train has still to do on the link, which is `place` in its route. */
-static train_remaining rest_of(const net *n, const route *r, const transfer *tr, uint32_t place)
+/* What the train has still to do on the link, which is number `hop` of its route. */
+static train_remaining rest_of(const net *n, const route *r, const transfer *tr, uint32_t hop)
 {
     kb_time now = kb_sim_now(n->sim);
     if (reservation_at(n, tr->train)->from > now)
         return (train_remaining){
             .packets = train_packets(tr),
             .bytes = train_bytes(n, tr),
-            .waited = place == 0 && tr->train_first == 0 ? tr->start - tr->ready_at : 0};
+            .waited = hop == 0 && tr->train_first == 0 ? tr->start - tr->ready_at : 0};
     uint32_t packets = count_gone(r, tr, now);
     begin_walk(n, r, tr, packets);
     for (; packets < tr->packets; packets++) {
-        if (walk(n, r->steps, packets, bytes_at(n, tr, packets), now) <= place)
+        if (walk(n, r->steps, packets, bytes_at(n, tr, packets), now) <= hop)
             break;
     }
     if (packets == tr->packets)
@@ -777,10 +778,10 @@ train_remaining train_get_remaining(const net *n, uint32_t at)
         const transfer *tr = transfer_at(n, reserved->transfer);
         const route *r = route_of(n, tr);
         const uint32_t *path = step_pool_at(&n->step_pool, r->words);
-        uint32_t place = 0;
-        while (step_link(n, path[place]) != at)
-            place++;
-        train_remaining rest = rest_of(n, r, tr, place);
+        uint32_t hop = 0;
+        while (step_link(n, path[hop]) != at)
+            hop++;
+        train_remaining rest = rest_of(n, r, tr, hop);
         all.packets += rest.packets;
         all.bytes += rest.bytes;
         all.waited += rest.waited;
