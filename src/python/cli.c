@@ -81,7 +81,8 @@ static char **get_words(PyObject *tuple, int *count)
         PyErr_NoMemory();
         return NULL;
     }
-    words[0] = "kernbench";
+    static char program[] = "kernbench";
+    words[0] = program;
     for (Py_ssize_t i = 0; i < given; i++) {
         PyObject *word = PyTuple_GET_ITEM(tuple, i);
         const char *text = PyUnicode_Check(word) ? PyUnicode_AsUTF8(word) : NULL;
@@ -154,9 +155,10 @@ static PyObject *run_words(PyObject *tuple, PyObject *function)
 static PyObject *run_cli(PyObject *module, PyObject *args, PyObject *kwargs)
 {
     (void)module;
-    static char *names[] = {"argv", "bench", NULL};
+    static const char *const names[] = {"argv", "bench", NULL};
     PyObject *argv, *function = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:run_cli", names, &argv, &function))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:run_cli", PY_NAMES(names), &argv,
+                                     &function))
         return NULL;
     PyObject *tuple = PySequence_Tuple(argv);
     if (!tuple)

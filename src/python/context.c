@@ -338,18 +338,20 @@ static bool make_interruption(py_context *self)
 
 static int context_init(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"topology",    "settings",     "device", "timing_only", "debug",
-                            "stack_bytes", "threads",      "races",  "ccl",         "on_warning",
-                            "on_note",     "on_ccl_trace", "on_op",  NULL};
+    static const char *const names[] = {"topology", "settings",    "device",  "timing_only",
+                                        "debug",    "stack_bytes", "threads", "races",
+                                        "ccl",      "on_warning",  "on_note", "on_ccl_trace",
+                                        "on_op",    NULL};
     py_context *self = (py_context *)object;
     const char *topology = NULL, *device = NULL, *races = "warn", *ccl = NULL;
     PyObject *settings = NULL, *warning = NULL, *note = NULL, *trace = NULL, *op = NULL;
     int timing_only = 0, debug = 0;
     Py_ssize_t stack_bytes = 0;
     unsigned threads = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|zO$zppnIszOOOO:Context", names, &topology,
-                                     &settings, &device, &timing_only, &debug, &stack_bytes,
-                                     &threads, &races, &ccl, &warning, &note, &trace, &op))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|zO$zppnIszOOOO:Context", PY_NAMES(names),
+                                     &topology, &settings, &device, &timing_only, &debug,
+                                     &stack_bytes, &threads, &races, &ccl, &warning, &note, &trace,
+                                     &op))
         return -1;
     if (self->kb) {
         PyErr_SetString(py_kernbench_error, "the context is made already");

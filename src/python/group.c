@@ -20,12 +20,12 @@ static kb_error *init_now(kb_context *kb, void *backend)
 
 static PyObject *init_process_group(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"backend", "ccl", "modules", "settings", NULL};
+    static const char *const names[] = {"backend", "ccl", "modules", "settings", NULL};
     py_context *self = (py_context *)object;
     const char *backend = "ahbm", *file = NULL;
     PyObject *modules = NULL, *settings = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|szO!O:init_process_group", names, &backend,
-                                     &file, &PyDict_Type, &modules, &settings) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|szO!O:init_process_group", PY_NAMES(names),
+                                     &backend, &file, &PyDict_Type, &modules, &settings) ||
         !py_context_check(self))
         return NULL;
     bool reads = (file || modules || settings) && !kb_distributed_is_initialized(self->kb);
@@ -193,16 +193,16 @@ static PyObject *call_engine(py_context *self, kb_collective *call, bool wait, P
 
 static PyObject *collective(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"kind",  "inputs",    "outputs", "op", "root",
-                            "group", "algorithm", "wait",    NULL};
+    static const char *const names[] = {"kind",  "inputs",    "outputs", "op", "root",
+                                        "group", "algorithm", "wait",    NULL};
     py_context *self = (py_context *)object;
     PyObject *name, *inputs = NULL, *outputs = NULL, *result = NULL;
     const char *op_name = "sum", *algorithm = NULL;
     unsigned root = 0;
     unsigned long long group = 0;
     int wait = 1, kind, op;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "U|OOsIKzp:collective", names, &name, &inputs,
-                                     &outputs, &op_name, &root, &group, &algorithm, &wait))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "U|OOsIKzp:collective", PY_NAMES(names), &name,
+                                     &inputs, &outputs, &op_name, &root, &group, &algorithm, &wait))
         return NULL;
     const char *kind_name = PyUnicode_AsUTF8(name);
     if (!kind_name ||
@@ -269,12 +269,12 @@ static PyObject *ccl_info(PyObject *object, PyObject *unused)
 
 static PyObject *load_ccl(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"ccl", "modules", "settings", NULL};
+    static const char *const names[] = {"ccl", "modules", "settings", NULL};
     py_context *self = (py_context *)object;
     const char *file = NULL;
     PyObject *modules = NULL, *settings = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|zO!O:load_ccl", names, &file, &PyDict_Type,
-                                     &modules, &settings) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|zO!O:load_ccl", PY_NAMES(names), &file,
+                                     &PyDict_Type, &modules, &settings) ||
         !py_context_check(self) || !py_algorithms_load(self, file, modules, settings))
         return NULL;
     Py_RETURN_NONE;

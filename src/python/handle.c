@@ -103,11 +103,12 @@ PyObject *py_handle_of_place(py_tl *owner, tl_tensor value, const tl_dims *shape
 
 static int handle_init(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"id", "addr", "shape", "dtype", "nbytes", "data", "space", NULL};
+    static const char *const names[] = {"id",     "addr", "shape", "dtype",
+                                        "nbytes", "data", "space", NULL};
     py_handle *self = (py_handle *)object;
     PyObject *id, *addr, *shape, *dtype = NULL, *nbytes = NULL, *data = Py_None, *space = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|OOOO:TensorHandle", names, &id, &addr,
-                                     &shape, &dtype, &nbytes, &data, &space))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|OOOO:TensorHandle", PY_NAMES(names), &id,
+                                     &addr, &shape, &dtype, &nbytes, &data, &space))
         return -1;
     int64_t address = 0;
     if (addr != Py_None && !py_get_integer(addr, &address))

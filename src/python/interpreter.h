@@ -18,6 +18,10 @@
  * and ends the process on the stack of a coroutine. */
 #define PY_HAS_COROUTINES (PY_VERSION_HEX >= 0x030A0000 && PY_VERSION_HEX < 0x030E0000)
 
+/* For PyArg_ParseTupleAndKeywords(), which does not write to the names but takes them as if it did.
+ */
+#define PY_NAMES(names) ((char **)(uintptr_t)(names))
+
 /* A method that takes positional and keyword arguments, for PyMethodDef. */
 #define PY_METHOD(name, function, doc)                                                             \
     {                                                                                              \

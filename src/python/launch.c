@@ -42,9 +42,9 @@ typedef struct py_each {
 
 static int each_init(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"tensors", NULL};
+    static const char *const names[] = {"tensors", NULL};
     PyObject *tensors;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:Each", names, &tensors))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:Each", PY_NAMES(names), &tensors))
         return -1;
     PyObject *tuple = PySequence_Tuple(tensors);
     if (!tuple)
@@ -185,12 +185,13 @@ static PyObject *start(py_context *self, PyObject *name, launch_call *call, py_l
 
 static PyObject *launch(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"name", "fn", "args", "kwargs", "queues", NULL};
+    static const char *const names[] = {"name", "fn", "args", "kwargs", "queues", NULL};
     py_context *self = (py_context *)object;
     PyObject *name, *function, *given = NULL, *named = NULL;
     unsigned long long queues = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UOO!|O!$K:launch", names, &name, &function,
-                                     &PyTuple_Type, &given, &PyDict_Type, &named, &queues) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UOO!|O!$K:launch", PY_NAMES(names), &name,
+                                     &function, &PyTuple_Type, &given, &PyDict_Type, &named,
+                                     &queues) ||
         !py_context_check(self))
         return NULL;
     const kb_kernel *of_c = py_kernel_of(function);

@@ -167,13 +167,14 @@ static PyObject *outputs_of(const mock_call *is)
 
 static PyObject *run_mock(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"fn",     "world", "edges",        "args",
-                            "inputs", "dtype", "pes_per_cube", NULL};
+    static const char *const names[] = {"fn",     "world", "edges",        "args",
+                                        "inputs", "dtype", "pes_per_cube", NULL};
     PyObject *function, *edges, *given, *inputs, *dtype;
     unsigned int world, pes_per_cube = 0;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OIOO!OO|I:run_mock", names, &function, &world,
-                                     &edges, &PyTuple_Type, &given, &inputs, &dtype, &pes_per_cube))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OIOO!OO|I:run_mock", PY_NAMES(names), &function,
+                                     &world, &edges, &PyTuple_Type, &given, &inputs, &dtype,
+                                     &pes_per_cube))
         return NULL;
     if (py_running_tl()) {
         PyErr_SetString(py_kernbench_error, "a kernel cannot make a mock run");

@@ -123,16 +123,17 @@ static kb_error *create_now(kb_context *kb, void *arg)
 
 static PyObject *queues_create(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"edges", "topology",    "pes",     "w",          "h", "algorithm",
-                            "world", "buffer_kind", "n_slots", "slot_bytes", NULL};
+    static const char *const names[] = {"edges",   "topology",   "pes",   "w",
+                                        "h",       "algorithm",  "world", "buffer_kind",
+                                        "n_slots", "slot_bytes", NULL};
     py_context *self = (py_context *)object;
     creation is = {0};
     PyObject *edges = Py_None, *pes = Py_None;
     int w = 0, h = 0, world = 0, n_slots = 0;
     long long slot_bytes = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OzOiiziziL:queues_create", names, &edges,
-                                     &is.spec.topology, &pes, &w, &h, &is.spec.algorithm, &world,
-                                     &is.spec.buffer_kind, &n_slots, &slot_bytes))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OzOiiziziL:queues_create", PY_NAMES(names),
+                                     &edges, &is.spec.topology, &pes, &w, &h, &is.spec.algorithm,
+                                     &world, &is.spec.buffer_kind, &n_slots, &slot_bytes))
         return NULL;
     if (w < 0 || h < 0 || world < 0 || n_slots < 0 || slot_bytes < 0) {
         PyErr_Format(

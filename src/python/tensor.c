@@ -197,19 +197,19 @@ typedef struct deployment {
 
 static bool get_deployment(PyObject *shape, PyObject *dtype, PyObject *kwargs, deployment *is)
 {
-    static char *names[] = {"name",   "cube",      "pe",           "num_cubes", "num_pes",
-                            "tiling", "tile_rows", "tile_columns", "whole",     "memory",
-                            "fill",   "timed",     "index",        NULL};
+    static const char *const names[] = {
+        "name",         "cube",  "pe",     "num_cubes", "num_pes", "tiling", "tile_rows",
+        "tile_columns", "whole", "memory", "fill",      "timed",   "index",  NULL};
     PyObject *cube = NULL, *pe = NULL, *fill = Py_None;
     const char *name = NULL, *tiling = NULL, *memory = "hbm";
     unsigned long long rows = 0, columns = 0;
     int whole = 0, timed = 1, index = 0;
     PyObject *none = PyTuple_New(0);
     *is = (deployment){0};
-    bool good = none && PyArg_ParseTupleAndKeywords(none, kwargs, "|$zOOIIzKKpsOpp:deploy", names,
-                                                    &name, &cube, &pe, &is->policy.num_cubes,
-                                                    &is->policy.num_pes, &tiling, &rows, &columns,
-                                                    &whole, &memory, &fill, &timed, &index);
+    bool good = none && PyArg_ParseTupleAndKeywords(
+                            none, kwargs, "|$zOOIIzKKpsOpp:deploy", PY_NAMES(names), &name, &cube,
+                            &pe, &is->policy.num_cubes, &is->policy.num_pes, &tiling, &rows,
+                            &columns, &whole, &memory, &fill, &timed, &index);
     Py_XDECREF(none);
     if (!good || (cube && !get_split(cube, &is->policy.cube)) ||
         (pe && !get_split(pe, &is->policy.pe)) || !get_tiling(tiling, &is->policy.tiling) ||
@@ -443,13 +443,13 @@ static kb_error *copy_now(kb_context *kb, void *arg)
 
 static PyObject *move_contents(PyObject *object, PyObject *args, PyObject *kwargs, bool writes)
 {
-    static char *names[] = {"tensor", "buffer", "timed", "slice", NULL};
+    static const char *const names[] = {"tensor", "buffer", "timed", "slice", NULL};
     py_context *self = (py_context *)object;
     PyObject *target, *buffer, *slice = NULL;
     int timed = 1;
     transfer is = {0};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$pO", names, &target, &buffer, &timed,
-                                     &slice) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$pO", PY_NAMES(names), &target, &buffer,
+                                     &timed, &slice) ||
         !py_get_tensor(self, target, &is.tensor) || !get_slice(slice, &is))
         return NULL;
     is.access = timed ? KB_TIMED : KB_UNTIMED;
@@ -473,13 +473,13 @@ static PyObject *write_tensor(PyObject *object, PyObject *args, PyObject *kwargs
 
 static PyObject *fill_tensor(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"tensor", "value", "timed", "slice", NULL};
+    static const char *const names[] = {"tensor", "value", "timed", "slice", NULL};
     py_context *self = (py_context *)object;
     PyObject *target, *slice = NULL;
     int timed = 1;
     transfer is = {0};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Od|$pO:fill", names, &target, &is.value, &timed,
-                                     &slice) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Od|$pO:fill", PY_NAMES(names), &target,
+                                     &is.value, &timed, &slice) ||
         !py_get_tensor(self, target, &is.tensor) || !get_slice(slice, &is))
         return NULL;
     is.access = timed ? KB_TIMED : KB_UNTIMED;
@@ -488,12 +488,13 @@ static PyObject *fill_tensor(PyObject *object, PyObject *args, PyObject *kwargs)
 
 static PyObject *copy_tensor(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"to", "from_", "timed", NULL};
+    static const char *const names[] = {"to", "from_", "timed", NULL};
     py_context *self = (py_context *)object;
     PyObject *to, *from;
     int timed = 1;
     transfer is = {0};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$p:copy", names, &to, &from, &timed) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$p:copy", PY_NAMES(names), &to, &from,
+                                     &timed) ||
         !py_get_tensor(self, to, &is.tensor) || !py_get_tensor(self, from, &is.other))
         return NULL;
     is.access = timed ? KB_TIMED : KB_UNTIMED;

@@ -167,12 +167,13 @@ static PyObject *conclude(const py_context *self, const py_spawn *spawn, kb_erro
 
 static PyObject *spawn(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"fn", "nprocs", NULL};
+    static const char *const names[] = {"fn", "nprocs", NULL};
     py_context *self = (py_context *)object;
     PyObject *function, *result = NULL;
     int count = 1;
     kb_error *err;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i:spawn", names, &function, &count) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i:spawn", PY_NAMES(names), &function,
+                                     &count) ||
         !py_threads_check())
         return NULL;
     if (count < 1) {

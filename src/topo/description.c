@@ -45,15 +45,15 @@ typedef struct group {
 } group;
 
 typedef struct row {
-    topo_key key; /* of a component: the path of its mapping */
-    bool is_part; /* a component; `kind` says which */
-    bool hashes_rate;
-    topo_kind kind;
+    topo_key key;         /* of a component: the path of its mapping */
     const char *settings; /* of a component: the mapping of its settings, unless that is its own */
-    uint16_t link;        /* of a component with an inherited key: the field with its link's rate */
     const group *group;
     void (*before)(reader *r);            /* sets a default that depends on rows above */
     void (*check)(reader *r, bool right); /* the key itself is right */
+    topo_kind kind;
+    uint16_t link; /* of a component with an inherited key: the field with its link's rate */
+    bool is_part;  /* a component; `kind` says which */
+    bool hashes_rate;
 } row;
 
 /* ---- Components -------------------------------------------------------------------------- */
@@ -460,11 +460,13 @@ static const char *const fill_names[] = {"once", "per_fold"};
 
 #define D topo_description
 #define KEY(name, ...) .key = {.path = (name), __VA_ARGS__}
+/* NOLINTBEGIN(bugprone-macro-parentheses): names are parts of string literals */
 #define WIRE(name, field)                                                                          \
     {KEY(name ".bw_gbs", TOPO_GB_S(D, field.bytes_per_s))},                                        \
     {                                                                                              \
         KEY(name ".length_mm", TOPO_MM(D, field.length_nm))                                        \
     }
+/* NOLINTEND(bugprone-macro-parentheses) */
 #define PART(name, of_kind) .key = {.path = (name)}, .is_part = true, .kind = (of_kind)
 
 static const row rows[] = {
