@@ -226,9 +226,10 @@ static void print_table(const cli_table *table, const text_column *columns, size
                    out);
     cli_print_bold(out, false);
     fputc('\n', out);
-    for (size_t i = 0; i < table->ends.count; i++) {
-        bool is_last = i % count + 1 == count;
-        print_cell(&columns[i % count], is_last, cell_at(table, i), out);
+    for (size_t i = 0, column = 0; i < table->ends.count; i++) {
+        bool is_last = column + 1 == count;
+        print_cell(&columns[column], is_last, cell_at(table, i), out);
+        column = is_last ? 0 : column + 1;
         if (is_last)
             fputc('\n', out);
     }

@@ -305,7 +305,7 @@ static void f16_of_f32(void *restrict to, const void *restrict from, size_t coun
 static const dtype_traits dtypes[KB_DTYPES] = {MEM_EACH_DTYPE(ROW)};
 #undef ROW
 
-#define ONE(...) +1
+#define ONE(...) +1 /* NOLINT(bugprone-macro-parentheses): a term of a sum */
 _Static_assert(0 MEM_EACH_DTYPE(ONE) == KB_DTYPES, "each dtype has a row");
 #undef ONE
 
