@@ -53,6 +53,13 @@ void cleanup_set_child(pid_t group)
     child = group;
 }
 
+void cleanup_forget(void)
+{
+    for (size_t i = 0; i < MAX_ENTRIES; i++)
+        entries[i].path = NULL;
+    child = 0;
+}
+
 /* Waits until the first process of the group, or all of them, ended; false after the timeout. */
 static bool wait_for_end(pid_t group, bool all, int timeout_ms)
 {

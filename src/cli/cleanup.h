@@ -21,6 +21,9 @@ void cleanup_discard(const char *directory);
 /* A process group that cleanup_remove() terminates first; 0: none. */
 void cleanup_set_child(pid_t group);
 
+/* In a forked process: forgets what belongs to the process that it was forked from. */
+void cleanup_forget(void);
+
 /*
  * Sends the signal to the child and waits for it, then removes files and directories, the newest
  * first. Async-signal-safe. Does nothing in a forked process.

@@ -107,7 +107,10 @@ kb_code cli_dispatch_bench(int argc, char **argv, const kb_bench_spec *spec, uin
 /* Prints "kernbench: " and the message on one line of stderr. Returns the code it was given. */
 kb_code cli_fail(kb_code code, const char *format, ...) KB_PRINTF(2, 3);
 
-/* Prints the error's message like cli_fail, then its details; frees it. Returns its code. */
+/* Prints the error's message like cli_fail, then its details. Returns its code. */
+kb_code cli_print_error(const kb_error *err);
+
+/* The same, and frees the error. */
 kb_code cli_report(kb_error *err);
 
 /* Prints "kernbench: warning: " and the message on one line of stderr. */

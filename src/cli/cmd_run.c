@@ -1,24 +1,15 @@
 /*
- * cmd_run.c: the command `run`: one context, one run of a bench, and its summary.
+ * cmd_run.c: the command `run`: one run of a bench (run_once.c), its trace and its summary.
  *
  * The bench prints while it runs; the summary follows. A run with a wrong result (exit status 1)
  * has a summary; one that fails otherwise has it only with --json.
  */
-#include "run.h"
-
 #include "cli.h"
-#include "collectives.h"
 #include "crash.h"
-#include "embedded.h"
 #include "files.h"
-#include "plugin.h"
-#include "progress.h"
+#include "json.h"
+#include "run_once.h"
 #include "run_trace.h"
-
-#include <string.h>
-#include <unistd.h>
-
-enum { DEFAULT_STACK = 1 << 20 };
 
 typedef struct run_args {
     cli_common common;
@@ -65,18 +56,11 @@ static const cli_option options[] = {
                .max = 1 << 30),
 };
 
-/* A run in progress. */
+/* What the hooks of the run see. */
 typedef struct run {
     const run_args *args;
-    const kb_bench_spec *spec;
-    const collectives *collectives;
-    const char *file; /* of user code; NULL if the bench is built in */
-    kb_bench *bench;
-    kb_context *ctx;
     run_trace *trace;
     bool trace_on_stdout;
-    double wall_s;
-    bool timing_only, by_bench;
     bool printed; /* the bench has printed something */
 } run;
 
@@ -128,154 +112,55 @@ static void on_print(void *self, const char *line)
     r->printed = true;
 }
 
-/* ---- The run ----------------------------------------------------------------------------- */
+static kb_error *open_trace(void *self, kb_context *ctx)
+{
+    run *r = self;
+    return run_trace_open(r->args->trace, ctx, &r->trace);
+}
 
-static kb_error *make_context(run *r)
+/* ---- The end of the run ------------------------------------------------------------------ */
+
+/* `trace`: its file, if it was written. */
+static kb_code print_summary(const run *r, const char *trace, const run_outcome *outcome)
 {
     const run_args *args = r->args;
-    kb_context_options o = {
-        .topology = args->common.topology,
-        .settings = args->common.settings.items,
-        .setting_count = args->common.settings.count,
-        .device = args->device,
-        .timing_only = r->timing_only,
-        .on_warning = on_warning,
-        .on_warning_self = r,
-        .stack_bytes = embedded_stack_bytes(args->stack_bytes, DEFAULT_STACK),
-        .on_op = args->trace ? on_op : NULL,
-        .on_op_self = r,
-        .reasons = args->trace != NULL,
-        .on_tcm = args->trace ? on_tcm : NULL,
-        .on_tcm_self = r,
-        .ccl = r->collectives->file,
-        .ccl_plugins = r->collectives->plugins.items,
-        .ccl_plugin_count = r->collectives->plugins.count,
-        .on_note = args->verbose ? on_note : NULL,
-        .on_ccl_trace = args->ccl_trace ? on_ccl_trace : NULL,
-        .races = args->check_races ? KB_RACES_FAIL : KB_RACES_WARN,
-    };
-    return kb_context_create(&o, &r->ctx);
-}
-
-static kb_error *start_profile(run *r)
-{
-    return r->args->profile ? kb_oplog_start_profile(rt_get_stats(r->ctx).log) : NULL;
-}
-
-static void give_up(void *self, kb_error *err);
-
-/* Creates the bench, which may print before there is a context. */
-static kb_error *make_bench(run *r)
-{
-    const run_args *args = r->args;
-    rt_bench_options o = {
-        .settings = args->params.items,
-        .setting_count = args->params.count,
-        .verify = args->verify,
-        .print = on_print,
-        .give_up = give_up,
-        .self = r,
-    };
-    KB_TRY(rt_bench_create(r->spec, &o, &r->bench));
-    r->by_bench = !args->timing_only && rt_bench_is_timing_only(r->bench);
-    r->timing_only = args->timing_only || r->by_bench;
-    return NULL;
-}
-
-static kb_error *prepare(run *r)
-{
-    crash_enter_user_code(r->file);
-    kb_error *err = make_bench(r);
-    crash_leave_user_code();
-    KB_TRY(err);
-    KB_TRY(make_context(r));
-    KB_TRY(start_profile(r));
-    return r->args->trace ? run_trace_open(r->args->trace, r->ctx, &r->trace) : NULL;
-}
-
-/* While the bench runs. */
-static void watch(const run *r, bool on)
-{
-    if (on)
-        crash_enter_user_code(r->file);
-    else
-        crash_leave_user_code();
-    crash_watch(on ? kb_context_sim(r->ctx) : NULL, r->args->stack_bytes);
-    if (!r->args->common.quiet)
-        crash_show_progress(on);
-}
-
-static kb_error *run_bench(run *r)
-{
-    double began = cli_wall_seconds();
-    watch(r, true);
-    kb_error *err = rt_bench_run(r->bench, r->ctx);
-    watch(r, false);
-    r->wall_s = cli_wall_seconds() - began;
-    return err;
-}
-
-/* `failure`: how the run failed, or NULL; stays the caller's. */
-static kb_code print_summary(const run *r, const char *trace, const kb_error *failure)
-{
-    run_stats stats;
-    kb_error *err = run_stats_init(&stats, r->ctx);
-    if (err)
-        return cli_report(err);
-    run_view view = {
-        .common = &r->args->common,
-        .spec = r->spec,
-        .bench = r->bench,
-        .stats = &stats,
-        .timing_only = r->timing_only,
-        .by_bench = r->by_bench,
-        .verify = r->args->verify,
-        .verbose = r->args->verbose,
-        .wall_s = r->wall_s,
-        .trace = trace,
-        .failure = failure,
-    };
-    if (r->printed && !r->args->common.json)
+    if (args->common.json)
+        return cli_json_print(run_document(outcome->view));
+    run_view view = *outcome->view;
+    view.verbose = args->verbose;
+    view.quiet = args->common.quiet;
+    view.trace = trace;
+    if (r->printed)
         putchar('\n');
-    kb_code code = r->args->common.json ? run_print_json(&view) : run_print_text(&view);
-    run_stats_fini(&stats);
-    return code;
-}
-
-/* --verify-data needs a bench that verifies. */
-static kb_code check_verdict(const run *r)
-{
-    if (!r->args->verify || rt_bench_verdict(r->bench) != RT_NOT_VERIFIED)
-        return KB_OK;
-    return cli_fail(KB_ERR_CHECK,
-                    "verification: bench '%s' compares nothing; it must call kb_bench_verify()",
-                    r->spec->name);
+    return run_print_text(&view);
 }
 
 /*
  * Whether to keep the trace. A trace of a fault or a deadlock ends with it, and shows its cause;
  * not kept are empty ones and those that end because memory or the clock ran out.
  */
-static bool keeps_trace(const run *r, const kb_error *err)
+static bool keeps_trace(const run_outcome *outcome)
 {
-    switch (kb_error_code(err)) {
+    switch (kb_error_code(outcome->error)) {
     case KB_OK:
     case KB_ERR_CHECK:
         return true;
     case KB_ERR_FAULT:
     case KB_ERR_DEADLOCK:
-        return r->ctx && kb_context_now(r->ctx) > 0;
+        return outcome->ctx && kb_context_now(outcome->ctx) > 0;
     default:
         return false;
     }
 }
 
-/* Completes the trace and prints the summary. `err`: of the run, or NULL; freed. */
-static kb_code conclude(run *r, kb_error *err)
+/* Completes the trace and prints the summary. */
+static kb_code on_done(void *self, const run_outcome *outcome)
 {
+    run *r = self;
+    const kb_error *err = outcome->error;
     bool has_summary = !err || kb_error_code(err) == KB_ERR_CHECK || r->args->common.json;
     has_summary = has_summary && !r->trace_on_stdout;
-    bool traced = keeps_trace(r, err);
+    bool traced = keeps_trace(outcome);
     kb_error *trace_error = NULL;
     if (traced)
         trace_error = run_trace_close(r->trace);
@@ -283,43 +168,46 @@ static kb_code conclude(run *r, kb_error *err)
         run_trace_discard(r->trace);
     r->trace = NULL;
     kb_code code = KB_OK;
-    if (has_summary && r->ctx)
-        code = print_summary(r, traced && !trace_error ? r->args->trace : NULL, err);
+    if (has_summary && outcome->view)
+        code = print_summary(r, traced && !trace_error ? r->args->trace : NULL, outcome);
     if (err) {
         fflush(stdout); /* the message comes last */
-        kb_code of_run = cli_report(err);
+        kb_code of_run = cli_print_error(err);
         code = code == KB_OK ? of_run : code;
     }
     if (trace_error) {
         kb_code of_trace = cli_report(trace_error);
         code = code == KB_OK ? of_trace : code;
     }
-    return code == KB_OK ? check_verdict(r) : code;
-}
-
-/* Called for an error of the bench that no call can return to it. */
-static void give_up(void *self, kb_error *err)
-{
-    run *r = self;
-    watch(r, false);
-    kb_code code = conclude(r, err);
-    fflush(stdout);
-    crash_exit((int)code);
-}
-
-static kb_code run_plugin(const run_args *args, bool trace_on_stdout, const plugin *p,
-                          const collectives *c)
-{
-    run r = {.args = args,
-             .trace_on_stdout = trace_on_stdout,
-             .spec = p->spec,
-             .collectives = c,
-             .file = c->plugin_file};
-    kb_error *err = prepare(&r);
-    kb_code code = err ? cli_report(err) : conclude(&r, run_bench(&r));
-    kb_context_destroy(r.ctx);
-    rt_bench_destroy(r.bench);
     return code;
+}
+
+static kb_code make_run(const run_args *args, bool trace_on_stdout, const run_program *program)
+{
+    run r = {.args = args, .trace_on_stdout = trace_on_stdout};
+    run_options o = {
+        .topology = args->common.topology,
+        .settings = &args->common.settings,
+        .params = &args->params,
+        .device = args->device,
+        .verify = args->verify,
+        .timing_only = args->timing_only,
+        .profile = args->profile,
+        .check_races = args->check_races,
+        .stack_bytes = args->stack_bytes,
+        .shows_progress = !args->common.quiet,
+        .print = on_print,
+        .warn = on_warning,
+        .note = args->verbose ? on_note : NULL,
+        .ccl_trace = args->ccl_trace ? on_ccl_trace : NULL,
+        .op = args->trace ? on_op : NULL,
+        .reasons = args->trace != NULL,
+        .tcm = args->trace ? on_tcm : NULL,
+        .ready = args->trace ? open_trace : NULL,
+        .done = on_done,
+        .self = &r,
+    };
+    return run_once(program, &o);
 }
 
 /* ---- The command ------------------------------------------------------------------------- */
@@ -358,23 +246,15 @@ static kb_code check_trace(const run_args *args, bool *on_stdout)
 static kb_code run_run(const cli_call *call)
 {
     const run_args *args = call->args;
-    plugin p;
-    collectives c = {0};
     bool trace_on_stdout;
     kb_code code = check_trace(args, &trace_on_stdout);
+    if (code != KB_OK)
+        return code;
+    run_program program;
+    code = run_program_open(&program, args->bench, &args->collectives);
     if (code == KB_OK)
-        code = plugin_open(args->bench, &p);
-    if (code == KB_OK)
-        code = collectives_load_plugins(&c, &args->collectives);
-    if (code == KB_OK && p.library)
-        c.plugin_file = args->bench;
-    if (code == KB_OK)
-        code = collectives_add_plugin(&c, p.collectives);
-    if (code == KB_OK) /* errors there are reported even if the bench has no collectives */
-        code = collectives_load_config(&c, &args->common.settings);
-    if (code == KB_OK)
-        code = run_plugin(args, trace_on_stdout, &p, &c);
-    collectives_fini(&c);
+        code = make_run(args, trace_on_stdout, &program);
+    run_program_close(&program);
     return code;
 }
 
@@ -393,7 +273,7 @@ const cli_command cli_run_command = {
         "Example: kernbench run --bench gemm_single_pe --param m=256 --json --quiet\n"
         "Example: kernbench run --bench qkv_gemm_multi_pe --param width=768 --trace qkv.json\n",
     CLI_OPTIONS(options),
-    CLI_ARGS(run_args, .stack_bytes = DEFAULT_STACK),
+    CLI_ARGS(run_args, .stack_bytes = RUN_DEFAULT_STACK),
     .machine = CLI_MACHINE_OPTIONS,
     .max_words = 1, /* for the message that --bench is missing */
     .check = check_options,

@@ -44,17 +44,20 @@ kb_code collectives_load_plugins(collectives *c, const collectives_args *args)
 }
 
 /* Reads the tables of the plugins, and may call their functions. */
-static kb_error *load(collectives *c, const cli_list *settings)
+static kb_error *load(const collectives *c, const cli_list *settings, ccl_registry *registry,
+                      ccl_config *config)
 {
     crash_enter_user_code(c->plugin_file);
-    kb_error *err = ccl_registry_init(&c->registry, c->plugins.items, c->plugins.count);
+    kb_error *err = ccl_registry_init(registry, c->plugins.items, c->plugins.count);
     if (!err)
-        err = ccl_config_load(c->file, settings->items, settings->count, &c->registry, &c->config);
+        err = ccl_config_load(c->file, settings->items, settings->count, registry, config);
     crash_leave_user_code();
     return err;
 }
 
-kb_code collectives_load_config(collectives *c, const cli_list *settings)
+/* Those of the settings that are of ccl.yaml. */
+static kb_error *load_config(const collectives *c, const cli_list *settings, ccl_registry *registry,
+                             ccl_config *config)
 {
     cli_list ours = {0};
     kb_error *err = NULL;
@@ -63,16 +66,28 @@ kb_code collectives_load_config(collectives *c, const cli_list *settings)
             !kb_vec_push(&ours, settings->items[i] + PREFIX))
             err = kb_error_nomem();
     if (!err)
-        err = load(c, &ours);
-    c->has_config = !err;
+        err = load(c, &ours, registry, config);
     cli_list_fini(&ours);
-    return err ? cli_report(err) : KB_OK;
+    return err;
+}
+
+kb_error *collectives_check_config(const collectives *c, const cli_list *settings)
+{
+    ccl_registry registry;
+    ccl_config config;
+    KB_TRY(load_config(c, settings, &registry, &config));
+    ccl_config_fini(&config);
+    return NULL;
 }
 
 kb_code collectives_init(collectives *c, const collectives_args *args, const cli_list *settings)
 {
     kb_code code = collectives_load_plugins(c, args);
-    return code == KB_OK ? collectives_load_config(c, settings) : code;
+    if (code != KB_OK)
+        return code;
+    kb_error *err = load_config(c, settings, &c->registry, &c->config);
+    c->has_config = !err;
+    return err ? cli_report(err) : KB_OK;
 }
 
 void collectives_fini(collectives *c)

@@ -53,10 +53,12 @@ KB_MUST_USE kb_code collectives_init(collectives *c, const collectives_args *arg
                                      const cli_list *settings);
 void collectives_fini(collectives *c);
 
-/* The same in steps, for a bench that has collectives of its own. `added` may be NULL. */
+/* The plugins alone, and for a bench that has collectives of its own. `added` may be NULL. */
 KB_MUST_USE kb_code collectives_load_plugins(collectives *c, const collectives_args *args);
 KB_MUST_USE kb_code collectives_add_plugin(collectives *c, const kb_ccl_plugin *added);
-KB_MUST_USE kb_code collectives_load_config(collectives *c, const cli_list *settings);
+
+/* Whether ccl.yaml, with those settings that begin with "ccl.", is good. */
+KB_MUST_USE kb_error *collectives_check_config(const collectives *c, const cli_list *settings);
 
 /* The settings of the machine: all others. False if out of memory. Free with cli_list_fini(). */
 KB_MUST_USE bool collectives_machine_settings(const cli_list *settings, cli_list *machine_settings);

@@ -509,6 +509,15 @@ bool crash_install(void (*exit_function)(int status))
     return true;
 }
 
+void crash_enter_child(void)
+{
+    cleanup_forget();
+    if (main_process == 0)
+        return;
+    main_process = getpid();
+    descriptors_adopt();
+}
+
 void crash_watch(const kb_sim *sim, size_t stack_bytes)
 {
     if (!SANITIZED && main_process != 0)

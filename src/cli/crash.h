@@ -26,6 +26,12 @@ bool crash_install(void (*exit_now)(int status));
 /* Called at the end of main() with the exit status, which it returns. */
 int crash_finish(int status);
 
+/*
+ * Called in a process that the program has forked, after stdout and stderr were redirected: it runs
+ * user code like the first process. Temporary files of that stay.
+ */
+void crash_enter_child(void);
+
 /* Ends the process at once, without handlers of exit(); removes temporary files. */
 KB_NORETURN void crash_exit(int status);
 

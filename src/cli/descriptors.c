@@ -10,7 +10,7 @@
 enum { COUNT = 3 };
 
 static bool was_closed[COUNT];
-static struct stat at_start[COUNT];
+static struct stat expected[COUNT];
 static FILE *stdout_at_start;
 
 /* open() returns the lowest free number. */
@@ -28,8 +28,14 @@ void descriptors_open(void)
         was_closed[i] = fcntl(i, F_GETFD) < 0 && errno == EBADF;
         if (was_closed[i])
             replace(i);
-        (void)fstat(i, &at_start[i]);
     }
+    descriptors_adopt();
+}
+
+void descriptors_adopt(void)
+{
+    for (int i = 0; i < COUNT; i++)
+        (void)fstat(i, &expected[i]);
 }
 
 bool descriptors_was_closed(int descriptor)
@@ -43,8 +49,8 @@ int descriptors_replaced(void)
         return STDOUT_FILENO;
     for (int i = STDOUT_FILENO; stdout_at_start && i < COUNT; i++) {
         struct stat now;
-        if (fstat(i, &now) != 0 || now.st_dev != at_start[i].st_dev ||
-            now.st_ino != at_start[i].st_ino)
+        if (fstat(i, &now) != 0 || now.st_dev != expected[i].st_dev ||
+            now.st_ino != expected[i].st_ino)
             return i;
     }
     return 0;

@@ -14,7 +14,10 @@ void descriptors_open(void);
 /* Whether the descriptor, of any number, was closed at the start. */
 bool descriptors_was_closed(int descriptor);
 
-/* 1 or 2 if stdout or stderr was closed or replaced since the start; 0 if neither was. */
+/* In a forked process that has redirected them: they are as they should be. */
+void descriptors_adopt(void);
+
+/* 1 or 2 if stdout or stderr was closed or replaced since; 0 if neither was. */
 int descriptors_replaced(void);
 
 #endif

@@ -42,7 +42,7 @@ void cli_warn(const char *format, ...)
     va_end(args);
 }
 
-kb_code cli_report(kb_error *err)
+kb_code cli_print_error(const kb_error *err)
 {
     kb_code code = cli_fail(kb_error_code(err), "%s", kb_error_message(err));
 
@@ -52,6 +52,12 @@ kb_code cli_report(kb_error *err)
         fprintf(stderr, "  %.*s\n", (int)length, line);
         line += length + (line[length] == '\n');
     }
+    return code;
+}
+
+kb_code cli_report(kb_error *err)
+{
+    kb_code code = cli_print_error(err);
     kb_error_free(err);
     return code;
 }

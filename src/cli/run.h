@@ -1,7 +1,8 @@
 /*
  * run.h: the statistics and the summary of a run.
  *
- *     cmd_run.c       options; one run from beginning to end
+ *     cmd_run.c       the command: options, trace, what is printed
+ *     run_once.c      one run, for all commands that make runs
  *     plugin.c        finds the bench; compiles and loads files of users
  *     run_stats.c     statistics of time, units and kernels
  *     run_links.c     of links                     run_roofline.c  the roofline
@@ -189,20 +190,23 @@ void run_verdict(const run_stats *s, kb_text *text);
 /* ---- Printing ---------------------------------------------------------------------------- */
 
 typedef struct run_view {
-    const cli_common *common;
+    const cli_list *settings; /* of the machine and of collectives, as they were given */
     const kb_bench_spec *spec;
     const kb_bench *bench;
     const run_stats *stats;
     bool timing_only;
     bool by_bench; /* timing-only because the bench requires it */
-    bool verify, verbose;
-    double wall_s;
+    bool verify;
+    bool verbose, quiet;     /* of text */
+    double wall_s;           /* of the bench */
     const char *trace;       /* NULL if there is none */
     const kb_error *failure; /* how the run failed; NULL if it did not */
 } run_view;
 
 KB_MUST_USE kb_code run_print_text(const run_view *view);
-KB_MUST_USE kb_code run_print_json(const run_view *view);
+
+/* The document of --json; NULL if out of memory. */
+json_t *run_document(const run_view *view);
 
 /* Tables of a run_view. */
 extern const cli_rows run_units, run_busiest_links, run_links_by_kind;

@@ -191,14 +191,14 @@ static json_t *error_json(const kb_error *err)
                      cli_json_text(kb_error_message(err)));
 }
 
-kb_code run_print_json(const run_view *view)
+json_t *run_document(const run_view *view)
 {
     const run_stats *s = view->stats;
     kb_text verdict = KB_TEXT_INIT;
     run_verdict(s, &verdict);
     json_t *document = json_object();
     cli_json_set(&document, "bench", cli_json_text(view->spec->name));
-    cli_json_set(&document, "topology", cli_json_machine(s->machine, &view->common->settings));
+    cli_json_set(&document, "topology", cli_json_machine(s->machine, view->settings));
     cli_json_set(&document, "parameters", parameters_json(view));
     cli_json_set(&document, "timing_only", json_boolean(view->timing_only));
     cli_json_set(&document, "stand_ins", stand_ins_json(&s->stand_ins));
@@ -223,5 +223,5 @@ kb_code run_print_json(const run_view *view)
     cli_json_set(&document, "wall_s", cli_json_real(view->wall_s));
     cli_json_set(&document, "hops_per_s", cli_json_real(run_per_second(s->hops, view->wall_s)));
     kb_text_fini(&verdict);
-    return cli_json_print(document);
+    return document;
 }

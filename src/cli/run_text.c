@@ -182,7 +182,7 @@ static void print_title(const run_view *view)
 {
     kb_text title = KB_TEXT_INIT;
     kb_text_printf(&title, "%s on machine ", view->spec->name);
-    cli_machine_title(view->stats->machine, &view->common->settings, &title);
+    cli_machine_title(view->stats->machine, view->settings, &title);
     cli_print_heading(stdout, cli_text(&title));
     kb_text_fini(&title);
     if (view->spec->param_count > 0)
@@ -234,7 +234,7 @@ static void print_end(const run_view *view)
     print_verdict(view);
     if (view->trace)
         printf("Trace: %s, for https://ui.perfetto.dev\n", view->trace);
-    if (!view->common->quiet)
+    if (!view->quiet)
         printf("%s events, %s hops in %.2f s: %.2f million hops/s\n", obs_count(s->events).text,
                obs_count(s->hops).text, view->wall_s, run_per_second(s->hops, view->wall_s) / 1e6);
 }
@@ -287,7 +287,7 @@ kb_code run_print_text(const run_view *view)
         code = run_print_profile(view);
         putchar('\n');
     }
-    if (!view->common->quiet && s->pes > 0)
+    if (!view->quiet && s->pes > 0)
         printf("%s\n", legend);
     print_end(view);
     return code;
