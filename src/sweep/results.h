@@ -13,13 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The value of an axis or of a figure. */
-typedef struct sweep_value {
-    bool none; /* the point has no such figure */
-    bool is_number;
-    double number;    /* of sizes in bytes: "1MiB" is 1048576 */
-    const char *text; /* as it was written in the plan; NULL for figures */
-} sweep_value;
+#include "value.h"
 
 typedef struct sweep_column {
     const char *name; /* "sip.ucie.bw_gbs", "sim_ns", "metrics.busbw_gbs" */
