@@ -1,12 +1,12 @@
 /*
- * arena.c: a bump allocator over a list of chunks, each twice the last up to a limit.
+ * arena.c: a bump allocator over a list of chunks, each twice the last up to a limit. Memory is
+ * handed out from the first chunk of the list:
  *
- *     first -> [full] -> [full] -> current -> [empty] -> [empty] -> NULL
- *                                   next^
+ *     chunks -> [in use] -> [full] -> [full] -> NULL
+ *                 next^
  *
- * Invariant: the chunks behind current hold nothing. A request that does not fit current moves on
- * to the next chunk if that is large enough, or gets a new one put in there; the tail of the old
- * chunk is lost until reset. Under AddressSanitizer every byte not handed out is poisoned.
+ * A request that does not fit gets a new chunk; the tail of the old one is lost. Under
+ * AddressSanitizer every byte not handed out is poisoned.
  */
 #include "base/arena.h"
 
@@ -35,7 +35,7 @@ void kb_arena_init(kb_arena *arena)
 
 void kb_arena_fini(kb_arena *arena)
 {
-    for (kb_arena_chunk *chunk = arena->first, *next; chunk; chunk = next) {
+    for (kb_arena_chunk *chunk = arena->chunks, *next; chunk; chunk = next) {
         next = chunk->next;
         kb_unpoison(chunk->bytes, chunk->size);
         free(chunk);
@@ -43,29 +43,9 @@ void kb_arena_fini(kb_arena *arena)
     kb_arena_init(arena);
 }
 
-static void enter(kb_arena *arena, kb_arena_chunk *chunk)
+/* Adds a chunk with `size` free bytes at least. */
+static bool add_chunk(kb_arena *arena, size_t size)
 {
-    arena->current = chunk;
-    arena->next = chunk->bytes;
-    arena->end = chunk->bytes + chunk->size;
-}
-
-void kb_arena_reset(kb_arena *arena)
-{
-    for (kb_arena_chunk *chunk = arena->first; chunk; chunk = chunk->next)
-        kb_poison(chunk->bytes, chunk->size);
-    if (arena->first)
-        enter(arena, arena->first);
-}
-
-/* Makes current a chunk with `size` free bytes at least. */
-static bool advance(kb_arena *arena, size_t size)
-{
-    kb_arena_chunk **link = arena->current ? &arena->current->next : &arena->first;
-    if (*link && (*link)->size >= size) {
-        enter(arena, *link);
-        return true;
-    }
     size_t chunk_size = size > arena->chunk_size ? size : arena->chunk_size;
     size_t bytes;
     if (!kb_size_add(sizeof(kb_arena_chunk), chunk_size, &bytes))
@@ -73,11 +53,11 @@ static bool advance(kb_arena *arena, size_t size)
     kb_arena_chunk *chunk = malloc(bytes);
     if (!chunk)
         return false;
-    chunk->next = *link;
-    chunk->size = chunk_size;
+    *chunk = (kb_arena_chunk){.next = arena->chunks, .size = chunk_size};
     kb_poison(chunk->bytes, chunk->size);
-    *link = chunk;
-    enter(arena, chunk);
+    arena->chunks = chunk;
+    arena->next = chunk->bytes;
+    arena->end = chunk->bytes + chunk->size;
     if (arena->chunk_size < last_chunk_size)
         arena->chunk_size *= 2;
     return true;
@@ -91,7 +71,7 @@ void *kb_arena_alloc(kb_arena *arena, size_t size, size_t align)
     size_t room;  /* with what the alignment may cost */
     if (!kb_size_add(size, KB_REDZONE, &room) || !kb_size_add(room, align - 1, &room))
         return NULL;
-    if (room > (size_t)(arena->end - arena->next) && !advance(arena, room))
+    if (room > (size_t)(arena->end - arena->next) && !add_chunk(arena, room))
         return NULL;
     char *block = arena->next + (-(uintptr_t)arena->next & (align - 1));
     arena->next = block + size + KB_REDZONE;

@@ -1,7 +1,7 @@
 /*
  * arena.h: a bump allocator, for things that are made one by one and go away together.
  *
- * Addresses are stable until reset or fini. Nothing is freed singly. Not for sharing by threads.
+ * Addresses are stable until fini. Nothing is freed singly. Not for sharing by threads.
  */
 #ifndef KB_BASE_ARENA_H
 #define KB_BASE_ARENA_H
@@ -13,9 +13,8 @@
 typedef struct kb_arena_chunk kb_arena_chunk;
 
 typedef struct kb_arena {
-    kb_arena_chunk *first;
-    kb_arena_chunk *current; /* the chunk being filled; those behind it are empty */
-    char *next;              /* the free part of current */
+    kb_arena_chunk *chunks; /* the first is being filled; the others are full */
+    char *next;             /* the free part of the first */
     char *end;
     size_t chunk_size; /* of the next chunk to be made */
 } kb_arena;
@@ -23,9 +22,6 @@ typedef struct kb_arena {
 /* Takes no memory yet, so it cannot fail. */
 void kb_arena_init(kb_arena *arena);
 void kb_arena_fini(kb_arena *arena);
-
-/* Forgets everything that was handed out and keeps the memory for what comes. */
-void kb_arena_reset(kb_arena *arena);
 
 /* Uninitialised bytes; `align` is a power of two. NULL if there is no memory. */
 KB_MUST_USE void *kb_arena_alloc(kb_arena *arena, size_t size, size_t align);

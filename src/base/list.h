@@ -8,6 +8,14 @@
  *
  * A list that only grows at its front needs no pointer to the last item: KB_LIST_PUSH() and
  * KB_LIST_TAKE_OUT().
+ *
+ * Where an item leaves its list without knowing which it is in, the list is a ring through a head,
+ * which is an item too:
+ *
+ *     KB_RING_INIT(&head);
+ *     KB_RING_PUSH(&head, item);
+ *     for (link *i = head.next; i != &head; i = i->next) ...
+ *     KB_RING_REMOVE(item);
  */
 #ifndef KB_BASE_LIST_H
 #define KB_BASE_LIST_H
@@ -52,6 +60,23 @@
             (item)->prev->next = (item)->next;                                                     \
         else                                                                                       \
             (list_first) = (item)->next;                                                           \
+    } while (0)
+
+#define KB_RING_INIT(head) ((head)->next = (head)->prev = (head))
+
+/* At the front: the head's next. */
+#define KB_RING_PUSH(head, item)                                                                   \
+    do {                                                                                           \
+        (item)->next = (head)->next;                                                               \
+        (item)->prev = (head);                                                                     \
+        (head)->next->prev = (item);                                                               \
+        (head)->next = (item);                                                                     \
+    } while (0)
+
+#define KB_RING_REMOVE(item)                                                                       \
+    do {                                                                                           \
+        (item)->next->prev = (item)->prev;                                                         \
+        (item)->prev->next = (item)->next;                                                         \
     } while (0)
 
 #endif

@@ -34,7 +34,7 @@ typedef struct scheduler scheduler;
 
 /* A product. */
 typedef struct job {
-    struct job *previous, *next; /* of its PE, in the order of issue */
+    struct job *prev, *next; /* of its PE, in the order of issue */
     scheduler *at;
     pe_product is; /* its rects mean nothing */
     gemm_matrix a, b, c;
@@ -239,8 +239,7 @@ static void end_job(job *jb, uint32_t last)
     at->last_job = op.id;
     kb_oplog_add(all->log, pe_units_number(all->units, at->pe), &op);
     at->under_way--;
-    *(jb->previous ? &jb->previous->next : &at->first) = jb->next;
-    *(jb->next ? &jb->next->previous : &at->last) = jb->previous;
+    KB_LIST_REMOVE(at->first, at->last, jb);
     KB_DEBUG_ASSERT(at->first || at->used == 0);
     if (jb->is.ended)
         jb->is.ended(jb->is.self, jb->is.arg);
@@ -652,9 +651,7 @@ kb_error *pe_composites_issue(pe_composites *composites, kb_pe pe, const pe_prod
         return err;
     }
     *op = jb->op;
-    jb->previous = at->last;
-    *(at->last ? &at->last->next : &at->first) = jb;
-    at->last = jb;
+    KB_LIST_APPEND(at->first, at->last, jb);
     if (!at->current)
         at->current = jb;
     at->under_way++;

@@ -174,7 +174,8 @@ void units_poll_inputs(pe_units *units, pe_state *state)
     units_progress(units, state);
 }
 
-void units_poll_pe(pe_units *units, pe_state *state)
+/* A time has become known, or an operation has ended: what waits for it may go on. */
+static void poll_pe(pe_units *units, pe_state *state)
 {
     if (state->cpu.queued > 0)
         units_put(units, &state->look);
@@ -187,7 +188,7 @@ void pe_units_poll(pe_units *units, kb_pe pe)
     if (!state)
         return;
     units_enter(units);
-    units_poll_pe(units, state);
+    poll_pe(units, state);
     units_leave(units);
 }
 
@@ -204,7 +205,8 @@ static void find_first_user(pe_state *state)
     state->cpu.shares_units = state->first_user != NULL;
 }
 
-void units_add_event_user(pe_units *units, operation *op)
+/* Commands of engines that were issued after the operation begin in events until it is removed. */
+static void add_event_user(pe_units *units, operation *op)
 {
     if (!kb_vec_push(&op->pe->event_users, op))
         units_fail(units, kb_error_nomem());
@@ -230,8 +232,7 @@ void units_remove_event_user(pe_units *units, operation *op)
 static void remove_from_lane(const operation *op)
 {
     lane *l = op->lane;
-    *(op->previous ? &op->previous->next : &l->oldest) = op->next;
-    *(op->next ? &op->next->previous : &l->newest) = op->previous;
+    KB_LIST_REMOVE(l->oldest, l->newest, op);
 }
 
 static void tell_log_of_end(pe_units *units, operation *op)
@@ -294,7 +295,7 @@ void units_end(pe_units *units, operation *op)
     if (KB_UNLIKELY(of_host)) /* nothing of the PE waits for it but for its channel */
         units_put(units, &state->look_at_lanes);
     else
-        units_poll_pe(units, state);
+        poll_pe(units, state);
     units_leave(units);
 }
 
@@ -477,10 +478,7 @@ static void take_out(pe_units *units, const operation *op)
 static void add_to_lane(operation *op)
 {
     lane *l = op->lane;
-    op->next = NULL;
-    op->previous = l->newest;
-    *(op->previous ? &op->previous->next : &l->oldest) = op;
-    l->newest = op;
+    KB_LIST_APPEND(l->oldest, l->newest, op);
 }
 
 static kb_error *begin(pe_units *units, operation *op)
@@ -679,7 +677,7 @@ static void issue_to_lane(pe_units *units, operation *op, const pe_command *comm
     op->input_count = copy_inputs(command->inputs, op->inputs);
     op->memory.copies_in_tcm = !command->of_host && copies_in_tcm(state, command);
     if (op->memory.copies_in_tcm)
-        units_add_event_user(units, op);
+        add_event_user(units, op);
     if (KB_UNLIKELY(command->of_host)) {
         op->memory.moved = command->moved;
         op->forwards = command->forwards;
@@ -863,7 +861,7 @@ kb_error *pe_units_open(pe_units *units, kb_pe pe, const pe_span *span, pe_op *o
                              .is_ready = span->ready,
                              .uses_engines = span->uses_engines};
     if (span->uses_engines)
-        units_add_event_user(units, made);
+        add_event_user(units, made);
     *op = units_name(units, made->index);
     KB_ASSERT(span->ready || made->waits_for == 0);
     if (!span->ready)
@@ -883,7 +881,7 @@ static void end_part(pe_state *state, const pe_part *part)
     pe_units *units = state->units;
     units_enter(units);
     part->ended(part->self, part->arg);
-    units_poll_pe(units, state);
+    poll_pe(units, state);
     units_leave(units);
 }
 

@@ -161,13 +161,13 @@ typedef struct span_work {
  */
 struct operation {
     pe_state *pe;
-    lane *lane;                 /* NULL: a span, or a command of an engine */
-    operation *previous, *next; /* in its queue, and then among those under way in its lane */
-    kb_time issued;             /* of two that can begin, the one that was issued first does, */
-    uint64_t sequence;          /* and of one time the first issued: see units_issued_before() */
-    kb_time earliest;           /* issued, and inputs that are known */
-    uint32_t index;             /* in its pool */
-    uint32_t waits_for;         /* so many operations */
+    lane *lane;             /* NULL: a span, or a command of an engine */
+    operation *prev, *next; /* in its queue, and then among those under way in its lane */
+    kb_time issued;         /* of two that can begin, the one that was issued first does, */
+    uint64_t sequence;      /* and of one time the first issued: see units_issued_before() */
+    kb_time earliest;       /* issued, and inputs that are known */
+    uint32_t index;         /* in its pool */
+    uint32_t waits_for;     /* so many operations */
 
     uint32_t waiters;    /* the first of those that wait for it */
     uint32_t rect_count; /* what it reads and writes in memory */
@@ -254,11 +254,6 @@ static inline operation *operation_at(const pe_units *units, uint32_t index)
 static inline bool units_is_dma(kb_unit unit)
 {
     return unit == KB_UNIT_DMA_READ || unit == KB_UNIT_DMA_WRITE;
-}
-
-static inline kb_time units_later_of(kb_time a, kb_time b)
-{
-    return a > b ? a : b;
 }
 
 static inline kb_time units_tcm_time(pe_units *units, uint64_t bytes)
@@ -352,10 +347,8 @@ static inline bool units_is_program_early(const pe_state *state, kb_time now)
 /* The operation waits for nothing any more, if so: its turn comes. */
 void units_put_if_ready(pe_units *units, operation *op);
 
-/* A time has become known, or an operation has ended: what waits for it may go on. */
-void units_poll_pe(pe_units *units, pe_state *state);
-
-/* The same for all but the engines themselves. */
+/* A time has become known, or an operation has ended: what waits for it may go on, but for the
+ * engines themselves. */
 void units_poll_inputs(pe_units *units, pe_state *state);
 
 /* The operation is done. */
@@ -370,9 +363,7 @@ static inline const kb_op *units_entry(const operation *op)
     return op->watched ? &op->log : NULL;
 }
 
-/* Commands of engines that were issued after the operation begin in events until it is removed.
- * There is room for it. */
-void units_add_event_user(pe_units *units, operation *op);
+/* The operation makes commands of engines begin in events no more. */
 void units_remove_event_user(pe_units *units, operation *op);
 
 /* ---- cpu.c ---- */

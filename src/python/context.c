@@ -18,7 +18,7 @@
 #include "sim/sim.h"
 #include "threads.h"
 
-PyTypeObject *py_context_type;
+static PyTypeObject *context_type;
 
 /* As large as those of threads: deep recursion through C in a kernel is to end in RecursionError
  * before the stack does. Only what is touched takes memory. */
@@ -402,7 +402,7 @@ static int context_init(PyObject *object, PyObject *args, PyObject *kwargs)
 
 static void prepare(py_context *self)
 {
-    self->launches.next = self->launches.prev = &self->launches;
+    KB_RING_INIT(&self->launches);
 }
 
 static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -416,7 +416,7 @@ static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 
 PyObject *py_context_borrow(kb_context *kb, size_t stack_bytes)
 {
-    py_context *self = (py_context *)context_new(py_context_type, NULL, NULL);
+    py_context *self = (py_context *)context_new(context_type, NULL, NULL);
     if (!self)
         return NULL;
     self->kb = kb;
@@ -665,7 +665,6 @@ bool py_context_init_type(PyObject *module)
                         .basicsize = sizeof(py_context),
                         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
                         .slots = slots};
-    py_context_type = (PyTypeObject *)PyType_FromSpec(&spec);
-    return py_context_type &&
-           PyModule_AddObjectRef(module, "Context", (PyObject *)py_context_type) == 0;
+    context_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    return context_type && PyModule_AddObjectRef(module, "Context", (PyObject *)context_type) == 0;
 }

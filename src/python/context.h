@@ -47,10 +47,7 @@ typedef struct py_request {
     bool is_launch;
 } py_request;
 
-extern PyTypeObject *py_context_type;
 extern PyTypeObject *py_tensor_type;
-extern PyTypeObject *py_request_type;
-extern PyTypeObject *py_each_type;
 
 /* ---- Calls of the engine ----------------------------------------------------------------- */
 
@@ -101,16 +98,11 @@ void py_free_unnamed(py_context *self);
 PyObject *py_request_new(py_context *context, kb_request request, PyObject *name, py_launch *launch,
                          bool is_launch);
 
-void py_list_launch(py_context *self, py_launch *launch);
 void py_unlist_launch(py_launch *launch);
 
 /* ---- Workers ----------------------------------------------------------------------------- */
 
 void py_algorithms_free(py_algorithms *is);
 int py_algorithms_traverse(const py_algorithms *is, visitproc visit, void *arg);
-
-/* A str: "sip0.cube1.pe2", and a tuple (sip, cube, pe). */
-PyObject *py_tuple_of_pe(kb_pe pe);
-bool py_get_pe(PyObject *object, kb_pe *pe);
 
 #endif

@@ -12,25 +12,16 @@
 #include "errors.h"
 #include "results.h"
 
-PyTypeObject *py_request_type;
-PyTypeObject *py_each_type;
+static PyTypeObject *request_type;
+static PyTypeObject *each_type;
 
 /* ---- Launches of a context ---------------------------------------------------------------- */
-
-void py_list_launch(py_context *self, py_launch *launch)
-{
-    launch->next = &self->launches;
-    launch->prev = self->launches.prev;
-    launch->prev->next = launch;
-    launch->next->prev = launch;
-}
 
 void py_unlist_launch(py_launch *launch)
 {
     if (!launch->next)
         return;
-    launch->next->prev = launch->prev;
-    launch->prev->next = launch->next;
+    KB_RING_REMOVE(launch);
     launch->next = launch->prev = NULL;
 }
 
@@ -132,7 +123,7 @@ static bool get_arguments(const py_context *self, PyObject *args, size_t named, 
         is->is_address[i] = true;
         if (PyObject_TypeCheck(object, py_tensor_type))
             good = add_tensor(self, object, is);
-        else if (Py_TYPE(object) == py_each_type)
+        else if (Py_TYPE(object) == each_type)
             good = add_each(self, object, is);
         else if (is_c)
             good = add_number(object, is);
@@ -169,7 +160,7 @@ static PyObject *start(py_context *self, PyObject *name, launch_call *call, py_l
 {
     kb_error *err;
     if (launch)
-        py_list_launch(self, launch);
+        KB_RING_PUSH(&self->launches, launch);
     bool returned = py_host_call(self, launch_now, call, &err);
     if (returned && !err)
         return py_request_new(self, call->request, name, launch, true);
@@ -224,7 +215,7 @@ static PyObject *launch(PyObject *object, PyObject *args, PyObject *kwargs)
 PyObject *py_request_new(py_context *context, kb_request request, PyObject *name, py_launch *launch,
                          bool is_launch)
 {
-    py_request *self = PyObject_GC_New(py_request, py_request_type);
+    py_request *self = PyObject_GC_New(py_request, request_type);
     if (!self)
         return NULL;
     self->context = (py_context *)Py_NewRef((PyObject *)context);
@@ -321,7 +312,7 @@ static void conclude(py_request *self, kb_error *err)
 static PyObject *wait_for(PyObject *object, PyObject *what)
 {
     py_context *self = (py_context *)object;
-    if (Py_TYPE(what) != py_request_type) {
+    if (Py_TYPE(what) != request_type) {
         PyErr_Format(PyExc_TypeError, "wait() takes a request, found %.200s",
                      Py_TYPE(what)->tp_name);
         return NULL;
@@ -401,11 +392,11 @@ bool py_launch_init_types(PyObject *module)
                                .basicsize = sizeof(py_each),
                                .flags = Py_TPFLAGS_DEFAULT,
                                .slots = of_each};
-    py_request_type = (PyTypeObject *)PyType_FromSpec(&requests);
-    py_each_type = (PyTypeObject *)PyType_FromSpec(&each);
-    return py_request_type && py_each_type &&
-           PyModule_AddObjectRef(module, "Request", (PyObject *)py_request_type) == 0 &&
-           PyModule_AddObjectRef(module, "Each", (PyObject *)py_each_type) == 0;
+    request_type = (PyTypeObject *)PyType_FromSpec(&requests);
+    each_type = (PyTypeObject *)PyType_FromSpec(&each);
+    return request_type && each_type &&
+           PyModule_AddObjectRef(module, "Request", (PyObject *)request_type) == 0 &&
+           PyModule_AddObjectRef(module, "Each", (PyObject *)each_type) == 0;
 }
 
 /* ---- Waiting for all --------------------------------------------------------------------- */

@@ -78,8 +78,8 @@ static void give_details(tl_details *details)
     kb_slab_give(&tl->runner->details, details);
 }
 
-/* If an input will never be there, the operation makes nothing. */
-kb_error *tl_bind(tl_details *details)
+/* Makes the data, unless an input will never be there. */
+static kb_error *bind_details(tl_details *details)
 {
     for (uint32_t i = 0; i < details->input_count; i++)
         if (KB_UNLIKELY(details->inputs[i].value && !details->inputs[i].value->data))
@@ -120,7 +120,7 @@ static inline void read_until(tl_value *value, const pe_ready *end)
 {
     if (KB_UNLIKELY(end->id != 0) && end->at >= value->read_until)
         value->read_by = end->id;
-    value->read_until = tl_later_of(value->read_until, end->at);
+    value->read_until = kb_max(value->read_until, end->at);
 }
 
 /* ---- Commands ---- */
@@ -164,7 +164,7 @@ tl_command *tl_command_new(const tl_call *call, const tl_operand *inputs, uint32
     command->details = details;
     command->conclude = NULL;
     command->ticket = 0;
-    tl_link_to(&tl->commands, &command->link);
+    KB_RING_PUSH(&tl->commands, &command->link);
     if (result)
         count_result(result);
     add_inputs(call, command, inputs, count);
@@ -183,7 +183,7 @@ void tl_command_destroy(tl_command *command)
         drop_result(tl, command->second);
     if (KB_UNLIKELY(command->details != NULL))
         give_details(command->details);
-    tl_unlink(&command->link);
+    KB_RING_REMOVE(&command->link);
     kb_slab_give(&tl->runner->commands, command);
 }
 
@@ -201,7 +201,7 @@ static void set_end(const tl_command *command, pe_ready result)
 kb_error *tl_command_begun(void *self, uint64_t arg)
 {
     (void)arg;
-    return tl_bind(((tl_command *)self)->details);
+    return bind_details(((tl_command *)self)->details);
 }
 
 void tl_command_ended(void *self, uint64_t arg)
@@ -449,7 +449,7 @@ static void on_known(const pe_work *work, kb_time begin, pe_ready ready)
     tl_value *result = value_of(work->result);
     if (KB_UNLIKELY(details != NULL)) {
         kb_error *err =
-            !tl->runner->has.timing_only && !result->structural ? tl_bind(details) : NULL;
+            !tl->runner->has.timing_only && !result->structural ? bind_details(details) : NULL;
         if (err)
             kb_sim_fail(tl->runner->has.sim, err);
         give_details(details);
@@ -495,7 +495,7 @@ static __attribute__((noinline)) void bind_now(const tl_call *call, const tl_wor
 {
     tl_details details;
     describe(call, is, result, second, &details);
-    tl_check(call, result->structural ? details.bind(&details) : tl_bind(&details));
+    tl_check(call, result->structural ? details.bind(&details) : bind_details(&details));
 }
 
 /* In a run without time it is a command like others. */

@@ -129,7 +129,7 @@ pe_op tl_instant_issue(tl_command *command, kb_unit unit)
         return 0;
     }
     pe_op ticket = command->ticket = ++tl->tickets;
-    tl_unlink(&command->link);
-    tl_link_to(&tl->held_up, &command->link);
+    KB_RING_REMOVE(&command->link);
+    KB_RING_PUSH(&tl->held_up, &command->link);
     return ticket;
 }

@@ -20,7 +20,7 @@ static tl_receive *receive_of(ipcq_receive *posted)
 static void destroy_receive(tl_receive *receive)
 {
     kb_error_free(receive->mismatch);
-    tl_unlink(&receive->link);
+    KB_RING_REMOVE(&receive->link);
     if (receive->index)
         kb_pool_give(&receive->tl->runner->receives, receive->index);
 }
@@ -205,7 +205,7 @@ static void blame(tl_receive *receive)
 static void go_on(tl_receive *receive)
 {
     const tl_context *tl = receive->tl;
-    receive->posted.when = tl_later_of(receive->posted.when, kb_sim_now(tl->runner->has.sim));
+    receive->posted.when = kb_max(receive->posted.when, kb_sim_now(tl->runner->has.sim));
     if (receive->store && !receive->may_store)
         return;
     if (receive->store && !receive->mismatch && !receive->withdrawn) {
@@ -461,7 +461,7 @@ static tl_receive *new_receive(const tl_call *call, ipcq_end *end, tl_value *val
     receive->id = 0;
     if (KB_UNLIKELY(tl->synchronous && tl->cpu))
         give_id(receive);
-    tl_link_to(&tl->receives, &receive->link);
+    KB_RING_PUSH(&tl->receives, &receive->link);
     value->refs++;
     value->commands++;
     tl->under_way++;
@@ -503,7 +503,7 @@ static void await(const tl_call *call, const tl_receive *receive)
     while (!receive->there)
         await_arrival(tl);
     if (tl->cpu)
-        tl->cpu->clock = tl_later_of(tl->cpu->clock, receive->posted.when);
+        tl->cpu->clock = kb_max(tl->cpu->clock, receive->posted.when);
     if (KB_UNLIKELY(receive->id != 0))
         tl_explain_clock(tl, asked, receive->posted.by.kind, receive->posted.by.id);
 }

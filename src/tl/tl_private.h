@@ -29,23 +29,10 @@
 #include "order.h"
 #include "tl.h"
 
-/* In a circle through the head of its list; the first member of what is listed. */
+/* An item of a ring (base/list.h); the first member of what is listed. */
 typedef struct tl_link {
     struct tl_link *next, *prev;
 } tl_link;
-
-static inline void tl_link_to(tl_link *head, tl_link *link)
-{
-    *link = (tl_link){.next = head->next, .prev = head};
-    head->next->prev = link;
-    head->next = link;
-}
-
-static inline void tl_unlink(tl_link *link)
-{
-    link->next->prev = link->prev;
-    link->prev->next = link->next;
-}
 
 /* Elements in the TCM of a PE. Their number and type are fixed, their shape is the handle's. */
 typedef struct tl_value {
@@ -313,13 +300,6 @@ struct tl_runner {
     uint32_t window; /* commands that a kernel issues ahead of global time at most */
 };
 
-/* ---- Time -------------------------------------------------------------------------------- */
-
-static inline kb_time tl_later_of(kb_time a, kb_time b)
-{
-    return a > b ? a : b;
-}
-
 /* The kernel's own time: where its program is. */
 static inline kb_time tl_clock(const tl_context *tl)
 {
@@ -560,10 +540,8 @@ void tl_spend_issue_time(const tl_call *call);
 /* What the log is told of everything that the call does. */
 kb_op tl_log_entry(const tl_call *call, const char *name);
 
-/* Makes the data, unless an input will never be there. */
-kb_error *tl_bind(tl_details *details);
-
-/* The same, when it begins; concludes it and lets it go, when it is done. */
+/* Makes the data when the command begins, unless an input will never be there; concludes it and
+ * lets it go when it is done. */
 kb_error *tl_command_begun(void *self, uint64_t arg);
 void tl_command_ended(void *self, uint64_t arg);
 

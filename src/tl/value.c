@@ -55,7 +55,7 @@ static tl_value *new_record(const tl_call *call, kb_dtype dtype, uint64_t bytes)
     value->read_until = 0;
     value->after = 0;
     value->data = NULL;
-    tl_link_to(&call->tl->values, &value->link);
+    KB_RING_PUSH(&call->tl->values, &value->link);
     return value;
 }
 
@@ -86,7 +86,7 @@ static void collect_releases(tl_context *tl, kb_time by)
         bytes += r->bytes;
         if (r->at >= latest)
             tl->space_by = r->by;
-        latest = tl_later_of(latest, r->at);
+        latest = kb_max(latest, r->at);
     }
     tl->releases.count = kept;
     mem_allocator_release(tl->tcm, bytes);
@@ -103,7 +103,7 @@ void tl_collect_releases(tl_context *tl)
 static void release_bytes(tl_context *tl, uint64_t bytes, kb_time at, uint32_t by)
 {
     /* What comes next for the kernel is not before its clock, and not before now. */
-    kb_time clock = tl_later_of(tl_clock(tl), kb_sim_now(tl->runner->has.sim));
+    kb_time clock = kb_max(tl_clock(tl), kb_sim_now(tl->runner->has.sim));
     if (at <= clock || !kb_vec_push(&tl->releases, ((tl_release){at, bytes, by}))) {
         mem_allocator_release(tl->tcm, bytes); /* without host memory for it: a little early */
         tl->space_by = by;
@@ -234,7 +234,7 @@ static void destroy_value(tl_context *tl, tl_value *value)
     }
     if (value->data)
         data_release(tl->runner->has.store, value->data);
-    tl_unlink(&value->link);
+    KB_RING_REMOVE(&value->link);
     kb_slab_give(&tl->runner->values, value);
 }
 
@@ -479,10 +479,10 @@ void tl_assign_(tl_context *tl, tl_srcloc at, tl_tensor *variable, tl_tensor val
 kb_error *tl_context_init(tl_context *tl)
 {
     tl->handle_bits = kernel_bits(tl);
-    tl->values = (tl_link){&tl->values, &tl->values};
-    tl->commands = (tl_link){&tl->commands, &tl->commands};
-    tl->held_up = (tl_link){&tl->held_up, &tl->held_up};
-    tl->receives = (tl_link){&tl->receives, &tl->receives};
+    KB_RING_INIT(&tl->values);
+    KB_RING_INIT(&tl->commands);
+    KB_RING_INIT(&tl->held_up);
+    KB_RING_INIT(&tl->receives);
     kb_waitlist_init(&tl->arrivals, "a message from another PE");
     tl->tcm = mem_memories_tcm(tl->runner->has.memories, tl->run.pe);
     if (!tl->tcm)

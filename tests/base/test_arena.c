@@ -1,4 +1,4 @@
-/* test_arena.c: alignment, growth, reset, strings, poison; behaviour without memory. */
+/* test_arena.c: alignment, growth, strings, poison; behaviour without memory. */
 #include "support/expect.h"
 #include "support/failing_alloc.h"
 
@@ -54,40 +54,6 @@ static void large_blocks_fit(void **state)
     kb_arena_fini(&arena);
 }
 
-static void fill(kb_arena *arena)
-{
-    for (size_t i = 0; i < 300; i++) {
-        char *block = kb_arena_alloc(arena, i * 7, 8);
-        assert_non_null(block);
-        memset(block, 1, i * 7);
-    }
-}
-
-static void reset_keeps_the_memory(void **state)
-{
-    (void)state;
-    kb_arena arena;
-    kb_arena_init(&arena);
-    kb_arena_reset(&arena); /* of an empty one */
-    size_t before = failing_alloc_live();
-    fill(&arena);
-    size_t chunks = failing_alloc_live() - before;
-    assert_true(chunks > 2);
-    for (int round = 0; round < 5; round++) {
-        kb_arena_reset(&arena);
-        fill(&arena);
-        assert_int_equal(failing_alloc_live() - before, chunks);
-    }
-    /* A block too large for the next chunk is put in before it, and nothing is lost. */
-    kb_arena_reset(&arena);
-    assert_non_null(kb_arena_alloc(&arena, 3 << 20, 8));
-    assert_int_equal(failing_alloc_live() - before, chunks + 1);
-    fill(&arena);
-    assert_int_equal(failing_alloc_live() - before, chunks + 1);
-    kb_arena_fini(&arena);
-    assert_int_equal(failing_alloc_live(), before);
-}
-
 static void strings_are_copied(void **state)
 {
     (void)state;
@@ -119,8 +85,6 @@ static void what_is_not_handed_out_is_poisoned(void **state)
     assert_true(__asan_address_is_poisoned(a + 24));
     assert_false(__asan_address_is_poisoned(b));
     assert_true(__asan_address_is_poisoned(b + 8));
-    kb_arena_reset(&arena);
-    assert_true(__asan_address_is_poisoned(a));
     kb_arena_fini(&arena);
 #else
     skip();
@@ -139,7 +103,6 @@ static void use_without_memory(void)
         if (string)
             assert_int_equal(strtoul(string, NULL, 10), i);
     }
-    kb_arena_reset(&arena);
     char *block = kb_arena_alloc(&arena, 1 << 20, 16);
     if (block)
         memset(block, 1, 1 << 20);
@@ -158,7 +121,6 @@ int main(void)
         cmocka_unit_test(blocks_are_aligned_and_apart),
         cmocka_unit_test(empty_blocks_have_their_own_address),
         cmocka_unit_test(large_blocks_fit),
-        cmocka_unit_test(reset_keeps_the_memory),
         cmocka_unit_test(strings_are_copied),
         cmocka_unit_test(what_is_not_handed_out_is_poisoned),
         cmocka_unit_test(survives_lack_of_memory),
