@@ -20,7 +20,7 @@ typedef struct devices {
 
 static void mark_cube(const devices *d, uint32_t sip, uint32_t cube)
 {
-    d->cubes[(size_t)sip * d->shape->cubes + cube] = true;
+    d->cubes[topo_cube_index(d->shape, (kb_pe){.sip = sip, .cube = cube})] = true;
     d->sips[sip] = true;
 }
 
@@ -46,7 +46,7 @@ static bool is_active(const devices *d, uint32_t number)
         return true;
     if (node->kind < TOPO_ROUTER)
         return d->sips[node->sip];
-    return d->cubes[(size_t)node->sip * d->shape->cubes + node->cube];
+    return d->cubes[topo_cube_index(d->shape, (kb_pe){.sip = node->sip, .cube = node->cube})];
 }
 
 /* ---- Order ------------------------------------------------------------------------------- */

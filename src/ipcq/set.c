@@ -221,8 +221,8 @@ static kb_error *reserve_sram(ipcq_set *set)
                             ? kb_error_new(KB_ERR_INPUT, "more bytes than there are addresses")
                             : reserve(set, pe, bytes, &ring);
         if (err)
-            return kb_error_wrap(err, "%" PRIu64 " receive rings of sip%" PRIu32 ".cube%" PRIu32,
-                                 rings, pe.sip, pe.cube);
+            return kb_error_wrap(err, "%" PRIu64 " receive rings of %s", rings,
+                                 topo_cube_name(pe).text);
         for (size_t i = first; i < next; i++) {
             if (!set->ends[i].from)
                 continue;

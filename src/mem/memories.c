@@ -190,8 +190,7 @@ mem_name mem_name_of_memory(kb_pe pe, kb_memory memory)
     mem_name n;
     const char *what = memory_name(memory);
     if (memory == KB_SRAM)
-        (void)snprintf(n.text, sizeof n.text, "sip%" PRIu32 ".cube%" PRIu32 ".%s", pe.sip, pe.cube,
-                       what);
+        (void)snprintf(n.text, sizeof n.text, "%s.%s", topo_cube_name(pe).text, what);
     else if (memory == KB_VIRTUAL)
         (void)snprintf(n.text, sizeof n.text, "%s", what);
     else

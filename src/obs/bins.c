@@ -45,11 +45,6 @@ void obs_bins_fini(obs_bins *bins)
     *bins = (obs_bins){0};
 }
 
-static uint64_t max_of(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Merges pairs of bins. */
 static void merge_pairs(obs_bins *bins)
 {
@@ -65,7 +60,7 @@ static void merge_pairs(obs_bins *bins)
     for (size_t i = 0; i < bins->level_count; i++) {
         obs_level *level = bins->levels[i];
         for (size_t bin = 0; level && bin < bins->count; bin++)
-            level->peaks[bin] = max_of(level->peaks[2 * bin], level->peaks[2 * bin + 1]);
+            level->peaks[bin] = kb_max(level->peaks[2 * bin], level->peaks[2 * bin + 1]);
     }
 }
 
@@ -76,7 +71,7 @@ static void merge_pairs(obs_bins *bins)
 static void add_to_bin(obs_bins *bins, size_t bin, const uint64_t *totals)
 {
     for (size_t i = 0; i < bins->total_count; i++) {
-        uint64_t total = max_of(totals[i], bins->totals[i]);
+        uint64_t total = kb_max(totals[i], bins->totals[i]);
         bins->growth[i * bins->max + bin] += total - bins->totals[i];
         bins->totals[i] = total;
     }
@@ -84,7 +79,7 @@ static void add_to_bin(obs_bins *bins, size_t bin, const uint64_t *totals)
         obs_level *level = bins->levels[i];
         if (!level)
             continue;
-        level->peaks[bin] = max_of(level->peaks[bin], level->peak);
+        level->peaks[bin] = kb_max(level->peaks[bin], level->peak);
         level->peak = level->now;
     }
 }
@@ -126,6 +121,6 @@ bool obs_bins_set_level(obs_bins *bins, size_t level, uint64_t value)
         bins->levels[level] = is;
     }
     is->now = value;
-    is->peak = max_of(is->peak, value);
+    is->peak = kb_max(is->peak, value);
     return true;
 }

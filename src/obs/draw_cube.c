@@ -18,6 +18,8 @@
 
 #include <stdio.h>
 
+#include "base/base.h"
+
 enum {
     LABEL = 11,     /* size of letters */
     ROW = 24,       /* pitch of rows of slices or PEs, with a gap of 4 */
@@ -96,11 +98,6 @@ static uint32_t count_in_quadrant(const draw_canvas *c, uint32_t pe, uint32_t *b
     return all;
 }
 
-static double max_of(double a, double b)
-{
-    return a > b ? a : b;
-}
-
 static uint32_t root_of(uint32_t count)
 {
     uint32_t root = 1;
@@ -159,7 +156,7 @@ static draw_point reach_of(const draw_canvas *c, uint32_t tile)
     if (!d->tiles)
         return (draw_point){w, h};
     uint32_t rows = (tile + d->tile_columns - 1) / d->tile_columns;
-    return (draw_point){max_of(w, NEXT + d->tile_columns * d->cell_w), NEXT + (double)rows * ROW};
+    return (draw_point){kb_max(w, NEXT + d->tile_columns * d->cell_w), NEXT + (double)rows * ROW};
 }
 
 /* Horizontally: the mesh moves east until the slices west of the ports fit. */
@@ -180,8 +177,8 @@ static void plan_across(draw_canvas *c, uint32_t group, draw_point reach)
     d->columns = fit > least ? fit : least;
     d->columns = d->columns > group && group > 0 ? group : d->columns;
     double need = SIDE + BESIDE + d->columns * d->cell_w;
-    d->first.x = first + max_of(0, need - west_room);
-    d->w = max_of(d->first.x + mesh + east, d->first.x + east_most * d->step.x + need);
+    d->first.x = first + kb_max(0.0, need - west_room);
+    d->w = kb_max(d->first.x + mesh + east, d->first.x + east_most * d->step.x + need);
 }
 
 /* Vertically: rows of slices and PEs, the mesh, rows again. */
@@ -199,7 +196,7 @@ static void plan_down(draw_canvas *c, const contents *has, draw_point reach)
         pes[south] = d->rows[south] > 0 ? PE_GAP + (double)d->rows[south] * ROW + fan : fan;
     double north = EDGE + (double)d->rows[0] * ROW + RING_GAP;
     double above = d->tiles ? ROUTER + CPU_H + NEXT + GAP : pes[0];
-    double below = d->tiles ? max_of(reach.y + GAP, fan) : pes[1];
+    double below = d->tiles ? kb_max(reach.y + GAP, fan) : pes[1];
     d->first.y = north + RING_WIDTH + above;
     double ring_end = d->first.y + (noc_h - 1) * d->step.y + below + RING_WIDTH;
     d->h = ring_end + RING_GAP + (double)d->rows[1] * ROW + EDGE;

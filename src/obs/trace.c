@@ -20,6 +20,7 @@
 
 #include "base/base.h"
 #include "bins.h"
+#include "topo/topo.h"
 #include "trace_slice.h"
 #include "trace_writer.h"
 
@@ -90,8 +91,8 @@ typedef struct counter {
 
 struct obs_trace {
     obs_writer writer;
-    char *name; /* of the file, for messages */
-    uint64_t sips, cubes, pes;
+    char *name;       /* of the file, for messages */
+    topo_shape shape; /* its counts and pe_count alone */
     lanes host;
     pe_tracks **tracks; /* by PE; NULL before its first operation */
     bool *named;        /* by process: its name was written */
@@ -160,8 +161,8 @@ static track_kind kind_of(const kb_op *op)
 
 static uint64_t pe_number(const obs_trace *t, kb_pe pe)
 {
-    KB_ASSERT(pe.sip < t->sips && pe.cube < t->cubes && pe.pe < t->pes);
-    return (pe.sip * t->cubes + pe.cube) * t->pes + pe.pe;
+    KB_ASSERT(topo_has_pe(&t->shape, pe));
+    return topo_pe_index(&t->shape, pe);
 }
 
 static lanes *track_of(obs_trace *t, const kb_op *op, track_kind kind)
@@ -174,7 +175,7 @@ static lanes *track_of(obs_trace *t, const kb_op *op, track_kind kind)
 
 static uint64_t process_of(const obs_trace *t, kb_pe pe)
 {
-    return FIRST_CUBE + pe.sip * t->cubes + pe.cube;
+    return FIRST_CUBE + topo_cube_index(&t->shape, pe);
 }
 
 static void name_process(obs_trace *t, uint64_t process)
@@ -185,8 +186,8 @@ static void name_process(obs_trace *t, uint64_t process)
     if (process == FABRIC_PROCESS)
         snprintf(name, sizeof name, "fabric");
     else if (process != HOST_PROCESS)
-        snprintf(name, sizeof name, "sip%" PRIu64 ".cube%" PRIu64,
-                 (process - FIRST_CUBE) / t->cubes, (process - FIRST_CUBE) % t->cubes);
+        snprintf(name, sizeof name, "%s",
+                 topo_cube_name(topo_pe_at(&t->shape, (process - FIRST_CUBE) * t->shape.pes)).text);
     obs_put_name(&t->writer, "process", process, 0, name);
     t->named[process] = true;
 }
@@ -394,7 +395,7 @@ static kb_error *add_counters(obs_trace *t, const obs_counters *counters)
         t->counters.items[t->counters.count++] = (counter){process, copy};
     }
     obs_bins_fini(&t->bins);
-    KB_TRY(obs_bins_init(&t->bins, counters->count, t->sips * t->cubes * t->pes));
+    KB_TRY(obs_bins_init(&t->bins, counters->count, t->shape.pe_count));
     t->sample = counters->sample;
     t->sample_self = counters->self;
     return NULL;
@@ -457,8 +458,8 @@ static void put_occupancy(obs_trace *t, uint64_t pe)
     if (!level)
         return;
     char name[64];
-    snprintf(name, sizeof name, "pe%" PRIu64 " TCM in use", pe % t->pes);
-    track at = {&t->writer, FIRST_CUBE + pe / t->pes, name, "bytes", -1};
+    snprintf(name, sizeof name, "pe%" PRIu64 " TCM in use", pe % t->shape.pes);
+    track at = {&t->writer, FIRST_CUBE + pe / t->shape.pes, name, "bytes", -1};
     name_process(t, at.process);
     kb_time start = 0;
     for (size_t bin = 0; bin < t->bins.count; bin++) {
@@ -475,7 +476,7 @@ static void put_counters(obs_trace *t)
     obs_bins_finish(&t->bins, now, t->totals);
     for (size_t i = 0; i < t->counters.count; i++)
         put_bandwidth(t, i);
-    for (uint64_t pe = 0; pe < t->sips * t->cubes * t->pes; pe++)
+    for (uint64_t pe = 0; pe < t->shape.pe_count; pe++)
         put_occupancy(t, pe);
 }
 
@@ -516,9 +517,7 @@ void obs_trace_state(obs_trace *t, uint64_t pe, kb_cause cause, kb_time start, k
 {
     if (t->error != 0)
         return;
-    uint64_t cube = pe / t->pes;
-    kb_op op = {
-        .pe = {(uint32_t)(cube / t->cubes), (uint32_t)(cube % t->cubes), (uint32_t)(pe % t->pes)}};
+    kb_op op = {.pe = topo_pe_at(&t->shape, pe)};
     slice at;
     errno = 0;
     if (!find_state_track(t, &op, &at)) {
@@ -538,7 +537,7 @@ void obs_trace_state(obs_trace *t, uint64_t pe, kb_cause cause, kb_time start, k
 
 static void destroy(obs_trace *t)
 {
-    for (uint64_t pe = 0; t->tracks && pe < t->sips * t->cubes * t->pes; pe++) {
+    for (uint64_t pe = 0; t->tracks && pe < t->shape.pe_count; pe++) {
         for (int kind = 0; t->tracks[pe] && kind < PE_TRACKS; kind++)
             kb_vec_fini(&t->tracks[pe]->of[kind].ends);
         free(t->tracks[pe]);
@@ -563,18 +562,17 @@ kb_error *obs_trace_create(FILE *file, const char *name, const kb_machine *machi
     obs_trace *t = kb_alloc_zeroed(1, sizeof *t);
     if (!t)
         return kb_error_nomem();
-    t->sips = machine->sips;
-    t->cubes = machine->cubes;
-    t->pes = machine->pes;
+    t->shape = (topo_shape){.sips = machine->sips, .cubes = machine->cubes, .pes = machine->pes};
+    t->shape.pe_count = (uint64_t)machine->sips * machine->cubes * machine->pes;
     kb_text copy = KB_TEXT_INIT;
     kb_text_puts(&copy, name);
     t->name = kb_text_take(&copy);
     t->writer.file = file;
-    t->tracks = kb_alloc_zeroed(t->sips * t->cubes * t->pes, sizeof(pe_tracks *));
-    t->named = kb_alloc_zeroed(FIRST_CUBE + t->sips * t->cubes, sizeof *t->named);
+    t->tracks = kb_alloc_zeroed(t->shape.pe_count, sizeof(pe_tracks *));
+    t->named = kb_alloc_zeroed(FIRST_CUBE + t->shape.pe_count / t->shape.pes, sizeof *t->named);
     kb_error *err = t->name && t->tracks && t->named ? NULL : kb_error_nomem();
     if (!err)
-        err = obs_bins_init(&t->bins, 0, t->sips * t->cubes * t->pes);
+        err = obs_bins_init(&t->bins, 0, t->shape.pe_count);
     if (err) {
         destroy(t);
         return err;

@@ -52,10 +52,8 @@ static bool is_own_fault(const py_tl *self, const kb_error *err)
 {
     if (kb_error_code(err) != KB_ERR_FAULT)
         return false;
-    kb_pe pe = tl_pe(self->tl);
     char place[96];
-    snprintf(place, sizeof place, "' on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32 " at ", pe.sip,
-             pe.cube, pe.pe);
+    snprintf(place, sizeof place, "' on %s at ", topo_pe_name(tl_pe(self->tl)).text);
     const char *message = kb_error_message(err);
     return strncmp(message, "kernel '", 8) == 0 && strstr(message, place);
 }
@@ -169,9 +167,8 @@ static void fail_with(py_tl *self, PyObject *exception)
     if (is_own_fault(self, err)) {
         char time[32];
         snprintf(time, sizeof time, "%.3f", now);
-        py_add_note(exception, "raised in kernel '%s' on sip%u.cube%u.pe%u at %s ns",
-                    self->launch->kernel.name, (unsigned)pe.sip, (unsigned)pe.cube, (unsigned)pe.pe,
-                    time);
+        py_add_note(exception, "raised in kernel '%s' on %s at %s ns", self->launch->kernel.name,
+                    topo_pe_name(pe).text, time);
         keep_fault(self->launch, exception, copy_of_message(err));
     }
     kb_error_free(err);

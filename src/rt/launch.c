@@ -279,9 +279,9 @@ static void start_run(const launch_run *r)
 
 static rt_turns *turns_of(const rt_launch *launch, size_t index)
 {
-    const topo_shape *shape = launch->ctx->shape;
-    return &launch->ctx
-                ->turns[(size_t)launch->sip * shape->cubes * shape->pes + pe_of(launch, index)];
+    const io_target *target = &launch->targets.items[index];
+    kb_pe pe = {.sip = launch->sip, .cube = target->cube, .pe = target->pe};
+    return &launch->ctx->turns[topo_pe_index(launch->ctx->shape, pe)];
 }
 
 /* The launch is on its way: its runs come after all that their PEs were sent before. */

@@ -159,9 +159,8 @@ static kb_error *begin(tl_context *tl)
     kb_pe pe = tl->run.pe;
     char name[128];
     const char *stream = tl->run.stream;
-    snprintf(name, sizeof name, "%s%s%s on sip%" PRIu32 ".cube%" PRIu32 ".pe%" PRIu32,
-             tl->run.kernel->name, stream ? " in stream " : "", stream ? stream : "", pe.sip,
-             pe.cube, pe.pe);
+    snprintf(name, sizeof name, "%s%s%s on %s", tl->run.kernel->name, stream ? " in stream " : "",
+             stream ? stream : "", topo_pe_name(pe).text);
     KB_TRY(tl_checked_begin(tl));
     if (!runner->has.instant) {
         tl->cpu = pe_units_cpu(runner->has.units, pe);

@@ -39,6 +39,13 @@ topo_pe_text topo_pe_name(kb_pe pe)
     return name;
 }
 
+topo_pe_text topo_cube_name(kb_pe pe)
+{
+    topo_pe_text name;
+    (void)snprintf(name.text, sizeof name.text, "sip%" PRIu32 ".cube%" PRIu32, pe.sip, pe.cube);
+    return name;
+}
+
 void topo_node_name(const topo_machine *machine, uint32_t node, kb_text *text)
 {
     static const char side[TOPO_SIDES] = "nesw";

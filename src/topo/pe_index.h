@@ -40,5 +40,6 @@ typedef struct topo_pe_text {
 } topo_pe_text;
 
 topo_pe_text topo_pe_name(kb_pe pe);
+topo_pe_text topo_cube_name(kb_pe pe); /* "sip0.cube5" */
 
 #endif

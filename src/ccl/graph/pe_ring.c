@@ -86,8 +86,7 @@ static uint32_t position_in_cycle(cycle_kind c, uint32_t w, uint32_t h, uint32_t
 
 static uint32_t cube_of(const tour *t, uint32_t rank)
 {
-    kb_pe pe = t->scope->ranks[rank];
-    return pe.sip * t->shape->cubes + pe.cube;
+    return (uint32_t)topo_cube_index(t->shape, t->scope->ranks[rank]);
 }
 
 /* The PEs of a cube, sorted by the position of their routers and then by number. */
@@ -128,7 +127,7 @@ static kb_error *make_orders(tour *t)
         for (size_t i = 0; i < all; i++)
             rank_of[i] = TOPO_NONE;
         for (uint32_t rank = 0; rank < t->scope->world; rank++)
-            rank_of[(size_t)cube_of(t, rank) * t->shape->pes + t->scope->ranks[rank].pe] = rank;
+            rank_of[topo_pe_index(t->shape, t->scope->ranks[rank])] = rank;
         sort_pes(t, pes);
         fill_orders(t, rank_of, pes);
     }
