@@ -120,11 +120,6 @@ uint64_t attention_messages(const attention *a)
     return s->kv_heads * passes(s) * tiles(s) * 2 * (s->ranks - 1);
 }
 
-uint64_t attention_mlo_products(const attention *a)
-{
-    return 2 * tiles(&a->shape);
-}
-
 /* ---- Tensors and queues ------------------------------------------------------------------ */
 
 static kb_error *check_shape(kb_context *ctx, const attention_shape *s)

@@ -56,10 +56,8 @@ KB_MUST_USE kb_error *attention_destroy(kb_context *ctx, attention *a);
 /* Runs the kernel on all ranks; *launch is to be waited for and freed. */
 KB_MUST_USE kb_error *attention_launch(kb_context *ctx, const attention *a, kb_request *launch);
 
-/* The messages that a launch sends; and the products of a launch of mlo: two per tile, so two per
- * rank with keys if its keys are one tile. */
+/* The messages that a launch sends. */
 uint64_t attention_messages(const attention *a);
-uint64_t attention_mlo_products(const attention *a);
 
 /* ---- Positions of elements ---- */
 

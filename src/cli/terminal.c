@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-bool cli_wants_colour(FILE *out)
+/* Whether to print escape codes: on a terminal, unless NO_COLOR is set. */
+static bool wants_colour(FILE *out)
 {
     const char *no_colour = getenv("NO_COLOR"), *terminal = getenv("TERM");
     if (no_colour && no_colour[0] != '\0')
@@ -20,7 +21,7 @@ bool cli_wants_colour(FILE *out)
 
 void cli_print_bold(FILE *out, bool on)
 {
-    if (cli_wants_colour(out))
+    if (wants_colour(out))
         fputs(on ? "\033[1m" : "\033[0m", out);
 }
 

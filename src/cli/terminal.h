@@ -9,9 +9,6 @@
 /* Width of a text in terminal columns. */
 size_t cli_text_width(const char *text, size_t length);
 
-/* Whether to print escape codes: on a terminal, unless NO_COLOR is set. */
-bool cli_wants_colour(FILE *out);
-
 /* Switches bold on or off; prints nothing without colours. */
 void cli_print_bold(FILE *out, bool on);
 

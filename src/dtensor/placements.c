@@ -131,7 +131,7 @@ uint64_t dt_chunk_begin(uint64_t n, uint32_t parts, uint32_t index)
     return begin < n ? begin : n;
 }
 
-uint64_t dt_chunk_size(uint64_t n, uint32_t parts, uint32_t index)
+static uint64_t chunk_size(uint64_t n, uint32_t parts, uint32_t index)
 {
     return dt_chunk_begin(n, parts, index + 1) - dt_chunk_begin(n, parts, index);
 }
@@ -150,7 +150,7 @@ kb_shape dt_local_shape(const dt_mesh *mesh, uint32_t position, const kb_shape *
         uint64_t n = local.dims[axis];
         if (begin)
             begin[axis] += dt_chunk_begin(n, parts, index);
-        local.dims[axis] = dt_chunk_size(n, parts, index);
+        local.dims[axis] = chunk_size(n, parts, index);
     }
     return local;
 }

@@ -147,7 +147,6 @@ KB_MUST_USE kb_error *dt_check_placements(const dt_mesh *mesh, uint32_t rank, kb
  * left. */
 uint64_t dt_chunk(uint64_t n, uint32_t parts);
 uint64_t dt_chunk_begin(uint64_t n, uint32_t parts, uint32_t index);
-uint64_t dt_chunk_size(uint64_t n, uint32_t parts, uint32_t index);
 
 /* The part of a position: its begin (may be NULL) and its shape. */
 kb_shape dt_local_shape(const dt_mesh *mesh, uint32_t position, const kb_shape *shape,

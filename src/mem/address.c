@@ -184,11 +184,6 @@ mem_pa mem_pa_sram(uint32_t sip, uint32_t cube, uint64_t offset)
     return (mem_pa){.sip = sip, .cube = cube, .unit = MEM_UNIT_SRAM, .offset = offset};
 }
 
-mem_pa mem_pa_m_cpu(uint32_t sip, uint32_t cube, uint64_t offset)
-{
-    return (mem_pa){.sip = sip, .cube = cube, .unit = MEM_UNIT_M_CPU, .offset = offset};
-}
-
 mem_pa mem_pa_tcm(uint32_t sip, uint32_t cube, uint32_t pe, uint64_t offset)
 {
     return mem_pa_of_pe(sip, cube, pe, MEM_TCM, offset);

@@ -70,7 +70,6 @@ KB_MUST_USE kb_error *mem_pa_decode(uint64_t bits, mem_pa *pa);
 /* Of rack 0. Fields are looked at when it is encoded. */
 mem_pa mem_pa_hbm(uint32_t sip, uint32_t cube, uint64_t offset);
 mem_pa mem_pa_sram(uint32_t sip, uint32_t cube, uint64_t offset);
-mem_pa mem_pa_m_cpu(uint32_t sip, uint32_t cube, uint64_t offset);
 mem_pa mem_pa_tcm(uint32_t sip, uint32_t cube, uint32_t pe, uint64_t offset);
 mem_pa mem_pa_of_pe(uint32_t sip, uint32_t cube, uint32_t pe, mem_component component,
                     uint64_t offset);

@@ -188,6 +188,52 @@ static kb_error *check_fit(kb_context *ctx, const kb_model_spec *spec, uint32_t 
     return memory.fits ? NULL : model_refuse(spec, ranks, &memory);
 }
 
+/* ---- End ---- */
+
+/* Keeps the first error. */
+static void free_tensor(kb_context *ctx, kb_tensor tensor, kb_error **first)
+{
+    kb_error *err = tensor.id != 0 ? kb_tensor_free(ctx, tensor) : NULL;
+    if (*first)
+        kb_error_free(err);
+    else
+        *first = err;
+}
+
+static void free_rows(kb_context *ctx, const model_rows *rows, kb_error **first)
+{
+    const kb_tensor all[] = {rows->tokens, rows->x, rows->qkv, rows->attention, rows->gated};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        free_tensor(ctx, all[i], first);
+}
+
+/* Frees all tensors that were created. */
+static kb_error *release(kb_context *ctx, model *m)
+{
+    kb_error *first = m->graph.id != 0 ? kb_graph_free(ctx, m->graph) : NULL;
+    for (uint64_t i = 0; i < m->spec.layers; i++) {
+        const model_layer *layer = &m->layers[i];
+        const kb_tensor all[] = {layer->attention_norm, layer->qkv,     layer->out,
+                                 layer->mlp_norm,       layer->gate_up, layer->down};
+        for (size_t j = 0; j < sizeof all / sizeof all[0]; j++)
+            free_tensor(ctx, all[j], &first);
+    }
+    free_rows(ctx, &m->decode, &first);
+    free_rows(ctx, &m->prefill, &first);
+    const kb_tensor others[] = {m->embedding, m->final_norm, m->head, m->last, m->logits};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        free_tensor(ctx, others[i], &first);
+    if (m->cache.id != 0) {
+        kb_error *err = kb_kv_cache_free(ctx, m->cache);
+        if (first)
+            kb_error_free(err);
+        else
+            first = err;
+    }
+    model_drop(ctx, m);
+    return first;
+}
+
 kb_error *kb_model_create(kb_context *ctx, const kb_model_spec *given, kb_model *handle)
 {
     const kb_model_spec spec = model_complete(given);
@@ -214,61 +260,16 @@ kb_error *kb_model_create(kb_context *ctx, const kb_model_spec *given, kb_model 
     m->share = model_share_of(&spec, ranks);
     kb_error *err = fill_model(ctx, m);
     if (err) {
-        kb_error_free(model_release(ctx, m));
+        kb_error_free(release(ctx, m));
         return kb_error_wrap(err, "kb_model_create: '%s'", spec.name);
     }
     handle->id = m->id;
     return NULL;
 }
 
-/* ---- End ---- */
-
-/* Keeps the first error. */
-static void free_tensor(kb_context *ctx, kb_tensor tensor, kb_error **first)
-{
-    kb_error *err = tensor.id != 0 ? kb_tensor_free(ctx, tensor) : NULL;
-    if (*first)
-        kb_error_free(err);
-    else
-        *first = err;
-}
-
-static void free_rows(kb_context *ctx, const model_rows *rows, kb_error **first)
-{
-    const kb_tensor all[] = {rows->tokens, rows->x, rows->qkv, rows->attention, rows->gated};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        free_tensor(ctx, all[i], first);
-}
-
-kb_error *model_release(kb_context *ctx, model *m)
-{
-    kb_error *first = m->graph.id != 0 ? kb_graph_free(ctx, m->graph) : NULL;
-    for (uint64_t i = 0; i < m->spec.layers; i++) {
-        const model_layer *layer = &m->layers[i];
-        const kb_tensor all[] = {layer->attention_norm, layer->qkv,     layer->out,
-                                 layer->mlp_norm,       layer->gate_up, layer->down};
-        for (size_t j = 0; j < sizeof all / sizeof all[0]; j++)
-            free_tensor(ctx, all[j], &first);
-    }
-    free_rows(ctx, &m->decode, &first);
-    free_rows(ctx, &m->prefill, &first);
-    const kb_tensor others[] = {m->embedding, m->final_norm, m->head, m->last, m->logits};
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        free_tensor(ctx, others[i], &first);
-    if (m->cache.id != 0) {
-        kb_error *err = kb_kv_cache_free(ctx, m->cache);
-        if (first)
-            kb_error_free(err);
-        else
-            first = err;
-    }
-    model_drop(ctx, m);
-    return first;
-}
-
 kb_error *kb_model_free(kb_context *ctx, kb_model handle)
 {
     model *m;
     KB_TRY(model_find(ctx, "kb_model_free", handle, &m));
-    return model_release(ctx, m);
+    return release(ctx, m);
 }

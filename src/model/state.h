@@ -119,7 +119,4 @@ KB_MUST_USE kb_error *model_fill(kb_context *ctx, const model *m, kb_model_weigh
 
 kb_kv_cache_spec model_cache_spec(const kb_model_spec *spec, const model_share *share);
 
-/* Frees all tensors that were created. */
-KB_MUST_USE kb_error *model_release(kb_context *ctx, model *m);
-
 #endif

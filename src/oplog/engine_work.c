@@ -246,17 +246,12 @@ void kb_oplog_work(kb_oplog *log, uint64_t pe, const kb_work *work)
 
 /* ---- What has not been counted ------------------------------------------------------------- */
 
-static kb_time earlier_of(kb_time a, kb_time b)
-{
-    return a < b ? a : b;
-}
-
 work_so_far kb_oplog_work_so_far(const kb_oplog *log, const pe_record *record)
 {
     work_so_far work = {0};
     kb_time now = log->clock->now;
     for (const engine_op *op = record->ops; op && op->start < now; op++) {
-        kb_time time = earlier_of(op->free_at, now) - op->start;
+        kb_time time = kb_min(op->free_at, now) - op->start;
         *(op->unit == KB_UNIT_GEMM ? &work.matrix : &work.vector) += time;
         for (const engine_op *other = op + 1; other->start < op->free_at; other++) {
             if (other->unit == op->unit)
@@ -276,7 +271,7 @@ kb_time kb_oplog_engine_busy(const kb_oplog *log, const pe_record *record, kb_un
     kb_time now = log->clock->now;
     for (const engine_op *op = record->ops; op && op->start < now; op++)
         if (op->unit == unit)
-            extend_span(&work, op->start, earlier_of(op->end, now));
+            extend_span(&work, op->start, kb_min(op->end, now));
     return work.busy;
 }
 

@@ -67,7 +67,7 @@ static void block(pe_cpu *cpu, pe_wait what, kb_waitlist *list, kb_time deadline
     kb_time now = now_of(cpu);
     if (what == PE_SLEEPS || asked < now)
         state_of(cpu)->program_at = now;
-    cpu->clock = units_later_of(asked, now);
+    cpu->clock = kb_max(asked, now);
 }
 
 static void block_on_units(pe_cpu *cpu, pe_wait what)
@@ -102,7 +102,7 @@ void pe_cpu_await_value(pe_cpu *cpu, const pe_ready *ready)
         cpu->value = ready;
         block_on_units(cpu, PE_WAITS_FOR_VALUE);
     }
-    cpu->clock = units_later_of(cpu->clock, ready->at);
+    cpu->clock = kb_max(cpu->clock, ready->at);
     pe_cpu_explain(cpu, asked, KB_REASON_INPUT, ready->id);
 }
 
@@ -146,7 +146,7 @@ static __attribute__((noinline)) void wait_for_room(pe_state *state, kb_unit uni
         cpu->awaited = 0;
         block_on_units(cpu, PE_WAITS_FOR_ROOM);
     }
-    cpu->clock = units_later_of(cpu->clock, from);
+    cpu->clock = kb_max(cpu->clock, from);
     pe_cpu_explain(cpu, asked, KB_REASON_ROOM, left_queue(state, unit));
 }
 

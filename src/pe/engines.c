@@ -112,8 +112,8 @@ static pe_ready carry_out(pe_state *state, const pe_work *work, kb_time begin)
                             &written);
     if (KB_UNLIKELY(err != NULL))
         units_fail(units, err);
-    kb_time passed = units_later_of(read, written), worked = kb_time_add(begin, work->time);
-    kb_time end = units_later_of(kb_time_add(worked, work->tail), passed);
+    kb_time passed = kb_max(read, written), worked = kb_time_add(begin, work->time);
+    kb_time end = kb_max(kb_time_add(worked, work->tail), passed);
     uint32_t id = 0;
     if (KB_UNLIKELY(work->entry != NULL)) {
         work->entry->start = begin;
@@ -123,9 +123,9 @@ static pe_ready carry_out(pe_state *state, const pe_work *work, kb_time begin)
         if (id != 0)
             units_explain_work(state, e, work, &(work_times){begin, read, written, end});
     }
-    e->free_at = units_later_of(worked, passed);
+    e->free_at = kb_max(worked, passed);
     kb_sim_expect(units->has.sim, end, "a command of a PE"); /* it has no event */
-    state->cpu.engines_end = units_later_of(state->cpu.engines_end, end);
+    state->cpu.engines_end = kb_max(state->cpu.engines_end, end);
     kb_oplog_work(units->has.log, state->number,
                   &(kb_work){.start = begin,
                              .free_at = e->free_at,
@@ -175,8 +175,8 @@ static void note_drain(const pe_state *state, pe_work *work, const readiness *r)
     if (work->noted_drain || work->unit != KB_UNIT_GEMM)
         return;
     work->noted_drain = true;
-    kb_time from = units_later_of(r->drains_from, r->second);
-    from = units_later_of(from, kb_sim_now(state->units->has.sim));
+    kb_time from = kb_max(r->drains_from, r->second);
+    from = kb_max(from, kb_sim_now(state->units->has.sim));
     if (r->drains_from == 0 || from >= r->earliest)
         return;
     kb_oplog *log = state->units->has.log;
@@ -201,7 +201,7 @@ static pe_work *next_of(const pe_state *state, const engine *e, kb_time *begin, 
     for (pe_work *work = own ? own : e->internal.first; work;
          work = work->internal ? NULL : e->internal.first) {
         readiness r = look_at_inputs(work);
-        kb_time at = units_later_of(r.earliest, e->free_at);
+        kb_time at = kb_max(r.earliest, e->free_at);
         if (!r.is_known) {
             if (r.waits_for_others && at < *bound)
                 *bound = at;
@@ -301,7 +301,7 @@ static kb_time final_until(const pe_state *state, kb_time limit, kb_time bound, 
         bound = issued < bound ? issued : bound;
     }
     kb_time until = bound <= limit ? bound - 1 : limit;
-    return units_later_of(until, now);
+    return kb_max(until, now);
 }
 
 /* Also of those behind the first: the log is to know of drains that they wait for. */

@@ -49,7 +49,7 @@ static uint64_t user_at(const port_user *user, kb_time begin)
 
 static kb_reason end_of_work(const pe_state *state, const work_times *t)
 {
-    kb_time passed = units_later_of(t->read, t->written);
+    kb_time passed = kb_max(t->read, t->written);
     if (passed < t->end || passed == t->begin)
         return (kb_reason){KB_REASON_WORK, 0};
     return (kb_reason){KB_REASON_TCM, user_at(&state->port_users[t->written == passed], t->begin)};

@@ -218,7 +218,7 @@ static kb_error *copy_in_tcm(pe_units *units, operation *op, uint64_t bytes)
     pe_state *state = op->pe;
     KB_TRY(tcm_port_book(&state->reads, op->start, op->start, work, &read));
     KB_TRY(tcm_port_book(&state->writes, op->start, op->start, work, &written));
-    op->memory.not_before = units_later_of(read, written);
+    op->memory.not_before = kb_max(read, written);
     return NULL;
 }
 

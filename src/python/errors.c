@@ -11,8 +11,8 @@
 
 PyObject *py_kernbench_error;
 PyObject *py_input_error;
-PyObject *py_kernel_error;
-PyObject *py_invalid_direction;
+static PyObject *kernel_error;
+static PyObject *invalid_direction;
 PyObject *py_deadlock;
 PyObject *py_stopped;
 
@@ -35,12 +35,12 @@ bool py_errors_init(PyObject *module)
            make(module, &py_input_error, "kernbench.InputError",
                 "Something that KernBench was given is wrong: a machine file, a name, a value.",
                 Py_BuildValue("(OO)", py_kernbench_error, PyExc_ValueError)) &&
-           make(module, &py_kernel_error, "kernbench.KernelError",
+           make(module, &kernel_error, "kernbench.KernelError",
                 "A kernel made a mistake. Attributes: kernel, pe, time_ns, file, line.",
                 Py_BuildValue("(O)", py_kernbench_error)) &&
-           make(module, &py_invalid_direction, "kernbench.common.ipcq_types.IpcqInvalidDirection",
+           make(module, &invalid_direction, "kernbench.common.ipcq_types.IpcqInvalidDirection",
                 "A kernel sends or receives in a direction that its PE does not have.",
-                Py_BuildValue("(OO)", py_kernel_error, PyExc_ValueError)) &&
+                Py_BuildValue("(OO)", kernel_error, PyExc_ValueError)) &&
            make(
                module, &py_deadlock, "kernbench.ccl.diagnostics.IpcqDeadlock",
                "Kernels or workers wait for what cannot happen; the text has the queues' pointers.",
@@ -122,8 +122,8 @@ static PyObject *class_of_fault(const char *message)
 {
     if (strstr(message, "invalid direction") ||
         strstr(message, "no queues are installed in this PE"))
-        return py_invalid_direction;
-    return strstr(message, "kernel '") ? py_kernel_error : py_kernbench_error;
+        return invalid_direction;
+    return strstr(message, "kernel '") ? kernel_error : py_kernbench_error;
 }
 
 static PyObject *class_of(const kb_error *err)
@@ -152,7 +152,7 @@ PyObject *py_exception_of(kb_error *err)
     PyObject *text = text_of(err);
     PyObject *exception = text ? PyObject_CallOneArg(class, text) : NULL;
     Py_XDECREF(text);
-    if (exception && PyObject_IsSubclass(class, py_kernel_error) == 1 &&
+    if (exception && PyObject_IsSubclass(class, kernel_error) == 1 &&
         !add_place(exception, kb_error_message(err)))
         PyErr_Clear();
     if (exception && kb_error_is_secondary(err))

@@ -12,8 +12,6 @@
 
 extern PyObject *py_kernbench_error;
 extern PyObject *py_input_error;
-extern PyObject *py_kernel_error;
-extern PyObject *py_invalid_direction;
 extern PyObject *py_deadlock;
 extern PyObject *py_stopped; /* unwinds kernels and workers that are to end */
 

@@ -24,7 +24,9 @@ static PyObject *name_tcm, *name_hbm;
  * its kernel's. */
 enum { NUMBER_BITS = 42, MARK_BIT = 62 };
 
-uint64_t py_address_of_value(tl_tensor value)
+/* Values have no address in the simulated machine. They are given numbers that are addresses of
+ * nothing, so that a program can name a value by the number while it is alive. */
+static uint64_t address_of_value(tl_tensor value)
 {
     return UINT64_C(1) << MARK_BIT | (value.id & ((UINT64_C(1) << NUMBER_BITS) - 1));
 }
@@ -191,7 +193,7 @@ static PyObject *get_addr(PyObject *object, void *unused)
     (void)unused;
     const py_handle *self = (py_handle *)object;
     return PyLong_FromUnsignedLongLong(
-        self->is_place || self->address ? self->address : py_address_of_value(self->value));
+        self->is_place || self->address ? self->address : address_of_value(self->value));
 }
 
 static PyObject *get_space(PyObject *object, void *unused)

@@ -109,7 +109,7 @@ typedef struct py_handle {
     tl_dims shape;
     kb_dtype dtype;
     bool is_place;          /* in memory, at `address` */
-    uint64_t address;       /* of a value: see py_address_of_value() */
+    uint64_t address;       /* of a value: see address_of_value() in handle.c */
     PyObject *space;        /* a str; NULL: "tcm" */
     PyObject *id;           /* of one that a program made; else NULL */
     PyObject *data;         /* the same */
@@ -143,9 +143,6 @@ static inline bool py_is_handle(PyObject *object)
     return Py_TYPE(object) == py_handle_type || PyObject_TypeCheck(object, py_handle_type);
 }
 
-/* Values have no address in the simulated machine. They are given numbers that are addresses of
- * nothing, so that a program can name a value by the number while it is alive. */
-uint64_t py_address_of_value(tl_tensor value);
 bool py_names_value(uint64_t address);
 
 /* From here on the address names the value of this handle. False with an exception set. */

@@ -10,7 +10,8 @@
 
 /* ---- PEs ---------------------------------------------------------------------------------- */
 
-PyObject *py_tuple_of_pe(kb_pe pe)
+/* A tuple (sip, cube, pe). */
+static PyObject *tuple_of_pe(kb_pe pe)
 {
     return Py_BuildValue("(kkk)", (unsigned long)pe.sip, (unsigned long)pe.cube,
                          (unsigned long)pe.pe);
@@ -29,7 +30,7 @@ static bool get_number(PyObject *object, uint32_t *number)
     return true;
 }
 
-bool py_get_pe(PyObject *object, kb_pe *pe)
+static bool get_pe(PyObject *object, kb_pe *pe)
 {
     PyObject *items = PySequence_Fast(object, "a PE is (sip, cube, pe)");
     if (!items)
@@ -71,7 +72,7 @@ static bool get_edge(PyObject *item, kb_queue_edge *edge)
         return false;
     }
     return PyArg_ParseTuple(item, "OsO:edge", &from, &edge->direction, &to) &&
-           py_get_pe(from, &edge->from) && py_get_pe(to, &edge->to);
+           get_pe(from, &edge->from) && get_pe(to, &edge->to);
 }
 
 static bool get_edges(PyObject *list, creation *is)
@@ -108,7 +109,7 @@ static bool get_pes(PyObject *list, creation *is)
     if (!good)
         PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < count && good; i++)
-        good = py_get_pe(PySequence_Fast_GET_ITEM(items, i), &is->pes[i]);
+        good = get_pe(PySequence_Fast_GET_ITEM(items, i), &is->pes[i]);
     is->spec.pes = is->pes;
     is->spec.pe_count = (size_t)count;
     Py_DECREF(items);
@@ -208,7 +209,7 @@ static kb_error *list_now(kb_context *kb, void *arg)
 /* A PE as a tuple if there is one, else None. */
 static PyObject *peer_of(bool is_there, kb_pe pe)
 {
-    return is_there ? py_tuple_of_pe(pe) : Py_NewRef(Py_None);
+    return is_there ? tuple_of_pe(pe) : Py_NewRef(Py_None);
 }
 
 /* The physical address of a ring. None: there is none, or it has none. */
@@ -225,7 +226,7 @@ static PyObject *ring_of(const py_context *self, const kb_queue_info *info)
 static PyObject *dict_of_info(const py_context *self, const kb_queue_info *info)
 {
     return Py_BuildValue(
-        "{s:N,s:s,s:N,s:N,s:N,s:N,s:N,s:K,s:K,s:K,s:K,s:K}", "pe", py_tuple_of_pe(info->pe),
+        "{s:N,s:s,s:N,s:N,s:N,s:N,s:N,s:K,s:K,s:K,s:K,s:K}", "pe", tuple_of_pe(info->pe),
         "direction", info->direction, "can_send", PyBool_FromLong(info->can_send), "can_receive",
         PyBool_FromLong(info->can_receive), "to", peer_of(info->can_send, info->to), "from_",
         peer_of(info->can_receive, info->from), "ring", ring_of(self, info), "ring_bytes",

@@ -24,7 +24,9 @@ static const char *skip_spaces(const char *at)
     return at;
 }
 
-void rt_parameter_text(const kb_kernel *kernel, size_t index, char text[RT_PARAMETER_BYTES])
+/* The text of a parameter, such as "int n", in `text`; for messages. */
+enum { PARAMETER_BYTES = 64 };
+static void parameter_text(const kb_kernel *kernel, size_t index, char text[PARAMETER_BYTES])
 {
     const char *at = kernel->parameters;
     for (size_t i = 0; i < index && at; i++) {
@@ -35,7 +37,7 @@ void rt_parameter_text(const kb_kernel *kernel, size_t index, char text[RT_PARAM
     size_t length = strcspn(at, ",");
     while (length > 0 && isspace((unsigned char)at[length - 1]))
         length--;
-    snprintf(text, RT_PARAMETER_BYTES, "%.*s", (int)length, at);
+    snprintf(text, PARAMETER_BYTES, "%.*s", (int)length, at);
 }
 
 static bool is_name_character(char c)
@@ -158,8 +160,8 @@ kb_error *rt_check_arguments(const kb_kernel *kernel, const kb_arg *args, size_t
                             kernel->parameter_count, kb_plural(kernel->parameter_count),
                             kernel->parameters, count);
     for (size_t i = 0; i < count; i++) {
-        char parameter[RT_PARAMETER_BYTES];
-        rt_parameter_text(kernel, i, parameter);
+        char parameter[PARAMETER_BYTES];
+        parameter_text(kernel, i, parameter);
         kb_error *err = check_argument(parameter, &args[i]);
         if (err)
             return kb_error_wrap(err, "argument %zu", i + 1);

@@ -13,8 +13,4 @@
  */
 KB_MUST_USE kb_error *rt_check_arguments(const kb_kernel *kernel, const kb_arg *args, size_t count);
 
-/* The text of a parameter, such as "int n", in `text`; for messages. */
-enum { RT_PARAMETER_BYTES = 64 };
-void rt_parameter_text(const kb_kernel *kernel, size_t index, char text[RT_PARAMETER_BYTES]);
-
 #endif

@@ -36,7 +36,7 @@ static void free_op(graph_op *op)
         op->other.free(op->other.self);
 }
 
-void graph_free(rt_graph *graph)
+static void free_graph(rt_graph *graph)
 {
     for (size_t i = 0; i < graph->ops.count; i++)
         free_op(&graph->ops.items[i]);
@@ -137,23 +137,7 @@ static kb_error *add_op(rt_graph *graph, const char *function, kb_stream handle,
     return kb_vec_push(&graph->ops, *op) ? NULL : kb_error_nomem();
 }
 
-static kb_error *copy_args(graph_op *op, const rt_launch_call *call)
-{
-    op->call = *call;
-    op->args = kb_alloc_zeroed(call->count, sizeof *op->args);
-    op->changed = kb_alloc_zeroed(call->count, sizeof *op->changed);
-    op->kernel = kb_alloc_zeroed(1, sizeof *op->kernel);
-    if (!op->args || !op->changed || !op->kernel)
-        return kb_error_nomem();
-    *op->kernel = *call->kernel;
-    op->call.kernel = op->kernel;
-    for (size_t i = 0; i < call->count; i++)
-        KB_TRY(graph_copy_arg(&op->args[i], &call->args[i]));
-    op->call.args = op->args;
-    return NULL;
-}
-
-kb_error *graph_copy_arg(kb_arg *to, const kb_arg *from)
+static kb_error *copy_arg(kb_arg *to, const kb_arg *from)
 {
     *to = *from;
     if (from->kind != KB_ARG_TENSORS)
@@ -165,6 +149,22 @@ kb_error *graph_copy_arg(kb_arg *to, const kb_arg *from)
     }
     memcpy(tensors, from->tensors, from->tensor_count * sizeof *tensors);
     to->tensors = tensors;
+    return NULL;
+}
+
+static kb_error *copy_args(graph_op *op, const rt_launch_call *call)
+{
+    op->call = *call;
+    op->args = kb_alloc_zeroed(call->count, sizeof *op->args);
+    op->changed = kb_alloc_zeroed(call->count, sizeof *op->changed);
+    op->kernel = kb_alloc_zeroed(1, sizeof *op->kernel);
+    if (!op->args || !op->changed || !op->kernel)
+        return kb_error_nomem();
+    *op->kernel = *call->kernel;
+    op->call.kernel = op->kernel;
+    for (size_t i = 0; i < call->count; i++)
+        KB_TRY(copy_arg(&op->args[i], &call->args[i]));
+    op->call.args = op->args;
     return NULL;
 }
 
@@ -382,7 +382,7 @@ kb_error *kb_graph_free(kb_context *ctx, kb_graph handle)
                             graph->name);
     if (rt_caller_of(ctx)->recording == handle.id)
         rt_caller_of(ctx)->recording = 0;
-    graph_free(graph);
+    free_graph(graph);
     rt_table_remove(&ctx->graphs, handle.id);
     return NULL;
 }
@@ -397,7 +397,7 @@ void rt_graphs_fini(kb_context *ctx)
     for (uint64_t id = 0; (id = rt_table_next(&ctx->graphs, id)) != 0;) {
         rt_graph *graph = rt_table_get(&ctx->graphs, id);
         graph_run_fini(graph);
-        graph_free(graph);
+        free_graph(graph);
     }
     rt_table_fini(&ctx->graphs);
 }
@@ -409,7 +409,8 @@ static bool is_node(const graph_op *op)
     return op->kind != GRAPH_EVENT && op->kind != GRAPH_WAIT;
 }
 
-size_t graph_number_of(const rt_graph *graph, size_t index)
+/* How many nodes are recorded before that index. */
+static size_t node_number(const rt_graph *graph, size_t index)
 {
     size_t number = 0;
     for (size_t i = 0; i < index; i++)
@@ -422,7 +423,7 @@ kb_error *kb_graph_node_count(kb_context *ctx, kb_graph handle, size_t *count)
     rt_graph *graph;
     *count = 0;
     KB_TRY(find_graph(ctx, "kb_graph_node_count", handle, &graph));
-    *count = graph_number_of(graph, graph->ops.count);
+    *count = node_number(graph, graph->ops.count);
     return NULL;
 }
 
@@ -435,7 +436,7 @@ kb_error *kb_graph_find(kb_context *ctx, kb_graph handle, const char *name, size
     for (size_t i = 0; name && i < graph->ops.count; i++) {
         if (!is_node(&graph->ops.items[i]) || strcmp(graph->ops.items[i].name, name) != 0)
             continue;
-        *node = graph_number_of(graph, i);
+        *node = node_number(graph, i);
         return NULL;
     }
     return kb_error_new(KB_ERR_FAULT, "%s: graph '%s' has no node '%s'", function, graph->name,
@@ -445,8 +446,8 @@ kb_error *kb_graph_find(kb_context *ctx, kb_graph handle, const char *name, size
 /* "graph 'step', node 3 ('scale')" */
 kb_error *graph_blame(const rt_graph *graph, size_t index, kb_error *err)
 {
-    return kb_error_wrap(err, "graph '%s', node %zu ('%s')", graph->name,
-                         graph_number_of(graph, index), graph->ops.items[index].name);
+    return kb_error_wrap(err, "graph '%s', node %zu ('%s')", graph->name, node_number(graph, index),
+                         graph->ops.items[index].name);
 }
 
 /* What differs: both have the same words if it is the index. */
@@ -520,7 +521,7 @@ static kb_error *set_launch_arg(kb_context *ctx, graph_op *op, size_t index, con
     kb_error *misplaced = check_placement(ctx, arg, is);
     if (misplaced)
         return kb_error_wrap(misplaced, "argument %zu", index + 1);
-    KB_TRY(graph_copy_arg(&fresh, arg));
+    KB_TRY(copy_arg(&fresh, arg));
     *is = fresh;
     kb_error *err = rt_launch_check(&op->call);
     kb_arg *unwanted = err ? &fresh : &before;
@@ -560,7 +561,7 @@ kb_error *kb_graph_set_arg(kb_context *ctx, kb_graph handle, size_t node, size_t
     static const char function[] = "kb_graph_set_arg";
     rt_graph *graph;
     KB_TRY(find_recorded(ctx, function, handle, &graph));
-    size_t number = 0, count = graph_number_of(graph, graph->ops.count);
+    size_t number = 0, count = node_number(graph, graph->ops.count);
     for (size_t i = 0; i < graph->ops.count; i++) {
         graph_op *op = &graph->ops.items[i];
         if (!is_node(op) || number++ != node)

@@ -46,13 +46,6 @@ typedef struct rt_graph {
     rt_run *run;                   /* NULL: it does not run */
 } rt_graph;
 
-void graph_free(rt_graph *graph);
-
-KB_MUST_USE kb_error *graph_copy_arg(kb_arg *to, const kb_arg *from);
-
-/* How many nodes are recorded before that index. */
-size_t graph_number_of(const rt_graph *graph, size_t index);
-
 /* Says which node it is about. */
 KB_MUST_USE kb_error *graph_blame(const rt_graph *graph, size_t index, kb_error *err);
 

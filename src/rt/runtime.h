@@ -293,7 +293,6 @@ void rt_failures_forget(kb_context *ctx);
 
 rt_caller *rt_caller_of(kb_context *ctx);
 kb_error *rt_workers_init(kb_context *ctx);
-void rt_caller_init(rt_caller *caller, kb_context *ctx, uint32_t rank);
 void rt_caller_fini(rt_caller *caller);
 
 /* An error once the simulation has run out of memory. */

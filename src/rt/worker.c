@@ -44,7 +44,7 @@ kb_co *kb_context_worker(kb_context *ctx)
     return worker_of(ctx, co) ? co : NULL;
 }
 
-void rt_caller_init(rt_caller *caller, kb_context *ctx, uint32_t rank)
+static void caller_init(rt_caller *caller, kb_context *ctx, uint32_t rank)
 {
     *caller = (rt_caller){.ctx = ctx, .rank = rank, .device = ctx->limited ? ctx->only_sip : 0};
     kb_waitlist_init(&caller->idle, "its transfers to end");
@@ -415,7 +415,7 @@ static kb_error *start_workers(kb_context *ctx, kb_worker_fn *fn, void *arg)
 {
     for (uint32_t rank = 0; rank < ctx->worker_count; rank++) {
         rt_caller *worker = &ctx->workers[rank];
-        rt_caller_init(worker, ctx, rank);
+        caller_init(worker, ctx, rank);
         worker->fn = fn;
         worker->arg = arg;
         char name[32];
@@ -583,7 +583,7 @@ kb_error *rt_workers_init(kb_context *ctx)
     ctx->after_workers = kb_source_make(RT_AFTER_WORKERS);
     ctx->after_all = kb_source_make(RT_AFTER_ALL);
     kb_waitlist_init(&ctx->yielders, "its next turn");
-    rt_caller_init(&ctx->driver, ctx, 0);
+    caller_init(&ctx->driver, ctx, 0);
     KB_TRY(kb_sim_add_handler(ctx->sim, on_failure, ctx, &ctx->on_failure));
     KB_TRY(kb_sim_add_handler(ctx->sim, on_ends, ctx, &ctx->on_ends));
     KB_TRY(kb_sim_add_handler(ctx->sim, on_turn, ctx, &ctx->on_turn));

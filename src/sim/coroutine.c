@@ -3,7 +3,7 @@
  *
  * A coroutine is entered by switching to it and left by switching back to its caller: from
  * outside, resuming one is a call. At most one event or list entry can resume it at any time
- * (kb_co_detach() finds it), so a coroutine that is killed leaves nothing behind.
+ * (detach() finds it), so a coroutine that is killed leaves nothing behind.
  *
  * Not modelled: priorities, preemption, moving between simulators.
  */
@@ -184,11 +184,20 @@ void kb_co_pop_cleanup(kb_co *co, bool run)
         cleanup->fn(cleanup->arg);
 }
 
+/* Removes a coroutine's event or list entry, so that nothing resumes it any more. */
+static void detach(kb_co *co)
+{
+    if (co->wake.slot)
+        (void)kb_sim_cancel(co->sim, co->wake);
+    co->wake.slot = 0;
+    (void)kb_waiter_cancel(co->sim, &co->waiter);
+}
+
 void kb_co_kill(kb_co *co)
 {
     /* Neither the caller, nor one that has come to this call by a cleanup of another. */
     KB_ASSERT(!co->running);
-    kb_co_detach(co);
+    detach(co);
     if (!co->started) {
         kb_co_release(co);
         return;
@@ -208,14 +217,6 @@ void kb_co_kill_all(kb_sim *sim)
 
 /* ---- Waiting and going on ---- */
 
-void kb_co_detach(kb_co *co)
-{
-    if (co->wake.slot)
-        (void)kb_sim_cancel(co->sim, co->wake);
-    co->wake.slot = 0;
-    (void)kb_waiter_cancel(co->sim, &co->waiter);
-}
-
 void kb_co_sleep(kb_co *co, kb_time duration)
 {
     kb_sim *sim = co->sim;
@@ -230,14 +231,14 @@ void kb_co_sleep(kb_co *co, kb_time duration)
 
 void kb_co_wake(kb_co *co)
 {
-    kb_co_detach(co);
+    detach(co);
     co->wake = kb_sim_schedule(co->sim, &co->source, co->sim->now, co->sim->resume, (uintptr_t)co);
 }
 
 void kb_co_resume_now(kb_co *co)
 {
     KB_ASSERT(!co->sim->current && co->started);
-    kb_co_detach(co);
+    detach(co);
     kb_co_enter(co);
 }
 

@@ -116,9 +116,6 @@ static inline bool kb_sim_would_be_next(const kb_sim *sim, const kb_source *sour
     return kb_before(when, source->next_key, sim->set.next->time, sim->set.next->key);
 }
 
-/* Removes a coroutine's event or list entry, so that nothing resumes it any more. */
-void kb_co_detach(kb_co *co);
-
 /* Gives way until resumed. Does not return if the coroutine is killed meanwhile. */
 static inline void kb_co_suspend(kb_co *co)
 {

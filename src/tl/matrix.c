@@ -51,7 +51,7 @@ static void await_readers(const tl_call *call, const tl_value *value)
             tl_wait_for_progress(call, KB_FOREVER);
     }
     if (tl->cpu)
-        tl->cpu->clock = tl_later_of(tl->cpu->clock, value->read_until);
+        tl->cpu->clock = kb_max(tl->cpu->clock, value->read_until);
     tl_explain_clock(tl, asked, KB_REASON_ORDER, value->read_by);
 }
 

@@ -123,11 +123,6 @@ void tl_order_arrive(tl_order *order, tl_point receive, uint64_t message)
 
 /* ---- The whole graph ---- */
 
-static uint64_t later(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 uint64_t *tl_order_times(const tl_order *order)
 {
     uint64_t *times = kb_alloc_zeroed(order->nodes.count, sizeof *times);
@@ -138,7 +133,7 @@ uint64_t *tl_order_times(const tl_order *order)
         /* A message arrives later than it was sent: that need not be looked up. */
         uint64_t second = node->is_receive ? 0 : times[node->before[1]];
         uint64_t own = node->is_receive && node->reached == 0 ? UINT64_MAX : node->reached;
-        times[i] = later(own, later(times[node->before[0]], second));
+        times[i] = kb_max(own, kb_max(times[node->before[0]], second));
     }
     return times;
 }

@@ -104,7 +104,7 @@ static void tell_log_of_lack(tl_context *tl, kb_time at, bool begins)
 static void end_lack(tl_context *tl, kb_time at)
 {
     if (tl->lacks_credit)
-        tell_log_of_lack(tl, tl_later_of(at, tl->lacks_since), false);
+        tell_log_of_lack(tl, kb_max(at, tl->lacks_since), false);
     tl->lacks_credit = false;
 }
 
@@ -140,7 +140,7 @@ static void spend_polling_time(const tl_call *call, kb_time since, kb_time inter
 void tl_show_wait(const tl_context *tl, kb_op *entry, kb_time since, kb_time until)
 {
     entry->start = since;
-    entry->end = tl_later_of(since, until);
+    entry->end = kb_max(since, until);
     kb_oplog_show(tl->runner->has.log, entry);
 }
 
@@ -204,7 +204,7 @@ static __attribute__((noinline)) void wait_for_credit(const tl_call *call, ipcq_
     tl->lacks_bytes = bytes;
     tl->lacks_by = tl->cpu->clock_by;
     tell_log_of_lack(tl, since, true);
-    tl->cpu->clock = tl_later_of(since, credit_time(tl, end));
+    tl->cpu->clock = kb_max(since, credit_time(tl, end));
     tl_explain_clock(tl, since, KB_REASON_CREDIT, ipcq_credit_id(end));
     if (tl->synchronous)
         tl_synchronise(tl);

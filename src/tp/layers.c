@@ -394,14 +394,16 @@ kb_dtype tp_reduce_dtype(kb_dtype dtype)
     return mem_is_float(dtype) ? dtype : mem_sum_dtype(dtype);
 }
 
-kb_collective_options tp_collective_options(const tp_rank *at)
+/* Options for collectives of the tensor parallel group: "auto", the plain sum, independent of
+ * ccl.yaml. */
+static kb_collective_options collective_options(const tp_rank *at)
 {
     return (kb_collective_options){.group = at->tensor_group, .algorithm = "auto"};
 }
 
 kb_error *tp_all_reduce(kb_context *ctx, const tp_rank *at, kb_tensor tensor, kb_reduce_op op)
 {
-    kb_collective_options options = tp_collective_options(at);
+    kb_collective_options options = collective_options(at);
     return at->size > 1 ? kb_distributed_all_reduce(ctx, tensor, op, &options) : NULL;
 }
 
@@ -409,7 +411,7 @@ kb_error *tp_gather_columns(kb_context *ctx, const tp_rank *at, const char *name
                             kb_tensor staging, kb_tensor output)
 {
     tp_view view;
-    kb_collective_options options = tp_collective_options(at);
+    kb_collective_options options = collective_options(at);
     KB_TRY(tp_view_make(ctx, input, &view));
     KB_TRY(kb_distributed_all_gather(ctx, staging, input, &options));
     const tp_relayout_spec copy = {

@@ -69,10 +69,6 @@ KB_MUST_USE kb_error *tp_get_buffer(kb_context *ctx, tp_layer *layer, tp_buffer_
 KB_MUST_USE kb_error *tp_refuse_recording(kb_context *ctx, const char *function,
                                           const char *remedy);
 
-/* Options for collectives of the tensor parallel group: "auto", the plain sum, independent of
- * ccl.yaml. */
-kb_collective_options tp_collective_options(const tp_rank *at);
-
 /* Reduces over the ranks of the group in place; does nothing for one rank. */
 KB_MUST_USE kb_error *tp_all_reduce(kb_context *ctx, const tp_rank *at, kb_tensor tensor,
                                     kb_reduce_op op);

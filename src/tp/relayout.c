@@ -89,7 +89,7 @@ KB_KERNEL(relayout, tl_ptr to, tl_ptr from, tl_ptr bias)
     }
 }
 
-kb_kernel tp_relayout_kernel(void)
+static kb_kernel relayout_kernel(void)
 {
     return relayout;
 }
@@ -114,7 +114,7 @@ static kb_error *get_plan(tp_state *state, const tp_relayout_plan *wanted, tp_re
     if (!plan)
         return kb_error_nomem();
     *plan = *wanted;
-    plan->kernel = tp_relayout_kernel();
+    plan->kernel = relayout_kernel();
     plan->kernel.user = plan;
     plan->next = state->relayouts;
     state->relayouts = plan;

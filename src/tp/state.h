@@ -159,7 +159,6 @@ void tp_free_matched_ranks(tp_state *state);
 
 /* Without the plan, which is to be set as user pointer. */
 kb_kernel tp_matmul_kernel(void);
-kb_kernel tp_relayout_kernel(void);
 
 /* The dtype of sums of products. */
 kb_dtype tp_sum_dtype(kb_dtype x, kb_dtype w);

@@ -91,6 +91,12 @@ static bool reference_decode(uint64_t bits, mem_pa *pa)
     }
 }
 
+/* No request addresses the memory of an m_cpu, but addresses name it. */
+static mem_pa pa_of_m_cpu(uint32_t sip, uint32_t cube, uint64_t offset)
+{
+    return (mem_pa){.sip = sip, .cube = cube, .unit = MEM_UNIT_M_CPU, .offset = offset};
+}
+
 static void expect_same(const mem_pa *a, const mem_pa *b)
 {
     assert_int_equal(a->rack, b->rack);
@@ -201,7 +207,7 @@ static void addresses_put_together_by_hand(void **state)
     expect_bits(mem_pa_hbm(1, 2, 0x1FFFFFFFFF), 0x8BFFFFFFFFF);
     expect_bits(mem_pa_sram(0, 2, 0x40), 0x8800000040);
     expect_bits(mem_pa_sram(0, 0, 0x1FFFFFFF), 0x81FFFFFFF);
-    expect_bits(mem_pa_m_cpu(2, 0, 0x10), 0x100400000010);
+    expect_bits(pa_of_m_cpu(2, 0, 0x10), 0x100400000010);
     mem_pa last = {15, 15, 31, MEM_UNIT_HBM, 0, 0, 0x1FFFFFFFFF};
     expect_bits(last, 0x7FFFFFFFFFFFF);
     mem_pa rack = {.rack = 1};
@@ -298,9 +304,9 @@ static void every_offset_has_a_limit(void **state)
     expect_refused(mem_pa_sram(0, 0, 512 * MIB),
                    "offset 0x20000000 in sram has no physical address: the size is 0x20000000 "
                    "bytes");
-    expect_refused(mem_pa_m_cpu(0, 0, UINT64_MAX), "offset 0xffffffffffffffff in m_cpu has no "
-                                                   "physical address: the size is 0x20000000 "
-                                                   "bytes");
+    expect_refused(pa_of_m_cpu(0, 0, UINT64_MAX), "offset 0xffffffffffffffff in m_cpu has no "
+                                                  "physical address: the size is 0x20000000 "
+                                                  "bytes");
 }
 
 static void what_is_no_address_says_why(void **state)
@@ -422,7 +428,7 @@ static void an_address_prints_as_what_it_means(void **state)
     expect_print(mem_pa_of_pe(0, 0, 0, MEM_RESERVED, 1), "sip0.cube0.pe0.reserved+0x1");
     expect_print(mem_pa_hbm(0, 2, 0), "sip0.cube2.hbm+0x0");
     expect_print(mem_pa_sram(0, 2, 0x40), "sip0.cube2.sram+0x40");
-    expect_print(mem_pa_m_cpu(15, 31, 0xABCDEF), "sip15.cube31.m_cpu+0xabcdef");
+    expect_print(pa_of_m_cpu(15, 31, 0xABCDEF), "sip15.cube31.m_cpu+0xabcdef");
     mem_pa pa = mem_pa_hbm(0, 0, UINT64_MAX);
     pa.rack = 2;
     expect_print(pa, "rack2.sip0.cube0.hbm+0xffffffffffffffff");

@@ -250,9 +250,6 @@ kb_group ccl_group_handle(const kb_context *ctx, const ccl_group *group);
 /* Prints nothing for all ranks, or " of group 2". */
 void ccl_print_group(const ccl_group *group, kb_text *text);
 
-/* Waits until all calls of the group have ended. */
-KB_MUST_USE kb_error *ccl_await_calls(ccl_group *group);
-
 /* ---- call.c ---- */
 
 /* Frees the calls that have not ended when the context is destroyed. */

@@ -97,7 +97,7 @@ void ccl_print_group(const ccl_group *group, kb_text *text)
         kb_text_printf(text, " of group %ju", (uintmax_t)group->id);
 }
 
-kb_error *ccl_await_calls(ccl_group *group)
+static kb_error *await_calls(ccl_group *group)
 {
     while (group->ops)
         KB_TRY(kb_cooperative_yield(group->state->ctx));
@@ -213,7 +213,7 @@ static kb_error *install_chosen(ccl_state *state)
 static kb_error *remove_leaving(ccl_state *state)
 {
     for (size_t i = 0; i < state->leaving.count; i++) {
-        KB_TRY(ccl_await_calls(state->leaving.items[i]));
+        KB_TRY(await_calls(state->leaving.items[i]));
         KB_TRY(ccl_remove_instances(state->leaving.items[i]));
     }
     free_leaving(state);
