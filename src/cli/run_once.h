@@ -9,15 +9,9 @@
  *
  * A program is opened once and run any number of times: each run has a context of its own.
  *
- * A run in a process of its own, so that a crash or a hang ends that alone:
- *
- *     fflush(NULL);
- *     pid_t child = fork();
- *     if (child == 0) {
- *         ... redirect stdout and stderr, so that what the bench prints goes elsewhere ...
- *         crash_enter_child();
- *         crash_exit((int)run_once(&program, &options)); // done() sends the document to the parent
- *     }
+ * A run in a process of its own, so that a crash or a hang ends that alone (child/child.h): with
+ * crash_enter_child() as .enter and crash_exit() as .leave of the child_options, and a function
+ * that calls run_once(), whose done() writes the document.
  *
  * A process that forks must not have run anything itself: threads that compute do not survive.
  */
