@@ -2,8 +2,13 @@
 #ifndef KB_SWEEP_SWEEP_H
 #define KB_SWEEP_SWEEP_H
 
+#include "sweep/effects.h"
 #include "sweep/expression.h"
+#include "sweep/format.h"
+#include "sweep/groups.h"
+#include "sweep/pivot.h"
 #include "sweep/results.h"
+#include "sweep/select.h"
 #include "sweep/value.h"
 
 #endif
