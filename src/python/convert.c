@@ -46,7 +46,9 @@ bool py_get_dtype(PyObject *object, kb_dtype *dtype)
             return true;
         }
     }
-    PyObject *text = PyUnicode_Check(object) ? Py_NewRef(object) : PyObject_Str(object);
+    PyObject *text = PyUnicode_Check(object) ? Py_NewRef(object)
+                     : PyType_Check(object)  ? PyObject_GetAttrString(object, "__name__")
+                                             : PyObject_Str(object); /* numpy.float16; its dtype */
     const char *name = text ? PyUnicode_AsUTF8(text) : NULL;
     bool found = name && find_dtype(name, dtype);
     if (name && !found)

@@ -241,3 +241,19 @@ void py_add_note(PyObject *exception, const char *format, ...)
     Py_XDECREF(note);
     PyErr_Clear(); /* a note is no reason to fail */
 }
+
+PyObject *py_check_returned(PyObject *result)
+{
+    if (!result ||
+        (!PyGen_Check(result) && !PyCoro_CheckExact(result) && !PyAsyncGen_CheckExact(result)))
+        return result;
+    PyObject *closed = PyObject_CallMethod(result, "close", NULL);
+    PyErr_Clear(); /* an asynchronous generator has none */
+    Py_XDECREF(closed);
+    PyErr_Format(PyExc_TypeError,
+                 "the function returned %R, and its body has not run: a kernel, worker or bench is "
+                 "a plain function, without `yield` and `async`",
+                 result);
+    Py_DECREF(result);
+    return NULL;
+}

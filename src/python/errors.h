@@ -38,6 +38,10 @@ void py_raise_exception(PyObject *exception);
 /* Adds a line to the exception's traceback (PEP 678). */
 void py_add_note(PyObject *exception, const char *format, ...) KB_PRINTF(2, 3);
 
+/* What a kernel, worker or bench has returned; takes it over. NULL with a TypeError set if it is a
+ * generator or a coroutine: then the function's body has not run. */
+PyObject *py_check_returned(PyObject *result);
+
 /* Whether the exception only passes on what went wrong in another worker. */
 bool py_is_secondary(PyObject *exception);
 

@@ -209,7 +209,7 @@ static PyObject *call_with(const py_launch *launch, PyObject **args, size_t posi
     PyObject *result = PyObject_Vectorcall(launch->function, args, positional, names);
     while (count > 0)
         Py_DECREF(args[--count]);
-    return result;
+    return KB_LIKELY(result == Py_None) ? result : py_check_returned(result);
 }
 
 /* The program's arguments, the addresses, and tl. */

@@ -76,7 +76,7 @@ static PyObject *call_function(PyObject *function, uint32_t rank)
     PyObject *number = PyLong_FromUnsignedLong(rank);
     PyObject *result = number ? PyObject_CallOneArg(function, number) : NULL;
     Py_XDECREF(number);
-    return result;
+    return py_check_returned(result);
 }
 
 static kb_error *run_worker(kb_context *kb, uint32_t rank, void *arg)

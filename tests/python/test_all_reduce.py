@@ -268,6 +268,17 @@ def neighbors(rank, world_size, base_map):
         with make_context() as ctx:
             one_driver(ctx, "mine", 4, 8, pe_columns(4))
 
+    def test_the_engines_name_of_connections(self, write_ccl, tmp_path, monkeypatch):
+        """A copy of hierarchical_allreduce, with the topology that the engine's one has."""
+        self.module(tmp_path, monkeypatch, "my_levels",
+                    "from kernbench.ccl.algorithms.hierarchical_allreduce import *\n"
+                    "from kernbench.ccl.algorithms.hierarchical_allreduce import kernel_args, "
+                    "kernel, neighbors\n")
+        write_ccl("mine", {"mine": dict(module="my_levels", topology="hierarchical_3level",
+                                        n_elem=8, world_size=8)})
+        with make_context() as ctx:
+            one_driver(ctx, "mine", 8, 8, pe_columns())
+
     def test_appended_arguments(self, write_ccl, tmp_path, monkeypatch, machine_file):
         self.module(tmp_path, monkeypatch, "my_topo_kernel", """
 TOPO_NAME_TO_KIND = {"ring_1d": 0, "torus_2d": 1, "mesh_2d": 1, "mesh_2d_no_wrap": 2}

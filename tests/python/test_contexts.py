@@ -504,6 +504,13 @@ class TestRunBench:
         with pytest.raises(Mine, match="of the bench"):
             self.run(bench)
 
+    def test_a_bench_that_is_no_plain_function(self):
+        def run(torch):
+            yield torch
+
+        with pytest.raises(TypeError, match="plain function"):
+            run_bench(topology=resolve_topology(str(MACHINE)), bench_fn=run)
+
     def test_an_assertion_comes_out(self):
         def bench(torch):
             assert torch.zeros((1, 8), dp=one_pe()).numpy().sum() == 1, "sum is wrong"

@@ -686,6 +686,29 @@ class TestTracers:
             sys.settrace(old)
             threading.settrace(None)
         assert sys.gettrace() is old
+        first = kernel.__code__.co_firstlineno
+        events = [event for event, _ in lines]
+        assert events.count("call") == events.count("return") == 8
+        for line, count in ((1, 8), (2, 32), (3, 24)):
+            assert lines.count(("line", first + line)) == count
+
+    def test_a_tracer_that_raises(self, ring):
+        def tracer(frame, event, arg):
+            if frame.f_code.co_name == "kernel" and event == "line":
+                raise ZeroDivisionError("of the tracer")
+            return tracer
+
+        def kernel(p, tl):
+            tl.load(p, shape=(8,), dtype="f16")
+
+        old = sys.gettrace()
+        sys.settrace(tracer)
+        try:
+            with pytest.raises(ZeroDivisionError, match="of the tracer"):
+                on_pes(ring, kernel)
+        finally:
+            sys.settrace(old)
+        on_pes(ring, kernel)
 
     def test_setprofile(self, ring):
         calls = []
@@ -729,6 +752,9 @@ class TestTracers:
                 v = exchange(tl, v)
 
         profile.runcall(on_pes, ring, kernel)
+        profile.create_stats()
+        [calls] = [entry[1] for (_, _, name), entry in profile.stats.items() if name == "kernel"]
+        assert calls == 8
 
     def test_a_debugger(self):
         """pdb in a kernel, with commands from a text."""

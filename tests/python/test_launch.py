@@ -117,6 +117,17 @@ class TestArguments:
         with pytest.raises(TypeError):
             ctx.launch("k", 42, ctx.zeros((1, 8), dp=one_pe()))
 
+    @pytest.mark.parametrize("what", ["yield", "await f()"])
+    def test_not_a_plain_function(self, ctx, what):
+        """What such a function returns is not run by anybody."""
+        names = {}
+        exec(f"{'async ' * ('await' in what)}def f(p, tl=None):\n    {what}\n", names)
+        t = ctx.zeros((1, 8), dp=one_pe())
+        with pytest.raises(TypeError, match="plain function"):
+            ctx.launch("f", names["f"], t)
+        with pytest.raises(RuntimeError, match="plain function"):
+            ctx.multiprocessing.spawn(names["f"], nprocs=1)
+
     def test_no_tensor(self, ctx):
         with pytest.raises((ValueError, RuntimeError, TypeError)):
             ctx.launch("k", lambda n, tl: None, 3)

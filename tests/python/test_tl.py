@@ -231,6 +231,14 @@ class TestHandles:
 
         ctx.launch("k", kernel, ctx.zeros((1, 8), dp=one_pe()))
 
+    def test_dtypes_of_numpy(self, ctx):
+        for dtype, name in ((np.float16, "f16"), (np.dtype("float32"), "f32"), (np.int32, "i32")):
+            def body(tl, v):
+                assert tl.cast(v, dtype).dtype == name
+                return v
+
+            run_on_pe(ctx, body, np.ones(8, np.float16), out=(8,))
+
     def test_item_and_branching(self, ctx):
         seen = []
 

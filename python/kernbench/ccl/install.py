@@ -144,7 +144,7 @@ def modules_of_users(cfg: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any
         topology = entry.get("topology", "none")
         own = {"module": f"{path} of {name}", "topology": "none"}
         if hasattr(module, "neighbors"):
-            neighbors = topologies.resolve_topology(topology, module)
+            neighbors = _neighbors_of(topology, module)
         elif topology == "none" and _is_for_leaders(entry, module):
             neighbors = sfr_config.intercube_neighbors(spec)
             own.update(_FOR_LEADERS)
@@ -180,6 +180,14 @@ def _is_for_leaders(entry: dict[str, Any], module: Any) -> bool:
     if mapper is None:
         return hasattr(module, "TOPO_NAME_TO_KIND")
     return mapper.endswith("cube_leaders")
+
+
+def _neighbors_of(topology: str, module: Optional[Any]) -> topologies.Topology:
+    """The neighbours of a topology, changed by the module: all of them where the engine's name
+    of the topology means that the algorithm connects its ranks."""
+    if topology in _OWN_TOPOLOGY.values() and hasattr(module, "neighbors"):
+        topology = "none"
+    return topologies.resolve_topology(topology, module)
 
 
 class _Connected:
@@ -291,10 +299,7 @@ def install_ipcq(
         ranks = ranks[:world]
     if algo_module is None and isinstance(merged.get("module"), str):
         algo_module = import_algorithm(merged["module"])
-    topology = merged.get("topology", "none")
-    if topology in _OWN_TOPOLOGY.values() and hasattr(algo_module, "neighbors"):
-        topology = "none"  # the module connects its ranks
-    neighbors = topologies.resolve_topology(topology, algo_module)
+    neighbors = _neighbors_of(merged.get("topology", "none"), algo_module)
     table = {rank: neighbors(rank, len(ranks)) for rank in range(len(ranks))}
     return install_table(engine, merged, ranks, table)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Callable, Optional
 
 from kernbench.runtime_api.context import RuntimeContext
@@ -26,6 +27,17 @@ def _default_engine(topology: Any, device: Any) -> GraphEngine:
     return GraphEngine(getattr(topology, "topology_obj", topology), enable_data=True)
 
 
+def _call(bench_fn: Callable[[RuntimeContext], Any], context: RuntimeContext) -> None:
+    """Calls the bench, and waits for all that it launched."""
+    returned = bench_fn(context)
+    if isinstance(returned, (GeneratorType, CoroutineType, AsyncGeneratorType)):
+        raise TypeError(
+            f"the bench returned {returned!r}, and its body has not run: a bench is a plain "
+            "function, without `yield` and `async`"
+        )
+    context.synchronize()
+
+
 def run_on(
     core: Any,
     bench_fn: Callable[[RuntimeContext], Any],
@@ -37,8 +49,7 @@ def run_on(
     engine = GraphEngine(topology, core=core)
     engine.ccl_file = ccl_file
     with RuntimeContext(engine=engine, target_device=device, correlation_id="bench") as context:
-        bench_fn(context)
-        context.synchronize()
+        _call(bench_fn, context)
 
 
 def run_bench(
@@ -60,7 +71,6 @@ def run_bench(
         engine=engine, target_device=selector, correlation_id=correlation_id, spec=spec
     )
     with context:
-        bench_fn(context)
-        context.synchronize()
+        _call(bench_fn, context)
         sim_ns = engine._env.now
     return BenchResult(Completion(), engine.traces(), sim_ns)
