@@ -20,7 +20,7 @@ static bool is_same(double a, double b)
 }
 
 /* Whether the figure is the same in all rows of the group. */
-static bool is_constant(const sweep_groups *groups, size_t group, const sweep_column *figure)
+static bool is_constant(const sweep_row_groups *groups, size_t group, const sweep_column *figure)
 {
     const size_t *rows = sweep_group_rows(groups, group);
     for (size_t i = 1; i < sweep_group_size(groups, group); i++)
@@ -30,8 +30,8 @@ static bool is_constant(const sweep_groups *groups, size_t group, const sweep_co
 }
 
 /* Notes the groups in which the figure changes. */
-static void compare_figure(const sweep_groups *groups, const sweep_column *figure, bool *changes,
-                           sweep_effect *effect)
+static void compare_figure(const sweep_row_groups *groups, const sweep_column *figure,
+                           bool *changes, sweep_effect *effect)
 {
     bool any = false;
     for (size_t g = 0; g < groups->count; g++) {
@@ -46,7 +46,7 @@ static void compare_figure(const sweep_groups *groups, const sweep_column *figur
 
 /* For each value of the other axis whether it occurs in a group with two points, and in one that
  * changes. Returns whether it has values of both kinds: with a change, and without. */
-static bool divides(const sweep_groups *groups, const bool *changes, const sweep_column *other,
+static bool divides(const sweep_row_groups *groups, const bool *changes, const sweep_column *other,
                     bool *occurs, bool *matters)
 {
     size_t with = 0, all = 0;
@@ -65,7 +65,7 @@ static bool divides(const sweep_groups *groups, const bool *changes, const sweep
 }
 
 /* Finds the axis of whose values the fewest matter. */
-static kb_error *find_condition(const sweep_results *results, const sweep_groups *groups,
+static kb_error *find_condition(const sweep_results *results, const sweep_row_groups *groups,
                                 const bool *changes, sweep_effect *effect)
 {
     double least = 1;
@@ -99,7 +99,7 @@ static kb_error *find_condition(const sweep_results *results, const sweep_groups
     return NULL;
 }
 
-static kb_error *compare(const sweep_results *results, const sweep_groups *groups,
+static kb_error *compare(const sweep_results *results, const sweep_row_groups *groups,
                          const sweep_column *figure, bool *changes, sweep_effect *effect)
 {
     for (size_t g = 0; g < groups->count; g++) {
@@ -123,12 +123,12 @@ kb_error *sweep_find_effect(const sweep_results *results, const sweep_column *ax
                             const sweep_column *figure, sweep_effect *out)
 {
     *out = (sweep_effect){.axis = axis};
-    sweep_groups groups;
+    sweep_row_groups groups;
     KB_TRY(sweep_group_along(results, axis, &groups));
     bool *changes = kb_alloc_zeroed(groups.count, sizeof *changes);
     kb_error *err = changes ? compare(results, &groups, figure, changes, out) : kb_error_nomem();
     free(changes);
-    sweep_groups_fini(&groups);
+    sweep_row_groups_fini(&groups);
     if (err)
         sweep_effect_fini(out);
     return err;
@@ -143,7 +143,7 @@ void sweep_effect_fini(sweep_effect *effect)
 /* ---- Plateaus ---------------------------------------------------------------------------- */
 
 /* Marks the values of the axis at which the figure of the group is not near to its last value. */
-static bool mark_far(const sweep_groups *groups, size_t group, const sweep_column *axis,
+static bool mark_far(const sweep_row_groups *groups, size_t group, const sweep_column *axis,
                      const sweep_column *figure, double tolerance, bool *far)
 {
     const size_t *rows = sweep_group_rows(groups, group);
@@ -170,7 +170,7 @@ static size_t first_near(const sweep_column *axis, const uint32_t *ranks, const 
 }
 
 /* Each group must reach to the largest value. */
-static bool find_plateau(const sweep_groups *groups, const sweep_column *axis,
+static bool find_plateau(const sweep_row_groups *groups, const sweep_column *axis,
                          const sweep_column *figure, double tolerance, const uint32_t *ranks,
                          bool *far, sweep_plateau *out)
 {
@@ -199,7 +199,7 @@ kb_error *sweep_find_plateau(const sweep_results *results, const sweep_column *a
     *found = false;
     if (axis->values.count < 3 || !sweep_is_numeric(axis))
         return NULL;
-    sweep_groups groups;
+    sweep_row_groups groups;
     KB_TRY(sweep_group_along(results, axis, &groups));
     uint32_t *ranks = sweep_rank_values(axis);
     bool *far = kb_alloc_zeroed(axis->values.count, sizeof *far);
@@ -208,7 +208,7 @@ kb_error *sweep_find_plateau(const sweep_results *results, const sweep_column *a
         *found = find_plateau(&groups, axis, figure, tolerance, ranks, far, out);
     free(far);
     free(ranks);
-    sweep_groups_fini(&groups);
+    sweep_row_groups_fini(&groups);
     return good ? NULL : kb_error_nomem();
 }
 
@@ -270,13 +270,13 @@ static void sort_turns(sweep_turns *turns)
 kb_error *sweep_find_turns(const sweep_results *results, const sweep_column *axis, sweep_turns *out)
 {
     *out = (sweep_turns){0};
-    sweep_groups groups;
+    sweep_row_groups groups;
     KB_TRY(sweep_group_along(results, axis, &groups));
     kb_error *err = NULL;
     for (size_t g = 0; g < groups.count && !err; g++)
         err = add_group(results, axis, sweep_group_rows(&groups, g), sweep_group_size(&groups, g),
                         out);
-    sweep_groups_fini(&groups);
+    sweep_row_groups_fini(&groups);
     if (err)
         sweep_turns_fini(out);
     else

@@ -554,11 +554,12 @@ kb_error *sweep_expression_parse(const char *origin, const char *text, sweep_exp
     kb_arena_init(&e->arena);
     e->origin = kb_arena_strdup(&e->arena, origin);
     e->text = kb_arena_strdup(&e->arena, text);
-    kb_error *err = e->origin && e->text ? NULL : kb_error_nomem();
-    if (!err) {
-        parser p = {.e = e, .next = e->text};
-        err = parse_all(&p);
+    if (!e->origin || !e->text) {
+        sweep_expression_destroy(e);
+        return kb_error_nomem();
     }
+    parser p = {.e = e, .next = e->text};
+    kb_error *err = parse_all(&p);
     if (err) {
         sweep_expression_destroy(e);
         return err;

@@ -80,7 +80,7 @@ int sweep_decimals(const sweep_column *column, const double *numbers, size_t cou
 {
     enum { DIGITS = 5, MAX_DECIMALS = 6 };
     bool whole = true;
-    double smallest = INFINITY;
+    double smallest = (double)INFINITY;
     for (size_t i = 0; i < count; i++) {
         if (isnan(numbers[i]))
             continue;

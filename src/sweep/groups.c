@@ -72,7 +72,7 @@ static int compare_rows(const void *x, const void *y, void *self)
     return (a > b) - (a < b);
 }
 
-static void sort_into_groups(const sorter *s, bool ok_only, sweep_groups *out)
+static void sort_into_groups(const sorter *s, bool ok_only, sweep_row_groups *out)
 {
     size_t count = 0;
     for (size_t row = 0; row < s->results->row_count; row++)
@@ -86,9 +86,9 @@ static void sort_into_groups(const sorter *s, bool ok_only, sweep_groups *out)
 }
 
 kb_error *sweep_group(const sweep_results *results, const bool *in_common,
-                      const sweep_column *along, bool ok_only, sweep_groups *out)
+                      const sweep_column *along, bool ok_only, sweep_row_groups *out)
 {
-    *out = (sweep_groups){
+    *out = (sweep_row_groups){
         .rows = kb_alloc_array(results->row_count, sizeof(size_t)),
         .starts = kb_alloc_array(results->row_count + 1, sizeof(size_t)),
     };
@@ -98,13 +98,13 @@ kb_error *sweep_group(const sweep_results *results, const bool *in_common,
     if (good)
         sort_into_groups(&s, ok_only, out);
     else
-        sweep_groups_fini(out);
+        sweep_row_groups_fini(out);
     free(ranks);
     return good ? NULL : kb_error_nomem();
 }
 
 kb_error *sweep_group_along(const sweep_results *results, const sweep_column *axis,
-                            sweep_groups *out)
+                            sweep_row_groups *out)
 {
     bool *others = kb_alloc_array(results->axis_count, sizeof *others);
     if (!others)
@@ -116,9 +116,9 @@ kb_error *sweep_group_along(const sweep_results *results, const sweep_column *ax
     return err;
 }
 
-void sweep_groups_fini(sweep_groups *groups)
+void sweep_row_groups_fini(sweep_row_groups *groups)
 {
     free(groups->rows);
     free(groups->starts);
-    *groups = (sweep_groups){0};
+    *groups = (sweep_row_groups){0};
 }

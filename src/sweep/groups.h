@@ -9,32 +9,32 @@
 
 #include "results.h"
 
-typedef struct sweep_groups {
+typedef struct sweep_row_groups {
     size_t *rows;   /* all rows, group after group */
     size_t *starts; /* of the groups in rows, and the end: count + 1 numbers */
     size_t count;
-} sweep_groups;
+} sweep_row_groups;
 
 /*
  * Groups the rows by the axes for which in_common is true, one for each axis of the results; by
  * `along` within a group (NULL: by the plan alone). With ok_only the others are left out.
  */
 KB_MUST_USE kb_error *sweep_group(const sweep_results *results, const bool *in_common,
-                                  const sweep_column *along, bool ok_only, sweep_groups *out);
+                                  const sweep_column *along, bool ok_only, sweep_row_groups *out);
 
 /* Groups of the rows that are ok and differ in this axis alone, in its order. */
 KB_MUST_USE kb_error *sweep_group_along(const sweep_results *results, const sweep_column *axis,
-                                        sweep_groups *out);
+                                        sweep_row_groups *out);
 
-void sweep_groups_fini(sweep_groups *groups);
+void sweep_row_groups_fini(sweep_row_groups *groups);
 
-static inline size_t sweep_group_size(const sweep_groups *groups, size_t group)
+static inline size_t sweep_group_size(const sweep_row_groups *groups, size_t group)
 {
     return groups->starts[group + 1] - groups->starts[group];
 }
 
 /* The rows of a group. */
-static inline const size_t *sweep_group_rows(const sweep_groups *groups, size_t group)
+static inline const size_t *sweep_group_rows(const sweep_row_groups *groups, size_t group)
 {
     return groups->rows + groups->starts[group];
 }

@@ -24,7 +24,7 @@ static void add_point(sweep_pivot_cell *cell, const sweep_row *row, sweep_value 
 static void finish_cell(sweep_pivot *p, sweep_pivot_cell *cell)
 {
     if (cell->numbers == 0) {
-        cell->mean = cell->min = cell->max = NAN;
+        cell->mean = cell->min = cell->max = (double)NAN;
         return;
     }
     if (!(cell->min < cell->max)) {

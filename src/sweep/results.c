@@ -29,7 +29,7 @@ static sweep_column *add_column(sweep_results *r, const char *name, bool is_axis
         if (is_axis)
             column.index[i] = SWEEP_NO_VALUE;
         else
-            column.numbers[i] = NAN;
+            column.numbers[i] = (double)NAN;
     }
     return &r->columns.items[r->columns.count - 1];
 }

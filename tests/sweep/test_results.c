@@ -324,7 +324,7 @@ static void titles_have_units(void **state)
     const sweep_column ns = {.name = "sim_ns"}, share = {.name = "share"};
     assert_int_equal(sweep_decimals(&ns, (const double[]){1, 2.5}, 2), 3);
     assert_int_equal(sweep_decimals(&ns, (const double[]){1, 2}, 2), 0);
-    assert_int_equal(sweep_decimals(&share, (const double[]){0.5, NAN}, 2), 5);
+    assert_int_equal(sweep_decimals(&share, (const double[]){0.5, (double)NAN}, 2), 5);
     assert_int_equal(sweep_decimals(&share, (const double[]){12345.5, 7e9}, 2), 1);
 }
 
