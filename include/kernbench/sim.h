@@ -80,13 +80,14 @@ KB_API void kb_sim_fail(kb_sim *sim, kb_error *err);
 KB_API void kb_sim_abandon(kb_sim *sim);
 
 typedef struct kb_sim_stats {
-    uint64_t events;      /* taken from the event set and run */
-    uint64_t elided;      /* steps that needed no event because nothing came before them */
-    uint64_t cancelled;   /* events cancelled before their time */
-    uint64_t resumes;     /* switches into a coroutine */
-    uint32_t pending;     /* events waiting now */
-    uint32_t max_pending; /* the most there ever were, with cancelled ones not yet swept out */
-    uint32_t coroutines;  /* alive now */
+    uint64_t events;    /* taken from the event set and run */
+    uint64_t elided;    /* steps that needed no event because nothing came before them */
+    uint64_t cancelled; /* events cancelled before their time */
+    uint64_t resumes;   /* switches into a coroutine */
+    uint32_t pending;   /* events waiting now */
+    uint32_t
+        max_pending; /* the most there ever were, with those whose place is not yet free again */
+    uint32_t coroutines; /* alive now */
 } kb_sim_stats;
 
 /* Looks through memory for max_pending: for reports, not for every event. */

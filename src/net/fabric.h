@@ -215,8 +215,8 @@ extern const packet_engine engine_parallel, engine_serial, engine_parallel_refer
 
 /* How often trains are attempted at an injection channel. */
 typedef struct injection_tries {
-    uint8_t skip_hops; /* of messages that go as packets without being tried as trains */
-    uint8_t failures;  /* trains that have failed since one ended whole, up to a limit */
+    uint16_t skip_hops; /* of messages that go as packets without being tried as trains */
+    uint16_t failures;  /* trains that have failed since one ended whole, up to a limit */
 } injection_tries;
 
 typedef struct stage stage; /* see unfold.c */

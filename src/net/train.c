@@ -13,8 +13,8 @@
  *
  * Where one train after the other fails, trying small messages costs more than trains save: a try
  * costs as much as a few hops of packets. So each that fails, or is unfolded, makes its source send
- * twice as many hops as packets before it tries again; one that ends whole makes it try each
- * message. A message of more hops than that is tried always. What is tried makes no difference to
+ * twice as many hops as packets before it tries again, up to a limit; one that ends whole makes it
+ * try each message. A large message is tried always. What is tried makes no difference to
  * what happens.
  *
  * These move as packets from the start: messages over a route that passes a link twice; several
@@ -32,8 +32,9 @@
 enum {
     FEW_FAILURES = 4,
     TRY_HOPS = 4, /* what a try that fails costs, in hops of packets */
-    MAX_DOUBLINGS = 5,
-    DEFER_TRIES = 4, /* while the trains ahead leave the source */
+    MAX_DOUBLINGS = 8,
+    SMALL_HOPS = 128, /* a message of more is tried always */
+    DEFER_TRIES = 4,  /* while the trains ahead leave the source */
 };
 
 /* ---- Messages ---------------------------------------------------------------------------- */
@@ -194,7 +195,7 @@ void train_note_failure(injection_tries *tries)
     if (tries->failures < FEW_FAILURES + MAX_DOUBLINGS)
         tries->failures++;
     if (tries->failures > FEW_FAILURES)
-        tries->skip_hops = (uint8_t)(TRY_HOPS << (tries->failures - FEW_FAILURES));
+        tries->skip_hops = (uint16_t)(TRY_HOPS << (tries->failures - FEW_FAILURES));
 }
 
 /*
@@ -251,7 +252,7 @@ static train_outcome skip(net *n, route *r, transfer *tr, uint64_t hops)
     if (defer(n, r, tr))
         return TRAIN_DEFERRED;
     injection_tries *tries = tries_at(n, r->injection);
-    tries->skip_hops = (uint8_t)(tries->skip_hops - hops);
+    tries->skip_hops = (uint16_t)(tries->skip_hops - hops);
     n->trains.as_packets[NET_PACKETS_IN_THE_WAY]++;
     return TRAIN_REFUSED;
 }
@@ -265,7 +266,7 @@ train_outcome train_try_start(net *n, uint32_t t)
     if (n->engine != &engine_parallel || n->watch)
         return TRAIN_REFUSED;
     uint64_t hops = (uint64_t)tr->packets * r->steps;
-    if (hops <= tries->skip_hops)
+    if (hops <= tries->skip_hops && hops <= SMALL_HOPS)
         return skip(n, r, tr, hops);
     if (ch->first_transfer != ch->last_transfer) /* several readers take turns */
         return refuse(n, r, tr, NET_PACKETS_IN_THE_WAY);

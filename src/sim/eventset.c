@@ -18,7 +18,8 @@ enum { BUCKETS_PER_EVENT = 2 };
  */
 enum { REACH = 16, LARGE_REACH = 4, LARGE = 1 << 14 };
 
-enum { FIRST_CAPACITY = 256, MIN_BUCKETS = 128, MAX_BUCKETS = 1 << 24, MAX_SHIFT = 32 };
+enum { FIRST_CAPACITY = 256, MAX_CAPACITY = 1 << 30 };
+enum { MIN_BUCKETS = 128, MAX_BUCKETS = 1 << 24, MAX_SHIFT = 32 };
 enum { FIRST_SHIFT = 20, MIN_WINDOW = 1024, MIN_SWEEP = 64 };
 
 /* ---- Memory ---- */
@@ -32,38 +33,43 @@ static kb_node fresh_node(uint32_t next)
 static bool grow(kb_eventset *set)
 {
     uint32_t capacity = set->capacity ? 2 * set->capacity : FIRST_CAPACITY;
-    if (capacity & KB_LIST_GOES_ON)
-        return false; /* the bit is taken */
-    kb_node *nodes = kb_alloc_large(capacity, sizeof *nodes);
+    if (capacity > MAX_CAPACITY)
+        return false;
+    kb_node *nodes = kb_alloc_large(2 * (size_t)capacity, sizeof *nodes);
     kb_heap_entry *heap = kb_alloc_large(capacity, sizeof *heap);
-    uint64_t *run = kb_alloc_large(capacity, sizeof *run);
+    uint64_t *words = kb_alloc_large(capacity, sizeof *words);
     uint64_t *scratch = kb_alloc_large(capacity, sizeof *scratch);
-    if (!nodes || !heap || !run || !scratch) {
+    if (!nodes || !heap || !words || !scratch) {
         free(nodes);
         free(heap);
-        free(run);
+        free(words);
         free(scratch);
         return false;
     }
 
-    size_t next = 0;
+    kb_node *run = nodes + capacity, *next = nodes, *run_first = run, *run_end = run;
     if (set->capacity) {
-        next = kb_eventset_index(set, set->next);
+        run_first = run + (set->run_first - set->run);
+        run_end = run + (set->run_end - set->run);
+        next = kb_eventset_is_of_run(set, set->next) ? run + (set->next - set->run)
+                                                     : nodes + (set->next - set->nodes);
         memcpy(nodes, set->nodes, set->capacity * sizeof *nodes);
+        memcpy(run, set->run, (size_t)(set->run_end - set->run) * sizeof *run);
         memcpy(heap, set->heap, set->heap_count * sizeof *heap);
-        memcpy(&run[set->run_first], &set->run[set->run_first],
-               (set->run_end - set->run_first) * sizeof *run);
     } else {
         nodes[0] = (kb_node){.time = KB_FOREVER, .key = UINT64_MAX};
     }
     free(set->nodes);
     free(set->heap);
-    free(set->run);
+    free(set->words);
     free(set->scratch);
     set->nodes = nodes;
-    set->next = &nodes[next];
-    set->heap = heap;
     set->run = run;
+    set->run_first = run_first;
+    set->run_end = run_end;
+    set->next = next;
+    set->heap = heap;
+    set->words = words;
     set->scratch = scratch;
 
     /* Growing happens when no node is free: the new ones are the list. */
@@ -165,7 +171,20 @@ kb_event kb_eventset_insert_far(kb_eventset *set, uint32_t index, kb_event event
 
 static void insert(kb_eventset *set, uint32_t index)
 {
-    (void)kb_eventset_insert(set, index, set->nodes[index].time, (kb_event){0});
+    kb_node *node = &set->nodes[index];
+    (void)kb_eventset_insert(set, node, index, node->time, (kb_event){0});
+}
+
+/* The event becomes `next`; the one that was goes where its time belongs. */
+kb_event kb_eventset_put_first(kb_eventset *set, uint32_t index, kb_event event)
+{
+    kb_node *before = set->next;
+    set->next = &set->nodes[index];
+    if (kb_eventset_is_of_run(set, before))
+        set->run_first--;
+    else if (before != set->nodes)
+        insert(set, kb_eventset_index(set, before));
+    return event;
 }
 
 static void set_base(kb_eventset *set, uint64_t base)
@@ -259,7 +278,7 @@ static bool resize_wheel(kb_eventset *set, uint32_t buckets)
 static uint32_t collect_list(kb_eventset *set, uint32_t index, uint32_t *found, uint32_t count)
 {
     while (index) {
-        uint32_t next = set->nodes[index].next & ~KB_LIST_GOES_ON;
+        uint32_t next = set->nodes[index].next;
         if (set->nodes[index].handler) {
             found[count++] = index;
         } else {
@@ -275,16 +294,15 @@ static uint32_t collect_list(kb_eventset *set, uint32_t index, uint32_t *found, 
  * Lays all events out anew, but `next` and the run, without those that were cancelled. During a run
  * only the number of buckets may change.
  */
-static void rebuild(kb_eventset *set, uint32_t shift, uint32_t buckets)
+static void rebuild(kb_eventset *set, uint32_t shift, uint32_t buckets, bool run)
 {
-    bool run = set->run_first < set->run_end;
     KB_DEBUG_ASSERT(!run || shift == set->shift);
     uint32_t *found = (uint32_t *)set->scratch;
     uint32_t count = 0;
     for (uint32_t word = 0; word < words_of(set); word++) {
         for (uint64_t bits = set->bits[word]; bits; bits &= bits - 1) {
             uint32_t head = set->heads[word * 64 + (uint32_t)__builtin_ctzll(bits)];
-            count = collect_list(set, head & ~KB_LIST_GOES_ON, found, count);
+            count = collect_list(set, head, found, count);
         }
     }
     for (uint32_t i = 0; i < KB_SEGMENTS; i++)
@@ -345,7 +363,7 @@ static void tune(kb_eventset *set)
     /* A far event that was next for a while, and is not any more, has taken base with it. */
     bool strayed = set->base > ((uint64_t)set->next->time >> set->shift) + set->mask;
     if (wrong_width || wrong_size || strayed)
-        rebuild(set, shift, buckets);
+        rebuild(set, shift, buckets, false);
 }
 
 /* ---- Taking the next event ---- */
@@ -376,8 +394,8 @@ static uint64_t first_bucket(const kb_eventset *set)
  */
 enum { LAST_PART = 2 };
 
-static void sort_run(kb_eventset *set, uint64_t *run, uint32_t count, uint32_t time_bits,
-                     uint32_t part)
+static void sort_words(kb_eventset *set, uint64_t *run, uint32_t count, uint32_t time_bits,
+                       uint32_t part)
 {
     kb_sort_u64(run, set->scratch, count);
     if (part == LAST_PART)
@@ -393,7 +411,7 @@ static void sort_run(kb_eventset *set, uint64_t *run, uint32_t count, uint32_t t
             uint64_t key = set->nodes[node].key;
             run[j] = (part == 0 ? key >> time_bits : key) << 32 | node;
         }
-        sort_run(set, run + first, i - first, time_bits, part + 1);
+        sort_words(set, run + first, i - first, time_bits, part + 1);
     }
 }
 
@@ -418,7 +436,8 @@ enum { RANKED_RUN = 48 };
 
 /* What a list of events has to be ranked by, in the order of the list. */
 typedef struct short_run {
-    uint32_t count; /* more than RANKED_RUN: the list is too long */
+    uint32_t count;
+    bool goes_on; /* the list is too long for this */
     bool has_one_time;
     uint32_t nodes[RANKED_RUN];
     int32_t keys[KB_RANK_ROOM(RANKED_RUN)]; /* their upper bits */
@@ -427,11 +446,10 @@ typedef struct short_run {
 static inline void read_list(const kb_eventset *set, uint32_t head, short_run *list)
 {
     const kb_node *nodes = set->nodes;
-    kb_time time = nodes[head & ~KB_LIST_GOES_ON].time;
+    kb_time time = nodes[head].time;
     uint64_t difference = 0;
     uint32_t count = 0, i = head;
     do {
-        i &= ~KB_LIST_GOES_ON;
         const kb_node *node = &nodes[i];
         difference |= (uint64_t)(node->time ^ time);
         list->nodes[count] = i;
@@ -439,7 +457,8 @@ static inline void read_list(const kb_eventset *set, uint32_t head, short_run *l
         count++;
         i = node->next;
     } while (i && KB_LIKELY(count < RANKED_RUN));
-    list->count = KB_LIKELY(i == 0) ? count : count + 1;
+    list->count = count;
+    list->goes_on = i != 0;
     list->has_one_time = difference == 0;
 }
 
@@ -451,19 +470,29 @@ static __attribute__((noinline)) void read_times(const kb_eventset *set, short_r
         list->keys[i] = (int32_t)((uint32_t)set->nodes[list->nodes[i]].time >> narrow & INT32_MAX);
 }
 
-/* Writes the events in order to the end of the run; false if 31 bits do not tell their order. */
+/* Copies the event of a node to the run: a handle does not find it there any more (E4). */
+static inline void copy_to_run(kb_eventset *set, uint32_t position, uint32_t index)
+{
+    kb_node *node = &set->nodes[index], *copy = &set->run[position];
+    *copy = *node;
+    copy->next = index;
+    node->handler = 0;
+}
+
+/* Copies the events in order to the run; false if 31 bits do not tell their order. */
 static bool rank_list(kb_eventset *set, short_run *list)
 {
     uint32_t ranks[KB_RANK_ROOM(RANKED_RUN)], count = list->count, sum = 0;
     if (!list->has_one_time)
         read_times(set, list);
     kb_rank_i32(list->keys, count, ranks);
-    uint64_t *run = set->run + set->capacity - count;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count; i++)
         sum += ranks[i];
-        run[ranks[i]] = list->nodes[i];
-    }
-    return sum == count * (count - 1) / 2; /* less if some are equal */
+    if (KB_UNLIKELY(sum != count * (count - 1) / 2)) /* less if some are equal */
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        copy_to_run(set, ranks[i], list->nodes[i]);
+    return true;
 }
 
 /*
@@ -484,7 +513,7 @@ static bool place_run(kb_eventset *set, uint64_t *run, uint32_t count)
     if (range / SPARSE > count || count > UINT16_MAX || count > set->capacity / 2 ||
         words + range / 4 + 1 > set->capacity)
         return false;
-    uint64_t *bits = set->scratch, *sorted = set->run; /* the run is at the end of that */
+    uint64_t *bits = set->scratch, *sorted = set->words; /* the run is at the end of that */
     uint16_t *positions = (uint16_t *)(bits + words);
     memset(bits, 0, words * sizeof *bits);
     for (uint32_t i = 0; i < count; i++) {
@@ -503,7 +532,7 @@ static bool place_run(kb_eventset *set, uint64_t *run, uint32_t count)
     return true;
 }
 
-/* Sorts the events of a list of any length to the end of the run; returns how many they are. */
+/* Copies the events of a list of any length to the run, in order; returns how many they are. */
 static __attribute__((noinline)) uint32_t sort_list(kb_eventset *set, uint32_t head)
 {
     const kb_node *nodes = set->nodes;
@@ -511,20 +540,32 @@ static __attribute__((noinline)) uint32_t sort_list(kb_eventset *set, uint32_t h
      * The list has the newest event first. Turned round, it is mostly in order already, or made of
      * a few ordered stretches; so it fills the array from the end.
      */
-    uint64_t *end = set->run + set->capacity, *run = end;
-    kb_time time = nodes[head & ~KB_LIST_GOES_ON].time;
+    uint64_t *end = set->words + set->capacity, *run = end;
+    kb_time time = nodes[head].time;
     uint64_t difference = 0;
     for (uint32_t i = head; i; i = nodes[i].next) {
-        i &= ~KB_LIST_GOES_ON;
         difference |= (uint64_t)(nodes[i].time ^ time);
         *--run = nodes[i].key >> 32 << 32 | i;
+        set->last_run_node = i;
     }
     uint32_t count = (uint32_t)(end - run);
-    if (difference == 0 && place_run(set, run, count))
-        return count;
-    uint32_t time_bits = difference ? add_times(set, run, count, difference) : 0;
-    sort_run(set, run, count, time_bits, 0);
+    if (difference != 0 || !place_run(set, run, count)) {
+        uint32_t time_bits = difference ? add_times(set, run, count, difference) : 0;
+        sort_words(set, run, count, time_bits, 0);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        copy_to_run(set, i, (uint32_t)run[i]);
     return count;
+}
+
+/* Gives the nodes of the run back, which is over. */
+static inline void end_run(kb_eventset *set)
+{
+    if (set->run_nodes == 0)
+        return;
+    set->nodes[set->last_run_node].next = set->free_node;
+    set->free_node = set->run_nodes;
+    set->run_nodes = 0;
 }
 
 /* Makes the first bucket of the wheel the run. */
@@ -533,13 +574,17 @@ static void start_run(kb_eventset *set)
     uint64_t bucket = first_bucket(set);
     uint32_t slot = (uint32_t)bucket & set->mask;
     short_run list;
-    read_list(set, set->heads[slot], &list);
+    end_run(set);
+    uint32_t head = set->heads[slot];
+    read_list(set, head, &list);
     uint32_t count = list.count;
-    if (KB_UNLIKELY(count > RANKED_RUN || !rank_list(set, &list)))
-        count = sort_list(set, set->heads[slot]);
+    set->run_nodes = head;
+    set->last_run_node = list.nodes[count - 1];
+    if (KB_UNLIKELY(list.goes_on || !rank_list(set, &list)))
+        count = sort_list(set, head);
 
-    set->run_first = set->capacity - count;
-    set->run_end = set->capacity;
+    set->run_first = set->run;
+    set->run_end = set->run + count;
     set->in_wheel -= count;
     set->heads[slot] = 0;
     set->bits[set->word] &= set->bits[set->word] - 1;
@@ -547,28 +592,27 @@ static void start_run(kb_eventset *set)
 }
 
 /* The next of the run; or of the heap, if something there comes before it. */
-static uint32_t take_from_run(kb_eventset *set)
+static kb_node *take_from_run(kb_eventset *set)
 {
-    uint32_t index = (uint32_t)set->run[set->run_first];
-    const kb_node *node = &set->nodes[index];
-    if (KB_UNLIKELY(set->heap_time <= node->time) &&
-        kb_before(set->heap[0].time, set->heap[0].key, node->time, node->key))
-        return heap_pop(set);
+    kb_node *first = set->run_first;
+    if (KB_UNLIKELY(set->heap_time <= first->time) &&
+        kb_before(set->heap[0].time, set->heap[0].key, first->time, first->key))
+        return &set->nodes[heap_pop(set)];
     set->run_first++;
-    return index;
+    return first;
 }
 
 /* From the heap, when all else is later: the wheel, if it is empty, goes along with the clock. */
-static uint32_t take_from_heap(kb_eventset *set)
+static kb_node *take_from_heap(kb_eventset *set)
 {
     uint64_t bucket = (uint64_t)set->heap_time >> set->shift;
     if (set->in_wheel == 0 && bucket > set->base)
         advance_base(set, bucket);
-    return heap_pop(set);
+    return &set->nodes[heap_pop(set)];
 }
 
-/* The earliest event, when there is no run; 0 if there is none at all. */
-static uint32_t take_earliest(kb_eventset *set)
+/* The earliest event, when there is no run; nodes[0] if there is none at all. */
+static kb_node *take_earliest(kb_eventset *set)
 {
     if (set->in_wheel == 0 && set->in_segments) {
         uint64_t bucket = first_segment(set) << set->segment_shift;
@@ -577,11 +621,11 @@ static uint32_t take_earliest(kb_eventset *set)
         advance_base(set, bucket);
     }
     if (set->in_wheel == 0)
-        return set->heap_count ? take_from_heap(set) : 0;
+        return set->heap_count ? take_from_heap(set) : set->nodes;
     if (set->bits[set->word] == 0)
         next_word(set);
     if (set->heap_count && (uint64_t)set->heap_time >> set->shift < first_bucket(set))
-        return heap_pop(set);
+        return &set->nodes[heap_pop(set)];
     start_run(set);
     return take_from_run(set);
 }
@@ -598,12 +642,12 @@ static __attribute__((noinline)) void stage_any(kb_eventset *set)
             kb_eventset_stage(set); /* as usual again */
             return;
         }
-        uint32_t index = run ? take_from_run(set) : take_earliest(set);
-        if (index == 0 || set->nodes[index].handler) {
-            set->next = &set->nodes[index];
+        kb_node *node = run ? take_from_run(set) : take_earliest(set);
+        if (node == set->nodes || node->handler) {
+            set->next = node;
             return;
         }
-        kb_eventset_release(set, &set->nodes[index]);
+        kb_eventset_release(set, node);
         set->dead--;
     }
 }
@@ -618,12 +662,24 @@ void kb_eventset_stage_slowly(kb_eventset *set)
 
 /* ---- The rest ---- */
 
+/* The event's copy in the run; NULL if it is not there. */
+static kb_node *find_in_run(const kb_eventset *set, kb_event event)
+{
+    for (kb_node *copy = set->run_first - kb_eventset_is_of_run(set, set->next);
+         copy < set->run_end; copy++)
+        if (copy->next == event.slot && copy->key == event.key && copy->handler)
+            return copy;
+    return NULL;
+}
+
 bool kb_eventset_cancel(kb_eventset *set, kb_event event)
 {
     if (event.slot == 0 || event.slot >= set->capacity)
         return false;
     kb_node *node = &set->nodes[event.slot];
-    if (node->handler == 0 || node->key != event.key)
+    if (node->handler == 0)
+        node = find_in_run(set, event);
+    if (!node || node->key != event.key)
         return false;
     set->pending--;
     if (node == set->next) {
@@ -633,8 +689,10 @@ bool kb_eventset_cancel(kb_eventset *set, kb_event event)
         node->handler = 0;
         set->dead++;
     }
-    if (++set->cancels >= MIN_SWEEP && set->cancels > set->pending)
-        rebuild(set, set->shift, buckets_for(set->pending));
+    if (++set->cancels >= MIN_SWEEP && set->cancels > set->pending) {
+        bool run = set->run_first < set->run_end || kb_eventset_is_of_run(set, set->next);
+        rebuild(set, set->shift, buckets_for(set->pending), run);
+    }
     return true;
 }
 
@@ -650,7 +708,8 @@ void kb_eventset_clear(kb_eventset *set)
     set->pending = 0;
     set->dead = 0;
     set->cancels = 0;
-    set->run_first = set->run_end = 0;
+    set->run_first = set->run_end = set->run;
+    set->run_nodes = 0;
     if (set->mask + 1 > MIN_BUCKETS)
         (void)resize_wheel(set, MIN_BUCKETS); /* keeps the old one if there is no memory */
     set->tune_at = set->taken + MIN_WINDOW;
@@ -674,7 +733,7 @@ void kb_eventset_fini(kb_eventset *set)
 {
     free(set->nodes);
     free(set->heap);
-    free(set->run);
+    free(set->words);
     free(set->scratch);
     free(set->heads);
     free(set->bits);

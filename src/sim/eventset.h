@@ -7,7 +7,8 @@
  *     wheel    buckets of 2^shift fs: the two segments of time ahead of `base`
  *     segments 64 lists, each for as much time as half the wheel: what comes after the wheel
  *     heap     a binary heap of whatever fits neither: the far future, and latecomers (below)
- *     run      a bucket that held three or more, sorted, while it is being consumed
+ *     run      copies of the events of a bucket that held three or more, sorted, while it is being
+ *              consumed
  *
  * Most buckets hold one event or two (the width follows the rate of events, see tune() in
  * eventset.c), so that taking the next event is: find the lowest bit that is set, take the node.
@@ -19,10 +20,15 @@
  *   E2  wheel events are in buckets [base, limit), segment events in segments
  *       [limit, limit + 64 segments), so that no two times share a slot of either;
  *   E3  while a run is being consumed base is past its bucket: latecomers go to the heap;
- *   E4  a node that is not pending has handler 0, so that a stale handle never matches;
- *   E5  nodes, heap, run and scratch have equal capacity, so that only adding an event allocates;
+ *   E4  a node that is not pending, or whose event was copied to the run, has handler 0, so that a
+ *       stale handle never matches;
+ *   E5  nodes, heap, run, words and scratch have equal capacity, so that only adding an event
+ *       allocates;
  *   E6  of the nodes that are not pending, those given back come before those never used: so the
  *       highest index ever used is the most that were ever in use.
+ *
+ * The nodes of a run are given back all at once, when the next run begins: until then no other
+ * event has their slots, so that a handle still names one event.
  *
  * Cancelled events stay where they are, marked by handler 0, until they are reached, or until there
  * were more cancels than events are pending: then they are swept out.
@@ -44,7 +50,7 @@ typedef struct kb_node {
     uint64_t key;
     uint64_t arg;
     uint32_t handler; /* 0: not pending */
-    uint32_t next;    /* in its list; 0 ends it */
+    uint32_t next;    /* in its list; 0 ends it; in the run: its node */
 } kb_node;
 
 typedef struct kb_heap_entry {
@@ -55,15 +61,15 @@ typedef struct kb_heap_entry {
 
 enum { KB_SEGMENTS = 64 };
 
-/*
- * In a bucket's head, and in the `next` of a node in a bucket: what it points to is not the last of
- * the list. So it takes one look to see that a bucket holds one event, and two to see two.
- */
-#define KB_LIST_GOES_ON (1u << 31)
-
 typedef struct kb_eventset {
-    kb_node *next;      /* the earliest event, or nodes[0] */
-    kb_node *nodes;     /* nodes[0] stands for "none": time KB_FOREVER, key ~0, handler 0 */
+    kb_node *next;  /* the earliest event, or nodes[0] */
+    kb_node *nodes; /* nodes[0] stands for "none": time KB_FOREVER, key ~0, handler 0 */
+    kb_node *run;   /* as many, behind the nodes */
+    kb_node
+        *run_first;   /* the run is run_first .. run_end - 1; none if these are equal. If `next` */
+    kb_node *run_end; /* is of the run, it is the one before run_first */
+    uint32_t run_nodes; /* list of the nodes of the run, in use until the next one begins */
+    uint32_t last_run_node;
     uint32_t free_node; /* list of nodes to take; 0: none left, grow */
 
     uint64_t base;  /* number of the bucket from which on the wheel takes events */
@@ -77,14 +83,12 @@ typedef struct kb_eventset {
 
     kb_time heap_time; /* of its first entry, KB_FOREVER if empty */
     uint32_t heap_count;
-    uint32_t run_first;
-    uint32_t run_end; /* the run is run[run_first .. run_end); none if these are equal */
     uint32_t pending; /* everywhere, `next` included, cancelled ones not */
 
     kb_heap_entry *heap;
-    uint64_t *run;     /* nodes, in the lower half; the upper half is for sorting */
+    uint64_t *words;   /* for sorting: nodes, in the lower half */
     uint64_t *scratch; /* for sorting and rebuilding */
-    uint32_t capacity; /* of nodes, heap, run and scratch */
+    uint32_t capacity; /* of nodes, heap, run, words and scratch */
 
     uint32_t segment_shift; /* a segment has 2^segment_shift buckets, half the wheel */
     uint32_t in_segments;
@@ -117,6 +121,7 @@ uint32_t kb_eventset_peak(const kb_eventset *set);
  */
 kb_event kb_eventset_push_slowly(kb_eventset *set, kb_time time, uint64_t key, uint32_t handler,
                                  uint64_t arg);
+kb_event kb_eventset_put_first(kb_eventset *set, uint32_t index, kb_event event);
 kb_event kb_eventset_insert_far(kb_eventset *set, uint32_t index, kb_event event);
 void kb_eventset_stage_slowly(kb_eventset *set);
 
@@ -132,17 +137,22 @@ static inline uint32_t kb_eventset_index(const kb_eventset *set, const kb_node *
     return (uint32_t)(node - set->nodes);
 }
 
+/* Whether the event is a copy in the run. */
+static inline bool kb_eventset_is_of_run(const kb_eventset *set, const kb_node *node)
+{
+    return node >= set->run;
+}
+
 /* Puts a node that is not `next` where its time belongs; hands `event` through. */
-static inline kb_event kb_eventset_insert(kb_eventset *set, uint32_t index, kb_time time,
-                                          kb_event event)
+static inline kb_event kb_eventset_insert(kb_eventset *set, kb_node *node, uint32_t index,
+                                          kb_time time, kb_event event)
 {
     uint64_t bucket = (uint64_t)time >> set->shift;
     if (KB_UNLIKELY(bucket - set->base >= set->span))
         return kb_eventset_insert_far(set, index, event);
     uint32_t slot = (uint32_t)bucket & set->mask;
-    uint32_t head = set->heads[slot];
-    set->nodes[index].next = head;
-    set->heads[slot] = index | (uint32_t)(head != 0) << 31;
+    node->next = set->heads[slot];
+    set->heads[slot] = index;
     set->bits[slot >> 6] |= UINT64_C(1) << (slot & 63);
     set->in_wheel++;
     return event;
@@ -167,19 +177,17 @@ kb_eventset_push(kb_eventset *set, kb_time time, uint64_t key, uint32_t handler,
     set->pending++;
 
     kb_event event = {.key = key, .slot = index};
-    kb_node *next = set->next;
-    if (KB_UNLIKELY(kb_before(time, key, next->time, next->key))) {
-        set->next = node;
-        if (next == set->nodes)
-            return event;
-        index = kb_eventset_index(set, next);
-        time = next->time;
-    }
-    return kb_eventset_insert(set, index, time, event);
+    const kb_node *next = set->next;
+    if (KB_UNLIKELY(kb_before(time, key, next->time, next->key)))
+        return kb_eventset_put_first(set, index, event);
+    return kb_eventset_insert(set, node, index, time, event);
 }
 
+/* The event has been taken. Nodes of the run go back together. */
 static inline void kb_eventset_release(kb_eventset *set, kb_node *node)
 {
+    if (kb_eventset_is_of_run(set, node))
+        return;
     node->handler = 0; /* E4 */
     node->next = set->free_node;
     set->free_node = kb_eventset_index(set, node);
@@ -192,15 +200,15 @@ enum { KB_PREFETCH_FROM = 512 };
 static inline void kb_eventset_stage(kb_eventset *set)
 {
     kb_node *nodes = set->nodes;
-    if (set->run_first < set->run_end) {
-        kb_node *node = &nodes[(uint32_t)set->run[set->run_first]];
-        if (KB_UNLIKELY(set->heap_time <= node->time) &&
-            kb_before(set->heap_time, set->heap[0].key, node->time, node->key))
+    kb_node *first = set->run_first;
+    if (first < set->run_end) {
+        if (KB_UNLIKELY(set->heap_time <= first->time) &&
+            kb_before(set->heap_time, set->heap[0].key, first->time, first->key))
             goto slowly;
-        if (KB_UNLIKELY(!node->handler))
+        if (KB_UNLIKELY(!first->handler))
             goto slowly;
-        set->run_first++;
-        set->next = node;
+        set->run_first = first + 1;
+        set->next = first;
         return;
     }
     uint64_t bits = set->bits[set->word];
@@ -209,20 +217,18 @@ static inline void kb_eventset_stage(kb_eventset *set)
     uint32_t *heads = &set->heads[(size_t)set->word * 64];
     uint64_t later_bits = bits & (bits - 1);
     if (set->capacity >= KB_PREFETCH_FROM && later_bits)
-        __builtin_prefetch(&nodes[heads[__builtin_ctzll(later_bits)] & ~KB_LIST_GOES_ON]);
+        __builtin_prefetch(&nodes[heads[__builtin_ctzll(later_bits)]]);
 
     uint32_t *head = &heads[__builtin_ctzll(bits)];
     uint32_t index = *head;
-    uint32_t rest = 0;
-    if (index & KB_LIST_GOES_ON) {
+    uint32_t rest = nodes[index].next;
+    if (rest) {
         /* Two events: which is first cannot be predicted, so it is computed. */
-        index &= ~KB_LIST_GOES_ON;
-        uint32_t second = nodes[index].next;
-        if (KB_UNLIKELY(second & KB_LIST_GOES_ON))
+        if (KB_UNLIKELY(nodes[rest].next))
             goto slowly;
-        uint32_t both = index ^ second;
+        uint32_t both = index ^ rest;
         bool swap =
-            kb_before(nodes[second].time, nodes[second].key, nodes[index].time, nodes[index].key);
+            kb_before(nodes[rest].time, nodes[rest].key, nodes[index].time, nodes[index].key);
         index ^= both & -(uint32_t)swap;
         rest = both ^ index;
     }
@@ -243,20 +249,16 @@ slowly:
 /* An event that comes soon after the next one, or node 0; and fetches another one. */
 static inline const kb_node *kb_eventset_upcoming(const kb_eventset *set)
 {
-    if (set->run_first < set->run_end) {
-        uint32_t after = set->run_first + 1;
-        if (after < set->run_end)
-            __builtin_prefetch(&set->nodes[(uint32_t)set->run[after]]);
-        return &set->nodes[(uint32_t)set->run[set->run_first]];
-    }
+    if (set->run_first < set->run_end)
+        return set->run_first;
     uint64_t bits = set->bits[set->word];
     if (bits == 0)
         return &set->nodes[0];
     const uint32_t *heads = &set->heads[(size_t)set->word * 64];
     uint64_t later_bits = bits & (bits - 1);
     if (later_bits)
-        __builtin_prefetch(&set->nodes[heads[__builtin_ctzll(later_bits)] & ~KB_LIST_GOES_ON]);
-    return &set->nodes[heads[__builtin_ctzll(bits)] & ~KB_LIST_GOES_ON];
+        __builtin_prefetch(&set->nodes[heads[__builtin_ctzll(later_bits)]]);
+    return &set->nodes[heads[__builtin_ctzll(bits)]];
 }
 
 /* Takes the next event; there must be one. */

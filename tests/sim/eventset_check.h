@@ -15,14 +15,10 @@ typedef struct census {
     uint32_t alive, dead;
 } census;
 
-/* A node found in a place. No event may come before `next` (E1), and no node be in two places. */
-static const kb_node *found(census *all, uint32_t index)
+/* An event found in a place. None may come before `next` (E1). */
+static void count_event(census *all, const kb_node *node)
 {
     const kb_eventset *set = all->set;
-    assert_in_range(index, 1, set->capacity - 1);
-    assert_int_equal(all->seen[index]++, 0);
-    const kb_node *node = &set->nodes[index];
-    assert_true(node->time >= 0);
     if (node->handler) {
         all->alive++;
         assert_true(set->next != set->nodes);
@@ -30,6 +26,17 @@ static const kb_node *found(census *all, uint32_t index)
     } else {
         all->dead++;
     }
+}
+
+/* A node found in a place. None may be in two. */
+static const kb_node *found(census *all, uint32_t index)
+{
+    const kb_eventset *set = all->set;
+    assert_in_range(index, 1, set->capacity - 1);
+    assert_int_equal(all->seen[index]++, 0);
+    const kb_node *node = &set->nodes[index];
+    assert_true(node->time >= 0);
+    count_event(all, node);
     return node;
 }
 
@@ -47,11 +54,10 @@ static inline void check_wheel(census *all)
         uint32_t head = set->heads[slot];
         assert_true((set->bits[slot / 64] >> slot % 64 & 1) == (head != 0));
         for (uint32_t link = head; link; count++) {
-            const kb_node *node = found(all, link & ~KB_LIST_GOES_ON);
+            const kb_node *node = found(all, link);
             uint64_t bucket = (uint64_t)node->time >> set->shift;
             assert_true(bucket >= set->base && bucket < set->base + set->span);
             assert_int_equal(bucket & set->mask, slot);
-            assert_true(!(link & KB_LIST_GOES_ON) == (node->next == 0));
             link = node->next;
         }
     }
@@ -88,19 +94,32 @@ static inline void check_heap(census *all)
     assert_true(set->heap_time == (set->heap_count ? set->heap[0].time : KB_FOREVER));
 }
 
-/* E3: base is past the bucket of the run. Its nodes ascend. */
+/* E3: base is past the bucket of the run. Its events ascend. Its nodes have handler 0 (E4). */
 static inline void check_run(census *all)
 {
     const kb_eventset *set = all->set;
-    assert_true(set->run_first <= set->run_end && set->run_end <= set->capacity);
-    for (uint32_t i = set->run_first; i < set->run_end; i++) {
-        const kb_node *node = found(all, (uint32_t)set->run[i]);
-        assert_true(set->base > (uint64_t)node->time >> set->shift);
-        if (i > set->run_first) {
-            const kb_node *before = &set->nodes[(uint32_t)set->run[i - 1]];
-            assert_true(kb_before(before->time, before->key, node->time, node->key));
-        }
+    assert_true(set->run == set->nodes + set->capacity);
+    assert_true(set->run <= set->run_first && set->run_first <= set->run_end);
+    assert_true(set->run_end <= set->run + set->capacity);
+    uint32_t nodes = 0;
+    for (uint32_t i = set->run_nodes; i; i = set->nodes[i].next, nodes++) {
+        assert_in_range(i, 1, set->capacity - 1);
+        assert_int_equal(all->seen[i]++, 0);
+        assert_int_equal(set->nodes[i].handler, 0);
+        if (set->nodes[i].next == 0)
+            assert_int_equal(i, set->last_run_node);
     }
+    for (const kb_node *copy = set->run_first; copy < set->run_end; copy++) {
+        const kb_node *node = &set->nodes[copy->next];
+        assert_true(all->seen[copy->next] == 1);
+        assert_true(node->time == copy->time && node->key == copy->key);
+        assert_true(set->base > (uint64_t)copy->time >> set->shift);
+        count_event(all, copy);
+        if (copy > set->run_first)
+            assert_true(kb_before(copy[-1].time, copy[-1].key, copy->time, copy->key));
+    }
+    if (set->run_first < set->run_end)
+        assert_int_equal(nodes, set->run_end - set->run);
 }
 
 /* E4: free nodes have handler 0. E6: those never used come last, and in order. */
@@ -136,7 +155,12 @@ static inline void check_invariants(const kb_eventset *set)
     const kb_node *next = set->next;
     if (next != set->nodes) {
         assert_int_not_equal(next->handler, 0);
-        (void)found(&all, (uint32_t)(next - set->nodes));
+        if (kb_eventset_is_of_run(set, next)) {
+            assert_ptr_equal(next + 1, set->run_first);
+            count_event(&all, next);
+        } else {
+            (void)found(&all, (uint32_t)(next - set->nodes));
+        }
     } else {
         assert_int_equal(next->handler, 0);
         assert_true(next->time == KB_FOREVER && next->key == UINT64_MAX);

@@ -151,12 +151,12 @@ static void pair_cancel(pair *p, uint32_t ticket)
 /* An event in the run that is being consumed, if there is one; of those, any. */
 static void cancel_in_run(pair *p)
 {
-    uint32_t length = p->set.run_end - p->set.run_first;
+    uint64_t length = (uint64_t)(p->set.run_end - p->set.run_first);
     if (length == 0)
         return;
-    uint32_t node = (uint32_t)p->set.run[p->set.run_first + below(p, length)];
-    if (p->set.nodes[node].handler)
-        pair_cancel(p, p->ticket_of_slot[node]);
+    const kb_node *event = &p->set.run_first[below(p, length)];
+    if (event->handler)
+        pair_cancel(p, p->ticket_of_slot[event->next]);
 }
 
 static void cancel_stale(pair *p)
