@@ -40,8 +40,8 @@ static const cli_option options[] = {
         "same bytes unordered, and at least one writes; without it that is a warning"),
     CLI_OPTION(
         "--trace", "FILE", CLI_STRING, run_args, trace,
-        "writes a timeline of all units, for https://ui.perfetto.dev; - is stdout, which has\n"
-        "no other text then"),
+        "writes a timeline of all units, for https://ui.perfetto.dev: in its own format if the name\n"
+        "ends with .pftrace, else as JSON; - is stdout, which has no other text then"),
     CLI_OPTION(
         "--profile", NULL, CLI_FLAG, run_args, profile,
         "prints the time of the PEs by source line and operation, with the causes of stalls"),

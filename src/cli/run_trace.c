@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli.h"
 #include "files.h"
 #include "obs/obs.h"
 
@@ -26,7 +27,8 @@ struct run_trace {
     net *fabric;
     size_t link_count;
     link_counters *links;
-    KB_VEC(obs_counter) counters;
+    KB_VEC(obs_counter) counters; /* of kinds of links, then of HBMs */
+    size_t kind_count;
     KB_VEC(char *) names; /* of the counters */
 };
 
@@ -86,6 +88,7 @@ static kb_error *count_kinds(run_trace *t, const topo_machine *machine)
             .kind = counters[link_classes_index(&classes, machine, (uint32_t)i)],
             .hbm = NO_COUNTER,
         };
+    t->kind_count = t->counters.count;
     free(counters);
     link_classes_fini(&classes);
     return err;
@@ -184,11 +187,42 @@ void run_trace_tcm(run_trace *trace, const kb_pe *pe, kb_time now, uint64_t byte
         obs_trace_tcm(trace->trace, *pe, now, bytes);
 }
 
+static uint64_t add_saturated(uint64_t a, uint64_t b)
+{
+    return a < UINT64_MAX - b ? a + b : UINT64_MAX;
+}
+
+/* Adds up the bandwidths of the links of each kind that carried something. */
+static kb_error *set_peaks(const run_trace *t)
+{
+    const topo_graph *graph = topo_machine_graph(rt_get_stats(t->ctx).machine);
+    uint64_t *peaks = kb_alloc_zeroed(t->kind_count, sizeof *peaks);
+    kb_error *err = peaks ? NULL : kb_error_nomem();
+    for (size_t i = 0; peaks && i < t->link_count; i++)
+        if (net_link_get(t->fabric, (uint32_t)i).bytes > 0) {
+            uint64_t *peak = &peaks[t->links[i].kind];
+            *peak = add_saturated(*peak, graph->rates.items[graph->links.items[i].rate]);
+        }
+    for (size_t i = 0; !err && i < t->kind_count; i++) {
+        kb_text name = KB_TEXT_INIT;
+        kb_text_printf(&name, "link utilization: %s",
+                       strchr(t->counters.items[i].name, ':') + strlen(": "));
+        err = obs_trace_set_peak(t->trace, i, cli_text(&name), peaks[i]);
+        kb_text_fini(&name);
+    }
+    free(peaks);
+    return err;
+}
+
 kb_error *run_trace_close(run_trace *trace)
 {
     if (!trace)
         return NULL;
-    kb_error *err = obs_trace_close(trace->trace);
+    kb_error *err = set_peaks(trace);
+    if (err)
+        kb_error_free(obs_trace_close(trace->trace));
+    else
+        err = obs_trace_close(trace->trace);
     if (err)
         cli_output_discard(trace->output);
     else

@@ -51,7 +51,7 @@ static const struct {
 };
 
 enum {
-    HOST_PROCESS = 1,
+    HOST_PROCESS = TRACE_HOST,
     FABRIC_PROCESS = 2,
     FIRST_CUBE = 3,   /* the process of cube 0 of SIP 0 */
     MAX_LANES = 10000 /* of a unit: thread numbers have room for as many */
@@ -67,39 +67,56 @@ typedef struct pe_tracks {
 } pe_tracks;
 
 /* A slice that an arrow can begin or end at. */
-typedef struct slice {
-    uint64_t process, thread;
+typedef struct anchor {
+    trace_thread at;
     kb_time start, end;
-} slice;
+} anchor;
 
 typedef struct waiting {
     uint64_t launch;
-    slice kernel;
+    anchor kernel;
 } waiting;
 
 /* A message that was sent but not received yet. */
 typedef struct sent {
     uint64_t message;
-    slice send;
+    anchor send;
+    uint64_t pe; /* the sender */
 } sent;
 
 /* A count of bytes that is shown as a bandwidth. */
-typedef struct counter {
+typedef struct bandwidth {
     uint64_t process;
     char *name;
-} counter;
+    char *utilization_name; /* of its share of the peak; NULL: not shown */
+    uint64_t peak;          /* bytes per second; 0: not known */
+} bandwidth;
+
+/* Levels of a PE, which are shown with their peaks. */
+typedef enum level_kind { TCM_LEVEL, QUEUE_LEVEL, PE_LEVELS } level_kind;
+
+static const struct {
+    const char *name, *unit;
+} levels[PE_LEVELS] = {
+    [TCM_LEVEL] = {"TCM in use", "bytes"},
+    [QUEUE_LEVEL] = {"messages sent, not received", "messages"},
+};
 
 struct obs_trace {
-    obs_writer writer;
+    FILE *file;
+    trace_writer *writer;
     char *name;       /* of the file, for messages */
     topo_shape shape; /* its counts and pe_count alone */
     lanes host;
     pe_tracks **tracks; /* by PE; NULL before its first operation */
     bool *named;        /* by process: its name was written */
+    bool *group_named;  /* by PE */
+    uint64_t *queued;   /* by PE: messages that it sent and that were not received */
+    uint64_t counter_tracks;
     KB_VEC(waiting) kernels;
     KB_VEC(sent) messages; /* by number */
     uint64_t arrows;
-    KB_VEC(counter) counters;
+    KB_VEC(bandwidth) counters;
     obs_sample_fn *sample; /* NULL: there are no counters of bytes */
     void *sample_self;
     uint64_t *totals; /* of the last sample */
@@ -188,25 +205,46 @@ static void name_process(obs_trace *t, uint64_t process)
     else if (process != HOST_PROCESS)
         snprintf(name, sizeof name, "%s",
                  topo_cube_name(topo_pe_at(&t->shape, (process - FIRST_CUBE) * t->shape.pes)).text);
-    obs_put_name(&t->writer, "process", process, 0, name);
+    t->writer->ops->name_process(t->writer, process, name);
     t->named[process] = true;
 }
 
-static void name_thread(obs_trace *t, const slice *at, const kb_op *op, size_t lane)
+/* And the process that it is in. */
+static void name_group(obs_trace *t, uint64_t process, uint64_t pe)
+{
+    name_process(t, process);
+    if (t->group_named[pe])
+        return;
+    t->group_named[pe] = true;
+    if (t->writer->ops->name_group)
+        t->writer->ops->name_group(t->writer, process, pe % t->shape.pes);
+}
+
+static void name_thread(obs_trace *t, const anchor *at, const kb_op *op, size_t lane)
 {
     char name[64];
     track_kind kind = kind_of(op);
-    if (at->process == HOST_PROCESS)
+    if (at->at.process == HOST_PROCESS)
         snprintf(name, sizeof name, "requests %zu", lane);
     else if (lane > 0 || kinds[kind].numbered)
         snprintf(name, sizeof name, "pe%u %s %zu", op->pe.pe, kinds[kind].name, lane);
     else
         snprintf(name, sizeof name, "pe%u %s", op->pe.pe, kinds[kind].name);
-    obs_put_name(&t->writer, "thread", at->process, at->thread, name);
+    t->writer->ops->name_thread(t->writer, &at->at, name);
+}
+
+/* The thread of a lane of a PE's unit. */
+static trace_thread thread_of(const obs_trace *t, kb_pe pe, track_kind kind, size_t lane)
+{
+    return (trace_thread){
+        .process = process_of(t, pe),
+        .group = pe.pe,
+        .thread = ((uint64_t)pe.pe * PE_TRACKS + kind) * MAX_LANES + lane + 1,
+    };
 }
 
 /* Assigns the operation to a lane, and writes the names of a new process and thread. */
-static bool assign_lane(obs_trace *t, const kb_op *op, slice *at)
+static bool assign_lane(obs_trace *t, const kb_op *op, anchor *at)
 {
     bool on_host = op->unit == KB_UNIT_HOST, fresh;
     track_kind kind = kind_of(op);
@@ -216,10 +254,13 @@ static bool assign_lane(obs_trace *t, const kb_op *op, slice *at)
         return false;
     at->start = op->start;
     at->end = op->end;
-    at->process = on_host ? HOST_PROCESS : process_of(t, op->pe);
-    uint64_t unit = on_host ? 0 : (uint64_t)op->pe.pe * PE_TRACKS + kind;
-    at->thread = unit * MAX_LANES + lane + 1;
-    name_process(t, at->process);
+    if (on_host) {
+        at->at = (trace_thread){HOST_PROCESS, TRACE_NO_GROUP, lane + 1};
+        name_process(t, HOST_PROCESS);
+    } else {
+        at->at = thread_of(t, op->pe, kind, lane);
+        name_group(t, at->at.process, pe_number(t, op->pe));
+    }
     if (fresh)
         name_thread(t, at, op, lane);
     return true;
@@ -240,62 +281,10 @@ static const char *category_of(const kb_op *op)
     }
 }
 
-/* False if out of memory. */
-static bool put_slice(obs_trace *t, const kb_op *op, const slice *at)
+/* The last time that a viewer binds to a slice. */
+static kb_time last_instant(kb_time start, kb_time end)
 {
-    FILE *file = obs_begin_event(&t->writer, "X", at->process, at->thread);
-    obs_put_time(file, "ts", op->start);
-    obs_put_time(file, "dur", op->end - op->start);
-    fprintf(file, ",\"cat\":\"%s\",\"name\":", category_of(op));
-    bool whole = obs_put_title(file, op);
-    obs_put_args(file, op);
-    obs_end_event(&t->writer);
-    return whole;
-}
-
-static void put_arrow_end(obs_trace *t, const char *phase, const char *name, const slice *at,
-                          kb_time time)
-{
-    FILE *file = obs_begin_event(&t->writer, phase, at->process, at->thread);
-    obs_put_time(file, "ts", time);
-    fprintf(file, ",\"cat\":\"%s\",\"name\":\"%s\",\"id\":%" PRIu64 ",\"bp\":\"e\"", name, name,
-            t->arrows);
-    obs_end_event(&t->writer);
-}
-
-/*
- * An arrow from the start of a slice to this time in another one. Viewers bind each end to the
- * slice of its thread at that time.
- */
-static void put_arrow(obs_trace *t, const char *name, const slice *from, const slice *to,
-                      kb_time time)
-{
-    if (time < from->start)
-        return;
-    t->arrows++;
-    put_arrow_end(t, "s", name, from, from->start);
-    put_arrow_end(t, "f", name, to, time);
-}
-
-/* The last time that a viewer binds to the slice. */
-static kb_time last_instant(const slice *at)
-{
-    return at->end > at->start ? at->end - 1 : at->start;
-}
-
-/* Writes the arrows to the kernels of the launch, and drops the kernels. */
-static void put_arrows(obs_trace *t, uint64_t launch, const slice *from)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < t->kernels.count; i++) {
-        const waiting *w = &t->kernels.items[i];
-        if (w->launch != launch) {
-            t->kernels.items[kept++] = *w;
-            continue;
-        }
-        put_arrow(t, "launch", from, &w->kernel, w->kernel.start);
-    }
-    t->kernels.count = kept;
+    return end > start ? end - 1 : start;
 }
 
 /* The index of the message in the sorted list, or the index to insert it at. */
@@ -312,9 +301,105 @@ static size_t find_message(const obs_trace *t, uint64_t message)
     return low;
 }
 
-/* Keeps the first part of a message, where its arrow begins. False if out of memory. */
-static bool keep_message(obs_trace *t, uint64_t message, const slice *send)
+/* NULL if it was not sent, or was received. */
+static const sent *find_sent(const obs_trace *t, uint64_t message)
 {
+    size_t at = find_message(t, message);
+    return at < t->messages.count && t->messages.items[at].message == message
+               ? &t->messages.items[at]
+               : NULL;
+}
+
+/* Flows have one number for each launch and each message. */
+static uint64_t launch_flow(uint64_t launch)
+{
+    return 2 * launch;
+}
+
+static uint64_t message_flow(uint64_t message)
+{
+    return 2 * message + 1;
+}
+
+/* Sets the flows of an operation. Kernels end before their launch does: whether it will is not
+ * known yet. */
+static void set_flows(const obs_trace *t, const kb_op *op, trace_slice *slice)
+{
+    bool waits = op->unit != KB_UNIT_HOST && kind_of(op) == WAITS;
+    const sent *message = op->message != 0 ? find_sent(t, op->message) : NULL;
+    if (waits && message && last_instant(op->start, op->end) >= message->send.start)
+        slice->flow_to_end = message_flow(op->message);
+    if (!waits && !message && op->message != 0)
+        slice->flow_from_start = message_flow(op->message);
+    if (op->launch != 0 && op->unit == KB_UNIT_HOST)
+        slice->flow_from_start = launch_flow(op->launch);
+    else if (op->launch != 0 && kind_of(op) == KERNELS)
+        slice->flow_to_start = launch_flow(op->launch);
+}
+
+/* False if out of memory. */
+static bool put_slice(obs_trace *t, const kb_op *op, const anchor *at)
+{
+    kb_text title = KB_TEXT_INIT;
+    obs_compose_title(op, &title);
+    bool whole = !title.failed;
+    trace_slice slice = {
+        .at = at->at,
+        .start = op->start,
+        .end = op->end,
+        .category = category_of(op),
+        .title = kb_text_peek(&title),
+        .op = op,
+    };
+    set_flows(t, op, &slice);
+    t->writer->ops->put_slice(t->writer, &slice);
+    kb_text_fini(&title);
+    return whole;
+}
+
+/* An arrow from the start of a slice to this time in another one. */
+static void put_arrow(obs_trace *t, const char *name, const anchor *from, const anchor *to,
+                      kb_time time)
+{
+    if (time < from->start || !t->writer->ops->put_arrow)
+        return;
+    trace_arrow arrow = {
+        .name = name,
+        .number = ++t->arrows,
+        .from = from->at,
+        .to = to->at,
+        .from_time = from->start,
+        .to_time = time,
+    };
+    t->writer->ops->put_arrow(t->writer, &arrow);
+}
+
+/* Writes the arrows to the kernels of the launch, and drops the kernels. */
+static void put_arrows(obs_trace *t, uint64_t launch, const anchor *from)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < t->kernels.count; i++) {
+        const waiting *w = &t->kernels.items[i];
+        if (w->launch != launch) {
+            t->kernels.items[kept++] = *w;
+            continue;
+        }
+        put_arrow(t, "launch", from, &w->kernel, w->kernel.start);
+    }
+    t->kernels.count = kept;
+}
+
+/* Changes the number of messages that the PE sent and that were not received. */
+static bool count_queued(obs_trace *t, uint64_t pe, bool more)
+{
+    t->queued[pe] += more ? 1 : UINT64_MAX;
+    return obs_bins_set_level(&t->bins, pe * PE_LEVELS + QUEUE_LEVEL, t->queued[pe]);
+}
+
+/* Keeps the first part of a message, where its arrow begins. False if out of memory. */
+static bool keep_message(obs_trace *t, const kb_op *op, const anchor *send)
+{
+    uint64_t message = op->message, pe = pe_number(t, op->pe);
     size_t at = find_message(t, message);
     if (at < t->messages.count && t->messages.items[at].message == message)
         return true;
@@ -322,32 +407,35 @@ static bool keep_message(obs_trace *t, uint64_t message, const slice *send)
         return false;
     sent *items = t->messages.items;
     memmove(&items[at + 1], &items[at], (t->messages.count++ - at) * sizeof *items);
-    items[at] = (sent){message, *send};
-    return true;
+    items[at] = (sent){message, *send, pe};
+    return count_queued(t, pe, true);
 }
 
-static void end_message(obs_trace *t, uint64_t message, const slice *receive)
+/* False if out of memory. */
+static bool end_message(obs_trace *t, uint64_t message, const anchor *receive)
 {
     size_t at = find_message(t, message);
     sent *items = t->messages.items;
     if (at == t->messages.count || items[at].message != message)
-        return;
-    put_arrow(t, "message", &items[at].send, receive, last_instant(receive));
+        return true;
+    uint64_t pe = items[at].pe;
+    put_arrow(t, "message", &items[at].send, receive, last_instant(receive->start, receive->end));
     memmove(&items[at], &items[at + 1], (--t->messages.count - at) * sizeof *items);
+    return count_queued(t, pe, false);
 }
 
 /* False if out of memory. */
 static bool put_op(obs_trace *t, const kb_op *op)
 {
-    slice at;
-    if (!assign_lane(t, op, &at))
+    anchor at;
+    if (!assign_lane(t, op, &at) || !put_slice(t, op, &at))
         return false;
-    if (!put_slice(t, op, &at))
+    if (op->message != 0 && kind_of(op) == WAITS) {
+        if (!end_message(t, op->message, &at))
+            return false;
+    } else if (op->message != 0 && !keep_message(t, op, &at)) {
         return false;
-    if (op->message != 0 && kind_of(op) == WAITS)
-        end_message(t, op->message, &at);
-    else if (op->message != 0 && !keep_message(t, op->message, &at))
-        return false;
+    }
     if (op->launch == 0)
         return true;
     if (op->unit == KB_UNIT_HOST)
@@ -392,10 +480,10 @@ static kb_error *add_counters(obs_trace *t, const obs_counters *counters)
         if (!copy)
             return kb_error_nomem();
         uint64_t process = c->of_cube ? process_of(t, c->cube) : FABRIC_PROCESS;
-        t->counters.items[t->counters.count++] = (counter){process, copy};
+        t->counters.items[t->counters.count++] = (bandwidth){process, copy, NULL, 0};
     }
     obs_bins_fini(&t->bins);
-    KB_TRY(obs_bins_init(&t->bins, counters->count, t->shape.pe_count));
+    KB_TRY(obs_bins_init(&t->bins, counters->count, t->shape.pe_count * PE_LEVELS));
     t->sample = counters->sample;
     t->sample_self = counters->self;
     return NULL;
@@ -414,53 +502,86 @@ void obs_trace_tcm(obs_trace *t, kb_pe pe, kb_time now, uint64_t bytes)
     if (t->error != 0)
         return;
     note_time(t, now);
-    if (!obs_bins_set_level(&t->bins, pe_number(t, pe), bytes))
+    if (!obs_bins_set_level(&t->bins, pe_number(t, pe) * PE_LEVELS + TCM_LEVEL, bytes))
         fail(t, ENOMEM);
+}
+
+kb_error *obs_trace_set_peak(obs_trace *t, size_t which, const char *name, uint64_t bytes_per_s)
+{
+    KB_ASSERT(which < t->counters.count && !t->counters.items[which].utilization_name);
+    kb_text text = KB_TEXT_INIT;
+    kb_text_puts(&text, name);
+    char *copy = kb_text_take(&text);
+    if (!copy) {
+        fail(t, ENOMEM);
+        return kb_error_nomem();
+    }
+    t->counters.items[which].utilization_name = copy;
+    t->counters.items[which].peak = bytes_per_s;
+    return NULL;
 }
 
 /* A counter track that is being written; equal consecutive values are written once. */
 typedef struct track {
-    obs_writer *writer;
-    uint64_t process;
-    const char *name, *unit;
+    trace_writer *writer;
+    trace_counter counter;
     double value; /* the last one written; negative: none */
 } track;
 
 static void put_value(track *at, kb_time time, double value)
 {
     if (value < at->value || value > at->value)
-        obs_put_counter(at->writer, at->process, at->name, at->unit, time, value);
+        at->writer->ops->put_counter(at->writer, &at->counter, time, value);
     at->value = value;
 }
 
-/* Bytes a second over each bin: 1 byte a femtosecond is 10^6 GB/s. */
-static void put_bandwidth(obs_trace *t, size_t which)
+static track begin_counter(obs_trace *t, trace_counter counter)
 {
-    const counter *c = &t->counters.items[which];
+    counter.number = ++t->counter_tracks;
+    if (t->writer->ops->name_counter)
+        t->writer->ops->name_counter(t->writer, &counter);
+    return (track){t->writer, counter, -1};
+}
+
+/* What the counter grew by in each bin, by time: times `scale`, if that is bytes by femtosecond. */
+static void put_rates(obs_trace *t, size_t which, const char *name, const char *unit, double scale)
+{
     const obs_bins *bins = &t->bins;
-    if (bins->totals[which] == 0)
-        return;
-    name_process(t, c->process);
-    track at = {&t->writer, c->process, c->name, "GB/s", -1};
+    uint64_t process = t->counters.items[which].process;
+    track at = begin_counter(t, (trace_counter){process, TRACE_NO_GROUP, 0, name, unit});
     kb_time start = 0;
     for (size_t bin = 0; bin < bins->count; bin++) {
         kb_time width = bins->ends[bin] - start;
-        put_value(&at, start, (double)obs_bins_growth(bins, which, bin) * 1e6 / (double)width);
+        put_value(&at, start, (double)obs_bins_growth(bins, which, bin) * scale / (double)width);
         start = bins->ends[bin];
     }
     put_value(&at, start, 0);
 }
 
-/* The peak in each bin, and the level at the end. */
-static void put_occupancy(obs_trace *t, uint64_t pe)
+/* 1 byte a femtosecond is 10^6 GB/s. */
+static void put_bandwidth(obs_trace *t, size_t which)
 {
-    const obs_level *level = t->bins.levels[pe];
+    const bandwidth *c = &t->counters.items[which];
+    if (t->bins.totals[which] == 0)
+        return;
+    name_process(t, c->process);
+    put_rates(t, which, c->name, "GB/s", 1e6);
+    if (c->utilization_name && c->peak > 0)
+        put_rates(t, which, c->utilization_name, "%", 1e15 * 100 / (double)c->peak);
+}
+
+/* The peak in each bin, and the level at the end. */
+static void put_level(obs_trace *t, uint64_t pe, level_kind kind)
+{
+    const obs_level *level = t->bins.levels[pe * PE_LEVELS + kind];
     if (!level)
         return;
     char name[64];
-    snprintf(name, sizeof name, "pe%" PRIu64 " TCM in use", pe % t->shape.pes);
-    track at = {&t->writer, FIRST_CUBE + pe / t->shape.pes, name, "bytes", -1};
-    name_process(t, at.process);
+    snprintf(name, sizeof name, "pe%" PRIu64 " %s", pe % t->shape.pes, levels[kind].name);
+    uint64_t process = FIRST_CUBE + pe / t->shape.pes;
+    name_group(t, process, pe);
+    track at =
+        begin_counter(t, (trace_counter){process, pe % t->shape.pes, 0, name, levels[kind].unit});
     kb_time start = 0;
     for (size_t bin = 0; bin < t->bins.count; bin++) {
         put_value(&at, start, (double)level->peaks[bin]);
@@ -477,7 +598,16 @@ static void put_counters(obs_trace *t)
     for (size_t i = 0; i < t->counters.count; i++)
         put_bandwidth(t, i);
     for (uint64_t pe = 0; pe < t->shape.pe_count; pe++)
-        put_occupancy(t, pe);
+        for (int kind = 0; kind < PE_LEVELS; kind++)
+            put_level(t, pe, (level_kind)kind);
+}
+
+static void check_writer(obs_trace *t)
+{
+    if (t->writer->failed)
+        fail(t, ENOMEM);
+    if (ferror(t->file))
+        fail(t, errno);
 }
 
 void obs_trace_op(obs_trace *t, const kb_op *op)
@@ -488,28 +618,26 @@ void obs_trace_op(obs_trace *t, const kb_op *op)
     note_time(t, op->end);
     if (!put_op(t, op))
         fail(t, ENOMEM);
-    if (ferror(t->writer.file))
-        fail(t, errno);
+    check_writer(t);
 }
 
 /* ---- States of PEs ----------------------------------------------------------------------- */
 
 /* Finds the PE's track, and writes its name if it is new. False if out of memory. */
-static bool find_state_track(obs_trace *t, const kb_op *op, slice *at)
+static bool find_state_track(obs_trace *t, const kb_op *op, trace_thread *at)
 {
     lanes *states = track_of(t, op, STATE);
     if (!states)
         return false;
-    at->process = process_of(t, op->pe);
-    at->thread = ((uint64_t)op->pe.pe * PE_TRACKS + STATE) * MAX_LANES + 1;
+    *at = thread_of(t, op->pe, STATE, 0);
     if (states->ends.count > 0)
         return true;
     if (!kb_vec_push(&states->ends, 0))
         return false;
     char name[64];
     snprintf(name, sizeof name, "pe%u %s", op->pe.pe, kinds[STATE].name);
-    name_process(t, at->process);
-    obs_put_name(&t->writer, "thread", at->process, at->thread, name);
+    name_group(t, at->process, pe_number(t, op->pe));
+    t->writer->ops->name_thread(t->writer, at, name);
     return true;
 }
 
@@ -518,19 +646,14 @@ void obs_trace_state(obs_trace *t, uint64_t pe, kb_cause cause, kb_time start, k
     if (t->error != 0)
         return;
     kb_op op = {.pe = topo_pe_at(&t->shape, pe)};
-    slice at;
+    trace_slice slice = {
+        .start = start, .end = end, .category = "state", .title = kb_cause_name(cause)};
     errno = 0;
-    if (!find_state_track(t, &op, &at)) {
+    if (find_state_track(t, &op, &slice.at))
+        t->writer->ops->put_slice(t->writer, &slice);
+    else
         fail(t, ENOMEM);
-        return;
-    }
-    FILE *file = obs_begin_event(&t->writer, "X", at.process, at.thread);
-    obs_put_time(file, "ts", start);
-    obs_put_time(file, "dur", end - start);
-    fprintf(file, ",\"cat\":\"state\",\"name\":\"%s\",\"args\":{}", kb_cause_name(cause));
-    obs_end_event(&t->writer);
-    if (ferror(file))
-        fail(t, errno);
+    check_writer(t);
 }
 
 /* ---- Opening and closing ----------------------------------------------------------------- */
@@ -545,15 +668,50 @@ static void destroy(obs_trace *t)
     kb_vec_fini(&t->host.ends);
     kb_vec_fini(&t->kernels);
     kb_vec_fini(&t->messages);
-    for (size_t i = 0; i < t->counters.count; i++)
+    for (size_t i = 0; i < t->counters.count; i++) {
         free(t->counters.items[i].name);
+        free(t->counters.items[i].utilization_name);
+    }
     kb_vec_fini(&t->counters);
     obs_bins_fini(&t->bins);
     free(t->totals);
     free(t->tracks);
     free(t->named);
+    free(t->group_named);
+    free(t->queued);
     free(t->name);
     free(t);
+}
+
+/* Whether the file's name asks for Perfetto's own format. */
+static bool is_perfetto(const char *name)
+{
+    static const char *const endings[] = {".pftrace", ".perfetto-trace"};
+    size_t length = strlen(name);
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        size_t size = strlen(endings[i]);
+        if (length >= size && strcmp(name + length - size, endings[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static kb_error *init(obs_trace *t, const char *name, const kb_machine *machine)
+{
+    uint64_t pes = t->shape.pe_count;
+    kb_text copy = KB_TEXT_INIT;
+    kb_text_puts(&copy, name);
+    t->name = kb_text_take(&copy);
+    t->tracks = kb_alloc_zeroed(pes, sizeof(pe_tracks *));
+    t->named = kb_alloc_zeroed(FIRST_CUBE + pes / t->shape.pes, sizeof *t->named);
+    t->group_named = kb_alloc_zeroed(pes, sizeof *t->group_named);
+    t->queued = kb_alloc_zeroed(pes, sizeof *t->queued);
+    if (!t->name || !t->tracks || !t->named || !t->group_named || !t->queued)
+        return kb_error_nomem();
+    KB_TRY(obs_bins_init(&t->bins, 0, pes * PE_LEVELS));
+    t->writer = is_perfetto(name) ? trace_perfetto_create(t->file, machine)
+                                  : trace_json_create(t->file, machine);
+    return t->writer ? NULL : kb_error_nomem();
 }
 
 kb_error *obs_trace_create(FILE *file, const char *name, const kb_machine *machine, obs_trace **out)
@@ -562,26 +720,14 @@ kb_error *obs_trace_create(FILE *file, const char *name, const kb_machine *machi
     obs_trace *t = kb_alloc_zeroed(1, sizeof *t);
     if (!t)
         return kb_error_nomem();
+    t->file = file;
     t->shape = (topo_shape){.sips = machine->sips, .cubes = machine->cubes, .pes = machine->pes};
     t->shape.pe_count = (uint64_t)machine->sips * machine->cubes * machine->pes;
-    kb_text copy = KB_TEXT_INIT;
-    kb_text_puts(&copy, name);
-    t->name = kb_text_take(&copy);
-    t->writer.file = file;
-    t->tracks = kb_alloc_zeroed(t->shape.pe_count, sizeof(pe_tracks *));
-    t->named = kb_alloc_zeroed(FIRST_CUBE + t->shape.pe_count / t->shape.pes, sizeof *t->named);
-    kb_error *err = t->name && t->tracks && t->named ? NULL : kb_error_nomem();
-    if (!err)
-        err = obs_bins_init(&t->bins, 0, t->shape.pe_count);
+    kb_error *err = init(t, name, machine);
     if (err) {
         destroy(t);
         return err;
     }
-    fprintf(t->writer.file,
-            "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"kernbench\":\"%s\",\"machine\":",
-            kb_version());
-    obs_put_string(t->writer.file, machine->name);
-    fputs("},\"traceEvents\":[\n", t->writer.file);
     *out = t;
     return NULL;
 }
@@ -593,8 +739,10 @@ kb_error *obs_trace_close(obs_trace *t)
     errno = 0;
     if (t->error == 0)
         put_counters(t);
-    fputs("\n]}\n", t->writer.file);
-    if (fflush(t->writer.file) != 0 || ferror(t->writer.file))
+    if (t->writer->failed)
+        fail(t, ENOMEM);
+    t->writer->ops->close(t->writer);
+    if (fflush(t->file) != 0 || ferror(t->file))
         fail(t, errno);
     kb_error *err = NULL;
     if (t->error == ENOMEM)

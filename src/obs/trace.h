@@ -1,6 +1,7 @@
 /*
- * trace.h: writes the operations of a run as a trace for Perfetto (https://ui.perfetto.dev) and
- * chrome://tracing, in Chrome's "Trace Event Format".
+ * trace.h: writes the operations of a run as a trace for Perfetto (https://ui.perfetto.dev): in its
+ * own format if the name of the file ends with .pftrace, else in Chrome's "Trace Event Format",
+ * which chrome://tracing reads too. Both show the same.
  *
  *     obs_trace *trace;
  *     KB_TRY(obs_trace_create(file, "run.json", &machine, &trace));
@@ -14,11 +15,11 @@
  * thread do not overlap. Titles of slices have the operation and its tensors; arguments have what
  * determined its times if operations have reasons. The thread "state" has the cause of a PE's time.
  * Arrows go from the start of a launch on the host to the start of its kernels on the PEs, and from
- * the start of a send to the arrival of the message, where the receive ends. Times are microseconds
- * with all digits down to the femtosecond.
+ * the start of a send to the arrival of the message, where the receive ends.
  *
- * Counter tracks show bandwidths, which add up to the counted bytes over the trace, and the TCM in
- * use, with its peak in each bin.
+ * Counter tracks show bandwidths, which add up to the counted bytes over the trace, their shares of
+ * a peak, the TCM in use and the messages of a PE that were sent but not received, with their peaks
+ * in each bin.
  *
  * Slices and arrows are written at once, counters at the end in a bounded number of bins (bins.h).
  * Memory depends on the machine and on the number of simultaneous operations, not on the length of
@@ -59,6 +60,11 @@ typedef struct obs_counters {
 
 /* Sets the counters: once, before the first operation. */
 KB_MUST_USE kb_error *obs_trace_count(obs_trace *trace, const obs_counters *counters);
+
+/* Also shows the counter as a share of this peak, with this name. At most once each, before
+ * obs_trace_close(). */
+KB_MUST_USE kb_error *obs_trace_set_peak(obs_trace *trace, size_t counter, const char *name,
+                                         uint64_t bytes_per_s);
 
 /* Sets the bytes of the PE's TCM that are in use from now on. */
 void obs_trace_tcm(obs_trace *trace, kb_pe pe, kb_time now, uint64_t bytes);

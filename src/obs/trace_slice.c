@@ -2,10 +2,10 @@
 #include "trace_slice.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
-#include "trace_writer.h"
 
 bool obs_is_wait(const kb_op *op)
 {
@@ -36,7 +36,7 @@ static void add_tensors(const kb_op *op, kb_text *title)
 }
 
 /* A kernel has the name of its launch; other operations have theirs, with tensors. */
-static void compose_title(const kb_op *op, kb_text *title)
+void obs_compose_title(const kb_op *op, kb_text *title)
 {
     bool on_host = op->unit == KB_UNIT_HOST;
     if (obs_is_wait(op)) {
@@ -58,98 +58,58 @@ static void compose_title(const kb_op *op, kb_text *title)
     add_tensors(op, title);
 }
 
-bool obs_put_title(FILE *file, const kb_op *op)
-{
-    kb_text title = KB_TEXT_INIT;
-    compose_title(op, &title);
-    bool whole = !title.failed;
-    obs_put_string(file, kb_text_peek(&title));
-    kb_text_fini(&title);
-    return whole;
-}
-
-/* Elements if the access is aligned to them, else bytes; the end is exclusive. */
-static void put_access(FILE *file, const kb_op_access *access)
+obs_access obs_describe_access(const kb_op_access *access)
 {
     uint64_t size = kb_dtype_bytes(access->dtype), end = access->offset + access->bytes;
     bool whole = size > 0 && access->offset % size == 0 && end % size == 0;
-    fputs("{\"tensor\":", file);
-    obs_put_string(file, access->tensor);
-    fprintf(file, ",\"dtype\":\"%s\",\"access\":\"%s\"", kb_dtype_name(access->dtype),
-            access->write ? "write" : "read");
-    fprintf(file, ",\"first_%s\":%" PRIu64 ",\"end_%s\":%" PRIu64 "}", whole ? "element" : "byte",
-            whole ? access->offset / size : access->offset, whole ? "element" : "byte",
-            whole ? end / size : end);
+    return (obs_access){
+        .tensor = access->tensor,
+        .dtype = kb_dtype_name(access->dtype),
+        .access = access->write ? "write" : "read",
+        .first_key = whole ? "first_element" : "first_byte",
+        .end_key = whole ? "end_element" : "end_byte",
+        .first = whole ? access->offset / size : access->offset,
+        .end = whole ? end / size : end,
+    };
 }
 
-/* The key of the next member of args. */
-static void put_key(FILE *file, const char *key, bool *any)
+static void visit_number(const char *key, uint64_t number, const obs_args_ops *ops, void *self)
 {
-    fprintf(file, "%s\"%s\":", *any ? "," : "", key);
-    *any = true;
+    if (number != 0)
+        ops->number(self, key, number);
 }
 
-static void put_accesses(FILE *file, const kb_op *op, bool *any)
-{
-    if (op->access_count == 0)
-        return;
-    put_key(file, "tensors", any);
-    for (size_t i = 0; i < op->access_count; i++) {
-        fputc(i == 0 ? '[' : ',', file);
-        put_access(file, &op->accesses[i]);
-    }
-    fputc(']', file);
-}
-
-static void put_text(FILE *file, const char *key, const char *text, bool *any)
-{
-    put_key(file, key, any);
-    obs_put_string(file, text);
-}
-
-static void put_number(FILE *file, const char *key, uint64_t number, bool *any)
-{
-    if (number == 0)
-        return;
-    put_key(file, key, any);
-    fprintf(file, "%" PRIu64, number);
-}
-
-/* "message of record 17", "work". */
-static void put_reason(FILE *file, const char *key, kb_reason reason, bool *any)
+static void visit_reason(const char *key, kb_reason reason, const obs_args_ops *ops, void *self)
 {
     if (reason.kind == KB_REASON_NONE)
         return;
-    put_key(file, key, any);
-    fprintf(file, "\"%s", kb_reason_name(reason.kind));
+    char text[64];
     if (reason.id != 0)
-        fprintf(file, " of record %" PRIu64, reason.id);
-    fputc('"', file);
+        snprintf(text, sizeof text, "%s of record %" PRIu64, kb_reason_name(reason.kind),
+                 reason.id);
+    else
+        snprintf(text, sizeof text, "%s", kb_reason_name(reason.kind));
+    ops->reason(self, key, text);
 }
 
-void obs_put_args(FILE *file, const kb_op *op)
+void obs_visit_args(const kb_op *op, const obs_args_ops *ops, void *self)
 {
-    bool any = false;
-    fputs(",\"args\":{", file);
     if (op->label[0] != '\0')
-        put_text(file, "label", op->label, &any);
-    put_accesses(file, op, &any);
-    put_number(file, "bytes", op->bytes, &any);
-    put_number(file, "flops", op->flops, &any);
+        ops->text(self, "label", op->label);
+    if (op->access_count > 0)
+        ops->accesses(self, "tensors", op);
+    visit_number("bytes", op->bytes, ops, self);
+    visit_number("flops", op->flops, ops, self);
     if (op->direction)
-        put_text(file, "direction", op->direction, &any);
-    put_number(file, "message", op->message, &any);
-    if (op->unfinished) {
-        put_key(file, "unfinished", &any);
-        fputs("true", file);
-    }
+        ops->text(self, "direction", op->direction);
+    visit_number("message", op->message, ops, self);
+    if (op->unfinished)
+        ops->truth(self, "unfinished");
     if (op->file) {
-        put_text(file, "file", op->file, &any);
-        put_key(file, "line", &any);
-        fprintf(file, "%d", op->line);
+        ops->text(self, "file", op->file);
+        ops->number(self, "line", (uint64_t)op->line);
     }
-    put_number(file, "record", op->id, &any);
-    put_reason(file, "begun_by", op->begun_by, &any);
-    put_reason(file, "ended_by", op->ended_by, &any);
-    fputc('}', file);
+    visit_number("record", op->id, ops, self);
+    visit_reason("begun_by", op->begun_by, ops, self);
+    visit_reason("ended_by", op->ended_by, ops, self);
 }

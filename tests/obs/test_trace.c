@@ -570,6 +570,72 @@ static void tcm_in_use_is_a_peak_for_each_bin(void **state)
     free(facts.counters);
 }
 
+/* ---- Perfetto's format ------------------------------------------------------------------- */
+
+static uint64_t read_varint(const unsigned char **at)
+{
+    uint64_t value = 0;
+    for (int shift = 0;; shift += 7) {
+        unsigned char byte = *(*at)++;
+        value |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80)
+            return value;
+    }
+}
+
+/* The flags of a packet: field 13. Before it are its time and its sequence, as integers. */
+static uint64_t flags_of(const unsigned char *at)
+{
+    for (;;) {
+        uint64_t tag = read_varint(&at), value = read_varint(&at);
+        if (tag == 13 << 3)
+            return value;
+        assert_int_equal(tag & 7, 0);
+    }
+}
+
+static size_t count_cleared(const unsigned char *at, size_t size)
+{
+    const unsigned char *end = at + size;
+    size_t cleared = 0;
+    while (at < end) {
+        assert_int_equal(read_varint(&at), 1 << 3 | 2);
+        uint64_t length = read_varint(&at), flags = flags_of(at);
+        assert_true(flags == 2 || flags == 3);
+        cleared += flags == 3;
+        at += length;
+    }
+    assert_ptr_equal(at, end);
+    return cleared;
+}
+
+/* 140,000 titles: more than two tables of 65,536 texts hold. */
+static void the_table_of_texts_is_bounded(void **state)
+{
+    (void)state;
+    char path[64], label[16];
+    snprintf(path, sizeof path, "/tmp/kb-trace-%ld.pftrace", (long)getpid());
+    obs_trace *trace;
+    expect_ok(open_trace(path, &trace));
+    for (int i = 0; i < 140000; i++) {
+        kb_op op = op_of(KB_UNIT_CPU, "kernel", (kb_pe){0}, i, i + 1);
+        snprintf(label, sizeof label, "k%d", i);
+        op.label = label;
+        obs_trace_op(trace, &op);
+    }
+    expect_ok(close_trace(trace));
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    unsigned char *bytes = malloc(32 << 20);
+    size_t size = fread(bytes, 1, 32 << 20, file);
+    (void)fclose(file);
+    (void)unlink(path);
+    assert_true(size > 0 && size < 32 << 20);
+    /* A title and a label for each, so after 32,768 of them; and the first packet. */
+    assert_int_equal(count_cleared(bytes, size), 1 + 140000 / 32768);
+    free(bytes);
+}
+
 /* ---- Failures ---------------------------------------------------------------------------- */
 
 static void no_trace_need_not_be_closed(void **state)
@@ -669,6 +735,7 @@ int main(void)
         cmocka_unit_test(bandwidths_add_up),
         cmocka_unit_test(tcm_in_use_is_a_peak_for_each_bin),
         cmocka_unit_test(states_have_a_track),
+        cmocka_unit_test(the_table_of_texts_is_bounded),
         cmocka_unit_test(no_trace_need_not_be_closed),
         cmocka_unit_test(a_full_device_is_told_at_the_end),
         cmocka_unit_test(half_a_file_is_an_error),

@@ -6,6 +6,7 @@
 
 static const kb_machine machine = {.name = "tiny", .sips = 1, .cubes = 1, .pes = 2};
 static char path[64];
+static bool is_json;
 
 static kb_time sample(void *self, uint64_t *counts)
 {
@@ -23,6 +24,8 @@ static kb_error *write_trace(FILE *file)
     const kb_op_access access = {.tensor = "x", .bytes = 4};
     KB_TRY(obs_trace_create(file, path, &machine, &trace));
     kb_error *err = obs_trace_count(trace, &(obs_counters){&counter, 1, sample, &now});
+    if (!err)
+        err = obs_trace_set_peak(trace, 0, "utilization", 1000);
     if (err) {
         kb_error_free(obs_trace_close(trace));
         return err;
@@ -51,7 +54,7 @@ static void body(void)
     kb_error *err = write_trace(file);
     if (err) {
         assert_int_equal(kb_error_code(err), KB_ERR_HOST);
-    } else {
+    } else if (is_json) {
         char end[4] = "";
         assert_int_equal(fseek(file, -3, SEEK_END), 0);
         assert_int_equal(fread(end, 1, 3, file), 3);
@@ -65,7 +68,16 @@ static void body(void)
 static void whichever_allocation_fails(void **state)
 {
     (void)state;
+    is_json = true;
     snprintf(path, sizeof path, "/tmp/kb-trace-alloc-%ld.json", (long)getpid());
+    failing_alloc_try_all(body);
+}
+
+static void whichever_allocation_fails_for_perfetto(void **state)
+{
+    (void)state;
+    is_json = false;
+    snprintf(path, sizeof path, "/tmp/kb-trace-alloc-%ld.pftrace", (long)getpid());
     failing_alloc_try_all(body);
 }
 
@@ -73,6 +85,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whichever_allocation_fails),
+        cmocka_unit_test(whichever_allocation_fails_for_perfetto),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

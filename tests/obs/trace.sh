@@ -21,6 +21,13 @@ traced() {
     fi
 }
 
+# same_in_perfetto ARGUMENT...: both formats show the same.
+same_in_perfetto() {
+    run --trace trace.json "$@" >/dev/null 2>&1 || return 1
+    run --trace trace.pftrace "$@" >/dev/null 2>&1 || return 1
+    python3 "$here/check_perfetto.py" trace.pftrace trace.json
+}
+
 # ---- Machines and benches
 
 for bench in gemm_single_pe va_offset_verify ccl_allreduce ccl_all_to_all; do
@@ -47,6 +54,22 @@ run --bench ccl_allreduce --trace t.json >/dev/null
 check "a wait says for what" grep -q '"cat":"wait","name":"waiting for message from W"' t.json
 check "a send says where to" grep -q '"cat":"pe_dma_write","name":"send E"' t.json
 
+# ---- Perfetto's format
+
+if command -v python3 >/dev/null; then
+    for bench in gemm_single_pe va_offset_verify ccl_allreduce; do
+        check "$bench: the same in both formats" same_in_perfetto --bench $bench
+    done
+    check "odd names: the same in both formats" same_in_perfetto --bench "$benches:odd"
+fi
+
+# It takes less than half the space of the JSON.
+is_smaller() {
+    run --trace trace.json "$@" >/dev/null && run --trace trace.pftrace "$@" >/dev/null &&
+        test $(($(wc -c <trace.pftrace) * 2)) -lt "$(wc -c <trace.json)"
+}
+check "Perfetto's format is smaller" is_smaller --bench ccl_allreduce
+
 # ---- The run is the same
 
 # Not how the run was executed: kernels that are watched follow global time.
@@ -64,7 +87,9 @@ same_with_trace() {
 }
 same_twice() {
     run "$@" --trace first.json >/dev/null && run "$@" --trace second.json >/dev/null &&
-        cmp first.json second.json
+        cmp first.json second.json &&
+        run "$@" --trace first.pftrace >/dev/null && run "$@" --trace second.pftrace >/dev/null &&
+        cmp first.pftrace second.pftrace
 }
 for bench in gemm_single_pe va_offset_verify ccl_allreduce; do
     check "$bench: nothing changes by its trace" same_with_trace --bench $bench
