@@ -36,7 +36,7 @@ fake cc <<'EOF'
 test -e "$FAKE/libc6-dev"
 EOF
 fake pkg-config <<'EOF'
-test -e "$FAKE/$2"
+test -e "$FAKE/$2" || test -e "$FAKE/lib$2"
 EOF
 fake cmake <<'EOF'
 echo "cmake $*" >>"$FAKE/log"
@@ -75,18 +75,21 @@ while [ $# -gt 0 ]; do
     libyaml-dev) package=yaml-0.1 ;;
     libjansson-dev) package=jansson ;;
     libopenblas-pthread-dev) package=openblas ;;
+    libsqlite3-dev) package=libsqlite3 ;;
+    zlib1g-dev) package=zlib ;;
     install | -* | DPkg*) shift; continue ;;
     *) package=$1 ;;
     esac
     echo "  $1" >>"$FAKE/log"
     case $package in
-    yaml-0.1 | jansson | openblas | libc6-dev) touch "$FAKE/$package" ;;
+    yaml-0.1 | jansson | openblas | libsqlite3 | zlib | libc6-dev) touch "$FAKE/$package" ;;
     *) "$FAKE/ln" -sf "$FAKE/fakes/$package" "$FAKE/bin/$package" ;;
     esac
     shift
 done
 EOF
 fake doxygen </dev/null
+fake sqlite3 </dev/null
 fake python3 <<'EOF'
 echo "python3 $*"
 EOF
@@ -100,19 +103,20 @@ ln -s "$(command -v ln)" "$scratch/ln"
 # machine [TOOL...]: a fresh clone on a machine with these fakes; libraries among them.
 machine() {
     rm -rf "$tree/build" "$tree/build-pgo" "$log"
-    rm -f "$scratch/libc6-dev" "$scratch/yaml-0.1" "$scratch/jansson" "$scratch/openblas"
+    rm -f "$scratch/libc6-dev" "$scratch/yaml-0.1" "$scratch/jansson" "$scratch/openblas" \
+        "$scratch/libsqlite3" "$scratch/zlib"
     for tool in "$scratch"/fakes/*; do
         rm -f "$bin/$(basename "$tool")"
     done
     for tool in id "$@"; do
         case $tool in
-        lib* | yaml-0.1 | jansson | openblas) touch "$scratch/$tool" ;;
+        lib* | yaml-0.1 | jansson | openblas | zlib) touch "$scratch/$tool" ;;
         *) ln -s "$scratch/fakes/$tool" "$bin/$tool" ;;
         esac
     done
     touch "$log"
 }
-all="cc libc6-dev cmake ninja pkg-config yaml-0.1 jansson openblas"
+all="cc libc6-dev cmake ninja pkg-config yaml-0.1 jansson openblas libsqlite3 zlib"
 
 kb() { PATH="$bin" FAKE="$scratch" "$tree/kb" "$@"; }
 kb_as_user() { FAKE_UID=1000 kb "$@"; }
@@ -166,24 +170,24 @@ FAKE_NINJA=1 && export FAKE_NINJA
 check "a failed build runs nothing" outcome 70 '' '*kb: the build failed*' kb probe
 unset FAKE_NINJA
 
-machine cc libc6-dev cmake pkg-config jansson openblas apt-get
+machine cc libc6-dev cmake pkg-config jansson openblas libsqlite3 zlib apt-get
 check "two are missing: runs, noise on stderr" \
     outcome 0 'here: *' 'kb: installing ninja-build libyaml-dev*noise of apt-get*' kb probe
 check "two are missing: just those are installed" logged \
     "apt-get update" "apt-get install" "  ninja-build" "  libyaml-dev" \
     "cmake --fresh --preset release -DKB_TESTS=OFF" "ninja begins" "ninja ends"
 
-machine cc libc6-dev cmake ninja pkg-config jansson openblas
+machine cc libc6-dev cmake ninja pkg-config jansson openblas libsqlite3 zlib
 check "no apt-get: says what to install" \
     outcome 2 '' "kb: please install (Debian's names): libyaml-dev" kb probe
-machine cc libc6-dev cmake ninja pkg-config jansson openblas apt-get
+machine cc libc6-dev cmake ninja pkg-config jansson openblas libsqlite3 zlib apt-get
 check "not root, no sudo: says what to do" \
     outcome 2 '' 'kb: please run as root: apt-get install libyaml-dev' kb_as_user probe
 check "not root, no sudo: did not try" not_logged apt-get
-machine cc libc6-dev cmake ninja pkg-config jansson openblas apt-get sudo
+machine cc libc6-dev cmake ninja pkg-config jansson openblas libsqlite3 zlib apt-get sudo
 check "not root: through sudo" outcome 0 'here: *' '*installing libyaml-dev*' kb_as_user probe
 check "sudo was asked" grep -qx sudo "$log"
-machine cc libc6-dev cmake ninja pkg-config jansson openblas apt-get
+machine cc libc6-dev cmake ninja pkg-config jansson openblas libsqlite3 zlib apt-get
 FAKE_APT=100 && export FAKE_APT
 check "apt-get fails" outcome 2 '' '*kb: apt-get could not install: libyaml-dev' kb probe
 unset FAKE_APT
