@@ -1,6 +1,6 @@
 """The engine of KernBench for Python, as the package uses it."""
 
-from typing import Any, Callable, Optional, Sequence, Union
+from typing import Any, Callable, Optional, Sequence, Union, final
 
 _Shard = tuple[int, int, int, int, int, int]  # sip, cube, pe, pa, nbytes, offset_bytes
 _Operand = Any  # a TensorHandle or a number
@@ -27,9 +27,11 @@ class Tensor:
     _id: int
     _context: Optional[Context]
 
+@final
 class Each:
     def __init__(self, tensors: Sequence[Any]) -> None: ...
 
+@final
 class TensorHandle:
     def __init__(
         self,
@@ -62,8 +64,10 @@ class TensorHandle:
     def __rtruediv__(self, other: _Operand) -> TensorHandle: ...
     def __neg__(self) -> TensorHandle: ...
 
+@final
 class Future: ...
 
+@final
 class TL:
     def abs(self, x: _Operand) -> TensorHandle: ...
     def add(self, a: _Operand, b: _Operand) -> TensorHandle: ...
@@ -211,10 +215,12 @@ class TL:
     world_size: int
     def zeros(self, shape: Sequence[int], dtype: str = "f16") -> TensorHandle: ...
 
+@final
 class CKernel:
     name: str
     parameters: str
 
+@final
 class Request:
     done: bool
     name: str

@@ -158,9 +158,23 @@ class TestUsersBenches:
     def test_without_run(self, tmp_path, monkeypatch, capsys, fresh_benches):
         (tmp_path / "mine.py").write_text("x = 1\n")
         monkeypatch.chdir(tmp_path)
-        assert run("--bench", "./mine.py") != 0
-        assert "run" in capsys.readouterr().err
+        assert run("--bench", "./mine.py") == 2
+        assert "no function run(torch)" in capsys.readouterr().err
 
+    @pytest.mark.parametrize("text, reason", [
+        ("def run(torch:\n", "SyntaxError"),
+        ("x = 1\nimport no_such_module\n", "ModuleNotFoundError: No module named 'no_such_module'"),
+    ])
+    def test_one_that_cannot_be_loaded(self, tmp_path, monkeypatch, capsys, fresh_benches, text,
+                                       reason):
+        (tmp_path / "benches").mkdir()
+        (tmp_path / "benches" / "mine.py").write_text(text)
+        monkeypatch.chdir(tmp_path)
+        for name in ("mine", "./benches/mine.py"):
+            assert run("--bench", name) == 2
+            err = capsys.readouterr().err
+            assert f"kernbench: cannot load {name}: {reason}" in err
+            assert "mine.py\", line" in err and "importlib" not in err and "main.py" not in err
 
     def test_of_a_folder_that_was_left(self, tmp_path, monkeypatch, capsys):
         """Each run looks where the program is then."""

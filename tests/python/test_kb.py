@@ -406,6 +406,44 @@ class TestDocumentation:
             assert own <= names, (name, own - names)
             assert {n for n in names if not n.startswith("_")} <= there, (name, names - there)
 
+    def test_stubs_have_the_signatures(self):
+        """Names, kinds and defaults of parameters are those that inspect.signature() finds."""
+        import ast
+
+        import kernbench._core as core
+
+        def of_stub(node, first):
+            a = node.args
+            kinds = inspect.Parameter
+            only, both = kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD
+            named = [(p.arg, only) for p in a.posonlyargs] + [(p.arg, both) for p in a.args]
+            begin = len(named) - len(a.defaults)
+            found = [(*one, i >= begin) for i, one in enumerate(named)][first:]
+            found += [(a.vararg.arg, kinds.VAR_POSITIONAL, False)] if a.vararg else []
+            found += [(p.arg, kinds.KEYWORD_ONLY, d is not None)
+                      for p, d in zip(a.kwonlyargs, a.kw_defaults)]
+            return found + ([(a.kwarg.arg, kinds.VAR_KEYWORD, False)] if a.kwarg else [])
+
+        def of_object(thing):
+            found = inspect.signature(thing).parameters.values()
+            return [(p.name, p.kind, p.default is not p.empty) for p in found if p.name != "self"]
+
+        tree = ast.parse((ROOT / "python" / "kernbench" / "_core.pyi").read_text())
+        checked = 0
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef):
+                assert of_stub(node, 0) == of_object(getattr(core, node.name)), node.name
+                checked += 1
+            for f in node.body if isinstance(node, ast.ClassDef) else ():
+                if not isinstance(f, ast.FunctionDef) or f.decorator_list:
+                    continue
+                owner = getattr(core, node.name)
+                if f.name == "__init__" or not f.name.startswith("_"):
+                    thing = owner if f.name == "__init__" else getattr(owner, f.name)
+                    assert of_stub(f, 1) == of_object(thing), (node.name, f.name)
+                    checked += 1
+        assert checked > 100
+
     def test_greenlet_is_not_needed(self):
         done = python("-c", "import sys, kernbench, kernbench.tp, kernbench.ccl.testing; "
                             "print([m for m in sys.modules if m.split('.')[0] in "

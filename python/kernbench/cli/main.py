@@ -13,6 +13,7 @@ import importlib.util
 import os
 import sys
 import tempfile
+import traceback
 from typing import Any, Callable, Iterator, Optional, Sequence
 
 from kernbench import _core
@@ -21,6 +22,8 @@ from kernbench.ccl.install import DEFAULT_FILE
 __all__ = ["main"]
 
 Bench = Callable[[Any], Any]
+
+_LOADERS = (__file__, "<frozen importlib", importlib.__file__)  # files whose lines explain nothing
 
 
 def _option(argv: Sequence[str], name: str) -> Optional[str]:
@@ -106,6 +109,21 @@ def find_bench(argv: Sequence[str]) -> Optional[Bench]:
     return _load_module(name)
 
 
+def _find_or_report(argv: Sequence[str]) -> Optional[Bench]:
+    """The same; a module that raises is an InputError, behind a traceback of its lines."""
+    try:
+        return find_bench(argv)
+    except _core.InputError:
+        raise
+    except Exception as exc:
+        lines = exc.__traceback__
+        while lines is not None and lines.tb_frame.f_code.co_filename.startswith(_LOADERS):
+            lines = lines.tb_next
+        traceback.print_exception(type(exc), exc, lines)
+        reason = f"{type(exc).__name__}: {exc}"
+        raise _core.InputError(f"cannot load {_option(argv, '--bench')}: {reason}") from None
+
+
 @contextlib.contextmanager
 def without_ccl_file(argv: Sequence[str]) -> Iterator[list[str]]:
     """The command line for the engine, which gets no ccl.yaml: the package reads it when the bench
@@ -157,7 +175,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     folders, modules = _folders_of(words), dict(sys.modules)
     sys.path[:0] = folders
     try:
-        bench = find_bench(words)
+        bench = _find_or_report(words)
         return _core.run_cli(words) if bench is None else _run_bench(words, bench)
     except _core.InputError as exc:
         print(f"kernbench: {exc}", file=sys.stderr)
