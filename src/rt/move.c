@@ -97,10 +97,35 @@ static kb_error *host_run(void *self, uint64_t at_tensor, uint64_t at_box, uint6
     return NULL;
 }
 
+/* Where shards have columns, each takes little of a row. So an array is moved in bands of rows that
+ * stay in the cache until all shards have their part of them. */
+static kb_error *move_bands(const box_move *move)
+{
+    enum { BAND_BYTES = 512 << 10 };
+    const mem_box *box = move->box;
+    uint64_t rows = box->size[0], row_bytes = move->element_bytes;
+    for (uint32_t axis = 1; axis < box->rank; axis++)
+        row_bytes *= box->size[axis];
+    uint64_t most = row_bytes > 0 && row_bytes < BAND_BYTES ? BAND_BYTES / row_bytes : 1;
+    for (uint64_t row = 0; row < rows; row += most) {
+        mem_box band = *box;
+        band.start[0] += row;
+        band.size[0] = kb_min(most, rows - row);
+        box_move part = *move;
+        part.box = &band;
+        part.into = move->into ? move->into + row * row_bytes : NULL;
+        part.from = move->from ? move->from + row * row_bytes : NULL;
+        KB_TRY(each_part(move->tensor, &band, !move->into, move_part, &part));
+    }
+    return NULL;
+}
+
 static kb_error *move_box(box_move *move)
 {
     const rt_tensor *tensor = move->tensor;
     move->element_bytes = kb_dtype_bytes(tensor->dtype);
+    if (!tensor->on_host && move->box->rank > 1 && !move->pattern)
+        return move_bands(move);
     if (!tensor->on_host)
         return each_part(tensor, move->box, !move->into, move_part, move);
     mem_box whole = mem_box_whole(&tensor->placement.shape);

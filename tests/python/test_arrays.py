@@ -71,6 +71,23 @@ class TestSizes:
         t = put(ctx, a, DPPolicy(cube="row_wise", pe="row_wise"))
         assert t.numpy().tobytes() == a.tobytes()
 
+    @pytest.mark.parametrize("policy", [
+        DPPolicy(cube="column_wise", pe="column_wise"),
+        DPPolicy(cube="row_wise", pe="column_wise", num_cubes=3),
+        DPPolicy(cube="replicate", pe="column_wise", num_cubes=2, num_pes=5),
+    ])
+    def test_a_large_array_by_columns(self, ctx, policy):
+        """It is moved in bands of rows."""
+        a = random((1201, 1030), 2)
+        t = put(ctx, a, policy)
+        assert t.numpy().tobytes() == a.tobytes()
+        assert (t[7:1100, 3:900] == a[7:1100, 3:900]).all()
+        t[400:1190, 129:1001] = a[:790, :872]
+        a[400:1190, 129:1001] = a[:790, :872].copy()
+        assert t.numpy().tobytes() == a.tobytes()
+        row = (999, slice(None))
+        assert (t[row] == a[row]).all()
+
     def test_of_one_element(self, ctx):
         t = put(ctx, np.array([[3]], np.float16))
         assert t.numpy().shape == (1, 1) and t[0, 0] == 3
