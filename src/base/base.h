@@ -19,6 +19,7 @@
 #include "base/sanitize.h"
 #include "base/slab.h"
 #include "base/suggest.h"
+#include "base/svg.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "base/vec.h"

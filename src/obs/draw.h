@@ -76,9 +76,6 @@ const char *draw_words(const draw_canvas *c, const kb_text *text);
 void draw_box(draw_canvas *c, const char *style, draw_rect r);
 void draw_line(draw_canvas *c, draw_ink ink, draw_point from, draw_point to);
 
-/* Maximum width of a text in the fonts of the drawing; bold ones are a tenth wider. */
-double draw_text_width(const char *text, double size);
-
 /* A centred text in a box: smaller if it does not fit, omitted if it would be illegible. */
 void draw_label(draw_canvas *c, const char *style, draw_rect r, double size, const char *format,
                 ...) KB_PRINTF(5, 6);

@@ -209,7 +209,7 @@ void draw_plan_cube(draw_canvas *c)
     draw_cube *d = &c->cube;
     *d = (draw_cube){.gap = 44};
     (void)snprintf(longest, sizeof longest, "hbm%u", c->shape->pes - 1);
-    d->cell_w = draw_text_width(longest, LABEL) + 10;
+    d->cell_w = kb_svg_text_width(longest, LABEL) + 10;
     for (unsigned side = 0; side < TOPO_SIDES; side++)
         d->port_router[side] = router_of(c, TOPO_UCIE, side);
     d->m_cpu_router = router_of(c, TOPO_M_CPU, 0);

@@ -70,26 +70,6 @@ void draw_line(draw_canvas *c, draw_ink i, draw_point from, draw_point to)
                    from.x, from.y, to.x, to.y, draw_colour(i), draw_width(c, i));
 }
 
-/* Escapes for XML, which has no control characters. */
-static void put_escaped(kb_text *out, const char *text)
-{
-    for (; *text != '\0'; text++) {
-        switch (*text) {
-        case '&':
-            kb_text_puts(out, "&amp;");
-            break;
-        case '<':
-            kb_text_puts(out, "&lt;");
-            break;
-        case '>':
-            kb_text_puts(out, "&gt;");
-            break;
-        default:
-            kb_text_append(out, (unsigned char)*text < ' ' ? "?" : text, 1);
-        }
-    }
-}
-
 static void put_text(draw_canvas *c, const char *style, draw_point at, double size,
                      const char *anchor, const char *colour, const char *text)
 {
@@ -99,7 +79,7 @@ static void put_text(draw_canvas *c, const char *style, draw_point at, double si
     if (colour)
         kb_text_printf(c->out, " fill=\"%s\"", colour);
     kb_text_puts(c->out, ">");
-    put_escaped(c->out, text);
+    kb_svg_append_text(c->out, text);
     kb_text_puts(c->out, "</text>\n");
 }
 
@@ -121,28 +101,6 @@ void draw_text(draw_canvas *c, const char *style, draw_point at, double size, co
     kb_text_fini(&text);
 }
 
-/* Width relative to the size, of DejaVu Sans, the widest font of the style, rounded up. Characters
- * that are not ASCII count as wide as high. */
-static double letter_width(unsigned char letter)
-{
-    if (letter >= 0x80)
-        return letter >= 0xC0 ? 1 : 0; /* the first byte of several */
-    if (strchr("ijlfrtI.,:;'|!()[]/\\- ", letter))
-        return 0.42;
-    if (strchr("mwMW%@", letter))
-        return 1;
-    bool small = (letter >= 'a' && letter <= 'z') || (letter >= '0' && letter <= '9');
-    return small || letter == '_' ? 0.64 : 0.85;
-}
-
-double draw_text_width(const char *text, double size)
-{
-    double width = 0;
-    for (; *text != '\0'; text++)
-        width += letter_width((unsigned char)*text);
-    return width * size;
-}
-
 void draw_label(draw_canvas *c, const char *style, draw_rect r, double size, const char *format,
                 ...)
 {
@@ -152,7 +110,7 @@ void draw_label(draw_canvas *c, const char *style, draw_rect r, double size, con
     va_start(args, format);
     kb_text_vprintf(&text, format, args);
     va_end(args);
-    double width = draw_text_width(draw_words(c, &text), 1);
+    double width = kb_svg_text_width(draw_words(c, &text), 1);
     if (width * size > r.w - 2 * pad)
         size = (r.w - 2 * pad) / width;
     draw_point middle = draw_middle(r);

@@ -80,7 +80,7 @@ static void print_memories(const draw_canvas *c, kb_text *text)
 /* The maximum of the width so far and that of the text, which is freed. */
 static double wider(const draw_canvas *c, double width, kb_text *text, double size)
 {
-    double this = draw_text_width(draw_words(c, text), size);
+    double this = kb_svg_text_width(draw_words(c, text), size);
     kb_text_fini(text);
     *text = (kb_text)KB_TEXT_INIT;
     return this > width ? this : width;

@@ -7,6 +7,7 @@
 #include "sweep/format.h"
 #include "sweep/groups.h"
 #include "sweep/pivot.h"
+#include "sweep/plot.h"
 #include "sweep/results.h"
 #include "sweep/select.h"
 #include "sweep/value.h"
