@@ -187,6 +187,9 @@ KB_MUST_USE kb_error *run_compute_roofline(run_stats *s);
 /* Appends one or two sentences: what bound the run. */
 void run_verdict(const run_stats *s, kb_text *text);
 
+/* The cause that its first sentence names. */
+int run_verdict_cause(const run_stats *s);
+
 /* ---- Printing ---------------------------------------------------------------------------- */
 
 typedef struct run_view {

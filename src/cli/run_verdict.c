@@ -345,6 +345,12 @@ static const char *group_name(run_group group)
     return names[group];
 }
 
+int run_verdict_cause(const run_stats *s)
+{
+    kb_time_sum group;
+    return s->sim == 0 ? RUN_NOTHING : largest_cause(s, RUN_CAUSES, &group);
+}
+
 void run_verdict(const run_stats *s, kb_text *text)
 {
     if (s->sim == 0) {

@@ -57,12 +57,16 @@ typedef struct flight {
     uint64_t arg;
     kb_time work; /* what the node takes */
     net_completion part;
+    uint32_t from, to;
+    uint32_t cause; /* the record because of which it was sent */
+    bool is_response;
 } flight;
 
 struct io {
     kb_sim *sim;
     const topo_machine *machine;
     net *fabric;
+    kb_oplog *log; /* NULL: none gets messages */
     net_route_buffer routes;
     const topo_control_params *io_cpu, *m_cpu;
     kb_source source;
@@ -92,10 +96,34 @@ static flight *flight_at(const io *control, uint32_t index)
     return kb_pool_at(&control->flights, index);
 }
 
+/* For critical paths. */
+static void tell_log(const io *control, const flight *fl)
+{
+    if (KB_LIKELY(!control->log || !kb_oplog_is_path_watched(control->log)))
+        return;
+    const net_completion *part = &fl->part;
+    kb_oplog_control record = {
+        .name = fl->from == fl->to ? "trigger"
+                : fl->is_response  ? "completion"
+                                   : "command",
+        .end = part->ended,
+        .moved = {.from = fl->from,
+                  .to = fl->to,
+                  .issued = part->issued,
+                  .ended = part->ended - fl->work,
+                  .latency = part->overhead - fl->work + part->wire,
+                  .bandwidth = part->drain,
+                  .queueing = part->queueing},
+        .begun_by = {KB_REASON_ISSUE, fl->cause},
+    };
+    kb_oplog_tell_control(control->log, &record);
+}
+
 static void end_flight(io *control, uint32_t l)
 {
     flight last = *flight_at(control, l);
     kb_pool_give(&control->flights, l);
+    tell_log(control, &last);
     last.then(last.self, last.arg, &last.part);
 }
 
@@ -132,6 +160,17 @@ kb_error *io_create(kb_sim *sim, const topo_machine *machine, net *fabric, uint3
     kb_sim_name_work(sim, control->on_work_done, "a command of a control processor");
     *out = control;
     return NULL;
+}
+
+void io_set_log(io *control, kb_oplog *log)
+{
+    control->log = log;
+}
+
+/* The record because of which a message is sent now. */
+static uint32_t cause_now(const io *control)
+{
+    return control->log ? kb_oplog_control_cause(control->log) : 0;
 }
 
 void io_destroy(io *control)
@@ -298,7 +337,14 @@ static kb_error *send_message(io *control, const route *on, net_done_fn *then, v
     uint32_t l = kb_pool_take(&control->flights);
     if (l == NONE)
         return kb_error_nomem();
-    *flight_at(control, l) = (flight){.then = then, .self = self, .arg = arg, .work = on->work};
+    *flight_at(control, l) = (flight){.then = then,
+                                      .self = self,
+                                      .arg = arg,
+                                      .work = on->work,
+                                      .from = on->from,
+                                      .to = on->to,
+                                      .cause = cause_now(control),
+                                      .is_response = on->is_response};
     net_order order = net_make_order_by_nodes(&control->routes, on->from, on->to, on->bytes, false);
     order.forwarded = topo_is_control(&graph->nodes.items[on->from]);
     order.is_response = on->is_response;
@@ -587,7 +633,15 @@ static void trigger(io *control, uint32_t c)
     }
     kb_time now = cm->chain.ended, work = control->io_cpu->trigger_fs;
     net_completion part = {.issued = now, .ended = kb_time_add(now, work), .overhead = work};
-    *flight_at(control, l) = (flight){.then = on_io_cpu, .self = control, .arg = c, .part = part};
+    uint32_t node = io_cpu_node(control, cm->is.sip);
+    *flight_at(control, l) = (flight){.then = on_io_cpu,
+                                      .self = control,
+                                      .arg = c,
+                                      .work = work,
+                                      .part = part,
+                                      .from = node,
+                                      .to = node,
+                                      .cause = cause_now(control)};
     kb_sim_after(control->sim, &control->source, work, control->on_work_done, l);
 }
 

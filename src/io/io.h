@@ -27,6 +27,7 @@
 #include <kernbench/kernbench.h>
 
 #include "net/net.h"
+#include "oplog/oplog.h"
 #include "topo/topo.h"
 
 typedef struct io io;
@@ -39,6 +40,9 @@ enum {
 /* All three must stay. Uses one source id. */
 KB_MUST_USE kb_error *io_create(kb_sim *sim, const topo_machine *machine, net *fabric,
                                 uint32_t source_id, io **out);
+
+/* The log that gets messages, for critical paths. It must stay. */
+void io_set_log(io *control, kb_oplog *log);
 
 /* Not while commands are under way, unless the simulator was abandoned. */
 void io_destroy(io *control);

@@ -195,6 +195,51 @@ const kb_profile *kb_oplog_profile(kb_oplog *log);
 kb_time kb_part_of_time(kb_time whole, uint64_t part, uint64_t total);
 void kb_divide_time(kb_time whole, const uint64_t *weights, size_t count, kb_time *parts);
 
+/* ---- What critical paths need besides operations ---- */
+
+/* The transfer with which the record's operation ended: of several, the last. */
+typedef struct kb_oplog_transfer {
+    uint32_t id;       /* of the record */
+    uint32_t from, to; /* nodes: of the PE or the sender, and of the memory or the receiver */
+    bool read;         /* the data come from `to` */
+    kb_time issued, ended;
+    kb_time latency, bandwidth, queueing; /* add up to ended - issued */
+} kb_oplog_transfer;
+
+/*
+ * What no unit of a PE does: a message between the host and control processors, with the time that
+ * its receiver works on it; data of copies of the host. It is a record like those of operations,
+ * but only the watcher of paths gets it.
+ */
+typedef struct kb_oplog_control {
+    const char *name; /* a constant: "command", "completion", "signal", "copy", "trigger" */
+    kb_time end;      /* from the end of its transfer, the receiver works */
+    kb_oplog_transfer moved;
+    kb_reason begun_by; /* what was told to the sender before; 0: nothing, it is the first */
+} kb_oplog_control;
+
+typedef struct kb_oplog_path_watcher {
+    void (*transfer)(void *self, const kb_oplog_transfer *transfer); /* before the operation */
+    void (*control)(void *self, const kb_oplog_control *control);
+    void *self;
+} kb_oplog_path_watcher;
+
+/* Before the first operation, and only if records have numbers. */
+void kb_oplog_watch_path(kb_oplog *log, const kb_oplog_path_watcher *watcher);
+bool kb_oplog_is_path_watched(const kb_oplog *log);
+
+void kb_oplog_tell_transfer(kb_oplog *log, const kb_oplog_transfer *transfer);
+
+/* It ends now: what is sent at this instant is sent because of it. */
+void kb_oplog_tell_control(kb_oplog *log, kb_oplog_control *control);
+
+/* The same for an operation that control processors are told of: the kernel with that record. */
+void kb_oplog_note_control(kb_oplog *log, uint32_t id);
+
+/* The last record of the two calls before; 0: there is none, or paths are not watched. Because of
+ * it the host or a control processor sends what it sends now. */
+uint32_t kb_oplog_control_cause(const kb_oplog *log);
+
 /* ---- Sums ---- */
 
 typedef struct kb_op_sum {

@@ -256,6 +256,8 @@ struct kb_oplog {
     uint64_t told_ahead; /* transitions and records, ever */
     uint32_t last_id;    /* that was given */
     kb_profile *profile;
+    kb_oplog_path_watcher paths; /* nothing in it: paths are not watched */
+    uint32_t control_cause;      /* see kb_oplog_control_cause() */
     kb_op_fn *watch;
     void *watcher;
     kb_state_fn *watch_states;

@@ -156,14 +156,46 @@ static uint64_t transfer_arg(uint32_t index, const share *s)
     return (uint64_t)s->cause << (32 + TRANSFER_BYTE_BITS) | logged_bytes(s->bytes) << 32 | index;
 }
 
+static kb_oplog_transfer transfer_of(const operation *op, uint32_t node,
+                                     const net_completion *completion)
+{
+    return (kb_oplog_transfer){
+        .id = op->id,
+        .from = op->pe->node,
+        .to = node,
+        .read = op->lane->unit == KB_UNIT_DMA_READ,
+        .issued = completion->issued,
+        .ended = completion->ended,
+        .latency = completion->overhead + completion->wire,
+        .bandwidth = completion->drain,
+        .queueing = completion->queueing,
+    };
+}
+
+/* The memory that the transfer was with: where the command waits for that cause. */
+static __attribute__((noinline)) void tell_path(pe_units *units, const operation *op,
+                                                kb_cause cause, const net_completion *completion)
+{
+    for (size_t i = 0; i < op->rect_count; i++) {
+        const kb_location *where = &op->memory.rects[i].at;
+        if (units_is_own_tcm(where, op->pe->pe) || cause_of(where, op->pe->pe) != cause)
+            continue;
+        kb_oplog_transfer moved =
+            transfer_of(op, mem_memories_node(units->has.memories, where), completion);
+        kb_oplog_tell_transfer(units->has.log, &moved);
+        return;
+    }
+}
+
 static void on_moved(void *self, uint64_t arg, const net_completion *completion)
 {
-    (void)completion;
     pe_units *units = self;
     operation *op = operation_at(units, (uint32_t)arg);
     bool is_last = --op->memory.transfers == 0;
     kb_cause cause = (kb_cause)(arg >> (32 + TRANSFER_BYTE_BITS));
     uint64_t bytes = (arg >> 32) & MAX_LOGGED_BYTES;
+    if (KB_UNLIKELY(op->id != 0))
+        tell_path(units, op, cause, completion);
     if (KB_UNLIKELY(!op->moves))
         kb_oplog_end(units->has.log, op->pe->number, kb_sim_now(units->has.sim), cause, bytes,
                      units_entry(op));
@@ -171,16 +203,32 @@ static void on_moved(void *self, uint64_t arg, const net_completion *completion)
         units_finish_dma(units, op);
 }
 
+/* Of a copy of the host. What follows is sent because of it. */
+static void tell_path_of_host(pe_units *units, const operation *op, uint32_t node,
+                              const net_completion *completion)
+{
+    if (KB_LIKELY(!kb_oplog_is_path_watched(units->has.log)))
+        return;
+    kb_oplog_control record = {
+        .name = "copy",
+        .end = completion->ended,
+        .moved = transfer_of(op, node, completion),
+        .begun_by = op->log.begun_by,
+    };
+    kb_oplog_tell_control(units->has.log, &record);
+}
+
 static void on_moved_for_host(void *self, uint64_t arg, const net_completion *completion)
 {
     pe_units *units = self;
     operation *op = operation_at(units, (uint32_t)arg);
+    tell_path_of_host(units, op, (uint32_t)(arg >> 32), completion);
     if (op->memory.moved)
         op->memory.moved(op->self, op->arg, completion);
     units_finish_dma(units, op);
 }
 
-static kb_error *submit_for_host(pe_units *units, const operation *op)
+static kb_error *submit_for_host(pe_units *units, operation *op)
 {
     const share *s = &units->shares.items[0];
     net_order order = net_make_order_by_nodes(&units->routes, op->pe->node, s->node, s->bytes,
@@ -188,7 +236,8 @@ static kb_error *submit_for_host(pe_units *units, const operation *op)
     order.forwarded = op->forwards;
     order.done = on_moved_for_host;
     order.self = units;
-    order.arg = op->index;
+    order.arg = (uint64_t)s->node << 32 | op->index;
+    op->log.begun_by = (kb_reason){KB_REASON_ISSUE, kb_oplog_control_cause(units->has.log)};
     return net_submit(units->has.fabric, &order);
 }
 
@@ -199,7 +248,7 @@ static kb_error *submit_shares(pe_units *units, operation *op)
         const share *s = &units->shares.items[i];
         net_order order = net_make_order_by_nodes(&units->routes, op->pe->node, s->node, s->bytes,
                                                   op->lane->unit == KB_UNIT_DMA_READ);
-        order.plain = true;
+        order.plain = op->id == 0;
         order.done = on_moved;
         order.self = units;
         order.arg = transfer_arg(op->index, s);

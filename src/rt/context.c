@@ -363,6 +363,7 @@ static kb_error *make_machine(kb_context *ctx, const kb_context_options *options
         kb_oplog_give_ids(ctx->log);
     KB_TRY(net_route_buffer_init(&ctx->routes, ctx->machine));
     KB_TRY(io_create(ctx->sim, ctx->machine, ctx->fabric, (uint32_t)control, &ctx->control));
+    io_set_log(ctx->control, ctx->log);
     KB_TRY(rt_turns_init(ctx));
     KB_TRY(rt_nodes_init(ctx));
     KB_TRY(rt_streams_init(ctx));

@@ -25,6 +25,7 @@ struct rt_copy {
     uint64_t ticket; /* of the job's command, at the io_cpu */
     uint32_t left;   /* transfers with the host */
     net_completion last;
+    uint32_t cause;  /* the record because of which the transfers with the host began */
     tl_races *races; /* NULL: it is not checked */
     uint32_t run;    /* its number there */
 };
@@ -115,12 +116,13 @@ static void send_or_fail(rt_copy *copy, io_message_kind kind, uint32_t cube, net
         kb_sim_fail(copy->ctx->sim, err);
 }
 
-static void transfer_done(void *self, uint64_t cube, const net_completion *completion)
+static void transfer_done(void *self, uint64_t arg, const net_completion *completion)
 {
     rt_copy *copy = self;
+    rt_tell_host_copy(copy->ctx, copy->cause, (uint32_t)(arg >> 32), copy->to_host, completion);
     copy->last = *completion;
     if (--copy->left == 0)
-        send_or_fail(copy, copy->to_host ? IO_HOST_SIGNAL : IO_CUBE_SIGNAL, (uint32_t)cube,
+        send_or_fail(copy, copy->to_host ? IO_HOST_SIGNAL : IO_CUBE_SIGNAL, (uint32_t)arg,
                      on_host_done);
 }
 
@@ -133,7 +135,8 @@ static kb_error *add_transfer(void *self, const kb_location *at, uint64_t bytes)
         net_make_order_by_nodes(&ctx->routes, ctx->host_node, node, bytes, copy->to_host);
     order.done = transfer_done;
     order.self = copy;
-    order.arg = at->pe.cube;
+    order.arg = (uint64_t)node << 32 | at->pe.cube;
+    copy->cause = kb_oplog_control_cause(ctx->log);
     copy->left++;
     return net_submit(ctx->fabric, &order);
 }

@@ -285,9 +285,40 @@ void rt_request_close(rt_request *request, kb_error *err)
     rt_request_end_part(request, NULL, err);
 }
 
+void rt_tell_host_copy(kb_context *ctx, uint64_t cause, uint32_t node, bool read,
+                       const net_completion *completion)
+{
+    if (KB_LIKELY(!kb_oplog_is_path_watched(ctx->log)))
+        return;
+    kb_oplog_control record = {
+        .name = "copy",
+        .end = completion->ended,
+        .moved = {.from = ctx->host_node,
+                  .to = node,
+                  .read = read,
+                  .issued = completion->issued,
+                  .ended = completion->ended,
+                  .latency = completion->overhead + completion->wire,
+                  .bandwidth = completion->drain,
+                  .queueing = completion->queueing},
+        .begun_by = {KB_REASON_ISSUE, cause},
+    };
+    kb_oplog_tell_control(ctx->log, &record);
+}
+
+/* What its end says: the record because of which it began, its memory and its direction. */
+enum { NODE_BITS = 31 };
+
+static uint64_t transfer_arg(const kb_context *ctx, uint32_t node, bool read)
+{
+    return (uint64_t)kb_oplog_control_cause(ctx->log) << 32 | (uint64_t)read << NODE_BITS | node;
+}
+
 static void transfer_done(void *self, uint64_t arg, const net_completion *completion)
 {
-    (void)arg;
+    const rt_request *request = self;
+    rt_tell_host_copy(request->ctx, arg >> 32, (uint32_t)arg & ((1u << NODE_BITS) - 1),
+                      arg >> NODE_BITS & 1, completion);
     rt_request_end_part(self, completion, NULL);
 }
 
@@ -299,6 +330,7 @@ kb_error *rt_request_transfer(rt_request *request, const kb_location *location, 
     net_order order = net_make_order_by_nodes(&ctx->routes, ctx->host_node, node, bytes, read);
     order.done = transfer_done;
     order.self = request;
+    order.arg = transfer_arg(ctx, node, read);
     KB_TRY(net_submit(ctx->fabric, &order));
     rt_request_add_part(request);
     request->completion.bytes += bytes;

@@ -335,6 +335,11 @@ void rt_request_close(rt_request *request, kb_error *err);
 KB_MUST_USE kb_error *rt_request_transfer(rt_request *request, const kb_location *location,
                                           uint64_t bytes, bool read);
 
+/* For critical paths: a transfer between the host and a memory that has ended, and the record
+ * because of which it began. */
+void rt_tell_host_copy(kb_context *ctx, uint64_t cause, uint32_t node, bool read,
+                       const net_completion *completion);
+
 /* Its nodes use the tensor until it has ended. */
 KB_MUST_USE kb_error *rt_request_use(rt_request *request, kb_tensor tensor);
 

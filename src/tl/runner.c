@@ -171,7 +171,7 @@ static kb_error *begin(tl_context *tl)
     if (!runner->has.instant)
         tl->id = kb_oplog_new_id(runner->has.log);
     if (KB_UNLIKELY(tl->id != 0) && tl->begun_by.kind == KB_REASON_NONE)
-        tl->begun_by.kind = KB_REASON_LAUNCH;
+        tl->begun_by = (kb_reason){KB_REASON_LAUNCH, kb_oplog_control_cause(runner->has.log)};
     KB_TRY(kb_co_spawn(runner->has.sim,
                        &(kb_co_options){.name = name,
                                         .source_id = runner->has.first_source + (uint32_t)tl->pe,
@@ -236,6 +236,7 @@ static tl_outcome outcome_of(tl_context *tl)
                              (kb_time)tl->unlogged_issues * tl->runner->params->cpu_issue_fs);
     kb_op op = op_of(tl, outcome.end);
     kb_oplog_add(log, tl->pe, &op);
+    kb_oplog_note_control(log, tl->id);
     kb_oplog_kernel_end(log, tl->pe, outcome.causes);
     return outcome;
 }

@@ -1,0 +1,52 @@
+#!/bin/sh
+# causes.sh BUILD: programs that are slow for one reason, and what `explain` says of them; also
+# variants of them on other machines.
+set -eu
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+# shellcheck source=../check.sh
+. "$here/../check.sh"
+kernbench=$(CDPATH='' cd -- "$1" && pwd)/kernbench
+
+# names CAUSE BENCH OPTIONS...: the path of the bench names the cause, and its groups add up to the
+# run.
+names() {
+    cause=$1 bench=$2
+    shift 2
+    outcome 0 '*' '' "$kernbench" explain --bench "$here/causes.c:$bench" --json --quiet "$@" &&
+        python3 - "$cause" "$scratch/out" <<'END'
+import json, sys
+path = json.load(open(sys.argv[2]))["critical_path"]
+assert path["cause"] == sys.argv[1], path["headline"]
+for key, groups in path.items():
+    if key.startswith("by_"):
+        assert sum(group["fs"] for group in groups) == path["fs"], key
+steps = path["path"]
+if len(steps) == path["steps"]:
+    assert steps[0]["from_fs"] == 0 and steps[-1]["to_fs"] == path["fs"]
+    assert all(a["to_fs"] == b["from_fs"] for a, b in zip(steps, steps[1:]))
+for step in steps:
+    assert sum(part["fs"] for part in step["parts"]) == step["to_fs"] - step["from_fs"], step
+END
+}
+
+check "a link that eight PEs share" names slow_link slow_link
+check "a link that is slow" names slow_link slow_link --set sip.ucie.bw_gbs=16
+check "a PE with ten times the work" names straggler straggler
+check "a PE with ten times the work, on 36 PEs" names straggler straggler \
+    --set sip.cube_mesh.w=3 --set sip.cube_mesh.h=3 --set cube.pe_layout.pe_per_corner=1
+check "dependent products" names dependent_products dependent_products
+check "dependent products on a large array" names dependent_products dependent_products \
+    --set cube.pe_gemm.rows=128 --param steps=30
+check "few slots" names queue_slots few_slots
+check "two slots" names queue_slots few_slots --param slots=2
+check "launches" names launch launch_latency
+check "launches through a slow control processor" names launch launch_latency \
+    --set sip.io.io_cpu.overhead_ns=2000
+check "a hot slice" names hot_memory hot_slice
+check "a hot slice that is slow" names hot_memory hot_slice --set cube.xbar_to_hbm_bw_gbs=64
+check "a far operand" names far_operand far_operand
+check "a far operand in a row of cubes" names far_operand far_operand \
+    --set sip.cube_mesh.w=5 --set sip.cube_mesh.h=1
+check "vector work" names vector vector_work
+check "vector work on few lanes" names vector vector_work --set cube.pe_math.lanes=24
+finish
