@@ -14,7 +14,7 @@ if(TARGET kernbench_python)
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/
         DESTINATION ${kb_python_dir}
         FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN "py.typed"
-        PATTERN "__pycache__" EXCLUDE)
+        PATTERN "__pycache__" EXCLUDE PATTERN ".?*" EXCLUDE)
     install(TARGETS kernbench_python LIBRARY DESTINATION ${kb_python_dir}/kernbench)
 endif()
 

@@ -11,7 +11,7 @@ import sys
 from typing import Any, Callable, Mapping, Optional, Sequence, TypeVar, Union
 
 from kernbench import _core
-from kernbench.cli.main import find_bench, without_ccl_file
+from kernbench.cli.main import find_bench, words_for_engine
 from kernbench.runtime_api.bench_runner import run_on
 from kernbench.runtime_api.context import RuntimeContext
 from kernbench.sim_engine.engine import GraphEngine
@@ -159,7 +159,7 @@ def _call(argv: list[str], bench: Optional[Callable[..., Any]], body: Any) -> st
         if bench is None:
             code = _core.run_cli(argv)
         else:
-            with without_ccl_file(argv) as words:
+            with words_for_engine(argv) as words:
                 code = _core.run_cli(words, bench=guarded)
     if failures:
         raise failures[0]

@@ -293,6 +293,9 @@ void ipcq_slot_was_read(ipcq_receive *receive, uint64_t number);
 /* Whether each message is told to a trace function, in the order of time. */
 bool ipcq_is_traced(const ipcq *queues);
 
+/* Messages are told to another function from here on; to none if there was none before. */
+void ipcq_redirect_trace(ipcq *queues, ipcq_trace_fn *trace, void *trace_self);
+
 /* ---- What people are told ------------------------------------------------------------------ */
 
 /* Who waits on which direction for whom, one a line; and the circle of waits if there is one:

@@ -18,6 +18,14 @@ bool ipcq_is_traced(const ipcq *queues)
     return queues && queues->has.trace;
 }
 
+void ipcq_redirect_trace(ipcq *queues, ipcq_trace_fn *trace, void *trace_self)
+{
+    if (!queues->has.trace)
+        return;
+    queues->has.trace = trace;
+    queues->has.trace_self = trace_self;
+}
+
 /* ---- Messages ---------------------------------------------------------------------------- */
 
 ipcq_message *ipcq_message_new(ipcq_end *end, uint64_t bytes)

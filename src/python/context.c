@@ -15,6 +15,7 @@
 #include <structmember.h>
 
 #include "errors.h"
+#include "rt/rt.h"
 #include "sim/sim.h"
 #include "threads.h"
 
@@ -258,6 +259,16 @@ static void on_ccl_trace(void *arg, const char *line)
 {
     py_context *self = arg;
     tell(self, self->on_ccl_trace, "stdout", "", line);
+}
+
+static PyObject *redirect_ccl_trace(PyObject *object, PyObject *callback)
+{
+    py_context *self = (py_context *)object;
+    if (!py_context_check(self))
+        return NULL;
+    Py_XSETREF(self->on_ccl_trace, Py_NewRef(callback));
+    rt_redirect_ccl_trace(self->kb, on_ccl_trace, self);
+    Py_RETURN_NONE;
 }
 
 static void on_op(void *arg, const kb_op *op)
@@ -596,6 +607,9 @@ static PyMemberDef offsets[] = {
 static PyMethodDef own_methods[] = {
     PY_PLAIN_METHOD("close", context_close,
                     "close($self)\n--\n\nDestroys the context; its kernels and workers end."),
+    {"redirect_ccl_trace", redirect_ccl_trace, METH_O,
+     PyDoc_STR("redirect_ccl_trace($self, callback, /)\n--\n\nThe callback gets the lines of the "
+               "queue trace from here on. Nothing if the context was made without one.")},
     {0},
 };
 

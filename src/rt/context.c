@@ -580,6 +580,11 @@ kb_sim *kb_context_sim(kb_context *ctx)
     return ctx->sim;
 }
 
+void rt_redirect_ccl_trace(kb_context *ctx, kb_warning_fn *on_ccl_trace, void *self)
+{
+    ipcq_redirect_trace(ctx->queues, on_ccl_trace, self);
+}
+
 rt_stats rt_get_stats(kb_context *ctx)
 {
     return (rt_stats){

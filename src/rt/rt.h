@@ -28,6 +28,10 @@ typedef struct rt_stats {
 
 rt_stats rt_get_stats(kb_context *ctx);
 
+/* The lines of the queue trace go to another function from here on; to none if the context was made
+ * without one. */
+void rt_redirect_ccl_trace(kb_context *ctx, kb_warning_fn *on_ccl_trace, void *self);
+
 /* Whether a public call that takes a tensor shows its contents to the host, and so waits first for
  * the caller's work. */
 bool rt_shows_contents(const char *function);

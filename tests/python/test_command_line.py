@@ -126,6 +126,29 @@ class TestUsersBenches:
         assert run("--bench", "elsewhere") == 0
         assert "sum 64.0" in capsys.readouterr().out
 
+    def test_beside_a_package_of_that_name(self, tmp_path, monkeypatch, capsys, fresh_benches):
+        """A folder benches/ with an __init__.py hides ours from `import`, not from --bench."""
+        (tmp_path / "benches").mkdir()
+        (tmp_path / "benches" / "__init__.py").write_text("")
+        (tmp_path / "benches" / "mine.py").write_text(MINE)
+        (tmp_path / "nothing.py").write_text(
+            "def kernel_args(world_size, n_elem):\n    return (n_elem,)\n"
+            "def kernel(t_ptr, n_elem, tl):\n    pass\n")
+        (tmp_path / "ccl.yaml").write_text(
+            "defaults: { algorithm: idle }\n"
+            "algorithms: { idle: { module: nothing, topology: ring_1d, world_size: 4, n_elem: 8 } }"
+            "\n")
+        monkeypatch.chdir(tmp_path)
+        try:
+            assert run("--bench", "mine") == 0
+            assert "sum 64.0" in capsys.readouterr().out
+            assert run("--bench", "ccl_allreduce") == 1  # in Python: it knows the module
+            line = "[FAIL] idle (ws=4): got mean=1.000, expected=10.000"
+            assert line in capsys.readouterr().out
+        finally:
+            for name in [n for n in sys.modules if n.split(".")[0] == "benches"]:
+                del sys.modules[name]
+
     def test_by_its_file(self, tmp_path, monkeypatch, capsys, fresh_benches):
         (tmp_path / "mine.py").write_text(MINE)
         monkeypatch.chdir(tmp_path)

@@ -4,9 +4,11 @@ import importlib
 
 import pytest
 
+import kernbench as kb
 import kernbench.ccl.diagnostics as diagnostics
 from kernbench.ccl.diagnostics import IpcqDeadlock
-from support import cube_rows, make_context, one_pe, pe_columns
+from kernbench.cli.main import main
+from support import MACHINE, cube_rows, make_context, one_pe, pe_columns
 
 
 @pytest.fixture
@@ -100,6 +102,33 @@ class TestTrace:
         assert "dir=E" in captured.out and "send" in captured.out and "recv" in captured.out
         assert "sip0.cube0.pe0" in captured.out
         assert "dir=" not in captured.err
+
+    @pytest.mark.parametrize("how", ["the environment", "the setting"])
+    def test_lines_of_the_command_line(self, setting, monkeypatch, capsys, write_ccl, how):
+        if how == "the setting":
+            setting("1")
+            monkeypatch.delenv("KERNBENCH_CCL_TRACE")
+        else:
+            monkeypatch.setenv("KERNBENCH_CCL_TRACE", "1")
+        write_ccl("intercube_allreduce")
+        assert main(["run", "--topology", str(MACHINE), "--bench", "ccl_allreduce"]) == 0
+        captured = capsys.readouterr()
+        lines = captured.out.splitlines()
+        for pe, what in (("sip0.cube0.pe0", "send"), ("sip0.cube1.pe0", "recv")):
+            direction = "dir=E" if what == "send" else "dir=W"
+            assert any(pe in line and what in line and direction in line for line in lines)
+        assert "intercube_allreduce (ws=2): 32 OK" in lines
+        assert "sip0" not in captured.err
+
+    def test_lines_of_kb_run(self, monkeypatch, capsys, write_ccl):
+        def bench(torch):
+            torch.install_ipcq(algorithm="ring_allreduce_tcm", world_size_override=4)
+            torch.launch("k", shift, torch.zeros((1, 32), dp=pe_columns(4)))
+
+        monkeypatch.setenv("KERNBENCH_CCL_TRACE", "1")
+        write_ccl("ring_allreduce_tcm")
+        kb.run(bench)
+        assert capsys.readouterr().out.count("dir=E") == 4
 
     def test_a_quiet_run(self, setting, capsys, ring):
         setting(None)

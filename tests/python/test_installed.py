@@ -83,4 +83,5 @@ with kb.Context() as ctx:
 def test_stubs(prefix):
     package = prefix / "lib" / "python3" / "dist-packages" / "kernbench"
     assert (package / "py.typed").exists() and (package / "_core.pyi").exists()
+    assert sorted(p.name for p in package.parent.iterdir()) == ["benches", "kernbench"]
     assert not (package.parent / "benches" / "__init__.py").exists()

@@ -17,6 +17,7 @@ import traceback
 from typing import Any, Callable, Iterator, Optional, Sequence
 
 from kernbench import _core
+from kernbench.ccl import diagnostics
 from kernbench.ccl.install import DEFAULT_FILE
 
 __all__ = ["main"]
@@ -76,12 +77,15 @@ def _load_module(name: str) -> Optional[Bench]:
     if os.path.isfile(local):
         return _load_file(local, module_name)
     try:
-        module = importlib.import_module(module_name)
+        return _run_of(importlib.import_module(module_name), module_name)
     except ModuleNotFoundError as exc:
-        if exc.name in ("benches", module_name):
-            return None
-        raise
-    return _run_of(module, module_name)
+        if exc.name not in ("benches", module_name):
+            raise
+    for folder in sys.path:  # a package `benches` with an __init__.py hides other folders
+        path = os.path.join(folder, local)
+        if os.path.isfile(path):
+            return _load_file(path, module_name)
+    return None
 
 
 def _folders_of(argv: Sequence[str]) -> list[str]:
@@ -125,11 +129,14 @@ def _find_or_report(argv: Sequence[str]) -> Optional[Bench]:
 
 
 @contextlib.contextmanager
-def without_ccl_file(argv: Sequence[str]) -> Iterator[list[str]]:
-    """The command line for the engine, which gets no ccl.yaml: the package reads it when the bench
-    asks for it, as it may name algorithms in Python."""
+def words_for_engine(argv: Sequence[str]) -> Iterator[list[str]]:
+    """The command line of a bench in Python for the engine. It has no ccl.yaml: the package reads
+    that when the bench asks for it, as it may name algorithms in Python."""
     words = _without_option(argv, "--ccl")
-    if len(words) == len(argv) and not os.path.exists(DEFAULT_FILE):
+    has_file = len(words) < len(argv) or os.path.exists(DEFAULT_FILE)
+    if diagnostics.trace_enabled():
+        words.append("--ccl-trace")
+    if not has_file:
         yield words
         return
     with tempfile.NamedTemporaryFile("w", prefix="kernbench-ccl-", suffix=".yaml") as file:
@@ -165,7 +172,7 @@ def _run_bench(argv: Sequence[str], bench: Bench) -> int:
         with contextlib.redirect_stdout(output):
             run_on(core, bench, topology, _option(argv, "--device"), _option(argv, "--ccl"))
 
-    with without_ccl_file(argv) as words:
+    with words_for_engine(argv) as words:
         return _core.run_cli(words, bench=run)
 
 

@@ -51,6 +51,8 @@ class GraphEngine:
         self._options = options
         self._device: Optional[int] = None
         self._made = core
+        if core is not None and _queue_trace() is not None:
+            core.redirect_ccl_trace(_print_queue_line)
         self._closed = False
         self._queue_sets: list[int] = []
         self._group_owner: Any = None
