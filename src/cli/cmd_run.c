@@ -8,13 +8,15 @@
 #include "crash.h"
 #include "files.h"
 #include "json.h"
+#include "op_log.h"
 #include "run_once.h"
+#include "run_record.h"
 #include "run_trace.h"
 
 typedef struct run_args {
     cli_common common;
-    const char *bench, *device, *trace;
-    bool verify, timing_only, verbose, profile, check_races;
+    const char *bench, *device, *trace, *store;
+    bool save_ops, verify, timing_only, verbose, profile, check_races;
     uint64_t stack_bytes;
     cli_list params;
     collectives_args collectives;
@@ -45,6 +47,11 @@ static const cli_option options[] = {
     CLI_OPTION(
         "--profile", NULL, CLI_FLAG, run_args, profile,
         "prints the time of the PEs by source line and operation, with the causes of stalls"),
+    CLI_OPTION("--save", "[DB]", CLI_OPTIONAL, run_args, store,
+               "keeps the run in a store, a SQLite file (docs/store.md); default: kernbench.db",
+               .by_default = "kernbench.db"),
+    CLI_OPTION("--save-ops", NULL, CLI_FLAG, run_args, save_ops,
+               "keeps its operations too; kernbench runs export ID --ops prints them"),
     COLLECTIVES_OPTIONS(run_args),
     CLI_OPTION("--ccl-trace", NULL, CLI_FLAG, run_args, ccl_trace,
                "prints a line on stderr for each message that PEs send or receive"),
@@ -59,7 +66,10 @@ static const cli_option options[] = {
 /* What the hooks of the run see. */
 typedef struct run {
     const run_args *args;
+    const run_options *options;
     run_trace *trace;
+    store *store; /* NULL: it is not saved */
+    op_log *ops;  /* NULL: they are not saved */
     bool trace_on_stdout;
     bool printed; /* the bench has printed something */
 } run;
@@ -70,6 +80,8 @@ static void on_op(void *self, const kb_op *op)
 {
     const run *r = self;
     run_trace_op(r->trace, op);
+    if (r->ops)
+        op_log_add(r->ops, op);
 }
 
 static void on_tcm(void *self, const kb_pe *pe, kb_time now, uint64_t bytes)
@@ -153,7 +165,42 @@ static bool keeps_trace(const run_outcome *outcome)
     }
 }
 
-/* Completes the trace and prints the summary. */
+/* A run is kept if there was one: if it has a context. */
+static kb_error *save(run *r, const run_outcome *outcome, int64_t *number)
+{
+    run_record record;
+    run_request request = {r->args->bench, r->options, &r->args->collectives};
+    *number = 0;
+    if (!r->store || !outcome->ctx)
+        return NULL;
+    kb_error *err = run_record_init(&record, &request, outcome);
+    if (!err && r->ops)
+        err = op_log_finish(r->ops, &record.run.ops, &record.run.ops_size);
+    if (!err)
+        err = store_add(r->store, &record.run, number);
+    run_record_fini(&record);
+    return err;
+}
+
+static kb_error *print_id(void *self, const store_row *row)
+{
+    const run *r = self;
+    FILE *out = r->args->common.json || r->trace_on_stdout ? stderr : stdout;
+    fprintf(out, "Saved as run %s in %s: kernbench runs show %s\n", row->id, r->args->store,
+            row->id);
+    return NULL;
+}
+
+static kb_code save_and_report(run *r, const run_outcome *outcome)
+{
+    int64_t number;
+    kb_error *err = save(r, outcome, &number);
+    if (!err && number != 0 && !r->args->common.quiet)
+        err = store_each_run(r->store, &(store_filter){.run = number}, print_id, r);
+    return err ? cli_report(err) : KB_OK;
+}
+
+/* Completes the trace, prints the summary and saves the run. */
 static kb_code on_done(void *self, const run_outcome *outcome)
 {
     run *r = self;
@@ -170,6 +217,8 @@ static kb_code on_done(void *self, const run_outcome *outcome)
     kb_code code = KB_OK;
     if (has_summary && outcome->view)
         code = print_summary(r, traced && !trace_error ? r->args->trace : NULL, outcome);
+    kb_code of_store = save_and_report(r, outcome);
+    code = code == KB_OK ? of_store : code;
     if (err) {
         fflush(stdout); /* the message comes last */
         kb_code of_run = cli_print_error(err);
@@ -185,6 +234,8 @@ static kb_code on_done(void *self, const run_outcome *outcome)
 static kb_code make_run(const run_args *args, bool trace_on_stdout, const run_program *program)
 {
     run r = {.args = args, .trace_on_stdout = trace_on_stdout};
+    bool gets_ops = args->trace || args->save_ops;
+    kb_error *err = NULL;
     run_options o = {
         .topology = args->common.topology,
         .settings = &args->common.settings,
@@ -200,14 +251,22 @@ static kb_code make_run(const run_args *args, bool trace_on_stdout, const run_pr
         .warn = on_warning,
         .note = args->verbose ? on_note : NULL,
         .ccl_trace = args->ccl_trace ? on_ccl_trace : NULL,
-        .op = args->trace ? on_op : NULL,
-        .reasons = args->trace != NULL,
+        .op = gets_ops ? on_op : NULL,
+        .reasons = gets_ops,
         .tcm = args->trace ? on_tcm : NULL,
         .ready = args->trace ? open_trace : NULL,
         .done = on_done,
         .self = &r,
     };
-    return run_once(program, &o);
+    r.options = &o;
+    if (args->store) /* before the run: a store that cannot be written is no surprise after it */
+        err = store_open(args->store, STORE_WRITE, &r.store);
+    if (!err && args->save_ops)
+        err = op_log_create(&r.ops);
+    kb_code code = err ? cli_report(err) : run_once(program, &o);
+    op_log_destroy(r.ops);
+    store_close(r.store);
+    return code;
 }
 
 /* ---- The command ------------------------------------------------------------------------- */
@@ -226,6 +285,8 @@ static kb_code check_options(const cli_call *call)
         return cli_fail(KB_ERR_INPUT, "missing --bench NAME; see kernbench list");
     if (args->verify && args->timing_only)
         return cli_fail(KB_ERR_INPUT, "--verify-data and --timing-only are mutually exclusive");
+    if (args->save_ops && !args->store)
+        return cli_fail(KB_ERR_INPUT, "--save-ops needs --save");
     return KB_OK;
 }
 
@@ -271,7 +332,8 @@ const cli_command cli_run_command = {
     .example =
         "Example: kernbench run --bench gemm_single_pe --verify-data\n"
         "Example: kernbench run --bench gemm_single_pe --param m=256 --json --quiet\n"
-        "Example: kernbench run --bench qkv_gemm_multi_pe --param width=768 --trace qkv.json\n",
+        "Example: kernbench run --bench qkv_gemm_multi_pe --param width=768 --trace qkv.json\n"
+        "Example: kernbench run --bench gemm_single_pe --param m=64 --save && kernbench runs\n",
     CLI_OPTIONS(options),
     CLI_ARGS(run_args, .stack_bytes = RUN_DEFAULT_STACK),
     .machine = CLI_MACHINE_OPTIONS,

@@ -235,6 +235,12 @@ static void print_table(const cli_table *table, const text_column *columns, size
     }
 }
 
+void cli_table_discard(cli_table *table)
+{
+    kb_text_fini(&table->text);
+    kb_vec_fini(&table->ends);
+}
+
 kb_code cli_table_print(cli_table *table, FILE *out)
 {
     text_column *columns = kb_alloc_array(table->column_count, sizeof *columns);
@@ -242,8 +248,7 @@ kb_code cli_table_print(cli_table *table, FILE *out)
     if (good)
         print_table(table, columns, lay_out(table, columns), out);
     free(columns);
-    kb_text_fini(&table->text);
-    kb_vec_fini(&table->ends);
+    cli_table_discard(table);
     return good ? KB_OK : cli_report(kb_error_nomem());
 }
 

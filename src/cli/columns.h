@@ -116,6 +116,9 @@ void cli_table_row(cli_table *table, const cli_value *values, size_t count);
 /* Prints the text, two spaces before each row, and frees the table. */
 KB_MUST_USE kb_code cli_table_print(cli_table *table, FILE *out);
 
+/* Frees a table of text without printing it. */
+void cli_table_discard(cli_table *table);
+
 /* A table that commands print as text and as JSON. */
 typedef struct cli_rows {
     const cli_column *columns;

@@ -47,7 +47,7 @@ void cli_machine_title(const topo_machine *machine, const cli_list *settings, kb
 }
 
 /* In quotes if a shell would interpret it. */
-static void append_word(kb_text *text, const char *option, const char *word)
+void cli_append_option(kb_text *text, const char *option, const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "_-+=.,:/@%";
@@ -66,9 +66,9 @@ void cli_machine_options(const cli_common *common, kb_text *text)
 {
     size_t start = text->length;
     if (common->topology)
-        append_word(text, "--topology", common->topology);
+        cli_append_option(text, "--topology", common->topology);
     for (size_t i = 0; i < common->settings.count; i++)
-        append_word(text, "--set", common->settings.items[i]);
+        cli_append_option(text, "--set", common->settings.items[i]);
     kb_text_escape_from(text, start);
 }
 

@@ -21,6 +21,9 @@ void cli_machine_title(const topo_machine *machine, const cli_list *settings, kb
 /* Appends " --topology X --set KEY=VALUE ..." as they were given, quoted for a shell. */
 void cli_machine_options(const cli_common *common, kb_text *text);
 
+/* Appends " OPTION WORD", quoted for a shell. */
+void cli_append_option(kb_text *text, const char *option, const char *word);
+
 /*
  * Appends the name of a link for tables: the common prefix of its ends appears once, as in
  * "sip0.cube0.noc.x0y0>noc.x1y0".

@@ -118,9 +118,13 @@ static kb_code set_enum(const cli_option *option, const char *text, size_t *targ
 static void *target_of(const parser *p, const cli_option *option)
 {
     static const size_t sizes[] = {
-        [CLI_FLAG] = sizeof(bool),     [CLI_STRING] = sizeof(const char *),
-        [CLI_UINT] = sizeof(uint64_t), [CLI_SIZE] = sizeof(uint64_t),
-        [CLI_DOUBLE] = sizeof(double), [CLI_ENUM] = sizeof(size_t),
+        [CLI_FLAG] = sizeof(bool),
+        [CLI_STRING] = sizeof(const char *),
+        [CLI_OPTIONAL] = sizeof(const char *),
+        [CLI_UINT] = sizeof(uint64_t),
+        [CLI_SIZE] = sizeof(uint64_t),
+        [CLI_DOUBLE] = sizeof(double),
+        [CLI_ENUM] = sizeof(size_t),
         [CLI_LIST] = sizeof(cli_list),
     };
     KB_ASSERT(option->size == sizes[option->kind]);
@@ -154,6 +158,7 @@ static kb_code set(const parser *p, const cli_option *option, const char *text)
         *(bool *)target = true;
         return KB_OK;
     case CLI_STRING:
+    case CLI_OPTIONAL:
         if (text[0] == '\0')
             return cli_fail(KB_ERR_INPUT, "%s: empty value: expected %s", option->name,
                             option->value);
@@ -231,7 +236,10 @@ static kb_code take_option(const parser *p, int argc, char **argv, int *i)
         return set(p, option, NULL);
     if (equals)
         return set(p, option, equals + 1);
-    if (*i + 1 >= argc)
+    bool has_value = *i + 1 < argc;
+    if (option->kind == CLI_OPTIONAL && (!has_value || argv[*i + 1][0] == '-'))
+        return set(p, option, option->by_default);
+    if (!has_value)
         return cli_fail(KB_ERR_INPUT, "%s needs a value: %s %s", option->name, option->name,
                         option->value);
     return set(p, option, argv[++*i]);

@@ -14,8 +14,10 @@
  *     probe_args args = {.bytes = 4096};
  *     kb_code code = cli_parse(self, &argc, argv, &args);
  *
- * Accepts `--name value` and `--name=value`; `--` ends the options. Options that are not given keep
- * their value in the struct. An error is one line on stderr and KB_ERR_INPUT.
+ * Accepts `--name value` and `--name=value`; `--` ends the options. An option whose value is
+ * optional takes the next argument unless that begins with "-", so its command must not take words.
+ * Options that are not given keep their value in the struct. An error is one line on stderr and
+ * KB_ERR_INPUT.
  */
 #ifndef KB_CLI_OPTIONS_H
 #define KB_CLI_OPTIONS_H
@@ -31,13 +33,14 @@
 
 /* Kinds of options, with the type of the member that they set. */
 typedef enum cli_kind {
-    CLI_FLAG,   /* bool: takes no value */
-    CLI_STRING, /* const char *: an argument of main() */
-    CLI_UINT,   /* uint64_t */
-    CLI_SIZE,   /* uint64_t: 4096, 4KiB, 1MiB, 64KB, 2GiB */
-    CLI_DOUBLE, /* double */
-    CLI_ENUM,   /* size_t: the index in `names` */
-    CLI_LIST    /* cli_list: each use of the option appends */
+    CLI_FLAG,     /* bool: takes no value */
+    CLI_STRING,   /* const char *: an argument of main() */
+    CLI_OPTIONAL, /* the same; without a value it is `by_default` */
+    CLI_UINT,     /* uint64_t */
+    CLI_SIZE,     /* uint64_t: 4096, 4KiB, 1MiB, 64KB, 2GiB */
+    CLI_DOUBLE,   /* double */
+    CLI_ENUM,     /* size_t: the index in `names` */
+    CLI_LIST      /* cli_list: each use of the option appends */
 } cli_kind;
 
 typedef struct cli_option {
@@ -47,6 +50,7 @@ typedef struct cli_option {
     cli_kind kind;
     size_t at, size;          /* of the member that it sets */
     double min, max;          /* of numbers, inclusive, up to 2^53; min == max: no bounds */
+    const char *by_default;   /* of an optional value */
     const char *const *names; /* of an enum */
     size_t name_count;
 } cli_option;

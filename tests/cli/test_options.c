@@ -8,7 +8,7 @@
 typedef struct test_args {
     cli_common common;
     bool flag;
-    const char *text;
+    const char *text, *file;
     uint64_t count, bytes;
     double share;
     size_t colour;
@@ -19,6 +19,7 @@ static const char *const colours[] = {"red", "green"};
 static const cli_option options[] = {
     CLI_OPTION("--flag", NULL, CLI_FLAG, test_args, flag, "a flag"),
     CLI_OPTION("--text", "S", CLI_STRING, test_args, text, "t"),
+    CLI_OPTION("--file", "[F]", CLI_OPTIONAL, test_args, file, "f", .by_default = "here"),
     CLI_OPTION("--count", "N", CLI_UINT, test_args, count, "c", .min = 1, .max = 10),
     CLI_OPTION("--bytes", "N", CLI_SIZE, test_args, bytes, "b"),
     CLI_OPTION("--share", "X", CLI_DOUBLE, test_args, share, "s", .min = 0, .max = 1),
@@ -84,6 +85,29 @@ static void what_is_not_given_stays(void **state)
     assert_int_equal(args.count, 3);
     assert_string_equal(args.text, "t");
     assert_int_equal(argc, 1);
+}
+
+static const char *file_of(const char *words)
+{
+    char line[80], *argv[20];
+    int argc;
+    test_args args = {0};
+    snprintf(line, sizeof line, "test %s", words);
+    assert_int_equal(parse(line, &argc, argv, &args), KB_OK);
+    static char file[40]; /* the words are gone when this returns */
+    snprintf(file, sizeof file, "%s", args.file ? args.file : "none");
+    return file;
+}
+
+static void values_may_be_optional(void **state)
+{
+    (void)state;
+    assert_string_equal(file_of("--flag"), "none");
+    assert_string_equal(file_of("--file"), "here");
+    assert_string_equal(file_of("--file --flag"), "here");
+    assert_string_equal(file_of("--file there --flag"), "there");
+    assert_string_equal(file_of("--file=there word"), "there");
+    assert_string_equal(file_of("--file=-"), "-");
 }
 
 static void mistakes_are_refused(void **state)
@@ -236,6 +260,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind),
         cmocka_unit_test(what_is_not_given_stays),
+        cmocka_unit_test(values_may_be_optional),
         cmocka_unit_test(mistakes_are_refused),
         cmocka_unit_test(numbers_are_printed_alike),
         cmocka_unit_test(widths_are_those_of_a_terminal),
