@@ -10,7 +10,7 @@
  * is divided at the same instants as without, and of engines that share time the one that gets the
  * odd femtosecond takes turns.
  *
- * If the log is not detailed, most of what it is told goes through sweep.c, and operations of
+ * If the log is not detailed, most of what it is told goes through merge.c, and operations of
  * engines are no part of the state: engine_work.c charges them, and charging skips their times.
  *
  * Not modelled: an engine that waits for the TCM counts as working.
@@ -472,15 +472,15 @@ __attribute__((noinline)) void kb_oplog_apply_due(kb_oplog *log, pe_record *reco
         return;
     }
     kb_time now = log->clock->now;
-    sweep_position position = kb_oplog_sweep_begin(record);
+    merge_position position = kb_oplog_merge_begin(record);
     transition *t = record->first;
     const transition *end = record->end; /* nothing is told meanwhile */
     while (t != end && t->at <= now) {
-        kb_oplog_sweep(log, record, &position, t->at);
+        kb_oplog_merge(log, record, &position, t->at);
         t += apply_any(log, record, t);
     }
-    kb_oplog_sweep(log, record, &position, now);
-    kb_oplog_sweep_end(record, &position);
+    kb_oplog_merge(log, record, &position, now);
+    kb_oplog_merge_end(record, &position);
     record->next_due = t != end ? t->at : KB_FOREVER;
     set_first(record, t);
 }

@@ -2,7 +2,7 @@
  * engine_work.c: operations of engines, all of whose times are known when they are told.
  *
  * If the log is not detailed, the PE keeps an operation until it has ended. Meanwhile its time is
- * skipped when what is outstanding is charged (kb_oplog_pass_engines, sweep.c); then it is counted:
+ * skipped when what is outstanding is charged (kb_oplog_pass_engines, merge.c); then it is counted:
  * in the sums, in the time at work of its unit and in the causes of its PE. If something is read
  * before, what those that are left add up to now is added (kb_oplog_work_so_far).
  *

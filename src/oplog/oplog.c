@@ -1,6 +1,6 @@
 /*
  * oplog.c: sums over what was done, kept up as it is told. causes.c has what the time of PEs goes
- * to, sweep.c how most of it is applied, engine_work.c the operations of engines, ahead.c what is
+ * to, merge.c how most of it is applied, engine_work.c the operations of engines, ahead.c what is
  * told before its time.
  *
  * A unit that begins takes the time of day from the sum of its work, and gives it back when it

@@ -1,5 +1,5 @@
 /* oplog_private.h: the state of the log, which oplog.c (operations and their sums), causes.c (what
- * the time of PEs goes to), sweep.c (the same if the log is not detailed), engine_work.c
+ * the time of PEs goes to), merge.c (the same if the log is not detailed), engine_work.c
  * (operations of engines), timeline.c (what the run is doing), ahead.c (what is told before its
  * time) and profile.c (the same by source line) share. */
 #ifndef KB_OPLOG_OPLOG_PRIVATE_H
@@ -68,7 +68,7 @@ typedef struct transition {
 
 _Static_assert(sizeof(transition) <= 64, "one fits into a cache line");
 
-/* ---- If the log is not detailed: what sweep.c applies ---- */
+/* ---- If the log is not detailed: what merge.c applies ---- */
 
 /* Bytes begin or end to be outstanding, now or later. */
 typedef struct byte_change {
@@ -412,21 +412,21 @@ static inline transition *insert_transition(kb_oplog *log, pe_record *record, kb
     return KB_LIKELY(t != NULL) ? t : kb_oplog_insert(log, record, at);
 }
 
-/* ---- sweep.c: what begins and ends, if the log is not detailed ---- */
+/* ---- merge.c: what begins and ends, if the log is not detailed ---- */
 
 /* What of the PE's buffer has not been applied. */
-typedef struct sweep_position {
+typedef struct merge_position {
     edge *edge;
     byte_change *change;
     span *span;
-} sweep_position;
+} merge_position;
 
 /* Applies what is in the buffer up to then, from there on. */
-void kb_oplog_sweep(kb_oplog *log, pe_record *record, sweep_position *from, kb_time at);
+void kb_oplog_merge(kb_oplog *log, pe_record *record, merge_position *from, kb_time at);
 
 /* The first position of the PE's buffer; and all in front of that one has been applied. */
-sweep_position kb_oplog_sweep_begin(const pe_record *record);
-void kb_oplog_sweep_end(pe_record *record, const sweep_position *to);
+merge_position kb_oplog_merge_begin(const pe_record *record);
+void kb_oplog_merge_end(pe_record *record, const merge_position *to);
 
 /* Opens the PE's buffer, which it may have to get first. False: the log is detailed, or there is no
  * memory and the run fails. */

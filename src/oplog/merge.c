@@ -1,5 +1,5 @@
 /*
- * sweep.c: what begins and ends at a PE, if the log is not detailed: in few instructions.
+ * merge.c: what begins and ends at a PE, if the log is not detailed: in few instructions.
  *
  * A PE has two short lists: edges, which are told at their times and so come in order, and byte
  * changes, which may be told ahead and are inserted in order. Both are applied when one is
@@ -17,13 +17,13 @@
 /* ---- Applying ------------------------------------------------------------------------------ */
 
 /* What the loop keeps in registers of the PE's record. */
-typedef struct sweep {
+typedef struct merge {
     kb_time since;
     const engine_op *next_op;
     uint64_t state, outstanding;
     const uint8_t *states; /* which state follows from what is outstanding */
     uint64_t *begun;       /* bytes by slot */
-} sweep;
+} merge;
 
 /* Between two causes, as kb_divide_time() does. Else false. */
 static inline bool charge_pair(pe_record *record, uint64_t state, kb_time time)
@@ -39,7 +39,7 @@ static inline bool charge_pair(pe_record *record, uint64_t state, kb_time time)
 }
 
 /* Without a kernel what is charged is dropped when the next one begins. */
-static inline void charge_up_to(kb_oplog *log, pe_record *record, sweep *s, kb_time at)
+static inline void charge_up_to(kb_oplog *log, pe_record *record, merge *s, kb_time at)
 {
     kb_time time = at - s->since;
     if (time <= 0)
@@ -55,7 +55,7 @@ static inline void charge_up_to(kb_oplog *log, pe_record *record, sweep *s, kb_t
 
 /* Charges the time before bytes change, although the state may stay the same: no sum depends on
  * that, and it takes less than finding out. */
-static inline void charge(kb_oplog *log, pe_record *record, sweep *s, kb_time at)
+static inline void charge(kb_oplog *log, pe_record *record, merge *s, kb_time at)
 {
     while (KB_UNLIKELY(s->next_op->start < at)) {
         charge_up_to(log, record, s, s->next_op->start);
@@ -66,13 +66,13 @@ static inline void charge(kb_oplog *log, pe_record *record, sweep *s, kb_time at
 }
 
 /* The first bytes of the cause are outstanding, or no longer any. */
-static inline void flip(sweep *s, size_t slot)
+static inline void flip(merge *s, size_t slot)
 {
     s->outstanding ^= UINT64_C(1) << slot;
     s->state = s->states[s->outstanding];
 }
 
-static inline void begin_bytes(pe_record *record, sweep *s, size_t slot, uint64_t bytes)
+static inline void begin_bytes(pe_record *record, merge *s, size_t slot, uint64_t bytes)
 {
     uint64_t before = record->bytes[slot];
     s->begun[slot] += bytes;
@@ -81,7 +81,7 @@ static inline void begin_bytes(pe_record *record, sweep *s, size_t slot, uint64_
         flip(s, slot);
 }
 
-static inline void end_bytes(const kb_oplog *log, pe_record *record, sweep *s, size_t slot,
+static inline void end_bytes(const kb_oplog *log, pe_record *record, merge *s, size_t slot,
                              uint64_t bytes)
 {
     uint64_t before = record->bytes[slot];
@@ -94,7 +94,7 @@ static inline void end_bytes(const kb_oplog *log, pe_record *record, sweep *s, s
         flip(s, slot);
 }
 
-static inline void apply_change(const kb_oplog *log, pe_record *record, sweep *s, int64_t what)
+static inline void apply_change(const kb_oplog *log, pe_record *record, merge *s, int64_t what)
 {
     size_t slot = (size_t)what % SLOTS;
     int64_t more = what >> SLOT_BITS;
@@ -123,7 +123,7 @@ static inline void count_edge(kb_oplog *log, pe_record *record, op_run *run, con
 }
 
 /* Returns the next one; NULL if this is behind the last one. */
-static inline const edge *apply_edge(kb_oplog *log, pe_record *record, sweep *s, op_run *run,
+static inline const edge *apply_edge(kb_oplog *log, pe_record *record, merge *s, op_run *run,
                                      const edge *e)
 {
     if (e->kind == TRANSFER_BEGINS) {
@@ -150,9 +150,9 @@ static inline const edge *apply_edge(kb_oplog *log, pe_record *record, sweep *s,
 
 /* Applies all up to the last edge; that one and the last change are at KB_FOREVER. */
 static __attribute__((noinline)) void
-apply_all(kb_oplog *log, pe_record *record, const sweep *start, const edge *e, const byte_change *c)
+apply_all(kb_oplog *log, pe_record *record, const merge *start, const edge *e, const byte_change *c)
 {
-    sweep s = *start;
+    merge s = *start;
     op_run *run = &record->buffer->edge_run;
     if (KB_UNLIKELY(is_full(run)))
         kb_oplog_count_run(log, run);
@@ -172,13 +172,13 @@ apply_all(kb_oplog *log, pe_record *record, const sweep *start, const edge *e, c
 }
 
 /* Those in front of `to`. */
-static void apply_before(kb_oplog *log, pe_record *record, const sweep_position *from,
-                         const sweep_position *to)
+static void apply_before(kb_oplog *log, pe_record *record, const merge_position *from,
+                         const merge_position *to)
 {
     static const engine_op never = {.start = KB_FOREVER};
     uint8_t same[1 << BYTE_CAUSES];
     uint64_t *begun = record->runs_kernel ? log->timeline.bytes : log->uncounted;
-    sweep s = {.since = record->since,
+    merge s = {.since = record->since,
                .next_op = record->next_op ? record->next_op : &never,
                .state = record->state,
                .outstanding = record->outstanding,
@@ -227,11 +227,11 @@ static edge *first_edge_after(edge *e, const edge *end, kb_time at)
     return e;
 }
 
-void kb_oplog_sweep(kb_oplog *log, pe_record *record, sweep_position *from, kb_time at)
+void kb_oplog_merge(kb_oplog *log, pe_record *record, merge_position *from, kb_time at)
 {
     if (!record->buffer)
         return;
-    sweep_position to = {record->edge_end, record->change_end, from->span};
+    merge_position to = {record->edge_end, record->change_end, from->span};
     if (at < log->clock->now)
         to.edge = first_edge_after(from->edge, record->edge_end, at);
     while (to.change != from->change && to.change[-1].at > at)
@@ -243,14 +243,14 @@ void kb_oplog_sweep(kb_oplog *log, pe_record *record, sweep_position *from, kb_t
     *from = to;
 }
 
-sweep_position kb_oplog_sweep_begin(const pe_record *record)
+merge_position kb_oplog_merge_begin(const pe_record *record)
 {
     pe_buffer *buffer = record->buffer;
-    return buffer ? (sweep_position){buffer->edges, buffer->changes + 1, buffer->spans + 1}
-                  : (sweep_position){0};
+    return buffer ? (merge_position){buffer->edges, buffer->changes + 1, buffer->spans + 1}
+                  : (merge_position){0};
 }
 
-void kb_oplog_sweep_end(pe_record *record, const sweep_position *to)
+void kb_oplog_merge_end(pe_record *record, const merge_position *to)
 {
     pe_buffer *buffer = record->buffer;
     if (!buffer)
