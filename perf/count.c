@@ -3,7 +3,7 @@
  * runs this program with `--count NAME EVENTS` for few and for many events; what the many cost more
  * is the events' alone, without start and end.
  */
-#include "bench.h"
+#include "suite.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -4,8 +4,8 @@
  * be faster than this; with four handlers most of it is that the processor cannot know which one is
  * called next.
  */
-#include "bench.h"
 #include "hold_model.h"
+#include "suite.h"
 
 #include "base/base.h"
 

@@ -1,5 +1,5 @@
 /* host.c: the machine that is measured on, and its clock. */
-#include "bench.h"
+#include "suite.h"
 
 #include <sched.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
  * kept as they are when the figures are written anew. Counts do not depend on what else the machine
  * does, but they do on the compiler, hence the margin.
  */
-#include "bench.h"
+#include "suite.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -18,7 +18,7 @@
 
 #include "ccl/communicator/ranks.h"
 #include "ccl/communicator/tune.h"
-#include "ccl/config/config.h"
+#include "ccl/config/ccl_yaml.h"
 #include "ccl/config/registry.h"
 #include "ccl/graph/lower_bound.h"
 #include "ccl/graph/plan.h"

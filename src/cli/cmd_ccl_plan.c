@@ -3,7 +3,7 @@
 
 #include "cli.h"
 #include "cmd_ccl.h"
-#include "collectives.h"
+#include "collective_options.h"
 #include "crash.h"
 #include "machine_options.h"
 

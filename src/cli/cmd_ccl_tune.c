@@ -6,7 +6,7 @@
 
 #include "cli.h"
 #include "cmd_ccl.h"
-#include "collectives.h"
+#include "collective_options.h"
 #include "columns.h"
 #include "crash.h"
 #include "json.h"

@@ -3,7 +3,7 @@
  */
 #include "cli.h"
 #include "crash.h"
-#include "explain.h"
+#include "explain_report.h"
 #include "json.h"
 #include "run_path.h"
 

@@ -1,6 +1,6 @@
 /* cmd_list.c: the command `list`: benches, machines, components and collectives. */
 #include "cli.h"
-#include "collectives.h"
+#include "collective_options.h"
 #include "columns.h"
 #include "json.h"
 #include "terminal.h"

@@ -1,5 +1,5 @@
 /* explain_text.c: a critical path as text, from its document. */
-#include "explain.h"
+#include "explain_report.h"
 
 #include "columns.h"
 #include "run.h"

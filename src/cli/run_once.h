@@ -21,7 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "collectives.h"
+#include "collective_options.h"
 #include "plugin.h"
 #include "run.h"
 

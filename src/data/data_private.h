@@ -5,7 +5,7 @@
  *     compute.c     which values to compute, and in which order
  *     writes.c      pending writes to memory
  *     threads.c     the threads that compute
- *     store.c       the whole, and reading memory
+ *     value_store.c       the whole, and reading memory
  *     the others    how one operation is computed
  *
  * Threads other than the owner's only run parts of operations (data_kernel.run). All else, counting

@@ -5,7 +5,7 @@
 #ifndef KB_DTENSOR_FRAME_H
 #define KB_DTENSOR_FRAME_H
 
-#include "state.h"
+#include "dtensor_state.h"
 
 typedef struct dt_frame {
     kb_context *ctx;

@@ -3,7 +3,7 @@
  * has the coordinates (p / w, p % w). Along each dimension there is a group for every coordinate in
  * the other one; the rank in the group is the coordinate along the dimension.
  */
-#include "state.h"
+#include "dtensor_state.h"
 
 #include <inttypes.h>
 #include <stdio.h>

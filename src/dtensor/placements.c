@@ -5,7 +5,7 @@
  * there are some left. Dimensions of the mesh apply from left to right: if both shard the same
  * dimension of the tensor, the second divides the part of the first.
  */
-#include "state.h"
+#include "dtensor_state.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #ifndef KB_DTENSOR_RULES_H
 #define KB_DTENSOR_RULES_H
 
-#include "state.h"
+#include "dtensor_state.h"
 
 /* Classes of operations with the same rules. */
 typedef enum dt_op_class {

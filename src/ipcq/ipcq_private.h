@@ -1,4 +1,5 @@
-/* ipcq_private.h: the state of the queues, which set.c, send.c, receive.c and report.c share. */
+/* ipcq_private.h: the state of the queues, which set.c, send.c, posted_receives.c and report.c
+ * share. */
 #ifndef KB_IPCQ_PRIVATE_H
 #define KB_IPCQ_PRIVATE_H
 
@@ -164,7 +165,7 @@ member *ipcq_find_member(const ipcq_set *set, kb_pe pe);
  * none. */
 void ipcq_send_credits(ipcq_end *sender, uint64_t tail, kb_time arrives, uint32_t id);
 
-/* ---- receive.c ---- */
+/* ---- posted_receives.c ---- */
 
 /* Gives what has arrived to the receives that are posted for it. */
 void ipcq_hand_out(ipcq_end *end);

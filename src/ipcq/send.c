@@ -2,7 +2,8 @@
  * send.c: messages on their way to the rings of their receivers, and the credits of senders.
  *
  * A message larger than a slot is sent in segments, whose slots follow each other. They may arrive
- * in any order: what is in a slot is handed out (receive.c) when all slots before it have arrived.
+ * in any order: what is in a slot is handed out (posted_receives.c) when all slots before it have
+ * arrived.
  *
  * A credit on its way is a time in the end that it goes to. Each takes as long as the one before
  * it, so these times never decrease.

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "ccl/ccl.h"
-#include "state.h"
+#include "model_state.h"
 #include "tp/tp.h"
 
 static kb_time ns_up(double ns)

@@ -6,7 +6,7 @@
  */
 #include <inttypes.h>
 
-#include "state.h"
+#include "model_state.h"
 #include "tp/tp.h"
 
 /* For few rows the copies are small stores, which take longer than loads from other cubes: measured

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "state.h"
+#include "model_state.h"
 #include "tp/tp.h"
 
 /* ---- Weights ---- */

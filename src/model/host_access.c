@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state.h"
+#include "model_state.h"
 
 static kb_error *need_ends(const char *function, const model *m)
 {

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "state.h"
+#include "model_state.h"
 
 kb_model_spec kb_model_llama70b(void)
 {

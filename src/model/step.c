@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state.h"
+#include "model_state.h"
 #include "tp/tp.h"
 
 /* The launches of a step, to add up their times. */

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "state.h"
+#include "model_state.h"
 
 /* The size of the whole matrix. Rows are inputs; a vector is one row. */
 static model_part whole_of(const kb_model_spec *spec, kb_model_weight_kind kind)

@@ -4,7 +4,7 @@
 #ifndef KB_NET_NET_H
 #define KB_NET_NET_H
 
-#include "order.h"
+#include "transfer_order.h"
 #include "transport.h"
 
 #endif

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "operands.h"
-#include "state.h"
+#include "attention_operands.h"
+#include "nn_state.h"
 
 static const char function[] = "kb_attention_decode";
 

@@ -19,7 +19,7 @@
 #include <kernbench/kernbench.h>
 #include <kernbench/tl.h>
 
-#include "state.h"
+#include "nn_state.h"
 
 /* ---- Host ---- */
 

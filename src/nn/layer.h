@@ -11,7 +11,7 @@
 #include <kernbench/kernbench.h>
 #include <kernbench/nn.h>
 
-#include "state.h"
+#include "nn_state.h"
 
 /* A call of a layer, while its tensors are checked. */
 typedef struct nn_call {

@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "operands.h"
-#include "state.h"
+#include "attention_operands.h"
+#include "nn_state.h"
 
 static const char function[] = "kb_attention_prefill";
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state.h"
+#include "nn_state.h"
 
 /* ---- Checks ---- */
 

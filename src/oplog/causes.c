@@ -10,7 +10,7 @@
  * is divided at the same instants as without, and of engines that share time the one that gets the
  * odd femtosecond takes turns.
  *
- * If the log is not detailed, most of what it is told goes through merge.c, and operations of
+ * If the log is not detailed, most of what it is told goes through merge_edges.c, and operations of
  * engines are no part of the state: engine_work.c charges them, and charging skips their times.
  *
  * Not modelled: an engine that waits for the TCM counts as working.

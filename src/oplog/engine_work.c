@@ -2,9 +2,9 @@
  * engine_work.c: operations of engines, all of whose times are known when they are told.
  *
  * If the log is not detailed, the PE keeps an operation until it has ended. Meanwhile its time is
- * skipped when what is outstanding is charged (kb_oplog_pass_engines, merge.c); then it is counted:
- * in the sums, in the time at work of its unit and in the causes of its PE. If something is read
- * before, what those that are left add up to now is added (kb_oplog_work_so_far).
+ * skipped when what is outstanding is charged (kb_oplog_pass_engines, merge_edges.c); then it is
+ * counted: in the sums, in the time at work of its unit and in the causes of its PE. If something
+ * is read before, what those that are left add up to now is added (kb_oplog_work_so_far).
  *
  * While both engines work the matrix engine gets half of the time, rounded up, of each pair of
  * operations: that is what charging it event by event gives, as at the end of an operation a new

@@ -1,7 +1,7 @@
 /*
  * oplog.c: sums over what was done, kept up as it is told. causes.c has what the time of PEs goes
- * to, merge.c how most of it is applied, engine_work.c the operations of engines, ahead.c what is
- * told before its time.
+ * to, merge_edges.c how most of it is applied, engine_work.c the operations of engines, ahead.c
+ * what is told before its time.
  *
  * A unit that begins takes the time of day from the sum of its work, and gives it back when it
  * ends: between the two the sum lacks `now`. So each instant is counted once, and no beginning has

@@ -1,5 +1,5 @@
 /* oplog_private.h: the state of the log, which oplog.c (operations and their sums), causes.c (what
- * the time of PEs goes to), merge.c (the same if the log is not detailed), engine_work.c
+ * the time of PEs goes to), merge_edges.c (the same if the log is not detailed), engine_work.c
  * (operations of engines), timeline.c (what the run is doing), ahead.c (what is told before its
  * time) and profile.c (the same by source line) share. */
 #ifndef KB_OPLOG_OPLOG_PRIVATE_H
@@ -68,7 +68,7 @@ typedef struct transition {
 
 _Static_assert(sizeof(transition) <= 64, "one fits into a cache line");
 
-/* ---- If the log is not detailed: what merge.c applies ---- */
+/* ---- If the log is not detailed: what merge_edges.c applies ---- */
 
 /* Bytes begin or end to be outstanding, now or later. */
 typedef struct byte_change {
@@ -412,7 +412,7 @@ static inline transition *insert_transition(kb_oplog *log, pe_record *record, kb
     return KB_LIKELY(t != NULL) ? t : kb_oplog_insert(log, record, at);
 }
 
-/* ---- merge.c: what begins and ends, if the log is not detailed ---- */
+/* ---- merge_edges.c: what begins and ends, if the log is not detailed ---- */
 
 /* What of the PE's buffer has not been applied. */
 typedef struct merge_position {

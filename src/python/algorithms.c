@@ -23,7 +23,7 @@
 #include "errors.h"
 #include "parse.h"
 #include "rt/rt.h"
-#include "threads.h"
+#include "thread_states.h"
 
 typedef struct py_algorithm {
     kb_ccl_algorithm algorithm;                /* what the engine has */

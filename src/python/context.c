@@ -2,8 +2,8 @@
  * context.c: contexts: making one, calls of the engine, callbacks, and the end.
  *
  * A call of the engine may run Python: kernels and workers on their coroutines, callbacks. Around
- * each call of the driver the interpreter is given up (threads.h), and an interrupt by the user
- * stops the engine: Python's own handler only notes it, and is asked when the call returns.
+ * each call of the driver the interpreter is given up (thread_states.h), and an interrupt by the
+ * user stops the engine: Python's own handler only notes it, and is asked when the call returns.
  */
 #include "context.h"
 
@@ -17,7 +17,7 @@
 #include "errors.h"
 #include "rt/rt.h"
 #include "sim/sim.h"
-#include "threads.h"
+#include "thread_states.h"
 
 static PyTypeObject *context_type;
 

@@ -14,7 +14,7 @@
 
 #include "errors.h"
 #include "srcloc.h"
-#include "threads.h"
+#include "thread_states.h"
 
 static _Thread_local py_tl *running;
 

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <structmember.h>
 
-#include "compile.h"
+#include "c_kernels.h"
 #include "errors.h"
-#include "results.h"
+#include "launch_results.h"
 
 static PyTypeObject *request_type;
 static PyTypeObject *each_type;

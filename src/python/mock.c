@@ -11,7 +11,7 @@
 #include "base/base.h"
 #include "errors.h"
 #include "kernel.h"
-#include "threads.h"
+#include "thread_states.h"
 
 /* As those of contexts: Python needs more than kernels in C. */
 enum { STACK_BYTES = 8 << 20 };

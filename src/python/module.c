@@ -1,31 +1,31 @@
 /*
  * module.c: the extension kernbench._core.
  *
- *     threads.c     thread states of coroutines        errors.c      errors as exceptions
- *     kernel.c      kernels in Python                  srcloc.c      lines of source
- *     tl_type.c     tl, and operators of values        operands.c    what operations are given
- *     handle.c      values                             parameters.c  arguments of methods
- *     convert.c     shapes, data types                 compile.c     kernels in C
- *     context.c     contexts, calls of the engine      tensor.c      tensors
- *     launch.c      launches, requests                 results.c     their results
- *     worker.c      devices, workers                   group.c       process group, collectives
- *     algorithms.c  algorithms in Python               queues.c      queues between PEs
- *     stats.c       what took time                     mock.c        kernels without a machine
- *     parse.c       YAML                               address.c     physical addresses
- *     describe.c    machines and files as text         cli.c         the command line
- *     output.c      what the engine prints             process.c     what belongs to the program
+ *     thread_states.c     thread states of coroutines   errors.c          errors as exceptions
+ *     kernel.c            kernels in Python             srcloc.c          lines of source
+ *     tl_type.c           tl, and operators of values   operands.c        what operations are given
+ *     handle.c            values                        parameters.c      arguments of methods
+ *     convert.c           shapes, data types            c_kernels.c       kernels in C
+ *     context.c           contexts, calls of the engine tensor.c          tensors
+ *     launch.c            launches, requests            launch_results.c  their results
+ *     worker.c            devices, workers              group.c           process group,
+ * collectives algorithms.c        algorithms in Python          queues.c          queues between
+ * PEs stats.c             what took time                mock.c            kernels without a machine
+ *     parse.c             YAML                          output.c          what the engine prints
+ *     describe.c          machines, files as text       command_line.c    the command line
+ *     physical_address.c  physical addresses
  *
  * docs/decisions/0033-python.md has the reasons.
  */
-#include "address.h"
-#include "cli.h"
-#include "compile.h"
+#include "c_kernels.h"
+#include "command_line.h"
 #include "context.h"
 #include "describe.h"
 #include "errors.h"
 #include "kernel.h"
 #include "mock.h"
-#include "threads.h"
+#include "physical_address.h"
+#include "thread_states.h"
 
 static PyObject *running_kernel(PyObject *module, PyObject *unused)
 {

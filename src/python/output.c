@@ -9,7 +9,7 @@
 #include <errno.h>
 
 #include "errors.h"
-#include "threads.h"
+#include "thread_states.h"
 
 static py_output *current; /* whose streams stand in; the process has one stdout */
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "errors.h"
-#include "results.h"
+#include "launch_results.h"
 #include "rt/rt.h"
 
 static bool find_unit(const char *name, kb_unit *unit)

@@ -9,7 +9,7 @@
 #include "errors.h"
 #include "rt/rt.h"
 #include "sim/sim.h"
-#include "threads.h"
+#include "thread_states.h"
 
 /* Workers that run. */
 typedef struct py_spawn {

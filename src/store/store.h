@@ -4,10 +4,10 @@
  * Each run that was added is complete in the file, whatever kills the program afterwards. Several
  * programs may write to one store at the same time. A store must not be used across fork().
  *
- *     store.c         opening, closing, transactions     schema.c   tables, views, migrations
- *     journal.c       which journal a file system needs  add.c      adding and deleting runs
- *     figures.c       the numbers of documents           read.c     finding and reading runs
- *     merge.c         merging stores                     error.c    messages
+ *     store.c         opening, closing, transactions     schema.c        tables, views, migrations
+ *     journal.c       which journal a file system needs  add.c           adding and deleting runs
+ *     figures.c       the numbers of documents           read.c          finding and reading runs
+ *     merge.c         merging stores                     sqlite_error.c  messages
  */
 #ifndef KB_STORE_STORE_H
 #define KB_STORE_STORE_H

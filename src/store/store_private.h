@@ -43,7 +43,7 @@ struct store {
 
 enum { STORE_VERSION = 1, STORE_APPLICATION = 0x4b427374 }; /* "KBst" */
 
-/* ---- error.c ---- */
+/* ---- sqlite_error.c ---- */
 
 /* The error for a result code of SQLite that is none of success. */
 KB_MUST_USE kb_error *store_error(const store *s, int result);

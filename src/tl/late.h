@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/base.h"
-#include "order.h"
+#include "message_order.h"
 
 /* Rows of bytes in a memory. */
 typedef struct tl_bytes {

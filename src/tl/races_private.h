@@ -1,7 +1,7 @@
 /*
  * races_private.h: what the files of the race check share. Private to tl.
  *
- *     order.c         the order that messages make
+ *     message_order.c the order that messages make
  *     late.c          accesses that wait for messages
  *     races.c         recording: who touches what, and when in that order
  *     races_spans.c   which bytes are touched by several PEs
@@ -12,7 +12,7 @@
 #define KB_TL_RACES_PRIVATE_H
 
 #include "late.h"
-#include "order.h"
+#include "message_order.h"
 #include "races.h"
 #include "tl_private.h"
 

@@ -4,14 +4,14 @@
  *     runner.c   kernels on PEs: their turn, their beginning, their end
  *     fault.c    what is said of a mistake, and what it ends
  *     try.c      errors that return through the frames of a kernel
- *     value.c    values and their TCM, handles, scopes
+ *     tcm_values.c  values and their TCM, handles, scopes
  *     command.c  operations on their way through the units
  *     memory.c   load, store, ref          math.c     elements, along an axis
  *     matrix.c   dot, composite            pieces.c   reshape, slice, split, concat
  *     queue.c    send                      pick.c     gather, scatter, topk
  *     receive.c  receive
  *     control.c  grid, wait, item          instant.c  commands in runs without time
- *     races.c    who touches what          order.c    what messages order
+ *     races.c    who touches what          message_order.c  what messages order
  *
  * A handle (what a tl_tensor names) is a value in some shape, or a place in memory. A value is
  * counted by its handles, by the commands that make it or read it and are not done, and by the call
@@ -26,7 +26,7 @@
 #include <string.h>
 
 #include "late.h"
-#include "order.h"
+#include "message_order.h"
 #include "tl.h"
 
 /* An item of a ring (base/list.h); the first member of what is listed. */
@@ -378,7 +378,7 @@ tl_shape_text tl_shape_print(const tl_dims *shape);
 uint64_t tl_check_shape(const tl_call *call, const tl_dims *shape);
 void tl_check_dtype(const tl_call *call, kb_dtype dtype);
 
-/* ---- value.c ---- */
+/* ---- tcm_values.c ---- */
 
 /* Of a shape that was checked. */
 static inline uint64_t tl_elements(const tl_dims *shape)

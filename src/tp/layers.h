@@ -5,7 +5,7 @@
 #include <kernbench/tp.h>
 
 #include "relayout.h"
-#include "state.h"
+#include "tp_state.h"
 
 typedef enum tp_layer_kind { TP_COLUMN, TP_ROW, TP_EMBEDDING } tp_layer_kind;
 

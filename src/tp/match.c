@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state.h"
+#include "tp_state.h"
 
 /* A call that some ranks have made. */
 typedef struct noted_call {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "relayout.h"
-#include "state.h"
+#include "tp_state.h"
 
 /* ---- Plans ---- */
 

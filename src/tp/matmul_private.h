@@ -11,7 +11,7 @@
 #ifndef KB_TP_MATMUL_PRIVATE_H
 #define KB_TP_MATMUL_PRIVATE_H
 
-#include "state.h"
+#include "tp_state.h"
 
 /* A finished part of out that is not stored yet; see epilogue.c. */
 typedef struct held_part {

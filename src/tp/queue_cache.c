@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state.h"
+#include "tp_state.h"
 
 struct tp_queues {
     tp_queues *next;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state.h"
+#include "tp_state.h"
 
 /* ---- The kernel ---- */
 

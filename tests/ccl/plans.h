@@ -7,7 +7,7 @@
 #include <stdarg.h>
 
 #include "ccl/ccl.h"
-#include "topo/machines.h"
+#include "topo/random_machines.h"
 
 /* A topology, mapper or validator that ships. */
 static inline ccl_registry shipped(void)

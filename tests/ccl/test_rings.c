@@ -2,7 +2,7 @@
  */
 #include "plans.h"
 
-#include "grid.h"
+#include "sip_grid.h"
 
 #include "ccl/graph/rings.h"
 

@@ -7,7 +7,7 @@
  */
 #include "trial.h"
 
-#include "ccl/config/config.h"
+#include "ccl/config/ccl_yaml.h"
 #include "support/temporary.h"
 
 enum { WORLD = 3, CUBES_OF_SIP = 2, PES_OF_CUBE = 4, RANK_SUM = 6 };

@@ -1,5 +1,5 @@
 /* test_trees.c: trees over SIPs span them along their links, and use all links evenly. */
-#include "grid.h"
+#include "sip_grid.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# bounds.sh BUILD: what is said of runs that are bound by something known (benches/bounds.c), and the
+# bounds.sh BUILD: what is said of runs that are bound by something known (benches/bound_cases.c), and the
 # profile by source line.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
@@ -7,7 +7,7 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 . "$here/../check.sh"
 kernbench=$(CDPATH='' cd -- "$1" && pwd)/kernbench
 tests=$(CDPATH='' cd -- "$1" && pwd)/tests
-bounds=$here/benches/bounds.c
+bounds=$here/benches/bound_cases.c
 mkdir "$scratch/work" "$scratch/tmp"
 cd "$scratch/work"
 TMPDIR=$scratch/tmp && export TMPDIR
@@ -92,7 +92,7 @@ check "links of devices without work do not count" mean_is_of_its_cube
 
 profile() { "$kernbench" run --bench "$bounds:$1" --timing-only --quiet --profile >"$scratch/text"; }
 check "a profile" profile gating
-check "a line, with its source" text '^  bounds.c:[0-9]+ .* tl_store\(y \+ me .*tl_softmax\(scores, 1\)\);'
+check "a line, with its source" text '^  bound_cases.c:[0-9]+ .* tl_store\(y \+ me .*tl_softmax\(scores, 1\)\);'
 check "its operations" text '^    softmax, pe_math +[0-9.]+ +[0-9.]+ +128 +0\.[0-9]+ +vector engine busy 100 %'
 check "what they wait for" text '^    load, pe_dma_read +.* waiting for other cubes 99 %, stalled on local memory 1 %'
 check "PEs without a kernel" text '^  \(imbalance\) +[0-9.]+ '

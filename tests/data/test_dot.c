@@ -1,7 +1,7 @@
 /*
  * test_dot.c: products of matrices against doubles, with bounds that follow from the depth.
  */
-#include "data/rig.h"
+#include "data/data_rig.h"
 
 typedef struct product {
     kb_dtype a, b, acc, result;

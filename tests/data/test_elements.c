@@ -1,7 +1,7 @@
 /*
  * test_elements.c: every operation on elements against doubles, one element at a time.
  */
-#include "data/rig.h"
+#include "data/data_rig.h"
 
 static bool is_integer(kb_dtype dtype)
 {

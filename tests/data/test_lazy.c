@@ -1,7 +1,7 @@
 /*
  * test_lazy.c: what is computed when, and what waiting costs.
  */
-#include "data/rig.h"
+#include "data/data_rig.h"
 
 static void nobody_looks_nothing_is_computed(void **state)
 {

@@ -2,7 +2,7 @@
  * test_reduce.c: reductions and softmax along any axis, and operations that only move elements,
  * against loops over doubles.
  */
-#include "data/rig.h"
+#include "data/data_rig.h"
 
 static bool is_integer(kb_dtype dtype)
 {

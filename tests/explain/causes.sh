@@ -12,7 +12,7 @@ kernbench=$(CDPATH='' cd -- "$1" && pwd)/kernbench
 names() {
     cause=$1 bench=$2
     shift 2
-    outcome 0 '*' '' "$kernbench" explain --bench "$here/causes.c:$bench" --json --quiet "$@" &&
+    outcome 0 '*' '' "$kernbench" explain --bench "$here/known_causes.c:$bench" --json --quiet "$@" &&
         python3 - "$cause" "$scratch/out" <<'END'
 import json, sys
 path = json.load(open(sys.argv[2]))["critical_path"]

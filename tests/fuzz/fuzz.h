@@ -3,8 +3,8 @@
  *
  * A harness is a file fuzz_NAME.c with LLVMFuzzerTestOneInput(). Nothing may crash, leak or hang,
  * whatever the bytes are, and every refusal must be a KB_ERR_INPUT of one line that says where the
- * mistake is. With clang's libFuzzer (preset `fuzz`) it is the program fuzz-NAME; else replay.c
- * makes a test of it, which replays tests/corpus/NAME.
+ * mistake is. With clang's libFuzzer (preset `fuzz`) it is the program fuzz-NAME; else
+ * replay_inputs.c makes a test of it, which replays tests/corpus/NAME.
  */
 #ifndef KB_TESTS_FUZZ_FUZZ_H
 #define KB_TESTS_FUZZ_FUZZ_H

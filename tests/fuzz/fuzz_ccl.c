@@ -5,7 +5,7 @@
 #include "fuzz.h"
 
 #include "ccl/ccl.h"
-#include "ccl/config/config.h"
+#include "ccl/config/ccl_yaml.h"
 #include "ccl/config/registry.h"
 #include "ccl/graph/plan.h"
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # install.sh BUILD: installs into an empty prefix and builds programs outside the tree with nothing
-# but what pkg-config says: hello.c, the examples, and those in the comments of the public headers.
+# but what pkg-config says: first_program.c, the examples, and those in the comments of the public
+# headers.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 # shellcheck source=../check.sh
@@ -10,8 +11,8 @@ cc=${CC:-cc}
 
 prefix=$scratch/prefix
 mkdir "$scratch/elsewhere"
-cp "$here/hello.c" "$scratch/elsewhere/hello.c"
-cp "$here/hello.c" "$scratch/elsewhere/hello.cc"
+cp "$here/first_program.c" "$scratch/elsewhere/first_program.c"
+cp "$here/first_program.c" "$scratch/elsewhere/first_program.cc"
 cd "$scratch/elsewhere"
 
 # Where things lie under the prefix is the system's custom: lib, lib64, lib/x86_64-linux-gnu.
@@ -122,12 +123,12 @@ if has_python; then
     check "a bench in Python runs with the installed package" runs_python_bench
 fi
 
-check "C11, shared: compiles" compile hello "$cc" -std=c11 hello.c
+check "C11, shared: compiles" compile hello "$cc" -std=c11 first_program.c
 check "C11, shared: uses the library" needs_library hello
 check "C11, shared: runs" outcome 0 "hello from kernbench $version: closed at 9 ns" '' ./hello
 
 if command -v c++ >/dev/null; then
-    check "C++, shared: compiles" compile hello-cc c++ -std=c++11 hello.cc
+    check "C++, shared: compiles" compile hello-cc c++ -std=c++11 first_program.cc
     check "C++, shared: runs" outcome 0 "hello from kernbench $version: closed at 9 ns" '' ./hello-cc
 fi
 
@@ -159,7 +160,7 @@ check "moved: a bench is compiled with its headers" uses_installed_headers
 if has_python; then
     check "moved: a bench in Python" runs_python_bench
 fi
-check "C11, static, moved: compiles" compile hello-static "$cc" -std=c11 hello.c
+check "C11, static, moved: compiles" compile hello-static "$cc" -std=c11 first_program.c
 check "C11, static, moved: self-contained" self_contained hello-static
 check "C11, static, moved: runs" outcome 0 "hello from kernbench $version: closed at 9 ns" '' ./hello-static
 

@@ -5,7 +5,7 @@
 #include "support/expect.h"
 
 #include "io/io.h"
-#include "topo/machines.h"
+#include "topo/random_machines.h"
 
 typedef struct board {
     topo_machine *machine;

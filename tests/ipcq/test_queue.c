@@ -7,7 +7,7 @@
  *
  * Checks Q1 and Q2.
  */
-#include "rig.h"
+#include "ipcq_rig.h"
 #include "support/seed.h"
 
 static const kb_time credit_time = 11062500;

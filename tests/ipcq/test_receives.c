@@ -3,7 +3,7 @@
  * of several segments, receives that are withdrawn, and what may be done while something is handed
  * out.
  */
-#include "rig.h"
+#include "ipcq_rig.h"
 #include "support/seed.h"
 
 /* pe1 receives from pe0 by W, from pe2 by E and from pe3 by N. */

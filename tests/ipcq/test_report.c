@@ -2,7 +2,7 @@
  * test_report.c: what people are told: the trace, who waits for whom, their pointers, and what
  * nobody received.
  */
-#include "rig.h"
+#include "ipcq_rig.h"
 
 /* ---- Trace ------------------------------------------------------------------------------- */
 

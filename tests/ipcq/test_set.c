@@ -1,5 +1,5 @@
 /* test_set.c: rings in memories, directions by name, and what is installed where. Checks Q3. */
-#include "rig.h"
+#include "ipcq_rig.h"
 
 /* ---- Rings ------------------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
 #include "support/seed.h"
 
 #include "measure/measure.h"
-#include "topo/machines.h"
+#include "topo/random_machines.h"
 
 static size_t case_named(const char *name)
 {

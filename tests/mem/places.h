@@ -5,7 +5,7 @@
 #include "mem/cases.h"
 #include "support/expect.h"
 #include "support/failing_alloc.h"
-#include "topo/machines.h"
+#include "topo/random_machines.h"
 
 #include "mem/mem.h"
 

@@ -1,6 +1,6 @@
 /*
  * test_memories.c: the memories of machines: blocks, contents, physical addresses. Rings are in
- * test_rings.c.
+ * test_receive_rings.c.
  */
 #include "mem/places.h"
 #include "support/seed.h"

@@ -1,6 +1,6 @@
 /* test_order.c: orders between nodes of a machine, and a fabric with the machine's settings. */
 #include "support/failing_alloc.h"
-#include "topo/machines.h"
+#include "topo/random_machines.h"
 
 #include "net/net.h"
 

@@ -10,7 +10,7 @@
  */
 #include "net/scenario.h"
 #include "support/seed.h"
-#include "topo/machines.h"
+#include "topo/random_machines.h"
 
 /* ---- On small graphs --------------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#include "tp/machines.h"
+#include "tp/tp_machines.h"
 
 /* From -1 to 1. */
 static inline double random_number(uint64_t seed, uint64_t i)

@@ -5,7 +5,7 @@
 #ifndef TESTS_NN_PROMPTS_H
 #define TESTS_NN_PROMPTS_H
 
-#include "attention.h"
+#include "attention_rig.h"
 
 enum { MAX_BATCH = 70 };
 

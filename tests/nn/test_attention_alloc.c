@@ -4,7 +4,7 @@
  */
 #include "support/failing_alloc.h"
 
-#include "attention.h"
+#include "attention_rig.h"
 
 static kb_error *use_cache(kb_context *ctx)
 {

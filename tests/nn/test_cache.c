@@ -2,7 +2,7 @@
  * test_cache.c: caches of keys and values: each token of each sequence, head and layer has its own
  * address, in the memory of the PEs of its head; work is balanced; invalid values are refused.
  */
-#include "attention.h"
+#include "attention_rig.h"
 
 #include <math.h>
 

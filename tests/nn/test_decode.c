@@ -3,7 +3,7 @@
  * random shapes, machines, lengths, windows, pages and splits; over several steps; recorded in a
  * graph. Data races are faults.
  */
-#include "attention.h"
+#include "attention_rig.h"
 #include "support/seed.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
  * test_decode_time.c: the time of attention of one token on the default machine: the share of the
  * HBM bandwidth that reading the cache reaches, contiguous and paged.
  */
-#include "attention.h"
+#include "attention_rig.h"
 
 typedef struct timed {
     uint32_t batch, heads, kv_heads, context, page_tokens;

@@ -1,6 +1,6 @@
 /* test_ranks.c: the argmax of logits that are split over ranks, against a plain loop. */
 #include "layouts.h"
-#include "tp/ranks.h"
+#include "tp/tp_ranks.h"
 
 enum { RANKS = 3, ROWS = 37, PART = 50, ALL = RANKS * PART };
 

@@ -2,7 +2,7 @@
  * test_draw.c: drawings of machines of all shapes. The SVG is read back: no two components overlap,
  * everything is inside its die and its SIP, and every label fits into its box.
  */
-#include "topo/machines.h"
+#include "topo/random_machines.h"
 
 #include "obs/draw_svg.h"
 

@@ -6,7 +6,7 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 . "$here/../check.sh"
 kernbench=$(CDPATH='' cd -- "$1" && pwd)/kernbench
 tests=$(CDPATH='' cd -- "$1" && pwd)/tests
-benches=$here/benches.c
+benches=$here/odd_traces.c
 cd "$scratch"
 
 run() { "$kernbench" run "$@"; }

@@ -3,7 +3,7 @@
  * pe_dma 5, crossbar 2, router 1, slice 76, 0.02 for each link of the crossbar; 256 GB/s for links,
  * 204.8 for a slice, and 512 for each direction of the TCM.
  */
-#include "rig.h"
+#include "pe_rig.h"
 
 /* By PE 0 of cube 0; all moves at once. */
 static outcome run(rig *r, const pe_move *moves, size_t count)

@@ -5,7 +5,7 @@
  * The model: a few windows of memory as plain bytes, a table of what virtual addresses mean, and
  * moves that read everything before they write anything, byte by byte.
  */
-#include "rig.h"
+#include "pe_rig.h"
 #include "support/seed.h"
 
 enum {

@@ -1,5 +1,5 @@
 /* test_dma_errors.c: faults and bugs, calls from inside calls, leaving early, and no memory. */
-#include "rig.h"
+#include "pe_rig.h"
 #include "support/failing_alloc.h"
 
 static const char small_machine[] =

@@ -7,7 +7,7 @@
  *
  * Checks K10.
  */
-#include "rig.h"
+#include "pe_rig.h"
 
 #define READ_4K ((kb_time)110142500)
 #define WRITE_4K (103040 * KB_PS)

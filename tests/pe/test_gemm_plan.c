@@ -7,7 +7,7 @@
 #include "support/seed.h"
 
 #include "pe/gemm_plan.h"
-#include "topo/machines.h"
+#include "topo/random_machines.h"
 
 static topo_pe_params figures_of(uint32_t rows, uint32_t columns)
 {

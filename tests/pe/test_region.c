@@ -5,7 +5,7 @@
 #include "support/seed.h"
 
 #include "pe/region.h"
-#include "topo/machines.h"
+#include "topo/random_machines.h"
 
 static const char small_machine[] =
     "system: { sips: { count: 1 } }\n"

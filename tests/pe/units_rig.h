@@ -5,7 +5,7 @@
 #include "support/expect.h"
 
 #include "pe/units.h"
-#include "topo/machines.h"
+#include "topo/random_machines.h"
 
 /* A command, from issue to end. -1: not yet. */
 typedef struct entry {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """hostile.py: code of a user's that leaves, crashes, or changes the process that it runs in.
 
-hostile/acts.h has the acts with the outcome of each, hostile/bench.c and hostile/collective.c the
+hostile/acts.h has the acts with the outcome of each, hostile/bad_bench.c and hostile/bad_collective.c the
 places where they are done: a constructor, a kernel, a thread, a handler of exit(). Whatever they
 do, exit code 0 means that the run was completed, nothing of theirs is called a bug in KernBench, the
 trace that was there is whole, and no temporary file is left.
@@ -62,8 +62,8 @@ def compile_library(attack, name):
 
 
 def setup(attack):
-    acts, misuses = outcomes("acts.h"), outcomes("bench.c")
-    bench, plugin = (compile_library(attack, name) for name in ("bench", "collective"))
+    acts, misuses = outcomes("acts.h"), outcomes("bad_bench.c")
+    bench, plugin = (compile_library(attack, name) for name in ("bad_bench", "bad_collective"))
     attack.list = []
     for act, (status, words) in acts.items():
         for place in PLACES:
@@ -119,7 +119,7 @@ def expected_output(attack, words):
 def try_name(attack, name):
     """A bench in a file of an odd name is compiled and run."""
     folder = make_folder(attack)
-    shutil.copyfile(os.path.join(HOSTILE, "plain.c"), os.path.join(folder, name))
+    shutil.copyfile(os.path.join(HOSTILE, "harmless.c"), os.path.join(folder, name))
     outcome = attack.run(["run", "--bench", name], cwd=folder, timeout=60,
                          env={"TMPDIR": os.path.join(folder, "tmp")})
     attack.judge(outcome, allowed=(0,))

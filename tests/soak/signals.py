@@ -35,7 +35,7 @@ def make_folder(attack):
     folder = os.path.join(attack.scratch, "case")
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(os.path.join(folder, "tmp"))
-    shutil.copyfile(os.path.join(HOSTILE, "plain.c"), os.path.join(folder, "plain.c"))
+    shutil.copyfile(os.path.join(HOSTILE, "harmless.c"), os.path.join(folder, "plain.c"))
     with open(os.path.join(folder, "out.json"), "w", encoding="utf-8") as file:
         file.write(OLD)
     return folder

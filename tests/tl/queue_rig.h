@@ -4,7 +4,7 @@
 #ifndef TESTS_TL_QUEUE_RIG_H
 #define TESTS_TL_QUEUE_RIG_H
 
-#include "rig.h"
+#include "tl_rig.h"
 
 enum { MOST_PES = 8 };
 

@@ -1,7 +1,7 @@
 /*
  * test_faults.c: every mistake that a kernel can make, and what is said of it.
  */
-#include "rig.h"
+#include "tl_rig.h"
 
 static tl_tensor strange; /* of an earlier kernel */
 static tl_future strange_future;

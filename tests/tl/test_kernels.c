@@ -4,7 +4,7 @@
  * command; 90.1425 + bytes / 204.8 to read the own slice, 83.04 + bytes / 204.8 to write it; 4 +
  * elements / 64 for a sum.
  */
-#include "rig.h"
+#include "tl_rig.h"
 
 KB_KERNEL(nothing, int n)
 {

@@ -2,8 +2,8 @@
  * test_math.c: operations on elements and along axes: their numbers against doubles, their shapes,
  * their types, and what they cost.
  */
-#include "rig.h"
 #include "support/seed.h"
+#include "tl_rig.h"
 
 enum { X = 0, Y = 1 << 16, Z = 2 << 16, OUT = 3 << 16 };
 

@@ -3,7 +3,7 @@
  * of the default machine has 64 x 64 cells at 1 GHz: ceil(k / 64) * ceil(n / 64) * m ns, and 190
  * until the last result is there. For other figures see test_kernels.c.
  */
-#include "rig.h"
+#include "tl_rig.h"
 
 enum { A = 0, B = 1 << 20, C = 2 << 20, OUT = 3 << 20 };
 

@@ -4,7 +4,7 @@
  *
  * Checks K5.
  */
-#include "rig.h"
+#include "tl_rig.h"
 
 enum { X = 0, Y = 1 << 20, OUT = 2 << 20 };
 

@@ -4,7 +4,7 @@
  *
  * Checks K4.
  */
-#include "rig.h"
+#include "tl_rig.h"
 
 enum { OUT = 1 << 20, MIB = 1 << 20 };
 

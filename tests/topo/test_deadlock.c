@@ -12,7 +12,7 @@
  *
  * Checks T5.
  */
-#include "machines.h"
+#include "random_machines.h"
 #include "support/seed.h"
 
 enum { class_count = 5, wrapped_class = 4 };

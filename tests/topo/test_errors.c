@@ -1,5 +1,5 @@
 /* test_errors.c: wrong descriptions, and every message that topo has for them, word by word. */
-#include "machines.h"
+#include "random_machines.h"
 
 typedef struct wrong {
     const char *text;

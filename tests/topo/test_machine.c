@@ -1,7 +1,7 @@
 /* test_machine.c: what is in a compiled machine: numbering, names, figures, positions. Checks T4.
  */
 
-#include "machines.h"
+#include "random_machines.h"
 
 #include "support/seed.h"
 #include "topo/description.h"

@@ -2,7 +2,7 @@
  * test_mutations.c: descriptions that were damaged at random are read or refused, and nothing worse
  * happens. Best run with the address sanitizer.
  */
-#include "machines.h"
+#include "random_machines.h"
 #include "support/seed.h"
 
 static void damage_byte(kb_rng *rng, kb_text *text)

@@ -4,7 +4,7 @@
  *
  * Checks T3.
  */
-#include "machines.h"
+#include "random_machines.h"
 #include "support/seed.h"
 
 /* ---- By hand ----------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
  * hashes. */
 #include <sys/stat.h>
 
-#include "machines.h"
+#include "random_machines.h"
 
 static kb_error *load(const char *path, const char *const *settings, size_t count,
                       topo_machine **machine)

@@ -4,7 +4,7 @@
 
 #include "support/failing_alloc.h"
 
-#include "ranks.h"
+#include "tp_ranks.h"
 
 /* With the n-th allocation failing; false if there were fewer. */
 static inline bool fail_nth_allocation(kb_worker_fn *fn, long n, failing_alloc_mode mode)

@@ -4,7 +4,7 @@
  * race are faults. Each product is made again with the other choice of matrices by cube: the result
  * is the same bits.
  */
-#include "ranks.h"
+#include "tp_ranks.h"
 
 #include <math.h>
 

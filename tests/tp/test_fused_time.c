@@ -9,7 +9,7 @@
  * Each case states the time that it may take. KB_TP_PRINT=1 prints all; KB_TP_LONG=1 adds those
  * with 2048 rows.
  */
-#include "ranks.h"
+#include "tp_ranks.h"
 
 #include "tp/matmul.h"
 

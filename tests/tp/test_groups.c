@@ -2,7 +2,7 @@
  * test_groups.c: parallel state: groups and ranks, errors before it is initialised and for sizes
  * that do not divide, its end, and the state of a program outside workers.
  */
-#include "ranks.h"
+#include "tp_ranks.h"
 
 static const machine_size six_sips = {.sips = 6, .w = 1, .h = 1, .pes = 1};
 

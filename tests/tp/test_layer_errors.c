@@ -2,7 +2,7 @@
  * test_layer_errors.c: specs and outputs that layers refuse, calls that graphs cannot contain, and
  * layers that are not freed, or freed while a graph still needs them.
  */
-#include "ranks.h"
+#include "tp_ranks.h"
 
 static const machine_size two_sips = {.sips = 2, .w = 1, .h = 1, .pes = 2};
 static const kb_policy columns = {.cube = KB_COLUMN_WISE, .pe = KB_COLUMN_WISE};

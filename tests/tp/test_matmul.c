@@ -4,7 +4,7 @@
  *
  * Contents are small integers, so that all sums are exact and results are compared bit for bit.
  */
-#include "machines.h"
+#include "tp_machines.h"
 
 #include "tp/matmul.h"
 

@@ -5,7 +5,7 @@
  * 128 PEs each has 8192 * 14336 / 4096 / 128 = 224 folds of 64 cycles: 14336 ns for each product,
  * 28672 ns for both. The rest is the fill, the first loads, and the exchange.
  */
-#include "ranks.h"
+#include "tp_ranks.h"
 
 #include "tp/matmul.h"
 

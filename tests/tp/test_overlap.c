@@ -5,7 +5,7 @@
  * The sum has 64 * 8192 * 2 bytes, which take 16.4 us on a SIP's link of 64 GB/s, and the product
  * alone takes 16.3 us. The exposed time is that of the layer minus that of the product.
  */
-#include "ranks.h"
+#include "tp_ranks.h"
 
 typedef struct layer_times {
     uint32_t overlap;

@@ -2,7 +2,7 @@
  * test_vocabulary.c: layers that are split by the vocabulary, and the four regions: embeddings, the
  * cross-entropy and its steps, against plain loops; and errors.
  */
-#include "ranks.h"
+#include "tp_ranks.h"
 
 #include <math.h>
 

@@ -12,7 +12,7 @@
  *     instance.c      an entry of ccl.yaml for a group: plan, queues
  *     staging.c       layouts, and staging tensors
  *     targets.c       the kernel arguments of each participant
- *     select.c        the entry that serves a call
+ *     select_entry.c        the entry that serves a call
  *     tune.c          measurements: the fastest entry
  *     validators.c    the layouts that algorithms need
  *     queue_sets.c    queues for ordinary launches
@@ -31,7 +31,7 @@
 #include <kernbench/ccl.h>
 
 #include "base/base.h"
-#include "ccl/config/config.h"
+#include "ccl/config/ccl_yaml.h"
 #include "ccl/config/registry.h"
 #include "ccl/graph/lower_bound.h"
 #include "ccl/graph/plan.h"
@@ -400,7 +400,7 @@ void ccl_free_shares(ccl_op *op);
  */
 KB_MUST_USE kb_error *ccl_validate(ccl_op *op);
 
-/* ---- select.c ---- */
+/* ---- select_entry.c ---- */
 
 /* Selects the entry for the first call of an epoch, and sets its instance. */
 KB_MUST_USE kb_error *ccl_select(ccl_op *op);

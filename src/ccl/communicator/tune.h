@@ -9,7 +9,7 @@
 #include <kernbench/ccl.h>
 
 #include "base/base.h"
-#include "ccl/config/config.h"
+#include "ccl/config/ccl_yaml.h"
 
 typedef struct ccl_measurement {
     size_t entry;  /* index in the configuration */

@@ -8,7 +8,7 @@
 #include <kernbench/ccl.h>
 
 #include "base/base.h"
-#include "ccl/config/config.h"
+#include "ccl/config/ccl_yaml.h"
 #include "ipcq/ipcq.h"
 #include "topo/topo.h"
 

@@ -11,7 +11,7 @@
  */
 #include <inttypes.h>
 
-#include "kernel.h"
+#include "choices_kernel.h"
 #include "program.h"
 #include "record.h"
 
