@@ -336,6 +336,7 @@ static kb_error *sweep(job *j)
     bench_sizes sizes;
     KB_TRY(bench_get_sizes(j->bench, &sizes));
     bench_print_head(j->bench, size_label(j), j->info.world);
+    bench_row row = {0};
     for (uint64_t size = sizes.first; size <= sizes.last; size *= sizes.factor) {
         uint64_t n_elem = size > grain ? size / grain : 1;
         if (n_elem == j->n_elem)
@@ -343,18 +344,19 @@ static kb_error *sweep(job *j)
         kb_error *err = run_size(j, n_elem, size);
         free_numbers(j);
         KB_TRY(err);
-        bench_row row = {.size = n_elem * grain,
-                         .count = n_elem * shards,
-                         .dtype = j->dtype,
-                         .op = kb_reduce_op_name(j->op),
-                         .root = "-1",
-                         .time = j->time,
-                         .checked = has_data(j),
-                         .wrong = j->wrong,
-                         .stats = j->stats};
+        row = (bench_row){.size = n_elem * grain,
+                          .count = n_elem * shards,
+                          .dtype = j->dtype,
+                          .op = kb_reduce_op_name(j->op),
+                          .root = "-1",
+                          .time = j->time,
+                          .checked = has_data(j),
+                          .wrong = j->wrong,
+                          .stats = j->stats};
         bench_print_row(j->bench, &row);
         wrong += j->wrong;
     }
+    bench_add_largest(j->bench, &row);
     if (wrong > 0)
         return kb_error_new(KB_ERR_CHECK, "%" PRIu64 " elements are wrong", wrong);
     if (has_data(j))

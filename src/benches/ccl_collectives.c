@@ -39,6 +39,7 @@ typedef struct job {
     double **inputs; /* by rank; NULL without data */
     kb_time time;    /* of the last call */
     uint64_t wrong;
+    bench_row row; /* of the latest size */
     kb_collective_stats stats;
 } job;
 
@@ -234,16 +235,16 @@ static kb_error *run_size(job *j, uint64_t size)
     char root[16] = "-1";
     if (j->is->has_root)
         snprintf(root, sizeof root, "%u", j->root);
-    bench_row row = {.size = j->block * grain,
-                     .count = j->block * blocks,
-                     .dtype = j->dtype,
-                     .op = j->is->reduces ? kb_reduce_op_name(j->op) : "none",
-                     .root = root,
-                     .time = j->time,
-                     .checked = has_data(j),
-                     .wrong = j->wrong - before,
-                     .stats = j->stats};
-    bench_print_row(j->bench, &row);
+    j->row = (bench_row){.size = j->block * grain,
+                         .count = j->block * blocks,
+                         .dtype = j->dtype,
+                         .op = j->is->reduces ? kb_reduce_op_name(j->op) : "none",
+                         .root = root,
+                         .time = j->time,
+                         .checked = has_data(j),
+                         .wrong = j->wrong - before,
+                         .stats = j->stats};
+    bench_print_row(j->bench, &j->row);
     return NULL;
 }
 
@@ -285,6 +286,8 @@ static kb_error *run(kb_bench *bench, const collective *is)
         err = run_size(&j, size);
         free_numbers(&j);
     }
+    if (!err)
+        bench_add_largest(bench, &j.row);
     if (!err && j.wrong > 0)
         err = kb_error_new(KB_ERR_CHECK, "%" PRIu64 " elements are wrong", j.wrong);
     if (!err && has_data(&j))

@@ -78,6 +78,24 @@ static void add_metrics(kb_bench *bench, const bench_row *row, double us, double
     }
 }
 
+static double row_us(const bench_row *row)
+{
+    return kb_to_ns(row->time) / 1000;
+}
+
+static double row_algbw(const bench_row *row)
+{
+    return row->time > 0 ? (double)row->size / row_us(row) / 1000 : 0;
+}
+
+void bench_add_largest(kb_bench *bench, const bench_row *row)
+{
+    kb_bench_detail(bench, "time_us", row_us(row), "us");
+    kb_bench_detail(bench, "algbw_gbs", row_algbw(row), "GB/s");
+    kb_bench_detail(bench, "busbw_gbs", row_algbw(row) * row->stats.bus_factor, "GB/s");
+    kb_bench_detail(bench, "bound_us", kb_to_ns(row->stats.lower_bound) / 1000, "us");
+}
+
 /* A number with two decimals, or three significant digits if it is too small for those. */
 typedef struct figure {
     char text[24];
@@ -93,8 +111,8 @@ static figure print_figure(double value)
 
 void bench_print_row(kb_bench *bench, const bench_row *row)
 {
-    double us = kb_to_ns(row->time) / 1000, bound = kb_to_ns(row->stats.lower_bound) / 1000;
-    double algbw = us > 0 ? (double)row->size / us / 1000 : 0;
+    double us = row_us(row), bound = kb_to_ns(row->stats.lower_bound) / 1000;
+    double algbw = row_algbw(row);
     char wrong[24] = "n/a";
     if (row->checked)
         snprintf(wrong, sizeof wrong, "%" PRIu64, row->wrong);

@@ -67,6 +67,10 @@ void bench_print_head(kb_bench *bench, const char *size_label, uint32_t ranks);
 /* A line of the table, and its values as metrics. */
 void bench_print_row(kb_bench *bench, const bench_row *row);
 
+/* The values of the largest size, as metrics without a size in their names: sweeps compare these.
+ */
+void bench_add_largest(kb_bench *bench, const bench_row *row);
+
 /* The random numbers of a rank; to be freed with free(). NULL if there is no memory. */
 double *bench_numbers(uint64_t seed, kb_dtype dtype, uint64_t count);
 

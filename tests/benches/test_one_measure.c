@@ -155,7 +155,8 @@ static void a_size_takes_the_same_in_a_table(void **state)
                  .params = {"min_bytes=250", "max_bytes=4000", "warmup=1"}};
         report table, alone;
         run(&j, &table);
-        assert_int_equal(table.count, 3 * 4); /* 250, 1000, 4000; without `wrong` */
+        /* 250, 1000, 4000, and the largest again; without `wrong`. */
+        assert_int_equal(table.count, 4 * 4);
         j.params[0] = "min_bytes=4000";
         j.params[2] = "warmup=2";
         run(&j, &alone);
@@ -188,7 +189,8 @@ static void sizes_that_do_not_divide(void **state)
             double algbw = (double)sizes[k] / metric(&r, "time", sizes[k]) / 1000;
             assert_true(metric(&r, "algbw", sizes[k]) == algbw);
             size_t rows = k == 2 ? 2 : 1;
-            assert_int_equal(r.count, 5 * rows); /* time, algbw, busbw, bound, wrong */
+            /* time, algbw, busbw, bound, wrong; and of the largest size all but wrong */
+            assert_int_equal(r.count, 5 * rows + 4);
             assert_int_equal(r.lines, 5 + rows);
         }
 }
@@ -203,7 +205,8 @@ static void no_size_comes_twice(void **state)
              .params = {"min_bytes=1", "max_bytes=16", "factor=2"},
              .with_data = true};
     run(&j, &r);
-    assert_int_equal(r.count, 5 * 2);
+    assert_int_equal(r.count, 5 * 2 + 4);
+    assert_true(*find_metric(&r, "time_us") == metric(&r, "time", 12)); /* of the largest */
     assert_true(metric(&r, "wrong", 6) == 0 && metric(&r, "wrong", 12) == 0);
 }
 
