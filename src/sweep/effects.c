@@ -99,6 +99,27 @@ static kb_error *find_condition(const sweep_results *results, const sweep_row_gr
     return NULL;
 }
 
+/* The largest ratio of two numbers in a group; 0 if a number is not above 0. */
+static double largest_ratio(const sweep_row_groups *groups, const sweep_column *figure)
+{
+    double largest = 1;
+    for (size_t g = 0; g < groups->count; g++) {
+        const size_t *rows = sweep_group_rows(groups, g);
+        double min = (double)INFINITY, max = 0;
+        for (size_t i = 0; i < sweep_group_size(groups, g); i++) {
+            double number = figure->numbers[rows[i]];
+            if (isnan(number))
+                continue;
+            if (!(number > 0))
+                return 0;
+            min = fmin(min, number);
+            max = fmax(max, number);
+        }
+        largest = fmax(largest, max / min);
+    }
+    return largest;
+}
+
 static kb_error *compare(const sweep_results *results, const sweep_row_groups *groups,
                          const sweep_column *figure, bool *changes, sweep_effect *effect)
 {
@@ -109,6 +130,7 @@ static kb_error *compare(const sweep_results *results, const sweep_row_groups *g
     }
     if (figure) {
         compare_figure(groups, figure, changes, effect);
+        effect->ratio = largest_ratio(groups, figure);
     } else {
         for (size_t c = results->axis_count; c < results->columns.count; c++)
             if (results->columns.items[c].kind == SWEEP_RESULT)

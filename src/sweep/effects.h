@@ -17,6 +17,8 @@ typedef struct sweep_effect {
     size_t changed; /* groups in which a figure is not the same in all points */
     size_t figures; /* that change in some group */
     const sweep_column *changed_figures[4]; /* the first of them */
+    double
+        ratio; /* of one figure: the largest max / min of a group; 0 if a number is not above 0 */
     /* If the axis matters only for some values of another one: that axis, and for each of its
      * values whether it does. */
     const sweep_column *only_for;

@@ -254,13 +254,13 @@ static void draw_labels(plot_canvas *c, const plot_axis *a, double from, double 
             draw_label(c, a, i, y, room - GAP);
         return;
     }
-    double end = -INFINITY, last_width = label_width(a, last);
+    double end = -(double)INFINITY, last_width = label_width(a, last);
     for (size_t i = 0; i < count; i++) {
         double width = label_width(a, i), x = a->at[a->order[i]];
         bool hits_last = i < last && x + width / 2 + GAP > a->at[a->order[last]] - last_width / 2;
         if (x - width / 2 < end + GAP || hits_last)
             continue;
-        draw_label(c, a, i, y, INFINITY);
+        draw_label(c, a, i, y, (double)INFINITY);
         end = x + width / 2;
     }
 }

@@ -83,7 +83,7 @@ static kb_error *choose(heat_plot *p)
 
 static kb_error *scale_colours(heat_plot *p)
 {
-    double min = INFINITY, max = -INFINITY;
+    double min = (double)INFINITY, max = -(double)INFINITY;
     size_t cells = p->pivot.rows->values.count * p->pivot.columns->values.count;
     for (size_t i = 0; i < cells; i++) {
         if (!isnan(p->pivot.cells[i].mean)) {
@@ -214,7 +214,7 @@ static void draw_labels(heat_plot *p, bool of_rows)
     const uint32_t *order = of_rows ? p->pivot.row_order : p->pivot.column_order;
     size_t count = axis->values.count;
     double bottom = p->top + (double)p->pivot.rows->values.count * p->cell_h;
-    double room = of_rows ? LABEL_ROOM : fmax(p->cell_w - 4, 40), end = -INFINITY;
+    double room = of_rows ? LABEL_ROOM : fmax(p->cell_w - 4, 40), end = -(double)INFINITY;
     for (size_t i = 0; i < count; i++) {
         kb_text text = KB_TEXT_INIT, clipped = KB_TEXT_INIT;
         sweep_append_value(&text, axis->values.items[order[i]]);

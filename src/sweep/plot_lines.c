@@ -304,7 +304,7 @@ typedef struct lines_panel {
 /* All panels of a figure have the same scale. */
 static void scale_figure(const lines_plot *p, const sweep_column *figure, lines_panel *panel)
 {
-    double min = INFINITY, max = -INFINITY;
+    double min = (double)INFINITY, max = -(double)INFINITY;
     for (size_t i = 0; i < p->groups.starts[p->groups.count]; i++) {
         size_t row = p->groups.rows[i];
         double number = figure->numbers[row];

@@ -69,7 +69,7 @@ static void use_values(pareto_axis *a)
         return;
     a->unit = (plot_unit){1, sweep_unit(axis->name)};
     plot_scale *s = &a->scale;
-    double min = INFINITY, max = -INFINITY;
+    double min = (double)INFINITY, max = -(double)INFINITY;
     s->tick_count = axis->values.count;
     for (size_t i = 0; i < axis->values.count; i++) {
         const sweep_value *value = &axis->values.items[i];
@@ -86,7 +86,7 @@ static void use_values(pareto_axis *a)
 
 static void scale_axis(const pareto_plot *p, pareto_axis *a)
 {
-    double min = INFINITY, max = -INFINITY;
+    double min = (double)INFINITY, max = -(double)INFINITY;
     for (size_t row = 0; row < p->results->row_count; row++) {
         if (is_placed(p, row)) {
             double number = sweep_cell(a->objective->column, row).number;
@@ -180,7 +180,7 @@ static void draw_grid(pareto_plot *p)
         plot_line(c, "grid", p->left, y, p->right, y);
         plot_text(c, "soft", p->left - 7, y + 4, PLOT_SMALL, "end", p->y.scale.ticks[i].label);
     }
-    double end = -INFINITY;
+    double end = -(double)INFINITY;
     for (size_t i = 0; i < p->x.scale.tick_count; i++) {
         const plot_tick *tick = &p->x.scale.ticks[i];
         double x = plot_at(&p->x.scale, tick->value);
