@@ -204,33 +204,33 @@ static size_t lay_out(const cli_table *table, text_column *columns)
     return count;
 }
 
-static void print_cell(const text_column *column, bool is_last, cell c, FILE *out)
+/* *pending: spaces that are printed if another text follows in the line. */
+static void print_cell(const text_column *column, cell c, int *pending, FILE *out)
 {
     size_t used = cli_text_width(c.text, c.length);
     int gap = (int)(column->width > used ? column->width - used : 0);
-    if (is_last && c.length == 0)
-        return; /* no trailing spaces */
-    fputs("  ", out);
-    if (!column->left)
-        fprintf(out, "%*s", gap, "");
-    fwrite(c.text, 1, c.length, out);
-    if (column->left && !is_last)
-        fprintf(out, "%*s", gap, "");
+    *pending += 2 + (column->left ? 0 : gap);
+    if (c.length > 0) {
+        fprintf(out, "%*s", *pending, "");
+        fwrite(c.text, 1, c.length, out);
+        *pending = 0;
+    }
+    *pending += column->left ? gap : 0;
 }
 
 static void print_table(const cli_table *table, const text_column *columns, size_t count, FILE *out)
 {
+    int pending = 0;
     cli_print_bold(out, true);
     for (size_t i = 0; i < count; i++)
-        print_cell(&columns[i], i + 1 == count, (cell){columns[i].title, strlen(columns[i].title)},
-                   out);
+        print_cell(&columns[i], (cell){columns[i].title, strlen(columns[i].title)}, &pending, out);
     cli_print_bold(out, false);
     fputc('\n', out);
     for (size_t i = 0, column = 0; i < table->ends.count; i++) {
-        bool is_last = column + 1 == count;
-        print_cell(&columns[column], is_last, cell_at(table, i), out);
-        column = is_last ? 0 : column + 1;
-        if (is_last)
+        pending = column == 0 ? 0 : pending;
+        print_cell(&columns[column], cell_at(table, i), &pending, out);
+        column = column + 1 == count ? 0 : column + 1;
+        if (column == 0)
             fputc('\n', out);
     }
 }
