@@ -54,12 +54,12 @@ void py_state_resume(PyThreadState *state)
 {
     if (KB_LIKELY(current == state))
         return;
+    follow(state); /* first: a debug build of Python checks that a swap agrees with the slot */
     if (current)
         (void)PyThreadState_Swap(state);
     else
         PyEval_RestoreThread(state);
     current = state;
-    follow(state);
 }
 
 void py_stay_begin(py_stay *stay)
