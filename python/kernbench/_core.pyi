@@ -388,6 +388,20 @@ def pa_decode(address: int, /) -> tuple[int, int, int, str, int, int]: ...
 def pa_encode(rack: int, sip: int, cube: Any, kind: str, pe: Any, offset: int, /) -> int: ...
 def pa_name(address: int, /) -> str: ...
 def parse_yaml(text: Union[str, bytes], /) -> Any: ...
+def save_run(
+    path: str,
+    document: str,
+    *,
+    bench: str,
+    bench_file: Optional[str],
+    command: Optional[str],
+    directory: Optional[str],
+    machine_name: Optional[str],
+    machine_hash: Optional[str],
+    machine: Optional[str],
+    settings: tuple[str, ...],
+    wall_s: float,
+) -> str: ...
 def run_cli(argv: Sequence[str], bench: Optional[Callable[[Context], Any]] = None) -> int: ...
 def run_mock(
     fn: Callable[..., Any],

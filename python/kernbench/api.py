@@ -7,7 +7,10 @@ import html
 import inspect
 import io
 import json
+import os
+import shlex
 import sys
+import time
 from typing import Any, Callable, Mapping, Optional, Sequence, TypeVar, Union
 
 from kernbench import _core
@@ -87,8 +90,8 @@ def kernel(function: Kernel) -> Kernel:
 class RunResult:
     """What a run took, as ``kernbench run --json`` has it."""
 
-    def __init__(self, document: dict[str, Any]) -> None:
-        self._document = document
+    def __init__(self, document: dict[str, Any], origin: dict[str, Any]) -> None:
+        self._document, self._origin = document, origin
 
     @property
     def sim_ns(self) -> float:
@@ -119,11 +122,19 @@ class RunResult:
         """All of it."""
         return self._document
 
-    def save(self, path: Any = "run.json") -> None:
-        """Writes all of it to a file, as JSON."""
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(self._document, file, indent=2)
-            file.write("\n")
+    def save(self, path: Any = "kernbench.db") -> str:
+        """Adds the run to a store, as ``run --save`` does, and returns its id there.
+
+        ``kernbench runs`` lists what a store has.
+        """
+        topology = self._document["topology"]
+        return _core.save_run(
+            os.fspath(path),
+            json.dumps(self._document),
+            machine_name=topology["name"],
+            machine_hash=topology["hash"],
+            **self._origin,
+        )
 
     def __repr__(self) -> str:
         count = len(self.kernels)
@@ -140,6 +151,17 @@ class RunResult:
             f"{self.sim_ns:.3f} ns</p><table><tr><th>kernel</th><th>SIP</th><th>total ns</th>"
             f"<th>PE exec ns</th></tr>{rows}</table>"
         )
+
+
+def _origin(name: str, argv: list[str], can_repeat: bool) -> dict[str, Any]:
+    """What a store keeps of how a run was made. Only what a command can run again has one."""
+    again = [word for word in argv if word != "--json"]
+    return {
+        "bench": name,
+        "bench_file": name if name.endswith(".py") else None,
+        "command": f"kernbench {shlex.join(again)}" if can_repeat else None,
+        "directory": os.getcwd(),
+    }
 
 
 def _call(argv: list[str], bench: Optional[Callable[..., Any]], body: Any) -> str:
@@ -196,5 +218,10 @@ def run(
     with graph.description() as (source, settings):
         argv = ["run", "--json", f"--bench={name}", f"--topology={source}", *options]
         argv += [f"--set={setting}" for setting in settings]
+        origin = _origin(name, argv, bench is name and source == graph.source)
+        origin["machine"] = _core.describe_machine(source, settings)
+        origin["settings"] = settings
+        begin = time.perf_counter()
         output = _call(argv, function, lambda core: run_on(core, function, graph, device))
-    return RunResult(json.loads(output))
+        origin["wall_s"] = time.perf_counter() - begin
+    return RunResult(json.loads(output), origin)

@@ -3,17 +3,17 @@
  *
  *     thread_states.c     thread states of coroutines   errors.c          errors as exceptions
  *     kernel.c            kernels in Python             srcloc.c          lines of source
- *     tl_type.c           tl, and operators of values   operands.c        what operations are given
+ *     tl_type.c           tl, and operators of values   operands.c        what operations take
  *     handle.c            values                        parameters.c      arguments of methods
  *     convert.c           shapes, data types            c_kernels.c       kernels in C
  *     context.c           contexts, calls of the engine tensor.c          tensors
  *     launch.c            launches, requests            launch_results.c  their results
- *     worker.c            devices, workers              group.c           process group,
- * collectives algorithms.c        algorithms in Python          queues.c          queues between
- * PEs stats.c             what took time                mock.c            kernels without a machine
+ *     worker.c            devices, workers              group.c           groups, collectives
+ *     algorithms.c        algorithms in Python          queues.c          queues between PEs
+ *     stats.c             what took time                mock.c            kernels, no machine
  *     parse.c             YAML                          output.c          what the engine prints
  *     describe.c          machines, files as text       command_line.c    the command line
- *     physical_address.c  physical addresses
+ *     physical_address.c  physical addresses            save.c            runs in a store
  *
  * docs/decisions/0033-python.md has the reasons.
  */
@@ -25,6 +25,7 @@
 #include "kernel.h"
 #include "mock.h"
 #include "physical_address.h"
+#include "save.h"
 #include "thread_states.h"
 
 static PyObject *running_kernel(PyObject *module, PyObject *unused)
@@ -52,12 +53,13 @@ PyMODINIT_FUNC PyInit__core(void)
         .m_methods = functions,
     };
     PyObject *module = PyModule_Create(&definition);
-    bool good =
-        module && py_threads_init() && py_errors_init(module) && py_convert_init(module) &&
-        py_handle_init_types(module) && py_tl_init_type(module) && py_tensor_init_type(module) &&
-        py_launch_init_types(module) && py_context_init_type(module) && py_compile_init(module) &&
-        py_describe_init(module) && py_address_init(module) && py_mock_init(module) &&
-        py_cli_init(module) && PyModule_AddStringConstant(module, "version", kb_version()) == 0;
+    bool good = module && py_threads_init() && py_errors_init(module) && py_convert_init(module) &&
+                py_handle_init_types(module) && py_tl_init_type(module) &&
+                py_tensor_init_type(module) && py_launch_init_types(module) &&
+                py_context_init_type(module) && py_compile_init(module) &&
+                py_describe_init(module) && py_address_init(module) && py_mock_init(module) &&
+                py_cli_init(module) && py_save_init(module) &&
+                PyModule_AddStringConstant(module, "version", kb_version()) == 0;
     if (!good)
         Py_CLEAR(module);
     return module;

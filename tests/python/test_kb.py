@@ -103,9 +103,28 @@ class TestRun:
         json.dumps(d)
 
     def test_save(self, tmp_path):
-        r = kb.run(bench)
-        r.save(str(tmp_path / "run.db"))
-        assert (tmp_path / "run.db").stat().st_size > 0
+        """In a store, which the commands read."""
+        store = tmp_path / "runs.db"
+        machine = kb.Machine("default", {"sip.ucie.bw_gbs": 300})
+        first = kb.run(bench, machine)
+        ids = [first.save(store), kb.run("gemm_single_pe", params={"m": 64}).save(str(store))]
+        done = python("-m", "kernbench", "runs", "--store", store, "--json")
+        rows = json.loads(done.stdout)
+        assert [row["id"] for row in rows] == ids
+        assert [row["bench"] for row in rows] == ["bench", "gemm_single_pe"]
+        assert rows[0]["sim_ns"] == first.sim_ns and rows[0]["status"] == "ok"
+        shown = python("-m", "kernbench", "runs", "show", ids[1], "--store", store).stdout
+        assert "kernbench run --bench=gemm_single_pe" in shown and "--param=m=64" in shown
+        yaml = python("-m", "kernbench", "runs", "export", ids[0], "--store", store, "--yaml")
+        assert "300" in yaml.stdout
+
+    def test_save_in_the_working_folder(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        assert kb.run(bench).save()
+        assert (tmp_path / "kernbench.db").exists()
+        (tmp_path / "other.db").write_text("no store")
+        with pytest.raises(kb.KernbenchError, match="other.db"):
+            kb.run(bench).save("other.db")
 
     def test_html(self):
         html = kb.run(bench)._repr_html_()
