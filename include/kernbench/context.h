@@ -73,7 +73,7 @@ typedef struct kb_context_options {
                                the algorithm of a collective; NULL: none */
     void *on_note_self;
     kb_warning_fn *on_ccl_trace; /* gets a line for every send and receive of a queue; NULL: to
-                                    stderr if KERNBENCH_CCL_TRACE=1, else nobody does */
+                                    stderr if KERNBENCH_CCL_TRACE=1, else they are dropped */
     void *on_ccl_trace_self;
     kb_race_check races;
     bool reasons; /* operations that on_op gets are numbered and say what determined their begin and

@@ -100,7 +100,7 @@ kb_code cli_dispatch(int argc, char **argv);
 
 /*
  * The same with a bench of that program: what `run` runs, whatever --bench says. Its kernels and
- * workers have stacks of so many bytes by default.
+ * workers have stacks of this size by default.
  */
 kb_code cli_dispatch_bench(int argc, char **argv, const kb_bench_spec *spec, uint64_t stack_bytes);
 

@@ -179,12 +179,12 @@ KB_MUST_USE kb_error *data_settle(data_store *store);
 /* ---- Statistics, for tests and reports ---- */
 
 typedef struct data_stats {
-    uint64_t computed;      /* values, ever; those that were read are not computed */
-    uint64_t dropped;       /* never needed, so never computed */
-    uint64_t live_values;   /* now */
-    size_t live_bytes;      /* of computed ones, now */
-    size_t most_live_bytes; /* the most there were */
-    uint64_t settled;       /* times that something had to be computed for memory */
+    uint64_t computed;     /* values, ever; those that were read are not computed */
+    uint64_t dropped;      /* never needed, so never computed */
+    uint64_t live_values;  /* now */
+    size_t live_bytes;     /* of computed ones, now */
+    size_t max_live_bytes; /* the most there were */
+    uint64_t settled;      /* times that something had to be computed for memory */
 } data_stats;
 
 data_stats data_get_stats(const data_store *store);

@@ -80,10 +80,10 @@ static block get_block(const data_value *matrix, const area *where, data_class c
  */
 static size_t width_of(size_t columns, data_class class)
 {
-    enum { LANES = 16, MOST_ALLOCATED = 8 };
+    enum { LANES = 16, MAX_ALLOCATED = 8 };
     _Static_assert(DATA_TILE_COLUMNS % LANES == 0, "a wider tile fits into the scratch memory");
     size_t last = columns % LANES;
-    bool allocates = class == DATA_IN_F32 && last >= 1 && last <= MOST_ALLOCATED;
+    bool allocates = class == DATA_IN_F32 && last >= 1 && last <= MAX_ALLOCATED;
     return allocates ? columns - last + LANES : columns;
 }
 

@@ -300,8 +300,8 @@ bool data_value_alloc(data_value *value)
     if (!value->bytes)
         return false;
     stats->live_bytes += data_bytes_of(value);
-    if (stats->most_live_bytes < stats->live_bytes)
-        stats->most_live_bytes = stats->live_bytes;
+    if (stats->max_live_bytes < stats->live_bytes)
+        stats->max_live_bytes = stats->live_bytes;
     return true;
 }
 

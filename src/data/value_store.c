@@ -12,7 +12,7 @@
 
 #include "data_private.h"
 
-enum { MOST_PENDING = 16 * 1024, MOST_THREADS = 64 };
+enum { MAX_PENDING = 16 * 1024, MAX_THREADS = 64 };
 
 static const uint64_t default_pending_bytes = (uint64_t)64 << 20;
 
@@ -34,7 +34,7 @@ kb_error *data_store_create(const data_options *options, data_store **store)
     made->pending_bytes = options->pending_bytes ? options->pending_bytes : default_pending_bytes;
     kb_pool_init(&made->pool, sizeof(data_value));
     unsigned threads = options->threads ? options->threads : host_cores();
-    threads = threads < MOST_THREADS ? threads : MOST_THREADS;
+    threads = threads < MAX_THREADS ? threads : MAX_THREADS;
     kb_error *err = threads > 1 ? data_threads_create(threads - 1, &made->threads) : NULL;
     if (err) {
         data_store_destroy(made);
@@ -66,8 +66,8 @@ data_stats data_get_stats(const data_store *store)
 
 kb_error *data_relieve(data_store *store)
 {
-    if (store->waiting_bytes <= store->pending_bytes && store->pending_count < MOST_PENDING &&
-        store->writes.list.count < MOST_PENDING)
+    if (store->waiting_bytes <= store->pending_bytes && store->pending_count < MAX_PENDING &&
+        store->writes.list.count < MAX_PENDING)
         return NULL;
     for (data_value *value = store->first_pending; value; value = value->next_pending)
         if (value->input_count > 0) /* those without keep nothing, and are quickly made */

@@ -69,7 +69,7 @@ static bool add_step(const dt_mesh *mesh, const kb_shape *shape, kb_dtype dtype,
 dt_steps dt_choose_steps(const dt_mesh *mesh, const kb_shape *shape, kb_dtype dtype,
                          kb_placements from, kb_placements to)
 {
-    const dt_step ways[][DT_MAX_STEPS] = {
+    const dt_step candidates[][DT_MAX_STEPS] = {
         {{0, to.items[0]}, {1, to.items[1]}, {1, to.items[1]}},
         {{1, to.items[1]}, {0, to.items[0]}, {1, to.items[1]}},
         {{1, KB_REPLICATE_PLACEMENT}, {0, to.items[0]}, {1, to.items[1]}},
@@ -77,15 +77,15 @@ dt_steps dt_choose_steps(const dt_mesh *mesh, const kb_shape *shape, kb_dtype dt
     dt_steps best = {0};
     bool found = false;
     if (from.count == 1) {
-        add_step(mesh, shape, dtype, &from, ways[0][0], &best);
+        add_step(mesh, shape, dtype, &from, candidates[0][0], &best);
         return best;
     }
-    for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+    for (size_t which = 0; which < sizeof candidates / sizeof *candidates; which++) {
         dt_steps plan = {0};
         kb_placements state = from;
         bool possible = true;
         for (int i = 0; i < DT_MAX_STEPS && possible; i++)
-            possible = add_step(mesh, shape, dtype, &state, ways[way][i], &plan);
+            possible = add_step(mesh, shape, dtype, &state, candidates[which][i], &plan);
         if (possible && (!found || dt_costs_less(plan.cost, best.cost))) {
             best = plan;
             found = true;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_KEYS = 10 };
+enum { MAX_KEYS = 10 };
 
 typedef struct better_key {
     const char *path;
@@ -31,7 +31,7 @@ typedef struct better_key {
 
 typedef struct resource_info {
     const char *name, *key;
-    better_key keys[MOST_KEYS]; /* those that the machine has are changed together */
+    better_key keys[MAX_KEYS]; /* those that the machine has are changed together */
 } resource_info;
 
 static const resource_info infos[EXPLAIN_RESOURCES] = {
@@ -218,7 +218,7 @@ void explain_better(const topo_machine *machine, explain_resource resource, expl
 {
     kb_text all = KB_TEXT_INIT;
     topo_machine_print_settings(machine, &all);
-    for (size_t i = 0; i < MOST_KEYS && infos[resource].keys[i].path; i++) {
+    for (size_t i = 0; i < MAX_KEYS && infos[resource].keys[i].path; i++) {
         const better_key *key = &infos[resource].keys[i];
         const char *value = find_value(kb_text_peek(&all), key->path);
         if (!value || (key->is_time && strtod(value, NULL) <= 0))

@@ -2,7 +2,7 @@
  * ipcq.h: queues between PEs. A PE has directions, such as "E" or "parent"; what a kernel sends in
  * one arrives at another PE, in a ring of slots in that PE's memory.
  *
- *     ipcq_plan plan;                                   // on the host: who is joined to whom
+ *     ipcq_plan plan;                                   // on the host: the pairs of directions
  *     KB_TRY(ipcq_plan_init(&plan, edges, count, &settings));
  *     ipcq_set *set;
  *     KB_TRY(ipcq_set_create(queues, &plan, &set));     // memory for the rings
@@ -200,7 +200,7 @@ typedef struct ipcq_segment {
     uint32_t id;  /* of the record of its send, when it arrives; 0: none */
 } ipcq_segment;
 
-/* How much of so many bytes goes into the next slot. */
+/* How much of a message's bytes goes into the next slot. */
 uint64_t ipcq_slot_share(const ipcq_end *end, uint64_t bytes);
 
 /* Whether it is known when the sender has a credit for the next slot; *at is that time, which may
@@ -300,7 +300,7 @@ void ipcq_redirect_trace(ipcq *queues, ipcq_trace_fn *trace, void *trace_self);
 
 /* Who waits on which direction for whom, one a line; and the circle of waits if there is one:
  * "sip0.cube0.pe0 (W) > sip0.cube0.pe1 (W) > sip0.cube0.pe0". Of all sets; the first 16 of each.
- * False if nobody waits. */
+ * False if no kernel waits. */
 bool ipcq_print_waits(const ipcq *queues, kb_text *text);
 
 /* The queue pairs of those PEs of the set that ipcq_print_waits() names, at most 32: my_head,
@@ -308,7 +308,7 @@ bool ipcq_print_waits(const ipcq *queues, kb_text *text);
 void ipcq_print_pointers(const ipcq_set *set, kb_text *text);
 
 /* Takes over the error of a run that nothing is left to happen in: its message gets the circle,
- * if there is one, its detail all of the above. As it was if nobody waits. */
+ * if there is one, its detail all of the above. As it was if no kernel waits. */
 KB_MUST_USE kb_error *ipcq_explain_deadlock(const ipcq *queues, kb_error *err);
 
 /* "2 messages were never received: sip0.cube0.pe0 has 1 in W from sip0.cube0.pe1, ..." of what is

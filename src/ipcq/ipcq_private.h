@@ -176,7 +176,7 @@ void ipcq_forget_any(member *m);
 
 /* ---- report.c ---- */
 
-/* Tell of a message; only if there is somebody to tell. */
+/* Tell of a message; only if messages are watched. */
 void ipcq_trace_send(const ipcq_end *end, const ipcq_message *message);
 void ipcq_trace_receive(const ipcq_end *end, const ipcq_message *message);
 

@@ -1,7 +1,7 @@
 /*
- * report.c: what people are told of queues: a line for each message, messages that nobody received,
- * who waits for whom, and the pointers of those who do. Of a large machine they are told as much as
- * can be read.
+ * report.c: what people are told of queues: a line for each message, messages that were not
+ * received, who waits for whom, and the pointers of those who do. Of a large machine they are told
+ * as much as can be read.
  *
  * A circle of waits is looked for among waits that only one PE can end: that of a sender without
  * credit, for the PE that has to receive, and that of a receive for a direction, for the PE that
@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* Of each kind, in one report. */
-enum { MOST_QUEUES = 4, MOST_WAITS = 16, MOST_RETOLD = 8, MOST_POINTERS = 32 };
+enum { MAX_QUEUES = 4, MAX_WAITS = 16, MAX_RETOLD = 8, MAX_POINTERS = 32 };
 
 /* ---- Trace ------------------------------------------------------------------------------- */
 
@@ -74,7 +74,7 @@ kb_queue_info ipcq_end_info(const ipcq_end *end)
     return info;
 }
 
-/* ---- Messages that nobody received ------------------------------------------------------- */
+/* ---- Messages that were not received ----------------------------------------------------- */
 
 /* Messages at an end of which no segment was handed out. */
 static uint64_t unread_at(const ipcq_end *end)
@@ -105,7 +105,7 @@ bool ipcq_print_unreceived(const ipcq_set *set, kb_text *text)
                    kb_noun(all, " was", "s were"));
     const char *separator = ": ";
     unsigned queues = 0;
-    for (size_t i = 0; i < set->end_count && queues < MOST_QUEUES; i++) {
+    for (size_t i = 0; i < set->end_count && queues < MAX_QUEUES; i++) {
         const ipcq_end *end = &set->ends[i];
         uint64_t count = unread_at(end);
         if (count == 0)
@@ -124,7 +124,7 @@ bool ipcq_print_unreceived(const ipcq_set *set, kb_text *text)
 
 /* ---- Waits ------------------------------------------------------------------------------- */
 
-/* Somebody waits at an end, or at all ends of a PE. */
+/* A kernel waits at an end, or at all ends of a PE. */
 typedef struct wait {
     const member *at;
     const ipcq_end *end; /* NULL: any */
@@ -198,7 +198,7 @@ static void print_unread(const wait *w, kb_text *text)
         uint64_t count = w->sends || end != w->end ? unread_at(end) : 0;
         if (count == 0)
             continue;
-        if (queues++ == MOST_QUEUES) {
+        if (queues++ == MAX_QUEUES) {
             kb_text_puts(text, ", ...");
             return;
         }
@@ -236,7 +236,7 @@ static void print_wait(const wait *w, kb_text *text)
 
 static void print_list(const wait_list *waits, kb_text *text)
 {
-    size_t count = waits->items.count, shown = count < MOST_WAITS ? count : MOST_WAITS;
+    size_t count = waits->items.count, shown = count < MAX_WAITS ? count : MAX_WAITS;
     for (size_t i = 0; i < shown; i++)
         print_wait(&waits->items.items[i], text);
     if (count > shown)
@@ -355,24 +355,24 @@ static void print_circle(const circle *c, kb_text *text)
     if (c->count == 0)
         return;
     kb_text_puts(text, "cycle: ");
-    for (size_t i = 0; i < c->count && i < MOST_WAITS; i++)
+    for (size_t i = 0; i < c->count && i < MAX_WAITS; i++)
         kb_text_printf(text, "%s (%s) > ", waiter_name(c->waits[i]).text,
                        c->waits[i]->end->direction);
-    kb_text_printf(text, "%s%s\n", c->count > MOST_WAITS ? "... > " : "",
+    kb_text_printf(text, "%s%s\n", c->count > MAX_WAITS ? "... > " : "",
                    waiter_name(c->waits[0]).text);
 }
 
 /* ": a waits for b (W), which waits for a (E)" */
 static void retell_circle(const circle *c, kb_text *text)
 {
-    for (size_t i = 0; i < c->count && i < MOST_RETOLD; i++) {
+    for (size_t i = 0; i < c->count && i < MAX_RETOLD; i++) {
         const wait *w = c->waits[i];
         if (i == 0)
             kb_text_printf(text, ": %s", waiter_name(w).text);
         kb_text_printf(text, "%s waits for %s (%s)", i > 0 ? ", which" : "",
                        topo_pe_name(ipcq_pe_of(peer_of(w))).text, w->end->direction);
     }
-    if (c->count > MOST_RETOLD)
+    if (c->count > MAX_RETOLD)
         kb_text_puts(text, ", and so on in a cycle");
 }
 
@@ -485,7 +485,7 @@ static void print_pointers(const ipcq_set *set, const wait_list *waits, kb_text 
     widths w = {0};
     const member *before = NULL;
     uint32_t said = 0, left_out = 0;
-    for (size_t i = 0; i < waits->items.count && i < MOST_WAITS; i++) {
+    for (size_t i = 0; i < waits->items.count && i < MAX_WAITS; i++) {
         const member *m = waits->items.items[i].at;
         if (m == before || m->ends->set != set)
             continue;
@@ -495,7 +495,7 @@ static void print_pointers(const ipcq_set *set, const wait_list *waits, kb_text 
         }
         before = m; /* waits of a PE follow each other */
         for (uint32_t k = 0; k < m->count; k++) {
-            if (said == MOST_POINTERS) {
+            if (said == MAX_POINTERS) {
                 left_out++;
                 continue;
             }

@@ -221,11 +221,11 @@ static void on_done(void *self, uint64_t arg, const net_completion *completion)
     o->result->stops.items[o->result->stops.count - 1].at = completion->ended - completion->issued;
 }
 
-static uint32_t slowest_link(const topo_graph *graph, const net_message *leg)
+static uint32_t slowest_link(const topo_graph *graph, const net_message *message)
 {
-    uint32_t slowest = topo_step_link(leg->steps[0]);
-    for (uint32_t i = 1; i < leg->count; i++) {
-        uint32_t link = topo_step_link(leg->steps[i]);
+    uint32_t slowest = topo_step_link(message->steps[0]);
+    for (uint32_t i = 1; i < message->count; i++) {
+        uint32_t link = topo_step_link(message->steps[i]);
         if (topo_link_rate(graph, link) < topo_link_rate(graph, slowest))
             slowest = link;
     }

@@ -17,10 +17,10 @@ static const double warm_share = 0.2;
 
 /* ---- What it can carry ------------------------------------------------------------------- */
 
-static void add_leg(const net_message *leg, uint64_t *bytes)
+static void add_message(const net_message *message, uint64_t *bytes)
 {
-    for (uint32_t i = 0; i < leg->count; i++)
-        bytes[topo_step_link(leg->steps[i])] += leg->bytes;
+    for (uint32_t i = 0; i < message->count; i++)
+        bytes[topo_step_link(message->steps[i])] += message->bytes;
 }
 
 /* What every link carries for one transfer of each source. */
@@ -31,8 +31,8 @@ static void add_all(net_route_buffer *routes, size_t which, uint64_t bytes, uint
         probe_ends ends = probe_find_ends(routes, which, s);
         net_order order =
             net_make_order(routes, ends.from, ends.to, bytes, probe_cases[which].read);
-        add_leg(&order.request, load);
-        add_leg(&order.response, load);
+        add_message(&order.request, load);
+        add_message(&order.response, load);
     }
 }
 
@@ -42,13 +42,13 @@ static double busy_ns(const topo_graph *graph, const uint64_t *load, uint32_t li
     return (double)load[link] * (double)TOPO_GBS / (double)topo_link_rate(graph, link);
 }
 
-/* The first link on the way of a leg that takes so long; TOPO_NONE if there is none. */
-static uint32_t first_of_leg(const topo_graph *graph, const net_message *leg, const uint64_t *load,
-                             double ns)
+/* The first link of a message's route that is busy for `ns`; TOPO_NONE if there is none. */
+static uint32_t first_of_message(const topo_graph *graph, const net_message *message,
+                                 const uint64_t *load, double ns)
 {
-    for (uint32_t i = 0; i < leg->count; i++)
-        if (busy_ns(graph, load, topo_step_link(leg->steps[i])) >= ns)
-            return topo_step_link(leg->steps[i]);
+    for (uint32_t i = 0; i < message->count; i++)
+        if (busy_ns(graph, load, topo_step_link(message->steps[i])) >= ns)
+            return topo_step_link(message->steps[i]);
     return TOPO_NONE;
 }
 
@@ -62,9 +62,9 @@ static uint32_t find_bottleneck(net_route_buffer *routes, size_t which, uint64_t
         probe_ends ends = probe_find_ends(routes, which, s);
         net_order order =
             net_make_order(routes, ends.from, ends.to, bytes, probe_cases[which].read);
-        uint32_t link = first_of_leg(graph, &order.request, load, ns);
+        uint32_t link = first_of_message(graph, &order.request, load, ns);
         if (link == TOPO_NONE)
-            link = first_of_leg(graph, &order.response, load, ns);
+            link = first_of_message(graph, &order.response, load, ns);
         if (link != TOPO_NONE)
             return link;
     }
@@ -259,7 +259,7 @@ static kb_error *run_load(run *r, probe_load *load)
     double end_ns = gap_ns * (double)r->options->transfers / r->capacity.sources;
     if (end_ns > 1e12)
         return kb_error_new(KB_ERR_INPUT, "run too long: more than 1000 s of simulated time");
-    /* At least so much that time goes on, and that some is left to count. */
+    /* Enough for time to go on, and for some transfers to count. */
     r->gap = 1 + (kb_time)(gap_ns * (double)KB_NS);
     r->end = 10 + (kb_time)(end_ns * (double)KB_NS);
     r->warm = (kb_time)(warm_share * (double)r->end);

@@ -267,18 +267,18 @@ static void note_links(const traffic *t, kb_time time, traffic_result *r)
  */
 static bool is_growing(const traffic *t)
 {
-    static const double least_growth = 0.02, standard_errors = 4, least_count = 8;
+    static const double min_growth = 0.02, standard_errors = 4, min_count = 8;
     double mean[2], error = 0;
     for (int i = 0; i < 2; i++) {
         double count = (double)t->half_count[i];
-        if (count < least_count)
+        if (count < min_count)
             return false;
         mean[i] = (double)t->half_sum[i] / count;
         double variance = (double)t->half_squares[i] / count - mean[i] * mean[i];
         error += variance > 0 ? variance / count : 0;
     }
     double growth = mean[1] - mean[0];
-    return growth > least_growth * ((double)t->options->measure / 2) &&
+    return growth > min_growth * ((double)t->options->measure / 2) &&
            growth > standard_errors * sqrt(error);
 }
 

@@ -41,14 +41,14 @@ static traffic_options load_point(const validation *v, uint32_t k, uint32_t flit
                                   uint64_t rate_ppb)
 {
     const validate_options *o = v->options;
-    uint64_t transfers = o->quick ? 1500 : 4000, least_cycles = o->quick ? 1200 : 3000;
+    uint64_t transfers = o->quick ? 1500 : 4000, min_cycles = o->quick ? 1200 : 3000;
     if (o->transfers > 0) {
-        least_cycles = least_cycles * o->transfers / transfers;
+        min_cycles = min_cycles * o->transfers / transfers;
         transfers = o->transfers;
     }
     uint64_t cycles = transfers * flits * TRAFFIC_RATE_ONE / ((uint64_t)k * k * rate_ppb);
-    if (cycles < least_cycles)
-        cycles = least_cycles;
+    if (cycles < min_cycles)
+        cycles = min_cycles;
     return (traffic_options){
         .pattern = TRAFFIC_UNIFORM,
         .process = TRAFFIC_BERNOULLI,

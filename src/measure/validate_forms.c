@@ -63,25 +63,25 @@ static kb_error *run_alone(quiet *q, uint32_t from, uint32_t to, uint64_t bytes,
 }
 
 /* Overhead of the nodes, wire of the links, and the bytes at the narrowest link. */
-static kb_time leg_takes(const topo_graph *graph, uint32_t from, const net_message *leg)
+static kb_time message_time(const topo_graph *graph, uint32_t from, const net_message *message)
 {
     kb_time time = topo_source_overhead(graph, from);
     uint64_t narrowest = TOPO_RATE_MAX;
-    for (uint32_t i = 0; i < leg->count; i++) {
-        uint32_t link = topo_step_link(leg->steps[i]);
+    for (uint32_t i = 0; i < message->count; i++) {
+        uint32_t link = topo_step_link(message->steps[i]);
         time += topo_link_overhead(graph, link) + graph->links.items[link].wire_fs;
         if (topo_link_rate(graph, link) < narrowest)
             narrowest = topo_link_rate(graph, link);
     }
-    return time + topo_rate_time(narrowest, leg->bytes);
+    return time + topo_rate_time(narrowest, message->bytes);
 }
 
 static kb_time should_take(quiet *q, uint32_t from, uint32_t to, uint64_t bytes, bool read)
 {
     const topo_graph *graph = topo_machine_graph(q->machine);
     net_order order = net_make_order(&q->routes, from, to, bytes, read);
-    kb_time time = leg_takes(graph, from, &order.request);
-    return read ? time + leg_takes(graph, to, &order.response) : time;
+    kb_time time = message_time(graph, from, &order.request);
+    return read ? time + message_time(graph, to, &order.response) : time;
 }
 
 /* ---- Lone transfers ---------------------------------------------------------------------- */

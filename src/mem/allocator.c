@@ -87,9 +87,9 @@ static bool find_gap(const mem_allocator *allocator, uint64_t from, uint64_t byt
 static bool make_room(mem_allocator *allocator)
 {
     bool fresh = !allocator->free.items;
-    size_t most_gaps = allocator->used.count + 2;
+    size_t max_gaps = allocator->used.count + 2;
     if (!kb_vec_reserve(&allocator->used, 1) ||
-        !kb_vec_reserve(&allocator->free, most_gaps - allocator->free.count))
+        !kb_vec_reserve(&allocator->free, max_gaps - allocator->free.count))
         return false;
     KB_ASSERT(allocator->free.items);
     if (fresh)

@@ -539,7 +539,7 @@ void net_end_message(net *n, uint32_t t)
         done(self, arg, &completion);
 }
 
-/* ---- Figures ----------------------------------------------------------------------------- */
+/* ---- Statistics -------------------------------------------------------------------------- */
 
 void net_carry_waited(net *n, uint32_t at, uint32_t carry)
 {

@@ -12,7 +12,7 @@
 
 #include "packet_ops.h"
 
-enum { ROUTES_A_SOURCE = 8, FEWEST_SLOTS_SHIFT = 4 };
+enum { ROUTES_A_SOURCE = 8, MIN_SLOTS_SHIFT = 4 };
 
 void routes_init(routes *all)
 {
@@ -22,7 +22,7 @@ void routes_init(routes *all)
 
 bool routes_make_table(routes *all, uint32_t sources)
 {
-    uint32_t bits = FEWEST_SLOTS_SHIFT;
+    uint32_t bits = MIN_SLOTS_SHIFT;
     while (bits < 31 && (uint64_t)1 << bits < (uint64_t)ROUTES_A_SOURCE / 2 * sources)
         bits++;
     all->shift = 64 - bits;

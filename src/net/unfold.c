@@ -33,7 +33,7 @@ struct stage {
     bool waits;          /* the first packet in that channel, for the next link */
 };
 
-enum { MOST_DEPARTURES = 1 << 16 };
+enum { MAX_DEPARTURES = 1 << 16 };
 
 /* How many packets fit into the channel behind a link, if that limits the message. */
 static uint32_t window_of(const net *n, const route *r, const transfer *tr, uint32_t at)
@@ -49,7 +49,7 @@ bool train_reserve(net *n, const route *r, const transfer *tr)
     if (r->first != r->slowest)
         for (uint32_t i = 0; i + 1 < r->steps; i++)
             departures += window_of(n, r, tr, step_link(n, path[i]));
-    if (departures > MOST_DEPARTURES)
+    if (departures > MAX_DEPARTURES)
         return false;
     if (kb_vec_reserve(&n->stages, r->steps) && kb_vec_reserve(&n->departures, departures))
         return true;

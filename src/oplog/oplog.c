@@ -125,7 +125,7 @@ static __attribute__((noinline)) uint32_t get_to_know(kb_oplog *log, kb_unit uni
         kb_oplog_fail_memory(log);
         return NO_SUM;
     }
-    if (log->known_count[unit] < MOST_KNOWN) {
+    if (log->known_count[unit] < MAX_KNOWN) {
         *known = (known_name){.name = name, .sum = index};
         log->known_count[unit]++;
     }

@@ -194,7 +194,7 @@ _Static_assert(sizeof(pe_record) == 512, "idle PEs take little");
 _Static_assert(sizeof(pe_buffer) <= 720, "a PE that runs a kernel takes little");
 
 /* Names are constants, so they are known by their address. Of each unit: */
-enum { KNOWN_NAME_BITS = 6, KNOWN_NAMES = 1 << KNOWN_NAME_BITS, MOST_KNOWN = KNOWN_NAMES / 2 };
+enum { KNOWN_NAME_BITS = 6, KNOWN_NAMES = 1 << KNOWN_NAME_BITS, MAX_KNOWN = KNOWN_NAMES / 2 };
 
 typedef struct known_name {
     const char *name; /* NULL: none */

@@ -49,7 +49,7 @@ typedef struct piece {
 
 /* What one call started. */
 typedef struct job {
-    pe_dma_done_fn *done; /* NULL: nobody wants to know any more */
+    pe_dma_done_fn *done; /* NULL: the caller was aborted */
     void *self;
     uint64_t arg;
     kb_time issued;
@@ -306,14 +306,14 @@ static kb_time tcm_time(const pe_dma *dma, const piece *pc)
     return topo_rate_time(shape->pe.tcm_bytes_per_s, pc->moves.bytes);
 }
 
-static void on_moved(void *self, uint64_t arg, const net_completion *leg)
+static void on_moved(void *self, uint64_t arg, const net_completion *moved)
 {
     pe_dma *dma = self;
     piece *pc = piece_at(dma, (uint32_t)arg);
     kb_time in_tcm = pc->moves.fill ? 0 : tcm_time(dma, pc);
-    pc->overhead += leg->overhead;
-    pc->wire += leg->wire;
-    job_at(dma, pc->job)->drain += leg->drain > in_tcm ? leg->drain : in_tcm;
+    pc->overhead += moved->overhead;
+    pc->wire += moved->wire;
+    job_at(dma, pc->job)->drain += moved->drain > in_tcm ? moved->drain : in_tcm;
 }
 
 /* What the call took, when its last piece has ended. */
@@ -453,7 +453,7 @@ static kb_error *add_piece(pe_dma *dma, uint32_t j, const segment *s)
     return err;
 }
 
-/* What is under way ends without telling anybody. */
+/* What is under way ends without a call. */
 static void give_up(pe_dma *dma, uint32_t j)
 {
     job *jb = job_at(dma, j);

@@ -41,7 +41,7 @@ static uint64_t array_time(const gemm_search *s, uint64_t rows, uint64_t folds)
     return times(times(folds, cycles), (uint64_t)s->params->gemm_cycle_fs);
 }
 
-/* The bytes that the array reads for so much of k, which are more than it writes. */
+/* The bytes that the array reads for this depth of k, which are more than it writes. */
 static uint64_t tcm_bytes(const gemm_search *s, const tile_cost *t, uint64_t depths)
 {
     const gemm_problem *is = s->problem;
@@ -63,7 +63,7 @@ bool gemm_folds_are_slow(const gemm_search *s, const gemm_plan *p)
     return times(bytes, s->tcm_fs_per_byte) > array;
 }
 
-/* Of so much of k, and so many columns of b. */
+/* Of `depths` of k and `columns` of b. */
 static uint64_t loading_time(const gemm_search *s, const gemm_plan *p, const tile_cost *t,
                              uint64_t depths, uint64_t columns)
 {
@@ -77,7 +77,7 @@ static uint64_t strips_of(const gemm_plan *p, const tile_cost *t)
     return KB_DIV_UP(t->columns, p->strip);
 }
 
-/* Slices of so much of k together, of which so many add to sums. */
+/* Slices that have `depths` of k together; `sums` of them add to sums. */
 static phase weigh_phase(const gemm_search *s, const gemm_plan *p, const tile_cost *t,
                          uint64_t depths, uint64_t slices, uint64_t sums, uint64_t stored)
 {
@@ -189,7 +189,7 @@ static uint64_t last_end(const gemm_search *s, const gemm_plan *p, const tile_co
 }
 
 /*
- * Does a phase so many times. The memory may be ahead, by `lead`; the array begins when the first
+ * Does a phase `count` times. The memory may be ahead, by `lead`; the array begins when the first
  * step has come, and has at least the last step to do when that has.
  */
 static void run_phase(clocks *c, const phase *f, uint64_t count, uint64_t lead)
@@ -202,7 +202,7 @@ static void run_phase(clocks *c, const phase *f, uint64_t count, uint64_t lead)
     c->array = kb_max(plus(start, times(count, f->array)), plus(c->memory, f->array / f->steps));
 }
 
-/* What is to come takes as long as what passed since `before`, so many times. */
+/* Adds the time that passed since `before`, `count` times. */
 static void repeat(clocks *c, const clocks *before, uint64_t count)
 {
     c->memory = plus(c->memory, times(count, c->memory - before->memory));

@@ -3,7 +3,7 @@
  *
  * A plan has to leave space for AHEAD steps to be loaded while one is at work; only if none does,
  * for fewer. What is needed at least always fits: what stays, a slice of a, a strip of b and the
- * sums of one tile. So whoever does the steps in their order and waits for space gets it.
+ * sums of one tile. So steps in their order that wait for space get it.
  */
 #include "gemm_plan.h"
 
@@ -22,7 +22,7 @@ enum {
     FEW_ROWS = 32,
 };
 
-/* What must fit, with so many steps loaded ahead. */
+/* What must fit, with `ahead` steps loaded ahead. */
 static uint64_t space_of(const gemm_plan *p, uint64_t ahead)
 {
     const uint64_t lines = gemm_tile_lines(p), stacks = gemm_tile_stacks(p);
@@ -131,16 +131,16 @@ static void try_slices(gemm_search *s, gemm_plan *p)
         plus(times(p->tile_rows, p->a_bytes), times(kb_min(p->width, p->tile_columns), p->b_bytes));
     for (uint64_t parts = 1, last = 0;; parts = next_parts(parts)) {
         p->slice = KB_DIV_UP(folds, parts) * p->fold;
-        bool is_least = p->slice == p->fold;
-        if (p->slice != last && (is_least || times(p->slice, bytes) <= MAX_LOAD_BYTES))
+        bool is_min = p->slice == p->fold;
+        if (p->slice != last && (is_min || times(p->slice, bytes) <= MAX_LOAD_BYTES))
             try_strips(s, p);
-        if (is_least)
+        if (is_min)
             break;
         last = p->slice;
     }
 }
 
-static void try_tiles(gemm_search *s, uint64_t fewest_rows)
+static void try_tiles(gemm_search *s, uint64_t min_rows)
 {
     const gemm_problem *is = s->problem;
     const uint64_t columns = s->params->gemm_columns, folds = KB_DIV_UP(is->n, columns);
@@ -156,7 +156,7 @@ static void try_tiles(gemm_search *s, uint64_t fewest_rows)
     };
     for (uint64_t lines = 1;; lines = next_parts(lines)) {
         p.tile_rows = KB_DIV_UP(is->m, lines);
-        if (lines > 1 && p.tile_rows < fewest_rows)
+        if (lines > 1 && p.tile_rows < min_rows)
             break;
         for (uint64_t stacks = 1;; stacks = next_parts(stacks)) {
             p.tile_columns = kb_min(KB_DIV_UP(folds, stacks) * columns, is->n);

@@ -75,7 +75,7 @@ typedef struct gemm_step {
     bool is_last;  /* the sums are complete */
 } gemm_step;
 
-/* Where somebody is in a plan; all zeros is the beginning. */
+/* A position in a plan; all zeros is the beginning. */
 typedef struct gemm_cursor {
     uint64_t outer, inner, depth, column;
 } gemm_cursor;
@@ -83,7 +83,7 @@ typedef struct gemm_cursor {
 /* The next step, or false after the last one. */
 bool gemm_plan_next(const gemm_plan *plan, gemm_cursor *at, gemm_step *step);
 
-/* Bytes of space for sums of so much of c. */
+/* Bytes of space for the sums of a block of c. */
 uint64_t gemm_sum_space(const gemm_plan *plan, uint64_t rows, uint64_t columns);
 
 #endif

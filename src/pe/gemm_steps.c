@@ -54,7 +54,7 @@ uint64_t gemm_slice_at(const gemm_plan *p, uint64_t at, bool begins, bool ends)
  * The least width of a strip that is worth a command. A slice that is not as deep as others may
  * have wider ones, but not such that take more space.
  */
-static uint64_t least_strip(const gemm_plan *p, const gemm_step *s)
+static uint64_t min_strip(const gemm_plan *p, const gemm_step *s)
 {
     const uint64_t moved = s->depths * p->b_bytes + (s->is_last ? s->rows * p->c_bytes : 0);
     if (moved == 0)
@@ -65,13 +65,13 @@ static uint64_t least_strip(const gemm_plan *p, const gemm_step *s)
 }
 
 /* Where a step is, in tiles. */
-typedef struct spot {
+typedef struct position {
     uint64_t line, lines, stack, stacks;
-} spot;
+} position;
 
-static spot spot_of(const gemm_plan *p, const gemm_cursor *at)
+static position position_of(const gemm_plan *p, const gemm_cursor *at)
 {
-    return (spot){
+    return (position){
         .line = p->rows_first ? at->outer : at->inner,
         .lines = gemm_tile_lines(p),
         .stack = p->rows_first ? at->inner : at->outer,
@@ -80,7 +80,7 @@ static spot spot_of(const gemm_plan *p, const gemm_cursor *at)
 }
 
 /* To the next strip of the slice, slice of the tile, tile. */
-static void move_on(const gemm_plan *p, const spot *is, const gemm_step *s, bool in_last_strip,
+static void move_on(const gemm_plan *p, const position *is, const gemm_step *s, bool in_last_strip,
                     gemm_cursor *at)
 {
     at->column += s->columns;
@@ -99,7 +99,7 @@ static void move_on(const gemm_plan *p, const spot *is, const gemm_step *s, bool
 
 bool gemm_plan_next(const gemm_plan *plan, gemm_cursor *at, gemm_step *step)
 {
-    const spot is = spot_of(plan, at);
+    const position is = position_of(plan, at);
     if (is.line == is.lines || is.stack == is.stacks)
         return false;
     const bool in_first = is.line == 0 && is.stack == 0;
@@ -114,7 +114,7 @@ bool gemm_plan_next(const gemm_plan *plan, gemm_cursor *at, gemm_step *step)
     s.is_last = s.depth + s.depths == plan->k;
     s.rows = kb_min(plan->tile_rows, plan->m - s.row);
     const uint64_t columns = kb_min(plan->tile_columns, plan->n - (s.column - at->column));
-    const uint64_t strip = least_strip(plan, &s);
+    const uint64_t strip = min_strip(plan, &s);
     s.columns = piece_at(at->column, columns, strip, kb_max(plan->strip, strip),
                          in_first && s.is_first, in_last && s.is_last);
     const bool in_first_strip = at->column == 0, in_last_strip = at->column + s.columns == columns;

@@ -22,7 +22,7 @@
 
 __extension__ typedef unsigned __int128 wide;
 
-/* So many rows of the packed array, evenly spaced in virtual memory. */
+/* Rows of the packed array, evenly spaced in virtual memory. */
 typedef struct block {
     wide address;
     wide stride;

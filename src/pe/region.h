@@ -75,7 +75,7 @@ static inline bool pe_translations_find(const pe_translations *known, const mem_
             continue;
         if (is->has_dtype && ((!run->reinterpret && is->dtype != run->dtype) ||
                               (run->va - is->tensor_va) % run->element_bytes != 0))
-            return false; /* a fault, which somebody else describes */
+            return false; /* a fault, which the caller describes */
         *rect = (mem_rect){.at = is->there, .rows = 1, .bytes = bytes};
         rect->at.offset += run->va - is->from;
         *run->is_index = is->is_index;

@@ -151,7 +151,7 @@ kb_error *tcm_port_stream_end(tcm_port *port, uint64_t stream, kb_time begun, kb
     port->streams--;
     if (KB_LIKELY(port->streams == 0 && port->lags.count == 0) &&
         work <= idle_time(port, begun, now)) {
-        *lags = false; /* it was alone: nobody will ask what it has taken */
+        *lags = false; /* it was alone: what it has taken is not needed any more */
         forget(port, now);
         return NULL;
     }

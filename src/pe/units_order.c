@@ -1,6 +1,6 @@
 /*
  * units_order.c: what an operation waits for: those that its command names, and those that move the
- * same bytes. It knows how many are left, and each of them knows who waits for it; so nobody is
+ * same bytes. It knows how many are left, and each of them knows what waits for it; so nothing is
  * asked twice whether it is done. All that an operation waits for was issued before it: there is no
  * circle.
  *

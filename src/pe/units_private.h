@@ -167,7 +167,7 @@ struct operation {
     uint64_t sequence;      /* and of one time the first issued: see units_issued_before() */
     kb_time earliest;       /* issued, and inputs that are known */
     uint32_t index;         /* in its pool */
-    uint32_t waits_for;     /* so many operations */
+    uint32_t waits_for;     /* the number of operations that it waits for */
 
     uint32_t waiters;    /* the first of those that wait for it */
     uint32_t rect_count; /* what it reads and writes in memory */

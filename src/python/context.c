@@ -207,7 +207,7 @@ static void print_line(const char *stream, const char *line)
         Py_DECREF(file);
     }
     Py_XDECREF(text);
-    PyErr_Clear(); /* a line that nobody can see */
+    PyErr_Clear(); /* a line that cannot be shown */
 }
 
 /* What a callback raises comes out of the call of the engine; the first counts. */

@@ -31,7 +31,7 @@
 /* C stack that one level of recursion through C may take: that of list.sort(), which takes most. */
 enum { BYTES_PER_C_CALL = 7 << 10 };
 
-/* More than so many that are unused are deleted: tools that list threads show them. */
+/* Unused ones beyond this number are deleted: tools that list threads show them. */
 enum { MAX_UNUSED = 64 };
 
 /* Of each thread of the program: contexts of two threads know nothing of each other. */

@@ -901,7 +901,7 @@ static void send_now(tl_context *tl, void *arg)
     py_drop_operand(tl, is->at, &is->inputs[0], x);
 }
 
-/* What is at an address: without a shape, so many bytes in one row. */
+/* What is at an address: without a shape, one row of `nbytes`. */
 static bool get_source(py_tl *self, PyObject *const *values, py_operand *operand)
 {
     PyObject *addr = values[2], *nbytes = values[3], *shape = values[4], *dtype = values[5];
@@ -1183,7 +1183,7 @@ static PyObject *item_of(control_call *call, PyObject *value)
     if (!py_tl_perform(call->is.self, item_now, call))
         return NULL;
     kb_dtype dtype = ((py_handle *)value)->dtype;
-    bool whole = dtype == KB_I8 || dtype == KB_I32;
+    bool whole = mem_is_integer(dtype);
     return whole ? PyLong_FromDouble(call->number) : PyFloat_FromDouble(call->number);
 }
 

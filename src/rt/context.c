@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_STACK = 1 << 20, LEAST_STACK = 16 << 10, MOST_STACK = 1 << 30 };
+enum { DEFAULT_STACK = 1 << 20, MIN_STACK = 16 << 10, MAX_STACK = 1 << 30 };
 
 static void warn_line(kb_context *ctx, const char *line)
 {
@@ -383,9 +383,9 @@ static kb_error *build_on(kb_context *ctx, const kb_context_options *options)
         return kb_error_new(KB_ERR_INPUT,
                             "races is %d; expected KB_RACES_WARN, KB_RACES_FAIL or KB_RACES_OFF",
                             (int)options->races);
-    if (ctx->stack_bytes < LEAST_STACK || ctx->stack_bytes > MOST_STACK)
+    if (ctx->stack_bytes < MIN_STACK || ctx->stack_bytes > MAX_STACK)
         return kb_error_new(KB_ERR_INPUT, "invalid stack size of %zu bytes: expected %d to %d",
-                            ctx->stack_bytes, LEAST_STACK, MOST_STACK);
+                            ctx->stack_bytes, MIN_STACK, MAX_STACK);
     kb_sim_options sim_options = {
         .stack_bytes = ctx->stack_bytes,
         .no_elision = options->no_elision,

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Different errors that later ones are compared with. Beyond, equal errors are reported again. */
-enum { MOST_COMPARED = 64 };
+enum { MAX_COMPARED = 64 };
 
 /* Keeps the errors of workers that failed first. If there are none, keeps one consequence. */
 static uint32_t forget_consequences(kb_context *ctx)
@@ -41,19 +41,19 @@ static bool are_equal(const kb_error *a, const kb_error *b)
  * the group. Returns the number of groups. */
 static uint32_t group_errors(kb_context *ctx)
 {
-    uint32_t compared[MOST_COMPARED], groups = 0;
+    uint32_t compared[MAX_COMPARED], groups = 0;
     for (uint32_t rank = 0; rank < ctx->worker_count; rank++) {
         rt_caller *worker = &ctx->workers[rank];
         if (!worker->error)
             continue;
-        uint32_t known = groups < MOST_COMPARED ? groups : MOST_COMPARED, at = 0;
+        uint32_t known = groups < MAX_COMPARED ? groups : MAX_COMPARED, at = 0;
         while (at < known && !are_equal(ctx->workers[compared[at]].error, worker->error))
             at++;
         worker->representative = at < known ? compared[at] : rank;
         ctx->workers[worker->representative].group_size++;
         if (at < known)
             continue;
-        if (groups < MOST_COMPARED)
+        if (groups < MAX_COMPARED)
             compared[groups] = rank;
         groups++;
     }
@@ -68,10 +68,10 @@ static bool represents(const kb_context *ctx, uint32_t representative, uint32_t 
 /* Appends "rank 3", or "ranks 0-3, 5": the group of this representative. */
 static void print_ranks(const kb_context *ctx, uint32_t representative, kb_text *text)
 {
-    enum { MOST_RANGES = 16 };
+    enum { MAX_RANGES = 16 };
     uint32_t left = ctx->workers[representative].group_size, rank = representative;
     kb_text_puts(text, left > 1 ? "ranks " : "rank ");
-    for (uint32_t ranges = 0; left > 0 && ranges < MOST_RANGES; ranges++) {
+    for (uint32_t ranges = 0; left > 0 && ranges < MAX_RANGES; ranges++) {
         while (!represents(ctx, representative, rank))
             rank++;
         uint32_t first = rank;

@@ -19,7 +19,7 @@
 
 /* Turns that yielding workers get while something is under way that cannot go on without them: so
  * many will do for all that they may want to do first. */
-enum { MOST_VAIN_TURNS = 1 << 16 };
+enum { MAX_VAIN_TURNS = 1 << 16 };
 
 /* ---- Who calls ---- */
 
@@ -280,7 +280,7 @@ static void fail_in_vain(kb_context *ctx)
     kb_sim_fail(ctx->sim, kb_error_new(KB_ERR_DEADLOCK,
                                        "deadlock at %s ns: no pending events after %d yields "
                                        "of the workers",
-                                       kb_text_peek(&now), MOST_VAIN_TURNS));
+                                       kb_text_peek(&now), MAX_VAIN_TURNS));
     kb_text_fini(&now);
 }
 
@@ -300,7 +300,7 @@ static void on_turn(kb_sim *sim, void *self, uint64_t arg)
     kb_time next = kb_sim_next_time(sim);
     bool in_vain = !ctx->went_on && next == KB_FOREVER && ctx->moving > 0;
     ctx->vain_turns = in_vain ? ctx->vain_turns + 1 : 0;
-    if (ctx->vain_turns > MOST_VAIN_TURNS)
+    if (ctx->vain_turns > MAX_VAIN_TURNS)
         fail_in_vain(ctx);
     else if (ctx->went_on || next == KB_FOREVER)
         give_turn(ctx);

@@ -246,7 +246,7 @@ void kb_co_resume_now(kb_co *co)
 
 kb_error *kb_sim_deadlock(const kb_sim *sim)
 {
-    enum { MOST_LISTED = 16 };
+    enum { MAX_LISTED = 16 };
     const kb_co *oldest = sim->coroutines;
     while (oldest && oldest->next)
         oldest = oldest->next;
@@ -261,7 +261,7 @@ kb_error *kb_sim_deadlock(const kb_sim *sim)
                                  " ns: no pending events, %u coroutine%s blocked",
                                  sim->now / KB_NS, sim->now % KB_NS, waiting, kb_plural(waiting));
     uint32_t listed = 0;
-    for (const kb_co *co = oldest; co && listed < MOST_LISTED; co = co->prev) {
+    for (const kb_co *co = oldest; co && listed < MAX_LISTED; co = co->prev) {
         if (co->daemon)
             continue;
         const kb_waitlist *list = co->waiter.list;

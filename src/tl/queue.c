@@ -3,7 +3,7 @@
  * queues is in src/ipcq; here is what a call checks, what it waits for, and the commands of the
  * PE's DMA that move bytes for it.
  *
- * A message gets its value when the DMA begins to send it. Whoever receives it has that value,
+ * A message gets its value when the DMA begins to send it. The receiver has that value,
  * whatever is in the slot later (K1).
  *
  * Not modelled: the bandwidth that what arrives takes from the receiver's TCM.

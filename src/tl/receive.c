@@ -103,7 +103,7 @@ void tl_show_waits(tl_context *tl)
     }
 }
 
-/* The value is there, and nobody else counts it. */
+/* The value is there, and nothing else counts it. */
 static inline void set_value(tl_context *tl, tl_receive *receive)
 {
     tl_value *value = receive->value;

@@ -338,7 +338,7 @@ static tl_context *take_queued(tl_turns *turns, uint64_t launch)
     return NULL;
 }
 
-/* Whoever is told may start kernels, or abort more: lists are looked through anew each time. */
+/* The callee may start kernels, or abort more: lists are looked through anew each time. */
 void tl_runner_abort(tl_runner *runner, uint64_t launch, const kb_error *why)
 {
     for (uint64_t pe = 0; pe < runner->pe_count; pe++) {

@@ -77,7 +77,7 @@ typedef struct tl_end {
 } tl_end;
 
 typedef struct tl_handle {
-    uint64_t id;         /* 0: nobody's */
+    uint64_t id;         /* 0: of none */
     uint32_t generation; /* of the slot */
     uint32_t scope;      /* how deep */
     uint32_t next, prev; /* in the scope, or free; slot + 1, 0 is none */
@@ -91,7 +91,7 @@ typedef struct tl_handle {
     uint64_t first; /* of a value: which element is the first */
     tl_ptr ptr;     /* of a place */
     tl_dims strides;
-    pe_op filled;     /* a place: what puts something there; 0: nobody knows */
+    pe_op filled;     /* a place: what puts something there; 0: unknown */
     tl_point after;   /* a place: the same, in the order of races.c */
     bool reinterpret; /* a place: whatever dtype the tensor there has */
 } tl_handle;
@@ -294,7 +294,7 @@ struct tl_runner {
     KB_VEC(char *) tensor_names;    /* that the log was told of; sorted */
     tl_order *order;                /* of launches that are checked; NULL until there is one */
     tl_context *to_go, *last_to_go; /* kernels that can go on, in a run without time */
-    bool is_going;                  /* somebody works that list off */
+    bool is_going;                  /* that list is being worked off */
     tl_stand_ins stand_ins;
     kb_handler on_release, on_drained;
     uint32_t window; /* commands that a kernel issues ahead of global time at most */
@@ -512,7 +512,7 @@ void tl_command_destroy(tl_command *command);
 
 /*
  * What a unit of the DMA is told of the command, with nothing to move yet. What the log's entry has
- * besides the name is set only if the command has details: else nobody reads it, and clearing it
+ * besides the name is set only if the command has details: else it is not read, and clearing it
  * would take longer than all the rest.
  */
 static inline void tl_describe_move(const tl_command *command, kb_unit unit, const char *name,
@@ -667,7 +667,7 @@ void tl_await_receives(tl_context *tl);
 
 /* The kernel ends early: what it has not received will never be there. */
 void tl_withdraw_receives(tl_context *tl);
-void tl_forget_receives(tl_context *tl); /* nobody waits for them either */
+void tl_forget_receives(tl_context *tl); /* nothing waits for them either */
 
 /* ---- races.c: nothing unless the launch is checked ---- */
 

@@ -27,26 +27,26 @@
 
 /* ---- Running ----------------------------------------------------------------------------- */
 
-enum { MOST_WORDS = 8, MOST_LINES = 16, LINE_BYTES = 256 };
+enum { MAX_WORDS = 8, MAX_LINES = 16, LINE_BYTES = 256 };
 
 typedef struct printed {
     size_t count;
-    char lines[MOST_LINES][LINE_BYTES];
+    char lines[MAX_LINES][LINE_BYTES];
 } printed;
 
 static void keep_line(void *self, const char *line)
 {
     printed *p = self;
-    assert_true(p->count < MOST_LINES && strlen(line) < LINE_BYTES);
+    assert_true(p->count < MAX_LINES && strlen(line) < LINE_BYTES);
     strcpy(p->lines[p->count++], line);
 }
 
 /* The words of a text, which is changed. */
-static size_t split(char *text, const char *words[MOST_WORDS])
+static size_t split(char *text, const char *words[MAX_WORDS])
 {
     size_t count = 0;
     for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) {
-        assert_true(count < MOST_WORDS);
+        assert_true(count < MAX_WORDS);
         words[count++] = word;
     }
     return count;
@@ -69,7 +69,7 @@ typedef struct outcome {
 static kb_error *run(const job *j, kb_context_options options, outcome *o)
 {
     char settings[512], params[512];
-    const char *setting_words[MOST_WORDS], *param_words[MOST_WORDS];
+    const char *setting_words[MAX_WORDS], *param_words[MAX_WORDS];
     snprintf(settings, sizeof settings, "%s", j->settings);
     snprintf(params, sizeof params, "%s", j->params);
     options.settings = setting_words;
@@ -320,7 +320,7 @@ static void tables_are_right(void **state)
         assert_int_equal(o.verdict, RT_VERIFIED);
         assert_int_equal(o.out.count, HEAD_LINES + 3);
         for (size_t row = HEAD_LINES; row < o.out.count; row++) {
-            const char *words[MOST_WORDS + COLUMNS] = {NULL};
+            const char *words[MAX_WORDS + COLUMNS] = {NULL};
             size_t count = 0;
             for (char *word = strtok(o.out.lines[row], " "); word; word = strtok(NULL, " "))
                 words[count++] = word;

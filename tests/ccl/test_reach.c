@@ -20,7 +20,7 @@ typedef struct reach {
         "system.sips.link.overhead_ns=20"
 #define ROW "sip.cube_mesh.h=1" /* of four cubes */
 
-enum { MIB = 1 << 20, MOST_SETTINGS = 12, MOST_DEVICES = 16 };
+enum { MIB = 1 << 20, MAX_SETTINGS = 12, MAX_DEVICES = 16 };
 
 /* A tensor on each device: cut over its PEs, or a tile for each where PEs are ranks. */
 static size_t make_tensors(kb_context *ctx, const reach *r, kb_tensor *tensors)
@@ -53,14 +53,14 @@ static void expect_reached(const reach *r)
 {
     char chosen[64];
     snprintf(chosen, sizeof chosen, "ccl.defaults.algorithm=%s", r->algorithm);
-    const char *settings[MOST_SETTINGS] = {chosen, "fabric.packet_bytes=4096"};
+    const char *settings[MAX_SETTINGS] = {chosen, "fabric.packet_bytes=4096"};
     size_t count = 2;
     for (size_t i = 0; r->settings[i]; i++)
         settings[count++] = r->settings[i];
     kb_context_options options = {
         .timing_only = true, .settings = settings, .setting_count = count, .device = r->device};
     kb_context *ctx;
-    kb_tensor tensors[MOST_DEVICES];
+    kb_tensor tensors[MAX_DEVICES];
     kb_collective_stats stats;
     expect_ok(kb_context_create(&options, &ctx));
     kb_collective call = {.kind = KB_ALL_REDUCE,

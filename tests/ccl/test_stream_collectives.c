@@ -10,7 +10,7 @@
 
 #include <kernbench/tl.h>
 
-enum { MOST_RANKS = 4, MOST_CALLS = 8, STREAMS = 3, OUTSIDE = STREAMS, LATER = STREAMS + 1, WAYS };
+enum { MAX_RANKS = 4, MAX_CALLS = 8, STREAMS = 3, OUTSIDE = STREAMS, LATER = STREAMS + 1, WAYS };
 
 KB_KERNEL(add_one, tl_ptr x, int n)
 {
@@ -22,17 +22,17 @@ KB_KERNEL(add_one, tl_ptr x, int n)
 
 typedef struct call {
     trial t;
-    bool by_pair;             /* of ranks 1 and 0, in this order */
-    uint32_t way[MOST_RANKS]; /* a stream, or outside of streams: waited for at once, or later */
-    uint32_t launch_in[MOST_RANKS]; /* 0: a launch before it in the default stream; else none */
-    bool yields[MOST_RANKS];
+    bool by_pair;            /* of ranks 1 and 0, in this order */
+    uint32_t way[MAX_RANKS]; /* a stream, or outside of streams: waited for at once, or later */
+    uint32_t launch_in[MAX_RANKS]; /* 0: a launch before it in the default stream; else none */
+    bool yields[MAX_RANKS];
 } call;
 
 typedef struct program {
     uint64_t seed;
     uint32_t world, w;
     size_t count;
-    call calls[MOST_CALLS];
+    call calls[MAX_CALLS];
     bool as_graph;
     int rounds;        /* launches of the graph */
     uint32_t failing;  /* the rank that fails; `world`: none */
@@ -72,10 +72,10 @@ static kb_context *draw_program(program *p, uint64_t seed, bool as_graph)
     kb_rng rng;
     kb_rng_init(&rng, test_seed(seed));
     *p = (program){.seed = seed,
-                   .world = 2 + (uint32_t)below(&rng, MOST_RANKS - 1),
+                   .world = 2 + (uint32_t)below(&rng, MAX_RANKS - 1),
                    .w = 1 + (uint32_t)below(&rng, 2),
                    .as_graph = as_graph,
-                   .count = 1 + below(&rng, MOST_CALLS),
+                   .count = 1 + below(&rng, MAX_CALLS),
                    .rounds = as_graph ? 1 + (int)below(&rng, 3) : 1};
     p->failing = p->world;
     kb_context *ctx = open_sips(p->world, p->w, 1, NULL, (kb_context_options){.threads = 1});
@@ -101,7 +101,7 @@ typedef struct rank_state {
     kb_stream streams[STREAMS];
     kb_tensor own;
     uint32_t launches;
-    kb_request later[MOST_CALLS];
+    kb_request later[MAX_CALLS];
     size_t later_count;
 } rank_state;
 

@@ -20,7 +20,7 @@ static void nobody_looks_nothing_is_computed(void **state)
     data_stats stats = data_get_stats(r.store);
     assert_int_equal(stats.dropped, 4);
     assert_int_equal(stats.computed, 0);
-    assert_int_equal(stats.most_live_bytes, 0);
+    assert_int_equal(stats.max_live_bytes, 0);
     rig_end(&r);
 }
 
@@ -79,7 +79,7 @@ static void a_long_chain(void **state)
     }
     assert_true(item(&r, x, 3) == (double)(links + 1));
     /* 16 bytes each, 16 Ki of them at once. */
-    assert_true(data_get_stats(r.store).most_live_bytes <= 17000 * 16);
+    assert_true(data_get_stats(r.store).max_live_bytes <= 17000 * 16);
     drop(&r, one);
     drop(&r, x);
     rig_end(&r);
@@ -117,7 +117,7 @@ static void large_values_wait_for_a_shorter_time(void **state)
         x = next;
     }
     assert_true(item(&r, x, 0) == (double)cases(200));
-    assert_true(data_get_stats(r.store).most_live_bytes <= limit + 3 * bytes);
+    assert_true(data_get_stats(r.store).max_live_bytes <= limit + 3 * bytes);
     drop(&r, x);
     drop(&r, one);
     rig_end(&r);
@@ -146,7 +146,7 @@ static void a_loop_of_tiles(void **state)
         drop(&r, c);
     }
     data_stats stats = data_get_stats(r.store);
-    assert_true(stats.most_live_bytes <= held_bytes + limit + 4 * tile);
+    assert_true(stats.max_live_bytes <= held_bytes + limit + 4 * tile);
     assert_true(stats.settled - settled <= 1 + tiles * 3 * tile / limit);
     expect_ok(data_settle(r.store));
     assert_int_equal(data_get_stats(r.store).computed, 1 + tiles);
@@ -165,7 +165,7 @@ static void a_loop_of_copies(void **state)
         write_row(&r, 1, i * tile, a, NULL);
         drop(&r, a);
     }
-    assert_true(data_get_stats(r.store).most_live_bytes <= limit + 2 * tile);
+    assert_true(data_get_stats(r.store).max_live_bytes <= limit + 2 * tile);
     expect_ok(data_settle(r.store));
     rig_end(&r);
 }

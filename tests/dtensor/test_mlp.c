@@ -9,7 +9,7 @@
 #include <kernbench/tl.h>
 #include <kernbench/tp.h>
 
-enum { TOKENS = 12, MODEL = 24, HIDDEN = 48, MOST_CALLS = 64 };
+enum { TOKENS = 12, MODEL = 24, HIDDEN = 48, MAX_CALLS = 64 };
 
 typedef struct job {
     uint32_t ranks;
@@ -17,7 +17,7 @@ typedef struct job {
     bool counting;
     kb_tensor x, w1, w2; /* of the host */
     plain expected;
-    char calls[MOST_CALLS][32]; /* collectives of all ranks */
+    char calls[MAX_CALLS][32]; /* collectives of all ranks */
     size_t count;
     kb_collective_stats stats; /* of the last one */
 } job;
@@ -28,7 +28,7 @@ static void watch(void *self, const kb_op *op)
     for (int kind = 0; kind < KB_BARRIER && j->counting && op->unit == KB_UNIT_HOST; kind++) {
         if (strcmp(op->name, kb_collective_name((kb_collective_kind)kind)) != 0)
             continue;
-        assert_true(j->count < MOST_CALLS);
+        assert_true(j->count < MAX_CALLS);
         snprintf(j->calls[j->count++], sizeof j->calls[0], "%s", op->name);
     }
 }

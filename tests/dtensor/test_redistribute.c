@@ -8,7 +8,7 @@
 #include "rt/tensors.h"
 #include "support/seed.h"
 
-enum { MOST_CHANGES = 6 };
+enum { MAX_CHANGES = 6 };
 
 typedef struct job {
     uint64_t seed;
@@ -90,7 +90,7 @@ static job draw_job(kb_rng *rng, const uint32_t mesh[2])
              .mesh = {mesh[0], mesh[1]},
              .shape = {.rank = (uint32_t)kb_rng_below(rng, KB_MAX_DIMS + 1)},
              .dtype = (kb_dtype)kb_rng_below(rng, KB_DTYPES),
-             .changes = 1 + (uint32_t)kb_rng_below(rng, MOST_CHANGES)};
+             .changes = 1 + (uint32_t)kb_rng_below(rng, MAX_CHANGES)};
     for (uint32_t axis = 0; axis < j.shape.rank; axis++)
         j.shape.dims[axis] =
             kb_rng_below(rng, 30) == 0 ? 0 : 1 + kb_rng_below(rng, longest[j.shape.rank]);
@@ -139,7 +139,7 @@ static void on_odd_machines(void **state)
     try_mesh_on(open_context(ONE_PE, options), 33, 1, 0, 6);
 }
 
-/* 247 tensors, of 1 to MOST_CHANGES redistributions each: some 860. */
+/* 247 tensors, of 1 to MAX_CHANGES redistributions each: some 860. */
 
 static void on_one_rank(void **state)
 {

@@ -7,19 +7,19 @@
 
 /* ---- By hand ----------------------------------------------------------------------------- */
 
-enum { MOST_TARGETS = 4096 };
+enum { MAX_TARGETS = 4096 };
 
 /* A command, what its targets do, and what came of it. */
 typedef struct errand {
     board *b;
     kb_source source;
     kb_handler work;
-    net_completion takes[MOST_TARGETS]; /* by target: parts of its work */
-    kb_error *fails[MOST_TARGETS];
-    uint64_t tickets[MOST_TARGETS];
-    kb_time arrived[MOST_TARGETS];
-    uint32_t arrivals[MOST_TARGETS];
-    size_t order[MOST_TARGETS]; /* of arrival */
+    net_completion takes[MAX_TARGETS]; /* by target: parts of its work */
+    kb_error *fails[MAX_TARGETS];
+    uint64_t tickets[MAX_TARGETS];
+    kb_time arrived[MAX_TARGETS];
+    uint32_t arrivals[MAX_TARGETS];
+    size_t order[MAX_TARGETS]; /* of arrival */
     size_t arrival_count;
     net_completion completion;
     kb_error *err;
@@ -396,7 +396,7 @@ static size_t draw_targets(kb_rng *rng, const topo_shape *shape, io_target *targ
     uint64_t often = 1 + kb_rng_below(rng, 6);
     size_t count = 0;
     for (uint32_t cube = 0; cube < shape->cubes; cube++)
-        for (uint32_t pe = 0; pe < shape->pes && count < MOST_TARGETS; pe++)
+        for (uint32_t pe = 0; pe < shape->pes && count < MAX_TARGETS; pe++)
             if (kb_rng_below(rng, often) == 0)
                 targets[count++] =
                     (io_target){.cube = cube, .pe = pe, .bytes = kb_rng_below(rng, 700)};
@@ -491,8 +491,8 @@ static void one_command_at_random(kb_rng *rng)
     const topo_graph *graph = topo_machine_graph(b.machine);
     const topo_shape *shape = topo_machine_shape(b.machine);
     errand *e = errand_new(&b);
-    io_target *targets = calloc(MOST_TARGETS, sizeof *targets);
-    kb_time *arrives = calloc(MOST_TARGETS, sizeof *arrives);
+    io_target *targets = calloc(MAX_TARGETS, sizeof *targets);
+    kb_time *arrives = calloc(MAX_TARGETS, sizeof *arrives);
     plan p = {.b = &b, .bytes = calloc(graph->links.count, sizeof *p.bytes)};
     assert_true(targets && arrives && p.bytes);
     expect_ok(net_route_buffer_init(&p.routes, b.machine));
@@ -542,7 +542,7 @@ static void a_command_keeps_to_the_plan_on_any_machine(void **state)
 
 /* ---- Many at once ------------------------------------------------------------------------ */
 
-enum { MOST_COMMANDS = 400 };
+enum { MAX_COMMANDS = 400 };
 
 /* What happened, for comparing runs. */
 typedef struct happening {
@@ -577,7 +577,7 @@ struct crowd {
     kb_rng rng;
     kb_source source;
     kb_handler work;
-    order_of_crowd orders[MOST_COMMANDS + 1];
+    order_of_crowd orders[MAX_COMMANDS + 1];
     KB_VEC(worker_of_crowd) workers;
     KB_VEC(happening) log;
     uint32_t done;
@@ -669,7 +669,7 @@ static crowd *crowd_run(topo_machine *machine, uint32_t count, uint64_t seed, bo
     for (uint32_t i = 1; i <= count; i++) {
         order_of_crowd *o = &c->orders[i];
         *o = (order_of_crowd){.c = c, .number = i, .fails = kb_rng_below(&c->rng, 4) == 0};
-        o->targets = calloc(MOST_TARGETS, sizeof *o->targets);
+        o->targets = calloc(MAX_TARGETS, sizeof *o->targets);
         assert_non_null(o->targets);
         o->count = draw_targets(&c->rng, shape, o->targets);
         o->sip = between(&c->rng, 0, shape->sips - 1);
@@ -690,7 +690,7 @@ static crowd *crowd_run(topo_machine *machine, uint32_t count, uint64_t seed, bo
 
 static void crowd_free(crowd *c)
 {
-    for (uint32_t i = 1; i <= MOST_COMMANDS; i++)
+    for (uint32_t i = 1; i <= MAX_COMMANDS; i++)
         free(c->orders[i].targets);
     kb_vec_fini(&c->workers);
     kb_vec_fini(&c->log);
@@ -728,7 +728,7 @@ static void many_commands_at_once(void **state)
 {
     (void)state;
     crowd_free(crowd_run(default_machine(), 120, 3, false));
-    crowd_free(crowd_run(one_router(1), MOST_COMMANDS, 4, false));
+    crowd_free(crowd_run(one_router(1), MAX_COMMANDS, 4, false));
 }
 
 int main(void)

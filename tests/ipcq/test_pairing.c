@@ -250,7 +250,7 @@ static void settings_are_checked(void **state)
 
 /* ---- Random ------------------------------------------------------------------------------ */
 
-enum { MOST_EDGES = 80 };
+enum { MAX_EDGES = 80 };
 
 /* The same by looking at everything again and again. `to[i]` is the edge that receives what edge i
  * sends: that edge's end, or with MADE added an end that was made for edge i. */
@@ -278,7 +278,7 @@ static bool are_opposite(const char *a, const char *b)
 /* False if it is to be refused. */
 static bool pair_slowly(const ipcq_edge *edges, int count, int *to)
 {
-    int from[MOST_EDGES];
+    int from[MAX_EDGES];
     for (int i = 0; i < count; i++)
         to[i] = from[i] = -1;
     for (int round = 0; round < 2; round++)
@@ -312,7 +312,7 @@ static bool pair_slowly(const ipcq_edge *edges, int count, int *to)
 static int random_edges(kb_rng *rng, ipcq_edge *edges)
 {
     static const char *const names[] = {"E", "W", "N", "S", "x", "y", "z", "parent"};
-    uint32_t pes = between(rng, 2, 9), most = between(rng, 1, MOST_EDGES);
+    uint32_t pes = between(rng, 2, 9), most = between(rng, 1, MAX_EDGES);
     int count = 0;
     for (uint32_t i = 0; i < most; i++) {
         ipcq_edge fresh = {{0, between(rng, 0, 1), between(rng, 0, pes / 2)},
@@ -359,8 +359,8 @@ static void random_graphs_pair_as_a_slow_pairing_does(void **state)
     kb_rng_init(&rng, test_seed(5));
     int refused = 0, accepted = 0;
     for (int round = 0; round < 1500; round++) {
-        ipcq_edge edges[MOST_EDGES];
-        int to[MOST_EDGES], count = random_edges(&rng, edges);
+        ipcq_edge edges[MAX_EDGES];
+        int to[MAX_EDGES], count = random_edges(&rng, edges);
         ipcq_plan plan;
         kb_error *err = ipcq_plan_init(&plan, edges, (size_t)count, &mostly);
         if (!pair_slowly(edges, count, to)) {

@@ -7,18 +7,18 @@
 #include "mmu_check.h"
 #include "support/seed.h"
 
-enum { SPACE = 400, MOST = 24, MOST_EXTENTS = 6, MOST_COPIES = 8, MOST_PES = 160 };
+enum { SPACE = 400, MOST = 24, MAX_EXTENTS = 6, MAX_COPIES = 8, MAX_PES = 160 };
 
 /* Of the model: as given, and looked through from the start. */
 typedef struct model_mapping {
     mem_mapping_id id; /* 0: not there */
     char name[16];
     uint64_t va, bytes;
-    mem_extent extents[MOST_EXTENTS];
+    mem_extent extents[MAX_EXTENTS];
     size_t extent_count;
-    kb_location copies[MOST_EXTENTS * MOST_COPIES];
+    kb_location copies[MAX_EXTENTS * MAX_COPIES];
     size_t copy_count;
-    bool installed[MOST_PES];
+    bool installed[MAX_PES];
 } model_mapping;
 
 typedef struct model {
@@ -35,7 +35,7 @@ static uint64_t pick(kb_rng *rng, uint64_t low, uint64_t high)
 /* Copies at distinct PEs, in order. */
 static size_t random_copies(kb_rng *rng, const model *world, kb_location *copies)
 {
-    size_t count = 0, most = pick(rng, 1, MOST_COPIES);
+    size_t count = 0, most = pick(rng, 1, MAX_COPIES);
     uint64_t total = (uint64_t)world->cubes * world->pes, at = kb_rng_below(rng, total);
     do {
         kb_location copy = hbm((uint32_t)(at / world->pes), (uint32_t)(at % world->pes),
@@ -53,7 +53,7 @@ static void random_mapping(kb_rng *rng, const model *world, model_mapping *fresh
     snprintf(fresh->name, sizeof fresh->name, "t%u", (unsigned)kb_rng_below(rng, 1000));
     fresh->bytes = kb_rng_below(rng, 40);
     fresh->va = world->base + kb_rng_below(rng, SPACE - fresh->bytes);
-    for (uint64_t at = kb_rng_below(rng, 3); fresh->extent_count < MOST_EXTENTS;) {
+    for (uint64_t at = kb_rng_below(rng, 3); fresh->extent_count < MAX_EXTENTS;) {
         uint64_t bytes = pick(rng, 1, 12);
         if (at >= fresh->bytes || bytes > fresh->bytes - at)
             break;
@@ -82,7 +82,7 @@ static bool model_overlaps(const model *world, const model_mapping *fresh)
 static const kb_location *model_choose(const model *world, const model_mapping *map,
                                        const mem_extent *extent, uint32_t cube, uint32_t pe)
 {
-    const kb_location *in_cube[MOST_COPIES];
+    const kb_location *in_cube[MAX_COPIES];
     size_t in_cube_count = 0;
     const kb_location *copies = map->copies + extent->first_copy;
     for (size_t i = 0; i < extent->copy_count; i++) {
@@ -195,7 +195,7 @@ static void compare_all(const mem_mmu *mmu, const model *world, kb_rng *rng)
         uint32_t count = 0;
         if (!world->mappings[i].id)
             continue;
-        for (size_t pe = 0; pe < MOST_PES; pe++)
+        for (size_t pe = 0; pe < MAX_PES; pe++)
             count += world->mappings[i].installed[pe];
         assert_int_equal(mem_mmu_installed(mmu, world->mappings[i].id), count);
     }

@@ -19,8 +19,8 @@
 
 __extension__ typedef unsigned __int128 wide;
 
-enum { MOST_EVENTS = 40000, MOST_PACKETS = 8000, MOST_CHANNELS = 1000, MOST_LINKS = 64 };
-enum { MOST_WAITING = 256 };
+enum { MAX_EVENTS = 40000, MAX_PACKETS = 8000, MAX_CHANNELS = 1000, MAX_LINKS = 64 };
+enum { MAX_WAITING = 256 };
 
 typedef enum kind { HEAD, CREDIT, END, GRANT, INJECT, SUBMIT } kind;
 
@@ -33,7 +33,7 @@ typedef struct event {
 } event;
 
 typedef struct queue {
-    uint32_t items[MOST_WAITING];
+    uint32_t items[MAX_WAITING];
     uint32_t count;
 } queue;
 
@@ -49,7 +49,7 @@ typedef struct piece {
 } piece;
 
 typedef struct basin { /* a channel, or a source */
-    uint32_t pieces[MOST_PACKETS / 8];
+    uint32_t pieces[MAX_PACKETS / 8];
     uint32_t count;
     uint32_t used;
     bool taken; /* a transfer has begun to pass, and none has ended since */
@@ -77,12 +77,12 @@ typedef struct world {
     const scenario *s;
     outcome *o;
     int64_t now;
-    event events[MOST_EVENTS];
+    event events[MAX_EVENTS];
     uint32_t event_count;
-    piece pieces[MOST_PACKETS];
+    piece pieces[MAX_PACKETS];
     uint32_t piece_count;
-    basin basins[MOST_CHANNELS]; /* of links, then two a link for sources */
-    track tracks[MOST_LINKS];
+    basin basins[MAX_CHANNELS]; /* of links, then two a link for sources */
+    track tracks[MAX_LINKS];
     trip *trips;
     uint32_t links, per_link, vcs;
 } world;
@@ -91,7 +91,7 @@ typedef struct world {
 
 static void plan(world *w, int64_t time, int64_t place, kind what, uint32_t subject, uint32_t bytes)
 {
-    assert_true(w->event_count < MOST_EVENTS && time >= w->now);
+    assert_true(w->event_count < MAX_EVENTS && time >= w->now);
     w->events[w->event_count++] = (event){time, place, what, subject, bytes};
 }
 
@@ -186,7 +186,7 @@ static bool travels_as_reply(const world *w, const piece *p)
 
 static void join(queue *q, uint32_t item)
 {
-    assert_true(q->count < MOST_WAITING);
+    assert_true(q->count < MAX_WAITING);
     q->items[q->count++] = item;
 }
 
@@ -280,7 +280,7 @@ static uint32_t reader_of(const world *w, const piece *p)
 /* A memory answers in turns: what is left of what one reader wants goes behind all others. */
 static void take_turns(const world *w, basin *b, uint32_t reader)
 {
-    uint32_t kept = 0, moved = 0, behind[MOST_PACKETS / 8];
+    uint32_t kept = 0, moved = 0, behind[MAX_PACKETS / 8];
     for (uint32_t i = 0; i < b->count; i++) {
         if (reader_of(w, &w->pieces[b->pieces[i]]) == reader)
             behind[moved++] = b->pieces[i];
@@ -326,7 +326,7 @@ static void start(world *w, uint32_t link, uint32_t from, uint32_t to)
     p->head_is_there = false;
     p->hop++;
     basin *next = &w->basins[to];
-    assert_true(next->count < MOST_PACKETS / 8);
+    assert_true(next->count < MAX_PACKETS / 8);
     next->pieces[next->count++] = index;
     next->used += p->bytes;
     assert_true(next->used <= capacity(w, link));
@@ -419,7 +419,7 @@ static void enter_source(world *w, uint32_t order, bool back, uint32_t source, i
     for (uint64_t offset = 0; offset < leg->bytes; offset += w->s->options.fabric.packet_bytes) {
         uint64_t left = leg->bytes - offset;
         uint32_t packet = w->s->options.fabric.packet_bytes;
-        assert_true(w->piece_count < MOST_PACKETS && b->count < MOST_PACKETS / 8);
+        assert_true(w->piece_count < MAX_PACKETS && b->count < MAX_PACKETS / 8);
         w->pieces[w->piece_count] = (piece){.order = order,
                                             .back = back,
                                             .number = t->pieces++,
@@ -549,7 +549,7 @@ outcome *reference_run(const scenario *s)
     w->links = (uint32_t)s->graph.links.count;
     w->vcs = s->options.fabric.vcs;
     w->per_link = scenario_classes(s) * w->vcs;
-    assert_true(w->links <= MOST_LINKS && w->links * (w->per_link + 2) <= MOST_CHANNELS);
+    assert_true(w->links <= MAX_LINKS && w->links * (w->per_link + 2) <= MAX_CHANNELS);
     w->o = outcome_new(orders, w->links);
     w->trips = calloc(orders + 1, sizeof *w->trips);
     assert_non_null(w->trips);

@@ -5,12 +5,12 @@
 #include "composite_rig.h"
 #include "support/seed.h"
 
-enum { MOST = 160, MOST_RECTS = 64, BYTES = 2 };
+enum { MOST = 160, MAX_RECTS = 64, BYTES = 2 };
 
 /* A matrix, and how often each element has been moved. */
 typedef struct laid_out {
     uint64_t rows, columns;
-    mem_rect rects[MOST_RECTS];
+    mem_rect rects[MAX_RECTS];
     size_t count;
     kb_location where[MOST][MOST];
     uint32_t moved[MOST][MOST];

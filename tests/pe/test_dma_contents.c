@@ -11,8 +11,8 @@
 enum {
     WINDOW = 96 << 10, /* bytes of each memory that the test knows of */
     MAPPINGS = 3,
-    MOST_EXTENTS = 6,
-    MOST_MOVES = 5,
+    MAX_EXTENTS = 6,
+    MAX_MOVES = 5,
     PAGE = 4096,
 };
 
@@ -31,7 +31,7 @@ typedef struct known_extent {
 typedef struct known_mapping {
     uint64_t va, bytes;
     uint32_t sip;
-    known_extent extents[MOST_EXTENTS];
+    known_extent extents[MAX_EXTENTS];
     size_t count;
     bool installed[CUBES][PES];
     mem_mapping_id id;
@@ -43,7 +43,7 @@ typedef struct model {
     unsigned char bytes[SIPS][CUBES][PES][KINDS][WINDOW]; /* SRAM: of PE 0 */
     uint64_t served[SIPS][CUBES][PES][KINDS];
     known_mapping mappings[MAPPINGS];
-    unsigned char buffer[MOST_MOVES][WINDOW];
+    unsigned char buffer[MAX_MOVES][WINDOW];
 } model;
 
 static uint64_t below(model *m, uint64_t limit)
@@ -75,9 +75,9 @@ static void add_mapping(model *m, size_t index)
     known_mapping *k = &m->mappings[index];
     *k = (known_mapping){.va = MEM_VA_BASE + index * 64 * PAGE,
                          .sip = (uint32_t)below(m, SIPS),
-                         .count = 1 + below(m, MOST_EXTENTS)};
-    mem_extent extents[MOST_EXTENTS];
-    kb_location copies[MOST_EXTENTS * CUBES * PES];
+                         .count = 1 + below(m, MAX_EXTENTS)};
+    mem_extent extents[MAX_EXTENTS];
+    kb_location copies[MAX_EXTENTS * CUBES * PES];
     size_t copy_count = 0;
     for (size_t i = 0; i < k->count; i++) {
         known_extent *e = &k->extents[i];
@@ -275,8 +275,8 @@ static void many_calls(uint64_t seed, bool no_elision, int rounds, receipt_list 
     model *m = model_new(seed, no_elision);
     for (int round = 0; round < rounds; round++) {
         kb_pe pe = draw_pe(m);
-        pe_move moves[MOST_MOVES];
-        size_t count = 1 + below(m, MOST_MOVES);
+        pe_move moves[MAX_MOVES];
+        size_t count = 1 + below(m, MAX_MOVES);
         for (size_t i = 0; i < count; i++)
             moves[i] = draw_move(m, pe);
         bool good = model_read(m, pe, moves, count);

@@ -30,17 +30,17 @@ KB_KERNEL(busy, tl_ptr x, tl_ptr y, int rows, int columns, int rounds)
         tl_wait(tl_load(x, tl_shape(1, columns), TL_F16));
 }
 
-enum { MOST_OPS = 20000, MOST_PES = 64, SEEDS = 8 };
+enum { MAX_OPS = 20000, MAX_PES = 64, SEEDS = 8 };
 
 typedef struct records {
-    kb_op ops[MOST_OPS];
+    kb_op ops[MAX_OPS];
     size_t count;
 } records;
 
 static void keep(void *self, const kb_op *op)
 {
     records *r = self;
-    assert_true(r->count < MOST_OPS);
+    assert_true(r->count < MAX_OPS);
     assert_true(op->end > op->start);
     r->ops[r->count++] = *op;
 }
@@ -216,14 +216,14 @@ static uint64_t number_of(const kb_machine *machine, kb_pe pe)
 static void expect_causes(const records *r, const kb_timeline *timeline, const kb_machine *machine)
 {
     kb_time_sum kernels = 0, causes = 0;
-    bool ran[MOST_PES] = {0};
+    bool ran[MAX_PES] = {0};
     uint64_t pes = 0;
     for (size_t i = 0; i < r->count; i++) {
         if (!is_kernel(&r->ops[i]))
             continue;
         kernels += r->ops[i].end - r->ops[i].start;
         uint64_t pe = number_of(machine, r->ops[i].pe);
-        assert_true(pe < MOST_PES);
+        assert_true(pe < MAX_PES);
         pes += !ran[pe];
         ran[pe] = true;
     }

@@ -10,13 +10,13 @@
 #include "support/seed.h"
 
 enum {
-    MOST_STREAMS = 4,
-    MOST_TENSORS = 7,
-    MOST_STEPS = 160,
-    MOST_PES = 24,
-    MOST_THREADS = 40 * MOST_PES,
-    WORDS = (MOST_THREADS + 63) / 64,
-    ELEMENTS = MOST_PES * BLOCK
+    MAX_STREAMS = 4,
+    MAX_TENSORS = 7,
+    MAX_STEPS = 160,
+    MAX_PES = 24,
+    MAX_THREADS = 40 * MAX_PES,
+    WORDS = (MAX_THREADS + 63) / 64,
+    ELEMENTS = MAX_PES * BLOCK
 };
 
 /* ---- Programs ------------------------------------------------------------------------------ */
@@ -52,8 +52,8 @@ typedef struct program {
     const char *machine;
     uint32_t sips, cubes, pes;
     uint32_t streams, tensors, events;
-    place places[MOST_TENSORS];
-    step steps[MOST_STEPS];
+    place places[MAX_TENSORS];
+    step steps[MAX_STEPS];
     size_t count;
 } program;
 
@@ -126,15 +126,15 @@ typedef struct thread {
 typedef struct lane {
     set ended;  /* before the next node begins, whatever its scope */
     set narrow; /* launches that a narrow one only follows on PEs or in cubes */
-    set by_pe[MOST_PES];
+    set by_pe[MAX_PES];
 } lane;
 
 typedef struct order {
-    lane lanes[MOST_STREAMS][3];
-    set events[MOST_STEPS];
+    lane lanes[MAX_STREAMS][3];
+    set events[MAX_STEPS];
     set observed;
     set all; /* so far */
-    thread threads[MOST_THREADS];
+    thread threads[MAX_THREADS];
     uint32_t count, span;
 } order;
 
@@ -212,7 +212,7 @@ static void add_work(order *o, const program *p, size_t index)
         join(&begins, &far->narrow);
     }
     for (uint32_t pe = 0; pe < count; pe++) {
-        assert_true(o->count < MOST_THREADS);
+        assert_true(o->count < MAX_THREADS);
         thread *t = &o->threads[o->count++];
         *t = (thread){.past = begins, .step = index, .pe = pe, .span = o->span};
         uint32_t cube = pe - pe % p->pes;
@@ -292,14 +292,14 @@ static verdict judge(const program *p, order *o)
 
 static step *append(program *p, step s)
 {
-    assert_true(p->count < MOST_STEPS);
+    assert_true(p->count < MAX_STEPS);
     p->steps[p->count] = s;
     return &p->steps[p->count++];
 }
 
 static void draw_places(kb_rng *rng, program *p)
 {
-    p->tensors = 3 + (uint32_t)below(rng, MOST_TENSORS - 2);
+    p->tensors = 3 + (uint32_t)below(rng, MAX_TENSORS - 2);
     for (uint32_t i = 0; i < p->tensors; i++)
         p->places[i] =
             (place){.on_host = i > 1 && one_in(rng, 4),
@@ -383,7 +383,7 @@ static void draw_program(kb_rng *rng, program *p, const char *machine, bool host
                    .sips = m.sips,
                    .cubes = m.cubes,
                    .pes = m.pes,
-                   .streams = 1 + (uint32_t)below(rng, MOST_STREAMS)};
+                   .streams = 1 + (uint32_t)below(rng, MAX_STREAMS)};
     draw_places(rng, p);
     uint64_t works = 2 + below(rng, 22);
     for (uint64_t i = 0; i < works; i++) {
@@ -398,7 +398,7 @@ static void draw_program(kb_rng *rng, program *p, const char *machine, bool host
 /* ---- The order of calls -------------------------------------------------------------------- */
 
 typedef struct model {
-    float data[MOST_TENSORS][ELEMENTS];
+    float data[MAX_TENSORS][ELEMENTS];
 } model;
 
 static void model_init(model *m, const program *p)
@@ -445,9 +445,9 @@ static void model_step(model *m, const program *p, const step *s)
 typedef struct machine {
     const program *p;
     kb_context *ctx;
-    kb_stream streams[MOST_STREAMS];
-    kb_stream_event events[MOST_STEPS];
-    kb_tensor tensors[MOST_TENSORS];
+    kb_stream streams[MAX_STREAMS];
+    kb_stream_event events[MAX_STEPS];
+    kb_tensor tensors[MAX_TENSORS];
     bool recording;
 } machine;
 

@@ -8,7 +8,7 @@
 #include "rt/runtime.h"
 #include "support/seed.h"
 
-enum { TENSORS = 4, STEPS = 60, MOST_READ = 1 << 14 };
+enum { TENSORS = 4, STEPS = 60, MAX_READ = 1 << 14 };
 
 /* A program is what its random numbers say; it never looks at what it sees. */
 typedef struct run {
@@ -60,7 +60,7 @@ static run *begin(const char *yaml, uint64_t seed, int access, kb_context_option
     kb_rng_init(&r->rng, test_seed(seed));
     r->shape = KB_SHAPE(1 + below(&r->rng, 20), 1 + below(&r->rng, 100));
     r->bytes = elements_of(&r->shape);
-    r->seen = new_bytes(MOST_READ);
+    r->seen = new_bytes(MAX_READ);
     for (int i = 0; i < TENSORS; i++)
         make(r, i);
     return r;

@@ -12,12 +12,12 @@
 #include "support/seed.h"
 
 enum {
-    MOST_WORKERS = 6,
-    MOST_OPS = 14,
-    MOST_CLEANUPS = 3,
-    MOST_TENSORS = 4,
-    MOST_BARRIERS = 2,
-    MOST_LOG = MOST_OPS + 2
+    MAX_WORKERS = 6,
+    MAX_OPS = 14,
+    MAX_CLEANUPS = 3,
+    MAX_TENSORS = 4,
+    MAX_BARRIERS = 2,
+    MAX_LOG = MAX_OPS + 2
 };
 
 typedef enum op_kind {
@@ -46,8 +46,8 @@ typedef struct op {
 
 typedef struct script {
     uint32_t workers;
-    uint32_t op_counts[MOST_WORKERS];
-    op ops[MOST_WORKERS][MOST_OPS + MOST_BARRIERS];
+    uint32_t op_counts[MAX_WORKERS];
+    op ops[MAX_WORKERS][MAX_OPS + MAX_BARRIERS];
 } script;
 
 typedef struct run {
@@ -59,16 +59,16 @@ typedef struct run {
     kb_waitlist nowhere;
     struct worker {
         struct run *run;
-        kb_cleanup cleanups[MOST_CLEANUPS];
+        kb_cleanup cleanups[MAX_CLEANUPS];
         uint32_t pushed, cleanups_due, cleanups_run;
-        kb_tensor tensors[MOST_TENSORS];
+        kb_tensor tensors[MAX_TENSORS];
         uint32_t tensor_count;
-        kb_time log[MOST_LOG]; /* when each operation was done, and the end */
+        kb_time log[MAX_LOG]; /* when each operation was done, and the end */
         uint32_t logged;
         bool failed;
         bool is_to_blame; /* it did not fail because of others */
         kb_time failed_at;
-    } workers[MOST_WORKERS];
+    } workers[MAX_WORKERS];
 } run;
 
 /* ---- Making them up ---- */
@@ -83,17 +83,17 @@ static void insert_op(script *s, uint32_t worker, uint32_t where, op o)
 
 static script random_script(kb_rng *rng)
 {
-    script s = {.workers = 1 + (uint32_t)kb_rng_below(rng, MOST_WORKERS)};
+    script s = {.workers = 1 + (uint32_t)kb_rng_below(rng, MAX_WORKERS)};
     uint64_t harm = kb_rng_below(rng, 4); /* in some, few fail; in others, many */
     for (uint32_t w = 0; w < s.workers; w++) {
-        uint64_t count = kb_rng_below(rng, MOST_OPS);
+        uint64_t count = kb_rng_below(rng, MAX_OPS);
         for (uint64_t i = 0; i < count; i++) {
             bool bad = kb_rng_below(rng, 60) < harm * 5;
             uint64_t kind = bad ? FAULT + kb_rng_below(rng, 3) : kb_rng_below(rng, BARRIER);
             s.ops[w][s.op_counts[w]++] = (op){(op_kind)kind, (uint32_t)kb_rng_below(rng, 4)};
         }
     }
-    uint64_t barriers = s.workers == SIPS ? kb_rng_below(rng, MOST_BARRIERS + 1) : 0;
+    uint64_t barriers = s.workers == SIPS ? kb_rng_below(rng, MAX_BARRIERS + 1) : 0;
     for (uint64_t b = 0; b < barriers; b++)
         for (uint32_t w = 0; w < s.workers; w++)
             insert_op(&s, w, (uint32_t)kb_rng_below(rng, s.op_counts[w] + 1), (op){BARRIER, 0});
@@ -124,7 +124,7 @@ static kb_error *run_tensor_op(kb_context *ctx, struct worker *w, const op *o)
     double value;
     switch (o->kind) {
     case NEW_TENSOR:
-        if (w->tensor_count == MOST_TENSORS)
+        if (w->tensor_count == MAX_TENSORS)
             return NULL;
         KB_TRY(kb_full(ctx, &spec, o->number, &w->tensors[w->tensor_count]));
         w->tensor_count++;
@@ -144,7 +144,7 @@ static kb_error *run_tensor_op(kb_context *ctx, struct worker *w, const op *o)
 static kb_error *run_cleanup_op(kb_context *ctx, struct worker *w, const op *o)
 {
     kb_co *co = kb_context_worker(ctx);
-    if (o->kind == PUSH && w->pushed < MOST_CLEANUPS) {
+    if (o->kind == PUSH && w->pushed < MAX_CLEANUPS) {
         w->cleanups_due++;
         kb_co_push_cleanup(co, &w->cleanups[w->pushed++],
                            o->number % 2 ? count_cleanup : clean_up_with_calls, w);
@@ -249,7 +249,7 @@ static kb_error *run_script(run *r)
     kb_handler handler;
     r->start = kb_context_now(r->ctx);
     kb_waitlist_init(&r->nowhere, "nothing");
-    for (uint32_t i = 0; i < MOST_WORKERS; i++)
+    for (uint32_t i = 0; i < MAX_WORKERS; i++)
         r->workers[i].run = r;
     expect_ok(kb_sim_add_handler(sim, do_nothing, NULL, &handler));
     kb_event far = kb_sim_after(sim, &source, KB_S, handler, 0);
@@ -268,7 +268,7 @@ static kb_error *run_script(run *r)
 /* ---- Comparing them ---- */
 
 /* Those who failed first and are to blame; if none is, the first of those who failed. */
-static void mark_named(const run *model, kb_time first, bool named[MOST_WORKERS])
+static void mark_named(const run *model, kb_time first, bool named[MAX_WORKERS])
 {
     bool any = false;
     for (int pass = 0; pass < 2; pass++) {
@@ -306,7 +306,7 @@ static bool names_rank(const char *text, uint32_t rank)
 static void expect_named(const kb_error *err, const run *model, kb_time first)
 {
     uint32_t failed = 0;
-    bool is_named[MOST_WORKERS] = {0};
+    bool is_named[MAX_WORKERS] = {0};
     mark_named(model, first, is_named);
     for (uint32_t i = 0; i < model->script->workers; i++)
         failed += is_named[i];

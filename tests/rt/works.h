@@ -14,17 +14,17 @@
 
 /* ---- Queues ---- */
 
-enum { MOST_MEMBERS = 16 };
+enum { MAX_MEMBERS = 16 };
 
 /* E leads to the next of the PEs, W to the one before, the last is joined to the first. */
 static inline kb_error *try_ring(kb_context *ctx, const kb_pe *pes, size_t count, ipcq_set **set)
 {
     ipcq_settings settings = {
         .buffer = KB_TCM, .n_slots = 4, .slot_bytes = 256, .credit_bytes = 16};
-    ipcq_edge edges[2 * MOST_MEMBERS];
+    ipcq_edge edges[2 * MAX_MEMBERS];
     ipcq_plan plan;
     *set = NULL;
-    assert_true(count <= MOST_MEMBERS);
+    assert_true(count <= MAX_MEMBERS);
     for (size_t i = 0; i < count; i++) {
         edges[2 * i] = (ipcq_edge){pes[i], "E", pes[(i + 1) % count]};
         edges[2 * i + 1] = (ipcq_edge){pes[i], "W", pes[(i + count - 1) % count]};
@@ -191,8 +191,8 @@ static inline kb_error *finish_script(script *s)
 static inline kb_error *launch_step(script *s, rt_work *work)
 {
     uint64_t va;
-    tl_arg args[MOST_MEMBERS][2];
-    rt_target targets[MOST_MEMBERS];
+    tl_arg args[MAX_MEMBERS][2];
+    rt_target targets[MAX_MEMBERS];
     KB_TRY(kb_tensor_va(s->ctx, s->tensor, &va));
     for (size_t i = 0; i < s->pe_count; i++) {
         args[i][0] = (tl_arg)(va + 4 * i);
@@ -258,7 +258,7 @@ static inline script ring_script(kb_context *ctx, const kb_kernel *kernel, ipcq_
 static inline void expect_numbers(kb_context *ctx, kb_tensor tensor, const float *expected,
                                   size_t count)
 {
-    float found[MOST_MEMBERS];
+    float found[MAX_MEMBERS];
     expect_ok(kb_tensor_to_host(ctx, tensor, KB_UNTIMED, found, count * sizeof *found));
     for (size_t i = 0; i < count; i++)
         assert_true(found[i] == expected[i]);

@@ -18,7 +18,7 @@ enum {
     LISTS = 2,
     RUNS = 4,
     OUTSIDE_OPS = 4,
-    MOST_RUNS = RUNS + 40, /* more if they are stopped and fail */
+    MAX_RUNS = RUNS + 40, /* more if they are stopped and fail */
     ENTRIES = 4096,
 };
 
@@ -82,7 +82,7 @@ enum { CLEANUP = 100, NOTE = 200, STARTED = 300, ENDED, GONE, RAN };
 typedef struct trace {
     entry entries[ENTRIES];
     int count;
-    char words[MOST_RUNS][512]; /* what runs returned */
+    char words[MAX_RUNS][512]; /* what runs returned */
     int runs;
     uint64_t events, cancelled, resumes;
 } trace;

@@ -115,7 +115,7 @@ void draw_program(program *p, uint64_t seed)
 
 void record_run(trace *t, kb_time now, kb_code code, const char *message, const char *detail)
 {
-    KB_ASSERT(t->runs < MOST_RUNS);
+    KB_ASSERT(t->runs < MAX_RUNS);
     snprintf(t->words[t->runs], sizeof t->words[0], "%d: %s: %s", (int)code, message, detail);
     record(t, now, OUTSIDE, RAN, (uint64_t)t->runs++);
 }

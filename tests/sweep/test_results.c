@@ -271,11 +271,11 @@ static void titles_have_units(void **state)
 
 /* ---- Random sweeps ----------------------------------------------------------------------- */
 
-enum { AXES = 3, MOST_ROWS = 40 };
+enum { AXES = 3, MAX_ROWS = 40 };
 
 typedef struct random_sweep {
     sweep_results *r;
-    uint32_t at[MOST_ROWS][AXES]; /* values of axes; 3: the row has no value */
+    uint32_t at[MAX_ROWS][AXES]; /* values of axes; 3: the row has no value */
     size_t rows;
 } random_sweep;
 
@@ -408,7 +408,7 @@ static void fronts_agree_with_all_pairs(void **state)
         sweep_objectives o;
         expect_ok(sweep_objectives_parse("--pareto", objectives[round % 4], &o));
         kb_error *err = sweep_objectives_find("--pareto", s.r, &o);
-        bool admitted[MOST_ROWS], front[MOST_ROWS], usable[MOST_ROWS];
+        bool admitted[MAX_ROWS], front[MAX_ROWS], usable[MAX_ROWS];
         sweep_admit(s.r, NULL, admitted);
         if (err) { /* no row has the figure */
             kb_error_free(err);

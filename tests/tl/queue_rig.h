@@ -6,7 +6,7 @@
 
 #include "tl_rig.h"
 
-enum { MOST_PES = 8 };
+enum { MAX_PES = 8 };
 
 static const ipcq_settings small_slots = {
     .buffer = KB_TCM, .n_slots = 4, .slot_bytes = 256, .credit_bytes = 16};
@@ -34,7 +34,7 @@ static inline kb_error *connect_try(rig *r, const ipcq_edge *edges, size_t count
 /* E leads to the next PE, W to the one before; of two PEs both lead to the other one. */
 static inline kb_error *ring_try(rig *r, uint32_t pes, const ipcq_settings *settings)
 {
-    ipcq_edge edges[2 * MOST_PES];
+    ipcq_edge edges[2 * MAX_PES];
     for (uint32_t i = 0; i < pes; i++) {
         edges[2 * i] = (ipcq_edge){pe_at(i), "E", pe_at((i + 1) % pes)};
         edges[2 * i + 1] = (ipcq_edge){pe_at(i), "W", pe_at((i + pes - 1) % pes)};
@@ -45,7 +45,7 @@ static inline kb_error *ring_try(rig *r, uint32_t pes, const ipcq_settings *sett
 static inline rig ring_with(uint32_t pes, const ipcq_settings *settings, rig_options options)
 {
     rig r;
-    assert_true(pes <= MOST_PES);
+    assert_true(pes <= MAX_PES);
     expect_ok(rig_try_with(&r, one_cube(NULL), options));
     expect_ok(ring_try(&r, pes, settings));
     return r;
@@ -72,7 +72,7 @@ static inline kb_error *run_on(rig *r, uint32_t pes, const kb_kernel *kernel, co
 static inline kb_time run_all_args(rig *r, uint32_t pes, const kb_kernel *kernel,
                                    const tl_arg *args)
 {
-    ending ends[MOST_PES];
+    ending ends[MAX_PES];
     expect_ok(run_on(r, pes, kernel, args, ends));
     kb_time last = 0;
     for (uint32_t i = 0; i < pes; i++) {

@@ -173,7 +173,7 @@ static void without_data_nothing_is_kept(void **state)
     (void)time_of(&r, huge, MEMORY, 1000);
     data_stats stats = data_get_stats(r.store);
     assert_int_equal(stats.computed + stats.dropped, 0);
-    assert_int_equal(stats.most_live_bytes, 0);
+    assert_int_equal(stats.max_live_bytes, 0);
     rig_fini(&r);
 }
 

@@ -59,7 +59,7 @@ typedef struct program {
     op ops[MAX_OPS];
 } program;
 
-static program programs[MOST_PES];
+static program programs[MAX_PES];
 static uint32_t pe_count;
 
 /* ---- Kernels ------------------------------------------------------------------------------ */
@@ -76,7 +76,7 @@ static tl_tensor mask_of(tl_context *tl, const block *b)
 
 static const char *name_of(int peer)
 {
-    static const char *const names[MOST_PES] = {"p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"};
+    static const char *const names[MAX_PES] = {"p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"};
     return names[peer];
 }
 
@@ -184,10 +184,10 @@ KB_KERNEL(interpret, int unused)
 
 typedef struct maker {
     kb_rng rng;
-    int sent[MOST_PES][MOST_PES], posted[MOST_PES][MOST_PES];
-    int index[MOST_PES][VARS]; /* of a variable that is received: its number; -1: it is loaded */
-    int from[MOST_PES][VARS];
-    int vars[MOST_PES];
+    int sent[MAX_PES][MAX_PES], posted[MAX_PES][MAX_PES];
+    int index[MAX_PES][VARS]; /* of a variable that is received: its number; -1: it is loaded */
+    int from[MAX_PES][VARS];
+    int vars[MAX_PES];
     int waiting; /* receives that no message was sent for */
 } maker;
 
@@ -421,7 +421,7 @@ static bool must_wait(const int *done, int pe)
 
 static bool programs_end(void)
 {
-    int done[MOST_PES] = {0};
+    int done[MAX_PES] = {0};
     int running = (int)pe_count;
     for (bool any = true; any;) {
         any = false;
@@ -445,14 +445,14 @@ typedef struct touch {
 } touch;
 
 typedef struct model {
-    int issue[MOST_PES][MAX_OPS + 1], effect[MOST_PES][MAX_OPS];
+    int issue[MAX_PES][MAX_OPS + 1], effect[MAX_PES][MAX_OPS];
     bool edge[MAX_NODES][MAX_NODES];  /* within a PE */
     bool cause[MAX_NODES][MAX_NODES]; /* what an effect waits for */
     bool reach[MAX_NODES][MAX_NODES]; /* of all */
     int nodes;
-    touch touches[3 * MAX_OPS * MOST_PES];
+    touch touches[3 * MAX_OPS * MAX_PES];
     int touch_count;
-    bool racy[MEMORIES][BYTES][MOST_PES][MOST_PES];
+    bool racy[MEMORIES][BYTES][MAX_PES][MAX_PES];
 } model;
 
 static model expected, found;
@@ -684,7 +684,7 @@ static void find_races(model *m)
 
 static void run_model(model *m)
 {
-    program all[MOST_PES];
+    program all[MAX_PES];
     memset(m, 0, sizeof *m);
     for (uint32_t pe = 0; pe < pe_count; pe++)
         all[pe] = split(&programs[pe]);
@@ -722,7 +722,7 @@ static void connect_all(rig *r)
 {
     static const ipcq_settings settings = {
         .buffer = KB_TCM, .n_slots = 2 * MAX_OPS, .slot_bytes = 16, .credit_bytes = 16};
-    ipcq_edge edges[MOST_PES * MOST_PES];
+    ipcq_edge edges[MAX_PES * MAX_PES];
     size_t count = 0;
     for (uint32_t i = 0; i < pe_count; i++)
         for (uint32_t j = 0; j < pe_count; j++)
@@ -766,7 +766,7 @@ static void run_check(model *m, topo_machine *machine, int round)
     tl_races *races;
     expect_ok(tl_races_create(r.runner, &races));
     const tl_arg args[] = {0};
-    ending ends[MOST_PES] = {{0}};
+    ending ends[MAX_PES] = {{0}};
     for (uint32_t i = 0; i < pe_count; i++)
         expect_ok(tl_runner_start(r.runner, &(tl_run){.kernel = &interpret,
                                                       .args = args,

@@ -192,7 +192,7 @@ static void expect_laws(void)
 /* Runs it on the PEs of a machine, and checks the law. */
 static void record_on(rig *r, uint32_t pes, const kb_kernel *kernel)
 {
-    ending ends[MOST_PES];
+    ending ends[MAX_PES];
     give_reasons(r);
     expect_ok(run_on(r, pes, kernel, (const tl_arg[]){MEMORY}, ends));
     for (uint32_t i = 0; i < pes; i++)

@@ -474,7 +474,7 @@ static void a_run_may_be_abandoned_at_any_time(void **state)
 /* A launch on several PEs, which fails with the first of its kernels. */
 typedef struct launch {
     rig *r;
-    ending ends[MOST_PES];
+    ending ends[MAX_PES];
     uint32_t aborts;
 } launch;
 
@@ -507,7 +507,7 @@ static kb_error *start_launch(launch *l, uint32_t pes, const kb_kernel *kernel)
 
 static void free_errors(launch *l)
 {
-    for (int i = 0; i < MOST_PES; i++)
+    for (int i = 0; i < MAX_PES; i++)
         kb_error_free(l->ends[i].err);
 }
 
@@ -611,7 +611,7 @@ static void run_player(tl_context *tl, const tl_arg *args)
 
 static void deal(player *players, uint64_t seed, bool bare)
 {
-    for (uint32_t i = 0; i < MOST_PES; i++)
+    for (uint32_t i = 0; i < MAX_PES; i++)
         players[i] = (player){.f = {.bare = bare},
                               .random = seed * 1000 + i,
                               .mistakes_in = seed % 3 == 0 ? 8 : 60,
@@ -635,10 +635,10 @@ typedef struct tally {
 
 static void compare_play(uint64_t seed, rig_options options, tally *t)
 {
-    static player players[2][MOST_PES];
+    static player players[2][MAX_PES];
     launch launches[2];
     kb_error *errs[2];
-    uint32_t pes = 2 + (uint32_t)(seed % (MOST_PES - 1));
+    uint32_t pes = 2 + (uint32_t)(seed % (MAX_PES - 1));
     kb_time until = seed % 5 == 4 ? (kb_time)(seed * 37 % 4000) * KB_NS : KB_FOREVER;
     for (int bare = 0; bare < 2; bare++) {
         static const ipcq_settings no_rings = {.buffer = KB_TCM};
@@ -690,7 +690,7 @@ static int without_memory; /* frames that saw that error */
 static void play_without_memory(void)
 {
     enum { PES = 3 };
-    static player players[MOST_PES];
+    static player players[MAX_PES];
     launch l = {0};
     rig r;
     deal(players, seed_without_memory, false);
