@@ -2,17 +2,17 @@
  * cmd_explain.c: the command `explain`: why a run takes as long as it does.
  */
 #include "cli.h"
-#include "crash.h"
 #include "explain_report.h"
 #include "json.h"
-#include "run_path.h"
+#include "what_if.h"
 
 typedef struct explain_args {
     cli_common common;
     const char *bench, *device;
-    bool data, path;
-    uint64_t stack_bytes, path_bytes;
-    cli_list params;
+    bool data, path, no_rerun;
+    uint64_t stack_bytes, path_bytes, jobs;
+    double seconds;
+    cli_list params, what_if;
     collectives_args collectives;
 } explain_args;
 
@@ -28,6 +28,16 @@ static const cli_option options[] = {
                "computes data, for programs whose course depends on them; times are the same"),
     CLI_OPTION("--path", NULL, CLI_FLAG, explain_args, path,
                "prints the path itself, step by step"),
+    CLI_OPTION("--what-if", "KEY=VALUE", CLI_LIST, explain_args, what_if,
+               "also runs with this setting of the machine, or of ccl.yaml; repeatable"),
+    CLI_OPTION("--no-rerun", NULL, CLI_FLAG, explain_args, no_rerun,
+               "does not measure what would help, which takes some 40 runs on all cores"),
+    CLI_OPTION("--rerun-seconds", "N", CLI_DOUBLE, explain_args, seconds,
+               "how long these runs may take together; what is left out is shown as -;\n"
+               "default: 120",
+               .min = 0, .max = 1e9),
+    CLI_OPTION("--jobs", "N", CLI_UINT, explain_args, jobs, "runs at a time; default: all cores",
+               .min = 1, .max = 4096),
     CLI_OPTION("--path-memory", "N", CLI_SIZE, explain_args, path_bytes,
                "memory for records of operations, 64 bytes each; what comes after they are full\n"
                "is grouped by kernel; default: 4GiB",
@@ -38,56 +48,21 @@ static const cli_option options[] = {
                .max = 1 << 30),
 };
 
-/* ---- The run ----------------------------------------------------------------------------- */
+/* ---- The command's work ------------------------------------------------------------------ */
 
 enum { LISTED_STEPS = 10000, SAVED_STEPS = 2000 };
 
-typedef struct run {
-    const explain_args *args;
-    run_path *path;
-    json_t *document;
-} run;
-
-static void on_op(void *self, const kb_op *op)
-{
-    const run *r = self;
-    run_path_op(r->path, op);
-}
-
-static kb_error *on_ready(void *self, kb_context *ctx)
-{
-    run *r = self;
-    return run_path_begin(ctx, r->args->path_bytes, &r->path);
-}
-
-static void on_warning(void *self, const char *line)
-{
-    const run *r = self;
-    if (!r->args->common.quiet)
-        cli_warn("%s", line);
-}
-
-/* A run that faults or deadlocks is explained up to there. */
-static bool has_path(const run *r, const run_outcome *outcome)
-{
-    if (!r->path || !outcome->ctx)
-        return false;
-    switch (kb_error_code(outcome->error)) {
-    case KB_OK:
-    case KB_ERR_CHECK:
-    case KB_ERR_FAULT:
-    case KB_ERR_DEADLOCK:
-        return true;
-    default:
-        return false;
-    }
-}
-
-static kb_code print(const run *r, const json_t *path)
+static kb_code print(const explain_args *args, const json_t *path, const json_t *table)
 {
     explain_print_headline(path);
     putchar('\n');
-    kb_code code = explain_print_groups(path, r->args->path);
+    kb_code code = KB_OK;
+    if (table) {
+        code = what_if_print(path, table);
+        putchar('\n');
+    }
+    if (code == KB_OK)
+        code = explain_print_groups(path, args->path);
     if (code == KB_OK && json_object_get(path, "bound")) {
         putchar('\n');
         code = explain_print_bound(path);
@@ -95,50 +70,54 @@ static kb_code print(const run *r, const json_t *path)
     return code;
 }
 
-static kb_code on_done(void *self, const run_outcome *outcome)
+/* `table`: what would help, or NULL. */
+static kb_code show(const explain_args *args, json_t *path, json_t *table)
 {
-    run *r = self;
-    const explain_args *args = r->args;
-    kb_error *err = NULL;
-    json_t *path = NULL;
-    kb_code code = KB_OK;
-    if (has_path(r, outcome))
-        err = run_path_json(r->path, outcome, args->path ? LISTED_STEPS : SAVED_STEPS, &path);
-    if (err)
-        code = cli_report(err);
-    else if (path && args->common.json)
-        code = cli_json_print(json_pack("{s:O}", "critical_path", path));
-    else if (path)
-        code = print(r, path);
-    json_decref(path);
-    if (outcome->error) {
-        fflush(stdout); /* the message comes last */
-        kb_code of_run = cli_print_error(outcome->error);
-        code = code == KB_OK ? of_run : code;
-    }
-    return code;
+    if (!args->common.json)
+        return print(args, path, table);
+    json_t *document = json_pack("{s:O}", "critical_path", path);
+    cli_json_set(&document, "what_if", table ? json_incref(table) : json_null());
+    return cli_json_print(document);
 }
 
-static kb_code explain(const explain_args *args, const run_program *program)
+static kb_code explain(const explain_args *args, what_if *runs)
 {
-    run r = {.args = args};
-    run_options o = {
+    json_t *path = NULL, *table = NULL;
+    kb_code of_run = what_if_base(runs, &path), code = KB_OK;
+    if (path && of_run == KB_OK && !args->no_rerun)
+        code = what_if_measure(runs, path, &table);
+    if (path && code == KB_OK)
+        code = show(args, path, table);
+    json_decref(path);
+    json_decref(table);
+    return of_run != KB_OK ? of_run : code;
+}
+
+static kb_code explain_bench(const explain_args *args, const run_program *program,
+                             const topo_machine *machine)
+{
+    what_if *runs;
+    what_if_options o = {
+        .program = program,
         .topology = args->common.topology,
+        .device = args->device,
         .settings = &args->common.settings,
         .params = &args->params,
-        .device = args->device,
-        .timing_only = !args->data,
+        .own = &args->what_if,
+        .machine = machine,
+        .data = args->data,
+        .quiet = args->common.quiet,
         .stack_bytes = args->stack_bytes,
-        .shows_progress = !args->common.quiet,
-        .warn = on_warning,
-        .op = on_op,
-        .reasons = true,
-        .ready = on_ready,
-        .done = on_done,
-        .self = &r,
+        .path_bytes = args->path_bytes,
+        .steps = args->path ? LISTED_STEPS : SAVED_STEPS,
+        .seconds = args->seconds,
+        .cores = (unsigned)args->jobs,
     };
-    kb_code code = run_once(program, &o);
-    run_path_end(r.path);
+    kb_error *err = what_if_create(&o, &runs);
+    if (err)
+        return cli_report(err);
+    kb_code code = explain(args, runs);
+    what_if_destroy(runs);
     return code;
 }
 
@@ -160,7 +139,7 @@ static kb_code run_explain(const cli_call *call)
     run_program program;
     kb_code code = run_program_open(&program, args->bench, &args->collectives);
     if (code == KB_OK)
-        code = explain(args, &program);
+        code = explain_bench(args, &program, call->machine);
     run_program_close(&program);
     return code;
 }
@@ -177,10 +156,12 @@ const cli_command cli_explain_command = {
         "Exit status: 3 if the program faults, 4 if it deadlocks; the path up to there is\n"
         "printed.\n",
     .example = "Example: kernbench explain --bench gemm_single_pe\n"
-               "Example: kernbench explain --bench ./mine.c --path --json\n",
+               "Example: kernbench explain --bench qkv_gemm --what-if cube.pe_dma.channels=1\n"
+               "Example: kernbench explain --bench ./mine.c --no-rerun --path --json\n",
     CLI_OPTIONS(options),
-    CLI_ARGS(explain_args, .stack_bytes = RUN_DEFAULT_STACK, .path_bytes = RUN_PATH_BYTES),
-    .machine = CLI_MACHINE_OPTIONS,
+    CLI_ARGS(explain_args, .stack_bytes = RUN_DEFAULT_STACK, .path_bytes = RUN_PATH_BYTES,
+             .seconds = 120),
+    .machine = CLI_MACHINE,
     .max_words = 1,
     .check = check_options,
     .run = run_explain,

@@ -20,8 +20,8 @@ static const double is_notable = 0.1;  /* of the path: worth a note */
 typedef struct view {
     const explain_path *path;
     const explain_findings *f;
-    const run_stats *stats; /* NULL: there are none */
-    bool is_partial;        /* the run failed */
+    const run_stats *stats;  /* NULL: there are none */
+    const kb_error *failure; /* how the run failed; NULL: it did not */
 } view;
 
 static const char *percent(const view *v, kb_time_sum time, obs_number *number)
@@ -222,9 +222,11 @@ static void put_stalls(const view *v, kb_text *text)
 
 static void put_headline(const view *v, const char *cause, kb_text *text)
 {
-    kb_text_printf(text, "%s %s ns. The main cause is ",
-                   v->is_partial ? "The run fails after" : "The run takes",
-                   obs_ns(v->path->end).text);
+    if (v->failure)
+        kb_text_printf(text, "The run fails: %s. It ends at %s ns. The main cause of that time is ",
+                       kb_error_message(v->failure), obs_ns(v->path->end).text);
+    else
+        kb_text_printf(text, "The run takes %s ns. The main cause is ", obs_ns(v->path->end).text);
     if (strcmp(cause, "straggler") == 0)
         put_straggler(v, text);
     else if (strcmp(cause, "queue_slots") == 0 && v->f->largest != EXPLAIN_IN_CREDITS)
@@ -456,16 +458,20 @@ kb_error *run_cause_add(const explain_path *path, const run_outcome *outcome, js
     view v = {.path = path,
               .f = &f,
               .stats = outcome->view ? outcome->view->stats : NULL,
-              .is_partial = outcome->error && kb_error_code(outcome->error) != KB_ERR_CHECK};
+              .failure = outcome->error && kb_error_code(outcome->error) != KB_ERR_CHECK
+                             ? outcome->error
+                             : NULL};
     const char *cause = cause_of(&v);
     kb_text text = KB_TEXT_INIT;
     put_headline(&v, cause, &text);
+    cli_json_set(object, "failure",
+                 v.failure ? cli_json_text(kb_error_message(v.failure)) : json_null());
     cli_json_set(object, "cause", json_string(cause));
     cli_json_set(object, "category", json_string(explain_category_key(f.largest)));
     cli_json_set(object, "headline", cli_json_text(cli_text(&text)));
     kb_text_fini(&text);
     cli_json_set(object, "notes", notes_json(&v, cause));
-    if (v.stats && path->end > 0) {
+    if (v.stats && path->end > 0 && !v.failure) {
         add_verdict(&v, cause, object);
         cli_json_set(object, "bound", bound_json(&v, outcome));
     }

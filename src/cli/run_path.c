@@ -61,11 +61,29 @@ kb_error *run_path_find(run_path *path, const run_outcome *outcome, const explai
     return NULL;
 }
 
-kb_error *run_path_signature(run_path *path, const run_outcome *outcome, uint64_t *signature)
+static json_t *hash_json(uint64_t hash)
+{
+    char text[20];
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
+    return json_string(text);
+}
+
+static void add_signature(const explain_path *path, json_t **object)
+{
+    cli_json_set(object, "signature", hash_json(path->signature));
+    cli_json_set(object, "waits", hash_json(path->waits));
+}
+
+kb_error *run_path_brief(run_path *path, const run_outcome *outcome, json_t **document)
 {
     const explain_path *found;
+    explain_groups groups;
     KB_TRY(run_path_find(path, outcome, &found));
-    *signature = found->signature;
+    KB_TRY(explain_group_path(found, EXPLAIN_BY_RESOURCE, &groups));
+    add_signature(found, document);
+    if (groups.all.count > 0)
+        cli_json_set(document, "most", cli_json_text(groups.all.items[0].name));
+    explain_groups_fini(&groups);
     return NULL;
 }
 
@@ -250,12 +268,10 @@ static json_t *recorded_json(const explain_path *path)
 static kb_error *fill(const explain_path *path, const run_outcome *outcome, size_t steps,
                       json_t **object)
 {
-    char signature[20];
-    snprintf(signature, sizeof signature, "%016llx", (unsigned long long)path->signature);
     cli_json_set(object, "fs", json_integer((json_int_t)path->end));
     cli_json_set(object, "ns", cli_json_ns(path->end));
     cli_json_set(object, "steps", json_integer((json_int_t)path->steps.count));
-    cli_json_set(object, "signature", json_string(signature));
+    add_signature(path, object);
     cli_json_set(object, "recorded", recorded_json(path));
     KB_TRY(run_cause_add(path, outcome, object));
     for (int key = 0; key < EXPLAIN_KEYS; key++)

@@ -34,8 +34,7 @@ KB_MUST_USE kb_error *run_path_find(run_path *path, const run_outcome *outcome,
 KB_MUST_USE kb_error *run_path_json(run_path *path, const run_outcome *outcome, size_t steps,
                                     json_t **document);
 
-/* The path's signature alone. */
-KB_MUST_USE kb_error *run_path_signature(run_path *path, const run_outcome *outcome,
-                                         uint64_t *signature);
+/* In short: "signature", "waits", and "most": the resource that most of the path is spent at. */
+KB_MUST_USE kb_error *run_path_brief(run_path *path, const run_outcome *outcome, json_t **document);
 
 #endif

@@ -125,7 +125,9 @@ typedef struct explain_path {
     KB_VEC(explain_step) steps; /* in the order of time */
     KB_VEC(explain_part) parts; /* of step i: from first_part[i] to first_part[i + 1] */
     KB_VEC(uint32_t) first_part;
-    uint64_t signature; /* equal for paths over the same operations for the same reasons */
+    /* Equal for paths over the same operations and links for the same reasons; and if transfers
+     * also wait for as long behind others. */
+    uint64_t signature, waits;
 } explain_path;
 
 KB_MUST_USE kb_error *explain_find_path(const explain_recorder *recorder, kb_time end,

@@ -81,8 +81,8 @@ explain_category explain_category_of(const explain_path *path, const explain_ste
         return is_named(site, "send") || is_named(site, "recv")
                    ? EXPLAIN_IN_MESSAGES
                    : category_of_transfer(path, record);
-    case KB_UNIT_IPCQ:
-        return EXPLAIN_IN_CREDITS;
+    case KB_UNIT_IPCQ: /* a receive takes time of its own only if no message came */
+        return is_named(site, "recv") ? EXPLAIN_IN_MESSAGES : EXPLAIN_IN_CREDITS;
     default:
         return EXPLAIN_IN_ISSUES;
     }
@@ -348,11 +348,38 @@ kb_error *explain_find(const explain_path *path, explain_findings *f)
 
 /* ---- Estimates --------------------------------------------------------------------------- */
 
-/* What a part would save. Of a bandwidth only down to the next slower link of another resource. */
+/* Where the step's transfer waits; EXPLAIN_PROGRAM: nowhere. */
+static explain_resource queue_of(const explain_path *path, const explain_step *step)
+{
+    size_t i = (size_t)(step - path->steps.items);
+    for (uint32_t p = path->first_part.items[i]; p < path->first_part.items[i + 1]; p++)
+        if (path->parts.items[p].aspect == EXPLAIN_QUEUEING)
+            return path->parts.items[p].resource;
+    return EXPLAIN_PROGRAM;
+}
+
+static bool is_issue(const explain_path *path, const explain_step *step,
+                     const explain_record *record)
+{
+    return step->kind == EXPLAIN_OWN && record &&
+           is_named(&path->recorder->sites.items[record->site], "issue");
+}
+
+/*
+ * What a part would save. Of a bandwidth only down to the next slower link of another resource. If
+ * the transfer waits behind others, what it saves elsewhere it would wait longer in the queue.
+ */
 static kb_time saving_of(const explain_path *path, const explain_step *step,
                          const explain_part *part, explain_factor f, explain_route *route)
 {
     double keeps = (double)f.denominator / (double)f.numerator;
+    const explain_record *record = explain_record_at(path->recorder, step->id);
+    bool is_moving = part->aspect == EXPLAIN_BANDWIDTH || part->aspect == EXPLAIN_LATENCY;
+    if (is_moving && record && record->node != TOPO_NONE && record->queueing > 0 &&
+        queue_of(path, step) != part->resource)
+        return 0;
+    if (part->resource == EXPLAIN_ISSUE && !is_issue(path, step, record))
+        return 0; /* polling and the like */
     if (part->aspect == EXPLAIN_BANDWIDTH && part->link != TOPO_NONE) {
         const topo_graph *graph = topo_machine_graph(path->machine);
         double mine = (double)topo_link_rate(graph, part->link);

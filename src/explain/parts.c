@@ -145,7 +145,8 @@ static void divide_own(division *d, const explain_step *step, const explain_reco
             add_part(d, EXPLAIN_VECTOR, EXPLAIN_WORK, d->left, TOPO_NONE);
         break;
     case KB_UNIT_IPCQ:
-        add_part(d, EXPLAIN_SLOTS, EXPLAIN_LATENCY, d->left, TOPO_NONE);
+        add_part(d, strcmp(site->name, "recv") == 0 ? EXPLAIN_PROGRAM : EXPLAIN_SLOTS,
+                 EXPLAIN_LATENCY, d->left, TOPO_NONE);
         break;
     default:
         add_part(d, EXPLAIN_ISSUE, EXPLAIN_WORK, d->left, TOPO_NONE);

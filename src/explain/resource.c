@@ -86,7 +86,9 @@ static const resource_info infos[EXPLAIN_RESOURCES] = {
     [EXPLAIN_QUEUE_DEPTH] = {"command queue depth",
                              "queue_depth",
                              {COUNT("cube.pe_cpu.queue_depth")}},
-    [EXPLAIN_SLOTS] = {"slots of message queues", "queue_slots", {{0}}},
+    [EXPLAIN_SLOTS] = {"slots of message queues",
+                       "queue_slots",
+                       {COUNT("ccl.defaults.slots_times")}},
     [EXPLAIN_PROGRAM] = {"program", "program", {{0}}},
 };
 
@@ -220,7 +222,8 @@ void explain_better(const topo_machine *machine, explain_resource resource, expl
     topo_machine_print_settings(machine, &all);
     for (size_t i = 0; i < MAX_KEYS && infos[resource].keys[i].path; i++) {
         const better_key *key = &infos[resource].keys[i];
-        const char *value = find_value(kb_text_peek(&all), key->path);
+        const char *value =
+            resource == EXPLAIN_SLOTS ? "1" : find_value(kb_text_peek(&all), key->path);
         if (!value || (key->is_time && strtod(value, NULL) <= 0))
             continue;
         put_better(key, value, factor, settings);

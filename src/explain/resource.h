@@ -62,9 +62,9 @@ explain_resource explain_resource_of_node(const topo_node *node);
 /* ---- Better ones ---- */
 
 /*
- * The settings of the machine with this resource `numerator` / `denominator` times as good, one
- * line each, "cube.noc.bw_gbs=512": bandwidths and counts multiplied, times divided. None if the
- * machine does not have it. EXPLAIN_SLOTS has no settings: queues are the program's.
+ * The settings with this resource `numerator` / `denominator` times as good, one line each,
+ * "cube.noc.bw_gbs=512": bandwidths and counts multiplied, times divided. Counts are whole: at
+ * least one more. None if the machine does not have it. Those of EXPLAIN_SLOTS are of ccl.yaml.
  */
 typedef struct explain_factor {
     uint32_t numerator, denominator;

@@ -187,7 +187,7 @@ static void add_text_hash(uint64_t *hash, const char *text)
 static void sign(explain_path *path)
 {
     const explain_recorder *r = path->recorder;
-    uint64_t hash = 0xcbf29ce484222325;
+    uint64_t hash = 0xcbf29ce484222325, waits = hash;
     for (size_t i = 0; i < path->steps.count; i++) {
         const explain_step *step = &path->steps.items[i];
         const explain_record *record = explain_record_at(r, step->id);
@@ -198,8 +198,13 @@ static void sign(explain_path *path)
         add_hash(&hash, (uint64_t)record->at << 16 | (uint64_t)site->unit << 8 | record->ended);
         add_hash(&hash, (uint64_t)site->line);
         add_text_hash(&hash, site->name);
+        for (uint32_t k = path->first_part.items[i]; k < path->first_part.items[i + 1]; k++)
+            if (path->parts.items[k].link != TOPO_NONE)
+                add_hash(&hash, path->parts.items[k].link);
+        add_hash(&waits, (uint64_t)record->queueing);
     }
     path->signature = hash;
+    path->waits = waits;
 }
 
 kb_error *explain_find_path(const explain_recorder *recorder, kb_time end, explain_path *path)
@@ -223,10 +228,11 @@ kb_error *explain_find_path(const explain_recorder *recorder, kb_time end, expla
     reverse(path);
     give_launches(path);
     find_requests(path);
-    sign(path);
     kb_error *err = explain_divide_path(path);
     if (err)
         explain_path_fini(path);
+    else
+        sign(path);
     return err;
 }
 

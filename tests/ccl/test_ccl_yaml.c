@@ -360,10 +360,7 @@ static const wrong cases[] = {
      ":1:1: unknown key 'defalts': expected defaults, algorithms or tuned; did you mean 'defaults'?"},
     {"defaults: { n_slot: 3 }\n", NULL,
      ":1:13: unknown key 'defaults.n_slot'; did you mean 'defaults.n_slots'?"},
-    {"defaults: { root_cube: 3 }\n", NULL,
-     ":1:13: unknown key 'defaults.root_cube': expected buffer_kind, backpressure, n_slots, "
-     "slot_size, vc_chunk_size, ipcq_credit_size_bytes, world_size, rank, reduce_op, n_elem, "
-     "chunk_size or algorithm"},
+    {"defaults: { root_cube: 3 }\n", NULL, ":1:13: unknown key 'defaults.root_cube'"},
     {"algorithms: { a: { " RING ", mappper: lanes } }\n", NULL,
      ":1:53: unknown key 'algorithms.a.mappper'; did you mean 'algorithms.a.mapper'?"},
     {"algorithms: { a: { " RING ", kernal_x: 3 } }\n", NULL,

@@ -115,6 +115,24 @@ KB_KERNEL(exponentials, tl_ptr x, int64_t steps)
     tl_store(mine, tile);
 }
 
+/* Both PEs wait for a message of the other, which comes after some work. */
+KB_KERNEL(wait_for_each_other, tl_ptr x, int64_t steps)
+{
+    for (int64_t i = 0; i < steps; i++)
+        TL_SCOPE
+            load_tile(tl, shard_of(tl, x, tl_program_id(1), tl_program_id(0)), i);
+    if (tl_can_recv("E"))
+        tl_wait(tl_recv("E", tl_shape(16, 16), TL_F16));
+}
+
+KB_KERNEL(read_nowhere, tl_ptr x, int64_t steps)
+{
+    for (int64_t i = 0; i < steps; i++)
+        TL_SCOPE
+            load_tile(tl, x, i);
+    tl_wait(tl_load(1, tl_shape(16), TL_F16));
+}
+
 /* ---- The host ---------------------------------------------------------------------------- */
 
 static kb_error *make_x(kb_context *ctx, kb_tensor *x)
@@ -178,6 +196,20 @@ static kb_error *run_few_slots(kb_bench *bench)
     return kb_launch(ctx, "few_slots", &send_tiles, x, steps_of(bench));
 }
 
+static kb_error *run_deadlock(kb_bench *bench)
+{
+    kb_context *ctx = kb_bench_context(bench);
+    kb_tensor x;
+    KB_TRY(make_x(ctx, &x));
+    kb_queue_edge edges[] = {{{0, 0, 0}, "E", {0, 0, 1}}, {{0, 0, 1}, "E", {0, 0, 0}}};
+    kb_queue_set set;
+    KB_TRY(kb_queues_create(ctx, &(kb_queue_spec){.edges = edges, .edge_count = 2}, &set));
+    KB_TRY(kb_queues_install(ctx, set));
+    return kb_launch(ctx, "deadlock", &wait_for_each_other, x, steps_of(bench));
+}
+
+RUN(fault, read_nowhere)
+
 #define STEPS(count)                                                                               \
     {                                                                                              \
         .name = "steps", .value = (count), .min = 1, .max = 1 << 20, .help = "repetitions"         \
@@ -197,6 +229,8 @@ BENCH(hot_slice, 60)
 BENCH(far_operand, 60)
 BENCH(vector_work, 40)
 BENCH(launch_latency, 12)
+BENCH(deadlock, 4)
+BENCH(fault, 4)
 
 static const kb_param params_of_few_slots[] = {
     STEPS(200), {.name = "slots", .value = 1, .min = 1, .max = 1024, .help = "of the queue"}};
@@ -207,4 +241,5 @@ static const kb_bench_spec bench_few_slots = {.name = "few_slots",
                                               .run = run_few_slots};
 
 KB_EXPORT_BENCHES(&bench_slow_link, &bench_straggler, &bench_dependent_products, &bench_hot_slice,
-                  &bench_far_operand, &bench_vector_work, &bench_launch_latency, &bench_few_slots);
+                  &bench_far_operand, &bench_vector_work, &bench_launch_latency, &bench_few_slots,
+                  &bench_deadlock, &bench_fault);

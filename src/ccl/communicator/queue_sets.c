@@ -41,7 +41,8 @@ static kb_error *shape_queues(const kb_queue_spec *spec, ccl_entry *entry)
         (spec->slot_bytes < CCL_MIN_SLOT_BYTES || spec->slot_bytes > CCL_MAX_SLOT_BYTES))
         return kb_error_new(KB_ERR_INPUT, "slot_bytes is %" PRIu64 ": expected %d to %d",
                             spec->slot_bytes, CCL_MIN_SLOT_BYTES, CCL_MAX_SLOT_BYTES);
-    entry->n_slots = spec->n_slots > 0 ? spec->n_slots : entry->n_slots;
+    if (spec->n_slots > 0)
+        entry->n_slots = ccl_slots(spec->n_slots, entry->slots_times);
     entry->slot_bytes = spec->slot_bytes > 0 ? spec->slot_bytes : entry->slot_bytes;
     return NULL;
 }

@@ -144,6 +144,9 @@ static void read_defaults(reader *r, kb_config_node *root)
     kb_config_node *chosen = kb_config_find(defaults, "algorithm");
     if (chosen)
         r->chosen = chosen;
+    ccl_entry *entry = &r->defaults.entry;
+    entry->slots_times = (uint32_t)kb_config_int(kb_config_find(defaults, "slots_times"), 1,
+                                                 CCL_MAX_SLOTS, entry->slots_times);
 }
 
 /* ---- Entries ----------------------------------------------------------------------------- */
@@ -252,6 +255,7 @@ static void read_entry(reader *r, kb_config_node *node)
         kb_config_problem(node, "'auto' is reserved: expected another name");
     read_shared(r, mapping, &d);
     settle_ranks(&d);
+    d.entry.n_slots = ccl_slots(d.entry.n_slots, d.entry.slots_times);
     d.entry.algorithm = read_thing(r, kb_config_need(mapping, "module"), CCL_ALGORITHM);
     read_topology(r, mapping, &d.entry);
     read_participants(r, mapping, &d.entry);
@@ -275,6 +279,7 @@ static void choose(reader *r)
 {
     draft d = begin_entry(r, "auto");
     settle_ranks(&d);
+    d.entry.n_slots = ccl_slots(d.entry.n_slots, d.entry.slots_times);
     r->config->automatic = d.entry;
     const char *word = kb_config_source_text(r->chosen);
     bool automatic = word && strcmp(word, "auto") == 0;

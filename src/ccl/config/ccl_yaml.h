@@ -27,6 +27,7 @@ typedef struct ccl_entry {
     kb_memory buffer;
     bool polls;
     uint32_t n_slots;
+    uint32_t slots_times; /* n_slots has been multiplied by it, and so are those of a program */
     uint64_t slot_bytes;
     bool fit_slots; /* reduces the slot size if the queues would not fit otherwise */
     uint32_t vc_chunk_bytes;
@@ -59,6 +60,13 @@ typedef struct ccl_config {
 } ccl_config;
 
 #define CCL_AUTO SIZE_MAX
+
+/* That many slots times slots_times, up to what a queue can have. */
+static inline uint32_t ccl_slots(uint32_t n_slots, uint32_t times)
+{
+    uint64_t slots = (uint64_t)n_slots * times;
+    return slots < CCL_MAX_SLOTS ? (uint32_t)slots : CCL_MAX_SLOTS;
+}
 
 /* path NULL: the built-in file. Settings are strings such as "defaults.n_slots=8". */
 KB_MUST_USE kb_error *ccl_config_load(const char *path, const char *const *settings,

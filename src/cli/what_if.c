@@ -1,0 +1,674 @@
+/*
+ * what_if.c: runs on better machines, in child processes.
+ *
+ * Each resource is made twice as good first, then 4 and 1.25 times where that had an effect, those
+ * with the largest effect first. If there is no time to measure all of them alone, those of which
+ * the critical path expects nothing are made four times as good in one run together: if that takes
+ * as long as the run itself, none of them has an effect.
+ */
+#include "what_if.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "child/child.h"
+#include "cli.h"
+#include "columns.h"
+#include "crash.h"
+#include "explain_report.h"
+#include "json.h"
+#include "progress.h"
+
+enum { FACTORS = 3, HALF = 1 /* the factor 2 */, MOST = 2 /* the factor 4 */, TOGETHER = -1 };
+
+static const explain_factor factors[FACTORS] = {{5, 4}, {2, 1}, {4, 1}};
+static const char *const factor_names[FACTORS] = {"1.25", "2", "4"};
+
+typedef enum result_state { UNTRIED, MEASURED, NO_EFFECT_TOGETHER, NO_TIME, FAILS } result_state;
+
+typedef struct result {
+    result_state state;
+    kb_time fs;      /* MEASURED: of the run */
+    bool path_known; /* the next two are */
+    bool same_path, same_waits;
+    char *most;    /* what most of its path is spent at; NULL: not known */
+    char *message; /* FAILS: the first line of what it said */
+} result;
+
+typedef struct candidate {
+    const char *key, *name;
+    const char *own;           /* a setting of the user's, which has one run: factor 2; else NULL */
+    kb_text settings[FACTORS]; /* lines */
+    kb_time estimate[FACTORS]; /* negative: none */
+    result results[FACTORS];
+} candidate;
+
+struct what_if {
+    what_if_options has;
+    child_pool *pool;
+    KB_VEC(candidate) candidates;
+    kb_text together; /* settings of all that are measured in one run */
+    result of_together;
+    kb_time base;
+    char signature[20], waits[20];
+    double base_s;  /* wall time of the first run */
+    double began_s; /* the others */
+    bool with_path; /* the others find their paths too */
+    unsigned cores;
+};
+
+/* ---- One run, in a child ----------------------------------------------------------------- */
+
+typedef struct job {
+    what_if *of;
+    const kb_text *settings; /* more of them; NULL: the run itself */
+    bool with_path, is_base;
+    cli_list all; /* in the child */
+    run_path *path;
+    int out;
+} job;
+
+static void on_op(void *self, const kb_op *op)
+{
+    const job *j = self;
+    run_path_op(j->path, op);
+}
+
+static kb_error *on_ready(void *self, kb_context *ctx)
+{
+    job *j = self;
+    return j->with_path ? run_path_begin(ctx, j->of->has.path_bytes, &j->path) : NULL;
+}
+
+static void on_warning(void *self, const char *line)
+{
+    const job *j = self;
+    if (j->is_base && !j->of->has.quiet)
+        cli_warn("%s", line);
+}
+
+/* A run that faults or deadlocks is explained up to there. */
+static bool has_path(const job *j, const run_outcome *outcome)
+{
+    if (!j->path || !outcome->ctx)
+        return false;
+    switch (kb_error_code(outcome->error)) {
+    case KB_OK:
+    case KB_ERR_CHECK:
+        return true;
+    case KB_ERR_FAULT:
+    case KB_ERR_DEADLOCK:
+        return j->is_base;
+    default:
+        return false;
+    }
+}
+
+static kb_error *send(int out, json_t *document)
+{
+    char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
+    size_t left = text ? strlen(text) : 0;
+    for (const char *at = text; left > 0;) {
+        ssize_t written = write(out, at, left);
+        if (written < 0 && errno != EINTR)
+            break;
+        at += written > 0 ? written : 0;
+        left -= written > 0 ? (size_t)written : 0;
+    }
+    free(text);
+    return text && left == 0 ? NULL : kb_error_new(KB_ERR_HOST, "a run could not send its result");
+}
+
+static kb_error *make_document(job *j, const run_outcome *outcome, json_t **document)
+{
+    if (j->is_base)
+        return run_path_json(j->path, outcome, j->of->has.steps, document);
+    *document = json_pack("{s:I}", "fs", (json_int_t)kb_context_now(outcome->ctx));
+    return has_path(j, outcome) ? run_path_brief(j->path, outcome, document) : NULL;
+}
+
+static kb_code on_done(void *self, const run_outcome *outcome)
+{
+    job *j = self;
+    json_t *document = NULL;
+    kb_error *err = NULL;
+    bool sends = j->is_base ? has_path(j, outcome) : outcome->ctx && !outcome->error;
+    if (sends)
+        err = make_document(j, outcome, &document);
+    if (sends && !err)
+        err = send(j->out, document);
+    json_decref(document);
+    kb_code code = outcome->error ? cli_print_error(outcome->error) : KB_OK;
+    return err ? cli_report(err) : code;
+}
+
+/* The user's settings, and those of the job. */
+static bool add_settings(job *j)
+{
+    const cli_list *has = j->of->has.settings;
+    const char *lines = j->settings ? kb_text_peek(j->settings) : "";
+    for (size_t i = 0; i < has->count; i++)
+        if (!kb_vec_push(&j->all, has->items[i]))
+            return false;
+    char *copy = kb_alloc_array(strlen(lines) + 1, 1);
+    if (!copy)
+        return false;
+    memcpy(copy, lines, strlen(lines) + 1);
+    for (char *line = copy, *end; *line; line = end + 1) { /* until the child ends */
+        end = strchr(line, '\n');
+        *end = '\0';
+        if (!kb_vec_push(&j->all, line))
+            return false;
+    }
+    return true;
+}
+
+static int run_job(void *self, int out)
+{
+    job *j = self;
+    const what_if_options *has = &j->of->has;
+    j->out = out;
+    if (!add_settings(j))
+        return (int)cli_report(kb_error_nomem());
+    run_options o = {
+        .topology = has->topology,
+        .settings = &j->all,
+        .params = has->params,
+        .device = has->device,
+        .timing_only = !has->data,
+        .stack_bytes = has->stack_bytes,
+        .warn = on_warning,
+        .op = j->with_path ? on_op : NULL,
+        .reasons = j->with_path,
+        .ready = on_ready,
+        .done = on_done,
+        .self = j,
+    };
+    return (int)run_once(has->program, &o);
+}
+
+/* ---- Making them ------------------------------------------------------------------------- */
+
+static void leave(int status)
+{
+    crash_exit(status);
+}
+
+kb_error *what_if_create(const what_if_options *options, what_if **out)
+{
+    *out = NULL;
+    what_if *runs = kb_alloc_zeroed(1, sizeof *runs);
+    if (!runs)
+        return kb_error_nomem();
+    runs->has = *options;
+    runs->cores = options->cores ? options->cores : child_count_cores();
+    child_options children = {.slots = runs->cores, .enter = crash_enter_child, .leave = leave};
+    kb_error *err = child_pool_create(&children, &runs->pool);
+    if (err)
+        free(runs);
+    else
+        *out = runs;
+    return err;
+}
+
+void what_if_destroy(what_if *runs)
+{
+    if (!runs)
+        return;
+    child_pool_destroy(runs->pool);
+    for (size_t i = 0; i < runs->candidates.count; i++)
+        for (int f = 0; f < FACTORS; f++) {
+            kb_text_fini(&runs->candidates.items[i].settings[f]);
+            free(runs->candidates.items[i].results[f].message);
+            free(runs->candidates.items[i].results[f].most);
+        }
+    free(runs->of_together.message);
+    free(runs->of_together.most);
+    kb_text_fini(&runs->together);
+    kb_vec_fini(&runs->candidates);
+    free(runs);
+}
+
+/* ---- The run itself ---------------------------------------------------------------------- */
+
+/* The code of a child that ended, and for one that did not end by itself a message. */
+static kb_code code_of(const child_result *r)
+{
+    if (r->end == CHILD_EXITED)
+        return (kb_code)r->status;
+    return cli_fail(KB_ERR_FAULT, "the run was ended by %s",
+                    r->end == CHILD_SIGNALED ? strsignal(r->status) : "a limit");
+}
+
+kb_code what_if_base(what_if *runs, json_t **path)
+{
+    job j = {.of = runs, .with_path = true, .is_base = true};
+    *path = NULL;
+    fflush(NULL);
+    kb_error *err = child_start(runs->pool, run_job, &j, 0);
+    if (err)
+        return cli_report(err);
+    child_result r;
+    if (!child_wait(runs->pool, -1, -1, &r))
+        return cli_fail(KB_ERR_HOST, "the run has no result");
+    runs->base_s = r.wall_s;
+    if (r.bytes.length > 0)
+        *path = json_loadb(kb_text_peek(&r.bytes), r.bytes.length, 0, NULL);
+    kb_code code = code_of(&r);
+    if (*path)
+        fflush(stdout);
+    fputs(kb_text_peek(&r.messages), stderr);
+    child_result_fini(&r);
+    return code;
+}
+
+/* ---- What is tried ----------------------------------------------------------------------- */
+
+static kb_time estimate_of(const json_t *path, const char *key, const char *factor)
+{
+    size_t i;
+    const json_t *one;
+    json_array_foreach(json_object_get(path, "estimates"), i,
+                       one) if (strcmp(explain_string(one, "resource"), key) == 0)
+    {
+        const json_t *saves = json_object_get(json_object_get(one, "saves_fs"), factor);
+        return json_is_integer(saves) ? json_integer_value(saves) : -1;
+    }
+    return -1;
+}
+
+static bool add_candidates(what_if *runs, const json_t *path)
+{
+    for (int is = 0; is < EXPLAIN_PROGRAM; is++) {
+        candidate c = {.key = explain_resource_key((explain_resource)is),
+                       .name = explain_resource_name((explain_resource)is)};
+        bool failed = false;
+        for (int f = 0; f < FACTORS; f++) {
+            explain_better(runs->has.machine, (explain_resource)is, factors[f], &c.settings[f]);
+            c.estimate[f] = estimate_of(path, c.key, factor_names[f]);
+            failed |= c.settings[f].failed;
+        }
+        bool is_there = c.settings[HALF].length > 0;
+        if (!failed && is_there && kb_vec_push(&runs->candidates, c))
+            continue;
+        for (int f = 0; f < FACTORS; f++)
+            kb_text_fini(&c.settings[f]);
+        if (is_there || failed)
+            return false;
+    }
+    for (size_t i = 0; i < runs->has.own->count; i++) {
+        const char *setting = runs->has.own->items[i];
+        candidate c = {.key = "own", .name = setting, .own = setting};
+        for (int f = 0; f < FACTORS; f++)
+            c.estimate[f] = -1;
+        kb_text_printf(&c.settings[HALF], "%s\n", c.own);
+        if (c.settings[HALF].failed || !kb_vec_push(&runs->candidates, c))
+            return false;
+    }
+    return true;
+}
+
+/* ---- Running several --------------------------------------------------------------------- */
+
+typedef struct task {
+    int candidate; /* or TOGETHER */
+    int factor;
+} task;
+
+typedef KB_VEC(task) task_list;
+
+static result *result_of(what_if *runs, const task *t)
+{
+    return t->candidate == TOGETHER ? &runs->of_together
+                                    : &runs->candidates.items[t->candidate].results[t->factor];
+}
+
+static char *copy_bytes(const char *bytes, size_t length)
+{
+    char *copy = kb_alloc_zeroed(length + 1, 1);
+    return copy ? memcpy(copy, bytes, length) : NULL;
+}
+
+static void take_result(what_if *runs, const task *t, const child_result *r)
+{
+    result *is = result_of(runs, t);
+    json_t *document = r->end == CHILD_EXITED && r->status == 0 && r->bytes.length > 0
+                           ? json_loadb(kb_text_peek(&r->bytes), r->bytes.length, 0, NULL)
+                           : NULL;
+    if (!document) {
+        const char *said = kb_text_peek(&r->messages);
+        is->state = FAILS;
+        is->message = copy_bytes(said, strcspn(said, "\n"));
+        return;
+    }
+    is->state = MEASURED;
+    is->fs = explain_fs(document, "fs");
+    is->path_known = json_object_get(document, "signature") != NULL;
+    is->same_path = strcmp(explain_string(document, "signature"), runs->signature) == 0;
+    is->same_waits = strcmp(explain_string(document, "waits"), runs->waits) == 0;
+    const char *most = explain_string(document, "most");
+    is->most = *most ? copy_bytes(most, strlen(most)) : NULL;
+    json_decref(document);
+}
+
+/* Whether one more run would end in time. */
+static bool has_time(const what_if *runs)
+{
+    static const double without_path = 0.6; /* of the time with it */
+    double expected = runs->base_s * (runs->with_path ? 1 : without_path);
+    return cli_wall_seconds() - runs->began_s + expected <= runs->has.seconds;
+}
+
+static kb_code run_tasks(what_if *runs, const task_list *tasks)
+{
+    job *jobs = kb_alloc_zeroed(tasks->count + 1, sizeof *jobs);
+    kb_error *err = jobs ? NULL : kb_error_nomem();
+    size_t next = 0;
+    while (!err && (next < tasks->count || child_pool_running(runs->pool) > 0)) {
+        while (!err && next < tasks->count && child_pool_running(runs->pool) < runs->cores) {
+            const task *t = &tasks->items[next];
+            jobs[next] =
+                (job){.of = runs,
+                      .with_path = runs->with_path,
+                      .settings = t->candidate == TOGETHER
+                                      ? &runs->together
+                                      : &runs->candidates.items[t->candidate].settings[t->factor]};
+            if (has_time(runs))
+                err = child_start(runs->pool, run_job, &jobs[next], next);
+            else
+                result_of(runs, t)->state = NO_TIME;
+            next++;
+        }
+        child_result r;
+        if (!err && child_wait(runs->pool, -1, -1, &r)) {
+            take_result(runs, &tasks->items[r.tag], &r);
+            child_result_fini(&r);
+        }
+    }
+    free(jobs);
+    return err ? cli_report(err) : KB_OK;
+}
+
+/* ---- The plan ---------------------------------------------------------------------------- */
+
+static const double matters = 0.001; /* of the run: an estimate that is worth a run of its own */
+
+static bool is_expected(const what_if *runs, const candidate *c)
+{
+    return c->own || c->estimate[HALF] < 0 ||
+           (double)c->estimate[HALF] >= matters * (double)runs->base;
+}
+
+static kb_time gain_of(const what_if *runs, const result *r)
+{
+    return r->state == MEASURED ? runs->base - r->fs : 0;
+}
+
+/* By what the path expects, or what was measured. */
+static kb_time rank_of(const what_if *runs, const candidate *c)
+{
+    kb_time gain = gain_of(runs, &c->results[HALF]);
+    if (c->results[HALF].state == UNTRIED)
+        gain = c->estimate[HALF] < 0 ? runs->base / 20 : c->estimate[HALF];
+    return gain < 0 ? -gain : gain;
+}
+
+static bool add_task(task_list *tasks, int number, int factor)
+{
+    return kb_vec_push(tasks, ((task){number, factor}));
+}
+
+static void sort_tasks(const what_if *runs, task_list *tasks)
+{
+    for (size_t i = 1; i < tasks->count; i++) {
+        task t = tasks->items[i];
+        kb_time rank = rank_of(runs, &runs->candidates.items[t.candidate]);
+        size_t at = i;
+        for (; at > 0 &&
+               rank_of(runs, &runs->candidates.items[tasks->items[at - 1].candidate]) < rank;
+             at--)
+            tasks->items[at] = tasks->items[at - 1];
+        tasks->items[at] = t;
+    }
+}
+
+/* Those of which the path expects nothing, in one run; if it has an effect, each alone. */
+static kb_code try_together(what_if *runs)
+{
+    task_list tasks = {0};
+    bool good = true;
+    for (size_t i = 0; i < runs->candidates.count; i++)
+        if (!is_expected(runs, &runs->candidates.items[i]))
+            kb_text_puts(&runs->together, kb_text_peek(&runs->candidates.items[i].settings[MOST]));
+    if (runs->together.length == 0)
+        return KB_OK;
+    good = !runs->together.failed && add_task(&tasks, TOGETHER, MOST);
+    kb_code code = good ? run_tasks(runs, &tasks) : cli_report(kb_error_nomem());
+    tasks.count = 0;
+    bool none = runs->of_together.state == MEASURED && runs->of_together.fs == runs->base;
+    for (size_t i = 0; i < runs->candidates.count && code == KB_OK; i++) {
+        candidate *c = &runs->candidates.items[i];
+        if (is_expected(runs, c))
+            continue;
+        for (int f = 0; f < FACTORS && none; f++)
+            c->results[f].state = NO_EFFECT_TOGETHER;
+        if (!none && !add_task(&tasks, (int)i, HALF))
+            code = cli_report(kb_error_nomem());
+    }
+    sort_tasks(runs, &tasks);
+    if (code == KB_OK)
+        code = run_tasks(runs, &tasks);
+    kb_vec_fini(&tasks);
+    return code;
+}
+
+static kb_code try_at_two(what_if *runs, bool all)
+{
+    task_list tasks = {0};
+    bool good = true;
+    for (size_t i = 0; i < runs->candidates.count; i++)
+        if (all || is_expected(runs, &runs->candidates.items[i]))
+            good = good && add_task(&tasks, (int)i, HALF);
+    sort_tasks(runs, &tasks);
+    kb_code code = good ? run_tasks(runs, &tasks) : cli_report(kb_error_nomem());
+    kb_vec_fini(&tasks);
+    return code;
+}
+
+/* `all`: also where the factor 2 had none: a larger one may have. */
+static kb_code try_others(what_if *runs, bool all)
+{
+    static const int order[] = {MOST, 0};
+    kb_code code = KB_OK;
+    for (size_t k = 0; k < sizeof order / sizeof order[0] && code == KB_OK; k++) {
+        task_list tasks = {0};
+        bool good = true;
+        for (size_t i = 0; i < runs->candidates.count; i++) {
+            const candidate *c = &runs->candidates.items[i];
+            if (!c->own && c->results[order[k]].state == UNTRIED &&
+                (all || gain_of(runs, &c->results[HALF]) != 0))
+                good = good && add_task(&tasks, (int)i, order[k]);
+        }
+        sort_tasks(runs, &tasks);
+        code = good ? run_tasks(runs, &tasks) : cli_report(kb_error_nomem());
+        kb_vec_fini(&tasks);
+    }
+    return code;
+}
+
+/* ---- The document ------------------------------------------------------------------------ */
+
+static json_t *result_json(const what_if *runs, const result *r)
+{
+    switch (r->state) {
+    case MEASURED: {
+        kb_time gain = gain_of(runs, r);
+        return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o}", "fs", (json_int_t)r->fs, "gain_fs",
+                         (json_int_t)gain, "gain", cli_json_real((double)gain / (double)runs->base),
+                         "same_path", r->path_known ? json_boolean(r->same_path) : json_null(),
+                         "same_waits", r->path_known ? json_boolean(r->same_waits) : json_null(),
+                         "most", r->most ? cli_json_text(r->most) : json_null());
+    }
+    case NO_EFFECT_TOGETHER:
+        return json_pack("{s:I, s:I, s:f, s:n, s:b}", "fs", (json_int_t)runs->base, "gain_fs",
+                         (json_int_t)0, "gain", 0.0, "same_path", "together", 1);
+    case FAILS:
+        return json_pack("{s:o}", "fails", cli_json_text(r->message ? r->message : ""));
+    case NO_TIME:
+    case UNTRIED:
+        break;
+    }
+    return json_null();
+}
+
+static json_t *settings_json(const kb_text *lines)
+{
+    json_t *array = json_array();
+    const char *line = kb_text_peek(lines);
+    while (*line) {
+        size_t length = strcspn(line, "\n");
+        cli_json_append(&array, json_stringn(line, length));
+        line += length + (line[length] == '\n');
+    }
+    return array;
+}
+
+static json_t *candidate_json(const what_if *runs, const candidate *c)
+{
+    json_t *measured = json_object(), *estimates = json_object();
+    for (int f = 0; f < FACTORS; f++) {
+        if (c->own && f != HALF)
+            continue;
+        const char *name = c->own ? "own" : factor_names[f];
+        cli_json_set(&measured, name, result_json(runs, &c->results[f]));
+        cli_json_set(&estimates, name,
+                     c->estimate[f] < 0 ? json_null() : json_integer((json_int_t)c->estimate[f]));
+    }
+    return json_pack("{s:s, s:o, s:o, s:o, s:o}", "resource", c->key, "name",
+                     cli_json_text(c->name), "settings", settings_json(&c->settings[HALF]),
+                     "measured", measured, "estimate_fs", estimates);
+}
+
+static kb_time best_gain(const what_if *runs, const candidate *c)
+{
+    kb_time best = 0;
+    for (int f = 0; f < FACTORS; f++) {
+        kb_time gain = gain_of(runs, &c->results[f]);
+        best = gain > best || best == 0 ? gain : best;
+    }
+    return gain_of(runs, &c->results[HALF]) != 0 ? gain_of(runs, &c->results[HALF]) : best;
+}
+
+static json_t *table_json(const what_if *runs)
+{
+    size_t count = runs->candidates.count;
+    json_t *table = json_array();
+    bool *done = kb_alloc_zeroed(count + 1, sizeof *done);
+    for (size_t n = 0; n < count && done; n++) {
+        size_t best = SIZE_MAX;
+        for (size_t i = 0; i < count; i++)
+            if (!done[i] &&
+                (best == SIZE_MAX || best_gain(runs, &runs->candidates.items[i]) >
+                                         best_gain(runs, &runs->candidates.items[best])))
+                best = i;
+        done[best] = true;
+        cli_json_append(&table, candidate_json(runs, &runs->candidates.items[best]));
+    }
+    free(done);
+    return done ? table : NULL;
+}
+
+kb_code what_if_measure(what_if *runs, const json_t *path, json_t **table)
+{
+    *table = NULL;
+    runs->base = explain_fs(path, "fs");
+    snprintf(runs->signature, sizeof runs->signature, "%s", explain_string(path, "signature"));
+    snprintf(runs->waits, sizeof runs->waits, "%s", explain_string(path, "waits"));
+    if (!add_candidates(runs, path))
+        return cli_report(kb_error_nomem());
+    runs->began_s = cli_wall_seconds();
+    double all_s = runs->base_s * (double)(runs->candidates.count * FACTORS) / runs->cores;
+    runs->with_path = all_s <= runs->has.seconds / 2;
+    bool alone = runs->with_path;
+    kb_code code = try_at_two(runs, alone);
+    if (code == KB_OK && !alone)
+        code = try_together(runs);
+    if (code == KB_OK)
+        code = try_others(runs, alone);
+    if (code == KB_OK)
+        *table = table_json(runs);
+    return code == KB_OK && !*table ? cli_report(kb_error_nomem()) : code;
+}
+
+/* ---- As text ----------------------------------------------------------------------------- */
+
+/* Without a sign before 0.0. */
+static void put_percent(double share, kb_text *text)
+{
+    static const double shown = 0.0005;
+    kb_text_printf(text, "%.1f", share > -shown && share < shown ? 0 : 100 * share);
+}
+
+/* "12.3", "no effect", "fails", "-" */
+static void put_gain(const json_t *measured, kb_text *text)
+{
+    if (!json_is_object(measured))
+        kb_text_puts(text, "-");
+    else if (json_object_get(measured, "fails"))
+        kb_text_puts(text, "fails");
+    else if (explain_fs(measured, "gain_fs") == 0)
+        kb_text_puts(text, "no effect");
+    else
+        put_percent(json_number_value(json_object_get(measured, "gain")), text);
+}
+
+/* "same", "other waits", "changes; most then: vector engine" */
+static void put_path(const json_t *measured, kb_text *text)
+{
+    const json_t *at_two = json_object_get(measured, "2");
+    at_two = at_two ? at_two : json_object_get(measured, "own");
+    const json_t *same = json_object_get(at_two, "same_path");
+    if (json_is_true(same))
+        kb_text_puts(text,
+                     json_is_false(json_object_get(at_two, "same_waits")) ? "other waits" : "same");
+    else if (json_is_false(same))
+        kb_text_printf(text, "changes; most then: %s", explain_string(at_two, "most"));
+    else
+        kb_text_puts(text, "-");
+}
+
+kb_code what_if_print(const json_t *path, const json_t *table)
+{
+    static const cli_column columns[] = {
+        CLI_TEXT("what would help", CLI_WORD),  CLI_TEXT("1.25x %", CLI_FIGURE),
+        CLI_TEXT("2x %", CLI_FIGURE),           CLI_TEXT("4x %", CLI_FIGURE),
+        CLI_TEXT("path says 2x %", CLI_FIGURE), CLI_TEXT("path at 2x", CLI_WORD)};
+    cli_table out;
+    cli_table_init(&out, columns, sizeof columns / sizeof columns[0]);
+    size_t i;
+    const json_t *one;
+    json_array_foreach(table, i, one)
+    {
+        const json_t *measured = json_object_get(one, "measured");
+        const json_t *estimate = json_object_get(json_object_get(one, "estimate_fs"), "2");
+        kb_text cells[FACTORS + 2] = {0};
+        put_path(measured, &cells[FACTORS + 1]);
+        const json_t *own = json_object_get(measured, "own");
+        for (int f = 0; f < FACTORS; f++)
+            put_gain(own ? (f == HALF ? own : NULL) : json_object_get(measured, factor_names[f]),
+                     &cells[f]);
+        if (json_is_integer(estimate))
+            put_percent((double)json_integer_value(estimate) / (double)explain_fs(path, "fs"),
+                        &cells[FACTORS]);
+        else
+            kb_text_puts(&cells[FACTORS], "-");
+        CLI_ROW(&out, {.text = explain_string(one, "name")}, {.text = kb_text_peek(&cells[0])},
+                {.text = kb_text_peek(&cells[1])}, {.text = kb_text_peek(&cells[2])},
+                {.text = kb_text_peek(&cells[3])}, {.text = kb_text_peek(&cells[FACTORS + 1])});
+        for (int f = 0; f < FACTORS + 2; f++)
+            kb_text_fini(&cells[f]);
+    }
+    return cli_table_print(&out, stdout);
+}
