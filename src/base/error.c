@@ -21,7 +21,7 @@ struct kb_error {
     bool secondary;
 };
 
-static char no_memory_message[] = "out of memory";
+static char no_memory_message[] = "out of memory"; /* R2 */
 static const kb_error no_memory = {.code = KB_ERR_HOST, .message = no_memory_message};
 
 static bool is_constant(const kb_error *err)

@@ -289,7 +289,7 @@ static void extend(net_completion *chain, const net_completion *with, kb_time en
     chain->queueing += with->queueing;
     chain->ended = ended;
     KB_ASSERT(chain->overhead + chain->wire + chain->drain + chain->queueing ==
-              chain->ended - chain->issued);
+              chain->ended - chain->issued); /* H3 */
 }
 
 static net_completion chain_with(const net_completion *chain, const net_completion *part)

@@ -97,7 +97,7 @@ static void fail_credit(const ipcq_end *end)
 /* The oldest slot that was handed out is free from then on: a credit goes back. */
 static inline __attribute__((always_inline)) void free_slot(ipcq_end *end, kb_time at)
 {
-    KB_DEBUG_ASSERT(end->my_tail < end->handed);
+    KB_DEBUG_ASSERT(end->my_tail < end->handed); /* Q2 */
     end->my_tail++;
     kb_time arrives = kb_time_add(at, credit_time(end));
     kb_sim_expect(sim_of(end), arrives, "a credit"); /* it has no event */

@@ -125,7 +125,7 @@ ipcq_segment ipcq_take_slot(ipcq_message *message)
 {
     ipcq_end *end = message->from;
     const ipcq_set *set = end->set;
-    KB_DEBUG_ASSERT(set->settings.n_slots > 0 && ipcq_credit_at(end, &(kb_time){0}));
+    KB_DEBUG_ASSERT(set->settings.n_slots > 0 && ipcq_credit_at(end, &(kb_time){0})); /* Q2 */
     if (KB_UNLIKELY(set->queues->has.trace != NULL) && message->unsent == message->bytes)
         ipcq_trace_send(end, message);
     ipcq_segment segment = {.message = message,

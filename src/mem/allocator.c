@@ -91,7 +91,7 @@ static bool make_room(mem_allocator *allocator)
     if (!kb_vec_reserve(&allocator->used, 1) ||
         !kb_vec_reserve(&allocator->free, max_gaps - allocator->free.count))
         return false;
-    KB_ASSERT(allocator->free.items);
+    KB_ASSERT(allocator->free.items); /* M2 */
     if (fresh)
         allocator->free.items[allocator->free.count++] =
             (mem_span){allocator->base, allocator->bytes};
@@ -155,7 +155,7 @@ static void add_gap(mem_allocator *allocator, mem_span span)
         gaps[at].start = span.start;
         gaps[at].bytes += span.bytes;
     } else {
-        KB_ASSERT(*count < allocator->free.capacity);
+        KB_ASSERT(*count < allocator->free.capacity); /* M2 */
         insert_span(gaps, count, at, span);
     }
 }

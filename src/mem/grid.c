@@ -36,7 +36,7 @@ static kb_error *allocate(mem_grid *grid, const mem_placement *placement, entry 
     KB_ASSERT(grid->copies > 0 && first_row_entries > 0);
     grid->column_count = first_row_entries / grid->copies;
     grid->row_count = count / first_row_entries;
-    KB_ASSERT(grid->row_count * grid->column_count * grid->copies == count);
+    KB_ASSERT(grid->row_count * grid->column_count * grid->copies == count); /* M5 */
     grid->rows = kb_alloc_array(grid->row_count, sizeof *grid->rows);
     grid->columns = kb_alloc_array(grid->column_count, sizeof *grid->columns);
     grid->shards = kb_alloc_array(count, sizeof *grid->shards);

@@ -431,7 +431,7 @@ static void unfold(net *n, const route *r, uint32_t t)
     if (tr->delivered < tr->packets)
         (void)kb_sim_cancel(n->sim, tr->end);
     else
-        KB_ASSERT(tr->ends_at == end);
+        KB_ASSERT(tr->ends_at == end); /* N8 */
 }
 
 /* ---- Going on ---------------------------------------------------------------------------- */

@@ -211,7 +211,7 @@ static __attribute__((noinline)) void tell_otherwise(kb_oplog *log, pe_record *r
 {
     KB_ASSERT(work->unit == KB_UNIT_GEMM || work->unit == KB_UNIT_MATH);
     KB_ASSERT(work->start <= work->free_at && work->free_at <= work->end);
-    KB_ASSERT(work->start >= log->clock->now);
+    KB_ASSERT(work->start >= log->clock->now); /* K8 */
     log->has_spans[work->unit] = true;
     if (log->detailed)
         tell_detailed(log, record, work);

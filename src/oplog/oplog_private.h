@@ -378,7 +378,7 @@ static inline void catch_up(kb_oplog *log, pe_record *record)
 /* Whether it is told ahead. */
 static inline bool is_ahead(const kb_oplog *log, kb_time at)
 {
-    KB_ASSERT(at >= log->clock->now);
+    KB_ASSERT(at >= log->clock->now); /* K8 */
     return at > log->clock->now;
 }
 

@@ -150,7 +150,7 @@ void kb_oplog_kernel_begin(kb_oplog *log, uint64_t pe, kb_time posted)
     log->kernels++;
     pe_record *record = record_of(log, pe);
     catch_up(log, record);
-    KB_ASSERT(!record->runs_kernel);
+    KB_ASSERT(!record->runs_kernel); /* H7 */
     kb_oplog_charge(log, record, log->clock->now);
     kb_oplog_count_worked(log, record);
     log->timeline.pes += !record->takes_part;

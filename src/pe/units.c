@@ -585,7 +585,7 @@ static void set_issue_time(const pe_units *units, operation *op, kb_time issued)
     kb_sim *sim = units->has.sim;
     const pe_state *state = op->pe;
     kb_time now = kb_sim_now(sim);
-    KB_ASSERT(issued == 0 || issued >= now);
+    KB_ASSERT(issued == 0 || issued >= now); /* K8 */
     bool is_program = state->cpu.co && kb_sim_current(sim) == state->cpu.co;
     op->issued = op->earliest = issued > now ? issued : now;
     op->ahead = issued > now || (is_program && units_is_program_early(state, now));

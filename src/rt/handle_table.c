@@ -58,7 +58,7 @@ void *rt_table_get(const rt_table *table, uint64_t id)
 
 void rt_table_remove(rt_table *table, uint64_t id)
 {
-    KB_ASSERT(rt_table_get(table, id));
+    KB_ASSERT(rt_table_get(table, id)); /* H5 */
     uint32_t index = (uint32_t)id & MAX_PLACE;
     if (++table->generations.items[index] < MAX_GENERATION) /* else its numbers are used up */
         kb_pool_give(&table->pool, index);

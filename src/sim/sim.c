@@ -71,7 +71,7 @@ void kb_sim_destroy(kb_sim *sim)
         sim->refused_destruction = true;
         return;
     }
-    KB_ASSERT(!sim->running);
+    KB_ASSERT(!sim->running); /* S4 */
     kb_co_kill_all(sim);
     kb_stack_pool_fini(&sim->stacks);
     kb_error_free(sim->failure);
@@ -278,7 +278,7 @@ static void run_events(kb_sim *sim)
 
 kb_error *kb_sim_run(kb_sim *sim, kb_time until)
 {
-    KB_ASSERT(!sim->running);
+    KB_ASSERT(!sim->running); /* S4 */
     sim->running = true;
     /* What is due at KB_FOREVER never happens: that is also how an empty set looks. */
     sim->run_until = until < KB_FOREVER ? until : KB_FOREVER - 1;

@@ -18,7 +18,7 @@ void kb_waitlist_init(kb_waitlist *list, const char *name)
 
 static void append(kb_waitlist *list, kb_waiter *waiter)
 {
-    KB_ASSERT(!waiter->list);
+    KB_ASSERT(!waiter->list); /* C1 */
     waiter->list = list;
     KB_LIST_APPEND(list->head, list->tail, waiter);
 }

@@ -240,7 +240,7 @@ static void destroy_value(tl_context *tl, tl_value *value)
 
 void tl_value_release(tl_context *tl, tl_value *value)
 {
-    KB_DEBUG_ASSERT(value->refs > 0);
+    KB_DEBUG_ASSERT(value->refs > 0); /* K4 */
     if (--value->refs == 0)
         destroy_value(tl, value);
 }

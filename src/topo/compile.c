@@ -233,6 +233,6 @@ kb_error *topo_compile(topo_machine *machine)
             add_cube_links(&b, sip, cube);
     }
     KB_TRY(topo_graph_finish(graph));
-    KB_ASSERT(graph->nodes.count == l->node_count && graph->links.count == l->link_count);
+    KB_ASSERT(graph->nodes.count == l->node_count && graph->links.count == l->link_count); /* T3 */
     return NULL;
 }
